@@ -1,0 +1,207 @@
+package constraints
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+)
+
+// Set is a compiled constraint set, immutable. A nil *Set means "no constraints": it matches everything (DYN-12).
+type Set struct {
+	root node
+	keys int
+}
+
+const (
+	// MaxDepth is the deepest nesting Compile accepts, the outermost constraint counting as 1.
+	MaxDepth = 16
+	// MaxNodes is the largest number of constraints, of all levels together, that Compile accepts.
+	MaxNodes = 1000
+)
+
+// What Compile refuses; all of it is for a structural NACK (RELAY-30).
+var (
+	ErrMalformed = errors.New("constraint with neither value nor exists")
+	ErrTooDeep   = fmt.Errorf("constraints nested deeper than %d", MaxDepth)
+	ErrTooLarge  = fmt.Errorf("more than %d constraints in one set", MaxNodes)
+)
+
+type op uint8
+
+const (
+	opAll    op = iota // and; of nothing: unset, hence true
+	opAny              // or; of nothing: false
+	opNot              // of kids[0]
+	opEquals           // key has value
+	opExists           // key is there
+)
+
+// node is one constraint in canonical form, with everything below it.
+type node struct {
+	op         op
+	key, value string // of opEquals and opExists
+	kids       []node // Invariant for opAll and opAny: none or at least two, sorted by text, distinct, none of the same op
+	text       string // the canonical form
+}
+
+// Compile brings c into canonical form (DYN-6). Constraints that come down to "none" give a nil Set and no error.
+func Compile(c *discoveryv3.DynamicParameterConstraints) (*Set, error) {
+	cp := compiler{left: MaxNodes}
+	root, err := cp.node(c, 1)
+	if err != nil {
+		return nil, err
+	}
+	if root.op == opAll && len(root.kids) == 0 {
+		return nil, nil
+	}
+	distinct := make(map[string]struct{})
+	root.collectKeys(distinct)
+	return &Set{root: root, keys: len(distinct)}, nil
+}
+
+// Key returns the canonical text, "" for no constraints. Sets that DYN-6 calls equal have equal keys; sets with equal
+// keys match the same parameters.
+func (s *Set) Key() string {
+	if s == nil {
+		return ""
+	}
+	return s.root.text
+}
+
+// Match reports whether the constraints hold for p (DYN-3). It does not allocate.
+func (s *Set) Match(p Params) bool {
+	return s == nil || s.root.match(p)
+}
+
+// Keys returns the number of distinct parameters that the constraints mention: how specific they are (DYN-9).
+func (s *Set) Keys() int {
+	if s == nil {
+		return 0
+	}
+	return s.keys
+}
+
+func (n *node) match(p Params) bool {
+	switch n.op {
+	case opAll:
+		for i := range n.kids {
+			if !n.kids[i].match(p) {
+				return false
+			}
+		}
+		return true
+	case opAny:
+		for i := range n.kids {
+			if n.kids[i].match(p) {
+				return true
+			}
+		}
+		return false
+	case opNot:
+		return !n.kids[0].match(p)
+	case opEquals:
+		value, ok := p.Lookup(n.key)
+		return ok && value == n.value // an absent key equals nothing, not even ""
+	default: // opExists
+		_, ok := p.Lookup(n.key)
+		return ok
+	}
+}
+
+func (n *node) collectKeys(into map[string]struct{}) {
+	if n.op == opEquals || n.op == opExists {
+		into[n.key] = struct{}{}
+	}
+	for i := range n.kids {
+		n.kids[i].collectKeys(into)
+	}
+}
+
+// compiler counts down the nodes of one Compile.
+type compiler struct{ left int }
+
+func (cp *compiler) node(c *discoveryv3.DynamicParameterConstraints, depth int) (node, error) {
+	if cp.left--; cp.left < 0 {
+		return node{}, ErrTooLarge
+	}
+	if depth > MaxDepth {
+		return node{}, ErrTooDeep
+	}
+	switch t := c.GetType().(type) {
+	case *discoveryv3.DynamicParameterConstraints_Constraint:
+		return single(t.Constraint)
+	case *discoveryv3.DynamicParameterConstraints_OrConstraints:
+		return cp.list(opAny, t.OrConstraints, depth)
+	case *discoveryv3.DynamicParameterConstraints_AndConstraints:
+		return cp.list(opAll, t.AndConstraints, depth)
+	case *discoveryv3.DynamicParameterConstraints_NotConstraints:
+		kid, err := cp.node(t.NotConstraints, depth+1)
+		if err != nil {
+			return node{}, err
+		}
+		return negate(kid), nil
+	default:
+		return join(opAll, nil), nil // unset is the empty and
+	}
+}
+
+func (cp *compiler) list(o op, l *discoveryv3.DynamicParameterConstraints_ConstraintList, depth int) (node, error) {
+	var kids []node
+	for _, c := range l.GetConstraints() {
+		kid, err := cp.node(c, depth+1)
+		if err != nil {
+			return node{}, err
+		}
+		if kid.op == o {
+			kids = append(kids, kid.kids...) // flattened; the kid is canonical, so one level is all there is
+		} else {
+			kids = append(kids, kid)
+		}
+	}
+	return join(o, kids), nil
+}
+
+func single(c *discoveryv3.DynamicParameterConstraints_SingleConstraint) (node, error) {
+	n := node{key: c.GetKey()}
+	switch t := c.GetConstraintType().(type) {
+	case *discoveryv3.DynamicParameterConstraints_SingleConstraint_Value:
+		n.op, n.value = opEquals, t.Value
+		n.text = string(appendEquals(nil, n.key, n.value))
+	case *discoveryv3.DynamicParameterConstraints_SingleConstraint_Exists_:
+		n.op = opExists
+		n.text = strconv.QuoteToASCII(n.key) + "?"
+	default:
+		return node{}, fmt.Errorf("key %.64q: %w", n.key, ErrMalformed) // cut short: the text goes into a NACK
+	}
+	return n, nil
+}
+
+func negate(kid node) node {
+	if kid.op == opNot {
+		return kid.kids[0]
+	}
+	return node{op: opNot, kids: []node{kid}, text: "!" + kid.text}
+}
+
+// join makes an and/or of canonical nodes, none of which is of the same kind.
+func join(o op, kids []node) node {
+	slices.SortFunc(kids, func(a, b node) int { return strings.Compare(a.text, b.text) })
+	kids = slices.CompactFunc(kids, func(a, b node) bool { return a.text == b.text })
+	if len(kids) == 1 {
+		return kids[0]
+	}
+	var text strings.Builder
+	text.WriteString([...]string{opAll: "and(", opAny: "or("}[o])
+	for i := range kids {
+		if i > 0 {
+			text.WriteByte(',')
+		}
+		text.WriteString(kids[i].text)
+	}
+	text.WriteByte(')')
+	return node{op: o, kids: kids, text: text.String()}
+}
