@@ -1,0 +1,252 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// checker applies the rules that the types cannot express.
+type checker struct {
+	*report
+	undecoded []*Problem // what was reported before the checks began
+}
+
+// addf reports a problem, unless the place could not even be decoded: the
+// check would then judge a default the author never meant.
+func (k checker) addf(path, format string, args ...any) {
+	if !slices.ContainsFunc(k.undecoded, func(p *Problem) bool { return within(p.Path, path) || within(path, p.Path) }) {
+		k.report.addf(path, format, args...)
+	}
+}
+
+// within says whether path is at or below top, a path that is not the root.
+func within(path, top string) bool {
+	rest, ok := strings.CutPrefix(path, top)
+	return ok && top != "" && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// normalise fills in what depends on other values.
+func (c *Config) normalise() {
+	for i := range c.Listeners {
+		normaliseTypes(c.Listeners[i].NoLegacyWildcard)
+	}
+	for i := range c.Origins {
+		normaliseTypes(c.Origins[i].Types)
+		normaliseTypes(c.Origins[i].AbsenceDeletes)
+	}
+	if len(c.Origins) > 0 && !slices.ContainsFunc(c.Origins, func(o Origin) bool { return o.Default }) {
+		c.Origins[0].Default = true
+	}
+}
+
+// normaliseTypes leaves what is no type for the check to report.
+func normaliseTypes(names []string) {
+	for i := range names {
+		names[i], _ = TypeURL(names[i])
+	}
+}
+
+func (c *Config) check(r *report) {
+	k := checker{report: r, undecoded: slices.Clone(r.problems)}
+	k.name("name", c.Name)
+	if c.Instance != "" {
+		k.name("instance", c.Instance)
+	}
+	if len(c.Listeners) == 0 {
+		k.addf("listeners", "at least one is needed")
+	}
+	for i := range c.Listeners {
+		k.listener(fmt.Sprintf("listeners[%d]", i), &c.Listeners[i], c.Origins)
+	}
+	k.origins(c.Origins)
+	k.size("limits.request_bytes", c.Limits.RequestBytes)
+	k.size("limits.name_bytes", c.Limits.NameBytes)
+	k.timing(&c.Timing)
+	k.admin(&c.Admin)
+	if c.Probes.Address != "" {
+		k.address("probes.address", c.Probes.Address)
+	}
+	k.distinctAddresses(c)
+	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	k.oneOf("log.format", c.Log.Format, "json", "console")
+}
+
+func (k checker) listener(path string, l *Listener, origins []Origin) {
+	k.address(path+".address", l.Address)
+	k.serverTLS(path+".tls", l.TLS)
+	k.types(path+".no_legacy_wildcard", l.NoLegacyWildcard)
+	known := slices.ContainsFunc(origins, func(o Origin) bool { return o.Name == l.Origin })
+	if l.Origin != "" && !known {
+		k.addf(path+".origin", "there is no origin %q", l.Origin)
+	}
+}
+
+func (k checker) admin(a *Admin) {
+	k.address("admin.address", a.Address)
+	k.serverTLS("admin.tls", a.TLS)
+	if !isLocal(a.Address) && !a.TLS.Enabled() && !a.Insecure {
+		k.addf("admin.address", "%q can be reached by others: it needs admin.tls, or admin.insecure: true", a.Address)
+	}
+}
+
+func (k checker) timing(t *Timing) {
+	b, a := t.Backoff, t.Keepalive
+	if b.Base == 0 {
+		k.addf("timing.backoff.base", "must be more than 0s")
+	}
+	if b.Factor < 1 {
+		k.addf("timing.backoff.factor", "must be at least 1")
+	}
+	if b.Jitter > 1 {
+		k.addf("timing.backoff.jitter", "must be between 0 and 1")
+	}
+	if b.Max < b.Base {
+		k.addf("timing.backoff.max", "must be at least timing.backoff.base, which is %s", b.Base)
+	}
+	if a.Time != 0 && a.Time.Seconds() < 10 {
+		k.addf("timing.keepalive.time", "must be at least 10s, or 0s to send none")
+	}
+	if a.Time != 0 && a.Timeout == 0 {
+		k.addf("timing.keepalive.timeout", "must be more than 0s")
+	}
+}
+
+func (k checker) serverTLS(path string, t ServerTLS) {
+	k.pair(path, t.Cert, t.Key)
+	if t.ClientCA != "" && t.Cert == "" {
+		k.addf(path+".client_ca", "needs cert and key as well")
+	}
+}
+
+func (k checker) pair(path, cert, key string) {
+	if cert != "" && key == "" {
+		k.addf(path+".key", "is missing, but cert is given")
+	}
+	if key != "" && cert == "" {
+		k.addf(path+".cert", "is missing, but key is given")
+	}
+}
+
+// distinctAddresses refuses one address on two ports; port 0 is a new one each
+// time.
+func (k checker) distinctAddresses(c *Config) {
+	first := make(map[string]string)
+	use := func(path, address string) {
+		other, taken := first[address]
+		switch {
+		case address == "" || strings.HasSuffix(address, ":0"):
+		case taken:
+			k.addf(path, "%q is already %s", address, other)
+		default:
+			first[address] = path
+		}
+	}
+	for i := range c.Listeners {
+		use(fmt.Sprintf("listeners[%d].address", i), c.Listeners[i].Address)
+	}
+	use("admin.address", c.Admin.Address)
+	use("probes.address", c.Probes.Address)
+}
+
+func (k checker) oneOf(path, value string, allowed ...string) {
+	if slices.Contains(allowed, value) {
+		return
+	}
+	if near, ok := nearest(value, allowed); ok {
+		k.addf(path, "%q is not one of %s; did you mean %q?", value, strings.Join(allowed, ", "), near)
+		return
+	}
+	k.addf(path, "%q is not one of %s", value, strings.Join(allowed, ", "))
+}
+
+var nameShape = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
+
+// name admits what can stand in a node id, a label and a URL unescaped.
+func (k checker) name(path, name string) {
+	if name == "" {
+		k.addf(path, "is required")
+	} else if !nameShape.MatchString(name) {
+		k.addf(path, "%q must be letters, digits, '.', '_' and '-', at most 64, with a letter or digit at each end", name)
+	}
+}
+
+func (k checker) types(path string, names []string) {
+	seen := make(map[string]bool)
+	for i, name := range names {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if _, ok := TypeURL(name); !ok {
+			k.unknownType(at, name)
+		} else if seen[name] {
+			k.addf(at, "%q is listed twice", name)
+		}
+		seen[name] = true
+	}
+}
+
+func (k checker) unknownType(path, name string) {
+	shorts := make([]string, 0, len(shortNames))
+	for s := range shortNames {
+		shorts = append(shorts, s)
+	}
+	slices.Sort(shorts)
+	k.addf(path, "%q is no type; write one of %s or a full type URL", name, strings.Join(shorts, ", "))
+}
+
+// size admits what gRPC can express: it takes an int32 in places.
+func (k checker) size(path string, b Bytes) {
+	if b > math.MaxInt32 {
+		k.addf(path, "must be less than 2GiB")
+	}
+}
+
+func (k checker) address(path, address string) {
+	if msg := addressFault(address); msg != "" {
+		k.addf(path, "%q %s", address, msg)
+	}
+}
+
+// addressFault says what is wrong with host:port or unix:///path.
+func addressFault(address string) string {
+	if socket, ok := strings.CutPrefix(address, "unix://"); ok {
+		if !strings.HasPrefix(socket, "/") || socket == "/" {
+			return "must be unix:///path, with an absolute path"
+		}
+		return ""
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || strings.ContainsAny(host, "/ \t\r\n") {
+		return "is neither host:port nor unix:///path"
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
+		return "has no port between 0 and 65535"
+	}
+	return ""
+}
+
+// isLocal says whether only this machine can reach an address. An address
+// without a host is every interface.
+func isLocal(address string) bool {
+	if strings.HasPrefix(address, "unix:") {
+		return true
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return true // reported as no address at all
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// validHeader says whether a header may be sent by us: gRPC keeps its own.
+func validHeader(name, value string) bool {
+	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(value) &&
+		!strings.HasPrefix(strings.ToLower(name), "grpc-")
+}

@@ -1,0 +1,112 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"strings"
+)
+
+func (k checker) origins(origins []Origin) {
+	if len(origins) == 0 {
+		k.addf("origins", "no origins; at least one is needed")
+	}
+	named, marked := make(map[string]string), ""
+	for i := range origins {
+		o, path := &origins[i], fmt.Sprintf("origins[%d]", i)
+		k.name(path+".name", o.Name)
+		if other, dup := named[o.Name]; dup && o.Name != "" {
+			k.addf(path+".name", "%q is already the name of %s", o.Name, other)
+		} else {
+			named[o.Name] = path
+		}
+		if o.Default && marked != "" {
+			k.addf(path+".default", "%s is the default already; there can be one", marked)
+		} else if o.Default {
+			marked = path
+		}
+		k.origin(path, o)
+	}
+}
+
+func (k checker) origin(path string, o *Origin) {
+	switch {
+	case o.GRPC == nil && o.Files == nil:
+		k.addf(path, "needs grpc or files")
+	case o.GRPC != nil && o.Files != nil:
+		k.addf(path, "has both grpc and files; an origin is one of them")
+	}
+	if o.GRPC != nil {
+		k.grpc(path+".grpc", o.GRPC)
+	}
+	if o.Files != nil && o.Files.Path == "" {
+		k.addf(path+".files.path", "is required")
+	}
+	k.types(path+".types", o.Types)
+	k.types(path+".absence_deletes", o.AbsenceDeletes)
+	k.groupBy(path+".group_by", o.GroupBy)
+	k.oneOf(path+".resume", o.Resume, ResumeVersions, ResumeNone)
+}
+
+func (k checker) grpc(path string, g *GRPC) {
+	if len(g.Addresses) == 0 {
+		k.addf(path+".addresses", "at least one is needed")
+	}
+	seen := make(map[string]bool)
+	for i, a := range g.Addresses {
+		at := fmt.Sprintf("%s.addresses[%d]", path, i)
+		switch {
+		case addressFault(a) != "":
+			k.address(at, a)
+		case !dialable(a):
+			k.addf(at, "%q cannot be connected to: it needs a host and a port", a)
+		case seen[a]:
+			k.addf(at, "%q is listed twice", a)
+		}
+		seen[a] = true
+	}
+	k.oneOf(path+".dialect", g.Dialect, DialectDelta, DialectSotW)
+	k.oneOf(path+".wildcard", g.Wildcard, WildcardLegacy, WildcardExplicit)
+	for name, value := range g.Headers {
+		// The value may be a credential, so it is not repeated.
+		if !validHeader(name, value) {
+			k.addf(join(path+".headers", name), "is not a header gRPC can send")
+		}
+	}
+	if g.TLS != nil {
+		k.pair(path+".tls", g.TLS.Cert, g.TLS.Key)
+	}
+	if g.TokenFile != "" && g.TLS == nil {
+		k.addf(path+".token_file", "is sent over TLS only; add tls: {} for the system's roots")
+	}
+	k.size(path+".max_message", g.MaxMessage)
+	if g.MaxMessage == 0 {
+		k.addf(path+".max_message", "must be more than 0")
+	}
+}
+
+// dialable says whether an address names somebody: to listen, a host may be
+// missing and a port be 0; to connect, neither.
+func dialable(address string) bool {
+	host, port, _ := net.SplitHostPort(address)
+	return strings.HasPrefix(address, "unix:") || host != "" && port != "0"
+}
+
+var groupTerms = []string{
+	"cluster", "locality", "user_agent_name", "user_agent_version", "client_features", "metadata", "id",
+}
+
+func (k checker) groupBy(path string, terms []string) {
+	seen := make(map[string]bool)
+	for i, term := range terms {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		switch key, ok := strings.CutPrefix(term, "metadata."); {
+		case seen[term]:
+			k.addf(at, "%q is listed twice", term)
+		case ok && key == "":
+			k.addf(at, "%q lacks its key; write metadata.KEY", term)
+		case !ok:
+			k.oneOf(at, term, groupTerms...)
+		}
+		seen[term] = true
+	}
+}

@@ -1,0 +1,135 @@
+package config
+
+import (
+	"fmt"
+	"os"
+)
+
+// Config is the whole file. It is not modified after Parse.
+type Config struct {
+	// Name is the deployment's name, equal on all replicas; it is part of the
+	// node ids presented upstream. Default: weir.
+	Name string `yaml:"name"`
+	// Instance names this process in ControlPlane.identifier and weir-via.
+	// Default: empty, which means the host name, asked for at the start.
+	Instance string `yaml:"instance"`
+	// Listeners are the addresses clients connect to.
+	// Default: one listener with its defaults.
+	Listeners []Listener `yaml:"listeners"`
+	// Origins are the control planes and directories weir takes configuration
+	// from. At least one is required.
+	Origins []Origin `yaml:"origins"`
+	// Cache says how long things nobody wants are kept.
+	Cache Cache `yaml:"cache"`
+	// Authorization holds access rules. Default: empty, everything the
+	// listener admits. Rules are not supported by this version.
+	Authorization []Rule `yaml:"authorization"`
+	// Limits bound what clients can cost. Every refusal names its key.
+	Limits Limits `yaml:"limits"`
+	// Timing holds every wait and interval.
+	Timing Timing `yaml:"timing"`
+	// Admin is the port for operators.
+	Admin Admin `yaml:"admin"`
+	// Probes is a second, smaller port for kubelet and Prometheus.
+	Probes Probes `yaml:"probes"`
+	// Log says what is logged and how.
+	Log Log `yaml:"log"`
+
+	// source remembers where each value was written, for Problemf.
+	source *report
+}
+
+// Rule is one authorisation rule; this version knows none.
+type Rule struct{}
+
+// Admin is the operators' port.
+type Admin struct {
+	// Address is host:port or unix:///path. One that is neither loopback nor a
+	// Unix socket needs tls or insecure: true. Default: 127.0.0.1:19080.
+	Address string `yaml:"address"`
+	// Insecure admits plain text on an address others can reach. Default: false.
+	Insecure bool `yaml:"insecure"`
+	// TokenFile holds the bearer token that actions need; re-read on change.
+	// Default: empty, no token.
+	TokenFile string `yaml:"token_file"`
+	// TLS is the port's certificate. Default: plain text.
+	TLS ServerTLS `yaml:"tls"`
+}
+
+// Probes is a second address with only /healthz, /readyz and /metrics.
+type Probes struct {
+	// Address is host:port or unix:///path. Default: empty, off.
+	Address string `yaml:"address"`
+}
+
+// Log says what is logged and how.
+type Log struct {
+	// Level is debug, info, warn or error. Default: info.
+	Level string `yaml:"level"`
+	// Format is json or console. Default: json.
+	Format string `yaml:"format"`
+}
+
+// Default is what an empty file means. It lacks an origin, so it would not
+// pass Parse.
+func Default() *Config {
+	c := &Config{
+		Name:  "weir",
+		Admin: Admin{Address: "127.0.0.1:19080"},
+		Log:   Log{Level: "info", Format: "json"},
+	}
+	c.Listeners = []Listener{{}}
+	c.Listeners[0].setDefaults()
+	c.Cache.setDefaults()
+	c.Limits.setDefaults()
+	c.Timing.setDefaults()
+	return c
+}
+
+// Load reads and checks a file, with variables from the environment. What is
+// wrong with it is reported as Parse reports it.
+func Load(path string) (*Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	return Parse(path, data, os.LookupEnv)
+}
+
+// Parse reads and checks one YAML document. The name is used in messages only;
+// env looks up variables, and a nil env knows none. The error joins every
+// *Problem found, sorted by line; Problems takes it apart.
+func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, error) {
+	src := newReport(name)
+	root, err := parseYAML(src, data)
+	if err != nil {
+		return nil, err
+	}
+	if env == nil {
+		env = func(string) (string, bool) { return "", false }
+	}
+	c := Default()
+	c.source = src
+	d := &decoder{report: src, env: env}
+	if root != nil && !d.document(root, c) {
+		return nil, src.err()
+	}
+	c.normalise()
+	c.check(src)
+	if err := src.err(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Problemf describes something found wrong later (a certificate that cannot be
+// read, an address in use) at the place the field was written. The path is as
+// in messages, such as "origins[0].grpc.tls.ca"; a field that was not written
+// is reported where its nearest parent was.
+func (c *Config) Problemf(path, format string, args ...any) *Problem {
+	src := c.source
+	if src == nil {
+		src = newReport("")
+	}
+	return src.problem(path, fmt.Sprintf(format, args...))
+}

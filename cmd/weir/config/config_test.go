@@ -1,0 +1,208 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// withoutSource makes two configurations comparable.
+func withoutSource(c *Config) *Config {
+	out := *c
+	out.source = nil
+	return &out
+}
+
+// meshOrigin is the origin of the contract's block with its defaults in full.
+func meshOrigin() Origin {
+	var o Origin
+	o.setDefaults()
+	o.Name, o.Default = "mesh", true
+	o.GRPC = &GRPC{}
+	o.GRPC.setDefaults()
+	o.GRPC.Addresses = []string{"control-plane:18000"}
+	return o
+}
+
+// wantDefault is what a file means that says nothing but its origins.
+func wantDefault(origins ...Origin) *Config {
+	c := Default()
+	c.Origins = origins
+	c.normalise()
+	return c
+}
+
+func load(t *testing.T, path string) *Config {
+	t.Helper()
+	c, err := Load(path)
+	if err != nil {
+		t.Fatalf("loading %s:\n%v", path, err)
+	}
+	return withoutSource(c)
+}
+
+// emptied turns empty lists and maps into absent ones, recursively: the
+// contract writes them out, the defaults in code do not.
+func emptied(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			emptied(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Field(i); f.CanSet() {
+				emptied(f)
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			emptied(v.Index(i))
+		}
+		if v.Len() == 0 {
+			v.SetZero()
+		}
+	case reflect.Map:
+		if v.Len() == 0 {
+			v.SetZero()
+		}
+	}
+}
+
+func wantEqual(t *testing.T, got, want *Config) {
+	t.Helper()
+	emptied(reflect.ValueOf(got))
+	emptied(reflect.ValueOf(want))
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+// The whole block of the contract parses, and says what the code says.
+func TestContract(t *testing.T) {
+	mesh := meshOrigin()
+	mesh.GRPC.TLS = &ClientTLS{}
+	wantEqual(t, load(t, "testdata/contract.yaml"), wantDefault(mesh))
+}
+
+// The contract names every key, so a field it lacks is one nobody agreed to.
+func TestContractIsComplete(t *testing.T) {
+	c, err := Load("testdata/contract.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := make(map[string]bool)
+	for path := range c.source.at {
+		written[generic(path)] = true
+	}
+	for _, path := range paths("", reflect.TypeFor[Config]()) {
+		alternative := strings.HasPrefix(path, "origins[].files") || strings.HasPrefix(path, "origins[].rest")
+		if !written[path] && !alternative {
+			t.Errorf("the contract does not write %s", path)
+		}
+	}
+}
+
+// The table names real keys only, or a typing mistake would open one.
+func TestUnsupportedKeysExist(t *testing.T) {
+	known := make(map[string]bool)
+	for _, path := range paths("", reflect.TypeFor[Config]()) {
+		known[path] = true
+	}
+	for path := range unsupported {
+		if !known[path] {
+			t.Errorf("there is no key %s", path)
+		}
+	}
+}
+
+// paths lists the generic paths of all keys below t.
+func paths(path string, t reflect.Type) []string {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return paths(path, t.Elem())
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Struct {
+			return paths(path+"[]", t.Elem())
+		}
+	case reflect.Struct:
+		var all []string
+		for i := range t.NumField() {
+			if key := t.Field(i).Tag.Get("yaml"); key != "" {
+				all = append(all, join2(path, key))
+				all = append(all, paths(join2(path, key), t.Field(i).Type)...)
+			}
+		}
+		return all
+	}
+	return nil
+}
+
+func join2(path, key string) string {
+	return strings.TrimPrefix(path+"."+key, ".")
+}
+
+func TestExamples(t *testing.T) {
+	const dir = "../../../deploy/examples/"
+	files, err := filepath.Glob(dir + "*.yaml")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("examples: %v, %v", files, err)
+	}
+	for _, f := range files {
+		load(t, f)
+	}
+	wantEqual(t, load(t, dir+"minimal.yaml"), wantDefault(meshOrigin()))
+	wantEqual(t, load(t, dir+"full.yaml"), wantDefault(meshOrigin()))
+}
+
+// full.yaml is where people look for a key: it has all that work, and only those.
+func TestFullExampleIsComplete(t *testing.T) {
+	c, err := Load("../../../deploy/examples/full.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := make(map[string]bool)
+	for path := range c.source.at {
+		written[generic(path)] = true
+		if unsupported[generic(path)] {
+			t.Errorf("full.yaml shows %s, which does not work", path)
+		}
+	}
+	text, err := os.ReadFile("../../../deploy/examples/full.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths("", reflect.TypeFor[Config]()) {
+		last := path[strings.LastIndexByte(path, '.')+1:]
+		if covered(path) || written[path] || strings.Contains(string(text), last+":") {
+			continue
+		}
+		t.Errorf("full.yaml does not show %s", path)
+	}
+}
+
+// covered says whether a path, a parent of it or all below it is unsupported.
+func covered(path string) bool {
+	for p := range unsupported {
+		if p == path || strings.HasPrefix(path, p+".") || strings.HasPrefix(p, path+".") && !strings.Contains(path, "grpc") {
+			return true
+		}
+	}
+	return false
+}
+
+func TestLoadNamesMissingFile(t *testing.T) {
+	_, err := Load("testdata/nowhere.yaml")
+	if err == nil || !strings.Contains(err.Error(), "nowhere.yaml") {
+		t.Errorf("got %v, want an error that names the file", err)
+	}
+	if len(Problems(err)) != 0 {
+		t.Error("a missing file is not a problem in a file")
+	}
+}

@@ -1,0 +1,263 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"regexp"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// decoder fills a Config from a YAML tree. It is our own, not the library's,
+// because each value's position must outlive decoding, every mistake must be
+// found in one pass, and variables are replaced between parsing and typing.
+//
+// It ends whatever the file: aliases may repeat a subtree, but the depth is
+// that of the Go types, not of the document.
+type decoder struct {
+	*report
+	env func(string) (string, bool)
+}
+
+// parseYAML returns the root of the only document, nil if the file is empty.
+// A syntax error is final: what follows it cannot be trusted.
+func parseYAML(src *report, data []byte) (*yaml.Node, error) {
+	loader, err := yaml.NewLoader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("starting the YAML loader: %w", err)
+	}
+	var doc, next yaml.Node
+	switch err := loader.Load(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case err != nil:
+		return nil, syntaxProblem(src, err)
+	}
+	switch err := loader.Load(&next); {
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		return nil, syntaxProblem(src, err)
+	default:
+		src.addAtf(position{next.Line, next.Column}, "", "a second document begins here; only one is read")
+	}
+	if doc.Kind != yaml.DocumentNode {
+		return &doc, nil
+	}
+	if len(doc.Content) == 0 {
+		return nil, nil
+	}
+	return doc.Content[0], nil
+}
+
+func syntaxProblem(src *report, err error) error {
+	at, msg := position{1, 1}, err.Error()
+	var le *yaml.LoadError
+	if errors.As(err, &le) {
+		msg = le.Message
+		if le.ContextMsg != "" {
+			msg = le.ContextMsg + ": " + msg
+		}
+		at = position{max(1, le.Mark.Line), max(1, le.Mark.Column)}
+	}
+	src.addAtf(at, "", "not valid YAML: %s", msg)
+	return src.err()
+}
+
+// document decodes the root. A file of comments only has a null root, and that
+// is the empty configuration. What is no mapping at all is not worth checking.
+func (d *decoder) document(root *yaml.Node, c *Config) bool {
+	if isNull(root) {
+		return true
+	}
+	d.value("", root, reflect.ValueOf(c).Elem())
+	return root.Kind == yaml.MappingNode
+}
+
+// value decodes n into v, which holds the default.
+func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
+	d.at[path] = position{n.Line, n.Column}
+	if n.Kind == yaml.AliasNode && n.Alias != nil {
+		n = n.Alias
+	}
+	if n.Style&yaml.TaggedStyle != 0 {
+		d.addf(path, "YAML tags such as %s are not understood", n.Tag)
+		return
+	}
+	if isNull(n) {
+		d.addf(path, "has no value; give one or remove the key")
+		return
+	}
+	if read, ok := scalars[v.Type()]; ok {
+		d.scalar(path, n, v, read)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		fresh := newDefault(v.Type().Elem())
+		d.value(path, n, fresh)
+		v.Set(fresh.Addr())
+	case reflect.Struct:
+		d.fields(path, n, v)
+	case reflect.Slice:
+		d.list(path, n, v)
+	case reflect.Map:
+		d.entries(path, n, v)
+	default:
+		panic("config: no decoder for " + v.Type().String())
+	}
+}
+
+func isNull(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && n.Tag == "!!null"
+}
+
+// newDefault makes a value of type t with the defaults of its type.
+func newDefault(t reflect.Type) reflect.Value {
+	p := reflect.New(t)
+	if d, ok := p.Interface().(interface{ setDefaults() }); ok {
+		d.setDefaults()
+	}
+	return p.Elem()
+}
+
+// fields decodes a mapping into a struct.
+func (d *decoder) fields(path string, n *yaml.Node, v reflect.Value) {
+	if !d.isKind(path, n, yaml.MappingNode) {
+		return
+	}
+	byKey := make(map[string]reflect.Value)
+	var known []string
+	for i := range v.NumField() {
+		if key := v.Type().Field(i).Tag.Get("yaml"); key != "" {
+			byKey[key] = v.Field(i)
+			known = append(known, key)
+		}
+	}
+	d.eachKey(path, n, func(key string, at position, value *yaml.Node) {
+		sub := join(path, key)
+		field, ok := byKey[key]
+		switch {
+		case !ok:
+			d.unknown(at, sub, key, known)
+		case unsupported[generic(sub)]:
+			d.onlyDefault(sub, value, field)
+		default:
+			d.value(sub, value, field)
+		}
+	})
+}
+
+func (d *decoder) unknown(at position, path, key string, known []string) {
+	if key == "<<" {
+		d.addAtf(at, path, "YAML merge keys are not understood")
+		return
+	}
+	if near, ok := nearest(key, known); ok {
+		d.addAtf(at, path, "unknown key; did you mean %q?", near)
+		return
+	}
+	d.addAtf(at, path, "unknown key")
+}
+
+// onlyDefault refuses any value but the default, which v holds.
+func (d *decoder) onlyDefault(path string, n *yaml.Node, v reflect.Value) {
+	trial := reflect.New(v.Type()).Elem()
+	trial.Set(v)
+	quiet := &decoder{report: newReport(d.file), env: d.env}
+	quiet.value(path, n, trial)
+	d.at[path] = quiet.at[path]
+	if len(quiet.problems) == 0 && same(trial, v) {
+		return
+	}
+	if v.IsZero() || v.Kind() == reflect.Slice || v.Kind() == reflect.Map {
+		d.addf(path, "not supported by this version yet; leave it out")
+		return
+	}
+	d.addf(path, "not supported by this version yet; leave it out or at %v", v.Interface())
+}
+
+// list decodes a sequence into a slice, replacing the default.
+func (d *decoder) list(path string, n *yaml.Node, v reflect.Value) {
+	if !d.isKind(path, n, yaml.SequenceNode) {
+		return
+	}
+	items := reflect.MakeSlice(v.Type(), 0, len(n.Content))
+	for i, c := range n.Content {
+		item := newDefault(v.Type().Elem())
+		d.value(fmt.Sprintf("%s[%d]", path, i), c, item)
+		items = reflect.Append(items, item)
+	}
+	v.Set(items)
+}
+
+// entries decodes a mapping with free keys.
+func (d *decoder) entries(path string, n *yaml.Node, v reflect.Value) {
+	if !d.isKind(path, n, yaml.MappingNode) {
+		return
+	}
+	m := reflect.MakeMap(v.Type())
+	d.eachKey(path, n, func(key string, _ position, value *yaml.Node) {
+		item := newDefault(v.Type().Elem())
+		d.value(join(path, key), value, item)
+		m.SetMapIndex(reflect.ValueOf(key), item)
+	})
+	v.Set(m)
+}
+
+// eachKey visits a mapping's keys, each once: the library leaves duplicates in
+// the tree.
+func (d *decoder) eachKey(path string, n *yaml.Node, visit func(string, position, *yaml.Node)) {
+	first := make(map[string]int)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		k, value := n.Content[i], n.Content[i+1]
+		at := position{k.Line, k.Column}
+		if k.Kind == yaml.AliasNode && k.Alias != nil {
+			k = k.Alias
+		}
+		if k.Kind != yaml.ScalarNode {
+			d.addAtf(at, path, "a key must be plain text")
+			continue
+		}
+		if line, dup := first[k.Value]; dup {
+			d.addAtf(at, join(path, k.Value), "given twice, first in line %d", line)
+			continue
+		}
+		first[k.Value] = at.line
+		visit(k.Value, at, value)
+	}
+}
+
+var kindNames = map[yaml.Kind]string{
+	yaml.MappingNode:  "a mapping",
+	yaml.SequenceNode: "a list",
+	yaml.ScalarNode:   "a single value",
+}
+
+func (d *decoder) isKind(path string, n *yaml.Node, want yaml.Kind) bool {
+	if n.Kind == want {
+		return true
+	}
+	d.addf(path, "must be %s, not %s", kindNames[want], kindNames[n.Kind])
+	return false
+}
+
+var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// join appends a key to a path; one that would blur the path is quoted.
+func join(path, key string) string {
+	if !plainKey.MatchString(key) {
+		key = fmt.Sprintf("%q", key)
+	}
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+var index = regexp.MustCompile(`\[\d+\]`)
+
+// generic is a path without its indices, as the unsupported table has it.
+func generic(path string) string { return index.ReplaceAllString(path, "[]") }

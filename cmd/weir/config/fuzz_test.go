@@ -1,0 +1,46 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// FuzzParse: whatever the file, Parse returns a configuration or problems that
+// have a place.
+func FuzzParse(f *testing.F) {
+	for _, pattern := range []string{"testdata/*.yaml", "../../../deploy/examples/*.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, name := range files {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	for _, s := range []string{
+		"", "a: &a [*a]", "? {a: b}\n: c", "origins: [*x]", "- - -", "---\n---\n", "\x00", "<<: 1", "name: ${",
+		"&a a: *a\n", "log: &l {level: info}\nadmin: *l\n", "headers: {\"\": 1}", "\xff\xfe", "%YAML 1.2\n---\n...\n",
+		"origins: [{name: a, rest: &r [*r]}]",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := Parse("f", data, func(name string) (string, bool) { return name, len(name) > 1 })
+		if (c == nil) == (err == nil) {
+			t.Fatalf("got %v and %v", c, err)
+		}
+		if err != nil && len(Problems(err)) == 0 {
+			t.Fatalf("an error that is no problem: %v", err)
+		}
+		for _, p := range Problems(err) {
+			if p.Line < 1 || p.Column < 1 || p.Msg == "" {
+				t.Fatalf("no place or message: %v", p)
+			}
+		}
+	})
+}

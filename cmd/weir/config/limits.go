@@ -1,0 +1,167 @@
+package config
+
+import "time"
+
+// Cache says how long things nobody wants are kept.
+type Cache struct {
+	// Linger is how long an upstream subscription outlives its last client.
+	// Default: 60s.
+	Linger time.Duration `yaml:"linger"`
+	// Retired bounds what is kept after that.
+	Retired Retired `yaml:"retired"`
+	// MaxStale ends serving from cache after an outage this long. Default: 0s,
+	// no bound. Not supported by this version.
+	MaxStale time.Duration `yaml:"max_stale"`
+	// Snapshot is the last known good on disk.
+	Snapshot Snapshot `yaml:"snapshot"`
+}
+
+// Retired bounds entries nobody wants any more. Not supported by this version
+// but for the defaults.
+type Retired struct {
+	Entries int   `yaml:"entries"`
+	Bytes   Bytes `yaml:"bytes"`
+}
+
+// Snapshot is the last known good on disk. An empty path is off; not supported
+// by this version but for the defaults.
+type Snapshot struct {
+	Path     string        `yaml:"path"`
+	Interval time.Duration `yaml:"interval"`
+	MaxAge   time.Duration `yaml:"max_age"`
+}
+
+func (c *Cache) setDefaults() {
+	*c = Cache{
+		Linger:   60 * time.Second,
+		Retired:  Retired{Entries: 100_000, Bytes: 256 << 20},
+		Snapshot: Snapshot{Interval: 10 * time.Second},
+	}
+}
+
+// Limits bound what clients can cost. Zero is no limit.
+type Limits struct {
+	// Streams open at once. Default: 50000.
+	Streams int `yaml:"streams"`
+	// StreamsPerConnection open at once on one connection. Default: 100.
+	StreamsPerConnection int `yaml:"streams_per_connection"`
+	// StreamsPerIdentity open at once for one authenticated identity.
+	// Default: 0. Not supported by this version.
+	StreamsPerIdentity int `yaml:"streams_per_identity"`
+	// NewStreamsPerSecond is the rate at which streams are admitted.
+	// Default: 2000. Other values are not supported by this version.
+	NewStreamsPerSecond int `yaml:"new_streams_per_second"`
+	// NamesPerStream is how many names one stream may subscribe to.
+	// Default: 1000000.
+	NamesPerStream int `yaml:"names_per_stream"`
+	// NameBytes is the longest resource name. Default: 64KiB.
+	NameBytes Bytes `yaml:"name_bytes"`
+	// Groups is how many node groups an origin may have. Default: 10000.
+	Groups int `yaml:"groups"`
+	// ParameterSetsPerStream is how many parameter maps one stream may use.
+	// Default: 64. Other values are not supported by this version.
+	ParameterSetsPerStream int `yaml:"parameter_sets_per_stream"`
+	// Views is how many views may exist. Default: 100000.
+	// Other values are not supported by this version.
+	Views int `yaml:"views"`
+	// RequestBytes is the largest request. Default: 32MiB.
+	RequestBytes Bytes `yaml:"request_bytes"`
+	// Memory refuses new names above this much. Default: 0.
+	// Not supported by this version.
+	Memory Bytes `yaml:"memory"`
+}
+
+func (l *Limits) setDefaults() {
+	*l = Limits{
+		Streams:                50_000,
+		StreamsPerConnection:   100,
+		NewStreamsPerSecond:    2_000,
+		NamesPerStream:         1_000_000,
+		NameBytes:              64 << 10,
+		Groups:                 10_000,
+		ParameterSetsPerStream: 64,
+		Views:                  100_000,
+		RequestBytes:           32 << 20,
+	}
+}
+
+// Timing holds every wait and interval.
+type Timing struct {
+	// Settle is the pause after which a set counts as complete (RELAY-6).
+	// Default: 250ms.
+	Settle time.Duration `yaml:"settle"`
+	// ColdWait is how long a client waits for an origin that does not answer
+	// (RELAY-8). Default: 10s.
+	ColdWait time.Duration `yaml:"cold_wait"`
+	// OrderHold is how long a response waits for the ACK of another type's
+	// (ORD-5). Default: 500ms.
+	OrderHold time.Duration `yaml:"order_hold"`
+	// AckWait is how long an ACK may take before it is noticed (NONCE-10).
+	// Default: 5s.
+	AckWait time.Duration `yaml:"ack_wait"`
+	// SendStall ends a stream whose client reads nothing for this long (ERR-9).
+	// Default: 10m.
+	SendStall time.Duration `yaml:"send_stall"`
+	// FirstRequest ends a stream that asks nothing for this long (STREAM-9).
+	// Default: 30s.
+	FirstRequest time.Duration `yaml:"first_request"`
+	// UpstreamBatch gathers wants before they are sent upstream (RELAY-24).
+	// Default: 10ms.
+	UpstreamBatch time.Duration `yaml:"upstream_batch"`
+	// Coalesce gathers changes before they are sent to clients. Default: 0s.
+	// Not supported by this version.
+	Coalesce time.Duration `yaml:"coalesce"`
+	// Pause before reconnecting after a stream that worked (ERR-3). Default: 1s.
+	Pause time.Duration `yaml:"pause"`
+	// Backoff between attempts that failed (ERR-2).
+	Backoff Backoff `yaml:"backoff"`
+	// Keepalive of connections, both sides (ERR-12).
+	Keepalive Keepalive `yaml:"keepalive"`
+	// MaxStreamAge ends streams this old, to spread load. Default: 0s, off.
+	// Not supported by this version.
+	MaxStreamAge time.Duration `yaml:"max_stream_age"`
+	// ReadyWait is how long /readyz waits for origins. Default: 30s.
+	ReadyWait time.Duration `yaml:"ready_wait"`
+	// Drain is the time over which streams end at shutdown. Default: 30s.
+	Drain time.Duration `yaml:"drain"`
+}
+
+// Backoff between attempts that failed.
+type Backoff struct {
+	// Base is the first wait. Default: 1s.
+	Base time.Duration `yaml:"base"`
+	// Factor multiplies it after each failure; at least 1. Default: 1.6.
+	Factor float64 `yaml:"factor"`
+	// Jitter is the share by which a wait varies; 0 to 1. Default: 0.2.
+	Jitter float64 `yaml:"jitter"`
+	// Max is the longest wait. Default: 30s.
+	Max time.Duration `yaml:"max"`
+}
+
+// Keepalive of connections, both sides.
+type Keepalive struct {
+	// Time without traffic after which a ping is sent; 0s is never, otherwise
+	// at least 10s, below which grpc-go would silently use 10s. Default: 30s.
+	Time time.Duration `yaml:"time"`
+	// Timeout is how long its answer may take. Default: 10s.
+	Timeout time.Duration `yaml:"timeout"`
+	// MinClientInterval is how often clients may ping. Default: 10s.
+	MinClientInterval time.Duration `yaml:"min_client_interval"`
+}
+
+func (t *Timing) setDefaults() {
+	*t = Timing{
+		Settle:        250 * time.Millisecond,
+		ColdWait:      10 * time.Second,
+		OrderHold:     500 * time.Millisecond,
+		AckWait:       5 * time.Second,
+		SendStall:     10 * time.Minute,
+		FirstRequest:  30 * time.Second,
+		UpstreamBatch: 10 * time.Millisecond,
+		Pause:         time.Second,
+		Backoff:       Backoff{Base: time.Second, Factor: 1.6, Jitter: 0.2, Max: 30 * time.Second},
+		Keepalive:     Keepalive{Time: 30 * time.Second, Timeout: 10 * time.Second, MinClientInterval: 10 * time.Second},
+		ReadyWait:     30 * time.Second,
+		Drain:         30 * time.Second,
+	}
+}

@@ -1,0 +1,58 @@
+package config
+
+import "io/fs"
+
+// Listener is one address clients connect to.
+type Listener struct {
+	// Address is host:port or unix:///path. Default: 127.0.0.1:18080.
+	Address string `yaml:"address"`
+	// SocketMode is the octal file mode of a Unix socket. Default: 0660.
+	SocketMode fs.FileMode `yaml:"socket_mode"`
+	// Origin answers old-style names and `*` on this listener. Default: empty,
+	// the origin marked default.
+	Origin string `yaml:"origin"`
+	// TLS is the listener's certificate. Default: plain text.
+	TLS ServerTLS `yaml:"tls"`
+	// REST serves REST-JSON instead of gRPC. Default: false.
+	// Not supported by this version.
+	REST bool `yaml:"rest"`
+	// V2 also answers the v2 service names. Default: false.
+	// Not supported by this version.
+	V2 bool `yaml:"v2"`
+	// RequireNodeID refuses clients that give no node id. Default: false.
+	RequireNodeID bool `yaml:"require_node_id"`
+	// NoLegacyWildcard lists the types for which an empty first request does
+	// not mean "everything" (WILD-5), as full type URLs after Parse.
+	// Default: eds, rds, sds.
+	NoLegacyWildcard []string `yaml:"no_legacy_wildcard"`
+	// AssumeFeatures are client features taken as announced (FEAT-5).
+	// Default: none. Not supported by this version.
+	AssumeFeatures []string `yaml:"assume_features"`
+	// Dedicated lists types for which each client has an upstream stream of its
+	// own (RELAY-29). Default: none. Not supported by this version.
+	Dedicated []string `yaml:"dedicated"`
+	// Compression of responses: empty or gzip. Default: empty.
+	// Not supported by this version.
+	Compression string `yaml:"compression"`
+}
+
+func (l *Listener) setDefaults() {
+	*l = Listener{
+		Address:          "127.0.0.1:18080",
+		SocketMode:       0o660,
+		NoLegacyWildcard: []string{"eds", "rds", "sds"},
+	}
+}
+
+// ServerTLS is the certificate of a port weir opens. The files are watched.
+type ServerTLS struct {
+	// Cert and Key are PEM files; both or neither. Default: empty, plain text.
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
+	// ClientCA is a PEM file; if given, client certificates signed by it are
+	// required. Default: empty.
+	ClientCA string `yaml:"client_ca"`
+}
+
+// Enabled says whether the port speaks TLS.
+func (t ServerTLS) Enabled() bool { return t.Cert != "" }

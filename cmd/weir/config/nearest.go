@@ -1,0 +1,42 @@
+package config
+
+// nearest finds the word someone probably meant: the closest by edits, if at
+// most a third of the letters, and at least one, are wrong.
+func nearest(word string, known []string) (string, bool) {
+	if len(word) > 64 { // no key is that long
+		return "", false
+	}
+	best, found := max(1, len(word)/3)+1, ""
+	for _, k := range known {
+		if n := edits(word, k); n < best {
+			best, found = n, k
+		}
+	}
+	return found, found != ""
+}
+
+// edits is the number of letters to insert, delete, change or swap with their
+// neighbour to get from a to b. Words are short, so the whole table is kept.
+func edits(a, b string) int {
+	t := make([][]int, len(a)+1)
+	for i := range t {
+		t[i] = make([]int, len(b)+1)
+		t[i][0] = i
+	}
+	for j := range t[0] {
+		t[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			change := 1
+			if a[i-1] == b[j-1] {
+				change = 0
+			}
+			t[i][j] = min(t[i-1][j]+1, t[i][j-1]+1, t[i-1][j-1]+change)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				t[i][j] = min(t[i][j], t[i-2][j-2]+1)
+			}
+		}
+	}
+	return t[len(a)][len(b)]
+}

@@ -1,0 +1,187 @@
+package config
+
+import "time"
+
+// Origin is one source of configuration: exactly one of GRPC, Files and REST.
+type Origin struct {
+	// Name is the origin's, unique, in logs, metrics and the command line.
+	// Required.
+	Name string `yaml:"name"`
+	// GRPC is an xDS control plane.
+	GRPC *GRPC `yaml:"grpc"`
+	// Files is a file or directory of resources.
+	Files *Files `yaml:"files"`
+	// REST is a REST-JSON server. Not supported by this version.
+	REST *REST `yaml:"rest"`
+
+	// Default marks the origin of old-style names and `*`. Default: the first
+	// origin, if none is marked. After Parse exactly one is.
+	Default bool `yaml:"default"`
+	// Authorities are the xdstp:// authorities it answers. Default: none.
+	// Not supported by this version.
+	Authorities []string `yaml:"authorities"`
+	// Types restricts it to these types, as full type URLs after Parse.
+	// Default: empty, all.
+	Types []string `yaml:"types"`
+	// GroupBy lists the node fields that put clients into one group: cluster,
+	// locality, user_agent_name, user_agent_version, client_features, metadata,
+	// metadata.KEY, id. An empty list is one group for all.
+	// Default: cluster, locality, user_agent_name, client_features, metadata.
+	GroupBy []string `yaml:"group_by"`
+	// Node holds fixed values presented upstream, for control planes that
+	// choose by them.
+	Node Node `yaml:"node"`
+
+	// TP2 says the origin understands resource_locators. Default: false.
+	// Not supported by this version.
+	TP2 bool `yaml:"tp2"`
+	// DynamicParameters says where client parameters come from and go to.
+	DynamicParameters DynamicParameters `yaml:"dynamic_parameters"`
+	// Resume is versions, or none for origins that ignore
+	// initial_resource_versions. Default: versions.
+	Resume string `yaml:"resume"`
+	// ResumeSotW presents the last version on a new SotW stream. Default: false.
+	// Not supported by this version.
+	ResumeSotW bool `yaml:"resume_sotw"`
+	// Secrets is refuse, dedicated or by_identity. Default: refuse.
+	// Other values are not supported by this version.
+	Secrets string `yaml:"secrets"`
+	// VersionMode is content or origin (VER-5). Default: content.
+	// Other values are not supported by this version.
+	VersionMode string `yaml:"version_mode"`
+	// NACKReport tells the origin what clients reject. Default: false.
+	// Not supported by this version.
+	NACKReport bool `yaml:"nack_report"`
+	// AbsenceTimer says what an unanswered name means (ABS-6).
+	// Default: absence. Other values are not supported by this version.
+	AbsenceTimer string `yaml:"absence_timer"`
+	// OnDataError is keep or drop (ABS-8). Default: keep.
+	// Other values are not supported by this version.
+	OnDataError string `yaml:"on_data_error"`
+	// TTLUnsupported is serve or withhold (RELAY-51). Default: serve.
+	// Other values are not supported by this version.
+	TTLUnsupported string `yaml:"ttl_unsupported"`
+	// Glob is one_level or recursive (COLL-5). Default: one_level.
+	// Other values are not supported by this version.
+	Glob string `yaml:"glob"`
+	// AbsenceDeletes lists types whose absence from a SotW wildcard deletes,
+	// beside LDS and CDS; full type URLs after Parse. Default: none.
+	AbsenceDeletes []string `yaml:"absence_deletes"`
+	// Share lets parameter maps share one upstream subscription (RELAY-69).
+	// Default: false. Not supported by this version.
+	Share bool `yaml:"share"`
+	// Guard holds back mass removals.
+	Guard Guard `yaml:"guard"`
+}
+
+func (o *Origin) setDefaults() {
+	*o = Origin{
+		GroupBy:           []string{"cluster", "locality", "user_agent_name", "client_features", "metadata"},
+		DynamicParameters: DynamicParameters{Otherwise: "refuse"},
+		Resume:            ResumeVersions,
+		Secrets:           "refuse",
+		VersionMode:       "content",
+		AbsenceTimer:      "absence",
+		OnDataError:       "keep",
+		TTLUnsupported:    "serve",
+		Glob:              "one_level",
+		Guard:             Guard{Share: 0.5, Min: 10, Hold: 30 * time.Second},
+	}
+}
+
+// Values of Origin.Resume, GRPC.Dialect and GRPC.Wildcard.
+const (
+	ResumeVersions   = "versions"
+	ResumeNone       = "none"
+	DialectDelta     = "delta"
+	DialectSotW      = "sotw"
+	WildcardLegacy   = "legacy"
+	WildcardExplicit = "explicit"
+)
+
+// GRPC is an xDS control plane.
+type GRPC struct {
+	// Addresses are host:port or unix:///path, in order of preference. Required.
+	Addresses []string `yaml:"addresses"`
+	// Dialect is delta or sotw. Default: delta.
+	Dialect string `yaml:"dialect"`
+	// Aggregated: false uses the per-type services. Default: true.
+	// False is not supported by this version.
+	Aggregated bool `yaml:"aggregated"`
+	// TLS, if present, even as {}, secures the connection. Default: absent,
+	// plain text.
+	TLS *ClientTLS `yaml:"tls"`
+	// Headers are sent with every stream. Default: none.
+	Headers map[string]string `yaml:"headers"`
+	// TokenFile holds a bearer token, re-read on change; it needs tls.
+	// Default: empty.
+	TokenFile string `yaml:"token_file"`
+	// Compression of requests: empty or gzip. Default: empty.
+	// Not supported by this version.
+	Compression string `yaml:"compression"`
+	// Wildcard is legacy (an empty request) or explicit (the name `*`).
+	// Default: legacy (RELAY-21).
+	Wildcard string `yaml:"wildcard"`
+	// NodeAlways sends the node on every request. Default: false.
+	NodeAlways bool `yaml:"node_always"`
+	// SameVersions says all addresses give one version to one content (FED-7).
+	// Default: false. Not supported by this version.
+	SameVersions bool `yaml:"same_versions"`
+	// MaxMessage is the largest response accepted. Default: 64MiB.
+	MaxMessage Bytes `yaml:"max_message"`
+}
+
+func (g *GRPC) setDefaults() {
+	*g = GRPC{
+		Dialect:    DialectDelta,
+		Aggregated: true,
+		Wildcard:   WildcardLegacy,
+		MaxMessage: 64 << 20,
+	}
+}
+
+// ClientTLS secures the connection to an origin. The files are watched.
+type ClientTLS struct {
+	// CA is a PEM file. Default: empty, the system's roots.
+	CA string `yaml:"ca"`
+	// Cert and Key are the client certificate, PEM files; both or neither.
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
+	// ServerName is verified instead of the address's host. Default: empty.
+	ServerName string `yaml:"server_name"`
+}
+
+// Files is a file or directory of resources, watched.
+type Files struct {
+	// Path is the file or directory. Required.
+	Path string `yaml:"path"`
+}
+
+// REST is a REST-JSON server that is polled. Not supported by this version.
+type REST struct {
+	URL  string        `yaml:"url"`
+	Poll time.Duration `yaml:"poll"`
+}
+
+// Node holds fixed values presented upstream. Empty: the group's own.
+type Node struct {
+	ID      string `yaml:"id"`
+	Cluster string `yaml:"cluster"`
+}
+
+// DynamicParameters says where client parameters come from and where they go.
+// Not supported by this version but for the defaults.
+type DynamicParameters struct {
+	// FromNode maps a parameter to a node field, metadata.PATH. Default: none.
+	FromNode map[string]string `yaml:"from_node"`
+	// Otherwise is refuse or ignored (DYN-18). Default: refuse.
+	Otherwise string `yaml:"otherwise"`
+}
+
+// Guard holds back a mass removal: more than Share of at least Min entries.
+// Not supported by this version but for the defaults.
+type Guard struct {
+	Share float64       `yaml:"share"`
+	Min   int           `yaml:"min"`
+	Hold  time.Duration `yaml:"hold"`
+}

@@ -1,0 +1,94 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Problem is one thing wrong with a file, and where.
+type Problem struct {
+	File         string
+	Line, Column int    // counted from 1
+	Path         string // such as "origins[0].grpc.addresses[1]"; empty for the whole
+	Msg          string
+}
+
+// Error is one line: file:line:column: path: message.
+func (p *Problem) Error() string {
+	where := fmt.Sprintf("%s:%d:%d: ", p.File, p.Line, p.Column)
+	if p.Path != "" {
+		where += p.Path + ": "
+	}
+	return where + strings.ReplaceAll(p.Msg, "\n", " ")
+}
+
+// Problems takes the error of Parse or Load apart. It is empty if the file
+// could not be read at all.
+func Problems(err error) []*Problem {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []*Problem
+		for _, e := range joined.Unwrap() {
+			all = append(all, Problems(e)...)
+		}
+		return all
+	}
+	var p *Problem
+	if errors.As(err, &p) {
+		return []*Problem{p}
+	}
+	return nil
+}
+
+type position struct{ line, column int }
+
+// report gathers problems and knows where each path was written.
+type report struct {
+	file     string
+	at       map[string]position // by path
+	problems []*Problem
+}
+
+func newReport(file string) *report {
+	return &report{file: file, at: map[string]position{"": {1, 1}}}
+}
+
+// problem places a message at its path or, if that was not written, at the
+// nearest parent.
+func (r *report) problem(path, msg string) *Problem {
+	near := path
+	at, ok := r.at[near]
+	for !ok {
+		near = parent(near)
+		at, ok = r.at[near]
+	}
+	return &Problem{File: r.file, Line: at.line, Column: at.column, Path: path, Msg: msg}
+}
+
+func (r *report) addf(path, format string, args ...any) {
+	r.problems = append(r.problems, r.problem(path, fmt.Sprintf(format, args...)))
+}
+
+// addAtf is addf for a place that has no path of its own, such as a key.
+func (r *report) addAtf(at position, path, format string, args ...any) {
+	p := &Problem{File: r.file, Line: at.line, Column: at.column, Path: path, Msg: fmt.Sprintf(format, args...)}
+	r.problems = append(r.problems, p)
+}
+
+func (r *report) err() error {
+	slices.SortStableFunc(r.problems, func(a, b *Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	errs := make([]error, len(r.problems))
+	for i, p := range r.problems {
+		errs[i] = p
+	}
+	return errors.Join(errs...)
+}
+
+// parent cuts the last key or index off a path.
+func parent(path string) string {
+	return path[:max(0, strings.LastIndexAny(path, ".["))]
+}

@@ -1,0 +1,159 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+const origin = "origins: [{name: mesh, grpc: {addresses: ['cp:18000']}}]\n"
+
+func noEnv(string) (string, bool) { return "", false }
+
+// messages parses a file that must fail and returns its problems as printed.
+func messages(t *testing.T, text string) []string {
+	t.Helper()
+	_, err := Parse("weir.yaml", []byte(text), noEnv)
+	if err == nil {
+		return nil
+	}
+	var out []string
+	for _, p := range Problems(err) {
+		out = append(out, p.Error())
+	}
+	if got := strings.Join(out, "\n"); got != err.Error() {
+		t.Errorf("the error prints as\n%v\nits problems as\n%s", err, got)
+	}
+	return out
+}
+
+// Five different mistakes in one file: five messages, in the order of lines.
+func TestFiveMistakes(t *testing.T) {
+	got := messages(t, `listeners:
+  - adress: 127.0.0.1:1
+timing:
+  settle: 30
+limits: { streams: many }
+origins:
+  - name: mesh
+    grpc:
+      addresses: [control-plane]
+  - name: mesh
+    files: { path: ./x }
+`)
+	want := []string{
+		`weir.yaml:2:5: listeners[0].adress: unknown key; did you mean "address"?`,
+		`weir.yaml:4:11: timing.settle: "30" is not a duration such as 250ms, 30s or 10m`,
+		`weir.yaml:5:20: limits.streams: "many" is not a whole number`,
+		`weir.yaml:9:19: origins[0].grpc.addresses[0]: "control-plane" is neither host:port nor unix:///path`,
+		`weir.yaml:10:11: origins[1].name: "mesh" is already the name of origins[0]`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Each file has one mistake and must get exactly one message.
+func TestProblems(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"empty":              {"", "1:1: origins: no origins; at least one is needed"},
+		"comments only":      {"# nothing\n", "1:1: origins: no origins; at least one is needed"},
+		"empty list":         {"origins: []\n", "1:10: origins: no origins; at least one is needed"},
+		"item":               {"origins: [5]\n", "1:11: origins[0]: must be a mapping, not a single value"},
+		"root":               {"- a\n", "1:1: must be a mapping, not a list"},
+		"syntax":             {"origins: [\n", "2:1: not valid YAML: "},
+		"second document":    {origin + "---\nname: x\n", "2:1: a second document begins here; only one is read"},
+		"bad second":         {origin + "---\n{", "not valid YAML: "},
+		"duplicate key":      {origin + "name: a\nname: b\n", "3:1: name: given twice, first in line 2"},
+		"merge key":          {origin + "log: {<<: {level: info}}\n", `2:7: log."<<": YAML merge keys`},
+		"tag":                {origin + "name: !!str weir\n", "2:7: name: YAML tags such as !!str"},
+		"null":               {origin + "log:\n", "2:5: log: has no value"},
+		"unknown, far":       {origin + "zzzzzzzz: 1\n", "2:1: zzzzzzzz: unknown key"},
+		"unknown, swapped":   {origin + "nmae: a\n", `2:1: nmae: unknown key; did you mean "name"?`},
+		"unknown, deep":      {origin + "timing: {keepalive: {tiem: 1s}}\n", `2:22: timing.keepalive.tiem: unknown key; did you mean "time"?`},
+		"list for value":     {origin + "name: [a]\n", "2:7: name: must be a single value, not a list"},
+		"value for mapping":  {origin + "log: info\n", "2:6: log: must be a mapping, not a single value"},
+		"bool":               {origin + "admin: {insecure: yes}\n", `2:19: admin.insecure: "yes" is neither true nor false`},
+		"negative":           {origin + "limits: {streams: -1}\n", `limits.streams: "-1" must not be negative`},
+		"huge":               {origin + "limits: {streams: 99999999999999999999}\n", "is too large"},
+		"float":              {origin + "timing: {backoff: {factor: .nan}}\n", "is not a number"},
+		"negative wait":      {origin + "timing: {settle: -1s}\n", "must not be negative"},
+		"size":               {origin + "limits: {name_bytes: 64Kb}\n", "is not a size"},
+		"size too large":     {origin + "limits: {request_bytes: 2GiB}\n", "must be less than 2GiB"},
+		"name":               {origin + "name: a/b\n", `2:7: name: "a/b" must be letters`},
+		"no listeners":       {origin + "listeners: []\n", "2:12: listeners: at least one"},
+		"listener address":   {origin + "listeners: [{address: localhost}]\n", "2:23: listeners[0].address: "},
+		"listener port":      {origin + "listeners: [{address: 'a:65536'}]\n", "has no port between"},
+		"socket":             {origin + "listeners: [{address: 'unix://weir.sock'}]\n", "must be unix:///path"},
+		"same address":       {origin + "probes: {address: '127.0.0.1:18080'}\n", "probes.address: \"127.0.0.1:18080\" is already listeners[0].address"},
+		"mode":               {origin + "listeners: [{socket_mode: 0999}]\n", "is not an octal file mode"},
+		"tls key":            {origin + "listeners: [{tls: {cert: a}}]\n", "2:19: listeners[0].tls.key: is missing, but cert is given"},
+		"tls client_ca":      {origin + "admin: {tls: {client_ca: a}}\n", "admin.tls.client_ca: needs cert and key"},
+		"listener origin":    {origin + "listeners: [{origin: mash}]\n", `listeners[0].origin: there is no origin "mash"`},
+		"type":               {origin + "listeners: [{no_legacy_wildcard: [xds]}]\n", `listeners[0].no_legacy_wildcard[0]: "xds" is no type`},
+		"type twice":         {origin + "listeners: [{no_legacy_wildcard: [eds, eds]}]\n", "listed twice"},
+		"admin open":         {origin + "admin: {address: ':19080'}\n", "admin.address: \":19080\" can be reached by others"},
+		"log level":          {origin + "log: {level: wran}\n", `log.level: "wran" is not one of debug, info, warn, error; did you mean "warn"?`},
+		"backoff max":        {origin + "timing: {backoff: {base: 1m}}\n", "timing.backoff.max: must be at least"},
+		"factor":             {origin + "timing: {backoff: {factor: 0.5}}\n", "must be at least 1"},
+		"jitter":             {origin + "timing: {backoff: {jitter: 2}}\n", "must be between 0 and 1"},
+		"keepalive":          {origin + "timing: {keepalive: {time: 1s}}\n", "at least 10s"},
+		"origin name":        {"origins: [{files: {path: x}}]\n", "1:11: origins[0].name: is required"},
+		"no kind":            {"origins: [{name: a}]\n", "1:11: origins[0]: needs grpc or files"},
+		"misspelled kind":    {"origins: [{name: a, grcp: {}}]\n", `1:21: origins[0].grcp: unknown key; did you mean "grpc"?`},
+		"two kinds":          {"origins: [{name: a, files: {path: x}, grpc: {addresses: ['a:1']}}]\n", "has both grpc and files"},
+		"rest":               {"origins: [{name: a, rest: {url: 'http://x'}}]\n", "1:27: origins[0].rest: not supported by this version yet; leave it out"},
+		"files path":         {"origins: [{name: a, files: {}}]\n", "1:28: origins[0].files.path: is required"},
+		"no addresses":       {"origins: [{name: a, grpc: {}}]\n", "addresses: at least one"},
+		"address twice":      {"origins: [{name: a, grpc: {addresses: ['a:1', 'a:1']}}]\n", "listed twice"},
+		"no host":            {"origins: [{name: a, grpc: {addresses: [':1']}}]\n", "cannot be connected to"},
+		"dialect":            {"origins: [{name: a, grpc: {addresses: ['a:1'], dialect: stow}}]\n", `did you mean "sotw"?`},
+		"token without tls":  {"origins: [{name: a, grpc: {addresses: ['a:1'], token_file: t}}]\n", "is sent over TLS only"},
+		"client cert":        {"origins: [{name: a, grpc: {addresses: ['a:1'], tls: {key: k}}}]\n", "tls.cert: is missing"},
+		"header":             {"origins: [{name: a, grpc: {addresses: ['a:1'], headers: {'a b': c}}}]\n", `headers."a b": is not a header`},
+		"no message":         {"origins: [{name: a, grpc: {addresses: ['a:1'], max_message: 0}}]\n", "must be more than 0"},
+		"two defaults":       {"origins:\n- {name: a, files: {path: x}, default: true}\n- {name: b, files: {path: x}, default: true}\n", "3:40: origins[1].default: origins[0] is the default already"},
+		"group term":         {"origins: [{name: a, files: {path: x}, group_by: [clutser]}]\n", `did you mean "cluster"?`},
+		"group metadata":     {"origins: [{name: a, files: {path: x}, group_by: [metadata.]}]\n", "lacks its key"},
+		"resume":             {"origins: [{name: a, files: {path: x}, resume: never}]\n", "is not one of versions, none"},
+		"unsupported switch": {"origins: [{name: a, files: {path: x}, share: true}]\n", "1:46: origins[0].share: not supported by this version yet; leave it out"},
+		"unsupported value":  {"origins: [{name: a, files: {path: x}, secrets: dedicated}]\n", "not supported by this version yet; leave it out or at refuse"},
+		"unsupported rules":  {origin + "authorization: [{allow: all}]\n", "2:16: authorization: not supported"},
+		"unsupported size":   {origin + "cache: {retired: {bytes: 1MiB}}\n", "leave it out or at 256MiB"},
+		"unsupported nested": {origin + "limits: {memory: wrong}\n", "limits.memory: not supported"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := messages(t, c.text)
+			if len(got) != 1 || !strings.Contains(got[0], c.want) {
+				t.Errorf("got\n%s\nwant one message with\n%s", strings.Join(got, "\n"), c.want)
+			}
+		})
+	}
+}
+
+func TestProblemIsOneLine(t *testing.T) {
+	for _, m := range messages(t, "\"a\\nb\": 1\n"+origin) {
+		if strings.Contains(m, "\n") {
+			t.Errorf("more than one line: %q", m)
+		}
+	}
+}
+
+// Later mistakes, such as a certificate nobody can read, are reported where
+// the field is, or where it would have been.
+func TestProblemf(t *testing.T) {
+	c, err := Parse("weir.yaml", []byte("# a comment\n"+origin), noEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := c.Problemf("origins[0].grpc.addresses[0]", "refused by %s", "peer").Error()
+	if want := "weir.yaml:2:43: origins[0].grpc.addresses[0]: refused by peer"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if p := c.Problemf("origins[0].grpc.tls.ca", "x"); p.Line != 2 || p.Column != 30 {
+		t.Errorf("an absent field is at %d:%d, want its parent's 2:30", p.Line, p.Column)
+	}
+	if p := Default().Problemf("admin.address", "in use"); p.Line != 1 {
+		t.Errorf("a configuration from no file has line %d, want 1", p.Line)
+	}
+}

@@ -1,0 +1,30 @@
+package config
+
+import "strings"
+
+const typeHost = "type.googleapis.com/"
+
+// shortNames are the xDS services people say instead of type URLs.
+var shortNames = map[string]string{
+	"cds":  typeHost + "envoy.config.cluster.v3.Cluster",
+	"eds":  typeHost + "envoy.config.endpoint.v3.ClusterLoadAssignment",
+	"leds": typeHost + "envoy.config.endpoint.v3.LbEndpoint",
+	"lds":  typeHost + "envoy.config.listener.v3.Listener",
+	"rds":  typeHost + "envoy.config.route.v3.RouteConfiguration",
+	"srds": typeHost + "envoy.config.route.v3.ScopedRouteConfiguration",
+	"vhds": typeHost + "envoy.config.route.v3.VirtualHost",
+	"sds":  typeHost + "envoy.extensions.transport_sockets.tls.v3.Secret",
+	"rtds": typeHost + "envoy.service.runtime.v3.Runtime",
+	"ecds": typeHost + "envoy.config.core.v3.TypedExtensionConfig",
+}
+
+// TypeURL turns a short name (cds, eds, lds, rds, srds, vhds, sds, rtds, ecds,
+// leds) into its v3 type URL and leaves a full type URL as it is. Anything else
+// is not a type.
+func TypeURL(name string) (string, bool) {
+	if url, ok := shortNames[name]; ok {
+		return url, true
+	}
+	host, message, ok := strings.Cut(name, "/")
+	return name, ok && host != "" && message != "" && !strings.ContainsAny(name, " \t\r\n")
+}

@@ -1,0 +1,66 @@
+package config
+
+import "reflect"
+
+// unsupported lists the keys of the contract this version does not act on.
+// They are accepted at their default, so that a file written for a later
+// version can be checked, and refused at any other value, so that nobody
+// relies on a protection that is not there. To support a key, delete its line
+// here and the sentence in its field's comment.
+var unsupported = map[string]bool{
+	"authorization": true,
+
+	"listeners[].rest":            true,
+	"listeners[].v2":              true,
+	"listeners[].assume_features": true,
+	"listeners[].dedicated":       true,
+	"listeners[].compression":     true,
+
+	"origins[].rest":                         true,
+	"origins[].grpc.aggregated":              true,
+	"origins[].grpc.compression":             true,
+	"origins[].grpc.same_versions":           true,
+	"origins[].authorities":                  true,
+	"origins[].tp2":                          true,
+	"origins[].dynamic_parameters.from_node": true,
+	"origins[].dynamic_parameters.otherwise": true,
+	"origins[].resume_sotw":                  true,
+	"origins[].secrets":                      true,
+	"origins[].version_mode":                 true,
+	"origins[].nack_report":                  true,
+	"origins[].absence_timer":                true,
+	"origins[].on_data_error":                true,
+	"origins[].ttl_unsupported":              true,
+	"origins[].glob":                         true,
+	"origins[].share":                        true,
+	"origins[].guard.share":                  true,
+	"origins[].guard.min":                    true,
+	"origins[].guard.hold":                   true,
+
+	"cache.retired.entries":   true,
+	"cache.retired.bytes":     true,
+	"cache.max_stale":         true,
+	"cache.snapshot.path":     true,
+	"cache.snapshot.interval": true,
+	"cache.snapshot.max_age":  true,
+
+	"limits.streams_per_identity":      true,
+	"limits.new_streams_per_second":    true,
+	"limits.parameter_sets_per_stream": true,
+	"limits.views":                     true,
+	"limits.memory":                    true,
+
+	"timing.coalesce":       true,
+	"timing.max_stream_age": true,
+}
+
+// same compares a decoded value with the default; an empty list or map equals
+// an absent one.
+func same(a, b reflect.Value) bool {
+	if a.Kind() == reflect.Slice || a.Kind() == reflect.Map {
+		if a.Len() == 0 && b.Len() == 0 {
+			return true
+		}
+	}
+	return reflect.DeepEqual(a.Interface(), b.Interface())
+}
