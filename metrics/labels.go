@@ -1,0 +1,73 @@
+package metrics
+
+import "slices"
+
+// The closed sets. A new limit, reason or type is added here first.
+const other = "other"
+
+var (
+	typeNames = []string{"cds", "eds", "lds", "rds", "srds", "vhds", "sds", "rtds", "ecds", "leds", other}
+	dialects  = []string{"delta", "sotw"}
+	// limits are the keys under `limits` of the config file: a refusal names its key.
+	limits = []string{
+		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "names_per_stream",
+		"name_bytes", "groups", "parameter_sets_per_stream", "views", "request_bytes", "memory", other,
+	}
+	stallReasons    = []string{"send_stall", "lagging", other}
+	evictionReasons = []string{"entries", "bytes", "max_stale", other}
+	results         = []string{"ok", "error"}
+	stages          = []string{"sent", "acked"}
+	directions      = [...]string{"from_origin", "to_origin", "from_client", "to_client"}
+)
+
+var shortNames = map[string]string{
+	"type.googleapis.com/envoy.config.cluster.v3.Cluster":                  "cds",
+	"type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment":   "eds",
+	"type.googleapis.com/envoy.config.listener.v3.Listener":                "lds",
+	"type.googleapis.com/envoy.config.route.v3.RouteConfiguration":         "rds",
+	"type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration":   "srds",
+	"type.googleapis.com/envoy.config.route.v3.VirtualHost":                "vhds",
+	"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret": "sds",
+	"type.googleapis.com/envoy.service.runtime.v3.Runtime":                 "rtds",
+	"type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig":        "ecds",
+	"type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint":              "leds",
+	"type.googleapis.com/envoy.api.v2.Cluster":                             "cds",
+	"type.googleapis.com/envoy.api.v2.ClusterLoadAssignment":               "eds",
+	"type.googleapis.com/envoy.api.v2.Listener":                            "lds",
+	"type.googleapis.com/envoy.api.v2.RouteConfiguration":                  "rds",
+	"type.googleapis.com/envoy.api.v2.ScopedRouteConfiguration":            "srds",
+	"type.googleapis.com/envoy.api.v2.route.VirtualHost":                   "vhds",
+	"type.googleapis.com/envoy.api.v2.auth.Secret":                         "sds",
+	"type.googleapis.com/envoy.service.discovery.v2.Runtime":               "rtds",
+}
+
+// ShortName returns the label value of a type: cds, eds, lds, rds, srds, vhds, sds, rtds, ecds, leds, or "other". It
+// takes a type URL, v3 or v2, or a short name, which it returns.
+func ShortName(typeURL string) string {
+	if short, ok := shortNames[typeURL]; ok {
+		return short
+	}
+	return oneOf(typeNames, typeURL)
+}
+
+// dialectName counts unary and REST answers with SotW, whose form they have.
+func dialectName(dialect string) string {
+	if dialect == "delta" {
+		return dialect
+	}
+	return "sotw"
+}
+
+func oneOf(set []string, value string) string {
+	if slices.Contains(set, value) {
+		return value
+	}
+	return other
+}
+
+func result(err error) string {
+	if err != nil {
+		return "error"
+	}
+	return "ok"
+}

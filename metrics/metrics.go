@@ -1,0 +1,157 @@
+package metrics
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// Metrics counts. The zero value is not usable; nil is, and counts nothing.
+type Metrics struct {
+	// Set once by New, and read-only: looking a child up in these maps takes no lock.
+	downstream    map[downstreamKey]*DownstreamType
+	sent, acked   prometheus.Observer
+	stalled       map[string]prometheus.Counter // by reason
+	evictions     map[string]prometheus.Counter // by reason
+	rejections    map[string]prometheus.Counter // by limit
+	configReloads map[string]prometheus.Counter // by result
+	upstream      upstreamVecs
+	buildInfo     *prometheus.GaugeVec
+
+	largest [len(directions)]atomic.Int64 // bytes, by Direction; only grows
+	picture pictureCollector
+}
+
+// New registers the catalogue on reg, which must not hold any of it yet. Series whose labels are known beforehand exist
+// from the start, at zero, so that a rate over the first event is not lost.
+func New(reg *prometheus.Registry) *Metrics {
+	f := promauto.With(reg)
+	m := &Metrics{
+		downstream: newDownstream(f),
+		stalled: children(counterVec(f, "weir_downstream_stalled_total",
+			"Client streams ended because the client did not read.", "reason"), stallReasons),
+		evictions: children(counterVec(f, "weir_cache_evictions_total",
+			"Retired cache entries dropped, by the bound that was reached.", "reason"), evictionReasons),
+		rejections: children(counterVec(f, "weir_limit_rejections_total",
+			"Things refused because of a limit, by the limit's key in the config file.", "limit"), limits),
+		configReloads: children(counterVec(f, "weir_config_reloads_total",
+			"Attempts to load a changed config file.", "result"), results),
+		upstream: newUpstreamVecs(f),
+		buildInfo: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weir_build_info", Help: "Always 1; the labels say which build this is.",
+		}, []string{"version", "revision", "goversion"}),
+	}
+	propagation := f.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "weir_propagation_seconds",
+		Help:    "Time from the receipt of an update to its being sent to, and acknowledged by, one client stream.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
+	}, []string{"stage"})
+	m.sent, m.acked = propagation.WithLabelValues(stages[0]), propagation.WithLabelValues(stages[1])
+	for i, direction := range directions {
+		f.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "weir_largest_message_bytes",
+			Help:        "Size of the largest message since the start, to be held against the receivers' limits.",
+			ConstLabels: prometheus.Labels{"direction": direction},
+		}, func() float64 { return float64(m.largest[i].Load()) })
+	}
+	reg.MustRegister(&m.picture)
+	return m
+}
+
+// Gauges sets where the gauges that picture a state come from; before it is called they are absent. picture runs once
+// per scrape, on the scrape's goroutine, several at once if several scrape.
+func (m *Metrics) Gauges(picture func() Picture) {
+	if m != nil {
+		m.picture.source.Store(&picture)
+	}
+}
+
+// BuildInfo states which build this is.
+func (m *Metrics) BuildInfo(version, revision string) {
+	if m != nil {
+		m.buildInfo.Reset()
+		m.buildInfo.WithLabelValues(version, revision, runtime.Version()).Set(1)
+	}
+}
+
+// PropagationSent records that an update went out on one client stream, after d from its receipt.
+func (m *Metrics) PropagationSent(d time.Duration) {
+	if m != nil {
+		m.sent.Observe(d.Seconds())
+	}
+}
+
+// PropagationAcked records that a client acknowledged an update, after d from its receipt.
+func (m *Metrics) PropagationAcked(d time.Duration) {
+	if m != nil {
+		m.acked.Observe(d.Seconds())
+	}
+}
+
+// Stalled counts a client stream ended for not reading: "send_stall" or "lagging".
+func (m *Metrics) Stalled(reason string) {
+	if m != nil {
+		m.stalled[oneOf(stallReasons, reason)].Inc()
+	}
+}
+
+// Evicted counts n retired entries dropped for a bound: "entries", "bytes" or "max_stale".
+func (m *Metrics) Evicted(reason string, n int) {
+	if m != nil {
+		m.evictions[oneOf(evictionReasons, reason)].Add(float64(n))
+	}
+}
+
+// LimitRejection counts a refusal, by the limit's key in the config file.
+func (m *Metrics) LimitRejection(limit string) {
+	if m != nil {
+		m.rejections[oneOf(limits, limit)].Inc()
+	}
+}
+
+// ConfigReload counts an attempt to load a changed config file, failed if err is not nil.
+func (m *Metrics) ConfigReload(err error) {
+	if m != nil {
+		m.configReloads[result(err)].Inc()
+	}
+}
+
+// Direction says which way a message went.
+type Direction int
+
+// The four ways.
+const (
+	FromOrigin Direction = iota
+	ToOrigin
+	FromClient
+	ToClient
+)
+
+// Message notes the size of a message, encoded and uncompressed; the largest is what is shown.
+func (m *Metrics) Message(d Direction, bytes int) {
+	if m == nil {
+		return
+	}
+	for largest := &m.largest[d]; ; {
+		old := largest.Load()
+		if int64(bytes) <= old || largest.CompareAndSwap(old, int64(bytes)) {
+			return
+		}
+	}
+}
+
+func counterVec(f promauto.Factory, name, help string, labels ...string) *prometheus.CounterVec {
+	return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+// children resolves the counters of a vector with one label.
+func children(vec *prometheus.CounterVec, values []string) map[string]prometheus.Counter {
+	out := make(map[string]prometheus.Counter, len(values))
+	for _, v := range values {
+		out[v] = vec.WithLabelValues(v)
+	}
+	return out
+}

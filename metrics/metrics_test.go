@@ -1,0 +1,296 @@
+package metrics
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+const (
+	clusterURL = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	junk       = "type.googleapis.com/vendor.Thing/prod-eu-1"
+)
+
+// catalogue is the contract: names, and the labels of each in Prometheus's order.
+var catalogue = map[string]string{
+	"weir_upstream_connected":                     "origin",
+	"weir_upstream_last_proof_timestamp_seconds":  "origin",
+	"weir_upstream_last_update_timestamp_seconds": "origin",
+	"weir_upstream_reconnects_total":              "origin",
+	"weir_upstream_nacks_total":                   "origin,type",
+	"weir_upstream_subscriptions":                 "origin,type",
+	"weir_upstream_streams":                       "origin",
+	"weir_upstream_unrequested_total":             "origin,type",
+	"weir_upstream_rejected_resources_total":      "origin,type",
+	"weir_upstream_silent_total":                  "origin",
+	"weir_downstream_streams":                     "dialect",
+	"weir_downstream_subscriptions":               "dialect,type",
+	"weir_downstream_responses_total":             "dialect,type",
+	"weir_downstream_bytes_total":                 "dialect,type",
+	"weir_downstream_nacks_total":                 "dialect,type",
+	"weir_downstream_unsynced_streams":            "",
+	"weir_downstream_lag_seconds":                 "",
+	"weir_downstream_stalled_total":               "reason",
+	"weir_propagation_seconds":                    "stage",
+	"weir_groups":                                 "origin",
+	"weir_views":                                  "origin",
+	"weir_cache_entries":                          "origin,type",
+	"weir_cache_bytes":                            "origin,type",
+	"weir_cache_stale_entries":                    "origin",
+	"weir_cache_evictions_total":                  "reason",
+	"weir_limit_rejections_total":                 "limit",
+	"weir_largest_message_bytes":                  "direction",
+	"weir_variant_ambiguity_total":                "origin",
+	"weir_file_loads_total":                       "origin,result",
+	"weir_config_reloads_total":                   "result",
+	"weir_build_info":                             "goversion,revision,version",
+}
+
+// closed lists the values that a label may have, whatever callers pass. The labels of build_info and origin are the
+// operator's own.
+var closed = map[string][]string{
+	"type":      {"cds", "eds", "lds", "rds", "srds", "vhds", "sds", "rtds", "ecds", "leds", "other"},
+	"dialect":   {"delta", "sotw"},
+	"stage":     {"sent", "acked"},
+	"result":    {"ok", "error"},
+	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
+	"reason":    {"send_stall", "lagging", "entries", "bytes", "max_stale", "other"},
+	"limit": {
+		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "names_per_stream",
+		"name_bytes", "groups", "parameter_sets_per_stream", "views", "request_bytes", "memory", "other",
+	},
+	"origin": {"mesh"},
+}
+
+// exercise calls everything, with good values and with what must never become a label.
+func exercise(m *Metrics) {
+	for _, s := range []string{"", junk, "\xff", "cds", clusterURL, "delta", "send_stall", "entries", "streams"} {
+		m.Downstream(s, s).Response(10)
+		m.Downstream(s, s).Nack()
+		m.Stalled(s)
+		m.Evicted(s, 2)
+		m.LimitRejection(s)
+		o := m.Origin("mesh")
+		o.Type(s).Nack()
+		o.Type(s).Unrequested(1)
+		o.Type(s).Rejected(1)
+		o.Reconnect()
+		o.Silent()
+		o.VariantAmbiguity()
+		o.FileLoad(errors.New(s))
+		m.ConfigReload(errors.New(s))
+	}
+	m.ConfigReload(nil)
+	m.Origin("mesh").FileLoad(nil)
+	m.PropagationSent(time.Millisecond)
+	m.PropagationAcked(time.Second)
+	m.Message(FromOrigin, 10)
+	m.BuildInfo("v1.2.3", "abcdef")
+	m.Gauges(func() Picture {
+		types := []TypePicture{{Type: clusterURL}, {Type: junk}, {Type: ""}, {Type: "\xff"}, {Type: "leds"}}
+		return Picture{
+			Origins: []OriginPicture{{Origin: "mesh", Types: types}},
+			Dialects: []DialectPicture{
+				{Dialect: "delta", Subscriptions: map[string]int{clusterURL: 1, junk: 2}},
+				{Dialect: junk, Subscriptions: map[string]int{"": 1}},
+			},
+		}
+	})
+}
+
+func exercised(t *testing.T) *prometheus.Registry {
+	t.Helper()
+	reg := prometheus.NewPedanticRegistry()
+	exercise(New(reg))
+	return reg
+}
+
+func TestLint(t *testing.T) {
+	problems, err := testutil.GatherAndLint(exercised(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// The catalogue is complete, nothing is outside it, and no label has a value outside its list.
+func TestLabelsAreClosed(t *testing.T) {
+	families, err := exercised(t).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := maps.Clone(catalogue)
+	for _, f := range families {
+		want, ok := catalogue[f.GetName()]
+		if !ok {
+			t.Errorf("%s is not in the catalogue", f.GetName())
+		}
+		delete(missing, f.GetName())
+		for _, m := range f.GetMetric() {
+			var names []string
+			for _, l := range m.GetLabel() {
+				names = append(names, l.GetName())
+				if values := closed[l.GetName()]; values != nil && !slices.Contains(values, l.GetValue()) {
+					t.Errorf("%s: %s=%q is outside the closed set", f.GetName(), l.GetName(), l.GetValue())
+				}
+			}
+			if got := strings.Join(names, ","); got != want {
+				t.Errorf("%s has labels %q, want %q", f.GetName(), got, want)
+			}
+		}
+	}
+	for name := range missing {
+		t.Errorf("%s is missing", name)
+	}
+}
+
+func TestNilIsANoOp(t *testing.T) {
+	exercise(nil) // must not panic
+	var m *Metrics
+	if m.Downstream("cds", "delta") != nil || m.Origin("mesh") != nil || m.Origin("mesh").Type("cds") != nil {
+		t.Error("nil hands out something other than nil")
+	}
+}
+
+func TestShortName(t *testing.T) {
+	for typeURL, want := range map[string]string{
+		clusterURL: "cds",
+		"type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment":                      "eds",
+		"type.googleapis.com/envoy.config.listener.v3.Listener":                                   "lds",
+		"type.googleapis.com/envoy.config.route.v3.RouteConfiguration":                            "rds",
+		"type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration":                      "srds",
+		"type.googleapis.com/envoy.config.route.v3.VirtualHost":                                   "vhds",
+		"type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret":                    "sds",
+		"type.googleapis.com/envoy.service.runtime.v3.Runtime":                                    "rtds",
+		"type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig":                           "ecds",
+		"type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint":                                 "leds",
+		"type.googleapis.com/envoy.api.v2.auth.Secret":                                            "sds",
+		"type.googleapis.com/envoy.extensions.filters.network.thrift_proxy.v3.RouteConfiguration": "other",
+		"type.googleapis.com/envoy.config.cluster.v3.ClusterCollection":                           "other",
+		"envoy.config.cluster.v3.Cluster":                                                         "other",
+		"":                                                                                        "other",
+		"srds":                                                                                    "srds",
+	} {
+		if got := ShortName(typeURL); got != want {
+			t.Errorf("ShortName(%q) = %q, want %q", typeURL, got, want)
+		}
+	}
+}
+
+func TestCounters(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	m := New(reg)
+	m.Downstream("cds", "delta").Response(100)
+	m.Downstream(clusterURL, "delta").Response(11)
+	m.Downstream("eds", "sotw").Nack()
+	m.Stalled("lagging")
+	m.Evicted("bytes", 3)
+	m.LimitRejection("names_per_stream")
+	m.Message(ToClient, 500)
+	m.Message(ToClient, 300)
+	m.PropagationAcked(2 * time.Second)
+	m.ConfigReload(nil)
+	m.BuildInfo("v1", "abc")
+	m.BuildInfo("v2", "def")
+	o := m.Origin("mesh")
+	o.Reconnect()
+	m.Origin("mesh").Reconnect() // the same series
+	o.Silent()
+	o.VariantAmbiguity()
+	o.FileLoad(nil)
+	o.Type("lds").Nack()
+	o.Type(junk).Unrequested(4)
+	o.Type("cds").Rejected(5)
+
+	got := values(t, reg)
+	maps.DeleteFunc(got, func(_ string, v float64) bool { return v == 0 })
+	for series, want := range map[string]float64{
+		"weir_downstream_responses_total delta cds":       2,
+		"weir_downstream_bytes_total delta cds":           111,
+		"weir_downstream_nacks_total sotw eds":            1,
+		"weir_downstream_stalled_total lagging":           1,
+		"weir_cache_evictions_total bytes":                3,
+		"weir_limit_rejections_total names_per_stream":    1,
+		"weir_largest_message_bytes to_client":            500,
+		"weir_propagation_seconds acked":                  2,
+		"weir_config_reloads_total ok":                    1,
+		"weir_upstream_reconnects_total mesh":             2,
+		"weir_upstream_silent_total mesh":                 1,
+		"weir_variant_ambiguity_total mesh":               1,
+		"weir_file_loads_total mesh ok":                   1,
+		"weir_upstream_nacks_total mesh lds":              1,
+		"weir_upstream_unrequested_total mesh other":      4,
+		"weir_upstream_rejected_resources_total mesh cds": 5,
+	} {
+		if got[series] != want {
+			t.Errorf("%s is %v, want %v", series, got[series], want)
+		}
+		delete(got, series)
+	}
+	for series, v := range got {
+		if !strings.HasPrefix(series, "weir_build_info ") || !strings.HasSuffix(series, " def v2") || v != 1 {
+			t.Errorf("%s is %v, want nothing else counted", series, v)
+		}
+	}
+}
+
+// values gives the value (of histograms, the sum) of each series, by name and label values.
+func values(t *testing.T, reg *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			series := f.GetName()
+			for _, l := range m.GetLabel() {
+				series += " " + l.GetValue()
+			}
+			out[series] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetHistogram().GetSampleSum()
+		}
+	}
+	return out
+}
+
+func TestLargestMessageKeepsTheLargest(t *testing.T) {
+	m := New(prometheus.NewPedanticRegistry())
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for n := range 1000 {
+				m.Message(FromClient, n*8+i)
+			}
+		})
+	}
+	wg.Wait()
+	if got := m.largest[FromClient].Load(); got != 7999 {
+		t.Errorf("largest is %d, want 7999", got)
+	}
+}
+
+// What happens per message neither allocates nor looks a label up.
+func TestHotPathDoesNotAllocate(t *testing.T) {
+	m := New(prometheus.NewPedanticRegistry())
+	d := m.Downstream("cds", "delta")
+	if n := testing.AllocsPerRun(100, func() {
+		d.Response(100)
+		d.Nack()
+		m.PropagationSent(time.Millisecond)
+		m.Message(ToClient, 100)
+		m.LimitRejection("streams")
+		m.Downstream(clusterURL, "sotw").Response(1)
+	}); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}

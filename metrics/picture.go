@@ -1,0 +1,162 @@
+package metrics
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Picture is the state that gauges show, in plain values. Types are type URLs or short names; the ones that share a
+// short name are added up.
+type Picture struct {
+	Origins  []OriginPicture  // one for each configured origin, names distinct
+	Dialects []DialectPicture // what is missing counts as zero
+	Unsynced int              // client streams that have not acknowledged all they are owed
+	Lag      time.Duration    // for how long the longest of them; 0 if there are none
+}
+
+// OriginPicture is the state of one origin, over all its groups.
+type OriginPicture struct {
+	Origin     string
+	Connected  bool
+	LastProof  time.Time // when it last proved to be alive, whatever it said; zero: never, shown as 0
+	LastUpdate time.Time // when it last changed something; zero: never, shown as 0
+	Streams    int       // upstream streams that are open
+	Groups     int
+	Views      int
+	Stale      int // entries served without an origin behind them
+	Types      []TypePicture
+}
+
+// TypePicture is the state of one type of an origin.
+type TypePicture struct {
+	Type          string
+	Subscriptions int // names and selectors held upstream
+	Entries       int
+	Bytes         int64 // of the entries' bodies
+}
+
+// DialectPicture is the state of the client streams of one dialect.
+type DialectPicture struct {
+	Dialect       string
+	Streams       int
+	Subscriptions map[string]int // names and selectors held by clients, by type
+}
+
+// gauge is the description of one gauge of the picture.
+type gauge struct{ *prometheus.Desc }
+
+func newGauge(name, help string, labels ...string) gauge {
+	return gauge{prometheus.NewDesc(name, help, labels, nil)}
+}
+
+var (
+	upstreamConnected     = newGauge("weir_upstream_connected", "1 if the origin is connected, else 0.", "origin")
+	upstreamLastProof     = newGauge("weir_upstream_last_proof_timestamp_seconds", "When the origin last proved to be alive; 0: never.", "origin")
+	upstreamLastUpdate    = newGauge("weir_upstream_last_update_timestamp_seconds", "When the origin last changed something; 0: never.", "origin")
+	upstreamStreams       = newGauge("weir_upstream_streams", "Open streams to the origin.", "origin")
+	upstreamSubscriptions = newGauge("weir_upstream_subscriptions", "Names and selectors subscribed at the origin.", "origin", "type")
+	groups                = newGauge("weir_groups", "Client groups that the origin is asked for.", "origin")
+	views                 = newGauge("weir_views", "Views that subscribers share.", "origin")
+	cacheStale            = newGauge("weir_cache_stale_entries", "Entries served without the origin behind them.", "origin")
+	cacheEntries          = newGauge("weir_cache_entries", "Entries in the table.", "origin", "type")
+	cacheBytes            = newGauge("weir_cache_bytes", "Bytes of the bodies in the table.", "origin", "type")
+	downstreamStreams     = newGauge("weir_downstream_streams", "Open client streams.", "dialect")
+	downstreamSubs        = newGauge("weir_downstream_subscriptions", "Names and selectors subscribed by clients.", "type", "dialect")
+	downstreamUnsynced    = newGauge("weir_downstream_unsynced_streams", "Client streams that have not acknowledged all they are owed.")
+	downstreamLag         = newGauge("weir_downstream_lag_seconds", "For how long the longest unsynced client stream has been so.")
+
+	pictureGauges = []gauge{
+		upstreamConnected, upstreamLastProof, upstreamLastUpdate, upstreamStreams, upstreamSubscriptions, groups, views,
+		cacheStale, cacheEntries, cacheBytes, downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamLag,
+	}
+)
+
+// pictureCollector asks for a Picture at every scrape.
+type pictureCollector struct {
+	source atomic.Pointer[func() Picture] // nil until Metrics.Gauges
+}
+
+// Describe is part of prometheus.Collector.
+func (c *pictureCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, g := range pictureGauges {
+		ch <- g.Desc
+	}
+}
+
+// Collect is part of prometheus.Collector.
+func (c *pictureCollector) Collect(ch chan<- prometheus.Metric) {
+	source := c.source.Load()
+	if source == nil {
+		return
+	}
+	s := sample{}
+	s.add((*source)())
+	for key, value := range s {
+		ch <- prometheus.MustNewConstMetric(key.gauge.Desc, prometheus.GaugeValue, value, key.labels()...)
+	}
+}
+
+// sample adds up values by gauge and labels: several types share the name "other", and Prometheus refuses the whole
+// scrape if one series comes twice.
+type sample map[sampleKey]float64
+
+type sampleKey struct {
+	gauge gauge
+	n     int // of labels
+	label [2]string
+}
+
+func (k *sampleKey) labels() []string { return k.label[:k.n] }
+
+func (s sample) sum(g gauge, value float64, labels ...string) {
+	key := sampleKey{gauge: g, n: len(labels)}
+	copy(key.label[:], labels)
+	s[key] += value
+}
+
+func (s sample) add(p Picture) {
+	for i := range p.Origins {
+		s.addOrigin(&p.Origins[i])
+	}
+	for _, dialect := range dialects {
+		s.sum(downstreamStreams, 0, dialect)
+	}
+	for _, d := range p.Dialects {
+		dialect := dialectName(d.Dialect)
+		s.sum(downstreamStreams, float64(d.Streams), dialect)
+		for typeURL, n := range d.Subscriptions {
+			s.sum(downstreamSubs, float64(n), ShortName(typeURL), dialect)
+		}
+	}
+	s.sum(downstreamUnsynced, float64(p.Unsynced))
+	s.sum(downstreamLag, p.Lag.Seconds())
+}
+
+func (s sample) addOrigin(o *OriginPicture) {
+	connected := 0.0
+	if o.Connected {
+		connected = 1
+	}
+	s.sum(upstreamConnected, connected, o.Origin)
+	s.sum(upstreamLastProof, unixSeconds(o.LastProof), o.Origin)
+	s.sum(upstreamLastUpdate, unixSeconds(o.LastUpdate), o.Origin)
+	s.sum(upstreamStreams, float64(o.Streams), o.Origin)
+	s.sum(groups, float64(o.Groups), o.Origin)
+	s.sum(views, float64(o.Views), o.Origin)
+	s.sum(cacheStale, float64(o.Stale), o.Origin)
+	for _, t := range o.Types {
+		short := ShortName(t.Type)
+		s.sum(upstreamSubscriptions, float64(t.Subscriptions), o.Origin, short)
+		s.sum(cacheEntries, float64(t.Entries), o.Origin, short)
+		s.sum(cacheBytes, float64(t.Bytes), o.Origin, short)
+	}
+}
+
+func unixSeconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}

@@ -1,0 +1,127 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+type upstreamVecs struct {
+	reconnects, silent, ambiguity *prometheus.CounterVec // by origin
+	fileLoads                     *prometheus.CounterVec // by origin, result
+	nacks, unrequested, rejected  *prometheus.CounterVec // by origin, type
+}
+
+func newUpstreamVecs(f promauto.Factory) upstreamVecs {
+	return upstreamVecs{
+		reconnects: counterVec(f, "weir_upstream_reconnects_total",
+			"Upstream streams opened again after one ended.", "origin"),
+		silent: counterVec(f, "weir_upstream_silent_total",
+			"Times a connected origin left a subscription unanswered for too long.", "origin"),
+		ambiguity: counterVec(f, "weir_variant_ambiguity_total",
+			"Times several variants of a name matched one subscription, an error of the origin.", "origin"),
+		fileLoads: counterVec(f, "weir_file_loads_total",
+			"Attempts to load an origin's files after a change.", "origin", "result"),
+		nacks: counterVec(f, "weir_upstream_nacks_total",
+			"Responses of the origin that weir rejected.", "origin", "type"),
+		unrequested: counterVec(f, "weir_upstream_unrequested_total",
+			"Resources received that match no subscription.", "origin", "type"),
+		rejected: counterVec(f, "weir_upstream_rejected_resources_total",
+			"Resources that weir rejected, whatever became of the rest of their response.", "origin", "type"),
+	}
+}
+
+// Origin counts what happens towards one origin. Nil counts nothing.
+type Origin struct {
+	reconnects, silent, ambiguity prometheus.Counter
+	fileLoads                     map[string]prometheus.Counter // by result
+	types                         map[string]*OriginType        // by short name; complete and read-only
+}
+
+// OriginType counts what an origin does with one type. Nil counts nothing.
+type OriginType struct {
+	nacks, unrequested, rejected prometheus.Counter
+}
+
+// Origin returns the counters of an origin, by its name in the config file. It looks labels up under a lock: ask once,
+// where the origin is set up, and hold the answer. Two answers for one name count together.
+func (m *Metrics) Origin(name string) *Origin {
+	if m == nil {
+		return nil
+	}
+	v := &m.upstream
+	o := &Origin{
+		reconnects: v.reconnects.WithLabelValues(name),
+		silent:     v.silent.WithLabelValues(name),
+		ambiguity:  v.ambiguity.WithLabelValues(name),
+		fileLoads:  make(map[string]prometheus.Counter, len(results)),
+		types:      make(map[string]*OriginType, len(typeNames)),
+	}
+	for _, r := range results {
+		o.fileLoads[r] = v.fileLoads.WithLabelValues(name, r)
+	}
+	for _, t := range typeNames {
+		o.types[t] = &OriginType{
+			nacks:       v.nacks.WithLabelValues(name, t),
+			unrequested: v.unrequested.WithLabelValues(name, t),
+			rejected:    v.rejected.WithLabelValues(name, t),
+		}
+	}
+	return o
+}
+
+// Type returns the counters of a type, by short name or type URL. It takes no lock.
+func (o *Origin) Type(typeShort string) *OriginType {
+	if o == nil {
+		return nil
+	}
+	return o.types[ShortName(typeShort)]
+}
+
+// Reconnect counts an upstream stream opened again after one ended.
+func (o *Origin) Reconnect() {
+	if o != nil {
+		o.reconnects.Inc()
+	}
+}
+
+// Silent counts a subscription that the connected origin left unanswered for too long.
+func (o *Origin) Silent() {
+	if o != nil {
+		o.silent.Inc()
+	}
+}
+
+// VariantAmbiguity counts that several variants of a name matched one subscription (DYN-9).
+func (o *Origin) VariantAmbiguity() {
+	if o != nil {
+		o.ambiguity.Inc()
+	}
+}
+
+// FileLoad counts an attempt to load the origin's files, failed if err is not nil (FILE-5).
+func (o *Origin) FileLoad(err error) {
+	if o != nil {
+		o.fileLoads[result(err)].Inc()
+	}
+}
+
+// Nack counts a response that we rejected.
+func (t *OriginType) Nack() {
+	if t != nil {
+		t.nacks.Inc()
+	}
+}
+
+// Unrequested counts n resources that match no subscription.
+func (t *OriginType) Unrequested(n int) {
+	if t != nil {
+		t.unrequested.Add(float64(n))
+	}
+}
+
+// Rejected counts n resources that we rejected.
+func (t *OriginType) Rejected(n int) {
+	if t != nil {
+		t.rejected.Add(float64(n))
+	}
+}
