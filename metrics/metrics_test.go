@@ -135,6 +135,9 @@ func TestLabelsAreClosed(t *testing.T) {
 			t.Errorf("%s is not in the catalogue", f.GetName())
 		}
 		delete(missing, f.GetName())
+		if f.GetHelp() == "" {
+			t.Errorf("%s has no help", f.GetName()) // the lint takes an empty text for one
+		}
 		for _, m := range f.GetMetric() {
 			var names []string
 			for _, l := range m.GetLabel() {
