@@ -1,0 +1,238 @@
+package relaytest
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// subscription is what a serving origin knows of one stream-type. Guarded by Origin.mu.
+type subscription struct {
+	legacy     bool // every request so far named nothing (WILD-2)
+	wildcard   bool
+	names      map[string]bool
+	sent       map[string]*Resource // what the client has; elsewhere if it said it has another version
+	owed       map[string]bool      // to be answered even if unchanged
+	answer     bool                 // a response is due even if empty
+	unanswered string               // nonce of the last response if neither ACKed nor NACKed
+}
+
+// elsewhere stands for a version the client brought from another stream.
+var elsewhere = &Resource{}
+
+// subscribe applies a request to the stream's subscriptions.
+func (s *Stream) subscribe(r *Request) {
+	if r.SotW == nil && r.Delta == nil {
+		return
+	}
+	board := &s.origin.board
+	typeURL := r.TypeURL()
+	if err, ok := board.behaviour.Kill[typeURL]; ok {
+		s.pushLocked(outgoing{end: true, err: err})
+		return
+	}
+	sub := s.subs[typeURL]
+	first := sub == nil
+	if first {
+		sub = &subscription{names: map[string]bool{}, sent: map[string]*Resource{}, owed: map[string]bool{}}
+		s.subs[typeURL] = sub
+	}
+	if r.Nonce() == sub.unanswered {
+		sub.unanswered = ""
+	}
+	switch {
+	case r.SotW != nil:
+		sub.replace(r.SotW.ResourceNames, first, fullState(typeURL))
+		if first && board.behaviour.ResumeSotW && r.SotW.VersionInfo == board.version(typeURL) {
+			sub.resume(board.types[typeURL])
+		}
+	default:
+		if first && !board.behaviour.IgnoreInitialVersions {
+			sub.remember(r.Delta.InitialResourceVersions, board.types[typeURL])
+		}
+		if first && namesNothing(r.Delta) {
+			sub.legacy, sub.wildcard, sub.answer = true, true, true
+		}
+		sub.add(r.Delta.ResourceNamesSubscribe, first)
+		sub.drop(r.Delta.ResourceNamesUnsubscribe)
+	}
+}
+
+// replace applies a SotW list of names.
+func (sub *subscription) replace(names []string, first, full bool) {
+	sub.legacy = len(names) == 0 && (first || sub.legacy)
+	wildcard := sub.legacy || slices.Contains(names, "*")
+	sub.answer = sub.answer || (wildcard && !sub.wildcard) || (first && full)
+	sub.wildcard = wildcard
+	now := map[string]bool{}
+	for _, name := range names {
+		if name == "*" {
+			continue
+		}
+		now[name] = true
+		if !sub.names[name] {
+			sub.owed[name] = true
+		}
+	}
+	sub.names = now
+	sub.forget()
+}
+
+// resume takes the client to hold everything it wants.
+func (sub *subscription) resume(set map[string]*Resource) {
+	for _, name := range sub.view(set) {
+		if r := set[name]; r != nil {
+			sub.sent[name] = r
+		}
+	}
+	clear(sub.owed)
+	sub.answer = false
+}
+
+// remember takes over what a delta client says it holds.
+func (sub *subscription) remember(versions map[string]string, set map[string]*Resource) {
+	for name, version := range versions {
+		sub.sent[name] = elsewhere
+		if r := set[name]; r != nil && r.Version == version && version != "" {
+			sub.sent[name] = r
+		}
+	}
+}
+
+// add subscribes; the first request alone may find its names answered by the versions it brought (DELTA-11).
+func (sub *subscription) add(names []string, first bool) {
+	for _, name := range names {
+		sub.legacy = false
+		if name == "*" {
+			sub.answer = sub.answer || !sub.wildcard
+			sub.wildcard = true
+			continue
+		}
+		sub.names[name] = true
+		if held := sub.sent[name]; !first || held == nil || held == elsewhere {
+			sub.owed[name] = true
+		}
+	}
+}
+
+func (sub *subscription) drop(names []string) {
+	for _, name := range names {
+		if name == "*" {
+			sub.legacy, sub.wildcard = false, false
+			continue
+		}
+		if sub.names[name] && sub.wildcard {
+			sub.owed[name] = true // DELTA-9: say whether the wildcard still covers it
+		}
+		delete(sub.names, name)
+	}
+	sub.forget()
+}
+
+// forget drops what is known of names no longer wanted, so that naming them again brings them again (SOTW-6).
+func (sub *subscription) forget() {
+	if sub.wildcard {
+		return
+	}
+	unwanted := func(name string) bool { return !sub.names[name] }
+	maps.DeleteFunc(sub.sent, func(name string, _ *Resource) bool { return unwanted(name) })
+	maps.DeleteFunc(sub.owed, func(name string, _ bool) bool { return unwanted(name) })
+}
+
+// view is every name to be looked at for this subscription, sorted.
+func (sub *subscription) view(set map[string]*Resource) []string {
+	names := maps.Clone(sub.names)
+	maps.Copy(names, sub.owed)
+	if sub.wildcard {
+		for name := range set {
+			names[name] = true
+		}
+	}
+	for name := range sub.sent { // what is gone must still be looked at
+		names[name] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// take returns what the client must hear, and counts it as sent. all is every resource in view.
+func (sub *subscription) take(set map[string]*Resource, absence bool) (all, changed []*Resource, removed []string) {
+	for _, name := range sub.view(set) {
+		r, held := set[name], sub.sent[name]
+		switch {
+		case r != nil:
+			all = append(all, r)
+			if sub.owed[name] || held != r {
+				changed = append(changed, r)
+				sub.sent[name] = r
+			}
+		case held != nil || (sub.owed[name] && absence):
+			removed = append(removed, name)
+			delete(sub.sent, name)
+		}
+	}
+	clear(sub.owed)
+	return all, changed, removed
+}
+
+// answerLocked queues what is due on the stream and allowed now, type by type.
+func (s *Stream) answerLocked() {
+	board := &s.origin.board
+	if board.batching {
+		return
+	}
+	for _, typeURL := range slices.Sorted(maps.Keys(s.subs)) {
+		sub := s.subs[typeURL]
+		if board.behaviour.Mute[typeURL] || (sub.unanswered != "" && !board.behaviour.Eager) {
+			continue
+		}
+		s.answerType(typeURL, sub)
+	}
+}
+
+func (s *Stream) answerType(typeURL string, sub *subscription) {
+	board := &s.origin.board
+	b := &board.behaviour
+	all, changed, removed := sub.take(board.types[typeURL], s.Dialect == Delta && !b.NoAbsence)
+	answer := sub.answer
+	sub.answer = false
+	whole := s.Dialect == SotW && (fullState(typeURL) || sub.wildcard)
+	switch {
+	case whole && (answer || len(changed)+len(removed) > 0):
+		sub.unanswered = s.respondLocked(typeURL, board.version(typeURL), b.dress(all, s.Dialect), nil, 0)
+	case whole:
+	case s.Dialect == SotW && len(changed) > 0:
+		sub.unanswered = s.respondLocked(typeURL, board.version(typeURL), b.dress(changed, s.Dialect), nil, 0)
+	case s.Dialect == Delta && (answer || len(changed)+len(removed) > 0):
+		sub.unanswered = s.respondCut(typeURL, b.dress(changed, s.Dialect), removed)
+	}
+}
+
+// respondCut queues a delta answer in pieces and returns the nonce of the last, which carries the removals.
+func (s *Stream) respondCut(typeURL string, rs []*Resource, removed []string) (nonce string) {
+	board := &s.origin.board
+	pause := time.Duration(0)
+	if n := board.behaviour.Chunk; n > 0 {
+		for len(rs) > n {
+			s.respondLocked(typeURL, board.version(typeURL), rs[:n], nil, pause)
+			rs, pause = rs[n:], board.behaviour.Pause
+		}
+	}
+	return s.respondLocked(typeURL, board.version(typeURL), rs, removed, pause)
+}
+
+// dress returns the resources as the behaviour wants them sent.
+func (b *Behaviour) dress(rs []*Resource, d Dialect) []*Resource {
+	if !b.EmptyVersions && !(b.WrapSotW && d == SotW) {
+		return rs
+	}
+	dressed := make([]*Resource, len(rs))
+	for i, r := range rs {
+		c := *r
+		c.Wrapped = c.Wrapped || b.WrapSotW
+		if b.EmptyVersions {
+			c.Version = ""
+		}
+		dressed[i] = &c
+	}
+	return dressed
+}

@@ -1,0 +1,250 @@
+package relaytest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// Entry is one resource a client holds.
+type Entry struct {
+	Name    string
+	Version string
+	Payload string // type URL of the payload
+	Body    []byte // of the payload; do not modify
+	Aliases []string
+	At      time.Time // when this content, or its last heartbeat, arrived
+	Expires time.Time // zero: never
+}
+
+// State is what a Client holds and knows. A condition given to Client.Await sees it without copies; it must not keep it.
+type State struct {
+	types      map[string]*typeState
+	responses  []*Response
+	violations []string
+	err        error // the stream's end
+
+	// Of the present stream.
+	stream  int
+	nonces  map[string]bool // received
+	reading bool
+}
+
+// typeState is the client's side of one type.
+type typeState struct {
+	version     string // last accepted version_info; survives streams, unlike the nonce
+	held        map[string]Entry
+	absent      map[string]bool // stated absent: removed, and not sent since
+	errs        map[string]*spb.Status
+	unrequested []string
+	before      map[string]bool // names asked for on the stream before
+
+	// Of the present stream.
+	asked      bool
+	legacy     bool // asked, and so far without a name
+	names      map[string]bool
+	nonce      string // of the last answered response
+	unanswered []*Response
+	told       map[string]bool // names sent, subscribed or brought along: those a removal may name
+}
+
+func (s *State) of(typeURL string) *typeState {
+	t := s.types[typeURL]
+	if t == nil {
+		t = &typeState{
+			held: map[string]Entry{}, absent: map[string]bool{}, errs: map[string]*spb.Status{},
+			names: map[string]bool{}, told: map[string]bool{},
+		}
+		s.types[typeURL] = t
+	}
+	return t
+}
+
+// reopen begins a new stream.
+func (s *State) reopen() {
+	s.stream++
+	s.err, s.reading, s.nonces = nil, false, map[string]bool{}
+	for _, t := range s.types {
+		if t.asked {
+			t.before = t.names
+		}
+		t.asked, t.legacy, t.nonce, t.unanswered = false, false, "", nil
+		t.names, t.told = map[string]bool{}, map[string]bool{}
+	}
+}
+
+// request is the SotW request for names as things stand.
+func (t *typeState) request(typeURL string, names []string) *discovery.DiscoveryRequest {
+	return &discovery.DiscoveryRequest{
+		TypeUrl: typeURL, ResourceNames: names, VersionInfo: t.version, ResponseNonce: t.nonce,
+	}
+}
+
+// note keeps track of what a request asks for.
+func (s *State) note(m proto.Message) {
+	switch m := m.(type) {
+	case *discovery.DiscoveryRequest:
+		t := s.of(m.TypeUrl)
+		named := len(m.ResourceNames)+len(m.ResourceLocators) > 0
+		t.legacy = !named && (!t.asked || t.legacy)
+		t.names = map[string]bool{}
+		t.add(m.ResourceNames, m.ResourceLocators)
+		t.prune()
+	case *discovery.DeltaDiscoveryRequest:
+		t := s.of(m.TypeUrl)
+		if !t.asked {
+			t.legacy = namesNothing(m)
+			for name := range m.InitialResourceVersions {
+				t.told[name] = true
+			}
+		}
+		// Leaving legacy mode by naming something leaves the wildcard in force in delta (WILD-3).
+		if t.legacy && len(m.ResourceNamesSubscribe)+len(m.ResourceLocatorsSubscribe) > 0 {
+			t.legacy = false
+			t.names["*"] = true
+		}
+		t.add(m.ResourceNamesSubscribe, m.ResourceLocatorsSubscribe)
+		for _, name := range m.ResourceNamesUnsubscribe {
+			delete(t.names, name)
+			t.legacy = t.legacy && name != "*"
+		}
+		for _, l := range m.ResourceLocatorsUnsubscribe {
+			delete(t.names, l.Name)
+		}
+		t.prune()
+	}
+}
+
+func (t *typeState) add(names []string, locators []*discovery.ResourceLocator) {
+	t.asked = true
+	for _, l := range locators {
+		names = append(slices.Clip(names), l.Name)
+	}
+	for _, name := range names {
+		t.names[name] = true
+		t.told[name] = true
+	}
+}
+
+// prune drops what is no longer wanted.
+func (t *typeState) prune() {
+	maps.DeleteFunc(t.held, func(_ string, e Entry) bool { return !t.wants(e.Name, e.Aliases) })
+	maps.DeleteFunc(t.absent, func(name string, _ bool) bool { return !t.wants(name, nil) })
+	maps.DeleteFunc(t.errs, func(name string, _ *spb.Status) bool { return !t.wants(name, nil) })
+}
+
+// wants reports whether a resource belongs to the subscription.
+func (t *typeState) wants(name string, aliases []string) bool {
+	if t.legacy || t.names["*"] || t.names[name] {
+		return true
+	}
+	for wanted := range t.names {
+		if slices.Contains(aliases, wanted) || globMatches(wanted, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// globMatches tells whether an xdstp glob (.../*) covers name. Context parameters are not compared.
+func globMatches(glob, name string) bool {
+	prefix, ok := strings.CutSuffix(glob, "/*")
+	return ok && strings.HasPrefix(glob, "xdstp:") && strings.HasPrefix(name, prefix+"/")
+}
+
+// receive takes in one response. keep leaves the way back open for a NACK.
+func (s *State) receive(r *Response, keep bool) {
+	if r.SotW == nil && r.Delta == nil {
+		return
+	}
+	t := s.of(r.TypeURL())
+	s.nonces[r.Nonce()] = true
+	t.unanswered = append(t.unanswered, r)
+	for i := range r.Items {
+		t.told[r.Items[i].Key] = true
+		t.told[r.Items[i].Name] = true
+	}
+	if r.rejected != "" {
+		return
+	}
+	if keep {
+		r.before = t.held
+		t.held = maps.Clone(t.held)
+	}
+	t.apply(r)
+}
+
+func (t *typeState) apply(r *Response) {
+	if r.SotW != nil && fullState(r.TypeURL()) {
+		stays := map[string]bool{}
+		for i := range r.Items {
+			stays[r.Items[i].Key] = true
+		}
+		maps.DeleteFunc(t.held, func(key string, _ Entry) bool { return !stays[key] })
+	}
+	for i := range r.Items {
+		t.store(&r.Items[i], r.At)
+	}
+	for _, key := range r.Removed() {
+		delete(t.held, key)
+		t.absent[key] = true
+	}
+	for _, e := range r.Errors() {
+		t.errs[e.GetResourceName().GetName()] = e.GetErrorDetail()
+	}
+}
+
+// store takes in one resource: as content, or as a heartbeat of what is held.
+func (t *typeState) store(i *Item, at time.Time) {
+	if i.broken != "" {
+		return
+	}
+	if !t.wants(i.Name, i.Aliases) {
+		t.unrequested = append(t.unrequested, i.Name)
+		return
+	}
+	e := Entry{Name: i.Name, Version: i.Version, Aliases: i.Aliases}
+	if i.Heartbeat() {
+		held, ok := t.held[i.Key]
+		if !ok {
+			return
+		}
+		e = held
+	} else {
+		e.Payload, e.Body = i.Body.TypeUrl, i.Body.Value
+		delete(t.absent, i.Key)
+		delete(t.errs, i.Name)
+	}
+	e.At, e.Expires = at, time.Time{}
+	if i.TTL != nil {
+		e.Expires = at.Add(*i.TTL)
+	}
+	t.held[i.Key] = e
+}
+
+// settle notes that r is being answered. In SotW that answers what came before it, too.
+func (t *typeState) settle(r *Response, accepted bool) {
+	t.nonce = r.Nonce()
+	if accepted {
+		t.version = r.Version()
+	}
+	if i := slices.Index(t.unanswered, r); i >= 0 && r.SotW != nil {
+		t.unanswered = t.unanswered[i+1:]
+	} else if i >= 0 {
+		t.unanswered = slices.Delete(t.unanswered, i, i+1)
+	}
+}
+
+// revert takes the content of r out again, if it was kept apart; r is the newest of its type.
+func (t *typeState) revert(r *Response) {
+	if r.before == nil {
+		return
+	}
+	t.held = r.before
+	t.prune()
+}

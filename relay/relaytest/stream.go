@@ -1,0 +1,211 @@
+package relaytest
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// Stream is one stream an Origin received. What is sent on it is queued and written in order by one goroutine, so
+// sending never waits, even for a peer that does not read.
+type Stream struct {
+	// Set once when the stream is opened.
+	N        int // the origin's count of streams, from 1
+	Method   string
+	Dialect  Dialect
+	Metadata metadata.MD
+	At       time.Time
+	Refused  bool // ended at once by Refuse
+	origin   *Origin
+	wire     grpc.ServerStream
+	wake     chan struct{} // one slot: something was queued
+	done     chan struct{} // closed when the stream has ended at the origin
+
+	// Guarded by Origin.mu.
+	seen     bool // an expectation has taken it
+	ended    bool
+	err      error
+	queue    []outgoing
+	requests []*Request
+	sent     []proto.Message
+	nonces   int
+	subs     map[string]*subscription // by type URL; serving only
+	tally    map[string]*tally        // by type URL
+}
+
+// outgoing is one step of the writer: wait, then end the stream or send.
+type outgoing struct {
+	pause time.Duration
+	msg   any // proto.Message or []byte
+	end   bool
+	err   error // with end
+}
+
+// Send sends a DiscoveryResponse or DeltaDiscoveryResponse as it is. The message must not be modified afterwards.
+func (s *Stream) Send(m proto.Message) {
+	s.origin.mu.Lock()
+	defer s.origin.mu.Unlock()
+	s.sent = append(s.sent, m)
+	s.pushLocked(outgoing{msg: m})
+}
+
+// SendRaw sends b as one gRPC message, whatever it is.
+func (s *Stream) SendRaw(b []byte) {
+	s.origin.mu.Lock()
+	defer s.origin.mu.Unlock()
+	s.pushLocked(outgoing{msg: b})
+}
+
+// Respond sends resources of one type as a well-formed response of the stream's dialect and returns its nonce. version is
+// the version_info in SotW, the system_version_info in delta.
+func (s *Stream) Respond(typeURL, version string, resources ...Resource) (nonce string) {
+	s.origin.mu.Lock()
+	defer s.origin.mu.Unlock()
+	ptrs := make([]*Resource, len(resources))
+	for i := range resources {
+		ptrs[i] = &resources[i]
+	}
+	return s.respondLocked(typeURL, version, ptrs, nil, 0)
+}
+
+// RespondRemoved sends a delta response that removes names and returns its nonce. It panics on a SotW stream, where removals
+// are not stated.
+func (s *Stream) RespondRemoved(typeURL, version string, names ...string) (nonce string) {
+	if s.Dialect != Delta {
+		panic("relaytest: a SotW stream cannot state removals")
+	}
+	s.origin.mu.Lock()
+	defer s.origin.mu.Unlock()
+	return s.respondLocked(typeURL, version, nil, names, 0)
+}
+
+// End ends the stream after what was sent before, with err (use status.Error) or, if nil, with OK.
+func (s *Stream) End(err error) {
+	s.origin.mu.Lock()
+	defer s.origin.mu.Unlock()
+	s.pushLocked(outgoing{end: true, err: err})
+}
+
+// Done is closed once the stream has ended at the origin, for whatever reason.
+func (s *Stream) Done() <-chan struct{} { return s.done }
+
+// Err is what the stream ended with as the origin saw it: what End or Refuse gave, or a CANCELLED status if the client or
+// the connection went. Nil while open.
+func (s *Stream) Err() error {
+	s.origin.mu.Lock()
+	defer s.origin.mu.Unlock()
+	return s.err
+}
+
+// Requests are the requests received so far on this stream.
+func (s *Stream) Requests() []*Request {
+	s.origin.mu.Lock()
+	defer s.origin.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// Sent are the responses queued so far on this stream, in order; raw ones excepted. Do not modify them.
+func (s *Stream) Sent() []proto.Message {
+	s.origin.mu.Lock()
+	defer s.origin.mu.Unlock()
+	return slices.Clone(s.sent)
+}
+
+// respondLocked builds, records and queues one response, to be written after pause.
+func (s *Stream) respondLocked(typeURL, version string, rs []*Resource, removed []string, pause time.Duration) string {
+	s.nonces++
+	nonce := fmt.Sprintf("s%d-%d", s.N, s.nonces)
+	cp := &core.ControlPlane{Identifier: s.origin.board.behaviour.identifier()}
+	var m proto.Message
+	if s.Dialect == SotW {
+		d := &discovery.DiscoveryResponse{TypeUrl: typeURL, VersionInfo: version, Nonce: nonce, ControlPlane: cp}
+		for _, r := range rs {
+			d.Resources = append(d.Resources, r.sotw())
+		}
+		m = d
+	} else {
+		d := &discovery.DeltaDiscoveryResponse{TypeUrl: typeURL, SystemVersionInfo: version, Nonce: nonce, ControlPlane: cp,
+			RemovedResources: removed}
+		for _, r := range rs {
+			d.Resources = append(d.Resources, r.delta())
+		}
+		m = d
+	}
+	s.sent = append(s.sent, m)
+	s.pushLocked(outgoing{msg: m, pause: pause})
+	return nonce
+}
+
+func (s *Stream) pushLocked(out outgoing) {
+	if s.ended {
+		return
+	}
+	s.queue = append(s.queue, out)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// read records requests until the stream ends. A client that half-closes has its stream ended with OK.
+func (s *Stream) read() {
+	for {
+		var raw []byte
+		err := s.wire.RecvMsg(&raw)
+		if err == io.EOF {
+			s.End(nil)
+		}
+		if err != nil {
+			return
+		}
+		s.origin.record(s, raw)
+	}
+}
+
+// write sends what is queued until the stream ends, and returns the status it ends with.
+func (s *Stream) write() error {
+	ctx := s.wire.Context()
+	for {
+		out, ok := s.pop()
+		if !ok {
+			select {
+			case <-s.wake:
+				continue
+			case <-ctx.Done():
+				return status.FromContextError(ctx.Err()).Err()
+			}
+		}
+		if out.pause > 0 {
+			select {
+			case <-time.After(out.pause):
+			case <-ctx.Done():
+				return status.FromContextError(ctx.Err()).Err()
+			}
+		}
+		if out.end {
+			return out.err
+		}
+		if err := s.wire.SendMsg(out.msg); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Stream) pop() (outgoing, bool) {
+	s.origin.mu.Lock()
+	defer s.origin.mu.Unlock()
+	if len(s.queue) == 0 {
+		return outgoing{}, false
+	}
+	out := s.queue[0]
+	s.queue = s.queue[1:]
+	return out, true
+}
