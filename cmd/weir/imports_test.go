@@ -1,0 +1,268 @@
+package main_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/weir-xds/weir"
+
+// edges says which rooms a room may import, besides itself: the shape of the program, to be changed only together with
+// the design.
+var edges = map[string][]string{
+	"constraints": nil,
+	"metrics":     nil,
+	"relay":       {"constraints", "metrics"},
+	"upstream":    {"relay", "constraints", "metrics"},
+	"downstream":  {"relay", "constraints", "metrics"},
+	"cmd":         {"relay", "upstream", "downstream", "constraints", "metrics"},
+	"deploy":      nil,
+}
+
+// topLevel is all that may stand beside the dot files.
+var topLevel = []string{
+	"cmd", "relay", "upstream", "downstream", "constraints", "metrics", "deploy",
+	"go.mod", "go.sum", "README.md", "Makefile", "LICENSE",
+}
+
+// fakes is the package of scripted origins and recording clients: no shipped file may import it, hence it counts as
+// test code and need not be as pure as the rest of relay.
+const fakes = "relay/relaytest"
+
+// clockFuncs read or wait for the clock; relay takes the time as an argument instead.
+var clockFuncs = []string{"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep"}
+
+// TestShape parses every shipped Go file and fails on an import, a goroutine, a clock or a context that does not belong
+// where it stands.
+func TestShape(t *testing.T) {
+	root := filepath.Join("..", "..")
+	files := 0
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() {
+			return enter(name, rel)
+		}
+		if !strings.HasSuffix(rel, ".go") || strings.HasSuffix(rel, "_test.go") {
+			return nil
+		}
+		src, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		files++
+		for _, complaint := range inspect(rel, src) {
+			t.Error(complaint)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if files < 10 {
+		t.Errorf("only %d Go files found: is this the right directory?", files)
+	}
+}
+
+// enter skips what the go command skips, and nested modules, which are not part of the product.
+func enter(name, rel string) error {
+	if rel == "." {
+		return nil
+	}
+	base := path.Base(rel)
+	if base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
+		return fs.SkipDir
+	}
+	if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+// inspect gives what is wrong with one shipped file, by its path in the module.
+func inspect(rel string, src []byte) []string {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, rel, src, parser.SkipObjectResolution)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var complaints []string
+	complain := func(n ast.Node, format string, args ...any) {
+		complaints = append(complaints, fmt.Sprintf("%s: %s", fset.Position(n.Pos()), fmt.Sprintf(format, args...)))
+	}
+	dir := path.Dir(rel)
+	room, _, _ := strings.Cut(dir, "/")
+	allowed, known := edges[room]
+	if !known {
+		complain(file, "no Go package may live in %s", dir)
+	}
+	pure := room == "relay" && !within(dir, fakes)
+
+	imported := map[string]string{} // path by the name it has in this file
+	for _, spec := range file.Imports {
+		p, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			complain(spec, "%v", err)
+			continue
+		}
+		name := path.Base(p)
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		imported[name] = p
+		if target, ours := strings.CutPrefix(p, module+"/"); ours {
+			to, _, _ := strings.Cut(target, "/")
+			if to != room && !slices.Contains(allowed, to) {
+				complain(spec, "%s may not import %s", room, target)
+			}
+			if within(target, fakes) && !within(dir, fakes) {
+				complain(spec, "only tests may import %s", fakes)
+			}
+		}
+		if pure && within(p, "google.golang.org/grpc") {
+			complain(spec, "relay speaks no gRPC")
+		}
+		if name == "." {
+			complain(spec, "an import under the name . hides what is used")
+		}
+	}
+
+	ast.Inspect(file, func(n ast.Node) bool {
+		if _, ok := n.(*ast.GoStmt); ok && pure {
+			complain(n, "relay starts no goroutine")
+		}
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		x, ok := sel.X.(*ast.Ident)
+		if !ok {
+			return true
+		}
+		switch imported[x.Name] {
+		case "time":
+			if pure && slices.Contains(clockFuncs, sel.Sel.Name) {
+				complain(n, "relay reads no clock: time.%s", sel.Sel.Name)
+			}
+		case "context":
+			isRoot := sel.Sel.Name == "Background" || sel.Sel.Name == "TODO"
+			inMain := room == "cmd" && file.Name.Name == "main"
+			if isRoot && !inMain && !within(dir, fakes) {
+				complain(n, "context.%s belongs to main and tests", sel.Sel.Name)
+			}
+		}
+		return true
+	})
+	return complaints
+}
+
+// within says whether p is dir or below it.
+func within(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, dir+"/")
+}
+
+// TestShapeSeesEachOffence keeps the checks above honest: every one of them is shown something to object to, and
+// something like it that is right.
+func TestShapeSeesEachOffence(t *testing.T) {
+	ours := func(to string) string { return "package p; import _ \"" + module + "/" + to + "\"" }
+	for _, row := range []struct {
+		rel, src string
+		want     string // part of the only complaint; empty: none
+	}{
+		{"constraints/x.go", ours("metrics"), "constraints may not import metrics"},
+		{"metrics/x.go", ours("constraints"), "metrics may not import constraints"},
+		{"relay/x.go", ours("upstream"), "relay may not import upstream"},
+		{"relay/x.go", ours("metrics"), ""},
+		{"relay/sub/x.go", ours("downstream/authz"), "relay may not import downstream/authz"},
+		{"upstream/x.go", ours("downstream"), "upstream may not import downstream"},
+		{"upstream/file/x.go", ours("upstream"), ""},
+		{"upstream/x.go", ours("upstream/file"), ""},
+		{"downstream/x.go", ours("upstream/file"), "downstream may not import upstream/file"},
+		{"downstream/x.go", ours("relay"), ""},
+		{"downstream/x.go", ours("cmd/weir/config"), "downstream may not import cmd/weir/config"},
+		{"cmd/weir/x.go", ours("cmd/weir/config"), ""},
+		{"cmd/weir/x.go", ours("upstream/file"), ""},
+		{"deploy/x.go", ours("cmd/weir/config"), "deploy may not import cmd/weir/config"},
+		{"helpers/x.go", "package p", "no Go package may live in helpers"},
+		{"x.go", "package p", "no Go package may live in ."},
+		{"cmd/weir/x.go", ours("relay/relaytest"), "only tests may import relay/relaytest"},
+		{"relay/x.go", `package p; import "google.golang.org/grpc/codes"`, "relay speaks no gRPC"},
+		{"relay/x.go", `package p; import "google.golang.org/protobuf/proto"`, ""},
+		{"downstream/x.go", `package p; import "google.golang.org/grpc"`, ""},
+		{"relay/relaytest/x.go", `package p; import "context"; var c = context.Background()`, ""},
+		{"relay/relaytest/x.go", `package p; import "google.golang.org/grpc"; func f() { go f() }`, ""},
+		{"relay/x.go", `package p; func f() { go f() }`, "relay starts no goroutine"},
+		{"upstream/x.go", `package p; func f() { go f() }`, ""},
+		{"relay/x.go", `package p; import "time"; var t = time.Now()`, "relay reads no clock: time.Now"},
+		{"relay/x.go", `package p; import clock "time"; var t = clock.NewTimer`, "relay reads no clock: time.NewTimer"},
+		{"relay/x.go", `package p; import "time"; var t = time.After(1)`, "relay reads no clock: time.After"},
+		{"relay/x.go", `package p; import "time"; var t = time.Since(time.Time{})`, "relay reads no clock: time.Since"},
+		{"relay/x.go", `package p; import "time"; const t = time.Second`, ""},
+		{"upstream/x.go", `package p; import "time"; var t = time.Now()`, ""},
+		{"relay/x.go", `package p; import . "time"`, "an import under the name . hides"},
+		{"upstream/x.go", `package p; import "context"; var c = context.Background()`, "context.Background belongs to main"},
+		{"cmd/weir/admin/x.go", `package admin; import "context"; var c = context.TODO()`, "context.TODO belongs to main"},
+		{"cmd/weir/x.go", `package main; import "context"; var c = context.Background()`, ""},
+		{"relay/x.go", `package`, "expected"},
+	} {
+		got := inspect(row.rel, []byte(row.src))
+		if row.want == "" && len(got) != 0 || row.want != "" && (len(got) != 1 || !strings.Contains(got[0], row.want)) {
+			t.Errorf("%s %q: %q, want %q", row.rel, row.src, got, row.want)
+		}
+	}
+}
+
+func TestTopLevel(t *testing.T) {
+	root := filepath.Join("..", "..")
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ignored, err := os.ReadFile(filepath.Join(root, ".gitignore"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	for _, name := range strangers(names, string(ignored)) {
+		t.Errorf("%s does not belong to the top level", name)
+	}
+}
+
+// strangers gives the names that are neither agreed nor dot files nor, being leftovers of a build, ignored by git.
+func strangers(names []string, gitignore string) []string {
+	return slices.DeleteFunc(names, func(name string) bool {
+		if slices.Contains(topLevel, name) || strings.HasPrefix(name, ".") {
+			return true
+		}
+		return slices.ContainsFunc(strings.Fields(gitignore), func(pattern string) bool {
+			ok, err := path.Match(strings.Trim(pattern, "/"), name)
+			return ok && err == nil
+		})
+	})
+}
+
+func TestTopLevelSeesStrangers(t *testing.T) {
+	got := strangers([]string{".ci", "bin", "cmd", "internal", "LICENSE", "notes.txt", "pkg", "cpu.prof"}, "/bin/\n*.prof\n")
+	if want := []string{"internal", "notes.txt", "pkg"}; !slices.Equal(got, want) {
+		t.Errorf("strangers are %q, want %q", got, want)
+	}
+}
