@@ -1,0 +1,245 @@
+package relay
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/weir-xds/weir/constraints"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+// Update is what one response says, structurally checked: what Lane.Apply takes.
+type Update struct {
+	TypeURL   string
+	Resources []Resource
+	// Removed are names stated not to exist.
+	Removed []string
+	// RemovedVariants are the constraint keys removed, by name (DYN-14).
+	RemovedVariants []RemovedVariant
+	// Full: every member is listed, what is not is gone, as the rules of the type allow (DEL-2). Set for SotW.
+	Full bool
+	// Bad: a part of the response was refused, so nothing is concluded from what it leaves out (RELAY-32).
+	Bad bool
+	// Version is the version_info of a SotW response.
+	Version string
+}
+
+// RemovedVariant names one variant of a name, by canonical constraints.
+type RemovedVariant struct{ Name, Constraints string }
+
+// RejectError says why parts of a response were refused. It becomes the NACK's error_detail (ERR-10).
+type RejectError struct {
+	TypeURL string
+	Reasons []string // one for each refused resource, naming it
+}
+
+// maxRejectMessage bounds the text sent upstream (ERR-10).
+const maxRejectMessage = 4 << 10
+
+func (e *RejectError) Error() string {
+	s := e.TypeURL + ": " + strings.Join(e.Reasons, "; ")
+	if len(s) > maxRejectMessage {
+		s = strings.ToValidUTF8(s[:maxRejectMessage-3], "") + "..."
+	}
+	return s
+}
+
+// Accept checks a response as RELAY-30 says and turns it into an Update. The Update holds what is usable even if the
+// second result is not nil (RELAY-32). maxName is limits.name_bytes; 0 means no limit.
+func Accept(r *Response, maxName int) (Update, *RejectError) {
+	a := acceptance{
+		Update: Update{TypeURL: r.TypeURL, Full: !r.delta, Version: r.Version},
+		seen:   make(map[identity]int, len(r.resources)), maxName: maxName, delta: r.delta,
+	}
+	if r.delta && r.Nonce == "" {
+		a.reject("response has no nonce")
+	}
+	a.Resources = make([]Resource, 0, len(r.resources))
+	for i, b := range r.resources {
+		a.resource(i, b)
+	}
+	a.removals(r)
+	a.dropAmbiguous()
+	if len(a.reasons) == 0 {
+		return a.Update, nil
+	}
+	a.Bad = true
+	return a.Update, &RejectError{TypeURL: r.TypeURL, Reasons: a.reasons}
+}
+
+type identity struct{ name, constraints string }
+
+type acceptance struct {
+	Update
+	seen      map[identity]int // index in Resources
+	ambiguous map[identity]bool
+	reasons   []string
+	maxName   int
+	delta     bool
+}
+
+// maxReasons bounds the memory one bad response can take; the rest is only counted in the last reason.
+const maxReasons = 100
+
+func (a *acceptance) reject(format string, args ...any) {
+	if len(a.reasons) < maxReasons {
+		a.reasons = append(a.reasons, fmt.Sprintf(format, args...))
+	}
+}
+
+func (a *acceptance) resource(i int, b []byte) {
+	var r Resource
+	var err error
+	if a.delta {
+		err = parseResource(b, &r)
+	} else {
+		err = a.parseAny(b, &r)
+	}
+	if err != nil {
+		a.reject("resource %d %s: does not decode: %v", i, quote(r.Name), err)
+		return
+	}
+	if why := a.check(&r); why != "" {
+		a.reject("resource %d %s: %s", i, quote(r.Name), why)
+		return
+	}
+	a.keep(r)
+}
+
+// parseAny reads a SotW resource, bare or wrapped (SOTW-13).
+func (a *acceptance) parseAny(b []byte, r *Resource) error {
+	typeURL, value, err := anyParts(b)
+	if err != nil {
+		return err
+	}
+	if string(typeURL) == resourceType {
+		return parseResource(value, r)
+	}
+	r.Any = b
+	r.Name = stringField(value, 1) // RELAY-14
+	if a.TypeURL == LbEndpointType {
+		r.Name = ""
+	}
+	return nil
+}
+
+// check is the structural judgement on one resource; "" means acceptable.
+func (a *acceptance) check(r *Resource) string {
+	if r.rawConstraints != nil {
+		if why := a.checkConstraints(r); why != "" {
+			return why
+		}
+	}
+	if a.maxName > 0 && len(r.Name) > a.maxName {
+		return fmt.Sprintf("name of %d bytes is longer than limits.name_bytes %d", len(r.Name), a.maxName)
+	}
+	if r.Any == nil {
+		if r.Name == "" {
+			return "neither name nor payload"
+		}
+		return ""
+	}
+	var err error
+	if r.payloadType, r.payload, err = anyParts(r.Any); err != nil {
+		return "payload does not decode: " + err.Error()
+	}
+	if t := string(r.payloadType); t != a.TypeURL && t != redirectType {
+		return fmt.Sprintf("payload has type %s", quote(t))
+	}
+	if r.Name == "" && !a.delta {
+		// Envoy allows nameless listeners: keyed by content, a key no name can equal (RELAY-18).
+		d := contentDigest(a.TypeURL, "", "", nil, r.payloadType, r.payload)
+		r.Name, r.Nameless = "\x00"+hex.EncodeToString(d[:]), true
+	}
+	return ""
+}
+
+func (a *acceptance) checkConstraints(r *Resource) string {
+	var n discoveryv3.ResourceName
+	if err := proto.Unmarshal(r.rawConstraints, &n); err != nil {
+		return "resource_name does not decode: " + err.Error()
+	}
+	if r.Name != "" && r.Name != n.GetName() {
+		return "both name and resource_name are set"
+	}
+	r.Name = n.GetName()
+	set, err := constraints.Compile(n.GetDynamicParameterConstraints())
+	if err != nil {
+		return err.Error()
+	}
+	r.Constraints = set
+	return ""
+}
+
+func (a *acceptance) keep(r Resource) {
+	id := identity{r.Name, r.Constraints.Key()}
+	at, dup := a.seen[id]
+	if !dup {
+		a.seen[id] = len(a.Resources)
+		a.Resources = append(a.Resources, r)
+		return
+	}
+	a.reject("resource %s: listed twice", quote(r.Name))
+	if !bytes.Equal(a.Resources[at].Any, r.Any) {
+		a.markAmbiguous(id)
+	}
+}
+
+func (a *acceptance) markAmbiguous(id identity) {
+	if a.ambiguous == nil {
+		a.ambiguous = map[identity]bool{}
+	}
+	a.ambiguous[id] = true
+}
+
+func (a *acceptance) removals(r *Response) {
+	for _, name := range r.removed {
+		if _, both := a.seen[identity{name: name}]; both {
+			a.reject("resource %s: both sent and removed", quote(name))
+			a.markAmbiguous(identity{name: name})
+			continue
+		}
+		a.Removed = append(a.Removed, name)
+	}
+	for _, b := range r.wrapped {
+		var n discoveryv3.ResourceName
+		if err := proto.Unmarshal(b, &n); err != nil {
+			a.reject("removed_resource_names: does not decode: %v", err)
+			continue
+		}
+		set, err := constraints.Compile(n.GetDynamicParameterConstraints())
+		if err != nil {
+			a.reject("removed_resource_names %s: %v", quote(n.GetName()), err)
+			continue
+		}
+		a.RemovedVariants = append(a.RemovedVariants, RemovedVariant{n.GetName(), set.Key()})
+	}
+}
+
+// dropAmbiguous leaves names untouched whose content one response states in two ways (RELAY-32).
+func (a *acceptance) dropAmbiguous() {
+	if len(a.ambiguous) == 0 {
+		return
+	}
+	kept := a.Resources[:0]
+	for i := range a.Resources {
+		r := &a.Resources[i]
+		if !a.ambiguous[identity{r.Name, r.Constraints.Key()}] {
+			kept = append(kept, *r)
+		}
+	}
+	a.Resources = kept
+}
+
+// quote prints bytes of a peer for people, bounded.
+func quote(s string) string {
+	const most = 200
+	if len(s) > most {
+		return fmt.Sprintf("%q...", strings.ToValidUTF8(s[:most], "?"))
+	}
+	return fmt.Sprintf("%q", s)
+}

@@ -1,0 +1,246 @@
+package relay
+
+import (
+	"slices"
+	"time"
+)
+
+// Applied says what Apply did with an Update.
+type Applied struct {
+	// Changed is the number of resources whose content was new, changed or gone.
+	Changed int
+	// Unrequested is the number of resources that matched no subscription and were ignored (RELAY-28).
+	Unrequested int
+	// Resumed is the number of resources presented as initial versions that came back unchanged all the same; if that is most
+	// of them, the origin ignores initial versions (RELAY-46).
+	Resumed int
+}
+
+// Apply takes one checked response into the table, atomically (RELAY-82). Hashing and comparing happen outside the lock, which
+// is held for pointer swaps only. Only the reader of the lane's present stream calls it. ok is false if the lane never
+// asked for the type on this stream: such a response is neither ACKed nor NACKed (RELAY-33).
+func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
+	gen := l.gen.Load()
+	l.group.mu.Lock()
+	s := l.group.shards[u.TypeURL]
+	l.group.mu.Unlock()
+	if s == nil || gen == 0 {
+		return a, false
+	}
+	s.mu.Lock()
+	kind := s.kindLocked(l.index, gen)
+	var old []*Variant
+	switch kind {
+	case kindSet:
+		old = s.heldLocked(u, func(name string) []*Variant {
+			if m := s.set.members[name]; m != nil {
+				return m.variants
+			}
+			return nil
+		})
+	case kindNamed:
+		old = s.heldLocked(u, func(name string) []*Variant {
+			if e := s.named.entries[name]; e != nil {
+				return e.variants
+			}
+			return nil
+		})
+	}
+	s.mu.Unlock()
+	if kind == kindNone {
+		return a, false
+	}
+
+	bodies := make([]*Variant, len(u.Resources))
+	for i := range u.Resources {
+		switch r := &u.Resources[i]; {
+		case r.Any == nil: // a heartbeat: it is no content (TTL-2)
+		case old[i] != nil && old[i].same(r):
+			bodies[i] = old[i].withOriginVersion(r.Version)
+		default:
+			bodies[i] = newVariant(u.TypeURL, r)
+		}
+	}
+
+	s.mu.Lock()
+	s.now = now
+	if kind == kindSet {
+		s.applySetLocked(&a, u, bodies, gen)
+	} else {
+		s.applyNamedLocked(&a, u, bodies, gen)
+	}
+	s.unlock()
+	return a, true
+}
+
+// kindLocked is what the lane's present stream asked of the type.
+func (s *shard) kindLocked(lane laneIndex, gen uint32) kind {
+	if lane == mainLane && s.mainGen == gen && s.mainKind == kindSet && s.set.askedGen == gen {
+		return kindSet
+	}
+	if s.named.firstGen[lane] == gen {
+		return kindNamed
+	}
+	return kindNone
+}
+
+func (s *shard) heldLocked(u *Update, held func(name string) []*Variant) []*Variant {
+	old := make([]*Variant, len(u.Resources))
+	for i := range u.Resources {
+		r := &u.Resources[i]
+		old[i] = find(held(r.Name), r.Constraints.Key())
+	}
+	return old
+}
+
+func (s *shard) applySetLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
+	rev := s.nextRevLocked()
+	t := &s.set
+	news, unmentioned := false, false
+	touched := make(map[*member]bool)
+	for i, body := range bodies {
+		name := u.Resources[i].Name
+		m := t.members[name]
+		if body == nil {
+			if m != nil {
+				m.seenGen, m.listed = gen, rev
+			}
+			continue
+		}
+		if m == nil {
+			m = &member{name: name}
+			t.members[name] = m
+			news = true
+		}
+		if m.seenGen != gen {
+			unmentioned = true
+		}
+		m.seenGen, m.listed = gen, rev
+		s.swapLocked(a, m, body, touched)
+	}
+	s.removeMembersLocked(a, u, touched, rev)
+	for m := range touched {
+		s.offerLocked(m, rev)
+	}
+	if unmentioned && t.sweepGen == gen {
+		t.sweepNews = s.now
+	}
+	s.answeredLocked(s.now, gen, news, u.Full && !u.Bad)
+	s.setChangedLocked(rev)
+}
+
+// swapLocked puts a body into its member. Equal content under another origin version replaces the pointer and is no event.
+func (s *shard) swapLocked(a *Applied, m *member, body *Variant, touched map[*member]bool) {
+	old := find(m.variants, body.Constraints.Key())
+	if old == body {
+		a.Resumed++
+		return
+	}
+	m.variants = put(m.variants, body)
+	if old != nil && old.Digest == body.Digest {
+		a.Resumed++
+		for _, v := range s.set.views {
+			v.offer(m, s.rev)
+		}
+		return
+	}
+	touched[m] = true
+	a.Changed++
+}
+
+func (s *shard) removeMembersLocked(a *Applied, u *Update, touched map[*member]bool, rev uint64) {
+	remove := func(name, key string) {
+		m := s.set.members[name]
+		if m == nil || find(m.variants, key) == nil {
+			return // DEL-4
+		}
+		m.variants = cut(m.variants, key)
+		touched[m] = true
+		a.Changed++
+	}
+	for _, name := range u.Removed {
+		remove(name, "")
+	}
+	for _, r := range u.RemovedVariants {
+		remove(r.Name, r.Constraints)
+	}
+	// A response with a bad part proves no absence (RELAY-32), nor does one of a grouped type (DEL-3).
+	if !u.Full || u.Bad || !absenceDeletes(u.TypeURL) && !slices.Contains(s.group.origin.cfg.AbsenceDeletes, u.TypeURL) {
+		return
+	}
+	for _, m := range s.set.members {
+		if m.listed != rev && len(m.variants) > 0 {
+			m.variants = nil
+			touched[m] = true
+			a.Changed++
+		}
+	}
+}
+
+func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
+	rev := s.nextRevLocked()
+	type touch struct{ stated bool }
+	touched := make(map[*entry]touch, len(bodies))
+	for i, body := range bodies {
+		e := s.named.entries[u.Resources[i].Name]
+		if e == nil {
+			a.Unrequested++
+			s.unrequested++
+			continue
+		}
+		if body == nil {
+			touched[e] = touched[e]
+			continue
+		}
+		old := find(e.variants, body.Constraints.Key())
+		if old == nil || old.Digest != body.Digest {
+			a.Changed++
+		} else {
+			a.Resumed++
+		}
+		if old != body {
+			e.variants = put(e.variants, body)
+		}
+		touched[e] = touched[e]
+	}
+	remove := func(name, key string) {
+		e := s.named.entries[name]
+		if e == nil {
+			return // DEL-4
+		}
+		if find(e.variants, key) != nil {
+			e.variants = cut(e.variants, key)
+			a.Changed++
+		}
+		touched[e] = touch{stated: true}
+	}
+	for _, name := range u.Removed {
+		remove(name, "")
+	}
+	for _, r := range u.RemovedVariants {
+		remove(r.Name, r.Constraints)
+	}
+	if u.Full && !u.Bad && FullState(u.TypeURL) {
+		for _, e := range s.named.entries {
+			// Absence of a name that had been received is a deletion; of one never received it is not conclusive (ABS-3).
+			if _, listed := touched[e]; !listed && len(e.variants) > 0 && s.askedBeforeLocked(e, gen) {
+				e.variants = nil
+				touched[e] = touch{stated: true}
+				a.Changed++
+			}
+		}
+	}
+	for e, t := range touched {
+		s.offerNamedLocked(e, rev, gen, t.stated)
+	}
+}
+
+// askedBeforeLocked reports whether every want of the entry is asked on the present stream, so that a full answer covers it.
+func (s *shard) askedBeforeLocked(e *entry, gen uint32) bool {
+	for _, w := range e.wants {
+		if w.asked != gen {
+			return false
+		}
+	}
+	return len(e.wants) > 0
+}

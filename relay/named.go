@@ -1,0 +1,275 @@
+package relay
+
+import (
+	"time"
+
+	"github.com/weir-xds/weir/constraints"
+)
+
+// namedTable is the part of a shard that was asked for by name.
+type namedTable struct {
+	entries map[string]*entry
+	// lane is where the names are asked (RELAY-20): the main lane unless it carries the type's wildcard.
+	lane laneIndex
+	// firstGen is the generation of each lane in which names were first asked there; what is not of the lane's present
+	// generation is asked anew.
+	firstGen [2]uint32
+	changed  []*want // to be looked at by the lane, besides asking anew
+	moving   bool    // the side lane has to ask them before the main lane may be reopened without them
+	silentAt time.Time
+}
+
+// entry is one name of kind named: its variants, and the wants that choose among them.
+type entry struct {
+	name     string
+	variants []*Variant
+	wants    []*want // by parameter map; nearly always one
+}
+
+// want is one name with one parameter map that some client is subscribed to, or was less than linger ago. Interest is
+// level-triggered: the lane compares what is wanted with what it asked.
+type want struct {
+	entry  *entry
+	params constraints.Params
+
+	chosen *Variant // the variant for params; nil: none known
+	rev    uint64   // of the last change of chosen
+
+	head  *record // of the clients
+	count int
+
+	lingerAt time.Time // set while count is 0 and the want is kept
+	timer    bool      // a wantEnd timer is in the heap
+
+	// asked and answered are the generation of the stream on which they happened; 0: never. A want counts as asked while
+	// that is the present stream of the lane that carries the type's names.
+	asked      uint32
+	answered   uint32
+	askedAt    time.Time
+	absentGen  uint32 // stated absent (or timed out, ABS-5) in that generation; 0: never
+	wasAbsent  bool   // stated absent, in whatever generation: counts for settling (RELAY-38)
+	unanswered bool   // silent for 15 s on a healthy stream: counts for settling only (RELAY-6)
+	refresh    bool   // to be asked anew, by unsubscribe and subscribe (DELTA-7)
+	inChanged  bool
+}
+
+// record is what one client costs for one name.
+type record struct {
+	want       *want
+	sub        *Sub
+	prev, next *record
+	sent       Digest // of the body last sent, or stated by the client in its first request
+	flags      recordFlags
+}
+
+type recordFlags uint8
+
+const (
+	dirty recordFlags = 1 << iota // in sub.dirty
+	owed                          // must be answered even if nothing changed (DELTA-2, SOTW-5)
+	holds                         // the client was sent a body, or says it holds one
+	gone                          // unsubscribed while in sub.dirty
+)
+
+func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
+
+// wantLocked finds or makes the want and asks for it.
+func (s *shard) wantLocked(name string, p constraints.Params) *want {
+	e := s.named.entries[name]
+	if e == nil {
+		e = &entry{name: name}
+		s.named.entries[name] = e
+	}
+	for _, w := range e.wants {
+		if w.params.Key() == p.Key() {
+			return w
+		}
+	}
+	w := &want{entry: e, params: p}
+	w.chosen = pick(e.variants, p) // a live variant that matches answers a new map at once (RELAY-68)
+	w.rev = s.rev
+	e.wants = append(e.wants, w)
+	s.lookLocked(w)
+	return w
+}
+
+// lookLocked makes the lane look at the want.
+func (s *shard) lookLocked(w *want) {
+	if !w.inChanged {
+		w.inChanged = true
+		s.named.changed = append(s.named.changed, w)
+	}
+	s.poke(s.named.lane)
+}
+
+// isAskedLocked reports whether the want is asked on the stream that is open now.
+func (s *shard) isAskedLocked(w *want) bool {
+	return s.lane(s.named.lane).live(w.asked)
+}
+
+// absentLocked reports whether the origin's word that the name does not exist still stands: as long as the upstream
+// subscription does (RELAY-37, RELAY-38).
+func (s *shard) absentLocked(w *want) bool {
+	return w.chosen == nil && w.absentGen != 0 && w.absentGen == w.asked && s.isAskedLocked(w)
+}
+
+// resolvedLocked is RELAY-6 for names: received, stated absent, or unanswered for 15 s on a healthy stream.
+func (w *want) resolvedLocked() bool { return w.chosen != nil || w.wasAbsent || w.unanswered }
+
+func (w *want) link(r *record) {
+	r.next = w.head
+	if w.head != nil {
+		w.head.prev = r
+	}
+	w.head = r
+	w.count++
+	w.lingerAt = time.Time{}
+}
+
+// unlinkLocked takes a client's record out; the want outlives its last one by linger, unless it is known absent (RELAY-39).
+func (s *shard) unlinkLocked(r *record, now time.Time) {
+	w := r.want
+	if r.prev != nil {
+		r.prev.next = r.next
+	} else {
+		w.head = r.next
+	}
+	if r.next != nil {
+		r.next.prev = r.prev
+	}
+	r.prev, r.next = nil, nil
+	w.count--
+	if w.count > 0 {
+		return
+	}
+	if linger := s.cfg().Linger; linger > 0 && !s.absentLocked(w) {
+		w.lingerAt = now.Add(linger)
+		if !w.timer {
+			w.timer = true
+			s.push(timer{at: w.lingerAt, kind: wantEnd, shard: s, want: w})
+		}
+		return
+	}
+	s.unwantLocked(w)
+}
+
+// endWant ends a want whose linger has passed.
+func (s *shard) endWant(w *want, now time.Time) {
+	s.mu.Lock()
+	w.timer = false
+	if w.count == 0 && !w.lingerAt.IsZero() {
+		if w.lingerAt.After(now) {
+			w.timer = true
+			s.push(timer{at: w.lingerAt, kind: wantEnd, shard: s, want: w})
+		} else {
+			s.unwantLocked(w)
+		}
+	}
+	dead := s.dropIfEmptyLocked()
+	s.unlock()
+	if dead {
+		s.group.dropShard(s)
+	}
+}
+
+// unwantLocked lets go of a want: the lane unsubscribes first if it had asked, and then deletes it.
+func (s *shard) unwantLocked(w *want) {
+	w.lingerAt = time.Time{}
+	if s.isAskedLocked(w) {
+		s.lookLocked(w)
+		return
+	}
+	s.deleteLocked(w)
+}
+
+func (w *want) wanted() bool { return w.count > 0 || !w.lingerAt.IsZero() }
+
+func (s *shard) deleteLocked(w *want) {
+	e := w.entry
+	for i, x := range e.wants {
+		if x == w {
+			e.wants = append(e.wants[:i:i], e.wants[i+1:]...)
+			break
+		}
+	}
+	if len(e.wants) == 0 && s.named.entries[e.name] == e {
+		delete(s.named.entries, e.name)
+		s.lane(s.named.lane).poke() // it may have been the last thing the lane was open for
+	}
+}
+
+// offerNamedLocked shows an entry's variants to its wants. stated: the origin spoke of the name itself, so that a want without a
+// match knows that there is none.
+func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) {
+	for _, w := range e.wants {
+		chosen := pick(e.variants, w.params)
+		switch {
+		case chosen != nil:
+			changed := w.chosen == nil || w.chosen.Digest != chosen.Digest
+			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = chosen, gen, 0, false, false
+			if changed {
+				w.rev = rev
+				s.tellLocked(w, rev)
+			}
+		case stated:
+			known := w.chosen == nil && w.absentGen == gen
+			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = nil, gen, gen, true, false
+			if !known {
+				w.rev = rev
+				s.tellLocked(w, rev)
+			}
+			if w.count == 0 && !w.lingerAt.IsZero() { // RELAY-39: absence does not linger
+				s.unwantLocked(w)
+			}
+		}
+	}
+}
+
+// tellLocked marks the clients of a want.
+func (s *shard) tellLocked(w *want, rev uint64) {
+	for r := w.head; r != nil; r = r.next {
+		r.sub.arrivedLocked()
+		r.sub.dirtyLocked(r, rev)
+	}
+}
+
+// silentLocked starts the clock for names that were just asked.
+func (s *shard) silentLocked(now time.Time) {
+	if s.named.silentAt.IsZero() {
+		s.named.silentAt = now.Add(silence)
+		s.push(timer{at: s.named.silentAt, kind: silentNames, shard: s})
+	}
+}
+
+// silent looks for names that a healthy origin has left unanswered for 15 s. Towards a SotW origin that is absence (ABS-2,
+// ABS-5); otherwise it is counted and settles what waited (RELAY-6).
+func (s *shard) silent(now time.Time) {
+	s.mu.Lock()
+	s.now = now
+	s.named.silentAt = time.Time{}
+	var next time.Time
+	for _, e := range s.named.entries {
+		for _, w := range e.wants {
+			if !s.isAskedLocked(w) || w.answered == w.asked || w.unanswered {
+				continue
+			}
+			if at := w.askedAt.Add(silence); at.After(now) {
+				if next.IsZero() || at.Before(next) {
+					next = at
+				}
+				continue
+			}
+			s.unanswered++
+			w.unanswered = true
+			if s.group.origin.cfg.SotW && w.chosen == nil {
+				w.answered, w.absentGen = w.asked, w.asked
+			}
+			s.tellLocked(w, s.rev)
+		}
+	}
+	if !next.IsZero() {
+		s.named.silentAt = next
+		s.push(timer{at: next, kind: silentNames, shard: s})
+	}
+	s.unlock()
+}

@@ -1,0 +1,324 @@
+package relay
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-xds/weir/constraints"
+)
+
+// Wildcard is the reserved name of the set the origin chooses (WILD-1).
+const Wildcard = "*"
+
+// Subscriber is one client stream's mailbox: a wake-up of one slot, shared by all its Subs.
+type Subscriber struct{ wake chan struct{} }
+
+// NewSubscriber makes a mailbox.
+func NewSubscriber() *Subscriber { return &Subscriber{wake: make(chan struct{}, 1)} }
+
+// Wake is signalled when a Sub of the subscriber has become Pending.
+func (s *Subscriber) Wake() <-chan struct{} { return s.wake }
+
+// Signal wakes the subscriber, for its own reader: after an ACK the writer may go on.
+func (s *Subscriber) Signal() { signal(s.wake) }
+
+// SubOptions are fixed for the life of a Sub.
+type SubOptions struct {
+	TypeURL string
+	Delta   bool
+	// Initial are the initial_resource_versions of a first delta request (DELTA-11).
+	Initial map[string]string
+	// Version is the version_info of a first SotW request (RELAY-43).
+	Version string
+	// Params are the dynamic parameters of every name.
+	Params constraints.Params
+}
+
+// Sub is what one stream-type is subscribed to: its handle on one shard. One goroutine at a time calls Take; the other methods
+// may be called beside it.
+type Sub struct {
+	// Set once by Group.Open.
+	owner   *Subscriber
+	shard   *shard
+	typeURL string
+	delta   bool
+	params  constraints.Params
+	holds   bool   // the first request said that the client holds something
+	version string // that request's version_info
+
+	pending atomic.Bool
+
+	// Guarded by shard.mu.
+	pos     *position // while subscribed to `*`
+	records map[string]*record
+	dirty   []*record
+	owed    int               // records that must still be answered
+	initial map[string]Digest // until the first answer to `*` is out; the zero Digest is a version not ours
+	first   bool              // before the first Update
+	again   map[string]bool   // members whose unsubscribe under `*` must be answered (DELTA-9)
+	sum     sum               // of what was sent by name and is still subscribed (VER-4)
+	told    bool              // something was sent whole by name
+	unsent  uint64            // revision of the first change not taken; 0: none
+	since   time.Time         // when that change came from the origin; zero: it did not
+	lagging bool
+
+	acked    uint64
+	rejected []span
+}
+
+// span is revisions (from, to].
+type span struct{ from, to uint64 }
+
+// Open subscribes a stream-type to nothing yet. The caller holds a reference on the group for as long as the Sub is open.
+func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
+	sub := &Sub{
+		owner: owner, typeURL: o.TypeURL, delta: o.Delta, params: o.Params, version: o.Version,
+		holds: o.Version != "" || len(o.Initial) > 0, records: map[string]*record{}, first: true,
+	}
+	if len(o.Initial) > 0 {
+		sub.initial = make(map[string]Digest, len(o.Initial))
+		for name, version := range o.Initial {
+			d, _ := ParseVersion(version)
+			sub.initial[name] = d
+		}
+	}
+	for {
+		s := g.shard(o.TypeURL)
+		s.mu.Lock()
+		if s.dead { // dropped between the two lines above; the next look-up makes a new one
+			s.mu.Unlock()
+			g.dropShard(s)
+			continue
+		}
+		s.subs++
+		sub.shard = s
+		s.mu.Unlock()
+		return sub
+	}
+}
+
+// TypeURL is the type subscribed to.
+func (s *Sub) TypeURL() string { return s.typeURL }
+
+// Pending reports whether Take may have something, and clears the mark.
+func (s *Sub) Pending() bool { return s.pending.Swap(false) }
+
+// Remind makes the Sub Pending again, for a caller that could not Take yet.
+func (s *Sub) Remind() { s.pending.Store(true) }
+
+// Update applies a delta request: subscribes first, then unsubscribes (DELTA-6). Wildcard stands for `*`.
+func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) {
+	s.shard.mu.Lock()
+	defer s.shard.unlock()
+	for _, name := range subscribe {
+		if name == Wildcard {
+			s.joinLocked()
+			continue
+		}
+		s.subscribeLocked(name)
+	}
+	for _, name := range unsubscribe {
+		if name == Wildcard {
+			s.leaveLocked(now)
+			continue
+		}
+		s.unsubscribeLocked(name, now)
+	}
+	s.firstDoneLocked()
+}
+
+// Replace applies a SotW request: names are the complete list (SOTW-1), without `*`.
+func (s *Sub) Replace(now time.Time, names []string, wildcard bool) {
+	s.shard.mu.Lock()
+	defer s.shard.unlock()
+	if wildcard {
+		if s.pos == nil {
+			s.joinLocked()
+		}
+	} else {
+		s.leaveLocked(now)
+	}
+	listed := make(map[string]bool, len(names))
+	for _, name := range names {
+		listed[name] = true
+		if s.records[name] == nil {
+			s.subscribeLocked(name)
+		}
+	}
+	for name, r := range s.records {
+		if !listed[name] {
+			s.forgetLocked(r, now)
+		}
+	}
+	s.firstDoneLocked()
+}
+
+func (s *Sub) firstDoneLocked() {
+	s.first = false
+	if s.pos == nil {
+		s.initial = nil // names have taken theirs over
+	}
+}
+
+func (s *Sub) joinLocked() {
+	if s.pos != nil {
+		s.pos.resend = true
+		s.markLocked(s.shard.rev)
+		return
+	}
+	v := s.shard.viewLocked(s.params)
+	s.pos = &position{sub: s, view: v, fresh: true}
+	v.fresh.push(s.pos)
+	s.shard.addSetClientLocked()
+	s.markLocked(s.shard.rev)
+}
+
+func (s *Sub) leaveLocked(now time.Time) {
+	if s.pos == nil {
+		return
+	}
+	s.pos.view.leave(s.pos)
+	s.pos = nil
+	s.again = nil
+	s.shard.dropSetClientLocked(now)
+}
+
+func (s *Sub) subscribeLocked(name string) {
+	r := s.records[name]
+	if r == nil {
+		r = &record{sub: s, want: s.shard.wantLocked(name, s.params)}
+		r.want.link(r)
+		s.records[name] = r
+		if d, stated := s.initial[name]; stated && s.first {
+			// Only a version of ours that is current spares the answer (DELTA-11).
+			r.sent = d
+			r.flags |= holds
+			if s.delta && d != (Digest{}) {
+				s.sum.add(d)
+			}
+			s.dirtyLocked(r, s.shard.rev)
+			return
+		}
+	}
+	s.oweLocked(r, true)
+	s.dirtyLocked(r, s.shard.rev)
+}
+
+func (s *Sub) unsubscribeLocked(name string, now time.Time) {
+	r := s.records[name]
+	if s.pos != nil {
+		it := s.pos.view.items[name]
+		if r != nil || it != nil && !it.dead {
+			if s.again == nil {
+				s.again = map[string]bool{}
+			}
+			s.again[name] = true
+			s.markLocked(s.shard.rev)
+		}
+	}
+	if r != nil {
+		s.forgetLocked(r, now)
+	}
+}
+
+func (s *Sub) forgetLocked(r *record, now time.Time) {
+	s.oweLocked(r, false)
+	if r.sent != (Digest{}) {
+		s.sum.sub(r.sent)
+	}
+	delete(s.records, r.want.entry.name)
+	r.flags |= gone
+	s.shard.unlinkLocked(r, now)
+}
+
+func (s *Sub) oweLocked(r *record, owe bool) {
+	switch {
+	case owe && !r.is(owed):
+		r.flags |= owed
+		s.owed++
+	case !owe && r.is(owed):
+		r.flags &^= owed
+		s.owed--
+	}
+}
+
+// arrivedLocked notes when the first change came that the client has not been told.
+func (s *Sub) arrivedLocked() {
+	if s.since.IsZero() {
+		s.since = s.shard.now
+	}
+}
+
+// dirtyLocked notes that a name has to be looked at.
+func (s *Sub) dirtyLocked(r *record, rev uint64) {
+	if !r.is(dirty) {
+		r.flags |= dirty
+		s.dirty = append(s.dirty, r)
+	}
+	s.markLocked(rev)
+}
+
+// markLocked notes that there is something to take since revision rev, and has the stream woken when the shard is unlocked.
+func (s *Sub) markLocked(rev uint64) {
+	if s.unsent == 0 {
+		s.unsent = max(rev, 1)
+	}
+	if !s.pending.Swap(true) {
+		s.shard.woken = append(s.shard.woken, s.owner)
+	}
+}
+
+// Close ends the subscription and lets go of every name.
+func (s *Sub) Close(now time.Time) {
+	sh := s.shard
+	sh.mu.Lock()
+	s.leaveLocked(now)
+	for _, r := range s.records {
+		s.forgetLocked(r, now)
+	}
+	s.dirty = nil
+	sh.subs--
+	dead := sh.dropIfEmptyLocked()
+	sh.unlock()
+	if dead {
+		sh.group.dropShard(sh)
+	}
+}
+
+// Standing is how a Sub stands between two Takes.
+type Standing struct {
+	// Unsent is the revision of the first change not taken; 0: none.
+	Unsent uint64
+	// Waiting: `*` or a name still waits for its first answer.
+	Waiting bool
+	// Settling: `*` waits for its set to settle (RELAY-7).
+	Settling bool
+	// Lagging: the stream fell so far behind that it has to end and resume by its versions.
+	Lagging bool
+	// Names is the number of names subscribed.
+	Names int
+	// Wildcard: subscribed to `*`.
+	Wildcard bool
+}
+
+// Standing tells how the Sub stands.
+func (s *Sub) Standing() Standing {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	fresh := s.pos != nil && s.pos.fresh
+	return Standing{
+		Unsent: s.unsent, Waiting: fresh || s.owed > 0, Settling: fresh && !s.shard.set.readyLocked(s.holds),
+		Lagging: s.lagging, Names: len(s.records), Wildcard: s.pos != nil,
+	}
+}
+
+// Upstream reports since when the upstream stream has been open that carries what the Sub waits for; false if none is.
+func (s *Sub) Upstream() (since time.Time, open bool) {
+	s.shard.mu.Lock()
+	lane := s.shard.named.lane
+	if s.pos != nil && s.pos.fresh {
+		lane = mainLane
+	}
+	s.shard.mu.Unlock()
+	return s.shard.lane(lane).openedAt()
+}

@@ -1,0 +1,192 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+)
+
+// Config of a Table. It is not modified after New.
+type Config struct {
+	// Name is the deployment's, equal on all replicas; part of the node ids presented upstream (RELAY-62). Default "weir".
+	Name string
+	// Settle is how long a delta set must bring nothing new to count as complete (RELAY-6). Default 250 ms.
+	Settle time.Duration
+	// ColdWait bounds settling for clients that hold nothing (RELAY-6). Default 10 s.
+	ColdWait time.Duration
+	// Linger is how long an upstream subscription outlives its last client (RELAY-3). Default 60 s; negative: not at all.
+	Linger time.Duration
+	// MaxGroups bounds the groups of one origin (RELAY-67). 0: no limit.
+	MaxGroups int
+	// Origins are the config sources. At least one.
+	Origins []OriginConfig
+}
+
+// OriginConfig says how one origin's part of the table behaves.
+type OriginConfig struct {
+	Name string
+	// SotW: the origin speaks state of the world, so that silence of 15 s means absence (ABS-5).
+	SotW bool
+	// GroupBy are the node fields that decide what the origin answers: cluster, locality, user_agent_name,
+	// user_agent_version, client_features, metadata, metadata.KEY, id. Empty: one group for all (RELAY-60, RELAY-63).
+	GroupBy []string
+	// NodeID and NodeCluster, if set, are presented upstream instead of the group's (RELAY-62).
+	NodeID, NodeCluster string
+	// Types restricts what is asked of the origin, by type URL. Empty: everything.
+	Types []string
+	// NoResume: the origin ignores initial_resource_versions, so none are sent and members not mentioned are swept
+	// (RELAY-46).
+	NoResume bool
+	// AbsenceDeletes lists more types whose absence from a SotW wildcard response deletes (RELAY-11).
+	AbsenceDeletes []string
+}
+
+const (
+	// silence is how long a name may stay unanswered on a healthy stream (ABS-1, RELAY-6).
+	silence = 15 * time.Second
+	// firmFactor times Settle is the pause after which a wrong guess may delete, at most firmMost (RELAY-6).
+	firmFactor = 10
+	firmMost   = 60 * time.Second
+	// firstRequestBytes bounds the initial versions of one type (RELAY-41).
+	firstRequestBytes = 3 << 20
+)
+
+// Table is the cache and the book of who wants what. It starts no goroutine, reads no clock and calls nobody: both edges
+// pull from it, and time is an argument.
+type Table struct {
+	cfg     Config
+	origins map[string]*Origin // never changes after New
+	timers  timers
+}
+
+// New makes a table. The error joins every problem of the config.
+func New(cfg Config) (*Table, error) {
+	var errs []error
+	if cfg.Name == "" {
+		cfg.Name = "weir"
+	}
+	if cfg.Settle == 0 {
+		cfg.Settle = 250 * time.Millisecond
+	}
+	if cfg.ColdWait == 0 {
+		cfg.ColdWait = 10 * time.Second
+	}
+	if cfg.Linger == 0 {
+		cfg.Linger = time.Minute
+	}
+	if cfg.Linger < 0 {
+		cfg.Linger = 0
+	}
+	if cfg.Settle < 0 || cfg.ColdWait < 0 {
+		errs = append(errs, errors.New("settle and cold_wait must not be negative"))
+	}
+	if len(cfg.Origins) == 0 {
+		errs = append(errs, errors.New("origins: at least one is needed"))
+	}
+	t := &Table{cfg: cfg, origins: map[string]*Origin{}, timers: timers{wake: make(chan struct{}, 1)}}
+	for i, oc := range cfg.Origins {
+		if oc.Name == "" {
+			errs = append(errs, fmt.Errorf("origins[%d].name: is empty", i))
+		}
+		if t.origins[oc.Name] != nil {
+			errs = append(errs, fmt.Errorf("origins[%d].name: %q is used twice", i, oc.Name))
+		}
+		if err := checkGroupBy(oc.GroupBy); err != nil {
+			errs = append(errs, fmt.Errorf("origins[%d].group_by: %w", i, err))
+		}
+		t.origins[oc.Name] = &Origin{
+			table: t, cfg: oc, groups: map[string]*Group{}, wake: make(chan struct{}, 1),
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Origin is the handle on one origin's part of the table; nil if there is none of that name.
+func (t *Table) Origin(name string) *Origin { return t.origins[name] }
+
+// Origin is one config source's part of the table: its groups, and the lanes they want open.
+type Origin struct {
+	// Set once by New.
+	table *Table
+	cfg   OriginConfig
+	wake  chan struct{}
+
+	mu     sync.Mutex // guards what follows; held for map work only; nothing is locked under it
+	groups map[string]*Group
+	queued []*Lane // wanted, and nobody runs them yet
+}
+
+// Name is the configured name.
+func (o *Origin) Name() string { return o.cfg.Name }
+
+// ErrGroups: the node would open a group beyond limits.groups (RELAY-67).
+var ErrGroups = errors.New("limits.groups is reached")
+
+// Group finds or makes the group of a node and takes a reference, which the caller gives back by Group.Release. node may
+// be nil (STREAM-2).
+func (o *Origin) Group(node *corev3.Node) (*Group, error) {
+	key, up := groupOf(node, o.cfg, o.table.cfg.Name)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	g := o.groups[key]
+	if g == nil {
+		if most := o.table.cfg.MaxGroups; most > 0 && len(o.groups) >= most {
+			return nil, ErrGroups
+		}
+		g = newGroup(o, key, up)
+		o.groups[key] = g
+	}
+	g.refs++
+	return g, nil
+}
+
+// Wake is signalled when TakeLanes has something.
+func (o *Origin) Wake() <-chan struct{} { return o.wake }
+
+// TakeLanes gives the lanes that should be run and are not. The caller owns each until its Release returns true.
+func (o *Origin) TakeLanes() []*Lane {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	q := o.queued
+	o.queued = nil
+	return q
+}
+
+func (o *Origin) enqueue(l *Lane) {
+	o.mu.Lock()
+	o.queued = append(o.queued, l)
+	o.mu.Unlock()
+	signal(o.wake)
+}
+
+// groupList is a copy of the groups, by key.
+func (o *Origin) groupList() []*Group {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	gs := make([]*Group, 0, len(o.groups))
+	for _, g := range o.groups {
+		gs = append(gs, g)
+	}
+	slices.SortFunc(gs, func(a, b *Group) int { return cmpString(a.key, b.key) })
+	return gs
+}
+
+// serves reports whether the origin is asked for the type at all.
+func (o *Origin) serves(typeURL string) bool {
+	return len(o.cfg.Types) == 0 || slices.Contains(o.cfg.Types, typeURL)
+}
+
+// signal fills a one-slot wake channel.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,379 @@
+package relay
+
+import "time"
+
+// Answer is what one response has to say. From and To are the revisions it covers: give it back to Ack or Nack.
+type Answer struct {
+	*Body
+	// Version is the version_info of a SotW answer (VER-4).
+	Version string
+	// Rev is the newest revision in it: nothing of a later type that is as new may be written before an earlier type's
+	// changes up to here.
+	Rev uint64
+	// First is the revision of the oldest change in it.
+	First uint64
+	// Since is when the oldest change arrived from the origin; zero if the answer is due to a request.
+	Since    time.Time
+	from, to uint64
+}
+
+// Take gives what the client has not been sent, and takes it as sent; nil if there is nothing.
+func (s *Sub) Take() *Answer {
+	s.shard.mu.Lock()
+	defer s.shard.unlock()
+	if s.lagging {
+		return nil
+	}
+	from := s.acked
+	if s.pos != nil && !s.pos.fresh {
+		from = s.pos.sent
+	}
+	first, since := s.unsent, s.since
+	s.unsent, s.since = 0, time.Time{}
+	var a *Answer
+	switch {
+	case s.delta:
+		a = s.takeDeltaLocked()
+	case s.pos != nil || SentWhole(s.typeURL):
+		a = s.takeWholeLocked()
+	default:
+		a = s.takeChangedLocked()
+	}
+	if a != nil {
+		a.from, a.to = from, s.shard.rev
+		a.First, a.Since = first, since
+	}
+	return a
+}
+
+// effectiveLocked is the body a name has for this client. A name that both kinds hold has the one received last, and is gone only
+// when neither holds it (RELAY-25).
+func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
+	w := r.want
+	v, rev = w.chosen, w.rev
+	absent = s.shard.absentLocked(w)
+	if s.pos == nil || s.pos.fresh && !s.shard.set.readyLocked(s.holds) {
+		return v, absent, rev
+	}
+	it := s.pos.view.items[w.entry.name]
+	switch {
+	case it == nil:
+	case it.dead:
+		absent = v == nil
+		if absent {
+			rev = max(rev, it.rev)
+		}
+	case v == nil || it.rev > rev:
+		v, rev = it.variant, it.rev
+	}
+	return v, absent && v == nil, rev
+}
+
+// settleLocked brings a record up to date and says what the client must be told: the body, a removal, or nothing.
+func (s *Sub) settleLocked(r *record) (body *Variant, removed bool, rev uint64) {
+	v, absent, rev := s.effectiveLocked(r)
+	switch {
+	case v != nil:
+		if !r.is(owed) && r.sent == v.Digest {
+			r.flags |= holds
+			return nil, false, 0
+		}
+		s.sentLocked(r, v.Digest)
+		r.flags |= holds
+		s.oweLocked(r, false)
+		return v, false, rev
+	case absent:
+		tell := r.is(owed | holds)
+		s.sentLocked(r, Digest{})
+		r.flags &^= holds
+		s.oweLocked(r, false)
+		return nil, tell, rev
+	}
+	return nil, false, 0
+}
+
+// sentLocked notes the digest of what the client holds of a name.
+func (s *Sub) sentLocked(r *record, d Digest) {
+	if r.sent != (Digest{}) {
+		s.sum.sub(r.sent)
+	}
+	if d != (Digest{}) {
+		s.sum.add(d)
+	}
+	r.sent = d
+}
+
+// eachDirtyLocked empties the dirty list.
+func (s *Sub) eachDirtyLocked(f func(*record)) {
+	list := s.dirty
+	s.dirty = nil
+	for _, r := range list {
+		r.flags &^= dirty
+		if !r.is(gone) {
+			f(r)
+		}
+	}
+}
+
+func (s *Sub) takeDeltaLocked() *Answer {
+	base, must, rev := s.takeViewLocked()
+	own := &Body{}
+	s.eachDirtyLocked(func(r *record) {
+		body, removed, at := s.settleLocked(r)
+		switch {
+		case body != nil:
+			own.Variants = append(own.Variants, body)
+		case removed:
+			own.Removed = append(own.Removed, r.want.entry.name)
+		default:
+			return
+		}
+		rev = max(rev, at)
+	})
+	rev = max(rev, s.takeAgainLocked(base, own))
+	switch {
+	case own.empty() && (must || base != nil && !base.empty()):
+		return &Answer{Body: base, Rev: rev}
+	case own.empty():
+		return nil
+	case base != nil && !base.empty():
+		own.Variants = append(own.Variants, base.Variants...)
+		own.Removed = append(own.Removed, base.Removed...)
+	}
+	return &Answer{Body: own, Rev: rev}
+}
+
+// takeViewLocked takes the wildcard's part of a delta answer. Names with a record of their own are left to it. must: the answer
+// goes out even if it is empty (DELTA-13).
+func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
+	p := s.pos
+	if p == nil {
+		return nil, false, 0
+	}
+	v := p.view
+	switch {
+	case p.fresh && !s.shard.set.readyLocked(s.holds):
+		return nil, false, 0
+	case p.fresh:
+		must, rev = true, v.contentRev
+		b = s.ownLocked(v.fullBody(), true)
+		s.initial = nil
+		s.holds = false
+	case p.resend:
+		must, rev = true, v.contentRev
+		all := &Body{Variants: v.fullBody().Variants, Removed: v.since(p.sent).Removed}
+		b = s.ownLocked(all, false)
+	case v.contentRev > p.sent:
+		rev = v.contentRev
+		b = s.ownLocked(v.since(p.sent), false)
+	default:
+		return nil, false, 0
+	}
+	p.resend = false
+	v.passed(p, v.contentRev)
+	return b, must, rev
+}
+
+// ownLocked is a view's body without the names that have a record of their own, which are marked to be looked at, and on the
+// first answer without what the client holds already and with removals of what is no more (DELTA-11, DELTA-12). It is the
+// shared body itself where that changes nothing.
+func (s *Sub) ownLocked(b *Body, first bool) *Body {
+	if len(s.records) == 0 && (!first || len(s.initial) == 0) {
+		return b
+	}
+	own := &Body{}
+	skip := func(name string) bool {
+		r := s.records[name]
+		if r != nil && !r.is(dirty) {
+			r.flags |= dirty
+			s.dirty = append(s.dirty, r)
+		}
+		return r != nil
+	}
+	for _, v := range b.Variants {
+		if skip(v.Name) {
+			continue
+		}
+		if d, stated := s.initial[v.Name]; first && stated && d == v.Digest {
+			continue
+		}
+		own.Variants = append(own.Variants, v)
+	}
+	for _, name := range b.Removed {
+		if !skip(name) {
+			own.Removed = append(own.Removed, name)
+		}
+	}
+	if first {
+		for name := range s.initial {
+			if it := s.pos.view.items[name]; (it == nil || it.dead) && !skip(name) {
+				own.Removed = append(own.Removed, name)
+			}
+		}
+	}
+	return own
+}
+
+// takeAgainLocked answers unsubscribes of names that `*` still covers: the resource if it is in the set, else a removal (DELTA-9).
+func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
+	if len(s.again) == 0 || s.pos == nil || s.pos.fresh {
+		return 0
+	}
+	listed := map[string]bool{} // DELTA-20
+	if base != nil {
+		for _, v := range base.Variants {
+			listed[v.Name] = true
+		}
+		for _, name := range base.Removed {
+			listed[name] = true
+		}
+	}
+	for name := range s.again {
+		it := s.pos.view.items[name]
+		switch {
+		case listed[name] || s.records[name] != nil:
+		case it != nil && !it.dead:
+			own.Variants = append(own.Variants, it.variant)
+			rev = max(rev, it.rev)
+		default:
+			own.Removed = append(own.Removed, name)
+		}
+	}
+	s.again = nil
+	return rev
+}
+
+// takeChangedLocked is a SotW answer of a grouped type: what changed or is owed (SOTW-3). A removal cannot be expressed (RELAY-16).
+func (s *Sub) takeChangedLocked() *Answer {
+	b, rev := &Body{}, uint64(0)
+	s.eachDirtyLocked(func(r *record) {
+		if body, _, at := s.settleLocked(r); body != nil {
+			b.Variants = append(b.Variants, body)
+			rev = max(rev, at)
+		}
+	})
+	if len(b.Variants) == 0 {
+		return nil
+	}
+	return &Answer{Body: b, Version: s.sum.version(), Rev: rev}
+}
+
+// takeWholeLocked is a SotW answer that holds the full view (SOTW-2, SOTW-4).
+func (s *Sub) takeWholeLocked() *Answer {
+	p := s.pos
+	if p != nil && p.fresh {
+		if !s.shard.set.readyLocked(s.holds) {
+			return nil
+		}
+		if s.version != "" && len(s.records) == 0 && s.version == p.view.sum.version() {
+			// In sync already (RELAY-43).
+			p.sum = p.view.sum
+			p.view.passed(p, p.view.contentRev)
+			return nil
+		}
+	}
+	if p == nil && s.holds && !s.resolvedLocked() {
+		return nil // RELAY-7: it would delete what is only not there yet
+	}
+	changed, rev := false, uint64(0)
+	s.eachDirtyLocked(func(r *record) {
+		body, removed, at := s.settleLocked(r)
+		if body != nil || removed {
+			changed, rev = true, max(rev, at)
+		}
+	})
+	if p == nil {
+		return s.wholeByNameLocked(changed, rev)
+	}
+	if !p.fresh && p.sum == p.view.sum && !changed {
+		p.view.passed(p, p.view.contentRev)
+		return nil
+	}
+	rev = max(rev, p.view.contentRev)
+	version := p.view.sum
+	p.sum = p.view.sum
+	p.view.passed(p, p.view.contentRev)
+	s.holds = false
+	if len(s.records) == 0 {
+		return &Answer{Body: p.view.fullBody(), Version: version.version(), Rev: rev}
+	}
+	return s.mixedLocked(rev)
+}
+
+func (s *Sub) resolvedLocked() bool {
+	for _, r := range s.records {
+		if !r.want.resolvedLocked() {
+			return false
+		}
+	}
+	return true
+}
+
+// wholeByNameLocked lists every name there is. An empty list means "delete all" and is sent only if something was there and all of
+// it is known to be gone (SOTW-9).
+func (s *Sub) wholeByNameLocked(changed bool, rev uint64) *Answer {
+	if !changed {
+		return nil
+	}
+	b := &Body{}
+	for _, r := range s.records {
+		if r.want.chosen != nil {
+			b.Variants = append(b.Variants, r.want.chosen)
+		}
+	}
+	if len(b.Variants) == 0 && (!s.told && !s.holds || !s.resolvedLocked()) {
+		return nil
+	}
+	s.told, s.holds = true, false
+	return &Answer{Body: b, Version: s.sum.version(), Rev: rev}
+}
+
+// mixedLocked is the view and the names in one list, a name in both once (RELAY-25).
+func (s *Sub) mixedLocked(rev uint64) *Answer {
+	b, all := &Body{}, s.pos.view.sum
+	for _, v := range s.pos.view.fullBody().Variants {
+		if s.records[v.Name] == nil {
+			b.Variants = append(b.Variants, v)
+		}
+	}
+	for name, r := range s.records {
+		v, _, at := s.effectiveLocked(r)
+		if v == nil {
+			continue
+		}
+		if it := s.pos.view.items[name]; it != nil && !it.dead {
+			all.sub(it.variant.Digest)
+		}
+		all.add(v.Digest)
+		s.sentLocked(r, v.Digest)
+		r.flags |= holds
+		rev = max(rev, at)
+		b.Variants = append(b.Variants, v)
+	}
+	return &Answer{Body: b, Version: all.version(), Rev: rev}
+}
+
+// Ack notes that the client accepted an answer.
+func (s *Sub) Ack(a *Answer) {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	s.acked = max(s.acked, a.to)
+}
+
+// maxSpans bounds the rejected intervals a Sub remembers; the oldest two become one.
+const maxSpans = 8
+
+// Nack notes that the client refused an answer. Nothing is sent again until content or subscription changes (NONCE-11).
+func (s *Sub) Nack(a *Answer) {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	if n := len(s.rejected); n > 0 && s.rejected[n-1].to == a.from {
+		s.rejected[n-1].to = a.to
+		return
+	}
+	if len(s.rejected) == maxSpans {
+		s.rejected[1].from = s.rejected[0].from
+		s.rejected = append(s.rejected[:0], s.rejected[1:]...)
+	}
+	s.rejected = append(s.rejected, span{a.from, a.to})
+}

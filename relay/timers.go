@@ -1,0 +1,97 @@
+package relay
+
+import (
+	"container/heap"
+	"sync"
+	"time"
+)
+
+type timerKind uint8
+
+const (
+	setEnd      timerKind = iota // the last wildcard client left and linger has passed
+	setPause                     // a set may have settled, or a sweep is due
+	wantEnd                      // the last client of a name left and linger has passed
+	silentNames                  // names asked for have not been answered
+	groupEnd                     // the last client of a group left
+)
+
+type timer struct {
+	at    time.Time
+	kind  timerKind
+	shard *shard
+	want  *want
+	group *Group
+}
+
+// timers is the one heap of deadlines. An entry only says when to look: whoever is woken compares with its own state, so
+// nothing is ever removed or moved in the heap.
+type timers struct {
+	wake chan struct{}
+
+	mu sync.Mutex // guards h; a leaf: taken under a shard's lock
+	h  timerHeap
+}
+
+func (t *timers) push(x timer) {
+	t.mu.Lock()
+	first := len(t.h) == 0 || x.at.Before(t.h[0].at)
+	heap.Push(&t.h, x)
+	t.mu.Unlock()
+	if first {
+		signal(t.wake)
+	}
+}
+
+// due takes one timer that has come, or tells when the next will.
+func (t *timers) due(now time.Time) (x timer, due bool, next time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.h) == 0 {
+		return timer{}, false, time.Time{}
+	}
+	if t.h[0].at.After(now) {
+		return timer{}, false, t.h[0].at
+	}
+	return heap.Pop(&t.h).(timer), true, time.Time{}
+}
+
+// Advance does what has come due by now and returns the time of the next deadline, the zero time if there is none. One
+// goroutine calls it, at that time and whenever Deadlines is signalled.
+func (t *Table) Advance(now time.Time) (next time.Time) {
+	for {
+		x, due, next := t.timers.due(now)
+		if !due {
+			return next
+		}
+		switch x.kind {
+		case groupEnd:
+			x.group.end(now)
+		case setEnd:
+			x.shard.endSet(now)
+		case setPause:
+			x.shard.pause(now)
+		case wantEnd:
+			x.shard.endWant(x.want, now)
+		case silentNames:
+			x.shard.silent(now)
+		}
+	}
+}
+
+// Deadlines is signalled when an earlier deadline than the last one returned by Advance may have come up.
+func (t *Table) Deadlines() <-chan struct{} { return t.timers.wake }
+
+type timerHeap []timer
+
+func (h timerHeap) Len() int           { return len(h) }
+func (h timerHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h timerHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *timerHeap) Push(x any)        { *h = append(*h, x.(timer)) }
+func (h *timerHeap) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	old[len(old)-1] = timer{}
+	*h = old[:len(old)-1]
+	return x
+}

@@ -1,0 +1,74 @@
+package relay
+
+import "strings"
+
+const typePrefix = "type.googleapis.com/"
+
+// Type URLs of the resource types whose handling differs from "opaque bytes with a name".
+const (
+	ListenerType            = typePrefix + "envoy.config.listener.v3.Listener"
+	ClusterType             = typePrefix + "envoy.config.cluster.v3.Cluster"
+	EndpointType            = typePrefix + "envoy.config.endpoint.v3.ClusterLoadAssignment"
+	LbEndpointType          = typePrefix + "envoy.config.endpoint.v3.LbEndpoint"
+	SecretType              = typePrefix + "envoy.extensions.transport_sockets.tls.v3.Secret"
+	RouteType               = typePrefix + "envoy.config.route.v3.RouteConfiguration"
+	ScopedRouteType         = typePrefix + "envoy.config.route.v3.ScopedRouteConfiguration"
+	VirtualHostType         = typePrefix + "envoy.config.route.v3.VirtualHost"
+	ExtensionConfigType     = typePrefix + "envoy.config.core.v3.TypedExtensionConfig"
+	RuntimeType             = typePrefix + "envoy.service.runtime.v3.Runtime"
+	resourceType            = typePrefix + "envoy.service.discovery.v3.Resource"
+	redirectType            = typePrefix + "xds.core.v3.ResourceLocator"
+	listenerTypeV2          = typePrefix + "envoy.api.v2.Listener"
+	clusterTypeV2           = typePrefix + "envoy.api.v2.Cluster"
+	secretTypeV2            = typePrefix + "envoy.api.v2.auth.Secret"
+	maxTypeURL          int = 1024
+)
+
+// order is ORD-1. Types not listed come after these, by type URL.
+var order = map[string]int{
+	ClusterType: 0, EndpointType: 1, LbEndpointType: 2, SecretType: 3, ListenerType: 4, ScopedRouteType: 5,
+	RouteType: 6, VirtualHostType: 7, ExtensionConfigType: 8, RuntimeType: 9,
+	clusterTypeV2: 0, typePrefix + "envoy.api.v2.ClusterLoadAssignment": 1, secretTypeV2: 3, listenerTypeV2: 4,
+	typePrefix + "envoy.api.v2.ScopedRouteConfiguration": 5, typePrefix + "envoy.api.v2.RouteConfiguration": 6,
+	typePrefix + "envoy.api.v2.route.VirtualHost": 7, typePrefix + "envoy.service.discovery.v2.Runtime": 9,
+}
+
+// CompareTypes orders type URLs as ORD-1 wants them written on one stream.
+func CompareTypes(a, b string) int {
+	ra, oka := order[a]
+	rb, okb := order[b]
+	switch {
+	case oka && okb && ra != rb:
+		return ra - rb
+	case oka != okb && oka:
+		return -1
+	case oka != okb:
+		return 1
+	}
+	return strings.Compare(a, b)
+}
+
+// FullState reports whether every SotW response of the type carries the client's whole set (DEL-2).
+func FullState(typeURL string) bool {
+	switch typeURL {
+	case ListenerType, ClusterType, listenerTypeV2, clusterTypeV2:
+		return true
+	}
+	return false
+}
+
+// SentWhole reports whether a SotW response by name holds the full view (SOTW-2, SOTW-4).
+func SentWhole(typeURL string) bool {
+	return FullState(typeURL) || typeURL == ScopedRouteType || IsSecret(typeURL)
+}
+
+// IsSecret reports whether resources of the type are key material (RELAY-74).
+func IsSecret(typeURL string) bool { return typeURL == SecretType || typeURL == secretTypeV2 }
+
+// DeltaOnly reports whether the type has no SotW form (TRANS-7).
+func DeltaOnly(typeURL string) bool {
+	return typeURL == VirtualHostType || typeURL == LbEndpointType || typeURL == typePrefix+"envoy.api.v2.route.VirtualHost"
+}
+
+// absenceDeletes reports whether a SotW wildcard response without a member removes it (DEL-3, SOTW-4).
+func absenceDeletes(typeURL string) bool { return FullState(typeURL) || typeURL == ScopedRouteType }

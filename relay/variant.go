@@ -1,0 +1,169 @@
+package relay
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/weir-xds/weir/constraints"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Resource is one resource as an origin sent it: structurally checked (accept.go), not interpreted. Byte slices alias the
+// response they were read from and are copied before they are kept.
+type Resource struct {
+	Name    string
+	Version string // the origin's own; may be empty (RELAY-91)
+	Aliases []string
+	// Any is the payload as received, an encoded google.protobuf.Any; nil for a heartbeat (TTL-2).
+	Any []byte
+	// payloadType and payload are Any's two parts.
+	payloadType, payload []byte
+	Constraints          *constraints.Set
+	rawConstraints       []byte // ResourceName message with the constraints as the origin wrote them (DYN-6)
+	metadata             []byte // core.Metadata as received (RELAY-10)
+	TTL                  time.Duration
+	HasTTL               bool
+	DoNotCache           bool
+	// Nameless marks a SotW resource without a name, keyed by its content (RELAY-18).
+	Nameless bool
+}
+
+// Variant is one immutable body of a name with its constraints. It never changes after it was made, so pointers are
+// shared freely and comparing pointers detects change.
+type Variant struct {
+	Name        string
+	Digest      Digest // of the content (VER-3); Digest.String is the version clients see
+	Constraints *constraints.Set
+	DoNotCache  bool
+	Nameless    bool // RELAY-18: only SotW wildcard clients can be told of it
+
+	originVersion string
+	aliases       []string
+	metadata      []byte
+
+	// buf is the `resources` field of a DeltaDiscoveryResponse, tag and length included, the payload last. Its suffix from
+	// sotw on is the `resources` field of a DiscoveryResponse: both are field 2, and so is Resource.resource.
+	buf  []byte
+	sotw int
+	any  int // where the encoded Any begins in buf
+}
+
+// Field numbers of the wire messages this package reads and writes.
+const (
+	fieldResources = 2 // DiscoveryResponse and DeltaDiscoveryResponse
+
+	resourceVersion     = 1
+	resourcePayload     = 2
+	resourceName        = 3
+	resourceAliases     = 4
+	resourceTTL         = 6
+	resourceCacheCtl    = 7
+	resourceNameWrapped = 8
+	resourceMetadata    = 9
+)
+
+// newVariant copies what it keeps of r.
+func newVariant(typeURL string, r *Resource) *Variant {
+	v := &Variant{
+		Name:          r.Name,
+		Constraints:   r.Constraints,
+		DoNotCache:    r.DoNotCache,
+		Nameless:      r.Nameless,
+		originVersion: r.Version,
+		aliases:       r.Aliases,
+		metadata:      bytes.Clone(r.metadata),
+	}
+	v.Digest = contentDigest(typeURL, r.Name, r.Constraints.Key(), r.Aliases, r.payloadType, r.payload)
+	v.encode(r.Any)
+	return v
+}
+
+func (v *Variant) encode(payload []byte) {
+	version := v.Digest.String()
+	name := v.Name
+	if v.Nameless {
+		name = ""
+	}
+	inner := protowire.SizeTag(resourceVersion) + protowire.SizeBytes(len(version))
+	if name != "" {
+		inner += protowire.SizeTag(resourceName) + protowire.SizeBytes(len(name))
+	}
+	for _, a := range v.aliases {
+		inner += protowire.SizeTag(resourceAliases) + protowire.SizeBytes(len(a))
+	}
+	if v.DoNotCache {
+		inner += protowire.SizeTag(resourceCacheCtl) + protowire.SizeBytes(2)
+	}
+	if len(v.metadata) > 0 {
+		inner += protowire.SizeTag(resourceMetadata) + protowire.SizeBytes(len(v.metadata))
+	}
+	sotw := protowire.SizeTag(fieldResources) + protowire.SizeBytes(len(payload))
+	b := make([]byte, 0, protowire.SizeTag(fieldResources)+protowire.SizeBytes(inner+sotw))
+	b = protowire.AppendTag(b, fieldResources, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(inner+sotw))
+	b = appendString(b, resourceVersion, version)
+	if name != "" {
+		b = appendString(b, resourceName, name)
+	}
+	for _, a := range v.aliases {
+		b = appendString(b, resourceAliases, a)
+	}
+	if v.DoNotCache {
+		b = protowire.AppendTag(b, resourceCacheCtl, protowire.BytesType)
+		b = append(b, 2, 0x08, 0x01)
+	}
+	if len(v.metadata) > 0 {
+		b = protowire.AppendTag(b, resourceMetadata, protowire.BytesType)
+		b = protowire.AppendBytes(b, v.metadata)
+	}
+	v.sotw = len(b)
+	b = protowire.AppendTag(b, resourcePayload, protowire.BytesType)
+	b = protowire.AppendBytes(b, payload)
+	v.any = len(b) - len(payload)
+	v.buf = b
+}
+
+// same reports whether r is this body again: then the old value is kept and nothing is hashed (RELAY-45). The origin's
+// version takes no part in it (VER-7).
+func (v *Variant) same(r *Resource) bool {
+	if v.Name != r.Name || v.DoNotCache != r.DoNotCache || v.Nameless != r.Nameless ||
+		v.Constraints.Key() != r.Constraints.Key() || len(v.aliases) != len(r.Aliases) ||
+		!bytes.Equal(v.metadata, r.metadata) {
+		return false
+	}
+	for i := range v.aliases {
+		if v.aliases[i] != r.Aliases[i] {
+			return false
+		}
+	}
+	return bytes.Equal(v.Any(), r.Any)
+}
+
+// withOriginVersion is v under another version of the origin (VER-8): content, digest and bytes are shared.
+func (v *Variant) withOriginVersion(version string) *Variant {
+	if v.originVersion == version {
+		return v
+	}
+	c := *v
+	c.originVersion = version
+	return &c
+}
+
+// Any is the payload as the origin sent it, an encoded google.protobuf.Any. The caller must not change it.
+func (v *Variant) Any() []byte { return v.buf[v.any:] }
+
+// OriginVersion is the version the origin gave this body.
+func (v *Variant) OriginVersion() string { return v.originVersion }
+
+// Size is the memory the encoded body takes, in bytes.
+func (v *Variant) Size() int { return len(v.buf) }
+
+// Delta is the encoded `resources` field of a DeltaDiscoveryResponse. The caller must not change it.
+func (v *Variant) Delta() []byte { return v.buf }
+
+// SotW is the encoded `resources` field of a DiscoveryResponse. The caller must not change it.
+func (v *Variant) SotW() []byte { return v.buf[v.sotw:] }
+
+func appendString(b []byte, field protowire.Number, s string) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
+}

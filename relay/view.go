@@ -1,0 +1,306 @@
+package relay
+
+import "github.com/weir-xds/weir/constraints"
+
+// viewKey names a view within its shard. The selector is always `*` so far.
+type viewKey struct{ params string }
+
+// view is what all subscribers of one selector with one parameter map share: the entries by revision, the tombstones, the
+// version and the encoded bodies. It comes with the first subscriber and goes with the last. Guarded by its shard's lock.
+type view struct {
+	shard  *shard
+	key    viewKey
+	params constraints.Params
+	items  map[string]*item
+
+	// head..tail are all items ordered by rev, oldest first. Invariant: rev never falls along next.
+	head, tail *item
+	live       int
+	bytes      int
+	sum        sum    // of the live items' digests (VER-4)
+	contentRev uint64 // of the last change of content
+	changed    bool   // since changedLocked
+
+	// tombs are the tombstones in order of rev; one that was revived since is skipped by its rev.
+	tombs []tomb
+	dead  int // items that are tombstones
+
+	fresh   posList // positions that wait for their first answer
+	ordered posList // the others, by revision sent: the head is the slowest
+
+	full       *Body // every live item, of the present content
+	recent     *Body // the last difference made, shared by those who stood at recentFrom
+	recentFrom uint64
+}
+
+// item is one name in a view.
+type item struct {
+	name       string
+	variant    *Variant // the last one, for a tombstone too
+	rev        uint64   // of the last event
+	birth      uint64   // first told of; a position before it never heard of the name
+	dead       bool
+	prev, next *item
+}
+
+type tomb struct {
+	item *item
+	rev  uint64
+}
+
+// spareTombs is how many tombstones a view may keep beyond its live entries before the slowest streams are ended.
+const spareTombs = 1000
+
+func (s *shard) viewLocked(p constraints.Params) *view {
+	key := viewKey{p.Key()}
+	v := s.set.views[key]
+	if v == nil {
+		v = &view{shard: s, key: key, params: p, items: make(map[string]*item, len(s.set.members))}
+		for _, m := range s.set.members {
+			v.offer(m, s.rev)
+		}
+		v.changed, v.contentRev = false, s.rev
+		s.set.views[key] = v
+	}
+	return v
+}
+
+// offer brings the item of a member up to date with its variants.
+func (v *view) offer(m *member, rev uint64) {
+	chosen := pick(m.variants, v.params)
+	it := v.items[m.name]
+	switch {
+	case chosen == nil && (it == nil || it.dead):
+	case chosen == nil:
+		v.kill(it, rev)
+	case it == nil:
+		it = &item{name: m.name, birth: rev}
+		v.items[m.name] = it
+		v.born(it, chosen, rev)
+	case it.dead:
+		// birth stays: a position from before the death may still hold the name.
+		v.unlink(it)
+		it.dead = false
+		v.dead--
+		v.born(it, chosen, rev)
+	case it.variant.Digest == chosen.Digest:
+		v.bytes += chosen.Size() - it.variant.Size()
+		it.variant = chosen // another origin version or metadata: no event (VER-7)
+		v.full = nil        // what is sent from now on carries the new metadata
+	default:
+		v.unlink(it)
+		v.gone(it)
+		v.born(it, chosen, rev)
+	}
+}
+
+// born takes up a body that is new or changed, at the end of the list.
+func (v *view) born(it *item, body *Variant, rev uint64) {
+	it.variant, it.rev = body, rev
+	v.append(it)
+	v.live++
+	v.bytes += body.Size()
+	v.sum.add(body.Digest)
+	v.changed = true
+}
+
+func (v *view) gone(it *item) {
+	v.live--
+	v.bytes -= it.variant.Size()
+	v.sum.sub(it.variant.Digest)
+}
+
+func (v *view) kill(it *item, rev uint64) {
+	v.unlink(it)
+	v.gone(it)
+	it.dead, it.rev = true, rev
+	v.append(it)
+	v.dead++
+	v.tombs = append(v.tombs, tomb{it, rev})
+	v.changed = true
+}
+
+func (v *view) append(it *item) {
+	it.prev, it.next = v.tail, nil
+	if v.tail != nil {
+		v.tail.next = it
+	} else {
+		v.head = it
+	}
+	v.tail = it
+}
+
+func (v *view) unlink(it *item) {
+	if it.prev != nil {
+		it.prev.next = it.next
+	} else {
+		v.head = it.next
+	}
+	if it.next != nil {
+		it.next.prev = it.prev
+	} else {
+		v.tail = it.prev
+	}
+	it.prev, it.next = nil, nil
+}
+
+// changedLocked marks everybody who must be told, once for each response, and keeps the tombstones bounded.
+func (v *view) changedLocked(rev uint64) {
+	if !v.changed {
+		return
+	}
+	v.changed = false
+	v.contentRev = rev
+	v.full, v.recent = nil, nil
+	for p := v.ordered.head; p != nil; p = p.next {
+		p.sub.arrivedLocked()
+		p.sub.markLocked(rev)
+	}
+	if v.shard.set.settled {
+		for p := v.fresh.head; p != nil; p = p.next {
+			p.sub.markLocked(rev)
+		}
+	}
+	v.prune()
+	for v.dead > v.live+spareTombs && v.ordered.head != nil {
+		v.lag(v.ordered.head)
+		v.prune()
+	}
+}
+
+// prune drops the tombstones that every position has passed.
+func (v *view) prune() {
+	passed := v.shard.rev
+	if p := v.ordered.head; p != nil {
+		passed = p.sent
+	}
+	n := 0
+	for ; n < len(v.tombs) && v.tombs[n].rev <= passed; n++ {
+		if it := v.tombs[n].item; it.dead && it.rev == v.tombs[n].rev {
+			v.unlink(it)
+			delete(v.items, it.name)
+			v.dead--
+		}
+		v.tombs[n] = tomb{}
+	}
+	v.tombs = v.tombs[n:]
+	if len(v.tombs) == 0 {
+		v.tombs = nil
+	}
+}
+
+// lag takes a position out of the view whose stream will be ended: it resumes by its versions.
+func (v *view) lag(p *position) {
+	v.ordered.remove(p)
+	p.sub.pos = nil
+	p.sub.lagging = true
+	p.sub.markLocked(v.shard.rev)
+	v.shard.dropSetClientLocked(v.shard.now)
+	if v.fresh.head == nil && v.ordered.head == nil {
+		delete(v.shard.set.views, v.key)
+	}
+}
+
+// fullBody is every live item, made once for each content.
+func (v *view) fullBody() *Body {
+	if v.full == nil {
+		b := &Body{shared: true, Variants: make([]*Variant, 0, v.live)}
+		for it := v.head; it != nil; it = it.next {
+			if !it.dead {
+				b.Variants = append(b.Variants, it.variant)
+			}
+		}
+		v.full = b
+	}
+	return v.full
+}
+
+// since is what happened after revision from: shared by all who stand there.
+func (v *view) since(from uint64) *Body {
+	if v.recent != nil && v.recentFrom == from {
+		return v.recent
+	}
+	b := &Body{shared: true}
+	it := v.tail
+	for it != nil && it.prev != nil && it.prev.rev > from {
+		it = it.prev
+	}
+	for ; it != nil; it = it.next {
+		switch {
+		case it.rev <= from:
+		case !it.dead:
+			b.Variants = append(b.Variants, it.variant)
+		case it.birth <= from:
+			b.Removed = append(b.Removed, it.name)
+		}
+	}
+	v.recent, v.recentFrom = b, from
+	return b
+}
+
+// position is where one subscriber of a view stands. Guarded by the shard's lock.
+type position struct {
+	sub  *Sub
+	view *view
+	// sent is the revision up to which everything was sent; meaningless while fresh.
+	sent       uint64
+	sum        sum  // of the view when it was sent whole, to send nothing for a change that was undone
+	fresh      bool // nothing sent yet
+	resend     bool // `*` was subscribed again: everything is owed (DELTA-2)
+	prev, next *position
+}
+
+type posList struct{ head, tail *position }
+
+func (l *posList) push(p *position) {
+	p.prev, p.next = l.tail, nil
+	if l.tail != nil {
+		l.tail.next = p
+	} else {
+		l.head = p
+	}
+	l.tail = p
+}
+
+func (l *posList) remove(p *position) {
+	if p.prev != nil {
+		p.prev.next = p.next
+	} else {
+		l.head = p.next
+	}
+	if p.next != nil {
+		p.next.prev = p.prev
+	} else {
+		l.tail = p.prev
+	}
+	p.prev, p.next = nil, nil
+}
+
+// passed moves a position to revision rev, which no other is beyond.
+func (v *view) passed(p *position, rev uint64) {
+	slowest := v.ordered.head == p
+	if p.fresh {
+		v.fresh.remove(p)
+		p.fresh = false
+	} else {
+		v.ordered.remove(p)
+	}
+	p.sent = rev
+	v.ordered.push(p)
+	if slowest {
+		v.prune()
+	}
+}
+
+func (v *view) leave(p *position) {
+	if p.fresh {
+		v.fresh.remove(p)
+	} else {
+		v.ordered.remove(p)
+	}
+	if v.fresh.head == nil && v.ordered.head == nil {
+		delete(v.shard.set.views, v.key)
+		return
+	}
+	v.prune()
+}

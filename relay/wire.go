@@ -1,0 +1,173 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Response is a discovery response of either dialect, read without building messages: slices alias the input.
+type Response struct {
+	TypeURL    string
+	Nonce      string
+	Version    string // version_info (SotW) or system_version_info (delta)
+	Identifier string // of the control plane (STREAM-10)
+
+	delta     bool
+	resources [][]byte // encoded Resource (delta) or Any (SotW)
+	removed   []string
+	wrapped   [][]byte // removed_resource_names
+}
+
+// Len is the number of resources the response lists.
+func (r *Response) Len() int { return len(r.resources) }
+
+// fields calls f for each field of an encoded message. f gets the value's bytes for length-delimited fields and the
+// integer for varints; other wire types are skipped.
+func fields(b []byte, f func(n protowire.Number, v []byte, i uint64) error) error {
+	for len(b) > 0 {
+		n, t, m := protowire.ConsumeTag(b)
+		if m < 0 {
+			return protowire.ParseError(m)
+		}
+		b = b[m:]
+		var v []byte
+		var i uint64
+		switch t {
+		case protowire.BytesType:
+			v, m = protowire.ConsumeBytes(b)
+			if v == nil {
+				v = []byte{} // an empty value is not an absent one
+			}
+		case protowire.VarintType:
+			i, m = protowire.ConsumeVarint(b)
+		default:
+			m = protowire.ConsumeFieldValue(n, t, b)
+		}
+		if m < 0 {
+			return protowire.ParseError(m)
+		}
+		b = b[m:]
+		if t == protowire.BytesType || t == protowire.VarintType {
+			if err := f(n, v, i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ParseResponse reads an encoded DiscoveryResponse, or with delta a DeltaDiscoveryResponse.
+func ParseResponse(b []byte, delta bool) (*Response, error) {
+	r := &Response{delta: delta}
+	err := fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+		if v == nil {
+			return nil
+		}
+		switch {
+		case n == 1:
+			r.Version = string(v)
+		case n == 2:
+			r.resources = append(r.resources, v)
+		case n == 4:
+			r.TypeURL = string(v)
+		case n == 5:
+			r.Nonce = string(v)
+		case n == 6 && delta:
+			r.removed = append(r.removed, string(v))
+		case n == 8 && delta:
+			r.wrapped = append(r.wrapped, v)
+		case n == 6 && !delta, n == 7 && delta:
+			r.Identifier = stringField(v, 1)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("discovery response does not decode: %w", err)
+	}
+	return r, nil
+}
+
+// stringField is the last occurrence of a string field in an encoded message (RELAY-14); "" if there is none or the
+// message does not decode up to it.
+func stringField(b []byte, field protowire.Number) string {
+	var s []byte
+	_ = fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+		if n == field && v != nil {
+			s = v
+		}
+		return nil
+	})
+	return string(s)
+}
+
+// anyParts splits an encoded google.protobuf.Any.
+func anyParts(b []byte) (typeURL, value []byte, err error) {
+	err = fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+		switch {
+		case n == 1 && v != nil:
+			typeURL = v
+		case n == 2 && v != nil:
+			value = v
+		}
+		return nil
+	})
+	return typeURL, value, err
+}
+
+// parseResource reads an encoded envoy.service.discovery.v3.Resource.
+func parseResource(b []byte, r *Resource) error {
+	return fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+		switch {
+		case v == nil:
+			return nil
+		case n == resourceVersion:
+			r.Version = string(v)
+		case n == resourcePayload:
+			r.Any = v
+		case n == resourceName:
+			r.Name = string(v)
+		case n == resourceAliases:
+			r.Aliases = append(r.Aliases, string(v))
+		case n == resourceTTL:
+			d, err := duration(v)
+			r.TTL, r.HasTTL = d, err == nil
+			return err
+		case n == resourceCacheCtl:
+			return fields(v, func(n protowire.Number, _ []byte, i uint64) error {
+				if n == 1 {
+					r.DoNotCache = i != 0
+				}
+				return nil
+			})
+		case n == resourceNameWrapped:
+			r.rawConstraints = v
+		case n == resourceMetadata:
+			r.metadata = v
+		}
+		return nil
+	})
+}
+
+var errDuration = errors.New("ttl out of range")
+
+// duration reads an encoded google.protobuf.Duration.
+func duration(b []byte) (time.Duration, error) {
+	var s, ns int64
+	err := fields(b, func(n protowire.Number, _ []byte, i uint64) error {
+		switch n {
+		case 1:
+			s = int64(i)
+		case 2:
+			ns = int64(i)
+		}
+		return nil
+	})
+	const most = int64(1<<63-1)/int64(time.Second) - 1
+	if err == nil && (s > most || s < -most || ns > 999_999_999 || ns < -999_999_999) {
+		err = errDuration
+	}
+	return time.Duration(s)*time.Second + time.Duration(ns), err
+}
