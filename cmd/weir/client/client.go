@@ -1,0 +1,130 @@
+package client
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"golang.org/x/net/http/httpguts"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// Dialect is how a stream talks: in differences, or in whole states.
+type Dialect string
+
+// The dialects.
+const (
+	Delta Dialect = "delta"
+	SotW  Dialect = "sotw"
+)
+
+// Config says where a server is and who we are. It is not modified after Dial.
+type Config struct {
+	// Address is host:port or unix:///path. Required.
+	Address string
+	// Dialect of the streams. Default: Delta.
+	Dialect Dialect
+	// Node presented on each stream. Nil: an empty one.
+	Node *corev3.Node
+	// TLS, if not nil, secures the connection. Nil: plain text.
+	TLS *TLS
+	// Headers sent with each stream. Default: none.
+	Headers map[string]string
+}
+
+// TLS names the files that secure a connection.
+type TLS struct {
+	// CA is a PEM file. Empty: the system's roots.
+	CA string
+	// Cert and Key are the client certificate, PEM files; both or neither.
+	Cert, Key string
+	// ServerName is verified instead of the address's host.
+	ServerName string
+}
+
+// Client is a connection to one server. It may open many streams at once.
+type Client struct {
+	config Config
+	conn   *grpc.ClientConn
+}
+
+// Dial prepares a connection; the first Watch makes it. It reports all that is
+// wrong with the configuration.
+func Dial(config Config) (*Client, error) {
+	if config.Dialect == "" {
+		config.Dialect = Delta
+	}
+	creds, err := config.credentials()
+	if err := errors.Join(config.check(), err); err != nil {
+		return nil, err
+	}
+	conn, err := grpc.NewClient(target(config.Address),
+		grpc.WithTransportCredentials(creds),
+		// What a server sends is shown, however large.
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)))
+	if err != nil {
+		return nil, fmt.Errorf("address %q: %w", config.Address, err)
+	}
+	return &Client{config: config, conn: conn}, nil
+}
+
+// Close ends the connection and every stream on it.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// target spells the scheme out, or grpc would take the host of "cp:18000" for
+// one.
+func target(address string) string {
+	if strings.HasPrefix(address, "unix:") {
+		return address
+	}
+	return "dns:///" + address
+}
+
+func (c *Config) check() error {
+	var errs []error
+	if c.Address == "" {
+		errs = append(errs, errors.New("address: is required"))
+	}
+	if c.Dialect != Delta && c.Dialect != SotW {
+		errs = append(errs, fmt.Errorf("dialect: %q is neither %s nor %s", c.Dialect, Delta, SotW))
+	}
+	for name, value := range c.Headers {
+		reserved := strings.HasPrefix(strings.ToLower(name), "grpc-")
+		if reserved || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			errs = append(errs, fmt.Errorf("headers: %q is not a header gRPC can send", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) credentials() (credentials.TransportCredentials, error) {
+	if c.TLS == nil {
+		return insecure.NewCredentials(), nil
+	}
+	t := &tls.Config{ServerName: c.TLS.ServerName, MinVersion: tls.VersionTLS12}
+	if c.TLS.CA != "" {
+		pem, err := os.ReadFile(c.TLS.CA)
+		if err != nil {
+			return nil, fmt.Errorf("certificate authority: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("certificate authority: %s holds no PEM certificate", c.TLS.CA)
+		}
+	}
+	if c.TLS.Cert != "" || c.TLS.Key != "" {
+		cert, err := tls.LoadX509KeyPair(c.TLS.Cert, c.TLS.Key)
+		if err != nil {
+			return nil, fmt.Errorf("client certificate: %w", err)
+		}
+		t.Certificates = []tls.Certificate{cert}
+	}
+	return credentials.NewTLS(t), nil
+}

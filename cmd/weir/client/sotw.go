@@ -1,0 +1,88 @@
+package client
+
+import (
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+)
+
+// sotw is a stream of whole states.
+type sotw struct {
+	stream discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesClient
+	types  map[string]*sotwType // by type URL
+}
+
+// sotwType is what must be remembered of a type: each request repeats the
+// names, and a removal is what the last response had and this one has not.
+type sotwType struct {
+	names []string
+	held  map[string]bool // of full-state types
+}
+
+func (s *sotw) subscribe(sub Subscription, node *corev3.Node) error {
+	s.types[sub.TypeURL] = &sotwType{names: sub.Names, held: make(map[string]bool)}
+	return s.stream.Send(&discoveryv3.DiscoveryRequest{
+		Node:          node,
+		TypeUrl:       sub.TypeURL,
+		ResourceNames: sub.Names,
+	})
+}
+
+func (s *sotw) receive() (*Response, error) {
+	m, err := s.stream.Recv()
+	if err != nil {
+		return nil, err
+	}
+	r := &Response{
+		TypeURL:      m.GetTypeUrl(),
+		Version:      m.GetVersionInfo(),
+		Nonce:        m.GetNonce(),
+		ControlPlane: m.GetControlPlane().GetIdentifier(),
+		Errors:       readErrors(m.GetResourceErrors()),
+	}
+	for _, body := range m.GetResources() {
+		r.Set = append(r.Set, readAny(body, r.Version))
+	}
+	ack := &discoveryv3.DiscoveryRequest{TypeUrl: r.TypeURL, VersionInfo: r.Version, ResponseNonce: r.Nonce}
+	if t := s.types[r.TypeURL]; t != nil {
+		ack.ResourceNames = t.names
+		if fullState(r.TypeURL) {
+			r.Removed = t.replace(r)
+		}
+	}
+	// A stream that ended meanwhile refuses the ACK; the next Recv says why.
+	_ = s.stream.Send(ack)
+	return r, nil
+}
+
+// replace takes the response for the new state and returns the names that are
+// gone. A name reported with an error is not: its copy stays (ABS-8).
+func (t *sotwType) replace(r *Response) []string {
+	now := make(map[string]bool, len(r.Set))
+	for _, res := range r.Set {
+		now[res.Name] = true
+	}
+	for _, e := range r.Errors {
+		now[e.Name] = now[e.Name] || t.held[e.Name] && !e.NotFound()
+	}
+	var gone []string
+	for name := range t.held {
+		if !now[name] {
+			gone = append(gone, name)
+		}
+	}
+	slices.Sort(gone)
+	t.held = now
+	return gone
+}
+
+// fullState says whether absence from a response removes (DEL-2).
+func fullState(typeURL string) bool {
+	switch typeURL {
+	case "type.googleapis.com/envoy.config.listener.v3.Listener",
+		"type.googleapis.com/envoy.config.cluster.v3.Cluster":
+		return true
+	}
+	return false
+}
