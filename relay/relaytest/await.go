@@ -1,10 +1,15 @@
 package relaytest
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Await waits until cond is true of the state, at most d (zero: the client's patience), and then counts every response
@@ -33,11 +38,14 @@ func (c *Client) AwaitNames(typeURL, sentence string, names ...string) {
 	c.Await(0, func(s *State) bool { return slices.Equal(s.Names(typeURL), want) }, sentence)
 }
 
-// AwaitEnd waits for the stream to end and returns Err.
-func (c *Client) AwaitEnd(sentence string) error {
+// AwaitEnd waits for the stream to end and returns the code it ended with, OK included; Err has the rest.
+func (c *Client) AwaitEnd(sentence string) codes.Code {
 	c.tb.Helper()
 	c.Await(0, func(s *State) bool { return s.err != nil }, sentence)
-	return c.Err()
+	if err := c.Err(); !errors.Is(err, io.EOF) {
+		return status.Code(err)
+	}
+	return codes.OK
 }
 
 // Expect waits for the next response of the type that no expectation has taken, leaving other types for later; any type if
@@ -60,9 +68,9 @@ func (c *Client) Skip() { c.Look((*State).take) }
 // WantIdle fails if there is a response that no expectation has taken, or if one arrives or the stream ends within d.
 func (c *Client) WantIdle(d time.Duration) {
 	c.tb.Helper()
-	was := c.Err()
+	open := c.Err() == nil
 	var found *Response
-	disturbed := func() bool { found = c.next(""); return found != nil || c.Err() != was }
+	disturbed := func() bool { found = c.next(""); return found != nil || open != (c.Err() == nil) }
 	if !c.changed.await(d, disturbed) {
 		return
 	}
@@ -101,20 +109,19 @@ func (s *State) take() {
 
 // awaitExpiring is signal.await that also looks when a held resource expires, which nothing announces.
 func (c *Client) awaitExpiring(d time.Duration, done func() bool) bool {
-	for end := time.Now().Add(d); ; {
+	end := time.Now().Add(d)
+	for {
+		changed := c.changed.next()
 		left := time.Until(end)
-		wait := left
-		c.Look(func(s *State) {
-			if until, ok := s.nextExpiry(); ok {
-				wait = min(wait, until)
-			}
-		})
-		if c.changed.await(wait, done) {
-			return true
+		if met := done(); met || left <= 0 {
+			return met
 		}
-		if wait == left {
-			return false
+		timer := time.NewTimer(min(left, look(c, (*State).nextExpiry)))
+		select {
+		case <-changed:
+		case <-timer.C:
 		}
+		timer.Stop()
 	}
 }
 

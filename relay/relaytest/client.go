@@ -138,7 +138,7 @@ func (c *Client) HalfClose() {
 	c.sending.Lock()
 	defer c.sending.Unlock()
 	if wire := c.current(); wire != nil {
-		wire.CloseSend()
+		_ = wire.CloseSend() // an ended stream shows in Err
 	}
 }
 

@@ -29,9 +29,10 @@
 //
 // # Known limits
 //
-// The serving origin knows no dynamic parameters, aliases or globs: script those. It compares a stream with the state
-// name by name on every change, so large sets are put in place with Replace or Batch. The Client identifies a variant by
-// its name and constraints, and expires a TTL when it looks, not by an event.
+// The serving origin knows no dynamic parameters, aliases, globs or resource errors: script those. It compares a stream with
+// the state name by name on every change, so large sets are put in place with Replace or Batch. The Client identifies a
+// variant by its name and constraints. Where several delta responses of a type are unanswered, NACK undoes only the newest.
+// A raw request (Client.SendRaw) is not tracked as a subscription, so what it brings counts as unrequested.
 //
 // # What to read next
 //

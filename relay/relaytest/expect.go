@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Every expectation takes what it found: a stream or request is found once. Expect on the Origin and on a Stream take from
@@ -82,11 +85,11 @@ func (s *Stream) ExpectNACK(typeURL, nonce, detail, sentence string) *Request {
 	return r
 }
 
-// ExpectEnd waits for the stream to end and returns Err.
-func (s *Stream) ExpectEnd(sentence string) error {
+// ExpectEnd waits for the stream to end and returns the code it ended with; Err has the rest.
+func (s *Stream) ExpectEnd(sentence string) codes.Code {
 	s.origin.tb.Helper()
 	s.origin.expect(s.origin.patience, sentence, func() bool { return s.ended })
-	return s.Err()
+	return status.Code(s.Err())
 }
 
 // Await waits until cond is true, at most d (zero: the origin's patience), and then counts everything received so far as

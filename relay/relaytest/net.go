@@ -123,7 +123,7 @@ func (n *Net) Connect(tb testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
 	if err != nil {
 		tb.Fatalf("dial %s: %v", n.Addr(), err)
 	}
-	tb.Cleanup(func() { conn.Close() })
+	tb.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
@@ -137,7 +137,7 @@ func (n *Net) Accepted() int {
 // CloseConns cuts every accepted connection; whoever listens goes on listening.
 func (n *Net) CloseConns() {
 	for _, c := range n.live() {
-		c.Close()
+		_ = c.Close() // it may be gone already
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 // Dialect is one of the two variants of the protocol.
 type Dialect string
 
+// The two dialects, named as everywhere in weir.
 const (
 	Delta Dialect = "delta"
 	SotW  Dialect = "sotw"

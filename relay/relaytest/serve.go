@@ -222,7 +222,7 @@ func (s *Stream) respondCut(typeURL string, rs []*Resource, removed []string) (n
 
 // dress returns the resources as the behaviour wants them sent.
 func (b *Behaviour) dress(rs []*Resource, d Dialect) []*Resource {
-	if !b.EmptyVersions && !(b.WrapSotW && d == SotW) {
+	if wrap := b.WrapSotW && d == SotW; !b.EmptyVersions && !wrap {
 		return rs
 	}
 	dressed := make([]*Resource, len(rs))

@@ -27,6 +27,7 @@ type State struct {
 	types      map[string]*typeState
 	responses  []*Response
 	violations []string
+	expiring   bool  // some resource ever had a TTL
 	err        error // the stream's end
 
 	// Of the present stream.
@@ -177,6 +178,7 @@ func (s *State) receive(r *Response, keep bool) {
 		t.held = maps.Clone(t.held)
 	}
 	t.apply(r)
+	s.expiring = s.expiring || slices.ContainsFunc(r.Items, func(i Item) bool { return i.TTL != nil })
 }
 
 func (t *typeState) apply(r *Response) {

@@ -1,6 +1,7 @@
 package relaytest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -132,8 +133,9 @@ func (s *Stream) respondLocked(typeURL, version string, rs []*Resource, removed 
 		}
 		m = d
 	} else {
-		d := &discovery.DeltaDiscoveryResponse{TypeUrl: typeURL, SystemVersionInfo: version, Nonce: nonce, ControlPlane: cp,
-			RemovedResources: removed}
+		d := &discovery.DeltaDiscoveryResponse{
+			TypeUrl: typeURL, SystemVersionInfo: version, Nonce: nonce, ControlPlane: cp, RemovedResources: removed,
+		}
 		for _, r := range rs {
 			d.Resources = append(d.Resources, r.delta())
 		}
@@ -160,7 +162,7 @@ func (s *Stream) read() {
 	for {
 		var raw []byte
 		err := s.wire.RecvMsg(&raw)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			s.End(nil)
 		}
 		if err != nil {
@@ -208,4 +210,11 @@ func (s *Stream) pop() (outgoing, bool) {
 	out := s.queue[0]
 	s.queue = s.queue[1:]
 	return out, true
+}
+
+// Unsent counts the responses queued and not yet handed to the transport: what flow control holds back.
+func (s *Stream) Unsent() int {
+	s.origin.mu.Lock()
+	defer s.origin.mu.Unlock()
+	return len(s.queue)
 }

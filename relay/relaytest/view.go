@@ -2,6 +2,7 @@ package relaytest
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -68,17 +69,20 @@ func (s *State) Err() error { return s.err }
 
 func (e *Entry) expired() bool { return !e.Expires.IsZero() && !time.Now().Before(e.Expires) }
 
-// nextExpiry is how long until the next resource expires; false if none will.
-func (s *State) nextExpiry() (time.Duration, bool) {
-	var next time.Time
+// nextExpiry is how long until the next resource expires; very long if none will.
+func (s *State) nextExpiry() time.Duration {
+	next := time.Duration(math.MaxInt64)
+	if !s.expiring {
+		return next
+	}
 	for _, t := range s.types {
 		for _, e := range t.held {
-			if !e.Expires.IsZero() && !e.expired() && (next.IsZero() || e.Expires.Before(next)) {
-				next = e.Expires
+			if !e.Expires.IsZero() && !e.expired() {
+				next = min(next, time.Until(e.Expires))
 			}
 		}
 	}
-	return time.Until(next), !next.IsZero()
+	return next
 }
 
 // Held is State.Held as of now.
