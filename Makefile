@@ -1,0 +1,27 @@
+# Everything needs Go only; `lint` fetches its pinned tool by itself. `make test TESTFLAGS=-v` passes flags to go test.
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
+
+.PHONY: build test demo lint bench
+
+build:
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+
+test:
+	.ci/test $(TESTFLAGS)
+
+demo:
+	go run ./cmd/weir demo $(ARGS)
+
+lint: $(GOLANGCI)
+	$(GOLANGCI) run ./...
+
+# The version is in the name, so a new pin fetches anew. Formatting (gofumpt) is part of the same run.
+$(GOLANGCI):
+	mkdir -p bin
+	GOBIN="$(CURDIR)/bin/install" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv bin/install/golangci-lint $(GOLANGCI)
+
+bench:
+	go test -run '^$$' -bench . -benchmem -benchtime 200ms -timeout 20m ./...
