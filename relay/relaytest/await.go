@@ -35,7 +35,9 @@ func (c *Client) Await(d time.Duration, cond func(*State) bool, sentence string)
 func (c *Client) AwaitNames(typeURL, sentence string, names ...string) {
 	c.tb.Helper()
 	want := sorted(names)
-	c.Await(0, func(s *State) bool { return slices.Equal(s.Names(typeURL), want) }, sentence)
+	c.Await(0, func(s *State) bool {
+		return s.Count(typeURL) == len(want) && slices.Equal(s.Names(typeURL), want)
+	}, sentence)
 }
 
 // AwaitEnd waits for the stream to end and returns the code it ended with, OK included; Err has the rest.

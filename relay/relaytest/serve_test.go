@@ -23,7 +23,7 @@ func TestChunks(t *testing.T) {
 		c := open(t, o.Net(), Delta)
 		c.Request(ClusterType)
 		start := time.Now()
-		c.Await(0, func(s *State) bool { return len(s.Held(ClusterType)) == 10 }, "all pieces arrive")
+		c.Await(0, func(s *State) bool { return s.Count(ClusterType) == 10 }, "all pieces arrive")
 		if got := len(c.Responses(ClusterType)); got != 3 || time.Since(start) != 2*time.Second {
 			t.Errorf("want 3 pieces over 2 s, got %d over %v", got, time.Since(start))
 		}
@@ -131,7 +131,7 @@ func TestTTL(t *testing.T) {
 		s.Respond(OpaqueType, "1", first)
 		start := time.Now()
 		c.Await(time.Minute, func(s *State) bool {
-			return len(s.Responses("")) == 1 && len(s.Held(OpaqueType)) == 0
+			return len(s.Responses("")) == 1 && s.Count(OpaqueType) == 0
 		}, "it comes and goes while one condition waits")
 		if lived := time.Since(start); lived != 10*time.Second {
 			t.Errorf("want it held for 10 s, got %v", lived)

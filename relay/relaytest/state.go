@@ -98,7 +98,8 @@ func (s *State) note(m proto.Message) {
 		t.prune()
 	case *discovery.DeltaDiscoveryRequest:
 		t := s.of(m.TypeUrl)
-		if !t.asked {
+		first := !t.asked
+		if first {
 			t.legacy = namesNothing(m)
 			for name := range m.InitialResourceVersions {
 				t.told[name] = true
@@ -117,7 +118,9 @@ func (s *State) note(m proto.Message) {
 		for _, l := range m.ResourceLocatorsUnsubscribe {
 			delete(t.names, l.Name)
 		}
-		t.prune()
+		if first || len(m.ResourceNamesUnsubscribe)+len(m.ResourceLocatorsUnsubscribe) > 0 {
+			t.prune() // not on every ACK: it looks at all that is held
+		}
 	}
 }
 

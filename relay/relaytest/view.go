@@ -20,6 +20,14 @@ func (s *State) Held(typeURL string) map[string]string {
 	return held
 }
 
+// Count is how many resources Held has.
+func (s *State) Count(typeURL string) int {
+	if !s.expiring {
+		return len(s.of(typeURL).held)
+	}
+	return len(s.Held(typeURL))
+}
+
 // Names are the keys of Held, sorted.
 func (s *State) Names(typeURL string) []string { return slices.Sorted(maps.Keys(s.Held(typeURL))) }
 
@@ -93,6 +101,11 @@ func (c *Client) Held(typeURL string) map[string]string {
 // Names is State.Names as of now.
 func (c *Client) Names(typeURL string) []string {
 	return look(c, func(s *State) []string { return s.Names(typeURL) })
+}
+
+// Count is State.Count as of now.
+func (c *Client) Count(typeURL string) int {
+	return look(c, func(s *State) int { return s.Count(typeURL) })
 }
 
 // Body is State.Body as of now.
