@@ -174,7 +174,7 @@ func (s *shard) askLocked(asks []Ask, l *Lane, gen uint32, now time.Time, all bo
 	if l.index == mainLane {
 		s.placeLocked(gen)
 		if s.mainKind == kindSet && s.set.wantedLocked() && s.set.askedGen != gen {
-			asks = append(asks, s.askSetLocked(gen))
+			asks = append(asks, s.askSetLocked(gen, now))
 		}
 		if s.mainKind != kindNamed {
 			return asks
@@ -249,8 +249,13 @@ func (s *shard) moveLocked(to laneIndex) {
 	}
 }
 
-func (s *shard) askSetLocked(gen uint32) Ask {
+func (s *shard) askSetLocked(gen uint32, now time.Time) Ask {
 	s.set.askedGen = gen
+	if s.set.settled && !s.set.firm {
+		// An origin that finds us in sync may answer nothing at all: the long pause counts from here.
+		s.set.first, s.set.news = now, now
+		s.pauseLocked(now)
+	}
 	a := Ask{TypeURL: s.typeURL, First: true, Wildcard: true}
 	s.set.sweepGen, s.set.sweepFirst = 0, time.Time{}
 	if len(s.set.members) == 0 {

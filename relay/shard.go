@@ -177,6 +177,9 @@ func (t *setTable) readyLocked(holds bool) bool {
 // accepted SotW response, which lists everything.
 func (s *shard) answeredLocked(now time.Time, gen uint32, news, whole bool) {
 	t := &s.set
+	if t.answeredGen != gen && !t.firm {
+		t.first = time.Time{} // what an earlier stream brought is no measure of this one
+	}
 	t.answeredGen = gen
 	if whole {
 		t.settled, t.firm = true, true
@@ -209,6 +212,10 @@ func (s *shard) pause(now time.Time) {
 
 func (s *shard) pauseLocked(now time.Time) {
 	t, cfg := &s.set, s.cfg()
+	if !s.lane(mainLane).live(t.askedGen) {
+		// The stream broke half-way: a pause after it says nothing about what was still to come.
+		t.first, t.sweepFirst = time.Time{}, time.Time{}
+	}
 	if t.first.IsZero() && t.sweepFirst.IsZero() {
 		return
 	}

@@ -39,6 +39,9 @@ func (s *Sub) Take() *Answer {
 	default:
 		a = s.takeChangedLocked()
 	}
+	if a == nil && len(s.dirty) > 0 {
+		s.unsent, s.since = first, since // it could not be told yet (RELAY-7)
+	}
 	if a != nil {
 		a.from, a.to = from, s.shard.rev
 		a.First, a.Since = first, since

@@ -1,0 +1,134 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Check states the invariants that hold across the table's maps. Tests call it after every step; it is as slow as the table is
+// large.
+func (t *Table) Check() error {
+	var errs []error
+	for _, o := range t.origins {
+		for _, g := range o.groupList() {
+			for _, s := range *g.all.Load() {
+				s.mu.Lock()
+				for _, e := range s.checkLocked() {
+					errs = append(errs, fmt.Errorf("%s/%s/%s: %w", o.cfg.Name, g.key, s.typeURL, e))
+				}
+				s.mu.Unlock()
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *shard) checkLocked() (errs []error) {
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if s.rev > s.group.rev.Load() {
+		fail("revision %d is beyond the group's %d", s.rev, s.group.rev.Load())
+	}
+	clients := 0
+	for _, v := range s.set.views {
+		clients += v.check(fail)
+	}
+	if clients != s.set.clients {
+		fail("%d positions for %d wildcard clients", clients, s.set.clients)
+	}
+	if s.set.firm && !s.set.settled {
+		fail("firm, and not settled")
+	}
+	for name, m := range s.set.members {
+		if name != m.name || len(m.variants) == 0 {
+			fail("member %q: named %q with %d variants", name, m.name, len(m.variants))
+		}
+	}
+	for name, e := range s.named.entries {
+		if name != e.name || len(e.wants) == 0 {
+			fail("entry %q: named %q with %d wants", name, e.name, len(e.wants))
+		}
+		for _, w := range e.wants {
+			w.check(s, fail)
+		}
+	}
+	return errs
+}
+
+func (w *want) check(s *shard, fail func(string, ...any)) {
+	n := 0
+	for r := w.head; r != nil; r = r.next {
+		n++
+		if r.want != w || r.sub.records[w.entry.name] != r {
+			fail("want %q: a record that is not its client's", w.entry.name)
+		}
+		if r.is(dirty) && !r.sub.pending.Load() && r.sub.unsent == 0 {
+			fail("want %q: dirty, and its client was not told", w.entry.name)
+		}
+	}
+	if n != w.count {
+		fail("want %q: %d records, count %d", w.entry.name, n, w.count)
+	}
+	if !w.wanted() && !w.inChanged && s.isAskedLocked(w) {
+		fail("want %q: unwanted, asked, and not to be looked at", w.entry.name)
+	}
+	if w.count > 0 && !w.lingerAt.IsZero() {
+		fail("want %q: lingers with %d clients", w.entry.name, w.count)
+	}
+	if p := pick(w.entry.variants, w.params); p != w.chosen {
+		fail("want %q: chosen variant is not the one that matches", w.entry.name)
+	}
+}
+
+// check walks the view's lists and returns the number of its positions.
+func (v *view) check(fail func(string, ...any)) int {
+	live, dead, bytes, total := 0, 0, 0, sum{}
+	last := uint64(0)
+	for it := v.head; it != nil; it = it.next {
+		if it.rev < last || it.birth > it.rev {
+			fail("item %q: revision %d after %d, born %d", it.name, it.rev, last, it.birth)
+		}
+		last = it.rev
+		if v.items[it.name] != it {
+			fail("item %q: in the list, not in the map", it.name)
+		}
+		if it.dead {
+			dead++
+			continue
+		}
+		live++
+		bytes += it.variant.Size()
+		total.add(it.variant.Digest)
+		m := v.shard.set.members[it.name]
+		if m == nil || pick(m.variants, v.params) != it.variant {
+			fail("item %q: is not what its member says", it.name)
+		}
+	}
+	if live != v.live || dead != v.dead || bytes != v.bytes || total != v.sum || live+dead != len(v.items) {
+		fail("view: counts %d live %d dead %d bytes, found %d %d %d in %d items", v.live, v.dead, v.bytes, live, dead, bytes, len(v.items))
+	}
+	if dead > live+spareTombs && v.ordered.head != nil {
+		fail("view: %d tombstones for %d live", dead, live)
+	}
+	return v.checkPositions(fail)
+}
+
+func (v *view) checkPositions(fail func(string, ...any)) (n int) {
+	last := uint64(0)
+	for p := v.ordered.head; p != nil; p = p.next {
+		n++
+		if p.fresh || p.sent < last || p.sent > v.shard.rev || p.sub.pos != p {
+			fail("position at %d after %d, shard at %d", p.sent, last, v.shard.rev)
+		}
+		last = p.sent
+		if p.sent < v.contentRev && p.sub.unsent == 0 {
+			fail("position at %d, content at %d, and the client was not told", p.sent, v.contentRev)
+		}
+	}
+	for p := v.fresh.head; p != nil; p = p.next {
+		n++
+		if !p.fresh || p.sub.pos != p {
+			fail("a position in the wrong list")
+		}
+	}
+	return n
+}

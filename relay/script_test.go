@@ -1,0 +1,395 @@
+package relay
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected output in testdata")
+
+// TestScripts runs the scenarios in testdata. A line that starts in the first column is a command; what it printed stands
+// indented below it. Run with -update to rewrite the output, and read the difference.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) { runScript(t, f) })
+	}
+}
+
+func runScript(t *testing.T, file string) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newScript(t)
+	var got strings.Builder
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimRight(line, " \n")
+		if strings.HasPrefix(line, "  ") {
+			continue // the former output
+		}
+		got.WriteString(line + "\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		for _, out := range s.run(strings.Fields(line)) {
+			got.WriteString("  " + out + "\n")
+		}
+		if err := s.table.Check(); err != nil {
+			t.Fatalf("%s: after %q: %v", file, line, err)
+		}
+	}
+	if got.String() == string(data) {
+		return
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Errorf("%s: output differs; got:\n%s", file, got.String())
+}
+
+type script struct {
+	t     *testing.T
+	now   time.Time
+	cfg   Config
+	table *Table
+	group *Group
+	subs  map[string]*scriptSub
+}
+
+type scriptSub struct {
+	*Sub
+	owner *Subscriber
+	last  *Answer
+}
+
+func newScript(t *testing.T) *script {
+	s := &script{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), subs: map[string]*scriptSub{}}
+	s.cfg = Config{Origins: []OriginConfig{{Name: "mesh"}}}
+	s.start()
+	return s
+}
+
+func (s *script) start() {
+	var err error
+	if s.table, err = New(s.cfg); err != nil {
+		s.t.Fatal(err)
+	}
+	if s.group, err = s.table.Origin("mesh").Group(nil); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+var shortTypes = map[string]string{
+	"cds": ClusterType, "eds": EndpointType, "lds": ListenerType, "rds": RouteType, "srds": ScopedRouteType,
+	"made-up": typePrefix + "example.Made.Up",
+}
+
+func shortType(url string) string {
+	for s, u := range shortTypes {
+		if u == url {
+			return s
+		}
+	}
+	return url
+}
+
+func (s *script) run(f []string) []string {
+	switch f[0] {
+	case "origin":
+		o := &s.cfg.Origins[0]
+		o.SotW = slices.Contains(f, "sotw")
+		o.NoResume = slices.Contains(f, "no-resume")
+		s.start()
+	case "wait":
+		return s.wait(f[1])
+	case "open":
+		s.open(f[1:])
+	case "lane":
+		return s.lane(s.group.lanes[map[string]laneIndex{"main": mainLane, "side": sideLane}[f[1]]], f[2:])
+	case "lanes":
+		return s.lanes()
+	case "status":
+		return s.status()
+	default:
+		sub := s.subs[f[0]]
+		if sub == nil {
+			s.t.Fatalf("no command or client %q", f[0])
+		}
+		return s.client(sub, f[1:])
+	}
+	return nil
+}
+
+func (s *script) wait(d string) []string {
+	by, err := time.ParseDuration(d)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	end := s.now.Add(by)
+	for {
+		next := s.table.Advance(s.now)
+		if next.IsZero() || next.After(end) {
+			break
+		}
+		s.now = next
+	}
+	s.now = end
+	s.table.Advance(s.now)
+	return s.woken()
+}
+
+// woken lists the clients that have something to look at.
+func (s *script) woken() []string {
+	var names []string
+	for name, sub := range s.subs {
+		select {
+		case <-sub.owner.wake:
+			names = append(names, name)
+		default:
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return []string{"wakes " + strings.Join(names, " ")}
+}
+
+// open NAME delta|sotw TYPE [version=V] [holds NAME=BODY...]
+func (s *script) open(f []string) {
+	o := SubOptions{TypeURL: shortTypes[f[2]], Delta: f[1] == "delta"}
+	for i, w := range f[3:] {
+		if v, ok := strings.CutPrefix(w, "version="); ok {
+			o.Version = v
+			if from := s.subs[v]; from != nil { // the version another client was sent
+				o.Version = from.last.Version
+			}
+		}
+		if w == "holds" {
+			o.Initial = map[string]string{}
+			for _, kv := range f[3+i+1:] {
+				name, body, _ := strings.Cut(kv, "=")
+				r := madeResource(o.TypeURL, name, "", body)
+				o.Initial[name] = newVariant(o.TypeURL, &r).Digest.String()
+				if body == "?" {
+					o.Initial[name] = "somebody else's version"
+				}
+			}
+			break
+		}
+	}
+	owner := NewSubscriber()
+	s.subs[f[0]] = &scriptSub{Sub: s.group.Open(owner, o), owner: owner}
+}
+
+func (s *script) client(c *scriptSub, f []string) []string {
+	switch f[0] {
+	case "+":
+		c.Update(s.now, f[1:], nil)
+	case "-":
+		c.Update(s.now, nil, f[1:])
+	case "=":
+		names := slices.DeleteFunc(slices.Clone(f[1:]), func(n string) bool { return n == Wildcard })
+		c.Replace(s.now, names, len(names) < len(f[1:]))
+	case "take":
+		return s.take(c)
+	case "ack":
+		c.Ack(c.last)
+	case "nack":
+		c.Nack(c.last)
+	case "close":
+		c.Close(s.now)
+	case "standing":
+		return []string{fmt.Sprintf("%+v", c.Standing())}
+	default:
+		s.t.Fatalf("no client command %q", f[0])
+	}
+	return s.woken()
+}
+
+func (s *script) take(c *scriptSub) []string {
+	select {
+	case <-c.owner.wake:
+	default:
+	}
+	c.Pending()
+	a := c.Take()
+	if a == nil {
+		if c.Standing().Lagging {
+			return []string{"lagging"}
+		}
+		return []string{"nothing"}
+	}
+	c.last = a
+	var words []string
+	for _, v := range a.Variants {
+		_, value, _ := anyParts(v.Any())
+		name := v.Name
+		if v.Nameless {
+			name = "(nameless)"
+		}
+		words = append(words, fmt.Sprintf("%s=%s", name, stringField(value, 2)))
+	}
+	slices.Sort(words)
+	var removed []string
+	for _, name := range a.Removed {
+		removed = append(removed, "-"+name)
+	}
+	slices.Sort(removed)
+	return []string{strings.TrimSpace("answer " + strings.Join(append(words, removed...), " "))}
+}
+
+// lane main open | close | take | delta TYPE [NAME=BODY[@VERSION]...] [-NAME...] | sotw TYPE VERSION NAME=BODY...
+func (s *script) lane(l *Lane, f []string) []string {
+	switch f[0] {
+	case "open":
+		l.Open(s.now)
+	case "close":
+		l.Close()
+	case "take":
+		return s.asks(l)
+	case "delta", "sotw":
+		return append(s.apply(l, f), s.woken()...)
+	default:
+		s.t.Fatalf("no lane command %q", f[0])
+	}
+	return nil
+}
+
+func (s *script) asks(l *Lane) []string {
+	asks, reopen := l.Take(s.now, s.cfg.Origins[0].SotW)
+	var out []string
+	for _, a := range asks {
+		line := shortType(a.TypeURL)
+		if a.First {
+			line += " first"
+		}
+		if a.Wildcard {
+			line += " wildcard"
+		}
+		for _, n := range a.Subscribe {
+			line += " +" + n.Name
+		}
+		for _, n := range a.Unsubscribe {
+			line += " -" + n.Name
+		}
+		for _, n := range slices.Sorted(mapKeys(a.Initial)) {
+			line += " " + n + "@" + a.Initial[n]
+		}
+		if s.cfg.Origins[0].SotW && !a.Wildcard {
+			line += " all:"
+			for _, n := range a.All {
+				line += " " + n.Name
+			}
+		}
+		out = append(out, line)
+	}
+	if reopen {
+		out = append(out, "reopen")
+	}
+	if len(out) == 0 {
+		out = []string{"nothing"}
+	}
+	return out
+}
+
+func mapKeys(m map[string]string) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// madeResource is a resource whose payload is a message with the name in field 1 and the body in field 2.
+func madeResource(typeURL, name, version, body string) Resource {
+	value := appendString(appendString(nil, 1, name), 2, body)
+	r := Resource{Name: name, Version: version}
+	r.Any = appendString(nil, 1, typeURL)
+	r.Any = protowire.AppendBytes(protowire.AppendTag(r.Any, 2, protowire.BytesType), value)
+	r.payloadType, r.payload, _ = anyParts(r.Any)
+	return r
+}
+
+func (s *script) apply(l *Lane, f []string) []string {
+	resp := &Response{TypeURL: shortTypes[f[1]], delta: f[0] == "delta", Nonce: "n"}
+	words := f[2:]
+	if !resp.delta {
+		resp.Version, words = f[2], f[3:]
+	}
+	for _, w := range words {
+		if name, ok := strings.CutPrefix(w, "-"); ok {
+			resp.removed = append(resp.removed, name)
+			continue
+		}
+		name, body, _ := strings.Cut(w, "=")
+		body, version, hasVersion := strings.Cut(body, "@")
+		if !hasVersion {
+			version = "v" + body
+		}
+		if body == "garbage" {
+			resp.resources = append(resp.resources, []byte{0xff, 0xff})
+			continue
+		}
+		r := madeResource(resp.TypeURL, name, version, body)
+		if !resp.delta {
+			resp.resources = append(resp.resources, r.Any)
+			continue
+		}
+		b := appendString(appendString(nil, resourceName, name), resourceVersion, version)
+		b = protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), r.Any)
+		resp.resources = append(resp.resources, b)
+	}
+	u, reject := Accept(resp, 0)
+	a, ok := l.Apply(s.now, &u)
+	if !ok {
+		return []string{"never asked"}
+	}
+	out := []string{fmt.Sprintf("changed %d", a.Changed)}
+	if a.Unrequested > 0 {
+		out[0] += fmt.Sprintf(", unrequested %d", a.Unrequested)
+	}
+	if reject != nil {
+		out = append(out, "refused: "+strings.Join(reject.Reasons, "; "))
+	}
+	return out
+}
+
+// lanes lists the lanes that want an owner, and which owned ones have nothing left.
+func (s *script) lanes() []string {
+	out := []string{}
+	s.table.Origin("mesh").TakeLanes()
+	for i, l := range s.group.lanes {
+		out = append(out, fmt.Sprintf("%s wanted %v", []string{"main", "side"}[i], l.Wanted()))
+	}
+	return out
+}
+
+func (s *script) status() []string {
+	var out []string
+	for _, g := range s.table.Origin("mesh").Status() {
+		for _, t := range g.Types {
+			t.TypeURL = shortType(t.TypeURL)
+			t.Bytes = 0
+			out = append(out, fmt.Sprintf("%+v", t))
+		}
+	}
+	return out
+}

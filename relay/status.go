@@ -1,0 +1,214 @@
+package relay
+
+import "slices"
+
+// GroupStatus is a picture of one group, for admin pages, metrics and tests. Nothing in it is shared with the table.
+type GroupStatus struct {
+	Origin   string
+	Key      string
+	NodeID   string // presented upstream
+	Cluster  string // presented upstream
+	Clients  int
+	Revision uint64
+	Lanes    [2]LaneStatus // main, side
+	Types    []TypeStatus  // in ORD-1 order
+}
+
+// LaneStatus is a picture of one lane.
+type LaneStatus struct{ Wanted, Open bool }
+
+// TypeStatus is a picture of one type of a group.
+type TypeStatus struct {
+	TypeURL  string
+	Wildcard bool // `*` is wanted upstream
+	// Settled: the wildcard set is complete (RELAY-6).
+	Settled bool
+	Members int // of the wildcard set
+	Names   int // wanted by name upstream, those that linger included
+	Absent  int // of the names, stated not to exist and still so
+	Waiting int // of the names, asked and unanswered
+	Bodies  int // resources held, of both kinds
+	Bytes   int // of the bodies
+	// Stale is how many of the bodies no open upstream stream vouches for.
+	Stale      int
+	Views      int
+	Tombstones int
+	// Unrequested counts resources that matched no subscription (RELAY-28), Unanswered names a healthy origin left
+	// unanswered for 15 s (ABS-5); both since the start.
+	Unrequested, Unanswered uint64
+}
+
+// Status is a picture of every group of the origin. It locks one shard at a time.
+func (o *Origin) Status() []GroupStatus {
+	var all []GroupStatus
+	for _, g := range o.groupList() {
+		o.mu.Lock()
+		clients := g.refs
+		o.mu.Unlock()
+		gs := GroupStatus{
+			Origin: o.cfg.Name, Key: g.key, NodeID: g.node.GetId(), Cluster: g.node.GetCluster(),
+			Clients: clients, Revision: g.rev.Load(),
+		}
+		for i, l := range g.lanes {
+			gs.Lanes[i] = LaneStatus{Wanted: l.Wanted(), Open: l.gen.Load() != 0}
+		}
+		for _, s := range *g.all.Load() {
+			gs.Types = append(gs.Types, s.status())
+		}
+		all = append(all, gs)
+	}
+	return all
+}
+
+func (s *shard) status() TypeStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ts := TypeStatus{
+		TypeURL: s.typeURL, Wildcard: s.set.wantedLocked(), Settled: s.set.settled, Members: len(s.set.members),
+		Views: len(s.set.views), Unrequested: s.unrequested, Unanswered: s.unanswered,
+	}
+	for _, v := range s.set.views {
+		ts.Tombstones += v.dead
+	}
+	setLive := s.setLiveLocked()
+	for _, m := range s.set.members {
+		ts.count(m.variants, setLive)
+	}
+	for _, e := range s.named.entries {
+		live := false
+		for _, w := range e.wants {
+			ts.Names++
+			asked := s.isAskedLocked(w)
+			live = live || asked && w.answered == w.asked
+			if s.absentLocked(w) {
+				ts.Absent++
+			} else if asked && w.answered != w.asked {
+				ts.Waiting++
+			}
+		}
+		ts.count(e.variants, live)
+	}
+	return ts
+}
+
+func (t *TypeStatus) count(vs []*Variant, live bool) {
+	t.Bodies += len(vs)
+	for _, v := range vs {
+		t.Bytes += v.Size()
+	}
+	if !live {
+		t.Stale += len(vs)
+	}
+}
+
+// setLiveLocked is RELAY-1 for the wildcard: asked and answered on the stream that is open now.
+func (s *shard) setLiveLocked() bool {
+	return s.lane(mainLane).live(s.set.askedGen) && s.set.answeredGen == s.set.askedGen
+}
+
+// ResourceStatus is a picture of one resource.
+type ResourceStatus struct {
+	Group         string
+	TypeURL       string
+	Name          string
+	Wildcard      bool // a member of the wildcard set; else held by name
+	Version       string
+	OriginVersion string
+	Constraints   string // canonical; "" for none
+	Bytes         int
+	Clients       int  // subscribed by name
+	Live          bool // an open upstream stream vouches for it
+	Absent        bool // stated not to exist; there is no body
+	// Body is the payload, an encoded google.protobuf.Any; nil for secrets (RELAY-76), do_not_cache (RELAY-9) and Absent.
+	Body []byte
+}
+
+// Resources calls f for a picture of each resource of the type and name; empty ones stand for all. Order: group, type,
+// wildcard members first, name. It stops when f returns false.
+func (o *Origin) Resources(group, typeURL, name string, f func(ResourceStatus) bool) {
+	for _, g := range o.groupList() {
+		if group != "" && g.key != group {
+			continue
+		}
+		for _, s := range *g.all.Load() {
+			if typeURL != "" && s.typeURL != typeURL {
+				continue
+			}
+			for _, r := range s.resources(name) {
+				if !f(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (s *shard) resources(name string) []ResourceStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var rs []ResourceStatus
+	setLive := s.setLiveLocked()
+	for _, m := range s.set.members {
+		if name == "" || name == m.name {
+			for _, v := range m.variants {
+				r := s.picture(v)
+				r.Wildcard, r.Live = true, setLive
+				rs = append(rs, r)
+			}
+		}
+	}
+	for _, e := range s.named.entries {
+		if name == "" || name == e.name {
+			rs = s.namedPicturesLocked(rs, e)
+		}
+	}
+	slices.SortFunc(rs, func(a, b ResourceStatus) int {
+		switch {
+		case a.Wildcard != b.Wildcard && a.Wildcard:
+			return -1
+		case a.Wildcard != b.Wildcard:
+			return 1
+		case a.Name != b.Name:
+			return cmpString(a.Name, b.Name)
+		}
+		return cmpString(a.Constraints, b.Constraints)
+	})
+	return rs
+}
+
+func (s *shard) namedPicturesLocked(rs []ResourceStatus, e *entry) []ResourceStatus {
+	clients, live, absent := 0, false, false
+	for _, w := range e.wants {
+		clients += w.count
+		live = live || s.isAskedLocked(w) && w.answered == w.asked
+		absent = absent || s.absentLocked(w)
+	}
+	for _, v := range e.variants {
+		r := s.picture(v)
+		r.Clients, r.Live = clients, live
+		rs = append(rs, r)
+	}
+	if len(e.variants) == 0 {
+		rs = append(rs, ResourceStatus{
+			Group: s.group.key, TypeURL: s.typeURL, Name: e.name, Clients: clients, Live: live, Absent: absent,
+		})
+	}
+	return rs
+}
+
+func (s *shard) picture(v *Variant) ResourceStatus {
+	r := ResourceStatus{
+		Group: s.group.key, TypeURL: s.typeURL, Name: v.Name, Version: v.Digest.String(),
+		OriginVersion: v.originVersion, Constraints: v.Constraints.Key(), Bytes: v.Size(),
+	}
+	if v.Nameless {
+		r.Name = ""
+	}
+	switch {
+	case IsSecret(s.typeURL):
+		r.Version = "" // RELAY-76: a digest lets an observer confirm a guess
+	case !v.DoNotCache:
+		r.Body = v.Any()
+	}
+	return r
+}
