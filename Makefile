@@ -21,7 +21,7 @@ lint: $(GOLANGCI)
 $(GOLANGCI):
 	mkdir -p bin
 	GOBIN="$(CURDIR)/bin/install" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
-	mv bin/install/golangci-lint $(GOLANGCI)
+	mv bin/install/golangci-lint $(GOLANGCI) && rmdir bin/install
 
 bench:
 	go test -run '^$$' -bench . -benchmem -benchtime 200ms -timeout 20m ./...
