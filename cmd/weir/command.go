@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit codes of the contract.
+const (
+	exitOK = iota
+	exitFailed
+	exitUsage
+)
+
+// failure marks an error of a command that was called correctly. All others
+// come from reading the command line: cobra gives them no type of their own.
+type failure struct{ error }
+
+// Unwrap gives the error that was marked.
+func (f failure) Unwrap() error { return f.error }
+
+// usageError marks what a command itself finds wrong with its arguments.
+type usageError struct{ error }
+
+// Unwrap gives the error that was marked.
+func (u usageError) Unwrap() error { return u.error }
+
+// action marks the errors of a command's work.
+func action(work func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := work(cmd, args)
+		if usage := (usageError{}); err == nil || errors.As(err, &usage) {
+			return err
+		}
+		return failure{err}
+	}
+}
+
+// run executes one command line and returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use:           "weir",
+		Short:         "A caching xDS relay",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(runCommand(), validateCommand(), getCommand(), versionCommand())
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	// Errors are lines, and joined errors several; there is nobody left to tell
+	// if stderr is gone.
+	_, _ = fmt.Fprintln(stderr, err)
+	if failed := (failure{}); errors.As(err, &failed) {
+		return exitFailed
+	}
+	return exitUsage
+}

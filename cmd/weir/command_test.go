@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/weir-xds/weir/cmd/weir/config"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// weir runs a command line as a shell would.
+func weir(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var out, errs bytes.Buffer
+	code = run(ctx, args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "weir.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestValidate(t *testing.T) {
+	code, stdout, stderr := weir(t, "validate", "-c", "../../deploy/examples/full.yaml")
+	if code != exitOK || stdout != "ok\n" || stderr != "" {
+		t.Errorf("a good file: got %d, %q, %q", code, stdout, stderr)
+	}
+
+	path := write(t, "nmae: x\norigins:\n  - name: a\n")
+	code, stdout, stderr = weir(t, "validate", "--config", path)
+	want := path + ":1:1: nmae: unknown key; did you mean \"name\"?\n" + path + ":3:5: origins[0]: needs grpc or files\n"
+	if code != exitFailed || stdout != "" || stderr != want {
+		t.Errorf("a bad file: got %d, %q and\n%swant\n%s", code, stdout, stderr, want)
+	}
+}
+
+func TestRunRefusesBadFile(t *testing.T) {
+	for _, path := range []string{write(t, "origins: []\n"), "testdata/nowhere.yaml"} {
+		code, stdout, stderr := weir(t, "run", "-c", path)
+		if code != exitFailed || stdout != "" || !strings.Contains(stderr, path) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("got %d, %q, %q, want one line that names %s", code, stdout, stderr, path)
+		}
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, line := range []string{
+		"bogus", "run --bogus", "run extra", "validate extra", "get", "get cds", "get bogus --from a:1",
+		"get cds --from a:1 -o xml", "get cds --from a:1 --dialect rest", "get cds --from a:1 --metadata x",
+		"get cds --from a:1 --header =x", "get cds --from a:1 --timeout x", "version extra",
+	} {
+		code, stdout, stderr := weir(t, strings.Fields(line)...)
+		if code != exitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("weir %s: got %d, %q, %q, want 2 and one line", line, code, stdout, stderr)
+		}
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, line := range []string{"", "--help", "get --help", "run -h", "completion bash"} {
+		if code, stdout, stderr := weir(t, strings.Fields(line)...); code != exitOK || stdout == "" || stderr != "" {
+			t.Errorf("weir %s: got %d, %d bytes, %q", line, code, len(stdout), stderr)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, stdout, _ := weir(t, "version")
+	if code != exitOK || !strings.HasPrefix(stdout, "weir ") || !strings.Contains(stdout, "\ngo go1.") {
+		t.Errorf("got %d, %q", code, stdout)
+	}
+	got := versionText(&debug.BuildInfo{
+		GoVersion: "go1.26.0",
+		Main:      debug.Module{Version: "v0.1.0"},
+		Settings:  []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}},
+	})
+	if want := "weir v0.1.0\nrevision abc (modified)\ngo go1.26.0\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := versionText(nil); got != "weir unknown\n" {
+		t.Errorf("without build information: %q", got)
+	}
+}
+
+func TestLogger(t *testing.T) {
+	for format, want := range map[string]string{"json": `"msg":"seen","origin":"mesh"`, "console": "seen\t"} {
+		var out bytes.Buffer
+		log, err := newLogger(config.Log{Level: "warn", Format: format}, &out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("hidden")
+		log.Sugar().Warnw("seen", "origin", "mesh")
+		if got := out.String(); !strings.Contains(got, want) || strings.Contains(got, "hidden") {
+			t.Errorf("%s: got %q", format, got)
+		}
+	}
+}

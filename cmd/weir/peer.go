@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/weir-xds/weir/cmd/weir/client"
+)
+
+// peer holds the flags of commands that are an xDS client: whom to ask, and
+// who to be.
+type peer struct {
+	dialect             string
+	nodeID, nodeCluster string
+	metadata, headers   []string
+	tls                 client.TLS
+}
+
+func (p *peer) register(f *pflag.FlagSet) {
+	f.StringVar(&p.dialect, "dialect", string(client.Delta), "`delta or sotw`")
+	f.StringVar(&p.nodeID, "node-id", "", "the node `id` to present")
+	f.StringVar(&p.nodeCluster, "node-cluster", "", "the node `cluster` to present")
+	f.StringArrayVar(&p.metadata, "metadata", nil, "`KEY=VALUE` of the node's metadata, a string; may be repeated")
+	f.StringArrayVar(&p.headers, "header", nil, "`KEY=VALUE` sent as a header; may be repeated")
+	f.StringVar(&p.tls.CA, "ca", "", "a PEM `file`; this or another TLS flag makes the connection TLS")
+	f.StringVar(&p.tls.Cert, "cert", "", "the client certificate, a PEM `file`")
+	f.StringVar(&p.tls.Key, "key", "", "its key, a PEM `file`")
+	f.StringVar(&p.tls.ServerName, "server-name", "", "the `name` to verify instead of the address's host")
+}
+
+// config is the client the flags describe, for one address.
+func (p *peer) config(address string) (client.Config, error) {
+	dialect := client.Dialect(p.dialect)
+	if dialect != client.Delta && dialect != client.SotW {
+		return client.Config{}, usageError{fmt.Errorf("--dialect %q is neither delta nor sotw", p.dialect)}
+	}
+	metadata, err := pairs("metadata", p.metadata)
+	if err != nil {
+		return client.Config{}, err
+	}
+	headers, err := pairs("header", p.headers)
+	if err != nil {
+		return client.Config{}, err
+	}
+	node := &corev3.Node{Id: p.nodeID, Cluster: p.nodeCluster, UserAgentName: "weir-get"}
+	if len(metadata) > 0 {
+		node.Metadata = &structpb.Struct{Fields: make(map[string]*structpb.Value)}
+	}
+	for k, v := range metadata {
+		node.Metadata.Fields[k] = structpb.NewStringValue(v)
+	}
+	config := client.Config{Address: address, Dialect: dialect, Node: node, Headers: headers}
+	if p.tls != (client.TLS{}) {
+		config.TLS = &p.tls
+	}
+	return config, nil
+}
+
+func pairs(flag string, values []string) (map[string]string, error) {
+	m := make(map[string]string)
+	for _, s := range values {
+		k, v, ok := strings.Cut(s, "=")
+		if !ok || k == "" {
+			return nil, usageError{fmt.Errorf("--%s %q: write KEY=VALUE", flag, s)}
+		}
+		m[k] = v
+	}
+	return m, nil
+}

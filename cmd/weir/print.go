@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"go.yaml.in/yaml/v4"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/weir-xds/weir/cmd/weir/client"
+)
+
+// document is a response, or the state several led to, as it is printed.
+type document struct {
+	TypeURL      string          `json:"type_url"`
+	Version      string          `json:"version,omitempty"`
+	Nonce        string          `json:"nonce,omitempty"`
+	ControlPlane string          `json:"control_plane,omitempty"`
+	Resources    []printed       `json:"resources"`
+	Removed      []string        `json:"removed,omitempty"`
+	Errors       []resourceError `json:"errors,omitempty"`
+}
+
+type printed struct {
+	Name     string          `json:"name"`
+	Version  string          `json:"version,omitempty"`
+	TTL      string          `json:"ttl,omitempty"`
+	Resource json.RawMessage `json:"resource,omitempty"` // absent: a heartbeat
+
+	bytes int
+}
+
+type resourceError struct {
+	Name    string `json:"name"`
+	Code    string `json:"code"`
+	Message string `json:"message,omitempty"`
+}
+
+func documentOf(r *client.Response) document {
+	d := document{
+		TypeURL:      r.TypeURL,
+		Version:      r.Version,
+		Nonce:        r.Nonce,
+		ControlPlane: r.ControlPlane,
+		Resources:    make([]printed, 0, len(r.Set)),
+		Removed:      r.Removed,
+	}
+	for _, res := range r.Set {
+		p := printed{Name: res.Name, Version: res.Version, bytes: len(res.Body.GetValue())}
+		if res.TTL != 0 {
+			p.TTL = res.TTL.String()
+		}
+		if res.Body != nil {
+			p.Resource = readable(res.Body)
+		}
+		d.Resources = append(d.Resources, p)
+	}
+	for _, e := range r.Errors {
+		d.Errors = append(d.Errors, resourceError{Name: e.Name, Code: e.Code.String(), Message: e.Message})
+	}
+	return d
+}
+
+// readable is a body as JSON. One with a type that is not linked in, at any
+// depth, or that is broken is shown as its bytes: half of it would mislead.
+func readable(body *anypb.Any) json.RawMessage {
+	if text, err := (protojson.MarshalOptions{UseProtoNames: true}).Marshal(body); err == nil {
+		return text
+	}
+	raw := map[string]string{
+		"@type": body.GetTypeUrl(),
+		"value": base64.StdEncoding.EncodeToString(body.GetValue()),
+	}
+	text, err := json.Marshal(raw)
+	if err != nil {
+		panic(err) // a map of strings always has a form
+	}
+	return text
+}
+
+// printer writes documents in one format: responses as they come, or one final
+// state.
+type printer interface {
+	response(d document) error
+	final(d document) error
+}
+
+func newPrinter(format string, w io.Writer) (printer, error) {
+	switch format {
+	case "table":
+		return table{w}, nil
+	case "json":
+		return jsonPrinter{w}, nil
+	case "yaml":
+		return yamlPrinter{w}, nil
+	}
+	return nil, usageError{fmt.Errorf("--output %q is none of table, yaml, json", format)}
+}
+
+// table is for eyes, and for awk.
+type table struct{ w io.Writer }
+
+func (t table) response(d document) error {
+	if _, err := fmt.Fprintf(t.w, "# version %q nonce %q control plane %q\n", d.Version, d.Nonce, d.ControlPlane); err != nil {
+		return err
+	}
+	tw := tabwriter.NewWriter(t.w, 0, 0, 2, ' ', 0)
+	// A tabwriter keeps its first error for Flush.
+	for _, r := range d.Resources {
+		_, _ = fmt.Fprintf(tw, "set\t%s\t%s\t%s\t%d\n", r.Name, dash(r.Version), dash(r.TTL), r.bytes)
+	}
+	writeMissing(tw, d)
+	return tw.Flush()
+}
+
+func (t table) final(d document) error {
+	tw := tabwriter.NewWriter(t.w, 0, 0, 2, ' ', 0)
+	if len(d.Resources) > 0 {
+		_, _ = fmt.Fprintln(tw, "NAME\tVERSION\tTTL\tBYTES\tCONTROL PLANE")
+	}
+	for _, r := range d.Resources {
+		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\n", r.Name, dash(r.Version), dash(r.TTL), r.bytes, dash(d.ControlPlane))
+	}
+	return tw.Flush()
+}
+
+func writeMissing(w io.Writer, d document) {
+	for _, name := range d.Removed {
+		_, _ = fmt.Fprintf(w, "removed\t%s\n", name)
+	}
+	for _, e := range d.Errors {
+		_, _ = fmt.Fprintf(w, "error\t%s\t%s\t%s\n", e.Name, e.Code, e.Message)
+	}
+}
+
+// dash keeps an empty column visible.
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// jsonPrinter writes responses as one line each, so that they can be piped.
+type jsonPrinter struct{ w io.Writer }
+
+func (j jsonPrinter) response(d document) error { return j.write(d, "") }
+func (j jsonPrinter) final(d document) error    { return j.write(d, "  ") }
+
+func (j jsonPrinter) write(d document, indent string) error {
+	enc := json.NewEncoder(j.w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", indent)
+	return enc.Encode(d)
+}
+
+// yamlPrinter writes responses as one document each.
+type yamlPrinter struct{ w io.Writer }
+
+func (y yamlPrinter) response(d document) error {
+	if _, err := io.WriteString(y.w, "---\n"); err != nil {
+		return err
+	}
+	return y.final(d)
+}
+
+// final goes by way of JSON, which is YAML already but for its style: that
+// keeps the order of fields and the numbers as protojson spells them.
+func (y yamlPrinter) final(d document) error {
+	var text bytes.Buffer
+	if err := (jsonPrinter{&text}).response(d); err != nil {
+		return err
+	}
+	var tree yaml.Node
+	if err := yaml.Load(text.Bytes(), &tree); err != nil {
+		return fmt.Errorf("turning JSON into YAML: %w", err)
+	}
+	plain(&tree)
+	out, err := yaml.Dump(&tree)
+	if err != nil {
+		return fmt.Errorf("writing YAML: %w", err)
+	}
+	_, err = y.w.Write(out)
+	return err
+}
+
+// plain drops JSON's braces and quotes; strings that need quotes keep them.
+func plain(n *yaml.Node) {
+	if n.Kind != yaml.ScalarNode || n.Tag == "!!str" {
+		n.Style = 0
+	}
+	for _, c := range n.Content {
+		plain(c)
+	}
+}

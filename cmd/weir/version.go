@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print what this binary was built from",
+		Args:  cobra.NoArgs,
+		RunE: action(func(cmd *cobra.Command, _ []string) error {
+			info, _ := debug.ReadBuildInfo()
+			_, err := fmt.Fprint(cmd.OutOrStdout(), versionText(info))
+			return err
+		}),
+	}
+}
+
+// versionText is what the build information says; a binary built without it
+// says so.
+func versionText(info *debug.BuildInfo) string {
+	if info == nil {
+		return "weir unknown\n"
+	}
+	version, revision, modified := info.Main.Version, "unknown", ""
+	if version == "" {
+		version = "(devel)"
+	}
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = " (modified)"
+		}
+	}
+	return fmt.Sprintf("weir %s\nrevision %s%s\ngo %s\n", version, revision, modified, info.GoVersion)
+}
