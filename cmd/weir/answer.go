@@ -96,13 +96,10 @@ func (a *answer) document() document {
 	return documentOf(&r)
 }
 
-// missing is an error per name that was asked for and is not there, and one if
-// a wildcard was never answered; unanswered says why.
+// missing is an error per name that was asked for and is not there; unanswered
+// says why there is none.
 func (a *answer) missing(unanswered string) error {
 	var errs []error
-	if a.wildcard && a.last == nil {
-		errs = append(errs, errors.New(unanswered))
-	}
 	for _, name := range a.sub.Names {
 		e, failed := a.errors[name]
 		switch {

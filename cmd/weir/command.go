@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -57,11 +58,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	// Errors are lines, and joined errors several; there is nobody left to tell
-	// if stderr is gone.
-	_, _ = fmt.Fprintln(stderr, err)
+	// Each error is a line, and joined errors are several; there is nobody left
+	// to tell if stderr is gone.
 	if failed := (failure{}); errors.As(err, &failed) {
+		_, _ = fmt.Fprintln(stderr, err)
 		return exitFailed
 	}
+	// Cobra spreads its suggestions over lines.
+	_, _ = fmt.Fprintln(stderr, strings.Join(strings.Fields(err.Error()), " "))
 	return exitUsage
 }

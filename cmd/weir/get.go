@@ -127,6 +127,9 @@ func (g *get) once(ctx context.Context, c *client.Client, sub client.Subscriptio
 	if err := show.final(a.document()); err != nil {
 		return err
 	}
+	if failed == nil && a.last == nil && a.wildcard {
+		failed = fmt.Errorf("%s: %s", g.from, g.reason(ctx, nil))
+	}
 	return errors.Join(failed, a.missing(g.reason(ctx, failed)))
 }
 

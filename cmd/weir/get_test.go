@@ -187,6 +187,15 @@ func TestGetServerGone(t *testing.T) {
 	}
 }
 
+// A server that says nothing to a wildcard is named.
+func TestGetSilence(t *testing.T) {
+	address := clienttest.Serve(t, &clienttest.Server{Delta: func(s clienttest.DeltaStream) error { return drain(s) }}, loopback)
+	code, stdout, stderr := weir(t, "get", "cds", "--from", address, "--timeout", "50ms")
+	if code != exitFailed || stdout != "" || stderr != address+": not answered within 50ms\n" {
+		t.Errorf("got %d, %q, %q", code, stdout, stderr)
+	}
+}
+
 // Known types are readable, others are their bytes; yaml and json agree.
 func TestGetReadable(t *testing.T) {
 	_, address := startPlane(t)

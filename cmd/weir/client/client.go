@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"strings"
 
@@ -89,8 +90,9 @@ func target(address string) string {
 
 func (c *Config) check() error {
 	var errs []error
-	if c.Address == "" {
-		errs = append(errs, errors.New("address: is required"))
+	_, _, err := net.SplitHostPort(c.Address)
+	if err != nil && !strings.HasPrefix(c.Address, "unix:///") {
+		errs = append(errs, fmt.Errorf("address: %q is neither host:port nor unix:///path", c.Address))
 	}
 	if c.Dialect != Delta && c.Dialect != SotW {
 		errs = append(errs, fmt.Errorf("dialect: %q is neither %s nor %s", c.Dialect, Delta, SotW))

@@ -50,7 +50,7 @@ func TestDialReportsAll(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"address: is required", `dialect: "rest"`, `"grpc-timeout"`, "certificate authority: "} {
+	for _, want := range []string{`address: "" is neither`, `dialect: "rest"`, `"grpc-timeout"`, "certificate authority: "} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
 		}

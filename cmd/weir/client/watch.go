@@ -36,8 +36,11 @@ type exchange interface {
 // ends, Watch just ends.
 func (c *Client) Watch(ctx context.Context, subscriptions ...Subscription) iter.Seq2[*Response, error] {
 	return func(yield func(*Response, error) bool) {
-		streamCtx, cancel := context.WithCancel(ctx)
+		// A deadline of ours is not the server's business: it would end the
+		// stream itself, a moment before ctx does, and that looks like a fault.
+		streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
 		err := c.watch(streamCtx, subscriptions, func(r *Response) bool { return yield(r, nil) })
 		if err != nil && ctx.Err() == nil {
 			yield(nil, err)

@@ -227,6 +227,18 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
+// Our deadline is not sent to the server, which would race to end the stream.
+func TestDeadlineStaysHere(t *testing.T) {
+	address := clienttest.Serve(t, sayPeer(func(ctx context.Context) string {
+		_, has := ctx.Deadline()
+		return fmt.Sprint(has)
+	}), loopback)
+	c, ctx := dial(t, Config{Address: address})
+	if r := once(ctx, t, c); r.Version != "false" {
+		t.Error("the server was given a deadline")
+	}
+}
+
 func FuzzNameIn(f *testing.F) {
 	f.Add([]byte("\x0a\x01a"))
 	f.Add([]byte("\x0a\xff"))
