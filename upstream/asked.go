@@ -1,0 +1,124 @@
+package upstream
+
+import (
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+)
+
+const (
+	// maxPending bounds the verdicts that wait to be sent on one delta stream. An origin that sends on without reading ours
+	// is cut off there.
+	maxPending = 10_000
+	// A type that is refused again and again is refused after a growing pause (RELAY-32).
+	firstNackPause, lastNackPause = time.Second, time.Minute
+	// resumeWindow is how long after the first request of a type a resource counts as sent because of it (RELAY-46).
+	resumeWindow = 30 * time.Second
+)
+
+// typeState is one type on one lane's present stream. Guarded by lane.mu.
+type typeState struct {
+	names []string // SotW: listed in every request; not changed in place
+
+	nonce    string // SotW: of the newest response
+	accepted string // SotW: the version_info last accepted on this stream
+	// pending are the verdicts not sent yet, in the order of the responses. Invariant: in SotW at most one, for nonce, since
+	// a verdict on an older response says nothing.
+	pending []verdict
+	bad     int       // responses refused in a row
+	holdTo  time.Time // a refusal waits until then
+
+	initial map[string]string // versions presented, for resumeWindow or until more than half came back
+	back    int
+	asked   time.Time
+
+	status TypeStatus // kept from stream to stream
+}
+
+// verdict is what we think of one response. A nil error accepts it.
+type verdict struct {
+	nonce string
+	err   error
+}
+
+// ask notes what is being asked of the type and returns its state.
+func (t *typeState) ask(a *relay.Ask, names []string, now time.Time) {
+	if a.First {
+		t.asked = now
+		t.initial = a.Initial
+		t.status.Names = 0
+	}
+	t.names = names
+	t.status.TypeURL, t.status.Wildcard, t.status.AskedAt = a.TypeURL, a.Wildcard, now
+	t.status.Names += len(a.Subscribe) - len(a.Unsubscribe)
+}
+
+// judge files the verdict on a response.
+func (t *typeState) judge(now time.Time, v verdict, version string, sotw bool) {
+	t.status.AnsweredAt = now
+	if v.err == nil {
+		t.bad, t.holdTo = 0, time.Time{}
+		t.status.Version = version
+		if sotw {
+			t.accepted = version
+		}
+	} else {
+		if t.bad > 0 {
+			t.holdTo = now.Add(min(firstNackPause<<min(t.bad-1, 10), lastNackPause))
+		}
+		t.bad++
+		t.status.NACKs++
+		t.status.Reason = v.err.Error()
+	}
+	if sotw {
+		t.nonce = v.nonce
+		t.pending = t.pending[:0]
+	}
+	t.pending = append(t.pending, v)
+}
+
+// due reports whether there are verdicts to be sent now, and when to look again; zero: when something happens.
+func (t *typeState) due(now time.Time) (ready bool, next time.Time) {
+	if t.initial != nil {
+		if next = t.asked.Add(resumeWindow); !next.After(now) {
+			t.initial, next = nil, time.Time{}
+		}
+	}
+	if len(t.pending) == 0 {
+		return false, next
+	}
+	if t.holdTo.After(now) {
+		return false, sooner(next, t.holdTo)
+	}
+	return true, next
+}
+
+// take hands over the verdicts to be sent.
+func (t *typeState) take() []verdict {
+	vs := t.pending
+	t.pending = nil
+	return vs
+}
+
+// resumed counts what came back at the very version that was presented. It returns how many were presented once that is
+// more than half of them.
+func (t *typeState) resumed(now time.Time, u *relay.Update) int {
+	if t.initial == nil {
+		return 0
+	}
+	if now.Sub(t.asked) > resumeWindow {
+		return 0
+	}
+	for i := range u.Resources {
+		r := &u.Resources[i]
+		if v, presented := t.initial[r.Name]; presented && r.Any != nil && v == r.Version {
+			t.back++
+		}
+	}
+	presented := len(t.initial)
+	if 2*t.back <= presented {
+		return 0
+	}
+	t.initial = nil
+	return presented
+}

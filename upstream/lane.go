@@ -1,0 +1,163 @@
+package upstream
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+	"go.uber.org/zap"
+)
+
+// lane keeps one lane of the table open: one stream after the other, for as long as anything is wanted on it.
+type lane struct {
+	// Set once by newLane.
+	origin *Origin
+	table  *relay.Lane
+	log    *zap.Logger
+
+	// Owned by run.
+	waits      waits
+	opened     bool // some stream was opened before
+	reopens    int  // in a row, on purpose
+	saidSilent bool // and not answered since
+
+	mu          sync.Mutex // guards what follows and the types; held for map work only
+	open        bool
+	since       time.Time // of the last change of open
+	attempts    int
+	heard       bool                  // the stream had a response
+	silentSince time.Time             // when something that must be answered was asked on it; zero once it was heard
+	types       map[string]*typeState // of the present stream, else of the last; by type URL
+}
+
+func newLane(o *Origin, t *relay.Lane) *lane {
+	return &lane{
+		origin: o, table: t, waits: waits{cfg: o.cfg.Backoff}, types: map[string]*typeState{},
+		log: o.log.With(zap.String("group", t.Group().Key()), zap.Bool("side", t.Side())),
+	}
+}
+
+// run opens streams until nothing is wanted on the lane or ctx ends.
+func (l *lane) run(ctx context.Context) {
+	defer l.origin.forget(l)
+	for ctx.Err() == nil && !l.table.Release() {
+		c, wait := l.origin.pool.acquire(ctx)
+		if c == nil {
+			l.rest(ctx, wait)
+			continue
+		}
+		l.rest(ctx, l.stream(ctx, c))
+	}
+}
+
+// rest waits for d, or until ctx ends or the lane may have become unwanted.
+func (l *lane) rest(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-l.table.Wake():
+			if !l.table.Wanted() {
+				return
+			}
+		}
+	}
+}
+
+// stream runs one stream on c and returns how long to wait before the next.
+func (l *lane) stream(ctx context.Context, c *conn) time.Duration {
+	l.mu.Lock()
+	l.attempts++
+	l.mu.Unlock()
+	s, err := openStream(ctx, l, c)
+	if err != nil {
+		return l.failed(ctx, c, err, false)
+	}
+	start := time.Now()
+	if l.opened && l.reopens == 0 {
+		l.origin.counts.Reconnect()
+	}
+	l.opened = true
+	l.turn(true, start)
+	l.origin.health.opened(start)
+	l.table.Open(start)
+	why := s.run()
+	l.table.Close()
+	l.turn(false, time.Now())
+	if s.responses > 0 {
+		l.origin.health.ended()
+		l.saidSilent = false
+	}
+	return l.after(ctx, s, why, time.Since(start))
+}
+
+// turn notes that the stream was opened or is over.
+func (l *lane) turn(open bool, now time.Time) {
+	l.mu.Lock()
+	l.open, l.since, l.heard, l.silentSince = open, now, false, time.Time{}
+	l.mu.Unlock()
+}
+
+// maxReopens is how many streams in a row may be closed on purpose before there is a pause between them: a table that never
+// comes to rest must not become a loop at the origin's expense.
+const maxReopens = 5
+
+// after judges how a stream ended: that is what ERR-2 to ERR-4 turn on.
+func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Duration) time.Duration {
+	if why.reopen || why.unwanted || ctx.Err() != nil {
+		l.origin.pool.release(s.conn, false)
+		l.reopens++
+		if why.reopen && l.reopens > maxReopens {
+			return pause(l.origin.cfg.Pause)
+		}
+		return 0
+	}
+	l.reopens = 0
+	l.log.Debug("the stream ended", zap.Error(why.err), zap.Int("responses", s.responses), zap.Duration("lived", lived))
+	if interval, changed := l.tooManyPings(s.conn, why.err); changed {
+		l.log.Warn("the origin closed the connection for pinging too often; it is pinged less often from now on: "+
+			"set timing.keepalive.time to what its keepalive enforcement allows",
+			zap.Duration("keepalive", interval), zap.String("address", s.conn.address))
+	}
+	// A stream that owed us nothing, as when every version presented is current, is not to be blamed for its silence if it
+	// lasted: else an origin that closes quiet streams now and then would look down.
+	quiet := s.responses == 0 && !s.owed && lived > l.origin.cfg.Backoff.Max
+	if (s.responses > 0 || quiet) && !why.broken {
+		l.waits.reset()
+		l.origin.pool.release(s.conn, false)
+		return pause(l.origin.cfg.Pause)
+	}
+	if lived > l.origin.cfg.Backoff.Max {
+		l.waits.reset() // one bad message in days is not the last of a row
+	}
+	return l.failed(ctx, s.conn, why.err, why.broken)
+}
+
+// failed notes a connectivity error (ERR-4). broken: the origin said something, but nothing we could read.
+func (l *lane) failed(ctx context.Context, c *conn, err error, broken bool) time.Duration {
+	l.origin.pool.release(c, !broken)
+	if ctx.Err() != nil {
+		return 0
+	}
+	node := l.table.Node()
+	l.origin.pool.failed(err, zap.String("address", c.address), zap.String("group", l.table.Group().Key()),
+		zap.String("node_id", node.GetId()), zap.String("node_cluster", node.GetCluster()))
+	return l.waits.next()
+}
+
+// tooManyPings doubles the keepalive interval if that is what the connection was closed for.
+func (l *lane) tooManyPings(c *conn, err error) (interval time.Duration, changed bool) {
+	if err == nil || !strings.Contains(err.Error(), "too_many_pings") {
+		return 0, false
+	}
+	return l.origin.pool.slower(c)
+}

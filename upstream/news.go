@@ -1,0 +1,89 @@
+package upstream
+
+import (
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	repeatEvery = time.Minute      // one line of a kind
+	changeEvery = 10 * time.Second // one line about a change to the worse
+)
+
+// news logs without filling the disk: an origin that is down for an hour, or refuses every response, costs a line a minute.
+// Safe for concurrent use.
+type news struct {
+	log *zap.Logger
+
+	mu   sync.Mutex
+	last map[string]told // by kind, a closed set
+	line line            // the last about the connection
+}
+
+type line uint8
+
+const (
+	noLine line = iota
+	upLine
+	downLine
+)
+
+type told struct {
+	at   time.Time
+	left int // lines not written since
+}
+
+// warn writes a line of the kind, at most one a minute; the line says how many were left out.
+func (n *news) warn(now time.Time, kind, message string, fields ...zap.Field) {
+	if left, ok := n.may(now, kind, repeatEvery); ok {
+		n.log.Warn(message, append(fields, zap.Int("left_out", left))...)
+	}
+}
+
+func (n *news) may(now time.Time, kind string, every time.Duration) (left int, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.last == nil {
+		n.last = map[string]told{}
+	}
+	t, seen := n.last[kind]
+	if seen && now.Sub(t.at) < every {
+		t.left++
+		n.last[kind] = t
+		return 0, false
+	}
+	n.last[kind] = told{at: now}
+	return t.left, true
+}
+
+// failed writes that the origin gives no answer, or still gives none.
+func (n *news) failed(now time.Time, err error, failures int, fields ...zap.Field) {
+	every := changeEvery
+	n.mu.Lock()
+	if n.line == downLine {
+		every = repeatEvery
+	}
+	n.mu.Unlock()
+	left, ok := n.may(now, "connection", every)
+	if !ok {
+		return
+	}
+	n.mu.Lock()
+	n.line = downLine
+	n.mu.Unlock()
+	n.log.Warn("the origin gives no answer", append(fields,
+		zap.Error(err), zap.Int("failures", failures), zap.Int("left_out", left))...)
+}
+
+// answered writes that the origin answers, unless the last line says so.
+func (n *news) answered(address string) {
+	n.mu.Lock()
+	was := n.line
+	n.line = upLine
+	n.mu.Unlock()
+	if was != upLine {
+		n.log.Info("the origin answers", zap.String("address", address))
+	}
+}

@@ -1,0 +1,153 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+	"go.uber.org/zap"
+)
+
+// Origin speaks ADS to one origin on behalf of the table.
+type Origin struct {
+	// Set once by New.
+	cfg     Config
+	table   *relay.Origin
+	log     *zap.Logger
+	metrics *metrics.Metrics
+	counts  *metrics.Origin
+	pool    *pool
+	news    news
+
+	started    atomic.Bool
+	saidResume atomic.Bool // that the origin ignores initial versions
+
+	mu     sync.Mutex // guards lanes; held for map work only
+	lanes  map[*lane]struct{}
+	health health // has a lock of its own
+}
+
+// New checks cfg, reporting every problem at once, and connects it with the table's part for the origin. Nothing runs
+// before Run.
+func New(cfg Config, table *relay.Origin) (*Origin, error) {
+	c, err := cfg.checked()
+	if table == nil {
+		err = errors.Join(err, errors.New("the table has no such origin"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("origin %q: %w", cfg.Name, err)
+	}
+	o := &Origin{
+		cfg: c, table: table, log: c.Log.With(zap.String("origin", c.Name)),
+		metrics: c.Metrics, counts: c.Metrics.Origin(c.Name), lanes: map[*lane]struct{}{},
+	}
+	o.news = news{log: o.log}
+	o.pool = newPool(&o.cfg, &o.health, &o.news)
+	return o, nil
+}
+
+// Run opens the lanes that the table wants and keeps them open until ctx ends; then everything it started has ended. It may
+// be called once.
+func (o *Origin) Run(ctx context.Context) error {
+	if o.started.Swap(true) {
+		return fmt.Errorf("origin %q: Run was called twice", o.cfg.Name)
+	}
+	defer o.pool.trim(true)
+	var lanes sync.WaitGroup
+	defer lanes.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-o.table.Wake():
+		}
+		for _, wanted := range o.table.TakeLanes() {
+			l := newLane(o, wanted)
+			o.mu.Lock()
+			o.lanes[l] = struct{}{}
+			o.mu.Unlock()
+			lanes.Go(func() { l.run(ctx) })
+		}
+	}
+}
+
+// forget drops a lane that has ended.
+func (o *Origin) forget(l *lane) {
+	o.mu.Lock()
+	delete(o.lanes, l)
+	none := len(o.lanes) == 0
+	o.mu.Unlock()
+	o.pool.trim(none)
+}
+
+// health is what the origin's state is told from. Safe for concurrent use.
+type health struct {
+	mu        sync.Mutex
+	connected bool
+	since     time.Time // of the last change of connected
+	failing   bool      // the last thing known is a failure
+	answered  int       // open streams that had a response
+	failures  int       // since the last response
+	err       string
+	errAt     time.Time
+	proof     time.Time
+	update    time.Time
+}
+
+// opened notes that a stream was created. It counts as connected unless the last thing known is a failure (ERR-14).
+func (h *health) opened(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.failing {
+		h.setLocked(true, now)
+	}
+}
+
+// heard notes a response; first: of its stream.
+func (h *health) heard(now time.Time, first bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.proof, h.failing, h.failures = now, false, 0
+	if first {
+		h.answered++
+	}
+	h.setLocked(true, now)
+}
+
+// ended notes that a stream that had a response is over, which is no failure (ERR-3).
+func (h *health) ended() {
+	h.mu.Lock()
+	h.answered--
+	h.mu.Unlock()
+}
+
+// failed notes a connectivity error (ERR-4) and returns how many there were since the last response. One lane's failure
+// says nothing about an origin that answers others.
+func (h *health) failed(now time.Time, err error) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err, h.errAt = err.Error(), now
+	h.failures++
+	if h.answered == 0 {
+		h.failing = true
+		h.setLocked(false, now)
+	}
+	return h.failures
+}
+
+func (h *health) updated(now time.Time) {
+	h.mu.Lock()
+	h.update = now
+	h.mu.Unlock()
+}
+
+func (h *health) setLocked(connected bool, now time.Time) {
+	if h.connected != connected || h.since.IsZero() {
+		h.connected, h.since = connected, now
+	}
+}

@@ -1,0 +1,161 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// read takes responses until the stream ends. It never waits for write: what it thinks of a response is state, and a
+// one-slot signal.
+func (s *stream) read() {
+	defer close(s.done)
+	defer s.cancel() // write may be blocked on an origin that does not read
+	for {
+		var raw []byte
+		if err := s.wire.RecvMsg(&raw); err != nil {
+			s.err, s.broken = s.explain(err)
+			return
+		}
+		if err := s.receive(time.Now(), raw); err != nil {
+			s.err, s.broken = err, true
+			return
+		}
+	}
+}
+
+// explain adds what an operator needs to the end of a stream.
+func (s *stream) explain(err error) (_ error, broken bool) {
+	if errors.Is(err, io.EOF) {
+		return errors.New("the origin ended the stream"), false
+	}
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "larger than max") {
+		return err, false
+	}
+	l := s.lane
+	l.origin.news.warn(time.Now(), "too large", "a response is longer than max_message, and ended the stream",
+		zap.Int("max_message", l.origin.cfg.MaxMessage), zap.String("group", l.table.Group().Key()), zap.Error(err))
+	return fmt.Errorf("a response is longer than max_message: %w", err), true
+}
+
+// receive takes one response. An error ends the stream.
+func (s *stream) receive(now time.Time, raw []byte) error {
+	l, o := s.lane, s.lane.origin
+	o.metrics.Message(metrics.FromOrigin, len(raw))
+	r, u, reject, err := s.parse(raw)
+	if err != nil {
+		o.news.warn(now, "garbage", "a response does not decode, and ended the stream",
+			zap.String("group", l.table.Group().Key()), zap.Int("bytes", len(raw)), zap.Error(err))
+		return err
+	}
+	s.alive(now)
+	l.table.Identify(r.Identifier)
+	if ce := o.log.Check(zap.DebugLevel, "response"); ce != nil {
+		ce.Write(zap.String("group", l.table.Group().Key()), zap.String("type_url", r.TypeURL), zap.Int("resources", r.Len()),
+			zap.String("version", r.Version), zap.String("nonce", r.Nonce), zap.Bool("accepted", reject == nil))
+	}
+	l.mu.Lock()
+	asked := l.types[r.TypeURL] != nil
+	l.mu.Unlock()
+	var applied relay.Applied
+	if asked {
+		applied, asked = l.table.Apply(now, &u)
+	}
+	counts := o.counts.Type(r.TypeURL)
+	if !asked { // RELAY-33
+		counts.Unrequested(r.Len())
+		o.news.warn(now, "unasked", "a response of a type that was not asked for is ignored",
+			zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(r.TypeURL)))
+		return nil
+	}
+	counts.Unrequested(applied.Unrequested)
+	if applied.Changed > 0 {
+		o.health.updated(now)
+	}
+	if reject != nil {
+		counts.Nack()
+		counts.Rejected(len(reject.Reasons))
+		o.news.warn(now, "nack "+metrics.ShortName(r.TypeURL), "a response is refused",
+			zap.String("group", l.table.Group().Key()), zap.String("type_url", r.TypeURL), zap.String("nonce", r.Nonce),
+			zap.String("version", r.Version), zap.Error(reject))
+	}
+	return s.judge(now, r, &u, reject)
+}
+
+// parse reads a response. A panic over a peer's bytes costs that peer its stream and nobody anything else (ERR-11); no lock is
+// held here, unlike in Apply.
+func (s *stream) parse(raw []byte) (r *relay.Response, u relay.Update, reject *relay.RejectError, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("reading a response panicked: %v", p)
+		}
+	}()
+	if r, err = relay.ParseResponse(raw, !s.sotw); err != nil {
+		return nil, u, nil, err
+	}
+	u, reject = relay.Accept(r, s.lane.origin.cfg.NameBytes)
+	return r, u, reject, nil
+}
+
+// alive notes that the origin responds.
+func (s *stream) alive(now time.Time) {
+	l, o := s.lane, s.lane.origin
+	s.responses++
+	first := s.responses == 1
+	o.health.heard(now, first)
+	if !first {
+		return
+	}
+	l.mu.Lock()
+	l.heard, l.silentSince = true, time.Time{}
+	l.mu.Unlock()
+	o.pool.proved(s.conn)
+	o.news.answered(s.conn.address)
+}
+
+// judge files the verdict for write to send.
+func (s *stream) judge(now time.Time, r *relay.Response, u *relay.Update, reject *relay.RejectError) error {
+	l := s.lane
+	v := verdict{nonce: r.Nonce}
+	if reject != nil {
+		v.err = reject
+	}
+	waiting := 0
+	l.mu.Lock()
+	t := l.types[r.TypeURL]
+	t.judge(now, v, r.Version, s.sotw)
+	ignored := t.resumed(now, u)
+	for _, t := range l.types {
+		waiting += len(t.pending)
+	}
+	l.mu.Unlock()
+	select {
+	case s.verdicts <- struct{}{}:
+	default:
+	}
+	if ignored > 0 && !l.origin.saidResume.Swap(true) {
+		l.log.Warn("the origin sends again what was presented as held: if it ignores initial_resource_versions, set resume: none",
+			zap.String("type_url", r.TypeURL), zap.Int("presented", ignored))
+	}
+	if waiting > maxPending {
+		return fmt.Errorf("more than %d responses wait for the origin to read our answers", maxPending)
+	}
+	return nil
+}
+
+// printable is a peer's text, bounded.
+func printable(s string) string {
+	const most = 200
+	if len(s) > most {
+		s = s[:most] + "..."
+	}
+	return strings.ToValidUTF8(s, "?")
+}

@@ -1,0 +1,117 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+// stream is one ADS stream of a lane. The lane's goroutine writes; a second one reads.
+type stream struct {
+	// Set once by openStream.
+	lane   *lane
+	conn   *conn
+	sotw   bool
+	wire   grpc.ClientStream
+	cancel context.CancelFunc
+
+	verdicts chan struct{} // one slot: typeState.pending has something
+	done     chan struct{} // closed when read has ended
+
+	// Owned by read; anybody may look once done is closed.
+	responses int
+	err       error // what ended the stream
+	broken    bool  // it was a message that we cannot read
+
+	// Owned by write.
+	node    bool      // was sent
+	owed    bool      // something was asked that must be answered
+	askTo   time.Time // changes are collected until then (RELAY-24)
+	changed bool      // the table has something to ask
+	silence time.Time // when to speak of the silence; zero: not
+}
+
+// ending says how a stream ended.
+type ending struct {
+	reopen   bool  // by us: a new stream is to carry something else (RELAY-20)
+	unwanted bool  // by us: nothing is wanted any more
+	broken   bool  // the origin sent what cannot be read
+	err      error // by the origin or the network
+}
+
+// openStream opens a stream on c. The table is not told yet.
+func openStream(ctx context.Context, l *lane, c *conn) (*stream, error) {
+	cfg := &l.origin.cfg
+	ctx, cancel := context.WithCancel(ctx)
+	ctx, err := withHeaders(ctx, cfg)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	method := deltaMethod
+	if cfg.SotW {
+		method = sotwMethod
+	}
+	// The library waits, without a word, for a server that allows fewer streams than we want.
+	slow := time.AfterFunc(connectTimeout, cancel)
+	wire, err := c.grpc.NewStream(ctx, &grpc.StreamDesc{StreamName: "ads", ServerStreams: true, ClientStreams: true}, method)
+	if !slow.Stop() && err != nil {
+		err = fmt.Errorf("no stream within %v; does the server allow %d on one connection? %w", connectTimeout,
+			lanesPerConnection, err)
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return &stream{
+		lane: l, conn: c, sotw: cfg.SotW, wire: wire, cancel: cancel,
+		verdicts: make(chan struct{}, 1), done: make(chan struct{}),
+	}, nil
+}
+
+// withHeaders adds the configured headers and the token, which may have changed since the last stream.
+func withHeaders(ctx context.Context, cfg *Config) (context.Context, error) {
+	for key, value := range cfg.Headers {
+		ctx = metadata.AppendToOutgoingContext(ctx, key, value)
+	}
+	if cfg.TokenFile == "" {
+		return ctx, nil
+	}
+	token, err := os.ReadFile(cfg.TokenFile)
+	if err != nil {
+		return ctx, fmt.Errorf("token_file: %w", err)
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+strings.TrimSpace(string(token))), nil
+}
+
+// run speaks on the stream until it ends, and returns when both sides have.
+func (s *stream) run() ending {
+	l := s.lane
+	l.mu.Lock()
+	before := make(map[string]TypeStatus, len(l.types))
+	for typeURL, t := range l.types {
+		before[typeURL] = t.status
+	}
+	l.types = map[string]*typeState{}
+	l.mu.Unlock()
+	go s.read()
+	why, err := s.write(before)
+	if err != io.EOF {
+		s.cancel()
+	} // else the stream is over and the reader is about to learn why
+	<-s.done
+	s.cancel()
+	if !why.reopen && !why.unwanted {
+		why.err, why.broken = s.err, s.broken
+		if err != nil && err != io.EOF {
+			why.err = err
+		}
+	}
+	return why
+}

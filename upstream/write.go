@@ -1,0 +1,211 @@
+package upstream
+
+import (
+	"io"
+	"slices"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+)
+
+// silenceAfter is how long a new stream may go unanswered before the log says so.
+const silenceAfter = 10 * time.Second
+
+// write sends what the table wants asked and what read thinks of the responses, until the stream ends or has served its turn.
+// The error is what Send said; io.EOF stands for "the stream is over, ask read why".
+func (s *stream) write(before map[string]TypeStatus) (ending, error) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.done:
+			return ending{}, io.EOF
+		case <-s.lane.table.Wake():
+			s.changed = true
+		case <-s.verdicts:
+		case <-timer.C:
+		}
+		now := time.Now()
+		next, err := s.sendVerdicts(now)
+		if err != nil {
+			return ending{}, err
+		}
+		if s.changed && !now.Before(s.askTo) {
+			s.changed, s.askTo = false, now.Add(s.lane.origin.cfg.Batch)
+			why, err := s.ask(now, before)
+			if err != nil || why.reopen || why.unwanted {
+				return why, err
+			}
+		}
+		if s.changed {
+			next = sooner(next, s.askTo)
+		}
+		s.speakOfSilence(now)
+		if next = sooner(next, s.silence); !next.IsZero() {
+			timer.Reset(next.Sub(now))
+		}
+	}
+}
+
+// sooner is the earlier of two times, of which the zero time means never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// ask sends what is wanted and not asked yet.
+func (s *stream) ask(now time.Time, before map[string]TypeStatus) (ending, error) {
+	asks, reopen := s.lane.table.Take(now, s.sotw)
+	if !reopen && !s.lane.table.Wanted() {
+		return ending{unwanted: true}, nil // ending the stream says it all
+	}
+	for i := range asks {
+		if err := s.askFor(now, &asks[i], before); err != nil {
+			return ending{}, err
+		}
+	}
+	return ending{reopen: reopen}, nil
+}
+
+func (s *stream) askFor(now time.Time, a *relay.Ask, before map[string]TypeStatus) error {
+	l, cfg := s.lane, &s.lane.origin.cfg
+	var names []string
+	if s.sotw {
+		names = namesOf(a.All)
+		if a.Wildcard {
+			names = cfg.wildcard()
+		}
+	}
+	// With every version presented, the answer may rightly be none (DELTA-11); a wildcard is always answered (DELTA-13).
+	owed := s.sotw || a.Wildcard || len(a.Subscribe) > len(a.Initial)
+	l.mu.Lock()
+	t := l.types[a.TypeURL]
+	if t == nil {
+		t = &typeState{status: before[a.TypeURL]}
+		l.types[a.TypeURL] = t
+	}
+	t.ask(a, names, now)
+	if owed && !s.owed {
+		s.owed = true
+		if !l.heard {
+			l.silentSince, s.silence = now, now.Add(silenceAfter)
+		}
+	}
+	l.mu.Unlock()
+	if ce := l.log.Check(zap.DebugLevel, "request"); ce != nil {
+		ce.Write(zap.String("type_url", a.TypeURL), zap.Bool("wildcard", a.Wildcard), zap.Int("subscribe", len(a.Subscribe)),
+			zap.Int("unsubscribe", len(a.Unsubscribe)), zap.Int("initial", len(a.Initial)))
+	}
+	if s.sotw {
+		return s.sendSotW(a.TypeURL)
+	}
+	for _, m := range cfg.deltaRequests(a) {
+		if err := s.send(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendVerdicts sends the verdicts that are due, and returns when the next one is.
+func (s *stream) sendVerdicts(now time.Time) (next time.Time, err error) {
+	var ready []string
+	s.lane.mu.Lock()
+	for typeURL, t := range s.lane.types {
+		due, look := t.due(now)
+		if due {
+			ready = append(ready, typeURL)
+		}
+		next = sooner(next, look)
+	}
+	s.lane.mu.Unlock()
+	slices.SortFunc(ready, relay.CompareTypes)
+	for _, typeURL := range ready {
+		if s.sotw {
+			err = s.sendSotW(typeURL)
+		} else {
+			err = s.sendDelta(typeURL)
+		}
+		if err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}
+
+// sendSotW sends all names of a type, the last nonce and the last accepted version (RELAY-27). A verdict that waits goes with
+// it, held or not: without its error the same message would accept what was refused.
+func (s *stream) sendSotW(typeURL string) error {
+	s.lane.mu.Lock()
+	t := s.lane.types[typeURL]
+	m := &discoveryv3.DiscoveryRequest{
+		TypeUrl: typeURL, ResourceNames: t.names, VersionInfo: t.accepted, ResponseNonce: t.nonce,
+	}
+	for _, v := range t.take() {
+		m.ErrorDetail = detail(v.err)
+	}
+	s.lane.mu.Unlock()
+	return s.send(m)
+}
+
+// sendDelta answers every response that waits for it.
+func (s *stream) sendDelta(typeURL string) error {
+	s.lane.mu.Lock()
+	list := s.lane.types[typeURL].take()
+	s.lane.mu.Unlock()
+	for _, v := range list {
+		if v.nonce == "" { // there is no way to answer it
+			continue
+		}
+		m := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResponseNonce: v.nonce, ErrorDetail: detail(v.err)}
+		if err := s.send(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send sends one request, the first of a stream with the node (STREAM-6).
+func (s *stream) send(m proto.Message) error {
+	o := s.lane.origin
+	if !s.node || o.cfg.NodeAlways {
+		s.node = true
+		introduce(m, s.lane.table.Node())
+	}
+	if o.metrics != nil {
+		o.metrics.Message(metrics.ToOrigin, proto.Size(m))
+	}
+	return s.wire.SendMsg(m)
+}
+
+// speakOfSilence logs, once until the lane is answered, that the origin has not responded: many control planes answer a node
+// they do not know with silence (RELAY-62).
+func (s *stream) speakOfSilence(now time.Time) {
+	if s.silence.IsZero() || now.Before(s.silence) {
+		return
+	}
+	s.silence = time.Time{}
+	l := s.lane
+	l.mu.Lock()
+	silent := !l.heard
+	l.mu.Unlock()
+	if !silent {
+		return
+	}
+	l.origin.counts.Silent()
+	if l.saidSilent {
+		return
+	}
+	l.saidSilent = true
+	node := l.table.Node()
+	l.log.Warn("the origin has not answered the first request of a stream: it may not know the node; "+
+		"see origins[].node and origins[].group_by",
+		zap.String("node_id", node.GetId()), zap.String("node_cluster", node.GetCluster()),
+		zap.Duration("silent", silenceAfter), zap.String("address", s.conn.address))
+}
