@@ -1,0 +1,159 @@
+package downstream
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+	"go.uber.org/zap"
+)
+
+// Config of a Server. It is not modified after New. The keys named are those of the config file.
+type Config struct {
+	// Table is where the answers come from. Required.
+	Table *relay.Table
+	// Instance names this process in every response (`instance`, STREAM-10). Required.
+	Instance string
+	// Metrics counts; nil: nothing is counted.
+	Metrics *metrics.Metrics
+	// Log is where streams that change state are told of; nil: nowhere.
+	Log *zap.Logger
+	// Limits bound what clients can take.
+	Limits Limits
+	// Timing says how long what may take.
+	Timing Timing
+}
+
+// Limits bound what clients can take (ERR-7). For each, zero means the default and a negative value no limit.
+type Limits struct {
+	// Streams is the number of discovery streams open at a time (`limits.streams`). Default 50,000.
+	Streams int
+	// StreamsPerConnection is how many streams one connection may have open (`limits.streams_per_connection`); a client keeps
+	// what is beyond waiting. Default 100.
+	StreamsPerConnection int
+	// NamesPerStream is the number of resource names one stream may be subscribed to, over all types
+	// (`limits.names_per_stream`); more ends the stream. Default 1,000,000.
+	NamesPerStream int
+	// NameBytes is the length of one resource name (`limits.name_bytes`); a longer one is refused by itself. Default 64 KiB.
+	NameBytes int
+	// RequestBytes is the size of one request (`limits.request_bytes`); a larger one ends the stream. Default 32 MiB.
+	RequestBytes int
+}
+
+// Timing says how long what may take. For each, zero means the default; negative values are refused.
+type Timing struct {
+	// ColdWait is how long a client with nothing waits for an origin that cannot be reached (`timing.cold_wait`, RELAY-8).
+	// Default 10 s; it must be less than 15 s.
+	ColdWait time.Duration
+	// OrderHold is how long a response may be kept back for the sake of order between types (`timing.order_hold`, ORD-5).
+	// Default 500 ms.
+	OrderHold time.Duration
+	// AckWait is how long the next response of a type waits for the answer to the last (`timing.ack_wait`, NONCE-10).
+	// Default 5 s.
+	AckWait time.Duration
+	// SendStall is how long one write may block before the stream is ended (`timing.send_stall`, ERR-9). Default 10 min.
+	SendStall time.Duration
+	// FirstRequest is how long a stream may stay without a request (`timing.first_request`, STREAM-9). Default 30 s.
+	FirstRequest time.Duration
+	// Keepalive finds dead peers (`timing.keepalive`, ERR-12).
+	Keepalive Keepalive
+}
+
+// Keepalive is the HTTP/2 keepalive towards clients. For each, zero means the default.
+type Keepalive struct {
+	// Time is the silence after which a client is pinged (`time`). Default 30 s.
+	Time time.Duration
+	// Timeout is how long the answer to a ping may take (`timeout`). Default 10 s.
+	Timeout time.Duration
+	// MinClientInterval is how often a client may ping (`min_client_interval`). Default 10 s.
+	MinClientInterval time.Duration
+}
+
+// ListenerConfig says how the streams of one listener are served. It is not modified after Serve.
+type ListenerConfig struct {
+	// Origin answers what no other rule gives to another (`origin`). Required.
+	Origin *relay.Origin
+	// TLS, if not nil, is spoken on every connection (`tls`).
+	TLS *tls.Config
+	// RequireNodeID refuses streams whose node has no id (`require_node_id`, STREAM-2).
+	RequireNodeID bool
+	// NoLegacyWildcard are the type URLs for which a first request without names asks for nothing (`no_legacy_wildcard`,
+	// WILD-5). Nil: ClusterLoadAssignment, RouteConfiguration and Secret; empty but not nil: none.
+	NoLegacyWildcard []string
+}
+
+// normalize fills in the defaults and gives all problems.
+func (c *Config) normalize() error {
+	var errs []error
+	if c.Table == nil {
+		errs = append(errs, errors.New("table: is missing"))
+	}
+	if c.Instance == "" {
+		errs = append(errs, errors.New("instance: is empty"))
+	}
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	l, t := &c.Limits, &c.Timing
+	limit(&l.Streams, 50_000)
+	limit(&l.StreamsPerConnection, 100)
+	limit(&l.NamesPerStream, 1_000_000)
+	limit(&l.NameBytes, 64<<10)
+	limit(&l.RequestBytes, 32<<20)
+	for _, d := range []struct {
+		key   string
+		value *time.Duration
+		zero  time.Duration
+	}{
+		{"cold_wait", &t.ColdWait, 10 * time.Second},
+		{"order_hold", &t.OrderHold, 500 * time.Millisecond},
+		{"ack_wait", &t.AckWait, 5 * time.Second},
+		{"send_stall", &t.SendStall, 10 * time.Minute},
+		{"first_request", &t.FirstRequest, 30 * time.Second},
+		{"keepalive.time", &t.Keepalive.Time, 30 * time.Second},
+		{"keepalive.timeout", &t.Keepalive.Timeout, 10 * time.Second},
+		{"keepalive.min_client_interval", &t.Keepalive.MinClientInterval, 10 * time.Second},
+	} {
+		switch {
+		case *d.value == 0:
+			*d.value = d.zero
+		case *d.value < 0:
+			errs = append(errs, fmt.Errorf("timing.%s: %v is negative", d.key, *d.value))
+		}
+	}
+	if t.ColdWait >= maxColdWait {
+		errs = append(errs, fmt.Errorf("timing.cold_wait: %v is not under %v, after which clients take silence for absence",
+			t.ColdWait, maxColdWait))
+	}
+	return errors.Join(errs...)
+}
+
+// maxColdWait is when clients conclude that a resource does not exist (RELAY-8, ABS-1).
+const maxColdWait = 15 * time.Second
+
+func limit(value *int, zero int) {
+	switch {
+	case *value == 0:
+		*value = zero
+	case *value < 0:
+		*value = math.MaxInt32
+	}
+}
+
+// normalize fills in the defaults and gives all problems.
+func (c *ListenerConfig) normalize(t *relay.Table) error {
+	if c.NoLegacyWildcard == nil {
+		c.NoLegacyWildcard = []string{relay.EndpointType, relay.RouteType, relay.SecretType}
+	}
+	switch {
+	case c.Origin == nil:
+		return errors.New("origin: is missing")
+	case t.Origin(c.Origin.Name()) != c.Origin:
+		return fmt.Errorf("origin: %q is not of the server's table", c.Origin.Name())
+	}
+	return nil
+}

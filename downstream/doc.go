@@ -1,0 +1,2 @@
+// Package downstream serves discovery streams to clients.
+package downstream

@@ -1,0 +1,183 @@
+package downstream
+
+import (
+	"math"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+)
+
+// late are the types that wait for clusters: for a Cluster response to be acknowledged (ORD-5), and for a first set to settle
+// (RELAY-84).
+func late(typeURL string) bool {
+	switch typeURL {
+	case relay.ListenerType, relay.ScopedRouteType, relay.RouteType, relay.VirtualHostType, relay.ExtensionConfigType:
+		return true
+	}
+	return false
+}
+
+// take gives what to write now, in order. It is in flight from now on.
+//
+// Types are taken in the reverse of the order they are written in, so that what is written first is never older than what
+// is written after it. Taken the other way round, this happens: clusters are taken, the origin's next clusters and the
+// routes to them arrive, routes are taken, and leave before their clusters (TestOrderUnderInterleaving).
+//
+// A type with a response in flight is not taken. Its oldest untaken change is read instead, at the same place in the walk, so
+// that every change up to the revisions of the later types, which are taken by then, is either read there or was written. Of
+// the later types, what is as new as that change is held back.
+func (s *session) take(now time.Time) []*response {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = now
+	if s.group == nil || s.closed {
+		return nil
+	}
+	s.takeLocked(now)
+	return s.releaseLocked(now)
+}
+
+// takeLocked is the walk in reverse: it takes what can be taken, and reads how the rest stands.
+func (s *session) takeLocked(now time.Time) {
+	waiting, newest := false, uint64(0) // among the answers of later types
+	for i := len(s.types) - 1; i >= 0; i-- {
+		st := s.types[i]
+		st.unsent, st.settling = 0, false
+		if st.sub == nil {
+			continue
+		}
+		took := false
+		if st.held == nil && (!st.inFlight(now, s.cfg.timing.AckWait) || s.overdue(now, st, waiting, newest)) && st.sub.Pending() {
+			took = true
+			if st.held = st.sub.Take(); st.held != nil {
+				st.owes(now)
+			}
+		}
+		if waiting {
+			standing := st.sub.Standing()
+			st.settling = standing.Settling
+			if !took {
+				st.unsent = standing.Unsent
+			}
+		}
+		if st.held != nil {
+			waiting, newest = true, max(newest, st.held.Rev)
+		}
+	}
+}
+
+// overdue reports whether a response in flight has kept later types waiting for order_hold: then the next one goes although
+// it is unanswered (NONCE-10, RELAY-84).
+func (s *session) overdue(now time.Time, st *streamType, waiting bool, newest uint64) bool {
+	if !waiting || st.inFlight(now, s.cfg.timing.OrderHold) {
+		return false
+	}
+	unsent := st.sub.Standing().Unsent
+	return unsent != 0 && unsent <= newest
+}
+
+// releaseLocked is the walk forward: it writes what is not held back by an earlier type.
+func (s *session) releaseLocked(now time.Time) (out []*response) {
+	oldest := uint64(math.MaxUint64) // change of an earlier type that is not written now
+	settling, unconfirmed := false, false
+	for _, st := range s.types {
+		if a := st.held; a != nil {
+			hold := a.Rev >= oldest ||
+				late(st.typeURL) && (unconfirmed || settling && st.patient(now, s.cfg.timing.ColdWait))
+			if !hold {
+				out = s.writeLocked(now, st, out)
+			} else if st.heldSince.IsZero() {
+				st.heldSince = now
+				st.heldCount++
+			}
+		} else if s.tellable(st) && !st.inFlight(now, s.cfg.timing.AckWait) {
+			out = s.writeLocked(now, st, out)
+		}
+		if st.held != nil {
+			oldest = min(oldest, st.held.First, st.held.Rev)
+		}
+		if st.unsent != 0 {
+			oldest = min(oldest, st.unsent)
+		}
+		settling = settling || st.settling
+		if st.typeURL == relay.ClusterType && st.inFlight(now, s.cfg.timing.OrderHold) {
+			unconfirmed = true
+		}
+	}
+	return out
+}
+
+// patient reports whether an answer has been held for less than d: an origin may answer listeners and leave clusters
+// unanswered for ever (RELAY-95).
+func (st *streamType) patient(now time.Time, d time.Duration) bool {
+	return st.heldSince.IsZero() || now.Before(st.heldSince.Add(d))
+}
+
+// tellable reports whether there is something to say without an answer. Of a type that is sent whole in SotW that would delete
+// everything (SOTW-9), so it waits for the next answer.
+func (s *session) tellable(st *streamType) bool {
+	switch {
+	case st.blank:
+		return true
+	case len(st.refusals) == 0:
+		return false
+	}
+	return s.delta || !st.wildcard && !relay.SentWhole(st.typeURL)
+}
+
+// writeLocked makes the messages of a type's held answer and refusals, and notes them as in flight.
+func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []*response {
+	a := st.held
+	st.held, st.heldSince, st.blank = nil, time.Time{}, false
+	x := &sent{at: now, real: a != nil}
+	parts := []part{{}}
+	if a != nil {
+		x.answer = *a
+		x.answer.Body = nil
+		st.sentVersion, st.coldFrom, s.served = a.Version, time.Time{}, true
+		st.answers++
+		if s.delta {
+			parts = cut(a.Pieces(true), a.Removed, messageBytes)
+		} else {
+			parts[0].body = a.Pieces(false)
+		}
+	}
+	version := st.sentVersion
+	if version == "" && !s.delta {
+		version = relay.Digest{}.String() // of nothing
+	}
+	d := draft{version: version, typeURL: st.typeURL, identifier: s.identifierLocked(), refusals: st.takeRefusals()}
+	for i := range parts {
+		d.nonce, d.removed = s.nonceLocked(), parts[i].removed
+		r := &response{nonce: d.nonce, head: d.encode(numbers(s.delta)), body: parts[i].body, kind: st}
+		r.size = len(r.head)
+		for _, piece := range r.body {
+			r.size += len(piece)
+		}
+		d.refusals = nil
+		x.nonces, x.nonce = append(x.nonces, r.nonce), r.nonce
+		if i == len(parts)-1 {
+			r.sent = x
+		}
+		out = append(out, r)
+	}
+	st.responses++
+	st.remember(x)
+	return out
+}
+
+// wrote notes that responses have been written: the wait for their answers begins only now.
+func (s *session) wrote(now time.Time, batch []*response) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range batch {
+		r.kind.counts.Response(r.size)
+		if r.sent == nil {
+			continue
+		}
+		r.sent.at = now
+		if since := r.sent.answer.Since; !since.IsZero() {
+			s.cfg.metrics.PropagationSent(now.Sub(since))
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package downstream
+
+import (
+	"strings"
+
+	"github.com/weir-xds/weir/relay"
+	"google.golang.org/grpc/codes"
+)
+
+// reason is why a name is refused without asking an origin. Such a name is in error, not absent: nothing is removed.
+type reason struct {
+	code codes.Code
+	text string
+}
+
+var (
+	noSecrets  = &reason{codes.PermissionDenied, "secrets are not served: no origin has them enabled (RELAY-74)"}
+	noNewStyle = &reason{codes.FailedPrecondition, "xdstp names are not supported by this version"}
+	noLocators = &reason{codes.FailedPrecondition, "resource locators are not supported: the origin is not known to understand them"}
+	tooLong    = &reason{codes.ResourceExhausted, "the name is longer than limits.name_bytes"}
+	emptyName  = &reason{codes.InvalidArgument, "the name is empty"}
+)
+
+// newStyle begins the names that carry their authority with them (NAME-1).
+const newStyle = "xdstp:"
+
+// judge says why a name cannot be asked for; nil if it can.
+func (s *session) judge(st *streamType, name string) *reason {
+	switch {
+	case st.secret:
+		return noSecrets
+	case name == relay.Wildcard:
+		return nil
+	case name == "":
+		return emptyName
+	case len(name) > s.cfg.limits.NameBytes:
+		return tooLong
+	case strings.HasPrefix(name, newStyle):
+		return noNewStyle
+	}
+	return nil
+}
+
+// refuseLocked notes a name that is not served, to be told so; `*` carries no error (ABS-12).
+func (s *session) refuseLocked(st *streamType, name string, why *reason) {
+	st.refusedCount++
+	if why == tooLong {
+		s.cfg.metrics.LimitRejection("name_bytes")
+	}
+	if name != relay.Wildcard {
+		st.refusals = append(st.refusals, refusal{shown(name), why})
+	}
+}
+
+// shown is the name as it is told back: whole, as a client could not match it otherwise, unless that alone would overrun the
+// message.
+func shown(name string) string { return clip(name, refusalBytes) }
+
+// takeRefusals are those that one response can tell; the rest waits for the next.
+func (st *streamType) takeRefusals() []refusal {
+	size := 0
+	for i := range st.refusals {
+		if size += st.refusals[i].size(); size > refusalBytes && i > 0 {
+			now := st.refusals[:i:i]
+			st.refusals = st.refusals[i:]
+			return now
+		}
+	}
+	now := st.refusals
+	st.refusals = nil
+	return now
+}

@@ -1,0 +1,137 @@
+package downstream
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// response is one message to a client: a small part of its own and pieces that others share.
+type response struct {
+	nonce string
+	head  []byte   // every field but resources
+	body  [][]byte // encoded resources; shared, not to be changed
+	size  int      // encoded
+
+	kind *streamType
+	sent *sent // what it belongs to; set in the last message of an answer
+}
+
+// fieldNumbers are those of one dialect's response message; resources are field 2, and in the body.
+type fieldNumbers struct{ version, typeURL, nonce, removed, controlPlane, errors protowire.Number }
+
+var (
+	sotwFields  = fieldNumbers{version: 1, typeURL: 4, nonce: 5, controlPlane: 6, errors: 7}
+	deltaFields = fieldNumbers{version: 1, typeURL: 4, nonce: 5, removed: 6, controlPlane: 7, errors: 9}
+)
+
+func numbers(delta bool) *fieldNumbers {
+	if delta {
+		return &deltaFields
+	}
+	return &sotwFields
+}
+
+// refusal is what becomes of a name that is not served: it is told as a resource error, never as an absence (FED-2).
+type refusal struct {
+	name string
+	why  *reason
+}
+
+// size is about what the refusal takes in a message.
+func (r *refusal) size() int { return len(r.name) + len(r.why.text) + 32 }
+
+// draft is a response before it is encoded.
+type draft struct {
+	version, typeURL, nonce, identifier string
+	removed                             []string
+	refusals                            []refusal
+}
+
+// encode writes the fields in any order, which protobuf allows: what differs from client to client comes first, the shared
+// resources after it.
+func (d *draft) encode(n *fieldNumbers) []byte {
+	size := len(d.version) + len(d.typeURL) + len(d.nonce) + len(d.identifier) + 16
+	for _, name := range d.removed {
+		size += removedSize(name)
+	}
+	for i := range d.refusals {
+		size += d.refusals[i].size()
+	}
+	b := make([]byte, 0, size)
+	if d.version != "" {
+		b = appendString(b, n.version, d.version)
+	}
+	b = appendString(b, n.typeURL, d.typeURL)
+	b = appendString(b, n.nonce, d.nonce)
+	b = protowire.AppendTag(b, n.controlPlane, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(1)+protowire.SizeBytes(len(d.identifier))))
+	b = appendString(b, 1, d.identifier)
+	for _, name := range d.removed {
+		b = appendString(b, n.removed, name)
+	}
+	for i := range d.refusals {
+		b = d.refusals[i].append(b, n.errors)
+	}
+	return b
+}
+
+// append writes a ResourceError: resource_name (a ResourceName) is field 1, error_detail (a google.rpc.Status) field 2.
+func (r *refusal) append(b []byte, field protowire.Number) []byte {
+	name := appendString(nil, 1, r.name)
+	detail := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(r.why.code))
+	detail = appendString(detail, 2, r.why.text)
+	inner := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), name)
+	inner = protowire.AppendBytes(protowire.AppendTag(inner, 2, protowire.BytesType), detail)
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), inner)
+}
+
+func removedSize(name string) int { return len(name) + 6 }
+
+func appendString(b []byte, field protowire.Number, s string) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
+}
+
+// part is one message of a delta answer.
+type part struct {
+	body    [][]byte
+	removed []string
+	size    int
+}
+
+const (
+	// messageBytes is where a delta answer is cut, below the 4 MiB that clients accept by default (TRANS-10).
+	messageBytes = 3584 << 10
+	// refusalBytes is what one response tells of refused names; the rest waits for the next.
+	refusalBytes = 256 << 10
+)
+
+// cut divides a delta answer into messages at the boundaries of its pieces; removals come last (ORD-2).
+func cut(pieces [][]byte, removed []string, most int) []part {
+	parts, at, from := []part{{}}, 0, 0
+	for i, p := range pieces {
+		if last := &parts[len(parts)-1]; last.size > 0 && last.size+len(p) > most {
+			last.body = pieces[from:i:i]
+			parts, from = append(parts, part{}), i
+		}
+		parts[len(parts)-1].size += len(p)
+	}
+	parts[len(parts)-1].body = pieces[from:]
+	for i, name := range removed {
+		if last := &parts[len(parts)-1]; last.size > 0 && last.size+removedSize(name) > most {
+			last.removed = removed[at:i:i]
+			parts, at = append(parts, part{}), i
+		}
+		parts[len(parts)-1].size += removedSize(name)
+	}
+	parts[len(parts)-1].removed = removed[at:]
+	return parts
+}
+
+// clip cuts text of a peer to n bytes.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "..."
+}

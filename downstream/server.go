@@ -1,0 +1,229 @@
+package downstream
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// window is the HTTP/2 flow-control window: static, so that grpc sends no pings to estimate the bandwidth, which cost more
+	// than small responses do. Requests are small; what clients are sent is bounded by their windows, not by ours.
+	window = 64 << 10
+	// handshake bounds how long a connection may take to become one. Stop waits for it.
+	handshake = 10 * time.Second
+	// flushWait is how long Drain lets the last statuses travel before connections are closed.
+	flushWait = time.Second
+)
+
+// errStopped: Serve after Drain or Stop.
+var errStopped = errors.New("the server is stopped")
+
+// Server serves discovery streams on any number of listeners.
+type Server struct {
+	// Set once by New.
+	cfg      Config
+	nacks    *nackLog
+	quit     chan struct{}  // closed by Stop
+	watching sync.WaitGroup // the watchdog
+	serving  sync.WaitGroup // Serve calls
+	graceful sync.WaitGroup // GracefulStop calls
+	codec    codec
+
+	mu        sync.Mutex // guards what follows; held for map work only; before no other lock
+	listeners []*listener
+	streams   map[*stream]struct{}
+	lastID    uint64
+	watched   bool // the watchdog runs
+	draining  bool // no new streams
+	stopped   bool // no new listeners
+	quitting  bool // quit is closed
+}
+
+// listener is one grpc.Server with its health service.
+type listener struct {
+	// Set once by newListener.
+	grpc     *grpc.Server
+	health   *health.Server
+	settings *settings
+}
+
+// New makes a server that listens nowhere yet. The error joins every problem of the config.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.normalize(); err != nil {
+		return nil, err
+	}
+	return &Server{
+		cfg: cfg, nacks: newNackLog(cfg.Log), quit: make(chan struct{}), streams: map[*stream]struct{}{},
+	}, nil
+}
+
+// Serve accepts connections on l until Drain or Stop, and then returns nil. It closes l.
+func (s *Server) Serve(l net.Listener, lc ListenerConfig) error {
+	if err := lc.normalize(s.cfg.Table); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	ln := s.newListener(lc)
+	s.mu.Lock()
+	if s.stopped || s.draining {
+		s.mu.Unlock()
+		ln.grpc.Stop()
+		return errors.Join(errStopped, l.Close())
+	}
+	s.listeners = append(s.listeners, ln)
+	s.serving.Add(1)
+	if !s.watched {
+		s.watched = true
+		s.watching.Add(1)
+		go s.watch()
+	}
+	s.mu.Unlock()
+	defer s.serving.Done()
+	return ln.grpc.Serve(l)
+}
+
+func (s *Server) newListener(lc ListenerConfig) *listener {
+	l, t := s.cfg.Limits, s.cfg.Timing
+	opts := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(s.codec),
+		grpc.InTapHandle(tapStream),
+		grpc.StaticStreamWindowSize(window),
+		grpc.StaticConnWindowSize(window),
+		grpc.SharedWriteBuffer(true),
+		grpc.MaxConcurrentStreams(uint32(l.StreamsPerConnection)),
+		grpc.MaxRecvMsgSize(l.RequestBytes),
+		grpc.ConnectionTimeout(handshake),
+		grpc.WaitForHandlers(true),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: t.Keepalive.Time, Timeout: t.Keepalive.Timeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: t.Keepalive.MinClientInterval, PermitWithoutStream: true,
+		}),
+	}
+	if lc.TLS != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(lc.TLS)))
+	}
+	ln := &listener{grpc: grpc.NewServer(opts...), health: health.NewServer(), settings: newSettings(s.cfg, lc)}
+	ln.grpc.RegisterService(s.discovery(ln.settings), nil)
+	healthpb.RegisterHealthServer(ln.grpc, ln.health)
+	reflection.Register(ln.grpc)
+	return ln
+}
+
+// adsService is the aggregated discovery service (TRANS-2).
+const adsService = "envoy.service.discovery.v3.AggregatedDiscoveryService"
+
+// discovery describes the aggregated service. The full method name alone decides the dialect (TRANS-3).
+func (s *Server) discovery(set *settings) *grpc.ServiceDesc {
+	serve := func(delta bool) grpc.StreamHandler {
+		return func(_ any, wire grpc.ServerStream) error { return s.serve(set, wire, delta) }
+	}
+	return &grpc.ServiceDesc{
+		ServiceName: adsService,
+		HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{
+			{StreamName: "StreamAggregatedResources", Handler: serve(false), ServerStreams: true, ClientStreams: true},
+			{StreamName: "DeltaAggregatedResources", Handler: serve(true), ServerStreams: true, ClientStreams: true},
+		},
+		Metadata: "envoy/service/discovery/v3/ads.proto",
+	}
+}
+
+var (
+	errDraining = status.Error(codes.Unavailable, "weir is draining: connect to another replica or again in a moment")
+	errStreams  = status.Error(codes.ResourceExhausted, "limits.streams is reached: try again later or another replica")
+)
+
+// enter takes a stream in, or says why not.
+func (s *Server) enter(st *stream) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return errDraining
+	}
+	if len(s.streams) >= s.cfg.Limits.Streams {
+		s.cfg.Metrics.LimitRejection("streams")
+		return errStreams
+	}
+	s.lastID++
+	st.id = s.lastID
+	s.streams[st] = struct{}{}
+	return nil
+}
+
+func (s *Server) leave(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.streams, st)
+}
+
+// list is a copy of the streams, oldest first.
+func (s *Server) list() []*stream {
+	s.mu.Lock()
+	streams := make([]*stream, 0, len(s.streams))
+	for st := range s.streams {
+		streams = append(streams, st)
+	}
+	s.mu.Unlock()
+	sortStreams(streams)
+	return streams
+}
+
+// Stop ends every stream with UNAVAILABLE, closes listeners and connections, and waits until nothing of the server runs. It may
+// be called again, and beside Drain.
+func (s *Server) Stop() {
+	s.refuse()
+	s.mu.Lock()
+	s.stopped = true
+	listeners := s.listeners
+	if !s.quitting {
+		s.quitting = true
+		close(s.quit)
+	}
+	s.mu.Unlock()
+	for _, st := range s.list() {
+		st.end(errDraining)
+	}
+	for _, ln := range listeners {
+		ln.grpc.Stop()
+	}
+	s.serving.Wait()
+	s.graceful.Wait()
+	s.watching.Wait()
+}
+
+// refuse turns new streams away, here and by what load balancers ask.
+func (s *Server) refuse() (listeners []*listener, first bool) {
+	s.mu.Lock()
+	first = !s.draining
+	s.draining = true
+	listeners = s.listeners
+	s.mu.Unlock()
+	for _, ln := range listeners {
+		ln.health.Shutdown()
+	}
+	return listeners, first
+}
+
+// Drain ends the streams in order, spread over the time, and then stops (RELAY-58). If ctx ends first, the rest is ended at once.
+func (s *Server) Drain(ctx context.Context, over time.Duration) {
+	listeners, first := s.refuse()
+	if first {
+		for _, ln := range listeners {
+			s.graceful.Add(1)
+			go s.sayGoodbye(ln)
+		}
+	}
+	s.endSlowly(ctx, over)
+	s.Stop()
+}

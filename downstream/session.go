@@ -1,0 +1,318 @@
+package downstream
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// maxTypes bounds the types of one stream, which are client's words too.
+	maxTypes = 256
+	// maxTypeURL bounds a type URL: it is a key of the table.
+	maxTypeURL = 1024
+	// maxNodeShown bounds what a node's id takes in the log.
+	maxNodeShown = 256
+)
+
+// settings are what the streams of one listener share. They never change.
+type settings struct {
+	origin        *relay.Origin
+	instance      string
+	limits        Limits
+	timing        Timing
+	metrics       *metrics.Metrics
+	requireNodeID bool
+	noLegacy      map[string]bool // type URLs (WILD-5)
+	seed          maphash.Seed    // of the hashes of lists
+}
+
+func newSettings(cfg Config, lc ListenerConfig) *settings {
+	set := &settings{
+		origin: lc.Origin, instance: cfg.Instance, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
+		requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{}, seed: maphash.MakeSeed(),
+	}
+	for _, typeURL := range lc.NoLegacyWildcard {
+		set.noLegacy[typeURL] = true
+	}
+	return set
+}
+
+// session is the state machine of one client stream: what it asked, what it was sent and what it said to that. It does no I/O
+// and reads no clock. The reader gives it requests, the writer takes responses.
+type session struct {
+	// Set once by newSession.
+	cfg     *settings
+	delta   bool
+	opened  time.Time
+	prefix  string // of nonces, so that one of another stream is not taken for ours (NONCE-3)
+	mailbox *relay.Subscriber
+
+	mu          sync.Mutex   // guards what follows; never held during a send; before a shard's
+	group       *relay.Group // nil before the first request
+	nodeID      string
+	nodeCluster string
+	nodeChanges int
+	types       []*streamType // in ORD-1 order
+	lastNonce   uint64
+	names       int       // over all types, refused ones that are remembered included
+	served      bool      // an answer was written
+	now         time.Time // of the last call that brought one; no deadline before it is pending
+	notes       []note    // to be logged by the caller
+	closed      bool
+}
+
+// note is something that the stream logs when the session is not locked.
+type note struct {
+	typeURL string
+	nack    Nack // zero: the node changed
+}
+
+func newSession(cfg *settings, delta bool, now time.Time) *session {
+	return &session{
+		cfg: cfg, delta: delta, opened: now, now: now, mailbox: relay.NewSubscriber(),
+		prefix: strconv.FormatInt(now.UnixNano(), 36) + ".",
+	}
+}
+
+func (s *session) dialect() string {
+	if s.delta {
+		return "delta"
+	}
+	return "sotw"
+}
+
+// newRequest is an empty message of the stream's dialect to read into.
+func (s *session) newRequest() *request {
+	if s.delta {
+		return &request{message: &discoveryv3.DeltaDiscoveryRequest{}}
+	}
+	return &request{message: &discoveryv3.DiscoveryRequest{}}
+}
+
+// client names the client for people.
+func (s *session) client() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return clip(s.nodeID, maxNodeShown)
+}
+
+// takeNotes gives what there is to be logged.
+func (s *session) takeNotes() []note {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.notes
+	s.notes = nil
+	return n
+}
+
+// enterLocked looks at what all requests have in common, and finds the stream-type; first: it is new.
+func (s *session) enterLocked(node *corev3.Node, typeURL string) (st *streamType, first bool, err error) {
+	switch {
+	case typeURL == "":
+		return nil, false, status.Error(codes.InvalidArgument, "type_url is empty") // TRANS-5
+	case len(typeURL) > maxTypeURL:
+		return nil, false, status.Errorf(codes.InvalidArgument, "type_url is longer than %d bytes", maxTypeURL)
+	}
+	if s.group == nil {
+		if err := s.joinLocked(node); err != nil {
+			return nil, false, err
+		}
+	} else if node != nil {
+		s.checkNodeLocked(node)
+	}
+	i, found := slices.BinarySearchFunc(s.types, typeURL, func(st *streamType, typeURL string) int {
+		return relay.CompareTypes(st.typeURL, typeURL)
+	})
+	if found {
+		return s.types[i], false, nil
+	}
+	if len(s.types) >= maxTypes {
+		return nil, false, status.Errorf(codes.ResourceExhausted, "the stream asks for more than %d types", maxTypes)
+	}
+	st = newStreamType(s.cfg, typeURL, s.dialect())
+	s.types = slices.Insert(s.types, i, st)
+	return st, true, nil
+}
+
+// joinLocked remembers the node of the first request, which is the stream's for good (STREAM-1, STREAM-2, RELAY-94).
+func (s *session) joinLocked(node *corev3.Node) error {
+	if s.cfg.requireNodeID && node.GetId() == "" {
+		return status.Error(codes.InvalidArgument, "node.id is empty, and require_node_id is set here")
+	}
+	g, err := s.cfg.origin.Group(node)
+	if err != nil {
+		s.cfg.metrics.LimitRejection("groups")
+		return status.Error(codes.ResourceExhausted, err.Error()+": try again later")
+	}
+	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
+	return nil
+}
+
+// checkNodeLocked counts a node that is not the first one, and has it logged once (STREAM-3). A thinner node is normal
+// (RELAY-94).
+func (s *session) checkNodeLocked(node *corev3.Node) {
+	if node.Id == s.nodeID && (node.Cluster == s.nodeCluster || node.Cluster == "") || node.Id == "" {
+		return
+	}
+	s.nodeChanges++
+	if s.nodeChanges == 1 {
+		s.notes = append(s.notes, note{})
+	}
+}
+
+// countNamesLocked notes how many names the type has now, and refuses too many.
+func (s *session) countNamesLocked(st *streamType) error {
+	names := len(st.refused) + len(st.refusals)
+	if st.sub != nil {
+		names += st.sub.Standing().Names
+	}
+	s.names += names - st.names
+	st.names = names
+	if s.names > s.cfg.limits.NamesPerStream {
+		s.cfg.metrics.LimitRejection("names_per_stream")
+		return status.Errorf(codes.ResourceExhausted, "limits.names_per_stream: the stream asks for more than %d names",
+			s.cfg.limits.NamesPerStream)
+	}
+	return nil
+}
+
+// wakeLocked wakes the writer if there may be something for it to do.
+func (s *session) wakeLocked() {
+	for _, st := range s.types {
+		if st.held != nil || len(st.refusals) > 0 || st.blank || st.peek() {
+			s.mailbox.Signal()
+			return
+		}
+	}
+}
+
+var errLagging = status.Error(codes.Unavailable,
+	"lagging: the client fell behind by more removals than are kept; come again, and resume by version")
+
+// tick ends the stream if its time has come: no request (STREAM-9), nothing to serve (RELAY-8), or too far behind.
+func (s *session) tick(now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = now
+	if s.group == nil {
+		if !now.Before(s.opened.Add(s.cfg.timing.FirstRequest)) {
+			return status.Errorf(codes.DeadlineExceeded, "no request came within timing.first_request %v", s.cfg.timing.FirstRequest)
+		}
+		return nil
+	}
+	for _, st := range s.types {
+		if err := s.coldLocked(st, now); err != nil {
+			return err
+		}
+		if st.sub != nil && st.peek() && st.sub.Standing().Lagging {
+			return errLagging
+		}
+	}
+	return nil
+}
+
+// coldLocked ends the stream if nothing can be served on a type and no upstream stream carried the request for the whole wait
+// (RELAY-8), provided nothing was served: who has configuration keeps the stream. The silence of a connected origin is left to the client's timer (ABS-5).
+func (s *session) coldLocked(st *streamType, now time.Time) error {
+	wait := s.cfg.timing.ColdWait
+	if st.coldFrom.IsZero() || now.Before(st.coldFrom.Add(wait)) {
+		return nil
+	}
+	half := st.coldFrom.Add(wait / 2)
+	st.coldFrom = time.Time{}
+	if st.held != nil || !st.sub.Standing().Waiting {
+		return nil
+	}
+	st.coldFrom = now
+	// A stream opened in the first half of the wait and open still counts as having carried the request.
+	if since, open := st.sub.Upstream(); open && !since.After(half) {
+		return nil
+	}
+	st.coldCount++
+	if s.served {
+		return nil
+	}
+	return status.Error(codes.Unavailable, fmt.Sprintf("nothing is known of %s yet, and origin %q could not be reached for "+
+		"timing.cold_wait %v: try another replica or again", st.typeURL, s.cfg.origin.Name(), wait))
+}
+
+// next is the next deadline, the zero time if there is none.
+func (s *session) next() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var next time.Time
+	at := func(t time.Time) {
+		if t.After(s.now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	if s.group == nil {
+		at(s.opened.Add(s.cfg.timing.FirstRequest))
+		return next
+	}
+	anyHeld := false
+	for _, st := range s.types {
+		if st.held != nil {
+			anyHeld = true
+			at(st.heldSince.Add(s.cfg.timing.ColdWait)) // of a hold for settling
+		}
+	}
+	for _, st := range s.types {
+		if !st.coldFrom.IsZero() {
+			at(st.coldFrom.Add(s.cfg.timing.ColdWait))
+		}
+		last := st.last()
+		if last == nil {
+			continue
+		}
+		if anyHeld {
+			at(last.at.Add(s.cfg.timing.OrderHold))
+		}
+		if st.held != nil || len(st.refusals) > 0 || st.peek() {
+			at(last.at.Add(s.cfg.timing.AckWait))
+		}
+	}
+	return next
+}
+
+// close lets go of everything. The session must not be used after it, but for status.
+func (s *session) close(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	for _, st := range s.types {
+		if st.sub != nil {
+			st.sub.Close(now)
+		}
+	}
+	if s.group != nil {
+		s.group.Release(now)
+	}
+	s.types = nil
+}
+
+// nonceLocked makes a nonce, unique in the stream (NONCE-1).
+func (s *session) nonceLocked() string {
+	s.lastNonce++
+	return s.prefix + strconv.FormatUint(s.lastNonce, 10)
+}
+
+// identifierLocked is what every response says of its way (STREAM-10).
+func (s *session) identifierLocked() string {
+	return s.group.Identifier() + ";weir=" + s.cfg.instance
+}

@@ -1,0 +1,137 @@
+package downstream
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
+)
+
+// request takes in a request of a SotW stream. The error is the status the stream ends with.
+func (s *session) request(now time.Time, req *discoveryv3.DiscoveryRequest) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st, first, err := s.enterLocked(req.Node, req.TypeUrl)
+	if err != nil {
+		return err
+	}
+	switch {
+	case st.secret:
+		// An empty response would say "delete all", so nothing is sent (SOTW-9).
+		st.refusedCount += uint64(len(req.ResourceNames))
+		return nil
+	case relay.DeltaOnly(st.typeURL):
+		st.blank = first || st.blank // TRANS-7
+		s.verdictLocked(now, st, req.ResponseNonce, req.ErrorDetail)
+	default:
+		s.verdictLocked(now, st, req.ResponseNonce, req.ErrorDetail)
+		if err := s.listLocked(now, st, req); err != nil {
+			return err
+		}
+	}
+	s.wakeLocked()
+	return nil
+}
+
+// verdictLocked pairs an ACK or NACK with the last response (NONCE-2). Any other nonce is stale and no verdict (NONCE-4); before
+// anything was sent there is none to compare with (NONCE-3). version_info takes no part in it.
+func (s *session) verdictLocked(now time.Time, st *streamType, nonce string, detail *status.Status) {
+	last := st.last()
+	if last == nil || nonce != last.nonce {
+		return
+	}
+	st.unanswered = nil
+	if detail != nil {
+		s.nackLocked(now, st, last, nonce, detail)
+		return
+	}
+	s.ackLocked(now, st, last)
+}
+
+// listLocked takes in the names, which are the client's complete list whatever the nonce (SOTW-1, NONCE-5). The same list again
+// costs a hash and no look at the table: that is what nearly every ACK brings.
+func (s *session) listLocked(now time.Time, st *streamType, req *discoveryv3.DiscoveryRequest) error {
+	hash := s.hashList(req)
+	if st.listed && st.list == hash {
+		return nil
+	}
+	if st.sub == nil {
+		st.sub = s.group.Open(s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Version: req.VersionInfo})
+	}
+	st.list, st.listed = hash, true
+	if len(req.ResourceNames)+len(req.ResourceLocators) > 0 {
+		st.legacy = false // for good (WILD-3, WILD-6)
+	}
+	names, wildcard := s.siftLocked(st, req)
+	st.wildcard = wildcard || st.legacy
+	st.sub.Replace(now, names, st.wildcard)
+	st.expect(now)
+	return s.countNamesLocked(st)
+}
+
+// siftLocked divides a list into what is asked of the table and what is refused. A refusal is told when the name is new in the
+// list, and not again.
+func (s *session) siftLocked(st *streamType, req *discoveryv3.DiscoveryRequest) (names []string, wildcard bool) {
+	before := st.refused
+	st.refused = nil
+	refuse := func(key, name string, why *reason) {
+		if st.refused == nil {
+			st.refused = map[string]struct{}{}
+		}
+		if _, known := st.refused[key]; known {
+			return
+		}
+		st.refused[key] = struct{}{}
+		if _, known := before[key]; !known {
+			s.refuseLocked(st, name, why)
+		}
+	}
+	names = req.ResourceNames
+	for i, name := range req.ResourceNames {
+		why := s.judge(st, name)
+		plain := why == nil && name != relay.Wildcard
+		switch {
+		case why != nil:
+			refuse(name, name, why)
+		case name == relay.Wildcard:
+			wildcard = true
+		}
+		switch copied := len(names) != len(req.ResourceNames); {
+		case plain && copied:
+			names = append(names, name)
+		case !plain && !copied:
+			names = append(make([]string, 0, len(req.ResourceNames)-1), req.ResourceNames[:i]...)
+		}
+	}
+	for _, l := range req.ResourceLocators {
+		refuse("locator "+l.GetName(), l.GetName(), noLocators)
+	}
+	return names, wildcard
+}
+
+// hashList is equal for equal lists. The seed is random, so that nobody can make two lists collide, and with them lose a change of
+// subscription.
+func (s *session) hashList(req *discoveryv3.DiscoveryRequest) uint64 {
+	var h maphash.Hash
+	h.SetSeed(s.cfg.seed)
+	var n [4]byte
+	add := func(name string) {
+		binary.LittleEndian.PutUint32(n[:], uint32(len(name)))
+		h.Write(n[:])
+		h.WriteString(name)
+	}
+	for _, name := range req.ResourceNames {
+		add(name)
+	}
+	if len(req.ResourceLocators) > 0 {
+		h.WriteByte(1) // told apart by its length from any name
+		for _, l := range req.ResourceLocators {
+			add(l.GetName())
+		}
+	}
+	return h.Sum64()
+}

@@ -1,0 +1,145 @@
+package downstream
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+)
+
+// ClientStatus is how one client stream stands, in plain values.
+type ClientStatus struct {
+	Stream      uint64 // unique in this process
+	Peer        string // the client's address
+	Origin      string
+	Group       string // key of the client's group; empty before the first request
+	NodeID      string
+	NodeCluster string
+	Dialect     string // "delta" or "sotw"
+	Since       time.Time
+	Types       []TypeStatus // in the order they are written (ORD-1)
+	// NodeChanges counts later requests with another node, which is ignored (STREAM-3).
+	NodeChanges int
+}
+
+// TypeStatus is how one type of a client stream stands.
+type TypeStatus struct {
+	TypeURL  string
+	Names    int // subscribed by name
+	Wildcard bool
+	// SentVersion and AckedVersion are version_info of SotW; empty in delta.
+	SentVersion, AckedVersion string
+	Responses                 uint64 // written; the messages of one cut answer count once
+	// InFlightSince is when the oldest unanswered response was written; zero: none is.
+	InFlightSince time.Time
+	// UnsyncedSince is since when the client has not accepted all it is owed; zero: it has.
+	UnsyncedSince time.Time
+	Nacks         uint64
+	LastNack      Nack // zero: none
+	// Refused counts names refused without asking an origin.
+	Refused uint64
+	// Held counts answers kept back for the sake of order between types (ORD-5).
+	Held uint64
+	// Cold counts waits of cold_wait with nothing to serve that did not end the stream (RELAY-8).
+	Cold uint64
+}
+
+// Nack is a client's refusal of a response (RELAY-34). The message is the client's: for people only.
+type Nack struct {
+	Nonce, Message string
+	At             time.Time
+}
+
+// Clients tells how every stream stands, in the order they were opened.
+func (s *Server) Clients() []ClientStatus {
+	streams := s.list()
+	clients := make([]ClientStatus, len(streams))
+	for i, st := range streams {
+		clients[i] = st.session.status()
+		clients[i].Stream, clients[i].Peer = st.id, st.peer
+	}
+	return clients
+}
+
+// Picture fills in the client side of p, as of now.
+func (s *Server) Picture(now time.Time, p *metrics.Picture) {
+	subs := map[string]map[string]int{"delta": {}, "sotw": {}}
+	streams := map[string]int{}
+	var oldest time.Time
+	for _, st := range s.list() {
+		c := st.session.status()
+		streams[c.Dialect]++
+		unsynced := false
+		for i := range c.Types {
+			t := &c.Types[i]
+			subs[c.Dialect][t.TypeURL] += t.Names
+			if t.Wildcard {
+				subs[c.Dialect][t.TypeURL]++
+			}
+			if at := t.UnsyncedSince; !at.IsZero() {
+				unsynced = true
+				if oldest.IsZero() || at.Before(oldest) {
+					oldest = at
+				}
+			}
+		}
+		if unsynced {
+			p.Unsynced++
+		}
+	}
+	for _, dialect := range []string{"delta", "sotw"} {
+		p.Dialects = append(p.Dialects, metrics.DialectPicture{
+			Dialect: dialect, Streams: streams[dialect], Subscriptions: subs[dialect],
+		})
+	}
+	if !oldest.IsZero() {
+		p.Lag = max(p.Lag, now.Sub(oldest))
+	}
+}
+
+// status is the session's part of a ClientStatus.
+func (s *session) status() ClientStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := ClientStatus{
+		Origin: s.cfg.origin.Name(), NodeID: s.nodeID, NodeCluster: s.nodeCluster, Dialect: s.dialect(),
+		Since: s.opened, NodeChanges: s.nodeChanges,
+	}
+	if s.group != nil {
+		c.Group = s.group.Key()
+	}
+	c.Types = make([]TypeStatus, 0, len(s.types))
+	for _, st := range s.types {
+		c.Types = append(c.Types, st.status())
+	}
+	return c
+}
+
+func (st *streamType) status() TypeStatus {
+	t := TypeStatus{
+		TypeURL: st.typeURL, SentVersion: st.sentVersion, AckedVersion: st.ackedVersion, Responses: st.responses,
+		UnsyncedSince: st.unsyncedSince, Nacks: st.nacks, LastNack: st.lastNack,
+		Refused: st.refusedCount, Held: st.heldCount, Cold: st.coldCount,
+	}
+	if len(st.unanswered) > 0 {
+		t.InFlightSince = st.unanswered[0].at
+	}
+	if st.sub != nil {
+		standing := st.sub.Standing()
+		t.Names, t.Wildcard = standing.Names, standing.Wildcard
+	}
+	return t
+}
+
+// sortStreams orders streams by age.
+func sortStreams(streams []*stream) {
+	slices.SortFunc(streams, func(a, b *stream) int {
+		switch {
+		case a.id < b.id:
+			return -1
+		case a.id > b.id:
+			return 1
+		}
+		return 0
+	})
+}

@@ -1,0 +1,198 @@
+package downstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
+)
+
+// stream is one client stream: the handler's goroutine reads, one more writes, and they meet in the session.
+type stream struct {
+	// Set once before the writer starts.
+	id      uint64
+	server  *Server
+	wire    grpc.ServerStream
+	session *session
+	peer    string
+	cancel  context.CancelCauseFunc
+	done    chan struct{} // closed when the writer has ended
+
+	writing atomic.Int64 // when the present write began, in Unix nanoseconds; 0: nothing is being written
+}
+
+// cancelKey finds in a stream's context the function that ends it.
+type cancelKey struct{}
+
+// tapStream puts a context of ours under a new stream. It has to be done here: the transport takes the context for its blocking
+// reads and writes right after, and cancelling it is the only way to end a stream while both the reader and the writer are
+// blocked in the transport (TestEndsBlockedStream).
+func tapStream(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return context.WithValue(ctx, cancelKey{}, cancel), nil
+}
+
+// end ends the stream with a status, from any goroutine. The first reason counts.
+func (st *stream) end(reason error) { st.cancel(reason) }
+
+// writingSince is when the present write began; false if nothing is being written.
+func (st *stream) writingSince() (time.Time, bool) {
+	at := st.writing.Load()
+	return time.Unix(0, at), at != 0
+}
+
+// serve runs one stream on the handler's goroutine, and returns the status it ends with.
+func (s *Server) serve(set *settings, wire grpc.ServerStream, delta bool) error {
+	ctx := wire.Context()
+	cancel, ok := ctx.Value(cancelKey{}).(context.CancelCauseFunc)
+	if !ok {
+		return status.Error(codes.Internal, "the stream's context is not ours")
+	}
+	now := time.Now()
+	st := &stream{
+		server: s, wire: wire, session: newSession(set, delta, now), cancel: cancel, done: make(chan struct{}),
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		st.peer = p.Addr.String()
+	}
+	if err := s.enter(st); err != nil {
+		return err
+	}
+	defer s.leave(st)
+	go st.write(ctx)
+	err := st.read(ctx)
+	cancel(err)
+	<-st.done
+	st.session.close(time.Now())
+	st.account(err)
+	return err
+}
+
+// account tells of the stream's end, where it is worth telling.
+func (st *stream) account(err error) {
+	switch {
+	case errors.Is(err, errLagging):
+		st.server.cfg.Metrics.Stalled("lagging")
+	case errors.Is(err, errStalled):
+		st.server.cfg.Metrics.Stalled("send_stall")
+	case err == nil, status.Code(err) == codes.Canceled, errors.Is(err, errDraining):
+		return
+	}
+	st.server.cfg.Log.Info("a client stream was ended", zap.Uint64("stream", st.id), zap.String("client", st.session.client()),
+		zap.String("peer", st.peer), zap.Error(err))
+}
+
+// read takes in requests until the stream ends, and returns its status. It never waits for the writer.
+func (st *stream) read(ctx context.Context) error {
+	for {
+		in := st.session.newRequest()
+		if err := st.wire.RecvMsg(in); err != nil {
+			return st.reason(ctx, err)
+		}
+		st.server.cfg.Metrics.Message(metrics.FromClient, in.size)
+		if in.err != nil {
+			return status.Errorf(codes.InvalidArgument, "the request does not decode: %v", in.err)
+		}
+		if err := st.accept(time.Now(), in.message); err != nil {
+			return err
+		}
+	}
+}
+
+// accept gives one request to the session, and logs what it brought.
+func (st *stream) accept(now time.Time, m proto.Message) error {
+	var err error
+	switch m := m.(type) {
+	case *discoveryv3.DiscoveryRequest:
+		err = st.session.request(now, m)
+	case *discoveryv3.DeltaDiscoveryRequest:
+		err = st.session.deltaRequest(now, m)
+	}
+	for _, n := range st.session.takeNotes() {
+		switch {
+		case n.nack.At.IsZero():
+			st.server.cfg.Log.Info("a client names another node than at first, which is ignored",
+				zap.Uint64("stream", st.id), zap.String("client", st.session.client()))
+		default:
+			st.server.nacks.note(n.typeURL, n.nack, st.id, st.session.client())
+		}
+	}
+	return err
+}
+
+// reason is the status of a stream on which reading failed.
+func (st *stream) reason(ctx context.Context, err error) error {
+	if err == io.EOF {
+		return nil // the client has said all; who cannot ACK any more is not served either (STREAM-8)
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		if _, ours := status.FromError(cause); ours {
+			return cause
+		}
+	}
+	if status.Code(err) == codes.ResourceExhausted {
+		st.server.cfg.Metrics.LimitRejection("request_bytes")
+		return status.Errorf(codes.ResourceExhausted, "limits.request_bytes: %s", status.Convert(err).Message())
+	}
+	return err
+}
+
+// write is the writer's goroutine: the only one that sends (STREAM-11). It waits for changes, for the reader, and for time.
+func (st *stream) write(ctx context.Context) {
+	defer close(st.done)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		if err := st.session.tick(now); err != nil {
+			st.end(err)
+			return
+		}
+		if err := st.send(st.session.take(now)); err != nil {
+			st.end(err) // without effect if it is the end that made the write fail
+			return
+		}
+		if next := st.session.next(); next.IsZero() {
+			timer.Stop()
+		} else {
+			timer.Reset(time.Until(next))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-st.session.mailbox.Wake():
+		case <-timer.C:
+		}
+	}
+}
+
+// send writes responses, one after the other.
+func (st *stream) send(batch []*response) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	m := st.server.cfg.Metrics
+	for _, r := range batch {
+		st.writing.Store(time.Now().UnixNano())
+		err := st.wire.SendMsg(r)
+		st.writing.Store(0)
+		if err != nil {
+			return err
+		}
+		m.Message(metrics.ToClient, r.size)
+	}
+	st.session.wrote(time.Now(), batch)
+	return nil
+}

@@ -1,0 +1,126 @@
+package downstream
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+)
+
+// maxUnanswered bounds the responses of one type that are remembered until the client answers them; the oldest goes first,
+// and an answer to it then says nothing.
+const maxUnanswered = 16
+
+// streamType is the state of one type on one stream. No type's state influences another's but for order and timing (STREAM-7).
+// Guarded by its session's lock.
+type streamType struct {
+	// Set once by newStreamType.
+	typeURL string
+	counts  *metrics.DownstreamType
+	secret  bool // refused whatever is asked (RELAY-74)
+
+	sub *relay.Sub // nil: nothing of the type is ever asked of the table
+
+	// What the client asked.
+	legacy   bool // SotW: nothing was named so far, and that means everything (WILD-2)
+	listed   bool // SotW: a list was recorded, with hash list
+	list     uint64
+	refused  map[string]struct{} // SotW: names of the list that were refused
+	refusals []refusal           // to be told
+	names    int                 // counted in session.names
+	blank    bool                // SotW: one empty response is due (TRANS-7)
+	wildcard bool                // SotW: `*` is in the list, or meant
+
+	// What it was sent. held was taken and waits for its turn.
+	held       *relay.Answer
+	heldSince  time.Time
+	unanswered []*sent   // oldest first; at most maxUnanswered
+	coldFrom   time.Time // when the present wait for a first answer began; zero: none
+
+	// Between the two walks of take.
+	unsent   uint64 // the oldest change that is not taken now; 0: none
+	settling bool   // `*` waits for its set to settle
+
+	// For people.
+	sentVersion, ackedVersion string
+	unsyncedSince             time.Time
+	answers                   uint64 // among responses: with something of the table in them
+	responses, nacks          uint64
+	refusedCount, heldCount   uint64
+	coldCount                 uint64
+	lastNack                  Nack
+}
+
+// sent is a response the client has not answered.
+type sent struct {
+	answer relay.Answer // without its body
+	real   bool         // there is an answer: not only refusals
+	nonces []string     // of its messages that are unanswered
+	nonce  string       // of the last message
+	at     time.Time
+	nacked bool
+}
+
+func newStreamType(cfg *settings, typeURL, dialect string) *streamType {
+	return &streamType{
+		typeURL: typeURL, counts: cfg.metrics.Downstream(typeURL, dialect), secret: relay.IsSecret(typeURL),
+		legacy: !cfg.noLegacy[typeURL],
+	}
+}
+
+// peek reports whether there may be something to take.
+func (st *streamType) peek() bool {
+	if st.sub == nil || !st.sub.Pending() {
+		return false
+	}
+	st.sub.Remind()
+	return true
+}
+
+// last is the newest unanswered response, nil if all are answered.
+func (st *streamType) last() *sent {
+	if n := len(st.unanswered); n > 0 {
+		return st.unanswered[n-1]
+	}
+	return nil
+}
+
+// inFlight reports whether a response written less than d ago is unanswered.
+func (st *streamType) inFlight(now time.Time, d time.Duration) bool {
+	last := st.last()
+	return last != nil && now.Before(last.at.Add(d))
+}
+
+// remember notes a response as in flight.
+func (st *streamType) remember(x *sent) {
+	if len(st.unanswered) == maxUnanswered {
+		st.unanswered = slices.Delete(st.unanswered, 0, 1)
+	}
+	st.unanswered = append(st.unanswered, x)
+}
+
+// owes notes that there is something the client has not accepted.
+func (st *streamType) owes(now time.Time) {
+	switch {
+	case !st.unsyncedSince.IsZero():
+	case st.held.Since.IsZero():
+		st.unsyncedSince = now
+	default:
+		st.unsyncedSince = st.held.Since
+	}
+}
+
+// expect starts the wait for a first answer, if none has been written yet.
+func (st *streamType) expect(now time.Time) {
+	if st.answers == 0 && st.coldFrom.IsZero() {
+		st.coldFrom = now
+	}
+}
+
+// synced notes that the client has accepted all it is owed, if so.
+func (st *streamType) synced() {
+	if len(st.unanswered) == 0 && st.held == nil && st.sub != nil && st.sub.Standing().Unsent == 0 {
+		st.unsyncedSince = time.Time{}
+	}
+}

@@ -1,0 +1,35 @@
+package downstream
+
+import (
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/status"
+)
+
+// ackLocked notes that the client accepted a response.
+func (s *session) ackLocked(now time.Time, st *streamType, x *sent) {
+	if x.real {
+		st.sub.Ack(&x.answer)
+		st.ackedVersion = x.answer.Version
+		if !x.answer.Since.IsZero() {
+			s.cfg.metrics.PropagationAcked(now.Sub(x.answer.Since))
+		}
+	}
+	st.synced()
+}
+
+// nackLocked notes that the client refused a response: for people, and so that it is not sent again before it changes
+// (NONCE-11, DELTA-15). Nobody else is told (RELAY-34).
+func (s *session) nackLocked(now time.Time, st *streamType, x *sent, nonce string, detail *status.Status) {
+	st.nacks++
+	st.counts.Nack()
+	st.lastNack = Nack{Nonce: nonce, Message: clip(detail.GetMessage(), maxNackKept), At: now}
+	s.notes = append(s.notes, note{typeURL: st.typeURL, nack: st.lastNack})
+	if x.real && !x.nacked {
+		st.sub.Nack(&x.answer)
+	}
+	x.nacked = true
+}
+
+// maxNackKept bounds what a client's words take in memory.
+const maxNackKept = 4 << 10
