@@ -1,0 +1,179 @@
+package file
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weir-xds/weir/relay"
+)
+
+// entry is one resource as the table takes it. It never changes, so comparing pointers detects change.
+type entry struct {
+	relay.Resource
+	encoded []byte // type, payload and wrapper, to see whether it is the same again
+}
+
+// key names an entry within an origin.
+type key struct{ typeURL, name, constraints string }
+
+// placed is an entry and where a file states it.
+type placed struct {
+	*entry
+	key key
+	at  position
+}
+
+// content is what all files together say: what is in force. It never changes.
+type content struct {
+	types  map[string]*set // by type URL
+	owners map[key]*file   // the file that each entry is taken from
+	size   int
+	// complete: the content of every file is known, so what is not here does not exist.
+	complete bool
+	// whole: it was complete once. Entries are not dropped while it is not, so a set may be told since then.
+	whole bool
+	// conflicts are the entries of a file that do not count since another file states them too.
+	conflicts map[*file]problems
+	problems  problems // all of conflicts
+}
+
+// set is the entries of one type. It never changes, and is shared by contents that differ in other types only.
+type set struct {
+	names  []string            // sorted
+	byName map[string][]*entry // the variants, sorted by constraints
+}
+
+// none is the set of a type that no file mentions.
+var none = &set{}
+
+func (c *content) set(typeURL string) *set {
+	if s := c.types[typeURL]; s != nil {
+		return s
+	}
+	return none
+}
+
+func (s *set) find(k key) *entry {
+	for _, e := range s.byName[k.name] {
+		if e.Constraints.Key() == k.constraints {
+			return e
+		}
+	}
+	return nil
+}
+
+// merge puts the files' contents together. An entry that did not change keeps its pointer, a type its set. While a file's
+// content is not known, nothing is dropped: it may be what that file holds.
+func merge(prev *content, s *source) *content {
+	c := &content{
+		types: map[string]*set{}, owners: map[key]*file{}, complete: s.complete(), conflicts: map[*file]problems{},
+	}
+	c.whole = prev.whole || c.complete
+	entries, places := map[key]*entry{}, map[key]position{}
+	for _, f := range s.all() {
+		for _, p := range f.good {
+			holder := c.owners[p.key]
+			if holder != nil && prev.owners[p.key] != f {
+				c.conflict(f, p, holder, places[p.key])
+				continue
+			}
+			if holder != nil { // the body in force stays, although the other file comes first by name
+				c.conflict(holder, placed{key: p.key, at: places[p.key]}, f, p.at)
+			}
+			c.owners[p.key], entries[p.key], places[p.key] = f, p.entry, p.at
+		}
+	}
+	if !c.complete {
+		for k, f := range prev.owners {
+			if entries[k] == nil {
+				c.owners[k], entries[k] = f, prev.set(k.typeURL).find(k)
+			}
+		}
+	}
+	c.size = len(entries)
+	for k, e := range entries {
+		// A resource with a TTL that was read again is told again: its time counts from the load (FILE-8).
+		if old := prev.set(k.typeURL).find(k); old != nil && !e.HasTTL && bytes.Equal(old.encoded, e.encoded) {
+			e = old
+		}
+		c.add(k, e)
+	}
+	for typeURL, s := range c.types {
+		if s.finish(); s.equal(prev.set(typeURL)) {
+			c.types[typeURL] = prev.set(typeURL)
+		}
+	}
+	return c
+}
+
+func (c *content) add(k key, e *entry) {
+	s := c.types[k.typeURL]
+	if s == nil {
+		s = &set{byName: map[string][]*entry{}}
+		c.types[k.typeURL] = s
+	}
+	s.byName[k.name] = append(s.byName[k.name], e)
+}
+
+func (s *set) finish() {
+	s.names = slices.Sorted(maps.Keys(s.byName))
+	for _, es := range s.byName {
+		slices.SortFunc(es, func(a, b *entry) int {
+			return strings.Compare(a.Constraints.Key(), b.Constraints.Key())
+		})
+	}
+}
+
+func (s *set) equal(other *set) bool {
+	return maps.EqualFunc(s.byName, other.byName, slices.Equal[[]*entry])
+}
+
+// conflict notes that the entry p of file f does not count, since other states it as well.
+func (c *content) conflict(f *file, p placed, other *file, at position) {
+	there := place(other.path, at)
+	problem := &problem{file: f.path, at: p.at, msg: fmt.Sprintf(
+		"%s is also in %s, and only that counts; remove one of the two", p.key, there)}
+	c.conflicts[f] = append(c.conflicts[f], problem)
+	c.problems = append(c.problems, problem)
+}
+
+// String is how people are told of an entry.
+func (k key) String() string {
+	message := k.typeURL[strings.LastIndexAny(k.typeURL, "/.")+1:]
+	if strings.HasPrefix(k.name, "\x00") {
+		return message + " without a name"
+	}
+	return fmt.Sprintf("%s %q", message, k.name)
+}
+
+func (c *content) problemsOf(f *file) problems {
+	return slices.Concat(f.problems, c.conflicts[f])
+}
+
+// errorOf is what is wrong with a file as it is now; "" if nothing is.
+func (c *content) errorOf(f *file) string {
+	if ps := c.problemsOf(f); len(ps) > 0 {
+		return ps.Error()
+	}
+	return ""
+}
+
+func (c *content) lineOf(f *file) int { return c.problemsOf(f).line() }
+
+// difference is what to tell about one name: the variants that are new or changed, and those that are gone.
+func difference(u *relay.Update, name string, old, now []*entry) {
+	for _, e := range now {
+		if !slices.Contains(old, e) {
+			u.Resources = append(u.Resources, e.Resource)
+		}
+	}
+	for _, e := range old {
+		k := e.Constraints.Key()
+		if !slices.ContainsFunc(now, func(n *entry) bool { return n.Constraints.Key() == k }) {
+			u.RemovedVariants = append(u.RemovedVariants, relay.RemovedVariant{Name: name, Constraints: k})
+		}
+	}
+}

@@ -1,0 +1,2 @@
+// Package file is an origin that is a file or a directory of files.
+package file

@@ -1,0 +1,179 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+	"go.uber.org/zap"
+)
+
+// Config of an Origin. It is not modified after New.
+type Config struct {
+	// Name is the origin's in the config file, for logs and metrics. Required.
+	Name string
+	// Path is a file, or a directory whose files count together. It must exist (FILE-4). Required.
+	Path string
+	// NameBytes bounds resource names (limits.name_bytes). 0: no limit.
+	NameBytes int
+	// MaxBytes bounds a file, and what its YAML aliases expand to. Default 64 MiB.
+	MaxBytes int
+	// Debounce is how long the directory must be quiet before it is read. Default 100 ms.
+	Debounce time.Duration
+	// Poll is how often the files are looked at without being told of a change, because network file systems and chains
+	// of links lose events; and how long a file written in place must rest before that look reads it. Default 10 s.
+	Poll time.Duration
+	// Log may be nil: no logging.
+	Log *zap.Logger
+	// Metrics may be nil: nothing is counted.
+	Metrics *metrics.Metrics
+}
+
+// Origin answers what the table asks of one origin from files.
+type Origin struct {
+	// Set once by New.
+	cfg     Config
+	log     *zap.Logger
+	metrics *metrics.Origin
+	table   *relay.Origin
+
+	// Owned by New, then by Run.
+	source *source
+
+	mu      sync.Mutex // guards what follows; held to swap values only
+	current *content
+	changed chan struct{} // closed when current is replaced
+	status  Status
+}
+
+// New checks the config and loads the files. That the path is missing is an error (FILE-4); that a file is broken is not: it
+// is logged, counted, and shown by Status.
+func New(cfg Config, table *relay.Origin) (*Origin, error) {
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = 64 << 20
+	}
+	if cfg.Debounce == 0 {
+		cfg.Debounce = 100 * time.Millisecond
+	}
+	if cfg.Poll == 0 {
+		cfg.Poll = 10 * time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	var errs []error
+	if cfg.Name == "" {
+		errs = append(errs, errors.New("name: is empty"))
+	}
+	if cfg.NameBytes < 0 || cfg.MaxBytes < 0 || cfg.Debounce < 0 || cfg.Poll < 0 {
+		errs = append(errs, errors.New("name_bytes, max_bytes, debounce and poll must not be negative"))
+	}
+	if table == nil {
+		errs = append(errs, errors.New("the table has no such origin"))
+	}
+	src, err := newSource(cfg)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("origin %s: %w", cfg.Name, err)
+	}
+	o := &Origin{
+		cfg: cfg, log: cfg.Log.With(zap.String("origin", cfg.Name)), metrics: cfg.Metrics.Origin(cfg.Name), table: table,
+		source: src, current: &content{}, changed: make(chan struct{}),
+	}
+	o.load(nil)
+	return o, nil
+}
+
+// Run serves the table until ctx ends. It watches the path, and runs the lanes that the table wants. It returns nil once all
+// its goroutines have ended.
+func (o *Origin) Run(ctx context.Context) error {
+	var lanes sync.WaitGroup
+	defer lanes.Wait()
+	w := o.watch()
+	defer w.close()
+	poll := time.NewTicker(o.cfg.Poll)
+	defer poll.Stop()
+	o.load(nil) // what changed between New and the watch
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-o.table.Wake():
+			for _, rl := range o.table.TakeLanes() {
+				l := &lane{origin: o, lane: rl}
+				lanes.Go(func() { l.run(ctx) })
+			}
+		case e, ok := <-w.events:
+			w.note(e, ok)
+		case err, ok := <-w.errors:
+			w.failed(err, ok)
+		case <-w.due:
+			o.load(w.take())
+		case <-poll.C:
+			w.renew()
+			o.load(w.take())
+		}
+	}
+}
+
+// load looks at the files, of which the named were touched, and puts what is new into force.
+func (o *Origin) load(t touched) {
+	p := o.source.look(time.Now(), t)
+	if !p.changed() {
+		return
+	}
+	next := merge(o.current, o.source)
+	var err error
+	if problems := append(p.problems, next.problems...); len(problems) > 0 {
+		err = problems
+	}
+	o.metrics.FileLoad(err)
+	o.report(next)
+
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.status = statusOf(o.source, next)
+	o.current = next
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+// snapshot is what is in force, and a channel that is closed when it no longer is.
+func (o *Origin) snapshot() (*content, <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.current, o.changed
+}
+
+// report logs each error once, and that it is gone.
+func (o *Origin) report(c *content) {
+	for _, f := range o.source.all() {
+		text := c.errorOf(f)
+		switch {
+		case text == f.logged:
+			continue
+		case text == "":
+			o.log.Info("file is in order again", zap.String("file", f.path))
+		default:
+			o.log.Error("file is not in order; what it said before stays in force",
+				zap.String("file", f.path), zap.String("error", text))
+		}
+		f.logged = text
+	}
+	if text := o.source.errorText(); text != o.source.logged {
+		if text != "" {
+			o.log.Error("the files cannot be listed; what they said before stays in force", zap.String("error", text))
+		} else {
+			o.log.Info("the files can be listed again", zap.String("path", o.cfg.Path))
+		}
+		o.source.logged = text
+	}
+	o.log.Info("files loaded", zap.String("path", o.cfg.Path), zap.Int("resources", c.size),
+		zap.Bool("complete", c.complete))
+}

@@ -1,0 +1,139 @@
+package file
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/weir-xds/weir/relay"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+)
+
+// limits bound what a file can cost.
+type limits struct {
+	file int // bytes of a file, and of what its YAML aliases expand to
+	name int // bytes of a resource name; 0: no limit
+}
+
+// parser reads one file.
+type parser struct {
+	file     string
+	lim      limits
+	spent    int // bytes of JSON made so far
+	stated   bool
+	found    []placed
+	at       map[key]position
+	problems problems
+}
+
+// parse reads a file's content, by the suffix of its name (FILE-1). A file with a problem has no content: half of it could
+// state absence.
+func parse(file string, data []byte, lim limits) ([]placed, problems) {
+	p := &parser{file: file, lim: lim, at: map[key]position{}}
+	switch filepath.Ext(file) {
+	case ".pb":
+		p.binary(data)
+	case ".pb_text", ".textproto":
+		p.text(data)
+	case ".json":
+		p.json(data)
+	default:
+		p.yaml(data)
+	}
+	if !p.stated && len(p.problems) == 0 {
+		// Whoever writes in place truncates first; an emptied file is not a statement that nothing exists.
+		p.fail(position{}, "", "says nothing; to serve no resources, write `resources: []`")
+	}
+	if len(p.problems) > 0 {
+		return nil, p.problems
+	}
+	return p.found, nil
+}
+
+func (p *parser) fail(at position, path, format string, args ...any) {
+	if len(p.problems) <= maxProblems+1 { // one more than is printed, to say that there are more
+		p.problems = append(p.problems, &problem{file: p.file, at: at, path: path, msg: fmt.Sprintf(format, args...)})
+	}
+}
+
+func (p *parser) binary(data []byte) {
+	var r discoveryv3.DiscoveryResponse
+	if err := proto.Unmarshal(data, &r); err != nil {
+		p.fail(position{}, "", "is not an encoded DiscoveryResponse, as .pb says: %s", bare(err))
+		return
+	}
+	p.response(&r, len(data) > 0)
+}
+
+// protoPlace is where the text and JSON parsers of the protobuf library put the position into an error. Their text is not part
+// of any contract; without a match the position is that of the resource.
+var protoPlace = regexp.MustCompile(`^\(line (\d+):(\d+)\): `)
+
+func (p *parser) text(data []byte) {
+	var r discoveryv3.DiscoveryResponse
+	if err := prototext.Unmarshal(data, &r); err != nil {
+		at, msg := protoPosition(err)
+		p.fail(at, "", "is not a DiscoveryResponse in text form: %s", msg)
+		return
+	}
+	p.response(&r, proto.Size(&r) > 0)
+}
+
+func protoPosition(err error) (position, string) {
+	msg := bare(err)
+	m := protoPlace.FindStringSubmatch(msg)
+	if m == nil {
+		return position{}, msg
+	}
+	line, _ := strconv.Atoi(m[1]) // digits, or no match
+	column, _ := strconv.Atoi(m[2])
+	return position{line, column}, msg[len(m[0]):]
+}
+
+// bare is the text of a protobuf error without its prefix, whose space is sometimes another kind of space.
+func bare(err error) string {
+	return strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
+}
+
+// response takes up a decoded DiscoveryResponse.
+func (p *parser) response(r *discoveryv3.DiscoveryResponse, stated bool) {
+	p.stated = p.stated || stated
+	for i, a := range r.GetResources() {
+		p.add(a, r.GetTypeUrl(), position{}, fmt.Sprintf("resources[%d]", i))
+	}
+}
+
+// accept has the table judge a resource as it would one of a response (RELAY-30), and keeps it.
+func (p *parser) accept(typeURL string, encoded []byte, at position, path string) {
+	response, err := relay.ParseResponse(encoded, false)
+	if err != nil {
+		p.fail(at, path, "%s", err)
+		return
+	}
+	u, rejected := relay.Accept(response, p.lim.name)
+	if rejected != nil {
+		p.fail(at, path, "%s", strings.TrimPrefix(strings.Join(rejected.Reasons, "; "), "resource 0 "))
+		return
+	}
+	for _, r := range u.Resources {
+		if r.Nameless && typeURL != relay.ListenerType {
+			p.fail(at, path, "has no name")
+			return
+		}
+		if r.Version == "" {
+			r.Version = version(encoded)
+		}
+		e := placed{&entry{r, encoded}, key{typeURL, r.Name, r.Constraints.Key()}, at}
+		if first, dup := p.at[e.key]; dup {
+			p.fail(at, path, "%s is in the file twice, first at %s", e.key, place(p.file, first))
+			return
+		}
+		p.at[e.key] = at
+		p.found = append(p.found, e)
+	}
+}

@@ -1,0 +1,222 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// source is the files on disk: what was read of them last, and what of it counts. Owned by one goroutine.
+type source struct {
+	path string
+	dir  bool // path is a directory
+	lim  limits
+	rest time.Duration // how long a file written in place must not have changed
+
+	files   map[string]*file // by name within the directory
+	problem error            // why the files cannot be listed
+	logged  string           // the last of problem that was logged
+}
+
+// file is one file.
+type file struct {
+	path string
+
+	// What was read last. Invariant: good is what the newest bytes in order said, whatever came after.
+	info     fs.FileInfo // nil: read it again
+	problems problems
+	good     []placed
+	loaded   time.Time // when good was read
+	known    bool      // good was read once: until then nobody knows what the file holds
+
+	// What is seen on disk while it differs from info, and since when.
+	seen   fs.FileInfo
+	seenAt time.Time
+
+	logged string // the last error that was logged
+}
+
+// touched are the names in the directory that the watch told of.
+type touched map[string]bool
+
+// everything, in a touched, stands for all names.
+const everything = ""
+
+// pass is what one look at the files brought.
+type pass struct {
+	read, removed int
+	listing       bool // problem came or went
+	problems      problems
+}
+
+func (p *pass) changed() bool { return p.read > 0 || p.removed > 0 || p.listing }
+
+func newSource(cfg Config) (*source, error) {
+	if cfg.Path == "" {
+		return nil, errors.New("path: is empty")
+	}
+	info, err := os.Stat(cfg.Path)
+	if err != nil {
+		return nil, fmt.Errorf("path: %w", err)
+	}
+	s := &source{
+		path: filepath.Clean(cfg.Path), dir: info.IsDir(), rest: cfg.Poll, files: map[string]*file{},
+		lim: limits{file: cfg.MaxBytes, name: cfg.NameBytes},
+	}
+	if !s.dir {
+		s.files[filepath.Base(s.path)] = &file{path: s.path}
+	}
+	return s, nil
+}
+
+// all are the files, sorted by name.
+func (s *source) all() []*file {
+	var fs []*file
+	for _, name := range slices.Sorted(maps.Keys(s.files)) {
+		fs = append(fs, s.files[name])
+	}
+	return fs
+}
+
+// complete reports whether the content of every file is known.
+func (s *source) complete() bool {
+	for _, f := range s.files {
+		if !f.known {
+			return false
+		}
+	}
+	return len(s.files) > 0
+}
+
+func (s *source) errorText() string {
+	if s.problem == nil {
+		return ""
+	}
+	return s.problem.Error()
+}
+
+// look reads what has changed on disk.
+func (s *source) look(now time.Time, t touched) pass {
+	var p pass
+	if s.dir {
+		before := s.errorText()
+		s.problem = s.list(&p)
+		p.listing = s.errorText() != before
+		if p.listing && s.problem != nil {
+			p.problems = append(p.problems, &problem{file: s.path, msg: s.errorText()})
+		}
+	}
+	for name, f := range s.files {
+		if f.look(now, t[name] || t[everything], s.rest, s.lim) {
+			p.read++
+			p.problems = append(p.problems, f.problems...)
+		}
+	}
+	return p
+}
+
+// list brings files in line with the directory. A directory that cannot be listed, or lists nothing, changes nothing: an
+// unmounted volume leaves an empty directory behind.
+func (s *source) list(p *pass) error {
+	entries, err := os.ReadDir(s.path)
+	if err != nil {
+		return err
+	}
+	found := map[string]bool{}
+	for _, e := range entries {
+		if ignored(e.Name()) {
+			continue
+		}
+		path := filepath.Join(s.path, e.Name())
+		switch info, err := os.Stat(path); { // a link counts as what it leads to
+		case err == nil && info.IsDir():
+		case err != nil && missing(path): // gone since it was listed
+		default:
+			found[e.Name()] = true
+		}
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("%s: holds no files; to serve nothing, put in a file that says `resources: []`", s.path)
+	}
+	for name := range s.files {
+		if !found[name] {
+			delete(s.files, name)
+			p.removed++
+		}
+	}
+	for name := range found {
+		if s.files[name] == nil {
+			s.files[name] = &file{path: filepath.Join(s.path, name)}
+		}
+	}
+	return nil
+}
+
+func missing(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// ignored are the names in a directory that are no configuration: dot files, which the layout of a mounted ConfigMap and
+// careful writers use, and what editors leave behind.
+func ignored(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") ||
+		strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
+}
+
+// look reads the file if it has to be, and reports whether that brought anything.
+func (f *file) look(now time.Time, touched bool, rest time.Duration, lim limits) bool {
+	info, err := os.Stat(f.path)
+	switch {
+	case err != nil:
+		return f.unreadable(err)
+	case touched, f.info == nil, !os.SameFile(f.info, info):
+	case sameState(f.info, info):
+		f.seen = nil
+		return false
+	case f.seen == nil, !sameState(f.seen, info):
+		f.seen, f.seenAt = info, now
+		return false
+	case now.Sub(f.seenAt) < rest:
+		return false
+	}
+	f.seen = nil
+	data, info, err := read(f.path, lim.file)
+	if err != nil {
+		return f.unreadable(err)
+	}
+	f.info = info
+	good, problems := parse(f.path, data, lim)
+	f.problems = problems
+	if len(problems) == 0 {
+		f.good, f.loaded, f.known = good, now, true
+	}
+	return true
+}
+
+// unreadable notes why the file could not be read; it reports whether that is news. The next look tries again.
+func (f *file) unreadable(err error) bool {
+	before := f.problems.Error()
+	f.info, f.seen = nil, nil
+	f.problems = problems{{file: f.path, msg: reason(err)}}
+	return f.problems.Error() != before
+}
+
+// reason is err without the path, which the problem names already.
+func reason(err error) string {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err.Error()
+	}
+	return err.Error()
+}
+
+func sameState(a, b fs.FileInfo) bool {
+	return a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && a.Mode() == b.Mode()
+}
