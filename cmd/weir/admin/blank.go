@@ -1,0 +1,90 @@
+package admin
+
+import (
+	"github.com/cncf/xds/go/udpa/annotations"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// blanked stands where something sensitive was.
+const blanked = "[blanked]"
+
+// blankAny blanks what Envoy's API marks as sensitive: private keys, passwords
+// and the like, which also occur inside listeners and clusters. What is of a
+// type not linked in stays as it is.
+func blankAny(body *anypb.Any) {
+	m, err := body.UnmarshalNew()
+	if err != nil {
+		return
+	}
+	blankFields(m.ProtoReflect(), false)
+	if value, err := (proto.MarshalOptions{Deterministic: true}).Marshal(m); err == nil {
+		body.Value = value
+	}
+}
+
+// blankFields blanks the sensitive fields of m at any depth; all: every one.
+func blankFields(m protoreflect.Message, all bool) {
+	if body, ok := m.Interface().(*anypb.Any); ok {
+		if all {
+			proto.Reset(body) // a type and a mask would be no message
+			return
+		}
+		blankAny(body)
+		return
+	}
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		hide := all || isSensitive(f)
+		switch {
+		case f.IsMap():
+			blankMap(m, f, v.Map(), hide)
+		case f.IsList() && f.Message() == nil:
+			if hide {
+				m.Clear(f)
+			}
+		case f.IsList():
+			for i := range v.List().Len() {
+				blankFields(v.List().Get(i).Message(), hide)
+			}
+		case f.Message() != nil:
+			blankFields(v.Message(), hide)
+		case hide:
+			blankScalar(m, f)
+		}
+		return true
+	})
+}
+
+func blankMap(m protoreflect.Message, f protoreflect.FieldDescriptor, entries protoreflect.Map, hide bool) {
+	if hide {
+		m.Clear(f) // the keys may tell as much as the values
+		return
+	}
+	if f.MapValue().Message() == nil {
+		return
+	}
+	entries.Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+		blankFields(v.Message(), false)
+		return true
+	})
+}
+
+// blankScalar shows that something was there, where that can be shown.
+func blankScalar(m protoreflect.Message, f protoreflect.FieldDescriptor) {
+	switch f.Kind() {
+	case protoreflect.StringKind:
+		m.Set(f, protoreflect.ValueOfString(blanked))
+	case protoreflect.BytesKind:
+		m.Set(f, protoreflect.ValueOfBytes([]byte(blanked)))
+	default:
+		m.Clear(f)
+	}
+}
+
+func isSensitive(f protoreflect.FieldDescriptor) bool {
+	options, ok := f.Options().(*descriptorpb.FieldOptions)
+	return ok && proto.HasExtension(options, annotations.E_Sensitive) &&
+		proto.GetExtension(options, annotations.E_Sensitive).(bool)
+}

@@ -1,0 +1,121 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+)
+
+// defaultLimit is how many items a list has unless limit= says otherwise.
+const defaultLimit = 1000
+
+// list gathers items up to a limit and knows whether there were more.
+type list[T any] struct {
+	items []T
+	limit int
+	more  bool
+}
+
+func newList[T any](r *http.Request) (*list[T], error) {
+	l := &list[T]{items: []T{}, limit: defaultLimit}
+	if text := r.URL.Query().Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("limit=%q: write a whole number of at least 1", text)
+		}
+		l.limit = n
+	}
+	return l, nil
+}
+
+// add takes an item and says whether to go on.
+func (l *list[T]) add(item T) bool {
+	if len(l.items) == l.limit {
+		l.more = true
+		return false
+	}
+	l.items = append(l.items, item)
+	return true
+}
+
+// write answers with the items under a name; truncated says that there are more.
+func (l *list[T]) write(w http.ResponseWriter, name string) {
+	writeJSON(w, http.StatusOK, map[string]any{name: l.items, "truncated": l.more})
+}
+
+func (a *Admin) origins(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]any{"origins": a.cfg.Origins()})
+}
+
+func (a *Admin) groups(w http.ResponseWriter, r *http.Request) {
+	l, err := newList[group](r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	only := r.URL.Query().Get("origin")
+	for _, o := range a.cfg.Origins() {
+		if only != "" && o.Name != only {
+			continue
+		}
+		groups := a.cfg.Table.Origin(o.Name).Status()
+		for i := range groups {
+			if !l.add(groupOf(&groups[i])) {
+				break
+			}
+		}
+	}
+	l.write(w, "groups")
+}
+
+func (a *Admin) clients(w http.ResponseWriter, r *http.Request) {
+	l, err := newList[client](r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	all := a.cfg.Clients()
+	for i := range all {
+		if !l.add(clientOf(&all[i])) {
+			break
+		}
+	}
+	l.write(w, "clients")
+}
+
+func (a *Admin) nacks(w http.ResponseWriter, r *http.Request) {
+	l, err := newList[clientNACK](r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	for _, n := range a.clientNACKs() {
+		if !l.add(n) {
+			break
+		}
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"clients": l.items, "truncated": l.more, "origins": a.originNACKs()})
+}
+
+// clientNACKs are the open streams' last, newest first.
+func (a *Admin) clientNACKs() []clientNACK {
+	var all []clientNACK
+	clients := a.cfg.Clients()
+	for i := range clients {
+		all = append(all, nacksOf(&clients[i])...)
+	}
+	slices.SortStableFunc(all, func(x, y clientNACK) int { return cmp.Compare(y.At.UnixNano(), x.At.UnixNano()) })
+	return all
+}
+
+func (a *Admin) originNACKs() []originNACK {
+	all := []originNACK{}
+	for _, o := range a.cfg.Origins() {
+		for _, n := range o.NACKs {
+			all = append(all, originNACK{o.Name, n})
+		}
+	}
+	return all
+}

@@ -1,0 +1,104 @@
+package admin
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// pageRows bounds each table of the page; the JSON lists have the rest.
+const pageRows = 200
+
+//go:embed page.html
+var pageText string
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"ago":   ago,
+	"bytes": bytesText,
+}).Parse(pageText))
+
+// pageData is what page.html is filled with.
+type pageData struct {
+	Name, Version string
+	Now           time.Time
+	Up            time.Duration
+	Ready         Readiness
+	Origins       []Origin
+	Groups        rows[group]
+	Clients       rows[client]
+	NACKs         rows[clientNACK]
+	OriginNACKs   []originNACK
+}
+
+// rows are the first of a table, and how many there are.
+type rows[T any] struct {
+	Shown []T
+	Total int
+}
+
+func (r *rows[T]) add(item T) {
+	if r.Total++; r.Total <= pageRows {
+		r.Shown = append(r.Shown, item)
+	}
+}
+
+func (a *Admin) page(w http.ResponseWriter, _ *http.Request) {
+	now := time.Now()
+	d := pageData{
+		Name: a.cfg.Name, Version: a.cfg.Version, Now: now, Up: now.Sub(a.cfg.Started).Truncate(time.Second),
+		Ready: a.cfg.Readiness(), Origins: a.cfg.Origins(), OriginNACKs: a.originNACKs(),
+	}
+	for _, o := range d.Origins {
+		groups := a.cfg.Table.Origin(o.Name).Status()
+		for i := range groups {
+			d.Groups.add(groupOf(&groups[i]))
+		}
+	}
+	clients := a.cfg.Clients()
+	for i := range clients {
+		d.Clients.add(clientOf(&clients[i]))
+	}
+	for _, n := range a.clientNACKs() {
+		d.NACKs.add(n)
+	}
+	var text bytes.Buffer // so that a failure is a status code, not half a page
+	if err := pageTemplate.Execute(&text, d); err != nil {
+		a.cfg.Log.Error("the admin page failed", zap.Error(err))
+		http.Error(w, "the page failed; see the log", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	writeText(w, text.String())
+}
+
+// ago is how long before now something was.
+func ago(now, t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	d := now.Sub(t)
+	switch {
+	case d < time.Second:
+		return "now"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds ago", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm %ds ago", d/time.Minute, d%time.Minute/time.Second)
+	}
+	return fmt.Sprintf("%dh %dm ago", d/time.Hour, d%time.Hour/time.Minute)
+}
+
+func bytesText(n int) string {
+	switch {
+	case n < 10<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 10<<20:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}

@@ -1,0 +1,38 @@
+package admin
+
+import "net/http"
+
+// Readiness is what /readyz says.
+type Readiness struct {
+	// Ready decides the status code.
+	Ready bool `json:"ready"`
+	// State is starting, ready or draining.
+	State string `json:"state"`
+	// Why is one sentence for people.
+	Why string `json:"why,omitempty"`
+	// Origins are told of whatever they do: an outage later on does not make a
+	// process with a cache useless.
+	Origins []OriginReadiness `json:"origins"`
+}
+
+// OriginReadiness is how an origin stands.
+type OriginReadiness struct {
+	Name      string `json:"name"`
+	Reached   bool   `json:"reached"` // at least once since the start
+	Connected bool   `json:"connected"`
+	// Unanswered lists types that clients wait for, short names.
+	Unanswered []string `json:"unanswered,omitempty"`
+}
+
+func (a *Admin) healthz(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	writeText(w, "alive\n")
+}
+
+func (a *Admin) readyz(w http.ResponseWriter, _ *http.Request) {
+	r, code := a.cfg.Readiness(), http.StatusOK
+	if !r.Ready {
+		code = http.StatusServiceUnavailable
+	}
+	writeJSON(w, code, r)
+}

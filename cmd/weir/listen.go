@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// listen opens host:port or unix:///path, the latter with the given mode.
+func listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener, error) {
+	path, isSocket := strings.CutPrefix(address, "unix://")
+	if !isSocket {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		return l, bare(err)
+	}
+	if err := clearSocket(ctx, path); err != nil {
+		return nil, err
+	}
+	// On Linux a socket file gets the mode its descriptor had, less the umask;
+	// elsewhere this does nothing. It closes the moment between bind and chmod
+	// in which others could connect.
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), uint32(mode)) })
+	}}
+	l, err := config.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, bare(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// clearSocket removes the socket file of a process that ended without doing so.
+// One that somebody answers on stays, and so does whatever is no socket.
+func clearSocket(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s is there already and is no socket", path)
+	}
+	d := net.Dialer{Timeout: time.Second}
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err == nil {
+		_ = conn.Close()
+		return fmt.Errorf("another process listens on %s", path)
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("%s is there already: %w", path, bare(err))
+	}
+	return os.Remove(path)
+}
+
+// bare takes the address out of a network error, for messages that name it.
+func bare(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/upstream"
+	"github.com/weir-xds/weir/upstream/file"
+)
+
+// origin is what the process needs of an origin, of whatever kind.
+type origin interface {
+	// run serves the table until ctx ends and everything it started has ended.
+	run(ctx context.Context) error
+	// status is the kind's part; what the table knows is added by the process.
+	status() admin.Origin
+}
+
+func (p *process) openOrigin(o *config.Origin, path string) (origin, error) {
+	part := p.table.Origin(o.Name)
+	if o.Files != nil {
+		f, err := file.New(file.Config{
+			Name: o.Name, Path: o.Files.Path, NameBytes: int(p.cfg.Limits.NameBytes), Log: p.log, Metrics: p.metrics,
+		}, part)
+		if err != nil {
+			return nil, p.cfg.Problemf(path+".files.path", "%v", err)
+		}
+		return &fileOrigin{f}, nil
+	}
+	tls, err := clientTLS(p.cfg, path+".grpc.tls", o.GRPC.TLS)
+	if err != nil {
+		return nil, err
+	}
+	u := upstreamConfig(p.cfg, o)
+	u.TLS, u.Log, u.Metrics = tls, p.log, p.metrics
+	u.Version, _ = buildVersion()
+	up, err := upstream.New(u, part)
+	if err != nil {
+		return nil, p.cfg.Problemf(path, "%v", err)
+	}
+	return &grpcOrigin{
+		Origin: up, addresses: u.Addresses, every: p.cfg.Timing.Backoff.Max, until: p.started.Add(p.cfg.Timing.ReadyWait),
+	}, nil
+}
+
+// grpcOrigin is a control plane.
+type grpcOrigin struct {
+	*upstream.Origin
+	addresses []string
+	every     time.Duration
+	until     time.Time
+
+	touched atomic.Bool // an address accepted a connection
+}
+
+func (o *grpcOrigin) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	looked := make(chan struct{})
+	go o.look(ctx, looked)
+	defer func() { <-looked }()
+	defer cancel() // before waiting for look
+	return o.Run(ctx)
+}
+
+// look finds out whether the origin can be reached before anybody asks it for
+// something: whoever waits for readiness before sending clients would
+// otherwise wait for ever. It ends when that is known or no longer matters.
+func (o *grpcOrigin) look(ctx context.Context, done chan<- struct{}) {
+	defer close(done)
+	ctx, cancel := context.WithDeadline(ctx, o.until)
+	defer cancel()
+	wait := time.NewTimer(0)
+	defer wait.Stop()
+	for pause := time.Second / 4; ; pause = min(2*pause, o.every) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-wait.C:
+		}
+		if !o.Status().ProofAt.IsZero() {
+			return
+		}
+		for _, address := range o.addresses {
+			if accepts(ctx, address) {
+				o.touched.Store(true)
+				return
+			}
+		}
+		wait.Reset(pause)
+	}
+}
+
+func accepts(ctx context.Context, address string) bool {
+	network := "tcp"
+	if path, ok := strings.CutPrefix(address, "unix://"); ok {
+		network, address = "unix", path
+	}
+	d := net.Dialer{Timeout: 5 * time.Second}
+	conn, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close() // nothing was written
+	return true
+}
+
+func (o *grpcOrigin) status() admin.Origin {
+	s := o.Status()
+	out := admin.Origin{
+		Kind: "grpc", Source: s.Address, Reached: o.touched.Load() || !s.ProofAt.IsZero(),
+		Connected: s.Connected, Since: s.Since, LastProof: s.ProofAt, LastUpdate: s.UpdateAt,
+		Error: s.Err, ErrorAt: s.ErrAt, Failures: s.Failures,
+	}
+	for i := range s.Lanes {
+		l := &s.Lanes[i]
+		if l.Open {
+			out.Streams++
+		}
+		for j := range l.Types {
+			if t := &l.Types[j]; t.NACKs > 0 {
+				out.NACKs = append(out.NACKs, admin.OriginNACK{
+					Group: l.Group, Type: metrics.ShortName(t.TypeURL), Count: t.NACKs, Reason: t.Reason,
+				})
+			}
+		}
+	}
+	return out
+}
+
+// fileOrigin is a directory.
+type fileOrigin struct{ *file.Origin }
+
+func (o *fileOrigin) run(ctx context.Context) error { return o.Run(ctx) }
+
+func (o *fileOrigin) status() admin.Origin {
+	s := o.Status()
+	out := admin.Origin{
+		Kind: "files", Source: s.Path, Reached: s.Ready, Connected: s.Error == "", Error: s.Error,
+		Files: make([]admin.File, 0, len(s.Files)),
+	}
+	for _, f := range s.Files {
+		out.Files = append(out.Files, admin.File{Path: f.Path, Loaded: f.Loaded, Resources: f.Resources, Error: f.Error})
+		if f.Loaded.After(out.LastUpdate) {
+			out.LastUpdate = f.Loaded
+		}
+	}
+	out.LastProof = out.LastUpdate
+	return out
+}
+
+// originStates are the origins' states in the order of the file, with what the
+// table holds of each.
+func (p *process) originStates() ([]admin.Origin, [][]relay.GroupStatus) {
+	states := make([]admin.Origin, len(p.origins))
+	groups := make([][]relay.GroupStatus, len(p.origins))
+	for i, o := range p.origins {
+		c := &p.cfg.Origins[i]
+		states[i] = o.status()
+		states[i].Name, states[i].Default = c.Name, c.Default
+		groups[i] = p.table.Origin(c.Name).Status()
+		states[i].Sum(groups[i])
+		if c.Files != nil {
+			states[i].Streams = openLanes(groups[i])
+		}
+	}
+	return states, groups
+}
+
+func openLanes(groups []relay.GroupStatus) (n int) {
+	for i := range groups {
+		for _, l := range groups[i].Lanes {
+			if l.Open {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// picture is the state that the gauges show.
+func (p *process) picture() metrics.Picture {
+	now := time.Now()
+	var m metrics.Picture
+	p.server.Picture(now, &m)
+	states, groups := p.originStates()
+	for i := range states {
+		o := &states[i]
+		op := metrics.OriginPicture{
+			Origin: o.Name, Connected: o.Connected, LastProof: o.LastProof, LastUpdate: o.LastUpdate,
+			Streams: o.Streams, Groups: o.Groups, Views: o.Views, Stale: o.Stale,
+		}
+		for j := range groups[i] {
+			for k := range groups[i][j].Types {
+				op.Types = append(op.Types, typePicture(&groups[i][j].Types[k]))
+			}
+		}
+		m.Origins = append(m.Origins, op)
+	}
+	return m
+}
+
+func typePicture(t *relay.TypeStatus) metrics.TypePicture {
+	out := metrics.TypePicture{Type: t.TypeURL, Subscriptions: t.Names, Entries: t.Bodies, Bytes: int64(t.Bytes)}
+	if t.Wildcard {
+		out.Subscriptions++
+	}
+	return out
+}

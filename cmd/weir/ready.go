@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+)
+
+// readiness is what load balancers go by. Each of its conditions stays true
+// once it is, so ready lasts until a drain: an origin that goes away must not
+// take the cache in front of it out of service.
+func (p *process) readiness() admin.Readiness {
+	states, groups := p.originStates()
+	r := admin.Readiness{Ready: true, State: "ready"}
+	var missing []string
+	for i := range states {
+		o := &states[i]
+		if !o.Reached {
+			missing = append(missing, o.Name)
+		}
+		r.Origins = append(r.Origins, admin.OriginReadiness{
+			Name: o.Name, Reached: o.Reached, Connected: o.Connected, Unanswered: unanswered(groups[i]),
+		})
+	}
+	left := time.Until(p.started.Add(p.cfg.Timing.ReadyWait)).Round(time.Second / 10)
+	switch {
+	case p.draining.Load():
+		r.Ready, r.State = false, "draining"
+	case len(missing) > 0 && left > 0:
+		r.Ready, r.State = false, "starting"
+		r.Why = fmt.Sprintf("not reached yet: %s; timing.ready_wait ends in %s", strings.Join(missing, ", "), left)
+	case len(missing) > 0:
+		r.Why = "never reached since the start: " + strings.Join(missing, ", ")
+	}
+	return r
+}
+
+// unanswered are the types, by short name, that clients wait for.
+func unanswered(groups []relay.GroupStatus) []string {
+	var names []string
+	seen := make(map[string]bool)
+	for i := range groups {
+		for j := range groups[i].Types {
+			t := &groups[i].Types[j]
+			short := metrics.ShortName(t.TypeURL)
+			if (t.Waiting > 0 || t.Wildcard && !t.Settled) && !seen[short] {
+				seen[short] = true
+				names = append(names, short)
+			}
+		}
+	}
+	return names
+}

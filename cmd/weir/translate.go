@@ -1,0 +1,144 @@
+package main
+
+import (
+	"math"
+	"runtime/debug"
+	"time"
+
+	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/downstream"
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/upstream"
+)
+
+// The file's zeros say "none" or "no limit"; the rooms' zeros say "default".
+// What follows translates the one into the other.
+
+// none is the shortest time that is not zero.
+const none = time.Nanosecond
+
+// forever is what grpc takes for "no keepalive".
+const forever = time.Duration(math.MaxInt64)
+
+func orNone(d time.Duration) time.Duration { return max(d, none) }
+
+func limitOf[T int | config.Bytes](n T) int {
+	if n == 0 {
+		return -1
+	}
+	return int(n)
+}
+
+func keepaliveTime(d time.Duration) time.Duration {
+	if d == 0 {
+		return forever
+	}
+	return d
+}
+
+func tableConfig(cfg *config.Config) relay.Config {
+	t := relay.Config{
+		Name: cfg.Name, Settle: orNone(cfg.Timing.Settle), ColdWait: orNone(cfg.Timing.ColdWait),
+		Linger: cfg.Cache.Linger, MaxGroups: cfg.Limits.Groups,
+	}
+	if t.Linger == 0 {
+		t.Linger = -1
+	}
+	for i := range cfg.Origins {
+		o := &cfg.Origins[i]
+		oc := relay.OriginConfig{
+			Name: o.Name, GroupBy: o.GroupBy, NodeID: o.Node.ID, NodeCluster: o.Node.Cluster, Types: o.Types,
+			NoResume: o.Resume == config.ResumeNone, AbsenceDeletes: o.AbsenceDeletes,
+		}
+		if o.GRPC != nil {
+			oc.SotW = o.GRPC.Dialect == config.DialectSotW
+		} else {
+			// Files cannot tell clients apart, so all share what is in them.
+			oc.GroupBy = nil
+		}
+		t.Origins = append(t.Origins, oc)
+	}
+	return t
+}
+
+func serverConfig(cfg *config.Config) (downstream.Config, error) {
+	name, err := instance(cfg)
+	if err != nil {
+		return downstream.Config{}, err
+	}
+	l, t := &cfg.Limits, &cfg.Timing
+	return downstream.Config{
+		Instance: name,
+		Limits: downstream.Limits{
+			Streams: limitOf(l.Streams), StreamsPerConnection: limitOf(l.StreamsPerConnection),
+			NamesPerStream: limitOf(l.NamesPerStream), NameBytes: limitOf(l.NameBytes), RequestBytes: limitOf(l.RequestBytes),
+		},
+		Timing: downstream.Timing{
+			ColdWait: orNone(t.ColdWait), OrderHold: orNone(t.OrderHold), AckWait: orNone(t.AckWait),
+			SendStall: orNone(t.SendStall), FirstRequest: orNone(t.FirstRequest),
+			Keepalive: downstream.Keepalive{
+				Time: keepaliveTime(t.Keepalive.Time), Timeout: orNone(t.Keepalive.Timeout),
+				MinClientInterval: orNone(t.Keepalive.MinClientInterval),
+			},
+		},
+	}, nil
+}
+
+func upstreamConfig(cfg *config.Config, o *config.Origin) upstream.Config {
+	g, t := o.GRPC, &cfg.Timing
+	u := upstream.Config{
+		Name: o.Name, Addresses: g.Addresses, SameVersions: g.SameVersions, NoResume: o.Resume == config.ResumeNone,
+		SotW: g.Dialect == config.DialectSotW, WildcardExplicit: g.Wildcard == config.WildcardExplicit,
+		NodeAlways: g.NodeAlways, Headers: g.Headers, TokenFile: g.TokenFile,
+		MaxMessage: int(g.MaxMessage), NameBytes: int(cfg.Limits.NameBytes),
+		Backoff: upstream.Backoff{
+			Base: t.Backoff.Base, Factor: t.Backoff.Factor, Jitter: t.Backoff.Jitter, Max: t.Backoff.Max,
+		},
+		Pause:     orNone(t.Pause),
+		Keepalive: upstream.Keepalive{Time: keepaliveTime(t.Keepalive.Time), Timeout: orNone(t.Keepalive.Timeout)},
+		Batch:     t.UpstreamBatch,
+	}
+	if u.Backoff.Jitter == 0 {
+		u.Backoff.Jitter = -1
+	}
+	if u.Batch == 0 {
+		u.Batch = -1
+	}
+	return u
+}
+
+// listenerOrigin is the name of the origin that answers on a listener.
+func listenerOrigin(cfg *config.Config, l *config.Listener) string {
+	if l.Origin != "" {
+		return l.Origin
+	}
+	return defaultOrigin(cfg)
+}
+
+// defaultOrigin is the one marked; config.Parse sees to it that one is.
+func defaultOrigin(cfg *config.Config) string {
+	for i := range cfg.Origins {
+		if cfg.Origins[i].Default {
+			return cfg.Origins[i].Name
+		}
+	}
+	panic("config: no origin is the default")
+}
+
+// buildVersion is what this binary was built from.
+func buildVersion() (version, revision string) {
+	version, revision = "(devel)", "unknown"
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return version, revision
+	}
+	if info.Main.Version != "" {
+		version = info.Main.Version
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			revision = s.Value
+		}
+	}
+	return version, revision
+}

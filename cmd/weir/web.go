@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/downstream"
+)
+
+// The modes of these ports on Unix sockets. The admin port shows more than the
+// listeners do, so it is the owner's alone.
+const (
+	adminSocketMode  = 0o600
+	probesSocketMode = 0o660
+)
+
+// closeWait is how long requests under way may take at the end.
+const closeWait = time.Second
+
+// web is one HTTP port.
+type web struct {
+	name     string
+	listener net.Listener
+	server   *http.Server
+}
+
+// newWeb lacks the handler.
+func newWeb(name string, l net.Listener, t *tls.Config, log *zap.Logger) *web {
+	if t != nil {
+		l = tls.NewListener(l, t)
+	}
+	// Failed handshakes and the like are the peer's doing.
+	errorLog, err := zap.NewStdLogAt(log, zap.DebugLevel)
+	if err != nil {
+		panic(err) // only for a level that does not exist
+	}
+	return &web{name, l, &http.Server{
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      2 * time.Minute, // profiles extend it by their own time
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          errorLog,
+	}}
+}
+
+// serve returns when the port is closed.
+func (w *web) serve() error {
+	if err := w.server.Serve(w.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("%s, %s: %w", w.name, w.listener.Addr(), err)
+	}
+	return nil
+}
+
+// close ends requests in order if they let it, and at once if not.
+func (w *web) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, closeWait)
+	defer cancel()
+	if w.server.Shutdown(ctx) != nil {
+		_ = w.server.Close() // there is nothing else to try
+	}
+}
+
+// webs are the HTTP ports there are.
+func (p *process) webs() []*web {
+	if p.probes == nil {
+		return []*web{p.admin}
+	}
+	return []*web{p.probes, p.admin}
+}
+
+// openAdmin opens the ports for operators.
+func (p *process) openAdmin(ctx context.Context) error {
+	c := &p.cfg.Admin
+	t, err := serverTLS(p.cfg, "admin.tls", c.TLS, p.log, "http/1.1")
+	if err != nil {
+		return err
+	}
+	l, err := listen(ctx, c.Address, adminSocketMode)
+	if err != nil {
+		return p.cfg.Problemf("admin.address", "cannot listen on %s: %v", c.Address, err)
+	}
+	p.admin = newWeb("admin", l, t, p.log)
+	text, err := p.cfg.YAML()
+	if err != nil {
+		return err
+	}
+	version, _ := buildVersion()
+	pages, err := admin.New(admin.Config{
+		Name: p.cfg.Name, Version: version, Started: p.started,
+		Table: p.table, Metrics: p.registry, YAML: text, Readable: readable, Readiness: p.readiness,
+		Origins: func() []admin.Origin {
+			states, _ := p.originStates()
+			return states
+		},
+		Clients:       func() []downstream.ClientStatus { return p.server.Clients() },
+		Drain:         p.drain,
+		TokenFile:     c.TokenFile,
+		ForbidActions: !local(l.Addr()) && c.TokenFile == "" && c.TLS.ClientCA == "",
+		Log:           p.log,
+	})
+	if err != nil {
+		return p.cfg.Problemf("admin.token_file", "%v", err)
+	}
+	p.admin.server.Handler = pages.Handler()
+	address := p.cfg.Probes.Address
+	if address == "" {
+		return nil
+	}
+	if l, err = listen(ctx, address, probesSocketMode); err != nil {
+		return p.cfg.Problemf("probes.address", "cannot listen on %s: %v", address, err)
+	}
+	p.probes = newWeb("probes", l, nil, p.log)
+	p.probes.server.Handler = pages.Probes()
+	return nil
+}
+
+// local says whether only this machine can reach an address.
+func local(a net.Addr) bool {
+	t, ok := a.(*net.TCPAddr)
+	return !ok || t.IP.IsLoopback()
+}
