@@ -86,6 +86,15 @@ func (l *Lane) Close() {
 	l.mu.Lock()
 	l.gen.Store(0)
 	l.mu.Unlock()
+	for _, s := range *l.group.all.Load() {
+		s.mu.Lock()
+		s.clearSetLocked()
+		dead := s.dropIfEmptyLocked()
+		s.unlock()
+		if dead {
+			s.group.dropShard(s)
+		}
+	}
 }
 
 // openedAt is when the present stream was opened; false if there is none.

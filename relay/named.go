@@ -65,10 +65,11 @@ type record struct {
 type recordFlags uint8
 
 const (
-	dirty recordFlags = 1 << iota // in sub.dirty
-	owed                          // must be answered even if nothing changed (DELTA-2, SOTW-5)
-	holds                         // the client was sent a body, or says it holds one
-	gone                          // unsubscribed while in sub.dirty
+	dirty   recordFlags = 1 << iota // in sub.dirty
+	owed                            // must be answered even if nothing changed (DELTA-2, SOTW-5)
+	holds                           // the client was sent a body, or says it holds one
+	claimed                         // it only says so
+	gone                            // unsubscribed while in sub.dirty
 )
 
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }

@@ -78,12 +78,24 @@ func (s *shard) poke(i laneIndex) {
 	s.lane(i).poke()
 }
 
-// dropIfEmptyLocked marks the shard dead when nobody uses it. The caller calls group.dropShard after unlocking if it
-// returns true.
+// maxIdleShards is how many types a stream may have been asked for in vain before it is opened anew without them.
+const maxIdleShards = 256
+
+// dropIfEmptyLocked marks the shard dead when nobody uses it. The caller calls group.dropShard after unlocking if it returns
+// true. A type that was asked on a stream stays for as long as that stream, so that it is not asked there as if for the
+// first time; made-up types end it before they pile up.
 func (s *shard) dropIfEmptyLocked() bool {
-	if s.subs == 0 && !s.set.wantedLocked() && len(s.named.entries) == 0 && !s.dead &&
-		!s.lane(mainLane).live(s.set.askedGen) {
-		s.dead = true
+	if s.dead || s.subs > 0 || s.set.wantedLocked() || len(s.named.entries) > 0 {
+		return s.dead
+	}
+	s.dead = true
+	for i, l := range s.group.lanes {
+		if l.live(s.named.firstGen[i]) || i == int(mainLane) && l.live(s.set.askedGen) {
+			s.dead = false
+			if len(*s.group.all.Load()) > maxIdleShards {
+				l.reopenSoon()
+			}
+		}
 	}
 	return s.dead
 }
@@ -103,7 +115,7 @@ type setTable struct {
 	// Settling (RELAY-6). first and news are the times of the first response and of the last that brought a new name.
 	first, news   time.Time
 	settled, firm bool
-	pausing       bool // a setPause timer is in the heap
+	pauseAt       time.Time // of the earliest setPause timer in the heap
 
 	// sweepGen is the generation whose end of pause removes the members not mentioned in it (RELAY-46, RELAY-91);
 	// sweepFirst and sweepNews are as above, on that stream alone.
@@ -142,7 +154,7 @@ func (s *shard) dropSetClientLocked(now time.Time) {
 	}
 }
 
-// endSet gives the wildcard up: the main lane is reopened without it (RELAY-22), and its members go as a set (RELAY-81).
+// endSet gives the wildcard up: the main lane is reopened without it (RELAY-22).
 func (s *shard) endSet(now time.Time) {
 	s.mu.Lock()
 	s.set.timer = false
@@ -152,10 +164,8 @@ func (s *shard) endSet(now time.Time) {
 			s.push(timer{at: at, kind: setEnd, shard: s})
 		} else {
 			s.set.lingerAt = time.Time{}
-			s.set.members = map[string]*member{}
-			s.set.first, s.set.news, s.set.settled, s.set.firm = time.Time{}, time.Time{}, false, false
-			s.set.sweepGen = 0
 			s.poke(mainLane)
+			s.clearSetLocked()
 		}
 	}
 	dead := s.dropIfEmptyLocked()
@@ -163,6 +173,18 @@ func (s *shard) endSet(now time.Time) {
 	if dead {
 		s.group.dropShard(s)
 	}
+}
+
+// clearSetLocked drops the members of a set that nobody wants, all together (RELAY-81). While a stream is open on which `*` was
+// asked they stay and are kept up: the wildcard may be wanted again before that stream is closed.
+func (s *shard) clearSetLocked() {
+	t := &s.set
+	if t.wantedLocked() || s.lane(mainLane).live(t.askedGen) {
+		return
+	}
+	t.members = map[string]*member{}
+	t.first, t.news, t.settled, t.firm = time.Time{}, time.Time{}, false, false
+	t.sweepGen = 0
 }
 
 // readyLocked reports whether the set may be told to a client, who holds something or not (RELAY-6, RELAY-7).
@@ -205,7 +227,9 @@ func (s *shard) answeredLocked(now time.Time, gen uint32, news, whole bool) {
 func (s *shard) pause(now time.Time) {
 	s.mu.Lock()
 	s.now = now
-	s.set.pausing = false
+	if !s.set.pauseAt.After(now) {
+		s.set.pauseAt = time.Time{}
+	}
 	s.pauseLocked(now)
 	s.unlock()
 }
@@ -248,8 +272,8 @@ func (s *shard) pauseLocked(now time.Time) {
 			s.sweepLocked()
 		}
 	}
-	if !next.IsZero() && !t.pausing {
-		t.pausing = true
+	if !next.IsZero() && (t.pauseAt.IsZero() || next.Before(t.pauseAt)) {
+		t.pauseAt = next
 		s.push(timer{at: next, kind: setPause, shard: s})
 	}
 }

@@ -57,7 +57,8 @@ type Sub struct {
 	first   bool              // before the first Update
 	again   map[string]bool   // members whose unsubscribe under `*` must be answered (DELTA-9)
 	sum     sum               // of what was sent by name and is still subscribed (VER-4)
-	told    bool              // something was sent whole by name
+	told    bool              // something was sent whole
+	late    bool              // all of it is gone but for names not known yet: to be told when they are
 	unsent  uint64            // revision of the first change not taken; 0: none
 	since   time.Time         // when that change came from the origin; zero: it did not
 	lagging bool
@@ -192,12 +193,17 @@ func (s *Sub) subscribeLocked(name string) {
 		if d, stated := s.initial[name]; stated && s.first {
 			// Only a version of ours that is current spares the answer (DELTA-11).
 			r.sent = d
-			r.flags |= holds
+			r.flags |= holds | claimed
 			if s.delta && d != (Digest{}) {
 				s.sum.add(d)
 			}
 			s.dirtyLocked(r, s.shard.rev)
 			return
+		}
+		if s.pos != nil && !s.pos.fresh {
+			if it := s.pos.view.items[name]; it != nil && it.birth <= s.pos.sent {
+				r.flags |= holds // it came with `*`
+			}
 		}
 	}
 	s.oweLocked(r, true)

@@ -54,18 +54,18 @@ func (s *Sub) Take() *Answer {
 func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 	w := r.want
 	v, rev = w.chosen, w.rev
-	absent = s.shard.absentLocked(w)
+	// What was stated absent before the upstream stream broke is told to nobody who asks now (RELAY-38), but a removal that a
+	// client was about to be sent still is: it happened.
+	absent = s.shard.absentLocked(w) || w.wasAbsent && r.is(holds) && !r.is(claimed)
 	if s.pos == nil || s.pos.fresh && !s.shard.set.readyLocked(s.holds) {
 		return v, absent, rev
 	}
 	it := s.pos.view.items[w.entry.name]
 	switch {
 	case it == nil:
+		absent = absent || r.is(holds) && !r.is(claimed)
 	case it.dead:
-		absent = v == nil
-		if absent {
-			rev = max(rev, it.rev)
-		}
+		absent, rev = true, max(rev, it.rev)
 	case v == nil || it.rev > rev:
 		v, rev = it.variant, it.rev
 	}
@@ -78,17 +78,16 @@ func (s *Sub) settleLocked(r *record) (body *Variant, removed bool, rev uint64) 
 	switch {
 	case v != nil:
 		if !r.is(owed) && r.sent == v.Digest {
-			r.flags |= holds
 			return nil, false, 0
 		}
 		s.sentLocked(r, v.Digest)
-		r.flags |= holds
+		r.flags = r.flags&^claimed | holds
 		s.oweLocked(r, false)
 		return v, false, rev
 	case absent:
 		tell := r.is(owed | holds)
 		s.sentLocked(r, Digest{})
-		r.flags &^= holds
+		r.flags &^= holds | claimed
 		s.oweLocked(r, false)
 		return nil, tell, rev
 	}
@@ -270,7 +269,7 @@ func (s *Sub) takeWholeLocked() *Answer {
 		}
 		if s.version != "" && len(s.records) == 0 && s.version == p.view.sum.version() {
 			// In sync already (RELAY-43).
-			p.sum = p.view.sum
+			p.sum, s.told = p.view.sum, true
 			p.view.passed(p, p.view.contentRev)
 			return nil
 		}
@@ -296,7 +295,7 @@ func (s *Sub) takeWholeLocked() *Answer {
 	version := p.view.sum
 	p.sum = p.view.sum
 	p.view.passed(p, p.view.contentRev)
-	s.holds = false
+	s.told, s.holds = true, false
 	if len(s.records) == 0 {
 		return &Answer{Body: p.view.fullBody(), Version: version.version(), Rev: rev}
 	}
@@ -315,7 +314,7 @@ func (s *Sub) resolvedLocked() bool {
 // wholeByNameLocked lists every name there is. An empty list means "delete all" and is sent only if something was there and all of
 // it is known to be gone (SOTW-9).
 func (s *Sub) wholeByNameLocked(changed bool, rev uint64) *Answer {
-	if !changed {
+	if changed = changed || s.late; !changed {
 		return nil
 	}
 	b := &Body{}
@@ -325,8 +324,10 @@ func (s *Sub) wholeByNameLocked(changed bool, rev uint64) *Answer {
 		}
 	}
 	if len(b.Variants) == 0 && (!s.told && !s.holds || !s.resolvedLocked()) {
+		s.late = s.told || s.holds
 		return nil
 	}
+	s.late = false
 	s.told, s.holds = true, false
 	return &Answer{Body: b, Version: s.sum.version(), Rev: rev}
 }
@@ -349,7 +350,7 @@ func (s *Sub) mixedLocked(rev uint64) *Answer {
 		}
 		all.add(v.Digest)
 		s.sentLocked(r, v.Digest)
-		r.flags |= holds
+		r.flags = r.flags&^claimed | holds
 		rev = max(rev, at)
 		b.Variants = append(b.Variants, v)
 	}

@@ -1,0 +1,256 @@
+package relay
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+func mustAny(t testing.TB, m proto.Message) *anypb.Any {
+	a, err := anypb.New(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func mustMarshal(t testing.TB, m proto.Message) []byte {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func accept(t *testing.T, m proto.Message) (Update, *RejectError) {
+	t.Helper()
+	_, delta := m.(*discoveryv3.DeltaDiscoveryResponse)
+	r, err := ParseResponse(mustMarshal(t, m), delta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Accept(r, 100)
+}
+
+func TestAccept(t *testing.T) {
+	c := func(name string) *anypb.Any { return mustAny(t, &clusterv3.Cluster{Name: name}) }
+	other := mustAny(t, &clusterv3.Cluster{Name: "a", AltStatName: "x"})
+	res := func(name string, a *anypb.Any) *discoveryv3.Resource {
+		return &discoveryv3.Resource{Name: name, Version: "1", Resource: a}
+	}
+	long := strings.Repeat("n", 101)
+	delta := func(removed []string, rs ...*discoveryv3.Resource) proto.Message {
+		return &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", Resources: rs, RemovedResources: removed}
+	}
+	sotw := func(as ...*anypb.Any) proto.Message {
+		return &discoveryv3.DiscoveryResponse{TypeUrl: ClusterType, VersionInfo: "7", Resources: as}
+	}
+	for _, test := range []struct {
+		name   string
+		in     proto.Message
+		want   []string // names accepted
+		reason string   // part of the refusal; "" means accepted whole
+	}{
+		{"delta", delta(nil, res("a", c("a")), res("b", c("b"))), []string{"a", "b"}, ""},
+		{"SotW bare (RELAY-14)", sotw(c("a"), c("b")), []string{"a", "b"}, ""},
+		{"SotW wrapped (SOTW-13)", sotw(mustAny(t, res("a", c("a"))), c("b")), []string{"a", "b"}, ""},
+		{"no nonce", &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Resources: []*discoveryv3.Resource{res("a", c("a"))}}, []string{"a"}, "no nonce"},
+		{"another type", delta(nil, res("a", mustAny(t, &corev3.Node{})), res("b", c("b"))), []string{"b"}, `resource 0 "a": payload has type`},
+		{"twice the same", delta(nil, res("a", c("a")), res("a", c("a"))), []string{"a"}, `resource "a": listed twice`},
+		{"twice and different: left untouched (RELAY-32)", delta(nil, res("a", c("a")), res("a", other), res("b", c("b"))), []string{"b"}, `resource "a": listed twice`},
+		{"sent and removed", delta([]string{"a"}, res("a", c("a")), res("b", c("b"))), []string{"b"}, `"a": both sent and removed`},
+		{"empty name, delta (RELAY-93)", delta(nil, res("", c("a"))), []string{""}, ""},
+		{"empty version (RELAY-91)", delta(nil, &discoveryv3.Resource{Name: "a", Resource: c("a")}), []string{"a"}, ""},
+		{"neither name nor payload", delta(nil, &discoveryv3.Resource{Version: "1"}), nil, "neither name nor payload"},
+		{"name too long", delta(nil, res(long, c("a"))), nil, "limits.name_bytes 100"},
+		{"heartbeat", delta(nil, &discoveryv3.Resource{Name: "a", Version: "1"}), []string{"a"}, ""},
+		{"malformed constraints", delta(nil, &discoveryv3.Resource{Resource: c("a"), ResourceName: &discoveryv3.ResourceName{
+			Name: "a", DynamicParameterConstraints: &discoveryv3.DynamicParameterConstraints{
+				Type: &discoveryv3.DynamicParameterConstraints_Constraint{Constraint: &discoveryv3.DynamicParameterConstraints_SingleConstraint{Key: "k"}},
+			},
+		}}), nil, "k"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			u, reject := accept(t, test.in)
+			var names []string
+			for _, r := range u.Resources {
+				names = append(names, r.Name)
+			}
+			if !slices.Equal(names, test.want) {
+				t.Errorf("accepted %q, want %q", names, test.want)
+			}
+			switch {
+			case test.reason == "" && reject != nil:
+				t.Errorf("refused: %v", reject)
+			case test.reason != "" && (reject == nil || !strings.Contains(reject.Error(), test.reason)):
+				t.Errorf("refused with %v, want %q", reject, test.reason)
+			case u.Bad != (reject != nil):
+				t.Errorf("Bad is %v", u.Bad)
+			}
+		})
+	}
+}
+
+func TestNamelessSotWIsKeyedByContent(t *testing.T) { // RELAY-18
+	a, b := mustAny(t, &clusterv3.Cluster{AltStatName: "a"}), mustAny(t, &clusterv3.Cluster{AltStatName: "b"})
+	u, reject := accept(t, &discoveryv3.DiscoveryResponse{TypeUrl: ClusterType, Resources: []*anypb.Any{a, b}})
+	if reject != nil || len(u.Resources) != 2 || !u.Resources[0].Nameless || u.Resources[0].Name == u.Resources[1].Name {
+		t.Fatalf("got %+v, refused %v", u.Resources, reject)
+	}
+	v := newVariant(ClusterType, &u.Resources[0])
+	var out discoveryv3.DiscoveryResponse
+	if err := proto.Unmarshal(v.SotW(), &out); err != nil || !proto.Equal(out.Resources[0], a) {
+		t.Errorf("sent as %v, %v", &out, err)
+	}
+	body := &Body{Variants: []*Variant{v}}
+	if len(body.Pieces(true)) != 0 || len(body.Pieces(false)) != 1 {
+		t.Error("delta cannot express it, SotW can")
+	}
+}
+
+func TestRejectMessageIsBounded(t *testing.T) { // ERR-10
+	var rs []*discoveryv3.Resource
+	for range 1000 {
+		rs = append(rs, &discoveryv3.Resource{Name: strings.Repeat("é", 90), Resource: mustAny(t, &corev3.Node{})})
+	}
+	_, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", Resources: rs})
+	if n := len(reject.Error()); n > 4096 || n < 4000 || len(reject.Reasons) > maxReasons {
+		t.Errorf("%d bytes, %d reasons", n, len(reject.Reasons))
+	}
+}
+
+// TestVariantBytes: both wire forms of one buffer decode to what was received, payload and metadata byte for byte (RELAY-10).
+func TestVariantBytes(t *testing.T) {
+	payload := mustAny(t, &clusterv3.Cluster{Name: "a"})
+	payload.Value = append(payload.Value, 0xf8, 0xff, 0x7f, 1) // a field nobody knows
+	in := &discoveryv3.Resource{
+		Name: "a", Version: "origin's", Aliases: []string{"y", "x"}, Resource: payload,
+		CacheControl: &discoveryv3.Resource_CacheControl{DoNotCache: true},
+		Metadata:     &corev3.Metadata{},
+		Ttl:          durationpb.New(time.Second),
+	}
+	u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", Resources: []*discoveryv3.Resource{in}})
+	if reject != nil || u.Resources[0].TTL != time.Second || !u.Resources[0].HasTTL {
+		t.Fatalf("%+v: %v", u, reject)
+	}
+	v := newVariant(ClusterType, &u.Resources[0])
+	var delta discoveryv3.DeltaDiscoveryResponse
+	if err := proto.Unmarshal(v.Delta(), &delta); err != nil || len(delta.Resources) != 1 {
+		t.Fatal(err, &delta)
+	}
+	out := delta.Resources[0]
+	if out.Name != "a" || out.Version != v.Digest.String() || !slices.Equal(out.Aliases, in.Aliases) || !out.CacheControl.DoNotCache {
+		t.Errorf("delta form is %v", out)
+	}
+	var sotw discoveryv3.DiscoveryResponse
+	if err := proto.Unmarshal(v.SotW(), &sotw); err != nil || len(sotw.Resources) != 1 {
+		t.Fatal(err, &sotw)
+	}
+	for _, a := range []*anypb.Any{out.Resource, sotw.Resources[0]} {
+		if a.TypeUrl != payload.TypeUrl || !bytes.Equal(a.Value, payload.Value) {
+			t.Errorf("payload %x, want %x", a.Value, payload.Value)
+		}
+	}
+	if !bytes.HasSuffix(v.Delta(), v.SotW()) {
+		t.Error("the SotW field is not the suffix of the delta field")
+	}
+}
+
+// TestGoldenVersions: versions are pure functions of content, for ever (VER-3, RELAY-56).
+func TestGoldenVersions(t *testing.T) {
+	r := Resource{Name: "a"}
+	r.Any = mustMarshal(t, &anypb.Any{TypeUrl: ClusterType, Value: []byte("\n\x01a")})
+	r.payloadType, r.payload, _ = anyParts(r.Any)
+	golden := func(what, want string) {
+		t.Helper()
+		got := newVariant(ClusterType, &r).Digest.String()
+		if got != want {
+			t.Errorf("%s: version %s, want %s", what, got, want)
+		}
+		if d, ok := ParseVersion(got); !ok || d.String() != got {
+			t.Errorf("%s: %s does not read back", what, got)
+		}
+	}
+	const plain = "w1SyI46HEnB4G2ptELJd9Ydg"
+	golden("plain", plain)
+	r.Version, r.TTL, r.HasTTL, r.metadata, r.DoNotCache = "other", time.Second, true, []byte("m"), true
+	golden("the origin's version, TTL and metadata are no content", plain)
+	r.Aliases = []string{"y", "x"}
+	golden("aliases", "w1QONaD86UgjHfu4uyEdy4aA")
+	r.Aliases = []string{"x", "y"}
+	golden("aliases in another order", "w1QONaD86UgjHfu4uyEdy4aA")
+
+	var s sum
+	if got := s.version(); got != "w1AAAAAAAAAAAAAAAAAAAAAA" {
+		t.Errorf("empty view: %s", got)
+	}
+	a, b := Digest{0: 1, 15: 255}, Digest{7: 255, 15: 1}
+	s.add(a)
+	s.add(b)
+	two := s.version()
+	s.sub(a)
+	s.sub(b)
+	s.add(b)
+	s.add(a)
+	if s.version() != two || two == a.String() {
+		t.Errorf("a set's version depends on the order: %s, %s", s.version(), two)
+	}
+	for _, bad := range []string{"", "w1", "v1" + two[2:], two + "A", "w1AAAAAAAAAAAAAAAAAAAAAB", "w1AAAAAAAAAAAAAAAAAAAA=="} {
+		if _, ok := ParseVersion(bad); ok {
+			t.Errorf("%q reads as a version of ours", bad)
+		}
+	}
+}
+
+func TestGroups(t *testing.T) {
+	cfg := OriginConfig{Name: "o", GroupBy: []string{"cluster", "locality", "user_agent_name", "client_features", "metadata"}}
+	node := func(change func(*corev3.Node)) *corev3.Node {
+		n := relaytestNode()
+		change(n)
+		return n
+	}
+	base, up := groupOf(relaytestNode(), cfg, "weir")
+	if up.Id != "weir/weir/"+base || up.Cluster != "c" || up.GetUserAgentVersion() != "" {
+		t.Errorf("presented: %v", up)
+	}
+	want := slices.Sorted(slices.Values(append([]string{"envoy.lb.does_not_support_overprovisioning"}, ownFeatures...)))
+	if !slices.Equal(up.ClientFeatures, want) {
+		t.Errorf("features presented: %v (FEAT-2, FEAT-6)", up.ClientFeatures)
+	}
+	for name, same := range map[string]*corev3.Node{
+		"id":                  node(func(n *corev3.Node) { n.Id = "other" }),
+		"hop-by-hop features": node(func(n *corev3.Node) { n.ClientFeatures = append(n.ClientFeatures, "xds.config.resource-in-sotw") }),
+	} {
+		if key, _ := groupOf(same, cfg, "weir"); key != base {
+			t.Errorf("%s makes another group", name)
+		}
+	}
+	for name, other := range map[string]*corev3.Node{
+		"cluster":  node(func(n *corev3.Node) { n.Cluster = "d" }),
+		"locality": node(func(n *corev3.Node) { n.Locality.Zone = "z" }),
+		"agent":    node(func(n *corev3.Node) { n.UserAgentName = "grpc" }),
+		"feature":  node(func(n *corev3.Node) { n.ClientFeatures = append(n.ClientFeatures, "new") }),
+		"metadata": node(func(n *corev3.Node) { n.Metadata.Fields["k"].GetStructValue().Fields["in"] = nil }),
+		"no node":  nil,
+	} {
+		if key, _ := groupOf(other, cfg, "weir"); key == base {
+			t.Errorf("%s does not make another group", name)
+		}
+	}
+	key, up := groupOf(relaytestNode(), OriginConfig{GroupBy: []string{"id", "metadata.k"}, NodeCluster: "fixed"}, "weir")
+	if up.Id != "i" || up.Cluster != "fixed" || len(up.Metadata.Fields) != 1 || up.Locality != nil || key == base {
+		t.Errorf("by id and one key: %v", up)
+	}
+	if _, up := groupOf(relaytestNode(), OriginConfig{NodeID: "fixed"}, "weir"); up.Id != "fixed" || up.Cluster != "" || up.UserAgentName != "weir" {
+		t.Errorf("one group, fixed id: %v", up)
+	}
+}

@@ -1,0 +1,237 @@
+package relay
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+var zero = time.Unix(1e9, 0)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a table with one group whose lanes are open.
+type rig struct {
+	tb    testing.TB
+	table *Table
+	group *Group
+}
+
+func newRig(tb testing.TB, cfg Config) *rig {
+	if cfg.Origins == nil {
+		cfg.Origins = []OriginConfig{{Name: "mesh"}}
+	}
+	table, err := New(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	g, err := table.Origin("mesh").Group(nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &rig{tb, table, g}
+}
+
+func (r *rig) sub(typeURL string, delta bool, names ...string) *Sub {
+	s := r.group.Open(NewSubscriber(), SubOptions{TypeURL: typeURL, Delta: delta})
+	s.Update(zero, names, nil)
+	return s
+}
+
+func (r *rig) open() {
+	for _, l := range r.group.lanes {
+		l.Open(zero)
+		l.Take(zero, false)
+	}
+}
+
+func made(typeURL, body string, removed []string, names ...string) *Update {
+	u := &Update{TypeURL: typeURL, Removed: removed}
+	for _, n := range names {
+		u.Resources = append(u.Resources, madeResource(typeURL, n, "v"+body, body))
+	}
+	return u
+}
+
+func (r *rig) apply(u *Update) {
+	r.tb.Helper()
+	if _, ok := r.group.lanes[mainLane].Apply(zero, u); !ok {
+		r.tb.Fatal("never asked")
+	}
+}
+
+// TestTombstonesEnd: one hundred thousand names come and go while one client stands still. What is kept for it stays within
+// the bound, and it is taken out as lagging; one that keeps up is told everything.
+func TestTombstonesEnd(t *testing.T) {
+	r := newRig(t, Config{})
+	still, quick := r.sub(ClusterType, true, Wildcard), r.sub(ClusterType, true, Wildcard)
+	r.open()
+	r.apply(made(ClusterType, "0", nil, "stays"))
+	r.table.Advance(zero.Add(time.Minute))
+	if still.Take() == nil || quick.Take() == nil {
+		t.Fatal("no first answer")
+	}
+	held := map[string]bool{}
+	for i := range 1000 {
+		names := make([]string, 100)
+		for j := range names {
+			names[j] = fmt.Sprintf("n%d-%d", i, j)
+		}
+		r.apply(made(ClusterType, "1", nil, names...))
+		if a := quick.Take(); a != nil {
+			for _, v := range a.Variants {
+				held[v.Name] = true
+			}
+		}
+		r.apply(made(ClusterType, "1", names))
+		if a := quick.Take(); a != nil {
+			for _, n := range a.Removed {
+				delete(held, n)
+			}
+		}
+		if ts := r.table.Origin("mesh").Status()[0].Types[0]; ts.Tombstones > ts.Members+spareTombs {
+			t.Fatalf("%d tombstones for %d members", ts.Tombstones, ts.Members)
+		}
+		if err := r.table.Check(); i%100 == 0 && err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(held) != 0 {
+		t.Errorf("the quick client still holds %d", len(held))
+	}
+	if !still.Standing().Lagging || still.Take() != nil {
+		t.Error("the client that stood still is not told to go")
+	}
+	if quick.Standing().Lagging {
+		t.Error("the quick client lags")
+	}
+	still.Close(zero)
+	quick.Close(zero)
+	if err := r.table.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStandStillWithoutRemovals: a client that does not take costs its position only, whatever changes.
+func TestStandStillWithoutRemovals(t *testing.T) {
+	r := newRig(t, Config{})
+	still := r.sub(ClusterType, true, Wildcard)
+	r.open()
+	r.apply(made(ClusterType, "0", nil, "a"))
+	r.table.Advance(zero.Add(time.Minute))
+	still.Take()
+	for i := range 10_000 {
+		r.apply(made(ClusterType, fmt.Sprint(i), nil, "a", "b"))
+	}
+	a := still.Take()
+	if a == nil || len(a.Variants) != 2 || len(a.Removed) != 0 {
+		t.Fatalf("told %+v, want the last state of two names", a)
+	}
+}
+
+// TestMadeUpTypesEnd: a client that asks for ever new types does not fill the table.
+func TestMadeUpTypesEnd(t *testing.T) {
+	r := newRig(t, Config{Linger: -1})
+	main := r.group.lanes[mainLane]
+	main.Open(zero)
+	for i := range 10_000 {
+		s := r.sub(fmt.Sprintf("type.googleapis.com/made.up.T%d", i), true, "a")
+		if _, reopen := main.Take(zero, false); reopen {
+			main.Close()
+			main.Open(zero)
+			main.Take(zero, false)
+		}
+		s.Close(zero)
+		if n := len(*r.group.all.Load()); n > maxIdleShards+2 {
+			t.Fatalf("%d types are kept", n)
+		}
+	}
+}
+
+func TestGroupsEnd(t *testing.T) {
+	r := newRig(t, Config{MaxGroups: 2, Origins: []OriginConfig{{Name: "mesh", GroupBy: []string{"cluster"}}}})
+	n := relaytestNode()
+	g, err := r.table.Origin("mesh").Group(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n2 := relaytestNode()
+	n2.Cluster = "third"
+	if _, err := r.table.Origin("mesh").Group(n2); err != ErrGroups {
+		t.Errorf("third group: %v", err)
+	}
+	g.Release(zero)
+	r.table.Advance(zero.Add(2 * time.Minute))
+	if _, err := r.table.Origin("mesh").Group(n2); err != nil {
+		t.Errorf("after the second ended: %v", err)
+	}
+}
+
+// TestConcurrentUse: subscribers, an origin and the clock at once, for the race detector; each client ends with the last state.
+func TestConcurrentUse(t *testing.T) {
+	r := newRig(t, Config{})
+	const clients, changes = 8, 300
+	var subs []*Sub
+	for i := range clients {
+		if i%2 == 0 {
+			subs = append(subs, r.sub(ClusterType, i%4 == 0, Wildcard))
+		} else {
+			subs = append(subs, r.sub(EndpointType, i%4 == 1, "a", "b"))
+		}
+	}
+	r.open()
+	r.apply(made(ClusterType, "0", nil, "a", "b"))
+	r.apply(made(EndpointType, "0", nil, "a", "b"))
+	r.table.Advance(zero.Add(time.Minute))
+
+	var wg sync.WaitGroup
+	last := make([]map[string]string, clients)
+	stop := make(chan struct{})
+	for i, s := range subs {
+		last[i] = map[string]string{}
+		wg.Go(func() {
+			for done := false; !done; {
+				select {
+				case <-s.owner.Wake():
+				case <-stop:
+					done = true
+				}
+				for a := s.Take(); a != nil; a = s.Take() {
+					for _, v := range a.Variants {
+						_, value, _ := anyParts(v.Any())
+						last[i][v.Name] = stringField(value, 2)
+					}
+					a.Pieces(s.delta)
+					s.Ack(a)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := range changes {
+			s := r.group.Open(NewSubscriber(), SubOptions{TypeURL: EndpointType, Delta: true})
+			s.Update(zero, []string{fmt.Sprint("x", i)}, nil)
+			r.table.Advance(zero.Add(time.Minute))
+			s.Close(zero)
+			r.table.Origin("mesh").Status()
+		}
+	})
+	for i := range changes {
+		r.apply(made(ClusterType, fmt.Sprint(i), nil, "a", "b"))
+		r.apply(made(EndpointType, fmt.Sprint(i), nil, "a", "b"))
+	}
+	close(stop)
+	wg.Wait()
+	want := fmt.Sprint(changes - 1)
+	for i, held := range last {
+		if held["a"] != want || held["b"] != want {
+			t.Errorf("client %d ends with %v, want %s", i, held, want)
+		}
+	}
+	if err := r.table.Check(); err != nil {
+		t.Error(err)
+	}
+}

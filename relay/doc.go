@@ -1,0 +1,52 @@
+// Package relay is the table in the middle of weir: what resources exist, who wants them, who must be told.
+//
+// # What it is
+//
+// Both edges pull from it. Package upstream owns a [Lane]: it opens it, takes what has to be asked, and applies what comes.
+// Package downstream owns a [Sub]: it says what a client wants and takes what the client has not been sent. There are no
+// queues: what must be told is state, and a wake-up of one slot says that there is some.
+//
+//	origin bytes -> ParseResponse, Accept -> Lane.Apply -> (state, wake) -> Sub.Take -> client
+//	client wants -> Sub.Update            -> (state, wake) -> Lane.Take -> origin
+//
+// A shard is one type of one group. It keeps two kinds of entries apart: members of the set the origin chose for `*`, and
+// entries asked by name (RELAY-20, RELAY-25). A view is what all clients of one wildcard share; such a client costs a
+// position in it, not a copy. A client that names resources costs one record for each name. TestConvergence drives all of
+// it by random steps and compares every client with the origin.
+//
+// # Goroutines and time
+//
+// None is started here, no clock is read and nothing is called back: time is an argument. One goroutine of the process calls
+// [Table.Advance] at the time it returned last, and whenever [Table.Deadlines] is signalled.
+//
+// # Lock order
+//
+// A shard's mutex, then one of the leaves: the heap of deadlines, the origin's list of lanes, a group's map of shards (which is
+// never held while a shard is locked by the same goroutine the other way round). Never two shards. A caller may hold a lock of
+// its own while it calls a Sub. Wake-ups are sent after the shard is unlocked.
+//
+// # What a slow or broken peer can do
+//
+// A client that does not take costs its position and one record for each of its names; nobody waits for it. The tombstones that
+// are kept for it are bounded: beyond the number of live entries and 1,000 more the slowest position is taken out and its
+// stream has to end (TestTombstonesEnd). An origin's response is checked structurally (RELAY-30) before it touches
+// anything; what is bad keeps its previous content (TestAccept). An origin that is away changes nothing: what was answered
+// stays servable, and absence is told to nobody who asks now (RELAY-2, RELAY-38; testdata/resume.txt).
+//
+// # Ordering
+//
+// Responses of one lane are applied in order, each under one lock, with one revision; revisions of all types of a group
+// compare. An [Answer] tells the oldest and newest revision in it, so that package downstream can keep ORD-1.
+//
+// # Known limits
+//
+// Dynamic parameters select variants, but nothing subscribes with any yet. Names are compared as they are spelt: xdstp names, aliases and
+// globs have no meaning yet. TTLs are read and not acted on. The retired cache is not there: a name that nobody wants is
+// forgotten after linger. A type asked in vain stays a shard for as long as the stream it was asked on; more than 256 of
+// them reopen that stream.
+//
+// # What to read next
+//
+// shard.go, then view.go and named.go, then take.go for the way out and lane.go and apply.go for the way in;
+// testdata/*.txt reads as conversations.
+package relay

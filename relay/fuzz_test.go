@@ -1,0 +1,90 @@
+package relay
+
+import (
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+func relaytestNode() *corev3.Node {
+	inner, _ := structpb.NewStruct(map[string]any{"k": map[string]any{"in": "v"}, "l": "m"})
+	return &corev3.Node{
+		Id: "i", Cluster: "c", Metadata: inner, Locality: &corev3.Locality{Region: "r"}, UserAgentName: "envoy",
+		UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: "1"},
+		ClientFeatures:       []string{"envoy.lb.does_not_support_overprovisioning"},
+	}
+}
+
+// FuzzResponse: no bytes of an origin panic, and what is accepted comes out of both wire forms as it went in. The generated
+// decoder judges: what it refuses we may read, what it reads we must not misread.
+func FuzzResponse(f *testing.F) {
+	a := mustAny(f, &clusterv3.Cluster{Name: "a"})
+	f.Add(mustMarshal(f, &discoveryv3.DeltaDiscoveryResponse{
+		TypeUrl: ClusterType, Nonce: "n", RemovedResources: []string{"b"},
+		Resources: []*discoveryv3.Resource{{Name: "a", Version: "1", Resource: a, Aliases: []string{"x"}}},
+	}), true)
+	f.Add(mustMarshal(f, &discoveryv3.DiscoveryResponse{TypeUrl: ClusterType, VersionInfo: "1", Resources: []*anypb.Any{a}}), false)
+	f.Fuzz(func(t *testing.T, b []byte, delta bool) {
+		r, err := ParseResponse(b, delta)
+		if err != nil {
+			return
+		}
+		u, _ := Accept(r, 64<<10)
+		table, err := New(Config{Origins: []OriginConfig{{Name: "o", SotW: !delta}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkAgainstGenerated(t, b, delta, r)
+		g, err := table.Origin("o").Group(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: r.TypeURL, Delta: delta})
+		sub.Update(zero, []string{Wildcard, "a"}, nil)
+		for _, l := range g.lanes {
+			l.Open(zero)
+			l.Take(zero, !delta)
+			l.Apply(zero, &u)
+		}
+		table.Advance(zero.Add(firmMost))
+		answer := sub.Take()
+		if err := table.Check(); err != nil {
+			t.Fatal(err)
+		}
+		if answer == nil {
+			return
+		}
+		for _, v := range answer.Variants {
+			var d discoveryv3.DeltaDiscoveryResponse
+			if err := (proto.UnmarshalOptions{}).Unmarshal(v.Delta(), &d); err == nil && len(d.Resources) != 1 {
+				t.Fatalf("%d resources in one field", len(d.Resources))
+			}
+		}
+	})
+}
+
+func checkAgainstGenerated(t *testing.T, b []byte, delta bool, r *Response) {
+	var typeURL, nonce string
+	var n int
+	if delta {
+		var m discoveryv3.DeltaDiscoveryResponse
+		if proto.Unmarshal(b, &m) != nil {
+			return
+		}
+		typeURL, nonce, n = m.TypeUrl, m.Nonce, len(m.Resources)
+	} else {
+		var m discoveryv3.DiscoveryResponse
+		if proto.Unmarshal(b, &m) != nil {
+			return
+		}
+		typeURL, nonce, n = m.TypeUrl, m.Nonce, len(m.Resources)
+	}
+	if r.TypeURL != typeURL || r.Nonce != nonce || r.Len() != n {
+		t.Fatalf("read %q %q %d, the generated decoder %q %q %d", r.TypeURL, r.Nonce, r.Len(), typeURL, nonce, n)
+	}
+}
