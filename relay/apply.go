@@ -179,8 +179,7 @@ func (s *shard) removeMembersLocked(a *Applied, u *Update, touched map[*member]b
 
 func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
 	rev := s.nextRevLocked()
-	type touch struct{ stated bool }
-	touched := make(map[*entry]touch, len(bodies))
+	touched := make(map[*entry]bool, len(bodies)) // true: the origin spoke of the name without a body
 	for i, body := range bodies {
 		e := s.named.entries[u.Resources[i].Name]
 		if e == nil {
@@ -188,8 +187,8 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			s.unrequested++
 			continue
 		}
+		touched[e] = false
 		if body == nil {
-			touched[e] = touched[e]
 			continue
 		}
 		old := find(e.variants, body.Constraints.Key())
@@ -201,7 +200,6 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		if old != body {
 			e.variants = put(e.variants, body)
 		}
-		touched[e] = touched[e]
 	}
 	remove := func(name, key string) {
 		e := s.named.entries[name]
@@ -212,7 +210,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			e.variants = cut(e.variants, key)
 			a.Changed++
 		}
-		touched[e] = touch{stated: true}
+		touched[e] = true
 	}
 	for _, name := range u.Removed {
 		remove(name, "")
@@ -225,13 +223,13 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			// Absence of a name that had been received is a deletion; of one never received it is not conclusive (ABS-3).
 			if _, listed := touched[e]; !listed && len(e.variants) > 0 && s.askedBeforeLocked(e, gen) {
 				e.variants = nil
-				touched[e] = touch{stated: true}
+				touched[e] = true
 				a.Changed++
 			}
 		}
 	}
-	for e, t := range touched {
-		s.offerNamedLocked(e, rev, gen, t.stated)
+	for e, stated := range touched {
+		s.offerNamedLocked(e, rev, gen, stated)
 	}
 }
 

@@ -32,31 +32,38 @@ func (b *Body) Pieces(delta bool) [][]byte {
 }
 
 func (b *Body) join(delta bool, encoded func(*Variant) []byte) [][]byte {
-	var pieces [][]byte
-	var piece []byte
+	list := make([][]byte, 0, min(len(b.Variants), 16))
 	for _, v := range b.Variants {
-		e := encoded(v)
-		switch {
-		case delta && v.Nameless: // RELAY-18: delta cannot express it
-		case !b.shared || len(e) >= segmentBytes:
-			if len(piece) > 0 {
-				pieces, piece = append(pieces, piece), nil
-			}
-			pieces = append(pieces, e)
-		default:
-			if len(piece)+len(e) > segmentBytes {
-				pieces, piece = append(pieces, piece), nil
-			}
-			if piece == nil {
-				piece = make([]byte, 0, segmentBytes)
-			}
-			piece = append(piece, e...)
+		if delta && v.Nameless { // RELAY-18: delta cannot express it
+			continue
 		}
+		list = append(list, encoded(v))
 	}
-	if len(piece) > 0 {
-		pieces = append(pieces, piece)
+	if !b.shared || len(list) < 2 {
+		return list
+	}
+	var pieces [][]byte
+	for len(list) > 0 {
+		n, size := 1, len(list[0])
+		for n < len(list) && size+len(list[n]) <= segmentBytes {
+			size += len(list[n])
+			n++
+		}
+		pieces = append(pieces, concat(list[:n], size))
+		list = list[n:]
 	}
 	return pieces
+}
+
+func concat(list [][]byte, size int) []byte {
+	if len(list) == 1 {
+		return list[0]
+	}
+	b := make([]byte, 0, size)
+	for _, e := range list {
+		b = append(b, e...)
+	}
+	return b
 }
 
 func (b *Body) empty() bool { return len(b.Variants)+len(b.Removed) == 0 }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -160,7 +161,7 @@ func TestGroupsEnd(t *testing.T) {
 	}
 	n2 := relaytestNode()
 	n2.Cluster = "third"
-	if _, err := r.table.Origin("mesh").Group(n2); err != ErrGroups {
+	if _, err := r.table.Origin("mesh").Group(n2); !errors.Is(err, ErrGroups) {
 		t.Errorf("third group: %v", err)
 	}
 	g.Release(zero)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,14 @@ func (m *model) logf(format string, args ...any) { m.log = append(m.log, fmt.Spr
 
 func (m *model) tail() string { return strings.Join(m.log[max(0, len(m.log)-200):], "\n") }
 
+func (m *model) number(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return n
+}
+
 func (m *model) name() string    { return fmt.Sprintf("n%d", m.rnd.IntN(8)) }
 func (m *model) typeURL() string { return modelTypes[m.rnd.IntN(len(modelTypes))] }
 
@@ -212,9 +221,7 @@ func (m *model) ask(l *modelLane, a Ask) {
 		asked = &modelAsked{wildcard: a.Wildcard, names: map[string]bool{}, known: map[string]int{}}
 		l.types[a.TypeURL] = asked
 		for name, v := range a.Initial {
-			body := 0
-			fmt.Sscanf(v, "v%d", &body)
-			asked.known[name] = body
+			asked.known[name] = m.number(strings.TrimPrefix(v, "v"))
 		}
 	}
 	if !a.Wildcard && asked.wildcard {
@@ -403,9 +410,7 @@ func (m *model) take(c *modelSub) {
 			m.t.Fatalf("client %d: %s was not asked for\n%s", c.id, v.Name, m.tail())
 		}
 		_, value, _ := anyParts(v.Any())
-		body := 0
-		fmt.Sscan(stringField(value, 2), &body)
-		c.held[v.Name], c.versions[v.Name] = body, v.Digest.String()
+		c.held[v.Name], c.versions[v.Name] = m.number(stringField(value, 2)), v.Digest.String()
 	}
 	for _, n := range a.Removed {
 		if seen[n] || !c.delta {
