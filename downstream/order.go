@@ -54,15 +54,25 @@ func (s *session) takeLocked(now time.Time) {
 			}
 		}
 		if waiting {
-			standing := st.sub.Standing()
-			st.settling = standing.Settling
-			if !took {
-				st.unsent = standing.Unsent
-			}
+			st.look(took, st.held != nil || st.inFlight(now, s.cfg.timing.AckWait))
 		}
 		if st.held != nil {
 			waiting, newest = true, max(newest, st.held.Rev)
 		}
+	}
+}
+
+// look reads how a type stands that has later types waiting. took: what it had was taken just now. blocked: it could not be.
+func (st *streamType) look(took, blocked bool) {
+	standing := st.sub.Standing()
+	st.settling = standing.Settling
+	switch {
+	case took && st.held != nil, standing.Unsent == 0:
+	case blocked || st.peek():
+		st.unsent = standing.Unsent
+	default:
+		// It was not in the way and gave nothing: names wait to be settled (RELAY-7), which holds back only the late types.
+		st.settling = true
 	}
 }
 

@@ -1,0 +1,330 @@
+package downstream
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+const (
+	cds = relay.ClusterType
+	eds = relay.EndpointType
+	lds = relay.ListenerType
+	rds = relay.RouteType
+	sds = relay.SecretType
+	vhd = relay.VirtualHostType
+	odd = "type.googleapis.com/example.Odd"
+)
+
+var zero = time.Unix(1e9, 0)
+
+// rig is a table driven by hand: the test says when lanes open, what the origin answers, and what time it is.
+type rig struct {
+	tb     testing.TB
+	table  *relay.Table
+	origin *relay.Origin
+	cfg    Config
+	set    *settings
+	now    time.Time
+	lanes  []*relay.Lane
+	count  int // of responses applied
+}
+
+func newRig(tb testing.TB) *rig {
+	tb.Helper()
+	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh"}}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r := &rig{tb: tb, table: table, origin: table.Origin("mesh"), now: zero}
+	r.cfg = Config{Table: table, Instance: "here"}
+	r.configure(func(*Config, *ListenerConfig) {})
+	return r
+}
+
+// configure makes the settings of sessions begun from now on.
+func (r *rig) configure(change func(*Config, *ListenerConfig)) {
+	r.tb.Helper()
+	cfg, lc := r.cfg, ListenerConfig{Origin: r.origin}
+	change(&cfg, &lc)
+	if err := cfg.normalize(); err != nil {
+		r.tb.Fatal(err)
+	}
+	if err := lc.normalize(r.table); err != nil {
+		r.tb.Fatal(err)
+	}
+	r.cfg, r.set = cfg, newSettings(cfg, lc)
+}
+
+// up opens the lanes that are wanted, and asks on all what there is to ask.
+func (r *rig) up() {
+	for _, l := range r.origin.TakeLanes() {
+		l.Open(r.now)
+		l.Identify("origin-1")
+		r.lanes = append(r.lanes, l)
+	}
+	for _, l := range r.lanes {
+		if _, reopen := l.Take(r.now, false); reopen {
+			l.Close()
+			l.Open(r.now)
+			l.Take(r.now, false)
+		}
+	}
+}
+
+// down breaks the upstream streams.
+func (r *rig) down() {
+	for _, l := range r.lanes {
+		l.Close()
+	}
+}
+
+// says has the origin answer: words are name=body for a resource and -name for a removal.
+func (r *rig) says(typeURL string, words ...string) {
+	r.tb.Helper()
+	r.up()
+	r.count++
+	m := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: fmt.Sprint("n", r.count)}
+	for _, w := range words {
+		if name, gone := strings.CutPrefix(w, "-"); gone {
+			m.RemovedResources = append(m.RemovedResources, name)
+			continue
+		}
+		name, body, _ := strings.Cut(w, "=")
+		m.Resources = append(m.Resources, &discoveryv3.Resource{
+			Name: name, Version: fmt.Sprint("v", r.count), Resource: payload(typeURL, name, body),
+		})
+	}
+	b, err := proto.Marshal(m)
+	if err != nil {
+		r.tb.Fatal(err)
+	}
+	parsed, err := relay.ParseResponse(b, true)
+	if err != nil {
+		r.tb.Fatal(err)
+	}
+	u, bad := relay.Accept(parsed, 0)
+	if bad != nil {
+		r.tb.Fatal(bad)
+	}
+	for _, l := range r.lanes {
+		if _, ok := l.Apply(r.now, &u); ok {
+			return
+		}
+	}
+	r.tb.Fatalf("%s was never asked for", typeURL)
+}
+
+// settled is says, and then time passes until the set is complete for everybody.
+func (r *rig) settled(typeURL string, words ...string) {
+	r.tb.Helper()
+	r.says(typeURL, words...)
+	r.wait(5 * time.Second)
+}
+
+func (r *rig) wait(d time.Duration) {
+	r.now = r.now.Add(d)
+	r.table.Advance(r.now)
+}
+
+// payload is a resource of any type: field 1 is the name, field 2 the body.
+func payload(typeURL, name, body string) *anypb.Any {
+	b := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), name)
+	b = protowire.AppendString(protowire.AppendTag(b, 2, protowire.BytesType), body)
+	return &anypb.Any{TypeUrl: typeURL, Value: b}
+}
+
+// nameAndBody reads a payload back.
+func nameAndBody(a *anypb.Any) string {
+	var part [3]string
+	for b := a.Value; len(b) > 0; {
+		n, _, m := protowire.ConsumeTag(b)
+		v, k := protowire.ConsumeString(b[m:])
+		part[n], b = v, b[m+k:]
+	}
+	return part[1] + "=" + part[2]
+}
+
+// clientEnd is the client's end of one session.
+type clientEnd struct {
+	*rig
+	session *session
+	node    *corev3.Node
+	nonces  map[string]string // the last of each type
+	taken   []*message
+}
+
+// message is one decoded response.
+type message struct {
+	typeURL, nonce, version, identifier string
+	words                               []string // name=body, -name, !name:CODE, sorted in that order
+}
+
+func (r *rig) client(delta bool) *clientEnd {
+	return &clientEnd{
+		rig: r, session: newSession(r.set, delta, r.now), node: &corev3.Node{Id: "envoy-1", Cluster: "edge"},
+		nonces: map[string]string{},
+	}
+}
+
+// asks sends a SotW request with the whole list and the last nonce: an ACK of whatever came last.
+func (p *clientEnd) asks(typeURL string, names ...string) {
+	p.tb.Helper()
+	p.sends(&discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: names, ResponseNonce: p.nonces[typeURL]})
+}
+
+// subscribes sends a delta request: names, and -name to unsubscribe. It acknowledges nothing.
+func (p *clientEnd) subscribes(typeURL string, words ...string) {
+	p.tb.Helper()
+	req := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL}
+	for _, w := range words {
+		if name, gone := strings.CutPrefix(w, "-"); gone {
+			req.ResourceNamesUnsubscribe = append(req.ResourceNamesUnsubscribe, name)
+		} else {
+			req.ResourceNamesSubscribe = append(req.ResourceNamesSubscribe, w)
+		}
+	}
+	p.sends(req)
+}
+
+// acks accepts the last response of each type by a delta request.
+func (p *clientEnd) acks(types ...string) {
+	p.tb.Helper()
+	for _, typeURL := range types {
+		p.sends(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResponseNonce: p.nonces[typeURL]})
+	}
+}
+
+func (p *clientEnd) sends(m proto.Message) {
+	p.tb.Helper()
+	if err := p.sent(m); err != nil {
+		p.tb.Fatalf("the request ended the stream: %v", err)
+	}
+}
+
+func (p *clientEnd) sent(m proto.Message) (err error) {
+	switch m := m.(type) {
+	case *discoveryv3.DiscoveryRequest:
+		m.Node, p.node = p.node, nil
+		err = p.session.request(p.now, m)
+	case *discoveryv3.DeltaDiscoveryRequest:
+		m.Node, p.node = p.node, nil
+		err = p.session.deltaRequest(p.now, m)
+	}
+	p.up()
+	return err
+}
+
+// gets does what the writer does, and compares what is written with one line for each message: the type's short name, and
+// words. Names are in no order on the wire, and sorted here.
+func (p *clientEnd) gets(sentence string, want ...string) {
+	p.tb.Helper()
+	var got []string
+	for _, m := range p.writes() {
+		got = append(got, strings.Join(append([]string{metrics.ShortName(m.typeURL)}, m.words...), " "))
+	}
+	if !slices.Equal(got, want) {
+		p.tb.Fatalf("%s: got %q, want %q", sentence, got, want)
+	}
+}
+
+// writes is the writer's turn.
+func (p *clientEnd) writes() []*message {
+	p.tb.Helper()
+	if err := p.session.tick(p.now); err != nil {
+		p.tb.Fatalf("the stream ended: %v", err)
+	}
+	batch := p.session.take(p.now)
+	p.session.wrote(p.now, batch)
+	var out []*message
+	for _, r := range batch {
+		m := decode(p.tb, r, p.session.delta)
+		p.nonces[m.typeURL] = m.nonce
+		out = append(out, m)
+	}
+	p.taken = append(p.taken, out...)
+	return out
+}
+
+func decode(tb testing.TB, r *response, delta bool) *message {
+	tb.Helper()
+	data, err := codec{}.Marshal(r)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	b := data.Materialize()
+	if len(b) != r.size {
+		tb.Fatalf("the response counts %d bytes, and has %d", r.size, len(b))
+	}
+	m := &message{}
+	var errs []*discoveryv3.ResourceError
+	if delta {
+		d := &discoveryv3.DeltaDiscoveryResponse{}
+		if err := proto.Unmarshal(b, d); err != nil {
+			tb.Fatal(err)
+		}
+		m.typeURL, m.nonce, m.version, m.identifier = d.TypeUrl, d.Nonce, d.SystemVersionInfo, d.ControlPlane.GetIdentifier()
+		for _, x := range d.Resources {
+			m.words = append(m.words, nameAndBody(x.Resource))
+		}
+		slices.Sort(m.words)
+		slices.Sort(d.RemovedResources)
+		for _, name := range d.RemovedResources {
+			m.words = append(m.words, "-"+name)
+		}
+		errs = d.ResourceErrors
+	} else {
+		d := &discoveryv3.DiscoveryResponse{}
+		if err := proto.Unmarshal(b, d); err != nil {
+			tb.Fatal(err)
+		}
+		m.typeURL, m.nonce, m.version, m.identifier = d.TypeUrl, d.Nonce, d.VersionInfo, d.ControlPlane.GetIdentifier()
+		for _, x := range d.Resources {
+			m.words = append(m.words, nameAndBody(x))
+		}
+		slices.Sort(m.words)
+		errs = d.ResourceErrors
+	}
+	for _, e := range errs {
+		m.words = append(m.words, fmt.Sprintf("!%s:%v", e.ResourceName.Name, codes.Code(e.ErrorDetail.Code)))
+	}
+	return m
+}
+
+// refuses sends a NACK of the last response.
+func (p *clientEnd) refuses(typeURL, message string, names ...string) {
+	p.tb.Helper()
+	detail := &statuspb.Status{Code: int32(codes.InvalidArgument), Message: message}
+	if p.session.delta {
+		p.sends(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResponseNonce: p.nonces[typeURL], ErrorDetail: detail})
+		return
+	}
+	p.sends(&discoveryv3.DiscoveryRequest{
+		TypeUrl: typeURL, ResponseNonce: p.nonces[typeURL], ErrorDetail: detail, ResourceNames: names,
+	})
+}
+
+// of is how a type stands.
+func (p *clientEnd) of(typeURL string) TypeStatus {
+	p.tb.Helper()
+	for _, t := range p.session.status().Types {
+		if t.TypeURL == typeURL {
+			return t
+		}
+	}
+	p.tb.Fatalf("the stream has no %s", typeURL)
+	return TypeStatus{}
+}
