@@ -44,7 +44,7 @@ func yamlPosition(err error) (position, string) {
 	}
 	msg := le.Message
 	if le.ContextMsg != "" {
-		msg = le.ContextMsg + ": " + msg
+		msg = fmt.Sprintf("%s that begins in line %d: %s", le.ContextMsg, max(1, le.ContextMark.Line), msg)
 	}
 	return position{max(1, le.Mark.Line), max(1, le.Mark.Column)}, msg
 }

@@ -1,0 +1,226 @@
+package file
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/weir-xds/weir/relay"
+)
+
+func TestWildcardAndNames(t *testing.T) {
+	w := newWorld(t, "all.yaml", map[string]string{"all.yaml": cluster("a", 1) + cluster("b", 1) + endpoints("a")})
+	all := w.subscribe(relay.ClusterType, "*")
+	named := w.subscribe(relay.ClusterType, "b", "c")
+	other := w.subscribe(relay.EndpointType, "a")
+	empty := w.subscribe(relay.ListenerType, "*")
+	last := w.subscribe(relay.RouteType, "*")
+	all.want("the wildcard should bring both clusters", "a", "b")
+	named.want("a name should bring its cluster", "b")
+	named.until("the absence of the other should be stated", func() bool { return len(named.removed) == 1 })
+	other.want("another type should be served", "a")
+	empty.until("a type that no file mentions should be answered too", func() bool { return empty.answers == 1 })
+
+	w.put("all.yaml", cluster("b", 2)+cluster("c", 1)+endpoints("a")+route("r"))
+	all.want("the wildcard should bring what is new and remove what is gone", "b", "c")
+	if len(all.removed) != 1 || all.removed[0] != "a" {
+		t.Errorf("the wildcard was told of the removal of %q, want a", all.removed)
+	}
+	named.want("the name that was absent should come", "b", "c")
+	last.want("routes should be told of last", "r")
+	other.wantNothing("a type that did not change should send nothing")
+}
+
+func TestEndpointsAreRemovedWithTheirEntry(t *testing.T) {
+	w := newWorld(t, "eds.yaml", map[string]string{"eds.yaml": endpoints("a") + endpoints("b")})
+	all, named := w.subscribe(relay.EndpointType, "*"), w.subscribe(relay.EndpointType, "a", "b")
+	all.want("both should come by wildcard", "a", "b")
+	named.want("both should come by name", "a", "b")
+	w.put("eds.yaml", endpoints("b"))
+	all.want("FILE-6: what no file states is gone, for every type", "b")
+	named.want("FILE-6: by name as well", "b")
+}
+
+func TestNamesMoveToTheSideLane(t *testing.T) {
+	w := newWorld(t, "all.yaml", map[string]string{"all.yaml": cluster("a", 1) + cluster("b", 1)})
+	named := w.subscribe(relay.ClusterType, "a")
+	named.want("the name should come", "a")
+	all := w.subscribe(relay.ClusterType, "*")
+	all.want("the wildcard should come over the reopened lane", "a", "b")
+	w.put("all.yaml", cluster("b", 1))
+	all.want("the wildcard should see the removal", "b")
+	named.want("the name should see the removal on the lane it moved to")
+}
+
+func TestLaneIsReleasedAndTakenAgain(t *testing.T) {
+	w := newWorld(t, "all.yaml", map[string]string{"all.yaml": cluster("a", 1)})
+	for range 3 {
+		c := w.subscribe(relay.ClusterType, "*")
+		c.want("the set should come each time", "a")
+		c.close()
+		w.table.Advance(time.Now().Add(time.Minute))
+	}
+}
+
+func TestBrokenFileKeepsItsContent(t *testing.T) {
+	w := newWorld(t, "cds.yaml", map[string]string{"cds.yaml": cluster("a", 1) + cluster("b", 1)})
+	c := w.subscribe(relay.ClusterType, "*")
+	c.want("the set should come", "a", "b")
+
+	broken := cluster("a", 1) + strings.Replace(cluster("b", 1), "connect_timeout", "conect_timeout", 1)
+	w.put("cds.yaml", broken)
+	f := w.wantError("cds.yaml", filepath.Join(w.dir, "cds.yaml")+`:6:3: [1].conect_timeout: unknown field "conect_timeout"`)
+	if f.Line != 6 || f.Resources != 2 || f.Loaded.IsZero() {
+		t.Errorf("the status should name line 6 and count the 2 resources still in force: %+v", f)
+	}
+	c.wantNothing("FILE-5: a broken file should leave the previous content in force")
+	late := w.subscribe(relay.ClusterType, "a")
+	late.want("newcomers should be served from it", "a")
+
+	before := w.logs.FilterLevelExact(2).Len()
+	w.put("cds.yaml", broken+"# the same mistake\n")
+	w.until("the second broken file should be counted", func() bool { return w.loads("error") == 2 })
+	if n := w.logs.FilterLevelExact(2).Len(); before != 1 || n != 1 {
+		t.Errorf("one distinct error should be logged once, not %d, then %d times", before, n)
+	}
+
+	w.put("cds.yaml", cluster("b", 2))
+	c.want("it should recover when mended", "b")
+	w.wantNoErrors()
+	if w.logs.FilterMessage("file is in order again").Len() != 1 {
+		t.Error("that the file is mended should be logged")
+	}
+}
+
+func TestOtherFilesUpdateBesideABrokenOne(t *testing.T) {
+	w := newWorld(t, "d", map[string]string{"d/a.yaml": cluster("a", 1), "d/b.yaml": cluster("b", 1)})
+	c := w.subscribe(relay.ClusterType, "*")
+	c.want("both files should count", "a", "b")
+	w.put("d/a.yaml", "- oops: [\n")
+	w.wantError("a.yaml", "not valid YAML")
+	w.put("d/b.yaml", cluster("b2", 1))
+	c.want("the other file should update, removals included, since what the broken one held is known", "a", "b2")
+}
+
+func TestDirectoryAddAndRemove(t *testing.T) {
+	w := newWorld(t, "d", map[string]string{
+		"d/a.yaml": cluster("a", 1), "d/.hidden.yaml": cluster("h", 1), "d/a.yaml~": cluster("old", 1),
+		"d/#a.yaml#": cluster("auto", 1), "d/sub/x.yaml": cluster("deep", 1),
+	})
+	c := w.subscribe(relay.ClusterType, "*")
+	c.want("only the file itself should count", "a")
+	w.put("d/b.json", `{"resources": [{"@type": "`+relay.ClusterType+`", "name": "b"}]}`)
+	c.want("a new file should count", "a", "b")
+	w.must(os.WriteFile(filepath.Join(w.dir, "d/c.yaml"), []byte(cluster("c", 1)), 0o644))
+	c.want("in a directory a file written in place should count", "a", "b", "c")
+	w.must(os.Remove(filepath.Join(w.dir, "d/a.yaml")))
+	c.want("a file removed should take its resources along", "b", "c")
+	w.must(os.Rename(filepath.Join(w.dir, "d/b.json"), filepath.Join(w.dir, "b.json")))
+	c.want("as should one moved away", "c")
+}
+
+func TestMissingPath(t *testing.T) {
+	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "files"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "nowhere.yaml")
+	_, err = New(Config{Name: "files", Path: path}, table.Origin("files"))
+	if err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("FILE-4: the error should name %s: %v", path, err)
+	}
+	_, err = New(Config{Poll: -1}, nil)
+	for _, part := range []string{"name: is empty", "path: is empty", "must not be negative", "no such origin"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("the error should hold %q: %v", part, err)
+		}
+	}
+}
+
+// mount lays a directory out as a kubelet does a ConfigMap, or moves it on to another version.
+func (w *world) mount(dir, version string, hold map[string]string) {
+	w.t.Helper()
+	for name, text := range hold {
+		w.put(filepath.Join(dir, version, name), text)
+	}
+	path := func(name string) string { return filepath.Join(w.dir, dir, name) }
+	old, _ := os.Readlink(path("..data"))
+	w.must(os.Symlink(version, path("..data_tmp")))
+	w.must(os.Rename(path("..data_tmp"), path("..data")))
+	for name := range hold {
+		if missing(path(name)) {
+			w.must(os.Symlink(filepath.Join("..data", name), path(name)))
+		}
+	}
+	if old != "" {
+		w.must(os.RemoveAll(path(old)))
+	}
+}
+
+func TestConfigMapSwapLoadsOnce(t *testing.T) {
+	for _, path := range []string{"mnt", "mnt/a.yaml"} {
+		t.Run(path, func(t *testing.T) {
+			w := &world{t: t, dir: t.TempDir()}
+			w.mount("mnt", "..v1", map[string]string{"a.yaml": cluster("a", 1), "b.yaml": "resources: []"})
+			dir := w.dir
+			w = newWorld(t, "", nil, func(c *Config) { c.Path = filepath.Join(dir, path); c.Debounce = 100 * time.Millisecond })
+			w.dir = dir
+			c := w.subscribe(relay.ClusterType, "*")
+			c.want("the first version should be served", "a")
+			w.mount("mnt", "..v2", map[string]string{"a.yaml": cluster("a2", 1), "b.yaml": "resources: []"})
+			c.want("FILE-3: the swap should bring the second version", "a2")
+			w.stop()
+			if n := w.loads("ok"); n != 2 {
+				t.Errorf("one swap should be one load after the first, not %d", n-1)
+			}
+		})
+	}
+}
+
+func TestDirectoryIsReplaced(t *testing.T) {
+	w := newWorld(t, "d", map[string]string{"d/a.yaml": cluster("a", 1)}, func(c *Config) { c.Poll = 20 * time.Millisecond })
+	c := w.subscribe(relay.ClusterType, "*")
+	c.want("the directory should be served", "a")
+	w.must(os.Rename(filepath.Join(w.dir, "d"), filepath.Join(w.dir, "gone")))
+	w.wantStatus("that the directory is gone should show", func(st Status) bool { return st.Error != "" })
+	c.wantNothing("a directory that is gone should leave its content in force")
+	w.put("d/b.yaml", cluster("b", 1))
+	c.want("a new directory of that name should be found", "b")
+	w.put("d/c.yaml", cluster("c", 1))
+	c.want("and watched", "b", "c")
+}
+
+// TestWhatTheWatchHeeds needs no files: it is about events.
+func TestWhatTheWatchHeeds(t *testing.T) {
+	for _, row := range []struct {
+		dir  bool
+		op   fsnotify.Op
+		name string
+		want string // the name touched; "-": none
+	}{
+		{false, fsnotify.Create, "cds.yaml", "cds.yaml"},
+		{false, fsnotify.Write, "cds.yaml", "-"}, // FILE-2
+		{false, fsnotify.Remove, "cds.yaml", "-"},
+		{false, fsnotify.Create, "..data", everything}, // FILE-3
+		{false, fsnotify.Create, "link", "link"},       // which the path may lead through
+		{true, fsnotify.Create, "cds.yaml", "cds.yaml"},
+		{true, fsnotify.Write, "cds.yaml", "cds.yaml"},
+		{true, fsnotify.Remove, "cds.yaml", "cds.yaml"},
+		{true, fsnotify.Chmod, "cds.yaml", "cds.yaml"}, // it may be readable now
+		{true, fsnotify.Write, ".cds.yaml.swp", "-"},
+		{true, fsnotify.Create, "cds.yaml~", "-"},
+		{true, fsnotify.Create, "..data", everything},
+	} {
+		o := &Origin{cfg: Config{Debounce: time.Hour}, source: &source{dir: row.dir}}
+		w := &watch{origin: o, touched: touched{}}
+		w.note(fsnotify.Event{Op: row.op, Name: "/etc/weir/" + row.name}, true)
+		armed := w.due != nil
+		got := w.take()
+		if want := row.want != "-"; armed != want || len(got) > 0 != want || want && !got[row.want] {
+			t.Errorf("directory %v, %v of %s: touched %v, armed %v, want %q", row.dir, row.op, row.name, got, armed, row.want)
+		}
+	}
+}
