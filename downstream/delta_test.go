@@ -378,6 +378,27 @@ func TestRefusedNames(t *testing.T) {
 	}
 }
 
+// TestSecretsAreNotAsked: whatever way they are asked for, no origin hears of it (RELAY-74).
+func TestSecretsAreNotAsked(t *testing.T) {
+	for _, typeURL := range []string{sds, "type.googleapis.com/envoy.api.v2.auth.Secret"} {
+		for _, delta := range []bool{true, false} {
+			r := newRig(t)
+			p := r.client(delta)
+			if delta {
+				p.subscribes(typeURL)
+				p.subscribes(typeURL, "*")
+			} else {
+				p.asks(typeURL)
+				p.asks(typeURL, "*")
+			}
+			p.gets("nothing is sent")
+			if len(r.lanes) > 0 {
+				t.Errorf("%s, delta %v: a lane is wanted", typeURL, delta)
+			}
+		}
+	}
+}
+
 // TestRefusedBesideServed: good names of the same request are served, and a refusal is told once in SotW.
 func TestRefusedBesideServed(t *testing.T) {
 	r := newRig(t)

@@ -33,32 +33,38 @@ func (s *session) take(now time.Time) []*response {
 	if s.group == nil || s.closed {
 		return nil
 	}
-	s.takeLocked(now)
+	var w walk
+	for i := len(s.types) - 1; i >= 0; i-- {
+		s.takeLocked(now, s.types[i], &w)
+	}
 	return s.releaseLocked(now)
 }
 
-// takeLocked is the walk in reverse: it takes what can be taken, and reads how the rest stands.
-func (s *session) takeLocked(now time.Time) {
-	waiting, newest := false, uint64(0) // among the answers of later types
-	for i := len(s.types) - 1; i >= 0; i-- {
-		st := s.types[i]
-		st.unsent, st.settling = 0, false
-		if st.sub == nil {
-			continue
+// walk is what the walk in reverse knows of the answers of later types.
+type walk struct {
+	waiting bool   // there is one
+	newest  uint64 // revision among them
+}
+
+// takeLocked is one step of the walk in reverse: it takes what can be taken, and otherwise reads how the type stands.
+func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
+	st.unsent, st.settling = 0, false
+	if st.sub == nil {
+		return
+	}
+	blocked := st.held != nil || st.inFlight(now, s.cfg.timing.AckWait) && !s.overdue(now, st, w)
+	took := false
+	if !blocked && st.sub.Pending() {
+		took = true
+		if st.held = st.sub.Take(); st.held != nil {
+			st.owes(now)
 		}
-		took := false
-		if st.held == nil && (!st.inFlight(now, s.cfg.timing.AckWait) || s.overdue(now, st, waiting, newest)) && st.sub.Pending() {
-			took = true
-			if st.held = st.sub.Take(); st.held != nil {
-				st.owes(now)
-			}
-		}
-		if waiting {
-			st.look(took, st.held != nil || st.inFlight(now, s.cfg.timing.AckWait))
-		}
-		if st.held != nil {
-			waiting, newest = true, max(newest, st.held.Rev)
-		}
+	}
+	if w.waiting {
+		st.look(took, blocked)
+	}
+	if st.held != nil {
+		w.waiting, w.newest = true, max(w.newest, st.held.Rev)
 	}
 }
 
@@ -78,12 +84,12 @@ func (st *streamType) look(took, blocked bool) {
 
 // overdue reports whether a response in flight has kept later types waiting for order_hold: then the next one goes although
 // it is unanswered (NONCE-10, RELAY-84).
-func (s *session) overdue(now time.Time, st *streamType, waiting bool, newest uint64) bool {
-	if !waiting || st.inFlight(now, s.cfg.timing.OrderHold) {
+func (s *session) overdue(now time.Time, st *streamType, w *walk) bool {
+	if !w.waiting || st.inFlight(now, s.cfg.timing.OrderHold) {
 		return false
 	}
 	unsent := st.sub.Standing().Unsent
-	return unsent != 0 && unsent <= newest
+	return unsent != 0 && unsent <= w.newest
 }
 
 // releaseLocked is the walk forward: it writes what is not held back by an earlier type.

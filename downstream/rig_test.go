@@ -247,7 +247,12 @@ func (p *clientEnd) writes() []*message {
 	if err := p.session.tick(p.now); err != nil {
 		p.tb.Fatalf("the stream ended: %v", err)
 	}
-	batch := p.session.take(p.now)
+	return p.written(p.session.take(p.now))
+}
+
+// written is what a batch says, once it is on the wire.
+func (p *clientEnd) written(batch []*response) []*message {
+	p.tb.Helper()
 	p.session.wrote(p.now, batch)
 	var out []*message
 	for _, r := range batch {

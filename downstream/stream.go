@@ -44,8 +44,18 @@ func tapStream(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	return context.WithValue(ctx, cancelKey{}, cancel), nil
 }
 
-// end ends the stream with a status, from any goroutine. The first reason counts.
-func (st *stream) end(reason error) { st.cancel(reason) }
+// statusWriter is the transport's side of a stream, as far as needed here.
+type statusWriter interface{ WriteStatus(*status.Status) error }
+
+// end ends the stream with a status, from any goroutine. The first reason counts. The status is handed to the transport before
+// anything is cancelled: a receive or send that is blocked writes CANCELLED on its way out otherwise, before the handler returns
+// with the reason (TestEndCarriesStatus). Should the transport lose the method, the context still ends the stream.
+func (st *stream) end(reason error) {
+	if w, ok := grpc.ServerTransportStreamFromContext(st.wire.Context()).(statusWriter); ok {
+		_ = w.WriteStatus(status.Convert(reason)) // nil stands for OK; a stream that is gone needs no status
+	}
+	st.cancel(reason)
+}
 
 // writingSince is when the present write began; false if nothing is being written.
 func (st *stream) writingSince() (time.Time, bool) {
@@ -73,7 +83,7 @@ func (s *Server) serve(set *settings, wire grpc.ServerStream, delta bool) error 
 	defer s.leave(st)
 	go st.write(ctx)
 	err := st.read(ctx)
-	cancel(err)
+	st.end(err)
 	<-st.done
 	st.session.close(time.Now())
 	st.account(err)

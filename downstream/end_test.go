@@ -1,0 +1,72 @@
+package downstream
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/weir-xds/weir/relay/relaytest"
+)
+
+// TestEndCarriesStatus: whoever ends a stream, the client is told why. Cancelling the context alone would not do: the blocked
+// receive then writes CANCELLED on its way out, before the handler returns.
+func TestEndCarriesStatus(t *testing.T) {
+	for _, dialect := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
+		t.Run(string(dialect), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, client := oneClient(t, relaytest.ClientConfig{Dialect: dialect, Patience: time.Minute})
+				client.Subscribe(relaytest.EndpointType, "a")
+				if code := client.AwaitEnd("the stream ends at cold_wait"); code != codes.Unavailable {
+					t.Errorf("a cold stream ends with %v, want UNAVAILABLE", client.Err())
+				}
+
+				client.Open(nil)
+				if code := client.AwaitEnd("the stream ends at first_request"); code != codes.DeadlineExceeded {
+					t.Errorf("a silent stream ends with %v, want DEADLINE_EXCEEDED", client.Err())
+				}
+
+				client.Open(relaytest.Node("a", "c"))
+				client.SendRaw([]byte{0xff})
+				if code := client.AwaitEnd("the stream ends at once"); code != codes.InvalidArgument {
+					t.Errorf("a stream with an undecodable request ends with %v, want INVALID_ARGUMENT", client.Err())
+				}
+
+				client.Open(relaytest.Node("a", "c"))
+				client.Subscribe(relaytest.EndpointType, "a")
+				synctest.Wait()
+				s.Drain(t.Context(), time.Second)
+				if code := client.AwaitEnd("the stream ends in the drain"); code != codes.Unavailable {
+					t.Errorf("a drained stream ends with %v, want UNAVAILABLE", client.Err())
+				}
+			})
+		})
+	}
+}
+
+// oneClient is a server without any data, and a client whose stream is open.
+func oneClient(t *testing.T, cfg relaytest.ClientConfig) (*Server, *relaytest.Client) {
+	t.Helper()
+	r := newRig(t)
+	s, err := New(r.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := relaytest.Memory()
+	l, err := n.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l, ListenerConfig{Origin: r.origin}) }()
+	t.Cleanup(func() {
+		s.Stop()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	client := relaytest.NewClient(t, n.Connect(t), cfg)
+	client.Open(relaytest.Node("a", "c"))
+	return s, client
+}

@@ -1,0 +1,228 @@
+package downstream
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// ends is the writer's turn, which is to end the stream.
+func (p *clientEnd) ends(sentence string, code codes.Code, text string) {
+	p.tb.Helper()
+	err := p.session.tick(p.now)
+	if status.Code(err) != code || !strings.Contains(err.Error(), text) {
+		p.tb.Fatalf("%s: got %v, want %v with %q", sentence, err, code, text)
+	}
+}
+
+// TestFirstRequest: a stream without a request ends (STREAM-9); one with a request has no such deadline.
+func TestFirstRequest(t *testing.T) {
+	p := newRig(t).client(true)
+	if got, want := p.session.next(), p.now.Add(30*time.Second); !got.Equal(want) {
+		t.Errorf("the deadline is %v, want %v", got, want)
+	}
+	p.wait(30*time.Second - 1)
+	p.gets("not yet")
+	p.wait(1)
+	p.ends("no request came", codes.DeadlineExceeded, "timing.first_request")
+
+	q := newRig(t).client(true)
+	q.subscribes(sds, "a")
+	q.gets("the refusal", "sds !a:PermissionDenied")
+	q.acks(sds)
+	q.wait(time.Hour)
+	q.gets("nothing, and no end")
+}
+
+// TestColdWait: nothing servable and no origin behind it for the whole wait ends the stream (RELAY-8).
+func TestColdWait(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		play  func(p *clientEnd)
+		ended bool
+	}{
+		{"never reached", func(p *clientEnd) { p.wait(10 * time.Second) }, true},
+		{"not yet", func(p *clientEnd) { p.wait(10*time.Second - 1) }, false},
+		{"opened in the first half and open: silence is the client's affair (ABS-5)", func(p *clientEnd) {
+			p.wait(5 * time.Second)
+			p.up()
+			p.wait(5 * time.Second)
+		}, false},
+		{"opened in the second half", func(p *clientEnd) {
+			p.wait(5*time.Second + 1)
+			p.up()
+			p.wait(5 * time.Second)
+		}, true},
+		{"comes and goes", func(p *clientEnd) {
+			p.wait(2 * time.Second)
+			p.up()
+			p.wait(2 * time.Second)
+			p.down()
+			p.wait(6 * time.Second)
+		}, true},
+		{"silent, and gone in the next wait", func(p *clientEnd) {
+			p.up()
+			p.wait(10 * time.Second)
+			p.gets("nothing, and no end")
+			p.wait(9 * time.Second)
+			p.down()
+			p.wait(time.Second)
+		}, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := newRig(t)
+			p := r.client(true)
+			// Not sends: the lane is to stay closed until the row opens it.
+			err := p.session.deltaRequest(p.now, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: eds, ResourceNamesSubscribe: []string{"a"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := p.session.next(), p.now.Add(10*time.Second); !got.Equal(want) {
+				t.Errorf("the deadline is %v, want %v", got, want)
+			}
+			row.play(p)
+			if row.ended {
+				p.ends("cold", codes.Unavailable, "timing.cold_wait")
+			} else {
+				p.gets("nothing, and no end")
+			}
+		})
+	}
+}
+
+// TestColdWaitOfServed: a stream on which something was sent is not ended (RELAY-8, ERR-13), the wait is counted; one that was
+// answered or is in sync does not wait at all.
+func TestColdWaitOfServed(t *testing.T) {
+	r := newRig(t)
+	p := r.client(true)
+	p.subscribes(cds)
+	r.settled(cds, "a=1")
+	p.gets("the set", "cds a=1")
+	p.acks(cds)
+	r.down()
+	p.subscribes(eds, "a")
+	r.wait(10 * time.Second)
+	r.down()
+	p.gets("nothing, and no end")
+	if n := p.of(eds).Cold; n != 1 {
+		t.Errorf("%d cold waits are counted, want 1", n)
+	}
+	if n := p.of(cds).Cold; n != 0 {
+		t.Errorf("%d cold waits of a type that was answered", n)
+	}
+
+	q := r.client(false)
+	q.sends(&discoveryv3.DiscoveryRequest{TypeUrl: cds, VersionInfo: p.sotwVersion()})
+	q.gets("in sync (RELAY-43)")
+	r.down()
+	r.wait(10 * time.Second)
+	q.gets("and no end")
+	if next := q.session.next(); !next.IsZero() {
+		t.Errorf("a client in sync has a deadline: %v", next)
+	}
+}
+
+// sotwVersion is the version_info a SotW client would be sent for clusters.
+func (p *clientEnd) sotwVersion() string {
+	p.tb.Helper()
+	q := p.client(false)
+	q.asks(cds)
+	return q.writes()[0].version
+}
+
+// TestLagging: a client that does not keep up with removals is ended, and not at the cost of others.
+func TestLagging(t *testing.T) {
+	r := newRig(t)
+	p := r.client(true)
+	p.subscribes(cds)
+	var born, gone []string
+	for i := range 2100 {
+		born, gone = append(born, fmt.Sprintf("r%d=1", i)), append(gone, fmt.Sprintf("-r%d", i))
+	}
+	r.settled(cds, born...)
+	if len(p.writes()) != 1 {
+		t.Fatal("no first answer")
+	}
+	r.says(cds, gone...)
+	p.ends("too many tombstones", codes.Unavailable, "lagging")
+	if err := p.session.tick(p.now); !errors.Is(err, errLagging) {
+		t.Errorf("%v is not the error that is counted", err)
+	}
+}
+
+// TestNackLog: one line for a type and second; the next says how many were left out.
+func TestNackLog(t *testing.T) {
+	l := newNackLog(nil)
+	for _, row := range []struct {
+		at    time.Duration
+		short string
+		more  int
+		write bool
+	}{
+		{0, "cds", 0, true},
+		{1, "cds", 0, false},
+		{time.Second - 1, "cds", 0, false},
+		{time.Second - 1, "eds", 0, true},
+		{time.Second, "cds", 2, true},
+		{3 * time.Second, "cds", 0, true},
+	} {
+		more, write := l.admit(row.short, zero.Add(row.at))
+		if more != row.more || write != row.write {
+			t.Errorf("%v after %v: %d, %v", row.short, row.at, more, write)
+		}
+	}
+}
+
+// TestCloseReleases: a closed session leaves nothing in the table (STREAM-8).
+func TestCloseReleases(t *testing.T) {
+	r := newRig(t)
+	p := r.client(true)
+	p.subscribes(cds, "*", "a")
+	p.subscribes(eds, "a", "b")
+	r.says(eds, "a=1")
+	p.writes()
+	p.session.close(r.now)
+	p.session.close(r.now)
+	if got := p.session.take(r.now); got != nil {
+		t.Error("a closed session writes")
+	}
+	r.wait(2 * time.Minute)
+	r.up()
+	if err := r.table.Check(); err != nil {
+		t.Error(err)
+	}
+	for _, l := range r.lanes {
+		if l.Wanted() {
+			t.Error("something is wanted still")
+		}
+	}
+}
+
+// TestStatus: what operators see of a session.
+func TestStatus(t *testing.T) {
+	r := newRig(t)
+	p := r.client(true)
+	p.subscribes(eds, "a", "b")
+	r.says(eds, "a=1")
+	at := r.now
+	r.wait(time.Second)
+	p.gets("the first", "eds a=1")
+	s := p.session.status()
+	if s.Dialect != "delta" || s.Origin != "mesh" || s.Group == "" || !s.Since.Equal(zero) || len(s.Types) != 1 {
+		t.Errorf("%+v", s)
+	}
+	e := s.Types[0]
+	if e.Names != 2 || e.Responses != 1 || !e.InFlightSince.Equal(r.now) || !e.UnsyncedSince.Equal(at) {
+		t.Errorf("%+v", e)
+	}
+	p.acks(eds)
+	if e := p.of(eds); !e.InFlightSince.IsZero() || !e.UnsyncedSince.IsZero() {
+		t.Errorf("after the ACK: %+v", e)
+	}
+}
