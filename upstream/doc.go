@@ -1,2 +1,61 @@
 // Package upstream speaks ADS to one origin over gRPC, in either dialect, on behalf of the table (package relay).
+//
+// # What it is
+//
+// An [Origin] takes lanes from relay.Origin and keeps each open, one stream after the other, for as long as the table wants
+// anything on it. What to ask comes from relay.Lane.Take, what was answered goes into relay.Lane.Apply; no resource, name or
+// version is remembered here but what the wire needs: in SotW the list of names, the last nonce and the last accepted version
+// of each type. Responses are read as raw bytes (codec.go), so a payload is never decoded.
+//
+// lane.go decides when a stream is opened and how long to wait before the next, stream.go and its two halves read.go and
+// write.go are one stream, asked.go is one type on it, pool.go is the connections.
+//
+// # Goroutines and who owns what
+//
+// [Origin.Run] is the supervisor. Each lane has one goroutine, which also writes its open stream, and a second one that reads
+// it. There are none per resource, type or update. The reader never waits for the writer: its verdict on a response is
+// state in typeState and a one-slot signal. Run returns when all of them have ended (TestStopEndsEverything).
+//
+// # Lock order
+//
+// lane.mu, pool.mu, Origin.mu and the two small locks of health and news are leaves: none is held while another, or one of
+// the table's, is taken, and nothing is sent, dialled, closed or logged under them.
+//
+// # What a slow or broken origin can do to us
+//
+//   - Be down: one attempt for all lanes, after a backoff of at most 30 s, and a log line a minute
+//     (TestDeadOriginIsQuietAndCheap). Nothing is withdrawn (TestOutageAndReturn).
+//   - Be dead without a word: noticed by keepalive within a minute (TestBlackHoleIsNoticed).
+//   - Close streams: after a response that is no error, and there is a short pause (TestOriginThatClosesEveryStream); without
+//     one the backoff grows, whether or not the connection works (TestBackoffGrowsUntilAnswered).
+//   - Send what is no message, or one longer than max_message: that stream ends, the backoff grows, other lanes go on
+//     (TestGarbageEndsTheStreamOnly, TestMessageOverTheLimit).
+//   - Send bad resources for ever: each is refused, ever more slowly (TestRefusalsSlowDown).
+//   - Not read: verdicts queue up to a bound, then the stream ends (TestOriginThatDoesNotReadIsCutOff).
+//   - Not answer: the log says so once, with the node that was sent (TestSilenceIsLoggedOnce).
+//   - Dislike our keepalive: the interval doubles until it is left alone (TestTooManyPings).
+//
+// # Known limits
+//
+// A server that allows fewer than 100 streams on a connection makes the grpc library wait; the attempt is given up after 20 s
+// and named, but there is no second connection before 100. A SotW request cannot be cut: names of more than the origin's
+// receive limit, 4 MiB by default, are refused by it. Dynamic parameters are not sent: names that differ in them alone are
+// asked once. With several addresses in delta nothing is resumed, since the table does not know which server a version came
+// from: Config.NoResume or SameVersions has to be set (FED-7). After a failover the preferred address is tried again when the
+// connection is lost, not before. Types that kill a stream are not told from others (RELAY-92), and weir-via (RELAY-87) is a
+// header for the process to configure.
+//
+// # Departures from protocol.md
+//
+// ERR-4: a delta stream on which every version was presented may rightly stay without a response (DELTA-11). If it lasted
+// longer than the longest backoff, its end is no connectivity error (TestQuietStreamsAreNoFailure).
+// ERR-2: a stream that sent a message we cannot read is followed by a growing backoff even if it had responses.
+// RELAY-32: in SotW a refusal that is being held goes out early with a change of names: the same message without its error
+// would accept what was refused (TestHeldRefusalGoesWithNewNames).
+// RELAY-46: what counts as come back unchanged is a resource at the very version presented. Equal content under another
+// version is an origin that restarted its counters.
+//
+// # What to read next
+//
+// stream.go, then write.go and read.go.
 package upstream

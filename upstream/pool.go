@@ -27,8 +27,8 @@ const (
 )
 
 // pool is the connections to one origin. Whichever lane needs one first dials, and the others wait for the outcome, so a dead
-// origin costs one attempt however many lanes there are. A conn serves one transport: when that is gone it is not used for
-// new streams, so the grpc library never dials by itself and its backoff does not stack upon ours.
+// origin costs one attempt however many lanes there are. A conn that went down is not used for new streams but replaced, so
+// that the grpc library, which would dial again by itself, does not stack its backoff upon ours.
 type pool struct {
 	// Set once by newPool.
 	cfg    *Config
@@ -64,7 +64,8 @@ func newPool(cfg *Config, h *health, n *news) *pool {
 // had it says how long to wait before the next attempt.
 func (p *pool) acquire(ctx context.Context) (*conn, time.Duration) {
 	p.mu.Lock()
-	if c := p.freeLocked(); c != nil {
+	c := p.freeLocked()
+	if c != nil {
 		c.lanes++
 		p.mu.Unlock()
 		return c, 0
@@ -104,14 +105,25 @@ func (p *pool) acquire(ctx context.Context) (*conn, time.Duration) {
 	return c, 0
 }
 
-// freeLocked is a connection that is up and has room. One that went down takes no more lanes.
+// freeLocked is a connection that is up and has room.
 func (p *pool) freeLocked() *conn {
 	for _, c := range p.conns {
-		if !c.gone && c.lanes < lanesPerConnection && c.grpc.GetState() == connectivity.Ready {
+		if p.upLocked(c) && c.lanes < lanesPerConnection {
 			return c
 		}
 	}
 	return nil
+}
+
+// upLocked reports whether the connection takes lanes. After the loss of one that had worked, the preferred address is next.
+func (p *pool) upLocked(c *conn) bool {
+	if !c.gone && c.grpc.GetState() != connectivity.Ready {
+		c.gone = true
+		if c.proven {
+			p.at = 0
+		}
+	}
+	return !c.gone
 }
 
 // missedLocked is a failed attempt: the next goes to the next address, after a longer wait.
@@ -203,17 +215,11 @@ func (p *pool) proved(c *conn) {
 func (p *pool) release(c *conn, failed bool) {
 	p.mu.Lock()
 	c.lanes--
-	up := c.grpc.GetState() == connectivity.Ready
-	switch {
-	case c.gone:
-	case !up && c.proven:
-		c.gone = true
-		p.at = 0 // back to the preferred one
-	case failed && !c.proven && (!up || len(p.cfg.Addresses) > 1):
+	before := c.gone
+	up := p.upLocked(c)
+	if failed && !before && !c.proven && (!up || len(p.cfg.Addresses) > 1) {
 		c.gone = true
 		p.missedLocked()
-	case !up:
-		c.gone = true
 	}
 	idle := p.cutLocked(func(c *conn) bool { return c.gone })
 	p.mu.Unlock()

@@ -22,7 +22,7 @@ func (s *stream) read() {
 	for {
 		var raw []byte
 		if err := s.wire.RecvMsg(&raw); err != nil {
-			s.err, s.broken = s.explain(err)
+			s.broken, s.err = s.explain(err)
 			return
 		}
 		if err := s.receive(time.Now(), raw); err != nil {
@@ -33,17 +33,17 @@ func (s *stream) read() {
 }
 
 // explain adds what an operator needs to the end of a stream.
-func (s *stream) explain(err error) (_ error, broken bool) {
+func (s *stream) explain(err error) (broken bool, _ error) {
 	if errors.Is(err, io.EOF) {
-		return errors.New("the origin ended the stream"), false
+		return false, errors.New("the origin ended the stream")
 	}
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "larger than max") {
-		return err, false
+		return false, err
 	}
 	l := s.lane
 	l.origin.news.warn(time.Now(), "too large", "a response is longer than max_message, and ended the stream",
 		zap.Int("max_message", l.origin.cfg.MaxMessage), zap.String("group", l.table.Group().Key()), zap.Error(err))
-	return fmt.Errorf("a response is longer than max_message: %w", err), true
+	return true, fmt.Errorf("a response is longer than max_message: %w", err)
 }
 
 // receive takes one response. An error ends the stream.

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -102,14 +103,14 @@ func (s *stream) run() ending {
 	l.mu.Unlock()
 	go s.read()
 	why, err := s.write(before)
-	if err != io.EOF {
+	if !errors.Is(err, io.EOF) {
 		s.cancel()
 	} // else the stream is over and the reader is about to learn why
 	<-s.done
 	s.cancel()
 	if !why.reopen && !why.unwanted {
 		why.err, why.broken = s.err, s.broken
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			why.err = err
 		}
 	}

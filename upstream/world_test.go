@@ -17,6 +17,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -67,6 +69,10 @@ func both(t *testing.T, o options, f func(w *world)) {
 func begin(t *testing.T, o options) *world {
 	t.Helper()
 	n := relaytest.Memory()
+	// Our default keepalive is too much for the library's default; only one test is about that.
+	o.origin.Options = append([]grpc.ServerOption{
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second}),
+	}, o.origin.Options...)
 	w := &world{t: t, origin: relaytest.NewOrigin(t, n, o.origin)}
 	if o.closed {
 		w.origin.Stop()
@@ -174,11 +180,15 @@ func (w *world) wantHeld(typeURL, sentence string, names ...string) {
 	}
 }
 
+func (w *world) status() Status {
+	synctest.Wait()
+	return w.up.Status()
+}
+
 // lane is the status of the group's main or side lane.
 func (w *world) lane(side bool) LaneStatus {
 	w.t.Helper()
-	synctest.Wait()
-	for _, l := range w.up.Status().Lanes {
+	for _, l := range w.status().Lanes {
 		if l.Group == w.group.Key() && l.Side == side {
 			return l
 		}

@@ -18,17 +18,10 @@ const silenceAfter = 10 * time.Second
 // write sends what the table wants asked and what read thinks of the responses, until the stream ends or has served its turn.
 // The error is what Send said; io.EOF stands for "the stream is over, ask read why".
 func (s *stream) write(before map[string]TypeStatus) (ending, error) {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(silenceAfter)
 	defer timer.Stop()
+	s.changed = true
 	for {
-		select {
-		case <-s.done:
-			return ending{}, io.EOF
-		case <-s.lane.table.Wake():
-			s.changed = true
-		case <-s.verdicts:
-		case <-timer.C:
-		}
 		now := time.Now()
 		next, err := s.sendVerdicts(now)
 		if err != nil {
@@ -47,6 +40,14 @@ func (s *stream) write(before map[string]TypeStatus) (ending, error) {
 		s.speakOfSilence(now)
 		if next = sooner(next, s.silence); !next.IsZero() {
 			timer.Reset(next.Sub(now))
+		}
+		select {
+		case <-s.done:
+			return ending{}, io.EOF
+		case <-s.lane.table.Wake():
+			s.changed = true
+		case <-s.verdicts:
+		case <-timer.C:
 		}
 	}
 }

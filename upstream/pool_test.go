@@ -1,0 +1,125 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/relay/relaytest"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+)
+
+func TestBlackHoleIsNoticed(t *testing.T) {
+	in(t, options{origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
+		w.origin.Put(opaque, res("a", "1"))
+		w.want(opaque, "a")
+		w.origin.Await(0, func() bool { return w.origin.Asked(opaque).ACKs == 1 }, "served")
+		w.origin.Net().Blackhole(true)
+		w.origin.Net().Blackhole(false)
+		start := time.Now()
+		w.origin.Await(time.Minute, func() bool { return len(w.origin.Streams()) == 2 }, "a dead connection is replaced (ERR-12)")
+		if d := time.Since(start); d > time.Minute {
+			t.Errorf("it took %v", d)
+		}
+		proof := w.status().ProofAt
+		time.Sleep(10 * time.Minute)
+		if !w.status().ProofAt.Equal(proof) {
+			t.Error("keepalive counts as proof of life")
+		}
+	})
+}
+
+func TestTooManyPings(t *testing.T) {
+	strict := relaytest.OriginConfig{Serving: true, Options: []grpc.ServerOption{
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Minute}),
+	}}
+	in(t, options{origin: strict}, func(w *world) {
+		w.origin.Put(opaque, res("a", "1"))
+		w.want(opaque, "a")
+		time.Sleep(2 * time.Hour)
+		lines := w.lines("timing.keepalive.time")
+		if len(lines) == 0 || len(lines) > 4 {
+			t.Errorf("want the key named each time the interval doubles, got %v", lines)
+		}
+		n := len(w.origin.Streams())
+		time.Sleep(12 * time.Hour)
+		if m := len(w.origin.Streams()); m != n || len(w.origin.Open()) != 1 {
+			t.Errorf("the stream is not stable: %d more in twelve hours", m-n)
+		}
+	})
+}
+
+func TestNextAddress(t *testing.T) {
+	var dialled []string
+	two := func(c *Config) {
+		c.Addresses = []string{"one:1", "two:2", "three:3"}
+		c.NoResume = true
+		c.Backoff.Jitter = -1
+		dial := c.Dial
+		c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+			dialled = append(dialled, address[:strings.IndexByte(address, ':')])
+			if address == "one:1" {
+				return nil, errBoom
+			}
+			return dial(ctx, address)
+		}
+	}
+	in(t, options{config: two}, func(w *world) {
+		start := time.Now()
+		w.want(opaque, "a")
+		s := w.origin.ExpectStream("the second address is tried when the first fails")
+		if d := s.At.Sub(start); d != time.Second {
+			t.Errorf("after %v, want a backoff of 1 s", d)
+		}
+		if st := w.status(); st.Address != "two:2" || !strings.Contains(st.Err, "one:1") || !strings.Contains(st.Err, "boom") {
+			t.Errorf("the status does not say so: %+v", st)
+		}
+		s.End(status.Error(codes.Unavailable, "not here"))
+		s, d := w.gap(s, "a server that answers nothing is left for the third")
+		if d < 1600*time.Millisecond || w.status().Address != "three:3" {
+			t.Errorf("after %v on %v", d, w.status().Address)
+		}
+		s.Expect("the request")
+		s.Respond(opaque, "1", res("a", "1"))
+		s.Expect("the ACK")
+		s.End(nil)
+		s, _ = w.gap(s, "a stream that ended well")
+		if st := w.status(); st.Address != "three:3" || len(dialled) != 3 {
+			t.Errorf("the connection is kept, got %v", dialled)
+		}
+		w.origin.CloseConns()
+		_, _ = w.gap(s, "a connection that is lost")
+		if got := fmt.Sprint(dialled); got != "[one two three one two]" {
+			t.Errorf("is sought from the first address on (wraps around): %v", got)
+		}
+	})
+}
+
+func TestLanesShareConnectionsUpToTheLimit(t *testing.T) {
+	limit := relaytest.OriginConfig{Options: []grpc.ServerOption{grpc.MaxConcurrentStreams(100)}}
+	in(t, options{origin: limit}, func(w *world) {
+		var groups []func()
+		for i := range 300 {
+			g := w.groupOf(fmt.Sprint("cluster", i))
+			sub := wantOf(g, opaque, "a")
+			groups = append(groups, func() { sub.Close(time.Now()); g.Release(time.Now()) })
+		}
+		w.origin.Await(time.Minute, func() bool { return len(w.origin.Open()) == 300 }, "all lanes are open (RELAY-26)")
+		if n := w.dials.Load(); n != 3 {
+			t.Errorf("on %d connections, want 3", n)
+		}
+		for _, end := range groups {
+			end()
+		}
+		time.Sleep(2 * time.Minute)
+		if st := w.status(); len(st.Lanes) != 0 || st.Connections != 0 || len(w.origin.Open()) != 0 {
+			t.Errorf("nothing is wanted, and %d lanes on %d connections are left", len(st.Lanes), st.Connections)
+		}
+	})
+}

@@ -1,0 +1,60 @@
+package upstream
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/relaytest"
+)
+
+func TestSilenceIsLoggedOnce(t *testing.T) {
+	fixed := func(c *relay.Config) { c.Origins[0].NodeID, c.Origins[0].NodeCluster = "me", "mine" }
+	both(t, options{table: fixed}, func(w *world) {
+		const text = "has not answered"
+		w.want(cds, "*")
+		s := w.origin.ExpectStream("a stream")
+		s.Expect("the request")
+		time.Sleep(9900 * time.Millisecond)
+		w.wantLines(0, text, "ten seconds are allowed")
+		if w.lane(false).SilentSince.IsZero() {
+			t.Error("the status shows since when it is silent")
+		}
+		time.Sleep(200 * time.Millisecond)
+		w.wantLines(1, text, "then the log says so")
+		w.wantLines(1, "origins[].node and origins[].group_by", "and where to look")
+		fields := w.lines(text)[0].ContextMap()
+		if fields["node_id"] != "me" || fields["node_cluster"] != "mine" || fields["origin"] != "mesh" {
+			t.Errorf("it names the node that was sent, got %v", fields)
+		}
+		time.Sleep(time.Hour)
+		s.End(nil)
+		s, _ = w.gap(s, "a new stream")
+		time.Sleep(time.Hour)
+		w.wantLines(1, text, "once until it answers")
+		w.origin.Skip()
+		s.Respond(cds, "1", relaytest.Resource{Name: "c", Version: "", Body: relaytest.Cluster("c", time.Second)})
+		s.Expect("the ACK")
+		if !w.lane(false).SilentSince.IsZero() {
+			t.Error("an answer ends the silence")
+		}
+		s.End(nil)
+		s, _ = w.gap(s, "a new stream")
+		s.Expect("the request")
+		time.Sleep(11 * time.Second)
+		w.wantLines(2, text, "a new silence is a new line")
+	})
+}
+
+func TestOneSilentTypeIsNoSilence(t *testing.T) {
+	mute := relaytest.OriginConfig{Serving: true, Behaviour: relaytest.Behaviour{Mute: map[string]bool{eds: true}}}
+	both(t, options{origin: mute}, func(w *world) {
+		w.want(cds, "*")
+		w.want(eds, "e")
+		time.Sleep(time.Minute)
+		w.wantLines(0, "has not answered", "an origin that answers another type knows the node (RELAY-95)")
+		if w.lane(false).Types[0].AnsweredAt.IsZero() || !w.lane(false).Types[1].AnsweredAt.IsZero() {
+			t.Errorf("the status tells them apart: %+v", w.lane(false).Types)
+		}
+	})
+}
