@@ -30,7 +30,8 @@ type stream struct {
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed when the writer has ended
 
-	writing atomic.Int64 // when the present write began, in Unix nanoseconds; 0: nothing is being written
+	ended   atomic.Pointer[error] // what end was given first; the context's cause may be the transport's own
+	writing atomic.Int64          // when the present write began, in Unix nanoseconds; 0: nothing is being written
 }
 
 // cancelKey finds in a stream's context the function that ends it.
@@ -51,6 +52,7 @@ type statusWriter interface{ WriteStatus(*status.Status) error }
 // anything is cancelled: a receive or send that is blocked writes CANCELLED on its way out otherwise, before the handler returns
 // with the reason (TestEndCarriesStatus). Should the transport lose the method, the context still ends the stream.
 func (st *stream) end(reason error) {
+	st.ended.CompareAndSwap(nil, &reason)
 	if w, ok := grpc.ServerTransportStreamFromContext(st.wire.Context()).(statusWriter); ok {
 		_ = w.WriteStatus(status.Convert(reason)) // nil stands for OK; a stream that is gone needs no status
 	}
@@ -82,7 +84,7 @@ func (s *Server) serve(set *settings, wire grpc.ServerStream, delta bool) error 
 	}
 	defer s.leave(st)
 	go st.write(ctx)
-	err := st.read(ctx)
+	err := st.read()
 	st.end(err)
 	<-st.done
 	st.session.close(time.Now())
@@ -105,11 +107,11 @@ func (st *stream) account(err error) {
 }
 
 // read takes in requests until the stream ends, and returns its status. It never waits for the writer.
-func (st *stream) read(ctx context.Context) error {
+func (st *stream) read() error {
 	for {
 		in := st.session.newRequest()
 		if err := st.wire.RecvMsg(in); err != nil {
-			return st.reason(ctx, err)
+			return st.reason(err)
 		}
 		st.server.cfg.Metrics.Message(metrics.FromClient, in.size)
 		if in.err != nil {
@@ -143,14 +145,12 @@ func (st *stream) accept(now time.Time, m proto.Message) error {
 }
 
 // reason is the status of a stream on which reading failed.
-func (st *stream) reason(ctx context.Context, err error) error {
+func (st *stream) reason(err error) error {
 	if err == io.EOF {
 		return nil // the client has said all; who cannot ACK any more is not served either (STREAM-8)
 	}
-	if cause := context.Cause(ctx); cause != nil {
-		if _, ours := status.FromError(cause); ours {
-			return cause
-		}
+	if ours := st.ended.Load(); ours != nil && *ours != nil {
+		return *ours
 	}
 	if status.Code(err) == codes.ResourceExhausted {
 		st.server.cfg.Metrics.LimitRejection("request_bytes")
