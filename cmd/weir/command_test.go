@@ -15,7 +15,12 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/config"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(asWeir) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // weir runs a command line as a shell would.
 func weir(t *testing.T, args ...string) (code int, stdout, stderr string) {

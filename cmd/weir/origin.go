@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -30,7 +31,7 @@ func (p *process) openOrigin(o *config.Origin, path string) (origin, error) {
 			Name: o.Name, Path: o.Files.Path, NameBytes: int(p.cfg.Limits.NameBytes), Log: p.log, Metrics: p.metrics,
 		}, part)
 		if err != nil {
-			return nil, p.cfg.Problemf(path+".files.path", "%v", err)
+			return nil, p.cfg.Problemf(path+".files", "%v", errors.Unwrap(err)) // it names the origin
 		}
 		return &fileOrigin{f}, nil
 	}
@@ -43,7 +44,7 @@ func (p *process) openOrigin(o *config.Origin, path string) (origin, error) {
 	u.Version, _ = buildVersion()
 	up, err := upstream.New(u, part)
 	if err != nil {
-		return nil, p.cfg.Problemf(path, "%v", err)
+		return nil, p.cfg.Problemf(path+".grpc", "%v", errors.Unwrap(err)) // it names the origin
 	}
 	return &grpcOrigin{
 		Origin: up, addresses: u.Addresses, every: p.cfg.Timing.Backoff.Max, until: p.started.Add(p.cfg.Timing.ReadyWait),

@@ -26,13 +26,13 @@ func (p *process) readiness() admin.Readiness {
 			Name: o.Name, Reached: o.Reached, Connected: o.Connected, Unanswered: unanswered(groups[i]),
 		})
 	}
-	left := time.Until(p.started.Add(p.cfg.Timing.ReadyWait)).Round(time.Second / 10)
+	left := time.Until(p.started.Add(p.cfg.Timing.ReadyWait))
 	switch {
 	case p.draining.Load():
 		r.Ready, r.State = false, "draining"
 	case len(missing) > 0 && left > 0:
 		r.Ready, r.State = false, "starting"
-		r.Why = fmt.Sprintf("not reached yet: %s; timing.ready_wait ends in %s", strings.Join(missing, ", "), left)
+		r.Why = fmt.Sprintf("not reached yet: %s; timing.ready_wait ends in %s", strings.Join(missing, ", "), left.Round(time.Second/10))
 	case len(missing) > 0:
 		r.Why = "never reached since the start: " + strings.Join(missing, ", ")
 	}

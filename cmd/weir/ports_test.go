@@ -1,0 +1,340 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/weir-xds/weir/relay/relaytest"
+)
+
+// authority issues certificates for 127.0.0.1.
+type authority struct {
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pool *x509.CertPool
+}
+
+func newAuthority(t *testing.T, name string) *authority {
+	t.Helper()
+	a := &authority{dir: t.TempDir(), pool: x509.NewCertPool()}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	a.cert, a.key = template, newKey(t)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	a.pool.AddCert(a.cert)
+	a.file(t, "ca.pem", "CERTIFICATE", der)
+	return a
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func (a *authority) path(name string) string { return filepath.Join(a.dir, name) }
+
+// file puts a PEM file in place by renaming.
+func (a *authority) file(t *testing.T, name, kind string, der []byte) {
+	t.Helper()
+	next := a.path(name + ".next")
+	if err := os.WriteFile(next, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(next, a.path(name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// issue writes NAME.pem and NAME.key.
+func (a *authority) issue(t *testing.T, name string, serial int64) {
+	t.Helper()
+	key := newKey(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.file(t, name+".pem", "CERTIFICATE", der)
+	a.file(t, name+".key", "EC PRIVATE KEY", keyDER)
+}
+
+func (a *authority) pair(t *testing.T, name string) tls.Certificate {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(a.path(name+".pem"), a.path(name+".key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+// serverTLS is the configuration of a port.
+func (a *authority) serverTLS(extra string) string {
+	return fmt.Sprintf("tls: { cert: %q, key: %q%s }", a.path("server.pem"), a.path("server.key"), extra)
+}
+
+func withTLS(t *tls.Config) grpc.DialOption {
+	t.MinVersion = tls.VersionTLS12
+	return grpc.WithTransportCredentials(credentials.NewTLS(t))
+}
+
+// A listener with a certificate is reached by those who trust it, and a
+// renewed one is in use without a restart.
+func TestTLSListener(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	ca.issue(t, "server", 7)
+	dir := newFiles(t)
+	dir.put(t, "cds.yaml", clusters("a"))
+	w := startWeir(t, fmt.Sprintf("listeners: [{ address: \"127.0.0.1:0\", %s }]\nadmin: { address: \"127.0.0.1:0\", %s }\n",
+		ca.serverTLS(""), ca.serverTLS(""))+filesOrigin(dir))
+	c := openClient(t, dial(t, w.listenAddress(), withTLS(&tls.Config{RootCAs: ca.pool})), relaytest.Delta)
+	c.Request(relaytest.ClusterType)
+	c.AwaitNames(relaytest.ClusterType, "a client that trusts the authority is served", "a")
+
+	serial := func(address string) int64 {
+		conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: ca.pool, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
+	}
+	adminAddress := w.admin.listener.Addr().String()
+	ca.issue(t, "server", 8)
+	for _, address := range []string{w.listenAddress(), adminAddress} {
+		await(t, "the renewed certificate is shown", func() bool { return serial(address) == 8 })
+	}
+	if err := os.WriteFile(ca.path("server.pem"), []byte("broken"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const complaint = "changed certificate files cannot be used; the old ones stay in force"
+	await(t, "a broken certificate is noticed, and the old one stays", func() bool {
+		return serial(w.listenAddress()) == 8 && w.logs.FilterMessage(complaint).Len() == 1
+	})
+}
+
+// With client_ca only those are served who show a certificate of it.
+func TestMutualTLSListener(t *testing.T) {
+	ca, stranger := newAuthority(t, "ca"), newAuthority(t, "stranger")
+	ca.issue(t, "server", 1)
+	ca.issue(t, "client", 2)
+	stranger.issue(t, "client", 3)
+	dir := newFiles(t)
+	dir.put(t, "cds.yaml", clusters("a"))
+	w := startWeir(t, fmt.Sprintf("listeners: [{ address: \"127.0.0.1:0\", %s }]\nadmin: { address: \"127.0.0.1:0\" }\n",
+		ca.serverTLS(fmt.Sprintf(", client_ca: %q", ca.path("ca.pem"))))+filesOrigin(dir))
+
+	shown := &tls.Config{RootCAs: ca.pool, Certificates: []tls.Certificate{ca.pair(t, "client")}}
+	c := openClient(t, dial(t, w.listenAddress(), withTLS(shown)), relaytest.SotW)
+	c.Request(relaytest.ClusterType)
+	c.AwaitNames(relaytest.ClusterType, "a client with a certificate is served", "a")
+
+	for name, certs := range map[string][]tls.Certificate{"none": nil, "a stranger's": {stranger.pair(t, "client")}} {
+		// What the server thinks of a certificate shows at the first read.
+		conn, err := tls.Dial("tcp", w.listenAddress(), &tls.Config{
+			RootCAs: ca.pool, Certificates: certs, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
+		})
+		if err == nil {
+			_ = conn.SetDeadline(time.Now().Add(patience))
+			_, err = conn.Read(make([]byte, 1))
+			_ = conn.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "tls:") {
+			t.Errorf("a client that shows %s: %v, want a refusal", name, err)
+		}
+	}
+}
+
+// A weir with a certificate is an origin that wants one.
+func TestTLSOrigin(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	ca.issue(t, "server", 1)
+	ca.issue(t, "client", 2)
+	dir := newFiles(t)
+	dir.put(t, "cds.yaml", clusters("a"))
+	first := startWeir(t, fmt.Sprintf("listeners: [{ address: \"127.0.0.1:0\", %s }]\nadmin: { address: \"127.0.0.1:0\" }\n",
+		ca.serverTLS(fmt.Sprintf(", client_ca: %q", ca.path("ca.pem"))))+filesOrigin(dir))
+	second := startWeir(t, freePorts+fmt.Sprintf("origins: [{ name: mesh, grpc: { addresses: [%q], tls: { ca: %q, cert: %q, key: %q } } }]\n",
+		first.listenAddress(), ca.path("ca.pem"), ca.path("client.pem"), ca.path("client.key")))
+	c := openClient(t, dial(t, second.listenAddress()), relaytest.Delta)
+	c.Request(relaytest.ClusterType)
+	c.AwaitNames(relaytest.ClusterType, "the first weir takes the second's certificate", "a")
+}
+
+// A socket has its mode from the start, replaces one that nobody listens on,
+// and goes with the process.
+func TestUnixSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "weir.sock")
+	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.SetUnlinkOnClose(false)
+	if err := stale.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := newFiles(t)
+	dir.put(t, "cds.yaml", clusters("a"))
+	adminPath := filepath.Join(t.TempDir(), "admin.sock")
+	text := fmt.Sprintf("listeners: [{ address: \"unix://%s\", socket_mode: \"0620\" }]\nadmin: { address: \"unix://%s\" }\n", path, adminPath) +
+		filesOrigin(dir)
+	w := startWeir(t, text)
+	for path, mode := range map[string]os.FileMode{path: 0o620, adminPath: 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v, want %v", path, info, err, mode)
+		}
+	}
+	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	c := openClient(t, conn, relaytest.Delta)
+	c.Request(relaytest.ClusterType)
+	c.AwaitNames(relaytest.ClusterType, "a client on the socket is served", "a")
+
+	if _, err := tryWeir(t, text); err == nil || !strings.Contains(err.Error(), "another process listens on "+path) {
+		t.Errorf("a second process: %v, want a refusal that names the socket", err)
+	}
+	w.end()
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the socket is left behind: %v", err)
+	}
+}
+
+// Whatever keeps weir from starting is one line that names the place in the
+// file, and the exit code is 1; nothing stays open.
+func TestStartErrors(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	dir := newFiles(t)
+	dir.put(t, "cds.yaml", clusters("a"))
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
+	ca.issue(t, "server", 1)
+	other.issue(t, "server", 1)
+	free := deadAddress(t)
+	listener := func(rest string) string { return "listeners: [{ address: \"" + free + "\"" + rest + " }]\n" }
+	const adminFree = "admin: { address: \"127.0.0.1:0\" }\n"
+
+	for name, row := range map[string]struct{ text, want string }{
+		"port in use": {
+			fmt.Sprintf("listeners: [{ address: %q }]\n", taken.Addr()) + adminFree + filesOrigin(dir),
+			":1:24: listeners[0].address: cannot listen on " + taken.Addr().String() + ": bind: address already in use",
+		},
+		"admin port in use": {
+			listener("") + fmt.Sprintf("admin: { address: %q }\n", taken.Addr()) + filesOrigin(dir),
+			":2:19: admin.address: cannot listen on " + taken.Addr().String(),
+		},
+		"probes port in use": {
+			listener("") + adminFree + fmt.Sprintf("probes: { address: %q }\n", taken.Addr()) + filesOrigin(dir),
+			":3:20: probes.address: cannot listen on ",
+		},
+		"socket path taken": {
+			fmt.Sprintf("listeners: [{ address: %q }]\n", "unix://"+plain) + adminFree + filesOrigin(dir),
+			"listeners[0].address: cannot listen on unix://" + plain + ": " + plain + " is there already and is no socket",
+		},
+		"no certificate": {
+			listener(", tls: { cert: /nowhere/c, key: /nowhere/k }") + adminFree + filesOrigin(dir),
+			"listeners[0].tls.cert: open /nowhere/c: no such file",
+		},
+		"another's key": {
+			listener(fmt.Sprintf(", tls: { cert: %q, key: %q }", ca.path("server.pem"), other.path("server.key"))) + adminFree + filesOrigin(dir),
+			"listeners[0].tls.cert: " + ca.path("server.pem") + " with " + other.path("server.key") + ": tls: private key does not match",
+		},
+		"no client authority": {
+			listener(", "+ca.serverTLS(fmt.Sprintf(", client_ca: %q", plain))) + adminFree + filesOrigin(dir),
+			"listeners[0].tls.client_ca: " + plain + " holds no PEM certificate",
+		},
+		"no token": {
+			listener("") + "admin: { address: \"127.0.0.1:0\", token_file: /nowhere/t }\n" + filesOrigin(dir),
+			"admin.token_file: open /nowhere/t: no such file",
+		},
+		"no files": {
+			listener("") + adminFree + "origins: [{ name: disk, files: { path: /nowhere/f } }]\n",
+			":3:32: origins[0].files: path: stat /nowhere/f: no such file",
+		},
+		"no origin authority": {
+			listener("") + adminFree + "origins: [{ name: mesh, grpc: { addresses: [\"cp:1\"], tls: { ca: /nowhere/a } } }]\n",
+			"origins[0].grpc.tls.ca: open /nowhere/a: no such file",
+		},
+		"no origin": {listener("") + adminFree, ": origins: no origins"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := write(t, row.text)
+			code, stdout, stderr := weir(t, "run", "-c", path)
+			if code != exitFailed || stdout != "" || !strings.HasPrefix(stderr, path+":") || !strings.Contains(stderr, row.want) ||
+				strings.Count(stderr, "\n") != 1 {
+				t.Errorf("got %d, %q and\n%swant 1 and one line with\n%s", code, stdout, stderr, row.want)
+			}
+			l, err := net.Listen("tcp", free)
+			if err != nil {
+				t.Fatalf("the listener was left open: %v", err)
+			}
+			_ = l.Close()
+		})
+	}
+}
+
+// The admin port wants its token over the wire as well.
+func TestAdminToken(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("hush"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := newFiles(t)
+	dir.put(t, "cds.yaml", clusters("a"))
+	w := startWeir(t, fmt.Sprintf("listeners: [{ address: \"127.0.0.1:0\" }]\nadmin: { address: \"127.0.0.1:0\", token_file: %q }\n", token)+filesOrigin(dir))
+	for path, want := range map[string]int{"/": 401, "/clients": 401, "/metrics": 401, "/readyz": 200, "/healthz": 200} {
+		if code, _ := w.get(path); code != want {
+			t.Errorf("%s without the token: %d, want %d", path, code, want)
+		}
+	}
+	if code, _ := fetch(t, http.MethodPost, "http://"+w.admin.listener.Addr().String()+"/drain"); code != http.StatusUnauthorized {
+		t.Errorf("POST /drain without the token: %d", code)
+	}
+}
