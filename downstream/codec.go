@@ -1,6 +1,8 @@
 package downstream
 
 import (
+	"errors"
+
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto" // the codec for everything but discovery
 	"google.golang.org/grpc/mem"
@@ -32,9 +34,13 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 // as what it is, INVALID_ARGUMENT, and not as an internal error (ERR-6).
 type request struct {
 	message protobuf.Message
+	most    int // bytes
 	size    int
 	err     error
 }
+
+// errTooLarge: the request is not read (ERR-7).
+var errTooLarge = errors.New("the request is too large")
 
 // Unmarshal is part of encoding.CodecV2.
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
@@ -42,7 +48,10 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if !ok {
 		return encoding.GetCodecV2(proto.Name).Unmarshal(data, v)
 	}
-	r.size = data.Len()
+	if r.size = data.Len(); r.size > r.most {
+		r.err = errTooLarge
+		return nil
+	}
 	r.err = encoding.GetCodecV2(proto.Name).Unmarshal(data, r.message)
 	return nil
 }

@@ -195,9 +195,9 @@ func TestSettlingHoldsLateTypes(t *testing.T) {
 // Every resource's body is the number of the change, counted over all types: as revisions are.
 func TestOrderUnderInterleaving(t *testing.T) {
 	dialects(t, func(t *testing.T, first *clientEnd) {
-		runs := 400
+		runs := 150
 		if testing.Short() {
-			runs = 50
+			runs = 30
 		}
 		for seed := range runs {
 			p := newRig(t).client(first.session.delta)

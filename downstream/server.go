@@ -3,6 +3,7 @@ package downstream
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"sync"
 	"time"
@@ -102,7 +103,8 @@ func (s *Server) newListener(lc ListenerConfig) *listener {
 		grpc.StaticConnWindowSize(window),
 		grpc.SharedWriteBuffer(true),
 		grpc.MaxConcurrentStreams(uint32(l.StreamsPerConnection)),
-		grpc.MaxRecvMsgSize(l.RequestBytes),
+		// Twice the limit: what is up to twice too large is refused by our words, which name the key; the rest by grpc, unread.
+		grpc.MaxRecvMsgSize(int(min(2*int64(l.RequestBytes), math.MaxInt32))),
 		grpc.ConnectionTimeout(handshake),
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: t.Keepalive.Time, Timeout: t.Keepalive.Timeout}),

@@ -96,9 +96,9 @@ func (s *session) dialect() string {
 // newRequest is an empty message of the stream's dialect to read into.
 func (s *session) newRequest() *request {
 	if s.delta {
-		return &request{message: &discoveryv3.DeltaDiscoveryRequest{}}
+		return &request{message: &discoveryv3.DeltaDiscoveryRequest{}, most: s.cfg.limits.RequestBytes}
 	}
-	return &request{message: &discoveryv3.DiscoveryRequest{}}
+	return &request{message: &discoveryv3.DiscoveryRequest{}, most: s.cfg.limits.RequestBytes}
 }
 
 // client names the client for people.

@@ -114,6 +114,10 @@ func (st *stream) read() error {
 			return st.reason(err)
 		}
 		st.server.cfg.Metrics.Message(metrics.FromClient, in.size)
+		if errors.Is(in.err, errTooLarge) {
+			st.server.cfg.Metrics.LimitRejection("request_bytes")
+			return status.Errorf(codes.ResourceExhausted, "limits.request_bytes: a request has %d bytes, more than %d", in.size, in.most)
+		}
 		if in.err != nil {
 			return status.Errorf(codes.InvalidArgument, "the request does not decode: %v", in.err)
 		}
