@@ -155,10 +155,10 @@ func (o *Origin) snapshot() (*content, <-chan struct{}) {
 func (o *Origin) report(c *content) {
 	for _, f := range o.source.all() {
 		text := c.errorOf(f)
-		switch {
-		case text == f.logged:
+		switch text {
+		case f.logged:
 			continue
-		case text == "":
+		case "":
 			o.log.Info("file is in order again", zap.String("file", f.path))
 		default:
 			o.log.Error("file is not in order; what it said before stays in force",

@@ -57,11 +57,28 @@ func TestNamesMoveToTheSideLane(t *testing.T) {
 
 func TestLaneIsReleasedAndTakenAgain(t *testing.T) {
 	w := newWorld(t, "all.yaml", map[string]string{"all.yaml": cluster("a", 1)})
+	w.stop() // the lanes are run by hand
+	origin := w.table.Origin("files")
 	for range 3 {
 		c := w.subscribe(relay.ClusterType, "*")
+		<-origin.Wake()
+		lanes := origin.TakeLanes()
+		if len(lanes) != 1 {
+			t.Fatalf("%d lanes are wanted, want one", len(lanes))
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			(&lane{origin: w.origin, lane: lanes[0]}).run(t.Context())
+		}()
 		c.want("the set should come each time", "a")
 		c.close()
 		w.table.Advance(time.Now().Add(time.Minute))
+		select {
+		case <-done:
+		case <-time.After(patienceForTests):
+			t.Fatal("a lane on which nothing is wanted should be released")
+		}
 	}
 }
 
@@ -116,10 +133,12 @@ func TestDirectoryAddAndRemove(t *testing.T) {
 	c.want("a new file should count", "a", "b")
 	w.must(os.WriteFile(filepath.Join(w.dir, "d/c.yaml"), []byte(cluster("c", 1)), 0o644))
 	c.want("in a directory a file written in place should count", "a", "b", "c")
+	w.must(os.WriteFile(filepath.Join(w.dir, "d/c.yaml"), []byte(cluster("c2", 1)), 0o644))
+	c.want("as should one rewritten in place", "a", "b", "c2")
 	w.must(os.Remove(filepath.Join(w.dir, "d/a.yaml")))
-	c.want("a file removed should take its resources along", "b", "c")
+	c.want("a file removed should take its resources along", "b", "c2")
 	w.must(os.Rename(filepath.Join(w.dir, "d/b.json"), filepath.Join(w.dir, "b.json")))
-	c.want("as should one moved away", "c")
+	c.want("as should one moved away", "c2")
 }
 
 func TestMissingPath(t *testing.T) {

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -164,7 +165,12 @@ func TestFileWrittenInPlace(t *testing.T) {
 		t.Error("a file that is gone should keep its content")
 	}
 	write(cluster("d", 1))
-	look(0, "another file under the name is read at once", 1)
+	look(0, "another file where there was none is read at once", 1)
+	moved := path + ".new"
+	if err := errors.Join(os.WriteFile(moved, []byte(cluster("e", 1)), 0o644), os.Rename(moved, path)); err != nil {
+		t.Fatal(err)
+	}
+	look(0, "another file moved onto the path is read at once, event or not", 1)
 	write(string(make([]byte, 1001)))
 	look(0, "it rests", 0)
 	look(time.Minute, "a file that is too long", 1)
@@ -180,5 +186,34 @@ func TestFileWrittenInPlace(t *testing.T) {
 	look(0, "what is no file", 1)
 	if text := s.all()[0].problems.Error(); text != path+": is not a regular file" {
 		t.Error(text)
+	}
+}
+
+// TestTTLCountsFromTheLoad: a resource with a TTL that is read again is told again, another is not (FILE-8).
+func TestTTLCountsFromTheLoad(t *testing.T) {
+	f := &file{path: "a.yaml", known: true}
+	s := &source{files: map[string]*file{"a.yaml": f}}
+	load := func(c *content) *content {
+		found, ps := parse("a.yaml", []byte(`
+- {name: a, ttl: 5s, resource: {"@type": `+relay.ClusterType+`}}
+- {name: b, resource: {"@type": `+relay.ClusterType+`}}
+`), testLimits)
+		if len(ps) > 0 {
+			t.Fatal(ps)
+		}
+		f.good = found
+		return merge(c, s)
+	}
+	first := load(&content{})
+	idle, again := merge(first, s), load(first)
+	if first.set(relay.ClusterType) != idle.set(relay.ClusterType) {
+		t.Error("without a load nothing should be told")
+	}
+	var u relay.Update
+	for _, name := range []string{"a", "b"} {
+		difference(&u, name, first.set(relay.ClusterType).byName[name], again.set(relay.ClusterType).byName[name])
+	}
+	if len(u.Resources) != 1 || u.Resources[0].Name != "a" || len(u.RemovedVariants) != 0 {
+		t.Errorf("after a load the resource with a TTL should be told again, and no other: %+v", u)
 	}
 }
