@@ -167,10 +167,13 @@ func TestMutualTLSListener(t *testing.T) {
 	c.Request(relaytest.ClusterType)
 	c.AwaitNames(relaytest.ClusterType, "a client with a certificate is served", "a")
 
-	for name, certs := range map[string][]tls.Certificate{"none": nil, "a stranger's": {stranger.pair(t, "client")}} {
+	strange := stranger.pair(t, "client")
+	for name, cert := range map[string]*tls.Certificate{"none": {}, "a stranger's": &strange} {
 		// What the server thinks of a certificate shows at the first read.
 		conn, err := tls.Dial("tcp", w.listenAddress(), &tls.Config{
-			RootCAs: ca.pool, Certificates: certs, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
+			RootCAs: ca.pool, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
+			// Certificates would only be shown if the server asked for their authority.
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil },
 		})
 		if err == nil {
 			_ = conn.SetDeadline(time.Now().Add(patience))
@@ -257,9 +260,9 @@ func TestStartErrors(t *testing.T) {
 	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
 	ca.issue(t, "server", 1)
 	other.issue(t, "server", 1)
-	free := deadAddress(t)
+	free, freeAdmin := deadAddress(t), deadAddress(t)
 	listener := func(rest string) string { return "listeners: [{ address: \"" + free + "\"" + rest + " }]\n" }
-	const adminFree = "admin: { address: \"127.0.0.1:0\" }\n"
+	adminFree := fmt.Sprintf("admin: { address: %q }\n", freeAdmin)
 
 	for name, row := range map[string]struct{ text, want string }{
 		"port in use": {
@@ -291,7 +294,7 @@ func TestStartErrors(t *testing.T) {
 			"listeners[0].tls.client_ca: " + plain + " holds no PEM certificate",
 		},
 		"no token": {
-			listener("") + "admin: { address: \"127.0.0.1:0\", token_file: /nowhere/t }\n" + filesOrigin(dir),
+			listener("") + fmt.Sprintf("admin: { address: %q, token_file: /nowhere/t }\n", freeAdmin) + filesOrigin(dir),
 			"admin.token_file: open /nowhere/t: no such file",
 		},
 		"no files": {
@@ -311,11 +314,13 @@ func TestStartErrors(t *testing.T) {
 				strings.Count(stderr, "\n") != 1 {
 				t.Errorf("got %d, %q and\n%swant 1 and one line with\n%s", code, stdout, stderr, row.want)
 			}
-			l, err := net.Listen("tcp", free)
-			if err != nil {
-				t.Fatalf("the listener was left open: %v", err)
+			for _, address := range []string{free, freeAdmin} {
+				l, err := net.Listen("tcp", address)
+				if err != nil {
+					t.Fatalf("a port was left open: %v", err)
+				}
+				_ = l.Close()
 			}
-			_ = l.Close()
 		})
 	}
 }
