@@ -132,10 +132,44 @@ func TestUntrustedServer(t *testing.T) {
 	})
 }
 
+// TestAddressForms is over real sockets, with the dialler of our own.
+func TestAddressForms(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	for _, n := range []*relaytest.Net{relaytest.TCP(), relaytest.Unix(socket)} {
+		origin := relaytest.NewOrigin(t, n, relaytest.OriginConfig{})
+		address := n.Addr()
+		if address == socket {
+			address = unixScheme + socket
+		}
+		w := startOn(t, origin, address)
+		w.want(opaque, "a")
+		s := origin.ExpectStream("a stream comes to " + address)
+		s.ExpectNames(opaque, "and asks", "a")
+		s.ExpectACK(opaque, s.Respond(opaque, "1", res("a", "1")), "and is answered")
+		w.stop()
+	}
+}
+
+// startOn is begin without a bubble.
+func startOn(t *testing.T, origin *relaytest.Origin, address string) *world {
+	t.Helper()
+	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	up, err := New(Config{Name: "mesh", Addresses: []string{address}}, table.Origin("mesh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, origin: origin, table: table, up: up}
+	w.group = w.groupOf("edge")
+	w.run()
+	return w
+}
+
 func TestCounts(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	both(t, options{config: func(c *Config) { c.Metrics = metrics.New(prometheus.NewRegistry()) }}, func(w *world) {})
-	in(t, options{config: func(c *Config) { c.Metrics = newMetrics(reg) }}, func(w *world) {
+	in(t, options{config: func(c *Config) { c.Metrics = metrics.New(reg) }}, func(w *world) {
 		s := w.asked()
 		s.Respond(opaque, "1", res("a", "1"), res("stray", "1"))
 		s.Expect("the ACK")
@@ -156,8 +190,6 @@ func TestCounts(t *testing.T) {
 		}
 	})
 }
-
-func newMetrics(reg *prometheus.Registry) *metrics.Metrics { return metrics.New(reg) }
 
 // total is the sum of a metric's series.
 func total(t *testing.T, reg *prometheus.Registry, metric string) (sum float64) {

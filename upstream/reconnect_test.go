@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/weir-xds/weir/relay/relaytest"
@@ -218,11 +217,10 @@ func TestStopEndsEverything(t *testing.T) {
 		w.want(cds, "*")
 		s.Expect("open and in use")
 		w.stop()
-		s.ExpectEnd("the stream ends with Run")
-		synctest.Wait()
-		if st := w.status(); len(st.Lanes) != 0 || st.Connections != 0 {
-			t.Errorf("something is left: %+v", st)
+		if st := w.up.Status(); len(st.Lanes) != 0 || st.Connections != 0 {
+			t.Errorf("Run has returned, and something is left: %+v", st)
 		}
+		s.ExpectEnd("the stream ends with Run")
 		if err := w.up.Run(t.Context()); err == nil {
 			t.Error("Run may be called once")
 		}
@@ -234,7 +232,10 @@ func TestWantsThatGoDuringAnOutage(t *testing.T) {
 		sub := w.want(opaque, "a")
 		time.Sleep(time.Minute)
 		sub.Close(time.Now())
-		time.Sleep(2 * time.Minute)
+		time.Sleep(61 * time.Second)
+		if len(w.status().Lanes) != 0 {
+			t.Error("a lane waits out its backoff although nothing is wanted")
+		}
 		n := w.dials.Load()
 		time.Sleep(time.Hour)
 		if w.dials.Load() != n || len(w.status().Lanes) != 0 {
