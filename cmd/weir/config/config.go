@@ -49,8 +49,9 @@ type Admin struct {
 	Address string `yaml:"address"`
 	// Insecure admits plain text on an address others can reach. Default: false.
 	Insecure bool `yaml:"insecure"`
-	// TokenFile holds the bearer token that actions need; re-read on change.
-	// Default: empty, no token.
+	// TokenFile holds a bearer token that all requests but /healthz and /readyz
+	// need; re-read on change. Default: empty, no token; then actions are refused
+	// on an address others can reach, unless tls.client_ca is set.
 	TokenFile string `yaml:"token_file"`
 	// TLS is the port's certificate. Default: plain text.
 	TLS ServerTLS `yaml:"tls"`
