@@ -136,11 +136,11 @@ func FuzzRequest(f *testing.F) {
 			}
 			r.up()
 			r.now = r.now.Add(time.Second)
-			if s.tick(r.now) != nil {
-				return
-			}
 			for _, x := range s.take(r.now) {
 				decode(t, x, delta)
+			}
+			if s.tick(r.now) != nil {
+				return
 			}
 			s.next()
 			s.status()

@@ -1,2 +1,64 @@
-// Package downstream serves discovery streams to clients.
+// Package downstream speaks xDS to clients: ADS, state of the world and delta, for any type URL, answered from the table of
+// package relay.
+//
+// # What it is
+//
+// A [Server] has one grpc.Server for each listener, with health and reflection beside discovery. A stream (stream.go) is two
+// goroutines around a session (session.go): the state machine of one client stream, which does no I/O and reads no clock. The
+// reader gives it requests (session_sotw.go, session_delta.go); the writer takes from it what to write, in order (order.go). A
+// session holds one streamType for each type asked for (streamtype.go), and that one relay.Sub. Names that are never asked of an
+// origin are refused here (refuse.go). Responses are a small head of their own and bytes that all clients share (response.go,
+// codec.go).
+//
+// # Goroutines and who owns them
+//
+// Two for each stream: the handler's, which reads, and one that writes, started and waited for by the handler. One watchdog for
+// all streams, from the first Serve until Stop. In a drain one for each listener, which ends with Stop. Stop returns when all of
+// them have ended (TestMain looks for leaks). Nothing else runs here: the table is driven by its owner.
+//
+// # Lock order
+//
+// Session, then shard. A session's lock is never held during a send, and nothing is logged under it. The server's lock is
+// taken with no other held, and none is taken under it.
+//
+// # What a slow, broken or hostile client can do
+//
+//   - Not read: at most one response per type waits, then changes merge in the table (TestSlowClientDelaysNobody). A write blocked
+//     for send_stall ends the stream (TestEndsBlockedStream); so does lagging behind more removals than are kept (TestLagging).
+//   - Not answer: the next response goes after ack_wait, and 16 unanswered ones are remembered (TestUnansweredAreBounded).
+//   - Vanish: keepalive finds it within a minute (TestSilentPeerIsFound).
+//   - Ask for nothing: the stream ends at first_request (TestFirstRequest). Ask for too much: limits end the stream, or refuse the
+//     name, and are named in the status (TestStreamLimit, TestRequestLimit, TestRequestErrors, TestRefusedNames, TestManyTypes).
+//   - Send garbage: INVALID_ARGUMENT (TestEndCarriesStatus); nothing panics (FuzzRequest).
+//   - Refuse everything: one line of log for each type and second (TestNackLog), counted and shown; nobody else is told.
+//
+// # Order
+//
+// Types are taken in the reverse of ORD-1 and written in its order; what is newer than a waiting change of an earlier type is
+// held back (TestOrderUnderInterleaving, TestForwardWalkOvertakes). Listeners and routes also wait for the ACK of a Cluster
+// response and for the first set of clusters to settle (TestLateTypesWaitForClusters, TestSettlingHoldsLateTypes).
+//
+// # Known limits
+//
+//   - Only ADS: no per-type services, unary calls, REST, v2 names, status or load report service.
+//   - No dynamic parameters, xdstp names, TTL or wrapped resources; the answer to a name of these kinds is a resource error.
+//   - Resources owed because a cluster or route changed (WARM), removals after additions (ORD-2) and the kept clusters of ORD-3
+//     are not here yet; the hold of ORD-5 looks at the Cluster response alone.
+//   - A stream ended while its client does not read keeps its last messages in the transport until the connection ends.
+//   - Stop waits up to 10 s for a peer that is in the middle of a handshake.
+//   - In delta, a client counts as in sync when it accepted its last responses, though it refused one before.
+//
+// # Departures from the rules
+//
+//   - RELAY-84 lets listeners and routes wait for clusters to settle without a bound; here it is cold_wait, because an origin that
+//     answers listeners and is silent about clusters must not starve them (RELAY-95).
+//   - ALIAS-8: virtual hosts on demand do not bypass the holds.
+//   - RELAY-8: a wait that may not end the stream is counted only; no resource_errors are sent.
+//   - STREAM-4: a change of Node.dynamic_parameters has no effect, as no group key holds them yet.
+//   - STREAM-8: a client's half-close ends the stream, since it cannot acknowledge any more.
+//   - A request more than twice as long as limits.request_bytes is refused in grpc's words, which do not name the key.
+//
+// # What to read next
+//
+// stream.go, session.go, order.go; then the tests rig_test.go, order_test.go.
 package downstream

@@ -58,6 +58,8 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 		took = true
 		if st.held = st.sub.Take(); st.held != nil {
 			st.owes(now)
+		} else {
+			st.lagging = st.sub.Standing().Lagging
 		}
 	}
 	if w.waiting {

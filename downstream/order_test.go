@@ -318,9 +318,6 @@ func interleave(p *clientEnd, rnd *rand.Rand, reverse bool) (wrong []string) {
 // writesWith is writes with something happening between the steps of the walk.
 func (p *clientEnd) writesWith(between func(), reverse bool) []*message {
 	p.tb.Helper()
-	if err := p.session.tick(p.now); err != nil {
-		p.tb.Fatal(err)
-	}
 	s := p.session
 	s.now = p.now
 	var w walk

@@ -244,10 +244,11 @@ func (p *clientEnd) gets(sentence string, want ...string) {
 // writes is the writer's turn.
 func (p *clientEnd) writes() []*message {
 	p.tb.Helper()
+	batch := p.session.take(p.now)
 	if err := p.session.tick(p.now); err != nil {
 		p.tb.Fatalf("the stream ended: %v", err)
 	}
-	return p.written(p.session.take(p.now))
+	return p.written(batch)
 }
 
 // written is what a batch says, once it is on the wire.

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -133,13 +134,5 @@ func (st *streamType) status() TypeStatus {
 
 // sortStreams orders streams by age.
 func sortStreams(streams []*stream) {
-	slices.SortFunc(streams, func(a, b *stream) int {
-		switch {
-		case a.id < b.id:
-			return -1
-		case a.id > b.id:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(streams, func(a, b *stream) int { return cmp.Compare(a.id, b.id) })
 }

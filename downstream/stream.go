@@ -170,11 +170,12 @@ func (st *stream) write(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		now := time.Now()
+		batch := st.session.take(now)
 		if err := st.session.tick(now); err != nil {
 			st.end(err)
 			return
 		}
-		if err := st.send(st.session.take(now)); err != nil {
+		if err := st.send(batch); err != nil {
 			st.end(err) // without effect if it is the end that made the write fail
 			return
 		}

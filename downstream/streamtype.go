@@ -38,6 +38,8 @@ type streamType struct {
 	unanswered []*sent   // oldest first; at most maxUnanswered
 	coldFrom   time.Time // when the present wait for a first answer began; zero: none
 
+	lagging bool // the table gave the client up
+
 	// Between the two walks of take.
 	unsent   uint64 // the oldest change that is not taken now; 0: none
 	settling bool   // `*` waits for its set to settle

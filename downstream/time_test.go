@@ -15,6 +15,7 @@ import (
 // ends is the writer's turn, which is to end the stream.
 func (p *clientEnd) ends(sentence string, code codes.Code, text string) {
 	p.tb.Helper()
+	p.session.take(p.now)
 	err := p.session.tick(p.now)
 	if status.Code(err) != code || !strings.Contains(err.Error(), text) {
 		p.tb.Fatalf("%s: got %v, want %v with %q", sentence, err, code, text)
@@ -150,10 +151,27 @@ func TestLagging(t *testing.T) {
 		t.Fatal("no first answer")
 	}
 	r.says(cds, gone...)
+	p.gets("a response is in flight, so it is not looked at")
+	r.wait(5 * time.Second)
 	p.ends("too many tombstones", codes.Unavailable, "lagging")
 	if err := p.session.tick(p.now); !errors.Is(err, errLagging) {
 		t.Errorf("%v is not the error that is counted", err)
 	}
+}
+
+// TestWaitBeginsWhenWritten: a write that takes long, because the client reads slowly, leaves the client its time to answer.
+func TestWaitBeginsWhenWritten(t *testing.T) {
+	r := newRig(t)
+	p := r.client(true)
+	p.subscribes(eds, "a")
+	r.says(eds, "a=1")
+	batch := p.session.take(r.now)
+	r.wait(time.Minute)
+	p.session.wrote(r.now, batch)
+	r.says(eds, "a=2")
+	p.gets("the response was written just now")
+	r.wait(5 * time.Second)
+	p.gets("after ack_wait", "eds a=2")
 }
 
 // TestNackLog: one line for a type and second; the next says how many were left out.
@@ -198,9 +216,14 @@ func TestCloseReleases(t *testing.T) {
 		t.Error(err)
 	}
 	for _, l := range r.lanes {
-		if l.Wanted() {
+		l.Close()
+		if !l.Release() {
 			t.Error("something is wanted still")
 		}
+	}
+	r.wait(2 * time.Minute)
+	if n := len(r.origin.Status()); n != 0 {
+		t.Errorf("%d groups are left", n)
 	}
 }
 

@@ -1,0 +1,46 @@
+package downstream
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/relay/relaytest"
+)
+
+// TestConfig: defaults are as documented, and every problem is named.
+func TestConfig(t *testing.T) {
+	r := newRig(t)
+	s, err := New(Config{Table: r.table, Instance: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.cfg.Limits, (Limits{50000, 100, 1000000, 64 << 10, 32 << 20}); got != want {
+		t.Errorf("limits %+v, want %+v", got, want)
+	}
+	want := Timing{
+		10 * time.Second, 500 * time.Millisecond, 5 * time.Second, 10 * time.Minute, 30 * time.Second,
+		Keepalive{30 * time.Second, 10 * time.Second, 10 * time.Second},
+	}
+	if got := s.cfg.Timing; got != want {
+		t.Errorf("timing %+v, want %+v", got, want)
+	}
+	_, err = New(Config{Timing: Timing{ColdWait: 15 * time.Second, AckWait: -1}, Limits: Limits{Streams: -1}})
+	for _, text := range []string{"table", "instance", "timing.cold_wait", "timing.ack_wait"} {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%q does not name %s", err, text)
+		}
+	}
+	other := newRig(t)
+	for _, lc := range []ListenerConfig{{}, {Origin: other.origin}} {
+		l, err := relaytest.Memory().Listen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Serve(l, lc); err == nil || !strings.Contains(err.Error(), "origin") {
+			t.Errorf("%+v is served: %v", lc, err)
+		}
+	}
+	s.Stop()
+	s.Stop()
+}

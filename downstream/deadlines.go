@@ -1,0 +1,98 @@
+package downstream
+
+import (
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+var errLagging = status.Error(codes.Unavailable,
+	"lagging: the client fell behind by more removals than are kept; come again, and resume by version")
+
+// tick ends the stream if its time has come: no request (STREAM-9), nothing to serve (RELAY-8), or too far behind. The writer
+// calls it after take.
+func (s *session) tick(now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = now
+	if s.group == nil {
+		if !now.Before(s.opened.Add(s.cfg.timing.FirstRequest)) {
+			return status.Errorf(codes.DeadlineExceeded, "no request came within timing.first_request %v", s.cfg.timing.FirstRequest)
+		}
+		return nil
+	}
+	for _, st := range s.types {
+		if err := s.coldLocked(st, now); err != nil {
+			return err
+		}
+		if st.lagging {
+			return errLagging
+		}
+	}
+	return nil
+}
+
+// coldLocked ends the stream if nothing can be served on a type and no upstream stream carried the request for the whole wait
+// (RELAY-8), provided nothing was served: who has configuration keeps the stream. The silence of a connected origin is left to the client's timer (ABS-5).
+func (s *session) coldLocked(st *streamType, now time.Time) error {
+	wait := s.cfg.timing.ColdWait
+	if st.coldFrom.IsZero() || now.Before(st.coldFrom.Add(wait)) {
+		return nil
+	}
+	half := st.coldFrom.Add(wait / 2)
+	st.coldFrom = time.Time{}
+	if st.held != nil || !st.sub.Standing().Waiting {
+		return nil
+	}
+	st.coldFrom = now
+	// A stream opened in the first half of the wait and open still counts as having carried the request.
+	if since, open := st.sub.Upstream(); open && !since.After(half) {
+		return nil
+	}
+	st.coldCount++
+	if s.served {
+		return nil
+	}
+	return status.Errorf(codes.Unavailable, "nothing is known of %s yet, and origin %q could not be reached for "+
+		"timing.cold_wait %v: try another replica or again", st.typeURL, s.cfg.origin.Name(), wait)
+}
+
+// next is the next deadline, the zero time if there is none.
+func (s *session) next() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var next time.Time
+	at := func(t time.Time) {
+		if t.After(s.now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	if s.group == nil {
+		at(s.opened.Add(s.cfg.timing.FirstRequest))
+		return next
+	}
+	anyHeld := false
+	for _, st := range s.types {
+		if st.held != nil {
+			anyHeld = true
+			at(st.heldSince.Add(s.cfg.timing.ColdWait)) // of a hold for settling
+		}
+	}
+	for _, st := range s.types {
+		if !st.coldFrom.IsZero() {
+			at(st.coldFrom.Add(s.cfg.timing.ColdWait))
+		}
+		last := st.last()
+		if last == nil {
+			continue
+		}
+		if anyHeld {
+			at(last.at.Add(s.cfg.timing.OrderHold))
+		}
+		if st.held != nil || len(st.refusals) > 0 || st.peek() {
+			at(last.at.Add(s.cfg.timing.AckWait))
+		}
+	}
+	return next
+}
