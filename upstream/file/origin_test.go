@@ -1,6 +1,7 @@
 package file
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,8 +60,8 @@ func TestLaneIsReleasedAndTakenAgain(t *testing.T) {
 	w := newWorld(t, "all.yaml", map[string]string{"all.yaml": cluster("a", 1)})
 	w.stop() // the lanes are run by hand
 	origin := w.table.Origin("files")
-	for range 3 {
-		c := w.subscribe(relay.ClusterType, "*")
+	for _, name := range []string{"*", "a", "*"} {
+		c := w.subscribe(relay.ClusterType, name)
 		<-origin.Wake()
 		lanes := origin.TakeLanes()
 		if len(lanes) != 1 {
@@ -185,7 +186,7 @@ func TestConfigMapSwapLoadsOnce(t *testing.T) {
 			w := &world{t: t, dir: t.TempDir()}
 			w.mount("mnt", "..v1", map[string]string{"a.yaml": cluster("a", 1), "b.yaml": "resources: []"})
 			dir := w.dir
-			w = newWorld(t, "", nil, func(c *Config) { c.Path = filepath.Join(dir, path); c.Debounce = 100 * time.Millisecond })
+			w = newWorld(t, "", nil, func(c *Config) { c.Path = filepath.Join(dir, path) })
 			w.dir = dir
 			c := w.subscribe(relay.ClusterType, "*")
 			c.want("the first version should be served", "a")
@@ -232,6 +233,7 @@ func TestWhatTheWatchHeeds(t *testing.T) {
 		{true, fsnotify.Write, ".cds.yaml.swp", "-"},
 		{true, fsnotify.Create, "cds.yaml~", "-"},
 		{true, fsnotify.Create, "..data", everything},
+		{true, fsnotify.Create, "..data_tmp", "-"},
 	} {
 		o := &Origin{cfg: Config{Debounce: time.Hour}, source: &source{dir: row.dir}}
 		w := &watch{origin: o, touched: touched{}}
@@ -241,5 +243,49 @@ func TestWhatTheWatchHeeds(t *testing.T) {
 		if want := row.want != "-"; armed != want || len(got) > 0 != want || want && !got[row.want] {
 			t.Errorf("directory %v, %v of %s: touched %v, armed %v, want %q", row.dir, row.op, row.name, got, armed, row.want)
 		}
+	}
+}
+
+func TestWatchFollowsTheDirectory(t *testing.T) {
+	w := newWorld(t, "d", map[string]string{"d/a.yaml": cluster("a", 1)})
+	w.stop() // the watch is read by hand
+	watch := w.origin.watch()
+	defer watch.close()
+	w.must(os.Rename(filepath.Join(w.dir, "d"), filepath.Join(w.dir, "gone")))
+	w.must(os.Mkdir(filepath.Join(w.dir, "d"), 0o755))
+	watch.renew()
+	w.put("d/b.yaml", cluster("b", 1))
+	late := time.After(patienceForTests)
+	for {
+		select {
+		case e := <-watch.events:
+			if e.Name == filepath.Join(w.dir, "d/b.yaml") {
+				return
+			}
+		case <-late:
+			t.Fatal("the directory that now has the path should be watched")
+		}
+	}
+}
+
+func TestChangeBeforeRun(t *testing.T) {
+	w := newWorld(t, "a.yaml", map[string]string{"a.yaml": cluster("a", 1)})
+	w.stop()
+	w.put("a.yaml", cluster("b", 1))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.origin.Run(ctx) }()
+	c := w.subscribe(relay.ClusterType, "*")
+	c.want("what changed while nobody watched should be found", "b")
+	cancel()
+	w.must(<-done)
+}
+
+// TestLeftoversAreRemoved: the table may hold members from before the stream, and says so.
+func TestLeftoversAreRemoved(t *testing.T) {
+	u := relay.Update{TypeURL: relay.EndpointType}
+	(&asked{}).tellSet(&content{whole: true}, &u, map[string]string{"x": "1"})
+	if len(u.Removed) != 1 || u.Removed[0] != "x" || !u.Full {
+		t.Errorf("what the table holds and no file states should be removed: %+v", u)
 	}
 }

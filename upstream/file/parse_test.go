@@ -126,6 +126,22 @@ func TestWrapped(t *testing.T) {
 	}
 }
 
+// TestWrappersAreEqual: a map in the wrapper must not make another content of it at each load.
+func TestWrappersAreEqual(t *testing.T) {
+	text := "- name: a\n  metadata: {filter_metadata: {a: {}, b: {}, c: {}, d: {}, e: {}, f: {}}}\n" +
+		"  resource: {\"@type\": " + relay.ClusterType + "}\n"
+	first, ps := parse("a.yaml", []byte(text), testLimits)
+	if len(ps) > 0 {
+		t.Fatal(ps)
+	}
+	for range 20 {
+		again, _ := parse("a.yaml", []byte(text), testLimits)
+		if string(again[0].encoded) != string(first[0].encoded) {
+			t.Fatalf("the same text gave\n%q\nand\n%q", first[0].encoded, again[0].encoded)
+		}
+	}
+}
+
 func TestProblems(t *testing.T) {
 	cds := `"@type": ` + relay.ClusterType
 	for _, row := range []struct{ file, text, want string }{

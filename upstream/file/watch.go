@@ -4,7 +4,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -28,6 +27,9 @@ type watch struct {
 	due     <-chan time.Time // the directory has been quiet; nil while nothing was touched
 	first   time.Time        // of the events collected
 }
+
+// configMapLink is what all files of a mounted ConfigMap lead through: renaming another link onto it changes them all at once.
+const configMapLink = "..data"
 
 // patience times the debounce is the longest that events may put off a look.
 const patience = 10
@@ -88,8 +90,8 @@ func (w *watch) note(e fsnotify.Event, ok bool) {
 	}
 	name := filepath.Base(e.Name)
 	switch single := !w.origin.source.dir; {
-	case e.Has(fsnotify.Create) && strings.HasPrefix(name, ".."):
-		name = everything // a mounted ConfigMap changes all its files by renaming the link ..data
+	case e.Has(fsnotify.Create) && name == configMapLink:
+		name = everything
 	case single && !e.Has(fsnotify.Create):
 		return
 	case single, !ignored(name):
