@@ -48,6 +48,7 @@ type want struct {
 	askedAt    time.Time
 	absentGen  uint32 // stated absent (or timed out, ABS-5) in that generation; 0: never
 	wasAbsent  bool   // stated absent, in whatever generation: counts for settling (RELAY-38)
+	existed    bool   // a body was known: a client that is away may hold it, so its absence lingers
 	unanswered bool   // silent for 15 s on a healthy stream: counts for settling only (RELAY-6)
 	refresh    bool   // to be asked anew, by unsubscribe and subscribe (DELTA-7)
 	inChanged  bool
@@ -88,6 +89,7 @@ func (s *shard) wantLocked(name string, p constraints.Params) *want {
 	}
 	w := &want{entry: e, params: p}
 	w.chosen = pick(e.variants, p) // a live variant that matches answers a new map at once (RELAY-68)
+	w.existed = w.chosen != nil
 	w.rev = s.rev
 	e.wants = append(e.wants, w)
 	s.lookLocked(w)
@@ -127,7 +129,9 @@ func (w *want) link(r *record) {
 	w.lingerAt = time.Time{}
 }
 
-// unlinkLocked takes a client's record out; the want outlives its last one by linger, unless it is known absent (RELAY-39).
+// unlinkLocked takes a client's record out; the want outlives its last one by linger, unless it is known never to have existed
+// (RELAY-39, which is about guessed names). What existed and went is remembered: a client that was away when it went comes back
+// with its version, and asking anew would not help, since many origins state no absence of what they were never seen to have.
 func (s *shard) unlinkLocked(r *record, now time.Time) {
 	w := r.want
 	if r.prev != nil {
@@ -143,7 +147,7 @@ func (s *shard) unlinkLocked(r *record, now time.Time) {
 	if w.count > 0 {
 		return
 	}
-	if linger := s.cfg().Linger; linger > 0 && !s.absentLocked(w) {
+	if linger := s.cfg().Linger; linger > 0 && (w.existed || !s.absentLocked(w)) {
 		w.lingerAt = now.Add(linger)
 		if !w.timer {
 			w.timer = true
@@ -208,6 +212,7 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 		case chosen != nil:
 			changed := w.chosen == nil || w.chosen.Digest != chosen.Digest
 			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = chosen, gen, 0, false, false
+			w.existed = true
 			if changed {
 				w.rev = rev
 				s.tellLocked(w, rev)
@@ -219,7 +224,7 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 				w.rev = rev
 				s.tellLocked(w, rev)
 			}
-			if w.count == 0 && !w.lingerAt.IsZero() { // RELAY-39: absence does not linger
+			if w.count == 0 && !w.lingerAt.IsZero() && !w.existed { // RELAY-39: absence does not linger
 				s.unwantLocked(w)
 			}
 		}
