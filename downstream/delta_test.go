@@ -332,17 +332,23 @@ func TestRefusedNames(t *testing.T) {
 		ask   func(p *clientEnd)
 		want  []string
 	}{
-		{"secrets, delta (RELAY-74)", true, func(p *clientEnd) { p.subscribes(sds, "a", "b") },
-			[]string{"sds !a:PermissionDenied !b:PermissionDenied"}},
+		{
+			"secrets, delta (RELAY-74)", true, func(p *clientEnd) { p.subscribes(sds, "a", "b") },
+			[]string{"sds !a:PermissionDenied !b:PermissionDenied"},
+		},
 		{"secrets, delta, v2 type (RELAY-74)", true, func(p *clientEnd) {
 			p.subscribes("type.googleapis.com/envoy.api.v2.auth.Secret", "a")
 		}, []string{"sds !a:PermissionDenied"}},
 		{"all secrets: `*` carries no error (ABS-12)", true, func(p *clientEnd) { p.subscribes(sds, "*") }, nil},
 		{"secrets, SotW: an empty response would delete (SOTW-9)", false, func(p *clientEnd) { p.asks(sds, "a") }, nil},
-		{"xdstp, delta", true, func(p *clientEnd) { p.subscribes(eds, "xdstp://authority/x/y") },
-			[]string{"eds !xdstp://authority/x/y:FailedPrecondition"}},
-		{"xdstp, SotW, grouped type", false, func(p *clientEnd) { p.asks(eds, "xdstp://authority/x/y") },
-			[]string{"eds !xdstp://authority/x/y:FailedPrecondition"}},
+		{
+			"xdstp, delta", true, func(p *clientEnd) { p.subscribes(eds, "xdstp://authority/x/y") },
+			[]string{"eds !xdstp://authority/x/y:FailedPrecondition"},
+		},
+		{
+			"xdstp, SotW, grouped type", false, func(p *clientEnd) { p.asks(eds, "xdstp://authority/x/y") },
+			[]string{"eds !xdstp://authority/x/y:FailedPrecondition"},
+		},
 		{"xdstp, SotW, full state: an empty response would delete (SOTW-9)", false, func(p *clientEnd) {
 			p.asks(cds, "xdstp://authority/x/y")
 		}, nil},
@@ -354,8 +360,10 @@ func TestRefusedNames(t *testing.T) {
 		{"locators, SotW (DYN-18)", false, func(p *clientEnd) {
 			p.sends(&discoveryv3.DiscoveryRequest{TypeUrl: eds, ResourceLocators: []*discoveryv3.ResourceLocator{{Name: "l"}}})
 		}, []string{"eds !l:FailedPrecondition"}},
-		{"a name too long (ERR-7)", true, func(p *clientEnd) { p.subscribes(eds, long) },
-			[]string{"eds !" + long + ":ResourceExhausted"}},
+		{
+			"a name too long (ERR-7)", true, func(p *clientEnd) { p.subscribes(eds, long) },
+			[]string{"eds !" + long + ":ResourceExhausted"},
+		},
 		{"no name", true, func(p *clientEnd) { p.subscribes(eds, "") }, []string{"eds !:InvalidArgument"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

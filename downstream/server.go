@@ -101,7 +101,6 @@ func (s *Server) newListener(lc ListenerConfig) *listener {
 		grpc.InTapHandle(tapStream),
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(window),
-		grpc.SharedWriteBuffer(true),
 		grpc.MaxConcurrentStreams(uint32(l.StreamsPerConnection)),
 		// Twice the limit: what is up to twice too large is refused by our words, which name the key; the rest by grpc, unread.
 		grpc.MaxRecvMsgSize(int(min(2*int64(l.RequestBytes), math.MaxInt32))),

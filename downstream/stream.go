@@ -150,7 +150,7 @@ func (st *stream) accept(now time.Time, m proto.Message) error {
 
 // reason is the status of a stream on which reading failed.
 func (st *stream) reason(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return nil // the client has said all; who cannot ACK any more is not served either (STREAM-8)
 	}
 	if ours := st.ended.Load(); ours != nil && *ours != nil {
