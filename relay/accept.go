@@ -20,12 +20,26 @@ type Update struct {
 	Removed []string
 	// RemovedVariants are the constraint keys removed, by name (DYN-14).
 	RemovedVariants []RemovedVariant
+	// Errors are what is said of names instead of a resource (ABS-7).
+	Errors []*NameError
 	// Full: every member is listed, what is not is gone, as the rules of the type allow (DEL-2). Set for SotW.
 	Full bool
 	// Bad: a part of the response was refused, so nothing is concluded from what it leaves out (RELAY-32).
 	Bad bool
 	// Version is the version_info of a SotW response.
 	Version string
+}
+
+// inError are the names that are not listed because they are in error: that is no absence (ABS-8, ABS-11).
+func (u *Update) inError() map[string]bool {
+	if len(u.Errors) == 0 {
+		return nil
+	}
+	names := make(map[string]bool, len(u.Errors))
+	for _, e := range u.Errors {
+		names[e.Name] = true
+	}
+	return names
 }
 
 // RemovedVariant names one variant of a name, by canonical constraints.
@@ -63,6 +77,7 @@ func Accept(r *Response, maxName int) (Update, *RejectError) {
 		a.resource(i, b)
 	}
 	a.removals(r)
+	a.nameErrors(r)
 	a.dropAmbiguous()
 	if len(a.reasons) == 0 {
 		return a.Update, nil
@@ -217,6 +232,21 @@ func (a *acceptance) removals(r *Response) {
 			continue
 		}
 		a.RemovedVariants = append(a.RemovedVariants, RemovedVariant{n.GetName(), set.Key()})
+	}
+}
+
+func (a *acceptance) nameErrors(r *Response) {
+	for _, b := range r.errors {
+		e, err := parseNameError(b)
+		switch _, both := a.seen[identity{name: e.nameOrNone()}]; {
+		case err != nil:
+			a.reject("resource_errors: does not decode: %v", err)
+		case both: // ABS-11
+			a.reject("resource %s: both sent and in resource_errors", quote(e.Name))
+			a.markAmbiguous(identity{name: e.Name})
+		default:
+			a.Errors = append(a.Errors, e)
+		}
 	}
 }
 

@@ -164,12 +164,18 @@ func (s *shard) removeMembersLocked(a *Applied, u *Update, touched map[*member]b
 	for _, r := range u.RemovedVariants {
 		remove(r.Name, r.Constraints)
 	}
+	for _, e := range u.Errors {
+		if e.Code == codeNotFound { // other errors keep the member (ABS-8); `*` itself cannot carry one (ABS-12)
+			remove(e.Name, "")
+		}
+	}
 	// A response with a bad part proves no absence (RELAY-32), nor does one of a grouped type (DEL-3).
 	if !u.Full || u.Bad || !absenceDeletes(u.TypeURL) && !slices.Contains(s.group.origin.cfg.AbsenceDeletes, u.TypeURL) {
 		return
 	}
+	inError := u.inError()
 	for _, m := range s.set.members {
-		if m.listed != rev && len(m.variants) > 0 {
+		if m.listed != rev && len(m.variants) > 0 && !inError[m.name] {
 			m.variants = nil
 			touched[m] = true
 			a.Changed++
@@ -219,9 +225,10 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		remove(r.Name, r.Constraints)
 	}
 	if u.Full && !u.Bad && FullState(u.TypeURL) {
+		inError := u.inError()
 		for _, e := range s.named.entries {
 			// Absence of a name that had been received is a deletion; of one never received it is not conclusive (ABS-3).
-			if _, listed := touched[e]; !listed && len(e.variants) > 0 && s.askedBeforeLocked(e, gen) {
+			if _, listed := touched[e]; !listed && len(e.variants) > 0 && !inError[e.name] && s.askedBeforeLocked(e, gen) {
 				e.variants = nil
 				touched[e] = true
 				a.Changed++
@@ -230,6 +237,11 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 	}
 	for e, stated := range touched {
 		s.offerNamedLocked(e, rev, gen, stated)
+	}
+	for _, f := range u.Errors {
+		if e := s.named.entries[f.Name]; e != nil {
+			s.failLocked(e, f, rev, gen)
+		}
 	}
 }
 

@@ -34,6 +34,8 @@ type want struct {
 
 	chosen *Variant // the variant for params; nil: none known
 	rev    uint64   // of the last change of chosen
+	// fault is the last error the origin stated, until the resource itself or another error arrives (ABS-7).
+	fault *NameError
 
 	head  *record // of the clients
 	count int
@@ -49,6 +51,7 @@ type want struct {
 	absentGen  uint32 // stated absent (or timed out, ABS-5) in that generation; 0: never
 	wasAbsent  bool   // stated absent, in whatever generation: counts for settling (RELAY-38)
 	existed    bool   // a body was known: a client that is away may hold it, so its absence lingers
+	faulted    bool   // in error, and nothing else is known: counts for settling
 	unanswered bool   // silent for 15 s on a healthy stream: counts for settling only (RELAY-6)
 	refresh    bool   // to be asked anew, by unsubscribe and subscribe (DELTA-7)
 	inChanged  bool
@@ -59,7 +62,8 @@ type record struct {
 	want       *want
 	sub        *Sub
 	prev, next *record
-	sent       Digest // of the body last sent, or stated by the client in its first request
+	sent       Digest     // of the body last sent, or stated by the client in its first request
+	fault      *NameError // last told
 	flags      recordFlags
 }
 
@@ -117,7 +121,12 @@ func (s *shard) absentLocked(w *want) bool {
 }
 
 // resolvedLocked is RELAY-6 for names: received, stated absent, or unanswered for 15 s on a healthy stream.
-func (w *want) resolvedLocked() bool { return w.chosen != nil || w.wasAbsent || w.unanswered }
+func (w *want) resolvedLocked() bool {
+	return w.chosen != nil || w.wasAbsent || w.unanswered || w.faulted
+}
+
+// goneLocked reports whether the name is known not to exist, as far as that can be known: stated, or silence for 15 s.
+func (w *want) goneLocked() bool { return w.chosen == nil && (w.wasAbsent || w.unanswered) }
 
 func (w *want) link(r *record) {
 	r.next = w.head
@@ -211,6 +220,7 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 		switch {
 		case chosen != nil:
 			changed := w.chosen == nil || w.chosen.Digest != chosen.Digest
+			w.fault, w.faulted = nil, false
 			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = chosen, gen, 0, false, false
 			w.existed = true
 			if changed {
@@ -219,6 +229,9 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			}
 		case stated:
 			known := w.chosen == nil && w.absentGen == gen
+			if w.fault == nil || w.fault.Code != codeNotFound {
+				w.fault = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
+			}
 			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = nil, gen, gen, true, false
 			if !known {
 				w.rev = rev
@@ -227,6 +240,29 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			if w.count == 0 && !w.lingerAt.IsZero() && !w.existed { // RELAY-39: absence does not linger
 				s.unwantLocked(w)
 			}
+		}
+	}
+}
+
+// faultLocked takes up what the origin says of a name instead of a resource. Not found is absence; anything else keeps the body
+// that is there (ABS-8), and counts as an answer.
+func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
+	if fault.Code == codeNotFound {
+		for _, w := range e.wants {
+			if !w.fault.same(fault) {
+				w.fault = fault
+			}
+		}
+		e.variants = nil
+		s.offerNamedLocked(e, rev, gen, true)
+		return
+	}
+	for _, w := range e.wants {
+		w.answered, w.unanswered, w.faulted = gen, false, true
+		if !w.fault.same(fault) {
+			w.fault = fault
+			w.rev = rev
+			s.tellLocked(w, rev)
 		}
 	}
 }

@@ -6,10 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -206,6 +209,8 @@ func (s *script) client(c *scriptSub, f []string) []string {
 	case "=":
 		names := slices.DeleteFunc(slices.Clone(f[1:]), func(n string) bool { return n == Wildcard })
 		c.Replace(s.now, names, len(names) < len(f[1:]))
+	case "owe":
+		c.Owe(f[1:])
 	case "take":
 		return s.take(c)
 	case "ack":
@@ -251,7 +256,12 @@ func (s *script) take(c *scriptSub) []string {
 		removed = append(removed, "-"+name)
 	}
 	slices.Sort(removed)
-	return []string{strings.TrimSpace("answer " + strings.Join(append(words, removed...), " "))}
+	var errs []string
+	for _, e := range a.Errors {
+		errs = append(errs, fmt.Sprintf("error(%s %d)", e.Name, e.Code))
+	}
+	slices.Sort(errs)
+	return []string{strings.TrimSpace("answer " + strings.Join(slices.Concat(words, removed, errs), " "))}
 }
 
 // lane main open | close | take | delta TYPE [NAME=BODY[@VERSION]...] [-NAME...] | sotw TYPE VERSION NAME=BODY...
@@ -337,6 +347,18 @@ func (s *script) apply(l *Lane, f []string) []string {
 	for _, w := range words {
 		if name, ok := strings.CutPrefix(w, "-"); ok {
 			resp.removed = append(resp.removed, name)
+			continue
+		}
+		if name, ok := strings.CutPrefix(w, "!"); ok { // !NAME=CODE
+			name, code, _ := strings.Cut(name, "=")
+			n, err := strconv.Atoi(code)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			e := mustMarshal(s.t, &discoveryv3.ResourceError{
+				ResourceName: &discoveryv3.ResourceName{Name: name}, ErrorDetail: &statuspb.Status{Code: int32(n), Message: "because"},
+			})
+			resp.errors = append(resp.errors, e)
 			continue
 		}
 		name, body, _ := strings.Cut(w, "=")

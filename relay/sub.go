@@ -55,7 +55,7 @@ type Sub struct {
 	owed    int               // records that must still be answered
 	initial map[string]Digest // until the first answer to `*` is out; the zero Digest is a version not ours
 	first   bool              // before the first Update
-	again   map[string]bool   // members whose unsubscribe under `*` must be answered (DELTA-9)
+	again   map[string]bool   // members owed by name under `*` (DELTA-9, WARM-3)
 	sum     sum               // of what was sent by name and is still subscribed (VER-4)
 	told    bool              // something was sent whole
 	late    bool              // all of it is gone but for names not known yet: to be told when they are
@@ -215,16 +215,21 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 	if s.pos != nil {
 		it := s.pos.view.items[name]
 		if r != nil || it != nil && !it.dead {
-			if s.again == nil {
-				s.again = map[string]bool{}
-			}
-			s.again[name] = true
+			s.againLocked(name)
 			s.markLocked(s.shard.rev)
 		}
 	}
 	if r != nil {
 		s.forgetLocked(r, now)
 	}
+}
+
+// againLocked owes an answer for a name that `*` covers.
+func (s *Sub) againLocked(name string) {
+	if s.again == nil {
+		s.again = map[string]bool{}
+	}
+	s.again[name] = true
 }
 
 func (s *Sub) forgetLocked(r *record, now time.Time) {

@@ -5,6 +5,8 @@ import "time"
 // Answer is what one response has to say. From and To are the revisions it covers: give it back to Ack or Nack.
 type Answer struct {
 	*Body
+	// Errors are what to say of names instead of a resource; none of them is in Variants (ABS-11).
+	Errors []*NameError
 	// Version is the version_info of a SotW answer (VER-4).
 	Version string
 	// Rev is the newest revision in it: nothing of a later type that is as new may be written before an earlier type's
@@ -12,6 +14,9 @@ type Answer struct {
 	Rev uint64
 	// First is the revision of the oldest change in it.
 	First uint64
+	// News are the Clusters in it that are new or changed on this stream: their endpoints must follow (WARM-1). Other types
+	// have none.
+	News []*Variant
 	// Since is when the oldest change arrived from the origin; zero if the answer is due to a request.
 	Since    time.Time
 	from, to uint64
@@ -45,6 +50,9 @@ func (s *Sub) Take() *Answer {
 	if a != nil {
 		a.from, a.to = from, s.shard.rev
 		a.First, a.Since = first, since
+		if s.delta && s.typeURL == ClusterType {
+			a.News = a.Variants
+		}
 	}
 	return a
 }
@@ -119,9 +127,13 @@ func (s *Sub) eachDirtyLocked(f func(*record)) {
 
 func (s *Sub) takeDeltaLocked() *Answer {
 	base, must, rev := s.takeViewLocked()
-	own := &Body{}
+	own, errs := &Body{}, []*NameError(nil)
 	s.eachDirtyLocked(func(r *record) {
 		body, removed, at := s.settleLocked(r)
+		if f := s.faultLocked(r, body != nil); f != nil {
+			errs, at = append(errs, f), max(at, r.want.rev)
+			rev = max(rev, at)
+		}
 		switch {
 		case body != nil:
 			own.Variants = append(own.Variants, body)
@@ -135,14 +147,14 @@ func (s *Sub) takeDeltaLocked() *Answer {
 	rev = max(rev, s.takeAgainLocked(base, own))
 	switch {
 	case own.empty() && (must || base != nil && !base.empty()):
-		return &Answer{Body: base, Rev: rev}
-	case own.empty():
+		return &Answer{Body: base, Errors: errs, Rev: rev}
+	case own.empty() && len(errs) == 0:
 		return nil
 	case base != nil && !base.empty():
 		own.Variants = append(own.Variants, base.Variants...)
 		own.Removed = append(own.Removed, base.Removed...)
 	}
-	return &Answer{Body: own, Rev: rev}
+	return &Answer{Body: own, Errors: errs, Rev: rev}
 }
 
 // takeViewLocked takes the wildcard's part of a delta answer. Names with a record of their own are left to it. must: the answer
@@ -247,17 +259,23 @@ func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 
 // takeChangedLocked is a SotW answer of a grouped type: what changed or is owed (SOTW-3). A removal cannot be expressed (RELAY-16).
 func (s *Sub) takeChangedLocked() *Answer {
-	b, rev := &Body{}, uint64(0)
+	a := &Answer{Body: &Body{}}
 	s.eachDirtyLocked(func(r *record) {
-		if body, _, at := s.settleLocked(r); body != nil {
-			b.Variants = append(b.Variants, body)
-			rev = max(rev, at)
+		body, _, at := s.settleLocked(r)
+		if body != nil {
+			a.Variants = append(a.Variants, body)
+			a.Rev = max(a.Rev, at)
+		}
+		if f := s.faultLocked(r, body != nil); f != nil {
+			a.Errors = append(a.Errors, f)
+			a.Rev = max(a.Rev, r.want.rev)
 		}
 	})
-	if len(b.Variants) == 0 {
+	if len(a.Variants)+len(a.Errors) == 0 {
 		return nil
 	}
-	return &Answer{Body: b, Version: s.sum.version(), Rev: rev}
+	a.Version = s.sum.version()
+	return a
 }
 
 // takeWholeLocked is a SotW answer that holds the full view (SOTW-2, SOTW-4).
@@ -277,29 +295,58 @@ func (s *Sub) takeWholeLocked() *Answer {
 	if p == nil && s.holds && !s.resolvedLocked() {
 		return nil // RELAY-7: it would delete what is only not there yet
 	}
-	changed, rev := false, uint64(0)
-	s.eachDirtyLocked(func(r *record) {
-		body, removed, at := s.settleLocked(r)
-		if body != nil || removed {
-			changed, rev = true, max(rev, at)
-		}
-	})
+	a := &Answer{Body: &Body{}}
+	changed := s.settleWholeLocked(a)
 	if p == nil {
-		return s.wholeByNameLocked(changed, rev)
+		return s.wholeByNameLocked(a, changed)
 	}
-	if !p.fresh && p.sum == p.view.sum && !changed {
+	if !p.fresh && p.sum == p.view.sum && !changed && !p.resend {
 		p.view.passed(p, p.view.contentRev)
 		return nil
 	}
-	rev = max(rev, p.view.contentRev)
-	version := p.view.sum
-	p.sum = p.view.sum
+	a.Rev = max(a.Rev, p.view.contentRev)
+	if s.typeURL == ClusterType {
+		a.News = append(a.News, s.viewNewsLocked()...)
+	}
+	p.sum, p.resend = p.view.sum, false
 	p.view.passed(p, p.view.contentRev)
 	s.told, s.holds = true, false
 	if len(s.records) == 0 {
-		return &Answer{Body: p.view.fullBody(), Version: version.version(), Rev: rev}
+		a.Body, a.Version = p.view.fullBody(), p.sum.version()
+		return a
 	}
-	return s.mixedLocked(rev)
+	s.mixedLocked(a)
+	return a
+}
+
+// settleWholeLocked looks at the names that changed and reports whether any makes a new response. The error of a name that has
+// a body is not told: such a response would have to leave the body out (ABS-11), which deletes it at older clients.
+func (s *Sub) settleWholeLocked(a *Answer) (changed bool) {
+	s.eachDirtyLocked(func(r *record) {
+		body, removed, at := s.settleLocked(r)
+		if body != nil || removed {
+			changed, a.Rev = true, max(a.Rev, at)
+		}
+		if body != nil && s.typeURL == ClusterType {
+			a.News = append(a.News, body)
+		}
+		if v, _, _ := s.effectiveLocked(r); v != nil {
+			return
+		}
+		if f := s.faultLocked(r, false); f != nil {
+			a.Errors = append(a.Errors, f)
+			changed, a.Rev = true, max(a.Rev, r.want.rev)
+		}
+	})
+	return changed
+}
+
+// viewNewsLocked is what the view has that this client was not sent in its present form.
+func (s *Sub) viewNewsLocked() []*Variant {
+	if s.pos.fresh {
+		return s.pos.view.fullBody().Variants
+	}
+	return s.pos.view.since(s.pos.sent).Variants
 }
 
 func (s *Sub) resolvedLocked() bool {
@@ -311,33 +358,41 @@ func (s *Sub) resolvedLocked() bool {
 	return true
 }
 
-// wholeByNameLocked lists every name there is. An empty list means "delete all" and is sent only if something was there and all of
-// it is known to be gone (SOTW-9).
-func (s *Sub) wholeByNameLocked(changed bool, rev uint64) *Answer {
+// wholeByNameLocked lists every name there is. An empty list means "delete all" and is sent only if all is known to be gone, and
+// something was there or there is something to say of it (SOTW-9).
+func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	if changed = changed || s.late; !changed {
 		return nil
 	}
-	b := &Body{}
+	gone := true
 	for _, r := range s.records {
 		if r.want.chosen != nil {
-			b.Variants = append(b.Variants, r.want.chosen)
+			a.Variants = append(a.Variants, r.want.chosen)
 		}
+		gone = gone && r.want.goneLocked()
 	}
-	if len(b.Variants) == 0 && (!s.told && !s.holds || !s.resolvedLocked()) {
-		s.late = s.told || s.holds
+	if len(a.Variants) == 0 && (!gone || !s.told && !s.holds && len(a.Errors) == 0) {
+		s.late = s.told || s.holds || len(a.Errors) > 0
+		for _, r := range s.records {
+			r.fault = nil // to be told with the rest
+			if r.want.fault != nil && !r.is(dirty) {
+				r.flags |= dirty
+				s.dirty = append(s.dirty, r)
+			}
+		}
 		return nil
 	}
-	s.late = false
-	s.told, s.holds = true, false
-	return &Answer{Body: b, Version: s.sum.version(), Rev: rev}
+	s.late, s.told, s.holds = false, true, false
+	a.Version = s.sum.version()
+	return a
 }
 
-// mixedLocked is the view and the names in one list, a name in both once (RELAY-25).
-func (s *Sub) mixedLocked(rev uint64) *Answer {
-	b, all := &Body{}, s.pos.view.sum
+// mixedLocked puts the view and the names into one list, a name in both once (RELAY-25).
+func (s *Sub) mixedLocked(a *Answer) {
+	all := s.pos.view.sum
 	for _, v := range s.pos.view.fullBody().Variants {
 		if s.records[v.Name] == nil {
-			b.Variants = append(b.Variants, v)
+			a.Variants = append(a.Variants, v)
 		}
 	}
 	for name, r := range s.records {
@@ -351,10 +406,10 @@ func (s *Sub) mixedLocked(rev uint64) *Answer {
 		all.add(v.Digest)
 		s.sentLocked(r, v.Digest)
 		r.flags = r.flags&^claimed | holds
-		rev = max(rev, at)
-		b.Variants = append(b.Variants, v)
+		a.Rev = max(a.Rev, at)
+		a.Variants = append(a.Variants, v)
 	}
-	return &Answer{Body: b, Version: all.version(), Rev: rev}
+	a.Version = all.version()
 }
 
 // Ack notes that the client accepted an answer.

@@ -40,6 +40,7 @@ type Variant struct {
 	originVersion string
 	aliases       []string
 	metadata      []byte
+	endpoints     string // see Endpoints
 
 	// buf is the `resources` field of a DeltaDiscoveryResponse, tag and length included, the payload last. Its suffix from
 	// sotw on is the `resources` field of a DiscoveryResponse: both are field 2, and so is Resource.resource.
@@ -74,6 +75,9 @@ func newVariant(typeURL string, r *Resource) *Variant {
 		metadata:      bytes.Clone(r.metadata),
 	}
 	v.Digest = contentDigest(typeURL, r.Name, r.Constraints.Key(), r.Aliases, r.payloadType, r.payload)
+	if typeURL == ClusterType {
+		v.endpoints = endpointsOf(r.payload)
+	}
 	v.encode(r.Any)
 	return v
 }

@@ -19,6 +19,7 @@ type Response struct {
 	resources [][]byte // encoded Resource (delta) or Any (SotW)
 	removed   []string
 	wrapped   [][]byte // removed_resource_names
+	errors    [][]byte // resource_errors (TP3)
 }
 
 // Len is the number of resources the response lists.
@@ -81,6 +82,8 @@ func ParseResponse(b []byte, delta bool) (*Response, error) {
 			r.wrapped = append(r.wrapped, v)
 		case n == 6 && !delta, n == 7 && delta:
 			r.Identifier = stringField(v, 1)
+		case n == 7 && !delta, n == 9 && delta:
+			r.errors = append(r.errors, v)
 		}
 		return nil
 	})

@@ -74,6 +74,12 @@ func (s *State) reopen() {
 		if t.asked {
 			t.before = t.names
 		}
+		// What was taken in is held although the stream ended before it could be ACKed; its version goes with it.
+		for _, r := range t.unanswered {
+			if r.rejected == "" && r.before == nil {
+				t.version = r.Version()
+			}
+		}
 		t.asked, t.legacy, t.nonce, t.unanswered = false, false, "", nil
 		t.names, t.told = map[string]bool{}, map[string]bool{}
 	}

@@ -1,0 +1,93 @@
+package relay
+
+import (
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// gRPC status codes with a meaning of their own in resource_errors (ABS-8). Every other code is transient.
+const (
+	codeNotFound         = 5
+	codePermissionDenied = 7
+)
+
+// NameError is what an origin says of a name instead of a resource (TP3). It never changes after it was made.
+type NameError struct {
+	Name    string
+	Code    uint32 // of gRPC
+	Message string
+
+	detail []byte // google.rpc.Status as received
+	own    bool   // the origin stated the absence by a removal: only SotW clients need the words (ABS-10)
+}
+
+func (e *NameError) nameOrNone() string {
+	if e == nil {
+		return ""
+	}
+	return e.Name
+}
+
+// same reports whether the origin said the same again: an error is stated once (ABS-7).
+func (e *NameError) same(x *NameError) bool {
+	return e != nil && x != nil && e.Code == x.Code && e.Message == x.Message
+}
+
+// Append adds the error as a ResourceError in the given field of a response.
+func (e *NameError) Append(b []byte, field protowire.Number) []byte {
+	inner := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), appendString(nil, 1, e.Name))
+	inner = protowire.AppendBytes(protowire.AppendTag(inner, 2, protowire.BytesType), e.detail)
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), inner)
+}
+
+// Size is about what the error takes in a response, in bytes.
+func (e *NameError) Size() int { return len(e.Name) + len(e.detail) + 16 }
+
+// notFound states an absence that the origin stated by other means (ABS-10).
+func notFound(name string) *NameError {
+	detail := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), codeNotFound)
+	const text = "the origin says that it does not exist"
+	return &NameError{Name: name, Code: codeNotFound, Message: text, detail: appendString(detail, 2, text), own: true}
+}
+
+// maxErrorText bounds what is kept of an origin's words.
+const maxErrorText = 4 << 10
+
+// parseNameError reads an encoded ResourceError.
+func parseNameError(b []byte) (*NameError, error) {
+	var m discoveryv3.ResourceError
+	if err := proto.Unmarshal(b, &m); err != nil {
+		return nil, err
+	}
+	d := m.GetErrorDetail()
+	e := &NameError{Name: m.GetResourceName().GetName(), Code: uint32(d.GetCode()), Message: d.GetMessage()}
+	if proto.Size(d) > maxErrorText {
+		d = proto.CloneOf(d)
+		d.Details, d.Message = nil, d.Message[:min(len(d.Message), maxErrorText)]
+	}
+	e.Message = d.GetMessage()
+	var err error
+	e.detail, err = proto.Marshal(d)
+	return e, err
+}
+
+// faultLocked is the error a client must be told of a name, once. sent: its body goes out right now, and then the error follows
+// in a response of its own (ABS-9, ABS-11). An error is as good as the upstream stream, like absence (RELAY-38).
+func (s *Sub) faultLocked(r *record, sent bool) *NameError {
+	w := r.want
+	switch f := w.fault; {
+	case f == nil:
+		r.fault = nil
+		return nil
+	case f == r.fault, f.own && s.delta, !s.shard.isAskedLocked(w), w.answered != w.asked:
+		return nil
+	case sent:
+		s.dirtyLocked(r, w.rev)
+		return nil
+	default:
+		r.fault = f
+		s.oweLocked(r, false) // an error is an answer too (DELTA-2)
+		return f
+	}
+}

@@ -1,0 +1,101 @@
+package relay
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Field numbers of envoy.config.cluster.v3.Cluster, all that is ever read of it (WARM-1).
+const (
+	clusterName       = 1
+	clusterType       = 2
+	clusterEDS        = 3
+	clusterTypeIsEDS  = 3
+	clusterEDSService = 2
+)
+
+// endpointsOf is the name of the endpoints that a Cluster has to be sent again to become warm: "" for a cluster that has none of
+// its own, Wildcard if that cannot be told.
+func endpointsOf(payload []byte) string {
+	var name, service string
+	eds := false
+	err := fields(payload, func(n protowire.Number, v []byte, i uint64) error {
+		switch {
+		case n == clusterName && v != nil:
+			name = string(v)
+		case n == clusterType && v == nil:
+			eds = i == clusterTypeIsEDS
+		case n == clusterEDS && v != nil:
+			return fields(v, func(n protowire.Number, v []byte, _ uint64) error {
+				if n == clusterEDSService && v != nil {
+					service = string(v)
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return Wildcard
+	case !eds:
+		return ""
+	case service != "":
+		return service
+	case strings.HasPrefix(name, "xdstp:"):
+		return "" // such a cluster must name its endpoints (NAME-8)
+	}
+	return name
+}
+
+// Endpoints is the name of the endpoints that must follow this body if it is a Cluster (WARM-1): "" if there are none, Wildcard
+// if the body does not tell, and then it may be any.
+func (v *Variant) Endpoints() string { return v.endpoints }
+
+// Owe makes names be answered again though nothing changed (WARM-6), as far as the client is subscribed to them. Wildcard stands
+// for all of them.
+func (s *Sub) Owe(names []string) {
+	s.shard.mu.Lock()
+	defer s.shard.unlock()
+	for _, name := range names {
+		if name == Wildcard {
+			s.oweAllLocked()
+			return
+		}
+		if r := s.records[name]; r != nil {
+			s.oweLocked(r, true)
+			s.dirtyLocked(r, s.shard.rev)
+			continue
+		}
+		s.oweMemberLocked(name)
+	}
+}
+
+func (s *Sub) oweAllLocked() {
+	for _, r := range s.records {
+		s.oweLocked(r, true)
+		s.dirtyLocked(r, s.shard.rev)
+	}
+	if s.pos != nil && !s.pos.fresh {
+		s.pos.resend = true
+		s.markLocked(s.shard.rev)
+	}
+}
+
+// oweMemberLocked owes a name that the client has by `*`.
+func (s *Sub) oweMemberLocked(name string) {
+	if s.pos == nil || s.pos.fresh {
+		return // the first answer has it
+	}
+	it := s.pos.view.items[name]
+	if it == nil || it.dead {
+		return
+	}
+	if s.delta {
+		s.againLocked(name)
+	} else {
+		s.pos.resend = true // it is sent whole
+	}
+	s.markLocked(s.shard.rev)
+}

@@ -1,0 +1,33 @@
+package relay
+
+import (
+	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+func TestEndpointsOf(t *testing.T) { // WARM-1, NAME-8
+	eds := &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}
+	service := &clusterv3.Cluster_EdsClusterConfig{ServiceName: "svc"}
+	for want, c := range map[string]*clusterv3.Cluster{
+		"c":   {Name: "c", ClusterDiscoveryType: eds},
+		"svc": {Name: "c", ClusterDiscoveryType: eds, EdsClusterConfig: service},
+		"":    {Name: "c", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}, EdsClusterConfig: service},
+	} {
+		b, err := proto.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := endpointsOf(b); got != want {
+			t.Errorf("%v: endpoints %q, want %q", c, got, want)
+		}
+	}
+	b, err := proto.Marshal(&clusterv3.Cluster{Name: "xdstp://a/envoy.config.cluster.v3.Cluster/c", ClusterDiscoveryType: eds})
+	if got := endpointsOf(b); err != nil || got != "" {
+		t.Errorf("an xdstp name was taken for one of endpoints: %q", got)
+	}
+	if got := endpointsOf([]byte{0x0a, 0x05, 'c'}); got != Wildcard {
+		t.Errorf("a body that does not decode: %q, want any", got)
+	}
+}
