@@ -1,6 +1,9 @@
 package relay
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Body is what an answer carries: immutable, and shared by all who are told the same.
 type Body struct {
@@ -67,3 +70,8 @@ func concat(list [][]byte, size int) []byte {
 }
 
 func (b *Body) empty() bool { return len(b.Variants)+len(b.Removed) == 0 }
+
+// emptyInDelta reports whether delta has nothing to say, where SotW may have nameless members (RELAY-18).
+func (b *Body) emptyInDelta() bool {
+	return len(b.Removed) == 0 && !slices.ContainsFunc(b.Variants, func(v *Variant) bool { return !v.Nameless })
+}

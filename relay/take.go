@@ -146,7 +146,7 @@ func (s *Sub) takeDeltaLocked() *Answer {
 	})
 	rev = max(rev, s.takeAgainLocked(base, own))
 	switch {
-	case own.empty() && (must || base != nil && !base.empty()):
+	case own.empty() && (must || base != nil && !base.emptyInDelta()):
 		return &Answer{Body: base, Errors: errs, Rev: rev}
 	case own.empty() && len(errs) == 0:
 		return nil
