@@ -40,7 +40,7 @@ func TestFourCrossings(t *testing.T) {
 	for _, dialect := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
 		t.Run("direct/linear/"+string(dialect), func(t *testing.T) {
 			x := newCrossing(t, seed, cell{linear, dialect})
-			x.lasting = true
+			x.direct = true
 			x.gather(x.plane.net.Addr(), dialect)
 			x.run(crossingSteps / 2)
 			t.Logf("the slowest comparison took %v", x.slowest.Round(time.Millisecond))
@@ -73,7 +73,7 @@ type crossing struct {
 	peers  []*peer
 	steps  []string // since the last comparison, for the failure message
 
-	lasting   bool // the origin is never restarted: for clients that would not come back by themselves
+	direct    bool // the clients talk to the origin itself
 	restarted bool // since the last comparison
 	slowest   time.Duration
 }
@@ -161,7 +161,7 @@ func (x *crossing) step() {
 		x.resubscribe()
 	case n < 98:
 		x.reconnect()
-	case !x.lasting:
+	case !x.direct: // a recording client does not come back by itself
 		x.restart()
 	}
 }
@@ -209,6 +209,11 @@ func (x *crossing) put(typeURL, name string) {
 
 // resubscribe has one client ask for some more names of a type, or for fewer.
 func (x *crossing) resubscribe() {
+	if x.direct && x.dialect == relaytest.SotW {
+		// go-control-plane drops requests that crossed a response, so that a name given back and asked for again in the
+		// meantime was never given back as far as it knows, and is not sent again.
+		x.compare()
+	}
 	p := x.peers[x.rng.IntN(len(x.peers))]
 	types := slices.DeleteFunc(slices.Clone(worldTypes), func(typeURL string) bool { return p.named[typeURL] == nil })
 	typeURL := types[x.rng.IntN(len(types))]
