@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/weir-xds/weir/constraints"
 
@@ -149,6 +151,12 @@ func (a *acceptance) check(r *Resource) string {
 			return why
 		}
 	}
+	if !utf8.ValidString(r.Name) || slices.ContainsFunc(r.Aliases, func(s string) bool { return !utf8.ValidString(s) }) {
+		return "name is not valid UTF-8" // no client could decode it
+	}
+	if isNameless(r.Name) {
+		return "name begins with a zero byte"
+	}
 	if a.maxName > 0 && len(r.Name) > a.maxName {
 		return fmt.Sprintf("name of %d bytes is longer than limits.name_bytes %d", len(r.Name), a.maxName)
 	}
@@ -168,7 +176,7 @@ func (a *acceptance) check(r *Resource) string {
 	if r.Name == "" && !a.delta {
 		// Envoy allows nameless listeners: keyed by content, a key no name can equal (RELAY-18).
 		d := contentDigest(a.TypeURL, "", "", nil, r.payloadType, r.payload)
-		r.Name, r.Nameless = "\x00"+hex.EncodeToString(d[:]), true
+		r.Name, r.Nameless = namelessKey+hex.EncodeToString(d[:]), true
 	}
 	return ""
 }
@@ -213,6 +221,10 @@ func (a *acceptance) markAmbiguous(id identity) {
 
 func (a *acceptance) removals(r *Response) {
 	for _, name := range r.removed {
+		if !utf8.ValidString(name) {
+			a.reject("removed_resources: %s is not valid UTF-8", quote(name))
+			continue
+		}
 		if _, both := a.seen[identity{name: name}]; both {
 			a.reject("resource %s: both sent and removed", quote(name))
 			a.markAmbiguous(identity{name: name})

@@ -111,7 +111,7 @@ func TestNamelessSotWIsKeyedByContent(t *testing.T) { // RELAY-18
 	if err := proto.Unmarshal(v.SotW(), &out); err != nil || !proto.Equal(out.Resources[0], a) {
 		t.Errorf("sent as %v, %v", &out, err)
 	}
-	body := &Body{Variants: []*Variant{v}}
+	body := &Body{Variants: []*Variant{v}, nameless: true}
 	if len(body.Pieces(true)) != 0 || len(body.Pieces(false)) != 1 {
 		t.Error("delta cannot express it, SotW can")
 	}

@@ -125,7 +125,7 @@ func (s *shard) applySetLocked(a *Applied, u *Update, bodies []*Variant, gen uin
 	if unmentioned && t.sweepGen == gen {
 		t.sweepNews = s.now
 	}
-	s.answeredLocked(s.now, gen, news, u.Full && !u.Bad)
+	s.answeredLocked(s.now, gen, news, u.Full, u.Bad)
 	s.setChangedLocked(rev)
 }
 
@@ -193,6 +193,9 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			s.unrequested++
 			continue
 		}
+		if !e.askedOn(gen) {
+			continue // the name lives on the other lane by now, which may have brought something newer
+		}
 		touched[e] = false
 		if body == nil {
 			continue
@@ -209,7 +212,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 	}
 	remove := func(name, key string) {
 		e := s.named.entries[name]
-		if e == nil {
+		if e == nil || !e.askedOn(gen) {
 			return // DEL-4
 		}
 		if find(e.variants, key) != nil {
@@ -239,10 +242,15 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		s.offerNamedLocked(e, rev, gen, stated)
 	}
 	for _, f := range u.Errors {
-		if e := s.named.entries[f.Name]; e != nil {
+		if e := s.named.entries[f.Name]; e != nil && e.askedOn(gen) {
 			s.failLocked(e, f, rev, gen)
 		}
 	}
+}
+
+// askedOn reports whether the name was asked on the stream of generation gen.
+func (e *entry) askedOn(gen uint32) bool {
+	return slices.ContainsFunc(e.wants, func(w *want) bool { return w.asked == gen })
 }
 
 // askedBeforeLocked reports whether every want of the entry is asked on the present stream, so that a full answer covers it.

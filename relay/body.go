@@ -2,6 +2,7 @@ package relay
 
 import (
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -11,6 +12,7 @@ type Body struct {
 	Removed  []string // delta only
 
 	shared      bool
+	nameless    bool // some have no name (RELAY-18)
 	delta, sotw joined
 }
 
@@ -35,14 +37,15 @@ func (b *Body) Pieces(delta bool) [][]byte {
 }
 
 func (b *Body) join(delta bool, encoded func(*Variant) []byte) [][]byte {
+	shared := b.shared
+	if delta {
+		b = b.named()
+	}
 	list := make([][]byte, 0, min(len(b.Variants), 16))
 	for _, v := range b.Variants {
-		if delta && v.Nameless { // RELAY-18: delta cannot express it
-			continue
-		}
 		list = append(list, encoded(v))
 	}
-	if !b.shared || len(list) < 2 {
+	if !shared || len(list) < 2 {
 		return list
 	}
 	var pieces [][]byte
@@ -68,6 +71,28 @@ func concat(list [][]byte, size int) []byte {
 	}
 	return b
 }
+
+// named is b without what delta cannot express: resources without a name (RELAY-18), which are told apart by a first byte that no
+// name has.
+func (b *Body) named() *Body {
+	if !b.nameless {
+		return b
+	}
+	c := &Body{}
+	for _, v := range b.Variants {
+		if !v.Nameless {
+			c.Variants = append(c.Variants, v)
+		}
+	}
+	for _, name := range b.Removed {
+		if !isNameless(name) {
+			c.Removed = append(c.Removed, name)
+		}
+	}
+	return c
+}
+
+func isNameless(key string) bool { return strings.HasPrefix(key, namelessKey) }
 
 func (b *Body) empty() bool { return len(b.Variants)+len(b.Removed) == 0 }
 

@@ -32,7 +32,9 @@ type Group struct {
 
 	identifier atomic.Pointer[string] // of the origin's control plane, as it said last
 
-	refs int // clients; guarded by origin.mu
+	// Guarded by origin.mu.
+	refs   int  // clients
+	ending bool // a groupEnd timer is in the heap
 
 	mu     sync.Mutex // guards shards; nothing is locked under it
 	shards map[string]*shard
@@ -68,9 +70,10 @@ func (g *Group) Release(now time.Time) {
 	o := g.origin
 	o.mu.Lock()
 	g.refs--
-	last := g.refs == 0
+	start := g.refs == 0 && !g.ending
+	g.ending = g.ending || start
 	o.mu.Unlock()
-	if last {
+	if start {
 		o.table.timers.push(timer{at: now.Add(o.table.cfg.Linger), kind: groupEnd, group: g})
 	}
 }
@@ -81,9 +84,11 @@ func (g *Group) end(now time.Time) {
 	busy := g.lanes[mainLane].busy() || g.lanes[sideLane].busy()
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	g.ending = false
 	switch {
 	case g.refs > 0:
 	case busy:
+		g.ending = true
 		o.table.timers.push(timer{at: now.Add(max(o.table.cfg.Linger, time.Second)), kind: groupEnd, group: g})
 	default:
 		delete(o.groups, g.key)

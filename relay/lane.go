@@ -164,6 +164,9 @@ func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 	if gen == 0 {
 		return nil, false
 	}
+	if l.reopen.Load() {
+		return nil, true // what would be asked on this stream would be lost with it
+	}
 	for _, s := range *l.group.all.Load() {
 		if !s.toAsk[l.index].Swap(false) {
 			continue
@@ -252,7 +255,6 @@ func (s *shard) moveLocked(to laneIndex) {
 		return
 	}
 	s.named.lane = to
-	s.named.firstGen[to] = 0
 	if len(s.named.entries) > 0 {
 		s.poke(to)
 	}
@@ -261,8 +263,8 @@ func (s *shard) moveLocked(to laneIndex) {
 func (s *shard) askSetLocked(gen uint32, now time.Time) Ask {
 	s.set.askedGen = gen
 	if s.set.settled && !s.set.firm {
-		// An origin that finds us in sync may answer nothing at all: the long pause counts from here.
-		s.set.first, s.set.news = now, now
+		// An origin that finds us in sync may answer nothing at all. Without a response it takes the longest wait.
+		s.set.first, s.set.news = now, now.Add(firmMost)
 		s.pauseLocked(now)
 	}
 	a := Ask{TypeURL: s.typeURL, First: true, Wildcard: true}
@@ -327,9 +329,7 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 	if len(a.Subscribe)+len(a.Unsubscribe) == 0 {
 		return asks
 	}
-	if len(a.Subscribe) > 0 {
-		s.silentLocked(now)
-	}
+	s.silentLocked()
 	if all {
 		a.All = s.allAskedLocked()
 	}
@@ -394,7 +394,8 @@ func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time) (again []Na
 }
 
 func (s *shard) askedLocked(w *want, gen uint32, now time.Time) Name {
-	w.asked, w.askedAt = gen, now
+	w.asked = gen
+	s.named.unheard = append(s.named.unheard, unheard{w, gen, now})
 	w.answered, w.unanswered, w.refresh = 0, false, false
 	return Name{w.entry.name, w.params}
 }

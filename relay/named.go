@@ -16,7 +16,16 @@ type namedTable struct {
 	firstGen [2]uint32
 	changed  []*want // to be looked at by the lane, besides asking anew
 	moving   bool    // the side lane has to ask them before the main lane may be reopened without them
+	// unheard are the names asked, in order of time, to be looked at after 15 s (ABS-1); silentAt is when, zero if there are none.
+	unheard  []unheard
 	silentAt time.Time
+}
+
+// unheard is a name asked on the stream of generation gen.
+type unheard struct {
+	want *want
+	gen  uint32
+	at   time.Time
 }
 
 // entry is one name of kind named: its variants, and the wants that choose among them.
@@ -47,7 +56,6 @@ type want struct {
 	// that is the present stream of the lane that carries the type's names.
 	asked      uint32
 	answered   uint32
-	askedAt    time.Time
 	absentGen  uint32 // stated absent (or timed out, ABS-5) in that generation; 0: never
 	wasAbsent  bool   // stated absent, in whatever generation: counts for settling (RELAY-38)
 	existed    bool   // a body was known: a client that is away may hold it, so its absence lingers
@@ -100,9 +108,11 @@ func (s *shard) wantLocked(name string, p constraints.Params) *want {
 	return w
 }
 
-// lookLocked makes the lane look at the want.
+// lookLocked makes the lane look at the want. Before the lane has asked any name on its present stream it looks at all of them
+// anyway, so nothing is noted while the origin is away.
 func (s *shard) lookLocked(w *want) {
-	if !w.inChanged {
+	asked := s.lane(s.named.lane).live(s.named.firstGen[s.named.lane])
+	if asked && !w.inChanged {
 		w.inChanged = true
 		s.named.changed = append(s.named.changed, w)
 	}
@@ -208,6 +218,10 @@ func (s *shard) deleteLocked(w *want) {
 	}
 	if len(e.wants) == 0 && s.named.entries[e.name] == e {
 		delete(s.named.entries, e.name)
+		if s.named.moving && len(s.named.entries) == 0 { // nothing is left for the side lane to ask first
+			s.named.moving = false
+			s.lane(mainLane).reopenSoon()
+		}
 		s.lane(s.named.lane).poke() // it may have been the last thing the lane was open for
 	}
 }
@@ -275,43 +289,43 @@ func (s *shard) tellLocked(w *want, rev uint64) {
 	}
 }
 
-// silentLocked starts the clock for names that were just asked.
-func (s *shard) silentLocked(now time.Time) {
-	if s.named.silentAt.IsZero() {
-		s.named.silentAt = now.Add(silence)
+// silentLocked starts the clock for the names just asked.
+func (s *shard) silentLocked() {
+	if s.named.silentAt.IsZero() && len(s.named.unheard) > 0 {
+		s.named.silentAt = s.named.unheard[0].at.Add(silence)
 		s.push(timer{at: s.named.silentAt, kind: silentNames, shard: s})
 	}
 }
 
-// silent looks for names that a healthy origin has left unanswered for 15 s. Towards a SotW origin that is absence (ABS-2,
-// ABS-5); otherwise it is counted and settles what waited (RELAY-6).
+// silent looks at the names asked 15 s ago. What a healthy origin has left unanswered is absent if the origin speaks SotW
+// (ABS-2, ABS-5); otherwise it is counted and settles what waited (RELAY-6). Silence about a body whose version was
+// presented means that it is current.
 func (s *shard) silent(now time.Time) {
 	s.mu.Lock()
 	s.now = now
-	s.named.silentAt = time.Time{}
-	var next time.Time
-	for _, e := range s.named.entries {
-		for _, w := range e.wants {
-			if !s.isAskedLocked(w) || w.answered == w.asked || w.unanswered {
-				continue
-			}
-			if at := w.askedAt.Add(silence); at.After(now) {
-				if next.IsZero() || at.Before(next) {
-					next = at
-				}
-				continue
-			}
-			s.unanswered++
-			w.unanswered = true
-			if s.group.origin.cfg.SotW && w.chosen == nil {
-				w.answered, w.absentGen = w.asked, w.asked
-			}
-			s.tellLocked(w, s.rev)
+	t := &s.named
+	t.silentAt = time.Time{}
+	n := 0
+	for ; n < len(t.unheard) && !t.unheard[n].at.Add(silence).After(now); n++ {
+		if u := t.unheard[n]; u.want.asked == u.gen && u.want.answered != u.gen && s.isAskedLocked(u.want) {
+			s.unheardLocked(u.want)
 		}
+		t.unheard[n] = unheard{}
 	}
-	if !next.IsZero() {
-		s.named.silentAt = next
-		s.push(timer{at: next, kind: silentNames, shard: s})
-	}
+	t.unheard = t.unheard[n:]
+	s.silentLocked()
 	s.unlock()
+}
+
+func (s *shard) unheardLocked(w *want) {
+	if w.chosen != nil {
+		w.answered = w.asked
+		return
+	}
+	s.unanswered++
+	w.unanswered = true
+	if s.group.origin.cfg.SotW {
+		w.answered, w.absentGen = w.asked, w.asked
+	}
+	s.tellLocked(w, s.rev)
 }

@@ -19,6 +19,7 @@ type shard struct {
 
 	// toAsk is set when the lane of that index has to look at this shard.
 	toAsk [2]atomic.Bool
+	idle  atomic.Bool // nobody wants the type; see dropIfEmptyLocked
 
 	mu   sync.Mutex // guards what follows; held for map and pointer work only
 	dead bool       // dropped from the group: look it up again
@@ -92,12 +93,23 @@ func (s *shard) dropIfEmptyLocked() bool {
 	for i, l := range s.group.lanes {
 		if l.live(s.named.firstGen[i]) || i == int(mainLane) && l.live(s.set.askedGen) {
 			s.dead = false
-			if len(*s.group.all.Load()) > maxIdleShards {
+			s.idle.Store(true)
+			if s.group.idle() > maxIdleShards {
 				l.reopenSoon()
 			}
 		}
 	}
 	return s.dead
+}
+
+// idle is how many types nobody wants and stay only for their stream.
+func (g *Group) idle() (n int) {
+	for _, s := range *g.all.Load() {
+		if s.idle.Load() {
+			n++
+		}
+	}
+	return n
 }
 
 // setTable is the wildcard's part of a shard.
@@ -115,7 +127,10 @@ type setTable struct {
 	// Settling (RELAY-6). first and news are the times of the first response and of the last that brought a new name.
 	first, news   time.Time
 	settled, firm bool
-	pauseAt       time.Time // of the earliest setPause timer in the heap
+	// bad: the last response was refused in part. Who holds nothing gets what there is after cold_wait; who holds something
+	// waits for a good one, since what is missing may be what was refused (RELAY-32).
+	bad     bool
+	pauseAt time.Time // of the earliest setPause timer in the heap
 
 	// sweepGen is the generation whose end of pause removes the members not mentioned in it (RELAY-46, RELAY-91);
 	// sweepFirst and sweepNews are as above, on that stream alone.
@@ -183,7 +198,7 @@ func (s *shard) clearSetLocked() {
 		return
 	}
 	t.members = map[string]*member{}
-	t.first, t.news, t.settled, t.firm = time.Time{}, time.Time{}, false, false
+	t.first, t.news, t.settled, t.firm, t.bad = time.Time{}, time.Time{}, false, false, false
 	t.sweepGen = 0
 }
 
@@ -195,15 +210,18 @@ func (t *setTable) readyLocked(holds bool) bool {
 	return t.settled
 }
 
-// answeredLocked moves the settling on after a response to `*`. news: it brought a name the set did not have. whole: it was an
-// accepted SotW response, which lists everything.
-func (s *shard) answeredLocked(now time.Time, gen uint32, news, whole bool) {
+// answeredLocked moves the settling on after a response to `*`. news: it brought a name the set did not have. whole: it is a SotW
+// response, which lists everything. bad: a part of it was refused.
+func (s *shard) answeredLocked(now time.Time, gen uint32, news, whole, bad bool) {
 	t := &s.set
 	if t.answeredGen != gen && !t.firm {
 		t.first = time.Time{} // what an earlier stream brought is no measure of this one
 	}
-	t.answeredGen = gen
-	if whole {
+	t.answeredGen, t.bad = gen, bad
+	if bad {
+		t.sweepGen = 0 // what was refused was not mentioned, and must stay (RELAY-32)
+	}
+	if whole && !bad {
 		t.settled, t.firm = true, true
 		s.wakeFreshLocked()
 		return
@@ -250,14 +268,18 @@ func (s *shard) pauseLocked(now time.Time) {
 		}
 	}
 	if !t.first.IsZero() && !t.settled {
-		if x := earlier(t.news.Add(cfg.Settle), t.first.Add(cfg.ColdWait)); x.After(now) {
+		x := earlier(t.news.Add(cfg.Settle), t.first.Add(cfg.ColdWait))
+		if t.bad {
+			x = t.first.Add(cfg.ColdWait)
+		}
+		if x.After(now) {
 			at(x)
 		} else {
 			t.settled = true
 			s.wakeFreshLocked()
 		}
 	}
-	if !t.first.IsZero() && !t.firm {
+	if !t.first.IsZero() && !t.firm && !t.bad {
 		if x := earlier(t.news.Add(firmFactor*cfg.Settle), t.first.Add(firmMost)); x.After(now) {
 			at(x)
 		} else {

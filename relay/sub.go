@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -92,6 +93,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 			continue
 		}
 		s.subs++
+		s.idle.Store(false)
 		sub.shard = s
 		s.mu.Unlock()
 		return sub
@@ -135,6 +137,9 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) {
 	if wildcard {
 		if s.pos == nil {
 			s.joinLocked()
+			if !s.first {
+				s.version = "" // it spoke of what the client held before the stream (RELAY-43)
+			}
 		}
 	} else {
 		s.leaveLocked(now)
@@ -181,6 +186,12 @@ func (s *Sub) leaveLocked(now time.Time) {
 	s.pos.view.leave(s.pos)
 	s.pos = nil
 	s.again = nil
+	// What came with `*` is held by name from now on: no list may leave it out before it is known (RELAY-7), and what was told of
+	// a name may not be what its own entry says (RELAY-25).
+	s.holds = s.holds || !s.delta && s.told
+	for _, r := range s.records {
+		s.dirtyLocked(r, s.shard.rev)
+	}
 	s.shard.dropSetClientLocked(now)
 }
 
@@ -224,6 +235,24 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 	}
 }
 
+// forgottenLocked looks at what the end of a name means for the rest of a SotW list that is sent whole: it may have been what the
+// list waited for, or have stood in the place of the set's own body.
+func (s *Sub) forgottenLocked(r *record) {
+	if s.delta {
+		return
+	}
+	if s.holds || s.late {
+		s.markLocked(s.shard.rev)
+	}
+	if s.pos == nil || s.pos.fresh || !r.is(holds) {
+		return
+	}
+	if it := s.pos.view.items[r.want.entry.name]; it == nil || it.dead || it.variant.Digest != r.sent {
+		s.pos.resend = true
+		s.markLocked(s.shard.rev)
+	}
+}
+
 // againLocked owes an answer for a name that `*` covers.
 func (s *Sub) againLocked(name string) {
 	if s.again == nil {
@@ -234,6 +263,7 @@ func (s *Sub) againLocked(name string) {
 
 func (s *Sub) forgetLocked(r *record, now time.Time) {
 	s.oweLocked(r, false)
+	s.forgottenLocked(r)
 	if r.sent != (Digest{}) {
 		s.sum.sub(r.sent)
 	}
@@ -265,6 +295,9 @@ func (s *Sub) dirtyLocked(r *record, rev uint64) {
 	if !r.is(dirty) {
 		r.flags |= dirty
 		s.dirty = append(s.dirty, r)
+		if len(s.dirty) > 2*len(s.records)+64 {
+			s.dirty = slices.DeleteFunc(s.dirty, func(r *record) bool { return r.is(gone) })
+		}
 	}
 	s.markLocked(rev)
 }
@@ -306,7 +339,7 @@ type Standing struct {
 	Settling bool
 	// Lagging: the stream fell so far behind that it has to end and resume by its versions.
 	Lagging bool
-	// Names is the number of names subscribed.
+	// Names is the number of names subscribed, and of those unsubscribed that must still be answered.
 	Names int
 	// Wildcard: subscribed to `*`.
 	Wildcard bool
@@ -319,7 +352,7 @@ func (s *Sub) Standing() Standing {
 	fresh := s.pos != nil && s.pos.fresh
 	return Standing{
 		Unsent: s.unsent, Waiting: fresh || s.owed > 0, Settling: fresh && !s.shard.set.readyLocked(s.holds),
-		Lagging: s.lagging, Names: len(s.records), Wildcard: s.pos != nil,
+		Lagging: s.lagging, Names: len(s.records) + len(s.again), Wildcard: s.pos != nil,
 	}
 }
 

@@ -175,7 +175,8 @@ func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 		s.holds = false
 	case p.resend:
 		must, rev = true, v.contentRev
-		all := &Body{Variants: v.fullBody().Variants, Removed: v.since(p.sent).Removed}
+		full, recent := v.fullBody(), v.since(p.sent)
+		all := &Body{Variants: full.Variants, Removed: recent.Removed, nameless: full.nameless || recent.nameless}
 		b = s.ownLocked(all, false)
 	case v.contentRev > p.sent:
 		rev = v.contentRev
@@ -185,7 +186,7 @@ func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 	}
 	p.resend = false
 	v.passed(p, v.contentRev)
-	return b, must, rev
+	return b.named(), must, rev
 }
 
 // ownLocked is a view's body without the names that have a record of their own, which are marked to be looked at, and on the
@@ -195,7 +196,7 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	if len(s.records) == 0 && (!first || len(s.initial) == 0) {
 		return b
 	}
-	own := &Body{}
+	own := &Body{nameless: b.nameless}
 	skip := func(name string) bool {
 		r := s.records[name]
 		if r != nil && !r.is(dirty) {
@@ -292,7 +293,7 @@ func (s *Sub) takeWholeLocked() *Answer {
 			return nil
 		}
 	}
-	if p == nil && s.holds && !s.resolvedLocked() {
+	if s.holds && !s.resolvedLocked() {
 		return nil // RELAY-7: it would delete what is only not there yet
 	}
 	a := &Answer{Body: &Body{}}
@@ -387,29 +388,48 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	return a
 }
 
-// mixedLocked puts the view and the names into one list, a name in both once (RELAY-25).
+// mixedLocked puts the view and the names into one list, a name in both once (RELAY-25). It is the view's shared body, unless a name
+// is not in the set or has another body there.
 func (s *Sub) mixedLocked(a *Answer) {
-	all := s.pos.view.sum
-	for _, v := range s.pos.view.fullBody().Variants {
-		if s.records[v.Name] == nil {
-			a.Variants = append(a.Variants, v)
-		}
-	}
+	view := s.pos.view
+	all, full := view.sum, view.fullBody()
+	var loose []*Variant
 	for name, r := range s.records {
 		v, _, at := s.effectiveLocked(r)
 		if v == nil {
+			s.sentLocked(r, Digest{})
+			r.flags &^= holds | claimed
 			continue
 		}
-		if it := s.pos.view.items[name]; it != nil && !it.dead {
-			all.sub(it.variant.Digest)
-		}
-		all.add(v.Digest)
 		s.sentLocked(r, v.Digest)
 		r.flags = r.flags&^claimed | holds
 		a.Rev = max(a.Rev, at)
-		a.Variants = append(a.Variants, v)
+		it := view.items[name]
+		switch {
+		case it == nil || it.dead:
+		case it.variant.Digest == v.Digest:
+			continue
+		default:
+			all.sub(it.variant.Digest)
+		}
+		all.add(v.Digest)
+		loose = append(loose, v)
 	}
 	a.Version = all.version()
+	if len(loose) == 0 {
+		a.Body = full
+		return
+	}
+	replaced := make(map[string]bool, len(loose))
+	for _, v := range loose {
+		replaced[v.Name] = true
+	}
+	for _, v := range full.Variants {
+		if !replaced[v.Name] {
+			a.Variants = append(a.Variants, v)
+		}
+	}
+	a.Variants = append(a.Variants, loose...)
 }
 
 // Ack notes that the client accepted an answer.

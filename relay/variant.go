@@ -49,6 +49,9 @@ type Variant struct {
 	any  int // where the encoded Any begins in buf
 }
 
+// namelessKey begins the key of a resource without a name. No origin can send such a name: it is refused in acceptance.
+const namelessKey = "\x00"
+
 // Field numbers of the wire messages this package reads and writes.
 const (
 	fieldResources = 2 // DiscoveryResponse and DeltaDiscoveryResponse

@@ -1,6 +1,10 @@
 package relay
 
-import "github.com/weir-xds/weir/constraints"
+import (
+	"slices"
+
+	"github.com/weir-xds/weir/constraints"
+)
 
 // viewKey names a view within its shard. The selector is always `*` so far.
 type viewKey struct{ params string }
@@ -117,6 +121,9 @@ func (v *view) kill(it *item, rev uint64) {
 	v.append(it)
 	v.dead++
 	v.tombs = append(v.tombs, tomb{it, rev})
+	if len(v.tombs) > 2*v.dead+spareTombs { // one name that comes and goes must not fill it
+		v.tombs = slices.DeleteFunc(v.tombs, func(t tomb) bool { return !t.item.dead || t.item.rev != t.rev })
+	}
 	v.changed = true
 }
 
@@ -208,6 +215,7 @@ func (v *view) fullBody() *Body {
 		for it := v.head; it != nil; it = it.next {
 			if !it.dead {
 				b.Variants = append(b.Variants, it.variant)
+				b.nameless = b.nameless || it.variant.Nameless
 			}
 		}
 		v.full = b
@@ -226,6 +234,7 @@ func (v *view) since(from uint64) *Body {
 		it = it.prev
 	}
 	for ; it != nil; it = it.next {
+		b.nameless = b.nameless || it.variant.Nameless
 		switch {
 		case it.rev <= from:
 		case !it.dead:

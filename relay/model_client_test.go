@@ -1,0 +1,222 @@
+package relay
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+func (m *model) openSub() {
+	if len(m.subs) >= 10 {
+		return
+	}
+	c := &modelSub{id: m.at, delta: m.rnd.IntN(2) == 0, lazy: m.rnd.IntN(5) == 0, names: map[string]bool{}, held: map[string]int{}, versions: map[string]string{}, unsubbed: map[string]bool{}}
+	ty := m.typeURL()
+	if len(m.ghosts) > 0 && m.rnd.IntN(2) == 0 {
+		i := m.rnd.IntN(len(m.ghosts))
+		g := m.ghosts[i]
+		m.ghosts = slices.Delete(m.ghosts, i, i+1)
+		ty, c.delta, c.wildcard, c.names, c.held, c.versions, c.version = g.typeURL, g.delta, g.wildcard, g.names, g.held, g.versions, g.version
+	}
+	o := SubOptions{TypeURL: ty, Delta: c.delta}
+	if c.delta {
+		o.Initial = maps.Clone(c.versions)
+		for n := range o.Initial {
+			if m.rnd.IntN(8) == 0 {
+				o.Initial[n] = "x"
+			}
+		}
+	} else {
+		o.Version = c.version
+	}
+	c.Sub = m.group.Open(NewSubscriber(), o)
+	m.subs = append(m.subs, c)
+	m.logf("client %d opens %s delta %v wildcard %v names %v holding %v", c.id, shortType(ty), c.delta, c.wildcard, c.names, c.held)
+	if c.wildcard || len(c.names) > 0 {
+		names := slices.Sorted(maps.Keys(c.names))
+		if !c.delta {
+			c.Replace(m.now, names, c.wildcard)
+		} else {
+			if c.wildcard {
+				names = append(names, Wildcard)
+			}
+			c.Update(m.now, names, nil)
+		}
+		return
+	}
+	m.subscribeOne(c)
+}
+
+func (m *model) closeSub() {
+	if len(m.subs) == 0 {
+		return
+	}
+	i := m.rnd.IntN(len(m.subs))
+	c := m.subs[i]
+	m.logf("client %d closes", c.id)
+	c.Close(m.now)
+	m.subs = slices.Delete(m.subs, i, i+1)
+	if m.ghosts = append(m.ghosts, c); len(m.ghosts) > 6 {
+		m.ghosts = m.ghosts[1:]
+	}
+}
+
+func (m *model) subscribeOne(c *modelSub) {
+	name := m.name()
+	on := m.rnd.IntN(3) > 0
+	if m.rnd.IntN(4) == 0 {
+		name = Wildcard
+	}
+	m.logf("client %d subscribes %s: %v", c.id, name, on)
+	switch {
+	case name == Wildcard:
+		if !on && c.wildcard { // what only `*` held may go, though the named kind is about to have it
+			c.left = true
+		}
+		c.wildcard = on
+	case on:
+		c.names[name] = true
+	default:
+		delete(c.names, name)
+		c.unsubbed[name] = true
+	}
+	if !c.delta {
+		c.Replace(m.now, slices.Sorted(maps.Keys(c.names)), c.wildcard)
+	} else if on {
+		c.Update(m.now, []string{name}, nil)
+	} else {
+		c.Update(m.now, nil, []string{name})
+	}
+	if !c.wildcard && len(c.names) == 0 {
+		c.version = "" // of a set it has left
+	}
+	maps.DeleteFunc(c.held, func(n string, _ int) bool { return !c.wildcard && !c.names[n] })
+	maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !c.wildcard && !c.names[n] })
+}
+
+// loses judges a removal.
+func (m *model) loses(c *modelSub, n string) {
+	if !c.names[n] && (!c.wildcard || !visible(n) || c.unsubbed[n]) {
+		return
+	}
+	if body, held := c.held[n]; held && !(c.left && c.delta) {
+		if at, ever := m.deleted[c.typeURL][n]; !ever || at < m.made[body] {
+			m.t.Fatalf("client %d (%s delta %v wildcard %v names %v) loses %s=%d, which the origin has had ever since: %v\n%s", c.id, shortType(c.typeURL), c.delta,
+				c.wildcard, c.names, n, body, m.state[c.typeURL], m.tail())
+		}
+	}
+}
+
+func (m *model) take(c *modelSub) {
+	if !c.Pending() {
+		return
+	}
+	a := c.Take()
+	if a == nil {
+		return
+	}
+	if m.rnd.IntN(4) == 0 {
+		c.Nack(a)
+	} else {
+		c.Ack(a)
+	}
+	seen := map[string]bool{}
+	for _, v := range a.Variants {
+		if seen[v.Name] {
+			m.t.Fatalf("client %d: %s twice in one answer\n%s", c.id, v.Name, m.tail())
+		}
+		seen[v.Name] = true
+		if !c.wildcard && !c.names[v.Name] || !c.names[v.Name] && !visible(v.Name) {
+			m.t.Fatalf("client %d: %s was not asked for\n%s", c.id, v.Name, m.tail())
+		}
+	}
+	if !c.delta {
+		c.version = a.Version
+		if c.wildcard || SentWhole(c.typeURL) {
+			for n := range c.held {
+				if !seen[n] {
+					m.loses(c, n)
+				}
+			}
+			clear(c.held)
+			clear(c.versions)
+			total := sum{}
+			for _, v := range a.Variants {
+				total.add(v.Digest)
+			}
+			if total.version() != a.Version {
+				m.t.Fatalf("client %d: version is not of the content (VER-4)\n%s", c.id, m.tail())
+			}
+		}
+	}
+	for _, v := range a.Variants {
+		_, value, _ := anyParts(v.Any())
+		c.held[v.Name], c.versions[v.Name] = m.number(stringField(value, 2)), v.Digest.String()
+	}
+	for _, n := range a.Removed {
+		if seen[n] || !c.delta {
+			m.t.Fatalf("client %d: %s in both lists\n%s", c.id, n, m.tail())
+		}
+		seen[n] = true
+		m.loses(c, n)
+		delete(c.held, n)
+		delete(c.versions, n)
+	}
+	clear(c.unsubbed)
+	c.left = false
+	m.logf("client %d answer -%v: holds %v", c.id, a.Removed, c.held)
+	if !c.delta && !c.wildcard && !SentWhole(c.typeURL) {
+		total := sum{}
+		for _, v := range c.versions {
+			d, _ := ParseVersion(v)
+			total.add(d)
+		}
+		_ = total
+	}
+}
+
+func (m *model) quiet() {
+	m.calm = true
+	for range 8 {
+		for range 3 {
+			for _, l := range m.lanes {
+				m.run(l)
+				m.produceAll(l)
+				for len(l.queue) > 0 {
+					m.deliver(l)
+				}
+			}
+		}
+		m.wait(6 * time.Second)
+		for _, c := range m.subs {
+			for range 3 {
+				m.take(c)
+			}
+		}
+	}
+	m.calm = false
+	for _, c := range m.subs {
+		want := map[string]int{}
+		for n, b := range m.state[c.typeURL] {
+			if c.wildcard && visible(n) || c.names[n] {
+				want[n] = b
+			}
+		}
+		got := maps.Clone(c.held)
+		_ = got
+		lenient := m.sotw && !FullState(c.typeURL) && !(c.typeURL == ScopedRouteType && c.wildcard && len(c.names) == 0) ||
+			!m.sotw && !c.delta && c.typeURL == EndpointType && !c.wildcard
+		maps.DeleteFunc(got, func(n string, _ int) bool {
+			_, exists := m.state[c.typeURL][n]
+			return lenient && !exists || !c.delta && c.wildcard && !visible(n) && !c.names[n]
+		})
+		if !maps.Equal(want, got) {
+			m.t.Fatalf("step %d: client %d (%s, delta %v, wildcard %v, names %v) holds %v, the origin has %v\n%+v\n%+v\n%s",
+				m.at, c.id, shortType(c.typeURL), c.delta, c.wildcard, slices.Sorted(maps.Keys(c.names)), got, want,
+				c.Standing(), m.table.Origin("mesh").Status(), m.tail())
+		}
+		if a := c.Take(); a != nil {
+			m.t.Fatalf("step %d: client %d is told more though all is quiet: %v -%v\n%s", m.at, c.id, len(a.Variants), a.Removed, m.tail())
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package relay
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+func (m *model) change() {
+	ty, name := m.typeURL(), m.name()
+	if m.rnd.IntN(3) == 0 {
+		if _, ok := m.state[ty][name]; ok {
+			delete(m.state[ty], name)
+			m.deleted[ty][name] = m.at
+		}
+	} else {
+		b := m.serial
+		if m.rnd.IntN(4) == 0 && b > 0 { // an old body of any name
+			b = m.rnd.IntN(min(b, 5)) + max(0, b-5)
+		} else {
+			m.serial++
+			m.made[b] = m.at
+		}
+		m.state[ty][name] = b
+	}
+	m.logf("origin %s %s -> %v", shortType(ty), name, m.state[ty])
+}
+
+// run lets one lane ask.
+func (m *model) run(l *modelLane) {
+	m.table.Origin("mesh").TakeLanes()
+	for range 5 {
+		if !l.Wanted() {
+			m.breakLane(l)
+			l.owned.Store(false)
+			return
+		}
+		if !l.open {
+			l.open, l.types, l.queue = true, map[string]*modelAsked{}, nil
+			l.Open(m.now)
+			m.logf("lane %d opens", l.index)
+		}
+		asks, reopen := l.Take(m.now, m.sotw)
+		for _, a := range asks {
+			m.ask(l, a)
+		}
+		if !reopen {
+			return
+		}
+		m.logf("lane %d reopens", l.index)
+		m.breakLane(l)
+	}
+}
+
+func (m *model) breakLane(l *modelLane) {
+	if l.open {
+		m.logf("lane %d ends, %d in flight", l.index, len(l.queue))
+		l.Close()
+		l.open, l.queue = false, nil
+	}
+}
+
+func (m *model) ask(l *modelLane, a Ask) {
+	m.logf("lane %d asks %s first %v wildcard %v +%v -%v initial %v", l.index, shortType(a.TypeURL), a.First, a.Wildcard, a.Subscribe, a.Unsubscribe, a.Initial)
+	asked := l.types[a.TypeURL]
+	if (asked == nil) != a.First {
+		m.t.Fatalf("first is %v, and it was asked before: %v\n%s", a.First, asked != nil, m.tail())
+	}
+	if asked == nil {
+		asked = &modelAsked{wildcard: a.Wildcard, names: map[string]bool{}, known: map[string]int{}}
+		l.types[a.TypeURL] = asked
+		for name, v := range a.Initial {
+			asked.known[name] = m.number(strings.TrimPrefix(v, "v"))
+		}
+	}
+	if !a.Wildcard && asked.wildcard {
+		m.t.Fatalf("names on the lane of the wildcard (RELAY-20)\n%s", m.tail())
+	}
+	for _, n := range a.Subscribe {
+		if asked.names[n.Name] {
+			m.t.Fatalf("%s asked twice\n%s", n.Name, m.tail())
+		}
+		asked.names[n.Name] = true
+		if !a.First {
+			delete(asked.known, n.Name)
+		}
+	}
+	for _, n := range a.Unsubscribe {
+		if !asked.names[n.Name] {
+			m.t.Fatalf("%s unsubscribed and never asked\n%s", n.Name, m.tail())
+		}
+		delete(asked.names, n.Name)
+		delete(asked.known, n.Name)
+	}
+	asked.answered = false
+}
+
+func (m *model) produceAll(l *modelLane) {
+	if !l.open {
+		return
+	}
+	for _, ty := range modelTypes {
+		if a := l.types[ty]; a != nil && (m.calm || !a.answered || m.rnd.IntN(3) > 0) {
+			m.produce(l, ty, a)
+		}
+	}
+}
+
+// produce puts what the stream has not been told in flight, in up to three pieces.
+func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
+	first := !asked.answered
+	changed := first
+	full := m.sotw && (FullState(ty) || ty == ScopedRouteType && asked.wildcard)
+	var adds [][]byte
+	var addNames, removed []string
+	add := func(name string, body int) {
+		r := madeResource(ty, name, "", fmt.Sprint(body))
+		addNames = append(addNames, name)
+		if m.sotw {
+			adds = append(adds, r.Any)
+			return
+		}
+		b := appendString(nil, resourceName, name)
+		if m.kind != "no-versions" {
+			b = appendString(b, resourceVersion, fmt.Sprintf("v%d", body))
+		}
+		adds = append(adds, protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), r.Any))
+	}
+	names := asked.names
+	if asked.wildcard {
+		names = map[string]bool{}
+		for n := range m.state[ty] {
+			names[n] = visible(n)
+		}
+		for n := range asked.known {
+			names[n] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !names[name] {
+			continue
+		}
+		body, exists := m.state[ty][name]
+		was, told := asked.known[name]
+		switch {
+		case exists && (full || !told || was != body):
+			add(name, body)
+			changed = changed || !told || was != body
+			asked.known[name] = body
+		case !exists && (!told || was != -1) && !m.sotw:
+			removed = append(removed, name)
+			asked.known[name] = -1
+			changed = true
+		case !exists && told && m.sotw:
+			delete(asked.known, name)
+			changed = changed || full
+		}
+	}
+	if !changed {
+		return
+	}
+	asked.answered = true
+	if !m.calm && len(adds) > 0 && !strings.HasPrefix(m.kind, "no-") && m.rnd.IntN(10) == 0 { // a part is refused; the origin tries again
+		i := m.rnd.IntN(len(adds))
+		adds[i] = []byte{0xff, 0xff}
+		asked.known[addNames[i]] = -2
+		if m.sotw {
+			asked.answered = false
+			clear(asked.known)
+		}
+	}
+	pieces := 1
+	if !m.sotw && len(adds) > 1 {
+		pieces = 1 + m.rnd.IntN(min(3, len(adds)))
+	}
+	for i := range pieces {
+		r := &Response{TypeURL: ty, delta: !m.sotw, Nonce: "n", Version: "1"}
+		r.resources = adds[i*len(adds)/pieces : (i+1)*len(adds)/pieces]
+		if i == pieces-1 {
+			r.removed = removed
+		}
+		l.queue = append(l.queue, &flight{r, first || m.sotw})
+	}
+}
+
+func (m *model) deliver(l *modelLane) {
+	if len(l.queue) == 0 {
+		return
+	}
+	f := l.queue[0]
+	l.queue = l.queue[1:]
+	u, _ := Accept(f.resp, 0)
+	a, ok := l.Apply(m.now, &u)
+	var s []string
+	for _, r := range u.Resources {
+		s = append(s, r.Name+"="+stringField(r.payload, 2))
+	}
+	m.logf("lane %d delivers %s: %v, removed %v bad %v: %+v", l.index, shortType(f.resp.TypeURL), s, u.Removed, u.Bad, a)
+	if !ok {
+		m.t.Fatalf("never asked\n%s", m.tail())
+	}
+}
