@@ -100,7 +100,7 @@ func TestDeadOriginIsQuietAndCheap(t *testing.T) {
 		if n := w.logs.Len(); n > 150 || n < 30 {
 			t.Errorf("%d log lines in an hour", n)
 		}
-		w.origin.Start()
+		w.back()
 		w.origin.Await(40*time.Second, func() bool { return len(w.origin.Open()) == 150 }, "all lanes open once it is back")
 		if n := w.status().Connections; n != 2 {
 			t.Errorf("150 lanes are on %d connections, want 2 (RELAY-26)", n)
@@ -123,7 +123,7 @@ func TestOutageAndReturn(t *testing.T) {
 			t.Errorf("the status does not say so: %+v", since)
 		}
 		w.wantLines(1, "the origin answers", "the log says that it answers")
-		w.origin.Stop()
+		w.down()
 		time.Sleep(10 * time.Minute)
 		st := w.status()
 		if st.Connected || st.Err == "" || st.Lanes[0].Open || st.Since.Equal(since.Since) {
@@ -133,7 +133,7 @@ func TestOutageAndReturn(t *testing.T) {
 			t.Errorf("%d lines in ten minutes, want about one a minute", n)
 		}
 		w.wantHeld(opaque, "an outage deletes nothing", "a")
-		w.origin.Start()
+		w.back()
 		w.origin.Await(40*time.Second, func() bool { return len(w.origin.Open()) == 1 }, "it is found again")
 		w.origin.Put(opaque, res("a", "2"))
 		time.Sleep(time.Second)
