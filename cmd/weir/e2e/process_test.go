@@ -132,6 +132,7 @@ func spawn(tb testing.TB, c conf) *process {
 	}
 	p.cmd = exec.Command(binary, "run", "-c", file)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	p.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // the detector would spend a second on every end
 	if err := p.cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}
