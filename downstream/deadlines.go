@@ -22,6 +22,9 @@ func (s *session) tick(now time.Time) error {
 		}
 		return nil
 	}
+	if !s.warm.at.IsZero() && !now.Before(s.warm.at) {
+		s.pushEndpointsLocked()
+	}
 	for _, st := range s.types {
 		if err := s.coldLocked(st, now); err != nil {
 			return err
@@ -72,6 +75,7 @@ func (s *session) next() time.Time {
 		at(s.opened.Add(s.cfg.timing.FirstRequest))
 		return next
 	}
+	at(s.warm.at)
 	anyHeld := false
 	for _, st := range s.types {
 		if st.held != nil {

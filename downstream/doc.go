@@ -42,7 +42,7 @@
 //
 //   - Only ADS: no per-type services, unary calls, REST, v2 names, status or load report service.
 //   - No dynamic parameters, xdstp names, TTL or wrapped resources; the answer to a name of these kinds is a resource error.
-//   - Resources owed because a cluster or route changed (WARM), removals after additions (ORD-2) and the kept clusters of ORD-3
+//   - Virtual hosts owed because a route changed (WARM-4), removals after additions (ORD-2) and the kept clusters of ORD-3
 //     are not here yet; the hold of ORD-5 looks at the Cluster response alone.
 //   - A stream ended while its client does not read keeps its last messages in the transport until the connection ends.
 //   - Stop waits up to 10 s for a peer that is in the middle of a handshake.

@@ -98,12 +98,16 @@ func (s *session) overdue(now time.Time, st *streamType, w *walk) bool {
 func (s *session) releaseLocked(now time.Time) (out []*response) {
 	oldest := uint64(math.MaxUint64) // change of an earlier type that is not written now
 	settling, unconfirmed := false, false
+	var endpoints *relay.Answer
 	for _, st := range s.types {
 		if a := st.held; a != nil {
 			hold := a.Rev >= oldest ||
 				late(st.typeURL) && (unconfirmed || settling && st.patient(now, s.cfg.timing.ColdWait))
 			if !hold {
 				out = s.writeLocked(now, st, out)
+				if st.typeURL == relay.EndpointType {
+					endpoints = a
+				}
 			} else if st.heldSince.IsZero() {
 				st.heldSince = now
 				st.heldCount++
@@ -122,6 +126,7 @@ func (s *session) releaseLocked(now time.Time) (out []*response) {
 			unconfirmed = true
 		}
 	}
+	s.oweEndpointsLocked(endpoints)
 	return out
 }
 
@@ -151,7 +156,8 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 	parts := []part{{}}
 	if a != nil {
 		x.answer = *a
-		x.answer.Body = nil
+		x.answer.Body, x.answer.News, x.answer.Errors = nil, nil, nil // what is remembered is small
+		s.noteClustersLocked(a.News)
 		st.sentVersion, st.coldFrom, s.served = a.Version, time.Time{}, true
 		st.answers++
 		if s.delta {
@@ -165,6 +171,9 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 		version = relay.Digest{}.String() // of nothing
 	}
 	d := draft{version: version, typeURL: st.typeURL, identifier: s.identifierLocked(), refusals: st.takeRefusals()}
+	if a != nil {
+		d.errors = a.Errors
+	}
 	for i := range parts {
 		d.nonce, d.removed = s.nonceLocked(), parts[i].removed
 		r := &response{nonce: d.nonce, head: d.encode(numbers(s.delta)), body: parts[i].body, kind: st}
@@ -172,7 +181,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 		for _, piece := range r.body {
 			r.size += len(piece)
 		}
-		d.refusals = nil
+		d.refusals, d.errors = nil, nil
 		x.nonces, x.nonce = append(x.nonces, r.nonce), r.nonce
 		if i == len(parts)-1 {
 			r.sent = x

@@ -3,6 +3,8 @@ package downstream
 import (
 	"strings"
 
+	"github.com/weir-xds/weir/relay"
+
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -46,6 +48,7 @@ type draft struct {
 	version, typeURL, nonce, identifier string
 	removed                             []string
 	refusals                            []refusal
+	errors                              []*relay.NameError
 }
 
 // encode writes the fields in any order, which protobuf allows: what differs from client to client comes first, the shared
@@ -57,6 +60,9 @@ func (d *draft) encode(n *fieldNumbers) []byte {
 	}
 	for i := range d.refusals {
 		size += d.refusals[i].size()
+	}
+	for _, e := range d.errors {
+		size += e.Size()
 	}
 	b := make([]byte, 0, size)
 	if d.version != "" {
@@ -72,6 +78,9 @@ func (d *draft) encode(n *fieldNumbers) []byte {
 	}
 	for i := range d.refusals {
 		b = d.refusals[i].append(b, n.errors)
+	}
+	for _, e := range d.errors {
+		b = e.Append(b, n.errors)
 	}
 	return b
 }

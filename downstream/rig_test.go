@@ -2,7 +2,9 @@ package downstream
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +105,17 @@ func (r *rig) says(typeURL string, words ...string) {
 			m.RemovedResources = append(m.RemovedResources, name)
 			continue
 		}
+		if fault, ok := strings.CutPrefix(w, "!"); ok { // !name:CODE
+			name, code, _ := strings.Cut(fault, ":")
+			var c codes.Code
+			if err := c.UnmarshalJSON([]byte(strconv.Quote(code))); err != nil {
+				r.tb.Fatal(err)
+			}
+			m.ResourceErrors = append(m.ResourceErrors, &discoveryv3.ResourceError{
+				ResourceName: &discoveryv3.ResourceName{Name: name}, ErrorDetail: &statuspb.Status{Code: int32(c), Message: "because"},
+			})
+			continue
+		}
 		name, body, _ := strings.Cut(w, "=")
 		m.Resources = append(m.Resources, &discoveryv3.Resource{
 			Name: name, Version: fmt.Sprint("v", r.count), Resource: payload(typeURL, name, body),
@@ -144,6 +157,9 @@ func (r *rig) wait(d time.Duration) {
 func payload(typeURL, name, body string) *anypb.Any {
 	b := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), name)
 	b = protowire.AppendString(protowire.AppendTag(b, 2, protowire.BytesType), body)
+	if strings.HasPrefix(body, "eds") { // a cluster of type EDS
+		b = protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.VarintType), 3)
+	}
 	return &anypb.Any{TypeUrl: typeURL, Value: b}
 }
 
@@ -151,7 +167,11 @@ func payload(typeURL, name, body string) *anypb.Any {
 func nameAndBody(a *anypb.Any) string {
 	var part [3]string
 	for b := a.Value; len(b) > 0; {
-		n, _, m := protowire.ConsumeTag(b)
+		n, t, m := protowire.ConsumeTag(b)
+		if t != protowire.BytesType {
+			b = b[m+protowire.ConsumeFieldValue(n, t, b[m:]):]
+			continue
+		}
 		v, k := protowire.ConsumeString(b[m:])
 		part[n], b = v, b[m+k:]
 	}
@@ -170,7 +190,8 @@ type clientEnd struct {
 // message is one decoded response.
 type message struct {
 	typeURL, nonce, version, identifier string
-	words                               []string // name=body, -name, !name:CODE, sorted in that order
+	words                               []string          // name=body, -name, !name:CODE, sorted in that order
+	versions                            map[string]string // of the resources, in delta
 }
 
 func (r *rig) client(delta bool) *clientEnd {
@@ -275,7 +296,7 @@ func decode(tb testing.TB, r *response, delta bool) *message {
 	if len(b) != r.size {
 		tb.Fatalf("the response counts %d bytes, and has %d", r.size, len(b))
 	}
-	m := &message{}
+	m := &message{versions: map[string]string{}}
 	var errs []*discoveryv3.ResourceError
 	if delta {
 		d := &discoveryv3.DeltaDiscoveryResponse{}
@@ -285,6 +306,7 @@ func decode(tb testing.TB, r *response, delta bool) *message {
 		m.typeURL, m.nonce, m.version, m.identifier = d.TypeUrl, d.Nonce, d.SystemVersionInfo, d.ControlPlane.GetIdentifier()
 		for _, x := range d.Resources {
 			m.words = append(m.words, nameAndBody(x.Resource))
+			m.versions[x.Name] = x.Version
 		}
 		slices.Sort(m.words)
 		slices.Sort(d.RemovedResources)
@@ -308,6 +330,17 @@ func decode(tb testing.TB, r *response, delta bool) *message {
 		m.words = append(m.words, fmt.Sprintf("!%s:%v", e.ResourceName.Name, codes.Code(e.ErrorDetail.Code)))
 	}
 	return m
+}
+
+// versions are those of all resources of a type that were taken.
+func (p *clientEnd) versions(typeURL string) map[string]string {
+	all := map[string]string{}
+	for _, m := range p.taken {
+		if m.typeURL == typeURL {
+			maps.Copy(all, m.versions)
+		}
+	}
+	return all
 }
 
 // refuses sends a NACK of the last response.

@@ -69,6 +69,7 @@ type session struct {
 	served      bool      // an answer was written
 	now         time.Time // of the last call that brought one; no deadline before it is pending
 	notes       []note    // to be logged by the caller
+	warm        warming
 	closed      bool
 }
 
@@ -175,7 +176,8 @@ func (s *session) checkNodeLocked(node *corev3.Node) {
 func (s *session) countNamesLocked(st *streamType) error {
 	names := len(st.refused) + len(st.refusals)
 	if st.sub != nil {
-		names += st.sub.Standing().Names
+		standing := st.sub.Standing()
+		names += standing.Names + standing.Dropped
 	}
 	s.names += names - st.names
 	st.names = names

@@ -32,6 +32,9 @@ func (s *session) request(now time.Time, req *discoveryv3.DiscoveryRequest) erro
 		if err := s.listLocked(now, st, req); err != nil {
 			return err
 		}
+		if st.typeURL == relay.EndpointType {
+			s.pushEndpointsLocked() // WARM-2
+		}
 	}
 	s.wakeLocked()
 	return nil
@@ -45,6 +48,9 @@ func (s *session) verdictLocked(now time.Time, st *streamType, nonce string, det
 		return
 	}
 	st.unanswered = nil
+	if st.typeURL == relay.ClusterType {
+		s.clustersJudgedLocked(now)
+	}
 	if detail != nil {
 		s.nackLocked(now, st, last, nonce, detail)
 		return

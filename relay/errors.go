@@ -86,8 +86,8 @@ func (s *Sub) faultLocked(r *record, sent bool) *NameError {
 		s.dirtyLocked(r, w.rev)
 		return nil
 	default:
+		// A name without a body stays owed: whether it exists has still to be told (ABS-4).
 		r.fault = f
-		s.oweLocked(r, false) // an error is an answer too (DELTA-2)
 		return f
 	}
 }

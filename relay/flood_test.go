@@ -65,7 +65,7 @@ func TestUnsubscribesAreCounted(t *testing.T) {
 		name := fmt.Sprint("guess", i)
 		s.Update(zero, []string{name}, []string{name})
 	}
-	if n := s.Standing().Names; n != 1000 || len(s.dirty) > 200 {
+	if n := s.Standing().Dropped; n != 1000 || len(s.dirty) > 200 {
 		t.Errorf("%d names counted, %d to be looked at", n, len(s.dirty))
 	}
 }

@@ -339,8 +339,10 @@ type Standing struct {
 	Settling bool
 	// Lagging: the stream fell so far behind that it has to end and resume by its versions.
 	Lagging bool
-	// Names is the number of names subscribed, and of those unsubscribed that must still be answered.
+	// Names is the number of names subscribed.
 	Names int
+	// Dropped is the number of names unsubscribed that must still be answered (DELTA-9).
+	Dropped int
 	// Wildcard: subscribed to `*`.
 	Wildcard bool
 }
@@ -352,7 +354,7 @@ func (s *Sub) Standing() Standing {
 	fresh := s.pos != nil && s.pos.fresh
 	return Standing{
 		Unsent: s.unsent, Waiting: fresh || s.owed > 0, Settling: fresh && !s.shard.set.readyLocked(s.holds),
-		Lagging: s.lagging, Names: len(s.records) + len(s.again), Wildcard: s.pos != nil,
+		Lagging: s.lagging, Names: len(s.records), Dropped: len(s.again), Wildcard: s.pos != nil,
 	}
 }
 
