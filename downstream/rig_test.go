@@ -74,14 +74,14 @@ func (r *rig) configure(change func(*Config, *ListenerConfig)) {
 // up opens the lanes that are wanted, and asks on all what there is to ask.
 func (r *rig) up() {
 	for _, l := range r.origin.TakeLanes() {
-		l.Open(r.now)
+		l.Open(r.now, 0)
 		l.Identify("origin-1")
 		r.lanes = append(r.lanes, l)
 	}
 	for _, l := range r.lanes {
 		if _, reopen := l.Take(r.now, false); reopen {
 			l.Close()
-			l.Open(r.now)
+			l.Open(r.now, 0)
 			l.Take(r.now, false)
 		}
 	}

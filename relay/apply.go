@@ -20,7 +20,7 @@ type Applied struct {
 // is held for pointer swaps only. Only the reader of the lane's present stream calls it. ok is false if the lane never
 // asked for the type on this stream: such a response is neither ACKed nor NACKed (RELAY-33).
 func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
-	gen := l.gen.Load()
+	gen, server := l.gen.Load(), uint8(l.server.Load())
 	l.group.mu.Lock()
 	s := l.group.shards[u.TypeURL]
 	l.group.mu.Unlock()
@@ -56,9 +56,9 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 		switch r := &u.Resources[i]; {
 		case r.Any == nil: // a heartbeat: it is no content (TTL-2)
 		case old[i] != nil && old[i].same(r):
-			bodies[i] = old[i].withOriginVersion(r.Version)
+			bodies[i] = old[i].withOriginVersion(r.Version, server)
 		default:
-			bodies[i] = newVariant(u.TypeURL, r)
+			bodies[i] = newVariant(u.TypeURL, r, server)
 		}
 	}
 

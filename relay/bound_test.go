@@ -44,7 +44,7 @@ func (r *rig) sub(typeURL string, delta bool, names ...string) *Sub {
 
 func (r *rig) open() {
 	for _, l := range r.group.lanes {
-		l.Open(zero)
+		l.Open(zero, 0)
 		l.Take(zero, false)
 	}
 }
@@ -137,12 +137,12 @@ func TestStandStillWithoutRemovals(t *testing.T) {
 func TestMadeUpTypesEnd(t *testing.T) {
 	r := newRig(t, Config{Linger: -1})
 	main := r.group.lanes[mainLane]
-	main.Open(zero)
+	main.Open(zero, 0)
 	for i := range 10_000 {
 		s := r.sub(fmt.Sprintf("type.googleapis.com/made.up.T%d", i), true, "a")
 		if _, reopen := main.Take(zero, false); reopen {
 			main.Close()
-			main.Open(zero)
+			main.Open(zero, 0)
 			main.Take(zero, false)
 		}
 		s.Close(zero)

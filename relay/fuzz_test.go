@@ -47,7 +47,7 @@ func FuzzResponse(f *testing.F) {
 		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: r.TypeURL, Delta: delta})
 		sub.Update(zero, []string{Wildcard, "a"}, nil)
 		for _, l := range g.lanes {
-			l.Open(zero)
+			l.Open(zero, 0)
 			l.Take(zero, !delta)
 			l.Apply(zero, &u)
 		}

@@ -29,6 +29,7 @@ type Lane struct {
 
 	owned  atomic.Bool   // somebody runs it, or is queued to
 	gen    atomic.Uint32 // the present stream; 0 while none is open
+	server atomic.Uint32 // that the present stream goes to
 	reopen atomic.Bool   // the stream must be opened anew to change what it carries
 
 	mu     sync.Mutex // guards opened
@@ -64,14 +65,16 @@ func (l *Lane) poke() {
 	}
 }
 
-// Open starts a new stream on which nothing is asked yet.
-func (l *Lane) Open(now time.Time) {
+// Open starts a new stream on which nothing is asked yet. server tells the servers of the origin apart: versions learnt from one
+// are not presented to another (FED-7).
+func (l *Lane) Open(now time.Time, server uint8) {
 	gen := l.group.gens.Add(1)
 	if gen == 0 {
 		gen = l.group.gens.Add(1)
 	}
 	l.mu.Lock()
 	l.opened = now
+	l.server.Store(uint32(server))
 	l.gen.Store(gen)
 	l.mu.Unlock()
 	l.reopen.Store(false)
@@ -272,7 +275,7 @@ func (s *shard) askSetLocked(gen uint32, now time.Time) Ask {
 	if len(s.set.members) == 0 {
 		return a
 	}
-	a.Initial = s.initialLocked(func(add func(*Variant) bool) {
+	a.Initial = s.initialLocked(mainLane, func(add func(*Variant) bool) {
 		for _, m := range s.set.members {
 			for _, v := range m.variants {
 				if !add(v) {
@@ -287,18 +290,19 @@ func (s *shard) askSetLocked(gen uint32, now time.Time) Ask {
 	return a
 }
 
-// initialLocked collects the origin's versions of what is held; nil if they cannot be presented: the origin ignores them
-// (RELAY-46), a version is empty (RELAY-91), or the request would be too long (RELAY-41). Then members are swept.
-func (s *shard) initialLocked(each func(add func(*Variant) bool)) map[string]string {
+// initialLocked collects the versions of what is held that the lane's server gave; nil if they cannot be presented: the origin
+// ignores them (RELAY-46), one is empty (RELAY-91) or another server's (FED-7), or the request would be too long (RELAY-41).
+// Then members are swept.
+func (s *shard) initialLocked(lane laneIndex, each func(add func(*Variant) bool)) map[string]string {
 	if s.group.origin.cfg.NoResume || s.group.origin.cfg.SotW {
 		return nil
 	}
-	initial, size := map[string]string{}, 0
+	initial, size, server := map[string]string{}, 0, uint8(s.lane(lane).server.Load())
 	each(func(v *Variant) bool {
 		switch {
 		case v.Constraints != nil: // DYN-20
 			return true
-		case v.originVersion == "":
+		case v.originVersion == "", v.server != server:
 			initial = nil
 			return false
 		}
@@ -356,7 +360,7 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 		}
 	}
 	sortNames(a.Subscribe)
-	a.Initial = s.initialLocked(func(add func(*Variant) bool) {
+	a.Initial = s.initialLocked(t.lane, func(add func(*Variant) bool) {
 		for _, e := range t.entries {
 			for _, v := range e.variants {
 				if !add(v) {

@@ -40,7 +40,7 @@ func (m *model) run(l *modelLane) {
 		}
 		if !l.open {
 			l.open, l.types, l.queue = true, map[string]*modelAsked{}, nil
-			l.Open(m.now)
+			l.Open(m.now, 0)
 			m.logf("lane %d opens", l.index)
 		}
 		asks, reopen := l.Take(m.now, m.sotw)

@@ -188,7 +188,7 @@ func (s *script) open(f []string) {
 			for _, kv := range f[3+i+1:] {
 				name, body, _ := strings.Cut(kv, "=")
 				r := madeResource(o.TypeURL, name, "", body)
-				o.Initial[name] = newVariant(o.TypeURL, &r).Digest.String()
+				o.Initial[name] = newVariant(o.TypeURL, &r, 0).Digest.String()
 				if body == "?" {
 					o.Initial[name] = "somebody else's version"
 				}
@@ -268,7 +268,11 @@ func (s *script) take(c *scriptSub) []string {
 func (s *script) lane(l *Lane, f []string) []string {
 	switch f[0] {
 	case "open":
-		l.Open(s.now)
+		server := uint8(0)
+		if len(f) > 1 { // open SERVER
+			server = f[1][0] - '0'
+		}
+		l.Open(s.now, server)
 	case "close":
 		l.Close()
 	case "take":

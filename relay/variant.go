@@ -38,6 +38,7 @@ type Variant struct {
 	Nameless    bool // RELAY-18: only SotW wildcard clients can be told of it
 
 	originVersion string
+	server        uint8 // of the origin, that gave it and its version
 	aliases       []string
 	metadata      []byte
 	endpoints     string // see Endpoints
@@ -67,8 +68,9 @@ const (
 )
 
 // newVariant copies what it keeps of r.
-func newVariant(typeURL string, r *Resource) *Variant {
+func newVariant(typeURL string, r *Resource, server uint8) *Variant {
 	v := &Variant{
+		server:        server,
 		Name:          r.Name,
 		Constraints:   r.Constraints,
 		DoNotCache:    r.DoNotCache,
@@ -147,12 +149,12 @@ func (v *Variant) same(r *Resource) bool {
 }
 
 // withOriginVersion is v under another version of the origin (VER-8): content, digest and bytes are shared.
-func (v *Variant) withOriginVersion(version string) *Variant {
-	if v.originVersion == version {
+func (v *Variant) withOriginVersion(version string, server uint8) *Variant {
+	if v.originVersion == version && v.server == server {
 		return v
 	}
 	c := *v
-	c.originVersion = version
+	c.originVersion, c.server = version, server
 	return &c
 }
 

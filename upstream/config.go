@@ -25,8 +25,7 @@ type Config struct {
 	// SameVersions: all Addresses give one version to one content, so that versions learnt from one may be presented to
 	// another (FED-7).
 	SameVersions bool
-	// NoResume is what the table was told (relay.OriginConfig.NoResume): no initial versions are presented. Several Addresses
-	// in delta need it, or SameVersions: the table does not know which server a version came from.
+	// NoResume is what the table was told (relay.OriginConfig.NoResume): no initial versions are presented.
 	NoResume bool
 
 	// SotW speaks state of the world; default delta. It must be what the table was told.
@@ -106,8 +105,8 @@ func (c Config) checked() (Config, error) {
 			bad("addresses[%d]: %q %s", i, a, why)
 		}
 	}
-	if len(c.Addresses) > 1 && !c.SotW && !c.SameVersions && !c.NoResume {
-		bad("addresses: several need same_versions or resume: none, since versions of one server mean nothing to another")
+	if len(c.Addresses) > maxAddresses {
+		bad("addresses: %d are more than %d", len(c.Addresses), maxAddresses)
 	}
 	for key := range c.Headers {
 		if why := badHeader(key); why != "" {

@@ -40,8 +40,7 @@
 // A server that allows fewer than 100 streams on a connection makes the grpc library wait; the attempt is given up after 20 s
 // and named, but there is no second connection before 100. A SotW request cannot be cut: names of more than the origin's
 // receive limit, 4 MiB by default, are refused by it. Dynamic parameters are not sent: names that differ in them alone are
-// asked once. With several addresses in delta nothing is resumed, since the table does not know which server a version came
-// from: Config.NoResume or SameVersions has to be set (FED-7). After a failover the preferred address is tried again when the
+// asked once. After a failover the preferred address is tried again when the
 // connection is lost, not before. Types that kill a stream are not told from others (RELAY-92), and weir-via (RELAY-87) is a
 // header for the process to configure.
 //

@@ -89,7 +89,7 @@ func (l *lane) stream(ctx context.Context, c *conn) time.Duration {
 	l.opened = true
 	l.turn(true, start)
 	l.origin.health.opened(start)
-	l.table.Open(start)
+	l.table.Open(start, c.server)
 	why := s.run()
 	l.table.Close()
 	l.turn(false, time.Now())

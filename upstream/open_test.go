@@ -221,7 +221,7 @@ func TestConfigProblemsAreAllReported(t *testing.T) {
 		t.Fatal("want problems")
 	}
 	for _, want := range []string{
-		"name: is empty", "addresses[0]", "addresses[1]", "same_versions", `"X"`, `"grpc-x"`, "authorization", "only sent over TLS",
+		"name: is empty", "addresses[0]", "addresses[1]", `"X"`, `"grpc-x"`, "authorization", "only sent over TLS",
 		"max_message", "name_bytes", "pause", "backoff.base", "backoff.factor", "backoff.jitter", "keepalive.time",
 		"keepalive.timeout", "no such origin",
 	} {

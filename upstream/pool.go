@@ -19,6 +19,8 @@ import (
 )
 
 const (
+	// maxAddresses bounds the servers of one origin, which are told apart by one byte.
+	maxAddresses = 255
 	// lanesPerConnection is how many streams a connection carries before another is opened: the least number of concurrent
 	// streams servers should allow (RELAY-26).
 	lanesPerConnection = 100
@@ -48,6 +50,7 @@ type pool struct {
 type conn struct {
 	// Set once by dial.
 	address string
+	server  uint8 // tells servers apart whose versions differ (FED-7)
 	grpc    *grpc.ClientConn
 
 	// Guarded by pool.mu.
@@ -84,15 +87,18 @@ func (p *pool) acquire(ctx context.Context) (*conn, time.Duration) {
 	}
 	done := make(chan struct{})
 	p.dialling = done
-	address, interval := p.cfg.Addresses[p.at], p.keepalive
+	at, interval := p.at, p.keepalive
 	p.mu.Unlock()
 
-	c, err := p.dial(ctx, address, interval)
+	c, err := p.dial(ctx, p.cfg.Addresses[at], interval)
 
 	p.mu.Lock()
 	p.dialling = nil
 	if err == nil {
 		c.lanes = 1
+		if !p.cfg.SameVersions {
+			c.server = uint8(at)
+		}
 		p.conns = append(p.conns, c)
 	} else {
 		p.missedLocked()

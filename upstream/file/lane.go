@@ -53,7 +53,7 @@ func (l *lane) run(ctx context.Context) {
 
 func (l *lane) open() {
 	l.asked = map[string]*asked{}
-	l.lane.Open(time.Now())
+	l.lane.Open(time.Now(), 0)
 	l.lane.Identify(l.origin.cfg.Name)
 }
 

@@ -75,7 +75,7 @@ func (w *world) hold(bodies map[string]*anypb.Any, typeURL string) {
 	if len(lanes) != 1 {
 		w.t.Fatalf("%d lanes are wanted, want the main one", len(lanes))
 	}
-	lanes[0].Open(now)
+	lanes[0].Open(now, 0)
 	lanes[0].Take(now, false)
 	update := &relay.Update{TypeURL: typeURL}
 	for name, body := range bodies {

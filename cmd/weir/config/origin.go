@@ -126,7 +126,7 @@ type GRPC struct {
 	// NodeAlways sends the node on every request. Default: false.
 	NodeAlways bool `yaml:"node_always"`
 	// SameVersions says all addresses give one version to one content (FED-7).
-	// Default: false. Not supported by this version.
+	// Default: false; then versions learnt from one are not presented to another.
 	SameVersions bool `yaml:"same_versions"`
 	// MaxMessage is the largest response accepted. Default: 64MiB.
 	MaxMessage Bytes `yaml:"max_message"`
