@@ -3,13 +3,17 @@
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: build test demo lint bench
+.PHONY: build test conformance demo lint bench
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
 
 test:
 	.ci/test $(TESTFLAGS)
+
+# Rule by rule, against the real binary; WEIR_HOPS=2 puts two in a row.
+conformance:
+	go test -count=1 -v -run 'TestConformance|TestEveryRuleIsCited' ./cmd/weir/conformance | grep -vE '^(=== | *--- )'
 
 demo:
 	go run ./cmd/weir demo $(ARGS)

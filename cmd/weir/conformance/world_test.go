@@ -1,0 +1,98 @@
+package conformance
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
+	"github.com/weir-xds/weir/relay/relaytest"
+)
+
+func TestMain(m *testing.M) { os.Exit(weirtest.Main(m, "../../..")) }
+
+const (
+	cds    = relaytest.ClusterType
+	eds    = relaytest.EndpointType
+	lds    = relaytest.ListenerType
+	rds    = relaytest.RouteType
+	opaque = relaytest.OpaqueType
+)
+
+// world is an origin, one weir or several in a row, and whatever clients a case opens.
+type world struct {
+	t      *testing.T
+	origin *relaytest.Origin
+	config weirtest.Config
+	weir   *weirtest.Process // the one that clients talk to
+	first  *weirtest.Process // the one that talks to the origin
+}
+
+// setup is what a case wants different from the usual: an origin that serves a state over delta, and one weir.
+type setup struct {
+	scripted  bool // the test answers by hand
+	sotw      bool // the origin speaks state of the world
+	behaviour relaytest.Behaviour
+	config    func(weirtest.Config)   // of every weir in the row
+	origin    func(*relaytest.Origin) // before weir starts
+	stopped   bool                    // the origin is down when weir starts
+}
+
+// hops is how many weirs stand in a row: every case must pass through two and three as well (RELAY-86).
+func hops(t *testing.T) int {
+	n, err := strconv.Atoi(os.Getenv("WEIR_HOPS"))
+	switch {
+	case os.Getenv("WEIR_HOPS") == "":
+		return 1
+	case err != nil || n < 1 || n > 4:
+		t.Fatalf("WEIR_HOPS=%s is not a number from 1 to 4", os.Getenv("WEIR_HOPS"))
+	}
+	return n
+}
+
+func start(t *testing.T, s setup) *world {
+	t.Helper()
+	w := &world{t: t}
+	w.origin = relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: !s.scripted, Behaviour: s.behaviour})
+	if s.origin != nil {
+		s.origin(w.origin)
+	}
+	address := w.origin.Net().Addr()
+	if s.stopped {
+		w.origin.Stop()
+	}
+	dialect := relaytest.Delta
+	if s.sotw {
+		dialect = relaytest.SotW
+	}
+	for range hops(t) {
+		w.config = weirtest.NewConfig(address, dialect)
+		if s.config != nil {
+			s.config(w.config)
+		}
+		w.weir = weirtest.Start(t, w.config)
+		if w.first == nil {
+			w.first = w.weir
+		}
+		address, dialect = w.weir.Addr, relaytest.Delta
+	}
+	return w
+}
+
+// client is a connected client with an open stream; node may be nil for the usual one.
+func (w *world) client(dialect relaytest.Dialect) *relaytest.Client {
+	w.t.Helper()
+	return w.clientWith(relaytest.ClientConfig{Dialect: dialect})
+}
+
+func (w *world) clientWith(cfg relaytest.ClientConfig) *relaytest.Client {
+	w.t.Helper()
+	c := relaytest.NewClient(w.t, weirtest.Connect(w.t, w.weir.Addr), cfg)
+	c.Open(relaytest.Node("client-1", "edge"))
+	return c
+}
+
+// quiet is how long nothing has to come for a case to believe that nothing will: well above what weir takes for anything it does
+// at once, on a loaded machine.
+const quiet = 400 * time.Millisecond

@@ -1,0 +1,72 @@
+package weirtest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// Binary is the program under test, once Main has built it.
+var Binary string
+
+// Main builds weir, with the race detector where that can run, tests, and looks for leaked goroutines. Root is the main module's
+// directory, seen from the test. WEIR_BINARY names a binary to test instead.
+func Main(m *testing.M, root string) int {
+	dir, err := os.MkdirTemp("", "weir-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if Binary = os.Getenv("WEIR_BINARY"); Binary == "" {
+		Binary = filepath.Join(dir, "weir")
+		if err := build(root); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	if code := m.Run(); code != 0 {
+		return code
+	}
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintf(os.Stderr, "goroutines left behind by the tests: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func build(root string) error {
+	args := []string{"build", "-o", Binary}
+	if canRace() {
+		args = append(args, "-race")
+	} else {
+		fmt.Println("NOTE: no C compiler for cgo here, so weir is built WITHOUT the race detector")
+	}
+	cmd := exec.Command("go", append(args, "./cmd/weir")...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build ./cmd/weir: %w\n%s", err, out)
+	}
+	return nil
+}
+func canRace() bool {
+	out, err := exec.Command("go", "env", "CGO_ENABLED", "CC").Output()
+	if err != nil {
+		return false
+	}
+	lines := strings.Split(string(out), "\n")
+	if len(lines) < 2 || lines[0] != "1" {
+		return false
+	}
+	cc := strings.Fields(lines[1])
+	if len(cc) == 0 {
+		return false
+	}
+	_, err = exec.LookPath(cc[0])
+	return err == nil
+}
