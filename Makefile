@@ -1,5 +1,8 @@
 # Everything needs Go only; `lint` fetches its pinned tool by itself. `make test TESTFLAGS=-v` passes flags to go test.
 
+SHELL := /bin/bash
+.SHELLFLAGS := -eo pipefail -c
+
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 

@@ -22,7 +22,11 @@ import (
 const (
 	crossingSteps = 250 // per cell of the matrix
 	crossingEvery = 10  // steps between two comparisons
-	crossingNames = 8   // of each type; the first always exists in every client's subscription
+	crossingNames = 8   // of each type; the first is the anchor
+
+	// crossingPatience is more than the 15 s for which a gRPC-like client that comes back waits for a name of which its origin
+	// says nothing, before it is given the others anew (RELAY-6, RELAY-7).
+	crossingPatience = 30 * time.Second
 )
 
 // TestFourCrossings: whichever dialect the origin speaks and whichever the client, every client ends with what the origin has,
@@ -209,11 +213,6 @@ func (x *crossing) put(typeURL, name string) {
 
 // resubscribe has one client ask for some more names of a type, or for fewer.
 func (x *crossing) resubscribe() {
-	if x.direct && x.dialect == relaytest.SotW {
-		// go-control-plane drops requests that crossed a response, so that a name given back and asked for again in the
-		// meantime was never given back as far as it knows, and is not sent again.
-		x.compare()
-	}
 	p := x.peers[x.rng.IntN(len(x.peers))]
 	types := slices.DeleteFunc(slices.Clone(worldTypes), func(typeURL string) bool { return p.named[typeURL] == nil })
 	typeURL := types[x.rng.IntN(len(types))]
@@ -223,6 +222,9 @@ func (x *crossing) resubscribe() {
 		name := crossingName(1 + x.rng.IntN(crossingNames-1))
 		_, have := mine[name]
 		switch {
+		case have && x.direct && x.dialect == relaytest.SotW:
+			// go-control-plane drops a request that crossed a response. A name given back and asked for again before that
+			// response is ACKed was then never given back as far as it knows, and is not sent again.
 		case have && !slices.Contains(add, name):
 			drop = append(drop, name)
 			delete(mine, name)
@@ -267,13 +269,13 @@ func (x *crossing) compare() {
 	for _, p := range x.peers {
 		x.excuse(p)
 		var wrong []string
-		met := until(patience, func() bool {
+		met := until(crossingPatience, func() bool {
 			p.c.Look(func(s *relaytest.State) { wrong = x.differences(p, s) })
 			return len(wrong) == 0
 		})
 		if !met {
 			x.t.Fatalf("after %v and after these steps:\n  %s\n%s client %s differs from the %s origin, asked by %s:\n  %s\nits last responses:\n  %s",
-				patience, strings.Join(x.steps, "\n  "), p.dialect, p.name, x.kind, x.dialect,
+				crossingPatience, strings.Join(x.steps, "\n  "), p.dialect, p.name, x.kind, x.dialect,
 				strings.Join(wrong, "\n  "), strings.Join(lastResponses(p.c, 12), "\n  "))
 		}
 		p.c.Look(func(s *relaytest.State) {

@@ -54,6 +54,7 @@ func build(root string) error {
 	}
 	return nil
 }
+
 func canRace() bool {
 	out, err := exec.Command("go", "env", "CGO_ENABLED", "CC").Output()
 	if err != nil {
