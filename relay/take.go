@@ -86,6 +86,7 @@ func (s *Sub) settleLocked(r *record) (body *Variant, removed bool, rev uint64) 
 	switch {
 	case v != nil:
 		if !r.is(owed) && r.sent == v.Digest {
+			r.flags &^= claimed // what it said is so: it holds what was live here, and will be told if that goes
 			return nil, false, 0
 		}
 		s.sentLocked(r, v.Digest)
