@@ -44,7 +44,7 @@ func (p *process) openOrigin(o *config.Origin, path string) (origin, error) {
 	u.Version, _ = buildVersion()
 	up, err := upstream.New(u, part)
 	if err != nil {
-		return nil, p.cfg.Problemf(path+".grpc", "%v", errors.Unwrap(err)) // it names the origin
+		return nil, errors.Join(problems(p.cfg, path+".grpc", errors.Unwrap(err))...) // the outer one names the origin
 	}
 	return &grpcOrigin{
 		Origin: up, addresses: u.Addresses, every: p.cfg.Timing.Backoff.Max, until: p.started.Add(p.cfg.Timing.ReadyWait),

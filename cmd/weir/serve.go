@@ -87,7 +87,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	}
 	server.Table, server.Metrics, server.Log = p.table, p.metrics, log
 	if p.server, err = downstream.New(server); err != nil {
-		return nil, cfg.Problemf("", "%v", err)
+		return nil, errors.Join(problems(cfg, "", err)...)
 	}
 	p.metrics.Gauges(p.picture)
 	return p, nil

@@ -16,10 +16,14 @@ func validateCommand() *cobra.Command {
 	}
 	path := configFlag(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
-		if _, err := config.Load(*path); err != nil {
+		cfg, err := config.Load(*path)
+		if err != nil {
 			return err
 		}
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "ok")
+		if err := checkRooms(cfg); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "ok")
 		return err
 	})
 	return cmd

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/downstream"
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/upstream"
+)
+
+// checkRooms is what the packages themselves object to in a configuration that reads well. They are built, nothing is opened or
+// started: so that validate refuses what run would refuse.
+func checkRooms(cfg *config.Config) error {
+	table, err := relay.New(tableConfig(cfg))
+	if err != nil {
+		return cfg.Problemf("origins", "%v", err)
+	}
+	var errs []error
+	for i := range cfg.Origins {
+		o, path := &cfg.Origins[i], fmt.Sprintf("origins[%d].grpc", i)
+		if o.GRPC == nil {
+			continue
+		}
+		u := upstreamConfig(cfg, o)
+		if o.GRPC.TLS != nil {
+			u.TLS = &tls.Config{MinVersion: tls.VersionTLS12} // the files may only exist where weir will run
+		}
+		if _, err := upstream.New(u, table.Origin(o.Name)); err != nil {
+			errs = append(errs, problems(cfg, path, errors.Unwrap(err))...) // the outer one names the origin
+		}
+	}
+	server, err := serverConfig(cfg)
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	server.Table = table
+	if _, err := downstream.New(server); err != nil {
+		errs = append(errs, problems(cfg, "", err)...)
+	}
+	return errors.Join(errs...)
+}
+
+// problems gives each of several joined errors its place: the field it begins with, below path.
+func problems(cfg *config.Config, path string, err error) []error {
+	list := []error{err}
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		list = many.Unwrap()
+	}
+	for i := range list {
+		at, text := path, list[i].Error()
+		if key, rest, ok := strings.Cut(text, ": "); ok && !strings.ContainsAny(key, " \"") {
+			at, text = strings.TrimPrefix(path+"."+key, "."), rest
+		}
+		list[i] = cfg.Problemf(at, "%s", text)
+	}
+	return list
+}
