@@ -1,0 +1,60 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestReadmeTellsTheTruth: the config reference is the example that a test keeps complete, the config of the quick start is
+// accepted, and every test it names exists.
+func TestReadmeTellsTheTruth(t *testing.T) {
+	root := filepath.Join("..", "..")
+	readme := readText(t, filepath.Join(root, "README.md"))
+	if !strings.Contains(readme, readText(t, filepath.Join(root, "deploy", "examples", "full.yaml"))) {
+		t.Error("the config reference is not deploy/examples/full.yaml")
+	}
+	tests := map[string]bool{}
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(name, "_test.go") {
+			for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllStringSubmatch(readText(t, name), -1) {
+				tests[m[1]] = true
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(readme, -1)
+	if len(named) < 20 {
+		t.Errorf("only %d tests are named", len(named))
+	}
+	for _, m := range named {
+		if !tests[m[1]] {
+			t.Errorf("%s does not exist", m[1])
+		}
+	}
+	for i, block := range regexp.MustCompile("(?s)```yaml\n(# weir.yaml\n.*?)```").FindAllStringSubmatch(readme, -1) {
+		file := filepath.Join(t.TempDir(), "weir.yaml")
+		if err := os.WriteFile(file, []byte(block[1]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs strings.Builder
+		if code := run(t.Context(), []string{"validate", "-c", file}, &out, &errs); code != 0 {
+			t.Errorf("config %d of the README is refused: %s", i+1, errs.String())
+		}
+	}
+}
+
+func readText(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
