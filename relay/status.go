@@ -121,6 +121,8 @@ type ResourceStatus struct {
 	Absent        bool // stated not to exist; there is no body
 	// Body is the payload, an encoded google.protobuf.Any; nil for secrets (RELAY-76), do_not_cache (RELAY-9) and Absent.
 	Body []byte
+
+	body *Variant // while the picture is being made
 }
 
 // Resources calls f for a picture of each resource of the type and name; empty ones stand for all. Order: group, type,
@@ -143,24 +145,38 @@ func (o *Origin) Resources(group, typeURL, name string, f func(ResourceStatus) b
 	}
 }
 
+// resources takes pointers under the lock, and makes the pictures, digests as text among them, outside it.
 func (s *shard) resources(name string) []ResourceStatus {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	var bodies []*Variant
 	var rs []ResourceStatus
+	s.mu.Lock()
 	setLive := s.setLiveLocked()
-	for _, m := range s.set.members {
-		if name == "" || name == m.name {
-			for _, v := range m.variants {
-				r := s.picture(v)
-				r.Wildcard, r.Live = true, setLive
-				rs = append(rs, r)
-			}
+	if name == "" {
+		bodies = make([]*Variant, 0, len(s.set.members))
+		for _, m := range s.set.members {
+			bodies = append(bodies, m.variants...)
 		}
-	}
-	for _, e := range s.named.entries {
-		if name == "" || name == e.name {
+		for _, e := range s.named.entries {
 			rs = s.namedPicturesLocked(rs, e)
 		}
+	} else {
+		if m := s.set.members[name]; m != nil {
+			bodies = slices.Clone(m.variants)
+		}
+		if e := s.named.entries[name]; e != nil {
+			rs = s.namedPicturesLocked(rs, e)
+		}
+	}
+	s.mu.Unlock()
+	for i := range rs {
+		if v := rs[i].body; v != nil {
+			s.fill(&rs[i], v)
+		}
+	}
+	for _, v := range bodies {
+		r := ResourceStatus{Wildcard: true, Live: setLive}
+		s.fill(&r, v)
+		rs = append(rs, r)
 	}
 	slices.SortFunc(rs, func(a, b ResourceStatus) int {
 		switch {
@@ -184,9 +200,7 @@ func (s *shard) namedPicturesLocked(rs []ResourceStatus, e *entry) []ResourceSta
 		absent = absent || s.absentLocked(w)
 	}
 	for _, v := range e.variants {
-		r := s.picture(v)
-		r.Clients, r.Live = clients, live
-		rs = append(rs, r)
+		rs = append(rs, ResourceStatus{Clients: clients, Live: live, body: v})
 	}
 	if len(e.variants) == 0 {
 		rs = append(rs, ResourceStatus{
@@ -196,11 +210,10 @@ func (s *shard) namedPicturesLocked(rs []ResourceStatus, e *entry) []ResourceSta
 	return rs
 }
 
-func (s *shard) picture(v *Variant) ResourceStatus {
-	r := ResourceStatus{
-		Group: s.group.key, TypeURL: s.typeURL, Name: v.Name, Version: v.Digest.String(),
-		OriginVersion: v.originVersion, Constraints: v.Constraints.Key(), Bytes: v.Size(),
-	}
+// fill adds what the body says to a picture.
+func (s *shard) fill(r *ResourceStatus, v *Variant) {
+	r.Group, r.TypeURL, r.Name, r.Version = s.group.key, s.typeURL, v.Name, v.Digest.String()
+	r.OriginVersion, r.Constraints, r.Bytes, r.body = v.originVersion, v.Constraints.Key(), v.Size(), nil
 	if v.Nameless {
 		r.Name = ""
 	}
@@ -210,5 +223,4 @@ func (s *shard) picture(v *Variant) ResourceStatus {
 	case !v.DoNotCache:
 		r.Body = v.Any()
 	}
-	return r
 }
