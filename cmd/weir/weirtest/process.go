@@ -50,9 +50,13 @@ func (c Config) Set(path string, v any) Config {
 // Origin is the one origin of the file.
 func (c Config) Origin() Config { return c["origins"].([]any)[0].(map[string]any) }
 
-// NewConfig is a file with one origin and one group, which reconnects quickly.
+// Listener is the one listener of the file; Start chooses its address.
+func (c Config) Listener() Config { return c["listeners"].([]any)[0].(map[string]any) }
+
+// NewConfig is a file with one listener, one origin and one group, which reconnects quickly.
 func NewConfig(origin string, dialect relaytest.Dialect) Config {
 	c := Config{}
+	c["listeners"] = []any{map[string]any{}}
 	c["origins"] = []any{map[string]any{
 		"name":     "plane",
 		"grpc":     map[string]any{"addresses": []any{origin}, "dialect": string(dialect)},
@@ -119,7 +123,7 @@ func Start(tb testing.TB, c Config) *Process {
 func spawn(tb testing.TB, c Config) *Process {
 	tb.Helper()
 	p := &Process{tb: tb, Addr: FreePort(tb), Admin: FreePort(tb), done: make(chan struct{})}
-	c["listeners"] = []any{map[string]any{"address": p.Addr}}
+	c.Listener()["address"] = p.Addr
 	c.Set("admin.address", p.Admin)
 	var err error
 	if p.config, err = json.MarshalIndent(c, "", "  "); err != nil {

@@ -1,0 +1,289 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weir-xds/weir/relay/relaytest"
+)
+
+var nonceCases = []testCase{
+	{"NONCE-1", "no nonce comes twice on a stream, over all types, nor on the next stream", perDialect(func(t *testing.T, d relaytest.Dialect) {
+		w := start(t, setup{})
+		c := w.client(d)
+		seen := map[string]bool{}
+		for range 2 {
+			c.Open(relaytest.Node("client-1", "edge"))
+			c.Subscribe(cds, "*")
+			c.Subscribe(eds, "a")
+			for version := 1; version <= 3; version++ {
+				w.origin.Put(cds, cdsAt("a", version))
+				w.origin.Put(eds, edsAt("a", version))
+				c.Await(0, func(s *relaytest.State) bool {
+					return s.Body(cds, "a") == string(cdsAt("a", version).Body.Value) &&
+						s.Body(eds, "a") == string(edsAt("a", version).Body.Value)
+				}, "the change arrives")
+			}
+		}
+		for _, r := range append(c.Responses(cds), c.Responses(eds)...) {
+			if r.Nonce() == "" || seen[r.Nonce()] {
+				t.Errorf("nonce %q is empty or was used before", r.Nonce())
+			}
+			seen[r.Nonce()] = true
+		}
+		c.CheckClean()
+	})},
+	{"NONCE-2", "the nonce and the error make the verdict, version_info has no part in it", func(t *testing.T) {
+		w := start(t, setup{config: patiently})
+		w.origin.Put(cds, cdsAt("a", 1))
+		c := w.manual(relaytest.SotW)
+		c.Subscribe(cds)
+		first := c.Expect(cds, "the cluster arrives")
+		c.ACK(cds)
+		w.origin.Put(cds, cdsAt("a", 2))
+		second := c.Expect(cds, "the change arrives")
+		c.Send(wish{typeURL: cds, version: second.Version(), nonce: second.Nonce(), refusal: "no"}.message(relaytest.SotW))
+		w.awaitStanding(cds, "an error at the version of the response is a NACK", func(s standing) bool {
+			return s.NACKs == 1 && s.InFlightSince.IsZero() && s.AckedVersion == first.Version()
+		})
+		w.weir.AwaitMetric(1, "it is counted", "weir_downstream_nacks_total", `type="cds"`, `dialect="sotw"`)
+		w.origin.Put(cds, cdsAt("a", 3))
+		third := c.Expect(cds, "the next change arrives")
+		c.Send(wish{typeURL: cds, version: first.Version(), nonce: third.Nonce()}.message(relaytest.SotW))
+		w.awaitStanding(cds, "no error at an old version is an ACK", func(s standing) bool {
+			return s.NACKs == 1 && s.InFlightSince.IsZero() && s.AckedVersion == third.Version()
+		})
+		c.CheckClean()
+	}},
+	{"NONCE-3", "before anything was sent any nonce is ignored", perDialect(func(t *testing.T, d relaytest.Dialect) {
+		w := start(t, setup{})
+		w.origin.Put(cds, cdsAt("a", 1))
+		w.origin.Put(eds, edsAt("a", 1))
+		c := w.client(d)
+		c.Send(wish{typeURL: cds, nonce: "of-another-stream", names: []string{"*"}}.message(d))
+		c.Send(wish{typeURL: eds, nonce: "of-another-stream", names: []string{"a"}, refusal: "of something else"}.message(d))
+		c.AwaitNames(cds, "a foreign nonce is no reason not to answer", "a")
+		c.AwaitNames(eds, "nor is an error", "a")
+		if n, _ := w.weir.Metric("weir_downstream_nacks_total"); n != 0 {
+			t.Errorf("%v NACKs are counted", n)
+		}
+		c.CheckClean()
+	})},
+	{"NONCE-4", "an old nonce accepts and refuses nothing", func(t *testing.T) {
+		w := start(t, setup{config: patiently})
+		w.origin.Put(cds, cdsAt("a", 1))
+		c := w.manual(relaytest.SotW)
+		c.Subscribe(cds, "*")
+		first := c.Expect(cds, "the cluster arrives")
+		c.ACK(cds)
+		w.origin.Put(cds, cdsAt("a", 2))
+		second := c.Expect(cds, "the change arrives")
+		w.origin.Put(cds, cdsAt("a", 3))
+		for _, nonce := range []string{first.Nonce(), "unknown", ""} {
+			for _, refusal := range []string{"", "no"} {
+				stale := wish{typeURL: cds, version: second.Version(), nonce: nonce, names: []string{"*"}, refusal: refusal}
+				c.Send(stale.message(relaytest.SotW))
+			}
+		}
+		c.WantIdle(quiet) // the second is still unanswered, so the third waits
+		w.awaitStanding(cds, "the second response is unanswered", func(s standing) bool {
+			return s.NACKs == 0 && !s.InFlightSince.IsZero() && s.AckedVersion == first.Version()
+		})
+		c.ACK(cds)
+		c.Expect(cds, "once it is accepted the third arrives")
+		c.CheckClean()
+	}},
+	{"NONCE-5 NONCE-6", "the names of a stale request count, and are answered after the verdict", func(t *testing.T) {
+		for _, nonce := range []string{"", "stale"} {
+			w := start(t, setup{config: patiently})
+			w.origin.Put(eds, edsAt("a", 1))
+			w.origin.Put(eds, edsAt("b", 1))
+			c := w.manual(relaytest.SotW)
+			c.Subscribe(eds, "a")
+			first := expectNames(t, c, eds, "the first name arrives", "a")
+			c.Send(wish{typeURL: eds, nonce: nonce, names: []string{"a", "b"}}.message(relaytest.SotW))
+			w.origin.Await(0, func() bool { return w.origin.Asked(eds).Subscribed["b"] > 0 }, "the second name goes upstream")
+			c.WantIdle(quiet)
+			c.Send(wish{typeURL: eds, version: first.Version(), nonce: first.Nonce(), names: []string{"a", "b"}}.message(relaytest.SotW))
+			second := expectNames(t, c, eds, "after the ACK the new name arrives", "b")
+			c.WantIdle(quiet)
+			c.Send(wish{typeURL: eds, nonce: second.Nonce(), names: []string{"a", "b"}}.message(relaytest.SotW))
+			c.Send(wish{typeURL: eds, nonce: nonce, names: []string{"b"}}.message(relaytest.SotW))
+			c.Send(wish{typeURL: eds, nonce: nonce, names: []string{"a", "b"}}.message(relaytest.SotW))
+			expectNames(t, c, eds, "with nothing outstanding a stale request is answered at once", "a")
+			c.CheckClean()
+		}
+	}},
+	{"NONCE-6", "the stale request is answered after a NACK, too, or after ack_wait", func(t *testing.T) {
+		for _, refuse := range []bool{true, false} {
+			config := hastily
+			if refuse {
+				config = patiently
+			}
+			w := start(t, setup{config: config})
+			w.origin.Put(eds, edsAt("a", 1))
+			w.origin.Put(eds, edsAt("b", 1))
+			c := w.manual(relaytest.SotW)
+			c.Subscribe(eds, "a")
+			first := expectNames(t, c, eds, "the first name arrives", "a")
+			c.Send(wish{typeURL: eds, names: []string{"a", "b"}}.message(relaytest.SotW))
+			if refuse {
+				c.WantIdle(quiet)
+				c.Send(wish{typeURL: eds, nonce: first.Nonce(), names: []string{"a", "b"}, refusal: "no"}.message(relaytest.SotW))
+			}
+			expectNames(t, c, eds, "the new name arrives", "b")
+			c.CheckClean()
+		}
+	}},
+	{"NONCE-6", "names added in a race with the answers come once each", func(t *testing.T) {
+		w := start(t, setup{})
+		w.origin.Batch(func() {
+			for i := range 60 {
+				name := fmt.Sprintf("e%02d", i)
+				w.origin.Set(eds, name, "1", relaytest.Endpoints(name, "10.0.0.1:80"))
+			}
+		})
+		c := w.client(relaytest.SotW)
+		for i := range 60 {
+			c.Subscribe(eds, fmt.Sprintf("e%02d", i))
+		}
+		c.Await(0, func(s *relaytest.State) bool { return s.Count(eds) == 60 }, "all arrive")
+		c.WantIdle(quiet)
+		times := map[string]int{}
+		for _, r := range c.Responses(eds) {
+			for _, name := range r.Names() {
+				if times[name]++; times[name] > 1 {
+					t.Errorf("%s came %d times", name, times[name])
+				}
+			}
+		}
+		c.CheckClean()
+	}},
+}
+
+var flowCases = []testCase{
+	{"NONCE-7", "delta: a subscription counts whatever the nonce, which then accepts nothing", func(t *testing.T) {
+		w := start(t, setup{config: hastily})
+		w.origin.Put(eds, edsAt("a", 1))
+		w.origin.Put(eds, edsAt("b", 1))
+		c := w.manual(relaytest.Delta)
+		c.Subscribe(eds, "a")
+		expectNames(t, c, eds, "the first name arrives", "a")
+		c.Send(wish{typeURL: eds, nonce: "stale", names: []string{"b"}}.message(relaytest.Delta))
+		expectNames(t, c, eds, "the second does, too", "b")
+		c.ACK(eds)
+		c.Send(wish{typeURL: eds, nonce: "stale", refusal: "no"}.message(relaytest.Delta))
+		c.Send(wish{typeURL: cds, names: []string{"a"}}.message(relaytest.Delta))
+		c.Expect(cds, "all that was said before was heard")
+		w.awaitStanding(eds, "an unknown nonce is no verdict", func(s standing) bool { return s.NACKs == 0 && !s.InFlightSince.IsZero() })
+		c.CheckClean()
+	}},
+	{"NONCE-8", "delta: responses are accepted and refused one by one, in any order", func(t *testing.T) {
+		w := start(t, setup{config: hastily})
+		w.origin.Put(eds, edsAt("a", 1))
+		c := w.manual(relaytest.Delta)
+		c.Subscribe(eds, "a")
+		first := c.Expect(eds, "the first arrives")
+		w.origin.Put(eds, edsAt("a", 2))
+		second := c.Expect(eds, "the second arrives after ack_wait")
+		w.origin.Put(eds, edsAt("a", 3))
+		third := c.Expect(eds, "so does the third")
+		c.Send(wish{typeURL: eds, nonce: third.Nonce()}.message(relaytest.Delta))
+		c.Send(wish{typeURL: eds, nonce: second.Nonce(), refusal: "no"}.message(relaytest.Delta))
+		w.awaitStanding(eds, "the first is still unanswered", func(s standing) bool { return s.NACKs == 1 && !s.InFlightSince.IsZero() })
+		c.Send(wish{typeURL: eds, nonce: first.Nonce(), refusal: "no"}.message(relaytest.Delta))
+		w.awaitStanding(eds, "its refusal counts by itself", func(s standing) bool { return s.NACKs == 2 && s.InFlightSince.IsZero() })
+		c.CheckClean()
+	}},
+	{"NONCE-9", "one message accepts a response and asks for more", perDialect(func(t *testing.T, d relaytest.Dialect) {
+		w := start(t, setup{config: patiently})
+		w.origin.Put(eds, edsAt("a", 1))
+		w.origin.Put(eds, edsAt("b", 1))
+		c := w.manual(d)
+		c.Subscribe(eds, "a")
+		first := expectNames(t, c, eds, "the first name arrives", "a")
+		both := wish{typeURL: eds, version: first.Version(), nonce: first.Nonce(), names: []string{"b"}}
+		if d == relaytest.SotW {
+			both.names = []string{"a", "b"}
+		}
+		c.Send(both.message(d))
+		expectNames(t, c, eds, "the ACK lets the new name through", "b")
+		c.CheckClean()
+	})},
+	{"NONCE-10", "who is slow gets the last state, not every one", perDialect(func(t *testing.T, d relaytest.Dialect) {
+		w := start(t, setup{config: patiently})
+		w.origin.Put(cds, cdsAt("a", 1))
+		c := w.clientWith(relaytest.ClientConfig{Dialect: d, ManualACK: true, CheckInFlight: true})
+		c.Subscribe(cds, "*")
+		c.Expect(cds, "the cluster arrives")
+		for version := 2; version <= 6; version++ {
+			w.origin.Put(cds, cdsAt("a", version))
+			w.origin.Await(0, func() bool { return w.origin.Asked(cds).ACKs >= version }, "weir takes it in")
+		}
+		c.WantIdle(quiet)
+		c.ACK(cds)
+		r := c.Expect(cds, "after the ACK the newest arrives")
+		if len(r.Items) != 1 || string(r.Items[0].Body.Value) != string(cdsAt("a", 6).Body.Value) {
+			t.Errorf("want the sixth version alone, got %v", r)
+		}
+		c.ACK(cds)
+		c.WantIdle(quiet)
+		c.CheckClean()
+	})},
+	{"NONCE-10", "who never answers is served all the same", perDialect(func(t *testing.T, d relaytest.Dialect) {
+		w := start(t, setup{config: hastily})
+		w.origin.Put(cds, cdsAt("a", 1))
+		c := w.manual(d)
+		c.Subscribe(cds, "*")
+		for version := 1; version <= 4; version++ {
+			w.origin.Put(cds, cdsAt("a", version))
+			c.Await(0, func(s *relaytest.State) bool { return s.Body(cds, "a") == string(cdsAt("a", version).Body.Value) },
+				"the next state arrives without an ACK")
+		}
+		c.CheckClean()
+	})},
+	{"NONCE-10", "delta: the pieces of one set do not wait for ACKs", func(t *testing.T) {
+		w := start(t, setup{config: patiently})
+		var all []string
+		w.origin.Batch(func() {
+			for i := range 9 {
+				all = append(all, string(rune('a'+i)))
+				w.origin.Set(opaque, all[i], "1", relaytest.Opaque(all[i], strings.Repeat("x", 1<<20)))
+			}
+		})
+		c := w.manual(relaytest.Delta)
+		c.Subscribe(opaque, "*")
+		c.AwaitNames(opaque, "the whole set arrives", all...)
+		if n := len(c.Responses(opaque)); n < 2 {
+			t.Errorf("9 MiB came in %d response, so this shows nothing", n)
+		}
+		c.CheckClean()
+	}},
+	{"NONCE-11", "what was refused is not sent again, and a rollback is news", perDialect(func(t *testing.T, d relaytest.Dialect) {
+		w := start(t, setup{config: hastily})
+		w.origin.Put(cds, cdsAt("a", 1))
+		w.origin.Put(eds, edsAt("a", 1))
+		c := w.manual(d)
+		c.Subscribe(cds, "*")
+		c.Expect(cds, "the first version arrives")
+		c.ACK(cds)
+		c.Subscribe(eds, "a")
+		c.Expect(eds, "so do the endpoints")
+		c.ACK(eds)
+		for typeURL, version := range map[string]func(string, int) relaytest.Resource{cds: cdsAt, eds: edsAt} {
+			w.origin.Put(typeURL, version("a", 2))
+			c.Expect(typeURL, "the second version arrives")
+			c.NACK(typeURL, "no")
+			c.WantIdle(quiet)
+			w.origin.Put(typeURL, version("a", 1))
+			r := c.Expect(typeURL, "the first comes again, though the client still has it")
+			if len(r.Items) != 1 || string(r.Items[0].Body.Value) != string(version("a", 1).Body.Value) {
+				t.Errorf("want the first version, got %v", r)
+			}
+			c.ACK(typeURL)
+		}
+		c.WantIdle(quiet)
+		c.CheckClean()
+	})},
+}
