@@ -99,7 +99,7 @@ func (s *script) start() {
 
 var shortTypes = map[string]string{
 	"cds": ClusterType, "eds": EndpointType, "lds": ListenerType, "rds": RouteType, "srds": ScopedRouteType,
-	"sds": SecretType,
+	"sds":     SecretType,
 	"made-up": typePrefix + "example.Made.Up",
 }
 
