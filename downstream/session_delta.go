@@ -23,6 +23,9 @@ func (s *session) deltaRequest(now time.Time, req *discoveryv3.DeltaDiscoveryReq
 	if err := s.subscribeLocked(now, st, req, first); err != nil {
 		return err
 	}
+	if first && st.typeURL == relay.EndpointType {
+		s.pushEndpointsLocked() // WARM-6
+	}
 	s.wakeLocked()
 	return nil
 }

@@ -10,17 +10,21 @@ import (
 // A client that is sent a new or changed Cluster waits for its endpoints before it uses it, though they are the ones it holds
 // (WARM-1). They are owed from the moment the Cluster was written. In delta they follow at once, since the client does not
 // subscribe again (WARM-3). In SotW they go with the client's next endpoint request, which it sends when it warms the
-// cluster; if none comes within order_hold of the verdict on the Cluster response they are pushed (WARM-2).
+// cluster; if none comes within order_hold of the verdict on the Cluster response they are pushed (WARM-2). A client that has not
+// asked for endpoints yet is owed them with its first request, whatever versions that presents (WARM-6).
 
 // warming is what one stream owes of endpoints. Guarded by the session's lock.
 type warming struct {
 	news []string  // named by Clusters that were just written
-	owed []string  // SotW: to go with the next endpoint request
+	owed []string  // to go with the next endpoint request; in delta only before the first
 	at   time.Time // SotW: to be pushed then; zero: the Cluster response has no verdict yet
 }
 
 // maxOwed bounds the names that are remembered; beyond it all endpoints are owed, which is no more than the client asked for.
 const maxOwed = 100_000
+
+// maxEarly is maxOwed before the client has asked for endpoints: many never do, and should not cost a name for each Cluster.
+const maxEarly = 1_000
 
 // noteClustersLocked notes which endpoints the Clusters that are being written refer to.
 func (s *session) noteClustersLocked(news []*relay.Variant) {
@@ -45,16 +49,19 @@ func (s *session) oweEndpointsLocked(written *relay.Answer) {
 		}
 		news = slices.DeleteFunc(news, func(name string) bool { return follows[name] })
 	}
-	st := s.endpointsLocked()
+	st, most := s.endpointsLocked(), maxOwed
 	switch {
-	case st == nil || len(news) == 0:
+	case len(news) == 0:
+		return
+	case st == nil:
+		most = maxEarly
 	case s.delta:
 		st.sub.Owe(news)
-	default:
-		s.warm.at = time.Time{}
-		if s.warm.owed = append(s.warm.owed, news...); len(s.warm.owed) > maxOwed {
-			s.warm.owed = []string{relay.Wildcard}
-		}
+		return
+	}
+	s.warm.at = time.Time{}
+	if s.warm.owed = append(s.warm.owed, news...); len(s.warm.owed) > most {
+		s.warm.owed = []string{relay.Wildcard}
 	}
 }
 
@@ -75,11 +82,11 @@ func (s *session) clustersJudgedLocked(now time.Time) {
 	}
 }
 
-// pushEndpointsLocked hands what is owed to the table.
+// pushEndpointsLocked hands what is owed to the table, as soon as the client asks for endpoints at all.
 func (s *session) pushEndpointsLocked() {
-	owed := s.warm.owed
-	s.warm.owed, s.warm.at = nil, time.Time{}
-	if st := s.endpointsLocked(); st != nil && len(owed) > 0 {
-		st.sub.Owe(owed)
+	s.warm.at = time.Time{}
+	if st := s.endpointsLocked(); st != nil && len(s.warm.owed) > 0 {
+		st.sub.Owe(s.warm.owed)
+		s.warm.owed = nil
 	}
 }

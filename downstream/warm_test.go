@@ -60,6 +60,37 @@ func TestWarmResumed(t *testing.T) {
 	q.gets("still gets the endpoints it holds", "eds a=1")
 }
 
+// TestWarmEarly: a cluster that was sent before endpoints were asked for the first time owes them all the same, whatever
+// versions the client presents (WARM-6).
+func TestWarmEarly(t *testing.T) {
+	r := newRig(t)
+	p, q := r.client(true), r.client(false)
+	p.subscribes(cds)
+	p.subscribes(eds, "*")
+	q.asks(cds)
+	q.asks(eds, "*")
+	r.settled(cds, "a=eds")
+	r.settled(eds, "a=1", "b=1")
+	p.gets("all", "cds a=eds", "eds a=1 b=1")
+	q.gets("all", "cds a=eds", "eds a=1 b=1")
+	p2 := r.client(true)
+	p2.subscribes(cds)
+	p2.gets("the clusters come first", "cds a=eds")
+	p2.sends(&discoveryv3.DeltaDiscoveryRequest{
+		TypeUrl: eds, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: p.versions(eds),
+	})
+	p2.gets("then the endpoints of that cluster, though the client holds them", "eds a=1")
+	version := q.of(eds).SentVersion
+	q2 := r.client(false)
+	q2.sends(&discoveryv3.DiscoveryRequest{TypeUrl: eds, ResourceNames: []string{"*"}, VersionInfo: version})
+	q2.gets("a current version spares the answer")
+	q3 := r.client(false)
+	q3.asks(cds)
+	q3.gets("the clusters", "cds a=eds")
+	q3.sends(&discoveryv3.DiscoveryRequest{TypeUrl: eds, ResourceNames: []string{"*"}, VersionInfo: version})
+	q3.gets("but not where a cluster went before", "eds a=1 b=1")
+}
+
 // TestWarmSotW: owed endpoints go with the next endpoint request, even one that looks like a repeated ACK; without one they are
 // pushed order_hold after the verdict on the clusters (WARM-2).
 func TestWarmSotW(t *testing.T) {

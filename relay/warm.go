@@ -77,7 +77,14 @@ func (s *Sub) oweAllLocked() {
 		s.oweLocked(r, true)
 		s.dirtyLocked(r, s.shard.rev)
 	}
-	if s.pos != nil && !s.pos.fresh {
+	switch {
+	case s.pos == nil:
+	case s.pos.fresh:
+		s.version = ""
+		for name := range s.initial {
+			s.initial[name] = Digest{}
+		}
+	default:
 		s.pos.resend = true
 		s.markLocked(s.shard.rev)
 	}
@@ -85,8 +92,16 @@ func (s *Sub) oweAllLocked() {
 
 // oweMemberLocked owes a name that the client has by `*`.
 func (s *Sub) oweMemberLocked(name string) {
-	if s.pos == nil || s.pos.fresh {
-		return // the first answer has it
+	if s.pos == nil {
+		return
+	}
+	if s.pos.fresh {
+		// The first answer has it, whatever the client says to hold (WARM-6).
+		s.version = ""
+		if _, stated := s.initial[name]; stated {
+			s.initial[name] = Digest{}
+		}
+		return
 	}
 	it := s.pos.view.items[name]
 	if it == nil || it.dead {
