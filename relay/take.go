@@ -310,14 +310,20 @@ func (s *Sub) takeWholeLocked() *Answer {
 	if s.typeURL == ClusterType {
 		a.News = append(a.News, s.viewNewsLocked()...)
 	}
+	must := changed || p.fresh || p.resend
 	p.sum, p.resend = p.view.sum, false
 	p.view.passed(p, p.view.contentRev)
 	s.told, s.holds = true, false
 	if len(s.records) == 0 {
 		a.Body, a.Version = p.view.fullBody(), p.sum.version()
+		s.whole = ""
 		return a
 	}
 	s.mixedLocked(a)
+	if !must && a.Version == s.whole {
+		return nil // the set lost, or changed, what the client has by name (RELAY-25)
+	}
+	s.whole = a.Version
 	return a
 }
 
@@ -386,6 +392,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	}
 	s.late, s.told, s.holds = false, true, false
 	a.Version = s.sum.version()
+	s.whole = ""
 	return a
 }
 
