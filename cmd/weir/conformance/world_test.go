@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
@@ -37,6 +39,7 @@ type setup struct {
 	config    func(weirtest.Config)   // of every weir in the row
 	origin    func(*relaytest.Origin) // before weir starts
 	stopped   bool                    // the origin is down when weir starts
+	options   []grpc.ServerOption     // of the origin's server
 }
 
 // hops is how many weirs stand in a row: every case must pass through two and three as well (RELAY-86).
@@ -54,7 +57,7 @@ func hops(t *testing.T) int {
 func start(t *testing.T, s setup) *world {
 	t.Helper()
 	w := &world{t: t}
-	w.origin = relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: !s.scripted, Behaviour: s.behaviour})
+	w.origin = relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: !s.scripted, Behaviour: s.behaviour, Options: s.options})
 	if s.origin != nil {
 		s.origin(w.origin)
 	}
