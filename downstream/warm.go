@@ -79,6 +79,7 @@ func (s *session) endpointsLocked() *streamType {
 func (s *session) clustersJudgedLocked(now time.Time) {
 	if len(s.warm.owed) > 0 && s.warm.at.IsZero() {
 		s.warm.at = now.Add(s.cfg.timing.OrderHold)
+		s.mailbox.Signal() // the writer sleeps until a deadline that it has to look for anew
 	}
 }
 

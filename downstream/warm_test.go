@@ -119,7 +119,19 @@ func TestWarmSotW(t *testing.T) {
 	p.gets("the clusters", "cds a=eds2 b=eds2 c=static")
 	r.wait(2 * time.Second)
 	p.gets("nothing before the clusters have a verdict")
+	select {
+	case <-p.session.mailbox.Wake():
+	default:
+	}
 	p.asks(cds)
+	select {
+	case <-p.session.mailbox.Wake():
+	default:
+		t.Error("the writer is not told of the new deadline")
+	}
+	if next, want := p.session.next(), p.now.Add(500*time.Millisecond); next.After(want) {
+		t.Errorf("the writer wakes at %v, want %v", next, want)
+	}
 	r.wait(499 * time.Millisecond)
 	p.gets("nothing before order_hold")
 	r.wait(time.Millisecond)
