@@ -3,6 +3,8 @@ package downstream
 import (
 	"time"
 
+	"github.com/weir-xds/weir/relay"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -48,17 +50,32 @@ func (s *session) coldLocked(st *streamType, now time.Time) error {
 	if st.held != nil || !st.sub.Standing().Waiting {
 		return nil
 	}
+	// A stream opened in the first half of the wait and open still counts as having carried the request. It has to stay open from
+	// then on: the origin may be a relay, which waits for its own origin no longer than we do, and then ends it.
 	st.coldFrom = now
-	// A stream opened in the first half of the wait and open still counts as having carried the request.
+	if !s.served {
+		st.coldFrom = now.Add(-wait + wait/8)
+	}
 	if since, open := st.sub.Upstream(); open && !since.After(half) {
 		return nil
 	}
 	st.coldCount++
 	if s.served {
+		s.unreachedLocked(st)
 		return nil
 	}
 	return status.Errorf(codes.Unavailable, "nothing is known of %s yet, and origin %q could not be reached for "+
 		"timing.cold_wait %v: try another replica or again", st.typeURL, s.cfg.origin.Name(), wait)
+}
+
+// unreachedLocked tells a client that is served, but not with all it asked for, which names wait for an origin that cannot be
+// reached. They are told it once a wait, and answered when it can. What is sent whole in SotW cannot say it without saying that
+// all else is gone.
+func (s *session) unreachedLocked(st *streamType) {
+	whole := !s.delta && (st.wildcard || relay.SentWhole(st.typeURL))
+	if !whole && st.sub.Unreached() {
+		st.coldFrom = time.Time{}
+	}
 }
 
 // next is the next deadline, the zero time if there is none.

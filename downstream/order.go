@@ -158,7 +158,10 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 		x.answer = *a
 		x.answer.Body, x.answer.News, x.answer.Errors = nil, nil, nil // what is remembered is small
 		s.noteClustersLocked(a.News)
-		st.sentVersion, st.coldFrom, s.served = a.Version, time.Time{}, true
+		st.sentVersion, s.served = a.Version, true
+		if !a.Waiting {
+			st.coldFrom = time.Time{}
+		}
 		st.answers++
 		if s.delta {
 			parts = cut(a.Pieces(true), a.Removed, messageBytes)

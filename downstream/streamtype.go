@@ -113,9 +113,9 @@ func (st *streamType) owes(now time.Time) {
 	}
 }
 
-// expect starts the wait for a first answer, if none has been written yet.
+// expect starts the wait for the first answer to `*` or a name.
 func (st *streamType) expect(now time.Time) {
-	if st.answers == 0 && st.coldFrom.IsZero() {
+	if st.coldFrom.IsZero() {
 		st.coldFrom = now
 	}
 }

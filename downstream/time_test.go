@@ -41,6 +41,14 @@ func TestFirstRequest(t *testing.T) {
 	q.gets("nothing, and no end")
 }
 
+// back opens the streams again that down broke.
+func (r *rig) back() {
+	for _, l := range r.lanes {
+		l.Open(r.now, 0)
+		l.Take(r.now, false)
+	}
+}
+
 // TestColdWait: nothing servable and no origin behind it for the whole wait ends the stream (RELAY-8).
 func TestColdWait(t *testing.T) {
 	for _, row := range []struct {
@@ -74,6 +82,14 @@ func TestColdWait(t *testing.T) {
 			p.wait(9 * time.Second)
 			p.down()
 			p.wait(time.Second)
+		}, true},
+		{"one silent stream after the other, as of a relay that waits for its own origin (RELAY-86)", func(p *clientEnd) {
+			p.up()
+			p.wait(10 * time.Second)
+			p.gets("nothing, and no end")
+			p.down()
+			p.back()
+			p.wait(10 * time.Second / 8)
 		}, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -114,6 +130,21 @@ func TestColdWaitOfServed(t *testing.T) {
 	if n := p.of(eds).Cold; n != 1 {
 		t.Errorf("%d cold waits are counted, want 1", n)
 	}
+	p.gets("but the name is in error", "eds !a:Unavailable")
+	p.acks(eds)
+	r.wait(time.Hour)
+	r.down()
+	p.gets("once")
+	p.subscribes(eds, "b")
+	r.down()
+	r.wait(10 * time.Second)
+	p.gets("nothing at first, the deadline is looked at after that")
+	p.gets("another name is another wait", "eds !b:Unavailable")
+	p.acks(eds)
+	r.back()
+	r.says(eds, "a=1", "-b")
+	p.gets("both are answered when the origin is back", "eds a=1 -b")
+	p.acks(eds)
 	if n := p.of(cds).Cold; n != 0 {
 		t.Errorf("%d cold waits of a type that was answered", n)
 	}

@@ -10,6 +10,7 @@ import (
 const (
 	codeNotFound         = 5
 	codePermissionDenied = 7
+	codeUnavailable      = 14
 )
 
 // NameError is what an origin says of a name instead of a resource (TP3). It never changes after it was made.
@@ -51,6 +52,13 @@ func notFound(name string) *NameError {
 	return &NameError{Name: name, Code: codeNotFound, Message: text, detail: appendString(detail, 2, text), own: true}
 }
 
+// unreachable says that nothing is known of a name, and why (RELAY-8).
+func unreachable(name string) *NameError {
+	detail := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), codeUnavailable)
+	const text = "nothing is known of it yet, and its origin cannot be reached"
+	return &NameError{Name: name, Code: codeUnavailable, Message: text, detail: appendString(detail, 2, text)}
+}
+
 // maxErrorText bounds what is kept of an origin's words.
 const maxErrorText = 4 << 10
 
@@ -76,6 +84,13 @@ func parseNameError(b []byte) (*NameError, error) {
 // in a response of its own (ABS-9, ABS-11). An error is as good as the upstream stream, like absence (RELAY-38).
 func (s *Sub) faultLocked(r *record, sent bool) *NameError {
 	w := r.want
+	if r.is(cold) {
+		r.flags &^= cold
+		if r.is(owed) && !sent {
+			r.fault = unreachable(w.entry.name)
+			return r.fault
+		}
+	}
 	switch f := w.fault; {
 	case f == nil:
 		r.fault = nil
@@ -90,4 +105,24 @@ func (s *Sub) faultLocked(r *record, sent bool) *NameError {
 		r.fault = f
 		return f
 	}
+}
+
+// Unreached has the next answer say of every name that still waits for its first one that the origin cannot be reached (RELAY-8).
+// The names stay wanted, and are answered when it can. None that is in error already is told so again. It reports whether there
+// is any. A SotW answer that is sent whole cannot carry it: do not call it for those.
+func (s *Sub) Unreached() bool {
+	s.shard.mu.Lock()
+	defer s.shard.unlock()
+	if s.owed == 0 {
+		return false
+	}
+	told := false
+	for _, r := range s.records {
+		if r.is(owed) && r.fault == nil {
+			told = true
+			r.flags |= cold
+			s.dirtyLocked(r, s.shard.rev)
+		}
+	}
+	return told
 }

@@ -83,6 +83,7 @@ const (
 	holds                           // the client was sent a body, or says it holds one
 	claimed                         // it only says so
 	gone                            // unsubscribed while in sub.dirty
+	cold                            // waits in vain, which is to be said
 )
 
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }

@@ -220,6 +220,10 @@ func (s *script) client(c *scriptSub, f []string) []string {
 		c.Nack(c.last)
 	case "close":
 		c.Close(s.now)
+	case "unreached":
+		if !c.Unreached() {
+			return []string{"nothing"}
+		}
 	case "standing":
 		return []string{fmt.Sprintf("%+v", c.Standing())}
 	default:

@@ -17,6 +17,8 @@ type Answer struct {
 	// News are the Clusters in it that are new or changed on this stream: their endpoints must follow (WARM-1). Other types
 	// have none.
 	News []*Variant
+	// Waiting: `*` or a name still waits for its first answer.
+	Waiting bool
 	// Since is when the oldest change arrived from the origin; zero if the answer is due to a request.
 	Since    time.Time
 	from, to uint64
@@ -50,6 +52,7 @@ func (s *Sub) Take() *Answer {
 	if a != nil {
 		a.from, a.to = from, s.shard.rev
 		a.First, a.Since = first, since
+		a.Waiting = s.pos != nil && s.pos.fresh || s.owed > 0
 		if s.delta && s.typeURL == ClusterType {
 			a.News = a.Variants
 		}

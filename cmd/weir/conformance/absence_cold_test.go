@@ -86,6 +86,7 @@ var coldCases = []testCase{
 		going := status.Error(codes.Unavailable, "going")
 		coldFor(t, setup{behaviour: relaytest.Behaviour{Kill: map[string]error{eds: going, cds: going}}})
 	}},
+	{"RELAY-8", "on a stream that is served, a name that waits in vain is in error", coldName},
 	{"RELAY-8 ABS-5", "the silence of a connected origin sends nobody away", func(t *testing.T) {
 		w := start(t, setup{scripted: true, config: func(c weirtest.Config) { c.Set("timing.cold_wait", "500ms") }})
 		for _, c := range each(w, func(c *relaytest.Client) { c.Subscribe(eds, "a") }) {
@@ -125,5 +126,37 @@ var clusterNames = func() (names []string) {
 func manyClusters(o *relaytest.Origin) {
 	for _, name := range clusterNames {
 		o.Set(cds, name, "1", relaytest.Cluster(name, time.Second))
+	}
+}
+
+// coldName: what waits in vain on a stream that is served is in error, not absent, and arrives when the origin is back.
+func coldName(t *testing.T) {
+	w := start(t, setup{config: func(c weirtest.Config) { c.Set("timing.cold_wait", "1s") }})
+	w.origin.Set(eds, "a", "1", relaytest.Endpoints("a", "10.0.0.1:80"))
+	clients := each(w, func(c *relaytest.Client) {
+		c.Subscribe(eds, "a")
+		c.AwaitNames(eds, "served", "a")
+	})
+	w.origin.Stop()
+	w.first.AwaitMetric(0, "the loss is noticed", "weir_upstream_connected")
+	for _, c := range clients {
+		c.Subscribe(eds, "b")
+		c.Subscribe(rds, "r")
+	}
+	for _, c := range append(clients, each(w, func(c *relaytest.Client) { c.Subscribe(eds, "a", "b") })...) {
+		c.Await(0, inError(eds, codes.Unavailable, "b"), "the name that waits is in error")
+		if isAbsent(c, eds, "b") || c.Body(eds, "a") == "" {
+			t.Error("it is absent, or what was served is gone")
+		}
+	}
+	for _, c := range clients {
+		c.Await(0, inError(rds, codes.Unavailable, "r"), "so is one of a type of which nothing is served")
+		c.WantIdle(1500 * time.Millisecond) // it is said once
+	}
+	w.origin.Set(eds, "b", "1", relaytest.Endpoints("b", "10.0.0.1:80"))
+	w.origin.Start()
+	for _, c := range clients {
+		c.AwaitNames(eds, "it arrives", "a", "b")
+		c.CheckClean()
 	}
 }
