@@ -27,8 +27,9 @@ type shard struct {
 	now  time.Time  // of the last call that brought one
 	subs int        // open Subs
 
-	set   setTable
-	named namedTable
+	set       setTable
+	named     namedTable
+	refreshed refreshes
 
 	// What the main lane carries of this type in its generation mainGen: one of the two kinds (RELAY-20).
 	mainGen  uint32
