@@ -109,7 +109,7 @@ var deltaRemovalCases = []testCase{
 		c.WantIdle(quiet)
 		c.CheckClean()
 	}},
-	{"DEL-6 DELTA-20", "random changes: no name twice in a response, in both its lists, or removed unasked; nor so upstream", func(t *testing.T) {
+	{"DEL-6 DELTA-20 DELTA-7", "random changes: no name twice in a response, in both its lists, or removed unasked; nor so upstream", func(t *testing.T) {
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("the seed is %d", seed)
 		rnd := rand.New(rand.NewPCG(seed, seed))

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -31,6 +32,37 @@ var deltaUpstreamCases = []testCase{
 		c.Subscribe(eds, "c")
 		spontaneous("a request after a NACK", "c")
 		c.CheckClean()
+	}},
+	{"DELTA-7", "to have a resource sent again, weir lets it go in one request and subscribes in another", func(t *testing.T) {
+		w := start(t, setup{scripted: true})
+		c := w.client(relaytest.Delta)
+		c.Subscribe(eds, "a", "b")
+		s := w.origin.ExpectStream("the names are asked")
+		s.ExpectNames(eds, "both of them", "a", "b")
+		at := func(name, version string) relaytest.Resource {
+			return relaytest.Resource{Name: name, Version: version, Body: endpointsAt(name, version)}
+		}
+		s.ExpectACK(eds, s.Respond(eds, "1", at("a", "1"), at("b", "1")), "they are accepted")
+		c.AwaitNames(eds, "both arrive", "a", "b")
+		s.ExpectACK(eds, s.Respond(eds, "2", relaytest.Resource{Name: "b", Version: "1"}), "a heartbeat is accepted")
+		s.WantIdle(quiet)
+
+		s.Respond(eds, "3", relaytest.Resource{Name: "a", Version: "2"}) // a heartbeat of what weir never had
+		var asked []string
+		for len(asked) < 2 {
+			d := s.ExpectType(eds, "the body that is missing is asked for").Delta
+			if len(d.ResourceNamesSubscribe)+len(d.ResourceNamesUnsubscribe) > 0 {
+				asked = append(asked, fmt.Sprint("out ", d.ResourceNamesUnsubscribe, " in ", d.ResourceNamesSubscribe))
+			}
+		}
+		if want := []string{"out [a] in []", "out [] in [a]"}; !slices.Equal(asked, want) {
+			t.Errorf("want the requests %q, got %q", want, asked)
+		}
+		c.WantIdle(quiet)
+		s.Respond(eds, "4", at("a", "2"))
+		hasExactly(t, c.Expect(eds, "the body arrives"), "as any change", []string{"a"}, nil)
+		c.CheckClean()
+		wantNoOverlap(t, w.origin)
 	}},
 }
 
