@@ -134,6 +134,9 @@ var sotwListCases = []testCase{
 			c.Request(typeURL, "a")
 			expectNames(t, c, typeURL, "after an empty list, too", "a")
 		}
+		c.Request(cds)
+		c.Request(cds, "a")
+		c.Await(0, func(s *relaytest.State) bool { return s.Count(cds) == 1 }, "clusters likewise")
 		c.CheckClean()
 	}},
 	{"SOTW-5", "what came with the wildcard is sent when it is named", func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 )
 
@@ -152,17 +153,21 @@ var lifeCases = []testCase{
 		c.CheckClean()
 	})},
 	{"STREAM-8", "subscriptions end with the stream, however it ends", perDialect(func(t *testing.T, d relaytest.Dialect) {
-		for name, leave := range map[string]func(*relaytest.Client){
-			"cancelled": (*relaytest.Client).Cancel, "half-closed": (*relaytest.Client).HalfClose,
+		for name, leave := range map[string]func(*relaytest.Client, *grpc.ClientConn){
+			"cancelled":   func(c *relaytest.Client, _ *grpc.ClientConn) { c.Cancel() },
+			"half-closed": func(c *relaytest.Client, _ *grpc.ClientConn) { c.HalfClose() },
+			"vanished":    func(_ *relaytest.Client, conn *grpc.ClientConn) { _ = conn.Close() },
 		} {
 			w := start(t, setup{config: func(c weirtest.Config) { c.Set("cache.linger", "100ms") }})
 			w.origin.Put(eds, edsAt("a", 1))
 			dialect := `dialect="` + string(d) + `"`
-			c := w.client(d)
+			conn := weirtest.Connect(t, w.weir.Addr)
+			c := relaytest.NewClient(t, conn, relaytest.ClientConfig{Dialect: d})
+			c.Open(relaytest.Node("client-1", "edge"))
 			c.Subscribe(eds, "a", "b", "c")
 			c.AwaitNames(eds, "the endpoints arrive", "a")
 			w.weir.AwaitMetric(3, "three names are subscribed", "weir_downstream_subscriptions", dialect)
-			leave(c)
+			leave(c, conn)
 			released := func() bool {
 				names, _ := w.weir.Metric("weir_downstream_subscriptions", dialect)
 				streams, _ := w.weir.Metric("weir_downstream_streams", dialect)
