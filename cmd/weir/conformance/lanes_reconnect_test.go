@@ -22,6 +22,9 @@ var reconnectCases = []testCase{
 	{"RELAY-42", "a SotW stream starts from nothing, so an origin that counts anew is heard", fromNothing},
 	{"RELAY-45", "an origin's restart says nothing to clients, even if its versions changed", inBoth(silentRestart)},
 	{"RELAY-46", "without resume what was deleted during the outage is swept, and a broken stream sweeps nothing", sweep},
+	{"RELAY-46", "virtual: an origin that ignores the versions presented is warned of", func(t *testing.T) {
+		virtual(t, "../../../upstream", "TestOriginThatIgnoresInitialVersions")
+	}},
 	{"RELAY-91 RELAY-45", "empty versions are not presented; content decides, and what went is swept", emptyVersions},
 }
 

@@ -12,6 +12,9 @@ var refusalCases = []testCase{
 	{"RELAY-32", "one bad of ten: nine are used, and the refusal names the bad one", inBoth(oneBadOfTen)},
 	{"RELAY-32", "no absence is concluded from a response with a bad part", inBoth(badProvesNoAbsence)},
 	{"RELAY-32", "an origin that repeats a bad response is refused ever more slowly", inBoth(slowerRefusals)},
+	{"RELAY-32", "virtual: refusals slow down to one a minute", func(t *testing.T) {
+		virtual(t, "../../../upstream", "TestRefusalsSlowDown")
+	}},
 }
 
 func clusters(names ...string) (all []relaytest.Resource) {
