@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"time"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -54,9 +56,31 @@ func notFound(name string) *NameError {
 
 // unreachable says that nothing is known of a name, and why (RELAY-8).
 func unreachable(name string) *NameError {
+	return unavailable(name, "nothing is known of it yet, and its origin cannot be reached")
+}
+
+// unanswered says that the origin was asked in vain (ABS-6).
+func unanswered(name string) *NameError {
+	return unavailable(name, "the origin does not answer for it")
+}
+
+func unavailable(name, text string) *NameError {
 	detail := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), codeUnavailable)
-	const text = "nothing is known of it yet, and its origin cannot be reached"
 	return &NameError{Name: name, Code: codeUnavailable, Message: text, detail: appendString(detail, 2, text)}
+}
+
+// ends reports whether an error takes away the body that is there: not found, and what is about the name itself if the origin is
+// so configured (ABS-8).
+func (o *Origin) ends(e *NameError) bool {
+	return e.Code == codeNotFound || e.Code == codePermissionDenied && o.cfg.DropOnDataError
+}
+
+// patience is how long a name may stay unanswered on a healthy stream.
+func (o *Origin) patience() time.Duration {
+	if o.cfg.SotW && o.cfg.AbsenceTransient {
+		return transientSilence
+	}
+	return silence
 }
 
 // maxErrorText bounds what is kept of an origin's words.

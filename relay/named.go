@@ -16,7 +16,7 @@ type namedTable struct {
 	firstGen [2]uint32
 	changed  []*want // to be looked at by the lane, besides asking anew
 	moving   bool    // the side lane has to ask them before the main lane may be reopened without them
-	// unheard are the names asked, in order of time, to be looked at after 15 s (ABS-1); silentAt is when, zero if there are none.
+	// unheard are the names asked, in order of time, to be looked at after patience (ABS-1); silentAt is when, zero if there are none.
 	unheard  []unheard
 	silentAt time.Time
 }
@@ -244,7 +244,7 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			}
 		case stated:
 			known := w.chosen == nil && w.absentGen == gen
-			if w.fault == nil || w.fault.Code != codeNotFound {
+			if w.fault == nil || !s.group.origin.ends(w.fault) {
 				w.fault = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
 			}
 			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = nil, gen, gen, true, false
@@ -259,10 +259,10 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 	}
 }
 
-// faultLocked takes up what the origin says of a name instead of a resource. Not found is absence; anything else keeps the body
-// that is there (ABS-8), and counts as an answer.
+// failLocked takes up what the origin says of a name instead of a resource: the body that is there goes or stays (ABS-8), and
+// either counts as an answer.
 func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
-	if fault.Code == codeNotFound {
+	if s.group.origin.ends(fault) {
 		for _, w := range e.wants {
 			if !w.fault.same(fault) {
 				w.fault = fault
@@ -293,21 +293,22 @@ func (s *shard) tellLocked(w *want, rev uint64) {
 // silentLocked starts the clock for the names just asked.
 func (s *shard) silentLocked() {
 	if s.named.silentAt.IsZero() && len(s.named.unheard) > 0 {
-		s.named.silentAt = s.named.unheard[0].at.Add(silence)
+		s.named.silentAt = s.named.unheard[0].at.Add(s.group.origin.patience())
 		s.push(timer{at: s.named.silentAt, kind: silentNames, shard: s})
 	}
 }
 
 // silent looks at the names asked 15 s ago. What a healthy origin has left unanswered is absent if the origin speaks SotW
-// (ABS-2, ABS-5); otherwise it is counted and settles what waited (RELAY-6). Silence about a body whose version was
+// (ABS-2, ABS-5), or in error if silence is to be nothing worse (ABS-6); otherwise it is counted and settles what waited
+// (RELAY-6). Silence about a body whose version was
 // presented means that it is current.
 func (s *shard) silent(now time.Time) {
 	s.mu.Lock()
 	s.now = now
 	t := &s.named
 	t.silentAt = time.Time{}
-	n := 0
-	for ; n < len(t.unheard) && !t.unheard[n].at.Add(silence).After(now); n++ {
+	n, patience := 0, s.group.origin.patience()
+	for ; n < len(t.unheard) && !t.unheard[n].at.Add(patience).After(now); n++ {
 		if u := t.unheard[n]; u.want.asked == u.gen && u.want.answered != u.gen && s.isAskedLocked(u.want) {
 			s.unheardLocked(u.want)
 		}
@@ -324,9 +325,13 @@ func (s *shard) unheardLocked(w *want) {
 		return
 	}
 	s.unanswered++
-	w.unanswered = true
-	if s.group.origin.cfg.SotW {
-		w.answered, w.absentGen = w.asked, w.asked
+	switch cfg := &s.group.origin.cfg; {
+	case cfg.SotW && cfg.AbsenceTransient:
+		w.answered, w.faulted, w.fault = w.asked, true, unanswered(w.entry.name)
+	case cfg.SotW:
+		w.answered, w.absentGen, w.unanswered = w.asked, w.asked, true
+	default:
+		w.unanswered = true
 	}
 	s.tellLocked(w, s.rev)
 }

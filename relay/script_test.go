@@ -118,6 +118,8 @@ func (s *script) run(f []string) []string {
 		o := &s.cfg.Origins[0]
 		o.SotW = slices.Contains(f, "sotw")
 		o.NoResume = slices.Contains(f, "no-resume")
+		o.AbsenceTransient = slices.Contains(f, "transient")
+		o.DropOnDataError = slices.Contains(f, "drop")
 		s.start()
 	case "wait":
 		return s.wait(f[1])

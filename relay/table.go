@@ -41,6 +41,10 @@ type OriginConfig struct {
 	// NoResume: the origin ignores initial_resource_versions, so none are sent and members not mentioned are swept
 	// (RELAY-46).
 	NoResume bool
+	// AbsenceTransient: a name that a SotW origin leaves unanswered is in error after 30 s, and never absent (ABS-6).
+	AbsenceTransient bool
+	// DropOnDataError: a name whose error is about itself (PERMISSION_DENIED) loses its cached body (ABS-8).
+	DropOnDataError bool
 	// AbsenceDeletes lists more types whose absence from a SotW wildcard response deletes (RELAY-11).
 	AbsenceDeletes []string
 }
@@ -48,6 +52,8 @@ type OriginConfig struct {
 const (
 	// silence is how long a name may stay unanswered on a healthy stream (ABS-1, RELAY-6).
 	silence = 15 * time.Second
+	// transientSilence is the same where the end of it is an error and no absence (ABS-6).
+	transientSilence = 30 * time.Second
 	// firmFactor times Settle is the pause after which a wrong guess may delete, at most firmMost (RELAY-6).
 	firmFactor = 10
 	firmMost   = 60 * time.Second

@@ -49,6 +49,8 @@ func tableConfig(cfg *config.Config) relay.Config {
 		oc := relay.OriginConfig{
 			Name: o.Name, GroupBy: o.GroupBy, NodeID: o.Node.ID, NodeCluster: o.Node.Cluster, Types: o.Types,
 			NoResume: o.Resume == config.ResumeNone, AbsenceDeletes: o.AbsenceDeletes,
+			AbsenceTransient: o.AbsenceTimer == config.AbsenceTimerTransient,
+			DropOnDataError:  o.OnDataError == config.OnDataErrorDrop,
 		}
 		if o.GRPC != nil {
 			oc.SotW = o.GRPC.Dialect == config.DialectSotW

@@ -45,6 +45,8 @@ func (k checker) origin(path string, o *Origin) {
 	k.types(path+".absence_deletes", o.AbsenceDeletes)
 	k.groupBy(path+".group_by", o.GroupBy)
 	k.oneOf(path+".resume", o.Resume, ResumeVersions, ResumeNone)
+	k.oneOf(path+".absence_timer", o.AbsenceTimer, AbsenceTimerAbsence, AbsenceTimerTransient)
+	k.oneOf(path+".on_data_error", o.OnDataError, OnDataErrorKeep, OnDataErrorDrop)
 }
 
 func (k checker) grpc(path string, g *GRPC) {

@@ -53,11 +53,12 @@ type Origin struct {
 	// NACKReport tells the origin what clients reject. Default: false.
 	// Not supported by this version.
 	NACKReport bool `yaml:"nack_report"`
-	// AbsenceTimer says what an unanswered name means (ABS-6).
-	// Default: absence. Other values are not supported by this version.
+	// AbsenceTimer says what it means that a SotW origin leaves a name
+	// unanswered: absence, after 15 s, or transient, an UNAVAILABLE error after
+	// 30 s (ABS-6). Default: absence.
 	AbsenceTimer string `yaml:"absence_timer"`
-	// OnDataError is keep or drop (ABS-8). Default: keep.
-	// Other values are not supported by this version.
+	// OnDataError says what becomes of a cached resource for which the origin
+	// answers PERMISSION_DENIED: keep or drop (ABS-8). Default: keep.
 	OnDataError string `yaml:"on_data_error"`
 	// TTLUnsupported is serve or withhold (RELAY-51). Default: serve.
 	// Other values are not supported by this version.
@@ -82,18 +83,25 @@ func (o *Origin) setDefaults() {
 		Resume:            ResumeVersions,
 		Secrets:           "refuse",
 		VersionMode:       "content",
-		AbsenceTimer:      "absence",
-		OnDataError:       "keep",
+		AbsenceTimer:      AbsenceTimerAbsence,
+		OnDataError:       OnDataErrorKeep,
 		TTLUnsupported:    "serve",
 		Glob:              "one_level",
 		Guard:             Guard{Share: 0.5, Min: 10, Hold: 30 * time.Second},
 	}
 }
 
-// Values of Origin.Resume, GRPC.Dialect and GRPC.Wildcard.
+// Values of Origin.Resume, AbsenceTimer and OnDataError, GRPC.Dialect and
+// GRPC.Wildcard.
 const (
-	ResumeVersions   = "versions"
-	ResumeNone       = "none"
+	ResumeVersions = "versions"
+	ResumeNone     = "none"
+
+	AbsenceTimerAbsence   = "absence"
+	AbsenceTimerTransient = "transient"
+	OnDataErrorKeep       = "keep"
+	OnDataErrorDrop       = "drop"
+
 	DialectDelta     = "delta"
 	DialectSotW      = "sotw"
 	WildcardLegacy   = "legacy"

@@ -116,6 +116,8 @@ func TestProblems(t *testing.T) {
 		"group term":         {"origins: [{name: a, files: {path: x}, group_by: [clutser]}]\n", `did you mean "cluster"?`},
 		"group metadata":     {"origins: [{name: a, files: {path: x}, group_by: [metadata.]}]\n", "lacks its key"},
 		"resume":             {"origins: [{name: a, files: {path: x}, resume: never}]\n", "is not one of versions, none"},
+		"absence timer":      {"origins: [{name: a, files: {path: x}, absence_timer: never}]\n", "is not one of absence, transient"},
+		"data error":         {"origins: [{name: a, files: {path: x}, on_data_error: kill}]\n", "is not one of keep, drop"},
 		"unsupported switch": {"origins: [{name: a, files: {path: x}, share: true}]\n", "1:46: origins[0].share: not supported by this version yet; leave it out"},
 		"unsupported value":  {"origins: [{name: a, files: {path: x}, secrets: dedicated}]\n", "not supported by this version yet; leave it out or at refuse"},
 		"unsupported rules":  {origin + "authorization: [{allow: all}]\n", "2:16: authorization: not supported"},

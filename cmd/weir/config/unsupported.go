@@ -27,8 +27,6 @@ var unsupported = map[string]bool{
 	"origins[].secrets":                      true,
 	"origins[].version_mode":                 true,
 	"origins[].nack_report":                  true,
-	"origins[].absence_timer":                true,
-	"origins[].on_data_error":                true,
 	"origins[].ttl_unsupported":              true,
 	"origins[].glob":                         true,
 	"origins[].share":                        true,

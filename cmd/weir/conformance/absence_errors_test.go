@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -17,6 +18,11 @@ var errorCases = []testCase{
 	{"ABS-7 ABS-8 ABS-9", "the errors of a SotW origin reach everybody once, with the body first", func(t *testing.T) {
 		errorsReach(t, true)
 	}},
+	{"ABS-6", "virtual: with absence_timer: transient the end of the timer is an error and no absence", func(t *testing.T) {
+		virtual(t, "../../../relay", "TestScripts/absence_transient")
+		virtual(t, "..", "TestAbsenceAndErrorsAreTranslated")
+	}},
+	{"ABS-8", "on_data_error: drop takes away what is refused, and nothing else", dropped},
 	{"ABS-7", "virtual: an error cancels the timer of its name", func(t *testing.T) {
 		virtual(t, "../../../relay", "TestScripts/absence_timer")
 	}},
@@ -121,6 +127,24 @@ func errorsReach(t *testing.T, sotw bool) {
 		if delta := i%2 == 0; isAbsent(c, eds, "a") != delta {
 			t.Errorf("client %d: removed %v, want %v", i, !delta, delta)
 		}
+		c.CheckClean()
+	}
+}
+
+// dropped: a cached resource goes with an error that is about itself, and stays with any other.
+func dropped(t *testing.T) {
+	w := start(t, setup{scripted: true, config: func(c weirtest.Config) { c.Origin().Set("on_data_error", "drop") }})
+	clients := each(w, func(c *relaytest.Client) { c.Subscribe(cds, "*") })
+	up := w.origin.ExpectStream("weir asks")
+	up.ExpectType(cds, "for clusters")
+	up.Respond(cds, "1", aCluster("x"), aCluster("y"), aCluster("z"))
+	for _, c := range clients {
+		c.AwaitNames(cds, "all arrive", "x", "y", "z")
+	}
+	faults(up, cds, "n2", codes.Unavailable, []string{"x"})
+	faults(up, cds, "n3", codes.PermissionDenied, []string{"y"})
+	for _, c := range clients {
+		c.AwaitNames(cds, "what is refused is gone", "x", "z")
 		c.CheckClean()
 	}
 }
