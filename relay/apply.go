@@ -165,7 +165,7 @@ func (s *shard) removeMembersLocked(a *Applied, u *Update, touched map[*member]b
 		remove(r.Name, r.Constraints)
 	}
 	for _, e := range u.Errors {
-		if e.Code == codeNotFound { // other errors keep the member (ABS-8); `*` itself cannot carry one (ABS-12)
+		if s.group.origin.ends(e) { // other errors keep the member (ABS-8); `*` itself cannot carry one (ABS-12)
 			remove(e.Name, "")
 		}
 	}
