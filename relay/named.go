@@ -59,7 +59,7 @@ type want struct {
 	absentGen  uint32 // stated absent (or timed out, ABS-5) in that generation; 0: never
 	wasAbsent  bool   // stated absent, in whatever generation: counts for settling (RELAY-38)
 	existed    bool   // a body was known: a client that is away may hold it, so its absence lingers
-	faulted    bool   // in error, and nothing else is known: counts for settling
+	faulted    bool   // in error, and nothing else is known: counts for settling like silence, after 15 s
 	unanswered bool   // silent for 15 s on a healthy stream: counts for settling only (RELAY-6)
 	refresh    bool   // to be asked anew, by unsubscribe and subscribe (DELTA-7)
 	inChanged  bool
@@ -133,7 +133,7 @@ func (s *shard) absentLocked(w *want) bool {
 
 // resolvedLocked is RELAY-6 for names: received, stated absent, or unanswered for 15 s on a healthy stream.
 func (w *want) resolvedLocked() bool {
-	return w.chosen != nil || w.wasAbsent || w.unanswered || w.faulted
+	return w.chosen != nil || w.wasAbsent || w.unanswered
 }
 
 // goneLocked reports whether the name is known not to exist, as far as that can be known: stated, or silence for 15 s.
@@ -309,7 +309,7 @@ func (s *shard) silent(now time.Time) {
 	t.silentAt = time.Time{}
 	n, patience := 0, s.group.origin.patience()
 	for ; n < len(t.unheard) && !t.unheard[n].at.Add(patience).After(now); n++ {
-		if u := t.unheard[n]; u.want.asked == u.gen && u.want.answered != u.gen && s.isAskedLocked(u.want) {
+		if u := t.unheard[n]; u.want.asked == u.gen && s.isAskedLocked(u.want) {
 			s.unheardLocked(u.want)
 		}
 		t.unheard[n] = unheard{}
@@ -320,14 +320,22 @@ func (s *shard) silent(now time.Time) {
 }
 
 func (s *shard) unheardLocked(w *want) {
-	if w.chosen != nil {
+	switch {
+	case w.chosen != nil:
 		w.answered = w.asked
+		return
+	case w.answered == w.asked && !w.faulted:
+		return
+	case w.answered == w.asked:
+		// In error and nothing else: a list that waits for it goes without it now, as it would for silence, and not before.
+		w.unanswered = true
+		s.tellLocked(w, s.rev)
 		return
 	}
 	s.unanswered++
 	switch cfg := &s.group.origin.cfg; {
 	case cfg.SotW && cfg.AbsenceTransient:
-		w.answered, w.faulted, w.fault = w.asked, true, unanswered(w.entry.name)
+		w.answered, w.faulted, w.fault, w.unanswered = w.asked, true, unanswered(w.entry.name), true
 	case cfg.SotW:
 		w.answered, w.absentGen, w.unanswered = w.asked, w.asked, true
 	default:
