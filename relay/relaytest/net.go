@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,11 +39,26 @@ type Net struct {
 func TCP() *Net {
 	var d net.Dialer
 	return &Net{
-		addr:  "127.0.0.1:0",
+		addr:  loopback() + ":0",
 		open:  func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) },
 		reach: func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) },
 		conns: map[*netConn]struct{}{},
 	}
+}
+
+var loopbacks atomic.Uint32
+
+// loopback is an address of this host that no other Net of any test has, so that nobody takes a port while its Net is closed;
+// 127.0.0.1 where the system has only that.
+func loopback() string {
+	n := loopbacks.Add(1)
+	ip := net.IPv4(127, byte(1+os.Getpid()%250), byte(n>>8), byte(n)).String()
+	l, err := net.Listen("tcp", ip+":0")
+	if err != nil {
+		return "127.0.0.1"
+	}
+	_ = l.Close() // it was only a question
+	return ip
 }
 
 // Unix returns a Net on the socket file path.

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -71,11 +72,12 @@ var endCases = []testCase{
 		reader := w.client(relaytest.Delta)
 		reader.Subscribe(opaque, "a")
 		reader.AwaitNames(opaque, "the first content arrives", "a")
-		var last string
+		last, serial := "", 0
 		update := func(n int) {
 			for range n {
-				last = string(rune('a'+rand.IntN(26))) + filler
-				w.origin.Set(opaque, "a", last[:1], relaytest.Opaque("a", last))
+				serial++ // every content is new, or the last would seem to have arrived before it did
+				last = fmt.Sprintf("%06d%s", serial, filler)
+				w.origin.Set(opaque, "a", last[:6], relaytest.Opaque("a", last))
 			}
 			end := string(relaytest.Opaque("a", last).Value)
 			reader.Await(time.Minute, func(s *relaytest.State) bool { return s.Body(opaque, "a") == end }, "the last arrives")

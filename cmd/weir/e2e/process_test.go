@@ -79,6 +79,8 @@ type process struct {
 	out    output
 	done   chan struct{} // closed when the process has ended; err is set then
 	err    error
+	// replaced: it lost the race for a port, and another was started in its place.
+	replaced bool
 }
 
 // output collects what a process writes.
@@ -112,6 +114,7 @@ func startWeir(tb testing.TB, c conf) *process {
 		if !strings.Contains(p.out.String(), "address already in use") {
 			break
 		}
+		p.replaced = true
 	}
 	tb.Fatal("weir did not start; its output follows")
 	return nil
@@ -177,7 +180,7 @@ func (p *process) end() {
 		<-p.done
 	}
 	out := p.out.String()
-	if p.err != nil {
+	if p.err != nil && !p.replaced {
 		p.tb.Errorf("weir ended with %v", p.err)
 	}
 	if strings.Contains(out, "DATA RACE") {
@@ -268,6 +271,14 @@ func (p *process) rss() int {
 	}
 	p.tb.Fatal("/proc gives no VmRSS")
 	return 0
+}
+
+// show logs admin pages, for the report of a failure.
+func (p *process) show(pages ...string) {
+	for _, page := range pages {
+		body, err := fetch("http://" + p.admin + page)
+		p.tb.Logf("weir's %s (%v):\n%s", page, err, tail(body))
+	}
 }
 
 func fetch(url string) (string, error) {

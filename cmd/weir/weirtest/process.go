@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -102,29 +101,12 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// Start runs weir with the file on ports that are free, and returns when it accepts connections. tb ends the process.
+// Start runs weir with the file, on ports that the system chooses, and returns when it listens. tb ends the process.
 func Start(tb testing.TB, c Config) *Process {
 	tb.Helper()
-	for range 3 {
-		p := spawn(tb, c)
-		if p.accepts() {
-			return p
-		}
-		<-p.done
-		// Between being found free and being opened a port may go to somebody else.
-		if !strings.Contains(p.out.String(), "address already in use") {
-			break
-		}
-	}
-	tb.Fatal("weir did not start; its output follows")
-	return nil
-}
-
-func spawn(tb testing.TB, c Config) *Process {
-	tb.Helper()
-	p := &Process{tb: tb, Addr: FreePort(tb), Admin: FreePort(tb), done: make(chan struct{})}
-	c.Listener()["address"] = p.Addr
-	c.Set("admin.address", p.Admin)
+	p := &Process{tb: tb, done: make(chan struct{})}
+	c.Listener()["address"] = "127.0.0.1:0"
+	c.Set("admin.address", "127.0.0.1:0")
 	var err error
 	if p.config, err = json.MarshalIndent(c, "", "  "); err != nil {
 		tb.Fatal(err)
@@ -141,32 +123,37 @@ func spawn(tb testing.TB, c Config) *Process {
 	}
 	go p.wait()
 	tb.Cleanup(p.end)
+	if !Until(Patience, p.listens) {
+		tb.Fatal("weir did not start; its output follows")
+	}
 	return p
+}
+
+// listens reads from the log where weir listens; true also when it has ended, which its end will tell.
+func (p *Process) listens() bool {
+	for line := range strings.Lines(p.out.String()) {
+		var entry struct{ Msg, Port, Address string }
+		if json.Unmarshal([]byte(line), &entry) != nil || entry.Msg != "listening" {
+			continue
+		}
+		if entry.Port == "admin" {
+			p.Admin = entry.Address
+		} else {
+			p.Addr = entry.Address
+		}
+	}
+	select {
+	case <-p.done:
+		p.tb.Fatal("weir ended at its start; its output follows")
+	default:
+	}
+	return p.Addr != "" && p.Admin != ""
 }
 
 // wait notes the end of the process.
 func (p *Process) wait() {
 	p.err = p.cmd.Wait()
 	close(p.done)
-}
-
-// accepts waits until the listener answers; false if the process ends, or time runs out, before.
-func (p *Process) accepts() bool {
-	deadline := time.Now().Add(Patience)
-	for time.Now().Before(deadline) {
-		conn, err := net.DialTimeout("tcp", p.Addr, time.Second)
-		if err == nil {
-			_ = conn.Close()
-			return true
-		}
-		select {
-		case <-p.done:
-			return false
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	_ = p.cmd.Process.Kill()
-	return false
 }
 
 // end asks for an orderly end, waits for it and judges it.
@@ -285,17 +272,6 @@ func Fetch(url string) (string, error) {
 		err = fmt.Errorf("%s: %s", url, resp.Status)
 	}
 	return string(body), err
-}
-
-// FreePort is a loopback address nobody listens on.
-func FreePort(tb testing.TB) string {
-	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // Connect is a connection to an xDS server, with small fixed windows so that a client that does not read blocks its server
