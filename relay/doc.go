@@ -41,7 +41,8 @@
 // # Known limits
 //
 // Dynamic parameters select variants, but nothing subscribes with any yet. Names are compared as they are spelt: xdstp names, aliases and
-// globs have no meaning yet. TTLs are read and not acted on. The retired cache is not there: a name that nobody wants is
+// globs have no meaning yet. TTLs and do_not_cache are read and not acted on. An origin's transient error of a member is not told
+// to the clients of `*` (ABS-9). A heartbeat of another version than the one held has a name asked anew, but no wildcard (TTL-4). The retired cache is not there: a name that nobody wants is
 // forgotten after linger. A type asked in vain stays a shard for as long as the stream it was asked on; more than 256 of
 // them reopen that stream.
 //
