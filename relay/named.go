@@ -250,6 +250,7 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = nil, gen, gen, true, false
 			if !known {
 				w.rev = rev
+				w.dueLocked()
 				s.tellLocked(w, rev)
 			}
 			if w.count == 0 && !w.lingerAt.IsZero() && !w.existed { // RELAY-39: absence does not linger
@@ -278,6 +279,16 @@ func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
 			w.fault = fault
 			w.rev = rev
 			s.tellLocked(w, rev)
+		}
+	}
+}
+
+// dueLocked: a removal that was stated while a client was subscribed is told it, whatever the upstream stream does meanwhile. It may
+// have to wait: a SotW client that came back is answered once all it names is known (RELAY-7).
+func (w *want) dueLocked() {
+	for r := w.head; r != nil; r = r.next {
+		if r.is(owed | holds) {
+			r.flags = r.flags&^claimed | holds
 		}
 	}
 }
