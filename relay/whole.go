@@ -1,0 +1,161 @@
+package relay
+
+// takeWholeLocked is a SotW answer that holds the full view (SOTW-2, SOTW-4).
+func (s *Sub) takeWholeLocked() *Answer {
+	p := s.pos
+	if p != nil && p.fresh {
+		if !s.shard.set.readyLocked(s.holds) {
+			return nil
+		}
+		if s.version != "" && len(s.records) == 0 && s.version == p.view.sum.version() {
+			// In sync already (RELAY-43).
+			p.sum, s.told = p.view.sum, true
+			p.view.passed(p, p.view.contentRev)
+			return nil
+		}
+	}
+	if s.holds && !s.resolvedLocked() {
+		return nil // RELAY-7: it would delete what is only not there yet
+	}
+	a := &Answer{Body: &Body{}}
+	changed := s.settleWholeLocked(a)
+	if p == nil {
+		return s.wholeByNameLocked(a, changed)
+	}
+	if !p.fresh && p.sum == p.view.sum && !changed && !p.resend {
+		p.view.passed(p, p.view.contentRev)
+		return nil
+	}
+	a.Rev = max(a.Rev, p.view.contentRev)
+	if s.typeURL == ClusterType {
+		a.News = append(a.News, s.viewNewsLocked()...)
+	}
+	must := changed || p.fresh || p.resend
+	p.sum, p.resend = p.view.sum, false
+	p.view.passed(p, p.view.contentRev)
+	s.told, s.holds = true, false
+	if len(s.records) == 0 {
+		a.Body, a.Version = p.view.fullBody(), p.sum.version()
+		s.whole = ""
+		return a
+	}
+	s.mixedLocked(a)
+	if !must && a.Version == s.whole {
+		return nil // the set lost, or changed, what the client has by name (RELAY-25)
+	}
+	s.whole = a.Version
+	return a
+}
+
+// settleWholeLocked looks at the names that changed and reports whether any makes a new response. The error of a name that has
+// a body is not told: such a response would have to leave the body out (ABS-11), which deletes it at older clients.
+func (s *Sub) settleWholeLocked(a *Answer) (changed bool) {
+	s.eachDirtyLocked(func(r *record) {
+		body, removed, at := s.settleLocked(r)
+		if body != nil || removed {
+			changed, a.Rev = true, max(a.Rev, at)
+		}
+		if body != nil && s.typeURL == ClusterType {
+			a.News = append(a.News, body)
+		}
+		if v, _, _ := s.effectiveLocked(r); v != nil {
+			return
+		}
+		if f := s.faultLocked(r, false); f != nil {
+			a.Errors = append(a.Errors, f)
+			changed, a.Rev = true, max(a.Rev, r.want.rev)
+		}
+	})
+	return changed
+}
+
+// viewNewsLocked is what the view has that this client was not sent in its present form.
+func (s *Sub) viewNewsLocked() []*Variant {
+	if s.pos.fresh {
+		return s.pos.view.fullBody().Variants
+	}
+	return s.pos.view.since(s.pos.sent).Variants
+}
+
+func (s *Sub) resolvedLocked() bool {
+	for _, r := range s.records {
+		if !r.want.resolvedLocked() {
+			return false
+		}
+	}
+	return true
+}
+
+// wholeByNameLocked lists every name there is. An empty list means "delete all" and is sent only if all is known to be gone, and
+// something was there or there is something to say of it (SOTW-9).
+func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
+	if changed = changed || s.late; !changed {
+		return nil
+	}
+	gone := true
+	for _, r := range s.records {
+		if r.want.chosen != nil {
+			a.Variants = append(a.Variants, r.want.chosen)
+		}
+		gone = gone && r.want.goneLocked()
+	}
+	if len(a.Variants) == 0 && (!gone || !s.told && !s.holds && len(a.Errors) == 0) {
+		s.late = s.told || s.holds || len(a.Errors) > 0
+		for _, r := range s.records {
+			r.fault = nil // to be told with the rest
+			if r.want.fault != nil && !r.is(dirty) {
+				r.flags |= dirty
+				s.dirty = append(s.dirty, r)
+			}
+		}
+		return nil
+	}
+	s.late, s.told, s.holds = false, true, false
+	a.Version = s.sum.version()
+	s.whole = ""
+	return a
+}
+
+// mixedLocked puts the view and the names into one list, a name in both once (RELAY-25). It is the view's shared body, unless a name
+// is not in the set or has another body there.
+func (s *Sub) mixedLocked(a *Answer) {
+	view := s.pos.view
+	all, full := view.sum, view.fullBody()
+	var loose []*Variant
+	for name, r := range s.records {
+		v, _, at := s.effectiveLocked(r)
+		if v == nil {
+			s.sentLocked(r, Digest{})
+			r.flags &^= holds | claimed
+			continue
+		}
+		s.sentLocked(r, v.Digest)
+		r.flags = r.flags&^claimed | holds
+		a.Rev = max(a.Rev, at)
+		it := view.items[name]
+		switch {
+		case it == nil || it.dead:
+		case it.variant.Digest == v.Digest:
+			continue
+		default:
+			all.sub(it.variant.Digest)
+		}
+		all.add(v.Digest)
+		loose = append(loose, v)
+	}
+	a.Version = all.version()
+	if len(loose) == 0 {
+		a.Body = full
+		return
+	}
+	replaced := make(map[string]bool, len(loose))
+	for _, v := range loose {
+		replaced[v.Name] = true
+	}
+	for _, v := range full.Variants {
+		if !replaced[v.Name] {
+			a.Variants = append(a.Variants, v)
+		}
+	}
+	a.Variants = append(a.Variants, loose...)
+}
