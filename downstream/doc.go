@@ -52,6 +52,9 @@
 //
 //   - RELAY-84 lets listeners and routes wait for clusters to settle without a bound; here it is cold_wait, because an origin that
 //     answers listeners and is silent about clusters must not starve them (RELAY-95).
+//   - RELAY-39 wants no linger for a name known absent. Package relay lets the absence of a name that had existed linger: else a
+//     client that was away when its name went is never told on return (relay/testdata/absence_away.txt). Guessed names, which
+//     are the rule's reason, do not linger.
 //   - ALIAS-8: virtual hosts on demand do not bypass the holds.
 //   - RELAY-8: a wait that may not end the stream is counted only; no resource_errors are sent.
 //   - STREAM-4: a change of Node.dynamic_parameters has no effect, as no group key holds them yet.
