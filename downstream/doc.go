@@ -36,14 +36,13 @@
 //
 // Types are taken in the reverse of ORD-1 and written in its order; what is newer than a waiting change of an earlier type is
 // held back (TestOrderUnderInterleaving, TestForwardWalkOvertakes). Listeners and routes also wait for the ACK of a Cluster
-// response and for the first set of clusters to settle (TestLateTypesWaitForClusters, TestSettlingHoldsLateTypes).
+// response, for the endpoints of its new clusters (TestRoutesWaitForEndpoints), and for the first set of clusters to settle
+// (TestLateTypesWaitForClusters, TestSettlingHoldsLateTypes). Removals come last and in reverse (removals.go).
 //
 // # Known limits
 //
 //   - Only ADS: no per-type services, unary calls, REST, v2 names, status or load report service.
 //   - No dynamic parameters, xdstp names, TTL or wrapped resources; the answer to a name of these kinds is a resource error.
-//   - Virtual hosts owed because a route changed (WARM-4), removals after additions (ORD-2) and the kept clusters of ORD-3
-//     are not here yet; the hold of ORD-5 looks at the Cluster response alone.
 //   - A stream ended while its client does not read keeps its last messages in the transport until the connection ends.
 //   - Stop waits up to 10 s for a peer that is in the middle of a handshake.
 //   - In delta, a client counts as in sync when it accepted its last responses, though it refused one before.
@@ -63,5 +62,5 @@
 //
 // # What to read next
 //
-// stream.go, session.go, order.go; then the tests rig_test.go, order_test.go.
+// stream.go, session.go, order.go, removals.go; then the tests rig_test.go, order_test.go.
 package downstream

@@ -97,6 +97,18 @@ func (r *rig) down() {
 // says has the origin answer: words are name=body for a resource and -name for a removal.
 func (r *rig) says(typeURL string, words ...string) {
 	r.tb.Helper()
+	u := r.response(typeURL, words)
+	for _, l := range r.lanes {
+		if _, ok := l.Apply(r.now, &u); ok {
+			return
+		}
+	}
+	r.tb.Fatalf("%s was never asked for", typeURL)
+}
+
+// response is what the origin answers next.
+func (r *rig) response(typeURL string, words []string) relay.Update {
+	r.tb.Helper()
 	r.up()
 	r.count++
 	m := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: fmt.Sprint("n", r.count)}
@@ -133,12 +145,7 @@ func (r *rig) says(typeURL string, words ...string) {
 	if bad != nil {
 		r.tb.Fatal(bad)
 	}
-	for _, l := range r.lanes {
-		if _, ok := l.Apply(r.now, &u); ok {
-			return
-		}
-	}
-	r.tb.Fatalf("%s was never asked for", typeURL)
+	return u
 }
 
 // settled is says, and then time passes until the set is complete for everybody.
@@ -265,6 +272,10 @@ func (p *clientEnd) gets(sentence string, want ...string) {
 // writes is the writer's turn.
 func (p *clientEnd) writes() []*message {
 	p.tb.Helper()
+	select {
+	case <-p.session.mailbox.Wake():
+	default:
+	}
 	batch := p.session.take(p.now)
 	if err := p.session.tick(p.now); err != nil {
 		p.tb.Fatalf("the stream ended: %v", err)

@@ -65,6 +65,9 @@ func (g *Group) Identifier() string {
 	return ""
 }
 
+// Revision is the newest revision of the group: what is applied from now on has a higher one.
+func (g *Group) Revision() uint64 { return g.rev.Load() }
+
 // Release gives back the reference that Origin.Group took.
 func (g *Group) Release(now time.Time) {
 	o := g.origin

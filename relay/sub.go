@@ -60,6 +60,7 @@ type Sub struct {
 	sum     sum               // of what was sent by name and is still subscribed (VER-4)
 	told    bool              // something was sent whole
 	whole   string            // the version of it, if a name was in it
+	kept    map[string]kept   // Clusters that are gone and still in the list (ORD-3); nil: none
 	late    bool              // all of it is gone but for names not known yet: to be told when they are
 	unsent  uint64            // revision of the first change not taken; 0: none
 	since   time.Time         // when that change came from the origin; zero: it did not

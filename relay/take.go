@@ -25,7 +25,10 @@ type Answer struct {
 }
 
 // Take gives what the client has not been sent, and takes it as sent; nil if there is nothing.
-func (s *Sub) Take() *Answer {
+func (s *Sub) Take() *Answer { return s.TakeKeeping(keepNothing) }
+
+// TakeKeeping is Take for Clusters in state of the world: what k does not let go stays in the list with its last body (ORD-3).
+func (s *Sub) TakeKeeping(k Keep) *Answer {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	if s.lagging {
@@ -42,7 +45,7 @@ func (s *Sub) Take() *Answer {
 	case s.delta:
 		a = s.takeDeltaLocked()
 	case s.pos != nil || SentWhole(s.typeURL):
-		a = s.takeWholeLocked()
+		a = s.takeWholeLocked(k)
 	default:
 		a = s.takeChangedLocked()
 	}
