@@ -29,6 +29,9 @@ func removedLast(typeURL string) bool {
 	return false
 }
 
+// related reports whether a type's resources refer to others, or are referred to. Runtime and types unknown wait for nobody.
+func related(typeURL string) bool { return removedLast(typeURL) || late(typeURL) }
+
 // takeOneLocked takes a type's answer. Of clusters that went, state of the world keeps what routes may still point to.
 func (s *session) takeOneLocked(now time.Time, st *streamType, w *walk) *relay.Answer {
 	if s.delta || st.typeURL != relay.ClusterType {
@@ -95,7 +98,7 @@ func (s *session) othersLocked(now time.Time, st *streamType) bool {
 			return true
 		}
 	}
-	return s.pendingLocked(now, func(typeURL string) bool { return typeURL != st.typeURL }) != math.MaxUint64
+	return s.pendingLocked(now, func(typeURL string) bool { return typeURL != st.typeURL && related(typeURL) }) != math.MaxUint64
 }
 
 // without takes out what is there again.
@@ -133,7 +136,7 @@ func (s *session) releaseRestLocked(now time.Time, out []*response) []*response 
 		case st.held != nil || st.inFlight(now, s.cfg.timing.AckWait):
 			return out
 		}
-		pending := s.pendingLocked(now, func(typeURL string) bool { return typeURL != st.typeURL })
+		pending := s.pendingLocked(now, func(typeURL string) bool { return typeURL != st.typeURL && related(typeURL) })
 		var ready []string
 		for _, name := range slices.Sorted(maps.Keys(st.rest.names)) {
 			if st.rest.names[name] < pending {

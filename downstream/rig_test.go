@@ -192,6 +192,8 @@ type clientEnd struct {
 	node    *corev3.Node
 	nonces  map[string]string // the last of each type
 	taken   []*message
+
+	deadline time.Time // the writer sleeps until then, unless woken
 }
 
 // message is one decoded response.
@@ -272,15 +274,22 @@ func (p *clientEnd) gets(sentence string, want ...string) {
 // writes is the writer's turn.
 func (p *clientEnd) writes() []*message {
 	p.tb.Helper()
+	awake := !p.deadline.IsZero() && !p.now.Before(p.deadline)
 	select {
 	case <-p.session.mailbox.Wake():
+		awake = true
 	default:
 	}
 	batch := p.session.take(p.now)
 	if err := p.session.tick(p.now); err != nil {
 		p.tb.Fatalf("the stream ended: %v", err)
 	}
-	return p.written(batch)
+	if len(batch) > 0 && !awake {
+		p.tb.Errorf("the writer sleeps, and has something to write")
+	}
+	out := p.written(batch)
+	p.deadline = p.session.next()
+	return out
 }
 
 // written is what a batch says, once it is on the wire.
