@@ -9,6 +9,7 @@ import (
 // namedTable is the part of a shard that was asked for by name.
 type namedTable struct {
 	entries map[string]*entry
+	from    *receipt // of the last response
 	// lane is where the names are asked (RELAY-20): the main lane unless it carries the type's wildcard.
 	lane laneIndex
 	// firstGen is the generation of each lane in which names were first asked there; what is not of the lane's present

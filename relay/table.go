@@ -38,6 +38,8 @@ type OriginConfig struct {
 	NodeID, NodeCluster string
 	// Types restricts what is asked of the origin, by type URL. Empty: everything.
 	Types []string
+	// OriginVersions: clients are told the origin's versions instead of those of the content (VER-5).
+	OriginVersions bool
 	// NoResume: the origin ignores initial_resource_versions, so none are sent and members not mentioned are swept
 	// (RELAY-46).
 	NoResume bool

@@ -7,8 +7,8 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 		if !s.shard.set.readyLocked(s.holds) {
 			return nil
 		}
-		if s.version != "" && len(s.records) == 0 && s.version == p.view.sum.version() {
-			// In sync already (RELAY-43).
+		if s.version != "" && len(s.records) == 0 && s.version == p.view.sum.version() && !s.shard.group.origin.cfg.OriginVersions {
+			// In sync already (RELAY-43); an origin's own version proves nothing (VER-5).
 			p.sum, s.told = p.view.sum, true
 			p.view.passed(p, p.view.contentRev)
 			return nil

@@ -28,3 +28,16 @@ func TestAbsenceAndErrorsAreTranslated(t *testing.T) {
 		}
 	}
 }
+
+// TestVersionKeysAreTranslated: version_mode reaches the table (VER-5).
+func TestVersionKeysAreTranslated(t *testing.T) {
+	for keys, want := range map[string]bool{"": false, "version_mode: content, ": false, "version_mode: origin, ": true} {
+		cfg, err := config.Parse("test", []byte("origins: [{"+keys+"name: a, grpc: {addresses: ['a:1']}}]\n"), os.LookupEnv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tableConfig(cfg).Origins[0].OriginVersions; got != want {
+			t.Errorf("%q became %v", keys, got)
+		}
+	}
+}

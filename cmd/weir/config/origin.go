@@ -47,8 +47,11 @@ type Origin struct {
 	// Secrets is refuse, dedicated or by_identity. Default: refuse.
 	// Other values are not supported by this version.
 	Secrets string `yaml:"secrets"`
-	// VersionMode is content or origin (VER-5). Default: content.
-	// Other values are not supported by this version.
+	// VersionMode says which versions clients are told: content, those that
+	// weir makes of the content, equal on every replica, or origin, the origin's
+	// own (VER-5). With origin a client that returns is sent more than what
+	// changed, and an origin that counts anew after a restart may be taken for
+	// unchanged by clients that say what they hold. Default: content.
 	VersionMode string `yaml:"version_mode"`
 	// NACKReport tells the origin what clients reject. Default: false.
 	// Not supported by this version.
@@ -82,7 +85,7 @@ func (o *Origin) setDefaults() {
 		DynamicParameters: DynamicParameters{Otherwise: "refuse"},
 		Resume:            ResumeVersions,
 		Secrets:           "refuse",
-		VersionMode:       "content",
+		VersionMode:       VersionModeContent,
 		AbsenceTimer:      AbsenceTimerAbsence,
 		OnDataError:       OnDataErrorKeep,
 		TTLUnsupported:    "serve",
@@ -91,11 +94,14 @@ func (o *Origin) setDefaults() {
 	}
 }
 
-// Values of Origin.Resume, AbsenceTimer and OnDataError, GRPC.Dialect and
-// GRPC.Wildcard.
+// Values of Origin.Resume, VersionMode, AbsenceTimer and OnDataError,
+// GRPC.Dialect and GRPC.Wildcard.
 const (
 	ResumeVersions = "versions"
 	ResumeNone     = "none"
+
+	VersionModeContent = "content"
+	VersionModeOrigin  = "origin"
 
 	AbsenceTimerAbsence   = "absence"
 	AbsenceTimerTransient = "transient"
