@@ -21,7 +21,10 @@ type Applied struct {
 // asked for the type on this stream: such a response is neither ACKed nor NACKed (RELAY-33).
 func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	gen, cfg := l.gen.Load(), &l.group.origin.cfg
-	from := &receipt{typeURL: u.TypeURL, server: uint8(l.server.Load()), shown: cfg.OriginVersions, version: u.Version}
+	from := &receipt{
+		typeURL: u.TypeURL, server: uint8(l.server.Load()), version: u.Version,
+		shown: cfg.OriginVersions, canonical: cfg.CanonicalHash,
+	}
 	l.group.mu.Lock()
 	s := l.group.shards[u.TypeURL]
 	l.group.mu.Unlock()

@@ -40,6 +40,9 @@ type OriginConfig struct {
 	Types []string
 	// OriginVersions: clients are told the origin's versions instead of those of the content (VER-5).
 	OriginVersions bool
+	// CanonicalHash: the origin's serialiser is not deterministic, so messages that are known are put in order before they are
+	// hashed (VER-6).
+	CanonicalHash bool
 	// NoResume: the origin ignores initial_resource_versions, so none are sent and members not mentioned are swept
 	// (RELAY-46).
 	NoResume bool

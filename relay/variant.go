@@ -55,8 +55,9 @@ type Variant struct {
 type receipt struct {
 	typeURL string
 	server  uint8 // of the origin, that gave the bodies and their versions
-	// shown: clients are told the origin's versions (VER-5).
-	shown   bool
+	// shown: clients are told the origin's versions (VER-5). canonical: equal content may be other bytes (VER-6).
+	shown, canonical bool
+
 	version string // version_info, or in delta system_version_info
 	rev     uint64 // of the response
 }
@@ -98,7 +99,11 @@ func newVariant(from *receipt, r *Resource, version string) *Variant {
 		aliases:       r.Aliases,
 		metadata:      bytes.Clone(r.metadata),
 	}
-	v.Digest = contentDigest(from.typeURL, r.Name, r.Constraints.Key(), r.Aliases, r.payloadType, r.payload)
+	content := r.payload
+	if from.canonical {
+		content = canonicalMessage(string(r.payloadType), content)
+	}
+	v.Digest = contentDigest(from.typeURL, r.Name, r.Constraints.Key(), r.Aliases, r.payloadType, content)
 	if from.typeURL == ClusterType {
 		v.endpoints = endpointsOf(r.payload)
 	}

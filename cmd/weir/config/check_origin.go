@@ -46,6 +46,7 @@ func (k checker) origin(path string, o *Origin) {
 	k.groupBy(path+".group_by", o.GroupBy)
 	k.oneOf(path+".resume", o.Resume, ResumeVersions, ResumeNone)
 	k.oneOf(path+".version_mode", o.VersionMode, VersionModeContent, VersionModeOrigin)
+	k.oneOf(path+".hash", o.Hash, HashBytes, HashCanonical)
 	k.oneOf(path+".absence_timer", o.AbsenceTimer, AbsenceTimerAbsence, AbsenceTimerTransient)
 	k.oneOf(path+".on_data_error", o.OnDataError, OnDataErrorKeep, OnDataErrorDrop)
 }

@@ -53,6 +53,12 @@ type Origin struct {
 	// changed, and an origin that counts anew after a restart may be taken for
 	// unchanged by clients that say what they hold. Default: content.
 	VersionMode string `yaml:"version_mode"`
+	// Hash is bytes, or canonical for origins that write equal content as other
+	// bytes, such as maps in random order: what weir knows is then put in order
+	// before it is hashed, and still forwarded as received (VER-6). What it does
+	// not know, and listeners without a name, count as received. All replicas
+	// should run one build then, or their versions may differ. Default: bytes.
+	Hash string `yaml:"hash"`
 	// NACKReport tells the origin what clients reject. Default: false.
 	// Not supported by this version.
 	NACKReport bool `yaml:"nack_report"`
@@ -86,6 +92,7 @@ func (o *Origin) setDefaults() {
 		Resume:            ResumeVersions,
 		Secrets:           "refuse",
 		VersionMode:       VersionModeContent,
+		Hash:              HashBytes,
 		AbsenceTimer:      AbsenceTimerAbsence,
 		OnDataError:       OnDataErrorKeep,
 		TTLUnsupported:    "serve",
@@ -94,7 +101,7 @@ func (o *Origin) setDefaults() {
 	}
 }
 
-// Values of Origin.Resume, VersionMode, AbsenceTimer and OnDataError,
+// Values of Origin.Resume, VersionMode, Hash, AbsenceTimer and OnDataError,
 // GRPC.Dialect and GRPC.Wildcard.
 const (
 	ResumeVersions = "versions"
@@ -102,6 +109,8 @@ const (
 
 	VersionModeContent = "content"
 	VersionModeOrigin  = "origin"
+	HashBytes          = "bytes"
+	HashCanonical      = "canonical"
 
 	AbsenceTimerAbsence   = "absence"
 	AbsenceTimerTransient = "transient"

@@ -2,7 +2,13 @@ package conformance
 
 import (
 	"maps"
+	"slices"
 	"testing"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
@@ -151,6 +157,66 @@ var deltaOriginVersionCases = []testCase{
 			}
 			d.CheckClean()
 			s.CheckClean()
+		}
+	}},
+}
+
+var deltaHashCases = []testCase{
+	{"VER-6", "hash: canonical takes a map in another order for no change, and forwards it as received", func(t *testing.T) {
+		// Encodings of one message may be joined; what is known within counts likewise.
+		inner := func(key string) *anypb.Any {
+			return relaytest.Body(&structpb.Struct{Fields: map[string]*structpb.Value{key: structpb.NewBoolValue(true)}})
+		}
+		one, two := inner("one"), inner("two")
+		join := func(a, b *anypb.Any) *anypb.Any {
+			return &anypb.Any{TypeUrl: a.TypeUrl, Value: slices.Concat(a.Value, b.Value)}
+		}
+		cluster := func(opaque string, first, second *anypb.Any, keys ...string) *anypb.Any {
+			options := map[string]*anypb.Any{"options": join(first, second)}
+			all := relaytest.Body(&clusterv3.Cluster{Name: "a", AltStatName: opaque, TypedExtensionProtocolOptions: options})
+			for _, key := range keys {
+				all = join(all, relaytest.Body(&clusterv3.Cluster{Metadata: &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{key: {}}}}))
+			}
+			return all
+		}
+		a, b := cluster("1", one, two, "x", "y"), cluster("1", two, one, "y", "x")
+		for _, canonical := range []bool{true, false} {
+			for _, sotw := range []bool{false, true} {
+				w := start(t, setup{sotw: sotw, config: func(c weirtest.Config) {
+					if canonical {
+						c.Origin().Set("hash", "canonical")
+					}
+				}})
+				w.origin.Set(cds, "a", "1", a)
+				d, s := w.client(relaytest.Delta), w.client(relaytest.SotW)
+				clients := []*relaytest.Client{d, s}
+				for _, c := range clients {
+					c.Subscribe(cds, "*")
+					c.AwaitNames(cds, "the cluster arrives", "a")
+				}
+				held := d.Held(cds)["a"]
+				if w.origin.Set(cds, "a", "2", b); canonical {
+					for _, c := range clients {
+						c.WantIdle(quiet)
+					}
+					d.Open(relaytest.Node("client-1", "edge"))
+					d.SubscribeWith(cds, nil, "*")
+					d.Expect(cds, "a client that says nothing of what it holds is answered")
+				}
+				want := string(b.Value)
+				if canonical && hops(t) > 1 {
+					want = string(a.Value) // what is no event is not passed on to a second weir
+				}
+				d.Await(0, func(s *relaytest.State) bool { return s.Body(cds, "a") == want }, "the bytes of the origin arrive")
+				if same := d.Held(cds)["a"] == held; same != canonical {
+					t.Errorf("hash: canonical %v: the version is the same: %v", canonical, same)
+				}
+				w.origin.Set(cds, "a", "3", cluster("2", two, one, "y", "x"))
+				for _, c := range clients {
+					c.Await(0, func(s *relaytest.State) bool { return s.Body(cds, "a") != want && s.Body(cds, "a") != string(a.Value) }, "a change is one")
+					c.CheckClean()
+				}
+			}
 		}
 	}},
 }
