@@ -56,7 +56,8 @@
 //     are the rule's reason, do not linger.
 //   - ALIAS-8: virtual hosts on demand do not bypass the holds.
 //   - RELAY-8: a wait that may not end the stream is counted only; no resource_errors are sent.
-//   - STREAM-4: a change of Node.dynamic_parameters has no effect, as no group key holds them yet.
+//   - STREAM-4: a later node without dynamic parameters takes none away if it has no user agent name either: it is a thinner one
+//     (RELAY-94), and to end the stream for it would do so again and again.
 //   - STREAM-8: a client's half-close ends the stream, since it cannot acknowledge any more.
 //   - A request more than twice as long as limits.request_bytes is refused in grpc's words, which do not name the key.
 //

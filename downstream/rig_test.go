@@ -47,7 +47,12 @@ type rig struct {
 
 func newRig(tb testing.TB) *rig {
 	tb.Helper()
-	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh"}}})
+	return newRigOf(tb, relay.OriginConfig{Name: "mesh"})
+}
+
+func newRigOf(tb testing.TB, origin relay.OriginConfig) *rig {
+	tb.Helper()
+	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{origin}})
 	if err != nil {
 		tb.Fatal(err)
 	}

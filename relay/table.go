@@ -32,7 +32,8 @@ type OriginConfig struct {
 	// SotW: the origin speaks state of the world, so that silence of 15 s means absence (ABS-5).
 	SotW bool
 	// GroupBy are the node fields that decide what the origin answers: cluster, locality, user_agent_name,
-	// user_agent_version, client_features, metadata, metadata.KEY, id. Empty: one group for all (RELAY-60, RELAY-63).
+	// user_agent_version, client_features, metadata, metadata.KEY, id, dynamic_parameters. Empty: one group for all (RELAY-60,
+	// RELAY-63).
 	GroupBy []string
 	// NodeID and NodeCluster, if set, are presented upstream instead of the group's (RELAY-62).
 	NodeID, NodeCluster string

@@ -25,8 +25,10 @@ type Origin struct {
 	Types []string `yaml:"types"`
 	// GroupBy lists the node fields that put clients into one group: cluster,
 	// locality, user_agent_name, user_agent_version, client_features, metadata,
-	// metadata.KEY, id. An empty list is one group for all, which an origin of
-	// files has whatever this says: files cannot tell clients apart.
+	// metadata.KEY, id, dynamic_parameters (the only one that may change during
+	// a stream, which then ends, so that the client comes back in its new group).
+	// An empty list is one group for all, which an origin of files has whatever
+	// this says: files cannot tell clients apart.
 	// Default: cluster, locality, user_agent_name, client_features, metadata.
 	GroupBy []string `yaml:"group_by"`
 	// Node holds fixed values presented upstream, for control planes that
