@@ -315,3 +315,25 @@ func TestVirtualHostsAreOwed(t *testing.T) {
 	})
 	q.gets("is owed the hosts of the routes it was sent, whatever it says to hold", "vhds s/t/a=1")
 }
+
+// TestErrorOfAKeptCluster: a cluster that stays in the list is not in error at the same time (ABS-11).
+func TestErrorOfAKeptCluster(t *testing.T) {
+	p := newRig(t).client(false)
+	p.both(cds, rds)
+	p.says(cds, "y=1", "z=1")
+	p.gets("more clusters", "cds x=0 y=1 z=1")
+	p.answer(cds)
+	p.says(rds, "x=2")
+	p.gets("routes", "rds x=2")
+	p.says(rds, "x=3")
+	p.says(cds, "!y:NOT_FOUND", "!none:INTERNAL", "z=2")
+	p.gets("what can be said", "cds x=0 y=1 z=2 !none:Internal")
+	p.answer(cds)
+	p.gets("while the routes wait for an answer")
+	p.answer(rds)
+	p.gets("the routes", "rds x=3")
+	p.gets("and now the rest", "cds x=0 z=2 !y:NotFound")
+	p.answer(cds)
+	p.answer(rds)
+	p.gets("that is all")
+}

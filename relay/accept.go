@@ -256,6 +256,10 @@ func (a *acceptance) nameErrors(r *Response) {
 		case both: // ABS-11
 			a.reject("resource %s: both sent and in resource_errors", quote(e.Name))
 			a.markAmbiguous(identity{name: e.Name})
+		case a.maxName > 0 && len(e.Name) > a.maxName:
+			a.reject("resource_errors %s: name of %d bytes is longer than limits.name_bytes %d", quote(e.Name), len(e.Name), a.maxName)
+		case isNameless(e.Name):
+			a.reject("resource_errors %s: name begins with a zero byte", quote(e.Name))
 		default:
 			a.Errors = append(a.Errors, e)
 		}

@@ -52,6 +52,10 @@ func TestAccept(t *testing.T) {
 	delta := func(removed []string, rs ...*discoveryv3.Resource) proto.Message {
 		return &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", Resources: rs, RemovedResources: removed}
 	}
+	inError := func(name string) proto.Message {
+		e := &discoveryv3.ResourceError{ResourceName: &discoveryv3.ResourceName{Name: name}}
+		return &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", ResourceErrors: []*discoveryv3.ResourceError{e}}
+	}
 	sotw := func(as ...*anypb.Any) proto.Message {
 		return &discoveryv3.DiscoveryResponse{TypeUrl: ClusterType, VersionInfo: "7", Resources: as}
 	}
@@ -73,6 +77,8 @@ func TestAccept(t *testing.T) {
 		{"empty version (RELAY-91)", delta(nil, &discoveryv3.Resource{Name: "a", Resource: c("a")}), []string{"a"}, ""},
 		{"neither name nor payload", delta(nil, &discoveryv3.Resource{Version: "1"}), nil, "neither name nor payload"},
 		{"name too long", delta(nil, res(long, c("a"))), nil, "limits.name_bytes 100"},
+		{"name in error too long", inError(long), nil, "limits.name_bytes 100"},
+		{"name in error that no name can be", inError("\x00x"), nil, "begins with a zero byte"},
 		{"heartbeat", delta(nil, &discoveryv3.Resource{Name: "a", Version: "1"}), []string{"a"}, ""},
 		{"malformed constraints", delta(nil, &discoveryv3.Resource{Resource: c("a"), ResourceName: &discoveryv3.ResourceName{
 			Name: "a", DynamicParameterConstraints: &discoveryv3.DynamicParameterConstraints{

@@ -9,7 +9,8 @@ import (
 type Applied struct {
 	// Changed is the number of resources whose content was new, changed or gone.
 	Changed int
-	// Unrequested is the number of resources that matched no subscription and were ignored (RELAY-28).
+	// Unrequested is the number of resources, and errors of names, that matched no subscription and were ignored (RELAY-28),
+	// or were more errors than are kept.
 	Unrequested int
 	// Resumed is the number of resources presented as initial versions that came back unchanged all the same; if that is most
 	// of them, the origin ignores initial versions (RELAY-46).
@@ -109,6 +110,9 @@ func (s *shard) heldLocked(u *Update, held func(name string) []*Variant) []*Vari
 
 func (s *shard) applySetLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
 	rev, t := s.rev, &s.set
+	if t.answeredGen != gen {
+		t.faults.roll(t.answeredGen)
+	}
 	news, unmentioned := false, false
 	touched := make(map[*member]bool)
 	for i, body := range bodies {
@@ -130,8 +134,15 @@ func (s *shard) applySetLocked(a *Applied, u *Update, bodies []*Variant, gen uin
 		}
 		m.seenGen, m.listed = gen, rev
 		s.swapLocked(a, m, body, touched)
+		if t.faults.clear(name) && !touched[m] {
+			for _, v := range t.views {
+				v.renew(name, rev)
+			}
+		}
 	}
 	s.removeMembersLocked(a, u, touched, rev)
+	stated := s.failMembersLocked(a, u, touched, rev, gen)
+	s.omitMembersLocked(a, u, touched, rev, gen)
 	for m := range touched {
 		s.offerLocked(m, rev)
 	}
@@ -140,6 +151,10 @@ func (s *shard) applySetLocked(a *Applied, u *Update, bodies []*Variant, gen uin
 	}
 	s.answeredLocked(s.now, gen, news, u.Full, u.Bad)
 	s.setChangedLocked(rev)
+	s.boundFaultsLocked(a)
+	if stated {
+		s.statedLocked(rev)
+	}
 }
 
 // swapLocked puts a body into its member. Equal content under another origin version replaces the pointer and is no event.
@@ -163,6 +178,7 @@ func (s *shard) swapLocked(a *Applied, m *member, body *Variant, touched map[*me
 
 func (s *shard) removeMembersLocked(a *Applied, u *Update, touched map[*member]bool, rev uint64) {
 	remove := func(name, key string) {
+		s.set.faults.clear(name)
 		m := s.set.members[name]
 		if m == nil || find(m.variants, key) == nil {
 			return // DEL-4
@@ -177,23 +193,52 @@ func (s *shard) removeMembersLocked(a *Applied, u *Update, touched map[*member]b
 	for _, r := range u.RemovedVariants {
 		remove(r.Name, r.Constraints)
 	}
+}
+
+// failMembersLocked takes up the errors, of members and of what could have been one, and reports whether any has to be told. The
+// body goes or stays (ABS-8).
+func (s *shard) failMembersLocked(a *Applied, u *Update, touched map[*member]bool, rev uint64, gen uint32) (stated bool) {
 	for _, e := range u.Errors {
-		if s.group.origin.ends(e) { // other errors keep the member (ABS-8); `*` itself cannot carry one (ABS-12)
-			remove(e.Name, "")
+		if e.Name == Wildcard || e.Name == "" { // `*` itself cannot carry one (ABS-12)
+			a.Unrequested++
+			s.unrequested++
+			continue
 		}
-	}
-	// A response with a bad part proves no absence (RELAY-32), nor does one of a grouped type (DEL-3).
-	if !u.Full || u.Bad || !absenceDeletes(u.TypeURL) && !slices.Contains(s.group.origin.cfg.AbsenceDeletes, u.TypeURL) {
-		return
-	}
-	inError := u.inError()
-	for _, m := range s.set.members {
-		if m.listed != rev && len(m.variants) > 0 && !inError[m.name] {
+		stated = s.set.faults.state(e, gen, rev) || stated
+		switch m := s.set.members[e.Name]; {
+		case m == nil:
+		case !s.group.origin.ends(e):
+			m.seenGen = gen // it was mentioned: no sweep takes what stays in use (RELAY-46)
+		case len(m.variants) > 0:
 			m.variants = nil
 			touched[m] = true
 			a.Changed++
 		}
 	}
+	return stated
+}
+
+// omitMembersLocked removes what a full response leaves out. A response with a bad part proves no absence (RELAY-32), nor does one
+// of a grouped type (DEL-3), nor does it prove any of what is in error (ABS-8, ABS-11).
+func (s *shard) omitMembersLocked(a *Applied, u *Update, touched map[*member]bool, rev uint64, gen uint32) {
+	if !u.Full || u.Bad || !absenceDeletes(u.TypeURL) && !slices.Contains(s.group.origin.cfg.AbsenceDeletes, u.TypeURL) {
+		return
+	}
+	for _, m := range s.set.members {
+		if m.listed != rev && len(m.variants) > 0 && !s.set.faults.keeps(m.name, gen) {
+			s.set.faults.clear(m.name)
+			m.variants = nil
+			touched[m] = true
+			a.Changed++
+		}
+	}
+}
+
+// boundFaultsLocked keeps the errors bounded by the members.
+func (s *shard) boundFaultsLocked(a *Applied) {
+	n := s.set.faults.bound(len(s.set.members) + spareFaults)
+	a.Unrequested += n
+	s.unrequested += uint64(n)
 }
 
 func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
@@ -244,8 +289,9 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 	if u.Full && !u.Bad && FullState(u.TypeURL) {
 		inError := u.inError()
 		for _, e := range s.named.entries {
-			// Absence of a name that had been received is a deletion; of one never received it is not conclusive (ABS-3).
-			if _, listed := touched[e]; !listed && len(e.variants) > 0 && !inError[e.name] && s.askedBeforeLocked(e, gen) {
+			// Absence of a name that had been received is a deletion; of one never received it is not conclusive (ABS-3), nor of
+			// one in error: the origin states an error once, and then leaves the name out of its lists (TP3).
+			if _, listed := touched[e]; !listed && len(e.variants) > 0 && !inError[e.name] && !e.kept(gen) && s.askedBeforeLocked(e, gen) {
 				e.variants = nil
 				touched[e] = true
 				a.Changed++
@@ -256,7 +302,11 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		s.offerNamedLocked(e, rev, gen, stated)
 	}
 	for _, f := range u.Errors {
-		if e := s.named.entries[f.Name]; e != nil && e.askedOn(gen) {
+		switch e := s.named.entries[f.Name]; {
+		case e == nil:
+			a.Unrequested++
+			s.unrequested++
+		case e.askedOn(gen):
 			s.failLocked(e, f, rev, gen)
 		}
 	}
@@ -265,6 +315,11 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 // askedOn reports whether the name was asked on the stream of generation gen.
 func (e *entry) askedOn(gen uint32) bool {
 	return slices.ContainsFunc(e.wants, func(w *want) bool { return w.asked == gen })
+}
+
+// kept reports whether the name is in an error, stated on the stream of generation gen, that leaves its body in use (ABS-8).
+func (e *entry) kept(gen uint32) bool {
+	return slices.ContainsFunc(e.wants, func(w *want) bool { return w.faulted && w.answered == gen })
 }
 
 // askedBeforeLocked reports whether every want of the entry is asked on the present stream, so that a full answer covers it.

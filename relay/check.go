@@ -43,6 +43,7 @@ func (s *shard) checkLocked() (errs []error) {
 			fail("member %q: named %q with %d variants", name, m.name, len(m.variants))
 		}
 	}
+	s.checkFaults(fail)
 	for name, e := range s.named.entries {
 		if name != e.name || len(e.wants) == 0 {
 			fail("entry %q: named %q with %d wants", name, e.name, len(e.wants))
@@ -52,6 +53,37 @@ func (s *shard) checkLocked() (errs []error) {
 		}
 	}
 	return errs
+}
+
+func (s *shard) checkFaults(fail func(string, ...any)) {
+	t, last, standing := &s.set.faults, uint64(0), 0
+	for _, x := range t.order {
+		if x.seq <= last || x.seq > t.seq {
+			fail("error %d after %d, the last is %d", x.seq, last, t.seq)
+		}
+		last = x.seq
+		if !x.stands() {
+			continue
+		}
+		standing++
+		f, m := x.fault, s.set.members[x.fault.err.Name]
+		if t.byName[f.err.Name] != f {
+			fail("error of %q: in the order, not in the map", f.err.Name)
+		}
+		if m != nil && s.group.origin.ends(f.err) {
+			fail("error %d of member %q, which it should have ended", f.err.Code, m.name)
+		}
+		for _, v := range s.set.views {
+			for p := v.ordered.head; p != nil; p = p.next {
+				if p.told < x.seq && p.sub.unsent == 0 && f.gen == s.set.answeredGen && s.setLiveLocked() {
+					fail("error of %q, told up to %d of %d, and the client was not told", f.err.Name, p.told, x.seq)
+				}
+			}
+		}
+	}
+	if standing != len(t.byName) || standing > len(s.set.members)+spareFaults {
+		fail("%d errors for %d members, %d in order", len(t.byName), len(s.set.members), standing)
+	}
 }
 
 func (w *want) check(s *shard, fail func(string, ...any)) {

@@ -108,6 +108,9 @@ func parseNameError(b []byte) (*NameError, error) {
 // in a response of its own (ABS-9, ABS-11). An error is as good as the upstream stream, like absence (RELAY-38).
 func (s *Sub) faultLocked(r *record, sent bool) *NameError {
 	w := r.want
+	if sent {
+		r.fault = nil // the body ends what was told before
+	}
 	if r.is(cold) {
 		r.flags &^= cold
 		if r.is(owed) && !sent {

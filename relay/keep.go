@@ -33,8 +33,8 @@ func (s *Sub) Keeps() bool {
 }
 
 // keepsLocked reports whether a name that is gone is still told.
-func (s *Sub) keepsLocked(r *record) bool {
-	_, is := s.kept[r.want.entry.name]
+func (s *Sub) keepsLocked(name string) bool {
+	_, is := s.kept[name]
 	return is
 }
 

@@ -237,6 +237,9 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 		switch {
 		case chosen != nil:
 			changed := w.chosen == nil || w.chosen.Digest != chosen.Digest
+			if w.fault != nil && !changed {
+				w.curedLocked(rev)
+			}
 			w.fault, w.faulted = nil, false
 			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = chosen, gen, 0, false, false
 			w.existed, w.last = true, nil
@@ -284,6 +287,17 @@ func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
 			w.fault = fault
 			w.rev = rev
 			s.tellLocked(w, rev)
+		}
+	}
+}
+
+// curedLocked: the resource is the same as before, and is sent again to those who were told an error of it: they remember that
+// until the resource arrives (ABS-7).
+func (w *want) curedLocked(rev uint64) {
+	for r := w.head; r != nil; r = r.next {
+		if r.fault != nil {
+			r.sub.oweLocked(r, true)
+			r.sub.dirtyLocked(r, rev)
 		}
 	}
 }

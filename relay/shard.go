@@ -138,6 +138,8 @@ type setTable struct {
 	// sweepFirst and sweepNews are as above, on that stream alone.
 	sweepGen              uint32
 	sweepFirst, sweepNews time.Time
+
+	faults faults
 }
 
 // member is one name of the set: its variants by constraints.
@@ -199,7 +201,7 @@ func (s *shard) clearSetLocked() {
 	if t.wantedLocked() || s.lane(mainLane).live(t.askedGen) {
 		return
 	}
-	t.members = map[string]*member{}
+	t.members, t.faults = map[string]*member{}, faults{}
 	t.first, t.news, t.settled, t.firm, t.bad = time.Time{}, time.Time{}, false, false, false
 	t.sweepGen, t.from = 0, nil
 }
@@ -316,6 +318,7 @@ func (s *shard) sweepLocked() {
 				rev = s.nextRevLocked()
 			}
 			m.variants = nil
+			s.set.faults.clear(m.name)
 			s.offerLocked(m, rev)
 		}
 	}

@@ -171,6 +171,7 @@ func (s *Sub) firstDoneLocked() {
 func (s *Sub) joinLocked() {
 	if s.pos != nil {
 		s.pos.resend = true
+		s.pos.told, s.pos.before = 0, 0 // its error follows each body anew
 		s.markLocked(s.shard.rev)
 		return
 	}

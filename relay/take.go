@@ -1,6 +1,9 @@
 package relay
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Answer is what one response has to say. From and To are the revisions it covers: give it back to Ack or Nack.
 type Answer struct {
@@ -172,16 +175,44 @@ func (s *Sub) takeDeltaLocked() *Answer {
 		rev = max(rev, at)
 	})
 	rev = max(rev, s.takeAgainLocked(base, own))
+	a := &Answer{Body: own, Errors: errs, Rev: rev}
 	switch {
 	case own.empty() && (must || base != nil && !base.emptyInDelta()):
-		return &Answer{Body: base, Errors: errs, Rev: rev}
-	case own.empty() && len(errs) == 0:
-		return nil
+		a.Body = base
 	case base != nil && !base.empty():
 		own.Variants = append(own.Variants, base.Variants...)
 		own.Removed = append(own.Removed, base.Removed...)
 	}
-	return &Answer{Body: own, Errors: errs, Rev: rev}
+	if s.pos != nil && !s.pos.fresh {
+		s.addFaultsLocked(a)
+	}
+	if !must && a.empty() && len(a.Errors) == 0 {
+		return nil
+	}
+	return a
+}
+
+// addFaultsLocked adds what the client of `*` must be told of members in error. That one does not exist is said in both ways,
+// for clients that do not know the other (ABS-9).
+func (s *Sub) addFaultsLocked(a *Answer) {
+	errs, rev := s.takeFaultsLocked(a.Variants)
+	if len(errs) == 0 {
+		return
+	}
+	a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev)
+	removed := make(map[string]bool, len(a.Removed))
+	for _, name := range a.Removed {
+		removed[name] = true
+	}
+	all := slices.Clone(a.Removed)
+	for _, e := range errs {
+		if s.shard.group.origin.ends(e) && !removed[e.Name] {
+			all = append(all, e.Name)
+		}
+	}
+	if len(all) > len(a.Removed) {
+		a.Body = &Body{Variants: a.Variants, Removed: all} // the other one may be shared
+	}
 }
 
 // takeViewLocked takes the wildcard's part of a delta answer. Names with a record of their own are left to it. must: the answer
@@ -272,6 +303,9 @@ func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 	}
 	for name := range s.again {
 		it := s.pos.view.items[name]
+		if s.shard.set.faults.byName[name] != nil {
+			s.pos.untold = append(s.pos.untold, name)
+		}
 		switch {
 		case listed[name] || s.records[name] != nil:
 		case it != nil && !it.dead:

@@ -99,6 +99,16 @@ func (v *view) offer(m *member, rev uint64) {
 	}
 }
 
+// renew has a body sent again although it is the same: that ends the error that clients were told (ABS-7).
+func (v *view) renew(name string, rev uint64) {
+	if it := v.items[name]; it != nil && !it.dead {
+		v.unlink(it)
+		it.rev = rev
+		v.append(it)
+		v.changed = true
+	}
+}
+
 // born takes up a body that is new or changed, at the end of the list.
 func (v *view) born(it *item, body *Variant, rev uint64) {
 	it.variant, it.rev = body, rev
@@ -258,6 +268,11 @@ type position struct {
 	fresh      bool // nothing sent yet
 	resend     bool // `*` was subscribed again: everything is owed (DELTA-2)
 	prev, next *position
+
+	// told is the seq up to which errors were told, before the same when the upstream stream was first answered; untold are
+	// names whose body was sent again although they are in error.
+	told, before uint64
+	untold       []string
 }
 
 type posList struct{ head, tail *position }

@@ -11,6 +11,9 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 			// In sync already (RELAY-43); an origin's own version proves nothing (VER-5).
 			p.sum, s.told = p.view.sum, true
 			p.view.passed(p, p.view.contentRev)
+			if p.told < s.shard.set.faults.seq {
+				s.markLocked(s.shard.rev) // what is in error may still have to be said
+			}
 			return nil
 		}
 	}
@@ -23,6 +26,10 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	changed = s.settleWholeLocked(a, k) || changed
 	if p == nil {
 		return s.wholeByNameLocked(a, changed)
+	}
+	if errs, rev := s.takeFaultsLocked(nil); len(errs) > 0 {
+		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev)
+		changed = true
 	}
 	all := s.keptSumLocked(p.view.sum)
 	if !p.fresh && p.sum == all && !changed && !p.resend {
@@ -63,7 +70,8 @@ func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 		if body != nil && s.typeURL == ClusterType {
 			a.News = append(a.News, body)
 		}
-		if v, _, _ := s.effectiveLocked(r); v != nil || s.keepsLocked(r) {
+		if v, _, _ := s.effectiveLocked(r); v != nil || s.keepsLocked(r.want.entry.name) {
+			r.fault = nil
 			return
 		}
 		if f := s.faultLocked(r, false); f != nil {

@@ -1,0 +1,194 @@
+package relay
+
+import "slices"
+
+// faults are what the origin says of names of the set instead of the resources: of members, and of what it could not produce
+// (ABS-9, ABS-12). Clients of `*` share them and cost a position in their order. Guarded by the shard's lock.
+type faults struct {
+	byName map[string]*fault
+	// order is every statement, oldest first; one that no longer stands is skipped by its seq.
+	order []statement
+	seq   uint64 // of the last statement or roll
+	// rolled is seq when the stream of the present statements was first answered: all of them are after it.
+	rolled uint64
+}
+
+// fault is the error that stands for a name, until the resource itself or another error arrives (ABS-7).
+type fault struct {
+	err *NameError
+	seq uint64 // 0: it stands no more
+	was uint64 // its seq on the stream before, if it was stated there too and is not to be told again
+	rev uint64
+	gen uint32 // of the stream it was stated on last
+}
+
+type statement struct {
+	fault *fault
+	seq   uint64
+}
+
+func (x statement) stands() bool { return x.fault.seq == x.seq }
+
+const (
+	// spareFaults is how many errors are kept beyond one for each member; the oldest are forgotten.
+	spareFaults = 1000
+	// faultBytes is about what one answer tells of errors of members; the rest waits for the next.
+	faultBytes = 128 << 10
+)
+
+// state takes up an error and reports whether it has to be told.
+func (t *faults) state(err *NameError, gen uint32, rev uint64) bool {
+	f := t.byName[err.Name]
+	switch {
+	case f == nil:
+		if t.byName == nil {
+			t.byName = map[string]*fault{}
+		}
+		f = &fault{err: err}
+		t.byName[err.Name] = f
+	case f.err.same(err) && f.gen == gen:
+		return false
+	case f.err.same(err):
+		f.was = f.seq
+	default:
+		f.err, f.was = err, 0
+	}
+	t.seq++
+	f.seq, f.gen, f.rev = t.seq, gen, rev
+	t.order = append(t.order, statement{f, t.seq})
+	if len(t.order) > 2*len(t.byName)+64 {
+		t.order = slices.DeleteFunc(t.order, func(x statement) bool { return !x.stands() })
+	}
+	return true
+}
+
+// clear ends the error of a name and reports whether there was one.
+func (t *faults) clear(name string) bool {
+	f := t.byName[name]
+	if f == nil {
+		return false
+	}
+	f.seq = 0
+	delete(t.byName, name)
+	return true
+}
+
+// keeps reports whether a name is in an error that leaves the body in use and was stated on the stream of generation gen. An
+// origin states it once and may leave the name out of every list after it (TP3): that is no absence.
+func (t *faults) keeps(name string, gen uint32) bool {
+	f := t.byName[name]
+	return f != nil && f.gen == gen
+}
+
+// roll makes room for what a new stream states. What the stream before stated is remembered, so that what is stated again is told
+// to those alone who have not heard it; nobody is told it before (RELAY-38). What is older is forgotten.
+func (t *faults) roll(before uint32) {
+	for name, f := range t.byName {
+		if f.gen != before {
+			t.clear(name)
+		}
+	}
+	t.seq++ // no position is there before it has looked at the new stream's
+	t.rolled = t.seq
+}
+
+// bound forgets the oldest errors beyond what is kept and returns how many.
+func (t *faults) bound(most int) (n int) {
+	for ; len(t.byName) > most; t.order = t.order[1:] {
+		if x := t.order[0]; x.stands() {
+			t.clear(x.fault.err.Name)
+			n++
+		}
+	}
+	return n
+}
+
+// since is what was stated after seq from and stands, oldest first.
+func (t *faults) since(from uint64) []statement {
+	i := len(t.order)
+	for i > 0 && t.order[i-1].seq > from {
+		i--
+	}
+	return t.order[i:]
+}
+
+// statedLocked has the clients of `*` told of new errors. Who waits for the first answer gets them with it or after it.
+func (s *shard) statedLocked(rev uint64) {
+	for _, v := range s.set.views {
+		for p := v.ordered.head; p != nil; p = p.next {
+			p.sub.arrivedLocked()
+			p.sub.markLocked(rev)
+		}
+	}
+}
+
+// takeFaultsLocked is what the client of `*` must be told of members instead of the resource, oldest first, besides the bodies
+// that go out now: an error of one of them follows in a response of its own (ABS-9, ABS-11). A name with a record of its own
+// is left to it (RELAY-25). SotW answers are sent whole, and an error of what has a body would have to leave the body out, which
+// deletes it at older clients: there the body stays, and the error is not told (ABS-8).
+func (s *Sub) takeFaultsLocked(going []*Variant) (errs []*NameError, rev uint64) {
+	p, set := s.pos, &s.shard.set
+	t := &set.faults
+	if !s.shard.lane(mainLane).live(set.answeredGen) {
+		return nil, 0
+	}
+	if p.told < t.rolled {
+		p.before = p.told
+	}
+	again := p.untold
+	p.untold = nil
+	if p.told >= t.seq && len(again) == 0 {
+		return nil, 0
+	}
+	size, sent := 0, map[string]bool(nil)
+	// add reports whether the error of a name could go, or need not.
+	add := func(f *fault) bool {
+		name := f.err.Name
+		if f.gen != set.answeredGen || s.records[name] != nil {
+			return true
+		}
+		if it := p.view.items[name]; it != nil && !it.dead {
+			switch {
+			case !s.delta:
+				return true
+			case sent == nil:
+				sent = make(map[string]bool, len(going))
+				for _, v := range going {
+					sent[v.Name] = true
+				}
+			}
+			if sent[name] {
+				return false
+			}
+		}
+		if size += f.err.Size(); size > faultBytes && len(errs) > 0 {
+			return false
+		}
+		errs, rev = append(errs, f.err), max(rev, f.rev)
+		return true
+	}
+	for _, name := range again {
+		if s.keepsLocked(name) {
+			p.untold = append(p.untold, name) // to be told when the list lets go of it (ORD-3)
+			continue
+		}
+		if f := t.byName[name]; f != nil && f.seq <= p.told && !add(f) {
+			p.untold = append(p.untold, name)
+			s.markLocked(f.rev)
+		}
+	}
+	for _, x := range t.since(p.told) {
+		heard := x.fault.was != 0 && x.fault.was <= p.before
+		if x.stands() && !heard && s.keepsLocked(x.fault.err.Name) {
+			p.untold = append(p.untold, x.fault.err.Name)
+			continue
+		}
+		if x.stands() && !heard && !add(x.fault) {
+			p.told = x.seq - 1
+			s.markLocked(x.fault.rev)
+			return errs, rev
+		}
+	}
+	p.told = t.seq
+	return errs, rev
+}

@@ -1,0 +1,73 @@
+package relay
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestFaultsAreBounded: an origin states one hundred thousand errors of made-up names beside one of a member. What is kept of them
+// stays within the bound, whoever looks on or does not; each client is told what stands in answers of bounded size, each once.
+func TestFaultsAreBounded(t *testing.T) {
+	r := newRig(t, Config{})
+	still, quick := r.sub(ClusterType, true, Wildcard), r.sub(ClusterType, true, Wildcard)
+	whole := r.group.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType})
+	whole.Replace(zero, nil, true)
+	r.open()
+	r.apply(made(ClusterType, "0", nil, "a", "b"))
+	r.table.Advance(zero.Add(time.Minute))
+	still.Take()
+	text := strings.Repeat("x", 1000)
+	ignored := 0
+	for i := range 1000 {
+		u := &Update{TypeURL: ClusterType}
+		for j := range 100 {
+			u.Errors = append(u.Errors, unavailable(fmt.Sprintf("n%d-%d", i, j), text))
+		}
+		a, _ := r.group.lanes[mainLane].Apply(zero, u)
+		ignored += a.Unrequested
+		s := r.group.shard(ClusterType)
+		if n, in := len(s.set.faults.byName), len(s.set.faults.order); n > 2+spareFaults || in > 2*n+64 {
+			t.Fatalf("%d errors in %d statements are kept", n, in)
+		}
+		if i%100 == 0 {
+			if err := r.table.Check(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if ignored != 100*1000-spareFaults-2 {
+		t.Errorf("%d are counted as ignored, want all but the newest", ignored)
+	}
+	r.apply(&Update{TypeURL: ClusterType, Errors: []*NameError{unavailable("a", text)}})
+	for name, c := range map[string]*Sub{"still": still, "quick": quick, "whole": whole} {
+		told := map[string]bool{}
+		for a := c.Take(); a != nil; a = c.Take() {
+			size := 0
+			for _, e := range a.Errors {
+				if size += e.Size(); told[e.Name] {
+					t.Fatalf("%s is told twice of %s", name, e.Name)
+				}
+				told[e.Name] = true
+			}
+			if size > faultBytes {
+				t.Fatalf("%s is told %d bytes of errors at once", name, size)
+			}
+			if !c.delta && len(a.Variants) != 2 {
+				t.Fatalf("a list of %d, want both", len(a.Variants))
+			}
+		}
+		if !told["n999-99"] || told["n0-0"] || len(told) < spareFaults || told["a"] != c.delta {
+			t.Errorf("%s is told of %d errors", name, len(told))
+		}
+	}
+	for _, c := range []*Sub{still, quick, whole} {
+		c.Close(zero)
+	}
+	r.table.Advance(zero.Add(time.Hour))
+	r.group.lanes[mainLane].Close()
+	if err := r.table.Check(); err != nil {
+		t.Error(err)
+	}
+}
