@@ -29,6 +29,7 @@ var catalogue = map[string]string{
 	"weir_upstream_streams":                       "origin",
 	"weir_upstream_unrequested_total":             "origin,type",
 	"weir_upstream_rejected_resources_total":      "origin,type",
+	"weir_upstream_quarantines_total":             "origin,type",
 	"weir_upstream_silent_total":                  "origin",
 	"weir_downstream_streams":                     "dialect",
 	"weir_downstream_subscriptions":               "dialect,type",
@@ -81,6 +82,7 @@ func exercise(m *Metrics) {
 		o.Type(s).Nack()
 		o.Type(s).Unrequested(1)
 		o.Type(s).Rejected(1)
+		o.Type(s).Quarantined()
 		o.Reconnect()
 		o.Silent()
 		o.VariantAmbiguity()
@@ -213,6 +215,7 @@ func TestCounters(t *testing.T) {
 	o.Type("lds").Nack()
 	o.Type(junk).Unrequested(4)
 	o.Type("cds").Rejected(5)
+	o.Type("eds").Quarantined()
 
 	got := values(t, reg)
 	maps.DeleteFunc(got, func(_ string, v float64) bool { return v == 0 })
@@ -233,6 +236,7 @@ func TestCounters(t *testing.T) {
 		"weir_upstream_nacks_total mesh lds":              1,
 		"weir_upstream_unrequested_total mesh other":      4,
 		"weir_upstream_rejected_resources_total mesh cds": 5,
+		"weir_upstream_quarantines_total mesh eds":        1,
 	} {
 		if got[series] != want {
 			t.Errorf("%s is %v, want %v", series, got[series], want)

@@ -9,6 +9,7 @@ type upstreamVecs struct {
 	reconnects, silent, ambiguity *prometheus.CounterVec // by origin
 	fileLoads                     *prometheus.CounterVec // by origin, result
 	nacks, unrequested, rejected  *prometheus.CounterVec // by origin, type
+	quarantines                   *prometheus.CounterVec // by origin, type
 }
 
 func newUpstreamVecs(f promauto.Factory) upstreamVecs {
@@ -27,6 +28,8 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 			"Resources received that match no subscription.", "origin", "type"),
 		rejected: counterVec(f, "weir_upstream_rejected_resources_total",
 			"Resources that weir rejected, whatever became of the rest of their response.", "origin", "type"),
+		quarantines: counterVec(f, "weir_upstream_quarantines_total",
+			"Times a type was set apart because the origin ended streams on which it was asked for it.", "origin", "type"),
 	}
 }
 
@@ -39,7 +42,7 @@ type Origin struct {
 
 // OriginType counts what an origin does with one type. Nil counts nothing.
 type OriginType struct {
-	nacks, unrequested, rejected prometheus.Counter
+	nacks, unrequested, rejected, quarantines prometheus.Counter
 }
 
 // Origin returns the counters of an origin, by its name in the config file. It looks labels up under a lock: ask once,
@@ -64,6 +67,7 @@ func (m *Metrics) Origin(name string) *Origin {
 			nacks:       v.nacks.WithLabelValues(name, t),
 			unrequested: v.unrequested.WithLabelValues(name, t),
 			rejected:    v.rejected.WithLabelValues(name, t),
+			quarantines: v.quarantines.WithLabelValues(name, t),
 		}
 	}
 	return o
@@ -123,5 +127,12 @@ func (t *OriginType) Unrequested(n int) {
 func (t *OriginType) Rejected(n int) {
 	if t != nil {
 		t.rejected.Add(float64(n))
+	}
+}
+
+// Quarantined counts that the type was set apart (RELAY-92).
+func (t *OriginType) Quarantined() {
+	if t != nil {
+		t.quarantines.Inc()
 	}
 }

@@ -12,6 +12,8 @@ type Applied struct {
 	// Unrequested is the number of resources, and errors of names, that matched no subscription and were ignored (RELAY-28),
 	// or were more errors than are kept.
 	Unrequested int
+	// Released: the type was in quarantine, and is out of it by this answer (RELAY-92).
+	Released bool
 	// Resumed is the number of resources presented as initial versions that came back unchanged all the same; if that is most
 	// of them, the origin ignores initial versions (RELAY-46).
 	Resumed int
@@ -84,7 +86,11 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 		s.applyNamedLocked(&a, u, bodies, gen)
 		s.named.from = from
 	}
+	a.Released = s.proveLocked()
 	s.unlock()
+	if l.heard.Swap(gen) != gen || a.Released {
+		l.group.tryNext()
+	}
 	return a, true
 }
 

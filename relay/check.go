@@ -11,12 +11,19 @@ func (t *Table) Check() error {
 	var errs []error
 	for _, o := range t.origins {
 		for _, g := range o.groupList() {
+			trials := 0
 			for _, s := range *g.all.Load() {
 				s.mu.Lock()
 				for _, e := range s.checkLocked() {
 					errs = append(errs, fmt.Errorf("%s/%s/%s: %w", o.cfg.Name, g.key, s.typeURL, e))
 				}
+				if s.apart != nil && s.apart.stage == tried {
+					trials++
+				}
 				s.mu.Unlock()
+			}
+			if n := int(g.trials.Load()); n != trials || n > maxTrials {
+				errs = append(errs, fmt.Errorf("%s/%s: %d trials are counted and %d under way, of at most %d", o.cfg.Name, g.key, n, trials, maxTrials))
 			}
 		}
 	}
@@ -38,6 +45,7 @@ func (s *shard) checkLocked() (errs []error) {
 	if s.set.firm && !s.set.settled {
 		fail("firm, and not settled")
 	}
+	s.checkTrial(fail)
 	for name, m := range s.set.members {
 		if name != m.name || len(m.variants) == 0 {
 			fail("member %q: named %q with %d variants", name, m.name, len(m.variants))
@@ -83,6 +91,21 @@ func (s *shard) checkFaults(fail func(string, ...any)) {
 	}
 	if standing != len(t.byName) || standing > len(s.set.members)+spareFaults {
 		fail("%d errors for %d members, %d in order", len(t.byName), len(s.set.members), standing)
+	}
+}
+
+func (s *shard) checkTrial(fail func(string, ...any)) {
+	t := s.apart
+	switch {
+	case s.isApart() != (t != nil):
+		fail("apart is %v, and its lanes are its own: %v", t, s.isApart())
+	case t == nil:
+	case s.lanes.Load() != &t.lanes:
+		fail("apart, on the lanes of another trial")
+	case t.stage == resting && t.since.IsZero(), t.failures > 0 && t.since.IsZero():
+		fail("suspect, at stage %d after %d failures", t.stage, t.failures)
+	case t.since.IsZero() && s.proven && t.stage != cleared:
+		fail("suspect although it was answered")
 	}
 }
 

@@ -32,6 +32,8 @@ type Group struct {
 	// gens numbers the upstream streams of both lanes, so that a generation names one stream of the group.
 	gens atomic.Uint32
 
+	trials atomic.Int32 // types that hold one of maxTrials
+
 	identifier atomic.Pointer[string] // of the origin's control plane, as it said last
 
 	// Guarded by origin.mu.
@@ -48,7 +50,7 @@ func newGroup(o *Origin, key string, node *corev3.Node) *Group {
 	g := &Group{origin: o, key: key, node: node, shards: map[string]*shard{}}
 	g.all.Store(&[]*shard{})
 	for i := range g.lanes {
-		g.lanes[i] = &Lane{group: g, index: laneIndex(i), wake: make(chan struct{}, 1)}
+		g.lanes[i] = newLane(g, laneIndex(i), nil)
 	}
 	return g
 }
@@ -96,6 +98,11 @@ func (g *Group) Release(now time.Time) {
 func (g *Group) end(now time.Time) {
 	o := g.origin
 	busy := g.lanes[mainLane].busy() || g.lanes[sideLane].busy()
+	for _, s := range *g.all.Load() {
+		if s.isApart() {
+			busy = busy || s.lane(mainLane).busy() || s.lane(sideLane).busy()
+		}
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	g.ending = false

@@ -22,18 +22,24 @@ const (
 // Lane is one upstream stream of one group. Package upstream owns it from Origin.TakeLanes until Release returns true, and
 // calls Open, Take, Apply and Close from one goroutine at a time (Take may run beside Apply).
 type Lane struct {
-	// Set once by newGroup.
+	// Set once by newLane.
 	group *Group
 	index laneIndex
+	only  *shard // the one type it carries, apart from all others (RELAY-92); nil: whatever is not apart
 	wake  chan struct{}
 
 	owned  atomic.Bool   // somebody runs it, or is queued to
 	gen    atomic.Uint32 // the present stream; 0 while none is open
 	server atomic.Uint32 // that the present stream goes to
 	reopen atomic.Bool   // the stream must be opened anew to change what it carries
+	heard  atomic.Uint32 // the last stream that was answered, or has been open for long (RELAY-92)
 
 	mu     sync.Mutex // guards opened
 	opened time.Time
+}
+
+func newLane(g *Group, i laneIndex, only *shard) *Lane {
+	return &Lane{group: g, index: i, only: only, wake: make(chan struct{}, 1)}
 }
 
 // Group is the group the lane belongs to.
@@ -48,6 +54,24 @@ func (l *Lane) Identify(id string) {
 
 // Side reports whether this is the side lane.
 func (l *Lane) Side() bool { return l.index == sideLane }
+
+// Apart is the one type that the lane carries because the origin may end streams for it (RELAY-92); "" for all other lanes.
+func (l *Lane) Apart() string {
+	if l.only == nil {
+		return ""
+	}
+	return l.only.typeURL
+}
+
+// shards are the types that the lane may carry; what it does carry, carries tells.
+func (l *Lane) shards() []*shard {
+	if l.only != nil {
+		return []*shard{l.only}
+	}
+	return *l.group.all.Load()
+}
+
+func (l *Lane) carries(s *shard) bool { return s.lane(l.index) == l }
 
 // Node is what the group presents upstream (RELAY-62). The caller must not change it.
 func (l *Lane) Node() *corev3.Node { return l.group.node }
@@ -78,8 +102,15 @@ func (l *Lane) Open(now time.Time, server uint8) {
 	l.gen.Store(gen)
 	l.mu.Unlock()
 	l.reopen.Store(false)
-	for _, s := range *l.group.all.Load() {
-		s.toAsk[l.index].Store(true)
+	watch := l.only != nil
+	for _, s := range l.shards() {
+		if l.carries(s) {
+			s.toAsk[l.index].Store(true)
+		}
+		watch = watch || s.isApart()
+	}
+	if watch {
+		l.group.origin.table.timers.push(timer{at: now.Add(quietFor), kind: laneQuiet, lane: l, gen: gen})
 	}
 	signal(l.wake)
 }
@@ -89,8 +120,9 @@ func (l *Lane) Close() {
 	l.mu.Lock()
 	l.gen.Store(0)
 	l.mu.Unlock()
-	for _, s := range *l.group.all.Load() {
+	for _, s := range l.shards() {
 		s.mu.Lock()
+		s.rejoinClosedLocked(l)
 		s.clearSetLocked()
 		dead := s.dropIfEmptyLocked()
 		s.unlock()
@@ -109,9 +141,9 @@ func (l *Lane) openedAt() (time.Time, bool) {
 
 // Wanted reports whether anything is to be asked on the lane.
 func (l *Lane) Wanted() bool {
-	for _, s := range *l.group.all.Load() {
+	for _, s := range l.shards() {
 		s.mu.Lock()
-		w := s.wantsLaneLocked(l.index)
+		w := s.wantsLaneLocked(l)
 		s.mu.Unlock()
 		if w {
 			return true
@@ -120,11 +152,17 @@ func (l *Lane) Wanted() bool {
 	return false
 }
 
-func (s *shard) wantsLaneLocked(i laneIndex) bool {
-	if !s.group.origin.serves(s.typeURL) {
+func (s *shard) wantsLaneLocked(l *Lane) bool {
+	if !l.carries(s) || s.apart != nil && !s.apart.asked() {
 		return false
 	}
-	return i == mainLane && s.set.wantedLocked() || s.named.lane == i && len(s.named.entries) > 0
+	return s.wantsLocked(l.index)
+}
+
+// wantsLocked reports whether there is something to be asked on the lane of that index, whichever it is.
+func (s *shard) wantsLocked(i laneIndex) bool {
+	return s.group.origin.serves(s.typeURL) &&
+		(i == mainLane && s.set.wantedLocked() || s.named.lane == i && len(s.named.entries) > 0)
 }
 
 func (l *Lane) busy() bool { return l.owned.Load() || l.Wanted() }
@@ -136,7 +174,14 @@ func (l *Lane) Release() bool {
 	}
 	l.owned.Store(false)
 	// A want that came between the two lines above saw an owner and did not queue the lane.
-	return !l.Wanted() || !l.owned.CompareAndSwap(false, true)
+	if l.Wanted() && l.owned.CompareAndSwap(false, true) {
+		return false
+	}
+	if l.only != nil {
+		l.only.endTrial()
+	}
+	l.group.tryNext()
+	return true
 }
 
 // Name is one subscription: a resource name and dynamic parameters.
@@ -170,12 +215,16 @@ func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 	if l.reopen.Load() {
 		return nil, true // what would be asked on this stream would be lost with it
 	}
-	for _, s := range *l.group.all.Load() {
-		if !s.toAsk[l.index].Swap(false) {
+	for _, s := range l.shards() {
+		if !l.carries(s) || !s.toAsk[l.index].Swap(false) {
 			continue
 		}
 		s.mu.Lock()
-		asks = s.askLocked(asks, l, gen, now, all)
+		if l.carries(s) {
+			asks = s.askLocked(asks, l, gen, now, all)
+		} else {
+			s.poke(l.index) // it came to another lane meanwhile, whose mark this was
+		}
 		dead := s.dropIfEmptyLocked()
 		s.unlock()
 		if dead {
@@ -264,7 +313,7 @@ func (s *shard) moveLocked(to laneIndex) {
 }
 
 func (s *shard) askSetLocked(gen uint32, now time.Time) Ask {
-	s.set.askedGen = gen
+	s.set.askedGen, s.set.askedAt = gen, now
 	if s.set.settled && !s.set.firm {
 		// An origin that finds us in sync may answer nothing at all. Without a response it takes the longest wait.
 		s.set.first, s.set.news = now, now.Add(firmMost)
@@ -325,7 +374,7 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 		if len(a.Subscribe) == 0 {
 			return asks // WILD-11: an empty first request would be a wildcard
 		}
-		t.firstGen[lane] = gen
+		t.firstGen[lane], t.firstAt[lane] = gen, now
 		a.First = true
 	} else {
 		again = s.lookChangedLocked(&a, gen, now)

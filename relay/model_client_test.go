@@ -179,7 +179,8 @@ func (m *model) quiet() {
 	m.calm = true
 	for range 8 {
 		for range 3 {
-			for _, l := range m.lanes {
+			m.adopt()
+			for _, l := range slices.Clone(m.lanes) {
 				m.run(l)
 				m.produceAll(l)
 				for len(l.queue) > 0 {

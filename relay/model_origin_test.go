@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -35,7 +36,7 @@ func (m *model) run(l *modelLane) {
 	for range 5 {
 		if !l.Wanted() {
 			m.breakLane(l)
-			l.owned.Store(false)
+			l.Release()
 			return
 		}
 		if !l.open {
@@ -61,6 +62,21 @@ func (m *model) breakLane(l *modelLane) {
 		l.Close()
 		l.open, l.queue = false, nil
 	}
+}
+
+// refuseLane is breakLane as the origin does it, which may be a refusal.
+func (m *model) refuseLane(l *modelLane) {
+	if !l.open || m.rnd.IntN(2) == 0 {
+		m.breakLane(l)
+		return
+	}
+	r := l.Refused(m.now)
+	m.logf("lane %d (%s) is refused, %d in flight: %+v", l.index, shortType(l.Apart()), len(l.queue), r)
+	l.open, l.queue = false, nil
+	if r.Quarantined {
+		l.Rest(m.now.Add(time.Duration(m.rnd.IntN(8000)) * time.Millisecond))
+	}
+	m.refusals += len(r.Suspects) + r.Failures
 }
 
 func (m *model) ask(l *modelLane, a Ask) {
@@ -199,7 +215,8 @@ func (m *model) deliver(l *modelLane) {
 		s = append(s, r.Name+"="+stringField(r.payload, 2))
 	}
 	m.logf("lane %d delivers %s: %v, removed %v bad %v: %+v", l.index, shortType(f.resp.TypeURL), s, u.Removed, u.Bad, a)
-	if !ok {
+	// The type may have gone to another lane while this one has still to learn that it is to close.
+	if !ok && l.Wanted() && !l.reopen.Load() {
 		m.t.Fatalf("never asked\n%s", m.tail())
 	}
 }

@@ -27,7 +27,7 @@ func newRand(t *testing.T) *rand.Rand {
 
 // TestConvergence drives the table by random steps of an origin and of clients, in all crossings of the dialects: responses in flight, lanes served apart, chunked first answers,
 // bad responses, origins without resume or versions, members that are not in the wildcard, clients that return with what they
-// held, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
+// held, streams refused for types never answered, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
 // name after it made the body that the client loses.
 func TestConvergence(t *testing.T) {
 	for _, k := range []string{"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions"} {
@@ -41,8 +41,10 @@ func TestConvergence(t *testing.T) {
 				}
 				if i%60 == 59 {
 					m.quiet()
+					m.forget()
 				}
 			}
+			t.Logf("%d types were refused", m.refusals)
 		})
 	}
 }
@@ -61,11 +63,13 @@ type model struct {
 	state    map[string]map[string]int
 	made     map[int]int               // body: step
 	deleted  map[string]map[string]int // type, name: step of the last deletion
-	lanes    [2]*modelLane
+	lanes    []*modelLane              // the group's two, and those of types that are apart
 	subs     []*modelSub
 	ghosts   []*modelSub
 	log      []string
 	calm     bool
+
+	refusals int
 }
 
 type modelLane struct {
@@ -117,8 +121,8 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 	}
 	m.table = table
 	m.group, _ = table.Origin("mesh").Group(nil)
-	for i := range m.lanes {
-		m.lanes[i] = &modelLane{Lane: m.group.lanes[i]}
+	for _, l := range m.group.lanes {
+		m.lanes = append(m.lanes, &modelLane{Lane: l})
 	}
 	for _, ty := range modelTypes {
 		m.state[ty], m.deleted[ty] = map[string]int{}, map[string]int{}
@@ -166,15 +170,44 @@ func (m *model) step() {
 			}
 		}
 	case k < 71:
-		m.breakLane(m.lanes[m.rnd.IntN(2)])
+		m.refuseLane(m.lane())
 	case k < 80:
-		m.run(m.lanes[m.rnd.IntN(2)])
+		m.run(m.lane())
 	case k < 87:
-		m.produceAll(m.lanes[m.rnd.IntN(2)])
+		m.produceAll(m.lane())
 	case k < 95:
-		m.deliver(m.lanes[m.rnd.IntN(2)])
+		m.deliver(m.lane())
 	default:
 		m.wait(time.Duration(m.rnd.IntN(4000)) * time.Millisecond)
+	}
+}
+
+// lane is any of them.
+func (m *model) lane() *modelLane {
+	m.adopt()
+	return m.lanes[m.rnd.IntN(len(m.lanes))]
+}
+
+// adopt finds the lanes of types that have been set apart, and drops those whose type is back (RELAY-92).
+func (m *model) adopt() {
+	m.lanes = slices.DeleteFunc(m.lanes, func(l *modelLane) bool { return l.only != nil && !l.open && !l.carries(l.only) })
+	for _, s := range *m.group.all.Load() {
+		if !s.isApart() {
+			continue
+		}
+		for _, l := range s.lanes.Load() {
+			if !slices.ContainsFunc(m.lanes, func(x *modelLane) bool { return x.Lane == l }) {
+				m.lanes = append(m.lanes, &modelLane{Lane: l})
+			}
+		}
+	}
+}
+
+// forget makes the table's knowledge of answers that of a process that has just started, so that types may become suspect again.
+func (m *model) forget() {
+	clear(m.table.Origin("mesh").proven)
+	for _, s := range *m.group.all.Load() {
+		s.proven = false
 	}
 }
 

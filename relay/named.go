@@ -15,6 +15,7 @@ type namedTable struct {
 	// firstGen is the generation of each lane in which names were first asked there; what is not of the lane's present
 	// generation is asked anew.
 	firstGen [2]uint32
+	firstAt  [2]time.Time
 	changed  []*want // to be looked at by the lane, besides asking anew
 	moving   bool    // the side lane has to ask them before the main lane may be reopened without them
 	// unheard are the names asked, in order of time, to be looked at after patience (ABS-1); silentAt is when, zero if there are none.

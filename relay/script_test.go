@@ -73,6 +73,7 @@ type script struct {
 	table *Table
 	group *Group
 	subs  map[string]*scriptSub
+	own   map[string]*Lane // lanes of types that are or were apart
 }
 
 type scriptSub struct {
@@ -82,7 +83,7 @@ type scriptSub struct {
 }
 
 func newScript(t *testing.T) *script {
-	s := &script{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), subs: map[string]*scriptSub{}}
+	s := &script{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), subs: map[string]*scriptSub{}, own: map[string]*Lane{}}
 	s.cfg = Config{Origins: []OriginConfig{{Name: "mesh"}}}
 	s.start()
 	return s
@@ -128,9 +129,11 @@ func (s *script) run(f []string) []string {
 	case "open":
 		s.open(f[1:])
 	case "lane":
-		return s.lane(s.group.lanes[map[string]laneIndex{"main": mainLane, "side": sideLane}[f[1]]], f[2:])
+		return s.lane(s.laneOf(f[1]), f[2:])
 	case "lanes":
 		return s.lanes()
+	case "apart":
+		return s.apart()
 	case "status":
 		return s.status()
 	default:
@@ -300,6 +303,55 @@ func (s *script) sentVersion(c *scriptSub, v *Variant) string {
 }
 
 // lane main open | close | take | delta TYPE [#VERSION] [NAME=BODY[@VERSION]...] [-NAME...] | sotw TYPE VERSION NAME=BODY...
+// laneOf is main, side, or one that a type has to itself: cds.main, cds.side. What was its own is kept, as upstream does.
+func (s *script) laneOf(name string) *Lane {
+	typ, lane, own := strings.Cut(name, ".")
+	if !own {
+		typ, lane = "", name
+	}
+	i := map[string]laneIndex{"main": mainLane, "side": sideLane}[lane]
+	if !own {
+		return s.group.lanes[i]
+	}
+	if sh := s.group.shards[shortTypes[typ]]; sh != nil && sh.isApart() {
+		s.own[name] = sh.lane(i)
+	}
+	if s.own[name] == nil {
+		s.t.Fatalf("%s was never apart", typ)
+	}
+	return s.own[name]
+}
+
+// apart lists the types that are, and which of their lanes are wanted.
+func (s *script) apart() (out []string) {
+	for _, as := range s.table.Origin("mesh").Status()[0].Apart {
+		line := fmt.Sprintf("%s open %v refused %d", shortType(as.TypeURL), as.Open, as.Refused)
+		if !as.Quarantined.IsZero() {
+			line += fmt.Sprintf(" quarantined for %v", s.now.Sub(as.Quarantined))
+		}
+		for _, lane := range []string{"main", "side"} {
+			if s.laneOf(shortType(as.TypeURL) + "." + lane).Wanted() {
+				line += ", wants " + lane
+			}
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// refuse ends the lane's stream as an origin does that will not have what was asked.
+func (s *script) refuse(l *Lane) (out []string) {
+	r := l.Refused(s.now)
+	for _, t := range r.Suspects {
+		out = append(out, "suspect "+shortType(t))
+	}
+	if r.Quarantined {
+		out = append(out, fmt.Sprintf("quarantined, first %v, failures %d", r.First, r.Failures))
+	}
+	return append(out, s.woken()...)
+}
+
+// lane main open | close | refuse | rest D | release | take | delta TYPE [NAME=BODY[@VERSION]...] [-NAME...] | sotw TYPE VERSION NAME=BODY...
 func (s *script) lane(l *Lane, f []string) []string {
 	switch f[0] {
 	case "open":
@@ -310,6 +362,16 @@ func (s *script) lane(l *Lane, f []string) []string {
 		l.Open(s.now, server)
 	case "close":
 		l.Close()
+	case "refuse":
+		return s.refuse(l)
+	case "rest":
+		d, err := time.ParseDuration(f[1])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		l.Rest(s.now.Add(d))
+	case "release":
+		return []string{fmt.Sprint(l.Release())}
 	case "take":
 		return s.asks(l)
 	case "delta", "sotw":
@@ -430,6 +492,9 @@ func (s *script) apply(l *Lane, f []string) []string {
 		return []string{"never asked"}
 	}
 	out := []string{fmt.Sprintf("changed %d", a.Changed)}
+	if a.Released {
+		out[0] += ", released"
+	}
 	if a.Unrequested > 0 {
 		out[0] += fmt.Sprintf(", unrequested %d", a.Unrequested)
 	}

@@ -19,6 +19,8 @@ type shard struct {
 
 	// toAsk is set when the lane of that index has to look at this shard.
 	toAsk [2]atomic.Bool
+	// lanes are the group's two, or the type's own while it is apart (RELAY-92). Stored under mu.
+	lanes atomic.Pointer[[2]*Lane]
 	idle  atomic.Bool // nobody wants the type; see dropIfEmptyLocked
 
 	mu   sync.Mutex // guards what follows; held for map and pointer work only
@@ -35,6 +37,9 @@ type shard struct {
 	mainGen  uint32
 	mainKind kind
 
+	apart  *trial // nil unless the origin may end streams for the type (RELAY-92)
+	proven bool   // answered by the origin
+
 	unrequested uint64 // resources that matched no subscription (RELAY-28)
 	unanswered  uint64 // names a healthy origin left unanswered (ABS-5)
 	woken       []*Subscriber
@@ -50,6 +55,7 @@ const (
 
 func newShard(g *Group, typeURL string) *shard {
 	s := &shard{group: g, typeURL: typeURL}
+	s.lanes.Store(&g.lanes)
 	s.set.members = map[string]*member{}
 	s.set.views = map[viewKey]*view{}
 	s.named.entries = map[string]*entry{}
@@ -59,7 +65,7 @@ func newShard(g *Group, typeURL string) *shard {
 func (s *shard) table() *Table          { return s.group.origin.table }
 func (s *shard) cfg() *Config           { return &s.group.origin.table.cfg }
 func (s *shard) push(x timer)           { s.table().timers.push(x) }
-func (s *shard) lane(i laneIndex) *Lane { return s.group.lanes[i] }
+func (s *shard) lane(i laneIndex) *Lane { return s.lanes.Load()[i] }
 
 // unlock releases the shard and then wakes the clients the work concerned: nothing is signalled under the lock.
 func (s *shard) unlock() {
@@ -90,8 +96,11 @@ func (s *shard) dropIfEmptyLocked() bool {
 	if s.dead || s.subs > 0 || s.set.wantedLocked() || len(s.named.entries) > 0 {
 		return s.dead
 	}
+	if s.rememberLocked() {
+		return false
+	}
 	s.dead = true
-	for i, l := range s.group.lanes {
+	for i, l := range s.lanes.Load() {
 		if l.live(s.named.firstGen[i]) || i == int(mainLane) && l.live(s.set.askedGen) {
 			s.dead = false
 			s.idle.Store(true)
@@ -99,6 +108,9 @@ func (s *shard) dropIfEmptyLocked() bool {
 				l.reopenSoon()
 			}
 		}
+	}
+	if s.dead && s.apart != nil {
+		s.stageLocked(left) // whoever runs its lanes finds nothing to ask
 	}
 	return s.dead
 }
@@ -123,8 +135,9 @@ type setTable struct {
 	lingerAt time.Time
 	timer    bool // a setEnd timer is in the heap
 
-	askedGen    uint32 // generation of the main lane in which `*` was asked
-	answeredGen uint32 // and answered
+	askedGen    uint32    // generation of the main lane in which `*` was asked
+	askedAt     time.Time // when
+	answeredGen uint32    // generation in which it was answered
 
 	// Settling (RELAY-6). first and news are the times of the first response and of the last that brought a new name.
 	first, news   time.Time
@@ -253,6 +266,7 @@ func (s *shard) pause(now time.Time) {
 		s.set.pauseAt = time.Time{}
 	}
 	s.pauseLocked(now)
+	s.rejoinClearedLocked()
 	s.unlock()
 }
 

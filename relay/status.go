@@ -1,6 +1,9 @@
 package relay
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // GroupStatus is a picture of one group, for admin pages, metrics and tests. Nothing in it is shared with the table.
 type GroupStatus struct {
@@ -12,6 +15,18 @@ type GroupStatus struct {
 	Revision uint64
 	Lanes    [2]LaneStatus // main, side
 	Types    []TypeStatus  // in ORD-1 order
+	Apart    []ApartStatus // of them, those not on the group's lanes, in the same order
+}
+
+// ApartStatus is a picture of a type that is or was suspect of making the origin end streams (RELAY-92).
+type ApartStatus struct {
+	TypeURL string
+	// Open: a stream of its own is.
+	Open bool
+	// Quarantined is since when; zero: it is only suspect.
+	Quarantined time.Time
+	// Refused is how many streams of its own the origin ended, in a row.
+	Refused int
 }
 
 // LaneStatus is a picture of one lane.
@@ -54,6 +69,9 @@ func (o *Origin) Status() []GroupStatus {
 		}
 		for _, s := range *g.all.Load() {
 			gs.Types = append(gs.Types, s.status())
+			if as, apart := s.apartStatus(); apart {
+				gs.Apart = append(gs.Apart, as)
+			}
 		}
 		all = append(all, gs)
 	}
@@ -89,6 +107,17 @@ func (s *shard) status() TypeStatus {
 		ts.count(e.variants, live)
 	}
 	return ts
+}
+
+func (s *shard) apartStatus() (as ApartStatus, apart bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.apart
+	if t == nil {
+		return as, false
+	}
+	open := t.lanes[mainLane].gen.Load() != 0 || t.lanes[sideLane].gen.Load() != 0
+	return ApartStatus{TypeURL: s.typeURL, Open: open, Quarantined: t.since, Refused: t.failures}, true
 }
 
 func (t *TypeStatus) count(vs []*Variant, live bool) {

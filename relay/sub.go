@@ -361,13 +361,21 @@ func (s *Sub) Standing() Standing {
 	}
 }
 
-// Upstream reports since when the upstream stream has been open that carries what the Sub waits for; false if none is.
+// Upstream reports since when the upstream stream has been open that carries what the Sub waits for; false if none is. A type that
+// is left out of it because the origin may end streams for it waits as for an origin that is silent about it (RELAY-92, RELAY-95).
 func (s *Sub) Upstream() (since time.Time, open bool) {
 	s.shard.mu.Lock()
 	lane := s.shard.named.lane
 	if s.pos != nil && s.pos.fresh {
 		lane = mainLane
 	}
+	t, quarantined := s.shard.apart, time.Time{}
+	if t != nil {
+		quarantined = t.since
+	}
 	s.shard.mu.Unlock()
+	if t != nil {
+		return t.upstream(s.shard.group, lane, quarantined)
+	}
 	return s.shard.lane(lane).openedAt()
 }

@@ -111,7 +111,7 @@ func New(cfg Config) (*Table, error) {
 			errs = append(errs, fmt.Errorf("origins[%d].group_by: %w", i, err))
 		}
 		t.origins[oc.Name] = &Origin{
-			table: t, cfg: oc, groups: map[string]*Group{}, wake: make(chan struct{}, 1),
+			table: t, cfg: oc, groups: map[string]*Group{}, proven: map[string]bool{}, wake: make(chan struct{}, 1),
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -132,7 +132,8 @@ type Origin struct {
 
 	mu     sync.Mutex // guards what follows; held for map work only; nothing is locked under it
 	groups map[string]*Group
-	queued []*Lane // wanted, and nobody runs them yet
+	queued []*Lane         // wanted, and nobody runs them yet
+	proven map[string]bool // types it has answered, whichever group asked (RELAY-92)
 }
 
 // Name is the configured name.

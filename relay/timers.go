@@ -14,6 +14,8 @@ const (
 	wantEnd                      // the last client of a name left and linger has passed
 	silentNames                  // names asked for have not been answered
 	groupEnd                     // the last client of a group left
+	laneQuiet                    // a stream has been open for quietFor
+	trialDue                     // a type in quarantine is to be tried again
 )
 
 type timer struct {
@@ -22,6 +24,8 @@ type timer struct {
 	shard *shard
 	want  *want
 	group *Group
+	lane  *Lane
+	gen   uint32
 }
 
 // timers is the one heap of deadlines. An entry only says when to look: whoever is woken compares with its own state, so
@@ -75,6 +79,10 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			x.shard.endWant(x.want, now)
 		case silentNames:
 			x.shard.silent(now)
+		case laneQuiet:
+			x.lane.quiet(x.gen)
+		case trialDue:
+			x.shard.retry()
 		}
 	}
 }

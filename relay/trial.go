@@ -1,0 +1,336 @@
+package relay
+
+import "time"
+
+const (
+	// suspectFor is how recently a type must have been asked first for the end of the stream to be put down to it.
+	suspectFor = 5 * time.Second
+	// quietFor is when a stream that nobody ended counts as good, answered or not: a second after names have been given up
+	// waiting for (ABS-1), which a move to another lane would put off.
+	quietFor = silence + time.Second
+	// maxTrials bounds the types of one group that are on lanes of their own at a time: clients can make up types.
+	maxTrials = 16
+	// maxProven bounds the types an origin is remembered to have answered, which it may do for made-up ones. One that is
+	// forgotten may become suspect, and is cleared again.
+	maxProven = 1024
+)
+
+// trial is what a type goes through that may be the one an origin ends whole streams for (RELAY-92). It is taken off the group's
+// lanes and gets a main and a side lane of its own, which place its wildcard and its names as the group's do; nothing else
+// about it differs, and each change of lanes is to the type what a reconnect is.
+//
+// It is a matter of one group, since an origin may answer one node what it ends streams for towards another. Only that a
+// type was answered once counts for all of them.
+//
+//	on the group's lanes --the stream is refused--> left --proof of the lane--> tried --an answer--> cleared --> back
+//	                          left <--after the backoff-- resting <--refused again--
+type trial struct {
+	// Set once by suspectLocked.
+	lanes [2]*Lane
+	from  laneIndex // of the group's lane whose stream was refused
+
+	// Guarded by shard.mu.
+	stage    trialStage
+	since    time.Time // in quarantine since; zero: only suspect
+	failures int       // streams of its own that the origin refused, in a row
+}
+
+type trialStage uint8
+
+const (
+	left    trialStage = iota // asked nowhere, until it may be tried
+	tried                     // asked on its own lanes; holds one of maxTrials
+	resting                   // in quarantine, until the time given to Rest
+	cleared                   // answered; stays until the set that is arriving is complete
+)
+
+// asked reports whether the type is asked on its own lanes.
+func (t *trial) asked() bool { return t.stage == tried || t.stage == cleared }
+
+// isApart reports whether the type is not on the group's lanes. Unless the shard is locked it may change at any time.
+func (s *shard) isApart() bool { return s.lanes.Load() != &s.group.lanes }
+
+// Refusal is what the end of a refused stream has led to.
+type Refusal struct {
+	// Suspects are types that the lane's next stream leaves out.
+	Suspects []string
+	// Quarantined: the stream was the type's own. The caller calls Rest. First: it was only suspect until now. Failures is how
+	// many such streams there were in a row.
+	Quarantined, First bool
+	Failures           int
+}
+
+// Refused is Close for a stream that ended with a status that may be due to what was asked on it: any but OK, CANCELLED and
+// UNAVAILABLE (RELAY-92).
+func (l *Lane) Refused(now time.Time) (r Refusal) {
+	gen := l.gen.Load()
+	for _, s := range l.shards() {
+		s.mu.Lock()
+		first, asked := s.firstAskedLocked(l.index, gen)
+		switch {
+		case !asked || !l.carries(s):
+		case l.only != nil:
+			s.quarantineLocked(&r, now)
+		case now.Sub(first) < suspectFor && !s.proven && !s.group.origin.hasProven(s.typeURL):
+			s.suspectLocked(l.index)
+			r.Suspects = append(r.Suspects, s.typeURL)
+		}
+		s.unlock()
+	}
+	l.Close()
+	signal(l.wake) // whoever rests before the next stream may find that none is wanted
+	l.group.tryNext()
+	return r
+}
+
+// firstAskedLocked is when the type was first asked on a lane's stream of generation gen.
+func (s *shard) firstAskedLocked(i laneIndex, gen uint32) (at time.Time, ok bool) {
+	switch {
+	case gen == 0:
+		return at, false
+	case s.named.firstGen[i] == gen:
+		return s.named.firstAt[i], true
+	case i == mainLane && s.set.askedGen == gen:
+		return s.set.askedAt, true
+	}
+	return at, false
+}
+
+// suspectLocked takes the type off the group's lanes.
+func (s *shard) suspectLocked(from laneIndex) {
+	for i, l := range s.group.lanes {
+		if _, asked := s.firstAskedLocked(laneIndex(i), l.gen.Load()); asked && laneIndex(i) != from {
+			l.reopenSoon() // it cannot be taken back there otherwise
+		}
+	}
+	t := &trial{from: from}
+	for i := range t.lanes {
+		t.lanes[i] = newLane(s.group, laneIndex(i), s)
+	}
+	s.apart = t
+	s.lanes.Store(&t.lanes)
+}
+
+// quarantineLocked notes that the origin refused a stream of the type's own.
+func (s *shard) quarantineLocked(r *Refusal, now time.Time) {
+	t := s.apart
+	if t.stage != tried {
+		return // answered, or its other lane was refused as well
+	}
+	if r.First = t.since.IsZero(); r.First {
+		t.since = now
+	}
+	t.failures++
+	r.Quarantined, r.Failures = true, t.failures
+	s.stageLocked(resting)
+	for _, l := range t.lanes {
+		signal(l.wake) // nothing is wanted on the other one either
+	}
+}
+
+// stageLocked moves a trial on and keeps count of those under way.
+func (s *shard) stageLocked(to trialStage) {
+	was := s.apart.stage
+	s.apart.stage = to
+	switch {
+	case to == tried && was != tried:
+		s.group.trials.Add(1)
+	case to != tried && was == tried:
+		s.group.trials.Add(-1)
+	}
+}
+
+// Rest has the type tried again at the time given. It is for the lane whose stream Refused said to be Quarantined.
+func (l *Lane) Rest(until time.Time) { l.only.push(timer{at: until, kind: trialDue, shard: l.only}) }
+
+// retry ends a rest.
+func (s *shard) retry() {
+	s.mu.Lock()
+	if s.apart != nil && s.apart.stage == resting {
+		s.stageLocked(left)
+	}
+	s.mu.Unlock()
+	s.group.tryNext()
+}
+
+// tryNext begins the trials that may begin: of suspects, once the lane they were on has proven to work without them or has
+// nothing else to carry, and then of what is in quarantine and has rested. The caller holds no lock.
+func (g *Group) tryNext() {
+	var apart []*shard
+	for _, s := range *g.all.Load() {
+		if s.isApart() {
+			apart = append(apart, s)
+		}
+	}
+	if len(apart) == 0 {
+		return
+	}
+	var works [2]bool
+	for i, l := range g.lanes {
+		works[i] = l.live(l.heard.Load()) || !l.Wanted()
+	}
+	for _, rested := range []bool{false, true} {
+		for _, s := range apart {
+			s.mu.Lock()
+			if t := s.apart; t != nil && t.stage == left && rested == !t.since.IsZero() && (rested || works[t.from]) {
+				s.tryLocked()
+			}
+			s.unlock()
+		}
+	}
+}
+
+// tryLocked has the type asked on its own lanes, if anybody wants it and there is room.
+func (s *shard) tryLocked() {
+	switch t := s.apart; {
+	case !s.wantsLocked(mainLane) && !s.wantsLocked(sideLane):
+	case t.since.IsZero() && s.group.origin.hasProven(s.typeURL):
+		s.rejoinLocked() // another group was answered
+	case s.group.trials.Load() < maxTrials: // two callers at once may pass it by one
+		s.stageLocked(tried)
+		for _, l := range t.lanes {
+			if s.wantsLocked(l.index) {
+				s.poke(l.index)
+			}
+		}
+	}
+}
+
+// endTrial gives up the room of a type that nobody wants any more.
+func (s *shard) endTrial() {
+	s.mu.Lock()
+	if s.apart != nil && s.apart.stage == tried && !s.wantsLocked(mainLane) && !s.wantsLocked(sideLane) {
+		s.stageLocked(left)
+	}
+	s.mu.Unlock()
+}
+
+// quiet looks at a stream that has been open for quietFor. One of the group's works without the suspects, as far as that can be
+// told. A suspect on its own is not what ends streams: it goes back, to be met with silence there (RELAY-95).
+func (l *Lane) quiet(gen uint32) {
+	if !l.live(gen) {
+		return
+	}
+	if l.only == nil {
+		l.heard.Store(gen)
+	} else {
+		s := l.only
+		s.mu.Lock()
+		if t := s.apart; t != nil && l.carries(s) && t.stage == tried && t.since.IsZero() {
+			s.rejoinLocked()
+		}
+		s.unlock()
+	}
+	l.group.tryNext()
+}
+
+// proveLocked notes that the origin answered the type: it is never suspect again, and cleared of what it was suspect of.
+func (s *shard) proveLocked() (released bool) {
+	if !s.proven {
+		s.proven = true
+		s.group.origin.prove(s.typeURL)
+	}
+	switch t := s.apart; {
+	case t == nil || t.stage == cleared:
+	case t.stage == tried:
+		released = !t.since.IsZero()
+		s.stageLocked(cleared)
+	default: // by a response still under way on a lane that it was taken off
+		released = !t.since.IsZero()
+		s.rejoinLocked()
+	}
+	s.rejoinClearedLocked()
+	return released
+}
+
+// rejoinClearedLocked takes a type back that was answered. While its set arrives it stays where it is: a move would be a break in the
+// middle, and an origin that is then presented what it has sent may say no more (RELAY-6).
+func (s *shard) rejoinClearedLocked() {
+	arriving := s.set.wantedLocked() && !s.set.first.IsZero() && !s.set.firm
+	if s.apart != nil && s.apart.stage == cleared && !arriving {
+		s.rejoinLocked()
+	}
+}
+
+// rejoinClosedLocked takes a type back whose own lane was closed after it was answered.
+func (s *shard) rejoinClosedLocked(l *Lane) {
+	if l.only != nil && l.carries(s) && s.apart.stage == cleared {
+		s.rejoinLocked()
+	}
+}
+
+// rejoinLocked puts the type back on the group's lanes. They ask it on the streams they have open, which do not carry it.
+func (s *shard) rejoinLocked() {
+	t := s.apart
+	s.stageLocked(cleared)
+	s.apart = nil
+	s.lanes.Store(&s.group.lanes)
+	if !s.set.wantedLocked() {
+		s.named.lane, s.named.moving = mainLane, false
+	}
+	for _, l := range t.lanes {
+		signal(l.wake) // nothing is wanted on it any more
+	}
+	for i := range s.group.lanes {
+		if s.wantsLocked(laneIndex(i)) {
+			s.poke(laneIndex(i))
+		}
+	}
+}
+
+// rememberLocked keeps the shard of a type in quarantine though nobody wants it: else each client that asks it costs the group a
+// stream. What clients can make us keep is bounded.
+func (s *shard) rememberLocked() bool {
+	if s.apart == nil || s.apart.since.IsZero() {
+		return false
+	}
+	n := 0
+	for _, x := range *s.group.all.Load() {
+		if x.isApart() {
+			n++
+		}
+	}
+	return n <= maxIdleShards
+}
+
+// upstream is what Sub.Upstream reports of a type that is apart: the oldest open stream that carries it, or carries what it was left
+// out of. In quarantine since a time, with nothing else to ask for, none need be open: the origin was there to refuse it. But one that
+// never answered anything may refuse us altogether, and counts as out of reach (RELAY-8).
+func (t *trial) upstream(g *Group, i laneIndex, since time.Time) (at time.Time, open bool) {
+	unasked := true
+	for _, l := range []*Lane{t.lanes[i], g.lanes[mainLane], g.lanes[sideLane]} {
+		if x, ok := l.openedAt(); ok && (!open || x.Before(at)) {
+			at, open = x, true
+		}
+		unasked = unasked && (l.only != nil || !l.owned.Load())
+	}
+	if unasked && !since.IsZero() && g.origin.anyProven() {
+		return since, true
+	}
+	return at, open
+}
+
+// prove notes that the origin answered a type.
+func (o *Origin) prove(typeURL string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.proven) >= maxProven {
+		for t := range o.proven {
+			delete(o.proven, t)
+			break
+		}
+	}
+	o.proven[typeURL] = true
+}
+
+func (o *Origin) anyProven() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.proven) > 0
+}
+
+func (o *Origin) hasProven(typeURL string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.proven[typeURL]
+}
