@@ -91,11 +91,23 @@ func (l *lane) stream(ctx context.Context, c *conn) time.Duration {
 	l.origin.health.opened(start)
 	l.table.Open(start, c.server)
 	why := s.run()
-	l.table.Close()
+	var refusal relay.Refusal
+	if why.refused {
+		refusal = l.table.Refused(time.Now())
+	} else {
+		l.table.Close()
+	}
 	l.turn(false, time.Now())
 	if s.responses > 0 {
 		l.origin.health.ended()
 		l.saidSilent = false
+	}
+	if refusal.Quarantined {
+		l.quarantined(s, why.err, &refusal)
+		return 0
+	}
+	if len(refusal.Suspects) > 0 {
+		l.suspects(s, why.err, refusal.Suspects)
 	}
 	return l.after(ctx, s, why, time.Since(start))
 }

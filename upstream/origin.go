@@ -140,6 +140,13 @@ func (h *health) failed(now time.Time, err error) int {
 	return h.failures
 }
 
+// everHeard reports whether the origin has ever responded.
+func (h *health) everHeard() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.proof.IsZero()
+}
+
 func (h *health) updated(now time.Time) {
 	h.mu.Lock()
 	h.update = now

@@ -22,14 +22,26 @@ func (s *stream) read() {
 	for {
 		var raw []byte
 		if err := s.wire.RecvMsg(&raw); err != nil {
+			s.refused = refused(err)
 			s.broken, s.err = s.explain(err)
 			return
 		}
 		if err := s.receive(time.Now(), raw); err != nil {
-			s.err, s.broken = err, true
+			// A type that is always answered with garbage takes as much from the others as one that is refused.
+			s.err, s.broken, s.refused = err, true, true
 			return
 		}
 	}
+}
+
+// refused reports whether the end of a stream may be due to what was asked on it: it is neither what a server says that restarts or
+// drains, nor a lost connection, nor our own doing (RELAY-92).
+func refused(err error) bool {
+	switch status.Code(err) {
+	case codes.OK, codes.Canceled, codes.Unavailable:
+		return false
+	}
+	return !errors.Is(err, io.EOF)
 }
 
 // explain adds what an operator needs to the end of a stream.
@@ -77,6 +89,9 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 		return nil
 	}
 	counts.Unrequested(applied.Unrequested)
+	if applied.Released {
+		l.log.Info("the type is out of quarantine: the origin answers it", zap.String("type_url", printable(r.TypeURL)))
+	}
 	if applied.Changed > 0 {
 		o.health.updated(now)
 	}

@@ -29,7 +29,7 @@ type Status struct {
 	// UpdateAt is when a response last changed something.
 	UpdateAt time.Time
 
-	// Lanes are by group, the main lane first.
+	// Lanes are by group, the main lane first, those of single types last.
 	Lanes []LaneStatus
 }
 
@@ -39,6 +39,8 @@ type LaneStatus struct {
 	Group string
 	// Side: it is the group's side lane (RELAY-20).
 	Side bool
+	// Apart is the one type it carries, because the origin may end streams for it (RELAY-92); "" for all other lanes.
+	Apart string
 	// Open: its stream is open. Since is when that changed last.
 	Open  bool
 	Since time.Time
@@ -84,6 +86,9 @@ func (o *Origin) Status() Status {
 		if c := cmp.Compare(a.Group, b.Group); c != 0 {
 			return c
 		}
+		if c := cmp.Compare(a.Apart, b.Apart); c != 0 {
+			return c
+		}
 		return boolInt(a.Side) - boolInt(b.Side)
 	})
 	return s
@@ -109,7 +114,7 @@ func (l *lane) picture() LaneStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := LaneStatus{
-		Group: l.table.Group().Key(), Side: l.table.Side(), Open: l.open, Since: l.since,
+		Group: l.table.Group().Key(), Side: l.table.Side(), Apart: l.table.Apart(), Open: l.open, Since: l.since,
 		Attempts: l.attempts, SilentSince: l.silentSince,
 	}
 	for _, t := range l.types {

@@ -29,6 +29,7 @@ type stream struct {
 	responses int
 	err       error // what ended the stream
 	broken    bool  // it was a message that we cannot read
+	refused   bool  // it may be due to what was asked (RELAY-92)
 
 	// Owned by write.
 	node    bool      // was sent
@@ -43,6 +44,7 @@ type ending struct {
 	reopen   bool  // by us: a new stream is to carry something else (RELAY-20)
 	unwanted bool  // by us: nothing is wanted any more
 	broken   bool  // the origin sent what cannot be read
+	refused  bool  // it may be due to what was asked (RELAY-92)
 	err      error // by the origin or the network
 }
 
@@ -109,7 +111,7 @@ func (s *stream) run() ending {
 	<-s.done
 	s.cancel()
 	if !why.reopen && !why.unwanted {
-		why.err, why.broken = s.err, s.broken
+		why.err, why.broken, why.refused = s.err, s.broken, s.refused
 		if err != nil && !errors.Is(err, io.EOF) {
 			why.err = err
 		}

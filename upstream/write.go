@@ -95,7 +95,10 @@ func (s *stream) askFor(now time.Time, a *relay.Ask, before map[string]TypeStatu
 	if owed && !s.owed {
 		s.owed = true
 		if !l.heard {
-			l.silentSince, s.silence = now, now.Add(silenceAfter)
+			l.silentSince = now
+			if l.table.Apart() == "" { // the silence of one type says nothing of the node
+				s.silence = now.Add(silenceAfter)
+			}
 		}
 	}
 	l.mu.Unlock()

@@ -1,0 +1,47 @@
+package upstream
+
+import (
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+	"go.uber.org/zap"
+)
+
+// longestRest is the longest wait between two attempts to ask a type that is in quarantine (RELAY-92).
+const longestRest = 10 * time.Minute
+
+// suspects says that the next stream goes without some types.
+func (l *lane) suspects(s *stream, err error, typeURLs []string) {
+	l.origin.news.warn(time.Now(), "suspects", "the origin ended the stream just after it was asked for types it never answered: "+
+		"they are left out, and tried apart from the others",
+		zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(typeURLs[0])), zap.Int("types", len(typeURLs)),
+		zap.String("address", s.conn.address), zap.Error(err))
+}
+
+// quarantined has a type rest whose own stream the origin ended. The origin was there, so this is no connectivity error.
+func (l *lane) quarantined(s *stream, err error, r *relay.Refusal) {
+	o, now, typeURL := l.origin, time.Now(), l.table.Apart()
+	o.pool.release(s.conn, false)
+	wait := o.restAfter(r.Failures)
+	l.table.Rest(now.Add(wait))
+	if !r.First {
+		l.log.Debug("the type stays in quarantine", zap.String("type_url", printable(typeURL)), zap.Duration("wait", wait), zap.Error(err))
+		return
+	}
+	o.counts.Type(typeURL).Quarantined()
+	o.news.warn(now, "quarantine "+metrics.ShortName(typeURL), "the origin ends each stream on which it is asked for this type: it is in "+
+		"quarantine, its clients wait, and all other types go on; see origins[].types if the origin is not to be asked for it",
+		zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(typeURL)),
+		zap.String("address", s.conn.address), zap.Error(err))
+}
+
+// restAfter is how long a type rests after so many refusals in a row. While the origin has never answered anything, it may be the
+// token or the route to it that is wrong, and then all types are to be back as soon as after any other outage.
+func (o *Origin) restAfter(failures int) time.Duration {
+	w := waits{cfg: o.cfg.Backoff, failures: failures - 1}
+	if o.health.everHeard() {
+		w.cfg.Max = longestRest
+	}
+	return min(w.next(), longestRest)
+}
