@@ -14,9 +14,12 @@ build:
 test:
 	.ci/test $(TESTFLAGS)
 
-# Rule by rule, against the real binary; WEIR_HOPS=2 puts two in a row.
+# Rule by rule, against the real binary, and through rows of two and three of it.
+HOPS ?= 1 2 3
 conformance:
-	go test -count=1 -v -run 'TestConformance|TestEveryRuleIsCited' ./cmd/weir/conformance | grep -vE '^(=== | *--- )'
+	@status=0; for n in $(HOPS); do echo "== $$n in a row"; \
+	WEIR_HOPS=$$n go test -count=1 -v $(TESTFLAGS) ./cmd/weir/conformance | grep -vE '^(=== (RUN|PAUSE|CONT)| *--- PASS)' || status=1; \
+	done; exit $$status
 
 demo:
 	go run ./cmd/weir demo $(ARGS)

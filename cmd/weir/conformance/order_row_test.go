@@ -93,9 +93,6 @@ func lastStands(t *testing.T, d relaytest.Dialect) {
 }
 
 func sideLane(t *testing.T, d relaytest.Dialect) {
-	if hops(t) > 1 {
-		t.Skip("the streams are those of the first weir")
-	}
 	w := start(t, setup{scripted: true})
 	all, one := w.client(relaytest.Delta), w.client(d)
 	all.Subscribe(opaque, "*")

@@ -10,6 +10,9 @@ import (
 // of a package can show. It fails if that test fails, or if there is none of that name.
 func virtual(t *testing.T, pkg, name string) {
 	t.Helper()
+	if !strings.Contains(t.Name(), "/virtual:_") {
+		t.Error("no weir is run here, so the case's name must begin with virtual:") // or it would be run for each row of weirs
+	}
 	pattern := "^" + strings.ReplaceAll(name, "/", "$/^") + "$"
 	out, err := exec.Command("go", "test", "-count=1", "-v", "-run", pattern, pkg).CombinedOutput()
 	switch {
