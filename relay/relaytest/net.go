@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -40,10 +41,22 @@ func TCP() *Net {
 	var d net.Dialer
 	return &Net{
 		addr:  loopback() + ":0",
-		open:  func(addr string) (net.Listener, error) { return net.Listen("tcp", addr) },
+		open:  listenAgain,
 		reach: func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) },
 		conns: map[*netConn]struct{}{},
 	}
+}
+
+// listenAgain opens an address that may have been closed just now. A process that is being started by another test has a copy of every
+// listener until it runs its own program, so the port may be in use for some moments after its only owner has closed it.
+func listenAgain(addr string) (l net.Listener, err error) {
+	for range 500 {
+		if l, err = net.Listen("tcp", addr); !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return l, err
 }
 
 var loopbacks atomic.Uint32
