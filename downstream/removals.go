@@ -16,8 +16,13 @@ import (
 
 // rest is removals of one type that wait.
 type rest struct {
-	answer relay.Answer      // what they were taken with, without its body
-	names  map[string]uint64 // to the revision up to which the other types go first
+	answer relay.Answer // what they were taken with, without its body
+	names  map[string]removal
+}
+
+type removal struct {
+	until uint64           // what is pending up to this revision goes first
+	fault *relay.NameError // to be told with it; nil: none
 }
 
 // removedLast reports whether ORD-2 speaks of a type.
@@ -75,17 +80,24 @@ func (s *session) splitLocked(now time.Time) {
 			continue
 		}
 		if st.rest == nil {
-			st.rest = &rest{names: map[string]uint64{}}
+			st.rest = &rest{names: map[string]removal{}}
 		}
 		st.rest.answer = *a
 		st.rest.answer.Body, st.rest.answer.News, st.rest.answer.Errors = nil, nil, nil
-		until := s.group.Revision()
 		for _, name := range a.Removed {
-			st.rest.names[name] = until
+			st.rest.names[name] = removal{until: s.group.Revision()}
 		}
 		additions := *a
-		additions.Body = &relay.Body{Variants: a.Variants}
-		if st.held = &additions; len(a.Variants)+len(a.Errors) == 0 {
+		additions.Body, additions.Errors = &relay.Body{Variants: a.Variants}, nil
+		for _, f := range a.Errors {
+			if x, gone := st.rest.names[f.Name]; gone {
+				x.fault = f // a client may take it for the removal
+				st.rest.names[f.Name] = x
+			} else {
+				additions.Errors = append(additions.Errors, f)
+			}
+		}
+		if st.held = &additions; len(additions.Variants)+len(additions.Errors) == 0 {
 			st.held, st.heldSince = nil, time.Time{}
 		}
 	}
@@ -137,17 +149,7 @@ func (s *session) releaseRestLocked(now time.Time, out []*response) []*response 
 			return out
 		}
 		pending := s.pendingLocked(now, func(typeURL string) bool { return typeURL != st.typeURL && related(typeURL) })
-		var ready []string
-		for _, name := range slices.Sorted(maps.Keys(st.rest.names)) {
-			if st.rest.names[name] < pending {
-				ready = append(ready, name)
-				delete(st.rest.names, name)
-			}
-		}
-		if len(ready) > 0 {
-			a := st.rest.answer
-			a.Body = &relay.Body{Removed: ready}
-			st.held = &a
+		if st.held = st.rest.before(pending); st.held != nil {
 			out = s.writeLocked(now, st, out)
 		}
 		if len(st.rest.names) > 0 {
@@ -156,4 +158,25 @@ func (s *session) releaseRestLocked(now time.Time, out []*response) []*response 
 		st.rest = nil
 	}
 	return out
+}
+
+// before takes out what need not wait for anything that is pending from a revision on.
+func (r *rest) before(pending uint64) *relay.Answer {
+	a := r.answer
+	a.Body = &relay.Body{}
+	for _, name := range slices.Sorted(maps.Keys(r.names)) {
+		x := r.names[name]
+		if x.until >= pending {
+			continue
+		}
+		a.Removed = append(a.Removed, name)
+		if x.fault != nil {
+			a.Errors = append(a.Errors, x.fault)
+		}
+		delete(r.names, name)
+	}
+	if len(a.Removed) == 0 {
+		return nil
+	}
+	return &a
 }
