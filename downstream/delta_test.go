@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
-
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
@@ -342,15 +340,24 @@ func TestRefusedNames(t *testing.T) {
 		{"all secrets: `*` carries no error (ABS-12)", true, func(p *clientEnd) { p.subscribes(sds, "*") }, nil},
 		{"secrets, SotW: an empty response would delete (SOTW-9)", false, func(p *clientEnd) { p.asks(sds, "a") }, nil},
 		{
-			"xdstp, delta", true, func(p *clientEnd) { p.subscribes(eds, "xdstp://authority/x/y") },
-			[]string{"eds !xdstp://authority/x/y:FailedPrecondition"},
+			"xdstp, delta: of nobody's authority (FED-2)", true, func(p *clientEnd) { p.subscribes(eds, urnOf(eds, "y")) },
+			[]string{"eds !" + urnOf(eds, "y") + ":FailedPrecondition"},
 		},
 		{
-			"xdstp, SotW, grouped type", false, func(p *clientEnd) { p.asks(eds, "xdstp://authority/x/y") },
-			[]string{"eds !xdstp://authority/x/y:FailedPrecondition"},
+			"xdstp, SotW, grouped type", false, func(p *clientEnd) { p.asks(eds, urnOf(eds, "y")) },
+			[]string{"eds !" + urnOf(eds, "y") + ":FailedPrecondition"},
 		},
+		{"xdstp, of another type, or not to be read (NAME-2, NAME-3)", true, func(p *clientEnd) {
+			p.subscribes(eds, urnOf(cds, "y"), "xdstp:", "xdstp://a/b", urnOf(eds, "y#entry=z"), urnOf(eds, "%"))
+		}, []string{
+			"eds !" + urnOf(cds, "y") + ":InvalidArgument !xdstp::InvalidArgument !xdstp://a/b:InvalidArgument !" +
+				urnOf(eds, "y#entry=z") + ":InvalidArgument !" + urnOf(eds, "%") + ":InvalidArgument",
+		}},
+		{"xdstp, a glob", true, func(p *clientEnd) { p.subscribes(eds, urnOf(eds, "y/*")) }, []string{
+			"eds !" + urnOf(eds, "y/*") + ":FailedPrecondition",
+		}},
 		{"xdstp, SotW, full state: an empty response would delete (SOTW-9)", false, func(p *clientEnd) {
-			p.asks(cds, "xdstp://authority/x/y")
+			p.asks(cds, urnOf(cds, "y"), "xdstp:")
 		}, nil},
 		{"locators, delta (DYN-18)", true, func(p *clientEnd) {
 			p.sends(&discoveryv3.DeltaDiscoveryRequest{
@@ -407,26 +414,31 @@ func TestSecretsAreNotAsked(t *testing.T) {
 	}
 }
 
+// urnOf is an xdstp name of nobody's authority.
+func urnOf(typeURL, id string) string {
+	return "xdstp://authority/" + strings.TrimPrefix(typeURL, "type.googleapis.com/") + "/" + id
+}
+
 // TestRefusedBesideServed: good names of the same request are served, and a refusal is told once in SotW.
 func TestRefusedBesideServed(t *testing.T) {
 	r := newRig(t)
 	p := r.client(false)
-	p.asks(cds, "a", "xdstp://x/y/z", "b")
+	p.asks(cds, "a", urnOf(cds, "z"), "b")
 	r.says(cds, "a=1", "b=1")
-	p.gets("all and the error in one response (ABS-11)", "cds a=1 b=1 !xdstp://x/y/z:FailedPrecondition")
-	p.asks(cds, "a", "xdstp://x/y/z")
+	p.gets("all and the error in one response (ABS-11)", "cds a=1 b=1 !"+urnOf(cds, "z")+":FailedPrecondition")
+	p.asks(cds, "a", urnOf(cds, "z"))
 	p.gets("a shorter list tells nothing again")
-	p.asks(cds, "a", "xdstp://x/y/z", "c")
+	p.asks(cds, "a", urnOf(cds, "z"), "c")
 	r.says(cds, "c=1")
 	p.gets("nor does a longer one", "cds a=1 c=1")
 
 	d := r.client(true)
-	d.subscribes(eds, "xdstp://x/y/z", "a")
+	d.subscribes(eds, urnOf(eds, "z"), "a")
 	r.says(eds, "a=1")
-	d.gets("delta", "eds a=1 !xdstp://x/y/z:FailedPrecondition")
+	d.gets("delta", "eds a=1 !"+urnOf(eds, "z")+":FailedPrecondition")
 	d.acks(eds)
-	d.subscribes(eds, "xdstp://x/y/z")
-	d.gets("every subscribe is answered (DELTA-2)", "eds !xdstp://x/y/z:FailedPrecondition")
+	d.subscribes(eds, urnOf(eds, "z"))
+	d.gets("every subscribe is answered (DELTA-2)", "eds !"+urnOf(eds, "z")+":FailedPrecondition")
 }
 
 // TestRefusedIsNotRemoved: the versions of a refused name are no reason to remove it (FED-2, DELTA-12).
@@ -434,15 +446,11 @@ func TestRefusedIsNotRemoved(t *testing.T) {
 	r := newRig(t)
 	p := r.client(true)
 	p.sends(&discoveryv3.DeltaDiscoveryRequest{
-		TypeUrl: cds, ResourceNamesSubscribe: []string{"*", "xdstp://x/y/z"},
-		InitialResourceVersions: map[string]string{"xdstp://x/y/z": "1"},
+		TypeUrl: cds, ResourceNamesSubscribe: []string{"*", urnOf(cds, "z?a=1&b=2")},
+		InitialResourceVersions: map[string]string{urnOf(cds, "z?b=2&a=1"): "1", "gone": "1"}, // however it is written (NAME-4)
 	})
 	r.settled(cds, "a=1")
-	for _, m := range p.writes() {
-		if slices.Contains(m.words, "-xdstp://x/y/z") {
-			t.Errorf("a refused name is removed: %+v", m)
-		}
-	}
+	p.gets("the refusal and what is gone", "cds a=1 -gone !"+urnOf(cds, "z?a=1&b=2")+":FailedPrecondition")
 }
 
 // TestManyRefusals: more than one message tells are told message by message, each after the answer to the last.
@@ -451,7 +459,7 @@ func TestManyRefusals(t *testing.T) {
 	p := r.client(true)
 	names := make([]string, 10_000)
 	for i := range names {
-		names[i] = fmt.Sprintf("xdstp://authority/%s/%05d", relay.ClusterType, i)
+		names[i] = urnOf(eds, fmt.Sprintf("%05d", i))
 	}
 	p.subscribes(eds, names...)
 	told := map[string]bool{}

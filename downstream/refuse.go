@@ -1,8 +1,6 @@
 package downstream
 
 import (
-	"strings"
-
 	"github.com/weir-xds/weir/relay"
 	"google.golang.org/grpc/codes"
 )
@@ -14,15 +12,16 @@ type reason struct {
 }
 
 var (
-	noSecrets  = &reason{codes.PermissionDenied, "secrets are not served: no origin has them enabled (RELAY-74)"}
-	noNewStyle = &reason{codes.FailedPrecondition, "xdstp names are not supported by this version"}
+	noSecrets   = &reason{codes.PermissionDenied, "secrets are not served: no origin has them enabled (RELAY-74)"}
+	noGlobs     = &reason{codes.FailedPrecondition, "xdstp globs are not supported by this version"}
+	noAuthority = &reason{
+		codes.FailedPrecondition, "origins[].authorities: the origin of this listener is not asked for names of this authority",
+	}
+	otherType  = &reason{codes.InvalidArgument, "the type in the xdstp name is not that of the request (NAME-2)"}
 	noLocators = &reason{codes.FailedPrecondition, "resource locators are not supported: the origin is not known to understand them"}
 	tooLong    = &reason{codes.ResourceExhausted, "the name is longer than limits.name_bytes"}
 	emptyName  = &reason{codes.InvalidArgument, "the name is empty"}
 )
-
-// newStyle begins the names that carry their authority with them (NAME-1).
-const newStyle = "xdstp:"
 
 // judge says why a name cannot be asked for; nil if it can.
 func (s *session) judge(st *streamType, name string) *reason {
@@ -35,8 +34,25 @@ func (s *session) judge(st *streamType, name string) *reason {
 		return emptyName
 	case len(name) > s.cfg.limits.NameBytes:
 		return tooLong
-	case strings.HasPrefix(name, newStyle):
-		return noNewStyle
+	case relay.IsNewStyle(name):
+		return s.judgeURN(st, name)
+	}
+	return nil
+}
+
+// judgeURN is judge for an xdstp name, which is never taken for one of the old style (NAME-2). A name of an authority that the
+// origin is not declared to answer for does not get to it (FED-2).
+func (s *session) judgeURN(st *streamType, name string) *reason {
+	u, err := relay.ParseURN(name)
+	switch {
+	case err != nil:
+		return &reason{codes.InvalidArgument, "the xdstp name " + err.Error()}
+	case !u.Of(st.typeURL):
+		return otherType
+	case u.Glob():
+		return noGlobs
+	case !s.cfg.origin.Answers(u.Authority):
+		return noAuthority
 	}
 	return nil
 }

@@ -17,10 +17,11 @@ import (
 // rest is removals of one type that wait.
 type rest struct {
 	answer relay.Answer // what they were taken with, without its body
-	names  map[string]removal
+	names  map[string]removal // by canonical name
 }
 
 type removal struct {
+	name  string           // as it is to be told
 	until uint64           // what is pending up to this revision goes first
 	fault *relay.NameError // to be told with it; nil: none
 }
@@ -85,7 +86,7 @@ func (s *session) splitLocked(now time.Time) {
 		st.rest.answer = *a
 		st.rest.answer.Body, st.rest.answer.News, st.rest.answer.Errors = nil, nil, nil
 		for _, name := range a.Removed {
-			st.rest.names[name] = removal{until: s.group.Revision()}
+			st.rest.names[relay.NameKey(name)] = removal{name: name, until: s.group.Revision()}
 		}
 		additions := *a
 		additions.Body, additions.Errors = &relay.Body{Variants: a.Variants}, nil
@@ -129,7 +130,7 @@ func (r *rest) forget(names []string) {
 		return
 	}
 	for _, name := range names {
-		delete(r.names, name)
+		delete(r.names, relay.NameKey(name))
 	}
 }
 
@@ -164,16 +165,16 @@ func (s *session) releaseRestLocked(now time.Time, out []*response) []*response 
 func (r *rest) before(pending uint64) *relay.Answer {
 	a := r.answer
 	a.Body = &relay.Body{}
-	for _, name := range slices.Sorted(maps.Keys(r.names)) {
-		x := r.names[name]
+	for _, key := range slices.Sorted(maps.Keys(r.names)) {
+		x := r.names[key]
 		if x.until >= pending {
 			continue
 		}
-		a.Removed = append(a.Removed, name)
+		a.Removed = append(a.Removed, x.name)
 		if x.fault != nil {
 			a.Errors = append(a.Errors, x.fault)
 		}
-		delete(r.names, name)
+		delete(r.names, key)
 	}
 	if len(a.Removed) == 0 {
 		return nil

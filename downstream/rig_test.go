@@ -47,7 +47,7 @@ type rig struct {
 
 func newRig(tb testing.TB) *rig {
 	tb.Helper()
-	return newRigOf(tb, relay.OriginConfig{Name: "mesh"})
+	return newRigOf(tb, relay.OriginConfig{Name: "mesh", Authorities: []string{"served"}})
 }
 
 func newRigOf(tb testing.TB, origin relay.OriginConfig) *rig {
@@ -123,7 +123,7 @@ func (r *rig) response(typeURL string, words []string) relay.Update {
 			continue
 		}
 		if fault, ok := strings.CutPrefix(w, "!"); ok { // !name:CODE
-			name, code, _ := strings.Cut(fault, ":")
+			name, code := cutLast(fault, ":")
 			var c codes.Code
 			if err := c.UnmarshalJSON([]byte(strconv.Quote(code))); err != nil {
 				r.tb.Fatal(err)
@@ -133,7 +133,7 @@ func (r *rig) response(typeURL string, words []string) relay.Update {
 			})
 			continue
 		}
-		name, body, _ := strings.Cut(w, "=")
+		name, body := cutLast(w, "=")
 		m.Resources = append(m.Resources, &discoveryv3.Resource{
 			Name: name, Version: fmt.Sprint("v", r.count), Resource: payload(typeURL, name, body),
 		})
@@ -151,6 +151,14 @@ func (r *rig) response(typeURL string, words []string) relay.Update {
 		r.tb.Fatal(bad)
 	}
 	return u
+}
+
+// cutLast divides at the last separator: names may have it too.
+func cutLast(s, sep string) (before, after string) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):]
+	}
+	return s, ""
 }
 
 // settled is says, and then time passes until the set is complete for everybody.

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -112,13 +113,20 @@ func (s *session) admitLocked(st *streamType, names []string) []string {
 // initialOf is what the client says to hold, without the names that are refused: of those nothing is known, so nothing may be
 // removed (FED-2, DELTA-12).
 func (s *session) initialOf(st *streamType, req *discoveryv3.DeltaDiscoveryRequest) map[string]string {
+	if len(req.InitialResourceVersions) == 0 {
+		return nil
+	}
+	refused := map[string]bool{}
 	for _, name := range req.ResourceNamesSubscribe {
 		if s.judge(st, name) != nil {
-			delete(req.InitialResourceVersions, name)
+			refused[relay.NameKey(name)] = true
 		}
 	}
 	for _, l := range req.ResourceLocatorsSubscribe {
-		delete(req.InitialResourceVersions, l.GetName())
+		refused[relay.NameKey(l.GetName())] = true
+	}
+	if len(refused) > 0 { // however they are written
+		maps.DeleteFunc(req.InitialResourceVersions, func(name, _ string) bool { return refused[relay.NameKey(name)] })
 	}
 	return req.InitialResourceVersions
 }

@@ -51,7 +51,7 @@ func (s *session) followLocked(written *relay.Answer) {
 		follows[v.Name] = true
 	}
 	for _, name := range written.Removed {
-		follows[name] = true // it does not exist, and the client knows (WARM-7)
+		follows[relay.NameKey(name)] = true // it does not exist, and the client knows (WARM-7)
 	}
 	s.warm.news = slices.DeleteFunc(s.warm.news, func(name string) bool { return follows[name] })
 	s.warm.missing = slices.DeleteFunc(s.warm.missing, func(name string) bool { return follows[name] })

@@ -18,7 +18,7 @@ import (
 type Update struct {
 	TypeURL   string
 	Resources []Resource
-	// Removed are names stated not to exist.
+	// Removed are names stated not to exist, canonical as all names in it.
 	Removed []string
 	// RemovedVariants are the constraint keys removed, by name (DYN-14).
 	RemovedVariants []RemovedVariant
@@ -160,6 +160,7 @@ func (a *acceptance) check(r *Resource) string {
 	if a.maxName > 0 && len(r.Name) > a.maxName {
 		return fmt.Sprintf("name of %d bytes is longer than limits.name_bytes %d", len(r.Name), a.maxName)
 	}
+	r.Name, r.spelt = spell(r.Name)
 	if r.Any == nil {
 		if r.Name == "" {
 			return "neither name nor payload"
@@ -206,7 +207,7 @@ func (a *acceptance) keep(r Resource) {
 		a.Resources = append(a.Resources, r)
 		return
 	}
-	a.reject("resource %s: listed twice", quote(r.Name))
+	a.reject("resource %s: listed twice", quote(r.Spelling()))
 	if !bytes.Equal(a.Resources[at].Any, r.Any) {
 		a.markAmbiguous(id)
 	}
@@ -225,12 +226,13 @@ func (a *acceptance) removals(r *Response) {
 			a.reject("removed_resources: %s is not valid UTF-8", quote(name))
 			continue
 		}
-		if _, both := a.seen[identity{name: name}]; both {
+		key := NameKey(name)
+		if _, both := a.seen[identity{name: key}]; both {
 			a.reject("resource %s: both sent and removed", quote(name))
-			a.markAmbiguous(identity{name: name})
+			a.markAmbiguous(identity{name: key})
 			continue
 		}
-		a.Removed = append(a.Removed, name)
+		a.Removed = append(a.Removed, key)
 	}
 	for _, b := range r.wrapped {
 		var n discoveryv3.ResourceName
@@ -243,7 +245,7 @@ func (a *acceptance) removals(r *Response) {
 			a.reject("removed_resource_names %s: %v", quote(n.GetName()), err)
 			continue
 		}
-		a.RemovedVariants = append(a.RemovedVariants, RemovedVariant{n.GetName(), set.Key()})
+		a.RemovedVariants = append(a.RemovedVariants, RemovedVariant{NameKey(n.GetName()), set.Key()})
 	}
 }
 
@@ -254,7 +256,7 @@ func (a *acceptance) nameErrors(r *Response) {
 		case err != nil:
 			a.reject("resource_errors: does not decode: %v", err)
 		case both: // ABS-11
-			a.reject("resource %s: both sent and in resource_errors", quote(e.Name))
+			a.reject("resource %s: both sent and in resource_errors", quote(spelling(e.Name, e.spelt)))
 			a.markAmbiguous(identity{name: e.Name})
 		case a.maxName > 0 && len(e.Name) > a.maxName:
 			a.reject("resource_errors %s: name of %d bytes is longer than limits.name_bytes %d", quote(e.Name), len(e.Name), a.maxName)

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,8 @@ type Body struct {
 	Variants []*Variant
 	Removed  []string // delta only
 
+	spelt       map[string]string // of Removed, names that have another spelling
+	of          *Body             // has the same Variants, and has them encoded; nil: this one
 	shared      bool
 	nameless    bool // some have no name (RELAY-18)
 	delta, sotw joined
@@ -28,6 +31,9 @@ type joined struct {
 // Pieces are the encoded `resources` fields of all variants, for the dialect; written one after the other they are part of a
 // response. Shared bodies are joined once, by the first who asks, while others wait; the bytes must not be changed.
 func (b *Body) Pieces(delta bool) [][]byte {
+	if b.of != nil {
+		return b.of.Pieces(delta)
+	}
 	j, encoded := &b.sotw, (*Variant).SotW
 	if delta {
 		j, encoded = &b.delta, (*Variant).Delta
@@ -78,7 +84,7 @@ func (b *Body) named() *Body {
 	if !b.nameless {
 		return b
 	}
-	c := &Body{}
+	c := &Body{spelt: b.spelt}
 	for _, v := range b.Variants {
 		if !v.Nameless {
 			c.Variants = append(c.Variants, v)
@@ -90,6 +96,49 @@ func (b *Body) named() *Body {
 		}
 	}
 	return c
+}
+
+// remove adds a removal. spelt is how the name is written where that is known and another.
+func (b *Body) remove(name, spelt string) {
+	b.Removed = append(b.Removed, name)
+	if spelt != "" && spelt != name {
+		b.spell(map[string]string{name: spelt})
+	}
+}
+
+// spell takes over spellings.
+func (b *Body) spell(spelt map[string]string) {
+	if b.spelt == nil && len(spelt) > 0 {
+		b.spelt = make(map[string]string, len(spelt))
+	}
+	maps.Copy(b.spelt, spelt)
+}
+
+// spellLocked writes the names in an answer as they are to be told. What is said of a name that the client named is said in its own
+// spelling: that is the name it asked for (ABS-4, NAME-9), and clients keep their books of subscriptions by it. Members that it has
+// by `*` go by the spelling they were sent under. Bodies carry the origin's in any case (DELTA-17).
+func (s *Sub) spellLocked(a *Answer) {
+	if b := a.Body; len(b.Removed) > 0 && len(s.spelt)+len(b.spelt) > 0 {
+		told := &Body{Variants: b.Variants, Removed: make([]string, len(b.Removed)), nameless: b.nameless, of: b}
+		for i, name := range b.Removed {
+			told.Removed[i] = s.spellingLocked(name, b.spelt[name])
+		}
+		a.Body = told
+	}
+	for i, e := range a.Errors {
+		if told := s.spellingLocked(e.Name, e.spelt); told != spelling(e.Name, e.spelt) {
+			c := *e
+			c.spelt = told
+			a.Errors[i] = &c
+		}
+	}
+}
+
+func (s *Sub) spellingLocked(name, other string) string {
+	if s.records[name] != nil {
+		other = s.spelt[name]
+	}
+	return spelling(name, other)
 }
 
 func isNameless(key string) bool { return strings.HasPrefix(key, namelessKey) }

@@ -21,6 +21,7 @@ type NameError struct {
 	Code    uint32 // of gRPC
 	Message string
 
+	spelt  string // the name as it is to be told, if that is not Name, which is canonical
 	detail []byte // google.rpc.Status as received
 	own    bool   // the origin stated the absence by a removal: only SotW clients need the words (ABS-10)
 }
@@ -39,7 +40,7 @@ func (e *NameError) same(x *NameError) bool {
 
 // Append adds the error as a ResourceError in the given field of a response.
 func (e *NameError) Append(b []byte, field protowire.Number) []byte {
-	inner := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), appendString(nil, 1, e.Name))
+	inner := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), appendString(nil, 1, spelling(e.Name, e.spelt)))
 	inner = protowire.AppendBytes(protowire.AppendTag(inner, 2, protowire.BytesType), e.detail)
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), inner)
 }
@@ -93,7 +94,8 @@ func parseNameError(b []byte) (*NameError, error) {
 		return nil, err
 	}
 	d := m.GetErrorDetail()
-	e := &NameError{Name: m.GetResourceName().GetName(), Code: uint32(d.GetCode()), Message: d.GetMessage()}
+	e := &NameError{Code: uint32(d.GetCode()), Message: d.GetMessage()}
+	e.Name, e.spelt = spell(m.GetResourceName().GetName())
 	if proto.Size(d) > maxErrorText {
 		d = proto.CloneOf(d)
 		d.Details, d.Message = nil, d.Message[:min(len(d.Message), maxErrorText)]

@@ -184,7 +184,7 @@ func (l *Lane) Release() bool {
 	return true
 }
 
-// Name is one subscription: a resource name and dynamic parameters.
+// Name is one subscription: a resource name, as the client wrote it who asked first (NAME-9), and dynamic parameters.
 type Name struct {
 	Name   string
 	Params constraints.Params
@@ -355,7 +355,7 @@ func (s *shard) initialLocked(lane laneIndex, each func(add func(*Variant) bool)
 			initial = nil
 			return false
 		}
-		initial[v.Name] = v.originVersion
+		initial[v.Spelling()] = v.originVersion
 		size += len(v.Name) + len(v.originVersion) + 8
 		if size > firstRequestBytes {
 			initial = nil
@@ -426,7 +426,7 @@ func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time) (again []Na
 	for _, w := range changed {
 		w.inChanged = false
 		asked := w.asked == gen
-		name := Name{w.entry.name, w.params}
+		name := w.ask()
 		switch {
 		case !w.wanted():
 			if asked {
@@ -450,7 +450,7 @@ func (s *shard) askedLocked(w *want, gen uint32, now time.Time) Name {
 	w.asked = gen
 	s.named.unheard = append(s.named.unheard, unheard{w, gen, now})
 	w.answered, w.unanswered, w.refresh = 0, false, false
-	return Name{w.entry.name, w.params}
+	return w.ask()
 }
 
 func (s *shard) allAskedLocked() []Name {
@@ -458,7 +458,7 @@ func (s *shard) allAskedLocked() []Name {
 	for _, e := range s.named.entries {
 		for _, w := range e.wants {
 			if s.isAskedLocked(w) {
-				all = append(all, Name{e.name, w.params})
+				all = append(all, w.ask())
 			}
 		}
 	}

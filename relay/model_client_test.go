@@ -20,11 +20,12 @@ func (m *model) openSub() {
 	}
 	o := SubOptions{TypeURL: ty, Delta: c.delta}
 	if c.delta {
-		o.Initial = maps.Clone(c.versions)
-		for n := range o.Initial {
+		o.Initial = map[string]string{}
+		for n, version := range c.versions {
 			if m.rnd.IntN(8) == 0 {
-				o.Initial[n] = "x"
+				version = "x"
 			}
+			o.Initial[m.spell(n)] = version
 		}
 	} else {
 		o.Version = c.version
@@ -34,6 +35,7 @@ func (m *model) openSub() {
 	m.logf("client %d opens %s delta %v wildcard %v names %v holding %v", c.id, shortType(ty), c.delta, c.wildcard, c.names, c.held)
 	if c.wildcard || len(c.names) > 0 {
 		names := slices.Sorted(maps.Keys(c.names))
+		names = m.spellAll(names...)
 		if !c.delta {
 			c.Replace(m.now, names, c.wildcard)
 		} else {
@@ -81,11 +83,11 @@ func (m *model) subscribeOne(c *modelSub) {
 		c.unsubbed[name] = true
 	}
 	if !c.delta {
-		c.Replace(m.now, slices.Sorted(maps.Keys(c.names)), c.wildcard)
+		c.Replace(m.now, m.spellAll(slices.Sorted(maps.Keys(c.names))...), c.wildcard)
 	} else if on {
-		c.Update(m.now, []string{name}, nil)
+		c.Update(m.now, m.spellAll(name), nil)
 	} else {
-		c.Update(m.now, nil, []string{name})
+		c.Update(m.now, nil, m.spellAll(name))
 	}
 	if !c.wildcard && len(c.names) == 0 {
 		c.version = "" // of a set it has left
@@ -122,12 +124,13 @@ func (m *model) take(c *modelSub) {
 	}
 	seen := map[string]bool{}
 	for _, v := range a.Variants {
-		if seen[v.Name] {
-			m.t.Fatalf("client %d: %s twice in one answer\n%s", c.id, v.Name, m.tail())
+		name := m.plain(v.Name)
+		if seen[name] {
+			m.t.Fatalf("client %d: %s twice in one answer\n%s", c.id, name, m.tail())
 		}
-		seen[v.Name] = true
-		if !c.wildcard && !c.names[v.Name] || !c.names[v.Name] && !visible(v.Name) {
-			m.t.Fatalf("client %d: %s was not asked for\n%s", c.id, v.Name, m.tail())
+		seen[name] = true
+		if !c.wildcard && !c.names[name] || !c.names[name] && !visible(name) {
+			m.t.Fatalf("client %d: %s was not asked for\n%s", c.id, name, m.tail())
 		}
 	}
 	if !c.delta {
@@ -151,9 +154,11 @@ func (m *model) take(c *modelSub) {
 	}
 	for _, v := range a.Variants {
 		_, value, _ := anyParts(v.Any())
-		c.held[v.Name], c.versions[v.Name] = m.number(stringField(value, 2)), v.Version()
+		name := m.plain(v.Name)
+		c.held[name], c.versions[name] = m.number(stringField(value, 2)), v.Version()
 	}
 	for _, n := range a.Removed {
+		n = m.plain(n)
 		if seen[n] || !c.delta {
 			m.t.Fatalf("client %d: %s in both lists\n%s", c.id, n, m.tail())
 		}

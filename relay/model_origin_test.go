@@ -89,13 +89,14 @@ func (m *model) ask(l *modelLane, a Ask) {
 		asked = &modelAsked{wildcard: a.Wildcard, names: map[string]bool{}, known: map[string]int{}}
 		l.types[a.TypeURL] = asked
 		for name, v := range a.Initial {
-			asked.known[name] = m.number(strings.TrimPrefix(v, "v"))
+			asked.known[m.plain(name)] = m.number(strings.TrimPrefix(v, "v"))
 		}
 	}
 	if !a.Wildcard && asked.wildcard {
 		m.t.Fatalf("names on the lane of the wildcard (RELAY-20)\n%s", m.tail())
 	}
 	for _, n := range a.Subscribe {
+		n.Name = m.plain(n.Name)
 		if asked.names[n.Name] {
 			m.t.Fatalf("%s asked twice\n%s", n.Name, m.tail())
 		}
@@ -105,6 +106,7 @@ func (m *model) ask(l *modelLane, a Ask) {
 		}
 	}
 	for _, n := range a.Unsubscribe {
+		n.Name = m.plain(n.Name)
 		if !asked.names[n.Name] {
 			m.t.Fatalf("%s unsubscribed and never asked\n%s", n.Name, m.tail())
 		}
@@ -133,12 +135,13 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 	var adds [][]byte
 	var addNames, removed []string
 	add := func(name string, body int) {
-		r := madeResource(ty, name, "", fmt.Sprint(body))
 		addNames = append(addNames, name)
-		if m.sotw {
+		if name = m.spell(name); m.sotw {
+			r := madeResource(ty, name, "", fmt.Sprint(body))
 			adds = append(adds, r.Any)
 			return
 		}
+		r := madeResource(ty, addNames[len(addNames)-1], "", fmt.Sprint(body)) // equal content, however it is spelt
 		b := appendString(nil, resourceName, name)
 		if !strings.Contains(m.kind, "no-versions") {
 			b = appendString(b, resourceVersion, fmt.Sprintf("v%d", body))
@@ -167,7 +170,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 			changed = changed || !told || was != body
 			asked.known[name] = body
 		case !exists && (!told || was != -1) && !m.sotw:
-			removed = append(removed, name)
+			removed = append(removed, m.spell(name))
 			asked.known[name] = -1
 			changed = true
 		case !exists && told && m.sotw:

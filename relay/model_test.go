@@ -30,7 +30,7 @@ func newRand(t *testing.T) *rand.Rand {
 // held, streams refused for types never answered, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
 // name after it made the body that the client loses.
 func TestConvergence(t *testing.T) {
-	for _, k := range []string{"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions"} {
+	for _, k := range []string{"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions", "spellings", "sotw spellings"} {
 		t.Run(k, func(t *testing.T) {
 			m := newModel(t, newRand(t), k)
 			for i := range *steps {
@@ -109,7 +109,7 @@ var modelTypes = []string{ClusterType, EndpointType, ScopedRouteType}
 
 func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 	m := &model{
-		t: t, rnd: rnd, kind: kind, sotw: kind == "sotw", now: time.Unix(1e9, 0), state: map[string]map[string]int{},
+		t: t, rnd: rnd, kind: kind, sotw: strings.HasPrefix(kind, "sotw"), now: time.Unix(1e9, 0), state: map[string]map[string]int{},
 		made: map[int]int{}, deleted: map[string]map[string]int{},
 	}
 	m.asOrigin = strings.HasPrefix(kind, "origin's")
@@ -136,8 +136,32 @@ func (m *model) logf(f string, a ...any) {
 		m.log = slices.Clone(m.log[2000:])
 	}
 }
-func (m *model) tail() string    { return strings.Join(m.log[max(0, len(m.log)-400):], "\n") }
-func (m *model) name() string    { return fmt.Sprintf("n%d", m.rnd.IntN(6)) }
+func (m *model) tail() string { return strings.Join(m.log[max(0, len(m.log)-400):], "\n") }
+func (m *model) name() string { return fmt.Sprintf("n%d", m.rnd.IntN(6)) }
+
+// spell writes a name in one of the ways that mean it (NAME-4), plain reads it.
+func (m *model) spell(name string) string {
+	if !strings.HasSuffix(m.kind, "spellings") || name == Wildcard {
+		return name
+	}
+	return fmt.Sprintf([]string{"xdstp://o/T/%s?a=&b=", "xdstp://o/T/%s?b&a", "xdstp://%%6f/%%54/%s?%%61&a=9&b", "xdstp://o/T/%s?a&&b&b"}[m.rnd.IntN(4)], name)
+}
+
+func (m *model) spellAll(names ...string) []string {
+	all := make([]string, len(names))
+	for i, name := range names {
+		all[i] = m.spell(name)
+	}
+	return all
+}
+
+func (m *model) plain(name string) string {
+	if u, err := ParseURN(name); err == nil {
+		return u.ID
+	}
+	return name
+}
+
 func (m *model) typeURL() string { return modelTypes[m.rnd.IntN(len(modelTypes))] }
 
 func (m *model) number(s string) int {

@@ -32,7 +32,8 @@ type unheard struct {
 
 // entry is one name of kind named: its variants, and the wants that choose among them.
 type entry struct {
-	name     string
+	name     string // canonical
+	spelt    string // as the client wrote it who asked first, if that is another (NAME-9)
 	variants []*Variant
 	wants    []*want // by parameter map; nearly always one
 }
@@ -92,10 +93,10 @@ const (
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
 
 // wantLocked finds or makes the want and asks for it.
-func (s *shard) wantLocked(name string, p constraints.Params) *want {
+func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
 	e := s.named.entries[name]
 	if e == nil {
-		e = &entry{name: name}
+		e = &entry{name: name, spelt: spelt}
 		s.named.entries[name] = e
 	}
 	for _, w := range e.wants {
@@ -111,6 +112,9 @@ func (s *shard) wantLocked(name string, p constraints.Params) *want {
 	s.lookLocked(w)
 	return w
 }
+
+// ask is the want as it goes upstream.
+func (w *want) ask() Name { return Name{spelling(w.entry.name, w.entry.spelt), w.params} }
 
 // lookLocked makes the lane look at the want. Before the lane has asked any name on its present stream it looks at all of them
 // anyway, so nothing is noted while the origin is away.

@@ -259,7 +259,7 @@ func (s *script) take(c *scriptSub) []string {
 	var words []string
 	for _, v := range a.Variants {
 		_, value, _ := anyParts(v.Any())
-		name := v.Name
+		name := v.Spelling()
 		if v.Nameless {
 			name = "(nameless)"
 		}
@@ -277,7 +277,7 @@ func (s *script) take(c *scriptSub) []string {
 	slices.Sort(removed)
 	var errs []string
 	for _, e := range a.Errors {
-		errs = append(errs, fmt.Sprintf("error(%s %d)", e.Name, e.Code))
+		errs = append(errs, fmt.Sprintf("error(%s %d)", spelling(e.Name, e.spelt), e.Code))
 	}
 	slices.Sort(errs)
 	if s.cfg.Origins[0].OriginVersions {

@@ -157,6 +157,7 @@ type ResourceStatus struct {
 // Resources calls f for a picture of each resource of the type and name; empty ones stand for all. Order: group, type,
 // wildcard members first, name. It stops when f returns false.
 func (o *Origin) Resources(group, typeURL, name string, f func(ResourceStatus) bool) {
+	name = NameKey(name)
 	for _, g := range o.groupList() {
 		if group != "" && g.key != group {
 			continue
@@ -233,7 +234,7 @@ func (s *shard) namedPicturesLocked(rs []ResourceStatus, e *entry) []ResourceSta
 	}
 	if len(e.variants) == 0 {
 		rs = append(rs, ResourceStatus{
-			Group: s.group.key, TypeURL: s.typeURL, Name: e.name, Clients: clients, Live: live, Absent: absent,
+			Group: s.group.key, TypeURL: s.typeURL, Name: spelling(e.name, e.spelt), Clients: clients, Live: live, Absent: absent,
 		})
 	}
 	return rs
@@ -241,7 +242,7 @@ func (s *shard) namedPicturesLocked(rs []ResourceStatus, e *entry) []ResourceSta
 
 // fill adds what the body says to a picture.
 func (s *shard) fill(r *ResourceStatus, v *Variant) {
-	r.Group, r.TypeURL, r.Name, r.Version = s.group.key, s.typeURL, v.Name, v.Version()
+	r.Group, r.TypeURL, r.Name, r.Version = s.group.key, s.typeURL, v.Spelling(), v.Version()
 	r.OriginVersion, r.Constraints, r.Bytes, r.body = v.originVersion, v.Constraints.Key(), v.Size(), nil
 	if v.Nameless {
 		r.Name = ""

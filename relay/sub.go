@@ -54,9 +54,11 @@ type Sub struct {
 	records map[string]*record
 	dirty   []*record
 	owed    int               // records that must still be answered
+	spelt   map[string]string // by canonical name, as the client writes it, where that is another
 	initial map[string]Digest // claims, until the first answer to `*` is out
+	stated  map[string]string // spelt, of the names in initial
 	first   bool              // before the first Update
-	again   map[string]bool   // members owed by name under `*` (DELTA-9, WARM-3)
+	again   map[string]string // members owed by name under `*` (DELTA-9, WARM-3), as the client writes them
 	sum     sum               // of what was sent by name and is still subscribed (VER-4)
 	told    bool              // something was sent whole
 	whole   string            // the version of it, if a name was in it
@@ -83,7 +85,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	if len(o.Initial) > 0 {
 		sub.initial = make(map[string]Digest, len(o.Initial))
 		for name, version := range o.Initial {
-			sub.initial[name] = claim(version, g.origin.cfg.OriginVersions)
+			sub.stateLocked(name, claim(version, g.origin.cfg.OriginVersions))
 		}
 	}
 	for {
@@ -102,6 +104,21 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	}
 }
 
+// stateLocked notes what the client says it holds. Of a name written in two ways with two versions it may hold either.
+func (s *Sub) stateLocked(name string, d Digest) {
+	key, spelt := spell(name)
+	if was, twice := s.initial[key]; twice && was != d {
+		d = Digest{}
+	}
+	s.initial[key] = d
+	if spelt != "" {
+		if s.stated == nil {
+			s.stated = map[string]string{}
+		}
+		s.stated[key] = spelt
+	}
+}
+
 // TypeURL is the type subscribed to.
 func (s *Sub) TypeURL() string { return s.typeURL }
 
@@ -111,7 +128,8 @@ func (s *Sub) Pending() bool { return s.pending.Swap(false) }
 // Remind makes the Sub Pending again, for a caller that could not Take yet.
 func (s *Sub) Remind() { s.pending.Store(true) }
 
-// Update applies a delta request: subscribes first, then unsubscribes (DELTA-6). Wildcard stands for `*`.
+// Update applies a delta request: subscribes first, then unsubscribes (DELTA-6). Wildcard stands for `*`. Names may be written in
+// any way that means them (NAME-4).
 func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
@@ -148,8 +166,9 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) {
 	}
 	listed := make(map[string]bool, len(names))
 	for _, name := range names {
-		listed[name] = true
-		if s.records[name] == nil {
+		key := NameKey(name)
+		listed[key] = true
+		if s.records[key] == nil {
 			s.subscribeLocked(name)
 		}
 	}
@@ -164,7 +183,7 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) {
 func (s *Sub) firstDoneLocked() {
 	s.first = false
 	if s.pos == nil {
-		s.initial = nil // names have taken theirs over
+		s.initial, s.stated = nil, nil // names have taken theirs over
 	}
 }
 
@@ -199,11 +218,18 @@ func (s *Sub) leaveLocked(now time.Time) {
 }
 
 func (s *Sub) subscribeLocked(name string) {
+	name, spelt := spell(name)
 	r := s.records[name]
 	if r == nil {
-		r = &record{sub: s, want: s.shard.wantLocked(name, s.params)}
+		r = &record{sub: s, want: s.shard.wantLocked(name, spelt, s.params)}
 		r.want.link(r)
 		s.records[name] = r
+		if spelt != "" {
+			if s.spelt == nil {
+				s.spelt = map[string]string{}
+			}
+			s.spelt[name] = spelt
+		}
 		if d, stated := s.initial[name]; stated && s.first {
 			// Only a version of ours that is current spares the answer (DELTA-11).
 			r.sent = d
@@ -225,11 +251,12 @@ func (s *Sub) subscribeLocked(name string) {
 }
 
 func (s *Sub) unsubscribeLocked(name string, now time.Time) {
+	name, spelt := spell(name)
 	r := s.records[name]
 	if s.pos != nil {
 		it := s.pos.view.items[name]
 		if r != nil || it != nil && !it.dead {
-			s.againLocked(name)
+			s.againLocked(name, spelling(name, spelt))
 			s.markLocked(s.shard.rev)
 		}
 	}
@@ -257,11 +284,11 @@ func (s *Sub) forgottenLocked(r *record) {
 }
 
 // againLocked owes an answer for a name that `*` covers.
-func (s *Sub) againLocked(name string) {
+func (s *Sub) againLocked(name, spelt string) {
 	if s.again == nil {
-		s.again = map[string]bool{}
+		s.again = map[string]string{}
 	}
-	s.again[name] = true
+	s.again[name] = spelt
 }
 
 func (s *Sub) forgetLocked(r *record, now time.Time) {
@@ -271,6 +298,7 @@ func (s *Sub) forgetLocked(r *record, now time.Time) {
 		s.sum.sub(r.sent)
 	}
 	delete(s.records, r.want.entry.name)
+	delete(s.spelt, r.want.entry.name)
 	r.flags |= gone
 	s.shard.unlinkLocked(r, now)
 }

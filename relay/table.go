@@ -37,6 +37,8 @@ type OriginConfig struct {
 	GroupBy []string
 	// NodeID and NodeCluster, if set, are presented upstream instead of the group's (RELAY-62).
 	NodeID, NodeCluster string
+	// Authorities are those of the xdstp names that the origin is asked for; "" is the empty one (FED-1).
+	Authorities []string
 	// Types restricts what is asked of the origin, by type URL. Empty: everything.
 	Types []string
 	// OriginVersions: clients are told the origin's versions instead of those of the content (VER-5).
@@ -190,6 +192,9 @@ func (o *Origin) groupList() []*Group {
 	slices.SortFunc(gs, func(a, b *Group) int { return cmpString(a.key, b.key) })
 	return gs
 }
+
+// Answers reports whether the origin is asked for xdstp names of the authority.
+func (o *Origin) Answers(authority string) bool { return slices.Contains(o.cfg.Authorities, authority) }
 
 // serves reports whether the origin is asked for the type at all.
 func (o *Origin) serves(typeURL string) bool {

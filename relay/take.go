@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -65,6 +66,7 @@ func (s *Sub) TakeKeeping(k Keep) *Answer {
 		if s.shard.group.origin.cfg.OriginVersions {
 			a.Version = s.originVersionLocked(a.Version)
 		}
+		s.spellLocked(a)
 	}
 	return a
 }
@@ -182,6 +184,7 @@ func (s *Sub) takeDeltaLocked() *Answer {
 	case base != nil && !base.empty():
 		own.Variants = append(own.Variants, base.Variants...)
 		own.Removed = append(own.Removed, base.Removed...)
+		own.spell(base.spelt)
 	}
 	if s.pos != nil && !s.pos.fresh {
 		s.addFaultsLocked(a)
@@ -204,14 +207,14 @@ func (s *Sub) addFaultsLocked(a *Answer) {
 	for _, name := range a.Removed {
 		removed[name] = true
 	}
-	all := slices.Clone(a.Removed)
+	all := &Body{Variants: a.Variants, Removed: slices.Clone(a.Removed), spelt: maps.Clone(a.spelt)} // the other one may be shared
 	for _, e := range errs {
 		if s.shard.group.origin.ends(e) && !removed[e.Name] {
-			all = append(all, e.Name)
+			all.remove(e.Name, e.spelt)
 		}
 	}
-	if len(all) > len(a.Removed) {
-		a.Body = &Body{Variants: a.Variants, Removed: all} // the other one may be shared
+	if len(all.Removed) > len(a.Removed) {
+		a.Body = all
 	}
 }
 
@@ -229,12 +232,14 @@ func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 	case p.fresh:
 		must, rev = true, v.contentRev
 		b = s.ownLocked(v.fullBody(), true)
-		s.initial = nil
+		s.initial, s.stated = nil, nil
 		s.holds = false
 	case p.resend:
 		must, rev = true, v.contentRev
 		full, recent := v.fullBody(), v.since(p.sent)
-		all := &Body{Variants: full.Variants, Removed: recent.Removed, nameless: full.nameless || recent.nameless}
+		all := &Body{
+			Variants: full.Variants, Removed: recent.Removed, spelt: recent.spelt, nameless: full.nameless || recent.nameless,
+		}
 		b = s.ownLocked(all, false)
 	case v.contentRev > p.sent:
 		rev = v.contentRev
@@ -254,7 +259,7 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	if len(s.records) == 0 && (!first || len(s.initial) == 0) {
 		return b
 	}
-	own := &Body{nameless: b.nameless}
+	own := &Body{nameless: b.nameless, spelt: maps.Clone(b.spelt)}
 	skip := func(name string) bool {
 		r := s.records[name]
 		if r != nil && !r.is(dirty) {
@@ -280,7 +285,7 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	if first {
 		for name := range s.initial {
 			if it := s.pos.view.items[name]; (it == nil || it.dead) && !skip(name) {
-				own.Removed = append(own.Removed, name)
+				own.remove(name, s.stated[name])
 			}
 		}
 	}
@@ -301,7 +306,7 @@ func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 			listed[name] = true
 		}
 	}
-	for name := range s.again {
+	for name, spelt := range s.again {
 		it := s.pos.view.items[name]
 		if s.shard.set.faults.byName[name] != nil {
 			s.pos.untold = append(s.pos.untold, name)
@@ -312,7 +317,7 @@ func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 			own.Variants = append(own.Variants, it.variant)
 			rev = max(rev, it.rev)
 		default:
-			own.Removed = append(own.Removed, name)
+			own.remove(name, spelt)
 		}
 	}
 	s.again = nil

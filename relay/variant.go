@@ -12,7 +12,8 @@ import (
 // Resource is one resource as an origin sent it: structurally checked (accept.go), not interpreted. Byte slices alias the
 // response they were read from and are copied before they are kept.
 type Resource struct {
-	Name    string
+	Name    string // canonical (NAME-4)
+	spelt   string // as the origin writes it, if that is another
 	Version string // the origin's own; may be empty (RELAY-91)
 	Aliases []string
 	// Any is the payload as received, an encoded google.protobuf.Any; nil for a heartbeat (TTL-2).
@@ -32,12 +33,13 @@ type Resource struct {
 // Variant is one immutable body of a name with its constraints. It never changes after it was made, so pointers are
 // shared freely and comparing pointers detects change.
 type Variant struct {
-	Name        string
+	Name        string // canonical (NAME-4); see Spelling
 	Digest      Digest // of the content (VER-3)
 	Constraints *constraints.Set
 	DoNotCache  bool
 	Nameless    bool // RELAY-18: only SotW wildcard clients can be told of it
 
+	spelt         string // see Spelling; "" if that is Name
 	originVersion string
 	from          *receipt // the response it came in last
 	aliases       []string
@@ -92,6 +94,7 @@ func newVariant(from *receipt, r *Resource, version string) *Variant {
 	v := &Variant{
 		from:          from,
 		Name:          r.Name,
+		spelt:         r.spelt,
 		Constraints:   r.Constraints,
 		DoNotCache:    r.DoNotCache,
 		Nameless:      r.Nameless,
@@ -112,7 +115,7 @@ func newVariant(from *receipt, r *Resource, version string) *Variant {
 }
 
 func (v *Variant) encode(payload []byte) {
-	version, name := v.Version(), v.Name
+	version, name := v.Version(), v.Spelling()
 	if v.Nameless {
 		name = ""
 	}
@@ -158,7 +161,7 @@ func (v *Variant) encode(payload []byte) {
 // same reports whether r is this body again: then the old value is kept and nothing is hashed (RELAY-45). The origin's
 // version takes no part in it (VER-7).
 func (v *Variant) same(r *Resource) bool {
-	if v.Name != r.Name || v.DoNotCache != r.DoNotCache || v.Nameless != r.Nameless ||
+	if v.Name != r.Name || v.spelt != r.spelt || v.DoNotCache != r.DoNotCache || v.Nameless != r.Nameless ||
 		v.Constraints.Key() != r.Constraints.Key() || len(v.aliases) != len(r.Aliases) ||
 		!bytes.Equal(v.metadata, r.metadata) {
 		return false
@@ -213,6 +216,12 @@ func claim(version string, shown bool) (d Digest) {
 	}
 	return d
 }
+
+// Spelling is the name as the origin writes it (DELTA-17).
+func (v *Variant) Spelling() string { return spelling(v.Name, v.spelt) }
+
+// Spelling is the name as the origin writes it.
+func (r *Resource) Spelling() string { return spelling(r.Name, r.spelt) }
 
 // Any is the payload as the origin sent it, an encoded google.protobuf.Any. The caller must not change it.
 func (v *Variant) Any() []byte { return v.buf[v.any:] }

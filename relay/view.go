@@ -251,7 +251,7 @@ func (v *view) since(from uint64) *Body {
 		case !it.dead:
 			b.Variants = append(b.Variants, it.variant)
 		case it.birth <= from && !it.variant.Nameless: // its key is ours, and no delta client was told of it (RELAY-18)
-			b.Removed = append(b.Removed, it.name)
+			b.remove(it.name, it.variant.spelt)
 		}
 	}
 	v.recent, v.recentFrom = b, from

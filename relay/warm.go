@@ -42,8 +42,8 @@ func endpointsOf(payload []byte) string {
 	case !eds:
 		return ""
 	case service != "":
-		return service
-	case strings.HasPrefix(name, "xdstp:"):
+		return NameKey(service)
+	case IsNewStyle(name):
 		return "" // such a cluster must name its endpoints (NAME-8)
 	}
 	return name
@@ -108,7 +108,7 @@ func (s *Sub) oweMemberLocked(name string) {
 		return
 	}
 	if s.delta {
-		s.againLocked(name)
+		s.againLocked(name, it.variant.Spelling())
 	} else {
 		s.pos.resend = true // it is sent whole
 	}

@@ -111,7 +111,7 @@ func (t *typeState) resumed(now time.Time, u *relay.Update) int {
 	}
 	for i := range u.Resources {
 		r := &u.Resources[i]
-		if v, presented := t.initial[r.Name]; presented && r.Any != nil && v == r.Version {
+		if v, presented := t.initial[r.Spelling()]; presented && r.Any != nil && v == r.Version {
 			t.back++
 		}
 	}

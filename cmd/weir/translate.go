@@ -48,6 +48,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 		o := &cfg.Origins[i]
 		oc := relay.OriginConfig{
 			Name: o.Name, GroupBy: o.GroupBy, NodeID: o.Node.ID, NodeCluster: o.Node.Cluster, Types: o.Types,
+			Authorities:    o.Authorities,
 			OriginVersions: o.VersionMode == config.VersionModeOrigin,
 			CanonicalHash:  o.Hash == config.HashCanonical,
 			NoResume:       o.Resume == config.ResumeNone, AbsenceDeletes: o.AbsenceDeletes,

@@ -86,22 +86,24 @@ func (l *lane) answer(ask *relay.Ask) {
 		l.asked[ask.TypeURL] = a
 	}
 	for _, n := range ask.Unsubscribe {
-		if x := a.names[n.Name]; x != nil {
+		key := relay.NameKey(n.Name)
+		if x := a.names[key]; x != nil {
 			if x.wants--; x.wants == 0 {
-				delete(a.names, n.Name)
+				delete(a.names, key)
 			}
 		}
 	}
 	u := relay.Update{TypeURL: ask.TypeURL}
 	for _, n := range ask.Subscribe {
-		x := a.names[n.Name]
+		key := relay.NameKey(n.Name)
+		x := a.names[key]
 		if x == nil {
 			x = &name{}
-			a.names[n.Name] = x
+			a.names[key] = x
 		}
 		x.wants++
 		x.stated, x.told = false, nil // whatever it was told: what is asked is answered (DELTA-2)
-		x.tell(l.content, &u, n.Name)
+		x.tell(l.content, &u, key)
 	}
 	if ask.Wildcard {
 		a.wildcard = true
@@ -145,8 +147,8 @@ func (a *asked) tellSet(c *content, u *relay.Update, initial map[string]string) 
 			difference(u, n, nil, now.byName[n])
 		}
 		for n := range initial {
-			if now.byName[n] == nil {
-				u.Removed = append(u.Removed, n)
+			if key := relay.NameKey(n); now.byName[key] == nil {
+				u.Removed = append(u.Removed, key)
 			}
 		}
 	default:

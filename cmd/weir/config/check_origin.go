@@ -26,6 +26,22 @@ func (k checker) origins(origins []Origin) {
 		}
 		k.origin(path, o)
 	}
+	k.authorities(origins)
+}
+
+// authorities sees to it that a name belongs to one origin.
+func (k checker) authorities(origins []Origin) {
+	first := make(map[string]string)
+	for i := range origins {
+		for j, authority := range origins[i].Authorities {
+			at := fmt.Sprintf("origins[%d].authorities[%d]", i, j)
+			if other, taken := first[authority]; taken {
+				k.addf(at, "%q is already %s", authority, other)
+			} else {
+				first[authority] = at
+			}
+		}
+	}
 }
 
 func (k checker) origin(path string, o *Origin) {

@@ -17,8 +17,9 @@ type Origin struct {
 	// Default marks the origin of old-style names and `*`. Default: the first
 	// origin, if none is marked. After Parse exactly one is.
 	Default bool `yaml:"default"`
-	// Authorities are the xdstp:// authorities it answers. Default: none.
-	// Not supported by this version.
+	// Authorities are the xdstp:// authorities it answers, "" the empty one
+	// (FED-1). A listener serves the names of its own origin's; all others are
+	// refused, name by name (FED-2). Default: none.
 	Authorities []string `yaml:"authorities"`
 	// Types restricts it to these types, as full type URLs after Parse.
 	// Default: empty, all.

@@ -19,7 +19,6 @@ var unsupported = map[string]bool{
 	"origins[].rest":                         true,
 	"origins[].grpc.aggregated":              true,
 	"origins[].grpc.compression":             true,
-	"origins[].authorities":                  true,
 	"origins[].tp2":                          true,
 	"origins[].dynamic_parameters.from_node": true,
 	"origins[].dynamic_parameters.otherwise": true,

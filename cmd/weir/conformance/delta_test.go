@@ -13,7 +13,7 @@ import (
 
 var deltaCases = slices.Concat(
 	deltaAskCases, deltaAnswerCases, deltaResumeCases, deltaUpstreamCases, deltaWildCases, deltaRemovalCases, deltaVersionCases, deltaOriginVersionCases,
-	deltaHashCases,
+	deltaHashCases, deltaSpellingCases,
 )
 
 // hasExactly fails unless the response carries these resources and these removals, and nothing else.

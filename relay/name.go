@@ -1,0 +1,197 @@
+package relay
+
+import (
+	"errors"
+	"slices"
+	"strings"
+)
+
+// newStyle begins the names that carry their authority with them; every other name is opaque (NAME-1).
+const newStyle = "xdstp:"
+
+// URN is an xdstp name in its parts, which are percent-decoded (NAME-1): xdstp://[authority]/type/id[?context].
+type URN struct {
+	Authority, Type, ID string
+	context             []contextParam // sorted by key, which is in it once
+}
+
+type contextParam struct{ key, value string }
+
+// Why ParseURN refuses a name.
+var (
+	errNotURN    = errors.New("is no xdstp name")
+	errDirective = errors.New("has a directive, which is for clients and never on the wire (NAME-3)")
+	errScheme    = errors.New(`lacks the "//" before its authority`)
+	errParts     = errors.New("lacks a type and an id after its authority")
+	errEscape    = errors.New("has a % that two hexadecimal digits do not follow")
+)
+
+// IsNewStyle reports whether a name is to be read as a URN, whether or not it can be (NAME-2).
+func IsNewStyle(name string) bool { return strings.HasPrefix(name, newStyle) }
+
+// ParseURN reads an xdstp name.
+func ParseURN(name string) (u URN, err error) {
+	rest, ok := strings.CutPrefix(name, newStyle)
+	if !ok {
+		return u, errNotURN
+	}
+	if strings.Contains(rest, "#") {
+		return u, errDirective
+	}
+	if rest, ok = strings.CutPrefix(rest, "//"); !ok {
+		return u, errScheme
+	}
+	path, query, _ := strings.Cut(rest, "?")
+	authority, path, _ := strings.Cut(path, "/")
+	typeName, id, ok := strings.Cut(path, "/")
+	if !ok || typeName == "" {
+		return u, errParts
+	}
+	for _, part := range []struct {
+		to   *string
+		from string
+	}{{&u.Authority, authority}, {&u.Type, typeName}, {&u.ID, id}} {
+		if *part.to, err = unescape(part.from); err != nil {
+			return URN{}, err
+		}
+	}
+	u.context, err = parseContext(query)
+	return u, err
+}
+
+// parseContext reads context parameters. A key given twice counts with its first value (NAME-6).
+func parseContext(query string) ([]contextParam, error) {
+	var ps []contextParam
+	for query != "" {
+		var one string
+		if one, query, _ = strings.Cut(query, "&"); one == "" {
+			continue
+		}
+		key, value, _ := strings.Cut(one, "=")
+		key, err := unescape(key)
+		if err != nil {
+			return nil, err
+		}
+		if value, err = unescape(value); err != nil {
+			return nil, err
+		}
+		ps = append(ps, contextParam{key, value})
+	}
+	slices.SortStableFunc(ps, func(a, b contextParam) int { return cmpString(a.key, b.key) })
+	return slices.CompactFunc(ps, func(a, b contextParam) bool { return a.key == b.key }), nil
+}
+
+// String is the canonical form (NAME-4).
+func (u *URN) String() string {
+	b := make([]byte, 0, len(newStyle)+len(u.Authority)+len(u.Type)+len(u.ID)+8)
+	b = append(append(b, newStyle...), "//"...)
+	b = append(appendEscaped(b, u.Authority, false), '/')
+	b = append(appendEscaped(b, u.Type, false), '/')
+	b = appendEscaped(b, u.ID, true)
+	for i, p := range u.context {
+		b = append(b, "?&"[min(i, 1)])
+		b = append(appendEscaped(b, p.key, false), '=')
+		b = appendEscaped(b, p.value, false)
+	}
+	return string(b)
+}
+
+// Glob reports whether the name stands for a collection (COLL-1).
+func (u *URN) Glob() bool { return u.ID == "*" || strings.HasSuffix(u.ID, "/*") }
+
+// Of reports whether the name is one of the type, or of its collections (NAME-2).
+func (u *URN) Of(typeURL string) bool {
+	name := typeURL[strings.LastIndexByte(typeURL, '/')+1:]
+	return u.Type == name || u.Type == name+"Collection"
+}
+
+// CanonicalName is equal for names that mean the same resource: the canonical form of an xdstp name, and any other name as it is
+// (NAME-1, NAME-4). The error says why an xdstp name is none.
+func CanonicalName(name string) (string, error) {
+	if !IsNewStyle(name) {
+		return name, nil
+	}
+	u, err := ParseURN(name)
+	if err != nil {
+		return "", err
+	}
+	if key := u.String(); key != name {
+		return key, nil
+	}
+	return name, nil
+}
+
+// NameKey is the name as the table's maps have it. A name from an origin that cannot be read stays as it is: no client can ask for
+// it, but it may be a member of `*` (WILD-10). It is nobody else's canonical form, as that can be read.
+func NameKey(name string) string {
+	if key, err := CanonicalName(name); err == nil {
+		return key
+	}
+	return name
+}
+
+// spell gives the key of a name, and its spelling if that is another (NAME-9).
+func spell(name string) (key, spelt string) {
+	if key = NameKey(name); key != name {
+		return key, name
+	}
+	return key, ""
+}
+
+// spelling is the opposite of spell.
+func spelling(key, spelt string) string {
+	if spelt != "" {
+		return spelt
+	}
+	return key
+}
+
+// unescape decodes percent-encoding; unlike in forms a plus is itself.
+func unescape(s string) (string, error) {
+	if !strings.Contains(s, "%") {
+		return s, nil
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] != '%' {
+			b = append(b, s[i])
+			continue
+		}
+		if i+2 >= len(s) {
+			return "", errEscape
+		}
+		hi, lo := strings.IndexByte(hexDigits, lower(s[i+1])), strings.IndexByte(hexDigits, lower(s[i+2]))
+		if hi < 0 || lo < 0 {
+			return "", errEscape
+		}
+		b = append(b, byte(hi<<4|lo))
+		i += 2
+	}
+	return string(b), nil
+}
+
+const (
+	hexDigits = "0123456789abcdef"
+	upperHex  = "0123456789ABCDEF"
+)
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'F' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+// appendEscaped encodes all bytes but those that mean nothing in any part of a name; the slashes of an id are its own.
+func appendEscaped(b []byte, s string, slashes bool) []byte {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9',
+			strings.IndexByte("-._~!$'()*+,;:@", c) >= 0, slashes && c == '/':
+			b = append(b, c)
+		default:
+			b = append(b, '%', upperHex[c>>4], upperHex[c&15])
+		}
+	}
+	return b
+}
