@@ -80,7 +80,7 @@ func TestSpellingsOfMembers(t *testing.T) {
 	again.subscribes(cds, "-"+b2)
 	again.gets("`*` covers it (DELTA-9)", "cds "+b+"=1")
 
-	if rs := resourcesNamed(r.origin, cds, b2); len(rs) != 1 || rs[0].Name != b {
+	if rs := resourcesNamed(r.origin, cds, urn+"%62?y=1&x=1"); len(rs) != 1 || rs[0].Name != b {
 		t.Errorf("found by another spelling: %+v", rs)
 	}
 }

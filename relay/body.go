@@ -10,7 +10,7 @@ import (
 // Body is what an answer carries: immutable, and shared by all who are told the same.
 type Body struct {
 	Variants []*Variant
-	Removed  []string // delta only
+	Removed  []string // delta only; canonical within this package, and as they are to be told outside it (spellLocked)
 
 	spelt       map[string]string // of Removed, names that have another spelling
 	of          *Body             // has the same Variants, and has them encoded; nil: this one

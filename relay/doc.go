@@ -38,10 +38,18 @@
 // Responses of one lane are applied in order, each under one lock, with one revision; revisions of all types of a group
 // compare. An [Answer] tells the oldest and newest revision in it, so that package downstream can keep ORD-1.
 //
+// # Names and versions
+//
+// Every name in the table is canonical (name.go, testdata/names.txt): it becomes so in Accept and in Sub, and what leaves has a
+// spelling of a peer: bodies and initial versions the origin's, requests upstream that of the client who asked first, absences and
+// errors that of the client they are told. Whether content changed is decided by its Digest alone, which is also the version, unless
+// the origin's own are to be told (testdata/versions.txt).
+//
 // # Known limits
 //
-// Dynamic parameters select variants, but nothing subscribes with any yet. Names are compared as they are spelt: xdstp names, aliases and
-// globs have no meaning yet. TTLs and do_not_cache are read and not acted on. An origin's transient error of a member is not told
+// Dynamic parameters select variants, but nothing subscribes with any yet. Aliases and globs have no meaning yet. Where equal
+// content may be other bytes (VER-6), a listener without a name still counts as received.
+// TTLs and do_not_cache are read and not acted on. An origin's transient error of a member is not told
 // to the clients of `*` (ABS-9). A heartbeat of another version than the one held has a name asked anew, but no wildcard (TTL-4). The retired cache is not there: a name that nobody wants is
 // forgotten after linger. A type asked in vain stays a shard for as long as the stream it was asked on; more than 256 of
 // them reopen that stream.

@@ -4,6 +4,10 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
 )
 
 func TestCanonicalName(t *testing.T) {
@@ -60,6 +64,44 @@ func TestCanonicalName(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(10, func() { _, _ = CanonicalName("outbound|8080||service.namespace") }); n != 0 {
 		t.Errorf("an old-style name costs %v allocations", n)
+	}
+}
+
+// TestSpellingIsNoContent: equal content under a name that is written in another way is no event, and is sent as it came last.
+func TestSpellingIsNoContent(t *testing.T) { // VER-3, VER-7, DELTA-17
+	table, err := New(Config{Origins: []OriginConfig{{Name: "o"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, _ := table.Origin("o").Group(nil)
+	now := time.Unix(1e9, 0)
+	sub := g.Open(NewSubscriber(), SubOptions{TypeURL: EndpointType, Delta: true})
+	sub.Update(now, []string{"xdstp://o/T/x?b&a"}, nil)
+	l := g.lanes[mainLane]
+	l.Open(now, 0)
+	l.Take(now, false)
+	for i, name := range []string{"xdstp://o/T/x?b&a", "xdstp://o/T/x?a&b"} {
+		r := madeResource(EndpointType, "in the body", "", "1")
+		b := appendString(appendString(nil, resourceName, name), resourcePayload, string(r.Any))
+		u, reject := Accept(&Response{TypeURL: EndpointType, delta: true, Nonce: "n", resources: [][]byte{b}}, 0)
+		if reject != nil {
+			t.Fatal(reject)
+		}
+		applied, _ := l.Apply(now, &u)
+		if want := i == 0; (applied.Changed == 1) != want || (sub.Take() != nil) != want {
+			t.Errorf("response %d: %+v", i, applied)
+		}
+	}
+	sub.Update(now, []string{"xdstp://o/T/x?b&a"}, nil)
+	var m discoveryv3.DeltaDiscoveryResponse
+	if err := proto.Unmarshal(sub.Take().Variants[0].Delta(), &m); err != nil || m.Resources[0].Name != "xdstp://o/T/x?a&b" {
+		t.Errorf("sent as %v, %v", &m, err)
+	}
+	// A body without the members that delta cannot tell of keeps the spellings of removals.
+	b := &Body{nameless: true}
+	b.remove("key", "spelt")
+	if b.named().spelt["key"] != "spelt" {
+		t.Error("the spelling is lost")
 	}
 }
 

@@ -196,6 +196,7 @@ func (s *script) open(f []string) {
 			for _, kv := range f[3+i+1:] {
 				name, body, _ := strings.Cut(kv, "=")
 				r := madeResource(o.TypeURL, name, "", body)
+				r.Name = NameKey(name)
 				o.Initial[name] = newVariant(&receipt{typeURL: o.TypeURL}, &r, "").Digest.String()
 				if s.cfg.Origins[0].OriginVersions {
 					o.Initial[name] = body

@@ -35,6 +35,19 @@ func TestWildcardAndNames(t *testing.T) {
 	other.wantNothing("a type that did not change should send nothing")
 }
 
+func TestSpellings(t *testing.T) { // NAME-4, DELTA-17
+	const urn = "xdstp://o/envoy.config.cluster.v3.Cluster/"
+	w := newWorld(t, "all.yaml", map[string]string{"all.yaml": cluster(urn+"a?y=1&x=1", 1) + cluster(urn+"b?y=1&x=1", 1)})
+	named := w.subscribe(relay.ClusterType, urn+"a?x=1&y=1", urn+"%62?y=1&x=1")
+	named.want("names are found in whatever spelling", urn+"a?x=1&y=1", urn+"b?x=1&y=1")
+	all := w.subscribe(relay.ClusterType, "*")
+	all.want("the set should come", urn+"a?x=1&y=1", urn+"b?x=1&y=1")
+	w.put("all.yaml", cluster(urn+"b?x=1&y=1", 2))
+	all.want("one should go, and one change", urn+"b?x=1&y=1")
+	named.want("by name as well", urn+"b?x=1&y=1")
+	named.until("the one that stays should change", func() bool { return named.answers > 1 })
+}
+
 func TestEndpointsAreRemovedWithTheirEntry(t *testing.T) {
 	w := newWorld(t, "eds.yaml", map[string]string{"eds.yaml": endpoints("a") + endpoints("b")})
 	all, named := w.subscribe(relay.EndpointType, "*"), w.subscribe(relay.EndpointType, "a", "b")

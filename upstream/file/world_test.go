@@ -208,7 +208,7 @@ func (c *client) take() bool {
 			c.has[v.Name] = string(v.Any())
 		}
 		for _, name := range a.Removed {
-			delete(c.has, name)
+			delete(c.has, relay.NameKey(name))
 			c.removed = append(c.removed, name)
 		}
 	}
