@@ -75,7 +75,7 @@ func absenceOrigin(t *testing.T, b relaytest.Behaviour) (*relaytest.Origin, *pro
 func testCold(t *testing.T) {
 	const coldWait = 2 * time.Second
 	c := config(freePort(t), relaytest.Delta)
-	c.set("timing.cold_wait", coldWait.String())
+	c.Set("timing.cold_wait", coldWait.String())
 	weir := startWeir(t, c)
 	for _, dialect := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
 		t.Run(string(dialect), func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -53,7 +54,7 @@ func TestFourCrossings(t *testing.T) {
 		t.Parallel() // most of it is waiting
 		x := newCrossing(t, seed, c)
 		x.weir = startWeir(t, config(x.plane.net.Addr(), c.dialect))
-		x.gather(x.weir.addr, relaytest.Delta, relaytest.SotW)
+		x.gather(x.weir.Addr, relaytest.Delta, relaytest.SotW)
 		x.run(crossingSteps)
 		t.Logf("the slowest comparison took %v; the origin saw %d streams", x.slowest.Round(time.Millisecond), x.plane.Asked().opened)
 		for _, p := range x.peers {
@@ -117,7 +118,7 @@ var anchor = crossingName(0)
 // gather opens three clients of each dialect: two that ask for all clusters and listeners, as Envoy does, and one that names
 // all it wants, as gRPC does.
 func (x *crossing) gather(addr string, dialects ...relaytest.Dialect) {
-	conn := connect(x.t, addr)
+	conn := weirtest.Connect(x.t, addr)
 	for _, dialect := range dialects {
 		for i := range 2 {
 			x.join(conn, fmt.Sprintf("%s-wild-%d", dialect, i), dialect, relaytest.ClusterType, relaytest.ListenerType)
@@ -272,13 +273,13 @@ func (x *crossing) compare() {
 	for _, p := range x.peers {
 		x.excuse(p)
 		var wrong []string
-		met := until(crossingPatience, func() bool {
+		met := weirtest.Until(crossingPatience, func() bool {
 			p.c.Look(func(s *relaytest.State) { wrong = x.differences(p, s) })
 			return len(wrong) == 0
 		})
 		if !met {
 			if x.weir != nil {
-				x.weir.show("/resources", "/clients")
+				x.weir.show(x.t, "/resources", "/clients")
 			}
 			x.t.Fatalf("after %v and after these steps:\n  %s\n%s client %s differs from the %s origin, asked by %s:\n  %s\nits last responses:\n  %s",
 				crossingPatience, strings.Join(x.steps, "\n  "), p.dialect, p.name, x.kind, x.dialect,

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -51,7 +52,7 @@ func gather(t *testing.T, weir *process) *crowd {
 	t.Helper()
 	var conns []*grpc.ClientConn
 	for range crowdConns {
-		conns = append(conns, connect(t, weir.addr))
+		conns = append(conns, weirtest.Connect(t, weir.Addr))
 	}
 	c := &crowd{}
 	for i := range crowdSize {
@@ -163,7 +164,7 @@ func crowdLeaves(t *testing.T, dialect relaytest.Dialect) {
 			}
 		}
 	})
-	weir := startWeir(t, config(origin.Net().Addr(), dialect).set("cache.linger", crowdLinger.String()))
+	weir := startWeir(t, config(origin.Net().Addr(), dialect).Set("cache.linger", crowdLinger.String()))
 	c := gather(t, weir)
 	c.await(t, w)
 	if n := len(origin.Streams()); n != 1 {

@@ -4,7 +4,7 @@
 // # What runs
 //
 // TestMain builds cmd/weir once, with the race detector where there is a C compiler, and every test runs that binary as a
-// process of its own with a configuration file of its own (process_test.go). Origins are a go-control-plane server over its
+// process of its own with a configuration file of its own (package weirtest). Origins are a go-control-plane server over its
 // snapshot or its linear caches (plane_test.go), or relaytest's scripted origin where a test needs one that misbehaves or
 // counts what it is asked. Clients are grpc-go (mesh_test.go), or relaytest's recording client where a test asserts what was
 // sent and what was not.

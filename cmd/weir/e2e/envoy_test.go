@@ -15,6 +15,7 @@ import (
 
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3" // a bootstrap's typed_extension_protocol_options
 
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -51,7 +52,7 @@ func TestEnvoyBootstrapInReadme(t *testing.T) {
 	w := world{}.put(relaytest.Cluster("backend", 0), relaytest.Listener("front", 8080))
 	matrix(t, func(t *testing.T, c cell) {
 		_, weir := c.relay(t, w)
-		client := relaytest.NewClient(t, connect(t, weir.addr), relaytest.ClientConfig{Dialect: dialect, Patience: patience})
+		client := relaytest.NewClient(t, weirtest.Connect(t, weir.Addr), relaytest.ClientConfig{Dialect: dialect, Patience: patience})
 		client.Open(b.GetNode())
 		client.Subscribe(relaytest.ClusterType)
 		client.Subscribe(relaytest.ListenerType)

@@ -51,7 +51,7 @@ func fallSick(t *testing.T, dialect relaytest.Dialect) *sick {
 	t.Helper()
 	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Patience: patience})
 	c := config(origin.Net().Addr(), dialect)
-	c.origin().set("grpc.max_message", maxMessage)
+	c.Origin().Set("grpc.max_message", maxMessage)
 	weir := startWeir(t, c)
 	x := &sick{t: t, dialect: dialect, origin: origin, clients: weir.pair(t)}
 	for _, client := range x.clients {

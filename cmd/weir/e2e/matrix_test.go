@@ -3,6 +3,7 @@ package e2e
 import (
 	"testing"
 
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -34,7 +35,7 @@ func (p *process) open(t *testing.T, id string, cfg relaytest.ClientConfig) *rel
 	if cfg.Patience == 0 {
 		cfg.Patience = patience
 	}
-	c := relaytest.NewClient(t, connect(t, p.addr), cfg)
+	c := relaytest.NewClient(t, weirtest.Connect(t, p.Addr), cfg)
 	c.Open(relaytest.Node(id, "e2e"))
 	return c
 }

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -215,7 +216,7 @@ func (tr *traffic) More(n int64, sentence string) {
 // Await waits for a condition while the loop goes on; a failed RPC fails the test.
 func (tr *traffic) Await(cond func() bool, sentence string) {
 	tr.tb.Helper()
-	ok := until(patience, func() bool { return tr.failed.Load() != nil || cond() })
+	ok := weirtest.Until(patience, func() bool { return tr.failed.Load() != nil || cond() })
 	if err := tr.failed.Load(); err != nil {
 		tr.tb.Fatalf("%s: an RPC failed after %d that did not: %v", sentence, tr.calls.Load(), *err)
 	}

@@ -46,7 +46,7 @@ func oneBadClient(t *testing.T, dialect relaytest.Dialect) {
 		w.put(stormCluster(n, 0))
 	}
 	plane := newPlane(t, linear, w)
-	weir := startWeir(t, config(plane.net.Addr(), relaytest.Delta).set("timing.ack_wait", stormAckWait.String()))
+	weir := startWeir(t, config(plane.net.Addr(), relaytest.Delta).Set("timing.ack_wait", stormAckWait.String()))
 
 	good := weir.pair(t)
 	refuse := func(*relaytest.Response) string { return "not to my taste" }
@@ -79,11 +79,11 @@ func oneBadClient(t *testing.T, dialect relaytest.Dialect) {
 		}
 		lags = append(lags, time.Since(published))
 		if i == stormWarm {
-			early = weir.rss()
+			early = weir.RSS()
 		}
 	}
 	took := time.Since(begin)
-	late := weir.rss()
+	late := weir.RSS()
 	slices.Sort(lags)
 	t.Logf("%d updates of %d bytes in %v: median %v, 99 of 100 within %v, slowest %v; memory %d MiB after %d updates, %d MiB at the end",
 		storm, stormBody, took.Round(time.Millisecond), lags[len(lags)/2], lags[len(lags)*99/100], lags[len(lags)-1],

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -14,7 +15,7 @@ func TestOriginKilled(t *testing.T) {
 		b := startBackend(t)
 		w := mesh(b)
 		plane, weir := c.relay(t, w)
-		tr := startTraffic(t, dialMesh(t, weir.addr, "app"))
+		tr := startTraffic(t, dialMesh(t, weir.Addr, "app"))
 		clients := weir.pair(t)
 		for _, client := range clients {
 			client.Subscribe(relaytest.EndpointType, meshCluster)
@@ -22,13 +23,13 @@ func TestOriginKilled(t *testing.T) {
 		}
 
 		plane.Stop()
-		weir.awaitMetric(0, "weir notices that the origin is gone", "weir_upstream_connected")
+		weir.AwaitMetric(0, "weir notices that the origin is gone", "weir_upstream_connected")
 		tr.More(200, "RPCs go on without an origin")
 		for _, client := range clients {
 			client.WantIdle(time.Second)
 		}
 
-		if err := call(dialMesh(t, weir.addr, "late-app"), true); err != nil {
+		if err := call(dialMesh(t, weir.Addr, "late-app"), true); err != nil {
 			t.Errorf("an RPC of an application started during the outage: %v", err)
 		}
 		late := weir.open(t, "late", relaytest.ClientConfig{})
@@ -86,7 +87,7 @@ func (r *returning) await(w world, sentence string) {
 func (r *returning) comeBack(t *testing.T, w world) {
 	t.Helper()
 	r.plane.Stop()
-	r.weir.awaitMetric(0, "weir notices that the origin is gone", "weir_upstream_connected")
+	r.weir.AwaitMetric(0, "weir notices that the origin is gone", "weir_upstream_connected")
 	before := r.plane.Asked().asked
 	r.plane.Start(w)
 	again := func() bool {
@@ -100,7 +101,7 @@ func (r *returning) comeBack(t *testing.T, w world) {
 		}
 		return true
 	}
-	if !until(patience, again) {
+	if !weirtest.Until(patience, again) {
 		t.Fatalf("weir did not ask the returned origin for everything: before %v, now %v", before, r.plane.Asked().asked)
 	}
 }
@@ -129,7 +130,7 @@ func TestOriginReturns(t *testing.T) {
 		matrix(t, func(t *testing.T, c cell) {
 			r := settleBefore(t, c)
 			r.comeBack(t, r.before)
-			r.weir.awaitMetric(1, "weir is connected again", "weir_upstream_connected")
+			r.weir.AwaitMetric(1, "weir is connected again", "weir_upstream_connected")
 			for _, client := range r.clients {
 				client.WantIdle(2 * time.Second)
 			}

@@ -15,7 +15,7 @@ func TestRPCThroughWeir(t *testing.T) {
 		if err := call(dialMesh(t, plane.net.Addr(), nodeID), true); err != nil {
 			t.Fatalf("an RPC with the origin as its control plane: %v", err)
 		}
-		if err := call(dialMesh(t, weir.addr, "app"), true); err != nil {
+		if err := call(dialMesh(t, weir.Addr, "app"), true); err != nil {
 			t.Fatalf("an RPC with weir as its control plane: %v", err)
 		}
 		if got := b.calls.Load(); got != 2 {
@@ -34,7 +34,7 @@ func TestEndpointChangeMovesTraffic(t *testing.T) {
 		a, b := startBackend(t), startBackend(t)
 		w := mesh(a)
 		plane, weir := c.relay(t, w)
-		tr := startTraffic(t, dialMesh(t, weir.addr, "app"))
+		tr := startTraffic(t, dialMesh(t, weir.Addr, "app"))
 		tr.More(50, "RPCs reach the first backend")
 
 		plane.Publish(w.clone().put(meshEndpoints(b)))
