@@ -97,7 +97,7 @@ var cacheCases = []testCase{
 			if i%2 == 1 {
 				dialect = relaytest.SotW
 			}
-			c := relaytest.NewClient(t, conn, relaytest.ClientConfig{Dialect: dialect})
+			c := newClient(t, conn, relaytest.ClientConfig{Dialect: dialect})
 			c.Open(relaytest.Node(fmt.Sprint("client-", i), "edge"))
 			c.Subscribe(eds, "a")
 			clients = append(clients, c)
@@ -114,7 +114,7 @@ var cacheCases = []testCase{
 	{"RELAY-38", "absence stated before an outage is told to nobody who asks during it", func(t *testing.T) {
 		w := start(t, setup{})
 		connect := func(d relaytest.Dialect) *relaytest.Client { // the relay at the origin: one behind it sees no outage
-			c := relaytest.NewClient(t, weirtest.Connect(t, w.first.Addr), relaytest.ClientConfig{Dialect: d})
+			c := newClient(t, weirtest.Connect(t, w.first.Addr), relaytest.ClientConfig{Dialect: d})
 			c.Open(relaytest.Node("client-1", "edge"))
 			c.Subscribe(eds, "missing")
 			return c

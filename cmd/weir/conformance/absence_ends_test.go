@@ -23,7 +23,7 @@ var endCases = []testCase{
 	{"ERR-6", "each reason to end a stream has its status", func(t *testing.T) {
 		w := start(t, setup{config: func(c weirtest.Config) {
 			c.Set("limits.names_per_stream", 2)
-			c.Set("timing.first_request", "500ms")
+			c.Set("timing.first_request", "2s")
 		}})
 		for _, d := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
 			c := w.client(d)

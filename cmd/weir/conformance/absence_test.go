@@ -28,12 +28,12 @@ var statedCases = []testCase{
 		w.origin.Set(eds, "here", "1", relaytest.Endpoints("here", "10.0.0.1:80"))
 		c := w.client(relaytest.Delta)
 		c.Subscribe(eds, "here", "missing")
-		c.Await(5*time.Second, func(s *relaytest.State) bool { return s.Count(eds) == 1 && s.Absent(eds, "missing") },
+		c.Await(10*time.Second, func(s *relaytest.State) bool { return s.Count(eds) == 1 && s.Absent(eds, "missing") },
 			"what exists arrives, what does not is removed")
 		w.origin.Await(0, func() bool { return w.origin.Asked(eds).ACKs == 1 }, "the answer is acknowledged")
 		later := w.client(relaytest.Delta)
 		later.Subscribe(eds, "missing")
-		later.Await(5*time.Second, func(s *relaytest.State) bool { return s.Absent(eds, "missing") }, "a second client is told")
+		later.Await(10*time.Second, func(s *relaytest.State) bool { return s.Absent(eds, "missing") }, "a second client is told")
 		w.origin.WantIdle(quiet)
 		c.Open(relaytest.Node("client-1", "edge"))
 		c.Subscribe(eds, "missing")
@@ -68,11 +68,11 @@ var statedCases = []testCase{
 		w.origin.Set(eds, "goes", "1", relaytest.Endpoints("goes", "10.0.0.1:80"))
 		c := w.client(relaytest.SotW)
 		c.Subscribe(eds, "goes", "missing")
-		c.Await(5*time.Second, func(s *relaytest.State) bool {
+		c.Await(10*time.Second, func(s *relaytest.State) bool {
 			return s.Count(eds) == 1 && s.Error(eds, "missing").GetCode() == int32(codes.NotFound)
 		}, "the name that does not exist is in error")
 		w.origin.Remove(eds, "goes")
-		c.Await(5*time.Second, func(s *relaytest.State) bool { return s.Error(eds, "goes").GetCode() == int32(codes.NotFound) },
+		c.Await(10*time.Second, func(s *relaytest.State) bool { return s.Error(eds, "goes").GetCode() == int32(codes.NotFound) },
 			"the name that is removed is in error")
 		c.CheckClean()
 	}},

@@ -234,7 +234,7 @@ func silentType(t *testing.T, dialect relaytest.Dialect) {
 	w := start(t, setup{
 		sotw: dialect == relaytest.SotW, behaviour: relaytest.Behaviour{Mute: map[string]bool{eds: true}},
 		config: func(c weirtest.Config) {
-			c.Set("timing.cold_wait", "500ms")
+			c.Set("timing.cold_wait", "2s")
 			c.Origin().Set("group_by", []any{"cluster"})
 		},
 	})
@@ -244,7 +244,7 @@ func silentType(t *testing.T, dialect relaytest.Dialect) {
 	for _, c := range waiting {
 		c.Subscribe(eds, "a")
 	}
-	other := relaytest.NewClient(t, weirtest.Connect(t, w.weir.Addr), relaytest.ClientConfig{})
+	other := newClient(t, weirtest.Connect(t, w.weir.Addr), relaytest.ClientConfig{})
 	other.Open(&corev3.Node{Id: "client-2", Cluster: "another"})
 	for _, c := range append(served, other) {
 		c.Subscribe(eds, "a")
@@ -252,7 +252,7 @@ func silentType(t *testing.T, dialect relaytest.Dialect) {
 		c.AwaitNames(cds, "the type that is answered flows", "a")
 	}
 	for _, c := range waiting {
-		c.WantIdle(500*time.Millisecond + quiet)
+		c.WantIdle(2*time.Second + quiet)
 	}
 	w.origin.Set(cds, "a", "2", relaytest.Cluster("a", 2*time.Second))
 	for _, c := range append(served, other) {

@@ -24,7 +24,7 @@ func manyGroups(t *testing.T) {
 		if i%perConn == 0 {
 			conn = weirtest.Connect(t, w.weir.Addr)
 		}
-		clients[i] = relaytest.NewClient(t, conn, relaytest.ClientConfig{})
+		clients[i] = newClient(t, conn, relaytest.ClientConfig{})
 		clients[i].Open(relaytest.Node(fmt.Sprintf("client-%d", i), "edge"))
 		clients[i].Subscribe(eds, "a")
 	}

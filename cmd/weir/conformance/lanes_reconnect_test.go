@@ -72,13 +72,13 @@ func namesInPieces(t *testing.T) {
 	w.origin.Replace(opaque, rs...)
 	c := w.client(relaytest.Delta)
 	c.Subscribe(opaque, names...)
-	c.Await(weirtest.Patience, func(s *relaytest.State) bool { return s.Count(opaque) == n }, "all of them arrive")
+	c.Await(2*weirtest.Patience, func(s *relaytest.State) bool { return s.Count(opaque) == n }, "all of them arrive")
 	w.origin.Stop()
 	changed := names[n/2]
 	w.origin.Set(opaque, changed, "2", relaytest.Opaque("", "y"))
 	w.origin.Start()
 	want := string(relaytest.Opaque("", "y").Value)
-	c.Await(weirtest.Patience, func(s *relaytest.State) bool { return s.Body(opaque, changed) == want }, "what changed meanwhile arrives")
+	c.Await(2*weirtest.Patience, func(s *relaytest.State) bool { return s.Body(opaque, changed) == want }, "what changed meanwhile arrives")
 	if got := c.Responses(opaque); len(got[len(got)-1].Items) != 1 || c.Count(opaque) != n {
 		t.Errorf("the last response has %d resources and %d are held, want the changed one, and %d", len(got[len(got)-1].Items), c.Count(opaque), n)
 	}

@@ -24,7 +24,7 @@ func (w *world) move(from *relaytest.Client, dialect relaytest.Dialect) *relayte
 	w.t.Helper()
 	from.Cancel()
 	second := weirtest.Start(w.t, w.config)
-	c := relaytest.NewClient(w.t, weirtest.Connect(w.t, second.Addr), relaytest.ClientConfig{Dialect: dialect})
+	c := newClient(w.t, weirtest.Connect(w.t, second.Addr), relaytest.ClientConfig{Dialect: dialect})
 	c.Open(relaytest.Node("client-1", "edge"))
 	return c
 }
@@ -122,7 +122,7 @@ func oneOfMany(t *testing.T) {
 	w.origin.Replace(cds, rs...)
 	from := w.client(relaytest.Delta)
 	from.Subscribe(cds, "*")
-	from.Await(weirtest.Patience, func(s *relaytest.State) bool { return s.Count(cds) == n }, "all arrive")
+	from.Await(2*weirtest.Patience, func(s *relaytest.State) bool { return s.Count(cds) == n }, "all arrive")
 	held := maps.Clone(from.Held(cds))
 	from.Cancel()
 	w.origin.Set(cds, "77", "2", relaytest.Cluster("77", 2*time.Second))

@@ -62,7 +62,7 @@ func apart(t *testing.T, d relaytest.Dialect) {
 	var endpoints []*relaytest.Client
 	for id, bad := range map[string]relaytest.ClientConfig{"mute": {Dialect: d, ManualACK: true}, "blocked": {Dialect: d, NeverRead: true}} {
 		conn := weirtest.Connect(t, w.weir.Addr)
-		clusters, other := relaytest.NewClient(t, conn, bad), relaytest.NewClient(t, conn, relaytest.ClientConfig{Dialect: d})
+		clusters, other := newClient(t, conn, bad), newClient(t, conn, relaytest.ClientConfig{Dialect: d})
 		for _, c := range []*relaytest.Client{clusters, other} {
 			c.Open(relaytest.Node(id, "edge"))
 		}
@@ -129,7 +129,7 @@ func converges(t *testing.T, d relaytest.Dialect) {
 		}
 		return answered == len(stream.Sent())
 	}, "weir takes in all that the origin sends")
-	c.Await(time.Second, func(s *relaytest.State) bool {
+	c.Await(5*time.Second, func(s *relaytest.State) bool { // one by the rule, the others for a loaded machine
 		for _, typeURL := range types {
 			if s.Count(typeURL) != len(view[typeURL]) {
 				return false
@@ -148,7 +148,7 @@ func converges(t *testing.T, d relaytest.Dialect) {
 
 func neverBack(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{behaviour: relaytest.Behaviour{Eager: true}, config: func(c weirtest.Config) {
-		c.Set("timing.ack_wait", "100ms") // the slow client is sent more although it has not answered
+		c.Set("timing.ack_wait", "300ms") // the slow client is sent more although it has not answered
 	}})
 	const last = 300
 	w.origin.Set(opaque, "a", "0", bytesOf(opaque, "a", "0"))

@@ -47,7 +47,7 @@ func sharedSubscription(t *testing.T) {
 	w.origin.Set(cds, "a", "1", bytesOf(cds, "a", "1"))
 	w.origin.Set(eds, "a", "1", bytesOf(eds, "a", "1"))
 	for i, d := range []relaytest.Dialect{relaytest.SotW, relaytest.Delta, relaytest.SotW, relaytest.Delta} {
-		c := relaytest.NewClient(t, weirtest.Connect(t, w.weir.Addr), relaytest.ClientConfig{Dialect: d})
+		c := newClient(t, weirtest.Connect(t, w.weir.Addr), relaytest.ClientConfig{Dialect: d})
 		node := relaytest.Node("client", "edge")
 		node.UserAgentVersionType = &core.Node_UserAgentBuildVersion{UserAgentBuildVersion: &core.BuildVersion{
 			Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: uint32(20 + i)},

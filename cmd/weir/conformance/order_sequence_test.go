@@ -89,7 +89,7 @@ func heldAlone(t *testing.T, d relaytest.Dialect) {
 	for _, typeURL := range []string{cds, rds} {
 		w.origin.Set(typeURL, "x", "1", bytesOf(typeURL, "x", "1"))
 	}
-	held := relaytest.NewClient(t, weirtest.Connect(t, w.weir.Addr), relaytest.ClientConfig{Dialect: d, ManualACK: true})
+	held := newClient(t, weirtest.Connect(t, w.weir.Addr), relaytest.ClientConfig{Dialect: d, ManualACK: true})
 	held.Open(relaytest.Node("held", "edge"))
 	other, alone := w.client(d), w.client(d)
 	for _, c := range []*relaytest.Client{held, other} {

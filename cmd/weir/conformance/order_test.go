@@ -41,7 +41,7 @@ func warmable(name, service string, timeout time.Duration) *anypb.Any {
 // asks for from now on becomes pending together.
 func (w *world) stuck(dialect relaytest.Dialect) *relaytest.Client {
 	w.t.Helper()
-	c := relaytest.NewClient(w.t, weirtest.Connect(w.t, w.weir.Addr), relaytest.ClientConfig{Dialect: dialect, NeverRead: true})
+	c := newClient(w.t, weirtest.Connect(w.t, w.weir.Addr), relaytest.ClientConfig{Dialect: dialect, NeverRead: true})
 	c.Open(relaytest.Node("stuck", "edge"))
 	for _, typeURL := range []string{opaque + "1", opaque + "2"} { // the first fills the window, the second waits for it
 		w.origin.Set(typeURL, "big", "1", bytesOf(typeURL, "big", string(make([]byte, 1<<20))))

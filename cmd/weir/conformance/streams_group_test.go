@@ -115,7 +115,7 @@ func certified(t *testing.T) {
 		return weirtest.Connect(t, w.weir.Addr, grpc.WithTransportCredentials(creds))
 	}
 	good, strange := ca.Pair("client"), stranger.Pair("client")
-	c := relaytest.NewClient(t, connect(&good), relaytest.ClientConfig{})
+	c := newClient(t, connect(&good), relaytest.ClientConfig{})
 	for _, id := range []string{"legit", "", "somebody-else"} {
 		c.Open(relaytest.Node(id, "edge"))
 		c.Subscribe(cds, "*")

@@ -57,7 +57,9 @@ type setup struct {
 func start(t *testing.T, s setup) *world {
 	t.Helper()
 	w := &world{t: t}
-	w.origin = relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: !s.scripted, Behaviour: s.behaviour, Options: s.options})
+	w.origin = relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{
+		Serving: !s.scripted, Behaviour: s.behaviour, Options: s.options, Patience: weirtest.Patience,
+	})
 	if s.origin != nil {
 		s.origin(w.origin)
 	}
@@ -94,9 +96,16 @@ func (w *world) client(dialect relaytest.Dialect) *relaytest.Client {
 
 func (w *world) clientWith(cfg relaytest.ClientConfig) *relaytest.Client {
 	w.t.Helper()
-	c := relaytest.NewClient(w.t, weirtest.Connect(w.t, w.weir.Addr), cfg)
+	c := newClient(w.t, weirtest.Connect(w.t, w.weir.Addr), cfg)
 	c.Open(relaytest.Node("client-1", "edge"))
 	return c
+}
+
+// newClient is a client without a stream, as patient as everything here.
+func newClient(t *testing.T, conn *grpc.ClientConn, cfg relaytest.ClientConfig) *relaytest.Client {
+	t.Helper()
+	cfg.Patience = weirtest.Patience
+	return relaytest.NewClient(t, conn, cfg)
 }
 
 // quiet is how long nothing has to come for a case to believe that nothing will: well above what weir takes for anything it does

@@ -25,7 +25,7 @@ import (
 )
 
 // Patience is how long a condition may take to come true on a loaded machine under the race detector.
-const Patience = 20 * time.Second
+const Patience = 30 * time.Second
 
 // Config is a configuration file in the making; JSON is YAML.
 type Config map[string]any
