@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -135,10 +136,14 @@ func blockedClients(t *testing.T, d relaytest.Dialect) {
 	reader.Subscribe(opaque, "a")
 	reader.AwaitNames(opaque, "who reads is served", "a")
 	const last = 30
+	began := time.Now()
 	for i := 1; i <= last; i++ {
 		acked := w.origin.Asked(opaque).ACKs
 		w.origin.Set(opaque, "a", strconv.Itoa(i), bytesOf(opaque, "a", body(i)))
 		w.origin.Await(0, func() bool { return w.origin.Asked(opaque).ACKs > acked }, "the origin gets its ACK")
+	}
+	if took := time.Since(began); took > 20*time.Second { // it takes one
+		t.Errorf("%d ACKs take %v", last, took)
 	}
 	want := string(bytesOf(opaque, "a", body(last)).Value)
 	reader.Await(0, func(s *relaytest.State) bool { return s.Body(opaque, "a") == want }, "who reads has the last")
