@@ -116,9 +116,7 @@ func (s *shard) heldLocked(u *Update, held func(name string) []*Variant) []*Vari
 
 func (s *shard) applySetLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
 	rev, t := s.rev, &s.set
-	if t.answeredGen != gen {
-		t.faults.roll(t.answeredGen)
-	}
+	ended := t.answeredGen != gen && s.rollFaultsLocked(rev)
 	news, unmentioned := false, false
 	touched := make(map[*member]bool)
 	for i, body := range bodies {
@@ -146,19 +144,19 @@ func (s *shard) applySetLocked(a *Applied, u *Update, bodies []*Variant, gen uin
 			}
 		}
 	}
-	s.removeMembersLocked(a, u, touched, rev)
+	ended = s.removeMembersLocked(a, u, touched) || ended
 	stated := s.failMembersLocked(a, u, touched, rev, gen)
-	s.omitMembersLocked(a, u, touched, rev, gen)
+	ended = s.omitMembersLocked(a, u, touched, rev, gen) || ended
 	for m := range touched {
 		s.offerLocked(m, rev)
 	}
-	if unmentioned && t.sweepGen == gen {
+	if (unmentioned || stated) && t.sweepGen == gen {
 		t.sweepNews = s.now
 	}
 	s.answeredLocked(s.now, gen, news, u.Full, u.Bad)
 	s.setChangedLocked(rev)
 	s.boundFaultsLocked(a)
-	if stated {
+	if stated || ended {
 		s.statedLocked(rev)
 	}
 }
@@ -182,9 +180,10 @@ func (s *shard) swapLocked(a *Applied, m *member, body *Variant, touched map[*me
 	a.Changed++
 }
 
-func (s *shard) removeMembersLocked(a *Applied, u *Update, touched map[*member]bool, rev uint64) {
+// removeMembersLocked takes up the removals. ended: one of them ended an error.
+func (s *shard) removeMembersLocked(a *Applied, u *Update, touched map[*member]bool) (ended bool) {
 	remove := func(name, key string) {
-		s.set.faults.clear(name)
+		ended = s.set.faults.clear(name) || ended
 		m := s.set.members[name]
 		if m == nil || find(m.variants, key) == nil {
 			return // DEL-4
@@ -199,6 +198,7 @@ func (s *shard) removeMembersLocked(a *Applied, u *Update, touched map[*member]b
 	for _, r := range u.RemovedVariants {
 		remove(r.Name, r.Constraints)
 	}
+	return ended
 }
 
 // failMembersLocked takes up the errors, of members and of what could have been one, and reports whether any has to be told. The
@@ -226,9 +226,9 @@ func (s *shard) failMembersLocked(a *Applied, u *Update, touched map[*member]boo
 
 // omitMembersLocked removes what a full response leaves out. A response with a bad part proves no absence (RELAY-32), nor does one
 // of a grouped type (DEL-3), nor does it prove any of what is in error (ABS-8, ABS-11).
-func (s *shard) omitMembersLocked(a *Applied, u *Update, touched map[*member]bool, rev uint64, gen uint32) {
+func (s *shard) omitMembersLocked(a *Applied, u *Update, touched map[*member]bool, rev uint64, gen uint32) (ended bool) {
 	if !u.Full || u.Bad || !absenceDeletes(u.TypeURL) && !slices.Contains(s.group.origin.cfg.AbsenceDeletes, u.TypeURL) {
-		return
+		return false
 	}
 	for _, m := range s.set.members {
 		if m.listed != rev && len(m.variants) > 0 && !s.set.faults.keeps(m.name, gen) {
@@ -238,6 +238,7 @@ func (s *shard) omitMembersLocked(a *Applied, u *Update, touched map[*member]boo
 			a.Changed++
 		}
 	}
+	return s.forgetFaultsLocked(gen, rev)
 }
 
 // boundFaultsLocked keeps the errors bounded by the members.

@@ -126,6 +126,8 @@ func (s *Sub) faultLocked(r *record, sent bool) *NameError {
 		return nil
 	case f == r.fault, f.own && s.delta, !s.shard.isAskedLocked(w), w.answered != w.asked:
 		return nil
+	case !sent && s.inSetLocked(w) && s.shard.group.origin.ends(f):
+		return nil // it is gone only when neither holds it (RELAY-25)
 	case sent:
 		s.dirtyLocked(r, w.rev)
 		return nil
@@ -134,6 +136,15 @@ func (s *Sub) faultLocked(r *record, sent bool) *NameError {
 		r.fault = f
 		return f
 	}
+}
+
+// inSetLocked reports whether the client of `*` has the name from the set.
+func (s *Sub) inSetLocked(w *want) bool {
+	if s.pos == nil || s.pos.fresh && !s.shard.set.readyLocked(s.holds) {
+		return false
+	}
+	it := s.pos.view.items[w.entry.name]
+	return it != nil && !it.dead
 }
 
 // Unreached has the next answer say of every name that still waits for its first one that the origin cannot be reached (RELAY-8).

@@ -80,18 +80,6 @@ func (t *faults) keeps(name string, gen uint32) bool {
 	return f != nil && f.gen == gen
 }
 
-// roll makes room for what a new stream states. What the stream before stated is remembered, so that what is stated again is told
-// to those alone who have not heard it; nobody is told it before (RELAY-38). What is older is forgotten.
-func (t *faults) roll(before uint32) {
-	for name, f := range t.byName {
-		if f.gen != before {
-			t.clear(name)
-		}
-	}
-	t.seq++ // no position is there before it has looked at the new stream's
-	t.rolled = t.seq
-}
-
 // bound forgets the oldest errors beyond what is kept and returns how many.
 func (t *faults) bound(most int) (n int) {
 	for ; len(t.byName) > most; t.order = t.order[1:] {
@@ -112,7 +100,63 @@ func (t *faults) since(from uint64) []statement {
 	return t.order[i:]
 }
 
-// statedLocked has the clients of `*` told of new errors. Who waits for the first answer gets them with it or after it.
+// forgetFaultsLocked ends what was stated on earlier streams than the one of generation gen, and not again. The members among it are
+// in order by now, and are sent again to say so. It reports whether anything ended.
+func (s *shard) forgetFaultsLocked(gen uint32, rev uint64) (ended bool) {
+	for name, f := range s.set.faults.byName {
+		if f.gen == gen {
+			continue
+		}
+		ended = s.set.faults.clear(name)
+		for _, v := range s.set.views {
+			v.renew(name, rev)
+		}
+	}
+	return ended
+}
+
+// rollFaultsLocked makes room for what a new stream states. What the stream before stated is remembered, so that what is stated again
+// is told to those alone who have not heard it; nobody is told it before (RELAY-38).
+func (s *shard) rollFaultsLocked(rev uint64) (ended bool) {
+	ended = s.forgetFaultsLocked(s.set.answeredGen, rev)
+	t := &s.set.faults
+	t.seq++ // no position is there before it has looked at the new stream's
+	t.rolled = t.seq
+	return ended
+}
+
+// sparedLocked reports whether a name that the client holds and the set has no body of is in error for the moment: then the client
+// keeps what it holds (ABS-8).
+func (s *Sub) sparedLocked(name string) bool {
+	f := s.shard.set.faults.byName[name]
+	if !s.delta || f == nil || s.shard.group.origin.ends(f.err) {
+		return false
+	}
+	if s.pos.spared == nil {
+		s.pos.spared = map[string]bool{}
+	}
+	s.pos.spared[name] = true
+	return true
+}
+
+// endSparedLocked gives the names spared that are in error no more, and have no body either.
+func (s *Sub) endSparedLocked() (gone []string) {
+	for name := range s.pos.spared {
+		switch it, f := s.pos.view.items[name], s.shard.set.faults.byName[name]; {
+		case it != nil && !it.dead: // it is kept up
+		case f != nil && !s.shard.group.origin.ends(f.err):
+			continue
+		case s.records[name] != nil:
+			s.dirtyLocked(s.records[name], s.shard.rev)
+		default:
+			gone = append(gone, name)
+		}
+		delete(s.pos.spared, name)
+	}
+	return gone
+}
+
+// statedLocked has the clients of `*` look at what is in error. Who waits for the first answer gets them with it or after it.
 func (s *shard) statedLocked(rev uint64) {
 	for _, v := range s.set.views {
 		for p := v.ordered.head; p != nil; p = p.next {

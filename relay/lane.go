@@ -321,19 +321,19 @@ func (s *shard) askSetLocked(gen uint32, now time.Time) Ask {
 	}
 	a := Ask{TypeURL: s.typeURL, First: true, Wildcard: true}
 	s.set.sweepGen, s.set.sweepFirst = 0, time.Time{}
-	if len(s.set.members) == 0 {
-		return a
-	}
-	a.Initial = s.initialLocked(mainLane, func(add func(*Variant) bool) {
-		for _, m := range s.set.members {
-			for _, v := range m.variants {
-				if !add(v) {
-					return
+	if len(s.set.members) > 0 {
+		a.Initial = s.initialLocked(mainLane, func(add func(*Variant) bool) {
+			for _, m := range s.set.members {
+				for _, v := range m.variants {
+					if !add(v) {
+						return
+					}
 				}
 			}
-		}
-	})
-	if a.Initial == nil && !s.group.origin.cfg.SotW {
+		})
+	}
+	s.set.sweepAll = a.Initial == nil
+	if (s.set.sweepAll && len(s.set.members) > 0 || len(s.set.faults.byName) > 0) && !s.group.origin.cfg.SotW {
 		s.set.sweepGen = gen
 	}
 	return a

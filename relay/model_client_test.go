@@ -10,7 +10,7 @@ func (m *model) openSub() {
 	if len(m.subs) >= 10 {
 		return
 	}
-	c := &modelSub{id: m.at, delta: m.rnd.IntN(2) == 0, lazy: m.rnd.IntN(5) == 0, names: map[string]bool{}, held: map[string]int{}, versions: map[string]string{}, unsubbed: map[string]bool{}}
+	c := &modelSub{id: m.at, delta: m.rnd.IntN(2) == 0, lazy: m.rnd.IntN(5) == 0, names: map[string]bool{}, held: map[string]int{}, versions: map[string]string{}, unsubbed: map[string]bool{}, errs: map[string]modelTold{}, named: map[string]bool{}}
 	ty := m.typeURL()
 	if len(m.ghosts) > 0 && m.rnd.IntN(2) == 0 {
 		i := m.rnd.IntN(len(m.ghosts))
@@ -32,6 +32,7 @@ func (m *model) openSub() {
 	}
 	c.Sub = m.group.Open(NewSubscriber(), o)
 	m.subs = append(m.subs, c)
+	maps.Copy(c.named, c.names)
 	m.logf("client %d opens %s delta %v wildcard %v names %v holding %v", c.id, shortType(ty), c.delta, c.wildcard, c.names, c.held)
 	if c.wildcard || len(c.names) > 0 {
 		names := slices.Sorted(maps.Keys(c.names))
@@ -70,6 +71,7 @@ func (m *model) subscribeOne(c *modelSub) {
 		name = Wildcard
 	}
 	m.logf("client %d subscribes %s: %v", c.id, name, on)
+	m.resubscribed(c, name, on)
 	switch {
 	case name == Wildcard:
 		if !on && c.wildcard { // what only `*` held may go, though the named kind is about to have it
@@ -101,7 +103,10 @@ func (m *model) loses(c *modelSub, n string) {
 	if !c.names[n] && (!c.wildcard || !visible(n) || c.unsubbed[n]) {
 		return
 	}
-	if body, held := c.held[n]; held && !(c.left && c.delta) {
+	if at, ever := m.faulted[c.typeURL][n]; !c.delta && (m.faults[c.typeURL][n].code != 0 || ever && at >= m.made[c.held[n]]) {
+		return // weir has no body of it, and a list no other way to say so
+	}
+	if body, held := c.held[n]; held && !(c.left && (c.delta || m.sotw)) { // a SotW origin's silence may have stood for what it made since
 		if at, ever := m.deleted[c.typeURL][n]; !ever || at < m.made[body] {
 			m.t.Fatalf("client %d (%s delta %v wildcard %v names %v) loses %s=%d, which the origin has had ever since: %v\n%s", c.id, shortType(c.typeURL), c.delta,
 				c.wildcard, c.names, n, body, m.state[c.typeURL], m.tail())
@@ -122,6 +127,7 @@ func (m *model) take(c *modelSub) {
 	} else {
 		c.Ack(a)
 	}
+	m.takeErrors(c, a)
 	seen := map[string]bool{}
 	for _, v := range a.Variants {
 		name := m.plain(v.Name)
@@ -169,7 +175,7 @@ func (m *model) take(c *modelSub) {
 	}
 	clear(c.unsubbed)
 	c.left = false
-	m.logf("client %d answer -%v: holds %v", c.id, a.Removed, c.held)
+	m.logf("client %d answer -%v: holds %v, in error %v", c.id, a.Removed, c.held, c.errs)
 	if !c.delta && !c.wildcard && !SentWhole(c.typeURL) {
 		total := sum{}
 		for _, v := range c.versions {
@@ -212,7 +218,11 @@ func (m *model) quiet() {
 		_ = got
 		lenient := m.sotw && !FullState(c.typeURL) && !(c.typeURL == ScopedRouteType && c.wildcard && len(c.names) == 0) ||
 			!m.sotw && !c.delta && c.typeURL == EndpointType && !c.wildcard
+		maps.DeleteFunc(want, func(n string, _ int) bool { return m.faults[c.typeURL][n].code != 0 })
 		maps.DeleteFunc(got, func(n string, _ int) bool {
+			if f := m.faults[c.typeURL][n]; f.code != 0 && f.code != codeNotFound {
+				return true // whatever was held when it was last in order
+			}
 			_, exists := m.state[c.typeURL][n]
 			return lenient && !exists || !c.delta && c.wildcard && !visible(n) && !c.names[n]
 		})
@@ -221,6 +231,7 @@ func (m *model) quiet() {
 				m.at, c.id, shortType(c.typeURL), c.delta, c.wildcard, slices.Sorted(maps.Keys(c.names)), got, want,
 				c.Standing(), m.table.Origin("mesh").Status(), m.tail())
 		}
+		m.quietErrors(c)
 		if a := c.Take(); a != nil {
 			m.t.Fatalf("step %d: client %d is told more though all is quiet: %v -%v\n%s", m.at, c.id, len(a.Variants), a.Removed, m.tail())
 		}

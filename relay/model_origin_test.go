@@ -12,10 +12,19 @@ import (
 
 func (m *model) change() {
 	ty, name := m.typeURL(), m.name()
+	if m.changeFault(ty, name) {
+		return
+	}
 	if m.rnd.IntN(3) == 0 {
 		if _, ok := m.state[ty][name]; ok {
 			delete(m.state[ty], name)
 			m.deleted[ty][name] = m.at
+			for _, l := range m.lanes {
+				if a := l.types[ty]; m.sotw && a != nil && a.errs[name] != "" { // silence would not say it
+					m.serial++
+					m.faults[ty][name] = modelFault{codeNotFound, fmt.Sprint("gone ", m.serial)}
+				}
+			}
 		}
 	} else {
 		b := m.serial
@@ -61,6 +70,7 @@ func (m *model) breakLane(l *modelLane) {
 		m.logf("lane %d ends, %d in flight", l.index, len(l.queue))
 		l.Close()
 		l.open, l.queue = false, nil
+		m.breaks++
 	}
 }
 
@@ -86,7 +96,7 @@ func (m *model) ask(l *modelLane, a Ask) {
 		m.t.Fatalf("first is %v, and it was asked before: %v\n%s", a.First, asked != nil, m.tail())
 	}
 	if asked == nil {
-		asked = &modelAsked{wildcard: a.Wildcard, names: map[string]bool{}, known: map[string]int{}}
+		asked = &modelAsked{wildcard: a.Wildcard, names: map[string]bool{}, known: map[string]int{}, errs: map[string]string{}}
 		l.types[a.TypeURL] = asked
 		for name, v := range a.Initial {
 			asked.known[m.plain(name)] = m.number(strings.TrimPrefix(v, "v"))
@@ -112,6 +122,7 @@ func (m *model) ask(l *modelLane, a Ask) {
 		}
 		delete(asked.names, n.Name)
 		delete(asked.known, n.Name)
+		delete(asked.errs, n.Name)
 	}
 	asked.answered = false
 }
@@ -157,12 +168,33 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		for n := range asked.known {
 			names[n] = true
 		}
+		for n := range asked.errs {
+			names[n] = true
+		}
+		for n := range m.faults[ty] {
+			names[n] = names[n] || visible(n)
+		}
 	}
+	var errs [][]byte
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if !names[name] {
 			continue
 		}
 		body, exists := m.state[ty][name]
+		if f := m.faults[ty][name]; f.code != 0 {
+			if asked.errs[name] != f.text {
+				asked.errs[name], changed = f.text, true
+				errs = append(errs, f.encode(m, m.spell(name)))
+			}
+			if f.code == codeNotFound {
+				asked.known[name] = -1
+			}
+			continue
+		}
+		if asked.errs[name] != "" {
+			delete(asked.errs, name)
+			delete(asked.known, name)
+		}
 		was, told := asked.known[name]
 		switch {
 		case exists && (full || !told || was != body):
@@ -189,6 +221,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		if m.sotw {
 			asked.answered = false
 			clear(asked.known)
+			asked.errs[addNames[i]] = "?" // as far as weir knows it is in error still
 		}
 	}
 	pieces := 1
@@ -199,7 +232,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		r := &Response{TypeURL: ty, delta: !m.sotw, Nonce: "n", Version: "1"}
 		r.resources = adds[i*len(adds)/pieces : (i+1)*len(adds)/pieces]
 		if i == pieces-1 {
-			r.removed = removed
+			r.removed, r.errors = removed, errs
 		}
 		l.queue = append(l.queue, &flight{r, first || m.sotw})
 	}
@@ -217,7 +250,11 @@ func (m *model) deliver(l *modelLane) {
 	for _, r := range u.Resources {
 		s = append(s, r.Name+"="+stringField(r.payload, 2))
 	}
-	m.logf("lane %d delivers %s: %v, removed %v bad %v: %+v", l.index, shortType(f.resp.TypeURL), s, u.Removed, u.Bad, a)
+	var errs []string
+	for _, e := range u.Errors {
+		errs = append(errs, fmt.Sprintf("%s %d %s", e.Name, e.Code, e.Message))
+	}
+	m.logf("lane %d delivers %s: %v, removed %v errors %q bad %v: %+v", l.index, shortType(f.resp.TypeURL), s, u.Removed, errs, u.Bad, a)
 	// The type may have gone to another lane while this one has still to learn that it is to close.
 	if !ok && l.Wanted() && !l.reopen.Load() {
 		m.t.Fatalf("never asked\n%s", m.tail())

@@ -26,8 +26,8 @@ func newRand(t *testing.T) *rand.Rand {
 }
 
 // TestConvergence drives the table by random steps of an origin and of clients, in all crossings of the dialects: responses in flight, lanes served apart, chunked first answers,
-// bad responses, origins without resume or versions, members that are not in the wildcard, clients that return with what they
-// held, streams refused for types never answered, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
+// bad responses, errors of names, origins without resume or versions, members that are not in the wildcard, clients that return with
+// what they held, streams refused for types never answered, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
 // name after it made the body that the client loses.
 func TestConvergence(t *testing.T) {
 	for _, k := range []string{"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions", "spellings", "sotw spellings"} {
@@ -63,6 +63,9 @@ type model struct {
 	state    map[string]map[string]int
 	made     map[int]int               // body: step
 	deleted  map[string]map[string]int // type, name: step of the last deletion
+	faults   map[string]map[string]modelFault
+	faulted  map[string]map[string]int // step at which a name was in a transient error last
+	breaks   int                       // of streams
 	lanes    []*modelLane              // the group's two, and those of types that are apart
 	subs     []*modelSub
 	ghosts   []*modelSub
@@ -89,6 +92,7 @@ type modelAsked struct {
 	names    map[string]bool
 	known    map[string]int // -1: stated absent, -2: refused
 	answered bool
+	errs     map[string]string // told on the stream, by name
 }
 
 type modelSub struct {
@@ -103,6 +107,8 @@ type modelSub struct {
 	version  string
 	left     bool
 	unsubbed map[string]bool // may be answered by a removal (DELTA-9)
+	errs     map[string]modelTold
+	named    map[string]bool // ever, since it came for `*`
 }
 
 var modelTypes = []string{ClusterType, EndpointType, ScopedRouteType}
@@ -110,7 +116,8 @@ var modelTypes = []string{ClusterType, EndpointType, ScopedRouteType}
 func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 	m := &model{
 		t: t, rnd: rnd, kind: kind, sotw: strings.HasPrefix(kind, "sotw"), now: time.Unix(1e9, 0), state: map[string]map[string]int{},
-		made: map[int]int{}, deleted: map[string]map[string]int{},
+		made: map[int]int{}, deleted: map[string]map[string]int{}, faults: map[string]map[string]modelFault{},
+		faulted: map[string]map[string]int{},
 	}
 	m.asOrigin = strings.HasPrefix(kind, "origin's")
 	table, err := New(Config{Linger: 5 * time.Second, Origins: []OriginConfig{
@@ -125,7 +132,8 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 		m.lanes = append(m.lanes, &modelLane{Lane: l})
 	}
 	for _, ty := range modelTypes {
-		m.state[ty], m.deleted[ty] = map[string]int{}, map[string]int{}
+		m.faulted[ty] = map[string]int{}
+		m.state[ty], m.deleted[ty], m.faults[ty] = map[string]int{}, map[string]int{}, map[string]modelFault{}
 	}
 	return m
 }

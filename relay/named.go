@@ -280,6 +280,7 @@ func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
 		for _, w := range e.wants {
 			if !w.fault.same(fault) {
 				w.fault = fault
+				s.tellLocked(w, rev) // also those who know that it does not exist
 			}
 		}
 		e.variants = nil
@@ -287,10 +288,13 @@ func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
 		return
 	}
 	for _, w := range e.wants {
-		w.answered, w.unanswered, w.faulted = gen, false, true
+		known := w.answered == gen && w.fault.same(fault)
+		w.answered, w.faulted = gen, true
 		if !w.fault.same(fault) {
 			w.fault = fault
 			w.rev = rev
+		}
+		if !known { // on a new stream the same is news to who came since the last (RELAY-38)
 			s.tellLocked(w, rev)
 		}
 	}
@@ -301,7 +305,6 @@ func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
 func (w *want) curedLocked(rev uint64) {
 	for r := w.head; r != nil; r = r.next {
 		if r.fault != nil {
-			r.sub.oweLocked(r, true)
 			r.sub.dirtyLocked(r, rev)
 		}
 	}
@@ -357,6 +360,10 @@ func (s *shard) silent(now time.Time) {
 func (s *shard) unheardLocked(w *want) {
 	switch {
 	case w.chosen != nil:
+		if w.answered != w.asked && w.fault != nil { // it would have been stated again
+			w.curedLocked(s.rev)
+			w.fault, w.faulted = nil, false
+		}
 		w.answered = w.asked
 		return
 	case w.answered == w.asked && !w.faulted:
@@ -368,6 +375,7 @@ func (s *shard) unheardLocked(w *want) {
 		return
 	}
 	s.unanswered++
+	w.fault, w.faulted = nil, false // of an earlier stream, and stated by this one no more
 	switch cfg := &s.group.origin.cfg; {
 	case cfg.SotW && cfg.AbsenceTransient:
 		w.answered, w.faulted, w.fault, w.unanswered = w.asked, true, unanswered(w.entry.name), true

@@ -147,9 +147,10 @@ type setTable struct {
 	bad     bool
 	pauseAt time.Time // of the earliest setPause timer in the heap
 
-	// sweepGen is the generation whose end of pause removes the members not mentioned in it (RELAY-46, RELAY-91);
-	// sweepFirst and sweepNews are as above, on that stream alone.
+	// sweepGen is the generation whose end of pause removes the members not mentioned in it (RELAY-46, RELAY-91), if sweepAll, and
+	// in any case the errors; sweepFirst and sweepNews are as above, on that stream alone.
 	sweepGen              uint32
+	sweepAll              bool
 	sweepFirst, sweepNews time.Time
 
 	faults faults
@@ -325,19 +326,18 @@ func (s *shard) sweepLocked() {
 	if !s.lane(mainLane).live(gen) {
 		return
 	}
-	rev := uint64(0)
+	rev := s.nextRevLocked()
 	for _, m := range s.set.members {
-		if m.seenGen != gen {
-			if rev == 0 {
-				rev = s.nextRevLocked()
-			}
+		if s.set.sweepAll && m.seenGen != gen {
 			m.variants = nil
 			s.set.faults.clear(m.name)
 			s.offerLocked(m, rev)
 		}
 	}
-	if rev != 0 {
-		s.setChangedLocked(rev)
+	ended := s.forgetFaultsLocked(gen, rev)
+	s.setChangedLocked(rev)
+	if ended {
+		s.statedLocked(rev)
 	}
 }
 

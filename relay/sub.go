@@ -246,6 +246,7 @@ func (s *Sub) subscribeLocked(name string) {
 			}
 		}
 	}
+	r.fault = nil // it may be all there is to answer
 	s.oweLocked(r, true)
 	s.dirtyLocked(r, s.shard.rev)
 }

@@ -99,7 +99,7 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 	it := s.pos.view.items[w.entry.name]
 	switch {
 	case it == nil:
-		absent = absent || r.is(holds) && !r.is(claimed)
+		absent = absent || r.is(holds) && !r.is(claimed) && !s.sparedLocked(w.entry.name)
 	case it.dead:
 		absent, rev = true, max(rev, it.rev)
 	case v == nil || it.rev > rev:
@@ -113,7 +113,8 @@ func (s *Sub) settleLocked(r *record) (body *Variant, removed bool, rev uint64) 
 	v, absent, rev := s.effectiveLocked(r)
 	switch {
 	case v != nil:
-		if !r.is(owed) && (r.sent == v.Digest || r.is(claimed) && v.stated(r.sent)) {
+		if ended := r.fault != nil && r.want.fault == nil; !r.is(owed) && !ended &&
+			(r.sent == v.Digest || r.is(claimed) && v.stated(r.sent)) {
 			s.sentLocked(r, v.Digest) // a claim may have another form
 			r.flags &^= claimed       // what it said is so: it holds what was live here, and will be told if that goes
 			return nil, false, 0
@@ -126,6 +127,9 @@ func (s *Sub) settleLocked(r *record) (body *Variant, removed bool, rev uint64) 
 	case absent:
 		tell := r.is(owed | holds)
 		s.newest = newer(s.newest, s.shard.named.from)
+		if tell {
+			r.fault = nil // what is said of it follows the removal, or goes with it
+		}
 		s.sentLocked(r, Digest{})
 		r.flags &^= holds | claimed
 		s.oweLocked(r, false)
@@ -154,6 +158,14 @@ func (s *Sub) eachDirtyLocked(f func(*record)) {
 		if !r.is(gone) {
 			f(r)
 		}
+	}
+}
+
+// relookLocked has a name looked at in the same Take, or the next.
+func (s *Sub) relookLocked(r *record) {
+	if !r.is(dirty) {
+		r.flags |= dirty
+		s.dirty = append(s.dirty, r)
 	}
 }
 
@@ -199,15 +211,20 @@ func (s *Sub) takeDeltaLocked() *Answer {
 // for clients that do not know the other (ABS-9).
 func (s *Sub) addFaultsLocked(a *Answer) {
 	errs, rev := s.takeFaultsLocked(a.Variants)
-	if len(errs) == 0 {
+	if len(errs)+len(s.pos.spared) == 0 {
 		return
 	}
 	a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev)
 	removed := make(map[string]bool, len(a.Removed))
 	for _, name := range a.Removed {
 		removed[name] = true
+		delete(s.pos.spared, name)
 	}
 	all := &Body{Variants: a.Variants, Removed: slices.Clone(a.Removed), spelt: maps.Clone(a.spelt)} // the other one may be shared
+	for _, name := range s.endSparedLocked() {
+		removed[name] = true
+		all.remove(name, "")
+	}
 	for _, e := range errs {
 		if s.shard.group.origin.ends(e) && !removed[e.Name] {
 			all.remove(e.Name, e.spelt)
@@ -262,9 +279,8 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	own := &Body{nameless: b.nameless, spelt: maps.Clone(b.spelt)}
 	skip := func(name string) bool {
 		r := s.records[name]
-		if r != nil && !r.is(dirty) {
-			r.flags |= dirty
-			s.dirty = append(s.dirty, r)
+		if r != nil {
+			s.relookLocked(r)
 		}
 		return r != nil
 	}
@@ -284,7 +300,7 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	}
 	if first {
 		for name := range s.initial {
-			if it := s.pos.view.items[name]; (it == nil || it.dead) && !skip(name) {
+			if it := s.pos.view.items[name]; (it == nil || it.dead) && !skip(name) && !s.sparedLocked(name) {
 				own.remove(name, s.stated[name])
 			}
 		}
@@ -308,7 +324,7 @@ func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 	}
 	for name, spelt := range s.again {
 		it := s.pos.view.items[name]
-		if s.shard.set.faults.byName[name] != nil {
+		if s.shard.set.faults.byName[name] != nil && !slices.Contains(s.pos.untold, name) {
 			s.pos.untold = append(s.pos.untold, name)
 		}
 		switch {

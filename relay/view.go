@@ -273,6 +273,7 @@ type position struct {
 	// names whose body was sent again although they are in error.
 	told, before uint64
 	untold       []string
+	spared       map[string]bool // what the client holds by its own word, in error and without a body here
 }
 
 type posList struct{ head, tail *position }

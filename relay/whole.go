@@ -20,6 +20,13 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	if s.holds && !s.resolvedLocked() {
 		return nil // RELAY-7: it would delete what is only not there yet
 	}
+	if p != nil && p.view.contentRev > p.sent {
+		for _, r := range s.records { // the set may have lost what kept an error back
+			if f := r.want.fault; f != nil && f != r.fault {
+				s.relookLocked(r)
+			}
+		}
+	}
 	a := &Answer{Body: &Body{}}
 	changed := s.letGoLocked(k)
 	s.keepMembersLocked(k)
@@ -115,14 +122,18 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	a.Body = s.withKeptLocked(a.Body)
 	if len(a.Variants) == 0 && (!gone || !s.told && !s.holds && len(a.Errors) == 0) {
 		s.late = s.told || s.holds || len(a.Errors) > 0
-		for _, r := range s.records {
-			r.fault = nil // to be told with the rest
-			if r.want.fault != nil && !r.is(dirty) {
-				r.flags |= dirty
-				s.dirty = append(s.dirty, r)
-			}
+		for _, f := range a.Errors { // to be told with the rest
+			r := s.records[f.Name]
+			r.fault = nil
+			s.relookLocked(r)
 		}
 		return nil
+	}
+	for _, r := range s.records {
+		if r.want.chosen == nil { // what came with `*` goes with this list, whatever is said of the name (VER-4)
+			s.sentLocked(r, Digest{})
+			r.flags &^= holds | claimed
+		}
 	}
 	s.late, s.told, s.holds = false, true, false
 	a.Version = s.keptSumLocked(s.sum).version()
@@ -144,7 +155,7 @@ func (s *Sub) mixedLocked(a *Answer) {
 			continue
 		}
 		s.sentLocked(r, v.Digest)
-		r.flags = r.flags&^claimed | holds
+		r.flags, r.fault = r.flags&^claimed|holds, nil
 		a.Rev = max(a.Rev, at)
 		it := view.items[name]
 		switch {
