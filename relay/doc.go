@@ -31,7 +31,8 @@
 // are kept for it are bounded: beyond the number of live entries and 1,000 more the slowest position is taken out and its
 // stream has to end (TestTombstonesEnd). An origin's response is checked structurally (RELAY-30) before it touches
 // anything; what is bad keeps its previous content (TestAccept). An origin that is away changes nothing: what was answered
-// stays servable, and absence is told to nobody who asks now (RELAY-2, RELAY-38; testdata/resume.txt).
+// stays servable, and absence is told to nobody who asks now (RELAY-2, RELAY-38; testdata/resume.txt). Errors of members are kept one
+// for each member and 1,000 more, the newest (TestFaultsAreBounded); a client of `*` costs its place in their order.
 //
 // # Ordering
 //
@@ -48,14 +49,17 @@
 // # Known limits
 //
 // Dynamic parameters select variants, but nothing subscribes with any yet. Aliases and globs have no meaning yet. Where equal
-// content may be other bytes (VER-6), a listener without a name still counts as received.
-// TTLs and do_not_cache are read and not acted on. An origin's transient error of a member is not told
-// to the clients of `*` (ABS-9). A heartbeat of another version than the one held has a name asked anew, but no wildcard (TTL-4). The retired cache is not there: a name that nobody wants is
+// content may be other bytes (VER-6), a listener without a name still counts as received. TTLs and do_not_cache are read and not
+// acted on. A list that is sent whole does not tell the error of what it lists, since it would have to leave that out (ABS-9,
+// ABS-11), nor NOT_FOUND of a member that was removed without a word (ABS-10). A SotW client that comes back with `*` is sent a list
+// without what is in error for the moment and not held here. A heartbeat of another version than the one held has a name asked
+// anew, but no wildcard (TTL-4). The retired cache is not there: a name that nobody wants is
 // forgotten after linger. A type asked in vain stays a shard for as long as the stream it was asked on; more than 256 of
 // them reopen that stream.
 //
 // # What to read next
 //
-// shard.go, then view.go and named.go, then take.go for the way out and lane.go and apply.go for the way in;
+// shard.go, then view.go and named.go, then take.go for the way out and lane.go and apply.go for the way in; errors.go and faults.go
+// for what is said instead of resources;
 // testdata/*.txt reads as conversations.
 package relay

@@ -332,6 +332,7 @@ func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 		case it != nil && !it.dead:
 			own.Variants = append(own.Variants, it.variant)
 			rev = max(rev, it.rev)
+		case s.sparedLocked(name):
 		default:
 			own.remove(name, spelt)
 		}

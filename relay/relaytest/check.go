@@ -30,17 +30,20 @@ func (s *State) check(r *Response, inFlight bool) {
 			s.violate(r, "sent %v after response %d, which is unanswered (NONCE-10)", since, last.N)
 		}
 	}
-	seen := s.checkItems(r, t)
+	seen, inError := s.checkItems(r, t), map[string]bool{}
+	for _, e := range r.Errors() {
+		inError[e.GetResourceName().GetName()] = true
+	}
 	for _, key := range r.Removed() {
 		switch {
 		case seen[key]:
 			s.violate(r, "%q is both sent and removed (DEL-6)", key)
-		case !t.told[key]:
-			s.violate(r, "removes %q, which was neither sent nor subscribed (DEL-6)", key)
+		case !t.told[key] && !inError[key]: // not found is said in both ways (ABS-9)
+			s.violate(r, "removes %q, which was neither sent nor subscribed nor is in error (DEL-6)", key)
 		}
 	}
-	for _, e := range r.Errors() {
-		if name := e.GetResourceName().GetName(); seen[name] {
+	for name := range inError {
+		if seen[name] {
 			s.violate(r, "%q is both sent and in error (ABS-11)", name)
 		}
 	}

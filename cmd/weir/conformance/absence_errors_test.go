@@ -46,6 +46,15 @@ var errorCases = []testCase{
 			c.CheckClean()
 		}
 	}},
+	{"ABS-7 ABS-9 ABS-11 ABS-12", "the errors of members of a delta origin reach every client of `*` once", func(t *testing.T) {
+		membersInError(t, false)
+	}},
+	{"ABS-7 ABS-9 ABS-11 ABS-12", "the errors of members of a SotW origin reach every client of `*` once", func(t *testing.T) {
+		membersInError(t, true)
+	}},
+	{"ABS-12", "virtual: an error of a glob concerns who asked for the glob, one of a member that member", func(t *testing.T) {
+		virtual(t, "../../../relay", "TestScripts/faults_glob") // listeners refuse globs so far
+	}},
 	{"ABS-11", "a list that reports an error has all the others in it, and no name in both", func(t *testing.T) {
 		w := start(t, setup{scripted: true})
 		clients := each(w, func(c *relaytest.Client) { c.Subscribe(lds, "a", "b", "c") })
