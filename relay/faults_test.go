@@ -71,3 +71,34 @@ func TestFaultsAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestListVersionWithoutTheSet: a client had a name with `*` that its own entry has no body of. The list by names that follows `*` is
+// versioned without it (VER-4).
+func TestListVersionWithoutTheSet(t *testing.T) {
+	r := newRig(t, Config{})
+	c := r.group.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType})
+	c.Replace(zero, []string{"a", "b"}, true)
+	r.open()
+	r.apply(made(ClusterType, "0", nil, "a"))
+	side := r.group.lanes[sideLane]
+	u := made(ClusterType, "0", nil, "b")
+	u.Errors = []*NameError{unavailable("a", "for the moment")}
+	if _, ok := side.Apply(zero, u); !ok {
+		t.Fatal("never asked")
+	}
+	r.table.Advance(zero.Add(5 * time.Second))
+	if a := c.Take(); a == nil || len(a.Variants) != 2 {
+		t.Fatalf("told %+v, want both", a)
+	}
+	c.Replace(zero.Add(5*time.Second), []string{"a", "b"}, false)
+	r.table.Advance(zero.Add(16 * time.Second))
+	a := c.Take()
+	if a == nil || len(a.Variants) != 1 {
+		t.Fatalf("told %+v, want one", a)
+	}
+	total := sum{}
+	total.add(a.Variants[0].Digest)
+	if a.Version != total.version() {
+		t.Errorf("version %s, want that of the content, %s", a.Version, total.version())
+	}
+}

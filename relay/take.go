@@ -99,7 +99,7 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 	it := s.pos.view.items[w.entry.name]
 	switch {
 	case it == nil:
-		absent = absent || r.is(holds) && !r.is(claimed) && !s.sparedLocked(w.entry.name)
+		absent = absent || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(w.entry.name)
 	case it.dead:
 		absent, rev = true, max(rev, it.rev)
 	case v == nil || it.rev > rev:
