@@ -224,6 +224,9 @@ func (m *model) quiet() {
 				return true // whatever was held when it was last in order
 			}
 			_, exists := m.state[c.typeURL][n]
+			if !exists && c.errs[n].text != "" && m.refused(c) {
+				return true
+			}
 			return lenient && !exists || !c.delta && c.wildcard && !visible(n) && !c.names[n]
 		})
 		if !maps.Equal(want, got) {

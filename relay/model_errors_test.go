@@ -114,6 +114,13 @@ func (m *model) takeErrors(c *modelSub, a *Answer) {
 	}
 }
 
+// refused reports whether a part of what the client's wildcard was sent was refused: then nothing is concluded from what is left out, not
+// even the end of an error of the stream before (RELAY-32).
+func (m *model) refused(c *modelSub) bool {
+	a := m.lanes[mainLane].types[c.typeURL]
+	return a != nil && a.refused && c.wildcard
+}
+
 // quietErrors: a client was told every error that stands, and remembers none of what is in order. A list that is sent whole tells only
 // those of what it has no body of.
 func (m *model) quietErrors(c *modelSub) {
@@ -131,7 +138,7 @@ func (m *model) quietErrors(c *modelSub) {
 		case !subscribed:
 		case f.code != 0 && told.text != f.text && !(whole && held) && (c.names[n] || !c.named[n]):
 			fail(n, "is in error")
-		case f.code == 0 && exists && told.text != "":
+		case f.code == 0 && exists && told.text != "" && !m.refused(c):
 			fail(n, "is in order")
 		}
 	}

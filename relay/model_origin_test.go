@@ -216,7 +216,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 	asked.answered = true
 	if !m.calm && len(adds) > 0 && !strings.Contains(m.kind, "no-") && m.rnd.IntN(10) == 0 { // a part is refused; the origin tries again
 		i := m.rnd.IntN(len(adds))
-		adds[i] = []byte{0xff, 0xff}
+		adds[i], asked.refused = []byte{0xff, 0xff}, true
 		asked.known[addNames[i]] = -2
 		if m.sotw {
 			asked.answered = false

@@ -93,6 +93,7 @@ type modelAsked struct {
 	known    map[string]int // -1: stated absent, -2: refused
 	answered bool
 	errs     map[string]string // told on the stream, by name
+	refused  bool              // a part of a response
 }
 
 type modelSub struct {

@@ -237,7 +237,7 @@ func (s *shard) answeredLocked(now time.Time, gen uint32, news, whole, bad bool)
 	}
 	t.answeredGen, t.bad = gen, bad
 	if bad {
-		t.sweepGen = 0 // what was refused was not mentioned, and must stay (RELAY-32)
+		t.sweepGen = 0 // what was refused was not mentioned, and must stay, in error or not (RELAY-32)
 	}
 	if whole && !bad {
 		t.settled, t.firm = true, true
