@@ -205,6 +205,11 @@ func (s *Sub) leaveLocked(now time.Time) {
 	if s.pos == nil {
 		return
 	}
+	for name, r := range s.records { // an absence stated before the set's last word is none, once its stream is gone
+		if it, w := s.pos.view.items[name], r.want; it != nil && !it.dead && it.rev > w.rev && !s.shard.absentLocked(w) {
+			w.wasAbsent = false
+		}
+	}
 	s.pos.view.leave(s.pos)
 	s.pos = nil
 	s.again = nil
