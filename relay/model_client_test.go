@@ -76,6 +76,10 @@ func (m *model) subscribeOne(c *modelSub) {
 	case name == Wildcard:
 		if !on && c.wildcard { // what only `*` held may go, though the named kind is about to have it
 			c.left = true
+			c.absent = map[string]bool{}
+			for n, r := range c.records { // by the word, or a SotW origin's silence, of the names' stream, which is behind
+				c.absent[n] = c.shard.absentLocked(r.want)
+			}
 		}
 		c.wildcard = on
 	case on:
@@ -94,8 +98,9 @@ func (m *model) subscribeOne(c *modelSub) {
 	if !c.wildcard && len(c.names) == 0 {
 		c.version = "" // of a set it has left
 	}
-	maps.DeleteFunc(c.held, func(n string, _ int) bool { return !c.wildcard && !c.names[n] })
-	maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !c.wildcard && !c.names[n] })
+	kept := func(n string) bool { return c.wildcard && visible(n) || c.names[n] }
+	maps.DeleteFunc(c.held, func(n string, _ int) bool { return !kept(n) })
+	maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !kept(n) })
 }
 
 // loses judges a removal.
@@ -106,7 +111,7 @@ func (m *model) loses(c *modelSub, n string) {
 	if at, ever := m.faulted[c.typeURL][n]; !c.delta && (m.faults[c.typeURL][n].code != 0 || ever && at >= m.made[c.held[n]]) {
 		return // weir has no body of it, and a list no other way to say so
 	}
-	if body, held := c.held[n]; held && !(c.left && (c.delta || m.sotw)) { // a SotW origin's silence may have stood for what it made since
+	if body, held := c.held[n]; held && !(c.left && (c.delta || c.absent[n])) {
 		if at, ever := m.deleted[c.typeURL][n]; !ever || at < m.made[body] {
 			m.t.Fatalf("client %d (%s delta %v wildcard %v names %v) loses %s=%d, which the origin has had ever since: %v\n%s", c.id, shortType(c.typeURL), c.delta,
 				c.wildcard, c.names, n, body, m.state[c.typeURL], m.tail())

@@ -107,6 +107,7 @@ type modelSub struct {
 	versions map[string]string
 	version  string
 	left     bool
+	absent   map[string]bool // its names that were when it left `*`
 	unsubbed map[string]bool // may be answered by a removal (DELTA-9)
 	errs     map[string]modelTold
 	named    map[string]bool // ever, since it came for `*`
