@@ -127,7 +127,7 @@ func (s *Sub) settleLocked(r *record) (body *Variant, removed bool, rev uint64) 
 	case absent:
 		tell := r.is(owed | holds)
 		s.newest = newer(s.newest, s.shard.named.from)
-		if tell {
+		if tell && s.delta { // SotW has no removal, and the word is told once (WARM-7)
 			r.fault = nil // what is said of it follows the removal, or goes with it
 		}
 		s.sentLocked(r, Digest{})
