@@ -32,7 +32,9 @@
 // stream has to end (TestTombstonesEnd). An origin's response is checked structurally (RELAY-30) before it touches
 // anything; what is bad keeps its previous content (TestAccept). An origin that is away changes nothing: what was answered
 // stays servable, and absence is told to nobody who asks now (RELAY-2, RELAY-38; testdata/resume.txt). Errors of members are kept one
-// for each member and 1,000 more, the newest (TestFaultsAreBounded); a client of `*` costs its place in their order.
+// for each member and 1,000 more, the newest (TestFaultsAreBounded); a client of `*` costs its place in their order. A type that makes
+// the origin end the stream is left out of the next, tried on lanes of its own, and kept there until it is answered, so that the
+// others go on (RELAY-92; trial.go, testdata/quarantine.txt).
 //
 // # Ordering
 //
@@ -55,7 +57,8 @@
 // without what is in error for the moment and not held here. A heartbeat of another version than the one held has a name asked
 // anew, but no wildcard (TTL-4). The retired cache is not there: a name that nobody wants is
 // forgotten after linger. A type asked in vain stays a shard for as long as the stream it was asked on; more than 256 of
-// them reopen that stream.
+// them reopen that stream. Each type that makes the origin end streams costs its group one of them, so a client that goes on
+// making such types up goes on costing its group streams. An operator lets a type out of quarantine by a restart alone.
 //
 // # What to read next
 //

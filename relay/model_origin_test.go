@@ -85,7 +85,7 @@ func (m *model) refuseLane(l *modelLane) {
 	l.open, l.queue = false, nil
 	m.breaks += 2 // a type that is left out comes back on another lane
 	if r.Quarantined {
-		l.Rest(m.now.Add(time.Duration(m.rnd.IntN(8000)) * time.Millisecond))
+		l.Rest(m.now.Add(time.Duration(m.rnd.IntN(8000))*time.Millisecond), "because")
 	}
 	m.refusals += len(r.Suspects) + r.Failures
 }

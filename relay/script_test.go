@@ -370,7 +370,7 @@ func (s *script) lane(l *Lane, f []string) []string {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		l.Rest(s.now.Add(d))
+		l.Rest(s.now.Add(d), "because")
 	case "release":
 		return []string{fmt.Sprint(l.Release())}
 	case "take":

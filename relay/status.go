@@ -25,8 +25,9 @@ type ApartStatus struct {
 	Open bool
 	// Quarantined is since when; zero: it is only suspect.
 	Quarantined time.Time
-	// Refused is how many streams of its own the origin ended, in a row.
+	// Refused is how many streams of its own the origin ended, in a row, and Reason what it said the last time.
 	Refused int
+	Reason  string
 }
 
 // LaneStatus is a picture of one lane.
@@ -117,7 +118,7 @@ func (s *shard) apartStatus() (as ApartStatus, apart bool) {
 		return as, false
 	}
 	open := t.lanes[mainLane].gen.Load() != 0 || t.lanes[sideLane].gen.Load() != 0
-	return ApartStatus{TypeURL: s.typeURL, Open: open, Quarantined: t.since, Refused: t.failures}, true
+	return ApartStatus{TypeURL: s.typeURL, Open: open, Quarantined: t.since, Refused: t.failures, Reason: t.reason}, true
 }
 
 func (t *TypeStatus) count(vs []*Variant, live bool) {

@@ -33,6 +33,7 @@ type trial struct {
 	stage    trialStage
 	since    time.Time // in quarantine since; zero: only suspect
 	failures int       // streams of its own that the origin refused, in a row
+	reason   string    // what it said the last time
 }
 
 type trialStage uint8
@@ -140,8 +141,17 @@ func (s *shard) stageLocked(to trialStage) {
 	}
 }
 
-// Rest has the type tried again at the time given. It is for the lane whose stream Refused said to be Quarantined.
-func (l *Lane) Rest(until time.Time) { l.only.push(timer{at: until, kind: trialDue, shard: l.only}) }
+// Rest has the type tried again at the time given. It is for the lane whose stream Refused said to be Quarantined. reason is what the
+// origin said.
+func (l *Lane) Rest(until time.Time, reason string) {
+	s := l.only
+	s.mu.Lock()
+	if s.apart != nil {
+		s.apart.reason = reason
+	}
+	s.mu.Unlock()
+	s.push(timer{at: until, kind: trialDue, shard: s})
+}
 
 // retry ends a rest.
 func (s *shard) retry() {

@@ -28,6 +28,9 @@
 //   - Be dead without a word: noticed by keepalive within a minute (TestBlackHoleIsNoticed).
 //   - Close streams: after a response that is no error, and there is a short pause (TestOriginThatClosesEveryStream); without
 //     one the backoff grows, whether or not the connection works (TestBackoffGrowsUntilAnswered).
+//   - End each stream on which it is asked for one type: that type is tried apart from the others and put in quarantine, and they
+//     go on (TestTypeThatEndsStreams); it is asked ever more rarely until it is answered (TestQuarantineBackoff). Restarts do
+//     not look like that (TestRestartingOriginQuarantinesNothing).
 //   - Send what is no message, or one longer than max_message: that stream ends, the backoff grows, other lanes go on
 //     (TestGarbageEndsTheStreamOnly, TestMessageOverTheLimit).
 //   - Send bad resources for ever: each is refused, ever more slowly (TestRefusalsSlowDown).
@@ -41,14 +44,18 @@
 // and named, but there is no second connection before 100. A SotW request cannot be cut: names of more than the origin's
 // receive limit, 4 MiB by default, are refused by it. Dynamic parameters are not sent: names that differ in them alone are
 // asked once. After a failover the preferred address is tried again when the
-// connection is lost, not before. Types that kill a stream are not told from others (RELAY-92), and weir-via (RELAY-87) is a
-// header for the process to configure.
+// connection is lost, not before. weir-via (RELAY-87) is a header for the process to configure. An origin that takes longer than 5 s
+// to end the stream for a type goes on ending it for all (RELAY-92).
 //
 // # Departures from protocol.md
 //
 // ERR-4: a delta stream on which every version was presented may rightly stay without a response (DELTA-11). If it lasted
 // longer than the longest backoff, its end is no connectivity error (TestQuietStreamsAreNoFailure).
 // ERR-2: a stream that sent a message we cannot read is followed by a growing backoff even if it had responses.
+// RELAY-92: a stream that we end over a message that cannot be read counts as ended by the origin. As long as the origin never
+// answered anything, what is in quarantine is retried after 30 s at most and its clients count as cut off (RELAY-8): it may refuse
+// us altogether (TestOnlyATypeInQuarantine). Where no other type is answered, a stream that stays open without the suspects is
+// proof enough, and a suspect whose own stream stays open unanswered for 16 s goes back among the others.
 // RELAY-32: in SotW a refusal that is being held goes out early with a change of names: the same message without its error
 // would accept what was refused (TestHeldRefusalGoesWithNewNames).
 // RELAY-46: what counts as come back unchanged is a resource at the very version presented. Equal content under another

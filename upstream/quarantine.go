@@ -24,7 +24,7 @@ func (l *lane) quarantined(s *stream, err error, r *relay.Refusal) {
 	o, now, typeURL := l.origin, time.Now(), l.table.Apart()
 	o.pool.release(s.conn, false)
 	wait := o.restAfter(r.Failures)
-	l.table.Rest(now.Add(wait))
+	l.table.Rest(now.Add(wait), printable(err.Error()))
 	if !r.First {
 		l.log.Debug("the type stays in quarantine", zap.String("type_url", printable(typeURL)), zap.Duration("wait", wait), zap.Error(err))
 		return

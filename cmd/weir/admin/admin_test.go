@@ -244,3 +244,20 @@ func TestPageEscapes(t *testing.T) {
 	}
 	want(t, w.get("/nacks"), http.StatusOK, `"count": 1`, `"message"`)
 }
+
+// TestQuarantineIsShown is RELAY-92: what an origin ends streams for is listed with what it said, and what is only suspect is not.
+func TestQuarantineIsShown(t *testing.T) {
+	w := newWorld(t)
+	o := Origin{Name: "mesh", Kind: "grpc", Source: "cp:1"}
+	o.Sum([]relay.GroupStatus{{Key: "g1", Apart: []relay.ApartStatus{
+		{TypeURL: relay.ClusterType},
+		{TypeURL: relay.SecretType, Quarantined: time.Unix(1, 0), Refused: 3, Reason: "no such type"},
+	}}})
+	w.cfg.Origins = func() []Origin { return []Origin{o} }
+	rec := w.get("/origins")
+	want(t, rec, http.StatusOK, `"group": "g1"`, `"type": "sds"`, relay.SecretType, `"refused": 3`, `"reason": "no such type"`)
+	if strings.Contains(rec.Body.String(), relay.ClusterType) {
+		t.Errorf("a type that is only suspect is listed:\n%s", rec.Body)
+	}
+	want(t, w.get("/"), http.StatusOK, "1 in quarantine")
+}

@@ -36,7 +36,10 @@ type Origin struct {
 	Stale     int `json:"stale"` // resources no open stream vouches for
 
 	NACKs []OriginNACK `json:"nacks,omitempty"` // ours, of its responses
-	Files []File       `json:"files,omitempty"`
+	// Quarantined are the types it ends streams for, which are asked on streams of
+	// their own, ever more rarely, until they are answered (RELAY-92).
+	Quarantined []QuarantinedType `json:"quarantined,omitempty"`
+	Files       []File            `json:"files,omitempty"`
 }
 
 // OriginNACK is what weir refused of an origin, by group and type.
@@ -45,6 +48,16 @@ type OriginNACK struct {
 	Type   string `json:"type"`
 	Count  uint64 `json:"count"`
 	Reason string `json:"reason"` // of the last
+}
+
+// QuarantinedType is a type that the origin ends streams for, in one group.
+type QuarantinedType struct {
+	Group   string    `json:"group"`
+	Type    string    `json:"type"`
+	TypeURL string    `json:"type_url"`
+	Since   time.Time `json:"since"`
+	Refused int       `json:"refused"` // streams of its own, in a row
+	Reason  string    `json:"reason"`  // of the last
 }
 
 // File is how one file of a files origin stands.
@@ -109,10 +122,19 @@ func groupOf(s *relay.GroupStatus) group {
 	return g
 }
 
-// Sum adds up what the groups hold.
+// Sum adds up what the groups hold, and lists what of them is in quarantine.
 func (o *Origin) Sum(groups []relay.GroupStatus) {
 	o.Groups = len(groups)
 	for i := range groups {
+		for _, t := range groups[i].Apart {
+			if t.Quarantined.IsZero() {
+				continue // only suspect
+			}
+			o.Quarantined = append(o.Quarantined, QuarantinedType{
+				Group: groups[i].Key, Type: metrics.ShortName(t.TypeURL), TypeURL: t.TypeURL,
+				Since: t.Quarantined, Refused: t.Refused, Reason: t.Reason,
+			})
+		}
 		for j := range groups[i].Types {
 			t := &groups[i].Types[j]
 			o.Views += t.Views
