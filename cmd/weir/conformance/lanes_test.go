@@ -10,7 +10,7 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-var lanesCases = slices.Concat(upstreamCases, acceptCases, refusalCases, reconnectCases, replicaCases)
+var lanesCases = slices.Concat(upstreamCases, acceptCases, refusalCases, reconnectCases, replicaCases, quarantineCases)
 
 var upstreamCases = []testCase{
 	{"RELAY-20", "one upstream stream while no type is wanted both ways", inBoth(oneLane)},

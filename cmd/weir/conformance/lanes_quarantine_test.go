@@ -1,0 +1,174 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
+	"github.com/weir-xds/weir/relay/relaytest"
+)
+
+var quarantineCases = []testCase{
+	{"RELAY-92", "one client asks a type the origin ends streams for: all others keep their updates", inBoth(killingType)},
+	{"RELAY-92 RELAY-20", "a type in quarantine is released by an answer, and joins the others", inBoth(releasedType)},
+	{"RELAY-92", "the first stream of all ends for one of its types: all others are served, together", inBoth(killedAtFirst)},
+	{"RELAY-92", "virtual: an origin that restarts every 3 s has nothing quarantined", func(t *testing.T) {
+		virtual(t, "../../../upstream", "TestRestartingOriginQuarantinesNothing")
+	}},
+	{"RELAY-92", "virtual: suspects are tried once another type was answered, and convicted by a stream of their own alone", func(t *testing.T) {
+		virtual(t, "../../../upstream", "TestQuarantineOfAWildcard")
+	}},
+	{"RELAY-92", "virtual: a type in quarantine is retried on a stream of its own, up to ten minutes apart", func(t *testing.T) {
+		virtual(t, "../../../upstream", "TestQuarantineBackoff")
+	}},
+}
+
+// kills makes the origin end every stream on which the opaque type is asked.
+func kills(code codes.Code) relaytest.Behaviour {
+	return relaytest.Behaviour{Kill: map[string]error{opaque: status.Error(code, "no such type")}}
+}
+
+// keepUp waits until the clients hold cluster a and endpoints a of a new version.
+func (w *world) keepUp(cs []*relaytest.Client, n int) {
+	w.t.Helper()
+	cluster, ends := relaytest.Cluster("a", time.Duration(n)*time.Second), relaytest.Endpoints("a", fmt.Sprintf("10.0.0.%d:80", n))
+	w.origin.Set(cds, "a", fmt.Sprint(n), cluster)
+	w.origin.Set(eds, "a", fmt.Sprint(n), ends)
+	for _, c := range cs {
+		c.Await(0, func(s *relaytest.State) bool {
+			return s.Body(cds, "a") == string(cluster.Value) && s.Body(eds, "a") == string(ends.Value)
+		}, "what others ask is kept up")
+	}
+}
+
+// wantQuarantine waits until the admin port says whether the opaque type is in quarantine.
+func (w *world) wantQuarantine(want bool, sentence string) {
+	w.t.Helper()
+	text := ""
+	ok := weirtest.Until(weirtest.Patience, func() bool {
+		var err error
+		text, err = weirtest.Fetch("http://" + w.first.Admin + "/origins")
+		return err == nil && want == (strings.Contains(text, `"quarantined"`) && strings.Contains(text, "no such type") && strings.Contains(text, opaque))
+	})
+	if !ok {
+		w.t.Fatalf("%s: /origins says %s", sentence, text)
+	}
+}
+
+func killingType(t *testing.T, dialect relaytest.Dialect) {
+	for _, code := range []codes.Code{codes.Unauthenticated, codes.InvalidArgument, codes.Unimplemented} {
+		w := start(t, setup{sotw: dialect == relaytest.SotW, behaviour: kills(code)})
+		w.origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
+		w.origin.Set(eds, "a", "1", relaytest.Endpoints("a", "10.0.0.1:80"))
+		all := w.each()
+		for _, c := range all {
+			c.Subscribe(cds, "*")
+			c.Subscribe(eds, "a")
+		}
+		w.keepUp(all, 1)
+		asker := w.client(relaytest.Delta)
+		asker.Subscribe(eds, "a")
+		asker.AwaitNames(eds, "what else it asks it gets", "a")
+		asker.Subscribe(opaque, "x")
+		w.wantQuarantine(true, "the type is in quarantine, and the admin port says why")
+		tries := w.origin.Asked(opaque).Requests
+		for n := 2; n < 8; n++ {
+			w.keepUp(all, n)
+			time.Sleep(quiet / 2)
+		}
+		asker.Await(0, func(s *relaytest.State) bool {
+			return s.Body(eds, "a") == string(relaytest.Endpoints("a", "10.0.0.7:80").Value)
+		},
+			"of the asker, too")
+		w.origin.Await(0, func() bool { return w.origin.Asked(opaque).Requests > tries }, "the type is tried again")
+		for _, s := range w.origin.Streams()[1:] {
+			if s.Asked(opaque).Requests > 0 && len(s.Requests()) > 1 {
+				t.Errorf("%v: the type is tried on a stream with %d requests, want one of its own", code, len(s.Requests()))
+			}
+		}
+		if n, m := w.origin.Asked(cds).Subscribed["*"], w.origin.Asked(eds).Subscribed["a"]; n != 2 || m != 2 {
+			t.Errorf("%v: the others' types were asked %d and %d times, want twice", code, n, m)
+		}
+		for _, c := range append(all, asker) {
+			if c.Err() != nil {
+				t.Errorf("%v: a client's stream ended: %v", code, c.Err())
+			}
+			c.CheckClean()
+		}
+		w.first.AwaitMetric(1, "it is counted", "weir_upstream_quarantines_total")
+	}
+}
+
+func releasedType(t *testing.T, dialect relaytest.Dialect) {
+	w := start(t, setup{sotw: dialect == relaytest.SotW, behaviour: kills(codes.Unauthenticated)})
+	w.origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
+	w.origin.Set(opaque, "x", "1", relaytest.Opaque("x", "1"))
+	c := w.client(relaytest.SotW)
+	c.Subscribe(cds, "*")
+	c.AwaitNames(cds, "the clusters arrive", "a")
+	c.Subscribe(opaque, "x")
+	w.wantQuarantine(true, "the type is in quarantine")
+	w.origin.Behave(func(b *relaytest.Behaviour) { b.Kill = nil })
+	c.AwaitNames(opaque, "an answer reaches who waits for it", "x")
+	w.wantQuarantine(false, "and releases the type")
+	w.wantOpen(1, "all types are on one stream again")
+	s := w.lane(opaque, "the type is on it", "x")
+	if s.Asked(cds).Requests == 0 {
+		t.Error("the clusters are not")
+	}
+	w.origin.Set(opaque, "x", "2", relaytest.Opaque("x", "2"))
+	c.Await(0, func(s *relaytest.State) bool { return s.Body(opaque, "x") == string(relaytest.Opaque("x", "2").Value) }, "a change arrives")
+	if n := w.origin.Asked(cds).Subscribed["*"]; n != 2 {
+		t.Errorf("the clusters were asked %d times, want no break for the return", n)
+	}
+	c.CheckClean()
+}
+
+func killedAtFirst(t *testing.T, dialect relaytest.Dialect) {
+	w := start(t, setup{scripted: true, sotw: dialect == relaytest.SotW})
+	c := w.client(relaytest.Delta)
+	c.Subscribe(cds, "*")
+	c.Subscribe(eds, "a")
+	c.Subscribe(opaque, "x")
+	s := w.origin.ExpectStream("a stream")
+	w.origin.Await(0, func() bool {
+		return s.Asked(cds).Requests > 0 && s.Asked(eds).Requests > 0 && s.Asked(opaque).Requests > 0
+	}, "asks for all three")
+	refusal := status.Error(codes.Unauthenticated, "no such type")
+	s.End(refusal)
+	own := map[string]*relaytest.Stream{}
+	for range 3 {
+		s := w.origin.ExpectStream("nothing but suspects is wanted, and each is tried at once on a stream of its own")
+		own[s.Expect("which asks for it").TypeURL()] = s
+	}
+	for typeURL, s := range own { // not before all are open: what was answered goes back to the lane of all
+		switch typeURL {
+		case cds:
+			s.Respond(cds, "1", relaytest.Resource{Name: "a", Version: "1", Body: relaytest.Cluster("a", time.Second)})
+		case eds:
+			s.Respond(eds, "1", relaytest.Resource{Name: "a", Version: "1", Body: relaytest.Endpoints("a", "10.0.0.1:80")})
+		default:
+			s.End(refusal)
+		}
+	}
+	c.AwaitNames(cds, "the clusters arrive", "a")
+	c.AwaitNames(eds, "so do the endpoints", "a")
+	w.wantQuarantine(true, "the third type is in quarantine")
+	w.origin.Await(weirtest.Patience, func() bool {
+		for _, s := range w.origin.Open() {
+			if s.Asked(cds).Requests > 0 && s.Asked(eds).Requests > 0 {
+				return true
+			}
+		}
+		return false
+	}, "the two are together again, so that the origin can put them in order")
+	if c.Err() != nil {
+		t.Errorf("the client's stream ended: %v", c.Err())
+	}
+	c.CheckClean()
+}
