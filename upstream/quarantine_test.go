@@ -218,6 +218,7 @@ func TestRestartsThatLookLikeRefusals(t *testing.T) {
 		if got := w.apart(); len(got) != 0 || len(w.origin.Open()) != 1 {
 			t.Errorf("it is silent and nothing else, and belongs to the others: %+v, %d streams", got, len(w.origin.Open()))
 		}
+		w.wantLines(0, "has not answered", "the silence of one type says nothing of the node")
 		w.origin.Open()[0].End(status.Error(codes.Internal, "crash"))
 		time.Sleep(3 * time.Second)
 		if got := w.apart(); len(got) != 0 {
@@ -348,6 +349,38 @@ func TestQuarantineOfAWildcard(t *testing.T) {
 		s2 = w.origin.ExpectStream("a new stream of that group")
 		s2.ExpectType(lds, "a type that was answered is never suspect")
 		other.Close(time.Now())
+		wantOf(w.groupOf("third"), lds, "*")
+		s3 := w.origin.ExpectStream("the lane of a third group")
+		s3.ExpectType(lds, "asks for the listeners")
+		s3.End(unauthenticated())
+		w.origin.ExpectStream("a new stream of it").ExpectType(lds, "nor is it where it was answered to another group alone")
+		w.wantQuarantined("only where it was convicted", lds)
+	})
+}
+
+// TestSuspectAnsweredElsewhere: an answer to any group clears a suspect that has not been tried yet.
+func TestSuspectAnsweredElsewhere(t *testing.T) {
+	both(t, options{}, func(w *world) {
+		w.want(cds, "*")
+		s := w.origin.ExpectStream("a stream")
+		s.ExpectType(cds, "asks for the clusters")
+		time.Sleep(10 * time.Second)
+		w.want(lds, "*")
+		s.ExpectType(lds, "the listeners are asked")
+		s.End(unauthenticated())
+		s = w.origin.ExpectStream("a stream without them")
+		s.ExpectType(cds, "asks for the clusters, and is not answered yet")
+		wantOf(w.groupOf("other"), lds, "*")
+		s2 := w.origin.ExpectStream("the lane of another group")
+		s2.ExpectType(lds, "asks for the listeners")
+		s2.Respond(lds, "1", relaytest.Resource{Name: "l", Version: "1", Body: relaytest.Listener("l", 80)})
+		s2.Expect("the ACK")
+		s.Respond(cds, "1", clusterOf("c", "1", time.Second))
+		s.ExpectType(lds, "the suspect is asked among the others again")
+		w.origin.WantNoStream(time.Minute)
+		if got := w.apart(); len(got) != 0 {
+			t.Errorf("%+v are apart", got)
+		}
 	})
 }
 
