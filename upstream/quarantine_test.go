@@ -261,6 +261,12 @@ func TestAllIsSuspect(t *testing.T) {
 				t.Errorf("a stream of %s has %d requests, want one, and an ACK", typeURL, n)
 			}
 		}
+		if w.up.cfg.SotW {
+			s := w.origin.ExpectStream("the lane of all is opened for what is answered")
+			if d := s.At.Sub(ended); d > 100*time.Millisecond {
+				t.Errorf("after %v, want at once: with nothing to ask it had no reason to back off", d)
+			}
+		}
 		w.wantHeld(cds, "the answers count", "*c")
 		w.wantHeld(lds, "all of them", "*l")
 		w.wantHeld(eds, "all of them", "e")
@@ -349,8 +355,11 @@ func TestQuarantineOfAWildcard(t *testing.T) {
 		s2 = w.origin.ExpectStream("a new stream of that group")
 		s2.ExpectType(lds, "a type that was answered is never suspect")
 		other.Close(time.Now())
-		wantOf(w.groupOf("third"), lds, "*")
+		third := w.groupOf("third")
+		wantOf(third, eds, "e")
 		s3 := w.origin.ExpectStream("the lane of a third group")
+		time.Sleep(10 * time.Second)
+		wantOf(third, lds, "*")
 		s3.ExpectType(lds, "asks for the listeners")
 		s3.End(unauthenticated())
 		w.origin.ExpectStream("a new stream of it").ExpectType(lds, "nor is it where it was answered to another group alone")
