@@ -96,6 +96,7 @@ func TestGroupOutlivesItsTrials(t *testing.T) {
 	own.Open(zero, 0)
 	own.Take(zero, false)
 	subs[0].Close(zero)
+	own.Take(zero, false)
 	r.group.Release(zero)
 	r.table.Advance(zero.Add(10 * time.Second))
 	if n := len(origin.Status()); n != 1 {

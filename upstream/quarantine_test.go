@@ -362,8 +362,50 @@ func TestQuarantineOfAWildcard(t *testing.T) {
 		wantOf(third, lds, "*")
 		s3.ExpectType(lds, "asks for the listeners")
 		s3.End(unauthenticated())
-		w.origin.ExpectStream("a new stream of it").ExpectType(lds, "nor is it where it was answered to another group alone")
+		s3 = w.origin.ExpectStream("a new stream of it")
+		r := s3.ExpectType(lds, "nor is it where it was answered to another group alone")
+		if d := r.At.Sub(s3.At); d > time.Second {
+			t.Errorf("it is asked %v later, want with the others", d)
+		}
 		w.wantQuarantined("only where it was convicted", lds)
+	})
+}
+
+// TestQuarantineOfBothLanes: a type wanted both ways has two streams to itself. The refusal of one is that of the type.
+func TestQuarantineOfBothLanes(t *testing.T) {
+	both(t, options{}, func(w *world) {
+		w.want(cds, "*")
+		main := w.origin.ExpectStream("a stream")
+		main.ExpectType(cds, "asks for the clusters")
+		time.Sleep(10 * time.Second)
+		w.want(lds, "*")
+		main.ExpectType(lds, "all listeners are asked")
+		w.want(lds, "l")
+		side := w.origin.ExpectStream("the side lane")
+		side.ExpectNames(lds, "asks for one", "l")
+		main.End(unauthenticated())
+		side.ExpectEnd("the names are as suspect as the wildcard, and cannot stay")
+		main = w.origin.ExpectStream("a stream without the suspect")
+		main.ExpectType(cds, "asks for the clusters")
+		main.Respond(cds, "1", clusterOf("c", "1", time.Second))
+		own := []*relaytest.Stream{w.origin.ExpectStream("a stream of its own"), w.origin.ExpectStream("and one for the names")}
+		for _, s := range own {
+			s.ExpectType(lds, "asks for listeners")
+		}
+		own[0].End(unauthenticated())
+		own[1].ExpectEnd("while the type rests nothing of it is asked")
+		w.wantQuarantined("it is convicted", lds)
+		if n := len(w.origin.Open()); n != 1 {
+			t.Errorf("%d streams are open, want the one of the clusters", n)
+		}
+		own = []*relaytest.Stream{w.origin.ExpectStream("it is tried again"), w.origin.ExpectStream("both ways")}
+		for _, s := range own {
+			if r := s.ExpectType(lds, "asks for listeners"); len(r.Names()) == 1 {
+				s.Respond(lds, "1", relaytest.Resource{Name: "l", Version: "1", Body: relaytest.Listener("l", 80)})
+			}
+		}
+		main.ExpectType(lds, "one answer releases both")
+		w.wantQuarantined("it is released")
 	})
 }
 
