@@ -275,9 +275,6 @@ func (s *shard) rejoinLocked() {
 	s.stageLocked(cleared)
 	s.apart = nil
 	s.lanes.Store(&s.group.lanes)
-	if !s.set.wantedLocked() {
-		s.named.lane, s.named.moving = mainLane, false
-	}
 	for _, l := range t.lanes {
 		signal(l.wake) // nothing is wanted on it any more
 	}
