@@ -62,7 +62,7 @@
 //
 // # What to read next
 //
-// shard.go, then view.go and named.go, then take.go for the way out and lane.go and apply.go for the way in; errors.go and faults.go
-// for what is said instead of resources;
+// shard.go, then view.go and named.go, then take.go for the way out and lane.go, ask.go and apply.go for the way in; errors.go and
+// faults.go for what is said instead of resources;
 // testdata/*.txt reads as conversations.
 package relay
