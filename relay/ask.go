@@ -38,21 +38,29 @@ func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 	if l.reopen.Load() {
 		return nil, true // what would be asked on this stream would be lost with it
 	}
+	wary, moved := l.only == nil && l.group.apart() >= maxTrials, false
 	for _, s := range l.shards() {
 		if !l.carries(s) || !s.toAsk[l.index].Swap(false) {
 			continue
 		}
 		s.mu.Lock()
-		if l.carries(s) {
-			asks = s.askLocked(asks, l, gen, now, all)
-		} else {
+		switch {
+		case !l.carries(s):
 			s.poke(l.index) // it came to another lane meanwhile, whose mark this was
+		case wary && s.strangerLocked(l, gen):
+			s.suspectLocked(l.index)
+			moved = true
+		default:
+			asks = s.askLocked(asks, l, gen, now, all)
 		}
 		dead := s.dropIfEmptyLocked()
 		s.unlock()
 		if dead {
 			s.group.dropShard(s)
 		}
+	}
+	if moved {
+		l.group.tryNext()
 	}
 	return asks, l.reopen.Load()
 }

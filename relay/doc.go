@@ -57,8 +57,8 @@
 // without what is in error for the moment and not held here. A heartbeat of another version than the one held has a name asked
 // anew, but no wildcard (TTL-4). The retired cache is not there: a name that nobody wants is
 // forgotten after linger. A type asked in vain stays a shard for as long as the stream it was asked on; more than 256 of
-// them reopen that stream. Each type that makes the origin end streams costs its group one of them, so a client that goes on
-// making such types up goes on costing its group streams. An operator lets a type out of quarantine by a restart alone.
+// them reopen that stream. Each type that makes the origin end streams costs its group one of them, up to sixteen; from then on what
+// was never answered is asked apart first. An operator lets a type out of quarantine by a restart alone.
 //
 // # What to read next
 //

@@ -84,6 +84,14 @@ func (l *Lane) Refused(now time.Time) (r Refusal) {
 	return r
 }
 
+// strangerLocked reports whether the type is wanted, was never answered, and is not asked on the lane's present stream. In a group with
+// maxTrials types apart such a type begins apart: whoever makes up types that the origin ends streams for would cost the group a
+// stream with each.
+func (s *shard) strangerLocked(l *Lane, gen uint32) bool {
+	_, asked := s.firstAskedLocked(l.index, gen)
+	return !asked && s.wantsLocked(l.index) && !s.proven && !s.group.origin.hasProven(s.typeURL)
+}
+
 // firstAskedLocked is when the type was first asked on a lane's stream of generation gen.
 func (s *shard) firstAskedLocked(i laneIndex, gen uint32) (at time.Time, ok bool) {
 	switch {
@@ -291,13 +299,17 @@ func (s *shard) rememberLocked() bool {
 	if s.apart == nil || s.apart.since.IsZero() {
 		return false
 	}
-	n := 0
-	for _, x := range *s.group.all.Load() {
-		if x.isApart() {
+	return s.group.apart() <= maxIdleShards
+}
+
+// apart is how many types are not on the group's lanes.
+func (g *Group) apart() (n int) {
+	for _, s := range *g.all.Load() {
+		if s.isApart() {
 			n++
 		}
 	}
-	return n <= maxIdleShards
+	return n
 }
 
 // upstream is what Sub.Upstream reports of a type that is apart: the oldest open stream that carries it, or carries what it was left

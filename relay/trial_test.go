@@ -109,3 +109,50 @@ func TestGroupOutlivesItsTrials(t *testing.T) {
 		t.Errorf("%d groups, want none", n)
 	}
 }
+
+// TestStrangersBeginApart: whoever goes on making up types that the origin ends streams for costs the group no more of them.
+func TestStrangersBeginApart(t *testing.T) {
+	r := newRig(t, Config{})
+	main := r.group.lanes[mainLane]
+	r.sub(ClusterType, true, Wildcard)
+	r.open()
+	r.apply(made(ClusterType, "1", nil, "c"))
+	ask := func(typeURL string) bool {
+		t.Helper()
+		r.sub(typeURL, true, "a")
+		asks, _ := main.Take(zero, false)
+		return len(asks) > 0
+	}
+	for i := range maxTrials {
+		if !ask(fmt.Sprintf("%sexample.T%03d", typePrefix, i)) {
+			t.Fatalf("type %d is not asked with the others", i)
+		}
+		main.Refused(zero)
+		main.Open(zero, 0)
+		main.Take(zero, false)
+		r.apply(made(ClusterType, "1", nil, "c"))
+	}
+	for _, l := range r.trying() {
+		l.Open(zero, 0)
+		l.Take(zero, false)
+		l.Refused(zero)
+		l.Rest(zero.Add(time.Hour), "because")
+		l.Release()
+	}
+	if ask(RouteType) {
+		t.Error("one more type that was never answered is asked with the others")
+	}
+	own := r.trying()
+	if len(own) != 1 || own[0].Apart() != RouteType {
+		t.Fatalf("%d types are tried, want this one", len(own))
+	}
+	own[0].Open(zero, 0)
+	own[0].Take(zero, false)
+	if _, ok := own[0].Apply(zero, made(RouteType, "1", nil, "a")); !ok {
+		t.Error("it was not asked apart")
+	}
+	if asks, _ := main.Take(zero, false); len(asks) != 1 || asks[0].TypeURL != RouteType {
+		t.Errorf("answered it joins the others, got %+v", asks)
+	}
+	r.trying()
+}

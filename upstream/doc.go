@@ -8,7 +8,8 @@
 // of each type. Responses are read as raw bytes (codec.go), so a payload is never decoded.
 //
 // lane.go decides when a stream is opened and how long to wait before the next, stream.go and its two halves read.go and
-// write.go are one stream, asked.go is one type on it, pool.go is the connections.
+// write.go are one stream, asked.go is one type on it, quarantine.go is for types the origin ends streams for, pool.go is the
+// connections.
 //
 // # Goroutines and who owns what
 //
@@ -55,7 +56,8 @@
 // RELAY-92: a stream that we end over a message that cannot be read counts as ended by the origin. As long as the origin never
 // answered anything, what is in quarantine is retried after 30 s at most and its clients count as cut off (RELAY-8): it may refuse
 // us altogether (TestOnlyATypeInQuarantine). Where no other type is answered, a stream that stays open without the suspects is
-// proof enough, and a suspect whose own stream stays open unanswered for 16 s goes back among the others.
+// proof enough, and a suspect whose own stream stays open unanswered for 16 s goes back among the others. In a group with sixteen
+// types apart one that was never answered begins apart, without having ended a stream: clients can make such types up.
 // RELAY-32: in SotW a refusal that is being held goes out early with a change of names: the same message without its error
 // would accept what was refused (TestHeldRefusalGoesWithNewNames).
 // RELAY-46: what counts as come back unchanged is a resource at the very version presented. Equal content under another
