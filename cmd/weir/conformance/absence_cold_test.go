@@ -18,7 +18,7 @@ var coldCases = []testCase{
 	{"RELAY-6 RELAY-7", "a set that comes in pieces is handed on in one", func(t *testing.T) {
 		w := start(t, setup{
 			behaviour: relaytest.Behaviour{Chunk: 2, Pause: 80 * time.Millisecond, Eager: true},
-			config:    func(c weirtest.Config) { c.Set("timing.settle", "500ms") },
+			config:    func(c weirtest.Config) { c.Set("timing.settle", "1500ms") },
 			origin:    manyClusters,
 		})
 		for _, c := range each(w, func(c *relaytest.Client) { c.Subscribe(cds, "*") }) {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -89,7 +90,10 @@ var flowCases = []testCase{
 		c.CheckClean()
 	})},
 	{"NONCE-10", "delta: the pieces of one set do not wait for ACKs", func(t *testing.T) {
-		w := start(t, setup{config: patiently})
+		w := start(t, setup{config: func(c weirtest.Config) {
+			patiently(c)
+			c.Set("timing.settle", "1500ms") // in a row the next weir must see one set, even if the pieces come haltingly
+		}})
 		var all []string
 		w.origin.Batch(func() {
 			for i := range 9 {
