@@ -47,7 +47,14 @@ type rig struct {
 
 func newRig(tb testing.TB) *rig {
 	tb.Helper()
-	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh"}}})
+	return newRigOf(tb, relay.OriginConfig{})
+}
+
+// newRigOf is newRig with another kind of origin.
+func newRigOf(tb testing.TB, oc relay.OriginConfig) *rig {
+	tb.Helper()
+	oc.Name = "mesh"
+	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{oc}})
 	if err != nil {
 		tb.Fatal(err)
 	}
