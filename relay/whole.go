@@ -131,6 +131,7 @@ func (s *Sub) mixedLocked(a *Answer) {
 		}
 		s.sentLocked(r, v.Digest)
 		r.flags = r.flags&^claimed | holds
+		s.oweLocked(r, false)
 		a.Rev = max(a.Rev, at)
 		it := view.items[name]
 		switch {
