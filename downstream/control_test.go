@@ -33,7 +33,7 @@ type control struct {
 	// pieces says into how many responses n resources are cut (delta).
 	pieces func(n int) int
 	// applied is told of every response the table has taken.
-	applied func(l *controlLane, m *stated)
+	applied func(l *controlLane, s *stated, a relay.Applied)
 }
 
 // controlLane is the control plane's end of one upstream stream.
@@ -68,7 +68,7 @@ func newControl(tb testing.TB, origin *relay.Origin, sotw bool) *control {
 	return &control{
 		tb: tb, sotw: sotw, origin: origin, state: map[string]map[string]string{}, muted: map[string]bool{},
 		faults: map[string]map[string]codes.Code{}, hidden: func(string) bool { return false },
-		pieces: func(int) int { return 1 }, applied: func(*controlLane, *stated) {},
+		pieces: func(int) int { return 1 }, applied: func(*controlLane, *stated, relay.Applied) {},
 	}
 }
 
@@ -245,10 +245,11 @@ func (c *control) deliver(now time.Time, l *controlLane) {
 	if (bad != nil) != (s.broken != "") {
 		c.tb.Fatalf("the response is bad: %v", bad)
 	}
-	if _, ok := l.Apply(now, &u); !ok {
+	a, ok := l.Apply(now, &u)
+	if !ok {
 		c.tb.Fatalf("%s was never asked for", s.typeURL)
 	}
-	c.applied(l, s)
+	c.applied(l, s, a)
 }
 
 func (c *control) encode(s *stated) []byte {
