@@ -100,6 +100,9 @@ func (s *session) next() time.Time {
 			at(st.heldSince.Add(s.cfg.timing.ColdWait)) // of a hold for settling
 		}
 	}
+	if anyHeld {
+		at(s.warm.until)
+	}
 	for _, st := range s.types {
 		if !st.coldFrom.IsZero() {
 			at(st.coldFrom.Add(s.cfg.timing.ColdWait))
@@ -111,7 +114,7 @@ func (s *session) next() time.Time {
 		if anyHeld {
 			at(last.at.Add(s.cfg.timing.OrderHold))
 		}
-		if st.held != nil || len(st.refusals) > 0 || st.peek() {
+		if st.held != nil || st.rest != nil || st.keeps || len(st.refusals) > 0 || st.peek() {
 			at(last.at.Add(s.cfg.timing.AckWait))
 		}
 	}

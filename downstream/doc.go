@@ -36,14 +36,13 @@
 //
 // Types are taken in the reverse of ORD-1 and written in its order; what is newer than a waiting change of an earlier type is
 // held back (TestOrderUnderInterleaving, TestForwardWalkOvertakes). Listeners and routes also wait for the ACK of a Cluster
-// response and for the first set of clusters to settle (TestLateTypesWaitForClusters, TestSettlingHoldsLateTypes).
+// response, for the endpoints of its new clusters (TestRoutesWaitForEndpoints), and for the first set of clusters to settle
+// (TestLateTypesWaitForClusters, TestSettlingHoldsLateTypes). Removals come last and in reverse (removals.go).
 //
 // # Known limits
 //
 //   - Only ADS: no per-type services, unary calls, REST, v2 names, status or load report service.
 //   - No dynamic parameters, xdstp names, TTL or wrapped resources; the answer to a name of these kinds is a resource error.
-//   - Virtual hosts owed because a route changed (WARM-4), removals after additions (ORD-2) and the kept clusters of ORD-3
-//     are not here yet; the hold of ORD-5 looks at the Cluster response alone.
 //   - A stream ended while its client does not read keeps its last messages in the transport until the connection ends.
 //   - Stop waits up to 10 s for a peer that is in the middle of a handshake.
 //   - In delta, a client counts as in sync when it accepted its last responses, though it refused one before.
@@ -57,11 +56,12 @@
 //     are the rule's reason, do not linger.
 //   - ALIAS-8: virtual hosts on demand do not bypass the holds.
 //   - RELAY-8: a wait that may not end the stream is counted only; no resource_errors are sent.
-//   - STREAM-4: a change of Node.dynamic_parameters has no effect, as no group key holds them yet.
+//   - STREAM-4: a later node without dynamic parameters takes none away if it has no user agent name either: it is a thinner one
+//     (RELAY-94), and to end the stream for it would do so again and again.
 //   - STREAM-8: a client's half-close ends the stream, since it cannot acknowledge any more.
 //   - A request more than twice as long as limits.request_bytes is refused in grpc's words, which do not name the key.
 //
 // # What to read next
 //
-// stream.go, session.go, order.go; then the tests rig_test.go, order_test.go.
+// stream.go, session.go, order.go, removals.go; then the tests rig_test.go, order_test.go.
 package downstream

@@ -87,7 +87,7 @@ var modelTypes = []string{cds, eds, lds, relay.ScopedRouteType, rds, odd}
 
 func newModel(t *testing.T, rnd *rand.Rand, sotw, delta bool) *model {
 	m := &model{t: t, rnd: rnd, delta: delta, facts: map[string]map[string]*fact{}, contents: map[string]string{}}
-	m.rig = newRigOf(t, relay.OriginConfig{SotW: sotw})
+	m.rig = newRigOf(t, relay.OriginConfig{Name: "mesh", SotW: sotw})
 	m.control = newControl(t, m.rig.origin, sotw)
 	m.control.hidden = hidden
 	m.control.pieces = func(n int) int { return 1 + rnd.IntN(min(3, n)) }

@@ -33,7 +33,7 @@ func (s *session) take(now time.Time) []*response {
 	if s.group == nil || s.closed {
 		return nil
 	}
-	var w walk
+	w := walk{seen: s.group.Revision()}
 	for i := len(s.types) - 1; i >= 0; i-- {
 		s.takeLocked(now, s.types[i], &w)
 	}
@@ -42,6 +42,7 @@ func (s *session) take(now time.Time) []*response {
 
 // walk is what the walk in reverse knows of the answers of later types.
 type walk struct {
+	seen    uint64 // revision of the group when it began
 	waiting bool   // there is one
 	newest  uint64 // revision among them
 }
@@ -54,9 +55,9 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 	}
 	blocked := st.held != nil || st.inFlight(now, s.cfg.timing.AckWait) && !s.overdue(now, st, w)
 	took := false
-	if !blocked && st.sub.Pending() {
+	if !blocked && (st.sub.Pending() || st.keeps) {
 		took = true
-		if st.held = st.sub.Take(); st.held != nil {
+		if st.held = s.takeOneLocked(now, st, w); st.held != nil {
 			st.owes(now)
 		} else {
 			st.lagging = st.sub.Standing().Lagging
@@ -98,15 +99,21 @@ func (s *session) overdue(now time.Time, st *streamType, w *walk) bool {
 func (s *session) releaseLocked(now time.Time) (out []*response) {
 	oldest := uint64(math.MaxUint64) // change of an earlier type that is not written now
 	settling, unconfirmed := false, false
-	var endpoints *relay.Answer
+	var routes, hosts *relay.Answer // that are written now
+	s.splitLocked(now)
 	for _, st := range s.types {
 		if a := st.held; a != nil {
 			hold := a.Rev >= oldest ||
-				late(st.typeURL) && (unconfirmed || settling && st.patient(now, s.cfg.timing.ColdWait))
+				late(st.typeURL) && (unconfirmed || s.coldEndpointsLocked(now) || settling && st.patient(now, s.cfg.timing.ColdWait))
 			if !hold {
 				out = s.writeLocked(now, st, out)
-				if st.typeURL == relay.EndpointType {
-					endpoints = a
+				switch st.typeURL {
+				case relay.EndpointType:
+					s.followLocked(a)
+				case relay.RouteType:
+					routes = a
+				case relay.VirtualHostType:
+					hosts = a
 				}
 			} else if st.heldSince.IsZero() {
 				st.heldSince = now
@@ -122,12 +129,13 @@ func (s *session) releaseLocked(now time.Time) (out []*response) {
 			oldest = min(oldest, st.unsent)
 		}
 		settling = settling || st.settling
-		if st.typeURL == relay.ClusterType && st.inFlight(now, s.cfg.timing.OrderHold) {
-			unconfirmed = true
+		if st.typeURL == relay.ClusterType {
+			unconfirmed = st.inFlight(now, s.cfg.timing.OrderHold)
 		}
 	}
-	s.oweEndpointsLocked(endpoints)
-	return out
+	s.oweEndpointsLocked(now)
+	s.oweVirtualHostsLocked(routes, hosts)
+	return s.releaseRestLocked(now, out)
 }
 
 // patient reports whether an answer has been held for less than d: an origin may answer listeners and leave clusters

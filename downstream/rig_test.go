@@ -47,14 +47,12 @@ type rig struct {
 
 func newRig(tb testing.TB) *rig {
 	tb.Helper()
-	return newRigOf(tb, relay.OriginConfig{})
+	return newRigOf(tb, relay.OriginConfig{Name: "mesh"})
 }
 
-// newRigOf is newRig with another kind of origin.
-func newRigOf(tb testing.TB, oc relay.OriginConfig) *rig {
+func newRigOf(tb testing.TB, origin relay.OriginConfig) *rig {
 	tb.Helper()
-	oc.Name = "mesh"
-	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{oc}})
+	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{origin}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -104,6 +102,18 @@ func (r *rig) down() {
 // says has the origin answer: words are name=body for a resource and -name for a removal.
 func (r *rig) says(typeURL string, words ...string) {
 	r.tb.Helper()
+	u := r.response(typeURL, words)
+	for _, l := range r.lanes {
+		if _, ok := l.Apply(r.now, &u); ok {
+			return
+		}
+	}
+	r.tb.Fatalf("%s was never asked for", typeURL)
+}
+
+// response is what the origin answers next.
+func (r *rig) response(typeURL string, words []string) relay.Update {
+	r.tb.Helper()
 	r.up()
 	r.count++
 	m := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: fmt.Sprint("n", r.count)}
@@ -140,12 +150,7 @@ func (r *rig) says(typeURL string, words ...string) {
 	if bad != nil {
 		r.tb.Fatal(bad)
 	}
-	for _, l := range r.lanes {
-		if _, ok := l.Apply(r.now, &u); ok {
-			return
-		}
-	}
-	r.tb.Fatalf("%s was never asked for", typeURL)
+	return u
 }
 
 // settled is says, and then time passes until the set is complete for everybody.
@@ -192,6 +197,8 @@ type clientEnd struct {
 	node    *corev3.Node
 	nonces  map[string]string // the last of each type
 	taken   []*message
+
+	deadline time.Time // the writer sleeps until then, unless woken
 }
 
 // message is one decoded response.
@@ -272,11 +279,22 @@ func (p *clientEnd) gets(sentence string, want ...string) {
 // writes is the writer's turn.
 func (p *clientEnd) writes() []*message {
 	p.tb.Helper()
+	awake := !p.deadline.IsZero() && !p.now.Before(p.deadline)
+	select {
+	case <-p.session.mailbox.Wake():
+		awake = true
+	default:
+	}
 	batch := p.session.take(p.now)
 	if err := p.session.tick(p.now); err != nil {
 		p.tb.Fatalf("the stream ended: %v", err)
 	}
-	return p.written(batch)
+	if len(batch) > 0 && !awake {
+		p.tb.Errorf("the writer sleeps, and has something to write")
+	}
+	out := p.written(batch)
+	p.deadline = p.session.next()
+	return out
 }
 
 // written is what a batch says, once it is on the wire.

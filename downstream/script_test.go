@@ -139,7 +139,7 @@ func (s *script) run(f []string) {
 func (s *script) origin(f []string) {
 	switch f[0] {
 	case "delta", "sotw":
-		s.rig = newRigOf(s.t, relay.OriginConfig{SotW: f[0] == "sotw"})
+		s.rig = newRigOf(s.t, relay.OriginConfig{Name: "mesh", SotW: f[0] == "sotw"})
 		s.control = newControl(s.t, s.rig.origin, f[0] == "sotw")
 		s.control.hidden = func(name string) bool { return strings.HasPrefix(name, "~") }
 		s.clients, s.versions, s.down = nil, nil, false

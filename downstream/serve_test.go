@@ -191,6 +191,24 @@ func TestSilentPeerIsFound(t *testing.T) {
 	})
 }
 
+// TestQuietDay: a client with nothing to hear and nothing to say keeps its stream, whether it has answered or not.
+func TestQuietDay(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLive(t, relaytest.Memory(), nil)
+			c := l.open(t, relaytest.ClientConfig{ManualACK: silent})
+			c.Subscribe(eds, "a")
+			l.asked(t, 1)
+			l.say(eds, "a=1")
+			c.Expect(eds, "the resource")
+			c.WantIdle(24 * time.Hour)
+			l.say(eds, "a=2")
+			c.Expect(eds, "the change on the next day")
+			c.CheckClean()
+		})
+	}
+}
+
 // TestEndsBlockedStream: a client that never reads blocks the writer in the transport, and the reader waits for a request that
 // does not come. The watchdog ends the stream all the same (ERR-9), and the client finds out why when it reads at last.
 func TestEndsBlockedStream(t *testing.T) {

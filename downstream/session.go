@@ -130,7 +130,9 @@ func (s *session) enterLocked(node *corev3.Node, typeURL string) (st *streamType
 			return nil, false, err
 		}
 	} else if node != nil {
-		s.checkNodeLocked(node)
+		if err := s.checkNodeLocked(node); err != nil {
+			return nil, false, err
+		}
 	}
 	i, found := slices.BinarySearchFunc(s.types, typeURL, func(st *streamType, typeURL string) int {
 		return relay.CompareTypes(st.typeURL, typeURL)
@@ -160,16 +162,24 @@ func (s *session) joinLocked(node *corev3.Node) error {
 	return nil
 }
 
-// checkNodeLocked counts a node that is not the first one, and has it logged once (STREAM-3). A thinner node is normal
-// (RELAY-94).
-func (s *session) checkNodeLocked(node *corev3.Node) {
+// errRegrouped: a stream stays in its group; the client that resumes joins the new one (STREAM-4).
+var errRegrouped = status.Error(codes.Unavailable, "node.dynamic_parameters changed, and group_by has them: come back for the new group's")
+
+// checkNodeLocked looks at the node of a later request. One that is not the first is counted and logged once (STREAM-3); a
+// thinner one is normal (RELAY-94), and takes no dynamic parameters away: a client that states its node anew, as Envoy does when
+// they change, states its user agent as well.
+func (s *session) checkNodeLocked(node *corev3.Node) error {
+	if thinner := len(node.DynamicParameters) == 0 && node.UserAgentName == ""; !thinner && !s.group.Keeps(node) {
+		return errRegrouped
+	}
 	if node.Id == s.nodeID && (node.Cluster == s.nodeCluster || node.Cluster == "") || node.Id == "" {
-		return
+		return nil
 	}
 	s.nodeChanges++
 	if s.nodeChanges == 1 {
 		s.notes = append(s.notes, note{})
 	}
+	return nil
 }
 
 // countNamesLocked notes how many names the type has now, and refuses too many.
@@ -192,7 +202,7 @@ func (s *session) countNamesLocked(st *streamType) error {
 // wakeLocked wakes the writer if there may be something for it to do.
 func (s *session) wakeLocked() {
 	for _, st := range s.types {
-		if st.held != nil || len(st.refusals) > 0 || st.blank || st.peek() {
+		if st.held != nil || st.rest != nil || st.keeps || len(st.refusals) > 0 || st.blank || st.peek() {
 			s.mailbox.Signal()
 			return
 		}

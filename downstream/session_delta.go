@@ -23,8 +23,12 @@ func (s *session) deltaRequest(now time.Time, req *discoveryv3.DeltaDiscoveryReq
 	if err := s.subscribeLocked(now, st, req, first); err != nil {
 		return err
 	}
-	if first && st.typeURL == relay.EndpointType {
+	switch {
+	case !first:
+	case st.typeURL == relay.EndpointType:
 		s.pushEndpointsLocked() // WARM-6
+	case st.typeURL == relay.VirtualHostType:
+		s.pushVirtualHostsLocked()
 	}
 	s.wakeLocked()
 	return nil
@@ -81,6 +85,9 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 		return s.countNamesLocked(st)
 	}
 	st.sub.Update(now, subscribe, req.ResourceNamesUnsubscribe)
+	if st.rest != nil && !st.sub.Standing().Wildcard {
+		st.rest.forget(req.ResourceNamesUnsubscribe)
+	}
 	st.expect(now)
 	return s.countNamesLocked(st)
 }

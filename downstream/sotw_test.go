@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-xds/weir/relay"
 
+	xdsv3 "github.com/cncf/xds/go/xds/core/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
@@ -291,6 +292,49 @@ func TestNode(t *testing.T) {
 	}
 	if n := p.session.takeNotes(); len(n) != 1 {
 		t.Errorf("a change of node is logged %d times, want once", len(n))
+	}
+}
+
+// TestDynamicParameters: where group_by has them a change ends the stream, with a reason that says so; anything else does not, nor
+// does a thinner node, or any change where group_by has them not (STREAM-3, STREAM-4, RELAY-94).
+func TestDynamicParameters(t *testing.T) {
+	with := func(value string) *corev3.Node {
+		return &corev3.Node{
+			Id: "envoy-1", Cluster: "edge", UserAgentName: "envoy",
+			DynamicParameters: map[string]*xdsv3.ContextParams{cds: {Params: map[string]string{"shard": value}}},
+		}
+	}
+	none := &corev3.Node{Id: "envoy-1", Cluster: "edge", UserAgentName: "envoy"}
+	for _, delta := range []bool{false, true} {
+		for _, groupBy := range [][]string{{"cluster"}, {"cluster", "dynamic_parameters"}} {
+			r := newRigOf(t, relay.OriginConfig{Name: "mesh", GroupBy: groupBy})
+			var p *clientEnd
+			says := func(n *corev3.Node) error {
+				p.node = n
+				if delta {
+					return p.sent(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: cds})
+				}
+				return p.sent(&discoveryv3.DiscoveryRequest{TypeUrl: cds})
+			}
+			for _, changed := range []*corev3.Node{with("2"), none} {
+				p = r.client(delta)
+				for _, n := range []*corev3.Node{with("1"), {Id: "envoy-1"}, {Id: "envoy-1", Cluster: "edge"}, with("1"), nil} {
+					if err := says(n); err != nil {
+						t.Fatalf("delta %v, group_by %v: %v ended the stream: %v", delta, groupBy, n, err)
+					}
+				}
+				err := says(changed)
+				if len(groupBy) == 1 && err != nil {
+					t.Errorf("delta %v: parameters outside the key ended the stream: %v", delta, err)
+				}
+				if len(groupBy) == 2 && (status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "dynamic_parameters")) {
+					t.Errorf("delta %v: %v in place of shard 1 gave %v", delta, changed.DynamicParameters, err)
+				}
+				if n := p.session.status().NodeChanges; n != 0 {
+					t.Errorf("delta %v, group_by %v: %d changes of node are counted", delta, groupBy, n)
+				}
+			}
+		}
 	}
 }
 

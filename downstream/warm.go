@@ -18,6 +18,12 @@ type warming struct {
 	news []string  // named by Clusters that were just written
 	owed []string  // to go with the next endpoint request; in delta only before the first
 	at   time.Time // SotW: to be pushed then; zero: the Cluster response has no verdict yet
+
+	// Listeners and routes wait for the endpoints of the Clusters written last until they are written too, or the time has come (ORD-5).
+	missing []string
+	until   time.Time
+
+	routes []string // of RouteConfigurations that were written before the client asked for virtual hosts (WARM-4)
 }
 
 // maxOwed bounds the names that are remembered; beyond it all endpoints are owed, which is no more than the client asked for.
@@ -35,21 +41,30 @@ func (s *session) noteClustersLocked(news []*relay.Variant) {
 	}
 }
 
-// oweEndpointsLocked owes what the Clusters of this batch need, but for what follows them in the batch anyway.
-func (s *session) oweEndpointsLocked(written *relay.Answer) {
-	news := s.warm.news
-	s.warm.news = nil
-	if len(news) == 0 {
+// followLocked notes endpoints that are being written: what the Clusters before them need is not owed any more, nor waited for.
+func (s *session) followLocked(written *relay.Answer) {
+	if len(s.warm.news)+len(s.warm.missing) == 0 {
 		return
 	}
-	if written != nil {
-		follows := make(map[string]bool, len(written.Variants))
-		for _, v := range written.Variants {
-			follows[v.Name] = true
-		}
-		news = slices.DeleteFunc(news, func(name string) bool { return follows[name] })
+	follows := make(map[string]bool, len(written.Variants)+len(written.Removed))
+	for _, v := range written.Variants {
+		follows[v.Name] = true
 	}
-	st, most := s.endpointsLocked(), maxOwed
+	for _, name := range written.Removed {
+		follows[name] = true // it does not exist, and the client knows (WARM-7)
+	}
+	s.warm.news = slices.DeleteFunc(s.warm.news, func(name string) bool { return follows[name] })
+	s.warm.missing = slices.DeleteFunc(s.warm.missing, func(name string) bool { return follows[name] })
+}
+
+// oweEndpointsLocked owes what the Clusters of this batch need, but for what followed them in the batch anyway.
+func (s *session) oweEndpointsLocked(now time.Time) {
+	news, st, most := s.warm.news, s.endpointsLocked(), maxOwed
+	s.warm.news = nil
+	if st != nil && len(news) > 0 {
+		s.warm.missing = append(s.warm.missing, news[:min(len(news), maxEarly)]...) // enough to wait for
+		s.warm.until = now.Add(s.cfg.timing.OrderHold)
+	}
 	switch {
 	case len(news) == 0:
 		return
@@ -65,14 +80,54 @@ func (s *session) oweEndpointsLocked(written *relay.Answer) {
 	}
 }
 
+// coldEndpointsLocked reports whether endpoints of the Clusters that were written last are still to be written.
+func (s *session) coldEndpointsLocked(now time.Time) bool {
+	if len(s.warm.missing) > 0 && !now.Before(s.warm.until) {
+		s.warm.missing = nil
+	}
+	return len(s.warm.missing) > 0
+}
+
 // endpointsLocked is the stream's endpoint type; nil if the client asks for none.
-func (s *session) endpointsLocked() *streamType {
+func (s *session) endpointsLocked() *streamType { return s.askedLocked(relay.EndpointType) }
+
+// askedLocked is the type's state if the client asks the table for it.
+func (s *session) askedLocked(typeURL string) *streamType {
 	for _, st := range s.types {
-		if st.typeURL == relay.EndpointType && st.sub != nil {
+		if st.typeURL == typeURL && st.sub != nil {
 			return st
 		}
 	}
 	return nil
+}
+
+// oweVirtualHostsLocked owes the virtual hosts of the RouteConfigurations in an answer that was written, since the client has cleared
+// its table of them (WARM-4), but for those that followed in the batch anyway. In state of the world there are none.
+func (s *session) oweVirtualHostsLocked(routes, followed *relay.Answer) {
+	if !s.delta || routes == nil {
+		return
+	}
+	for _, v := range routes.Variants {
+		s.warm.routes = append(s.warm.routes, v.Name)
+	}
+	switch st := s.askedLocked(relay.VirtualHostType); {
+	case st == nil:
+		s.warm.routes = s.warm.routes[:min(len(s.warm.routes), maxEarly)]
+	case followed != nil:
+		st.sub.OweNamespaces(s.warm.routes, followed.Variants)
+		s.warm.routes = nil
+	default:
+		st.sub.OweNamespaces(s.warm.routes, nil)
+		s.warm.routes = nil
+	}
+}
+
+// pushVirtualHostsLocked hands them to the table when the client first asks for virtual hosts.
+func (s *session) pushVirtualHostsLocked() {
+	if st := s.askedLocked(relay.VirtualHostType); st != nil && len(s.warm.routes) > 0 {
+		st.sub.OweNamespaces(s.warm.routes, nil)
+		s.warm.routes = nil
+	}
 }
 
 // clustersJudgedLocked starts the wait for an endpoint request, after which what is owed is pushed.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	xdsv3 "github.com/cncf/xds/go/xds/core/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -106,7 +107,7 @@ func TestNamelessSotWIsKeyedByContent(t *testing.T) { // RELAY-18
 	if reject != nil || len(u.Resources) != 2 || !u.Resources[0].Nameless || u.Resources[0].Name == u.Resources[1].Name {
 		t.Fatalf("got %+v, refused %v", u.Resources, reject)
 	}
-	v := newVariant(ClusterType, &u.Resources[0], 0)
+	v := newVariant(&receipt{typeURL: ClusterType}, &u.Resources[0], "")
 	var out discoveryv3.DiscoveryResponse
 	if err := proto.Unmarshal(v.SotW(), &out); err != nil || !proto.Equal(out.Resources[0], a) {
 		t.Errorf("sent as %v, %v", &out, err)
@@ -142,7 +143,7 @@ func TestVariantBytes(t *testing.T) {
 	if reject != nil || u.Resources[0].TTL != time.Second || !u.Resources[0].HasTTL {
 		t.Fatalf("%+v: %v", u, reject)
 	}
-	v := newVariant(ClusterType, &u.Resources[0], 0)
+	v := newVariant(&receipt{typeURL: ClusterType}, &u.Resources[0], "")
 	var delta discoveryv3.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(v.Delta(), &delta); err != nil || len(delta.Resources) != 1 {
 		t.Fatal(err, &delta)
@@ -172,7 +173,7 @@ func TestGoldenVersions(t *testing.T) {
 	r.payloadType, r.payload, _ = anyParts(r.Any)
 	golden := func(what, want string) {
 		t.Helper()
-		got := newVariant(ClusterType, &r, 0).Digest.String()
+		got := newVariant(&receipt{typeURL: ClusterType}, &r, r.Version).Digest.String()
 		if got != want {
 			t.Errorf("%s: version %s, want %s", what, got, want)
 		}
@@ -227,6 +228,7 @@ func TestGroups(t *testing.T) {
 		t.Errorf("features presented: %v (FEAT-2, FEAT-6)", up.ClientFeatures)
 	}
 	for name, same := range map[string]*corev3.Node{
+		"dynamic parameters":  node(func(n *corev3.Node) { n.DynamicParameters = parameters("shard", "1") }),
 		"id":                  node(func(n *corev3.Node) { n.Id = "other" }),
 		"hop-by-hop features": node(func(n *corev3.Node) { n.ClientFeatures = append(n.ClientFeatures, "xds.config.resource-in-sotw") }),
 	} {
@@ -253,4 +255,60 @@ func TestGroups(t *testing.T) {
 	if _, up := groupOf(relaytestNode(), OriginConfig{NodeID: "fixed"}, "weir"); up.Id != "fixed" || up.Cluster != "" || up.UserAgentName != "weir" {
 		t.Errorf("one group, fixed id: %v", up)
 	}
+}
+
+// TestDynamicParametersInTheKey: where the key has them, they are presented as sent, and a member whose parameters change leaves its
+// group; nothing else of a later node counts (STREAM-3, STREAM-4, RELAY-60, RELAY-62).
+func TestDynamicParametersInTheKey(t *testing.T) {
+	cfg := Config{Origins: []OriginConfig{{Name: "in", GroupBy: []string{"id", "dynamic_parameters"}}, {Name: "out", GroupBy: []string{"id"}}}}
+	table, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := func(origin string, n *corev3.Node) *Group {
+		g, err := table.Origin(origin).Group(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	one := &corev3.Node{Id: "i", DynamicParameters: parameters("shard", "1", "zone", "a")}
+	again := &corev3.Node{Id: "i", DynamicParameters: parameters("zone", "a", "shard", "1")}
+	in, out := group("in", one), group("out", one)
+	if group("in", again) != in {
+		t.Error("the order of parameters makes a group")
+	}
+	if !proto.Equal(&corev3.Node{DynamicParameters: in.node.DynamicParameters}, &corev3.Node{DynamicParameters: one.DynamicParameters}) {
+		t.Errorf("presented are %v", in.node)
+	}
+	if out.node.DynamicParameters != nil {
+		t.Errorf("they are not in the key, and presented: %v", out.node)
+	}
+	if !in.Keeps(again) || !in.Keeps(&corev3.Node{Id: "other", DynamicParameters: again.DynamicParameters}) {
+		t.Error("a member leaves its group with the parameters it came with")
+	}
+	for name, n := range map[string]*corev3.Node{
+		"another value":        {Id: "i", DynamicParameters: parameters("shard", "2", "zone", "a")},
+		"one parameter less":   {Id: "i", DynamicParameters: parameters("shard", "1")},
+		"one parameter more":   {Id: "i", DynamicParameters: parameters("shard", "1", "zone", "a", "x", "")},
+		"none":                 {Id: "i"},
+		"another type's":       {Id: "i", DynamicParameters: map[string]*xdsv3.ContextParams{EndpointType: one.DynamicParameters[ClusterType]}},
+		"those of a type more": {Id: "i", DynamicParameters: map[string]*xdsv3.ContextParams{ClusterType: one.DynamicParameters[ClusterType], EndpointType: {}}},
+	} {
+		if in.Keeps(n) || group("in", n) == in {
+			t.Errorf("%s: still of the group", name)
+		}
+		if !out.Keeps(n) || group("out", n) != out {
+			t.Errorf("%s: of another group, though the key has no parameters", name)
+		}
+	}
+}
+
+// parameters are those of clusters, in pairs of key and value.
+func parameters(pairs ...string) map[string]*xdsv3.ContextParams {
+	p := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		p[pairs[i]] = pairs[i+1]
+	}
+	return map[string]*xdsv3.ContextParams{ClusterType: {Params: p}}
 }

@@ -20,7 +20,11 @@ type Applied struct {
 // is held for pointer swaps only. Only the reader of the lane's present stream calls it. ok is false if the lane never
 // asked for the type on this stream: such a response is neither ACKed nor NACKed (RELAY-33).
 func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
-	gen, server := l.gen.Load(), uint8(l.server.Load())
+	gen, cfg := l.gen.Load(), &l.group.origin.cfg
+	from := &receipt{
+		typeURL: u.TypeURL, server: uint8(l.server.Load()), version: u.Version,
+		shown: cfg.OriginVersions, canonical: cfg.CanonicalHash,
+	}
 	l.group.mu.Lock()
 	s := l.group.shards[u.TypeURL]
 	l.group.mu.Unlock()
@@ -53,21 +57,31 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 
 	bodies := make([]*Variant, len(u.Resources))
 	for i := range u.Resources {
-		switch r := &u.Resources[i]; {
+		r := &u.Resources[i]
+		version := r.Version
+		if version == "" && from.shown && cfg.SotW {
+			version = u.Version // SotW has no version of a resource but this (VER-5, VER-9)
+		}
+		switch {
 		case r.Any == nil: // a heartbeat: it is no content (TTL-2)
 		case old[i] != nil && old[i].same(r):
-			bodies[i] = old[i].withOriginVersion(r.Version, server)
+			bodies[i] = old[i].withOriginVersion(from, version)
 		default:
-			bodies[i] = newVariant(u.TypeURL, r, server)
+			bodies[i] = newVariant(from, r, version)
 		}
 	}
 
 	s.mu.Lock()
 	s.now = now
+	from.rev = s.nextRevLocked()
 	if kind == kindSet {
 		s.applySetLocked(&a, u, bodies, gen)
+		if a.Changed+a.Resumed > 0 || u.Full && !u.Bad {
+			s.set.from = from
+		}
 	} else {
 		s.applyNamedLocked(&a, u, bodies, gen)
+		s.named.from = from
 	}
 	s.unlock()
 	return a, true
@@ -94,8 +108,7 @@ func (s *shard) heldLocked(u *Update, held func(name string) []*Variant) []*Vari
 }
 
 func (s *shard) applySetLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
-	rev := s.nextRevLocked()
-	t := &s.set
+	rev, t := s.rev, &s.set
 	news, unmentioned := false, false
 	touched := make(map[*member]bool)
 	for i, body := range bodies {
@@ -184,7 +197,7 @@ func (s *shard) removeMembersLocked(a *Applied, u *Update, touched map[*member]b
 }
 
 func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
-	rev := s.nextRevLocked()
+	rev := s.rev
 	touched := make(map[*entry]bool, len(bodies)) // true: the origin spoke of the name without a body
 	for i, body := range bodies {
 		e := s.named.entries[u.Resources[i].Name]

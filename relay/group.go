@@ -5,12 +5,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	xdsv3 "github.com/cncf/xds/go/xds/core/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -63,6 +65,18 @@ func (g *Group) Identifier() string {
 		return *id
 	}
 	return ""
+}
+
+// Revision is the newest revision of the group: what is applied from now on has a higher one.
+func (g *Group) Revision() uint64 { return g.rev.Load() }
+
+// Keeps reports whether a member whose later node is n stays in the group: false if the dynamic parameters are part of its key,
+// and n has others (STREAM-4). Nothing else of a later node counts (STREAM-3).
+func (g *Group) Keeps(n *corev3.Node) bool {
+	return !slices.Contains(g.origin.cfg.GroupBy, dynamicParameters) ||
+		maps.EqualFunc(n.GetDynamicParameters(), g.node.GetDynamicParameters(), func(a, b *xdsv3.ContextParams) bool {
+			return proto.Equal(a, b)
+		})
 }
 
 // Release gives back the reference that Origin.Group took.
@@ -127,7 +141,13 @@ func (g *Group) publishLocked() {
 	g.all.Store(&all)
 }
 
-var groupTerms = []string{"cluster", "locality", "user_agent_name", "user_agent_version", "client_features", "metadata", "id"}
+var groupTerms = []string{
+	"cluster", "locality", "user_agent_name", "user_agent_version", "client_features", "metadata", "id", dynamicParameters,
+}
+
+// dynamicParameters is the one term that a member may change during a stream (STREAM-4). A group spans all types, so the
+// parameters of all of them are in its key.
+const dynamicParameters = "dynamic_parameters"
 
 func checkGroupBy(terms []string) error {
 	for _, t := range terms {
@@ -214,6 +234,10 @@ func groupPart(term string, n, up *corev3.Node) string {
 		}
 		up.Metadata = proto.Clone(n.GetMetadata()).(*structpb.Struct)
 		return canonical(up.Metadata)
+	case dynamicParameters:
+		only := proto.Clone(&corev3.Node{DynamicParameters: n.GetDynamicParameters()}).(*corev3.Node)
+		up.DynamicParameters = only.DynamicParameters
+		return canonical(only)
 	}
 	return metadataPart(strings.TrimPrefix(term, "metadata."), n, up)
 }

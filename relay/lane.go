@@ -302,7 +302,7 @@ func (s *shard) initialLocked(lane laneIndex, each func(add func(*Variant) bool)
 		switch {
 		case v.Constraints != nil: // DYN-20
 			return true
-		case v.originVersion == "", v.server != server:
+		case v.originVersion == "", v.from.server != server:
 			initial = nil
 			return false
 		}

@@ -124,7 +124,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 			return
 		}
 		b := appendString(nil, resourceName, name)
-		if m.kind != "no-versions" {
+		if !strings.Contains(m.kind, "no-versions") {
 			b = appendString(b, resourceVersion, fmt.Sprintf("v%d", body))
 		}
 		adds = append(adds, protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), r.Any))
@@ -163,7 +163,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		return
 	}
 	asked.answered = true
-	if !m.calm && len(adds) > 0 && !strings.HasPrefix(m.kind, "no-") && m.rnd.IntN(10) == 0 { // a part is refused; the origin tries again
+	if !m.calm && len(adds) > 0 && !strings.Contains(m.kind, "no-") && m.rnd.IntN(10) == 0 { // a part is refused; the origin tries again
 		i := m.rnd.IntN(len(adds))
 		adds[i] = []byte{0xff, 0xff}
 		asked.known[addNames[i]] = -2

@@ -30,7 +30,7 @@ func newRand(t *testing.T) *rand.Rand {
 // held, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
 // name after it made the body that the client loses.
 func TestConvergence(t *testing.T) {
-	for _, k := range []string{"delta", "sotw", "no-resume", "no-versions"} {
+	for _, k := range []string{"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions"} {
 		t.Run(k, func(t *testing.T) {
 			m := newModel(t, newRand(t), k)
 			for i := range *steps {
@@ -48,23 +48,24 @@ func TestConvergence(t *testing.T) {
 }
 
 type model struct {
-	t       *testing.T
-	rnd     *rand.Rand
-	kind    string
-	sotw    bool
-	at      int
-	serial  int
-	now     time.Time
-	table   *Table
-	group   *Group
-	state   map[string]map[string]int
-	made    map[int]int               // body: step
-	deleted map[string]map[string]int // type, name: step of the last deletion
-	lanes   [2]*modelLane
-	subs    []*modelSub
-	ghosts  []*modelSub
-	log     []string
-	calm    bool
+	t        *testing.T
+	rnd      *rand.Rand
+	kind     string
+	sotw     bool
+	asOrigin bool // VER-5
+	at       int
+	serial   int
+	now      time.Time
+	table    *Table
+	group    *Group
+	state    map[string]map[string]int
+	made     map[int]int               // body: step
+	deleted  map[string]map[string]int // type, name: step of the last deletion
+	lanes    [2]*modelLane
+	subs     []*modelSub
+	ghosts   []*modelSub
+	log      []string
+	calm     bool
 }
 
 type modelLane struct {
@@ -107,7 +108,10 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 		t: t, rnd: rnd, kind: kind, sotw: kind == "sotw", now: time.Unix(1e9, 0), state: map[string]map[string]int{},
 		made: map[int]int{}, deleted: map[string]map[string]int{},
 	}
-	table, err := New(Config{Linger: 5 * time.Second, Origins: []OriginConfig{{Name: "mesh", SotW: m.sotw, NoResume: kind == "no-resume"}}})
+	m.asOrigin = strings.HasPrefix(kind, "origin's")
+	table, err := New(Config{Linger: 5 * time.Second, Origins: []OriginConfig{
+		{Name: "mesh", SotW: m.sotw, NoResume: kind == "no-resume", OriginVersions: m.asOrigin},
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 // namedTable is the part of a shard that was asked for by name.
 type namedTable struct {
 	entries map[string]*entry
+	from    *receipt // of the last response
 	// lane is where the names are asked (RELAY-20): the main lane unless it carries the type's wildcard.
 	lane laneIndex
 	// firstGen is the generation of each lane in which names were first asked there; what is not of the lane's present
@@ -42,6 +43,7 @@ type want struct {
 	params constraints.Params
 
 	chosen *Variant // the variant for params; nil: none known
+	last   *Variant // Clusters: chosen before it went (ORD-3)
 	rev    uint64   // of the last change of chosen
 	// fault is the last error the origin stated, until the resource itself or another error arrives (ABS-7).
 	fault *NameError
@@ -237,7 +239,7 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			changed := w.chosen == nil || w.chosen.Digest != chosen.Digest
 			w.fault, w.faulted = nil, false
 			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = chosen, gen, 0, false, false
-			w.existed = true
+			w.existed, w.last = true, nil
 			if changed {
 				w.rev = rev
 				s.tellLocked(w, rev)
@@ -246,6 +248,9 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			known := w.chosen == nil && w.absentGen == gen
 			if w.fault == nil || !s.group.origin.ends(w.fault) {
 				w.fault = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
+			}
+			if s.typeURL == ClusterType && w.chosen != nil {
+				w.last = w.chosen
 			}
 			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = nil, gen, gen, true, false
 			if !known {

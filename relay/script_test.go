@@ -14,6 +14,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")
@@ -117,6 +118,7 @@ func (s *script) run(f []string) []string {
 	case "origin":
 		o := &s.cfg.Origins[0]
 		o.SotW = slices.Contains(f, "sotw")
+		o.OriginVersions = slices.Contains(f, "origin-versions")
 		o.NoResume = slices.Contains(f, "no-resume")
 		o.AbsenceTransient = slices.Contains(f, "transient")
 		o.DropOnDataError = slices.Contains(f, "drop")
@@ -191,7 +193,10 @@ func (s *script) open(f []string) {
 			for _, kv := range f[3+i+1:] {
 				name, body, _ := strings.Cut(kv, "=")
 				r := madeResource(o.TypeURL, name, "", body)
-				o.Initial[name] = newVariant(o.TypeURL, &r, 0).Digest.String()
+				o.Initial[name] = newVariant(&receipt{typeURL: o.TypeURL}, &r, "").Digest.String()
+				if s.cfg.Origins[0].OriginVersions {
+					o.Initial[name] = body
+				}
 				if body == "?" {
 					o.Initial[name] = "somebody else's version"
 				}
@@ -255,7 +260,11 @@ func (s *script) take(c *scriptSub) []string {
 		if v.Nameless {
 			name = "(nameless)"
 		}
-		words = append(words, fmt.Sprintf("%s=%s", name, stringField(value, 2)))
+		word := fmt.Sprintf("%s=%s", name, stringField(value, 2))
+		if s.cfg.Origins[0].OriginVersions {
+			word += "@" + s.sentVersion(c, v)
+		}
+		words = append(words, word)
 	}
 	slices.Sort(words)
 	var removed []string
@@ -268,10 +277,29 @@ func (s *script) take(c *scriptSub) []string {
 		errs = append(errs, fmt.Sprintf("error(%s %d)", e.Name, e.Code))
 	}
 	slices.Sort(errs)
+	if s.cfg.Origins[0].OriginVersions {
+		version := a.Version
+		if _, content := ParseVersion(version); content {
+			version = "content's"
+		}
+		errs = append(errs, "version "+version)
+	}
 	return []string{strings.TrimSpace("answer " + strings.Join(slices.Concat(words, removed, errs), " "))}
 }
 
-// lane main open | close | take | delta TYPE [NAME=BODY[@VERSION]...] [-NAME...] | sotw TYPE VERSION NAME=BODY...
+// sentVersion is the resource version that the body is sent with.
+func (s *script) sentVersion(c *scriptSub, v *Variant) string {
+	if !c.delta {
+		return "-"
+	}
+	var m discoveryv3.DeltaDiscoveryResponse
+	if err := proto.Unmarshal(v.Delta(), &m); err != nil {
+		s.t.Fatal(err)
+	}
+	return m.Resources[0].Version
+}
+
+// lane main open | close | take | delta TYPE [#VERSION] [NAME=BODY[@VERSION]...] [-NAME...] | sotw TYPE VERSION NAME=BODY...
 func (s *script) lane(l *Lane, f []string) []string {
 	switch f[0] {
 	case "open":
@@ -352,6 +380,9 @@ func madeResource(typeURL, name, version, body string) Resource {
 func (s *script) apply(l *Lane, f []string) []string {
 	resp := &Response{TypeURL: shortTypes[f[1]], delta: f[0] == "delta", Nonce: "n"}
 	words := f[2:]
+	if resp.delta && len(words) > 0 && words[0][0] == '#' {
+		resp.Version, words = words[0][1:], words[1:]
+	}
 	if !resp.delta {
 		resp.Version, words = f[2], f[3:]
 	}
@@ -382,12 +413,15 @@ func (s *script) apply(l *Lane, f []string) []string {
 			continue
 		}
 		r := madeResource(resp.TypeURL, name, version, body)
-		if !resp.delta {
+		if !resp.delta && !hasVersion {
 			resp.resources = append(resp.resources, r.Any)
 			continue
 		}
 		b := appendString(appendString(nil, resourceName, name), resourceVersion, version)
 		b = protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), r.Any)
+		if !resp.delta { // wrapped
+			b = appendString(appendString(nil, 1, resourceType), 2, string(b))
+		}
 		resp.resources = append(resp.resources, b)
 	}
 	u, reject := Accept(resp, 0)

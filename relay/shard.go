@@ -117,7 +117,8 @@ func (g *Group) idle() (n int) {
 type setTable struct {
 	members map[string]*member
 	views   map[viewKey]*view
-	clients int // Subs subscribed to `*`
+	clients int      // Subs subscribed to `*`
+	from    *receipt // of the last response that said something of the members
 	// lingerAt is when the wildcard is given up; set while clients is 0 and it is still wanted.
 	lingerAt time.Time
 	timer    bool // a setEnd timer is in the heap
@@ -200,7 +201,7 @@ func (s *shard) clearSetLocked() {
 	}
 	t.members = map[string]*member{}
 	t.first, t.news, t.settled, t.firm, t.bad = time.Time{}, time.Time{}, false, false, false
-	t.sweepGen = 0
+	t.sweepGen, t.from = 0, nil
 }
 
 // readyLocked reports whether the set may be told to a client, who holds something or not (RELAY-6, RELAY-7).

@@ -212,7 +212,7 @@ func (s *shard) namedPicturesLocked(rs []ResourceStatus, e *entry) []ResourceSta
 
 // fill adds what the body says to a picture.
 func (s *shard) fill(r *ResourceStatus, v *Variant) {
-	r.Group, r.TypeURL, r.Name, r.Version = s.group.key, s.typeURL, v.Name, v.Digest.String()
+	r.Group, r.TypeURL, r.Name, r.Version = s.group.key, s.typeURL, v.Name, v.Version()
 	r.OriginVersion, r.Constraints, r.Bytes, r.body = v.originVersion, v.Constraints.Key(), v.Size(), nil
 	if v.Nameless {
 		r.Name = ""

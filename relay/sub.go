@@ -54,12 +54,14 @@ type Sub struct {
 	records map[string]*record
 	dirty   []*record
 	owed    int               // records that must still be answered
-	initial map[string]Digest // until the first answer to `*` is out; the zero Digest is a version not ours
+	initial map[string]Digest // claims, until the first answer to `*` is out
 	first   bool              // before the first Update
 	again   map[string]bool   // members owed by name under `*` (DELTA-9, WARM-3)
 	sum     sum               // of what was sent by name and is still subscribed (VER-4)
 	told    bool              // something was sent whole
 	whole   string            // the version of it, if a name was in it
+	kept    map[string]kept   // Clusters that are gone and still in the list (ORD-3); nil: none
+	newest  *receipt          // of the last response that had to do with what was sent by name (VER-5)
 	late    bool              // all of it is gone but for names not known yet: to be told when they are
 	unsent  uint64            // revision of the first change not taken; 0: none
 	since   time.Time         // when that change came from the origin; zero: it did not
@@ -81,8 +83,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	if len(o.Initial) > 0 {
 		sub.initial = make(map[string]Digest, len(o.Initial))
 		for name, version := range o.Initial {
-			d, _ := ParseVersion(version)
-			sub.initial[name] = d
+			sub.initial[name] = claim(version, g.origin.cfg.OriginVersions)
 		}
 	}
 	for {

@@ -32,12 +32,18 @@ type OriginConfig struct {
 	// SotW: the origin speaks state of the world, so that silence of 15 s means absence (ABS-5).
 	SotW bool
 	// GroupBy are the node fields that decide what the origin answers: cluster, locality, user_agent_name,
-	// user_agent_version, client_features, metadata, metadata.KEY, id. Empty: one group for all (RELAY-60, RELAY-63).
+	// user_agent_version, client_features, metadata, metadata.KEY, id, dynamic_parameters. Empty: one group for all (RELAY-60,
+	// RELAY-63).
 	GroupBy []string
 	// NodeID and NodeCluster, if set, are presented upstream instead of the group's (RELAY-62).
 	NodeID, NodeCluster string
 	// Types restricts what is asked of the origin, by type URL. Empty: everything.
 	Types []string
+	// OriginVersions: clients are told the origin's versions instead of those of the content (VER-5).
+	OriginVersions bool
+	// CanonicalHash: the origin's serialiser is not deterministic, so messages that are known are put in order before they are
+	// hashed (VER-6).
+	CanonicalHash bool
 	// NoResume: the origin ignores initial_resource_versions, so none are sent and members not mentioned are swept
 	// (RELAY-46).
 	NoResume bool

@@ -25,7 +25,10 @@ type Answer struct {
 }
 
 // Take gives what the client has not been sent, and takes it as sent; nil if there is nothing.
-func (s *Sub) Take() *Answer {
+func (s *Sub) Take() *Answer { return s.TakeKeeping(keepNothing) }
+
+// TakeKeeping is Take for Clusters in state of the world: what k does not let go stays in the list with its last body (ORD-3).
+func (s *Sub) TakeKeeping(k Keep) *Answer {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	if s.lagging {
@@ -42,7 +45,7 @@ func (s *Sub) Take() *Answer {
 	case s.delta:
 		a = s.takeDeltaLocked()
 	case s.pos != nil || SentWhole(s.typeURL):
-		a = s.takeWholeLocked()
+		a = s.takeWholeLocked(k)
 	default:
 		a = s.takeChangedLocked()
 	}
@@ -56,8 +59,25 @@ func (s *Sub) Take() *Answer {
 		if s.delta && s.typeURL == ClusterType {
 			a.News = a.Variants
 		}
+		if s.shard.group.origin.cfg.OriginVersions {
+			a.Version = s.originVersionLocked(a.Version)
+		}
 	}
 	return a
+}
+
+// originVersionLocked is the version of an answer where clients are told the origin's (VER-5): that of the newest response that
+// had to do with it. In delta it is for people (VER-10). An empty one is replaced by that of the content: a client that
+// comes back with none would count as one that holds nothing (RELAY-7).
+func (s *Sub) originVersionLocked(content string) string {
+	from := s.newest
+	if s.pos != nil {
+		from = newer(from, s.shard.set.from)
+	}
+	if from == nil || from.version == "" {
+		return content
+	}
+	return from.version
 }
 
 // effectiveLocked is the body a name has for this client. A name that both kinds hold has the one received last, and is gone only
@@ -88,16 +108,19 @@ func (s *Sub) settleLocked(r *record) (body *Variant, removed bool, rev uint64) 
 	v, absent, rev := s.effectiveLocked(r)
 	switch {
 	case v != nil:
-		if !r.is(owed) && r.sent == v.Digest {
-			r.flags &^= claimed // what it said is so: it holds what was live here, and will be told if that goes
+		if !r.is(owed) && (r.sent == v.Digest || r.is(claimed) && v.stated(r.sent)) {
+			s.sentLocked(r, v.Digest) // a claim may have another form
+			r.flags &^= claimed       // what it said is so: it holds what was live here, and will be told if that goes
 			return nil, false, 0
 		}
 		s.sentLocked(r, v.Digest)
+		s.newest = newer(s.newest, v.from)
 		r.flags = r.flags&^claimed | holds
 		s.oweLocked(r, false)
 		return v, false, rev
 	case absent:
 		tell := r.is(owed | holds)
+		s.newest = newer(s.newest, s.shard.named.from)
 		s.sentLocked(r, Digest{})
 		r.flags &^= holds | claimed
 		s.oweLocked(r, false)
@@ -213,7 +236,7 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 		if skip(v.Name) {
 			continue
 		}
-		if d, stated := s.initial[v.Name]; first && stated && d == v.Digest {
+		if d, stated := s.initial[v.Name]; first && stated && v.stated(d) {
 			continue
 		}
 		own.Variants = append(own.Variants, v)

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
@@ -32,13 +33,13 @@ type Resource struct {
 // shared freely and comparing pointers detects change.
 type Variant struct {
 	Name        string
-	Digest      Digest // of the content (VER-3); Digest.String is the version clients see
+	Digest      Digest // of the content (VER-3)
 	Constraints *constraints.Set
 	DoNotCache  bool
 	Nameless    bool // RELAY-18: only SotW wildcard clients can be told of it
 
 	originVersion string
-	server        uint8 // of the origin, that gave it and its version
+	from          *receipt // the response it came in last
 	aliases       []string
 	metadata      []byte
 	endpoints     string // see Endpoints
@@ -48,6 +49,25 @@ type Variant struct {
 	buf  []byte
 	sotw int
 	any  int // where the encoded Any begins in buf
+}
+
+// receipt is what the bodies of one response have in common. It does not change once the first of them can be seen.
+type receipt struct {
+	typeURL string
+	server  uint8 // of the origin, that gave the bodies and their versions
+	// shown: clients are told the origin's versions (VER-5). canonical: equal content may be other bytes (VER-6).
+	shown, canonical bool
+
+	version string // version_info, or in delta system_version_info
+	rev     uint64 // of the response
+}
+
+// newer is the receipt of the later response; either may be nil.
+func newer(a, b *receipt) *receipt {
+	if a == nil || b != nil && b.rev > a.rev {
+		return b
+	}
+	return a
 }
 
 // namelessKey begins the key of a resource without a name. No origin can send such a name: it is refused in acceptance.
@@ -67,20 +87,24 @@ const (
 	resourceMetadata    = 9
 )
 
-// newVariant copies what it keeps of r.
-func newVariant(typeURL string, r *Resource, server uint8) *Variant {
+// newVariant copies what it keeps of r. version is what the origin calls it.
+func newVariant(from *receipt, r *Resource, version string) *Variant {
 	v := &Variant{
-		server:        server,
+		from:          from,
 		Name:          r.Name,
 		Constraints:   r.Constraints,
 		DoNotCache:    r.DoNotCache,
 		Nameless:      r.Nameless,
-		originVersion: r.Version,
+		originVersion: version,
 		aliases:       r.Aliases,
 		metadata:      bytes.Clone(r.metadata),
 	}
-	v.Digest = contentDigest(typeURL, r.Name, r.Constraints.Key(), r.Aliases, r.payloadType, r.payload)
-	if typeURL == ClusterType {
+	content := r.payload
+	if from.canonical {
+		content = canonicalMessage(string(r.payloadType), content)
+	}
+	v.Digest = contentDigest(from.typeURL, r.Name, r.Constraints.Key(), r.Aliases, r.payloadType, content)
+	if from.typeURL == ClusterType {
 		v.endpoints = endpointsOf(r.payload)
 	}
 	v.encode(r.Any)
@@ -88,8 +112,7 @@ func newVariant(typeURL string, r *Resource, server uint8) *Variant {
 }
 
 func (v *Variant) encode(payload []byte) {
-	version := v.Digest.String()
-	name := v.Name
+	version, name := v.Version(), v.Name
 	if v.Nameless {
 		name = ""
 	}
@@ -148,14 +171,47 @@ func (v *Variant) same(r *Resource) bool {
 	return bytes.Equal(v.Any(), r.Any)
 }
 
-// withOriginVersion is v under another version of the origin (VER-8): content, digest and bytes are shared.
-func (v *Variant) withOriginVersion(version string, server uint8) *Variant {
-	if v.originVersion == version && v.server == server {
+// withOriginVersion is v as a later response brought it again (VER-8): content and digest are shared, and the bytes too unless
+// they carry a version that changed.
+func (v *Variant) withOriginVersion(from *receipt, version string) *Variant {
+	if !from.shown && v.originVersion == version && v.from.server == from.server {
 		return v
 	}
 	c := *v
-	c.originVersion, c.server = version, server
+	c.originVersion, c.from = version, from
+	if from.shown && v.originVersion != version {
+		c.encode(v.Any())
+	}
 	return &c
+}
+
+// Version is the resource version clients are told (VER-3, VER-5).
+func (v *Variant) Version() string {
+	if v.from.shown {
+		return v.originVersion
+	}
+	return v.Digest.String()
+}
+
+// stated reports whether d, which claim made of a version that a client says it holds, stands for this body (DELTA-11).
+func (v *Variant) stated(d Digest) bool {
+	if v.from.shown {
+		return d != (Digest{}) && d == claim(v.originVersion, true)
+	}
+	return d == v.Digest
+}
+
+// claim is a version a client says it holds: the zero Digest if it can stand for no body. An origin's version (VER-5) is only as
+// good as its counter, and an empty one says nothing.
+func claim(version string, shown bool) (d Digest) {
+	switch {
+	case !shown:
+		d, _ = ParseVersion(version)
+	case version != "":
+		sum := sha256.Sum256([]byte(version))
+		copy(d[:], sum[:])
+	}
+	return d
 }
 
 // Any is the payload as the origin sent it, an encoded google.protobuf.Any. The caller must not change it.

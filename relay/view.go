@@ -91,6 +91,7 @@ func (v *view) offer(m *member, rev uint64) {
 		v.bytes += chosen.Size() - it.variant.Size()
 		it.variant = chosen // another origin version or metadata: no event (VER-7)
 		v.full = nil        // what is sent from now on carries the new metadata
+		v.recent = nil
 	default:
 		v.unlink(it)
 		v.gone(it)

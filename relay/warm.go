@@ -114,3 +114,36 @@ func (s *Sub) oweMemberLocked(name string) {
 	}
 	s.markLocked(s.shard.rev)
 }
+
+// OweNamespaces makes the virtual hosts of these route configurations be answered again though nothing changed (WARM-4), as far as
+// the client is subscribed to them, but for those in except. They are named `<route configuration>/<host>`, split at the last slash (ALIAS-6).
+func (s *Sub) OweNamespaces(routes []string, except []*Variant) {
+	done := make(map[string]bool, len(except))
+	for _, v := range except {
+		done[v.Name] = true
+	}
+	of := make(map[string]bool, len(routes))
+	for _, name := range routes {
+		of[name] = true
+	}
+	covers := func(name string) bool {
+		i := strings.LastIndexByte(name, '/')
+		return !done[name] && (of[name] || i >= 0 && of[name[:i]])
+	}
+	s.shard.mu.Lock()
+	defer s.shard.unlock()
+	for name, r := range s.records {
+		if covers(name) {
+			s.oweLocked(r, true)
+			s.dirtyLocked(r, s.shard.rev)
+		}
+	}
+	if s.pos == nil {
+		return
+	}
+	for name, it := range s.pos.view.items {
+		if covers(name) && !it.dead && s.records[name] == nil {
+			s.oweMemberLocked(name)
+		}
+	}
+}

@@ -1,14 +1,14 @@
 package relay
 
-// takeWholeLocked is a SotW answer that holds the full view (SOTW-2, SOTW-4).
-func (s *Sub) takeWholeLocked() *Answer {
+// takeWholeLocked is a SotW answer that holds the full view (SOTW-2, SOTW-4), and what k keeps in it.
+func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	p := s.pos
 	if p != nil && p.fresh {
 		if !s.shard.set.readyLocked(s.holds) {
 			return nil
 		}
-		if s.version != "" && len(s.records) == 0 && s.version == p.view.sum.version() {
-			// In sync already (RELAY-43).
+		if s.version != "" && len(s.records) == 0 && s.version == p.view.sum.version() && !s.shard.group.origin.cfg.OriginVersions {
+			// In sync already (RELAY-43); an origin's own version proves nothing (VER-5).
 			p.sum, s.told = p.view.sum, true
 			p.view.passed(p, p.view.contentRev)
 			return nil
@@ -18,11 +18,14 @@ func (s *Sub) takeWholeLocked() *Answer {
 		return nil // RELAY-7: it would delete what is only not there yet
 	}
 	a := &Answer{Body: &Body{}}
-	changed := s.settleWholeLocked(a)
+	changed := s.letGoLocked(k)
+	s.keepMembersLocked(k)
+	changed = s.settleWholeLocked(a, k) || changed
 	if p == nil {
 		return s.wholeByNameLocked(a, changed)
 	}
-	if !p.fresh && p.sum == p.view.sum && !changed && !p.resend {
+	all := s.keptSumLocked(p.view.sum)
+	if !p.fresh && p.sum == all && !changed && !p.resend {
 		p.view.passed(p, p.view.contentRev)
 		return nil
 	}
@@ -31,11 +34,11 @@ func (s *Sub) takeWholeLocked() *Answer {
 		a.News = append(a.News, s.viewNewsLocked()...)
 	}
 	must := changed || p.fresh || p.resend
-	p.sum, p.resend = p.view.sum, false
+	p.sum, p.resend = all, false
 	p.view.passed(p, p.view.contentRev)
 	s.told, s.holds = true, false
 	if len(s.records) == 0 {
-		a.Body, a.Version = p.view.fullBody(), p.sum.version()
+		a.Body, a.Version = s.withKeptLocked(p.view.fullBody()), p.sum.version()
 		s.whole = ""
 		return a
 	}
@@ -49,16 +52,18 @@ func (s *Sub) takeWholeLocked() *Answer {
 
 // settleWholeLocked looks at the names that changed and reports whether any makes a new response. The error of a name that has
 // a body is not told: such a response would have to leave the body out (ABS-11), which deletes it at older clients.
-func (s *Sub) settleWholeLocked(a *Answer) (changed bool) {
+func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 	s.eachDirtyLocked(func(r *record) {
+		held := r.is(holds)
 		body, removed, at := s.settleLocked(r)
+		removed = removed && !(held && s.keepLocked(r.want.entry.name, r.want.last, at, k))
 		if body != nil || removed {
 			changed, a.Rev = true, max(a.Rev, at)
 		}
 		if body != nil && s.typeURL == ClusterType {
 			a.News = append(a.News, body)
 		}
-		if v, _, _ := s.effectiveLocked(r); v != nil {
+		if v, _, _ := s.effectiveLocked(r); v != nil || s.keepsLocked(r) {
 			return
 		}
 		if f := s.faultLocked(r, false); f != nil {
@@ -99,6 +104,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 		}
 		gone = gone && r.want.goneLocked()
 	}
+	a.Body = s.withKeptLocked(a.Body)
 	if len(a.Variants) == 0 && (!gone || !s.told && !s.holds && len(a.Errors) == 0) {
 		s.late = s.told || s.holds || len(a.Errors) > 0
 		for _, r := range s.records {
@@ -111,7 +117,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 		return nil
 	}
 	s.late, s.told, s.holds = false, true, false
-	a.Version = s.sum.version()
+	a.Version = s.keptSumLocked(s.sum).version()
 	s.whole = ""
 	return a
 }
@@ -144,9 +150,9 @@ func (s *Sub) mixedLocked(a *Answer) {
 		all.add(v.Digest)
 		loose = append(loose, v)
 	}
-	a.Version = all.version()
+	a.Version = s.keptSumLocked(all).version()
 	if len(loose) == 0 {
-		a.Body = full
+		a.Body = s.withKeptLocked(full)
 		return
 	}
 	replaced := make(map[string]bool, len(loose))
@@ -159,4 +165,5 @@ func (s *Sub) mixedLocked(a *Answer) {
 		}
 	}
 	a.Variants = append(a.Variants, loose...)
+	a.Body = s.withKeptLocked(a.Body)
 }

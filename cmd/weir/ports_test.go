@@ -1,15 +1,8 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -22,93 +15,13 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// authority issues certificates for 127.0.0.1.
-type authority struct {
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pool *x509.CertPool
-}
-
-func newAuthority(t *testing.T, name string) *authority {
-	t.Helper()
-	a := &authority{dir: t.TempDir(), pool: x509.NewCertPool()}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	a.cert, a.key = template, newKey(t)
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	a.pool.AddCert(a.cert)
-	a.file(t, "ca.pem", "CERTIFICATE", der)
-	return a
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func (a *authority) path(name string) string { return filepath.Join(a.dir, name) }
-
-// file puts a PEM file in place by renaming.
-func (a *authority) file(t *testing.T, name, kind string, der []byte) {
-	t.Helper()
-	next := a.path(name + ".next")
-	if err := os.WriteFile(next, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, a.path(name)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// issue writes NAME.pem and NAME.key.
-func (a *authority) issue(t *testing.T, name string, serial int64) {
-	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.file(t, name+".pem", "CERTIFICATE", der)
-	a.file(t, name+".key", "EC PRIVATE KEY", keyDER)
-}
-
-func (a *authority) pair(t *testing.T, name string) tls.Certificate {
-	t.Helper()
-	pair, err := tls.LoadX509KeyPair(a.path(name+".pem"), a.path(name+".key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pair
-}
-
-// serverTLS is the configuration of a port.
-func (a *authority) serverTLS(extra string) string {
-	return fmt.Sprintf("tls: { cert: %q, key: %q%s }", a.path("server.pem"), a.path("server.key"), extra)
+// tlsOf is the configuration of a port.
+func tlsOf(a *weirtest.Authority, extra string) string {
+	return fmt.Sprintf("tls: { cert: %q, key: %q%s }", a.Path("server.pem"), a.Path("server.key"), extra)
 }
 
 func withTLS(t *tls.Config) grpc.DialOption {
@@ -119,18 +32,18 @@ func withTLS(t *tls.Config) grpc.DialOption {
 // A listener with a certificate is reached by those who trust it, and a
 // renewed one is in use without a restart.
 func TestTLSListener(t *testing.T) {
-	ca := newAuthority(t, "ca")
-	ca.issue(t, "server", 7)
+	ca := weirtest.NewAuthority(t, "ca")
+	ca.Issue("server", 7)
 	dir := newFiles(t)
 	dir.put(t, "cds.yaml", clusters("a"))
 	w := startWeir(t, fmt.Sprintf("listeners: [{ address: \"127.0.0.1:0\", %s }]\nadmin: { address: \"127.0.0.1:0\", %s }\n",
-		ca.serverTLS(""), ca.serverTLS(""))+filesOrigin(dir))
-	c := openClient(t, dial(t, w.listenAddress(), withTLS(&tls.Config{RootCAs: ca.pool})), relaytest.Delta)
+		tlsOf(ca, ""), tlsOf(ca, ""))+filesOrigin(dir))
+	c := openClient(t, dial(t, w.listenAddress(), withTLS(&tls.Config{RootCAs: ca.Pool})), relaytest.Delta)
 	c.Request(relaytest.ClusterType)
 	c.AwaitNames(relaytest.ClusterType, "a client that trusts the authority is served", "a")
 
 	serial := func(address string) int64 {
-		conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: ca.pool, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}})
+		conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: ca.Pool, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,11 +51,11 @@ func TestTLSListener(t *testing.T) {
 		return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 	}
 	adminAddress := w.admin.listener.Addr().String()
-	ca.issue(t, "server", 8)
+	ca.Issue("server", 8)
 	for _, address := range []string{w.listenAddress(), adminAddress} {
 		await(t, "the renewed certificate is shown", func() bool { return serial(address) == 8 })
 	}
-	if err := os.WriteFile(ca.path("server.pem"), []byte("broken"), 0o600); err != nil {
+	if err := os.WriteFile(ca.Path("server.pem"), []byte("broken"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	const complaint = "changed certificate files cannot be used; the old ones stay in force"
@@ -153,25 +66,25 @@ func TestTLSListener(t *testing.T) {
 
 // With client_ca only those are served who show a certificate of it.
 func TestMutualTLSListener(t *testing.T) {
-	ca, stranger := newAuthority(t, "ca"), newAuthority(t, "stranger")
-	ca.issue(t, "server", 1)
-	ca.issue(t, "client", 2)
-	stranger.issue(t, "client", 3)
+	ca, stranger := weirtest.NewAuthority(t, "ca"), weirtest.NewAuthority(t, "stranger")
+	ca.Issue("server", 1)
+	ca.Issue("client", 2)
+	stranger.Issue("client", 3)
 	dir := newFiles(t)
 	dir.put(t, "cds.yaml", clusters("a"))
 	w := startWeir(t, fmt.Sprintf("listeners: [{ address: \"127.0.0.1:0\", %s }]\nadmin: { address: \"127.0.0.1:0\" }\n",
-		ca.serverTLS(fmt.Sprintf(", client_ca: %q", ca.path("ca.pem"))))+filesOrigin(dir))
+		tlsOf(ca, fmt.Sprintf(", client_ca: %q", ca.Path("ca.pem"))))+filesOrigin(dir))
 
-	shown := &tls.Config{RootCAs: ca.pool, Certificates: []tls.Certificate{ca.pair(t, "client")}}
+	shown := &tls.Config{RootCAs: ca.Pool, Certificates: []tls.Certificate{ca.Pair("client")}}
 	c := openClient(t, dial(t, w.listenAddress(), withTLS(shown)), relaytest.SotW)
 	c.Request(relaytest.ClusterType)
 	c.AwaitNames(relaytest.ClusterType, "a client with a certificate is served", "a")
 
-	strange := stranger.pair(t, "client")
+	strange := stranger.Pair("client")
 	for name, cert := range map[string]*tls.Certificate{"none": {}, "a stranger's": &strange} {
 		// What the server thinks of a certificate shows at the first read.
 		conn, err := tls.Dial("tcp", w.listenAddress(), &tls.Config{
-			RootCAs: ca.pool, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
+			RootCAs: ca.Pool, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
 			// Certificates would only be shown if the server asked for their authority.
 			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil },
 		})
@@ -188,15 +101,15 @@ func TestMutualTLSListener(t *testing.T) {
 
 // A weir with a certificate is an origin that wants one.
 func TestTLSOrigin(t *testing.T) {
-	ca := newAuthority(t, "ca")
-	ca.issue(t, "server", 1)
-	ca.issue(t, "client", 2)
+	ca := weirtest.NewAuthority(t, "ca")
+	ca.Issue("server", 1)
+	ca.Issue("client", 2)
 	dir := newFiles(t)
 	dir.put(t, "cds.yaml", clusters("a"))
 	first := startWeir(t, fmt.Sprintf("listeners: [{ address: \"127.0.0.1:0\", %s }]\nadmin: { address: \"127.0.0.1:0\" }\n",
-		ca.serverTLS(fmt.Sprintf(", client_ca: %q", ca.path("ca.pem"))))+filesOrigin(dir))
+		tlsOf(ca, fmt.Sprintf(", client_ca: %q", ca.Path("ca.pem"))))+filesOrigin(dir))
 	second := startWeir(t, freePorts+fmt.Sprintf("origins: [{ name: mesh, grpc: { addresses: [%q], tls: { ca: %q, cert: %q, key: %q } } }]\n",
-		first.listenAddress(), ca.path("ca.pem"), ca.path("client.pem"), ca.path("client.key")))
+		first.listenAddress(), ca.Path("ca.pem"), ca.Path("client.pem"), ca.Path("client.key")))
 	c := openClient(t, dial(t, second.listenAddress()), relaytest.Delta)
 	c.Request(relaytest.ClusterType)
 	c.AwaitNames(relaytest.ClusterType, "the first weir takes the second's certificate", "a")
@@ -257,9 +170,9 @@ func TestStartErrors(t *testing.T) {
 	if err := os.WriteFile(plain, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
-	ca.issue(t, "server", 1)
-	other.issue(t, "server", 1)
+	ca, other := weirtest.NewAuthority(t, "ca"), weirtest.NewAuthority(t, "other")
+	ca.Issue("server", 1)
+	other.Issue("server", 1)
 	free, freeAdmin := deadAddress(t), deadAddress(t)
 	listener := func(rest string) string { return "listeners: [{ address: \"" + free + "\"" + rest + " }]\n" }
 	adminFree := fmt.Sprintf("admin: { address: %q }\n", freeAdmin)
@@ -286,11 +199,11 @@ func TestStartErrors(t *testing.T) {
 			"listeners[0].tls.cert: open /nowhere/c: no such file",
 		},
 		"another's key": {
-			listener(fmt.Sprintf(", tls: { cert: %q, key: %q }", ca.path("server.pem"), other.path("server.key"))) + adminFree + filesOrigin(dir),
-			"listeners[0].tls.cert: " + ca.path("server.pem") + " with " + other.path("server.key") + ": tls: private key does not match",
+			listener(fmt.Sprintf(", tls: { cert: %q, key: %q }", ca.Path("server.pem"), other.Path("server.key"))) + adminFree + filesOrigin(dir),
+			"listeners[0].tls.cert: " + ca.Path("server.pem") + " with " + other.Path("server.key") + ": tls: private key does not match",
 		},
 		"no client authority": {
-			listener(", "+ca.serverTLS(fmt.Sprintf(", client_ca: %q", plain))) + adminFree + filesOrigin(dir),
+			listener(", "+tlsOf(ca, fmt.Sprintf(", client_ca: %q", plain))) + adminFree + filesOrigin(dir),
 			"listeners[0].tls.client_ca: " + plain + " holds no PEM certificate",
 		},
 		"no token": {

@@ -48,7 +48,9 @@ func tableConfig(cfg *config.Config) relay.Config {
 		o := &cfg.Origins[i]
 		oc := relay.OriginConfig{
 			Name: o.Name, GroupBy: o.GroupBy, NodeID: o.Node.ID, NodeCluster: o.Node.Cluster, Types: o.Types,
-			NoResume: o.Resume == config.ResumeNone, AbsenceDeletes: o.AbsenceDeletes,
+			OriginVersions: o.VersionMode == config.VersionModeOrigin,
+			CanonicalHash:  o.Hash == config.HashCanonical,
+			NoResume:       o.Resume == config.ResumeNone, AbsenceDeletes: o.AbsenceDeletes,
 			AbsenceTransient: o.AbsenceTimer == config.AbsenceTimerTransient,
 			DropOnDataError:  o.OnDataError == config.OnDataErrorDrop,
 		}

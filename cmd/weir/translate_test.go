@@ -28,3 +28,19 @@ func TestAbsenceAndErrorsAreTranslated(t *testing.T) {
 		}
 	}
 }
+
+// TestVersionKeysAreTranslated: version_mode and hash reach the table (VER-5, VER-6).
+func TestVersionKeysAreTranslated(t *testing.T) {
+	for keys, want := range map[string][2]bool{
+		"": {}, "version_mode: content, hash: bytes, ": {}, "version_mode: origin, ": {true, false}, "hash: canonical, ": {false, true},
+	} {
+		cfg, err := config.Parse("test", []byte("origins: [{"+keys+"name: a, grpc: {addresses: ['a:1']}}]\n"), os.LookupEnv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := tableConfig(cfg).Origins[0]
+		if got := [2]bool{o.OriginVersions, o.CanonicalHash}; got != want {
+			t.Errorf("%q became %v", keys, got)
+		}
+	}
+}

@@ -45,6 +45,8 @@ func (k checker) origin(path string, o *Origin) {
 	k.types(path+".absence_deletes", o.AbsenceDeletes)
 	k.groupBy(path+".group_by", o.GroupBy)
 	k.oneOf(path+".resume", o.Resume, ResumeVersions, ResumeNone)
+	k.oneOf(path+".version_mode", o.VersionMode, VersionModeContent, VersionModeOrigin)
+	k.oneOf(path+".hash", o.Hash, HashBytes, HashCanonical)
 	k.oneOf(path+".absence_timer", o.AbsenceTimer, AbsenceTimerAbsence, AbsenceTimerTransient)
 	k.oneOf(path+".on_data_error", o.OnDataError, OnDataErrorKeep, OnDataErrorDrop)
 }
@@ -94,7 +96,7 @@ func dialable(address string) bool {
 }
 
 var groupTerms = []string{
-	"cluster", "locality", "user_agent_name", "user_agent_version", "client_features", "metadata", "id",
+	"cluster", "locality", "user_agent_name", "user_agent_version", "client_features", "metadata", "id", "dynamic_parameters",
 }
 
 func (k checker) groupBy(path string, terms []string) {

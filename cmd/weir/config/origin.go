@@ -25,8 +25,10 @@ type Origin struct {
 	Types []string `yaml:"types"`
 	// GroupBy lists the node fields that put clients into one group: cluster,
 	// locality, user_agent_name, user_agent_version, client_features, metadata,
-	// metadata.KEY, id. An empty list is one group for all, which an origin of
-	// files has whatever this says: files cannot tell clients apart.
+	// metadata.KEY, id, dynamic_parameters (the only one that may change during
+	// a stream, which then ends, so that the client comes back in its new group).
+	// An empty list is one group for all, which an origin of files has whatever
+	// this says: files cannot tell clients apart.
 	// Default: cluster, locality, user_agent_name, client_features, metadata.
 	GroupBy []string `yaml:"group_by"`
 	// Node holds fixed values presented upstream, for control planes that
@@ -47,9 +49,18 @@ type Origin struct {
 	// Secrets is refuse, dedicated or by_identity. Default: refuse.
 	// Other values are not supported by this version.
 	Secrets string `yaml:"secrets"`
-	// VersionMode is content or origin (VER-5). Default: content.
-	// Other values are not supported by this version.
+	// VersionMode says which versions clients are told: content, those that
+	// weir makes of the content, equal on every replica, or origin, the origin's
+	// own (VER-5). With origin a client that returns is sent more than what
+	// changed, and an origin that counts anew after a restart may be taken for
+	// unchanged by clients that say what they hold. Default: content.
 	VersionMode string `yaml:"version_mode"`
+	// Hash is bytes, or canonical for origins that write equal content as other
+	// bytes, such as maps in random order: what weir knows is then put in order
+	// before it is hashed, and still forwarded as received (VER-6). What it does
+	// not know, and listeners without a name, count as received. All replicas
+	// should run one build then, or their versions may differ. Default: bytes.
+	Hash string `yaml:"hash"`
 	// NACKReport tells the origin what clients reject. Default: false.
 	// Not supported by this version.
 	NACKReport bool `yaml:"nack_report"`
@@ -82,7 +93,8 @@ func (o *Origin) setDefaults() {
 		DynamicParameters: DynamicParameters{Otherwise: "refuse"},
 		Resume:            ResumeVersions,
 		Secrets:           "refuse",
-		VersionMode:       "content",
+		VersionMode:       VersionModeContent,
+		Hash:              HashBytes,
 		AbsenceTimer:      AbsenceTimerAbsence,
 		OnDataError:       OnDataErrorKeep,
 		TTLUnsupported:    "serve",
@@ -91,11 +103,16 @@ func (o *Origin) setDefaults() {
 	}
 }
 
-// Values of Origin.Resume, AbsenceTimer and OnDataError, GRPC.Dialect and
-// GRPC.Wildcard.
+// Values of Origin.Resume, VersionMode, Hash, AbsenceTimer and OnDataError,
+// GRPC.Dialect and GRPC.Wildcard.
 const (
 	ResumeVersions = "versions"
 	ResumeNone     = "none"
+
+	VersionModeContent = "content"
+	VersionModeOrigin  = "origin"
+	HashBytes          = "bytes"
+	HashCanonical      = "canonical"
 
 	AbsenceTimerAbsence   = "absence"
 	AbsenceTimerTransient = "transient"

@@ -25,7 +25,6 @@ var unsupported = map[string]bool{
 	"origins[].dynamic_parameters.otherwise": true,
 	"origins[].resume_sotw":                  true,
 	"origins[].secrets":                      true,
-	"origins[].version_mode":                 true,
 	"origins[].nack_report":                  true,
 	"origins[].ttl_unsupported":              true,
 	"origins[].glob":                         true,

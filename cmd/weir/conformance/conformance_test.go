@@ -19,7 +19,7 @@ type testCase struct {
 }
 
 // suite is every case, by section of protocol.md.
-var suite = [][]testCase{streamsCases, deltaCases, absenceCases, orderCases, lanesCases}
+var suite = [][]testCase{streamsCases, deltaCases, absenceCases, orderCases, lanesCases, defectCases}
 
 // TestConformance treats the real binary as a black box, over loopback, and prints rule, case and result.
 func TestConformance(t *testing.T) {

@@ -12,7 +12,8 @@ import (
 )
 
 var deltaCases = slices.Concat(
-	deltaAskCases, deltaAnswerCases, deltaResumeCases, deltaUpstreamCases, deltaWildCases, deltaRemovalCases, deltaVersionCases,
+	deltaAskCases, deltaAnswerCases, deltaResumeCases, deltaUpstreamCases, deltaWildCases, deltaRemovalCases, deltaVersionCases, deltaOriginVersionCases,
+	deltaHashCases,
 )
 
 // hasExactly fails unless the response carries these resources and these removals, and nothing else.

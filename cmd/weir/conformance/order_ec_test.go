@@ -17,6 +17,7 @@ import (
 
 var eventualCases = slices.Concat(
 	eachDialect("EC-2", "within a second of quiet a client holds the view after random churn", converges),
+	eachDialect("EC-1", "a stream whose clusters are never accepted, or never read, does not delay the endpoints of another", apart),
 	eachDialect("EC-3 EC-4", "states are skipped, and none comes after a newer one", neverBack),
 	eachDialect("EC-3 RELAY-84", "routes never come before the clusters that came before them, whether the client is slow or fast",
 		neverOvertaken),
@@ -41,6 +42,48 @@ func numbered(t *testing.T, payload []byte) int {
 		t.Fatal(err)
 	}
 	return number
+}
+
+// apart has two pairs of streams, of one client and one connection each: one for clusters and one for endpoints. They are aggregated
+// streams with one type, which the rule is no less about than the streams of the services for one type, which are not here yet.
+func apart(t *testing.T, d relaytest.Dialect) {
+	w := start(t, setup{config: func(c weirtest.Config) {
+		for _, key := range []string{"ack_wait", "order_hold", "send_stall"} {
+			c.Set("timing."+key, "5m") // who is held back is so for longer than anything here waits
+		}
+	}})
+	set := func(version int) {
+		big := relaytest.Cluster("a", time.Duration(version)*time.Second)
+		big.Value = append(big.Value, relaytest.Opaque("a", string(make([]byte, 1<<20))).Value[3:]...) // more than a window
+		w.origin.Set(cds, "a", strconv.Itoa(version), big)
+		w.origin.Put(eds, edsAt("a", version))
+	}
+	set(1)
+	var endpoints []*relaytest.Client
+	for id, bad := range map[string]relaytest.ClientConfig{"mute": {Dialect: d, ManualACK: true}, "blocked": {Dialect: d, NeverRead: true}} {
+		conn := weirtest.Connect(t, w.weir.Addr)
+		clusters, other := relaytest.NewClient(t, conn, bad), relaytest.NewClient(t, conn, relaytest.ClientConfig{Dialect: d})
+		for _, c := range []*relaytest.Client{clusters, other} {
+			c.Open(relaytest.Node(id, "edge"))
+		}
+		clusters.Subscribe(cds, "*")
+		w.awaitType(id, "the clusters are written, and not answered", func(t clientType) bool {
+			return t.TypeURL == cds && t.Responses == 1
+		})
+		other.Subscribe(eds, "a")
+		other.AwaitNames(eds, "the endpoints arrive", "a")
+		endpoints = append(endpoints, other)
+	}
+	for version := 2; version <= 4; version++ {
+		set(version)
+		for _, c := range endpoints {
+			c.Await(0, func(s *relaytest.State) bool { return s.Body(eds, "a") == string(edsAt("a", version).Body.Value) },
+				"so do changed ones, together with changed clusters")
+		}
+	}
+	for _, c := range endpoints {
+		c.CheckClean()
+	}
 }
 
 func converges(t *testing.T, d relaytest.Dialect) {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-var streamsCases = slices.Concat(nodeCases, lifeCases, sotwListCases, sotwAnswerCases, nonceCases, flowCases)
+var streamsCases = slices.Concat(nodeCases, groupCases, lifeCases, sotwListCases, sotwAnswerCases, nonceCases, flowCases)
 
 func byID(c weirtest.Config) { c.Origin().Set("group_by", []any{"id"}) }
 

@@ -37,6 +37,7 @@ type setup struct {
 	sotw      bool // the origin speaks state of the world
 	behaviour relaytest.Behaviour
 	config    func(weirtest.Config)   // of every weir in the row
+	edge      func(weirtest.Config)   // of the one that clients talk to
 	origin    func(*relaytest.Origin) // before weir starts
 	stopped   bool                    // the origin is down when weir starts
 	options   []grpc.ServerOption     // of the origin's server
@@ -69,10 +70,13 @@ func start(t *testing.T, s setup) *world {
 	if s.sotw {
 		dialect = relaytest.SotW
 	}
-	for range hops(t) {
+	for hop := range hops(t) {
 		w.config = weirtest.NewConfig(address, dialect)
 		if s.config != nil {
 			s.config(w.config)
+		}
+		if s.edge != nil && hop == hops(t)-1 {
+			s.edge(w.config)
 		}
 		w.weir = weirtest.Start(t, w.config)
 		if w.first == nil {

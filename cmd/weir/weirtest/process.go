@@ -276,18 +276,18 @@ func Fetch(url string) (string, error) {
 
 // Connect is a connection to an xDS server, with small fixed windows so that a client that does not read blocks its server
 // soon. tb closes it.
-func Connect(tb testing.TB, addr string) *grpc.ClientConn {
+func Connect(tb testing.TB, addr string, options ...grpc.DialOption) *grpc.ClientConn {
 	tb.Helper()
 	quick := backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, MaxDelay: 200 * time.Millisecond}
-	conn, err := grpc.NewClient(
-		"passthrough:///"+addr,
+	options = append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithStaticStreamWindowSize(64<<10),
-		grpc.WithStaticConnWindowSize(64<<10),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
+		grpc.WithStaticStreamWindowSize(64 << 10),
+		grpc.WithStaticConnWindowSize(64 << 10),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64 << 20)),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: quick, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithNoProxy(),
-	)
+	}, options...)
+	conn, err := grpc.NewClient("passthrough:///"+addr, options...)
 	if err != nil {
 		tb.Fatal(err)
 	}

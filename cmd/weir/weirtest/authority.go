@@ -1,0 +1,103 @@
+package weirtest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Authority issues certificates for 127.0.0.1, as files.
+type Authority struct {
+	Pool *x509.CertPool // itself alone
+
+	tb   testing.TB
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// NewAuthority makes one, whose own certificate is in ca.pem.
+func NewAuthority(tb testing.TB, name string) *Authority {
+	tb.Helper()
+	a := &Authority{tb: tb, dir: tb.TempDir(), Pool: x509.NewCertPool()}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	a.cert, a.key = template, newKey(tb)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		tb.Fatal(err)
+	}
+	a.Pool.AddCert(a.cert)
+	a.file("ca.pem", "CERTIFICATE", der)
+	return a
+}
+
+func newKey(tb testing.TB) *ecdsa.PrivateKey {
+	tb.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return key
+}
+
+// Path is where a file of the given name is.
+func (a *Authority) Path(name string) string { return filepath.Join(a.dir, name) }
+
+// file puts a PEM file in place by renaming.
+func (a *Authority) file(name, kind string, der []byte) {
+	a.tb.Helper()
+	next := a.Path(name + ".next")
+	if err := os.WriteFile(next, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		a.tb.Fatal(err)
+	}
+	if err := os.Rename(next, a.Path(name)); err != nil {
+		a.tb.Fatal(err)
+	}
+}
+
+// Issue writes NAME.pem and NAME.key, in the place of earlier ones.
+func (a *Authority) Issue(name string, serial int64) {
+	a.tb.Helper()
+	key := newKey(a.tb)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	a.file(name+".pem", "CERTIFICATE", der)
+	a.file(name+".key", "EC PRIVATE KEY", keyDER)
+}
+
+// Pair is what Issue wrote.
+func (a *Authority) Pair(name string) tls.Certificate {
+	a.tb.Helper()
+	pair, err := tls.LoadX509KeyPair(a.Path(name+".pem"), a.Path(name+".key"))
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	return pair
+}

@@ -1,0 +1,159 @@
+package downstream
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+)
+
+// Removals come last, and in reverse (ORD-2): what still refers to a resource is changed before the resource goes. In delta the
+// removals of an answer are split off while other types have something to tell. In state of the world a removal is what a list
+// leaves out, so the table keeps clusters in the list until the routes are written (ORD-3). Either waits only for what was pending
+// when it was taken, and each of those is bounded by the holds and by ack_wait, so a removal is late and never lost.
+
+// rest is removals of one type that wait.
+type rest struct {
+	answer relay.Answer      // what they were taken with, without its body
+	names  map[string]uint64 // to the revision up to which the other types go first
+}
+
+// removedLast reports whether ORD-2 speaks of a type.
+func removedLast(typeURL string) bool {
+	switch typeURL {
+	case relay.ClusterType, relay.EndpointType, relay.ListenerType, relay.RouteType, relay.VirtualHostType:
+		return true
+	}
+	return false
+}
+
+// related reports whether a type's resources refer to others, or are referred to. Runtime and types unknown wait for nobody.
+func related(typeURL string) bool { return removedLast(typeURL) || late(typeURL) }
+
+// takeOneLocked takes a type's answer. Of clusters that went, state of the world keeps what routes may still point to.
+func (s *session) takeOneLocked(now time.Time, st *streamType, w *walk) *relay.Answer {
+	if s.delta || st.typeURL != relay.ClusterType {
+		return st.sub.Take()
+	}
+	a := st.sub.TakeKeeping(relay.Keep{Pending: s.pendingLocked(now, late), Seen: w.seen})
+	st.keeps = st.sub.Keeps()
+	return a
+}
+
+// pendingLocked is the revision of the oldest update that the types have not written; MaxUint64: none. What waits for its origin is
+// not counted: it may never come.
+func (s *session) pendingLocked(now time.Time, among func(typeURL string) bool) uint64 {
+	oldest := uint64(math.MaxUint64)
+	for _, st := range s.types {
+		switch {
+		case st.sub == nil || !among(st.typeURL):
+		case st.held != nil:
+			oldest = min(oldest, st.held.Rev, max(st.held.First, 1))
+		case st.inFlight(now, s.cfg.timing.AckWait) || st.peek():
+			if unsent := st.sub.Standing().Unsent; unsent != 0 {
+				oldest = min(oldest, unsent)
+			}
+		}
+	}
+	return oldest
+}
+
+// splitLocked takes the removals out of the answers that are to be written, if they are not all there is.
+func (s *session) splitLocked(now time.Time) {
+	if !s.delta {
+		return
+	}
+	for _, st := range s.types {
+		a := st.held
+		if a == nil || !removedLast(st.typeURL) {
+			continue
+		}
+		st.rest.without(a.Variants)
+		if len(a.Removed) == 0 || st.rest == nil && !s.othersLocked(now, st) {
+			continue
+		}
+		if st.rest == nil {
+			st.rest = &rest{names: map[string]uint64{}}
+		}
+		st.rest.answer = *a
+		st.rest.answer.Body, st.rest.answer.News, st.rest.answer.Errors = nil, nil, nil
+		until := s.group.Revision()
+		for _, name := range a.Removed {
+			st.rest.names[name] = until
+		}
+		additions := *a
+		additions.Body = &relay.Body{Variants: a.Variants}
+		if st.held = &additions; len(a.Variants)+len(a.Errors) == 0 {
+			st.held, st.heldSince = nil, time.Time{}
+		}
+	}
+}
+
+// othersLocked reports whether another type has something to tell.
+func (s *session) othersLocked(now time.Time, st *streamType) bool {
+	for _, other := range s.types {
+		if other != st && other.rest != nil {
+			return true
+		}
+	}
+	return s.pendingLocked(now, func(typeURL string) bool { return typeURL != st.typeURL && related(typeURL) }) != math.MaxUint64
+}
+
+// without takes out what is there again.
+func (r *rest) without(back []*relay.Variant) {
+	if r == nil {
+		return
+	}
+	for _, v := range back {
+		delete(r.names, v.Name)
+	}
+}
+
+// forget takes out what the client has unsubscribed, and so dropped itself.
+func (r *rest) forget(names []string) {
+	if r == nil {
+		return
+	}
+	for _, name := range names {
+		delete(r.names, name)
+	}
+}
+
+// releaseRestLocked writes the removals whose time has come, in reverse order: none before those of a later type.
+func (s *session) releaseRestLocked(now time.Time, out []*response) []*response {
+	for _, st := range slices.Backward(s.types) {
+		if st.keeps && !st.inFlight(now, s.cfg.timing.AckWait) && s.pendingLocked(now, late) == math.MaxUint64 {
+			s.mailbox.Signal() // the next take lets go of them
+		}
+		switch {
+		case st.rest == nil:
+			continue
+		case len(st.rest.names) == 0:
+			st.rest = nil
+			continue
+		case st.held != nil || st.inFlight(now, s.cfg.timing.AckWait):
+			return out
+		}
+		pending := s.pendingLocked(now, func(typeURL string) bool { return typeURL != st.typeURL && related(typeURL) })
+		var ready []string
+		for _, name := range slices.Sorted(maps.Keys(st.rest.names)) {
+			if st.rest.names[name] < pending {
+				ready = append(ready, name)
+				delete(st.rest.names, name)
+			}
+		}
+		if len(ready) > 0 {
+			a := st.rest.answer
+			a.Body = &relay.Body{Removed: ready}
+			st.held = &a
+			out = s.writeLocked(now, st, out)
+		}
+		if len(st.rest.names) > 0 {
+			return out
+		}
+		st.rest = nil
+	}
+	return out
+}

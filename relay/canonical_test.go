@@ -1,0 +1,147 @@
+package relay
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// inAnyOrder are two encodings of one Cluster: a map in it, and maps in messages within, are written in two orders. within is the
+// type URL of the innermost message, a Struct if it is to be known.
+func inAnyOrder(t *testing.T, within string, depth int) (a, b []byte) {
+	t.Helper()
+	entry := func(field protowire.Number, key string, value []byte) []byte {
+		e := protowire.AppendBytes(protowire.AppendTag(appendString(nil, 1, key), 2, protowire.BytesType), value)
+		return protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), e)
+	}
+	value := mustMarshal(t, structpb.NewStringValue("v"))
+	one, two := entry(1, "one", value), entry(1, "two", value)
+	a, b = slices.Concat(one, two), slices.Concat(two, one)
+	typeURL := within
+	for range depth {
+		a = mustMarshal(t, &anypb.Any{TypeUrl: typeURL, Value: a})
+		b = mustMarshal(t, &anypb.Any{TypeUrl: typeURL, Value: b})
+		// core.Metadata.typed_filter_metadata is a map of Anys.
+		a, b = entry(2, "inner", a), entry(2, "inner", b)
+		typeURL = typePrefix + "envoy.config.core.v3.Metadata"
+	}
+	const metadata = 25 // of Cluster
+	name := appendString(nil, 1, "c")
+	field := func(m []byte) []byte {
+		return append(bytes.Clone(name), protowire.AppendBytes(protowire.AppendTag(nil, metadata, protowire.BytesType), m)...)
+	}
+	return field(a), field(b)
+}
+
+func clusterOf(payload []byte) *Resource {
+	r := &Resource{Name: "c", Any: appendString(appendString(nil, 1, ClusterType), 2, string(payload))}
+	r.payloadType, r.payload, _ = anyParts(r.Any)
+	return r
+}
+
+func TestCanonicalHash(t *testing.T) { // VER-6
+	const known = typePrefix + "google.protobuf.Struct"
+	for _, test := range []struct {
+		name      string
+		within    string
+		depth     int
+		canonical bool
+		equal     bool
+	}{
+		{"bytes: the order of a map is content", known, 1, false, false},
+		{"the order of a map in a message within is none", known, 1, true, true},
+		{"likewise deeper", known, 5, true, true},
+		{"as deep as it goes", known, maxAnyDepth, true, true},
+		{"and deeper it counts as received", known, maxAnyDepth + 1, true, false},
+		{"what nobody knows counts as received", typePrefix + "example.Unknown", 1, true, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a, b := inAnyOrder(t, test.within, test.depth)
+			from := &receipt{typeURL: ClusterType, canonical: test.canonical}
+			va, vb := newVariant(from, clusterOf(a), ""), newVariant(from, clusterOf(b), "")
+			if equal := va.Digest == vb.Digest; equal != test.equal {
+				t.Errorf("the versions are equal: %v", equal)
+			}
+			if _, value, _ := anyParts(vb.Any()); !bytes.Equal(value, b) {
+				t.Error("what is sent is not what was received (RELAY-10)")
+			}
+		})
+	}
+	// Another content is another version.
+	from := &receipt{typeURL: ClusterType, canonical: true}
+	a, _ := inAnyOrder(t, known, 1)
+	if newVariant(from, clusterOf(a), "").Digest == newVariant(from, clusterOf(append(a, 0xf8, 0xff, 0x7f, 1)), "").Digest {
+		t.Error("a field that nobody knows is not in the hash")
+	}
+	// What does not decode is hashed as it is.
+	for _, bad := range [][]byte{{0xff}, {0x0a, 0x05, 'c'}, appendString(nil, 1, "\xff")} {
+		if got := canonicalMessage(ClusterType, bad); !bytes.Equal(got, bad) {
+			t.Errorf("%x became %x", bad, got)
+		}
+	}
+	// Messages in lists are followed too: most of a listener is in the filters of its chains.
+	listener := func(first, second string) []byte {
+		in := func(key string) []byte {
+			return mustMarshal(t, &structpb.Struct{Fields: map[string]*structpb.Value{key: structpb.NewBoolValue(true)}})
+		}
+		filter := &listenerv3.Filter{ConfigType: &listenerv3.Filter_TypedConfig{
+			TypedConfig: &anypb.Any{TypeUrl: known, Value: slices.Concat(in(first), in(second))},
+		}}
+		return mustMarshal(t, &listenerv3.Listener{FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{filter}}}})
+	}
+	if a, b := listener("x", "y"), listener("y", "x"); !bytes.Equal(canonicalMessage(ListenerType, a), canonicalMessage(ListenerType, b)) {
+		t.Error("the order of a map in a filter is content")
+	}
+	// A map at the top, and a message that is its own canonical form.
+	m := &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"a": {}, "b": {}, "c": {}}}
+	want, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if got := canonicalMessage(typePrefix+"envoy.config.core.v3.Metadata", mustMarshal(t, m)); !bytes.Equal(got, want) {
+			t.Fatalf("%x, want %x", got, want)
+		}
+	}
+}
+
+// TestCanonicalHashInTheTable: other bytes of one content are no event, and those received last are sent from then on.
+func TestCanonicalHashInTheTable(t *testing.T) { // VER-6, VER-7
+	for _, canonical := range []bool{false, true} {
+		table, err := New(Config{Origins: []OriginConfig{{Name: "o", SotW: true, CanonicalHash: canonical}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, _ := table.Origin("o").Group(nil)
+		now := time.Unix(1e9, 0)
+		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType})
+		sub.Replace(now, nil, true)
+		l := g.lanes[mainLane]
+		l.Open(now, 0)
+		l.Take(now, true)
+		a, b := inAnyOrder(t, typePrefix+"google.protobuf.Struct", 2)
+		for i, payload := range [][]byte{a, b} {
+			u, reject := Accept(&Response{TypeURL: ClusterType, resources: [][]byte{clusterOf(payload).Any}}, 0)
+			if reject != nil {
+				t.Fatal(reject)
+			}
+			applied, _ := l.Apply(now, &u)
+			if want := i == 0 || !canonical; (applied.Changed == 1) != want || (sub.Take() != nil) != want {
+				t.Errorf("canonical %v, response %d: %+v", canonical, i, applied)
+			}
+		}
+		late := g.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType})
+		late.Replace(now, nil, true)
+		if _, value, _ := anyParts(late.Take().Variants[0].Any()); !bytes.Equal(value, b) {
+			t.Error("what is sent is not what was received last")
+		}
+	}
+}

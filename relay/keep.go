@@ -1,0 +1,110 @@
+package relay
+
+import "math"
+
+// Keep says what a state-of-the-world list of Clusters must not let go of yet: routes that are still to be written to the same
+// client may point to it, in place of routes that did (ORD-3). Revisions are those of the group.
+type Keep struct {
+	// Pending is the revision of the oldest update of another type that has to be written first; MaxUint64: there is none.
+	Pending uint64
+	// Seen is the revision up to which Pending was looked for: what went after it is kept for the next Take.
+	Seen uint64
+}
+
+// keepNothing lets everything go.
+var keepNothing = Keep{Pending: math.MaxUint64, Seen: math.MaxUint64}
+
+// kept is a Cluster that is gone, and still told.
+type kept struct {
+	body  *Variant
+	until uint64 // it goes when nothing is pending up to this revision
+}
+
+func (v *view) has(name string) bool {
+	it := v.items[name]
+	return it != nil && !it.dead
+}
+
+// Keeps reports whether the last answer told of something that is gone.
+func (s *Sub) Keeps() bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return len(s.kept) > 0
+}
+
+// keepsLocked reports whether a name that is gone is still told.
+func (s *Sub) keepsLocked(r *record) bool {
+	_, is := s.kept[r.want.entry.name]
+	return is
+}
+
+// letGoLocked drops what need not be kept any longer, is there again, or is not subscribed any more. It reports whether
+// something has to be told for it.
+func (s *Sub) letGoLocked(k Keep) (changed bool) {
+	for name, x := range s.kept {
+		switch r := s.records[name]; {
+		case s.pos != nil && s.pos.view.has(name), r != nil && r.want.chosen != nil:
+			delete(s.kept, name) // what it is now is told anyway
+		case s.pos == nil && r == nil:
+			delete(s.kept, name)
+		case k.Pending > x.until:
+			delete(s.kept, name)
+			changed = true
+			if r != nil && !r.is(dirty) { // an error may be told with it
+				r.flags |= dirty
+				s.dirty = append(s.dirty, r)
+			}
+		}
+	}
+	if len(s.kept) == 0 {
+		s.kept = nil
+	}
+	return changed
+}
+
+// keepMembersLocked keeps what went from the set since the client was sent it.
+func (s *Sub) keepMembersLocked(k Keep) {
+	if k == keepNothing || s.pos == nil || s.pos.fresh || s.pos.view.contentRev <= s.pos.sent {
+		return
+	}
+	for _, name := range s.pos.view.since(s.pos.sent).Removed {
+		if r := s.records[name]; r != nil && r.want.chosen != nil {
+			continue // held by name (RELAY-25)
+		}
+		it := s.pos.view.items[name]
+		s.keepLocked(name, it.variant, it.rev, k)
+	}
+}
+
+// keepLocked keeps one that went at revision rev, if it has to be.
+func (s *Sub) keepLocked(name string, body *Variant, rev uint64, k Keep) bool {
+	if body == nil || k.Pending == math.MaxUint64 && rev <= k.Seen {
+		return false
+	}
+	if s.kept == nil {
+		s.kept = map[string]kept{}
+	}
+	s.kept[name] = kept{body, max(rev, k.Seen)}
+	return true
+}
+
+// withKeptLocked is a list with what is kept.
+func (s *Sub) withKeptLocked(b *Body) *Body {
+	if len(s.kept) == 0 {
+		return b
+	}
+	own := &Body{nameless: b.nameless, Variants: make([]*Variant, 0, len(b.Variants)+len(s.kept))}
+	own.Variants = append(own.Variants, b.Variants...)
+	for _, x := range s.kept {
+		own.Variants = append(own.Variants, x.body)
+	}
+	return own
+}
+
+// keptSumLocked is the version hash of a list with what is kept.
+func (s *Sub) keptSumLocked(all sum) sum {
+	for _, x := range s.kept {
+		all.add(x.body.Digest)
+	}
+	return all
+}

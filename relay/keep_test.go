@@ -1,0 +1,45 @@
+package relay
+
+import (
+	"math"
+	"slices"
+	"testing"
+)
+
+// TestKeptClusters: a removal newer than what was looked at, or taken while something older than it is pending, stays in the list, for
+// as long as what was pending then (ORD-3).
+func TestKeptClusters(t *testing.T) {
+	r := newRig(t, Config{})
+	s := r.sub(ClusterType, false, "a", "b", "c")
+	r.open()
+	r.apply(made(ClusterType, "1", nil, "a", "b", "c"))
+	s.Take()
+	const none = math.MaxUint64
+	gets := func(sentence string, k Keep, want ...string) {
+		t.Helper()
+		a, got := s.TakeKeeping(k), []string(nil)
+		if a != nil {
+			for _, v := range a.Variants {
+				got = append(got, v.Name)
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, want %q", sentence, got, want)
+		}
+	}
+	before := r.group.Revision()
+	r.apply(made(ClusterType, "1", []string{"c"}))
+	gets("newer than what was looked at: as before", Keep{none, before})
+	if !s.Keeps() {
+		t.Error("nothing is kept")
+	}
+	r.apply(made(ClusterType, "1", []string{"b"}))
+	now := r.group.Revision()
+	gets("something is pending that was pending when b went, and not when c did", Keep{now, now}, "a", "b")
+	gets("and still is", Keep{now, now + 1})
+	gets("what is pending came later", Keep{now + 1, now + 1}, "a")
+	if s.Keeps() {
+		t.Error("something is still kept")
+	}
+	gets("that was all", Keep{none, now})
+}
