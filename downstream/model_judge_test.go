@@ -31,6 +31,7 @@ type served struct {
 	pending  map[string]int    // told names: number of the first response that changed them and is not told
 	flight   []*inFlight
 	behind   bool            // a held answer is older than the last request
+	late     map[string]bool // the same, of a removal that waits (ORD-2)
 	lame     map[string]bool // unsubscribed while an answer with it was held
 }
 
@@ -62,6 +63,13 @@ func (s *served) kind(name string) int {
 func (s *served) before() func(string) bool {
 	was := &served{wildcard: s.wildcard, names: maps.Clone(s.names)}
 	return was.wants
+}
+
+// moved forgets what was pending of a name that is had in another way now: that may be older, and is still to come.
+func (s *served) moved(wasWild bool, was map[string]bool) {
+	maps.DeleteFunc(s.pending, func(name string, _ int) bool {
+		return s.wildcard != wasWild || s.names[name] != was[name]
+	})
 }
 
 // spent: the endpoints of a cluster follow it.
@@ -100,7 +108,7 @@ func (c *modelClient) enter(typeURL string) (s *served, first bool) {
 	}
 	s = &served{
 		legacy: !noLegacy(typeURL), names: map[string]bool{}, told: map[string]string{}, toldAt: map[string]int{},
-		owed: map[string]bool{}, dropped: map[string]bool{}, starts: true, lame: map[string]bool{}, absent: map[string]int{}, pending: map[string]int{}, touched: true,
+		owed: map[string]bool{}, dropped: map[string]bool{}, starts: true, lame: map[string]bool{}, late: map[string]bool{}, absent: map[string]int{}, pending: map[string]int{}, touched: true,
 	}
 	c.served[typeURL] = s
 	return s, true
@@ -144,7 +152,9 @@ func (c *modelClient) hearsList(m *model, r *discoveryv3.DiscoveryRequest) {
 	}
 	s.owedAll = wildcard && (s.owedAll || !s.wildcard)
 	s.left = s.left || s.wildcard && !wildcard
+	wasWild, was := s.wildcard, s.names
 	s.wildcard, s.names = wildcard, names
+	s.moved(wasWild, was)
 	s.forget()
 	for name := range s.told {
 		if !s.wants(name) {
@@ -158,6 +168,11 @@ func (c *modelClient) hearsList(m *model, r *discoveryv3.DiscoveryRequest) {
 // keepHeld: an answer that waits for its turn leaves as it was taken, with names that were unsubscribed since.
 func (c *modelClient) keepHeld(typeURL string, s *served, before func(string) bool) {
 	for _, st := range c.session.types {
+		if st.typeURL == typeURL && st.rest != nil {
+			for name := range st.rest.names {
+				s.late[name] = true
+			}
+		}
 		if st.typeURL == typeURL && st.held != nil {
 			s.behind = true
 			for _, v := range st.held.Variants {
@@ -173,6 +188,7 @@ func (c *modelClient) keepHeld(typeURL string, s *served, before func(string) bo
 func (c *modelClient) hearsDelta(m *model, r *discoveryv3.DeltaDiscoveryRequest) {
 	s, first := c.enter(r.TypeUrl)
 	defer c.keepHeld(r.TypeUrl, s, s.before())
+	defer s.moved(s.wildcard, maps.Clone(s.names))
 	s.flight = slices.DeleteFunc(s.flight, func(f *inFlight) bool { return f.nonce == r.ResponseNonce })
 	if first {
 		for name, version := range r.InitialResourceVersions {
@@ -245,6 +261,7 @@ func (m *model) judge(c *modelClient, msg *message) {
 	s.flight = append(s.flight, &inFlight{msg.nonce, m.rig.now})
 	bodies, removed := msg.contents()
 	m.judgeOrder(c, msg.typeURL, bodies)
+	m.judgeGone(c, s, msg.typeURL, bodies, removed)
 	news := m.judgeBodies(c, s, msg.typeURL, bodies)
 	news = news || len(msg.words) > len(bodies)+len(removed) // errors
 	if c.delta {
@@ -307,7 +324,7 @@ func (m *model) judgeBodies(c *modelClient, s *served, typeURL string, bodies ma
 		fresh := was != body || s.owed[name] || s.dropped[name] || typeURL == eds && (c.warm[name] != nil || c.again[name] > 0) ||
 			max(f.changed[byStar], f.changed[byName]) > s.toldAt[name]
 		news = news || fresh
-		if whole := !c.delta && (s.wildcard || relay.SentWhole(typeURL)); !fresh && !whole && !s.owedAll {
+		if whole := !c.delta && (s.wildcard || relay.SentWhole(typeURL)); !fresh && !whole && !s.owedAll && !s.behind {
 			m.fail("client %d has %s %s=%s, and is sent it again (SOTW-3, DELTA-8)", c.id, scriptType(typeURL), name, body)
 		}
 	}
@@ -335,12 +352,13 @@ func (m *model) judgeRemoved(c *modelClient, s *served, typeURL string, bodies m
 			m.fail("client %d: %s is listed twice (DELTA-20)", c.id, name)
 		}
 		seen[name] = true
-		if !s.wants(name) && !s.dropped[name] && s.told[name] == "" && !s.lame[name] {
+		if !s.wants(name) && !s.dropped[name] && s.told[name] == "" && !s.lame[name] && !s.late[name] {
 			m.fail("client %d is told that %s went, and did not ask for it (DEL-6)", c.id, name)
 		}
-		if s.told[name] == "" && !s.owed[name] && !s.dropped[name] && !s.lame[name] && !(typeURL == eds && (c.warm[name] != nil || c.again[name] > 0)) {
+		if s.told[name] == "" && !s.owed[name] && !s.dropped[name] && !s.lame[name] && !s.late[name] && !(typeURL == eds && (c.warm[name] != nil || c.again[name] > 0)) {
 			m.fail("client %d is told again that %s is not there (DEL-5)", c.id, name)
 		}
+		delete(s.late, name)
 		m.loses(c, s, typeURL, name)
 		delete(s.told, name)
 		delete(s.pending, name)
@@ -427,8 +445,50 @@ func (m *model) judgeOrder(c *modelClient, typeURL string, bodies map[string]str
 	}
 }
 
+// judgeGone: what goes, goes after every change before it that could still refer to it: in delta of any related type (ORD-2), in
+// SotW of what refers to clusters (ORD-3). A route does not go while a Cluster response waits for its verdict (ORD-5).
+func (m *model) judgeGone(c *modelClient, s *served, typeURL string, bodies map[string]string, removed []string) {
+	if cl := c.served[cds]; late(typeURL) && len(bodies) > 0 && cl != nil && len(cl.flight) > 0 {
+		if at := cl.flight[len(cl.flight)-1].at; m.rig.now.Before(at.Add(m.rig.cfg.Timing.OrderHold)) {
+			m.fail("client %d: %s leaves while clusters wait for a verdict (ORD-5)", c.id, scriptType(typeURL))
+		}
+	}
+	after := []string{lds, relay.ScopedRouteType, rds}
+	if c.delta {
+		if !removedLast(typeURL) {
+			return
+		}
+		after = append(after, cds, eds)
+	} else if removed = nil; typeURL == cds {
+		for name := range s.told {
+			if bodies[name] == "" && s.wants(name) {
+				removed = append(removed, name)
+			}
+		}
+	}
+	for _, name := range removed {
+		f, kind := m.fact(typeURL, name), s.kind(name)
+		if s.told[name] == "" || kind < 0 || f.body[kind] != "" || s.dropped[name] || s.late[name] || s.lame[name] {
+			continue
+		}
+		for _, other := range after {
+			o := c.served[other]
+			if other == typeURL || o == nil || o.owedAll || o.starts {
+				continue
+			}
+			for n, at := range o.pending {
+				if at < f.changed[kind] {
+					m.fail("client %d: %s %s goes (taken by the table as %d) before %s %s is told (as %d) (ORD-2, ORD-3)", c.id,
+						scriptType(typeURL), name, f.changed[kind], scriptType(other), n, at)
+				}
+			}
+		}
+	}
+}
+
 // judgeClusters notes which endpoints have to follow (WARM-1).
 func (m *model) judgeClusters(c *modelClient, s *served, bodies map[string]string) {
+	maps.DeleteFunc(c.warm, func(name string, _ *warmth) bool { return s.told[name] == "" && bodies[name] == "" })
 	for name, body := range bodies {
 		if s.told[name] == body && !s.owed[name] && !c.delta {
 			c.again[name] = 2 // it may count as new: the client came back with it, or asked for it in another way
@@ -446,7 +506,7 @@ func (m *model) judgeClusters(c *modelClient, s *served, bodies map[string]strin
 func (m *model) warmed() {
 	for _, c := range m.clients {
 		e := c.served[eds]
-		if e == nil || len(c.stuck) > 0 || len(e.flight) > 0 || c.closed {
+		if e == nil || e.starts || e.owedAll || len(c.stuck) > 0 || len(e.flight) > 0 || c.closed {
 			continue
 		}
 		for name, w := range c.warm {

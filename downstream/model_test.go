@@ -40,7 +40,7 @@ func TestModel(t *testing.T) {
 				}
 			}
 			t.Logf("%d responses were judged, %d streams opened", m.judged, m.ids)
-			if least := *steps / 16; m.judged < least {
+			if least := *steps / 32; m.judged < least {
 				t.Errorf("only %d responses were judged", m.judged)
 			}
 		})
