@@ -294,7 +294,10 @@ func (m *model) judge(c *modelClient, msg *message) {
 	}
 	s.owedAll = s.owedAll && c.delta && len(msg.words) > 0 && !byStarAlone
 	s.touched, s.left = false, false
-	clear(s.dropped)
+	if !s.owedAll {
+		maps.Copy(s.late, s.dropped) // a removal may still wait
+		clear(s.dropped)
+	}
 	clear(s.lame)
 }
 
@@ -433,7 +436,7 @@ func (m *model) judgeOrder(c *modelClient, typeURL string, bodies map[string]str
 			continue
 		}
 		s := c.served[earlier]
-		if s == nil || s.owedAll { // it may have to settle, which not all types wait for
+		if s == nil || s.owedAll || s.starts { // it may have to settle, which not all types wait for
 			continue
 		}
 		for name, at := range s.pending {
@@ -514,10 +517,14 @@ func (m *model) warmed() {
 			if kind < 0 {
 				kind = byName
 			}
-			if !e.wants(name) || !w.judged || e.told[name] == "" || m.fact(eds, name).body[kind] == "" {
+			if !e.wants(name) || e.owed[name] || !w.judged || e.told[name] == "" || m.fact(eds, name).body[kind] == "" {
 				continue
 			}
-			if late := m.rig.now.Sub(w.since.Add(m.rig.cfg.Timing.OrderHold)); late > 0 && !c.dueNow(m.rig.now) {
+			from, hold := w.since, m.rig.cfg.Timing.OrderHold
+			if cl := c.served[cds].flight; len(cl) > 0 {
+				from = later(from, cl[len(cl)-1].at).Add(hold) // newer clusters, which go first
+			}
+			if late := m.rig.now.Sub(from.Add(hold)); late > 0 && !c.dueNow(m.rig.now) {
 				m.fail("client %d was sent cluster %s, and its endpoints are late by %v (WARM-1)", c.id, name, late)
 			}
 		}
@@ -529,6 +536,11 @@ func (c *modelClient) left(m *model, msg *message) {
 	for _, f := range c.served[msg.typeURL].flight {
 		if f.nonce == msg.nonce {
 			f.at = m.rig.now
+		}
+	}
+	for _, w := range c.warm {
+		if msg.typeURL == cds && c.delta {
+			w.since = m.rig.now
 		}
 	}
 }

@@ -293,6 +293,18 @@ func (m *model) wait(d time.Duration) {
 	}
 	m.rig.now = end
 	m.rig.table.Advance(end)
+	for _, c := range m.clients {
+		// Clusters that are kept (ORD-3) may go a little before the writer is woken for them.
+		if len(c.stuck) > 0 || c.dueNow(end) || slices.ContainsFunc(c.session.types, func(st *streamType) bool { return st.keeps }) {
+			continue
+		}
+		if batch, err := c.take(end); len(batch) > 0 || err != nil {
+			for _, r := range batch {
+				m.logf("client %d would be sent %s: %v", c.id, scriptType(r.kind.typeURL), decode(m.t, r, c.delta).words)
+			}
+			m.fail("client %d's writer was not woken: %d responses, %v", c.id, len(batch), err)
+		}
+	}
 }
 
 func later(a, b time.Time) time.Time {
