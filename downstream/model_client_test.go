@@ -306,9 +306,9 @@ func (m *model) receive(c *modelClient) {
 func (msg *message) contents() (bodies map[string]string, removed []string) {
 	bodies = map[string]string{}
 	for _, word := range msg.words {
-		switch {
-		case word[0] == '!':
-		case word[0] == '-':
+		switch word[0] {
+		case '!':
+		case '-':
 			removed = append(removed, word[1:])
 		default:
 			name, body, _ := strings.Cut(word, "=")

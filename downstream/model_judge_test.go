@@ -31,6 +31,7 @@ type served struct {
 	pending  map[string]int    // told names: number of the first response that changed them and is not told
 	flight   []*inFlight
 	behind   bool            // a held answer is older than the last request
+	shifted  map[string]bool // had with "*", and now by name: may be sent once more
 	late     map[string]bool // the same, of a removal that waits (ORD-2)
 	lame     map[string]bool // unsubscribed while an answer with it was held
 }
@@ -70,6 +71,11 @@ func (s *served) moved(wasWild bool, was map[string]bool) {
 	maps.DeleteFunc(s.pending, func(name string, _ int) bool {
 		return s.wildcard != wasWild || s.names[name] != was[name]
 	})
+	if wasWild && !s.wildcard {
+		for name := range s.names {
+			s.shifted[name] = true
+		}
+	}
 }
 
 // spent: the endpoints of a cluster follow it.
@@ -108,7 +114,7 @@ func (c *modelClient) enter(typeURL string) (s *served, first bool) {
 	}
 	s = &served{
 		legacy: !noLegacy(typeURL), names: map[string]bool{}, told: map[string]string{}, toldAt: map[string]int{},
-		owed: map[string]bool{}, dropped: map[string]bool{}, starts: true, lame: map[string]bool{}, late: map[string]bool{}, absent: map[string]int{}, pending: map[string]int{}, touched: true,
+		owed: map[string]bool{}, dropped: map[string]bool{}, starts: true, lame: map[string]bool{}, shifted: map[string]bool{}, late: map[string]bool{}, absent: map[string]int{}, pending: map[string]int{}, touched: true,
 	}
 	c.served[typeURL] = s
 	return s, true
@@ -283,6 +289,7 @@ func (m *model) judge(c *modelClient, msg *message) {
 		if !s.behind {
 			delete(s.owed, name)
 		}
+		delete(s.shifted, name)
 		delete(s.pending, name)
 		if msg.typeURL == eds {
 			c.spent(name)
@@ -324,7 +331,7 @@ func (m *model) judgeBodies(c *modelClient, s *served, typeURL string, bodies ma
 		if kind := s.kind(name); kind >= 0 && !f.again && was != "" && was != "?" && f.made[body] < f.made[was] && !s.left && !s.touched {
 			m.fail("client %d: %s goes back from %s to %s (EC-4)", c.id, name, was, body)
 		}
-		fresh := was != body || s.owed[name] || s.dropped[name] || typeURL == eds && (c.warm[name] != nil || c.again[name] > 0) ||
+		fresh := was != body || s.owed[name] || s.shifted[name] || s.dropped[name] || typeURL == eds && (c.warm[name] != nil || c.again[name] > 0) ||
 			max(f.changed[byStar], f.changed[byName]) > s.toldAt[name]
 		news = news || fresh
 		if whole := !c.delta && (s.wildcard || relay.SentWhole(typeURL)); !fresh && !whole && !s.owedAll && !s.behind {
@@ -516,6 +523,9 @@ func (m *model) warmed() {
 			kind := e.kind(name)
 			if kind < 0 {
 				kind = byName
+			}
+			if m.control.sotw && m.control.state[eds][name] == "" {
+				continue // asked anew, such an origin says nothing of it (RELAY-12)
 			}
 			if !e.wants(name) || e.owed[name] || !w.judged || e.told[name] == "" || m.fact(eds, name).body[kind] == "" {
 				continue

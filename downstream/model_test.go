@@ -107,7 +107,7 @@ func (m *model) logf(format string, args ...any) {
 
 func (m *model) fail(format string, args ...any) {
 	m.t.Helper()
-	log := m.log[max(0, len(m.log)-1500):]
+	log := m.log[max(0, len(m.log)-600):]
 	m.t.Fatalf("step %d: %s\n%s", m.at, fmt.Sprintf(format, args...), strings.Join(log, "\n"))
 }
 
@@ -150,7 +150,7 @@ func (m *model) step() {
 	case k < 95:
 		m.lane()
 	default:
-		m.wait(time.Duration(m.rnd.IntN(1000)) * time.Millisecond << (m.rnd.IntN(5)))
+		m.wait(time.Duration(m.rnd.IntN(1000)) * time.Millisecond << m.rnd.IntN(5))
 	}
 }
 

@@ -20,7 +20,7 @@ var all = flag.Bool("all", false, "play the long exhaustive games too, which tak
 // order_hold passes. A step of the table is atomic, and so is what the session does under its lock; nothing else is. With -all
 // there are more changes and three types, and some 350,000 games in each dialect.
 func TestOrderExhaustively(t *testing.T) {
-	games := []map[string]int{{cds: 2, rds: 1}, {cds: 2, eds: 1}, {cds: 1, eds: 2}} // endpoints do not wait for a verdict
+	games := []map[string]int{{cds: 2, rds: 1}, {cds: 2, eds: 1}} // endpoints do not wait for a verdict
 	if *all {
 		games = append(games, map[string]int{cds: 1, lds: 1, odd: 1}, map[string]int{cds: 2, rds: 2})
 	}
