@@ -35,7 +35,7 @@
 // # Order
 //
 // Types are taken in the reverse of ORD-1 and written in its order; what is newer than a waiting change of an earlier type is
-// held back (TestOrderUnderInterleaving, TestForwardWalkOvertakes). Listeners and routes also wait for the ACK of a Cluster
+// held back (TestOrderExhaustively, TestForwardWalkOvertakes). Listeners and routes also wait for the ACK of a Cluster
 // response, for the endpoints of its new clusters (TestRoutesWaitForEndpoints), and for the first set of clusters to settle
 // (TestLateTypesWaitForClusters, TestSettlingHoldsLateTypes). Removals come last and in reverse (removals.go).
 //
@@ -64,5 +64,6 @@
 //
 // # What to read next
 //
-// stream.go, session.go, order.go, removals.go; then the tests rig_test.go, order_test.go.
+// stream.go, session.go, order.go, removals.go; testdata/*.txt reads as conversations; then the tests order_test.go and
+// model_test.go, where streams are played at random and every response is judged.
 package downstream

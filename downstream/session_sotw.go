@@ -73,8 +73,12 @@ func (s *session) listLocked(now time.Time, st *streamType, req *discoveryv3.Dis
 		st.legacy = false // for good (WILD-3, WILD-6)
 	}
 	names, wildcard := s.siftLocked(st, req)
-	st.wildcard = wildcard || st.legacy
-	st.sub.Replace(now, names, st.wildcard)
+	if wildcard = wildcard || st.legacy; wildcard && !st.wildcard && !relay.SentWhole(st.typeURL) {
+		// From now on a response is all there is (SOTW-4). One that is held back has only what changed; all of it follows anyway.
+		st.held, st.heldSince = nil, time.Time{}
+	}
+	st.wildcard = wildcard
+	st.sub.Replace(now, names, wildcard)
 	st.expect(now)
 	return s.countNamesLocked(st)
 }

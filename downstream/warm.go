@@ -74,7 +74,6 @@ func (s *session) oweEndpointsLocked(now time.Time) {
 		st.sub.Owe(news)
 		return
 	}
-	s.warm.at = time.Time{}
 	if s.warm.owed = append(s.warm.owed, news...); len(s.warm.owed) > most {
 		s.warm.owed = []string{relay.Wildcard}
 	}

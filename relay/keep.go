@@ -25,11 +25,16 @@ func (v *view) has(name string) bool {
 	return it != nil && !it.dead
 }
 
-// Keeps reports whether the last answer told of something that is gone.
+// Keeps reports whether the last answer told of something that is gone, and the next could let go of it. A list that waits for its
+// set or for a name cannot (RELAY-7); its Sub becomes Pending when it can.
 func (s *Sub) Keeps() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return len(s.kept) > 0
+	switch {
+	case len(s.kept) == 0, s.pos != nil && s.pos.fresh && !s.shard.set.readyLocked(s.holds):
+		return false
+	}
+	return !s.holds || s.resolvedLocked()
 }
 
 // keepsLocked reports whether a name that is gone is still told.

@@ -54,7 +54,9 @@ func (s *Sub) TakeKeeping(k Keep) *Answer {
 		a = s.takeChangedLocked()
 	}
 	if a == nil && len(s.dirty) > 0 {
-		s.unsent, s.since = first, since // it could not be told yet (RELAY-7)
+		if s.unsent, s.since = first, since; first == 0 { // it could not be told yet (RELAY-7)
+			s.unsent = s.shard.rev // what was kept went long ago
+		}
 	}
 	if a != nil {
 		a.from, a.to = from, s.shard.rev

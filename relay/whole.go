@@ -156,6 +156,7 @@ func (s *Sub) mixedLocked(a *Answer) {
 		}
 		s.sentLocked(r, v.Digest)
 		r.flags, r.fault = r.flags&^claimed|holds, nil
+		s.oweLocked(r, false)
 		a.Rev = max(a.Rev, at)
 		it := view.items[name]
 		switch {

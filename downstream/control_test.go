@@ -1,0 +1,300 @@
+package downstream
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+)
+
+// control is a control plane of either dialect, for the scripts and the model: it knows what exists and tells it to the lanes that
+// ask. Nothing happens by itself: ask lets a lane ask, produce puts into flight what it has not been told, deliver applies one
+// response. A body is its own version.
+type control struct {
+	tb     testing.TB
+	sotw   bool
+	origin *relay.Origin
+	state  map[string]map[string]string // type, name: body
+	faults map[string]map[string]codes.Code
+	muted  map[string]bool // types it does not answer
+	lanes  []*controlLane
+	nonce  int
+
+	// hidden names are served when they are asked for, and are not in `*`.
+	hidden func(name string) bool
+	// pieces says into how many responses n resources are cut (delta).
+	pieces func(n int) int
+	// applied is told of every response the table has taken.
+	applied func(l *controlLane, s *stated, a relay.Applied)
+}
+
+// controlLane is the control plane's end of one upstream stream.
+type controlLane struct {
+	*relay.Lane
+	open  bool
+	types map[string]*askedType
+	queue []*stated
+}
+
+// askedType is what a lane asked of a type on its present stream, and was told.
+type askedType struct {
+	wildcard bool
+	names    map[string]bool
+	known    map[string]string // body; "": stated absent
+	faults   map[string]codes.Code
+	answered bool
+}
+
+// stated is a response in flight.
+type stated struct {
+	typeURL string
+	full    bool // what is not in it is gone
+	bodies  map[string]string
+	removed []string
+	faults  map[string]codes.Code
+	first   bool // of a first answer
+	broken  string
+}
+
+func newControl(tb testing.TB, origin *relay.Origin, sotw bool) *control {
+	return &control{
+		tb: tb, sotw: sotw, origin: origin, state: map[string]map[string]string{}, muted: map[string]bool{},
+		faults: map[string]map[string]codes.Code{}, hidden: func(string) bool { return false },
+		pieces: func(int) int { return 1 }, applied: func(*controlLane, *stated, relay.Applied) {},
+	}
+}
+
+// set makes a name exist with a body; an empty one makes it go.
+func (c *control) set(typeURL, name, body string) {
+	if c.state[typeURL] == nil {
+		c.state[typeURL] = map[string]string{}
+	}
+	delete(c.faults[typeURL], name)
+	if body == "" {
+		delete(c.state[typeURL], name)
+		return
+	}
+	c.state[typeURL][name] = body
+}
+
+// fail states an error of a name instead.
+func (c *control) fail(typeURL, name string, code codes.Code) {
+	if c.faults[typeURL] == nil {
+		c.faults[typeURL] = map[string]codes.Code{}
+	}
+	c.faults[typeURL][name] = code
+}
+
+// takeLanes takes up the lanes that are wanted.
+func (c *control) takeLanes() {
+	for _, l := range c.origin.TakeLanes() {
+		if !slices.ContainsFunc(c.lanes, func(x *controlLane) bool { return x.Lane == l }) {
+			c.lanes = append(c.lanes, &controlLane{Lane: l})
+		}
+	}
+}
+
+// ask opens the lane if it is to be open, and lets it ask.
+func (c *control) ask(now time.Time, l *controlLane) {
+	for range 5 {
+		if !l.Wanted() {
+			c.close(l)
+			if l.Release() {
+				c.lanes = slices.DeleteFunc(c.lanes, func(x *controlLane) bool { return x == l })
+			}
+			return
+		}
+		if !l.open {
+			l.open, l.types, l.queue = true, map[string]*askedType{}, nil
+			l.Open(now, 0)
+			l.Identify("origin")
+		}
+		asks, reopen := l.Take(now, c.sotw)
+		for _, a := range asks {
+			c.asked(l, a)
+		}
+		if !reopen {
+			return
+		}
+		c.close(l)
+	}
+}
+
+func (c *control) close(l *controlLane) {
+	if l.open {
+		l.Close()
+		l.open, l.queue = false, nil
+	}
+}
+
+func (c *control) asked(l *controlLane, a relay.Ask) {
+	ty := l.types[a.TypeURL]
+	if (ty == nil) != a.First {
+		c.tb.Fatalf("%s: first is %v, and it was asked before: %v", a.TypeURL, a.First, ty != nil)
+	}
+	if ty == nil {
+		ty = &askedType{
+			wildcard: a.Wildcard, names: map[string]bool{}, known: maps.Clone(a.Initial), faults: map[string]codes.Code{},
+		}
+		if ty.known == nil {
+			ty.known = map[string]string{}
+		}
+		l.types[a.TypeURL] = ty
+	}
+	for _, n := range a.Unsubscribe {
+		delete(ty.names, n.Name)
+		delete(ty.known, n.Name)
+		delete(ty.faults, n.Name)
+	}
+	for _, n := range a.Subscribe {
+		ty.names[n.Name] = true
+		if !a.First {
+			delete(ty.known, n.Name)
+		}
+	}
+	ty.answered = false
+}
+
+// produce puts into flight what the lane has not been told of a type.
+func (c *control) produce(l *controlLane, typeURL string) {
+	ty := l.types[typeURL]
+	if !l.open || ty == nil || c.muted[typeURL] {
+		return
+	}
+	first := !ty.answered
+	changed := first
+	full := c.sotw && (relay.FullState(typeURL) || typeURL == relay.ScopedRouteType && ty.wildcard)
+	names := ty.names
+	if ty.wildcard {
+		names = map[string]bool{}
+		for name := range c.state[typeURL] {
+			names[name] = !c.hidden(name)
+		}
+		for name := range ty.known {
+			names[name] = true
+		}
+	}
+	bodies, removed, faults := []string(nil), []string(nil), map[string]codes.Code{}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !names[name] {
+			continue
+		}
+		body, exists := c.state[typeURL][name]
+		was, told := ty.known[name]
+		if code, failed := c.faults[typeURL][name]; failed && !ty.wildcard {
+			if ty.faults[name] != code {
+				ty.faults[name], faults[name], changed = code, code, true
+			}
+			continue
+		}
+		delete(ty.faults, name)
+		switch {
+		case exists && (full || !told || was != body):
+			bodies = append(bodies, name)
+			changed = changed || !told || was != body
+			ty.known[name] = body
+		case !exists && (!told || was != "") && !c.sotw:
+			removed, changed = append(removed, name), true
+			ty.known[name] = ""
+		case !exists && told && c.sotw:
+			delete(ty.known, name)
+			changed = changed || full
+		}
+	}
+	if !changed {
+		return
+	}
+	ty.answered = true
+	pieces := 1
+	if !c.sotw && len(bodies) > 1 {
+		pieces = c.pieces(len(bodies))
+	}
+	for i := range pieces {
+		s := &stated{typeURL: typeURL, full: full, bodies: map[string]string{}, first: first || c.sotw}
+		for _, name := range bodies[i*len(bodies)/pieces : (i+1)*len(bodies)/pieces] {
+			s.bodies[name] = c.state[typeURL][name]
+		}
+		if i == pieces-1 {
+			s.removed, s.faults = removed, faults
+		}
+		l.queue = append(l.queue, s)
+	}
+}
+
+// deliver has the table take the oldest response in flight.
+func (c *control) deliver(now time.Time, l *controlLane) {
+	if len(l.queue) == 0 {
+		return
+	}
+	s := l.queue[0]
+	l.queue = l.queue[1:]
+	c.nonce++
+	parsed, err := relay.ParseResponse(c.encode(s), !c.sotw)
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	u, bad := relay.Accept(parsed, 0)
+	if (bad != nil) != (s.broken != "") {
+		c.tb.Fatalf("the response is bad: %v", bad)
+	}
+	a, ok := l.Apply(now, &u)
+	if !ok {
+		c.tb.Fatalf("%s was never asked for", s.typeURL)
+	}
+	c.applied(l, s, a)
+}
+
+func (c *control) encode(s *stated) []byte {
+	var errs []*discoveryv3.ResourceError
+	for _, name := range slices.Sorted(maps.Keys(s.faults)) {
+		errs = append(errs, &discoveryv3.ResourceError{
+			ResourceName: &discoveryv3.ResourceName{Name: name},
+			ErrorDetail:  &statuspb.Status{Code: int32(s.faults[name]), Message: "because"},
+		})
+	}
+	sotw := &discoveryv3.DiscoveryResponse{TypeUrl: s.typeURL, Nonce: fmt.Sprint(c.nonce), VersionInfo: "1", ResourceErrors: errs}
+	delta := &discoveryv3.DeltaDiscoveryResponse{
+		TypeUrl: s.typeURL, Nonce: fmt.Sprint(c.nonce), RemovedResources: s.removed, ResourceErrors: errs,
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.bodies)) {
+		a := payload(s.typeURL, name, s.bodies[name])
+		if name == s.broken {
+			a.TypeUrl = "type.googleapis.com/another.Type"
+		}
+		sotw.Resources = append(sotw.Resources, a)
+		delta.Resources = append(delta.Resources, &discoveryv3.Resource{Name: name, Version: s.bodies[name], Resource: a})
+	}
+	var m proto.Message = delta
+	if c.sotw {
+		m = sotw
+	}
+	b, err := proto.Marshal(m)
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	return b
+}
+
+// serve lets everything happen that can happen at once. It reports whether anything did.
+func (c *control) serve(now time.Time) (did bool) {
+	c.takeLanes()
+	for _, l := range slices.Clone(c.lanes) {
+		c.ask(now, l)
+		for _, typeURL := range slices.SortedFunc(maps.Keys(l.types), relay.CompareTypes) {
+			c.produce(l, typeURL)
+		}
+		for len(l.queue) > 0 {
+			c.deliver(now, l)
+			did = true
+		}
+	}
+	return did
+}

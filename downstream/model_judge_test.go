@@ -1,0 +1,575 @@
+package downstream
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// served is one type of one stream as of the requests that have arrived and the responses that have been taken.
+type served struct {
+	wildcard bool
+	legacy   bool
+	names    map[string]bool
+	told     map[string]string // name: body; "?": the client holds something else
+	toldAt   map[string]int    // number of the response the table had taken last
+	owed     map[string]bool   // names to be answered whatever is held
+	starts   bool              // no response was taken
+	owedAll  bool              // `*` is to be answered
+	touched  bool              // the subscription changed: one more response may follow
+	dropped  map[string]bool   // unsubscribed under `*`: answered by a resource or a removal (DELTA-9)
+	absent   map[string]int    // SotW, sent whole: how often a response said that a name is not there
+	left     bool              // `*` was left: what only it held may go, though the named kind is about to have it
+	pending  map[string]int    // told names: number of the first response that changed them and is not told
+	flight   []*inFlight
+	behind   bool            // a held answer is older than the last request
+	shifted  map[string]bool // had with "*", and now by name: may be sent once more
+	late     map[string]bool // the same, of a removal that waits (ORD-2)
+	lame     map[string]bool // unsubscribed while an answer with it was held
+}
+
+type inFlight struct {
+	nonce string
+	at    time.Time // when it was written
+}
+
+// warmth is the wait for the endpoints of a cluster that was sent (WARM-1).
+type warmth struct {
+	judged bool // SotW: the Cluster response has a verdict
+	since  time.Time
+}
+
+func (s *served) wants(name string) bool { return s.names[name] || s.wildcard && !hidden(name) }
+
+// kind is where the stream-type has a name from; -1: from both.
+func (s *served) kind(name string) int {
+	switch {
+	case s.names[name] && s.wildcard:
+		return -1
+	case s.names[name]:
+		return byName
+	}
+	return byStar
+}
+
+// before is wants as of now.
+func (s *served) before() func(string) bool {
+	was := &served{wildcard: s.wildcard, names: maps.Clone(s.names)}
+	return was.wants
+}
+
+// moved forgets what was pending of a name that is had in another way now: that may be older, and is still to come.
+func (s *served) moved(wasWild bool, was map[string]bool) {
+	maps.DeleteFunc(s.pending, func(name string, _ int) bool {
+		return s.wildcard != wasWild || s.names[name] != was[name]
+	})
+	if wasWild && !s.wildcard {
+		for name := range s.names {
+			s.shifted[name] = true
+		}
+	}
+}
+
+// spent: the endpoints of a cluster follow it.
+func (c *modelClient) spent(name string) {
+	if c.warm[name] != nil {
+		c.again[name] = 2
+	} else if c.again[name] > 0 {
+		c.again[name]--
+	}
+	delete(c.warm, name)
+}
+
+func (s *served) forget() {
+	for name := range s.told {
+		if !s.names[name] && !s.wildcard {
+			delete(s.told, name)
+			delete(s.pending, name)
+		}
+	}
+	maps.DeleteFunc(s.owed, func(name string, _ bool) bool { return !s.names[name] })
+}
+
+// hears is a request that arrives.
+func (c *modelClient) hears(m *model, req proto.Message) {
+	switch r := req.(type) {
+	case *discoveryv3.DiscoveryRequest:
+		c.hearsList(m, r)
+	case *discoveryv3.DeltaDiscoveryRequest:
+		c.hearsDelta(m, r)
+	}
+}
+
+func (c *modelClient) enter(typeURL string) (s *served, first bool) {
+	if s = c.served[typeURL]; s != nil {
+		return s, false
+	}
+	s = &served{
+		legacy: !noLegacy(typeURL), names: map[string]bool{}, told: map[string]string{}, toldAt: map[string]int{},
+		owed: map[string]bool{}, dropped: map[string]bool{}, starts: true, lame: map[string]bool{}, shifted: map[string]bool{}, late: map[string]bool{}, absent: map[string]int{}, pending: map[string]int{}, touched: true,
+	}
+	c.served[typeURL] = s
+	return s, true
+}
+
+func (c *modelClient) hearsList(m *model, r *discoveryv3.DiscoveryRequest) {
+	s, first := c.enter(r.TypeUrl)
+	before := s.before()
+	if n := len(s.flight); n > 0 && s.flight[n-1].nonce == r.ResponseNonce {
+		s.flight = nil
+		if r.TypeUrl == cds {
+			for _, w := range c.warm {
+				if !w.judged {
+					w.judged, w.since = true, m.rig.now
+				}
+			}
+		}
+	}
+	if len(r.ResourceNames) > 0 {
+		s.legacy = false
+	}
+	if first && r.VersionInfo != "" { // it says that it holds something
+		for name, body := range c.wishes[r.TypeUrl].held {
+			s.told[name] = body
+		}
+	}
+	wildcard := s.legacy || slices.Contains(r.ResourceNames, relay.Wildcard)
+	names := map[string]bool{}
+	for _, name := range r.ResourceNames {
+		if name == relay.Wildcard {
+			continue
+		}
+		names[name] = true
+		if !s.names[name] {
+			s.owed[name] = true
+			delete(s.absent, name)
+		}
+	}
+	if wildcard != s.wildcard || !maps.Equal(names, s.names) {
+		s.touched = true
+	}
+	s.owedAll = wildcard && (s.owedAll || !s.wildcard)
+	s.left = s.left || s.wildcard && !wildcard
+	wasWild, was := s.wildcard, s.names
+	s.wildcard, s.names = wildcard, names
+	s.moved(wasWild, was)
+	s.forget()
+	for name := range s.told {
+		if !s.wants(name) {
+			delete(s.told, name)
+			delete(s.pending, name)
+		}
+	}
+	c.keepHeld(r.TypeUrl, s, before)
+}
+
+// keepHeld: an answer that waits for its turn leaves as it was taken, with names that were unsubscribed since.
+func (c *modelClient) keepHeld(typeURL string, s *served, before func(string) bool) {
+	for _, st := range c.session.types {
+		if st.typeURL == typeURL && st.rest != nil {
+			for name := range st.rest.names {
+				s.late[name] = true
+			}
+		}
+		if st.typeURL == typeURL && st.held != nil {
+			s.behind = true
+			for _, v := range st.held.Variants {
+				s.lame[v.Name] = s.lame[v.Name] || before(v.Name)
+			}
+			for _, name := range st.held.Removed {
+				s.lame[name] = s.lame[name] || before(name)
+			}
+		}
+	}
+}
+
+func (c *modelClient) hearsDelta(m *model, r *discoveryv3.DeltaDiscoveryRequest) {
+	s, first := c.enter(r.TypeUrl)
+	defer c.keepHeld(r.TypeUrl, s, s.before())
+	defer s.moved(s.wildcard, maps.Clone(s.names))
+	s.flight = slices.DeleteFunc(s.flight, func(f *inFlight) bool { return f.nonce == r.ResponseNonce })
+	if first {
+		for name, version := range r.InitialResourceVersions {
+			s.told[name] = c.wishes[r.TypeUrl].held[name]
+			if version == "not ours" || s.told[name] == "" {
+				s.told[name] = "?"
+			}
+		}
+		if s.legacy && len(r.ResourceNamesSubscribe) == 0 {
+			s.wildcard, s.owedAll = true, true
+		}
+	}
+	for _, name := range r.ResourceNamesSubscribe {
+		s.touched = true
+		if name == relay.Wildcard {
+			s.wildcard, s.owedAll = true, true
+			continue
+		}
+		_, claimed := r.InitialResourceVersions[name]
+		s.owed[name] = !first || !claimed
+		s.names[name] = true
+	}
+	for _, name := range r.ResourceNamesUnsubscribe {
+		if name == relay.Wildcard {
+			s.left = s.left || s.wildcard
+			s.wildcard, s.owedAll = false, false
+			s.forget()
+			continue
+		}
+		if s.wildcard {
+			s.dropped[name], s.touched = true, true
+		}
+		delete(s.names, name)
+		delete(s.pending, name)
+		s.forget()
+	}
+	_ = m
+}
+
+// changed is told what the table was told.
+func (c *modelClient) changed(m *model, typeURL, name, body string, kind int) {
+	s := c.served[typeURL]
+	if s == nil || !s.wants(name) || s.told[name] == "" {
+		return
+	}
+	if of := s.kind(name); of >= 0 && of != kind {
+		return
+	}
+	switch {
+	case body == "" || body == s.told[name]:
+		delete(s.pending, name)
+	case s.pending[name] == 0:
+		s.pending[name] = m.seq
+	}
+}
+
+// judge looks at a response that was taken.
+func (m *model) judge(c *modelClient, msg *message) {
+	s := c.served[msg.typeURL]
+	m.logf("client %d is sent %s N=%s: %v", c.id, scriptType(msg.typeURL), msg.nonce, msg.words)
+	m.judged++
+	if s == nil {
+		m.fail("client %d never asked for it", c.id)
+	}
+	if c.nonces[msg.nonce] || msg.nonce == "" {
+		m.fail("client %d: the nonce is not unique (NONCE-1)", c.id)
+	}
+	c.nonces[msg.nonce] = true
+	m.judgeFlight(c, s)
+	s.flight = append(s.flight, &inFlight{msg.nonce, m.rig.now})
+	bodies, removed := msg.contents()
+	m.judgeOrder(c, msg.typeURL, bodies)
+	m.judgeGone(c, s, msg.typeURL, bodies, removed)
+	news := m.judgeBodies(c, s, msg.typeURL, bodies)
+	news = news || len(msg.words) > len(bodies)+len(removed) // errors
+	if c.delta {
+		news = m.judgeRemoved(c, s, msg.typeURL, bodies, removed) || news
+	} else {
+		news = m.judgeWhole(c, s, msg, bodies) || news
+	}
+	if !news && !s.touched && !s.owedAll && !s.behind {
+		m.fail("client %d is told nothing new of %s (SOTW-7, DELTA-8)", c.id, scriptType(msg.typeURL))
+	}
+	if msg.typeURL == cds {
+		m.judgeClusters(c, s, bodies)
+	}
+	s.starts = false
+	byStarAlone := false // something is in it that can only be of `*`
+	for name, body := range bodies {
+		byStarAlone = byStarAlone || s.kind(name) == byStar && !s.dropped[name]
+		s.told[name], s.toldAt[name] = body, m.seq
+		if !s.behind {
+			delete(s.owed, name)
+		}
+		delete(s.shifted, name)
+		delete(s.pending, name)
+		if msg.typeURL == eds {
+			c.spent(name)
+		}
+	}
+	if s.behind {
+		s.behind = false // what was asked since is still to be answered
+		return
+	}
+	s.owedAll = s.owedAll && c.delta && len(msg.words) > 0 && !byStarAlone
+	s.touched, s.left = false, false
+	if !s.owedAll {
+		maps.Copy(s.late, s.dropped) // a removal may still wait
+		clear(s.dropped)
+	}
+	clear(s.lame)
+}
+
+// judgeFlight: one response in flight (NONCE-10).
+func (m *model) judgeFlight(c *modelClient, s *served) {
+	if n := len(s.flight); n > 0 {
+		if at := s.flight[n-1].at; m.rig.now.Before(at.Add(m.rig.cfg.Timing.OrderHold)) {
+			m.fail("client %d: two responses in flight, the former for %v (NONCE-10)", c.id, m.rig.now.Sub(at))
+		}
+	}
+}
+
+// judgeBodies: what is sent was asked for, was stated, is not older than what was sent, and is not sent for nothing.
+func (m *model) judgeBodies(c *modelClient, s *served, typeURL string, bodies map[string]string) (news bool) {
+	for _, name := range slices.Sorted(maps.Keys(bodies)) {
+		body, f := bodies[name], m.fact(typeURL, name)
+		was := s.told[name]
+		if !s.wants(name) && !s.lame[name] {
+			m.fail("client %d did not ask for %s (SOTW-12)", c.id, name)
+		}
+		if f.stated[byStar][body]+f.stated[byName][body] == 0 {
+			m.fail("client %d: no origin stated %s=%s", c.id, name, body)
+		}
+		if kind := s.kind(name); kind >= 0 && !f.again && was != "" && was != "?" && f.made[body] < f.made[was] && !s.left && !s.touched {
+			m.fail("client %d: %s goes back from %s to %s (EC-4)", c.id, name, was, body)
+		}
+		fresh := was != body || s.owed[name] || s.shifted[name] || s.dropped[name] || typeURL == eds && (c.warm[name] != nil || c.again[name] > 0) ||
+			max(f.changed[byStar], f.changed[byName]) > s.toldAt[name]
+		news = news || fresh
+		if whole := !c.delta && (s.wildcard || relay.SentWhole(typeURL)); !fresh && !whole && !s.owedAll && !s.behind {
+			m.fail("client %d has %s %s=%s, and is sent it again (SOTW-3, DELTA-8)", c.id, scriptType(typeURL), name, body)
+		}
+	}
+	return news
+}
+
+// loses: a name that the client has is taken from it. The origin must have taken it from all, after it made what is lost.
+func (m *model) loses(c *modelClient, s *served, typeURL, name string) {
+	if !s.wants(name) || s.dropped[name] && !s.names[name] {
+		return
+	}
+	was := s.told[name]
+	if was == "" || was == "?" || s.left {
+		return
+	}
+	if f := m.fact(typeURL, name); f.deleted < f.made[was] {
+		m.fail("client %d loses %s=%s, which the origin has had ever since", c.id, name, was)
+	}
+}
+
+func (m *model) judgeRemoved(c *modelClient, s *served, typeURL string, bodies map[string]string, removed []string) (news bool) {
+	seen := map[string]bool{}
+	for _, name := range removed {
+		if seen[name] || bodies[name] != "" {
+			m.fail("client %d: %s is listed twice (DELTA-20)", c.id, name)
+		}
+		seen[name] = true
+		if !s.wants(name) && !s.dropped[name] && s.told[name] == "" && !s.lame[name] && !s.late[name] {
+			m.fail("client %d is told that %s went, and did not ask for it (DEL-6)", c.id, name)
+		}
+		if s.told[name] == "" && !s.owed[name] && !s.dropped[name] && !s.lame[name] && !s.late[name] && !(typeURL == eds && (c.warm[name] != nil || c.again[name] > 0)) {
+			m.fail("client %d is told again that %s is not there (DEL-5)", c.id, name)
+		}
+		delete(s.late, name)
+		m.loses(c, s, typeURL, name)
+		delete(s.told, name)
+		delete(s.pending, name)
+		if !s.behind {
+			delete(s.owed, name)
+		}
+		if typeURL == eds {
+			c.spent(name)
+		}
+	}
+	return len(removed) > 0
+}
+
+// judgeWhole: what is not in a response that is sent whole is lost, and one version stands for one content (VER-4).
+func (m *model) judgeWhole(c *modelClient, s *served, msg *message, bodies map[string]string) (news bool) {
+	if !s.wildcard && !relay.SentWhole(msg.typeURL) {
+		if len(msg.words) == 0 {
+			m.fail("client %d is sent an empty response (SOTW-9)", c.id)
+		}
+		return false
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.told)) {
+		if bodies[name] == "" {
+			m.loses(c, s, msg.typeURL, name)
+			delete(s.told, name)
+			delete(s.pending, name)
+			news = true
+		}
+	}
+	content := fmt.Sprint(bodies)
+	key := msg.typeURL + msg.version
+	if was, known := m.contents[key]; known && was != content {
+		m.fail("client %d: one version is of %s and of %s (VER-4)", c.id, was, content)
+	}
+	m.contents[key] = content
+	if msg.typeURL == eds && (len(c.warm) > 0 || len(c.again) > 0) {
+		for name := range m.facts[eds] {
+			if bodies[name] == "" && (c.warm[name] != nil || c.again[name] > 0) {
+				c.spent(name) // WARM-7
+				news = true
+			}
+		}
+	}
+	for name := range s.owed {
+		f := m.fact(msg.typeURL, name)
+		gone := m.control.state[msg.typeURL][name] == "" || f.body[byStar]+f.body[byName] == ""
+		if bodies[name] == "" && gone && s.absent[name] < 4 {
+			s.absent[name]++ // told to be absent, as far as this can be told
+			news = true
+		}
+	}
+	if len(bodies) == 0 && !news && len(msg.words) == 0 && !s.owedAll && !s.touched {
+		m.fail("client %d is sent an empty set of %s for nothing (SOTW-9)", c.id, scriptType(msg.typeURL))
+	}
+	return news
+}
+
+// judgeOrder: nothing leaves that is newer than a change of an earlier type which has not left (RELAY-84).
+func (m *model) judgeOrder(c *modelClient, typeURL string, bodies map[string]string) {
+	newest, of := 0, ""
+	for name, body := range bodies {
+		f, s := m.fact(typeURL, name), c.served[typeURL]
+		if f.again || s.told[name] == body || s.kind(name) < 0 {
+			continue
+		}
+		if at := f.stated[s.kind(name)][body]; at > newest {
+			newest, of = at, name
+		}
+	}
+	for _, earlier := range modelTypes {
+		if relay.CompareTypes(earlier, typeURL) >= 0 {
+			continue
+		}
+		s := c.served[earlier]
+		if s == nil || s.owedAll || s.starts { // it may have to settle, which not all types wait for
+			continue
+		}
+		for name, at := range s.pending {
+			if at < newest {
+				m.fail("client %d: %s %s (taken by the table as %d) leaves before %s %s (as %d) (RELAY-84)", c.id, scriptType(typeURL), of,
+					newest, scriptType(earlier), name, at)
+			}
+		}
+	}
+}
+
+// judgeGone: what goes, goes after every change before it that could still refer to it: in delta of any related type (ORD-2), in
+// SotW of what refers to clusters (ORD-3). A route does not go while a Cluster response waits for its verdict (ORD-5).
+func (m *model) judgeGone(c *modelClient, s *served, typeURL string, bodies map[string]string, removed []string) {
+	if cl := c.served[cds]; late(typeURL) && len(bodies) > 0 && cl != nil && len(cl.flight) > 0 {
+		if at := cl.flight[len(cl.flight)-1].at; m.rig.now.Before(at.Add(m.rig.cfg.Timing.OrderHold)) {
+			m.fail("client %d: %s leaves while clusters wait for a verdict (ORD-5)", c.id, scriptType(typeURL))
+		}
+	}
+	after := []string{lds, relay.ScopedRouteType, rds}
+	if c.delta {
+		if !removedLast(typeURL) {
+			return
+		}
+		after = append(after, cds, eds)
+	} else if removed = nil; typeURL == cds {
+		for name := range s.told {
+			if bodies[name] == "" && s.wants(name) {
+				removed = append(removed, name)
+			}
+		}
+	}
+	for _, name := range removed {
+		f, kind := m.fact(typeURL, name), s.kind(name)
+		if s.told[name] == "" || kind < 0 || f.body[kind] != "" || s.dropped[name] || s.late[name] || s.lame[name] {
+			continue
+		}
+		for _, other := range after {
+			o := c.served[other]
+			if other == typeURL || o == nil || o.owedAll || o.starts {
+				continue
+			}
+			for n, at := range o.pending {
+				if at < f.changed[kind] {
+					m.fail("client %d: %s %s goes (taken by the table as %d) before %s %s is told (as %d) (ORD-2, ORD-3)", c.id,
+						scriptType(typeURL), name, f.changed[kind], scriptType(other), n, at)
+				}
+			}
+		}
+	}
+}
+
+// judgeClusters notes which endpoints have to follow (WARM-1).
+func (m *model) judgeClusters(c *modelClient, s *served, bodies map[string]string) {
+	maps.DeleteFunc(c.warm, func(name string, _ *warmth) bool { return s.told[name] == "" && bodies[name] == "" })
+	for name, body := range bodies {
+		if s.told[name] == body && !s.owed[name] && !c.delta {
+			c.again[name] = 2 // it may count as new: the client came back with it, or asked for it in another way
+			continue
+		}
+		c.again[name] = 2
+		delete(c.warm, name)
+		if body[0] == 'e' {
+			c.warm[name] = &warmth{judged: c.delta, since: m.rig.now}
+		}
+	}
+}
+
+// warmed: endpoints that are owed have followed in time (WARM-2, WARM-3).
+func (m *model) warmed() {
+	for _, c := range m.clients {
+		e := c.served[eds]
+		if e == nil || e.starts || e.owedAll || len(c.stuck) > 0 || len(e.flight) > 0 || c.closed {
+			continue
+		}
+		for name, w := range c.warm {
+			kind := e.kind(name)
+			if kind < 0 {
+				kind = byName
+			}
+			if m.control.sotw && m.control.state[eds][name] == "" {
+				continue // asked anew, such an origin says nothing of it (RELAY-12)
+			}
+			if !e.wants(name) || e.owed[name] || !w.judged || e.told[name] == "" || m.fact(eds, name).body[kind] == "" {
+				continue
+			}
+			from, hold := w.since, m.rig.cfg.Timing.OrderHold
+			if cl := c.served[cds].flight; len(cl) > 0 {
+				from = later(from, cl[len(cl)-1].at).Add(hold) // newer clusters, which go first
+			}
+			if late := m.rig.now.Sub(from.Add(hold)); late > 0 && !c.dueNow(m.rig.now) {
+				m.fail("client %d was sent cluster %s, and its endpoints are late by %v (WARM-1)", c.id, name, late)
+			}
+		}
+	}
+}
+
+// left notes that a response was written.
+func (c *modelClient) left(m *model, msg *message) {
+	for _, f := range c.served[msg.typeURL].flight {
+		if f.nonce == msg.nonce {
+			f.at = m.rig.now
+		}
+	}
+	for _, w := range c.warm {
+		if msg.typeURL == cds && c.delta {
+			w.since = m.rig.now
+		}
+	}
+}
+
+// ended is a stream that the server ends.
+func (m *model) ended(c *modelClient, err error) {
+	m.logf("client %d's stream ends: %v", c.id, err)
+	switch status.Code(err) {
+	case codes.DeadlineExceeded:
+		if len(c.served) > 0 {
+			m.fail("client %d asked, and its stream ends: %v", c.id, err)
+		}
+	case codes.Unavailable:
+		if len(c.nonces) > 0 {
+			m.fail("client %d was served, and its stream ends: %v (RELAY-8)", c.id, err)
+		}
+	default:
+		m.fail("client %d: %v", c.id, err)
+	}
+	c.close(m.rig.now)
+	m.clients = slices.DeleteFunc(m.clients, func(x *modelClient) bool { return x == c })
+}

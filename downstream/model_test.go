@@ -1,0 +1,403 @@
+package downstream
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+)
+
+var (
+	seed  = flag.Uint64("seed", 0, "seed of the model; 0: a new one, which is printed")
+	steps = flag.Int("steps", 10_000, "steps of the model, over all pairs of dialects")
+)
+
+// TestModel plays random steps of an origin, the streams to it, clients and the network between, in all pairs of dialects, and
+// judges every response when it leaves (model_judge_test.go). Now and then all comes to rest; then every client must hold
+// what the origin has, as far as its dialect can say it.
+func TestModel(t *testing.T) {
+	s := *seed
+	if s == 0 {
+		s = uint64(time.Now().UnixNano())
+	}
+	t.Logf("repeat with -seed %d -steps %d", s, *steps)
+	for i, pair := range []struct{ origin, client string }{{"delta", "delta"}, {"delta", "sotw"}, {"sotw", "delta"}, {"sotw", "sotw"}} {
+		t.Run(pair.origin+" origin "+pair.client+" clients", func(t *testing.T) {
+			m := newModel(t, rand.New(rand.NewPCG(s, uint64(i))), pair.origin == "sotw", pair.client == "delta")
+			for m.at = range *steps / 4 {
+				m.step()
+				if err := m.rig.table.Check(); err != nil {
+					m.fail("%v", err)
+				}
+				if m.at%80 == 79 {
+					m.quiet()
+				}
+			}
+			t.Logf("%d responses were judged, %d streams opened", m.judged, m.ids)
+			if least := *steps / 32; m.judged < least {
+				t.Errorf("only %d responses were judged", m.judged)
+			}
+		})
+	}
+}
+
+// model is one world.
+type model struct {
+	t       *testing.T
+	rnd     *rand.Rand
+	delta   bool // most clients
+	at      int
+	rig     *rig
+	control *control
+	clients []*modelClient
+	ids     int
+	serial  int // of bodies
+	seq     int // of responses the table has taken
+	calm    bool
+	judged  int
+	log     []string
+
+	facts    map[string]map[string]*fact // by type and name
+	contents map[string]string           // of what was sent whole, by type and version
+}
+
+// fact is what is known of one name of one type.
+type fact struct {
+	deleted int            // step of the last deletion; -1: never
+	made    map[string]int // body: step
+	// What the table was told, by kind: from the answer to `*`, and by name.
+	body    [2]string
+	changed [2]int            // number of the response that changed it last
+	stated  [2]map[string]int // body: number of the response that brought it last
+	again   bool              // a body was stated again after another
+}
+
+const (
+	byStar = iota
+	byName
+)
+
+var modelTypes = []string{cds, eds, lds, relay.ScopedRouteType, rds, odd}
+
+func newModel(t *testing.T, rnd *rand.Rand, sotw, delta bool) *model {
+	m := &model{t: t, rnd: rnd, delta: delta, facts: map[string]map[string]*fact{}, contents: map[string]string{}}
+	m.rig = newRigOf(t, relay.OriginConfig{Name: "mesh", SotW: sotw})
+	m.control = newControl(t, m.rig.origin, sotw)
+	m.control.hidden = hidden
+	m.control.pieces = func(n int) int { return 1 + rnd.IntN(min(3, n)) }
+	m.control.applied = m.applied
+	return m
+}
+
+// hidden names are no members of `*`.
+func hidden(name string) bool { return name[0] == 'h' }
+
+func (m *model) name() string    { return []string{"a", "b", "c", "d", "h", "hh"}[m.rnd.IntN(6)] }
+func (m *model) typeURL() string { return modelTypes[m.rnd.IntN(len(modelTypes))] }
+
+func (m *model) logf(format string, args ...any) {
+	m.log = append(m.log, fmt.Sprintf("[%d %v] ", m.at, m.rig.now.Sub(zero))+fmt.Sprintf(format, args...))
+}
+
+func (m *model) fail(format string, args ...any) {
+	m.t.Helper()
+	log := m.log[max(0, len(m.log)-600):]
+	m.t.Fatalf("step %d: %s\n%s", m.at, fmt.Sprintf(format, args...), strings.Join(log, "\n"))
+}
+
+func (m *model) fact(typeURL, name string) *fact {
+	if m.facts[typeURL] == nil {
+		m.facts[typeURL] = map[string]*fact{}
+	}
+	f := m.facts[typeURL][name]
+	if f == nil {
+		f = &fact{deleted: -1, made: map[string]int{}, stated: [2]map[string]int{{}, {}}}
+		m.facts[typeURL][name] = f
+	}
+	return f
+}
+
+func (m *model) step() {
+	var c *modelClient
+	if len(m.clients) > 0 {
+		c = m.clients[m.rnd.IntN(len(m.clients))]
+	}
+	switch k := m.rnd.IntN(100); {
+	case k < 16:
+		m.change()
+	case k < 20 || c == nil:
+		m.open()
+	case k < 22:
+		m.leave(c)
+	case k < 36:
+		m.wish(c)
+	case k < 50:
+		m.arrive(c)
+	case k < 64:
+		m.turn(c)
+	case k < 75:
+		m.receive(c)
+	case k < 78:
+		m.answerOne(c)
+	case k < 80:
+		m.oddRequest(c)
+	case k < 95:
+		m.lane()
+	default:
+		m.wait(time.Duration(m.rnd.IntN(1000)) * time.Millisecond << m.rnd.IntN(5))
+	}
+}
+
+// change is the origin's: something comes, changes, goes, or goes back to what it was.
+func (m *model) change() {
+	typeURL, name := m.typeURL(), m.name()
+	f := m.fact(typeURL, name)
+	m.serial++
+	body := fmt.Sprint("x", m.serial)
+	if typeURL == cds && m.rnd.IntN(3) > 0 {
+		body = fmt.Sprint("eds", m.serial)
+	}
+	switch m.rnd.IntN(8) {
+	case 0, 1:
+		if m.control.state[typeURL][name] == "" {
+			return
+		}
+		body = ""
+		f.deleted = m.at
+	case 2:
+		if len(f.made) > 0 {
+			body = slices.Sorted(maps.Keys(f.made))[m.rnd.IntN(len(f.made))]
+			f.again = true
+			break
+		}
+		fallthrough
+	default:
+		f.made[body] = m.at
+	}
+	m.control.set(typeURL, name, body)
+	m.logf("origin %s %s=%s", scriptType(typeURL), name, body)
+}
+
+// lane is a step of a stream to the origin.
+func (m *model) lane() {
+	m.control.takeLanes()
+	if len(m.control.lanes) == 0 {
+		return
+	}
+	l := m.control.lanes[m.rnd.IntN(len(m.control.lanes))]
+	switch k := m.rnd.IntN(20); {
+	case k < 1:
+		m.logf("a lane breaks, %d in flight", len(l.queue))
+		m.control.close(l)
+	case k < 8:
+		m.control.ask(m.rig.now, l)
+	case k < 14:
+		m.produce(l)
+	default:
+		m.control.deliver(m.rig.now, l)
+	}
+}
+
+func (m *model) produce(l *controlLane) {
+	for _, typeURL := range modelTypes {
+		if m.calm || m.rnd.IntN(3) > 0 {
+			m.control.produce(l, typeURL)
+		}
+	}
+}
+
+// applied takes note of what the table was told.
+func (m *model) applied(l *controlLane, s *stated, a relay.Applied) {
+	m.seq++
+	if a.Changed == 0 {
+		return // nothing new, or the names are on another lane by now
+	}
+	kind := byName
+	if l.types[s.typeURL].wildcard {
+		kind = byStar
+	}
+	m.logf("the table takes %s of kind %d: %v -%v full %v", scriptType(s.typeURL), kind, s.bodies, s.removed, s.full)
+	for name, body := range s.bodies {
+		m.told(s.typeURL, name, body, kind)
+	}
+	for _, name := range s.removed {
+		m.told(s.typeURL, name, "", kind)
+	}
+	if s.full {
+		for name := range m.facts[s.typeURL] {
+			if s.bodies[name] == "" && (kind == byStar || l.types[s.typeURL].names[name]) {
+				m.told(s.typeURL, name, "", kind)
+			}
+		}
+	}
+}
+
+func (m *model) told(typeURL, name, body string, kind int) {
+	f := m.fact(typeURL, name)
+	if f.body[kind] == body {
+		return
+	}
+	if body != "" {
+		f.stated[kind][body] = m.seq
+	}
+	f.body[kind], f.changed[kind] = body, m.seq
+	for _, c := range m.clients {
+		c.changed(m, typeURL, name, body, kind)
+	}
+}
+
+// wait lets time pass, from one deadline to the next. That all of a set has arrived is guessed by the pause after it, which is right
+// only if an origin answers in time: what was asked is answered first.
+func (m *model) wait(d time.Duration) {
+	for _, l := range m.control.lanes {
+		late := slices.ContainsFunc(l.queue, func(s *stated) bool { return s.first })
+		for _, ty := range l.types {
+			late = late || !ty.answered
+		}
+		if !l.open || !late {
+			continue
+		}
+		for _, typeURL := range modelTypes {
+			m.control.produce(l, typeURL)
+		}
+		for len(l.queue) > 0 {
+			m.control.deliver(m.rig.now, l)
+		}
+	}
+	m.logf("wait %v", d)
+	end := m.rig.now.Add(d)
+	for {
+		next := m.rig.table.Advance(m.rig.now)
+		for _, c := range slices.Clone(m.clients) {
+			if len(c.stuck) > 0 {
+				continue
+			}
+			for i := 0; i < 20 && c.dueNow(m.rig.now) && len(c.stuck) == 0; i++ {
+				m.turn(c)
+			}
+			if at := c.deadline; !at.IsZero() && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
+		}
+		m.warmed()
+		if next.IsZero() || !next.Before(end) {
+			break
+		}
+		m.rig.now = later(m.rig.now, next)
+	}
+	m.rig.now = end
+	m.rig.table.Advance(end)
+	for _, c := range m.clients {
+		// Clusters that are kept (ORD-3) may go a little before the writer is woken for them.
+		if len(c.stuck) > 0 || c.dueNow(end) || slices.ContainsFunc(c.session.types, func(st *streamType) bool { return st.keeps }) {
+			continue
+		}
+		if batch, err := c.take(end); len(batch) > 0 || err != nil {
+			for _, r := range batch {
+				m.logf("client %d would be sent %s: %v", c.id, scriptType(r.kind.typeURL), decode(m.t, r, c.delta).words)
+			}
+			m.fail("client %d's writer was not woken: %d responses, %v", c.id, len(batch), err)
+		}
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// quiet lets all come to rest, and compares.
+func (m *model) quiet() {
+	m.calm = true
+	for range 10 {
+		for range 5 {
+			m.control.serve(m.rig.now)
+			for _, c := range slices.Clone(m.clients) {
+				m.flow(c)
+			}
+		}
+		m.wait(3 * time.Second)
+	}
+	for _, c := range slices.Clone(m.clients) {
+		m.flow(c)
+	}
+	m.calm = false
+	for _, c := range slices.Clone(m.clients) {
+		if c.closed {
+			continue
+		}
+		before := m.judged
+		for range 3 {
+			c.began = false // whatever wakes it
+			m.flow(c)
+		}
+		if m.judged != before {
+			m.fail("client %d is told more though all is quiet", c.id)
+		}
+		for _, typeURL := range modelTypes {
+			m.compare(c, typeURL)
+		}
+		for name := range c.warm {
+			if e := c.served[eds]; e != nil && e.wants(name) && m.control.state[eds][name] != "" {
+				m.fail("client %d was sent cluster %s, and is owed its endpoints (WARM-1)", c.id, name)
+			}
+		}
+	}
+}
+
+// flow lets one client do all that can be done now.
+func (m *model) flow(c *modelClient) {
+	for range 50 {
+		if c.closed || len(c.toServer)+len(c.toClient)+len(c.stuck) == 0 && !c.waits() && !c.dueNow(m.rig.now) {
+			return
+		}
+		for len(c.toServer) > 0 && !c.closed {
+			m.arrive(c)
+		}
+		m.turn(c)
+		m.turn(c)
+		for len(c.toClient) > 0 {
+			m.receive(c)
+		}
+		for _, typeURL := range modelTypes {
+			m.answer(c, typeURL)
+		}
+	}
+	m.fail("client %d does not come to rest", c.id)
+}
+
+// compare is what a client must hold when all is quiet.
+func (m *model) compare(c *modelClient, typeURL string) {
+	w := c.wishes[typeURL]
+	if w == nil {
+		return
+	}
+	want, got := map[string]string{}, maps.Clone(w.held)
+	for name, body := range m.control.state[typeURL] {
+		if w.wants(name) {
+			want[name] = body
+		}
+	}
+	// Neither a SotW origin nor a SotW client has words for the end of a grouped resource (DEL-3).
+	sotwSays := relay.FullState(typeURL) || typeURL == relay.ScopedRouteType && w.wildcard && len(w.names) == 0
+	dumb := m.control.sotw && !sotwSays || !c.delta && !w.wildcard && !relay.SentWhole(typeURL)
+	maps.DeleteFunc(got, func(name string, _ string) bool { return dumb && m.control.state[typeURL][name] == "" })
+	if !maps.Equal(want, got) {
+		standing := relay.Standing{}
+		for _, st := range c.session.types {
+			if st.typeURL == typeURL && st.sub != nil {
+				standing = st.sub.Standing()
+			}
+		}
+		m.fail("client %d (delta %v) of %s (`*` %v, names %v) holds %v, and the origin has %v: %+v", c.id, c.delta, scriptType(typeURL),
+			w.wildcard, slices.Sorted(maps.Keys(w.names)), got, want, standing)
+	}
+}

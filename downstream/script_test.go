@@ -1,0 +1,522 @@
+package downstream
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+var update = flag.Bool("update", false, "rewrite the expected output in testdata")
+
+// TestScripts runs the conversations in testdata, which read like the diagrams of the protocol page. A line that starts in the
+// first column is a command; what followed from it stands indented below. Run with -update to rewrite that, and read the
+// difference.
+//
+//	origin delta|sotw              a new world with an origin of that dialect; a script begins with it
+//	origin TYPE NAME=BODY -NAME !NAME:CODE.. TYPE..    the origin changes, and says so to whom asked
+//	origin down|up                 the upstream streams
+//	origin mutes|unmutes TYPE      it leaves a type unanswered
+//	client NAME delta|sotw         a new stream; it ends the client's former one
+//	NAME -> TYPE V= N= R={..}      a SotW request: version, nonce, names; error=WORD makes it a NACK
+//	NAME -> TYPE N= +NAME -NAME    a delta request; has={NAME@BODY} are its initial_resource_versions, ? is no version of ours
+//	NAME acks [TYPE..]             an ACK of the last response of each type, or of these, as the dialect wants it
+//	NAME stops|resumes             reading; the writer has one batch under way then, and takes no other
+//	NAME leaves
+//	wait DURATION
+//
+// What a client is sent is written the same way: versions v1, v2... are numbered in the order they are first seen, nonces within
+// their stream. Bodies that begin with eds are Clusters of type EDS. `*` holds every name but those that begin with `~`.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".txt"), func(t *testing.T) { runScript(t, f) })
+	}
+}
+
+func runScript(t *testing.T, file string) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &script{t: t}
+	var got strings.Builder
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimRight(line, " \n")
+		if strings.HasPrefix(line, "  ") {
+			continue // the former output
+		}
+		got.WriteString(line + "\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		s.out = nil
+		s.run(strings.Fields(line))
+		for _, out := range s.out {
+			got.WriteString("  " + out + "\n")
+		}
+		if err := s.rig.table.Check(); err != nil {
+			t.Fatalf("%s: after %q: %v", file, line, err)
+		}
+	}
+	if got.String() == string(data) {
+		return
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Errorf("%s: output differs; got:\n%s", file, got.String())
+}
+
+var scriptTypes = map[string]string{
+	"cds": cds, "eds": eds, "lds": lds, "srds": relay.ScopedRouteType, "rds": rds, "vhds": vhd, "sds": sds, "odd": odd,
+}
+
+func scriptType(typeURL string) string {
+	for short, url := range scriptTypes {
+		if url == typeURL {
+			return short
+		}
+	}
+	return typeURL
+}
+
+// script is a world in the middle of a scenario.
+type script struct {
+	t        *testing.T
+	rig      *rig
+	control  *control
+	down     bool
+	clients  []*scriptClient
+	versions []string // of SotW, in the order they were seen
+	out      []string
+	began    time.Time // of the present wait
+}
+
+// scriptClient is one client and the writer of its stream.
+type scriptClient struct {
+	*pipe
+	name     string
+	stopped  bool
+	lists    map[string][]string          // SotW: what was asked last
+	versions map[string]map[string]string // delta: by type and NAME@BODY
+}
+
+func (s *script) run(f []string) {
+	switch f[0] {
+	case "origin":
+		s.origin(f[1:])
+	case "client":
+		s.open(f[1], f[2] == "delta")
+	case "wait":
+		s.wait(f[1])
+	default:
+		s.client(s.find(f[0]), f[1:])
+	}
+	s.settle("")
+}
+
+func (s *script) origin(f []string) {
+	switch f[0] {
+	case "delta", "sotw":
+		s.rig = newRigOf(s.t, relay.OriginConfig{Name: "mesh", SotW: f[0] == "sotw"})
+		s.control = newControl(s.t, s.rig.origin, f[0] == "sotw")
+		s.control.hidden = func(name string) bool { return strings.HasPrefix(name, "~") }
+		s.clients, s.versions, s.down = nil, nil, false
+	case "down":
+		s.down = true
+		for _, l := range s.control.lanes {
+			s.control.close(l)
+		}
+	case "up":
+		s.down = false
+	case "mutes":
+		s.control.muted[s.typeURL(f[1])] = true
+	case "unmutes":
+		delete(s.control.muted, s.typeURL(f[1]))
+	default:
+		typeURL := ""
+		for _, w := range f {
+			if scriptTypes[w] != "" {
+				typeURL = scriptTypes[w]
+				continue
+			}
+			s.change(typeURL, w)
+		}
+	}
+}
+
+func (s *script) change(typeURL, w string) {
+	if name, gone := strings.CutPrefix(w, "-"); gone {
+		s.control.set(typeURL, name, "")
+		return
+	}
+	if fault, ok := strings.CutPrefix(w, "!"); ok {
+		name, word, _ := strings.Cut(fault, ":")
+		var code codes.Code
+		if err := code.UnmarshalJSON([]byte(strconv.Quote(word))); err != nil {
+			s.t.Fatal(err)
+		}
+		s.control.fail(typeURL, name, code)
+		return
+	}
+	name, body, _ := strings.Cut(w, "=")
+	if typeURL == "" || body == "" {
+		s.t.Fatalf("the origin cannot say %q", w)
+	}
+	s.control.set(typeURL, name, body)
+}
+
+func (s *script) typeURL(short string) string {
+	typeURL := scriptTypes[short]
+	if typeURL == "" {
+		s.t.Fatalf("no type %q", short)
+	}
+	return typeURL
+}
+
+func (s *script) find(name string) *scriptClient {
+	i := slices.IndexFunc(s.clients, func(c *scriptClient) bool { return c.name == name })
+	if i < 0 {
+		s.t.Fatalf("no command or client %q", name)
+	}
+	return s.clients[i]
+}
+
+func (s *script) open(name string, delta bool) {
+	c := &scriptClient{name: name, lists: map[string][]string{}, versions: map[string]map[string]string{}}
+	if i := slices.IndexFunc(s.clients, func(c *scriptClient) bool { return c.name == name }); i >= 0 {
+		old := s.clients[i]
+		old.close(s.rig.now)
+		c.versions = old.versions
+		s.clients = slices.Delete(s.clients, i, i+1)
+	}
+	c.pipe = newPipe(s.rig, delta)
+	s.clients = append(s.clients, c)
+}
+
+func (s *script) client(c *scriptClient, f []string) {
+	switch f[0] {
+	case "->":
+		s.request(c, s.typeURL(f[1]), f[2:])
+	case "acks":
+		s.acks(c, f[1:])
+	case "stops":
+		c.stopped = true
+	case "resumes":
+		c.stopped = false
+	case "leaves":
+		c.close(s.rig.now)
+		s.clients = slices.DeleteFunc(s.clients, func(x *scriptClient) bool { return x == c })
+	default:
+		s.t.Fatalf("no client command %q", f[0])
+	}
+}
+
+func (s *script) request(c *scriptClient, typeURL string, f []string) {
+	sotw := &discoveryv3.DiscoveryRequest{TypeUrl: typeURL}
+	delta := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL}
+	for _, w := range f {
+		switch key, value, _ := strings.Cut(w, "="); {
+		case key == "V":
+			sotw.VersionInfo = s.version(value)
+		case key == "N":
+			sotw.ResponseNonce = c.nonce(value)
+			delta.ResponseNonce = sotw.ResponseNonce
+		case key == "R":
+			sotw.ResourceNames = list(value)
+		case key == "error":
+			sotw.ErrorDetail = &statuspb.Status{Code: int32(codes.InvalidArgument), Message: value}
+			delta.ErrorDetail = sotw.ErrorDetail
+		case key == "has":
+			delta.InitialResourceVersions = s.holds(c, typeURL, list(value))
+		case w[0] == '+':
+			delta.ResourceNamesSubscribe = append(delta.ResourceNamesSubscribe, w[1:])
+		case w[0] == '-':
+			delta.ResourceNamesUnsubscribe = append(delta.ResourceNamesUnsubscribe, w[1:])
+		default:
+			s.t.Fatalf("a request has no %q", w)
+		}
+	}
+	c.lists[typeURL] = sotw.ResourceNames
+	c.unacked = slices.DeleteFunc(c.unacked, func(m *message) bool { return m.nonce == sotw.ResponseNonce })
+	if c.session.delta {
+		s.send(c, delta)
+		return
+	}
+	s.send(c, sotw)
+}
+
+func (s *script) send(c *scriptClient, m proto.Message) {
+	if err := c.send(s.rig.now, m); err != nil {
+		s.ended(c, err)
+	}
+}
+
+func (s *script) acks(c *scriptClient, shorts []string) {
+	received := c.unacked
+	c.unacked = nil
+	for i, m := range received {
+		switch newer := func(x *message) bool { return x.typeURL == m.typeURL }; {
+		case len(shorts) > 0 && !slices.Contains(shorts, scriptType(m.typeURL)):
+			c.unacked = append(c.unacked, m)
+		case c.session.delta:
+			s.send(c, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: m.typeURL, ResponseNonce: m.nonce})
+		case slices.ContainsFunc(received[i+1:], newer): // only the last nonce counts
+		default:
+			s.send(c, &discoveryv3.DiscoveryRequest{
+				TypeUrl: m.typeURL, ResponseNonce: m.nonce, VersionInfo: m.version, ResourceNames: c.lists[m.typeURL],
+			})
+		}
+	}
+}
+
+// holds are initial_resource_versions: those of bodies this client was sent.
+func (s *script) holds(c *scriptClient, typeURL string, words []string) map[string]string {
+	initial := map[string]string{}
+	for _, w := range words {
+		name, body, _ := strings.Cut(w, "@")
+		initial[name] = c.versions[typeURL][w]
+		if body == "?" {
+			initial[name] = "somebody else's"
+		} else if initial[name] == "" {
+			s.t.Fatalf("the client was never sent %s", w)
+		}
+	}
+	return initial
+}
+
+func list(word string) []string {
+	word = strings.Trim(word, "{}")
+	if word == "" {
+		return nil
+	}
+	return strings.Split(word, ",")
+}
+
+// version is the version_info behind a word: v1, v2...; another word stands for itself.
+func (s *script) version(word string) string {
+	if i, err := strconv.Atoi(strings.TrimPrefix(word, "v")); err == nil && i >= 1 && i <= len(s.versions) {
+		return s.versions[i-1]
+	}
+	return word
+}
+
+// word is the other way round.
+func (s *script) word(version string) string {
+	i := slices.Index(s.versions, version)
+	if i < 0 {
+		i = len(s.versions)
+		s.versions = append(s.versions, version)
+	}
+	return fmt.Sprint("v", i+1)
+}
+
+// wait lets time pass from one deadline to the next, the table's or a writer's.
+func (s *script) wait(d string) {
+	by, err := time.ParseDuration(d)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.began = s.rig.now
+	end := s.began.Add(by)
+	for {
+		next := s.rig.table.Advance(s.rig.now)
+		for _, c := range s.clients {
+			if len(c.stuck) == 0 && !c.deadline.IsZero() && (next.IsZero() || c.deadline.Before(next)) {
+				next = c.deadline
+			}
+		}
+		if next.IsZero() || next.After(end) {
+			next = end
+		}
+		s.rig.now = next
+		s.rig.table.Advance(next)
+		s.settle(fmt.Sprintf("after %v ", next.Sub(s.began)))
+		if !next.Before(end) {
+			return
+		}
+	}
+}
+
+// settle lets everybody do what can be done now, until nobody has anything to do.
+func (s *script) settle(prefix string) {
+	for range 100 {
+		did := !s.down && s.control.serve(s.rig.now)
+		for _, c := range slices.Clone(s.clients) {
+			did = s.turn(c, prefix) || did
+		}
+		if !did {
+			return
+		}
+	}
+	s.t.Fatal("it does not come to rest")
+}
+
+// turn is the writer's, if it is its turn.
+func (s *script) turn(c *scriptClient, prefix string) bool {
+	if c.stopped && len(c.stuck) > 0 || len(c.stuck) == 0 && !c.due(s.rig.now) {
+		return false
+	}
+	if len(c.stuck) == 0 {
+		batch, err := c.take(s.rig.now)
+		if err != nil {
+			s.ended(c, err)
+			return true
+		}
+		c.stuck = batch
+		if c.stopped && len(batch) > 0 {
+			return true
+		}
+	}
+	for _, m := range c.write(s.rig.now) {
+		c.unacked = append(c.unacked, m)
+		s.out = append(s.out, prefix+c.name+" <- "+s.show(c, m))
+	}
+	return true
+}
+
+func (s *script) ended(c *scriptClient, err error) {
+	s.out = append(s.out, fmt.Sprintf("%s ends: %v", c.name, status.Code(err)))
+	c.close(s.rig.now)
+	s.clients = slices.DeleteFunc(s.clients, func(x *scriptClient) bool { return x == c })
+}
+
+// show writes a response as a request would be written.
+func (s *script) show(c *scriptClient, m *message) string {
+	words := []string{scriptType(m.typeURL)}
+	nonce := "N=n" + m.nonce[strings.LastIndex(m.nonce, ".")+1:]
+	var names, errs []string
+	for _, w := range m.words {
+		if w[0] == '!' {
+			errs = append(errs, w[1:])
+			continue
+		}
+		names = append(names, w)
+		name, body, _ := strings.Cut(w, "=")
+		if v := m.versions[name]; v != "" {
+			if c.versions[m.typeURL] == nil {
+				c.versions[m.typeURL] = map[string]string{}
+			}
+			c.versions[m.typeURL][name+"@"+body] = v
+		}
+	}
+	if c.session.delta {
+		words = append(words, nonce)
+		for _, w := range names {
+			if w[0] != '-' {
+				w = "+" + w
+			}
+			words = append(words, w)
+		}
+	} else {
+		words = append(words, "V="+s.word(m.version), nonce, "R={"+strings.Join(names, ",")+"}")
+	}
+	if len(errs) > 0 {
+		words = append(words, "errors={"+strings.Join(errs, ",")+"}")
+	}
+	return strings.Join(words, " ")
+}
+
+// pipe is one stream without its goroutines: a session, and its writer's state.
+type pipe struct {
+	rig      *rig
+	session  *session
+	node     *corev3.Node
+	deadline time.Time   // the writer wakes up then; zero: never
+	began    bool        // the writer had its first turn
+	stuck    []*response // taken, and not written
+	unacked  []*message  // received, and not answered
+	closed   bool
+}
+
+func newPipe(r *rig, delta bool) *pipe {
+	return &pipe{
+		rig: r, session: newSession(r.set, delta, r.now), node: &corev3.Node{Id: "envoy-1", Cluster: "edge"},
+	}
+}
+
+// nonce is the one behind a word of this stream: n1, n2...
+func (p *pipe) nonce(word string) string {
+	if n, ok := strings.CutPrefix(word, "n"); ok {
+		return p.session.prefix + n
+	}
+	return word
+}
+
+func (p *pipe) send(now time.Time, m proto.Message) (err error) {
+	switch m := m.(type) {
+	case *discoveryv3.DiscoveryRequest:
+		m.Node, p.node = p.node, nil
+		err = p.session.request(now, m)
+	case *discoveryv3.DeltaDiscoveryRequest:
+		m.Node, p.node = p.node, nil
+		err = p.session.deltaRequest(now, m)
+	}
+	p.session.takeNotes()
+	return err
+}
+
+// due reports whether the writer would run now: it was woken, or its deadline has come.
+func (p *pipe) due(now time.Time) bool {
+	if p.closed {
+		return false
+	}
+	select {
+	case <-p.session.mailbox.Wake():
+		return true
+	default:
+	}
+	return !p.began || !p.deadline.IsZero() && !p.deadline.After(now)
+}
+
+// take is the first half of the writer's turn (stream.write).
+func (p *pipe) take(now time.Time) ([]*response, error) {
+	p.began = true
+	batch := p.session.take(now)
+	if err := p.session.tick(now); err != nil {
+		return nil, err
+	}
+	p.deadline = p.session.next()
+	return batch, nil
+}
+
+// write is the second half.
+func (p *pipe) write(now time.Time) (out []*message) {
+	batch := p.stuck
+	p.stuck = nil
+	if len(batch) > 0 {
+		p.session.wrote(now, batch)
+	}
+	p.deadline = p.session.next()
+	for _, r := range batch {
+		m := decode(p.rig.tb, r, p.session.delta)
+		out = append(out, m)
+	}
+	return out
+}
+
+func (p *pipe) close(now time.Time) {
+	p.closed = true
+	p.session.close(now)
+}
