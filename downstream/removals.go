@@ -16,7 +16,7 @@ import (
 
 // rest is removals of one type that wait.
 type rest struct {
-	answer relay.Answer // what they were taken with, without its body
+	answer relay.Answer       // what they were taken with, without its body
 	names  map[string]removal // by canonical name
 }
 
