@@ -92,3 +92,32 @@ func resourcesNamed(o *relay.Origin, typeURL, name string) (rs []relay.ResourceS
 	})
 	return rs
 }
+
+// TestSpellingsOfWaitingRemovals: a removal that waits (ORD-2) is the one that is undone, in whatever spelling.
+func TestSpellingsOfWaitingRemovals(t *testing.T) {
+	const (
+		urn  = "xdstp://served/envoy.config.cluster.v3.Cluster/y"
+		eurn = "xdstp://served/envoy.config.endpoint.v3.ClusterLoadAssignment/"
+		y    = urn + "?b=2&a=1"
+	)
+	p := newRig(t).client(true)
+	p.both(cds, rds)
+	p.subscribes(eds, eurn+"a?b=2&a=1", eurn+"b?b=2&a=1")
+	p.says(eds, eurn+"a?a=1&b=2=1", eurn+"b?a=1&b=2=1")
+	p.says(cds, y+"=1")
+	p.gets("to begin with", "cds "+y+"=1", "eds "+eurn+"a?a=1&b=2=1 "+eurn+"b?a=1&b=2=1")
+	p.acks(cds, eds)
+	p.says(rds, "x=2")
+	p.gets("routes that are not answered", "rds x=2")
+	p.says(rds, "x=3")
+	p.says(cds, "-"+urn+"?a=1&b=2")
+	p.says(eds, "-"+eurn+"a?a=1&b=2", "-"+eurn+"b?a=1&b=2")
+	p.gets("all wait for the routes that are pending")
+	p.says(cds, y+"=4")
+	p.subscribes(eds, "-"+eurn+"%61?b=2&a=1")
+	p.gets("the cluster is back", "cds "+y+"=4")
+	p.acks(cds, rds)
+	p.gets("the routes, and only what is still gone, as it was asked", "rds x=3", "eds -"+eurn+"b?b=2&a=1")
+	p.acks(eds, rds)
+	p.gets("nothing is left")
+}

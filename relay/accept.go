@@ -258,8 +258,9 @@ func (a *acceptance) nameErrors(r *Response) {
 		case both: // ABS-11
 			a.reject("resource %s: both sent and in resource_errors", quote(spelling(e.Name, e.spelt)))
 			a.markAmbiguous(identity{name: e.Name})
-		case a.maxName > 0 && len(e.Name) > a.maxName:
-			a.reject("resource_errors %s: name of %d bytes is longer than limits.name_bytes %d", quote(e.Name), len(e.Name), a.maxName)
+		case a.maxName > 0 && len(spelling(e.Name, e.spelt)) > a.maxName: // the canonical form may be longer
+			name := spelling(e.Name, e.spelt)
+			a.reject("resource_errors %s: name of %d bytes is longer than limits.name_bytes %d", quote(name), len(name), a.maxName)
 		case isNameless(e.Name):
 			a.reject("resource_errors %s: name begins with a zero byte", quote(e.Name))
 		default:

@@ -139,3 +139,16 @@ func FuzzCanonicalName(f *testing.F) {
 		}
 	})
 }
+
+// TestNameBytesAreThoseSent: a canonical form that is longer than limits.name_bytes is no reason to refuse the name.
+func TestNameBytesAreThoseSent(t *testing.T) {
+	name := "xdstp://o/T/" + strings.Repeat("é", 40)
+	u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{
+		TypeUrl: EndpointType, Nonce: "n",
+		Resources:      []*discoveryv3.Resource{{Name: name, Version: "1"}},
+		ResourceErrors: []*discoveryv3.ResourceError{{ResourceName: &discoveryv3.ResourceName{Name: name + "x"}}},
+	})
+	if reject != nil || len(u.Resources) != 1 || len(u.Errors) != 1 || len(u.Resources[0].Name) <= 100 {
+		t.Errorf("%+v, refused: %v", u, reject)
+	}
+}
