@@ -41,22 +41,21 @@ func TCP() *Net {
 	var d net.Dialer
 	return &Net{
 		addr:  loopback() + ":0",
-		open:  listenAgain,
+		open:  listenTCP,
 		reach: func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) },
 		conns: map[*netConn]struct{}{},
 	}
 }
 
-// listenAgain opens an address that may have been closed just now. A process that is being started by another test has a copy of every
-// listener until it runs its own program, so the port may be in use for some moments after its only owner has closed it.
-func listenAgain(addr string) (l net.Listener, err error) {
-	for range 500 {
-		if l, err = net.Listen("tcp", addr); !errors.Is(err, syscall.EADDRINUSE) {
-			break
+// listenTCP waits for a port that is taken: a listener closed just now lives on in a process that is being started, until that
+// has become another program.
+func listenTCP(addr string) (net.Listener, error) {
+	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		l, err := net.Listen("tcp", addr)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Since(begin) > 5*time.Second {
+			return l, err
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
-	return l, err
 }
 
 var loopbacks atomic.Uint32
