@@ -478,7 +478,7 @@ func (m *model) judgeGone(c *modelClient, s *served, typeURL string, bodies map[
 	}
 	for _, name := range removed {
 		f, kind := m.fact(typeURL, name), s.kind(name)
-		if s.told[name] == "" || kind < 0 || f.body[kind] != "" || s.dropped[name] || s.late[name] || s.lame[name] {
+		if s.told[name] == "" || kind < 0 || f.body[kind] != "" || s.dropped[name] || s.late[name] || s.lame[name] || s.shifted[name] {
 			continue
 		}
 		for _, other := range after {
