@@ -45,6 +45,7 @@ type wishes struct {
 	version    string            // SotW: the last accepted
 	nonce      string            // SotW: the last answered
 	old        []string          // nonces of before
+	refused    bool              // SotW: the last response, which it keeps all the same
 	unanswered []*message
 }
 
@@ -93,6 +94,9 @@ func (m *model) connect(c *modelClient) {
 		if m.rnd.IntN(4) == 0 || !w.wildcard && len(w.names) == 0 { // it does not ask again
 			delete(c.wishes, typeURL)
 			continue
+		}
+		if w.refused || len(w.unanswered) > 0 {
+			w.version = "" // the one of before would say that it holds what was before
 		}
 		w.unanswered = nil
 		w.legacy = w.wildcard && len(w.names) == 0 && !noLegacy(typeURL) && m.rnd.IntN(2) == 0
@@ -342,7 +346,7 @@ func (m *model) answer(c *modelClient, typeURL string) {
 			continue
 		}
 		w.nonce = msg.nonce
-		if detail == nil {
+		if w.refused = detail != nil; !w.refused {
 			w.version = msg.version
 		}
 		m.sends(c, &discoveryv3.DiscoveryRequest{
