@@ -114,7 +114,7 @@ func (s *session) next() time.Time {
 		if anyHeld {
 			at(last.at.Add(s.cfg.timing.OrderHold))
 		}
-		if st.held != nil || st.rest != nil || st.keeps || len(st.refusals) > 0 || st.peek() {
+		if st.held != nil || st.rest != nil || st.keeps != 0 || len(st.refusals) > 0 || st.peek() {
 			at(last.at.Add(s.cfg.timing.AckWait))
 		}
 	}

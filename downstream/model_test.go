@@ -294,9 +294,7 @@ func (m *model) wait(d time.Duration) {
 	m.rig.now = end
 	m.rig.table.Advance(end)
 	for _, c := range m.clients {
-		// What is kept back for the sake of order may go a little before the writer is woken for it.
-		back := func(st *streamType) bool { return st.keeps || st.held != nil || st.rest != nil }
-		if len(c.stuck) > 0 || c.dueNow(end) || slices.ContainsFunc(c.session.types, back) {
+		if len(c.stuck) > 0 || c.dueNow(end) {
 			continue
 		}
 		if batch, err := c.take(end); len(batch) > 0 || err != nil {

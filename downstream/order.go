@@ -55,7 +55,7 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 	}
 	blocked := st.held != nil || st.inFlight(now, s.cfg.timing.AckWait) && !s.overdue(now, st, w)
 	took := false
-	if !blocked && (st.sub.Pending() || st.keeps) {
+	if !blocked && (st.sub.Pending() || st.keeps != 0) {
 		took = true
 		if st.held = s.takeOneLocked(now, st, w); st.held != nil {
 			st.owes(now)

@@ -137,7 +137,7 @@ func (r *rest) forget(names []string) {
 // releaseRestLocked writes the removals whose time has come, in reverse order: none before those of a later type.
 func (s *session) releaseRestLocked(now time.Time, out []*response) []*response {
 	for _, st := range slices.Backward(s.types) {
-		if st.keeps && !st.inFlight(now, s.cfg.timing.AckWait) && s.pendingLocked(now, late) == math.MaxUint64 {
+		if st.keeps != 0 && !st.inFlight(now, s.cfg.timing.AckWait) && s.pendingLocked(now, late) >= st.keeps {
 			s.mailbox.Signal() // the next take lets go of them
 		}
 		switch {

@@ -202,7 +202,7 @@ func (s *session) countNamesLocked(st *streamType) error {
 // wakeLocked wakes the writer if there may be something for it to do.
 func (s *session) wakeLocked() {
 	for _, st := range s.types {
-		if st.held != nil || st.rest != nil || st.keeps || len(st.refusals) > 0 || st.blank || st.peek() {
+		if st.held != nil || st.rest != nil || st.keeps != 0 || len(st.refusals) > 0 || st.blank || st.peek() {
 			s.mailbox.Signal()
 			return
 		}

@@ -36,7 +36,7 @@ type streamType struct {
 	held       *relay.Answer
 	heldSince  time.Time
 	rest       *rest     // delta: removals that wait for the other types' additions
-	keeps      bool      // SotW: the last list has clusters that are gone
+	keeps      uint64    // SotW: the last list has clusters that are gone, until nothing older than this is pending; 0: none
 	unanswered []*sent   // oldest first; at most maxUnanswered
 	coldFrom   time.Time // when the present wait for a first answer began; zero: none
 
@@ -124,7 +124,7 @@ func (st *streamType) expect(now time.Time) {
 
 // synced notes that the client has accepted all it is owed, if so.
 func (st *streamType) synced() {
-	if len(st.unanswered) == 0 && st.held == nil && st.rest == nil && !st.keeps && st.sub != nil && st.sub.Standing().Unsent == 0 {
+	if len(st.unanswered) == 0 && st.held == nil && st.rest == nil && st.keeps == 0 && st.sub != nil && st.sub.Standing().Unsent == 0 {
 		st.unsyncedSince = time.Time{}
 	}
 }

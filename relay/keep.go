@@ -25,16 +25,21 @@ func (v *view) has(name string) bool {
 	return it != nil && !it.dead
 }
 
-// Keeps reports whether the last answer told of something that is gone, and the next could let go of it. A list that waits for its
-// set or for a name cannot (RELAY-7); its Sub becomes Pending when it can.
-func (s *Sub) Keeps() bool {
+// Keeps is the smallest Pending with which the next answer lets go of something that is gone and that the last one told; 0: there is
+// none. A list that waits for its set or for a name lets go of nothing (RELAY-7); its Sub becomes Pending when it can.
+func (s *Sub) Keeps() (pending uint64) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	switch {
-	case len(s.kept) == 0, s.pos != nil && s.pos.fresh && !s.shard.set.readyLocked(s.holds):
-		return false
+	case s.pos != nil && s.pos.fresh && !s.shard.set.readyLocked(s.holds), s.holds && !s.resolvedLocked():
+		return 0
 	}
-	return !s.holds || s.resolvedLocked()
+	for _, x := range s.kept {
+		if pending == 0 || x.until < pending-1 {
+			pending = x.until + 1
+		}
+	}
+	return pending
 }
 
 // keepsLocked reports whether a name that is gone is still told.

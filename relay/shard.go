@@ -368,6 +368,7 @@ func (s *shard) wakeFreshLocked() {
 	for _, v := range s.set.views {
 		for p := v.fresh.head; p != nil; p = p.next {
 			p.sub.markLocked(s.rev)
+			s.woken = append(s.woken, p.sub.owner) // marked before or not: other types of the stream may wait for the set
 		}
 	}
 }
