@@ -56,7 +56,10 @@
 //     client that was away when its name went is never told on return (relay/testdata/absence_away.txt). Guessed names, which
 //     are the rule's reason, do not linger.
 //   - ALIAS-8: virtual hosts on demand do not bypass the holds.
-//   - RELAY-8: a wait that may not end the stream is counted only; no resource_errors are sent.
+//   - RELAY-8: what is sent whole in SotW states no error for the names that wait, since it would say that all else is gone.
+//   - ABS-9: for the same reason a list that is sent whole does not tell the error of what it lists (ABS-11).
+//   - ORD-2: what refers to nothing and is referred to by nothing, Runtime and types unknown, neither waits nor is waited for.
+//   - ORD-3: a kept cluster also stays while what was pending waits for an answer to an earlier response, at most ack_wait.
 //   - STREAM-4: a later node without dynamic parameters takes none away if it has no user agent name either: it is a thinner one
 //     (RELAY-94), and to end the stream for it would do so again and again.
 //   - STREAM-8: a client's half-close ends the stream, since it cannot acknowledge any more.
