@@ -197,9 +197,7 @@ func wildcardEnds(t *testing.T, dialect relaytest.Dialect) {
 	side.ExpectEnd("and the side lane is not needed any more")
 	now := w.lane(cds, "the names are back on the lane that was opened again", "a")
 	w.wantOpen(1, "which is the only one")
-	if n := now.Asked(eds).Subscribed["a"]; n != 1 {
-		t.Errorf("the lane opened again asks the endpoints %d times, want once", n)
-	}
+	w.origin.Await(0, func() bool { return now.Asked(eds).Subscribed["a"] == 1 }, "the lane opened again asks the endpoints once")
 	if got := w.origin.Asked(cds); got.Subscribed["*"] != asked || main.Asked(cds).Unsubscribed["*"] != 0 {
 		t.Errorf("the wildcard was asked %d times, then %d, and unsubscribed %d times; want once, and never",
 			asked, got.Subscribed["*"], main.Asked(cds).Unsubscribed["*"])
