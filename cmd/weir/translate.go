@@ -127,7 +127,7 @@ func defaultOrigin(cfg *config.Config) string {
 			return cfg.Origins[i].Name
 		}
 	}
-	panic("config: no origin is the default")
+	panic("config: no origin is the default") // our own bug: Parse marks one, or refuses the file
 }
 
 // buildVersion is what this binary was built from.
