@@ -33,7 +33,7 @@ func (s *session) take(now time.Time) []*response {
 	if s.group == nil || s.closed {
 		return nil
 	}
-	w := walk{seen: s.group.Revision()}
+	w := walk{seen: s.cfg.table.Revision()}
 	for i := len(s.types) - 1; i >= 0; i-- {
 		s.takeLocked(now, s.types[i], &w)
 	}
@@ -42,7 +42,7 @@ func (s *session) take(now time.Time) []*response {
 
 // walk is what the walk in reverse knows of the answers of later types.
 type walk struct {
-	seen    uint64 // revision of the group when it began
+	seen    uint64 // revision of the table when it began
 	waiting bool   // there is one
 	newest  uint64 // revision among them
 }

@@ -189,7 +189,7 @@ func (g *game) turn(unanswered map[string][]string) (steps []func()) {
 	default:
 	}
 	s.now = now
-	w := &walk{seen: s.group.Revision()}
+	w := &walk{seen: s.cfg.table.Revision()}
 	types := slices.Clone(s.types)
 	if g.reverse {
 		slices.Reverse(types)

@@ -320,7 +320,7 @@ func (p *clientEnd) writesWith(between func(), reverse bool) []*message {
 	p.tb.Helper()
 	s := p.session
 	s.now = p.now
-	w := walk{seen: s.group.Revision()}
+	w := walk{seen: s.cfg.table.Revision()}
 	types := slices.Clone(s.types)
 	if reverse {
 		slices.Reverse(types)

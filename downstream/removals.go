@@ -41,9 +41,9 @@ func related(typeURL string) bool { return removedLast(typeURL) || late(typeURL)
 // takeOneLocked takes a type's answer. Of clusters that went, state of the world keeps what routes may still point to.
 func (s *session) takeOneLocked(now time.Time, st *streamType, w *walk) *relay.Answer {
 	if s.delta || st.typeURL != relay.ClusterType {
-		return st.sub.Take()
+		return st.sub.Take(now)
 	}
-	a := st.sub.TakeKeeping(relay.Keep{Pending: s.pendingLocked(now, late), Seen: w.seen})
+	a := st.sub.TakeKeeping(now, relay.Keep{Pending: s.pendingLocked(now, late), Seen: w.seen})
 	st.keeps = st.sub.Keeps()
 	return a
 }
@@ -86,7 +86,7 @@ func (s *session) splitLocked(now time.Time) {
 		st.rest.answer = *a
 		st.rest.answer.Body, st.rest.answer.News, st.rest.answer.Errors = nil, nil, nil
 		for _, name := range a.Removed {
-			st.rest.names[relay.NameKey(name)] = removal{name: name, until: s.group.Revision()}
+			st.rest.names[relay.NameKey(name)] = removal{name: name, until: s.cfg.table.Revision()}
 		}
 		additions := *a
 		additions.Body, additions.Errors = &relay.Body{Variants: a.Variants}, nil

@@ -27,6 +27,7 @@ const (
 
 // settings are what the streams of one listener share. They never change.
 type settings struct {
+	table         *relay.Table
 	origin        *relay.Origin
 	instance      string
 	limits        Limits
@@ -39,7 +40,7 @@ type settings struct {
 
 func newSettings(cfg Config, lc ListenerConfig) *settings {
 	set := &settings{
-		origin: lc.Origin, instance: cfg.Instance, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
+		table: cfg.Table, origin: lc.Origin, instance: cfg.Instance, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
 		requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{}, seed: maphash.MakeSeed(),
 	}
 	for _, typeURL := range lc.NoLegacyWildcard {

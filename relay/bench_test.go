@@ -34,7 +34,7 @@ func benchTake(b *testing.B, kind string, clients int) {
 	r.apply(made(typeURL, "0", nil, all...))
 	r.table.Advance(zero.Add(time.Minute))
 	for _, s := range subs {
-		s.Take()
+		s.Take(zero)
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -43,7 +43,7 @@ func benchTake(b *testing.B, kind string, clients int) {
 		r.apply(made(typeURL, fmt.Sprint("change", i), nil, "n1"))
 		b.StartTimer()
 		for _, s := range subs {
-			if a := s.Take(); a == nil || len(a.Pieces(kind != "SotW")) == 0 {
+			if a := s.Take(zero); a == nil || len(a.Pieces(kind != "SotW")) == 0 {
 				b.Fatal("nothing to send")
 			}
 		}
@@ -63,11 +63,11 @@ func BenchmarkApply(b *testing.B) {
 			}
 			r.apply(made(ClusterType, "0", nil, all...))
 			r.table.Advance(zero.Add(time.Minute))
-			s.Take()
+			s.Take(zero)
 			b.ReportAllocs()
 			for i := range b.N {
 				r.apply(made(ClusterType, fmt.Sprint("change", i), nil, "n0"))
-				s.Take()
+				s.Take(zero)
 			}
 		})
 		b.Run(fmt.Sprintf("SotW/resources=%d/one changed", size), func(b *testing.B) {
@@ -81,12 +81,12 @@ func BenchmarkApply(b *testing.B) {
 			u := made(ClusterType, "0", nil, all...)
 			u.Full = true
 			r.apply(u)
-			s.Take()
+			s.Take(zero)
 			b.ReportAllocs()
 			for i := range b.N {
 				u.Resources[0] = madeResource(ClusterType, "n0", "", fmt.Sprint("change", i))
 				r.apply(u)
-				s.Take()
+				s.Take(zero)
 			}
 		})
 	}

@@ -72,7 +72,7 @@ func TestTombstonesEnd(t *testing.T) {
 	r.open()
 	r.apply(made(ClusterType, "0", nil, "stays"))
 	r.table.Advance(zero.Add(time.Minute))
-	if still.Take() == nil || quick.Take() == nil {
+	if still.Take(zero) == nil || quick.Take(zero) == nil {
 		t.Fatal("no first answer")
 	}
 	held := map[string]bool{}
@@ -82,13 +82,13 @@ func TestTombstonesEnd(t *testing.T) {
 			names[j] = fmt.Sprintf("n%d-%d", i, j)
 		}
 		r.apply(made(ClusterType, "1", nil, names...))
-		if a := quick.Take(); a != nil {
+		if a := quick.Take(zero); a != nil {
 			for _, v := range a.Variants {
 				held[v.Name] = true
 			}
 		}
 		r.apply(made(ClusterType, "1", names))
-		if a := quick.Take(); a != nil {
+		if a := quick.Take(zero); a != nil {
 			for _, n := range a.Removed {
 				delete(held, n)
 			}
@@ -103,7 +103,7 @@ func TestTombstonesEnd(t *testing.T) {
 	if len(held) != 0 {
 		t.Errorf("the quick client still holds %d", len(held))
 	}
-	if !still.Standing().Lagging || still.Take() != nil {
+	if !still.Standing().Lagging || still.Take(zero) != nil {
 		t.Error("the client that stood still is not told to go")
 	}
 	if quick.Standing().Lagging {
@@ -123,11 +123,11 @@ func TestStandStillWithoutRemovals(t *testing.T) {
 	r.open()
 	r.apply(made(ClusterType, "0", nil, "a"))
 	r.table.Advance(zero.Add(time.Minute))
-	still.Take()
+	still.Take(zero)
 	for i := range 10_000 {
 		r.apply(made(ClusterType, fmt.Sprint(i), nil, "a", "b"))
 	}
-	a := still.Take()
+	a := still.Take(zero)
 	if a == nil || len(a.Variants) != 2 || len(a.Removed) != 0 {
 		t.Fatalf("told %+v, want the last state of two names", a)
 	}
@@ -200,7 +200,7 @@ func TestConcurrentUse(t *testing.T) {
 				case <-stop:
 					done = true
 				}
-				for a := s.Take(); a != nil; a = s.Take() {
+				for a := s.Take(zero); a != nil; a = s.Take(zero) {
 					for _, v := range a.Variants {
 						_, value, _ := anyParts(v.Any())
 						last[i][v.Name] = stringField(value, 2)

@@ -134,13 +134,13 @@ func TestCanonicalHashInTheTable(t *testing.T) { // VER-6, VER-7
 				t.Fatal(reject)
 			}
 			applied, _ := l.Apply(now, &u)
-			if want := i == 0 || !canonical; (applied.Changed == 1) != want || (sub.Take() != nil) != want {
+			if want := i == 0 || !canonical; (applied.Changed == 1) != want || (sub.Take(zero) != nil) != want {
 				t.Errorf("canonical %v, response %d: %+v", canonical, i, applied)
 			}
 		}
 		late := g.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType})
 		late.Replace(now, nil, true)
-		if _, value, _ := anyParts(late.Take().Variants[0].Any()); !bytes.Equal(value, b) {
+		if _, value, _ := anyParts(late.Take(zero).Variants[0].Any()); !bytes.Equal(value, b) {
 			t.Error("what is sent is not what was received last")
 		}
 	}

@@ -32,8 +32,8 @@ func (t *Table) Check() error {
 
 func (s *shard) checkLocked() (errs []error) {
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if s.rev > s.group.rev.Load() {
-		fail("revision %d is beyond the group's %d", s.rev, s.group.rev.Load())
+	if newest := s.table().Revision(); s.rev > newest {
+		fail("revision %d is beyond the table's %d", s.rev, newest)
 	}
 	clients := 0
 	for _, v := range s.set.views {

@@ -17,7 +17,7 @@ func TestFaultsAreBounded(t *testing.T) {
 	r.open()
 	r.apply(made(ClusterType, "0", nil, "a", "b"))
 	r.table.Advance(zero.Add(time.Minute))
-	still.Take()
+	still.Take(zero)
 	text := strings.Repeat("x", 1000)
 	ignored := 0
 	for i := range 1000 {
@@ -43,7 +43,7 @@ func TestFaultsAreBounded(t *testing.T) {
 	r.apply(&Update{TypeURL: ClusterType, Errors: []*NameError{unavailable("a", text)}})
 	for name, c := range map[string]*Sub{"still": still, "quick": quick, "whole": whole} {
 		told := map[string]bool{}
-		for a := c.Take(); a != nil; a = c.Take() {
+		for a := c.Take(zero); a != nil; a = c.Take(zero) {
 			size := 0
 			for _, e := range a.Errors {
 				if size += e.Size(); told[e.Name] {
@@ -87,12 +87,12 @@ func TestListVersionWithoutTheSet(t *testing.T) {
 		t.Fatal("never asked")
 	}
 	r.table.Advance(zero.Add(5 * time.Second))
-	if a := c.Take(); a == nil || len(a.Variants) != 2 {
+	if a := c.Take(zero); a == nil || len(a.Variants) != 2 {
 		t.Fatalf("told %+v, want both", a)
 	}
 	c.Replace(zero.Add(5*time.Second), []string{"a", "b"}, false)
 	r.table.Advance(zero.Add(16 * time.Second))
-	a := c.Take()
+	a := c.Take(zero)
 	if a == nil || len(a.Variants) != 1 {
 		t.Fatalf("told %+v, want one", a)
 	}

@@ -77,7 +77,7 @@ func TestOneNameFlaps(t *testing.T) {
 	r.open()
 	r.apply(made(ClusterType, "0", nil, "stays"))
 	r.table.Advance(zero.Add(time.Minute))
-	still.Take()
+	still.Take(zero)
 	for i := range 20_000 {
 		r.apply(made(ClusterType, fmt.Sprint(i), nil, "flap"))
 		r.apply(made(ClusterType, "", []string{"flap"}))
@@ -97,7 +97,7 @@ func TestMixedSharesTheView(t *testing.T) {
 	r.open()
 	r.apply(made(ClusterType, "1", nil, "n1", "n2"))
 	r.table.Advance(zero.Add(time.Minute))
-	a := s.Take()
+	a := s.Take(zero)
 	if a == nil || !a.shared || len(a.Variants) != 2 {
 		t.Errorf("sent %+v, want the view's own body", a)
 	}

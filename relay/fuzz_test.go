@@ -52,7 +52,7 @@ func FuzzResponse(f *testing.F) {
 			l.Apply(zero, &u)
 		}
 		table.Advance(zero.Add(firmMost))
-		answer := sub.Take()
+		answer := sub.Take(zero)
 		if err := table.Check(); err != nil {
 			t.Fatal(err)
 		}

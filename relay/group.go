@@ -26,9 +26,6 @@ type Group struct {
 	node   *corev3.Node
 	lanes  [2]*Lane
 
-	// rev is the last revision given out. Every accepted response takes the next, whatever its type, so that revisions of
-	// different types compare. It is taken under a shard's lock, so it rises within a shard.
-	rev atomic.Uint64
 	// gens numbers the upstream streams of both lanes, so that a generation names one stream of the group.
 	gens atomic.Uint32
 
@@ -68,9 +65,6 @@ func (g *Group) Identifier() string {
 	}
 	return ""
 }
-
-// Revision is the newest revision of the group: what is applied from now on has a higher one.
-func (g *Group) Revision() uint64 { return g.rev.Load() }
 
 // Keeps reports whether a member whose later node is n stays in the group: false if the dynamic parameters are part of its key,
 // and n has others (STREAM-4). Nothing else of a later node counts (STREAM-3).

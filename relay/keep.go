@@ -3,7 +3,7 @@ package relay
 import "math"
 
 // Keep says what a state-of-the-world list of Clusters must not let go of yet: routes that are still to be written to the same
-// client may point to it, in place of routes that did (ORD-3). Revisions are those of the group.
+// client may point to it, in place of routes that did (ORD-3). Revisions are those of the table.
 type Keep struct {
 	// Pending is the revision of the oldest update of another type that has to be written first; MaxUint64: there is none.
 	Pending uint64

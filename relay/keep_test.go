@@ -13,11 +13,11 @@ func TestKeptClusters(t *testing.T) {
 	s := r.sub(ClusterType, false, "a", "b", "c")
 	r.open()
 	r.apply(made(ClusterType, "1", nil, "a", "b", "c"))
-	s.Take()
+	s.Take(zero)
 	const none = math.MaxUint64
 	gets := func(sentence string, k Keep, want ...string) {
 		t.Helper()
-		a, got := s.TakeKeeping(k), []string(nil)
+		a, got := s.TakeKeeping(zero, k), []string(nil)
 		if a != nil {
 			for _, v := range a.Variants {
 				got = append(got, v.Name)
@@ -27,14 +27,14 @@ func TestKeptClusters(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", sentence, got, want)
 		}
 	}
-	before := r.group.Revision()
+	before := r.table.Revision()
 	r.apply(made(ClusterType, "1", []string{"c"}))
 	gets("newer than what was looked at: as before", Keep{none, before})
 	if got := s.Keeps(); got != before+2 {
 		t.Errorf("it goes with %d pending, want %d", got, before+2)
 	}
 	r.apply(made(ClusterType, "1", []string{"b"}))
-	now := r.group.Revision()
+	now := r.table.Revision()
 	gets("something is pending that was pending when b went, and not when c did", Keep{now, now}, "a", "b")
 	gets("and still is", Keep{now, now + 1})
 	gets("what is pending came later", Keep{now + 1, now + 1}, "a")

@@ -123,7 +123,7 @@ func (m *model) take(c *modelSub) {
 	if !c.Pending() {
 		return
 	}
-	a := c.Take()
+	a := c.Take(m.now)
 	if a == nil {
 		return
 	}
@@ -240,7 +240,7 @@ func (m *model) quiet() {
 				c.Standing(), m.table.Origin("mesh").Status(), m.tail())
 		}
 		m.quietErrors(c)
-		if a := c.Take(); a != nil {
+		if a := c.Take(m.now); a != nil {
 			m.t.Fatalf("step %d: client %d is told more though all is quiet: %v -%v\n%s", m.at, c.id, len(a.Variants), a.Removed, m.tail())
 		}
 	}

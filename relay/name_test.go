@@ -88,13 +88,13 @@ func TestSpellingIsNoContent(t *testing.T) { // VER-3, VER-7, DELTA-17
 			t.Fatal(reject)
 		}
 		applied, _ := l.Apply(now, &u)
-		if want := i == 0; (applied.Changed == 1) != want || (sub.Take() != nil) != want {
+		if want := i == 0; (applied.Changed == 1) != want || (sub.Take(zero) != nil) != want {
 			t.Errorf("response %d: %+v", i, applied)
 		}
 	}
 	sub.Update(now, []string{"xdstp://o/T/x?b&a"}, nil)
 	var m discoveryv3.DeltaDiscoveryResponse
-	if err := proto.Unmarshal(sub.Take().Variants[0].Delta(), &m); err != nil || m.Resources[0].Name != "xdstp://o/T/x?a&b" {
+	if err := proto.Unmarshal(sub.Take(zero).Variants[0].Delta(), &m); err != nil || m.Resources[0].Name != "xdstp://o/T/x?a&b" {
 		t.Errorf("sent as %v, %v", &m, err)
 	}
 	// A body without the members that delta cannot tell of keeps the spellings of removals.

@@ -12,7 +12,7 @@ func TestHeartbeatOfAnotherVersion(t *testing.T) {
 	s := r.sub(EndpointType, true, "a", "b")
 	r.open()
 	r.apply(made(EndpointType, "1", nil, "a", "b"))
-	s.Take()
+	s.Take(zero)
 	lane, at := r.group.lanes[mainLane], zero
 	beat := func(name, version string) string {
 		t.Helper()
@@ -44,7 +44,7 @@ func TestHeartbeatOfAnotherVersion(t *testing.T) {
 			t.Errorf("%s: asked %q, want %q", step.sentence, got, step.asked)
 		}
 	}
-	if a := s.Take(); a != nil {
+	if a := s.Take(zero); a != nil {
 		t.Errorf("a heartbeat is no content, but the client is told %v", a)
 	}
 	if err := r.table.Check(); err != nil {

@@ -249,7 +249,7 @@ func (s *script) take(c *scriptSub) []string {
 	default:
 	}
 	c.Pending()
-	a := c.Take()
+	a := c.Take(s.now)
 	if a == nil {
 		if c.Standing().Lagging {
 			return []string{"lagging"}

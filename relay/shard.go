@@ -342,7 +342,7 @@ func (s *shard) sweepLocked() {
 }
 
 func (s *shard) nextRevLocked() uint64 {
-	s.rev = s.group.rev.Add(1)
+	s.rev = s.table().rev.Add(1)
 	return s.rev
 }
 

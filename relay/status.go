@@ -63,13 +63,14 @@ func (o *Origin) Status() []GroupStatus {
 		o.mu.Unlock()
 		gs := GroupStatus{
 			Origin: o.cfg.Name, Key: g.key, NodeID: g.node.GetId(), Cluster: g.node.GetCluster(),
-			Clients: clients, Revision: g.rev.Load(),
+			Clients: clients,
 		}
 		for i, l := range g.lanes {
 			gs.Lanes[i] = LaneStatus{Wanted: l.Wanted(), Open: l.gen.Load() != 0}
 		}
 		for _, s := range *g.all.Load() {
-			gs.Types = append(gs.Types, s.status())
+			ts, rev := s.status()
+			gs.Types, gs.Revision = append(gs.Types, ts), max(gs.Revision, rev)
 			if as, apart := s.apartStatus(); apart {
 				gs.Apart = append(gs.Apart, as)
 			}
@@ -79,7 +80,7 @@ func (o *Origin) Status() []GroupStatus {
 	return all
 }
 
-func (s *shard) status() TypeStatus {
+func (s *shard) status() (_ TypeStatus, rev uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ts := TypeStatus{
@@ -107,7 +108,7 @@ func (s *shard) status() TypeStatus {
 		}
 		ts.count(e.variants, live)
 	}
-	return ts
+	return ts, s.rev
 }
 
 func (s *shard) apartStatus() (as ApartStatus, apart bool) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -75,6 +76,11 @@ type Table struct {
 	cfg     Config
 	origins map[string]*Origin // never changes after New
 	timers  timers
+
+	// rev is the last revision given out. Every accepted response takes the next, whatever its origin, group and type: one client
+	// stream may be told of several groups, and all that is pending on it compares. It is taken under a shard's lock, so it rises
+	// within a shard.
+	rev atomic.Uint64
 }
 
 // New makes a table. The error joins every problem of the config.
@@ -121,6 +127,9 @@ func New(cfg Config) (*Table, error) {
 	}
 	return t, nil
 }
+
+// Revision is the newest revision: what is applied from now on has a higher one.
+func (t *Table) Revision() uint64 { return t.rev.Load() }
 
 // Origin is the handle on one origin's part of the table; nil if there is none of that name.
 func (t *Table) Origin(name string) *Origin { return t.origins[name] }

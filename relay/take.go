@@ -29,12 +29,13 @@ type Answer struct {
 }
 
 // Take gives what the client has not been sent, and takes it as sent; nil if there is nothing.
-func (s *Sub) Take() *Answer { return s.TakeKeeping(keepNothing) }
+func (s *Sub) Take(now time.Time) *Answer { return s.TakeKeeping(now, keepNothing) }
 
 // TakeKeeping is Take for Clusters in state of the world: what k does not let go stays in the list with its last body (ORD-3).
-func (s *Sub) TakeKeeping(k Keep) *Answer {
+func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
+	s.shard.now = now
 	if s.lagging {
 		return nil
 	}

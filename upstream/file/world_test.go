@@ -198,7 +198,7 @@ func (c *client) take() bool {
 	if !c.sub.Pending() {
 		return false
 	}
-	a := c.sub.Take()
+	a := c.sub.Take(time.Now())
 	if a == nil {
 		return false
 	}
