@@ -80,7 +80,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 func (s *Sub) originVersionLocked(content string) string {
 	from := s.newest
 	if s.pos != nil {
-		from = newer(from, s.shard.set.from)
+		from = newer(from, s.pos.view.set.from)
 	}
 	if from == nil || from.version == "" {
 		return content
@@ -99,7 +99,7 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 	if v != nil && w.entry.lost && !(r.is(holds) && s.alias.resource(r) == v.Name) {
 		return nil, false, rev // an unresolved name to who has not come by it before (ALIAS-4)
 	}
-	if s.pos == nil || s.pos.fresh && !s.shard.set.readyLocked(s.holds) {
+	if s.pos == nil || s.pos.waitsLocked() {
 		return v, absent, rev
 	}
 	name := s.alias.resource(r)
@@ -268,7 +268,7 @@ func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 	}
 	v := p.view
 	switch {
-	case p.fresh && !s.shard.set.readyLocked(s.holds):
+	case p.waitsLocked():
 		return nil, false, 0
 	case p.fresh:
 		must, rev = true, v.contentRev
@@ -355,7 +355,7 @@ func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 	}
 	for name, spelt := range s.again {
 		it := s.pos.view.items[name]
-		if s.shard.set.faults.byName[name] != nil && !slices.Contains(s.pos.untold, name) {
+		if s.pos.view.set.faults.byName[name] != nil && !slices.Contains(s.pos.untold, name) {
 			s.pos.untold = append(s.pos.untold, name)
 		}
 		switch {
