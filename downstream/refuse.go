@@ -21,6 +21,7 @@ var (
 	noLocators = &reason{codes.FailedPrecondition, "resource locators are not supported: the origin is not known to understand them"}
 	tooLong    = &reason{codes.ResourceExhausted, "the name is longer than limits.name_bytes"}
 	emptyName  = &reason{codes.InvalidArgument, "the name is empty"}
+	noDelta    = &reason{codes.Unimplemented, "origins[].dialect: the origin speaks state of the world, which has no resources of this type"}
 )
 
 // judge says why a name cannot be asked for; nil if it can.
@@ -28,6 +29,8 @@ func (s *session) judge(st *streamType, name string) *reason {
 	switch {
 	case st.secret:
 		return noSecrets
+	case relay.DeltaOnly(st.typeURL) && s.cfg.origin.SotW(): // ALIAS-7: they need delta end to end
+		return noDelta
 	case name == relay.Wildcard:
 		return nil
 	case name == "":

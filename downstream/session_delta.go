@@ -72,7 +72,7 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 		return s.countNamesLocked(st)
 	}
 	if first {
-		if st.legacy && len(req.ResourceNamesSubscribe)+len(req.ResourceLocatorsSubscribe) == 0 {
+		if st.legacy && len(req.ResourceNamesSubscribe)+len(req.ResourceLocatorsSubscribe) == 0 && s.judge(st, relay.Wildcard) == nil {
 			// The legacy wildcard (WILD-2, WILD-6). It stays until `*` is unsubscribed (WILD-3), be it right here (WILD-7).
 			subscribe = []string{relay.Wildcard}
 		}

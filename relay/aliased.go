@@ -83,15 +83,14 @@ func (a *aliased) told(r *record) toldName {
 func (s *Sub) endsLocked(r *record) (notice *Variant, removed bool) {
 	notice = r.want.entry.notice
 	s.alias.notices = s.alias.notices || notice != nil
-	name := s.alias.resource(r)
-	switch {
-	case !r.is(holds):
+	if !r.is(holds) {
 		return notice, notice == nil
-	case notice != nil && notice.Name == name:
+	}
+	name := s.alias.resource(r)
+	if notice != nil && notice.Name == name {
 		notice = nil // one answer cannot say both of a name (DELTA-20)
 	}
-	switch {
-	case name == r.want.entry.name:
+	if name == r.want.entry.name {
 		return notice, true
 	}
 	s.alias.left = append(s.alias.left, leaving{s.alias.told(r), r, notice == nil})
@@ -329,4 +328,18 @@ func (b *Body) without(listed map[string]bool) *Body {
 		}
 	}
 	return c
+}
+
+// Demands reports whether the next Take answers a name that the client asked for and waits for: a request may wait for it, and nothing may
+// hold it up (ALIAS-8).
+func (s *Sub) Demands() bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return slices.ContainsFunc(s.dirty, func(r *record) bool {
+		if !r.is(demanded) || r.is(gone) {
+			return false
+		}
+		v, absent, _ := s.effectiveLocked(r)
+		return v != nil || absent || r.want.fault != nil
+	})
 }

@@ -133,6 +133,7 @@ func (s *Sub) faultLocked(r *record, sent bool) *NameError {
 		return nil
 	default:
 		// A name without a body stays owed: whether it exists has still to be told (ABS-4).
+		s.met = s.met || r.is(demanded)
 		r.fault = f
 		return s.aboutLocked(r, f)
 	}

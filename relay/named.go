@@ -88,13 +88,14 @@ type record struct {
 type recordFlags uint16
 
 const (
-	dirty   recordFlags = 1 << iota // in sub.dirty
-	owed                            // must be answered even if nothing changed (DELTA-2, SOTW-5)
-	holds                           // the client was sent a body, or says it holds one
-	claimed                         // it only says so
-	gone                            // unsubscribed while in sub.dirty
-	cold                            // waits in vain, which is to be said
-	early                           // came with the first request, and may be an alias of what the client says it holds
+	dirty    recordFlags = 1 << iota // in sub.dirty
+	owed                             // must be answered even if nothing changed (DELTA-2, SOTW-5)
+	holds                            // the client was sent a body, or says it holds one
+	claimed                          // it only says so
+	gone                             // unsubscribed while in sub.dirty
+	cold                             // waits in vain, which is to be said
+	demanded                         // owed because the client asked: a request may wait for it (ALIAS-8)
+	early                            // came with the first request, and may be an alias of what the client says it holds
 )
 
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }

@@ -61,6 +61,7 @@ type Sub struct {
 	again   map[string]string // members owed by name under `*` (DELTA-9, WARM-3), as the client writes them
 	sum     sum               // of what was sent by name and is still subscribed (VER-4)
 	alias   aliased
+	met     bool            // within one Take: a name that was asked for is answered
 	told    bool            // something was sent whole
 	whole   string          // the version of it, if a name was in it
 	kept    map[string]kept // Clusters that are gone and still in the list (ORD-3); nil: none
@@ -258,6 +259,7 @@ func (s *Sub) subscribeLocked(name string) {
 	}
 	r.fault = nil // it may be all there is to answer
 	s.oweLocked(r, true)
+	r.flags |= demanded
 	s.dirtyLocked(r, s.shard.rev)
 }
 
@@ -330,7 +332,8 @@ func (s *Sub) oweLocked(r *record, owe bool) {
 		r.flags |= owed
 		s.owed++
 	case !owe && r.is(owed):
-		r.flags &^= owed
+		s.met = s.met || r.is(demanded)
+		r.flags &^= owed | demanded
 		s.owed--
 	}
 }

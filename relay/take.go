@@ -23,6 +23,8 @@ type Answer struct {
 	News []*Variant
 	// Waiting: `*` or a name still waits for its first answer.
 	Waiting bool
+	// Demanded: it answers names that the client asked for, and not only changes and what else is owed.
+	Demanded bool
 	// Since is when the oldest change arrived from the origin; zero if the answer is due to a request.
 	Since    time.Time
 	from, to uint64
@@ -45,6 +47,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	}
 	first, since := s.unsent, s.since
 	s.unsent, s.since = 0, time.Time{}
+	s.met = false
 	var a *Answer
 	switch {
 	case s.delta:
@@ -63,6 +66,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 		a.from, a.to = from, s.shard.rev
 		a.First, a.Since = first, since
 		a.Waiting = s.pos != nil && s.pos.fresh || s.owed > 0
+		a.Demanded = s.met
 		if s.delta && s.typeURL == ClusterType {
 			a.News = a.Variants
 		}
