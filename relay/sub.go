@@ -49,6 +49,9 @@ type Sub struct {
 
 	pending atomic.Bool
 
+	// ColdFrom is the caller's to keep: when the present wait for a first answer began; zero: there is none (RELAY-8).
+	ColdFrom time.Time
+
 	// Guarded by shard.mu.
 	pos     *position // while subscribed to `*`
 	records map[string]*record
@@ -68,6 +71,8 @@ type Sub struct {
 	unsent  uint64            // revision of the first change not taken; 0: none
 	since   time.Time         // when that change came from the origin; zero: it did not
 	lagging bool
+	// One of several (Union): united is set for good, asList while any of them is subscribed to `*`, insisted for the next Take.
+	united, asList, insisted bool
 
 	acked    uint64
 	rejected []span
@@ -118,6 +123,9 @@ func (s *Sub) stateLocked(name string, d Digest) {
 		s.stated[key] = spelt
 	}
 }
+
+// Group is where it is subscribed.
+func (s *Sub) Group() *Group { return s.shard.group }
 
 // TypeURL is the type subscribed to.
 func (s *Sub) TypeURL() string { return s.typeURL }

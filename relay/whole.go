@@ -30,10 +30,11 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	a := &Answer{Body: &Body{}}
 	changed := s.letGoLocked(k)
 	s.keepMembersLocked(k)
-	changed = s.settleWholeLocked(a, k) || changed
+	changed = s.settleWholeLocked(a, k) || changed || s.insisted
 	if p == nil {
 		return s.wholeByNameLocked(a, changed)
 	}
+	a.gone = true
 	if errs, rev := s.takeFaultsLocked(nil); len(errs) > 0 {
 		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev)
 		changed = true
@@ -107,7 +108,7 @@ func (s *Sub) resolvedLocked() bool {
 }
 
 // wholeByNameLocked lists every name there is. An empty list means "delete all" and is sent only if all is known to be gone, and
-// something was there or there is something to say of it (SOTW-9).
+// something was there or there is something to say of it (SOTW-9); of one of several lists, whoever puts them together decides.
 func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	if changed = changed || s.late; !changed {
 		return nil
@@ -119,8 +120,8 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 		}
 		gone = gone && r.want.goneLocked()
 	}
-	a.Body = s.withKeptLocked(a.Body)
-	if len(a.Variants) == 0 && (!gone || !s.told && !s.holds && len(a.Errors) == 0) {
+	a.Body, a.gone = s.withKeptLocked(a.Body), gone
+	if !s.united && len(a.Variants) == 0 && (!gone || !s.told && !s.holds && len(a.Errors) == 0) {
 		s.late = s.told || s.holds || len(a.Errors) > 0
 		for _, f := range a.Errors { // to be told with the rest
 			r := s.records[f.Name]
