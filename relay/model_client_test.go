@@ -133,6 +133,11 @@ func (m *model) take(c *modelSub) {
 		c.Ack(a)
 	}
 	m.takeErrors(c, a)
+	for _, r := range c.records {
+		if r.is(revived) {
+			m.revivals++
+		}
+	}
 	seen := map[string]bool{}
 	for _, v := range a.Variants {
 		name := m.plain(v.Name)
