@@ -57,7 +57,7 @@ func (s *Sub) keepsLocked(name string) bool {
 func (s *Sub) letGoLocked(k Keep) (changed bool) {
 	for name, x := range s.kept {
 		switch r := s.records[name]; {
-		case s.pos != nil && s.pos.view.has(name), r != nil && r.want.chosen != nil:
+		case s.pos != nil && s.pos.view.has(name), r != nil && s.bodyLocked(r) != nil:
 			delete(s.kept, name) // what it is now is told anyway
 		case s.pos == nil && r == nil:
 			delete(s.kept, name)
@@ -82,7 +82,7 @@ func (s *Sub) keepMembersLocked(k Keep) {
 		return
 	}
 	for _, name := range s.pos.view.since(s.pos.sent).Removed {
-		if r := s.records[name]; r != nil && r.want.chosen != nil {
+		if r := s.records[name]; r != nil && s.bodyLocked(r) != nil {
 			continue // held by name (RELAY-25)
 		}
 		it := s.pos.view.items[name]

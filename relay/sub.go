@@ -141,6 +141,7 @@ func (s *Sub) Remind() { s.pending.Store(true) }
 func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
+	s.shard.now = now
 	for _, name := range subscribe {
 		if name == Wildcard {
 			s.joinLocked()
@@ -162,6 +163,7 @@ func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) {
 func (s *Sub) Replace(now time.Time, names []string, wildcard bool) {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
+	s.shard.now = now
 	if wildcard {
 		if s.pos == nil {
 			s.joinLocked()
@@ -238,6 +240,7 @@ func (s *Sub) subscribeLocked(name string) {
 		r = &record{sub: s, want: s.shard.wantLocked(name, spelt, s.params)}
 		r.want.link(r)
 		s.records[name] = r
+		s.lookedUpLocked(r)
 		if spelt != "" {
 			if s.spelt == nil {
 				s.spelt = map[string]string{}

@@ -103,7 +103,7 @@ func (s *Sub) fromLocked() *receipt {
 // when neither holds it (RELAY-25).
 func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 	w := r.want
-	v, rev = w.chosen, w.rev
+	v, rev = s.bodyLocked(r), w.rev
 	// What was stated absent before the upstream stream broke is told to nobody who asks now (RELAY-38), but a removal that a
 	// client was about to be sent still is: it happened.
 	absent = s.shard.absentLocked(w) || w.wasAbsent && r.is(holds) && !r.is(claimed)
@@ -125,6 +125,7 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 // settleLocked brings a record up to date and says what the client must be told: the body, a removal, or nothing.
 func (s *Sub) settleLocked(r *record) (body *Variant, removed bool, rev uint64) {
 	v, absent, rev := s.effectiveLocked(r)
+	r.gaveLocked(v)
 	switch {
 	case v != nil:
 		if ended := r.fault != nil && r.want.fault == nil; !r.is(owed) && !ended &&

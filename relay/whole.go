@@ -100,7 +100,7 @@ func (s *Sub) viewNewsLocked() []*Variant {
 
 func (s *Sub) resolvedLocked() bool {
 	for _, r := range s.records {
-		if !r.want.resolvedLocked() {
+		if !r.want.resolvedLocked() && s.bodyLocked(r) == nil {
 			return false
 		}
 	}
@@ -115,8 +115,8 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	}
 	gone := true
 	for _, r := range s.records {
-		if r.want.chosen != nil {
-			a.Variants = append(a.Variants, r.want.chosen)
+		if v := s.bodyLocked(r); v != nil {
+			a.Variants = append(a.Variants, v)
 		}
 		gone = gone && r.want.goneLocked()
 	}
@@ -131,7 +131,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 		return nil
 	}
 	for _, r := range s.records {
-		if r.want.chosen == nil { // what came with `*` goes with this list, whatever is said of the name (VER-4)
+		if s.bodyLocked(r) == nil { // what came with `*` goes with this list, whatever is said of the name (VER-4)
 			s.sentLocked(r, Digest{})
 			r.flags &^= holds | claimed
 		}
@@ -150,6 +150,7 @@ func (s *Sub) mixedLocked(a *Answer) {
 	var loose []*Variant
 	for name, r := range s.records {
 		v, _, at := s.effectiveLocked(r)
+		r.gaveLocked(v)
 		if v == nil {
 			s.sentLocked(r, Digest{})
 			r.flags &^= holds | claimed
