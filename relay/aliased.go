@@ -173,8 +173,10 @@ func (s *Sub) knownAsLocked(name string) []*record {
 
 // firstLocked reports whether the record is the one that counts among those that stand for the resource of that name.
 func (s *Sub) firstLocked(r *record, name string) bool {
-	if own := s.records[name]; own != nil && own.want.chosen != nil && own.want.chosen.Name == name {
-		return own == r
+	if own := s.records[name]; own != nil {
+		if v := s.bodyLocked(own); v != nil && v.Name == name {
+			return own == r
+		}
 	}
 	by := s.alias.by[name]
 	return len(by) == 0 || by[0] == r

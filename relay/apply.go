@@ -179,8 +179,8 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		for _, e := range s.named.entries {
 			// Absence of a name that had been received is a deletion; of one never received it is not conclusive (ABS-3), nor of
 			// one in error: the origin states an error once, and then leaves the name out of its lists (TP3).
-			if _, listed := touched[e]; !listed && len(e.variants) > 0 && !inError[e.name] && !inError[e.variants[0].Name] &&
-				!e.kept(gen) && s.askedBeforeLocked(e, gen) {
+			known := len(e.variants) > 0 || e.retired != nil && e.served // what was served was asked before all else on this stream
+			if _, listed := touched[e]; !listed && known && !e.in(inError) && !e.kept(gen) && s.askedBeforeLocked(e, gen) {
 				s.emptyLocked(e)
 				touched[e] = true
 				a.Changed++
@@ -203,6 +203,11 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			}
 		}
 	}
+}
+
+// in reports whether any of the names is the entry's, or that of the resource it holds.
+func (e *entry) in(names map[string]bool) bool {
+	return names[e.name] || len(e.variants) > 0 && names[e.variants[0].Name]
 }
 
 // askedOn reports whether the name was asked on the stream of generation gen.

@@ -25,10 +25,15 @@ type Answer struct {
 	Waiting bool
 	// Demanded: it answers names that the client asked for, and not only changes and what else is owed.
 	Demanded bool
+	gone     bool // of one of several lists: if it is empty, all of it is known to be gone
 	// Since is when the oldest change arrived from the origin; zero if the answer is due to a request.
 	Since    time.Time
 	from, to uint64
+	group    *Group // whose it is; nil: of several
 }
+
+// Group is the one whose resources the answer has; nil if it has several's.
+func (a *Answer) Group() *Group { return a.group }
 
 // Take gives what the client has not been sent, and takes it as sent; nil if there is nothing.
 func (s *Sub) Take(now time.Time) *Answer { return s.TakeKeeping(now, keepNothing) }
@@ -52,8 +57,9 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	switch {
 	case s.delta:
 		a = s.takeDeltaLocked()
-	case s.pos != nil || SentWhole(s.typeURL):
+	case s.pos != nil || s.asList || SentWhole(s.typeURL):
 		a = s.takeWholeLocked(k)
+		s.insisted = false
 	default:
 		a = s.takeChangedLocked()
 	}
@@ -63,7 +69,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 		}
 	}
 	if a != nil {
-		a.from, a.to = from, s.shard.rev
+		a.from, a.to, a.group = from, s.shard.rev, s.shard.group
 		a.First, a.Since = first, since
 		a.Waiting = s.pos != nil && s.pos.fresh || s.owed > 0
 		a.Demanded = s.met
@@ -82,21 +88,26 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 // had to do with it. In delta it is for people (VER-10). An empty one is replaced by that of the content: a client that
 // comes back with none would count as one that holds nothing (RELAY-7).
 func (s *Sub) originVersionLocked(content string) string {
-	from := s.newest
-	if s.pos != nil {
-		from = newer(from, s.pos.view.set.from)
-	}
+	from := s.fromLocked()
 	if from == nil || from.version == "" {
 		return content
 	}
 	return from.version
 }
 
+// fromLocked is the newest response that had to do with what the client was sent.
+func (s *Sub) fromLocked() *receipt {
+	if s.pos == nil {
+		return s.newest
+	}
+	return newer(s.newest, s.pos.view.set.from)
+}
+
 // effectiveLocked is the body a name has for this client. A name that both kinds hold has the one received last, and is gone only
 // when neither holds it (RELAY-25).
 func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 	w := r.want
-	v, rev = w.chosen, w.rev
+	v, rev = s.bodyLocked(r), w.rev
 	// What was stated absent before the upstream stream broke is told to nobody who asks now (RELAY-38), but a removal that a
 	// client was about to be sent still is: it happened.
 	absent = s.shard.absentLocked(w) || w.wasAbsent && r.is(holds) && !r.is(claimed)
@@ -126,6 +137,7 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 func (s *Sub) settleLocked(r *record) (body *Variant, removed bool, rev uint64) {
 	s.recognizeLocked(r)
 	v, absent, rev := s.effectiveLocked(r)
+	r.gaveLocked(v)
 	switch {
 	case v != nil:
 		lost := v == r.want.chosen && r.want.entry.lost
