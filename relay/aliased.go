@@ -119,32 +119,38 @@ func (s *Sub) claimAliasesLocked() {
 			s.alias.early++
 		}
 	}
-	if s.alias.early > 0 {
-		s.alias.claims, s.alias.spelt = s.initial, s.stated
+	if s.alias.early == 0 {
+		return
+	}
+	s.alias.claims, s.alias.spelt = s.initial, s.stated
+	if s.pos != nil {
+		return // what the set does not have is found when it is told
+	}
+	for name := range s.initial {
+		if s.records[name] == nil {
+			s.alias.later = append(s.alias.later, toldName{name, s.stated[name]})
+		}
 	}
 }
 
-// recognizeLocked looks whether what a name of the first request stands for, or stood for, is what the client says it holds.
+// recognizeLocked looks whether a name of the first request stands for what the client says it holds.
 func (s *Sub) recognizeLocked(r *record) {
 	w := r.want
-	if !r.is(early) || w.chosen == nil && !s.shard.absentLocked(w) && !w.faulted && !w.unanswered || w.entry.lost {
-		return
-	}
-	var names []string
 	switch {
-	case w.chosen == nil && s.shard.absentLocked(w):
-		names = []string{w.former}
+	case !r.is(early) || w.entry.lost:
+		return
 	case w.chosen != nil:
-		names = []string{w.chosen.Name, w.former}
-	}
-	for _, name := range names {
-		if d, stated := s.alias.claims[name]; stated && name != w.entry.name {
+		if d, stated := s.alias.claims[w.chosen.Name]; stated && w.chosen.Name != w.entry.name {
 			s.sentLocked(r, d)
-			s.alias.set(r, name, s.alias.spelt[name])
+			s.alias.set(r, w.chosen.Name, s.alias.spelt[w.chosen.Name])
 			r.flags |= holds | claimed
 			s.oweLocked(r, false)
-			break
 		}
+	case s.shard.absentLocked(w):
+	case w.faulted || w.unanswered:
+		s.alias.later = nil // nothing is known of it, and what the client holds may be what it stands for
+	default:
+		return
 	}
 	s.notEarlyLocked(r)
 }
@@ -156,6 +162,9 @@ func (s *Sub) notEarlyLocked(r *record) {
 	r.flags &^= early
 	if s.alias.early--; s.alias.early == 0 {
 		s.alias.claims, s.alias.spelt = nil, nil
+		if len(s.alias.later) > 0 {
+			s.markLocked(s.shard.rev)
+		}
 	}
 }
 
