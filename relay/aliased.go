@@ -162,9 +162,6 @@ func (s *Sub) notEarlyLocked(r *record) {
 	r.flags &^= early
 	if s.alias.early--; s.alias.early == 0 {
 		s.alias.claims, s.alias.spelt = nil, nil
-		if len(s.alias.later) > 0 {
-			s.markLocked(s.shard.rev)
-		}
 	}
 }
 
