@@ -81,7 +81,9 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 		if err != nil {
 			return errGroups(err)
 		}
-		st.sub = g.Open(s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Delta: true, Initial: s.initialOf(st, req)})
+		st.sub = g.Open(s.mailbox, relay.SubOptions{
+			TypeURL: st.typeURL, Delta: true, Initial: s.initialOf(st, req), TTL: s.ttl,
+		})
 	}
 	if !first && len(subscribe)+len(req.ResourceNamesUnsubscribe) == 0 {
 		if len(req.ResourceLocatorsSubscribe)+len(req.ResourceNamesSubscribe) == 0 {

@@ -70,7 +70,7 @@ func (s *session) listLocked(now time.Time, st *streamType, req *discoveryv3.Dis
 		if err != nil {
 			return errGroups(err)
 		}
-		st.sub = g.Open(s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Version: req.VersionInfo})
+		st.sub = g.Open(s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Version: req.VersionInfo, TTL: s.ttl})
 	}
 	st.list, st.listed = hash, true
 	if len(req.ResourceNames)+len(req.ResourceLocators) > 0 {

@@ -76,6 +76,7 @@ type record struct {
 	prev, next *record
 	sent       Digest     // of the body last sent, or stated by the client in its first request
 	fault      *NameError // last told
+	at         uint32     // number of the answer the body was in; 0: none
 	flags      recordFlags
 }
 
@@ -88,6 +89,7 @@ const (
 	claimed                         // it only says so
 	gone                            // unsubscribed while in sub.dirty
 	cold                            // waits in vain, which is to be said
+	beat                            // a TTL came that the client has not been told
 )
 
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
@@ -226,6 +228,7 @@ func (s *shard) deleteLocked(w *want) {
 	}
 	if len(e.wants) == 0 && s.named.entries[e.name] == e {
 		delete(s.named.entries, e.name)
+		s.mindLocked(mortalKey{name: e.name}, nil)
 		if s.named.moving && len(s.named.entries) == 0 { // nothing is left for the side lane to ask first
 			s.named.moving = false
 			s.lane(mainLane).reopenSoon()
@@ -244,6 +247,9 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			changed := w.chosen == nil || w.chosen.Digest != chosen.Digest
 			if w.fault != nil && !changed {
 				w.curedLocked(rev)
+			}
+			if !changed && !w.chosen.expires.Equal(chosen.expires) {
+				w.renewedLocked(rev)
 			}
 			w.fault, w.faulted = nil, false
 			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = chosen, gen, 0, false, false
@@ -305,6 +311,19 @@ func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
 func (w *want) curedLocked(rev uint64) {
 	for r := w.head; r != nil; r = r.next {
 		if r.fault != nil {
+			r.sub.dirtyLocked(r, rev)
+		}
+	}
+}
+
+// renewedLocked: the TTL is another. Who is told TTLs is told this one; who is not may have had the body withheld for it (RELAY-51).
+func (w *want) renewedLocked(rev uint64) {
+	for r := w.head; r != nil; r = r.next {
+		if r.sub.ttl {
+			r.flags |= beat
+		}
+		if r.sub.ttl || r.fault != nil {
+			r.sub.arrivedLocked()
 			r.sub.dirtyLocked(r, rev)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/weir-xds/weir/metrics"
 )
 
 // Config of a Table. It is not modified after New.
@@ -23,6 +24,8 @@ type Config struct {
 	Linger time.Duration
 	// MaxGroups bounds the groups of one origin (RELAY-67). 0: no limit.
 	MaxGroups int
+	// Metrics counts; nil: nothing is counted.
+	Metrics *metrics.Metrics
 	// Origins are the config sources. At least one.
 	Origins []OriginConfig
 }
@@ -54,6 +57,9 @@ type OriginConfig struct {
 	AbsenceTransient bool
 	// DropOnDataError: a name whose error is about itself (PERMISSION_DENIED) loses its cached body (ABS-8).
 	DropOnDataError bool
+	// WithholdTTL: what has a TTL is kept from clients who can be told neither the TTL nor the removal, those of SotW who name
+	// resources of a grouped type and do not know TTLs (RELAY-51).
+	WithholdTTL bool
 	// AbsenceDeletes lists more types whose absence from a SotW wildcard response deletes (RELAY-11).
 	AbsenceDeletes []string
 }
@@ -123,7 +129,7 @@ func New(cfg Config) (*Table, error) {
 			errs = append(errs, fmt.Errorf("origins[%d].group_by: %w", i, err))
 		}
 		o := &Origin{
-			table: t, cfg: oc, groups: map[string]*Group{}, proven: map[string]bool{}, wake: make(chan struct{}, 1),
+			table: t, cfg: oc, counts: cfg.Metrics.Origin(oc.Name), groups: map[string]*Group{}, proven: map[string]bool{}, wake: make(chan struct{}, 1),
 		}
 		t.origins[oc.Name] = o
 		for j, authority := range oc.Authorities {
@@ -149,9 +155,10 @@ func (t *Table) Origin(name string) *Origin { return t.origins[name] }
 // Origin is one config source's part of the table: its groups, and the lanes they want open.
 type Origin struct {
 	// Set once by New.
-	table *Table
-	cfg   OriginConfig
-	wake  chan struct{}
+	table  *Table
+	cfg    OriginConfig
+	counts *metrics.Origin
+	wake   chan struct{}
 
 	mu     sync.Mutex // guards what follows; held for map work only; nothing is locked under it
 	groups map[string]*Group
