@@ -23,11 +23,19 @@ type Answer struct {
 	News []*Variant
 	// Waiting: `*` or a name still waits for its first answer.
 	Waiting bool
+	gone    bool // of one of several lists: if it is empty, all of it is known to be gone
 	// Since is when the oldest change arrived from the origin; zero if the answer is due to a request.
-	Since  time.Time
-	number uint32 // of the Sub's answers
-	ttl    bool   // TTLs are told
+	Since time.Time
+	group *Group // whose it is; nil: of several
+	part         // of one Sub, which it is
+	parts []part // of several
+	ttl   bool   // TTLs are told
+	// renewed: a list that is sent whole for the sake of a TTL (TTL-11).
+	renewed bool
 }
+
+// Group is the one whose resources the answer has; nil if it has several's.
+func (a *Answer) Group() *Group { return a.group }
 
 // Take gives what the client has not been sent, and takes it as sent; nil if there is nothing.
 func (s *Sub) Take(now time.Time) *Answer { return s.TakeKeeping(now, keepNothing) }
@@ -50,8 +58,9 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	switch {
 	case s.delta:
 		a = s.takeDeltaLocked()
-	case s.pos != nil || SentWhole(s.typeURL):
+	case s.pos != nil || s.asList || SentWhole(s.typeURL):
 		a = s.takeWholeLocked(k)
+		s.insisted = false
 	default:
 		a = s.takeChangedLocked()
 	}
@@ -62,7 +71,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	}
 	if a != nil {
 		s.tookLocked(a, from)
-		a.First, a.Since, a.ttl = first, since, s.ttl
+		a.group, a.First, a.Since, a.ttl = s.shard.group, first, since, s.ttl
 		a.Waiting = s.pos != nil && s.pos.fresh || s.owed > 0
 		if s.delta && s.typeURL == ClusterType {
 			a.News = a.Variants
@@ -86,21 +95,26 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 // had to do with it. In delta it is for people (VER-10). An empty one is replaced by that of the content: a client that
 // comes back with none would count as one that holds nothing (RELAY-7).
 func (s *Sub) originVersionLocked(content string) string {
-	from := s.newest
-	if s.pos != nil {
-		from = newer(from, s.pos.view.set.from)
-	}
+	from := s.fromLocked()
 	if from == nil || from.version == "" {
 		return content
 	}
 	return from.version
 }
 
+// fromLocked is the newest response that had to do with what the client was sent.
+func (s *Sub) fromLocked() *receipt {
+	if s.pos == nil {
+		return s.newest
+	}
+	return newer(s.newest, s.pos.view.set.from)
+}
+
 // effectiveLocked is the body a name has for this client. A name that both kinds hold has the one received last, and is gone only
 // when neither holds it (RELAY-25).
 func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 	w := r.want
-	v, rev = w.chosen, w.rev
+	v, rev = s.bodyLocked(r), w.rev
 	// What was stated absent before the upstream stream broke is told to nobody who asks now (RELAY-38), but a removal that a
 	// client was about to be sent still is: it happened.
 	absent = s.shard.absentLocked(w) || w.wasAbsent && r.is(holds) && !r.is(claimed)
@@ -134,6 +148,7 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 	v, absent, rev := s.effectiveLocked(r)
 	renewed := s.ttl && (r.is(beat) || r.is(claimed) && v != nil && v.timed()) // who comes back may have missed one
 	r.flags &^= beat
+	r.gaveLocked(v)
 	switch {
 	case v != nil:
 		if ended := r.fault != nil && r.want.fault == nil; !r.is(owed) && !ended &&
@@ -414,7 +429,7 @@ func (s *Sub) takeChangedLocked() *Answer {
 	if len(a.Variants)+len(a.Heartbeats)+len(a.Errors) == 0 {
 		return nil
 	}
-	if len(a.Heartbeats) > 0 && (len(a.Variants)+len(a.Errors) > 0 || s.version == "" || s.lastLocked() != accepted) {
+	if len(a.Heartbeats) > 0 && (len(a.Variants)+len(a.Errors) > 0 || s.united || s.version == "" || s.lastLocked() != accepted) {
 		// A heartbeat goes under the version that the client has accepted, and with nothing else (TTL-9).
 		a.Variants, a.Heartbeats = append(a.Variants, a.Heartbeats...), nil
 		for _, r := range renewed {

@@ -17,6 +17,7 @@ const (
 	laneQuiet                    // a stream has been open for quietFor
 	trialDue                     // a type in quarantine is to be tried again
 	expiries                     // TTLs have passed
+	laneDown                     // a stream should have been opened by now
 )
 
 type timer struct {
@@ -88,6 +89,8 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		case expiries:
 			n := x.shard.expire(now)
 			x.shard.group.origin.counts.Type(x.shard.typeURL).Expired(n)
+		case laneDown:
+			x.lane.late(x.gen)
 		}
 	}
 }

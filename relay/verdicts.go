@@ -20,10 +20,16 @@ type span struct {
 // maxSpans bounds them. Beyond it the oldest two are one, of which nothing is known.
 const maxSpans = 32
 
+// part is an answer of a Sub, by its number.
+type part struct {
+	sub    *Sub
+	number uint32
+}
+
 // tookLocked notes an answer that carries what the view told after revision from.
 func (s *Sub) tookLocked(a *Answer, from uint64) {
 	s.takes++
-	a.number = s.takes
+	a.part = part{s, s.takes}
 	if !s.ttl {
 		return // nobody will ask
 	}
@@ -36,20 +42,24 @@ func (s *Sub) tookLocked(a *Answer, from uint64) {
 }
 
 // Ack notes that the client accepted an answer.
-func (s *Sub) Ack(a *Answer) {
+func (s *Sub) Ack(a *Answer) { s.accepted(a.number) }
+
+func (s *Sub) accepted(number uint32) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	if i := s.spanLocked(a); i >= 0 && s.unaccepted[i].first == s.unaccepted[i].last {
+	if i := s.spanLocked(number); i >= 0 && s.unaccepted[i].first == s.unaccepted[i].last {
 		s.unaccepted = append(s.unaccepted[:i], s.unaccepted[i+1:]...)
 	}
 }
 
 // Nack notes that the client refused an answer. Nothing is sent again until content or subscription changes (NONCE-11), and its TTLs are
 // not renewed (DELTA-15).
-func (s *Sub) Nack(a *Answer) {
+func (s *Sub) Nack(a *Answer) { s.refused(a.number) }
+
+func (s *Sub) refused(number uint32) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	i := s.spanLocked(a)
+	i := s.spanLocked(number)
 	if i < 0 || s.unaccepted[i].first != s.unaccepted[i].last {
 		return
 	}
@@ -63,9 +73,9 @@ func (s *Sub) Nack(a *Answer) {
 	s.unaccepted = append(s.unaccepted[:i], s.unaccepted[i+1:]...)
 }
 
-func (s *Sub) spanLocked(a *Answer) int {
+func (s *Sub) spanLocked(number uint32) int {
 	for i := range s.unaccepted {
-		if x := &s.unaccepted[i]; x.first <= a.number && a.number <= x.last {
+		if x := &s.unaccepted[i]; x.first <= number && number <= x.last {
 			return i
 		}
 	}
