@@ -79,23 +79,26 @@ func (a *aliased) told(r *record) toldName {
 }
 
 // endsLocked says how a delta client is told that a name does not exist: by the removal of what it holds, by the notice that an alias did
-// not resolve (ALIAS-5), or by the removal of the name itself.
-func (s *Sub) endsLocked(r *record) (notice *Variant, removed bool) {
+// not resolve (ALIAS-5), or by the removal of the name itself. What is removed besides goes to left.
+func (s *Sub) endsLocked(r *record) (what saying, notice *Variant) {
 	notice = r.want.entry.notice
-	s.alias.notices = s.alias.notices || notice != nil
-	if !r.is(holds) {
-		return notice, notice == nil
-	}
-	name := s.alias.resource(r)
-	if notice != nil && notice.Name == name {
+	name, own := s.alias.resource(r), r.want.entry.name
+	held := name != own || r.sent != (Digest{}) // what is owed may be marked as held (dueLocked)
+	if held && notice != nil && notice.Name == name {
 		notice = nil // one answer cannot say both of a name (DELTA-20)
 	}
-	if name == r.want.entry.name {
-		return notice, true
+	if held && (name != own || notice != nil) {
+		s.alias.left = append(s.alias.left, leaving{s.alias.told(r), r, notice == nil})
+		s.alias.set(r, own, "")
+		what = nothing
+	} else {
+		what = removal
 	}
-	s.alias.left = append(s.alias.left, leaving{s.alias.told(r), r, notice == nil})
-	s.alias.set(r, r.want.entry.name, "")
-	return notice, false
+	if notice != nil {
+		s.alias.notices = true
+		what = resource
+	}
+	return what, notice
 }
 
 // claimAliasesLocked notes that names of the first request may be aliases of what the client says it holds: that is named by resource
@@ -235,6 +238,11 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 	for _, name := range own.Removed {
 		listed[name] = true
 	}
+	own.Heartbeats = slices.DeleteFunc(own.Heartbeats, func(v *Variant) bool {
+		twice := listed[v.Name]
+		listed[v.Name] = true
+		return twice
+	})
 	remove := func(x toldName) {
 		if !listed[x.name] {
 			listed[x.name] = true
@@ -320,22 +328,16 @@ func (s *Sub) errorsOnceLocked(errs []*NameError, bodies map[string]bool) []*Nam
 
 // without is b without what is listed elsewhere; b itself if that is nothing.
 func (b *Body) without(listed map[string]bool) *Body {
-	if b == nil || !slices.ContainsFunc(b.Variants, func(v *Variant) bool { return listed[v.Name] }) &&
-		!slices.ContainsFunc(b.Removed, func(name string) bool { return listed[name] }) {
+	twice := func(v *Variant) bool { return listed[v.Name] }
+	gone := func(name string) bool { return listed[name] }
+	if b == nil || !slices.ContainsFunc(b.Variants, twice) && !slices.ContainsFunc(b.Heartbeats, twice) && !slices.ContainsFunc(b.Removed, gone) {
 		return b
 	}
-	c := &Body{spelt: b.spelt, nameless: b.nameless}
-	for _, v := range b.Variants {
-		if !listed[v.Name] {
-			c.Variants = append(c.Variants, v)
-		}
+	return &Body{
+		spelt: b.spelt, nameless: b.nameless, Removed: slices.DeleteFunc(slices.Clone(b.Removed), gone),
+		Variants:   slices.DeleteFunc(slices.Clone(b.Variants), twice),
+		Heartbeats: slices.DeleteFunc(slices.Clone(b.Heartbeats), twice),
 	}
-	for _, name := range b.Removed {
-		if !listed[name] {
-			c.Removed = append(c.Removed, name)
-		}
-	}
-	return c
 }
 
 // Demands reports whether the next Take answers a name that the client asked for and waits for: a request may wait for it, and nothing may
