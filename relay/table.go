@@ -54,6 +54,9 @@ type OriginConfig struct {
 	AbsenceTransient bool
 	// DropOnDataError: a name whose error is about itself (PERMISSION_DENIED) loses its cached body (ABS-8).
 	DropOnDataError bool
+	// PerType: the origin is spoken to in a service for each type, so each that has one (ServiceOf) gets lanes of its own. All others
+	// share the group's, which are ADS.
+	PerType bool
 	// AbsenceDeletes lists more types whose absence from a SotW wildcard response deletes (RELAY-11).
 	AbsenceDeletes []string
 }
@@ -229,6 +232,9 @@ func (t *Table) Federated(own *Origin) bool {
 
 // Serves reports whether the origin is asked for the type at all.
 func (o *Origin) Serves(typeURL string) bool {
+	if o.cfg.SotW && DeltaOnly(typeURL) {
+		return false // there is no way to ask (TRANS-7)
+	}
 	return len(o.cfg.Types) == 0 || slices.Contains(o.cfg.Types, typeURL)
 }
 

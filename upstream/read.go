@@ -116,7 +116,7 @@ func (s *stream) parse(raw []byte) (r *relay.Response, u relay.Update, reject *r
 	if r, err = relay.ParseResponse(raw, !s.sotw); err != nil {
 		return nil, u, nil, err
 	}
-	u, reject = relay.Accept(r, s.lane.origin.cfg.NameBytes)
+	u, reject = s.lane.origin.cfg.NameFields.Accept(r, s.lane.origin.cfg.NameBytes)
 	return r, u, reject, nil
 }
 

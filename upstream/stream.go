@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// stream is one ADS stream of a lane. The lane's goroutine writes; a second one reads.
+// stream is one stream of a lane, on ADS or in the service of a type. The lane's goroutine writes; a second one reads.
 type stream struct {
 	// Set once by openStream.
 	lane   *lane
@@ -57,13 +57,13 @@ func openStream(ctx context.Context, l *lane, c *conn) (*stream, error) {
 		cancel()
 		return nil, err
 	}
-	method := deltaMethod
-	if cfg.SotW {
-		method = sotwMethod
+	var options []grpc.CallOption
+	if cfg.Compression != "" {
+		options = append(options, grpc.UseCompressor(cfg.Compression))
 	}
 	// The library waits, without a word, for a server that allows fewer streams than we want.
 	slow := time.AfterFunc(connectTimeout, cancel)
-	wire, err := c.grpc.NewStream(ctx, &grpc.StreamDesc{StreamName: "ads", ServerStreams: true, ClientStreams: true}, method)
+	wire, err := c.grpc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, cfg.method(l.table), options...)
 	if !slow.Stop() && err != nil {
 		err = fmt.Errorf("no stream within %v; does the server allow %d on one connection? %w", connectTimeout,
 			lanesPerConnection, err)

@@ -96,7 +96,7 @@ func (s *stream) askFor(now time.Time, a *relay.Ask, before map[string]TypeStatu
 		s.owed = true
 		if !l.heard {
 			l.silentSince = now
-			if l.table.Apart() == "" { // the silence of one type says nothing of the node
+			if l.table.Apart() == "" || cfg.PerType {
 				s.silence = now.Add(silenceAfter)
 			}
 		}
@@ -199,6 +199,9 @@ func (s *stream) speakOfSilence(now time.Time) {
 	l.mu.Lock()
 	silent := !l.heard
 	l.mu.Unlock()
+	if l.table.Apart() != "" && l.origin.health.everHeard() {
+		return // the silence of one type says nothing of the node
+	}
 	if !silent {
 		return
 	}
