@@ -36,6 +36,7 @@ type Server struct {
 	// Set once by New.
 	cfg      Config
 	nacks    *nackLog
+	sizes    *sizeLog
 	quit     chan struct{}  // closed by Stop
 	watching sync.WaitGroup // the watchdog
 	serving  sync.WaitGroup // Serve calls
@@ -66,7 +67,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		cfg: cfg, nacks: newNackLog(cfg.Log), quit: make(chan struct{}), streams: map[*stream]struct{}{},
+		cfg: cfg, nacks: newNackLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}), streams: map[*stream]struct{}{},
 	}, nil
 }
 

@@ -124,7 +124,10 @@ func (st *stream) read() error {
 		if in.err != nil {
 			return status.Errorf(codes.InvalidArgument, "the request does not decode: %v", in.err)
 		}
-		if err := st.accept(time.Now(), in.message); err != nil {
+		now := time.Now()
+		err := st.accept(now, in.message)
+		st.server.sizes.request(now, in, st)
+		if err != nil {
 			return err
 		}
 	}
@@ -203,7 +206,9 @@ func (st *stream) send(batch []*response) error {
 	}
 	m := st.server.cfg.Metrics
 	for _, r := range batch {
-		st.writing.Store(time.Now().UnixNano())
+		now := time.Now()
+		st.server.sizes.response(now, r, st)
+		st.writing.Store(now.UnixNano())
 		err := st.wire.SendMsg(r)
 		st.writing.Store(0)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,6 +23,7 @@ type stream struct {
 	wire   grpc.ClientStream
 	cancel context.CancelFunc
 
+	longest  atomic.Int64  // bytes of the longest request
 	verdicts chan struct{} // one slot: typeState.pending has something
 	done     chan struct{} // closed when read has ended
 

@@ -182,9 +182,9 @@ func (s *stream) send(m proto.Message) error {
 		s.node = true
 		introduce(m, s.lane.table.Node())
 	}
-	if o.metrics != nil {
-		o.metrics.Message(metrics.ToOrigin, proto.Size(m))
-	}
+	size := proto.Size(m)
+	o.metrics.Message(metrics.ToOrigin, size)
+	s.longest.Store(max(s.longest.Load(), int64(size))) // nobody else writes it
 	return s.wire.SendMsg(m)
 }
 
