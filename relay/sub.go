@@ -49,6 +49,9 @@ type Sub struct {
 
 	pending atomic.Bool
 
+	// ColdFrom is the caller's to keep: when the present wait for a first answer began; zero: there is none (RELAY-8).
+	ColdFrom time.Time
+
 	// Guarded by shard.mu.
 	pos     *position // while subscribed to `*`
 	records map[string]*record
@@ -68,6 +71,8 @@ type Sub struct {
 	unsent  uint64            // revision of the first change not taken; 0: none
 	since   time.Time         // when that change came from the origin; zero: it did not
 	lagging bool
+	// One of several (Union): united is set for good, asList while any of them is subscribed to `*`, insisted for the next Take.
+	united, asList, insisted bool
 
 	acked    uint64
 	rejected []span
@@ -119,6 +124,9 @@ func (s *Sub) stateLocked(name string, d Digest) {
 	}
 }
 
+// Group is where it is subscribed.
+func (s *Sub) Group() *Group { return s.shard.group }
+
 // TypeURL is the type subscribed to.
 func (s *Sub) TypeURL() string { return s.typeURL }
 
@@ -133,6 +141,7 @@ func (s *Sub) Remind() { s.pending.Store(true) }
 func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
+	s.shard.now = now
 	for _, name := range subscribe {
 		if name == Wildcard {
 			s.joinLocked()
@@ -154,6 +163,7 @@ func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) {
 func (s *Sub) Replace(now time.Time, names []string, wildcard bool) {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
+	s.shard.now = now
 	if wildcard {
 		if s.pos == nil {
 			s.joinLocked()
@@ -230,6 +240,7 @@ func (s *Sub) subscribeLocked(name string) {
 		r = &record{sub: s, want: s.shard.wantLocked(name, spelt, s.params)}
 		r.want.link(r)
 		s.records[name] = r
+		s.lookedUpLocked(r)
 		if spelt != "" {
 			if s.spelt == nil {
 				s.spelt = map[string]string{}
