@@ -250,9 +250,6 @@ func (t *Table) Federated(own *Origin) bool {
 
 // Serves reports whether the origin is asked for the type at all.
 func (o *Origin) Serves(typeURL string) bool {
-	if o.cfg.SotW && DeltaOnly(typeURL) {
-		return false // there is no way to ask (TRANS-7)
-	}
 	return len(o.cfg.Types) == 0 || slices.Contains(o.cfg.Types, typeURL)
 }
 
