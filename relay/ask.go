@@ -145,6 +145,9 @@ func (s *shard) moveLocked(to laneIndex) {
 
 func (t *set) askLocked(gen uint32, now time.Time) Ask {
 	t.askedGen, t.askedAt = gen, now
+	if t.revived { // asked as if nothing were held: silence must not bring it back (RELAY-4)
+		t.settled, t.first = false, time.Time{}
+	}
 	if t.settled && !t.firm {
 		// An origin that finds us in sync may answer nothing at all. Without a response it takes the longest wait.
 		t.first, t.news = now, now.Add(firmMost)
@@ -152,7 +155,10 @@ func (t *set) askLocked(gen uint32, now time.Time) Ask {
 	}
 	a := Ask{TypeURL: t.shard.typeURL, First: true, Wildcard: true}
 	t.sweepGen, t.sweepFirst = 0, time.Time{}
-	if len(t.members) > 0 {
+	if t.uncached > 0 {
+		t.wakeFreshLocked() // they may be given it from now on
+	}
+	if len(t.members) > 0 && !t.revived {
 		a.Initial = t.shard.initialLocked(mainLane, func(add func(*Variant) bool) {
 			for _, m := range t.members {
 				for _, v := range m.variants {
@@ -217,11 +223,14 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 	if all {
 		a.All = s.allAskedLocked()
 	}
-	asks = append(asks, a)
-	if len(again) > 0 { // DELTA-7: a forced resend is two messages
-		asks = append(asks, Ask{TypeURL: s.typeURL, Subscribe: again, All: a.All})
+	if len(again) == 0 {
+		return append(asks, a)
 	}
-	return asks
+	b := Ask{TypeURL: s.typeURL, Subscribe: again, All: a.All} // DELTA-7: a forced resend is two messages
+	a.All = slices.DeleteFunc(slices.Clone(a.All), func(n Name) bool {
+		return slices.ContainsFunc(again, func(x Name) bool { return x.Name == n.Name && x.Params.Key() == n.Params.Key() })
+	})
+	return append(asks, a, b)
 }
 
 func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
@@ -281,6 +290,9 @@ func (s *shard) askedLocked(w *want, gen uint32, now time.Time) Name {
 	w.asked = gen
 	s.named.unheard = append(s.named.unheard, unheard{w, gen, now})
 	w.answered, w.unanswered, w.refresh = 0, false, false
+	if w.chosen != nil && w.chosen.DoNotCache {
+		s.reshowLocked(w) // it may be given out from now on
+	}
 	return w.ask()
 }
 

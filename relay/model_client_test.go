@@ -95,7 +95,7 @@ func (m *model) subscribeOne(c *modelSub) {
 	} else {
 		c.Update(m.now, nil, m.spellAll(name))
 	}
-	if !c.wildcard && len(c.names) == 0 {
+	if !c.wildcard && (name == Wildcard || len(c.names) == 0) {
 		c.version = "" // of a set it has left
 	}
 	kept := func(n string) bool { return c.wildcard && visible(n) || c.names[n] }

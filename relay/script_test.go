@@ -480,6 +480,7 @@ func (s *script) apply(l *Lane, f []string) []string {
 			continue
 		}
 		name, body, _ := strings.Cut(w, "=")
+		body, doNotCache := strings.CutSuffix(body, "^") // NAME=BODY^: it must not be cached
 		body, version, hasVersion := strings.Cut(body, "@")
 		if !hasVersion {
 			version = "v" + body
@@ -489,12 +490,15 @@ func (s *script) apply(l *Lane, f []string) []string {
 			continue
 		}
 		r := madeResource(resp.TypeURL, name, version, body)
-		if !resp.delta && !hasVersion {
+		if !resp.delta && !hasVersion && !doNotCache {
 			resp.resources = append(resp.resources, r.Any)
 			continue
 		}
 		b := appendString(appendString(nil, resourceName, name), resourceVersion, version)
 		b = protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), r.Any)
+		if doNotCache {
+			b = appendString(b, resourceCacheCtl, "\x08\x01")
+		}
 		if !resp.delta { // wrapped
 			b = appendString(appendString(nil, 1, resourceType), 2, string(b))
 		}

@@ -97,9 +97,11 @@ func (s *Sub) viewNewsLocked() []*Variant {
 	return s.pos.view.since(s.pos.sent).Variants
 }
 
+// resolvedLocked is RELAY-6 for names: received, stated absent, or unanswered for 15 s on a healthy stream. What was received and
+// cannot be given to this client now is not resolved: it may hold it.
 func (s *Sub) resolvedLocked() bool {
 	for _, r := range s.records {
-		if !r.want.resolvedLocked() && s.bodyLocked(r) == nil {
+		if s.bodyLocked(r) == nil && !r.want.goneLocked() {
 			return false
 		}
 	}
