@@ -30,8 +30,7 @@ func (v *view) has(name string) bool {
 func (s *Sub) Keeps() (pending uint64) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	switch {
-	case s.pos != nil && s.pos.waitsLocked(), s.holds && !s.resolvedLocked():
+	if s.waitsLocked() {
 		return 0
 	}
 	for _, x := range s.kept {
@@ -40,6 +39,11 @@ func (s *Sub) Keeps() (pending uint64) {
 		}
 	}
 	return pending
+}
+
+// waitsLocked reports whether a list that is sent whole has to wait, for its set or for a name (RELAY-7).
+func (s *Sub) waitsLocked() bool {
+	return s.pos != nil && s.pos.waitsLocked() || s.holds && !s.resolvedLocked()
 }
 
 // keepsLocked reports whether a name that is gone is still told.

@@ -30,10 +30,11 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	a := &Answer{Body: &Body{}}
 	changed := s.letGoLocked(k)
 	s.keepMembersLocked(k)
-	changed = s.settleWholeLocked(a, k) || changed
+	changed = s.settleWholeLocked(a, k) || changed || s.insisted
 	if p == nil {
 		return s.wholeByNameLocked(a, changed)
 	}
+	a.gone = true
 	if errs, rev := s.takeFaultsLocked(nil); len(errs) > 0 {
 		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev)
 		changed = true
@@ -97,11 +98,13 @@ func (s *Sub) viewNewsLocked() []*Variant {
 	return s.pos.view.since(s.pos.sent).Variants
 }
 
-// resolvedLocked is RELAY-6 for names: received, stated absent, or unanswered for 15 s on a healthy stream. What was received and
-// cannot be given to this client now is not resolved: it may hold it.
+// knownLocked is RELAY-6 for a name: received, stated absent, or unanswered for 15 s on a healthy stream. What was received and cannot
+// be given to this client now is not resolved: it may hold it.
+func (s *Sub) knownLocked(r *record) bool { return s.bodyLocked(r) != nil || r.want.goneLocked() }
+
 func (s *Sub) resolvedLocked() bool {
 	for _, r := range s.records {
-		if s.bodyLocked(r) == nil && !r.want.goneLocked() {
+		if !s.knownLocked(r) {
 			return false
 		}
 	}
@@ -109,20 +112,20 @@ func (s *Sub) resolvedLocked() bool {
 }
 
 // wholeByNameLocked lists every name there is. An empty list means "delete all" and is sent only if all is known to be gone, and
-// something was there or there is something to say of it (SOTW-9).
+// something was there or there is something to say of it (SOTW-9); of one of several lists, whoever puts them together decides.
 func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	if changed = changed || s.late; !changed {
 		return nil
 	}
 	gone := true
 	for _, r := range s.records {
-		if v := s.bodyLocked(r); v != nil {
+		if v := s.bodyLocked(r); v != nil && s.firstLocked(r, v.Name) && (!r.want.entry.lost || r.is(holds)) {
 			a.Variants = append(a.Variants, v)
 		}
 		gone = gone && r.want.goneLocked()
 	}
-	a.Body = s.withKeptLocked(a.Body)
-	if len(a.Variants) == 0 && (!gone || !s.told && !s.holds && len(a.Errors) == 0) {
+	a.Body, a.gone = s.withKeptLocked(a.Body), gone
+	if !s.united && len(a.Variants) == 0 && (!gone || !s.told && !s.holds && len(a.Errors) == 0) {
 		s.late = s.told || s.holds || len(a.Errors) > 0
 		for _, f := range a.Errors { // to be told with the rest
 			r := s.records[f.Name]
@@ -138,7 +141,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 		}
 	}
 	s.late, s.told, s.holds = false, true, false
-	a.Version = s.keptSumLocked(s.sum).version()
+	a.Version = s.keptSumLocked(s.sumLocked()).version()
 	s.whole = ""
 	return a
 }
@@ -149,7 +152,7 @@ func (s *Sub) mixedLocked(a *Answer) {
 	view := s.pos.view
 	all, full := view.sum, view.fullBody()
 	var loose []*Variant
-	for name, r := range s.records {
+	for _, r := range s.records {
 		v, _, at := s.effectiveLocked(r)
 		r.gaveLocked(v)
 		if v == nil {
@@ -161,8 +164,10 @@ func (s *Sub) mixedLocked(a *Answer) {
 		r.flags, r.fault = r.flags&^claimed|holds, nil
 		s.oweLocked(r, false)
 		a.Rev = max(a.Rev, at)
-		it := view.items[name]
+		it := view.items[v.Name]
 		switch {
+		case !s.firstLocked(r, v.Name):
+			continue
 		case it == nil || it.dead:
 		case it.variant.Digest == v.Digest:
 			continue
