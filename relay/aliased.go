@@ -233,6 +233,11 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 	}
 	listed := make(map[string]bool, len(own.Variants)+len(own.Removed))
 	own.Variants = s.onceEachLocked(own.Variants, listed)
+	own.Heartbeats = slices.DeleteFunc(own.Heartbeats, func(v *Variant) bool {
+		again := listed[v.Name]
+		listed[v.Name] = true
+		return again
+	})
 	errs = s.errorsOnceLocked(errs, listed)
 	own.Removed = slices.DeleteFunc(own.Removed, func(name string) bool { return listed[name] })
 	for _, name := range own.Removed {

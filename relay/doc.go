@@ -73,8 +73,7 @@
 // ABS-11), nor NOT_FOUND of a member that was removed without a word (ABS-10). A SotW client that comes back with `*` is sent a list
 // without what is in error for the moment and not held here. Nor
 // does it say NOT_FOUND of what has expired. Both kinds of clients, those who are told TTLs and others, on one wildcard cost two views of
-// it. The retired cache is not there: a name that nobody wants is
-// forgotten after linger. An alias that only a member of `*` lists is still asked by name: who names one gets what the origin
+// it. An alias that only a member of `*` lists is still asked by name: who names one gets what the origin
 // answers. A type asked in vain stays a shard for as long as the stream it was asked on; more than 256 of
 // them reopen that stream. Each type that makes the origin end streams costs its group one of them, up to sixteen; from then on what
 // was never answered is asked apart first. An operator lets a type out of quarantine by a restart alone.

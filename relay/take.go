@@ -154,7 +154,8 @@ const (
 	removal
 )
 
-// settleLocked brings a record up to date and says what the client must be told. body is nil but for a resource or a heartbeat.
+// settleLocked brings a record up to date and says what the client must be told. body is nil but for a resource, which
+// may be a notice (ALIAS-5), or a heartbeat.
 func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 	s.recognizeLocked(r)
 	v, absent, rev := s.effectiveLocked(r)
@@ -192,18 +193,18 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 		if tell && s.delta { // SotW has no removal, and the word is told once (WARM-7)
 			r.fault = nil // what is said of it follows the removal, or goes with it
 		}
-		if what = removal; tell && s.delta {
+		switch {
+		case tell && s.delta:
 			what, body = s.endsLocked(r)
+		case tell:
+			what = removal
 		}
 		s.sentLocked(r, Digest{})
 		r.flags &^= holds | claimed
 		if r.want.absentGen != 0 || !r.want.wasAbsent { // or else what a lost alias stood for went, and it waits still (ALIAS-4)
 			s.oweLocked(r, false)
 		}
-		if tell {
-			return what, body, rev
-		}
-		return nothing, nil, rev
+		return what, body, rev
 	}
 	return nothing, nil, 0
 }
@@ -446,12 +447,11 @@ func (s *Sub) takeChangedLocked() *Answer {
 			return
 		}
 		what, body, at := s.settleLocked(r)
-		switch first := body != nil && s.firstLocked(r, body.Name); {
-		case !first:
-		case what == resource:
+		switch {
+		case what == resource && s.firstLocked(r, body.Name):
 			a.Variants = append(a.Variants, body)
 			a.Rev = max(a.Rev, at)
-		case what == heartbeat:
+		case what == heartbeat && s.firstLocked(r, body.Name):
 			a.Heartbeats, renewed = append(a.Heartbeats, body), append(renewed, r)
 			a.Rev = max(a.Rev, at)
 		}
