@@ -62,9 +62,17 @@ func newShard(g *Group, typeURL string) *shard {
 	return s
 }
 
-func (s *shard) table() *Table          { return s.group.origin.table }
-func (s *shard) cfg() *Config           { return &s.group.origin.table.cfg }
-func (s *shard) push(x timer)           { s.table().timers.push(x) }
+func (s *shard) table() *Table { return s.group.origin.table }
+func (s *shard) cfg() *Config  { return &s.group.origin.table.cfg }
+func (s *shard) push(x timer)  { s.table().timers.push(x) }
+
+// linger is how long an upstream subscription outlives its last client (RELAY-3). Secrets are dropped with it (RELAY-75).
+func (s *shard) linger() time.Duration {
+	if IsSecret(s.typeURL) {
+		return 0
+	}
+	return s.group.linger()
+}
 func (s *shard) lane(i laneIndex) *Lane { return s.lanes.Load()[i] }
 
 // unlock releases the shard and then wakes the clients the work concerned: nothing is signalled under the lock.
@@ -180,7 +188,7 @@ func (s *shard) dropSetClientLocked(now time.Time) {
 	if s.set.clients > 0 {
 		return
 	}
-	s.set.lingerAt = now.Add(s.cfg().Linger)
+	s.set.lingerAt = now.Add(s.linger())
 	if !s.set.timer {
 		s.set.timer = true
 		s.push(timer{at: s.set.lingerAt, kind: setEnd, shard: s})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -144,6 +145,7 @@ type Origin struct {
 	mu     sync.Mutex // guards what follows; held for map work only; nothing is locked under it
 	groups map[string]*Group
 	queued []*Lane         // wanted, and nobody runs them yet
+	lastID uint64          // of a dedicated group
 	proven map[string]bool // types it has answered, whichever group asked (RELAY-92)
 }
 
@@ -161,13 +163,36 @@ func (o *Origin) Group(node *corev3.Node) (*Group, error) {
 	defer o.mu.Unlock()
 	g := o.groups[key]
 	if g == nil {
-		if most := o.table.cfg.MaxGroups; most > 0 && len(o.groups) >= most {
-			return nil, ErrGroups
+		var err error
+		if g, err = o.addGroupLocked(key, up); err != nil {
+			return nil, err
 		}
-		g = newGroup(o, key, up)
-		o.groups[key] = g
 	}
 	g.refs++
+	return g, nil
+}
+
+// Dedicated makes a group for one client stream alone, whose own node is presented (RELAY-29). The caller gives it back by
+// Group.Release, and with its last want goes what it holds.
+func (o *Origin) Dedicated(node *corev3.Node) (*Group, error) {
+	up := dedicatedNode(node)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lastID++
+	g, err := o.addGroupLocked("dedicated-"+strconv.FormatUint(o.lastID, 10), up) // which no hash is
+	if err != nil {
+		return nil, err
+	}
+	g.dedicated, g.refs = true, 1
+	return g, nil
+}
+
+func (o *Origin) addGroupLocked(key string, up *corev3.Node) (*Group, error) {
+	if most := o.table.cfg.MaxGroups; most > 0 && len(o.groups) >= most {
+		return nil, ErrGroups
+	}
+	g := newGroup(o, key, up)
+	o.groups[key] = g
 	return g, nil
 }
 
