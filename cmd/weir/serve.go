@@ -153,6 +153,7 @@ func (p *process) run(ctx context.Context) error {
 		parts.Go(w.serve)
 	}
 	parts.Go(func() error { return p.advance(work) })
+	parts.Go(func() error { return newSharing(p).watch(work) })
 	for _, o := range p.origins {
 		parts.Go(func() error { return o.run(work) })
 	}

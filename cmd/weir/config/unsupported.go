@@ -10,11 +10,9 @@ import "reflect"
 var unsupported = map[string]bool{
 	"authorization": true,
 
-	"listeners[].rest":            true,
-	"listeners[].v2":              true,
-	"listeners[].assume_features": true,
-	"listeners[].dedicated":       true,
-	"listeners[].compression":     true,
+	"listeners[].rest":        true,
+	"listeners[].v2":          true,
+	"listeners[].compression": true,
 
 	"origins[].rest":                         true,
 	"origins[].grpc.aggregated":              true,
@@ -23,7 +21,6 @@ var unsupported = map[string]bool{
 	"origins[].dynamic_parameters.from_node": true,
 	"origins[].dynamic_parameters.otherwise": true,
 	"origins[].resume_sotw":                  true,
-	"origins[].secrets":                      true,
 	"origins[].nack_report":                  true,
 	"origins[].ttl_unsupported":              true,
 	"origins[].glob":                         true,
