@@ -51,7 +51,7 @@ func (s *session) judgeURN(st *streamType, name string) *reason {
 		return otherType
 	case u.Glob():
 		return noGlobs
-	case !s.cfg.origin.Answers(u.Authority):
+	case s.cfg.table.Authority(u.Authority) != s.cfg.origin:
 		return noAuthority
 	}
 	return nil

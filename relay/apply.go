@@ -40,7 +40,7 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	switch kind {
 	case kindSet:
 		old = s.heldLocked(u, func(name string) []*Variant {
-			if m := s.set.members[name]; m != nil {
+			if m := s.star.members[name]; m != nil {
 				return m.variants
 			}
 			return nil
@@ -78,9 +78,9 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	s.now = now
 	from.rev = s.nextRevLocked()
 	if kind == kindSet {
-		s.applySetLocked(&a, u, bodies, gen)
+		s.star.applyLocked(&a, u, bodies, gen)
 		if a.Changed+a.Resumed > 0 || u.Full && !u.Bad {
-			s.set.from = from
+			s.star.from = from
 		}
 	} else {
 		s.applyNamedLocked(&a, u, bodies, gen)
@@ -96,7 +96,7 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 
 // kindLocked is what the lane's present stream asked of the type.
 func (s *shard) kindLocked(lane laneIndex, gen uint32) kind {
-	if lane == mainLane && s.mainGen == gen && s.mainKind == kindSet && s.set.askedGen == gen {
+	if lane == mainLane && s.mainGen == gen && s.mainKind == kindSet && s.star.askedGen == gen {
 		return kindSet
 	}
 	if s.named.firstGen[lane] == gen {
@@ -112,140 +112,6 @@ func (s *shard) heldLocked(u *Update, held func(name string) []*Variant) []*Vari
 		old[i] = find(held(r.Name), r.Constraints.Key())
 	}
 	return old
-}
-
-func (s *shard) applySetLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
-	rev, t := s.rev, &s.set
-	ended := t.answeredGen != gen && s.rollFaultsLocked(rev)
-	news, unmentioned := false, false
-	touched := make(map[*member]bool)
-	for i, body := range bodies {
-		name := u.Resources[i].Name
-		m := t.members[name]
-		if body == nil {
-			if m != nil {
-				m.seenGen, m.listed = gen, rev
-			}
-			continue
-		}
-		if m == nil {
-			m = &member{name: name}
-			t.members[name] = m
-			news = true
-		}
-		if m.seenGen != gen {
-			unmentioned = true
-		}
-		m.seenGen, m.listed = gen, rev
-		s.swapLocked(a, m, body, touched)
-		if t.faults.clear(name) && !touched[m] {
-			for _, v := range t.views {
-				v.renew(name, rev)
-			}
-		}
-	}
-	ended = s.removeMembersLocked(a, u, touched) || ended
-	stated := s.failMembersLocked(a, u, touched, rev, gen)
-	ended = s.omitMembersLocked(a, u, touched, rev, gen) || ended
-	for m := range touched {
-		s.offerLocked(m, rev)
-	}
-	if (unmentioned || stated) && t.sweepGen == gen {
-		t.sweepNews = s.now
-	}
-	s.answeredLocked(s.now, gen, news, u.Full, u.Bad)
-	s.setChangedLocked(rev)
-	s.boundFaultsLocked(a)
-	if stated || ended {
-		s.statedLocked(rev)
-	}
-}
-
-// swapLocked puts a body into its member. Equal content under another origin version replaces the pointer and is no event.
-func (s *shard) swapLocked(a *Applied, m *member, body *Variant, touched map[*member]bool) {
-	old := find(m.variants, body.Constraints.Key())
-	if old == body {
-		a.Resumed++
-		return
-	}
-	m.variants = put(m.variants, body)
-	if old != nil && old.Digest == body.Digest {
-		a.Resumed++
-		for _, v := range s.set.views {
-			v.offer(m, s.rev)
-		}
-		return
-	}
-	touched[m] = true
-	a.Changed++
-}
-
-// removeMembersLocked takes up the removals. ended: one of them ended an error.
-func (s *shard) removeMembersLocked(a *Applied, u *Update, touched map[*member]bool) (ended bool) {
-	remove := func(name, key string) {
-		ended = s.set.faults.clear(name) || ended
-		m := s.set.members[name]
-		if m == nil || find(m.variants, key) == nil {
-			return // DEL-4
-		}
-		m.variants = cut(m.variants, key)
-		touched[m] = true
-		a.Changed++
-	}
-	for _, name := range u.Removed {
-		remove(name, "")
-	}
-	for _, r := range u.RemovedVariants {
-		remove(r.Name, r.Constraints)
-	}
-	return ended
-}
-
-// failMembersLocked takes up the errors, of members and of what could have been one, and reports whether any has to be told. The
-// body goes or stays (ABS-8).
-func (s *shard) failMembersLocked(a *Applied, u *Update, touched map[*member]bool, rev uint64, gen uint32) (stated bool) {
-	for _, e := range u.Errors {
-		if e.Name == Wildcard || e.Name == "" { // `*` itself cannot carry one (ABS-12)
-			a.Unrequested++
-			s.unrequested++
-			continue
-		}
-		stated = s.set.faults.state(e, gen, rev) || stated
-		switch m := s.set.members[e.Name]; {
-		case m == nil:
-		case !s.group.origin.ends(e):
-			m.seenGen = gen // it was mentioned: no sweep takes what stays in use (RELAY-46)
-		case len(m.variants) > 0:
-			m.variants = nil
-			touched[m] = true
-			a.Changed++
-		}
-	}
-	return stated
-}
-
-// omitMembersLocked removes what a full response leaves out. A response with a bad part proves no absence (RELAY-32), nor does one
-// of a grouped type (DEL-3), nor does it prove any of what is in error (ABS-8, ABS-11).
-func (s *shard) omitMembersLocked(a *Applied, u *Update, touched map[*member]bool, rev uint64, gen uint32) (ended bool) {
-	if !u.Full || u.Bad || !absenceDeletes(u.TypeURL) && !slices.Contains(s.group.origin.cfg.AbsenceDeletes, u.TypeURL) {
-		return false
-	}
-	for _, m := range s.set.members {
-		if m.listed != rev && len(m.variants) > 0 && !s.set.faults.keeps(m.name, gen) {
-			s.set.faults.clear(m.name)
-			m.variants = nil
-			touched[m] = true
-			a.Changed++
-		}
-	}
-	return s.forgetFaultsLocked(gen, rev)
-}
-
-// boundFaultsLocked keeps the errors bounded by the members.
-func (s *shard) boundFaultsLocked(a *Applied) {
-	n := s.set.faults.bound(len(s.set.members) + spareFaults)
-	a.Unrequested += n
-	s.unrequested += uint64(n)
 }
 
 func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {

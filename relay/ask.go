@@ -68,8 +68,8 @@ func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 func (s *shard) askLocked(asks []Ask, l *Lane, gen uint32, now time.Time, all bool) []Ask {
 	if l.index == mainLane {
 		s.placeLocked(gen)
-		if s.mainKind == kindSet && s.set.wantedLocked() && s.set.askedGen != gen {
-			asks = append(asks, s.askSetLocked(gen, now))
+		if s.mainKind == kindSet && s.star.wantedLocked() && s.star.askedGen != gen {
+			asks = append(asks, s.star.askLocked(gen, now))
 		}
 		if s.mainKind != kindNamed {
 			return asks
@@ -97,7 +97,7 @@ func (s *shard) placeLocked(gen uint32) {
 	if s.mainGen != gen {
 		s.mainGen, s.mainKind = gen, kindNone
 	}
-	wantSet := s.set.wantedLocked()
+	wantSet := s.star.wantedLocked()
 	switch s.mainKind {
 	case kindNone:
 		switch {
@@ -115,7 +115,7 @@ func (s *shard) placeLocked(gen uint32) {
 			}
 		}
 	case kindSet:
-		if !wantSet && s.lane(mainLane).live(s.set.askedGen) {
+		if !wantSet && s.lane(mainLane).live(s.star.askedGen) {
 			s.lane(mainLane).reopenSoon()
 		}
 	case kindNamed:
@@ -143,18 +143,18 @@ func (s *shard) moveLocked(to laneIndex) {
 	}
 }
 
-func (s *shard) askSetLocked(gen uint32, now time.Time) Ask {
-	s.set.askedGen, s.set.askedAt = gen, now
-	if s.set.settled && !s.set.firm {
+func (t *set) askLocked(gen uint32, now time.Time) Ask {
+	t.askedGen, t.askedAt = gen, now
+	if t.settled && !t.firm {
 		// An origin that finds us in sync may answer nothing at all. Without a response it takes the longest wait.
-		s.set.first, s.set.news = now, now.Add(firmMost)
-		s.pauseLocked(now)
+		t.first, t.news = now, now.Add(firmMost)
+		t.pauseLocked(now)
 	}
-	a := Ask{TypeURL: s.typeURL, First: true, Wildcard: true}
-	s.set.sweepGen, s.set.sweepFirst = 0, time.Time{}
-	if len(s.set.members) > 0 {
-		a.Initial = s.initialLocked(mainLane, func(add func(*Variant) bool) {
-			for _, m := range s.set.members {
+	a := Ask{TypeURL: t.shard.typeURL, First: true, Wildcard: true}
+	t.sweepGen, t.sweepFirst = 0, time.Time{}
+	if len(t.members) > 0 {
+		a.Initial = t.shard.initialLocked(mainLane, func(add func(*Variant) bool) {
+			for _, m := range t.members {
 				for _, v := range m.variants {
 					if !add(v) {
 						return
@@ -163,9 +163,9 @@ func (s *shard) askSetLocked(gen uint32, now time.Time) Ask {
 			}
 		})
 	}
-	s.set.sweepAll = a.Initial == nil
-	if (s.set.sweepAll && len(s.set.members) > 0 || len(s.set.faults.byName) > 0) && !s.group.origin.cfg.SotW {
-		s.set.sweepGen = gen
+	t.sweepAll = a.Initial == nil
+	if (t.sweepAll && len(t.members) > 0 || len(t.faults.byName) > 0) && !t.shard.group.origin.cfg.SotW {
+		t.sweepGen = gen
 	}
 	return a
 }

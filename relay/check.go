@@ -35,23 +35,8 @@ func (s *shard) checkLocked() (errs []error) {
 	if newest := s.table().Revision(); s.rev > newest {
 		fail("revision %d is beyond the table's %d", s.rev, newest)
 	}
-	clients := 0
-	for _, v := range s.set.views {
-		clients += v.check(fail)
-	}
-	if clients != s.set.clients {
-		fail("%d positions for %d wildcard clients", clients, s.set.clients)
-	}
-	if s.set.firm && !s.set.settled {
-		fail("firm, and not settled")
-	}
 	s.checkTrial(fail)
-	for name, m := range s.set.members {
-		if name != m.name || len(m.variants) == 0 {
-			fail("member %q: named %q with %d variants", name, m.name, len(m.variants))
-		}
-	}
-	s.checkFaults(fail)
+	s.star.check(fail)
 	for name, e := range s.named.entries {
 		if name != e.name || len(e.wants) == 0 {
 			fail("entry %q: named %q with %d wants", name, e.name, len(e.wants))
@@ -63,34 +48,53 @@ func (s *shard) checkLocked() (errs []error) {
 	return errs
 }
 
-func (s *shard) checkFaults(fail func(string, ...any)) {
-	t, last, standing := &s.set.faults, uint64(0), 0
-	for _, x := range t.order {
-		if x.seq <= last || x.seq > t.seq {
-			fail("error %d after %d, the last is %d", x.seq, last, t.seq)
+func (t *set) check(fail func(string, ...any)) {
+	clients := 0
+	for _, v := range t.views {
+		clients += v.check(fail)
+	}
+	if clients != t.clients {
+		fail("%d positions for %d clients of %q", clients, t.clients, t.selector)
+	}
+	if t.firm && !t.settled {
+		fail("%q is firm, and not settled", t.selector)
+	}
+	for name, m := range t.members {
+		if name != m.name || len(m.variants) == 0 {
+			fail("member %q: named %q with %d variants", name, m.name, len(m.variants))
+		}
+	}
+	t.checkFaults(fail)
+}
+
+func (t *set) checkFaults(fail func(string, ...any)) {
+	fs, last, standing := &t.faults, uint64(0), 0
+	for _, x := range fs.order {
+		if x.seq <= last || x.seq > fs.seq {
+			fail("error %d after %d, the last is %d", x.seq, last, fs.seq)
 		}
 		last = x.seq
 		if !x.stands() {
 			continue
 		}
 		standing++
-		f, m := x.fault, s.set.members[x.fault.err.Name]
-		if t.byName[f.err.Name] != f {
+		f, m := x.fault, t.members[x.fault.err.Name]
+		if fs.byName[f.err.Name] != f {
 			fail("error of %q: in the order, not in the map", f.err.Name)
 		}
-		if m != nil && s.group.origin.ends(f.err) {
+		if m != nil && t.shard.group.origin.ends(f.err) {
 			fail("error %d of member %q, which it should have ended", f.err.Code, m.name)
 		}
-		for _, v := range s.set.views {
+		for _, v := range t.views {
 			for p := v.ordered.head; p != nil; p = p.next {
-				if p.told < x.seq && p.sub.unsent == 0 && f.gen == s.set.answeredGen && s.setLiveLocked() {
+				if p.told < x.seq && p.sub.unsent == 0 && f.gen == t.answeredGen && t.liveLocked() {
 					fail("error of %q, told up to %d of %d, and the client was not told", f.err.Name, p.told, x.seq)
 				}
 			}
 		}
 	}
-	if standing != len(t.byName) || standing > len(s.set.members)+spareFaults {
-		fail("%d errors for %d members, %d in order", len(t.byName), len(s.set.members), standing)
+	if standing != len(fs.byName) || standing > len(t.members)+spareFaults {
+		fail("%d errors for %d members, %d in order", len(fs.byName), len(t.members), standing)
 	}
 }
 
@@ -153,7 +157,7 @@ func (v *view) check(fail func(string, ...any)) int {
 		live++
 		bytes += it.variant.Size()
 		total.add(it.variant.Digest)
-		m := v.shard.set.members[it.name]
+		m := v.set.members[it.name]
 		if m == nil || pick(m.variants, v.params) != it.variant {
 			fail("item %q: is not what its member says", it.name)
 		}
@@ -171,8 +175,8 @@ func (v *view) checkPositions(fail func(string, ...any)) (n int) {
 	last := uint64(0)
 	for p := v.ordered.head; p != nil; p = p.next {
 		n++
-		if p.fresh || p.sent < last || p.sent > v.shard.rev || p.sub.pos != p {
-			fail("position at %d after %d, shard at %d", p.sent, last, v.shard.rev)
+		if p.fresh || p.sent < last || p.sent > v.set.shard.rev || p.sub.pos != p {
+			fail("position at %d after %d, shard at %d", p.sent, last, v.set.shard.rev)
 		}
 		last = p.sent
 		if p.sent < v.contentRev && p.sub.unsent == 0 {

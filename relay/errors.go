@@ -140,7 +140,7 @@ func (s *Sub) faultLocked(r *record, sent bool) *NameError {
 
 // inSetLocked reports whether the client of `*` has the name from the set.
 func (s *Sub) inSetLocked(w *want) bool {
-	if s.pos == nil || s.pos.fresh && !s.shard.set.readyLocked(s.holds) {
+	if s.pos == nil || s.pos.waitsLocked() {
 		return false
 	}
 	it := s.pos.view.items[w.entry.name]

@@ -102,13 +102,13 @@ func (t *faults) since(from uint64) []statement {
 
 // forgetFaultsLocked ends what was stated on earlier streams than the one of generation gen, and not again. The members among it are
 // in order by now, and are sent again to say so. It reports whether anything ended.
-func (s *shard) forgetFaultsLocked(gen uint32, rev uint64) (ended bool) {
-	for name, f := range s.set.faults.byName {
+func (t *set) forgetFaultsLocked(gen uint32, rev uint64) (ended bool) {
+	for name, f := range t.faults.byName {
 		if f.gen == gen {
 			continue
 		}
-		ended = s.set.faults.clear(name)
-		for _, v := range s.set.views {
+		ended = t.faults.clear(name)
+		for _, v := range t.views {
 			v.renew(name, rev)
 		}
 	}
@@ -117,18 +117,17 @@ func (s *shard) forgetFaultsLocked(gen uint32, rev uint64) (ended bool) {
 
 // rollFaultsLocked makes room for what a new stream states. What the stream before stated is remembered, so that what is stated again
 // is told to those alone who have not heard it; nobody is told it before (RELAY-38).
-func (s *shard) rollFaultsLocked(rev uint64) (ended bool) {
-	ended = s.forgetFaultsLocked(s.set.answeredGen, rev)
-	t := &s.set.faults
-	t.seq++ // no position is there before it has looked at the new stream's
-	t.rolled = t.seq
+func (t *set) rollFaultsLocked(rev uint64) (ended bool) {
+	ended = t.forgetFaultsLocked(t.answeredGen, rev)
+	t.faults.seq++ // no position is there before it has looked at the new stream's
+	t.faults.rolled = t.faults.seq
 	return ended
 }
 
 // sparedLocked reports whether a name that the client holds and the set has no body of is in error for the moment: then the client
 // keeps what it holds (ABS-8).
 func (s *Sub) sparedLocked(name string) bool {
-	f := s.shard.set.faults.byName[name]
+	f := s.pos.view.set.faults.byName[name]
 	if !s.delta || f == nil || s.shard.group.origin.ends(f.err) {
 		return false
 	}
@@ -142,7 +141,7 @@ func (s *Sub) sparedLocked(name string) bool {
 // endSparedLocked gives the names spared that are in error no more, and have no body either.
 func (s *Sub) endSparedLocked() (gone []string) {
 	for name := range s.pos.spared {
-		switch it, f := s.pos.view.items[name], s.shard.set.faults.byName[name]; {
+		switch it, f := s.pos.view.items[name], s.pos.view.set.faults.byName[name]; {
 		case it != nil && !it.dead: // it is kept up
 		case f != nil && !s.shard.group.origin.ends(f.err):
 			continue
@@ -157,8 +156,8 @@ func (s *Sub) endSparedLocked() (gone []string) {
 }
 
 // statedLocked has the clients of `*` look at what is in error. Who waits for the first answer gets them with it or after it.
-func (s *shard) statedLocked(rev uint64) {
-	for _, v := range s.set.views {
+func (t *set) statedLocked(rev uint64) {
+	for _, v := range t.views {
 		for p := v.ordered.head; p != nil; p = p.next {
 			p.sub.arrivedLocked()
 			p.sub.markLocked(rev)
@@ -171,9 +170,9 @@ func (s *shard) statedLocked(rev uint64) {
 // is left to it (RELAY-25). SotW answers are sent whole, and an error of what has a body would have to leave the body out, which
 // deletes it at older clients: there the body stays, and the error is not told (ABS-8).
 func (s *Sub) takeFaultsLocked(going []*Variant) (errs []*NameError, rev uint64) {
-	p, set := s.pos, &s.shard.set
+	p, set := s.pos, s.pos.view.set
 	t := &set.faults
-	if !s.shard.lane(mainLane).live(set.answeredGen) {
+	if !set.lane().live(set.answeredGen) {
 		return nil, 0
 	}
 	if p.told < t.rolled {

@@ -28,7 +28,7 @@ func TestFaultsAreBounded(t *testing.T) {
 		a, _ := r.group.lanes[mainLane].Apply(zero, u)
 		ignored += a.Unrequested
 		s := r.group.shard(ClusterType)
-		if n, in := len(s.set.faults.byName), len(s.set.faults.order); n > 2+spareFaults || in > 2*n+64 {
+		if n, in := len(s.star.faults.byName), len(s.star.faults.order); n > 2+spareFaults || in > 2*n+64 {
 			t.Fatalf("%d errors in %d statements are kept", n, in)
 		}
 		if i%100 == 0 {

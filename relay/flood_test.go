@@ -82,7 +82,7 @@ func TestOneNameFlaps(t *testing.T) {
 		r.apply(made(ClusterType, fmt.Sprint(i), nil, "flap"))
 		r.apply(made(ClusterType, "", []string{"flap"}))
 	}
-	for _, v := range r.group.shard(ClusterType).set.views {
+	for _, v := range r.group.shard(ClusterType).star.views {
 		if len(v.tombs) > 2*spareTombs || v.dead != 1 || still.Standing().Lagging {
 			t.Errorf("%d tombs for %d dead, lagging %v", len(v.tombs), v.dead, still.Standing().Lagging)
 		}

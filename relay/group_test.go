@@ -181,7 +181,7 @@ func TestSecretsDoNotLinger(t *testing.T) {
 	named.Close(zero)
 	set.Close(zero)
 	r.table.Advance(zero)
-	if sh := r.group.shard(SecretType); sh.set.wantedLocked() || slices.ContainsFunc(sh.named.entries["s"].wants, (*want).wanted) {
+	if sh := r.group.shard(SecretType); sh.star.wantedLocked() || slices.ContainsFunc(sh.named.entries["s"].wants, (*want).wanted) {
 		t.Error("a secret is wanted upstream after its last subscriber")
 	}
 	side.Take(zero, false)

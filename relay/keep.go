@@ -31,7 +31,7 @@ func (s *Sub) Keeps() (pending uint64) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	switch {
-	case s.pos != nil && s.pos.fresh && !s.shard.set.readyLocked(s.holds), s.holds && !s.resolvedLocked():
+	case s.pos != nil && s.pos.waitsLocked(), s.holds && !s.resolvedLocked():
 		return 0
 	}
 	for _, x := range s.kept {

@@ -98,14 +98,14 @@ func (s *shard) status() (_ TypeStatus, rev uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ts := TypeStatus{
-		TypeURL: s.typeURL, Wildcard: s.set.wantedLocked(), Settled: s.set.settled, Members: len(s.set.members),
-		Views: len(s.set.views), Unrequested: s.unrequested, Unanswered: s.unanswered,
+		TypeURL: s.typeURL, Wildcard: s.star.wantedLocked(), Settled: s.star.settled, Members: len(s.star.members),
+		Views: len(s.star.views), Unrequested: s.unrequested, Unanswered: s.unanswered,
 	}
-	for _, v := range s.set.views {
+	for _, v := range s.star.views {
 		ts.Tombstones += v.dead
 	}
-	setLive := s.setLiveLocked()
-	for _, m := range s.set.members {
+	setLive := s.star.liveLocked()
+	for _, m := range s.star.members {
 		ts.count(m.variants, setLive)
 	}
 	for _, e := range s.named.entries {
@@ -144,11 +144,6 @@ func (t *TypeStatus) count(vs []*Variant, live bool) {
 	if !live {
 		t.Stale += len(vs)
 	}
-}
-
-// setLiveLocked is RELAY-1 for the wildcard: asked and answered on the stream that is open now.
-func (s *shard) setLiveLocked() bool {
-	return s.lane(mainLane).live(s.set.askedGen) && s.set.answeredGen == s.set.askedGen
 }
 
 // ResourceStatus is a picture of one resource.
@@ -196,17 +191,17 @@ func (s *shard) resources(name string) []ResourceStatus {
 	var bodies []*Variant
 	var rs []ResourceStatus
 	s.mu.Lock()
-	setLive := s.setLiveLocked()
+	setLive := s.star.liveLocked()
 	if name == "" {
-		bodies = make([]*Variant, 0, len(s.set.members))
-		for _, m := range s.set.members {
+		bodies = make([]*Variant, 0, len(s.star.members))
+		for _, m := range s.star.members {
 			bodies = append(bodies, m.variants...)
 		}
 		for _, e := range s.named.entries {
 			rs = s.namedPicturesLocked(rs, e)
 		}
 	} else {
-		if m := s.set.members[name]; m != nil {
+		if m := s.star.members[name]; m != nil {
 			bodies = slices.Clone(m.variants)
 		}
 		if e := s.named.entries[name]; e != nil {

@@ -194,10 +194,10 @@ func (s *Sub) joinLocked() {
 		s.markLocked(s.shard.rev)
 		return
 	}
-	v := s.shard.viewLocked(s.params)
+	v := s.shard.star.viewLocked(s.params)
 	s.pos = &position{sub: s, view: v, fresh: true}
 	v.fresh.push(s.pos)
-	s.shard.addSetClientLocked()
+	s.shard.star.addClientLocked()
 	s.markLocked(s.shard.rev)
 }
 
@@ -210,6 +210,7 @@ func (s *Sub) leaveLocked(now time.Time) {
 			w.wasAbsent = false
 		}
 	}
+	t := s.pos.view.set
 	s.pos.view.leave(s.pos)
 	s.pos = nil
 	s.again = nil
@@ -219,7 +220,7 @@ func (s *Sub) leaveLocked(now time.Time) {
 	for _, r := range s.records {
 		s.dirtyLocked(r, s.shard.rev)
 	}
-	s.shard.dropSetClientLocked(now)
+	t.dropClientLocked(now)
 }
 
 func (s *Sub) subscribeLocked(name string) {
@@ -390,7 +391,7 @@ func (s *Sub) Standing() Standing {
 	defer s.shard.mu.Unlock()
 	fresh := s.pos != nil && s.pos.fresh
 	return Standing{
-		Unsent: s.unsent, Waiting: fresh || s.owed > 0, Settling: fresh && !s.shard.set.readyLocked(s.holds),
+		Unsent: s.unsent, Waiting: fresh || s.owed > 0, Settling: fresh && s.pos.waitsLocked(),
 		Lagging: s.lagging, Names: len(s.records), Dropped: len(s.again), Wildcard: s.pos != nil,
 	}
 }

@@ -80,7 +80,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 func (s *Sub) originVersionLocked(content string) string {
 	from := s.newest
 	if s.pos != nil {
-		from = newer(from, s.shard.set.from)
+		from = newer(from, s.pos.view.set.from)
 	}
 	if from == nil || from.version == "" {
 		return content
@@ -96,7 +96,7 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 	// What was stated absent before the upstream stream broke is told to nobody who asks now (RELAY-38), but a removal that a
 	// client was about to be sent still is: it happened.
 	absent = s.shard.absentLocked(w) || w.wasAbsent && r.is(holds) && !r.is(claimed)
-	if s.pos == nil || s.pos.fresh && !s.shard.set.readyLocked(s.holds) {
+	if s.pos == nil || s.pos.waitsLocked() {
 		return v, absent, rev
 	}
 	it := s.pos.view.items[w.entry.name]
@@ -247,7 +247,7 @@ func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 	}
 	v := p.view
 	switch {
-	case p.fresh && !s.shard.set.readyLocked(s.holds):
+	case p.waitsLocked():
 		return nil, false, 0
 	case p.fresh:
 		must, rev = true, v.contentRev
@@ -327,7 +327,7 @@ func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 	}
 	for name, spelt := range s.again {
 		it := s.pos.view.items[name]
-		if s.shard.set.faults.byName[name] != nil && !slices.Contains(s.pos.untold, name) {
+		if s.pos.view.set.faults.byName[name] != nil && !slices.Contains(s.pos.untold, name) {
 			s.pos.untold = append(s.pos.untold, name)
 		}
 		switch {

@@ -9,7 +9,7 @@ import (
 type timerKind uint8
 
 const (
-	setEnd      timerKind = iota // the last wildcard client left and linger has passed
+	setEnd      timerKind = iota // the last client of a set left and linger has passed
 	setPause                     // a set may have settled, or a sweep is due
 	wantEnd                      // the last client of a name left and linger has passed
 	silentNames                  // names asked for have not been answered
@@ -22,6 +22,7 @@ type timer struct {
 	at    time.Time
 	kind  timerKind
 	shard *shard
+	set   *set
 	want  *want
 	group *Group
 	lane  *Lane
@@ -72,9 +73,9 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		case groupEnd:
 			x.group.end(now)
 		case setEnd:
-			x.shard.endSet(now)
+			x.set.end(now)
 		case setPause:
-			x.shard.pause(now)
+			x.set.pause(now)
 		case wantEnd:
 			x.shard.endWant(x.want, now)
 		case silentNames:

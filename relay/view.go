@@ -6,13 +6,13 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// viewKey names a view within its shard. The selector is always `*` so far.
+// viewKey names a view within its set.
 type viewKey struct{ params string }
 
 // view is what all subscribers of one selector with one parameter map share: the entries by revision, the tombstones, the
 // version and the encoded bodies. It comes with the first subscriber and goes with the last. Guarded by its shard's lock.
 type view struct {
-	shard  *shard
+	set    *set
 	key    viewKey
 	params constraints.Params
 	items  map[string]*item
@@ -55,16 +55,16 @@ type tomb struct {
 // spareTombs is how many tombstones a view may keep beyond its live entries before the slowest streams are ended.
 const spareTombs = 1000
 
-func (s *shard) viewLocked(p constraints.Params) *view {
+func (t *set) viewLocked(p constraints.Params) *view {
 	key := viewKey{p.Key()}
-	v := s.set.views[key]
+	v := t.views[key]
 	if v == nil {
-		v = &view{shard: s, key: key, params: p, items: make(map[string]*item, len(s.set.members))}
-		for _, m := range s.set.members {
-			v.offer(m, s.rev)
+		v = &view{set: t, key: key, params: p, items: make(map[string]*item, len(t.members))}
+		for _, m := range t.members {
+			v.offer(m, t.shard.rev)
 		}
-		v.changed, v.contentRev = false, s.rev
-		s.set.views[key] = v
+		v.changed, v.contentRev = false, t.shard.rev
+		t.views[key] = v
 	}
 	return v
 }
@@ -174,7 +174,7 @@ func (v *view) changedLocked(rev uint64) {
 		p.sub.arrivedLocked()
 		p.sub.markLocked(rev)
 	}
-	if v.shard.set.settled {
+	if v.set.settled {
 		for p := v.fresh.head; p != nil; p = p.next {
 			p.sub.markLocked(rev)
 		}
@@ -188,7 +188,7 @@ func (v *view) changedLocked(rev uint64) {
 
 // prune drops the tombstones that every position has passed.
 func (v *view) prune() {
-	passed := v.shard.rev
+	passed := v.set.shard.rev
 	if p := v.ordered.head; p != nil {
 		passed = p.sent
 	}
@@ -212,10 +212,10 @@ func (v *view) lag(p *position) {
 	v.ordered.remove(p)
 	p.sub.pos = nil
 	p.sub.lagging = true
-	p.sub.markLocked(v.shard.rev)
-	v.shard.dropSetClientLocked(v.shard.now)
+	p.sub.markLocked(v.set.shard.rev)
+	v.set.dropClientLocked(v.set.shard.now)
 	if v.fresh.head == nil && v.ordered.head == nil {
-		delete(v.shard.set.views, v.key)
+		delete(v.set.views, v.key)
 	}
 }
 
@@ -276,6 +276,9 @@ type position struct {
 	spared       map[string]bool // what the client holds by its own word, in error and without a body here
 }
 
+// waitsLocked reports whether the first answer has to wait for the set (RELAY-7).
+func (p *position) waitsLocked() bool { return p.fresh && !p.view.set.readyLocked(p.sub.holds) }
+
 type posList struct{ head, tail *position }
 
 func (l *posList) push(p *position) {
@@ -325,7 +328,7 @@ func (v *view) leave(p *position) {
 		v.ordered.remove(p)
 	}
 	if v.fresh.head == nil && v.ordered.head == nil {
-		delete(v.shard.set.views, v.key)
+		delete(v.set.views, v.key)
 		return
 	}
 	v.prune()

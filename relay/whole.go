@@ -4,14 +4,14 @@ package relay
 func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	p := s.pos
 	if p != nil && p.fresh {
-		if !s.shard.set.readyLocked(s.holds) {
+		if p.waitsLocked() {
 			return nil
 		}
 		if s.version != "" && len(s.records) == 0 && s.version == p.view.sum.version() && !s.shard.group.origin.cfg.OriginVersions {
 			// In sync already (RELAY-43); an origin's own version proves nothing (VER-5).
 			p.sum, s.told = p.view.sum, true
 			p.view.passed(p, p.view.contentRev)
-			if p.told < s.shard.set.faults.seq {
+			if p.told < p.view.set.faults.seq {
 				s.markLocked(s.shard.rev) // what is in error may still have to be said
 			}
 			return nil

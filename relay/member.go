@@ -1,0 +1,147 @@
+package relay
+
+import "slices"
+
+// member is one name of the set: its variants by constraints.
+type member struct {
+	name     string
+	variants []*Variant
+	seenGen  uint32 // generation of the lane that mentioned it last
+	listed   uint64 // revision of the last response that listed it
+	rev      uint64 // revision of the last change of content
+}
+
+// applyLocked takes up what a response says of the set.
+func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
+	s, rev := t.shard, t.shard.rev
+	ended := t.answeredGen != gen && t.rollFaultsLocked(rev)
+	news, unmentioned := false, false
+	touched := make(map[*member]bool)
+	for i, body := range bodies {
+		name := u.Resources[i].Name
+		m := t.members[name]
+		if body == nil {
+			if m != nil {
+				m.seenGen, m.listed = gen, rev
+			}
+			continue
+		}
+		if m == nil {
+			m = &member{name: name}
+			t.members[name] = m
+			news = true
+		}
+		if m.seenGen != gen {
+			unmentioned = true
+		}
+		m.seenGen, m.listed = gen, rev
+		t.swapLocked(a, m, body, touched)
+		if t.faults.clear(name) && !touched[m] {
+			for _, v := range t.views {
+				v.renew(name, rev)
+			}
+		}
+	}
+	ended = t.removeMembersLocked(a, u, touched) || ended
+	stated := t.failMembersLocked(a, u, touched, rev, gen)
+	ended = t.omitMembersLocked(a, u, touched, rev, gen) || ended
+	for m := range touched {
+		t.offerLocked(m, rev)
+	}
+	if (unmentioned || stated) && t.sweepGen == gen {
+		t.sweepNews = s.now
+	}
+	t.answeredLocked(s.now, gen, news, u.Full, u.Bad)
+	t.changedLocked(rev)
+	t.boundFaultsLocked(a)
+	if stated || ended {
+		t.statedLocked(rev)
+	}
+}
+
+// swapLocked puts a body into its member. Equal content under another origin version replaces the pointer and is no event.
+func (t *set) swapLocked(a *Applied, m *member, body *Variant, touched map[*member]bool) {
+	old := find(m.variants, body.Constraints.Key())
+	if old == body {
+		a.Resumed++
+		return
+	}
+	m.variants = put(m.variants, body)
+	if old != nil && old.Digest == body.Digest {
+		a.Resumed++
+		for _, v := range t.views {
+			v.offer(m, t.shard.rev)
+		}
+		return
+	}
+	touched[m] = true
+	a.Changed++
+}
+
+// removeMembersLocked takes up the removals. ended: one of them ended an error.
+func (t *set) removeMembersLocked(a *Applied, u *Update, touched map[*member]bool) (ended bool) {
+	remove := func(name, key string) {
+		ended = t.faults.clear(name) || ended
+		m := t.members[name]
+		if m == nil || find(m.variants, key) == nil {
+			return // DEL-4
+		}
+		m.variants = cut(m.variants, key)
+		touched[m] = true
+		a.Changed++
+	}
+	for _, name := range u.Removed {
+		remove(name, "")
+	}
+	for _, r := range u.RemovedVariants {
+		remove(r.Name, r.Constraints)
+	}
+	return ended
+}
+
+// failMembersLocked takes up the errors, of members and of what could have been one, and reports whether any has to be told. The
+// body goes or stays (ABS-8).
+func (t *set) failMembersLocked(a *Applied, u *Update, touched map[*member]bool, rev uint64, gen uint32) (stated bool) {
+	for _, e := range u.Errors {
+		if e.Name == Wildcard || e.Name == "" { // `*` itself cannot carry one (ABS-12)
+			a.Unrequested++
+			t.shard.unrequested++
+			continue
+		}
+		stated = t.faults.state(e, gen, rev) || stated
+		switch m := t.members[e.Name]; {
+		case m == nil:
+		case !t.shard.group.origin.ends(e):
+			m.seenGen = gen // it was mentioned: no sweep takes what stays in use (RELAY-46)
+		case len(m.variants) > 0:
+			m.variants = nil
+			touched[m] = true
+			a.Changed++
+		}
+	}
+	return stated
+}
+
+// omitMembersLocked removes what a full response leaves out. A response with a bad part proves no absence (RELAY-32), nor does one
+// of a grouped type (DEL-3), nor does it prove any of what is in error (ABS-8, ABS-11).
+func (t *set) omitMembersLocked(a *Applied, u *Update, touched map[*member]bool, rev uint64, gen uint32) (ended bool) {
+	if !u.Full || u.Bad || !absenceDeletes(u.TypeURL) && !slices.Contains(t.shard.group.origin.cfg.AbsenceDeletes, u.TypeURL) {
+		return false
+	}
+	for _, m := range t.members {
+		if m.listed != rev && len(m.variants) > 0 && !t.faults.keeps(m.name, gen) {
+			t.faults.clear(m.name)
+			m.variants = nil
+			touched[m] = true
+			a.Changed++
+		}
+	}
+	return t.forgetFaultsLocked(gen, rev)
+}
+
+// boundFaultsLocked keeps the errors bounded by the members.
+func (t *set) boundFaultsLocked(a *Applied) {
+	n := t.faults.bound(len(t.members) + spareFaults)
+	a.Unrequested += n
+	t.shard.unrequested += uint64(n)
+}

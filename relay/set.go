@@ -1,0 +1,253 @@
+package relay
+
+import "time"
+
+// set is what one selector chooses among the resources of a type: what the origin sent for it, and how it is asked. Guarded by its
+// shard's lock.
+type set struct {
+	// Set once by newSet.
+	shard    *shard
+	selector string // Wildcard, or the canonical name it is asked by
+
+	members map[string]*member
+	views   map[viewKey]*view
+	clients int      // Subs subscribed to it
+	from    *receipt // of the last response that said something of the members
+	// lingerAt is when the set is given up; set while clients is 0 and it is still wanted.
+	lingerAt time.Time
+	timer    bool // a setEnd timer is in the heap
+
+	askedGen    uint32    // generation of its lane in which it was asked
+	askedAt     time.Time // when
+	answeredGen uint32    // generation in which it was answered
+
+	// Settling (RELAY-6). first and news are the times of the first response and of the last that brought a new name.
+	first, news   time.Time
+	settled, firm bool
+	// bad: the last response was refused in part. Who holds nothing gets what there is after cold_wait; who holds something
+	// waits for a good one, since what is missing may be what was refused (RELAY-32).
+	bad     bool
+	pauseAt time.Time // of the earliest setPause timer in the heap
+
+	// sweepGen is the generation whose end of pause removes the members not mentioned in it (RELAY-46, RELAY-91), if sweepAll, and
+	// in any case the errors; sweepFirst and sweepNews are as above, on that stream alone.
+	sweepGen              uint32
+	sweepAll              bool
+	sweepFirst, sweepNews time.Time
+
+	faults faults
+}
+
+func newSet(s *shard, selector string) *set {
+	return &set{shard: s, selector: selector, members: map[string]*member{}, views: map[viewKey]*view{}}
+}
+
+// lane is the lane that the set is asked on.
+func (t *set) lane() *Lane { return t.shard.lane(mainLane) }
+
+func (t *set) wantedLocked() bool { return t.clients > 0 || !t.lingerAt.IsZero() }
+
+func (t *set) addClientLocked() {
+	t.clients++
+	t.lingerAt = time.Time{}
+	if t.clients == 1 {
+		t.shard.poke(mainLane)
+	}
+}
+
+func (t *set) dropClientLocked(now time.Time) {
+	t.clients--
+	if t.clients > 0 {
+		return
+	}
+	t.lingerAt = now.Add(t.shard.linger())
+	if !t.timer {
+		t.timer = true
+		t.shard.push(timer{at: t.lingerAt, kind: setEnd, set: t})
+	}
+}
+
+// end gives the set up once linger has passed: the main lane is reopened without it (RELAY-22).
+func (t *set) end(now time.Time) {
+	s := t.shard
+	s.mu.Lock()
+	t.timer = false
+	if at := t.lingerAt; t.clients == 0 && !at.IsZero() {
+		if at.After(now) {
+			t.timer = true
+			s.push(timer{at: at, kind: setEnd, set: t})
+		} else {
+			t.lingerAt = time.Time{}
+			s.poke(mainLane)
+			t.clearLocked()
+		}
+	}
+	dead := s.dropIfEmptyLocked()
+	s.unlock()
+	if dead {
+		s.group.dropShard(s)
+	}
+}
+
+// clearLocked drops the members of a set that nobody wants, all together (RELAY-81). While a stream is open on which it was asked
+// they stay and are kept up: the set may be wanted again before that stream is closed.
+func (t *set) clearLocked() {
+	if t.wantedLocked() || t.lane().live(t.askedGen) {
+		return
+	}
+	t.members, t.faults = map[string]*member{}, faults{}
+	t.first, t.news, t.settled, t.firm, t.bad = time.Time{}, time.Time{}, false, false, false
+	t.sweepGen, t.from = 0, nil
+}
+
+// readyLocked reports whether the set may be told to a client, who holds something or not (RELAY-6, RELAY-7).
+func (t *set) readyLocked(holds bool) bool {
+	if holds {
+		return t.firm
+	}
+	return t.settled
+}
+
+// liveLocked is RELAY-1 for the set: asked and answered on the stream that is open now.
+func (t *set) liveLocked() bool { return t.lane().live(t.askedGen) && t.answeredGen == t.askedGen }
+
+// answeredLocked moves the settling on after a response to the set. news: it brought a name the set did not have. whole: it is a
+// SotW response, which lists everything. bad: a part of it was refused.
+func (t *set) answeredLocked(now time.Time, gen uint32, news, whole, bad bool) {
+	if t.answeredGen != gen && !t.firm {
+		t.first = time.Time{} // what an earlier stream brought is no measure of this one
+	}
+	t.answeredGen, t.bad = gen, bad
+	if bad {
+		t.sweepGen = 0 // what was refused was not mentioned, and must stay, in error or not (RELAY-32)
+	}
+	if whole && !bad {
+		t.settled, t.firm = true, true
+		t.wakeFreshLocked()
+		return
+	}
+	if t.firm && t.sweepGen != gen {
+		return
+	}
+	if t.first.IsZero() {
+		t.first, t.news = now, now
+	}
+	if news {
+		t.news = now
+	}
+	if t.sweepGen == gen && t.sweepFirst.IsZero() {
+		t.sweepFirst, t.sweepNews = now, now
+	}
+	t.pauseLocked(now)
+}
+
+// pause looks whether the pause after the last new name has been long enough.
+func (t *set) pause(now time.Time) {
+	s := t.shard
+	s.mu.Lock()
+	s.now = now
+	if !t.pauseAt.After(now) {
+		t.pauseAt = time.Time{}
+	}
+	t.pauseLocked(now)
+	s.rejoinClearedLocked()
+	s.unlock()
+}
+
+func (t *set) pauseLocked(now time.Time) {
+	cfg := t.shard.cfg()
+	if !t.lane().live(t.askedGen) {
+		// The stream broke half-way: a pause after it says nothing about what was still to come.
+		t.first, t.sweepFirst = time.Time{}, time.Time{}
+	}
+	if t.first.IsZero() && t.sweepFirst.IsZero() {
+		return
+	}
+	var next time.Time
+	at := func(x time.Time) {
+		if next.IsZero() || x.Before(next) {
+			next = x
+		}
+	}
+	if !t.first.IsZero() && !t.settled {
+		x := earlier(t.news.Add(cfg.Settle), t.first.Add(cfg.ColdWait))
+		if t.bad {
+			x = t.first.Add(cfg.ColdWait)
+		}
+		if x.After(now) {
+			at(x)
+		} else {
+			t.settled = true
+			t.wakeFreshLocked()
+		}
+	}
+	if !t.first.IsZero() && !t.firm && !t.bad {
+		if x := earlier(t.news.Add(firmFactor*cfg.Settle), t.first.Add(firmMost)); x.After(now) {
+			at(x)
+		} else {
+			t.firm = true
+			t.wakeFreshLocked()
+		}
+	}
+	if t.sweepGen != 0 && !t.sweepFirst.IsZero() {
+		if x := earlier(t.sweepNews.Add(firmFactor*cfg.Settle), t.sweepFirst.Add(firmMost)); x.After(now) {
+			at(x)
+		} else {
+			t.sweepLocked()
+		}
+	}
+	if !next.IsZero() && (t.pauseAt.IsZero() || next.Before(t.pauseAt)) {
+		t.pauseAt = next
+		t.shard.push(timer{at: next, kind: setPause, set: t})
+	}
+}
+
+// sweepLocked removes the members that the present stream has not mentioned (RELAY-46). A stream that ended sweeps nothing.
+func (t *set) sweepLocked() {
+	gen := t.sweepGen
+	t.sweepGen = 0
+	if !t.lane().live(gen) {
+		return
+	}
+	rev := t.shard.nextRevLocked()
+	for _, m := range t.members {
+		if t.sweepAll && m.seenGen != gen {
+			m.variants = nil
+			t.faults.clear(m.name)
+			t.offerLocked(m, rev)
+		}
+	}
+	ended := t.forgetFaultsLocked(gen, rev)
+	t.changedLocked(rev)
+	if ended {
+		t.statedLocked(rev)
+	}
+}
+
+// offerLocked shows a member's variants to every view, and forgets a member that has none left.
+func (t *set) offerLocked(m *member, rev uint64) {
+	m.rev = rev
+	for _, v := range t.views {
+		v.offer(m, rev)
+	}
+	if len(m.variants) == 0 {
+		delete(t.members, m.name)
+	}
+}
+
+// changedLocked tells the views' clients after the members of one response were offered.
+func (t *set) changedLocked(rev uint64) {
+	for _, v := range t.views {
+		v.changedLocked(rev)
+	}
+}
+
+func (t *set) wakeFreshLocked() {
+	s := t.shard
+	for _, v := range t.views {
+		for p := v.fresh.head; p != nil; p = p.next {
+			p.sub.markLocked(s.rev)
+			s.woken = append(s.woken, p.sub.owner) // marked before or not: other types of the stream may wait for the set
+		}
+	}
+}
