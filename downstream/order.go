@@ -181,7 +181,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 	if version == "" && !s.delta {
 		version = relay.Digest{}.String() // of nothing
 	}
-	d := draft{version: version, typeURL: st.typeURL, identifier: s.identifierLocked(), refusals: st.takeRefusals()}
+	d := draft{version: version, typeURL: st.typeURL, identifier: s.identifierLocked(st), refusals: st.takeRefusals()}
 	if a != nil {
 		d.errors = a.Errors
 	}

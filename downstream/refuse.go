@@ -12,7 +12,6 @@ type reason struct {
 }
 
 var (
-	noSecrets   = &reason{codes.PermissionDenied, "secrets are not served: no origin has them enabled (RELAY-74)"}
 	noGlobs     = &reason{codes.FailedPrecondition, "xdstp globs are not supported by this version"}
 	noAuthority = &reason{
 		codes.FailedPrecondition, "origins[].authorities: the origin of this listener is not asked for names of this authority",
@@ -25,9 +24,15 @@ var (
 
 // judge says why a name cannot be asked for; nil if it can.
 func (s *session) judge(st *streamType, name string) *reason {
+	if relay.IsSecret(st.typeURL) {
+		if !s.originOf(name).Secrets() {
+			return noSecrets
+		}
+		if why := s.from.stranger(); why != nil {
+			return why
+		}
+	}
 	switch {
-	case st.secret:
-		return noSecrets
 	case name == relay.Wildcard:
 		return nil
 	case name == "":
@@ -38,6 +43,21 @@ func (s *session) judge(st *streamType, name string) *reason {
 		return s.judgeURN(st, name)
 	}
 	return nil
+}
+
+// originOf is the origin that is asked for a name, if any is.
+func (s *session) originOf(name string) *relay.Origin {
+	if u, err := relay.ParseURN(name); err == nil {
+		if o := s.cfg.table.Authority(u.Authority); o != nil {
+			return o
+		}
+	}
+	return s.cfg.origin
+}
+
+// barred reports whether nothing of a type can be asked for on the stream: secrets, where no origin has any for the client.
+func (s *session) barred(typeURL string) bool {
+	return relay.IsSecret(typeURL) && (!s.cfg.secrets || s.from.stranger() != nil)
 }
 
 // judgeURN is judge for an xdstp name, which is never taken for one of the old style (NAME-2). A name of an authority that the

@@ -68,7 +68,7 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 	for _, l := range req.ResourceLocatorsSubscribe {
 		s.refuseLocked(st, l.GetName(), noLocators) // DYN-18
 	}
-	if st.secret {
+	if st.barred {
 		return s.countNamesLocked(st)
 	}
 	if first {

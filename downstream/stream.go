@@ -77,7 +77,7 @@ func (s *Server) serve(set *settings, wire grpc.ServerStream, delta bool) error 
 		server: s, wire: wire, session: newSession(set, delta, now), cancel: cancel, done: make(chan struct{}),
 	}
 	if p, ok := peer.FromContext(ctx); ok {
-		st.peer = p.Addr.String()
+		st.peer, st.session.from = p.Addr.String(), callerOf(p)
 	}
 	if err := s.enter(st); err != nil {
 		return err

@@ -53,6 +53,8 @@ type OriginConfig struct {
 	NoResume bool
 	// AbsenceTransient: a name that a SotW origin leaves unanswered is in error after 30 s, and never absent (ABS-6).
 	AbsenceTransient bool
+	// Secrets: resources of type Secret may be asked of the origin, in dedicated groups (RELAY-74). Package downstream sees to it.
+	Secrets bool
 	// DropOnDataError: a name whose error is about itself (PERMISSION_DENIED) loses its cached body (ABS-8).
 	DropOnDataError bool
 	// AbsenceDeletes lists more types whose absence from a SotW wildcard response deletes (RELAY-11).
@@ -208,6 +210,9 @@ func (o *Origin) addGroupLocked(key string, up *corev3.Node) (*Group, error) {
 	return g, nil
 }
 
+// Secrets reports whether resources of type Secret may be asked of the origin (RELAY-74).
+func (o *Origin) Secrets() bool { return o.cfg.Secrets }
+
 // Wake is signalled when TakeLanes has something.
 func (o *Origin) Wake() <-chan struct{} { return o.wake }
 
@@ -241,6 +246,16 @@ func (o *Origin) groupList() []*Group {
 
 // Authority is the origin that is asked for xdstp names of the authority; nil if none is (FED-1, FED-2).
 func (t *Table) Authority(authority string) *Origin { return t.authorities[authority] }
+
+// SecretsFrom reports whether any origin that a client stream of own's may have names of has secrets enabled.
+func (t *Table) SecretsFrom(own *Origin) bool {
+	for _, o := range t.authorities {
+		if o.Secrets() {
+			return true
+		}
+	}
+	return own.Secrets()
+}
 
 // Federated reports whether names of one client stream may belong to other origins than the one given.
 func (t *Table) Federated(own *Origin) bool {

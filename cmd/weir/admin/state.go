@@ -159,6 +159,7 @@ type client struct {
 	NodeCluster string       `json:"node_cluster"`
 	Origin      string       `json:"origin"`
 	Group       string       `json:"group"`
+	Dedicated   []string     `json:"dedicated_groups,omitempty"` // as origin/key
 	Dialect     string       `json:"dialect"`
 	Since       time.Time    `json:"since"`
 	Synced      bool         `json:"synced"` // every type is
@@ -185,7 +186,7 @@ type clientType struct {
 func clientOf(s *downstream.ClientStatus) client {
 	c := client{
 		Stream: s.Stream, Peer: s.Peer, NodeID: s.NodeID, NodeCluster: s.NodeCluster, Origin: s.Origin, Group: s.Group,
-		Dialect: s.Dialect, Since: s.Since, Synced: true, Types: make([]clientType, 0, len(s.Types)),
+		Dedicated: s.Dedicated, Dialect: s.Dialect, Since: s.Since, Synced: true, Types: make([]clientType, 0, len(s.Types)),
 	}
 	for i := range s.Types {
 		t := &s.Types[i]
