@@ -249,7 +249,7 @@ func TestWhoGetsSecrets(t *testing.T) {
 			if lanes != 0 {
 				t.Errorf("%s: a secret is asked of the origin for who may not have it", name)
 			}
-			if why := d.session.judge(d.session.types[0], "a"); why != c.refused {
+			if _, why := d.session.judge(d.session.types[0], "a"); why != c.refused {
 				t.Errorf("%s: refused for %v", name, why)
 			}
 		}
@@ -277,11 +277,11 @@ func TestSecretsOfOtherOrigins(t *testing.T) {
 			t.Errorf("%q: barred is %v", enabled, got)
 		}
 		st := &streamType{typeURL: sds}
-		if got := p.session.judge(st, "old"); (got == noSecrets) != (enabled != "mesh") {
+		if _, got := p.session.judge(st, "old"); (got == noSecrets) != (enabled != "mesh") {
 			t.Errorf("%q: a name of the listener's own origin: %v", enabled, got)
 		}
 		urn := "xdstp://o/envoy.extensions.transport_sockets.tls.v3.Secret/s"
-		if got := p.session.judge(st, urn); (got == noSecrets) != (enabled != "other") {
+		if _, got := p.session.judge(st, urn); (got == noSecrets) != (enabled != "other") {
 			t.Errorf("%q: a name of the other: %v", enabled, got)
 		}
 	}

@@ -50,7 +50,7 @@ type walk struct {
 // takeLocked is one step of the walk in reverse: it takes what can be taken, and otherwise reads how the type stands.
 func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 	st.unsent, st.settling = 0, false
-	if st.sub == nil {
+	if st.sub.None() {
 		return
 	}
 	blocked := st.held != nil || st.inFlight(now, s.cfg.timing.AckWait) && !s.overdue(now, st, w)
@@ -103,8 +103,8 @@ func (s *session) releaseLocked(now time.Time) (out []*response) {
 	s.splitLocked(now)
 	for _, st := range s.types {
 		if a := st.held; a != nil {
-			hold := a.Rev >= oldest ||
-				late(st.typeURL) && (unconfirmed || s.coldEndpointsLocked(now) || settling && st.patient(now, s.cfg.timing.ColdWait))
+			hold := !s.urgentLocked(st) && (a.Rev >= oldest ||
+				late(st.typeURL) && (unconfirmed || s.coldEndpointsLocked(now) || settling && st.patient(now, s.cfg.timing.ColdWait)))
 			if !hold {
 				out = s.writeLocked(now, st, out)
 				switch st.typeURL {
@@ -138,6 +138,12 @@ func (s *session) releaseLocked(now time.Time) (out []*response) {
 	return s.releaseRestLocked(now, out)
 }
 
+// urgentLocked reports whether a request may wait for a type's held answer, or for what can only be taken after it: then nothing holds it
+// (ALIAS-8). Virtual hosts that nobody asked for are in order like any other type: with a changed route they are pushed.
+func (s *session) urgentLocked(st *streamType) bool {
+	return relay.IsVirtualHost(st.typeURL) && (st.held.Demanded || st.sub.Demands())
+}
+
 // patient reports whether an answer has been held for less than d: an origin may answer listeners and leave clusters
 // unanswered for ever (RELAY-95).
 func (st *streamType) patient(now time.Time, d time.Duration) bool {
@@ -168,7 +174,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 		s.noteClustersLocked(a.News)
 		st.sentVersion, s.served = a.Version, true
 		if !a.Waiting {
-			st.coldFrom = time.Time{}
+			st.answered()
 		}
 		st.answers++
 		if s.delta {
@@ -181,7 +187,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 	if version == "" && !s.delta {
 		version = relay.Digest{}.String() // of nothing
 	}
-	d := draft{version: version, typeURL: st.typeURL, identifier: s.identifierLocked(st), refusals: st.takeRefusals()}
+	d := draft{version: version, typeURL: st.typeURL, identifier: s.identifierLocked(a), refusals: st.takeRefusals()}
 	if a != nil {
 		d.errors = a.Errors
 	}

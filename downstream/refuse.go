@@ -13,46 +13,29 @@ type reason struct {
 
 var (
 	noGlobs     = &reason{codes.FailedPrecondition, "xdstp globs are not supported by this version"}
-	noAuthority = &reason{
-		codes.FailedPrecondition, "origins[].authorities: the origin of this listener is not asked for names of this authority",
-	}
-	otherType  = &reason{codes.InvalidArgument, "the type in the xdstp name is not that of the request (NAME-2)"}
-	noLocators = &reason{codes.FailedPrecondition, "resource locators are not supported: the origin is not known to understand them"}
-	tooLong    = &reason{codes.ResourceExhausted, "the name is longer than limits.name_bytes"}
-	emptyName  = &reason{codes.InvalidArgument, "the name is empty"}
+	noAuthority = &reason{codes.FailedPrecondition, "origins[].authorities: no origin is asked for names of this authority"}
+	noType      = &reason{codes.FailedPrecondition, "origins[].types: the origin of this name is not asked for this type"}
+	noGroup     = &reason{codes.ResourceExhausted, "limits.groups is reached at the origin of this name: try again later"}
+	otherType   = &reason{codes.InvalidArgument, "the type in the xdstp name is not that of the request (NAME-2)"}
+	noLocators  = &reason{codes.FailedPrecondition, "resource locators are not supported: the origin is not known to understand them"}
+	tooLong     = &reason{codes.ResourceExhausted, "the name is longer than limits.name_bytes"}
+	emptyName   = &reason{codes.InvalidArgument, "the name is empty"}
+	noDelta     = &reason{codes.Unimplemented, "origins[].dialect: the origin speaks state of the world, which has no resources of this type"}
 )
 
-// judge says why a name cannot be asked for; nil if it can.
-func (s *session) judge(st *streamType, name string) *reason {
-	if relay.IsSecret(st.typeURL) {
-		if !s.originOf(name).Secrets() {
-			return noSecrets
+// judge says which origin a name is asked of, or why of none.
+func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
+	o, why := s.originOf(st, name)
+	if why == nil && relay.IsSecret(st.typeURL) {
+		if !o.Secrets() {
+			return nil, noSecrets
 		}
-		if why := s.from.stranger(); why != nil {
-			return why
-		}
+		why = s.from.stranger()
 	}
-	switch {
-	case name == relay.Wildcard:
-		return nil
-	case name == "":
-		return emptyName
-	case len(name) > s.cfg.limits.NameBytes:
-		return tooLong
-	case relay.IsNewStyle(name):
-		return s.judgeURN(st, name)
+	if why != nil {
+		return nil, why
 	}
-	return nil
-}
-
-// originOf is the origin that is asked for a name, if any is.
-func (s *session) originOf(name string) *relay.Origin {
-	if u, err := relay.ParseURN(name); err == nil {
-		if o := s.cfg.table.Authority(u.Authority); o != nil {
-			return o
-		}
-	}
-	return s.cfg.origin
+	return o, nil
 }
 
 // barred reports whether nothing of a type can be asked for on the stream: secrets, where no origin has any for the client.
@@ -60,21 +43,51 @@ func (s *session) barred(typeURL string) bool {
 	return relay.IsSecret(typeURL) && (!s.cfg.secrets || s.from.stranger() != nil)
 }
 
-// judgeURN is judge for an xdstp name, which is never taken for one of the old style (NAME-2). A name of an authority that the
-// origin is not declared to answer for does not get to it (FED-2).
-func (s *session) judgeURN(st *streamType, name string) *reason {
+// originOf is the origin that has a name, whoever asks for it.
+func (s *session) originOf(st *streamType, name string) (*relay.Origin, *reason) {
+	switch {
+	case name == relay.Wildcard && deltaOnly(st, s.cfg.origin):
+		return nil, noDelta
+	case name == relay.Wildcard:
+	case name == "":
+		return nil, emptyName
+	case len(name) > s.cfg.limits.NameBytes:
+		return nil, tooLong
+	case relay.IsNewStyle(name):
+		return s.judgeURN(st, name)
+	case !s.cfg.origin.Serves(st.typeURL):
+		return nil, noType
+	case deltaOnly(st, s.cfg.origin):
+		return nil, noDelta
+	}
+	return s.cfg.origin, nil
+}
+
+// deltaOnly reports whether the type needs delta end to end, and the origin does not speak it (ALIAS-7).
+func deltaOnly(st *streamType, o *relay.Origin) bool { return relay.DeltaOnly(st.typeURL) && o.SotW() }
+
+// judgeURN is originOf for an xdstp name, which is never taken for one of the old style (NAME-2). Its authority decides, and a name of
+// an authority that no origin is declared to answer for gets to none (FED-2).
+func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason) {
 	u, err := relay.ParseURN(name)
 	switch {
 	case err != nil:
-		return &reason{codes.InvalidArgument, "the xdstp name " + err.Error()}
+		return nil, &reason{codes.InvalidArgument, "the xdstp name " + err.Error()}
 	case !u.Of(st.typeURL):
-		return otherType
+		return nil, otherType
 	case u.Glob():
-		return noGlobs
-	case s.cfg.table.Authority(u.Authority) != s.cfg.origin:
-		return noAuthority
+		return nil, noGlobs
 	}
-	return nil
+	o := s.cfg.table.Authority(u.Authority)
+	switch {
+	case o == nil:
+		return nil, noAuthority
+	case !o.Serves(st.typeURL):
+		return nil, noType
+	case deltaOnly(st, o):
+		return nil, noDelta
+	}
+	return o, nil
 }
 
 // refuseLocked notes a name that is not served, to be told so; `*` carries no error (ABS-12).

@@ -54,7 +54,7 @@ func (s *session) pendingLocked(now time.Time, among func(typeURL string) bool) 
 	oldest := uint64(math.MaxUint64)
 	for _, st := range s.types {
 		switch {
-		case st.sub == nil || !among(st.typeURL):
+		case st.sub.None() || !among(st.typeURL):
 		case st.held != nil:
 			oldest = min(oldest, st.held.Rev, max(st.held.First, 1))
 		case st.inFlight(now, s.cfg.timing.AckWait) || st.peek():
@@ -77,6 +77,10 @@ func (s *session) splitLocked(now time.Time) {
 			continue
 		}
 		st.rest.without(a.Variants)
+		if s.urgentLocked(st) { // to learn that there is none is what a request may wait for
+			st.rest.forget(a.Removed)
+			continue
+		}
 		if len(a.Removed) == 0 || st.rest == nil && !s.othersLocked(now, st) {
 			continue
 		}

@@ -30,8 +30,7 @@ func (v *view) has(name string) bool {
 func (s *Sub) Keeps() (pending uint64) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	switch {
-	case s.pos != nil && s.pos.waitsLocked(), s.holds && !s.resolvedLocked():
+	if s.waitsLocked() {
 		return 0
 	}
 	for _, x := range s.kept {
@@ -40,6 +39,11 @@ func (s *Sub) Keeps() (pending uint64) {
 		}
 	}
 	return pending
+}
+
+// waitsLocked reports whether a list that is sent whole has to wait, for its set or for a name (RELAY-7).
+func (s *Sub) waitsLocked() bool {
+	return s.pos != nil && s.pos.waitsLocked() || s.holds && !s.resolvedLocked()
 }
 
 // keepsLocked reports whether a name that is gone is still told.
@@ -53,7 +57,7 @@ func (s *Sub) keepsLocked(name string) bool {
 func (s *Sub) letGoLocked(k Keep) (changed bool) {
 	for name, x := range s.kept {
 		switch r := s.records[name]; {
-		case s.pos != nil && s.pos.view.has(name), r != nil && r.want.chosen != nil:
+		case s.pos != nil && s.pos.view.has(name), r != nil && s.bodyLocked(r) != nil:
 			delete(s.kept, name) // what it is now is told anyway
 		case s.pos == nil && r == nil:
 			delete(s.kept, name)
@@ -78,7 +82,7 @@ func (s *Sub) keepMembersLocked(k Keep) {
 		return
 	}
 	for _, name := range s.pos.view.since(s.pos.sent).Removed {
-		if r := s.records[name]; r != nil && r.want.chosen != nil {
+		if r := s.records[name]; r != nil && s.bodyLocked(r) != nil {
 			continue // held by name (RELAY-25)
 		}
 		it := s.pos.view.items[name]

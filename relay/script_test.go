@@ -102,6 +102,7 @@ func (s *script) start() {
 var shortTypes = map[string]string{
 	"cds": ClusterType, "eds": EndpointType, "lds": ListenerType, "rds": RouteType, "srds": ScopedRouteType,
 	"sds":     SecretType,
+	"vhds":    VirtualHostType,
 	"made-up": typePrefix + "example.Made.Up",
 }
 
@@ -123,6 +124,13 @@ func (s *script) run(f []string) []string {
 		o.NoResume = slices.Contains(f, "no-resume")
 		o.AbsenceTransient = slices.Contains(f, "transient")
 		o.DropOnDataError = slices.Contains(f, "drop")
+		for _, w := range f[1:] { // keep=ENTRIES,BYTES of what retired
+			if keep, ok := strings.CutPrefix(w, "keep="); ok {
+				if _, err := fmt.Sscanf(keep, "%d,%d", &s.cfg.RetiredEntries, &s.cfg.RetiredBytes); err != nil {
+					s.t.Fatal(err)
+				}
+			}
+		}
 		s.start()
 	case "wait":
 		return s.wait(f[1])
@@ -136,6 +144,9 @@ func (s *script) run(f []string) []string {
 		return s.apart()
 	case "status":
 		return s.status()
+	case "retired":
+		entries, bytes := s.table.Retired()
+		return []string{fmt.Sprintf("%d entries, %d bytes", entries, bytes)}
 	default:
 		sub := s.subs[f[0]]
 		if sub == nil {
@@ -195,8 +206,9 @@ func (s *script) open(f []string) {
 			o.Initial = map[string]string{}
 			for _, kv := range f[3+i+1:] {
 				name, body, _ := strings.Cut(kv, "=")
+				name, aliases := cutAliases(name)
 				r := madeResource(o.TypeURL, name, "", body)
-				r.Name = NameKey(name)
+				r.Name, r.Aliases = NameKey(name), aliases
 				o.Initial[name] = newVariant(&receipt{typeURL: o.TypeURL}, &r, "").Digest.String()
 				if s.cfg.Origins[0].OriginVersions {
 					o.Initial[name] = body
@@ -263,6 +275,13 @@ func (s *script) take(c *scriptSub) []string {
 		name := v.Spelling()
 		if v.Nameless {
 			name = "(nameless)"
+		}
+		if len(v.aliases) > 0 && c.delta {
+			name += "[" + strings.Join(v.aliases, ",") + "]"
+		}
+		if v.Notice() {
+			words = append(words, "?"+name)
+			continue
 		}
 		word := fmt.Sprintf("%s=%s", name, stringField(value, 2))
 		if s.cfg.Origins[0].OriginVersions {
@@ -363,6 +382,9 @@ func (s *script) lane(l *Lane, f []string) []string {
 		l.Open(s.now, server)
 	case "close":
 		l.Close()
+	case "missed":
+		l.Missed()
+		return s.woken()
 	case "refuse":
 		return s.refuse(l)
 	case "rest":
@@ -440,6 +462,15 @@ func madeResource(typeURL, name, version, body string) Resource {
 	return r
 }
 
+// cutAliases reads NAME[ALIAS,ALIAS...].
+func cutAliases(word string) (name string, aliases []string) {
+	name, list, has := strings.Cut(strings.TrimSuffix(word, "]"), "[")
+	if has {
+		aliases = strings.Split(list, ",")
+	}
+	return name, aliases
+}
+
 func (s *script) apply(l *Lane, f []string) []string {
 	resp := &Response{TypeURL: shortTypes[f[1]], delta: f[0] == "delta", Nonce: "n"}
 	words := f[2:]
@@ -467,7 +498,21 @@ func (s *script) apply(l *Lane, f []string) []string {
 			continue
 		}
 		name, body, _ := strings.Cut(w, "=")
+		name, aliases := cutAliases(name)
 		body, version, hasVersion := strings.Cut(body, "@")
+		if notice, is := strings.CutPrefix(w, "?"); is { // ?NAME[ALIAS,...]: no payload
+			notice, version, hasVersion := strings.Cut(notice, "@")
+			name, aliases := cutAliases(notice)
+			b := appendString(nil, resourceName, name)
+			for _, alias := range aliases {
+				b = appendString(b, resourceAliases, alias)
+			}
+			if hasVersion {
+				b = appendString(b, resourceVersion, version)
+			}
+			resp.resources = append(resp.resources, b)
+			continue
+		}
 		if !hasVersion {
 			version = "v" + body
 		}
@@ -481,6 +526,9 @@ func (s *script) apply(l *Lane, f []string) []string {
 			continue
 		}
 		b := appendString(appendString(nil, resourceName, name), resourceVersion, version)
+		for _, alias := range aliases {
+			b = appendString(b, resourceAliases, alias)
+		}
 		b = protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), r.Any)
 		if !resp.delta { // wrapped
 			b = appendString(appendString(nil, 1, resourceType), 2, string(b))

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/weir-xds/weir/metrics"
 )
 
 // Config of a Table. It is not modified after New.
@@ -22,6 +24,11 @@ type Config struct {
 	ColdWait time.Duration
 	// Linger is how long an upstream subscription outlives its last client (RELAY-3). Default 60 s; negative: not at all.
 	Linger time.Duration
+	// RetiredEntries and RetiredBytes bound what is kept of resources that nobody wants any more, for an outage of the origin
+	// (RELAY-78): names and whole sets, and the bytes of their bodies. Default 100,000 and 256 MiB; negative: nothing is kept.
+	RetiredEntries, RetiredBytes int
+	// Metrics counts look-ups and evictions; nil counts nothing.
+	Metrics *metrics.Metrics
 	// MaxGroups bounds the groups of one origin (RELAY-67). 0: no limit.
 	MaxGroups int
 	// Origins are the config sources. At least one.
@@ -81,6 +88,7 @@ type Table struct {
 	// authorities are the origins by the authorities of xdstp names. Never changes after New.
 	authorities map[string]*Origin
 	timers      timers
+	retired     *retirement
 
 	// rev is the last revision given out. Every accepted response takes the next, whatever its origin, group and type: one client
 	// stream may be told of several groups, and all that is pending on it compares. It is taken under a shard's lock, so it rises
@@ -106,6 +114,12 @@ func New(cfg Config) (*Table, error) {
 	if cfg.Linger < 0 {
 		cfg.Linger = 0
 	}
+	if cfg.RetiredEntries == 0 {
+		cfg.RetiredEntries = 100_000
+	}
+	if cfg.RetiredBytes == 0 {
+		cfg.RetiredBytes = 256 << 20
+	}
 	if cfg.Settle < 0 || cfg.ColdWait < 0 {
 		errs = append(errs, errors.New("settle and cold_wait must not be negative"))
 	}
@@ -114,6 +128,7 @@ func New(cfg Config) (*Table, error) {
 	}
 	t := &Table{
 		cfg: cfg, origins: map[string]*Origin{}, authorities: map[string]*Origin{}, timers: timers{wake: make(chan struct{}, 1)},
+		retired: newRetirement(cfg.RetiredEntries, cfg.RetiredBytes, cfg.Metrics),
 	}
 	for i, oc := range cfg.Origins {
 		if oc.Name == "" {
@@ -165,6 +180,9 @@ type Origin struct {
 
 // Name is the configured name.
 func (o *Origin) Name() string { return o.cfg.Name }
+
+// SotW reports whether the origin is asked in state of the world.
+func (o *Origin) SotW() bool { return o.cfg.SotW }
 
 // ErrGroups: the node would open a group beyond limits.groups (RELAY-67).
 var ErrGroups = errors.New("limits.groups is reached")
