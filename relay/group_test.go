@@ -108,7 +108,7 @@ func TestUnknownFieldsOfMembersStay(t *testing.T) {
 
 // TestDedicated: the client's own node goes upstream, whole, but for the features of its connection (RELAY-29, FEAT-2, FEAT-6, V2-6).
 func TestDedicated(t *testing.T) {
-	r := newRig(t, Config{MaxGroups: 3, Origins: []OriginConfig{{Name: "mesh", GroupBy: []string{"cluster"}, NodeID: "fixed", NodeCluster: "fixed"}}})
+	r := newRig(t, Config{MaxGroups: 3, RetiredEntries: 10, RetiredBytes: 1 << 20, Origins: []OriginConfig{{Name: "mesh", GroupBy: []string{"cluster"}, NodeID: "fixed", NodeCluster: "fixed"}}})
 	o, n := r.table.Origin("mesh"), richNode()
 	n.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 5, protowire.BytesType), "v2-build"))
 	want := proto.Clone(n).(*corev3.Node)
@@ -137,8 +137,19 @@ func TestDedicated(t *testing.T) {
 	}
 
 	sub := groups[0].Open(NewSubscriber(), SubOptions{TypeURL: ClusterType, Delta: true})
-	sub.Update(zero, []string{"a", Wildcard}, nil)
+	sub.Update(zero, []string{"a"}, nil)
+	lane := groups[0].lanes[mainLane]
+	lane.Open(zero, 0)
+	lane.Take(zero, false)
+	if _, ok := lane.Apply(zero, made(ClusterType, "1", nil, "a")); !ok {
+		t.Fatal("never asked")
+	}
+	sub.Update(zero, []string{Wildcard}, nil)
+	lane.Close()
 	sub.Close(zero)
+	if n, _ := r.table.Retired(); n > 0 {
+		t.Error("what one client alone may see retires, and nobody can ask for it again")
+	}
 	groups[0].Release(zero)
 	r.table.Advance(zero)
 	for _, l := range o.TakeLanes() { // whoever ran them finds nothing to ask
@@ -157,7 +168,7 @@ func TestDedicated(t *testing.T) {
 
 // TestSecretsDoNotLinger: they are dropped with their last subscriber, and pictures have their names alone (RELAY-75, RELAY-76).
 func TestSecretsDoNotLinger(t *testing.T) {
-	r := newRig(t, Config{})
+	r := newRig(t, Config{RetiredEntries: 10, RetiredBytes: 1 << 20})
 	named, set := r.sub(SecretType, true, "s"), r.sub(SecretType, true, Wildcard)
 	r.open()
 	side := r.group.lanes[sideLane]
@@ -190,5 +201,8 @@ func TestSecretsDoNotLinger(t *testing.T) {
 	}
 	if ts := r.table.Origin("mesh").Status()[0]; len(ts.Types) > 0 && ts.Types[0].Bodies > 0 {
 		t.Errorf("%d secrets are held that nobody wants", ts.Types[0].Bodies)
+	}
+	if n, _ := r.table.Retired(); n > 0 {
+		t.Error("secrets retire")
 	}
 }
