@@ -171,7 +171,8 @@ func fixedNode(t *testing.T) {
 			func(c weirtest.Config) {
 				c.Origin().Set("group_by", []any{"cluster"}).Set("node", map[string]any{"id": "the-id", "cluster": "the-cluster"})
 			},
-			[]string{"the-id"}, []string{"the-cluster"},
+			[]string{"the-id"},
+			[]string{"the-cluster"},
 		},
 		"members'": {byID, []string{"one", "two"}, []string{"", ""}},
 	} {
