@@ -32,6 +32,7 @@ type shard struct {
 	star      *set // the set the origin chooses for `*`
 	named     namedTable
 	refreshed refreshes
+	mortals   mortals
 
 	// What the main lane carries of this type in its generation mainGen: one of the two kinds (RELAY-20).
 	mainGen  uint32

@@ -85,8 +85,10 @@ type Origin struct {
 	// OnDataError says what becomes of a cached resource for which the origin
 	// answers PERMISSION_DENIED: keep or drop (ABS-8). Default: keep.
 	OnDataError string `yaml:"on_data_error"`
-	// TTLUnsupported is serve or withhold (RELAY-51). Default: serve.
-	// Other values are not supported by this version.
+	// TTLUnsupported says what becomes of a resource with a TTL towards clients
+	// that can be told neither the TTL nor its end, those of SotW that name
+	// endpoints, routes and the like and do not know TTLs: serve, and they keep
+	// it when its time is over, or withhold (RELAY-51). Default: serve.
 	TTLUnsupported string `yaml:"ttl_unsupported"`
 	// Glob is one_level or recursive (COLL-5). Default: one_level.
 	// Other values are not supported by this version.
@@ -110,7 +112,7 @@ func (o *Origin) setDefaults() {
 		Hash:              HashBytes,
 		AbsenceTimer:      AbsenceTimerAbsence,
 		OnDataError:       OnDataErrorKeep,
-		TTLUnsupported:    "serve",
+		TTLUnsupported:    TTLUnsupportedServe,
 		Glob:              "one_level",
 		Guard:             Guard{Share: 0.5, Min: 10, Hold: 30 * time.Second},
 	}
@@ -119,8 +121,8 @@ func (o *Origin) setDefaults() {
 // defaultGroupBy is Origin.GroupBy where it is not written (RELAY-60).
 var defaultGroupBy = []string{"cluster", "locality", "user_agent_name", "client_features", "metadata"}
 
-// Values of Origin.Resume, Secrets, VersionMode, Hash, AbsenceTimer and
-// OnDataError, GRPC.Dialect and GRPC.Wildcard.
+// Values of Origin.Resume, Secrets, VersionMode, Hash, AbsenceTimer,
+// OnDataError and TTLUnsupported, GRPC.Dialect and GRPC.Wildcard.
 const (
 	ResumeVersions = "versions"
 	ResumeNone     = "none"
@@ -138,6 +140,9 @@ const (
 	OnDataErrorKeep       = "keep"
 	OnDataErrorDrop       = "drop"
 
+	TTLUnsupportedServe    = "serve"
+	TTLUnsupportedWithhold = "withhold"
+
 	DialectDelta     = "delta"
 	DialectSotW      = "sotw"
 	WildcardLegacy   = "legacy"
@@ -148,7 +153,9 @@ const (
 type GRPC struct {
 	// Addresses are host:port or unix:///path, in order of preference. Required.
 	Addresses []string `yaml:"addresses"`
-	// Dialect is delta or sotw. Default: delta.
+	// Dialect is delta or sotw. Some control planes, go-control-plane among
+	// them, tell TTLs in sotw only: use it where TTLs matter (TTL-14).
+	// Default: delta.
 	Dialect string `yaml:"dialect"`
 	// Aggregated: false uses the per-type services. Default: true.
 	// False is not supported by this version.
