@@ -332,6 +332,7 @@ var featureCases = []testCase{
 			}
 		}
 	}},
+	{"FEAT-5 FEAT-2", "a client that does not announce the TTL feature is given TTLs where the listener assumes it", perDialect(assumedTTL)},
 	{"FEAT-5 FEAT-2", "a feature that a listener assumes is its clients'", func(t *testing.T) {
 		w := start(t, setup{config: byDefault, edge: func(c weirtest.Config) { c.Listener().Set("assume_features", []any{"some.feature"}) }})
 		w.origin.Put(cds, cdsAt("a", 1))
@@ -342,6 +343,29 @@ var featureCases = []testCase{
 			t.Errorf("the origin sees %d nodes, and of the first %q", len(nodes), nodes[0].ClientFeatures)
 		}
 	}},
+}
+
+// assumedTTL: a client like Envoy, which honours TTLs in either form and announces neither.
+func assumedTTL(t *testing.T, d relaytest.Dialect) {
+	for _, assume := range []bool{false, true} {
+		w := start(t, setup{config: byDefault, edge: func(c weirtest.Config) {
+			if assume {
+				c.Listener().Set("assume_features", []any{own[0], own[1]})
+			}
+		}})
+		r := cdsAt("a", 1)
+		r.TTL = time.Minute
+		w.origin.Put(cds, r)
+		c := w.as(d, relaytest.Node("pod-1", "edge"))
+		items := c.Expect(cds, "the cluster arrives").Items
+		if len(items) != 1 || (items[0].TTL != nil) != assume {
+			t.Errorf("assumed %v: got %v, with a TTL: %v", assume, items, len(items) == 1 && items[0].TTL != nil)
+		}
+		if got := w.nodes()[0].ClientFeatures; !slices.Equal(got, own) {
+			t.Errorf("assumed %v: the features sent upstream are %q, want weir's own alone", assume, got)
+		}
+		c.CheckClean()
+	}
 }
 
 // awaitGone waits until nothing at all is held of a type.
