@@ -33,6 +33,7 @@ type settings struct {
 	limits        Limits
 	timing        Timing
 	metrics       *metrics.Metrics
+	compression   string // "" or gzip
 	requireNodeID bool
 	federated     bool            // names may belong to other origins
 	secrets       bool            // some origin that names may belong to has them enabled
@@ -45,7 +46,7 @@ type settings struct {
 func newSettings(cfg Config, lc ListenerConfig) *settings {
 	set := &settings{
 		table: cfg.Table, origin: lc.Origin, instance: cfg.Instance, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
-		federated: cfg.Table.Federated(lc.Origin), requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
+		federated: cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
 		seed: maphash.MakeSeed(), secrets: cfg.Table.SecretsFrom(lc.Origin), dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
 	}
 	for _, typeURL := range lc.Dedicated {
@@ -64,6 +65,7 @@ type session struct {
 	cfg     *settings
 	from    caller
 	delta   bool
+	only    string // the type of the service; "" on ADS, which has them all
 	opened  time.Time
 	prefix  string // of nonces, so that one of another stream is not taken for ours (NONCE-3)
 	mailbox *relay.Subscriber
@@ -136,6 +138,10 @@ func (s *session) takeNotes() []note {
 // enterLocked looks at what all requests have in common, and finds the stream-type; first: it is new.
 func (s *session) enterLocked(node *corev3.Node, typeURL string) (st *streamType, first bool, err error) {
 	switch {
+	case s.only != "" && typeURL == "":
+		typeURL = s.only // TRANS-4
+	case s.only != "" && typeURL != s.only:
+		return nil, false, status.Errorf(codes.InvalidArgument, "type_url is not %s, the only type of this service", s.only)
 	case typeURL == "":
 		return nil, false, status.Error(codes.InvalidArgument, "type_url is empty") // TRANS-5
 	case len(typeURL) > maxTypeURL:

@@ -166,6 +166,35 @@ func TestDedicated(t *testing.T) {
 	}
 }
 
+// TestPrivateSetsDoNotRetire: neither does what one client alone may see of `*`, nor all secrets.
+func TestPrivateSetsDoNotRetire(t *testing.T) {
+	for name, c := range map[string]struct {
+		dedicated bool
+		typeURL   string
+		retires   int
+	}{"shared": {false, ClusterType, 1}, "dedicated": {true, ClusterType, 0}, "secrets": {false, SecretType, 0}} {
+		r := newRig(t, Config{RetiredEntries: 10, RetiredBytes: 1 << 20})
+		if c.dedicated {
+			var err error
+			if r.group, err = r.table.Origin("mesh").Dedicated(nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sub := r.sub(c.typeURL, true, Wildcard)
+		r.open()
+		r.apply(made(c.typeURL, "1", nil, "a", "b"))
+		r.table.Advance(zero.Add(time.Minute))
+		sub.Close(zero.Add(time.Minute))
+		r.table.Advance(zero.Add(time.Hour))
+		for _, l := range r.group.lanes {
+			l.Close()
+		}
+		if n, _ := r.table.Retired(); n != c.retires {
+			t.Errorf("%s: %d sets retire, want %d", name, n, c.retires)
+		}
+	}
+}
+
 // TestSecretsDoNotLinger: they are dropped with their last subscriber, and pictures have their names alone (RELAY-75, RELAY-76).
 func TestSecretsDoNotLinger(t *testing.T) {
 	r := newRig(t, Config{RetiredEntries: 10, RetiredBytes: 1 << 20})

@@ -213,6 +213,7 @@ func (s *Sub) joinLocked() {
 	s.pos = &position{sub: s, view: v, fresh: true}
 	v.fresh.push(s.pos)
 	s.shard.star.addClientLocked()
+	s.shard.star.lookedUpLocked()
 	s.markLocked(s.shard.rev)
 }
 

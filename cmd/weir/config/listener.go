@@ -38,8 +38,8 @@ type Listener struct {
 	// Each such client is a group of its own (limits.groups), and what it was
 	// sent is gone with it, whatever cache.linger says. Default: none.
 	Dedicated []string `yaml:"dedicated"`
-	// Compression of responses: empty or gzip. Default: empty.
-	// Not supported by this version.
+	// Compression of responses, towards clients that take it: empty or gzip.
+	// Compressed requests are always taken. Default: empty.
 	Compression string `yaml:"compression"`
 }
 

@@ -10,13 +10,10 @@ import "reflect"
 var unsupported = map[string]bool{
 	"authorization": true,
 
-	"listeners[].rest":        true,
-	"listeners[].v2":          true,
-	"listeners[].compression": true,
+	"listeners[].rest": true,
+	"listeners[].v2":   true,
 
 	"origins[].rest":                         true,
-	"origins[].grpc.aggregated":              true,
-	"origins[].grpc.compression":             true,
 	"origins[].tp2":                          true,
 	"origins[].dynamic_parameters.from_node": true,
 	"origins[].dynamic_parameters.otherwise": true,

@@ -162,9 +162,6 @@ func (p *Process) Stop() {
 	p.end()
 }
 
-// Output is all that the process has written, its log above all.
-func (p *Process) Output() string { return p.out.String() }
-
 // end asks for an orderly end, waits for it and judges it.
 func (p *Process) end() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
@@ -195,6 +192,9 @@ func tail(s string) string {
 	}
 	return s[:most/2] + "\n...\n" + s[len(s)-most/2:]
 }
+
+// Output is what the process has written so far: its log.
+func (p *Process) Output() string { return p.out.String() }
 
 // Metric is the sum of the samples of one metric whose labels all contain the given text; false if there is none.
 func (p *Process) Metric(name string, labels ...string) (float64, bool) {
