@@ -22,6 +22,7 @@ const sds = relaytest.SecretType
 var secretCases = []testCase{
 	{"RELAY-74", "secrets are refused by their names unless an origin has them enabled, and no origin hears of them", secretsRefused},
 	{"RELAY-74 SOTW-4", "over loopback each client is served on a stream of its own, in SotW with all it named", perDialect(secretsServed)},
+	{"RELAY-74 RELAY-29", "so it is on streams of the service of their own, both ways", perDialect(secretsApart)},
 	{"RELAY-74 RELAY-77", "across the network: nothing in plain text, nor without a certificate", secretsAbroad},
 	{"RELAY-74 RELAY-77", "virtual: who gets secrets, connection by connection", func(t *testing.T) {
 		virtual(t, "../../../downstream", "TestWhoGetsSecrets")
@@ -77,6 +78,30 @@ func secretsRefused(t *testing.T) {
 	}
 	if n := w.origin.Asked(sds).Requests; n != 0 {
 		t.Errorf("the origin was asked for secrets %d times", n)
+	}
+}
+
+// secretServices are the methods of the service of their own.
+var secretServices = map[relaytest.Dialect]string{
+	relaytest.Delta: "/envoy.service.secret.v3.SecretDiscoveryService/DeltaSecrets",
+	relaytest.SotW:  "/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets",
+}
+
+func secretsApart(t *testing.T, d relaytest.Dialect) {
+	w := start(t, setup{config: func(c weirtest.Config) {
+		withSecrets(c)
+		c.Origin().Set("grpc.aggregated", false)
+	}})
+	w.origin.Put(sds, secretAt("s", "one"))
+	for _, id := range []string{"one", "two"} {
+		c := w.clientWith(relaytest.ClientConfig{Dialect: d, Method: secretServices[d]})
+		c.Open(relaytest.Node(id, "edge"))
+		c.Subscribe(sds, "s")
+		holdsSecrets(c, "the secret arrives", secretAt("s", "one"))
+		c.CheckClean()
+	}
+	if n := len(w.origin.Open()); n != 2 {
+		t.Errorf("%d upstream streams, want one for each client", n)
 	}
 }
 
