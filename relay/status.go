@@ -106,7 +106,9 @@ func (s *shard) status() (_ TypeStatus, rev uint64) {
 				ts.Waiting++
 			}
 		}
-		ts.count(e.variants, live)
+		if e.counts() {
+			ts.count(e.variants, live)
+		}
 	}
 	return ts, s.rev
 }
@@ -184,14 +186,20 @@ func (s *shard) resources(name string) []ResourceStatus {
 			bodies = append(bodies, m.variants...)
 		}
 		for _, e := range s.named.entries {
-			rs = s.namedPicturesLocked(rs, e)
+			if e.counts() {
+				rs = s.namedPicturesLocked(rs, e)
+			}
 		}
 	} else {
 		if m := s.star.members[name]; m != nil {
 			bodies = slices.Clone(m.variants)
 		}
-		if e := s.named.entries[name]; e != nil {
-			rs = s.namedPicturesLocked(rs, e)
+		var last *heldAlso
+		for _, e := range s.holdersLocked(name) { // one speaks for all that hold the resource
+			if e.also == nil || e.also != last {
+				rs = s.namedPicturesLocked(rs, e)
+			}
+			last = e.also
 		}
 	}
 	s.mu.Unlock()
@@ -221,10 +229,16 @@ func (s *shard) resources(name string) []ResourceStatus {
 
 func (s *shard) namedPicturesLocked(rs []ResourceStatus, e *entry) []ResourceStatus {
 	clients, live, absent := 0, false, false
-	for _, w := range e.wants {
-		clients += w.count
-		live = live || s.isAskedLocked(w) && w.answered == w.asked
-		absent = absent || s.absentLocked(w)
+	all := []*entry{e}
+	if e.also != nil {
+		all = e.also.entries
+	}
+	for _, e := range all {
+		for _, w := range e.wants {
+			clients += w.count
+			live = live || s.isAskedLocked(w) && w.answered == w.asked
+			absent = absent || s.absentLocked(w)
+		}
 	}
 	for _, v := range e.variants {
 		rs = append(rs, ResourceStatus{Clients: clients, Live: live, body: v})

@@ -23,7 +23,9 @@ type Answer struct {
 	News []*Variant
 	// Waiting: `*` or a name still waits for its first answer.
 	Waiting bool
-	gone    bool // of one of several lists: if it is empty, all of it is known to be gone
+	// Demanded: it answers names that the client asked for, and not only changes and what else is owed.
+	Demanded bool
+	gone     bool // of one of several lists: if it is empty, all of it is known to be gone
 	// Since is when the oldest change arrived from the origin; zero if the answer is due to a request.
 	Since    time.Time
 	from, to uint64
@@ -50,6 +52,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	}
 	first, since := s.unsent, s.since
 	s.unsent, s.since = 0, time.Time{}
+	s.met = false
 	var a *Answer
 	switch {
 	case s.delta:
@@ -69,6 +72,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 		a.from, a.to, a.group = from, s.shard.rev, s.shard.group
 		a.First, a.Since = first, since
 		a.Waiting = s.pos != nil && s.pos.fresh || s.owed > 0
+		a.Demanded = s.met
 		if s.delta && s.typeURL == ClusterType {
 			a.News = a.Variants
 		}
@@ -107,13 +111,20 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 	// What was stated absent before the upstream stream broke is told to nobody who asks now (RELAY-38), but a removal that a
 	// client was about to be sent still is: it happened.
 	absent = s.shard.absentLocked(w) || w.wasAbsent && r.is(holds) && !r.is(claimed)
+	if v != nil && w.entry.lost && !(r.is(holds) && s.alias.resource(r) == v.Name) {
+		return nil, false, rev // an unresolved name to who has not come by it before (ALIAS-4)
+	}
 	if s.pos == nil || s.pos.waitsLocked() {
 		return v, absent, rev
 	}
-	it := s.pos.view.items[w.entry.name]
+	name := s.alias.resource(r)
+	if v != nil {
+		name = v.Name
+	}
+	it := s.pos.view.items[name]
 	switch {
 	case it == nil:
-		absent = absent || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(w.entry.name)
+		absent = absent || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(name)
 	case it.dead:
 		absent, rev = true, max(rev, it.rev)
 	case v == nil || it.rev > rev:
@@ -124,20 +135,28 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 
 // settleLocked brings a record up to date and says what the client must be told: the body, a removal, or nothing.
 func (s *Sub) settleLocked(r *record) (body *Variant, removed bool, rev uint64) {
+	s.recognizeLocked(r)
 	v, absent, rev := s.effectiveLocked(r)
 	r.gaveLocked(v)
 	switch {
 	case v != nil:
+		lost := v == r.want.chosen && r.want.entry.lost
 		if ended := r.fault != nil && r.want.fault == nil; !r.is(owed) && !ended &&
 			(r.sent == v.Digest || r.is(claimed) && v.stated(r.sent)) {
 			s.sentLocked(r, v.Digest) // a claim may have another form
 			r.flags &^= claimed       // what it said is so: it holds what was live here, and will be told if that goes
 			return nil, false, 0
 		}
+		if lost && r.sent == v.Digest {
+			return nil, false, 0 // the subscription waits for its answer (ALIAS-4)
+		}
 		s.sentLocked(r, v.Digest)
 		s.newest = newer(s.newest, v.from)
+		s.standsForLocked(r, v)
 		r.flags = r.flags&^claimed | holds
-		s.oweLocked(r, false)
+		if !lost {
+			s.oweLocked(r, false)
+		}
 		return v, false, rev
 	case absent:
 		tell := r.is(owed | holds)
@@ -146,9 +165,14 @@ func (s *Sub) settleLocked(r *record) (body *Variant, removed bool, rev uint64) 
 			r.fault = nil // what is said of it follows the removal, or goes with it
 		}
 		s.sentLocked(r, Digest{})
+		if tell && s.delta {
+			body, tell = s.endsLocked(r)
+		}
 		r.flags &^= holds | claimed
-		s.oweLocked(r, false)
-		return nil, tell, rev
+		if r.want.absentGen != 0 || !r.want.wasAbsent { // or else what a lost alias stood for went, and it waits still (ALIAS-4)
+			s.oweLocked(r, false)
+		}
+		return body, tell, rev
 	}
 	return nil, false, 0
 }
@@ -204,6 +228,7 @@ func (s *Sub) takeDeltaLocked() *Answer {
 		rev = max(rev, at)
 	})
 	rev = max(rev, s.takeAgainLocked(base, own))
+	base, errs = s.tidyLocked(own, base, errs)
 	a := &Answer{Body: own, Errors: errs, Rev: rev}
 	switch {
 	case own.empty() && (must || base != nil && !base.emptyInDelta()):
@@ -293,11 +318,14 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	}
 	own := &Body{nameless: b.nameless, spelt: maps.Clone(b.spelt)}
 	skip := func(name string) bool {
-		r := s.records[name]
+		r, also := s.records[name], s.alias.by[name]
 		if r != nil {
 			s.relookLocked(r)
 		}
-		return r != nil
+		for _, r := range also {
+			s.relookLocked(r)
+		}
+		return r != nil || len(also) > 0
 	}
 	for _, v := range b.Variants {
 		if skip(v.Name) {
@@ -315,7 +343,11 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	}
 	if first {
 		for name := range s.initial {
-			if it := s.pos.view.items[name]; (it == nil || it.dead) && !skip(name) && !s.sparedLocked(name) {
+			switch it := s.pos.view.items[name]; {
+			case it != nil && !it.dead, skip(name), s.sparedLocked(name):
+			case s.alias.early > 0: // it may be what an alias stands for
+				s.alias.later = append(s.alias.later, toldName{name, s.stated[name]})
+			default:
 				own.remove(name, s.stated[name])
 			}
 		}
@@ -361,7 +393,7 @@ func (s *Sub) takeChangedLocked() *Answer {
 	a := &Answer{Body: &Body{}}
 	s.eachDirtyLocked(func(r *record) {
 		body, _, at := s.settleLocked(r)
-		if body != nil {
+		if body != nil && s.firstLocked(r, body.Name) {
 			a.Variants = append(a.Variants, body)
 			a.Rev = max(a.Rev, at)
 		}
@@ -373,7 +405,7 @@ func (s *Sub) takeChangedLocked() *Answer {
 	if len(a.Variants)+len(a.Errors) == 0 {
 		return nil
 	}
-	a.Version = s.sum.version()
+	a.Version = s.sumLocked().version()
 	return a
 }
 

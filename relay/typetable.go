@@ -67,7 +67,13 @@ func IsSecret(typeURL string) bool { return typeURL == SecretType || typeURL == 
 
 // DeltaOnly reports whether the type has no SotW form (TRANS-7).
 func DeltaOnly(typeURL string) bool {
-	return typeURL == VirtualHostType || typeURL == LbEndpointType || typeURL == typePrefix+"envoy.api.v2.route.VirtualHost"
+	return typeURL == LbEndpointType || IsVirtualHost(typeURL)
+}
+
+// IsVirtualHost reports whether resources of the type are virtual hosts, which are asked for by alias when a request waits for them
+// (ALIAS-8).
+func IsVirtualHost(typeURL string) bool {
+	return typeURL == VirtualHostType || typeURL == typePrefix+"envoy.api.v2.route.VirtualHost"
 }
 
 // absenceDeletes reports whether a SotW wildcard response without a member removes it (DEL-3, SOTW-4).
