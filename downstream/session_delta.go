@@ -105,7 +105,7 @@ func (s *session) updateLocked(
 	gone := s.leaveLocked(st, &to, req.ResourceNamesUnsubscribe)
 	update := func(g *relay.Group, subscribe, unsubscribe []string, initial map[string]string) {
 		if st.sub.In(g) == nil {
-			st.sub.Open(g, s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Delta: true, Initial: initial})
+			st.sub.Open(g, s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Delta: true, Initial: initial, TTL: s.ttl})
 		}
 		st.sub.Update(now, g, subscribe, unsubscribe)
 		st.expect(now, g)
