@@ -144,12 +144,14 @@ var fedUnionCases = []testCase{
 			c.AwaitNames(cds, "and then nothing does", "near")
 			c.CheckClean()
 		})},
-	{"FED-5 SOTW-9 SOTW-11 DELTA-20 EC-2 RELAY-7 RELAY-8 WILD-10", "virtual: lists and names of several origins, away and back",
+	{
+		"FED-5 SOTW-9 SOTW-11 DELTA-20 EC-2 RELAY-7 RELAY-8 WILD-10", "virtual: lists and names of several origins, away and back",
 		func(t *testing.T) {
 			for _, name := range []string{"delta", "names", "star", "whole"} {
 				virtual(t, "../../../downstream", "TestScripts/origins_"+name)
 			}
-		}},
+		},
+	},
 	{"ORD-1 ORD-2 ORD-3 ORD-4 RELAY-84 WARM-1 WARM-2 WARM-3", "virtual: order and warming hold across origins", func(t *testing.T) {
 		virtual(t, "../../../downstream", "TestScripts/origins_order")
 	}},
