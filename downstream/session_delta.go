@@ -72,7 +72,7 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 		s.refuseLocked(st, l.GetName(), noLocators) // DYN-18
 		refused = append(refused, l.GetName())
 	}
-	if st.secret {
+	if st.barred {
 		return s.countNamesLocked(st)
 	}
 	if first {

@@ -166,6 +166,12 @@ func (p *Process) wait() {
 	close(p.done)
 }
 
+// Stop ends the process before the test does.
+func (p *Process) Stop() {
+	p.tb.Helper()
+	p.end()
+}
+
 // end asks for an orderly end, waits for it and judges it.
 func (p *Process) end() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
