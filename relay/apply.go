@@ -43,14 +43,14 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 			if m := s.star.members[name]; m != nil {
 				return m.variants
 			}
-			return nil
+			return s.memberLocked(gen, name)
 		})
 	case kindNamed:
 		old = s.heldLocked(u, func(name string) []*Variant {
 			if e := s.named.entries[name]; e != nil {
 				return e.variants
 			}
-			return nil
+			return s.memberLocked(gen, name)
 		})
 	}
 	s.mu.Unlock()
@@ -78,12 +78,10 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	s.now = now
 	from.rev = s.nextRevLocked()
 	if kind == kindSet {
-		s.star.applyLocked(&a, u, bodies, gen)
-		if a.Changed+a.Resumed > 0 || u.Full && !u.Bad {
-			s.star.from = from
-		}
+		s.applySetsLocked(&a, u, bodies, gen, from)
 	} else {
 		s.applyNamedLocked(&a, u, bodies, gen)
+		s.applyCollectionsLocked(&a, u, bodies, gen)
 		s.named.from = from
 	}
 	a.Released = s.proveLocked()
@@ -96,7 +94,7 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 
 // kindLocked is what the lane's present stream asked of the type.
 func (s *shard) kindLocked(lane laneIndex, gen uint32) kind {
-	if lane == mainLane && s.mainGen == gen && s.mainKind == kindSet && s.star.askedGen == gen {
+	if lane == mainLane && s.mainGen == gen && s.mainKind == kindSet && (s.star.askedGen == gen || s.spacesGen == gen) {
 		return kindSet
 	}
 	if s.named.firstGen[lane] == gen {
@@ -120,8 +118,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 	for i, body := range bodies {
 		e := s.named.entries[u.Resources[i].Name]
 		if e == nil {
-			a.Unrequested++
-			s.unrequested++
+			s.strayLocked(a, gen, u.Resources[i].Name)
 			continue
 		}
 		if !e.askedOn(gen) {
@@ -177,8 +174,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 	for _, f := range u.Errors {
 		switch e := s.named.entries[f.Name]; {
 		case e == nil:
-			a.Unrequested++
-			s.unrequested++
+			s.strayLocked(a, gen, f.Name)
 		case e.askedOn(gen):
 			s.failLocked(e, f, rev, gen)
 		}

@@ -82,6 +82,13 @@ func (s *sum) sub(d Digest) {
 	s.hi, _ = bits.Sub64(s.hi, binary.BigEndian.Uint64(d[:8]), b)
 }
 
+// join adds all that is in another sum.
+func (s *sum) join(x sum) {
+	var c uint64
+	s.lo, c = bits.Add64(s.lo, x.lo, 0)
+	s.hi, _ = bits.Add64(s.hi, x.hi, c)
+}
+
 func (s sum) version() string {
 	var d Digest
 	binary.BigEndian.PutUint64(d[:8], s.hi)

@@ -30,9 +30,13 @@ func (v *view) has(name string) bool {
 func (s *Sub) Keeps() (pending uint64) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	switch {
-	case s.pos != nil && s.pos.waitsLocked(), s.holds && !s.resolvedLocked():
+	if s.holds && !s.resolvedLocked() {
 		return 0
+	}
+	for p := s.pos; p != nil; p = p.also {
+		if p.waitsLocked() {
+			return 0
+		}
 	}
 	for _, x := range s.kept {
 		if pending == 0 || x.until < pending-1 {
@@ -53,9 +57,9 @@ func (s *Sub) keepsLocked(name string) bool {
 func (s *Sub) letGoLocked(k Keep) (changed bool) {
 	for name, x := range s.kept {
 		switch r := s.records[name]; {
-		case s.pos != nil && s.pos.view.has(name), r != nil && r.want.chosen != nil:
+		case s.pos != nil && s.heldLocked(name) != nil, r != nil && r.want.chosen != nil:
 			delete(s.kept, name) // what it is now is told anyway
-		case s.pos == nil && r == nil:
+		case r == nil && !s.coveredLocked(name):
 			delete(s.kept, name)
 		case k.Pending > x.until:
 			delete(s.kept, name)
@@ -74,15 +78,17 @@ func (s *Sub) letGoLocked(k Keep) (changed bool) {
 
 // keepMembersLocked keeps what went from the set since the client was sent it.
 func (s *Sub) keepMembersLocked(k Keep) {
-	if k == keepNothing || s.pos == nil || s.pos.fresh || s.pos.view.contentRev <= s.pos.sent {
-		return
-	}
-	for _, name := range s.pos.view.since(s.pos.sent).Removed {
-		if r := s.records[name]; r != nil && r.want.chosen != nil {
-			continue // held by name (RELAY-25)
+	for p := s.pos; p != nil && k != keepNothing; p = p.also {
+		if p.fresh || p.view.contentRev <= p.sent {
+			continue
 		}
-		it := s.pos.view.items[name]
-		s.keepLocked(name, it.variant, it.rev, k)
+		for _, name := range p.view.since(p.sent).Removed {
+			if r := s.records[name]; r != nil && r.want.chosen != nil || s.heldLocked(name) != nil {
+				continue // held by name (RELAY-25), or in another set
+			}
+			it := p.view.items[name]
+			s.keepLocked(name, it.variant, it.rev, k)
+		}
 	}
 }
 

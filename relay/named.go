@@ -96,7 +96,7 @@ func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
 func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
 	e := s.named.entries[name]
 	if e == nil {
-		e = &entry{name: name, spelt: spelt}
+		e = &entry{name: name, spelt: spelt, variants: s.heldByGlobLocked(name)}
 		s.named.entries[name] = e
 	}
 	for _, w := range e.wants {
@@ -226,7 +226,7 @@ func (s *shard) deleteLocked(w *want) {
 	}
 	if len(e.wants) == 0 && s.named.entries[e.name] == e {
 		delete(s.named.entries, e.name)
-		if s.named.moving && len(s.named.entries) == 0 { // nothing is left for the side lane to ask first
+		if s.named.moving && !s.hasNamesLocked() { // nothing is left for the side lane to ask first
 			s.named.moving = false
 			s.lane(mainLane).reopenSoon()
 		}

@@ -102,6 +102,7 @@ func (s *script) start() {
 var shortTypes = map[string]string{
 	"cds": ClusterType, "eds": EndpointType, "lds": ListenerType, "rds": RouteType, "srds": ScopedRouteType,
 	"sds":     SecretType,
+	"vhds":    VirtualHostType,
 	"made-up": typePrefix + "example.Made.Up",
 }
 
@@ -123,6 +124,7 @@ func (s *script) run(f []string) []string {
 		o.NoResume = slices.Contains(f, "no-resume")
 		o.AbsenceTransient = slices.Contains(f, "transient")
 		o.DropOnDataError = slices.Contains(f, "drop")
+		o.RecursiveGlobs = slices.Contains(f, "recursive")
 		s.start()
 	case "wait":
 		return s.wait(f[1])
@@ -223,6 +225,10 @@ func (s *script) client(c *scriptSub, f []string) []string {
 		c.Replace(s.now, names, len(names) < len(f[1:]))
 	case "owe":
 		c.Owe(f[1:])
+	case "owe-namespaces":
+		c.OweNamespaces(f[1:], nil)
+	case "namespaces":
+		c.Namespaces(f[1:])
 	case "take":
 		return s.take(c)
 	case "ack":

@@ -54,6 +54,8 @@ type OriginConfig struct {
 	AbsenceTransient bool
 	// DropOnDataError: a name whose error is about itself (PERMISSION_DENIED) loses its cached body (ABS-8).
 	DropOnDataError bool
+	// RecursiveGlobs: a glob has members at any depth, not only in its last segment (COLL-5).
+	RecursiveGlobs bool
 	// AbsenceDeletes lists more types whose absence from a SotW wildcard response deletes (RELAY-11).
 	AbsenceDeletes []string
 }

@@ -49,7 +49,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	switch {
 	case s.delta:
 		a = s.takeDeltaLocked()
-	case s.pos != nil || SentWhole(s.typeURL):
+	case s.wholeLocked():
 		a = s.takeWholeLocked(k)
 	default:
 		a = s.takeChangedLocked()
@@ -62,7 +62,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	if a != nil {
 		a.from, a.to = from, s.shard.rev
 		a.First, a.Since = first, since
-		a.Waiting = s.pos != nil && s.pos.fresh || s.owed > 0
+		a.Waiting = s.waitingLocked()
 		if s.delta && s.typeURL == ClusterType {
 			a.News = a.Variants
 		}
@@ -74,13 +74,18 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	return a
 }
 
+// wholeLocked reports whether every SotW answer holds the full view (SOTW-2, SOTW-4).
+func (s *Sub) wholeLocked() bool {
+	return !s.delta && (s.pos != nil && s.pos.view.set.kind == wild || SentWhole(s.typeURL))
+}
+
 // originVersionLocked is the version of an answer where clients are told the origin's (VER-5): that of the newest response that
 // had to do with it. In delta it is for people (VER-10). An empty one is replaced by that of the content: a client that
 // comes back with none would count as one that holds nothing (RELAY-7).
 func (s *Sub) originVersionLocked(content string) string {
 	from := s.newest
-	if s.pos != nil {
-		from = newer(from, s.pos.view.set.from)
+	for p := s.pos; p != nil; p = p.also {
+		from = newer(from, p.view.set.from)
 	}
 	if from == nil || from.version == "" {
 		return content
@@ -96,19 +101,24 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 	// What was stated absent before the upstream stream broke is told to nobody who asks now (RELAY-38), but a removal that a
 	// client was about to be sent still is: it happened.
 	absent = s.shard.absentLocked(w) || w.wasAbsent && r.is(holds) && !r.is(claimed)
-	if s.pos == nil || s.pos.waitsLocked() {
+	if s.pos == nil {
 		return v, absent, rev
 	}
-	it := s.pos.view.items[w.entry.name]
-	switch {
-	case it == nil:
-		absent = absent || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(w.entry.name)
-	case it.dead:
-		absent, rev = true, max(rev, it.rev)
-	case v == nil || it.rev > rev:
-		v, rev = it.variant, it.rev
-	}
-	return v, absent && v == nil, rev
+	gone, waits := false, false
+	s.coveringLocked(w.entry.name, func(p *position) {
+		it := p.view.items[w.entry.name]
+		switch {
+		case p.waitsLocked():
+			waits = true
+		case it == nil:
+			gone = gone || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(w.entry.name)
+		case it.dead:
+			gone, rev = true, max(rev, it.rev)
+		case v == nil || it.rev > rev:
+			v, rev = it.variant, it.rev
+		}
+	})
+	return v, (absent || gone && !waits) && v == nil, rev
 }
 
 // settleLocked brings a record up to date and says what the client must be told: the body, a removal, or nothing.
@@ -173,7 +183,7 @@ func (s *Sub) relookLocked(r *record) {
 }
 
 func (s *Sub) takeDeltaLocked() *Answer {
-	base, must, rev := s.takeViewLocked()
+	base, must, rev := s.takeSetsLocked()
 	own, errs := &Body{}, []*NameError(nil)
 	s.eachDirtyLocked(func(r *record) {
 		body, removed, at := s.settleLocked(r)
@@ -191,7 +201,9 @@ func (s *Sub) takeDeltaLocked() *Answer {
 		}
 		rev = max(rev, at)
 	})
-	rev = max(rev, s.takeAgainLocked(base, own))
+	if s.more == nil {
+		rev = max(rev, s.takeAgainLocked(base, own))
+	}
 	a := &Answer{Body: own, Errors: errs, Rev: rev}
 	switch {
 	case own.empty() && (must || base != nil && !base.emptyInDelta()):
@@ -201,8 +213,8 @@ func (s *Sub) takeDeltaLocked() *Answer {
 		own.Removed = append(own.Removed, base.Removed...)
 		own.spell(base.spelt)
 	}
-	if s.pos != nil && !s.pos.fresh {
-		s.addFaultsLocked(a)
+	for p := s.pos; p != nil; p = p.also {
+		s.addFaultsLocked(a, p)
 	}
 	if !must && a.empty() && len(a.Errors) == 0 {
 		return nil
@@ -210,21 +222,27 @@ func (s *Sub) takeDeltaLocked() *Answer {
 	return a
 }
 
-// addFaultsLocked adds what the client of `*` must be told of members in error. That one does not exist is said in both ways,
-// for clients that do not know the other (ABS-9).
-func (s *Sub) addFaultsLocked(a *Answer) {
-	errs, rev := s.takeFaultsLocked(a.Variants)
-	if len(errs)+len(s.pos.spared) == 0 {
+// addFaultsLocked adds what the client of a set must be told of members in error, and of the set. That a member does not exist is
+// said in both ways, for clients that do not know the other (ABS-9).
+func (s *Sub) addFaultsLocked(a *Answer, p *position) {
+	if f := p.collectionFaultLocked(); f != nil {
+		a.Errors, a.Rev = append(a.Errors, f), max(a.Rev, s.shard.rev)
+	}
+	if p.fresh {
+		return
+	}
+	errs, rev := s.takeFaultsLocked(p, a)
+	if len(errs)+len(p.spared) == 0 {
 		return
 	}
 	a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev)
 	removed := make(map[string]bool, len(a.Removed))
 	for _, name := range a.Removed {
 		removed[name] = true
-		delete(s.pos.spared, name)
+		delete(p.spared, name)
 	}
 	all := &Body{Variants: a.Variants, Removed: slices.Clone(a.Removed), spelt: maps.Clone(a.spelt)} // the other one may be shared
-	for _, name := range s.endSparedLocked() {
+	for _, name := range s.endSparedLocked(p) {
 		removed[name] = true
 		all.remove(name, "")
 	}
@@ -238,7 +256,15 @@ func (s *Sub) addFaultsLocked(a *Answer) {
 	}
 }
 
-// takeViewLocked takes the wildcard's part of a delta answer. Names with a record of their own are left to it. must: the answer
+// takeSetsLocked takes what the sets subscribed to have for the client.
+func (s *Sub) takeSetsLocked() (b *Body, must bool, rev uint64) {
+	if s.more != nil {
+		return s.takeOverlapLocked()
+	}
+	return s.takeViewLocked()
+}
+
+// takeViewLocked takes the one set's part of a delta answer. Names with a record of their own are left to it. must: the answer
 // goes out even if it is empty (DELTA-13).
 func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 	p := s.pos
@@ -267,9 +293,14 @@ func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 	default:
 		return nil, false, 0
 	}
+	b = b.named()
+	if v.live == 0 && v.set.kind != wild && must {
+		b = &Body{Variants: b.Variants, Removed: slices.Clone(b.Removed), spelt: maps.Clone(b.spelt)} // the other one may be shared
+		p.emptyLocked(b)
+	}
 	p.resend = false
 	v.passed(p, v.contentRev)
-	return b.named(), must, rev
+	return b, must, rev
 }
 
 // ownLocked is a view's body without the names that have a record of their own, which are marked to be looked at, and on the
@@ -303,7 +334,7 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	}
 	if first {
 		for name := range s.initial {
-			if it := s.pos.view.items[name]; (it == nil || it.dead) && !skip(name) && !s.sparedLocked(name) {
+			if !s.pos.view.has(name) && s.pos.view.set.coversLocked(name) && !skip(name) && !s.sparedLocked(name) {
 				own.remove(name, s.stated[name])
 			}
 		}
@@ -311,7 +342,7 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	return own
 }
 
-// takeAgainLocked answers unsubscribes of names that `*` still covers: the resource if it is in the set, else a removal (DELTA-9).
+// takeAgainLocked answers unsubscribes of names that the one set still covers: the resource if it is in the set, else a removal (DELTA-9).
 func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 	if len(s.again) == 0 || s.pos == nil || s.pos.fresh {
 		return 0
@@ -344,9 +375,10 @@ func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 	return rev
 }
 
-// takeChangedLocked is a SotW answer of a grouped type: what changed or is owed (SOTW-3). A removal cannot be expressed (RELAY-16).
+// takeChangedLocked is a SotW answer of a grouped type: what changed or is owed (SOTW-3), of collections too (COLL-2). A removal cannot be expressed (RELAY-16).
 func (s *Sub) takeChangedLocked() *Answer {
 	a := &Answer{Body: &Body{}}
+	base, _, rev := s.takeSetsLocked() // first: it may have names looked at
 	s.eachDirtyLocked(func(r *record) {
 		body, _, at := s.settleLocked(r)
 		if body != nil {
@@ -358,10 +390,24 @@ func (s *Sub) takeChangedLocked() *Answer {
 			a.Rev = max(a.Rev, r.want.rev)
 		}
 	})
+	total := s.sum
+	if base != nil && len(base.Variants) > 0 {
+		a.Variants, a.Rev = append(a.Variants, base.Variants...), max(a.Rev, rev)
+	}
+	for p := s.pos; p != nil; p = p.also {
+		if f := p.collectionFaultLocked(); f != nil {
+			a.Errors, a.Rev = append(a.Errors, f), max(a.Rev, s.shard.rev)
+		}
+		if !p.fresh {
+			errs, at := s.takeFaultsLocked(p, a)
+			a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, at)
+			total.join(p.view.sum)
+		}
+	}
 	if len(a.Variants)+len(a.Errors) == 0 {
 		return nil
 	}
-	a.Version = s.sum.version()
+	a.Version = total.version()
 	return a
 }
 

@@ -3,6 +3,9 @@ package relay
 // takeWholeLocked is a SotW answer that holds the full view (SOTW-2, SOTW-4), and what k keeps in it.
 func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	p := s.pos
+	if p != nil && (p.also != nil || p.view.set.kind != wild) {
+		return s.takeUnionLocked(k)
+	}
 	if p != nil && p.fresh {
 		if p.waitsLocked() {
 			return nil
@@ -34,7 +37,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	if p == nil {
 		return s.wholeByNameLocked(a, changed)
 	}
-	if errs, rev := s.takeFaultsLocked(nil); len(errs) > 0 {
+	if errs, rev := s.takeFaultsLocked(p, a); len(errs) > 0 {
 		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev)
 		changed = true
 	}
@@ -45,7 +48,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	}
 	a.Rev = max(a.Rev, p.view.contentRev)
 	if s.typeURL == ClusterType {
-		a.News = append(a.News, s.viewNewsLocked()...)
+		a.News = append(a.News, p.newsLocked()...)
 	}
 	must := changed || p.fresh || p.resend
 	p.sum, p.resend = all, false
@@ -87,14 +90,6 @@ func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 		}
 	})
 	return changed
-}
-
-// viewNewsLocked is what the view has that this client was not sent in its present form.
-func (s *Sub) viewNewsLocked() []*Variant {
-	if s.pos.fresh {
-		return s.pos.view.fullBody().Variants
-	}
-	return s.pos.view.since(s.pos.sent).Variants
 }
 
 func (s *Sub) resolvedLocked() bool {
