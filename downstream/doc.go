@@ -42,7 +42,7 @@
 // # Known limits
 //
 //   - Only ADS: no per-type services, unary calls, REST, v2 names, status or load report service.
-//   - No dynamic parameters, xdstp globs, TTL or wrapped resources; the answer to a name of these kinds is a resource error. So it
+//   - No dynamic parameters, TTL or wrapped resources; the answer to a name of these kinds is a resource error. So it
 //     is to an xdstp name of an authority that the listener's own origin does not answer for (TestRefusedNames).
 //   - A stream ended while its client does not read keeps its last messages in the transport until the connection ends.
 //   - Stop waits up to 10 s for a peer that is in the middle of a handshake.

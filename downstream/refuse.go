@@ -13,7 +13,7 @@ type reason struct {
 
 var (
 	noSecrets   = &reason{codes.PermissionDenied, "secrets are not served: no origin has them enabled (RELAY-74)"}
-	noGlobs     = &reason{codes.FailedPrecondition, "xdstp globs are not supported by this version"}
+	noGlobs     = &reason{codes.Unimplemented, "the origin speaks state of the world, which has no globs: dialect: delta is needed (COLL-2)"}
 	noAuthority = &reason{
 		codes.FailedPrecondition, "origins[].authorities: the origin of this listener is not asked for names of this authority",
 	}
@@ -49,10 +49,10 @@ func (s *session) judgeURN(st *streamType, name string) *reason {
 		return &reason{codes.InvalidArgument, "the xdstp name " + err.Error()}
 	case !u.Of(st.typeURL):
 		return otherType
-	case u.Glob():
-		return noGlobs
 	case !s.cfg.origin.Answers(u.Authority):
 		return noAuthority
+	case u.Glob() && !s.cfg.origin.Selects():
+		return noGlobs
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package downstream
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-xds/weir/relay"
@@ -85,12 +86,34 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 		}
 		return s.countNamesLocked(st)
 	}
+	s.spacesLocked(st, subscribe)
 	st.sub.Update(now, subscribe, req.ResourceNamesUnsubscribe)
-	if st.rest != nil && !st.sub.Standing().Wildcard {
+	if st.rest != nil && st.sub.Standing().Sets == 0 { // what a set may cover is still to be told (WILD-9)
 		st.rest.forget(req.ResourceNamesUnsubscribe)
 	}
 	st.expect(now)
 	return s.countNamesLocked(st)
+}
+
+// spacesLocked tells the table which names with slashes stand for all virtual hosts of a route configuration: those that the client has
+// subscribed to as one on this stream (ALIAS-6). Without a slash every name does.
+func (s *session) spacesLocked(st *streamType, names []string) {
+	if st.typeURL != relay.VirtualHostType {
+		return
+	}
+	routes := s.askedLocked(relay.RouteType)
+	if routes == nil {
+		return
+	}
+	var spaces []string
+	for _, name := range names {
+		if strings.Contains(name, "/") && routes.sub.Subscribed(name) {
+			spaces = append(spaces, name)
+		}
+	}
+	if len(spaces) > 0 {
+		st.sub.Namespaces(spaces)
+	}
 }
 
 // admitLocked is the names that are asked of the table. Each of the others is refused: every subscribe is answered (DELTA-2).

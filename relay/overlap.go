@@ -9,6 +9,7 @@ type overlap struct {
 	// told is the body last told of each name that no record stands for; the zero Digest: another one than is held now, so that
 	// the next look at the name tells something.
 	told map[string]Digest
+	look bool // a set was left: all of told is to be looked at
 }
 
 // joinLocked subscribes to a set; again if it is subscribed already (DELTA-2).
@@ -110,13 +111,11 @@ func (s *Sub) leaveLocked(p *position, now time.Time) {
 	}
 	if s.more != nil {
 		for name := range s.more.told {
-			switch {
-			case !s.coveredLocked(name):
+			if !s.coveredLocked(name) {
 				delete(s.more.told, name)
-			case t.coversLocked(name) && s.again[name] == "":
-				s.lookAgainLocked(name, name)
 			}
 		}
+		s.more.look = true
 		s.markLocked(s.shard.rev)
 	}
 	t.dropClientLocked(now)
@@ -124,17 +123,13 @@ func (s *Sub) leaveLocked(p *position, now time.Time) {
 
 // againLocked owes an answer for a name that a set covers.
 func (s *Sub) againLocked(name, spelt string) {
-	s.lookAgainLocked(name, spelt)
-	if s.more != nil {
-		s.more.told[name] = Digest{}
-	}
-}
-
-func (s *Sub) lookAgainLocked(name, spelt string) {
 	if s.again == nil {
 		s.again = map[string]string{}
 	}
 	s.again[name] = spelt
+	if s.more != nil {
+		s.more.told[name] = Digest{}
+	}
 }
 
 // coveringLocked calls f with the client's positions in the sets that may have a resource of that name.
@@ -192,8 +187,11 @@ func (s *Sub) takeOverlapLocked() (own *Body, must bool, rev uint64) {
 			x.collect(p)
 		}
 	}
-	if x.fresh { // which may be what others waited for
+	if x.fresh { // it may be what names waited for
 		x.all(s.initial)
+	}
+	if x.fresh || s.more.look {
+		s.more.look = false
 		x.all(s.more.told)
 	}
 	for name, spelt := range s.again {

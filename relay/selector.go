@@ -25,7 +25,7 @@ const maxGlobDepth = 64
 // the world cannot be asked for one (COLL-2, ALIAS-7). spaces are names that are namespaces though they have slashes.
 func (s *shard) selectorOf(name string, spaces map[string]bool) (k selectorKind, ok bool) {
 	switch {
-	case s.group.origin.cfg.SotW:
+	case !s.group.origin.Selects():
 		return 0, false
 	case IsNewStyle(name):
 		u, err := ParseURN(name)

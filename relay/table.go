@@ -207,6 +207,9 @@ func (o *Origin) groupList() []*Group {
 // Answers reports whether the origin is asked for xdstp names of the authority.
 func (o *Origin) Answers(authority string) bool { return slices.Contains(o.cfg.Authorities, authority) }
 
+// Selects reports whether the origin can be asked for collections: state of the world has none (COLL-2, ALIAS-7).
+func (o *Origin) Selects() bool { return !o.cfg.SotW }
+
 // serves reports whether the origin is asked for the type at all.
 func (o *Origin) serves(typeURL string) bool {
 	return len(o.cfg.Types) == 0 || slices.Contains(o.cfg.Types, typeURL)
