@@ -49,7 +49,7 @@ func (s *session) judgeURN(st *streamType, name string) *reason {
 		return &reason{codes.InvalidArgument, "the xdstp name " + err.Error()}
 	case !u.Of(st.typeURL):
 		return otherType
-	case !s.cfg.origin.Answers(u.Authority):
+	case s.cfg.table.Authority(u.Authority) != s.cfg.origin:
 		return noAuthority
 	case u.Glob() && !s.cfg.origin.Selects():
 		return noGlobs

@@ -34,6 +34,7 @@ type settings struct {
 	timing        Timing
 	metrics       *metrics.Metrics
 	requireNodeID bool
+	federated     bool            // names may belong to other origins
 	noLegacy      map[string]bool // type URLs (WILD-5)
 	seed          maphash.Seed    // of the hashes of lists
 }
@@ -41,7 +42,8 @@ type settings struct {
 func newSettings(cfg Config, lc ListenerConfig) *settings {
 	set := &settings{
 		table: cfg.Table, origin: lc.Origin, instance: cfg.Instance, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
-		requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{}, seed: maphash.MakeSeed(),
+		federated: cfg.Table.Federated(lc.Origin), requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
+		seed: maphash.MakeSeed(),
 	}
 	for _, typeURL := range lc.NoLegacyWildcard {
 		set.noLegacy[typeURL] = true
@@ -59,8 +61,11 @@ type session struct {
 	prefix  string // of nonces, so that one of another stream is not taken for ours (NONCE-3)
 	mailbox *relay.Subscriber
 
-	mu          sync.Mutex   // guards what follows; never held during a send; before a shard's
-	group       *relay.Group // nil before the first request
+	mu    sync.Mutex   // guards what follows; never held during a send; before a shard's
+	group *relay.Group // of the listener's own origin; nil before the first request
+	// others are the groups of other origins, joined as their names were asked for, with this node; nil if there are none to join.
+	others      map[*relay.Origin]*relay.Group
+	node        *corev3.Node
 	nodeID      string
 	nodeCluster string
 	nodeChanges int
@@ -157,10 +162,48 @@ func (s *session) joinLocked(node *corev3.Node) error {
 	g, err := s.cfg.origin.Group(node)
 	if err != nil {
 		s.cfg.metrics.LimitRejection("groups")
-		return status.Error(codes.ResourceExhausted, err.Error()+": try again later")
+		return errGroups(err)
 	}
 	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
+	if s.cfg.federated {
+		s.node = kept(node)
+	}
 	return nil
+}
+
+// errGroups ends a stream that cannot have its group (RELAY-67).
+func errGroups(err error) error {
+	return status.Error(codes.ResourceExhausted, err.Error()+": try again later")
+}
+
+// kept is what a node may say to a group: all but what only fills it, since it stays for as long as the stream.
+func kept(n *corev3.Node) *corev3.Node {
+	return &corev3.Node{
+		Id: n.GetId(), Cluster: n.GetCluster(), Locality: n.GetLocality(), Metadata: n.GetMetadata(),
+		DynamicParameters: n.GetDynamicParameters(), UserAgentName: n.GetUserAgentName(),
+		UserAgentVersionType: n.GetUserAgentVersionType(), ClientFeatures: n.GetClientFeatures(),
+	}
+}
+
+// groupLocked is the group in which a stream-type's names of an origin live. That of the listener's own origin is joined by the first
+// request, any other when it is first needed; all are given back at close. The error is relay.ErrGroups.
+func (s *session) groupLocked(_ *streamType, o *relay.Origin) (*relay.Group, error) {
+	if o == s.cfg.origin {
+		return s.group, nil
+	}
+	if g := s.others[o]; g != nil {
+		return g, nil
+	}
+	g, err := o.Group(s.node)
+	if err != nil {
+		s.cfg.metrics.LimitRejection("groups")
+		return nil, err
+	}
+	if s.others == nil {
+		s.others = map[*relay.Origin]*relay.Group{}
+	}
+	s.others[o] = g
+	return g, nil
 }
 
 // errRegrouped: a stream stays in its group; the client that resumes joins the new one (STREAM-4).
@@ -170,8 +213,13 @@ var errRegrouped = status.Error(codes.Unavailable, "node.dynamic_parameters chan
 // thinner one is normal (RELAY-94), and takes no dynamic parameters away: a client that states its node anew, as Envoy does when
 // they change, states its user agent as well.
 func (s *session) checkNodeLocked(node *corev3.Node) error {
-	if thinner := len(node.DynamicParameters) == 0 && node.UserAgentName == ""; !thinner && !s.group.Keeps(node) {
-		return errRegrouped
+	if thinner := len(node.DynamicParameters) == 0 && node.UserAgentName == ""; !thinner {
+		if !s.staysLocked(node) {
+			return errRegrouped
+		}
+		if s.node != nil {
+			s.node.DynamicParameters = node.DynamicParameters // for groups joined from now on
+		}
 	}
 	if node.Id == s.nodeID && (node.Cluster == s.nodeCluster || node.Cluster == "") || node.Id == "" {
 		return nil
@@ -181,6 +229,16 @@ func (s *session) checkNodeLocked(node *corev3.Node) error {
 		s.notes = append(s.notes, note{})
 	}
 	return nil
+}
+
+// staysLocked reports whether a node with other dynamic parameters leaves the stream in all its groups.
+func (s *session) staysLocked(node *corev3.Node) bool {
+	for _, g := range s.others {
+		if !g.Keeps(node) {
+			return false
+		}
+	}
+	return s.group.Keeps(node)
 }
 
 // countNamesLocked notes how many names the type has now, and refuses too many.
@@ -225,6 +283,9 @@ func (s *session) close(now time.Time) {
 	}
 	if s.group != nil {
 		s.group.Release(now)
+	}
+	for _, g := range s.others {
+		g.Release(now)
 	}
 	s.types = nil
 }

@@ -78,7 +78,11 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 			subscribe = []string{relay.Wildcard}
 		}
 		// Only the first request of a type says what the client holds (DELTA-11, DELTA-14).
-		st.sub = s.group.Open(s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Delta: true, Initial: s.initialOf(st, req)})
+		g, err := s.groupLocked(st, s.cfg.origin)
+		if err != nil {
+			return errGroups(err)
+		}
+		st.sub = g.Open(s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Delta: true, Initial: s.initialOf(st, req)})
 	}
 	if !first && len(subscribe)+len(req.ResourceNamesUnsubscribe) == 0 {
 		if len(req.ResourceLocatorsSubscribe)+len(req.ResourceNamesSubscribe) == 0 {

@@ -66,7 +66,11 @@ func (s *session) listLocked(now time.Time, st *streamType, req *discoveryv3.Dis
 		return nil
 	}
 	if st.sub == nil {
-		st.sub = s.group.Open(s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Version: req.VersionInfo})
+		g, err := s.groupLocked(st, s.cfg.origin)
+		if err != nil {
+			return errGroups(err)
+		}
+		st.sub = g.Open(s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Version: req.VersionInfo})
 	}
 	st.list, st.listed = hash, true
 	if len(req.ResourceNames)+len(req.ResourceLocators) > 0 {

@@ -159,7 +159,7 @@ func (s *shard) wantsLaneLocked(l *Lane) bool {
 
 // wantsLocked reports whether there is something to be asked on the lane of that index, whichever it is.
 func (s *shard) wantsLocked(i laneIndex) bool {
-	return s.group.origin.serves(s.typeURL) &&
+	return s.group.origin.Serves(s.typeURL) &&
 		(i == mainLane && s.wantsSetLocked() || s.named.lane == i && s.hasNamesLocked())
 }
 

@@ -87,7 +87,7 @@ func (s *shard) unlock() {
 
 // poke makes the lane of index i look at this shard.
 func (s *shard) poke(i laneIndex) {
-	if !s.group.origin.serves(s.typeURL) {
+	if !s.group.origin.Serves(s.typeURL) {
 		return
 	}
 	s.toAsk[i].Store(true)

@@ -77,7 +77,9 @@ const (
 type Table struct {
 	cfg     Config
 	origins map[string]*Origin // never changes after New
-	timers  timers
+	// authorities are the origins by the authorities of xdstp names. Never changes after New.
+	authorities map[string]*Origin
+	timers      timers
 
 	// rev is the last revision given out. Every accepted response takes the next, whatever its origin, group and type: one client
 	// stream may be told of several groups, and all that is pending on it compares. It is taken under a shard's lock, so it rises
@@ -109,7 +111,9 @@ func New(cfg Config) (*Table, error) {
 	if len(cfg.Origins) == 0 {
 		errs = append(errs, errors.New("origins: at least one is needed"))
 	}
-	t := &Table{cfg: cfg, origins: map[string]*Origin{}, timers: timers{wake: make(chan struct{}, 1)}}
+	t := &Table{
+		cfg: cfg, origins: map[string]*Origin{}, authorities: map[string]*Origin{}, timers: timers{wake: make(chan struct{}, 1)},
+	}
 	for i, oc := range cfg.Origins {
 		if oc.Name == "" {
 			errs = append(errs, fmt.Errorf("origins[%d].name: is empty", i))
@@ -120,8 +124,16 @@ func New(cfg Config) (*Table, error) {
 		if err := checkGroupBy(oc.GroupBy); err != nil {
 			errs = append(errs, fmt.Errorf("origins[%d].group_by: %w", i, err))
 		}
-		t.origins[oc.Name] = &Origin{
+		o := &Origin{
 			table: t, cfg: oc, groups: map[string]*Group{}, proven: map[string]bool{}, wake: make(chan struct{}, 1),
+		}
+		t.origins[oc.Name] = o
+		for j, authority := range oc.Authorities {
+			if other := t.authorities[authority]; other != nil {
+				errs = append(errs, fmt.Errorf("origins[%d].authorities[%d]: %q is already one of %s's", i, j, authority, other.cfg.Name))
+				continue
+			}
+			t.authorities[authority] = o
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -204,14 +216,24 @@ func (o *Origin) groupList() []*Group {
 	return gs
 }
 
-// Answers reports whether the origin is asked for xdstp names of the authority.
-func (o *Origin) Answers(authority string) bool { return slices.Contains(o.cfg.Authorities, authority) }
+// Authority is the origin that is asked for xdstp names of the authority; nil if none is (FED-1, FED-2).
+func (t *Table) Authority(authority string) *Origin { return t.authorities[authority] }
 
 // Selects reports whether the origin can be asked for collections: state of the world has none (COLL-2, ALIAS-7).
 func (o *Origin) Selects() bool { return !o.cfg.SotW }
 
-// serves reports whether the origin is asked for the type at all.
-func (o *Origin) serves(typeURL string) bool {
+// Federated reports whether names of one client stream may belong to other origins than the one given.
+func (t *Table) Federated(own *Origin) bool {
+	for _, o := range t.authorities {
+		if o != own {
+			return true
+		}
+	}
+	return false
+}
+
+// Serves reports whether the origin is asked for the type at all.
+func (o *Origin) Serves(typeURL string) bool {
 	return len(o.cfg.Types) == 0 || slices.Contains(o.cfg.Types, typeURL)
 }
 

@@ -54,6 +54,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 			NoResume:       o.Resume == config.ResumeNone, AbsenceDeletes: o.AbsenceDeletes,
 			AbsenceTransient: o.AbsenceTimer == config.AbsenceTimerTransient,
 			DropOnDataError:  o.OnDataError == config.OnDataErrorDrop,
+			RecursiveGlobs:   o.Glob == config.GlobRecursive,
 		}
 		if o.GRPC != nil {
 			oc.SotW = o.GRPC.Dialect == config.DialectSotW

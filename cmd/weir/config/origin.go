@@ -75,8 +75,10 @@ type Origin struct {
 	// TTLUnsupported is serve or withhold (RELAY-51). Default: serve.
 	// Other values are not supported by this version.
 	TTLUnsupported string `yaml:"ttl_unsupported"`
-	// Glob is one_level or recursive (COLL-5). Default: one_level.
-	// Other values are not supported by this version.
+	// Glob says which members an xdstp glob such as xdstp://a/TYPE/foo/* has:
+	// one_level, those with one segment in place of the star, or recursive, those
+	// at any depth, for origins that match by prefix (COLL-5). What else the
+	// origin sends for it is ignored and counted. Default: one_level.
 	Glob string `yaml:"glob"`
 	// AbsenceDeletes lists types whose absence from a SotW wildcard deletes,
 	// beside LDS and CDS; full type URLs after Parse. Default: none.
@@ -99,7 +101,7 @@ func (o *Origin) setDefaults() {
 		AbsenceTimer:      AbsenceTimerAbsence,
 		OnDataError:       OnDataErrorKeep,
 		TTLUnsupported:    "serve",
-		Glob:              "one_level",
+		Glob:              GlobOneLevel,
 		Guard:             Guard{Share: 0.5, Min: 10, Hold: 30 * time.Second},
 	}
 }
@@ -118,6 +120,8 @@ const (
 	AbsenceTimerAbsence   = "absence"
 	AbsenceTimerTransient = "transient"
 	OnDataErrorKeep       = "keep"
+	GlobOneLevel          = "one_level"
+	GlobRecursive         = "recursive"
 	OnDataErrorDrop       = "drop"
 
 	DialectDelta     = "delta"

@@ -118,6 +118,7 @@ func TestProblems(t *testing.T) {
 		"resume":             {"origins: [{name: a, files: {path: x}, resume: never}]\n", "is not one of versions, none"},
 		"absence timer":      {"origins: [{name: a, files: {path: x}, absence_timer: never}]\n", "is not one of absence, transient"},
 		"data error":         {"origins: [{name: a, files: {path: x}, on_data_error: kill}]\n", "is not one of keep, drop"},
+		"glob":               {"origins: [{name: a, files: {path: x}, glob: deep}]\n", "is not one of one_level, recursive"},
 		"unsupported switch": {"origins: [{name: a, files: {path: x}, share: true}]\n", "1:46: origins[0].share: not supported by this version yet; leave it out"},
 		"unsupported value":  {"origins: [{name: a, files: {path: x}, secrets: dedicated}]\n", "not supported by this version yet; leave it out or at refuse"},
 		"authority of two":   {"origins: [{name: a, files: {path: x}, authorities: [x, y]}, {name: b, files: {path: x}, authorities: ['', x]}]\n", `1:107: origins[1].authorities[1]: "x" is already origins[0].authorities[0]`},

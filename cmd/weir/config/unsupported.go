@@ -26,7 +26,6 @@ var unsupported = map[string]bool{
 	"origins[].secrets":                      true,
 	"origins[].nack_report":                  true,
 	"origins[].ttl_unsupported":              true,
-	"origins[].glob":                         true,
 	"origins[].share":                        true,
 	"origins[].guard.share":                  true,
 	"origins[].guard.min":                    true,
