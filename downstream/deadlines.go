@@ -41,40 +41,78 @@ func (s *session) tick(now time.Time) error {
 // coldLocked ends the stream if nothing can be served on a type and no upstream stream carried the request for the whole wait
 // (RELAY-8), provided nothing was served: who has configuration keeps the stream. The silence of a connected origin is left to the client's timer (ABS-5).
 func (s *session) coldLocked(st *streamType, now time.Time) error {
+	for i := range st.sub.Len() {
+		if err := s.coldPartLocked(st, st.sub.Part(i), now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// coldPartLocked is coldLocked for the names of one origin. While another may still serve its own, the stream goes on (FED-5).
+func (s *session) coldPartLocked(st *streamType, sub *relay.Sub, now time.Time) error {
 	wait := s.cfg.timing.ColdWait
-	if st.coldFrom.IsZero() || now.Before(st.coldFrom.Add(wait)) {
+	if sub.ColdFrom.IsZero() || now.Before(sub.ColdFrom.Add(wait)) {
 		return nil
 	}
-	half := st.coldFrom.Add(wait / 2)
-	st.coldFrom = time.Time{}
-	if st.held != nil || !st.sub.Standing().Waiting {
+	half := sub.ColdFrom.Add(wait / 2)
+	sub.ColdFrom = time.Time{}
+	if !sub.Standing().Waiting {
 		return nil
 	}
 	// A stream opened in the first half of the wait and open still counts as having carried the request. It has to stay open from
 	// then on: the origin may be a relay, which waits for its own origin no longer than we do, and then ends it.
-	st.coldFrom = now
+	sub.ColdFrom = now
 	if !s.served {
-		st.coldFrom = now.Add(-wait + wait/8)
+		sub.ColdFrom = now.Add(-wait + wait/8)
 	}
-	if since, open := st.sub.Upstream(); open && !since.After(half) {
+	if st.held != nil {
+		return nil
+	}
+	whole := !s.delta && (st.wildcard || relay.SentWhole(st.typeURL))
+	if !unreached(sub, half) {
+		if whole && !sub.Standing().Wildcard {
+			s.waiveLocked(st, sub)
+		}
 		return nil
 	}
 	st.coldCount++
-	if s.served {
-		s.unreachedLocked(st)
+	if s.served || st.othersMayServe(sub, half) {
+		switch {
+		case whole:
+			s.waiveLocked(st, sub)
+		case sub.Unreached():
+			sub.ColdFrom = time.Time{} // they are told it once a wait
+		}
 		return nil
 	}
 	return status.Errorf(codes.Unavailable, "nothing is known of %s yet, and origin %q could not be reached for "+
-		"timing.cold_wait %v: try another replica or again", st.typeURL, s.cfg.origin.Name(), wait)
+		"timing.cold_wait %v: try another replica or again", st.typeURL, sub.Group().Origin().Name(), wait)
 }
 
-// unreachedLocked tells a client that is served, but not with all it asked for, which names wait for an origin that cannot be
-// reached. They are told it once a wait, and answered when it can. What is sent whole in SotW cannot say it without saying that
-// all else is gone.
-func (s *session) unreachedLocked(st *streamType) {
-	whole := !s.delta && (st.wildcard || relay.SentWhole(st.typeURL))
-	if !whole && st.sub.Unreached() {
-		st.coldFrom = time.Time{}
+// unreached reports whether no upstream stream has carried what a Sub waits for since a time.
+func unreached(sub *relay.Sub, since time.Time) bool {
+	at, open := sub.Upstream()
+	return !open || at.After(since)
+}
+
+// othersMayServe reports whether another origin's part has something to serve, or an upstream stream that may bring it.
+func (st *streamType) othersMayServe(sub *relay.Sub, since time.Time) bool {
+	for i := range st.sub.Len() {
+		other := st.sub.Part(i)
+		standing := other.Standing()
+		if other != sub && (standing.Wildcard || standing.Names > 0) && (other.Known() || !unreached(other, since)) {
+			return true
+		}
+	}
+	return false
+}
+
+// waiveLocked sends a client that holds nothing yet the list without an origin's part (FED-5). What waits for an origin that cannot be
+// reached is told so otherwise, name by name; what is sent whole in SotW cannot say it without saying that all else is gone.
+func (s *session) waiveLocked(st *streamType, sub *relay.Sub) {
+	if st.sub.Waive(sub) {
+		s.mailbox.Signal()
 	}
 }
 
@@ -104,8 +142,10 @@ func (s *session) next() time.Time {
 		at(s.warm.until)
 	}
 	for _, st := range s.types {
-		if !st.coldFrom.IsZero() {
-			at(st.coldFrom.Add(s.cfg.timing.ColdWait))
+		for i := range st.sub.Len() {
+			if from := st.sub.Part(i).ColdFrom; !from.IsZero() {
+				at(from.Add(s.cfg.timing.ColdWait))
+			}
 		}
 		last := st.last()
 		if last == nil {

@@ -6,9 +6,9 @@
 // A [Server] has one grpc.Server for each listener, with health and reflection beside discovery. A stream (stream.go) is two
 // goroutines around a session (session.go): the state machine of one client stream, which does no I/O and reads no clock. The
 // reader gives it requests (session_sotw.go, session_delta.go); the writer takes from it what to write, in order (order.go). A
-// session holds one streamType for each type asked for (streamtype.go), and that one relay.Sub. Names that are never asked of an
-// origin are refused here (refuse.go). Responses are a small head of their own and bytes that all clients share (response.go,
-// codec.go).
+// session holds one streamType for each type asked for (streamtype.go), and that one relay.Union: a relay.Sub for each origin its names
+// belong to. route.go divides names by origin; those that are never asked of any are refused (refuse.go). Responses are a small head of
+// their own and bytes that all clients share (response.go, codec.go).
 //
 // # Goroutines and who owns them
 //
@@ -43,7 +43,10 @@
 //
 //   - Only ADS: no per-type services, unary calls, REST, v2 names, status or load report service.
 //   - No dynamic parameters, TTL or wrapped resources; the answer to a name of these kinds is a resource error. So it
-//     is to an xdstp name of an authority that the listener's own origin does not answer for (TestRefusedNames).
+//     is to an xdstp name of an authority that no origin answers for (TestRefusedNames).
+//   - A response with resources of several origins has the identifier of the listener's own, and so have refusals (STREAM-10). With
+//     version_mode origin it has the version of the newest response that had to do with it (VER-5), if all of its origins are so
+//     configured, else that of its content.
 //   - A stream ended while its client does not read keeps its last messages in the transport until the connection ends.
 //   - Stop waits up to 10 s for a peer that is in the middle of a handshake.
 //   - In delta, a client counts as in sync when it accepted its last responses, though it refused one before.

@@ -392,7 +392,7 @@ func (m *model) compare(c *modelClient, typeURL string) {
 	if !maps.Equal(want, got) {
 		standing := relay.Standing{}
 		for _, st := range c.session.types {
-			if st.typeURL == typeURL && st.sub != nil {
+			if st.typeURL == typeURL && !st.sub.None() {
 				standing = st.sub.Standing()
 			}
 		}

@@ -50,7 +50,7 @@ type walk struct {
 // takeLocked is one step of the walk in reverse: it takes what can be taken, and otherwise reads how the type stands.
 func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 	st.unsent, st.settling = 0, false
-	if st.sub == nil {
+	if st.sub.None() {
 		return
 	}
 	blocked := st.held != nil || st.inFlight(now, s.cfg.timing.AckWait) && !s.overdue(now, st, w)
@@ -168,7 +168,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 		s.noteClustersLocked(a.News)
 		st.sentVersion, s.served = a.Version, true
 		if !a.Waiting {
-			st.coldFrom = time.Time{}
+			st.answered()
 		}
 		st.answers++
 		if s.delta {
@@ -181,7 +181,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 	if version == "" && !s.delta {
 		version = relay.Digest{}.String() // of nothing
 	}
-	d := draft{version: version, typeURL: st.typeURL, identifier: s.identifierLocked(), refusals: st.takeRefusals()}
+	d := draft{version: version, typeURL: st.typeURL, identifier: s.identifierLocked(a), refusals: st.takeRefusals()}
 	if a != nil {
 		d.errors = a.Errors
 	}

@@ -13,48 +13,54 @@ type reason struct {
 
 var (
 	noSecrets   = &reason{codes.PermissionDenied, "secrets are not served: no origin has them enabled (RELAY-74)"}
-	noGlobs     = &reason{codes.Unimplemented, "the origin speaks state of the world, which has no globs: dialect: delta is needed (COLL-2)"}
-	noAuthority = &reason{
-		codes.FailedPrecondition, "origins[].authorities: the origin of this listener is not asked for names of this authority",
-	}
-	otherType  = &reason{codes.InvalidArgument, "the type in the xdstp name is not that of the request (NAME-2)"}
-	noLocators = &reason{codes.FailedPrecondition, "resource locators are not supported: the origin is not known to understand them"}
-	tooLong    = &reason{codes.ResourceExhausted, "the name is longer than limits.name_bytes"}
-	emptyName  = &reason{codes.InvalidArgument, "the name is empty"}
+	noGlobs     = &reason{codes.Unimplemented, "the origin of this name speaks state of the world, which has no globs: it needs dialect: delta (COLL-2)"}
+	noAuthority = &reason{codes.FailedPrecondition, "origins[].authorities: no origin is asked for names of this authority"}
+	noType      = &reason{codes.FailedPrecondition, "origins[].types: the origin of this name is not asked for this type"}
+	noGroup     = &reason{codes.ResourceExhausted, "limits.groups is reached at the origin of this name: try again later"}
+	otherType   = &reason{codes.InvalidArgument, "the type in the xdstp name is not that of the request (NAME-2)"}
+	noLocators  = &reason{codes.FailedPrecondition, "resource locators are not supported: the origin is not known to understand them"}
+	tooLong     = &reason{codes.ResourceExhausted, "the name is longer than limits.name_bytes"}
+	emptyName   = &reason{codes.InvalidArgument, "the name is empty"}
 )
 
-// judge says why a name cannot be asked for; nil if it can.
-func (s *session) judge(st *streamType, name string) *reason {
+// judge says which origin a name is asked of, or why of none.
+func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
 	switch {
 	case st.secret:
-		return noSecrets
+		return nil, noSecrets
 	case name == relay.Wildcard:
-		return nil
 	case name == "":
-		return emptyName
+		return nil, emptyName
 	case len(name) > s.cfg.limits.NameBytes:
-		return tooLong
+		return nil, tooLong
 	case relay.IsNewStyle(name):
 		return s.judgeURN(st, name)
+	case !s.cfg.origin.Serves(st.typeURL):
+		return nil, noType
 	}
-	return nil
+	return s.cfg.origin, nil
 }
 
-// judgeURN is judge for an xdstp name, which is never taken for one of the old style (NAME-2). A name of an authority that the
-// origin is not declared to answer for does not get to it (FED-2).
-func (s *session) judgeURN(st *streamType, name string) *reason {
+// judgeURN is judge for an xdstp name, which is never taken for one of the old style (NAME-2). Its authority decides, and a name of an
+// authority that no origin is declared to answer for gets to none (FED-2).
+func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason) {
 	u, err := relay.ParseURN(name)
 	switch {
 	case err != nil:
-		return &reason{codes.InvalidArgument, "the xdstp name " + err.Error()}
+		return nil, &reason{codes.InvalidArgument, "the xdstp name " + err.Error()}
 	case !u.Of(st.typeURL):
-		return otherType
-	case s.cfg.table.Authority(u.Authority) != s.cfg.origin:
-		return noAuthority
-	case u.Glob() && !s.cfg.origin.Selects():
-		return noGlobs
+		return nil, otherType
 	}
-	return nil
+	o := s.cfg.table.Authority(u.Authority)
+	switch {
+	case o == nil:
+		return nil, noAuthority
+	case !o.Serves(st.typeURL):
+		return nil, noType
+	case u.Glob() && !o.Selects():
+		return nil, noGlobs
+	}
+	return o, nil
 }
 
 // refuseLocked notes a name that is not served, to be told so; `*` carries no error (ABS-12).

@@ -54,7 +54,7 @@ func (s *session) pendingLocked(now time.Time, among func(typeURL string) bool) 
 	oldest := uint64(math.MaxUint64)
 	for _, st := range s.types {
 		switch {
-		case st.sub == nil || !among(st.typeURL):
+		case st.sub.None() || !among(st.typeURL):
 		case st.held != nil:
 			oldest = min(oldest, st.held.Rev, max(st.held.First, 1))
 		case st.inFlight(now, s.cfg.timing.AckWait) || st.peek():

@@ -50,9 +50,9 @@ func newRig(tb testing.TB) *rig {
 	return newRigOf(tb, relay.OriginConfig{Name: "mesh", Authorities: []string{"served"}})
 }
 
-func newRigOf(tb testing.TB, origin relay.OriginConfig) *rig {
+func newRigOf(tb testing.TB, origins ...relay.OriginConfig) *rig {
 	tb.Helper()
-	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{origin}})
+	table, err := relay.New(relay.Config{Origins: origins})
 	if err != nil {
 		tb.Fatal(err)
 	}

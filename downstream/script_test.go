@@ -3,6 +3,7 @@ package downstream
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +29,8 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 // difference.
 //
 //	origin delta|sotw              a new world with an origin of that dialect; a script begins with it
+//	origin DIALECT beside NAME=DIALECT..    the same, with other origins that have their name as authority; //NAME/ID is short for an
+//	                               xdstp name of that authority, and a line that begins with NAME is what "origin" is for the first
 //	origin TYPE NAME=BODY -NAME !NAME:CODE.. TYPE..    the origin changes, and says so to whom asked
 //	origin down|up                 the upstream streams
 //	origin mutes|unmutes TYPE      it leaves a type unanswered
@@ -105,8 +108,9 @@ func scriptType(typeURL string) string {
 type script struct {
 	t        *testing.T
 	rig      *rig
-	control  *control
-	down     bool
+	control  *control            // of the listener's own origin
+	others   map[string]*control // by name
+	down     map[*control]bool
 	clients  []*scriptClient
 	versions []string // of SotW, in the order they were seen
 	out      []string
@@ -123,12 +127,16 @@ type scriptClient struct {
 }
 
 func (s *script) run(f []string) {
-	switch f[0] {
-	case "origin":
-		s.origin(f[1:])
-	case "client":
+	switch {
+	case f[0] == "origin" && (f[1] == "delta" || f[1] == "sotw"):
+		s.world(f[1:])
+	case f[0] == "origin":
+		s.origin(s.control, f[1:])
+	case s.others[f[0]] != nil:
+		s.origin(s.others[f[0]], f[1:])
+	case f[0] == "client":
 		s.open(f[1], f[2] == "delta")
-	case "wait":
+	case f[0] == "wait":
 		s.wait(f[1])
 	default:
 		s.client(s.find(f[0]), f[1:])
@@ -136,24 +144,40 @@ func (s *script) run(f []string) {
 	s.settle("")
 }
 
-func (s *script) origin(f []string) {
+func (s *script) world(f []string) {
+	origins := []relay.OriginConfig{{Name: "mesh", SotW: f[0] == "sotw", Authorities: []string{"mesh"}}}
+	for _, w := range f[min(2, len(f)):] {
+		name, dialect, _ := strings.Cut(w, "=")
+		origins = append(origins, relay.OriginConfig{Name: name, SotW: dialect == "sotw", Authorities: []string{name}})
+	}
+	s.rig = newRigOf(s.t, origins...)
+	s.others, s.down = map[string]*control{}, map[*control]bool{}
+	for _, o := range origins {
+		c := newControl(s.t, s.rig.table.Origin(o.Name), o.SotW)
+		c.hidden = func(name string) bool { return strings.HasPrefix(name, "~") }
+		s.others[o.Name] = c
+	}
+	s.control = s.others["mesh"]
+	s.clients, s.versions = nil, nil
+}
+
+func (s *script) controls() []*control {
+	return slices.SortedFunc(maps.Values(s.others), func(a, b *control) int { return strings.Compare(a.origin.Name(), b.origin.Name()) })
+}
+
+func (s *script) origin(c *control, f []string) {
 	switch f[0] {
-	case "delta", "sotw":
-		s.rig = newRigOf(s.t, relay.OriginConfig{Name: "mesh", SotW: f[0] == "sotw"})
-		s.control = newControl(s.t, s.rig.origin, f[0] == "sotw")
-		s.control.hidden = func(name string) bool { return strings.HasPrefix(name, "~") }
-		s.clients, s.versions, s.down = nil, nil, false
 	case "down":
-		s.down = true
-		for _, l := range s.control.lanes {
-			s.control.close(l)
+		s.down[c] = true
+		for _, l := range c.lanes {
+			c.close(l)
 		}
 	case "up":
-		s.down = false
+		delete(s.down, c)
 	case "mutes":
-		s.control.muted[s.typeURL(f[1])] = true
+		c.muted[s.typeURL(f[1])] = true
 	case "unmutes":
-		delete(s.control.muted, s.typeURL(f[1]))
+		delete(c.muted, s.typeURL(f[1]))
 	default:
 		typeURL := ""
 		for _, w := range f {
@@ -161,14 +185,35 @@ func (s *script) origin(f []string) {
 				typeURL = scriptTypes[w]
 				continue
 			}
-			s.change(typeURL, w)
+			s.change(c, typeURL, w)
 		}
 	}
 }
 
-func (s *script) change(typeURL, w string) {
+// long is the name behind a word: //NAME/ID is short for an xdstp name.
+func long(typeURL, name string) string {
+	authority, id, ok := strings.Cut(strings.TrimPrefix(name, "//"), "/")
+	if !ok || !strings.HasPrefix(name, "//") {
+		return name
+	}
+	return "xdstp://" + authority + "/" + typeURL[strings.LastIndexByte(typeURL, '/')+1:] + "/" + id
+}
+
+func longs(typeURL string, names []string) []string {
+	for i := range names {
+		names[i] = long(typeURL, names[i])
+	}
+	return names
+}
+
+// short is the other way round.
+func short(typeURL, name string) string {
+	return strings.Replace(strings.Replace(name, "xdstp:", "", 1), "/"+typeURL[strings.LastIndexByte(typeURL, '/')+1:]+"/", "/", 1)
+}
+
+func (s *script) change(c *control, typeURL, w string) {
 	if name, gone := strings.CutPrefix(w, "-"); gone {
-		s.control.set(typeURL, name, "")
+		c.set(typeURL, long(typeURL, name), "")
 		return
 	}
 	if fault, ok := strings.CutPrefix(w, "!"); ok {
@@ -177,14 +222,14 @@ func (s *script) change(typeURL, w string) {
 		if err := code.UnmarshalJSON([]byte(strconv.Quote(word))); err != nil {
 			s.t.Fatal(err)
 		}
-		s.control.fail(typeURL, name, code)
+		c.fail(typeURL, long(typeURL, name), code)
 		return
 	}
 	name, body, _ := strings.Cut(w, "=")
 	if typeURL == "" || body == "" {
 		s.t.Fatalf("the origin cannot say %q", w)
 	}
-	s.control.set(typeURL, name, body)
+	c.set(typeURL, long(typeURL, name), body)
 }
 
 func (s *script) typeURL(short string) string {
@@ -244,16 +289,16 @@ func (s *script) request(c *scriptClient, typeURL string, f []string) {
 			sotw.ResponseNonce = c.nonce(value)
 			delta.ResponseNonce = sotw.ResponseNonce
 		case key == "R":
-			sotw.ResourceNames = list(value)
+			sotw.ResourceNames = longs(typeURL, list(value))
 		case key == "error":
 			sotw.ErrorDetail = &statuspb.Status{Code: int32(codes.InvalidArgument), Message: value}
 			delta.ErrorDetail = sotw.ErrorDetail
 		case key == "has":
 			delta.InitialResourceVersions = s.holds(c, typeURL, list(value))
 		case w[0] == '+':
-			delta.ResourceNamesSubscribe = append(delta.ResourceNamesSubscribe, w[1:])
+			delta.ResourceNamesSubscribe = append(delta.ResourceNamesSubscribe, long(typeURL, w[1:]))
 		case w[0] == '-':
-			delta.ResourceNamesUnsubscribe = append(delta.ResourceNamesUnsubscribe, w[1:])
+			delta.ResourceNamesUnsubscribe = append(delta.ResourceNamesUnsubscribe, long(typeURL, w[1:]))
 		default:
 			s.t.Fatalf("a request has no %q", w)
 		}
@@ -296,12 +341,13 @@ func (s *script) holds(c *scriptClient, typeURL string, words []string) map[stri
 	initial := map[string]string{}
 	for _, w := range words {
 		name, body, _ := strings.Cut(w, "@")
-		initial[name] = c.versions[typeURL][w]
+		version := c.versions[typeURL][w]
 		if body == "?" {
-			initial[name] = "somebody else's"
-		} else if initial[name] == "" {
+			version = "somebody else's"
+		} else if version == "" {
 			s.t.Fatalf("the client was never sent %s", w)
 		}
+		initial[long(typeURL, name)] = version
 	}
 	return initial
 }
@@ -362,7 +408,10 @@ func (s *script) wait(d string) {
 // settle lets everybody do what can be done now, until nobody has anything to do.
 func (s *script) settle(prefix string) {
 	for range 100 {
-		did := !s.down && s.control.serve(s.rig.now)
+		did := false
+		for _, c := range s.controls() {
+			did = !s.down[c] && c.serve(s.rig.now) || did
+		}
 		for _, c := range slices.Clone(s.clients) {
 			did = s.turn(c, prefix) || did
 		}
@@ -408,13 +457,14 @@ func (s *script) show(c *scriptClient, m *message) string {
 	nonce := "N=n" + m.nonce[strings.LastIndex(m.nonce, ".")+1:]
 	var names, errs []string
 	for _, w := range m.words {
-		if w[0] == '!' {
+		long := w
+		if w = short(m.typeURL, w); w[0] == '!' {
 			errs = append(errs, w[1:])
 			continue
 		}
 		names = append(names, w)
 		name, body, _ := strings.Cut(w, "=")
-		if v := m.versions[name]; v != "" {
+		if v := m.versions[strings.TrimSuffix(long, "="+body)]; v != "" {
 			if c.versions[m.typeURL] == nil {
 				c.versions[m.typeURL] = map[string]string{}
 			}

@@ -244,7 +244,7 @@ func (s *session) staysLocked(node *corev3.Node) bool {
 // countNamesLocked notes how many names the type has now, and refuses too many.
 func (s *session) countNamesLocked(st *streamType) error {
 	names := len(st.refused) + len(st.refusals)
-	if st.sub != nil {
+	if !st.sub.None() {
 		standing := st.sub.Standing()
 		names += standing.Names + standing.Dropped
 	}
@@ -277,7 +277,7 @@ func (s *session) close(now time.Time) {
 	}
 	s.closed = true
 	for _, st := range s.types {
-		if st.sub != nil {
+		if !st.sub.None() {
 			st.sub.Close(now)
 		}
 	}
@@ -296,7 +296,12 @@ func (s *session) nonceLocked() string {
 	return s.prefix + strconv.FormatUint(s.lastNonce, 10)
 }
 
-// identifierLocked is what every response says of its way (STREAM-10).
-func (s *session) identifierLocked() string {
-	return s.group.Identifier() + ";weir=" + s.cfg.instance
+// identifierLocked is what every response says of its way (STREAM-10): the name of the control plane that all of it came from, else
+// that of the listener's own origin.
+func (s *session) identifierLocked(a *relay.Answer) string {
+	g := s.group
+	if a != nil && a.Group() != nil {
+		g = a.Group()
+	}
+	return g.Identifier() + ";weir=" + s.cfg.instance
 }

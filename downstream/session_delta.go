@@ -1,7 +1,6 @@
 package downstream
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -65,9 +64,14 @@ func (s *session) pairLocked(now time.Time, st *streamType, nonce string, detail
 // subscribeLocked takes in what is subscribed and unsubscribed, whatever the nonce (NONCE-7). The table applies subscribes first
 // (DELTA-6).
 func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv3.DeltaDiscoveryRequest, first bool) error {
-	subscribe := s.admitLocked(st, req.ResourceNamesSubscribe)
+	var refused []string
+	to := s.routeLocked(st, req.ResourceNamesSubscribe, func(name string, why *reason) {
+		s.refuseLocked(st, name, why) // every subscribe is answered (DELTA-2)
+		refused = append(refused, name)
+	})
 	for _, l := range req.ResourceLocatorsSubscribe {
 		s.refuseLocked(st, l.GetName(), noLocators) // DYN-18
+		refused = append(refused, l.GetName())
 	}
 	if st.secret {
 		return s.countNamesLocked(st)
@@ -75,85 +79,112 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 	if first {
 		if st.legacy && len(req.ResourceNamesSubscribe)+len(req.ResourceLocatorsSubscribe) == 0 {
 			// The legacy wildcard (WILD-2, WILD-6). It stays until `*` is unsubscribed (WILD-3), be it right here (WILD-7).
-			subscribe = []string{relay.Wildcard}
+			to.own = []string{relay.Wildcard}
 		}
 		// Only the first request of a type says what the client holds (DELTA-11, DELTA-14).
-		g, err := s.groupLocked(st, s.cfg.origin)
-		if err != nil {
-			return errGroups(err)
-		}
-		st.sub = g.Open(s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Delta: true, Initial: s.initialOf(st, req)})
+		to.claim(req.InitialResourceVersions, refused)
+	} else if len(req.ResourceNamesSubscribe)+len(req.ResourceNamesUnsubscribe)+len(req.ResourceLocatorsSubscribe) == 0 {
+		return nil // an ACK and nothing else
 	}
-	if !first && len(subscribe)+len(req.ResourceNamesUnsubscribe) == 0 {
-		if len(req.ResourceLocatorsSubscribe)+len(req.ResourceNamesSubscribe) == 0 {
-			return nil // an ACK and nothing else
-		}
-		return s.countNamesLocked(st)
+	if err := s.updateLocked(now, st, to, req, first); err != nil {
+		return err
 	}
-	s.spacesLocked(st, subscribe)
-	st.sub.Update(now, subscribe, req.ResourceNamesUnsubscribe)
 	if st.rest != nil && st.sub.Standing().Sets == 0 { // what a set may cover is still to be told (WILD-9)
 		st.rest.forget(req.ResourceNamesUnsubscribe)
 	}
-	st.expect(now)
 	return s.countNamesLocked(st)
 }
 
-// spacesLocked tells the table which names with slashes stand for all virtual hosts of a route configuration: those that the client has
+// spacesLocked is which names with slashes stand for all virtual hosts of a route configuration: those that the client has
 // subscribed to as one on this stream (ALIAS-6). Without a slash every name does.
-func (s *session) spacesLocked(st *streamType, names []string) {
+func (s *session) spacesLocked(st *streamType, own *relay.Group, names []string) (spaces []string) {
 	if st.typeURL != relay.VirtualHostType {
-		return
+		return nil
 	}
 	routes := s.askedLocked(relay.RouteType)
-	if routes == nil {
-		return
+	if routes == nil || routes.sub.In(own) == nil {
+		return nil
 	}
-	var spaces []string
 	for _, name := range names {
-		if strings.Contains(name, "/") && routes.sub.Subscribed(name) {
+		if strings.Contains(name, "/") && routes.sub.In(own).Subscribed(name) {
 			spaces = append(spaces, name)
 		}
 	}
-	if len(spaces) > 0 {
-		st.sub.Namespaces(spaces)
-	}
+	return spaces
 }
 
-// admitLocked is the names that are asked of the table. Each of the others is refused: every subscribe is answered (DELTA-2).
-func (s *session) admitLocked(st *streamType, names []string) []string {
-	bad := slices.IndexFunc(names, func(name string) bool { return s.judge(st, name) != nil })
-	if bad < 0 {
+// updateLocked hands a request to the table, to each group its part of it.
+func (s *session) updateLocked(
+	now time.Time, st *streamType, to routed, req *discoveryv3.DeltaDiscoveryRequest, first bool,
+) error {
+	own, err := s.groupLocked(st, s.cfg.origin)
+	if err != nil {
+		return errGroups(err)
+	}
+	var initial map[string]string
+	if first {
+		initial = req.InitialResourceVersions
+	}
+	update := func(g *relay.Group, subscribe, unsubscribe []string, initial map[string]string) {
+		if len(subscribe)+len(unsubscribe) == 0 && !first {
+			return
+		}
+		if st.sub.In(g) == nil {
+			if len(subscribe) == 0 && !st.sub.None() {
+				return // nothing of it was ever subscribed
+			}
+			st.sub.Open(g, s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Delta: true, Initial: initial})
+		}
+		if g == own {
+			st.sub.In(g).Namespaces(s.spacesLocked(st, own, subscribe))
+		}
+		st.sub.Update(now, g, subscribe, unsubscribe)
+		st.expect(now, g)
+	}
+	gone := s.leaveLocked(st, &to, req.ResourceNamesUnsubscribe)
+	for i := range to.others {
+		p := &to.others[i]
+		update(p.group, p.names, p.gone, p.initial)
+	}
+	update(own, to.own, gone, initial)
+	return nil
+}
+
+// leaveLocked divides what is unsubscribed: to where it was subscribed, if that was at another origin. All else may be covered by `*`
+// (WILD-9), and is returned.
+func (s *session) leaveLocked(st *streamType, to *routed, names []string) (own []string) {
+	if st.sub.Len()+len(to.others) == 0 || !s.cfg.federated {
 		return names
 	}
-	admitted := append(make([]string, 0, len(names)-1), names[:bad]...)
-	for _, name := range names[bad:] {
-		if why := s.judge(st, name); why != nil {
-			s.refuseLocked(st, name, why)
-			continue
+	for _, name := range names {
+		if p := s.leavingLocked(st, to, name); p != nil {
+			p.gone = append(p.gone, name)
+		} else {
+			own = append(own, name)
 		}
-		admitted = append(admitted, name)
 	}
-	return admitted
+	return own
 }
 
-// initialOf is what the client says to hold, without the names that are refused: of those nothing is known, so nothing may be
-// removed (FED-2, DELTA-12).
-func (s *session) initialOf(st *streamType, req *discoveryv3.DeltaDiscoveryRequest) map[string]string {
-	if len(req.InitialResourceVersions) == 0 {
+func (s *session) leavingLocked(st *streamType, to *routed, name string) *place {
+	u, err := relay.ParseURN(name)
+	if err != nil {
 		return nil
 	}
-	refused := map[string]bool{}
-	for _, name := range req.ResourceNamesSubscribe {
-		if s.judge(st, name) != nil {
-			refused[relay.NameKey(name)] = true
+	o := s.cfg.table.Authority(u.Authority)
+	if o == nil || o == s.cfg.origin {
+		return nil
+	}
+	for i := range to.others {
+		if to.others[i].group.Origin() == o {
+			return &to.others[i]
 		}
 	}
-	for _, l := range req.ResourceLocatorsSubscribe {
-		refused[relay.NameKey(l.GetName())] = true
+	for i := range st.sub.Len() {
+		if g := st.sub.Part(i).Group(); g.Origin() == o {
+			to.others = append(to.others, place{group: g})
+			return &to.others[len(to.others)-1]
+		}
 	}
-	if len(refused) > 0 { // however they are written
-		maps.DeleteFunc(req.InitialResourceVersions, func(name, _ string) bool { return refused[relay.NameKey(name)] })
-	}
-	return req.InitialResourceVersions
+	return nil
 }

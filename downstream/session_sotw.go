@@ -65,31 +65,57 @@ func (s *session) listLocked(now time.Time, st *streamType, req *discoveryv3.Dis
 	if st.listed && st.list == hash {
 		return nil
 	}
-	if st.sub == nil {
-		g, err := s.groupLocked(st, s.cfg.origin)
-		if err != nil {
-			return errGroups(err)
-		}
-		st.sub = g.Open(s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Version: req.VersionInfo})
-	}
 	st.list, st.listed = hash, true
 	if len(req.ResourceNames)+len(req.ResourceLocators) > 0 {
 		st.legacy = false // for good (WILD-3, WILD-6)
 	}
-	names, wildcard := s.siftLocked(st, req)
-	if wildcard = wildcard || st.legacy; wildcard && !st.wildcard && !relay.SentWhole(st.typeURL) {
+	to := s.siftLocked(st, req)
+	wildcard := to.wildcard || st.legacy
+	if wildcard && !st.wildcard && !relay.SentWhole(st.typeURL) {
 		// From now on a response is all there is (SOTW-4). One that is held back has only what changed; all of it follows anyway.
 		st.held, st.heldSince = nil, time.Time{}
 	}
 	st.wildcard = wildcard
-	st.sub.Replace(now, names, wildcard)
-	st.expect(now)
+	if err := s.replaceLocked(now, st, to, req.VersionInfo); err != nil {
+		return err
+	}
 	return s.countNamesLocked(st)
 }
 
-// siftLocked divides a list into what is asked of the table and what is refused. A refusal is told when the name is new in the
+// replaceLocked hands a list to the table, to each group its part of it.
+func (s *session) replaceLocked(now time.Time, st *streamType, to routed, version string) error {
+	own, err := s.groupLocked(st, s.cfg.origin)
+	if err != nil {
+		return errGroups(err)
+	}
+	first := st.sub.None()
+	if !first {
+		version = "" // only the first request of a type says what the client holds (RELAY-43)
+	}
+	replace := func(g *relay.Group, names []string, wildcard bool) {
+		if st.sub.In(g) == nil {
+			st.sub.Open(g, s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Version: version})
+		}
+		st.sub.Replace(now, g, names, wildcard)
+		st.expect(now, g)
+	}
+	if len(to.own) > 0 || st.wildcard || first && len(to.others) == 0 || st.sub.In(own) != nil {
+		replace(own, to.own, st.wildcard)
+	}
+	for i := range to.others {
+		replace(to.others[i].group, to.others[i].names, false)
+	}
+	for i := range st.sub.Len() { // what is named no more
+		if g := st.sub.Part(i).Group(); g != own && to.at(g) == nil {
+			st.sub.Replace(now, g, nil, false)
+		}
+	}
+	return nil
+}
+
+// siftLocked divides a list into what is asked of the table, and where, and what is refused. A refusal is told when the name is new in the
 // list, and not again.
-func (s *session) siftLocked(st *streamType, req *discoveryv3.DiscoveryRequest) (names []string, wildcard bool) {
+func (s *session) siftLocked(st *streamType, req *discoveryv3.DiscoveryRequest) routed {
 	before := st.refused
 	st.refused = nil
 	refuse := func(key, name string, why *reason) {
@@ -104,27 +130,11 @@ func (s *session) siftLocked(st *streamType, req *discoveryv3.DiscoveryRequest) 
 			s.refuseLocked(st, name, why)
 		}
 	}
-	names = req.ResourceNames
-	for i, name := range req.ResourceNames {
-		why := s.judge(st, name)
-		plain := why == nil && name != relay.Wildcard
-		switch {
-		case why != nil:
-			refuse(name, name, why)
-		case name == relay.Wildcard:
-			wildcard = true
-		}
-		switch copied := len(names) != len(req.ResourceNames); {
-		case plain && copied:
-			names = append(names, name)
-		case !plain && !copied:
-			names = append(make([]string, 0, len(req.ResourceNames)-1), req.ResourceNames[:i]...)
-		}
-	}
+	to := s.routeLocked(st, req.ResourceNames, func(name string, why *reason) { refuse(name, name, why) })
 	for _, l := range req.ResourceLocators {
 		refuse("locator "+l.GetName(), l.GetName(), noLocators)
 	}
-	return names, wildcard
+	return to
 }
 
 // hashList is equal for equal lists. The seed is random, so that nobody can make two lists collide, and with them lose a change of

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
 )
 
 // ClientStatus is how one client stream stands, in plain values.
 type ClientStatus struct {
 	Stream      uint64 // unique in this process
 	Peer        string // the client's address
-	Origin      string
-	Group       string // key of the client's group; empty before the first request
+	Origin      string // the listener's own
+	Group       string // key of the client's group there; empty before the first request
 	NodeID      string
 	NodeCluster string
 	Dialect     string // "delta" or "sotw"
@@ -28,6 +29,8 @@ type TypeStatus struct {
 	TypeURL  string
 	Names    int // subscribed by name
 	Wildcard bool
+	// Parts are Names and Wildcard by origin, if any are another's than the listener's own; else nil.
+	Parts []PartStatus
 	// SentVersion and AckedVersion are version_info of SotW; empty in delta.
 	SentVersion, AckedVersion string
 	Responses                 uint64 // written; the messages of one cut answer count once
@@ -43,6 +46,13 @@ type TypeStatus struct {
 	Held uint64
 	// Cold counts waits of cold_wait with nothing to serve that did not end the stream (RELAY-8).
 	Cold uint64
+}
+
+// PartStatus is what a type of a client stream is subscribed to at one origin.
+type PartStatus struct {
+	Origin, Group string
+	Names         int
+	Wildcard      bool
 }
 
 // Nack is a client's refusal of a response (RELAY-34). The message is the client's: for people only.
@@ -111,12 +121,12 @@ func (s *session) status() ClientStatus {
 	}
 	c.Types = make([]TypeStatus, 0, len(s.types))
 	for _, st := range s.types {
-		c.Types = append(c.Types, st.status())
+		c.Types = append(c.Types, st.status(s.cfg.origin))
 	}
 	return c
 }
 
-func (st *streamType) status() TypeStatus {
+func (st *streamType) status(own *relay.Origin) TypeStatus {
 	t := TypeStatus{
 		TypeURL: st.typeURL, SentVersion: st.sentVersion, AckedVersion: st.ackedVersion, Responses: st.responses,
 		UnsyncedSince: st.unsyncedSince, Nacks: st.nacks, LastNack: st.lastNack,
@@ -125,9 +135,18 @@ func (st *streamType) status() TypeStatus {
 	if len(st.unanswered) > 0 {
 		t.InFlightSince = st.unanswered[0].at
 	}
-	if st.sub != nil {
+	if !st.sub.None() {
 		standing := st.sub.Standing()
 		t.Names, t.Wildcard = standing.Names, standing.Wildcard
+	}
+	if n := st.sub.Len(); n > 1 || n == 1 && st.sub.Part(0).Group().Origin() != own {
+		for i := range n {
+			part := st.sub.Part(i)
+			standing, g := part.Standing(), part.Group()
+			t.Parts = append(t.Parts, PartStatus{
+				Origin: g.Origin().Name(), Group: g.Key(), Names: standing.Names, Wildcard: standing.Wildcard,
+			})
+		}
 	}
 	return t
 }

@@ -20,7 +20,7 @@ type streamType struct {
 	counts  *metrics.DownstreamType
 	secret  bool // refused whatever is asked (RELAY-74)
 
-	sub *relay.Sub // nil: nothing of the type is ever asked of the table
+	sub relay.Union // none: nothing of the type is ever asked of the table
 
 	// What the client asked.
 	legacy   bool // SotW: nothing was named so far, and that means everything (WILD-2)
@@ -35,10 +35,9 @@ type streamType struct {
 	// What it was sent. held was taken and waits for its turn.
 	held       *relay.Answer
 	heldSince  time.Time
-	rest       *rest     // delta: removals that wait for the other types' additions
-	keeps      uint64    // SotW: the last list has clusters that are gone, until nothing older than this is pending; 0: none
-	unanswered []*sent   // oldest first; at most maxUnanswered
-	coldFrom   time.Time // when the present wait for a first answer began; zero: none
+	rest       *rest   // delta: removals that wait for the other types' additions
+	keeps      uint64  // SotW: the last list has clusters that are gone, until nothing older than this is pending; 0: none
+	unanswered []*sent // oldest first; at most maxUnanswered
 
 	lagging bool // the table gave the client up
 
@@ -75,7 +74,7 @@ func newStreamType(cfg *settings, typeURL, dialect string) *streamType {
 
 // peek reports whether there may be something to take.
 func (st *streamType) peek() bool {
-	if st.sub == nil || !st.sub.Pending() {
+	if st.sub.None() || !st.sub.Pending() {
 		return false
 	}
 	st.sub.Remind()
@@ -115,16 +114,23 @@ func (st *streamType) owes(now time.Time) {
 	}
 }
 
-// expect starts the wait for the first answer to `*` or a name.
-func (st *streamType) expect(now time.Time) {
-	if st.coldFrom.IsZero() {
-		st.coldFrom = now
+// expect starts the wait for the first answer to `*` or a name that lives in a group.
+func (st *streamType) expect(now time.Time, g *relay.Group) {
+	if sub := st.sub.In(g); sub.ColdFrom.IsZero() {
+		sub.ColdFrom = now
+	}
+}
+
+// answered ends the waits for first answers.
+func (st *streamType) answered() {
+	for i := range st.sub.Len() {
+		st.sub.Part(i).ColdFrom = time.Time{}
 	}
 }
 
 // synced notes that the client has accepted all it is owed, if so.
 func (st *streamType) synced() {
-	if len(st.unanswered) == 0 && st.held == nil && st.rest == nil && st.keeps == 0 && st.sub != nil && st.sub.Standing().Unsent == 0 {
+	if len(st.unanswered) == 0 && st.held == nil && st.rest == nil && st.keeps == 0 && !st.sub.None() && st.sub.Standing().Unsent == 0 {
 		st.unsyncedSince = time.Time{}
 	}
 }

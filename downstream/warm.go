@@ -93,7 +93,7 @@ func (s *session) endpointsLocked() *streamType { return s.askedLocked(relay.End
 // askedLocked is the type's state if the client asks the table for it.
 func (s *session) askedLocked(typeURL string) *streamType {
 	for _, st := range s.types {
-		if st.typeURL == typeURL && st.sub != nil {
+		if st.typeURL == typeURL && !st.sub.None() {
 			return st
 		}
 	}

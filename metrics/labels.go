@@ -15,6 +15,7 @@ var (
 	}
 	stallReasons    = []string{"send_stall", "lagging", other}
 	evictionReasons = []string{"entries", "bytes", "max_stale", other}
+	lookups         = [...]string{"live", "stale", "retired", "absent", "miss"}
 	results         = []string{"ok", "error"}
 	stages          = []string{"sent", "acked"}
 	directions      = [...]string{"from_origin", "to_origin", "from_client", "to_client"}

@@ -16,6 +16,7 @@ type Metrics struct {
 	sent, acked   prometheus.Observer
 	stalled       map[string]prometheus.Counter // by reason
 	evictions     map[string]prometheus.Counter // by reason
+	lookups       [len(lookups)]prometheus.Counter
 	rejections    map[string]prometheus.Counter // by limit
 	configReloads map[string]prometheus.Counter // by result
 	upstream      upstreamVecs
@@ -43,6 +44,11 @@ func New(reg *prometheus.Registry) *Metrics {
 		buildInfo: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_build_info", Help: "Always 1; the labels say which build this is.",
 		}, []string{"version", "revision", "goversion"}),
+	}
+	lookedUp := counterVec(f, "weir_cache_lookups_total",
+		"Names and wildcards that clients asked for, by what was there at that moment.", "result")
+	for i, result := range lookups {
+		m.lookups[i] = lookedUp.WithLabelValues(result)
 	}
 	propagation := f.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "weir_propagation_seconds",
@@ -98,7 +104,27 @@ func (m *Metrics) Stalled(reason string) {
 	}
 }
 
-// Evicted counts n retired entries dropped for a bound: "entries", "bytes" or "max_stale".
+// Lookup is what a client finds that asks for a name or a wildcard.
+type Lookup int
+
+// The kinds: an upstream stream vouches for it, one did until it broke, it had retired and the origin is down, it is stated not to
+// exist, nothing can be said yet.
+const (
+	Live Lookup = iota
+	Stale
+	Retired
+	Absent
+	Miss
+)
+
+// Lookup counts what a client found.
+func (m *Metrics) Lookup(result Lookup) {
+	if m != nil {
+		m.lookups[result].Inc()
+	}
+}
+
+// Evicted counts n retired entries dropped for a bound: "entries", "bytes" or "max_stale". It takes no lock.
 func (m *Metrics) Evicted(reason string, n int) {
 	if m != nil {
 		m.evictions[oneOf(evictionReasons, reason)].Add(float64(n))

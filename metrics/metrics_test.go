@@ -46,6 +46,8 @@ var catalogue = map[string]string{
 	"weir_cache_bytes":                            "origin,type",
 	"weir_cache_stale_entries":                    "origin",
 	"weir_cache_evictions_total":                  "reason",
+	"weir_cache_lookups_total":                    "result",
+	"weir_cache_retired_entries":                  "",
 	"weir_limit_rejections_total":                 "limit",
 	"weir_largest_message_bytes":                  "direction",
 	"weir_variant_ambiguity_total":                "origin",
@@ -60,7 +62,7 @@ var closed = map[string][]string{
 	"type":      {"cds", "eds", "lds", "rds", "srds", "vhds", "sds", "rtds", "ecds", "leds", "other"},
 	"dialect":   {"delta", "sotw"},
 	"stage":     {"sent", "acked"},
-	"result":    {"ok", "error"},
+	"result":    {"ok", "error", "live", "stale", "retired", "absent", "miss"},
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
 	"reason":    {"send_stall", "lagging", "entries", "bytes", "max_stale", "other"},
 	"limit": {
@@ -91,6 +93,7 @@ func exercise(m *Metrics) {
 	}
 	m.ConfigReload(nil)
 	m.Origin("mesh").FileLoad(nil)
+	m.Lookup(Miss)
 	m.PropagationSent(time.Millisecond)
 	m.PropagationAcked(time.Second)
 	m.Message(FromOrigin, 10)
@@ -199,6 +202,9 @@ func TestCounters(t *testing.T) {
 	m.Downstream("eds", "sotw").Nack()
 	m.Stalled("lagging")
 	m.Evicted("bytes", 3)
+	m.Lookup(Live)
+	m.Lookup(Retired)
+	m.Lookup(Retired)
 	m.LimitRejection("names_per_stream")
 	m.Message(ToClient, 500)
 	m.Message(ToClient, 300)
@@ -225,6 +231,8 @@ func TestCounters(t *testing.T) {
 		"weir_downstream_nacks_total sotw eds":            1,
 		"weir_downstream_stalled_total lagging":           1,
 		"weir_cache_evictions_total bytes":                3,
+		"weir_cache_lookups_total live":                   1,
+		"weir_cache_lookups_total retired":                2,
 		"weir_limit_rejections_total names_per_stream":    1,
 		"weir_largest_message_bytes to_client":            500,
 		"weir_propagation_seconds acked":                  2,

@@ -13,6 +13,7 @@ type Picture struct {
 	Origins  []OriginPicture  // one for each configured origin, names distinct
 	Dialects []DialectPicture // what is missing counts as zero
 	Unsynced int              // client streams that have not acknowledged all they are owed
+	Retired  int              // names and whole sets kept though nobody wants them
 	Lag      time.Duration    // for how long the longest of them; 0 if there are none
 }
 
@@ -60,6 +61,7 @@ var (
 	groups                = newGauge("weir_groups", "Client groups that the origin is asked for.", "origin")
 	views                 = newGauge("weir_views", "Views that subscribers share.", "origin")
 	cacheStale            = newGauge("weir_cache_stale_entries", "Entries served without the origin behind them.", "origin")
+	cacheRetired          = newGauge("weir_cache_retired_entries", "Names and whole sets that nobody wants, kept for an outage.")
 	cacheEntries          = newGauge("weir_cache_entries", "Entries in the table.", "origin", "type")
 	cacheBytes            = newGauge("weir_cache_bytes", "Bytes of the bodies in the table.", "origin", "type")
 	downstreamStreams     = newGauge("weir_downstream_streams", "Open client streams.", "dialect")
@@ -69,7 +71,7 @@ var (
 
 	pictureGauges = []gauge{
 		upstreamConnected, upstreamLastProof, upstreamLastUpdate, upstreamStreams, upstreamSubscriptions, groups, views,
-		cacheStale, cacheEntries, cacheBytes, downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamLag,
+		cacheStale, cacheRetired, cacheEntries, cacheBytes, downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamLag,
 	}
 )
 
@@ -131,6 +133,7 @@ func (s sample) add(p Picture) {
 		}
 	}
 	s.sum(downstreamUnsynced, float64(p.Unsynced))
+	s.sum(cacheRetired, float64(p.Retired))
 	s.sum(downstreamLag, p.Lag.Seconds())
 }
 

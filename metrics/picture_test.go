@@ -35,6 +35,7 @@ func TestPicture(t *testing.T) {
 				{Dialect: "delta", Streams: 7, Subscriptions: map[string]int{clusterURL: 7, "vendor.A": 1, "vendor.B": 2}},
 			},
 			Unsynced: 6,
+			Retired:  8,
 			Lag:      1500 * time.Millisecond,
 		}
 	})
@@ -44,6 +45,7 @@ func TestPicture(t *testing.T) {
 		"weir_cache_bytes mesh other":                       5000,
 		"weir_cache_entries mesh cds":                       10,
 		"weir_cache_entries mesh other":                     50,
+		"weir_cache_retired_entries":                        8,
 		"weir_cache_stale_entries files":                    0,
 		"weir_cache_stale_entries mesh":                     5,
 		"weir_downstream_lag_seconds":                       1.5,

@@ -161,7 +161,8 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		for _, e := range s.named.entries {
 			// Absence of a name that had been received is a deletion; of one never received it is not conclusive (ABS-3), nor of
 			// one in error: the origin states an error once, and then leaves the name out of its lists (TP3).
-			if _, listed := touched[e]; !listed && len(e.variants) > 0 && !inError[e.name] && !e.kept(gen) && s.askedBeforeLocked(e, gen) {
+			known := len(e.variants) > 0 || e.retired != nil && e.served // what was served was asked before all else on this stream
+			if _, listed := touched[e]; !listed && known && !inError[e.name] && !e.kept(gen) && s.askedBeforeLocked(e, gen) {
 				e.variants = nil
 				touched[e] = true
 				a.Changed++

@@ -82,7 +82,7 @@ func (s *sum) sub(d Digest) {
 	s.hi, _ = bits.Sub64(s.hi, binary.BigEndian.Uint64(d[:8]), b)
 }
 
-// join adds all that is in another sum.
+// join adds what another sum is of.
 func (s *sum) join(x sum) {
 	var c uint64
 	s.lo, c = bits.Add64(s.lo, x.lo, 0)

@@ -12,7 +12,8 @@
 // A shard is one type of one group. It keeps two kinds of entries apart: members of the set the origin chose for `*`, and
 // entries asked by name (RELAY-20, RELAY-25). A view is what all clients of one wildcard share; such a client costs a
 // position in it, not a copy. A client that names resources costs one record for each name. TestConvergence drives all of
-// it by random steps and compares every client with the origin.
+// it by random steps and compares every client with the origin. A client whose names belong to several origins has a Sub in a group of
+// each, and a [Union] over them.
 //
 // # Goroutines and time
 //
@@ -38,7 +39,7 @@
 //
 // # Ordering
 //
-// Responses of one lane are applied in order, each under one lock, with one revision; revisions of all types of a group
+// Responses of one lane are applied in order, each under one lock, with one revision; revisions of all types, groups and origins
 // compare. An [Answer] tells the oldest and newest revision in it, so that package downstream can keep ORD-1.
 //
 // # Names and versions

@@ -30,13 +30,8 @@ func (v *view) has(name string) bool {
 func (s *Sub) Keeps() (pending uint64) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	if s.holds && !s.resolvedLocked() {
+	if s.waitsLocked() {
 		return 0
-	}
-	for p := s.pos; p != nil; p = p.also {
-		if p.waitsLocked() {
-			return 0
-		}
 	}
 	for _, x := range s.kept {
 		if pending == 0 || x.until < pending-1 {
@@ -44,6 +39,18 @@ func (s *Sub) Keeps() (pending uint64) {
 		}
 	}
 	return pending
+}
+
+// waitsLocked reports whether a list that is sent whole has to wait, for its set or for a name (RELAY-7).
+// One of several sets is waited for only if the client may hold what is missing.
+func (s *Sub) waitsLocked() bool {
+	waits, all := false, len(s.records) == 0
+	for p := s.pos; p != nil; p = p.also {
+		one := p.waitsLocked()
+		waits, all = waits || one, all && one
+	}
+	alone := s.starLocked() != nil && s.pos.also == nil
+	return waits && (s.holds || all || alone) || s.holds && !s.resolvedLocked()
 }
 
 // keepsLocked reports whether a name that is gone is still told.
@@ -57,7 +64,7 @@ func (s *Sub) keepsLocked(name string) bool {
 func (s *Sub) letGoLocked(k Keep) (changed bool) {
 	for name, x := range s.kept {
 		switch r := s.records[name]; {
-		case s.pos != nil && s.heldLocked(name) != nil, r != nil && r.want.chosen != nil:
+		case s.pos != nil && s.heldLocked(name) != nil, r != nil && s.bodyLocked(r) != nil:
 			delete(s.kept, name) // what it is now is told anyway
 		case r == nil && !s.coveredLocked(name):
 			delete(s.kept, name)
@@ -83,7 +90,7 @@ func (s *Sub) keepMembersLocked(k Keep) {
 			continue
 		}
 		for _, name := range p.view.since(p.sent).Removed {
-			if r := s.records[name]; r != nil && r.want.chosen != nil || s.heldLocked(name) != nil {
+			if r := s.records[name]; r != nil && s.bodyLocked(r) != nil || s.heldLocked(name) != nil {
 				continue // held by name (RELAY-25), or in another set
 			}
 			it := p.view.items[name]

@@ -30,6 +30,7 @@ type Lane struct {
 	gen    atomic.Uint32 // the present stream; 0 while none is open
 	server atomic.Uint32 // that the present stream goes to
 	reopen atomic.Bool   // the stream must be opened anew to change what it carries
+	down   atomic.Bool   // no stream can be opened; see Missed
 	heard  atomic.Uint32 // the last stream that was answered, or has been open for long (RELAY-92)
 
 	mu     sync.Mutex // guards opened
@@ -99,6 +100,7 @@ func (l *Lane) Open(now time.Time, server uint8) {
 	l.server.Store(uint32(server))
 	l.gen.Store(gen)
 	l.mu.Unlock()
+	l.down.Store(false)
 	l.reopen.Store(false)
 	watch := l.only != nil
 	for _, s := range l.shards() {
@@ -170,6 +172,7 @@ func (l *Lane) Release() bool {
 	if l.Wanted() {
 		return false
 	}
+	l.down.Store(false) // an idle lane is not tried
 	l.owned.Store(false)
 	// A want that came between the two lines above saw an owner and did not queue the lane.
 	if l.Wanted() && l.owned.CompareAndSwap(false, true) {

@@ -78,7 +78,7 @@ func (m *model) subscribeOne(c *modelSub) {
 			c.left = true
 			c.absent = map[string]bool{}
 			for n, r := range c.records { // by the word, or a SotW origin's silence, of the names' stream, which is behind
-				c.absent[n] = c.shard.absentLocked(r.want)
+				c.absent[m.plain(n)] = c.shard.absentLocked(r.want)
 			}
 		}
 		c.wildcard = on
@@ -133,6 +133,11 @@ func (m *model) take(c *modelSub) {
 		c.Ack(a)
 	}
 	m.takeErrors(c, a)
+	for _, r := range c.records {
+		if r.is(revived) {
+			m.revivals++
+		}
+	}
 	seen := map[string]bool{}
 	for _, v := range a.Variants {
 		name := m.plain(v.Name)

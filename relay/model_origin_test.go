@@ -48,6 +48,11 @@ func (m *model) run(l *modelLane) {
 			l.Release()
 			return
 		}
+		if !l.open && m.at < m.outage && !m.calm {
+			m.logf("lane %d cannot be opened", l.index)
+			l.Missed()
+			return
+		}
 		if !l.open {
 			l.open, l.types, l.queue = true, map[string]*modelAsked{}, nil
 			l.Open(m.now, 0)

@@ -27,9 +27,10 @@ func newRand(t *testing.T) *rand.Rand {
 
 // TestConvergence drives the table by random steps of an origin and of clients, in all crossings of the dialects: responses in flight, lanes served apart, chunked first answers,
 // bad responses, errors of names, origins without resume or versions, members that are not in the wildcard, clients that return with
-// what they held, streams refused for types never answered, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
+// what they held, streams refused for types never answered, outages in which what had retired comes back, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
 // name after it made the body that the client loses.
 func TestConvergence(t *testing.T) {
+	revivals := 0
 	for _, k := range []string{"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions", "spellings", "sotw spellings"} {
 		t.Run(k, func(t *testing.T) {
 			m := newModel(t, newRand(t), k)
@@ -44,8 +45,12 @@ func TestConvergence(t *testing.T) {
 					m.forget()
 				}
 			}
-			t.Logf("%d types were refused", m.refusals)
+			t.Logf("%d types were refused, %d bodies had retired", m.refusals, m.revivals)
+			revivals += m.revivals
 		})
+	}
+	if *steps >= 3000 && revivals == 0 {
+		t.Error("nothing that had retired was given out")
 	}
 }
 
@@ -72,7 +77,9 @@ type model struct {
 	log      []string
 	calm     bool
 
+	outage   int // the step until which no stream can be opened
 	refusals int
+	revivals int // bodies given out of those that had retired
 }
 
 type modelLane struct {
@@ -211,6 +218,8 @@ func (m *model) step() {
 		m.produceAll(m.lane())
 	case k < 95:
 		m.deliver(m.lane())
+	case k < 96:
+		m.cutOff()
 	default:
 		m.wait(time.Duration(m.rnd.IntN(4000)) * time.Millisecond)
 	}
@@ -220,6 +229,23 @@ func (m *model) step() {
 func (m *model) lane() *modelLane {
 	m.adopt()
 	return m.lanes[m.rnd.IntN(len(m.lanes))]
+}
+
+// cutOff is the beginning of an outage. Some of what clients leave retires in it.
+func (m *model) cutOff() {
+	m.adopt()
+	m.outage = m.at + m.rnd.IntN(100)
+	for _, l := range m.lanes {
+		m.breakLane(l)
+	}
+	for range m.rnd.IntN(8) {
+		m.closeSub()
+	}
+	m.wait(time.Duration(m.rnd.IntN(10)) * time.Second)
+	for range m.rnd.IntN(8) {
+		m.openSub()
+		m.run(m.lane())
+	}
 }
 
 // adopt finds the lanes of types that have been set apart, and drops those whose type is back (RELAY-92).

@@ -36,6 +36,11 @@ type entry struct {
 	spelt    string // as the client wrote it who asked first, if that is another (NAME-9)
 	variants []*Variant
 	wants    []*want // by parameter map; nearly always one
+
+	// retired is what retired under the name, until the origin says something of it (retired.go); nil: nothing. Who has it of us is
+	// said by the records' flag revived. served: somebody was to be given it, during an outage. doubted: a connected origin kept silent about it.
+	retired         []*Variant
+	served, doubted bool
 }
 
 // want is one name with one parameter map that some client is subscribed to, or was less than linger ago. Interest is
@@ -88,6 +93,7 @@ const (
 	claimed                         // it only says so
 	gone                            // unsubscribed while in sub.dirty
 	cold                            // waits in vain, which is to be said
+	revived                         // holds what had retired, by our giving it
 )
 
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
@@ -96,8 +102,9 @@ func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
 func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
 	e := s.named.entries[name]
 	if e == nil {
-		e = &entry{name: name, spelt: spelt, variants: s.heldByGlobLocked(name)}
+		e = &entry{name: name, spelt: spelt, variants: s.heldByGlobLocked(name), retired: s.table().retired.take(s.retiredKey(name))}
 		s.named.entries[name] = e
+		s.expectLocked(e)
 	}
 	for _, w := range e.wants {
 		if w.params.Key() == p.Key() {
@@ -106,7 +113,7 @@ func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
 	}
 	w := &want{entry: e, params: p}
 	w.chosen = pick(e.variants, p) // a live variant that matches answers a new map at once (RELAY-68)
-	w.existed = w.chosen != nil
+	w.existed = w.chosen != nil || e.retired != nil
 	w.rev = s.rev
 	e.wants = append(e.wants, w)
 	s.lookLocked(w)
@@ -226,6 +233,7 @@ func (s *shard) deleteLocked(w *want) {
 	}
 	if len(e.wants) == 0 && s.named.entries[e.name] == e {
 		delete(s.named.entries, e.name)
+		s.retireLocked(e)
 		if s.named.moving && !s.hasNamesLocked() { // nothing is left for the side lane to ask first
 			s.named.moving = false
 			s.lane(mainLane).reopenSoon()
@@ -237,6 +245,10 @@ func (s *shard) deleteLocked(w *want) {
 // offerNamedLocked shows an entry's variants to its wants. stated: the origin spoke of the name itself, so that a want without a
 // match knows that there is none.
 func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) {
+	old := e.retired
+	if stated || len(e.variants) > 0 {
+		e.retired = nil // the origin has spoken
+	}
 	for _, w := range e.wants {
 		chosen := pick(e.variants, w.params)
 		switch {
@@ -257,8 +269,13 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			if w.fault == nil || !s.group.origin.ends(w.fault) {
 				w.fault = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
 			}
-			if s.typeURL == ClusterType && w.chosen != nil {
-				w.last = w.chosen
+			if last := w.chosen; s.typeURL == ClusterType {
+				if last == nil {
+					last = pick(old, w.params)
+				}
+				if last != nil {
+					w.last = last
+				}
 			}
 			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = nil, gen, gen, true, false
 			if !known {
@@ -375,6 +392,7 @@ func (s *shard) unheardLocked(w *want) {
 		return
 	}
 	s.unanswered++
+	w.entry.doubted = true
 	w.fault, w.faulted = nil, false // of an earlier stream, and stated by this one no more
 	switch cfg := &s.group.origin.cfg; {
 	case cfg.SotW && cfg.AbsenceTransient:

@@ -70,6 +70,14 @@ func (s *Sub) positionLocked(t *set) *position {
 	return nil
 }
 
+// starLocked is where the client stands in `*`; nil: it is not subscribed to it.
+func (s *Sub) starLocked() *position {
+	if s.pos != nil && s.pos.view.set.kind == wild {
+		return s.pos
+	}
+	return nil
+}
+
 // unlinkLocked takes a position out of the client's, but not out of its view.
 func (s *Sub) unlinkLocked(p *position) {
 	if p.prior != nil {
@@ -141,8 +149,8 @@ func (s *Sub) coveringLocked(name string, f func(*position)) {
 			f(s.pos)
 		}
 	default:
-		if s.pos.view.set.kind == wild {
-			f(s.pos)
+		if p := s.starLocked(); p != nil {
+			f(p)
 		}
 		s.shard.coveringLocked(name, func(t *set) {
 			if p := s.more.by[t]; p != nil {

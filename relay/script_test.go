@@ -125,6 +125,13 @@ func (s *script) run(f []string) []string {
 		o.AbsenceTransient = slices.Contains(f, "transient")
 		o.DropOnDataError = slices.Contains(f, "drop")
 		o.RecursiveGlobs = slices.Contains(f, "recursive")
+		for _, w := range f[1:] { // keep=ENTRIES,BYTES of what retired
+			if keep, ok := strings.CutPrefix(w, "keep="); ok {
+				if _, err := fmt.Sscanf(keep, "%d,%d", &s.cfg.RetiredEntries, &s.cfg.RetiredBytes); err != nil {
+					s.t.Fatal(err)
+				}
+			}
+		}
 		s.start()
 	case "wait":
 		return s.wait(f[1])
@@ -138,6 +145,9 @@ func (s *script) run(f []string) []string {
 		return s.apart()
 	case "status":
 		return s.status()
+	case "retired":
+		entries, bytes := s.table.Retired()
+		return []string{fmt.Sprintf("%d entries, %d bytes", entries, bytes)}
 	default:
 		sub := s.subs[f[0]]
 		if sub == nil {
@@ -369,6 +379,9 @@ func (s *script) lane(l *Lane, f []string) []string {
 		l.Open(s.now, server)
 	case "close":
 		l.Close()
+	case "missed":
+		l.Missed()
+		return s.woken()
 	case "refuse":
 		return s.refuse(l)
 	case "rest":

@@ -44,6 +44,24 @@ func reachOf(selector string) reach {
 	return reach{strings.TrimSuffix(path, Wildcard), context}
 }
 
+// covers reports whether a canonical name is a member's: one segment in place of the last, or several if recursive.
+func (r reach) covers(name string, recursive bool) bool {
+	path, context := cutContext(name)
+	rest, within := strings.CutPrefix(path, r.prefix)
+	if !within || context != r.context {
+		return false
+	}
+	i := strings.LastIndexByte(rest, '/')
+	last := rest[i+1:]
+	return last != "" && last != Wildcard && (i < 0 || recursive)
+}
+
+// Covers reports whether the name is that of a member of the glob, if it is one (COLL-1, COLL-5).
+func (o *Origin) Covers(selector, name string) bool {
+	u, err := ParseURN(selector)
+	return err == nil && u.Glob() && reachOf(u.String()).covers(NameKey(name), o.cfg.RecursiveGlobs)
+}
+
 // cutContext splits a canonical xdstp name at its question mark, which is in the second part.
 func cutContext(name string) (path, context string) {
 	if i := strings.IndexByte(name, '?'); i >= 0 {
@@ -56,14 +74,7 @@ func cutContext(name string) (path, context string) {
 func (t *set) coversLocked(name string) bool {
 	switch t.kind {
 	case glob:
-		path, context := cutContext(name)
-		rest, within := strings.CutPrefix(path, t.reach.prefix)
-		if !within || context != t.reach.context {
-			return false
-		}
-		i := strings.LastIndexByte(rest, '/')
-		last := rest[i+1:]
-		return last != "" && last != Wildcard && (i < 0 || t.shard.group.origin.cfg.RecursiveGlobs)
+		return t.reach.covers(name, t.shard.group.origin.cfg.RecursiveGlobs)
 	case namespace:
 		i := strings.LastIndexByte(name, '/')
 		return i >= 0 && name[:i] == t.selector && !IsNewStyle(name)

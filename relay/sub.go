@@ -49,6 +49,9 @@ type Sub struct {
 
 	pending atomic.Bool
 
+	// ColdFrom is the caller's to keep: when the present wait for a first answer began; zero: there is none (RELAY-8).
+	ColdFrom time.Time
+
 	// Guarded by shard.mu.
 	pos     *position       // in each set subscribed to, `*` first, by position.also; nil: none
 	more    *overlap        // once there are several; nil: there is one at most
@@ -70,6 +73,8 @@ type Sub struct {
 	unsent  uint64            // revision of the first change not taken; 0: none
 	since   time.Time         // when that change came from the origin; zero: it did not
 	lagging bool
+	// One of several (Union): united is set for good, asList while any of them is subscribed to `*`, insisted for the next Take.
+	united, asList, insisted bool
 
 	acked    uint64
 	rejected []span
@@ -121,6 +126,9 @@ func (s *Sub) stateLocked(name string, d Digest) {
 	}
 }
 
+// Group is where it is subscribed.
+func (s *Sub) Group() *Group { return s.shard.group }
+
 // TypeURL is the type subscribed to.
 func (s *Sub) TypeURL() string { return s.typeURL }
 
@@ -135,6 +143,7 @@ func (s *Sub) Remind() { s.pending.Store(true) }
 func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
+	s.shard.now = now
 	for _, name := range subscribe {
 		if name == Wildcard {
 			s.joinLocked(s.shard.star)
@@ -144,7 +153,7 @@ func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) {
 	}
 	for _, name := range unsubscribe {
 		if name == Wildcard {
-			s.leaveLocked(s.positionLocked(s.shard.star), now)
+			s.leaveLocked(s.starLocked(), now)
 			continue
 		}
 		s.unsubscribeLocked(name, now)
@@ -176,7 +185,8 @@ func (s *Sub) Subscribed(name string) bool {
 func (s *Sub) Replace(now time.Time, names []string, wildcard bool) {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
-	if star := s.positionLocked(s.shard.star); wildcard {
+	s.shard.now = now
+	if star := s.starLocked(); wildcard {
 		if star == nil {
 			s.joinLocked(s.shard.star)
 			if !s.first {
@@ -229,6 +239,7 @@ func (s *Sub) subscribeLocked(name string) {
 		r = &record{sub: s, want: s.shard.wantLocked(name, spelt, s.params)}
 		r.want.link(r)
 		s.records[name] = r
+		s.lookedUpLocked(r)
 		s.spellAsLocked(name, spelt)
 		if d, stated := s.initial[name]; stated && s.first {
 			// Only a version of ours that is current spares the answer (DELTA-11).

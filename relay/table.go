@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/weir-xds/weir/metrics"
 )
 
 // Config of a Table. It is not modified after New.
@@ -21,6 +23,11 @@ type Config struct {
 	ColdWait time.Duration
 	// Linger is how long an upstream subscription outlives its last client (RELAY-3). Default 60 s; negative: not at all.
 	Linger time.Duration
+	// RetiredEntries and RetiredBytes bound what is kept of resources that nobody wants any more, for an outage of the origin
+	// (RELAY-78): names and whole sets, and the bytes of their bodies. Default 100,000 and 256 MiB; negative: nothing is kept.
+	RetiredEntries, RetiredBytes int
+	// Metrics counts look-ups and evictions; nil counts nothing.
+	Metrics *metrics.Metrics
 	// MaxGroups bounds the groups of one origin (RELAY-67). 0: no limit.
 	MaxGroups int
 	// Origins are the config sources. At least one.
@@ -80,6 +87,7 @@ type Table struct {
 	// authorities are the origins by the authorities of xdstp names. Never changes after New.
 	authorities map[string]*Origin
 	timers      timers
+	retired     *retirement
 
 	// rev is the last revision given out. Every accepted response takes the next, whatever its origin, group and type: one client
 	// stream may be told of several groups, and all that is pending on it compares. It is taken under a shard's lock, so it rises
@@ -105,6 +113,12 @@ func New(cfg Config) (*Table, error) {
 	if cfg.Linger < 0 {
 		cfg.Linger = 0
 	}
+	if cfg.RetiredEntries == 0 {
+		cfg.RetiredEntries = 100_000
+	}
+	if cfg.RetiredBytes == 0 {
+		cfg.RetiredBytes = 256 << 20
+	}
 	if cfg.Settle < 0 || cfg.ColdWait < 0 {
 		errs = append(errs, errors.New("settle and cold_wait must not be negative"))
 	}
@@ -113,6 +127,7 @@ func New(cfg Config) (*Table, error) {
 	}
 	t := &Table{
 		cfg: cfg, origins: map[string]*Origin{}, authorities: map[string]*Origin{}, timers: timers{wake: make(chan struct{}, 1)},
+		retired: newRetirement(cfg.RetiredEntries, cfg.RetiredBytes, cfg.Metrics),
 	}
 	for i, oc := range cfg.Origins {
 		if oc.Name == "" {

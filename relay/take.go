@@ -23,10 +23,15 @@ type Answer struct {
 	News []*Variant
 	// Waiting: `*` or a name still waits for its first answer.
 	Waiting bool
+	gone    bool // of one of several lists: if it is empty, all of it is known to be gone
 	// Since is when the oldest change arrived from the origin; zero if the answer is due to a request.
 	Since    time.Time
 	from, to uint64
+	group    *Group // whose it is; nil: of several
 }
+
+// Group is the one whose resources the answer has; nil if it has several's.
+func (a *Answer) Group() *Group { return a.group }
 
 // Take gives what the client has not been sent, and takes it as sent; nil if there is nothing.
 func (s *Sub) Take(now time.Time) *Answer { return s.TakeKeeping(now, keepNothing) }
@@ -51,6 +56,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 		a = s.takeDeltaLocked()
 	case s.wholeLocked():
 		a = s.takeWholeLocked(k)
+		s.insisted = false
 	default:
 		a = s.takeChangedLocked()
 	}
@@ -60,7 +66,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 		}
 	}
 	if a != nil {
-		a.from, a.to = from, s.shard.rev
+		a.from, a.to, a.group = from, s.shard.rev, s.shard.group
 		a.First, a.Since = first, since
 		a.Waiting = s.waitingLocked()
 		if s.delta && s.typeURL == ClusterType {
@@ -76,28 +82,34 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 
 // wholeLocked reports whether every SotW answer holds the full view (SOTW-2, SOTW-4).
 func (s *Sub) wholeLocked() bool {
-	return !s.delta && (s.pos != nil && s.pos.view.set.kind == wild || SentWhole(s.typeURL))
+	return !s.delta && (s.starLocked() != nil || s.asList || SentWhole(s.typeURL))
 }
 
 // originVersionLocked is the version of an answer where clients are told the origin's (VER-5): that of the newest response that
 // had to do with it. In delta it is for people (VER-10). An empty one is replaced by that of the content: a client that
 // comes back with none would count as one that holds nothing (RELAY-7).
 func (s *Sub) originVersionLocked(content string) string {
-	from := s.newest
-	for p := s.pos; p != nil; p = p.also {
-		from = newer(from, p.view.set.from)
-	}
+	from := s.fromLocked()
 	if from == nil || from.version == "" {
 		return content
 	}
 	return from.version
 }
 
+// fromLocked is the newest response that had to do with what the client was sent.
+func (s *Sub) fromLocked() *receipt {
+	from := s.newest
+	for p := s.pos; p != nil; p = p.also {
+		from = newer(from, p.view.set.from)
+	}
+	return from
+}
+
 // effectiveLocked is the body a name has for this client. A name that both kinds hold has the one received last, and is gone only
 // when neither holds it (RELAY-25).
 func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 	w := r.want
-	v, rev = w.chosen, w.rev
+	v, rev = s.bodyLocked(r), w.rev
 	// What was stated absent before the upstream stream broke is told to nobody who asks now (RELAY-38), but a removal that a
 	// client was about to be sent still is: it happened.
 	absent = s.shard.absentLocked(w) || w.wasAbsent && r.is(holds) && !r.is(claimed)
@@ -124,6 +136,7 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 // settleLocked brings a record up to date and says what the client must be told: the body, a removal, or nothing.
 func (s *Sub) settleLocked(r *record) (body *Variant, removed bool, rev uint64) {
 	v, absent, rev := s.effectiveLocked(r)
+	r.gaveLocked(v)
 	switch {
 	case v != nil:
 		if ended := r.fault != nil && r.want.fault == nil; !r.is(owed) && !ended &&

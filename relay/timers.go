@@ -16,6 +16,7 @@ const (
 	groupEnd                     // the last client of a group left
 	laneQuiet                    // a stream has been open for quietFor
 	trialDue                     // a type in quarantine is to be tried again
+	laneDown                     // a stream should have been opened by now
 )
 
 type timer struct {
@@ -84,6 +85,8 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			x.lane.quiet(x.gen)
 		case trialDue:
 			x.shard.retry()
+		case laneDown:
+			x.lane.late(x.gen)
 		}
 	}
 }

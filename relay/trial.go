@@ -286,6 +286,9 @@ func (s *shard) rejoinLocked() {
 	s.stageLocked(cleared)
 	s.apart = nil
 	s.lanes.Store(&s.group.lanes)
+	if s.star.liveLocked() && len(s.star.faults.byName) > 0 {
+		s.star.statedLocked(s.rev) // to those who came meanwhile: their stream is open again
+	}
 	for _, l := range t.lanes {
 		signal(l.wake) // nothing is wanted on it any more
 	}

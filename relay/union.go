@@ -1,100 +1,358 @@
 package relay
 
-// takeUnionLocked is takeWholeLocked for a client that subscribes to collections: the list is made for it alone. A set that is not
-// told yet holds it back only if the client may have held members of it from before the stream (RELAY-7).
-func (s *Sub) takeUnionLocked(k Keep) *Answer {
-	if s.holds && !s.resolvedLocked() {
-		return nil
+import "time"
+
+// Union is what one stream-type is subscribed to, whichever origins its names belong to: one Sub for each group they live in. With one
+// Sub it is that; with several, an answer is what all of them have to tell, as one. A list that is sent whole is the union of all their
+// lists, and waits for each (FED-5). The zero Union is subscribed to nothing. Like a Sub's, its Take is called by one goroutine at a
+// time; the caller sees to it that no other method is called beside it.
+type Union struct {
+	one  *Sub    // the first one opened; nil: there is none
+	more *united // nil: there is no other
+}
+
+// united is what several Subs make together.
+type united struct {
+	subs []*Sub // in the order they were opened
+	star *Sub   // the one subscribed to `*`; nil: none is
+
+	// SotW, of lists that are sent whole.
+	told   string        // version of the last one; "": none was sent
+	waived map[*Sub]bool // parts that the first one does not wait for
+	due    *Answer       // what was taken of parts and could not be sent yet, without their bodies
+}
+
+// None reports whether no Sub was opened.
+func (u *Union) None() bool { return u.one == nil }
+
+// Len is the number of Subs.
+func (u *Union) Len() int {
+	switch {
+	case u.one == nil:
+		return 0
+	case u.more == nil:
+		return 1
 	}
-	known := true // an empty list would say that there is nothing (SOTW-9)
-	for p := s.pos; p != nil; p = p.also {
-		if p.waitsLocked() {
-			if known = false; s.holds {
-				return nil
-			}
+	return len(u.more.subs)
+}
+
+// Part is one of the Subs, for what is to be told apart by origin. Only the Union may change what it is subscribed to, or take from it.
+func (u *Union) Part(i int) *Sub {
+	if u.more == nil {
+		return u.one
+	}
+	return u.more.subs[i]
+}
+
+// In is the Sub of a group; nil if none was opened.
+func (u *Union) In(g *Group) *Sub {
+	for i := range u.Len() {
+		if s := u.Part(i); s.shard.group == g {
+			return s
 		}
 	}
-	for _, r := range s.records {
-		known = known && r.want.goneLocked()
-		if f := r.want.fault; f != nil && f != r.fault {
-			s.relookLocked(r) // a set may have lost what kept an error back
+	return nil
+}
+
+// Open subscribes to nothing yet in one more group. The caller holds a reference on the group until Close. The Version of the options
+// is that of the stream-type's first request; a Sub opened by a later one gets none.
+func (u *Union) Open(g *Group, owner *Subscriber, o SubOptions) {
+	s := g.Open(owner, o)
+	if u.one == nil {
+		u.one = s
+		return
+	}
+	if u.more == nil {
+		u.more = &united{}
+		u.more.add(u.one)
+		if u.one.told {
+			u.more.told = "by one" // told is read by who takes, as here
 		}
 	}
-	a := &Answer{Body: &Body{}}
-	must := s.letGoLocked(k)
-	s.keepMembersLocked(k)
-	must = s.settleWholeLocked(a, k) || must
-	if s.unionLocked(a); len(a.Variants) == 0 && !known {
-		for _, f := range a.Errors { // to be told with the rest
-			r := s.records[f.Name]
-			r.fault = nil
-			s.relookLocked(r)
-		}
-		return nil
+	u.more.add(s)
+}
+
+// add takes a Sub in. The list it makes is one of several from now on: the version_info that a client presents is not that of its part,
+// and a stream-type that names resources is answered in full anyway (RELAY-43). Who waits with one waits with all (RELAY-7).
+func (m *united) add(s *Sub) {
+	s.shard.mu.Lock()
+	s.united, s.version = true, ""
+	holds, star := s.holds, s.starLocked() != nil
+	s.shard.mu.Unlock()
+	m.subs = append(m.subs, s)
+	if star {
+		m.star = s
 	}
-	for p := s.pos; p != nil; p = p.also {
-		if f := p.collectionFaultLocked(); f != nil {
-			a.Errors = append(a.Errors, f)
-		}
-		if p.waitsLocked() {
-			continue
-		}
-		errs, rev := s.takeFaultsLocked(p, a)
-		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev, p.view.contentRev)
-		if s.typeURL == ClusterType {
-			a.News = append(a.News, p.newsLocked()...)
-		}
-		must = must || p.fresh || p.resend
-		p.resend = false
-		p.view.passed(p, p.view.contentRev)
+	for _, x := range m.subs {
+		holds = holds || x.listing().holds
 	}
-	if !must && len(a.Errors) == 0 && a.Version == s.whole {
-		return nil
+	m.shape(holds)
+}
+
+// shape tells all Subs how their parts are sent. holds: the client holds something that no list may leave out before all is known.
+func (m *united) shape(holds bool) {
+	for _, s := range m.subs {
+		s.shard.mu.Lock()
+		s.asList = m.star != nil
+		s.holds = s.holds || holds && !s.delta
+		s.shard.mu.Unlock()
 	}
-	a.Body = s.withKeptLocked(a.Body)
-	s.whole, s.told, s.holds, s.late = a.Version, true, s.holds && !known, false
+}
+
+// Update is Sub.Update for names that live in one group.
+func (u *Union) Update(now time.Time, g *Group, subscribe, unsubscribe []string) {
+	s, m := u.In(g), u.more
+	if m == nil {
+		s.Update(now, subscribe, unsubscribe)
+		return
+	}
+	if star := m.star; star != nil && star != s {
+		for _, name := range unsubscribe {
+			star.uncover(name, s.names(name))
+		}
+	}
+	s.Update(now, subscribe, unsubscribe)
+	m.look(s)
+}
+
+// Replace is Sub.Replace for the names of a list that live in one group. A group whose names are no more in the list needs a call too.
+func (u *Union) Replace(now time.Time, g *Group, names []string, wildcard bool) {
+	s, m := u.In(g), u.more
+	s.Replace(now, names, wildcard)
+	if m != nil && m.look(s) {
+		// What came with `*` is held by name from now on, whichever origin is asked for it.
+		m.shape(m.told != "" && m.star == nil)
+	}
+}
+
+// look notes whether a Sub is subscribed to `*`, and reports whether that is new.
+func (m *united) look(s *Sub) (changed bool) {
+	was := m.star
+	if s.Standing().Wildcard {
+		m.star = s
+	} else if m.star == s {
+		m.star = nil
+	}
+	return m.star != was
+}
+
+// Pending is Sub.Pending: it is when any part is.
+func (u *Union) Pending() bool {
+	if u.more == nil {
+		return u.one.Pending()
+	}
+	pending := false
+	for _, s := range u.more.subs {
+		pending = s.Pending() || pending
+	}
+	return pending
+}
+
+// Remind is Sub.Remind.
+func (u *Union) Remind() { u.one.Remind() } // what is taken is taken of all
+
+// Standing is Sub.Standing of all parts together.
+func (u *Union) Standing() Standing {
+	all := u.one.Standing()
+	for i := 1; i < u.Len(); i++ {
+		x := u.Part(i).Standing()
+		all.Unsent = older(all.Unsent, x.Unsent)
+		all.Waiting = all.Waiting || x.Waiting
+		all.Settling = all.Settling || x.Settling
+		all.Lagging = all.Lagging || x.Lagging
+		all.Names += x.Names
+		all.Sets += x.Sets
+		all.Dropped += x.Dropped
+		all.Wildcard = all.Wildcard || x.Wildcard
+	}
+	return all
+}
+
+// older is the smaller revision; 0 is none.
+func older(a, b uint64) uint64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
 	return a
 }
 
-// unionLocked lists what the client's sets and names hold, each name once.
-func (s *Sub) unionLocked(a *Answer) {
-	own := &Body{}
-	var total sum
-	add := func(v *Variant) {
-		total.add(v.Digest)
-		own.Variants = append(own.Variants, v)
+// Keeps is Sub.Keeps.
+func (u *Union) Keeps() (pending uint64) {
+	if u.more == nil {
+		return u.one.Keeps()
 	}
-	for _, r := range s.records {
-		v, _, at := s.effectiveLocked(r)
-		if v == nil {
-			s.sentLocked(r, Digest{})
-			r.flags &^= holds | claimed
-			continue
+	for _, s := range u.more.subs {
+		if u.more.waits(s, s.listing()) {
+			return 0
 		}
-		s.sentLocked(r, v.Digest)
-		r.flags, r.fault = r.flags&^claimed|holds, nil
-		s.oweLocked(r, false)
-		a.Rev = max(a.Rev, at)
-		add(v)
+		pending = older(pending, s.Keeps())
 	}
-	for p := s.pos; p != nil; p = p.also {
-		if p.waitsLocked() {
-			continue
-		}
-		own.nameless = own.nameless || p.view.fullBody().nameless
-		for _, v := range p.view.fullBody().Variants {
-			if s.records[v.Name] == nil && s.heldLocked(v.Name) == p.view.items[v.Name] {
-				add(v)
-			}
-		}
-	}
-	a.Body, a.Version = own, s.keptSumLocked(total).version()
+	return pending
 }
 
-// newsLocked is what the view has that this client was not sent in its present form.
-func (p *position) newsLocked() []*Variant {
-	if p.fresh {
-		return p.view.fullBody().Variants
+// Owe is Sub.Owe.
+func (u *Union) Owe(names []string) {
+	for i := range u.Len() {
+		u.Part(i).Owe(names)
 	}
-	return p.view.since(p.sent).Variants
+}
+
+// OweNamespaces is Sub.OweNamespaces.
+func (u *Union) OweNamespaces(routes []string, except []*Variant) {
+	for i := range u.Len() {
+		u.Part(i).OweNamespaces(routes, except)
+	}
+}
+
+// Ack is Sub.Ack.
+func (u *Union) Ack(a *Answer) {
+	for i := range u.Len() {
+		u.Part(i).Ack(a)
+	}
+}
+
+// Nack is Sub.Nack. A part that had nothing in the answer had nothing new in the interval either.
+func (u *Union) Nack(a *Answer) {
+	for i := range u.Len() {
+		u.Part(i).Nack(a)
+	}
+}
+
+// Close is Sub.Close.
+func (u *Union) Close(now time.Time) {
+	for i := range u.Len() {
+		u.Part(i).Close(now)
+	}
+}
+
+// Waive has the first list go out without a part that cannot be told yet: a client that holds nothing is better off with the rest
+// (FED-5). The part joins the list when it can be told. It reports false if the list must go on waiting: there is no rest, or the client
+// holds something, which the list would delete.
+func (u *Union) Waive(part *Sub) bool {
+	m := u.more
+	if m == nil || m.told != "" || u.one.delta || !m.waits(part, part.listing()) {
+		return false
+	}
+	for _, s := range m.subs {
+		if s.listing().holds {
+			return false
+		}
+	}
+	if m.waived == nil {
+		m.waived = map[*Sub]bool{}
+	}
+	m.waived[part] = true
+	u.Remind()
+	return true
+}
+
+// waits reports whether a list has to wait for a part. The first one with `*` waits for the names at other origins too: what came
+// with the one may need what is at the other.
+func (m *united) waits(s *Sub, x listing) bool {
+	settled := x.ready && (x.resolved || m.told != "" || m.star == nil || m.star == s)
+	return !settled && !m.waived[s]
+}
+
+// Take is Sub.Take.
+func (u *Union) Take(now time.Time) *Answer { return u.TakeKeeping(now, keepNothing) }
+
+// TakeKeeping is Sub.TakeKeeping. What all parts have to tell is one answer.
+func (u *Union) TakeKeeping(now time.Time, k Keep) *Answer {
+	m := u.more
+	switch {
+	case m == nil:
+		return u.one.TakeKeeping(now, k)
+	case !u.one.delta && (m.star != nil || SentWhole(u.one.typeURL)):
+		return m.takeWhole(now, k)
+	}
+	return m.takeChanges(now)
+}
+
+// listing is how a Sub stands to a list that is sent whole.
+type listing struct {
+	ready    bool // its part can be told
+	resolved bool // all of its names are known, as far as they can be (RELAY-6)
+	holds    bool // the client holds something that no list may leave out before all is known (RELAY-7)
+}
+
+func (s *Sub) listing() listing {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return listing{ready: !s.waitsLocked(), resolved: s.resolvedLocked(), holds: s.holds}
+}
+
+// insist is TakeKeeping of a part that need not have changed: the list is sent for another's sake.
+func (s *Sub) insist(now time.Time, k Keep) *Answer {
+	s.shard.mu.Lock()
+	s.insisted = true
+	s.shard.mu.Unlock()
+	return s.TakeKeeping(now, k)
+}
+
+// Known reports whether anything can be told of what the Sub is subscribed to.
+func (s *Sub) Known() bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	for p := s.pos; p != nil; p = p.also {
+		if !p.waitsLocked() {
+			return true
+		}
+	}
+	for _, r := range s.records {
+		if r.want.resolvedLocked() {
+			return true
+		}
+	}
+	return false
+}
+
+// mustTell reports whether `*` has to be answered whether or not its set changed.
+func (s *Sub) mustTell() bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return s.pos != nil && (s.pos.fresh || s.pos.resend)
+}
+
+// fresh reports whether `*` still waits for its first answer.
+func (s *Sub) fresh() bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return s.pos != nil && s.pos.fresh
+}
+
+// names reports whether the client has subscribed to a name by itself.
+func (s *Sub) names(name string) bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return s.records[NameKey(name)] != nil
+}
+
+// hasBody reports whether there is a body of a name that the client has subscribed to, by itself or in a collection.
+func (s *Sub) hasBody(name string) bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	if it, _ := s.memberLocked(NameKey(name)); it != nil {
+		return true
+	}
+	r := s.records[NameKey(name)]
+	return r != nil && r.want.chosen != nil
+}
+
+// covers reports whether the client of `*` has a name from it.
+func (s *Sub) covers(name string) bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return s.pos != nil && !s.pos.fresh && s.pos.view.has(NameKey(name))
+}
+
+// uncover has the client of `*` told of a name that it has no more at another origin, or unsubscribes there: the body if it is in the
+// set, else a removal (DELTA-9). had: it was subscribed there; otherwise it is told only if it is in the set.
+func (s *Sub) uncover(name string, had bool) {
+	key, spelt := spell(name)
+	s.shard.mu.Lock()
+	defer s.shard.unlock()
+	if s.pos != nil && (had || s.pos.view.has(key)) {
+		s.againLocked(key, spelling(key, spelt))
+		s.markLocked(s.shard.rev)
+	}
 }

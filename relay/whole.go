@@ -4,7 +4,7 @@ package relay
 func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	p := s.pos
 	if p != nil && (p.also != nil || p.view.set.kind != wild) {
-		return s.takeUnionLocked(k)
+		return s.takeAssembledLocked(k)
 	}
 	if p != nil && p.fresh {
 		if p.waitsLocked() {
@@ -33,10 +33,11 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	a := &Answer{Body: &Body{}}
 	changed := s.letGoLocked(k)
 	s.keepMembersLocked(k)
-	changed = s.settleWholeLocked(a, k) || changed
+	changed = s.settleWholeLocked(a, k) || changed || s.insisted
 	if p == nil {
 		return s.wholeByNameLocked(a, changed)
 	}
+	a.gone = true
 	if errs, rev := s.takeFaultsLocked(p, a); len(errs) > 0 {
 		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev)
 		changed = true
@@ -94,7 +95,7 @@ func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 
 func (s *Sub) resolvedLocked() bool {
 	for _, r := range s.records {
-		if !r.want.resolvedLocked() {
+		if !r.want.resolvedLocked() && s.bodyLocked(r) == nil {
 			return false
 		}
 	}
@@ -102,20 +103,20 @@ func (s *Sub) resolvedLocked() bool {
 }
 
 // wholeByNameLocked lists every name there is. An empty list means "delete all" and is sent only if all is known to be gone, and
-// something was there or there is something to say of it (SOTW-9).
+// something was there or there is something to say of it (SOTW-9); of one of several lists, whoever puts them together decides.
 func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	if changed = changed || s.late; !changed {
 		return nil
 	}
 	gone := true
 	for _, r := range s.records {
-		if r.want.chosen != nil {
-			a.Variants = append(a.Variants, r.want.chosen)
+		if v := s.bodyLocked(r); v != nil {
+			a.Variants = append(a.Variants, v)
 		}
 		gone = gone && r.want.goneLocked()
 	}
-	a.Body = s.withKeptLocked(a.Body)
-	if len(a.Variants) == 0 && (!gone || !s.told && !s.holds && len(a.Errors) == 0) {
+	a.Body, a.gone = s.withKeptLocked(a.Body), gone
+	if !s.united && len(a.Variants) == 0 && (!gone || !s.told && !s.holds && len(a.Errors) == 0) {
 		s.late = s.told || s.holds || len(a.Errors) > 0
 		for _, f := range a.Errors { // to be told with the rest
 			r := s.records[f.Name]
@@ -125,7 +126,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 		return nil
 	}
 	for _, r := range s.records {
-		if r.want.chosen == nil { // what came with `*` goes with this list, whatever is said of the name (VER-4)
+		if s.bodyLocked(r) == nil { // what came with `*` goes with this list, whatever is said of the name (VER-4)
 			s.sentLocked(r, Digest{})
 			r.flags &^= holds | claimed
 		}
@@ -144,6 +145,7 @@ func (s *Sub) mixedLocked(a *Answer) {
 	var loose []*Variant
 	for name, r := range s.records {
 		v, _, at := s.effectiveLocked(r)
+		r.gaveLocked(v)
 		if v == nil {
 			s.sentLocked(r, Digest{})
 			r.flags &^= holds | claimed

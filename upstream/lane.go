@@ -45,6 +45,9 @@ func (l *lane) run(ctx context.Context) {
 	for ctx.Err() == nil && !l.table.Release() {
 		c, wait := l.origin.pool.acquire(ctx)
 		if c == nil {
+			if wait > 0 {
+				l.table.Missed()
+			}
 			l.rest(ctx, wait)
 			continue
 		}
@@ -160,6 +163,7 @@ func (l *lane) failed(ctx context.Context, c *conn, err error, broken bool) time
 	if ctx.Err() != nil {
 		return 0
 	}
+	l.table.Missed()
 	node := l.table.Node()
 	l.origin.pool.failed(err, zap.String("address", c.address), zap.String("group", l.table.Group().Key()),
 		zap.String("node_id", node.GetId()), zap.String("node_cluster", node.GetCluster()))

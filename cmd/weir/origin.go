@@ -191,6 +191,7 @@ func (p *process) picture() metrics.Picture {
 	now := time.Now()
 	var m metrics.Picture
 	p.server.Picture(now, &m)
+	m.Retired, _ = p.table.Retired()
 	states, groups := p.originStates()
 	for i := range states {
 		o := &states[i]

@@ -66,7 +66,9 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.metrics = metrics.New(p.registry)
 	p.metrics.BuildInfo(buildVersion())
-	if p.table, err = relay.New(tableConfig(cfg)); err != nil {
+	tc := tableConfig(cfg)
+	tc.Metrics = p.metrics
+	if p.table, err = relay.New(tc); err != nil {
 		return nil, cfg.Problemf("origins", "%v", err)
 	}
 	defer func() {

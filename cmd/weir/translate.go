@@ -44,6 +44,10 @@ func tableConfig(cfg *config.Config) relay.Config {
 	if t.Linger == 0 {
 		t.Linger = -1
 	}
+	t.RetiredEntries, t.RetiredBytes = cfg.Cache.Retired.Entries, int(cfg.Cache.Retired.Bytes)
+	if t.RetiredEntries == 0 || t.RetiredBytes == 0 {
+		t.RetiredEntries = -1
+	}
 	for i := range cfg.Origins {
 		o := &cfg.Origins[i]
 		oc := relay.OriginConfig{

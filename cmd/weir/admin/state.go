@@ -166,6 +166,8 @@ type clientType struct {
 	TypeURL  string `json:"type_url"`
 	Wildcard bool   `json:"wildcard"`
 	Names    int    `json:"names"`
+	// Origins has the names by origin, if some are another's than the client's.
+	Origins []clientPart `json:"origins,omitempty"`
 	// The versions are of SotW; delta has none for a whole type.
 	SentVersion   string    `json:"sent_version,omitempty"`
 	AckedVersion  string    `json:"acked_version,omitempty"`
@@ -176,6 +178,14 @@ type clientType struct {
 	Refused       uint64    `json:"refused_names,omitempty"`
 	Held          uint64    `json:"held,omitempty"`
 	Cold          uint64    `json:"cold,omitempty"`
+}
+
+// clientPart is what a client is subscribed to of one type at one origin.
+type clientPart struct {
+	Origin   string `json:"origin"`
+	Group    string `json:"group"`
+	Wildcard bool   `json:"wildcard"`
+	Names    int    `json:"names"`
 }
 
 func clientOf(s *downstream.ClientStatus) client {
@@ -192,6 +202,10 @@ func clientOf(s *downstream.ClientStatus) client {
 			InFlightSince: t.InFlightSince, UnsyncedSince: t.UnsyncedSince, NACKs: t.Nacks,
 			Refused: t.Refused, Held: t.Held, Cold: t.Cold,
 		})
+		for _, x := range t.Parts {
+			last := &c.Types[i]
+			last.Origins = append(last.Origins, clientPart{Origin: x.Origin, Group: x.Group, Wildcard: x.Wildcard, Names: x.Names})
+		}
 	}
 	return c
 }

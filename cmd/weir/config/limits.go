@@ -7,7 +7,8 @@ type Cache struct {
 	// Linger is how long an upstream subscription outlives its last client.
 	// Default: 60s.
 	Linger time.Duration `yaml:"linger"`
-	// Retired bounds what is kept after that.
+	// Retired bounds what is kept after that, for clients that come back
+	// while the origin is down.
 	Retired Retired `yaml:"retired"`
 	// MaxStale ends serving from cache after an outage this long. Default: 0s,
 	// no bound. Not supported by this version.
@@ -16,11 +17,13 @@ type Cache struct {
 	Snapshot Snapshot `yaml:"snapshot"`
 }
 
-// Retired bounds entries nobody wants any more. Not supported by this version
-// but for the defaults.
+// Retired bounds what nobody wants any more. Beyond it what was unused longest
+// goes first. Zero for either keeps nothing.
 type Retired struct {
-	Entries int   `yaml:"entries"`
-	Bytes   Bytes `yaml:"bytes"`
+	// Entries is how many names, a whole set counting as one. Default: 100000.
+	Entries int `yaml:"entries"`
+	// Bytes is how much their bodies take. Default: 256MiB.
+	Bytes Bytes `yaml:"bytes"`
 }
 
 // Snapshot is the last known good on disk. An empty path is off; not supported

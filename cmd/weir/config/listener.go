@@ -8,8 +8,9 @@ type Listener struct {
 	Address string `yaml:"address"`
 	// SocketMode is the octal file mode of a Unix socket. Default: 0660.
 	SocketMode fs.FileMode `yaml:"socket_mode"`
-	// Origin answers old-style names and `*` on this listener. Default: empty,
-	// the origin marked default.
+	// Origin answers old-style names and `*` on this listener; xdstp names go
+	// by their authority (origins[].authorities). Default: empty, the origin
+	// marked default.
 	Origin string `yaml:"origin"`
 	// TLS is the listener's certificate. Default: plain text.
 	TLS ServerTLS `yaml:"tls"`

@@ -17,12 +17,12 @@ type Origin struct {
 	// Default marks the origin of old-style names and `*`. Default: the first
 	// origin, if none is marked. After Parse exactly one is.
 	Default bool `yaml:"default"`
-	// Authorities are the xdstp:// authorities it answers, "" the empty one
-	// (FED-1). A listener serves the names of its own origin's; all others are
-	// refused, name by name (FED-2). Default: none.
+	// Authorities are the xdstp:// authorities it answers, "" the empty one, on
+	// every listener (FED-1). An authority belongs to one origin; names of one
+	// that no origin lists are refused, name by name (FED-2). Default: none.
 	Authorities []string `yaml:"authorities"`
-	// Types restricts it to these types, as full type URLs after Parse.
-	// Default: empty, all.
+	// Types restricts it to these types, as full type URLs after Parse; names
+	// of other types are refused, name by name. Default: empty, all.
 	Types []string `yaml:"types"`
 	// GroupBy lists the node fields that put clients into one group: cluster,
 	// locality, user_agent_name, user_agent_version, client_features, metadata,

@@ -125,7 +125,8 @@ func TestProblems(t *testing.T) {
 		"version mode":       {"origins: [{name: a, files: {path: x}, version_mode: origins}]\n", `version_mode: "origins" is not one of content, origin; did you mean "origin"?`},
 		"hash":               {"origins: [{name: a, files: {path: x}, hash: md5}]\n", `hash: "md5" is not one of bytes, canonical`},
 		"unsupported rules":  {origin + "authorization: [{allow: all}]\n", "2:16: authorization: not supported"},
-		"unsupported size":   {origin + "cache: {retired: {bytes: 1MiB}}\n", "leave it out or at 256MiB"},
+		"unsupported size":   {origin + "limits: {memory: 1MiB}\n", "limits.memory: not supported by this version yet; leave it out"},
+		"retired":            {origin + "cache: {retired: {entries: -1}}\n", "cache.retired.entries"},
 		"unsupported nested": {origin + "limits: {memory: wrong}\n", "limits.memory: not supported"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,8 +31,6 @@ var unsupported = map[string]bool{
 	"origins[].guard.min":                    true,
 	"origins[].guard.hold":                   true,
 
-	"cache.retired.entries":   true,
-	"cache.retired.bytes":     true,
 	"cache.max_stale":         true,
 	"cache.snapshot.path":     true,
 	"cache.snapshot.interval": true,

@@ -1,0 +1,121 @@
+package downstream
+
+import (
+	"maps"
+
+	"github.com/weir-xds/weir/relay"
+)
+
+// routed are the names of one request by where they live (FED-1): old-style ones and `*` at the listener's own origin, xdstp names at the
+// one that has their authority. What none is asked for is refused.
+type routed struct {
+	own      []string // nearly always all: then it is the request's own slice
+	wildcard bool     // SotW: `*` is among them, and not in own
+	others   []place
+}
+
+// place is the names of a request that live in one group of another origin.
+type place struct {
+	group   *relay.Group
+	names   []string
+	gone    []string          // delta: unsubscribed
+	initial map[string]string // delta: what the client says to hold of them
+}
+
+// routeLocked divides names. refuse is told of every name that is asked nowhere.
+func (s *session) routeLocked(st *streamType, names []string, refuse func(name string, why *reason)) (to routed) {
+	to.own = names
+	for i, name := range names {
+		o, why := s.judge(st, name)
+		mine := o == s.cfg.origin
+		switch {
+		case why != nil:
+		case !mine:
+			why = s.placeLocked(st, &to, o, name)
+		case name == relay.Wildcard && !s.delta:
+			to.wildcard, mine = true, false
+		}
+		if why != nil {
+			refuse(name, why)
+		}
+		switch copied := len(to.own) != len(names); {
+		case mine && copied:
+			to.own = append(to.own, name)
+		case !mine && !copied:
+			to.own = append(make([]string, 0, len(names)-1), names[:i]...)
+		}
+	}
+	return to
+}
+
+// placeLocked adds a name to those of another origin. One that the stream cannot have a group of costs its own names alone.
+func (s *session) placeLocked(st *streamType, to *routed, o *relay.Origin, name string) *reason {
+	g, err := s.groupLocked(st, o)
+	if err != nil {
+		return noGroup
+	}
+	p := to.at(g)
+	if p == nil {
+		to.others = append(to.others, place{group: g})
+		p = &to.others[len(to.others)-1]
+	}
+	p.names = append(p.names, name)
+	return nil
+}
+
+// at is what lives in a group of another origin; nil if nothing does.
+func (to *routed) at(g *relay.Group) *place {
+	for i := range to.others {
+		if p := &to.others[i]; p.group == g {
+			return p
+		}
+	}
+	return nil
+}
+
+// claim divides the initial_resource_versions: those of names that are subscribed at another origin go there, all others belong to `*`
+// (WILD-10, DELTA-12), and so do members of a glob that is. Of names that are refused nothing is known, so nothing may be removed (FED-2).
+func (to *routed) claim(initial map[string]string, refused []string) {
+	if len(initial) == 0 || len(to.others)+len(refused) == 0 {
+		return
+	}
+	at := map[string]*place{} // by canonical name: it may be written in another way
+	for i := range to.others {
+		for _, name := range to.others[i].names {
+			at[relay.NameKey(name)] = &to.others[i]
+		}
+	}
+	for _, name := range refused {
+		at[relay.NameKey(name)] = nil
+	}
+	maps.DeleteFunc(initial, func(name, version string) bool {
+		p, elsewhere := at[relay.NameKey(name)]
+		if !elsewhere {
+			p = to.globOf(name)
+			elsewhere = p != nil
+		}
+		if p != nil {
+			if p.initial == nil {
+				p.initial = map[string]string{}
+			}
+			p.initial[name] = version
+		}
+		return elsewhere
+	})
+}
+
+// globOf is where a glob lives that selects a name, if that is at another origin; nil if there is none.
+func (to *routed) globOf(name string) *place {
+	if !relay.IsNewStyle(name) {
+		return nil
+	}
+	for i := range to.others {
+		p := &to.others[i]
+		for _, glob := range p.names {
+			if p.group.Origin().Covers(glob, name) {
+				return p
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package relay
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/weir-xds/weir/metrics"
+)
+
+// What retires. An entry whose upstream subscription is gone is nobody's: it moves here with its variants, out of all shards, and
+// is bounded by count and bytes (RELAY-78). Retiring and evicting tell nobody anything (RELAY-80). It comes back with renewed
+// interest, as entry.retired, and answers for as long as no stream can be opened that would carry the question (RELAY-4): see
+// Sub.retiredLocked. What the origin says then, a body or an absence, ends it.
+//
+// What if the origin comes back and says nothing? It may be in the dark as much as we are (ABS-5), or it may mean that the name
+// is gone and state no absences. So nobody is given the old body any more, and nobody who was given it during the outage loses it:
+// a client that asked the origin itself before the outage would keep what it holds, too. Its version is not presented on the new
+// stream: an origin that is in sync with it would answer by silence, which must not bring it back.
+
+// retiredKey finds what retired again. It is of strings, since groups and shards end before the bodies do.
+type retiredKey struct{ origin, group, typeURL, name string }
+
+// retired is one name with its variants, bodies and nothing else.
+type retired struct {
+	variants []*Variant
+	bytes    int
+}
+
+// retirement is the LRU of what retired, for the whole table. A nil one keeps nothing.
+type retirement struct {
+	maxBytes int
+	metrics  *metrics.Metrics
+
+	mu    sync.Mutex // guards what follows; a leaf: taken under a shard's lock, and held for map work only
+	lru   *simplelru.LRU[retiredKey, *retired]
+	bytes int
+}
+
+func newRetirement(entries, bytes int, m *metrics.Metrics) *retirement {
+	if entries <= 0 || bytes <= 0 {
+		return nil
+	}
+	r := &retirement{maxBytes: bytes, metrics: m}
+	r.lru, _ = simplelru.NewLRU(entries, func(_ retiredKey, x *retired) { r.bytes -= x.bytes }) // its one error is a size below 1
+	return r
+}
+
+// add takes bodies in, and evicts the longest unused beyond the bounds.
+func (r *retirement) add(key retiredKey, variants []*Variant) {
+	if r == nil || len(variants) == 0 {
+		return
+	}
+	x := &retired{variants: variants}
+	for _, v := range variants {
+		x.bytes += v.Size()
+	}
+	if x.bytes > r.maxBytes {
+		r.metrics.Evicted("bytes", 1) // rather it than all the others
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lru.Remove(key)
+	r.bytes += x.bytes
+	if r.lru.Add(key, x) {
+		r.metrics.Evicted("entries", 1)
+	}
+	for r.bytes > r.maxBytes {
+		r.lru.RemoveOldest()
+		r.metrics.Evicted("bytes", 1)
+	}
+}
+
+// take gives back what retired under the key, which is no longer in the cache then; nil if nothing did.
+func (r *retirement) take(key retiredKey) []*Variant {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x, ok := r.lru.Peek(key)
+	if !ok {
+		return nil
+	}
+	r.lru.Remove(key)
+	return x.variants
+}
+
+// size is how many items are kept, and the bytes of their bodies.
+func (r *retirement) size() (entries, bytes int) {
+	if r == nil {
+		return 0, 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lru.Len(), r.bytes
+}
+
+// Retired is how many names and whole sets are kept that nobody wants, and the bytes of their bodies.
+func (t *Table) Retired() (entries, bytes int) { return t.retired.size() }
+
+func (s *shard) retiredKey(name string) retiredKey {
+	return retiredKey{s.group.origin.cfg.Name, s.group.key, s.typeURL, name}
+}
+
+// retireLocked keeps the bodies of a name that nobody wants. Secrets are never kept (RELAY-75), nor what must not be cached
+// (RELAY-9), nor a body that had retired before if a connected origin kept silent about it since.
+func (s *shard) retireLocked(e *entry) {
+	variants := e.variants
+	if len(variants) == 0 && !e.doubted {
+		variants = e.retired
+	}
+	variants = slices.DeleteFunc(slices.Clone(variants), func(v *Variant) bool { return v.DoNotCache })
+	if !IsSecret(s.typeURL) {
+		s.table().retired.add(s.retiredKey(e.name), variants)
+	}
+}
+
+// expectLocked makes sure that what retired is given out in time if the origin neither accepts nor refuses a stream: before who
+// asked is told that nothing can be served (RELAY-8).
+func (s *shard) expectLocked(e *entry) {
+	l := s.lane(s.named.lane)
+	if e.retired != nil && l.gen.Load() == 0 && !l.down.Load() {
+		s.push(timer{at: s.now.Add(s.cfg().ColdWait / 2), kind: laneDown, lane: l, gen: s.group.gens.Load()})
+	}
+}
+
+// late looks whether a stream of the group was opened since the last one was number gen.
+func (l *Lane) late(gen uint32) {
+	if l.owned.Load() && l.group.gens.Load() == gen {
+		l.Missed()
+	}
+}
+
+// Missed notes that no stream could be opened: until one is, what had retired stands in for what the origin would say (RELAY-4).
+// That a stream ended is not enough for that: it may be opened anew in a moment.
+func (l *Lane) Missed() {
+	if l.gen.Load() != 0 || l.down.Swap(true) {
+		return
+	}
+	for _, s := range l.shards() {
+		if !l.carries(s) {
+			continue
+		}
+		s.mu.Lock()
+		if s.named.lane == l.index {
+			for _, e := range s.named.entries {
+				s.offerRetiredLocked(e)
+			}
+		}
+		s.unlock()
+	}
+}
+
+func (s *shard) offerRetiredLocked(e *entry) {
+	if e.retired == nil {
+		return
+	}
+	for _, w := range e.wants {
+		for r := w.head; r != nil; r = r.next {
+			r.sub.dirtyLocked(r, s.rev)
+		}
+	}
+}
+
+// bodyLocked is the body of a name by itself for this client.
+func (s *Sub) bodyLocked(r *record) *Variant {
+	if r.want.chosen != nil {
+		return r.want.chosen
+	}
+	return s.retiredLocked(r)
+}
+
+// retiredLocked is the body that had retired, if this client is to be given it, or was.
+func (s *Sub) retiredLocked(r *record) *Variant {
+	e := r.want.entry
+	v := pick(e.retired, r.want.params)
+	switch {
+	case v == nil:
+		return nil
+	case r.is(revived):
+		return v
+	case e.doubted || !s.shard.lane(s.shard.named.lane).down.Load():
+		return nil
+	}
+	e.served = true
+	return v
+}
+
+// gaveLocked notes whether what the client is given of a name had retired. An equal body of the set is none such: it goes by the
+// set's word (RELAY-25).
+func (r *record) gaveLocked(v *Variant) {
+	r.flags &^= revived
+	if w := r.want; w.chosen == nil && v != nil && v == pick(w.entry.retired, w.params) {
+		r.flags |= revived
+	}
+}
+
+// lookedUpLocked counts what a client found that asks for a name.
+func (s *Sub) lookedUpLocked(r *record) {
+	w, result := r.want, metrics.Miss
+	switch {
+	case w.chosen != nil && s.shard.isAskedLocked(w) && w.answered == w.asked:
+		result = metrics.Live
+	case w.chosen != nil:
+		result = metrics.Stale
+	case s.shard.absentLocked(w):
+		result = metrics.Absent
+	case s.retiredLocked(r) != nil:
+		result = metrics.Retired
+	}
+	s.shard.cfg().Metrics.Lookup(result)
+}

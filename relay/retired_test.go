@@ -1,0 +1,126 @@
+package relay
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/weir-xds/weir/metrics"
+)
+
+// TestRetiredOutlivesItsGroup: a group ends after its last client, and what retired in it is found by the next of the same key, and
+// by no other.
+func TestRetiredOutlivesItsGroup(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	table, err := New(Config{Origins: []OriginConfig{{Name: "mesh", GroupBy: []string{"cluster"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := table.Origin("mesh")
+	join := func(cluster, name string) (*Group, *Sub) {
+		g, err := o.Group(&corev3.Node{Cluster: cluster})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: EndpointType, Delta: true})
+		sub.Update(now, []string{name}, nil)
+		return g, sub
+	}
+	first, sub := join("edge", "e1")
+	l := first.lanes[mainLane]
+	l.Open(now, 0)
+	l.Take(now, false)
+	l.Apply(now, &Update{TypeURL: EndpointType, Resources: []Resource{madeResource(EndpointType, "e1", "1", "body")}})
+	sub.Close(now)
+	first.Release(now)
+	for range 4 {
+		o.TakeLanes()
+		now = now.Add(2 * time.Minute)
+		table.Advance(now)
+		if l.Take(now, false); !l.Wanted() {
+			l.Close()
+			l.Release()
+		}
+	}
+	if n := len(o.groupList()); n != 0 {
+		t.Fatalf("%d groups are left after their clients, want none", n)
+	}
+	for cluster, want := range map[string]int{"core": 0, "edge": 1} {
+		g, sub := join(cluster, "e1")
+		g.lanes[mainLane].Missed()
+		got := 0
+		if a := sub.Take(now); a != nil {
+			got = len(a.Variants)
+		}
+		if got != want {
+			t.Errorf("during the outage a client of cluster %s got %d resources, want %d", cluster, got, want)
+		}
+	}
+}
+
+// TestNeverRetired: secrets and what must not be cached leave nothing behind (RELAY-75, RELAY-9).
+func TestNeverRetired(t *testing.T) {
+	for _, c := range []struct {
+		typeURL    string
+		doNotCache bool
+		want       int
+	}{{EndpointType, false, 1}, {EndpointType, true, 0}, {SecretType, false, 0}} {
+		now := time.Unix(1e9, 0)
+		table, err := New(Config{Linger: -1, Origins: []OriginConfig{{Name: "mesh"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, _ := table.Origin("mesh").Group(nil)
+		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: c.typeURL, Delta: true})
+		sub.Update(now, []string{"n"}, nil)
+		l := g.lanes[mainLane]
+		l.Open(now, 0)
+		l.Take(now, false)
+		r := madeResource(c.typeURL, "n", "1", "body")
+		r.DoNotCache = c.doNotCache
+		if a, ok := l.Apply(now, &Update{TypeURL: c.typeURL, Resources: []Resource{r}}); !ok || a.Changed != 1 {
+			t.Fatalf("%+v: applied %+v, %v", c, a, ok)
+		}
+		sub.Close(now)
+		l.Take(now, false)
+		if n, _ := table.Retired(); n != c.want {
+			t.Errorf("%+v: %d entries retired, want %d", c, n, c.want)
+		}
+	}
+}
+
+// TestRetirementCounts: look-ups by what was found, evictions by the bound.
+func TestRetirementCounts(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	r := newRetirement(3, 1000, metrics.New(reg))
+	for i := range 5 {
+		v := newVariant(&receipt{typeURL: EndpointType}, &Resource{Name: fmt.Sprint(i), Any: make([]byte, 300)}, "")
+		r.add(retiredKey{name: fmt.Sprint(i)}, []*Variant{v})
+	}
+	if n, bytes := r.size(); n != 2 || bytes > 1000 {
+		t.Errorf("%d entries of %d bytes are kept, want 2 in at most 1000", n, bytes)
+	}
+	r.add(retiredKey{name: "4"}, r.take(retiredKey{name: "4"}))
+	if n, bytes := r.size(); n != 2 || bytes > 1000 {
+		t.Errorf("taken and given back: %d entries of %d bytes, want the same as before", n, bytes)
+	}
+	all, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		if f.GetName() != "weir_cache_evictions_total" {
+			continue
+		}
+		for _, m := range f.Metric {
+			if got, reason := m.Counter.GetValue(), m.Label[0].GetValue(); reason == "bytes" && got != 3 || reason == "entries" && got != 0 {
+				t.Errorf("%v evictions for %s", got, reason)
+			}
+		}
+		return
+	}
+	t.Error("evictions are not counted")
+}

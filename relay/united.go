@@ -1,0 +1,284 @@
+package relay
+
+import (
+	"slices"
+	"time"
+)
+
+// unite is the bodies of several parts as one. What is encoded for all clients stays so.
+func unite(delta bool, bodies []*Body) *Body {
+	if len(bodies) == 1 {
+		return bodies[0]
+	}
+	all, pieces := &Body{}, [][]byte(nil)
+	for _, b := range bodies {
+		all.Variants = append(all.Variants, b.Variants...)
+		all.Removed = append(all.Removed, b.Removed...)
+		all.nameless = all.nameless || b.nameless
+		pieces = append(pieces, b.Pieces(delta)...)
+	}
+	j := &all.sotw
+	if delta {
+		j = &all.delta
+	}
+	j.once.Do(func() { j.pieces = pieces })
+	return all
+}
+
+// join adds what a part has to tell but for its body. It is the first if n is 0.
+func (a *Answer) join(x *Answer, n int) {
+	if n == 0 {
+		a.group, a.from = x.group, x.from
+	} else if a.group != x.group {
+		a.group = nil
+	}
+	a.Errors = append(a.Errors, x.Errors...)
+	a.News = append(a.News, x.News...)
+	a.Rev, a.First, a.from = max(a.Rev, x.Rev), older(a.First, x.First), min(a.from, x.from)
+	if a.Since.IsZero() || !x.Since.IsZero() && x.Since.Before(a.Since) {
+		a.Since = x.Since
+	}
+}
+
+// finish says what only all parts together can. A name that one part has in error and another has a body of is told the body (ABS-11).
+func (m *united) finish(a *Answer, content string) *Answer {
+	if len(a.Errors) > 0 {
+		listed := make(map[string]bool, len(a.Variants))
+		for _, v := range a.Variants {
+			listed[v.Name] = true
+		}
+		a.Errors = slices.DeleteFunc(a.Errors, func(e *NameError) bool { return listed[e.Name] })
+	}
+	for _, s := range m.subs {
+		a.Waiting = a.Waiting || s.Standing().Waiting
+	}
+	a.Version = m.version(content)
+	return a
+}
+
+// version is what an answer is called: by its content, unless all origins are to be told by their own versions; then as the newest
+// response that had to do with it (VER-5).
+func (m *united) version(content string) string {
+	var from *receipt
+	for _, s := range m.subs {
+		if !s.shard.group.origin.cfg.OriginVersions {
+			return content
+		}
+		s.shard.mu.Lock()
+		from = newer(from, s.fromLocked())
+		s.shard.mu.Unlock()
+	}
+	if from == nil || from.version == "" {
+		return content
+	}
+	return from.version
+}
+
+// takeChanges takes what changed: delta, and grouped types by name.
+func (m *united) takeChanges(now time.Time) *Answer {
+	all := m.begin()
+	var bodies []*Body
+	for _, s := range m.subs {
+		if s == m.star {
+			continue
+		}
+		if a := s.Take(now); a != nil {
+			m.fallBack(a)
+			all.join(a, len(bodies))
+			bodies = append(bodies, a.Body)
+		}
+	}
+	if a := m.takeStar(now); a != nil { // last: it stands in for what the others have no more
+		all.join(a, len(bodies))
+		bodies = append(bodies, a.Body)
+	}
+	if len(bodies) == 0 {
+		return nil
+	}
+	delta := m.subs[0].delta
+	all.Body = unite(delta, bodies)
+	return m.finish(all, m.namesVersion())
+}
+
+// begin is an answer that covers every part up to the present revision.
+func (m *united) begin() *Answer { return &Answer{to: m.subs[0].shard.table().Revision()} }
+
+// namesVersion is the version_info of grouped types: of what was sent by name and is still subscribed (VER-4). Delta has none.
+func (m *united) namesVersion() string {
+	var all sum
+	if m.subs[0].delta {
+		return ""
+	}
+	for _, s := range m.subs {
+		s.shard.mu.Lock()
+		all.join(s.sum)
+		s.shard.mu.Unlock()
+	}
+	return all.version()
+}
+
+// takeStar takes from `*` what no other origin has by name: the named one wins.
+func (m *united) takeStar(now time.Time) *Answer {
+	if m.star == nil {
+		return nil
+	}
+	fresh := m.star.fresh()
+	a := m.star.Take(now)
+	if a == nil {
+		return nil
+	}
+	b := m.withoutNamed(a.Body)
+	if b != a.Body && b.empty() && len(a.Errors) == 0 && !fresh {
+		return nil
+	}
+	a.Body = b
+	return a
+}
+
+// withoutNamed is a body from `*` without the names of which another origin has a body.
+func (m *united) withoutNamed(b *Body) *Body {
+	named := func(name string) bool {
+		return IsNewStyle(name) && slices.ContainsFunc(m.subs, func(s *Sub) bool { return s != m.star && s.hasBody(name) })
+	}
+	ofVariant := func(v *Variant) bool { return named(v.Name) }
+	if !slices.ContainsFunc(b.Variants, ofVariant) && !slices.ContainsFunc(b.Removed, named) {
+		return b
+	}
+	return &Body{
+		Variants: slices.DeleteFunc(slices.Clone(b.Variants), ofVariant),
+		Removed:  slices.DeleteFunc(slices.Clone(b.Removed), named),
+		nameless: b.nameless,
+	}
+}
+
+// fallBack leaves out the removals of what `*` still has: that is told instead, since a name is gone only when nothing holds it.
+func (m *united) fallBack(a *Answer) {
+	if m.star == nil {
+		return
+	}
+	covered := func(name string) bool { return IsNewStyle(name) && m.star.covers(name) }
+	if !slices.ContainsFunc(a.Removed, covered) {
+		return
+	}
+	b := &Body{Variants: a.Variants, nameless: a.nameless, of: a.Body}
+	for _, name := range a.Removed {
+		if covered(name) {
+			m.star.uncover(name, true)
+		} else {
+			b.Removed = append(b.Removed, name)
+		}
+	}
+	a.Body = b
+}
+
+// takeWhole is a SotW answer that holds the lists of all parts (SOTW-2, SOTW-4). It waits for each part that would wait by itself,
+// but for those that are waived.
+func (m *united) takeWhole(now time.Time, k Keep) *Answer {
+	holds := m.told != ""
+	ready := make([]bool, len(m.subs))
+	for i, s := range m.subs {
+		x := s.listing()
+		ready[i], holds = x.ready, holds || x.holds
+		if m.waits(s, x) {
+			return nil
+		}
+		if x.ready && m.told != "" {
+			delete(m.waived, s)
+		}
+	}
+	must := m.star == nil || m.star.mustTell() || m.due != nil
+	lists, changed := make([]*Answer, len(m.subs)), m.due != nil
+	for i, s := range m.subs {
+		if ready[i] {
+			lists[i] = s.TakeKeeping(now, k)
+			changed = changed || lists[i] != nil
+			must = must || lists[i] != nil && (s != m.star || len(lists[i].Errors) > 0)
+		}
+	}
+	if !changed {
+		return nil
+	}
+	all, gone, complete := m.gather(now, k, lists, ready)
+	version := ""
+	if complete {
+		all.Body = m.list(lists)
+		version = listVersion(all.Body)
+	}
+	switch {
+	case !complete, len(all.Variants) == 0 && (!gone || m.star == nil && !holds && len(all.Errors) == 0):
+		all.Body, m.due = nil, nil
+		if !complete || holds || len(all.Errors) > 0 { // to be told with the rest (SOTW-9)
+			m.due = all
+		}
+		return nil
+	case !must && version == m.told:
+		return nil // `*` changed what the client has by name
+	}
+	m.due, m.told = nil, version
+	return m.finish(all, version)
+}
+
+// gather joins what the parts have to tell but for the bodies. Parts that had nothing to tell are asked for their lists. gone: what is
+// not in them is known not to exist. complete: all lists are there that the answer needs.
+func (m *united) gather(now time.Time, k Keep, lists []*Answer, ready []bool) (all *Answer, gone, complete bool) {
+	all, gone, complete = m.begin(), true, true
+	n := 0
+	join := func(a *Answer) {
+		all.join(a, n)
+		n++
+	}
+	if m.due != nil {
+		join(m.due)
+	}
+	for i, s := range m.subs {
+		if !ready[i] {
+			gone = false
+			continue
+		}
+		if lists[i] == nil {
+			lists[i] = s.insist(now, k)
+		}
+		if lists[i] == nil { // it has to wait again: its stream broke just now
+			complete = false
+			continue
+		}
+		join(lists[i])
+		gone = gone && lists[i].gone
+	}
+	all.group = nil
+	return all, gone, complete
+}
+
+// list is the lists of all parts as one, a name once: what is asked by name wins over `*` of another origin.
+func (m *united) list(lists []*Answer) *Body {
+	var bodies []*Body
+	named := map[string]bool{} // what `*` could have too
+	for i, a := range lists {
+		if a == nil || m.subs[i] == m.star {
+			continue
+		}
+		bodies = append(bodies, a.Body)
+		for _, v := range a.Variants {
+			if m.star != nil && IsNewStyle(v.Name) {
+				named[v.Name] = true
+			}
+		}
+	}
+	if i := slices.Index(m.subs, m.star); i >= 0 && lists[i] != nil {
+		b, twice := lists[i].Body, func(v *Variant) bool { return named[v.Name] }
+		if slices.ContainsFunc(b.Variants, twice) {
+			b = &Body{Variants: slices.DeleteFunc(slices.Clone(b.Variants), twice)}
+		}
+		bodies = append(bodies, b)
+	}
+	return unite(false, bodies)
+}
+
+// listVersion is the version_info of a list that is sent whole: that of all that is in it (VER-4).
+func listVersion(b *Body) string {
+	var all sum
+	for _, v := range b.Variants {
+		all.add(v.Digest)
+	}
+	return all.version()
+}
