@@ -175,7 +175,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 	for _, f := range u.Errors {
 		switch e := s.named.entries[f.Name]; {
 		case e == nil:
-			s.strayLocked(a, gen, f.Name)
+			s.strayErrorLocked(a, gen, f.Name)
 		case e.askedOn(gen):
 			s.failLocked(e, f, rev, gen)
 		}

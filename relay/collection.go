@@ -142,11 +142,8 @@ func (t *set) besideLocked(now time.Time, gen uint32, bad bool) {
 	t.pauseLocked(now)
 }
 
-// pickedLocked reports whether a name that a response speaks of belongs to a collection, so that it was asked for (RELAY-28).
+// pickedLocked reports whether a resource belongs to a collection, so that it was asked for (RELAY-28).
 func (s *shard) pickedLocked(gen uint32, name string) (picked bool) {
-	if t := s.collections[name]; t != nil && t.askedGen == gen {
-		return true
-	}
 	s.eachOfLocked(gen, name, func(*set) { picked = true })
 	return picked
 }
@@ -183,17 +180,24 @@ func (s *shard) applySetsLocked(a *Applied, u *Update, bodies []*Variant, gen ui
 			s.strayLocked(a, gen, u.Resources[i].Name)
 		}
 		for _, e := range u.Errors {
-			s.strayLocked(a, gen, e.Name)
+			s.strayErrorLocked(a, gen, e.Name)
 		}
 	}
 	s.applyCollectionsLocked(a, u, bodies, gen)
 }
 
-// strayLocked counts a name that no name or `*` was asked for, unless a collection was (RELAY-28, COLL-5).
+// strayLocked counts a resource that no name or `*` was asked for, unless a collection was (RELAY-28, COLL-5).
 func (s *shard) strayLocked(a *Applied, gen uint32, name string) {
 	if !s.pickedLocked(gen, name) {
 		a.Unrequested++
 		s.unrequested++
+	}
+}
+
+// strayErrorLocked is strayLocked for an error, which may be of a collection as a whole.
+func (s *shard) strayErrorLocked(a *Applied, gen uint32, name string) {
+	if t := s.collections[name]; t == nil || t.askedGen != gen {
+		s.strayLocked(a, gen, name)
 	}
 }
 
