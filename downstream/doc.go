@@ -58,7 +58,6 @@
 //   - RELAY-39 wants no linger for a name known absent. Package relay lets the absence of a name that had existed linger: else a
 //     client that was away when its name went is never told on return (relay/testdata/absence_away.txt). Guessed names, which
 //     are the rule's reason, do not linger.
-//   - ALIAS-8: virtual hosts on demand do not bypass the holds.
 //   - RELAY-8: what is sent whole in SotW states no error for the names that wait, since it would say that all else is gone.
 //   - ABS-9: for the same reason a list that is sent whole does not tell the error of what it lists (ABS-11).
 //   - ORD-2: what refers to nothing and is referred to by nothing, Runtime and types unknown, neither waits nor is waited for.

@@ -86,6 +86,14 @@ func (s *shard) askLocked(asks []Ask, l *Lane, gen uint32, now time.Time, all bo
 	return asks
 }
 
+// Urgent reports whether Take has something to ask that a request may wait for, which is not to be collected with what comes after it
+// (ALIAS-8, RELAY-24).
+func (l *Lane) Urgent() bool {
+	return slices.ContainsFunc(l.shards(), func(s *shard) bool {
+		return IsVirtualHost(s.typeURL) && s.toAsk[l.index].Load() && l.carries(s)
+	})
+}
+
 func (l *Lane) reopenSoon() {
 	l.reopen.Store(true)
 	signal(l.wake)

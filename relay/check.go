@@ -50,12 +50,14 @@ func (s *shard) checkLocked() (errs []error) {
 			fail("collection %q: to be looked at, and not marked", t.selector)
 		}
 	}
+	s.checkAliases(fail)
+	subs := map[*Sub]bool{}
 	for name, e := range s.named.entries {
 		if name != e.name || len(e.wants) == 0 {
 			fail("entry %q: named %q with %d wants", name, e.name, len(e.wants))
 		}
 		for _, w := range e.wants {
-			w.check(s, fail)
+			w.check(s, subs, fail)
 		}
 	}
 	return errs
@@ -129,12 +131,16 @@ func (s *shard) checkTrial(fail func(string, ...any)) {
 	}
 }
 
-func (w *want) check(s *shard, fail func(string, ...any)) {
+func (w *want) check(s *shard, subs map[*Sub]bool, fail func(string, ...any)) {
 	n := 0
 	for r := w.head; r != nil; r = r.next {
 		n++
 		if r.want != w || r.sub.records[w.entry.name] != r {
 			fail("want %q: a record that is not its client's", w.entry.name)
+		}
+		if !subs[r.sub] {
+			subs[r.sub] = true
+			r.sub.checkAliased(fail)
 		}
 		if r.is(dirty) && !r.sub.pending.Load() && r.sub.unsent == 0 {
 			fail("want %q: dirty, and its client was not told", w.entry.name)

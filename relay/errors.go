@@ -133,14 +133,19 @@ func (s *Sub) faultLocked(r *record, sent bool) *NameError {
 		return nil
 	default:
 		// A name without a body stays owed: whether it exists has still to be told (ABS-4).
+		s.met = s.met || r.is(demanded)
 		r.fault = f
-		return f
+		return s.aboutLocked(r, f)
 	}
 }
 
 // inSetLocked reports whether the client has the name from a set.
 func (s *Sub) inSetLocked(w *want) bool {
-	it, _ := s.memberLocked(w.entry.name)
+	name := w.entry.name
+	if w.chosen != nil {
+		name = w.chosen.Name
+	}
+	it, _ := s.memberLocked(name)
 	return it != nil
 }
 

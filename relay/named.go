@@ -9,6 +9,7 @@ import (
 // namedTable is the part of a shard that was asked for by name.
 type namedTable struct {
 	entries map[string]*entry
+	other   otherNames
 	from    *receipt // of the last response
 	// lane is where the names are asked (RELAY-20): the main lane unless it carries the type's wildcard.
 	lane laneIndex
@@ -32,10 +33,14 @@ type unheard struct {
 
 // entry is one name of kind named: its variants, and the wants that choose among them.
 type entry struct {
-	name     string // canonical
-	spelt    string // as the client wrote it who asked first, if that is another (NAME-9)
+	name  string // canonical
+	spelt string // as the client wrote it who asked first, if that is another (NAME-9)
+	// variants are of one resource, which goes by the name or by an alias. holdLocked, cutLocked and emptyLocked change them.
 	variants []*Variant
-	wants    []*want // by parameter map; nearly always one
+	wants    []*want   // by parameter map; nearly always one
+	also     *heldAlso // set while it holds a resource that other entries may hold too
+	lost     bool      // the resource does not list the name any more (ALIAS-4)
+	notice   *Variant  // stated with the absence, which told that an alias did not resolve (ALIAS-5)
 
 	// retired is what retired under the name, until the origin says something of it (retired.go); nil: nothing. Who has it of us is
 	// said by the records' flag revived. served: somebody was to be given it, during an outage. doubted: a connected origin kept silent about it.
@@ -51,6 +56,7 @@ type want struct {
 
 	chosen *Variant // the variant for params; nil: none known
 	last   *Variant // Clusters: chosen before it went (ORD-3)
+	former string   // the resource an alias stood for before; "": none
 	rev    uint64   // of the last change of chosen
 	// fault is the last error the origin stated, until the resource itself or another error arrives (ABS-7).
 	fault *NameError
@@ -84,16 +90,18 @@ type record struct {
 	flags      recordFlags
 }
 
-type recordFlags uint8
+type recordFlags uint16
 
 const (
-	dirty   recordFlags = 1 << iota // in sub.dirty
-	owed                            // must be answered even if nothing changed (DELTA-2, SOTW-5)
-	holds                           // the client was sent a body, or says it holds one
-	claimed                         // it only says so
-	gone                            // unsubscribed while in sub.dirty
-	cold                            // waits in vain, which is to be said
-	revived                         // holds what had retired, by our giving it
+	dirty    recordFlags = 1 << iota // in sub.dirty
+	owed                             // must be answered even if nothing changed (DELTA-2, SOTW-5)
+	holds                            // the client was sent a body, or says it holds one
+	claimed                          // it only says so
+	gone                             // unsubscribed while in sub.dirty
+	cold                             // waits in vain, which is to be said
+	demanded                         // owed because the client asked: a request may wait for it (ALIAS-8)
+	early                            // came with the first request, and may be an alias of what the client says it holds
+	revived                          // holds what had retired, by our giving it
 )
 
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
@@ -102,8 +110,10 @@ func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
 func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
 	e := s.named.entries[name]
 	if e == nil {
-		e = &entry{name: name, spelt: spelt, variants: s.heldByGlobLocked(name), retired: s.table().retired.take(s.retiredKey(name))}
+		e = &entry{name: name, spelt: spelt, retired: s.table().retired.take(s.retiredKey(name))}
 		s.named.entries[name] = e
+		s.shareLocked(e)
+		s.shareMemberLocked(e)
 		s.expectLocked(e)
 	}
 	for _, w := range e.wants {
@@ -234,6 +244,7 @@ func (s *shard) deleteLocked(w *want) {
 	if len(e.wants) == 0 && s.named.entries[e.name] == e {
 		delete(s.named.entries, e.name)
 		s.retireLocked(e)
+		s.emptyLocked(e)
 		if s.named.moving && !s.hasNamesLocked() { // nothing is left for the side lane to ask first
 			s.named.moving = false
 			s.lane(mainLane).reopenSoon()
@@ -251,6 +262,9 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 	}
 	for _, w := range e.wants {
 		chosen := pick(e.variants, w.params)
+		if was := w.chosen; was != nil && was.Name != e.name && (chosen == nil || chosen.Name != was.Name) {
+			w.former = was.Name
+		}
 		switch {
 		case chosen != nil:
 			changed := w.chosen == nil || w.chosen.Digest != chosen.Digest
@@ -260,13 +274,16 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			w.fault, w.faulted = nil, false
 			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = chosen, gen, 0, false, false
 			w.existed, w.last = true, nil
+			if e.lost {
+				w.answered = 0
+			}
 			if changed {
 				w.rev = rev
 				s.tellLocked(w, rev)
 			}
 		case stated:
 			known := w.chosen == nil && w.absentGen == gen
-			if w.fault == nil || !s.group.origin.ends(w.fault) {
+			if !e.lost && (w.fault == nil || !s.group.origin.ends(w.fault)) {
 				w.fault = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
 			}
 			if last := w.chosen; s.typeURL == ClusterType {
@@ -278,6 +295,9 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 				}
 			}
 			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = nil, gen, gen, true, false
+			if e.lost { // of the alias itself nothing was said
+				w.answered, w.absentGen = 0, 0
+			}
 			if !known {
 				w.rev = rev
 				w.dueLocked()
@@ -288,6 +308,7 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			}
 		}
 	}
+	e.lost = e.lost && len(e.variants) > 0
 }
 
 // failLocked takes up what the origin says of a name instead of a resource: the body that is there goes or stays (ABS-8), and
@@ -300,7 +321,8 @@ func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
 				s.tellLocked(w, rev) // also those who know that it does not exist
 			}
 		}
-		e.variants = nil
+		s.emptyLocked(e)
+		e.notice = nil
 		s.offerNamedLocked(e, rev, gen, true)
 		return
 	}
@@ -376,7 +398,7 @@ func (s *shard) silent(now time.Time) {
 
 func (s *shard) unheardLocked(w *want) {
 	switch {
-	case w.chosen != nil:
+	case w.chosen != nil && !w.entry.lost:
 		if w.answered != w.asked && w.fault != nil { // it would have been stated again
 			w.curedLocked(s.rev)
 			w.fault, w.faulted = nil, false

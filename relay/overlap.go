@@ -103,8 +103,8 @@ func (s *Sub) leaveLocked(p *position, now time.Time) {
 	if p == nil {
 		return
 	}
-	for name, r := range s.records { // an absence stated before the set's last word is none, once its stream is gone
-		if it, w := p.view.items[name], r.want; it != nil && !it.dead && it.rev > w.rev && !s.shard.absentLocked(w) {
+	for _, r := range s.records { // an absence stated before the set's last word is none, once its stream is gone
+		if it, w := p.view.items[s.alias.resource(r)], r.want; it != nil && !it.dead && it.rev > w.rev && !s.shard.absentLocked(w) {
 			w.wasAbsent = false
 		}
 	}
@@ -265,8 +265,7 @@ func (x *overlapTake) name(name, spelt string) bool {
 	if x.seen[name] {
 		return true
 	}
-	if r := s.records[name]; r != nil {
-		s.relookLocked(r)
+	if s.lookAtLocked(name) {
 		return true
 	}
 	it, waits := s.memberLocked(name)
@@ -284,7 +283,10 @@ func (x *overlapTake) name(name, spelt string) bool {
 		x.own.Variants = append(x.own.Variants, it.variant)
 		x.rev = max(x.rev, it.rev)
 		s.more.told[name] = it.variant.Digest
-	case told, claimed && s.coveredLocked(name) && !s.sparedLocked(name):
+	case !told && (!claimed || !s.coveredLocked(name) || s.sparedLocked(name)):
+	case !told && s.alias.early > 0: // it may be what an alias stands for
+		s.alias.later = append(s.alias.later, toldName{name, spelt})
+	default:
 		x.own.remove(name, spelt)
 		delete(s.more.told, name)
 	}

@@ -109,6 +109,9 @@ func (s *shard) retiredKey(name string) retiredKey {
 // (RELAY-9), nor a body that had retired before if a connected origin kept silent about it since.
 func (s *shard) retireLocked(e *entry) {
 	variants := e.variants
+	if e.lost { // it stands for nothing
+		variants = nil
+	}
 	if len(variants) == 0 && !e.doubted {
 		variants = e.retired
 	}

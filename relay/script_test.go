@@ -207,8 +207,9 @@ func (s *script) open(f []string) {
 			o.Initial = map[string]string{}
 			for _, kv := range f[3+i+1:] {
 				name, body, _ := strings.Cut(kv, "=")
+				name, aliases := cutAliases(name)
 				r := madeResource(o.TypeURL, name, "", body)
-				r.Name = NameKey(name)
+				r.Name, r.Aliases = NameKey(name), aliases
 				o.Initial[name] = newVariant(&receipt{typeURL: o.TypeURL}, &r, "").Digest.String()
 				if s.cfg.Origins[0].OriginVersions {
 					o.Initial[name] = body
@@ -279,6 +280,13 @@ func (s *script) take(c *scriptSub) []string {
 		name := v.Spelling()
 		if v.Nameless {
 			name = "(nameless)"
+		}
+		if len(v.aliases) > 0 && c.delta {
+			name += "[" + strings.Join(v.aliases, ",") + "]"
+		}
+		if v.Notice() {
+			words = append(words, "?"+name)
+			continue
 		}
 		word := fmt.Sprintf("%s=%s", name, stringField(value, 2))
 		if s.cfg.Origins[0].OriginVersions {
@@ -459,6 +467,15 @@ func madeResource(typeURL, name, version, body string) Resource {
 	return r
 }
 
+// cutAliases reads NAME[ALIAS,ALIAS...].
+func cutAliases(word string) (name string, aliases []string) {
+	name, list, has := strings.Cut(strings.TrimSuffix(word, "]"), "[")
+	if has {
+		aliases = strings.Split(list, ",")
+	}
+	return name, aliases
+}
+
 func (s *script) apply(l *Lane, f []string) []string {
 	resp := &Response{TypeURL: shortTypes[f[1]], delta: f[0] == "delta", Nonce: "n"}
 	words := f[2:]
@@ -486,7 +503,21 @@ func (s *script) apply(l *Lane, f []string) []string {
 			continue
 		}
 		name, body, _ := strings.Cut(w, "=")
+		name, aliases := cutAliases(name)
 		body, version, hasVersion := strings.Cut(body, "@")
+		if notice, is := strings.CutPrefix(w, "?"); is { // ?NAME[ALIAS,...]: no payload
+			notice, version, hasVersion := strings.Cut(notice, "@")
+			name, aliases := cutAliases(notice)
+			b := appendString(nil, resourceName, name)
+			for _, alias := range aliases {
+				b = appendString(b, resourceAliases, alias)
+			}
+			if hasVersion {
+				b = appendString(b, resourceVersion, version)
+			}
+			resp.resources = append(resp.resources, b)
+			continue
+		}
 		if !hasVersion {
 			version = "v" + body
 		}
@@ -500,6 +531,9 @@ func (s *script) apply(l *Lane, f []string) []string {
 			continue
 		}
 		b := appendString(appendString(nil, resourceName, name), resourceVersion, version)
+		for _, alias := range aliases {
+			b = appendString(b, resourceAliases, alias)
+		}
 		b = protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), r.Any)
 		if !resp.delta { // wrapped
 			b = appendString(appendString(nil, 1, resourceType), 2, string(b))

@@ -1,9 +1,6 @@
 package relay
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // selectorKind tells what stands for more resources than one.
 type selectorKind uint8
@@ -30,7 +27,7 @@ func (s *shard) selectorOf(name string, spaces map[string]bool) (k selectorKind,
 	case IsNewStyle(name):
 		u, err := ParseURN(name)
 		return glob, err == nil && u.Glob()
-	case isVirtualHost(s.typeURL):
+	case IsVirtualHost(s.typeURL):
 		return namespace, spaces[name] || !strings.Contains(name, "/")
 	}
 	return 0, false
@@ -176,11 +173,16 @@ func (s *shard) hasNamesLocked() bool {
 	return false
 }
 
-// heldByGlobLocked is what a glob on the names' own lane holds of a name: until the name itself is answered, which many servers do
-// not do for what they have sent on the same stream, it stands in (RELAY-25).
-func (s *shard) heldByGlobLocked(name string) []*Variant {
-	if len(s.collections) == 0 || !IsNewStyle(name) {
-		return nil
+// shareMemberLocked fills a new entry with what a glob on the names' own lane holds of the name: until the name itself is answered,
+// which many servers do not do for what they have sent on the same stream, it stands in (RELAY-25).
+func (s *shard) shareMemberLocked(e *entry) {
+	if len(s.collections) == 0 || len(e.variants) > 0 || !IsNewStyle(e.name) {
+		return
 	}
-	return slices.Clone(s.memberLocked(s.lane(s.named.lane).gen.Load(), name))
+	for _, v := range s.memberLocked(s.lane(s.named.lane).gen.Load(), e.name) {
+		s.holdLocked(e, v)
+	}
+	if e.also != nil {
+		s.listLocked(e.also)
+	}
 }

@@ -112,7 +112,9 @@ func (s *shard) status() (_ TypeStatus, rev uint64) {
 				ts.Waiting++
 			}
 		}
-		ts.count(e.variants, live)
+		if e.counts() {
+			ts.count(e.variants, live)
+		}
 	}
 	return ts, s.rev
 }
@@ -195,10 +197,18 @@ func (s *shard) resources(name string) []ResourceStatus {
 	})
 	if name == "" {
 		for _, e := range s.named.entries {
-			rs = s.namedPicturesLocked(rs, e)
+			if e.counts() {
+				rs = s.namedPicturesLocked(rs, e)
+			}
 		}
-	} else if e := s.named.entries[name]; e != nil {
-		rs = s.namedPicturesLocked(rs, e)
+	} else {
+		var last *heldAlso
+		for _, e := range s.holdersLocked(name) { // one speaks for all that hold the resource
+			if e.also == nil || e.also != last {
+				rs = s.namedPicturesLocked(rs, e)
+			}
+			last = e.also
+		}
 	}
 	s.mu.Unlock()
 	for i := range rs {
@@ -236,10 +246,16 @@ func (t *set) picturesLocked(rs []ResourceStatus, m *member) []ResourceStatus {
 
 func (s *shard) namedPicturesLocked(rs []ResourceStatus, e *entry) []ResourceStatus {
 	clients, live, absent := 0, false, false
-	for _, w := range e.wants {
-		clients += w.count
-		live = live || s.isAskedLocked(w) && w.answered == w.asked
-		absent = absent || s.absentLocked(w)
+	all := []*entry{e}
+	if e.also != nil {
+		all = e.also.entries
+	}
+	for _, e := range all {
+		for _, w := range e.wants {
+			clients += w.count
+			live = live || s.isAskedLocked(w) && w.answered == w.asked
+			absent = absent || s.absentLocked(w)
+		}
 	}
 	for _, v := range e.variants {
 		rs = append(rs, ResourceStatus{Clients: clients, Live: live, body: v})

@@ -65,13 +65,15 @@ type Sub struct {
 	first   bool              // before the first Update
 	again   map[string]string // members owed by name under `*` (DELTA-9, WARM-3), as the client writes them
 	sum     sum               // of what was sent by name and is still subscribed (VER-4)
-	told    bool              // something was sent whole
-	whole   string            // the version of it, if a name was in it
-	kept    map[string]kept   // Clusters that are gone and still in the list (ORD-3); nil: none
-	newest  *receipt          // of the last response that had to do with what was sent by name (VER-5)
-	late    bool              // all of it is gone but for names not known yet: to be told when they are
-	unsent  uint64            // revision of the first change not taken; 0: none
-	since   time.Time         // when that change came from the origin; zero: it did not
+	alias   aliased
+	met     bool            // within one Take: a name that was asked for is answered
+	told    bool            // something was sent whole
+	whole   string          // the version of it, if a name was in it
+	kept    map[string]kept // Clusters that are gone and still in the list (ORD-3); nil: none
+	newest  *receipt        // of the last response that had to do with what was sent by name (VER-5)
+	late    bool            // all of it is gone but for names not known yet: to be told when they are
+	unsent  uint64          // revision of the first change not taken; 0: none
+	since   time.Time       // when that change came from the origin; zero: it did not
 	lagging bool
 	// One of several (Union): united is set for good, asList while any of them is subscribed to `*`, insisted for the next Take.
 	united, asList, insisted bool
@@ -221,6 +223,9 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) {
 }
 
 func (s *Sub) firstDoneLocked() {
+	if s.first && s.delta {
+		s.claimAliasesLocked()
+	}
 	s.first = false
 	if s.pos == nil {
 		s.initial, s.stated = nil, nil // names have taken theirs over
@@ -262,6 +267,7 @@ func (s *Sub) subscribeLocked(name string) {
 	}
 	r.fault = nil // it may be all there is to answer
 	s.oweLocked(r, true)
+	r.flags |= demanded
 	s.dirtyLocked(r, s.shard.rev)
 }
 
@@ -295,13 +301,21 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 		return
 	}
 	r := s.records[name]
-	s.coveringLocked(name, func(p *position) {
-		if r != nil || p.view.has(name) { // DELTA-9, WILD-9
-			s.againLocked(name, spelling(name, spelt))
+	told := toldName{name, spelling(name, spelt)}
+	if r != nil && s.alias.of[r].name != "" {
+		told = s.alias.of[r] // of an alias: the resource, if a set has it
+	}
+	s.coveringLocked(told.name, func(p *position) {
+		if r != nil || p.view.has(told.name) { // DELTA-9, WILD-9
+			s.againLocked(told.name, told.spelt)
 			s.markLocked(s.shard.rev)
 		}
 	})
 	if r != nil {
+		s.forgetLocked(r, now)
+		return
+	}
+	for _, r := range s.knownAsLocked(name) {
 		s.forgetLocked(r, now)
 	}
 }
@@ -315,7 +329,7 @@ func (s *Sub) forgottenLocked(r *record) {
 	if s.holds || s.late {
 		s.markLocked(s.shard.rev)
 	}
-	name := r.want.entry.name
+	name := s.alias.resource(r)
 	s.coveringLocked(name, func(p *position) {
 		if it := p.view.items[name]; !p.fresh && r.is(holds) && (it == nil || it.dead || it.variant.Digest != r.sent) {
 			p.resend = true
@@ -330,6 +344,8 @@ func (s *Sub) forgetLocked(r *record, now time.Time) {
 	if r.sent != (Digest{}) {
 		s.sum.sub(r.sent)
 	}
+	s.alias.set(r, r.want.entry.name, "")
+	s.notEarlyLocked(r)
 	delete(s.records, r.want.entry.name)
 	delete(s.spelt, r.want.entry.name)
 	r.flags |= gone
@@ -342,7 +358,8 @@ func (s *Sub) oweLocked(r *record, owe bool) {
 		r.flags |= owed
 		s.owed++
 	case !owe && r.is(owed):
-		r.flags &^= owed
+		s.met = s.met || r.is(demanded)
+		r.flags &^= owed | demanded
 		s.owed--
 	}
 }

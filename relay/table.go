@@ -179,6 +179,9 @@ type Origin struct {
 // Name is the configured name.
 func (o *Origin) Name() string { return o.cfg.Name }
 
+// SotW reports whether the origin is asked in state of the world.
+func (o *Origin) SotW() bool { return o.cfg.SotW }
+
 // ErrGroups: the node would open a group beyond limits.groups (RELAY-67).
 var ErrGroups = errors.New("limits.groups is reached")
 

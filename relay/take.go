@@ -23,7 +23,9 @@ type Answer struct {
 	News []*Variant
 	// Waiting: `*` or a name still waits for its first answer.
 	Waiting bool
-	gone    bool // of one of several lists: if it is empty, all of it is known to be gone
+	// Demanded: it answers names that the client asked for, and not only changes and what else is owed.
+	Demanded bool
+	gone     bool // of one of several lists: if it is empty, all of it is known to be gone
 	// Since is when the oldest change arrived from the origin; zero if the answer is due to a request.
 	Since    time.Time
 	from, to uint64
@@ -50,6 +52,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	}
 	first, since := s.unsent, s.since
 	s.unsent, s.since = 0, time.Time{}
+	s.met = false
 	var a *Answer
 	switch {
 	case s.delta:
@@ -68,7 +71,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	if a != nil {
 		a.from, a.to, a.group = from, s.shard.rev, s.shard.group
 		a.First, a.Since = first, since
-		a.Waiting = s.waitingLocked()
+		a.Waiting, a.Demanded = s.waitingLocked(), s.met
 		if s.delta && s.typeURL == ClusterType {
 			a.News = a.Variants
 		}
@@ -113,17 +116,24 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 	// What was stated absent before the upstream stream broke is told to nobody who asks now (RELAY-38), but a removal that a
 	// client was about to be sent still is: it happened.
 	absent = s.shard.absentLocked(w) || w.wasAbsent && r.is(holds) && !r.is(claimed)
+	if v != nil && w.entry.lost && !(r.is(holds) && s.alias.resource(r) == v.Name) {
+		return nil, false, rev // an unresolved name to who has not come by it before (ALIAS-4)
+	}
 	if s.pos == nil {
 		return v, absent, rev
 	}
+	name := s.alias.resource(r)
+	if v != nil {
+		name = v.Name
+	}
 	gone, waits := false, false
-	s.coveringLocked(w.entry.name, func(p *position) {
-		it := p.view.items[w.entry.name]
+	s.coveringLocked(name, func(p *position) {
+		it := p.view.items[name]
 		switch {
 		case p.waitsLocked():
 			waits = true
 		case it == nil:
-			gone = gone || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(w.entry.name)
+			gone = gone || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(name)
 		case it.dead:
 			gone, rev = true, max(rev, it.rev)
 		case v == nil || it.rev > rev:
@@ -135,20 +145,28 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 
 // settleLocked brings a record up to date and says what the client must be told: the body, a removal, or nothing.
 func (s *Sub) settleLocked(r *record) (body *Variant, removed bool, rev uint64) {
+	s.recognizeLocked(r)
 	v, absent, rev := s.effectiveLocked(r)
 	r.gaveLocked(v)
 	switch {
 	case v != nil:
+		lost := v == r.want.chosen && r.want.entry.lost
 		if ended := r.fault != nil && r.want.fault == nil; !r.is(owed) && !ended &&
 			(r.sent == v.Digest || r.is(claimed) && v.stated(r.sent)) {
 			s.sentLocked(r, v.Digest) // a claim may have another form
 			r.flags &^= claimed       // what it said is so: it holds what was live here, and will be told if that goes
 			return nil, false, 0
 		}
+		if lost && r.sent == v.Digest {
+			return nil, false, 0 // the subscription waits for its answer (ALIAS-4)
+		}
 		s.sentLocked(r, v.Digest)
 		s.newest = newer(s.newest, v.from)
+		s.standsForLocked(r, v)
 		r.flags = r.flags&^claimed | holds
-		s.oweLocked(r, false)
+		if !lost {
+			s.oweLocked(r, false)
+		}
 		return v, false, rev
 	case absent:
 		tell := r.is(owed | holds)
@@ -157,9 +175,14 @@ func (s *Sub) settleLocked(r *record) (body *Variant, removed bool, rev uint64) 
 			r.fault = nil // what is said of it follows the removal, or goes with it
 		}
 		s.sentLocked(r, Digest{})
+		if tell && s.delta {
+			body, tell = s.endsLocked(r)
+		}
 		r.flags &^= holds | claimed
-		s.oweLocked(r, false)
-		return nil, tell, rev
+		if r.want.absentGen != 0 || !r.want.wasAbsent { // or else what a lost alias stood for went, and it waits still (ALIAS-4)
+			s.oweLocked(r, false)
+		}
+		return body, tell, rev
 	}
 	return nil, false, 0
 }
@@ -217,6 +240,7 @@ func (s *Sub) takeDeltaLocked() *Answer {
 	if s.more == nil {
 		rev = max(rev, s.takeAgainLocked(base, own))
 	}
+	base, errs = s.tidyLocked(own, base, errs)
 	a := &Answer{Body: own, Errors: errs, Rev: rev}
 	switch {
 	case own.empty() && (must || base != nil && !base.emptyInDelta()):
@@ -316,6 +340,18 @@ func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 	return b, must, rev
 }
 
+// lookAtLocked has the records of a resource looked at, and reports whether there is any.
+func (s *Sub) lookAtLocked(name string) bool {
+	r, also := s.records[name], s.alias.by[name]
+	if r != nil {
+		s.relookLocked(r)
+	}
+	for _, r := range also {
+		s.relookLocked(r)
+	}
+	return r != nil || len(also) > 0
+}
+
 // ownLocked is a view's body without the names that have a record of their own, which are marked to be looked at, and on the
 // first answer without what the client holds already and with removals of what is no more (DELTA-11, DELTA-12). It is the
 // shared body itself where that changes nothing.
@@ -324,13 +360,7 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 		return b
 	}
 	own := &Body{nameless: b.nameless, spelt: maps.Clone(b.spelt)}
-	skip := func(name string) bool {
-		r := s.records[name]
-		if r != nil {
-			s.relookLocked(r)
-		}
-		return r != nil
-	}
+	skip := s.lookAtLocked
 	for _, v := range b.Variants {
 		if skip(v.Name) {
 			continue
@@ -347,7 +377,11 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	}
 	if first {
 		for name := range s.initial {
-			if !s.pos.view.has(name) && s.pos.view.set.coversLocked(name) && !skip(name) && !s.sparedLocked(name) {
+			switch {
+			case s.pos.view.has(name), !s.pos.view.set.coversLocked(name), skip(name), s.sparedLocked(name):
+			case s.alias.early > 0: // it may be what an alias stands for
+				s.alias.later = append(s.alias.later, toldName{name, s.stated[name]})
+			default:
 				own.remove(name, s.stated[name])
 			}
 		}
@@ -394,7 +428,7 @@ func (s *Sub) takeChangedLocked() *Answer {
 	base, _, rev := s.takeSetsLocked() // first: it may have names looked at
 	s.eachDirtyLocked(func(r *record) {
 		body, _, at := s.settleLocked(r)
-		if body != nil {
+		if body != nil && s.firstLocked(r, body.Name) {
 			a.Variants = append(a.Variants, body)
 			a.Rev = max(a.Rev, at)
 		}
@@ -403,7 +437,7 @@ func (s *Sub) takeChangedLocked() *Answer {
 			a.Rev = max(a.Rev, r.want.rev)
 		}
 	})
-	total := s.sum
+	total := s.sumLocked()
 	if base != nil && len(base.Variants) > 0 {
 		a.Variants, a.Rev = append(a.Variants, base.Variants...), max(a.Rev, rev)
 	}

@@ -68,11 +68,13 @@ func IsSecret(typeURL string) bool { return typeURL == SecretType || typeURL == 
 
 // DeltaOnly reports whether the type has no SotW form (TRANS-7).
 func DeltaOnly(typeURL string) bool {
-	return isVirtualHost(typeURL) || typeURL == LbEndpointType
+	return typeURL == LbEndpointType || IsVirtualHost(typeURL)
 }
 
-func isVirtualHost(typeURL string) bool {
-	return typeURL == VirtualHostType || typeURL == virtualHostTypeV2
+// IsVirtualHost reports whether resources of the type are virtual hosts, which are asked for by alias when a request waits for them
+// (ALIAS-8).
+func IsVirtualHost(typeURL string) bool {
+	return typeURL == VirtualHostType || typeURL == typePrefix+"envoy.api.v2.route.VirtualHost"
 }
 
 // absenceDeletes reports whether a SotW wildcard response without a member removes it (DEL-3, SOTW-4).

@@ -197,6 +197,16 @@ func (u *Union) Owe(names []string) {
 	}
 }
 
+// Demands is Sub.Demands of any part.
+func (u *Union) Demands() bool {
+	for i := range u.Len() {
+		if u.Part(i).Demands() {
+			return true
+		}
+	}
+	return false
+}
+
 // OweNamespaces is Sub.OweNamespaces.
 func (u *Union) OweNamespaces(routes []string, except []*Variant) {
 	for i := range u.Len() {

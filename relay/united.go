@@ -34,6 +34,7 @@ func (a *Answer) join(x *Answer, n int) {
 	}
 	a.Errors = append(a.Errors, x.Errors...)
 	a.News = append(a.News, x.News...)
+	a.Demanded = a.Demanded || x.Demanded
 	a.Rev, a.First, a.from = max(a.Rev, x.Rev), older(a.First, x.First), min(a.from, x.from)
 	if a.Since.IsZero() || !x.Since.IsZero() && x.Since.Before(a.Since) {
 		a.Since = x.Since
@@ -111,7 +112,7 @@ func (m *united) namesVersion() string {
 	}
 	for _, s := range m.subs {
 		s.shard.mu.Lock()
-		all.join(s.sum)
+		all.join(s.sumLocked())
 		s.shard.mu.Unlock()
 	}
 	return all.version()

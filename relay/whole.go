@@ -110,7 +110,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	}
 	gone := true
 	for _, r := range s.records {
-		if v := s.bodyLocked(r); v != nil {
+		if v := s.bodyLocked(r); v != nil && s.firstLocked(r, v.Name) && (!r.want.entry.lost || r.is(holds)) {
 			a.Variants = append(a.Variants, v)
 		}
 		gone = gone && r.want.goneLocked()
@@ -132,7 +132,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 		}
 	}
 	s.late, s.told, s.holds = false, true, false
-	a.Version = s.keptSumLocked(s.sum).version()
+	a.Version = s.keptSumLocked(s.sumLocked()).version()
 	s.whole = ""
 	return a
 }
@@ -143,7 +143,7 @@ func (s *Sub) mixedLocked(a *Answer) {
 	view := s.pos.view
 	all, full := view.sum, view.fullBody()
 	var loose []*Variant
-	for name, r := range s.records {
+	for _, r := range s.records {
 		v, _, at := s.effectiveLocked(r)
 		r.gaveLocked(v)
 		if v == nil {
@@ -155,8 +155,10 @@ func (s *Sub) mixedLocked(a *Answer) {
 		r.flags, r.fault = r.flags&^claimed|holds, nil
 		s.oweLocked(r, false)
 		a.Rev = max(a.Rev, at)
-		it := view.items[name]
+		it := view.items[v.Name]
 		switch {
+		case !s.firstLocked(r, v.Name):
+			continue
 		case it == nil || it.dead:
 		case it.variant.Digest == v.Digest:
 			continue

@@ -27,7 +27,7 @@ func (s *stream) write(before map[string]TypeStatus) (ending, error) {
 		if err != nil {
 			return ending{}, err
 		}
-		if s.changed && !now.Before(s.askTo) {
+		if s.changed && (!now.Before(s.askTo) || s.lane.table.Urgent()) {
 			s.changed, s.askTo = false, now.Add(s.lane.origin.cfg.Batch)
 			why, err := s.ask(now, before)
 			if err != nil || why.reopen || why.unwanted {
