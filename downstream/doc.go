@@ -42,11 +42,11 @@
 // # Known limits
 //
 //   - Only ADS: no per-type services, unary calls, REST, v2 names, status or load report service.
-//   - No dynamic parameters, TTL or wrapped resources; the answer to a name of these kinds is a resource error. So it
+//   - No dynamic parameters; the answer to a name with them is a resource error. So it
 //     is to an xdstp name of an authority that no origin answers for (TestRefusedNames).
 //   - A response with resources of several origins has the identifier of the listener's own, and so have refusals (STREAM-10). With
 //     version_mode origin it has the version of the newest response that had to do with it (VER-5), if all of its origins are so
-//     configured, else that of its content.
+//     configured, else that of its content. Nor does it have heartbeats in SotW: a new TTL is told with the resource.
 //   - A stream ended while its client does not read keeps its last messages in the transport until the connection ends.
 //   - Stop waits up to 10 s for a peer that is in the middle of a handshake.
 //   - In delta, a client counts as in sync when it accepted its last responses, though it refused one before.

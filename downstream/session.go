@@ -68,6 +68,7 @@ type session struct {
 	node        *corev3.Node
 	nodeID      string
 	nodeCluster string
+	ttl         bool // TTLs may be told
 	nodeChanges int
 	types       []*streamType // in ORD-1 order
 	lastNonce   uint64
@@ -165,6 +166,8 @@ func (s *session) joinLocked(node *corev3.Node) error {
 		return errGroups(err)
 	}
 	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
+	wrapper, ttl := hopFeatures(node.GetClientFeatures())
+	s.ttl = ttl && (s.delta || wrapper) // in state of the world a TTL is in the wrapper (TTL-5)
 	if s.cfg.federated {
 		s.node = kept(node)
 	}

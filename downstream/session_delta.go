@@ -133,7 +133,7 @@ func (s *session) updateLocked(
 			if len(subscribe) == 0 && !st.sub.None() {
 				return // nothing of it was ever subscribed
 			}
-			st.sub.Open(g, s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Delta: true, Initial: initial})
+			st.sub.Open(g, s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Delta: true, Initial: initial, TTL: s.ttl})
 		}
 		if g == own {
 			st.sub.In(g).Namespaces(s.spacesLocked(st, own, subscribe))

@@ -160,7 +160,7 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time) []Ask {
 		}
 		a := Ask{TypeURL: s.typeURL, First: true, Wildcard: true}
 		if len(s.star.members) > 0 {
-			a.Initial = s.initialLocked(mainLane, s.star.eachLocked)
+			a.Initial = s.initialLocked(mainLane, now, s.star.eachLocked)
 		}
 		s.star.askedLocked(gen, now, a.Initial == nil)
 		asks = append(asks, a)
@@ -173,7 +173,7 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time) []Ask {
 		}
 		s.spacesGen, s.spacesAt = gen, now
 		if a.First = s.star.askedGen != gen; a.First {
-			a.Initial = s.initialLocked(mainLane, func(add func(*Variant) bool) {
+			a.Initial = s.initialLocked(mainLane, now, func(add func(*Variant) bool) {
 				for _, t := range spaces {
 					t.eachLocked(add)
 				}
@@ -292,6 +292,9 @@ func (s *shard) dropCollectionLocked(t *set) {
 		return
 	}
 	delete(s.collections, t.selector)
+	for name := range t.members {
+		s.mindLocked(mortalKey{t, name}, nil)
+	}
 	if t.kind == glob && s.named.moving && !s.hasNamesLocked() { // nothing is left for the side lane to ask first
 		s.named.moving = false
 		s.lane(mainLane).reopenSoon()
@@ -299,9 +302,12 @@ func (s *shard) dropCollectionLocked(t *set) {
 	s.lane(t.laneIndex()).poke() // it may have been the last thing the lane was open for
 }
 
-// eachLocked calls add with the bodies of the members until it returns false.
+// eachLocked calls add with the bodies of the members that can be presented until it returns false.
 func (t *set) eachLocked(add func(*Variant) bool) {
 	for _, m := range t.members {
+		if t.doubted[m.name] { // TTL-4
+			continue
+		}
 		for _, v := range m.variants {
 			if !add(v) {
 				return
@@ -320,7 +326,7 @@ func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
 		t.pauseLocked(now)
 	}
 	t.sweepGen, t.sweepFirst, t.sweepAll = 0, time.Time{}, sweep
-	if (sweep && len(t.members) > 0 || len(t.faults.byName) > 0) && !t.shard.group.origin.cfg.SotW {
+	if (sweep && len(t.members) > 0 || len(t.faults.byName)+len(t.doubted) > 0) && !t.shard.group.origin.cfg.SotW {
 		t.sweepGen = gen
 	}
 }
@@ -328,7 +334,7 @@ func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
 // initialLocked collects the versions of what is held that the lane's server gave; nil if they cannot be presented: the origin
 // ignores them (RELAY-46), one is empty (RELAY-91) or another server's (FED-7), or the request would be too long (RELAY-41).
 // Then members are swept.
-func (s *shard) initialLocked(lane laneIndex, each func(add func(*Variant) bool)) map[string]string {
+func (s *shard) initialLocked(lane laneIndex, now time.Time, each func(add func(*Variant) bool)) map[string]string {
 	if s.group.origin.cfg.NoResume || s.group.origin.cfg.SotW {
 		return nil
 	}
@@ -336,6 +342,8 @@ func (s *shard) initialLocked(lane laneIndex, each func(add func(*Variant) bool)
 	each(func(v *Variant) bool {
 		switch {
 		case v.Constraints != nil: // DYN-20
+			return true
+		case v.timed() && !v.expires.After(now): // RELAY-41
 			return true
 		case v.originVersion == "", v.from.server != server:
 			initial = nil
@@ -372,11 +380,16 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 	if all {
 		a.All = s.allAskedLocked()
 	}
-	asks = append(asks, a)
-	if len(again) > 0 { // DELTA-7: a forced resend is two messages
-		asks = append(asks, Ask{TypeURL: s.typeURL, Subscribe: again, All: a.All})
+	if len(again) == 0 {
+		return append(asks, a)
 	}
-	return asks
+	second := Ask{TypeURL: s.typeURL, Subscribe: again, All: a.All} // DELTA-7: a forced resend is two messages
+	if all {
+		a.All = slices.DeleteFunc(slices.Clone(a.All), func(n Name) bool {
+			return slices.ContainsFunc(again, func(x Name) bool { return x.Name == n.Name && x.Params.Key() == n.Params.Key() })
+		})
+	}
+	return append(asks, a, second)
 }
 
 func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
@@ -396,7 +409,7 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 	}
 	globs := s.askableLocked(a, glob)
 	sortNames(a.Subscribe)
-	a.Initial = s.initialLocked(t.lane, func(add func(*Variant) bool) {
+	a.Initial = s.initialLocked(t.lane, now, func(add func(*Variant) bool) {
 		for _, t := range globs {
 			t.eachLocked(add)
 		}

@@ -29,6 +29,9 @@ func (s *Sub) takeAssembledLocked(k Keep) *Answer {
 		return nil
 	}
 	for p := s.pos; p != nil; p = p.also {
+		if s.ttl && p.view.renewed > p.sent && s.lastLocked() != rejected {
+			must, a.renewed = true, true // heartbeats are the whole list with bodies (TTL-11)
+		}
 		if f := p.collectionFaultLocked(); f != nil {
 			a.Errors = append(a.Errors, f)
 		}

@@ -2,8 +2,8 @@ package relay
 
 import "time"
 
-// part is what one response says of one collection.
-type part struct {
+// excerpt is what one response says of one collection.
+type excerpt struct {
 	Update
 	bodies []*Variant
 	// fault is what it says of the collection as a whole: an error, or that it is empty, which is one for clients that speak
@@ -17,16 +17,16 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 	if len(s.collections) == 0 {
 		return
 	}
-	parts := map[*set]*part{}
-	of := func(t *set) *part {
+	parts := map[*set]*excerpt{}
+	of := func(t *set) *excerpt {
 		if parts[t] == nil {
-			parts[t] = &part{Update: Update{TypeURL: u.TypeURL, Bad: u.Bad}}
+			parts[t] = &excerpt{Update: Update{TypeURL: u.TypeURL, Bad: u.Bad, Heartbeats: u.Heartbeats}}
 		}
 		return parts[t]
 	}
-	each := func(name string, f func(*part)) { s.eachOfLocked(gen, name, func(t *set) { f(of(t)) }) }
+	each := func(name string, f func(*excerpt)) { s.eachOfLocked(gen, name, func(t *set) { f(of(t)) }) }
 	for i := range u.Resources {
-		each(u.Resources[i].Name, func(p *part) {
+		each(u.Resources[i].Name, func(p *excerpt) {
 			p.Resources, p.bodies = append(p.Resources, u.Resources[i]), append(p.bodies, bodies[i])
 		})
 	}
@@ -35,17 +35,17 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 			of(t).fault = notFound(name) // it is empty (COLL-3)
 			continue
 		}
-		each(name, func(p *part) { p.Removed = append(p.Removed, name) })
+		each(name, func(p *excerpt) { p.Removed = append(p.Removed, name) })
 	}
 	for _, r := range u.RemovedVariants {
-		each(r.Name, func(p *part) { p.RemovedVariants = append(p.RemovedVariants, r) })
+		each(r.Name, func(p *excerpt) { p.RemovedVariants = append(p.RemovedVariants, r) })
 	}
 	for _, e := range u.Errors {
 		if t := s.collections[e.Name]; t != nil && t.askedGen == gen {
 			of(t).fault = e
 			continue
 		}
-		each(e.Name, func(p *part) { p.Errors = append(p.Errors, e) })
+		each(e.Name, func(p *excerpt) { p.Errors = append(p.Errors, e) })
 	}
 	first := s.collectedGen != gen
 	s.collectedGen = gen
@@ -63,7 +63,7 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 }
 
 // applyPartLocked takes up what a response says of a collection.
-func (t *set) applyPartLocked(a *Applied, p *part, gen uint32) {
+func (t *set) applyPartLocked(a *Applied, p *excerpt, gen uint32) {
 	s := t.shard
 	if over := p.fault == nil && (len(p.Resources) > 0 || t.faultGen != gen) || p.fault != nil && p.fault.own && t.fault != nil && !t.fault.own; t.fault != nil && over {
 		t.curedLocked(s.rev) // there is something again
@@ -80,7 +80,7 @@ func (t *set) applyPartLocked(a *Applied, p *part, gen uint32) {
 
 // failLocked takes up an error of the collection: one that ends it takes every member that the same response does not bring (COLL-3,
 // ABS-12).
-func (t *set) failLocked(p *part, gen uint32) {
+func (t *set) failLocked(p *excerpt, gen uint32) {
 	if t.shard.group.origin.ends(p.fault) {
 		brought := make(map[string]bool, len(p.Resources))
 		for i := range p.Resources {
@@ -172,7 +172,7 @@ func (p *position) collectionFaultLocked() *NameError {
 func (s *shard) applySetsLocked(a *Applied, u *Update, bodies []*Variant, gen uint32, from *receipt) {
 	if s.star.askedGen == gen {
 		s.star.applyLocked(a, u, bodies, gen)
-		if a.Changed+a.Resumed > 0 || u.Full && !u.Bad {
+		if !u.Heartbeats && (a.Changed+a.Resumed > 0 || u.Full && !u.Bad) {
 			s.star.from = from
 		}
 	} else {

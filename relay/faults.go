@@ -209,8 +209,11 @@ func (s *Sub) takeFaultsLocked(p *position, going *Answer) (errs []*NameError, r
 			case !s.delta && s.wholeLocked(), s.more != nil && s.shard.group.origin.ends(f.err):
 				return true // another set has it
 			case sent == nil:
-				sent = make(map[string]bool, len(going.Variants))
+				sent = make(map[string]bool, len(going.Variants)+len(going.Heartbeats))
 				for _, v := range going.Variants {
+					sent[v.Name] = true
+				}
+				for _, v := range going.Heartbeats {
 					sent[v.Name] = true
 				}
 			}

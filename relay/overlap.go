@@ -20,7 +20,7 @@ func (s *Sub) joinLocked(t *set) {
 		s.markLocked(s.shard.rev)
 		return
 	}
-	p := &position{sub: s, view: t.viewLocked(s.params), fresh: true}
+	p := &position{sub: s, view: t.viewLocked(s.params, s.ttl), fresh: true}
 	p.view.fresh.push(p)
 	if s.pos != nil && s.more == nil {
 		s.overlapLocked()
@@ -173,7 +173,9 @@ func (s *Sub) memberLocked(name string) (live *item, waits bool) {
 		switch {
 		case p.waitsLocked():
 			waits = true
-		case it != nil && !it.dead && (live == nil || it.rev > live.rev):
+		case it == nil || it.dead:
+		case live == nil, live.variant.Digest != it.variant.Digest && it.rev > live.rev,
+			live.variant.Digest == it.variant.Digest && it.variant.outlasts(live.variant):
 			live = it
 		}
 	})
@@ -217,7 +219,7 @@ func (s *Sub) takeOverlapLocked() (own *Body, must bool, rev uint64) {
 type overlapTake struct {
 	sub          *Sub
 	own          *Body
-	seen         map[string]bool
+	seen         map[string]bool // true: something is told of it
 	rev          uint64
 	fresh, waits bool
 }
@@ -245,7 +247,17 @@ func (x *overlapTake) collect(p *position) {
 			}
 		}
 	default:
-		body = v.since(p.sent)
+		body = s.renewedLocked(p, v.since(p.sent))
+		for _, b := range body.Variants { // the same with another TTL, which has to go in full (TTL-8, TTL-10)
+			if _, told := s.more.told[b.Name]; told && v.items[b.Name].rev <= p.sent {
+				s.more.told[b.Name] = Digest{}
+			}
+		}
+		for _, v := range body.Heartbeats {
+			if r := s.records[v.Name]; r != nil {
+				s.renewedInSetLocked(p, r, false)
+			}
+		}
 	}
 	p.emptyLocked(x.own)
 	p.resend = false
@@ -257,12 +269,28 @@ func (x *overlapTake) collect(p *position) {
 	for _, name := range body.Removed {
 		x.name(name, body.spelt[name])
 	}
+	for _, v := range body.Heartbeats {
+		x.beat(v)
+	}
+}
+
+// beat tells of the new TTL of a body that the client has.
+func (x *overlapTake) beat(v *Variant) {
+	s := x.sub
+	it, _ := s.memberLocked(v.Name)
+	if x.name(v.Name, ""); it == nil || it.variant != v || s.more.told[v.Name] != v.Digest {
+		return // a record tells of it, or another set's body does, which lasts longer
+	}
+	if said, seen := x.seen[v.Name]; seen && !said {
+		x.own.Heartbeats = append(x.own.Heartbeats, v)
+		x.seen[v.Name] = true
+	}
 }
 
 // name brings one name up to date. It reports whether it is, or waits for another set.
 func (x *overlapTake) name(name, spelt string) bool {
 	s := x.sub
-	if x.seen[name] {
+	if _, seen := x.seen[name]; seen {
 		return true
 	}
 	if s.lookAtLocked(name) {
@@ -274,19 +302,25 @@ func (x *overlapTake) name(name, spelt string) bool {
 	if it == nil && waits {
 		return false // it may be there
 	}
-	x.seen[name] = true
+	x.seen[name] = false
 	delete(s.initial, name)
 	switch {
 	case it != nil && (told && last == it.variant.Digest || claimed && !told && it.variant.stated(claim)):
 		s.more.told[name] = it.variant.Digest
+		if !told && s.ttl && it.variant.timed() { // it may have missed some while it was away
+			x.own.Heartbeats = append(x.own.Heartbeats, it.variant)
+			x.seen[name] = true
+		}
 	case it != nil:
 		x.own.Variants = append(x.own.Variants, it.variant)
+		x.seen[name] = true
 		x.rev = max(x.rev, it.rev)
 		s.more.told[name] = it.variant.Digest
 	case !told && (!claimed || !s.coveredLocked(name) || s.sparedLocked(name)):
 	case !told && s.alias.early > 0: // it may be what an alias stands for
 		s.alias.later = append(s.alias.later, toldName{name, spelt})
 	default:
+		x.seen[name] = true
 		x.own.remove(name, spelt)
 		delete(s.more.told, name)
 	}

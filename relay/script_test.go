@@ -125,6 +125,7 @@ func (s *script) run(f []string) []string {
 		o.AbsenceTransient = slices.Contains(f, "transient")
 		o.DropOnDataError = slices.Contains(f, "drop")
 		o.RecursiveGlobs = slices.Contains(f, "recursive")
+		o.WithholdTTL = slices.Contains(f, "withhold")
 		for _, w := range f[1:] { // keep=ENTRIES,BYTES of what retired
 			if keep, ok := strings.CutPrefix(w, "keep="); ok {
 				if _, err := fmt.Sscanf(keep, "%d,%d", &s.cfg.RetiredEntries, &s.cfg.RetiredBytes); err != nil {
@@ -193,9 +194,10 @@ func (s *script) woken() []string {
 	return []string{"wakes " + strings.Join(names, " ")}
 }
 
-// open NAME delta|sotw TYPE [version=V] [holds NAME=BODY...]
+// open NAME delta|sotw[+ttl] TYPE [version=V] [holds NAME=BODY...]
 func (s *script) open(f []string) {
-	o := SubOptions{TypeURL: shortTypes[f[2]], Delta: f[1] == "delta"}
+	dialect, ttl := strings.CutSuffix(f[1], "+ttl")
+	o := SubOptions{TypeURL: shortTypes[f[2]], Delta: dialect == "delta", TTL: ttl}
 	for i, w := range f[3:] {
 		if v, ok := strings.CutPrefix(w, "version="); ok {
 			o.Version = v
@@ -292,7 +294,10 @@ func (s *script) take(c *scriptSub) []string {
 		if s.cfg.Origins[0].OriginVersions {
 			word += "@" + s.sentVersion(c, v)
 		}
-		words = append(words, word)
+		words = append(words, word+s.told(c, v))
+	}
+	for _, v := range a.Heartbeats {
+		words = append(words, "^"+v.Spelling()+s.told(c, v))
 	}
 	slices.Sort(words)
 	var removed []string
@@ -313,6 +318,18 @@ func (s *script) take(c *scriptSub) []string {
 		errs = append(errs, "version "+version)
 	}
 	return []string{strings.TrimSpace("answer " + strings.Join(slices.Concat(words, removed, errs), " "))}
+}
+
+// told is the TTL that the client is told.
+func (s *script) told(c *scriptSub, v *Variant) string {
+	ttl, ok := v.remaining(s.now)
+	switch {
+	case !c.ttl || !v.timed():
+		return ""
+	case !ok:
+		return "~over"
+	}
+	return "~" + ttl.String()
 }
 
 // sentVersion is the resource version that the body is sent with.
@@ -476,6 +493,19 @@ func cutAliases(word string) (name string, aliases []string) {
 	return name, aliases
 }
 
+// ttl cuts a word's TTL off: NAME=BODY~TTL.
+func (s *script) ttl(word string) (rest string, field []byte) {
+	rest, text, ok := strings.Cut(word, "~")
+	if !ok {
+		return rest, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return rest, appendTTL(nil, d)
+}
+
 func (s *script) apply(l *Lane, f []string) []string {
 	resp := &Response{TypeURL: shortTypes[f[1]], delta: f[0] == "delta", Nonce: "n"}
 	words := f[2:]
@@ -502,6 +532,16 @@ func (s *script) apply(l *Lane, f []string) []string {
 			resp.errors = append(resp.errors, e)
 			continue
 		}
+		w, ttl := s.ttl(w)
+		if name, ok := strings.CutPrefix(w, "^"); ok { // ^NAME@VERSION~TTL, a heartbeat
+			name, version, _ := strings.Cut(name, "@")
+			b := append(appendString(appendString(nil, resourceName, name), resourceVersion, version), ttl...)
+			if !resp.delta {
+				b = appendString(appendString(nil, 1, resourceType), 2, string(b))
+			}
+			resp.resources = append(resp.resources, b)
+			continue
+		}
 		name, body, _ := strings.Cut(w, "=")
 		name, aliases := cutAliases(name)
 		body, version, hasVersion := strings.Cut(body, "@")
@@ -526,7 +566,7 @@ func (s *script) apply(l *Lane, f []string) []string {
 			continue
 		}
 		r := madeResource(resp.TypeURL, name, version, body)
-		if !resp.delta && !hasVersion {
+		if !resp.delta && !hasVersion && ttl == nil {
 			resp.resources = append(resp.resources, r.Any)
 			continue
 		}
@@ -535,6 +575,7 @@ func (s *script) apply(l *Lane, f []string) []string {
 			b = appendString(b, resourceAliases, alias)
 		}
 		b = protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), r.Any)
+		b = append(b, ttl...)
 		if !resp.delta { // wrapped
 			b = appendString(appendString(nil, 1, resourceType), 2, string(b))
 		}
@@ -548,6 +589,9 @@ func (s *script) apply(l *Lane, f []string) []string {
 	out := []string{fmt.Sprintf("changed %d", a.Changed)}
 	if a.Released {
 		out[0] += ", released"
+	}
+	if a.Untimed > 0 {
+		out[0] += fmt.Sprintf(", untimed %d", a.Untimed)
 	}
 	if a.Unrequested > 0 {
 		out[0] += fmt.Sprintf(", unrequested %d", a.Unrequested)

@@ -41,6 +41,7 @@ type shard struct {
 	collectedBad bool
 	named        namedTable
 	refreshed    refreshes
+	mortals      mortals
 
 	// What the main lane carries of this type in its generation mainGen: one of the two kinds (RELAY-20).
 	mainGen  uint32

@@ -95,6 +95,10 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 	if applied.Changed > 0 {
 		o.health.updated(now)
 	}
+	if applied.Untimed > 0 && !s.sotw && !o.saidTTL.Swap(true) { // TTL-14
+		l.log.Warn("resources that had a TTL come again without one: if TTLs matter and the origin tells them in state of the world "+
+			"only, set dialect: sotw", zap.String("type_url", r.TypeURL), zap.Int("resources", applied.Untimed))
+	}
 	if reject != nil {
 		counts.Nack()
 		counts.Rejected(len(reject.Reasons))

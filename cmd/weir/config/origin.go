@@ -72,8 +72,10 @@ type Origin struct {
 	// OnDataError says what becomes of a cached resource for which the origin
 	// answers PERMISSION_DENIED: keep or drop (ABS-8). Default: keep.
 	OnDataError string `yaml:"on_data_error"`
-	// TTLUnsupported is serve or withhold (RELAY-51). Default: serve.
-	// Other values are not supported by this version.
+	// TTLUnsupported says what becomes of a resource with a TTL towards clients
+	// that can be told neither the TTL nor its end, those of SotW that name
+	// endpoints, routes and the like and do not know TTLs: serve, and they keep
+	// it when its time is over, or withhold (RELAY-51). Default: serve.
 	TTLUnsupported string `yaml:"ttl_unsupported"`
 	// Glob says which members an xdstp glob such as xdstp://a/TYPE/foo/* has:
 	// one_level, those with one segment in place of the star, or recursive, those
@@ -100,14 +102,14 @@ func (o *Origin) setDefaults() {
 		Hash:              HashBytes,
 		AbsenceTimer:      AbsenceTimerAbsence,
 		OnDataError:       OnDataErrorKeep,
-		TTLUnsupported:    "serve",
+		TTLUnsupported:    TTLUnsupportedServe,
 		Glob:              GlobOneLevel,
 		Guard:             Guard{Share: 0.5, Min: 10, Hold: 30 * time.Second},
 	}
 }
 
-// Values of Origin.Resume, VersionMode, Hash, AbsenceTimer and OnDataError,
-// GRPC.Dialect and GRPC.Wildcard.
+// Values of Origin.Resume, VersionMode, Hash, AbsenceTimer, OnDataError and
+// TTLUnsupported, GRPC.Dialect and GRPC.Wildcard.
 const (
 	ResumeVersions = "versions"
 	ResumeNone     = "none"
@@ -124,6 +126,9 @@ const (
 	GlobRecursive         = "recursive"
 	OnDataErrorDrop       = "drop"
 
+	TTLUnsupportedServe    = "serve"
+	TTLUnsupportedWithhold = "withhold"
+
 	DialectDelta     = "delta"
 	DialectSotW      = "sotw"
 	WildcardLegacy   = "legacy"
@@ -134,7 +139,9 @@ const (
 type GRPC struct {
 	// Addresses are host:port or unix:///path, in order of preference. Required.
 	Addresses []string `yaml:"addresses"`
-	// Dialect is delta or sotw. Default: delta.
+	// Dialect is delta or sotw. Some control planes, go-control-plane among
+	// them, tell TTLs in sotw only: use it where TTLs matter (TTL-14).
+	// Default: delta.
 	Dialect string `yaml:"dialect"`
 	// Aggregated: false uses the per-type services. Default: true.
 	// False is not supported by this version.

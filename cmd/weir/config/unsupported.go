@@ -25,7 +25,6 @@ var unsupported = map[string]bool{
 	"origins[].resume_sotw":                  true,
 	"origins[].secrets":                      true,
 	"origins[].nack_report":                  true,
-	"origins[].ttl_unsupported":              true,
 	"origins[].share":                        true,
 	"origins[].guard.share":                  true,
 	"origins[].guard.min":                    true,
