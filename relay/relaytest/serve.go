@@ -117,14 +117,20 @@ func (sub *subscription) add(names []string, first bool) {
 }
 
 func (sub *subscription) drop(names []string) {
+	var left []string
 	for _, name := range names {
 		if name == "*" {
 			sub.legacy, sub.wildcard = false, false
 			continue
 		}
-		named := sub.names[name]
+		if sub.names[name] {
+			left = append(left, name)
+		}
 		delete(sub.names, name)
-		if named && (sub.wildcard || sub.selected(name)) {
+	}
+	selected := sub.selected()
+	for _, name := range left {
+		if sub.wildcard || selected(name) {
 			sub.owed[name] = true // DELTA-9: say whether it is still covered
 		}
 	}
@@ -136,19 +142,23 @@ func (sub *subscription) forget() {
 	if sub.wildcard {
 		return
 	}
-	unwanted := func(name string) bool { return !sub.names[name] && !sub.selected(name) }
+	selected := sub.selected()
+	unwanted := func(name string) bool { return !sub.names[name] && !selected(name) }
 	maps.DeleteFunc(sub.sent, func(name string, _ *Resource) bool { return unwanted(name) })
 	maps.DeleteFunc(sub.owed, func(name string, _ bool) bool { return unwanted(name) })
 }
 
-// selected reports whether a name belongs to a collection that is subscribed to.
-func (sub *subscription) selected(name string) bool {
+// selected tells whether a name belongs to a collection that is subscribed to.
+func (sub *subscription) selected() func(name string) bool {
+	var collections []string
 	for wanted := range sub.names {
-		if collects(wanted, name, sub.hosts) {
-			return true
+		if isCollection(wanted, sub.hosts) {
+			collections = append(collections, wanted)
 		}
 	}
-	return false
+	return func(name string) bool {
+		return slices.ContainsFunc(collections, func(c string) bool { return collects(c, name, sub.hosts) })
+	}
 }
 
 // empty reports whether a subscribed name stands for a collection that has nothing in it; is: it stands for one.
@@ -173,8 +183,9 @@ func (sub *subscription) view(set map[string]*Resource) []string {
 			names[name] = true
 		}
 	}
+	selected := sub.selected()
 	for name := range set {
-		if sub.selected(name) {
+		if selected(name) {
 			names[name] = true
 		}
 	}
