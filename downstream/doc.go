@@ -1,9 +1,9 @@
-// Package downstream speaks xDS to clients: ADS, state of the world and delta, for any type URL, answered from the table of
-// package relay.
+// Package downstream speaks xDS to clients, state of the world and delta: ADS for any type URL, and a service for each type that has
+// its own, answered from the table of package relay.
 //
 // # What it is
 //
-// A [Server] has one grpc.Server for each listener, with health and reflection beside discovery. A stream (stream.go) is two
+// A [Server] has one grpc.Server for each listener, with health and reflection beside discovery (services.go). A stream (stream.go) is two
 // goroutines around a session (session.go): the state machine of one client stream, which does no I/O and reads no clock. The
 // reader gives it requests (session_sotw.go, session_delta.go); the writer takes from it what to write, in order (order.go). A
 // session holds one streamType for each type asked for (streamtype.go), and that one relay.Union: a relay.Sub for each origin its names
@@ -41,7 +41,9 @@
 //
 // # Known limits
 //
-//   - Only ADS: no per-type services, unary calls, REST, v2 names, status or load report service.
+//   - No unary Fetch methods, which reflection shows all the same, as the descriptors have them; no REST, v2 names, status or load
+//     report service. Nothing is ordered between streams, so clients that are to get types in order use ADS (EC-1).
+//   - What is compressed is compressed for each stream anew, by the library: see compress.go for what it costs.
 //   - No dynamic parameters; the answer to a name with them is a resource error. So it
 //     is to an xdstp name of an authority that no origin answers for (TestRefusedNames).
 //   - A response with resources of several origins has the identifier of the listener's own, and so have refusals (STREAM-10). With

@@ -159,7 +159,7 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time) []Ask {
 			return asks // the stream is opened anew
 		}
 		a := Ask{TypeURL: s.typeURL, First: true, Wildcard: true}
-		if len(s.star.members) > 0 {
+		if len(s.star.members) > 0 && !s.star.revived {
 			a.Initial = s.initialLocked(mainLane, now, s.star.eachLocked)
 		}
 		s.star.askedLocked(gen, now, a.Initial == nil)
@@ -292,9 +292,11 @@ func (s *shard) dropCollectionLocked(t *set) {
 		return
 	}
 	delete(s.collections, t.selector)
+	t.retireLocked()
 	for name := range t.members {
 		s.mindLocked(mortalKey{t, name}, nil)
 	}
+	t.members = nil
 	if t.kind == glob && s.named.moving && !s.hasNamesLocked() { // nothing is left for the side lane to ask first
 		s.named.moving = false
 		s.lane(mainLane).reopenSoon()
@@ -305,7 +307,7 @@ func (s *shard) dropCollectionLocked(t *set) {
 // eachLocked calls add with the bodies of the members that can be presented until it returns false.
 func (t *set) eachLocked(add func(*Variant) bool) {
 	for _, m := range t.members {
-		if t.doubted[m.name] { // TTL-4
+		if t.revived || t.doubted[m.name] { // TTL-4
 			continue
 		}
 		for _, v := range m.variants {
@@ -320,11 +322,18 @@ func (t *set) eachLocked(add func(*Variant) bool) {
 // what the stream does not mention goes (RELAY-46).
 func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
 	t.askedGen, t.askedAt = gen, now
+	if t.revived { // asked as if nothing were held: silence must not bring it back (RELAY-4)
+		t.settled, t.first = false, time.Time{}
+	}
 	if t.settled && !t.firm {
 		// An origin that finds us in sync may answer nothing at all. Without a response it takes the longest wait.
 		t.first, t.news = now, now.Add(firmMost)
 		t.pauseLocked(now)
 	}
+	if t.uncached > 0 {
+		t.wakeFreshLocked() // they may be given it from now on
+	}
+	sweep = sweep || t.revived
 	t.sweepGen, t.sweepFirst, t.sweepAll = 0, time.Time{}, sweep
 	if (sweep && len(t.members) > 0 || len(t.faults.byName)+len(t.doubted) > 0) && !t.shard.group.origin.cfg.SotW {
 		t.sweepGen = gen
@@ -458,6 +467,9 @@ func (s *shard) askedLocked(w *want, gen uint32, now time.Time) Name {
 	w.asked = gen
 	s.named.unheard = append(s.named.unheard, unheard{w, gen, now})
 	w.answered, w.unanswered, w.refresh = 0, false, false
+	if w.chosen != nil && w.chosen.DoNotCache {
+		s.reshowLocked(w) // it may be given out from now on
+	}
 	return w.ask()
 }
 

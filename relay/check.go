@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Check states the invariants that hold across the table's maps. Tests call it after every step; it is as slow as the table is
@@ -78,9 +79,11 @@ func (s *shard) checkMortals(fail func(string, ...any)) {
 			timed++
 		}
 	}
-	for name, m := range s.star.members {
-		look(mortalKey{s.star, name}, m.variants)
-	}
+	s.setsLocked(func(set *set) {
+		for name, m := range set.members {
+			look(mortalKey{set, name}, m.variants)
+		}
+	})
 	for name, e := range s.named.entries {
 		look(mortalKey{name: name}, e.variants)
 	}
@@ -92,6 +95,15 @@ func (s *shard) checkMortals(fail func(string, ...any)) {
 	}
 }
 
+func (t *set) uncachedMembers() (n int) {
+	for _, m := range t.members {
+		if slices.ContainsFunc(m.variants, func(v *Variant) bool { return v.DoNotCache }) {
+			n++
+		}
+	}
+	return n
+}
+
 func (t *set) check(fail func(string, ...any)) {
 	clients := 0
 	for _, v := range t.views {
@@ -99,6 +111,9 @@ func (t *set) check(fail func(string, ...any)) {
 	}
 	if clients != t.clients {
 		fail("%d positions for %d clients of %q", clients, t.clients, t.selector)
+	}
+	if n := t.uncachedMembers(); n != t.uncached {
+		fail("%q: %d members must not be cached, counted %d", t.selector, n, t.uncached)
 	}
 	if t.firm && !t.settled {
 		fail("%q is firm, and not settled", t.selector)

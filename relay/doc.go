@@ -53,10 +53,10 @@
 //
 // A resource may go by more names than its own (ALIAS-1). Each name that somebody subscribes is an entry and an upstream subscription
 // of its own, and all entries of one resource hold the same body (alias.go). A client is told of a resource by the resource's own name,
-// once, whichever and however many of its names it subscribed (aliased.go, testdata/aliases.txt). An alias that an update drops is asked anew,
-// and who holds what it stood for keeps that until the answer (testdata/aliases_dropped.txt); one that did not resolve is an absence with words
-// of its own (testdata/aliases_unresolved.txt). A client of state of the world that names an alias gets the resource under its own name, which
-// is all that its protocol has (ALIAS-9, testdata/aliases_sotw.txt).
+// once, whichever and however many of its names it subscribed (aliased.go, testdata/aliases.txt). An alias that an update drops is asked
+// anew, and who holds what it stood for keeps that until the answer (testdata/aliases_dropped.txt); one that did not resolve is an absence
+// with words of its own (testdata/aliases_unresolved.txt). A client of state of the world that names an alias gets the resource under its
+// own name, which is all that its protocol has (ALIAS-9, testdata/aliases_sotw.txt).
 //
 // # TTLs
 //

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
@@ -56,7 +57,6 @@ type want struct {
 
 	chosen *Variant // the variant for params; nil: none known
 	last   *Variant // Clusters: chosen before it went (ORD-3)
-	former string   // the resource an alias stood for before; "": none
 	rev    uint64   // of the last change of chosen
 	// fault is the last error the origin stated, until the resource itself or another error arrives (ABS-7).
 	fault *NameError
@@ -116,7 +116,12 @@ func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
 		s.named.entries[name] = e
 		s.shareLocked(e)
 		s.shareMemberLocked(e)
-		s.expectLocked(e)
+		if len(e.variants) > 0 {
+			e.retired = nil
+		}
+		if e.retired != nil {
+			s.expectLocked(s.lane(s.named.lane))
+		}
 	}
 	for _, w := range e.wants {
 		if w.params.Key() == p.Key() {
@@ -157,11 +162,6 @@ func (s *shard) absentLocked(w *want) bool {
 	return w.chosen == nil && w.absentGen != 0 && w.absentGen == w.asked && s.isAskedLocked(w)
 }
 
-// resolvedLocked is RELAY-6 for names: received, stated absent, or unanswered for 15 s on a healthy stream.
-func (w *want) resolvedLocked() bool {
-	return w.chosen != nil || w.wasAbsent || w.unanswered
-}
-
 // goneLocked reports whether the name is known not to exist, as far as that can be known: stated, or silence for 15 s.
 func (w *want) goneLocked() bool { return w.chosen == nil && (w.wasAbsent || w.unanswered) }
 
@@ -193,6 +193,10 @@ func (s *shard) unlinkLocked(r *record, now time.Time) {
 	if w.count > 0 {
 		return
 	}
+	if w.chosen != nil && w.chosen.DoNotCache {
+		s.abandonLocked(w)
+		return
+	}
 	if linger := s.cfg().Linger; linger > 0 && (w.existed || !s.absentLocked(w)) {
 		w.lingerAt = now.Add(linger)
 		if !w.timer {
@@ -200,6 +204,24 @@ func (s *shard) unlinkLocked(r *record, now time.Time) {
 			s.push(timer{at: w.lingerAt, kind: wantEnd, shard: s, want: w})
 		}
 		return
+	}
+	s.unwantLocked(w)
+}
+
+// abandonLocked lets go at once of a want that nobody has and whose body must not be cached. Should it be wanted again before the
+// lane has unsubscribed, it is asked anew (RELAY-9).
+func (s *shard) abandonLocked(w *want) {
+	if e := w.entry; !slices.ContainsFunc(e.wants, func(x *want) bool { return x.count > 0 }) {
+		for _, v := range slices.Clone(e.variants) {
+			if v.DoNotCache {
+				s.cutLocked(e, v.Constraints.Key())
+			}
+		}
+		e.lost = e.lost && len(e.variants) > 0
+		for _, x := range e.wants {
+			x.chosen = pick(e.variants, x.params)
+		}
+		w.refresh, w.answered = s.isAskedLocked(w), 0
 	}
 	s.unwantLocked(w)
 }
@@ -265,9 +287,6 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 	}
 	for _, w := range e.wants {
 		chosen := pick(e.variants, w.params)
-		if was := w.chosen; was != nil && was.Name != e.name && (chosen == nil || chosen.Name != was.Name) {
-			w.former = was.Name
-		}
 		switch {
 		case chosen != nil:
 			changed := w.chosen == nil || w.chosen.Digest != chosen.Digest
@@ -286,6 +305,9 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			if changed {
 				w.rev = rev
 				s.tellLocked(w, rev)
+			}
+			if w.count == 0 && chosen.DoNotCache {
+				s.abandonLocked(w)
 			}
 		case stated:
 			known := w.chosen == nil && w.absentGen == gen

@@ -38,6 +38,7 @@ func (s *Sub) joinLocked(t *set) {
 		p.also.prior = p
 	}
 	t.addClientLocked()
+	t.lookedUpLocked()
 	s.markLocked(s.shard.rev)
 }
 

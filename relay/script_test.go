@@ -544,6 +544,7 @@ func (s *script) apply(l *Lane, f []string) []string {
 		}
 		name, body, _ := strings.Cut(w, "=")
 		name, aliases := cutAliases(name)
+		body, doNotCache := strings.CutSuffix(body, "^") // NAME=BODY^: it must not be cached
 		body, version, hasVersion := strings.Cut(body, "@")
 		if notice, is := strings.CutPrefix(w, "?"); is { // ?NAME[ALIAS,...]: no payload
 			notice, version, hasVersion := strings.Cut(notice, "@")
@@ -566,7 +567,7 @@ func (s *script) apply(l *Lane, f []string) []string {
 			continue
 		}
 		r := madeResource(resp.TypeURL, name, version, body)
-		if !resp.delta && !hasVersion && ttl == nil {
+		if !resp.delta && !hasVersion && ttl == nil && !doNotCache {
 			resp.resources = append(resp.resources, r.Any)
 			continue
 		}
@@ -576,6 +577,9 @@ func (s *script) apply(l *Lane, f []string) []string {
 		}
 		b = protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), r.Any)
 		b = append(b, ttl...)
+		if doNotCache {
+			b = appendString(b, resourceCacheCtl, "\x08\x01")
+		}
 		if !resp.delta { // wrapped
 			b = appendString(appendString(nil, 1, resourceType), 2, string(b))
 		}

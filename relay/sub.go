@@ -345,7 +345,9 @@ func (s *Sub) forgetLocked(r *record, now time.Time) {
 		s.sum.sub(r.sent)
 	}
 	s.alias.set(r, r.want.entry.name, "")
-	s.notEarlyLocked(r)
+	if s.notEarlyLocked(r); s.alias.early == 0 && len(s.alias.later) > 0 {
+		s.markLocked(s.shard.rev)
+	}
 	delete(s.records, r.want.entry.name)
 	delete(s.spelt, r.want.entry.name)
 	r.flags |= gone

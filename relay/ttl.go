@@ -150,7 +150,7 @@ func (s *Sub) renewedInSetLocked(p *position, r *record, first bool) {
 	if !s.ttl || first {
 		return
 	}
-	it := p.view.items[r.want.entry.name]
+	it := p.view.items[s.alias.resource(r)]
 	if it == nil || it.dead || it.last <= p.sent {
 		return
 	}

@@ -22,6 +22,8 @@ const (
 	clusterTypeV2           = typePrefix + "envoy.api.v2.Cluster"
 	secretTypeV2            = typePrefix + "envoy.api.v2.auth.Secret"
 	virtualHostTypeV2       = typePrefix + "envoy.api.v2.route.VirtualHost"
+	thriftRouteType         = typePrefix + "envoy.extensions.filters.network.thrift_proxy.v3.RouteConfiguration"
+	rateLimitType           = typePrefix + "ratelimit.config.ratelimit.v3.RateLimitConfig"
 	maxTypeURL          int = 1024
 )
 

@@ -311,7 +311,7 @@ func (s *Sub) Known() bool {
 		}
 	}
 	for _, r := range s.records {
-		if r.want.resolvedLocked() {
+		if s.knownLocked(r) {
 			return true
 		}
 	}
@@ -347,7 +347,7 @@ func (s *Sub) hasBody(name string) bool {
 		return true
 	}
 	r := s.records[NameKey(name)]
-	return r != nil && r.want.chosen != nil
+	return r != nil && s.bodyLocked(r) != nil
 }
 
 // covers reports whether the client of `*` has a name from it.

@@ -99,9 +99,13 @@ func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 	return changed
 }
 
+// knownLocked is RELAY-6 for a name: received, stated absent, or unanswered for 15 s on a healthy stream. What was received and cannot
+// be given to this client now is not resolved: it may hold it.
+func (s *Sub) knownLocked(r *record) bool { return s.bodyLocked(r) != nil || r.want.goneLocked() }
+
 func (s *Sub) resolvedLocked() bool {
 	for _, r := range s.records {
-		if !r.want.resolvedLocked() && s.bodyLocked(r) == nil {
+		if !s.knownLocked(r) {
 			return false
 		}
 	}

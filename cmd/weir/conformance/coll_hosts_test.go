@@ -6,8 +6,6 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-const vhds = relaytest.VirtualHostType
-
 // setHosts puts virtual hosts in place, as one change.
 func setHosts(o *relaytest.Origin, version string, names ...string) {
 	o.Batch(func() {
