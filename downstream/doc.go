@@ -1,9 +1,9 @@
-// Package downstream speaks xDS to clients: ADS, state of the world and delta, for any type URL, answered from the table of
-// package relay.
+// Package downstream speaks xDS to clients, state of the world and delta: ADS for any type URL, and a service for each type that has
+// its own, answered from the table of package relay.
 //
 // # What it is
 //
-// A [Server] has one grpc.Server for each listener, with health and reflection beside discovery. A stream (stream.go) is two
+// A [Server] has one grpc.Server for each listener, with health and reflection beside discovery (services.go). A stream (stream.go) is two
 // goroutines around a session (session.go): the state machine of one client stream, which does no I/O and reads no clock. The
 // reader gives it requests (session_sotw.go, session_delta.go); the writer takes from it what to write, in order (order.go). A
 // session holds one streamType for each type asked for (streamtype.go), and that one relay.Union: a relay.Sub for each origin its names
@@ -41,7 +41,9 @@
 //
 // # Known limits
 //
-//   - Only ADS: no per-type services, unary calls, REST, v2 names, status or load report service.
+//   - No unary Fetch methods, which reflection shows all the same, as the descriptors have them; no REST, v2 names, status or load
+//     report service. Nothing is ordered between streams, so clients that are to get types in order use ADS (EC-1).
+//   - What is compressed is compressed for each stream anew, by the library: see compress.go for what it costs.
 //   - No dynamic parameters, xdstp globs; the answer to a name of these kinds is a resource error. So it
 //     is to an xdstp name of an authority that no origin answers for (TestRefusedNames).
 //   - A response with resources of several origins has the identifier of the listener's own, and so have refusals (STREAM-10). With
@@ -58,7 +60,6 @@
 //   - RELAY-39 wants no linger for a name known absent. Package relay lets the absence of a name that had existed linger: else a
 //     client that was away when its name went is never told on return (relay/testdata/absence_away.txt). Guessed names, which
 //     are the rule's reason, do not linger.
-//   - ALIAS-8: virtual hosts on demand do not bypass the holds.
 //   - RELAY-8: what is sent whole in SotW states no error for the names that wait, since it would say that all else is gone.
 //   - ABS-9: for the same reason a list that is sent whole does not tell the error of what it lists (ABS-11).
 //   - ORD-2: what refers to nothing and is referred to by nothing, Runtime and types unknown, neither waits nor is waited for.

@@ -103,8 +103,8 @@ func (s *session) releaseLocked(now time.Time) (out []*response) {
 	s.splitLocked(now)
 	for _, st := range s.types {
 		if a := st.held; a != nil {
-			hold := a.Rev >= oldest ||
-				late(st.typeURL) && (unconfirmed || s.coldEndpointsLocked(now) || settling && st.patient(now, s.cfg.timing.ColdWait))
+			hold := !s.urgentLocked(st) && (a.Rev >= oldest ||
+				late(st.typeURL) && (unconfirmed || s.coldEndpointsLocked(now) || settling && st.patient(now, s.cfg.timing.ColdWait)))
 			if !hold {
 				out = s.writeLocked(now, st, out)
 				switch st.typeURL {
@@ -136,6 +136,12 @@ func (s *session) releaseLocked(now time.Time) (out []*response) {
 	s.oweEndpointsLocked(now)
 	s.oweVirtualHostsLocked(routes, hosts)
 	return s.releaseRestLocked(now, out)
+}
+
+// urgentLocked reports whether a request may wait for a type's held answer, or for what can only be taken after it: then nothing holds it
+// (ALIAS-8). Virtual hosts that nobody asked for are in order like any other type: with a changed route they are pushed.
+func (s *session) urgentLocked(st *streamType) bool {
+	return relay.IsVirtualHost(st.typeURL) && (st.held.Demanded || st.sub.Demands())
 }
 
 // patient reports whether an answer has been held for less than d: an origin may answer listeners and leave clusters

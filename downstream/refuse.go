@@ -21,6 +21,7 @@ var (
 	noLocators  = &reason{codes.FailedPrecondition, "resource locators are not supported: the origin is not known to understand them"}
 	tooLong     = &reason{codes.ResourceExhausted, "the name is longer than limits.name_bytes"}
 	emptyName   = &reason{codes.InvalidArgument, "the name is empty"}
+	noDelta     = &reason{codes.Unimplemented, "origins[].dialect: the origin speaks state of the world, which has no resources of this type"}
 )
 
 // judge says which origin a name is asked of, or why of none.
@@ -28,6 +29,8 @@ func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
 	switch {
 	case st.secret:
 		return nil, noSecrets
+	case name == relay.Wildcard && deltaOnly(st, s.cfg.origin):
+		return nil, noDelta
 	case name == relay.Wildcard:
 	case name == "":
 		return nil, emptyName
@@ -37,9 +40,14 @@ func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
 		return s.judgeURN(st, name)
 	case !s.cfg.origin.Serves(st.typeURL):
 		return nil, noType
+	case deltaOnly(st, s.cfg.origin):
+		return nil, noDelta
 	}
 	return s.cfg.origin, nil
 }
+
+// deltaOnly reports whether the type needs delta end to end, and the origin does not speak it (ALIAS-7).
+func deltaOnly(st *streamType, o *relay.Origin) bool { return relay.DeltaOnly(st.typeURL) && o.SotW() }
 
 // judgeURN is judge for an xdstp name, which is never taken for one of the old style (NAME-2). Its authority decides, and a name of an
 // authority that no origin is declared to answer for gets to none (FED-2).
@@ -59,6 +67,8 @@ func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason)
 		return nil, noAuthority
 	case !o.Serves(st.typeURL):
 		return nil, noType
+	case deltaOnly(st, o):
+		return nil, noDelta
 	}
 	return o, nil
 }

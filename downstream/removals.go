@@ -77,6 +77,10 @@ func (s *session) splitLocked(now time.Time) {
 			continue
 		}
 		st.rest.without(a.Variants)
+		if s.urgentLocked(st) { // to learn that there is none is what a request may wait for
+			st.rest.forget(a.Removed)
+			continue
+		}
 		if len(a.Removed) == 0 || st.rest == nil && !s.othersLocked(now, st) {
 			continue
 		}

@@ -99,7 +99,8 @@ func (r *rig) down() {
 	}
 }
 
-// says has the origin answer: words are name=body for a resource and -name for a removal.
+// says has the origin answer: words are name=body for a resource, name[alias,alias]=body for one with aliases, ?name[alias] for an
+// alias that did not resolve, and -name for a removal.
 func (r *rig) says(typeURL string, words ...string) {
 	r.tb.Helper()
 	u := r.response(typeURL, words)
@@ -134,8 +135,13 @@ func (r *rig) response(typeURL string, words []string) relay.Update {
 			continue
 		}
 		name, body := cutLast(w, "=")
+		name, aliases := cutAliases(name)
+		if notice, is := strings.CutPrefix(name, "?"); is {
+			m.Resources = append(m.Resources, &discoveryv3.Resource{Name: notice, Aliases: aliases})
+			continue
+		}
 		m.Resources = append(m.Resources, &discoveryv3.Resource{
-			Name: name, Version: fmt.Sprint("v", r.count), Resource: payload(typeURL, name, body),
+			Name: name, Aliases: aliases, Version: fmt.Sprint("v", r.count), Resource: payload(typeURL, name, body),
 		})
 	}
 	b, err := proto.Marshal(m)
@@ -151,6 +157,15 @@ func (r *rig) response(typeURL string, words []string) relay.Update {
 		r.tb.Fatal(bad)
 	}
 	return u
+}
+
+// cutAliases reads NAME[ALIAS,ALIAS].
+func cutAliases(word string) (name string, aliases []string) {
+	name, list, has := strings.Cut(strings.TrimSuffix(word, "]"), "[")
+	if has {
+		aliases = strings.Split(list, ",")
+	}
+	return name, aliases
 }
 
 // cutLast divides at the last separator: names may have it too.
@@ -338,8 +353,19 @@ func decode(tb testing.TB, r *response, delta bool) *message {
 		}
 		m.typeURL, m.nonce, m.version, m.identifier = d.TypeUrl, d.Nonce, d.SystemVersionInfo, d.ControlPlane.GetIdentifier()
 		for _, x := range d.Resources {
-			m.words = append(m.words, nameAndBody(x.Resource))
-			m.versions[x.Name] = x.Version
+			word := "?" + x.Name
+			if x.Resource != nil {
+				word = nameAndBody(x.Resource)
+				m.versions[x.Name] = x.Version
+			}
+			if len(x.Aliases) > 0 {
+				name, body := cutLast(word, "=")
+				word = name + "[" + strings.Join(x.Aliases, ",") + "]"
+				if body != "" {
+					word += "=" + body
+				}
+			}
+			m.words = append(m.words, word)
 		}
 		slices.Sort(m.words)
 		slices.Sort(d.RemovedResources)

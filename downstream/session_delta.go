@@ -76,7 +76,7 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 		return s.countNamesLocked(st)
 	}
 	if first {
-		if st.legacy && len(req.ResourceNamesSubscribe)+len(req.ResourceLocatorsSubscribe) == 0 {
+		if st.legacy && len(req.ResourceNamesSubscribe)+len(req.ResourceLocatorsSubscribe) == 0 && !deltaOnly(st, s.cfg.origin) {
 			// The legacy wildcard (WILD-2, WILD-6). It stays until `*` is unsubscribed (WILD-3), be it right here (WILD-7).
 			to.own = []string{relay.Wildcard}
 		}

@@ -68,7 +68,8 @@ var closed = map[string][]string{
 	"reason":    {"send_stall", "lagging", "entries", "bytes", "max_stale", "other"},
 	"limit": {
 		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "names_per_stream",
-		"name_bytes", "groups", "parameter_sets_per_stream", "views", "request_bytes", "memory", "other",
+		"name_bytes", "groups", "parameter_sets_per_stream", "views", "request_bytes", "memory", "max_message",
+		"other",
 	},
 	"origin": {"mesh"},
 }

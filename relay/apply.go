@@ -51,12 +51,7 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 			return nil
 		})
 	case kindNamed:
-		old = s.heldLocked(u, func(name string) []*Variant {
-			if e := s.named.entries[name]; e != nil {
-				return e.variants
-			}
-			return nil
-		})
+		old = s.heldLocked(u, s.bodiesLocked)
 	}
 	s.mu.Unlock()
 	if kind == kindNone {
@@ -132,20 +127,30 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 	rev := s.rev
 	touched := make(map[*entry]bool, len(bodies)) // true: the origin spoke of the name without a body
 	for i, body := range bodies {
-		e := s.named.entries[u.Resources[i].Name]
+		r := &u.Resources[i]
+		if body != nil && (len(body.aliases) > 0 || s.named.other.held[body.Name] != nil) {
+			s.spreadLocked(a, body, touched, gen)
+			continue
+		}
+		if r.Any == nil && s.noticeLocked(a, r, touched, gen) {
+			continue
+		}
+		e := s.named.entries[r.Name]
+		if h := s.named.other.held[r.Name]; h != nil {
+			e = h.entries[0]
+		}
 		if e == nil {
-			a.Unrequested++
-			s.unrequested++
+			s.ignoreLocked(a)
 			continue
 		}
 		if !e.askedOn(gen) {
 			continue // the name lives on the other lane by now, which may have brought something newer
 		}
-		touched[e] = false
 		if body == nil {
-			touched[e] = s.heardNameLocked(a, e, u, &u.Resources[i], gen)
+			s.heardAllLocked(a, e, u, r, touched, gen)
 			continue
 		}
+		touched[e] = false
 		old := find(e.variants, body.Constraints.Key())
 		if old == nil || old.Digest != body.Digest {
 			a.Changed++
@@ -153,19 +158,29 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			a.Resumed++
 		}
 		if old != body {
-			e.variants = put(e.variants, body)
+			s.holdLocked(e, body)
 		}
 	}
 	remove := func(name, key string) {
-		e := s.named.entries[name]
-		if e == nil || !e.askedOn(gen) {
+		changed := false
+		es := s.holdersLocked(name)
+		if !slices.ContainsFunc(es, func(e *entry) bool { return e.askedOn(gen) }) {
 			return // DEL-4
 		}
-		if find(e.variants, key) != nil {
-			e.variants = cut(e.variants, key)
+		for _, e := range es {
+			if find(e.variants, key) != nil {
+				s.cutLocked(e, key)
+				changed = true
+			}
+			touched[e], e.notice = true, nil
+			e.lost = e.lost && e.name != name // it speaks of the alias itself
+		}
+		if h := s.named.other.held[name]; h != nil {
+			s.listLocked(h)
+		}
+		if changed {
 			a.Changed++
 		}
-		touched[e] = true
 	}
 	for _, name := range u.Removed {
 		remove(name, "")
@@ -179,8 +194,8 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			// Absence of a name that had been received is a deletion; of one never received it is not conclusive (ABS-3), nor of
 			// one in error: the origin states an error once, and then leaves the name out of its lists (TP3).
 			known := len(e.variants) > 0 || e.retired != nil && e.served // what was served was asked before all else on this stream
-			if _, listed := touched[e]; !listed && known && !inError[e.name] && !e.kept(gen) && s.askedBeforeLocked(e, gen) {
-				e.variants = nil
+			if _, listed := touched[e]; !listed && known && !e.in(inError) && !e.kept(gen) && s.askedBeforeLocked(e, gen) {
+				s.emptyLocked(e)
 				touched[e] = true
 				a.Changed++
 			}
@@ -191,14 +206,23 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		s.offerNamedLocked(e, rev, gen, stated)
 	}
 	for _, f := range u.Errors {
-		switch e := s.named.entries[f.Name]; {
-		case e == nil:
-			a.Unrequested++
-			s.unrequested++
-		case e.askedOn(gen):
-			s.failLocked(e, f, rev, gen)
+		es := s.holdersLocked(f.Name)
+		switch {
+		case len(es) == 0:
+			s.ignoreLocked(a)
+		case slices.ContainsFunc(es, func(e *entry) bool { return e.askedOn(gen) }):
+			for _, e := range es {
+				if e.name == f.Name || !e.lost || s.group.origin.ends(f) {
+					s.failLocked(e, f, rev, gen)
+				}
+			}
 		}
 	}
+}
+
+// in reports whether any of the names is the entry's, or that of the resource it holds.
+func (e *entry) in(names map[string]bool) bool {
+	return names[e.name] || len(e.variants) > 0 && names[e.variants[0].Name]
 }
 
 // askedOn reports whether the name was asked on the stream of generation gen.

@@ -86,6 +86,14 @@ func (s *shard) askLocked(asks []Ask, l *Lane, gen uint32, now time.Time, all bo
 	return asks
 }
 
+// Urgent reports whether Take has something to ask that a request may wait for, which is not to be collected with what comes after it
+// (ALIAS-8, RELAY-24).
+func (l *Lane) Urgent() bool {
+	return slices.ContainsFunc(l.shards(), func(s *shard) bool {
+		return IsVirtualHost(s.typeURL) && s.toAsk[l.index].Load() && l.carries(s)
+	})
+}
+
 func (l *Lane) reopenSoon() {
 	l.reopen.Store(true)
 	signal(l.wake)
@@ -145,6 +153,9 @@ func (s *shard) moveLocked(to laneIndex) {
 
 func (t *set) askLocked(gen uint32, now time.Time) Ask {
 	t.askedGen, t.askedAt = gen, now
+	if t.revived { // asked as if nothing were held: silence must not bring it back (RELAY-4)
+		t.settled, t.first = false, time.Time{}
+	}
 	if t.settled && !t.firm {
 		// An origin that finds us in sync may answer nothing at all. Without a response it takes the longest wait.
 		t.first, t.news = now, now.Add(firmMost)
@@ -152,7 +163,10 @@ func (t *set) askLocked(gen uint32, now time.Time) Ask {
 	}
 	a := Ask{TypeURL: t.shard.typeURL, First: true, Wildcard: true}
 	t.sweepGen, t.sweepFirst = 0, time.Time{}
-	if len(t.members) > 0 {
+	if t.uncached > 0 {
+		t.wakeFreshLocked() // they may be given it from now on
+	}
+	if len(t.members) > 0 && !t.revived {
 		a.Initial = t.shard.initialLocked(mainLane, now, func(add func(*Variant) bool) {
 			for _, m := range t.members {
 				if t.doubted[m.name] { // TTL-4
@@ -291,6 +305,9 @@ func (s *shard) askedLocked(w *want, gen uint32, now time.Time) Name {
 	w.asked = gen
 	s.named.unheard = append(s.named.unheard, unheard{w, gen, now})
 	w.answered, w.unanswered, w.refresh = 0, false, false
+	if w.chosen != nil && w.chosen.DoNotCache {
+		s.reshowLocked(w) // it may be given out from now on
+	}
 	return w.ask()
 }
 

@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Check states the invariants that hold across the table's maps. Tests call it after every step; it is as slow as the table is
@@ -38,12 +39,14 @@ func (s *shard) checkLocked() (errs []error) {
 	s.checkTrial(fail)
 	s.checkMortals(fail)
 	s.star.check(fail)
+	s.checkAliases(fail)
+	subs := map[*Sub]bool{}
 	for name, e := range s.named.entries {
 		if name != e.name || len(e.wants) == 0 {
 			fail("entry %q: named %q with %d wants", name, e.name, len(e.wants))
 		}
 		for _, w := range e.wants {
-			w.check(s, fail)
+			w.check(s, subs, fail)
 		}
 	}
 	return errs
@@ -77,6 +80,15 @@ func (s *shard) checkMortals(fail func(string, ...any)) {
 	}
 }
 
+func (t *set) uncachedMembers() (n int) {
+	for _, m := range t.members {
+		if slices.ContainsFunc(m.variants, func(v *Variant) bool { return v.DoNotCache }) {
+			n++
+		}
+	}
+	return n
+}
+
 func (t *set) check(fail func(string, ...any)) {
 	clients := 0
 	for _, v := range t.views {
@@ -84,6 +96,9 @@ func (t *set) check(fail func(string, ...any)) {
 	}
 	if clients != t.clients {
 		fail("%d positions for %d clients of %q", clients, t.clients, t.selector)
+	}
+	if n := t.uncachedMembers(); n != t.uncached {
+		fail("%q: %d members must not be cached, counted %d", t.selector, n, t.uncached)
 	}
 	if t.firm && !t.settled {
 		fail("%q is firm, and not settled", t.selector)
@@ -142,12 +157,16 @@ func (s *shard) checkTrial(fail func(string, ...any)) {
 	}
 }
 
-func (w *want) check(s *shard, fail func(string, ...any)) {
+func (w *want) check(s *shard, subs map[*Sub]bool, fail func(string, ...any)) {
 	n := 0
 	for r := w.head; r != nil; r = r.next {
 		n++
 		if r.want != w || r.sub.records[w.entry.name] != r {
 			fail("want %q: a record that is not its client's", w.entry.name)
+		}
+		if !subs[r.sub] {
+			subs[r.sub] = true
+			r.sub.checkAliased(fail)
 		}
 		if r.is(dirty) && !r.sub.pending.Load() && r.sub.unsent == 0 {
 			fail("want %q: dirty, and its client was not told", w.entry.name)

@@ -148,8 +148,9 @@ func (s *Sub) faultLocked(r *record, what saying) *NameError {
 		return nil
 	default:
 		// A name without a body stays owed: whether it exists has still to be told (ABS-4).
+		s.met = s.met || r.is(demanded)
 		r.fault = f
-		return f
+		return s.aboutLocked(r, f)
 	}
 }
 
@@ -158,7 +159,11 @@ func (s *Sub) inSetLocked(w *want) bool {
 	if s.pos == nil || s.pos.waitsLocked() {
 		return false
 	}
-	it := s.pos.view.items[w.entry.name]
+	name := w.entry.name
+	if w.chosen != nil {
+		name = w.chosen.Name
+	}
+	it := s.pos.view.items[name]
 	return it != nil && !it.dead
 }
 

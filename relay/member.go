@@ -9,6 +9,7 @@ type member struct {
 	seenGen  uint32 // generation of the lane that mentioned it last
 	listed   uint64 // revision of the last response that listed it
 	rev      uint64 // revision of the last change of content
+	uncached bool   // counted in set.uncached
 }
 
 // applyLocked takes up what a response says of the set.
@@ -60,6 +61,9 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 	if stated || ended {
 		t.statedLocked(rev)
 	}
+	if t.uncached > 0 && t.clients == 0 && t.wantedLocked() {
+		t.abandonLocked()
+	}
 }
 
 // swapLocked puts a body into its member. Equal content under another origin version replaces the pointer and is no event.
@@ -73,6 +77,7 @@ func (t *set) swapLocked(a *Applied, m *member, body *Variant, touched map[*memb
 	if old != nil && old.Digest == body.Digest {
 		a.Resumed++
 		t.shard.mindLocked(mortalKey{t, m.name}, m.variants)
+		t.countLocked(m)
 		for _, v := range t.views {
 			v.offer(m, t.shard.rev)
 		}

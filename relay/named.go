@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
@@ -9,6 +10,7 @@ import (
 // namedTable is the part of a shard that was asked for by name.
 type namedTable struct {
 	entries map[string]*entry
+	other   otherNames
 	from    *receipt // of the last response
 	// lane is where the names are asked (RELAY-20): the main lane unless it carries the type's wildcard.
 	lane laneIndex
@@ -32,10 +34,14 @@ type unheard struct {
 
 // entry is one name of kind named: its variants, and the wants that choose among them.
 type entry struct {
-	name     string // canonical
-	spelt    string // as the client wrote it who asked first, if that is another (NAME-9)
+	name  string // canonical
+	spelt string // as the client wrote it who asked first, if that is another (NAME-9)
+	// variants are of one resource, which goes by the name or by an alias. holdLocked, cutLocked and emptyLocked change them.
 	variants []*Variant
-	wants    []*want // by parameter map; nearly always one
+	wants    []*want   // by parameter map; nearly always one
+	also     *heldAlso // set while it holds a resource that other entries may hold too
+	lost     bool      // the resource does not list the name any more (ALIAS-4)
+	notice   *Variant  // stated with the absence, which told that an alias did not resolve (ALIAS-5)
 
 	// retired is what retired under the name, until the origin says something of it (retired.go); nil: nothing. Who has it of us is
 	// said by the records' flag revived. served: somebody was to be given it, during an outage. doubted: a connected origin kept silent about it.
@@ -85,17 +91,19 @@ type record struct {
 	flags      recordFlags
 }
 
-type recordFlags uint8
+type recordFlags uint16
 
 const (
-	dirty   recordFlags = 1 << iota // in sub.dirty
-	owed                            // must be answered even if nothing changed (DELTA-2, SOTW-5)
-	holds                           // the client was sent a body, or says it holds one
-	claimed                         // it only says so
-	gone                            // unsubscribed while in sub.dirty
-	cold                            // waits in vain, which is to be said
-	beat                            // a TTL came that the client has not been told
-	revived                         // holds what had retired, by our giving it
+	dirty    recordFlags = 1 << iota // in sub.dirty
+	owed                             // must be answered even if nothing changed (DELTA-2, SOTW-5)
+	holds                            // the client was sent a body, or says it holds one
+	claimed                          // it only says so
+	gone                             // unsubscribed while in sub.dirty
+	cold                             // waits in vain, which is to be said
+	demanded                         // owed because the client asked: a request may wait for it (ALIAS-8)
+	early                            // came with the first request, and may be an alias of what the client says it holds
+	beat                             // a TTL came that the client has not been told
+	revived                          // holds what had retired, by our giving it
 )
 
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
@@ -106,7 +114,13 @@ func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
 	if e == nil {
 		e = &entry{name: name, spelt: spelt, retired: s.table().retired.take(s.retiredKey(name))}
 		s.named.entries[name] = e
-		s.expectLocked(e)
+		s.shareLocked(e)
+		if len(e.variants) > 0 {
+			e.retired = nil
+		}
+		if e.retired != nil {
+			s.expectLocked(s.lane(s.named.lane))
+		}
 	}
 	for _, w := range e.wants {
 		if w.params.Key() == p.Key() {
@@ -147,11 +161,6 @@ func (s *shard) absentLocked(w *want) bool {
 	return w.chosen == nil && w.absentGen != 0 && w.absentGen == w.asked && s.isAskedLocked(w)
 }
 
-// resolvedLocked is RELAY-6 for names: received, stated absent, or unanswered for 15 s on a healthy stream.
-func (w *want) resolvedLocked() bool {
-	return w.chosen != nil || w.wasAbsent || w.unanswered
-}
-
 // goneLocked reports whether the name is known not to exist, as far as that can be known: stated, or silence for 15 s.
 func (w *want) goneLocked() bool { return w.chosen == nil && (w.wasAbsent || w.unanswered) }
 
@@ -183,6 +192,10 @@ func (s *shard) unlinkLocked(r *record, now time.Time) {
 	if w.count > 0 {
 		return
 	}
+	if w.chosen != nil && w.chosen.DoNotCache {
+		s.abandonLocked(w)
+		return
+	}
 	if linger := s.cfg().Linger; linger > 0 && (w.existed || !s.absentLocked(w)) {
 		w.lingerAt = now.Add(linger)
 		if !w.timer {
@@ -190,6 +203,24 @@ func (s *shard) unlinkLocked(r *record, now time.Time) {
 			s.push(timer{at: w.lingerAt, kind: wantEnd, shard: s, want: w})
 		}
 		return
+	}
+	s.unwantLocked(w)
+}
+
+// abandonLocked lets go at once of a want that nobody has and whose body must not be cached. Should it be wanted again before the
+// lane has unsubscribed, it is asked anew (RELAY-9).
+func (s *shard) abandonLocked(w *want) {
+	if e := w.entry; !slices.ContainsFunc(e.wants, func(x *want) bool { return x.count > 0 }) {
+		for _, v := range slices.Clone(e.variants) {
+			if v.DoNotCache {
+				s.cutLocked(e, v.Constraints.Key())
+			}
+		}
+		e.lost = e.lost && len(e.variants) > 0
+		for _, x := range e.wants {
+			x.chosen = pick(e.variants, x.params)
+		}
+		w.refresh, w.answered = s.isAskedLocked(w), 0
 	}
 	s.unwantLocked(w)
 }
@@ -237,6 +268,7 @@ func (s *shard) deleteLocked(w *want) {
 		delete(s.named.entries, e.name)
 		s.mindLocked(mortalKey{name: e.name}, nil)
 		s.retireLocked(e)
+		s.emptyLocked(e)
 		if s.named.moving && len(s.named.entries) == 0 { // nothing is left for the side lane to ask first
 			s.named.moving = false
 			s.lane(mainLane).reopenSoon()
@@ -266,13 +298,19 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			w.fault, w.faulted = nil, false
 			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = chosen, gen, 0, false, false
 			w.existed, w.last = true, nil
+			if e.lost {
+				w.answered = 0
+			}
 			if changed {
 				w.rev = rev
 				s.tellLocked(w, rev)
 			}
+			if w.count == 0 && chosen.DoNotCache {
+				s.abandonLocked(w)
+			}
 		case stated:
 			known := w.chosen == nil && w.absentGen == gen
-			if w.fault == nil || !s.group.origin.ends(w.fault) {
+			if !e.lost && (w.fault == nil || !s.group.origin.ends(w.fault)) {
 				w.fault = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
 			}
 			if last := w.chosen; s.typeURL == ClusterType {
@@ -284,6 +322,9 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 				}
 			}
 			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = nil, gen, gen, true, false
+			if e.lost { // of the alias itself nothing was said
+				w.answered, w.absentGen = 0, 0
+			}
 			if !known {
 				w.rev = rev
 				w.dueLocked()
@@ -294,6 +335,7 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			}
 		}
 	}
+	e.lost = e.lost && len(e.variants) > 0
 }
 
 // failLocked takes up what the origin says of a name instead of a resource: the body that is there goes or stays (ABS-8), and
@@ -306,7 +348,8 @@ func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
 				s.tellLocked(w, rev) // also those who know that it does not exist
 			}
 		}
-		e.variants = nil
+		s.emptyLocked(e)
+		e.notice = nil
 		s.offerNamedLocked(e, rev, gen, true)
 		return
 	}
@@ -395,7 +438,7 @@ func (s *shard) silent(now time.Time) {
 
 func (s *shard) unheardLocked(w *want) {
 	switch {
-	case w.chosen != nil:
+	case w.chosen != nil && !w.entry.lost:
 		if w.answered != w.asked && w.fault != nil { // it would have been stated again
 			w.curedLocked(s.rev)
 			w.fault, w.faulted = nil, false

@@ -102,6 +102,7 @@ func (s *script) start() {
 var shortTypes = map[string]string{
 	"cds": ClusterType, "eds": EndpointType, "lds": ListenerType, "rds": RouteType, "srds": ScopedRouteType,
 	"sds":     SecretType,
+	"vhds":    VirtualHostType,
 	"made-up": typePrefix + "example.Made.Up",
 }
 
@@ -207,8 +208,9 @@ func (s *script) open(f []string) {
 			o.Initial = map[string]string{}
 			for _, kv := range f[3+i+1:] {
 				name, body, _ := strings.Cut(kv, "=")
+				name, aliases := cutAliases(name)
 				r := madeResource(o.TypeURL, name, "", body)
-				r.Name = NameKey(name)
+				r.Name, r.Aliases = NameKey(name), aliases
 				o.Initial[name] = newVariant(&receipt{typeURL: o.TypeURL}, &r, "").Digest.String()
 				if s.cfg.Origins[0].OriginVersions {
 					o.Initial[name] = body
@@ -275,6 +277,13 @@ func (s *script) take(c *scriptSub) []string {
 		name := v.Spelling()
 		if v.Nameless {
 			name = "(nameless)"
+		}
+		if len(v.aliases) > 0 && c.delta {
+			name += "[" + strings.Join(v.aliases, ",") + "]"
+		}
+		if v.Notice() {
+			words = append(words, "?"+name)
+			continue
 		}
 		word := fmt.Sprintf("%s=%s", name, stringField(value, 2))
 		if s.cfg.Origins[0].OriginVersions {
@@ -470,6 +479,15 @@ func madeResource(typeURL, name, version, body string) Resource {
 	return r
 }
 
+// cutAliases reads NAME[ALIAS,ALIAS...].
+func cutAliases(word string) (name string, aliases []string) {
+	name, list, has := strings.Cut(strings.TrimSuffix(word, "]"), "[")
+	if has {
+		aliases = strings.Split(list, ",")
+	}
+	return name, aliases
+}
+
 // ttl cuts a word's TTL off: NAME=BODY~TTL.
 func (s *script) ttl(word string) (rest string, field []byte) {
 	rest, text, ok := strings.Cut(word, "~")
@@ -520,7 +538,22 @@ func (s *script) apply(l *Lane, f []string) []string {
 			continue
 		}
 		name, body, _ := strings.Cut(w, "=")
+		name, aliases := cutAliases(name)
+		body, doNotCache := strings.CutSuffix(body, "^") // NAME=BODY^: it must not be cached
 		body, version, hasVersion := strings.Cut(body, "@")
+		if notice, is := strings.CutPrefix(w, "?"); is { // ?NAME[ALIAS,...]: no payload
+			notice, version, hasVersion := strings.Cut(notice, "@")
+			name, aliases := cutAliases(notice)
+			b := appendString(nil, resourceName, name)
+			for _, alias := range aliases {
+				b = appendString(b, resourceAliases, alias)
+			}
+			if hasVersion {
+				b = appendString(b, resourceVersion, version)
+			}
+			resp.resources = append(resp.resources, b)
+			continue
+		}
 		if !hasVersion {
 			version = "v" + body
 		}
@@ -529,13 +562,19 @@ func (s *script) apply(l *Lane, f []string) []string {
 			continue
 		}
 		r := madeResource(resp.TypeURL, name, version, body)
-		if !resp.delta && !hasVersion && ttl == nil {
+		if !resp.delta && !hasVersion && ttl == nil && !doNotCache {
 			resp.resources = append(resp.resources, r.Any)
 			continue
 		}
 		b := appendString(appendString(nil, resourceName, name), resourceVersion, version)
+		for _, alias := range aliases {
+			b = appendString(b, resourceAliases, alias)
+		}
 		b = protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), r.Any)
 		b = append(b, ttl...)
+		if doNotCache {
+			b = appendString(b, resourceCacheCtl, "\x08\x01")
+		}
 		if !resp.delta { // wrapped
 			b = appendString(appendString(nil, 1, resourceType), 2, string(b))
 		}

@@ -13,7 +13,7 @@ type GroupStatus struct {
 	Cluster  string // presented upstream
 	Clients  int
 	Revision uint64
-	Lanes    [2]LaneStatus // main, side
+	Lanes    [2]LaneStatus // main, side; where types have lanes of their own, whether any is
 	Types    []TypeStatus  // in ORD-1 order
 	Apart    []ApartStatus // of them, those not on the group's lanes, in the same order
 }
@@ -71,6 +71,12 @@ func (o *Origin) Status() []GroupStatus {
 		for _, s := range *g.all.Load() {
 			ts, rev := s.status()
 			gs.Types, gs.Revision = append(gs.Types, ts), max(gs.Revision, rev)
+			if s.home != &g.lanes {
+				for i, l := range s.home {
+					gs.Lanes[i].Wanted = gs.Lanes[i].Wanted || l.Wanted()
+					gs.Lanes[i].Open = gs.Lanes[i].Open || l.gen.Load() != 0
+				}
+			}
 			if as, apart := s.apartStatus(); apart {
 				gs.Apart = append(gs.Apart, as)
 			}
@@ -106,7 +112,9 @@ func (s *shard) status() (_ TypeStatus, rev uint64) {
 				ts.Waiting++
 			}
 		}
-		ts.count(e.variants, live)
+		if e.counts() {
+			ts.count(e.variants, live)
+		}
 	}
 	return ts, s.rev
 }
@@ -184,14 +192,20 @@ func (s *shard) resources(name string) []ResourceStatus {
 			bodies = append(bodies, m.variants...)
 		}
 		for _, e := range s.named.entries {
-			rs = s.namedPicturesLocked(rs, e)
+			if e.counts() {
+				rs = s.namedPicturesLocked(rs, e)
+			}
 		}
 	} else {
 		if m := s.star.members[name]; m != nil {
 			bodies = slices.Clone(m.variants)
 		}
-		if e := s.named.entries[name]; e != nil {
-			rs = s.namedPicturesLocked(rs, e)
+		var last *heldAlso
+		for _, e := range s.holdersLocked(name) { // one speaks for all that hold the resource
+			if e.also == nil || e.also != last {
+				rs = s.namedPicturesLocked(rs, e)
+			}
+			last = e.also
 		}
 	}
 	s.mu.Unlock()
@@ -221,10 +235,16 @@ func (s *shard) resources(name string) []ResourceStatus {
 
 func (s *shard) namedPicturesLocked(rs []ResourceStatus, e *entry) []ResourceStatus {
 	clients, live, absent := 0, false, false
-	for _, w := range e.wants {
-		clients += w.count
-		live = live || s.isAskedLocked(w) && w.answered == w.asked
-		absent = absent || s.absentLocked(w)
+	all := []*entry{e}
+	if e.also != nil {
+		all = e.also.entries
+	}
+	for _, e := range all {
+		for _, w := range e.wants {
+			clients += w.count
+			live = live || s.isAskedLocked(w) && w.answered == w.asked
+			absent = absent || s.absentLocked(w)
+		}
 	}
 	for _, v := range e.variants {
 		rs = append(rs, ResourceStatus{Clients: clients, Live: live, body: v})

@@ -65,13 +65,15 @@ type Sub struct {
 	first   bool              // before the first Update
 	again   map[string]string // members owed by name under `*` (DELTA-9, WARM-3), as the client writes them
 	sum     sum               // of what was sent by name and is still subscribed (VER-4)
-	told    bool              // something was sent whole
-	whole   string            // the version of it, if a name was in it
-	kept    map[string]kept   // Clusters that are gone and still in the list (ORD-3); nil: none
-	newest  *receipt          // of the last response that had to do with what was sent by name (VER-5)
-	late    bool              // all of it is gone but for names not known yet: to be told when they are
-	unsent  uint64            // revision of the first change not taken; 0: none
-	since   time.Time         // when that change came from the origin; zero: it did not
+	alias   aliased
+	met     bool            // within one Take: a name that was asked for is answered
+	told    bool            // something was sent whole
+	whole   string          // the version of it, if a name was in it
+	kept    map[string]kept // Clusters that are gone and still in the list (ORD-3); nil: none
+	newest  *receipt        // of the last response that had to do with what was sent by name (VER-5)
+	late    bool            // all of it is gone but for names not known yet: to be told when they are
+	unsent  uint64          // revision of the first change not taken; 0: none
+	since   time.Time       // when that change came from the origin; zero: it did not
 	lagging bool
 	// One of several (Union): united is set for good, asList while any of them is subscribed to `*`, insisted for the next Take.
 	united, asList, insisted bool
@@ -191,6 +193,9 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) {
 }
 
 func (s *Sub) firstDoneLocked() {
+	if s.first && s.delta {
+		s.claimAliasesLocked()
+	}
 	s.first = false
 	if s.pos == nil {
 		s.initial, s.stated = nil, nil // names have taken theirs over
@@ -208,6 +213,7 @@ func (s *Sub) joinLocked() {
 	s.pos = &position{sub: s, view: v, fresh: true}
 	v.fresh.push(s.pos)
 	s.shard.star.addClientLocked()
+	s.shard.star.lookedUpLocked()
 	s.markLocked(s.shard.rev)
 }
 
@@ -215,8 +221,8 @@ func (s *Sub) leaveLocked(now time.Time) {
 	if s.pos == nil {
 		return
 	}
-	for name, r := range s.records { // an absence stated before the set's last word is none, once its stream is gone
-		if it, w := s.pos.view.items[name], r.want; it != nil && !it.dead && it.rev > w.rev && !s.shard.absentLocked(w) {
+	for _, r := range s.records { // an absence stated before the set's last word is none, once its stream is gone
+		if it, w := s.pos.view.items[s.alias.resource(r)], r.want; it != nil && !it.dead && it.rev > w.rev && !s.shard.absentLocked(w) {
 			w.wasAbsent = false
 		}
 	}
@@ -265,6 +271,7 @@ func (s *Sub) subscribeLocked(name string) {
 	}
 	r.fault = nil // it may be all there is to answer
 	s.oweLocked(r, true)
+	r.flags |= demanded
 	s.dirtyLocked(r, s.shard.rev)
 }
 
@@ -272,13 +279,21 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 	name, spelt := spell(name)
 	r := s.records[name]
 	if s.pos != nil {
-		it := s.pos.view.items[name]
+		told := toldName{name, spelling(name, spelt)}
+		if r != nil && s.alias.of[r].name != "" {
+			told = s.alias.of[r] // of an alias: the resource, if the set has it
+		}
+		it := s.pos.view.items[told.name]
 		if r != nil || it != nil && !it.dead {
-			s.againLocked(name, spelling(name, spelt))
+			s.againLocked(told.name, told.spelt)
 			s.markLocked(s.shard.rev)
 		}
 	}
 	if r != nil {
+		s.forgetLocked(r, now)
+		return
+	}
+	for _, r := range s.knownAsLocked(name) {
 		s.forgetLocked(r, now)
 	}
 }
@@ -295,7 +310,7 @@ func (s *Sub) forgottenLocked(r *record) {
 	if s.pos == nil || s.pos.fresh || !r.is(holds) {
 		return
 	}
-	if it := s.pos.view.items[r.want.entry.name]; it == nil || it.dead || it.variant.Digest != r.sent {
+	if it := s.pos.view.items[s.alias.resource(r)]; it == nil || it.dead || it.variant.Digest != r.sent {
 		s.pos.resend = true
 		s.markLocked(s.shard.rev)
 	}
@@ -315,6 +330,10 @@ func (s *Sub) forgetLocked(r *record, now time.Time) {
 	if r.sent != (Digest{}) {
 		s.sum.sub(r.sent)
 	}
+	s.alias.set(r, r.want.entry.name, "")
+	if s.notEarlyLocked(r); s.alias.early == 0 && len(s.alias.later) > 0 {
+		s.markLocked(s.shard.rev)
+	}
 	delete(s.records, r.want.entry.name)
 	delete(s.spelt, r.want.entry.name)
 	r.flags |= gone
@@ -327,7 +346,8 @@ func (s *Sub) oweLocked(r *record, owe bool) {
 		r.flags |= owed
 		s.owed++
 	case !owe && r.is(owed):
-		r.flags &^= owed
+		s.met = s.met || r.is(demanded)
+		r.flags &^= owed | demanded
 		s.owed--
 	}
 }

@@ -64,6 +64,9 @@ type OriginConfig struct {
 	// WithholdTTL: what has a TTL is kept from clients who can be told neither the TTL nor the removal, those of SotW who name
 	// resources of a grouped type and do not know TTLs (RELAY-51).
 	WithholdTTL bool
+	// PerType: the origin is spoken to in a service for each type, so each that has one (ServiceOf) gets lanes of its own. All others
+	// share the group's, which are ADS.
+	PerType bool
 	// AbsenceDeletes lists more types whose absence from a SotW wildcard response deletes (RELAY-11).
 	AbsenceDeletes []string
 }
@@ -180,6 +183,9 @@ type Origin struct {
 
 // Name is the configured name.
 func (o *Origin) Name() string { return o.cfg.Name }
+
+// SotW reports whether the origin is asked in state of the world.
+func (o *Origin) SotW() bool { return o.cfg.SotW }
 
 // ErrGroups: the node would open a group beyond limits.groups (RELAY-67).
 var ErrGroups = errors.New("limits.groups is reached")

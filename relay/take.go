@@ -23,7 +23,9 @@ type Answer struct {
 	News []*Variant
 	// Waiting: `*` or a name still waits for its first answer.
 	Waiting bool
-	gone    bool // of one of several lists: if it is empty, all of it is known to be gone
+	// Demanded: it answers names that the client asked for, and not only changes and what else is owed.
+	Demanded bool
+	gone     bool // of one of several lists: if it is empty, all of it is known to be gone
 	// Since is when the oldest change arrived from the origin; zero if the answer is due to a request.
 	Since time.Time
 	group *Group // whose it is; nil: of several
@@ -54,6 +56,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	}
 	first, since := s.unsent, s.since
 	s.unsent, s.since = 0, time.Time{}
+	s.met = false
 	var a *Answer
 	switch {
 	case s.delta:
@@ -73,6 +76,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 		s.tookLocked(a, from)
 		a.group, a.First, a.Since, a.ttl = s.shard.group, first, since, s.ttl
 		a.Waiting = s.pos != nil && s.pos.fresh || s.owed > 0
+		a.Demanded = s.met
 		if s.delta && s.typeURL == ClusterType {
 			a.News = a.Variants
 		}
@@ -118,13 +122,20 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 	// What was stated absent before the upstream stream broke is told to nobody who asks now (RELAY-38), but a removal that a
 	// client was about to be sent still is: it happened.
 	absent = s.shard.absentLocked(w) || w.wasAbsent && r.is(holds) && !r.is(claimed)
+	if v != nil && w.entry.lost && !(r.is(holds) && s.alias.resource(r) == v.Name) {
+		return nil, false, rev // an unresolved name to who has not come by it before (ALIAS-4)
+	}
 	if s.pos == nil || s.pos.waitsLocked() {
 		return v, absent, rev
 	}
-	it := s.pos.view.items[w.entry.name]
+	name := s.alias.resource(r)
+	if v != nil {
+		name = v.Name
+	}
+	it := s.pos.view.items[name]
 	switch {
 	case it == nil:
-		absent = absent || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(w.entry.name)
+		absent = absent || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(name)
 	case it.dead:
 		absent, rev = true, max(rev, it.rev)
 	case v == nil, v.Digest != it.variant.Digest && it.rev > rev, v.Digest == it.variant.Digest && it.variant.outlasts(v):
@@ -143,14 +154,17 @@ const (
 	removal
 )
 
-// settleLocked brings a record up to date and says what the client must be told. body is nil but for a resource or a heartbeat.
+// settleLocked brings a record up to date and says what the client must be told. body is nil but for a resource, which
+// may be a notice (ALIAS-5), or a heartbeat.
 func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
+	s.recognizeLocked(r)
 	v, absent, rev := s.effectiveLocked(r)
 	renewed := s.ttl && (r.is(beat) || r.is(claimed) && v != nil && v.timed()) // who comes back may have missed one
 	r.flags &^= beat
 	r.gaveLocked(v)
 	switch {
 	case v != nil:
+		lost := v == r.want.chosen && r.want.entry.lost
 		if ended := r.fault != nil && r.want.fault == nil; !r.is(owed) && !ended &&
 			(r.sent == v.Digest || r.is(claimed) && v.stated(r.sent)) {
 			s.sentLocked(r, v.Digest) // a claim may have another form
@@ -162,10 +176,16 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 			}
 			return nothing, nil, 0
 		}
+		if lost && r.sent == v.Digest {
+			return nothing, nil, 0 // the subscription waits for its answer (ALIAS-4)
+		}
 		s.sentLocked(r, v.Digest)
 		s.newest = newer(s.newest, v.from)
+		s.standsForLocked(r, v)
 		r.flags, r.at = r.flags&^claimed|holds, s.takes+1
-		s.oweLocked(r, false)
+		if !lost {
+			s.oweLocked(r, false)
+		}
 		return resource, v, rev
 	case absent:
 		tell := r.is(owed | holds)
@@ -173,13 +193,18 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 		if tell && s.delta { // SotW has no removal, and the word is told once (WARM-7)
 			r.fault = nil // what is said of it follows the removal, or goes with it
 		}
+		switch {
+		case tell && s.delta:
+			what, body = s.endsLocked(r)
+		case tell:
+			what = removal
+		}
 		s.sentLocked(r, Digest{})
 		r.flags &^= holds | claimed
-		s.oweLocked(r, false)
-		if tell {
-			return removal, nil, rev
+		if r.want.absentGen != 0 || !r.want.wasAbsent { // or else what a lost alias stood for went, and it waits still (ALIAS-4)
+			s.oweLocked(r, false)
 		}
-		return nothing, nil, rev
+		return what, body, rev
 	}
 	return nothing, nil, 0
 }
@@ -237,6 +262,7 @@ func (s *Sub) takeDeltaLocked() *Answer {
 		rev = max(rev, at)
 	})
 	rev = max(rev, s.takeAgainLocked(base, own))
+	base, errs = s.tidyLocked(own, base, errs)
 	a := &Answer{Body: own, Errors: errs, Rev: rev}
 	switch {
 	case own.empty() && (must || base != nil && !base.emptyInDelta()):
@@ -329,12 +355,16 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	}
 	own := &Body{nameless: b.nameless, spelt: maps.Clone(b.spelt)}
 	skip := func(name string) bool {
-		r := s.records[name]
+		r, also := s.records[name], s.alias.by[name]
 		if r != nil {
 			s.relookLocked(r)
 			s.renewedInSetLocked(r, first)
 		}
-		return r != nil
+		for _, r := range also {
+			s.relookLocked(r)
+			s.renewedInSetLocked(r, first)
+		}
+		return r != nil || len(also) > 0
 	}
 	for _, v := range b.Heartbeats {
 		if _, again := s.again[v.Name]; !skip(v.Name) && !again { // what is owed goes in full
@@ -360,7 +390,11 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	}
 	if first {
 		for name := range s.initial {
-			if it := s.pos.view.items[name]; (it == nil || it.dead) && !skip(name) && !s.sparedLocked(name) {
+			switch it := s.pos.view.items[name]; {
+			case it != nil && !it.dead, skip(name), s.sparedLocked(name):
+			case s.alias.early > 0: // it may be what an alias stands for
+				s.alias.later = append(s.alias.later, toldName{name, s.stated[name]})
+			default:
 				own.remove(name, s.stated[name])
 			}
 		}
@@ -413,11 +447,11 @@ func (s *Sub) takeChangedLocked() *Answer {
 			return
 		}
 		what, body, at := s.settleLocked(r)
-		switch what {
-		case resource:
+		switch {
+		case what == resource && s.firstLocked(r, body.Name):
 			a.Variants = append(a.Variants, body)
 			a.Rev = max(a.Rev, at)
-		case heartbeat:
+		case what == heartbeat && s.firstLocked(r, body.Name):
 			a.Heartbeats, renewed = append(a.Heartbeats, body), append(renewed, r)
 			a.Rev = max(a.Rev, at)
 		}
@@ -436,6 +470,6 @@ func (s *Sub) takeChangedLocked() *Answer {
 			r.at = s.takes + 1
 		}
 	}
-	a.Version = s.sum.version()
+	a.Version = s.sumLocked().version()
 	return a
 }

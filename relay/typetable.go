@@ -21,6 +21,8 @@ const (
 	listenerTypeV2          = typePrefix + "envoy.api.v2.Listener"
 	clusterTypeV2           = typePrefix + "envoy.api.v2.Cluster"
 	secretTypeV2            = typePrefix + "envoy.api.v2.auth.Secret"
+	thriftRouteType         = typePrefix + "envoy.extensions.filters.network.thrift_proxy.v3.RouteConfiguration"
+	rateLimitType           = typePrefix + "ratelimit.config.ratelimit.v3.RateLimitConfig"
 	maxTypeURL          int = 1024
 )
 
@@ -67,7 +69,13 @@ func IsSecret(typeURL string) bool { return typeURL == SecretType || typeURL == 
 
 // DeltaOnly reports whether the type has no SotW form (TRANS-7).
 func DeltaOnly(typeURL string) bool {
-	return typeURL == VirtualHostType || typeURL == LbEndpointType || typeURL == typePrefix+"envoy.api.v2.route.VirtualHost"
+	return typeURL == LbEndpointType || IsVirtualHost(typeURL)
+}
+
+// IsVirtualHost reports whether resources of the type are virtual hosts, which are asked for by alias when a request waits for them
+// (ALIAS-8).
+func IsVirtualHost(typeURL string) bool {
+	return typeURL == VirtualHostType || typeURL == typePrefix+"envoy.api.v2.route.VirtualHost"
 }
 
 // absenceDeletes reports whether a SotW wildcard response without a member removes it (DEL-3, SOTW-4).

@@ -196,6 +196,16 @@ func (u *Union) Owe(names []string) {
 	}
 }
 
+// Demands is Sub.Demands of any part.
+func (u *Union) Demands() bool {
+	for i := range u.Len() {
+		if u.Part(i).Demands() {
+			return true
+		}
+	}
+	return false
+}
+
 // OweNamespaces is Sub.OweNamespaces.
 func (u *Union) OweNamespaces(routes []string, except []*Variant) {
 	for i := range u.Len() {
@@ -298,7 +308,7 @@ func (s *Sub) Known() bool {
 		return true
 	}
 	for _, r := range s.records {
-		if r.want.resolvedLocked() {
+		if s.knownLocked(r) {
 			return true
 		}
 	}
@@ -331,7 +341,7 @@ func (s *Sub) hasBody(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	r := s.records[NameKey(name)]
-	return r != nil && r.want.chosen != nil
+	return r != nil && s.bodyLocked(r) != nil
 }
 
 // covers reports whether the client of `*` has a name from it.

@@ -36,6 +36,7 @@ func (a *Answer) join(x *Answer, n int) {
 	}
 	a.Errors = append(a.Errors, x.Errors...)
 	a.News = append(a.News, x.News...)
+	a.Demanded = a.Demanded || x.Demanded
 	a.Rev, a.First = max(a.Rev, x.Rev), older(a.First, x.First)
 	if x.sub != nil {
 		a.parts = append(a.parts, x.part)
@@ -117,7 +118,7 @@ func (m *united) namesVersion() string {
 	}
 	for _, s := range m.subs {
 		s.shard.mu.Lock()
-		all.join(s.sum)
+		all.join(s.sumLocked())
 		s.shard.mu.Unlock()
 	}
 	return all.version()

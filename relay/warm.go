@@ -68,6 +68,11 @@ func (s *Sub) Owe(names []string) {
 			s.dirtyLocked(r, s.shard.rev)
 			continue
 		}
+		if also := s.alias.by[name]; len(also) > 0 {
+			s.oweLocked(also[0], true)
+			s.dirtyLocked(also[0], s.shard.rev)
+			continue
+		}
 		s.oweMemberLocked(name)
 	}
 }
@@ -133,7 +138,7 @@ func (s *Sub) OweNamespaces(routes []string, except []*Variant) {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	for name, r := range s.records {
-		if covers(name) {
+		if resource := s.alias.resource(r); covers(name) && !done[resource] || covers(resource) {
 			s.oweLocked(r, true)
 			s.dirtyLocked(r, s.shard.rev)
 		}

@@ -104,9 +104,13 @@ func (s *Sub) viewNewsLocked() []*Variant {
 	return s.pos.view.since(s.pos.sent).Variants
 }
 
+// knownLocked is RELAY-6 for a name: received, stated absent, or unanswered for 15 s on a healthy stream. What was received and cannot
+// be given to this client now is not resolved: it may hold it.
+func (s *Sub) knownLocked(r *record) bool { return s.bodyLocked(r) != nil || r.want.goneLocked() }
+
 func (s *Sub) resolvedLocked() bool {
 	for _, r := range s.records {
-		if !r.want.resolvedLocked() && s.bodyLocked(r) == nil {
+		if !s.knownLocked(r) {
 			return false
 		}
 	}
@@ -121,7 +125,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	}
 	gone := true
 	for _, r := range s.records {
-		if v := s.bodyLocked(r); v != nil {
+		if v := s.bodyLocked(r); v != nil && s.firstLocked(r, v.Name) && (!r.want.entry.lost || r.is(holds)) {
 			a.Variants = append(a.Variants, v)
 		}
 		gone = gone && r.want.goneLocked()
@@ -143,7 +147,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 		}
 	}
 	s.late, s.told, s.holds = false, true, false
-	a.Version = s.keptSumLocked(s.sum).version()
+	a.Version = s.keptSumLocked(s.sumLocked()).version()
 	s.whole = ""
 	return a
 }
@@ -154,7 +158,7 @@ func (s *Sub) mixedLocked(a *Answer) {
 	view := s.pos.view
 	all, full := view.sum, view.fullBody()
 	var loose []*Variant
-	for name, r := range s.records {
+	for _, r := range s.records {
 		v, _, at := s.effectiveLocked(r)
 		r.gaveLocked(v)
 		if v == nil {
@@ -166,8 +170,10 @@ func (s *Sub) mixedLocked(a *Answer) {
 		r.flags, r.fault = r.flags&^claimed|holds, nil
 		s.oweLocked(r, false)
 		a.Rev = max(a.Rev, at)
-		it := view.items[name]
+		it := view.items[v.Name]
 		switch {
+		case !s.firstLocked(r, v.Name):
+			continue
 		case it == nil || it.dead:
 		case it.variant.Digest == v.Digest && (!s.ttl || it.variant == v || it.variant.expires.Equal(v.expires)):
 			continue

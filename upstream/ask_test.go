@@ -49,6 +49,30 @@ func TestOneStreamAsksEachNameOnce(t *testing.T) {
 	})
 }
 
+// TestHostsOnDemandAreNotCollected: a virtual host is asked for at once, though something was asked just before (ALIAS-8); a resource of
+// another type waits for what may come with it (RELAY-24).
+func TestHostsOnDemandAreNotCollected(t *testing.T) {
+	in(t, options{}, func(w *world) {
+		w.want(opaque, "a")
+		s := w.origin.ExpectStream("a stream")
+		s.ExpectNames(opaque, "the first is asked at once", "a")
+		for _, name := range []string{"r/a", "r/b", "r/c"} {
+			asked := time.Now()
+			w.want(relay.VirtualHostType, name)
+			s.ExpectNames(relay.VirtualHostType, "a request waits for it", name)
+			if d := time.Since(asked); d > 0 {
+				t.Errorf("%s is asked %v later (ALIAS-8)", name, d)
+			}
+		}
+		asked := time.Now()
+		w.want(opaque, "b")
+		s.ExpectNames(opaque, "collected", "b")
+		if d := time.Since(asked); d == 0 {
+			t.Error("a resource that nobody waits for is not collected with others (RELAY-24)")
+		}
+	})
+}
+
 func TestNodeAlways(t *testing.T) {
 	both(t, options{config: func(c *Config) { c.NodeAlways = true }}, func(w *world) {
 		w.want(opaque, "a")

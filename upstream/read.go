@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -53,6 +54,14 @@ func (s *stream) explain(err error) (broken bool, _ error) {
 		return false, err
 	}
 	l := s.lane
+	if !strings.Contains(err.Error(), strconv.Itoa(l.origin.cfg.MaxMessage)) {
+		// The same words from the origin's side: a request of ours is too long for it.
+		l.origin.news.warn(time.Now(), "request too large", "the origin takes no request of this length, and ended the stream: raise its limit "+
+			"(max receive message size); in delta long requests are cut, in SotW they cannot be",
+			zap.Int64("bytes", s.longest.Load()), zap.String("group", l.table.Group().Key()), zap.Error(err))
+		return false, fmt.Errorf("a request of %d bytes is longer than the origin takes: %w", s.longest.Load(), err)
+	}
+	l.origin.metrics.LimitRejection("max_message")
 	l.origin.news.warn(time.Now(), "too large", "a response is longer than max_message, and ended the stream",
 		zap.Int("max_message", l.origin.cfg.MaxMessage), zap.String("group", l.table.Group().Key()), zap.Error(err))
 	return true, fmt.Errorf("a response is longer than max_message: %w", err)
@@ -68,6 +77,7 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 			zap.String("group", l.table.Group().Key()), zap.Int("bytes", len(raw)), zap.Error(err))
 		return err
 	}
+	o.news.large(now, r.TypeURL, len(raw), o.cfg.MaxMessage, l.table.Group().Key())
 	s.alive(now)
 	l.table.Identify(r.Identifier)
 	if ce := o.log.Check(zap.DebugLevel, "response"); ce != nil {
@@ -120,7 +130,7 @@ func (s *stream) parse(raw []byte) (r *relay.Response, u relay.Update, reject *r
 	if r, err = relay.ParseResponse(raw, !s.sotw); err != nil {
 		return nil, u, nil, err
 	}
-	u, reject = relay.Accept(r, s.lane.origin.cfg.NameBytes)
+	u, reject = s.lane.origin.cfg.NameFields.Accept(r, s.lane.origin.cfg.NameBytes)
 	return r, u, reject, nil
 }
 

@@ -14,11 +14,8 @@ var unsupported = map[string]bool{
 	"listeners[].v2":              true,
 	"listeners[].assume_features": true,
 	"listeners[].dedicated":       true,
-	"listeners[].compression":     true,
 
 	"origins[].rest":                         true,
-	"origins[].grpc.aggregated":              true,
-	"origins[].grpc.compression":             true,
 	"origins[].tp2":                          true,
 	"origins[].dynamic_parameters.from_node": true,
 	"origins[].dynamic_parameters.otherwise": true,

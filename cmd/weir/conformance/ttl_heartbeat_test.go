@@ -100,8 +100,6 @@ var ttlHeartbeatCases = slices.Concat(
 	},
 )
 
-const vhds = "type.googleapis.com/envoy.config.route.v3.VirtualHost"
-
 func heartbeatByName(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{sotw: d == relaytest.SotW})
 	w.timed(eds, "a", relaytest.Endpoints("a", "10.0.0.1:80"), time.Hour)

@@ -1,0 +1,104 @@
+package downstream
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+)
+
+// TestHostsOnDemandAreNotHeld: a virtual host that a client asked for has a request waiting behind it, and leaves although clusters wait for
+// their ACK or to be complete (ALIAS-8). One that is pushed, as after a changed route, keeps the order (ORD-1).
+func TestHostsOnDemandAreNotHeld(t *testing.T) {
+	p := newRig(t).client(true)
+	p.subscribes(cds, "*")
+	p.subscribes(rds, "r")
+	p.subscribes(vhd, "r/known")
+	p.says(rds, "r=1")
+	p.says(vhd, "r/known=1")
+	p.gets("the set of clusters is not complete, and the request does not wait for it", "vhds r/known=1")
+	p.acks(vhd)
+	p.says(vhd, "r/known=2")
+	p.gets("a change that nobody waits for does")
+	p.settled(cds, "x=1")
+	p.gets("complete", "cds x=1")
+	p.gets("and not accepted yet")
+
+	p.subscribes(vhd, "r/a.example")
+	p.says(vhd, "r/shared[r/a.example]=1")
+	p.gets("the held change lets the request go on", "vhds r/known=2")
+	p.acks(vhd)
+	p.gets("that waited behind it", "vhds r/shared[r/a.example]=1")
+	p.acks(vhd)
+
+	p.subscribes(vhd, "r/none.example", "r/gone.example")
+	p.says(vhd, "?r/none[r/none.example]", "-r/gone.example")
+	p.gets("that there is none is an answer too, and not put off as a removal is", "vhds ?r/none[r/none.example] -r/gone.example")
+	p.acks(vhd, cds)
+	p.gets("the routes at last", "rds r=1")
+	p.acks(rds)
+	p.gets("and what they made owed (WARM-4)", "vhds ?r/none[r/none.example] r/known=2 r/shared[r/a.example]=1 -r/gone.example")
+	p.acks(vhd)
+
+	p.says(cds, "x=2")
+	p.gets("clusters", "cds x=2")
+	p.says(rds, "r=2")
+	p.says(vhd, "r/known=3")
+	p.gets("a changed route, and its hosts, wait for the ACK")
+	p.acks(cds)
+	p.gets("and go in order", "rds r=2", "vhds r/known=3")
+	p.acks(rds, vhd)
+	p.gets("with the hosts that the route owes, by alias or not", "vhds ?r/none[r/none.example] r/shared[r/a.example]=1 -r/gone.example")
+	p.acks(vhd)
+	p.says(rds, "r=3")
+	p.says(vhd, "r/shared[r/a.example]=2")
+	p.gets("a route, and a host that changed with it", "rds r=3", "vhds r/shared[r/a.example]=2")
+	p.acks(rds, vhd)
+	p.gets("which is not owed again", "vhds ?r/none[r/none.example] r/known=3 -r/gone.example")
+}
+
+// TestHostsOfASotWOrigin: virtual hosts need delta end to end, and are refused by name where the origin speaks state of the world
+// (ALIAS-7). Nothing is asked of it, also if nothing is named.
+func TestHostsOfASotWOrigin(t *testing.T) {
+	r := newRigOf(t, relay.OriginConfig{Name: "mesh", SotW: true})
+	for _, typeURL := range []string{vhd, relay.LbEndpointType} {
+		p := r.client(true)
+		p.subscribes(typeURL, "r/a", "r/b")
+		p.gets("refused", metrics.ShortName(typeURL)+" !r/a:Unimplemented !r/b:Unimplemented")
+		if n := p.of(typeURL).Refused; n != 2 {
+			t.Errorf("%s: %d refusals are counted, want 2", typeURL, n)
+		}
+		q := r.client(true)
+		q.subscribes(typeURL)
+		q.gets("`*` cannot carry an error")
+		r.up()
+	}
+	if len(r.lanes) > 0 {
+		t.Error("the origin is asked")
+	}
+}
+
+// TestOneBodyForTwoNames: a client that has a resource by its name and two aliases is written it once (DELTA-20), and comes back with its
+// version once (DELTA-11).
+func TestOneBodyForTwoNames(t *testing.T) {
+	p := newRig(t).client(true)
+	p.subscribes(vhd, "r/shared", "r/a", "r/b")
+	p.says(vhd, "r/shared[r/a,r/b]=1")
+	p.gets("once", "vhds r/shared[r/a,r/b]=1")
+	p.acks(vhd)
+	p.says(vhd, "r/shared[r/a,r/b]=2")
+	p.gets("once", "vhds r/shared[r/a,r/b]=2")
+	p.acks(vhd)
+	q := p.client(true)
+	q.sends(&discoveryv3.DeltaDiscoveryRequest{
+		TypeUrl: vhd, ResourceNamesSubscribe: []string{"r/b", "r/a"}, InitialResourceVersions: p.versions(vhd),
+	})
+	q.gets("nothing is new")
+	p.wait(time.Second)
+	p.says(vhd, "-r/shared")
+	p.gets("gone", "vhds -r/shared")
+	q.gets("gone", "vhds -r/shared")
+}

@@ -1,0 +1,311 @@
+package relay
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// otherNames is what a namedTable knows of resources that go by more names than their own (ALIAS-1). It is bounded by what the
+// entries hold.
+type otherNames struct {
+	held   map[string]*heldAlso // by the resource's name
+	lister map[string]string    // by alias: the resource that listed it last
+}
+
+// heldAlso is one resource that has aliases, or had one when somebody came by it.
+type heldAlso struct {
+	name    string
+	entries []*entry // that hold it, its own name's among them. Invariant: each has it as its also.
+	aliases []string // canonical: those in lister. They may be another resource's by now.
+}
+
+// ownName reports whether the entry holds the resource of that very name.
+func (e *entry) ownName() bool { return len(e.variants) > 0 && e.variants[0].Name == e.name }
+
+// counts reports whether the entry is the one that counts among those that hold the same resource.
+func (e *entry) counts() bool { return e.also == nil || e.also.entries[0] == e }
+
+// bodiesLocked is what is held by name of a resource, under whichever of its names.
+func (s *shard) bodiesLocked(name string) []*Variant {
+	if h := s.named.other.held[name]; h != nil {
+		return h.entries[0].variants
+	}
+	if e := s.named.entries[name]; e != nil {
+		return e.variants
+	}
+	return nil
+}
+
+// holdLocked puts a body into an entry. An alias stands for one resource: what it stood for before is out.
+func (s *shard) holdLocked(e *entry, body *Variant) {
+	if len(e.variants) > 0 && e.variants[0].Name != body.Name {
+		s.emptyLocked(e)
+	}
+	e.variants = put(e.variants, body)
+	if e.lost {
+		for _, w := range e.wants {
+			w.refresh = false // what it was to be asked anew for is answered
+		}
+	}
+	e.lost, e.notice = false, nil
+	if e.also != nil || len(body.aliases) == 0 && e.name == body.Name {
+		return
+	}
+	h := s.named.other.held[body.Name]
+	if h == nil {
+		h = &heldAlso{name: body.Name}
+		if s.named.other.held == nil {
+			s.named.other = otherNames{map[string]*heldAlso{}, map[string]string{}}
+		}
+		s.named.other.held[body.Name] = h
+	}
+	h.entries = append(h.entries, e)
+	e.also = h
+}
+
+// emptyLocked takes all bodies out of an entry.
+func (s *shard) emptyLocked(e *entry) {
+	e.variants = nil
+	h := e.also
+	if h == nil {
+		return
+	}
+	e.also = nil
+	i := slices.Index(h.entries, e)
+	h.entries[i] = h.entries[len(h.entries)-1]
+	h.entries[len(h.entries)-1] = nil
+	if h.entries = h.entries[:len(h.entries)-1]; len(h.entries) == 0 {
+		s.unlistLocked(h)
+		delete(s.named.other.held, h.name)
+	}
+}
+
+// cutLocked takes the variant of exactly these constraints out of an entry.
+func (s *shard) cutLocked(e *entry, key string) {
+	if e.variants = cut(e.variants, key); len(e.variants) == 0 {
+		s.emptyLocked(e)
+	}
+}
+
+func (s *shard) unlistLocked(h *heldAlso) {
+	for _, alias := range h.aliases {
+		if s.named.other.lister[alias] == h.name {
+			delete(s.named.other.lister, alias)
+		}
+	}
+	h.aliases = nil
+}
+
+// listLocked brings the aliases of a resource up to date with what its variants list.
+func (s *shard) listLocked(h *heldAlso) {
+	if len(h.entries) == 0 {
+		return
+	}
+	s.unlistLocked(h)
+	seen := map[*Variant]bool{}
+	for _, e := range h.entries {
+		for _, v := range e.variants {
+			if seen[v] {
+				continue
+			}
+			seen[v] = true
+			for _, alias := range v.aliases {
+				alias = NameKey(alias)
+				s.named.other.lister[alias] = h.name
+				h.aliases = append(h.aliases, alias)
+			}
+		}
+	}
+}
+
+// shareLocked fills a new entry with what is held already of the resource that goes by its name: who comes by another of its names is
+// served from it (ALIAS-3). The name is asked upstream all the same, and the origin's answer corrects it.
+func (s *shard) shareLocked(e *entry) {
+	o := &s.named.other
+	h := o.held[e.name]
+	if h == nil {
+		h = o.held[o.lister[e.name]]
+	}
+	if h == nil {
+		return
+	}
+	for _, x := range slices.Clone(h.entries) {
+		for _, v := range x.variants {
+			if v.listsAs(e.name) {
+				s.holdLocked(e, v)
+			}
+		}
+	}
+	s.mindLocked(mortalKey{name: e.name}, e.variants)
+}
+
+// listsAs reports whether the resource goes by that name.
+func (v *Variant) listsAs(name string) bool {
+	return v.Name == name || slices.ContainsFunc(v.aliases, func(alias string) bool { return NameKey(alias) == name })
+}
+
+// spreadLocked puts a body into the entry of its name and those of its aliases (ALIAS-1), all of which share it (ALIAS-3). An entry that
+// holds a resource of its own name is nobody's alias.
+//
+// An alias that the body does not list any more is an unresolved name from now on (ALIAS-4): it is asked anew, and nobody who comes now
+// is answered by what it stood for. Who came before and holds that is kept up to date with it until the origin has answered for the
+// alias, since it may be in use; then it goes.
+func (s *shard) spreadLocked(a *Applied, body *Variant, touched map[*entry]bool, gen uint32) {
+	key := body.Constraints.Key()
+	listed, lost := map[*entry]bool{}, []*entry(nil)
+	if e := s.named.entries[body.Name]; e != nil {
+		listed[e] = true
+	}
+	for _, alias := range body.aliases {
+		if e := s.named.entries[NameKey(alias)]; e != nil && !e.ownName() {
+			listed[e] = true
+		}
+	}
+	if h := s.named.other.held[body.Name]; h != nil {
+		for _, e := range h.entries {
+			if !listed[e] && find(e.variants, key) != nil {
+				lost = append(lost, e)
+			}
+		}
+	}
+	asked := slices.ContainsFunc(lost, func(e *entry) bool { return e.askedOn(gen) })
+	for e := range listed {
+		asked = asked || e.askedOn(gen)
+	}
+	switch {
+	case len(listed)+len(lost) == 0:
+		s.ignoreLocked(a)
+		return
+	case !asked:
+		return // as in applyNamedLocked
+	}
+	changed := false
+	swap := func(e *entry) {
+		old := find(e.variants, key)
+		changed = changed || old == nil || old.Digest != body.Digest
+		s.holdLocked(e, body)
+		touched[e] = false
+	}
+	for e := range listed {
+		swap(e)
+	}
+	for _, e := range lost {
+		if len(e.variants) > 1 { // another variant may still list it
+			s.cutLocked(e, key)
+			touched[e] = false
+			changed = true
+			continue
+		}
+		again := !e.lost
+		swap(e)
+		if e.lost = true; again {
+			for _, w := range e.wants {
+				w.refresh = true
+				s.lookLocked(w)
+				for r := w.head; r != nil; r = r.next {
+					r.sub.oweLocked(r, true)
+				}
+			}
+		}
+	}
+	if h := s.named.other.held[body.Name]; h != nil {
+		s.listLocked(h)
+	}
+	if changed {
+		a.Changed++
+	} else {
+		a.Resumed++
+	}
+}
+
+// holdersLocked are the entries that a removal or an error of this name concerns: its own, and those that hold the resource.
+func (s *shard) holdersLocked(name string) (es []*entry) {
+	own := s.named.entries[name]
+	if own != nil {
+		es = append(es, own)
+	}
+	if h := s.named.other.held[name]; h != nil {
+		for _, e := range h.entries {
+			if e != own {
+				es = append(es, e)
+			}
+		}
+	}
+	return es
+}
+
+// heardAllLocked takes up a resource without a body for all entries that hold it.
+func (s *shard) heardAllLocked(a *Applied, e *entry, u *Update, r *Resource, touched map[*entry]bool, gen uint32) {
+	all := []*entry{e}
+	if e.also != nil {
+		all = slices.Clone(e.also.entries)
+	}
+	key := r.Constraints.Key()
+	gone := s.heardNameLocked(a, e, u, r, gen)
+	held := find(e.variants, key)
+	for _, x := range all {
+		switch {
+		case x == e || find(x.variants, key) == nil:
+		case gone:
+			s.cutLocked(x, key)
+		default:
+			x.variants = put(x.variants, held)
+		}
+		touched[x] = gone
+	}
+}
+
+// noticeLocked looks at a resource without a payload. If it states that an alias did not resolve (ALIAS-5) that is taken up, and true
+// returned. Of a VirtualHost it always does (TTL-3). Of another type it may be a heartbeat, and is one if we hold the resource.
+func (s *shard) noticeLocked(a *Applied, r *Resource, touched map[*entry]bool, gen uint32) bool {
+	names := r.Aliases
+	switch {
+	case IsVirtualHost(s.typeURL) && len(names) == 0:
+		names = []string{r.Spelling()}
+	case len(names) == 0, !IsVirtualHost(s.typeURL) && len(s.bodiesLocked(r.Name)) > 0:
+		return false
+	}
+	notice := newNotice(r.Spelling(), r.Aliases)
+	known := false
+	for _, name := range names {
+		e := s.named.entries[NameKey(name)]
+		if e == nil {
+			continue
+		}
+		known = true
+		if !e.askedOn(gen) {
+			continue
+		}
+		if len(e.variants) > 0 {
+			s.emptyLocked(e)
+			a.Changed++
+		}
+		e.lost, e.notice, touched[e] = false, notice, true
+	}
+	if !known {
+		s.ignoreLocked(a)
+	}
+	return true
+}
+
+// newNotice is the origin's word that aliases did not resolve, in the form in which it is told. It is no content and has no version.
+func newNotice(name string, aliases []string) *Variant {
+	v := &Variant{aliases: aliases, from: &receipt{}}
+	v.Name, v.spelt = spell(name)
+	inner := appendString(nil, resourceName, name)
+	for _, alias := range aliases {
+		inner = appendString(inner, resourceAliases, alias)
+	}
+	v.buf = protowire.AppendBytes(protowire.AppendTag(nil, fieldResources, protowire.BytesType), inner)
+	v.sotw, v.any = len(v.buf), len(v.buf)
+	return v
+}
+
+// Notice reports whether it is no body, but the origin's word that the aliases in it did not resolve (ALIAS-5).
+func (v *Variant) Notice() bool { return v.any == len(v.buf) }
+
+func (s *shard) ignoreLocked(a *Applied) {
+	a.Unrequested++
+	s.unrequested++
+}

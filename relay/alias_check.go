@@ -1,0 +1,57 @@
+package relay
+
+// checkAliases: what goes by several names is found by each of them, and nothing else is.
+func (s *shard) checkAliases(fail func(string, ...any)) {
+	o, listed := &s.named.other, 0
+	for name, h := range o.held {
+		if len(h.entries) == 0 || h.name != name {
+			fail("resource %q: named %q, held by nobody", name, h.name)
+		}
+		for _, e := range h.entries {
+			if s.named.entries[e.name] != e || e.also != h || len(e.variants) == 0 || e.variants[0].Name != name {
+				fail("resource %q: entry %q does not hold it", name, e.name)
+			}
+			for _, w := range e.wants {
+				if w.chosen != nil && w.chosen.listsAs(e.name) == e.lost {
+					fail("entry %q: lost is %v", e.name, e.lost)
+				}
+			}
+		}
+		for _, alias := range h.aliases {
+			if o.lister[alias] == name {
+				listed++
+			}
+		}
+	}
+	if listed < len(o.lister) {
+		fail("%d aliases are known, %d are listed", len(o.lister), listed)
+	}
+	for name, e := range s.named.entries {
+		for _, v := range e.variants {
+			if v.Name != e.variants[0].Name || (v.Name != name || len(v.aliases) > 0) && (e.also == nil || e.also.name != v.Name) {
+				fail("entry %q holds %q, which is not known of it", name, v.Name)
+			}
+		}
+	}
+}
+
+// checkAliased: what a client has by other names.
+func (s *Sub) checkAliased(fail func(string, ...any)) {
+	n, first := 0, 0
+	for name, list := range s.alias.by {
+		for _, r := range list {
+			n++
+			if s.alias.of[r].name != name || s.records[r.want.entry.name] != r || r.want.entry.name == name {
+				fail("record of %q does not stand for %q", r.want.entry.name, name)
+			}
+		}
+	}
+	for _, r := range s.records {
+		if r.is(early) {
+			first++
+		}
+	}
+	if n != len(s.alias.of) || first != s.alias.early {
+		fail("%d records stand for something else, %d are known; %d are early of %d", n, len(s.alias.of), first, s.alias.early)
+	}
+}

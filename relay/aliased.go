@@ -1,0 +1,360 @@
+package relay
+
+import "slices"
+
+// aliased is what a client has by other names than those it subscribed: its subscription is the alias, what it holds has the resource's
+// own name. It costs nothing but for names that are aliases. Guarded by the shard's lock.
+type aliased struct {
+	of map[*record]toldName // what an alias stands for, as the client was told
+	by map[string][]*record // the reverse, by canonical name
+
+	// Of a client that came back: claims are what it says it holds, as long as names of its first request (early of them) may turn out to be
+	// aliases of that. later are those of them that are to be removed unless they do.
+	claims map[string]Digest
+	spelt  map[string]string // of claims
+	later  []toldName
+	early  int
+
+	// Within one Take: what records have stood for and do not any more, and whether notices are told.
+	left    []leaving
+	notices bool
+}
+
+type toldName struct{ name, spelt string }
+
+// leaving is a resource that an alias does not stand for any more. absent: nor for anything else, which is to be told.
+type leaving struct {
+	toldName
+	record *record
+	absent bool
+}
+
+// resource is the canonical name of what the record stands for.
+func (a *aliased) resource(r *record) string {
+	if x, is := a.of[r]; is {
+		return x.name
+	}
+	return r.want.entry.name
+}
+
+// set notes what a record stands for; its own name is nothing to be noted.
+func (a *aliased) set(r *record, name, spelt string) {
+	was, is := a.of[r]
+	if is && was.name == name || !is && r.want.entry.name == name {
+		return
+	}
+	if is {
+		delete(a.of, r)
+		list := a.by[was.name]
+		if i := slices.Index(list, r); len(list) > 1 {
+			a.by[was.name] = slices.Delete(list, i, i+1)
+		} else {
+			delete(a.by, was.name)
+		}
+	}
+	if r.want.entry.name == name {
+		return
+	}
+	if a.of == nil {
+		a.of, a.by = map[*record]toldName{}, map[string][]*record{}
+	}
+	a.of[r] = toldName{name, spelt}
+	a.by[name] = append(a.by[name], r)
+}
+
+// standsForLocked notes what the client is being sent for a record.
+func (s *Sub) standsForLocked(r *record, v *Variant) {
+	if was := s.alias.resource(r); was != v.Name && r.is(holds) {
+		s.alias.left = append(s.alias.left, leaving{s.alias.told(r), r, false})
+	}
+	s.alias.set(r, v.Name, v.spelt)
+}
+
+// told is the name that the client knows what it holds by.
+func (a *aliased) told(r *record) toldName {
+	if x, is := a.of[r]; is {
+		return x
+	}
+	return toldName{name: r.want.entry.name}
+}
+
+// endsLocked says how a delta client is told that a name does not exist: by the removal of what it holds, by the notice that an alias did
+// not resolve (ALIAS-5), or by the removal of the name itself. What is removed besides goes to left.
+func (s *Sub) endsLocked(r *record) (what saying, notice *Variant) {
+	notice = r.want.entry.notice
+	name, own := s.alias.resource(r), r.want.entry.name
+	held := name != own || r.sent != (Digest{}) // what is owed may be marked as held (dueLocked)
+	if held && notice != nil && notice.Name == name {
+		notice = nil // one answer cannot say both of a name (DELTA-20)
+	}
+	if held && (name != own || notice != nil) {
+		s.alias.left = append(s.alias.left, leaving{s.alias.told(r), r, notice == nil})
+		s.alias.set(r, own, "")
+		what = nothing
+	} else {
+		what = removal
+	}
+	if notice != nil {
+		s.alias.notices = true
+		what = resource
+	}
+	return what, notice
+}
+
+// claimAliasesLocked notes that names of the first request may be aliases of what the client says it holds: that is named by resource
+// (DELTA-11). Where no alias was ever seen none is waited for.
+func (s *Sub) claimAliasesLocked() {
+	if !IsVirtualHost(s.typeURL) && len(s.shard.named.other.held) == 0 {
+		return
+	}
+	named := 0
+	for name := range s.initial {
+		if s.records[name] != nil {
+			named++
+		}
+	}
+	if named == len(s.initial) {
+		return
+	}
+	for _, r := range s.records {
+		if !r.is(claimed) {
+			r.flags |= early
+			s.alias.early++
+		}
+	}
+	if s.alias.early == 0 {
+		return
+	}
+	s.alias.claims, s.alias.spelt = s.initial, s.stated
+	if s.pos != nil {
+		return // what the set does not have is found when it is told
+	}
+	for name := range s.initial {
+		if s.records[name] == nil {
+			s.alias.later = append(s.alias.later, toldName{name, s.stated[name]})
+		}
+	}
+}
+
+// recognizeLocked looks whether a name of the first request stands for what the client says it holds.
+func (s *Sub) recognizeLocked(r *record) {
+	w := r.want
+	switch {
+	case !r.is(early) || w.entry.lost:
+		return
+	case w.chosen != nil:
+		if d, stated := s.alias.claims[w.chosen.Name]; stated && w.chosen.Name != w.entry.name {
+			s.sentLocked(r, d)
+			s.alias.set(r, w.chosen.Name, s.alias.spelt[w.chosen.Name])
+			r.flags |= holds | claimed
+			s.oweLocked(r, false)
+		}
+	case s.shard.absentLocked(w):
+	case w.faulted || w.unanswered:
+		s.alias.later = nil // nothing is known of it, and what the client holds may be what it stands for
+	default:
+		return
+	}
+	s.notEarlyLocked(r)
+}
+
+func (s *Sub) notEarlyLocked(r *record) {
+	if !r.is(early) {
+		return
+	}
+	r.flags &^= early
+	if s.alias.early--; s.alias.early == 0 {
+		s.alias.claims, s.alias.spelt = nil, nil
+	}
+}
+
+// knownAsLocked are the records, subscribed by another name, that an unsubscribe of this one ends: all that came by aliases of the resource
+// of that name, or who came by the name of the resource that has this alias (ALIAS-1). Other aliases are subscriptions of their own.
+func (s *Sub) knownAsLocked(name string) []*record {
+	if by := s.alias.by[name]; len(by) > 0 {
+		return slices.Clone(by)
+	}
+	if resource, is := s.shard.named.other.lister[name]; is && s.records[resource] != nil {
+		return []*record{s.records[resource]}
+	}
+	return nil
+}
+
+// firstLocked reports whether the record is the one that counts among those that stand for the resource of that name.
+func (s *Sub) firstLocked(r *record, name string) bool {
+	if own := s.records[name]; own != nil {
+		if v := s.bodyLocked(own); v != nil && v.Name == name {
+			return own == r
+		}
+	}
+	by := s.alias.by[name]
+	return len(by) == 0 || by[0] == r
+}
+
+// sumLocked is the version hash of what was sent by name: each resource counts once (VER-4).
+func (s *Sub) sumLocked() sum {
+	if len(s.alias.of) == 0 {
+		return s.sum
+	}
+	var all sum
+	for _, r := range s.records {
+		if r.sent != (Digest{}) && s.firstLocked(r, s.alias.resource(r)) {
+			all.add(r.sent)
+		}
+	}
+	return all
+}
+
+// aboutLocked is an error as it is to be told of a record: of the resource if that is what the client knows, or else of the alias.
+func (s *Sub) aboutLocked(r *record, f *NameError) *NameError {
+	name := r.want.entry.name
+	if f.Name == name || s.delta && (r.is(holds) && s.alias.resource(r) == f.Name || s.records[f.Name] != nil) {
+		return f
+	}
+	c := *f
+	c.Name, c.spelt = name, ""
+	return &c
+}
+
+// coversLocked reports whether the client has the resource by any of its subscriptions still.
+func (s *Sub) coversLocked(name string) bool {
+	if r := s.records[name]; r != nil && r.is(holds) && s.alias.resource(r) == name || len(s.alias.by[name]) > 0 {
+		return true
+	}
+	return s.pos != nil && !s.pos.fresh && s.pos.view.has(name)
+}
+
+// tidyLocked makes a delta answer of names and aliases one that lists each resource once (DELTA-20), and adds the removals of what no name
+// of the client stands for any more. base is the wildcard's part.
+func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameError) {
+	a := &s.alias
+	if len(a.of)+len(a.left)+len(a.later) == 0 && !a.notices {
+		return base, errs
+	}
+	listed := make(map[string]bool, len(own.Variants)+len(own.Removed))
+	own.Variants = s.onceEachLocked(own.Variants, listed)
+	own.Heartbeats = slices.DeleteFunc(own.Heartbeats, func(v *Variant) bool {
+		again := listed[v.Name]
+		listed[v.Name] = true
+		return again
+	})
+	errs = s.errorsOnceLocked(errs, listed)
+	own.Removed = slices.DeleteFunc(own.Removed, func(name string) bool { return listed[name] })
+	for _, name := range own.Removed {
+		listed[name] = true
+	}
+	own.Heartbeats = slices.DeleteFunc(own.Heartbeats, func(v *Variant) bool {
+		twice := listed[v.Name]
+		listed[v.Name] = true
+		return twice
+	})
+	remove := func(x toldName) {
+		if !listed[x.name] {
+			listed[x.name] = true
+			own.remove(x.name, x.spelt)
+		}
+	}
+	for _, x := range a.left {
+		switch own := x.record.want.entry.name; {
+		case !s.coversLocked(x.name):
+			remove(x.toldName)
+		case x.absent:
+			remove(toldName{name: own}) // it has the resource by another name, and this one stands for nothing
+		}
+	}
+	a.left, a.notices = nil, false
+	if a.early == 0 {
+		for _, x := range a.later {
+			if !s.coversLocked(x.name) {
+				remove(x)
+			}
+		}
+		a.later = nil
+	}
+	return base.without(listed), errs
+}
+
+// onceEachLocked leaves each resource in a list once, and puts the notices of one name, which some origins use for all, together. The names
+// are added to listed.
+func (s *Sub) onceEachLocked(vs []*Variant, listed map[string]bool) []*Variant {
+	once := vs[:0]
+	notices := map[string][]*Variant{}
+	for _, v := range vs {
+		switch {
+		case v.Notice():
+			if !slices.Contains(notices[v.Name], v) {
+				notices[v.Name] = append(notices[v.Name], v)
+			}
+		case !listed[v.Name]:
+			listed[v.Name] = true
+			once = append(once, v)
+		}
+	}
+	for name, list := range notices {
+		if listed[name] { // the resource of that name is told: say it in the other way there is
+			continue
+		}
+		listed[name] = true
+		once = append(once, joinNotices(list))
+	}
+	return once
+}
+
+func joinNotices(list []*Variant) *Variant {
+	if len(list) == 1 {
+		return list[0]
+	}
+	var aliases []string
+	for _, v := range list {
+		aliases = append(aliases, v.aliases...)
+	}
+	slices.Sort(aliases)
+	return newNotice(list[0].Spelling(), slices.Compact(aliases))
+}
+
+// errorsOnceLocked leaves each error in once. That of a resource which is in the answer follows in the next (ABS-11).
+func (s *Sub) errorsOnceLocked(errs []*NameError, bodies map[string]bool) []*NameError {
+	told := map[string]bool{}
+	return slices.DeleteFunc(errs, func(f *NameError) bool {
+		if bodies[f.Name] {
+			for _, r := range append(s.alias.by[f.Name], s.records[f.Name]) {
+				if r != nil && r.fault != nil {
+					r.fault = nil
+					s.dirtyLocked(r, r.want.rev)
+				}
+			}
+			return true
+		}
+		twice := told[f.Name]
+		told[f.Name] = true
+		return twice
+	})
+}
+
+// without is b without what is listed elsewhere; b itself if that is nothing.
+func (b *Body) without(listed map[string]bool) *Body {
+	twice := func(v *Variant) bool { return listed[v.Name] }
+	gone := func(name string) bool { return listed[name] }
+	if b == nil || !slices.ContainsFunc(b.Variants, twice) && !slices.ContainsFunc(b.Heartbeats, twice) && !slices.ContainsFunc(b.Removed, gone) {
+		return b
+	}
+	return &Body{
+		spelt: b.spelt, nameless: b.nameless, Removed: slices.DeleteFunc(slices.Clone(b.Removed), gone),
+		Variants:   slices.DeleteFunc(slices.Clone(b.Variants), twice),
+		Heartbeats: slices.DeleteFunc(slices.Clone(b.Heartbeats), twice),
+	}
+}
+
+// Demands reports whether the next Take answers a name that the client asked for and waits for: a request may wait for it, and nothing may
+// hold it up (ALIAS-8).
+func (s *Sub) Demands() bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return slices.ContainsFunc(s.dirty, func(r *record) bool {
+		if !r.is(demanded) || r.is(gone) {
+			return false
+		}
+		v, absent, _ := s.effectiveLocked(r)
+		return v != nil || absent || r.want.fault != nil
+	})
+}
