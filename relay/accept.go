@@ -28,6 +28,8 @@ type Update struct {
 	Errors []*NameError
 	// Full: every member is listed, what is not is gone, as the rules of the type allow (DEL-2). Set for SotW.
 	Full bool
+	// Heartbeats: a SotW response of nothing but resources without payload. It lists no set, so Full is false (TTL-12).
+	Heartbeats bool
 	// Bad: a part of the response was refused, so nothing is concluded from what it leaves out (RELAY-32).
 	Bad bool
 	// Version is the version_info of a SotW response.
@@ -117,6 +119,9 @@ func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 	a.removals(r)
 	a.nameErrors(r)
 	a.dropAmbiguous()
+	if !r.delta && len(r.resources) > 0 && len(r.errors) == 0 && a.onlyHeartbeats() {
+		a.Full, a.Heartbeats = false, true
+	}
 	if len(a.reasons) == 0 {
 		return a.Update, nil
 	}
@@ -301,6 +306,11 @@ func (a *acceptance) nameErrors(r *Response) {
 			a.Errors = append(a.Errors, e)
 		}
 	}
+}
+
+// onlyHeartbeats reports whether no resource has a payload. What was refused may have had one.
+func (a *acceptance) onlyHeartbeats() bool {
+	return len(a.reasons) == 0 && !slices.ContainsFunc(a.Resources, func(r Resource) bool { return r.Any != nil })
 }
 
 // dropAmbiguous leaves names untouched whose content one response states in two ways (RELAY-32).

@@ -120,7 +120,7 @@ func TestNamelessSotWIsKeyedByContent(t *testing.T) { // RELAY-18
 		t.Errorf("sent as %v, %v", &out, err)
 	}
 	body := &Body{Variants: []*Variant{v}, nameless: true}
-	if len(body.Pieces(true)) != 0 || len(body.Pieces(false)) != 1 {
+	if len(body.encoded(true, false).pieces) != 0 || len(body.encoded(false, false).pieces) != 1 {
 		t.Error("delta cannot express it, SotW can")
 	}
 }

@@ -153,6 +153,9 @@ func (s *shard) moveLocked(to laneIndex) {
 
 func (t *set) askLocked(gen uint32, now time.Time) Ask {
 	t.askedGen, t.askedAt = gen, now
+	if t.revived { // asked as if nothing were held: silence must not bring it back (RELAY-4)
+		t.settled, t.first = false, time.Time{}
+	}
 	if t.settled && !t.firm {
 		// An origin that finds us in sync may answer nothing at all. Without a response it takes the longest wait.
 		t.first, t.news = now, now.Add(firmMost)
@@ -160,9 +163,15 @@ func (t *set) askLocked(gen uint32, now time.Time) Ask {
 	}
 	a := Ask{TypeURL: t.shard.typeURL, First: true, Wildcard: true}
 	t.sweepGen, t.sweepFirst = 0, time.Time{}
-	if len(t.members) > 0 {
-		a.Initial = t.shard.initialLocked(mainLane, func(add func(*Variant) bool) {
+	if t.uncached > 0 {
+		t.wakeFreshLocked() // they may be given it from now on
+	}
+	if len(t.members) > 0 && !t.revived {
+		a.Initial = t.shard.initialLocked(mainLane, now, func(add func(*Variant) bool) {
 			for _, m := range t.members {
+				if t.doubted[m.name] { // TTL-4
+					continue
+				}
 				for _, v := range m.variants {
 					if !add(v) {
 						return
@@ -172,7 +181,7 @@ func (t *set) askLocked(gen uint32, now time.Time) Ask {
 		})
 	}
 	t.sweepAll = a.Initial == nil
-	if (t.sweepAll && len(t.members) > 0 || len(t.faults.byName) > 0) && !t.shard.group.origin.cfg.SotW {
+	if (t.sweepAll && len(t.members) > 0 || len(t.faults.byName)+len(t.doubted) > 0) && !t.shard.group.origin.cfg.SotW {
 		t.sweepGen = gen
 	}
 	return a
@@ -181,7 +190,7 @@ func (t *set) askLocked(gen uint32, now time.Time) Ask {
 // initialLocked collects the versions of what is held that the lane's server gave; nil if they cannot be presented: the origin
 // ignores them (RELAY-46), one is empty (RELAY-91) or another server's (FED-7), or the request would be too long (RELAY-41).
 // Then members are swept.
-func (s *shard) initialLocked(lane laneIndex, each func(add func(*Variant) bool)) map[string]string {
+func (s *shard) initialLocked(lane laneIndex, now time.Time, each func(add func(*Variant) bool)) map[string]string {
 	if s.group.origin.cfg.NoResume || s.group.origin.cfg.SotW {
 		return nil
 	}
@@ -189,6 +198,8 @@ func (s *shard) initialLocked(lane laneIndex, each func(add func(*Variant) bool)
 	each(func(v *Variant) bool {
 		switch {
 		case v.Constraints != nil: // DYN-20
+			return true
+		case v.timed() && !v.expires.After(now): // RELAY-41
 			return true
 		case v.originVersion == "", v.from.server != server:
 			initial = nil
@@ -225,11 +236,16 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 	if all {
 		a.All = s.allAskedLocked()
 	}
-	asks = append(asks, a)
-	if len(again) > 0 { // DELTA-7: a forced resend is two messages
-		asks = append(asks, Ask{TypeURL: s.typeURL, Subscribe: again, All: a.All})
+	if len(again) == 0 {
+		return append(asks, a)
 	}
-	return asks
+	second := Ask{TypeURL: s.typeURL, Subscribe: again, All: a.All} // DELTA-7: a forced resend is two messages
+	if all {
+		a.All = slices.DeleteFunc(slices.Clone(a.All), func(n Name) bool {
+			return slices.ContainsFunc(again, func(x Name) bool { return x.Name == n.Name && x.Params.Key() == n.Params.Key() })
+		})
+	}
+	return append(asks, a, second)
 }
 
 func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
@@ -248,7 +264,7 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 		}
 	}
 	sortNames(a.Subscribe)
-	a.Initial = s.initialLocked(t.lane, func(add func(*Variant) bool) {
+	a.Initial = s.initialLocked(t.lane, now, func(add func(*Variant) bool) {
 		for _, e := range t.entries {
 			for _, v := range e.variants {
 				if !add(v) {
@@ -289,6 +305,9 @@ func (s *shard) askedLocked(w *want, gen uint32, now time.Time) Name {
 	w.asked = gen
 	s.named.unheard = append(s.named.unheard, unheard{w, gen, now})
 	w.answered, w.unanswered, w.refresh = 0, false, false
+	if w.chosen != nil && w.chosen.DoNotCache {
+		s.reshowLocked(w) // it may be given out from now on
+	}
 	return w.ask()
 }
 

@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Check states the invariants that hold across the table's maps. Tests call it after every step; it is as slow as the table is
@@ -36,6 +37,7 @@ func (s *shard) checkLocked() (errs []error) {
 		fail("revision %d is beyond the table's %d", s.rev, newest)
 	}
 	s.checkTrial(fail)
+	s.checkMortals(fail)
 	s.star.check(fail)
 	s.checkAliases(fail)
 	subs := map[*Sub]bool{}
@@ -50,6 +52,43 @@ func (s *shard) checkLocked() (errs []error) {
 	return errs
 }
 
+// checkMortals: whatever has a TTL is known to, a timer is set for the first, and nothing else is kept.
+func (s *shard) checkMortals(fail func(string, ...any)) {
+	t, timed := &s.mortals, 0
+	look := func(key mortalKey, vs []*Variant) {
+		m := t.byName[key]
+		for _, v := range vs {
+			if v.timed() && (m == nil || v.expires.Before(m.at)) {
+				fail("%q expires at %v, and nobody knows", key.name, v.expires)
+			}
+		}
+		if m != nil {
+			timed++
+		}
+	}
+	for name, m := range s.star.members {
+		look(mortalKey{s.star, name}, m.variants)
+	}
+	for name, e := range s.named.entries {
+		look(mortalKey{name: name}, e.variants)
+	}
+	if timed != len(t.byName) || timed != len(t.order) {
+		fail("%d names expire, %d and %d are minded", timed, len(t.byName), len(t.order))
+	}
+	if timed > 0 && (t.armed.IsZero() || t.armed.After(t.order[0].at)) {
+		fail("the first expires at %v, the timer is for %v", t.order[0].at, t.armed)
+	}
+}
+
+func (t *set) uncachedMembers() (n int) {
+	for _, m := range t.members {
+		if slices.ContainsFunc(m.variants, func(v *Variant) bool { return v.DoNotCache }) {
+			n++
+		}
+	}
+	return n
+}
+
 func (t *set) check(fail func(string, ...any)) {
 	clients := 0
 	for _, v := range t.views {
@@ -57,6 +96,9 @@ func (t *set) check(fail func(string, ...any)) {
 	}
 	if clients != t.clients {
 		fail("%d positions for %d clients of %q", clients, t.clients, t.selector)
+	}
+	if n := t.uncachedMembers(); n != t.uncached {
+		fail("%q: %d members must not be cached, counted %d", t.selector, n, t.uncached)
 	}
 	if t.firm && !t.settled {
 		fail("%q is firm, and not settled", t.selector)
@@ -149,10 +191,10 @@ func (v *view) check(fail func(string, ...any)) int {
 	live, dead, bytes, total := 0, 0, 0, sum{}
 	last := uint64(0)
 	for it := v.head; it != nil; it = it.next {
-		if it.rev < last || it.birth > it.rev {
-			fail("item %q: revision %d after %d, born %d", it.name, it.rev, last, it.birth)
+		if it.last < last || it.birth > it.rev || it.rev > it.last || !v.key.ttl && it.rev != it.last {
+			fail("item %q: revisions %d and %d after %d, born %d", it.name, it.rev, it.last, last, it.birth)
 		}
-		last = it.rev
+		last = it.last
 		if v.items[it.name] != it {
 			fail("item %q: in the list, not in the map", it.name)
 		}

@@ -33,8 +33,9 @@ type Lane struct {
 	down   atomic.Bool   // no stream can be opened; see Missed
 	heard  atomic.Uint32 // the last stream that was answered, or has been open for long (RELAY-92)
 
-	mu     sync.Mutex // guards opened
-	opened time.Time
+	mu      sync.Mutex // guards opened and fetched; a leaf
+	opened  time.Time
+	fetched time.Time // when it was last opened anew to fetch a body
 }
 
 func newLane(g *Group, i laneIndex, only *shard) *Lane {

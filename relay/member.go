@@ -9,11 +9,16 @@ type member struct {
 	seenGen  uint32 // generation of the lane that mentioned it last
 	listed   uint64 // revision of the last response that listed it
 	rev      uint64 // revision of the last change of content
+	uncached bool   // counted in set.uncached
 }
 
 // applyLocked takes up what a response says of the set.
 func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
 	s, rev := t.shard, t.shard.rev
+	if u.Heartbeats { // nothing else is said by it (TTL-12)
+		t.heardAllLocked(a, u, bodies, gen)
+		return
+	}
 	ended := t.answeredGen != gen && t.rollFaultsLocked(rev)
 	news, unmentioned := false, false
 	touched := make(map[*member]bool)
@@ -21,11 +26,10 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 		name := u.Resources[i].Name
 		m := t.members[name]
 		if body == nil {
-			if m != nil {
-				m.seenGen, m.listed = gen, rev
-			}
+			t.heardLocked(a, u, &u.Resources[i], gen, touched)
 			continue
 		}
+		delete(t.doubted, name)
 		if m == nil {
 			m = &member{name: name}
 			t.members[name] = m
@@ -57,6 +61,9 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 	if stated || ended {
 		t.statedLocked(rev)
 	}
+	if t.uncached > 0 && t.clients == 0 && t.wantedLocked() {
+		t.abandonLocked()
+	}
 }
 
 // swapLocked puts a body into its member. Equal content under another origin version replaces the pointer and is no event.
@@ -69,6 +76,8 @@ func (t *set) swapLocked(a *Applied, m *member, body *Variant, touched map[*memb
 	m.variants = put(m.variants, body)
 	if old != nil && old.Digest == body.Digest {
 		a.Resumed++
+		t.shard.mindLocked(mortalKey{t, m.name}, m.variants)
+		t.countLocked(m)
 		for _, v := range t.views {
 			v.offer(m, t.shard.rev)
 		}
@@ -76,6 +85,18 @@ func (t *set) swapLocked(a *Applied, m *member, body *Variant, touched map[*memb
 	}
 	touched[m] = true
 	a.Changed++
+}
+
+// heardAllLocked takes up a response of heartbeats.
+func (t *set) heardAllLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
+	touched := make(map[*member]bool)
+	for i := range bodies {
+		t.heardLocked(a, u, &u.Resources[i], gen, touched)
+	}
+	for m := range touched {
+		t.offerLocked(m, t.shard.rev)
+	}
+	t.changedLocked(t.shard.rev)
 }
 
 // removeMembersLocked takes up the removals. ended: one of them ended an error.

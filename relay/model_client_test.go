@@ -95,8 +95,12 @@ func (m *model) subscribeOne(c *modelSub) {
 	} else {
 		c.Update(m.now, nil, m.spellAll(name))
 	}
-	if !c.wildcard && len(c.names) == 0 {
+	switch {
+	case c.wildcard:
+	case len(c.names) == 0:
 		c.version = "" // of a set it has left
+	case name == Wildcard && c.version != "":
+		c.version = "of a part of it that it has left"
 	}
 	kept := func(n string) bool { return c.wildcard && visible(n) || c.names[n] }
 	maps.DeleteFunc(c.held, func(n string, _ int) bool { return !kept(n) })

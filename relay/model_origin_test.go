@@ -163,6 +163,9 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		if !strings.Contains(m.kind, "no-versions") {
 			b = appendString(b, resourceVersion, fmt.Sprintf("v%d", body))
 		}
+		if body%9 == 0 { // must not be cached (RELAY-9)
+			b = appendString(b, resourceCacheCtl, "\x08\x01")
+		}
 		adds = append(adds, protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), r.Any))
 	}
 	names := asked.names
@@ -220,7 +223,10 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		return
 	}
 	asked.answered = true
-	if !m.calm && len(adds) > 0 && !strings.Contains(m.kind, "no-") && m.rnd.IntN(10) == 0 { // a part is refused; the origin tries again
+	// A stream that had a bad part sweeps nothing (RELAY-32), so what comes after a sweep is not to be judged.
+	sh := m.group.shards[ty]
+	swept := strings.Contains(m.kind, "no-") || sh != nil && sh.star.revived
+	if !m.calm && len(adds) > 0 && !swept && m.rnd.IntN(10) == 0 { // a part is refused; the origin tries again
 		i := m.rnd.IntN(len(adds))
 		adds[i], asked.refused = []byte{0xff, 0xff}, true
 		asked.known[addNames[i]] = -2

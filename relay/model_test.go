@@ -27,7 +27,7 @@ func newRand(t *testing.T) *rand.Rand {
 
 // TestConvergence drives the table by random steps of an origin and of clients, in all crossings of the dialects: responses in flight, lanes served apart, chunked first answers,
 // bad responses, errors of names, origins without resume or versions, members that are not in the wildcard, clients that return with
-// what they held, a stream for each type, streams refused for types never answered, outages in which what had retired comes back, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
+// what they held, a stream for each type, streams refused for types never answered, outages in which what had retired comes back, bodies that must not be cached, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
 // name after it made the body that the client loses.
 func TestConvergence(t *testing.T) {
 	revivals := 0

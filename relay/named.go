@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
@@ -56,7 +57,6 @@ type want struct {
 
 	chosen *Variant // the variant for params; nil: none known
 	last   *Variant // Clusters: chosen before it went (ORD-3)
-	former string   // the resource an alias stood for before; "": none
 	rev    uint64   // of the last change of chosen
 	// fault is the last error the origin stated, until the resource itself or another error arrives (ABS-7).
 	fault *NameError
@@ -87,6 +87,7 @@ type record struct {
 	prev, next *record
 	sent       Digest     // of the body last sent, or stated by the client in its first request
 	fault      *NameError // last told
+	at         uint32     // number of the answer the body was in; 0: none
 	flags      recordFlags
 }
 
@@ -101,6 +102,7 @@ const (
 	cold                             // waits in vain, which is to be said
 	demanded                         // owed because the client asked: a request may wait for it (ALIAS-8)
 	early                            // came with the first request, and may be an alias of what the client says it holds
+	beat                             // a TTL came that the client has not been told
 	revived                          // holds what had retired, by our giving it
 )
 
@@ -113,7 +115,12 @@ func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
 		e = &entry{name: name, spelt: spelt, retired: s.table().retired.take(s.retiredKey(name))}
 		s.named.entries[name] = e
 		s.shareLocked(e)
-		s.expectLocked(e)
+		if len(e.variants) > 0 {
+			e.retired = nil
+		}
+		if e.retired != nil {
+			s.expectLocked(s.lane(s.named.lane))
+		}
 	}
 	for _, w := range e.wants {
 		if w.params.Key() == p.Key() {
@@ -154,11 +161,6 @@ func (s *shard) absentLocked(w *want) bool {
 	return w.chosen == nil && w.absentGen != 0 && w.absentGen == w.asked && s.isAskedLocked(w)
 }
 
-// resolvedLocked is RELAY-6 for names: received, stated absent, or unanswered for 15 s on a healthy stream.
-func (w *want) resolvedLocked() bool {
-	return w.chosen != nil || w.wasAbsent || w.unanswered
-}
-
 // goneLocked reports whether the name is known not to exist, as far as that can be known: stated, or silence for 15 s.
 func (w *want) goneLocked() bool { return w.chosen == nil && (w.wasAbsent || w.unanswered) }
 
@@ -190,13 +192,35 @@ func (s *shard) unlinkLocked(r *record, now time.Time) {
 	if w.count > 0 {
 		return
 	}
-	if linger := s.cfg().Linger; linger > 0 && (w.existed || !s.absentLocked(w)) {
+	if w.chosen != nil && w.chosen.DoNotCache {
+		s.abandonLocked(w)
+		return
+	}
+	if linger := s.linger(); linger > 0 && (w.existed || !s.absentLocked(w)) {
 		w.lingerAt = now.Add(linger)
 		if !w.timer {
 			w.timer = true
 			s.push(timer{at: w.lingerAt, kind: wantEnd, shard: s, want: w})
 		}
 		return
+	}
+	s.unwantLocked(w)
+}
+
+// abandonLocked lets go at once of a want that nobody has and whose body must not be cached. Should it be wanted again before the
+// lane has unsubscribed, it is asked anew (RELAY-9).
+func (s *shard) abandonLocked(w *want) {
+	if e := w.entry; !slices.ContainsFunc(e.wants, func(x *want) bool { return x.count > 0 }) {
+		for _, v := range slices.Clone(e.variants) {
+			if v.DoNotCache {
+				s.cutLocked(e, v.Constraints.Key())
+			}
+		}
+		e.lost = e.lost && len(e.variants) > 0
+		for _, x := range e.wants {
+			x.chosen = pick(e.variants, x.params)
+		}
+		w.refresh, w.answered = s.isAskedLocked(w), 0
 	}
 	s.unwantLocked(w)
 }
@@ -242,6 +266,7 @@ func (s *shard) deleteLocked(w *want) {
 	}
 	if len(e.wants) == 0 && s.named.entries[e.name] == e {
 		delete(s.named.entries, e.name)
+		s.mindLocked(mortalKey{name: e.name}, nil)
 		s.retireLocked(e)
 		s.emptyLocked(e)
 		if s.named.moving && len(s.named.entries) == 0 { // nothing is left for the side lane to ask first
@@ -261,14 +286,14 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 	}
 	for _, w := range e.wants {
 		chosen := pick(e.variants, w.params)
-		if was := w.chosen; was != nil && was.Name != e.name && (chosen == nil || chosen.Name != was.Name) {
-			w.former = was.Name
-		}
 		switch {
 		case chosen != nil:
 			changed := w.chosen == nil || w.chosen.Digest != chosen.Digest
 			if w.fault != nil && !changed {
 				w.curedLocked(rev)
+			}
+			if !changed && !w.chosen.expires.Equal(chosen.expires) {
+				w.renewedLocked(rev)
 			}
 			w.fault, w.faulted = nil, false
 			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = chosen, gen, 0, false, false
@@ -279,6 +304,9 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			if changed {
 				w.rev = rev
 				s.tellLocked(w, rev)
+			}
+			if w.count == 0 && chosen.DoNotCache {
+				s.abandonLocked(w)
 			}
 		case stated:
 			known := w.chosen == nil && w.absentGen == gen
@@ -343,6 +371,19 @@ func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
 func (w *want) curedLocked(rev uint64) {
 	for r := w.head; r != nil; r = r.next {
 		if r.fault != nil {
+			r.sub.dirtyLocked(r, rev)
+		}
+	}
+}
+
+// renewedLocked: the TTL is another. Who is told TTLs is told this one; who is not may have had the body withheld for it (RELAY-51).
+func (w *want) renewedLocked(rev uint64) {
+	for r := w.head; r != nil; r = r.next {
+		if r.sub.ttl {
+			r.flags |= beat
+		}
+		if r.sub.ttl || r.fault != nil {
+			r.sub.arrivedLocked()
 			r.sub.dirtyLocked(r, rev)
 		}
 	}

@@ -20,9 +20,12 @@ import (
 // stream: an origin that is in sync with it would answer by silence, which must not bring it back.
 
 // retiredKey finds what retired again. It is of strings, since groups and shards end before the bodies do.
-type retiredKey struct{ origin, group, typeURL, name string }
+type retiredKey struct {
+	origin, group, typeURL, name string
+	set                          bool // name is the selector of a set
+}
 
-// retired is one name with its variants, bodies and nothing else.
+// retired is one name with its variants, or a whole set: bodies and nothing else.
 type retired struct {
 	variants []*Variant
 	bytes    int
@@ -88,6 +91,16 @@ func (r *retirement) take(key retiredKey) []*Variant {
 	return x.variants
 }
 
+// has reports whether something retired under the key.
+func (r *retirement) has(key retiredKey) bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lru.Contains(key)
+}
+
 // size is how many items are kept, and the bytes of their bodies.
 func (r *retirement) size() (entries, bytes int) {
 	if r == nil {
@@ -102,11 +115,11 @@ func (r *retirement) size() (entries, bytes int) {
 func (t *Table) Retired() (entries, bytes int) { return t.retired.size() }
 
 func (s *shard) retiredKey(name string) retiredKey {
-	return retiredKey{s.group.origin.cfg.Name, s.group.key, s.typeURL, name}
+	return retiredKey{origin: s.group.origin.cfg.Name, group: s.group.key, typeURL: s.typeURL, name: name}
 }
 
-// retireLocked keeps the bodies of a name that nobody wants. Secrets are never kept (RELAY-75), nor what must not be cached
-// (RELAY-9), nor a body that had retired before if a connected origin kept silent about it since.
+// retireLocked keeps the bodies of a name that nobody wants. What is private is never kept (RELAY-75), nor what must not be cached
+// (RELAY-9), nor what has a TTL, the promise of which ends by itself, nor a body that had retired before if a connected origin kept silent about it since.
 func (s *shard) retireLocked(e *entry) {
 	variants := e.variants
 	if e.lost { // it stands for nothing
@@ -115,17 +128,16 @@ func (s *shard) retireLocked(e *entry) {
 	if len(variants) == 0 && !e.doubted {
 		variants = e.retired
 	}
-	variants = slices.DeleteFunc(slices.Clone(variants), func(v *Variant) bool { return v.DoNotCache })
-	if !IsSecret(s.typeURL) {
+	variants = slices.DeleteFunc(slices.Clone(variants), func(v *Variant) bool { return v.DoNotCache || v.timed() })
+	if !s.private() {
 		s.table().retired.add(s.retiredKey(e.name), variants)
 	}
 }
 
 // expectLocked makes sure that what retired is given out in time if the origin neither accepts nor refuses a stream: before who
 // asked is told that nothing can be served (RELAY-8).
-func (s *shard) expectLocked(e *entry) {
-	l := s.lane(s.named.lane)
-	if e.retired != nil && l.gen.Load() == 0 && !l.down.Load() {
+func (s *shard) expectLocked(l *Lane) {
+	if l.gen.Load() == 0 && !l.down.Load() {
 		s.push(timer{at: s.now.Add(s.cfg().ColdWait / 2), kind: laneDown, lane: l, gen: s.group.gens.Load()})
 	}
 }
@@ -149,31 +161,43 @@ func (l *Lane) Missed() {
 		}
 		s.mu.Lock()
 		if s.named.lane == l.index {
-			for _, e := range s.named.entries {
-				s.offerRetiredLocked(e)
-			}
+			s.relookLocked()
+		}
+		if s.star.lane() == l {
+			s.star.reviveLocked()
 		}
 		s.unlock()
 	}
 }
 
-func (s *shard) offerRetiredLocked(e *entry) {
-	if e.retired == nil {
-		return
-	}
-	for _, w := range e.wants {
-		for r := w.head; r != nil; r = r.next {
-			r.sub.dirtyLocked(r, s.rev)
+// relookLocked has the clients of all names look again at what they could not be given so far.
+func (s *shard) relookLocked() {
+	for _, e := range s.named.entries {
+		for _, w := range e.wants {
+			if e.retired != nil || w.chosen != nil && w.chosen.DoNotCache {
+				s.reshowLocked(w)
+			}
 		}
 	}
 }
 
-// bodyLocked is the body of a name by itself for this client.
-func (s *Sub) bodyLocked(r *record) *Variant {
-	if r.want.chosen != nil {
-		return r.want.chosen
+func (s *shard) reshowLocked(w *want) {
+	for r := w.head; r != nil; r = r.next {
+		r.sub.dirtyLocked(r, s.rev)
 	}
-	return s.retiredLocked(r)
+}
+
+// bodyLocked is the body of a name by itself for this client. What must not be cached is given to nobody while no stream is open on
+// which it was asked, but those who were given a body before (RELAY-9).
+func (s *Sub) bodyLocked(r *record) *Variant {
+	switch v := r.want.chosen; {
+	case v == nil:
+		return s.retiredLocked(r)
+	case v.DoNotCache && !s.shard.isAskedLocked(r.want) && (!r.is(holds) || r.is(claimed)):
+		return nil
+	default:
+		return v
+	}
 }
 
 // retiredLocked is the body that had retired, if this client is to be given it, or was.

@@ -35,7 +35,17 @@ type set struct {
 	sweepAll              bool
 	sweepFirst, sweepNews time.Time
 
+	// doubted are members that a heartbeat spoke of as another body than the one held: it is asked for anew, as if it were not held.
+	doubted map[string]bool
+
 	faults faults
+
+	// revived: the members are those of a set that had retired (revive.go), as far as no stream since has said otherwise.
+	revived bool
+	// uncached is how many members must not be cached, and anew that one was among them when the last client left: whoever comes now
+	// waits for what the origin says on the next stream (RELAY-9).
+	uncached int
+	anew     bool
 }
 
 func newSet(s *shard, selector string) *set {
@@ -50,6 +60,7 @@ func (t *set) wantedLocked() bool { return t.clients > 0 || !t.lingerAt.IsZero()
 func (t *set) addClientLocked() {
 	t.clients++
 	t.lingerAt = time.Time{}
+	t.expectLocked()
 	if t.clients == 1 {
 		t.shard.poke(mainLane)
 	}
@@ -60,7 +71,11 @@ func (t *set) dropClientLocked(now time.Time) {
 	if t.clients > 0 {
 		return
 	}
-	t.lingerAt = now.Add(t.shard.cfg().Linger)
+	if t.uncached > 0 {
+		t.abandonLocked()
+		return
+	}
+	t.lingerAt = now.Add(t.shard.linger())
 	if !t.timer {
 		t.timer = true
 		t.shard.push(timer{at: t.lingerAt, kind: setEnd, set: t})
@@ -92,17 +107,31 @@ func (t *set) end(now time.Time) {
 // clearLocked drops the members of a set that nobody wants, all together (RELAY-81). While a stream is open on which it was asked
 // they stay and are kept up: the set may be wanted again before that stream is closed.
 func (t *set) clearLocked() {
-	if t.wantedLocked() || t.lane().live(t.askedGen) {
+	if t.lane().live(t.askedGen) {
 		return
 	}
-	t.members, t.faults = map[string]*member{}, faults{}
+	if t.anew && t.wantedLocked() {
+		t.forgetLocked()
+	}
+	if t.wantedLocked() {
+		return
+	}
+	t.retireLocked()
+	t.revived, t.uncached, t.anew = false, 0, false
+	for name := range t.members {
+		t.shard.mindLocked(mortalKey{t, name}, nil)
+	}
+	t.members, t.faults, t.doubted = map[string]*member{}, faults{}, nil
 	t.first, t.news, t.settled, t.firm, t.bad = time.Time{}, time.Time{}, false, false, false
 	t.sweepGen, t.from = 0, nil
 }
 
 // readyLocked reports whether the set may be told to a client, who holds something or not (RELAY-6, RELAY-7).
 func (t *set) readyLocked(holds bool) bool {
-	if holds {
+	switch {
+	case t.anew, t.uncached > 0 && !t.lane().live(t.askedGen):
+		return false // half a set is worse than none (RELAY-81)
+	case holds:
 		return t.firm
 	}
 	return t.settled
@@ -114,15 +143,18 @@ func (t *set) liveLocked() bool { return t.lane().live(t.askedGen) && t.answered
 // answeredLocked moves the settling on after a response to the set. news: it brought a name the set did not have. whole: it is a
 // SotW response, which lists everything. bad: a part of it was refused.
 func (t *set) answeredLocked(now time.Time, gen uint32, news, whole, bad bool) {
-	if t.answeredGen != gen && !t.firm {
-		t.first = time.Time{} // what an earlier stream brought is no measure of this one
+	if t.answeredGen != gen {
+		t.shard.table().retired.take(t.key()) // the origin speaks for itself
+		if !t.firm {
+			t.first = time.Time{} // what an earlier stream brought is no measure of this one
+		}
 	}
 	t.answeredGen, t.bad = gen, bad
 	if bad {
 		t.sweepGen = 0 // what was refused was not mentioned, and must stay, in error or not (RELAY-32)
 	}
 	if whole && !bad {
-		t.settled, t.firm = true, true
+		t.settled, t.firm, t.revived = true, true, false
 		t.wakeFreshLocked()
 		return
 	}
@@ -169,7 +201,8 @@ func (t *set) pauseLocked(now time.Time) {
 			next = x
 		}
 	}
-	if !t.first.IsZero() && !t.settled {
+	sweeps := t.revived && t.sweepGen != 0 // until then nobody new is given what had retired
+	if !t.first.IsZero() && !t.settled && !sweeps {
 		x := earlier(t.news.Add(cfg.Settle), t.first.Add(cfg.ColdWait))
 		if t.bad {
 			x = t.first.Add(cfg.ColdWait)
@@ -181,7 +214,7 @@ func (t *set) pauseLocked(now time.Time) {
 			t.wakeFreshLocked()
 		}
 	}
-	if !t.first.IsZero() && !t.firm && !t.bad {
+	if !t.first.IsZero() && !t.firm && !t.bad && !sweeps {
 		if x := earlier(t.news.Add(firmFactor*cfg.Settle), t.first.Add(firmMost)); x.After(now) {
 			at(x)
 		} else {
@@ -211,22 +244,29 @@ func (t *set) sweepLocked() {
 	}
 	rev := t.shard.nextRevLocked()
 	for _, m := range t.members {
-		if t.sweepAll && m.seenGen != gen {
+		if (t.sweepAll || t.doubted[m.name]) && m.seenGen != gen {
 			m.variants = nil
 			t.faults.clear(m.name)
 			t.offerLocked(m, rev)
 		}
 	}
+	t.doubted = nil
 	ended := t.forgetFaultsLocked(gen, rev)
 	t.changedLocked(rev)
 	if ended {
 		t.statedLocked(rev)
+	}
+	if t.revived {
+		t.settled, t.firm, t.revived = true, true, false
+		t.wakeFreshLocked()
 	}
 }
 
 // offerLocked shows a member's variants to every view, and forgets a member that has none left.
 func (t *set) offerLocked(m *member, rev uint64) {
 	m.rev = rev
+	t.shard.mindLocked(mortalKey{t, m.name}, m.variants)
+	t.countLocked(m)
 	for _, v := range t.views {
 		v.offer(m, rev)
 	}

@@ -295,9 +295,11 @@ func (s *shard) rejoinLocked() {
 	s.stageLocked(cleared)
 	s.apart = nil
 	s.lanes.Store(s.home)
-	if s.star.liveLocked() && len(s.star.faults.byName) > 0 {
-		s.star.statedLocked(s.rev) // to those who came meanwhile: their stream is open again
+	if s.star.liveLocked() { // those who came meanwhile: their stream is open again
+		s.star.statedLocked(s.rev)
+		s.star.wakeFreshLocked()
 	}
+	s.relookLocked()
 	for _, l := range t.lanes {
 		signal(l.wake) // nothing is wanted on it any more
 	}

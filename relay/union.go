@@ -214,16 +214,18 @@ func (u *Union) OweNamespaces(routes []string, except []*Variant) {
 }
 
 // Ack is Sub.Ack.
-func (u *Union) Ack(a *Answer) {
-	for i := range u.Len() {
-		u.Part(i).Ack(a)
-	}
-}
+func (u *Union) Ack(a *Answer) { a.judged((*Sub).accepted) }
 
-// Nack is Sub.Nack. A part that had nothing in the answer had nothing new in the interval either.
-func (u *Union) Nack(a *Answer) {
-	for i := range u.Len() {
-		u.Part(i).Nack(a)
+// Nack is Sub.Nack.
+func (u *Union) Nack(a *Answer) { a.judged((*Sub).refused) }
+
+// judged tells the Subs that had something in the answer.
+func (a *Answer) judged(tell func(*Sub, uint32)) {
+	if a.sub != nil {
+		tell(a.sub, a.number)
+	}
+	for _, p := range a.parts {
+		tell(p.sub, p.number)
 	}
 }
 
@@ -306,18 +308,18 @@ func (s *Sub) Known() bool {
 		return true
 	}
 	for _, r := range s.records {
-		if r.want.resolvedLocked() {
+		if s.knownLocked(r) {
 			return true
 		}
 	}
 	return false
 }
 
-// mustTell reports whether `*` has to be answered whether or not its set changed.
+// mustTell reports whether the client of `*` may have to be answered for another reason than a change of the set.
 func (s *Sub) mustTell() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return s.pos != nil && (s.pos.fresh || s.pos.resend)
+	return s.pos != nil && (s.pos.fresh || s.pos.resend) || len(s.dirty) > 0
 }
 
 // fresh reports whether `*` still waits for its first answer.
@@ -339,7 +341,7 @@ func (s *Sub) hasBody(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	r := s.records[NameKey(name)]
-	return r != nil && r.want.chosen != nil
+	return r != nil && s.bodyLocked(r) != nil
 }
 
 // covers reports whether the client of `*` has a name from it.

@@ -1,0 +1,132 @@
+package relay
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+)
+
+// Sets that retire. They do as a whole, and come back as a whole (RELAY-81): a set that never settled does not retire, nor one with
+// a member that must not be cached (RELAY-9). What came back in an outage goes on as the set's members, so that those who were given
+// it keep it, and is given to nobody else once a stream is open, until what that stream has not mentioned is swept. It does not count as firm: a
+// client that holds something may hold what has come to be meanwhile, and keeps it.
+
+func (t *set) key() retiredKey {
+	key := t.shard.retiredKey(t.selector)
+	key.set = true
+	return key
+}
+
+// retireLocked keeps the members of a set that nobody wants. Where the absence of a member is never learnt, as in the lists that a
+// state-of-the-world origin sends of a grouped type (DEL-3), one that is gone could never be told from the others again.
+func (t *set) retireLocked() {
+	cfg, typeURL := &t.shard.group.origin.cfg, t.shard.typeURL
+	told := !cfg.SotW || absenceDeletes(typeURL) || slices.Contains(cfg.AbsenceDeletes, typeURL)
+	if !told || !t.firm && !t.revived || t.uncached > 0 || t.anew || t.shard.private() {
+		return
+	}
+	var variants []*Variant
+	for _, m := range t.members {
+		variants = append(variants, m.variants...)
+	}
+	t.shard.table().retired.add(t.key(), variants)
+}
+
+// expectLocked looks for a set that retired when the first client asks for it.
+func (t *set) expectLocked() {
+	switch l := t.lane(); {
+	case t.clients > 1 || t.settled || l.gen.Load() != 0 || !t.shard.table().retired.has(t.key()):
+	case l.down.Load():
+		t.reviveLocked()
+	default:
+		t.shard.expectLocked(l)
+	}
+}
+
+// reviveLocked brings back what retired, if there is a set of it: no stream can be opened.
+func (t *set) reviveLocked() {
+	switch {
+	case t.clients == 0:
+		return
+	case !t.revived:
+		if t.settled || len(t.members) > 0 { // of a stream that began to tell what the set is now
+			return
+		}
+		variants := t.shard.table().retired.take(t.key())
+		if variants == nil {
+			return
+		}
+		t.revived = true
+		rev := t.shard.nextRevLocked()
+		for _, v := range variants {
+			if v.timed() && !v.expires.After(t.shard.now) {
+				continue // as if it had expired here (RELAY-53)
+			}
+			m := t.members[v.Name]
+			if m == nil {
+				m = &member{name: v.Name}
+				t.members[v.Name] = m
+			}
+			m.variants = append(m.variants, v)
+			t.from = newer(t.from, v.from)
+		}
+		for _, m := range t.members {
+			t.offerLocked(m, rev)
+		}
+		t.changedLocked(rev)
+	}
+	t.settled = true
+	t.wakeFreshLocked()
+}
+
+// forgetLocked drops the members. Nobody has been given them.
+func (t *set) forgetLocked() {
+	rev := t.shard.nextRevLocked()
+	for _, m := range t.members {
+		m.variants = nil
+		t.offerLocked(m, rev)
+	}
+	t.changedLocked(rev)
+	t.faults, t.from = faults{}, nil
+	t.first, t.news, t.settled, t.firm, t.bad = time.Time{}, time.Time{}, false, false, false
+	t.sweepGen, t.revived, t.anew = 0, false, false
+}
+
+// countLocked keeps count of the members that must not be cached.
+func (t *set) countLocked(m *member) {
+	uncached := slices.ContainsFunc(m.variants, func(v *Variant) bool { return v.DoNotCache })
+	switch {
+	case uncached && !m.uncached:
+		t.uncached++
+	case !uncached && m.uncached:
+		t.uncached--
+	}
+	m.uncached = uncached
+}
+
+// abandonLocked gives up at once a set that nobody wants and that must not be cached: the lane is reopened without it, and who comes
+// before that waits for the next stream (RELAY-9).
+func (t *set) abandonLocked() {
+	t.lingerAt = time.Time{}
+	if t.lane().live(t.askedGen) {
+		t.anew = true
+		t.lane().reopenSoon()
+	}
+	t.shard.poke(mainLane)
+	t.clearLocked()
+}
+
+// lookedUpLocked counts what a client found that asks for the set.
+func (t *set) lookedUpLocked() {
+	result := metrics.Miss
+	switch {
+	case t.revived:
+		result = metrics.Retired
+	case t.settled && t.liveLocked():
+		result = metrics.Live
+	case t.settled:
+		result = metrics.Stale
+	}
+	t.shard.cfg().Metrics.Lookup(result)
+}
