@@ -59,10 +59,12 @@ func bigSet(t *testing.T) {
 	w.origin.ExpectStream("weir asks").ExpectType(cds, "for clusters")
 	for _, members := range []int{20, 120} { // 10 MiB, 60 MiB
 		answer(members)
-		if r := whole.Expect(cds, "the set"); len(r.Items) != members {
-			t.Errorf("SotW has %d members in a response, want all of the %d", len(r.Items), members)
-		}
+		whole.Await(0, func(s *relaytest.State) bool { return s.Count(cds) == members }, "the set")
 		part.Await(0, func(s *relaytest.State) bool { return s.Count(cds) == members }, "all members")
+	}
+	// Between two weirs it is cut, so an edge may be told of a part before it has the next.
+	if n := len(whole.Responses(cds)); n != 2 && hops(t) == 1 {
+		t.Errorf("the two sets came in %d SotW responses", n)
 	}
 	for i, r := range part.Responses(cds) {
 		if len(r.Raw) > 4*mebibyte {

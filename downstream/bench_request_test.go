@@ -1,0 +1,162 @@
+package downstream
+
+import (
+	"bytes"
+	stdgzip "compress/gzip"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+)
+
+// BenchmarkRequest is a client's request of 200,000 names of 44 bytes, from the bytes on the wire to the table: the first of a stream, in
+// a table that knows the names, and what follows each response, which is an ACK in delta and the whole list again in SotW. B/client is
+// what the first one leaves on the heap.
+func BenchmarkRequest(b *testing.B) {
+	names := make([]string, 200_000)
+	versions := map[string]string{}
+	for i := range names {
+		names[i] = fmt.Sprintf("cluster-%08d.some-namespace.svc.example.com", i)
+		versions[names[i]] = "0123456789abcdef0123456789abcdef"
+	}
+	node := newRig(b).client(true).node
+	for _, k := range []struct {
+		name          string
+		delta         bool
+		first, second proto.Message
+	}{
+		{
+			"delta", true,
+			&discoveryv3.DeltaDiscoveryRequest{TypeUrl: eds, Node: node, ResourceNamesSubscribe: names, InitialResourceVersions: versions},
+			&discoveryv3.DeltaDiscoveryRequest{TypeUrl: eds, ResponseNonce: "1"},
+		},
+		{
+			"SotW", false,
+			&discoveryv3.DiscoveryRequest{TypeUrl: eds, Node: node, ResourceNames: names, VersionInfo: "1"},
+			&discoveryv3.DiscoveryRequest{TypeUrl: eds, ResourceNames: names, VersionInfo: "1", ResponseNonce: "1"},
+		},
+	} {
+		r := newRig(b)
+		keep := r.client(k.delta) // holds the names in the table
+		takeIn(b, keep.session, r.now, encoded(b, k.first))
+		b.Run(k.name+"/first", func(b *testing.B) {
+			first := encoded(b, k.first)
+			before, sessions := heapInUse(), []*session{}
+			b.ReportAllocs()
+			for b.Loop() {
+				s := newSession(r.set, k.delta, r.now)
+				takeIn(b, s, r.now, first)
+				b.StopTimer()
+				sessions = append(sessions, s)
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(len(first)), "wire-B")
+			b.ReportMetric(float64(heapInUse()-before)/float64(len(sessions)), "B/client")
+			for _, s := range sessions {
+				s.close(r.now)
+			}
+		})
+		b.Run(k.name+"/next", func(b *testing.B) {
+			next := encoded(b, k.second)
+			b.ReportAllocs()
+			for b.Loop() {
+				takeIn(b, keep.session, r.now, next)
+			}
+		})
+	}
+}
+
+// takeIn is what the reader does with a message.
+func takeIn(b *testing.B, s *session, now time.Time, wire []byte) {
+	in := s.newRequest()
+	if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, in); err != nil || in.err != nil {
+		b.Fatal(err, in.err)
+	}
+	var err error
+	switch m := in.message.(type) {
+	case *discoveryv3.DeltaDiscoveryRequest:
+		err = s.deltaRequest(now, m)
+	case *discoveryv3.DiscoveryRequest:
+		err = s.request(now, m)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func encoded(b *testing.B, m proto.Message) []byte {
+	wire, err := proto.Marshal(m)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return wire
+}
+
+// heapInUse is the heap in use after a collection.
+func heapInUse() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// BenchmarkCompression is what gzip takes of a SotW response of 436 KB, which is the same for all clients but for its head: compressed for
+// each stream, as it is done, against compressed once and shared, which would be a copy of what comes out.
+func BenchmarkCompression(b *testing.B) {
+	var body []byte
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for i := 0; len(body) < 436_000; i++ { // endpoints, about as repetitive as they are
+		body = append(body, encoded(b, payload(eds, fmt.Sprintf("cluster-%04d", i),
+			fmt.Sprintf("10.%d.%d.%d:%d healthy weight 1 locality region-a zone-%d", rnd.IntN(256), rnd.IntN(256), rnd.IntN(256),
+				8000+rnd.IntN(1000), rnd.IntN(3))))...)
+	}
+	head := (&draft{typeURL: eds, version: "0123456789abcdef0123456789abcdef", nonce: "1", identifier: "weir"}).encode(numbers(false))
+	for name, level := range map[string]int{"per stream": stdgzip.DefaultCompression, "per stream, fastest": stdgzip.BestSpeed} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			out := bytes.Buffer{}
+			z, err := stdgzip.NewWriterLevel(&out, level)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				out.Reset()
+				z.Reset(&out) // the library keeps writers as well
+				_, _ = z.Write(head)
+				_, _ = z.Write(body)
+				_ = z.Close()
+			}
+			b.ReportMetric(float64(len(head)+len(body)), "plain-B")
+			b.ReportMetric(float64(out.Len()), "wire-B")
+		})
+	}
+	b.Run("shared", func(b *testing.B) {
+		b.ReportAllocs()
+		shared := bytes.Buffer{}
+		z := stdgzip.NewWriter(&shared)
+		_, _ = z.Write(body)
+		_ = z.Close()
+		out, own := bytes.Buffer{}, stdgzip.NewWriter(nil)
+		for b.Loop() {
+			out.Reset()
+			own.Reset(&out)
+			_, _ = own.Write(head)
+			_ = own.Flush()
+			out.Write(shared.Bytes())
+		}
+	})
+	b.Run("uncompressed", func(b *testing.B) {
+		b.ReportAllocs()
+		out := bytes.Buffer{}
+		for b.Loop() {
+			out.Reset()
+			out.Write(head)
+			out.Write(body)
+		}
+	})
+}
