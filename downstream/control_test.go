@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -172,7 +173,7 @@ func (c *control) produce(l *controlLane, typeURL string) {
 	first := !ty.answered
 	changed := first
 	full := c.sotw && (relay.FullState(typeURL) || typeURL == relay.ScopedRouteType && ty.wildcard)
-	names := ty.names
+	names := c.members(typeURL, ty)
 	if ty.wildcard {
 		names = map[string]bool{}
 		for name := range c.state[typeURL] {
@@ -227,6 +228,28 @@ func (c *control) produce(l *controlLane, typeURL string) {
 		}
 		l.queue = append(l.queue, s)
 	}
+}
+
+// members are the names a lane asked for, and those that its globs select (COLL-1): a glob itself if it selects none (COLL-3).
+func (c *control) members(typeURL string, ty *askedType) map[string]bool {
+	names := map[string]bool{}
+	for name := range ty.names {
+		prefix, glob := strings.CutSuffix(name, "/*")
+		if !glob || !relay.IsNewStyle(name) {
+			names[name] = true
+			continue
+		}
+		none := true
+		for _, of := range []map[string]string{c.state[typeURL], ty.known} {
+			for member := range of {
+				if rest, ok := strings.CutPrefix(member, prefix+"/"); ok && rest != "*" && !strings.Contains(rest, "/") {
+					names[member], none = true, false
+				}
+			}
+		}
+		names[name] = none
+	}
+	return names
 }
 
 // deliver has the table take the oldest response in flight.

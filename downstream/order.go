@@ -59,7 +59,8 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 		took = true
 		if st.held = s.takeOneLocked(now, st, w); st.held != nil {
 			st.owes(now)
-		} else {
+		}
+		if st.held == nil || st.sub.Len() > 1 { // one origin's part may be, while another's tells something
 			st.lagging = st.sub.Standing().Lagging
 		}
 	}

@@ -1,6 +1,8 @@
 package downstream
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -97,3 +99,66 @@ func TestPartsInStatus(t *testing.T) {
 }
 
 func (r *rig) group(p *clientEnd) string { return p.session.status().Group }
+
+// TestLaggingPart: a client that is given up at one origin is ended, though another has something to tell.
+func TestLaggingPart(t *testing.T) {
+	r, east := newOriginsRig(t)
+	p, far := r.client(true), long(cds, "//east/far")
+	p.subscribes(cds, "*", far)
+	var born, gone []string
+	for i := range 2100 {
+		born, gone = append(born, fmt.Sprintf("r%d=1", i)), append(gone, fmt.Sprintf("-r%d", i))
+	}
+	r.settled(cds, born...)
+	if len(p.writes()) != 1 {
+		t.Fatal("no first answer")
+	}
+	r.says(cds, gone...)
+	east.up()
+	east.says(cds, far+"=1")
+	r.wait(5 * time.Second)
+	p.session.take(p.now)
+	if err := p.session.tick(p.now); !errors.Is(err, errLagging) {
+		t.Errorf("the stream goes on: %v", err)
+	}
+}
+
+// TestVersionsOfOrigins: with the origins' own versions a list is called what the newest response that had to do with it was, whichever
+// origin's; if one of them is told by content, all is (VER-5).
+func TestVersionsOfOrigins(t *testing.T) {
+	for _, mixed := range []bool{false, true} {
+		table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{
+			{Name: "mesh", OriginVersions: true}, {Name: "east", Authorities: []string{"east"}, OriginVersions: !mixed},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &rig{tb: t, table: table, origin: table.Origin("mesh"), now: zero}
+		r.cfg = Config{Table: table, Instance: "here"}
+		r.configure(func(*Config, *ListenerConfig) {})
+		east := &rig{tb: t, table: table, origin: table.Origin("east"), now: zero}
+		p, far := r.client(false), long(eds, "//east/far")
+		p.asks(eds, "near", far)
+		east.up()
+		says := func(from *rig, version string, words ...string) string {
+			t.Helper()
+			from.version = version
+			from.says(eds, words...)
+			out := p.writes()
+			if len(out) != 1 {
+				t.Fatalf("%d responses", len(out))
+			}
+			p.asks(eds, "near", far)
+			return out[0].version
+		}
+		got := []string{
+			says(r, "mesh-7", "near=1"), says(east, "east-3", far+"=1"), says(r, "mesh-8", "near=2"), says(east, "east-4", far+"=2"),
+		}
+		for i, version := range got {
+			_, ours := relay.ParseVersion(version)
+			if want := []string{"mesh-7", "east-3", "mesh-8", "east-4"}[i]; ours != mixed || !mixed && version != want {
+				t.Errorf("mixed %v: response %d is called %q, want %q", mixed, i, version, want)
+			}
+		}
+	}
+}

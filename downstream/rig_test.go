@@ -43,6 +43,8 @@ type rig struct {
 	now    time.Time
 	lanes  []*relay.Lane
 	count  int // of responses applied
+	// version is the system_version_info of what the origin says.
+	version string
 }
 
 func newRig(tb testing.TB) *rig {
@@ -117,7 +119,7 @@ func (r *rig) response(typeURL string, words []string) relay.Update {
 	r.tb.Helper()
 	r.up()
 	r.count++
-	m := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: fmt.Sprint("n", r.count)}
+	m := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: fmt.Sprint("n", r.count), SystemVersionInfo: r.version}
 	for _, w := range words {
 		if name, gone := strings.CutPrefix(w, "-"); gone {
 			m.RemovedResources = append(m.RemovedResources, name)

@@ -118,6 +118,13 @@ func (s *Sub) leaveLocked(p *position, now time.Time) {
 	for _, r := range s.records {
 		s.dirtyLocked(r, s.shard.rev)
 	}
+	if s.asList && t.kind != wild && !p.fresh && !s.delta {
+		s.late = true // the client of `*` at another origin may keep its members until it is told otherwise
+		if s.pos != nil {
+			s.pos.resend = true
+		}
+		s.markLocked(s.shard.rev)
+	}
 	if s.more != nil {
 		for name := range s.more.told {
 			if !s.coveredLocked(name) {

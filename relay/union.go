@@ -108,6 +108,9 @@ func (u *Union) Update(now time.Time, g *Group, subscribe, unsubscribe []string)
 	}
 	if star := m.star; star != nil && star != s {
 		for _, name := range unsubscribe {
+			for _, member := range s.members(name) {
+				star.uncover(member, false)
+			}
 			star.uncover(name, s.names(name))
 		}
 	}
@@ -322,14 +325,20 @@ func (s *Sub) Known() bool {
 func (s *Sub) mustTell() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return s.pos != nil && (s.pos.fresh || s.pos.resend) || len(s.dirty) > 0
+	for p := s.pos; p != nil; p = p.also {
+		if p.fresh || p.resend {
+			return true
+		}
+	}
+	return len(s.dirty) > 0
 }
 
 // fresh reports whether `*` still waits for its first answer.
 func (s *Sub) fresh() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return s.pos != nil && s.pos.fresh
+	p := s.starLocked()
+	return p != nil && p.fresh
 }
 
 // names reports whether the client has subscribed to a name by itself.
@@ -337,6 +346,21 @@ func (s *Sub) names(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	return s.records[NameKey(name)] != nil
+}
+
+// members are the names that the client has by a collection.
+func (s *Sub) members(collection string) (names []string) {
+	key := NameKey(collection)
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	for p := s.pos; p != nil; p = p.also {
+		if t := p.view.set; t.kind != wild && t.selector == key && !p.fresh {
+			for name := range t.members {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // hasBody reports whether there is a body of a name that the client has subscribed to, by itself or in a collection.
@@ -354,7 +378,8 @@ func (s *Sub) hasBody(name string) bool {
 func (s *Sub) covers(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return s.pos != nil && !s.pos.fresh && s.pos.view.has(NameKey(name))
+	p := s.starLocked()
+	return p != nil && !p.fresh && p.view.has(NameKey(name))
 }
 
 // uncover has the client of `*` told of a name that it has no more at another origin, or unsubscribes there: the body if it is in the
@@ -363,7 +388,7 @@ func (s *Sub) uncover(name string, had bool) {
 	key, spelt := spell(name)
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
-	if s.pos != nil && (had || s.pos.view.has(key)) {
+	if p := s.starLocked(); p != nil && (had || p.view.has(key)) {
 		s.againLocked(key, spelling(key, spelt))
 		s.markLocked(s.shard.rev)
 	}

@@ -119,6 +119,11 @@ func (m *united) namesVersion() string {
 	for _, s := range m.subs {
 		s.shard.mu.Lock()
 		all.join(s.sumLocked())
+		for p := s.pos; p != nil; p = p.also { // collections
+			if !p.fresh {
+				all.join(p.view.sum)
+			}
+		}
 		s.shard.mu.Unlock()
 	}
 	return all.version()

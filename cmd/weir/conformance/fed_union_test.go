@@ -76,13 +76,15 @@ var fedUnionCases = []testCase{
 			}
 			fresh.CheckClean()
 		})},
-	{"FED-5 FED-1 RELAY-8", "one origin down blocks only its own names", perDialect(func(t *testing.T, d relaytest.Dialect) {
+	{"FED-5 FED-1 RELAY-8", "a wildcard, names and a glob see exactly their own; one origin down blocks only its own names", perDialect(func(t *testing.T, d relaytest.Dialect) {
 		f := federate(t, setup{config: soon})
 		east, west := func(id string) string { return urn("east", opaque, id) }, func(id string) string { return urn("west", opaque, id) }
 		setOpaque(f.origin, "1", "a")
-		setOpaque(f.east, "1", east("a"))
-		setOpaque(f.west, "1", west("a"))
-		wild, named := f.client(relaytest.Delta), f.client(d)
+		setOpaque(f.east, "1", east("a"), east("g/a"))
+		setOpaque(f.west, "1", west("a"), west("g/a"))
+		wild, named, glob := f.client(relaytest.Delta), f.client(d), f.client(d)
+		glob.Subscribe(opaque, east("g/*"))
+		glob.AwaitNames(opaque, "a client of a glob sees its members", east("g/a"))
 		wild.Subscribe(opaque)
 		wild.AwaitNames(opaque, "a wildcard client sees the default's", "a")
 		named.Subscribe(opaque, "a", east("a"), west("a"))
@@ -91,18 +93,22 @@ var fedUnionCases = []testCase{
 		setOpaque(f.origin, "2", "a", "b")
 		setOpaque(f.west, "2", west("a"), west("b"))
 		wild.AwaitNames(opaque, "the wildcard goes on", "a", "b")
+		glob.Subscribe(opaque, "b")
+		glob.AwaitNames(opaque, "and what the glob's client names elsewhere, while it keeps its members", "b", east("g/a"))
 		named.Subscribe(opaque, "b", east("b"), west("b"))
 		named.Await(0, func(s *relaytest.State) bool {
 			return s.Count(opaque) == 5 && s.Body(opaque, "a") == string(relaytest.Opaque("a", "2").Value) &&
 				s.Body(opaque, west("a")) == string(relaytest.Opaque(west("a"), "2").Value)
 		}, "the others go on, and of the dead one everything stays")
 		refusedWith(t, named, opaque, east("b"), codes.Unavailable)
-		setOpaque(f.east, "2", east("b"))
+		setOpaque(f.east, "2", east("b"), east("g/b"))
 		f.east.Start()
+		glob.AwaitNames(opaque, "its members come and change again", "b", east("g/a"), east("g/b"))
 		named.AwaitNames(opaque, "it is back", "a", "b", east("a"), east("b"), west("a"), west("b"))
 		wild.AwaitNames(opaque, "and in no wildcard", "a", "b")
 		wild.CheckClean()
 		named.CheckClean()
+		glob.CheckClean()
 	})},
 	{"STREAM-10", "a response is signed with the control plane that all of it is from", func(t *testing.T) {
 		f := federate(t, setup{})
@@ -147,7 +153,7 @@ var fedUnionCases = []testCase{
 	{
 		"FED-5 SOTW-9 SOTW-11 DELTA-20 EC-2 RELAY-7 RELAY-8 WILD-10", "virtual: lists and names of several origins, away and back",
 		func(t *testing.T) {
-			for _, name := range []string{"delta", "names", "star", "whole"} {
+			for _, name := range []string{"delta", "globs", "names", "star", "whole"} {
 				virtual(t, "../../../downstream", "TestScripts/origins_"+name)
 			}
 		},
