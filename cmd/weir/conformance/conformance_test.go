@@ -20,7 +20,8 @@ type testCase struct {
 
 // suite is every case, by section of protocol.md.
 var suite = [][]testCase{
-	streamsCases, deltaCases, absenceCases, orderCases, lanesCases, defectCases, wireCases, sizeCases, aliasCases, ttlCases,
+	streamsCases, deltaCases, absenceCases, orderCases, lanesCases, defectCases,
+	groupsCases, wireCases, sizeCases, aliasCases, fedCases, ttlCases,
 }
 
 // virtual cases run a test of another package, in which no weir is run.

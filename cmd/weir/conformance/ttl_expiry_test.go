@@ -127,8 +127,8 @@ func outage(t *testing.T, d relaytest.Dialect) {
 	}
 }
 
-// featureCases: what a client's features mean here and upstream.
-var featureCases = []testCase{
+// ttlFeatureCases: what a client's features mean here and upstream.
+var ttlFeatureCases = []testCase{
 	{"FEAT-3 FEAT-4", "every spelling of the features is understood", func(t *testing.T) {
 		w := start(t, setup{})
 		w.timed(cds, "x", relaytest.Cluster("x", time.Second), time.Hour)

@@ -14,7 +14,7 @@ import (
 )
 
 // ttlCases are sections TTL and FEAT, and TTLs across the relay.
-var ttlCases = slices.Concat(ttlTellingCases, ttlHeartbeatCases, ttlExpiryCases, featureCases)
+var ttlCases = slices.Concat(ttlTellingCases, ttlHeartbeatCases, ttlExpiryCases, ttlFeatureCases)
 
 // A client says what it can be told by these features, in whichever spelling (FEAT-3, FEAT-4).
 const (
