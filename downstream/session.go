@@ -60,6 +60,7 @@ type session struct {
 	opened  time.Time
 	prefix  string // of nonces, so that one of another stream is not taken for ours (NONCE-3)
 	mailbox *relay.Subscriber
+	via     []string // the relays that the stream has come through (RELAY-87); set by its owner before the first request
 
 	mu    sync.Mutex   // guards what follows; never held during a send; before a shard's
 	group *relay.Group // of the listener's own origin; nil before the first request
@@ -150,6 +151,7 @@ func (s *session) enterLocked(node *corev3.Node, typeURL string) (st *streamType
 		return nil, false, status.Errorf(codes.ResourceExhausted, "the stream asks for more than %d types", maxTypes)
 	}
 	st = newStreamType(s.cfg, typeURL, s.dialect())
+	st.legacy = st.legacy || len(s.via) > 0 // a relay never asks an empty list but for a wildcard, of whatever type (WILD-11)
 	s.types = slices.Insert(s.types, i, st)
 	return st, true, nil
 }
@@ -164,6 +166,7 @@ func (s *session) joinLocked(node *corev3.Node) error {
 		s.cfg.metrics.LimitRejection("groups")
 		return errGroups(err)
 	}
+	g.Through(s.via)
 	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
 	if s.cfg.federated {
 		s.node = kept(node)
@@ -199,6 +202,7 @@ func (s *session) groupLocked(_ *streamType, o *relay.Origin) (*relay.Group, err
 		s.cfg.metrics.LimitRejection("groups")
 		return nil, err
 	}
+	g.Through(s.via)
 	if s.others == nil {
 		s.others = map[*relay.Origin]*relay.Group{}
 	}
@@ -282,9 +286,11 @@ func (s *session) close(now time.Time) {
 		}
 	}
 	if s.group != nil {
+		s.group.Unthrough(s.via)
 		s.group.Release(now)
 	}
 	for _, g := range s.others {
+		g.Unthrough(s.via)
 		g.Release(now)
 	}
 	s.types = nil
