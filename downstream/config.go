@@ -10,6 +10,7 @@ import (
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/encoding/gzip" // and so compressed requests are taken
 )
 
 // Config of a Server. It is not modified after New. The keys named are those of the config file.
@@ -81,6 +82,9 @@ type ListenerConfig struct {
 	TLS *tls.Config
 	// RequireNodeID refuses streams whose node has no id (`require_node_id`, STREAM-2).
 	RequireNodeID bool
+	// Compression is how responses are compressed towards clients that take it (`compression`): "gzip" or not at all. Compressed
+	// requests are always taken.
+	Compression string
 	// NoLegacyWildcard are the type URLs for which a first request without names asks for nothing (`no_legacy_wildcard`,
 	// WILD-5). Nil: ClusterLoadAssignment, RouteConfiguration and Secret; empty but not nil: none.
 	NoLegacyWildcard []string
@@ -150,6 +154,8 @@ func (c *ListenerConfig) normalize(t *relay.Table) error {
 		c.NoLegacyWildcard = []string{relay.EndpointType, relay.RouteType, relay.SecretType}
 	}
 	switch {
+	case c.Compression != "" && c.Compression != gzip.Name:
+		return fmt.Errorf("compression: %q is not %s", c.Compression, gzip.Name)
 	case c.Origin == nil:
 		return errors.New("origin: is missing")
 	case t.Origin(c.Origin.Name()) != c.Origin:

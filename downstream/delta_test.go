@@ -294,7 +294,7 @@ func TestRemovalsAreCut(t *testing.T) {
 	for i := range 10 {
 		removed = append(removed, fmt.Sprint(long, i))
 	}
-	parts := cut([][]byte{make([]byte, 2500), make([]byte, 9000)}, removed, 4000)
+	parts := cut([][]byte{make([]byte, 2500), make([]byte, 9000)}, 2, removed, 4000)
 	var sizes, counts []int
 	for _, p := range parts {
 		sizes, counts = append(sizes, p.size), append(counts, len(p.body)*100+len(p.removed))
@@ -302,8 +302,15 @@ func TestRemovalsAreCut(t *testing.T) {
 	if want := []int{100, 100, 3, 3, 3, 1}; !slices.Equal(counts, want) {
 		t.Errorf("cut into %v of %v bytes, want %v", counts, sizes, want)
 	}
-	if got := cut(nil, nil, 10); len(got) != 1 {
+	if got := cut(nil, 0, nil, 10); len(got) != 1 {
 		t.Errorf("an empty answer is %d messages, want 1 (DELTA-13)", len(got))
+	}
+	counts = nil
+	for _, p := range cut([][]byte{{1}, {2}, make([]byte, 3), {4}, make([]byte, 5), {6}, make([]byte, 7)}, 3, nil, 6) {
+		counts = append(counts, len(p.body))
+	}
+	if want := []int{3, 2, 2}; !slices.Equal(counts, want) {
+		t.Errorf("cut into %v pieces, want %v: two that are one field stay together", counts, want)
 	}
 }
 

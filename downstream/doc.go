@@ -1,9 +1,9 @@
-// Package downstream speaks xDS to clients: ADS, state of the world and delta, for any type URL, answered from the table of
-// package relay.
+// Package downstream speaks xDS to clients, state of the world and delta: ADS for any type URL, and a service for each type that has
+// its own, answered from the table of package relay.
 //
 // # What it is
 //
-// A [Server] has one grpc.Server for each listener, with health and reflection beside discovery. A stream (stream.go) is two
+// A [Server] has one grpc.Server for each listener, with health and reflection beside discovery (services.go). A stream (stream.go) is two
 // goroutines around a session (session.go): the state machine of one client stream, which does no I/O and reads no clock. The
 // reader gives it requests (session_sotw.go, session_delta.go); the writer takes from it what to write, in order (order.go). A
 // session holds one streamType for each type asked for (streamtype.go), and that one relay.Union: a relay.Sub for each origin its names
@@ -41,12 +41,14 @@
 //
 // # Known limits
 //
-//   - Only ADS: no per-type services, unary calls, REST, v2 names, status or load report service.
-//   - No dynamic parameters, xdstp globs, TTL or wrapped resources; the answer to a name of these kinds is a resource error. So it
+//   - No unary Fetch methods, which reflection shows all the same, as the descriptors have them; no REST, v2 names, status or load
+//     report service. Nothing is ordered between streams, so clients that are to get types in order use ADS (EC-1).
+//   - What is compressed is compressed for each stream anew, by the library: see compress.go for what it costs.
+//   - No dynamic parameters, xdstp globs; the answer to a name of these kinds is a resource error. So it
 //     is to an xdstp name of an authority that no origin answers for (TestRefusedNames).
 //   - A response with resources of several origins has the identifier of the listener's own, and so have refusals (STREAM-10). With
 //     version_mode origin it has the version of the newest response that had to do with it (VER-5), if all of its origins are so
-//     configured, else that of its content.
+//     configured, else that of its content. Nor does it have heartbeats in SotW: a new TTL is told with the resource.
 //   - A stream ended while its client does not read keeps its last messages in the transport until the connection ends.
 //   - Stop waits up to 10 s for a peer that is in the middle of a handshake.
 //   - In delta, a client counts as in sync when it accepted its last responses, though it refused one before.

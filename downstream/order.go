@@ -178,9 +178,10 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 		}
 		st.answers++
 		if s.delta {
-			parts = cut(a.Pieces(true), a.Removed, messageBytes)
+			pieces, pairs := a.Pieces(true, now)
+			parts = cut(pieces, pairs, a.Removed, messageBytes)
 		} else {
-			parts[0].body = a.Pieces(false)
+			parts[0].body, _ = a.Pieces(false, now)
 		}
 	}
 	version := st.sentVersion

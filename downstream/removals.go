@@ -93,7 +93,7 @@ func (s *session) splitLocked(now time.Time) {
 			st.rest.names[relay.NameKey(name)] = removal{name: name, until: s.cfg.table.Revision()}
 		}
 		additions := *a
-		additions.Body, additions.Errors = &relay.Body{Variants: a.Variants}, nil
+		additions.Body, additions.Errors = &relay.Body{Variants: a.Variants, Heartbeats: a.Heartbeats}, nil
 		for _, f := range a.Errors {
 			if x, gone := st.rest.names[f.Name]; gone {
 				x.fault = f // a client may take it for the removal
@@ -102,7 +102,7 @@ func (s *session) splitLocked(now time.Time) {
 				additions.Errors = append(additions.Errors, f)
 			}
 		}
-		if st.held = &additions; len(additions.Variants)+len(additions.Errors) == 0 {
+		if st.held = &additions; len(additions.Variants)+len(additions.Heartbeats)+len(additions.Errors) == 0 {
 			st.held, st.heldSince = nil, time.Time{}
 		}
 	}

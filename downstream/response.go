@@ -115,11 +115,16 @@ const (
 	refusalBytes = 256 << 10
 )
 
-// cut divides a delta answer into messages at the boundaries of its pieces; removals come last (ORD-2).
-func cut(pieces [][]byte, removed []string, most int) []part {
+// cut divides a delta answer into messages at the boundaries of its pieces, of which two belong together from pairs on; removals come
+// last (ORD-2).
+func cut(pieces [][]byte, pairs int, removed []string, most int) []part {
 	parts, at, from := []part{{}}, 0, 0
 	for i, p := range pieces {
-		if last := &parts[len(parts)-1]; last.size > 0 && last.size+len(p) > most {
+		size, second := len(p), i > pairs && (i-pairs)%2 == 1
+		if i >= pairs && !second {
+			size += len(pieces[i+1])
+		}
+		if last := &parts[len(parts)-1]; !second && last.size > 0 && last.size+size > most {
 			last.body = pieces[from:i:i]
 			parts, from = append(parts, part{}), i
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -458,13 +459,15 @@ func TestHealthAndReflection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := v1.Send(&reflectionv1.ServerReflectionRequest{
-		MessageRequest: &reflectionv1.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: adsService},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if r, err := v1.Recv(); err != nil || len(r.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
-		t.Errorf("reflection v1 says %v, %v", r, err)
+	for _, service := range append(slices.Clone(relay.Services), relay.ADS) {
+		if err := v1.Send(&reflectionv1.ServerReflectionRequest{
+			MessageRequest: &reflectionv1.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: service.Name},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := v1.Recv(); err != nil || len(r.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
+			t.Errorf("reflection v1 says %v, %v of %s", r, err, service.Name)
+		}
 	}
 	if _, there := l.server.listeners[0].grpc.GetServiceInfo()["grpc.reflection.v1alpha.ServerReflection"]; !there {
 		t.Error("reflection v1alpha is not served")

@@ -36,6 +36,7 @@ type Server struct {
 	// Set once by New.
 	cfg      Config
 	nacks    *nackLog
+	sizes    *sizeLog
 	quit     chan struct{}  // closed by Stop
 	watching sync.WaitGroup // the watchdog
 	serving  sync.WaitGroup // Serve calls
@@ -66,7 +67,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		cfg: cfg, nacks: newNackLog(cfg.Log), quit: make(chan struct{}), streams: map[*stream]struct{}{},
+		cfg: cfg, nacks: newNackLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}), streams: map[*stream]struct{}{},
 	}, nil
 }
 
@@ -115,29 +116,10 @@ func (s *Server) newListener(lc ListenerConfig) *listener {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(lc.TLS)))
 	}
 	ln := &listener{grpc: grpc.NewServer(opts...), health: health.NewServer(), settings: newSettings(s.cfg, lc)}
-	ln.grpc.RegisterService(s.discovery(ln.settings), nil)
+	s.register(ln)
 	healthpb.RegisterHealthServer(ln.grpc, ln.health)
 	reflection.Register(ln.grpc)
 	return ln
-}
-
-// adsService is the aggregated discovery service (TRANS-2).
-const adsService = "envoy.service.discovery.v3.AggregatedDiscoveryService"
-
-// discovery describes the aggregated service. The full method name alone decides the dialect (TRANS-3).
-func (s *Server) discovery(set *settings) *grpc.ServiceDesc {
-	serve := func(delta bool) grpc.StreamHandler {
-		return func(_ any, wire grpc.ServerStream) error { return s.serve(set, wire, delta) }
-	}
-	return &grpc.ServiceDesc{
-		ServiceName: adsService,
-		HandlerType: (*any)(nil),
-		Streams: []grpc.StreamDesc{
-			{StreamName: "StreamAggregatedResources", Handler: serve(false), ServerStreams: true, ClientStreams: true},
-			{StreamName: "DeltaAggregatedResources", Handler: serve(true), ServerStreams: true, ClientStreams: true},
-		},
-		Metadata: "envoy/service/discovery/v3/ads.proto",
-	}
 }
 
 var (

@@ -33,6 +33,7 @@ type settings struct {
 	limits        Limits
 	timing        Timing
 	metrics       *metrics.Metrics
+	compression   string // "" or gzip
 	requireNodeID bool
 	federated     bool            // names may belong to other origins
 	noLegacy      map[string]bool // type URLs (WILD-5)
@@ -42,7 +43,7 @@ type settings struct {
 func newSettings(cfg Config, lc ListenerConfig) *settings {
 	set := &settings{
 		table: cfg.Table, origin: lc.Origin, instance: cfg.Instance, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
-		federated: cfg.Table.Federated(lc.Origin), requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
+		federated: cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
 		seed: maphash.MakeSeed(),
 	}
 	for _, typeURL := range lc.NoLegacyWildcard {
@@ -57,6 +58,7 @@ type session struct {
 	// Set once by newSession.
 	cfg     *settings
 	delta   bool
+	only    string // the type of the service; "" on ADS, which has them all
 	opened  time.Time
 	prefix  string // of nonces, so that one of another stream is not taken for ours (NONCE-3)
 	mailbox *relay.Subscriber
@@ -69,6 +71,7 @@ type session struct {
 	node        *corev3.Node
 	nodeID      string
 	nodeCluster string
+	ttl         bool // TTLs may be told
 	nodeChanges int
 	types       []*streamType // in ORD-1 order
 	lastNonce   uint64
@@ -127,6 +130,10 @@ func (s *session) takeNotes() []note {
 // enterLocked looks at what all requests have in common, and finds the stream-type; first: it is new.
 func (s *session) enterLocked(node *corev3.Node, typeURL string) (st *streamType, first bool, err error) {
 	switch {
+	case s.only != "" && typeURL == "":
+		typeURL = s.only // TRANS-4
+	case s.only != "" && typeURL != s.only:
+		return nil, false, status.Errorf(codes.InvalidArgument, "type_url is not %s, the only type of this service", s.only)
 	case typeURL == "":
 		return nil, false, status.Error(codes.InvalidArgument, "type_url is empty") // TRANS-5
 	case len(typeURL) > maxTypeURL:
@@ -168,6 +175,8 @@ func (s *session) joinLocked(node *corev3.Node) error {
 	}
 	g.Through(s.via)
 	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
+	wrapper, ttl := hopFeatures(node.GetClientFeatures())
+	s.ttl = ttl && (s.delta || wrapper) // in state of the world a TTL is in the wrapper (TTL-5)
 	if s.cfg.federated {
 		s.node = kept(node)
 	}

@@ -114,7 +114,7 @@ func (s *session) updateLocked(
 			if len(subscribe) == 0 && !st.sub.None() {
 				return // nothing of it was ever subscribed
 			}
-			st.sub.Open(g, s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Delta: true, Initial: initial})
+			st.sub.Open(g, s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Delta: true, Initial: initial, TTL: s.ttl})
 		}
 		st.sub.Update(now, g, subscribe, unsubscribe)
 		st.expect(now, g)

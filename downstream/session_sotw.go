@@ -94,7 +94,7 @@ func (s *session) replaceLocked(now time.Time, st *streamType, to routed, versio
 	}
 	replace := func(g *relay.Group, names []string, wildcard bool) {
 		if st.sub.In(g) == nil {
-			st.sub.Open(g, s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Version: version})
+			st.sub.Open(g, s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Version: version, TTL: s.ttl})
 		}
 		st.sub.Replace(now, g, names, wildcard)
 		st.expect(now, g)

@@ -67,8 +67,8 @@ func (st *stream) writingSince() (time.Time, bool) {
 	return time.Unix(0, at), at != 0
 }
 
-// serve runs one stream on the handler's goroutine, and returns the status it ends with.
-func (s *Server) serve(set *settings, wire grpc.ServerStream, delta bool) error {
+// serve runs one stream of a service on the handler's goroutine, and returns the status it ends with.
+func (s *Server) serve(set *settings, wire grpc.ServerStream, v *relay.Service, delta bool) error {
 	ctx := wire.Context()
 	cancel, ok := ctx.Value(cancelKey{}).(context.CancelCauseFunc)
 	if !ok {
@@ -87,6 +87,8 @@ func (s *Server) serve(set *settings, wire grpc.ServerStream, delta bool) error 
 	if p, ok := peer.FromContext(ctx); ok {
 		st.peer = p.Addr.String()
 	}
+	st.session.only = v.TypeURL
+	set.compress(ctx)
 	if err := s.enter(st); err != nil {
 		return err
 	}
@@ -129,7 +131,10 @@ func (st *stream) read() error {
 		if in.err != nil {
 			return status.Errorf(codes.InvalidArgument, "the request does not decode: %v", in.err)
 		}
-		if err := st.accept(time.Now(), in.message); err != nil {
+		now := time.Now()
+		err := st.accept(now, in.message)
+		st.server.sizes.request(now, in, st)
+		if err != nil {
 			return err
 		}
 	}
@@ -208,7 +213,9 @@ func (st *stream) send(batch []*response) error {
 	}
 	m := st.server.cfg.Metrics
 	for _, r := range batch {
-		st.writing.Store(time.Now().UnixNano())
+		now := time.Now()
+		st.server.sizes.response(now, r, st)
+		st.writing.Store(now.UnixNano())
 		err := st.wire.SendMsg(r)
 		st.writing.Store(0)
 		if err != nil {

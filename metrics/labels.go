@@ -8,10 +8,11 @@ const other = "other"
 var (
 	typeNames = []string{"cds", "eds", "lds", "rds", "srds", "vhds", "sds", "rtds", "ecds", "leds", other}
 	dialects  = []string{"delta", "sotw"}
-	// limits are the keys under `limits` of the config file: a refusal names its key.
+	// limits are the keys under `limits` of the config file, and origins[].grpc.max_message: a refusal names its key.
 	limits = []string{
 		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "names_per_stream",
-		"name_bytes", "groups", "parameter_sets_per_stream", "views", "request_bytes", "memory", other,
+		"name_bytes", "groups", "parameter_sets_per_stream", "views", "request_bytes", "memory", "max_message",
+		other,
 	}
 	stallReasons    = []string{"send_stall", "lagging", other}
 	evictionReasons = []string{"entries", "bytes", "max_stale", other}

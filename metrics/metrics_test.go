@@ -30,6 +30,7 @@ var catalogue = map[string]string{
 	"weir_upstream_unrequested_total":             "origin,type",
 	"weir_upstream_rejected_resources_total":      "origin,type",
 	"weir_upstream_quarantines_total":             "origin,type",
+	"weir_ttl_expirations_total":                  "origin,type",
 	"weir_upstream_silent_total":                  "origin",
 	"weir_downstream_streams":                     "dialect",
 	"weir_downstream_subscriptions":               "dialect,type",
@@ -68,7 +69,8 @@ var closed = map[string][]string{
 	"reason":    {"send_stall", "lagging", "entries", "bytes", "max_stale", "other"},
 	"limit": {
 		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "names_per_stream",
-		"name_bytes", "groups", "parameter_sets_per_stream", "views", "request_bytes", "memory", "other",
+		"name_bytes", "groups", "parameter_sets_per_stream", "views", "request_bytes", "memory", "max_message",
+		"other",
 	},
 	"origin": {"mesh"},
 }
@@ -86,6 +88,7 @@ func exercise(m *Metrics) {
 		o.Type(s).Unrequested(1)
 		o.Type(s).Rejected(1)
 		o.Type(s).Quarantined()
+		o.Type(s).Expired(1)
 		o.Reconnect()
 		o.Loop()
 		o.Silent()
@@ -225,6 +228,7 @@ func TestCounters(t *testing.T) {
 	o.Type(junk).Unrequested(4)
 	o.Type("cds").Rejected(5)
 	o.Type("eds").Quarantined()
+	o.Type("eds").Expired(2)
 
 	got := values(t, reg)
 	maps.DeleteFunc(got, func(_ string, v float64) bool { return v == 0 })
@@ -249,6 +253,7 @@ func TestCounters(t *testing.T) {
 		"weir_upstream_unrequested_total mesh other":      4,
 		"weir_upstream_rejected_resources_total mesh cds": 5,
 		"weir_upstream_quarantines_total mesh eds":        1,
+		"weir_ttl_expirations_total mesh eds":             2,
 	} {
 		if got[series] != want {
 			t.Errorf("%s is %v, want %v", series, got[series], want)

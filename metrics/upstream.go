@@ -10,7 +10,7 @@ type upstreamVecs struct {
 	silent, ambiguity            *prometheus.CounterVec // by origin
 	fileLoads                    *prometheus.CounterVec // by origin, result
 	nacks, unrequested, rejected *prometheus.CounterVec // by origin, type
-	quarantines                  *prometheus.CounterVec // by origin, type
+	quarantines, expirations     *prometheus.CounterVec // by origin, type
 }
 
 func newUpstreamVecs(f promauto.Factory) upstreamVecs {
@@ -31,6 +31,8 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 			"Resources received that match no subscription.", "origin", "type"),
 		rejected: counterVec(f, "weir_upstream_rejected_resources_total",
 			"Resources that weir rejected, whatever became of the rest of their response.", "origin", "type"),
+		expirations: counterVec(f, "weir_ttl_expirations_total",
+			"Resources removed because their TTL had passed.", "origin", "type"),
 		quarantines: counterVec(f, "weir_upstream_quarantines_total",
 			"Times a type was set apart because the origin ended streams on which it was asked for it.", "origin", "type"),
 	}
@@ -45,7 +47,7 @@ type Origin struct {
 
 // OriginType counts what an origin does with one type. Nil counts nothing.
 type OriginType struct {
-	nacks, unrequested, rejected, quarantines prometheus.Counter
+	nacks, unrequested, rejected, quarantines, expirations prometheus.Counter
 }
 
 // Origin returns the counters of an origin, by its name in the config file. It looks labels up under a lock: ask once,
@@ -72,6 +74,7 @@ func (m *Metrics) Origin(name string) *Origin {
 			unrequested: v.unrequested.WithLabelValues(name, t),
 			rejected:    v.rejected.WithLabelValues(name, t),
 			quarantines: v.quarantines.WithLabelValues(name, t),
+			expirations: v.expirations.WithLabelValues(name, t),
 		}
 	}
 	return o
@@ -145,5 +148,12 @@ func (t *OriginType) Rejected(n int) {
 func (t *OriginType) Quarantined() {
 	if t != nil {
 		t.quarantines.Inc()
+	}
+}
+
+// Expired counts n resources removed because their TTL had passed.
+func (t *OriginType) Expired(n int) {
+	if t != nil {
+		t.expirations.Add(float64(n))
 	}
 }

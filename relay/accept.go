@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/weir-xds/weir/constraints"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -26,6 +28,8 @@ type Update struct {
 	Errors []*NameError
 	// Full: every member is listed, what is not is gone, as the rules of the type allow (DEL-2). Set for SotW.
 	Full bool
+	// Heartbeats: a SotW response of nothing but resources without payload. It lists no set, so Full is false (TTL-12).
+	Heartbeats bool
 	// Bad: a part of the response was refused, so nothing is concluded from what it leaves out (RELAY-32).
 	Bad bool
 	// Version is the version_info of a SotW response.
@@ -64,12 +68,46 @@ func (e *RejectError) Error() string {
 	return s
 }
 
+// NameFields are the protobuf fields that hold the name of a bare SotW resource, by type URL; 0: it has none. For types that are not in
+// it that is field 1, if they are Named; else a guess is made: field 1, if it reads like a name.
+type NameFields map[string]int
+
+// Named reports whether the type is one whose bare resources are known to have their name in field 1 (RELAY-14).
+func Named(typeURL string) bool {
+	_, listed := order[typeURL]
+	return listed && typeURL != LbEndpointType || typeURL == thriftRouteType || typeURL == rateLimitType
+}
+
+// bareName is the name in the payload of a bare resource; "" if it has none (RELAY-18).
+func (f NameFields) bareName(typeURL string, payload []byte) string {
+	field, configured := f[typeURL]
+	switch {
+	case Named(typeURL):
+		return stringField(payload, 1)
+	case configured && field > 0:
+		return stringField(payload, protowire.Number(field))
+	case configured || typeURL == LbEndpointType:
+		return ""
+	}
+	name := stringField(payload, 1)
+	// An encoded message in that field would begin with a tag, which mostly is a control character, or not be UTF-8 at all.
+	if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return ""
+	}
+	return name
+}
+
+// Accept is NameFields.Accept where no name is in another field than the first.
+func Accept(r *Response, maxName int) (Update, *RejectError) {
+	return NameFields(nil).Accept(r, maxName)
+}
+
 // Accept checks a response as RELAY-30 says and turns it into an Update. The Update holds what is usable even if the
 // second result is not nil (RELAY-32). maxName is limits.name_bytes; 0 means no limit.
-func Accept(r *Response, maxName int) (Update, *RejectError) {
+func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 	a := acceptance{
 		Update: Update{TypeURL: r.TypeURL, Full: !r.delta, Version: r.Version},
-		seen:   make(map[identity]int, len(r.resources)), maxName: maxName, delta: r.delta,
+		seen:   make(map[identity]int, len(r.resources)), maxName: maxName, delta: r.delta, fields: f,
 	}
 	if r.delta && r.Nonce == "" {
 		a.reject("response has no nonce")
@@ -81,6 +119,9 @@ func Accept(r *Response, maxName int) (Update, *RejectError) {
 	a.removals(r)
 	a.nameErrors(r)
 	a.dropAmbiguous()
+	if !r.delta && len(r.resources) > 0 && len(r.errors) == 0 && a.onlyHeartbeats() {
+		a.Full, a.Heartbeats = false, true
+	}
 	if len(a.reasons) == 0 {
 		return a.Update, nil
 	}
@@ -97,6 +138,7 @@ type acceptance struct {
 	reasons   []string
 	maxName   int
 	delta     bool
+	fields    NameFields
 }
 
 // maxReasons bounds the memory one bad response can take; the rest is only counted in the last reason.
@@ -137,10 +179,7 @@ func (a *acceptance) parseAny(b []byte, r *Resource) error {
 		return parseResource(value, r)
 	}
 	r.Any = b
-	r.Name = stringField(value, 1) // RELAY-14
-	if a.TypeURL == LbEndpointType {
-		r.Name = ""
-	}
+	r.Name = a.fields.bareName(a.TypeURL, value) // RELAY-14
 	return nil
 }
 
@@ -267,6 +306,11 @@ func (a *acceptance) nameErrors(r *Response) {
 			a.Errors = append(a.Errors, e)
 		}
 	}
+}
+
+// onlyHeartbeats reports whether no resource has a payload. What was refused may have had one.
+func (a *acceptance) onlyHeartbeats() bool {
+	return len(a.reasons) == 0 && !slices.ContainsFunc(a.Resources, func(r Resource) bool { return r.Any != nil })
 }
 
 // dropAmbiguous leaves names untouched whose content one response states in two ways (RELAY-32).

@@ -11,6 +11,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -119,7 +120,7 @@ func TestNamelessSotWIsKeyedByContent(t *testing.T) { // RELAY-18
 		t.Errorf("sent as %v, %v", &out, err)
 	}
 	body := &Body{Variants: []*Variant{v}, nameless: true}
-	if len(body.Pieces(true)) != 0 || len(body.Pieces(false)) != 1 {
+	if len(body.encoded(true, false).pieces) != 0 || len(body.encoded(false, false).pieces) != 1 {
 		t.Error("delta cannot express it, SotW can")
 	}
 }
@@ -317,4 +318,45 @@ func parameters(pairs ...string) map[string]*xdsv3.ContextParams {
 		p[pairs[i]] = pairs[i+1]
 	}
 	return map[string]*xdsv3.ContextParams{ClusterType: {Params: p}}
+}
+
+// TestBareNames: where a resource that comes bare in SotW has its name (RELAY-14).
+func TestBareNames(t *testing.T) {
+	field := func(n protowire.Number, value string) []byte {
+		return protowire.AppendString(protowire.AppendTag(nil, n, protowire.BytesType), value)
+	}
+	const made = "example.com/made.Up"
+	fields := NameFields{made: 3, "example.com/no.Name": 0, LbEndpointType: 4, ClusterType: 2}
+	inner := string(field(1, "no name"))
+	for _, c := range []struct {
+		typeURL string
+		payload []byte
+		want    string // "": nameless
+	}{
+		{ClusterType, append(field(1, "a"), field(2, "b")...), "a"},
+		{ClusterType, append(field(1, "a"), field(1, "last")...), "last"},
+		{RuntimeType, field(1, "rt"), "rt"},
+		{LbEndpointType, append(field(1, "a"), field(4, "b")...), "b"},
+		{"example.com/other.Type", field(1, "a name: with?=blanks"), "a name: with?=blanks"},
+		{"example.com/other.Type", field(1, inner), ""},
+		{"example.com/other.Type", field(1, "\xff"), ""},
+		{"example.com/other.Type", field(2, "a"), ""},
+		{made, append(field(1, "a"), field(3, "b")...), "b"},
+		{made, field(1, "a"), ""},
+		{"example.com/no.Name", field(1, "a"), ""},
+	} {
+		body := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), c.typeURL)
+		body = protowire.AppendBytes(protowire.AppendTag(body, 2, protowire.BytesType), c.payload)
+		u, reject := fields.Accept(&Response{TypeURL: c.typeURL, resources: [][]byte{body}}, 0)
+		if reject != nil || len(u.Resources) != 1 {
+			t.Errorf("%s %q: %v", c.typeURL, c.payload, reject)
+			continue
+		}
+		if r := &u.Resources[0]; r.Nameless != (c.want == "") || !r.Nameless && r.Name != c.want {
+			t.Errorf("%s %q: got %q, nameless %v, want %q", c.typeURL, c.payload, r.Name, r.Nameless, c.want)
+		}
+	}
+	if u, _ := Accept(&Response{TypeURL: LbEndpointType, resources: [][]byte{{}}}, 0); len(u.Resources) > 0 {
+		t.Error("an empty resource is accepted")
+	}
 }

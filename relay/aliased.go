@@ -80,22 +80,30 @@ func (a *aliased) told(r *record) toldName {
 
 // endsLocked says how a delta client is told that a name does not exist: by the removal of what it holds, by the notice that an alias did
 // not resolve (ALIAS-5), or by the removal of the name itself.
-func (s *Sub) endsLocked(r *record) (notice *Variant, removed bool) {
+func (s *Sub) endsLocked(r *record) (what saying, notice *Variant) {
 	notice = r.want.entry.notice
 	s.alias.notices = s.alias.notices || notice != nil
-	if !r.is(holds) {
-		return notice, notice == nil
-	}
 	name := s.alias.resource(r)
-	if notice != nil && notice.Name == name {
+	switch {
+	case notice != nil && !r.is(holds):
+		return resource, notice
+	case !r.is(holds):
+		return removal, nil
+	case notice != nil && notice.Name == name:
 		notice = nil // one answer cannot say both of a name (DELTA-20)
 	}
-	if name == r.want.entry.name {
-		return notice, true
+	own := r.want.entry.name
+	if name != own {
+		s.alias.left = append(s.alias.left, leaving{s.alias.told(r), r, notice == nil})
+		s.alias.set(r, own, "")
 	}
-	s.alias.left = append(s.alias.left, leaving{s.alias.told(r), r, notice == nil})
-	s.alias.set(r, r.want.entry.name, "")
-	return notice, false
+	switch {
+	case notice != nil:
+		return resource, notice
+	case name == own:
+		return removal, nil
+	}
+	return nothing, nil
 }
 
 // claimAliasesLocked notes that names of the first request may be aliases of what the client says it holds: that is named by resource
@@ -224,6 +232,11 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 	}
 	listed := make(map[string]bool, len(own.Variants)+len(own.Removed))
 	own.Variants = s.onceEachLocked(own.Variants, listed)
+	own.Heartbeats = slices.DeleteFunc(own.Heartbeats, func(v *Variant) bool {
+		again := listed[v.Name]
+		listed[v.Name] = true
+		return again
+	})
 	errs = s.errorsOnceLocked(errs, listed)
 	own.Removed = slices.DeleteFunc(own.Removed, func(name string) bool { return listed[name] })
 	for _, name := range own.Removed {
@@ -314,7 +327,8 @@ func (s *Sub) errorsOnceLocked(errs []*NameError, bodies map[string]bool) []*Nam
 
 // without is b without what is listed elsewhere; b itself if that is nothing.
 func (b *Body) without(listed map[string]bool) *Body {
-	if b == nil || !slices.ContainsFunc(b.Variants, func(v *Variant) bool { return listed[v.Name] }) &&
+	has := func(v *Variant) bool { return listed[v.Name] }
+	if b == nil || !slices.ContainsFunc(b.Variants, has) && !slices.ContainsFunc(b.Heartbeats, has) &&
 		!slices.ContainsFunc(b.Removed, func(name string) bool { return listed[name] }) {
 		return b
 	}
@@ -322,6 +336,11 @@ func (b *Body) without(listed map[string]bool) *Body {
 	for _, v := range b.Variants {
 		if !listed[v.Name] {
 			c.Variants = append(c.Variants, v)
+		}
+	}
+	for _, v := range b.Heartbeats {
+		if !listed[v.Name] {
+			c.Heartbeats = append(c.Heartbeats, v)
 		}
 	}
 	for _, name := range b.Removed {

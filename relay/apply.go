@@ -14,6 +14,11 @@ type Applied struct {
 	Unrequested int
 	// Released: the type was in quarantine, and is out of it by this answer (RELAY-92).
 	Released bool
+	// Untimed is the number of resources that had a TTL and came again without one: perhaps the origin tells TTLs in the other
+	// dialect alone (TTL-14).
+	Untimed int
+	// Expired is the number of resources whose TTL was over when they came (TTL-13).
+	Expired int
 	// Resumed is the number of resources presented as initial versions that came back unchanged all the same; if that is most
 	// of them, the origin ignores initial versions (RELAY-46).
 	Resumed int
@@ -60,12 +65,16 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 		if version == "" && from.shown && cfg.SotW {
 			version = u.Version // SotW has no version of a resource but this (VER-5, VER-9)
 		}
+		expires, over := r.expiry(now)
 		switch {
-		case r.Any == nil: // a heartbeat: it is no content (TTL-2)
+		case r.Any == nil, over: // a heartbeat is no content (TTL-2), and what has expired is none any more
 		case old[i] != nil && old[i].same(r):
-			bodies[i] = old[i].withOriginVersion(from, version)
+			if bodies[i] = old[i].withOriginVersion(from, version).lasting(expires); old[i].timed() && !r.HasTTL {
+				a.Untimed++
+			}
 		default:
 			bodies[i] = newVariant(from, r, version)
+			bodies[i].expires = expires
 		}
 	}
 
@@ -74,15 +83,20 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	from.rev = s.nextRevLocked()
 	if kind == kindSet {
 		s.star.applyLocked(&a, u, bodies, gen)
-		if a.Changed+a.Resumed > 0 || u.Full && !u.Bad {
+		if !u.Heartbeats && (a.Changed+a.Resumed > 0 || u.Full && !u.Bad) {
 			s.star.from = from
 		}
 	} else {
 		s.applyNamedLocked(&a, u, bodies, gen)
-		s.named.from = from
+		if !u.Heartbeats {
+			s.named.from = from
+		}
 	}
 	a.Released = s.proveLocked()
 	s.unlock()
+	if a.Expired > 0 {
+		l.group.origin.counts.Type(u.TypeURL).Expired(a.Expired)
+	}
 	if l.heard.Swap(gen) != gen || a.Released {
 		l.group.tryNext()
 	}
@@ -134,7 +148,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		}
 		touched[e] = false
 		if body == nil {
-			s.heardLocked(e, r, gen)
+			touched[e] = s.heardNameLocked(a, e, u, r, gen)
 			continue
 		}
 		old := find(e.variants, body.Constraints.Key())
@@ -188,6 +202,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		}
 	}
 	for e, stated := range touched {
+		s.mindLocked(mortalKey{name: e.name}, e.variants)
 		s.offerNamedLocked(e, rev, gen, stated)
 	}
 	for _, f := range u.Errors {

@@ -167,8 +167,11 @@ func (t *set) askLocked(gen uint32, now time.Time) Ask {
 		t.wakeFreshLocked() // they may be given it from now on
 	}
 	if len(t.members) > 0 && !t.revived {
-		a.Initial = t.shard.initialLocked(mainLane, func(add func(*Variant) bool) {
+		a.Initial = t.shard.initialLocked(mainLane, now, func(add func(*Variant) bool) {
 			for _, m := range t.members {
+				if t.doubted[m.name] { // TTL-4
+					continue
+				}
 				for _, v := range m.variants {
 					if !add(v) {
 						return
@@ -178,7 +181,7 @@ func (t *set) askLocked(gen uint32, now time.Time) Ask {
 		})
 	}
 	t.sweepAll = a.Initial == nil
-	if (t.sweepAll && len(t.members) > 0 || len(t.faults.byName) > 0) && !t.shard.group.origin.cfg.SotW {
+	if (t.sweepAll && len(t.members) > 0 || len(t.faults.byName)+len(t.doubted) > 0) && !t.shard.group.origin.cfg.SotW {
 		t.sweepGen = gen
 	}
 	return a
@@ -187,7 +190,7 @@ func (t *set) askLocked(gen uint32, now time.Time) Ask {
 // initialLocked collects the versions of what is held that the lane's server gave; nil if they cannot be presented: the origin
 // ignores them (RELAY-46), one is empty (RELAY-91) or another server's (FED-7), or the request would be too long (RELAY-41).
 // Then members are swept.
-func (s *shard) initialLocked(lane laneIndex, each func(add func(*Variant) bool)) map[string]string {
+func (s *shard) initialLocked(lane laneIndex, now time.Time, each func(add func(*Variant) bool)) map[string]string {
 	if s.group.origin.cfg.NoResume || s.group.origin.cfg.SotW {
 		return nil
 	}
@@ -195,6 +198,8 @@ func (s *shard) initialLocked(lane laneIndex, each func(add func(*Variant) bool)
 	each(func(v *Variant) bool {
 		switch {
 		case v.Constraints != nil: // DYN-20
+			return true
+		case v.timed() && !v.expires.After(now): // RELAY-41
 			return true
 		case v.originVersion == "", v.from.server != server:
 			initial = nil
@@ -234,11 +239,13 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 	if len(again) == 0 {
 		return append(asks, a)
 	}
-	b := Ask{TypeURL: s.typeURL, Subscribe: again, All: a.All} // DELTA-7: a forced resend is two messages
-	a.All = slices.DeleteFunc(slices.Clone(a.All), func(n Name) bool {
-		return slices.ContainsFunc(again, func(x Name) bool { return x.Name == n.Name && x.Params.Key() == n.Params.Key() })
-	})
-	return append(asks, a, b)
+	second := Ask{TypeURL: s.typeURL, Subscribe: again, All: a.All} // DELTA-7: a forced resend is two messages
+	if all {
+		a.All = slices.DeleteFunc(slices.Clone(a.All), func(n Name) bool {
+			return slices.ContainsFunc(again, func(x Name) bool { return x.Name == n.Name && x.Params.Key() == n.Params.Key() })
+		})
+	}
+	return append(asks, a, second)
 }
 
 func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
@@ -257,7 +264,7 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 		}
 	}
 	sortNames(a.Subscribe)
-	a.Initial = s.initialLocked(t.lane, func(add func(*Variant) bool) {
+	a.Initial = s.initialLocked(t.lane, now, func(add func(*Variant) bool) {
 		for _, e := range t.entries {
 			for _, v := range e.variants {
 				if !add(v) {

@@ -43,7 +43,11 @@ func benchTake(b *testing.B, kind string, clients int) {
 		r.apply(made(typeURL, fmt.Sprint("change", i), nil, "n1"))
 		b.StartTimer()
 		for _, s := range subs {
-			if a := s.Take(zero); a == nil || len(a.Pieces(kind != "SotW")) == 0 {
+			a := s.Take(zero)
+			if a == nil {
+				b.Fatal("nothing to tell")
+			}
+			if pieces, _ := a.Pieces(kind != "SotW", zero); len(pieces) == 0 {
 				b.Fatal("nothing to send")
 			}
 		}

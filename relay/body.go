@@ -5,12 +5,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Body is what an answer carries: immutable, and shared by all who are told the same.
 type Body struct {
 	Variants []*Variant
-	Removed  []string // delta only; canonical within this package, and as they are to be told outside it (spellLocked)
+	// Heartbeats are bodies of which only the TTL is told: the client has accepted them (TTL-10). In state of the world there are
+	// none beside Variants, since they go under the version that the client accepted (TTL-9).
+	Heartbeats []*Variant
+	Removed    []string // delta only; canonical within this package, and as they are to be told outside it (spellLocked)
 
 	spelt       map[string]string // of Removed, names that have another spelling
 	of          *Body             // has the same Variants, and has them encoded; nil: this one
@@ -26,35 +30,66 @@ const segmentBytes = 64 << 10
 type joined struct {
 	once   sync.Once
 	pieces [][]byte
+	timed  []*Variant // not in pieces: the TTL that is told is another one each time
 }
 
-// Pieces are the encoded `resources` fields of all variants, for the dialect; written one after the other they are part of a
-// response. Shared bodies are joined once, by the first who asks, while others wait; the bytes must not be changed.
-func (b *Body) Pieces(delta bool) [][]byte {
+// Pieces are the encoded `resources` fields of all that the answer has for the dialect, if it is sent now; written one after the other
+// they are part of a response. From pairs on, two make one field: do not part them. The bytes must not be changed. What is left of a
+// TTL is told as it is now, so call it when the answer is written.
+func (a *Answer) Pieces(delta bool, now time.Time) (pieces [][]byte, pairs int) {
+	j := a.encoded(delta, a.ttl)
+	if len(j.timed)+len(a.Heartbeats) == 0 {
+		return j.pieces, len(j.pieces)
+	}
+	pieces = make([][]byte, 0, len(j.pieces)+len(a.Heartbeats)+2*len(j.timed))
+	pieces = append(pieces, j.pieces...)
+	for _, v := range a.Heartbeats {
+		if ttl, ok := v.remaining(now); ok {
+			pieces = append(pieces, v.heartbeat(delta, ttl))
+		}
+	}
+	pairs = len(pieces)
+	for _, v := range j.timed {
+		ttl, ok := v.remaining(now)
+		if !ok {
+			continue // it is about to be removed
+		}
+		head, rest := v.timedParts(delta, ttl)
+		pieces = append(pieces, head, rest)
+	}
+	return pieces, pairs
+}
+
+// encoded is what all who are told the body share. Shared bodies are joined once, by the first who asks, while others wait. All of them
+// are told TTLs, or none is.
+func (b *Body) encoded(delta, ttl bool) *joined {
 	if b.of != nil {
-		return b.of.Pieces(delta)
+		return b.of.encoded(delta, ttl)
 	}
-	j, encoded := &b.sotw, (*Variant).SotW
+	j := &b.sotw
 	if delta {
-		j, encoded = &b.delta, (*Variant).Delta
+		j = &b.delta
 	}
-	j.once.Do(func() { j.pieces = b.join(delta, encoded) })
-	return j.pieces
+	j.once.Do(func() { j.pieces, j.timed = b.join(delta, ttl) })
+	return j
 }
 
-func (b *Body) join(delta bool, encoded func(*Variant) []byte) [][]byte {
-	shared := b.shared
+func (b *Body) join(delta, ttl bool) (pieces [][]byte, timed []*Variant) {
+	shared, encoded := b.shared, (*Variant).SotW
 	if delta {
-		b = b.named()
+		b, encoded = b.named(), (*Variant).Delta
 	}
 	list := make([][]byte, 0, min(len(b.Variants), 16))
 	for _, v := range b.Variants {
+		if ttl && v.timed() {
+			timed = append(timed, v)
+			continue
+		}
 		list = append(list, encoded(v))
 	}
 	if !shared || len(list) < 2 {
-		return list
+		return list, timed
 	}
-	var pieces [][]byte
 	for len(list) > 0 {
 		n, size := 1, len(list[0])
 		for n < len(list) && size+len(list[n]) <= segmentBytes {
@@ -64,7 +99,7 @@ func (b *Body) join(delta bool, encoded func(*Variant) []byte) [][]byte {
 		pieces = append(pieces, concat(list[:n], size))
 		list = list[n:]
 	}
-	return pieces
+	return pieces, timed
 }
 
 func concat(list [][]byte, size int) []byte {
@@ -84,7 +119,7 @@ func (b *Body) named() *Body {
 	if !b.nameless {
 		return b
 	}
-	c := &Body{spelt: b.spelt}
+	c := &Body{spelt: b.spelt, Heartbeats: b.Heartbeats} // a nameless one has no heartbeat in delta
 	for _, v := range b.Variants {
 		if !v.Nameless {
 			c.Variants = append(c.Variants, v)
@@ -119,7 +154,9 @@ func (b *Body) spell(spelt map[string]string) {
 // by `*` go by the spelling they were sent under. Bodies carry the origin's in any case (DELTA-17).
 func (s *Sub) spellLocked(a *Answer) {
 	if b := a.Body; len(b.Removed) > 0 && len(s.spelt)+len(b.spelt) > 0 {
-		told := &Body{Variants: b.Variants, Removed: make([]string, len(b.Removed)), nameless: b.nameless, of: b}
+		told := &Body{
+			Variants: b.Variants, Heartbeats: b.Heartbeats, Removed: make([]string, len(b.Removed)), nameless: b.nameless, of: b,
+		}
 		for i, name := range b.Removed {
 			told.Removed[i] = s.spellingLocked(name, b.spelt[name])
 		}
@@ -143,9 +180,9 @@ func (s *Sub) spellingLocked(name, other string) string {
 
 func isNameless(key string) bool { return strings.HasPrefix(key, namelessKey) }
 
-func (b *Body) empty() bool { return len(b.Variants)+len(b.Removed) == 0 }
+func (b *Body) empty() bool { return len(b.Variants)+len(b.Heartbeats)+len(b.Removed) == 0 }
 
 // emptyInDelta reports whether delta has nothing to say, where SotW may have nameless members (RELAY-18).
 func (b *Body) emptyInDelta() bool {
-	return len(b.Removed) == 0 && !slices.ContainsFunc(b.Variants, func(v *Variant) bool { return !v.Nameless })
+	return len(b.Removed)+len(b.Heartbeats) == 0 && !slices.ContainsFunc(b.Variants, func(v *Variant) bool { return !v.Nameless })
 }

@@ -205,7 +205,7 @@ func TestConcurrentUse(t *testing.T) {
 						_, value, _ := anyParts(v.Any())
 						last[i][v.Name] = stringField(value, 2)
 					}
-					a.Pieces(s.delta)
+					a.Pieces(s.delta, zero)
 					s.Ack(a)
 				}
 			}

@@ -37,6 +37,7 @@ func (s *shard) checkLocked() (errs []error) {
 		fail("revision %d is beyond the table's %d", s.rev, newest)
 	}
 	s.checkTrial(fail)
+	s.checkMortals(fail)
 	s.star.check(fail)
 	s.checkAliases(fail)
 	subs := map[*Sub]bool{}
@@ -49,6 +50,34 @@ func (s *shard) checkLocked() (errs []error) {
 		}
 	}
 	return errs
+}
+
+// checkMortals: whatever has a TTL is known to, a timer is set for the first, and nothing else is kept.
+func (s *shard) checkMortals(fail func(string, ...any)) {
+	t, timed := &s.mortals, 0
+	look := func(key mortalKey, vs []*Variant) {
+		m := t.byName[key]
+		for _, v := range vs {
+			if v.timed() && (m == nil || v.expires.Before(m.at)) {
+				fail("%q expires at %v, and nobody knows", key.name, v.expires)
+			}
+		}
+		if m != nil {
+			timed++
+		}
+	}
+	for name, m := range s.star.members {
+		look(mortalKey{s.star, name}, m.variants)
+	}
+	for name, e := range s.named.entries {
+		look(mortalKey{name: name}, e.variants)
+	}
+	if timed != len(t.byName) || timed != len(t.order) {
+		fail("%d names expire, %d and %d are minded", timed, len(t.byName), len(t.order))
+	}
+	if timed > 0 && (t.armed.IsZero() || t.armed.After(t.order[0].at)) {
+		fail("the first expires at %v, the timer is for %v", t.order[0].at, t.armed)
+	}
 }
 
 func (t *set) uncachedMembers() (n int) {
@@ -162,10 +191,10 @@ func (v *view) check(fail func(string, ...any)) int {
 	live, dead, bytes, total := 0, 0, 0, sum{}
 	last := uint64(0)
 	for it := v.head; it != nil; it = it.next {
-		if it.rev < last || it.birth > it.rev {
-			fail("item %q: revision %d after %d, born %d", it.name, it.rev, last, it.birth)
+		if it.last < last || it.birth > it.rev || it.rev > it.last || !v.key.ttl && it.rev != it.last {
+			fail("item %q: revisions %d and %d after %d, born %d", it.name, it.rev, it.last, last, it.birth)
 		}
-		last = it.rev
+		last = it.last
 		if v.items[it.name] != it {
 			fail("item %q: in the list, not in the map", it.name)
 		}

@@ -58,15 +58,22 @@
 // of its own (testdata/aliases_unresolved.txt). A client of state of the world that names an alias gets the resource under its own name, which
 // is all that its protocol has (ALIAS-9, testdata/aliases_sotw.txt).
 //
+// # TTLs
+//
+// A body carries the moment it expires; a heartbeat, or the same body again, makes a copy that shares its bytes with another moment. That
+// is no change of content. Clients who are told TTLs have views of their own, where it is an event, and what is told is worked out when
+// the answer is written (ttl.go, testdata/ttl*.txt); nobody else is woken. What has expired is removed as if the origin had removed it,
+// with the origin there or away (expiry.go). Which answers a client accepted, and so may be sent heartbeats for, verdicts.go knows.
+//
 // # Known limits
 //
 // Dynamic parameters select variants, but nothing subscribes with any yet. Globs have no meaning yet. Where equal
-// content may be other bytes (VER-6), a listener without a name still counts as received. TTLs and do_not_cache are read and not
+// content may be other bytes (VER-6), a listener without a name still counts as received. do_not_cache is read and not
 // acted on. A list that is sent whole does not tell the error of what it lists, since it would have to leave that out (ABS-9,
 // ABS-11), nor NOT_FOUND of a member that was removed without a word (ABS-10). A SotW client that comes back with `*` is sent a list
-// without what is in error for the moment and not held here. A heartbeat of another version than the one held has a name asked
-// anew, but no wildcard (TTL-4). The retired cache is not there: a name that nobody wants is
-// forgotten after linger. An alias that only a member of `*` lists is still asked by name: who names one gets what the origin
+// without what is in error for the moment and not held here. Nor
+// does it say NOT_FOUND of what has expired. Both kinds of clients, those who are told TTLs and others, on one wildcard cost two views of
+// it. An alias that only a member of `*` lists is still asked by name: who names one gets what the origin
 // answers. A type asked in vain stays a shard for as long as the stream it was asked on; more than 256 of
 // them reopen that stream. Each type that makes the origin end streams costs its group one of them, up to sixteen; from then on what
 // was never answered is asked apart first. An operator lets a type out of quarantine by a restart alone.

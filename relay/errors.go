@@ -10,9 +10,10 @@ import (
 
 // gRPC status codes with a meaning of their own in resource_errors (ABS-8). Every other code is transient.
 const (
-	codeNotFound         = 5
-	codePermissionDenied = 7
-	codeUnavailable      = 14
+	codeNotFound           = 5
+	codePermissionDenied   = 7
+	codeFailedPrecondition = 9
+	codeUnavailable        = 14
 )
 
 // NameError is what an origin says of a name instead of a resource (TP3). It never changes after it was made.
@@ -23,7 +24,8 @@ type NameError struct {
 
 	spelt  string // the name as it is to be told, if that is not Name, which is canonical
 	detail []byte // google.rpc.Status as received
-	own    bool   // the origin stated the absence by a removal: only SotW clients need the words (ABS-10)
+	own    bool   // the absence was stated otherwise, by a removal or a TTL: only SotW clients need the words (ABS-10)
+	over   bool   // by a TTL
 }
 
 func (e *NameError) nameOrNone() string {
@@ -50,8 +52,18 @@ func (e *NameError) Size() int { return len(e.Name) + len(e.detail) + 16 }
 
 // notFound states an absence that the origin stated by other means (ABS-10).
 func notFound(name string) *NameError {
+	return absent(name, "the origin says that it does not exist")
+}
+
+// expired states that the TTL has passed (ABS-10).
+func expired(name string) *NameError {
+	e := absent(name, "its TTL has passed")
+	e.over = true
+	return e
+}
+
+func absent(name, text string) *NameError {
 	detail := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), codeNotFound)
-	const text = "the origin says that it does not exist"
 	return &NameError{Name: name, Code: codeNotFound, Message: text, detail: appendString(detail, 2, text), own: true}
 }
 
@@ -106,11 +118,12 @@ func parseNameError(b []byte) (*NameError, error) {
 	return e, err
 }
 
-// faultLocked is the error a client must be told of a name, once. sent: its body goes out right now, and then the error follows
-// in a response of its own (ABS-9, ABS-11). An error is as good as the upstream stream, like absence (RELAY-38).
-func (s *Sub) faultLocked(r *record, sent bool) *NameError {
-	w := r.want
-	if sent {
+// faultLocked is the error a client must be told of a name, once. what is told of it right now; after its body the error follows
+// in a response of its own (ABS-9, ABS-11). An error is as good as the upstream stream, like absence (RELAY-38), but for a TTL that has
+// passed: a client who held the body is told whether or not there is a stream.
+func (s *Sub) faultLocked(r *record, what saying) *NameError {
+	w, sent := r.want, what == resource || what == heartbeat
+	if what == resource {
 		r.fault = nil // the body ends what was told before
 	}
 	if r.is(cold) {
@@ -124,7 +137,9 @@ func (s *Sub) faultLocked(r *record, sent bool) *NameError {
 	case f == nil:
 		r.fault = nil
 		return nil
-	case f == r.fault, f.own && s.delta, !s.shard.isAskedLocked(w), w.answered != w.asked:
+	case f == r.fault, f.own && s.delta:
+		return nil
+	case (!s.shard.isAskedLocked(w) || w.answered != w.asked) && !(f.over && what == removal):
 		return nil
 	case !sent && s.inSetLocked(w) && s.shard.group.origin.ends(f):
 		return nil // it is gone only when neither holds it (RELAY-25)

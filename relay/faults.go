@@ -169,7 +169,7 @@ func (t *set) statedLocked(rev uint64) {
 // that go out now: an error of one of them follows in a response of its own (ABS-9, ABS-11). A name with a record of its own
 // is left to it (RELAY-25). SotW answers are sent whole, and an error of what has a body would have to leave the body out, which
 // deletes it at older clients: there the body stays, and the error is not told (ABS-8).
-func (s *Sub) takeFaultsLocked(going []*Variant) (errs []*NameError, rev uint64) {
+func (s *Sub) takeFaultsLocked(going, renewed []*Variant) (errs []*NameError, rev uint64) {
 	p, set := s.pos, s.pos.view.set
 	t := &set.faults
 	if !set.lane().live(set.answeredGen) {
@@ -195,8 +195,11 @@ func (s *Sub) takeFaultsLocked(going []*Variant) (errs []*NameError, rev uint64)
 			case !s.delta:
 				return true
 			case sent == nil:
-				sent = make(map[string]bool, len(going))
+				sent = make(map[string]bool, len(going)+len(renewed))
 				for _, v := range going {
+					sent[v.Name] = true
+				}
+				for _, v := range renewed {
 					sent[v.Name] = true
 				}
 			}

@@ -94,7 +94,7 @@ func (g *Group) end(now time.Time) {
 	o := g.origin
 	busy := g.lanes[mainLane].busy() || g.lanes[sideLane].busy()
 	for _, s := range *g.all.Load() {
-		if s.isApart() {
+		if !s.sharesLanes() {
 			busy = busy || s.lane(mainLane).busy() || s.lane(sideLane).busy()
 		}
 	}

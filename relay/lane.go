@@ -23,7 +23,7 @@ type Lane struct {
 	// Set once by newLane.
 	group *Group
 	index laneIndex
-	only  *shard // the one type it carries, apart from all others (RELAY-92); nil: whatever is not apart
+	only  *shard // the one type it carries: apart from all others (RELAY-92), or in its own service; nil: the rest
 	wake  chan struct{}
 
 	owned  atomic.Bool   // somebody runs it, or is queued to
@@ -34,12 +34,18 @@ type Lane struct {
 	down   atomic.Bool   // no stream can be opened; see Missed
 	heard  atomic.Uint32 // the last stream that was answered, or has been open for long (RELAY-92)
 
-	mu     sync.Mutex // guards opened
-	opened time.Time
+	mu      sync.Mutex // guards opened and fetched; a leaf
+	opened  time.Time
+	fetched time.Time // when it was last opened anew to fetch a body
 }
 
 func newLane(g *Group, i laneIndex, only *shard) *Lane {
 	return &Lane{group: g, index: i, only: only, wake: make(chan struct{}, 1)}
+}
+
+// ownLanes are a main and a side lane for one type, which place its wildcard and its names as the group's do (RELAY-20).
+func ownLanes(s *shard) *[2]*Lane {
+	return &[2]*Lane{newLane(s.group, mainLane, s), newLane(s.group, sideLane, s)}
 }
 
 // Group is the group the lane belongs to.
@@ -55,7 +61,8 @@ func (l *Lane) Identify(id string) {
 // Side reports whether this is the side lane.
 func (l *Lane) Side() bool { return l.index == sideLane }
 
-// Apart is the one type that the lane carries because the origin may end streams for it (RELAY-92); "" for all other lanes.
+// Apart is the one type that the lane carries, because the origin may end streams for it (RELAY-92) or has a service for each type;
+// "" for all other lanes.
 func (l *Lane) Apart() string {
 	if l.only == nil {
 		return ""

@@ -15,6 +15,10 @@ type member struct {
 // applyLocked takes up what a response says of the set.
 func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
 	s, rev := t.shard, t.shard.rev
+	if u.Heartbeats { // nothing else is said by it (TTL-12)
+		t.heardAllLocked(a, u, bodies, gen)
+		return
+	}
 	ended := t.answeredGen != gen && t.rollFaultsLocked(rev)
 	news, unmentioned := false, false
 	touched := make(map[*member]bool)
@@ -22,11 +26,10 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 		name := u.Resources[i].Name
 		m := t.members[name]
 		if body == nil {
-			if m != nil {
-				m.seenGen, m.listed = gen, rev
-			}
+			t.heardLocked(a, u, &u.Resources[i], gen, touched)
 			continue
 		}
+		delete(t.doubted, name)
 		if m == nil {
 			m = &member{name: name}
 			t.members[name] = m
@@ -73,6 +76,7 @@ func (t *set) swapLocked(a *Applied, m *member, body *Variant, touched map[*memb
 	m.variants = put(m.variants, body)
 	if old != nil && old.Digest == body.Digest {
 		a.Resumed++
+		t.shard.mindLocked(mortalKey{t, m.name}, m.variants)
 		t.countLocked(m)
 		for _, v := range t.views {
 			v.offer(m, t.shard.rev)
@@ -81,6 +85,18 @@ func (t *set) swapLocked(a *Applied, m *member, body *Variant, touched map[*memb
 	}
 	touched[m] = true
 	a.Changed++
+}
+
+// heardAllLocked takes up a response of heartbeats.
+func (t *set) heardAllLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
+	touched := make(map[*member]bool)
+	for i := range bodies {
+		t.heardLocked(a, u, &u.Resources[i], gen, touched)
+	}
+	for m := range touched {
+		t.offerLocked(m, t.shard.rev)
+	}
+	t.changedLocked(t.shard.rev)
 }
 
 // removeMembersLocked takes up the removals. ended: one of them ended an error.

@@ -27,11 +27,11 @@ func newRand(t *testing.T) *rand.Rand {
 
 // TestConvergence drives the table by random steps of an origin and of clients, in all crossings of the dialects: responses in flight, lanes served apart, chunked first answers,
 // bad responses, errors of names, origins without resume or versions, members that are not in the wildcard, clients that return with
-// what they held, streams refused for types never answered, outages in which what had retired comes back, bodies that must not be cached, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
+// what they held, a stream for each type, streams refused for types never answered, outages in which what had retired comes back, bodies that must not be cached, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
 // name after it made the body that the client loses.
 func TestConvergence(t *testing.T) {
 	revivals := 0
-	for _, k := range []string{"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions", "spellings", "sotw spellings"} {
+	for _, k := range []string{"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions", "spellings", "sotw spellings", "per type", "sotw per type"} {
 		t.Run(k, func(t *testing.T) {
 			m := newModel(t, newRand(t), k)
 			for i := range *steps {
@@ -130,7 +130,7 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 	}
 	m.asOrigin = strings.HasPrefix(kind, "origin's")
 	table, err := New(Config{Linger: 5 * time.Second, Origins: []OriginConfig{
-		{Name: "mesh", SotW: m.sotw, NoResume: kind == "no-resume", OriginVersions: m.asOrigin},
+		{Name: "mesh", SotW: m.sotw, NoResume: kind == "no-resume", OriginVersions: m.asOrigin, PerType: strings.HasSuffix(kind, "per type")},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -248,11 +248,11 @@ func (m *model) cutOff() {
 	}
 }
 
-// adopt finds the lanes of types that have been set apart, and drops those whose type is back (RELAY-92).
+// adopt finds the lanes of types that have their own, and drops those whose type is back on the group's (RELAY-92).
 func (m *model) adopt() {
-	m.lanes = slices.DeleteFunc(m.lanes, func(l *modelLane) bool { return l.only != nil && !l.open && !l.carries(l.only) })
+	m.lanes = slices.DeleteFunc(m.lanes, func(l *modelLane) bool { return l.only != nil && !l.open && (l.only.dead || !l.carries(l.only)) })
 	for _, s := range *m.group.all.Load() {
-		if !s.isApart() {
+		if s.sharesLanes() {
 			continue
 		}
 		for _, l := range s.lanes.Load() {

@@ -88,6 +88,7 @@ type record struct {
 	prev, next *record
 	sent       Digest     // of the body last sent, or stated by the client in its first request
 	fault      *NameError // last told
+	at         uint32     // number of the answer the body was in; 0: none
 	flags      recordFlags
 }
 
@@ -102,6 +103,7 @@ const (
 	cold                             // waits in vain, which is to be said
 	demanded                         // owed because the client asked: a request may wait for it (ALIAS-8)
 	early                            // came with the first request, and may be an alias of what the client says it holds
+	beat                             // a TTL came that the client has not been told
 	revived                          // holds what had retired, by our giving it
 )
 
@@ -216,6 +218,7 @@ func (s *shard) abandonLocked(w *want) {
 			}
 		}
 		e.lost = e.lost && len(e.variants) > 0
+		s.mindLocked(mortalKey{name: e.name}, e.variants)
 		for _, x := range e.wants {
 			x.chosen = pick(e.variants, x.params)
 		}
@@ -265,6 +268,7 @@ func (s *shard) deleteLocked(w *want) {
 	}
 	if len(e.wants) == 0 && s.named.entries[e.name] == e {
 		delete(s.named.entries, e.name)
+		s.mindLocked(mortalKey{name: e.name}, nil)
 		s.retireLocked(e)
 		s.emptyLocked(e)
 		if s.named.moving && len(s.named.entries) == 0 { // nothing is left for the side lane to ask first
@@ -292,6 +296,9 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			changed := w.chosen == nil || w.chosen.Digest != chosen.Digest
 			if w.fault != nil && !changed {
 				w.curedLocked(rev)
+			}
+			if !changed && !w.chosen.expires.Equal(chosen.expires) {
+				w.renewedLocked(rev)
 			}
 			w.fault, w.faulted = nil, false
 			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = chosen, gen, 0, false, false
@@ -369,6 +376,19 @@ func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
 func (w *want) curedLocked(rev uint64) {
 	for r := w.head; r != nil; r = r.next {
 		if r.fault != nil {
+			r.sub.dirtyLocked(r, rev)
+		}
+	}
+}
+
+// renewedLocked: the TTL is another. Who is told TTLs is told this one; who is not may have had the body withheld for it (RELAY-51).
+func (w *want) renewedLocked(rev uint64) {
+	for r := w.head; r != nil; r = r.next {
+		if r.sub.ttl {
+			r.flags |= beat
+		}
+		if r.sub.ttl || r.fault != nil {
+			r.sub.arrivedLocked()
 			r.sub.dirtyLocked(r, rev)
 		}
 	}

@@ -25,12 +25,60 @@ func (r *refreshes) admit(name string, now time.Time) bool {
 	return true
 }
 
-// heardLocked looks at a resource without a payload: it speaks of a body that we should hold already (TTL-2). If we do not, the
-// name is asked anew by unsubscribe and subscribe, since some servers answer no repeated subscribe (TTL-4, DELTA-7). In SotW a
-// heartbeat has the version of its response, which says nothing of the body.
-func (s *shard) heardLocked(e *entry, r *Resource, gen uint32) {
-	held := find(e.variants, r.Constraints.Key())
-	if s.group.origin.cfg.SotW || held != nil && held.originVersion == r.Version || !s.refreshed.admit(e.name, s.now) {
+// heardNameLocked looks at a resource of a name without a payload that can be used, and reports whether it says that there is none.
+func (s *shard) heardNameLocked(a *Applied, e *entry, u *Update, r *Resource, gen uint32) (gone bool) {
+	key := r.Constraints.Key()
+	switch held, what := find(e.variants, key), s.hearLocked(find(e.variants, key), s.named.from, u, r); what {
+	case over:
+		if held != nil {
+			a.Changed++
+		}
+		a.Expired++
+		e.variants = cut(e.variants, key)
+		return true
+	case lasts:
+		expires, _ := r.expiry(s.now)
+		e.variants = put(e.variants, held.lasting(expires))
+	case unknown:
+		s.askAgainLocked(e, gen)
+	}
+	return false
+}
+
+// heard is what a resource without a body to take up means for the one that is held.
+type heard uint8
+
+const (
+	ignored heard = iota
+	lasts         // it has another end (TTL-2)
+	over          // it has none left (TTL-13)
+	unknown       // it is spoken of another body, which has to be fetched (TTL-4)
+)
+
+// hearLocked tells which. In SotW a heartbeat goes under the version of the last response, from, whatever its resources were. A virtual
+// host without a body is none at all (TTL-3).
+func (s *shard) hearLocked(held *Variant, from *receipt, u *Update, r *Resource) heard {
+	if r.Any == nil && u.TypeURL == VirtualHostType {
+		return ignored
+	}
+	same := held != nil && held.originVersion == r.Version
+	if s.group.origin.cfg.SotW {
+		same = held != nil && from != nil && from.version == u.Version && from.server == held.from.server
+	}
+	_, ended := r.expiry(s.now)
+	switch {
+	case r.Any == nil && !same:
+		return unknown
+	case ended:
+		return over
+	default:
+		return lasts
+	}
+}
+
+// askAgainLocked has a name asked by unsubscribe and subscribe, since some servers answer no repeated subscribe (DELTA-7).
+func (s *shard) askAgainLocked(e *entry, gen uint32) {
+	if !s.refreshed.admit(e.name, s.now) {
 		return
 	}
 	for _, w := range e.wants {
@@ -39,4 +87,49 @@ func (s *shard) heardLocked(e *entry, r *Resource, gen uint32) {
 			s.lookLocked(w)
 		}
 	}
+}
+
+// heardLocked looks at a resource of the set without a payload that can be used.
+func (t *set) heardLocked(a *Applied, u *Update, r *Resource, gen uint32, touched map[*member]bool) {
+	m, key := t.members[r.Name], r.Constraints.Key()
+	var held *Variant
+	if m != nil {
+		held = find(m.variants, key)
+		m.seenGen, m.listed = gen, t.shard.rev
+	}
+	switch t.shard.hearLocked(held, t.from, u, r) {
+	case over:
+		a.Expired++
+		if held != nil {
+			m.variants = cut(m.variants, key)
+			touched[m] = true
+			a.Changed++
+		}
+	case lasts:
+		expires, _ := r.expiry(t.shard.now)
+		t.swapLocked(a, m, held.lasting(expires), touched)
+	case unknown:
+		if !t.lane().fetch(t.shard.now) {
+			return
+		}
+		if m != nil {
+			if t.doubted == nil {
+				t.doubted = map[string]bool{}
+			}
+			t.doubted[r.Name] = true
+		}
+	}
+}
+
+// fetch has the lane opened anew to fetch a body, at most once in refreshPause (TTL-4). It reports whether it will be.
+func (l *Lane) fetch(now time.Time) bool {
+	l.mu.Lock()
+	if !l.fetched.IsZero() && now.Sub(l.fetched) < refreshPause {
+		l.mu.Unlock()
+		return false
+	}
+	l.fetched = now
+	l.mu.Unlock()
+	l.reopenSoon()
+	return true
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Sets that retire. They do as a whole, and come back as a whole (RELAY-81): a set that never settled does not retire, nor one with
-// a member that must not be cached (RELAY-9). What came back in an outage goes on as the set's members, so that those who were given
+// a member that must not be cached (RELAY-9) or has a TTL. What came back in an outage goes on as the set's members, so that those who were given
 // it keep it, and is given to nobody else once a stream is open, until what that stream has not mentioned is swept. It does not count as firm: a
 // client that holds something may hold what has come to be meanwhile, and keeps it.
 
@@ -28,6 +28,9 @@ func (t *set) retireLocked() {
 	}
 	var variants []*Variant
 	for _, m := range t.members {
+		if slices.ContainsFunc(m.variants, (*Variant).timed) {
+			return // what has a TTL does not retire
+		}
 		variants = append(variants, m.variants...)
 	}
 	t.shard.table().retired.add(t.key(), variants)
@@ -60,6 +63,9 @@ func (t *set) reviveLocked() {
 		t.revived = true
 		rev := t.shard.nextRevLocked()
 		for _, v := range variants {
+			if v.timed() && !v.expires.After(t.shard.now) {
+				continue // as if it had expired here (RELAY-53)
+			}
 			m := t.members[v.Name]
 			if m == nil {
 				m = &member{name: v.Name}

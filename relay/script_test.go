@@ -124,6 +124,7 @@ func (s *script) run(f []string) []string {
 		o.NoResume = slices.Contains(f, "no-resume")
 		o.AbsenceTransient = slices.Contains(f, "transient")
 		o.DropOnDataError = slices.Contains(f, "drop")
+		o.WithholdTTL = slices.Contains(f, "withhold")
 		for _, w := range f[1:] { // keep=ENTRIES,BYTES of what retired
 			if keep, ok := strings.CutPrefix(w, "keep="); ok {
 				if _, err := fmt.Sscanf(keep, "%d,%d", &s.cfg.RetiredEntries, &s.cfg.RetiredBytes); err != nil {
@@ -192,9 +193,10 @@ func (s *script) woken() []string {
 	return []string{"wakes " + strings.Join(names, " ")}
 }
 
-// open NAME delta|sotw TYPE [version=V] [holds NAME=BODY...]
+// open NAME delta|sotw[+ttl] TYPE [version=V] [holds NAME=BODY...]
 func (s *script) open(f []string) {
-	o := SubOptions{TypeURL: shortTypes[f[2]], Delta: f[1] == "delta"}
+	dialect, ttl := strings.CutSuffix(f[1], "+ttl")
+	o := SubOptions{TypeURL: shortTypes[f[2]], Delta: dialect == "delta", TTL: ttl}
 	for i, w := range f[3:] {
 		if v, ok := strings.CutPrefix(w, "version="); ok {
 			o.Version = v
@@ -287,7 +289,10 @@ func (s *script) take(c *scriptSub) []string {
 		if s.cfg.Origins[0].OriginVersions {
 			word += "@" + s.sentVersion(c, v)
 		}
-		words = append(words, word)
+		words = append(words, word+s.told(c, v))
+	}
+	for _, v := range a.Heartbeats {
+		words = append(words, "^"+v.Spelling()+s.told(c, v))
 	}
 	slices.Sort(words)
 	var removed []string
@@ -308,6 +313,18 @@ func (s *script) take(c *scriptSub) []string {
 		errs = append(errs, "version "+version)
 	}
 	return []string{strings.TrimSpace("answer " + strings.Join(slices.Concat(words, removed, errs), " "))}
+}
+
+// told is the TTL that the client is told.
+func (s *script) told(c *scriptSub, v *Variant) string {
+	ttl, ok := v.remaining(s.now)
+	switch {
+	case !c.ttl || !v.timed():
+		return ""
+	case !ok:
+		return "~over"
+	}
+	return "~" + ttl.String()
 }
 
 // sentVersion is the resource version that the body is sent with.
@@ -471,6 +488,19 @@ func cutAliases(word string) (name string, aliases []string) {
 	return name, aliases
 }
 
+// ttl cuts a word's TTL off: NAME=BODY~TTL.
+func (s *script) ttl(word string) (rest string, field []byte) {
+	rest, text, ok := strings.Cut(word, "~")
+	if !ok {
+		return rest, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return rest, appendTTL(nil, d)
+}
+
 func (s *script) apply(l *Lane, f []string) []string {
 	resp := &Response{TypeURL: shortTypes[f[1]], delta: f[0] == "delta", Nonce: "n"}
 	words := f[2:]
@@ -495,6 +525,16 @@ func (s *script) apply(l *Lane, f []string) []string {
 				ResourceName: &discoveryv3.ResourceName{Name: name}, ErrorDetail: &statuspb.Status{Code: int32(n), Message: "because"},
 			})
 			resp.errors = append(resp.errors, e)
+			continue
+		}
+		w, ttl := s.ttl(w)
+		if name, ok := strings.CutPrefix(w, "^"); ok { // ^NAME@VERSION~TTL, a heartbeat
+			name, version, _ := strings.Cut(name, "@")
+			b := append(appendString(appendString(nil, resourceName, name), resourceVersion, version), ttl...)
+			if !resp.delta {
+				b = appendString(appendString(nil, 1, resourceType), 2, string(b))
+			}
+			resp.resources = append(resp.resources, b)
 			continue
 		}
 		name, body, _ := strings.Cut(w, "=")
@@ -522,7 +562,7 @@ func (s *script) apply(l *Lane, f []string) []string {
 			continue
 		}
 		r := madeResource(resp.TypeURL, name, version, body)
-		if !resp.delta && !hasVersion && !doNotCache {
+		if !resp.delta && !hasVersion && ttl == nil && !doNotCache {
 			resp.resources = append(resp.resources, r.Any)
 			continue
 		}
@@ -531,6 +571,7 @@ func (s *script) apply(l *Lane, f []string) []string {
 			b = appendString(b, resourceAliases, alias)
 		}
 		b = protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), r.Any)
+		b = append(b, ttl...)
 		if doNotCache {
 			b = appendString(b, resourceCacheCtl, "\x08\x01")
 		}
@@ -547,6 +588,9 @@ func (s *script) apply(l *Lane, f []string) []string {
 	out := []string{fmt.Sprintf("changed %d", a.Changed)}
 	if a.Released {
 		out[0] += ", released"
+	}
+	if a.Untimed > 0 {
+		out[0] += fmt.Sprintf(", untimed %d", a.Untimed)
 	}
 	if a.Unrequested > 0 {
 		out[0] += fmt.Sprintf(", unrequested %d", a.Unrequested)

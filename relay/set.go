@@ -35,6 +35,9 @@ type set struct {
 	sweepAll              bool
 	sweepFirst, sweepNews time.Time
 
+	// doubted are members that a heartbeat spoke of as another body than the one held: it is asked for anew, as if it were not held.
+	doubted map[string]bool
+
 	faults faults
 
 	// revived: the members are those of a set that had retired (revive.go), as far as no stream since has said otherwise.
@@ -115,7 +118,10 @@ func (t *set) clearLocked() {
 	}
 	t.retireLocked()
 	t.revived, t.uncached, t.anew = false, 0, false
-	t.members, t.faults = map[string]*member{}, faults{}
+	for name := range t.members {
+		t.shard.mindLocked(mortalKey{t, name}, nil)
+	}
+	t.members, t.faults, t.doubted = map[string]*member{}, faults{}, nil
 	t.first, t.news, t.settled, t.firm, t.bad = time.Time{}, time.Time{}, false, false, false
 	t.sweepGen, t.from = 0, nil
 }
@@ -238,12 +244,13 @@ func (t *set) sweepLocked() {
 	}
 	rev := t.shard.nextRevLocked()
 	for _, m := range t.members {
-		if t.sweepAll && m.seenGen != gen {
+		if (t.sweepAll || t.doubted[m.name]) && m.seenGen != gen {
 			m.variants = nil
 			t.faults.clear(m.name)
 			t.offerLocked(m, rev)
 		}
 	}
+	t.doubted = nil
 	ended := t.forgetFaultsLocked(gen, rev)
 	t.changedLocked(rev)
 	if ended {
@@ -258,6 +265,7 @@ func (t *set) sweepLocked() {
 // offerLocked shows a member's variants to every view, and forgets a member that has none left.
 func (t *set) offerLocked(m *member, rev uint64) {
 	m.rev = rev
+	t.shard.mindLocked(mortalKey{t, m.name}, m.variants)
 	t.countLocked(m)
 	for _, v := range t.views {
 		v.offer(m, rev)

@@ -16,10 +16,11 @@ type shard struct {
 	// Set once by newShard.
 	group   *Group
 	typeURL string
+	home    *[2]*Lane // the group's two lanes, or the type's own where the origin has a service for each type
 
 	// toAsk is set when the lane of that index has to look at this shard.
 	toAsk [2]atomic.Bool
-	// lanes are the group's two, or the type's own while it is apart (RELAY-92). Stored under mu.
+	// lanes are those of home, or others while the type is apart (RELAY-92). Stored under mu.
 	lanes atomic.Pointer[[2]*Lane]
 	idle  atomic.Bool // nobody wants the type; see dropIfEmptyLocked
 
@@ -32,6 +33,7 @@ type shard struct {
 	star      *set // the set the origin chooses for `*`
 	named     namedTable
 	refreshed refreshes
+	mortals   mortals
 
 	// What the main lane carries of this type in its generation mainGen: one of the two kinds (RELAY-20).
 	mainGen  uint32
@@ -55,7 +57,11 @@ const (
 
 func newShard(g *Group, typeURL string) *shard {
 	s := &shard{group: g, typeURL: typeURL}
-	s.lanes.Store(&g.lanes)
+	s.home = &g.lanes
+	if g.origin.cfg.PerType && ServiceOf(typeURL) != nil {
+		s.home = ownLanes(s)
+	}
+	s.lanes.Store(s.home)
 	s.star = newSet(s, Wildcard)
 	s.named.entries = map[string]*entry{}
 	return s

@@ -13,7 +13,7 @@ type GroupStatus struct {
 	Cluster  string // presented upstream
 	Clients  int
 	Revision uint64
-	Lanes    [2]LaneStatus // main, side
+	Lanes    [2]LaneStatus // main, side; where types have lanes of their own, whether any is
 	Types    []TypeStatus  // in ORD-1 order
 	Apart    []ApartStatus // of them, those not on the group's lanes, in the same order
 }
@@ -71,6 +71,12 @@ func (o *Origin) Status() []GroupStatus {
 		for _, s := range *g.all.Load() {
 			ts, rev := s.status()
 			gs.Types, gs.Revision = append(gs.Types, ts), max(gs.Revision, rev)
+			if s.home != &g.lanes {
+				for i, l := range s.home {
+					gs.Lanes[i].Wanted = gs.Lanes[i].Wanted || l.Wanted()
+					gs.Lanes[i].Open = gs.Lanes[i].Open || l.gen.Load() != 0
+				}
+			}
 			if as, apart := s.apartStatus(); apart {
 				gs.Apart = append(gs.Apart, as)
 			}

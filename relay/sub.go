@@ -33,6 +33,8 @@ type SubOptions struct {
 	Version string
 	// Params are the dynamic parameters of every name.
 	Params constraints.Params
+	// TTL: the client may be told TTLs (TTL-5). To all others the relay is the timekeeper (RELAY-51).
+	TTL bool
 }
 
 // Sub is what one stream-type is subscribed to: its handle on one shard. One goroutine at a time calls Take; the other methods
@@ -44,8 +46,8 @@ type Sub struct {
 	typeURL string
 	delta   bool
 	params  constraints.Params
-	holds   bool   // the first request said that the client holds something
-	version string // that request's version_info
+	ttl     bool // TTLs are told
+	holds   bool // the first request said that the client holds something
 
 	pending atomic.Bool
 
@@ -76,17 +78,15 @@ type Sub struct {
 	// One of several (Union): united is set for good, asList while any of them is subscribed to `*`, insisted for the next Take.
 	united, asList, insisted bool
 
-	acked    uint64
-	rejected []span
+	version    string // SotW: version_info of the first request, and then of the last answer
+	takes      uint32 // answers so far
+	unaccepted []span // by number; only if TTLs are told
 }
-
-// span is revisions (from, to].
-type span struct{ from, to uint64 }
 
 // Open subscribes a stream-type to nothing yet. The caller holds a reference on the group for as long as the Sub is open.
 func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	sub := &Sub{
-		owner: owner, typeURL: o.TypeURL, delta: o.Delta, params: o.Params, version: o.Version,
+		owner: owner, typeURL: o.TypeURL, delta: o.Delta, params: o.Params, ttl: o.TTL, version: o.Version,
 		holds: o.Version != "" || len(o.Initial) > 0, records: map[string]*record{}, first: true,
 	}
 	if len(o.Initial) > 0 {
@@ -209,7 +209,7 @@ func (s *Sub) joinLocked() {
 		s.markLocked(s.shard.rev)
 		return
 	}
-	v := s.shard.star.viewLocked(s.params)
+	v := s.shard.star.viewLocked(s.params, s.ttl)
 	s.pos = &position{sub: s, view: v, fresh: true}
 	v.fresh.push(s.pos)
 	s.shard.star.addClientLocked()

@@ -26,7 +26,7 @@ type Config struct {
 	// RetiredEntries and RetiredBytes bound what is kept of resources that nobody wants any more, for an outage of the origin
 	// (RELAY-78): names and whole sets, and the bytes of their bodies. Default 100,000 and 256 MiB; negative: nothing is kept.
 	RetiredEntries, RetiredBytes int
-	// Metrics counts look-ups and evictions; nil counts nothing.
+	// Metrics counts look-ups, evictions and what expires; nil counts nothing.
 	Metrics *metrics.Metrics
 	// MaxGroups bounds the groups of one origin (RELAY-67). 0: no limit.
 	MaxGroups int
@@ -61,6 +61,12 @@ type OriginConfig struct {
 	AbsenceTransient bool
 	// DropOnDataError: a name whose error is about itself (PERMISSION_DENIED) loses its cached body (ABS-8).
 	DropOnDataError bool
+	// WithholdTTL: what has a TTL is kept from clients who can be told neither the TTL nor the removal, those of SotW who name
+	// resources of a grouped type and do not know TTLs (RELAY-51).
+	WithholdTTL bool
+	// PerType: the origin is spoken to in a service for each type, so each that has one (ServiceOf) gets lanes of its own. All others
+	// share the group's, which are ADS.
+	PerType bool
 	// AbsenceDeletes lists more types whose absence from a SotW wildcard response deletes (RELAY-11).
 	AbsenceDeletes []string
 }
@@ -138,7 +144,7 @@ func New(cfg Config) (*Table, error) {
 			errs = append(errs, fmt.Errorf("origins[%d].group_by: %w", i, err))
 		}
 		o := &Origin{
-			table: t, cfg: oc, groups: map[string]*Group{}, proven: map[string]bool{}, wake: make(chan struct{}, 1),
+			table: t, cfg: oc, counts: cfg.Metrics.Origin(oc.Name), groups: map[string]*Group{}, proven: map[string]bool{}, wake: make(chan struct{}, 1),
 		}
 		t.origins[oc.Name] = o
 		for j, authority := range oc.Authorities {
@@ -164,9 +170,10 @@ func (t *Table) Origin(name string) *Origin { return t.origins[name] }
 // Origin is one config source's part of the table: its groups, and the lanes they want open.
 type Origin struct {
 	// Set once by New.
-	table *Table
-	cfg   OriginConfig
-	wake  chan struct{}
+	table  *Table
+	cfg    OriginConfig
+	counts *metrics.Origin
+	wake   chan struct{}
 
 	mu     sync.Mutex // guards what follows; held for map work only; nothing is locked under it
 	groups map[string]*Group

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Answer is what one response has to say. From and To are the revisions it covers: give it back to Ack or Nack.
+// Answer is what one response has to say. Give it back to Ack or Nack.
 type Answer struct {
 	*Body
 	// Errors are what to say of names instead of a resource; none of them is in Variants (ABS-11).
@@ -27,9 +27,13 @@ type Answer struct {
 	Demanded bool
 	gone     bool // of one of several lists: if it is empty, all of it is known to be gone
 	// Since is when the oldest change arrived from the origin; zero if the answer is due to a request.
-	Since    time.Time
-	from, to uint64
-	group    *Group // whose it is; nil: of several
+	Since time.Time
+	group *Group // whose it is; nil: of several
+	part         // of one Sub, which it is
+	parts []part // of several
+	ttl   bool   // TTLs are told
+	// renewed: a list that is sent whole for the sake of a TTL (TTL-11).
+	renewed bool
 }
 
 // Group is the one whose resources the answer has; nil if it has several's.
@@ -46,8 +50,8 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	if s.lagging {
 		return nil
 	}
-	from := s.acked
-	if s.pos != nil && !s.pos.fresh {
+	from := uint64(0)
+	if s.pos != nil && !s.pos.fresh && !s.pos.resend {
 		from = s.pos.sent
 	}
 	first, since := s.unsent, s.since
@@ -69,8 +73,8 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 		}
 	}
 	if a != nil {
-		a.from, a.to, a.group = from, s.shard.rev, s.shard.group
-		a.First, a.Since = first, since
+		s.tookLocked(a, from)
+		a.group, a.First, a.Since, a.ttl = s.shard.group, first, since, s.ttl
 		a.Waiting = s.pos != nil && s.pos.fresh || s.owed > 0
 		a.Demanded = s.met
 		if s.delta && s.typeURL == ClusterType {
@@ -78,6 +82,13 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 		}
 		if s.shard.group.origin.cfg.OriginVersions {
 			a.Version = s.originVersionLocked(a.Version)
+		}
+		switch {
+		case s.delta:
+		case len(a.Heartbeats) > 0:
+			a.Version = s.version // of the bodies that the client accepted (TTL-2)
+		default:
+			s.version = a.Version
 		}
 		s.spellLocked(a)
 	}
@@ -127,16 +138,29 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 		absent = absent || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(name)
 	case it.dead:
 		absent, rev = true, max(rev, it.rev)
-	case v == nil || it.rev > rev:
+	case v == nil, v.Digest != it.variant.Digest && it.rev > rev, v.Digest == it.variant.Digest && it.variant.outlasts(v):
 		v, rev = it.variant, it.rev
 	}
 	return v, absent && v == nil, rev
 }
 
-// settleLocked brings a record up to date and says what the client must be told: the body, a removal, or nothing.
-func (s *Sub) settleLocked(r *record) (body *Variant, removed bool, rev uint64) {
+// saying is what a client must be told of a name.
+type saying uint8
+
+const (
+	nothing saying = iota
+	resource
+	heartbeat
+	removal
+)
+
+// settleLocked brings a record up to date and says what the client must be told. body is nil but for a resource, which
+// may be a notice (ALIAS-5), or a heartbeat.
+func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 	s.recognizeLocked(r)
 	v, absent, rev := s.effectiveLocked(r)
+	renewed := s.ttl && (r.is(beat) || r.is(claimed) && v != nil && v.timed()) // who comes back may have missed one
+	r.flags &^= beat
 	r.gaveLocked(v)
 	switch {
 	case v != nil:
@@ -145,19 +169,24 @@ func (s *Sub) settleLocked(r *record) (body *Variant, removed bool, rev uint64) 
 			(r.sent == v.Digest || r.is(claimed) && v.stated(r.sent)) {
 			s.sentLocked(r, v.Digest) // a claim may have another form
 			r.flags &^= claimed       // what it said is so: it holds what was live here, and will be told if that goes
-			return nil, false, 0
+			if renewed {
+				if what = s.renewLocked(r, v); what != nothing {
+					return what, v, rev
+				}
+			}
+			return nothing, nil, 0
 		}
 		if lost && r.sent == v.Digest {
-			return nil, false, 0 // the subscription waits for its answer (ALIAS-4)
+			return nothing, nil, 0 // the subscription waits for its answer (ALIAS-4)
 		}
 		s.sentLocked(r, v.Digest)
 		s.newest = newer(s.newest, v.from)
 		s.standsForLocked(r, v)
-		r.flags = r.flags&^claimed | holds
+		r.flags, r.at = r.flags&^claimed|holds, s.takes+1
 		if !lost {
 			s.oweLocked(r, false)
 		}
-		return v, false, rev
+		return resource, v, rev
 	case absent:
 		tell := r.is(owed | holds)
 		s.newest = newer(s.newest, s.shard.named.from)
@@ -165,16 +194,19 @@ func (s *Sub) settleLocked(r *record) (body *Variant, removed bool, rev uint64) 
 			r.fault = nil // what is said of it follows the removal, or goes with it
 		}
 		s.sentLocked(r, Digest{})
-		if tell && s.delta {
-			body, tell = s.endsLocked(r)
+		switch {
+		case tell && s.delta:
+			what, body = s.endsLocked(r)
+		case tell:
+			what = removal
 		}
 		r.flags &^= holds | claimed
 		if r.want.absentGen != 0 || !r.want.wasAbsent { // or else what a lost alias stood for went, and it waits still (ALIAS-4)
 			s.oweLocked(r, false)
 		}
-		return body, tell, rev
+		return what, body, rev
 	}
-	return nil, false, 0
+	return nothing, nil, 0
 }
 
 // sentLocked notes the digest of what the client holds of a name.
@@ -212,15 +244,17 @@ func (s *Sub) takeDeltaLocked() *Answer {
 	base, must, rev := s.takeViewLocked()
 	own, errs := &Body{}, []*NameError(nil)
 	s.eachDirtyLocked(func(r *record) {
-		body, removed, at := s.settleLocked(r)
-		if f := s.faultLocked(r, body != nil); f != nil {
+		what, body, at := s.settleLocked(r)
+		if f := s.faultLocked(r, what); f != nil {
 			errs, at = append(errs, f), max(at, r.want.rev)
 			rev = max(rev, at)
 		}
-		switch {
-		case body != nil:
+		switch what {
+		case resource:
 			own.Variants = append(own.Variants, body)
-		case removed:
+		case heartbeat:
+			own.Heartbeats = append(own.Heartbeats, body)
+		case removal:
 			own.Removed = append(own.Removed, r.want.entry.name)
 		default:
 			return
@@ -235,6 +269,7 @@ func (s *Sub) takeDeltaLocked() *Answer {
 		a.Body = base
 	case base != nil && !base.empty():
 		own.Variants = append(own.Variants, base.Variants...)
+		own.Heartbeats = append(own.Heartbeats, base.Heartbeats...)
 		own.Removed = append(own.Removed, base.Removed...)
 		own.spell(base.spelt)
 	}
@@ -250,7 +285,7 @@ func (s *Sub) takeDeltaLocked() *Answer {
 // addFaultsLocked adds what the client of `*` must be told of members in error. That one does not exist is said in both ways,
 // for clients that do not know the other (ABS-9).
 func (s *Sub) addFaultsLocked(a *Answer) {
-	errs, rev := s.takeFaultsLocked(a.Variants)
+	errs, rev := s.takeFaultsLocked(a.Variants, a.Heartbeats)
 	if len(errs)+len(s.pos.spared) == 0 {
 		return
 	}
@@ -260,7 +295,9 @@ func (s *Sub) addFaultsLocked(a *Answer) {
 		removed[name] = true
 		delete(s.pos.spared, name)
 	}
-	all := &Body{Variants: a.Variants, Removed: slices.Clone(a.Removed), spelt: maps.Clone(a.spelt)} // the other one may be shared
+	all := &Body{ // the other one may be shared
+		Variants: a.Variants, Heartbeats: a.Heartbeats, Removed: slices.Clone(a.Removed), spelt: maps.Clone(a.spelt),
+	}
 	for _, name := range s.endSparedLocked() {
 		removed[name] = true
 		all.remove(name, "")
@@ -300,7 +337,7 @@ func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 		b = s.ownLocked(all, false)
 	case v.contentRev > p.sent:
 		rev = v.contentRev
-		b = s.ownLocked(v.since(p.sent), false)
+		b = s.ownLocked(s.renewedLocked(v.since(p.sent)), false)
 	default:
 		return nil, false, 0
 	}
@@ -313,7 +350,7 @@ func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 // first answer without what the client holds already and with removals of what is no more (DELTA-11, DELTA-12). It is the
 // shared body itself where that changes nothing.
 func (s *Sub) ownLocked(b *Body, first bool) *Body {
-	if len(s.records) == 0 && (!first || len(s.initial) == 0) {
+	if len(s.records) == 0 && (!first || len(s.initial) == 0) && (len(b.Heartbeats) == 0 || len(s.again) == 0) {
 		return b
 	}
 	own := &Body{nameless: b.nameless, spelt: maps.Clone(b.spelt)}
@@ -321,17 +358,26 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 		r, also := s.records[name], s.alias.by[name]
 		if r != nil {
 			s.relookLocked(r)
+			s.renewedInSetLocked(r, first)
 		}
 		for _, r := range also {
 			s.relookLocked(r)
 		}
 		return r != nil || len(also) > 0
 	}
+	for _, v := range b.Heartbeats {
+		if _, again := s.again[v.Name]; !skip(v.Name) && !again { // what is owed goes in full
+			own.Heartbeats = append(own.Heartbeats, v)
+		}
+	}
 	for _, v := range b.Variants {
 		if skip(v.Name) {
 			continue
 		}
 		if d, stated := s.initial[v.Name]; first && stated && v.stated(d) {
+			if s.ttl && v.timed() { // it may have missed some while it was away
+				own.Heartbeats = append(own.Heartbeats, v)
+			}
 			continue
 		}
 		own.Variants = append(own.Variants, v)
@@ -391,45 +437,38 @@ func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 // takeChangedLocked is a SotW answer of a grouped type: what changed or is owed (SOTW-3). A removal cannot be expressed (RELAY-16).
 func (s *Sub) takeChangedLocked() *Answer {
 	a := &Answer{Body: &Body{}}
+	var renewed []*record
 	s.eachDirtyLocked(func(r *record) {
-		body, _, at := s.settleLocked(r)
-		if body != nil && s.firstLocked(r, body.Name) {
+		if v, _, _ := s.effectiveLocked(r); s.withholdsLocked(v) {
+			if f := s.withholdLocked(r); f != nil {
+				a.Errors = append(a.Errors, f)
+			}
+			return
+		}
+		what, body, at := s.settleLocked(r)
+		switch {
+		case what == resource && s.firstLocked(r, body.Name):
 			a.Variants = append(a.Variants, body)
 			a.Rev = max(a.Rev, at)
+		case what == heartbeat && s.firstLocked(r, body.Name):
+			a.Heartbeats, renewed = append(a.Heartbeats, body), append(renewed, r)
+			a.Rev = max(a.Rev, at)
 		}
-		if f := s.faultLocked(r, body != nil); f != nil {
+		if f := s.faultLocked(r, what); f != nil {
 			a.Errors = append(a.Errors, f)
 			a.Rev = max(a.Rev, r.want.rev)
 		}
 	})
-	if len(a.Variants)+len(a.Errors) == 0 {
+	if len(a.Variants)+len(a.Heartbeats)+len(a.Errors) == 0 {
 		return nil
+	}
+	if len(a.Heartbeats) > 0 && (len(a.Variants)+len(a.Errors) > 0 || s.united || s.version == "" || s.lastLocked() != accepted) {
+		// A heartbeat goes under the version that the client has accepted, and with nothing else (TTL-9).
+		a.Variants, a.Heartbeats = append(a.Variants, a.Heartbeats...), nil
+		for _, r := range renewed {
+			r.at = s.takes + 1
+		}
 	}
 	a.Version = s.sumLocked().version()
 	return a
-}
-
-// Ack notes that the client accepted an answer.
-func (s *Sub) Ack(a *Answer) {
-	s.shard.mu.Lock()
-	defer s.shard.mu.Unlock()
-	s.acked = max(s.acked, a.to)
-}
-
-// maxSpans bounds the rejected intervals a Sub remembers; the oldest two become one.
-const maxSpans = 8
-
-// Nack notes that the client refused an answer. Nothing is sent again until content or subscription changes (NONCE-11).
-func (s *Sub) Nack(a *Answer) {
-	s.shard.mu.Lock()
-	defer s.shard.mu.Unlock()
-	if n := len(s.rejected); n > 0 && s.rejected[n-1].to == a.from {
-		s.rejected[n-1].to = a.to
-		return
-	}
-	if len(s.rejected) == maxSpans {
-		s.rejected[1].from = s.rejected[0].from
-		s.rejected = append(s.rejected[:0], s.rejected[1:]...)
-	}
-	s.rejected = append(s.rejected, span{a.from, a.to})
 }

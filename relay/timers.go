@@ -16,6 +16,7 @@ const (
 	groupEnd                     // the last client of a group left
 	laneQuiet                    // a stream has been open for quietFor
 	trialDue                     // a type in quarantine is to be tried again
+	expiries                     // TTLs have passed
 	laneDown                     // a stream should have been opened by now
 )
 
@@ -85,6 +86,9 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			x.lane.quiet(x.gen)
 		case trialDue:
 			x.shard.retry()
+		case expiries:
+			n := x.shard.expire(now)
+			x.shard.group.origin.counts.Type(x.shard.typeURL).Expired(n)
 		case laneDown:
 			x.lane.late(x.gen)
 		}

@@ -17,7 +17,8 @@ const (
 
 // trial is what a type goes through that may be the one an origin ends whole streams for (RELAY-92). It is taken off the group's
 // lanes and gets a main and a side lane of its own, which place its wildcard and its names as the group's do; nothing else
-// about it differs, and each change of lanes is to the type what a reconnect is.
+// about it differs, and each change of lanes is to the type what a reconnect is. A type that has lanes of its own in any case keeps
+// them: there is nobody else to be blamed for the end of such a stream, so the first already puts it in quarantine.
 //
 // It is a matter of one group, since an origin may answer one node what it ends streams for towards another. Only that a
 // type was answered once counts for all of them.
@@ -49,7 +50,10 @@ const (
 func (t *trial) asked() bool { return t.stage == tried || t.stage == cleared }
 
 // isApart reports whether the type is not on the group's lanes. Unless the shard is locked it may change at any time.
-func (s *shard) isApart() bool { return s.lanes.Load() != &s.group.lanes }
+func (s *shard) isApart() bool { return s.lanes.Load() != s.home }
+
+// sharesLanes reports whether the type is on the group's lanes.
+func (s *shard) sharesLanes() bool { return s.lanes.Load() == &s.group.lanes }
 
 // Refusal is what the end of a refused stream has led to.
 type Refusal struct {
@@ -70,9 +74,13 @@ func (l *Lane) Refused(now time.Time) (r Refusal) {
 		first, asked := s.firstAskedLocked(l.index, gen)
 		switch {
 		case !asked || !l.carries(s):
-		case l.only != nil:
+		case s.apart != nil:
 			s.quarantineLocked(&r, now)
-		case now.Sub(first) < suspectFor && !s.proven && !s.group.origin.hasProven(s.typeURL):
+		case now.Sub(first) >= suspectFor || s.proven || s.group.origin.hasProven(s.typeURL):
+		case l.only != nil:
+			s.blameLocked()
+			s.quarantineLocked(&r, now)
+		default:
 			s.suspectLocked(l.index)
 			r.Suspects = append(r.Suspects, s.typeURL)
 		}
@@ -112,12 +120,15 @@ func (s *shard) suspectLocked(from laneIndex) {
 			l.reopenSoon() // it cannot be taken back there otherwise
 		}
 	}
-	t := &trial{from: from}
-	for i := range t.lanes {
-		t.lanes[i] = newLane(s.group, laneIndex(i), s)
-	}
-	s.apart = t
-	s.lanes.Store(&t.lanes)
+	s.apart = &trial{from: from, lanes: *ownLanes(s)}
+	s.lanes.Store(&s.apart.lanes)
+}
+
+// blameLocked begins a trial of a type that has lanes of its own, on these.
+func (s *shard) blameLocked() {
+	s.apart = &trial{lanes: *s.home}
+	s.lanes.Store(&s.apart.lanes)
+	s.stageLocked(tried)
 }
 
 // quarantineLocked notes that the origin refused a stream of the type's own.
@@ -272,17 +283,18 @@ func (s *shard) rejoinClearedLocked() {
 
 // rejoinClosedLocked takes a type back whose own lane was closed after it was answered.
 func (s *shard) rejoinClosedLocked(l *Lane) {
-	if l.only != nil && l.carries(s) && s.apart.stage == cleared {
+	if s.apart != nil && l.only != nil && l.carries(s) && s.apart.stage == cleared {
 		s.rejoinLocked()
 	}
 }
 
-// rejoinLocked puts the type back on the group's lanes. They ask it on the streams they have open, which do not carry it.
+// rejoinLocked puts the type back on the lanes it belongs to. They ask it on the streams they have open, which do not carry it, unless
+// they are its own.
 func (s *shard) rejoinLocked() {
 	t := s.apart
 	s.stageLocked(cleared)
 	s.apart = nil
-	s.lanes.Store(&s.group.lanes)
+	s.lanes.Store(s.home)
 	if s.star.liveLocked() { // those who came meanwhile: their stream is open again
 		s.star.statedLocked(s.rev)
 		s.star.wakeFreshLocked()
@@ -291,7 +303,7 @@ func (s *shard) rejoinLocked() {
 	for _, l := range t.lanes {
 		signal(l.wake) // nothing is wanted on it any more
 	}
-	for i := range s.group.lanes {
+	for i := range s.home {
 		if s.wantsLocked(laneIndex(i)) {
 			s.poke(laneIndex(i))
 		}
@@ -307,7 +319,7 @@ func (s *shard) rememberLocked() bool {
 	return s.group.apart() <= maxIdleShards
 }
 
-// apart is how many types are not on the group's lanes.
+// apart is how many types are not on the lanes they belong to.
 func (g *Group) apart() (n int) {
 	for _, s := range *g.all.Load() {
 		if s.isApart() {

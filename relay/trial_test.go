@@ -156,3 +156,59 @@ func TestStrangersBeginApart(t *testing.T) {
 	}
 	r.trying()
 }
+
+// TestQuarantineOnItsOwnService: where each type has lanes of its own, the end of such a stream has one cause, and the type rests at once.
+// Its lanes stay the same throughout; a type that was answered before is not suspect (RELAY-92).
+func TestQuarantineOnItsOwnService(t *testing.T) {
+	r := newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", PerType: true}}})
+	origin := r.table.Origin("mesh")
+	r.sub(ClusterType, true, Wildcard)
+	r.sub(RuntimeType, true, "a")
+	r.sub("type.example/made.up", true, "a")
+	lanes := map[string]*Lane{}
+	for _, l := range origin.TakeLanes() {
+		lanes[l.Apart()] = l
+		l.Open(zero, 0)
+		if asks, _ := l.Take(zero, false); len(asks) != 1 {
+			t.Fatalf("the lane of %q asks %+v, want one type", l.Apart(), asks)
+		}
+	}
+	if len(lanes) != 3 || lanes[ClusterType] == nil || lanes[RuntimeType] == nil || lanes[""] != r.group.lanes[mainLane] {
+		t.Fatalf("lanes are %v, want two of their own, and the group's", lanes)
+	}
+	clusters, runtime := lanes[ClusterType], lanes[RuntimeType]
+	if _, ok := clusters.Apply(zero, made(ClusterType, "1", nil, "c")); !ok {
+		t.Error("the clusters' lane did not ask for them")
+	}
+	if x := clusters.Refused(zero); x.Quarantined || len(x.Suspects) > 0 {
+		t.Errorf("a type that was answered is suspect: %+v", x)
+	}
+	if x := runtime.Refused(zero); !x.Quarantined || !x.First || x.Failures != 1 {
+		t.Errorf("want quarantine, got %+v", x)
+	}
+	runtime.Rest(zero.Add(time.Second), "because")
+	if runtime.Wanted() || !runtime.Release() {
+		t.Error("it is asked while it rests")
+	}
+	if apart := origin.Status()[0].Apart; len(apart) != 1 || apart[0].TypeURL != RuntimeType || apart[0].Quarantined.IsZero() {
+		t.Errorf("apart is %+v, want the one in quarantine", apart)
+	}
+	r.table.Advance(zero.Add(time.Second))
+	if now := origin.TakeLanes(); len(now) != 1 || now[0] != runtime {
+		t.Fatalf("lanes to run are %v, want the one that rested", now)
+	}
+	runtime.Open(zero.Add(time.Second), 0)
+	runtime.Take(zero.Add(time.Second), false)
+	if a, ok := runtime.Apply(zero.Add(time.Second), made(RuntimeType, "1", nil, "a")); !ok || !a.Released {
+		t.Errorf("the answer releases it: %+v, %v", a, ok)
+	}
+	if apart := origin.Status()[0].Apart; len(apart) != 0 || !runtime.Wanted() {
+		t.Errorf("apart is %+v, and its lane is wanted: %v", apart, runtime.Wanted())
+	}
+	if asks, reopen := runtime.Take(zero.Add(time.Second), false); len(asks) > 0 || reopen {
+		t.Errorf("it is asked again on the same stream: %+v", asks)
+	}
+	if err := r.table.Check(); err != nil {
+		t.Error(err)
+	}
+}

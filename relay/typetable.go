@@ -21,6 +21,8 @@ const (
 	listenerTypeV2          = typePrefix + "envoy.api.v2.Listener"
 	clusterTypeV2           = typePrefix + "envoy.api.v2.Cluster"
 	secretTypeV2            = typePrefix + "envoy.api.v2.auth.Secret"
+	thriftRouteType         = typePrefix + "envoy.extensions.filters.network.thrift_proxy.v3.RouteConfiguration"
+	rateLimitType           = typePrefix + "ratelimit.config.ratelimit.v3.RateLimitConfig"
 	maxTypeURL          int = 1024
 )
 

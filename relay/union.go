@@ -214,16 +214,18 @@ func (u *Union) OweNamespaces(routes []string, except []*Variant) {
 }
 
 // Ack is Sub.Ack.
-func (u *Union) Ack(a *Answer) {
-	for i := range u.Len() {
-		u.Part(i).Ack(a)
-	}
-}
+func (u *Union) Ack(a *Answer) { a.judged((*Sub).accepted) }
 
-// Nack is Sub.Nack. A part that had nothing in the answer had nothing new in the interval either.
-func (u *Union) Nack(a *Answer) {
-	for i := range u.Len() {
-		u.Part(i).Nack(a)
+// Nack is Sub.Nack.
+func (u *Union) Nack(a *Answer) { a.judged((*Sub).refused) }
+
+// judged tells the Subs that had something in the answer.
+func (a *Answer) judged(tell func(*Sub, uint32)) {
+	if a.sub != nil {
+		tell(a.sub, a.number)
+	}
+	for _, p := range a.parts {
+		tell(p.sub, p.number)
 	}
 }
 

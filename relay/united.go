@@ -6,36 +6,42 @@ import (
 )
 
 // unite is the bodies of several parts as one. What is encoded for all clients stays so.
-func unite(delta bool, bodies []*Body) *Body {
+func unite(delta, ttl bool, bodies []*Body) *Body {
 	if len(bodies) == 1 {
 		return bodies[0]
 	}
-	all, pieces := &Body{}, [][]byte(nil)
+	all, pieces, timed := &Body{}, [][]byte(nil), []*Variant(nil)
 	for _, b := range bodies {
 		all.Variants = append(all.Variants, b.Variants...)
+		all.Heartbeats = append(all.Heartbeats, b.Heartbeats...)
 		all.Removed = append(all.Removed, b.Removed...)
 		all.nameless = all.nameless || b.nameless
-		pieces = append(pieces, b.Pieces(delta)...)
+		x := b.encoded(delta, ttl)
+		pieces, timed = append(pieces, x.pieces...), append(timed, x.timed...)
 	}
 	j := &all.sotw
 	if delta {
 		j = &all.delta
 	}
-	j.once.Do(func() { j.pieces = pieces })
+	j.once.Do(func() { j.pieces, j.timed = pieces, timed })
 	return all
 }
 
 // join adds what a part has to tell but for its body. It is the first if n is 0.
 func (a *Answer) join(x *Answer, n int) {
 	if n == 0 {
-		a.group, a.from = x.group, x.from
+		a.group = x.group
 	} else if a.group != x.group {
 		a.group = nil
 	}
 	a.Errors = append(a.Errors, x.Errors...)
 	a.News = append(a.News, x.News...)
 	a.Demanded = a.Demanded || x.Demanded
-	a.Rev, a.First, a.from = max(a.Rev, x.Rev), older(a.First, x.First), min(a.from, x.from)
+	a.Rev, a.First = max(a.Rev, x.Rev), older(a.First, x.First)
+	if x.sub != nil {
+		a.parts = append(a.parts, x.part)
+	}
+	a.parts = append(a.parts, x.parts...)
 	if a.Since.IsZero() || !x.Since.IsZero() && x.Since.Before(a.Since) {
 		a.Since = x.Since
 	}
@@ -97,12 +103,12 @@ func (m *united) takeChanges(now time.Time) *Answer {
 		return nil
 	}
 	delta := m.subs[0].delta
-	all.Body = unite(delta, bodies)
+	all.Body = unite(delta, all.ttl, bodies)
 	return m.finish(all, m.namesVersion())
 }
 
-// begin is an answer that covers every part up to the present revision.
-func (m *united) begin() *Answer { return &Answer{to: m.subs[0].shard.table().Revision()} }
+// begin is an answer that has nothing yet.
+func (m *united) begin() *Answer { return &Answer{ttl: m.subs[0].ttl} }
 
 // namesVersion is the version_info of grouped types: of what was sent by name and is still subscribed (VER-4). Delta has none.
 func (m *united) namesVersion() string {
@@ -142,13 +148,15 @@ func (m *united) withoutNamed(b *Body) *Body {
 		return IsNewStyle(name) && slices.ContainsFunc(m.subs, func(s *Sub) bool { return s != m.star && s.hasBody(name) })
 	}
 	ofVariant := func(v *Variant) bool { return named(v.Name) }
-	if !slices.ContainsFunc(b.Variants, ofVariant) && !slices.ContainsFunc(b.Removed, named) {
+	if !slices.ContainsFunc(b.Variants, ofVariant) && !slices.ContainsFunc(b.Heartbeats, ofVariant) &&
+		!slices.ContainsFunc(b.Removed, named) {
 		return b
 	}
 	return &Body{
-		Variants: slices.DeleteFunc(slices.Clone(b.Variants), ofVariant),
-		Removed:  slices.DeleteFunc(slices.Clone(b.Removed), named),
-		nameless: b.nameless,
+		Variants:   slices.DeleteFunc(slices.Clone(b.Variants), ofVariant),
+		Heartbeats: slices.DeleteFunc(slices.Clone(b.Heartbeats), ofVariant),
+		Removed:    slices.DeleteFunc(slices.Clone(b.Removed), named),
+		nameless:   b.nameless,
 	}
 }
 
@@ -161,7 +169,7 @@ func (m *united) fallBack(a *Answer) {
 	if !slices.ContainsFunc(a.Removed, covered) {
 		return
 	}
-	b := &Body{Variants: a.Variants, nameless: a.nameless, of: a.Body}
+	b := &Body{Variants: a.Variants, Heartbeats: a.Heartbeats, nameless: a.nameless, of: a.Body}
 	for _, name := range a.Removed {
 		if covered(name) {
 			m.star.uncover(name, true)
@@ -193,7 +201,7 @@ func (m *united) takeWhole(now time.Time, k Keep) *Answer {
 		if ready[i] {
 			lists[i] = s.TakeKeeping(now, k)
 			changed = changed || lists[i] != nil
-			must = must || lists[i] != nil && (s != m.star || len(lists[i].Errors) > 0)
+			must = must || lists[i] != nil && (s != m.star || len(lists[i].Errors) > 0 || lists[i].renewed)
 		}
 	}
 	if !changed {
@@ -272,7 +280,7 @@ func (m *united) list(lists []*Answer) *Body {
 		}
 		bodies = append(bodies, b)
 	}
-	return unite(false, bodies)
+	return unite(false, m.subs[0].ttl, bodies)
 }
 
 // listVersion is the version_info of a list that is sent whole: that of all that is in it (VER-4).

@@ -44,13 +44,15 @@ type Variant struct {
 	from          *receipt // the response it came in last
 	aliases       []string
 	metadata      []byte
-	endpoints     string // see Endpoints
+	endpoints     string    // see Endpoints
+	expires       time.Time // receipt and TTL (RELAY-47); zero: it has none
 
 	// buf is the `resources` field of a DeltaDiscoveryResponse, tag and length included, the payload last. Its suffix from
 	// sotw on is the `resources` field of a DiscoveryResponse: both are field 2, and so is Resource.resource.
-	buf  []byte
-	sotw int
-	any  int // where the encoded Any begins in buf
+	buf   []byte
+	inner int // where the fields of the Resource begin in buf
+	sotw  int
+	any   int // where the encoded Any begins in buf
 }
 
 // receipt is what the bodies of one response have in common. It does not change once the first of them can be seen.
@@ -136,6 +138,7 @@ func (v *Variant) encode(payload []byte) {
 	b := make([]byte, 0, protowire.SizeTag(fieldResources)+protowire.SizeBytes(inner+sotw))
 	b = protowire.AppendTag(b, fieldResources, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(inner+sotw))
+	v.inner = len(b)
 	b = appendString(b, resourceVersion, version)
 	if name != "" {
 		b = appendString(b, resourceName, name)

@@ -6,8 +6,12 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// viewKey names a view within its set.
-type viewKey struct{ params string }
+// viewKey names a view within its set. Clients who are told TTLs have a view of their own: to them a new TTL is an event, and all
+// others are not even woken by it.
+type viewKey struct {
+	params string
+	ttl    bool
+}
 
 // view is what all subscribers of one selector with one parameter map share: the entries by revision, the tombstones, the
 // version and the encoded bodies. It comes with the first subscriber and goes with the last. Guarded by its shard's lock.
@@ -17,12 +21,13 @@ type view struct {
 	params constraints.Params
 	items  map[string]*item
 
-	// head..tail are all items ordered by rev, oldest first. Invariant: rev never falls along next.
+	// head..tail are all items ordered by their last event, oldest first. Invariant: last never falls along next.
 	head, tail *item
 	live       int
 	bytes      int
 	sum        sum    // of the live items' digests (VER-4)
-	contentRev uint64 // of the last change of content
+	contentRev uint64 // of the last event: a change of content, or where TTLs are told, of a TTL
+	renewed    uint64 // of the last change of a TTL alone
 	changed    bool   // since changedLocked
 
 	// tombs are the tombstones in order of rev; one that was revived since is skipped by its rev.
@@ -41,7 +46,8 @@ type view struct {
 type item struct {
 	name       string
 	variant    *Variant // the last one, for a tombstone too
-	rev        uint64   // of the last event
+	rev        uint64   // of the last change of content
+	last       uint64   // of the last event; later than rev if that was a new TTL
 	birth      uint64   // first told of; a position before it never heard of the name
 	dead       bool
 	prev, next *item
@@ -55,8 +61,8 @@ type tomb struct {
 // spareTombs is how many tombstones a view may keep beyond its live entries before the slowest streams are ended.
 const spareTombs = 1000
 
-func (t *set) viewLocked(p constraints.Params) *view {
-	key := viewKey{p.Key()}
+func (t *set) viewLocked(p constraints.Params, ttl bool) *view {
+	key := viewKey{p.Key(), ttl}
 	v := t.views[key]
 	if v == nil {
 		v = &view{set: t, key: key, params: p, items: make(map[string]*item, len(t.members))}
@@ -89,9 +95,17 @@ func (v *view) offer(m *member, rev uint64) {
 		v.born(it, chosen, rev)
 	case it.variant.Digest == chosen.Digest:
 		v.bytes += chosen.Size() - it.variant.Size()
-		it.variant = chosen // another origin version or metadata: no event (VER-7)
-		v.full = nil        // what is sent from now on carries the new metadata
-		v.recent = nil
+		if v.key.ttl && !it.variant.expires.Equal(chosen.expires) {
+			v.unlink(it)
+			it.last, v.renewed = rev, rev
+			v.append(it)
+			v.changed = true
+		}
+		if &it.variant.buf[0] != &chosen.buf[0] {
+			v.full = nil // what is sent from now on carries the new metadata
+			v.recent = nil
+		}
+		it.variant = chosen // another origin version, metadata or TTL: no change (VER-7, TTL-7)
 	default:
 		v.unlink(it)
 		v.gone(it)
@@ -103,7 +117,7 @@ func (v *view) offer(m *member, rev uint64) {
 func (v *view) renew(name string, rev uint64) {
 	if it := v.items[name]; it != nil && !it.dead {
 		v.unlink(it)
-		it.rev = rev
+		it.rev, it.last = rev, rev
 		v.append(it)
 		v.changed = true
 	}
@@ -111,7 +125,7 @@ func (v *view) renew(name string, rev uint64) {
 
 // born takes up a body that is new or changed, at the end of the list.
 func (v *view) born(it *item, body *Variant, rev uint64) {
-	it.variant, it.rev = body, rev
+	it.variant, it.rev, it.last = body, rev, rev
 	v.append(it)
 	v.live++
 	v.bytes += body.Size()
@@ -128,7 +142,7 @@ func (v *view) gone(it *item) {
 func (v *view) kill(it *item, rev uint64) {
 	v.unlink(it)
 	v.gone(it)
-	it.dead, it.rev = true, rev
+	it.dead, it.rev, it.last = true, rev, rev
 	v.append(it)
 	v.dead++
 	v.tombs = append(v.tombs, tomb{it, rev})
@@ -219,6 +233,16 @@ func (v *view) lag(p *position) {
 	}
 }
 
+// tellsTTLs reports whether there is a TTL that clients are told.
+func (v *view) tellsTTLs() bool {
+	for it := v.head; it != nil && v.key.ttl; it = it.next {
+		if !it.dead && it.variant.timed() {
+			return true
+		}
+	}
+	return false
+}
+
 // fullBody is every live item, made once for each content.
 func (v *view) fullBody() *Body {
 	if v.full == nil {
@@ -241,15 +265,17 @@ func (v *view) since(from uint64) *Body {
 	}
 	b := &Body{shared: true}
 	it := v.tail
-	for it != nil && it.prev != nil && it.prev.rev > from {
+	for it != nil && it.prev != nil && it.prev.last > from {
 		it = it.prev
 	}
 	for ; it != nil; it = it.next {
 		b.nameless = b.nameless || it.variant.Nameless
 		switch {
-		case it.rev <= from:
+		case it.last <= from:
+		case !it.dead && it.rev <= from && it.variant.timed():
+			b.Heartbeats = append(b.Heartbeats, it.variant)
 		case !it.dead:
-			b.Variants = append(b.Variants, it.variant)
+			b.Variants = append(b.Variants, it.variant) // changed, or without its TTL (TTL-8)
 		case it.birth <= from && !it.variant.Nameless: // its key is ours, and no delta client was told of it (RELAY-18)
 			b.remove(it.name, it.variant.spelt)
 		}

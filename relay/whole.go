@@ -7,8 +7,9 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 		if p.waitsLocked() {
 			return nil
 		}
-		if s.version != "" && len(s.records) == 0 && s.version == p.view.sum.version() && !s.shard.group.origin.cfg.OriginVersions {
-			// In sync already (RELAY-43); an origin's own version proves nothing (VER-5).
+		if s.version != "" && len(s.records) == 0 && s.version == p.view.sum.version() && !s.shard.group.origin.cfg.OriginVersions &&
+			!p.view.tellsTTLs() {
+			// In sync already (RELAY-43); an origin's own version proves nothing (VER-5), and who was away may have missed a TTL.
 			p.sum, s.told = p.view.sum, true
 			p.view.passed(p, p.view.contentRev)
 			if p.told < p.view.set.faults.seq {
@@ -30,12 +31,15 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	a := &Answer{Body: &Body{}}
 	changed := s.letGoLocked(k)
 	s.keepMembersLocked(k)
+	if p != nil && s.ttl && p.view.renewed > p.sent && s.lastLocked() != rejected {
+		changed, a.renewed = true, true // heartbeats are the whole view with bodies (TTL-11)
+	}
 	changed = s.settleWholeLocked(a, k) || changed || s.insisted
 	if p == nil {
 		return s.wholeByNameLocked(a, changed)
 	}
 	a.gone = true
-	if errs, rev := s.takeFaultsLocked(nil); len(errs) > 0 {
+	if errs, rev := s.takeFaultsLocked(nil, nil); len(errs) > 0 {
 		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev)
 		changed = true
 	}
@@ -70,19 +74,21 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 	s.eachDirtyLocked(func(r *record) {
 		held := r.is(holds)
-		body, removed, at := s.settleLocked(r)
-		removed = removed && !(held && s.keepLocked(r.want.entry.name, r.want.last, at, k))
-		if body != nil || removed {
+		what, body, at := s.settleLocked(r)
+		if what == removal && held && s.keepLocked(r.want.entry.name, r.want.last, at, k) {
+			what = nothing
+		}
+		if what != nothing {
 			changed, a.Rev = true, max(a.Rev, at)
 		}
-		if body != nil && s.typeURL == ClusterType {
+		if what == resource && s.typeURL == ClusterType {
 			a.News = append(a.News, body)
 		}
 		if v, _, _ := s.effectiveLocked(r); v != nil || s.keepsLocked(r.want.entry.name) {
 			r.fault = nil
 			return
 		}
-		if f := s.faultLocked(r, false); f != nil {
+		if f := s.faultLocked(r, what); f != nil {
 			a.Errors = append(a.Errors, f)
 			changed, a.Rev = true, max(a.Rev, r.want.rev)
 		}
@@ -169,7 +175,7 @@ func (s *Sub) mixedLocked(a *Answer) {
 		case !s.firstLocked(r, v.Name):
 			continue
 		case it == nil || it.dead:
-		case it.variant.Digest == v.Digest:
+		case it.variant.Digest == v.Digest && (!s.ttl || it.variant == v || it.variant.expires.Equal(v.expires)):
 			continue
 		default:
 			all.sub(it.variant.Digest)

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/encoding/gzip" // and so compressed responses are taken
 )
 
 // Config says how one origin is spoken to. It is not modified after New.
@@ -30,6 +32,9 @@ type Config struct {
 
 	// SotW speaks state of the world; default delta. It must be what the table was told.
 	SotW bool
+	// PerType opens one stream for each type, in the type's own service. Types without one are asked on ADS. Default: ADS for all,
+	// so that the origin can keep types in order. It must be what the table was told.
+	PerType bool
 	// WildcardExplicit asks for a wildcard by the name `*`. Default: by naming nothing, which servers of every generation
 	// understand (RELAY-21).
 	WildcardExplicit bool
@@ -49,6 +54,11 @@ type Config struct {
 	MaxMessage int
 	// NameBytes is the longest resource name taken (limits.name_bytes). 0: no limit.
 	NameBytes int
+
+	// NameFields say where a resource that comes bare in SotW has its name (RELAY-14).
+	NameFields relay.NameFields
+	// Compression is how requests are compressed: "gzip" or not at all. Compressed responses are always taken.
+	Compression string
 
 	// Backoff is between attempts that brought no response (ERR-2).
 	Backoff Backoff
@@ -120,6 +130,9 @@ func (c Config) checked() (Config, error) {
 	}
 	if c.TokenFile != "" && c.TLS == nil {
 		bad("token_file: is only sent over TLS, and tls is not set")
+	}
+	if c.Compression != "" && c.Compression != gzip.Name {
+		bad("compression: %q is not %s", c.Compression, gzip.Name)
 	}
 	errs = append(errs, c.checkNumbers()...)
 	if err := errors.Join(errs...); err != nil {

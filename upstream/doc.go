@@ -1,4 +1,5 @@
-// Package upstream speaks ADS to one origin over gRPC, in either dialect, on behalf of the table (package relay).
+// Package upstream speaks xDS to one origin over gRPC, in either dialect, on ADS or in a service for each type, on behalf of the table
+// (package relay).
 //
 // # What it is
 //
@@ -6,6 +7,9 @@
 // anything on it. What to ask comes from relay.Lane.Take, what was answered goes into relay.Lane.Apply; no resource, name or
 // version is remembered here but what the wire needs: in SotW the list of names, the last nonce and the last accepted version
 // of each type. Responses are read as raw bytes (codec.go), so a payload is never decoded.
+//
+// With PerType each type that has a service of its own gets a main and a side lane of its own (RELAY-20); the rest shares the group's
+// lanes, which are ADS. Nothing orders types then. All lanes share the connections.
 //
 // lane.go decides when a stream is opened and how long to wait before the next, stream.go and its two halves read.go and
 // write.go are one stream, asked.go is one type on it, quarantine.go is for types the origin ends streams for, pool.go is the
@@ -32,8 +36,8 @@
 //   - End each stream on which it is asked for one type: that type is tried apart from the others and put in quarantine, and they
 //     go on (TestTypeThatEndsStreams); it is asked ever more rarely until it is answered (TestQuarantineBackoff). Restarts do
 //     not look like that (TestRestartingOriginQuarantinesNothing).
-//   - Send what is no message, or one longer than max_message: that stream ends, the backoff grows, other lanes go on
-//     (TestGarbageEndsTheStreamOnly, TestMessageOverTheLimit).
+//   - Send what is no message, or one longer than max_message, compressed or not: that stream ends, the backoff grows, other lanes go
+//     on (TestGarbageEndsTheStreamOnly, TestMessageOverTheLimit). Half of max_message is warned of (TestLongResponsesAreToldOfBefore).
 //   - Send bad resources for ever: each is refused, ever more slowly (TestRefusalsSlowDown).
 //   - Not read: verdicts queue up to a bound, then the stream ends (TestOriginThatDoesNotReadIsCutOff).
 //   - Not answer: the log says so once, with the node that was sent (TestSilenceIsLoggedOnce).
@@ -43,7 +47,8 @@
 //
 // A server that allows fewer than 100 streams on a connection makes the grpc library wait; the attempt is given up after 20 s
 // and named, but there is no second connection before 100. A SotW request cannot be cut: names of more than the origin's
-// receive limit, 4 MiB by default, are refused by it. Dynamic parameters are not sent: names that differ in them alone are
+// receive limit, 4 MiB by default, are refused by it, and the log says so (TestRequestTheOriginDoesNotTake). VirtualHost and LbEndpoint
+// have no SotW form, so an origin that speaks SotW is not asked for them. Dynamic parameters are not sent: names that differ in them alone are
 // asked once. After a failover the preferred address is tried again when the
 // connection is lost, not before. weir-via (RELAY-87) is a header for the process to configure. An origin that takes longer than 5 s
 // to end the stream for a type goes on ending it for all (RELAY-92).
@@ -58,6 +63,10 @@
 // us altogether (TestOnlyATypeInQuarantine). Where no other type is answered, a stream that stays open without the suspects is
 // proof enough, and a suspect whose own stream stays open unanswered for 16 s goes back among the others. In a group with sixteen
 // types apart one that was never answered begins apart, without having ended a stream: clients can make such types up.
+// A type that is asked in a service of its own needs no trial: there is nothing else on the stream that the origin could have ended it
+// for, so the first such end puts it in quarantine (relay: TestQuarantineOnItsOwnService).
+// RELAY-14: a bare resource of a type that is neither known nor configured is not nameless but named by field 1 if that reads like a
+// name, so that new types work without configuration (relay: TestBareNames).
 // RELAY-32: in SotW a refusal that is being held goes out early with a change of names: the same message without its error
 // would accept what was refused (TestHeldRefusalGoesWithNewNames).
 // RELAY-46: what counts as come back unchanged is a resource at the very version presented. Equal content under another

@@ -4,11 +4,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-xds/weir/metrics"
 	"go.uber.org/zap"
 )
 
 const (
 	repeatEvery = time.Minute      // one line of a kind
+	sizeEvery   = time.Hour        // one line about the length of a type's responses
 	changeEvery = 10 * time.Second // one line about a change to the worse
 )
 
@@ -39,6 +41,17 @@ type told struct {
 func (n *news) warn(now time.Time, kind, message string, fields ...zap.Field) {
 	if left, ok := n.may(now, kind, repeatEvery); ok {
 		n.log.Warn(message, append(fields, zap.Int("left_out", left))...)
+	}
+}
+
+// large warns of a response that comes near the limit: what is longer cuts the type off.
+func (n *news) large(now time.Time, typeURL string, bytes, most int, group string) {
+	if bytes <= most/2 {
+		return
+	}
+	if _, ok := n.may(now, "large "+metrics.ShortName(typeURL), sizeEvery); ok {
+		n.log.Warn("a response is longer than half of max_message", zap.String("type_url", printable(typeURL)),
+			zap.Int("bytes", bytes), zap.Int("max_message", most), zap.String("group", group))
 	}
 }
 

@@ -26,6 +26,7 @@ type Origin struct {
 
 	started    atomic.Bool
 	saidResume atomic.Bool // that the origin ignores initial versions
+	saidTTL    atomic.Bool // the log names dialect: sotw (TTL-14)
 
 	mu     sync.Mutex // guards lanes; held for map work only
 	lanes  map[*lane]struct{}

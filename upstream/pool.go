@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-xds/weir/relay"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -196,7 +197,7 @@ func connect(ctx context.Context, cc *grpc.ClientConn) error {
 			return nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
 			// The reason is only told to a stream, which fails at once.
-			if _, err := cc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, deltaMethod); err != nil {
+			if _, err := cc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, relay.ADS.Method(true)); err != nil {
 				return err
 			}
 			return errors.New("the connection failed")

@@ -22,7 +22,11 @@ func (l *lane) suspects(s *stream, err error, typeURLs []string) {
 // quarantined has a type rest whose own stream the origin ended. The origin was there, so this is no connectivity error.
 func (l *lane) quarantined(s *stream, err error, r *relay.Refusal) {
 	o, now, typeURL := l.origin, time.Now(), l.table.Apart()
-	o.pool.release(s.conn, false)
+	heard := o.health.everHeard()
+	o.pool.release(s.conn, !heard)
+	if !heard { // unless it refuses us altogether
+		o.health.failed(now, err)
+	}
 	wait := o.restAfter(r.Failures)
 	l.table.Rest(now.Add(wait), printable(err.Error()))
 	if !r.First {

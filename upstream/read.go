@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,6 +55,14 @@ func (s *stream) explain(err error) (broken bool, _ error) {
 		return false, err
 	}
 	l := s.lane
+	if !strings.Contains(err.Error(), strconv.Itoa(l.origin.cfg.MaxMessage)) {
+		// The same words from the origin's side: a request of ours is too long for it.
+		l.origin.news.warn(time.Now(), "request too large", "the origin takes no request of this length, and ended the stream: raise its limit "+
+			"(max receive message size); in delta long requests are cut, in SotW they cannot be",
+			zap.Int64("bytes", s.longest.Load()), zap.String("group", l.table.Group().Key()), zap.Error(err))
+		return false, fmt.Errorf("a request of %d bytes is longer than the origin takes: %w", s.longest.Load(), err)
+	}
+	l.origin.metrics.LimitRejection("max_message")
 	l.origin.news.warn(time.Now(), "too large", "a response is longer than max_message, and ended the stream",
 		zap.Int("max_message", l.origin.cfg.MaxMessage), zap.String("group", l.table.Group().Key()), zap.Error(err))
 	return true, fmt.Errorf("a response is longer than max_message: %w", err)
@@ -69,6 +78,7 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 			zap.String("group", l.table.Group().Key()), zap.Int("bytes", len(raw)), zap.Error(err))
 		return err
 	}
+	o.news.large(now, r.TypeURL, len(raw), o.cfg.MaxMessage, l.table.Group().Key())
 	s.alive(now)
 	l.table.Identify(r.Identifier)
 	if ce := o.log.Check(zap.DebugLevel, "response"); ce != nil {
@@ -96,6 +106,10 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 	if applied.Changed > 0 {
 		o.health.updated(now)
 	}
+	if applied.Untimed > 0 && !s.sotw && !o.saidTTL.Swap(true) { // TTL-14
+		l.log.Warn("resources that had a TTL come again without one: if TTLs matter and the origin tells them in state of the world "+
+			"only, set dialect: sotw", zap.String("type_url", r.TypeURL), zap.Int("resources", applied.Untimed))
+	}
 	if reject != nil {
 		counts.Nack()
 		counts.Rejected(len(reject.Reasons))
@@ -117,7 +131,7 @@ func (s *stream) parse(raw []byte) (r *relay.Response, u relay.Update, reject *r
 	if r, err = relay.ParseResponse(raw, !s.sotw); err != nil {
 		return nil, u, nil, err
 	}
-	u, reject = relay.Accept(r, s.lane.origin.cfg.NameBytes)
+	u, reject = s.lane.origin.cfg.NameFields.Accept(r, s.lane.origin.cfg.NameBytes)
 	return r, u, reject, nil
 }
 

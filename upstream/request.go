@@ -11,14 +11,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-const (
-	service     = "/envoy.service.discovery.v3.AggregatedDiscoveryService/"
-	deltaMethod = service + "DeltaAggregatedResources"
-	sotwMethod  = service + "StreamAggregatedResources"
+// firstRequestBytes is where a delta request is cut: servers refuse more than 4 MiB by default (RELAY-41).
+const firstRequestBytes = 3 << 20
 
-	// firstRequestBytes is where a delta request is cut: servers refuse more than 4 MiB by default (RELAY-41).
-	firstRequestBytes = 3 << 20
-)
+// method is what a lane's streams are opened by: ADS, or the service of the one type that the lane carries.
+func (c *Config) method(l *relay.Lane) string {
+	if c.PerType {
+		if v := relay.ServiceOf(l.Apart()); v != nil {
+			return v.Method(!c.SotW)
+		}
+	}
+	return relay.ADS.Method(!c.SotW)
+}
 
 // namesOf are the names to be sent, in order and once each: parameters are not sent upstream.
 func namesOf(ns []relay.Name) []string {

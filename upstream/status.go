@@ -39,7 +39,8 @@ type LaneStatus struct {
 	Group string
 	// Side: it is the group's side lane (RELAY-20).
 	Side bool
-	// Apart is the one type it carries, because the origin may end streams for it (RELAY-92); "" for all other lanes.
+	// Apart is the one type it carries, because the origin may end streams for it (RELAY-92) or has a service for each type; "" for
+	// all other lanes.
 	Apart string
 	// Open: its stream is open. Since is when that changed last.
 	Open  bool

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-xds/weir/relay"
@@ -14,7 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// stream is one ADS stream of a lane. The lane's goroutine writes; a second one reads.
+// stream is one stream of a lane, on ADS or in the service of a type. The lane's goroutine writes; a second one reads.
 type stream struct {
 	// Set once by openStream.
 	lane   *lane
@@ -23,6 +24,7 @@ type stream struct {
 	wire   grpc.ClientStream
 	cancel context.CancelFunc
 
+	longest  atomic.Int64  // bytes of the longest request
 	verdicts chan struct{} // one slot: typeState.pending has something
 	done     chan struct{} // closed when read has ended
 
@@ -64,13 +66,13 @@ func openStream(ctx context.Context, l *lane, c *conn) (*stream, error) {
 			ctx = metadata.AppendToOutgoingContext(ctx, relay.ViaKey, name)
 		}
 	}
-	method := deltaMethod
-	if cfg.SotW {
-		method = sotwMethod
+	var options []grpc.CallOption
+	if cfg.Compression != "" {
+		options = append(options, grpc.UseCompressor(cfg.Compression))
 	}
 	// The library waits, without a word, for a server that allows fewer streams than we want.
 	slow := time.AfterFunc(connectTimeout, cancel)
-	wire, err := c.grpc.NewStream(ctx, &grpc.StreamDesc{StreamName: "ads", ServerStreams: true, ClientStreams: true}, method)
+	wire, err := c.grpc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, cfg.method(l.table), options...)
 	if !slow.Stop() && err != nil {
 		err = fmt.Errorf("no stream within %v; does the server allow %d on one connection? %w", connectTimeout,
 			lanesPerConnection, err)

@@ -96,7 +96,7 @@ func (s *stream) askFor(now time.Time, a *relay.Ask, before map[string]TypeStatu
 		s.owed = true
 		if !l.heard {
 			l.silentSince = now
-			if l.table.Apart() == "" { // the silence of one type says nothing of the node
+			if l.table.Apart() == "" || cfg.PerType {
 				s.silence = now.Add(silenceAfter)
 			}
 		}
@@ -182,9 +182,9 @@ func (s *stream) send(m proto.Message) error {
 		s.node = true
 		introduce(m, s.lane.table.Node())
 	}
-	if o.metrics != nil {
-		o.metrics.Message(metrics.ToOrigin, proto.Size(m))
-	}
+	size := proto.Size(m)
+	o.metrics.Message(metrics.ToOrigin, size)
+	s.longest.Store(max(s.longest.Load(), int64(size))) // nobody else writes it
 	return s.wire.SendMsg(m)
 }
 
@@ -199,6 +199,9 @@ func (s *stream) speakOfSilence(now time.Time) {
 	l.mu.Lock()
 	silent := !l.heard
 	l.mu.Unlock()
+	if l.table.Apart() != "" && l.origin.health.everHeard() {
+		return // the silence of one type says nothing of the node
+	}
 	if !silent {
 		return
 	}

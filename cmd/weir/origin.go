@@ -28,7 +28,8 @@ func (p *process) openOrigin(o *config.Origin, path string) (origin, error) {
 	part := p.table.Origin(o.Name)
 	if o.Files != nil {
 		f, err := file.New(file.Config{
-			Name: o.Name, Path: o.Files.Path, NameBytes: int(p.cfg.Limits.NameBytes), Log: p.log, Metrics: p.metrics,
+			Name: o.Name, Path: o.Files.Path, NameBytes: int(p.cfg.Limits.NameBytes), NameFields: o.NameFields,
+			Log: p.log, Metrics: p.metrics,
 		}, part)
 		if err != nil {
 			return nil, p.cfg.Problemf(path+".files", "%v", errors.Unwrap(err)) // it names the origin

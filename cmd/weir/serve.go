@@ -112,7 +112,7 @@ func (p *process) openPorts(ctx context.Context) error {
 		}
 		p.ports = append(p.ports, port{open, downstream.ListenerConfig{
 			Origin: p.table.Origin(listenerOrigin(p.cfg, l)), TLS: tls,
-			RequireNodeID: l.RequireNodeID, NoLegacyWildcard: l.NoLegacyWildcard,
+			RequireNodeID: l.RequireNodeID, NoLegacyWildcard: l.NoLegacyWildcard, Compression: l.Compression,
 		}})
 	}
 	if err := p.openAdmin(ctx); err != nil {

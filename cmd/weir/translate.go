@@ -58,9 +58,10 @@ func tableConfig(cfg *config.Config) relay.Config {
 			NoResume:       o.Resume == config.ResumeNone, AbsenceDeletes: o.AbsenceDeletes,
 			AbsenceTransient: o.AbsenceTimer == config.AbsenceTimerTransient,
 			DropOnDataError:  o.OnDataError == config.OnDataErrorDrop,
+			WithholdTTL:      o.TTLUnsupported == config.TTLUnsupportedWithhold,
 		}
 		if o.GRPC != nil {
-			oc.SotW = o.GRPC.Dialect == config.DialectSotW
+			oc.SotW, oc.PerType = o.GRPC.Dialect == config.DialectSotW, !o.GRPC.Aggregated
 		} else {
 			// Files cannot tell clients apart, so all share what is in them.
 			oc.GroupBy = nil
@@ -98,8 +99,9 @@ func upstreamConfig(cfg *config.Config, o *config.Origin) upstream.Config {
 	u := upstream.Config{
 		Name: o.Name, Addresses: g.Addresses, SameVersions: g.SameVersions, NoResume: o.Resume == config.ResumeNone,
 		SotW: g.Dialect == config.DialectSotW, WildcardExplicit: g.Wildcard == config.WildcardExplicit,
-		NodeAlways: g.NodeAlways, Headers: g.Headers, TokenFile: g.TokenFile,
+		PerType: !g.Aggregated, NodeAlways: g.NodeAlways, Headers: g.Headers, TokenFile: g.TokenFile,
 		MaxMessage: int(g.MaxMessage), NameBytes: int(cfg.Limits.NameBytes),
+		NameFields: o.NameFields, Compression: g.Compression,
 		Backoff: upstream.Backoff{
 			Base: t.Backoff.Base, Factor: t.Backoff.Factor, Jitter: t.Backoff.Jitter, Max: t.Backoff.Max,
 		},

@@ -7,24 +7,25 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/config"
 )
 
-// TestAbsenceAndErrorsAreTranslated: absence_timer and on_data_error reach the table (ABS-6, ABS-8).
+// TestAbsenceAndErrorsAreTranslated: absence_timer, on_data_error and ttl_unsupported reach the table (ABS-6, ABS-8, RELAY-51).
 func TestAbsenceAndErrorsAreTranslated(t *testing.T) {
 	for _, row := range []struct {
-		keys            string
-		transient, drop bool
+		keys                      string
+		transient, drop, withhold bool
 	}{
-		{"", false, false},
-		{"absence_timer: absence, on_data_error: keep, ", false, false},
-		{"absence_timer: transient, ", true, false},
-		{"on_data_error: drop, ", false, true},
+		{"", false, false, false},
+		{"absence_timer: absence, on_data_error: keep, ttl_unsupported: serve, ", false, false, false},
+		{"absence_timer: transient, ", true, false, false},
+		{"on_data_error: drop, ", false, true, false},
+		{"ttl_unsupported: withhold, ", false, false, true},
 	} {
 		cfg, err := config.Parse("test", []byte("origins: [{"+row.keys+"name: a, grpc: {addresses: ['a:1']}}]\n"), os.LookupEnv)
 		if err != nil {
 			t.Fatal(err)
 		}
 		o := tableConfig(cfg).Origins[0]
-		if o.AbsenceTransient != row.transient || o.DropOnDataError != row.drop {
-			t.Errorf("%q became %v, %v", row.keys, o.AbsenceTransient, o.DropOnDataError)
+		if o.AbsenceTransient != row.transient || o.DropOnDataError != row.drop || o.WithholdTTL != row.withhold {
+			t.Errorf("%q became %v, %v, %v", row.keys, o.AbsenceTransient, o.DropOnDataError, o.WithholdTTL)
 		}
 	}
 }

@@ -20,6 +20,8 @@ type Config struct {
 	Path string
 	// NameBytes bounds resource names (limits.name_bytes). 0: no limit.
 	NameBytes int
+	// NameFields say where a resource that is written bare has its name (RELAY-14).
+	NameFields relay.NameFields
 	// MaxBytes bounds a file, and what its YAML aliases expand to. Default 64 MiB.
 	MaxBytes int
 	// Debounce is how long the directory must be quiet before it is read. Default 100 ms.

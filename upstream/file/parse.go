@@ -18,6 +18,8 @@ import (
 type limits struct {
 	file int // bytes of a file, and of what its YAML aliases expand to
 	name int // bytes of a resource name; 0: no limit
+
+	fields relay.NameFields // where a bare resource has its name
 }
 
 // parser reads one file.
@@ -115,7 +117,7 @@ func (p *parser) accept(typeURL string, encoded []byte, at position, path string
 		p.fail(at, path, "%s", err)
 		return
 	}
-	u, rejected := relay.Accept(response, p.lim.name)
+	u, rejected := p.lim.fields.Accept(response, p.lim.name)
 	if rejected != nil {
 		p.fail(at, path, "%s", strings.TrimPrefix(strings.Join(rejected.Reasons, "; "), "resource 0 "))
 		return

@@ -41,6 +41,7 @@ func (c *Config) normalise() {
 	for i := range c.Origins {
 		normaliseTypes(c.Origins[i].Types)
 		normaliseTypes(c.Origins[i].AbsenceDeletes)
+		c.Origins[i].NameFields = normaliseFields(c.Origins[i].NameFields)
 	}
 	if len(c.Origins) > 0 && !slices.ContainsFunc(c.Origins, func(o Origin) bool { return o.Default }) {
 		c.Origins[0].Default = true
@@ -52,6 +53,20 @@ func normaliseTypes(names []string) {
 	for i := range names {
 		names[i], _ = TypeURL(names[i])
 	}
+}
+
+// normaliseFields is normaliseTypes for keys. A type that is written in both
+// ways stays as it is, for the check to report.
+func normaliseFields(fields map[string]int) map[string]int {
+	out := make(map[string]int, len(fields))
+	for name, n := range fields {
+		url, _ := TypeURL(name)
+		if _, twice := fields[url]; twice {
+			url = name
+		}
+		out[url] = n
+	}
+	return out
 }
 
 func (c *Config) check(r *report) {
@@ -83,6 +98,7 @@ func (k checker) listener(path string, l *Listener, origins []Origin) {
 	k.address(path+".address", l.Address)
 	k.serverTLS(path+".tls", l.TLS)
 	k.types(path+".no_legacy_wildcard", l.NoLegacyWildcard)
+	k.compression(path+".compression", l.Compression)
 	known := slices.ContainsFunc(origins, func(o Origin) bool { return o.Name == l.Origin })
 	if l.Origin != "" && !known {
 		k.addf(path+".origin", "there is no origin %q", l.Origin)

@@ -2,8 +2,12 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strings"
+
+	"github.com/weir-xds/weir/relay"
 )
 
 func (k checker) origins(origins []Origin) {
@@ -59,12 +63,14 @@ func (k checker) origin(path string, o *Origin) {
 	}
 	k.types(path+".types", o.Types)
 	k.types(path+".absence_deletes", o.AbsenceDeletes)
+	k.nameFields(path+".name_fields", o.NameFields)
 	k.groupBy(path+".group_by", o.GroupBy)
 	k.oneOf(path+".resume", o.Resume, ResumeVersions, ResumeNone)
 	k.oneOf(path+".version_mode", o.VersionMode, VersionModeContent, VersionModeOrigin)
 	k.oneOf(path+".hash", o.Hash, HashBytes, HashCanonical)
 	k.oneOf(path+".absence_timer", o.AbsenceTimer, AbsenceTimerAbsence, AbsenceTimerTransient)
 	k.oneOf(path+".on_data_error", o.OnDataError, OnDataErrorKeep, OnDataErrorDrop)
+	k.oneOf(path+".ttl_unsupported", o.TTLUnsupported, TTLUnsupportedServe, TTLUnsupportedWithhold)
 }
 
 func (k checker) grpc(path string, g *GRPC) {
@@ -86,6 +92,7 @@ func (k checker) grpc(path string, g *GRPC) {
 	}
 	k.oneOf(path+".dialect", g.Dialect, DialectDelta, DialectSotW)
 	k.oneOf(path+".wildcard", g.Wildcard, WildcardLegacy, WildcardExplicit)
+	k.compression(path+".compression", g.Compression)
 	for name, value := range g.Headers {
 		// The value may be a credential, so it is not repeated.
 		if !validHeader(name, value) {
@@ -101,6 +108,32 @@ func (k checker) grpc(path string, g *GRPC) {
 	k.size(path+".max_message", g.MaxMessage)
 	if g.MaxMessage == 0 {
 		k.addf(path+".max_message", "must be more than 0")
+	}
+}
+
+// nameFields refuses what protobuf has no field of, and types whose name is
+// known.
+func (k checker) nameFields(path string, fields map[string]int) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		at, n := join(path, name), fields[name]
+		url, ok := TypeURL(name)
+		switch {
+		case !ok:
+			k.unknownType(at, name)
+		case relay.Named(url):
+			k.addf(at, "resources of this type are known to have their name in field 1")
+		case n > maxField || n >= firstReserved && n <= lastReserved:
+			k.addf(at, "%d is no protobuf field number", n)
+		}
+	}
+}
+
+// What protobuf allows as field numbers.
+const maxField, firstReserved, lastReserved = 1<<29 - 1, 19000, 19999
+
+func (k checker) compression(path, value string) {
+	if value != "" {
+		k.oneOf(path, value, CompressionGzip)
 	}
 }
 

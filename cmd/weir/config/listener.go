@@ -32,8 +32,8 @@ type Listener struct {
 	// Dedicated lists types for which each client has an upstream stream of its
 	// own (RELAY-29). Default: none. Not supported by this version.
 	Dedicated []string `yaml:"dedicated"`
-	// Compression of responses: empty or gzip. Default: empty.
-	// Not supported by this version.
+	// Compression of responses, towards clients that take it: empty or gzip.
+	// Compressed requests are always taken. Default: empty.
 	Compression string `yaml:"compression"`
 }
 

@@ -72,12 +72,19 @@ type Origin struct {
 	// OnDataError says what becomes of a cached resource for which the origin
 	// answers PERMISSION_DENIED: keep or drop (ABS-8). Default: keep.
 	OnDataError string `yaml:"on_data_error"`
-	// TTLUnsupported is serve or withhold (RELAY-51). Default: serve.
-	// Other values are not supported by this version.
+	// TTLUnsupported says what becomes of a resource with a TTL towards clients
+	// that can be told neither the TTL nor its end, those of SotW that name
+	// endpoints, routes and the like and do not know TTLs: serve, and they keep
+	// it when its time is over, or withhold (RELAY-51). Default: serve.
 	TTLUnsupported string `yaml:"ttl_unsupported"`
 	// Glob is one_level or recursive (COLL-5). Default: one_level.
 	// Other values are not supported by this version.
 	Glob string `yaml:"glob"`
+	// NameFields says which protobuf field of a resource is its name, by type,
+	// for dialect sotw and files, where a resource may come without its name
+	// (RELAY-14); 0: it has none. The types of xDS itself are known. By full type
+	// URL after Parse. Default: field 1, where that reads like a name.
+	NameFields map[string]int `yaml:"name_fields"`
 	// AbsenceDeletes lists types whose absence from a SotW wildcard deletes,
 	// beside LDS and CDS; full type URLs after Parse. Default: none.
 	AbsenceDeletes []string `yaml:"absence_deletes"`
@@ -98,14 +105,18 @@ func (o *Origin) setDefaults() {
 		Hash:              HashBytes,
 		AbsenceTimer:      AbsenceTimerAbsence,
 		OnDataError:       OnDataErrorKeep,
-		TTLUnsupported:    "serve",
+		TTLUnsupported:    TTLUnsupportedServe,
 		Glob:              "one_level",
 		Guard:             Guard{Share: 0.5, Min: 10, Hold: 30 * time.Second},
 	}
 }
 
-// Values of Origin.Resume, VersionMode, Hash, AbsenceTimer and OnDataError,
-// GRPC.Dialect and GRPC.Wildcard.
+// CompressionGzip is the one value of GRPC.Compression and
+// Listener.Compression beside the empty one.
+const CompressionGzip = "gzip"
+
+// Values of Origin.Resume, VersionMode, Hash, AbsenceTimer, OnDataError and
+// TTLUnsupported, GRPC.Dialect and GRPC.Wildcard.
 const (
 	ResumeVersions = "versions"
 	ResumeNone     = "none"
@@ -120,6 +131,9 @@ const (
 	OnDataErrorKeep       = "keep"
 	OnDataErrorDrop       = "drop"
 
+	TTLUnsupportedServe    = "serve"
+	TTLUnsupportedWithhold = "withhold"
+
 	DialectDelta     = "delta"
 	DialectSotW      = "sotw"
 	WildcardLegacy   = "legacy"
@@ -130,10 +144,13 @@ const (
 type GRPC struct {
 	// Addresses are host:port or unix:///path, in order of preference. Required.
 	Addresses []string `yaml:"addresses"`
-	// Dialect is delta or sotw. Default: delta.
+	// Dialect is delta or sotw. Some control planes, go-control-plane among
+	// them, tell TTLs in sotw only: use it where TTLs matter (TTL-14).
+	// Default: delta.
 	Dialect string `yaml:"dialect"`
-	// Aggregated: false uses the per-type services. Default: true.
-	// False is not supported by this version.
+	// Aggregated: false opens a stream for each type, in the type's own
+	// service, so the origin cannot keep types in order. Types that have none are
+	// asked on ADS. Default: true.
 	Aggregated bool `yaml:"aggregated"`
 	// TLS, if present, even as {}, secures the connection. Default: absent,
 	// plain text.
@@ -143,8 +160,8 @@ type GRPC struct {
 	// TokenFile holds a bearer token, re-read on change; it needs tls.
 	// Default: empty.
 	TokenFile string `yaml:"token_file"`
-	// Compression of requests: empty or gzip. Default: empty.
-	// Not supported by this version.
+	// Compression of requests: empty or gzip. Compressed responses are always
+	// taken. Default: empty.
 	Compression string `yaml:"compression"`
 	// Wildcard is legacy (an empty request) or explicit (the name `*`).
 	// Default: legacy (RELAY-21).

@@ -187,6 +187,9 @@ func tail(s string) string {
 	return s[:most/2] + "\n...\n" + s[len(s)-most/2:]
 }
 
+// Output is what the process has written so far: its log.
+func (p *Process) Output() string { return p.out.String() }
+
 // Metric is the sum of the samples of one metric whose labels all contain the given text; false if there is none.
 func (p *Process) Metric(name string, labels ...string) (float64, bool) {
 	p.tb.Helper()

@@ -1,0 +1,43 @@
+package downstream
+
+import (
+	"github.com/weir-xds/weir/relay"
+
+	"google.golang.org/grpc"
+
+	// What reflection tells of the services is looked up among the descriptors that these link in.
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/extension/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/listener/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/route/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
+)
+
+// register adds the discovery services to a listener: ADS, and one for each type that has its own (TRANS-2). Everything else is
+// UNIMPLEMENTED (TRANS-12).
+func (s *Server) register(ln *listener) {
+	ln.grpc.RegisterService(s.describe(ln.settings, &relay.ADS), nil)
+	for i := range relay.Services {
+		ln.grpc.RegisterService(s.describe(ln.settings, &relay.Services[i]), nil)
+	}
+}
+
+// describe makes a service of what the table of them says. The full method name alone decides the dialect and, on a service of one
+// type, the type (TRANS-3, TRANS-4).
+func (s *Server) describe(set *settings, v *relay.Service) *grpc.ServiceDesc {
+	d := &grpc.ServiceDesc{ServiceName: v.Name, HandlerType: (*any)(nil), Metadata: v.File}
+	for _, delta := range []bool{false, true} {
+		name := v.SotW
+		if delta {
+			name = v.Delta
+		}
+		if name == "" {
+			continue
+		}
+		serve := func(_ any, wire grpc.ServerStream) error { return s.serve(set, wire, v, delta) }
+		d.Streams = append(d.Streams, grpc.StreamDesc{StreamName: name, Handler: serve, ServerStreams: true, ClientStreams: true})
+	}
+	return d
+}

@@ -1,0 +1,154 @@
+package relay
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+)
+
+// mortals are the names of a shard that have a TTL, the next to expire first. Names without one cost nothing here. There is one timer
+// for all of them: it says when to look, and is set anew when it was not due yet. Guarded by the shard's lock.
+type mortals struct {
+	order  mortalHeap
+	byName map[mortalKey]*mortal
+	armed  time.Time // of the earliest timer in the table's heap; zero: none
+}
+
+// mortalKey is a member of a set, or without one an entry asked by name.
+type mortalKey struct {
+	set  *set
+	name string
+}
+
+type mortal struct {
+	mortalKey
+	at    time.Time // the first of its variants expires
+	index int       // in order
+}
+
+// mindLocked notes when the variants of a name expire, after any change of them.
+func (s *shard) mindLocked(key mortalKey, variants []*Variant) {
+	var at time.Time
+	for _, v := range variants {
+		if v.timed() && (at.IsZero() || v.expires.Before(at)) {
+			at = v.expires
+		}
+	}
+	t := &s.mortals
+	switch m := t.byName[key]; {
+	case m == nil && at.IsZero():
+		return
+	case m == nil:
+		if t.byName == nil {
+			t.byName = map[mortalKey]*mortal{}
+		}
+		m = &mortal{mortalKey: key, at: at}
+		t.byName[key] = m
+		heap.Push(&t.order, m)
+	case at.IsZero():
+		heap.Remove(&t.order, m.index)
+		delete(t.byName, key)
+	case !m.at.Equal(at):
+		m.at = at
+		heap.Fix(&t.order, m.index)
+	}
+	s.armLocked()
+}
+
+func (s *shard) armLocked() {
+	t := &s.mortals
+	if len(t.order) == 0 {
+		return
+	}
+	if at := t.order[0].at; t.armed.IsZero() || at.Before(t.armed) {
+		t.armed = at
+		s.push(timer{at: at, kind: expiries, shard: s})
+	}
+}
+
+// expire removes what has expired, as if the origin had removed it, whether the origin is there or not (RELAY-50, RELAY-53). It leaves
+// the subscription as it is: the origin sends what it still has. It returns the number of resources.
+func (s *shard) expire(now time.Time) (n int) {
+	s.mu.Lock()
+	defer s.unlock()
+	t := &s.mortals
+	if !t.armed.After(now) {
+		t.armed = time.Time{}
+	}
+	var sets []*set
+	for len(t.order) > 0 && !t.order[0].at.After(now) {
+		if n == 0 {
+			s.now = now
+			s.nextRevLocked()
+		}
+		key := t.order[0].mortalKey
+		if key.set == nil {
+			n += s.expireNameLocked(s.named.entries[key.name], now)
+			continue
+		}
+		n += key.set.expireLocked(key.set.members[key.name], now)
+		if !slices.Contains(sets, key.set) {
+			sets = append(sets, key.set)
+		}
+	}
+	for _, set := range sets {
+		set.changedLocked(s.rev)
+	}
+	s.armLocked()
+	return n
+}
+
+// expireLocked ends the variants of a member.
+func (t *set) expireLocked(m *member, now time.Time) (n int) {
+	m.variants, n = living(m.variants, now)
+	t.offerLocked(m, t.shard.rev)
+	return n
+}
+
+// expireNameLocked ends the variants of an entry. That is as good as the origin's word that there is none (ABS-10), for as long as the
+// stream lasts on which it was asked (RELAY-38).
+func (s *shard) expireNameLocked(e *entry, now time.Time) (n int) {
+	e.variants, n = living(e.variants, now)
+	s.mindLocked(mortalKey{name: e.name}, e.variants)
+	gen := s.lane(s.named.lane).gen.Load()
+	if gen == 0 || !s.askedBeforeLocked(e, gen) {
+		gen = 0
+	}
+	s.offerNamedLocked(e, s.rev, gen, true)
+	for _, w := range e.wants {
+		if w.chosen == nil && w.fault != nil && w.fault.own {
+			w.fault = expired(e.name)
+		}
+	}
+	return n
+}
+
+// living are the variants that have not expired, and the number of those that have.
+func living(vs []*Variant, now time.Time) ([]*Variant, int) {
+	was := len(vs)
+	vs = slices.DeleteFunc(vs, func(v *Variant) bool { return v.timed() && !v.expires.After(now) })
+	return vs, was - len(vs)
+}
+
+type mortalHeap []*mortal
+
+func (h mortalHeap) Len() int           { return len(h) }
+func (h mortalHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h mortalHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *mortalHeap) Push(x any) {
+	m := x.(*mortal)
+	m.index = len(*h)
+	*h = append(*h, m)
+}
+
+func (h *mortalHeap) Pop() any {
+	old := *h
+	m := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return m
+}

@@ -1,0 +1,82 @@
+package relay
+
+// Service is the discovery service of one type (TRANS-2): data for both edges. No rule of the protocol depends on the type beyond it.
+type Service struct {
+	TypeURL string
+	Name    string // in full, as it is on the wire
+	SotW    string // the streaming method; "" if the type has no state-of-the-world form (TRANS-7)
+	Delta   string // the streaming method
+	File    string // the .proto file that describes it
+}
+
+// ADS is the aggregated service, which carries any type.
+var ADS = Service{
+	Name: "envoy.service.discovery.v3.AggregatedDiscoveryService",
+	SotW: "StreamAggregatedResources", Delta: "DeltaAggregatedResources", File: "envoy/service/discovery/v3/ads.proto",
+}
+
+// Services are the services of one type, in ORD-1 order. They must not be changed. Types that are not here are asked on ADS.
+var Services = []Service{
+	{
+		ClusterType, "envoy.service.cluster.v3.ClusterDiscoveryService", "StreamClusters", "DeltaClusters",
+		"envoy/service/cluster/v3/cds.proto",
+	},
+	{
+		EndpointType, "envoy.service.endpoint.v3.EndpointDiscoveryService", "StreamEndpoints", "DeltaEndpoints",
+		"envoy/service/endpoint/v3/eds.proto",
+	},
+	{
+		LbEndpointType, "envoy.service.endpoint.v3.LocalityEndpointDiscoveryService", "", "DeltaLocalityEndpoints",
+		"envoy/service/endpoint/v3/leds.proto",
+	},
+	{
+		SecretType, "envoy.service.secret.v3.SecretDiscoveryService", "StreamSecrets", "DeltaSecrets",
+		"envoy/service/secret/v3/sds.proto",
+	},
+	{
+		ListenerType, "envoy.service.listener.v3.ListenerDiscoveryService", "StreamListeners", "DeltaListeners",
+		"envoy/service/listener/v3/lds.proto",
+	},
+	{
+		ScopedRouteType, "envoy.service.route.v3.ScopedRoutesDiscoveryService", "StreamScopedRoutes", "DeltaScopedRoutes",
+		"envoy/service/route/v3/srds.proto",
+	},
+	{
+		RouteType, "envoy.service.route.v3.RouteDiscoveryService", "StreamRoutes", "DeltaRoutes",
+		"envoy/service/route/v3/rds.proto",
+	},
+	{
+		VirtualHostType, "envoy.service.route.v3.VirtualHostDiscoveryService", "", "DeltaVirtualHosts",
+		"envoy/service/route/v3/rds.proto",
+	},
+	{
+		ExtensionConfigType, "envoy.service.extension.v3.ExtensionConfigDiscoveryService",
+		"StreamExtensionConfigs", "DeltaExtensionConfigs", "envoy/service/extension/v3/config_discovery.proto",
+	},
+	{
+		RuntimeType, "envoy.service.runtime.v3.RuntimeDiscoveryService", "StreamRuntime", "DeltaRuntime",
+		"envoy/service/runtime/v3/rtds.proto",
+	},
+}
+
+// ServiceOf is the service of a type; nil if it has none of its own.
+func ServiceOf(typeURL string) *Service {
+	for i := range Services {
+		if Services[i].TypeURL == typeURL {
+			return &Services[i]
+		}
+	}
+	return nil
+}
+
+// Method is the full name of the method of a dialect, as it is asked upstream; "" if there is none.
+func (v *Service) Method(delta bool) string {
+	name := v.SotW
+	if delta {
+		name = v.Delta
+	}
+	if name == "" {
+		return ""
+	}
+	return "/" + v.Name + "/" + name
+}

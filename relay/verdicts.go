@@ -1,0 +1,101 @@
+package relay
+
+// verdict is what the client said of an answer.
+type verdict uint8
+
+const (
+	accepted verdict = iota
+	unjudged
+	rejected
+)
+
+// span is answers that the client has not accepted: the first to the last, by number, which told what happened after revision from
+// up to revision to. A record remembers the number, a view the revision.
+type span struct {
+	first, last uint32
+	from, to    uint64
+	refused     bool
+}
+
+// maxSpans bounds them. Beyond it the oldest two are one, of which nothing is known.
+const maxSpans = 32
+
+// part is an answer of a Sub, by its number.
+type part struct {
+	sub    *Sub
+	number uint32
+}
+
+// tookLocked notes an answer that carries what the view told after revision from.
+func (s *Sub) tookLocked(a *Answer, from uint64) {
+	s.takes++
+	a.part = part{s, s.takes}
+	if !s.ttl {
+		return // nobody will ask
+	}
+	if len(s.unaccepted) == maxSpans {
+		x := &s.unaccepted[1]
+		x.first, x.from, x.refused = s.unaccepted[0].first, min(x.from, s.unaccepted[0].from), false
+		s.unaccepted = append(s.unaccepted[:0], s.unaccepted[1:]...)
+	}
+	s.unaccepted = append(s.unaccepted, span{first: s.takes, last: s.takes, from: from, to: s.shard.rev})
+}
+
+// Ack notes that the client accepted an answer.
+func (s *Sub) Ack(a *Answer) { s.accepted(a.number) }
+
+func (s *Sub) accepted(number uint32) {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	if i := s.spanLocked(number); i >= 0 && s.unaccepted[i].first == s.unaccepted[i].last {
+		s.unaccepted = append(s.unaccepted[:i], s.unaccepted[i+1:]...)
+	}
+}
+
+// Nack notes that the client refused an answer. Nothing is sent again until content or subscription changes (NONCE-11), and its TTLs are
+// not renewed (DELTA-15).
+func (s *Sub) Nack(a *Answer) { s.refused(a.number) }
+
+func (s *Sub) refused(number uint32) {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	i := s.spanLocked(number)
+	if i < 0 || s.unaccepted[i].first != s.unaccepted[i].last {
+		return
+	}
+	x := &s.unaccepted[i]
+	x.refused = true
+	if i == 0 || !s.unaccepted[i-1].refused || s.unaccepted[i-1].last+1 != x.first {
+		return
+	}
+	was := &s.unaccepted[i-1]
+	was.last, was.from, was.to = x.last, min(was.from, x.from), x.to
+	s.unaccepted = append(s.unaccepted[:i], s.unaccepted[i+1:]...)
+}
+
+func (s *Sub) spanLocked(number uint32) int {
+	for i := range s.unaccepted {
+		if x := &s.unaccepted[i]; x.first <= number && number <= x.last {
+			return i
+		}
+	}
+	return -1
+}
+
+// judgedLocked is the verdict on the newest answer that covers what is asked about. What the client holds by its own word, it accepted.
+func (s *Sub) judgedLocked(covers func(*span) bool) verdict {
+	for i := len(s.unaccepted) - 1; i >= 0; i-- {
+		if x := &s.unaccepted[i]; covers(x) {
+			if x.refused {
+				return rejected
+			}
+			return unjudged
+		}
+	}
+	return accepted
+}
+
+// lastLocked is the verdict on the last answer; accepted if there was none.
+func (s *Sub) lastLocked() verdict {
+	return s.judgedLocked(func(x *span) bool { return x.last == s.takes })
+}
