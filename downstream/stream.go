@@ -85,7 +85,7 @@ func (s *Server) serve(set *settings, wire grpc.ServerStream, v *relay.Service, 
 	}
 	st.session.via = via
 	if p, ok := peer.FromContext(ctx); ok {
-		st.peer = p.Addr.String()
+		st.peer, st.session.from = p.Addr.String(), callerOf(p)
 	}
 	st.session.only = v.TypeURL
 	set.compress(ctx)

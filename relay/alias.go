@@ -137,6 +137,7 @@ func (s *shard) shareLocked(e *entry) {
 			}
 		}
 	}
+	s.mindLocked(mortalKey{name: e.name}, e.variants)
 }
 
 // listsAs reports whether the resource goes by that name.
@@ -232,6 +233,27 @@ func (s *shard) holdersLocked(name string) (es []*entry) {
 		}
 	}
 	return es
+}
+
+// heardAllLocked takes up a resource without a body for all entries that hold it.
+func (s *shard) heardAllLocked(a *Applied, e *entry, u *Update, r *Resource, touched map[*entry]bool, gen uint32) {
+	all := []*entry{e}
+	if e.also != nil {
+		all = slices.Clone(e.also.entries)
+	}
+	key := r.Constraints.Key()
+	gone := s.heardNameLocked(a, e, u, r, gen)
+	held := find(e.variants, key)
+	for _, x := range all {
+		switch {
+		case x == e || find(x.variants, key) == nil:
+		case gone:
+			s.cutLocked(x, key)
+		default:
+			x.variants = put(x.variants, held)
+		}
+		touched[x] = gone
+	}
 }
 
 // noticeLocked looks at a resource without a payload. If it states that an alias did not resolve (ALIAS-5) that is taken up, and true

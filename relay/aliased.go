@@ -79,31 +79,26 @@ func (a *aliased) told(r *record) toldName {
 }
 
 // endsLocked says how a delta client is told that a name does not exist: by the removal of what it holds, by the notice that an alias did
-// not resolve (ALIAS-5), or by the removal of the name itself.
+// not resolve (ALIAS-5), or by the removal of the name itself. What is removed besides goes to left.
 func (s *Sub) endsLocked(r *record) (what saying, notice *Variant) {
 	notice = r.want.entry.notice
-	s.alias.notices = s.alias.notices || notice != nil
-	name := s.alias.resource(r)
-	switch {
-	case notice != nil && !r.is(holds):
-		return resource, notice
-	case !r.is(holds):
-		return removal, nil
-	case notice != nil && notice.Name == name:
+	name, own := s.alias.resource(r), r.want.entry.name
+	held := name != own || r.sent != (Digest{}) // what is owed may be marked as held (dueLocked)
+	if held && notice != nil && notice.Name == name {
 		notice = nil // one answer cannot say both of a name (DELTA-20)
 	}
-	own := r.want.entry.name
-	if name != own {
+	if held && (name != own || notice != nil) {
 		s.alias.left = append(s.alias.left, leaving{s.alias.told(r), r, notice == nil})
 		s.alias.set(r, own, "")
+		what = nothing
+	} else {
+		what = removal
 	}
-	switch {
-	case notice != nil:
-		return resource, notice
-	case name == own:
-		return removal, nil
+	if notice != nil {
+		s.alias.notices = true
+		what = resource
 	}
-	return nothing, nil
+	return what, notice
 }
 
 // claimAliasesLocked notes that names of the first request may be aliases of what the client says it holds: that is named by resource
@@ -127,32 +122,38 @@ func (s *Sub) claimAliasesLocked() {
 			s.alias.early++
 		}
 	}
-	if s.alias.early > 0 {
-		s.alias.claims, s.alias.spelt = s.initial, s.stated
+	if s.alias.early == 0 {
+		return
+	}
+	s.alias.claims, s.alias.spelt = s.initial, s.stated
+	if s.pos != nil {
+		return // what the set does not have is found when it is told
+	}
+	for name := range s.initial {
+		if s.records[name] == nil {
+			s.alias.later = append(s.alias.later, toldName{name, s.stated[name]})
+		}
 	}
 }
 
-// recognizeLocked looks whether what a name of the first request stands for, or stood for, is what the client says it holds.
+// recognizeLocked looks whether a name of the first request stands for what the client says it holds.
 func (s *Sub) recognizeLocked(r *record) {
 	w := r.want
-	if !r.is(early) || w.chosen == nil && !s.shard.absentLocked(w) && !w.faulted && !w.unanswered || w.entry.lost {
-		return
-	}
-	var names []string
 	switch {
-	case w.chosen == nil && s.shard.absentLocked(w):
-		names = []string{w.former}
+	case !r.is(early) || w.entry.lost:
+		return
 	case w.chosen != nil:
-		names = []string{w.chosen.Name, w.former}
-	}
-	for _, name := range names {
-		if d, stated := s.alias.claims[name]; stated && name != w.entry.name {
+		if d, stated := s.alias.claims[w.chosen.Name]; stated && w.chosen.Name != w.entry.name {
 			s.sentLocked(r, d)
-			s.alias.set(r, name, s.alias.spelt[name])
+			s.alias.set(r, w.chosen.Name, s.alias.spelt[w.chosen.Name])
 			r.flags |= holds | claimed
 			s.oweLocked(r, false)
-			break
 		}
+	case s.shard.absentLocked(w):
+	case w.faulted || w.unanswered:
+		s.alias.later = nil // nothing is known of it, and what the client holds may be what it stands for
+	default:
+		return
 	}
 	s.notEarlyLocked(r)
 }
@@ -242,6 +243,11 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 	for _, name := range own.Removed {
 		listed[name] = true
 	}
+	own.Heartbeats = slices.DeleteFunc(own.Heartbeats, func(v *Variant) bool {
+		twice := listed[v.Name]
+		listed[v.Name] = true
+		return twice
+	})
 	remove := func(x toldName) {
 		if !listed[x.name] {
 			listed[x.name] = true
@@ -327,28 +333,16 @@ func (s *Sub) errorsOnceLocked(errs []*NameError, bodies map[string]bool) []*Nam
 
 // without is b without what is listed elsewhere; b itself if that is nothing.
 func (b *Body) without(listed map[string]bool) *Body {
-	has := func(v *Variant) bool { return listed[v.Name] }
-	if b == nil || !slices.ContainsFunc(b.Variants, has) && !slices.ContainsFunc(b.Heartbeats, has) &&
-		!slices.ContainsFunc(b.Removed, func(name string) bool { return listed[name] }) {
+	twice := func(v *Variant) bool { return listed[v.Name] }
+	gone := func(name string) bool { return listed[name] }
+	if b == nil || !slices.ContainsFunc(b.Variants, twice) && !slices.ContainsFunc(b.Heartbeats, twice) && !slices.ContainsFunc(b.Removed, gone) {
 		return b
 	}
-	c := &Body{spelt: b.spelt, nameless: b.nameless}
-	for _, v := range b.Variants {
-		if !listed[v.Name] {
-			c.Variants = append(c.Variants, v)
-		}
+	return &Body{
+		spelt: b.spelt, nameless: b.nameless, Removed: slices.DeleteFunc(slices.Clone(b.Removed), gone),
+		Variants:   slices.DeleteFunc(slices.Clone(b.Variants), twice),
+		Heartbeats: slices.DeleteFunc(slices.Clone(b.Heartbeats), twice),
 	}
-	for _, v := range b.Heartbeats {
-		if !listed[v.Name] {
-			c.Heartbeats = append(c.Heartbeats, v)
-		}
-	}
-	for _, name := range b.Removed {
-		if !listed[name] {
-			c.Removed = append(c.Removed, name)
-		}
-	}
-	return c
 }
 
 // Demands reports whether the next Take answers a name that the client asked for and waits for: a request may wait for it, and nothing may

@@ -132,7 +132,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			s.spreadLocked(a, body, touched, gen)
 			continue
 		}
-		if body == nil && s.noticeLocked(a, r, touched, gen) {
+		if r.Any == nil && s.noticeLocked(a, r, touched, gen) {
 			continue
 		}
 		e := s.named.entries[r.Name]
@@ -146,11 +146,11 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		if !e.askedOn(gen) {
 			continue // the name lives on the other lane by now, which may have brought something newer
 		}
-		touched[e] = false
 		if body == nil {
-			touched[e] = s.heardNameLocked(a, e, u, r, gen)
+			s.heardAllLocked(a, e, u, r, touched, gen)
 			continue
 		}
+		touched[e] = false
 		old := find(e.variants, body.Constraints.Key())
 		if old == nil || old.Digest != body.Digest {
 			a.Changed++

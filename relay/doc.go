@@ -15,6 +15,13 @@
 // it by random steps and compares every client with the origin. A client whose names belong to several origins has a Sub in a group of
 // each, and a [Union] over them.
 //
+// # Groups
+//
+// A group is the clients whose nodes are alike in what the origin goes by (node.go); its lanes present the fields of its key and nothing else
+// of any member. Key and node are those of every replica and build (TestGroupKeysAreGolden). A client stream may have a group of its
+// own, with its whole node (TestDedicated); what is private to it, and secrets wherever they are, goes with the last that wants it, neither
+// lingers nor retires, and pictures have secrets by name alone (TestSecretsDoNotLinger).
+//
 // # Goroutines and time
 //
 // None is started here, no clock is read and nothing is called back: time is an argument. One goroutine of the process calls
@@ -53,10 +60,10 @@
 //
 // A resource may go by more names than its own (ALIAS-1). Each name that somebody subscribes is an entry and an upstream subscription
 // of its own, and all entries of one resource hold the same body (alias.go). A client is told of a resource by the resource's own name,
-// once, whichever and however many of its names it subscribed (aliased.go, testdata/aliases.txt). An alias that an update drops is asked anew,
-// and who holds what it stood for keeps that until the answer (testdata/aliases_dropped.txt); one that did not resolve is an absence with words
-// of its own (testdata/aliases_unresolved.txt). A client of state of the world that names an alias gets the resource under its own name, which
-// is all that its protocol has (ALIAS-9, testdata/aliases_sotw.txt).
+// once, whichever and however many of its names it subscribed (aliased.go, testdata/aliases.txt). An alias that an update drops is asked
+// anew, and who holds what it stood for keeps that until the answer (testdata/aliases_dropped.txt); one that did not resolve is an absence
+// with words of its own (testdata/aliases_unresolved.txt). A client of state of the world that names an alias gets the resource under its
+// own name, which is all that its protocol has (ALIAS-9, testdata/aliases_sotw.txt).
 //
 // # What nobody wants
 //

@@ -108,7 +108,13 @@ func (t *set) expireLocked(m *member, now time.Time) (n int) {
 // expireNameLocked ends the variants of an entry. That is as good as the origin's word that there is none (ABS-10), for as long as the
 // stream lasts on which it was asked (RELAY-38).
 func (s *shard) expireNameLocked(e *entry, now time.Time) (n int) {
-	e.variants, n = living(e.variants, now)
+	shared := e.also != nil && len(e.also.entries) > 1
+	if e.variants, n = living(e.variants, now); len(e.variants) == 0 {
+		s.emptyLocked(e)
+	}
+	if shared {
+		n = 0 // the last entry that holds it counts
+	}
 	s.mindLocked(mortalKey{name: e.name}, e.variants)
 	gen := s.lane(s.named.lane).gen.Load()
 	if gen == 0 || !s.askedBeforeLocked(e, gen) {

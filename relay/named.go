@@ -57,7 +57,6 @@ type want struct {
 
 	chosen *Variant // the variant for params; nil: none known
 	last   *Variant // Clusters: chosen before it went (ORD-3)
-	former string   // the resource an alias stood for before; "": none
 	rev    uint64   // of the last change of chosen
 	// fault is the last error the origin stated, until the resource itself or another error arrives (ABS-7).
 	fault *NameError
@@ -197,7 +196,7 @@ func (s *shard) unlinkLocked(r *record, now time.Time) {
 		s.abandonLocked(w)
 		return
 	}
-	if linger := s.cfg().Linger; linger > 0 && (w.existed || !s.absentLocked(w)) {
+	if linger := s.linger(); linger > 0 && (w.existed || !s.absentLocked(w)) {
 		w.lingerAt = now.Add(linger)
 		if !w.timer {
 			w.timer = true
@@ -288,9 +287,6 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 	}
 	for _, w := range e.wants {
 		chosen := pick(e.variants, w.params)
-		if was := w.chosen; was != nil && was.Name != e.name && (chosen == nil || chosen.Name != was.Name) {
-			w.former = was.Name
-		}
 		switch {
 		case chosen != nil:
 			changed := w.chosen == nil || w.chosen.Digest != chosen.Digest

@@ -34,7 +34,7 @@ func (s *shard) heardNameLocked(a *Applied, e *entry, u *Update, r *Resource, ge
 			a.Changed++
 		}
 		a.Expired++
-		e.variants = cut(e.variants, key)
+		s.cutLocked(e, key)
 		return true
 	case lasts:
 		expires, _ := r.expiry(s.now)

@@ -23,7 +23,7 @@ func (t *set) key() retiredKey {
 func (t *set) retireLocked() {
 	cfg, typeURL := &t.shard.group.origin.cfg, t.shard.typeURL
 	told := !cfg.SotW || absenceDeletes(typeURL) || slices.Contains(cfg.AbsenceDeletes, typeURL)
-	if !told || !t.firm && !t.revived || t.uncached > 0 || t.anew || IsSecret(typeURL) {
+	if !told || !t.firm && !t.revived || t.uncached > 0 || t.anew || t.shard.private() {
 		return
 	}
 	var variants []*Variant

@@ -75,7 +75,7 @@ func (t *set) dropClientLocked(now time.Time) {
 		t.abandonLocked()
 		return
 	}
-	t.lingerAt = now.Add(t.shard.cfg().Linger)
+	t.lingerAt = now.Add(t.shard.linger())
 	if !t.timer {
 		t.timer = true
 		t.shard.push(timer{at: t.lingerAt, kind: setEnd, set: t})

@@ -67,9 +67,20 @@ func newShard(g *Group, typeURL string) *shard {
 	return s
 }
 
-func (s *shard) table() *Table          { return s.group.origin.table }
-func (s *shard) cfg() *Config           { return &s.group.origin.table.cfg }
-func (s *shard) push(x timer)           { s.table().timers.push(x) }
+func (s *shard) table() *Table { return s.group.origin.table }
+func (s *shard) cfg() *Config  { return &s.group.origin.table.cfg }
+func (s *shard) push(x timer)  { s.table().timers.push(x) }
+
+// private reports whether what the shard holds goes with its last client: secrets (RELAY-75), and what is one client's alone.
+func (s *shard) private() bool { return s.group.dedicated || IsSecret(s.typeURL) }
+
+// linger is how long an upstream subscription outlives its last client (RELAY-3).
+func (s *shard) linger() time.Duration {
+	if s.private() {
+		return 0
+	}
+	return s.cfg().Linger
+}
 func (s *shard) lane(i laneIndex) *Lane { return s.lanes.Load()[i] }
 
 // unlock releases the shard and then wakes the clients the work concerned: nothing is signalled under the lock.

@@ -3,19 +3,21 @@ package relay
 import (
 	"slices"
 	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
 // GroupStatus is a picture of one group, for admin pages, metrics and tests. Nothing in it is shared with the table.
 type GroupStatus struct {
-	Origin   string
-	Key      string
-	NodeID   string // presented upstream
-	Cluster  string // presented upstream
-	Clients  int
-	Revision uint64
-	Lanes    [2]LaneStatus // main, side; where types have lanes of their own, whether any is
-	Types    []TypeStatus  // in ORD-1 order
-	Apart    []ApartStatus // of them, those not on the group's lanes, in the same order
+	Origin    string
+	Key       string
+	Dedicated bool         // to one client stream (RELAY-29)
+	Node      *corev3.Node // presented upstream; not to be changed
+	Clients   int          // streams
+	Revision  uint64
+	Lanes     [2]LaneStatus // main, side; where types have lanes of their own, whether any is
+	Types     []TypeStatus  // in ORD-1 order
+	Apart     []ApartStatus // of them, those not on the group's lanes, in the same order
 }
 
 // ApartStatus is a picture of a type that is or was suspect of making the origin end streams (RELAY-92).
@@ -54,6 +56,19 @@ type TypeStatus struct {
 	Unrequested, Unanswered uint64
 }
 
+// Sharing is how many groups have clients, and how many clients they have, without those that are dedicated. Where the numbers are
+// near, nothing is shared (RELAY-61).
+func (o *Origin) Sharing() (groups, clients int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, g := range o.groups {
+		if !g.dedicated && g.refs > 0 {
+			groups, clients = groups+1, clients+g.refs
+		}
+	}
+	return groups, clients
+}
+
 // Status is a picture of every group of the origin. It locks one shard at a time.
 func (o *Origin) Status() []GroupStatus {
 	var all []GroupStatus
@@ -62,8 +77,7 @@ func (o *Origin) Status() []GroupStatus {
 		clients := g.refs
 		o.mu.Unlock()
 		gs := GroupStatus{
-			Origin: o.cfg.Name, Key: g.key, NodeID: g.node.GetId(), Cluster: g.node.GetCluster(),
-			Clients: clients,
+			Origin: o.cfg.Name, Key: g.key, Dedicated: g.dedicated, Node: g.node, Clients: clients,
 		}
 		for i, l := range g.lanes {
 			gs.Lanes[i] = LaneStatus{Wanted: l.Wanted(), Open: l.gen.Load() != 0}
@@ -266,7 +280,8 @@ func (s *shard) fill(r *ResourceStatus, v *Variant) {
 	}
 	switch {
 	case IsSecret(s.typeURL):
-		r.Version = "" // RELAY-76: a digest lets an observer confirm a guess
+		// RELAY-76: by name only. A digest lets an observer confirm a guess; the origin's version may be one, and a length is half of one.
+		r.Version, r.OriginVersion, r.Bytes = "", "", 0
 	case !v.DoNotCache:
 		r.Body = v.Any()
 	}

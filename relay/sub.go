@@ -304,6 +304,9 @@ func (s *Sub) forgottenLocked(r *record) {
 	if s.delta {
 		return
 	}
+	if s.pos == nil && s.asList && r.is(holds) {
+		s.late = true // the client of `*` at another origin may keep it until it is told otherwise
+	}
 	if s.holds || s.late {
 		s.markLocked(s.shard.rev)
 	}
@@ -331,7 +334,9 @@ func (s *Sub) forgetLocked(r *record, now time.Time) {
 		s.sum.sub(r.sent)
 	}
 	s.alias.set(r, r.want.entry.name, "")
-	s.notEarlyLocked(r)
+	if s.notEarlyLocked(r); s.alias.early == 0 && len(s.alias.later) > 0 {
+		s.markLocked(s.shard.rev)
+	}
 	delete(s.records, r.want.entry.name)
 	delete(s.spelt, r.want.entry.name)
 	r.flags |= gone

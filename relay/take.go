@@ -193,13 +193,13 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 		if tell && s.delta { // SotW has no removal, and the word is told once (WARM-7)
 			r.fault = nil // what is said of it follows the removal, or goes with it
 		}
-		s.sentLocked(r, Digest{})
 		switch {
 		case tell && s.delta:
 			what, body = s.endsLocked(r)
 		case tell:
 			what = removal
 		}
+		s.sentLocked(r, Digest{})
 		r.flags &^= holds | claimed
 		if r.want.absentGen != 0 || !r.want.wasAbsent { // or else what a lost alias stood for went, and it waits still (ALIAS-4)
 			s.oweLocked(r, false)
@@ -362,6 +362,7 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 		}
 		for _, r := range also {
 			s.relookLocked(r)
+			s.renewedInSetLocked(r, first)
 		}
 		return r != nil || len(also) > 0
 	}

@@ -150,7 +150,7 @@ func (s *Sub) renewedInSetLocked(r *record, first bool) {
 	if !s.ttl || first {
 		return
 	}
-	it := s.pos.view.items[r.want.entry.name]
+	it := s.pos.view.items[s.alias.resource(r)]
 	if it == nil || it.dead || it.last <= s.pos.sent {
 		return
 	}

@@ -60,6 +60,7 @@ type clientType struct {
 	Wildcard  bool   `json:"wildcard"`
 	Responses int    `json:"responses"`
 	Held      int    `json:"held"`
+	Refused   int    `json:"refused_names"`
 }
 
 // awaitType waits until some type of the client with that node id is as wanted.
