@@ -69,6 +69,7 @@ type session struct {
 	opened  time.Time
 	prefix  string // of nonces, so that one of another stream is not taken for ours (NONCE-3)
 	mailbox *relay.Subscriber
+	via     []string // the relays that the stream has come through (RELAY-87); set by its owner before the first request
 
 	mu    sync.Mutex   // guards what follows; never held during a send; before a shard's
 	group *relay.Group // of the listener's own origin; nil before the first request
@@ -169,6 +170,7 @@ func (s *session) enterLocked(node *corev3.Node, typeURL string) (st *streamType
 	st.barred = s.barred(typeURL)
 	_, why := s.judge(st, relay.Wildcard)
 	st.legacy = st.legacy && why == nil
+	st.legacy = st.legacy || len(s.via) > 0 && why == nil // a relay never asks an empty list but for a wildcard, of any type (WILD-11)
 	s.types = slices.Insert(s.types, i, st)
 	return st, true, nil
 }
@@ -184,6 +186,7 @@ func (s *session) joinLocked(node *corev3.Node) error {
 		s.cfg.metrics.LimitRejection("groups")
 		return errGroups(err)
 	}
+	g.Through(s.via)
 	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
 	wrapper, ttl := hopFeatures(node.GetClientFeatures())
 	s.ttl = ttl && (s.delta || wrapper) // in state of the world a TTL is in the wrapper (TTL-5)
@@ -239,6 +242,7 @@ func (s *session) groupLocked(st *streamType, o *relay.Origin) (*relay.Group, er
 		s.cfg.metrics.LimitRejection("groups")
 		return nil, err
 	}
+	g.Through(s.via)
 	if *groups == nil {
 		*groups = map[*relay.Origin]*relay.Group{}
 	}
@@ -324,10 +328,12 @@ func (s *session) close(now time.Time) {
 		}
 	}
 	if s.group != nil {
+		s.group.Unthrough(s.via)
 		s.group.Release(now)
 	}
 	for _, groups := range []map[*relay.Origin]*relay.Group{s.others, s.dedicated} {
 		for _, g := range groups {
+			g.Unthrough(s.via)
 			g.Release(now)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
@@ -74,9 +75,15 @@ func (s *Server) serve(set *settings, wire grpc.ServerStream, v *relay.Service, 
 		return status.Error(codes.Internal, "the stream's context is not ours")
 	}
 	now := time.Now()
+	md, _ := metadata.FromIncomingContext(ctx)
+	via := relay.ParseVia(md.Get(relay.ViaKey))
+	if err := relay.CheckVia(via, set.instance); err != nil {
+		return status.Error(codes.FailedPrecondition, err.Error())
+	}
 	st := &stream{
 		server: s, wire: wire, session: newSession(set, delta, now), cancel: cancel, done: make(chan struct{}),
 	}
+	st.session.via = via
 	if p, ok := peer.FromContext(ctx); ok {
 		st.peer, st.session.from = p.Addr.String(), callerOf(p)
 	}

@@ -47,6 +47,7 @@ var catalogue = map[string]string{
 	"weir_cache_bytes":                            "origin,type",
 	"weir_cache_stale_entries":                    "origin",
 	"weir_cache_evictions_total":                  "reason",
+	"weir_upstream_loops_total":                   "origin",
 	"weir_cache_lookups_total":                    "result",
 	"weir_cache_retired_entries":                  "",
 	"weir_limit_rejections_total":                 "limit",
@@ -89,6 +90,7 @@ func exercise(m *Metrics) {
 		o.Type(s).Quarantined()
 		o.Type(s).Expired(1)
 		o.Reconnect()
+		o.Loop()
 		o.Silent()
 		o.VariantAmbiguity()
 		o.FileLoad(errors.New(s))
@@ -218,6 +220,7 @@ func TestCounters(t *testing.T) {
 	o := m.Origin("mesh")
 	o.Reconnect()
 	m.Origin("mesh").Reconnect() // the same series
+	o.Loop()
 	o.Silent()
 	o.VariantAmbiguity()
 	o.FileLoad(nil)
@@ -241,6 +244,7 @@ func TestCounters(t *testing.T) {
 		"weir_largest_message_bytes to_client":            500,
 		"weir_propagation_seconds acked":                  2,
 		"weir_config_reloads_total ok":                    1,
+		"weir_upstream_loops_total mesh":                  1,
 		"weir_upstream_reconnects_total mesh":             2,
 		"weir_upstream_silent_total mesh":                 1,
 		"weir_variant_ambiguity_total mesh":               1,

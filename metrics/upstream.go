@@ -6,16 +6,19 @@ import (
 )
 
 type upstreamVecs struct {
-	reconnects, silent, ambiguity *prometheus.CounterVec // by origin
-	fileLoads                     *prometheus.CounterVec // by origin, result
-	nacks, unrequested, rejected  *prometheus.CounterVec // by origin, type
-	quarantines, expirations      *prometheus.CounterVec // by origin, type
+	reconnects, loops            *prometheus.CounterVec // by origin
+	silent, ambiguity            *prometheus.CounterVec // by origin
+	fileLoads                    *prometheus.CounterVec // by origin, result
+	nacks, unrequested, rejected *prometheus.CounterVec // by origin, type
+	quarantines, expirations     *prometheus.CounterVec // by origin, type
 }
 
 func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 	return upstreamVecs{
 		reconnects: counterVec(f, "weir_upstream_reconnects_total",
 			"Upstream streams opened again after one ended.", "origin"),
+		loops: counterVec(f, "weir_upstream_loops_total",
+			"Upstream streams that a relay refused because of the relays on their way.", "origin"),
 		silent: counterVec(f, "weir_upstream_silent_total",
 			"Times a connected origin left a subscription unanswered for too long.", "origin"),
 		ambiguity: counterVec(f, "weir_variant_ambiguity_total",
@@ -37,9 +40,9 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 
 // Origin counts what happens towards one origin. Nil counts nothing.
 type Origin struct {
-	reconnects, silent, ambiguity prometheus.Counter
-	fileLoads                     map[string]prometheus.Counter // by result
-	types                         map[string]*OriginType        // by short name; complete and read-only
+	reconnects, loops, silent, ambiguity prometheus.Counter
+	fileLoads                            map[string]prometheus.Counter // by result
+	types                                map[string]*OriginType        // by short name; complete and read-only
 }
 
 // OriginType counts what an origin does with one type. Nil counts nothing.
@@ -56,6 +59,7 @@ func (m *Metrics) Origin(name string) *Origin {
 	v := &m.upstream
 	o := &Origin{
 		reconnects: v.reconnects.WithLabelValues(name),
+		loops:      v.loops.WithLabelValues(name),
 		silent:     v.silent.WithLabelValues(name),
 		ambiguity:  v.ambiguity.WithLabelValues(name),
 		fileLoads:  make(map[string]prometheus.Counter, len(results)),
@@ -88,6 +92,13 @@ func (o *Origin) Type(typeShort string) *OriginType {
 func (o *Origin) Reconnect() {
 	if o != nil {
 		o.reconnects.Inc()
+	}
+}
+
+// Loop counts an upstream stream that was refused because of the relays on its way (RELAY-88).
+func (o *Origin) Loop() {
+	if o != nil {
+		o.loops.Inc()
 	}
 }
 

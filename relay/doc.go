@@ -65,6 +65,12 @@
 // with words of its own (testdata/aliases_unresolved.txt). A client of state of the world that names an alias gets the resource under its
 // own name, which is all that its protocol has (ALIAS-9, testdata/aliases_sotw.txt).
 //
+// # What nobody wants
+//
+// It lingers, and then retires: its bodies leave the shard for an LRU of the whole table, and answer again only while no stream can be
+// opened (retired.go, revive.go; testdata/retired*.txt). What must not be cached goes with its last client (testdata/uncached*.txt);
+// a set with such a member is treated so as a whole.
+//
 // # TTLs
 //
 // A body carries the moment it expires; a heartbeat, or the same body again, makes a copy that shares its bytes with another moment. That
@@ -75,8 +81,8 @@
 // # Known limits
 //
 // Dynamic parameters select variants, but nothing subscribes with any yet. Globs have no meaning yet. Where equal
-// content may be other bytes (VER-6), a listener without a name still counts as received. do_not_cache is read and not
-// acted on. A list that is sent whole does not tell the error of what it lists, since it would have to leave that out (ABS-9,
+// content may be other bytes (VER-6), a listener without a name still counts as received. A bare resource of a SotW answer does not say
+// do_not_cache: a relay behind this one that speaks SotW to it keeps the body as any other. A list that is sent whole does not tell the error of what it lists, since it would have to leave that out (ABS-9,
 // ABS-11), nor NOT_FOUND of a member that was removed without a word (ABS-10). A SotW client that comes back with `*` is sent a list
 // without what is in error for the moment and not held here. Nor
 // does it say NOT_FOUND of what has expired. Both kinds of clients, those who are told TTLs and others, on one wildcard cost two views of

@@ -30,6 +30,7 @@ type Lane struct {
 	gen    atomic.Uint32 // the present stream; 0 while none is open
 	server atomic.Uint32 // that the present stream goes to
 	reopen atomic.Bool   // the stream must be opened anew to change what it carries
+	via    atomic.Uint32 // one more than how many relays were presented last; 0: it presents none
 	down   atomic.Bool   // no stream can be opened; see Missed
 	heard  atomic.Uint32 // the last stream that was answered, or has been open for long (RELAY-92)
 
@@ -109,6 +110,7 @@ func (l *Lane) Open(now time.Time, server uint8) {
 	l.mu.Unlock()
 	l.down.Store(false)
 	l.reopen.Store(false)
+	l.checkVia()
 	watch := l.only != nil
 	for _, s := range l.shards() {
 		if l.carries(s) {

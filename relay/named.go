@@ -218,6 +218,7 @@ func (s *shard) abandonLocked(w *want) {
 			}
 		}
 		e.lost = e.lost && len(e.variants) > 0
+		s.mindLocked(mortalKey{name: e.name}, e.variants)
 		for _, x := range e.wants {
 			x.chosen = pick(e.variants, x.params)
 		}

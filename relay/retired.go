@@ -119,7 +119,8 @@ func (s *shard) retiredKey(name string) retiredKey {
 }
 
 // retireLocked keeps the bodies of a name that nobody wants. What is private is never kept (RELAY-75), nor what must not be cached
-// (RELAY-9), nor what has a TTL, the promise of which ends by itself, nor a body that had retired before if a connected origin kept silent about it since.
+// (RELAY-9), nor what has a TTL, the promise of which ends by itself, nor a body that had retired before if a connected origin kept
+// silent about it since.
 func (s *shard) retireLocked(e *entry) {
 	variants := e.variants
 	if e.lost { // it stands for nothing

@@ -8,9 +8,9 @@ import (
 )
 
 // Sets that retire. They do as a whole, and come back as a whole (RELAY-81): a set that never settled does not retire, nor one with
-// a member that must not be cached (RELAY-9). What came back in an outage goes on as the set's members, so that those who were given
-// it keep it, and is given to nobody else once a stream is open, until what that stream has not mentioned is swept. It does not count as firm: a
-// client that holds something may hold what has come to be meanwhile, and keeps it.
+// a member that must not be cached (RELAY-9) or has a TTL. What came back in an outage goes on as the set's members, so that those who
+// were given it keep it, and is given to nobody else once a stream is open, until what that stream has not mentioned is swept. It does
+// not count as firm: a client that holds something may hold what has come to be meanwhile, and keeps it.
 
 func (t *set) key() retiredKey {
 	key := t.shard.retiredKey(t.selector)
@@ -28,6 +28,9 @@ func (t *set) retireLocked() {
 	}
 	var variants []*Variant
 	for _, m := range t.members {
+		if slices.ContainsFunc(m.variants, (*Variant).timed) {
+			return // what has a TTL does not retire
+		}
 		variants = append(variants, m.variants...)
 	}
 	t.shard.table().retired.add(t.key(), variants)
@@ -88,7 +91,7 @@ func (t *set) forgetLocked() {
 		t.offerLocked(m, rev)
 	}
 	t.changedLocked(rev)
-	t.faults, t.from = faults{}, nil
+	t.faults, t.from, t.doubted = faults{}, nil, nil
 	t.first, t.news, t.settled, t.firm, t.bad = time.Time{}, time.Time{}, false, false, false
 	t.sweepGen, t.revived, t.anew = 0, false, false
 }

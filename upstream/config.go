@@ -43,6 +43,8 @@ type Config struct {
 
 	// TLS, if not nil, is used towards every address; nil: plain text.
 	TLS *tls.Config
+	// Instance is this process's name, which ends the list of relays that a stream presents (RELAY-87). Empty: none is presented.
+	Instance string
 	// Headers are sent as gRPC metadata when a stream is opened.
 	Headers map[string]string
 	// TokenFile, if set, holds a bearer token, read each time a stream is opened and sent as authorization. Needs TLS.

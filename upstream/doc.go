@@ -50,7 +50,7 @@
 // receive limit, 4 MiB by default, are refused by it, and the log says so (TestRequestTheOriginDoesNotTake). VirtualHost and LbEndpoint
 // have no SotW form, so an origin that speaks SotW is not asked for them. Dynamic parameters are not sent: names that differ in them alone are
 // asked once. After a failover the preferred address is tried again when the
-// connection is lost, not before. weir-via (RELAY-87) is a header for the process to configure. An origin that takes longer than 5 s
+// connection is lost, not before. An origin that takes longer than 5 s
 // to end the stream for a type goes on ending it for all (RELAY-92).
 //
 // # Departures from protocol.md

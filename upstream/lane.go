@@ -137,6 +137,11 @@ func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Dura
 		return 0
 	}
 	l.reopens = 0
+	if s.looped {
+		l.origin.counts.Loop()
+		l.origin.news.warn(time.Now(), "loop", "the origin refuses the stream: it is a relay, and the stream has come through it before, "+
+			"or through too many", zap.String("address", s.conn.address), zap.String("group", l.table.Group().Key()), zap.Error(why.err))
+	}
 	l.log.Debug("the stream ended", zap.Error(why.err), zap.Int("responses", s.responses), zap.Duration("lived", lived))
 	if interval, changed := l.tooManyPings(s.conn, why.err); changed {
 		l.log.Warn("the origin closed the connection for pinging too often; it is pinged less often from now on: "+

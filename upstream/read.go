@@ -23,7 +23,8 @@ func (s *stream) read() {
 	for {
 		var raw []byte
 		if err := s.wire.RecvMsg(&raw); err != nil {
-			s.refused = refused(err)
+			s.looped = status.Code(err) == codes.FailedPrecondition && relay.LoopRefused(status.Convert(err).Message())
+			s.refused = refused(err) && !s.looped
 			s.broken, s.err = s.explain(err)
 			return
 		}

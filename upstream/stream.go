@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-xds/weir/relay"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 )
@@ -32,6 +33,7 @@ type stream struct {
 	err       error // what ended the stream
 	broken    bool  // it was a message that we cannot read
 	refused   bool  // it may be due to what was asked (RELAY-92)
+	looped    bool  // the relays on the way form a loop (RELAY-88)
 
 	// Owned by write.
 	node    bool      // was sent
@@ -58,6 +60,11 @@ func openStream(ctx context.Context, l *lane, c *conn) (*stream, error) {
 	if err != nil {
 		cancel()
 		return nil, err
+	}
+	if cfg.Instance != "" {
+		for _, name := range append(l.table.Via(), relay.ViaName(cfg.Instance)) {
+			ctx = metadata.AppendToOutgoingContext(ctx, relay.ViaKey, name)
+		}
 	}
 	var options []grpc.CallOption
 	if cfg.Compression != "" {

@@ -43,6 +43,9 @@ func (p *process) openOrigin(o *config.Origin, path string) (origin, error) {
 	u := upstreamConfig(p.cfg, o)
 	u.TLS, u.Log, u.Metrics = tls, p.log, p.metrics
 	u.Version, _ = buildVersion()
+	if u.Instance, err = instance(p.cfg); err != nil {
+		return nil, err
+	}
 	up, err := upstream.New(u, part)
 	if err != nil {
 		return nil, errors.Join(problems(p.cfg, path+".grpc", errors.Unwrap(err))...) // the outer one names the origin

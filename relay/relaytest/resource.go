@@ -24,6 +24,8 @@ type Resource struct {
 	Body    *anypb.Any // nil: a heartbeat (TTL-2)
 	Aliases []string
 	TTL     time.Duration // 0: none; negative values are sent as they are
+	// DoNotCache says so in cache_control. Sent wrapped in SotW.
+	DoNotCache bool
 
 	// Constraints makes this a variant: the name is then sent as resource_name (DYN-16). Scripted answers only.
 	Constraints *discovery.DynamicParameterConstraints
@@ -41,6 +43,9 @@ func (r *Resource) delta() *discovery.Resource {
 	} else {
 		d.ResourceName = &discovery.ResourceName{Name: r.Name, DynamicParameterConstraints: r.Constraints}
 	}
+	if r.DoNotCache {
+		d.CacheControl = &discovery.Resource_CacheControl{DoNotCache: true}
+	}
 	if r.TTL != 0 {
 		d.Ttl = durationpb.New(r.TTL)
 	}
@@ -49,7 +54,7 @@ func (r *Resource) delta() *discovery.Resource {
 
 // sotw returns the resource as a SotW response carries it.
 func (r *Resource) sotw() *anypb.Any {
-	if !r.Wrapped && r.TTL == 0 && r.Body != nil && r.Constraints == nil {
+	if !r.Wrapped && !r.DoNotCache && r.TTL == 0 && r.Body != nil && r.Constraints == nil {
 		return r.Body
 	}
 	return &anypb.Any{TypeUrl: wrapperType, Value: marshal(r.delta())}

@@ -20,7 +20,6 @@ var removalCases = []testCase{
 // patientHolds leaves every hold to the client's answers.
 func patientHolds(c weirtest.Config) {
 	c.Set("timing.order_hold", "60s").Set("timing.ack_wait", "60s")
-	c.Origin().Set("grpc.wildcard", "explicit") // a weir above takes a legacy wildcard of endpoints for no request (WILD-5)
 }
 
 // fallenBehind is a client that holds clusters x and y and a route r to y, has seen new routes that it does not answer, and so waits

@@ -201,9 +201,7 @@ func owedOnFirstRequest(t *testing.T) {
 }
 
 func owedOnSotWResume(t *testing.T) {
-	w := start(t, setup{config: func(c weirtest.Config) {
-		c.Origin().Set("grpc.wildcard", "explicit") // a weir above takes a legacy wildcard of endpoints for no request (WILD-5)
-	}})
+	w := start(t, setup{})
 	w.origin.Set(cds, "a", "1", warmable("a", "svc", time.Second))
 	w.origin.Set(eds, "svc", "1", relaytest.Endpoints("svc", "10.0.0.1:80"))
 	c := w.client(relaytest.SotW)

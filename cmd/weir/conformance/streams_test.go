@@ -192,13 +192,13 @@ var lifeCases = []testCase{
 		busy.WantIdle(time.Second + quiet)
 	})},
 	{
-		"STREAM-10", "responses name the origin and each weir, and a new name alone is not news",
+		"STREAM-10 RELAY-90", "responses name the origin and each weir, and a new name alone is not news",
 		perDialect(func(t *testing.T, d relaytest.Dialect) {
-			w := start(t, setup{
-				behaviour: relaytest.Behaviour{Identifier: "plane-1"},
-				config:    func(c weirtest.Config) { c.Set("instance", "edge-7") },
-			})
-			way := strings.Repeat(";weir=edge-7", hops(t))
+			w := start(t, setup{behaviour: relaytest.Behaviour{Identifier: "plane-1"}})
+			way := ""
+			for hop := range hops(t) {
+				way += ";weir=" + instanceOf(hop)
+			}
 			w.origin.Put(cds, cdsAt("a", 1))
 			c := w.client(d)
 			c.Subscribe(cds, "*")

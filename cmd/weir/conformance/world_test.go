@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -72,7 +73,7 @@ func start(t *testing.T, s setup) *world {
 		dialect = relaytest.SotW
 	}
 	for hop := range hops(t) {
-		w.config = weirtest.NewConfig(address, dialect)
+		w.config = weirtest.NewConfig(address, dialect).Set("instance", instanceOf(hop)) // one's own name on the way is a loop
 		if s.config != nil {
 			s.config(w.config)
 		}
@@ -87,6 +88,9 @@ func start(t *testing.T, s setup) *world {
 	}
 	return w
 }
+
+// instanceOf is the name of the weir in that place of the row, the one that talks to the origin being the first.
+func instanceOf(hop int) string { return fmt.Sprintf("weir-%d", hop+1) }
 
 // client is a connected client with an open stream; node may be nil for the usual one.
 func (w *world) client(dialect relaytest.Dialect) *relaytest.Client {
