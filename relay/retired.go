@@ -122,7 +122,7 @@ func (s *shard) retiredKey(name string) retiredKey {
 // (RELAY-9), nor what has a TTL, the promise of which ends by itself, nor a body that had retired before if a connected origin kept silent about it since.
 func (s *shard) retireLocked(e *entry) {
 	variants := e.variants
-	if e.lost { // it stands for nothing
+	if len(variants) > 0 && !e.ownName() { // an alias may stand for something else by the time it is wanted again
 		variants = nil
 	}
 	if len(variants) == 0 && !e.doubted {

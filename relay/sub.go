@@ -226,6 +226,9 @@ func (s *Sub) leaveLocked(now time.Time) {
 			w.wasAbsent = false
 		}
 	}
+	if s.pos.fresh && s.alias.claims != nil { // it may have held what aliases stand for
+		s.alias.laterLocked(s)
+	}
 	t := s.pos.view.set
 	s.pos.view.leave(s.pos)
 	s.pos = nil
@@ -291,6 +294,10 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 	}
 	if r != nil {
 		s.forgetLocked(r, now)
+		if also := s.alias.by[name]; s.pos != nil && len(also) > 0 { // it has the resource by an alias still
+			s.oweLocked(also[0], true)
+			s.dirtyLocked(also[0], s.shard.rev)
+		}
 		return
 	}
 	for _, r := range s.knownAsLocked(name) {
