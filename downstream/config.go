@@ -88,6 +88,10 @@ type ListenerConfig struct {
 	// NoLegacyWildcard are the type URLs for which a first request without names asks for nothing (`no_legacy_wildcard`,
 	// WILD-5). Nil: ClusterLoadAssignment, RouteConfiguration and Secret; empty but not nil: none.
 	NoLegacyWildcard []string
+	// Dedicated are the type URLs for which a client stream has an upstream stream of its own (`dedicated`, RELAY-29).
+	Dedicated []string
+	// AssumeFeatures are client features taken as announced by every client (`assume_features`, FEAT-5).
+	AssumeFeatures []string
 }
 
 // normalize fills in the defaults and gives all problems.

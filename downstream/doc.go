@@ -10,6 +10,14 @@
 // belong to. route.go divides names by origin; those that are never asked of any are refused (refuse.go). Responses are a small head of
 // their own and bytes that all clients share (response.go, codec.go).
 //
+// # Dedicated types and secrets
+//
+// Types that a listener makes dedicated, and secrets of origins that have them enabled, are asked in a group that is the stream's alone
+// (TestDedicatedType). Secrets are for clients on this host, by the connection and not by the listener's address, and for those with a
+// verified certificate (caller.go, TestWhoGetsSecrets). What a client says of a secret it refuses is not kept, since it may quote it
+// (TestSecrets). The node is the client's own word: an origin that goes by it gives a client with a certificate the secrets of any node
+// that the client says to be.
+//
 // # Goroutines and who owns them
 //
 // Two for each stream: the handler's, which reads, and one that writes, started and waited for by the handler. One watchdog for
@@ -44,7 +52,7 @@
 //   - No unary Fetch methods, which reflection shows all the same, as the descriptors have them; no REST, v2 names, status or load
 //     report service. Nothing is ordered between streams, so clients that are to get types in order use ADS (EC-1).
 //   - What is compressed is compressed for each stream anew, by the library: see compress.go for what it costs.
-//   - No dynamic parameters, xdstp globs; the answer to a name of these kinds is a resource error. So it
+//   - No dynamic parameters; the answer to a name with them is a resource error. So it
 //     is to an xdstp name of an authority that no origin answers for (TestRefusedNames).
 //   - A response with resources of several origins has the identifier of the listener's own, and so have refusals (STREAM-10). With
 //     version_mode origin it has the version of the newest response that had to do with it (VER-5), if all of its origins are so
@@ -62,6 +70,9 @@
 //     are the rule's reason, do not linger.
 //   - RELAY-8: what is sent whole in SotW states no error for the names that wait, since it would say that all else is gone.
 //   - ABS-9: for the same reason a list that is sent whole does not tell the error of what it lists (ABS-11).
+//   - RELAY-74: a SotW client that may not have secrets is told nothing, as a response would say that there are none (SOTW-9). No key
+//     says how a client's identity is passed on: the origin sees the client's node.
+//   - RELAY-62: a dedicated stream presents the client's own id and cluster even where the origin's are fixed: that is what it is for.
 //   - ORD-2: what refers to nothing and is referred to by nothing, Runtime and types unknown, neither waits nor is waited for.
 //   - ORD-3: a kept cluster also stays while what was pending waits for an answer to an earlier response, at most ack_wait.
 //   - STREAM-4: a later node without dynamic parameters takes none away if it has no user agent name either: it is a thinner one

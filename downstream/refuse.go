@@ -12,8 +12,7 @@ type reason struct {
 }
 
 var (
-	noSecrets   = &reason{codes.PermissionDenied, "secrets are not served: no origin has them enabled (RELAY-74)"}
-	noGlobs     = &reason{codes.FailedPrecondition, "xdstp globs are not supported by this version"}
+	noGlobs     = &reason{codes.Unimplemented, "the origin of this name speaks state of the world, which has no globs: it needs dialect: delta (COLL-2)"}
 	noAuthority = &reason{codes.FailedPrecondition, "origins[].authorities: no origin is asked for names of this authority"}
 	noType      = &reason{codes.FailedPrecondition, "origins[].types: the origin of this name is not asked for this type"}
 	noGroup     = &reason{codes.ResourceExhausted, "limits.groups is reached at the origin of this name: try again later"}
@@ -26,9 +25,27 @@ var (
 
 // judge says which origin a name is asked of, or why of none.
 func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
+	o, why := s.originOf(st, name)
+	if why == nil && relay.IsSecret(st.typeURL) {
+		if !o.Secrets() {
+			return nil, noSecrets
+		}
+		why = s.from.stranger()
+	}
+	if why != nil {
+		return nil, why
+	}
+	return o, nil
+}
+
+// barred reports whether nothing of a type can be asked for on the stream: secrets, where no origin has any for the client.
+func (s *session) barred(typeURL string) bool {
+	return relay.IsSecret(typeURL) && (!s.cfg.secrets || s.from.stranger() != nil)
+}
+
+// originOf is the origin that has a name, whoever asks for it.
+func (s *session) originOf(st *streamType, name string) (*relay.Origin, *reason) {
 	switch {
-	case st.secret:
-		return nil, noSecrets
 	case name == relay.Wildcard && deltaOnly(st, s.cfg.origin):
 		return nil, noDelta
 	case name == relay.Wildcard:
@@ -49,8 +66,8 @@ func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
 // deltaOnly reports whether the type needs delta end to end, and the origin does not speak it (ALIAS-7).
 func deltaOnly(st *streamType, o *relay.Origin) bool { return relay.DeltaOnly(st.typeURL) && o.SotW() }
 
-// judgeURN is judge for an xdstp name, which is never taken for one of the old style (NAME-2). Its authority decides, and a name of an
-// authority that no origin is declared to answer for gets to none (FED-2).
+// judgeURN is originOf for an xdstp name, which is never taken for one of the old style (NAME-2). Its authority decides, and a name of
+// an authority that no origin is declared to answer for gets to none (FED-2).
 func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason) {
 	u, err := relay.ParseURN(name)
 	switch {
@@ -58,8 +75,6 @@ func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason)
 		return nil, &reason{codes.InvalidArgument, "the xdstp name " + err.Error()}
 	case !u.Of(st.typeURL):
 		return nil, otherType
-	case u.Glob():
-		return nil, noGlobs
 	}
 	o := s.cfg.table.Authority(u.Authority)
 	switch {
@@ -69,6 +84,8 @@ func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason)
 		return nil, noType
 	case deltaOnly(st, o):
 		return nil, noDelta
+	case u.Glob() && !o.Selects():
+		return nil, noGlobs
 	}
 	return o, nil
 }

@@ -36,6 +36,9 @@ type settings struct {
 	compression   string // "" or gzip
 	requireNodeID bool
 	federated     bool            // names may belong to other origins
+	secrets       bool            // some origin that names may belong to has them enabled
+	dedicated     map[string]bool // type URLs (RELAY-29)
+	assumed       []string        // client features (FEAT-5)
 	noLegacy      map[string]bool // type URLs (WILD-5)
 	seed          maphash.Seed    // of the hashes of lists
 }
@@ -44,7 +47,10 @@ func newSettings(cfg Config, lc ListenerConfig) *settings {
 	set := &settings{
 		table: cfg.Table, origin: lc.Origin, instance: cfg.Instance, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
 		federated: cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
-		seed: maphash.MakeSeed(),
+		seed: maphash.MakeSeed(), secrets: cfg.Table.SecretsFrom(lc.Origin), dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
+	}
+	for _, typeURL := range lc.Dedicated {
+		set.dedicated[typeURL] = true
 	}
 	for _, typeURL := range lc.NoLegacyWildcard {
 		set.noLegacy[typeURL] = true
@@ -55,8 +61,9 @@ func newSettings(cfg Config, lc ListenerConfig) *settings {
 // session is the state machine of one client stream: what it asked, what it was sent and what it said to that. It does no I/O
 // and reads no clock. The reader gives it requests, the writer takes responses.
 type session struct {
-	// Set once by newSession.
+	// Set once by newSession and serve.
 	cfg     *settings
+	from    caller
 	delta   bool
 	only    string // the type of the service; "" on ADS, which has them all
 	opened  time.Time
@@ -65,8 +72,10 @@ type session struct {
 
 	mu    sync.Mutex   // guards what follows; never held during a send; before a shard's
 	group *relay.Group // of the listener's own origin; nil before the first request
-	// others are the groups of other origins, joined as their names were asked for, with this node; nil if there are none to join.
+	// others are the groups of other origins, and dedicated those of the stream alone, joined as their names were asked for, with this
+	// node; nil if there are none to join.
 	others      map[*relay.Origin]*relay.Group
+	dedicated   map[*relay.Origin]*relay.Group
 	node        *corev3.Node
 	nodeID      string
 	nodeCluster string
@@ -157,12 +166,16 @@ func (s *session) enterLocked(node *corev3.Node, typeURL string) (st *streamType
 		return nil, false, status.Errorf(codes.ResourceExhausted, "the stream asks for more than %d types", maxTypes)
 	}
 	st = newStreamType(s.cfg, typeURL, s.dialect())
+	st.barred = s.barred(typeURL)
+	_, why := s.judge(st, relay.Wildcard)
+	st.legacy = st.legacy && why == nil
 	s.types = slices.Insert(s.types, i, st)
 	return st, true, nil
 }
 
 // joinLocked remembers the node of the first request, which is the stream's for good (STREAM-1, STREAM-2, RELAY-94).
 func (s *session) joinLocked(node *corev3.Node) error {
+	node = s.assumeLocked(node)
 	if s.cfg.requireNodeID && node.GetId() == "" {
 		return status.Error(codes.InvalidArgument, "node.id is empty, and require_node_id is set here")
 	}
@@ -174,10 +187,25 @@ func (s *session) joinLocked(node *corev3.Node) error {
 	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
 	wrapper, ttl := hopFeatures(node.GetClientFeatures())
 	s.ttl = ttl && (s.delta || wrapper) // in state of the world a TTL is in the wrapper (TTL-5)
-	if s.cfg.federated {
+	switch {
+	case len(s.cfg.dedicated) > 0 || s.cfg.secrets:
+		s.node = node // whole, with what this build does not know of it (V2-6)
+	case s.cfg.federated:
 		s.node = kept(node)
 	}
 	return nil
+}
+
+// assumeLocked adds the features that the listener takes as announced (FEAT-5). The node is the request's own.
+func (s *session) assumeLocked(node *corev3.Node) *corev3.Node {
+	if len(s.cfg.assumed) == 0 {
+		return node
+	}
+	if node == nil {
+		node = &corev3.Node{}
+	}
+	node.ClientFeatures = append(node.ClientFeatures, s.cfg.assumed...)
+	return node
 }
 
 // errGroups ends a stream that cannot have its group (RELAY-67).
@@ -196,27 +224,30 @@ func kept(n *corev3.Node) *corev3.Node {
 
 // groupLocked is the group in which a stream-type's names of an origin live. That of the listener's own origin is joined by the first
 // request, any other when it is first needed; all are given back at close. The error is relay.ErrGroups.
-func (s *session) groupLocked(_ *streamType, o *relay.Origin) (*relay.Group, error) {
-	if o == s.cfg.origin {
+func (s *session) groupLocked(st *streamType, o *relay.Origin) (*relay.Group, error) {
+	groups, join := &s.others, o.Group
+	if st.dedicated {
+		groups, join = &s.dedicated, o.Dedicated
+	} else if o == s.cfg.origin {
 		return s.group, nil
 	}
-	if g := s.others[o]; g != nil {
+	if g := (*groups)[o]; g != nil {
 		return g, nil
 	}
-	g, err := o.Group(s.node)
+	g, err := join(s.node)
 	if err != nil {
 		s.cfg.metrics.LimitRejection("groups")
 		return nil, err
 	}
-	if s.others == nil {
-		s.others = map[*relay.Origin]*relay.Group{}
+	if *groups == nil {
+		*groups = map[*relay.Origin]*relay.Group{}
 	}
-	s.others[o] = g
+	(*groups)[o] = g
 	return g, nil
 }
 
 // errRegrouped: a stream stays in its group; the client that resumes joins the new one (STREAM-4).
-var errRegrouped = status.Error(codes.Unavailable, "node.dynamic_parameters changed, and group_by has them: come back for the new group's")
+var errRegrouped = status.Error(codes.Unavailable, "node.dynamic_parameters changed, and the origin was told them: come back for the new group's")
 
 // checkNodeLocked looks at the node of a later request. One that is not the first is counted and logged once (STREAM-3); a
 // thinner one is normal (RELAY-94), and takes no dynamic parameters away: a client that states its node anew, as Envoy does when
@@ -242,9 +273,11 @@ func (s *session) checkNodeLocked(node *corev3.Node) error {
 
 // staysLocked reports whether a node with other dynamic parameters leaves the stream in all its groups.
 func (s *session) staysLocked(node *corev3.Node) bool {
-	for _, g := range s.others {
-		if !g.Keeps(node) {
-			return false
+	for _, groups := range []map[*relay.Origin]*relay.Group{s.others, s.dedicated} {
+		for _, g := range groups {
+			if !g.Keeps(node) {
+				return false
+			}
 		}
 	}
 	return s.group.Keeps(node)
@@ -293,8 +326,10 @@ func (s *session) close(now time.Time) {
 	if s.group != nil {
 		s.group.Release(now)
 	}
-	for _, g := range s.others {
-		g.Release(now)
+	for _, groups := range []map[*relay.Origin]*relay.Group{s.others, s.dedicated} {
+		for _, g := range groups {
+			g.Release(now)
+		}
 	}
 	s.types = nil
 }

@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-xds/weir/relay"
@@ -72,7 +73,7 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 		s.refuseLocked(st, l.GetName(), noLocators) // DYN-18
 		refused = append(refused, l.GetName())
 	}
-	if st.secret {
+	if st.barred {
 		return s.countNamesLocked(st)
 	}
 	if first {
@@ -88,10 +89,28 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 	if err := s.updateLocked(now, st, to, req, first); err != nil {
 		return err
 	}
-	if st.rest != nil && !st.sub.Standing().Wildcard {
+	if st.rest != nil && st.sub.Standing().Sets == 0 { // what a set may cover is still to be told (WILD-9)
 		st.rest.forget(req.ResourceNamesUnsubscribe)
 	}
 	return s.countNamesLocked(st)
+}
+
+// spacesLocked is which names with slashes stand for all virtual hosts of a route configuration: those that the client has
+// subscribed to as one on this stream (ALIAS-6). Without a slash every name does.
+func (s *session) spacesLocked(st *streamType, own *relay.Group, names []string) (spaces []string) {
+	if st.typeURL != relay.VirtualHostType {
+		return nil
+	}
+	routes := s.askedLocked(relay.RouteType)
+	if routes == nil || routes.sub.In(own) == nil {
+		return nil
+	}
+	for _, name := range names {
+		if strings.Contains(name, "/") && routes.sub.In(own).Subscribed(name) {
+			spaces = append(spaces, name)
+		}
+	}
+	return spaces
 }
 
 // updateLocked hands a request to the table, to each group its part of it.
@@ -102,29 +121,28 @@ func (s *session) updateLocked(
 	if err != nil {
 		return errGroups(err)
 	}
-	var initial map[string]string
-	if first {
-		initial = req.InitialResourceVersions
-	}
+	gone := s.leaveLocked(st, &to, req.ResourceNamesUnsubscribe)
 	update := func(g *relay.Group, subscribe, unsubscribe []string, initial map[string]string) {
-		if len(subscribe)+len(unsubscribe) == 0 && !first {
-			return
-		}
 		if st.sub.In(g) == nil {
-			if len(subscribe) == 0 && !st.sub.None() {
-				return // nothing of it was ever subscribed
-			}
 			st.sub.Open(g, s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Delta: true, Initial: initial, TTL: s.ttl})
+		}
+		if g == own {
+			st.sub.In(g).Namespaces(s.spacesLocked(st, own, subscribe))
 		}
 		st.sub.Update(now, g, subscribe, unsubscribe)
 		st.expect(now, g)
 	}
-	gone := s.leaveLocked(st, &to, req.ResourceNamesUnsubscribe)
+	// The listener's own first: a name that is unsubscribed elsewhere may be covered by a `*` that comes with it (DELTA-6, DELTA-9).
+	switch {
+	case first && (len(to.own) > 0 || len(to.others) == 0):
+		update(own, to.own, gone, req.InitialResourceVersions)
+	case len(to.own) > 0, len(gone) > 0 && st.sub.In(own) != nil:
+		update(own, to.own, gone, nil)
+	}
 	for i := range to.others {
 		p := &to.others[i]
 		update(p.group, p.names, p.gone, p.initial)
 	}
-	update(own, to.own, gone, initial)
 	return nil
 }
 

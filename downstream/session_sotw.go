@@ -20,7 +20,7 @@ func (s *session) request(now time.Time, req *discoveryv3.DiscoveryRequest) erro
 		return err
 	}
 	switch {
-	case st.secret:
+	case st.barred:
 		// An empty response would say "delete all", so nothing is sent (SOTW-9).
 		st.refusedCount += uint64(len(req.ResourceNames))
 		return nil

@@ -11,10 +11,12 @@ import (
 
 // ClientStatus is how one client stream stands, in plain values.
 type ClientStatus struct {
-	Stream      uint64 // unique in this process
-	Peer        string // the client's address
-	Origin      string // the listener's own
-	Group       string // key of the client's group there; empty before the first request
+	Stream uint64 // unique in this process
+	Peer   string // the client's address
+	Origin string // the listener's own
+	Group  string // key of the client's group there; empty before the first request
+	// Dedicated are the groups that are the stream's alone, as origin/key (RELAY-29).
+	Dedicated   []string
 	NodeID      string
 	NodeCluster string
 	Dialect     string // "delta" or "sotw"
@@ -31,7 +33,7 @@ type TypeStatus struct {
 	Wildcard bool
 	// Parts are Names and Wildcard by origin, if any are another's than the listener's own; else nil.
 	Parts []PartStatus
-	// SentVersion and AckedVersion are version_info of SotW; empty in delta.
+	// SentVersion and AckedVersion are version_info of SotW; empty in delta and of secrets (RELAY-76).
 	SentVersion, AckedVersion string
 	Responses                 uint64 // written; the messages of one cut answer count once
 	// InFlightSince is when the oldest unanswered response was written; zero: none is.
@@ -119,6 +121,10 @@ func (s *session) status() ClientStatus {
 	if s.group != nil {
 		c.Group = s.group.Key()
 	}
+	for o, g := range s.dedicated {
+		c.Dedicated = append(c.Dedicated, o.Name()+"/"+g.Key())
+	}
+	slices.Sort(c.Dedicated)
 	c.Types = make([]TypeStatus, 0, len(s.types))
 	for _, st := range s.types {
 		c.Types = append(c.Types, st.status(s.cfg.origin))
@@ -131,6 +137,9 @@ func (st *streamType) status(own *relay.Origin) TypeStatus {
 		TypeURL: st.typeURL, SentVersion: st.sentVersion, AckedVersion: st.ackedVersion, Responses: st.responses,
 		UnsyncedSince: st.unsyncedSince, Nacks: st.nacks, LastNack: st.lastNack,
 		Refused: st.refusedCount, Held: st.heldCount, Cold: st.coldCount,
+	}
+	if relay.IsSecret(st.typeURL) {
+		t.SentVersion, t.AckedVersion = "", "" // digests (RELAY-76)
 	}
 	if len(st.unanswered) > 0 {
 		t.InFlightSince = st.unanswered[0].at

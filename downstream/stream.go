@@ -78,7 +78,7 @@ func (s *Server) serve(set *settings, wire grpc.ServerStream, v *relay.Service, 
 		server: s, wire: wire, session: newSession(set, delta, now), cancel: cancel, done: make(chan struct{}),
 	}
 	if p, ok := peer.FromContext(ctx); ok {
-		st.peer = p.Addr.String()
+		st.peer, st.session.from = p.Addr.String(), callerOf(p)
 	}
 	st.session.only = v.TypeURL
 	set.compress(ctx)

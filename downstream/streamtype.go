@@ -16,9 +16,10 @@ const maxUnanswered = 16
 // Guarded by its session's lock.
 type streamType struct {
 	// Set once by newStreamType.
-	typeURL string
-	counts  *metrics.DownstreamType
-	secret  bool // refused whatever is asked (RELAY-74)
+	typeURL   string
+	counts    *metrics.DownstreamType
+	barred    bool // nothing can be asked for: every name is refused (RELAY-74)
+	dedicated bool // asked in a group that is the stream's alone (RELAY-29)
 
 	sub relay.Union // none: nothing of the type is ever asked of the table
 
@@ -67,8 +68,8 @@ type sent struct {
 
 func newStreamType(cfg *settings, typeURL, dialect string) *streamType {
 	return &streamType{
-		typeURL: typeURL, counts: cfg.metrics.Downstream(typeURL, dialect), secret: relay.IsSecret(typeURL),
-		legacy: !cfg.noLegacy[typeURL],
+		typeURL: typeURL, counts: cfg.metrics.Downstream(typeURL, dialect), legacy: !cfg.noLegacy[typeURL],
+		dedicated: cfg.dedicated[typeURL] || relay.IsSecret(typeURL),
 	}
 }
 

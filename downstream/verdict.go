@@ -3,6 +3,8 @@ package downstream
 import (
 	"time"
 
+	"github.com/weir-xds/weir/relay"
+
 	"google.golang.org/genproto/googleapis/rpc/status"
 )
 
@@ -24,12 +26,18 @@ func (s *session) nackLocked(now time.Time, st *streamType, x *sent, nonce strin
 	st.nacks++
 	st.counts.Nack()
 	st.lastNack = Nack{Nonce: nonce, Message: clip(detail.GetMessage(), maxNackKept), At: now}
+	if relay.IsSecret(st.typeURL) {
+		st.lastNack.Message = unsaid
+	}
 	s.notes = append(s.notes, note{typeURL: st.typeURL, nack: st.lastNack})
 	if x.real && !x.nacked {
 		st.sub.Nack(&x.answer)
 	}
 	x.nacked = true
 }
+
+// unsaid stands for what a client says of a secret: it may quote it (RELAY-76).
+const unsaid = "(what the client says of a secret is not kept)"
 
 // maxNackKept bounds what a client's words take in memory.
 const maxNackKept = 4 << 10

@@ -1,6 +1,9 @@
 package relay
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // aliased is what a client has by other names than those it subscribed: its subscription is the alias, what it holds has the resource's
 // own name. It costs nothing but for names that are aliases. Guarded by the shard's lock.
@@ -126,7 +129,7 @@ func (s *Sub) claimAliasesLocked() {
 	if s.alias.early == 0 {
 		return
 	}
-	s.alias.claims, s.alias.spelt = s.initial, s.stated
+	s.alias.claims, s.alias.spelt = maps.Clone(s.initial), s.stated
 	if s.pos != nil {
 		return // what the set does not have is found when it is told
 	}
@@ -219,16 +222,19 @@ func (s *Sub) namesLocked(name string) bool {
 	return r != nil && r.is(holds) && s.alias.resource(r) == name || len(s.alias.by[name]) > 0
 }
 
-// inViewLocked is the wildcard's body of a name, if the client has been told its set.
+// inViewLocked is the body that the client's sets have of a name, if it has been told them.
 func (s *Sub) inViewLocked(name string) *Variant {
-	if s.pos == nil || s.pos.fresh || !s.pos.view.has(name) {
+	it, _ := s.memberLocked(name)
+	if it == nil {
 		return nil
 	}
-	return s.pos.view.items[name].variant
+	return it.variant
 }
 
 // coversLocked reports whether the client has the resource by any of its subscriptions still.
-func (s *Sub) coversLocked(name string) bool { return s.namesLocked(name) || s.inViewLocked(name) != nil }
+func (s *Sub) coversLocked(name string) bool {
+	return s.namesLocked(name) || s.inViewLocked(name) != nil
+}
 
 // tidyLocked makes a delta answer of names and aliases one that lists each resource once (DELTA-20), and adds the removals of what no name
 // of the client stands for any more. base is the wildcard's part.
@@ -260,16 +266,16 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 			own.remove(x.name, x.spelt)
 		}
 	}
-	fresh := s.pos != nil && s.pos.fresh
 	for _, x := range a.left {
 		if v := s.inViewLocked(x.name); v != nil && !listed[x.name] && !s.namesLocked(x.name) && v.Digest != x.sent {
 			listed[x.name] = true // the wildcard's own body stands for it from now on
 			own.Variants = append(own.Variants, v)
 		}
 		covered := s.coversLocked(x.name)
+		_, waits := s.memberLocked(x.name)
 		switch {
-		case !covered && fresh:
-			a.later = append(a.later, x.toldName) // it may be in the set
+		case !covered && waits:
+			a.later = append(a.later, x.toldName) // it may be in a set that is not told yet
 		case !covered:
 			remove(x.toldName)
 			continue
@@ -279,13 +285,14 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 		}
 	}
 	a.left, a.notices = nil, false
-	if a.early == 0 && !fresh {
-		for _, x := range a.later {
-			if !s.coversLocked(x.name) {
+	if a.early == 0 {
+		a.later = slices.DeleteFunc(a.later, func(x toldName) bool {
+			_, waits := s.memberLocked(x.name)
+			if !waits && !s.coversLocked(x.name) {
 				remove(x)
 			}
-		}
-		a.later = nil
+			return !waits
+		})
 	}
 	return base.without(listed), errs
 }

@@ -15,6 +15,13 @@
 // it by random steps and compares every client with the origin. A client whose names belong to several origins has a Sub in a group of
 // each, and a [Union] over them.
 //
+// # Groups
+//
+// A group is the clients whose nodes are alike in what the origin goes by (node.go); its lanes present the fields of its key and nothing else
+// of any member. Key and node are those of every replica and build (TestGroupKeysAreGolden). A client stream may have a group of its
+// own, with its whole node (TestDedicated); what is private to it, and secrets wherever they are, goes with the last that wants it, neither
+// lingers nor retires, and pictures have secrets by name alone (TestSecretsDoNotLinger).
+//
 // # Goroutines and time
 //
 // None is started here, no clock is read and nothing is called back: time is an argument. One goroutine of the process calls

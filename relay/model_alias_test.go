@@ -12,14 +12,6 @@ func (m *model) alias() string { return fmt.Sprintf("a%d", m.rnd.IntN(4)) }
 
 func isAlias(name string) bool { return name[0] == 'a' }
 
-// types are those of the model: where there are aliases, virtual hosts take the place of endpoints.
-func (m *model) types() []string {
-	if m.aliased() {
-		return []string{ClusterType, VirtualHostType, ScopedRouteType}
-	}
-	return modelTypes
-}
-
 // resource is what a name stands for at the origin; "": for nothing.
 func (m *model) resource(ty, name string) string {
 	if owner := m.owner[ty][name]; owner != "" {

@@ -26,12 +26,12 @@ func newRand(t *testing.T) *rand.Rand {
 }
 
 // TestConvergence drives the table by random steps of an origin and of clients, in all crossings of the dialects: responses in flight, lanes served apart, chunked first answers,
-// bad responses, errors of names, origins without resume or versions, members that are not in the wildcard, clients that return with
+// bad responses, errors of names, TTLs that are renewed, origins without resume or versions, members that are not in the wildcard, clients that return with
 // what they held, resources that go by aliases which move and are dropped, a stream for each type, streams refused for types never answered, outages in which what had retired comes back, bodies that must not be cached, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
 // name after it made the body that the client loses.
 func TestConvergence(t *testing.T) {
-	revivals := 0
-	for _, k := range []string{"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions", "spellings", "sotw spellings", "per type", "sotw per type", "aliases", "aliases no-versions"} {
+	revivals, heartbeats := 0, 0
+	for _, k := range []string{"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions", "spellings", "sotw spellings", "per type", "sotw per type", "ttl", "sotw ttl", "aliases", "aliases no-versions"} {
 		t.Run(k, func(t *testing.T) {
 			m := newModel(t, newRand(t), k)
 			for i := range *steps {
@@ -45,12 +45,12 @@ func TestConvergence(t *testing.T) {
 					m.forget()
 				}
 			}
-			t.Logf("%d types were refused, %d bodies had retired", m.refusals, m.revivals)
-			revivals += m.revivals
+			t.Logf("%d types were refused, %d bodies had retired, %d heartbeats were told", m.refusals, m.revivals, m.heartbeats)
+			revivals, heartbeats = revivals+m.revivals, heartbeats+m.heartbeats
 		})
 	}
-	if *steps >= 3000 && revivals == 0 {
-		t.Error("nothing that had retired was given out")
+	if *steps >= 3000 && (revivals == 0 || heartbeats == 0) {
+		t.Errorf("of what had retired %d bodies were given out, and %d heartbeats were told", revivals, heartbeats)
 	}
 }
 
@@ -82,6 +82,8 @@ type model struct {
 	outage   int // the step until which no stream can be opened
 	refusals int
 	revivals int // bodies given out of those that had retired
+
+	heartbeats int // told to clients
 }
 
 type modelLane struct {
@@ -121,7 +123,9 @@ type modelSub struct {
 	absent   map[string]bool // its names that were when it left `*`
 	unsubbed map[string]bool // may be answered by a removal (DELTA-9)
 	errs     map[string]modelTold
-	named    map[string]bool // ever, since it came for `*`
+	named    map[string]bool   // ever, since it came for `*`
+	refused  map[string]bool   // last sent in an answer that it refused
+	accepted map[string]string // version it accepted last
 }
 
 var modelTypes = []string{ClusterType, EndpointType, ScopedRouteType}
@@ -144,7 +148,7 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 	for _, l := range m.group.lanes {
 		m.lanes = append(m.lanes, &modelLane{Lane: l})
 	}
-	for _, ty := range m.types() {
+	for _, ty := range modelTypes {
 		m.faulted[ty], m.owner[ty] = map[string]int{}, map[string]string{}
 		m.state[ty], m.deleted[ty], m.faults[ty] = map[string]int{}, map[string]int{}, map[string]modelFault{}
 	}
@@ -183,8 +187,9 @@ func (m *model) plain(name string) string {
 	return name
 }
 
-func (m *model) typeURL() string { types := m.types()
-	return types[m.rnd.IntN(len(types))] }
+func (m *model) typeURL() string {
+	return modelTypes[m.rnd.IntN(len(modelTypes))]
+}
 
 func (m *model) number(s string) int {
 	n, err := strconv.Atoi(s)
@@ -221,6 +226,9 @@ func (m *model) step() {
 		m.run(m.lane())
 	case k < 87:
 		m.produceAll(m.lane())
+		for range 6 {
+			m.renew(m.lane())
+		}
 	case k < 95:
 		m.deliver(m.lane())
 	case k < 96:

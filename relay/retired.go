@@ -118,7 +118,7 @@ func (s *shard) retiredKey(name string) retiredKey {
 	return retiredKey{origin: s.group.origin.cfg.Name, group: s.group.key, typeURL: s.typeURL, name: name}
 }
 
-// retireLocked keeps the bodies of a name that nobody wants. Secrets are never kept (RELAY-75), nor what must not be cached
+// retireLocked keeps the bodies of a name that nobody wants. What is private is never kept (RELAY-75), nor what must not be cached
 // (RELAY-9), nor what has a TTL, the promise of which ends by itself, nor a body that had retired before if a connected origin kept silent about it since.
 func (s *shard) retireLocked(e *entry) {
 	variants := e.variants
@@ -129,7 +129,7 @@ func (s *shard) retireLocked(e *entry) {
 		variants = e.retired
 	}
 	variants = slices.DeleteFunc(slices.Clone(variants), func(v *Variant) bool { return v.DoNotCache || v.timed() })
-	if !IsSecret(s.typeURL) {
+	if !s.private() {
 		s.table().retired.add(s.retiredKey(e.name), variants)
 	}
 }
@@ -163,9 +163,11 @@ func (l *Lane) Missed() {
 		if s.named.lane == l.index {
 			s.relookLocked()
 		}
-		if s.star.lane() == l {
-			s.star.reviveLocked()
-		}
+		s.setsLocked(func(t *set) {
+			if t.lane() == l {
+				t.reviveLocked()
+			}
+		})
 		s.unlock()
 	}
 }

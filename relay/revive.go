@@ -23,7 +23,7 @@ func (t *set) key() retiredKey {
 func (t *set) retireLocked() {
 	cfg, typeURL := &t.shard.group.origin.cfg, t.shard.typeURL
 	told := !cfg.SotW || absenceDeletes(typeURL) || slices.Contains(cfg.AbsenceDeletes, typeURL)
-	if !told || !t.firm && !t.revived || t.uncached > 0 || t.anew || IsSecret(typeURL) {
+	if !told || !t.firm && !t.revived || t.uncached > 0 || t.anew || t.shard.private() {
 		return
 	}
 	var variants []*Variant
@@ -109,6 +109,10 @@ func (t *set) countLocked(m *member) {
 // before that waits for the next stream (RELAY-9).
 func (t *set) abandonLocked() {
 	t.lingerAt = time.Time{}
+	if t.kind != wild { // it is unsubscribed by its name
+		t.unwantLocked()
+		return
+	}
 	if t.lane().live(t.askedGen) {
 		t.anew = true
 		t.lane().reopenSoon()

@@ -30,10 +30,19 @@ type shard struct {
 	now  time.Time  // of the last call that brought one
 	subs int        // open Subs
 
-	star      *set // the set the origin chooses for `*`
-	named     namedTable
-	refreshed refreshes
-	mortals   mortals
+	star *set // the set the origin chooses for `*`
+	// collections are globs and namespaces by name; nil: none. changed are those that their lane has to look at.
+	collections map[string]*set
+	changed     []*set
+	// spacesGen is the generation of the main lane in which namespaces were first asked, and spacesAt when.
+	spacesGen uint32
+	spacesAt  time.Time
+	// Of the last response that may have had to do with collections: its stream, and whether a part was refused.
+	collectedGen uint32
+	collectedBad bool
+	named        namedTable
+	refreshed    refreshes
+	mortals      mortals
 
 	// What the main lane carries of this type in its generation mainGen: one of the two kinds (RELAY-20).
 	mainGen  uint32
@@ -67,9 +76,20 @@ func newShard(g *Group, typeURL string) *shard {
 	return s
 }
 
-func (s *shard) table() *Table          { return s.group.origin.table }
-func (s *shard) cfg() *Config           { return &s.group.origin.table.cfg }
-func (s *shard) push(x timer)           { s.table().timers.push(x) }
+func (s *shard) table() *Table { return s.group.origin.table }
+func (s *shard) cfg() *Config  { return &s.group.origin.table.cfg }
+func (s *shard) push(x timer)  { s.table().timers.push(x) }
+
+// private reports whether what the shard holds goes with its last client: secrets (RELAY-75), and what is one client's alone.
+func (s *shard) private() bool { return s.group.dedicated || IsSecret(s.typeURL) }
+
+// linger is how long an upstream subscription outlives its last client (RELAY-3).
+func (s *shard) linger() time.Duration {
+	if s.private() {
+		return 0
+	}
+	return s.cfg().Linger
+}
 func (s *shard) lane(i laneIndex) *Lane { return s.lanes.Load()[i] }
 
 // unlock releases the shard and then wakes the clients the work concerned: nothing is signalled under the lock.
@@ -98,7 +118,7 @@ const maxIdleShards = 256
 // true. A type that was asked on a stream stays for as long as that stream, so that it is not asked there as if for the
 // first time; made-up types end it before they pile up.
 func (s *shard) dropIfEmptyLocked() bool {
-	if s.dead || s.subs > 0 || s.star.wantedLocked() || len(s.named.entries) > 0 {
+	if s.dead || s.subs > 0 || s.star.wantedLocked() || len(s.collections)+len(s.named.entries) > 0 {
 		return s.dead
 	}
 	if s.rememberLocked() {
@@ -106,7 +126,7 @@ func (s *shard) dropIfEmptyLocked() bool {
 	}
 	s.dead = true
 	for i, l := range s.lanes.Load() {
-		if l.live(s.named.firstGen[i]) || i == int(mainLane) && l.live(s.star.askedGen) {
+		if l.live(s.named.firstGen[i]) || i == int(mainLane) && (l.live(s.star.askedGen) || l.live(s.spacesGen)) {
 			s.dead = false
 			s.idle.Store(true)
 			if s.group.idle() > maxIdleShards {

@@ -3,19 +3,21 @@ package relay
 import (
 	"slices"
 	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
 // GroupStatus is a picture of one group, for admin pages, metrics and tests. Nothing in it is shared with the table.
 type GroupStatus struct {
-	Origin   string
-	Key      string
-	NodeID   string // presented upstream
-	Cluster  string // presented upstream
-	Clients  int
-	Revision uint64
-	Lanes    [2]LaneStatus // main, side; where types have lanes of their own, whether any is
-	Types    []TypeStatus  // in ORD-1 order
-	Apart    []ApartStatus // of them, those not on the group's lanes, in the same order
+	Origin    string
+	Key       string
+	Dedicated bool         // to one client stream (RELAY-29)
+	Node      *corev3.Node // presented upstream; not to be changed
+	Clients   int          // streams
+	Revision  uint64
+	Lanes     [2]LaneStatus // main, side; where types have lanes of their own, whether any is
+	Types     []TypeStatus  // in ORD-1 order
+	Apart     []ApartStatus // of them, those not on the group's lanes, in the same order
 }
 
 // ApartStatus is a picture of a type that is or was suspect of making the origin end streams (RELAY-92).
@@ -39,12 +41,14 @@ type TypeStatus struct {
 	Wildcard bool // `*` is wanted upstream
 	// Settled: the wildcard set is complete (RELAY-6).
 	Settled bool
-	Members int // of the wildcard set
-	Names   int // wanted by name upstream, those that linger included
-	Absent  int // of the names, stated not to exist and still so
-	Waiting int // of the names, asked and unanswered
-	Bodies  int // resources held, of both kinds
-	Bytes   int // of the bodies
+	Members int // of the wildcard set and of collections, each counted
+	// Collections is the number of globs and namespaces wanted, those that linger included; they are no Names.
+	Collections int
+	Names       int // wanted by name upstream, those that linger included
+	Absent      int // of the names, stated not to exist and still so
+	Waiting     int // of the names, asked and unanswered
+	Bodies      int // resources held, of both kinds
+	Bytes       int // of the bodies
 	// Stale is how many of the bodies no open upstream stream vouches for.
 	Stale      int
 	Views      int
@@ -52,6 +56,19 @@ type TypeStatus struct {
 	// Unrequested counts resources that matched no subscription (RELAY-28), Unanswered names a healthy origin left
 	// unanswered for 15 s (ABS-5); both since the start.
 	Unrequested, Unanswered uint64
+}
+
+// Sharing is how many groups have clients, and how many clients they have, without those that are dedicated. Where the numbers are
+// near, nothing is shared (RELAY-61).
+func (o *Origin) Sharing() (groups, clients int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, g := range o.groups {
+		if !g.dedicated && g.refs > 0 {
+			groups, clients = groups+1, clients+g.refs
+		}
+	}
+	return groups, clients
 }
 
 // Status is a picture of every group of the origin. It locks one shard at a time.
@@ -62,8 +79,7 @@ func (o *Origin) Status() []GroupStatus {
 		clients := g.refs
 		o.mu.Unlock()
 		gs := GroupStatus{
-			Origin: o.cfg.Name, Key: g.key, NodeID: g.node.GetId(), Cluster: g.node.GetCluster(),
-			Clients: clients,
+			Origin: o.cfg.Name, Key: g.key, Dedicated: g.dedicated, Node: g.node, Clients: clients,
 		}
 		for i, l := range g.lanes {
 			gs.Lanes[i] = LaneStatus{Wanted: l.Wanted(), Open: l.gen.Load() != 0}
@@ -90,16 +106,20 @@ func (s *shard) status() (_ TypeStatus, rev uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ts := TypeStatus{
-		TypeURL: s.typeURL, Wildcard: s.star.wantedLocked(), Settled: s.star.settled, Members: len(s.star.members),
-		Views: len(s.star.views), Unrequested: s.unrequested, Unanswered: s.unanswered,
+		TypeURL: s.typeURL, Wildcard: s.star.wantedLocked(), Settled: s.star.settled, Collections: len(s.collections),
+		Unrequested: s.unrequested, Unanswered: s.unanswered,
 	}
-	for _, v := range s.star.views {
-		ts.Tombstones += v.dead
-	}
-	setLive := s.star.liveLocked()
-	for _, m := range s.star.members {
-		ts.count(m.variants, setLive)
-	}
+	s.setsLocked(func(t *set) {
+		ts.Members += len(t.members)
+		ts.Views += len(t.views)
+		for _, v := range t.views {
+			ts.Tombstones += v.dead
+		}
+		live := t.liveLocked()
+		for _, m := range t.members {
+			ts.count(m.variants, live)
+		}
+	})
 	for _, e := range s.named.entries {
 		live := false
 		for _, w := range e.wants {
@@ -142,10 +162,12 @@ func (t *TypeStatus) count(vs []*Variant, live bool) {
 
 // ResourceStatus is a picture of one resource.
 type ResourceStatus struct {
-	Group         string
-	TypeURL       string
-	Name          string
-	Wildcard      bool // a member of the wildcard set; else held by name
+	Group    string
+	TypeURL  string
+	Name     string
+	Wildcard bool // a member of the wildcard set; else held by name, or in a Collection
+	// Collection is the glob or namespace that the resource is a member of; "" for none.
+	Collection    string
 	Version       string
 	OriginVersion string
 	Constraints   string // canonical; "" for none
@@ -160,7 +182,7 @@ type ResourceStatus struct {
 }
 
 // Resources calls f for a picture of each resource of the type and name; empty ones stand for all. Order: group, type,
-// wildcard members first, name. It stops when f returns false.
+// wildcard members first, then what is held by name and in collections, name. It stops when f returns false.
 func (o *Origin) Resources(group, typeURL, name string, f func(ResourceStatus) bool) {
 	name = NameKey(name)
 	for _, g := range o.groupList() {
@@ -182,24 +204,24 @@ func (o *Origin) Resources(group, typeURL, name string, f func(ResourceStatus) b
 
 // resources takes pointers under the lock, and makes the pictures, digests as text among them, outside it.
 func (s *shard) resources(name string) []ResourceStatus {
-	var bodies []*Variant
 	var rs []ResourceStatus
 	s.mu.Lock()
-	setLive := s.star.liveLocked()
-	if name == "" {
-		bodies = make([]*Variant, 0, len(s.star.members))
-		for _, m := range s.star.members {
-			bodies = append(bodies, m.variants...)
+	s.setsLocked(func(t *set) {
+		if name == "" {
+			for _, m := range t.members {
+				rs = t.picturesLocked(rs, m)
+			}
+		} else if m := t.members[name]; m != nil {
+			rs = t.picturesLocked(rs, m)
 		}
+	})
+	if name == "" {
 		for _, e := range s.named.entries {
 			if e.counts() {
 				rs = s.namedPicturesLocked(rs, e)
 			}
 		}
 	} else {
-		if m := s.star.members[name]; m != nil {
-			bodies = slices.Clone(m.variants)
-		}
 		var last *heldAlso
 		for _, e := range s.holdersLocked(name) { // one speaks for all that hold the resource
 			if e.also == nil || e.also != last {
@@ -214,22 +236,31 @@ func (s *shard) resources(name string) []ResourceStatus {
 			s.fill(&rs[i], v)
 		}
 	}
-	for _, v := range bodies {
-		r := ResourceStatus{Wildcard: true, Live: setLive}
-		s.fill(&r, v)
-		rs = append(rs, r)
-	}
 	slices.SortFunc(rs, func(a, b ResourceStatus) int {
 		switch {
 		case a.Wildcard != b.Wildcard && a.Wildcard:
 			return -1
 		case a.Wildcard != b.Wildcard:
 			return 1
+		case a.Collection != b.Collection:
+			return cmpString(a.Collection, b.Collection)
 		case a.Name != b.Name:
 			return cmpString(a.Name, b.Name)
 		}
 		return cmpString(a.Constraints, b.Constraints)
 	})
+	return rs
+}
+
+func (t *set) picturesLocked(rs []ResourceStatus, m *member) []ResourceStatus {
+	r := ResourceStatus{Wildcard: t.kind == wild, Live: t.liveLocked()}
+	if t.kind != wild {
+		r.Collection = spelling(t.selector, t.spelt)
+	}
+	for _, v := range m.variants {
+		r.body = v
+		rs = append(rs, r)
+	}
 	return rs
 }
 
@@ -266,7 +297,8 @@ func (s *shard) fill(r *ResourceStatus, v *Variant) {
 	}
 	switch {
 	case IsSecret(s.typeURL):
-		r.Version = "" // RELAY-76: a digest lets an observer confirm a guess
+		// RELAY-76: by name only. A digest lets an observer confirm a guess; the origin's version may be one, and a length is half of one.
+		r.Version, r.OriginVersion, r.Bytes = "", "", 0
 	case !v.DoNotCache:
 		r.Body = v.Any()
 	}

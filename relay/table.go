@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,8 +60,12 @@ type OriginConfig struct {
 	NoResume bool
 	// AbsenceTransient: a name that a SotW origin leaves unanswered is in error after 30 s, and never absent (ABS-6).
 	AbsenceTransient bool
+	// Secrets: resources of type Secret may be asked of the origin, in dedicated groups (RELAY-74). Package downstream sees to it.
+	Secrets bool
 	// DropOnDataError: a name whose error is about itself (PERMISSION_DENIED) loses its cached body (ABS-8).
 	DropOnDataError bool
+	// RecursiveGlobs: a glob has members at any depth, not only in its last segment (COLL-5).
+	RecursiveGlobs bool
 	// WithholdTTL: what has a TTL is kept from clients who can be told neither the TTL nor the removal, those of SotW who name
 	// resources of a grouped type and do not know TTLs (RELAY-51).
 	WithholdTTL bool
@@ -178,6 +183,7 @@ type Origin struct {
 	mu     sync.Mutex // guards what follows; held for map work only; nothing is locked under it
 	groups map[string]*Group
 	queued []*Lane         // wanted, and nobody runs them yet
+	lastID uint64          // of a dedicated group
 	proven map[string]bool // types it has answered, whichever group asked (RELAY-92)
 }
 
@@ -198,15 +204,41 @@ func (o *Origin) Group(node *corev3.Node) (*Group, error) {
 	defer o.mu.Unlock()
 	g := o.groups[key]
 	if g == nil {
-		if most := o.table.cfg.MaxGroups; most > 0 && len(o.groups) >= most {
-			return nil, ErrGroups
+		var err error
+		if g, err = o.addGroupLocked(key, up); err != nil {
+			return nil, err
 		}
-		g = newGroup(o, key, up)
-		o.groups[key] = g
 	}
 	g.refs++
 	return g, nil
 }
+
+// Dedicated makes a group for one client stream alone, whose own node is presented (RELAY-29). The caller gives it back by
+// Group.Release, and with its last want goes what it holds.
+func (o *Origin) Dedicated(node *corev3.Node) (*Group, error) {
+	up := dedicatedNode(node)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lastID++
+	g, err := o.addGroupLocked("dedicated-"+strconv.FormatUint(o.lastID, 10), up) // which no hash is
+	if err != nil {
+		return nil, err
+	}
+	g.dedicated, g.refs = true, 1
+	return g, nil
+}
+
+func (o *Origin) addGroupLocked(key string, up *corev3.Node) (*Group, error) {
+	if most := o.table.cfg.MaxGroups; most > 0 && len(o.groups) >= most {
+		return nil, ErrGroups
+	}
+	g := newGroup(o, key, up)
+	o.groups[key] = g
+	return g, nil
+}
+
+// Secrets reports whether resources of type Secret may be asked of the origin (RELAY-74).
+func (o *Origin) Secrets() bool { return o.cfg.Secrets }
 
 // Wake is signalled when TakeLanes has something.
 func (o *Origin) Wake() <-chan struct{} { return o.wake }
@@ -241,6 +273,19 @@ func (o *Origin) groupList() []*Group {
 
 // Authority is the origin that is asked for xdstp names of the authority; nil if none is (FED-1, FED-2).
 func (t *Table) Authority(authority string) *Origin { return t.authorities[authority] }
+
+// SecretsFrom reports whether any origin that a client stream of own's may have names of has secrets enabled.
+func (t *Table) SecretsFrom(own *Origin) bool {
+	for _, o := range t.authorities {
+		if o.Secrets() {
+			return true
+		}
+	}
+	return own.Secrets()
+}
+
+// Selects reports whether the origin can be asked for collections: state of the world has none (COLL-2, ALIAS-7).
+func (o *Origin) Selects() bool { return !o.cfg.SotW }
 
 // Federated reports whether names of one client stream may belong to other origins than the one given.
 func (t *Table) Federated(own *Origin) bool {

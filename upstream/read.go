@@ -82,7 +82,7 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 	l.table.Identify(r.Identifier)
 	if ce := o.log.Check(zap.DebugLevel, "response"); ce != nil {
 		ce.Write(zap.String("group", l.table.Group().Key()), zap.String("type_url", r.TypeURL), zap.Int("resources", r.Len()),
-			zap.String("version", r.Version), zap.String("nonce", r.Nonce), zap.Bool("accepted", reject == nil))
+			shownVersion(r), zap.String("nonce", r.Nonce), zap.Bool("accepted", reject == nil))
 	}
 	l.mu.Lock()
 	asked := l.types[r.TypeURL] != nil
@@ -114,9 +114,17 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 		counts.Rejected(len(reject.Reasons))
 		o.news.warn(now, "nack "+metrics.ShortName(r.TypeURL), "a response is refused",
 			zap.String("group", l.table.Group().Key()), zap.String("type_url", r.TypeURL), zap.String("nonce", r.Nonce),
-			zap.String("version", r.Version), zap.Error(reject))
+			shownVersion(r), zap.Error(reject))
 	}
 	return s.judge(now, r, &u, reject)
+}
+
+// shownVersion is a response's version for the log, but of secrets, which may be a digest of them (RELAY-76).
+func shownVersion(r *relay.Response) zap.Field {
+	if relay.IsSecret(r.TypeURL) {
+		return zap.Skip()
+	}
+	return zap.String("version", r.Version)
 }
 
 // parse reads a response. A panic over a peer's bytes costs that peer its stream and nobody anything else (ERR-11); no lock is

@@ -55,6 +55,16 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// A warning goes to stderr, and the file is good.
+func TestValidateWarns(t *testing.T) {
+	path := write(t, "origins:\n  - name: a\n    grpc: { addresses: ['a:1'] }\n    group_by:\n      - id\n")
+	code, stdout, stderr := weir(t, "validate", "-c", path)
+	if code != exitOK || stdout != "ok\n" || strings.Count(stderr, "\n") != 1 ||
+		!strings.HasPrefix(stderr, path+":5:9: warning: origins[0].group_by[0]: each client will be a group of its own") {
+		t.Errorf("got %d, %q, %q", code, stdout, stderr)
+	}
+}
+
 func TestRunRefusesBadFile(t *testing.T) {
 	for _, path := range []string{write(t, "origins: []\n"), "testdata/nowhere.yaml"} {
 		code, stdout, stderr := weir(t, "run", "-c", path)

@@ -30,6 +30,10 @@ func runCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		for _, w := range cfg.Warnings() {
+			log.Warn("the configuration may not mean what it says", zap.String("file", w.File), zap.Int("line", w.Line),
+				zap.Int("column", w.Column), zap.String("key", w.Path), zap.String("warning", w.Msg))
+		}
 		return serve(cmd.Context(), cfg, log)
 	})
 	return cmd

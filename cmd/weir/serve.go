@@ -113,6 +113,7 @@ func (p *process) openPorts(ctx context.Context) error {
 		p.ports = append(p.ports, port{open, downstream.ListenerConfig{
 			Origin: p.table.Origin(listenerOrigin(p.cfg, l)), TLS: tls,
 			RequireNodeID: l.RequireNodeID, NoLegacyWildcard: l.NoLegacyWildcard, Compression: l.Compression,
+			Dedicated: l.Dedicated, AssumeFeatures: l.AssumeFeatures,
 		}})
 	}
 	if err := p.openAdmin(ctx); err != nil {
@@ -155,6 +156,7 @@ func (p *process) run(ctx context.Context) error {
 		parts.Go(w.serve)
 	}
 	parts.Go(func() error { return p.advance(work) })
+	parts.Go(func() error { return newSharing(p).watch(work) })
 	for _, o := range p.origins {
 		parts.Go(func() error { return o.run(work) })
 	}

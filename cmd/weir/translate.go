@@ -55,9 +55,11 @@ func tableConfig(cfg *config.Config) relay.Config {
 			Authorities:    o.Authorities,
 			OriginVersions: o.VersionMode == config.VersionModeOrigin,
 			CanonicalHash:  o.Hash == config.HashCanonical,
+			Secrets:        o.Secrets == config.SecretsDedicated,
 			NoResume:       o.Resume == config.ResumeNone, AbsenceDeletes: o.AbsenceDeletes,
 			AbsenceTransient: o.AbsenceTimer == config.AbsenceTimerTransient,
 			DropOnDataError:  o.OnDataError == config.OnDataErrorDrop,
+			RecursiveGlobs:   o.Glob == config.GlobRecursive,
 			WithholdTTL:      o.TTLUnsupported == config.TTLUnsupportedWithhold,
 		}
 		if o.GRPC != nil {

@@ -11,7 +11,7 @@ import (
 func validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate",
-		Short: "Check a configuration and print every problem with its line",
+		Short: "Check a configuration and print every problem and warning with its line",
 		Args:  cobra.NoArgs,
 	}
 	path := configFlag(cmd)
@@ -22,6 +22,9 @@ func validateCommand() *cobra.Command {
 		}
 		if err := checkRooms(cfg); err != nil {
 			return err
+		}
+		for _, w := range cfg.Warnings() {
+			_, _ = fmt.Fprintln(cmd.ErrOrStderr(), w) // as with errors, there is nobody left to tell
 		}
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), "ok")
 		return err

@@ -163,7 +163,7 @@ func (p *parser) message(n *yaml.Node, path string, m proto.Message) bool {
 			where, field = again.where, again.trail()
 		}
 	}
-	p.fail(where, join(path, field), "%s%s", msg, advice(msg))
+	p.fail(where, join(path, field), "%s%s", p.said(msg), advice(msg))
 	return false
 }
 

@@ -28,6 +28,7 @@ type parser struct {
 	lim      limits
 	spent    int // bytes of JSON made so far
 	stated   bool
+	secrets  bool // the file has some, so nothing of it is repeated in an error (RELAY-76)
 	found    []placed
 	at       map[key]position
 	problems problems
@@ -36,7 +37,7 @@ type parser struct {
 // parse reads a file's content, by the suffix of its name (FILE-1). A file with a problem has no content: half of it could
 // state absence.
 func parse(file string, data []byte, lim limits) ([]placed, problems) {
-	p := &parser{file: file, lim: lim, at: map[key]position{}}
+	p := &parser{file: file, lim: lim, at: map[key]position{}, secrets: secretNames.Match(data)}
 	switch filepath.Ext(file) {
 	case ".pb":
 		p.binary(data)
@@ -80,7 +81,7 @@ func (p *parser) text(data []byte) {
 	var r discoveryv3.DiscoveryResponse
 	if err := prototext.Unmarshal(data, &r); err != nil {
 		at, msg := protoPosition(err)
-		p.fail(at, "", "is not a DiscoveryResponse in text form: %s", msg)
+		p.fail(at, "", "is not a DiscoveryResponse in text form: %s", p.said(msg))
 		return
 	}
 	p.response(&r, proto.Size(&r) > 0)
@@ -95,6 +96,16 @@ func protoPosition(err error) (position, string) {
 	line, _ := strconv.Atoi(m[1]) // digits, or no match
 	column, _ := strconv.Atoi(m[2])
 	return position{line, column}, msg[len(m[0]):]
+}
+
+var secretNames = regexp.MustCompile(`tls\.v3\.Secret|v2\.auth\.Secret`)
+
+// said is what a parser says is wrong, which may quote a private key that was not written as it has to be. The place is told anyway.
+func (p *parser) said(msg string) string {
+	if !p.secrets || strings.HasPrefix(msg, "unable to resolve") {
+		return msg
+	}
+	return "is not what belongs here; it is not repeated, since the file has secrets (RELAY-76)"
 }
 
 // bare is the text of a protobuf error without its prefix, whose space is sometimes another kind of space.

@@ -276,3 +276,20 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+// TestErrorsDoNotRepeatSecrets: the place is told, and what stands there is not (RELAY-76).
+func TestErrorsDoNotRepeatSecrets(t *testing.T) {
+	yaml := "\"@type\": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret\nname: s\ntls_certificate:\n" +
+		"  private_key: { inline_bytes: \"--- BEGIN hunter2 ---\" }\n"
+	text := "resources { [type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret] {\n" +
+		"  tls_certificate { private_key { hunter2: 1 } } } }"
+	for file, data := range map[string]string{"s.yaml": yaml, "s.textproto": text} {
+		found, problems := parse(file, []byte(data), testLimits)
+		if len(found) > 0 || len(problems) != 1 || strings.Contains(problems.Error(), "hunter2") || problems[0].at.line == 0 {
+			t.Errorf("%s: %d resources, and %v", file, len(found), problems)
+		}
+	}
+	if _, problems := parse("c.yaml", []byte("\"@type\": "+relay.ClusterType+"\nname: [hunter2]\n"), testLimits); !strings.Contains(problems.Error(), "[") {
+		t.Errorf("where there are no secrets, what is wrong is told: %v", problems)
+	}
+}

@@ -10,7 +10,8 @@
 //
 // # What is never shown
 //
-// Secrets: SDS bodies are not handed out by the table, fields that Envoy's API
+// Secrets: of SDS the table hands out names alone, neither bodies nor versions,
+// lengths or digests; fields that Envoy's API
 // marks as sensitive are blanked at any depth of other bodies
 // (TestSensitiveFieldsAreBlanked), and the configuration comes masked. A body
 // of a type that is not linked in cannot be looked into; it is shown as it is,

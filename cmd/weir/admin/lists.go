@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+
+	"google.golang.org/protobuf/encoding/protojson"
 )
 
 // defaultLimit is how many items a list has unless limit= says otherwise.
@@ -62,7 +64,9 @@ func (a *Admin) groups(w http.ResponseWriter, r *http.Request) {
 		}
 		groups := a.cfg.Table.Origin(o.Name).Status()
 		for i := range groups {
-			if !l.add(groupOf(&groups[i])) {
+			g := groupOf(&groups[i])
+			g.Node, _ = protojson.Marshal(groups[i].Node) // left out if there is no JSON for it: NaN in its metadata
+			if !l.add(g) {
 				break
 			}
 		}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/weir-xds/weir/downstream"
@@ -70,15 +71,19 @@ type File struct {
 
 // group is how a group stands.
 type group struct {
-	Origin   string      `json:"origin"`
-	Key      string      `json:"key"`
-	NodeID   string      `json:"node_id"` // presented upstream
-	Cluster  string      `json:"node_cluster"`
-	Clients  int         `json:"clients"`
-	Revision uint64      `json:"revision"`
-	Main     lane        `json:"main_lane"`
-	Side     lane        `json:"side_lane"`
-	Types    []groupType `json:"types"`
+	Origin string `json:"origin"`
+	Key    string `json:"key"`
+	// Dedicated: to one client stream, whose own node is presented (RELAY-29).
+	Dedicated bool `json:"dedicated"`
+	// What is presented upstream. Node, the whole of it, is in lists only.
+	NodeID   string          `json:"node_id"`
+	Cluster  string          `json:"node_cluster"`
+	Node     json.RawMessage `json:"node,omitempty"`
+	Clients  int             `json:"clients"` // streams; none while the group lingers
+	Revision uint64          `json:"revision"`
+	Main     lane            `json:"main_lane"`
+	Side     lane            `json:"side_lane"`
+	Types    []groupType     `json:"types"`
 }
 
 type lane struct {
@@ -92,10 +97,12 @@ type groupType struct {
 	// Wildcard: everything is wanted upstream; Settled: that set is complete.
 	Wildcard bool `json:"wildcard"`
 	Settled  bool `json:"settled"`
-	Members  int  `json:"members"` // of that set
-	Names    int  `json:"names"`   // wanted by name upstream
-	Absent   int  `json:"absent"`
-	Waiting  int  `json:"waiting"` // asked and unanswered
+	Members  int  `json:"members"` // of that set, and of collections
+	// Collections are globs, and namespaces of virtual hosts, wanted upstream.
+	Collections int `json:"collections"`
+	Names       int `json:"names"` // wanted by name upstream
+	Absent      int `json:"absent"`
+	Waiting     int `json:"waiting"` // asked and unanswered
 	// Resources held, of both kinds.
 	Resources   int    `json:"resources"`
 	Bytes       int    `json:"bytes"`
@@ -108,14 +115,15 @@ type groupType struct {
 
 func groupOf(s *relay.GroupStatus) group {
 	g := group{
-		Origin: s.Origin, Key: s.Key, NodeID: s.NodeID, Cluster: s.Cluster, Clients: s.Clients, Revision: s.Revision,
+		Origin: s.Origin, Key: s.Key, Dedicated: s.Dedicated, NodeID: s.Node.GetId(), Cluster: s.Node.GetCluster(),
+		Clients: s.Clients, Revision: s.Revision,
 		Main: lane(s.Lanes[0]), Side: lane(s.Lanes[1]), Types: make([]groupType, 0, len(s.Types)),
 	}
 	for i := range s.Types {
 		t := &s.Types[i]
 		g.Types = append(g.Types, groupType{
 			Type: metrics.ShortName(t.TypeURL), TypeURL: t.TypeURL, Wildcard: t.Wildcard, Settled: t.Settled,
-			Members: t.Members, Names: t.Names, Absent: t.Absent, Waiting: t.Waiting, Resources: t.Bodies, Bytes: t.Bytes,
+			Members: t.Members, Collections: t.Collections, Names: t.Names, Absent: t.Absent, Waiting: t.Waiting, Resources: t.Bodies, Bytes: t.Bytes,
 			Stale: t.Stale, Views: t.Views, Tombstones: t.Tombstones, Unrequested: t.Unrequested, Unanswered: t.Unanswered,
 		})
 	}
@@ -153,6 +161,7 @@ type client struct {
 	NodeCluster string       `json:"node_cluster"`
 	Origin      string       `json:"origin"`
 	Group       string       `json:"group"`
+	Dedicated   []string     `json:"dedicated_groups,omitempty"` // as origin/key
 	Dialect     string       `json:"dialect"`
 	Since       time.Time    `json:"since"`
 	Synced      bool         `json:"synced"` // every type is
@@ -189,7 +198,7 @@ type clientPart struct {
 func clientOf(s *downstream.ClientStatus) client {
 	c := client{
 		Stream: s.Stream, Peer: s.Peer, NodeID: s.NodeID, NodeCluster: s.NodeCluster, Origin: s.Origin, Group: s.Group,
-		Dialect: s.Dialect, Since: s.Since, Synced: true, Types: make([]clientType, 0, len(s.Types)),
+		Dedicated: s.Dedicated, Dialect: s.Dialect, Since: s.Since, Synced: true, Types: make([]clientType, 0, len(s.Types)),
 	}
 	for i := range s.Types {
 		t := &s.Types[i]

@@ -27,6 +27,15 @@ func (k checker) addf(path, format string, args ...any) {
 	}
 }
 
+// warnf is addf for what may be meant, and is likely not to be.
+func (k checker) warnf(path, format string, args ...any) {
+	if !slices.ContainsFunc(k.undecoded, func(p *Problem) bool { return within(p.Path, path) || within(path, p.Path) }) {
+		w := k.problem(path, fmt.Sprintf(format, args...))
+		w.Warning = true
+		k.warnings = append(k.warnings, w)
+	}
+}
+
 // within says whether path is at or below top, a path that is not the root.
 func within(path, top string) bool {
 	rest, ok := strings.CutPrefix(path, top)
@@ -37,6 +46,7 @@ func within(path, top string) bool {
 func (c *Config) normalise() {
 	for i := range c.Listeners {
 		normaliseTypes(c.Listeners[i].NoLegacyWildcard)
+		normaliseTypes(c.Listeners[i].Dedicated)
 	}
 	for i := range c.Origins {
 		normaliseTypes(c.Origins[i].Types)
@@ -46,6 +56,18 @@ func (c *Config) normalise() {
 	if len(c.Origins) > 0 && !slices.ContainsFunc(c.Origins, func(o Origin) bool { return o.Default }) {
 		c.Origins[0].Default = true
 	}
+	for i := range c.Origins {
+		if o := &c.Origins[i]; o.GroupBy == nil && !c.onlyAuthorities(o) {
+			o.GroupBy = slices.Clone(defaultGroupBy)
+		}
+	}
+}
+
+// onlyAuthorities says whether an origin is asked for nothing but the xdstp
+// names of its authorities, which do not depend on who asks (RELAY-63).
+func (c *Config) onlyAuthorities(o *Origin) bool {
+	return len(o.Authorities) > 0 && !o.Default &&
+		!slices.ContainsFunc(c.Listeners, func(l Listener) bool { return l.Origin == o.Name })
 }
 
 // normaliseTypes leaves what is no type for the check to report.
@@ -98,11 +120,14 @@ func (k checker) listener(path string, l *Listener, origins []Origin) {
 	k.address(path+".address", l.Address)
 	k.serverTLS(path+".tls", l.TLS)
 	k.types(path+".no_legacy_wildcard", l.NoLegacyWildcard)
+	k.types(path+".dedicated", l.Dedicated)
+	k.features(path+".assume_features", l.AssumeFeatures)
 	k.compression(path+".compression", l.Compression)
 	known := slices.ContainsFunc(origins, func(o Origin) bool { return o.Name == l.Origin })
 	if l.Origin != "" && !known {
 		k.addf(path+".origin", "there is no origin %q", l.Origin)
 	}
+	k.secretsHere(path, l, origins)
 }
 
 func (k checker) admin(a *Admin) {

@@ -65,11 +65,14 @@ func (k checker) origin(path string, o *Origin) {
 	k.types(path+".absence_deletes", o.AbsenceDeletes)
 	k.nameFields(path+".name_fields", o.NameFields)
 	k.groupBy(path+".group_by", o.GroupBy)
+	k.groupsEqualClients(path, o)
+	k.secrets(path, o)
 	k.oneOf(path+".resume", o.Resume, ResumeVersions, ResumeNone)
 	k.oneOf(path+".version_mode", o.VersionMode, VersionModeContent, VersionModeOrigin)
 	k.oneOf(path+".hash", o.Hash, HashBytes, HashCanonical)
 	k.oneOf(path+".absence_timer", o.AbsenceTimer, AbsenceTimerAbsence, AbsenceTimerTransient)
 	k.oneOf(path+".on_data_error", o.OnDataError, OnDataErrorKeep, OnDataErrorDrop)
+	k.oneOf(path+".glob", o.Glob, GlobOneLevel, GlobRecursive)
 	k.oneOf(path+".ttl_unsupported", o.TTLUnsupported, TTLUnsupportedServe, TTLUnsupportedWithhold)
 }
 

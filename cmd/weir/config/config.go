@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"os"
+	"slices"
 )
 
 // Config is the whole file. It is not modified after Parse.
@@ -121,6 +122,15 @@ func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, 
 		return nil, err
 	}
 	return c, nil
+}
+
+// Warnings are what may be meant in the file and is likely not to be, sorted by
+// line.
+func (c *Config) Warnings() []*Problem {
+	if c.source == nil {
+		return nil
+	}
+	return slices.SortedStableFunc(slices.Values(c.source.warnings), byPlace)
 }
 
 // Problemf describes something found wrong later (a certificate that cannot be

@@ -26,11 +26,17 @@ type Listener struct {
 	// not mean "everything" (WILD-5), as full type URLs after Parse.
 	// Default: eds, rds, sds.
 	NoLegacyWildcard []string `yaml:"no_legacy_wildcard"`
-	// AssumeFeatures are client features taken as announced (FEAT-5).
-	// Default: none. Not supported by this version.
+	// AssumeFeatures are client features taken as announced by every client here
+	// (FEAT-5), as if they stood in its node: those of the connection, such as
+	// xds.config.supports-resource-ttl for Envoy, which honours TTLs without
+	// saying so, and those that change what the origin generates, which are then
+	// part of the client's group. Default: none.
 	AssumeFeatures []string `yaml:"assume_features"`
-	// Dedicated lists types for which each client has an upstream stream of its
-	// own (RELAY-29). Default: none. Not supported by this version.
+	// Dedicated lists types for which each client stream has an upstream stream
+	// of its own, with the client's own node, and shares nothing (RELAY-29), for
+	// origins that answer each node something else; full type URLs after Parse.
+	// Each such client is a group of its own (limits.groups), and what it was
+	// sent is gone with it, whatever cache.linger says. Default: none.
 	Dedicated []string `yaml:"dedicated"`
 	// Compression of responses, towards clients that take it: empty or gzip.
 	// Compressed requests are always taken. Default: empty.

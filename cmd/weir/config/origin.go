@@ -28,12 +28,17 @@ type Origin struct {
 	// locality, user_agent_name, user_agent_version, client_features, metadata,
 	// metadata.KEY, id, dynamic_parameters (the only one that may change during
 	// a stream, which then ends, so that the client comes back in its new group).
+	// A group shares an upstream stream, whose node has these fields of its
+	// members and an id of its own, equal on every replica; with id it has
+	// theirs, nothing is shared, and weir says so (RELAY-61).
 	// An empty list is one group for all, which an origin of files has whatever
 	// this says: files cannot tell clients apart.
-	// Default: cluster, locality, user_agent_name, client_features, metadata.
+	// Default: cluster, locality, user_agent_name, client_features, metadata;
+	// empty for an origin that is no listener's and asked for the names of its
+	// authorities only, which are the same for everybody (RELAY-63).
 	GroupBy []string `yaml:"group_by"`
 	// Node holds fixed values presented upstream, for control planes that
-	// choose by them.
+	// choose by them. A dedicated stream has its client's own node all the same.
 	Node Node `yaml:"node"`
 
 	// TP2 says the origin understands resource_locators. Default: false.
@@ -47,8 +52,16 @@ type Origin struct {
 	// ResumeSotW presents the last version on a new SotW stream. Default: false.
 	// Not supported by this version.
 	ResumeSotW bool `yaml:"resume_sotw"`
-	// Secrets is refuse, dedicated or by_identity. Default: refuse.
-	// Other values are not supported by this version.
+	// Secrets is refuse or dedicated. With refuse no resource of type Secret is
+	// asked of the origin, and the names are refused. With dedicated each client
+	// stream that asks for secrets has an upstream stream of its own, with its
+	// own node, and they are dropped when it ends (RELAY-74, RELAY-75). Only a
+	// client with a verified certificate is served, except over loopback or a
+	// Unix socket, and the origin has to be reached over TLS, with the same
+	// exception (RELAY-77). The node is the client's own word: the origin
+	// authorises weir, so let a listener's client_ca admit only clients that may
+	// have what any of them may. by_identity is not supported by this version.
+	// Default: refuse.
 	Secrets string `yaml:"secrets"`
 	// VersionMode says which versions clients are told: content, those that
 	// weir makes of the content, equal on every replica, or origin, the origin's
@@ -77,8 +90,10 @@ type Origin struct {
 	// endpoints, routes and the like and do not know TTLs: serve, and they keep
 	// it when its time is over, or withhold (RELAY-51). Default: serve.
 	TTLUnsupported string `yaml:"ttl_unsupported"`
-	// Glob is one_level or recursive (COLL-5). Default: one_level.
-	// Other values are not supported by this version.
+	// Glob says which members an xdstp glob such as xdstp://a/TYPE/foo/* has:
+	// one_level, those with one segment in place of the star, or recursive, those
+	// at any depth, for origins that match by prefix (COLL-5). What else the
+	// origin sends for it is ignored and counted. Default: one_level.
 	Glob string `yaml:"glob"`
 	// NameFields says which protobuf field of a resource is its name, by type,
 	// for dialect sotw and files, where a resource may come without its name
@@ -97,29 +112,34 @@ type Origin struct {
 
 func (o *Origin) setDefaults() {
 	*o = Origin{
-		GroupBy:           []string{"cluster", "locality", "user_agent_name", "client_features", "metadata"},
 		DynamicParameters: DynamicParameters{Otherwise: "refuse"},
 		Resume:            ResumeVersions,
-		Secrets:           "refuse",
+		Secrets:           SecretsRefuse,
 		VersionMode:       VersionModeContent,
 		Hash:              HashBytes,
 		AbsenceTimer:      AbsenceTimerAbsence,
 		OnDataError:       OnDataErrorKeep,
 		TTLUnsupported:    TTLUnsupportedServe,
-		Glob:              "one_level",
+		Glob:              GlobOneLevel,
 		Guard:             Guard{Share: 0.5, Min: 10, Hold: 30 * time.Second},
 	}
 }
+
+// defaultGroupBy is Origin.GroupBy where it is not written (RELAY-60).
+var defaultGroupBy = []string{"cluster", "locality", "user_agent_name", "client_features", "metadata"}
 
 // CompressionGzip is the one value of GRPC.Compression and
 // Listener.Compression beside the empty one.
 const CompressionGzip = "gzip"
 
-// Values of Origin.Resume, VersionMode, Hash, AbsenceTimer, OnDataError and
-// TTLUnsupported, GRPC.Dialect and GRPC.Wildcard.
+// Values of Origin.Resume, Secrets, VersionMode, Hash, AbsenceTimer,
+// OnDataError and TTLUnsupported, GRPC.Dialect and GRPC.Wildcard.
 const (
 	ResumeVersions = "versions"
 	ResumeNone     = "none"
+
+	SecretsRefuse    = "refuse"
+	SecretsDedicated = "dedicated"
 
 	VersionModeContent = "content"
 	VersionModeOrigin  = "origin"
@@ -129,6 +149,8 @@ const (
 	AbsenceTimerAbsence   = "absence"
 	AbsenceTimerTransient = "transient"
 	OnDataErrorKeep       = "keep"
+	GlobOneLevel          = "one_level"
+	GlobRecursive         = "recursive"
 	OnDataErrorDrop       = "drop"
 
 	TTLUnsupportedServe    = "serve"

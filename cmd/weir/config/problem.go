@@ -14,11 +14,16 @@ type Problem struct {
 	Line, Column int    // counted from 1
 	Path         string // such as "origins[0].grpc.addresses[1]"; empty for the whole
 	Msg          string
+	Warning      bool // the file can be used all the same
 }
 
-// Error is one line: file:line:column: path: message.
+// Error is one line: file:line:column: path: message, with "warning: " before
+// the path of a warning.
 func (p *Problem) Error() string {
 	where := fmt.Sprintf("%s:%d:%d: ", p.File, p.Line, p.Column)
+	if p.Warning {
+		where += "warning: "
+	}
 	if p.Path != "" {
 		where += p.Path + ": "
 	}
@@ -49,6 +54,7 @@ type report struct {
 	file     string
 	at       map[string]position // by path
 	problems []*Problem
+	warnings []*Problem
 }
 
 func newReport(file string) *report {
@@ -78,14 +84,16 @@ func (r *report) addAtf(at position, path, format string, args ...any) {
 }
 
 func (r *report) err() error {
-	slices.SortStableFunc(r.problems, func(a, b *Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
+	slices.SortStableFunc(r.problems, byPlace)
 	errs := make([]error, len(r.problems))
 	for i, p := range r.problems {
 		errs[i] = p
 	}
 	return errors.Join(errs...)
+}
+
+func byPlace(a, b *Problem) int {
+	return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 }
 
 // parent cuts the last key or index off a path.

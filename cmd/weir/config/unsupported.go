@@ -10,19 +10,15 @@ import "reflect"
 var unsupported = map[string]bool{
 	"authorization": true,
 
-	"listeners[].rest":            true,
-	"listeners[].v2":              true,
-	"listeners[].assume_features": true,
-	"listeners[].dedicated":       true,
+	"listeners[].rest": true,
+	"listeners[].v2":   true,
 
 	"origins[].rest":                         true,
 	"origins[].tp2":                          true,
 	"origins[].dynamic_parameters.from_node": true,
 	"origins[].dynamic_parameters.otherwise": true,
 	"origins[].resume_sotw":                  true,
-	"origins[].secrets":                      true,
 	"origins[].nack_report":                  true,
-	"origins[].glob":                         true,
 	"origins[].share":                        true,
 	"origins[].guard.share":                  true,
 	"origins[].guard.min":                    true,

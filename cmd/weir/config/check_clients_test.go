@@ -1,0 +1,74 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Each file can be used, and gets these warnings.
+func TestWarnings(t *testing.T) {
+	grpc := func(more string) string {
+		return "origins: [{name: mesh, " + more + ", grpc: {addresses: ['cp:18000'], tls: {}}}]\n"
+	}
+	for name, c := range map[string]struct {
+		text string
+		want []string
+	}{
+		"none":            {origin, nil},
+		"id":              {grpc("group_by: [cluster, id]"), []string{"1:44: warning: origins[0].group_by[1]: each client will be a group of its own, with"}},
+		"id, fixed":       {grpc("group_by: [id], node: {id: x}"), []string{`node.id "x" is presented for all`}},
+		"cluster, fixed":  {grpc("group_by: [cluster], node: {id: x}"), nil},
+		"id, files":       {"origins: [{name: a, group_by: [id], files: {path: x}}]\n", nil},
+		"secrets":         {grpc("secrets: dedicated"), nil}, // the listener is on loopback
+		"secrets, plain":  {grpc("secrets: dedicated") + "listeners: [{address: ':1'}]\n", []string{"2:23: warning: listeners[0].address: clients of other hosts will be refused the secrets of origin \"mesh\""}},
+		"secrets, tls":    {grpc("secrets: dedicated") + "listeners: [{address: ':1', tls: {cert: c, key: k}}]\n", []string{"2:34: warning: listeners[0].tls: clients of other hosts"}},
+		"secrets, mutual": {grpc("secrets: dedicated") + "listeners: [{address: ':1', tls: {cert: c, key: k, client_ca: a}}]\n", nil},
+		"refused, plain":  {grpc("secrets: refuse") + "listeners: [{address: ':1'}]\n", nil},
+		"two, by line": {"listeners: [{address: ':1'}]\n" + grpc("secrets: dedicated, group_by: [id]"), []string{
+			"1:23: warning: listeners[0].address", "2:55: warning: origins[0].group_by[0]",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, err := Parse("weir.yaml", []byte(c.text), noEnv)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := cfg.Warnings()
+			if len(got) != len(c.want) {
+				t.Fatalf("got %v, want %d", got, len(c.want))
+			}
+			for i, w := range got {
+				if !strings.Contains(w.Error(), c.want[i]) {
+					t.Errorf("got %v, want %s", w, c.want[i])
+				}
+			}
+		})
+	}
+	if w := Default().Warnings(); w != nil {
+		t.Errorf("a configuration from no file: %v", w)
+	}
+}
+
+// RELAY-63: an origin that is asked for xdstp names alone has one group, unless the file says otherwise.
+func TestGroupByDefault(t *testing.T) {
+	for name, c := range map[string]struct {
+		second, listeners string
+		want              []string
+	}{
+		"authorities only": {"authorities: [x]", "", []string{}},
+		"nothing at all":   {"types: [cds]", "", defaultGroupBy},
+		"the default":      {"authorities: [x], default: true", "", defaultGroupBy},
+		"of a listener":    {"authorities: [x]", "listeners: [{origin: b}]\n", defaultGroupBy},
+		"written":          {"authorities: [x], group_by: [cluster]", "", []string{"cluster"}},
+		"written, empty":   {"group_by: []", "", []string{}},
+	} {
+		cfg, err := Parse("weir.yaml", []byte("origins: [{name: a, grpc: {addresses: ['a:1']}}, {name: b, grpc: {addresses: ['b:1']}, "+c.second+"}]\n"+c.listeners), noEnv)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := cfg.Origins[1].GroupBy; !slices.Equal(got, c.want) {
+			t.Errorf("%s: grouped by %v, want %v", name, got, c.want)
+		}
+	}
+}

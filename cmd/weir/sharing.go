@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/weir-xds/weir/relay"
+)
+
+const (
+	// sharingLook is how often groups and clients are compared.
+	sharingLook = time.Minute
+	// sharingSay is how often an origin's are worth a line.
+	sharingSay = time.Hour
+	// sharingLeast is how many clients an origin has to have: a few may all differ.
+	sharingLeast = 20
+)
+
+// sharing tells operators of origins whose groups equal their clients: weir then
+// shields them from nothing, and costs a stream for each (RELAY-61). The file
+// alone does not tell, since it depends on what clients put into their nodes.
+type sharing struct {
+	origins []*relay.Origin
+	log     *zap.Logger
+	said    map[string]time.Time // by origin
+}
+
+func newSharing(p *process) *sharing {
+	s := &sharing{log: p.log, said: map[string]time.Time{}}
+	for i := range p.cfg.Origins {
+		s.origins = append(s.origins, p.table.Origin(p.cfg.Origins[i].Name))
+	}
+	return s
+}
+
+// watch looks until ctx ends.
+func (s *sharing) watch(ctx context.Context) error {
+	tick := time.NewTicker(sharingLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-tick.C:
+			s.look(now)
+		}
+	}
+}
+
+func (s *sharing) look(now time.Time) {
+	for _, o := range s.origins {
+		groups, clients := o.Sharing()
+		if clients < sharingLeast || 10*groups < 9*clients {
+			continue
+		}
+		if last, ok := s.said[o.Name()]; ok && now.Before(last.Add(sharingSay)) {
+			continue
+		}
+		s.said[o.Name()] = now
+		s.log.Warn("nearly every client is a group of its own, so nothing is shared: leave out of origins[].group_by what differs from "+
+			"client to client; /groups shows the nodes", zap.String("origin", o.Name()), zap.Int("groups", groups), zap.Int("clients", clients))
+	}
+}

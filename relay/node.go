@@ -1,0 +1,167 @@
+package relay
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+var groupTerms = []string{
+	"cluster", "locality", "user_agent_name", "user_agent_version", "client_features", "metadata", "id", dynamicParameters,
+}
+
+// dynamicParameters is the one term that a member may change during a stream (STREAM-4). A group spans all types, so the
+// parameters of all of them are in its key.
+const dynamicParameters = "dynamic_parameters"
+
+func checkGroupBy(terms []string) error {
+	for _, t := range terms {
+		if !slices.Contains(groupTerms, t) && (!strings.HasPrefix(t, "metadata.") || len(t) == len("metadata.")) {
+			return fmt.Errorf("%q is none of %s, metadata.KEY", t, strings.Join(groupTerms, ", "))
+		}
+	}
+	return nil
+}
+
+// ownFeatures are what weir itself can handle, in every spelling (FEAT-6).
+var ownFeatures = []string{
+	"envoy.config.supports-resource-ttl",
+	"xds.config.resource-in-sotw",
+	"xds.config.supports-resource-in-sotw",
+	"xds.config.supports-resource-ttl",
+}
+
+// hopByHop reports whether a feature concerns one connection alone: a client's own claim of it ends here (FEAT-2). All others,
+// known or not, are end to end (FEAT-1, FEAT-7).
+func hopByHop(feature string) bool {
+	return slices.Contains(ownFeatures, feature) || feature == "envoy.config.resource-in-sotw" // FEAT-4
+}
+
+// endToEnd are a client's features that change what the origin generates, in order.
+func endToEnd(features []string) []string {
+	kept := slices.DeleteFunc(slices.Clone(features), hopByHop)
+	slices.Sort(kept)
+	return slices.Compact(kept)
+}
+
+// withOwn adds to features what weir itself can handle.
+func withOwn(features []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(features, ownFeatures))))
+}
+
+// groupOf reduces a node to the group's key and the node presented upstream (RELAY-60, RELAY-62): the fields of the key as
+// the members sent them, and nothing else of any member, be it a field that this build does not know. Both are equal on every
+// replica, and whatever build it runs, since replicas are replaced one by one (TestGroupKeysAreGolden).
+func groupOf(n *corev3.Node, cfg OriginConfig, deployment string) (string, *corev3.Node) {
+	up := &corev3.Node{UserAgentName: "weir"}
+	h := sha256.New()
+	for _, term := range slices.Sorted(slices.Values(cfg.GroupBy)) {
+		part := groupPart(term, n, up)
+		fmt.Fprintf(h, "%d:%s%d:%s", len(term), term, len(part), part)
+	}
+	key := hex.EncodeToString(h.Sum(nil)[:16])
+	up.ClientFeatures = withOwn(up.ClientFeatures)
+	if up.Id == "" {
+		up.Id = "weir/" + deployment + "/" + key
+	}
+	if cfg.NodeID != "" {
+		up.Id = cfg.NodeID
+	}
+	if cfg.NodeCluster != "" {
+		up.Cluster = cfg.NodeCluster
+	}
+	return key, up
+}
+
+// dedicatedNode is a client's own node, whole and with what this build does not know of it, but for the features of its
+// connection (RELAY-29, FEAT-2, V2-6). Nothing of it is replaced by the origin's fixed values, which are for groups.
+func dedicatedNode(n *corev3.Node) *corev3.Node {
+	up := &corev3.Node{}
+	if n != nil {
+		up = proto.Clone(n).(*corev3.Node)
+	}
+	up.ClientFeatures = withOwn(endToEnd(n.GetClientFeatures()))
+	return up
+}
+
+// groupPart copies one term's fields from n to up and returns their canonical form: text as it is, and all else as JSON.
+func groupPart(term string, n, up *corev3.Node) string {
+	switch term {
+	case "cluster":
+		up.Cluster = n.GetCluster()
+		return up.Cluster
+	case "id":
+		up.Id = n.GetId()
+		return up.Id
+	case "user_agent_name":
+		up.UserAgentName = n.GetUserAgentName()
+		return up.UserAgentName
+	case "user_agent_version":
+		return versionPart(n, up)
+	case "locality":
+		l := n.GetLocality()
+		if l == nil {
+			return ""
+		}
+		up.Locality = &corev3.Locality{Region: l.Region, Zone: l.Zone, SubZone: l.SubZone}
+		return string(appendFields(nil, map[string]string{"region": l.Region, "zone": l.Zone, "sub_zone": l.SubZone}, appendText))
+	case "client_features":
+		up.ClientFeatures = endToEnd(n.GetClientFeatures())
+		return string(appendItems(nil, up.ClientFeatures, appendText))
+	case "metadata":
+		if len(n.GetMetadata().GetFields()) == 0 {
+			return ""
+		}
+		up.Metadata = known(n.GetMetadata())
+		return string(appendFields(nil, up.Metadata.Fields, appendValue))
+	case dynamicParameters:
+		up.DynamicParameters = known(&corev3.Node{DynamicParameters: n.GetDynamicParameters()}).DynamicParameters
+		return string(appendFields(nil, up.DynamicParameters, appendParams))
+	}
+	return metadataPart(strings.TrimPrefix(term, "metadata."), n, up)
+}
+
+func versionPart(n, up *corev3.Node) string {
+	switch v := n.GetUserAgentVersionType().(type) {
+	case *corev3.Node_UserAgentVersion:
+		up.UserAgentVersionType = v
+		return string(appendText(nil, v.UserAgentVersion))
+	case *corev3.Node_UserAgentBuildVersion:
+		b := known(v.UserAgentBuildVersion)
+		up.UserAgentVersionType = &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: b}
+		part := fmt.Appendf(nil, "[%d,%d,%d,", b.GetVersion().GetMajorNumber(), b.GetVersion().GetMinorNumber(), b.GetVersion().GetPatch())
+		return string(append(appendFields(part, b.GetMetadata().GetFields(), appendValue), ']'))
+	}
+	return ""
+}
+
+func metadataPart(key string, n, up *corev3.Node) string {
+	v, ok := n.GetMetadata().GetFields()[key]
+	if !ok {
+		return ""
+	}
+	if up.Metadata == nil {
+		up.Metadata = &structpb.Struct{}
+	}
+	if up.Metadata.Fields == nil {
+		up.Metadata.Fields = map[string]*structpb.Value{}
+	}
+	up.Metadata.Fields[key] = known(v)
+	return "=" + string(appendValue(nil, v)) // told apart from an absent key
+}
+
+// known is a copy of m without the fields that this build does not know: the key cannot have them, so members of one group may
+// differ in them.
+func known[M proto.Message](m M) M {
+	out := m.ProtoReflect().New().Interface().(M)
+	if b, err := proto.Marshal(m); err == nil { // it came from the wire, so it goes there
+		_ = proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, out)
+	}
+	return out
+}
