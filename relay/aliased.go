@@ -30,6 +30,7 @@ type leaving struct {
 	toldName
 	record *record
 	absent bool
+	sent   Digest // of what the client has of it
 }
 
 // resource is the canonical name of what the record stands for.
@@ -68,7 +69,7 @@ func (a *aliased) set(r *record, name, spelt string) {
 // standsForLocked notes what the client is being sent for a record.
 func (s *Sub) standsForLocked(r *record, v *Variant) {
 	if was := s.alias.resource(r); was != v.Name && r.is(holds) {
-		s.alias.left = append(s.alias.left, leaving{s.alias.told(r), r, false})
+		s.alias.left = append(s.alias.left, leaving{s.alias.told(r), r, false, r.sent})
 	}
 	s.alias.set(r, v.Name, v.spelt)
 }
@@ -91,7 +92,7 @@ func (s *Sub) endsLocked(r *record) (what saying, notice *Variant) {
 		notice = nil // one answer cannot say both of a name (DELTA-20)
 	}
 	if held && (name != own || notice != nil) {
-		s.alias.left = append(s.alias.left, leaving{s.alias.told(r), r, notice == nil})
+		s.alias.left = append(s.alias.left, leaving{s.alias.told(r), r, notice == nil, r.sent})
 		s.alias.set(r, own, "")
 		what = nothing
 	} else {
@@ -132,9 +133,14 @@ func (s *Sub) claimAliasesLocked() {
 	if s.pos != nil {
 		return // what the set does not have is found when it is told
 	}
-	for name := range s.initial {
+	s.alias.laterLocked(s)
+}
+
+// laterLocked has the rest of what a client says to hold removed once it is known that no alias stands for it.
+func (a *aliased) laterLocked(s *Sub) {
+	for name := range a.claims {
 		if s.records[name] == nil {
-			s.alias.later = append(s.alias.later, toldName{name, s.stated[name]})
+			a.later = append(a.later, toldName{name, a.spelt[name]})
 		}
 	}
 }
@@ -183,25 +189,16 @@ func (s *Sub) knownAsLocked(name string) []*record {
 	return nil
 }
 
-// firstLocked reports whether the record is the one that counts among those that stand for the resource of that name.
-func (s *Sub) firstLocked(r *record, name string) bool {
-	if own := s.records[name]; own != nil {
-		if v := s.bodyLocked(own); v != nil && v.Name == name {
-			return own == r
-		}
-	}
-	by := s.alias.by[name]
-	return len(by) == 0 || by[0] == r
-}
-
 // sumLocked is the version hash of what was sent by name: each resource counts once (VER-4).
 func (s *Sub) sumLocked() sum {
 	if len(s.alias.of) == 0 {
 		return s.sum
 	}
 	var all sum
+	counted := make(map[string]bool, len(s.records))
 	for _, r := range s.records {
-		if r.sent != (Digest{}) && s.firstLocked(r, s.alias.resource(r)) {
+		if name := s.alias.resource(r); r.sent != (Digest{}) && !counted[name] {
+			counted[name] = true
 			all.add(r.sent)
 		}
 	}
@@ -219,13 +216,24 @@ func (s *Sub) aboutLocked(r *record, f *NameError) *NameError {
 	return &c
 }
 
+// namesLocked reports whether the client has the resource by a name that it subscribed.
+func (s *Sub) namesLocked(name string) bool {
+	r := s.records[name]
+	return r != nil && r.is(holds) && s.alias.resource(r) == name || len(s.alias.by[name]) > 0
+}
+
+// inViewLocked is the body that the client's sets have of a name, if it has been told them.
+func (s *Sub) inViewLocked(name string) *Variant {
+	it, _ := s.memberLocked(name)
+	if it == nil {
+		return nil
+	}
+	return it.variant
+}
+
 // coversLocked reports whether the client has the resource by any of its subscriptions still.
 func (s *Sub) coversLocked(name string) bool {
-	if r := s.records[name]; r != nil && r.is(holds) && s.alias.resource(r) == name || len(s.alias.by[name]) > 0 {
-		return true
-	}
-	it, _ := s.memberLocked(name)
-	return it != nil
+	return s.namesLocked(name) || s.inViewLocked(name) != nil
 }
 
 // tidyLocked makes a delta answer of names and aliases one that lists each resource once (DELTA-20), and adds the removals of what no name
@@ -259,21 +267,32 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 		}
 	}
 	for _, x := range a.left {
-		switch own := x.record.want.entry.name; {
-		case !s.coversLocked(x.name):
+		if v := s.inViewLocked(x.name); v != nil && !listed[x.name] && !s.namesLocked(x.name) && v.Digest != x.sent {
+			listed[x.name] = true // the wildcard's own body stands for it from now on
+			own.Variants = append(own.Variants, v)
+		}
+		covered := s.coversLocked(x.name)
+		_, waits := s.memberLocked(x.name)
+		switch {
+		case !covered && waits:
+			a.later = append(a.later, x.toldName) // it may be in a set that is not told yet
+		case !covered:
 			remove(x.toldName)
-		case x.absent:
-			remove(toldName{name: own}) // it has the resource by another name, and this one stands for nothing
+			continue
+		}
+		if x.absent { // it has the resource by another name, and this one stands for nothing
+			remove(toldName{name: x.record.want.entry.name})
 		}
 	}
 	a.left, a.notices = nil, false
 	if a.early == 0 {
-		for _, x := range a.later {
-			if !s.coversLocked(x.name) {
+		a.later = slices.DeleteFunc(a.later, func(x toldName) bool {
+			_, waits := s.memberLocked(x.name)
+			if !waits && !s.coversLocked(x.name) {
 				remove(x)
 			}
-		}
-		a.later = nil
+			return !waits
+		})
 	}
 	return base.without(listed), errs
 }

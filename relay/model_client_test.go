@@ -10,13 +10,20 @@ func (m *model) openSub() {
 	if len(m.subs) >= 10 {
 		return
 	}
-	c := &modelSub{id: m.at, delta: m.rnd.IntN(2) == 0, lazy: m.rnd.IntN(5) == 0, names: map[string]bool{}, held: map[string]int{}, versions: map[string]string{}, unsubbed: map[string]bool{}, errs: map[string]modelTold{}, named: map[string]bool{}, refused: map[string]bool{}, accepted: map[string]string{}}
+	c := &modelSub{id: m.at, delta: m.rnd.IntN(2) == 0, lazy: m.rnd.IntN(5) == 0, names: map[string]bool{}, held: map[string]int{}, versions: map[string]string{}, aliases: map[string][]string{}, unsubbed: map[string]bool{}, errs: map[string]modelTold{}, named: map[string]bool{}, refused: map[string]bool{}, accepted: map[string]string{}}
 	ty := m.typeURL()
 	if len(m.ghosts) > 0 && m.rnd.IntN(2) == 0 {
 		i := m.rnd.IntN(len(m.ghosts))
 		g := m.ghosts[i]
 		m.ghosts = slices.Delete(m.ghosts, i, i+1)
 		ty, c.delta, c.wildcard, c.names, c.held, c.versions, c.version = g.typeURL, g.delta, g.wildcard, g.names, g.held, g.versions, g.version
+		c.aliases = g.aliases
+	}
+	if m.aliased() { // what it holds by alias is not recognized where none is known
+		known := func(n string) bool { return c.wildcard && visible(n) || c.names[n] }
+		maps.DeleteFunc(c.held, func(n string, _ int) bool { return !known(n) })
+		maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !known(n) })
+		c.aliases = map[string][]string{}
 	}
 	o := SubOptions{TypeURL: ty, Delta: c.delta, TTL: m.ttls() && m.rnd.IntN(2) == 0}
 	if c.delta {
@@ -67,8 +74,17 @@ func (m *model) closeSub() {
 func (m *model) subscribeOne(c *modelSub) {
 	name := m.name()
 	on := m.rnd.IntN(3) > 0
+	if m.aliased() {
+		if m.rnd.IntN(2) == 0 {
+			name = m.alias()
+		}
+		on = on || !c.names[name] // to unsubscribe by another name than was subscribed has scripts of its own
+	}
 	if m.rnd.IntN(4) == 0 {
 		name = Wildcard
+	}
+	if m.aliased() && on && (name == Wildcard && slices.ContainsFunc(slices.Collect(maps.Keys(c.names)), isAlias) || c.wildcard && isAlias(name)) {
+		return // both at once have scripts of their own
 	}
 	m.logf("client %d subscribes %s: %v", c.id, name, on)
 	m.resubscribed(c, name, on)
@@ -102,7 +118,7 @@ func (m *model) subscribeOne(c *modelSub) {
 	case name == Wildcard && c.version != "":
 		c.version = leftVersion
 	}
-	kept := func(n string) bool { return c.wildcard && visible(n) || c.names[n] }
+	kept := func(n string) bool { return c.wildcard && visible(n) || c.names[n] || c.named1(c.aliases[n]) }
 	maps.DeleteFunc(c.held, func(n string, _ int) bool { return !kept(n) })
 	maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !kept(n) })
 }
@@ -159,6 +175,15 @@ func (m *model) take(c *modelSub) {
 			m.t.Fatalf("client %d: %s twice in one answer\n%s", c.id, name, m.tail())
 		}
 		seen[name] = true
+		if v.Notice() {
+			if !c.delta || !c.named1(v.aliases) {
+				m.t.Fatalf("client %d: is told that %v do not resolve\n%s", c.id, v.aliases, m.tail())
+			}
+			continue
+		}
+		if _, held := c.held[name]; m.aliased() && (c.named1(v.aliases) || held) {
+			continue
+		}
 		if !c.wildcard && !c.names[name] || !c.names[name] && !visible(name) {
 			m.t.Fatalf("client %d: %s was not asked for\n%s", c.id, name, m.tail())
 		}
@@ -183,8 +208,12 @@ func (m *model) take(c *modelSub) {
 		}
 	}
 	for _, v := range a.Variants {
+		if v.Notice() {
+			continue
+		}
 		_, value, _ := anyParts(v.Any())
 		name := m.plain(v.Name)
+		c.aliases[name] = v.aliases
 		c.held[name], c.versions[name] = m.number(stringField(value, 2)), v.Version()
 	}
 	for _, n := range a.Removed {
@@ -250,14 +279,14 @@ func (m *model) quiet() {
 	for _, c := range m.subs {
 		want := map[string]int{}
 		for n, b := range m.state[c.typeURL] {
-			if c.wildcard && visible(n) || c.names[n] {
+			if c.wildcard && visible(n) || c.names[n] || c.named1(m.aliasesOf(c.typeURL, n)) {
 				want[n] = b
 			}
 		}
 		got := maps.Clone(c.held)
 		_ = got
 		lenient := m.sotw && !FullState(c.typeURL) && !(c.typeURL == ScopedRouteType && c.wildcard && len(c.names) == 0) ||
-			!m.sotw && !c.delta && c.typeURL == EndpointType && !c.wildcard
+			!m.sotw && !c.delta && !SentWhole(c.typeURL) && !c.wildcard
 		maps.DeleteFunc(want, func(n string, _ int) bool { return m.faults[c.typeURL][n].code != 0 })
 		maps.DeleteFunc(got, func(n string, _ int) bool {
 			if f := m.faults[c.typeURL][n]; f.code != 0 && f.code != codeNotFound {
@@ -267,7 +296,10 @@ func (m *model) quiet() {
 			if !exists && c.errs[n].text != "" && m.refused(c) {
 				return true
 			}
-			return lenient && !exists || !c.delta && c.wildcard && !visible(n) && !c.names[n]
+			if _, wanted := want[n]; m.aliased() && !c.delta && !wanted && !SentWhole(c.typeURL) && !c.wildcard {
+				return true // what an alias stood for before, and there is no word to take it back
+			}
+			return lenient && !exists || !c.delta && c.wildcard && !visible(n) && !c.names[n] && !c.named1(m.aliasesOf(c.typeURL, n))
 		})
 		if !maps.Equal(want, got) {
 			m.t.Fatalf("step %d: client %d (%s, delta %v, wildcard %v, names %v) holds %v, the origin has %v\n%+v\n%+v\n%s",

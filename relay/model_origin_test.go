@@ -12,7 +12,9 @@ import (
 
 func (m *model) change() {
 	ty, name := m.typeURL(), m.name()
-	if m.changeFault(ty, name) {
+	if m.aliased() {
+		m.changeAliases(ty)
+	} else if m.changeFault(ty, name) {
 		return
 	}
 	if m.rnd.IntN(3) == 0 {
@@ -28,13 +30,13 @@ func (m *model) change() {
 		}
 	} else {
 		b := m.serial
-		if m.rnd.IntN(4) == 0 && b > 0 { // an old body of any name
+		if m.rnd.IntN(4) == 0 && b > 0 && !m.aliased() { // an old body of any name
 			b = m.rnd.IntN(min(b, 5)) + max(0, b-5)
 		} else {
 			m.serial++
 			m.made[b] = m.at
 		}
-		m.state[ty][name] = b
+		m.state[ty][name], m.bodyOf[b] = b, name
 	}
 	m.logf("origin %s %s -> %v", shortType(ty), name, m.state[ty])
 }
@@ -107,6 +109,7 @@ func (m *model) ask(l *modelLane, a Ask) {
 		for name, v := range a.Initial {
 			asked.known[m.plain(name)] = m.number(strings.TrimPrefix(v, "v"))
 		}
+		asked.initial = maps.Clone(asked.known)
 	}
 	if !a.Wildcard && asked.wildcard {
 		m.t.Fatalf("names on the lane of the wildcard (RELAY-20)\n%s", m.tail())
@@ -198,6 +201,9 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		if !strings.Contains(m.kind, "no-versions") {
 			b = appendString(b, resourceVersion, fmt.Sprintf("v%d", body))
 		}
+		for _, alias := range m.aliasesOf(ty, addNames[len(addNames)-1]) {
+			b = appendString(b, resourceAliases, alias)
+		}
 		if body%9 == 0 { // must not be cached (RELAY-9)
 			b = appendString(b, resourceCacheCtl, "\x08\x01")
 		}
@@ -220,6 +226,10 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		}
 	}
 	var errs [][]byte
+	if m.aliased() && !asked.wildcard {
+		changed = m.produceAliased(ty, asked, add, func(b []byte) { adds, addNames = append(adds, b), append(addNames, "") }, &removed) || changed
+		names = nil
+	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if !names[name] {
 			continue
@@ -265,6 +275,11 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		i := m.rnd.IntN(len(adds))
 		adds[i], asked.refused = []byte{0xff, 0xff}, true
 		asked.known[addNames[i]] = -2
+		for x := range asked.names { // what went by an alias is refused with its resource
+			if m.aliased() && m.resource(ty, x) == addNames[i] {
+				asked.known[x] = -2
+			}
+		}
 		if m.sotw {
 			asked.answered = false
 			clear(asked.known)

@@ -27,11 +27,11 @@ func newRand(t *testing.T) *rand.Rand {
 
 // TestConvergence drives the table by random steps of an origin and of clients, in all crossings of the dialects: responses in flight, lanes served apart, chunked first answers,
 // bad responses, errors of names, TTLs that are renewed, origins without resume or versions, members that are not in the wildcard, clients that return with
-// what they held, a stream for each type, streams refused for types never answered, outages in which what had retired comes back, bodies that must not be cached, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
+// what they held, resources that go by aliases which move and are dropped, a stream for each type, streams refused for types never answered, outages in which what had retired comes back, bodies that must not be cached, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
 // name after it made the body that the client loses.
 func TestConvergence(t *testing.T) {
 	revivals, heartbeats := 0, 0
-	for _, k := range []string{"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions", "spellings", "sotw spellings", "per type", "sotw per type", "ttl", "sotw ttl"} {
+	for _, k := range []string{"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions", "spellings", "sotw spellings", "per type", "sotw per type", "ttl", "sotw ttl", "aliases", "aliases no-versions"} {
 		t.Run(k, func(t *testing.T) {
 			m := newModel(t, newRand(t), k)
 			for i := range *steps {
@@ -66,8 +66,10 @@ type model struct {
 	table    *Table
 	group    *Group
 	state    map[string]map[string]int
-	made     map[int]int               // body: step
-	deleted  map[string]map[string]int // type, name: step of the last deletion
+	made     map[int]int                  // body: step
+	deleted  map[string]map[string]int    // type, name: step of the last deletion
+	owner    map[string]map[string]string // type, alias: the resource that lists it
+	bodyOf   map[int]string               // body: resource, where none is used again
 	faults   map[string]map[string]modelFault
 	faulted  map[string]map[string]int // step at which a name was in a transient error last
 	breaks   int                       // of streams
@@ -100,6 +102,7 @@ type modelAsked struct {
 	wildcard bool
 	names    map[string]bool
 	known    map[string]int // -1: stated absent, -2: refused
+	initial  map[string]int // presented, until the first answer
 	answered bool
 	errs     map[string]string // told on the stream, by name
 	refused  bool              // a part of a response
@@ -114,6 +117,7 @@ type modelSub struct {
 	names    map[string]bool
 	held     map[string]int
 	versions map[string]string
+	aliases  map[string][]string // of what it holds
 	version  string
 	left     bool
 	absent   map[string]bool // its names that were when it left `*`
@@ -130,7 +134,7 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 	m := &model{
 		t: t, rnd: rnd, kind: kind, sotw: strings.HasPrefix(kind, "sotw"), now: time.Unix(1e9, 0), state: map[string]map[string]int{},
 		made: map[int]int{}, deleted: map[string]map[string]int{}, faults: map[string]map[string]modelFault{},
-		faulted: map[string]map[string]int{},
+		faulted: map[string]map[string]int{}, owner: map[string]map[string]string{}, bodyOf: map[int]string{},
 	}
 	m.asOrigin = strings.HasPrefix(kind, "origin's")
 	table, err := New(Config{Linger: 5 * time.Second, Origins: []OriginConfig{
@@ -145,7 +149,7 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 		m.lanes = append(m.lanes, &modelLane{Lane: l})
 	}
 	for _, ty := range modelTypes {
-		m.faulted[ty] = map[string]int{}
+		m.faulted[ty], m.owner[ty] = map[string]int{}, map[string]string{}
 		m.state[ty], m.deleted[ty], m.faults[ty] = map[string]int{}, map[string]int{}, map[string]modelFault{}
 	}
 	return m
@@ -183,7 +187,9 @@ func (m *model) plain(name string) string {
 	return name
 }
 
-func (m *model) typeURL() string { return modelTypes[m.rnd.IntN(len(modelTypes))] }
+func (m *model) typeURL() string {
+	return modelTypes[m.rnd.IntN(len(modelTypes))]
+}
 
 func (m *model) number(s string) int {
 	n, err := strconv.Atoi(s)

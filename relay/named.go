@@ -122,6 +122,12 @@ func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
 		if e.retired != nil {
 			s.expectLocked(s.lane(s.named.lane))
 		}
+	} else if len(e.variants) == 0 && !slices.ContainsFunc(e.wants, func(w *want) bool { return w.wasAbsent }) {
+		// It gave up what must not be cached, and another name of that may have it still.
+		s.shareLocked(e)
+		for _, w := range e.wants {
+			w.chosen = pick(e.variants, w.params)
+		}
 	}
 	for _, w := range e.wants {
 		if w.params.Key() == p.Key() {

@@ -109,6 +109,9 @@ func (s *Sub) leaveLocked(p *position, now time.Time) {
 			w.wasAbsent = false
 		}
 	}
+	if p.fresh && s.alias.claims != nil { // the client may hold what aliases stand for
+		s.alias.laterLocked(s)
+	}
 	t := p.view.set
 	s.unlinkLocked(p)
 	p.view.leave(p)

@@ -123,7 +123,7 @@ func (s *shard) retiredKey(name string) retiredKey {
 // silent about it since.
 func (s *shard) retireLocked(e *entry) {
 	variants := e.variants
-	if e.lost { // it stands for nothing
+	if len(variants) > 0 && !e.ownName() { // an alias may stand for something else by the time it is wanted again
 		variants = nil
 	}
 	if len(variants) == 0 && !e.doubted {

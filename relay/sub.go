@@ -313,6 +313,10 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 	})
 	if r != nil {
 		s.forgetLocked(r, now)
+		if also := s.alias.by[name]; s.pos != nil && len(also) > 0 { // it has the resource by an alias still
+			s.oweLocked(also[0], true)
+			s.dirtyLocked(also[0], s.shard.rev)
+		}
 		return
 	}
 	for _, r := range s.knownAsLocked(name) {

@@ -152,6 +152,8 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 		switch {
 		case p.waitsLocked():
 			waits = true
+		case v == nil && it != nil && !it.dead && name != w.entry.name && !it.variant.listsAs(w.entry.name):
+			// The set has what the alias stood for, which says nothing of the alias.
 		case it == nil:
 			gone = gone || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(name)
 		case it.dead:
@@ -198,9 +200,9 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 		if lost && r.sent == v.Digest {
 			return nothing, nil, 0 // the subscription waits for its answer (ALIAS-4)
 		}
+		s.standsForLocked(r, v)
 		s.sentLocked(r, v.Digest)
 		s.newest = newer(s.newest, v.from)
-		s.standsForLocked(r, v)
 		r.flags, r.at = r.flags&^claimed|holds, s.takes+1
 		if !lost {
 			s.oweLocked(r, false)
@@ -218,6 +220,7 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 		case tell:
 			what = removal
 		}
+		s.alias.set(r, r.want.entry.name, "")
 		s.sentLocked(r, Digest{})
 		r.flags &^= holds | claimed
 		if r.want.absentGen != 0 || !r.want.wasAbsent { // or else what a lost alias stood for went, and it waits still (ALIAS-4)
@@ -471,7 +474,7 @@ func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 			s.pos.untold = append(s.pos.untold, name)
 		}
 		switch {
-		case listed[name] || s.records[name] != nil:
+		case listed[name] || s.records[name] != nil || len(s.alias.by[name]) > 0:
 		case it != nil && !it.dead:
 			own.Variants = append(own.Variants, it.variant)
 			rev = max(rev, it.rev)
@@ -497,11 +500,11 @@ func (s *Sub) takeChangedLocked() *Answer {
 			return
 		}
 		what, body, at := s.settleLocked(r)
-		switch {
-		case what == resource && s.firstLocked(r, body.Name):
+		switch what {
+		case resource:
 			a.Variants = append(a.Variants, body)
 			a.Rev = max(a.Rev, at)
-		case what == heartbeat && s.firstLocked(r, body.Name):
+		case heartbeat:
 			a.Heartbeats, renewed = append(a.Heartbeats, body), append(renewed, r)
 			a.Rev = max(a.Rev, at)
 		}
@@ -510,6 +513,11 @@ func (s *Sub) takeChangedLocked() *Answer {
 			a.Rev = max(a.Rev, r.want.rev)
 		}
 	})
+	if len(s.alias.of) > 0 {
+		listed := map[string]bool{}
+		a.Variants = s.onceEachLocked(a.Variants, listed)
+		a.Heartbeats = s.onceEachLocked(a.Heartbeats, listed)
+	}
 	total := s.sumLocked()
 	if base != nil {
 		s.takeMembersLocked(a, base, rev)

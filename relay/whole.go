@@ -1,5 +1,7 @@
 package relay
 
+import "slices"
+
 // takeWholeLocked is a SotW answer that holds the full view (SOTW-2, SOTW-4), and what k keeps in it.
 func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	p := s.pos
@@ -120,10 +122,13 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	}
 	gone := true
 	for _, r := range s.records {
-		if v := s.bodyLocked(r); v != nil && s.firstLocked(r, v.Name) && (!r.want.entry.lost || r.is(holds)) {
+		if v := s.bodyLocked(r); v != nil && (!r.want.entry.lost || r.is(holds)) {
 			a.Variants = append(a.Variants, v)
 		}
 		gone = gone && r.want.goneLocked()
+	}
+	if len(s.alias.of) > 0 {
+		a.Variants = s.onceEachLocked(a.Variants, map[string]bool{})
 	}
 	a.Body, a.gone = s.withKeptLocked(a.Body), gone
 	if !s.united && len(a.Variants) == 0 && (!gone || !s.told && !s.holds && len(a.Errors) == 0) {
@@ -168,7 +173,7 @@ func (s *Sub) mixedLocked(a *Answer) {
 		a.Rev = max(a.Rev, at)
 		it := view.items[v.Name]
 		switch {
-		case !s.firstLocked(r, v.Name):
+		case len(s.alias.of) > 0 && slices.ContainsFunc(loose, func(x *Variant) bool { return x.Name == v.Name }):
 			continue
 		case it == nil || it.dead:
 		case it.variant.Digest == v.Digest && (!s.ttl || it.variant == v || it.variant.expires.Equal(v.expires)):
