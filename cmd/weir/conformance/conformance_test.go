@@ -21,7 +21,8 @@ type testCase struct {
 // suite is every case, by section of protocol.md.
 var suite = [][]testCase{
 	streamsCases, deltaCases, absenceCases, orderCases, lanesCases, defectCases,
-	groupsCases, wireCases, sizeCases, aliasCases, fedCases, retiredCases, chainCases,
+	groupsCases, wireCases, sizeCases, aliasCases, ttlCases, fedCases, collCases,
+	retiredCases, chainCases,
 }
 
 // virtual cases run a test of another package, in which no weir is run.
