@@ -183,7 +183,7 @@ func (m *model) wish(c *modelClient) {
 	}
 	subscribe, unsubscribe := []string(nil), []string(nil)
 	for range 1 + m.rnd.IntN(2) {
-		name := m.name()
+		name := m.name(typeURL)
 		switch {
 		case m.rnd.IntN(4) > 0:
 		case !first && w.wildcard && w.legacy && !c.delta && len(w.names) == 0:

@@ -414,7 +414,7 @@ func (m *model) judgeWhole(c *modelClient, s *served, msg *message, bodies map[s
 	}
 	for name := range s.owed {
 		f := m.fact(msg.typeURL, name)
-		gone := m.control.state[msg.typeURL][name] == "" || f.body[byStar]+f.body[byName] == ""
+		gone := m.now(msg.typeURL, name) == "" || f.body[byStar]+f.body[byName] == ""
 		if bodies[name] == "" && gone && s.absent[name] < 4 {
 			s.absent[name]++ // told to be absent, as far as this can be told
 			news = true
@@ -506,7 +506,7 @@ func (m *model) judgeClusters(c *modelClient, s *served, bodies map[string]strin
 		}
 		c.again[name] = 2
 		delete(c.warm, name)
-		if body[0] == 'e' {
+		if body[0] == 'e' && !relay.IsNewStyle(name) { // NAME-8
 			c.warm[name] = &warmth{judged: c.delta, since: m.rig.now}
 		}
 	}
@@ -524,7 +524,7 @@ func (m *model) warmed() {
 			if kind < 0 {
 				kind = byName
 			}
-			if m.control.sotw && m.control.state[eds][name] == "" {
+			if m.of(name).sotw && m.now(eds, name) == "" {
 				continue // asked anew, such an origin says nothing of it (RELAY-12)
 			}
 			if !e.wants(name) || e.owed[name] || !w.judged || e.told[name] == "" || m.fact(eds, name).body[kind] == "" {

@@ -20,16 +20,18 @@ var (
 
 // TestModel plays random steps of an origin, the streams to it, clients and the network between, in all pairs of dialects, and
 // judges every response when it leaves (model_judge_test.go). Now and then all comes to rest; then every client must hold
-// what the origin has, as far as its dialect can say it.
+// what the origin has, as far as its dialect can say it. In every other world there are two more origins, one of each dialect, with the
+// names of their own authorities; each is away now and then.
 func TestModel(t *testing.T) {
 	s := *seed
 	if s == 0 {
 		s = uint64(time.Now().UnixNano())
 	}
 	t.Logf("repeat with -seed %d -steps %d", s, *steps)
-	for i, pair := range []struct{ origin, client string }{{"delta", "delta"}, {"delta", "sotw"}, {"sotw", "delta"}, {"sotw", "sotw"}} {
-		t.Run(pair.origin+" origin "+pair.client+" clients", func(t *testing.T) {
-			m := newModel(t, rand.New(rand.NewPCG(s, uint64(i))), pair.origin == "sotw", pair.client == "delta")
+	for i := range 8 {
+		pair := []struct{ origin, client string }{{"delta", "delta"}, {"delta", "sotw"}, {"sotw", "delta"}, {"sotw", "sotw"}}[i%4]
+		t.Run([]string{"", "three origins, "}[i/4]+pair.origin+" origin "+pair.client+" clients", func(t *testing.T) {
+			m := newModel(t, rand.New(rand.NewPCG(s, uint64(i))), pair.origin == "sotw", pair.client == "delta", i >= 4)
 			for m.at = range *steps / 4 {
 				m.step()
 				if err := m.rig.table.Check(); err != nil {
@@ -54,7 +56,9 @@ type model struct {
 	delta   bool // most clients
 	at      int
 	rig     *rig
-	control *control
+	control *control   // of the listener's own origin
+	others  []*control // of the others
+	away    map[*control]bool
 	clients []*modelClient
 	ids     int
 	serial  int // of bodies
@@ -85,20 +89,57 @@ const (
 
 var modelTypes = []string{cds, eds, lds, relay.ScopedRouteType, rds, odd}
 
-func newModel(t *testing.T, rnd *rand.Rand, sotw, delta bool) *model {
-	m := &model{t: t, rnd: rnd, delta: delta, facts: map[string]map[string]*fact{}, contents: map[string]string{}}
-	m.rig = newRigOf(t, relay.OriginConfig{Name: "mesh", SotW: sotw})
-	m.control = newControl(t, m.rig.origin, sotw)
-	m.control.hidden = hidden
-	m.control.pieces = func(n int) int { return 1 + rnd.IntN(min(3, n)) }
-	m.control.applied = m.applied
+func newModel(t *testing.T, rnd *rand.Rand, sotw, delta, several bool) *model {
+	m := &model{
+		t: t, rnd: rnd, delta: delta, facts: map[string]map[string]*fact{}, contents: map[string]string{}, away: map[*control]bool{},
+	}
+	origins := []relay.OriginConfig{{Name: "mesh", SotW: sotw}}
+	if several {
+		origins = append(origins, relay.OriginConfig{Name: "east", Authorities: []string{"east"}},
+			relay.OriginConfig{Name: "west", Authorities: []string{"west"}, SotW: true})
+	}
+	m.rig = newRigOf(t, origins...)
+	for _, o := range origins {
+		c := newControl(t, m.rig.table.Origin(o.Name), o.SotW)
+		c.hidden = hidden
+		c.pieces = func(n int) int { return 1 + rnd.IntN(min(3, n)) }
+		c.applied = m.applied
+		if o.Name == "mesh" {
+			m.control = c
+		} else {
+			m.others = append(m.others, c)
+		}
+	}
 	return m
 }
 
 // hidden names are no members of `*`.
-func hidden(name string) bool { return name[0] == 'h' }
+func hidden(name string) bool { return name[0] == 'h' || relay.IsNewStyle(name) }
 
-func (m *model) name() string    { return []string{"a", "b", "c", "d", "h", "hh"}[m.rnd.IntN(6)] }
+// name is one of the names of a type there are; mostly of the listener's own origin.
+func (m *model) name(typeURL string) string {
+	if len(m.others) == 0 || m.rnd.IntN(5) < 3 {
+		return []string{"a", "b", "c", "d", "h", "hh"}[m.rnd.IntN(6)]
+	}
+	return long(typeURL, []string{"//east/a", "//east/b", "//west/a", "//west/b"}[m.rnd.IntN(4)])
+}
+
+// controls are those of all origins.
+func (m *model) controls() []*control { return append([]*control{m.control}, m.others...) }
+
+// of is the control plane that has a name.
+func (m *model) of(name string) *control {
+	for _, c := range m.others {
+		if strings.HasPrefix(name, "xdstp://"+c.origin.Name()+"/") {
+			return c
+		}
+	}
+	return m.control
+}
+
+// now is the body a name has; "": it does not exist.
+func (m *model) now(typeURL, name string) string { return m.of(name).state[typeURL][name] }
+
 func (m *model) typeURL() string { return modelTypes[m.rnd.IntN(len(modelTypes))] }
 
 func (m *model) logf(format string, args ...any) {
@@ -156,7 +197,8 @@ func (m *model) step() {
 
 // change is the origin's: something comes, changes, goes, or goes back to what it was.
 func (m *model) change() {
-	typeURL, name := m.typeURL(), m.name()
+	typeURL := m.typeURL()
+	name := m.name(typeURL)
 	f := m.fact(typeURL, name)
 	m.serial++
 	body := fmt.Sprint("x", m.serial)
@@ -165,7 +207,7 @@ func (m *model) change() {
 	}
 	switch m.rnd.IntN(8) {
 	case 0, 1:
-		if m.control.state[typeURL][name] == "" {
+		if m.now(typeURL, name) == "" {
 			return
 		}
 		body = ""
@@ -180,34 +222,51 @@ func (m *model) change() {
 	default:
 		f.made[body] = m.at
 	}
-	m.control.set(typeURL, name, body)
-	m.logf("origin %s %s=%s", scriptType(typeURL), name, body)
+	m.of(name).set(typeURL, name, body)
+	m.logf("origin %s %s %s=%s", m.of(name).origin.Name(), scriptType(typeURL), name, body)
 }
 
 // lane is a step of a stream to the origin.
 func (m *model) lane() {
-	m.control.takeLanes()
-	if len(m.control.lanes) == 0 {
+	all := m.controls()
+	c := all[m.rnd.IntN(len(all))]
+	if len(all) > 1 && m.rnd.IntN(30) == 0 {
+		m.goAway(c, !m.away[c])
+	}
+	c.takeLanes()
+	if len(c.lanes) == 0 || m.away[c] {
 		return
 	}
-	l := m.control.lanes[m.rnd.IntN(len(m.control.lanes))]
+	l := c.lanes[m.rnd.IntN(len(c.lanes))]
 	switch k := m.rnd.IntN(20); {
 	case k < 1:
 		m.logf("a lane breaks, %d in flight", len(l.queue))
-		m.control.close(l)
+		c.close(l)
 	case k < 8:
-		m.control.ask(m.rig.now, l)
+		c.ask(m.rig.now, l)
 	case k < 14:
-		m.produce(l)
+		m.produce(c, l)
 	default:
-		m.control.deliver(m.rig.now, l)
+		c.deliver(m.rig.now, l)
 	}
 }
 
-func (m *model) produce(l *controlLane) {
+// goAway makes an origin unreachable, or reachable again.
+func (m *model) goAway(c *control, away bool) {
+	if m.away[c] == away {
+		return
+	}
+	m.logf("%s is away: %v", c.origin.Name(), away)
+	m.away[c] = away
+	for _, l := range c.lanes {
+		c.close(l)
+	}
+}
+
+func (m *model) produce(c *control, l *controlLane) {
 	for _, typeURL := range modelTypes {
 		if m.calm || m.rnd.IntN(3) > 0 {
-			m.control.produce(l, typeURL)
+			c.produce(l, typeURL)
 		}
 	}
 }
@@ -255,19 +314,9 @@ func (m *model) told(typeURL, name, body string, kind int) {
 // wait lets time pass, from one deadline to the next. That all of a set has arrived is guessed by the pause after it, which is right
 // only if an origin answers in time: what was asked is answered first.
 func (m *model) wait(d time.Duration) {
-	for _, l := range m.control.lanes {
-		late := slices.ContainsFunc(l.queue, func(s *stated) bool { return s.first })
-		for _, ty := range l.types {
-			late = late || !ty.answered
-		}
-		if !l.open || !late {
-			continue
-		}
-		for _, typeURL := range modelTypes {
-			m.control.produce(l, typeURL)
-		}
-		for len(l.queue) > 0 {
-			m.control.deliver(m.rig.now, l)
+	for _, c := range m.controls() {
+		for _, l := range c.lanes {
+			m.catchUp(c, l)
 		}
 	}
 	m.logf("wait %v", d)
@@ -306,6 +355,23 @@ func (m *model) wait(d time.Duration) {
 	}
 }
 
+// catchUp has the origin answer what was asked on a lane.
+func (m *model) catchUp(c *control, l *controlLane) {
+	late := slices.ContainsFunc(l.queue, func(s *stated) bool { return s.first })
+	for _, ty := range l.types {
+		late = late || !ty.answered
+	}
+	if !l.open || !late {
+		return
+	}
+	for _, typeURL := range modelTypes {
+		c.produce(l, typeURL)
+	}
+	for len(l.queue) > 0 {
+		c.deliver(m.rig.now, l)
+	}
+}
+
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -316,9 +382,14 @@ func later(a, b time.Time) time.Time {
 // quiet lets all come to rest, and compares.
 func (m *model) quiet() {
 	m.calm = true
+	for _, c := range m.controls() {
+		m.goAway(c, false)
+	}
 	for range 10 {
 		for range 5 {
-			m.control.serve(m.rig.now)
+			for _, c := range m.controls() {
+				c.serve(m.rig.now)
+			}
 			for _, c := range slices.Clone(m.clients) {
 				m.flow(c)
 			}
@@ -345,7 +416,7 @@ func (m *model) quiet() {
 			m.compare(c, typeURL)
 		}
 		for name := range c.warm {
-			if e := c.served[eds]; e != nil && e.wants(name) && m.control.state[eds][name] != "" {
+			if e := c.served[eds]; e != nil && e.wants(name) && m.now(eds, name) != "" {
 				m.fail("client %d was sent cluster %s, and is owed its endpoints (WARM-1)", c.id, name)
 			}
 		}
@@ -380,15 +451,19 @@ func (m *model) compare(c *modelClient, typeURL string) {
 		return
 	}
 	want, got := map[string]string{}, maps.Clone(w.held)
-	for name, body := range m.control.state[typeURL] {
-		if w.wants(name) {
-			want[name] = body
+	for _, c := range m.controls() {
+		for name, body := range c.state[typeURL] {
+			if w.wants(name) {
+				want[name] = body
+			}
 		}
 	}
 	// Neither a SotW origin nor a SotW client has words for the end of a grouped resource (DEL-3).
 	sotwSays := relay.FullState(typeURL) || typeURL == relay.ScopedRouteType && w.wildcard && len(w.names) == 0
-	dumb := m.control.sotw && !sotwSays || !c.delta && !w.wildcard && !relay.SentWhole(typeURL)
-	maps.DeleteFunc(got, func(name string, _ string) bool { return dumb && m.control.state[typeURL][name] == "" })
+	maps.DeleteFunc(got, func(name string, _ string) bool {
+		dumb := m.of(name).sotw && !sotwSays || !c.delta && !w.wildcard && !relay.SentWhole(typeURL)
+		return dumb && m.now(typeURL, name) == ""
+	})
 	if !maps.Equal(want, got) {
 		standing := relay.Standing{}
 		for _, st := range c.session.types {

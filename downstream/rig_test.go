@@ -194,6 +194,10 @@ func payload(typeURL, name, body string) *anypb.Any {
 	b = protowire.AppendString(protowire.AppendTag(b, 2, protowire.BytesType), body)
 	if strings.HasPrefix(body, "eds") { // a cluster of type EDS
 		b = protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.VarintType), 3)
+		if _, service, ok := strings.Cut(body, ">"); ok { // whose endpoints have another name
+			config := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), long(eds, service))
+			b = protowire.AppendBytes(protowire.AppendTag(b, 3, protowire.BytesType), config)
+		}
 	}
 	return &anypb.Any{TypeUrl: typeURL, Value: b}
 }
@@ -208,7 +212,9 @@ func nameAndBody(a *anypb.Any) string {
 			continue
 		}
 		v, k := protowire.ConsumeString(b[m:])
-		part[n], b = v, b[m+k:]
+		if b = b[m+k:]; int(n) < len(part) {
+			part[n] = v
+		}
 	}
 	return part[1] + "=" + part[2]
 }

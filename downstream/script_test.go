@@ -43,7 +43,7 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 //	wait DURATION
 //
 // What a client is sent is written the same way: versions v1, v2... are numbered in the order they are first seen, nonces within
-// their stream. Bodies that begin with eds are Clusters of type EDS. `*` holds every name but those that begin with `~`.
+// their stream. Bodies that begin with eds are Clusters of type EDS, with the name after > as that of their endpoints. `*` holds every name but those that begin with `~`.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

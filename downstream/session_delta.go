@@ -102,29 +102,25 @@ func (s *session) updateLocked(
 	if err != nil {
 		return errGroups(err)
 	}
-	var initial map[string]string
-	if first {
-		initial = req.InitialResourceVersions
-	}
+	gone := s.leaveLocked(st, &to, req.ResourceNamesUnsubscribe)
 	update := func(g *relay.Group, subscribe, unsubscribe []string, initial map[string]string) {
-		if len(subscribe)+len(unsubscribe) == 0 && !first {
-			return
-		}
 		if st.sub.In(g) == nil {
-			if len(subscribe) == 0 && !st.sub.None() {
-				return // nothing of it was ever subscribed
-			}
 			st.sub.Open(g, s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Delta: true, Initial: initial, TTL: s.ttl})
 		}
 		st.sub.Update(now, g, subscribe, unsubscribe)
 		st.expect(now, g)
 	}
-	gone := s.leaveLocked(st, &to, req.ResourceNamesUnsubscribe)
+	// The listener's own first: a name that is unsubscribed elsewhere may be covered by a `*` that comes with it (DELTA-6, DELTA-9).
+	switch {
+	case first && (len(to.own) > 0 || len(to.others) == 0):
+		update(own, to.own, gone, req.InitialResourceVersions)
+	case len(to.own) > 0, len(gone) > 0 && st.sub.In(own) != nil:
+		update(own, to.own, gone, nil)
+	}
 	for i := range to.others {
 		p := &to.others[i]
 		update(p.group, p.names, p.gone, p.initial)
 	}
-	update(own, to.own, gone, initial)
 	return nil
 }
 

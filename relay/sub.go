@@ -304,6 +304,9 @@ func (s *Sub) forgottenLocked(r *record) {
 	if s.delta {
 		return
 	}
+	if s.pos == nil && s.asList && r.is(holds) {
+		s.late = true // the client of `*` at another origin may keep it until it is told otherwise
+	}
 	if s.holds || s.late {
 		s.markLocked(s.shard.rev)
 	}

@@ -315,11 +315,11 @@ func (s *Sub) Known() bool {
 	return false
 }
 
-// mustTell reports whether `*` has to be answered whether or not its set changed.
+// mustTell reports whether the client of `*` may have to be answered for another reason than a change of the set.
 func (s *Sub) mustTell() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return s.pos != nil && (s.pos.fresh || s.pos.resend)
+	return s.pos != nil && (s.pos.fresh || s.pos.resend) || len(s.dirty) > 0
 }
 
 // fresh reports whether `*` still waits for its first answer.

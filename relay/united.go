@@ -136,6 +136,7 @@ func (m *united) takeStar(now time.Time) *Answer {
 	}
 	b := m.withoutNamed(a.Body)
 	if b != a.Body && b.empty() && len(a.Errors) == 0 && !fresh {
+		a.judged((*Sub).accepted) // nobody will answer for it
 		return nil
 	}
 	a.Body = b
@@ -221,7 +222,8 @@ func (m *united) takeWhole(now time.Time, k Keep) *Answer {
 		}
 		return nil
 	case !must && version == m.told:
-		return nil // `*` changed what the client has by name
+		all.judged((*Sub).accepted) // `*` changed what the client has by name: nobody will answer for it
+		return nil
 	}
 	m.due, m.told = nil, version
 	return m.finish(all, version)

@@ -19,7 +19,10 @@ type testCase struct {
 }
 
 // suite is every case, by section of protocol.md.
-var suite = [][]testCase{streamsCases, deltaCases, absenceCases, orderCases, lanesCases, groupsCases, defectCases, wireCases, sizeCases, aliasCases}
+var suite = [][]testCase{
+	streamsCases, deltaCases, absenceCases, orderCases, lanesCases, defectCases,
+	groupsCases, wireCases, sizeCases, aliasCases, fedCases,
+}
 
 // virtual cases run a test of another package, in which no weir is run.
 func (c testCase) virtual() bool { return strings.HasPrefix(c.name, "virtual: ") }

@@ -74,7 +74,8 @@ func NewConfig(origin string, dialect relaytest.Dialect) Config {
 // Process is one running weir.
 type Process struct {
 	tb     testing.TB
-	Addr   string // of the listener
+	Addr   string   // of the first listener
+	Addrs  []string // of all of them, in the order of the file
 	Admin  string
 	cmd    *exec.Cmd
 	config []byte
@@ -105,7 +106,10 @@ func (o *output) String() string {
 func Start(tb testing.TB, c Config) *Process {
 	tb.Helper()
 	p := &Process{tb: tb, done: make(chan struct{})}
-	c.Listener()["address"] = "127.0.0.1:0"
+	for _, l := range c["listeners"].([]any) {
+		l.(map[string]any)["address"] = "127.0.0.1:0"
+	}
+	listeners := len(c["listeners"].([]any))
 	c.Set("admin.address", "127.0.0.1:0")
 	var err error
 	if p.config, err = json.MarshalIndent(c, "", "  "); err != nil {
@@ -123,14 +127,16 @@ func Start(tb testing.TB, c Config) *Process {
 	}
 	go p.wait()
 	tb.Cleanup(p.end)
-	if !Until(Patience, p.listens) {
+	if !Until(Patience, func() bool { return p.listens(listeners) }) {
 		tb.Fatal("weir did not start; its output follows")
 	}
 	return p
 }
 
-// listens reads from the log where weir listens; true also when it has ended, which its end will tell.
-func (p *Process) listens() bool {
+// listens reads from the log where weir listens, and reports whether it does everywhere; true also when it has ended, which its end
+// will tell.
+func (p *Process) listens(listeners int) bool {
+	p.Addrs = nil
 	for line := range strings.Lines(p.out.String()) {
 		var entry struct{ Msg, Port, Address string }
 		if json.Unmarshal([]byte(line), &entry) != nil || entry.Msg != "listening" {
@@ -139,7 +145,7 @@ func (p *Process) listens() bool {
 		if entry.Port == "admin" {
 			p.Admin = entry.Address
 		} else {
-			p.Addr = entry.Address
+			p.Addrs = append(p.Addrs, entry.Address)
 		}
 	}
 	select {
@@ -147,7 +153,11 @@ func (p *Process) listens() bool {
 		p.tb.Fatal("weir ended at its start; its output follows")
 	default:
 	}
-	return p.Addr != "" && p.Admin != ""
+	if len(p.Addrs) < listeners || p.Admin == "" {
+		return false
+	}
+	p.Addr = p.Addrs[0]
+	return true
 }
 
 // wait notes the end of the process.
