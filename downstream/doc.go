@@ -52,7 +52,7 @@
 //   - No unary Fetch methods, which reflection shows all the same, as the descriptors have them; no REST, v2 names, status or load
 //     report service. Nothing is ordered between streams, so clients that are to get types in order use ADS (EC-1).
 //   - What is compressed is compressed for each stream anew, by the library: see compress.go for what it costs.
-//   - No dynamic parameters, xdstp globs; the answer to a name of these kinds is a resource error. So it
+//   - No dynamic parameters; the answer to a name with them is a resource error. So it
 //     is to an xdstp name of an authority that no origin answers for (TestRefusedNames).
 //   - A response with resources of several origins has the identifier of the listener's own, and so have refusals (STREAM-10). With
 //     version_mode origin it has the version of the newest response that had to do with it (VER-5), if all of its origins are so

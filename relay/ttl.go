@@ -23,9 +23,13 @@ func (v *Variant) timed() bool { return !v.expires.IsZero() }
 // Expires is when the body ends unless the origin renews it; the zero time: it has no TTL.
 func (v *Variant) Expires() time.Time { return v.expires }
 
+// samePromise is how much the end may move when a promise is only repeated: what is left is rounded, and takes its time on the way. In SotW
+// a heartbeat for one listener repeats those for all others (TTL-11), and to the next relay that must not be one for each (RELAY-49).
+const samePromise = 10 * time.Millisecond
+
 // lasting is the body with another end, or none: the content, and so the version, stay (TTL-7), and the bytes are shared.
 func (v *Variant) lasting(expires time.Time) *Variant {
-	if v.expires.Equal(expires) {
+	if had, has := v.timed(), !expires.IsZero(); had == has && (!has || v.expires.Sub(expires).Abs() < samePromise) {
 		return v
 	}
 	c := *v
@@ -128,13 +132,13 @@ func (s *Sub) renewLocked(r *record, v *Variant) saying {
 }
 
 // renewedLocked is a difference for this client: of what it has not accepted it is sent the resource, or nothing (TTL-10).
-func (s *Sub) renewedLocked(b *Body) *Body {
+func (s *Sub) renewedLocked(p *position, b *Body) *Body {
 	if len(b.Heartbeats) == 0 || len(s.unaccepted) == 0 {
 		return b
 	}
 	own := &Body{Variants: append([]*Variant(nil), b.Variants...), Removed: b.Removed, spelt: b.spelt, nameless: b.nameless}
 	for _, v := range b.Heartbeats {
-		rev := s.pos.view.items[v.Name].rev
+		rev := p.view.items[v.Name].rev
 		switch s.judgedLocked(func(x *span) bool { return x.from < rev && rev <= x.to }) {
 		case accepted:
 			own.Heartbeats = append(own.Heartbeats, v)
@@ -146,12 +150,12 @@ func (s *Sub) renewedLocked(b *Body) *Body {
 }
 
 // renewedInSetLocked notes that the set's body, with which a name is answered, has a new TTL.
-func (s *Sub) renewedInSetLocked(r *record, first bool) {
+func (s *Sub) renewedInSetLocked(p *position, r *record, first bool) {
 	if !s.ttl || first {
 		return
 	}
-	it := s.pos.view.items[s.alias.resource(r)]
-	if it == nil || it.dead || it.last <= s.pos.sent {
+	it := p.view.items[s.alias.resource(r)]
+	if it == nil || it.dead || it.last <= p.sent {
 		return
 	}
 	if v, _, _ := s.effectiveLocked(r); v == it.variant {
