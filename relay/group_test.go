@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"slices"
@@ -234,4 +235,57 @@ func TestSecretsDoNotLinger(t *testing.T) {
 	if n, _ := r.table.Retired(); n > 0 {
 		t.Error("secrets retire")
 	}
+}
+
+// FuzzNode: whatever a client's node is, it has a group, whose key and node are those of the same node read again, and which presents
+// nothing that this build does not know; a dedicated one presents all of it but features.
+func FuzzNode(f *testing.F) {
+	f.Add(mustMarshal(f, richNode()))
+	f.Add(mustMarshal(f, relaytestNode()))
+	strange := richNode()
+	for _, m := range []proto.Message{strange, strange.Locality, strange.Metadata.Fields["a"]} {
+		m.ProtoReflect().SetUnknown(unknownField("x"))
+	}
+	f.Add(mustMarshal(f, strange))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		read := func(b []byte) *corev3.Node {
+			n := &corev3.Node{}
+			if proto.Unmarshal(b, n) != nil {
+				t.Skip()
+			}
+			return n
+		}
+		n := read(b)
+		again := read(mustMarshal(t, n))
+		for _, terms := range [][]string{nil, groupTerms, {"metadata.a"}} {
+			cfg := OriginConfig{GroupBy: terms}
+			key, up := groupOf(n, cfg, "weir")
+			other, same := groupOf(again, cfg, "weir")
+			if key != other || !bytes.Equal(canonicalBytes(t, up), canonicalBytes(t, same)) {
+				t.Errorf("%v: %s and %s of one node", terms, key, other)
+			}
+			bare := &corev3.Node{}
+			if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(mustMarshal(t, up), bare); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(canonicalBytes(t, up), canonicalBytes(t, bare)) {
+				t.Errorf("%v: presented is what we do not know: %v", terms, up)
+			}
+		}
+		mine := dedicatedNode(n)
+		mine.ClientFeatures, n.ClientFeatures = nil, nil
+		if !bytes.Equal(canonicalBytes(t, mine), canonicalBytes(t, n)) {
+			t.Errorf("presented is %v, want %v", mine, n)
+		}
+	})
+}
+
+// canonicalBytes compares messages that may hold NaN, which proto.Equal takes for different.
+func canonicalBytes(t *testing.T, m proto.Message) []byte {
+	t.Helper()
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }

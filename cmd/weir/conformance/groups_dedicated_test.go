@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -59,6 +61,52 @@ func dedicatedType(t *testing.T) {
 	}
 	if n := len(w.origin.Streams()); clusters != 2 || endpoints != 1 || n != 3 {
 		t.Errorf("%d streams, %d with clusters and %d with endpoints; want 3, 2 and 1", n, clusters, endpoints)
+	}
+	w.dedicatedAdmin()
+}
+
+// dedicatedAdmin looks how weir tells of dedicated groups and of whose they are.
+func (w *world) dedicatedAdmin() {
+	w.t.Helper()
+	var groups struct {
+		Groups []struct {
+			Key       string
+			NodeID    string `json:"node_id"`
+			Dedicated bool
+			Types     []struct{ Type string }
+		}
+	}
+	var clients struct {
+		Clients []struct {
+			NodeID string   `json:"node_id"`
+			Own    []string `json:"dedicated_groups"`
+		}
+	}
+	for path, page := range map[string]any{"/groups": &groups, "/clients": &clients} {
+		body, err := weirtest.Fetch("http://" + w.weir.Admin + path)
+		if err == nil {
+			err = json.Unmarshal([]byte(body), page)
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	whose := map[string]string{}
+	for _, c := range clients.Clients {
+		whose[strings.Join(c.Own, " ")] = c.NodeID
+	}
+	dedicated := 0
+	for _, g := range groups.Groups {
+		if !g.Dedicated {
+			continue
+		}
+		dedicated++
+		if id := whose["plane/"+g.Key]; id != g.NodeID || len(g.Types) != 1 || g.Types[0].Type != "cds" {
+			w.t.Errorf("/groups has %+v, which is %q's by /clients", g, id)
+		}
+	}
+	if dedicated != 2 {
+		w.t.Errorf("/groups has %d that are dedicated, want 2", dedicated)
 	}
 }
 

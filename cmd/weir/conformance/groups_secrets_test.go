@@ -23,6 +23,7 @@ var secretCases = []testCase{
 	{"RELAY-74", "secrets are refused by their names unless an origin has them enabled, and no origin hears of them", secretsRefused},
 	{"RELAY-74 SOTW-4", "over loopback each client is served on a stream of its own, in SotW with all it named", perDialect(secretsServed)},
 	{"RELAY-74 RELAY-29", "so it is on streams of the service of their own, both ways", perDialect(secretsApart)},
+	{"RELAY-74", "each origin has them enabled by itself", perDialect(secretsOfOthers)},
 	{"RELAY-74 RELAY-77", "across the network: nothing in plain text, nor without a certificate", secretsAbroad},
 	{"RELAY-74 RELAY-77", "virtual: who gets secrets, connection by connection", func(t *testing.T) {
 		virtual(t, "../../../downstream", "TestWhoGetsSecrets")
@@ -138,6 +139,32 @@ func secretsServed(t *testing.T, d relaytest.Dialect) {
 	holdsSecrets(c, "the client holds both", secretAt("s", "one"), secretAt("t", "four"))
 	c.CheckClean()
 	other.CheckClean()
+}
+
+func secretsOfOthers(t *testing.T, d relaytest.Dialect) {
+	f := federate(t, setup{config: func(c weirtest.Config) {
+		all := c["origins"].([]any)
+		if len(all) > 1 {
+			all[1].(map[string]any)["secrets"] = "dedicated" // east's
+		} else {
+			withSecrets(c) // of the next weir in the row
+		}
+	}})
+	theirs, ours := secretAt(urn("east", sds, "s"), "one"), secretAt("s", "two")
+	f.east.Put(sds, theirs)
+	f.origin.Put(sds, ours)
+	c := f.client(d)
+	c.Subscribe(sds, theirs.Name, "s")
+	holdsSecrets(c, "the secret of the origin that has them enabled arrives", theirs)
+	if d == relaytest.Delta {
+		refusedWith(t, c, sds, "s", codes.PermissionDenied)
+	}
+	c.Skip()
+	c.WantIdle(quiet)
+	if n := f.origin.Asked(sds).Requests; n > 0 {
+		t.Errorf("the other is asked for secrets %d times", n)
+	}
+	c.CheckClean()
 }
 
 // abroad is an address of this host that is not loopback, so that what is sent to it counts as sent across the network.

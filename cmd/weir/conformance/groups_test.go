@@ -39,6 +39,7 @@ var groupKeyCases = []testCase{
 		virtual(t, "../../../cmd/weir", "TestGroupsEqualClients")
 	}},
 	{"RELAY-63", "with no fields in the key all clients share one lane", oneGroup},
+	{"RELAY-63", "an origin asked for xdstp names alone has one lane, whatever groups its clients are in elsewhere", oneGroupByAuthority},
 	{"RELAY-63", "virtual: an origin asked for xdstp names alone has one group by default", func(t *testing.T) {
 		virtual(t, "../../../cmd/weir/config", "TestGroupByDefault")
 	}},
@@ -226,6 +227,31 @@ func oneGroup(t *testing.T) {
 	}
 	if w.sees("pod-") || w.sees("cluster-") || w.sees("feature-") {
 		t.Error("a member's field is sent upstream")
+	}
+}
+
+func oneGroupByAuthority(t *testing.T) {
+	f := federate(t, setup{config: func(c weirtest.Config) {
+		for _, o := range c["origins"].([]any) {
+			delete(o.(map[string]any), "group_by")
+		}
+	}})
+	f.origin.Put(cds, cdsAt("a", 1))
+	name := urn("east", cds, "b")
+	f.east.Put(cds, relaytest.Resource{Name: name, Version: "1", Body: relaytest.Cluster(name, time.Second)})
+	for _, id := range []string{"one", "two"} {
+		c := newClient(t, weirtest.Connect(t, f.weir.Addr), relaytest.ClientConfig{})
+		c.Open(pod(t, "pod-"+id, "edge", map[string]any{"app": "app-" + id}))
+		c.Subscribe(cds, "a", name)
+		c.AwaitNames(cds, "the names of both origins arrive", "a", name)
+		c.CheckClean()
+	}
+	if own, east := len(f.origin.Streams()), len(f.east.Streams()); own != 2 || east != 1 {
+		t.Errorf("%d streams at the default origin and %d at the other; want one for each group, and one for all", own, east)
+	}
+	east := world{t: t, origin: f.east}
+	if east.sees("pod-") || east.sees("app-") {
+		t.Error("a member's field is sent to the origin that does not go by nodes")
 	}
 }
 
