@@ -22,6 +22,9 @@
 // own, with its whole node (TestDedicated); what is private to it, and secrets wherever they are, goes with the last that wants it, neither
 // lingers nor retires, and pictures have secrets by name alone (TestSecretsDoNotLinger).
 //
+// Lanes are shared by the types of a group, unless the origin is spoken to in a service for each type (service.go): then each type has
+// its own two, from the start.
+//
 // # Goroutines and time
 //
 // None is started here, no clock is read and nothing is called back: time is an argument. One goroutine of the process calls
