@@ -52,7 +52,7 @@
 //   - No unary Fetch methods, which reflection shows all the same, as the descriptors have them; no REST, v2 names, status or load
 //     report service. Nothing is ordered between streams, so clients that are to get types in order use ADS (EC-1).
 //   - What is compressed is compressed for each stream anew, by the library: see compress.go for what it costs.
-//   - No dynamic parameters, xdstp globs; the answer to a name of these kinds is a resource error. So it
+//   - No dynamic parameters; the answer to a name with them is a resource error. So it
 //     is to an xdstp name of an authority that no origin answers for (TestRefusedNames).
 //   - A response with resources of several origins has the identifier of the listener's own, and so have refusals (STREAM-10). With
 //     version_mode origin it has the version of the newest response that had to do with it (VER-5), if all of its origins are so
@@ -77,6 +77,10 @@
 //   - ORD-3: a kept cluster also stays while what was pending waits for an answer to an earlier response, at most ack_wait.
 //   - STREAM-4: a later node without dynamic parameters takes none away if it has no user agent name either: it is a thinner one
 //     (RELAY-94), and to end the stream for it would do so again and again.
+//   - DELTA-11, RELAY-43: who comes back with the current version of what has a TTL is told what is left of it, in delta as a heartbeat,
+//     in SotW with the list: it may have missed one, and would let go of what is still promised (relay/testdata/ttl_resume.txt).
+//   - RELAY-48: a promise repeated with an end less than 10 ms from the one known is not passed on: in SotW a heartbeat of
+//     one listener repeats those of all, and each would be one more at the next hop.
 //   - STREAM-8: a client's half-close ends the stream, since it cannot acknowledge any more.
 //   - A request more than twice as long as limits.request_bytes is refused in grpc's words, which do not name the key.
 //

@@ -12,7 +12,7 @@ type reason struct {
 }
 
 var (
-	noGlobs     = &reason{codes.FailedPrecondition, "xdstp globs are not supported by this version"}
+	noGlobs     = &reason{codes.Unimplemented, "the origin of this name speaks state of the world, which has no globs: it needs dialect: delta (COLL-2)"}
 	noAuthority = &reason{codes.FailedPrecondition, "origins[].authorities: no origin is asked for names of this authority"}
 	noType      = &reason{codes.FailedPrecondition, "origins[].types: the origin of this name is not asked for this type"}
 	noGroup     = &reason{codes.ResourceExhausted, "limits.groups is reached at the origin of this name: try again later"}
@@ -75,8 +75,6 @@ func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason)
 		return nil, &reason{codes.InvalidArgument, "the xdstp name " + err.Error()}
 	case !u.Of(st.typeURL):
 		return nil, otherType
-	case u.Glob():
-		return nil, noGlobs
 	}
 	o := s.cfg.table.Authority(u.Authority)
 	switch {
@@ -86,6 +84,8 @@ func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason)
 		return nil, noType
 	case deltaOnly(st, o):
 		return nil, noDelta
+	case u.Glob() && !o.Selects():
+		return nil, noGlobs
 	}
 	return o, nil
 }

@@ -74,7 +74,7 @@ func (to *routed) at(g *relay.Group) *place {
 }
 
 // claim divides the initial_resource_versions: those of names that are subscribed at another origin go there, all others belong to `*`
-// (WILD-10, DELTA-12). Of names that are refused nothing is known, so nothing may be removed (FED-2).
+// (WILD-10, DELTA-12), and so do members of a glob that is. Of names that are refused nothing is known, so nothing may be removed (FED-2).
 func (to *routed) claim(initial map[string]string, refused []string) {
 	if len(initial) == 0 || len(to.others)+len(refused) == 0 {
 		return
@@ -90,6 +90,10 @@ func (to *routed) claim(initial map[string]string, refused []string) {
 	}
 	maps.DeleteFunc(initial, func(name, version string) bool {
 		p, elsewhere := at[relay.NameKey(name)]
+		if !elsewhere {
+			p = to.globOf(name)
+			elsewhere = p != nil
+		}
 		if p != nil {
 			if p.initial == nil {
 				p.initial = map[string]string{}
@@ -98,4 +102,20 @@ func (to *routed) claim(initial map[string]string, refused []string) {
 		}
 		return elsewhere
 	})
+}
+
+// globOf is where a glob lives that selects a name, if that is at another origin; nil if there is none.
+func (to *routed) globOf(name string) *place {
+	if !relay.IsNewStyle(name) {
+		return nil
+	}
+	for i := range to.others {
+		p := &to.others[i]
+		for _, glob := range p.names {
+			if p.group.Origin().Covers(glob, name) {
+				return p
+			}
+		}
+	}
+	return nil
 }

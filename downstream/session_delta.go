@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-xds/weir/relay"
@@ -88,10 +89,28 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 	if err := s.updateLocked(now, st, to, req, first); err != nil {
 		return err
 	}
-	if st.rest != nil && !st.sub.Standing().Wildcard {
+	if st.rest != nil && st.sub.Standing().Sets == 0 { // what a set may cover is still to be told (WILD-9)
 		st.rest.forget(req.ResourceNamesUnsubscribe)
 	}
 	return s.countNamesLocked(st)
+}
+
+// spacesLocked is which names with slashes stand for all virtual hosts of a route configuration: those that the client has
+// subscribed to as one on this stream (ALIAS-6). Without a slash every name does.
+func (s *session) spacesLocked(st *streamType, own *relay.Group, names []string) (spaces []string) {
+	if st.typeURL != relay.VirtualHostType {
+		return nil
+	}
+	routes := s.askedLocked(relay.RouteType)
+	if routes == nil || routes.sub.In(own) == nil {
+		return nil
+	}
+	for _, name := range names {
+		if strings.Contains(name, "/") && routes.sub.In(own).Subscribed(name) {
+			spaces = append(spaces, name)
+		}
+	}
+	return spaces
 }
 
 // updateLocked hands a request to the table, to each group its part of it.
@@ -106,6 +125,9 @@ func (s *session) updateLocked(
 	update := func(g *relay.Group, subscribe, unsubscribe []string, initial map[string]string) {
 		if st.sub.In(g) == nil {
 			st.sub.Open(g, s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Delta: true, Initial: initial, TTL: s.ttl})
+		}
+		if g == own {
+			st.sub.In(g).Namespaces(s.spacesLocked(st, own, subscribe))
 		}
 		st.sub.Update(now, g, subscribe, unsubscribe)
 		st.expect(now, g)

@@ -1,6 +1,9 @@
 package relay
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // aliased is what a client has by other names than those it subscribed: its subscription is the alias, what it holds has the resource's
 // own name. It costs nothing but for names that are aliases. Guarded by the shard's lock.
@@ -125,7 +128,7 @@ func (s *Sub) claimAliasesLocked() {
 	if s.alias.early == 0 {
 		return
 	}
-	s.alias.claims, s.alias.spelt = s.initial, s.stated
+	s.alias.claims, s.alias.spelt = maps.Clone(s.initial), s.stated
 	if s.pos != nil {
 		return // what the set does not have is found when it is told
 	}
@@ -221,7 +224,8 @@ func (s *Sub) coversLocked(name string) bool {
 	if r := s.records[name]; r != nil && r.is(holds) && s.alias.resource(r) == name || len(s.alias.by[name]) > 0 {
 		return true
 	}
-	return s.pos != nil && !s.pos.fresh && s.pos.view.has(name)
+	it, _ := s.memberLocked(name)
+	return it != nil
 }
 
 // tidyLocked makes a delta answer of names and aliases one that lists each resource once (DELTA-20), and adds the removals of what no name

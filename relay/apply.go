@@ -48,10 +48,15 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 			if m := s.star.members[name]; m != nil {
 				return m.variants
 			}
-			return nil
+			return s.memberLocked(gen, name)
 		})
 	case kindNamed:
-		old = s.heldLocked(u, s.bodiesLocked)
+		old = s.heldLocked(u, func(name string) []*Variant {
+			if vs := s.bodiesLocked(name); vs != nil {
+				return vs
+			}
+			return s.memberLocked(gen, name)
+		})
 	}
 	s.mu.Unlock()
 	if kind == kindNone {
@@ -82,12 +87,10 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	s.now = now
 	from.rev = s.nextRevLocked()
 	if kind == kindSet {
-		s.star.applyLocked(&a, u, bodies, gen)
-		if !u.Heartbeats && (a.Changed+a.Resumed > 0 || u.Full && !u.Bad) {
-			s.star.from = from
-		}
+		s.applySetsLocked(&a, u, bodies, gen, from)
 	} else {
 		s.applyNamedLocked(&a, u, bodies, gen)
+		s.applyCollectionsLocked(&a, u, bodies, gen)
 		if !u.Heartbeats {
 			s.named.from = from
 		}
@@ -105,7 +108,7 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 
 // kindLocked is what the lane's present stream asked of the type.
 func (s *shard) kindLocked(lane laneIndex, gen uint32) kind {
-	if lane == mainLane && s.mainGen == gen && s.mainKind == kindSet && s.star.askedGen == gen {
+	if lane == mainLane && s.mainGen == gen && s.mainKind == kindSet && (s.star.askedGen == gen || s.spacesGen == gen) {
 		return kindSet
 	}
 	if s.named.firstGen[lane] == gen {
@@ -140,7 +143,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			e = h.entries[0]
 		}
 		if e == nil {
-			s.ignoreLocked(a)
+			s.strayLocked(a, gen, r.Name)
 			continue
 		}
 		if !e.askedOn(gen) {
@@ -209,7 +212,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		es := s.holdersLocked(f.Name)
 		switch {
 		case len(es) == 0:
-			s.ignoreLocked(a)
+			s.strayErrorLocked(a, gen, f.Name)
 		case slices.ContainsFunc(es, func(e *entry) bool { return e.askedOn(gen) }):
 			for _, e := range es {
 				if e.name == f.Name || !e.lost || s.group.origin.ends(f) {

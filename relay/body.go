@@ -172,7 +172,7 @@ func (s *Sub) spellLocked(a *Answer) {
 }
 
 func (s *Sub) spellingLocked(name, other string) string {
-	if s.records[name] != nil {
+	if s.records[name] != nil || s.selectsLocked(name) != nil {
 		other = s.spelt[name]
 	}
 	return spelling(name, other)

@@ -38,7 +38,20 @@ func (s *shard) checkLocked() (errs []error) {
 	}
 	s.checkTrial(fail)
 	s.checkMortals(fail)
-	s.star.check(fail)
+	s.setsLocked(func(t *set) { t.check(fail) })
+	for selector, t := range s.collections {
+		switch {
+		case t.selector != selector || t.kind == wild:
+			fail("collection %q: is that of %q", selector, t.selector)
+		case !t.wantedLocked() && !t.inChanged && t.lane().live(t.askedGen):
+			fail("collection %q: unwanted, asked, and not to be looked at", selector)
+		}
+	}
+	for _, t := range s.changed {
+		if !t.inChanged {
+			fail("collection %q: to be looked at, and not marked", t.selector)
+		}
+	}
 	s.checkAliases(fail)
 	subs := map[*Sub]bool{}
 	for name, e := range s.named.entries {
@@ -66,9 +79,11 @@ func (s *shard) checkMortals(fail func(string, ...any)) {
 			timed++
 		}
 	}
-	for name, m := range s.star.members {
-		look(mortalKey{s.star, name}, m.variants)
-	}
+	s.setsLocked(func(set *set) {
+		for name, m := range set.members {
+			look(mortalKey{set, name}, m.variants)
+		}
+	})
 	for name, e := range s.named.entries {
 		look(mortalKey{name: name}, e.variants)
 	}
@@ -106,6 +121,9 @@ func (t *set) check(fail func(string, ...any)) {
 	for name, m := range t.members {
 		if name != m.name || len(m.variants) == 0 {
 			fail("member %q: named %q with %d variants", name, m.name, len(m.variants))
+		}
+		if !t.coversLocked(name) {
+			fail("member %q: %q does not select it", name, t.selector)
 		}
 	}
 	t.checkFaults(fail)
@@ -223,7 +241,7 @@ func (v *view) checkPositions(fail func(string, ...any)) (n int) {
 	last := uint64(0)
 	for p := v.ordered.head; p != nil; p = p.next {
 		n++
-		if p.fresh || p.sent < last || p.sent > v.set.shard.rev || p.sub.pos != p {
+		if p.fresh || p.sent < last || p.sent > v.set.shard.rev || !p.ownLocked() {
 			fail("position at %d after %d, shard at %d", p.sent, last, v.set.shard.rev)
 		}
 		last = p.sent
@@ -233,9 +251,19 @@ func (v *view) checkPositions(fail func(string, ...any)) (n int) {
 	}
 	for p := v.fresh.head; p != nil; p = p.next {
 		n++
-		if !p.fresh || p.sub.pos != p {
+		if !p.fresh || !p.ownLocked() {
 			fail("a position in the wrong list")
 		}
 	}
 	return n
+}
+
+// ownLocked reports whether the position is one of its client's.
+func (p *position) ownLocked() bool {
+	n, is := 0, false
+	for x := p.sub.pos; x != nil; x = x.also {
+		n++
+		is = is || x == p
+	}
+	return is && (p.sub.more == nil && n == 1 || p.sub.more != nil && len(p.sub.more.by) == n && p.sub.more.by[p.view.set] == p)
 }

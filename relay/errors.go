@@ -154,29 +154,32 @@ func (s *Sub) faultLocked(r *record, what saying) *NameError {
 	}
 }
 
-// inSetLocked reports whether the client of `*` has the name from the set.
+// inSetLocked reports whether the client has the name from a set.
 func (s *Sub) inSetLocked(w *want) bool {
-	if s.pos == nil || s.pos.waitsLocked() {
-		return false
-	}
 	name := w.entry.name
 	if w.chosen != nil {
 		name = w.chosen.Name
 	}
-	it := s.pos.view.items[name]
-	return it != nil && !it.dead
+	it, _ := s.memberLocked(name)
+	return it != nil
 }
 
-// Unreached has the next answer say of every name that still waits for its first one that the origin cannot be reached (RELAY-8).
+// Unreached has the next answer say of every name, or collection, that still waits for its first one that the origin cannot be reached (RELAY-8).
 // The names stay wanted, and are answered when it can. None that is in error already is told so again. It reports whether there
 // is any. A SotW answer that is sent whole cannot carry it: do not call it for those.
 func (s *Sub) Unreached() bool {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
-	if s.owed == 0 {
-		return false
-	}
 	told := false
+	for p := s.pos; p != nil; p = p.also {
+		if p.fresh && p.fault == nil && p.view.set.kind != wild { // `*` carries no error (ABS-12)
+			told, p.cold = true, true
+			s.markLocked(s.shard.rev)
+		}
+	}
+	if s.owed == 0 {
+		return told
+	}
 	for _, r := range s.records {
 		if r.is(owed) && r.fault == nil {
 			told = true

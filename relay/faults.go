@@ -126,23 +126,37 @@ func (t *set) rollFaultsLocked(rev uint64) (ended bool) {
 
 // sparedLocked reports whether a name that the client holds and the set has no body of is in error for the moment: then the client
 // keeps what it holds (ABS-8).
-func (s *Sub) sparedLocked(name string) bool {
-	f := s.pos.view.set.faults.byName[name]
-	if !s.delta || f == nil || s.shard.group.origin.ends(f.err) {
-		return false
+func (s *Sub) sparedLocked(name string) (spared bool) {
+	s.coveringLocked(name, func(p *position) {
+		f := p.view.set.faults.byName[name]
+		if !s.delta || f == nil || s.shard.group.origin.ends(f.err) {
+			return
+		}
+		if p.spared == nil {
+			p.spared = map[string]bool{}
+		}
+		p.spared[name], spared = true, true
+	})
+	return spared
+}
+
+// heldLocked is what the client's sets hold of a name; nil: none does.
+func (s *Sub) heldLocked(name string) *item {
+	if s.more == nil {
+		if it := s.pos.view.items[name]; it != nil && !it.dead {
+			return it
+		}
+		return nil
 	}
-	if s.pos.spared == nil {
-		s.pos.spared = map[string]bool{}
-	}
-	s.pos.spared[name] = true
-	return true
+	it, _ := s.memberLocked(name)
+	return it
 }
 
 // endSparedLocked gives the names spared that are in error no more, and have no body either.
-func (s *Sub) endSparedLocked() (gone []string) {
-	for name := range s.pos.spared {
-		switch it, f := s.pos.view.items[name], s.pos.view.set.faults.byName[name]; {
-		case it != nil && !it.dead: // it is kept up
+func (s *Sub) endSparedLocked(p *position) (gone []string) {
+	for name := range p.spared {
+		switch it, f := s.heldLocked(name), p.view.set.faults.byName[name]; {
+		case it != nil: // it is kept up
 		case f != nil && !s.shard.group.origin.ends(f.err):
 			continue
 		case s.records[name] != nil:
@@ -150,7 +164,7 @@ func (s *Sub) endSparedLocked() (gone []string) {
 		default:
 			gone = append(gone, name)
 		}
-		delete(s.pos.spared, name)
+		delete(p.spared, name)
 	}
 	return gone
 }
@@ -169,8 +183,8 @@ func (t *set) statedLocked(rev uint64) {
 // that go out now: an error of one of them follows in a response of its own (ABS-9, ABS-11). A name with a record of its own
 // is left to it (RELAY-25). SotW answers are sent whole, and an error of what has a body would have to leave the body out, which
 // deletes it at older clients: there the body stays, and the error is not told (ABS-8).
-func (s *Sub) takeFaultsLocked(going, renewed []*Variant) (errs []*NameError, rev uint64) {
-	p, set := s.pos, s.pos.view.set
+func (s *Sub) takeFaultsLocked(p *position, going *Answer) (errs []*NameError, rev uint64) {
+	set := p.view.set
 	t := &set.faults
 	if !set.lane().live(set.answeredGen) {
 		return nil, 0
@@ -190,22 +204,25 @@ func (s *Sub) takeFaultsLocked(going, renewed []*Variant) (errs []*NameError, re
 		if f.gen != set.answeredGen || s.records[name] != nil {
 			return true
 		}
-		if it := p.view.items[name]; it != nil && !it.dead {
+		if it := s.heldLocked(name); it != nil {
 			switch {
-			case !s.delta:
-				return true
+			case !s.delta && s.wholeLocked(), s.more != nil && s.shard.group.origin.ends(f.err):
+				return true // another set has it
 			case sent == nil:
-				sent = make(map[string]bool, len(going)+len(renewed))
-				for _, v := range going {
+				sent = make(map[string]bool, len(going.Variants)+len(going.Heartbeats))
+				for _, v := range going.Variants {
 					sent[v.Name] = true
 				}
-				for _, v := range renewed {
+				for _, v := range going.Heartbeats {
 					sent[v.Name] = true
 				}
 			}
 			if sent[name] {
 				return false
 			}
+		}
+		if s.more != nil && slices.ContainsFunc(going.Errors, func(e *NameError) bool { return e.Name == name }) {
+			return true // said of another set in this very response
 		}
 		if size += f.err.Size(); size > faultBytes && len(errs) > 0 {
 			return false

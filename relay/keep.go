@@ -42,8 +42,15 @@ func (s *Sub) Keeps() (pending uint64) {
 }
 
 // waitsLocked reports whether a list that is sent whole has to wait, for its set or for a name (RELAY-7).
+// One of several sets is waited for only if the client may hold what is missing.
 func (s *Sub) waitsLocked() bool {
-	return s.pos != nil && s.pos.waitsLocked() || s.holds && !s.resolvedLocked()
+	waits, all := false, len(s.records) == 0
+	for p := s.pos; p != nil; p = p.also {
+		one := p.waitsLocked()
+		waits, all = waits || one, all && one
+	}
+	alone := s.starLocked() != nil && s.pos.also == nil
+	return waits && (s.holds || all || alone) || s.holds && !s.resolvedLocked()
 }
 
 // keepsLocked reports whether a name that is gone is still told.
@@ -57,9 +64,9 @@ func (s *Sub) keepsLocked(name string) bool {
 func (s *Sub) letGoLocked(k Keep) (changed bool) {
 	for name, x := range s.kept {
 		switch r := s.records[name]; {
-		case s.pos != nil && s.pos.view.has(name), r != nil && s.bodyLocked(r) != nil:
+		case s.pos != nil && s.heldLocked(name) != nil, r != nil && s.bodyLocked(r) != nil:
 			delete(s.kept, name) // what it is now is told anyway
-		case s.pos == nil && r == nil:
+		case r == nil && !s.coveredLocked(name):
 			delete(s.kept, name)
 		case k.Pending > x.until:
 			delete(s.kept, name)
@@ -78,15 +85,17 @@ func (s *Sub) letGoLocked(k Keep) (changed bool) {
 
 // keepMembersLocked keeps what went from the set since the client was sent it.
 func (s *Sub) keepMembersLocked(k Keep) {
-	if k == keepNothing || s.pos == nil || s.pos.fresh || s.pos.view.contentRev <= s.pos.sent {
-		return
-	}
-	for _, name := range s.pos.view.since(s.pos.sent).Removed {
-		if r := s.records[name]; r != nil && s.bodyLocked(r) != nil {
-			continue // held by name (RELAY-25)
+	for p := s.pos; p != nil && k != keepNothing; p = p.also {
+		if p.fresh || p.view.contentRev <= p.sent {
+			continue
 		}
-		it := s.pos.view.items[name]
-		s.keepLocked(name, it.variant, it.rev, k)
+		for _, name := range p.view.since(p.sent).Removed {
+			if r := s.records[name]; r != nil && s.bodyLocked(r) != nil || s.heldLocked(name) != nil {
+				continue // held by name (RELAY-25), or in another set
+			}
+			it := p.view.items[name]
+			s.keepLocked(name, it.variant, it.rev, k)
+		}
 	}
 }
 

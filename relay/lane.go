@@ -130,7 +130,7 @@ func (l *Lane) Close() {
 	for _, s := range l.shards() {
 		s.mu.Lock()
 		s.rejoinClosedLocked(l)
-		s.star.clearLocked()
+		s.setsLocked((*set).clearLocked)
 		dead := s.dropIfEmptyLocked()
 		s.unlock()
 		if dead {
@@ -169,7 +169,7 @@ func (s *shard) wantsLaneLocked(l *Lane) bool {
 // wantsLocked reports whether there is something to be asked on the lane of that index, whichever it is.
 func (s *shard) wantsLocked(i laneIndex) bool {
 	return s.group.origin.Serves(s.typeURL) &&
-		(i == mainLane && s.star.wantedLocked() || s.named.lane == i && len(s.named.entries) > 0)
+		(i == mainLane && s.wantsSetLocked() || s.named.lane == i && s.hasNamesLocked())
 }
 
 func (l *Lane) busy() bool { return l.owned.Load() || l.Wanted() }

@@ -115,6 +115,7 @@ func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
 		e = &entry{name: name, spelt: spelt, retired: s.table().retired.take(s.retiredKey(name))}
 		s.named.entries[name] = e
 		s.shareLocked(e)
+		s.shareMemberLocked(e)
 		if len(e.variants) > 0 {
 			e.retired = nil
 		}
@@ -269,7 +270,7 @@ func (s *shard) deleteLocked(w *want) {
 		s.mindLocked(mortalKey{name: e.name}, nil)
 		s.retireLocked(e)
 		s.emptyLocked(e)
-		if s.named.moving && len(s.named.entries) == 0 { // nothing is left for the side lane to ask first
+		if s.named.moving && !s.hasNamesLocked() { // nothing is left for the side lane to ask first
 			s.named.moving = false
 			s.lane(mainLane).reopenSoon()
 		}

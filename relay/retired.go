@@ -163,9 +163,11 @@ func (l *Lane) Missed() {
 		if s.named.lane == l.index {
 			s.relookLocked()
 		}
-		if s.star.lane() == l {
-			s.star.reviveLocked()
-		}
+		s.setsLocked(func(t *set) {
+			if t.lane() == l {
+				t.reviveLocked()
+			}
+		})
 		s.unlock()
 	}
 }

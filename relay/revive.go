@@ -109,6 +109,10 @@ func (t *set) countLocked(m *member) {
 // before that waits for the next stream (RELAY-9).
 func (t *set) abandonLocked() {
 	t.lingerAt = time.Time{}
+	if t.kind != wild { // it is unsubscribed by its name
+		t.unwantLocked()
+		return
+	}
 	if t.lane().live(t.askedGen) {
 		t.anew = true
 		t.lane().reopenSoon()

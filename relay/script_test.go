@@ -124,6 +124,7 @@ func (s *script) run(f []string) []string {
 		o.NoResume = slices.Contains(f, "no-resume")
 		o.AbsenceTransient = slices.Contains(f, "transient")
 		o.DropOnDataError = slices.Contains(f, "drop")
+		o.RecursiveGlobs = slices.Contains(f, "recursive")
 		o.WithholdTTL = slices.Contains(f, "withhold")
 		for _, w := range f[1:] { // keep=ENTRIES,BYTES of what retired
 			if keep, ok := strings.CutPrefix(w, "keep="); ok {
@@ -237,6 +238,10 @@ func (s *script) client(c *scriptSub, f []string) []string {
 		c.Replace(s.now, names, len(names) < len(f[1:]))
 	case "owe":
 		c.Owe(f[1:])
+	case "owe-namespaces":
+		c.OweNamespaces(f[1:], nil)
+	case "namespaces":
+		c.Namespaces(f[1:])
 	case "take":
 		return s.take(c)
 	case "ack":

@@ -7,7 +7,10 @@ import "time"
 type set struct {
 	// Set once by newSet.
 	shard    *shard
+	kind     selectorKind
 	selector string // Wildcard, or the canonical name it is asked by
+	spelt    string // as the client wrote it who asked first, if that is another (NAME-9)
+	reach    reach  // of a glob
 
 	members map[string]*member
 	views   map[viewKey]*view
@@ -16,6 +19,8 @@ type set struct {
 	// lingerAt is when the set is given up; set while clients is 0 and it is still wanted.
 	lingerAt time.Time
 	timer    bool // a setEnd timer is in the heap
+	// inChanged: a collection that its lane has to look at, besides asking anew.
+	inChanged bool
 
 	askedGen    uint32    // generation of its lane in which it was asked
 	askedAt     time.Time // when
@@ -39,6 +44,9 @@ type set struct {
 	doubted map[string]bool
 
 	faults faults
+	// fault is what the origin said of a collection as a whole (ABS-12), on the stream of generation faultGen.
+	fault    *NameError
+	faultGen uint32
 
 	// revived: the members are those of a set that had retired (revive.go), as far as no stream since has said otherwise.
 	revived bool
@@ -52,8 +60,18 @@ func newSet(s *shard, selector string) *set {
 	return &set{shard: s, selector: selector, members: map[string]*member{}, views: map[viewKey]*view{}}
 }
 
-// lane is the lane that the set is asked on.
-func (t *set) lane() *Lane { return t.shard.lane(mainLane) }
+// laneIndex is the lane that the set is asked on: globs live with the names (RELAY-20).
+func (t *set) laneIndex() laneIndex {
+	if t.kind == glob {
+		return t.shard.named.lane
+	}
+	return mainLane
+}
+
+func (t *set) lane() *Lane { return t.shard.lane(t.laneIndex()) }
+
+// ask is a collection as it goes upstream: a name like others.
+func (t *set) ask() Name { return Name{Name: spelling(t.selector, t.spelt)} }
 
 func (t *set) wantedLocked() bool { return t.clients > 0 || !t.lingerAt.IsZero() }
 
@@ -62,13 +80,29 @@ func (t *set) addClientLocked() {
 	t.lingerAt = time.Time{}
 	t.expectLocked()
 	if t.clients == 1 {
-		t.shard.poke(mainLane)
+		t.lookLocked()
 	}
 }
 
+// lookLocked makes the lane look at the set.
+func (t *set) lookLocked() {
+	s := t.shard
+	if t.kind != wild && !t.inChanged && s.lane(t.laneIndex()).live(s.firstGenLocked(t.kind)) {
+		t.inChanged = true
+		s.changed = append(s.changed, t)
+	}
+	s.poke(t.laneIndex())
+}
+
+// dropClientLocked: the set outlives its last client by linger, but for a collection that is known to be empty: clients can make
+// such names up (RELAY-39).
 func (t *set) dropClientLocked(now time.Time) {
 	t.clients--
 	if t.clients > 0 {
+		return
+	}
+	if t.kind != wild && (t.shard.cfg().Linger == 0 || t.uncached > 0 || t.firm && len(t.members) == 0) {
+		t.unwantLocked()
 		return
 	}
 	if t.uncached > 0 {
@@ -82,7 +116,8 @@ func (t *set) dropClientLocked(now time.Time) {
 	}
 }
 
-// end gives the set up once linger has passed: the main lane is reopened without it (RELAY-22).
+// end gives the set up once linger has passed: the main lane is reopened without `*` (RELAY-22), a collection is unsubscribed by
+// its name.
 func (t *set) end(now time.Time) {
 	s := t.shard
 	s.mu.Lock()
@@ -93,8 +128,7 @@ func (t *set) end(now time.Time) {
 			s.push(timer{at: at, kind: setEnd, set: t})
 		} else {
 			t.lingerAt = time.Time{}
-			s.poke(mainLane)
-			t.clearLocked()
+			t.unwantLocked()
 		}
 	}
 	dead := s.dropIfEmptyLocked()
@@ -102,6 +136,11 @@ func (t *set) end(now time.Time) {
 	if dead {
 		s.group.dropShard(s)
 	}
+}
+
+func (t *set) unwantLocked() {
+	t.lookLocked()
+	t.clearLocked()
 }
 
 // clearLocked drops the members of a set that nobody wants, all together (RELAY-81). While a stream is open on which it was asked
@@ -114,6 +153,10 @@ func (t *set) clearLocked() {
 		t.forgetLocked()
 	}
 	if t.wantedLocked() {
+		return
+	}
+	if t.kind != wild {
+		t.shard.dropCollectionLocked(t)
 		return
 	}
 	t.retireLocked()

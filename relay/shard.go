@@ -30,10 +30,19 @@ type shard struct {
 	now  time.Time  // of the last call that brought one
 	subs int        // open Subs
 
-	star      *set // the set the origin chooses for `*`
-	named     namedTable
-	refreshed refreshes
-	mortals   mortals
+	star *set // the set the origin chooses for `*`
+	// collections are globs and namespaces by name; nil: none. changed are those that their lane has to look at.
+	collections map[string]*set
+	changed     []*set
+	// spacesGen is the generation of the main lane in which namespaces were first asked, and spacesAt when.
+	spacesGen uint32
+	spacesAt  time.Time
+	// Of the last response that may have had to do with collections: its stream, and whether a part was refused.
+	collectedGen uint32
+	collectedBad bool
+	named        namedTable
+	refreshed    refreshes
+	mortals      mortals
 
 	// What the main lane carries of this type in its generation mainGen: one of the two kinds (RELAY-20).
 	mainGen  uint32
@@ -109,7 +118,7 @@ const maxIdleShards = 256
 // true. A type that was asked on a stream stays for as long as that stream, so that it is not asked there as if for the
 // first time; made-up types end it before they pile up.
 func (s *shard) dropIfEmptyLocked() bool {
-	if s.dead || s.subs > 0 || s.star.wantedLocked() || len(s.named.entries) > 0 {
+	if s.dead || s.subs > 0 || s.star.wantedLocked() || len(s.collections)+len(s.named.entries) > 0 {
 		return s.dead
 	}
 	if s.rememberLocked() {
@@ -117,7 +126,7 @@ func (s *shard) dropIfEmptyLocked() bool {
 	}
 	s.dead = true
 	for i, l := range s.lanes.Load() {
-		if l.live(s.named.firstGen[i]) || i == int(mainLane) && l.live(s.star.askedGen) {
+		if l.live(s.named.firstGen[i]) || i == int(mainLane) && (l.live(s.star.askedGen) || l.live(s.spacesGen)) {
 			s.dead = false
 			s.idle.Store(true)
 			if s.group.idle() > maxIdleShards {

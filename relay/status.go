@@ -41,12 +41,14 @@ type TypeStatus struct {
 	Wildcard bool // `*` is wanted upstream
 	// Settled: the wildcard set is complete (RELAY-6).
 	Settled bool
-	Members int // of the wildcard set
-	Names   int // wanted by name upstream, those that linger included
-	Absent  int // of the names, stated not to exist and still so
-	Waiting int // of the names, asked and unanswered
-	Bodies  int // resources held, of both kinds
-	Bytes   int // of the bodies
+	Members int // of the wildcard set and of collections, each counted
+	// Collections is the number of globs and namespaces wanted, those that linger included; they are no Names.
+	Collections int
+	Names       int // wanted by name upstream, those that linger included
+	Absent      int // of the names, stated not to exist and still so
+	Waiting     int // of the names, asked and unanswered
+	Bodies      int // resources held, of both kinds
+	Bytes       int // of the bodies
 	// Stale is how many of the bodies no open upstream stream vouches for.
 	Stale      int
 	Views      int
@@ -104,16 +106,20 @@ func (s *shard) status() (_ TypeStatus, rev uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ts := TypeStatus{
-		TypeURL: s.typeURL, Wildcard: s.star.wantedLocked(), Settled: s.star.settled, Members: len(s.star.members),
-		Views: len(s.star.views), Unrequested: s.unrequested, Unanswered: s.unanswered,
+		TypeURL: s.typeURL, Wildcard: s.star.wantedLocked(), Settled: s.star.settled, Collections: len(s.collections),
+		Unrequested: s.unrequested, Unanswered: s.unanswered,
 	}
-	for _, v := range s.star.views {
-		ts.Tombstones += v.dead
-	}
-	setLive := s.star.liveLocked()
-	for _, m := range s.star.members {
-		ts.count(m.variants, setLive)
-	}
+	s.setsLocked(func(t *set) {
+		ts.Members += len(t.members)
+		ts.Views += len(t.views)
+		for _, v := range t.views {
+			ts.Tombstones += v.dead
+		}
+		live := t.liveLocked()
+		for _, m := range t.members {
+			ts.count(m.variants, live)
+		}
+	})
 	for _, e := range s.named.entries {
 		live := false
 		for _, w := range e.wants {
@@ -156,10 +162,12 @@ func (t *TypeStatus) count(vs []*Variant, live bool) {
 
 // ResourceStatus is a picture of one resource.
 type ResourceStatus struct {
-	Group         string
-	TypeURL       string
-	Name          string
-	Wildcard      bool // a member of the wildcard set; else held by name
+	Group    string
+	TypeURL  string
+	Name     string
+	Wildcard bool // a member of the wildcard set; else held by name, or in a Collection
+	// Collection is the glob or namespace that the resource is a member of; "" for none.
+	Collection    string
 	Version       string
 	OriginVersion string
 	Constraints   string // canonical; "" for none
@@ -174,7 +182,7 @@ type ResourceStatus struct {
 }
 
 // Resources calls f for a picture of each resource of the type and name; empty ones stand for all. Order: group, type,
-// wildcard members first, name. It stops when f returns false.
+// wildcard members first, then what is held by name and in collections, name. It stops when f returns false.
 func (o *Origin) Resources(group, typeURL, name string, f func(ResourceStatus) bool) {
 	name = NameKey(name)
 	for _, g := range o.groupList() {
@@ -196,24 +204,24 @@ func (o *Origin) Resources(group, typeURL, name string, f func(ResourceStatus) b
 
 // resources takes pointers under the lock, and makes the pictures, digests as text among them, outside it.
 func (s *shard) resources(name string) []ResourceStatus {
-	var bodies []*Variant
 	var rs []ResourceStatus
 	s.mu.Lock()
-	setLive := s.star.liveLocked()
-	if name == "" {
-		bodies = make([]*Variant, 0, len(s.star.members))
-		for _, m := range s.star.members {
-			bodies = append(bodies, m.variants...)
+	s.setsLocked(func(t *set) {
+		if name == "" {
+			for _, m := range t.members {
+				rs = t.picturesLocked(rs, m)
+			}
+		} else if m := t.members[name]; m != nil {
+			rs = t.picturesLocked(rs, m)
 		}
+	})
+	if name == "" {
 		for _, e := range s.named.entries {
 			if e.counts() {
 				rs = s.namedPicturesLocked(rs, e)
 			}
 		}
 	} else {
-		if m := s.star.members[name]; m != nil {
-			bodies = slices.Clone(m.variants)
-		}
 		var last *heldAlso
 		for _, e := range s.holdersLocked(name) { // one speaks for all that hold the resource
 			if e.also == nil || e.also != last {
@@ -228,22 +236,31 @@ func (s *shard) resources(name string) []ResourceStatus {
 			s.fill(&rs[i], v)
 		}
 	}
-	for _, v := range bodies {
-		r := ResourceStatus{Wildcard: true, Live: setLive}
-		s.fill(&r, v)
-		rs = append(rs, r)
-	}
 	slices.SortFunc(rs, func(a, b ResourceStatus) int {
 		switch {
 		case a.Wildcard != b.Wildcard && a.Wildcard:
 			return -1
 		case a.Wildcard != b.Wildcard:
 			return 1
+		case a.Collection != b.Collection:
+			return cmpString(a.Collection, b.Collection)
 		case a.Name != b.Name:
 			return cmpString(a.Name, b.Name)
 		}
 		return cmpString(a.Constraints, b.Constraints)
 	})
+	return rs
+}
+
+func (t *set) picturesLocked(rs []ResourceStatus, m *member) []ResourceStatus {
+	r := ResourceStatus{Wildcard: t.kind == wild, Live: t.liveLocked()}
+	if t.kind != wild {
+		r.Collection = spelling(t.selector, t.spelt)
+	}
+	for _, v := range m.variants {
+		r.body = v
+		rs = append(rs, r)
+	}
 	return rs
 }
 

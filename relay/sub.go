@@ -55,7 +55,9 @@ type Sub struct {
 	ColdFrom time.Time
 
 	// Guarded by shard.mu.
-	pos     *position // while subscribed to `*`
+	pos     *position       // in each set subscribed to, `*` first, by position.also; nil: none
+	more    *overlap        // once there are several; nil: there is one at most
+	spaces  map[string]bool // names that are namespaces though they have slashes (ALIAS-6)
 	records map[string]*record
 	dirty   []*record
 	owed    int               // records that must still be answered
@@ -146,14 +148,14 @@ func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) {
 	s.shard.now = now
 	for _, name := range subscribe {
 		if name == Wildcard {
-			s.joinLocked()
+			s.joinLocked(s.shard.star)
 			continue
 		}
 		s.subscribeLocked(name)
 	}
 	for _, name := range unsubscribe {
 		if name == Wildcard {
-			s.leaveLocked(now)
+			s.leaveLocked(s.starLocked(), now)
 			continue
 		}
 		s.unsubscribeLocked(name, now)
@@ -161,28 +163,56 @@ func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) {
 	s.firstDoneLocked()
 }
 
+// Namespaces declares names of route configurations: from now on Update takes them for those of all their virtual hosts, as it does
+// every name without a slash (ALIAS-6).
+func (s *Sub) Namespaces(names []string) {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	for _, name := range names {
+		if s.spaces == nil {
+			s.spaces = map[string]bool{}
+		}
+		s.spaces[NameKey(name)] = true
+	}
+}
+
+// Subscribed reports whether the client names exactly this resource.
+func (s *Sub) Subscribed(name string) bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return s.records[NameKey(name)] != nil
+}
+
 // Replace applies a SotW request: names are the complete list (SOTW-1), without `*`.
 func (s *Sub) Replace(now time.Time, names []string, wildcard bool) {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	s.shard.now = now
-	if wildcard {
-		if s.pos == nil {
-			s.joinLocked()
+	if star := s.starLocked(); wildcard {
+		if star == nil {
+			s.joinLocked(s.shard.star)
 			if !s.first {
 				s.version = "" // it spoke of what the client held before the stream (RELAY-43)
 			}
 		}
 	} else {
-		s.leaveLocked(now)
+		s.leaveLocked(star, now)
 	}
 	listed := make(map[string]bool, len(names))
 	for _, name := range names {
 		key := NameKey(name)
 		listed[key] = true
-		if s.records[key] == nil {
+		if s.records[key] == nil && s.selectsLocked(key) == nil {
 			s.subscribeLocked(name)
 		}
+	}
+	for p := s.pos; p != nil; {
+		next := p.also
+		if t := p.view.set; t.kind != wild && !listed[t.selector] {
+			s.leaveLocked(p, now)
+			delete(s.spelt, t.selector)
+		}
+		p = next
 	}
 	for name, r := range s.records {
 		if !listed[name] {
@@ -202,57 +232,20 @@ func (s *Sub) firstDoneLocked() {
 	}
 }
 
-func (s *Sub) joinLocked() {
-	if s.pos != nil {
-		s.pos.resend = true
-		s.pos.told, s.pos.before = 0, 0 // its error follows each body anew
-		s.markLocked(s.shard.rev)
-		return
-	}
-	v := s.shard.star.viewLocked(s.params, s.ttl)
-	s.pos = &position{sub: s, view: v, fresh: true}
-	v.fresh.push(s.pos)
-	s.shard.star.addClientLocked()
-	s.shard.star.lookedUpLocked()
-	s.markLocked(s.shard.rev)
-}
-
-func (s *Sub) leaveLocked(now time.Time) {
-	if s.pos == nil {
-		return
-	}
-	for _, r := range s.records { // an absence stated before the set's last word is none, once its stream is gone
-		if it, w := s.pos.view.items[s.alias.resource(r)], r.want; it != nil && !it.dead && it.rev > w.rev && !s.shard.absentLocked(w) {
-			w.wasAbsent = false
-		}
-	}
-	t := s.pos.view.set
-	s.pos.view.leave(s.pos)
-	s.pos = nil
-	s.again = nil
-	// What came with `*` is held by name from now on: no list may leave it out before it is known (RELAY-7), and what was told of
-	// a name may not be what its own entry says (RELAY-25).
-	s.holds = s.holds || !s.delta && s.told
-	for _, r := range s.records {
-		s.dirtyLocked(r, s.shard.rev)
-	}
-	t.dropClientLocked(now)
-}
-
 func (s *Sub) subscribeLocked(name string) {
 	name, spelt := spell(name)
+	if k, ok := s.shard.selectorOf(name, s.spaces); ok {
+		s.spellAsLocked(name, spelt)
+		s.joinLocked(s.shard.collectionLocked(name, spelt, k))
+		return
+	}
 	r := s.records[name]
 	if r == nil {
 		r = &record{sub: s, want: s.shard.wantLocked(name, spelt, s.params)}
 		r.want.link(r)
 		s.records[name] = r
 		s.lookedUpLocked(r)
-		if spelt != "" {
-			if s.spelt == nil {
-				s.spelt = map[string]string{}
-			}
-			s.spelt[name] = spelt
-		}
+		s.spellAsLocked(name, spelt)
 		if d, stated := s.initial[name]; stated && s.first {
 			// Only a version of ours that is current spares the answer (DELTA-11).
 			r.sent = d
@@ -263,10 +256,13 @@ func (s *Sub) subscribeLocked(name string) {
 			s.dirtyLocked(r, s.shard.rev)
 			return
 		}
-		if s.pos != nil && !s.pos.fresh {
-			if it := s.pos.view.items[name]; it != nil && it.birth <= s.pos.sent {
-				r.flags |= holds // it came with `*`
+		s.coveringLocked(name, func(p *position) {
+			if it := p.view.items[name]; !p.fresh && it != nil && it.birth <= p.sent {
+				r.flags |= holds // it came with the set
 			}
+		})
+		if s.more != nil {
+			delete(s.more.told, name) // the record tells it from now on
 		}
 	}
 	r.fault = nil // it may be all there is to answer
@@ -275,20 +271,46 @@ func (s *Sub) subscribeLocked(name string) {
 	s.dirtyLocked(r, s.shard.rev)
 }
 
+// spellAsLocked notes how the client writes a name.
+func (s *Sub) spellAsLocked(name, spelt string) {
+	if spelt == "" {
+		return
+	}
+	if s.spelt == nil {
+		s.spelt = map[string]string{}
+	}
+	s.spelt[name] = spelt
+}
+
+// selectsLocked is the client's position in the collection of that name; nil: it is not subscribed to it.
+func (s *Sub) selectsLocked(name string) *position {
+	if s.pos == nil || len(s.shard.collections) == 0 {
+		return nil
+	}
+	if t := s.shard.collections[name]; t != nil {
+		return s.positionLocked(t)
+	}
+	return nil
+}
+
 func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 	name, spelt := spell(name)
+	if p := s.selectsLocked(name); p != nil {
+		s.leaveLocked(p, now)
+		delete(s.spelt, name)
+		return
+	}
 	r := s.records[name]
-	if s.pos != nil {
-		told := toldName{name, spelling(name, spelt)}
-		if r != nil && s.alias.of[r].name != "" {
-			told = s.alias.of[r] // of an alias: the resource, if the set has it
-		}
-		it := s.pos.view.items[told.name]
-		if r != nil || it != nil && !it.dead {
+	told := toldName{name, spelling(name, spelt)}
+	if r != nil && s.alias.of[r].name != "" {
+		told = s.alias.of[r] // of an alias: the resource, if a set has it
+	}
+	s.coveringLocked(told.name, func(p *position) {
+		if r != nil || p.view.has(told.name) { // DELTA-9, WILD-9
 			s.againLocked(told.name, told.spelt)
 			s.markLocked(s.shard.rev)
 		}
-	}
+	})
 	if r != nil {
 		s.forgetLocked(r, now)
 		return
@@ -310,21 +332,13 @@ func (s *Sub) forgottenLocked(r *record) {
 	if s.holds || s.late {
 		s.markLocked(s.shard.rev)
 	}
-	if s.pos == nil || s.pos.fresh || !r.is(holds) {
-		return
-	}
-	if it := s.pos.view.items[s.alias.resource(r)]; it == nil || it.dead || it.variant.Digest != r.sent {
-		s.pos.resend = true
-		s.markLocked(s.shard.rev)
-	}
-}
-
-// againLocked owes an answer for a name that `*` covers.
-func (s *Sub) againLocked(name, spelt string) {
-	if s.again == nil {
-		s.again = map[string]string{}
-	}
-	s.again[name] = spelt
+	name := s.alias.resource(r)
+	s.coveringLocked(name, func(p *position) {
+		if it := p.view.items[name]; !p.fresh && r.is(holds) && (it == nil || it.dead || it.variant.Digest != r.sent) {
+			p.resend = true
+			s.markLocked(s.shard.rev)
+		}
+	})
 }
 
 func (s *Sub) forgetLocked(r *record, now time.Time) {
@@ -388,7 +402,9 @@ func (s *Sub) markLocked(rev uint64) {
 func (s *Sub) Close(now time.Time) {
 	sh := s.shard
 	sh.mu.Lock()
-	s.leaveLocked(now)
+	for s.pos != nil {
+		s.leaveLocked(s.pos, now)
+	}
 	for _, r := range s.records {
 		s.forgetLocked(r, now)
 	}
@@ -405,14 +421,14 @@ func (s *Sub) Close(now time.Time) {
 type Standing struct {
 	// Unsent is the revision of the first change not taken; 0: none.
 	Unsent uint64
-	// Waiting: `*` or a name still waits for its first answer.
+	// Waiting: a set or a name still waits for its first answer.
 	Waiting bool
-	// Settling: `*` waits for its set to settle (RELAY-7).
+	// Settling: a set subscribed to has to settle before it is told (RELAY-7).
 	Settling bool
 	// Lagging: the stream fell so far behind that it has to end and resume by its versions.
 	Lagging bool
-	// Names is the number of names subscribed.
-	Names int
+	// Names is the number of names subscribed, those of collections included, and Sets that of sets.
+	Names, Sets int
 	// Dropped is the number of names unsubscribed that must still be answered (DELTA-9).
 	Dropped int
 	// Wildcard: subscribed to `*`.
@@ -423,11 +439,29 @@ type Standing struct {
 func (s *Sub) Standing() Standing {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	fresh := s.pos != nil && s.pos.fresh
-	return Standing{
-		Unsent: s.unsent, Waiting: fresh || s.owed > 0, Settling: fresh && s.pos.waitsLocked(),
-		Lagging: s.lagging, Names: len(s.records), Dropped: len(s.again), Wildcard: s.pos != nil,
+	x := Standing{
+		Unsent: s.unsent, Waiting: s.waitingLocked(), Lagging: s.lagging, Names: len(s.records), Dropped: len(s.again),
 	}
+	for p := s.pos; p != nil; p = p.also {
+		x.Sets++
+		x.Settling = x.Settling || p.waitsLocked()
+		if p.view.set.kind == wild {
+			x.Wildcard = true
+		} else {
+			x.Names++
+		}
+	}
+	return x
+}
+
+// waitingLocked reports whether a set or a name still waits for its first answer.
+func (s *Sub) waitingLocked() bool {
+	for p := s.pos; p != nil; p = p.also {
+		if p.fresh {
+			return true
+		}
+	}
+	return s.owed > 0
 }
 
 // Upstream reports since when the upstream stream has been open that carries what the Sub waits for; false if none is. A type that
@@ -435,8 +469,11 @@ func (s *Sub) Standing() Standing {
 func (s *Sub) Upstream() (since time.Time, open bool) {
 	s.shard.mu.Lock()
 	lane := s.shard.named.lane
-	if s.pos != nil && s.pos.fresh {
-		lane = mainLane
+	for p := s.pos; p != nil; p = p.also {
+		if p.fresh {
+			lane = p.view.set.laneIndex()
+			break
+		}
 	}
 	t, quarantined := s.shard.apart, time.Time{}
 	if t != nil {

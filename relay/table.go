@@ -64,6 +64,8 @@ type OriginConfig struct {
 	Secrets bool
 	// DropOnDataError: a name whose error is about itself (PERMISSION_DENIED) loses its cached body (ABS-8).
 	DropOnDataError bool
+	// RecursiveGlobs: a glob has members at any depth, not only in its last segment (COLL-5).
+	RecursiveGlobs bool
 	// WithholdTTL: what has a TTL is kept from clients who can be told neither the TTL nor the removal, those of SotW who name
 	// resources of a grouped type and do not know TTLs (RELAY-51).
 	WithholdTTL bool
@@ -281,6 +283,9 @@ func (t *Table) SecretsFrom(own *Origin) bool {
 	}
 	return own.Secrets()
 }
+
+// Selects reports whether the origin can be asked for collections: state of the world has none (COLL-2, ALIAS-7).
+func (o *Origin) Selects() bool { return !o.cfg.SotW }
 
 // Federated reports whether names of one client stream may belong to other origins than the one given.
 func (t *Table) Federated(own *Origin) bool {

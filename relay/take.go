@@ -51,8 +51,17 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 		return nil
 	}
 	from := uint64(0)
-	if s.pos != nil && !s.pos.fresh && !s.pos.resend {
-		from = s.pos.sent
+	for p := s.pos; p != nil; p = p.also {
+		switch {
+		case p.fresh || p.resend:
+			from = 0
+		case p == s.pos || p.sent < from:
+			from = p.sent
+			continue
+		default:
+			continue
+		}
+		break
 	}
 	first, since := s.unsent, s.since
 	s.unsent, s.since = 0, time.Time{}
@@ -61,7 +70,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	switch {
 	case s.delta:
 		a = s.takeDeltaLocked()
-	case s.pos != nil || s.asList || SentWhole(s.typeURL):
+	case s.wholeLocked():
 		a = s.takeWholeLocked(k)
 		s.insisted = false
 	default:
@@ -75,8 +84,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	if a != nil {
 		s.tookLocked(a, from)
 		a.group, a.First, a.Since, a.ttl = s.shard.group, first, since, s.ttl
-		a.Waiting = s.pos != nil && s.pos.fresh || s.owed > 0
-		a.Demanded = s.met
+		a.Waiting, a.Demanded = s.waitingLocked(), s.met
 		if s.delta && s.typeURL == ClusterType {
 			a.News = a.Variants
 		}
@@ -95,6 +103,11 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	return a
 }
 
+// wholeLocked reports whether every SotW answer holds the full view (SOTW-2, SOTW-4).
+func (s *Sub) wholeLocked() bool {
+	return !s.delta && (s.starLocked() != nil || s.asList || SentWhole(s.typeURL))
+}
+
 // originVersionLocked is the version of an answer where clients are told the origin's (VER-5): that of the newest response that
 // had to do with it. In delta it is for people (VER-10). An empty one is replaced by that of the content: a client that
 // comes back with none would count as one that holds nothing (RELAY-7).
@@ -108,10 +121,11 @@ func (s *Sub) originVersionLocked(content string) string {
 
 // fromLocked is the newest response that had to do with what the client was sent.
 func (s *Sub) fromLocked() *receipt {
-	if s.pos == nil {
-		return s.newest
+	from := s.newest
+	for p := s.pos; p != nil; p = p.also {
+		from = newer(from, p.view.set.from)
 	}
-	return newer(s.newest, s.pos.view.set.from)
+	return from
 }
 
 // effectiveLocked is the body a name has for this client. A name that both kinds hold has the one received last, and is gone only
@@ -125,23 +139,28 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 	if v != nil && w.entry.lost && !(r.is(holds) && s.alias.resource(r) == v.Name) {
 		return nil, false, rev // an unresolved name to who has not come by it before (ALIAS-4)
 	}
-	if s.pos == nil || s.pos.waitsLocked() {
+	if s.pos == nil {
 		return v, absent, rev
 	}
 	name := s.alias.resource(r)
 	if v != nil {
 		name = v.Name
 	}
-	it := s.pos.view.items[name]
-	switch {
-	case it == nil:
-		absent = absent || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(name)
-	case it.dead:
-		absent, rev = true, max(rev, it.rev)
-	case v == nil, v.Digest != it.variant.Digest && it.rev > rev, v.Digest == it.variant.Digest && it.variant.outlasts(v):
-		v, rev = it.variant, it.rev
-	}
-	return v, absent && v == nil, rev
+	gone, waits := false, false
+	s.coveringLocked(name, func(p *position) {
+		it := p.view.items[name]
+		switch {
+		case p.waitsLocked():
+			waits = true
+		case it == nil:
+			gone = gone || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(name)
+		case it.dead:
+			gone, rev = true, max(rev, it.rev)
+		case v == nil, v.Digest != it.variant.Digest && it.rev > rev, v.Digest == it.variant.Digest && it.variant.outlasts(v):
+			v, rev = it.variant, it.rev
+		}
+	})
+	return v, (absent || gone && !waits) && v == nil, rev
 }
 
 // saying is what a client must be told of a name.
@@ -241,7 +260,7 @@ func (s *Sub) relookLocked(r *record) {
 }
 
 func (s *Sub) takeDeltaLocked() *Answer {
-	base, must, rev := s.takeViewLocked()
+	base, must, rev := s.takeSetsLocked()
 	own, errs := &Body{}, []*NameError(nil)
 	s.eachDirtyLocked(func(r *record) {
 		what, body, at := s.settleLocked(r)
@@ -261,7 +280,9 @@ func (s *Sub) takeDeltaLocked() *Answer {
 		}
 		rev = max(rev, at)
 	})
-	rev = max(rev, s.takeAgainLocked(base, own))
+	if s.more == nil {
+		rev = max(rev, s.takeAgainLocked(base, own))
+	}
 	base, errs = s.tidyLocked(own, base, errs)
 	a := &Answer{Body: own, Errors: errs, Rev: rev}
 	switch {
@@ -273,8 +294,8 @@ func (s *Sub) takeDeltaLocked() *Answer {
 		own.Removed = append(own.Removed, base.Removed...)
 		own.spell(base.spelt)
 	}
-	if s.pos != nil && !s.pos.fresh {
-		s.addFaultsLocked(a)
+	for p := s.pos; p != nil; p = p.also {
+		s.addFaultsLocked(a, p)
 	}
 	if !must && a.empty() && len(a.Errors) == 0 {
 		return nil
@@ -282,23 +303,29 @@ func (s *Sub) takeDeltaLocked() *Answer {
 	return a
 }
 
-// addFaultsLocked adds what the client of `*` must be told of members in error. That one does not exist is said in both ways,
-// for clients that do not know the other (ABS-9).
-func (s *Sub) addFaultsLocked(a *Answer) {
-	errs, rev := s.takeFaultsLocked(a.Variants, a.Heartbeats)
-	if len(errs)+len(s.pos.spared) == 0 {
+// addFaultsLocked adds what the client of a set must be told of members in error, and of the set. That a member does not exist is
+// said in both ways, for clients that do not know the other (ABS-9).
+func (s *Sub) addFaultsLocked(a *Answer, p *position) {
+	if f := p.collectionFaultLocked(); f != nil {
+		a.Errors, a.Rev = append(a.Errors, f), max(a.Rev, s.shard.rev)
+	}
+	if p.fresh {
+		return
+	}
+	errs, rev := s.takeFaultsLocked(p, a)
+	if len(errs)+len(p.spared) == 0 {
 		return
 	}
 	a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev)
 	removed := make(map[string]bool, len(a.Removed))
 	for _, name := range a.Removed {
 		removed[name] = true
-		delete(s.pos.spared, name)
+		delete(p.spared, name)
 	}
 	all := &Body{ // the other one may be shared
 		Variants: a.Variants, Heartbeats: a.Heartbeats, Removed: slices.Clone(a.Removed), spelt: maps.Clone(a.spelt),
 	}
-	for _, name := range s.endSparedLocked() {
+	for _, name := range s.endSparedLocked(p) {
 		removed[name] = true
 		all.remove(name, "")
 	}
@@ -312,7 +339,15 @@ func (s *Sub) addFaultsLocked(a *Answer) {
 	}
 }
 
-// takeViewLocked takes the wildcard's part of a delta answer. Names with a record of their own are left to it. must: the answer
+// takeSetsLocked takes what the sets subscribed to have for the client.
+func (s *Sub) takeSetsLocked() (b *Body, must bool, rev uint64) {
+	if s.more != nil {
+		return s.takeOverlapLocked()
+	}
+	return s.takeViewLocked()
+}
+
+// takeViewLocked takes the one set's part of a delta answer. Names with a record of their own are left to it. must: the answer
 // goes out even if it is empty (DELTA-13).
 func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 	p := s.pos
@@ -337,13 +372,30 @@ func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 		b = s.ownLocked(all, false)
 	case v.contentRev > p.sent:
 		rev = v.contentRev
-		b = s.ownLocked(s.renewedLocked(v.since(p.sent)), false)
+		b = s.ownLocked(s.renewedLocked(p, v.since(p.sent)), false)
 	default:
 		return nil, false, 0
 	}
+	b = b.named()
+	if v.live == 0 && v.set.kind != wild && must {
+		b = &Body{Variants: b.Variants, Removed: slices.Clone(b.Removed), spelt: maps.Clone(b.spelt)} // the other one may be shared
+		p.emptyLocked(b)
+	}
 	p.resend = false
 	v.passed(p, v.contentRev)
-	return b.named(), must, rev
+	return b, must, rev
+}
+
+// lookAtLocked has the records of a resource looked at, and reports whether there is any.
+func (s *Sub) lookAtLocked(name string) bool {
+	r, also := s.records[name], s.alias.by[name]
+	if r != nil {
+		s.relookLocked(r)
+	}
+	for _, r := range also {
+		s.relookLocked(r)
+	}
+	return r != nil || len(also) > 0
 }
 
 // ownLocked is a view's body without the names that have a record of their own, which are marked to be looked at, and on the
@@ -355,16 +407,13 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	}
 	own := &Body{nameless: b.nameless, spelt: maps.Clone(b.spelt)}
 	skip := func(name string) bool {
-		r, also := s.records[name], s.alias.by[name]
-		if r != nil {
-			s.relookLocked(r)
-			s.renewedInSetLocked(r, first)
+		if r := s.records[name]; r != nil {
+			s.renewedInSetLocked(s.pos, r, first)
 		}
-		for _, r := range also {
-			s.relookLocked(r)
-			s.renewedInSetLocked(r, first)
+		for _, r := range s.alias.by[name] {
+			s.renewedInSetLocked(s.pos, r, first)
 		}
-		return r != nil || len(also) > 0
+		return s.lookAtLocked(name)
 	}
 	for _, v := range b.Heartbeats {
 		if _, again := s.again[v.Name]; !skip(v.Name) && !again { // what is owed goes in full
@@ -390,8 +439,8 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	}
 	if first {
 		for name := range s.initial {
-			switch it := s.pos.view.items[name]; {
-			case it != nil && !it.dead, skip(name), s.sparedLocked(name):
+			switch {
+			case s.pos.view.has(name), !s.pos.view.set.coversLocked(name), skip(name), s.sparedLocked(name):
 			case s.alias.early > 0: // it may be what an alias stands for
 				s.alias.later = append(s.alias.later, toldName{name, s.stated[name]})
 			default:
@@ -402,7 +451,7 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	return own
 }
 
-// takeAgainLocked answers unsubscribes of names that `*` still covers: the resource if it is in the set, else a removal (DELTA-9).
+// takeAgainLocked answers unsubscribes of names that the one set still covers: the resource if it is in the set, else a removal (DELTA-9).
 func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 	if len(s.again) == 0 || s.pos == nil || s.pos.fresh {
 		return 0
@@ -435,9 +484,10 @@ func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 	return rev
 }
 
-// takeChangedLocked is a SotW answer of a grouped type: what changed or is owed (SOTW-3). A removal cannot be expressed (RELAY-16).
+// takeChangedLocked is a SotW answer of a grouped type: what changed or is owed (SOTW-3), of collections too (COLL-2). A removal cannot be expressed (RELAY-16).
 func (s *Sub) takeChangedLocked() *Answer {
 	a := &Answer{Body: &Body{}}
+	base, _, rev := s.takeSetsLocked() // first: it may have names looked at
 	var renewed []*record
 	s.eachDirtyLocked(func(r *record) {
 		if v, _, _ := s.effectiveLocked(r); s.withholdsLocked(v) {
@@ -460,6 +510,20 @@ func (s *Sub) takeChangedLocked() *Answer {
 			a.Rev = max(a.Rev, r.want.rev)
 		}
 	})
+	total := s.sumLocked()
+	if base != nil {
+		s.takeMembersLocked(a, base, rev)
+	}
+	for p := s.pos; p != nil; p = p.also {
+		if f := p.collectionFaultLocked(); f != nil {
+			a.Errors, a.Rev = append(a.Errors, f), max(a.Rev, s.shard.rev)
+		}
+		if !p.fresh {
+			errs, at := s.takeFaultsLocked(p, a)
+			a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, at)
+			total.join(p.view.sum)
+		}
+	}
 	if len(a.Variants)+len(a.Heartbeats)+len(a.Errors) == 0 {
 		return nil
 	}
@@ -470,6 +534,20 @@ func (s *Sub) takeChangedLocked() *Answer {
 			r.at = s.takes + 1
 		}
 	}
-	a.Version = s.sumLocked().version()
+	a.Version = total.version()
 	return a
+}
+
+// takeMembersLocked adds what collections have for a SotW client: bodies, in which a new TTL goes too. What it could not be told the end
+// of is withheld (RELAY-51).
+func (s *Sub) takeMembersLocked(a *Answer, base *Body, rev uint64) {
+	for _, vs := range [][]*Variant{base.Variants, base.Heartbeats} {
+		for _, v := range vs {
+			if a.Rev = max(a.Rev, rev); s.withholdsLocked(v) {
+				a.Errors = append(a.Errors, withheld(v.Name))
+			} else {
+				a.Variants = append(a.Variants, v)
+			}
+		}
+	}
 }

@@ -109,6 +109,8 @@ func (s *shard) firstAskedLocked(i laneIndex, gen uint32) (at time.Time, ok bool
 		return s.named.firstAt[i], true
 	case i == mainLane && s.star.askedGen == gen:
 		return s.star.askedAt, true
+	case i == mainLane && s.spacesGen == gen:
+		return s.spacesAt, true
 	}
 	return at, false
 }
@@ -275,7 +277,8 @@ func (s *shard) proveLocked() (released bool) {
 // rejoinClearedLocked takes a type back that was answered. While its set arrives it stays where it is: a move would be a break in the
 // middle, and an origin that is then presented what it has sent may say no more (RELAY-6).
 func (s *shard) rejoinClearedLocked() {
-	arriving := s.star.wantedLocked() && !s.star.first.IsZero() && !s.star.firm
+	arriving := false
+	s.setsLocked(func(t *set) { arriving = arriving || t.wantedLocked() && !t.first.IsZero() && !t.firm })
 	if s.apart != nil && s.apart.stage == cleared && !arriving {
 		s.rejoinLocked()
 	}
@@ -295,10 +298,12 @@ func (s *shard) rejoinLocked() {
 	s.stageLocked(cleared)
 	s.apart = nil
 	s.lanes.Store(s.home)
-	if s.star.liveLocked() { // those who came meanwhile: their stream is open again
-		s.star.statedLocked(s.rev)
-		s.star.wakeFreshLocked()
-	}
+	s.setsLocked(func(t *set) {
+		if t.liveLocked() { // those who came meanwhile: their stream is open again
+			t.statedLocked(s.rev)
+			t.wakeFreshLocked()
+		}
+	})
 	s.relookLocked()
 	for _, l := range t.lanes {
 		signal(l.wake) // nothing is wanted on it any more

@@ -132,13 +132,13 @@ func (s *Sub) renewLocked(r *record, v *Variant) saying {
 }
 
 // renewedLocked is a difference for this client: of what it has not accepted it is sent the resource, or nothing (TTL-10).
-func (s *Sub) renewedLocked(b *Body) *Body {
+func (s *Sub) renewedLocked(p *position, b *Body) *Body {
 	if len(b.Heartbeats) == 0 || len(s.unaccepted) == 0 {
 		return b
 	}
 	own := &Body{Variants: append([]*Variant(nil), b.Variants...), Removed: b.Removed, spelt: b.spelt, nameless: b.nameless}
 	for _, v := range b.Heartbeats {
-		rev := s.pos.view.items[v.Name].rev
+		rev := p.view.items[v.Name].rev
 		switch s.judgedLocked(func(x *span) bool { return x.from < rev && rev <= x.to }) {
 		case accepted:
 			own.Heartbeats = append(own.Heartbeats, v)
@@ -150,12 +150,12 @@ func (s *Sub) renewedLocked(b *Body) *Body {
 }
 
 // renewedInSetLocked notes that the set's body, with which a name is answered, has a new TTL.
-func (s *Sub) renewedInSetLocked(r *record, first bool) {
+func (s *Sub) renewedInSetLocked(p *position, r *record, first bool) {
 	if !s.ttl || first {
 		return
 	}
-	it := s.pos.view.items[s.alias.resource(r)]
-	if it == nil || it.dead || it.last <= s.pos.sent {
+	it := p.view.items[s.alias.resource(r)]
+	if it == nil || it.dead || it.last <= p.sent {
 		return
 	}
 	if v, _, _ := s.effectiveLocked(r); v == it.variant {

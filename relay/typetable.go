@@ -21,6 +21,7 @@ const (
 	listenerTypeV2          = typePrefix + "envoy.api.v2.Listener"
 	clusterTypeV2           = typePrefix + "envoy.api.v2.Cluster"
 	secretTypeV2            = typePrefix + "envoy.api.v2.auth.Secret"
+	virtualHostTypeV2       = typePrefix + "envoy.api.v2.route.VirtualHost"
 	thriftRouteType         = typePrefix + "envoy.extensions.filters.network.thrift_proxy.v3.RouteConfiguration"
 	rateLimitType           = typePrefix + "ratelimit.config.ratelimit.v3.RateLimitConfig"
 	maxTypeURL          int = 1024
@@ -32,7 +33,7 @@ var order = map[string]int{
 	RouteType: 6, VirtualHostType: 7, ExtensionConfigType: 8, RuntimeType: 9,
 	clusterTypeV2: 0, typePrefix + "envoy.api.v2.ClusterLoadAssignment": 1, secretTypeV2: 3, listenerTypeV2: 4,
 	typePrefix + "envoy.api.v2.ScopedRouteConfiguration": 5, typePrefix + "envoy.api.v2.RouteConfiguration": 6,
-	typePrefix + "envoy.api.v2.route.VirtualHost": 7, typePrefix + "envoy.service.discovery.v2.Runtime": 9,
+	virtualHostTypeV2: 7, typePrefix + "envoy.service.discovery.v2.Runtime": 9,
 }
 
 // CompareTypes orders type URLs as ORD-1 wants them written on one stream.

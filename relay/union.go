@@ -77,7 +77,7 @@ func (u *Union) Open(g *Group, owner *Subscriber, o SubOptions) {
 func (m *united) add(s *Sub) {
 	s.shard.mu.Lock()
 	s.united, s.version = true, ""
-	holds, star := s.holds, s.pos != nil
+	holds, star := s.holds, s.starLocked() != nil
 	s.shard.mu.Unlock()
 	m.subs = append(m.subs, s)
 	if star {
@@ -161,6 +161,7 @@ func (u *Union) Standing() Standing {
 		all.Settling = all.Settling || x.Settling
 		all.Lagging = all.Lagging || x.Lagging
 		all.Names += x.Names
+		all.Sets += x.Sets
 		all.Dropped += x.Dropped
 		all.Wildcard = all.Wildcard || x.Wildcard
 	}
@@ -304,8 +305,10 @@ func (s *Sub) insist(now time.Time, k Keep) *Answer {
 func (s *Sub) Known() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	if s.pos != nil && !s.pos.waitsLocked() {
-		return true
+	for p := s.pos; p != nil; p = p.also {
+		if !p.waitsLocked() {
+			return true
+		}
 	}
 	for _, r := range s.records {
 		if s.knownLocked(r) {
@@ -336,10 +339,13 @@ func (s *Sub) names(name string) bool {
 	return s.records[NameKey(name)] != nil
 }
 
-// hasBody reports whether there is a body of a name that the client has subscribed to by itself.
+// hasBody reports whether there is a body of a name that the client has subscribed to, by itself or in a collection.
 func (s *Sub) hasBody(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
+	if it, _ := s.memberLocked(NameKey(name)); it != nil {
+		return true
+	}
 	r := s.records[NameKey(name)]
 	return r != nil && s.bodyLocked(r) != nil
 }

@@ -120,6 +120,11 @@ func (v *view) renew(name string, rev uint64) {
 		it.rev, it.last = rev, rev
 		v.append(it)
 		v.changed = true
+		for p := v.ordered.head; p != nil; p = p.next {
+			if more := p.sub.more; more != nil && more.told[name] == it.variant.Digest {
+				more.told[name] = Digest{}
+			}
+		}
 	}
 }
 
@@ -224,7 +229,7 @@ func (v *view) prune() {
 // lag takes a position out of the view whose stream will be ended: it resumes by its versions.
 func (v *view) lag(p *position) {
 	v.ordered.remove(p)
-	p.sub.pos = nil
+	p.sub.unlinkLocked(p)
 	p.sub.lagging = true
 	p.sub.markLocked(v.set.shard.rev)
 	v.set.dropClientLocked(v.set.shard.now)
@@ -298,12 +303,19 @@ type position struct {
 	// told is the seq up to which errors were told, before the same when the upstream stream was first answered; untold are
 	// names whose body was sent again although they are in error.
 	told, before uint64
+	fault        *NameError // last told of the collection as a whole (ABS-12)
+	cold         bool       // it waits in vain, which is to be said (RELAY-8)
+	also, prior  *position  // the Sub's next one, and the one before
 	untold       []string
 	spared       map[string]bool // what the client holds by its own word, in error and without a body here
 }
 
-// waitsLocked reports whether the first answer has to wait for the set (RELAY-7).
-func (p *position) waitsLocked() bool { return p.fresh && !p.view.set.readyLocked(p.sub.holds) }
+// waitsLocked reports whether the first answer has to wait for the set (RELAY-7). That a collection is empty is known only as long as
+// the upstream stream is open that it was said on (RELAY-38).
+func (p *position) waitsLocked() bool {
+	t := p.view.set
+	return p.fresh && (!t.readyLocked(p.sub.holds) || t.kind != wild && p.view.live == 0 && !t.liveLocked())
+}
 
 type posList struct{ head, tail *position }
 

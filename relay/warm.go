@@ -82,42 +82,38 @@ func (s *Sub) oweAllLocked() {
 		s.oweLocked(r, true)
 		s.dirtyLocked(r, s.shard.rev)
 	}
-	switch {
-	case s.pos == nil:
-	case s.pos.fresh:
-		s.version = ""
-		for name := range s.initial {
-			s.initial[name] = Digest{}
+	for p := s.pos; p != nil; p = p.also {
+		if p.fresh {
+			s.version = ""
+			for name := range s.initial {
+				s.initial[name] = Digest{}
+			}
+			continue
 		}
-	default:
-		s.pos.resend = true
+		p.resend = true
 		s.markLocked(s.shard.rev)
 	}
 }
 
-// oweMemberLocked owes a name that the client has by `*`.
+// oweMemberLocked owes a name that the client has by a set.
 func (s *Sub) oweMemberLocked(name string) {
-	if s.pos == nil {
-		return
-	}
-	if s.pos.fresh {
-		// The first answer has it, whatever the client says to hold (WARM-6).
-		s.version = ""
-		if _, stated := s.initial[name]; stated {
-			s.initial[name] = Digest{}
+	s.coveringLocked(name, func(p *position) {
+		switch it := p.view.items[name]; {
+		case p.fresh:
+			// The first answer has it, whatever the client says to hold (WARM-6).
+			s.version = ""
+			if _, stated := s.initial[name]; stated {
+				s.initial[name] = Digest{}
+			}
+		case it == nil || it.dead:
+		case s.delta:
+			s.againLocked(name, it.variant.Spelling())
+			s.markLocked(s.shard.rev)
+		default:
+			p.resend = true // it is sent whole
+			s.markLocked(s.shard.rev)
 		}
-		return
-	}
-	it := s.pos.view.items[name]
-	if it == nil || it.dead {
-		return
-	}
-	if s.delta {
-		s.againLocked(name, it.variant.Spelling())
-	} else {
-		s.pos.resend = true // it is sent whole
-	}
-	s.markLocked(s.shard.rev)
+	})
 }
 
 // OweNamespaces makes the virtual hosts of these route configurations be answered again though nothing changed (WARM-4), as far as
@@ -143,12 +139,11 @@ func (s *Sub) OweNamespaces(routes []string, except []*Variant) {
 			s.dirtyLocked(r, s.shard.rev)
 		}
 	}
-	if s.pos == nil {
-		return
-	}
-	for name, it := range s.pos.view.items {
-		if covers(name) && !it.dead && s.records[name] == nil {
-			s.oweMemberLocked(name)
+	for p := s.pos; p != nil; p = p.also {
+		for name, it := range p.view.items {
+			if covers(name) && !it.dead && s.records[name] == nil {
+				s.oweMemberLocked(name)
+			}
 		}
 	}
 }

@@ -3,6 +3,9 @@ package relay
 // takeWholeLocked is a SotW answer that holds the full view (SOTW-2, SOTW-4), and what k keeps in it.
 func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	p := s.pos
+	if p != nil && (p.also != nil || p.view.set.kind != wild) {
+		return s.takeAssembledLocked(k)
+	}
 	if p != nil && p.fresh {
 		if p.waitsLocked() {
 			return nil
@@ -39,7 +42,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 		return s.wholeByNameLocked(a, changed)
 	}
 	a.gone = true
-	if errs, rev := s.takeFaultsLocked(nil, nil); len(errs) > 0 {
+	if errs, rev := s.takeFaultsLocked(p, a); len(errs) > 0 {
 		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev)
 		changed = true
 	}
@@ -50,7 +53,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	}
 	a.Rev = max(a.Rev, p.view.contentRev)
 	if s.typeURL == ClusterType {
-		a.News = append(a.News, s.viewNewsLocked()...)
+		a.News = append(a.News, p.newsLocked()...)
 	}
 	must := changed || p.fresh || p.resend
 	p.sum, p.resend = all, false
@@ -94,14 +97,6 @@ func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 		}
 	})
 	return changed
-}
-
-// viewNewsLocked is what the view has that this client was not sent in its present form.
-func (s *Sub) viewNewsLocked() []*Variant {
-	if s.pos.fresh {
-		return s.pos.view.fullBody().Variants
-	}
-	return s.pos.view.since(s.pos.sent).Variants
 }
 
 // knownLocked is RELAY-6 for a name: received, stated absent, or unanswered for 15 s on a healthy stream. What was received and cannot

@@ -59,6 +59,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 			NoResume:       o.Resume == config.ResumeNone, AbsenceDeletes: o.AbsenceDeletes,
 			AbsenceTransient: o.AbsenceTimer == config.AbsenceTimerTransient,
 			DropOnDataError:  o.OnDataError == config.OnDataErrorDrop,
+			RecursiveGlobs:   o.Glob == config.GlobRecursive,
 			WithholdTTL:      o.TTLUnsupported == config.TTLUnsupportedWithhold,
 		}
 		if o.GRPC != nil {

@@ -30,6 +30,19 @@ func TestAbsenceAndErrorsAreTranslated(t *testing.T) {
 	}
 }
 
+// TestGlobIsTranslated: glob reaches the table (COLL-5).
+func TestGlobIsTranslated(t *testing.T) {
+	for keys, want := range map[string]bool{"": false, "glob: one_level, ": false, "glob: recursive, ": true} {
+		cfg, err := config.Parse("test", []byte("origins: [{"+keys+"name: a, grpc: {addresses: ['a:1']}}]\n"), os.LookupEnv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tableConfig(cfg).Origins[0].RecursiveGlobs; got != want {
+			t.Errorf("%q became %v", keys, got)
+		}
+	}
+}
+
 // TestVersionKeysAreTranslated: version_mode and hash reach the table (VER-5, VER-6).
 func TestVersionKeysAreTranslated(t *testing.T) {
 	for keys, want := range map[string][2]bool{

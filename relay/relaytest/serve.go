@@ -8,6 +8,7 @@ import (
 
 // subscription is what a serving origin knows of one stream-type. Guarded by Origin.mu.
 type subscription struct {
+	hosts      bool // of virtual hosts: a bare name stands for all hosts of that route configuration (ALIAS-6)
 	legacy     bool // every request so far named nothing (WILD-2)
 	wildcard   bool
 	names      map[string]bool
@@ -34,7 +35,7 @@ func (s *Stream) subscribe(r *Request) {
 	sub := s.subs[typeURL]
 	first := sub == nil
 	if first {
-		sub = &subscription{names: map[string]bool{}, sent: map[string]*Resource{}, owed: map[string]bool{}}
+		sub = &subscription{hosts: typeURL == VirtualHostType, names: map[string]bool{}, sent: map[string]*Resource{}, owed: map[string]bool{}}
 		s.subs[typeURL] = sub
 	}
 	if r.Nonce() == sub.unanswered {
@@ -116,15 +117,22 @@ func (sub *subscription) add(names []string, first bool) {
 }
 
 func (sub *subscription) drop(names []string) {
+	var left []string
 	for _, name := range names {
 		if name == "*" {
 			sub.legacy, sub.wildcard = false, false
 			continue
 		}
-		if sub.names[name] && sub.wildcard {
-			sub.owed[name] = true // DELTA-9: say whether the wildcard still covers it
+		if sub.names[name] {
+			left = append(left, name)
 		}
 		delete(sub.names, name)
+	}
+	selected := sub.selected()
+	for _, name := range left {
+		if sub.wildcard || selected(name) {
+			sub.owed[name] = true // DELTA-9: say whether it is still covered
+		}
 	}
 	sub.forget()
 }
@@ -134,9 +142,36 @@ func (sub *subscription) forget() {
 	if sub.wildcard {
 		return
 	}
-	unwanted := func(name string) bool { return !sub.names[name] }
+	selected := sub.selected()
+	unwanted := func(name string) bool { return !sub.names[name] && !selected(name) }
 	maps.DeleteFunc(sub.sent, func(name string, _ *Resource) bool { return unwanted(name) })
 	maps.DeleteFunc(sub.owed, func(name string, _ bool) bool { return unwanted(name) })
+}
+
+// selected tells whether a name belongs to a collection that is subscribed to.
+func (sub *subscription) selected() func(name string) bool {
+	var collections []string
+	for wanted := range sub.names {
+		if isCollection(wanted, sub.hosts) {
+			collections = append(collections, wanted)
+		}
+	}
+	return func(name string) bool {
+		return slices.ContainsFunc(collections, func(c string) bool { return collects(c, name, sub.hosts) })
+	}
+}
+
+// empty reports whether a subscribed name stands for a collection that has nothing in it; is: it stands for one.
+func (sub *subscription) empty(name string, set map[string]*Resource) (empty, is bool) {
+	if !sub.names[name] || !isCollection(name, sub.hosts) {
+		return false, false
+	}
+	for member := range set {
+		if collects(name, member, sub.hosts) {
+			return false, true
+		}
+	}
+	return true, true
 }
 
 // view is every name to be looked at for this subscription, sorted.
@@ -145,6 +180,12 @@ func (sub *subscription) view(set map[string]*Resource) []string {
 	maps.Copy(names, sub.owed)
 	if sub.wildcard {
 		for name := range set {
+			names[name] = true
+		}
+	}
+	selected := sub.selected()
+	for name := range set {
+		if selected(name) {
 			names[name] = true
 		}
 	}
@@ -158,7 +199,11 @@ func (sub *subscription) view(set map[string]*Resource) []string {
 func (sub *subscription) take(set map[string]*Resource, absence bool) (all, changed []*Resource, removed []string) {
 	for _, name := range sub.view(set) {
 		r, held := set[name], sub.sent[name]
+		empty, collection := sub.empty(name, set)
 		switch {
+		case collection && !(empty && sub.owed[name] && absence): // its members are looked at
+		case collection:
+			removed = append(removed, name) // COLL-3
 		case r != nil:
 			all = append(all, r)
 			if sub.owed[name] || held != r {

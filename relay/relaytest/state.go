@@ -38,6 +38,7 @@ type State struct {
 
 // typeState is the client's side of one type.
 type typeState struct {
+	hosts       bool   // of virtual hosts
 	version     string // last accepted version_info; survives streams, unlike the nonce
 	held        map[string]Entry
 	absent      map[string]bool // stated absent: removed, and not sent since
@@ -59,7 +60,7 @@ func (s *State) of(typeURL string) *typeState {
 	if t == nil {
 		t = &typeState{
 			held: map[string]Entry{}, absent: map[string]bool{}, errs: map[string]*spb.Status{},
-			names: map[string]bool{}, told: map[string]bool{},
+			names: map[string]bool{}, told: map[string]bool{}, hosts: typeURL == VirtualHostType,
 		}
 		s.types[typeURL] = t
 	}
@@ -154,17 +155,36 @@ func (t *typeState) wants(name string, aliases []string) bool {
 		return true
 	}
 	for wanted := range t.names {
-		if slices.Contains(aliases, wanted) || globMatches(wanted, name) {
+		if slices.Contains(aliases, wanted) || collects(wanted, name, t.hosts) {
 			return true
 		}
 	}
 	return false
 }
 
-// globMatches tells whether an xdstp glob (.../*) covers name. Context parameters are not compared.
-func globMatches(glob, name string) bool {
-	prefix, ok := strings.CutSuffix(glob, "/*")
-	return ok && strings.HasPrefix(glob, "xdstp:") && strings.HasPrefix(name, prefix+"/")
+// isCollection tells whether a name stands for others: an xdstp glob (.../*), or among virtual hosts the name of a route
+// configuration.
+func isCollection(name string, hosts bool) bool {
+	if strings.HasPrefix(name, "xdstp:") {
+		path, _, _ := strings.Cut(name, "?")
+		return strings.HasSuffix(path, "/*")
+	}
+	return hosts && !strings.Contains(name, "/")
+}
+
+// collects tells whether a name that stands for others stands for this one (COLL-1, ALIAS-6). Both have to be written in one way.
+func collects(collection, name string, hosts bool) bool {
+	if !isCollection(collection, hosts) || collection == name {
+		return false
+	}
+	path, context, _ := strings.Cut(collection, "?")
+	prefix, glob := strings.CutSuffix(path, "/*")
+	if !glob {
+		prefix = collection
+	}
+	rest, within := strings.CutPrefix(name, prefix+"/")
+	rest, of, _ := strings.Cut(rest, "?")
+	return within && rest != "" && (!glob || of == context) && !strings.Contains(rest, "/")
 }
 
 // receive takes in one response. keep leaves the way back open for a NACK.

@@ -21,7 +21,8 @@ type resource struct {
 	Type          string `json:"type"`
 	TypeURL       string `json:"type_url"`
 	Name          string `json:"name"`
-	Wildcard      bool   `json:"wildcard"` // came with everything; else it was asked by name
+	Wildcard      bool   `json:"wildcard"`             // came with everything; else it was asked by name, or is of a collection
+	Collection    string `json:"collection,omitempty"` // the glob, or the route configuration, that it is a member of
 	Version       string `json:"version,omitempty"`
 	OriginVersion string `json:"origin_version,omitempty"`
 	Constraints   string `json:"constraints,omitempty"`
@@ -87,7 +88,7 @@ func (a *Admin) resources(w http.ResponseWriter, r *http.Request) {
 func (a *Admin) resourceOf(origin string, s *relay.ResourceStatus, withBody bool) resource {
 	res := resource{
 		Origin: origin, Group: s.Group, Type: metrics.ShortName(s.TypeURL), TypeURL: s.TypeURL, Name: s.Name,
-		Wildcard: s.Wildcard, Version: s.Version, OriginVersion: s.OriginVersion, Constraints: s.Constraints,
+		Wildcard: s.Wildcard, Collection: s.Collection, Version: s.Version, OriginVersion: s.OriginVersion, Constraints: s.Constraints,
 		Bytes: s.Bytes, Clients: s.Clients, Live: s.Live, Absent: s.Absent, Secret: relay.IsSecret(s.TypeURL),
 	}
 	if withBody && s.Body != nil && !res.Secret {

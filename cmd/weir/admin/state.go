@@ -97,10 +97,12 @@ type groupType struct {
 	// Wildcard: everything is wanted upstream; Settled: that set is complete.
 	Wildcard bool `json:"wildcard"`
 	Settled  bool `json:"settled"`
-	Members  int  `json:"members"` // of that set
-	Names    int  `json:"names"`   // wanted by name upstream
-	Absent   int  `json:"absent"`
-	Waiting  int  `json:"waiting"` // asked and unanswered
+	Members  int  `json:"members"` // of that set, and of collections
+	// Collections are globs, and namespaces of virtual hosts, wanted upstream.
+	Collections int `json:"collections"`
+	Names       int `json:"names"` // wanted by name upstream
+	Absent      int `json:"absent"`
+	Waiting     int `json:"waiting"` // asked and unanswered
 	// Resources held, of both kinds.
 	Resources   int    `json:"resources"`
 	Bytes       int    `json:"bytes"`
@@ -121,7 +123,7 @@ func groupOf(s *relay.GroupStatus) group {
 		t := &s.Types[i]
 		g.Types = append(g.Types, groupType{
 			Type: metrics.ShortName(t.TypeURL), TypeURL: t.TypeURL, Wildcard: t.Wildcard, Settled: t.Settled,
-			Members: t.Members, Names: t.Names, Absent: t.Absent, Waiting: t.Waiting, Resources: t.Bodies, Bytes: t.Bytes,
+			Members: t.Members, Collections: t.Collections, Names: t.Names, Absent: t.Absent, Waiting: t.Waiting, Resources: t.Bodies, Bytes: t.Bytes,
 			Stale: t.Stale, Views: t.Views, Tombstones: t.Tombstones, Unrequested: t.Unrequested, Unanswered: t.Unanswered,
 		})
 	}

@@ -72,6 +72,7 @@ func (k checker) origin(path string, o *Origin) {
 	k.oneOf(path+".hash", o.Hash, HashBytes, HashCanonical)
 	k.oneOf(path+".absence_timer", o.AbsenceTimer, AbsenceTimerAbsence, AbsenceTimerTransient)
 	k.oneOf(path+".on_data_error", o.OnDataError, OnDataErrorKeep, OnDataErrorDrop)
+	k.oneOf(path+".glob", o.Glob, GlobOneLevel, GlobRecursive)
 	k.oneOf(path+".ttl_unsupported", o.TTLUnsupported, TTLUnsupportedServe, TTLUnsupportedWithhold)
 }
 

@@ -90,8 +90,10 @@ type Origin struct {
 	// endpoints, routes and the like and do not know TTLs: serve, and they keep
 	// it when its time is over, or withhold (RELAY-51). Default: serve.
 	TTLUnsupported string `yaml:"ttl_unsupported"`
-	// Glob is one_level or recursive (COLL-5). Default: one_level.
-	// Other values are not supported by this version.
+	// Glob says which members an xdstp glob such as xdstp://a/TYPE/foo/* has:
+	// one_level, those with one segment in place of the star, or recursive, those
+	// at any depth, for origins that match by prefix (COLL-5). What else the
+	// origin sends for it is ignored and counted. Default: one_level.
 	Glob string `yaml:"glob"`
 	// NameFields says which protobuf field of a resource is its name, by type,
 	// for dialect sotw and files, where a resource may come without its name
@@ -118,7 +120,7 @@ func (o *Origin) setDefaults() {
 		AbsenceTimer:      AbsenceTimerAbsence,
 		OnDataError:       OnDataErrorKeep,
 		TTLUnsupported:    TTLUnsupportedServe,
-		Glob:              "one_level",
+		Glob:              GlobOneLevel,
 		Guard:             Guard{Share: 0.5, Min: 10, Hold: 30 * time.Second},
 	}
 }
@@ -147,6 +149,8 @@ const (
 	AbsenceTimerAbsence   = "absence"
 	AbsenceTimerTransient = "transient"
 	OnDataErrorKeep       = "keep"
+	GlobOneLevel          = "one_level"
+	GlobRecursive         = "recursive"
 	OnDataErrorDrop       = "drop"
 
 	TTLUnsupportedServe    = "serve"

@@ -119,6 +119,7 @@ func TestProblems(t *testing.T) {
 		"absence timer":      {"origins: [{name: a, files: {path: x}, absence_timer: never}]\n", "is not one of absence, transient"},
 		"ttl":                {"origins: [{name: a, files: {path: x}, ttl_unsupported: hide}]\n", "is not one of serve, withhold"},
 		"data error":         {"origins: [{name: a, files: {path: x}, on_data_error: kill}]\n", "is not one of keep, drop"},
+		"glob":               {"origins: [{name: a, files: {path: x}, glob: deep}]\n", "is not one of one_level, recursive"},
 		"unsupported switch": {"origins: [{name: a, files: {path: x}, share: true}]\n", "1:46: origins[0].share: not supported by this version yet; leave it out"},
 		"unsupported value":  {"origins: [{name: a, files: {path: x}, guard: {min: 5}}]\n", "not supported by this version yet; leave it out or at 10"},
 		"secrets":            {"origins: [{name: a, files: {path: x}, secrets: dedicate}]\n", `did you mean "dedicated"?`},

@@ -19,7 +19,6 @@ var unsupported = map[string]bool{
 	"origins[].dynamic_parameters.otherwise": true,
 	"origins[].resume_sotw":                  true,
 	"origins[].nack_report":                  true,
-	"origins[].glob":                         true,
 	"origins[].share":                        true,
 	"origins[].guard.share":                  true,
 	"origins[].guard.min":                    true,

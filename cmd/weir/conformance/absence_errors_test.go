@@ -53,7 +53,7 @@ var errorCases = []testCase{
 		membersInError(t, true)
 	}},
 	{"ABS-12", "virtual: an error of a glob concerns who asked for the glob, one of a member that member", func(t *testing.T) {
-		virtual(t, "../../../relay", "TestScripts/faults_glob") // listeners refuse globs so far
+		virtual(t, "../../../relay", "TestScripts/faults_glob")
 	}},
 	{"ABS-11", "a list that reports an error has all the others in it, and no name in both", func(t *testing.T) {
 		w := start(t, setup{scripted: true})

@@ -1,0 +1,100 @@
+package relay
+
+// takeAssembledLocked is takeWholeLocked for a client that subscribes to collections: the list is made for it alone. A set that is not
+// told yet holds it back only if the client may have held members of it from before the stream (RELAY-7).
+func (s *Sub) takeAssembledLocked(k Keep) *Answer {
+	if s.waitsLocked() {
+		return nil
+	}
+	known := true // an empty list would say that there is nothing (SOTW-9)
+	for p := s.pos; p != nil; p = p.also {
+		known = known && !p.waitsLocked()
+	}
+	for _, r := range s.records {
+		known = known && r.want.goneLocked()
+		if f := r.want.fault; f != nil && f != r.fault {
+			s.relookLocked(r) // a set may have lost what kept an error back
+		}
+	}
+	a := &Answer{Body: &Body{}, gone: known}
+	must := s.letGoLocked(k) || s.insisted
+	s.keepMembersLocked(k)
+	must = s.settleWholeLocked(a, k) || must
+	if s.assembleLocked(a); len(a.Variants) == 0 && !known && !s.united {
+		for _, f := range a.Errors { // to be told with the rest
+			r := s.records[f.Name]
+			r.fault = nil
+			s.relookLocked(r)
+		}
+		return nil
+	}
+	for p := s.pos; p != nil; p = p.also {
+		if s.ttl && p.view.renewed > p.sent && s.lastLocked() != rejected {
+			must, a.renewed = true, true // heartbeats are the whole list with bodies (TTL-11)
+		}
+		if f := p.collectionFaultLocked(); f != nil {
+			a.Errors = append(a.Errors, f)
+		}
+		if p.waitsLocked() {
+			continue
+		}
+		errs, rev := s.takeFaultsLocked(p, a)
+		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev, p.view.contentRev)
+		if s.typeURL == ClusterType {
+			a.News = append(a.News, p.newsLocked()...)
+		}
+		must = must || p.fresh || p.resend
+		p.resend = false
+		p.view.passed(p, p.view.contentRev)
+	}
+	if !must && len(a.Errors) == 0 && a.Version == s.whole {
+		return nil
+	}
+	a.Body = s.withKeptLocked(a.Body)
+	s.whole, s.told, s.holds, s.late = a.Version, true, s.holds && !known, false
+	return a
+}
+
+// assembleLocked lists what the client's sets and names hold, each name once.
+func (s *Sub) assembleLocked(a *Answer) {
+	own := &Body{}
+	var total sum
+	add := func(v *Variant) {
+		total.add(v.Digest)
+		own.Variants = append(own.Variants, v)
+	}
+	for _, r := range s.records {
+		v, _, at := s.effectiveLocked(r)
+		r.gaveLocked(v)
+		if v == nil {
+			s.sentLocked(r, Digest{})
+			r.flags &^= holds | claimed
+			continue
+		}
+		s.sentLocked(r, v.Digest)
+		r.flags, r.fault = r.flags&^claimed|holds, nil
+		s.oweLocked(r, false)
+		a.Rev = max(a.Rev, at)
+		add(v)
+	}
+	for p := s.pos; p != nil; p = p.also {
+		if p.waitsLocked() {
+			continue
+		}
+		own.nameless = own.nameless || p.view.fullBody().nameless
+		for _, v := range p.view.fullBody().Variants {
+			if s.records[v.Name] == nil && s.heldLocked(v.Name) == p.view.items[v.Name] {
+				add(v)
+			}
+		}
+	}
+	a.Body, a.Version = own, s.keptSumLocked(total).version()
+}
+
+// newsLocked is what the view has that this client was not sent in its present form.
+func (p *position) newsLocked() []*Variant {
+	if p.fresh {
+		return p.view.fullBody().Variants
+	}
+	return p.view.since(p.sent).Variants
+}

@@ -1,0 +1,212 @@
+package relay
+
+import "time"
+
+// excerpt is what one response says of one collection.
+type excerpt struct {
+	Update
+	bodies []*Variant
+	// fault is what it says of the collection as a whole: an error, or that it is empty, which is one for clients that speak
+	// state of the world.
+	fault *NameError
+}
+
+// applyCollectionsLocked takes up what a response on the stream of generation gen says of globs or namespaces. A response that is
+// refused in part, or is the first after one, concerns them all: what they lack may be what was refused (RELAY-32).
+func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
+	if len(s.collections) == 0 {
+		return
+	}
+	parts := map[*set]*excerpt{}
+	of := func(t *set) *excerpt {
+		if parts[t] == nil {
+			parts[t] = &excerpt{Update: Update{TypeURL: u.TypeURL, Bad: u.Bad, Heartbeats: u.Heartbeats}}
+		}
+		return parts[t]
+	}
+	each := func(name string, f func(*excerpt)) { s.eachOfLocked(gen, name, func(t *set) { f(of(t)) }) }
+	for i := range u.Resources {
+		each(u.Resources[i].Name, func(p *excerpt) {
+			p.Resources, p.bodies = append(p.Resources, u.Resources[i]), append(p.bodies, bodies[i])
+		})
+	}
+	for _, name := range u.Removed {
+		if t := s.collections[name]; t != nil && t.askedGen == gen {
+			of(t).fault = notFound(name) // it is empty (COLL-3)
+			continue
+		}
+		each(name, func(p *excerpt) { p.Removed = append(p.Removed, name) })
+	}
+	for _, r := range u.RemovedVariants {
+		each(r.Name, func(p *excerpt) { p.RemovedVariants = append(p.RemovedVariants, r) })
+	}
+	for _, e := range u.Errors {
+		if t := s.collections[e.Name]; t != nil && t.askedGen == gen {
+			of(t).fault = e
+			continue
+		}
+		each(e.Name, func(p *excerpt) { p.Errors = append(p.Errors, e) })
+	}
+	first := s.collectedGen != gen
+	s.collectedGen = gen
+	if first || u.Bad || s.collectedBad {
+		for _, t := range s.collections {
+			if t.askedGen == gen && parts[t] == nil {
+				t.besideLocked(s.now, gen, u.Bad)
+			}
+		}
+	}
+	s.collectedBad = u.Bad
+	for t, p := range parts {
+		t.applyPartLocked(a, p, gen)
+	}
+}
+
+// applyPartLocked takes up what a response says of a collection.
+func (t *set) applyPartLocked(a *Applied, p *excerpt, gen uint32) {
+	s := t.shard
+	if over := p.fault == nil && (len(p.Resources) > 0 || t.faultGen != gen) || p.fault != nil && p.fault.own && t.fault != nil && !t.fault.own; t.fault != nil && over {
+		t.curedLocked(s.rev) // there is something again
+	}
+	if p.fault != nil {
+		t.failLocked(p, gen)
+	}
+	t.applyLocked(a, &p.Update, p.bodies, gen)
+	if p.fault != nil && s.group.origin.ends(p.fault) && !p.Bad {
+		t.settled, t.firm = true, true // there is no more to come (COLL-3)
+		t.wakeFreshLocked()
+	}
+}
+
+// failLocked takes up an error of the collection: one that ends it takes every member that the same response does not bring (COLL-3,
+// ABS-12).
+func (t *set) failLocked(p *excerpt, gen uint32) {
+	if t.shard.group.origin.ends(p.fault) {
+		brought := make(map[string]bool, len(p.Resources))
+		for i := range p.Resources {
+			brought[p.Resources[i].Name] = true
+		}
+		for name, m := range t.members {
+			if brought[name] {
+				continue
+			}
+			for _, v := range m.variants {
+				p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{name, v.Constraints.Key()})
+			}
+		}
+	}
+	if known := t.fault.same(p.fault) && t.fault.own == p.fault.own; !known {
+		t.fault = p.fault
+	}
+	t.faultGen = gen
+	t.tellAllLocked(t.shard.rev)
+}
+
+// curedLocked ends the error of a collection. Who was told it is sent the members again: a client remembers it until something comes
+// (ABS-7).
+func (t *set) curedLocked(rev uint64) {
+	t.fault, t.faultGen = nil, 0
+	for _, v := range t.views {
+		for p := v.ordered.head; p != nil; p = p.next {
+			if p.fault != nil && !p.fault.own {
+				p.resend = true
+				p.sub.markLocked(rev)
+			}
+			p.fault = nil
+		}
+		for p := v.fresh.head; p != nil; p = p.next {
+			p.fault = nil
+		}
+	}
+}
+
+// tellAllLocked has every client of the set look at it, also who waits for the first answer.
+func (t *set) tellAllLocked(rev uint64) {
+	t.statedLocked(rev)
+	for _, v := range t.views {
+		for p := v.fresh.head; p != nil; p = p.next {
+			p.sub.arrivedLocked()
+			p.sub.markLocked(rev)
+		}
+	}
+}
+
+// besideLocked: a response on the set's stream said nothing of it. It begins the pause before a sweep (RELAY-46).
+func (t *set) besideLocked(now time.Time, gen uint32, bad bool) {
+	if t.bad = bad; bad {
+		t.sweepGen = 0
+	}
+	if t.sweepGen == gen && t.sweepFirst.IsZero() {
+		t.sweepFirst, t.sweepNews = now, now
+	}
+	t.pauseLocked(now)
+}
+
+// pickedLocked reports whether a resource belongs to a collection, so that it was asked for (RELAY-28).
+func (s *shard) pickedLocked(gen uint32, name string) (picked bool) {
+	s.eachOfLocked(gen, name, func(*set) { picked = true })
+	return picked
+}
+
+// collectionFaultLocked is what the client has to be told of the collection as a whole, once (ABS-12).
+func (p *position) collectionFaultLocked() *NameError {
+	t, s := p.view.set, p.sub
+	if p.cold {
+		p.cold = false
+		if p.fresh {
+			p.fault = unreachable(t.selector)
+			return p.fault
+		}
+	}
+	switch f := t.fault; {
+	case f == nil || f == p.fault, f.own && s.delta, !t.lane().live(t.faultGen):
+		return nil
+	default:
+		p.fault = f
+		return f
+	}
+}
+
+// applySetsLocked takes up a response on the stream that carries the type's sets: `*`, namespaces, or both, and then a resource that
+// came for one of them may be of either.
+func (s *shard) applySetsLocked(a *Applied, u *Update, bodies []*Variant, gen uint32, from *receipt) {
+	if s.star.askedGen == gen {
+		s.star.applyLocked(a, u, bodies, gen)
+		if !u.Heartbeats && (a.Changed+a.Resumed > 0 || u.Full && !u.Bad) {
+			s.star.from = from
+		}
+	} else {
+		for i := range u.Resources {
+			s.strayLocked(a, gen, u.Resources[i].Name)
+		}
+		for _, e := range u.Errors {
+			s.strayErrorLocked(a, gen, e.Name)
+		}
+	}
+	s.applyCollectionsLocked(a, u, bodies, gen)
+}
+
+// strayLocked counts a resource that no name or `*` was asked for, unless a collection was (RELAY-28, COLL-5).
+func (s *shard) strayLocked(a *Applied, gen uint32, name string) {
+	if !s.pickedLocked(gen, name) {
+		a.Unrequested++
+		s.unrequested++
+	}
+}
+
+// strayErrorLocked is strayLocked for an error, which may be of a collection as a whole.
+func (s *shard) strayErrorLocked(a *Applied, gen uint32, name string) {
+	if t := s.collections[name]; t == nil || t.askedGen != gen {
+		s.strayLocked(a, gen, name)
+	}
+}
+
+// memberLocked is what a collection asked on the stream of generation gen holds of a name.
+func (s *shard) memberLocked(gen uint32, name string) (vs []*Variant) {
+	s.eachOfLocked(gen, name, func(t *set) {
+		if m := t.members[name]; m != nil {
+			vs = m.variants
+		}
+	})
+	return vs
+}

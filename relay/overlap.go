@@ -1,0 +1,336 @@
+package relay
+
+import "time"
+
+// overlap is what is kept of a client that selects in more ways than one, by `*` and globs say: the sets may hold one name each, as
+// one body or as two, and the client is told of it once. A client of one set costs none of this: its position tells what it holds.
+type overlap struct {
+	by map[*set]*position
+	// told is the body last told of each name that no record stands for; the zero Digest: another one than is held now, so that
+	// the next look at the name tells something.
+	told map[string]Digest
+	look bool // a set was left: all of told is to be looked at
+}
+
+// joinLocked subscribes to a set; again if it is subscribed already (DELTA-2).
+func (s *Sub) joinLocked(t *set) {
+	if p := s.positionLocked(t); p != nil {
+		p.resend, p.fault = true, nil
+		p.told, p.before = 0, 0 // its error follows each body anew
+		s.markLocked(s.shard.rev)
+		return
+	}
+	p := &position{sub: s, view: t.viewLocked(s.params, s.ttl), fresh: true}
+	p.view.fresh.push(p)
+	if s.pos != nil && s.more == nil {
+		s.overlapLocked()
+	}
+	if s.more != nil {
+		s.more.by[t] = p
+	}
+	if at := s.pos; at != nil && t.kind != wild { // `*` stays the first
+		p.also, p.prior = at.also, at
+		at.also = p
+	} else {
+		p.also, s.pos = at, p
+	}
+	if p.also != nil {
+		p.also.prior = p
+	}
+	t.addClientLocked()
+	t.lookedUpLocked()
+	s.markLocked(s.shard.rev)
+}
+
+// overlapLocked notes what the one set has told so far.
+func (s *Sub) overlapLocked() {
+	p := s.pos
+	s.more = &overlap{by: map[*set]*position{p.view.set: p}, told: map[string]Digest{}}
+	if p.fresh {
+		return
+	}
+	for name, it := range p.view.items {
+		switch {
+		case s.records[name] != nil || it.birth > p.sent:
+		case it.rev <= p.sent && !it.dead:
+			s.more.told[name] = it.variant.Digest
+		case it.rev > p.sent:
+			s.more.told[name] = Digest{}
+		}
+	}
+}
+
+// positionLocked is where the client stands in a set; nil: it is not subscribed to it.
+func (s *Sub) positionLocked(t *set) *position {
+	switch {
+	case s.more != nil:
+		return s.more.by[t]
+	case s.pos != nil && s.pos.view.set == t:
+		return s.pos
+	}
+	return nil
+}
+
+// starLocked is where the client stands in `*`; nil: it is not subscribed to it.
+func (s *Sub) starLocked() *position {
+	if s.pos != nil && s.pos.view.set.kind == wild {
+		return s.pos
+	}
+	return nil
+}
+
+// unlinkLocked takes a position out of the client's, but not out of its view.
+func (s *Sub) unlinkLocked(p *position) {
+	if p.prior != nil {
+		p.prior.also = p.also
+	} else {
+		s.pos = p.also
+	}
+	if p.also != nil {
+		p.also.prior = p.prior
+	}
+	p.also, p.prior = nil, nil
+	if s.more != nil {
+		delete(s.more.by, p.view.set)
+	}
+	if s.pos == nil {
+		s.more, s.again = nil, nil
+	}
+}
+
+// leaveLocked ends the subscription to a set. What the client has by it and still selects in another way is looked at: it may be
+// another body there, or none (DELTA-9). What it selects no more it drops itself (DELTA-4).
+func (s *Sub) leaveLocked(p *position, now time.Time) {
+	if p == nil {
+		return
+	}
+	for _, r := range s.records { // an absence stated before the set's last word is none, once its stream is gone
+		if it, w := p.view.items[s.alias.resource(r)], r.want; it != nil && !it.dead && it.rev > w.rev && !s.shard.absentLocked(w) {
+			w.wasAbsent = false
+		}
+	}
+	t := p.view.set
+	s.unlinkLocked(p)
+	p.view.leave(p)
+	// What came with the set is held by name from now on: no list may leave it out before it is known (RELAY-7), and what was told
+	// of a name may not be what its own entry says (RELAY-25).
+	s.holds = s.holds || !s.delta && s.told
+	for _, r := range s.records {
+		s.dirtyLocked(r, s.shard.rev)
+	}
+	if s.more != nil {
+		for name := range s.more.told {
+			if !s.coveredLocked(name) {
+				delete(s.more.told, name)
+			}
+		}
+		s.more.look = true
+		s.markLocked(s.shard.rev)
+	}
+	t.dropClientLocked(now)
+}
+
+// againLocked owes an answer for a name that a set covers.
+func (s *Sub) againLocked(name, spelt string) {
+	if s.again == nil {
+		s.again = map[string]string{}
+	}
+	s.again[name] = spelt
+	if s.more != nil {
+		s.more.told[name] = Digest{}
+	}
+}
+
+// coveringLocked calls f with the client's positions in the sets that may have a resource of that name.
+func (s *Sub) coveringLocked(name string, f func(*position)) {
+	switch {
+	case s.pos == nil:
+	case s.more == nil:
+		if s.pos.view.set.coversLocked(name) {
+			f(s.pos)
+		}
+	default:
+		if p := s.starLocked(); p != nil {
+			f(p)
+		}
+		s.shard.coveringLocked(name, func(t *set) {
+			if p := s.more.by[t]; p != nil {
+				f(p)
+			}
+		})
+	}
+}
+
+func (s *Sub) coveredLocked(name string) (covered bool) {
+	s.coveringLocked(name, func(*position) { covered = true })
+	return covered
+}
+
+// memberLocked is what the client's sets hold of a name, the body received last if they hold several (RELAY-25); nil: none does. A
+// set that is not told yet counts for nothing, and waits says that there is one.
+func (s *Sub) memberLocked(name string) (live *item, waits bool) {
+	s.coveringLocked(name, func(p *position) {
+		it := p.view.items[name]
+		switch {
+		case p.waitsLocked():
+			waits = true
+		case it == nil || it.dead:
+		case live == nil, live.variant.Digest != it.variant.Digest && it.rev > live.rev,
+			live.variant.Digest == it.variant.Digest && it.variant.outlasts(live.variant):
+			live = it
+		}
+	})
+	return live, waits
+}
+
+// takeOverlapLocked is takeViewLocked for a client of several sets.
+func (s *Sub) takeOverlapLocked() (own *Body, must bool, rev uint64) {
+	own = &Body{}
+	x := overlapTake{sub: s, own: own, seen: map[string]bool{}}
+	for p := s.pos; p != nil; p = p.also {
+		if p.waitsLocked() {
+			x.waits = true
+			continue
+		}
+		if p.fresh || p.resend || p.view.contentRev > p.sent {
+			must = must || p.fresh || p.resend
+			rev = max(rev, p.view.contentRev)
+			x.collect(p)
+		}
+	}
+	if x.fresh { // it may be what names waited for
+		x.all(s.initial)
+	}
+	if x.fresh || s.more.look {
+		s.more.look = false
+		x.all(s.more.told)
+	}
+	for name, spelt := range s.again {
+		if x.name(name, spelt) {
+			delete(s.again, name)
+		}
+	}
+	if !x.waits {
+		s.initial, s.stated, s.holds = nil, nil, false
+	}
+	return own, must, max(rev, x.rev)
+}
+
+// overlapTake is one take of a client of several sets.
+type overlapTake struct {
+	sub          *Sub
+	own          *Body
+	seen         map[string]bool // true: something is told of it
+	rev          uint64
+	fresh, waits bool
+}
+
+func (x *overlapTake) all(names map[string]Digest) {
+	for name := range names {
+		x.name(name, x.sub.stated[name])
+	}
+}
+
+// collect looks at what one set has to tell.
+func (x *overlapTake) collect(p *position) {
+	s, v := x.sub, p.view
+	body := &Body{}
+	switch {
+	case p.fresh:
+		x.fresh = true
+		body = v.fullBody()
+	case p.resend:
+		full, recent := v.fullBody(), v.since(p.sent)
+		body = &Body{Variants: full.Variants, Removed: recent.Removed, spelt: recent.spelt, nameless: full.nameless || recent.nameless}
+		for _, v := range body.Variants {
+			if _, told := s.more.told[v.Name]; told {
+				s.more.told[v.Name] = Digest{}
+			}
+		}
+	default:
+		body = s.renewedLocked(p, v.since(p.sent))
+		for _, b := range body.Variants { // the same with another TTL, which has to go in full (TTL-8, TTL-10)
+			if _, told := s.more.told[b.Name]; told && v.items[b.Name].rev <= p.sent {
+				s.more.told[b.Name] = Digest{}
+			}
+		}
+		for _, v := range body.Heartbeats {
+			if r := s.records[v.Name]; r != nil {
+				s.renewedInSetLocked(p, r, false)
+			}
+		}
+	}
+	p.emptyLocked(x.own)
+	p.resend = false
+	v.passed(p, v.contentRev)
+	body = body.named()
+	for _, v := range body.Variants {
+		x.name(v.Name, "")
+	}
+	for _, name := range body.Removed {
+		x.name(name, body.spelt[name])
+	}
+	for _, v := range body.Heartbeats {
+		x.beat(v)
+	}
+}
+
+// beat tells of the new TTL of a body that the client has.
+func (x *overlapTake) beat(v *Variant) {
+	s := x.sub
+	it, _ := s.memberLocked(v.Name)
+	if x.name(v.Name, ""); it == nil || it.variant != v || s.more.told[v.Name] != v.Digest {
+		return // a record tells of it, or another set's body does, which lasts longer
+	}
+	if said, seen := x.seen[v.Name]; seen && !said {
+		x.own.Heartbeats = append(x.own.Heartbeats, v)
+		x.seen[v.Name] = true
+	}
+}
+
+// name brings one name up to date. It reports whether it is, or waits for another set.
+func (x *overlapTake) name(name, spelt string) bool {
+	s := x.sub
+	if _, seen := x.seen[name]; seen {
+		return true
+	}
+	if s.lookAtLocked(name) {
+		return true
+	}
+	it, waits := s.memberLocked(name)
+	last, told := s.more.told[name]
+	claim, claimed := s.initial[name]
+	if it == nil && waits {
+		return false // it may be there
+	}
+	x.seen[name] = false
+	delete(s.initial, name)
+	switch {
+	case it != nil && (told && last == it.variant.Digest || claimed && !told && it.variant.stated(claim)):
+		s.more.told[name] = it.variant.Digest
+		if !told && s.ttl && it.variant.timed() { // it may have missed some while it was away
+			x.own.Heartbeats = append(x.own.Heartbeats, it.variant)
+			x.seen[name] = true
+		}
+	case it != nil:
+		x.own.Variants = append(x.own.Variants, it.variant)
+		x.seen[name] = true
+		x.rev = max(x.rev, it.rev)
+		s.more.told[name] = it.variant.Digest
+	case !told && (!claimed || !s.coveredLocked(name) || s.sparedLocked(name)):
+	case !told && s.alias.early > 0: // it may be what an alias stands for
+		s.alias.later = append(s.alias.later, toldName{name, spelt})
+	default:
+		x.seen[name] = true
+		x.own.remove(name, spelt)
+		delete(s.more.told, name)
+	}
+	return true
+}
+
+// emptyLocked says of a collection that is told whole and has nothing in it that it is empty (COLL-3). What is in error may exist.
+func (p *position) emptyLocked(b *Body) {
+	if t := p.view.set; t.kind != wild && p.view.live == 0 && len(t.faults.byName) == 0 && (p.fresh || p.resend) && t.liveLocked() {
+		b.remove(t.selector, t.spelt)
+	}
+}

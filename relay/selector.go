@@ -1,0 +1,188 @@
+package relay
+
+import "strings"
+
+// selectorKind tells what stands for more resources than one.
+type selectorKind uint8
+
+const (
+	// wild is `*`: what the origin chooses for the node (WILD-1).
+	wild selectorKind = iota
+	// glob is an xdstp name whose last segment is `*`: the resources with one segment in its place (COLL-1).
+	glob
+	// namespace is the bare name of a route configuration: its virtual hosts (ALIAS-6).
+	namespace
+)
+
+// maxGlobDepth bounds the levels above a resource in which a glob is looked for, where one reaches to any depth: names are an
+// origin's to choose.
+const maxGlobDepth = 64
+
+// selectorOf tells whether a name that a client asks for, in canonical form, stands for a collection. An origin that speaks state of
+// the world cannot be asked for one (COLL-2, ALIAS-7). spaces are names that are namespaces though they have slashes.
+func (s *shard) selectorOf(name string, spaces map[string]bool) (k selectorKind, ok bool) {
+	switch {
+	case !s.group.origin.Selects():
+		return 0, false
+	case IsNewStyle(name):
+		u, err := ParseURN(name)
+		return glob, err == nil && u.Glob()
+	case IsVirtualHost(s.typeURL):
+		return namespace, spaces[name] || !strings.Contains(name, "/")
+	}
+	return 0, false
+}
+
+// reach is what a glob's name says of its members': the part before the last segment, and the context.
+type reach struct{ prefix, context string }
+
+func reachOf(selector string) reach {
+	path, context := cutContext(selector)
+	return reach{strings.TrimSuffix(path, Wildcard), context}
+}
+
+// covers reports whether a canonical name is a member's: one segment in place of the last, or several if recursive.
+func (r reach) covers(name string, recursive bool) bool {
+	path, context := cutContext(name)
+	rest, within := strings.CutPrefix(path, r.prefix)
+	if !within || context != r.context {
+		return false
+	}
+	i := strings.LastIndexByte(rest, '/')
+	last := rest[i+1:]
+	return last != "" && last != Wildcard && (i < 0 || recursive)
+}
+
+// Covers reports whether the name is that of a member of the glob, if it is one (COLL-1, COLL-5).
+func (o *Origin) Covers(selector, name string) bool {
+	u, err := ParseURN(selector)
+	return err == nil && u.Glob() && reachOf(u.String()).covers(NameKey(name), o.cfg.RecursiveGlobs)
+}
+
+// cutContext splits a canonical xdstp name at its question mark, which is in the second part.
+func cutContext(name string) (path, context string) {
+	if i := strings.IndexByte(name, '?'); i >= 0 {
+		return name[:i], name[i:]
+	}
+	return name, ""
+}
+
+// coversLocked reports whether the set may have a resource of that name, which is canonical.
+func (t *set) coversLocked(name string) bool {
+	switch t.kind {
+	case glob:
+		return t.reach.covers(name, t.shard.group.origin.cfg.RecursiveGlobs)
+	case namespace:
+		i := strings.LastIndexByte(name, '/')
+		return i >= 0 && name[:i] == t.selector && !IsNewStyle(name)
+	}
+	return true
+}
+
+// eachOfLocked calls f with every collection, asked on the stream of generation gen, that may have a resource of that name.
+func (s *shard) eachOfLocked(gen uint32, name string, f func(*set)) {
+	s.coveringLocked(name, func(t *set) {
+		if t.askedGen == gen {
+			f(t)
+		}
+	})
+}
+
+// coveringLocked calls f with every collection that may have a resource of that name. It looks for them by the name's own parts: there
+// may be many.
+func (s *shard) coveringLocked(name string, f func(*set)) {
+	if len(s.collections) == 0 {
+		return
+	}
+	look := func(selector string) {
+		if t := s.collections[selector]; t != nil && t.coversLocked(name) {
+			f(t)
+		}
+	}
+	if !IsNewStyle(name) {
+		if i := strings.LastIndexByte(name, '/'); i >= 0 {
+			look(name[:i])
+		}
+		return
+	}
+	if _, err := CanonicalName(name); err != nil {
+		return // an origin's, that nobody could ask for
+	}
+	path, context := cutContext(name)
+	for range maxGlobDepth {
+		i := strings.LastIndexByte(path, '/')
+		if i <= len(newStyle)+len("/") {
+			return
+		}
+		path = path[:i]
+		look(path + "/" + Wildcard + context)
+		if !s.group.origin.cfg.RecursiveGlobs {
+			return
+		}
+	}
+}
+
+// collectionLocked finds or makes the set of a name that stands for one.
+func (s *shard) collectionLocked(name, spelt string, k selectorKind) *set {
+	t := s.collections[name]
+	if t == nil {
+		t = newSet(s, name)
+		t.kind, t.spelt = k, spelt
+		if k == glob {
+			t.reach = reachOf(name)
+		}
+		if s.collections == nil {
+			s.collections = map[string]*set{}
+		}
+		s.collections[name] = t
+	}
+	return t
+}
+
+// setsLocked calls f with every set of the shard.
+func (s *shard) setsLocked(f func(*set)) {
+	f(s.star)
+	for _, t := range s.collections {
+		f(t)
+	}
+}
+
+// wantsSetLocked reports whether the main lane has a set of the type to carry (RELAY-20).
+func (s *shard) wantsSetLocked() bool {
+	if s.star.wantedLocked() {
+		return true
+	}
+	for _, t := range s.collections {
+		if t.kind == namespace && t.wantedLocked() {
+			return true
+		}
+	}
+	return false
+}
+
+// hasNamesLocked reports whether there is something to be asked on the lane of the type's names: names, or globs.
+func (s *shard) hasNamesLocked() bool {
+	if len(s.named.entries) > 0 {
+		return true
+	}
+	for _, t := range s.collections {
+		if t.kind == glob {
+			return true
+		}
+	}
+	return false
+}
+
+// shareMemberLocked fills a new entry with what a glob on the names' own lane holds of the name: until the name itself is answered,
+// which many servers do not do for what they have sent on the same stream, it stands in (RELAY-25).
+func (s *shard) shareMemberLocked(e *entry) {
+	if len(s.collections) == 0 || len(e.variants) > 0 || !IsNewStyle(e.name) {
+		return
+	}
+	for _, v := range s.memberLocked(s.lane(s.named.lane).gen.Load(), e.name) {
+		s.holdLocked(e, v)
+	}
+	if e.also != nil {
+		s.listLocked(e.also)
+	}
+}
