@@ -77,6 +77,10 @@
 //   - ORD-3: a kept cluster also stays while what was pending waits for an answer to an earlier response, at most ack_wait.
 //   - STREAM-4: a later node without dynamic parameters takes none away if it has no user agent name either: it is a thinner one
 //     (RELAY-94), and to end the stream for it would do so again and again.
+//   - DELTA-11, RELAY-43: who comes back with the current version of what has a TTL is told what is left of it, in delta as a heartbeat,
+//     in SotW with the list: it may have missed one, and would let go of what is still promised (relay/testdata/ttl_resume.txt).
+//   - RELAY-48: a promise repeated with an end less than 10 ms from the one known is not passed on: in SotW a heartbeat of
+//     one listener repeats those of all, and each would be one more at the next hop.
 //   - STREAM-8: a client's half-close ends the stream, since it cannot acknowledge any more.
 //   - A request more than twice as long as limits.request_bytes is refused in grpc's words, which do not name the key.
 //

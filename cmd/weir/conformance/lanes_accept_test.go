@@ -109,7 +109,7 @@ func acceptable(t *testing.T) {
 	wrapped.Wrapped = true
 	s.ExpectACK(eds, s.Respond(eds, "2", wrapped), "a wrapper is accepted")
 	holds(c, "a", 2, "and what is in it used")
-	s.ExpectACK(eds, s.Respond(eds, "3", relaytest.Resource{Name: "a", Version: "vv"}), "so is a heartbeat")
+	s.ExpectACK(eds, s.Respond(eds, "2", relaytest.Resource{Name: "a", Version: "vv"}), "so is a heartbeat")
 	redirect := relaytest.Resource{Name: "b", Version: "2", Wrapped: true, Body: &anypb.Any{
 		TypeUrl: "type.googleapis.com/xds.core.v3.ResourceLocator", Value: []byte("\x12\x01x"),
 	}}

@@ -3,7 +3,6 @@ package conformance
 import (
 	"os"
 	"path/filepath"
-
 	"slices"
 	"testing"
 	"time"

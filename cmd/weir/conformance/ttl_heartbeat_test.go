@@ -88,8 +88,10 @@ var ttlHeartbeatCases = slices.Concat(
 			w.beat(vhds, "r/h", "v1", time.Hour)
 			c.Await(0, func(s *relaytest.State) bool { return s.Count(vhds) == 0 }, "it expires")
 		}},
-		{"RELAY-55 RELAY-47 RELAY-48 RELAY-49 RELAY-50 RELAY-53 TTL-11 TTL-12", "virtual: TTLs over two weirs, with an origin that dies at random",
-			func(t *testing.T) { virtual(t, "../../../cmd/weir", "TestTTLOverTwoHops") }},
+		{
+			"RELAY-55 RELAY-47 RELAY-48 RELAY-49 RELAY-50 RELAY-53 TTL-11 TTL-12", "virtual: TTLs over two weirs, with an origin that dies at random",
+			func(t *testing.T) { virtual(t, "../../../cmd/weir", "TestTTLOverTwoHops") },
+		},
 		{"TTL-1 TTL-2 TTL-7 TTL-8 TTL-10", "virtual: what becomes of a TTL in the table", func(t *testing.T) {
 			virtual(t, "../../../relay", "TestScripts/ttl")
 			virtual(t, "../../../relay", "TestScripts/ttl_named")
