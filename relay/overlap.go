@@ -118,6 +118,11 @@ func (s *Sub) leaveLocked(p *position, now time.Time) {
 	for _, r := range s.records {
 		s.dirtyLocked(r, s.shard.rev)
 	}
+	for name := range s.initial {
+		if !s.coveredLocked(name) && s.records[name] == nil {
+			delete(s.initial, name) // the client drops what it says it holds of it, too
+		}
+	}
 	if s.more != nil {
 		for name := range s.more.told {
 			if !s.coveredLocked(name) {
