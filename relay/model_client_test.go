@@ -10,7 +10,7 @@ func (m *model) openSub() {
 	if len(m.subs) >= 10 {
 		return
 	}
-	c := &modelSub{id: m.at, delta: m.rnd.IntN(2) == 0, lazy: m.rnd.IntN(5) == 0, names: map[string]bool{}, held: map[string]int{}, versions: map[string]string{}, unsubbed: map[string]bool{}, errs: map[string]modelTold{}, named: map[string]bool{}}
+	c := &modelSub{id: m.at, delta: m.rnd.IntN(2) == 0, lazy: m.rnd.IntN(5) == 0, names: map[string]bool{}, held: map[string]int{}, versions: map[string]string{}, unsubbed: map[string]bool{}, errs: map[string]modelTold{}, named: map[string]bool{}, refused: map[string]bool{}, accepted: map[string]string{}}
 	ty := m.typeURL()
 	if len(m.ghosts) > 0 && m.rnd.IntN(2) == 0 {
 		i := m.rnd.IntN(len(m.ghosts))
@@ -18,14 +18,14 @@ func (m *model) openSub() {
 		m.ghosts = slices.Delete(m.ghosts, i, i+1)
 		ty, c.delta, c.wildcard, c.names, c.held, c.versions, c.version = g.typeURL, g.delta, g.wildcard, g.names, g.held, g.versions, g.version
 	}
-	o := SubOptions{TypeURL: ty, Delta: c.delta}
+	o := SubOptions{TypeURL: ty, Delta: c.delta, TTL: m.ttls() && m.rnd.IntN(2) == 0}
 	if c.delta {
 		o.Initial = map[string]string{}
 		for n, version := range c.versions {
 			if m.rnd.IntN(8) == 0 {
 				version = "x"
 			}
-			o.Initial[m.spell(n)] = version
+			o.Initial[m.spell(n)], c.accepted[n] = version, version
 		}
 	} else {
 		o.Version = c.version
@@ -100,12 +100,15 @@ func (m *model) subscribeOne(c *modelSub) {
 	case len(c.names) == 0:
 		c.version = "" // of a set it has left
 	case name == Wildcard && c.version != "":
-		c.version = "of a part of it that it has left"
+		c.version = leftVersion
 	}
 	kept := func(n string) bool { return c.wildcard && visible(n) || c.names[n] }
 	maps.DeleteFunc(c.held, func(n string, _ int) bool { return !kept(n) })
 	maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !kept(n) })
 }
+
+// leftVersion stands for that of a list of `*` and names, when the client has left `*`.
+const leftVersion = "of a part of it that it has left"
 
 // loses judges a removal.
 func (m *model) loses(c *modelSub, n string) {
@@ -131,10 +134,17 @@ func (m *model) take(c *modelSub) {
 	if a == nil {
 		return
 	}
-	if m.rnd.IntN(4) == 0 {
+	refuses := m.rnd.IntN(4) == 0
+	if refuses {
 		c.Nack(a)
 	} else {
 		c.Ack(a)
+	}
+	m.takeHeartbeats(c, a)
+	for _, v := range a.Variants {
+		if c.refused[m.plain(v.Name)] = refuses; !refuses {
+			c.accepted[m.plain(v.Name)] = v.Version()
+		}
 	}
 	m.takeErrors(c, a)
 	for _, r := range c.records {
@@ -189,7 +199,7 @@ func (m *model) take(c *modelSub) {
 	}
 	clear(c.unsubbed)
 	c.left = false
-	m.logf("client %d answer -%v: holds %v, in error %v", c.id, a.Removed, c.held, c.errs)
+	m.logf("client %d answer refused %v -%v: holds %v, in error %v", c.id, refuses, a.Removed, c.held, c.errs)
 	if !c.delta && !c.wildcard && !SentWhole(c.typeURL) {
 		total := sum{}
 		for _, v := range c.versions {
@@ -197,6 +207,22 @@ func (m *model) take(c *modelSub) {
 			total.add(d)
 		}
 		_ = total
+	}
+}
+
+// takeHeartbeats judges them: of what the client holds, and accepted at least once, and of nothing else (TTL-10).
+func (m *model) takeHeartbeats(c *modelSub, a *Answer) {
+	for _, v := range a.Heartbeats {
+		name := m.plain(v.Name)
+		m.heartbeats++
+		switch held, holds := c.versions[name]; {
+		case !c.ttl:
+			m.t.Fatalf("client %d is told a heartbeat of %s, and knows no TTLs\n%s", c.id, name, m.tail())
+		case !holds || held != v.Version() || c.refused[name] && c.accepted[name] != v.Version():
+			m.t.Fatalf("client %d is told a heartbeat of %s in version %s, and holds %q, refused %v\n%s", c.id, name, v.Version(), held, c.refused[name], m.tail())
+		case !c.delta && (len(a.Variants) > 0 || c.version != a.Version && c.version != "" && c.version != leftVersion):
+			m.t.Fatalf("client %d is told a heartbeat of %s in a response of %q beside %d bodies, its version is %q\n%s", c.id, name, a.Version, len(a.Variants), c.version, m.tail())
+		}
 	}
 }
 

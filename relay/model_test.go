@@ -26,12 +26,12 @@ func newRand(t *testing.T) *rand.Rand {
 }
 
 // TestConvergence drives the table by random steps of an origin and of clients, in all crossings of the dialects: responses in flight, lanes served apart, chunked first answers,
-// bad responses, errors of names, origins without resume or versions, members that are not in the wildcard, clients that return with
+// bad responses, errors of names, TTLs that are renewed, origins without resume or versions, members that are not in the wildcard, clients that return with
 // what they held, a stream for each type, streams refused for types never answered, outages in which what had retired comes back, bodies that must not be cached, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
 // name after it made the body that the client loses.
 func TestConvergence(t *testing.T) {
-	revivals := 0
-	for _, k := range []string{"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions", "spellings", "sotw spellings", "per type", "sotw per type"} {
+	revivals, heartbeats := 0, 0
+	for _, k := range []string{"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions", "spellings", "sotw spellings", "per type", "sotw per type", "ttl", "sotw ttl"} {
 		t.Run(k, func(t *testing.T) {
 			m := newModel(t, newRand(t), k)
 			for i := range *steps {
@@ -45,12 +45,12 @@ func TestConvergence(t *testing.T) {
 					m.forget()
 				}
 			}
-			t.Logf("%d types were refused, %d bodies had retired", m.refusals, m.revivals)
-			revivals += m.revivals
+			t.Logf("%d types were refused, %d bodies had retired, %d heartbeats were told", m.refusals, m.revivals, m.heartbeats)
+			revivals, heartbeats = revivals+m.revivals, heartbeats+m.heartbeats
 		})
 	}
-	if *steps >= 3000 && revivals == 0 {
-		t.Error("nothing that had retired was given out")
+	if *steps >= 3000 && (revivals == 0 || heartbeats == 0) {
+		t.Errorf("of what had retired %d bodies were given out, and %d heartbeats were told", revivals, heartbeats)
 	}
 }
 
@@ -80,6 +80,8 @@ type model struct {
 	outage   int // the step until which no stream can be opened
 	refusals int
 	revivals int // bodies given out of those that had retired
+
+	heartbeats int // told to clients
 }
 
 type modelLane struct {
@@ -117,7 +119,9 @@ type modelSub struct {
 	absent   map[string]bool // its names that were when it left `*`
 	unsubbed map[string]bool // may be answered by a removal (DELTA-9)
 	errs     map[string]modelTold
-	named    map[string]bool // ever, since it came for `*`
+	named    map[string]bool   // ever, since it came for `*`
+	refused  map[string]bool   // last sent in an answer that it refused
+	accepted map[string]string // version it accepted last
 }
 
 var modelTypes = []string{ClusterType, EndpointType, ScopedRouteType}
@@ -216,6 +220,9 @@ func (m *model) step() {
 		m.run(m.lane())
 	case k < 87:
 		m.produceAll(m.lane())
+		for range 6 {
+			m.renew(m.lane())
+		}
 	case k < 95:
 		m.deliver(m.lane())
 	case k < 96:

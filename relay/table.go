@@ -274,9 +274,6 @@ func (o *Origin) groupList() []*Group {
 // Authority is the origin that is asked for xdstp names of the authority; nil if none is (FED-1, FED-2).
 func (t *Table) Authority(authority string) *Origin { return t.authorities[authority] }
 
-// Selects reports whether the origin can be asked for collections: state of the world has none (COLL-2, ALIAS-7).
-func (o *Origin) Selects() bool { return !o.cfg.SotW }
-
 // SecretsFrom reports whether any origin that a client stream of own's may have names of has secrets enabled.
 func (t *Table) SecretsFrom(own *Origin) bool {
 	for _, o := range t.authorities {
@@ -286,6 +283,9 @@ func (t *Table) SecretsFrom(own *Origin) bool {
 	}
 	return own.Secrets()
 }
+
+// Selects reports whether the origin can be asked for collections: state of the world has none (COLL-2, ALIAS-7).
+func (o *Origin) Selects() bool { return !o.cfg.SotW }
 
 // Federated reports whether names of one client stream may belong to other origins than the one given.
 func (t *Table) Federated(own *Origin) bool {

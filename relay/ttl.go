@@ -23,9 +23,13 @@ func (v *Variant) timed() bool { return !v.expires.IsZero() }
 // Expires is when the body ends unless the origin renews it; the zero time: it has no TTL.
 func (v *Variant) Expires() time.Time { return v.expires }
 
+// samePromise is how much the end may move when a promise is only repeated: what is left is rounded, and takes its time on the way. In SotW
+// a heartbeat for one listener repeats those for all others (TTL-11), and to the next relay that must not be one for each (RELAY-49).
+const samePromise = 10 * time.Millisecond
+
 // lasting is the body with another end, or none: the content, and so the version, stay (TTL-7), and the bytes are shared.
 func (v *Variant) lasting(expires time.Time) *Variant {
-	if v.expires.Equal(expires) {
+	if had, has := v.timed(), !expires.IsZero(); had == has && (!has || v.expires.Sub(expires).Abs() < samePromise) {
 		return v
 	}
 	c := *v

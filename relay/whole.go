@@ -136,6 +136,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 		return nil
 	}
 	for _, r := range s.records {
+		r.at = s.takes + 1
 		if s.bodyLocked(r) == nil { // what came with `*` goes with this list, whatever is said of the name (VER-4)
 			s.sentLocked(r, Digest{})
 			r.flags &^= holds | claimed
@@ -162,7 +163,7 @@ func (s *Sub) mixedLocked(a *Answer) {
 			continue
 		}
 		s.sentLocked(r, v.Digest)
-		r.flags, r.fault = r.flags&^claimed|holds, nil
+		r.flags, r.fault, r.at = r.flags&^claimed|holds, nil, s.takes+1
 		s.oweLocked(r, false)
 		a.Rev = max(a.Rev, at)
 		it := view.items[v.Name]

@@ -21,7 +21,7 @@ type testCase struct {
 // suite is every case, by section of protocol.md.
 var suite = [][]testCase{
 	streamsCases, deltaCases, absenceCases, orderCases, lanesCases, defectCases,
-	groupsCases, wireCases, sizeCases, aliasCases, fedCases, collCases,
+	groupsCases, wireCases, sizeCases, aliasCases, ttlCases, fedCases, collCases,
 }
 
 // virtual cases run a test of another package, in which no weir is run.
