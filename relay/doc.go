@@ -72,9 +72,15 @@
 // the answer is written (ttl.go, testdata/ttl*.txt); nobody else is woken. What has expired is removed as if the origin had removed it,
 // with the origin there or away (expiry.go). Which answers a client accepted, and so may be sent heartbeats for, verdicts.go knows.
 //
+// # Collections
+//
+// `*`, xdstp globs and the namespaces of virtual hosts are sets (set.go): selector.go finds those a name belongs to, collection.go takes
+// up what a response says of them, overlap.go tells a client of several each resource once (testdata/globs*.txt, namespaces*.txt).
+// Where `*` of virtual hosts is wanted beside a namespace both are asked on one stream, and a host that comes for one may be of either.
+//
 // # Known limits
 //
-// Dynamic parameters select variants, but nothing subscribes with any yet. Globs have no meaning yet. Where equal
+// Dynamic parameters select variants, but nothing subscribes with any yet. Where equal
 // content may be other bytes (VER-6), a listener without a name still counts as received. do_not_cache is read and not
 // acted on. A list that is sent whole does not tell the error of what it lists, since it would have to leave that out (ABS-9,
 // ABS-11), nor NOT_FOUND of a member that was removed without a word (ABS-10). A SotW client that comes back with `*` is sent a list
