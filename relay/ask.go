@@ -434,6 +434,27 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 		t.askedLocked(gen, now, a.Initial == nil)
 	}
 	s.seedLocked(globs, now)
+	s.seedNamesLocked(a, len(globs), gen)
+}
+
+// seedNamesLocked gives names that nothing is held of what a glob holds of them and was presented to the origin: it may be silent about
+// what is so still (DELTA-11).
+func (s *shard) seedNamesLocked(a *Ask, globs int, gen uint32) {
+	if globs == 0 || len(a.Initial) == 0 {
+		return
+	}
+	rev := uint64(0)
+	for _, e := range s.named.entries {
+		held := s.memberLocked(gen, e.name)
+		if len(e.variants) > 0 || len(held) == 0 || a.Initial[held[0].Spelling()] == "" {
+			continue
+		}
+		if rev == 0 {
+			rev = s.nextRevLocked()
+		}
+		s.shareMemberLocked(e)
+		s.offerNamedLocked(e, rev, gen, false)
+	}
 }
 
 func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time) (again []Name) {

@@ -81,11 +81,18 @@
 // the answer is written (ttl.go, testdata/ttl*.txt); nobody else is woken. What has expired is removed as if the origin had removed it,
 // with the origin there or away (expiry.go). Which answers a client accepted, and so may be sent heartbeats for, verdicts.go knows.
 //
+// # Collections
+//
+// `*`, xdstp globs and the namespaces of virtual hosts are sets (set.go): selector.go finds those a name belongs to, collection.go takes
+// up what a response says of them, overlap.go tells a client of several each resource once (testdata/globs*.txt, namespaces*.txt).
+// Where `*` of virtual hosts is wanted beside a namespace both are asked on one stream, and a host that comes for one may be of either.
+//
 // # Known limits
 //
-// Dynamic parameters select variants, but nothing subscribes with any yet. Globs have no meaning yet. Where equal
+// Dynamic parameters select variants, but nothing subscribes with any yet. Where equal
 // content may be other bytes (VER-6), a listener without a name still counts as received. A bare resource of a SotW answer does not say
-// do_not_cache: a relay behind this one that speaks SotW to it keeps the body as any other. A list that is sent whole does not tell the error of what it lists, since it would have to leave that out (ABS-9,
+// do_not_cache: a relay behind this one that speaks SotW to it keeps the body as any other. A list that is sent
+// whole does not tell the error of what it lists, since it would have to leave that out (ABS-9,
 // ABS-11), nor NOT_FOUND of a member that was removed without a word (ABS-10). A SotW client that comes back with `*` is sent a list
 // without what is in error for the moment and not held here. Nor
 // does it say NOT_FOUND of what has expired. Both kinds of clients, those who are told TTLs and others, on one wildcard cost two views of

@@ -67,4 +67,6 @@
 // # What to read next
 //
 // origin.go, then lane.go, content.go (what wins) and source.go (what is read when). document.go begins the formats.
+//
+// Globs and namespaces are not answered from files: who asks for one waits.
 package file
