@@ -251,7 +251,8 @@ func (v *view) tellsTTLs() bool {
 // fullBody is every live item, made once for each content.
 func (v *view) fullBody() *Body {
 	if v.full == nil {
-		b := &Body{shared: true, Variants: make([]*Variant, 0, v.live)}
+		b := newShared()
+		b.Variants = make([]*Variant, 0, v.live)
 		for it := v.head; it != nil; it = it.next {
 			if !it.dead {
 				b.Variants = append(b.Variants, it.variant)
@@ -268,7 +269,7 @@ func (v *view) since(from uint64) *Body {
 	if v.recent != nil && v.recentFrom == from {
 		return v.recent
 	}
-	b := &Body{shared: true}
+	b := newShared()
 	it := v.tail
 	for it != nil && it.prev != nil && it.prev.last > from {
 		it = it.prev
