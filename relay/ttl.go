@@ -31,7 +31,8 @@ func (v *Variant) Expires() time.Time {
 // endAt is for a body that nobody has seen yet. The zero time: it has no TTL.
 func (v *Variant) endAt(expires time.Time) {
 	if v.end = nil; !expires.IsZero() {
-		v.end = &expires
+		end := expires // the parameter itself would be allocated for every body
+		v.end = &end
 	}
 }
 
