@@ -323,9 +323,9 @@ func (t *set) eachLocked(add func(*Variant) bool) {
 func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
 	t.askedGen, t.askedAt = gen, now
 	if t.revived { // asked as if nothing were held: silence must not bring it back (RELAY-4)
-		t.settled, t.first = false, time.Time{}
+		t.settled, t.firm, t.first = false, false, time.Time{} // firm, if a bad part kept it from being swept (RELAY-32)
 	}
-	if t.settled && !t.firm {
+	if !t.firm && (t.settled || !sweep && !t.revived && len(t.members) > 0) {
 		// An origin that finds us in sync may answer nothing at all. Without a response it takes the longest wait.
 		t.first, t.news = now, now.Add(firmMost)
 		t.pauseLocked(now)

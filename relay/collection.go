@@ -31,7 +31,7 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 		})
 	}
 	for _, name := range u.Removed {
-		if t := s.collections[name]; t != nil && t.askedGen == gen {
+		if t := s.collections[name]; t != nil && t.askedGen == gen && t.members[name] == nil {
 			of(t).fault = notFound(name) // it is empty (COLL-3)
 			continue
 		}
@@ -41,7 +41,7 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 		each(r.Name, func(p *excerpt) { p.RemovedVariants = append(p.RemovedVariants, r) })
 	}
 	for _, e := range u.Errors {
-		if t := s.collections[e.Name]; t != nil && t.askedGen == gen {
+		if t := s.collections[e.Name]; t != nil && t.askedGen == gen && t.members[e.Name] == nil {
 			of(t).fault = e
 			continue
 		}

@@ -176,12 +176,6 @@ func (s *Sub) coveringLocked(name string, f func(*position)) {
 	}
 }
 
-// collectedLocked reports whether a name is one of a collection's: what that does not have does not exist, under whatever name.
-func (s *Sub) collectedLocked(name string) (is bool) {
-	s.coveringLocked(name, func(p *position) { is = is || p.view.set.kind != wild })
-	return is
-}
-
 func (s *Sub) coveredLocked(name string) (covered bool) {
 	s.coveringLocked(name, func(*position) { covered = true })
 	return covered
@@ -339,7 +333,7 @@ func (x *overlapTake) name(name, spelt string) bool {
 		x.rev = max(x.rev, it.rev)
 		s.more.told[name] = it.variant.Digest
 	case !told && (!claimed || !s.coveredLocked(name) || s.sparedLocked(name)):
-	case !told && s.alias.early > 0 && !s.collectedLocked(name): // it may be what an alias stands for
+	case !told && s.alias.early > 0: // it may be what an alias stands for
 		s.alias.later = append(s.alias.later, toldName{name, spelt})
 	default:
 		x.seen[name] = true

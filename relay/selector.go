@@ -10,7 +10,8 @@ const (
 	wild selectorKind = iota
 	// glob is an xdstp name whose last segment is `*`: the resources with one segment in its place (COLL-1).
 	glob
-	// namespace is the bare name of a route configuration: its virtual hosts (ALIAS-6).
+	// namespace is the bare name of a route configuration: its virtual hosts (ALIAS-6). A host of that very name, without a slash, is one of
+	// them: there are origins that do not name hosts as the documents say.
 	namespace
 )
 
@@ -74,7 +75,7 @@ func (t *set) coversLocked(name string) bool {
 		return t.reach.covers(name, t.shard.group.origin.cfg.RecursiveGlobs)
 	case namespace:
 		i := strings.LastIndexByte(name, '/')
-		return i >= 0 && name[:i] == t.selector && !IsNewStyle(name)
+		return i < 0 && name == t.selector || i >= 0 && name[:i] == t.selector && !IsNewStyle(name)
 	}
 	return true
 }
@@ -100,6 +101,7 @@ func (s *shard) coveringLocked(name string, f func(*set)) {
 		}
 	}
 	if !IsNewStyle(name) {
+		look(name)
 		if i := strings.LastIndexByte(name, '/'); i >= 0 {
 			look(name[:i])
 		}

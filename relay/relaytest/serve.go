@@ -201,8 +201,8 @@ func (sub *subscription) take(set map[string]*Resource, absence bool) (all, chan
 		r, held := set[name], sub.sent[name]
 		empty, collection := sub.empty(name, set)
 		switch {
-		case collection && !(empty && sub.owed[name] && absence): // its members are looked at
-		case collection:
+		case collection && r == nil && held == nil && !(empty && sub.owed[name] && absence): // its members are looked at
+		case collection && r == nil && held == nil:
 			removed = append(removed, name) // COLL-3
 		case r != nil:
 			all = append(all, r)

@@ -174,12 +174,15 @@ func isCollection(name string, hosts bool) bool {
 
 // collects tells whether a name that stands for others stands for this one (COLL-1, ALIAS-6). Both have to be written in one way.
 func collects(collection, name string, hosts bool) bool {
-	if !isCollection(collection, hosts) || collection == name {
+	if !isCollection(collection, hosts) {
 		return false
 	}
 	path, context, _ := strings.Cut(collection, "?")
 	prefix, glob := strings.CutSuffix(path, "/*")
-	if !glob {
+	switch {
+	case collection == name:
+		return !glob // a host that is not named as the documents say
+	case !glob:
 		prefix = collection
 	}
 	rest, within := strings.CutPrefix(name, prefix+"/")

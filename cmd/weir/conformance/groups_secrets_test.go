@@ -218,7 +218,7 @@ func secretsAbroad(t *testing.T) {
 			options = append(options, grpc.WithTransportCredentials(credentials.NewTLS(c.client)))
 		}
 		for _, d := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
-			x := newClient(t, weirtest.Connect(t, w.weir.Addr, options...), relaytest.ClientConfig{Dialect: d})
+			x := newClient(t, weirtest.Connect(t, w.weir.Addrs[len(w.weir.Addrs)-1], options...), relaytest.ClientConfig{Dialect: d})
 			x.Open(relaytest.Node("client-1", "edge"))
 			x.Subscribe(sds, "s")
 			x.Subscribe(cds, "*")

@@ -102,12 +102,15 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// Start runs weir with the file, on ports that the system chooses, and returns when it listens. tb ends the process.
+// Start runs weir with the file, on ports that the system chooses, on loopback where a listener has no address, and returns when it
+// listens. tb ends the process.
 func Start(tb testing.TB, c Config) *Process {
 	tb.Helper()
 	p := &Process{tb: tb, done: make(chan struct{})}
 	for _, l := range c["listeners"].([]any) {
-		l.(map[string]any)["address"] = "127.0.0.1:0"
+		if l := l.(map[string]any); l["address"] == nil {
+			l["address"] = "127.0.0.1:0"
+		}
 	}
 	listeners := len(c["listeners"].([]any))
 	c.Set("admin.address", "127.0.0.1:0")
