@@ -277,7 +277,7 @@ func (s *shard) seedLocked(asked []*set, now time.Time) {
 		}
 	} else {
 		for name, e := range s.named.entries {
-			if IsNewStyle(name) && e.askedOn(asked[0].askedGen) {
+			if IsNewStyle(name) && e.ownName() && e.askedOn(asked[0].askedGen) {
 				seed(name, e.variants)
 			}
 		}
@@ -354,7 +354,7 @@ func (s *shard) initialLocked(lane laneIndex, now time.Time, each func(add func(
 		switch {
 		case v.Constraints != nil: // DYN-20
 			return true
-		case v.timed() && !v.expires.After(now): // RELAY-41
+		case v.timed() && !v.end.After(now): // RELAY-41
 			return true
 		case v.originVersion == "", v.from.server != server:
 			initial = nil

@@ -228,7 +228,7 @@ func (a *Answer) judged(tell func(*Sub, uint32)) {
 	if a.sub != nil {
 		tell(a.sub, a.number)
 	}
-	for _, p := range a.parts {
+	for p := a.parts; p != nil; p = p.next {
 		tell(p.sub, p.number)
 	}
 }
