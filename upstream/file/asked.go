@@ -40,9 +40,12 @@ func (a *asked) selects(selector string) *selected {
 		path, _, _ := strings.Cut(x.selector, "?")
 		x.prefix = strings.TrimSuffix(path, relay.Wildcard)
 		x.covers = func(name string) bool { return a.table.Covers(x.selector, name) }
-	default: // ALIAS-6
-		x.prefix = x.selector + "/"
-		x.covers = func(name string) bool { return !strings.Contains(name[len(x.prefix):], "/") }
+	default: // ALIAS-6, or a host of that very name, as the table has it
+		x.prefix = x.selector
+		x.covers = func(name string) bool {
+			host, below := strings.CutPrefix(name, x.selector+"/")
+			return below && !strings.Contains(host, "/") || name == x.selector && !strings.Contains(name, "/")
+		}
 	}
 	a.sets[x.selector] = x
 	return x

@@ -93,12 +93,14 @@ func host(name string, aliases ...string) string {
 
 func TestNamespaces(t *testing.T) {
 	w := newWorld(t, "vhds.yaml", map[string]string{
-		"vhds.yaml": host("rc/a") + host("rc/b", "rc/b.example") + host("rc/deep/a") + host("rcx/a"),
+		"vhds.yaml": host("rc/a") + host("rc/b", "rc/b.example") + host("rc/deep/a") + host("rcx/a") + host("bare"),
 	})
 	c := w.subscribe(relay.VirtualHostType, "rc")
 	c.want("ALIAS-6: the bare name of a route configuration brings its virtual hosts", "rc/a", "rc/b")
 	named := w.subscribe(relay.VirtualHostType, "rc/deep/a")
 	named.want("another by name", "rc/deep/a")
+	bare := w.subscribe(relay.VirtualHostType, "bare")
+	bare.want("a host that is not named as the documents say", "bare")
 	none := w.subscribe(relay.VirtualHostType, "none")
 	none.until("an empty namespace is stated", func() bool { return slices.Equal(none.removed, []string{"none"}) })
 	w.put("vhds.yaml", host("rc/b")+host("rc/c")+host("none/a"))
