@@ -191,7 +191,6 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 		if len(a.Subscribe) == 0 {
 			return asks // WILD-11: an empty first request would be a wildcard
 		}
-		t.firstGen[lane], t.firstAt[lane] = gen, now
 		a.First = true
 	} else {
 		again = s.lookChangedLocked(&a, gen, now)
@@ -231,6 +230,10 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 		}
 	}
 	globs := s.askableLocked(a, glob)
+	if len(a.Subscribe) == 0 {
+		return
+	}
+	t.firstGen[t.lane], t.firstAt[t.lane] = gen, now // what the seeding abandons is to be looked at (RELAY-9)
 	sortNames(a.Subscribe)
 	a.Initial = s.initialLocked(t.lane, now, func(add func(*Variant) bool) {
 		for _, t := range globs {

@@ -107,11 +107,15 @@ func (s *shard) seedLocked(asked []*set, now time.Time) {
 	rev, seeded := s.rev, map[*set]bool{}
 	seed := func(name string, vs []*Variant) {
 		s.eachOfLocked(asked[0].askedGen, name, func(t *set) {
-			if t.members[name] == nil && len(vs) > 0 {
+			m := t.members[name]
+			if known := m != nil && (!t.revived || m.seenGen == t.askedGen); len(vs) > 0 && !known {
 				if len(seeded) == 0 {
 					rev = s.nextRevLocked()
 				}
-				m := &member{name: name, variants: slices.Clone(vs), seenGen: t.askedGen}
+				if m == nil {
+					m = &member{name: name}
+				}
+				m.variants, m.seenGen = slices.Clone(vs), t.askedGen
 				if !t.settled && t.first.IsZero() { // there may be no more, and no answer
 					t.first, t.news = now, now.Add(silence)
 				}
