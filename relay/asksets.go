@@ -1,0 +1,198 @@
+package relay
+
+import (
+	"slices"
+	"time"
+)
+
+// askSetsLocked asks what the main lane carries of the type's sets: `*`, and then the namespaces by their names.
+func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time) []Ask {
+	if s.star.wantedLocked() && s.star.askedGen != gen {
+		if s.spacesGen == gen {
+			return asks // the stream is opened anew
+		}
+		a := Ask{TypeURL: s.typeURL, First: true, Wildcard: true}
+		if len(s.star.members) > 0 && !s.star.revived {
+			a.Initial = s.initialLocked(mainLane, now, s.star.eachLocked)
+		}
+		s.star.askedLocked(gen, now, a.Initial == nil)
+		asks = append(asks, a)
+	}
+	a := Ask{TypeURL: s.typeURL}
+	if s.spacesGen != gen {
+		spaces := s.askableLocked(&a, namespace)
+		if len(spaces) == 0 {
+			return asks
+		}
+		s.spacesGen, s.spacesAt = gen, now
+		if a.First = s.star.askedGen != gen; a.First {
+			a.Initial = s.initialLocked(mainLane, now, func(add func(*Variant) bool) {
+				for _, t := range spaces {
+					t.eachLocked(add)
+				}
+			})
+		}
+		for _, t := range spaces {
+			t.askedLocked(gen, now, a.Initial == nil)
+		}
+		s.seedLocked(spaces, now)
+	} else {
+		s.askChangedLocked(&a, mainLane, gen, now)
+	}
+	if len(a.Subscribe)+len(a.Unsubscribe) == 0 {
+		return asks
+	}
+	sortNames(a.Subscribe)
+	sortNames(a.Unsubscribe)
+	return append(asks, a)
+}
+
+// firstGenLocked is the generation in which collections of a kind were first asked on their lane.
+func (s *shard) firstGenLocked(k selectorKind) uint32 {
+	if k == namespace {
+		return s.spacesGen
+	}
+	return s.named.firstGen[s.named.lane]
+}
+
+// askableLocked are the collections of a kind, on a stream that has asked none of them yet, and adds them to what is subscribed.
+func (s *shard) askableLocked(a *Ask, k selectorKind) (wanted []*set) {
+	for _, t := range s.collections {
+		switch {
+		case t.kind != k:
+		case !t.wantedLocked():
+			s.dropCollectionLocked(t)
+		default:
+			wanted = append(wanted, t)
+			a.Subscribe = append(a.Subscribe, t.ask())
+		}
+	}
+	s.changed = slices.DeleteFunc(s.changed, func(t *set) bool {
+		t.inChanged = t.inChanged && t.kind != k
+		return t.kind == k
+	})
+	return wanted
+}
+
+// askChangedLocked takes up collections that came or went since the lane asked.
+func (s *shard) askChangedLocked(a *Ask, i laneIndex, gen uint32, now time.Time) {
+	var asked []*set
+	s.changed = slices.DeleteFunc(s.changed, func(t *set) bool {
+		if t.laneIndex() != i {
+			return false
+		}
+		t.inChanged = false
+		switch {
+		case !t.wantedLocked():
+			if t.askedGen == gen {
+				a.Unsubscribe = append(a.Unsubscribe, t.ask())
+			}
+			s.dropCollectionLocked(t)
+		case t.askedGen != gen:
+			a.Subscribe = append(a.Subscribe, t.ask())
+			t.askedLocked(gen, now, true)
+			asked = append(asked, t)
+		}
+		return true
+	})
+	s.seedLocked(asked, now)
+}
+
+// seedLocked gives collections that were just asked what the same stream brought for a name, or for `*`, that they cover: it exists, so
+// it is a member, and many servers do not send twice on one stream what has not changed.
+func (s *shard) seedLocked(asked []*set, now time.Time) {
+	if len(asked) == 0 {
+		return
+	}
+	rev, seeded := s.rev, map[*set]bool{}
+	seed := func(name string, vs []*Variant) {
+		s.eachOfLocked(asked[0].askedGen, name, func(t *set) {
+			m := t.members[name]
+			if known := m != nil && (!t.revived || m.seenGen == t.askedGen); len(vs) > 0 && !known {
+				if len(seeded) == 0 {
+					rev = s.nextRevLocked()
+				}
+				if m == nil {
+					m = &member{name: name}
+				}
+				m.variants, m.seenGen = slices.Clone(vs), t.askedGen
+				if !t.settled && t.first.IsZero() { // there may be no more, and no answer
+					t.first, t.news = now, now.Add(silence)
+				}
+				t.members[name], seeded[t] = m, true
+				t.offerLocked(m, rev)
+			}
+		})
+	}
+	if asked[0].kind == namespace {
+		if s.star.askedGen == asked[0].askedGen {
+			for name, m := range s.star.members {
+				seed(name, m.variants)
+			}
+		}
+	} else {
+		for name, e := range s.named.entries {
+			if IsNewStyle(name) && e.ownName() && e.askedOn(asked[0].askedGen) {
+				seed(name, e.variants)
+			}
+		}
+	}
+	for t := range seeded {
+		t.changedLocked(rev)
+		t.pauseLocked(now)
+	}
+}
+
+// dropCollectionLocked forgets a collection that nobody wants. Its members go with it.
+func (s *shard) dropCollectionLocked(t *set) {
+	if s.collections[t.selector] != t {
+		return
+	}
+	delete(s.collections, t.selector)
+	t.retireLocked()
+	for name := range t.members {
+		s.mindLocked(mortalKey{t, name}, nil)
+	}
+	t.members = nil
+	if t.kind == glob && s.named.moving && !s.hasNamesLocked() { // nothing is left for the side lane to ask first
+		s.named.moving = false
+		s.lane(mainLane).reopenSoon()
+	}
+	s.lane(t.laneIndex()).poke() // it may have been the last thing the lane was open for
+}
+
+// eachLocked calls add with the bodies of the members that can be presented until it returns false.
+func (t *set) eachLocked(add func(*Variant) bool) {
+	for _, m := range t.members {
+		if t.revived || t.doubted[m.name] { // TTL-4
+			continue
+		}
+		for _, v := range m.variants {
+			if !add(v) {
+				return
+			}
+		}
+	}
+}
+
+// askedLocked notes that the set was asked on the stream of generation gen. sweep: what is held of it was not presented there, so
+// what the stream does not mention goes (RELAY-46).
+func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
+	t.askedGen, t.askedAt = gen, now
+	if t.revived { // asked as if nothing were held: silence must not bring it back (RELAY-4)
+		t.settled, t.firm, t.first = false, false, time.Time{} // firm, if a bad part kept it from being swept (RELAY-32)
+	}
+	if !t.firm && (t.settled || !sweep && !t.revived && len(t.members) > 0) {
+		// An origin that finds us in sync may answer nothing at all. Without a response it takes the longest wait.
+		t.first, t.news = now, now.Add(firmMost)
+		t.pauseLocked(now)
+	}
+	if t.uncached > 0 {
+		t.wakeFreshLocked() // they may be given it from now on
+	}
+	sweep = sweep || t.revived
+	t.sweepGen, t.sweepFirst, t.sweepAll = 0, time.Time{}, sweep
+	if (sweep && len(t.members) > 0 || len(t.faults.byName)+len(t.doubted) > 0) && !t.shard.group.origin.cfg.SotW {
+		t.sweepGen = gen
+	}
+}
