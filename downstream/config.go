@@ -19,6 +19,9 @@ type Config struct {
 	Table *relay.Table
 	// Instance names this process in every response (`instance`, STREAM-10). Required.
 	Instance string
+	// Via names this process in the weir-via of other relays: a stream that has come through it already is refused (RELAY-87). It is
+	// what upstream.Config.Instance says. Default: Instance.
+	Via string
 	// Metrics counts; nil: nothing is counted.
 	Metrics *metrics.Metrics
 	// Log is where streams that change state are told of; nil: nowhere.
@@ -102,6 +105,9 @@ func (c *Config) normalize() error {
 	}
 	if c.Instance == "" {
 		errs = append(errs, errors.New("instance: is empty"))
+	}
+	if c.Via == "" {
+		c.Via = c.Instance
 	}
 	if c.Log == nil {
 		c.Log = zap.NewNop()

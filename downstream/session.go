@@ -29,7 +29,7 @@ const (
 type settings struct {
 	table         *relay.Table
 	origin        *relay.Origin
-	instance      string
+	instance, via string
 	limits        Limits
 	timing        Timing
 	metrics       *metrics.Metrics
@@ -45,7 +45,7 @@ type settings struct {
 
 func newSettings(cfg Config, lc ListenerConfig) *settings {
 	set := &settings{
-		table: cfg.Table, origin: lc.Origin, instance: cfg.Instance, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
+		table: cfg.Table, origin: lc.Origin, instance: cfg.Instance, via: cfg.Via, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
 		federated: cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
 		seed: maphash.MakeSeed(), secrets: cfg.Table.SecretsFrom(lc.Origin), dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
 	}

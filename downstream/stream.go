@@ -77,7 +77,7 @@ func (s *Server) serve(set *settings, wire grpc.ServerStream, v *relay.Service, 
 	now := time.Now()
 	md, _ := metadata.FromIncomingContext(ctx)
 	via := relay.ParseVia(md.Get(relay.ViaKey))
-	if err := relay.CheckVia(via, set.instance); err != nil {
+	if err := relay.CheckVia(via, set.via); err != nil {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
 	st := &stream{

@@ -309,12 +309,12 @@ func newNotice(name string, aliases []string) *Variant {
 		inner = appendString(inner, resourceAliases, alias)
 	}
 	v.buf = protowire.AppendBytes(protowire.AppendTag(nil, fieldResources, protowire.BytesType), inner)
-	v.sotw, v.any = len(v.buf), len(v.buf)
+	v.sotw, v.any = uint32(len(v.buf)), uint32(len(v.buf))
 	return v
 }
 
 // Notice reports whether it is no body, but the origin's word that the aliases in it did not resolve (ALIAS-5).
-func (v *Variant) Notice() bool { return v.any == len(v.buf) }
+func (v *Variant) Notice() bool { return int(v.any) == len(v.buf) }
 
 func (s *shard) ignoreLocked(a *Applied) {
 	a.Unrequested++

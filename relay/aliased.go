@@ -23,6 +23,17 @@ type aliased struct {
 	notices bool
 }
 
+// noAliases is what every Sub has until one of its names is an alias, or may be. It is never written: see aliasesLocked.
+var noAliases = &aliased{}
+
+// aliasesLocked is the Sub's own, to be written.
+func (s *Sub) aliasesLocked() *aliased {
+	if s.alias == noAliases {
+		s.alias = &aliased{}
+	}
+	return s.alias
+}
+
 type toldName struct{ name, spelt string }
 
 // leaving is a resource that an alias does not stand for any more. absent: nor for anything else, which is to be told; asked: to a
@@ -61,7 +72,7 @@ func (a *aliased) set(r *record, name, spelt string) {
 	if r.want.entry.name == name {
 		return
 	}
-	if a.of == nil {
+	if a = r.sub.aliasesLocked(); a.of == nil {
 		a.of, a.by = map[*record]toldName{}, map[string][]*record{}
 	}
 	a.of[r] = toldName{name, spelt}
@@ -71,7 +82,8 @@ func (a *aliased) set(r *record, name, spelt string) {
 // standsForLocked notes what the client is being sent for a record.
 func (s *Sub) standsForLocked(r *record, v *Variant) {
 	if was := s.alias.resource(r); was != v.Name && r.is(holds) {
-		s.alias.left = append(s.alias.left, leaving{toldName: s.alias.told(r), record: r, sent: r.sent})
+		a := s.aliasesLocked()
+		a.left = append(a.left, leaving{toldName: a.told(r), record: r, sent: r.sent})
 	}
 	s.alias.set(r, v.Name, v.spelt)
 }
@@ -94,14 +106,15 @@ func (s *Sub) endsLocked(r *record) (what saying, notice *Variant) {
 		notice = nil // one answer cannot say both of a name (DELTA-20)
 	}
 	if held && (name != own || notice != nil) {
-		s.alias.left = append(s.alias.left, leaving{s.alias.told(r), r, notice == nil, r.is(demanded), r.sent})
+		a := s.aliasesLocked()
+		a.left = append(a.left, leaving{a.told(r), r, notice == nil, r.is(demanded), r.sent})
 		s.alias.set(r, own, "")
 		what = nothing
 	} else {
 		what = removal
 	}
 	if notice != nil {
-		s.alias.notices = true
+		s.aliasesLocked().notices = true
 		what = resource
 	}
 	return what, notice
@@ -125,7 +138,7 @@ func (s *Sub) claimAliasesLocked() {
 	for _, r := range s.records {
 		if !r.is(claimed) {
 			r.flags |= early
-			s.alias.early++
+			s.aliasesLocked().early++
 		}
 	}
 	if s.alias.early == 0 {
@@ -273,7 +286,7 @@ func (s *Sub) coversLocked(name string) bool {
 // tidyLocked makes a delta answer of names and aliases one that lists each resource once (DELTA-20), and adds the removals of what no name
 // of the client stands for any more. base is the wildcard's part.
 func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameError) {
-	a := &s.alias
+	a := s.alias
 	if len(a.of)+len(a.left)+len(a.later) == 0 && !a.notices {
 		return base, errs
 	}

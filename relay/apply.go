@@ -79,7 +79,7 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 			}
 		default:
 			bodies[i] = newVariant(from, r, version)
-			bodies[i].expires = expires
+			bodies[i].endAt(expires)
 		}
 	}
 

@@ -11,6 +11,8 @@ import (
 type Name struct {
 	Name   string
 	Params constraints.Params
+	// Collection: it stands for others, as an xdstp glob or a namespace of virtual hosts.
+	Collection bool
 }
 
 // Ask is what to send upstream for one type.
@@ -254,11 +256,15 @@ func (s *shard) seedLocked(asked []*set, now time.Time) {
 	rev, seeded := s.rev, map[*set]bool{}
 	seed := func(name string, vs []*Variant) {
 		s.eachOfLocked(asked[0].askedGen, name, func(t *set) {
-			if t.members[name] == nil && len(vs) > 0 {
+			m := t.members[name]
+			if known := m != nil && (!t.revived || m.seenGen == t.askedGen); len(vs) > 0 && !known {
 				if len(seeded) == 0 {
 					rev = s.nextRevLocked()
 				}
-				m := &member{name: name, variants: slices.Clone(vs), seenGen: t.askedGen}
+				if m == nil {
+					m = &member{name: name}
+				}
+				m.variants, m.seenGen = slices.Clone(vs), t.askedGen
 				if !t.settled && t.first.IsZero() { // there may be no more, and no answer
 					t.first, t.news = now, now.Add(silence)
 				}
@@ -275,7 +281,7 @@ func (s *shard) seedLocked(asked []*set, now time.Time) {
 		}
 	} else {
 		for name, e := range s.named.entries {
-			if IsNewStyle(name) && e.askedOn(asked[0].askedGen) {
+			if IsNewStyle(name) && e.ownName() && e.askedOn(asked[0].askedGen) {
 				seed(name, e.variants)
 			}
 		}
@@ -323,9 +329,9 @@ func (t *set) eachLocked(add func(*Variant) bool) {
 func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
 	t.askedGen, t.askedAt = gen, now
 	if t.revived { // asked as if nothing were held: silence must not bring it back (RELAY-4)
-		t.settled, t.first = false, time.Time{}
+		t.settled, t.firm, t.first = false, false, time.Time{} // firm, if a bad part kept it from being swept (RELAY-32)
 	}
-	if t.settled && !t.firm {
+	if !t.firm && (t.settled || !sweep && !t.revived && len(t.members) > 0) {
 		// An origin that finds us in sync may answer nothing at all. Without a response it takes the longest wait.
 		t.first, t.news = now, now.Add(firmMost)
 		t.pauseLocked(now)
@@ -352,7 +358,7 @@ func (s *shard) initialLocked(lane laneIndex, now time.Time, each func(add func(
 		switch {
 		case v.Constraints != nil: // DYN-20
 			return true
-		case v.timed() && !v.expires.After(now): // RELAY-41
+		case v.timed() && !v.end.After(now): // RELAY-41
 			return true
 		case v.originVersion == "", v.from.server != server:
 			initial = nil
@@ -377,7 +383,6 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 		if len(a.Subscribe) == 0 {
 			return asks // WILD-11: an empty first request would be a wildcard
 		}
-		t.firstGen[lane], t.firstAt[lane] = gen, now
 		a.First = true
 	} else {
 		again = s.lookChangedLocked(&a, gen, now)
@@ -417,6 +422,10 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 		}
 	}
 	globs := s.askableLocked(a, glob)
+	if len(a.Subscribe) == 0 {
+		return
+	}
+	t.firstGen[t.lane], t.firstAt[t.lane] = gen, now // what the seeding abandons is to be looked at (RELAY-9)
 	sortNames(a.Subscribe)
 	a.Initial = s.initialLocked(t.lane, now, func(add func(*Variant) bool) {
 		for _, t := range globs {

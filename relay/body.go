@@ -16,11 +16,30 @@ type Body struct {
 	Heartbeats []*Variant
 	Removed    []string // delta only; canonical within this package, and as they are to be told outside it (spellLocked)
 
-	spelt       map[string]string // of Removed, names that have another spelling
-	of          *Body             // has the same Variants, and has them encoded; nil: this one
-	shared      bool
-	nameless    bool // some have no name (RELAY-18)
-	delta, sotw joined
+	spelt    map[string]string // of Removed, names that have another spelling
+	of       *Body             // has the same Variants, and has them encoded; nil: this one
+	shared   *encodings        // of a body that many are told; nil: it is encoded for the one client it is for
+	nameless bool              // some have no name (RELAY-18)
+}
+
+// encodings are a shared body as it is sent.
+type encodings struct{ delta, sotw joined }
+
+func (e *encodings) of(delta bool) *joined {
+	if delta {
+		return &e.delta
+	}
+	return &e.sotw
+}
+
+// newShared is a body that many are told.
+func newShared() *Body {
+	x := &struct {
+		Body
+		e encodings
+	}{}
+	x.shared = &x.e
+	return &x.Body
 }
 
 // segmentBytes is about how long one joined piece of encoded resources is: one change rebuilds few bytes, and a response is
@@ -37,19 +56,19 @@ type joined struct {
 // they are part of a response. From pairs on, two make one field: do not part them. The bytes must not be changed. What is left of a
 // TTL is told as it is now, so call it when the answer is written.
 func (a *Answer) Pieces(delta bool, now time.Time) (pieces [][]byte, pairs int) {
-	j := a.encoded(delta, a.ttl)
-	if len(j.timed)+len(a.Heartbeats) == 0 {
-		return j.pieces, len(j.pieces)
+	plain, timed := a.encoded(delta, a.ttl())
+	if len(timed)+len(a.Heartbeats) == 0 {
+		return plain, len(plain)
 	}
-	pieces = make([][]byte, 0, len(j.pieces)+len(a.Heartbeats)+2*len(j.timed))
-	pieces = append(pieces, j.pieces...)
+	pieces = make([][]byte, 0, len(plain)+len(a.Heartbeats)+2*len(timed))
+	pieces = append(pieces, plain...)
 	for _, v := range a.Heartbeats {
 		if ttl, ok := v.remaining(now); ok {
 			pieces = append(pieces, v.heartbeat(delta, ttl))
 		}
 	}
 	pairs = len(pieces)
-	for _, v := range j.timed {
+	for _, v := range timed {
 		ttl, ok := v.remaining(now)
 		if !ok {
 			continue // it is about to be removed
@@ -62,20 +81,20 @@ func (a *Answer) Pieces(delta bool, now time.Time) (pieces [][]byte, pairs int) 
 
 // encoded is what all who are told the body share. Shared bodies are joined once, by the first who asks, while others wait. All of them
 // are told TTLs, or none is.
-func (b *Body) encoded(delta, ttl bool) *joined {
-	if b.of != nil {
+func (b *Body) encoded(delta, ttl bool) (pieces [][]byte, timed []*Variant) {
+	switch {
+	case b.of != nil:
 		return b.of.encoded(delta, ttl)
+	case b.shared == nil:
+		return b.join(delta, ttl)
 	}
-	j := &b.sotw
-	if delta {
-		j = &b.delta
-	}
+	j := b.shared.of(delta)
 	j.once.Do(func() { j.pieces, j.timed = b.join(delta, ttl) })
-	return j
+	return j.pieces, j.timed
 }
 
 func (b *Body) join(delta, ttl bool) (pieces [][]byte, timed []*Variant) {
-	shared, encoded := b.shared, (*Variant).SotW
+	shared, encoded := b.shared != nil, (*Variant).SotW
 	if delta {
 		b, encoded = b.named(), (*Variant).Delta
 	}

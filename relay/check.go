@@ -71,8 +71,8 @@ func (s *shard) checkMortals(fail func(string, ...any)) {
 	look := func(key mortalKey, vs []*Variant) {
 		m := t.byName[key]
 		for _, v := range vs {
-			if v.timed() && (m == nil || v.expires.Before(m.at)) {
-				fail("%q expires at %v, and nobody knows", key.name, v.expires)
+			if v.timed() && (m == nil || v.end.Before(m.at)) {
+				fail("%q expires at %v, and nobody knows", key.name, v.end)
 			}
 		}
 		if m != nil {
@@ -210,11 +210,11 @@ func (v *view) check(fail func(string, ...any)) int {
 	last := uint64(0)
 	for it := v.head; it != nil; it = it.next {
 		if it.last < last || it.birth > it.rev || it.rev > it.last || !v.key.ttl && it.rev != it.last {
-			fail("item %q: revisions %d and %d after %d, born %d", it.name, it.rev, it.last, last, it.birth)
+			fail("item %q: revisions %d and %d after %d, born %d", it.variant.Name, it.rev, it.last, last, it.birth)
 		}
 		last = it.last
-		if v.items[it.name] != it {
-			fail("item %q: in the list, not in the map", it.name)
+		if v.items[it.variant.Name] != it {
+			fail("item %q: in the list, not in the map", it.variant.Name)
 		}
 		if it.dead {
 			dead++
@@ -223,9 +223,9 @@ func (v *view) check(fail func(string, ...any)) int {
 		live++
 		bytes += it.variant.Size()
 		total.add(it.variant.Digest)
-		m := v.set.members[it.name]
+		m := v.set.members[it.variant.Name]
 		if m == nil || pick(m.variants, v.params) != it.variant {
-			fail("item %q: is not what its member says", it.name)
+			fail("item %q: is not what its member says", it.variant.Name)
 		}
 	}
 	if live != v.live || dead != v.dead || bytes != v.bytes || total != v.sum || live+dead != len(v.items) {

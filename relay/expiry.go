@@ -30,8 +30,8 @@ type mortal struct {
 func (s *shard) mindLocked(key mortalKey, variants []*Variant) {
 	var at time.Time
 	for _, v := range variants {
-		if v.timed() && (at.IsZero() || v.expires.Before(at)) {
-			at = v.expires
+		if v.timed() && (at.IsZero() || v.end.Before(at)) {
+			at = *v.end
 		}
 	}
 	t := &s.mortals
@@ -132,7 +132,7 @@ func (s *shard) expireNameLocked(e *entry, now time.Time) (n int) {
 // living are the variants that have not expired, and the number of those that have.
 func living(vs []*Variant, now time.Time) ([]*Variant, int) {
 	was := len(vs)
-	vs = slices.DeleteFunc(vs, func(v *Variant) bool { return v.timed() && !v.expires.After(now) })
+	vs = slices.DeleteFunc(vs, func(v *Variant) bool { return v.timed() && !v.end.After(now) })
 	return vs, was - len(vs)
 }
 

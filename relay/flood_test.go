@@ -98,7 +98,7 @@ func TestMixedSharesTheView(t *testing.T) {
 	r.apply(made(ClusterType, "1", nil, "n1", "n2"))
 	r.table.Advance(zero.Add(time.Minute))
 	a := s.Take(zero)
-	if a == nil || !a.shared || len(a.Variants) != 2 {
+	if a == nil || a.shared == nil || len(a.Variants) != 2 {
 		t.Errorf("sent %+v, want the view's own body", a)
 	}
 }

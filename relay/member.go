@@ -7,9 +7,9 @@ type member struct {
 	name     string
 	variants []*Variant
 	seenGen  uint32 // generation of the lane that mentioned it last
+	uncached bool   // counted in set.uncached
 	listed   uint64 // revision of the last response that listed it
 	rev      uint64 // revision of the last change of content
-	uncached bool   // counted in set.uncached
 }
 
 // applyLocked takes up what a response says of the set.

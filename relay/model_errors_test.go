@@ -72,13 +72,19 @@ func (m *model) changeFault(ty, name string) bool {
 // resubscribed: what a client asks for anew is answered anew, its error too.
 func (m *model) resubscribed(c *modelSub, name string, on bool) {
 	switch {
+	case isCollection(name):
+		if c.delta || on != c.names[name] {
+			maps.DeleteFunc(c.errs, func(n string, _ modelTold) bool {
+				return collection(n) == name && !c.names[n] && !(c.wildcard && visible(n))
+			})
+		}
 	case name != Wildcard:
 		if c.delta || on != c.names[name] {
 			delete(c.errs, name)
 		}
 		c.named[name] = true
 	case c.delta || on != c.wildcard:
-		maps.DeleteFunc(c.errs, func(n string, _ modelTold) bool { return !c.names[n] })
+		maps.DeleteFunc(c.errs, func(n string, _ modelTold) bool { return !c.names[n] && !c.names[collection(n)] })
 		if !c.wildcard {
 			c.named = maps.Clone(c.names)
 		}
@@ -99,9 +105,13 @@ func (m *model) takeErrors(c *modelSub, a *Answer) {
 		switch {
 		case going[name]:
 			m.t.Fatalf("client %d: %s is sent and in error, or in error twice\n%s", c.id, name, m.tail())
-		case !c.names[name] && (!c.wildcard || !visible(name)):
+		case isCollection(name):
+			if f := m.empty(c.typeURL, name); !c.names[name] || !e.own {
+				m.t.Fatalf("client %d: %s is in error: %v, empty %v\n%s", c.id, name, e.Message, f, m.tail())
+			}
+		case !m.wants(c, name):
 			m.t.Fatalf("client %d: %s was not asked for, and is in error\n%s", c.id, name, m.tail())
-		case told.text == e.Message && !e.own && m.breaks-told.breaks < 2 && !slices.ContainsFunc(a.Removed, func(n string) bool { return m.plain(n) == name }):
+		case told.text == e.Message && !e.own && m.ways(c, name) == 1 && m.breaks-told.breaks < 2 && !slices.ContainsFunc(a.Removed, func(n string) bool { return m.plain(n) == name }):
 			m.t.Fatalf("client %d: %s: %s is told twice\n%s", c.id, name, e.Message, m.tail())
 		}
 		c.errs[name] = modelTold{e.Message, m.breaks}
@@ -128,13 +138,12 @@ func (m *model) quietErrors(c *modelSub) {
 		m.t.Fatalf("step %d: client %d (%s, delta %v, wildcard %v, names %v): %s %s: the origin says %+v, it was told %+v\n%s", m.at, c.id,
 			shortType(c.typeURL), c.delta, c.wildcard, c.names, n, what, m.faults[c.typeURL][n], c.errs[n], m.tail())
 	}
-	for i := range 6 {
-		n := fmt.Sprintf("n%d", i)
+	for _, n := range m.names() {
 		f, told := m.faults[c.typeURL][n], c.errs[n]
 		_, held := c.held[n]
 		_, exists := m.state[c.typeURL][n]
 		whole := !c.delta && (c.wildcard || SentWhole(c.typeURL))
-		switch subscribed := c.names[n] || c.wildcard && visible(n); {
+		switch subscribed := m.wants(c, n); {
 		case !subscribed:
 		case f.code != 0 && told.text != f.text && !(whole && held) && (c.names[n] || !c.named[n]):
 			fail(n, "is in error")

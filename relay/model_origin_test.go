@@ -14,7 +14,7 @@ func (m *model) change() {
 	ty, name := m.typeURL(), m.name()
 	if m.aliased() {
 		m.changeAliases(ty)
-	} else if m.changeFault(ty, name) {
+	} else if (!m.collects() || m.has("errors")) && m.changeFault(ty, name) {
 		return
 	}
 	if m.rnd.IntN(3) == 0 {
@@ -123,6 +123,9 @@ func (m *model) ask(l *modelLane, a Ask) {
 		if !a.First {
 			delete(asked.known, n.Name)
 		}
+		if all := m.rnd.IntN(2) == 0; all && !a.First && isCollection(n.Name) { // else it sends what it has not sent
+			maps.DeleteFunc(asked.known, func(x string, _ int) bool { return collection(x) == n.Name })
+		}
 	}
 	for _, n := range a.Unsubscribe {
 		n.Name = m.plain(n.Name)
@@ -132,6 +135,9 @@ func (m *model) ask(l *modelLane, a Ask) {
 		delete(asked.names, n.Name)
 		delete(asked.known, n.Name)
 		delete(asked.errs, n.Name)
+		unwanted := func(x string) bool { return !asked.wildcard && !asked.names[x] && !asked.names[collection(x)] }
+		maps.DeleteFunc(asked.known, func(x string, _ int) bool { return unwanted(x) })
+		maps.DeleteFunc(asked.errs, func(x string, _ string) bool { return unwanted(x) })
 	}
 	asked.answered = false
 }
@@ -140,7 +146,7 @@ func (m *model) produceAll(l *modelLane) {
 	if !l.open {
 		return
 	}
-	for _, ty := range modelTypes {
+	for _, ty := range m.types {
 		if a := l.types[ty]; a != nil && (m.calm || !a.answered || m.rnd.IntN(3) > 0) {
 			m.produce(l, ty, a)
 		}
@@ -225,6 +231,14 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 			names[n] = names[n] || visible(n)
 		}
 	}
+	names = maps.Clone(names)
+	for _, name := range m.names() {
+		_, exists := m.state[ty][name]
+		_, known := asked.known[name]
+		if (exists || known || asked.errs[name] != "" || m.faults[ty][name].code != 0) && asked.names[collection(name)] {
+			names[name] = true
+		}
+	}
 	var errs [][]byte
 	if m.aliased() && !asked.wildcard {
 		changed = m.produceAliased(ty, asked, add, func(b []byte) { adds, addNames = append(adds, b), append(addNames, "") }, &removed) || changed
@@ -232,6 +246,15 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if !names[name] {
+			continue
+		}
+		if isCollection(name) {
+			if m.empty(ty, name) && asked.known[name] != -1 {
+				removed, changed = append(removed, m.spell(name)), true // COLL-3
+				asked.known[name] = -1
+			} else if !m.empty(ty, name) {
+				delete(asked.known, name)
+			}
 			continue
 		}
 		body, exists := m.state[ty][name]
@@ -270,7 +293,10 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 	asked.answered = true
 	// A stream that had a bad part sweeps nothing (RELAY-32), so what comes after a sweep is not to be judged.
 	sh := m.group.shards[ty]
-	swept := strings.Contains(m.kind, "no-") || sh != nil && sh.star.revived
+	swept := strings.Contains(m.kind, "no-")
+	if sh != nil {
+		sh.setsLocked(func(t *set) { swept = swept || t.revived })
+	}
 	if !m.calm && len(adds) > 0 && !swept && m.rnd.IntN(10) == 0 { // a part is refused; the origin tries again
 		i := m.rnd.IntN(len(adds))
 		adds[i], asked.refused = []byte{0xff, 0xff}, true
@@ -298,6 +324,16 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		}
 		l.queue = append(l.queue, &flight{r, first || m.sotw})
 	}
+}
+
+// empty reports whether there is nothing in a collection, not even in error.
+func (m *model) empty(ty, name string) bool {
+	for _, n := range m.names() {
+		if _, exists := m.state[ty][n]; (exists || m.faults[ty][n].code != 0) && collection(n) == name {
+			return false
+		}
+	}
+	return true
 }
 
 func (m *model) deliver(l *modelLane) {

@@ -31,7 +31,7 @@ func newRand(t *testing.T) *rand.Rand {
 // name after it made the body that the client loses.
 func TestConvergence(t *testing.T) {
 	revivals, heartbeats := 0, 0
-	for _, k := range []string{"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions", "spellings", "sotw spellings", "per type", "sotw per type", "ttl", "sotw ttl", "aliases", "aliases no-versions"} {
+	for _, k := range modelKinds {
 		t.Run(k, func(t *testing.T) {
 			m := newModel(t, newRand(t), k)
 			for i := range *steps {
@@ -54,12 +54,19 @@ func TestConvergence(t *testing.T) {
 	}
 }
 
+var modelKinds = []string{
+	"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions", "spellings", "sotw spellings",
+	"per type", "sotw per type", "ttl", "sotw ttl", "aliases", "aliases no-versions",
+	"globs", "globs per type", "namespaces", "namespaces no-resume",
+}
+
 type model struct {
 	t        *testing.T
 	rnd      *rand.Rand
 	kind     string
 	sotw     bool
 	asOrigin bool // VER-5
+	types    []string
 	at       int
 	serial   int
 	now      time.Time
@@ -122,6 +129,7 @@ type modelSub struct {
 	left     bool
 	absent   map[string]bool // its names that were when it left `*`
 	unsubbed map[string]bool // may be answered by a removal (DELTA-9)
+	byAlias  map[string]bool // SotW: named when it was held by an alias alone
 	errs     map[string]modelTold
 	named    map[string]bool   // ever, since it came for `*`
 	refused  map[string]bool   // last sent in an answer that it refused
@@ -138,7 +146,7 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 	}
 	m.asOrigin = strings.HasPrefix(kind, "origin's")
 	table, err := New(Config{Linger: 5 * time.Second, Origins: []OriginConfig{
-		{Name: "mesh", SotW: m.sotw, NoResume: kind == "no-resume", OriginVersions: m.asOrigin, PerType: strings.HasSuffix(kind, "per type")},
+		{Name: "mesh", SotW: m.sotw, NoResume: strings.HasSuffix(kind, "no-resume"), OriginVersions: m.asOrigin, PerType: strings.HasSuffix(kind, "per type")},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +156,11 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 	for _, l := range m.group.lanes {
 		m.lanes = append(m.lanes, &modelLane{Lane: l})
 	}
-	for _, ty := range modelTypes {
+	m.types = modelTypes
+	if strings.HasPrefix(kind, "namespaces") {
+		m.types = []string{VirtualHostType}
+	}
+	for _, ty := range m.types {
 		m.faulted[ty], m.owner[ty] = map[string]int{}, map[string]string{}
 		m.state[ty], m.deleted[ty], m.faults[ty] = map[string]int{}, map[string]int{}, map[string]modelFault{}
 	}
@@ -162,11 +174,67 @@ func (m *model) logf(f string, a ...any) {
 	}
 }
 func (m *model) tail() string { return strings.Join(m.log[max(0, len(m.log)-400):], "\n") }
-func (m *model) name() string { return fmt.Sprintf("n%d", m.rnd.IntN(6)) }
+func (m *model) name() string {
+	all := m.names()
+	return all[m.rnd.IntN(len(all))]
+}
+
+// names are all there may be. Where there are collections they are of two.
+func (m *model) names() (all []string) {
+	for i := range 6 {
+		if m.collects() {
+			all = append(all, fmt.Sprintf("a/n%d", i), fmt.Sprintf("b/n%d", i))
+		} else {
+			all = append(all, fmt.Sprintf("n%d", i))
+		}
+	}
+	return all
+}
+
+// collects: there are globs, written a/* here whatever they are in the table, or namespaces, written so too.
+func (m *model) collects() bool { return strings.HasPrefix(m.kind, "globs") || m.spaces() }
+func (m *model) spaces() bool   { return strings.HasPrefix(m.kind, "namespaces") }
+
+// has reports whether the kind is one with something besides.
+func (m *model) has(what string) bool { return slices.Contains(strings.Fields(m.kind), what) }
+
+func (m *model) deltaClient() bool {
+	delta := m.rnd.IntN(2) == 0
+	return (delta || m.has("delta-clients")) && !m.has("sotw-clients")
+}
+
+// collection is the one that a name is of; "" for none.
+func collection(name string) string {
+	if i := strings.IndexByte(name, '/'); i >= 0 && !isCollection(name) {
+		return name[:i] + "/*"
+	}
+	return ""
+}
+
+func isCollection(name string) bool { return strings.HasSuffix(name, "/*") }
+
+// wants reports whether a client is subscribed to a resource in any way, and ways in how many.
+func (m *model) wants(c *modelSub, n string) bool { return m.ways(c, n) > 0 }
+
+func (m *model) ways(c *modelSub, n string) (ways int) {
+	for _, way := range []bool{c.wildcard && visible(n), c.names[n], c.names[collection(n)]} {
+		if way {
+			ways++
+		}
+	}
+	return ways
+}
 
 // spell writes a name in one of the ways that mean it (NAME-4), plain reads it.
 func (m *model) spell(name string) string {
-	if !strings.HasSuffix(m.kind, "spellings") || name == Wildcard {
+	switch {
+	case name == Wildcard:
+		return name
+	case m.spaces():
+		return strings.TrimSuffix(name, "/*")
+	case m.collects():
+		return "xdstp://o/T/" + name
+	case !strings.HasSuffix(m.kind, "spellings"):
 		return name
 	}
 	return fmt.Sprintf([]string{"xdstp://o/T/%s?a=&b=", "xdstp://o/T/%s?b&a", "xdstp://%%6f/%%54/%s?%%61&a=9&b", "xdstp://o/T/%s?a&&b&b"}[m.rnd.IntN(4)], name)
@@ -181,15 +249,16 @@ func (m *model) spellAll(names ...string) []string {
 }
 
 func (m *model) plain(name string) string {
+	if m.spaces() && name != Wildcard && !strings.Contains(name, "/") {
+		return name + "/*"
+	}
 	if u, err := ParseURN(name); err == nil {
 		return u.ID
 	}
 	return name
 }
 
-func (m *model) typeURL() string {
-	return modelTypes[m.rnd.IntN(len(modelTypes))]
-}
+func (m *model) typeURL() string { return m.types[m.rnd.IntN(len(m.types))] }
 
 func (m *model) number(s string) int {
 	n, err := strconv.Atoi(s)
@@ -200,7 +269,9 @@ func (m *model) number(s string) int {
 }
 
 // visible: n4 and n5 are no members of the wildcard.
-func visible(name string) bool { return name != "n4" && name != "n5" }
+func visible(name string) bool {
+	return !strings.HasSuffix(name, "n4") && !strings.HasSuffix(name, "n5")
+}
 
 func (m *model) step() {
 	switch k := m.rnd.IntN(100); {

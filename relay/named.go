@@ -40,13 +40,13 @@ type entry struct {
 	variants []*Variant
 	wants    []*want   // by parameter map; nearly always one
 	also     *heldAlso // set while it holds a resource that other entries may hold too
-	lost     bool      // the resource does not list the name any more (ALIAS-4)
 	notice   *Variant  // stated with the absence, which told that an alias did not resolve (ALIAS-5)
 
 	// retired is what retired under the name, until the origin says something of it (retired.go); nil: nothing. Who has it of us is
 	// said by the records' flag revived. served: somebody was to be given it, during an outage. doubted: a connected origin kept silent about it.
 	retired         []*Variant
 	served, doubted bool
+	lost            bool // the resource does not list the name any more (ALIAS-4)
 }
 
 // want is one name with one parameter map that some client is subscribed to, or was less than linger ago. Interest is
@@ -144,7 +144,7 @@ func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
 }
 
 // ask is the want as it goes upstream.
-func (w *want) ask() Name { return Name{spelling(w.entry.name, w.entry.spelt), w.params} }
+func (w *want) ask() Name { return Name{Name: spelling(w.entry.name, w.entry.spelt), Params: w.params} }
 
 // lookLocked makes the lane look at the want. Before the lane has asked any name on its present stream it looks at all of them
 // anyway, so nothing is noted while the origin is away.
@@ -300,7 +300,7 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			if w.fault != nil && !changed {
 				w.curedLocked(rev)
 			}
-			if !changed && !w.chosen.expires.Equal(chosen.expires) {
+			if !changed && !w.chosen.Expires().Equal(chosen.Expires()) {
 				w.renewedLocked(rev)
 			}
 			w.fault, w.faulted = nil, false

@@ -63,17 +63,24 @@ func (r *retirement) add(key retiredKey, variants []*Variant) {
 		r.metrics.Evicted("bytes", 1) // rather it than all the others
 		return
 	}
+	byCount, byBytes := r.put(key, x)
+	r.metrics.Evicted("entries", byCount)
+	r.metrics.Evicted("bytes", byBytes)
+}
+
+// put takes an item in, and says how many others went for it, by each bound.
+func (r *retirement) put(key retiredKey, x *retired) (byCount, byBytes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lru.Remove(key)
 	r.bytes += x.bytes
 	if r.lru.Add(key, x) {
-		r.metrics.Evicted("entries", 1)
+		byCount++
 	}
-	for r.bytes > r.maxBytes {
+	for ; r.bytes > r.maxBytes; byBytes++ {
 		r.lru.RemoveOldest()
-		r.metrics.Evicted("bytes", 1)
 	}
+	return byCount, byBytes
 }
 
 // take gives back what retired under the key, which is no longer in the cache then; nil if nothing did.

@@ -45,9 +45,8 @@ type Sub struct {
 	shard   *shard
 	typeURL string
 	delta   bool
-	params  constraints.Params
 	ttl     bool // TTLs are told
-	holds   bool // the first request said that the client holds something
+	params  constraints.Params
 
 	pending atomic.Bool
 
@@ -64,24 +63,26 @@ type Sub struct {
 	spelt   map[string]string // by canonical name, as the client writes it, where that is another
 	initial map[string]Digest // claims, until the first answer to `*` is out
 	stated  map[string]string // spelt, of the names in initial
-	first   bool              // before the first Update
 	again   map[string]string // members owed by name under `*` (DELTA-9, WARM-3), as the client writes them
 	sum     sum               // of what was sent by name and is still subscribed (VER-4)
-	alias   aliased
-	met     bool            // within one Take: a name that was asked for is answered
-	told    bool            // something was sent whole
+	alias   *aliased
 	whole   string          // the version of it, if a name was in it
 	kept    map[string]kept // Clusters that are gone and still in the list (ORD-3); nil: none
 	newest  *receipt        // of the last response that had to do with what was sent by name (VER-5)
-	late    bool            // all of it is gone but for names not known yet: to be told when they are
 	unsent  uint64          // revision of the first change not taken; 0: none
 	since   time.Time       // when that change came from the origin; zero: it did not
+
+	holds   bool // the first request said that the client holds something
+	first   bool // before the first Update
+	met     bool // within one Take: a name that was asked for is answered
+	told    bool // something was sent whole
+	late    bool // all of it is gone but for names not known yet: to be told when they are
 	lagging bool
 	// One of several (Union): united is set for good, asList while any of them is subscribed to `*`, insisted for the next Take.
 	united, asList, insisted bool
 
-	version    string // SotW: version_info of the first request, and then of the last answer
 	takes      uint32 // answers so far
+	version    string // SotW: version_info of the first request, and then of the last answer
 	unaccepted []span // by number; only if TTLs are told
 }
 
@@ -89,7 +90,7 @@ type Sub struct {
 func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	sub := &Sub{
 		owner: owner, typeURL: o.TypeURL, delta: o.Delta, params: o.Params, ttl: o.TTL, version: o.Version,
-		holds: o.Version != "" || len(o.Initial) > 0, records: map[string]*record{}, first: true,
+		holds: o.Version != "" || len(o.Initial) > 0, records: map[string]*record{}, first: true, alias: noAliases,
 	}
 	if len(o.Initial) > 0 {
 		sub.initial = make(map[string]Digest, len(o.Initial))

@@ -11,6 +11,9 @@ type Answer struct {
 	*Body
 	// Errors are what to say of names instead of a resource; none of them is in Variants (ABS-11).
 	Errors []*NameError
+	// News are the Clusters in it that are new or changed on this stream: their endpoints must follow (WARM-1). Other types
+	// have none.
+	News []*Variant
 	// Version is the version_info of a SotW answer (VER-4).
 	Version string
 	// Rev is the newest revision in it: nothing of a later type that is as new may be written before an earlier type's
@@ -18,26 +21,39 @@ type Answer struct {
 	Rev uint64
 	// First is the revision of the oldest change in it.
 	First uint64
-	// News are the Clusters in it that are new or changed on this stream: their endpoints must follow (WARM-1). Other types
-	// have none.
-	News []*Variant
+	// Since is when the oldest change arrived from the origin; zero if the answer is due to a request.
+	Since time.Time
+	sub   *Sub  // whose it is; nil: of several
+	parts *part // of several, which; in no order
+	// number is which of sub's answers it is.
+	number uint32
 	// Waiting: `*` or a name still waits for its first answer.
 	Waiting bool
 	// Demanded: it answers names that the client asked for, and not only changes and what else is owed.
 	Demanded bool
 	gone     bool // of one of several lists: if it is empty, all of it is known to be gone
-	// Since is when the oldest change arrived from the origin; zero if the answer is due to a request.
-	Since time.Time
-	group *Group // whose it is; nil: of several
-	part         // of one Sub, which it is
-	parts []part // of several
-	ttl   bool   // TTLs are told
 	// renewed: a list that is sent whole for the sake of a TTL (TTL-11).
 	renewed bool
 }
 
 // Group is the one whose resources the answer has; nil if it has several's.
-func (a *Answer) Group() *Group { return a.group }
+func (a *Answer) Group() (g *Group) {
+	if a.sub != nil {
+		return a.sub.shard.group
+	}
+	for p := a.parts; p != nil; p = p.next {
+		if g != nil && g != p.sub.shard.group {
+			return nil
+		}
+		g = p.sub.shard.group
+	}
+	return g
+}
+
+// ttl reports whether TTLs are told: all Subs of a stream-type have that in common.
+func (a *Answer) ttl() bool {
+	return a.sub != nil && a.sub.ttl || a.parts != nil && a.parts.sub.ttl
+}
 
 // Take gives what the client has not been sent, and takes it as sent; nil if there is nothing.
 func (s *Sub) Take(now time.Time) *Answer { return s.TakeKeeping(now, keepNothing) }
@@ -76,14 +92,14 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	default:
 		a = s.takeChangedLocked()
 	}
-	if a == nil && len(s.dirty) > 0 {
+	if a == nil && (len(s.dirty) > 0 || s.behindLocked()) {
 		if s.unsent, s.since = first, since; first == 0 { // it could not be told yet (RELAY-7)
 			s.unsent = s.shard.rev // what was kept went long ago
 		}
 	}
 	if a != nil {
 		s.tookLocked(a, from)
-		a.group, a.First, a.Since, a.ttl = s.shard.group, first, since, s.ttl
+		a.First, a.Since = first, since
 		a.Waiting, a.Demanded = s.waitingLocked(), s.met
 		if s.delta && s.typeURL == ClusterType {
 			a.News = a.Variants
@@ -101,6 +117,16 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 		s.spellLocked(a)
 	}
 	return a
+}
+
+// behindLocked reports whether a set has changed since the client was sent it.
+func (s *Sub) behindLocked() bool {
+	for p := s.pos; p != nil; p = p.also {
+		if !p.fresh && p.sent < p.view.contentRev {
+			return true
+		}
+	}
+	return false
 }
 
 // wholeLocked reports whether every SotW answer holds the full view (SOTW-2, SOTW-4).

@@ -18,10 +18,23 @@ func (r *Resource) expiry(now time.Time) (at time.Time, over bool) {
 }
 
 // timed reports whether the body has a TTL.
-func (v *Variant) timed() bool { return !v.expires.IsZero() }
+func (v *Variant) timed() bool { return v.end != nil }
 
 // Expires is when the body ends unless the origin renews it; the zero time: it has no TTL.
-func (v *Variant) Expires() time.Time { return v.expires }
+func (v *Variant) Expires() time.Time {
+	if v.end == nil {
+		return time.Time{}
+	}
+	return *v.end
+}
+
+// endAt is for a body that nobody has seen yet. The zero time: it has no TTL.
+func (v *Variant) endAt(expires time.Time) {
+	if v.end = nil; !expires.IsZero() {
+		end := expires // the parameter itself would be allocated for every body
+		v.end = &end
+	}
+}
 
 // samePromise is how much the end may move when a promise is only repeated: what is left is rounded, and takes its time on the way. In SotW
 // a heartbeat for one listener repeats those for all others (TTL-11), and to the next relay that must not be one for each (RELAY-49).
@@ -29,22 +42,22 @@ const samePromise = 10 * time.Millisecond
 
 // lasting is the body with another end, or none: the content, and so the version, stay (TTL-7), and the bytes are shared.
 func (v *Variant) lasting(expires time.Time) *Variant {
-	if had, has := v.timed(), !expires.IsZero(); had == has && (!has || v.expires.Sub(expires).Abs() < samePromise) {
+	if had, has := v.timed(), !expires.IsZero(); had == has && (!has || v.end.Sub(expires).Abs() < samePromise) {
 		return v
 	}
 	c := *v
-	c.expires = expires
+	c.endAt(expires)
 	return &c
 }
 
 // outlasts reports whether the promise for v ends after that for x.
 func (v *Variant) outlasts(x *Variant) bool {
-	return x.timed() && (!v.timed() || v.expires.After(x.expires))
+	return x.timed() && (!v.timed() || v.end.After(*x.end))
 }
 
 // remaining is what is left of the TTL, rounded down to milliseconds (RELAY-47); ok is false if that is nothing.
 func (v *Variant) remaining(now time.Time) (d time.Duration, ok bool) {
-	d = v.expires.Sub(now).Truncate(time.Millisecond)
+	d = v.Expires().Sub(now).Truncate(time.Millisecond)
 	return d, d >= leastTTL
 }
 

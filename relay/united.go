@@ -10,38 +10,32 @@ func unite(delta, ttl bool, bodies []*Body) *Body {
 	if len(bodies) == 1 {
 		return bodies[0]
 	}
-	all, pieces, timed := &Body{}, [][]byte(nil), []*Variant(nil)
+	all := newShared() // what is encoded already stays so
+	j := all.shared.of(delta)
 	for _, b := range bodies {
 		all.Variants = append(all.Variants, b.Variants...)
 		all.Heartbeats = append(all.Heartbeats, b.Heartbeats...)
 		all.Removed = append(all.Removed, b.Removed...)
 		all.nameless = all.nameless || b.nameless
-		x := b.encoded(delta, ttl)
-		pieces, timed = append(pieces, x.pieces...), append(timed, x.timed...)
+		pieces, timed := b.encoded(delta, ttl)
+		j.pieces, j.timed = append(j.pieces, pieces...), append(j.timed, timed...)
 	}
-	j := &all.sotw
-	if delta {
-		j = &all.delta
-	}
-	j.once.Do(func() { j.pieces, j.timed = pieces, timed })
+	j.once.Do(func() {})
 	return all
 }
 
-// join adds what a part has to tell but for its body. It is the first if n is 0.
-func (a *Answer) join(x *Answer, n int) {
-	if n == 0 {
-		a.group = x.group
-	} else if a.group != x.group {
-		a.group = nil
-	}
+// join adds what a part has to tell but for its body.
+func (a *Answer) join(x *Answer) {
 	a.Errors = append(a.Errors, x.Errors...)
 	a.News = append(a.News, x.News...)
 	a.Demanded = a.Demanded || x.Demanded
 	a.Rev, a.First = max(a.Rev, x.Rev), older(a.First, x.First)
 	if x.sub != nil {
-		a.parts = append(a.parts, x.part)
+		a.parts = &part{x.sub, x.number, a.parts}
 	}
-	a.parts = append(a.parts, x.parts...)
+	for p := x.parts; p != nil; p = p.next {
+		a.parts = &part{p.sub, p.number, a.parts}
+	}
 	if a.Since.IsZero() || !x.Since.IsZero() && x.Since.Before(a.Since) {
 		a.Since = x.Since
 	}
@@ -83,32 +77,27 @@ func (m *united) version(content string) string {
 
 // takeChanges takes what changed: delta, and grouped types by name.
 func (m *united) takeChanges(now time.Time) *Answer {
-	all := m.begin()
-	var bodies []*Body
+	all, bodies := &Answer{}, []*Body(nil)
 	for _, s := range m.subs {
 		if s == m.star {
 			continue
 		}
 		if a := s.Take(now); a != nil {
 			m.fallBack(a)
-			all.join(a, len(bodies))
+			all.join(a)
 			bodies = append(bodies, a.Body)
 		}
 	}
 	if a := m.takeStar(now); a != nil { // last: it stands in for what the others have no more
-		all.join(a, len(bodies))
+		all.join(a)
 		bodies = append(bodies, a.Body)
 	}
 	if len(bodies) == 0 {
 		return nil
 	}
-	delta := m.subs[0].delta
-	all.Body = unite(delta, all.ttl, bodies)
+	all.Body = unite(m.subs[0].delta, m.subs[0].ttl, bodies)
 	return m.finish(all, m.namesVersion())
 }
-
-// begin is an answer that has nothing yet.
-func (m *united) begin() *Answer { return &Answer{ttl: m.subs[0].ttl} }
 
 // namesVersion is the version_info of grouped types: of what was sent by name and is still subscribed (VER-4). Delta has none.
 func (m *united) namesVersion() string {
@@ -237,14 +226,9 @@ func (m *united) takeWhole(now time.Time, k Keep) *Answer {
 // gather joins what the parts have to tell but for the bodies. Parts that had nothing to tell are asked for their lists. gone: what is
 // not in them is known not to exist. complete: all lists are there that the answer needs.
 func (m *united) gather(now time.Time, k Keep, lists []*Answer, ready []bool) (all *Answer, gone, complete bool) {
-	all, gone, complete = m.begin(), true, true
-	n := 0
-	join := func(a *Answer) {
-		all.join(a, n)
-		n++
-	}
+	all, gone, complete = &Answer{}, true, true
 	if m.due != nil {
-		join(m.due)
+		all.join(m.due)
 	}
 	for i, s := range m.subs {
 		if !ready[i] {
@@ -258,10 +242,9 @@ func (m *united) gather(now time.Time, k Keep, lists []*Answer, ready []bool) (a
 			complete = false
 			continue
 		}
-		join(lists[i])
+		all.join(lists[i])
 		gone = gone && lists[i].gone
 	}
-	all.group = nil
 	return all, gone, complete
 }
 

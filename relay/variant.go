@@ -39,20 +39,22 @@ type Variant struct {
 	DoNotCache  bool
 	Nameless    bool // RELAY-18: only SotW wildcard clients can be told of it
 
+	// Offsets in buf, which is part of a message and so shorter than 4 GiB.
+	inner uint32 // where the fields of the Resource begin
+	sotw  uint32
+	any   uint32 // where the encoded Any begins
+
 	spelt         string // see Spelling; "" if that is Name
 	originVersion string
 	from          *receipt // the response it came in last
 	aliases       []string
 	metadata      []byte
-	endpoints     string    // see Endpoints
-	expires       time.Time // receipt and TTL (RELAY-47); zero: it has none
+	endpoints     string     // see Endpoints
+	end           *time.Time // receipt and TTL (RELAY-47); nil: it has none, as nearly all
 
 	// buf is the `resources` field of a DeltaDiscoveryResponse, tag and length included, the payload last. Its suffix from
 	// sotw on is the `resources` field of a DiscoveryResponse: both are field 2, and so is Resource.resource.
-	buf   []byte
-	inner int // where the fields of the Resource begin in buf
-	sotw  int
-	any   int // where the encoded Any begins in buf
+	buf []byte
 }
 
 // receipt is what the bodies of one response have in common. It does not change once the first of them can be seen.
@@ -138,7 +140,7 @@ func (v *Variant) encode(payload []byte) {
 	b := make([]byte, 0, protowire.SizeTag(fieldResources)+protowire.SizeBytes(inner+sotw))
 	b = protowire.AppendTag(b, fieldResources, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(inner+sotw))
-	v.inner = len(b)
+	v.inner = uint32(len(b))
 	b = appendString(b, resourceVersion, version)
 	if name != "" {
 		b = appendString(b, resourceName, name)
@@ -154,10 +156,10 @@ func (v *Variant) encode(payload []byte) {
 		b = protowire.AppendTag(b, resourceMetadata, protowire.BytesType)
 		b = protowire.AppendBytes(b, v.metadata)
 	}
-	v.sotw = len(b)
+	v.sotw = uint32(len(b))
 	b = protowire.AppendTag(b, resourcePayload, protowire.BytesType)
 	b = protowire.AppendBytes(b, payload)
-	v.any = len(b) - len(payload)
+	v.any = uint32(len(b) - len(payload))
 	v.buf = b
 }
 

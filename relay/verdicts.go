@@ -20,16 +20,17 @@ type span struct {
 // maxSpans bounds them. Beyond it the oldest two are one, of which nothing is known.
 const maxSpans = 32
 
-// part is an answer of a Sub, by its number.
+// part is an answer of a Sub, by its number, and others beside it.
 type part struct {
 	sub    *Sub
 	number uint32
+	next   *part
 }
 
 // tookLocked notes an answer that carries what the view told after revision from.
 func (s *Sub) tookLocked(a *Answer, from uint64) {
 	s.takes++
-	a.part = part{s, s.takes}
+	a.sub, a.number = s, s.takes
 	if !s.ttl {
 		return // nobody will ask
 	}

@@ -44,8 +44,7 @@ type view struct {
 
 // item is one name in a view.
 type item struct {
-	name       string
-	variant    *Variant // the last one, for a tombstone too
+	variant    *Variant // the last one, for a tombstone too; its name is the member's
 	rev        uint64   // of the last change of content
 	last       uint64   // of the last event; later than rev if that was a new TTL
 	birth      uint64   // first told of; a position before it never heard of the name
@@ -84,7 +83,7 @@ func (v *view) offer(m *member, rev uint64) {
 	case chosen == nil:
 		v.kill(it, rev)
 	case it == nil:
-		it = &item{name: m.name, birth: rev}
+		it = &item{birth: rev}
 		v.items[m.name] = it
 		v.born(it, chosen, rev)
 	case it.dead:
@@ -95,7 +94,7 @@ func (v *view) offer(m *member, rev uint64) {
 		v.born(it, chosen, rev)
 	case it.variant.Digest == chosen.Digest:
 		v.bytes += chosen.Size() - it.variant.Size()
-		if v.key.ttl && !it.variant.expires.Equal(chosen.expires) {
+		if v.key.ttl && !it.variant.Expires().Equal(chosen.Expires()) {
 			v.unlink(it)
 			it.last, v.renewed = rev, rev
 			v.append(it)
@@ -215,7 +214,7 @@ func (v *view) prune() {
 	for ; n < len(v.tombs) && v.tombs[n].rev <= passed; n++ {
 		if it := v.tombs[n].item; it.dead && it.rev == v.tombs[n].rev {
 			v.unlink(it)
-			delete(v.items, it.name)
+			delete(v.items, it.variant.Name)
 			v.dead--
 		}
 		v.tombs[n] = tomb{}
@@ -251,7 +250,8 @@ func (v *view) tellsTTLs() bool {
 // fullBody is every live item, made once for each content.
 func (v *view) fullBody() *Body {
 	if v.full == nil {
-		b := &Body{shared: true, Variants: make([]*Variant, 0, v.live)}
+		b := newShared()
+		b.Variants = make([]*Variant, 0, v.live)
 		for it := v.head; it != nil; it = it.next {
 			if !it.dead {
 				b.Variants = append(b.Variants, it.variant)
@@ -268,7 +268,7 @@ func (v *view) since(from uint64) *Body {
 	if v.recent != nil && v.recentFrom == from {
 		return v.recent
 	}
-	b := &Body{shared: true}
+	b := newShared()
 	it := v.tail
 	for it != nil && it.prev != nil && it.prev.last > from {
 		it = it.prev
@@ -282,7 +282,7 @@ func (v *view) since(from uint64) *Body {
 		case !it.dead:
 			b.Variants = append(b.Variants, it.variant) // changed, or without its TTL (TTL-8)
 		case it.birth <= from && !it.variant.Nameless: // its key is ours, and no delta client was told of it (RELAY-18)
-			b.remove(it.name, it.variant.spelt)
+			b.remove(it.variant.Name, it.variant.spelt)
 		}
 	}
 	v.recent, v.recentFrom = b, from

@@ -176,7 +176,7 @@ func (s *Sub) mixedLocked(a *Answer) {
 		case len(s.alias.of) > 0 && slices.ContainsFunc(loose, func(x *Variant) bool { return x.Name == v.Name }):
 			continue
 		case it == nil || it.dead:
-		case it.variant.Digest == v.Digest && (!s.ttl || it.variant == v || it.variant.expires.Equal(v.expires)):
+		case it.variant.Digest == v.Digest && (!s.ttl || it.variant == v || it.variant.Expires().Equal(v.Expires())):
 			continue
 		default:
 			all.sub(it.variant.Digest)

@@ -43,7 +43,7 @@ func (p *process) openOrigin(o *config.Origin, path string) (origin, error) {
 	u := upstreamConfig(p.cfg, o)
 	u.TLS, u.Log, u.Metrics = tls, p.log, p.metrics
 	u.Version, _ = buildVersion()
-	if u.Instance, err = instance(p.cfg); err != nil {
+	if u.Instance, err = p.viaName(); err != nil {
 		return nil, err
 	}
 	up, err := upstream.New(u, part)

@@ -87,6 +87,9 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	if err != nil {
 		return nil, err
 	}
+	if server.Via, err = p.viaName(); err != nil {
+		return nil, err
+	}
 	server.Table, server.Metrics, server.Log = p.table, p.metrics, log
 	if p.server, err = downstream.New(server); err != nil {
 		return nil, errors.Join(problems(cfg, "", err)...)
@@ -234,4 +237,14 @@ func instance(cfg *config.Config) (string, error) {
 		return "", cfg.Problemf("instance", "is empty, and the host name cannot be had: %v", err)
 	}
 	return host, nil
+}
+
+// viaName is what this process is known by to other relays (RELAY-87). Where the name is the host's, the first port tells the
+// relays of one host apart: one behind the other is no loop.
+func (p *process) viaName() (string, error) {
+	name, err := instance(p.cfg)
+	if err == nil && p.cfg.Instance == "" {
+		name += "/" + p.ports[0].Addr().String()
+	}
+	return name, err
 }

@@ -12,7 +12,9 @@ type Config struct {
 	// node ids presented upstream. Default: weir.
 	Name string `yaml:"name"`
 	// Instance names this process in ControlPlane.identifier and weir-via.
-	// Default: empty, which means the host name, asked for at the start.
+	// Default: empty, which means the host name, asked for at the start; in
+	// weir-via with the first listener's address, so that relays of one host do
+	// not take each other for themselves.
 	Instance string `yaml:"instance"`
 	// Listeners are the addresses clients connect to.
 	// Default: one listener with its defaults.
