@@ -38,9 +38,9 @@ func (s *shard) bodiesLocked(name string) []*Variant {
 }
 
 // outdatedLocked reports whether another body of a set's member was received by name since.
-func (s *shard) outdatedLocked(it *item) bool {
-	e := s.named.entries[it.name]
-	if h := s.named.other.held[it.name]; h != nil {
+func (s *shard) outdatedLocked(name string, it *item) bool {
+	e := s.named.entries[name]
+	if h := s.named.other.held[name]; h != nil {
 		e = h.entries[0]
 	}
 	return e != nil && slices.ContainsFunc(e.wants, func(w *want) bool {
