@@ -37,6 +37,17 @@ func (s *shard) bodiesLocked(name string) []*Variant {
 	return nil
 }
 
+// outdatedLocked reports whether another body of a set's member was received by name since.
+func (s *shard) outdatedLocked(name string, it *item) bool {
+	e := s.named.entries[name]
+	if h := s.named.other.held[name]; h != nil {
+		e = h.entries[0]
+	}
+	return e != nil && slices.ContainsFunc(e.wants, func(w *want) bool {
+		return w.chosen != nil && w.chosen.Digest != it.variant.Digest && w.rev > it.rev
+	})
+}
+
 // holdLocked puts a body into an entry. An alias stands for one resource: what it stood for before is out.
 func (s *shard) holdLocked(e *entry, body *Variant) {
 	if len(e.variants) > 0 && e.variants[0].Name != body.Name {

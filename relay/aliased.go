@@ -237,21 +237,29 @@ func (s *Sub) keepByAliasLocked(p *position) {
 	if !s.delta || p.fresh || len(s.records) == 0 {
 		return
 	}
-	for name, it := range p.view.items {
+	for _, it := range p.view.items {
 		if it.birth > p.sent || it.dead && it.rev <= p.sent {
 			continue
 		}
-		for _, alias := range it.variant.aliases {
-			r := s.records[NameKey(alias)]
-			if r == nil || r.is(holds) {
-				continue
-			}
-			s.alias.set(r, name, it.variant.spelt)
-			if it.rev <= p.sent {
-				s.sentLocked(r, it.variant.Digest)
-			}
-			r.flags |= holds
+		d := it.variant.Digest
+		if it.rev > p.sent {
+			d = Digest{} // of the one before
 		}
+		s.keepAsLocked(it.variant, d)
+	}
+}
+
+// keepAsLocked: what the client has of a resource, in that form, is from now on what its aliases stand for that are not answered.
+func (s *Sub) keepAsLocked(v *Variant, d Digest) {
+	for _, alias := range v.aliases {
+		r := s.records[NameKey(alias)]
+		if r == nil || r.is(holds) {
+			continue
+		}
+		s.alias.set(r, v.Name, v.spelt)
+		s.sentLocked(r, d)
+		r.flags |= holds
+		s.dirtyLocked(r, s.shard.rev)
 	}
 }
 

@@ -313,6 +313,9 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 		}
 	})
 	if r != nil {
+		if v := r.want.chosen; s.delta && v != nil && r.is(holds) {
+			s.keepAsLocked(v, r.sent)
+		}
 		s.forgetLocked(r, now)
 		if also := s.alias.by[name]; s.pos != nil && len(also) > 0 { // it has the resource by an alias still
 			s.oweLocked(also[0], true)

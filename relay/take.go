@@ -180,6 +180,8 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 			waits = true
 		case v == nil && it != nil && !it.dead && name != w.entry.name && !it.variant.listsAs(w.entry.name):
 			// The set has what the alias stood for, which says nothing of the alias.
+		case v == nil && it != nil && !it.dead && name != w.entry.name && s.shard.outdatedLocked(name, it):
+			// What came by name since does not list the alias, or its entry would have it.
 		case it == nil:
 			gone = gone || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(name)
 		case it.dead:
