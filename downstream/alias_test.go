@@ -102,3 +102,18 @@ func TestOneBodyForTwoNames(t *testing.T) {
 	p.gets("gone", "vhds -r/shared")
 	q.gets("gone", "vhds -r/shared")
 }
+
+// TestNamespacesWithSlashes: what a client has as a route configuration is a namespace, in either version (ALIAS-6).
+func TestNamespacesWithSlashes(t *testing.T) {
+	for hosts, routes := range map[string]string{
+		vhd: rds, "type.googleapis.com/envoy.api.v2.route.VirtualHost": "type.googleapis.com/envoy.api.v2.RouteConfiguration",
+	} {
+		r := newRig(t)
+		p := r.client(true)
+		p.subscribes(routes, "s/t")
+		p.subscribes(hosts, "s/t", "r/a")
+		if st := p.session.askedLocked(hosts); st == nil || st.sub.Standing().Sets != 1 {
+			t.Errorf("%s: s/t should be asked for as a namespace, and r/a as a name: %+v", hosts, st)
+		}
+	}
+}

@@ -98,10 +98,10 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 // spacesLocked is which names with slashes stand for all virtual hosts of a route configuration: those that the client has
 // subscribed to as one on this stream (ALIAS-6). Without a slash every name does.
 func (s *session) spacesLocked(st *streamType, own *relay.Group, names []string) (spaces []string) {
-	if st.typeURL != relay.VirtualHostType {
+	if !relay.IsVirtualHost(st.typeURL) {
 		return nil
 	}
-	routes := s.askedLocked(relay.RouteType)
+	routes := s.askedLocked(relay.RoutesOf(st.typeURL))
 	if routes == nil || routes.sub.In(own) == nil {
 		return nil
 	}

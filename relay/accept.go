@@ -28,6 +28,8 @@ type Update struct {
 	Errors []*NameError
 	// Full: every member is listed, what is not is gone, as the rules of the type allow (DEL-2). Set for SotW.
 	Full bool
+	// Whole are the collections of which every member is listed, so that they need not settle. No origin on the wire says so.
+	Whole []string
 	// Heartbeats: a SotW response of nothing but resources without payload. It lists no set, so Full is false (TTL-12).
 	Heartbeats bool
 	// Bad: a part of the response was refused, so nothing is concluded from what it leaves out (RELAY-32).

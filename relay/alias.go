@@ -43,7 +43,7 @@ func (s *shard) holdLocked(e *entry, body *Variant) {
 		s.emptyLocked(e)
 	}
 	e.variants = put(e.variants, body)
-	if e.lost {
+	if e.lost && body.listsAs(e.name) {
 		for _, w := range e.wants {
 			w.refresh = false // what it was to be asked anew for is answered
 		}

@@ -36,11 +36,13 @@ func (s *Sub) aliasesLocked() *aliased {
 
 type toldName struct{ name, spelt string }
 
-// leaving is a resource that an alias does not stand for any more. absent: nor for anything else, which is to be told.
+// leaving is a resource that an alias does not stand for any more. absent: nor for anything else, which is to be told; asked: to a
+// client that asked for the alias and has not been answered.
 type leaving struct {
 	toldName
 	record *record
 	absent bool
+	asked  bool
 	sent   Digest // of what the client has of it
 }
 
@@ -81,7 +83,7 @@ func (a *aliased) set(r *record, name, spelt string) {
 func (s *Sub) standsForLocked(r *record, v *Variant) {
 	if was := s.alias.resource(r); was != v.Name && r.is(holds) {
 		a := s.aliasesLocked()
-		a.left = append(a.left, leaving{a.told(r), r, false, r.sent})
+		a.left = append(a.left, leaving{toldName: a.told(r), record: r, sent: r.sent})
 	}
 	s.alias.set(r, v.Name, v.spelt)
 }
@@ -105,7 +107,7 @@ func (s *Sub) endsLocked(r *record) (what saying, notice *Variant) {
 	}
 	if held && (name != own || notice != nil) {
 		a := s.aliasesLocked()
-		a.left = append(a.left, leaving{a.told(r), r, notice == nil, r.sent})
+		a.left = append(a.left, leaving{a.told(r), r, notice == nil, r.is(demanded), r.sent})
 		s.alias.set(r, own, "")
 		what = nothing
 	} else {
@@ -229,6 +231,30 @@ func (s *Sub) aboutLocked(r *record, f *NameError) *NameError {
 	return &c
 }
 
+// keepByAliasLocked: what a delta client has of a set that it leaves it keeps as what its aliases stand for (ALIAS-1), until the origin
+// says of those what they are.
+func (s *Sub) keepByAliasLocked(p *position) {
+	if !s.delta || p.fresh || len(s.records) == 0 {
+		return
+	}
+	for name, it := range p.view.items {
+		if it.birth > p.sent || it.dead && it.rev <= p.sent {
+			continue
+		}
+		for _, alias := range it.variant.aliases {
+			r := s.records[NameKey(alias)]
+			if r == nil || r.is(holds) {
+				continue
+			}
+			s.alias.set(r, name, it.variant.spelt)
+			if it.rev <= p.sent {
+				s.sentLocked(r, it.variant.Digest)
+			}
+			r.flags |= holds
+		}
+	}
+}
+
 // namesLocked reports whether the client has the resource by a name that it subscribed.
 func (s *Sub) namesLocked(name string) bool {
 	r := s.records[name]
@@ -291,7 +317,9 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 			a.later = append(a.later, x.toldName) // it may be in a set that is not told yet
 		case !covered:
 			remove(x.toldName)
-			continue
+			if !x.asked {
+				continue
+			}
 		}
 		if x.absent { // it has the resource by another name, and this one stands for nothing
 			remove(toldName{name: x.record.want.entry.name})

@@ -11,6 +11,8 @@ import (
 type Name struct {
 	Name   string
 	Params constraints.Params
+	// Collection: it stands for others, as an xdstp glob or a namespace of virtual hosts.
+	Collection bool
 }
 
 // Ask is what to send upstream for one type.

@@ -30,6 +30,11 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 			p.Resources, p.bodies = append(p.Resources, u.Resources[i]), append(p.bodies, bodies[i])
 		})
 	}
+	for _, name := range u.Whole {
+		if t := s.collections[name]; t != nil && t.askedGen == gen {
+			of(t).Full = true
+		}
+	}
 	for _, name := range u.Removed {
 		if t := s.collections[name]; t != nil && t.askedGen == gen && t.members[name] == nil {
 			of(t).fault = notFound(name) // it is empty (COLL-3)

@@ -144,7 +144,7 @@ func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
 }
 
 // ask is the want as it goes upstream.
-func (w *want) ask() Name { return Name{spelling(w.entry.name, w.entry.spelt), w.params} }
+func (w *want) ask() Name { return Name{Name: spelling(w.entry.name, w.entry.spelt), Params: w.params} }
 
 // lookLocked makes the lane look at the want. Before the lane has asked any name on its present stream it looks at all of them
 // anyway, so nothing is noted while the origin is away.

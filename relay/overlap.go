@@ -104,6 +104,7 @@ func (s *Sub) leaveLocked(p *position, now time.Time) {
 	if p == nil {
 		return
 	}
+	s.keepByAliasLocked(p)
 	for _, r := range s.records { // an absence stated before the set's last word is none, once its stream is gone
 		if it, w := p.view.items[s.alias.resource(r)], r.want; it != nil && !it.dead && it.rev > w.rev && !s.shard.absentLocked(w) {
 			w.wasAbsent = false

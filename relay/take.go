@@ -92,7 +92,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	default:
 		a = s.takeChangedLocked()
 	}
-	if a == nil && len(s.dirty) > 0 {
+	if a == nil && (len(s.dirty) > 0 || s.behindLocked()) {
 		if s.unsent, s.since = first, since; first == 0 { // it could not be told yet (RELAY-7)
 			s.unsent = s.shard.rev // what was kept went long ago
 		}
@@ -117,6 +117,16 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 		s.spellLocked(a)
 	}
 	return a
+}
+
+// behindLocked reports whether a set has changed since the client was sent it.
+func (s *Sub) behindLocked() bool {
+	for p := s.pos; p != nil; p = p.also {
+		if !p.fresh && p.sent < p.view.contentRev {
+			return true
+		}
+	}
+	return false
 }
 
 // wholeLocked reports whether every SotW answer holds the full view (SOTW-2, SOTW-4).

@@ -21,6 +21,7 @@ const (
 	listenerTypeV2          = typePrefix + "envoy.api.v2.Listener"
 	clusterTypeV2           = typePrefix + "envoy.api.v2.Cluster"
 	secretTypeV2            = typePrefix + "envoy.api.v2.auth.Secret"
+	routeTypeV2             = typePrefix + "envoy.api.v2.RouteConfiguration"
 	virtualHostTypeV2       = typePrefix + "envoy.api.v2.route.VirtualHost"
 	thriftRouteType         = typePrefix + "envoy.extensions.filters.network.thrift_proxy.v3.RouteConfiguration"
 	rateLimitType           = typePrefix + "ratelimit.config.ratelimit.v3.RateLimitConfig"
@@ -32,7 +33,7 @@ var order = map[string]int{
 	ClusterType: 0, EndpointType: 1, LbEndpointType: 2, SecretType: 3, ListenerType: 4, ScopedRouteType: 5,
 	RouteType: 6, VirtualHostType: 7, ExtensionConfigType: 8, RuntimeType: 9,
 	clusterTypeV2: 0, typePrefix + "envoy.api.v2.ClusterLoadAssignment": 1, secretTypeV2: 3, listenerTypeV2: 4,
-	typePrefix + "envoy.api.v2.ScopedRouteConfiguration": 5, typePrefix + "envoy.api.v2.RouteConfiguration": 6,
+	typePrefix + "envoy.api.v2.ScopedRouteConfiguration": 5, routeTypeV2: 6,
 	virtualHostTypeV2: 7, typePrefix + "envoy.service.discovery.v2.Runtime": 9,
 }
 
@@ -76,7 +77,18 @@ func DeltaOnly(typeURL string) bool {
 // IsVirtualHost reports whether resources of the type are virtual hosts, which are asked for by alias when a request waits for them
 // (ALIAS-8).
 func IsVirtualHost(typeURL string) bool {
-	return typeURL == VirtualHostType || typeURL == typePrefix+"envoy.api.v2.route.VirtualHost"
+	return typeURL == VirtualHostType || typeURL == virtualHostTypeV2
+}
+
+// RoutesOf is the type of the route configurations that virtual hosts of a type belong to (ALIAS-6); "" for other types.
+func RoutesOf(typeURL string) string {
+	switch typeURL {
+	case VirtualHostType:
+		return RouteType
+	case virtualHostTypeV2:
+		return routeTypeV2
+	}
+	return ""
 }
 
 // absenceDeletes reports whether a SotW wildcard response without a member removes it (DEL-3, SOTW-4).

@@ -42,8 +42,9 @@ type content struct {
 
 // set is the entries of one type. It never changes, and is shared by contents that differ in other types only.
 type set struct {
-	names  []string            // sorted
-	byName map[string][]*entry // the variants, sorted by constraints
+	names   []string            // sorted
+	byName  map[string][]*entry // the variants, sorted by constraints
+	aliased map[string][]string // by alias: the names of those who list it, sorted
 }
 
 // none is the set of a type that no file mentions.
@@ -63,6 +64,28 @@ func (s *set) find(k key) *entry {
 		}
 	}
 	return nil
+}
+
+// resolve is the resource that goes by a name: that of the name, else the first by name that lists it as an alias (ALIAS-1).
+func (s *set) resolve(name string) []*entry {
+	if es := s.byName[name]; len(es) > 0 || len(s.aliased[name]) == 0 {
+		return es
+	}
+	return slices.DeleteFunc(slices.Clone(s.byName[s.aliased[name][0]]), func(e *entry) bool { return !e.lists(name) })
+}
+
+func (e *entry) lists(alias string) bool {
+	return slices.ContainsFunc(e.Aliases, func(a string) bool { return relay.NameKey(a) == alias })
+}
+
+// under are the names that begin so.
+func (s *set) under(prefix string) []string {
+	i, _ := slices.BinarySearch(s.names, prefix)
+	j := i
+	for j < len(s.names) && strings.HasPrefix(s.names[j], prefix) {
+		j++
+	}
+	return s.names[i:j]
 }
 
 // merge puts the files' contents together. An entry that did not change keeps its pointer, a type its set. While a file's
@@ -125,6 +148,17 @@ func (s *set) finish() {
 			return strings.Compare(a.Constraints.Key(), b.Constraints.Key())
 		})
 	}
+	s.aliased = map[string][]string{}
+	for _, name := range s.names {
+		for _, e := range s.byName[name] {
+			for _, alias := range e.Aliases {
+				alias = relay.NameKey(alias)
+				if listers := s.aliased[alias]; !slices.Contains(listers, name) {
+					s.aliased[alias] = append(listers, name)
+				}
+			}
+		}
+	}
 }
 
 func (s *set) equal(other *set) bool {
@@ -162,18 +196,3 @@ func (c *content) errorOf(f *file) string {
 }
 
 func (c *content) lineOf(f *file) int { return c.problemsOf(f).line() }
-
-// difference is what to tell about one name: the variants that are new or changed, and those that are gone.
-func difference(u *relay.Update, name string, old, now []*entry) {
-	for _, e := range now {
-		if !slices.Contains(old, e) {
-			u.Resources = append(u.Resources, e.Resource)
-		}
-	}
-	for _, e := range old {
-		k := e.Constraints.Key()
-		if !slices.ContainsFunc(now, func(n *entry) bool { return n.Constraints.Key() == k }) {
-			u.RemovedVariants = append(u.RemovedVariants, relay.RemovedVariant{Name: name, Constraints: k})
-		}
-	}
-}

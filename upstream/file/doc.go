@@ -5,7 +5,14 @@
 // Towards the table an [Origin] is a delta control plane without a wire: it takes the lanes that the table wants
 // ([relay.Origin.TakeLanes]), hears what they ask, and applies answers. A wildcard is answered with all resources of the type
 // and a statement that there are no more, so that the set need not settle; a name is answered with its resource or with its
-// absence. From then on differences are told. Every resource has passed [relay.Accept], as one from the wire has.
+// absence. From then on differences are told.
+//
+// An xdstp glob, and the namespace of a route configuration, is answered as a wildcard is, with what it covers, or with the
+// statement that there is none (TestGlobs, TestEmptyGlobs, TestNamespaces). An alias is answered with the resource that lists it: that
+// of this very name if there is one, else the first by name. An alias of nothing is absent, and of a virtual host said not to resolve, for
+// the sake of the request that waits for it (ALIAS-5, TestAliases).
+//
+// Every resource has passed [relay.Accept], as one from the wire has.
 //
 // The suffix decides how a file is read (FILE-1): .pb is an encoded DiscoveryResponse, .pb_text and .textproto are its text
 // form, .json is JSON, everything else is YAML. JSON and YAML hold, in one document or several, a DiscoveryResponse, an
@@ -57,16 +64,13 @@
 //
 // # Known limits
 //
-// All groups get the same: nodes are not looked at, so an origin of files needs no group_by. Aliases of a resource are told,
-// but asking for an alias is asking for a name that does not exist. A TTL counts from each load of its file; nothing renews it
-// in between (FILE-8). A writer that pauses for longer than the debounce in the middle of writing a file in a directory may be
+// All groups get the same: nodes are not looked at, so an origin of files needs no group_by. A TTL counts from each load of
+// its file; nothing renews it in between (FILE-8). A writer that pauses for longer than the debounce in the middle of writing a file in a directory may be
 // caught with half of it: write beside it, under a name with a dot, and rename. Text and binary files give no line for a
 // resource. A YAML tree takes some forty times the size of its file in memory while it is read (84,000 clusters in
 // 8 MiB: 320 MiB, 2 s).
 //
 // # What to read next
 //
-// origin.go, then lane.go, content.go (what wins) and source.go (what is read when). document.go begins the formats.
-//
-// Globs and namespaces are not answered from files: who asks for one waits.
+// origin.go, then lane.go, asked.go, content.go (what wins) and source.go (what is read when). document.go begins the formats.
 package file

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -296,9 +297,14 @@ func TestChangeBeforeRun(t *testing.T) {
 
 // TestLeftoversAreRemoved: the table may hold members from before the stream, and says so.
 func TestLeftoversAreRemoved(t *testing.T) {
-	u := relay.Update{TypeURL: relay.EndpointType}
-	(&asked{}).tellSet(&content{whole: true}, &u, map[string]string{"x": "1"})
-	if len(u.Removed) != 1 || u.Removed[0] != "x" || !u.Full {
-		t.Errorf("what the table holds and no file states should be removed: %+v", u)
+	a := &asked{sets: map[string]*selected{}}
+	all, some := say(relay.EndpointType, &content{whole: true}), say(relay.VirtualHostType, &content{whole: true})
+	a.selects(relay.Wildcard).tell(all, map[string]string{"x": "1"})
+	if !slices.Equal(all.Removed, []string{"x"}) || !all.Full {
+		t.Errorf("what the table holds and no file states should be removed: %+v", all.Update)
+	}
+	a.selects("rc").tell(some, map[string]string{"rc/x": "1", "other/x": "1"})
+	if !slices.Equal(some.Removed, []string{"rc/x", "rc"}) {
+		t.Errorf("for a namespace what it covers, and that it is empty: %+v", some.Update)
 	}
 }

@@ -209,11 +209,11 @@ func TestTTLCountsFromTheLoad(t *testing.T) {
 	if first.set(relay.ClusterType) != idle.set(relay.ClusterType) {
 		t.Error("without a load nothing should be told")
 	}
-	var u relay.Update
+	u := say(relay.ClusterType, again)
 	for _, name := range []string{"a", "b"} {
-		difference(&u, name, first.set(relay.ClusterType).byName[name], again.set(relay.ClusterType).byName[name])
+		u.difference(first.set(relay.ClusterType).byName[name], u.now.byName[name])
 	}
 	if len(u.Resources) != 1 || u.Resources[0].Name != "a" || len(u.RemovedVariants) != 0 {
-		t.Errorf("after a load the resource with a TTL should be told again, and no other: %+v", u)
+		t.Errorf("after a load the resource with a TTL should be told again, and no other: %+v", u.Update)
 	}
 }

@@ -35,11 +35,16 @@ type world struct {
 // newWorld runs an origin on a path below a fresh directory, which hold fills first.
 func newWorld(t *testing.T, path string, hold map[string]string, edit ...func(*Config)) *world {
 	t.Helper()
+	return newWorldOf(t, relay.OriginConfig{Name: "files"}, path, hold, edit...)
+}
+
+func newWorldOf(t *testing.T, of relay.OriginConfig, path string, hold map[string]string, edit ...func(*Config)) *world {
+	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), registry: prometheus.NewRegistry()}
 	for name, text := range hold {
 		w.put(name, text)
 	}
-	table, err := relay.New(relay.Config{Linger: -1, Origins: []relay.OriginConfig{{Name: "files"}}})
+	table, err := relay.New(relay.Config{Linger: -1, Origins: []relay.OriginConfig{of}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,6 +169,7 @@ type client struct {
 	sub     *relay.Sub
 	has     map[string]string // payload by name
 	removed []string
+	missing []string // aliases said not to resolve
 	answers int
 }
 
@@ -205,6 +211,10 @@ func (c *client) take() bool {
 	c.answers++
 	if a.Body != nil {
 		for _, v := range a.Variants {
+			if v.Notice() {
+				c.missing = append(c.missing, v.Name)
+				continue
+			}
 			c.has[v.Name] = string(v.Any())
 		}
 		for _, name := range a.Removed {
