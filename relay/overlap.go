@@ -250,7 +250,7 @@ func (x *overlapTake) all(names map[string]Digest) {
 // collect looks at what one set has to tell.
 func (x *overlapTake) collect(p *position) {
 	s, v := x.sub, p.view
-	body := &Body{}
+	var body *Body
 	switch {
 	case p.fresh:
 		x.fresh = true
