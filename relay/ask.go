@@ -256,11 +256,15 @@ func (s *shard) seedLocked(asked []*set, now time.Time) {
 	rev, seeded := s.rev, map[*set]bool{}
 	seed := func(name string, vs []*Variant) {
 		s.eachOfLocked(asked[0].askedGen, name, func(t *set) {
-			if t.members[name] == nil && len(vs) > 0 {
+			m := t.members[name]
+			if known := m != nil && (!t.revived || m.seenGen == t.askedGen); len(vs) > 0 && !known {
 				if len(seeded) == 0 {
 					rev = s.nextRevLocked()
 				}
-				m := &member{name: name, variants: slices.Clone(vs), seenGen: t.askedGen}
+				if m == nil {
+					m = &member{name: name}
+				}
+				m.variants, m.seenGen = slices.Clone(vs), t.askedGen
 				if !t.settled && t.first.IsZero() { // there may be no more, and no answer
 					t.first, t.news = now, now.Add(silence)
 				}
@@ -379,7 +383,6 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 		if len(a.Subscribe) == 0 {
 			return asks // WILD-11: an empty first request would be a wildcard
 		}
-		t.firstGen[lane], t.firstAt[lane] = gen, now
 		a.First = true
 	} else {
 		again = s.lookChangedLocked(&a, gen, now)
@@ -419,6 +422,10 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 		}
 	}
 	globs := s.askableLocked(a, glob)
+	if len(a.Subscribe) == 0 {
+		return
+	}
+	t.firstGen[t.lane], t.firstAt[t.lane] = gen, now // what the seeding abandons is to be looked at (RELAY-9)
 	sortNames(a.Subscribe)
 	a.Initial = s.initialLocked(t.lane, now, func(add func(*Variant) bool) {
 		for _, t := range globs {

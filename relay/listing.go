@@ -1,0 +1,114 @@
+package relay
+
+import "time"
+
+// listing is how a Sub stands to a list that is sent whole.
+type listing struct {
+	ready    bool // its part can be told
+	resolved bool // all of its names are known, as far as they can be (RELAY-6)
+	holds    bool // the client holds something that no list may leave out before all is known (RELAY-7)
+}
+
+func (s *Sub) listing() listing {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return listing{ready: !s.waitsLocked(), resolved: s.resolvedLocked(), holds: s.holds}
+}
+
+// insist is TakeKeeping of a part that need not have changed: the list is sent for another's sake.
+func (s *Sub) insist(now time.Time, k Keep) *Answer {
+	s.shard.mu.Lock()
+	s.insisted = true
+	s.shard.mu.Unlock()
+	return s.TakeKeeping(now, k)
+}
+
+// Known reports whether anything can be told of what the Sub is subscribed to.
+func (s *Sub) Known() bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	for p := s.pos; p != nil; p = p.also {
+		if !p.waitsLocked() {
+			return true
+		}
+	}
+	for _, r := range s.records {
+		if s.knownLocked(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// mustTell reports whether the client of `*` may have to be answered for another reason than a change of the set.
+func (s *Sub) mustTell() bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	for p := s.pos; p != nil; p = p.also {
+		if p.fresh || p.resend {
+			return true
+		}
+	}
+	return len(s.dirty) > 0
+}
+
+// fresh reports whether `*` still waits for its first answer.
+func (s *Sub) fresh() bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	p := s.starLocked()
+	return p != nil && p.fresh
+}
+
+// names reports whether the client has subscribed to a name by itself.
+func (s *Sub) names(name string) bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return s.records[NameKey(name)] != nil
+}
+
+// members are the names that the client has by a collection.
+func (s *Sub) members(collection string) (names []string) {
+	key := NameKey(collection)
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	for p := s.pos; p != nil; p = p.also {
+		if t := p.view.set; t.kind != wild && t.selector == key && !p.fresh {
+			for name := range t.members {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// hasBody reports whether there is a body of a name that the client has subscribed to, by itself or in a collection.
+func (s *Sub) hasBody(name string) bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	if it, _ := s.memberLocked(NameKey(name)); it != nil {
+		return true
+	}
+	r := s.records[NameKey(name)]
+	return r != nil && s.bodyLocked(r) != nil
+}
+
+// covers reports whether the client of `*` has a name from it.
+func (s *Sub) covers(name string) bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	p := s.starLocked()
+	return p != nil && !p.fresh && p.view.has(NameKey(name))
+}
+
+// uncover has the client of `*` told of a name that it has no more at another origin, or unsubscribes there: the body if it is in the
+// set, else a removal (DELTA-9). had: it was subscribed there; otherwise it is told only if it is in the set.
+func (s *Sub) uncover(name string, had bool) {
+	key, spelt := spell(name)
+	s.shard.mu.Lock()
+	defer s.shard.unlock()
+	if p := s.starLocked(); p != nil && (had || p.view.has(key)) {
+		s.againLocked(key, spelling(key, spelt))
+		s.markLocked(s.shard.rev)
+	}
+}
