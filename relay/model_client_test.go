@@ -144,7 +144,7 @@ func (m *model) loses(c *modelSub, n string) {
 	if at, ever := m.faulted[c.typeURL][n]; !c.delta && (m.faults[c.typeURL][n].code != 0 || ever && at >= m.made[c.held[n]]) {
 		return // weir has no body of it, and a list no other way to say so
 	}
-	if body, held := c.held[n]; held && !(c.left && (c.delta || c.absent[n])) {
+	if body, held := c.held[n]; held && !m.losesTimed(c, n, body) && !(c.left && (c.delta || c.absent[n])) {
 		if at, ever := m.deleted[c.typeURL][n]; !ever || at < m.made[body] {
 			m.t.Fatalf("client %d (%s delta %v wildcard %v names %v) loses %s=%d, which the origin has had ever since: %v\n%s", c.id, shortType(c.typeURL), c.delta,
 				c.wildcard, c.names, n, body, m.state[c.typeURL], m.tail())
@@ -247,6 +247,7 @@ func (m *model) take(c *modelSub) {
 	clear(c.unsubbed)
 	clear(c.byAlias)
 	c.left = false
+	m.judgeTimed(c)
 	m.logf("client %d answer refused %v -%v: holds %v, in error %v", c.id, refuses, a.Removed, c.held, c.errs)
 	if !c.delta && !c.wildcard && !SentWhole(c.typeURL) {
 		total := sum{}

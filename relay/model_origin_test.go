@@ -37,6 +37,7 @@ func (m *model) change() {
 			m.made[b] = m.at
 		}
 		m.state[ty][name], m.bodyOf[b] = b, name
+		m.grant(ty, name, b)
 	}
 	m.logf("origin %s %s -> %v", shortType(ty), name, m.state[ty])
 }
@@ -153,34 +154,6 @@ func (m *model) produceAll(l *modelLane) {
 	}
 }
 
-// ttls: some bodies have a TTL. It is long: what becomes of what is not renewed, TestTTLOverTwoHops judges.
-func (m *model) ttls() bool { return strings.HasSuffix(m.kind, "ttl") }
-
-// ttl is the name and the TTL of a resource.
-func (m *model) ttl(name string) []byte {
-	return appendTTL(appendString(nil, resourceName, name), 1000*time.Hour+time.Duration(m.rnd.IntN(1000))*time.Second)
-}
-
-// renew has a heartbeat follow what is in flight, of some name whose body the stream was sent.
-func (m *model) renew(l *modelLane) {
-	ty := m.typeURL()
-	asked := l.types[ty]
-	if !m.ttls() || !l.open || asked == nil || !asked.answered {
-		return
-	}
-	name := m.name()
-	body, told := asked.known[name]
-	if !told || body < 0 || asked.errs[name] != "" || !asked.wildcard && !asked.names[name] {
-		return
-	}
-	b := appendString(m.ttl(name), resourceVersion, fmt.Sprintf("v%d", body))
-	if m.sotw {
-		b = appendString(appendString(nil, 1, resourceType), 2, string(b))
-	}
-	r := &Response{TypeURL: ty, delta: !m.sotw, Nonce: "n", Version: "1", resources: [][]byte{b}}
-	l.queue = append(l.queue, &flight{r, false})
-}
-
 // produce puts what the stream has not been told in flight, in up to three pieces.
 func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 	first := !asked.answered
@@ -192,17 +165,13 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		addNames = append(addNames, name)
 		if name = m.spell(name); m.sotw {
 			r := madeResource(ty, name, "", fmt.Sprint(body))
-			if m.ttls() && body%3 == 0 {
-				b := protowire.AppendBytes(protowire.AppendTag(m.ttl(name), resourcePayload, protowire.BytesType), r.Any)
-				r.Any = appendString(appendString(nil, 1, resourceType), 2, string(b))
-			}
-			adds = append(adds, r.Any)
+			adds = append(adds, m.timed(ty, addNames[len(addNames)-1], body, r.Any))
 			return
 		}
 		r := madeResource(ty, addNames[len(addNames)-1], "", fmt.Sprint(body)) // equal content, however it is spelt
 		b := appendString(nil, resourceName, name)
 		if m.ttls() && body%3 == 0 {
-			b = m.ttl(name)
+			b = m.ttl(ty, name, body)
 		}
 		if !strings.Contains(m.kind, "no-versions") {
 			b = appendString(b, resourceVersion, fmt.Sprintf("v%d", body))
@@ -344,6 +313,7 @@ func (m *model) deliver(l *modelLane) {
 	l.queue = l.queue[1:]
 	u, _ := Accept(f.resp, 0)
 	a, ok := l.Apply(m.now, &u)
+	m.arrives(l, &u)
 	var s []string
 	for _, r := range u.Resources {
 		s = append(s, r.Name+"="+stringField(r.payload, 2))

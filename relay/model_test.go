@@ -26,7 +26,7 @@ func newRand(t *testing.T) *rand.Rand {
 }
 
 // TestConvergence drives the table by random steps of an origin and of clients, in all crossings of the dialects: responses in flight, lanes served apart, chunked first answers,
-// bad responses, errors of names, TTLs that are renewed, origins without resume or versions, members that are not in the wildcard, clients that return with
+// bad responses, errors of names, TTLs that are renewed or run out, origins without resume or versions, members that are not in the wildcard, clients that return with
 // what they held, resources that go by aliases which move and are dropped, a stream for each type, streams refused for types never answered, outages in which what had retired comes back, bodies that must not be cached, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
 // name after it made the body that the client loses.
 func TestConvergence(t *testing.T) {
@@ -46,6 +46,9 @@ func TestConvergence(t *testing.T) {
 				}
 			}
 			t.Logf("%d types were refused, %d bodies had retired, %d heartbeats were told", m.refusals, m.revivals, m.heartbeats)
+			if p := m.promises; m.ttls() && *steps >= 3000 && (p.expired == 0 || p.returned == 0) {
+				t.Errorf("%d bodies were lost by expiry, and %d of the names came back", p.expired, p.returned)
+			}
 			revivals, heartbeats = revivals+m.revivals, heartbeats+m.heartbeats
 		})
 	}
@@ -91,6 +94,7 @@ type model struct {
 	revivals int // bodies given out of those that had retired
 
 	heartbeats int // told to clients
+	promises   promises
 }
 
 type modelLane struct {
@@ -142,7 +146,8 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 	m := &model{
 		t: t, rnd: rnd, kind: kind, sotw: strings.HasPrefix(kind, "sotw"), now: time.Unix(1e9, 0), state: map[string]map[string]int{},
 		made: map[int]int{}, deleted: map[string]map[string]int{}, faults: map[string]map[string]modelFault{},
-		faulted: map[string]map[string]int{}, owner: map[string]map[string]string{}, bodyOf: map[int]string{},
+		promises: promises{map[promised]time.Time{}, map[promised]map[laneIndex]time.Time{}, map[promised]int{}, time.Time{}, 0, 0},
+		faulted:  map[string]map[string]int{}, owner: map[string]map[string]string{}, bodyOf: map[int]string{},
 	}
 	m.asOrigin = strings.HasPrefix(kind, "origin's")
 	table, err := New(Config{Linger: 5 * time.Second, Origins: []OriginConfig{
@@ -382,6 +387,7 @@ func (m *model) wait(d time.Duration) {
 			}
 		}
 	}
+	m.deliverAll()
 	m.logf("wait %v", d)
 	end := m.now.Add(d)
 	for {
@@ -393,4 +399,6 @@ func (m *model) wait(d time.Duration) {
 	}
 	m.now = end
 	m.table.Advance(end)
+	m.expire()
+	m.judgeAllTimed()
 }

@@ -1,0 +1,203 @@
+package relay
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// ttls: some bodies have a TTL. That of every other one is long; the others expire unless they are renewed in time.
+func (m *model) ttls() bool { return strings.HasSuffix(m.kind, "ttl") }
+
+// promised is a body of a name.
+type promised struct {
+	typeURL, name string
+	body          int
+}
+
+// promises are the origin's word on how long bodies last.
+type promises struct {
+	ends map[promised]time.Time // by the origin's own clock
+	// told is when they end by what was delivered last, by lane.
+	told map[promised]map[laneIndex]time.Time
+	// over are names of which a body expired, with the step.
+	over map[promised]int
+	at   time.Time // when the origin looked last
+
+	expired, returned int // bodies that clients lost by it, and names that came back
+}
+
+// grant is a TTL that begins now, for a body that was just made or is renewed.
+func (m *model) grant(ty, name string, body int) {
+	if !m.ttls() || body%3 != 0 {
+		return
+	}
+	end := 1000 * time.Hour
+	if body%6 == 0 {
+		end = time.Second
+	}
+	m.promises.ends[promised{ty, name, body}] = m.now.Add(end + time.Duration(m.rnd.IntN(15_000))*time.Millisecond)
+}
+
+// ttl is the name and what is left of the TTL of a body.
+func (m *model) ttl(ty, name string, body int) []byte {
+	key := promised{ty, name, body}
+	if _, granted := m.promises.ends[key]; !granted { // it came with the end of an error
+		m.grant(ty, name, body)
+	}
+	return appendTTL(appendString(nil, resourceName, m.spell(name)), m.promises.ends[key].Sub(m.now))
+}
+
+// renew has a heartbeat follow what is in flight, of some name whose body the stream was sent.
+func (m *model) renew(l *modelLane) {
+	ty := m.typeURL()
+	asked := l.types[ty]
+	if !m.ttls() || !l.open || asked == nil || !asked.answered {
+		return
+	}
+	name := m.name()
+	body, told := asked.known[name]
+	if !told || body < 0 || asked.errs[name] != "" || !asked.wildcard && !asked.names[name] {
+		return
+	}
+	if b, is := m.state[ty][name]; !is || b != body || body%3 != 0 {
+		return
+	}
+	m.grant(ty, name, body)
+	b := appendString(m.ttl(ty, name, body), resourceVersion, fmt.Sprintf("v%d", body))
+	if m.sotw {
+		b = appendString(appendString(nil, 1, resourceType), 2, string(b))
+	}
+	l.queue = append(l.queue, &flight{&Response{TypeURL: ty, delta: !m.sotw, Nonce: "n", Version: "1", resources: [][]byte{b}}, false})
+}
+
+// timed is a resource's fields with the TTL of its body, if it has one.
+func (m *model) timed(ty, name string, body int, payload []byte) []byte {
+	if !m.ttls() || body%3 != 0 {
+		return payload
+	}
+	b := protowire.AppendBytes(protowire.AppendTag(m.ttl(ty, name, body), resourcePayload, protowire.BytesType), payload)
+	return appendString(appendString(nil, 1, resourceType), 2, string(b))
+}
+
+// arrives notes the TTLs in a response that the table has just taken.
+func (m *model) arrives(l *modelLane, u *Update) {
+	for i := range u.Resources {
+		r := &u.Resources[i]
+		if !r.HasTTL {
+			continue
+		}
+		key := promised{u.TypeURL, m.plain(r.Name), 0}
+		if r.Any == nil {
+			key.body = m.number(strings.TrimPrefix(r.Version, "v"))
+		} else {
+			key.body = m.number(stringField(r.payload, 2))
+		}
+		if m.promises.told[key] == nil {
+			m.promises.told[key] = map[laneIndex]time.Time{}
+		}
+		m.promises.told[key][l.index] = m.now.Add(r.TTL)
+	}
+}
+
+// deliverAll: a TTL begins when it arrives, so that nothing that has one is in flight while time passes.
+func (m *model) deliverAll() {
+	for _, l := range m.lanes {
+		for m.ttls() && len(l.queue) > 0 {
+			m.deliver(l)
+		}
+	}
+}
+
+// expire has the origin forget what nobody has renewed. It says nothing of it: that was said with the TTL.
+func (m *model) expire() {
+	for key, ends := range m.promises.told {
+		f := m.faults[key.typeURL][key.name]
+		for _, end := range ends { // its removal ends what was told of it before: an error that stands is stated anew
+			if f.code != 0 && f.code != codeNotFound && !end.After(m.now) && end.After(m.promises.at) {
+				m.serial++
+				m.faults[key.typeURL][key.name] = modelFault{f.code, fmt.Sprint("no word ", m.serial)}
+			}
+		}
+	}
+	m.promises.at = m.now
+	for ty, names := range m.state {
+		for name, body := range names {
+			end, timed := m.promises.ends[promised{ty, name, body}]
+			if !m.ttls() || !timed || end.After(m.now) {
+				continue
+			}
+			m.logf("%s %s=%d has expired", shortType(ty), name, body)
+			delete(names, name)
+			m.deleted[ty][name] = m.at
+			for _, l := range m.lanes {
+				if a := l.types[ty]; a != nil && a.known[name] == body {
+					if a.known[name] = -1; m.sotw {
+						delete(a.known, name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// ended reports whether a TTL of the body is over that some lane told last.
+func (m *model) ended(ty, name string, body int) bool {
+	for _, end := range m.promises.told[promised{ty, name, body}] {
+		if !end.After(m.now.Add(samePromise)) {
+			return true
+		}
+	}
+	return false
+}
+
+// losesTimed takes note of a loss by expiry, and reports whether it is one.
+func (m *model) losesTimed(c *modelSub, name string, body int) bool {
+	if !m.ttls() || !m.ended(c.typeURL, name, body) {
+		return false
+	}
+	m.promises.expired++
+	m.promises.over[promised{c.typeURL, name, c.id}] = m.at
+	return true
+}
+
+// judgeTimed: nobody holds what expired, once the table was told the time (RELAY-50); what comes again is had again.
+func (m *model) judgeTimed(c *modelSub) {
+	// Or else there is no word for it (DEL-3), or the word has to wait for the rest of a list (RELAY-7).
+	sayable := (c.delta || c.wildcard || SentWhole(c.typeURL)) && !c.Standing().Waiting
+	for name, body := range c.held {
+		key := promised{c.typeURL, name, c.id}
+		if _, was := m.promises.over[key]; was {
+			m.promises.returned++
+			delete(m.promises.over, key)
+		}
+		ends := m.promises.told[promised{c.typeURL, name, body}]
+		last := time.Time{}
+		for _, end := range ends {
+			if end.After(last) {
+				last = end
+			}
+		}
+		if r := c.records[name]; r != nil && r.is(claimed) {
+			continue // it came back with it, and while the origin is away nobody knows what became of it (RELAY-38)
+		}
+		if sayable && len(ends) > 0 && last.Add(samePromise).Before(m.now) {
+			m.t.Fatalf("step %d: client %d (%s delta %v ttl %v) holds %s=%d, which expired %v ago (RELAY-50)\n%s", m.at, c.id, shortType(c.typeURL),
+				c.delta, c.ttl, name, body, m.now.Sub(last), m.tail())
+		}
+	}
+}
+
+// judgeAllTimed looks at those who have nothing to take.
+func (m *model) judgeAllTimed() {
+	for _, c := range slices.Clone(m.subs) {
+		if m.ttls() && !c.Pending() {
+			m.judgeTimed(c)
+		} else {
+			c.Remind()
+		}
+	}
+}
