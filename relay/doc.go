@@ -97,7 +97,8 @@
 // without what is in error for the moment and not held here. Nor
 // does it say NOT_FOUND of what has expired. Both kinds of clients, those who are told TTLs and others, on one wildcard cost two views of
 // it. An alias that only a member of `*` lists is still asked by name: who names one gets what the origin
-// answers. A type asked in vain stays a shard for as long as the stream it was asked on; more than 256 of
+// answers. Who leaves `*` before it is told of an update that drops an alias of its may keep what it has by that alias.
+// A type asked in vain stays a shard for as long as the stream it was asked on; more than 256 of
 // them reopen that stream. Each type that makes the origin end streams costs its group one of them, up to sixteen; from then on what
 // was never answered is asked apart first. An operator lets a type out of quarantine by a restart alone.
 //
