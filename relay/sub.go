@@ -311,6 +311,9 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 			s.markLocked(s.shard.rev)
 		}
 	})
+	if !s.coveredLocked(name) {
+		delete(s.initial, name) // the client drops what it says it holds of it (DELTA-4)
+	}
 	if r != nil {
 		s.forgetLocked(r, now)
 		if also := s.alias.by[name]; s.pos != nil && len(also) > 0 { // it has the resource by an alias still
