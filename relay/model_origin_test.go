@@ -129,6 +129,9 @@ func (m *model) ask(l *modelLane, a Ask) {
 	}
 	for _, n := range a.Unsubscribe {
 		n.Name = m.plain(n.Name)
+		for isCollection(n.Name) && len(l.queue) > 0 { // what comes later cannot be told from the answer to the next subscription
+			m.deliver(l)
+		}
 		if !asked.names[n.Name] {
 			m.t.Fatalf("%s unsubscribed and never asked\n%s", n.Name, m.tail())
 		}
