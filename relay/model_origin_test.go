@@ -130,12 +130,18 @@ func (m *model) ask(l *modelLane, a Ask) {
 	}
 	for _, n := range a.Unsubscribe {
 		n.Name = m.plain(n.Name)
+		for isCollection(n.Name) && len(l.queue) > 0 { // what comes later cannot be told from the answer to the next subscription
+			m.deliver(l)
+		}
 		if !asked.names[n.Name] {
 			m.t.Fatalf("%s unsubscribed and never asked\n%s", n.Name, m.tail())
 		}
 		delete(asked.names, n.Name)
 		delete(asked.known, n.Name)
 		delete(asked.errs, n.Name)
+		if asked.names[collection(n.Name)] {
+			asked.known[n.Name] = -2 // it answers what it is, or that it is none (DELTA-9)
+		}
 		unwanted := func(x string) bool { return !asked.wildcard && !asked.names[x] && !asked.names[collection(x)] }
 		maps.DeleteFunc(asked.known, func(x string, _ int) bool { return unwanted(x) })
 		maps.DeleteFunc(asked.errs, func(x string, _ string) bool { return unwanted(x) })
@@ -266,7 +272,8 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 	if sh != nil {
 		sh.setsLocked(func(t *set) { swept = swept || t.revived })
 	}
-	if !m.calm && len(adds) > 0 && !swept && m.rnd.IntN(10) == 0 { // a part is refused; the origin tries again
+	bad := !m.calm && len(adds) > 0 && !swept && m.rnd.IntN(10) == 0
+	if bad { // a part is refused; the origin tries again
 		i := m.rnd.IntN(len(adds))
 		adds[i], asked.refused = []byte{0xff, 0xff}, true
 		asked.known[addNames[i]] = -2
@@ -282,7 +289,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		}
 	}
 	pieces := 1
-	if !m.sotw && len(adds) > 1 {
+	if !m.sotw && len(adds) > 1 && !(bad && m.collects()) {
 		pieces = 1 + m.rnd.IntN(min(3, len(adds)))
 	}
 	for i := range pieces {

@@ -138,6 +138,8 @@ func (s *Sub) leaveLocked(p *position, now time.Time) {
 		for name := range s.more.told {
 			if !s.coveredLocked(name) {
 				delete(s.more.told, name)
+			} else if it, _ := s.memberLocked(name); it == nil {
+				s.more.told[name] = Digest{} // it goes, and is sent anew should the client come back for it first
 			}
 		}
 		s.more.look = true

@@ -312,6 +312,9 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 			s.markLocked(s.shard.rev)
 		}
 	})
+	if !s.coveredLocked(name) {
+		delete(s.initial, name) // the client drops what it says it holds of it (DELTA-4)
+	}
 	if r != nil {
 		if v := r.want.chosen; s.delta && v != nil && r.is(holds) {
 			s.keepAsLocked(v, r.sent)
