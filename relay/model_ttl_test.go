@@ -21,8 +21,8 @@ type promised struct {
 // promises are the origin's word on how long bodies last.
 type promises struct {
 	ends map[promised]time.Time // by the origin's own clock
-	// told is when they end by what was delivered last, by lane.
-	told map[promised]map[laneIndex]time.Time
+	// told is when they end by what was delivered last, for `*` and for names: names may change the lane.
+	told map[promised]map[bool]time.Time
 	// over are names of which a body expired, with the step.
 	over map[promised]int
 	at   time.Time // when the origin looked last
@@ -97,9 +97,9 @@ func (m *model) arrives(l *modelLane, u *Update) {
 			key.body = m.number(stringField(r.payload, 2))
 		}
 		if m.promises.told[key] == nil {
-			m.promises.told[key] = map[laneIndex]time.Time{}
+			m.promises.told[key] = map[bool]time.Time{}
 		}
-		m.promises.told[key][l.index] = m.now.Add(r.TTL)
+		m.promises.told[key][l.types[u.TypeURL].wildcard] = m.now.Add(r.TTL)
 	}
 }
 
