@@ -104,7 +104,7 @@
 //
 // # What to read next
 //
-// shard.go, then view.go and named.go, then take.go for the way out and lane.go, ask.go and apply.go for the way in; errors.go and
-// faults.go for what is said instead of resources;
+// shard.go, set.go, then view.go and named.go, then take.go, settle.go and takedelta.go for the way out and lane.go, ask.go and
+// apply.go for the way in; errors.go and faults.go for what is said instead of resources; union.go for several origins;
 // testdata/*.txt reads as conversations.
 package relay

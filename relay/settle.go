@@ -1,0 +1,137 @@
+package relay
+
+// effectiveLocked is the body a name has for this client. A name that both kinds hold has the one received last, and is gone only
+// when neither holds it (RELAY-25).
+func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
+	w := r.want
+	v, rev = s.bodyLocked(r), w.rev
+	// What was stated absent before the upstream stream broke is told to nobody who asks now (RELAY-38), but a removal that a
+	// client was about to be sent still is: it happened.
+	absent = s.shard.absentLocked(w) || w.wasAbsent && r.is(holds) && !r.is(claimed)
+	if v != nil && w.entry.lost && !(r.is(holds) && s.alias.resource(r) == v.Name) {
+		return nil, false, rev // an unresolved name to who has not come by it before (ALIAS-4)
+	}
+	if s.pos == nil {
+		return v, absent, rev
+	}
+	name := s.alias.resource(r)
+	if v != nil {
+		name = v.Name
+	}
+	gone, waits := false, false
+	s.coveringLocked(name, func(p *position) {
+		it := p.view.items[name]
+		switch {
+		case p.waitsLocked():
+			waits = true
+		case v == nil && it != nil && !it.dead && name != w.entry.name && !it.variant.listsAs(w.entry.name):
+			// The set has what the alias stood for, which says nothing of the alias.
+		case v == nil && it != nil && !it.dead && name != w.entry.name && s.shard.outdatedLocked(name, it):
+			// What came by name since does not list the alias, or its entry would have it.
+		case it == nil:
+			gone = gone || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(name)
+		case it.dead:
+			gone, rev = true, max(rev, it.rev)
+		case v == nil, v.Digest != it.variant.Digest && it.rev > rev, v.Digest == it.variant.Digest && it.variant.outlasts(v):
+			v, rev = it.variant, it.rev
+		}
+	})
+	return v, (absent || gone && !waits) && v == nil, rev
+}
+
+// saying is what a client must be told of a name.
+type saying uint8
+
+const (
+	nothing saying = iota
+	resource
+	heartbeat
+	removal
+)
+
+// settleLocked brings a record up to date and says what the client must be told. body is nil but for a resource, which
+// may be a notice (ALIAS-5), or a heartbeat.
+func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
+	s.recognizeLocked(r)
+	v, absent, rev := s.effectiveLocked(r)
+	renewed := s.ttl && (r.is(beat) || r.is(claimed) && v != nil && v.timed()) // who comes back may have missed one
+	r.flags &^= beat
+	r.gaveLocked(v)
+	switch {
+	case v != nil:
+		lost := v == r.want.chosen && r.want.entry.lost
+		if ended := r.fault != nil && r.want.fault == nil; !r.is(owed) && !ended &&
+			(r.sent == v.Digest || r.is(claimed) && v.stated(r.sent)) {
+			s.sentLocked(r, v.Digest) // a claim may have another form
+			r.flags &^= claimed       // what it said is so: it holds what was live here, and will be told if that goes
+			if renewed {
+				if what = s.renewLocked(r, v); what != nothing {
+					return what, v, rev
+				}
+			}
+			return nothing, nil, 0
+		}
+		if lost && r.sent == v.Digest {
+			return nothing, nil, 0 // the subscription waits for its answer (ALIAS-4)
+		}
+		s.standsForLocked(r, v)
+		s.sentLocked(r, v.Digest)
+		s.newest = newer(s.newest, v.from)
+		r.flags, r.at = r.flags&^claimed|holds, s.takes+1
+		if !lost {
+			s.oweLocked(r, false)
+		}
+		return resource, v, rev
+	case absent:
+		tell := r.is(owed | holds)
+		s.newest = newer(s.newest, s.shard.named.from)
+		if tell && s.delta { // SotW has no removal, and the word is told once (WARM-7)
+			r.fault = nil // what is said of it follows the removal, or goes with it
+		}
+		switch {
+		case tell && s.delta:
+			what, body = s.endsLocked(r)
+		case tell:
+			what = removal
+		}
+		s.alias.set(r, r.want.entry.name, "")
+		s.sentLocked(r, Digest{})
+		r.flags &^= holds | claimed
+		if r.want.absentGen != 0 || !r.want.wasAbsent { // or else what a lost alias stood for went, and it waits still (ALIAS-4)
+			s.oweLocked(r, false)
+		}
+		return what, body, rev
+	}
+	return nothing, nil, 0
+}
+
+// sentLocked notes the digest of what the client holds of a name.
+func (s *Sub) sentLocked(r *record, d Digest) {
+	if r.sent != (Digest{}) {
+		s.sum.sub(r.sent)
+	}
+	if d != (Digest{}) {
+		s.sum.add(d)
+	}
+	r.sent = d
+}
+
+// eachDirtyLocked empties the dirty list.
+func (s *Sub) eachDirtyLocked(f func(*record)) {
+	list := s.dirty
+	s.dirty = nil
+	for _, r := range list {
+		r.flags &^= dirty
+		if !r.is(gone) {
+			f(r)
+		}
+	}
+}
+
+// relookLocked has a name looked at in the same Take, or the next.
+func (s *Sub) relookLocked(r *record) {
+	if !r.is(dirty) {
+		r.flags |= dirty
+		s.dirty = append(s.dirty, r)
+	}
+}

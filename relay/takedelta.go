@@ -1,0 +1,232 @@
+package relay
+
+import (
+	"maps"
+	"slices"
+)
+
+// takeDeltaLocked is a delta answer: what changed, went or is owed, of sets and of names.
+func (s *Sub) takeDeltaLocked() *Answer {
+	base, must, rev := s.takeSetsLocked()
+	own, errs := &Body{}, []*NameError(nil)
+	s.eachDirtyLocked(func(r *record) {
+		what, body, at := s.settleLocked(r)
+		if f := s.faultLocked(r, what); f != nil {
+			errs, at = append(errs, f), max(at, r.want.rev)
+			rev = max(rev, at)
+		}
+		switch what {
+		case resource:
+			own.Variants = append(own.Variants, body)
+		case heartbeat:
+			own.Heartbeats = append(own.Heartbeats, body)
+		case removal:
+			own.Removed = append(own.Removed, r.want.entry.name)
+		default:
+			return
+		}
+		rev = max(rev, at)
+	})
+	if s.more == nil {
+		rev = max(rev, s.takeAgainLocked(base, own))
+	}
+	base, errs = s.tidyLocked(own, base, errs)
+	a := &Answer{Body: own, Errors: errs, Rev: rev}
+	switch {
+	case own.empty() && (must || base != nil && !base.emptyInDelta()):
+		a.Body = base
+	case base != nil && !base.empty():
+		own.Variants = append(own.Variants, base.Variants...)
+		own.Heartbeats = append(own.Heartbeats, base.Heartbeats...)
+		own.Removed = append(own.Removed, base.Removed...)
+		own.spell(base.spelt)
+	}
+	for p := s.pos; p != nil; p = p.also {
+		s.addFaultsLocked(a, p)
+	}
+	if !must && a.empty() && len(a.Errors) == 0 {
+		return nil
+	}
+	return a
+}
+
+// addFaultsLocked adds what the client of a set must be told of members in error, and of the set. That a member does not exist is
+// said in both ways, for clients that do not know the other (ABS-9).
+func (s *Sub) addFaultsLocked(a *Answer, p *position) {
+	if f := p.collectionFaultLocked(); f != nil {
+		a.Errors, a.Rev = append(a.Errors, f), max(a.Rev, s.shard.rev)
+	}
+	if p.fresh {
+		return
+	}
+	errs, rev := s.takeFaultsLocked(p, a)
+	if len(errs)+len(p.spared) == 0 {
+		return
+	}
+	a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev)
+	removed := make(map[string]bool, len(a.Removed))
+	for _, name := range a.Removed {
+		removed[name] = true
+		delete(p.spared, name)
+	}
+	all := &Body{ // the other one may be shared
+		Variants: a.Variants, Heartbeats: a.Heartbeats, Removed: slices.Clone(a.Removed), spelt: maps.Clone(a.spelt),
+	}
+	for _, name := range s.endSparedLocked(p) {
+		removed[name] = true
+		all.remove(name, "")
+	}
+	for _, e := range errs {
+		if s.shard.group.origin.ends(e) && !removed[e.Name] {
+			all.remove(e.Name, e.spelt)
+		}
+	}
+	if len(all.Removed) > len(a.Removed) {
+		a.Body = all
+	}
+}
+
+// takeSetsLocked takes what the sets subscribed to have for the client.
+func (s *Sub) takeSetsLocked() (b *Body, must bool, rev uint64) {
+	if s.more != nil {
+		return s.takeOverlapLocked()
+	}
+	return s.takeViewLocked()
+}
+
+// takeViewLocked takes the one set's part of a delta answer. Names with a record of their own are left to it. must: the answer
+// goes out even if it is empty (DELTA-13).
+func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
+	p := s.pos
+	if p == nil {
+		return nil, false, 0
+	}
+	v := p.view
+	switch {
+	case p.waitsLocked():
+		return nil, false, 0
+	case p.fresh:
+		must, rev = true, v.contentRev
+		b = s.ownLocked(v.fullBody(), true)
+		s.initial, s.stated = nil, nil
+		s.holds = false
+	case p.resend:
+		must, rev = true, v.contentRev
+		full, recent := v.fullBody(), v.since(p.sent)
+		all := &Body{
+			Variants: full.Variants, Removed: recent.Removed, spelt: recent.spelt, nameless: full.nameless || recent.nameless,
+		}
+		b = s.ownLocked(all, false)
+	case v.contentRev > p.sent:
+		rev = v.contentRev
+		b = s.ownLocked(s.renewedLocked(p, v.since(p.sent)), false)
+	default:
+		return nil, false, 0
+	}
+	b = b.named()
+	if v.live == 0 && v.set.kind != wild && must {
+		b = &Body{Variants: b.Variants, Removed: slices.Clone(b.Removed), spelt: maps.Clone(b.spelt)} // the other one may be shared
+		p.emptyLocked(b)
+	}
+	p.resend = false
+	v.passed(p, v.contentRev)
+	return b, must, rev
+}
+
+// lookAtLocked has the records of a resource looked at, and reports whether there is any.
+func (s *Sub) lookAtLocked(name string) bool {
+	r, also := s.records[name], s.alias.by[name]
+	if r != nil {
+		s.relookLocked(r)
+	}
+	for _, r := range also {
+		s.relookLocked(r)
+	}
+	return r != nil || len(also) > 0
+}
+
+// ownLocked is a view's body without the names that have a record of their own, which are marked to be looked at, and on the
+// first answer without what the client holds already and with removals of what is no more (DELTA-11, DELTA-12). It is the
+// shared body itself where that changes nothing.
+func (s *Sub) ownLocked(b *Body, first bool) *Body {
+	if len(s.records) == 0 && (!first || len(s.initial) == 0) && (len(b.Heartbeats) == 0 || len(s.again) == 0) {
+		return b
+	}
+	own := &Body{nameless: b.nameless, spelt: maps.Clone(b.spelt)}
+	skip := func(name string) bool {
+		if r := s.records[name]; r != nil {
+			s.renewedInSetLocked(s.pos, r, first)
+		}
+		for _, r := range s.alias.by[name] {
+			s.renewedInSetLocked(s.pos, r, first)
+		}
+		return s.lookAtLocked(name)
+	}
+	for _, v := range b.Heartbeats {
+		if _, again := s.again[v.Name]; !skip(v.Name) && !again { // what is owed goes in full
+			own.Heartbeats = append(own.Heartbeats, v)
+		}
+	}
+	for _, v := range b.Variants {
+		if skip(v.Name) {
+			continue
+		}
+		if d, stated := s.initial[v.Name]; first && stated && v.stated(d) {
+			if s.ttl && v.timed() { // it may have missed some while it was away
+				own.Heartbeats = append(own.Heartbeats, v)
+			}
+			continue
+		}
+		own.Variants = append(own.Variants, v)
+	}
+	for _, name := range b.Removed {
+		if !skip(name) {
+			own.Removed = append(own.Removed, name)
+		}
+	}
+	if first {
+		for name := range s.initial {
+			switch {
+			case s.pos.view.has(name), !s.pos.view.set.coversLocked(name), skip(name), s.sparedLocked(name):
+			case s.alias.early > 0: // it may be what an alias stands for
+				s.alias.later = append(s.alias.later, toldName{name, s.stated[name]})
+			default:
+				own.remove(name, s.stated[name])
+			}
+		}
+	}
+	return own
+}
+
+// takeAgainLocked answers unsubscribes of names that the one set still covers: the resource if it is in the set, else a removal (DELTA-9).
+func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
+	if len(s.again) == 0 || s.pos == nil || s.pos.fresh {
+		return 0
+	}
+	listed := map[string]bool{} // DELTA-20
+	if base != nil {
+		for _, v := range base.Variants {
+			listed[v.Name] = true
+		}
+		for _, name := range base.Removed {
+			listed[name] = true
+		}
+	}
+	for name, spelt := range s.again {
+		it := s.pos.view.items[name]
+		if s.pos.view.set.faults.byName[name] != nil && !slices.Contains(s.pos.untold, name) {
+			s.pos.untold = append(s.pos.untold, name)
+		}
+		switch {
+		case listed[name] || s.records[name] != nil || len(s.alias.by[name]) > 0:
+		case it != nil && !it.dead:
+			own.Variants = append(own.Variants, it.variant)
+			rev = max(rev, it.rev)
+		case s.sparedLocked(name):
+		default:
+			own.remove(name, spelt)
+		}
+	}
+	s.again = nil
+	return rev
+}
