@@ -72,6 +72,8 @@
 //   - ABS-9: for the same reason a list that is sent whole does not tell the error of what it lists (ABS-11).
 //   - RELAY-74: a SotW client that may not have secrets is told nothing, as a response would say that there are none (SOTW-9). No key
 //     says how a client's identity is passed on: the origin sees the client's node.
+//   - RELAY-20, ALIAS-6: where `*` of virtual hosts is wanted beside a namespace both are asked on the main lane, and a host that comes for
+//     one counts for both. A virtual host whose name is the namespace itself, without a slash, is one of it.
 //   - RELAY-62: a dedicated stream presents the client's own id and cluster even where the origin's are fixed: that is what it is for.
 //   - ORD-2: what refers to nothing and is referred to by nothing, Runtime and types unknown, neither waits nor is waited for.
 //   - ORD-3: a kept cluster also stays while what was pending waits for an answer to an earlier response, at most ack_wait.
