@@ -63,9 +63,6 @@ func (t *set) reviveLocked() {
 		t.revived = true
 		rev := t.shard.nextRevLocked()
 		for _, v := range variants {
-			if v.timed() && !v.end.After(t.shard.now) {
-				continue // as if it had expired here (RELAY-53)
-			}
 			m := t.members[v.Name]
 			if m == nil {
 				m = &member{name: v.Name}

@@ -116,6 +116,19 @@ func startBackend(tb testing.TB) *backend {
 	}
 	b := &backend{addr: l.Addr().String()}
 	s := grpc.NewServer(grpc.UnaryInterceptor(b.count))
+	serveHealth(tb, s, l)
+	return b
+}
+
+// healthServer is grpc.Server, or the one of package xds.
+type healthServer interface {
+	grpc.ServiceRegistrar
+	Serve(l net.Listener) error
+	Stop()
+}
+
+// serveHealth serves the health service on l until the test ends.
+func serveHealth(tb testing.TB, s healthServer, l net.Listener) {
 	healthpb.RegisterHealthServer(s, health.NewServer())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
@@ -125,7 +138,6 @@ func startBackend(tb testing.TB) *backend {
 			tb.Errorf("a backend stopped accepting: %v", err)
 		}
 	})
-	return b
 }
 
 func (b *backend) count(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"testing"
@@ -16,8 +15,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/xds"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -86,15 +83,7 @@ func (b *backend) serveXDS(tb testing.TB, l net.Listener, addr string) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	healthpb.RegisterHealthServer(s, health.NewServer())
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(l) }()
-	tb.Cleanup(func() {
-		s.Stop()
-		if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-			tb.Errorf("the server stopped accepting: %v", err)
-		}
-	})
+	serveHealth(tb, s, l)
 	select {
 	case <-serving:
 	case <-time.After(patience):

@@ -1,0 +1,232 @@
+package relay
+
+import "time"
+
+// What a Sub is subscribed to, and how that changes.
+
+// Update applies a delta request: subscribes first, then unsubscribes (DELTA-6). Wildcard stands for `*`. Names may be written in
+// any way that means them (NAME-4).
+func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) {
+	s.shard.mu.Lock()
+	defer s.shard.unlock()
+	s.shard.now = now
+	for _, name := range subscribe {
+		if name == Wildcard {
+			s.joinLocked(s.shard.star)
+			continue
+		}
+		s.subscribeLocked(name)
+	}
+	for _, name := range unsubscribe {
+		if name == Wildcard {
+			s.leaveLocked(s.starLocked(), now)
+			continue
+		}
+		s.unsubscribeLocked(name, now)
+	}
+	s.firstDoneLocked()
+}
+
+// Namespaces declares names of route configurations: from now on Update takes them for those of all their virtual hosts, as it does
+// every name without a slash (ALIAS-6).
+func (s *Sub) Namespaces(names []string) {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	for _, name := range names {
+		if s.spaces == nil {
+			s.spaces = map[string]bool{}
+		}
+		s.spaces[NameKey(name)] = true
+	}
+}
+
+// Subscribed reports whether the client names exactly this resource.
+func (s *Sub) Subscribed(name string) bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return s.records[NameKey(name)] != nil
+}
+
+// Replace applies a SotW request: names are the complete list (SOTW-1), without `*`.
+func (s *Sub) Replace(now time.Time, names []string, wildcard bool) {
+	s.shard.mu.Lock()
+	defer s.shard.unlock()
+	s.shard.now = now
+	if star := s.starLocked(); wildcard {
+		if star == nil {
+			s.joinLocked(s.shard.star)
+			if !s.first {
+				s.version = "" // it spoke of what the client held before the stream (RELAY-43)
+			}
+		}
+	} else {
+		s.leaveLocked(star, now)
+	}
+	listed := make(map[string]bool, len(names))
+	for _, name := range names {
+		key := NameKey(name)
+		listed[key] = true
+		if s.records[key] == nil && s.selectsLocked(key) == nil {
+			s.subscribeLocked(name)
+		}
+	}
+	for p := s.pos; p != nil; {
+		next := p.also
+		if t := p.view.set; t.kind != wild && !listed[t.selector] {
+			s.leaveLocked(p, now)
+			delete(s.spelt, t.selector)
+		}
+		p = next
+	}
+	for name, r := range s.records {
+		if !listed[name] {
+			s.forgetLocked(r, now)
+		}
+	}
+	s.firstDoneLocked()
+}
+
+func (s *Sub) firstDoneLocked() {
+	if s.first && s.delta {
+		s.claimAliasesLocked()
+	}
+	s.first = false
+	if s.pos == nil {
+		s.initial, s.stated = nil, nil // names have taken theirs over
+	}
+}
+
+func (s *Sub) subscribeLocked(name string) {
+	name, spelt := spell(name)
+	if k, ok := s.shard.selectorOf(name, s.spaces); ok {
+		s.spellAsLocked(name, spelt)
+		s.joinLocked(s.shard.collectionLocked(name, spelt, k))
+		return
+	}
+	r := s.records[name]
+	if r == nil {
+		r = &record{sub: s, want: s.shard.wantLocked(name, spelt, s.params)}
+		r.want.link(r)
+		s.records[name] = r
+		s.lookedUpLocked(r)
+		s.spellAsLocked(name, spelt)
+		if d, stated := s.initial[name]; stated && s.first {
+			// Only a version of ours that is current spares the answer (DELTA-11).
+			r.sent = d
+			r.flags |= holds | claimed
+			if s.delta && d != (Digest{}) {
+				s.sum.add(d)
+			}
+			s.dirtyLocked(r, s.shard.rev)
+			return
+		}
+		s.coveringLocked(name, func(p *position) {
+			if it := p.view.items[name]; !p.fresh && it != nil && it.birth <= p.sent {
+				r.flags |= holds // it came with the set
+			}
+		})
+		if s.more != nil {
+			delete(s.more.told, name) // the record tells it from now on
+		}
+	}
+	r.fault = nil // it may be all there is to answer
+	s.oweLocked(r, true)
+	r.flags |= demanded
+	s.dirtyLocked(r, s.shard.rev)
+}
+
+// spellAsLocked notes how the client writes a name.
+func (s *Sub) spellAsLocked(name, spelt string) {
+	if spelt == "" {
+		return
+	}
+	if s.spelt == nil {
+		s.spelt = map[string]string{}
+	}
+	s.spelt[name] = spelt
+}
+
+// selectsLocked is the client's position in the collection of that name; nil: it is not subscribed to it.
+func (s *Sub) selectsLocked(name string) *position {
+	if s.pos == nil || len(s.shard.collections) == 0 {
+		return nil
+	}
+	if t := s.shard.collections[name]; t != nil {
+		return s.positionLocked(t)
+	}
+	return nil
+}
+
+func (s *Sub) unsubscribeLocked(name string, now time.Time) {
+	name, spelt := spell(name)
+	if p := s.selectsLocked(name); p != nil {
+		s.leaveLocked(p, now)
+		delete(s.spelt, name)
+		return
+	}
+	r := s.records[name]
+	told := toldName{name, spelling(name, spelt)}
+	if r != nil && s.alias.of[r].name != "" {
+		told = s.alias.of[r] // of an alias: the resource, if a set has it
+	}
+	s.coveringLocked(told.name, func(p *position) {
+		if r != nil || p.view.has(told.name) { // DELTA-9, WILD-9
+			s.againLocked(told.name, told.spelt)
+			s.markLocked(s.shard.rev)
+		}
+	})
+	if !s.coveredLocked(name) {
+		delete(s.initial, name) // the client drops what it says it holds of it (DELTA-4)
+	}
+	if r != nil {
+		if v := r.want.chosen; s.delta && v != nil && r.is(holds) {
+			s.keepAsLocked(v, r.sent)
+		}
+		s.forgetLocked(r, now)
+		if also := s.alias.by[name]; s.pos != nil && len(also) > 0 { // it has the resource by an alias still
+			s.oweLocked(also[0], true)
+			s.dirtyLocked(also[0], s.shard.rev)
+		}
+		return
+	}
+	for _, r := range s.knownAsLocked(name) {
+		s.forgetLocked(r, now)
+	}
+}
+
+// forgottenLocked looks at what the end of a name means for the rest of a SotW list that is sent whole: it may have been what the
+// list waited for, or have stood in the place of the set's own body.
+func (s *Sub) forgottenLocked(r *record) {
+	if s.delta {
+		return
+	}
+	if s.pos == nil && s.asList && r.is(holds) {
+		s.late = true // the client of `*` at another origin may keep it until it is told otherwise
+	}
+	if s.holds || s.late {
+		s.markLocked(s.shard.rev)
+	}
+	name := s.alias.resource(r)
+	s.coveringLocked(name, func(p *position) {
+		if it := p.view.items[name]; !p.fresh && r.is(holds) && (it == nil || it.dead || it.variant.Digest != r.sent) {
+			p.resend = true
+			s.markLocked(s.shard.rev)
+		}
+	})
+}
+
+func (s *Sub) forgetLocked(r *record, now time.Time) {
+	s.oweLocked(r, false)
+	s.forgottenLocked(r)
+	if r.sent != (Digest{}) {
+		s.sum.sub(r.sent)
+	}
+	s.alias.set(r, r.want.entry.name, "")
+	if s.notEarlyLocked(r); s.alias.early == 0 && len(s.alias.later) > 0 {
+		s.markLocked(s.shard.rev)
+	}
+	delete(s.records, r.want.entry.name)
+	delete(s.spelt, r.want.entry.name)
+	r.flags |= gone
+	s.shard.unlinkLocked(r, now)
+}
