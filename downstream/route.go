@@ -52,7 +52,7 @@ func (s *session) routeLocked(st *streamType, names []string, refuse func(name s
 func (s *session) placeLocked(st *streamType, to *routed, o *relay.Origin, name string) *reason {
 	g, err := s.groupLocked(st, o)
 	if err != nil {
-		return noGroup
+		return s.cfg.noGroup
 	}
 	p := to.at(g)
 	if p == nil {

@@ -68,7 +68,8 @@ var closed = map[string][]string{
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
 	"reason":    {"send_stall", "lagging", "entries", "bytes", "max_stale", "other"},
 	"limit": {
-		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "names_per_stream",
+		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
+		"nacks_per_second", "names_per_stream",
 		"name_bytes", "groups", "parameter_sets_per_stream", "views", "request_bytes", "memory", "max_message",
 		"other",
 	},

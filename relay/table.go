@@ -166,6 +166,9 @@ func New(cfg Config) (*Table, error) {
 	return t, nil
 }
 
+// MaxGroups is how many groups an origin may have; 0: no limit (RELAY-67).
+func (t *Table) MaxGroups() int { return t.cfg.MaxGroups }
+
 // Revision is the newest revision: what is applied from now on has a higher one.
 func (t *Table) Revision() uint64 { return t.rev.Load() }
 
