@@ -190,13 +190,13 @@ func (o *Origin) config() *OriginConfig { return o.cfg.Load() }
 
 // Server is the number by which versions of a server are told from those of others (Lane.Open), for as long as the table lives:
 // where the servers of an origin are configured anew, another must not be presented what the first of the list gave before
-// (FED-7). Beyond 255 the numbers are given out again.
+// (FED-7). Beyond 254 the numbers are given out again.
 func (o *Origin) Server(key string) uint8 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n, known := o.servers[key]
 	if !known {
-		o.lastServer = o.lastServer%255 + 1
+		o.lastServer = o.lastServer%(NoServer-1) + 1
 		n = o.lastServer
 		for other, taken := range o.servers {
 			if taken == n {
@@ -206,6 +206,17 @@ func (o *Origin) Server(key string) uint8 {
 		o.servers[key] = n
 	}
 	return n
+}
+
+// Servers are the keys of the servers by number.
+func (o *Origin) Servers() map[uint8]string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	keys := make(map[uint8]string, len(o.servers))
+	for key, n := range o.servers {
+		keys[n] = key
+	}
+	return keys
 }
 
 // Name is the configured name.

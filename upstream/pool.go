@@ -21,7 +21,7 @@ import (
 
 const (
 	// maxAddresses bounds the servers of one origin, which are told apart by one byte.
-	maxAddresses = 255
+	maxAddresses = 254
 	// lanesPerConnection is how many streams a connection carries before another is opened: the least number of concurrent
 	// streams servers should allow (RELAY-26).
 	lanesPerConnection = 100
