@@ -108,6 +108,7 @@ func (t *set) countLocked(m *member) {
 // abandonLocked gives up at once a set that nobody wants and that must not be cached: the lane is reopened without it, and who comes
 // before that waits for the next stream (RELAY-9).
 func (t *set) abandonLocked() {
+	t.shard.editedLocked()
 	t.lingerAt = time.Time{}
 	if t.kind != wild { // it is unsubscribed by its name
 		t.unwantLocked()

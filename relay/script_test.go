@@ -74,6 +74,7 @@ type script struct {
 	group *Group
 	subs  map[string]*scriptSub
 	own   map[string]*Lane // lanes of types that are or were apart
+	disk  diskImages
 }
 
 type scriptSub struct {
@@ -146,6 +147,12 @@ func (s *script) run(f []string) []string {
 		return s.apart()
 	case "status":
 		return s.status()
+	case "snapshot": // what a snapshot keeps is noted, as on disk
+		return s.disk.snapshot(s.table, s.now)
+	case "restart": // the process ends, and begins again with what the last snapshot kept
+		s.start()
+		clear(s.subs)
+		return s.disk.restore(s.table, s.now)
 	case "retired":
 		entries, bytes := s.table.Retired()
 		return []string{fmt.Sprintf("%d entries, %d bytes", entries, bytes)}

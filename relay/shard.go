@@ -27,8 +27,10 @@ type shard struct {
 	mu   sync.Mutex // guards what follows; held for map and pointer work only
 	dead bool       // dropped from the group: look it up again
 	rev  uint64     // of the last change applied here
-	now  time.Time  // of the last call that brought one
-	subs int        // open Subs
+	// edition is another whenever what a snapshot keeps of the shard is (TypeImage.Revision).
+	edition uint64
+	now     time.Time // of the last call that brought one
+	subs    int       // open Subs
 
 	star *set // the set the origin chooses for `*`
 	// collections are globs and namespaces by name; nil: none. changed are those that their lane has to look at.
@@ -72,6 +74,7 @@ func newShard(g *Group, typeURL string) *shard {
 	}
 	s.lanes.Store(s.home)
 	s.star = newSet(s, Wildcard)
+	s.edition = s.table().editions.Add(1)
 	s.named.entries = map[string]*entry{}
 	return s
 }
@@ -152,6 +155,7 @@ func (g *Group) idle() (n int) {
 
 func (s *shard) nextRevLocked() uint64 {
 	s.rev = s.table().rev.Add(1)
+	s.editedLocked()
 	return s.rev
 }
 

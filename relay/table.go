@@ -102,6 +102,8 @@ type Table struct {
 	// stream may be told of several groups, and all that is pending on it compares. It is taken under a shard's lock, so it rises
 	// within a shard.
 	rev atomic.Uint64
+	// editions numbers what shards have to be kept in a snapshot (TypeImage.Revision).
+	editions atomic.Uint64
 }
 
 // New makes a table. The error joins every problem of the config.

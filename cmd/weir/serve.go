@@ -45,6 +45,7 @@ type process struct {
 	server   *downstream.Server
 	admin    *web
 	probes   *web // nil: there is none
+	files    *watch
 
 	askOnce  sync.Once
 	asked    chan struct{} // closed when a drain is asked for
@@ -62,6 +63,7 @@ type port struct {
 func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *process, err error) {
 	p := &process{
 		cfg: cfg, log: log, started: time.Now(), registry: prometheus.NewRegistry(), asked: make(chan struct{}),
+		files: newWatch(log),
 	}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.metrics = metrics.New(p.registry)
@@ -159,6 +161,7 @@ func (p *process) run(ctx context.Context) error {
 		parts.Go(w.serve)
 	}
 	parts.Go(func() error { return p.advance(work) })
+	parts.Go(func() error { return p.files.run(work) })
 	parts.Go(func() error { return newSharing(p).watch(work) })
 	for _, o := range p.origins {
 		parts.Go(func() error { return o.run(work) })
