@@ -354,3 +354,24 @@ func TestLint(t *testing.T) {
 }
 
 func first(out, _ string, _ error) string { return out }
+
+// TestUnit: systemd finds nothing unknown in the unit.
+func TestUnit(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not here")
+	}
+	text, err := os.ReadFile(root + "/deploy/systemd/weir.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := filepath.Join(t.TempDir(), "weir.service")
+	here := strings.ReplaceAll(string(text), "/usr/local/bin/weir", tool(t, "WEIR", "weir"))
+	if err := os.WriteFile(unit, []byte(here), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput()
+	if err != nil || strings.Contains(string(out), "weir.service") {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}
