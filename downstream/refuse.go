@@ -98,7 +98,7 @@ func (s *session) refuseLocked(st *streamType, name string, why *reason) {
 	st.refusedCount++
 	if why.limit != "" {
 		s.cfg.metrics.LimitRejection(why.limit)
-		if n := len(s.notes); n == 0 || s.notes[n-1].limit != why {
+		if n := len(s.notes); n == 0 || s.notes[n-1].limit == nil || s.notes[n-1].limit.limit != why.limit {
 			s.notes = append(s.notes, note{limit: why})
 		}
 	}

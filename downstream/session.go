@@ -41,8 +41,7 @@ type settings struct {
 	assumed       []string        // client features (FEAT-5)
 	noLegacy      map[string]bool // type URLs (WILD-5)
 	seed          maphash.Seed    // of the hashes of lists
-	// Reasons to refuse a name for a limit.
-	tooLong, noGroup *reason
+	tooLong       *reason         // to refuse a name
 }
 
 func newSettings(cfg Config, lc ListenerConfig) *settings {
@@ -52,7 +51,6 @@ func newSettings(cfg Config, lc ListenerConfig) *settings {
 		seed: maphash.MakeSeed(), secrets: cfg.Table.SecretsFrom(lc.Origin), dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
 	}
 	set.tooLong = limitReason("name_bytes", cfg.Limits.NameBytes, "the name is longer")
-	set.noGroup = limitReason("groups", cfg.Table.MaxGroups(), "the origin of this name has so many groups: try again later")
 	for _, typeURL := range lc.Dedicated {
 		set.dedicated[typeURL] = true
 	}
