@@ -30,8 +30,6 @@ var unsupported = map[string]bool{
 	"cache.snapshot.max_age":  true,
 
 	"limits.parameter_sets_per_stream": true,
-	"limits.views":                     true,
-	"limits.memory":                    true,
 
 	"timing.coalesce":       true,
 	"timing.max_stream_age": true,
