@@ -15,11 +15,13 @@ type room struct {
 }
 
 const (
-	// nameCost is about what a new name costs beside its text, with its client and the lane that asks it (BenchmarkNameCost).
-	nameCost = 700
+	// nameCost is about what a new name costs beside its text: here (BenchmarkNameCost), in the session and in the lane that asks it. Rather
+	// too much than too little, or one greedy client could bring it to where streams are turned away.
+	nameCost = 1200
 	// viewCost is about what a view costs that has no members.
 	viewCost = 4000
-	// slack is the part of the limit that must be free again before names are taken on, and beyond it before streams are turned away.
+	// slack is the part of the limit that must be free again before names are taken on, and that is used beyond it before streams are
+	// turned away; they are taken on again at half of that.
 	slack = 8
 )
 
@@ -50,7 +52,7 @@ func (t *Table) Measured(used, limit int64) (shed int64) {
 	r.left.Store(left)
 	r.limit.Store(limit)
 	r.tight.Store(left <= 0 || r.tight.Load() && left < limit/slack)
-	r.full.Store(used > limit+limit/slack || r.full.Load() && used > limit)
+	r.full.Store(used > limit+limit/slack || r.full.Load() && used > limit+limit/slack/2)
 	r.bounded.Store(true)
 	return shed
 }

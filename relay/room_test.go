@@ -69,9 +69,13 @@ func TestMemory(t *testing.T) {
 	if !r.table.Full() {
 		t.Error("far above it streams are still welcome")
 	}
-	measured(limit)
+	measured(limit + limit/slack/2 + 1)
+	if !r.table.Full() {
+		t.Error("a little less, and streams are welcome again")
+	}
+	measured(limit + limit/slack/2)
 	if r.table.Full() || !r.table.Tight() {
-		t.Error("at the limit streams should be welcome again, and names not yet")
+		t.Error("near the limit streams should be welcome again, and names not yet")
 	}
 	measured(limit - limit/slack + 1)
 	if !r.table.Tight() {
