@@ -20,42 +20,44 @@ const (
 
 // catalogue is the contract: names, and the labels of each in Prometheus's order.
 var catalogue = map[string]string{
-	"weir_upstream_connected":                     "origin",
-	"weir_upstream_last_proof_timestamp_seconds":  "origin",
-	"weir_upstream_last_update_timestamp_seconds": "origin",
-	"weir_upstream_reconnects_total":              "origin",
-	"weir_upstream_nacks_total":                   "origin,type",
-	"weir_upstream_subscriptions":                 "origin,type",
-	"weir_upstream_streams":                       "origin",
-	"weir_upstream_unrequested_total":             "origin,type",
-	"weir_upstream_rejected_resources_total":      "origin,type",
-	"weir_upstream_quarantines_total":             "origin,type",
-	"weir_ttl_expirations_total":                  "origin,type",
-	"weir_upstream_silent_total":                  "origin",
-	"weir_downstream_streams":                     "dialect",
-	"weir_downstream_subscriptions":               "dialect,type",
-	"weir_downstream_responses_total":             "dialect,type",
-	"weir_downstream_bytes_total":                 "dialect,type",
-	"weir_downstream_nacks_total":                 "dialect,type",
-	"weir_downstream_unsynced_streams":            "",
-	"weir_downstream_lag_seconds":                 "",
-	"weir_downstream_stalled_total":               "reason",
-	"weir_propagation_seconds":                    "stage",
-	"weir_groups":                                 "origin",
-	"weir_views":                                  "origin",
-	"weir_cache_entries":                          "origin,type",
-	"weir_cache_bytes":                            "origin,type",
-	"weir_cache_stale_entries":                    "origin",
-	"weir_cache_evictions_total":                  "reason",
-	"weir_upstream_loops_total":                   "origin",
-	"weir_cache_lookups_total":                    "result",
-	"weir_cache_retired_entries":                  "",
-	"weir_limit_rejections_total":                 "limit",
-	"weir_largest_message_bytes":                  "direction",
-	"weir_variant_ambiguity_total":                "origin",
-	"weir_file_loads_total":                       "origin,result",
-	"weir_config_reloads_total":                   "result",
-	"weir_build_info":                             "goversion,revision,version",
+	"weir_upstream_connected":                      "origin",
+	"weir_upstream_last_proof_timestamp_seconds":   "origin",
+	"weir_upstream_last_update_timestamp_seconds":  "origin",
+	"weir_upstream_reconnects_total":               "origin",
+	"weir_upstream_nacks_total":                    "origin,type",
+	"weir_upstream_subscriptions":                  "origin,type",
+	"weir_upstream_streams":                        "origin",
+	"weir_upstream_unrequested_total":              "origin,type",
+	"weir_upstream_rejected_resources_total":       "origin,type",
+	"weir_upstream_quarantines_total":              "origin,type",
+	"weir_ttl_expirations_total":                   "origin,type",
+	"weir_upstream_silent_total":                   "origin",
+	"weir_downstream_streams":                      "dialect",
+	"weir_downstream_subscriptions":                "dialect,type",
+	"weir_downstream_responses_total":              "dialect,type",
+	"weir_downstream_bytes_total":                  "dialect,type",
+	"weir_downstream_nacks_total":                  "dialect,type",
+	"weir_downstream_unsynced_streams":             "",
+	"weir_downstream_lag_seconds":                  "",
+	"weir_downstream_stalled_total":                "reason",
+	"weir_propagation_seconds":                     "stage",
+	"weir_groups":                                  "origin",
+	"weir_views":                                   "origin",
+	"weir_cache_entries":                           "origin,type",
+	"weir_cache_bytes":                             "origin,type",
+	"weir_cache_stale_entries":                     "origin",
+	"weir_cache_evictions_total":                   "reason",
+	"weir_upstream_loops_total":                    "origin",
+	"weir_cache_lookups_total":                     "result",
+	"weir_cache_retired_entries":                   "",
+	"weir_limit_rejections_total":                  "limit",
+	"weir_largest_message_bytes":                   "direction",
+	"weir_variant_ambiguity_total":                 "origin",
+	"weir_file_loads_total":                        "origin,result",
+	"weir_config_reloads_total":                    "result",
+	"weir_snapshot_writes_total":                   "result",
+	"weir_snapshot_last_success_timestamp_seconds": "",
+	"weir_build_info":                              "goversion,revision,version",
 }
 
 // closed lists the values that a label may have, whatever callers pass. The labels of build_info and origin are the
@@ -95,8 +97,11 @@ func exercise(m *Metrics) {
 		o.VariantAmbiguity()
 		o.FileLoad(errors.New(s))
 		m.ConfigReload(errors.New(s))
+		m.SnapshotWrite(errors.New(s))
 	}
 	m.ConfigReload(nil)
+	m.SnapshotWrite(nil)
+	m.SnapshotSaved(time.Unix(1, 0))
 	m.Origin("mesh").FileLoad(nil)
 	m.Lookup(Miss)
 	m.PropagationSent(time.Millisecond)
