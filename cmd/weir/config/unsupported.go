@@ -24,10 +24,7 @@ var unsupported = map[string]bool{
 	"origins[].guard.min":                    true,
 	"origins[].guard.hold":                   true,
 
-	"cache.max_stale":         true,
-	"cache.snapshot.path":     true,
-	"cache.snapshot.interval": true,
-	"cache.snapshot.max_age":  true,
+	"cache.max_stale": true,
 
 	"limits.streams_per_identity":      true,
 	"limits.new_streams_per_second":    true,

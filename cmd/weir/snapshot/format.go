@@ -126,6 +126,7 @@ type record struct {
 	class      class
 	key        string
 	meta, body []byte
+	offset     int64 // where it was read
 }
 
 func (r *record) size() int64 { return headSize + int64(len(r.key)+len(r.meta)+len(r.body)) }
@@ -144,12 +145,4 @@ func (r *record) appendHead(b []byte, m mark) []byte {
 	sum = crc32.Update(sum, castagnoli, r.body)
 	b = binary.LittleEndian.AppendUint32(b, sum)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
-}
-
-// check refuses what could not be read again.
-func (r *record) check() error {
-	if n := max(len(r.key), len(r.meta), len(r.body)); n > maxPart {
-		return fmt.Errorf("a part of %d bytes is longer than the format allows, %d", n, maxPart)
-	}
-	return nil
 }

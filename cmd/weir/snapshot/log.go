@@ -58,10 +58,7 @@ func (l *log) replace(now time.Time, records iter.Seq[record]) error {
 
 // whole writes a file from its beginning, and returns its size.
 func (l *log) whole(f file, h *Header, records iter.Seq[record]) (int64, error) {
-	if _, err := f.WriteAt(h.encode(), 0); err != nil {
-		return 0, err
-	}
-	size, err := l.write(f, headerSize, h.mark, h.Created, records)
+	size, err := writeFile(&pacedWriter{io.NewOffsetWriter(f, 0), l.pace}, h, records)
 	if err != nil {
 		return 0, err
 	}
@@ -70,7 +67,7 @@ func (l *log) whole(f file, h *Header, records iter.Seq[record]) (int64, error) 
 
 // append adds a write to the file. After a failure the file is as it was before.
 func (l *log) append(now time.Time, records iter.Seq[record]) error {
-	size, err := l.write(l.file, l.size, l.mark, now, records)
+	size, err := writeRecords(&pacedWriter{io.NewOffsetWriter(l.file, l.size), l.pace}, l.mark, now, records)
 	if err == nil {
 		// What a file system does with pages it failed to write out differs; a later sync may well succeed without them. So the file
 		// is not written to again.
@@ -79,7 +76,7 @@ func (l *log) append(now time.Time, records iter.Seq[record]) error {
 			l.close()
 			return err
 		}
-		l.size = size
+		l.size += size
 		return nil
 	}
 	if cut := l.file.Truncate(l.size); cut != nil {
@@ -89,20 +86,29 @@ func (l *log) append(now time.Time, records iter.Seq[record]) error {
 	return err
 }
 
-// write writes records from an offset on, and the record that makes them count. It returns where they end.
-func (l *log) write(f file, at int64, m mark, now time.Time, records iter.Seq[record]) (int64, error) {
-	w := bufio.NewWriterSize(&pacedWriter{io.NewOffsetWriter(f, at), l.pace}, writeBuffer)
+// writeFile writes a whole file, and returns its size.
+func writeFile(w io.Writer, h *Header, records iter.Seq[record]) (int64, error) {
+	if _, err := w.Write(h.encode()); err != nil {
+		return 0, err
+	}
+	size, err := writeRecords(w, h.mark, h.Created, records)
+	return headerSize + size, err
+}
+
+// writeRecords writes records and the one that makes them count, and returns their size.
+func writeRecords(to io.Writer, m mark, now time.Time, records iter.Seq[record]) (size int64, err error) {
+	w := bufio.NewWriterSize(to, writeBuffer)
 	var head []byte
 	put := func(r *record) error {
-		if err := r.check(); err != nil {
-			return fmt.Errorf("%q: %w", r.key, err)
+		if n := max(len(r.key), len(r.meta), len(r.body)); n > maxPart {
+			return fmt.Errorf("%.100q: a part of %d bytes is longer than the format allows, %d", r.key, n, maxPart)
 		}
 		head = r.appendHead(head[:0], m)
-		_, _ = w.Write(head) // its first error stays until Flush
+		_, _ = w.Write(head) // its first error stays until the last
 		_, _ = w.WriteString(r.key)
 		_, _ = w.Write(r.meta)
 		_, err := w.Write(r.body)
-		at += r.size()
+		size += r.size()
 		return err
 	}
 	for r := range records {
@@ -113,7 +119,7 @@ func (l *log) write(f file, at int64, m mark, now time.Time, records iter.Seq[re
 	if err := put(&record{class: classCommit, meta: appendTime(nil, commitTime, now)}); err != nil {
 		return 0, err
 	}
-	return at, w.Flush()
+	return size, w.Flush()
 }
 
 func (l *log) close() {

@@ -36,10 +36,13 @@ type Restored struct {
 
 // Restore puts a content into a table, before anything is served. What is bad is left out; the rest is restored.
 func (c *Content) Restore(t *relay.Table, cfg RestoreConfig) Restored {
-	r := restoration{Restored: Restored{Origins: map[string]Origin{}}, table: t, cfg: cfg, content: c, tooOld: map[string]int{}}
+	r := restoration{Restored: Restored{Origins: map[string]Origin{}}, table: t, cfg: cfg, content: c, tooOld: map[string]int{}, unknown: map[string]int{}}
 	r.Damaged = len(c.Report.Damages) > 0
 	for _, key := range slices.Sorted(maps.Keys(c.shards)) {
 		r.shard(c.shards[key])
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.unknown)) {
+		r.fail(fmt.Errorf("origin %q: %d resources are left out: it is not configured", name, r.unknown[name]), false)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.tooOld)) {
 		r.fail(fmt.Errorf("origin %q: %d resources are left out: it vouched for them last at %s, longer ago than cache.snapshot.max_age",
@@ -63,7 +66,8 @@ type restoration struct {
 	table   *relay.Table
 	cfg     RestoreConfig
 	content *Content
-	tooOld  map[string]int // resources by origin
+	// Resources that are left out on purpose, by origin.
+	tooOld, unknown map[string]int
 }
 
 // maxProblems bounds how many problems are told one by one.
@@ -83,27 +87,29 @@ func (r *restoration) shard(s *shardRecords) {
 		r.fail(fmt.Errorf("%d resources of a type that is not known any more", len(s.items)), true)
 		return
 	}
-	x, lost, err := r.image(s)
+	x, sets, err := s.sets()
 	if err != nil {
 		r.Lost += len(s.items)
 		r.fail(err, true)
 		return
 	}
 	o := r.content.origin(x.Origin)
-	n := resources(&x)
-	if r.cfg.MaxAge > 0 && r.cfg.Wall.Sub(o.Vouched) > r.cfg.MaxAge {
-		r.tooOld[x.Origin] += n
-		r.TooOld += n
+	if _, ok := r.cfg.Addresses[x.Origin]; !ok {
+		r.unknown[x.Origin] += s.resources()
 		return
 	}
-	r.Lost += lost
+	if r.cfg.MaxAge > 0 && r.cfg.Wall.Sub(o.Vouched) > r.cfg.MaxAge {
+		r.tooOld[x.Origin] += s.resources()
+		r.TooOld += s.resources()
+		return
+	}
+	r.Lost += r.fill(&x, s, sets)
 	if err := r.table.Restore(r.cfg.Now, x); err != nil {
-		_, configured := r.cfg.Addresses[x.Origin]
-		r.fail(err, configured)
+		r.fail(err, true)
 		return
 	}
 	r.Types++
-	r.Resources += n
+	r.Resources += resources(&x)
 	r.Origins[x.Origin] = o
 }
 
@@ -117,26 +123,32 @@ func resources(x *relay.TypeImage) (n int) {
 	return n
 }
 
-// image makes one again. What of it is damaged is left out, and a set that lacks something is not settled (RELAY-81).
-func (r *restoration) image(s *shardRecords) (x relay.TypeImage, lost int, err error) {
-	x, sets, err := s.sets()
-	if err != nil {
-		return x, 0, err
+// resources is how many there are, but for names without any.
+func (s *shardRecords) resources() (n int) {
+	for _, r := range s.items {
+		if len(r.body) > 0 {
+			n++
+		}
 	}
+	return n
+}
+
+// fill gives an image its bodies. What is damaged is left out, and a set that lacks something is not settled (RELAY-81).
+func (r *restoration) fill(x *relay.TypeImage, s *shardRecords, sets map[string]*keptSet) (lost int) {
 	sameServers := slices.Equal(r.content.origin(x.Origin).Addresses, r.cfg.Addresses[x.Origin])
 	for _, key := range slices.Sorted(maps.Keys(s.items)) {
 		record := s.items[key]
 		item, err := readItem(&record)
 		var bodies []*relay.Variant
 		if err == nil {
-			bodies, err = r.bodies(&x, &item, sameServers)
+			bodies, err = r.bodies(x, &item, sameServers)
 		}
 		set := sets[item.selector]
 		switch {
 		case err != nil:
 			r.fail(fmt.Errorf("origin %q, type %s: %w", x.Origin, x.TypeURL, err), true)
 			lost++
-			if set != nil {
+			if item.member && set != nil {
 				set.Settled = false
 			}
 		case !item.member:
@@ -150,14 +162,14 @@ func (r *restoration) image(s *shardRecords) (x relay.TypeImage, lost int, err e
 	}
 	for _, selector := range slices.Sorted(maps.Keys(sets)) {
 		y := sets[selector]
-		if err := y.lacks(&x); err != nil {
+		if err := y.lacks(x); err != nil {
 			r.fail(err, true)
 			lost += max(0, int(y.members)-int(y.found))
 			y.Settled = false
 		}
 		x.Sets = append(x.Sets, y.SetImage)
 	}
-	return x, lost, nil
+	return lost
 }
 
 // keptSet is a set with what is there of it.

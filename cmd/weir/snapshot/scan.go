@@ -37,6 +37,7 @@ func (s *scanner) records() iter.Seq2[int, record] {
 			r, size, fault := s.read(at)
 			switch {
 			case fault == "":
+				r.offset = int64(at)
 				if !yield(at, r) {
 					return
 				}

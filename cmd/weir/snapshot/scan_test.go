@@ -203,6 +203,17 @@ func TestBodiesAreNotRecords(t *testing.T) {
 	}
 }
 
+// stamped is a file of another version.
+func stamped(data []byte, major, minor uint16) []byte {
+	out := slices.Clone(data)
+	for _, b := range [][]byte{out[:copySize], out[copySize:headerSize]} {
+		binary.LittleEndian.PutUint16(b[8:], major)
+		binary.LittleEndian.PutUint16(b[10:], minor)
+		binary.LittleEndian.PutUint32(b[copySize-4:], crc32.Checksum(b[:copySize-4], castagnoli))
+	}
+	return out
+}
+
 // TestVersions: a later minor version is read but for what is new in it; another major one is told apart from damage.
 func TestVersions(t *testing.T) {
 	m := newMemory()
@@ -214,16 +225,7 @@ func TestVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := m.files[testFile].data
-	stamp := func(major, minor uint16) []byte {
-		out := slices.Clone(data)
-		for _, b := range [][]byte{out[:copySize], out[copySize:headerSize]} {
-			binary.LittleEndian.PutUint16(b[8:], major)
-			binary.LittleEndian.PutUint16(b[10:], minor)
-			binary.LittleEndian.PutUint32(b[copySize-4:], crc32.Checksum(b[:copySize-4], castagnoli))
-		}
-		return out
-	}
-	c, err := parse("x", stamp(formatMajor, formatMinor+1))
+	c, err := parse("x", stamped(data, formatMajor, formatMinor+1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +233,7 @@ func TestVersions(t *testing.T) {
 		t.Errorf("a later minor: %+v\n%s", c.Report, stateText(c))
 	}
 	var version *VersionError
-	for _, other := range [][]byte{stamp(formatMajor+1, 0), stamp(formatMajor+1, 0)[:20]} {
+	for _, other := range [][]byte{stamped(data, formatMajor+1, 0), stamped(data, formatMajor+1, 0)[:20]} {
 		if _, err = parse("x", other); !errors.As(err, &version) || version.Major != formatMajor+1 {
 			t.Errorf("a later major: %v", err)
 		}
