@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
 	"github.com/weir-xds/weir/relay/relaytest"
@@ -86,9 +89,9 @@ func TestKilledWithoutOrigin(t *testing.T) {
 			address, adminPort = second.addresses()
 			t.Logf("%d resources, %d bytes: listens %s after the start", n, snapshotFileSize(t, dir), time.Since(began).Round(time.Millisecond))
 			for _, dialect := range bothDialects {
-				c := openClient(t, dial(t, address), dialect)
+				c := openClient(t, dial(t, address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30))), dialect)
 				c.Request(relaytest.ClusterType)
-				await(t, "a new client is served the set", func() bool { return len(c.Held(relaytest.ClusterType)) == n })
+				await(t, "a new client is served the set", func() bool { return c.Count(relaytest.ClusterType) == n })
 				t.Logf("%s: a new client has all %s after the start", dialect, time.Since(began).Round(time.Millisecond))
 				c.Request(relaytest.EndpointType, "a", "b")
 				c.AwaitNames(relaytest.EndpointType, "and by name", "a", "b")

@@ -136,14 +136,16 @@ func (s *shardRecords) resources() (n int) {
 // fill gives an image its bodies. What is damaged is left out, and a set that lacks something is not settled (RELAY-81).
 func (r *restoration) fill(x *relay.TypeImage, s *shardRecords, sets map[string]*keptSet) (lost int) {
 	sameServers := slices.Equal(r.content.origin(x.Origin).Addresses, r.cfg.Addresses[x.Origin])
-	for _, key := range slices.Sorted(maps.Keys(s.items)) {
-		record := s.items[key]
+	for _, record := range s.items {
 		item, err := readItem(&record)
+		set := sets[item.selector]
+		if err == nil && item.member && set != nil {
+			set.count(&record)
+		}
 		var bodies []*relay.Variant
 		if err == nil {
 			bodies, err = r.bodies(x, &item, sameServers)
 		}
-		set := sets[item.selector]
 		switch {
 		case err != nil:
 			r.fail(fmt.Errorf("origin %q, type %s: %w", x.Origin, x.TypeURL, err), true)
@@ -172,14 +174,19 @@ func (r *restoration) fill(x *relay.TypeImage, s *shardRecords, sets map[string]
 	return lost
 }
 
-// keptSet is a set with what is there of it.
+// keptSet is a set with what is there of it, as far as that was counted.
 type keptSet struct {
 	setSummary
 	found uint64
 	got   sum
 }
 
-// sets are those of a shard, by selector.
+func (y *keptSet) count(r *record) {
+	y.found++
+	y.got.add(markOf(r))
+}
+
+// sets are those of a shard, by selector. Nothing is counted.
 func (s *shardRecords) sets() (relay.TypeImage, map[string]*keptSet, error) {
 	x, summaries, err := readShard(s.head.meta)
 	if err != nil {
@@ -189,14 +196,19 @@ func (s *shardRecords) sets() (relay.TypeImage, map[string]*keptSet, error) {
 	for _, y := range summaries {
 		sets[y.Selector] = &keptSet{setSummary: y}
 	}
+	return x, sets, nil
+}
+
+// countedSets are the same, counted.
+func (s *shardRecords) countedSets() (relay.TypeImage, map[string]*keptSet, error) {
+	x, sets, err := s.sets()
 	for _, record := range s.items {
 		item, err := readItem(&record)
 		if set := sets[item.selector]; err == nil && item.member && set != nil {
-			set.found++
-			set.got.add(markOf(&record))
+			set.count(&record)
 		}
 	}
-	return x, sets, nil
+	return x, sets, err
 }
 
 // lacks says that what is there is not what there was.

@@ -17,7 +17,9 @@ type Damage struct {
 }
 
 // String is for a line of its own after the file's name.
-func (d Damage) String() string { return fmt.Sprintf("at offset %d, %d bytes: %s", d.Offset, d.Length, d.What) }
+func (d Damage) String() string {
+	return fmt.Sprintf("at offset %d, %d bytes: %s", d.Offset, d.Length, d.What)
+}
 
 // scanner finds the records of a file, damaged or not. It allocates nothing in proportion to what the bytes claim.
 type scanner struct {

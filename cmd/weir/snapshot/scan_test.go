@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-		"maps"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +26,9 @@ func item(shard int, name, body string) record {
 	return record{class: classItem, key: shardName(shard) + name, meta: appendText(nil, 1, name), body: []byte(body)}
 }
 
-func gone(r record) record { return record{class: classRemove, key: string([]byte{byte(r.class)}) + r.key} }
+func gone(r record) record {
+	return record{class: classRemove, key: string([]byte{byte(r.class)}) + r.key}
+}
 
 // written is a file of several writes, and what a reader must find after each, with where it ends.
 func written(t testing.TB) (data []byte, states []string, ends []int) {

@@ -80,7 +80,7 @@ func (c *Content) Summary(list bool) Summary {
 		s.Origins = append(s.Origins, OriginSummary{name, o.Addresses, o.Vouched, o.Frozen})
 	}
 	for _, shard := range c.shards {
-		x, sets, err := shard.sets()
+		x, sets, err := shard.countedSets()
 		if err != nil {
 			continue // Check tells
 		}
@@ -175,7 +175,7 @@ func (c *Content) checkShard(s *shardRecords) (errs []error) {
 	if s.head.class != classShard {
 		return append(errs, fmt.Errorf("%s: %d resources are of a type whose record is damaged", c.Report.Path, len(s.items)))
 	}
-	x, sets, err := s.sets()
+	x, sets, err := s.countedSets()
 	if err != nil {
 		fail(&s.head, "%v", err)
 		return errs
