@@ -24,13 +24,14 @@ import (
 // stream is one client stream: the handler's goroutine reads, one more writes, and they meet in the session.
 type stream struct {
 	// Set once before the writer starts.
-	id      uint64
-	server  *Server
-	wire    grpc.ServerStream
-	session *session
-	peer    string
-	cancel  context.CancelCauseFunc
-	done    chan struct{} // closed when the writer has ended
+	id       uint64
+	server   *Server
+	listener *listener
+	wire     grpc.ServerStream
+	session  *session
+	peer     string
+	cancel   context.CancelCauseFunc
+	done     chan struct{} // closed when the writer has ended
 
 	ended   atomic.Pointer[error] // what end was given first; the context's cause may be the transport's own
 	writing atomic.Int64          // when the present write began, in Unix nanoseconds; 0: nothing is being written
@@ -68,20 +69,20 @@ func (st *stream) writingSince() (time.Time, bool) {
 }
 
 // serve runs one stream of a service on the handler's goroutine, and returns the status it ends with.
-func (s *Server) serve(set *settings, wire grpc.ServerStream, v *relay.Service, delta bool) error {
+func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *relay.Service, delta bool) error {
 	ctx := wire.Context()
 	cancel, ok := ctx.Value(cancelKey{}).(context.CancelCauseFunc)
 	if !ok {
 		return status.Error(codes.Internal, "the stream's context is not ours")
 	}
-	now := time.Now()
+	now, set := time.Now(), ln.settings.Load()
 	md, _ := metadata.FromIncomingContext(ctx)
 	via := relay.ParseVia(md.Get(relay.ViaKey))
 	if err := relay.CheckVia(via, set.via); err != nil {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
 	st := &stream{
-		server: s, wire: wire, session: newSession(set, delta, now), cancel: cancel, done: make(chan struct{}),
+		server: s, listener: ln, wire: wire, session: newSession(set, delta, now), cancel: cancel, done: make(chan struct{}),
 	}
 	st.session.via = via
 	if p, ok := peer.FromContext(ctx); ok {
@@ -93,6 +94,10 @@ func (s *Server) serve(set *settings, wire grpc.ServerStream, v *relay.Service, 
 		return err
 	}
 	defer s.leave(st)
+	for newest := ln.settings.Load(); newest != set; newest = ln.settings.Load() { // Reconfigure may not have found it in the list
+		set = newest
+		st.session.adopt(set, nil)
+	}
 	go st.write(ctx)
 	err := st.read()
 	st.end(err)
@@ -109,7 +114,7 @@ func (st *stream) account(err error) {
 		st.server.cfg.Metrics.Stalled("lagging")
 	case errors.Is(err, errStalled):
 		st.server.cfg.Metrics.Stalled("send_stall")
-	case err == nil, status.Code(err) == codes.Canceled, errors.Is(err, errDraining):
+	case err == nil, status.Code(err) == codes.Canceled, errors.Is(err, errDraining), errors.Is(err, errReconfigured):
 		return
 	}
 	st.server.cfg.Log.Info("a client stream was ended", zap.Uint64("stream", st.id), zap.String("client", st.session.client()),
