@@ -61,6 +61,7 @@ func (s *Server) Reconfigure(r Reconfiguration) (*Concerned, error) {
 	c := &Concerned{server: s}
 	s.mu.Lock()
 	s.cfg.Limits, s.cfg.Timing, s.configs = cfg.Limits, cfg.Timing, r.Listeners
+	s.arrivals.set(cfg.Limits.NewStreamsPerSecond)
 	for _, ln := range s.listeners {
 		lc, served := r.Listeners[ln.port]
 		if !served {

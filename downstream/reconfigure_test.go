@@ -13,6 +13,7 @@ import (
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 )
 
@@ -59,10 +60,13 @@ func TestWhoIsConcerned(t *testing.T) {
 	for name, row := range map[string]struct {
 		change   func([]relay.OriginConfig) []relay.OriginConfig
 		listener func(*Config, *ListenerConfig)
+		own      string // the listener's origin; "": mesh
 		ends     string // which of asks; all others go on
 	}{
-		"nothing":             {change: func(o []relay.OriginConfig) []relay.OriginConfig { return o }},
-		"an origin added":     {change: func(o []relay.OriginConfig) []relay.OriginConfig { return append(o, relay.OriginConfig{Name: "new", Authorities: []string{"new"}}) }},
+		"nothing": {change: func(o []relay.OriginConfig) []relay.OriginConfig { return o }},
+		"an origin added": {change: func(o []relay.OriginConfig) []relay.OriginConfig {
+			return append(o, relay.OriginConfig{Name: "new", Authorities: []string{"new"}})
+		}},
 		"an idle one removed": {change: func(o []relay.OriginConfig) []relay.OriginConfig { return o[:2] }},
 		"one removed":         {change: func(o []relay.OriginConfig) []relay.OriginConfig { return slices.Delete(o, 1, 2) }, ends: "far both glob"},
 		"own regrouped":       {change: edit(0, func(o *relay.OriginConfig) { o.GroupBy = []string{"cluster"} }), ends: "own far both lost glob hosts sds"},
@@ -79,9 +83,7 @@ func TestWhoIsConcerned(t *testing.T) {
 		"secrets of an idle one":  {change: edit(2, func(o *relay.OriginConfig) { o.Secrets = true }), ends: "sds"},
 		"resume":                  {change: edit(0, func(o *relay.OriginConfig) { o.NoResume = true })},
 		"another default": {
-			change:   func(o []relay.OriginConfig) []relay.OriginConfig { return o },
-			listener: func(_ *Config, lc *ListenerConfig) { lc.Origin = lc.Origin.Beside("idle") },
-			ends:     "own far both lost glob hosts sds",
+			change: func(o []relay.OriginConfig) []relay.OriginConfig { return o }, own: "idle", ends: "own far both lost glob hosts sds",
 		},
 		"limits and timing": {
 			change:   func(o []relay.OriginConfig) []relay.OriginConfig { return o },
@@ -94,13 +96,24 @@ func TestWhoIsConcerned(t *testing.T) {
 				p := r.client(true)
 				p.session.from = caller{local: true}
 				ask(p)
-				c := r.reconfigured(row.change(threeOrigins()), row.listener)
+				c := r.reconfigured(row.change(threeOrigins()), func(c *Config, lc *ListenerConfig) {
+					if row.own != "" {
+						lc.Origin = r.table.Origin(row.own)
+					}
+					if row.listener != nil {
+						row.listener(c, lc)
+					}
+				})
 				if ends, want := !p.session.adopt(r.set, c), slices.Contains(strings.Fields(row.ends), who); ends != want {
 					t.Errorf("ends: %v, want %v", ends, want)
 				}
 			})
 		}
 	}
+}
+
+func deltaSubscribe(typeURL string, names ...string) *discoveryv3.DeltaDiscoveryRequest {
+	return &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: names}
 }
 
 // TestManyAuthorities: a stream that has asked for more authorities than are remembered ends for the change of any.
@@ -127,7 +140,7 @@ func TestLowerLimitEndsNobody(t *testing.T) {
 			if delta {
 				return p.sent(deltaSubscribe(eds, names...))
 			}
-			return p.sent(sotwList(eds, append([]string{"a", "b", "c"}, names...)...))
+			return p.sent(&discoveryv3.DiscoveryRequest{TypeUrl: eds, ResourceNames: append([]string{"a", "b", "c"}, names...)})
 		}
 		if err := ask("a", "b", "c"); err != nil {
 			t.Fatal(err)
@@ -154,8 +167,8 @@ func TestNodeThatIsMissing(t *testing.T) {
 		ask      string // type and name
 	}{
 		"another origin": {next: relay.OriginConfig{Name: "east", Authorities: []string{"east"}, GroupBy: []string{"cluster"}}, ask: eds + " " + long(eds, "//east/a")},
-		"dedicated": {next: relay.OriginConfig{Name: "east"}, listener: func(_ *Config, lc *ListenerConfig) { lc.Dedicated = []string{eds} }, ask: eds + " a"},
-		"secrets":   {next: relay.OriginConfig{Name: "east", Authorities: []string{"east"}, Secrets: true}, ask: sds + " " + long(sds, "//east/a")},
+		"dedicated":      {next: relay.OriginConfig{Name: "east"}, listener: func(_ *Config, lc *ListenerConfig) { lc.Dedicated = []string{eds} }, ask: eds + " a"},
+		"secrets":        {next: relay.OriginConfig{Name: "east", Authorities: []string{"east"}, Secrets: true}, ask: sds + " " + long(sds, "//east/a")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRigOf(t, relay.OriginConfig{Name: "mesh"})
@@ -182,13 +195,20 @@ func TestNodeThatIsMissing(t *testing.T) {
 // that is missing is closed, and a late one is served as it is by now.
 func TestReconfigure(t *testing.T) {
 	l := newLive(t, relaytest.TCP(), nil)
-	own := l.server.listeners[0].port
+	open := func() []*listener {
+		l.server.mu.Lock()
+		defer l.server.mu.Unlock()
+		return slices.Clone(l.server.listeners)
+	}
+	await(t, "the first listener is served", func() bool { return len(open()) == 1 })
+	own := open()[0].port
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- l.server.Serve(gone, ListenerConfig{Origin: l.origin}) }()
+	await(t, "the second listener is served", func() bool { return len(open()) == 2 })
 	first := l.open(t, relaytest.ClientConfig{Dialect: relaytest.Delta})
 	first.Request(cds)
 	silent := l.open(t, relaytest.ClientConfig{Dialect: relaytest.Delta})
