@@ -31,8 +31,10 @@
 // # Goroutines and who owns what
 //
 // [Origin.Run] is the supervisor. Each lane has one goroutine, which also writes its open stream, and a second one that reads
-// it; while the stream is not to the first server, a third seeks a better one, and ends with the stream. There are none per resource, type or update. The reader never waits for the writer: its verdict on a response is
-// state in typeState and a one-slot signal. Run returns when all of them have ended (TestStopEndsEverything).
+// it; while the stream is not to the first server, a third seeks a better one, and ends with the stream. There are none per resource,
+// type or update. The reader never waits for the writer: its verdict on a response is state in typeState and a one-slot signal. Run
+// returns when all of them have ended (TestStopEndsEverything). Its lanes are left to the Origin that is run next for the same part of
+// the table, under another configuration (TestSucceed).
 //
 // # Lock order
 //

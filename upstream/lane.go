@@ -41,7 +41,7 @@ func newLane(o *Origin, t *relay.Lane) *lane {
 	}
 }
 
-// run opens streams until nothing is wanted on the lane or ctx ends.
+// run opens streams until nothing is wanted on the lane or ctx ends, and then leaves it to whoever runs the origin next.
 func (l *lane) run(ctx context.Context) {
 	defer l.origin.forget(l)
 	defer func() {
@@ -49,7 +49,10 @@ func (l *lane) run(ctx context.Context) {
 			l.next.drop()
 		}
 	}()
-	for ctx.Err() == nil && !l.table.Release() {
+	for ctx.Err() == nil {
+		if l.table.Release() {
+			return
+		}
 		s := l.next
 		if l.next = nil; s == nil {
 			c, wait := l.acquire(ctx)
@@ -69,6 +72,7 @@ func (l *lane) run(ctx context.Context) {
 		}
 		l.rest(ctx, l.stream(ctx, s))
 	}
+	l.table.Abandon()
 }
 
 func (l *lane) acquire(ctx context.Context) (*conn, time.Duration) {

@@ -22,7 +22,7 @@ import (
 
 const (
 	// maxAddresses bounds the servers of one origin, which are told apart by one byte.
-	maxAddresses = 255
+	maxAddresses = 254
 	// lanesPerConnection is how many streams a connection carries before another is opened: the least number of concurrent
 	// streams servers should allow (RELAY-26).
 	lanesPerConnection = 100
@@ -56,20 +56,25 @@ type conn struct {
 	gone  bool // takes no more lanes, and is closed with the last
 }
 
-func newPool(cfg *Config, h *health, n *news) *pool {
+func newPool(cfg *Config, table *relay.Origin, h *health, n *news) *pool {
 	p := &pool{cfg: cfg, health: h, news: n, changed: make(chan struct{})}
 	rests := cfg.Backoff
 	rests.Max *= 10
 	for i, address := range cfg.Addresses {
-		s := &server{
-			at: i, address: address, backoff: waits{cfg: cfg.Backoff}, steady: waits{cfg: rests}, keepalive: cfg.Keepalive.Time,
-		}
-		if !cfg.SameVersions {
-			s.trust = uint8(i)
-		}
-		p.servers = append(p.servers, s)
+		p.servers = append(p.servers, &server{
+			at: i, address: address, trust: table.Server(cfg.serverKey(address)),
+			backoff: waits{cfg: cfg.Backoff}, steady: waits{cfg: rests}, keepalive: cfg.Keepalive.Time,
+		})
 	}
 	return p
+}
+
+// serverKey tells servers apart whose versions differ. What is a resource's version in one dialect is the whole response's in the other.
+func (c *Config) serverKey(address string) string {
+	if c.SameVersions {
+		address = "all"
+	}
+	return fmt.Sprintf("%s sotw=%v", address, c.SotW)
 }
 
 // acquire finds or makes a connection with room for a lane, which the caller gives back by release. If there is none to be
@@ -172,8 +177,9 @@ func (p *pool) dial(ctx context.Context, s *server, interval time.Duration) (*co
 	}
 	serverName := ""
 	if p.cfg.TLS != nil {
-		options = append(options, grpc.WithTransportCredentials(credentials.NewTLS(p.cfg.TLS)))
-		serverName = p.cfg.TLS.ServerName
+		t := p.cfg.TLS()
+		options = append(options, grpc.WithTransportCredentials(credentials.NewTLS(t)))
+		serverName = t.ServerName
 	} else {
 		options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	}
