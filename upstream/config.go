@@ -239,8 +239,12 @@ func badHeader(key string) string {
 	return ""
 }
 
+// tcpKeepalive finds a dead server in under a minute where HTTP/2 keepalive is off, or its pings were too many for the server (ERR-12).
+// The system's own would take two and a half.
+var tcpKeepalive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 4}
+
 func dial(ctx context.Context, address string) (net.Conn, error) {
-	var d net.Dialer
+	d := net.Dialer{KeepAliveConfig: tcpKeepalive}
 	if path, ok := strings.CutPrefix(address, unixScheme); ok {
 		return d.DialContext(ctx, "unix", path)
 	}

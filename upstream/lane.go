@@ -204,6 +204,7 @@ func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Dura
 	}
 	l.log.Debug("the stream ended", zap.Error(why.err), zap.Int("responses", s.responses), zap.Duration("lived", lived))
 	if interval, changed := l.tooManyPings(s.conn, why.err); changed {
+		l.origin.counts.TooManyPings()
 		l.log.Warn("the origin closed the connection for pinging too often; it is pinged less often from now on: "+
 			"set timing.keepalive.time to what its keepalive enforcement allows",
 			zap.Duration("keepalive", interval), zap.String("address", s.conn.server.address))
