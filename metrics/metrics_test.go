@@ -48,6 +48,7 @@ var catalogue = map[string]string{
 	"weir_cache_stale_entries":                      "origin",
 	"weir_cache_evictions_total":                    "reason",
 	"weir_upstream_loops_total":                     "origin",
+	"weir_upstream_too_many_pings_total":            "origin",
 	"weir_cache_lookups_total":                      "result",
 	"weir_cache_retired_entries":                    "",
 	"weir_limit_rejections_total":                   "limit",
@@ -72,7 +73,8 @@ var closed = map[string][]string{
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
 	"reason":    {"send_stall", "lagging", "entries", "bytes", "max_stale", "other"},
 	"limit": {
-		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "names_per_stream",
+		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
+		"nacks_per_second", "names_per_stream",
 		"name_bytes", "groups", "parameter_sets_per_stream", "views", "request_bytes", "memory", "max_message",
 		"other",
 	},
@@ -96,6 +98,7 @@ func exercise(m *Metrics) {
 		o.Type(s).Expired(1)
 		o.Reconnect()
 		o.Loop()
+		o.TooManyPings()
 		o.Silent()
 		o.VariantAmbiguity()
 		o.FileLoad(errors.New(s))
