@@ -119,7 +119,7 @@ func (s *session) updateLocked(
 ) error {
 	own, err := s.groupLocked(st, s.cfg.origin)
 	if err != nil {
-		return s.noGroup()
+		return s.noGroup(err)
 	}
 	var denied []relay.Denied
 	gone := s.leaveLocked(st, &to, req.ResourceNamesUnsubscribe)

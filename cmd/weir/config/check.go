@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/net/http/httpguts"
 )
@@ -109,6 +110,9 @@ func (c *Config) check(r *report) {
 	if m := c.Limits.Memory; m > 0 && m < leastMemory {
 		k.addf("limits.memory", "must be at least 32MiB, without which nothing can be served, or 0")
 	}
+	if s := &c.Cache.Snapshot; s.Path != "" && s.Interval < 100*time.Millisecond {
+		k.addf("cache.snapshot.interval", "must be at least 100ms")
+	}
 	k.timing(&c.Timing)
 	k.admin(&c.Admin)
 	if c.Probes.Address != "" {
@@ -160,6 +164,9 @@ func (k checker) timing(t *Timing) {
 	}
 	if a.Time != 0 && a.Time.Seconds() < 10 {
 		k.addf("timing.keepalive.time", "must be at least 10s, or 0s to send none")
+	}
+	if t.MaxStreamAge != 0 && t.MaxStreamAge < time.Second {
+		k.addf("timing.max_stream_age", "must be at least 1s, or 0s for no bound")
 	}
 	if a.Time != 0 && a.Timeout == 0 {
 		k.addf("timing.keepalive.timeout", "must be more than 0s")

@@ -142,6 +142,7 @@ func TestProblems(t *testing.T) {
 		"memory":             {origin + "limits: {memory: 1MiB}\n", "2:18: limits.memory: must be at least 32MiB, without which nothing can be served, or 0"},
 		"retired":            {origin + "cache: {retired: {entries: -1}}\n", "cache.retired.entries"},
 		"unsupported nested": {origin + "limits: {parameter_sets_per_stream: wrong}\n", "limits.parameter_sets_per_stream: not supported"},
+		"snapshot":           {origin + "cache: {snapshot: {path: /x, interval: 1ms}}\n", "2:40: cache.snapshot.interval: must be at least 100ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := messages(t, c.text)
