@@ -34,12 +34,13 @@ const (
 // the runtime keeps it within its own soft limit.
 type memory struct {
 	// Set once by newMemory.
-	table  *relay.Table
-	log    *zap.Logger
-	limit  int64 // 0: none
-	sample []metrics.Sample
+	table      *relay.Table
+	log        *zap.Logger
+	env, group int64 // GOMEMLIMIT and the control group's limit; 0: none
+	sample     []metrics.Sample
 
-	used atomic.Int64 // for people
+	limit atomic.Int64 // in force; 0: none
+	used  atomic.Int64 // as of the last look, for people
 
 	// Owned by watch.
 	cycles    uint64
@@ -56,8 +57,8 @@ const (
 	memoryOverhead // the first of several
 )
 
-func newMemory(table *relay.Table, log *zap.Logger, limit int64) *memory {
-	m := &memory{table: table, log: log, limit: limit}
+func newMemory(table *relay.Table, log *zap.Logger) *memory {
+	m := &memory{table: table, log: log}
 	for _, name := range []string{
 		"/gc/cycles/total:gc-cycles", "/gc/heap/live:bytes", "/memory/classes/heap/objects:bytes",
 		"/memory/classes/heap/stacks:bytes", "/memory/classes/os-stacks:bytes", "/memory/classes/metadata/mspan/inuse:bytes",
@@ -85,6 +86,12 @@ func (m *memory) watch(ctx context.Context) error {
 // look tells the table what there is if that is known. Between two collections
 // the live heap is not, unless even the garbage leaves plenty of room.
 func (m *memory) look(now time.Time) {
+	limit := m.limit.Load()
+	if limit == 0 {
+		m.used.Store(0)
+		m.table.Measured(0, 0)
+		return
+	}
 	cycles, live, all := m.read()
 	if m.table.Tight() && cycles == m.cycles && now.Sub(m.collected) >= memoryCollect {
 		m.collected = now
@@ -92,7 +99,7 @@ func (m *memory) look(now time.Time) {
 		cycles, live, all = m.read()
 	}
 	switch {
-	case all <= m.limit/4*3:
+	case all <= limit/4*3:
 		m.tell(all)
 	case cycles != m.cycles:
 		m.cycles = cycles
@@ -113,7 +120,7 @@ func (m *memory) read() (cycles uint64, live, all int64) {
 
 func (m *memory) tell(used int64) {
 	m.used.Store(used)
-	if m.table.Measured(used, m.limit) > 0 {
+	if m.table.Measured(used, m.limit.Load()) > 0 {
 		m.collected = time.Time{} // what was given up is garbage now
 	}
 }
@@ -125,7 +132,7 @@ func (m *memory) say(now time.Time) {
 		return
 	}
 	m.tight, m.said = tight, now
-	fields := []zap.Field{zap.Int64("used", m.used.Load()), zap.Int64("limits.memory", m.limit)}
+	fields := []zap.Field{zap.Int64("used", m.used.Load()), zap.Int64("limits.memory", m.limit.Load())}
 	if tight {
 		m.log.Warn("memory is short: what retired is given up, and names that nobody has asked for yet are refused", fields...)
 		return
@@ -133,26 +140,37 @@ func (m *memory) say(now time.Time) {
 	m.log.Info("memory is no longer short", fields...)
 }
 
-// openMemory sets the limits: that of new names, and the soft limit of the
-// garbage collector, if nobody else did.
+// openMemory finds out what the process may have.
 func openMemory(configured int64, table *relay.Table, log *zap.Logger) *memory {
-	env := debug.SetMemoryLimit(-1)
-	if env == math.MaxInt64 {
-		env = 0
+	m := newMemory(table, log)
+	if m.env = debug.SetMemoryLimit(-1); m.env == math.MaxInt64 {
+		m.env = 0
 	}
-	group := cgroupLimit("/")
-	limit, soft := budget(configured, env, group)
-	if soft > 0 && env == 0 {
-		debug.SetMemoryLimit(soft)
+	m.group = cgroupLimit("/")
+	m.configure(configured)
+	return m
+}
+
+// configure sets the limits: that of new names, and the soft limit of the
+// garbage collector, unless GOMEMLIMIT did.
+func (m *memory) configure(configured int64) {
+	limit, soft := budget(configured, m.env, m.group)
+	if m.limit.Swap(limit) == limit {
+		return
 	}
-	if limit > 0 {
-		log.Info("memory is limited", zap.Int64("limits.memory", limit), zap.Int64("soft_limit", soft), zap.Int64("cgroup", group))
+	if m.env == 0 {
+		collector := soft
+		if collector == 0 {
+			collector = math.MaxInt64
+		}
+		debug.SetMemoryLimit(collector)
 	}
+	fields := []zap.Field{zap.Int64("limits.memory", limit), zap.Int64("soft_limit", soft), zap.Int64("cgroup", m.group)}
 	if limit > soft {
-		log.Warn("limits.memory is more than the process may have: it does not protect it", zap.Int64("limits.memory", limit),
-			zap.Int64("soft_limit", soft), zap.Int64("cgroup", group))
+		m.log.Warn("limits.memory is more than the process may have: it does not protect it", fields...)
+		return
 	}
-	return newMemory(table, log, limit)
+	m.log.Info("memory is limited", fields...)
 }
 
 // budget is the limit of new names and the soft limit of the garbage collector,

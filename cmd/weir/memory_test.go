@@ -79,16 +79,16 @@ func TestMemoryIsMeasured(t *testing.T) {
 	}
 	core, logs := observer.New(zap.InfoLevel)
 	runtime.GC()
-	m := newMemory(table, zap.New(core), 0)
+	m := newMemory(table, zap.New(core))
 	_, live, _ := m.read()
 	const room = 64 << 20
-	m.limit = live + room
+	m.limit.Store(live + room)
 	now := time.Unix(1e9, 0)
 	look := func(words string, tight bool) {
 		t.Helper()
 		now = now.Add(time.Minute)
 		if m.look(now); table.Tight() != tight {
-			t.Errorf("%s: tight is %v, with %d used of %d", words, table.Tight(), m.used.Load(), m.limit)
+			t.Errorf("%s: tight is %v, with %d used of %d", words, table.Tight(), m.used.Load(), m.limit.Load())
 		}
 	}
 	look("at first", false)

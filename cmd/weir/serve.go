@@ -173,9 +173,7 @@ func (p *process) run(ctx context.Context) error {
 	parts.Go(func() error { return p.advance(work) })
 	parts.Go(func() error { return p.files.run(work) })
 	parts.Go(func() error { return newSharing(p).watch(work) })
-	if p.memory.limit > 0 {
-		parts.Go(func() error { return p.memory.watch(work) })
-	}
+	parts.Go(func() error { return p.memory.watch(work) })
 	for _, o := range p.origins {
 		parts.Go(func() error { return o.run(work) })
 	}
