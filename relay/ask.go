@@ -234,6 +234,7 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 		return
 	}
 	t.firstGen[t.lane], t.firstAt[t.lane] = gen, now // what the seeding abandons is to be looked at (RELAY-9)
+	s.confirmFromLocked(now)
 	sortNames(a.Subscribe)
 	a.Initial = s.initialLocked(t.lane, now, func(add func(*Variant) bool) {
 		for _, t := range globs {

@@ -19,8 +19,9 @@ type namedTable struct {
 	firstGen [2]uint32
 	firstAt  [2]time.Time
 	changed  []*want // to be looked at by the lane, besides asking anew
-	// unconfirmed: an entry may be.
+	// unconfirmed: an entry may be. Those whose silence counts as the origin's word are confirmed at confirmAt (restore.go).
 	unconfirmed bool
+	confirmAt   time.Time
 	moving      bool // the side lane has to ask them before the main lane may be reopened without them
 	// unheard are the names asked, in order of time, to be looked at after patience (ABS-1); silentAt is when, zero if there are none.
 	unheard  []unheard
@@ -107,6 +108,7 @@ const (
 	early                            // came with the first request, and may be an alias of what the client says it holds
 	beat                             // a TTL came that the client has not been told
 	revived                          // holds what had retired, by our giving it
+	returned                         // came with the first SotW request of a client that says it holds something
 )
 
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
@@ -379,7 +381,7 @@ func (w *want) renewedLocked(rev uint64) {
 // have to wait: a SotW client that came back is answered once all it names is known (RELAY-7).
 func (w *want) dueLocked() {
 	for r := w.head; r != nil; r = r.next {
-		if r.is(owed | holds) {
+		if r.is(owed|holds) && !r.heldBack() {
 			r.flags = r.flags&^claimed | holds
 		}
 	}

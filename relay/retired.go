@@ -201,6 +201,8 @@ func (s *shard) reshowLocked(w *want) {
 // which it was asked, but those who were given a body before (RELAY-9).
 func (s *Sub) bodyLocked(r *record) *Variant {
 	switch v := r.want.chosen; {
+	case r.heldBack():
+		return nil
 	case v == nil:
 		return s.retiredLocked(r)
 	case v.DoNotCache && !s.shard.isAskedLocked(r.want) && (!r.is(holds) || r.is(claimed)):

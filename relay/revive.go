@@ -23,7 +23,7 @@ func (t *set) key() retiredKey {
 func (t *set) retireLocked() {
 	cfg, typeURL := &t.shard.group.origin.cfg, t.shard.typeURL
 	told := !cfg.SotW || absenceDeletes(typeURL) || slices.Contains(cfg.AbsenceDeletes, typeURL)
-	if !told || !t.firm && !t.revived || t.uncached > 0 || t.anew || t.shard.private() {
+	if !told || !t.firm && !t.revived && !t.restored || t.uncached > 0 || t.anew || t.shard.private() {
 		return
 	}
 	var variants []*Variant
@@ -90,7 +90,7 @@ func (t *set) forgetLocked() {
 	t.changedLocked(rev)
 	t.faults, t.from, t.doubted = faults{}, nil, nil
 	t.first, t.news, t.settled, t.firm, t.bad = time.Time{}, time.Time{}, false, false, false
-	t.sweepGen, t.revived, t.anew = 0, false, false
+	t.sweepGen, t.revived, t.anew, t.restored = 0, false, false, false
 }
 
 // countLocked keeps count of the members that must not be cached.

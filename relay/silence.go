@@ -7,6 +7,7 @@ import "time"
 // failLocked takes up what the origin says of a name instead of a resource: the body that is there goes or stays (ABS-8), and
 // either counts as an answer.
 func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
+	s.confirmLocked(e)
 	if s.group.origin.ends(fault) {
 		for _, w := range e.wants {
 			if !w.fault.same(fault) {

@@ -128,6 +128,9 @@ func (s *Sub) subscribeLocked(name string) {
 		if s.more != nil {
 			delete(s.more.told, name) // the record tells it from now on
 		}
+		if s.first && s.holds && !s.delta {
+			r.flags |= returned
+		}
 	}
 	r.fault = nil // it may be all there is to answer
 	s.oweLocked(r, true)
