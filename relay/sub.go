@@ -236,8 +236,9 @@ func (s *Sub) Standing() Standing {
 	}
 	for p := s.pos; p != nil; p = p.also {
 		x.Sets++
-		x.Held = x.Held || p.heldBackLocked()
-		x.Settling = x.Settling || p.waitsLocked()
+		held := p.heldBackLocked()
+		x.Held = x.Held || held
+		x.Settling = x.Settling || p.waitsLocked() && (!held || p.view.set.lane().live(p.view.set.askedGen)) // or else nothing is to come
 		if p.view.set.kind == wild {
 			x.Wildcard = true
 		} else {
