@@ -18,6 +18,7 @@ var (
 	evictionReasons = []string{"entries", "bytes", "max_stale", other}
 	lookups         = [...]string{"live", "stale", "retired", "absent", "miss"}
 	results         = []string{"ok", "error"}
+	certRoles       = []string{"listener", "admin", "origin", "client_ca", "origin_ca", other}
 	stages          = []string{"sent", "acked"}
 	directions      = [...]string{"from_origin", "to_origin", "from_client", "to_client"}
 )

@@ -66,8 +66,8 @@ type BodyImage struct {
 	// Resource is an encoded envoy.service.discovery.v3.Resource: the name as the origin spells it, constraints, aliases, the origin's
 	// version, metadata and payload.
 	Resource []byte
-	// Server is which of the origin's servers gave it, by its place in the list of addresses: its version is not presented to another
-	// (FED-7). If the list is not what it was, give NoServer back.
+	// Server is the number of the origin's server that gave it, since its version is not presented to another (FED-7). Numbers are of one
+	// process: Origin.Servers tells what they stand for, and Origin.Server the number now. NoServer stands for one that is not known.
 	Server uint8
 	// Expires is the moment its TTL ends on the wall clock, and Left how long that was when the image was made, so that a clock that was set
 	// back makes no promise longer. The zero time: it has none.
@@ -134,7 +134,7 @@ func (t *Table) Images(changedSince func(origin, group, typeURL string) uint64) 
 					if IsSecret(s.typeURL) {
 						continue
 					}
-					x := TypeImage{Origin: o.cfg.Name, Group: g.key, TypeURL: s.typeURL}
+					x := TypeImage{Origin: o.name, Group: g.key, TypeURL: s.typeURL}
 					if !s.image(&x, changedSince(x.Origin, x.Group, x.TypeURL)) {
 						continue
 					}
@@ -148,15 +148,6 @@ func (t *Table) Images(changedSince func(origin, group, typeURL string) uint64) 
 			}
 		}
 	}
-}
-
-func (t *Table) originList() []*Origin {
-	os := make([]*Origin, 0, len(t.origins))
-	for _, o := range t.origins {
-		os = append(os, o)
-	}
-	slices.SortFunc(os, func(a, b *Origin) int { return cmpString(a.cfg.Name, b.cfg.Name) })
-	return os
 }
 
 // editedLocked notes that the image of the shard is another.

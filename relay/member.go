@@ -146,7 +146,7 @@ func (t *set) failMembersLocked(a *Applied, u *Update, touched map[*member]bool,
 // omitMembersLocked removes what a full response leaves out. A response with a bad part proves no absence (RELAY-32), nor does one
 // of a grouped type (DEL-3), nor does it prove any of what is in error (ABS-8, ABS-11).
 func (t *set) omitMembersLocked(a *Applied, u *Update, touched map[*member]bool, rev uint64, gen uint32) (ended bool) {
-	if !u.Full || u.Bad || !absenceDeletes(u.TypeURL) && !slices.Contains(t.shard.group.origin.cfg.AbsenceDeletes, u.TypeURL) {
+	if !u.Full || u.Bad || !absenceDeletes(u.TypeURL) && !slices.Contains(t.shard.group.origin.config().AbsenceDeletes, u.TypeURL) {
 		return false
 	}
 	for _, m := range t.members {

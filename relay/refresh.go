@@ -62,7 +62,7 @@ func (s *shard) hearLocked(held *Variant, from *receipt, u *Update, r *Resource)
 		return ignored
 	}
 	same := held != nil && held.originVersion == r.Version
-	if s.group.origin.cfg.SotW {
+	if s.group.origin.config().SotW {
 		same = held != nil && from != nil && from.version == u.Version && from.server == held.from.server
 	}
 	_, ended := r.expiry(s.now)

@@ -23,11 +23,11 @@ const leastRestored = time.Minute
 // RestoreBody makes a body again that was written down. It is judged as if the origin sent it: a damaged file may have anything in it. The
 // error names it. Give it to Restore only in the images of the type and origin.
 func (t *Table) RestoreBody(now, wall time.Time, origin, typeURL string, b BodyImage) (*Variant, error) {
-	o := t.origins[origin]
+	o := t.Origin(origin)
 	if o == nil {
 		return nil, fmt.Errorf("origin %s is not configured", quote(origin))
 	}
-	a := acceptance{Update: Update{TypeURL: typeURL}, delta: !o.cfg.SotW}
+	a := acceptance{Update: Update{TypeURL: typeURL}, delta: !o.config().SotW}
 	var r Resource
 	if err := parseResource(b.Resource, &r); err != nil {
 		return nil, fmt.Errorf("resource %s of %s: does not decode: %w", quote(r.Name), quote(typeURL), err)
@@ -43,7 +43,7 @@ func (t *Table) RestoreBody(now, wall time.Time, origin, typeURL string, b BodyI
 	if why != "" {
 		return nil, fmt.Errorf("resource %s of %s: %s", quote(r.Name), quote(typeURL), why)
 	}
-	from := &receipt{typeURL: typeURL, server: b.Server, shown: o.cfg.OriginVersions, canonical: o.cfg.CanonicalHash}
+	from := &receipt{typeURL: typeURL, server: b.Server, shown: o.config().OriginVersions, canonical: o.config().CanonicalHash}
 	v := newVariant(from, &r, r.Version)
 	if !b.Expires.IsZero() {
 		v.endAt(now.Add(min(b.Left, b.Expires.Sub(wall.Round(0)))))
@@ -57,7 +57,7 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 	fail := func(err error) error {
 		return fmt.Errorf("origin %s, group %s, type %s: %w", quote(x.Origin), quote(x.Group), quote(x.TypeURL), err)
 	}
-	o := t.origins[x.Origin]
+	o := t.Origin(x.Origin)
 	switch {
 	case o == nil:
 		return fail(errors.New("the origin is not configured"))
@@ -96,13 +96,13 @@ func (o *Origin) restoredNode(key string, node []byte) (*corev3.Node, error) {
 	if err := proto.Unmarshal(node, n); err != nil {
 		return nil, fmt.Errorf("its node does not decode: %w", err)
 	}
-	own := "weir/" + o.table.cfg.Name + "/" + key
+	own := "weir/" + o.table.config().Name + "/" + key
 	if n.Id == own {
 		n.Id = "" // it is the group's, and no member's
 	}
-	now, up := groupOf(n, o.cfg, o.table.cfg.Name)
-	fixed := o.cfg.NodeID != "" && slices.Contains(o.cfg.GroupBy, "id") ||
-		o.cfg.NodeCluster != "" && slices.Contains(o.cfg.GroupBy, "cluster") // the members' own are not in the node
+	now, up := groupOf(n, *o.config(), o.table.config().Name)
+	fixed := o.config().NodeID != "" && slices.Contains(o.config().GroupBy, "id") ||
+		o.config().NodeCluster != "" && slices.Contains(o.config().GroupBy, "cluster") // the members' own are not in the node
 	switch {
 	case now == key:
 	case !fixed:
@@ -110,7 +110,7 @@ func (o *Origin) restoredNode(key string, node []byte) (*corev3.Node, error) {
 	case len(key) != len(now):
 		return nil, errors.New("it is no group's key")
 	}
-	if o.cfg.NodeID == "" && n.Id == "" {
+	if o.config().NodeID == "" && n.Id == "" {
 		up.Id = own
 	}
 	return up, nil
@@ -238,7 +238,7 @@ func (s *shard) restoreLocked(now time.Time, x *TypeImage) {
 		}
 	}
 	if s.named.from == nil && x.Response != "" {
-		s.named.from = r.receipt(&receipt{typeURL: s.typeURL, shown: s.group.origin.cfg.OriginVersions}, x.Response)
+		s.named.from = r.receipt(&receipt{typeURL: s.typeURL, shown: s.group.origin.config().OriginVersions}, x.Response)
 	}
 }
 
@@ -289,7 +289,7 @@ func (r *restoration) setLocked(x *SetImage) {
 		t.offerLocked(m, s.rev)
 	}
 	if t.from == nil && x.Response != "" {
-		t.from = r.receipt(&receipt{typeURL: s.typeURL, shown: s.group.origin.cfg.OriginVersions}, x.Response)
+		t.from = r.receipt(&receipt{typeURL: s.typeURL, shown: s.group.origin.config().OriginVersions}, x.Response)
 	}
 	t.settled, t.restored, t.revived = x.Settled, x.Settled, x.Retired && x.Settled
 	t.lingerAt, t.timer = r.until, true

@@ -119,14 +119,7 @@ func shortType(url string) string {
 func (s *script) run(f []string) []string {
 	switch f[0] {
 	case "origin":
-		o := &s.cfg.Origins[0]
-		o.SotW = slices.Contains(f, "sotw")
-		o.OriginVersions = slices.Contains(f, "origin-versions")
-		o.NoResume = slices.Contains(f, "no-resume")
-		o.AbsenceTransient = slices.Contains(f, "transient")
-		o.DropOnDataError = slices.Contains(f, "drop")
-		o.RecursiveGlobs = slices.Contains(f, "recursive")
-		o.WithholdTTL = slices.Contains(f, "withhold")
+		s.configure(f)
 		for _, w := range f[1:] { // keep=ENTRIES,BYTES of what retired
 			if keep, ok := strings.CutPrefix(w, "keep="); ok {
 				if _, err := fmt.Sscanf(keep, "%d,%d", &s.cfg.RetiredEntries, &s.cfg.RetiredBytes); err != nil {
@@ -135,6 +128,16 @@ func (s *script) run(f []string) []string {
 			}
 		}
 		s.start()
+	case "reconfigure": // as "origin", of a table in use
+		s.configure(f)
+		n, err := s.table.Prepare(s.cfg)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if n.Commit(s.now).Ended(s.group.origin) {
+			return []string{"ends"}
+		}
+		return s.woken()
 	case "wait":
 		return s.wait(f[1])
 	case "open":
@@ -164,6 +167,19 @@ func (s *script) run(f []string) []string {
 		return s.client(sub, f[1:])
 	}
 	return nil
+}
+
+// configure reads what an origin is like.
+func (s *script) configure(f []string) {
+	s.cfg.Origins = slices.Clone(s.cfg.Origins) // those in force are not to be touched
+	o := &s.cfg.Origins[0]
+	o.SotW = slices.Contains(f, "sotw")
+	o.OriginVersions = slices.Contains(f, "origin-versions")
+	o.NoResume = slices.Contains(f, "no-resume")
+	o.AbsenceTransient = slices.Contains(f, "transient")
+	o.DropOnDataError = slices.Contains(f, "drop")
+	o.RecursiveGlobs = slices.Contains(f, "recursive")
+	o.WithholdTTL = slices.Contains(f, "withhold")
 }
 
 func (s *script) wait(d string) []string {

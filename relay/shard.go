@@ -69,7 +69,7 @@ const (
 func newShard(g *Group, typeURL string) *shard {
 	s := &shard{group: g, typeURL: typeURL}
 	s.home = &g.lanes
-	if g.origin.cfg.PerType && ServiceOf(typeURL) != nil {
+	if g.origin.config().PerType && ServiceOf(typeURL) != nil {
 		s.home = ownLanes(s)
 	}
 	s.lanes.Store(s.home)
@@ -80,11 +80,14 @@ func newShard(g *Group, typeURL string) *shard {
 }
 
 func (s *shard) table() *Table { return s.group.origin.table }
-func (s *shard) cfg() *Config  { return &s.group.origin.table.cfg }
+func (s *shard) cfg() *Config  { return s.group.origin.table.config() }
 func (s *shard) push(x timer)  { s.table().timers.push(x) }
 
-// private reports whether what the shard holds goes with its last client: secrets (RELAY-75), and what is one client's alone.
-func (s *shard) private() bool { return s.group.dedicated || IsSecret(s.typeURL) }
+// private reports whether what the shard holds goes with its last client: secrets (RELAY-75), what is one client's alone, and what is
+// of an origin that is no longer in force.
+func (s *shard) private() bool {
+	return s.group.dedicated || IsSecret(s.typeURL) || s.group.origin.ended.Load()
+}
 
 // linger is how long an upstream subscription outlives its last client (RELAY-3).
 func (s *shard) linger() time.Duration {

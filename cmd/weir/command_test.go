@@ -78,7 +78,8 @@ func TestUsage(t *testing.T) {
 	for _, line := range []string{
 		"bogus", "validat", "run --bogus", "run extra", "validate extra", "get", "get cds", "get bogus --from a:1",
 		"get cds --from a:1 -o xml", "get cds --from a:1 --dialect rest", "get cds --from a:1 --metadata x",
-		"get cds --from a:1 --header =x", "get cds --from a:1 --timeout x", "version extra",
+		"get cds --from a:1 --header =x", "status extra", "status -o xml", "status --admin nowhere",
+		"drain extra", "drain --admin nowhere", "drain --admin a:b/c:1", "get cds --from a:1 --timeout x", "version extra",
 	} {
 		code, stdout, stderr := weir(t, strings.Fields(line)...)
 		if code != exitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 {
@@ -88,7 +89,7 @@ func TestUsage(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, line := range []string{"", "--help", "get --help", "run -h", "completion bash"} {
+	for _, line := range []string{"", "--help", "get --help", "status --help", "drain --help", "run -h", "completion bash"} {
 		if code, stdout, stderr := weir(t, strings.Fields(line)...); code != exitOK || stdout == "" || stderr != "" {
 			t.Errorf("weir %s: got %d, %d bytes, %q", line, code, len(stdout), stderr)
 		}

@@ -26,10 +26,15 @@ func (p *peer) register(f *pflag.FlagSet) {
 	f.StringVar(&p.nodeCluster, "node-cluster", "", "the node `cluster` to present")
 	f.StringArrayVar(&p.metadata, "metadata", nil, "`KEY=VALUE` of the node's metadata, a string; may be repeated")
 	f.StringArrayVar(&p.headers, "header", nil, "`KEY=VALUE` sent as a header; may be repeated")
-	f.StringVar(&p.tls.CA, "ca", "", "a PEM `file`; this or another TLS flag makes the connection TLS")
-	f.StringVar(&p.tls.Cert, "cert", "", "the client certificate, a PEM `file`")
-	f.StringVar(&p.tls.Key, "key", "", "its key, a PEM `file`")
-	f.StringVar(&p.tls.ServerName, "server-name", "", "the `name` to verify instead of the address's host")
+	registerTLS(f, &p.tls)
+}
+
+// registerTLS adds the flags that secure a connection.
+func registerTLS(f *pflag.FlagSet, t *client.TLS) {
+	f.StringVar(&t.CA, "ca", "", "a PEM `file`; this or another TLS flag makes the connection TLS")
+	f.StringVar(&t.Cert, "cert", "", "the client certificate, a PEM `file`")
+	f.StringVar(&t.Key, "key", "", "its key, a PEM `file`")
+	f.StringVar(&t.ServerName, "server-name", "", "the `name` to verify instead of the address's host")
 }
 
 // config is the client the flags describe, for one address.

@@ -110,23 +110,32 @@ func (c *Config) credentials() (credentials.TransportCredentials, error) {
 	if c.TLS == nil {
 		return insecure.NewCredentials(), nil
 	}
-	t := &tls.Config{ServerName: c.TLS.ServerName, MinVersion: tls.VersionTLS12}
-	if c.TLS.CA != "" {
-		pem, err := os.ReadFile(c.TLS.CA)
+	t, err := c.TLS.Load()
+	if err != nil {
+		return nil, err
+	}
+	return credentials.NewTLS(t), nil
+}
+
+// Load reads the files.
+func (f *TLS) Load() (*tls.Config, error) {
+	t := &tls.Config{ServerName: f.ServerName, MinVersion: tls.VersionTLS12}
+	if f.CA != "" {
+		pem, err := os.ReadFile(f.CA)
 		if err != nil {
 			return nil, fmt.Errorf("certificate authority: %w", err)
 		}
 		t.RootCAs = x509.NewCertPool()
 		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("certificate authority: %s holds no PEM certificate", c.TLS.CA)
+			return nil, fmt.Errorf("certificate authority: %s holds no PEM certificate", f.CA)
 		}
 	}
-	if c.TLS.Cert != "" || c.TLS.Key != "" {
-		cert, err := tls.LoadX509KeyPair(c.TLS.Cert, c.TLS.Key)
+	if f.Cert != "" || f.Key != "" {
+		cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 		if err != nil {
 			return nil, fmt.Errorf("client certificate: %w", err)
 		}
 		t.Certificates = []tls.Certificate{cert}
 	}
-	return credentials.NewTLS(t), nil
+	return t, nil
 }

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func drainCommand() *cobra.Command {
+	o := &operator{}
+	cmd := &cobra.Command{
+		Use:   "drain",
+		Short: "Have a running weir begin an orderly end",
+		Long: `Have a running weir begin an orderly end, as SIGTERM does: it is not ready any
+more, tells its clients to go elsewhere, spread over timing.drain, and ends. The
+command returns at once.`,
+		Args: cobra.NoArgs,
+	}
+	o.register(cmd)
+	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
+		said, err := o.post(cmd.Context(), "/drain")
+		if err == nil {
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
+		}
+		return err
+	})
+	return cmd
+}

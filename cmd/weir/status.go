@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/weir-xds/weir/cmd/weir/admin"
+)
+
+// statusStreams is how many client streams the command looks at.
+const statusStreams = 100_000
+
+// standing is what a running weir says of itself: the part of its admin pages
+// that is shown as a table. As JSON and YAML they are given whole.
+type standing struct {
+	Ready   admin.Readiness `json:"ready"`
+	Origins struct {
+		Origins []admin.Origin `json:"origins"`
+	} `json:"origins"`
+	Groups struct {
+		Groups []groupLine `json:"groups"`
+	} `json:"groups"`
+	Clients struct {
+		Clients []struct {
+			Synced bool `json:"synced"`
+		} `json:"clients"`
+		Truncated bool `json:"truncated"`
+	} `json:"clients"`
+	NACKs struct {
+		Clients []nackLine `json:"clients"`
+	} `json:"nacks"`
+}
+
+type groupLine struct {
+	Origin  string `json:"origin"`
+	NodeID  string `json:"node_id"`
+	Cluster string `json:"node_cluster"`
+	Clients int    `json:"clients"`
+	Types   []struct {
+		Resources int `json:"resources"`
+		Stale     int `json:"stale"`
+		Waiting   int `json:"waiting"`
+	} `json:"types"`
+}
+
+type nackLine struct {
+	NodeID  string    `json:"node_id"`
+	Peer    string    `json:"peer"`
+	Type    string    `json:"type"`
+	Count   uint64    `json:"count"`
+	Message string    `json:"message"`
+	At      time.Time `json:"at"`
+}
+
+func statusCommand() *cobra.Command {
+	o, output := &operator{}, ""
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show how a running weir stands: origins, groups, clients, staleness, NACKs",
+		Args:  cobra.NoArgs,
+	}
+	o.register(cmd)
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "`table, yaml or json`")
+	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
+		show, ok := map[string]func(io.Writer, []byte) error{"table": statusTable, "json": statusJSON, "yaml": statusYAML}[output]
+		if !ok {
+			return usageError{fmt.Errorf("--output %q is none of table, yaml, json", output)}
+		}
+		pages, err := o.pages(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return show(cmd.OutOrStdout(), pages)
+	})
+	return cmd
+}
+
+// pages gathers the admin pages in one JSON object.
+func (o *operator) pages(ctx context.Context) ([]byte, error) {
+	pages := make(map[string]json.RawMessage)
+	for _, page := range []struct{ key, path string }{
+		{"origins", "/origins"}, {"groups", "/groups"}, {"clients", fmt.Sprintf("/clients?limit=%d", statusStreams)},
+		{"nacks", "/nacks"}, {"ready", "/readyz"},
+	} {
+		var body json.RawMessage
+		if err := o.get(ctx, page.path, &body); err != nil {
+			return nil, err
+		}
+		pages[page.key] = body
+	}
+	return json.Marshal(pages)
+}
+
+func statusJSON(w io.Writer, pages []byte) error {
+	var text bytes.Buffer
+	if err := json.Indent(&text, pages, "", "  "); err != nil {
+		return err
+	}
+	text.WriteByte('\n')
+	_, err := text.WriteTo(w)
+	return err
+}
+
+func statusYAML(w io.Writer, pages []byte) error {
+	var tree yaml.Node
+	if err := yaml.Load(pages, &tree); err != nil {
+		return fmt.Errorf("turning JSON into YAML: %w", err)
+	}
+	plain(&tree)
+	out, err := yaml.Dump(&tree)
+	if err != nil {
+		return fmt.Errorf("writing YAML: %w", err)
+	}
+	_, err = w.Write(out)
+	return err
+}
+
+func statusTable(w io.Writer, pages []byte) error {
+	var s standing
+	if err := json.Unmarshal(pages, &s); err != nil {
+		return fmt.Errorf("what the admin port says is not understood: %w", err)
+	}
+	now := time.Now()
+	// A tabwriter keeps its first error for Flush.
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	s.summary(tw)
+	_, _ = fmt.Fprintln(tw)
+	row(tw, "ORIGIN", "STATE", "FOR", "SOURCE", "GROUPS", "STREAMS", "RESOURCES", "STALE", "UPDATED", "LAST ERROR")
+	for i := range s.Origins.Origins {
+		o := &s.Origins.Origins[i]
+		state := "disconnected"
+		if o.Connected {
+			state = "connected"
+		}
+		row(tw, o.Name, state, ago(now, o.Since), o.Source, o.Groups, o.Streams, o.Resources, o.Stale, ago(now, o.LastUpdate), o.Error)
+	}
+	if len(s.Groups.Groups) > 0 {
+		_, _ = fmt.Fprintln(tw)
+		row(tw, "GROUP", "ORIGIN", "CLUSTER", "CLIENTS", "RESOURCES", "STALE", "WAITING")
+	}
+	for i := range s.Groups.Groups {
+		g := &s.Groups.Groups[i]
+		resources, stale, waiting := 0, 0, 0
+		for _, t := range g.Types {
+			resources, stale, waiting = resources+t.Resources, stale+t.Stale, waiting+t.Waiting
+		}
+		row(tw, g.NodeID, g.Origin, g.Cluster, g.Clients, resources, stale, waiting)
+	}
+	if len(s.NACKs.Clients) > 0 {
+		_, _ = fmt.Fprintln(tw)
+		row(tw, "REFUSED BY", "PEER", "TYPE", "TIMES", "LAST", "BECAUSE")
+	}
+	for i := range s.NACKs.Clients {
+		n := &s.NACKs.Clients[i]
+		row(tw, n.NodeID, n.Peer, n.Type, n.Count, ago(now, n.At), n.Message)
+	}
+	return tw.Flush()
+}
+
+func (s *standing) summary(w io.Writer) {
+	state := s.Ready.State
+	if s.Ready.Why != "" {
+		state += ": " + s.Ready.Why
+	}
+	row(w, "state", state)
+	unsynced, more := 0, ""
+	for _, c := range s.Clients.Clients {
+		if !c.Synced {
+			unsynced++
+		}
+	}
+	if s.Clients.Truncated {
+		more = " or more"
+	}
+	row(w, "clients", fmt.Sprintf("%d streams%s, %d not in sync", len(s.Clients.Clients), more, unsynced))
+}
+
+// row writes one line of a table; an empty cell stays visible.
+func row(w io.Writer, cells ...any) {
+	for i, cell := range cells {
+		text := fmt.Sprint(cell)
+		if i > 0 {
+			_, _ = io.WriteString(w, "\t")
+		}
+		if text == "" {
+			text = "-"
+		}
+		_, _ = io.WriteString(w, oneLine(text))
+	}
+	_, _ = io.WriteString(w, "\n")
+}
+
+// ago is how long ago something was; a dash for never.
+func ago(now, at time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return max(now.Sub(at), 0).Round(time.Second).String()
+}
