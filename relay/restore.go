@@ -326,7 +326,8 @@ func (r *restoration) nameLocked(x *NameImage, response string) {
 
 // Until the origin has confirmed what was restored, it is told only to clients that do not hold it. A set is firm once it was answered and
 // a pause has passed, or where there is no answer the pause after it was asked (set.go). A name is confirmed by what the origin says of
-// it, or by the same pause.
+// it, or by the same pause. Silence about what it was not told that we hold says nothing, though: then a set takes the longest pause, and a
+// name is held back until the origin speaks of it, or for 15 s where a list waits for it.
 
 // unconfirmedLocked reports whether the members were restored and no stream has confirmed them.
 func (t *set) unconfirmedLocked() bool { return t.restored && !t.firm }
@@ -338,8 +339,18 @@ func (p *position) heldBackLocked() bool {
 }
 
 // heldBack reports whether the client is to be told nothing of a name that was restored because it says that it holds it, or may by an
-// alias.
-func (r *record) heldBack() bool { return r.want.entry.unconfirmed && r.is(claimed|returned|early) }
+// alias. A list that is sent whole does not wait for a name for ever (RELAY-6).
+func (r *record) heldBack() bool {
+	w := r.want
+	if !w.entry.unconfirmed {
+		return false
+	}
+	if !r.is(claimed | returned | early) { // by the alias it would have what it says it holds by the name
+		own := w.chosen
+		return own != nil && own.Name != w.entry.name && r.sub.records[own.Name] != nil && r.sub.records[own.Name].is(claimed)
+	}
+	return !w.mute || !r.sub.wholeLocked() || !r.sub.shard.isAskedLocked(w)
+}
 
 // confirmLocked: the origin has spoken of the name, if only by its silence.
 func (s *shard) confirmLocked(e *entry) {
@@ -352,14 +363,19 @@ func (s *shard) confirmLocked(e *entry) {
 	}
 }
 
-// confirmFromLocked: the names were just asked on a new stream, or one came to them.
-func (s *shard) confirmFromLocked(now time.Time) {
+// confirmFromLocked: names were just asked, all of them on a new stream, or some that came later. Their silence counts from now, but what
+// comes later does not put off the others.
+func (s *shard) confirmFromLocked(now time.Time, all bool) {
 	t := &s.named
-	for _, e := range t.entries {
-		t.unconfirmed = t.unconfirmed || e.unconfirmed
-	}
-	if t.unconfirmed {
+	if t.unconfirmed && (all || !t.confirming) {
 		t.confirmAt = now.Add(firmFactor * s.cfg().Settle)
+		s.confirmTimerLocked()
+	}
+}
+
+func (s *shard) confirmTimerLocked() {
+	if t := &s.named; !t.confirming {
+		t.confirming = true
 		s.push(timer{at: t.confirmAt, kind: confirmations, shard: s})
 	}
 }
@@ -383,23 +399,19 @@ func (s *shard) confirm(now time.Time) {
 	defer s.unlock()
 	s.now = now
 	t := &s.named
+	t.confirming = false
 	gen := t.firstGen[t.lane]
-	if !t.unconfirmed || !s.lane(t.lane).live(gen) {
-		return // the next stream asks anew
-	}
-	if t.confirmAt.After(now) {
-		s.push(timer{at: t.confirmAt, kind: confirmations, shard: s})
-		return
-	}
-	t.unconfirmed = false
-	for _, e := range t.entries {
-		if s.askedBeforeLocked(e, gen) {
-			s.confirmLocked(e)
+	switch {
+	case !t.unconfirmed, !s.lane(t.lane).live(gen): // the next stream asks anew
+	case t.confirmAt.After(now):
+		s.confirmTimerLocked()
+	default:
+		t.unconfirmed = false
+		for _, e := range t.entries {
+			if t.presented && len(e.variants) > 0 && s.askedBeforeLocked(e, gen) && !e.kept(gen) {
+				s.confirmLocked(e)
+			}
+			t.unconfirmed = t.unconfirmed || e.unconfirmed
 		}
-		t.unconfirmed = t.unconfirmed || e.unconfirmed
-	}
-	if t.unconfirmed { // it came since
-		t.confirmAt = now.Add(firmFactor * s.cfg().Settle)
-		s.push(timer{at: t.confirmAt, kind: confirmations, shard: s})
 	}
 }

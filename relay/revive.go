@@ -33,7 +33,7 @@ func (t *set) retireLocked() {
 		}
 		variants = append(variants, m.variants...)
 	}
-	t.shard.table().retired.add(t.key(), variants)
+	t.shard.table().retired.add(t.key(), variants, false) // it comes back as what is not firm in any case
 }
 
 // expectLocked looks for a set that retired when the first client asks for it.
@@ -56,7 +56,7 @@ func (t *set) reviveLocked() {
 		if t.settled || len(t.members) > 0 { // of a stream that began to tell what the set is now
 			return
 		}
-		variants := t.shard.table().retired.take(t.key())
+		variants, _ := t.shard.table().retired.take(t.key())
 		if variants == nil {
 			return
 		}

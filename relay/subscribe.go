@@ -128,7 +128,7 @@ func (s *Sub) subscribeLocked(name string) {
 		if s.more != nil {
 			delete(s.more.told, name) // the record tells it from now on
 		}
-		if s.first && s.holds && !s.delta {
+		if _, stated := s.initial[name]; stated || s.holds && !s.delta && (s.first || s.pos != nil && s.pos.fresh) {
 			r.flags |= returned
 		}
 	}
