@@ -39,6 +39,16 @@ type Limits struct {
 	// StreamsPerConnection is how many streams one connection may have open (`limits.streams_per_connection`); a client keeps
 	// what is beyond waiting. Default 100.
 	StreamsPerConnection int
+	// StreamsPerIdentity is the number of streams open at a time for one identity, which is what a verified client certificate says
+	// (`limits.streams_per_identity`). Zero means no limit, too.
+	StreamsPerIdentity int
+	// NewStreamsPerSecond is the rate at which streams are taken in (`limits.new_streams_per_second`). What comes faster waits up to
+	// two seconds, and is refused beyond. Default 2,000.
+	NewStreamsPerSecond int
+	// RequestsPerSecond and NACKsPerSecond are the rates at which one stream may send requests, and among them such that refuse a
+	// response (`limits.requests_per_second`, `limits.nacks_per_second`), after a burst of as many. A stream that is faster is read
+	// more slowly. Default 20,000 and 100.
+	RequestsPerSecond, NACKsPerSecond int
 	// NamesPerStream is the number of resource names one stream may be subscribed to, over all types
 	// (`limits.names_per_stream`); more ends the stream. Default 1,000,000.
 	NamesPerStream int
@@ -63,6 +73,10 @@ type Timing struct {
 	SendStall time.Duration
 	// FirstRequest is how long a stream may stay without a request (`timing.first_request`, STREAM-9). Default 30 s.
 	FirstRequest time.Duration
+	// MaxStreamAge is how old a stream may get (`timing.max_stream_age`, RELAY-59): at a random time in the last tenth of it the
+	// stream is ended. Its connection is sent GOAWAY before, so that what the client opens next finds another replica. Default 0: as
+	// old as it likes.
+	MaxStreamAge time.Duration
 	// Keepalive finds dead peers (`timing.keepalive`, ERR-12).
 	Keepalive Keepalive
 }
@@ -73,7 +87,7 @@ type Keepalive struct {
 	Time time.Duration
 	// Timeout is how long the answer to a ping may take (`timeout`). Default 10 s.
 	Timeout time.Duration
-	// MinClientInterval is how often a client may ping (`min_client_interval`). Default 10 s.
+	// MinClientInterval is how often a client may ping (`min_client_interval`), streams or not. Default 10 s.
 	MinClientInterval time.Duration
 }
 
@@ -115,6 +129,10 @@ func (c *Config) normalize() error {
 	l, t := &c.Limits, &c.Timing
 	limit(&l.Streams, 50_000)
 	limit(&l.StreamsPerConnection, 100)
+	limit(&l.StreamsPerIdentity, math.MaxInt32)
+	limit(&l.NewStreamsPerSecond, 2_000)
+	limit(&l.RequestsPerSecond, 20_000)
+	limit(&l.NACKsPerSecond, 100)
 	limit(&l.NamesPerStream, 1_000_000)
 	limit(&l.NameBytes, 64<<10)
 	limit(&l.RequestBytes, 32<<20)
@@ -138,6 +156,9 @@ func (c *Config) normalize() error {
 		case *d.value < 0:
 			errs = append(errs, fmt.Errorf("timing.%s: %v is negative", d.key, *d.value))
 		}
+	}
+	if t.MaxStreamAge < 0 {
+		errs = append(errs, fmt.Errorf("timing.max_stream_age: %v is negative", t.MaxStreamAge))
 	}
 	if t.ColdWait >= maxColdWait {
 		errs = append(errs, fmt.Errorf("timing.cold_wait: %v is not under %v, after which clients take silence for absence",

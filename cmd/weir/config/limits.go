@@ -26,12 +26,18 @@ type Retired struct {
 	Bytes Bytes `yaml:"bytes"`
 }
 
-// Snapshot is the last known good on disk. An empty path is off; not supported
-// by this version but for the defaults.
+// Snapshot is the last known good on disk: a weir that starts while its origin
+// is down serves it.
 type Snapshot struct {
-	Path     string        `yaml:"path"`
+	// Path is a directory of this process alone, on a file system with room for
+	// three times what is kept. It is made if it is not there, for its owner only.
+	// Default: empty, off.
+	Path string `yaml:"path"`
+	// Interval is how often what changed is written. Default: 10s.
 	Interval time.Duration `yaml:"interval"`
-	MaxAge   time.Duration `yaml:"max_age"`
+	// MaxAge is how long ago an origin may have vouched last for what is
+	// restored. Default: 0s, any time.
+	MaxAge time.Duration `yaml:"max_age"`
 }
 
 func (c *Cache) setDefaults() {
@@ -44,16 +50,29 @@ func (c *Cache) setDefaults() {
 
 // Limits bound what clients can cost. Zero is no limit.
 type Limits struct {
-	// Streams open at once. Default: 50000.
+	// Streams open at once. Beyond, an eighth more is left for connections that
+	// have one already. A connection whose streams are all refused is closed
+	// after a second, so that a load balancer chooses anew. Default: 50000.
 	Streams int `yaml:"streams"`
-	// StreamsPerConnection open at once on one connection. Default: 100.
+	// StreamsPerConnection open at once on one connection, announced in HTTP/2:
+	// a client keeps what is beyond waiting, or opens another connection.
+	// Default: 100.
 	StreamsPerConnection int `yaml:"streams_per_connection"`
-	// StreamsPerIdentity open at once for one authenticated identity.
-	// Default: 0. Not supported by this version.
+	// StreamsPerIdentity open at once for one identity: what a certificate says
+	// that the listener's client_ca vouches for, its first URI, else its first
+	// DNS name, else its subject. Clients without one are not counted.
+	// Default: 0.
 	StreamsPerIdentity int `yaml:"streams_per_identity"`
-	// NewStreamsPerSecond is the rate at which streams are admitted.
-	// Default: 2000. Other values are not supported by this version.
+	// NewStreamsPerSecond is the rate at which streams are admitted, after a
+	// burst of as many. What comes faster waits its turn up to 2s, and is
+	// refused beyond. Default: 2000.
 	NewStreamsPerSecond int `yaml:"new_streams_per_second"`
+	// RequestsPerSecond is how many requests one stream may send, after a burst
+	// of as many. What comes faster is read later. Default: 20000.
+	RequestsPerSecond int `yaml:"requests_per_second"`
+	// NACKsPerSecond is the same for requests that refuse a response.
+	// Default: 100.
+	NACKsPerSecond int `yaml:"nacks_per_second"`
 	// NamesPerStream is how many names one stream may subscribe to.
 	// Default: 1000000.
 	NamesPerStream int `yaml:"names_per_stream"`
@@ -79,6 +98,8 @@ func (l *Limits) setDefaults() {
 		Streams:                50_000,
 		StreamsPerConnection:   100,
 		NewStreamsPerSecond:    2_000,
+		RequestsPerSecond:      20_000,
+		NACKsPerSecond:         100,
 		NamesPerStream:         1_000_000,
 		NameBytes:              64 << 10,
 		Groups:                 10_000,
@@ -120,8 +141,9 @@ type Timing struct {
 	Backoff Backoff `yaml:"backoff"`
 	// Keepalive of connections, both sides (ERR-12).
 	Keepalive Keepalive `yaml:"keepalive"`
-	// MaxStreamAge ends streams this old, to spread load. Default: 0s, off.
-	// Not supported by this version.
+	// MaxStreamAge spreads clients over replicas: a stream ends in the last tenth
+	// of this age, at a random time, after its connection was told to go
+	// (RELAY-59). At least 1s. Default: 0s, off.
 	MaxStreamAge time.Duration `yaml:"max_stream_age"`
 	// ReadyWait is how long /readyz waits for origins. Default: 30s.
 	ReadyWait time.Duration `yaml:"ready_wait"`
@@ -148,7 +170,9 @@ type Keepalive struct {
 	Time time.Duration `yaml:"time"`
 	// Timeout is how long its answer may take. Default: 10s.
 	Timeout time.Duration `yaml:"timeout"`
-	// MinClientInterval is how often clients may ping. Default: 10s.
+	// MinClientInterval is how often clients may ping, streams or not. Who does so
+	// more often, less a tenth for the network's doing, is sent too_many_pings.
+	// Default: 10s.
 	MinClientInterval time.Duration `yaml:"min_client_interval"`
 }
 
