@@ -66,7 +66,7 @@ func (s *session) coldPartLocked(st *streamType, sub *relay.Sub, now time.Time) 
 	if !s.served {
 		sub.ColdFrom = now.Add(-wait + wait/8)
 	}
-	if st.held != nil {
+	if st.held != nil || !st.heldSince.IsZero() { // there is something to tell
 		return nil
 	}
 	whole := !s.delta && (st.wildcard || relay.SentWhole(st.typeURL))
@@ -133,7 +133,7 @@ func (s *session) next() time.Time {
 	at(s.warm.at)
 	anyHeld := false
 	for _, st := range s.types {
-		if st.held != nil {
+		if st.held != nil || !st.heldSince.IsZero() {
 			anyHeld = true
 			at(st.heldSince.Add(s.cfg.timing.ColdWait)) // of a hold for settling
 		}
