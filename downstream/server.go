@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -36,6 +35,7 @@ type Server struct {
 	// Set once by New.
 	cfg      Config
 	nacks    *nackLog
+	limits   *limitLog
 	sizes    *sizeLog
 	quit     chan struct{}  // closed by Stop
 	watching sync.WaitGroup // the watchdog
@@ -46,6 +46,8 @@ type Server struct {
 	mu        sync.Mutex // guards what follows; held for map work only; before no other lock
 	listeners []*listener
 	streams   map[*stream]struct{}
+	crowd     map[string]int // streams by identity; those without one are not in it
+	arrivals  bucket         // of new streams
 	lastID    uint64
 	watched   bool // the watchdog runs
 	draining  bool // no new streams
@@ -67,7 +69,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		cfg: cfg, nacks: newNackLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}), streams: map[*stream]struct{}{},
+		cfg: cfg, nacks: newNackLog(cfg.Log), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
+		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: newBucket(cfg.Limits.NewStreamsPerSecond),
 	}, nil
 }
 
@@ -102,6 +105,7 @@ func (s *Server) newListener(lc ListenerConfig) *listener {
 		grpc.InTapHandle(tapStream),
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(window),
+		grpc.Creds(newGreeter(&lc)),
 		grpc.MaxConcurrentStreams(uint32(l.StreamsPerConnection)),
 		// Twice the limit: what is up to twice too large is refused by our words, which name the key; the rest by grpc, unread.
 		grpc.MaxRecvMsgSize(int(min(2*int64(l.RequestBytes), math.MaxInt32))),
@@ -112,9 +116,6 @@ func (s *Server) newListener(lc ListenerConfig) *listener {
 			MinTime: t.Keepalive.MinClientInterval, PermitWithoutStream: true,
 		}),
 	}
-	if lc.TLS != nil {
-		opts = append(opts, grpc.Creds(credentials.NewTLS(lc.TLS)))
-	}
 	ln := &listener{grpc: grpc.NewServer(opts...), health: health.NewServer(), settings: newSettings(s.cfg, lc)}
 	s.register(ln)
 	healthpb.RegisterHealthServer(ln.grpc, ln.health)
@@ -122,33 +123,7 @@ func (s *Server) newListener(lc ListenerConfig) *listener {
 	return ln
 }
 
-var (
-	errDraining = status.Error(codes.Unavailable, "weir is draining: connect to another replica or again in a moment")
-	errStreams  = status.Error(codes.ResourceExhausted, "limits.streams is reached: try again later or another replica")
-)
-
-// enter takes a stream in, or says why not.
-func (s *Server) enter(st *stream) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.draining {
-		return errDraining
-	}
-	if len(s.streams) >= s.cfg.Limits.Streams {
-		s.cfg.Metrics.LimitRejection("streams")
-		return errStreams
-	}
-	s.lastID++
-	st.id = s.lastID
-	s.streams[st] = struct{}{}
-	return nil
-}
-
-func (s *Server) leave(st *stream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.streams, st)
-}
+var errDraining = status.Error(codes.Unavailable, "weir is draining: connect to another replica or again in a moment")
 
 // list is a copy of the streams, oldest first.
 func (s *Server) list() []*stream {

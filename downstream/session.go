@@ -41,6 +41,7 @@ type settings struct {
 	assumed       []string        // client features (FEAT-5)
 	noLegacy      map[string]bool // type URLs (WILD-5)
 	seed          maphash.Seed    // of the hashes of lists
+	tooLong       *reason         // to refuse a name
 }
 
 func newSettings(cfg Config, lc ListenerConfig) *settings {
@@ -49,6 +50,7 @@ func newSettings(cfg Config, lc ListenerConfig) *settings {
 		federated: cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
 		seed: maphash.MakeSeed(), secrets: cfg.Table.SecretsFrom(lc.Origin), dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
 	}
+	set.tooLong = limitReason("name_bytes", cfg.Limits.NameBytes, "the name is longer")
 	for _, typeURL := range lc.Dedicated {
 		set.dedicated[typeURL] = true
 	}
@@ -95,7 +97,8 @@ type session struct {
 // note is something that the stream logs when the session is not locked.
 type note struct {
 	typeURL string
-	nack    Nack // zero: the node changed
+	nack    Nack    // zero: the node changed
+	limit   *reason // of a refusal, for a limit
 }
 
 func newSession(cfg *settings, delta bool, now time.Time) *session {
@@ -183,8 +186,7 @@ func (s *session) joinLocked(node *corev3.Node) error {
 	}
 	g, err := s.cfg.origin.Group(node)
 	if err != nil {
-		s.cfg.metrics.LimitRejection("groups")
-		return errGroups(err)
+		return s.noGroup()
 	}
 	g.Through(s.via)
 	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
@@ -211,9 +213,9 @@ func (s *session) assumeLocked(node *corev3.Node) *corev3.Node {
 	return node
 }
 
-// errGroups ends a stream that cannot have its group (RELAY-67).
-func errGroups(err error) error {
-	return status.Error(codes.ResourceExhausted, err.Error()+": try again later")
+// noGroup ends a stream that cannot have its group (RELAY-67).
+func (s *session) noGroup() error {
+	return s.cfg.full("groups", s.cfg.table.MaxGroups(), "the origin has so many groups of clients, by origins[].group_by")
 }
 
 // kept is what a node may say to a group: all but what only fills it, since it stays for as long as the stream.
@@ -239,7 +241,6 @@ func (s *session) groupLocked(st *streamType, o *relay.Origin) (*relay.Group, er
 	}
 	g, err := join(s.node)
 	if err != nil {
-		s.cfg.metrics.LimitRejection("groups")
 		return nil, err
 	}
 	g.Through(s.via)
@@ -297,9 +298,7 @@ func (s *session) countNamesLocked(st *streamType) error {
 	s.names += names - st.names
 	st.names = names
 	if s.names > s.cfg.limits.NamesPerStream {
-		s.cfg.metrics.LimitRejection("names_per_stream")
-		return status.Errorf(codes.ResourceExhausted, "limits.names_per_stream: the stream asks for more than %d names",
-			s.cfg.limits.NamesPerStream)
+		return s.cfg.over("names_per_stream", s.cfg.limits.NamesPerStream, "the stream asks for more")
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package downstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"go.uber.org/zap"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -29,8 +31,12 @@ type stream struct {
 	wire    grpc.ServerStream
 	session *session
 	peer    string
+	conn    *connection
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed when the writer has ended
+
+	// Owned by read.
+	requests, refusals bucket
 
 	ended   atomic.Pointer[error] // what end was given first; the context's cause may be the transport's own
 	writing atomic.Int64          // when the present write began, in Unix nanoseconds; 0: nothing is being written
@@ -82,29 +88,46 @@ func (s *Server) serve(set *settings, wire grpc.ServerStream, v *relay.Service, 
 	}
 	st := &stream{
 		server: s, wire: wire, session: newSession(set, delta, now), cancel: cancel, done: make(chan struct{}),
+		requests: newBucket(s.cfg.Limits.RequestsPerSecond), refusals: newBucket(s.cfg.Limits.NACKsPerSecond),
 	}
 	st.session.via = via
 	if p, ok := peer.FromContext(ctx); ok {
-		st.peer, st.session.from = p.Addr.String(), callerOf(p)
+		st.peer, st.conn, st.session.from = p.Addr.String(), connectionOf(p), callerOf(p)
 	}
 	st.session.only = v.TypeURL
 	set.compress(ctx)
-	if err := s.enter(st); err != nil {
-		return err
+	wait, err := s.enter(st)
+	if err == nil {
+		err = st.run(ctx, wait)
+		s.leave(st)
 	}
-	defer s.leave(st)
+	st.account(err)
+	return err
+}
+
+// run serves a stream that was taken in, once it is its turn, and returns its status.
+func (st *stream) run(ctx context.Context, wait time.Duration) error {
+	if !sleep(ctx, wait) {
+		return st.reason(status.FromContextError(ctx.Err()).Err())
+	}
 	go st.write(ctx)
-	err := st.read()
+	err := st.read(ctx)
 	st.end(err)
 	<-st.done
 	st.session.close(time.Now())
-	st.account(err)
 	return err
 }
 
 // account tells of the stream's end, where it is worth telling.
 func (st *stream) account(err error) {
+	var limit *limitError
 	switch {
+	case errors.As(err, &limit):
+		st.server.limits.note(time.Now(), limit.key, limit.text, st)
+		if limit.elsewhere && st.conn != nil {
+			st.server.letGo(st.conn)
+		}
+		return
 	case errors.Is(err, errLagging):
 		st.server.cfg.Metrics.Stalled("lagging")
 	case errors.Is(err, errStalled):
@@ -117,7 +140,7 @@ func (st *stream) account(err error) {
 }
 
 // read takes in requests until the stream ends, and returns its status. It never waits for the writer.
-func (st *stream) read() error {
+func (st *stream) read(ctx context.Context) error {
 	for {
 		in := st.session.newRequest()
 		if err := st.wire.RecvMsg(in); err != nil {
@@ -125,8 +148,7 @@ func (st *stream) read() error {
 		}
 		st.server.cfg.Metrics.Message(metrics.FromClient, in.size)
 		if errors.Is(in.err, errTooLarge) {
-			st.server.cfg.Metrics.LimitRejection("request_bytes")
-			return status.Errorf(codes.ResourceExhausted, "limits.request_bytes: a request has %d bytes, more than %d", in.size, in.most)
+			return st.session.cfg.over("request_bytes", in.most, fmt.Sprintf("a request has %d bytes", in.size))
 		}
 		if in.err != nil {
 			return status.Errorf(codes.InvalidArgument, "the request does not decode: %v", in.err)
@@ -137,7 +159,33 @@ func (st *stream) read() error {
 		if err != nil {
 			return err
 		}
+		st.pace(ctx, now, in.message)
 	}
+}
+
+// leastPause is what is not worth a pause.
+const leastPause = 10 * time.Millisecond
+
+// pace waits before the next request is read, if they come too fast: flow control then slows the client down, and nobody else. It is no
+// reason to end the stream, since the client would only come again with all it has (TestFastClientIsReadSlowly).
+func (st *stream) pace(ctx context.Context, now time.Time, m proto.Message) {
+	set := st.session.cfg
+	wait, key, n := st.requests.take(now), "requests_per_second", set.limits.RequestsPerSecond
+	if isNACK(m) {
+		if w := st.refusals.take(now); w > wait {
+			wait, key, n = w, "nacks_per_second", set.limits.NACKsPerSecond
+		}
+	}
+	if wait < leastPause {
+		return
+	}
+	set.metrics.LimitRejection(key)
+	st.server.limits.note(now, key, limitText(key, n, "the stream is read more slowly"), st)
+	sleep(ctx, wait)
+}
+
+func isNACK(m proto.Message) bool {
+	return m.(interface{ GetErrorDetail() *rpcstatus.Status }).GetErrorDetail() != nil // both dialects' requests have it
 }
 
 // accept gives one request to the session, and logs what it brought.
@@ -151,6 +199,8 @@ func (st *stream) accept(now time.Time, m proto.Message) error {
 	}
 	for _, n := range st.session.takeNotes() {
 		switch {
+		case n.limit != nil:
+			st.server.limits.note(now, n.limit.limit, n.limit.text, st)
 		case n.nack.At.IsZero():
 			st.server.cfg.Log.Info("a client names another node than at first, which is ignored",
 				zap.Uint64("stream", st.id), zap.String("client", st.session.client()))
@@ -170,8 +220,7 @@ func (st *stream) reason(err error) error {
 		return *ours
 	}
 	if status.Code(err) == codes.ResourceExhausted {
-		st.server.cfg.Metrics.LimitRejection("request_bytes")
-		return status.Errorf(codes.ResourceExhausted, "limits.request_bytes: %s", status.Convert(err).Message())
+		return st.session.cfg.over("request_bytes", st.server.cfg.Limits.RequestBytes, status.Convert(err).Message())
 	}
 	return err
 }

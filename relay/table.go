@@ -114,6 +114,9 @@ func New(cfg Config) (*Table, error) {
 	return t, nil
 }
 
+// MaxGroups is how many groups an origin may have; 0: no limit (RELAY-67).
+func (t *Table) MaxGroups() int { return t.config().MaxGroups }
+
 // check fills in the defaults, and gives what is wrong with all but the single origins.
 func (c *Config) check() error {
 	orDefault(&c.Name, "weir")

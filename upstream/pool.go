@@ -173,8 +173,9 @@ func (p *pool) dial(ctx context.Context, address string, interval time.Duration)
 	}
 	serverName := ""
 	if p.cfg.TLS != nil {
-		options = append(options, grpc.WithTransportCredentials(credentials.NewTLS(p.cfg.TLS)))
-		serverName = p.cfg.TLS.ServerName
+		t := p.cfg.TLS()
+		options = append(options, grpc.WithTransportCredentials(credentials.NewTLS(t)))
+		serverName = t.ServerName
 	} else {
 		options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	}

@@ -40,6 +40,9 @@ type watch struct {
 	log  *zap.Logger
 	poll time.Duration
 	wake chan struct{} // one slot: something was added
+	// each, if not nil, is called at each look, after what has changed was told.
+	// It is set before run.
+	each func(now time.Time)
 
 	// Owned by run.
 	notifier *fsnotify.Watcher // nil: only the poll looks
@@ -134,6 +137,9 @@ func (w *watch) look(now time.Time) {
 			o.seen = content
 			o.changed(now)
 		}
+	}
+	if w.each != nil {
+		w.each(now)
 	}
 }
 
