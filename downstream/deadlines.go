@@ -142,6 +142,9 @@ func (s *session) next() time.Time {
 		at(s.warm.until)
 	}
 	for _, st := range s.types {
+		if st.rest != nil {
+			at(st.removals)
+		}
 		for i := range st.sub.Len() {
 			if from := st.sub.Part(i).ColdFrom; !from.IsZero() {
 				at(from.Add(s.cfg.timing.ColdWait))

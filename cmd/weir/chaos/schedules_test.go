@@ -3,6 +3,8 @@ package chaos
 import (
 	"syscall"
 	"time"
+
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
 )
 
 // schedules are all kinds of bad days, the short ones first.
@@ -10,7 +12,7 @@ var schedules = []schedule{
 	{name: "calm", run: func(b *bed) { b.wait(b.between(2*time.Second, 4*time.Second)) }},
 	{name: "origin killed", run: originKilled},
 	{name: "origin killed and changed", run: originChanged},
-	{name: "origin killed and recounted", run: originRecounted},
+	{name: "origin killed and recounted", run: originRecounted, setup: setup{config: resumeNone}},
 	{name: "origin rolled back", run: originRolledBack},
 	{name: "origin stopped", run: originStopped},
 	{name: "weir killed", run: weirKilled},
@@ -58,6 +60,9 @@ func originChanged(b *bed) {
 	}
 	b.wait(b.between(0, time.Second))
 }
+
+// resumeNone is for an origin that does not know what versions it gave out before.
+func resumeNone(c weirtest.Config) { c.Origin().Set("resume", "none") }
 
 func originRecounted(b *bed) {
 	b.wait(b.between(300*time.Millisecond, time.Second))
