@@ -13,6 +13,9 @@ func newBucket(perSecond int) bucket {
 	return bucket{each: time.Second / time.Duration(perSecond), burst: time.Second}
 }
 
+// set has the tokens come at another rate from now on.
+func (b *bucket) set(perSecond int) { b.each = time.Second / time.Duration(perSecond) }
+
 // take takes a token, one that is yet to come if there is none, and says how long to wait for it.
 func (b *bucket) take(now time.Time) time.Duration {
 	if b.each == 0 {

@@ -28,6 +28,9 @@ var (
 
 // judge says which origin a name is asked of, or why of none.
 func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
+	if relay.DeltaOnly(st.typeURL) {
+		s.noteDeltaLocked(s.cfg.origin)
+	}
 	o, why := s.originOf(st, name)
 	if why == nil && relay.IsSecret(st.typeURL) {
 		if !o.Secrets() {
@@ -42,8 +45,10 @@ func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
 }
 
 // barred reports whether nothing of a type can be asked for on the stream: secrets, where no origin has any for the client.
-func (s *session) barred(typeURL string) bool {
-	return relay.IsSecret(typeURL) && (!s.cfg.secrets || s.from.stranger() != nil)
+func (s *session) barred(typeURL string) bool { return s.barredBy(s.cfg, typeURL) }
+
+func (s *session) barredBy(set *settings, typeURL string) bool {
+	return relay.IsSecret(typeURL) && (!set.secrets || s.from.stranger() != nil)
 }
 
 // originOf is the origin that has a name, whoever asks for it.
@@ -79,7 +84,11 @@ func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason)
 	case !u.Of(st.typeURL):
 		return nil, otherType
 	}
+	s.authorities.note(u.Authority)
 	o := s.cfg.table.Authority(u.Authority)
+	if o != nil && (u.Glob() || relay.DeltaOnly(st.typeURL)) {
+		s.noteDeltaLocked(o)
+	}
 	switch {
 	case o == nil:
 		return nil, noAuthority

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -32,7 +33,7 @@ var errStopped = errors.New("the server is stopped")
 
 // Server serves discovery streams on any number of listeners.
 type Server struct {
-	// Set once by New.
+	// Set once by New, but for Limits and Timing of cfg, which mu guards.
 	cfg      Config
 	nacks    *nackLog
 	limits   *limitLog
@@ -45,6 +46,7 @@ type Server struct {
 
 	mu        sync.Mutex // guards what follows; held for map work only; before no other lock
 	listeners []*listener
+	configs   map[net.Listener]ListenerConfig // of the last Reconfigure; nil: there was none
 	streams   map[*stream]struct{}
 	crowd     map[string]int // streams by identity; those without one are not in it
 	arrivals  bucket         // of new streams
@@ -58,9 +60,11 @@ type Server struct {
 // listener is one grpc.Server with its health service.
 type listener struct {
 	// Set once by newListener.
-	grpc     *grpc.Server
-	health   *health.Server
-	settings *settings
+	port   net.Listener
+	grpc   *grpc.Server
+	health *health.Server
+
+	settings atomic.Pointer[settings] // of streams that begin; replaced by Reconfigure
 }
 
 // New makes a server that listens nowhere yet. The error joins every problem of the config.
@@ -76,16 +80,30 @@ func New(cfg Config) (*Server, error) {
 
 // Serve accepts connections on l until Drain or Stop, and then returns nil. It closes l.
 func (s *Server) Serve(l net.Listener, lc ListenerConfig) error {
-	if err := lc.normalize(s.cfg.Table); err != nil {
+	ln := s.newListener(l, lc)
+	if err := s.open(ln, lc); err != nil {
+		ln.grpc.Stop()
 		return errors.Join(err, l.Close())
 	}
-	ln := s.newListener(lc)
+	defer s.serving.Done()
+	return ln.grpc.Serve(l)
+}
+
+// open takes a listener in. Its configuration may be another by now, or it may not be wanted any more.
+func (s *Server) open(ln *listener, lc ListenerConfig) error {
 	s.mu.Lock()
-	if s.stopped || s.draining {
-		s.mu.Unlock()
-		ln.grpc.Stop()
-		return errors.Join(errStopped, l.Close())
+	defer s.mu.Unlock()
+	wanted := true
+	if s.configs != nil {
+		lc, wanted = s.configs[ln.port]
 	}
+	if s.stopped || s.draining || !wanted {
+		return errStopped
+	}
+	if err := lc.normalize(s.cfg.Table); err != nil {
+		return err
+	}
+	ln.settings.Store(newSettings(s.cfg, lc))
 	s.listeners = append(s.listeners, ln)
 	s.serving.Add(1)
 	if !s.watched {
@@ -93,13 +111,13 @@ func (s *Server) Serve(l net.Listener, lc ListenerConfig) error {
 		s.watching.Add(1)
 		go s.watch()
 	}
-	s.mu.Unlock()
-	defer s.serving.Done()
-	return ln.grpc.Serve(l)
+	return nil
 }
 
-func (s *Server) newListener(lc ListenerConfig) *listener {
+func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
+	s.mu.Lock()
 	l, t := s.cfg.Limits, s.cfg.Timing
+	s.mu.Unlock()
 	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(s.codec),
 		grpc.InTapHandle(tapStream),
@@ -116,7 +134,7 @@ func (s *Server) newListener(lc ListenerConfig) *listener {
 			MinTime: t.Keepalive.MinClientInterval, PermitWithoutStream: true,
 		}),
 	}
-	ln := &listener{grpc: grpc.NewServer(opts...), health: health.NewServer(), settings: newSettings(s.cfg, lc)}
+	ln := &listener{port: port, grpc: grpc.NewServer(opts...), health: health.NewServer()}
 	s.register(ln)
 	healthpb.RegisterHealthServer(ln.grpc, ln.health)
 	reflection.Register(ln.grpc)
@@ -182,6 +200,6 @@ func (s *Server) Drain(ctx context.Context, over time.Duration) {
 			go s.sayGoodbye(ln)
 		}
 	}
-	s.endSlowly(ctx, over)
+	s.endSlowly(ctx, s.list(), over, errDraining)
 	s.Stop()
 }

@@ -122,7 +122,7 @@ func (s *session) updateLocked(
 ) error {
 	own, err := s.groupLocked(st, s.cfg.origin)
 	if err != nil {
-		return s.noGroup()
+		return s.noGroup(err)
 	}
 	gone := s.leaveLocked(st, &to, req.ResourceNamesUnsubscribe)
 	update := func(g *relay.Group, subscribe, unsubscribe []string, initial map[string]string) {

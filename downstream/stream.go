@@ -26,14 +26,15 @@ import (
 // stream is one client stream: the handler's goroutine reads, one more writes, and they meet in the session.
 type stream struct {
 	// Set once before the writer starts.
-	id      uint64
-	server  *Server
-	wire    grpc.ServerStream
-	session *session
-	peer    string
-	conn    *connection
-	cancel  context.CancelCauseFunc
-	done    chan struct{} // closed when the writer has ended
+	id       uint64
+	server   *Server
+	listener *listener
+	wire     grpc.ServerStream
+	session  *session
+	peer     string
+	conn     *connection
+	cancel   context.CancelCauseFunc
+	done     chan struct{} // closed when the writer has ended
 
 	// Owned by read.
 	requests, refusals bucket
@@ -74,21 +75,21 @@ func (st *stream) writingSince() (time.Time, bool) {
 }
 
 // serve runs one stream of a service on the handler's goroutine, and returns the status it ends with.
-func (s *Server) serve(set *settings, wire grpc.ServerStream, v *relay.Service, delta bool) error {
+func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *relay.Service, delta bool) error {
 	ctx := wire.Context()
 	cancel, ok := ctx.Value(cancelKey{}).(context.CancelCauseFunc)
 	if !ok {
 		return status.Error(codes.Internal, "the stream's context is not ours")
 	}
-	now := time.Now()
+	now, set := time.Now(), ln.settings.Load()
 	md, _ := metadata.FromIncomingContext(ctx)
 	via := relay.ParseVia(md.Get(relay.ViaKey))
 	if err := relay.CheckVia(via, set.via); err != nil {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
 	st := &stream{
-		server: s, wire: wire, session: newSession(set, delta, now), cancel: cancel, done: make(chan struct{}),
-		requests: newBucket(s.cfg.Limits.RequestsPerSecond), refusals: newBucket(s.cfg.Limits.NACKsPerSecond),
+		server: s, listener: ln, wire: wire, session: newSession(set, delta, now), cancel: cancel, done: make(chan struct{}),
+		requests: newBucket(set.limits.RequestsPerSecond), refusals: newBucket(set.limits.NACKsPerSecond),
 	}
 	st.session.via = via
 	if p, ok := peer.FromContext(ctx); ok {
@@ -109,6 +110,10 @@ func (s *Server) serve(set *settings, wire grpc.ServerStream, v *relay.Service, 
 func (st *stream) run(ctx context.Context, wait time.Duration) error {
 	if !sleep(ctx, wait) {
 		return st.reason(status.FromContextError(ctx.Err()).Err())
+	}
+	for set, newest := (*settings)(nil), st.listener.settings.Load(); newest != set; newest = st.listener.settings.Load() {
+		set = newest
+		st.session.adopt(set, nil) // Reconfigure may not have found the stream in the list
 	}
 	go st.write(ctx)
 	err := st.read(ctx)
@@ -132,7 +137,7 @@ func (st *stream) account(err error) {
 		st.server.cfg.Metrics.Stalled("lagging")
 	case errors.Is(err, errStalled):
 		st.server.cfg.Metrics.Stalled("send_stall")
-	case err == nil, status.Code(err) == codes.Canceled, errors.Is(err, errDraining):
+	case err == nil, status.Code(err) == codes.Canceled, errors.Is(err, errDraining), errors.Is(err, errReconfigured):
 		return
 	}
 	st.server.cfg.Log.Info("a client stream was ended", zap.Uint64("stream", st.id), zap.String("client", st.session.client()),
@@ -148,7 +153,7 @@ func (st *stream) read(ctx context.Context) error {
 		}
 		st.server.cfg.Metrics.Message(metrics.FromClient, in.size)
 		if errors.Is(in.err, errTooLarge) {
-			return st.session.cfg.over("request_bytes", in.most, fmt.Sprintf("a request has %d bytes", in.size))
+			return st.session.settings().over("request_bytes", in.most, fmt.Sprintf("a request has %d bytes", in.size))
 		}
 		if in.err != nil {
 			return status.Errorf(codes.InvalidArgument, "the request does not decode: %v", in.err)
@@ -169,7 +174,9 @@ const leastPause = 10 * time.Millisecond
 // pace waits before the next request is read, if they come too fast: flow control then slows the client down, and nobody else. It is no
 // reason to end the stream, since the client would only come again with all it has (TestFastClientIsReadSlowly).
 func (st *stream) pace(ctx context.Context, now time.Time, m proto.Message) {
-	set := st.session.cfg
+	set := st.session.settings()
+	st.requests.set(set.limits.RequestsPerSecond)
+	st.refusals.set(set.limits.NACKsPerSecond)
 	wait, key, n := st.requests.take(now), "requests_per_second", set.limits.RequestsPerSecond
 	if isNACK(m) {
 		if w := st.refusals.take(now); w > wait {
@@ -220,7 +227,7 @@ func (st *stream) reason(err error) error {
 		return *ours
 	}
 	if status.Code(err) == codes.ResourceExhausted {
-		return st.session.cfg.over("request_bytes", st.server.cfg.Limits.RequestBytes, status.Convert(err).Message())
+		return st.session.settings().over("request_bytes", st.session.settings().limits.RequestBytes, status.Convert(err).Message())
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"time"
 )
@@ -133,6 +134,9 @@ func (c *Change) Ended(o *Origin) bool { return c.after.origins[o.name] != o }
 func (c *Change) Moved(authority string) bool {
 	return c.before.authorities[authority] != c.after.authorities[authority]
 }
+
+// Rerouted reports whether names of any authority have moved.
+func (c *Change) Rerouted() bool { return !maps.Equal(c.before.authorities, c.after.authorities) }
 
 // Dialect reports whether an origin is asked in another dialect from now on.
 func (c *Change) Dialect(o *Origin) bool { return c.dialects[o] }
