@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/credentials"
+
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
@@ -48,6 +50,7 @@ type bed struct {
 	down   []*link // between the clients and weir
 	config weirtest.Config
 	weir   *weirtest.Process
+	creds  credentials.TransportCredentials // of the clients; nil: plain text
 	all    []*recorder
 	churn  *churn
 	since  time.Time // every client held everything then
@@ -138,7 +141,7 @@ func (b *bed) clients(times int) {
 		for i, kind := range []string{"ads", "ads too", "clusters", "named", "endpoints", "some"} {
 			for j, dialect := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
 				name := fmt.Sprintf("%s %s %d", dialect, kind, n)
-				b.all = append(b.all, record(b.T, b.down[(i+j)%len(b.down)].addr, nil, name, dialect, kinds[kind]...))
+				b.all = append(b.all, record(b.T, connect(b.T, b.down[(i+j)%len(b.down)].addr, b.creds), name, dialect, kinds[kind]...))
 			}
 		}
 	}

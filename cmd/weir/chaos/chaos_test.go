@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,8 +19,8 @@ type schedule struct {
 	name  string
 	needs func() string // why it cannot be run here; nil or empty: it can
 	setup setup
-	run   func(*bed) // makes the fault; what is healed and judged after it is the same for all
-	alone func(*testing.T, *rand.Rand) []string
+	run   func(*bed)                            // makes the fault; what is healed and judged after it is the same for all
+	alone func(*testing.T, *rand.Rand) []string // instead of all that: brings up what it needs, and gives what to tell
 }
 
 // TestChaos runs every schedule once, and then drawn ones until CHAOS_FOR has passed. CHAOS_SEED repeats a run's draws, CHAOS_ONLY
@@ -39,12 +40,8 @@ func TestChaos(t *testing.T) {
 	if err != nil {
 		atOnce = 3
 	}
-	var mine []schedule
-	for _, s := range schedules {
-		if strings.Contains(s.name, os.Getenv("CHAOS_ONLY")) {
-			mine = append(mine, s)
-		}
-	}
+	only := os.Getenv("CHAOS_ONLY")
+	mine := slices.DeleteFunc(slices.Concat(acceptance, schedules), func(s schedule) bool { return !strings.Contains(s.name, only) })
 	fmt.Printf("chaos: seed %d, %d schedules, %v\n", seed, len(mine), length)
 	deadline := time.Now().Add(length)
 	var next atomic.Int64
@@ -53,10 +50,13 @@ func TestChaos(t *testing.T) {
 		running.Go(func() {
 			for {
 				n := int(next.Add(1)) - 1
-				if n >= len(mine) && time.Now().After(deadline) {
+				round := uint64(n / len(mine))
+				if round > 0 && time.Now().After(deadline) {
 					return
 				}
-				run(t, mine[n%len(mine)], seed+uint64(n/len(mine)))
+				if s := mine[n%len(mine)]; round == 0 || s.alone == nil || len(mine) == 1 { // what is accepted once is not asked again
+					run(t, s, seed+round)
+				}
 			}
 		})
 	}

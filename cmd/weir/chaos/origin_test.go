@@ -58,7 +58,7 @@ func TestOriginProcess(t *testing.T) {
 		t.Skip("it is started by other tests")
 	}
 	o := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Options: []grpc.ServerOption{
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 5 * time.Second, Timeout: 3 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	}})
 	out := json.NewEncoder(os.NewFile(3, "reports"))

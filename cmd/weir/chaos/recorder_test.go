@@ -41,6 +41,7 @@ type recorder struct {
 
 	mu       sync.Mutex // guards all below
 	history  history
+	forgets  bool // keeps no history from now on
 	held     holding
 	versions map[string]string // SotW: the last version accepted, by type URL
 	asking   map[string]map[string]bool
@@ -64,13 +65,20 @@ func clientParams(creds credentials.TransportCredentials) []grpc.DialOption {
 	}
 }
 
-// record starts a recorder; tb stops it.
-func record(tb testing.TB, addr string, creds credentials.TransportCredentials, name string, dialect relaytest.Dialect, ws ...wants) *recorder {
+// connect makes a connection, which tb closes; nil for credentials is plain text.
+func connect(tb testing.TB, addr string, creds credentials.TransportCredentials) *grpc.ClientConn {
 	tb.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+addr, clientParams(creds)...)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	tb.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// record starts a recorder on a connection that others may share; tb stops it.
+func record(tb testing.TB, conn *grpc.ClientConn, name string, dialect relaytest.Dialect, ws ...wants) *recorder {
+	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &recorder{
 		name: name, dialect: dialect, wants: ws, conn: conn, cancel: cancel, done: make(chan struct{}),
@@ -89,7 +97,6 @@ func record(tb testing.TB, addr string, creds credentials.TransportCredentials, 
 func (r *recorder) stop() {
 	r.cancel()
 	<-r.done
-	_ = r.conn.Close()
 }
 
 // reconnect ends the present stream, from this side; the next follows at once.
@@ -243,7 +250,9 @@ func (r *recorder) note(e event) {
 	case asked, ended:
 	}
 	r.held.apply(&e)
-	r.history.events = append(r.history.events, e)
+	if !r.forgets {
+		r.history.events = append(r.history.events, e)
+	}
 }
 
 // take notes an answer; its version counts as accepted.
