@@ -48,6 +48,7 @@ var catalogue = map[string]string{
 	"weir_cache_stale_entries":                      "origin",
 	"weir_cache_evictions_total":                    "reason",
 	"weir_upstream_loops_total":                     "origin",
+	"weir_upstream_too_many_pings_total":            "origin",
 	"weir_cache_lookups_total":                      "result",
 	"weir_cache_retired_entries":                    "",
 	"weir_limit_rejections_total":                   "limit",
@@ -57,6 +58,9 @@ var catalogue = map[string]string{
 	"weir_config_reloads_total":                     "result",
 	"weir_tls_certificate_expiry_timestamp_seconds": "role",
 	"weir_build_info":                               "goversion,revision,version",
+
+	"weir_snapshot_writes_total":                   "result",
+	"weir_snapshot_last_success_timestamp_seconds": "",
 }
 
 // closed lists the values that a label may have, whatever callers pass. The labels of build_info and origin are the
@@ -94,12 +98,16 @@ func exercise(m *Metrics) {
 		o.Type(s).Expired(1)
 		o.Reconnect()
 		o.Loop()
+		o.TooManyPings()
 		o.Silent()
 		o.VariantAmbiguity()
 		o.FileLoad(errors.New(s))
 		m.ConfigReload(errors.New(s))
+		m.SnapshotWrite(errors.New(s))
 	}
 	m.ConfigReload(nil)
+	m.SnapshotWrite(nil)
+	m.SnapshotSaved(time.Unix(1, 0))
 	m.Origin("mesh").FileLoad(nil)
 	m.Lookup(Miss)
 	m.PropagationSent(time.Millisecond)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/net/http/httpguts"
 )
@@ -106,6 +107,9 @@ func (c *Config) check(r *report) {
 	k.origins(c.Origins)
 	k.size("limits.request_bytes", c.Limits.RequestBytes)
 	k.size("limits.name_bytes", c.Limits.NameBytes)
+	if s := &c.Cache.Snapshot; s.Path != "" && s.Interval < 100*time.Millisecond {
+		k.addf("cache.snapshot.interval", "must be at least 100ms")
+	}
 	k.timing(&c.Timing)
 	k.admin(&c.Admin)
 	if c.Probes.Address != "" {
@@ -154,6 +158,9 @@ func (k checker) timing(t *Timing) {
 	}
 	if a.Time != 0 && a.Time.Seconds() < 10 {
 		k.addf("timing.keepalive.time", "must be at least 10s, or 0s to send none")
+	}
+	if t.MaxStreamAge != 0 && t.MaxStreamAge < time.Second {
+		k.addf("timing.max_stream_age", "must be at least 1s, or 0s for no bound")
 	}
 	if a.Time != 0 && a.Timeout == 0 {
 		k.addf("timing.keepalive.timeout", "must be more than 0s")

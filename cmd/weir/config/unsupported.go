@@ -24,17 +24,13 @@ var unsupported = map[string]bool{
 	"origins[].guard.min":                    true,
 	"origins[].guard.hold":                   true,
 
-	"cache.max_stale":         true,
-	"cache.snapshot.path":     true,
-	"cache.snapshot.interval": true,
-	"cache.snapshot.max_age":  true,
+	"cache.max_stale": true,
 
 	"limits.parameter_sets_per_stream": true,
 	"limits.views":                     true,
 	"limits.memory":                    true,
 
-	"timing.coalesce":       true,
-	"timing.max_stream_age": true,
+	"timing.coalesce": true,
 }
 
 // same compares a decoded value with the default; an empty list or map equals
