@@ -71,7 +71,7 @@ func (s *session) coldPartLocked(st *streamType, sub *relay.Sub, now time.Time) 
 	if !kept {
 		sub.ColdFrom = now.Add(-wait + wait/8)
 	}
-	if st.held != nil {
+	if st.held != nil || !st.heldSince.IsZero() { // there is something to tell
 		return nil
 	}
 	whole := !s.delta && (st.wildcard || relay.SentWhole(st.typeURL))
@@ -150,7 +150,7 @@ func (s *session) next() time.Time {
 	at(s.warm.at)
 	anyHeld := false
 	for _, st := range s.types {
-		if st.held != nil {
+		if st.held != nil || !st.heldSince.IsZero() {
 			anyHeld = true
 			at(st.heldSince.Add(s.cfg.timing.ColdWait)) // of a hold for settling
 		}
@@ -159,6 +159,9 @@ func (s *session) next() time.Time {
 		at(s.warm.until)
 	}
 	for _, st := range s.types {
+		if st.rest != nil {
+			at(st.removals)
+		}
 		for i := range st.sub.Len() {
 			if from := st.sub.Part(i).ColdFrom; !from.IsZero() {
 				at(from.Add(s.cfg.timing.ColdWait))
