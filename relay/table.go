@@ -173,11 +173,12 @@ type Origin struct {
 	cfg   atomic.Pointer[OriginConfig] // replaced by Next.Commit
 	ended atomic.Bool                  // no longer in force: nothing new is kept of it
 
-	mu     sync.Mutex // guards what follows; held for map work only; nothing is locked under it
-	groups map[string]*Group
-	queued []*Lane         // wanted, and nobody runs them yet
-	lastID uint64          // of a dedicated group
-	proven map[string]bool // types it has answered, whichever group asked (RELAY-92)
+	mu       sync.Mutex // guards what follows; held for map work only; nothing is locked under it
+	groups   map[string]*Group
+	refusals []refusal       // of ways (via.go)
+	queued   []*Lane         // wanted, and nobody runs them yet
+	lastID   uint64          // of a dedicated group
+	proven   map[string]bool // types it has answered, whichever group asked (RELAY-92)
 	// servers are the numbers of the origin's servers (Server), and lastServer the last one given out.
 	servers    map[string]uint8
 	lastServer uint8

@@ -12,6 +12,7 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -29,6 +30,10 @@ var limitCases = []testCase{
 		virtual(t, "../", "TestMemoryIsMeasured")
 	}},
 	{"ERR-7", "a set more than limits.views is refused, a glob by its name and `*` by the stream's end", viewLimit},
+	{"RELAY-87 RELAY-88", "a client that claims to have come through relays costs no other client its updates", madeUpWay},
+	{"RELAY-87", "virtual: who came by a way that is refused upstream leaves, and the others' lane is opened again", func(t *testing.T) {
+		virtual(t, "../../../relay", "TestRefusedWay")
+	}},
 	{"ERR-7", "virtual: streams, by server, connection and identity", func(t *testing.T) {
 		for _, name := range []string{"TestStreamLimit", "TestRefusedClientsAreLetGo", "TestHalfAClient", "TestIdentities", "TestIdentityOf"} {
 			virtual(t, "../../../downstream", name)
@@ -242,4 +247,34 @@ func viewLimit(t *testing.T) {
 	ends(t, star, "`*`, which no error can be told of,", codes.ResourceExhausted, "limits.views 1 is reached")
 	c.WantIdle(0)
 	again.CheckClean()
+}
+
+// madeUpWay: a client that claims to have come through relays which the next relay refuses is sent away alone, and again at once if it
+// comes again; the others of its group have their updates (RELAY-87).
+func madeUpWay(t *testing.T) {
+	for _, via := range [][]string{{instanceOf(hops(t) - 1)}, {"a", "b", "c", "d"}} {
+		w := start(t, setup{config: quickSettle})
+		w.origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
+		edge := weirtest.Start(t, weirtest.NewConfig(w.weir.Addr, relaytest.Delta).Set("instance", "edge").Set("timing.settle", "50ms"))
+		conn := weirtest.Connect(t, edge.Addr)
+		innocent := newClient(t, conn, relaytest.ClientConfig{Dialect: relaytest.Delta})
+		innocent.Open(relaytest.Node("client-1", "edge"))
+		innocent.Subscribe(cds, "*")
+		innocent.AwaitNames(cds, "all is well", "a")
+		for i := range 5 {
+			bad := newClient(t, conn, relaytest.ClientConfig{Dialect: relaytest.Delta, Metadata: metadata.MD{"weir-via": via}})
+			bad.Open(relaytest.Node("client-2", "edge"))
+			bad.Subscribe(cds, "*")
+			if code := bad.AwaitEnd("it is sent away"); code != codes.FailedPrecondition || !strings.Contains(bad.Err().Error(), "weir-via") {
+				t.Errorf("%q: it ended with %v", via, bad.Err())
+			}
+			name := fmt.Sprint("a", i)
+			w.origin.Set(cds, name, "1", relaytest.Cluster(name, time.Second))
+			innocent.Await(0, func(s *relaytest.State) bool { return s.Count(cds) == i+2 }, "who came by no such way has its updates")
+		}
+		if n, _ := edge.Metric("weir_upstream_loops_total"); n < 1 || n > 2 { // the main lane's stream, and perhaps the side's
+			t.Errorf("%q: %v streams were refused for five tries", via, n)
+		}
+		innocent.CheckClean()
+	}
 }
