@@ -176,7 +176,8 @@ func (p *process) run(ctx context.Context) error {
 	}
 	for i, l := range p.ports {
 		parts.Go(func() error {
-			if err := p.server.Serve(l.Listener, l.config); err != nil {
+			// One that is asked to end while it restores ends before it serves.
+			if err := p.server.Serve(l.Listener, l.config); err != nil && !p.draining.Load() {
 				return fmt.Errorf("listeners[%d], %s: %w", i, l.Addr(), err)
 			}
 			return nil

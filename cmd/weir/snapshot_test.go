@@ -94,9 +94,7 @@ func TestSnapshotCommands(t *testing.T) {
 		t.Errorf("import --force: %d %s", code, errs)
 	}
 	next := startWeir(t, strings.Replace(text, dir, seeded, 1))
-	if got := next.kept.Status(); got.Restored != before.Resources {
-		t.Errorf("of %d resources %d are restored", before.Resources, got.Restored)
-	}
+	await(t, "what was carried there is restored", func() bool { return next.kept.Status().Restored == before.Resources })
 }
 
 // TestSnapshotVerify: each damage is a line with the file and its place, and import wants none.
