@@ -43,6 +43,7 @@ type process struct {
 	ports    []port   // one for each of cfg.Listeners
 	origins  []origin // one for each of cfg.Origins
 	server   *downstream.Server
+	memory   *memory
 	admin    *web
 	probes   *web // nil: there is none
 	files    *watch
@@ -102,6 +103,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	if p.server, err = downstream.New(server); err != nil {
 		return nil, errors.Join(problems(cfg, "", err)...)
 	}
+	p.memory = openMemory(int64(cfg.Limits.Memory), p.table, log)
 	p.metrics.Gauges(p.picture)
 	return p, nil
 }
@@ -171,6 +173,7 @@ func (p *process) run(ctx context.Context) error {
 	parts.Go(func() error { return p.advance(work) })
 	parts.Go(func() error { return p.files.run(work) })
 	parts.Go(func() error { return newSharing(p).watch(work) })
+	parts.Go(func() error { return p.memory.watch(work) })
 	for _, o := range p.origins {
 		parts.Go(func() error { return o.run(work) })
 	}
