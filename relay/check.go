@@ -10,7 +10,7 @@ import (
 // large.
 func (t *Table) Check() error {
 	var errs []error
-	for _, o := range t.originList() {
+	for _, o := range t.Origins() {
 		for _, g := range o.groupList() {
 			trials := 0
 			for _, s := range *g.all.Load() {

@@ -53,8 +53,8 @@ func (a *Admin) page(w http.ResponseWriter, _ *http.Request) {
 		Name: a.cfg.Name, Version: a.cfg.Version, Now: now, Up: now.Sub(a.cfg.Started).Truncate(time.Second),
 		Ready: a.cfg.Readiness(), Origins: a.cfg.Origins(), OriginNACKs: a.originNACKs(),
 	}
-	for _, o := range d.Origins {
-		groups := a.cfg.Table.Origin(o.Name).Status()
+	for _, o := range a.cfg.Table.Origins() {
+		groups := o.Status()
 		for i := range groups {
 			d.Groups.add(groupOf(&groups[i]))
 		}
