@@ -48,6 +48,7 @@ var catalogue = map[string]string{
 	"weir_cache_stale_entries":                      "origin",
 	"weir_cache_evictions_total":                    "reason",
 	"weir_upstream_loops_total":                     "origin",
+	"weir_upstream_too_many_pings_total":            "origin",
 	"weir_cache_lookups_total":                      "result",
 	"weir_cache_retired_entries":                    "",
 	"weir_limit_rejections_total":                   "limit",
@@ -94,6 +95,7 @@ func exercise(m *Metrics) {
 		o.Type(s).Expired(1)
 		o.Reconnect()
 		o.Loop()
+		o.TooManyPings()
 		o.Silent()
 		o.VariantAmbiguity()
 		o.FileLoad(errors.New(s))
