@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
+	"os"
 	"time"
 
 	"go.uber.org/zap"
@@ -32,40 +34,53 @@ func (p *process) reloads(ctx context.Context, parts *errgroup.Group) error {
 		default: // it is read after this
 		}
 	}, p.path)()
-	// What changed between the start and the watch is told by nobody.
-	why := ""
+	p.last.Store(&admin.ConfigState{File: p.path, Since: p.started})
+	// What changed before the watch is told by nobody.
+	read, err := os.ReadFile(p.path) // what was read last, to be taken or not
+	if err != nil || !p.inForce(read) {
+		read = p.reload(ctx, parts, "a change since the start")
+	}
 	for {
-		p.reload(ctx, parts, why)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-changed:
-			why = "a change of the file"
 		case <-p.hangup:
-			why = "SIGHUP"
+			read = p.reload(ctx, parts, "SIGHUP")
+		case <-changed:
+			if now, err := os.ReadFile(p.path); err != nil || !bytes.Equal(now, read) {
+				read = p.reload(ctx, parts, "a change of the file")
+			}
 		}
 	}
 }
 
-// reload reads the file and puts it into force, all of it or nothing. Without a
-// reason it says so only if there was something to do.
-func (p *process) reload(ctx context.Context, parts *errgroup.Group, why string) {
-	if p.draining.Load() || ctx.Err() != nil {
-		return
-	}
-	now := time.Now()
-	err := p.tryReload(ctx, parts, &why)
-	switch {
-	case err != nil:
-		p.refused(now, why, err)
-	case why == "":
-		return
-	}
-	p.metrics.ConfigReload(err)
+// inForce reports whether a text says what is in force.
+func (p *process) inForce(text []byte) bool {
+	cfg, err := config.Parse(p.path, text, os.LookupEnv)
+	return err == nil && len(cfg.Changed(p.config())) == 0
 }
 
-func (p *process) tryReload(ctx context.Context, parts *errgroup.Group, why *string) error {
-	cfg, err := config.Load(p.path)
+// reload reads the file and puts it into force, all of it or nothing. It gives
+// what it has read.
+func (p *process) reload(ctx context.Context, parts *errgroup.Group, why string) []byte {
+	now := time.Now()
+	text, err := os.ReadFile(p.path)
+	if err == nil {
+		err = p.take(ctx, parts, text, why)
+	}
+	switch {
+	case p.draining.Load() || ctx.Err() != nil:
+		return text // whatever came of it
+	case err != nil:
+		p.refused(now, why, err)
+	}
+	p.metrics.ConfigReload(err)
+	return text
+}
+
+// take puts the text of the file into force.
+func (p *process) take(ctx context.Context, parts *errgroup.Group, text []byte, why string) error {
+	cfg, err := config.Parse(p.path, text, os.LookupEnv)
 	if err != nil {
 		return err
 	}
@@ -73,19 +88,14 @@ func (p *process) tryReload(ctx context.Context, parts *errgroup.Group, why *str
 	changed := cfg.Changed(before.cfg)
 	if len(changed) == 0 {
 		p.last.Store(&admin.ConfigState{File: p.path, Since: p.last.Load().Since})
-		if *why != "" {
-			p.log.Info("the configuration was read again, and is the one in force", zap.String("because_of", *why))
-		}
+		p.log.Info("the configuration was read again, and is the one in force", zap.String("because_of", why))
 		return nil
-	}
-	if *why == "" {
-		*why = "a change since the start"
 	}
 	pl, table, err := p.prepare(ctx, before, cfg)
 	if err != nil {
 		return err
 	}
-	p.apply(ctx, parts, pl, table, zap.String("because_of", *why), zap.Strings("changed", changed))
+	p.apply(ctx, parts, pl, table, zap.String("because_of", why), zap.Strings("changed", changed))
 	return nil
 }
 

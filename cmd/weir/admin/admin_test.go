@@ -47,8 +47,8 @@ func newWorld(t *testing.T) *world {
 	w.cfg = Config{
 		Name: "weir", Version: "v9", Started: time.Now(), Table: table, Metrics: prometheus.NewRegistry(),
 		Effective: func() ([]byte, ConfigState) { return []byte("name: weir\n"), w.config },
-		Origins: func() []Origin { return []Origin{{Name: "mesh", Kind: "grpc", Source: "cp:1"}} },
-		Clients: func() []downstream.ClientStatus { return w.clients }, Readiness: func() Readiness { return w.ready },
+		Origins:   func() []Origin { return []Origin{{Name: "mesh", Kind: "grpc", Source: "cp:1"}} },
+		Clients:   func() []downstream.ClientStatus { return w.clients }, Readiness: func() Readiness { return w.ready },
 		Readable: func(body *anypb.Any) json.RawMessage {
 			text, err := protojson.Marshal(body)
 			if err != nil {

@@ -93,6 +93,7 @@ var reloads = map[string]Reload{
 	"timing.pause":          ReloadReconnect,
 	"timing.backoff":        ReloadReconnect,
 	"timing.keepalive":      ReloadRestart,
+	"timing.max_stream_age": ReloadRestart,
 
 	"admin":      ReloadRestart,
 	"probes":     ReloadRestart,
