@@ -52,12 +52,17 @@ var catalogue = map[string]string{
 	"weir_cache_lookups_total":                      "result",
 	"weir_cache_retired_entries":                    "",
 	"weir_limit_rejections_total":                   "limit",
+	"weir_memory_used_bytes":                        "",
+	"weir_memory_limit_bytes":                       "",
 	"weir_largest_message_bytes":                    "direction",
 	"weir_variant_ambiguity_total":                  "origin",
 	"weir_file_loads_total":                         "origin,result",
 	"weir_config_reloads_total":                     "result",
 	"weir_tls_certificate_expiry_timestamp_seconds": "role",
 	"weir_build_info":                               "goversion,revision,version",
+
+	"weir_snapshot_writes_total":                   "result",
+	"weir_snapshot_last_success_timestamp_seconds": "",
 }
 
 // closed lists the values that a label may have, whatever callers pass. The labels of build_info and origin are the
@@ -68,7 +73,7 @@ var closed = map[string][]string{
 	"stage":     {"sent", "acked"},
 	"result":    {"ok", "error", "live", "stale", "retired", "absent", "miss"},
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
-	"reason":    {"send_stall", "lagging", "entries", "bytes", "max_stale", "other"},
+	"reason":    {"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "other"},
 	"limit": {
 		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
 		"nacks_per_second", "names_per_stream",
@@ -100,8 +105,11 @@ func exercise(m *Metrics) {
 		o.VariantAmbiguity()
 		o.FileLoad(errors.New(s))
 		m.ConfigReload(errors.New(s))
+		m.SnapshotWrite(errors.New(s))
 	}
 	m.ConfigReload(nil)
+	m.SnapshotWrite(nil)
+	m.SnapshotSaved(time.Unix(1, 0))
 	m.Origin("mesh").FileLoad(nil)
 	m.Lookup(Miss)
 	m.PropagationSent(time.Millisecond)

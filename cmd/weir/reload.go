@@ -148,6 +148,7 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, pl *plan, ta
 	if level, err := zapcore.ParseLevel(cfg.Log.Level); err == nil && p.level != nil {
 		p.level.SetLevel(level)
 	}
+	p.memory.configure(int64(cfg.Limits.Memory))
 	p.log.Info("another configuration is in force", append(said, zap.Int("streams_concerned", concerned.Len()))...)
 	for _, w := range cfg.Warnings() {
 		warn(p.log, w)

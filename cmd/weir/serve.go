@@ -46,10 +46,12 @@ type process struct {
 	metrics  *metrics.Metrics
 	registry *prometheus.Registry
 	server   *downstream.Server
+	memory   *memory
 	admin    *web
 	probes   *web // nil: there is none
 	files    *watch
 	tls      *certificates
+	kept     kept
 	first    *plan // what was opened at the start
 
 	force atomic.Pointer[force] // what is in force, replaced by reload
@@ -116,6 +118,9 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	if err = first.openOrigins(); err != nil {
 		return nil, err
 	}
+	if err = p.openSnapshot(); err != nil {
+		return nil, err
+	}
 	server, err := serverConfig(cfg)
 	if err != nil {
 		return nil, err
@@ -124,6 +129,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	if p.server, err = downstream.New(server); err != nil {
 		return nil, errors.Join(problems(cfg, "", err)...)
 	}
+	p.memory = openMemory(int64(cfg.Limits.Memory), p.table, log)
 	p.metrics.Gauges(p.picture)
 	return p, nil
 }
@@ -145,12 +151,15 @@ func (p *process) run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(work)
 	defer stopWork()
 
+	p.kept.restore()
 	for _, w := range p.webs() {
 		parts.Go(w.serve)
 	}
+	parts.Go(func() error { return p.kept.run(work) })
 	parts.Go(func() error { return p.advance(work) })
 	parts.Go(func() error { return p.files.run(work) })
 	parts.Go(func() error { return newSharing(p).watch(work) })
+	parts.Go(func() error { return p.memory.watch(work) })
 	first := p.force.Load()
 	p.start(work, parts, first, first.origins, first.ports)
 	parts.Go(func() error { return p.reloads(work, parts) })
@@ -166,6 +175,7 @@ func (p *process) run(ctx context.Context) error {
 	}
 	p.log.Info("draining", zap.String("because_of", why), zap.Duration("at_most", p.config().Timing.Drain))
 	p.draining.Store(true)
+	p.kept.drain()
 	p.server.Drain(context.WithoutCancel(ctx), p.config().Timing.Drain)
 	stopWork()
 	// The ports for operators are last, so that the end can be watched.

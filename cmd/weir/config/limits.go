@@ -26,12 +26,18 @@ type Retired struct {
 	Bytes Bytes `yaml:"bytes"`
 }
 
-// Snapshot is the last known good on disk. An empty path is off; not supported
-// by this version but for the defaults.
+// Snapshot is the last known good on disk: a weir that starts while its origin
+// is down serves it.
 type Snapshot struct {
-	Path     string        `yaml:"path"`
+	// Path is a directory of this process alone, on a file system with room for
+	// three times what is kept. It is made if it is not there, for its owner only.
+	// Default: empty, off.
+	Path string `yaml:"path"`
+	// Interval is how often what changed is written. Default: 10s.
 	Interval time.Duration `yaml:"interval"`
-	MaxAge   time.Duration `yaml:"max_age"`
+	// MaxAge is how long ago an origin may have vouched last for what is
+	// restored. Default: 0s, any time.
+	MaxAge time.Duration `yaml:"max_age"`
 }
 
 func (c *Cache) setDefaults() {
@@ -77,13 +83,19 @@ type Limits struct {
 	// ParameterSetsPerStream is how many parameter maps one stream may use.
 	// Default: 64. Other values are not supported by this version.
 	ParameterSetsPerStream int `yaml:"parameter_sets_per_stream"`
-	// Views is how many views may exist. Default: 100000.
-	// Other values are not supported by this version.
+	// Views is how many views may exist: sets that are asked for, each once for
+	// every group of clients. One more is refused, a glob by its name and `*` by
+	// the stream's end. Default: 100000.
 	Views int `yaml:"views"`
 	// RequestBytes is the largest request. Default: 32MiB.
 	RequestBytes Bytes `yaml:"request_bytes"`
-	// Memory refuses new names above this much. Default: 0.
-	// Not supported by this version.
+	// Memory is how much the process may hold, garbage not counted. Above it
+	// what retired is given up, then names are refused that nobody has asked for
+	// yet, and above it by an eighth new streams; what is subscribed stays. A
+	// stream on which names were refused ends after 5 minutes, so that its client
+	// asks for them again. 0 is four fifths of GOMEMLIMIT, or of nine tenths of
+	// the control group's limit, which then is the collector's soft limit; no
+	// limit if there is neither. Default: 0.
 	Memory Bytes `yaml:"memory"`
 }
 

@@ -67,8 +67,9 @@ var reloads = map[string]Reload{
 	"origins[].glob":            ReloadAnew,
 	"origins[].ttl_unsupported": ReloadAnew,
 
-	"cache.linger":  ReloadLive,
-	"cache.retired": ReloadLive,
+	"cache.linger":   ReloadLive,
+	"cache.retired":  ReloadLive,
+	"cache.snapshot": ReloadRestart,
 
 	"limits.streams":                ReloadLive,
 	"limits.streams_per_identity":   ReloadLive,
@@ -78,6 +79,8 @@ var reloads = map[string]Reload{
 	"limits.names_per_stream":       ReloadLive,
 	"limits.name_bytes":             ReloadReconnect,
 	"limits.groups":                 ReloadLive,
+	"limits.memory":                 ReloadLive,
+	"limits.views":                  ReloadLive,
 	"limits.streams_per_connection": ReloadRestart,
 	"limits.request_bytes":          ReloadRestart,
 
