@@ -1,18 +1,13 @@
 package upstream
 
 import (
-	"context"
 	"fmt"
-	"net"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-xds/weir/relay/relaytest"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/status"
 )
 
 func TestBlackHoleIsNoticed(t *testing.T) {
@@ -35,6 +30,31 @@ func TestBlackHoleIsNoticed(t *testing.T) {
 	})
 }
 
+// TestAgeingConnections: an origin that closes connections at an age, as many do, first by GOAWAY and then for good, is not a failing
+// one: streams move, and the origin counts as connected all the time.
+func TestAgeingConnections(t *testing.T) {
+	ageing := relaytest.OriginConfig{Serving: true, Options: []grpc.ServerOption{
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: 30 * time.Minute, MaxConnectionAgeGrace: time.Minute}),
+	}}
+	in(t, options{origin: ageing}, func(w *world) {
+		w.origin.Put(opaque, res("a", "1"))
+		w.want(opaque, "a")
+		w.origin.Await(0, func() bool { return w.origin.Asked(opaque).ACKs == 1 }, "served")
+		for range 24 * 60 {
+			time.Sleep(time.Minute)
+			if st := w.status(); !st.Connected || st.Failures != 0 {
+				t.Fatalf("the origin counts as failing: %+v", st)
+			}
+		}
+		if n := len(w.origin.Streams()); n < 40 || n > 55 {
+			t.Errorf("%d streams in a day, want one for each connection of half an hour", n)
+		}
+		if st := w.status(); st.Connections != 1 || len(w.origin.Open()) != 1 {
+			t.Errorf("%d connections with %d streams are left", st.Connections, len(w.origin.Open()))
+		}
+	})
+}
+
 func TestTooManyPings(t *testing.T) {
 	strict := relaytest.OriginConfig{Serving: true, Options: []grpc.ServerOption{
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Minute}),
@@ -51,52 +71,6 @@ func TestTooManyPings(t *testing.T) {
 		time.Sleep(12 * time.Hour)
 		if m := len(w.origin.Streams()); m != n || len(w.origin.Open()) != 1 {
 			t.Errorf("the stream is not stable: %d more in twelve hours", m-n)
-		}
-	})
-}
-
-func TestNextAddress(t *testing.T) {
-	var dialled []string
-	two := func(c *Config) {
-		c.Addresses = []string{"one:1", "two:2", "three:3"}
-		c.NoResume = true
-		c.Backoff.Jitter = -1
-		dial := c.Dial
-		c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
-			dialled = append(dialled, address[:strings.IndexByte(address, ':')])
-			if address == "one:1" {
-				return nil, errBoom
-			}
-			return dial(ctx, address)
-		}
-	}
-	in(t, options{config: two}, func(w *world) {
-		start := time.Now()
-		w.want(opaque, "a")
-		s := w.origin.ExpectStream("the second address is tried when the first fails")
-		if d := s.At.Sub(start); d != time.Second {
-			t.Errorf("after %v, want a backoff of 1 s", d)
-		}
-		if st := w.status(); st.Address != "two:2" || !strings.Contains(st.Err, "one:1") || !strings.Contains(st.Err, "boom") {
-			t.Errorf("the status does not say so: %+v", st)
-		}
-		s.End(status.Error(codes.Unavailable, "not here"))
-		s, d := w.gap(s, "a server that answers nothing is left for the third")
-		if d < 1600*time.Millisecond || w.status().Address != "three:3" {
-			t.Errorf("after %v on %v", d, w.status().Address)
-		}
-		s.Expect("the request")
-		s.Respond(opaque, "1", res("a", "1"))
-		s.Expect("the ACK")
-		s.End(nil)
-		s, _ = w.gap(s, "a stream that ended well")
-		if st := w.status(); st.Address != "three:3" || len(dialled) != 3 {
-			t.Errorf("the connection is kept, got %v", dialled)
-		}
-		w.origin.CloseConns()
-		_, _ = w.gap(s, "a connection that is lost")
-		if got := fmt.Sprint(dialled); got != "[one two three one two]" {
-			t.Errorf("is sought from the first address on (wraps around): %v", got)
 		}
 	})
 }
