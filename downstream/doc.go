@@ -48,7 +48,9 @@
 // Types are taken in the reverse of ORD-1 and written in its order; what is newer than a waiting change of an earlier type is
 // held back (TestOrderExhaustively, TestForwardWalkOvertakes). Listeners and routes also wait for the ACK of a Cluster
 // response, for the endpoints of its new clusters (TestRoutesWaitForEndpoints), and for the first set of clusters to settle
-// (TestLateTypesWaitForClusters, TestSettlingHoldsLateTypes). Removals come last and in reverse (removals.go).
+// (TestLateTypesWaitForClusters, TestSettlingHoldsLateTypes), and then leave as they are by then (TestWaitingRoutesAreCurrent). Removals
+// come last and in reverse (removals.go), and not at once to a delta client that comes back and holds clusters
+// (TestRemovalsWaitForWhoComesBack).
 //
 // # Known limits
 //

@@ -83,6 +83,9 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 		}
 		// Only the first request of a type says what the client holds (DELTA-11, DELTA-14).
 		to.claim(req.InitialResourceVersions, refused)
+		if s.only == "" && len(req.InitialResourceVersions) > 0 && (st.typeURL == relay.ClusterType || st.typeURL == relay.EndpointType) {
+			st.removals = now.Add(s.cfg.timing.OrderHold)
+		}
 	} else if len(req.ResourceNamesSubscribe)+len(req.ResourceNamesUnsubscribe)+len(req.ResourceLocatorsSubscribe) == 0 {
 		return nil // an ACK and nothing else
 	}
