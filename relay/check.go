@@ -11,7 +11,7 @@ import (
 func (t *Table) Check() error {
 	var errs []error
 	views := 0
-	for _, o := range t.originList() {
+	for _, o := range t.Origins() {
 		for _, g := range o.groupList() {
 			trials := 0
 			for _, s := range *g.all.Load() {

@@ -159,8 +159,8 @@ func (t *Table) Origin(name string) *Origin {
 	return nil
 }
 
-// originList are the origins in force, as configured.
-func (t *Table) originList() []*Origin { return t.routes.Load().list }
+// Origins are those in force, as configured. The list must not be changed.
+func (t *Table) Origins() []*Origin { return t.routes.Load().list }
 
 // Origin is one config source's part of the table: its groups, and the lanes they want open.
 type Origin struct {
