@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,7 @@ var limitCases = []testCase{
 	}},
 	{"ERR-7", "a set more than limits.views is refused, a glob by its name and `*` by the stream's end", viewLimit},
 	{"RELAY-87 RELAY-88", "a client that claims to have come through relays costs no other client its updates", madeUpWay},
+	{"ERR-7", "with no files left those who are connected go on, those who come are closed at once, and probes are answered", noFiles},
 	{"RELAY-87", "virtual: who came by a way that is refused upstream leaves, and the others' lane is opened again", func(t *testing.T) {
 		virtual(t, "../../../relay", "TestRefusedWay")
 	}},
@@ -277,4 +279,85 @@ func madeUpWay(t *testing.T) {
 		}
 		innocent.CheckClean()
 	}
+}
+
+// noFiles: when files run out, those who are connected go on, those who come are closed at once instead of being left to
+// wait, the log says so once, and there is no spinning; with room again clients are served (ERR-7).
+func noFiles(t *testing.T) {
+	const files = 80
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("there is no shell to set a limit with")
+	}
+	w := start(t, setup{})
+	w.origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
+	weir := weirtest.Launch{Under: []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, files)}}.Start(t,
+		weirtest.NewConfig(w.weir.Addr, relaytest.Delta).Set("instance", "narrow").Set("timing.first_request", "10m"))
+	early := newClient(t, weirtest.Connect(t, weir.Addr), relaytest.ClientConfig{Dialect: relaytest.Delta})
+	early.Open(relaytest.Node("client-1", "edge"))
+	early.Subscribe(cds, "*")
+	early.AwaitNames(cds, "all is well", "a")
+
+	var open []net.Conn
+	turnedAway := func() bool {
+		conn, err := net.Dial("tcp", weir.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, conn)
+		if err := conn.SetReadDeadline(time.Now().Add(weirtest.Patience)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = conn.Read(make([]byte, 1)) // settings, or the end
+		return err != nil
+	}
+	for range 2 * files {
+		if turnedAway() {
+			break
+		}
+	}
+	if _, err := weirtest.Fetch("http://" + weir.Admin + "/healthz"); err != nil {
+		t.Errorf("whoever looks whether weir lives is turned away as well: %v", err)
+	}
+	cpu := func() float64 {
+		seconds, _ := weir.Metric("process_cpu_seconds_total")
+		return seconds
+	}
+	begin, before := time.Now(), cpu()
+	for range 5 {
+		if since := time.Now(); !turnedAway() {
+			t.Errorf("weir accepts %d connections with %d files", len(open), files)
+		} else if took := time.Since(since); took > weirtest.Patience/2 {
+			t.Errorf("who comes is left to wait for %v", took)
+		}
+	}
+	w.origin.Set(cds, "b", "1", relaytest.Cluster("b", time.Second))
+	early.AwaitNames(cds, "who is connected goes on", "a", "b")
+	for time.Since(begin) < 3*time.Second {
+		time.Sleep(100 * time.Millisecond)
+	}
+	if used, lasted := cpu()-before, time.Since(begin).Seconds(); used > lasted/3 {
+		t.Errorf("weir used %.1f s of CPU in %.1f s", used, lasted)
+	}
+	weir.AwaitMetric(1, "the origin's connection is there", "weir_upstream_connected")
+	if n := strings.Count(weir.Output(), "files run out"); n != 1 {
+		t.Errorf("%d lines of log say so", n)
+	}
+	for _, conn := range open {
+		_ = conn.Close()
+	}
+	late := newClient(t, weirtest.Connect(t, weir.Addr), relaytest.ClientConfig{Dialect: relaytest.SotW})
+	if !weirtest.Until(weirtest.Patience, func() bool {
+		if late.Err() != nil || len(late.Responses(cds)) == 0 {
+			late.Open(relaytest.Node("client-2", "edge"))
+			late.Subscribe(cds, "*")
+			time.Sleep(500 * time.Millisecond)
+		}
+		return late.Err() == nil && len(late.Responses(cds)) > 0
+	}) {
+		t.Errorf("with room again nobody is served: %v", late.Err())
+	}
+	if n, _ := weir.Metric("weir_connections_turned_away_total"); n == 0 {
+		t.Error("nothing is counted")
+	}
+	early.CheckClean()
 }
