@@ -288,6 +288,11 @@ func (s *shard) noticeLocked(a *Applied, r *Resource, touched map[*entry]bool, g
 		if !e.askedOn(gen) {
 			continue
 		}
+		if len(e.variants) > 0 && s.freezesLocked(nil) >= changes {
+			s.waitsLocked(e.name)
+			a.Waiting++
+			continue
+		}
 		if len(e.variants) > 0 {
 			s.emptyLocked(e)
 			a.Changed++

@@ -60,6 +60,9 @@ func TestConvergence(t *testing.T) {
 					m.forget()
 				}
 			}
+			if *steps >= 3000 && (m.has("guarded") && m.alarms == 0 || m.has("frozen") && m.waited == 0) {
+				t.Errorf("%d mass removals were held, %d bodies and removals waited", m.alarms, m.waited)
+			}
 			t.Logf("%d types were refused, %d bodies had retired, %d heartbeats were told", m.refusals, m.revivals, m.heartbeats)
 			if p := m.promises; m.ttls() && *steps >= 3000 && (p.expired == 0 || p.returned == 0) {
 				t.Errorf("%d bodies were lost by expiry, and %d of the names came back", p.expired, p.returned)
@@ -77,6 +80,8 @@ var modelKinds = []string{
 	"per type", "sotw per type", "ttl", "sotw ttl", "aliases", "aliases no-versions",
 	"globs", "globs no-resume", "globs no-versions", "globs per type",
 	"namespaces", "namespaces no-resume", "namespaces names",
+	"guarded", "sotw guarded", "no-resume guarded", "no-versions guarded", "globs guarded", "namespaces guarded", "aliases guarded",
+	"frozen", "sotw frozen", "no-resume frozen", "globs frozen", "frozen guarded",
 }
 
 type model struct {
@@ -110,6 +115,8 @@ type model struct {
 	revivals int // bodies given out of those that had retired
 
 	heartbeats int // told to clients
+	alarms     int // mass removals that were held
+	waited     int // bodies and removals that were not taken while the origin was frozen
 	promises   promises
 }
 
@@ -167,7 +174,7 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 	}
 	m.asOrigin = strings.HasPrefix(kind, "origin's")
 	table, err := New(Config{Linger: 5 * time.Second, Origins: []OriginConfig{
-		{Name: "mesh", SotW: m.sotw, NoResume: strings.HasSuffix(kind, "no-resume"), OriginVersions: m.asOrigin, PerType: strings.HasSuffix(kind, "per type")},
+		{Name: "mesh", SotW: m.sotw, NoResume: m.has("no-resume"), OriginVersions: m.asOrigin, PerType: strings.HasSuffix(kind, "per type"), Guard: m.guard()},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -295,6 +302,7 @@ func visible(name string) bool {
 }
 
 func (m *model) step() {
+	m.stepGuard()
 	switch k := m.rnd.IntN(100); {
 	case k < 20:
 		m.change()

@@ -11,6 +11,7 @@ import (
 type namedTable struct {
 	entries map[string]*entry
 	other   otherNames
+	guard   guard
 	from    *receipt // of the last response
 	// lane is where the names are asked (RELAY-20): the main lane unless it carries the type's wildcard.
 	lane laneIndex
@@ -238,9 +239,9 @@ func (s *shard) endWant(w *want, now time.Time) {
 	s.mu.Lock()
 	w.timer = false
 	if w.count == 0 && !w.lingerAt.IsZero() {
-		if w.lingerAt.After(now) {
+		if waits := s.lingersOn(w.lingerAt, now, w.chosen != nil); !waits.IsZero() {
 			w.timer = true
-			s.push(timer{at: w.lingerAt, kind: wantEnd, shard: s, want: w})
+			s.push(timer{at: waits, kind: wantEnd, shard: s, want: w})
 		} else {
 			s.unwantLocked(w)
 		}

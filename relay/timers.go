@@ -18,6 +18,7 @@ const (
 	trialDue                     // a type in quarantine is to be tried again
 	expiries                     // TTLs have passed
 	laneDown                     // a stream should have been opened by now
+	guardEnd                     // removals that are held back are to go
 )
 
 type timer struct {
@@ -91,6 +92,8 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			x.shard.group.origin.counts.Type(x.shard.typeURL).Expired(n)
 		case laneDown:
 			x.lane.late(x.gen)
+		case guardEnd:
+			x.shard.guardEnd(x.set, now)
 		}
 	}
 }
