@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -58,6 +59,16 @@ type Alarm struct {
 	Selector       string // `*` or a collection; empty: names
 	Removals, Size int    // held, of so many
 	Until          time.Time
+}
+
+// String is the alarm for a log.
+func (a *Alarm) String() string {
+	of := "names"
+	if a.Selector != "" {
+		of = quote(a.Selector)
+	}
+	return fmt.Sprintf("the origin has come back without %d of %d resources of %s: they are kept until it has them again, or for as long "+
+		"as guard.hold; POST /guard/release lets them go", a.Removals, a.Size, of)
 }
 
 // maxAlarms bounds what waits to be told; one line says as much as many.
