@@ -5,8 +5,10 @@ SHELL := /bin/bash
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
+HELM_VERSION := v4.3.1
+HELM := bin/helm-$(HELM_VERSION)
 
-.PHONY: build test conformance demo lint bench
+.PHONY: build test conformance demo lint bench image binaries chart
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
@@ -35,3 +37,22 @@ $(GOLANGCI):
 
 bench:
 	go test -run '^$$' -bench . -benchmem -benchtime 200ms -timeout 20m ./...
+
+# For each architecture of the image, and with the same bytes wherever it is built.
+ARCHS := amd64 arm64
+binaries:
+	for arch in $(ARCHS); do CGO_ENABLED=0 GOOS=linux GOARCH=$$arch go build -trimpath -ldflags "-s -w" -o bin/linux-$$arch/ ./cmd/weir; done
+
+# Needs buildah. The architecture is part of the tag: push them, and a manifest list over them.
+TAG ?= dev
+image: binaries
+	for arch in $(ARCHS); do buildah bud --isolation chroot --timestamp 0 --arch $$arch -f deploy/image/Dockerfile -t weir:$(TAG)-$$arch .; done
+
+# The chart, the manifests and the image, with real tools: helm is fetched; without buildah and root the image's tests are skipped.
+chart: $(HELM) binaries
+	cd .ci/chart && go vet ./... && HELM="$(CURDIR)/$(HELM)" WEIR="$(CURDIR)/bin/linux-$$(go env GOARCH)/weir" go test -count=1 -timeout 10m $(TESTFLAGS) ./...
+
+$(HELM):
+	mkdir -p bin
+	GOBIN="$(CURDIR)/bin/install" go install helm.sh/helm/v4/cmd/helm@$(HELM_VERSION)
+	mv bin/install/helm $(HELM) && rmdir bin/install

@@ -46,7 +46,7 @@ func check(t *testing.T, c *cons, rng *rand.Rand) {
 		}
 	}
 	if s != nil {
-		if again := mustCompile(t, s.root.message()); again.Key() != s.Key() || again.Keys() != s.Keys() {
+		if again := mustCompile(t, s.Message()); again.Key() != s.Key() || again.Keys() != s.Keys() {
 			t.Fatalf("canonical form is not its own canonical form: %s, then %s", s.Key(), again.Key())
 		}
 	}
@@ -170,24 +170,4 @@ func respellList(cs []*cons, kind func(...*cons) *cons, rng *rand.Rand, budget *
 		out = append(out[:cut:cut], kind(out[cut:]...))
 	}
 	return out
-}
-
-// message turns a canonical form back into a message.
-func (n *node) message() *cons {
-	kids := make([]*cons, len(n.kids))
-	for i := range n.kids {
-		kids[i] = n.kids[i].message()
-	}
-	switch n.op {
-	case opAll:
-		return and(kids...)
-	case opAny:
-		return or(kids...)
-	case opNot:
-		return not(kids[0])
-	case opEquals:
-		return eq(n.key, n.value)
-	default:
-		return has(n.key)
-	}
 }

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"crypto/x509"
 	"net"
 
 	"google.golang.org/grpc/codes"
@@ -12,15 +13,36 @@ import (
 type caller struct {
 	local    bool // over loopback or a Unix socket
 	tls      bool
-	verified bool // it has shown a certificate that the listener's client_ca vouches for
+	verified bool   // it has shown a certificate that the listener's client_ca vouches for
+	identity string // what that certificate says it is; "" without one
 }
 
 // callerOf reads a connection.
 func callerOf(p *peer.Peer) caller {
-	info, tls := p.AuthInfo.(credentials.TLSInfo)
-	return caller{
+	auth := p.AuthInfo
+	if c, ok := auth.(*connection); ok {
+		auth = c.info
+	}
+	info, tls := auth.(credentials.TLSInfo)
+	c := caller{
 		local: isLocal(p.Addr) && isLocal(p.LocalAddr), tls: tls, verified: len(info.State.VerifiedChains) > 0,
 	}
+	if c.verified {
+		c.identity = identityOf(info.State.VerifiedChains[0][0])
+	}
+	return c
+}
+
+// identityOf is whom a certificate is for: its first URI, as in SPIFFE, else its first DNS name, else its subject. It is the same for the
+// next certificate of the same workload.
+func identityOf(cert *x509.Certificate) string {
+	switch {
+	case len(cert.URIs) > 0:
+		return cert.URIs[0].String()
+	case len(cert.DNSNames) > 0:
+		return cert.DNSNames[0]
+	}
+	return cert.Subject.String()
 }
 
 func isLocal(addr net.Addr) bool {
@@ -35,13 +57,13 @@ func isLocal(addr net.Addr) bool {
 
 var (
 	noSecrets = &reason{
-		codes.PermissionDenied, "origins[].secrets: secrets are not enabled for the origin of this name (RELAY-74)",
+		code: codes.PermissionDenied, text: "origins[].secrets: secrets are not enabled for the origin of this name (RELAY-74)",
 	}
 	plainSecrets = &reason{
-		codes.PermissionDenied, "listeners[].tls: secrets are not sent in plain text but over loopback or a Unix socket (RELAY-77)",
+		code: codes.PermissionDenied, text: "listeners[].tls: secrets are not sent in plain text but over loopback or a Unix socket (RELAY-77)",
 	}
 	strangerSecrets = &reason{
-		codes.PermissionDenied, "listeners[].tls.client_ca: secrets are for clients with a verified certificate, or on this host (RELAY-74)",
+		code: codes.PermissionDenied, text: "listeners[].tls.client_ca: secrets are for clients with a verified certificate, or on this host (RELAY-74)",
 	}
 )
 

@@ -39,6 +39,16 @@ type Limits struct {
 	// StreamsPerConnection is how many streams one connection may have open (`limits.streams_per_connection`); a client keeps
 	// what is beyond waiting. Default 100.
 	StreamsPerConnection int
+	// StreamsPerIdentity is the number of streams open at a time for one identity, which is what a verified client certificate says
+	// (`limits.streams_per_identity`). Zero means no limit, too.
+	StreamsPerIdentity int
+	// NewStreamsPerSecond is the rate at which streams are taken in (`limits.new_streams_per_second`). What comes faster waits up to
+	// two seconds, and is refused beyond. Default 2,000.
+	NewStreamsPerSecond int
+	// RequestsPerSecond and NACKsPerSecond are the rates at which one stream may send requests, and among them such that refuse a
+	// response (`limits.requests_per_second`, `limits.nacks_per_second`), after a burst of as many. A stream that is faster is read
+	// more slowly. Default 20,000 and 100.
+	RequestsPerSecond, NACKsPerSecond int
 	// NamesPerStream is the number of resource names one stream may be subscribed to, over all types
 	// (`limits.names_per_stream`); more ends the stream. Default 1,000,000.
 	NamesPerStream int
@@ -115,6 +125,10 @@ func (c *Config) normalize() error {
 	l, t := &c.Limits, &c.Timing
 	limit(&l.Streams, 50_000)
 	limit(&l.StreamsPerConnection, 100)
+	limit(&l.StreamsPerIdentity, math.MaxInt32)
+	limit(&l.NewStreamsPerSecond, 2_000)
+	limit(&l.RequestsPerSecond, 20_000)
+	limit(&l.NACKsPerSecond, 100)
 	limit(&l.NamesPerStream, 1_000_000)
 	limit(&l.NameBytes, 64<<10)
 	limit(&l.RequestBytes, 32<<20)

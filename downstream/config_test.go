@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,10 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := s.cfg.Limits, (Limits{50000, 100, 1000000, 64 << 10, 32 << 20}); got != want {
+	if got, want := s.cfg.Limits, (Limits{
+		Streams: 50000, StreamsPerConnection: 100, StreamsPerIdentity: math.MaxInt32, NewStreamsPerSecond: 2000,
+		RequestsPerSecond: 20000, NACKsPerSecond: 100, NamesPerStream: 1000000, NameBytes: 64 << 10, RequestBytes: 32 << 20,
+	}); got != want {
 		t.Errorf("limits %+v, want %+v", got, want)
 	}
 	want := Timing{

@@ -3,6 +3,7 @@ package downstream
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -20,22 +21,22 @@ func (s *Server) sayGoodbye(ln *listener) {
 	ln.grpc.GracefulStop()
 }
 
-// endSlowly ends all streams in batches with jitter, so that their clients do not all come to the next replica at once.
-func (s *Server) endSlowly(ctx context.Context, over time.Duration) {
-	streams := s.list()
+// endSlowly ends streams in batches with jitter, so that their clients do not all come to the next replica, or back, at once.
+func (s *Server) endSlowly(ctx context.Context, streams []*stream, over time.Duration, reason error) {
+	wait := slices.Clone(streams)
 	rand.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })
 	spread := min(over, time.Duration(len(streams))*streamEnd)
 	batches := max(1, int(spread/batchEvery))
 	for i := range batches {
 		for _, st := range streams[i*len(streams)/batches : (i+1)*len(streams)/batches] {
-			st.end(errDraining)
+			st.end(reason)
 		}
 		if i < batches-1 && !s.pause(ctx, jitter(spread/time.Duration(batches))) {
 			return
 		}
 	}
 	// What remains is on its way out; its status may still travel.
-	for waited := time.Duration(0); waited < flushWait && len(s.list()) > 0; waited += streamEnd {
+	for waited := time.Duration(0); waited < flushWait && s.any(wait); waited += streamEnd {
 		if !s.pause(ctx, streamEnd) {
 			return
 		}
@@ -43,6 +44,13 @@ func (s *Server) endSlowly(ctx context.Context, over time.Duration) {
 	if len(streams) > 0 {
 		s.pause(ctx, streamEnd)
 	}
+}
+
+// any reports whether one of the streams has not ended.
+func (s *Server) any(streams []*stream) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(streams, func(st *stream) bool { _, open := s.streams[st]; return open })
 }
 
 // jitter is between half of d and one and a half.

@@ -7,24 +7,30 @@ import (
 
 // reason is why a name is refused without asking an origin. Such a name is in error, not absent: nothing is removed.
 type reason struct {
-	code codes.Code
-	text string
+	code  codes.Code
+	text  string
+	limit string // the key, if it is a limit
+}
+
+func limitReason(key string, n int, words string) *reason {
+	return &reason{code: codes.ResourceExhausted, text: limitText(key, n, words), limit: key}
 }
 
 var (
-	noGlobs     = &reason{codes.Unimplemented, "the origin of this name speaks state of the world, which has no globs: it needs dialect: delta (COLL-2)"}
-	noAuthority = &reason{codes.FailedPrecondition, "origins[].authorities: no origin is asked for names of this authority"}
-	noType      = &reason{codes.FailedPrecondition, "origins[].types: the origin of this name is not asked for this type"}
-	noGroup     = &reason{codes.ResourceExhausted, "limits.groups is reached at the origin of this name: try again later"}
-	otherType   = &reason{codes.InvalidArgument, "the type in the xdstp name is not that of the request (NAME-2)"}
-	noLocators  = &reason{codes.FailedPrecondition, "resource locators are not supported: the origin is not known to understand them"}
-	tooLong     = &reason{codes.ResourceExhausted, "the name is longer than limits.name_bytes"}
-	emptyName   = &reason{codes.InvalidArgument, "the name is empty"}
-	noDelta     = &reason{codes.Unimplemented, "origins[].dialect: the origin speaks state of the world, which has no resources of this type"}
+	noGlobs     = &reason{code: codes.Unimplemented, text: "the origin of this name speaks state of the world, which has no globs: it needs dialect: delta (COLL-2)"}
+	noAuthority = &reason{code: codes.FailedPrecondition, text: "origins[].authorities: no origin is asked for names of this authority"}
+	noType      = &reason{code: codes.FailedPrecondition, text: "origins[].types: the origin of this name is not asked for this type"}
+	otherType   = &reason{code: codes.InvalidArgument, text: "the type in the xdstp name is not that of the request (NAME-2)"}
+	noLocators  = &reason{code: codes.FailedPrecondition, text: "resource locators are not supported: the origin is not known to understand them"}
+	emptyName   = &reason{code: codes.InvalidArgument, text: "the name is empty"}
+	noDelta     = &reason{code: codes.Unimplemented, text: "origins[].dialect: the origin speaks state of the world, which has no resources of this type"}
 )
 
 // judge says which origin a name is asked of, or why of none.
 func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
+	if relay.DeltaOnly(st.typeURL) {
+		s.noteDeltaLocked(s.cfg.origin)
+	}
 	o, why := s.originOf(st, name)
 	if why == nil && relay.IsSecret(st.typeURL) {
 		if !o.Secrets() {
@@ -39,8 +45,10 @@ func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
 }
 
 // barred reports whether nothing of a type can be asked for on the stream: secrets, where no origin has any for the client.
-func (s *session) barred(typeURL string) bool {
-	return relay.IsSecret(typeURL) && (!s.cfg.secrets || s.from.stranger() != nil)
+func (s *session) barred(typeURL string) bool { return s.barredBy(s.cfg, typeURL) }
+
+func (s *session) barredBy(set *settings, typeURL string) bool {
+	return relay.IsSecret(typeURL) && (!set.secrets || s.from.stranger() != nil)
 }
 
 // originOf is the origin that has a name, whoever asks for it.
@@ -52,7 +60,7 @@ func (s *session) originOf(st *streamType, name string) (*relay.Origin, *reason)
 	case name == "":
 		return nil, emptyName
 	case len(name) > s.cfg.limits.NameBytes:
-		return nil, tooLong
+		return nil, s.cfg.tooLong
 	case relay.IsNewStyle(name):
 		return s.judgeURN(st, name)
 	case !s.cfg.origin.Serves(st.typeURL):
@@ -72,11 +80,15 @@ func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason)
 	u, err := relay.ParseURN(name)
 	switch {
 	case err != nil:
-		return nil, &reason{codes.InvalidArgument, "the xdstp name " + err.Error()}
+		return nil, &reason{code: codes.InvalidArgument, text: "the xdstp name " + err.Error()}
 	case !u.Of(st.typeURL):
 		return nil, otherType
 	}
+	s.authorities.note(u.Authority)
 	o := s.cfg.table.Authority(u.Authority)
+	if o != nil && (u.Glob() || relay.DeltaOnly(st.typeURL)) {
+		s.noteDeltaLocked(o)
+	}
 	switch {
 	case o == nil:
 		return nil, noAuthority
@@ -93,8 +105,11 @@ func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason)
 // refuseLocked notes a name that is not served, to be told so; `*` carries no error (ABS-12).
 func (s *session) refuseLocked(st *streamType, name string, why *reason) {
 	st.refusedCount++
-	if why == tooLong {
-		s.cfg.metrics.LimitRejection("name_bytes")
+	if why.limit != "" {
+		s.cfg.metrics.LimitRejection(why.limit)
+		if n := len(s.notes); n == 0 || s.notes[n-1].limit == nil || s.notes[n-1].limit.limit != why.limit {
+			s.notes = append(s.notes, note{limit: why})
+		}
 	}
 	if name != relay.Wildcard {
 		st.refusals = append(st.refusals, refusal{shown(name), why})

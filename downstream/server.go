@@ -6,11 +6,11 @@ import (
 	"math"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -33,9 +33,10 @@ var errStopped = errors.New("the server is stopped")
 
 // Server serves discovery streams on any number of listeners.
 type Server struct {
-	// Set once by New.
+	// Set once by New, but for Limits and Timing of cfg, which mu guards.
 	cfg      Config
 	nacks    *nackLog
+	limits   *limitLog
 	sizes    *sizeLog
 	quit     chan struct{}  // closed by Stop
 	watching sync.WaitGroup // the watchdog
@@ -45,7 +46,10 @@ type Server struct {
 
 	mu        sync.Mutex // guards what follows; held for map work only; before no other lock
 	listeners []*listener
+	configs   map[net.Listener]ListenerConfig // of the last Reconfigure; nil: there was none
 	streams   map[*stream]struct{}
+	crowd     map[string]int // streams by identity; those without one are not in it
+	arrivals  bucket         // of new streams
 	lastID    uint64
 	watched   bool // the watchdog runs
 	draining  bool // no new streams
@@ -56,9 +60,11 @@ type Server struct {
 // listener is one grpc.Server with its health service.
 type listener struct {
 	// Set once by newListener.
-	grpc     *grpc.Server
-	health   *health.Server
-	settings *settings
+	port   net.Listener
+	grpc   *grpc.Server
+	health *health.Server
+
+	settings atomic.Pointer[settings] // of streams that begin; replaced by Reconfigure
 }
 
 // New makes a server that listens nowhere yet. The error joins every problem of the config.
@@ -67,22 +73,37 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		cfg: cfg, nacks: newNackLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}), streams: map[*stream]struct{}{},
+		cfg: cfg, nacks: newNackLog(cfg.Log), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
+		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: newBucket(cfg.Limits.NewStreamsPerSecond),
 	}, nil
 }
 
 // Serve accepts connections on l until Drain or Stop, and then returns nil. It closes l.
 func (s *Server) Serve(l net.Listener, lc ListenerConfig) error {
-	if err := lc.normalize(s.cfg.Table); err != nil {
+	ln := s.newListener(l, lc)
+	if err := s.open(ln, lc); err != nil {
+		ln.grpc.Stop()
 		return errors.Join(err, l.Close())
 	}
-	ln := s.newListener(lc)
+	defer s.serving.Done()
+	return ln.grpc.Serve(l)
+}
+
+// open takes a listener in. Its configuration may be another by now, or it may not be wanted any more.
+func (s *Server) open(ln *listener, lc ListenerConfig) error {
 	s.mu.Lock()
-	if s.stopped || s.draining {
-		s.mu.Unlock()
-		ln.grpc.Stop()
-		return errors.Join(errStopped, l.Close())
+	defer s.mu.Unlock()
+	wanted := true
+	if s.configs != nil {
+		lc, wanted = s.configs[ln.port]
 	}
+	if s.stopped || s.draining || !wanted {
+		return errStopped
+	}
+	if err := lc.normalize(s.cfg.Table); err != nil {
+		return err
+	}
+	ln.settings.Store(newSettings(s.cfg, lc))
 	s.listeners = append(s.listeners, ln)
 	s.serving.Add(1)
 	if !s.watched {
@@ -90,18 +111,19 @@ func (s *Server) Serve(l net.Listener, lc ListenerConfig) error {
 		s.watching.Add(1)
 		go s.watch()
 	}
-	s.mu.Unlock()
-	defer s.serving.Done()
-	return ln.grpc.Serve(l)
+	return nil
 }
 
-func (s *Server) newListener(lc ListenerConfig) *listener {
+func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
+	s.mu.Lock()
 	l, t := s.cfg.Limits, s.cfg.Timing
+	s.mu.Unlock()
 	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(s.codec),
 		grpc.InTapHandle(tapStream),
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(window),
+		grpc.Creds(newGreeter(&lc)),
 		grpc.MaxConcurrentStreams(uint32(l.StreamsPerConnection)),
 		// Twice the limit: what is up to twice too large is refused by our words, which name the key; the rest by grpc, unread.
 		grpc.MaxRecvMsgSize(int(min(2*int64(l.RequestBytes), math.MaxInt32))),
@@ -112,43 +134,14 @@ func (s *Server) newListener(lc ListenerConfig) *listener {
 			MinTime: t.Keepalive.MinClientInterval, PermitWithoutStream: true,
 		}),
 	}
-	if lc.TLS != nil {
-		opts = append(opts, grpc.Creds(credentials.NewTLS(lc.TLS)))
-	}
-	ln := &listener{grpc: grpc.NewServer(opts...), health: health.NewServer(), settings: newSettings(s.cfg, lc)}
+	ln := &listener{port: port, grpc: grpc.NewServer(opts...), health: health.NewServer()}
 	s.register(ln)
 	healthpb.RegisterHealthServer(ln.grpc, ln.health)
 	reflection.Register(ln.grpc)
 	return ln
 }
 
-var (
-	errDraining = status.Error(codes.Unavailable, "weir is draining: connect to another replica or again in a moment")
-	errStreams  = status.Error(codes.ResourceExhausted, "limits.streams is reached: try again later or another replica")
-)
-
-// enter takes a stream in, or says why not.
-func (s *Server) enter(st *stream) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.draining {
-		return errDraining
-	}
-	if len(s.streams) >= s.cfg.Limits.Streams {
-		s.cfg.Metrics.LimitRejection("streams")
-		return errStreams
-	}
-	s.lastID++
-	st.id = s.lastID
-	s.streams[st] = struct{}{}
-	return nil
-}
-
-func (s *Server) leave(st *stream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.streams, st)
-}
+var errDraining = status.Error(codes.Unavailable, "weir is draining: connect to another replica or again in a moment")
 
 // list is a copy of the streams, oldest first.
 func (s *Server) list() []*stream {
@@ -207,6 +200,6 @@ func (s *Server) Drain(ctx context.Context, over time.Duration) {
 			go s.sayGoodbye(ln)
 		}
 	}
-	s.endSlowly(ctx, over)
+	s.endSlowly(ctx, s.list(), over, errDraining)
 	s.Stop()
 }

@@ -18,15 +18,15 @@ import (
 // register adds the discovery services to a listener: ADS, and one for each type that has its own (TRANS-2). Everything else is
 // UNIMPLEMENTED (TRANS-12).
 func (s *Server) register(ln *listener) {
-	ln.grpc.RegisterService(s.describe(ln.settings, &relay.ADS), nil)
+	ln.grpc.RegisterService(s.describe(ln, &relay.ADS), nil)
 	for i := range relay.Services {
-		ln.grpc.RegisterService(s.describe(ln.settings, &relay.Services[i]), nil)
+		ln.grpc.RegisterService(s.describe(ln, &relay.Services[i]), nil)
 	}
 }
 
 // describe makes a service of what the table of them says. The full method name alone decides the dialect and, on a service of one
 // type, the type (TRANS-3, TRANS-4).
-func (s *Server) describe(set *settings, v *relay.Service) *grpc.ServiceDesc {
+func (s *Server) describe(ln *listener, v *relay.Service) *grpc.ServiceDesc {
 	d := &grpc.ServiceDesc{ServiceName: v.Name, HandlerType: (*any)(nil), Metadata: v.File}
 	for _, delta := range []bool{false, true} {
 		name := v.SotW
@@ -36,7 +36,7 @@ func (s *Server) describe(set *settings, v *relay.Service) *grpc.ServiceDesc {
 		if name == "" {
 			continue
 		}
-		serve := func(_ any, wire grpc.ServerStream) error { return s.serve(set, wire, v, delta) }
+		serve := func(_ any, wire grpc.ServerStream) error { return s.serve(ln, wire, v, delta) }
 		d.Streams = append(d.Streams, grpc.StreamDesc{StreamName: name, Handler: serve, ServerStreams: true, ClientStreams: true})
 	}
 	return d

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"errors"
 	"hash/maphash"
 	"slices"
 	"strconv"
@@ -25,7 +26,7 @@ const (
 	maxNodeShown = 256
 )
 
-// settings are what the streams of one listener share. They never change.
+// settings are what the streams of one listener share. They never change: a stream may be given others (adopt).
 type settings struct {
 	table         *relay.Table
 	origin        *relay.Origin
@@ -41,6 +42,7 @@ type settings struct {
 	assumed       []string        // client features (FEAT-5)
 	noLegacy      map[string]bool // type URLs (WILD-5)
 	seed          maphash.Seed    // of the hashes of lists
+	tooLong       *reason         // to refuse a name
 }
 
 func newSettings(cfg Config, lc ListenerConfig) *settings {
@@ -49,6 +51,7 @@ func newSettings(cfg Config, lc ListenerConfig) *settings {
 		federated: cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
 		seed: maphash.MakeSeed(), secrets: cfg.Table.SecretsFrom(lc.Origin), dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
 	}
+	set.tooLong = limitReason("name_bytes", cfg.Limits.NameBytes, "the name is longer")
 	for _, typeURL := range lc.Dedicated {
 		set.dedicated[typeURL] = true
 	}
@@ -62,7 +65,6 @@ func newSettings(cfg Config, lc ListenerConfig) *settings {
 // and reads no clock. The reader gives it requests, the writer takes responses.
 type session struct {
 	// Set once by newSession and serve.
-	cfg     *settings
 	from    caller
 	delta   bool
 	only    string // the type of the service; "" on ADS, which has them all
@@ -71,7 +73,8 @@ type session struct {
 	mailbox *relay.Subscriber
 	via     []string // the relays that the stream has come through (RELAY-87); set by its owner before the first request
 
-	mu    sync.Mutex   // guards what follows; never held during a send; before a shard's
+	mu    sync.Mutex // guards what follows; never held during a send; before a shard's
+	cfg   *settings
 	group *relay.Group // of the listener's own origin; nil before the first request
 	// others are the groups of other origins, and dedicated those of the stream alone, joined as their names were asked for, with this
 	// node; nil if there are none to join.
@@ -82,7 +85,11 @@ type session struct {
 	nodeCluster string
 	ttl         bool // TTLs may be told
 	nodeChanges int
-	types       []*streamType // in ORD-1 order
+	nodeKept    nodeKept
+	outdated    bool            // it needs more of the node than was remembered
+	authorities authorities     // of the names asked for
+	deltaOf     []*relay.Origin // that were asked for what depends on their dialect
+	types       []*streamType   // in ORD-1 order
 	lastNonce   uint64
 	names       int       // over all types, refused ones that are remembered included
 	served      bool      // an answer was written
@@ -95,7 +102,8 @@ type session struct {
 // note is something that the stream logs when the session is not locked.
 type note struct {
 	typeURL string
-	nack    Nack // zero: the node changed
+	nack    Nack    // zero: the node changed
+	limit   *reason // of a refusal, for a limit
 }
 
 func newSession(cfg *settings, delta bool, now time.Time) *session {
@@ -103,6 +111,13 @@ func newSession(cfg *settings, delta bool, now time.Time) *session {
 		cfg: cfg, delta: delta, opened: now, now: now, mailbox: relay.NewSubscriber(),
 		prefix: strconv.FormatInt(now.UnixNano(), 36) + ".",
 	}
+}
+
+// settings are those in force.
+func (s *session) settings() *settings {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg
 }
 
 func (s *session) dialect() string {
@@ -114,10 +129,11 @@ func (s *session) dialect() string {
 
 // newRequest is an empty message of the stream's dialect to read into.
 func (s *session) newRequest() *request {
+	most := s.settings().limits.RequestBytes
 	if s.delta {
-		return &request{message: &discoveryv3.DeltaDiscoveryRequest{}, most: s.cfg.limits.RequestBytes}
+		return &request{message: &discoveryv3.DeltaDiscoveryRequest{}, most: most}
 	}
-	return &request{message: &discoveryv3.DiscoveryRequest{}, most: s.cfg.limits.RequestBytes}
+	return &request{message: &discoveryv3.DiscoveryRequest{}, most: most}
 }
 
 // client names the client for people.
@@ -183,8 +199,7 @@ func (s *session) joinLocked(node *corev3.Node) error {
 	}
 	g, err := s.cfg.origin.Group(node)
 	if err != nil {
-		s.cfg.metrics.LimitRejection("groups")
-		return errGroups(err)
+		return s.noGroup(err)
 	}
 	g.Through(s.via)
 	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
@@ -192,9 +207,9 @@ func (s *session) joinLocked(node *corev3.Node) error {
 	s.ttl = ttl && (s.delta || wrapper) // in state of the world a TTL is in the wrapper (TTL-5)
 	switch {
 	case len(s.cfg.dedicated) > 0 || s.cfg.secrets:
-		s.node = node // whole, with what this build does not know of it (V2-6)
+		s.node, s.nodeKept = node, nodeWhole // with what this build does not know of it (V2-6)
 	case s.cfg.federated:
-		s.node = kept(node)
+		s.node, s.nodeKept = kept(node), nodeFacts
 	}
 	return nil
 }
@@ -211,9 +226,12 @@ func (s *session) assumeLocked(node *corev3.Node) *corev3.Node {
 	return node
 }
 
-// errGroups ends a stream that cannot have its group (RELAY-67).
-func errGroups(err error) error {
-	return status.Error(codes.ResourceExhausted, err.Error()+": try again later")
+// noGroup ends a stream that cannot have its group (RELAY-67).
+func (s *session) noGroup(why error) error {
+	if errors.Is(why, errReconfigured) {
+		return why
+	}
+	return s.cfg.full("groups", s.cfg.table.MaxGroups(), "the origin has so many groups of clients, by origins[].group_by")
 }
 
 // kept is what a node may say to a group: all but what only fills it, since it stays for as long as the stream.
@@ -226,20 +244,22 @@ func kept(n *corev3.Node) *corev3.Node {
 }
 
 // groupLocked is the group in which a stream-type's names of an origin live. That of the listener's own origin is joined by the first
-// request, any other when it is first needed; all are given back at close. The error is relay.ErrGroups.
+// request, any other when it is first needed; all are given back at close. The error is relay.ErrGroups or errReconfigured.
 func (s *session) groupLocked(st *streamType, o *relay.Origin) (*relay.Group, error) {
-	groups, join := &s.others, o.Group
+	groups, join, need := &s.others, o.Group, nodeFacts
 	if st.dedicated {
-		groups, join = &s.dedicated, o.Dedicated
+		groups, join, need = &s.dedicated, o.Dedicated, nodeWhole
 	} else if o == s.cfg.origin {
 		return s.group, nil
 	}
 	if g := (*groups)[o]; g != nil {
 		return g, nil
 	}
+	if err := s.needLocked(need); err != nil {
+		return nil, err
+	}
 	g, err := join(s.node)
 	if err != nil {
-		s.cfg.metrics.LimitRejection("groups")
 		return nil, err
 	}
 	g.Through(s.via)
@@ -289,17 +309,19 @@ func (s *session) staysLocked(node *corev3.Node) bool {
 
 // countNamesLocked notes how many names the type has now, and refuses too many.
 func (s *session) countNamesLocked(st *streamType) error {
+	if s.outdated {
+		return errReconfigured
+	}
 	names := len(st.refused) + len(st.refusals)
 	if !st.sub.None() {
 		standing := st.sub.Standing()
 		names += standing.Names + standing.Dropped
 	}
+	more := names > st.names // a limit that is lowered ends nobody who asks for no more
 	s.names += names - st.names
 	st.names = names
-	if s.names > s.cfg.limits.NamesPerStream {
-		s.cfg.metrics.LimitRejection("names_per_stream")
-		return status.Errorf(codes.ResourceExhausted, "limits.names_per_stream: the stream asks for more than %d names",
-			s.cfg.limits.NamesPerStream)
+	if more && s.names > s.cfg.limits.NamesPerStream {
+		return s.cfg.over("names_per_stream", s.cfg.limits.NamesPerStream, "the stream asks for more")
 	}
 	return nil
 }

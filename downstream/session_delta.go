@@ -119,7 +119,7 @@ func (s *session) updateLocked(
 ) error {
 	own, err := s.groupLocked(st, s.cfg.origin)
 	if err != nil {
-		return errGroups(err)
+		return s.noGroup(err)
 	}
 	gone := s.leaveLocked(st, &to, req.ResourceNamesUnsubscribe)
 	update := func(g *relay.Group, subscribe, unsubscribe []string, initial map[string]string) {

@@ -86,7 +86,7 @@ func (s *session) listLocked(now time.Time, st *streamType, req *discoveryv3.Dis
 func (s *session) replaceLocked(now time.Time, st *streamType, to routed, version string) error {
 	own, err := s.groupLocked(st, s.cfg.origin)
 	if err != nil {
-		return errGroups(err)
+		return s.noGroup(err)
 	}
 	first := st.sub.None()
 	if !first {

@@ -3,6 +3,7 @@ package downstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"go.uber.org/zap"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -24,13 +26,18 @@ import (
 // stream is one client stream: the handler's goroutine reads, one more writes, and they meet in the session.
 type stream struct {
 	// Set once before the writer starts.
-	id      uint64
-	server  *Server
-	wire    grpc.ServerStream
-	session *session
-	peer    string
-	cancel  context.CancelCauseFunc
-	done    chan struct{} // closed when the writer has ended
+	id       uint64
+	server   *Server
+	listener *listener
+	wire     grpc.ServerStream
+	session  *session
+	peer     string
+	conn     *connection
+	cancel   context.CancelCauseFunc
+	done     chan struct{} // closed when the writer has ended
+
+	// Owned by read.
+	requests, refusals bucket
 
 	ended   atomic.Pointer[error] // what end was given first; the context's cause may be the transport's own
 	writing atomic.Int64          // when the present write began, in Unix nanoseconds; 0: nothing is being written
@@ -68,48 +75,69 @@ func (st *stream) writingSince() (time.Time, bool) {
 }
 
 // serve runs one stream of a service on the handler's goroutine, and returns the status it ends with.
-func (s *Server) serve(set *settings, wire grpc.ServerStream, v *relay.Service, delta bool) error {
+func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *relay.Service, delta bool) error {
 	ctx := wire.Context()
 	cancel, ok := ctx.Value(cancelKey{}).(context.CancelCauseFunc)
 	if !ok {
 		return status.Error(codes.Internal, "the stream's context is not ours")
 	}
-	now := time.Now()
+	now, set := time.Now(), ln.settings.Load()
 	md, _ := metadata.FromIncomingContext(ctx)
 	via := relay.ParseVia(md.Get(relay.ViaKey))
 	if err := relay.CheckVia(via, set.via); err != nil {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
 	st := &stream{
-		server: s, wire: wire, session: newSession(set, delta, now), cancel: cancel, done: make(chan struct{}),
+		server: s, listener: ln, wire: wire, session: newSession(set, delta, now), cancel: cancel, done: make(chan struct{}),
+		requests: newBucket(set.limits.RequestsPerSecond), refusals: newBucket(set.limits.NACKsPerSecond),
 	}
 	st.session.via = via
 	if p, ok := peer.FromContext(ctx); ok {
-		st.peer, st.session.from = p.Addr.String(), callerOf(p)
+		st.peer, st.conn, st.session.from = p.Addr.String(), connectionOf(p), callerOf(p)
 	}
 	st.session.only = v.TypeURL
 	set.compress(ctx)
-	if err := s.enter(st); err != nil {
-		return err
+	wait, err := s.enter(st)
+	if err == nil {
+		err = st.run(ctx, wait)
+		s.leave(st)
 	}
-	defer s.leave(st)
+	st.account(err)
+	return err
+}
+
+// run serves a stream that was taken in, once it is its turn, and returns its status.
+func (st *stream) run(ctx context.Context, wait time.Duration) error {
+	if !sleep(ctx, wait) {
+		return st.reason(status.FromContextError(ctx.Err()).Err())
+	}
+	for set, newest := (*settings)(nil), st.listener.settings.Load(); newest != set; newest = st.listener.settings.Load() {
+		set = newest
+		st.session.adopt(set, nil) // Reconfigure may not have found the stream in the list
+	}
 	go st.write(ctx)
-	err := st.read()
+	err := st.read(ctx)
 	st.end(err)
 	<-st.done
 	st.session.close(time.Now())
-	st.account(err)
 	return err
 }
 
 // account tells of the stream's end, where it is worth telling.
 func (st *stream) account(err error) {
+	var limit *limitError
 	switch {
+	case errors.As(err, &limit):
+		st.server.limits.note(time.Now(), limit.key, limit.text, st)
+		if limit.elsewhere && st.conn != nil {
+			st.server.letGo(st.conn)
+		}
+		return
 	case errors.Is(err, errLagging):
 		st.server.cfg.Metrics.Stalled("lagging")
 	case errors.Is(err, errStalled):
 		st.server.cfg.Metrics.Stalled("send_stall")
-	case err == nil, status.Code(err) == codes.Canceled, errors.Is(err, errDraining):
+	case err == nil, status.Code(err) == codes.Canceled, errors.Is(err, errDraining), errors.Is(err, errReconfigured):
 		return
 	}
 	st.server.cfg.Log.Info("a client stream was ended", zap.Uint64("stream", st.id), zap.String("client", st.session.client()),
@@ -117,7 +145,7 @@ func (st *stream) account(err error) {
 }
 
 // read takes in requests until the stream ends, and returns its status. It never waits for the writer.
-func (st *stream) read() error {
+func (st *stream) read(ctx context.Context) error {
 	for {
 		in := st.session.newRequest()
 		if err := st.wire.RecvMsg(in); err != nil {
@@ -125,8 +153,7 @@ func (st *stream) read() error {
 		}
 		st.server.cfg.Metrics.Message(metrics.FromClient, in.size)
 		if errors.Is(in.err, errTooLarge) {
-			st.server.cfg.Metrics.LimitRejection("request_bytes")
-			return status.Errorf(codes.ResourceExhausted, "limits.request_bytes: a request has %d bytes, more than %d", in.size, in.most)
+			return st.session.settings().over("request_bytes", in.most, fmt.Sprintf("a request has %d bytes", in.size))
 		}
 		if in.err != nil {
 			return status.Errorf(codes.InvalidArgument, "the request does not decode: %v", in.err)
@@ -137,7 +164,35 @@ func (st *stream) read() error {
 		if err != nil {
 			return err
 		}
+		st.pace(ctx, now, in.message)
 	}
+}
+
+// leastPause is what is not worth a pause.
+const leastPause = 10 * time.Millisecond
+
+// pace waits before the next request is read, if they come too fast: flow control then slows the client down, and nobody else. It is no
+// reason to end the stream, since the client would only come again with all it has (TestFastClientIsReadSlowly).
+func (st *stream) pace(ctx context.Context, now time.Time, m proto.Message) {
+	set := st.session.settings()
+	st.requests.set(set.limits.RequestsPerSecond)
+	st.refusals.set(set.limits.NACKsPerSecond)
+	wait, key, n := st.requests.take(now), "requests_per_second", set.limits.RequestsPerSecond
+	if isNACK(m) {
+		if w := st.refusals.take(now); w > wait {
+			wait, key, n = w, "nacks_per_second", set.limits.NACKsPerSecond
+		}
+	}
+	if wait < leastPause {
+		return
+	}
+	set.metrics.LimitRejection(key)
+	st.server.limits.note(now, key, limitText(key, n, "the stream is read more slowly"), st)
+	sleep(ctx, wait)
+}
+
+func isNACK(m proto.Message) bool {
+	return m.(interface{ GetErrorDetail() *rpcstatus.Status }).GetErrorDetail() != nil // both dialects' requests have it
 }
 
 // accept gives one request to the session, and logs what it brought.
@@ -151,6 +206,8 @@ func (st *stream) accept(now time.Time, m proto.Message) error {
 	}
 	for _, n := range st.session.takeNotes() {
 		switch {
+		case n.limit != nil:
+			st.server.limits.note(now, n.limit.limit, n.limit.text, st)
 		case n.nack.At.IsZero():
 			st.server.cfg.Log.Info("a client names another node than at first, which is ignored",
 				zap.Uint64("stream", st.id), zap.String("client", st.session.client()))
@@ -170,8 +227,7 @@ func (st *stream) reason(err error) error {
 		return *ours
 	}
 	if status.Code(err) == codes.ResourceExhausted {
-		st.server.cfg.Metrics.LimitRejection("request_bytes")
-		return status.Errorf(codes.ResourceExhausted, "limits.request_bytes: %s", status.Convert(err).Message())
+		return st.session.settings().over("request_bytes", st.session.settings().limits.RequestBytes, status.Convert(err).Message())
 	}
 	return err
 }

@@ -221,7 +221,7 @@ func TestNackLog(t *testing.T) {
 		{time.Second, "cds", 2, true},
 		{3 * time.Second, "cds", 0, true},
 	} {
-		more, write := l.admit(row.short, zero.Add(row.at))
+		more, write := l.rate.admit(row.short, zero.Add(row.at))
 		if more != row.more || write != row.write {
 			t.Errorf("%v after %v: %d, %v", row.short, row.at, more, write)
 		}

@@ -13,8 +13,8 @@ var errStalled = status.Error(codes.Unavailable,
 // watch is the watchdog: one for all streams. It ends those whose present write has been blocked for send_stall (ERR-9).
 func (s *Server) watch() {
 	defer s.watching.Done()
-	stall := s.cfg.Timing.SendStall
-	ticker := time.NewTicker(max(stall/8, time.Millisecond))
+	stall := s.sendStall()
+	ticker := time.NewTicker(lookEvery(stall))
 	defer ticker.Stop()
 	for {
 		select {
@@ -26,6 +26,19 @@ func (s *Server) watch() {
 					st.end(errStalled)
 				}
 			}
+			if next := s.sendStall(); next != stall {
+				stall = next
+				ticker.Reset(lookEvery(stall))
+			}
 		}
 	}
 }
+
+// sendStall is the one in force.
+func (s *Server) sendStall() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg.Timing.SendStall
+}
+
+func lookEvery(stall time.Duration) time.Duration { return max(stall/8, time.Millisecond) }

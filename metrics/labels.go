@@ -10,14 +10,15 @@ var (
 	dialects  = []string{"delta", "sotw"}
 	// limits are the keys under `limits` of the config file, and origins[].grpc.max_message: a refusal names its key.
 	limits = []string{
-		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "names_per_stream",
-		"name_bytes", "groups", "parameter_sets_per_stream", "views", "request_bytes", "memory", "max_message",
-		other,
+		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
+		"nacks_per_second", "names_per_stream", "name_bytes", "groups", "parameter_sets_per_stream", "views", "request_bytes", "memory",
+		"max_message", other,
 	}
 	stallReasons    = []string{"send_stall", "lagging", other}
 	evictionReasons = []string{"entries", "bytes", "max_stale", other}
 	lookups         = [...]string{"live", "stale", "retired", "absent", "miss"}
 	results         = []string{"ok", "error"}
+	certRoles       = []string{"listener", "admin", "origin", "client_ca", "origin_ca", other}
 	stages          = []string{"sent", "acked"}
 	directions      = [...]string{"from_origin", "to_origin", "from_client", "to_client"}
 )

@@ -15,6 +15,9 @@ type Picture struct {
 	Unsynced int              // client streams that have not acknowledged all they are owed
 	Retired  int              // names and whole sets kept though nobody wants them
 	Lag      time.Duration    // for how long the longest of them; 0 if there are none
+	// Certificates are when the first of each role ends: "listener", "admin", "origin" of those we show, "client_ca" and "origin_ca"
+	// of those we trust. What is not there is not shown.
+	Certificates map[string]time.Time
 }
 
 // OriginPicture is the state of one origin, over all its groups.
@@ -74,10 +77,13 @@ var (
 	downstreamSubs        = newGauge("weir_downstream_subscriptions", "Names and selectors subscribed by clients.", "type", "dialect")
 	downstreamUnsynced    = newGauge("weir_downstream_unsynced_streams", "Client streams that have not acknowledged all they are owed.")
 	downstreamLag         = newGauge("weir_downstream_lag_seconds", "For how long the longest unsynced client stream has been so.")
+	certificateExpiry     = newGauge("weir_tls_certificate_expiry_timestamp_seconds", "When the first of the certificates of a role expires.", "role")
 
 	pictureGauges = []gauge{
 		upstreamConnected, upstreamLastProof, upstreamLastUpdate, upstreamStreams, upstreamSubscriptions, groups, views,
-		cacheStale, cacheRetired, cacheEntries, cacheBytes, guardHeld, upstreamFrozen, upstreamFrozenChanges, downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamLag,
+		cacheStale, cacheRetired, cacheEntries, cacheBytes, guardHeld, upstreamFrozen, upstreamFrozenChanges,
+		downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamLag,
+		certificateExpiry,
 	}
 )
 
@@ -141,6 +147,12 @@ func (s sample) add(p Picture) {
 	s.sum(downstreamUnsynced, float64(p.Unsynced))
 	s.sum(cacheRetired, float64(p.Retired))
 	s.sum(downstreamLag, p.Lag.Seconds())
+	for role, ends := range p.Certificates {
+		key := sampleKey{gauge: certificateExpiry, n: 1, label: [2]string{oneOf(certRoles, role)}}
+		if at, ok := s[key]; !ok || unixSeconds(ends) < at {
+			s[key] = unixSeconds(ends)
+		}
+	}
 }
 
 func (s sample) addOrigin(o *OriginPicture) {

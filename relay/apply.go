@@ -30,7 +30,7 @@ type Applied struct {
 // is held for pointer swaps only. Only the reader of the lane's present stream calls it. ok is false if the lane never
 // asked for the type on this stream: such a response is neither ACKed nor NACKed (RELAY-33).
 func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
-	gen, cfg := l.gen.Load(), &l.group.origin.cfg
+	gen, cfg := l.gen.Load(), l.group.origin.config()
 	from := &receipt{
 		typeURL: u.TypeURL, server: uint8(l.server.Load()), version: u.Version,
 		shown: cfg.OriginVersions, canonical: cfg.CanonicalHash,

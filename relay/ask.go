@@ -158,7 +158,7 @@ func (s *shard) moveLocked(to laneIndex) {
 // ignores them (RELAY-46), one is empty (RELAY-91) or another server's (FED-7), or the request would be too long (RELAY-41).
 // Then members are swept.
 func (s *shard) initialLocked(lane laneIndex, now time.Time, each func(add func(*Variant) bool)) map[string]string {
-	if s.group.origin.cfg.NoResume || s.group.origin.cfg.SotW {
+	if s.group.origin.config().NoResume || s.group.origin.config().SotW {
 		return nil
 	}
 	initial, size, server := map[string]string{}, 0, uint8(s.lane(lane).server.Load())

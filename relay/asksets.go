@@ -196,7 +196,7 @@ func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
 	}
 	sweep = sweep || t.revived
 	t.sweepGen, t.sweepFirst, t.sweepAll = 0, time.Time{}, sweep
-	if (sweep && len(t.members) > 0 || len(t.faults.byName)+len(t.doubted) > 0) && !t.shard.group.origin.cfg.SotW {
+	if (sweep && len(t.members) > 0 || len(t.faults.byName)+len(t.doubted) > 0) && !t.shard.group.origin.config().SotW {
 		t.sweepGen = gen
 	}
 }

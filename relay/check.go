@@ -10,13 +10,13 @@ import (
 // large.
 func (t *Table) Check() error {
 	var errs []error
-	for _, o := range t.origins {
+	for _, o := range t.originList() {
 		for _, g := range o.groupList() {
 			trials := 0
 			for _, s := range *g.all.Load() {
 				s.mu.Lock()
 				for _, e := range s.checkLocked() {
-					errs = append(errs, fmt.Errorf("%s/%s/%s: %w", o.cfg.Name, g.key, s.typeURL, e))
+					errs = append(errs, fmt.Errorf("%s/%s/%s: %w", o.name, g.key, s.typeURL, e))
 				}
 				if s.apart != nil && s.apart.stage == tried {
 					trials++
@@ -24,7 +24,7 @@ func (t *Table) Check() error {
 				s.mu.Unlock()
 			}
 			if n := int(g.trials.Load()); n != trials || n > maxTrials {
-				errs = append(errs, fmt.Errorf("%s/%s: %d trials are counted and %d under way, of at most %d", o.cfg.Name, g.key, n, trials, maxTrials))
+				errs = append(errs, fmt.Errorf("%s/%s: %d trials are counted and %d under way, of at most %d", o.name, g.key, n, trials, maxTrials))
 			}
 		}
 	}

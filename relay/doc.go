@@ -87,6 +87,13 @@
 // up what a response says of them, overlap.go tells a client of several each resource once (testdata/globs*.txt, namespaces*.txt).
 // Where `*` of virtual hosts is wanted beside a namespace both are asked on one stream, and a host that comes for one may be of either.
 //
+// # Another configuration
+//
+// [Table.Prepare] checks one, and Commit puts it into force while everything goes on. An origin keeps its part of the table if what
+// changes is looked at only when something comes: addresses, dialect and authorities among it. Otherwise it gets an empty one, and
+// the part before ends: it is run no more, and what it holds goes with its last client (reconfigure.go, TestReconfigureOrigins,
+// TestEndedOriginKeepsNothing, testdata/reconfigure.txt). Telling its clients is package downstream's.
+//
 // # Known limits
 //
 // Dynamic parameters select variants, but nothing subscribes with any yet. Where equal

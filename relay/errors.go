@@ -85,12 +85,12 @@ func unavailable(name, text string) *NameError {
 // ends reports whether an error takes away the body that is there: not found, and what is about the name itself if the origin is
 // so configured (ABS-8).
 func (o *Origin) ends(e *NameError) bool {
-	return e.Code == codeNotFound || e.Code == codePermissionDenied && o.cfg.DropOnDataError
+	return e.Code == codeNotFound || e.Code == codePermissionDenied && o.config().DropOnDataError
 }
 
 // patience is how long a name may stay unanswered on a healthy stream.
 func (o *Origin) patience() time.Duration {
-	if o.cfg.SotW && o.cfg.AbsenceTransient {
+	if o.config().SotW && o.config().AbsenceTransient {
 		return transientSilence
 	}
 	return silence

@@ -8,6 +8,8 @@ import "time"
 // applied as ever. Nothing waits on our side, so nothing there can grow old or be lost; should the origin be away by then, what is
 // held stays until it is back.
 //
+// The freeze is the operator's alone: nothing else begins or ends it. A snapshot keeps it, with what it keeps clients at.
+//
 // What passes: the content of endpoints and secrets, without which a frozen proxy would send requests to where nobody is, and present
 // what has run out; but not their removal, which comes with that of the cluster that needs them. Members of endpoint collections
 // (LbEndpoint) also go, since that is how an endpoint leaves. What nobody holds yet: the first answer to a name, and a set until it is
@@ -64,7 +66,7 @@ func (s *shard) freezesLocked(t *set) freezing {
 	switch {
 	case s.group.origin.frozen.Load() == nil || s.typeURL == LbEndpointType:
 		return nothingWaits
-	case t != nil && !t.firm: // it is being answered for the first time
+	case t != nil && !t.firm && (!t.restored || t.revived): // it is being answered for the first time
 		return nothingWaits
 	case s.typeURL == EndpointType || s.typeURL == endpointTypeV2 || IsSecret(s.typeURL):
 		return removals

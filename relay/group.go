@@ -67,18 +67,19 @@ func (g *Group) Identifier() string {
 func (g *Group) Dedicated() bool { return g.dedicated }
 
 // linger is how long what nobody wants any more is kept upstream. What one client alone may see dies with its interest in it:
-// nobody else can want it, and a client that comes back has another group.
+// nobody else can want it, and a client that comes back has another group. So
+// it does where the origin's part of the table has ended.
 func (g *Group) linger() time.Duration {
-	if g.dedicated {
+	if g.dedicated || g.origin.ended.Load() {
 		return 0
 	}
-	return g.origin.table.cfg.Linger
+	return g.origin.table.config().Linger
 }
 
 // Keeps reports whether a member whose later node is n stays in the group: false if the dynamic parameters are part of what is
 // presented upstream, and n has others (STREAM-4). Nothing else of a later node counts (STREAM-3).
 func (g *Group) Keeps(n *corev3.Node) bool {
-	return !g.dedicated && !slices.Contains(g.origin.cfg.GroupBy, dynamicParameters) ||
+	return !g.dedicated && !slices.Contains(g.origin.config().GroupBy, dynamicParameters) ||
 		maps.EqualFunc(n.GetDynamicParameters(), g.node.GetDynamicParameters(), func(a, b *xdsv3.ContextParams) bool {
 			return proto.Equal(a, b)
 		})
@@ -106,6 +107,7 @@ func (g *Group) end(now time.Time) {
 			busy = busy || s.lane(mainLane).busy() || s.lane(sideLane).busy()
 		}
 	}
+	busy = busy && !o.ended.Load() // nobody runs its lanes any more
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	g.ending = false

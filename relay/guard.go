@@ -104,7 +104,7 @@ func (s *shard) guardOf(t *set) (g *guard, l *Lane, gen uint32) {
 // hearsLocked notes a response on the stream of generation gen and reports whether removals still count as those of a reconnect. size
 // is how many there are to be lost.
 func (s *shard) hearsLocked(t *set, gen uint32, size func() int) (counts bool) {
-	cfg := &s.group.origin.cfg.Guard
+	cfg := &s.group.origin.config().Guard
 	if cfg.Hold <= 0 {
 		return false
 	}
@@ -140,7 +140,7 @@ func (s *shard) holdOverLocked(t *set) {
 // holdLongerLocked gives what is held the whole time anew.
 func (s *shard) holdLongerLocked(t *set) {
 	if g, _, _ := s.guardOf(t); len(g.held) > 0 {
-		g.until = s.now.Add(s.group.origin.cfg.Guard.Hold)
+		g.until = s.now.Add(s.group.origin.config().Guard.Hold)
 		s.armGuardLocked(t)
 	}
 }
@@ -159,7 +159,7 @@ func (s *shard) screenLocked(t *set, leaving []parting, counts, whole bool) (kep
 		}
 		return kept, false
 	}
-	cfg := &s.group.origin.cfg.Guard
+	cfg := &s.group.origin.config().Guard
 	if cfg.Hold <= 0 {
 		return nil, false
 	}

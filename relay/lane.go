@@ -176,6 +176,10 @@ func (s *shard) wantsLocked(i laneIndex) bool {
 
 func (l *Lane) busy() bool { return l.owned.Load() || l.Wanted() }
 
+// Abandon gives the lane to the next who calls Origin.TakeLanes: whoever ran it ends, and what is wanted stays wanted. The caller does
+// nothing with it afterwards.
+func (l *Lane) Abandon() { l.group.origin.enqueue(l) }
+
 // Release ends the caller's ownership if nothing is wanted on the lane; false means go on.
 func (l *Lane) Release() bool {
 	if l.Wanted() {

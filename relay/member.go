@@ -188,7 +188,7 @@ func (t *set) boundFaultsLocked(a *Applied) {
 
 // omitsLocked reports whether what the response leaves out is gone.
 func (t *set) omitsLocked(u *Update) bool {
-	return u.Full && !u.Bad && (absenceDeletes(u.TypeURL) || slices.Contains(t.shard.group.origin.cfg.AbsenceDeletes, u.TypeURL))
+	return u.Full && !u.Bad && (absenceDeletes(u.TypeURL) || slices.Contains(t.shard.group.origin.config().AbsenceDeletes, u.TypeURL))
 }
 
 // leavingLocked is what a response takes away, by whatever it says. Its bodies have been taken up, and nothing else.

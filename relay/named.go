@@ -20,7 +20,9 @@ type namedTable struct {
 	firstGen [2]uint32
 	firstAt  [2]time.Time
 	changed  []*want // to be looked at by the lane, besides asking anew
-	moving   bool    // the side lane has to ask them before the main lane may be reopened without them
+	// unconfirmed: an entry may be.
+	unconfirmed bool
+	moving      bool // the side lane has to ask them before the main lane may be reopened without them
 	// unheard are the names asked, in order of time, to be looked at after patience (ABS-1); silentAt is when, zero if there are none.
 	unheard  []unheard
 	silentAt time.Time
@@ -48,6 +50,7 @@ type entry struct {
 	retired         []*Variant
 	served, doubted bool
 	lost            bool // the resource does not list the name any more (ALIAS-4)
+	unconfirmed     bool // the variants are those of a snapshot, and no stream has said anything of them (restore.go)
 }
 
 // want is one name with one parameter map that some client is subscribed to, or was less than linger ago. Interest is
@@ -140,6 +143,7 @@ func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
 	w.existed = w.chosen != nil || e.retired != nil
 	w.rev = s.rev
 	e.wants = append(e.wants, w)
+	s.editedLocked()
 	s.lookLocked(w)
 	return w
 }
@@ -256,6 +260,7 @@ func (s *shard) endWant(w *want, now time.Time) {
 // unwantLocked lets go of a want: the lane unsubscribes first if it had asked, and then deletes it.
 func (s *shard) unwantLocked(w *want) {
 	w.lingerAt = time.Time{}
+	s.editedLocked()
 	if s.isAskedLocked(w) {
 		s.lookLocked(w)
 		return
@@ -266,6 +271,7 @@ func (s *shard) unwantLocked(w *want) {
 func (w *want) wanted() bool { return w.count > 0 || !w.lingerAt.IsZero() }
 
 func (s *shard) deleteLocked(w *want) {
+	s.editedLocked()
 	e := w.entry
 	for i, x := range e.wants {
 		if x == w {

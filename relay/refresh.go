@@ -67,7 +67,7 @@ func (s *shard) hearLocked(held *Variant, from *receipt, u *Update, r *Resource)
 		return ignored
 	}
 	same := held != nil && held.originVersion == r.Version
-	if s.group.origin.cfg.SotW {
+	if s.group.origin.config().SotW {
 		same = held != nil && from != nil && from.version == u.Version && from.server == held.from.server
 		if _, frozen := s.group.origin.Frozen(); frozen && held != nil && !s.frozen[r.Name] {
 			same = true // the version is that of a list of which something else waits

@@ -31,37 +31,63 @@ type retired struct {
 	bytes    int
 }
 
-// retirement is the LRU of what retired, for the whole table. A nil one keeps nothing.
+// retirement is the LRU of what retired, for the whole table.
 type retirement struct {
-	maxBytes int
-	metrics  *metrics.Metrics
+	metrics *metrics.Metrics
 
-	mu    sync.Mutex // guards what follows; a leaf: taken under a shard's lock, and held for map work only
-	lru   *simplelru.LRU[retiredKey, *retired]
-	bytes int
+	mu       sync.Mutex // guards what follows; a leaf: taken under a shard's lock, and held for map work only
+	lru      *simplelru.LRU[retiredKey, *retired]
+	bytes    int
+	maxBytes int // 0: nothing is kept
 }
 
-func newRetirement(entries, bytes int, m *metrics.Metrics) *retirement {
-	if entries <= 0 || bytes <= 0 {
-		return nil
-	}
-	r := &retirement{maxBytes: bytes, metrics: m}
-	r.lru, _ = simplelru.NewLRU(entries, func(_ retiredKey, x *retired) { r.bytes -= x.bytes }) // its one error is a size below 1
+func newRetirement(m *metrics.Metrics) *retirement {
+	r := &retirement{metrics: m}
+	r.lru, _ = simplelru.NewLRU(1, func(_ retiredKey, x *retired) { r.bytes -= x.bytes }) // its one error is a size below 1
 	return r
+}
+
+// bound sets how much is kept; with either below 1 nothing is. What is beyond it goes at once.
+func (r *retirement) bound(entries, bytes int) {
+	if entries <= 0 || bytes <= 0 {
+		entries, bytes = 1, 0
+	}
+	r.mu.Lock()
+	r.maxBytes = bytes
+	byCount := r.lru.Resize(entries)
+	byBytes := r.shrinkLocked()
+	r.mu.Unlock()
+	r.metrics.Evicted("entries", byCount)
+	r.metrics.Evicted("bytes", byBytes)
+}
+
+// shrinkLocked evicts the longest unused beyond the bound of bytes.
+func (r *retirement) shrinkLocked() (evicted int) {
+	for ; r.bytes > r.maxBytes; evicted++ {
+		r.lru.RemoveOldest()
+	}
+	return evicted
+}
+
+// forget drops what retired of an origin.
+func (r *retirement) forget(origin string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, key := range r.lru.Keys() {
+		if key.origin == origin {
+			r.lru.Remove(key)
+		}
+	}
 }
 
 // add takes bodies in, and evicts the longest unused beyond the bounds.
 func (r *retirement) add(key retiredKey, variants []*Variant) {
-	if r == nil || len(variants) == 0 {
+	if len(variants) == 0 {
 		return
 	}
 	x := &retired{variants: variants}
 	for _, v := range variants {
 		x.bytes += v.Size()
-	}
-	if x.bytes > r.maxBytes {
-		r.metrics.Evicted("bytes", 1) // rather it than all the others
-		return
 	}
 	byCount, byBytes := r.put(key, x)
 	r.metrics.Evicted("entries", byCount)
@@ -72,22 +98,22 @@ func (r *retirement) add(key retiredKey, variants []*Variant) {
 func (r *retirement) put(key retiredKey, x *retired) (byCount, byBytes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	switch {
+	case r.maxBytes == 0:
+		return 0, 0
+	case x.bytes > r.maxBytes:
+		return 0, 1 // rather it than all the others
+	}
 	r.lru.Remove(key)
 	r.bytes += x.bytes
 	if r.lru.Add(key, x) {
 		byCount++
 	}
-	for ; r.bytes > r.maxBytes; byBytes++ {
-		r.lru.RemoveOldest()
-	}
-	return byCount, byBytes
+	return byCount, r.shrinkLocked()
 }
 
 // take gives back what retired under the key, which is no longer in the cache then; nil if nothing did.
 func (r *retirement) take(key retiredKey) []*Variant {
-	if r == nil {
-		return nil
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x, ok := r.lru.Peek(key)
@@ -100,9 +126,6 @@ func (r *retirement) take(key retiredKey) []*Variant {
 
 // has reports whether something retired under the key.
 func (r *retirement) has(key retiredKey) bool {
-	if r == nil {
-		return false
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lru.Contains(key)
@@ -110,9 +133,6 @@ func (r *retirement) has(key retiredKey) bool {
 
 // size is how many items are kept, and the bytes of their bodies.
 func (r *retirement) size() (entries, bytes int) {
-	if r == nil {
-		return 0, 0
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lru.Len(), r.bytes
@@ -122,7 +142,7 @@ func (r *retirement) size() (entries, bytes int) {
 func (t *Table) Retired() (entries, bytes int) { return t.retired.size() }
 
 func (s *shard) retiredKey(name string) retiredKey {
-	return retiredKey{origin: s.group.origin.cfg.Name, group: s.group.key, typeURL: s.typeURL, name: name}
+	return retiredKey{origin: s.group.origin.name, group: s.group.key, typeURL: s.typeURL, name: name}
 }
 
 // retireLocked keeps the bodies of a name that nobody wants. What is private is never kept (RELAY-75), nor what must not be cached

@@ -95,7 +95,8 @@ func TestNeverRetired(t *testing.T) {
 // TestRetirementCounts: look-ups by what was found, evictions by the bound.
 func TestRetirementCounts(t *testing.T) {
 	reg := prometheus.NewRegistry()
-	r := newRetirement(3, 1000, metrics.New(reg))
+	r := newRetirement(metrics.New(reg))
+	r.bound(3, 1000)
 	for i := range 5 {
 		v := newVariant(&receipt{typeURL: EndpointType}, &Resource{Name: fmt.Sprint(i), Any: make([]byte, 300)}, "")
 		r.add(retiredKey{name: fmt.Sprint(i)}, []*Variant{v})

@@ -21,7 +21,7 @@ func (t *set) key() retiredKey {
 // retireLocked keeps the members of a set that nobody wants. Where the absence of a member is never learnt, as in the lists that a
 // state-of-the-world origin sends of a grouped type (DEL-3), one that is gone could never be told from the others again.
 func (t *set) retireLocked() {
-	cfg, typeURL := &t.shard.group.origin.cfg, t.shard.typeURL
+	cfg, typeURL := t.shard.group.origin.config(), t.shard.typeURL
 	told := !cfg.SotW || absenceDeletes(typeURL) || slices.Contains(cfg.AbsenceDeletes, typeURL)
 	if !told || !t.firm && !t.revived || t.uncached > 0 || t.anew || t.shard.private() {
 		return
@@ -108,6 +108,7 @@ func (t *set) countLocked(m *member) {
 // abandonLocked gives up at once a set that nobody wants and that must not be cached: the lane is reopened without it, and who comes
 // before that waits for the next stream (RELAY-9).
 func (t *set) abandonLocked() {
+	t.shard.editedLocked()
 	t.lingerAt = time.Time{}
 	if t.kind != wild { // it is unsubscribed by its name
 		t.unwantLocked()

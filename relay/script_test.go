@@ -74,6 +74,7 @@ type script struct {
 	group *Group
 	subs  map[string]*scriptSub
 	own   map[string]*Lane // lanes of types that are or were apart
+	disk  diskImages
 }
 
 type scriptSub struct {
@@ -118,18 +119,7 @@ func shortType(url string) string {
 func (s *script) run(f []string) []string {
 	switch f[0] {
 	case "origin":
-		o := &s.cfg.Origins[0]
-		o.SotW = slices.Contains(f, "sotw")
-		o.OriginVersions = slices.Contains(f, "origin-versions")
-		o.NoResume = slices.Contains(f, "no-resume")
-		o.AbsenceTransient = slices.Contains(f, "transient")
-		o.DropOnDataError = slices.Contains(f, "drop")
-		o.RecursiveGlobs = slices.Contains(f, "recursive")
-		o.WithholdTTL = slices.Contains(f, "withhold")
-		o.Guard = GuardConfig{}
-		if slices.Contains(f, "guard") {
-			o.Guard = GuardConfig{Share: 0.5, Min: 3, Hold: 30 * time.Second}
-		}
+		s.configure(f)
 		for _, w := range f[1:] { // keep=ENTRIES,BYTES of what retired
 			if keep, ok := strings.CutPrefix(w, "keep="); ok {
 				if _, err := fmt.Sscanf(keep, "%d,%d", &s.cfg.RetiredEntries, &s.cfg.RetiredBytes); err != nil {
@@ -138,6 +128,16 @@ func (s *script) run(f []string) []string {
 			}
 		}
 		s.start()
+	case "reconfigure": // as "origin", of a table in use
+		s.configure(f)
+		n, err := s.table.Prepare(s.cfg)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if n.Commit(s.now).Ended(s.group.origin) {
+			return []string{"ends"}
+		}
+		return s.woken()
 	case "wait":
 		return s.wait(f[1])
 	case "open":
@@ -158,6 +158,12 @@ func (s *script) run(f []string) []string {
 		return []string{fmt.Sprint(s.table.Origin("mesh").Freeze(s.now))}
 	case "unfreeze":
 		return append([]string{fmt.Sprint(s.table.Origin("mesh").Unfreeze())}, s.woken()...)
+	case "snapshot": // what a snapshot keeps is noted, as on disk
+		return s.disk.snapshot(s.table, s.now)
+	case "restart": // the process ends, and begins again with what the last snapshot kept
+		s.start()
+		clear(s.subs)
+		return s.disk.restore(s.table, s.now)
 	case "retired":
 		entries, bytes := s.table.Retired()
 		return []string{fmt.Sprintf("%d entries, %d bytes", entries, bytes)}
@@ -169,6 +175,23 @@ func (s *script) run(f []string) []string {
 		return s.client(sub, f[1:])
 	}
 	return nil
+}
+
+// configure reads what an origin is like.
+func (s *script) configure(f []string) {
+	s.cfg.Origins = slices.Clone(s.cfg.Origins) // those in force are not to be touched
+	o := &s.cfg.Origins[0]
+	o.SotW = slices.Contains(f, "sotw")
+	o.OriginVersions = slices.Contains(f, "origin-versions")
+	o.NoResume = slices.Contains(f, "no-resume")
+	o.AbsenceTransient = slices.Contains(f, "transient")
+	o.DropOnDataError = slices.Contains(f, "drop")
+	o.RecursiveGlobs = slices.Contains(f, "recursive")
+	o.WithholdTTL = slices.Contains(f, "withhold")
+	o.Guard = GuardConfig{}
+	if slices.Contains(f, "guard") {
+		o.Guard = GuardConfig{Share: 0.5, Min: 3, Hold: 30 * time.Second}
+	}
 }
 
 func (s *script) wait(d string) []string {

@@ -57,7 +57,7 @@ func (r reach) covers(name string, recursive bool) bool {
 // Covers reports whether the name is that of a member of the glob, if it is one (COLL-1, COLL-5).
 func (o *Origin) Covers(selector, name string) bool {
 	u, err := ParseURN(selector)
-	return err == nil && u.Glob() && reachOf(u.String()).covers(NameKey(name), o.cfg.RecursiveGlobs)
+	return err == nil && u.Glob() && reachOf(u.String()).covers(NameKey(name), o.config().RecursiveGlobs)
 }
 
 // cutContext splits a canonical xdstp name at its question mark, which is in the second part.
@@ -72,7 +72,7 @@ func cutContext(name string) (path, context string) {
 func (t *set) coversLocked(name string) bool {
 	switch t.kind {
 	case glob:
-		return t.reach.covers(name, t.shard.group.origin.cfg.RecursiveGlobs)
+		return t.reach.covers(name, t.shard.group.origin.config().RecursiveGlobs)
 	case namespace:
 		i := strings.LastIndexByte(name, '/')
 		return i < 0 && name == t.selector || i >= 0 && name[:i] == t.selector && !IsNewStyle(name)
@@ -118,7 +118,7 @@ func (s *shard) coveringLocked(name string, f func(*set)) {
 		}
 		path = path[:i]
 		look(path + "/" + Wildcard + context)
-		if !s.group.origin.cfg.RecursiveGlobs {
+		if !s.group.origin.config().RecursiveGlobs {
 			return
 		}
 	}

@@ -51,6 +51,8 @@ type set struct {
 
 	// revived: the members are those of a set that had retired (revive.go), as far as no stream since has said otherwise.
 	revived bool
+	// restored: the members are those of a snapshot, all of them. Until the set is firm no stream has confirmed them (restore.go).
+	restored bool
 	// uncached is how many members must not be cached, and anew that one was among them when the last client left: whoever comes now
 	// waits for what the origin says on the next stream (RELAY-9).
 	uncached int
@@ -81,6 +83,7 @@ func (t *set) addClientLocked() {
 	t.lingerAt = time.Time{}
 	t.expectLocked()
 	if t.clients == 1 {
+		t.shard.editedLocked()
 		t.lookLocked()
 	}
 }
@@ -140,6 +143,7 @@ func (t *set) end(now time.Time) {
 }
 
 func (t *set) unwantLocked() {
+	t.shard.editedLocked()
 	t.lookLocked()
 	t.clearLocked()
 }
@@ -347,6 +351,7 @@ func (t *set) changedLocked(rev uint64) {
 
 func (t *set) wakeFreshLocked() {
 	s := t.shard
+	s.editedLocked() // it may have settled
 	for _, v := range t.views {
 		for p := v.fresh.head; p != nil; p = p.next {
 			p.sub.markLocked(s.rev)

@@ -27,8 +27,10 @@ type shard struct {
 	mu   sync.Mutex // guards what follows; held for map and pointer work only
 	dead bool       // dropped from the group: look it up again
 	rev  uint64     // of the last change applied here
-	now  time.Time  // of the last call that brought one
-	subs int        // open Subs
+	// edition is another whenever what a snapshot keeps of the shard is (TypeImage.Revision).
+	edition uint64
+	now     time.Time // of the last call that brought one
+	subs    int       // open Subs
 
 	star *set // the set the origin chooses for `*`
 	// collections are globs and namespaces by name; nil: none. changed are those that their lane has to look at.
@@ -69,21 +71,25 @@ const (
 func newShard(g *Group, typeURL string) *shard {
 	s := &shard{group: g, typeURL: typeURL}
 	s.home = &g.lanes
-	if g.origin.cfg.PerType && ServiceOf(typeURL) != nil {
+	if g.origin.config().PerType && ServiceOf(typeURL) != nil {
 		s.home = ownLanes(s)
 	}
 	s.lanes.Store(s.home)
 	s.star = newSet(s, Wildcard)
+	s.edition = s.table().editions.Add(1)
 	s.named.entries = map[string]*entry{}
 	return s
 }
 
 func (s *shard) table() *Table { return s.group.origin.table }
-func (s *shard) cfg() *Config  { return &s.group.origin.table.cfg }
+func (s *shard) cfg() *Config  { return s.group.origin.table.config() }
 func (s *shard) push(x timer)  { s.table().timers.push(x) }
 
-// private reports whether what the shard holds goes with its last client: secrets (RELAY-75), and what is one client's alone.
-func (s *shard) private() bool { return s.group.dedicated || IsSecret(s.typeURL) }
+// private reports whether what the shard holds goes with its last client: secrets (RELAY-75), what is one client's alone, and what is
+// of an origin that is no longer in force.
+func (s *shard) private() bool {
+	return s.group.dedicated || IsSecret(s.typeURL) || s.group.origin.ended.Load()
+}
 
 // linger is how long an upstream subscription outlives its last client (RELAY-3).
 func (s *shard) linger() time.Duration {
@@ -154,6 +160,7 @@ func (g *Group) idle() (n int) {
 
 func (s *shard) nextRevLocked() uint64 {
 	s.rev = s.table().rev.Add(1)
+	s.editedLocked()
 	return s.rev
 }
 

@@ -81,7 +81,7 @@ func (s *shard) unheardLocked(w *want) {
 	s.unanswered++
 	w.entry.doubted = true
 	w.fault, w.faulted = nil, false // of an earlier stream, and stated by this one no more
-	switch cfg := &s.group.origin.cfg; {
+	switch cfg := s.group.origin.config(); {
 	case cfg.SotW && cfg.AbsenceTransient:
 		w.answered, w.faulted, w.fault, w.unanswered = w.asked, true, unanswered(w.entry.name), true
 	case cfg.SotW:

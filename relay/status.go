@@ -84,7 +84,7 @@ func (o *Origin) Status() []GroupStatus {
 		clients := g.refs
 		o.mu.Unlock()
 		gs := GroupStatus{
-			Origin: o.cfg.Name, Key: g.key, Dedicated: g.dedicated, Node: g.node, Clients: clients,
+			Origin: o.name, Key: g.key, Dedicated: g.dedicated, Node: g.node, Clients: clients,
 		}
 		for i, l := range g.lanes {
 			gs.Lanes[i] = LaneStatus{Wanted: l.Wanted(), Open: l.gen.Load() != 0}

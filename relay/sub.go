@@ -95,7 +95,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	if len(o.Initial) > 0 {
 		sub.initial = make(map[string]Digest, len(o.Initial))
 		for name, version := range o.Initial {
-			sub.stateLocked(name, claim(version, g.origin.cfg.OriginVersions))
+			sub.stateLocked(name, claim(version, g.origin.config().OriginVersions))
 		}
 	}
 	for {

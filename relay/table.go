@@ -2,7 +2,6 @@ package relay
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -14,7 +13,7 @@ import (
 	"github.com/weir-xds/weir/metrics"
 )
 
-// Config of a Table. It is not modified after New.
+// Config of a Table. It is not modified after New or Prepare.
 type Config struct {
 	// Name is the deployment's, equal on all replicas; part of the node ids presented upstream (RELAY-62). Default "weir".
 	Name string
@@ -93,96 +92,86 @@ const (
 // Table is the cache and the book of who wants what. It starts no goroutine, reads no clock and calls nobody: both edges
 // pull from it, and time is an argument.
 type Table struct {
-	cfg     Config
-	origins map[string]*Origin // never changes after New
-	// authorities are the origins by the authorities of xdstp names. Never changes after New.
-	authorities map[string]*Origin
-	timers      timers
-	retired     *retirement
+	cfg     atomic.Pointer[Config] // with its defaults; replaced by Next.Commit, as routes is
+	routes  atomic.Pointer[routes]
+	timers  timers
+	retired *retirement
 
 	// rev is the last revision given out. Every accepted response takes the next, whatever its origin, group and type: one client
 	// stream may be told of several groups, and all that is pending on it compares. It is taken under a shard's lock, so it rises
 	// within a shard.
 	rev atomic.Uint64
+	// editions numbers what shards have to be kept in a snapshot (TypeImage.Revision).
+	editions atomic.Uint64
 }
 
 // New makes a table. The error joins every problem of the config.
 func New(cfg Config) (*Table, error) {
-	var errs []error
-	if cfg.Name == "" {
-		cfg.Name = "weir"
-	}
-	if cfg.Settle == 0 {
-		cfg.Settle = 250 * time.Millisecond
-	}
-	if cfg.ColdWait == 0 {
-		cfg.ColdWait = 10 * time.Second
-	}
-	if cfg.Linger == 0 {
-		cfg.Linger = time.Minute
-	}
-	if cfg.Linger < 0 {
-		cfg.Linger = 0
-	}
-	if cfg.RetiredEntries == 0 {
-		cfg.RetiredEntries = 100_000
-	}
-	if cfg.RetiredBytes == 0 {
-		cfg.RetiredBytes = 256 << 20
-	}
-	if cfg.Settle < 0 || cfg.ColdWait < 0 {
-		errs = append(errs, errors.New("settle and cold_wait must not be negative"))
-	}
-	if len(cfg.Origins) == 0 {
-		errs = append(errs, errors.New("origins: at least one is needed"))
-	}
-	t := &Table{
-		cfg: cfg, origins: map[string]*Origin{}, authorities: map[string]*Origin{}, timers: timers{wake: make(chan struct{}, 1)},
-		retired: newRetirement(cfg.RetiredEntries, cfg.RetiredBytes, cfg.Metrics),
-	}
-	for i, oc := range cfg.Origins {
-		if oc.Name == "" {
-			errs = append(errs, fmt.Errorf("origins[%d].name: is empty", i))
-		}
-		if t.origins[oc.Name] != nil {
-			errs = append(errs, fmt.Errorf("origins[%d].name: %q is used twice", i, oc.Name))
-		}
-		if err := checkGroupBy(oc.GroupBy); err != nil {
-			errs = append(errs, fmt.Errorf("origins[%d].group_by: %w", i, err))
-		}
-		o := &Origin{
-			table: t, cfg: oc, counts: cfg.Metrics.Origin(oc.Name), groups: map[string]*Group{}, proven: map[string]bool{}, wake: make(chan struct{}, 1),
-		}
-		t.origins[oc.Name] = o
-		for j, authority := range oc.Authorities {
-			if other := t.authorities[authority]; other != nil {
-				errs = append(errs, fmt.Errorf("origins[%d].authorities[%d]: %q is already one of %s's", i, j, authority, other.cfg.Name))
-				continue
-			}
-			t.authorities[authority] = o
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
+	t := &Table{timers: timers{wake: make(chan struct{}, 1)}, retired: newRetirement(cfg.Metrics)}
+	n, err := t.Prepare(cfg)
+	if err != nil {
 		return nil, err
 	}
+	n.Commit(time.Time{})
 	return t, nil
 }
+
+// MaxGroups is how many groups an origin may have; 0: no limit (RELAY-67).
+func (t *Table) MaxGroups() int { return t.config().MaxGroups }
+
+// check fills in the defaults, and gives what is wrong with all but the single origins.
+func (c *Config) check() error {
+	orDefault(&c.Name, "weir")
+	orDefault(&c.Settle, 250*time.Millisecond)
+	orDefault(&c.ColdWait, 10*time.Second)
+	orDefault(&c.Linger, time.Minute)
+	c.Linger = max(c.Linger, 0)
+	orDefault(&c.RetiredEntries, 100_000)
+	orDefault(&c.RetiredBytes, 256<<20)
+	var errs []error
+	if c.Settle < 0 || c.ColdWait < 0 {
+		errs = append(errs, errors.New("settle and cold_wait must not be negative"))
+	}
+	if len(c.Origins) == 0 {
+		errs = append(errs, errors.New("origins: at least one is needed"))
+	}
+	return errors.Join(errs...)
+}
+
+// orDefault puts a default in place of zero.
+func orDefault[T comparable](v *T, zero T) {
+	if *v == *new(T) {
+		*v = zero
+	}
+}
+
+func (t *Table) config() *Config { return t.cfg.Load() }
 
 // Revision is the newest revision: what is applied from now on has a higher one.
 func (t *Table) Revision() uint64 { return t.rev.Load() }
 
 // Origin is the handle on one origin's part of the table; nil if there is none of that name.
-func (t *Table) Origin(name string) *Origin { return t.origins[name] }
+func (t *Table) Origin(name string) *Origin {
+	if r := t.routes.Load(); r != nil {
+		return r.origins[name]
+	}
+	return nil
+}
+
+// originList are the origins in force, as configured.
+func (t *Table) originList() []*Origin { return t.routes.Load().list }
 
 // Origin is one config source's part of the table: its groups, and the lanes they want open.
 type Origin struct {
-	// Set once by New.
+	// Set once by newOrigin.
 	table  *Table
-	cfg    OriginConfig
+	name   string
 	counts *metrics.Origin
 	wake   chan struct{}
 
-	frozen atomic.Pointer[time.Time] // since when; nil: it is not (freeze.go)
+	cfg    atomic.Pointer[OriginConfig] // replaced by Next.Commit
+	ended  atomic.Bool                  // no longer in force: nothing new is kept of it
+	frozen atomic.Pointer[time.Time]    // since when; nil: it is not (freeze.go)
 
 	mu     sync.Mutex // guards what follows; held for map work only; nothing is locked under it
 	alarms []Alarm    // not told yet
@@ -190,13 +179,58 @@ type Origin struct {
 	queued []*Lane         // wanted, and nobody runs them yet
 	lastID uint64          // of a dedicated group
 	proven map[string]bool // types it has answered, whichever group asked (RELAY-92)
+	// servers are the numbers of the origin's servers (Server), and lastServer the last one given out.
+	servers    map[string]uint8
+	lastServer uint8
+}
+
+func newOrigin(t *Table, cfg *OriginConfig, counts *metrics.Origin) *Origin {
+	o := &Origin{
+		table: t, name: cfg.Name, counts: counts, wake: make(chan struct{}, 1),
+		groups: map[string]*Group{}, proven: map[string]bool{}, servers: map[string]uint8{},
+	}
+	o.cfg.Store(cfg)
+	return o
+}
+
+func (o *Origin) config() *OriginConfig { return o.cfg.Load() }
+
+// Server is the number by which versions of a server are told from those of others (Lane.Open), for as long as the table lives:
+// where the servers of an origin are configured anew, another must not be presented what the first of the list gave before
+// (FED-7). Beyond 254 the numbers are given out again.
+func (o *Origin) Server(key string) uint8 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, known := o.servers[key]
+	if !known {
+		o.lastServer = o.lastServer%(NoServer-1) + 1
+		n = o.lastServer
+		for other, taken := range o.servers {
+			if taken == n {
+				delete(o.servers, other)
+			}
+		}
+		o.servers[key] = n
+	}
+	return n
+}
+
+// Servers are the keys of the servers by number.
+func (o *Origin) Servers() map[uint8]string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	keys := make(map[uint8]string, len(o.servers))
+	for key, n := range o.servers {
+		keys[n] = key
+	}
+	return keys
 }
 
 // Name is the configured name.
-func (o *Origin) Name() string { return o.cfg.Name }
+func (o *Origin) Name() string { return o.name }
 
 // SotW reports whether the origin is asked in state of the world.
-func (o *Origin) SotW() bool { return o.cfg.SotW }
+func (o *Origin) SotW() bool { return o.config().SotW }
 
 // ErrGroups: the node would open a group beyond limits.groups (RELAY-67).
 var ErrGroups = errors.New("limits.groups is reached")
@@ -204,7 +238,7 @@ var ErrGroups = errors.New("limits.groups is reached")
 // Group finds or makes the group of a node and takes a reference, which the caller gives back by Group.Release. node may
 // be nil (STREAM-2).
 func (o *Origin) Group(node *corev3.Node) (*Group, error) {
-	key, up := groupOf(node, o.cfg, o.table.cfg.Name)
+	key, up := groupOf(node, *o.config(), o.table.config().Name)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	g := o.groups[key]
@@ -234,7 +268,7 @@ func (o *Origin) Dedicated(node *corev3.Node) (*Group, error) {
 }
 
 func (o *Origin) addGroupLocked(key string, up *corev3.Node) (*Group, error) {
-	if most := o.table.cfg.MaxGroups; most > 0 && len(o.groups) >= most {
+	if most := o.table.config().MaxGroups; most > 0 && len(o.groups) >= most {
 		return nil, ErrGroups
 	}
 	g := newGroup(o, key, up)
@@ -243,7 +277,7 @@ func (o *Origin) addGroupLocked(key string, up *corev3.Node) (*Group, error) {
 }
 
 // Secrets reports whether resources of type Secret may be asked of the origin (RELAY-74).
-func (o *Origin) Secrets() bool { return o.cfg.Secrets }
+func (o *Origin) Secrets() bool { return o.config().Secrets }
 
 // Wake is signalled when TakeLanes has something.
 func (o *Origin) Wake() <-chan struct{} { return o.wake }
@@ -277,11 +311,11 @@ func (o *Origin) groupList() []*Group {
 }
 
 // Authority is the origin that is asked for xdstp names of the authority; nil if none is (FED-1, FED-2).
-func (t *Table) Authority(authority string) *Origin { return t.authorities[authority] }
+func (t *Table) Authority(authority string) *Origin { return t.routes.Load().authorities[authority] }
 
 // SecretsFrom reports whether any origin that a client stream of own's may have names of has secrets enabled.
 func (t *Table) SecretsFrom(own *Origin) bool {
-	for _, o := range t.authorities {
+	for _, o := range t.routes.Load().authorities {
 		if o.Secrets() {
 			return true
 		}
@@ -290,11 +324,11 @@ func (t *Table) SecretsFrom(own *Origin) bool {
 }
 
 // Selects reports whether the origin can be asked for collections: state of the world has none (COLL-2, ALIAS-7).
-func (o *Origin) Selects() bool { return !o.cfg.SotW }
+func (o *Origin) Selects() bool { return !o.config().SotW }
 
 // Federated reports whether names of one client stream may belong to other origins than the one given.
 func (t *Table) Federated(own *Origin) bool {
-	for _, o := range t.authorities {
+	for _, o := range t.routes.Load().authorities {
 		if o != own {
 			return true
 		}
@@ -304,7 +338,7 @@ func (t *Table) Federated(own *Origin) bool {
 
 // Serves reports whether the origin is asked for the type at all.
 func (o *Origin) Serves(typeURL string) bool {
-	return len(o.cfg.Types) == 0 || slices.Contains(o.cfg.Types, typeURL)
+	return len(o.config().Types) == 0 || slices.Contains(o.config().Types, typeURL)
 }
 
 // signal fills a one-slot wake channel.

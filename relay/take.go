@@ -102,7 +102,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 		if s.delta && s.typeURL == ClusterType {
 			a.News = a.Variants
 		}
-		if s.shard.group.origin.cfg.OriginVersions {
+		if s.shard.group.origin.config().OriginVersions {
 			a.Version = s.originVersionLocked(a.Version)
 		}
 		switch {

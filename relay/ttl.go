@@ -116,7 +116,7 @@ func withheld(name string) *NameError {
 // withholdsLocked reports whether a body is kept from the client because there is no way to say that it has gone: it is not told TTLs, and
 // in SotW a name of a grouped type is not removed (DEL-3). What is sent whole says so by leaving it out.
 func (s *Sub) withholdsLocked(v *Variant) bool {
-	return v != nil && v.timed() && !s.ttl && !s.delta && s.shard.group.origin.cfg.WithholdTTL
+	return v != nil && v.timed() && !s.ttl && !s.delta && s.shard.group.origin.config().WithholdTTL
 }
 
 // withholdLocked answers for such a name, once.

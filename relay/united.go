@@ -62,7 +62,7 @@ func (m *united) finish(a *Answer, content string) *Answer {
 func (m *united) version(content string) string {
 	var from *receipt
 	for _, s := range m.subs {
-		if !s.shard.group.origin.cfg.OriginVersions {
+		if !s.shard.group.origin.config().OriginVersions {
 			return content
 		}
 		s.shard.mu.Lock()

@@ -12,7 +12,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 		if p.waitsLocked() {
 			return nil
 		}
-		if s.version != "" && len(s.records) == 0 && s.version == p.view.sum.version() && !s.shard.group.origin.cfg.OriginVersions &&
+		if s.version != "" && len(s.records) == 0 && s.version == p.view.sum.version() && !s.shard.group.origin.config().OriginVersions &&
 			!p.view.tellsTTLs() {
 			// In sync already (RELAY-43); an origin's own version proves nothing (VER-5), and who was away may have missed a TTL.
 			p.sum, s.told = p.view.sum, true

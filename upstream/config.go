@@ -41,8 +41,9 @@ type Config struct {
 	// NodeAlways sends the node on every request. Default: on the first of each stream (STREAM-6).
 	NodeAlways bool
 
-	// TLS, if not nil, is used towards every address; nil: plain text.
-	TLS *tls.Config
+	// TLS, if not nil, is asked for each connection what to use towards every address, so that certificates and authorities may be
+	// renewed; nil: plain text.
+	TLS func() *tls.Config
 	// Instance is this process's name, which ends the list of relays that a stream presents (RELAY-87). Empty: none is presented.
 	Instance string
 	// Headers are sent as gRPC metadata when a stream is opened.

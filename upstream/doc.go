@@ -19,7 +19,8 @@
 //
 // [Origin.Run] is the supervisor. Each lane has one goroutine, which also writes its open stream, and a second one that reads
 // it. There are none per resource, type or update. The reader never waits for the writer: its verdict on a response is
-// state in typeState and a one-slot signal. Run returns when all of them have ended (TestStopEndsEverything).
+// state in typeState and a one-slot signal. Run returns when all of them have ended (TestStopEndsEverything). Its lanes are left to the
+// Origin that is run next for the same part of the table, under another configuration (TestSucceed).
 //
 // # Lock order
 //

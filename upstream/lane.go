@@ -39,10 +39,13 @@ func newLane(o *Origin, t *relay.Lane) *lane {
 	}
 }
 
-// run opens streams until nothing is wanted on the lane or ctx ends.
+// run opens streams until nothing is wanted on the lane or ctx ends, and then leaves it to whoever runs the origin next.
 func (l *lane) run(ctx context.Context) {
 	defer l.origin.forget(l)
-	for ctx.Err() == nil && !l.table.Release() {
+	for ctx.Err() == nil {
+		if l.table.Release() {
+			return
+		}
 		c, wait := l.origin.pool.acquire(ctx)
 		if c == nil {
 			if wait > 0 {
@@ -53,6 +56,7 @@ func (l *lane) run(ctx context.Context) {
 		}
 		l.rest(ctx, l.stream(ctx, c))
 	}
+	l.table.Abandon()
 }
 
 // rest waits for d, or until ctx ends or the lane may have become unwanted.

@@ -82,7 +82,7 @@ func TestTokenFileIsReadForEachStream(t *testing.T) {
 		grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13})),
 	}}
 	in(t, options{origin: secure, config: func(c *Config) {
-		c.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}
+		c.TLS = func() *tls.Config { return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13} }
 		c.TokenFile = token
 	}}, func(w *world) {
 		w.want(opaque, "a")
@@ -124,7 +124,7 @@ func TestUntrustedServer(t *testing.T) {
 		grpc.Creds(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13})),
 	}}
 	in(t, options{origin: secure, config: func(c *Config) {
-		c.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS13}
+		c.TLS = func() *tls.Config { return &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS13} }
 	}}, func(w *world) {
 		w.want(opaque, "a")
 		w.origin.WantNoStream(time.Second)

@@ -48,12 +48,22 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 		metrics: c.Metrics, counts: c.Metrics.Origin(c.Name), lanes: map[*lane]struct{}{},
 	}
 	o.news = news{log: o.log}
-	o.pool = newPool(&o.cfg, &o.health, &o.news)
+	o.pool = newPool(&o.cfg, table, &o.health, &o.news)
 	return o, nil
 }
 
-// Run opens the lanes that the table wants and keeps them open until ctx ends; then everything it started has ended. It may
-// be called once.
+// Succeed takes over what is known of the origin from the one that spoke to it before, under another configuration. It is called
+// before Run, after the other's.
+func (o *Origin) Succeed(before *Origin) {
+	was := &before.health
+	was.mu.Lock()
+	defer was.mu.Unlock()
+	h := &o.health // which nobody else knows yet
+	h.connected, h.since, h.err, h.errAt, h.proof, h.update = was.connected, was.since, was.err, was.errAt, was.proof, was.update
+}
+
+// Run opens the lanes that the table wants and keeps them open until ctx ends; then everything it started has ended, and
+// the lanes wait for the Run of another. It may be called once.
 func (o *Origin) Run(ctx context.Context) error {
 	if o.started.Swap(true) {
 		return fmt.Errorf("origin %q: Run was called twice", o.cfg.Name)

@@ -21,7 +21,7 @@ import (
 
 const (
 	// maxAddresses bounds the servers of one origin, which are told apart by one byte.
-	maxAddresses = 255
+	maxAddresses = 254
 	// lanesPerConnection is how many streams a connection carries before another is opened: the least number of concurrent
 	// streams servers should allow (RELAY-26).
 	lanesPerConnection = 100
@@ -34,9 +34,10 @@ const (
 // that the grpc library, which would dial again by itself, does not stack its backoff upon ours.
 type pool struct {
 	// Set once by newPool.
-	cfg    *Config
-	health *health
-	news   *news
+	cfg     *Config
+	health  *health
+	news    *news
+	servers []uint8 // the numbers of cfg.Addresses (FED-7)
 
 	mu        sync.Mutex // guards what follows; held for list work only
 	conns     []*conn
@@ -60,8 +61,20 @@ type conn struct {
 	proven bool // brought a response
 }
 
-func newPool(cfg *Config, h *health, n *news) *pool {
-	return &pool{cfg: cfg, health: h, news: n, backoff: waits{cfg: cfg.Backoff}, keepalive: cfg.Keepalive.Time}
+func newPool(cfg *Config, table *relay.Origin, h *health, n *news) *pool {
+	p := &pool{cfg: cfg, health: h, news: n, backoff: waits{cfg: cfg.Backoff}, keepalive: cfg.Keepalive.Time}
+	for _, address := range cfg.Addresses {
+		p.servers = append(p.servers, table.Server(cfg.serverKey(address)))
+	}
+	return p
+}
+
+// serverKey tells servers apart whose versions differ. What is a resource's version in one dialect is the whole response's in the other.
+func (c *Config) serverKey(address string) string {
+	if c.SameVersions {
+		address = "all"
+	}
+	return fmt.Sprintf("%s sotw=%v", address, c.SotW)
 }
 
 // acquire finds or makes a connection with room for a lane, which the caller gives back by release. If there is none to be
@@ -97,9 +110,7 @@ func (p *pool) acquire(ctx context.Context) (*conn, time.Duration) {
 	p.dialling = nil
 	if err == nil {
 		c.lanes = 1
-		if !p.cfg.SameVersions {
-			c.server = uint8(at)
-		}
+		c.server = p.servers[at]
 		p.conns = append(p.conns, c)
 	} else {
 		p.missedLocked()
@@ -162,8 +173,9 @@ func (p *pool) dial(ctx context.Context, address string, interval time.Duration)
 	}
 	serverName := ""
 	if p.cfg.TLS != nil {
-		options = append(options, grpc.WithTransportCredentials(credentials.NewTLS(p.cfg.TLS)))
-		serverName = p.cfg.TLS.ServerName
+		t := p.cfg.TLS()
+		options = append(options, grpc.WithTransportCredentials(credentials.NewTLS(t)))
+		serverName = t.ServerName
 	} else {
 		options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	}

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,155 +18,242 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/config"
 )
 
-// certificateCheck is how often, at most, a handshake looks whether the files
-// have changed.
-const certificateCheck = time.Second
+// The roles of what is read, as in metrics.
+const (
+	roleListener = "listener"
+	roleAdmin    = "admin"
+	roleOrigin   = "origin"
+	roleClientCA = "client_ca"
+	roleOriginCA = "origin_ca"
+)
 
-// certificates is what a port shows and asks for. The files are looked at when
-// somebody connects, so that a renewal needs neither a signal nor a goroutine.
+// renewalDue is the longest before its end that a certificate's renewal counts
+// as overdue; for one that lives shortly it is a fifth of its life.
+const renewalDue = 7 * 24 * time.Hour
+
+// certificates is all that the process reads of certificates, keys and
+// authorities. What is in force is what was read last and could be used:
+// half of a new pair, a file that is cut off or gone, leave the old in force
+// (TestKeepsWhatCanBeUsed). Connections that are open are left alone; the next
+// handshake goes by what is new (TestRotation).
+//
+// It is our own and not grpc's provider of the same kind, which logs the bytes
+// of a key that does not match (TestKeyNeverShows).
 type certificates struct {
-	// Set once by serverTLS.
-	path      string // in the config file
-	files     config.ServerTLS
-	protocols []string
-	log       *zap.Logger
+	// Set once by newCertificates.
+	files *watch
+	log   *zap.Logger
 
-	current atomic.Pointer[tls.Config]
-
-	// Owned by whoever holds checking, for which nobody waits: who finds it
-	// taken goes on with current.
-	checking sync.Mutex
-	checked  time.Time
-	stamps   [3]stamp
+	mu  sync.Mutex // guards all; held for list work only
+	all []*material
 }
 
-// stamp tells one content of a file from the next. A renewal usually renames a
-// new file into place, which shows in the time.
-type stamp struct {
-	changed time.Time
-	size    int64
+// material is what one place of the config file names: a pair, or authorities.
+type material struct {
+	// Set once.
+	path string // in the config file
+	role string
+	read func() (*loaded, error)
+	drop func() // ends the watch
+
+	current atomic.Pointer[loaded]
+
+	told told // owned by the watch: what was told of current
 }
 
-// serverTLS reads a port's certificate; nil is plain text. The protocols are
-// those of ALPN.
-func serverTLS(cfg *config.Config, path string, files config.ServerTLS, log *zap.Logger, protocols ...string) (*tls.Config, error) {
-	if !files.Enabled() {
-		return nil, nil
-	}
-	c := &certificates{path: path, files: files, protocols: protocols, log: log, checked: time.Now()}
-	c.stamps = c.stampsNow()
-	first, key, err := c.load()
-	if err != nil {
-		return nil, cfg.Problemf(path+"."+key, "%v", err)
-	}
-	c.current.Store(first)
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		NextProtos: protocols,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			c.renew(time.Now())
-			return c.current.Load(), nil
-		},
-	}, nil
+// told is what was told of the end of a certificate.
+type told int
+
+const (
+	nothing told = iota
+	endsSoon
+	ended
+)
+
+// loaded is one content of the files. It never changes.
+type loaded struct {
+	pair *tls.Certificate
+	pool *x509.CertPool
+	// From the one of a chain that ends first; of authorities, from the one that
+	// ends last, since a bundle holds old ones besides the new.
+	begins, ends time.Time
 }
 
-// load reads the files; on failure it names the key at fault.
-func (c *certificates) load() (t *tls.Config, key string, err error) {
-	certPEM, err := os.ReadFile(c.files.Cert)
+// fileError is an error of the file that the key below a place names.
+type fileError struct {
+	key string
+	error
+}
+
+// newCertificates has files told of, which does not run yet, tell of their end
+// too.
+func newCertificates(files *watch, log *zap.Logger) *certificates {
+	c := &certificates{files: files, log: log}
+	files.each = c.warn
+	return c
+}
+
+// open reads files and has them watched.
+func (c *certificates) open(cfg *config.Config, path, role string, read func() (*loaded, error), files ...string) (*material, error) {
+	m := &material{path: path, role: role, read: read}
+	first, err := read()
 	if err != nil {
-		return nil, "cert", err
+		return nil, cfg.Problemf(m.at(err), "%v", err)
 	}
-	keyPEM, err := os.ReadFile(c.files.Key)
+	m.current.Store(first)
+	m.drop = c.files.add(func(time.Time) { c.renew(m) }, files...)
+	// What changed before the watch saw the files is found by reading again;
+	// what the watch has read since is newer.
+	if again, err := read(); err == nil {
+		m.current.CompareAndSwap(first, again)
+	}
+	c.mu.Lock()
+	c.all = append(c.all, m)
+	c.mu.Unlock()
+	return m, nil
+}
+
+// close forgets material that nothing uses any more; nil is none.
+func (c *certificates) close(m *material) {
+	if m == nil {
+		return
+	}
+	m.drop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = slices.DeleteFunc(c.all, func(x *material) bool { return x == m })
+}
+
+// renew takes what the files hold now into use, if it can be used. The watch
+// calls it, once for each change.
+func (c *certificates) renew(m *material) {
+	next, err := m.read()
 	if err != nil {
-		return nil, "key", err
+		c.log.Warn("changed certificate files cannot be used; the old ones stay in force",
+			zap.String("key", m.at(err)), zap.Time("expire", m.current.Load().ends), zap.Error(err))
+		return
+	}
+	m.told = nothing
+	m.current.Store(next)
+	c.log.Info("changed certificate files are in use", zap.String("key", m.path), zap.Time("expire", next.ends))
+}
+
+// at is the place in the config file of an error.
+func (m *material) at(err error) string {
+	if f := (*fileError)(nil); errors.As(err, &f) {
+		return m.path + "." + f.key
+	}
+	return m.path
+}
+
+// warn tells, once each, of what should have been renewed and of what has
+// expired. The watch calls it at each look.
+func (c *certificates) warn(now time.Time) {
+	for _, m := range c.list() {
+		l := m.current.Load()
+		left, due := l.ends.Sub(now), min(l.ends.Sub(l.begins)/5, renewalDue)
+		switch {
+		case left <= 0 && m.told != ended:
+			m.told = ended
+			c.log.Error("a certificate has expired; those who are shown it, or show it, refuse each other",
+				zap.String("key", m.path), zap.Time("expired", l.ends))
+		case left > 0 && left < due && m.told == nothing:
+			m.told = endsSoon
+			c.log.Warn("a certificate expires soon and is not renewed",
+				zap.String("key", m.path), zap.Time("expires", l.ends), zap.Duration("left", left.Round(time.Second)))
+		}
+	}
+}
+
+func (c *certificates) list() []*material {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.all)
+}
+
+// expiry is when the first of each role ends.
+func (c *certificates) expiry() map[string]time.Time {
+	first := make(map[string]time.Time)
+	for _, m := range c.list() {
+		ends := m.current.Load().ends
+		if at, ok := first[m.role]; !ok || ends.Before(at) {
+			first[m.role] = ends
+		}
+	}
+	return first
+}
+
+// readPair reads a certificate and its key. No error says anything of what is
+// in the key's file.
+func readPair(certFile, keyFile string) (*loaded, error) {
+	certPEM, err := os.ReadFile(certFile)
+	if err != nil {
+		return nil, &fileError{"cert", err}
+	}
+	keyPEM, err := os.ReadFile(keyFile)
+	if err != nil {
+		return nil, &fileError{"key", err}
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		return nil, "cert", fmt.Errorf("%s with %s: %w", c.files.Cert, c.files.Key, err)
+		return nil, &fileError{"cert", fmt.Errorf("%s with %s: %w", certFile, keyFile, err)}
 	}
-	t = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: c.protocols, Certificates: []tls.Certificate{pair}}
-	if c.files.ClientCA != "" {
-		if t.ClientCAs, err = readPool(c.files.ClientCA); err != nil {
-			return nil, "client_ca", err
-		}
-		t.ClientAuth = tls.RequireAndVerifyClientCert
-	}
-	return t, "", nil
-}
-
-// renew takes changed files into use. Files that cannot be used, such as half
-// of a new pair, leave the old ones in force and are tried again at the next
-// change.
-func (c *certificates) renew(now time.Time) {
-	if !c.checking.TryLock() {
-		return
-	}
-	defer c.checking.Unlock()
-	if now.Sub(c.checked) < certificateCheck {
-		return
-	}
-	c.checked = now
-	stamps := c.stampsNow()
-	if stamps == c.stamps {
-		return
-	}
-	c.stamps = stamps
-	next, key, err := c.load()
+	// The library takes a chain that is cut off for a shorter one.
+	chain, err := parseCertificates(certFile, certPEM)
 	if err != nil {
-		c.log.Warn("changed certificate files cannot be used; the old ones stay in force",
-			zap.String("key", c.path+"."+key), zap.Error(err))
-		return
+		return nil, &fileError{"cert", err}
 	}
-	c.current.Store(next)
-	c.log.Info("changed certificate files are in use", zap.String("key", c.path))
+	l := &loaded{pair: &pair}
+	for i, cert := range chain {
+		if i == 0 || cert.NotAfter.Before(l.ends) {
+			l.begins, l.ends = cert.NotBefore, cert.NotAfter
+		}
+	}
+	return l, nil
 }
 
-func (c *certificates) stampsNow() (s [3]stamp) {
-	for i, name := range []string{c.files.Cert, c.files.Key, c.files.ClientCA} {
-		if name == "" {
+// readPool reads authorities; key is where the file is named.
+func readPool(file, key string) (*loaded, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, &fileError{key, err}
+	}
+	certs, err := parseCertificates(file, text)
+	if err != nil {
+		return nil, &fileError{key, err}
+	}
+	l := &loaded{pool: x509.NewCertPool()}
+	for _, cert := range certs {
+		l.pool.AddCert(cert)
+		if cert.NotAfter.After(l.ends) {
+			l.begins, l.ends = cert.NotBefore, cert.NotAfter
+		}
+	}
+	return l, nil
+}
+
+// parseCertificates are those of a PEM file that can be read, at least one. A
+// file that stops in the middle of one is refused: it is being written.
+func parseCertificates(file string, text []byte) (certs []*x509.Certificate, err error) {
+	var bad error
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(text) {
+		text = rest
+		if block.Type != "CERTIFICATE" {
 			continue
 		}
-		if info, err := os.Stat(name); err == nil {
-			s[i] = stamp{info.ModTime(), info.Size()}
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+			certs = append(certs, cert)
+		} else {
+			bad = err // bundles may hold what this library does not read
 		}
 	}
-	return s
-}
-
-func readPool(name string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
+	switch {
+	case bytes.Contains(text, []byte("-----BEGIN ")):
+		return nil, fmt.Errorf("%s is cut off or broken after %d certificates", file, len(certs))
+	case len(certs) == 0 && bad != nil:
+		return nil, fmt.Errorf("%s: %w", file, bad)
+	case len(certs) == 0:
+		return nil, fmt.Errorf("%s holds no PEM certificate", file)
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no PEM certificate", name)
-	}
-	return pool, nil
-}
-
-// clientTLS reads what secures the connection to an origin; nil is plain text.
-func clientTLS(cfg *config.Config, path string, files *config.ClientTLS) (*tls.Config, error) {
-	if files == nil {
-		return nil, nil
-	}
-	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: files.ServerName}
-	if files.CA != "" {
-		pool, err := readPool(files.CA)
-		if err != nil {
-			return nil, cfg.Problemf(path+".ca", "%v", err)
-		}
-		t.RootCAs = pool
-	}
-	if files.Cert != "" {
-		if _, err := tls.LoadX509KeyPair(files.Cert, files.Key); err != nil {
-			return nil, cfg.Problemf(path+".cert", "%v", err)
-		}
-		// Read for each connection, which is seldom, so that a renewal is seen.
-		t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(files.Cert, files.Key)
-			return &pair, err
-		}
-	}
-	return t, nil
+	return certs, nil
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	_ "golang.org/x/crypto/x509roots/fallback" // an image from scratch has no roots; where the system has some they are used
 )
 
 func main() {

@@ -36,12 +36,15 @@ func (p *process) openOrigin(o *config.Origin, path string) (origin, error) {
 		}
 		return &fileOrigin{f}, nil
 	}
-	tls, err := clientTLS(p.cfg, path+".grpc.tls", o.GRPC.TLS)
+	secured, err := p.tls.origin(p.cfg, path+".grpc.tls", o.GRPC.TLS)
 	if err != nil {
 		return nil, err
 	}
 	u := upstreamConfig(p.cfg, o)
-	u.TLS, u.Log, u.Metrics = tls, p.log, p.metrics
+	u.Log, u.Metrics = p.log, p.metrics
+	if secured != nil {
+		u.TLS = secured.client
+	}
 	u.Version, _ = buildVersion()
 	if u.Instance, err = p.viaName(); err != nil {
 		return nil, err
@@ -197,6 +200,7 @@ func (p *process) picture() metrics.Picture {
 	var m metrics.Picture
 	p.server.Picture(now, &m)
 	m.Retired, _ = p.table.Retired()
+	m.Certificates = p.tls.expiry()
 	states, groups := p.originStates()
 	for i := range states {
 		o := &states[i]

@@ -59,8 +59,8 @@ func TestTLSListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	const complaint = "changed certificate files cannot be used; the old ones stay in force"
-	await(t, "a broken certificate is noticed, and the old one stays", func() bool {
-		return serial(w.listenAddress()) == 8 && w.logs.FilterMessage(complaint).Len() == 1
+	await(t, "a broken certificate is noticed, by each port, and the old one stays", func() bool {
+		return serial(w.listenAddress()) == 8 && w.logs.FilterMessage(complaint).Len() == 2
 	})
 }
 

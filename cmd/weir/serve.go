@@ -45,6 +45,8 @@ type process struct {
 	server   *downstream.Server
 	admin    *web
 	probes   *web // nil: there is none
+	files    *watch
+	tls      *certificates
 
 	askOnce  sync.Once
 	asked    chan struct{} // closed when a drain is asked for
@@ -62,7 +64,9 @@ type port struct {
 func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *process, err error) {
 	p := &process{
 		cfg: cfg, log: log, started: time.Now(), registry: prometheus.NewRegistry(), asked: make(chan struct{}),
+		files: newWatch(log),
 	}
+	p.tls = newCertificates(p.files, log)
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.metrics = metrics.New(p.registry)
 	p.metrics.BuildInfo(buildVersion())
@@ -103,7 +107,7 @@ func (p *process) openPorts(ctx context.Context) error {
 	var errs []error
 	for i := range p.cfg.Listeners {
 		l, path := &p.cfg.Listeners[i], fmt.Sprintf("listeners[%d]", i)
-		tls, err := serverTLS(p.cfg, path+".tls", l.TLS, p.log, "h2")
+		secured, err := p.tls.port(p.cfg, path+".tls", roleListener, l.TLS, "h2")
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -114,7 +118,7 @@ func (p *process) openPorts(ctx context.Context) error {
 			continue
 		}
 		p.ports = append(p.ports, port{open, downstream.ListenerConfig{
-			Origin: p.table.Origin(listenerOrigin(p.cfg, l)), TLS: tls,
+			Origin: p.table.Origin(listenerOrigin(p.cfg, l)), TLS: secured.server(),
 			RequireNodeID: l.RequireNodeID, NoLegacyWildcard: l.NoLegacyWildcard, Compression: l.Compression,
 			Dedicated: l.Dedicated, AssumeFeatures: l.AssumeFeatures,
 		}})
@@ -159,6 +163,7 @@ func (p *process) run(ctx context.Context) error {
 		parts.Go(w.serve)
 	}
 	parts.Go(func() error { return p.advance(work) })
+	parts.Go(func() error { return p.files.run(work) })
 	parts.Go(func() error { return newSharing(p).watch(work) })
 	for _, o := range p.origins {
 		parts.Go(func() error { return o.run(work) })

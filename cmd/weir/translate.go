@@ -84,6 +84,8 @@ func serverConfig(cfg *config.Config) (downstream.Config, error) {
 		Instance: name,
 		Limits: downstream.Limits{
 			Streams: limitOf(l.Streams), StreamsPerConnection: limitOf(l.StreamsPerConnection),
+			StreamsPerIdentity: limitOf(l.StreamsPerIdentity), NewStreamsPerSecond: limitOf(l.NewStreamsPerSecond),
+			RequestsPerSecond: limitOf(l.RequestsPerSecond), NACKsPerSecond: limitOf(l.NACKsPerSecond),
 			NamesPerStream: limitOf(l.NamesPerStream), NameBytes: limitOf(l.NameBytes), RequestBytes: limitOf(l.RequestBytes),
 		},
 		Timing: downstream.Timing{

@@ -80,7 +80,7 @@ func (p *process) webs() []*web {
 // openAdmin opens the ports for operators.
 func (p *process) openAdmin(ctx context.Context) error {
 	c := &p.cfg.Admin
-	t, err := serverTLS(p.cfg, "admin.tls", c.TLS, p.log, "http/1.1")
+	secured, err := p.tls.port(p.cfg, "admin.tls", roleAdmin, c.TLS, "http/1.1")
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 	if err != nil {
 		return p.cfg.Problemf("admin.address", "cannot listen on %s: %v", c.Address, err)
 	}
-	p.admin = newWeb("admin", l, t, p.log)
+	p.admin = newWeb("admin", l, secured.server(), p.log)
 	text, err := p.cfg.YAML()
 	if err != nil {
 		return err

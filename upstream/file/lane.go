@@ -22,13 +22,14 @@ type lane struct {
 	asked   map[string]*asked // by type URL, on the present stream
 }
 
-// run serves the lane until the table wants nothing on it, or ctx ends.
+// run serves the lane until the table wants nothing on it, or ctx ends, and then leaves it to whoever runs the origin next.
 func (l *lane) run(ctx context.Context) {
 	l.content, l.changed = l.origin.snapshot()
 	for {
 		l.open()
 		if !l.stream(ctx) {
 			l.lane.Close()
+			l.lane.Abandon()
 			return
 		}
 		l.lane.Close()
@@ -40,7 +41,7 @@ func (l *lane) run(ctx context.Context) {
 
 func (l *lane) open() {
 	l.asked = map[string]*asked{}
-	l.lane.Open(time.Now(), 0)
+	l.lane.Open(time.Now(), l.origin.server)
 	l.lane.Identify(l.origin.cfg.Name)
 }
 

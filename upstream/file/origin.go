@@ -42,6 +42,7 @@ type Origin struct {
 	log     *zap.Logger
 	metrics *metrics.Origin
 	table   *relay.Origin
+	server  uint8 // the path's number
 
 	// Owned by New, then by Run.
 	source *source
@@ -86,7 +87,7 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 	}
 	o := &Origin{
 		cfg: cfg, log: cfg.Log.With(zap.String("origin", cfg.Name)), metrics: cfg.Metrics.Origin(cfg.Name), table: table,
-		source: src, current: &content{}, changed: make(chan struct{}),
+		server: table.Server("files " + cfg.Path), source: src, current: &content{}, changed: make(chan struct{}),
 	}
 	o.load(nil)
 	return o, nil

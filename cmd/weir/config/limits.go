@@ -44,16 +44,29 @@ func (c *Cache) setDefaults() {
 
 // Limits bound what clients can cost. Zero is no limit.
 type Limits struct {
-	// Streams open at once. Default: 50000.
+	// Streams open at once. Beyond, an eighth more is left for connections that
+	// have one already. A connection whose streams are all refused is closed
+	// after a second, so that a load balancer chooses anew. Default: 50000.
 	Streams int `yaml:"streams"`
-	// StreamsPerConnection open at once on one connection. Default: 100.
+	// StreamsPerConnection open at once on one connection, announced in HTTP/2:
+	// a client keeps what is beyond waiting, or opens another connection.
+	// Default: 100.
 	StreamsPerConnection int `yaml:"streams_per_connection"`
-	// StreamsPerIdentity open at once for one authenticated identity.
-	// Default: 0. Not supported by this version.
+	// StreamsPerIdentity open at once for one identity: what a certificate says
+	// that the listener's client_ca vouches for, its first URI, else its first
+	// DNS name, else its subject. Clients without one are not counted.
+	// Default: 0.
 	StreamsPerIdentity int `yaml:"streams_per_identity"`
-	// NewStreamsPerSecond is the rate at which streams are admitted.
-	// Default: 2000. Other values are not supported by this version.
+	// NewStreamsPerSecond is the rate at which streams are admitted, after a
+	// burst of as many. What comes faster waits its turn up to 2s, and is
+	// refused beyond. Default: 2000.
 	NewStreamsPerSecond int `yaml:"new_streams_per_second"`
+	// RequestsPerSecond is how many requests one stream may send, after a burst
+	// of as many. What comes faster is read later. Default: 20000.
+	RequestsPerSecond int `yaml:"requests_per_second"`
+	// NACKsPerSecond is the same for requests that refuse a response.
+	// Default: 100.
+	NACKsPerSecond int `yaml:"nacks_per_second"`
 	// NamesPerStream is how many names one stream may subscribe to.
 	// Default: 1000000.
 	NamesPerStream int `yaml:"names_per_stream"`
@@ -79,6 +92,8 @@ func (l *Limits) setDefaults() {
 		Streams:                50_000,
 		StreamsPerConnection:   100,
 		NewStreamsPerSecond:    2_000,
+		RequestsPerSecond:      20_000,
+		NACKsPerSecond:         100,
 		NamesPerStream:         1_000_000,
 		NameBytes:              64 << 10,
 		Groups:                 10_000,

@@ -26,8 +26,6 @@ var unsupported = map[string]bool{
 	"cache.snapshot.interval": true,
 	"cache.snapshot.max_age":  true,
 
-	"limits.streams_per_identity":      true,
-	"limits.new_streams_per_second":    true,
 	"limits.parameter_sets_per_stream": true,
 	"limits.views":                     true,
 	"limits.memory":                    true,

@@ -1,0 +1,377 @@
+package chart
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+const (
+	root     = "../.."
+	chart    = root + "/deploy/helm/weir"
+	examples = root + "/deploy/helm/examples"
+)
+
+// origin is what the chart has no default for.
+var origin = []string{"--set", "config.origins[0].name=mesh", "--set", "config.origins[0].grpc.addresses={control-plane:18000}"}
+
+// tool is the program that an environment variable names, or one of the path.
+func tool(t *testing.T, variable, name string) string {
+	t.Helper()
+	if path := os.Getenv(variable); path != "" {
+		if path, err := filepath.Abs(path); err == nil {
+			return path
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatalf("%s names no program, and %s is not on the path: use make chart", variable, name)
+	}
+	return path
+}
+
+func helm(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	cmd := exec.Command(tool(t, "HELM", "helm"), args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	return out.String(), errs.String(), err
+}
+
+// release is what the chart renders with some values.
+type release struct {
+	objects    []runtime.Object
+	deployment *appsv1.Deployment
+	service    *corev1.Service
+	budget     *policyv1.PodDisruptionBudget
+	configs    map[string]string // weir.yaml of each ConfigMap
+}
+
+func render(t *testing.T, args ...string) *release {
+	t.Helper()
+	out, errs, err := helm(t, append([]string{"template", "weir", chart, "--namespace", "mesh"}, args...)...)
+	if err != nil {
+		t.Fatalf("helm template %v: %v\n%s", args, err, errs)
+	}
+	return read(t, out)
+}
+
+// read decodes manifests strictly: unknown and repeated fields are errors.
+func read(t *testing.T, manifests string) *release {
+	t.Helper()
+	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	r := &release{configs: map[string]string{}}
+	for document := range strings.SplitSeq("\n"+manifests, "\n---") {
+		if strings.TrimSpace(stripComments(document)) == "" {
+			continue
+		}
+		object, _, err := decoder.Decode([]byte(document), nil, nil)
+		if err != nil {
+			t.Fatalf("not decoded strictly: %v\n%s", err, document)
+		}
+		r.objects = append(r.objects, object)
+		switch object := object.(type) {
+		case *appsv1.Deployment:
+			r.deployment = object
+		case *corev1.Service:
+			r.service = object
+		case *policyv1.PodDisruptionBudget:
+			r.budget = object
+		case *corev1.ConfigMap:
+			if text, ok := object.Data["weir.yaml"]; ok {
+				r.configs[object.Name] = text
+			}
+		}
+	}
+	return r
+}
+
+func stripComments(document string) string {
+	var b strings.Builder
+	for line := range strings.Lines(document) {
+		if !strings.HasPrefix(line, "#") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// weir is the container of that name, which in a sidecar is an init container.
+func (r *release) weir(t *testing.T) *corev1.Container {
+	t.Helper()
+	spec := &r.deployment.Spec.Template.Spec
+	for _, cs := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
+		for i := range cs {
+			if cs[i].Name == "weir" {
+				return &cs[i]
+			}
+		}
+	}
+	t.Fatal("the pod has no container weir")
+	return nil
+}
+
+// validate puts every rendered weir.yaml before the binary.
+func (r *release) validate(t *testing.T) {
+	t.Helper()
+	if len(r.configs) == 0 {
+		t.Error("no weir.yaml is rendered")
+	}
+	for name, text := range r.configs {
+		file := filepath.Join(t.TempDir(), "weir.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(tool(t, "WEIR", "weir"), "validate", "--config", file)
+		cmd.Env = append(os.Environ(), "CONTROL_PLANE_TOKEN=sample")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("weir.yaml of %s: %v\n%s\n%s", name, err, out, text)
+		}
+	}
+}
+
+// check is what holds of every pod, whatever the values.
+func (r *release) check(t *testing.T) {
+	t.Helper()
+	r.validate(t)
+	spec := &r.deployment.Spec.Template.Spec
+	c := r.weir(t)
+	pod, own := spec.SecurityContext, c.SecurityContext
+	if pod == nil || pod.RunAsNonRoot == nil || !*pod.RunAsNonRoot || pod.SeccompProfile == nil ||
+		pod.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault || *pod.RunAsUser != 65532 {
+		t.Errorf("the pod's security context is %+v", pod)
+	}
+	if own == nil || own.ReadOnlyRootFilesystem == nil || !*own.ReadOnlyRootFilesystem || own.AllowPrivilegeEscalation == nil ||
+		*own.AllowPrivilegeEscalation || len(own.Capabilities.Drop) != 1 || own.Capabilities.Drop[0] != "ALL" {
+		t.Errorf("the container's security context is %+v", own)
+	}
+	if spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken {
+		t.Error("a token of the service account is mounted")
+	}
+	if limit, ok := c.Resources.Limits[corev1.ResourceMemory]; ok {
+		wantMemoryLimit(t, c, limit)
+	}
+	mounts := map[string]bool{}
+	for i := range spec.Volumes {
+		mounts[spec.Volumes[i].Name] = true
+	}
+	for i := range c.VolumeMounts {
+		if m := &c.VolumeMounts[i]; !mounts[m.Name] {
+			t.Errorf("%s is mounted and no volume of the pod", m.Name)
+		}
+	}
+	named := map[string]bool{}
+	for _, p := range c.Ports {
+		named[p.Name] = true
+	}
+	for _, p := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+		if p != nil && !named[p.HTTPGet.Port.StrVal] {
+			t.Errorf("a probe asks port %s, which the container has not", p.HTTPGet.Port.StrVal)
+		}
+	}
+	if r.service == nil {
+		return
+	}
+	for _, p := range r.service.Spec.Ports {
+		if !named[p.TargetPort.StrVal] {
+			t.Errorf("the service's port %s is %s, which the container has not", p.Name, p.TargetPort.StrVal)
+		}
+	}
+}
+
+func wantMemoryLimit(t *testing.T, c *corev1.Container, limit resource.Quantity) {
+	t.Helper()
+	for _, e := range c.Env {
+		if e.Name != "GOMEMLIMIT" {
+			continue
+		}
+		n, err := strconv.ParseInt(e.Value, 10, 64)
+		if got := float64(n) / float64(limit.Value()); err != nil || got < 0.85 || got > 0.95 {
+			t.Errorf("GOMEMLIMIT is %s of a limit of %s", e.Value, limit.String())
+		}
+		return
+	}
+	t.Error("there is a limit of memory, and no GOMEMLIMIT")
+}
+
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob(examples + "/*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("examples: %v, %v", files, err)
+	}
+	for _, f := range files {
+		t.Run(filepath.Base(f), func(t *testing.T) { render(t, "--values", f).check(t) })
+	}
+}
+
+func TestPlainManifests(t *testing.T) {
+	files, err := filepath.Glob(root + "/deploy/kubernetes/*.yaml")
+	if err != nil || len(files) < 1 {
+		t.Fatalf("manifests: %v, %v", files, err)
+	}
+	for _, f := range files {
+		t.Run(filepath.Base(f), func(t *testing.T) {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			read(t, string(text)).check(t)
+		})
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	r := render(t, origin...)
+	r.check(t)
+	if r.budget == nil || r.budget.Spec.MaxUnavailable.IntValue() != 1 {
+		t.Errorf("the disruption budget is %+v", r.budget)
+	}
+	if r.service.Spec.Ports[0].Port != 18080 || *r.deployment.Spec.Replicas != 2 {
+		t.Errorf("service %+v, replicas %d", r.service.Spec.Ports, *r.deployment.Spec.Replicas)
+	}
+	if c := r.weir(t); c.ReadinessProbe.HTTPGet.Path != "/readyz" || c.LivenessProbe.HTTPGet.Path != "/healthz" {
+		t.Errorf("probes %+v, %+v", c.ReadinessProbe, c.LivenessProbe)
+	}
+	for name, text := range r.configs {
+		if !strings.Contains(text, "path: /var/lib/weir/snapshot") {
+			t.Errorf("%s has no snapshot:\n%s", name, text)
+		}
+	}
+}
+
+// A pod is given more time to end than its streams take.
+func TestGracePeriod(t *testing.T) {
+	for drain, want := range map[string]int64{"30s": 45, "1m30s": 105, "1500ms": 17, "1h": 3615, "0s": 15} {
+		r := render(t, append(origin, "--set", "config.timing.drain="+drain)...)
+		if got := *r.deployment.Spec.Template.Spec.TerminationGracePeriodSeconds; got != want {
+			t.Errorf("drain %s: %d s, want %d", drain, got, want)
+		}
+	}
+}
+
+func TestToggles(t *testing.T) {
+	for name, extra := range map[string][]string{
+		"no snapshot":    {"snapshot.enabled=false"},
+		"claim":          {"snapshot.volume.persistentVolumeClaim.claimName=weir", "replicas=1"},
+		"tls":            {"tls.existingSecret=weir-tls"},
+		"mutual tls":     {"tls.existingSecret=weir-tls", "tls.requireClientCertificate=true"},
+		"headless":       {"service.headless=true"},
+		"one replica":    {"replicas=1"},
+		"two listeners":  {"config.listeners[0].address=0.0.0.0:18080", "config.listeners[1].address=0.0.0.0:18081"},
+		"socket":         {"config.listeners[0].address=unix:///run/weir.sock", "config.listeners[1].address=0.0.0.0:18081"},
+		"no probes":      {"config.probes.address="},
+		"no account":     {"serviceAccount.create=false"},
+		"digest":         {"image.digest=sha256:" + strings.Repeat("0", 64)},
+		"no limits":      {"resources.limits=null"},
+		"restart":        {"restartOnConfigChange=true"},
+		"seed":           {"snapshot.seed.configMap.name=seed"},
+		"labels":         {"commonLabels.team=edge", "podLabels.x=y", "podAnnotations.a=b", "nodeSelector.pool=edge"},
+		"other fullname": {"fullnameOverride=relay"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := origin
+			for _, s := range extra {
+				args = append(args[:len(args):len(args)], "--set", s)
+			}
+			render(t, args...).check(t)
+		})
+	}
+}
+
+func TestTLS(t *testing.T) {
+	r := render(t, append(origin, "--set", "tls.existingSecret=weir-tls", "--set", "tls.requireClientCertificate=true")...)
+	for _, text := range r.configs {
+		for _, want := range []string{"cert: /etc/weir/tls/tls.crt", "key: /etc/weir/tls/tls.key", "client_ca: /etc/weir/tls/ca.crt"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("weir.yaml lacks %q:\n%s", want, text)
+			}
+		}
+	}
+	if r.service.Spec.Ports[0].AppProtocol != nil {
+		t.Errorf("the port has TLS and is called %s", *r.service.Spec.Ports[0].AppProtocol)
+	}
+}
+
+// What a running weir takes up by itself does not roll the pods; what it cannot take up does.
+func TestRestartKey(t *testing.T) {
+	key := func(extra ...string) string {
+		return render(t, append(origin[:len(origin):len(origin)], extra...)...).deployment.Spec.Template.Annotations["weir/restart-key"]
+	}
+	before := key()
+	if before == "" || before != key("--set", "config.limits.streams=7") {
+		t.Error("a limit rolls the pods")
+	}
+	if before == key("--set", "config.listeners[0].address=0.0.0.0:18090") {
+		t.Error("another port does not roll the pods")
+	}
+	if before == key("--set", "restartOnConfigChange=true", "--set", "config.limits.streams=7") {
+		t.Error("restartOnConfigChange does nothing")
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for value, want := range map[string]string{
+		"replcas=3":                       "replcas",
+		"snapshot.enbled=true":            "enbled",
+		"replicas=many":                   "replicas",
+		"image.pullPolicy=Sometimes":      "pullPolicy",
+		"resources.limits.memory=lots":    "resources.limits.memory",
+		"config.listeners=null":           "listeners",
+		"service.type=Loadbalancer":       "type",
+		"terminationMarginSeconds=1":      "terminationMarginSeconds",
+		"snapshot.seed=seed":              "seed",
+		"config.listeners[0].adress=:180": "address",
+	} {
+		_, errs, err := helm(t, append([]string{"template", "weir", chart, "--set", value}, origin...)...)
+		if err == nil || !strings.Contains(errs, want) {
+			t.Errorf("%s: %v, %s", value, err, errs)
+		}
+	}
+	if _, errs, err := helm(t, "template", "weir", chart); err == nil || !strings.Contains(errs, "config.origins: at least one control plane is needed") {
+		t.Errorf("without an origin: %v, %s", err, errs)
+	}
+}
+
+func TestLint(t *testing.T) {
+	if out, errs, err := helm(t, append([]string{"lint", "--strict", chart}, origin...)...); err != nil {
+		t.Errorf("helm lint: %v\n%s%s", err, out, errs)
+	}
+	fmt.Println(strings.TrimSpace(first(helm(t, "version", "--short"))))
+}
+
+func first(out, _ string, _ error) string { return out }
+
+// TestUnit: systemd finds nothing unknown in the unit.
+func TestUnit(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not here")
+	}
+	text, err := os.ReadFile(root + "/deploy/systemd/weir.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := filepath.Join(t.TempDir(), "weir.service")
+	here := strings.ReplaceAll(string(text), "/usr/local/bin/weir", tool(t, "WEIR", "weir"))
+	if err := os.WriteFile(unit, []byte(here), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput()
+	if err != nil || strings.Contains(string(out), "weir.service") {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"crypto/tls"
+	"slices"
+
+	"github.com/weir-xds/weir/cmd/weir/config"
+)
+
+// secured is the TLS of one port, or of the connections to one origin. Each
+// handshake goes by the files as they are in force then.
+type secured struct {
+	// Set once.
+	certificates *certificates
+	pair, ca     *material // nil: there is none
+	serverName   string    // of an origin
+	protocols    []string  // of a port, for ALPN
+}
+
+// port reads a port's files; nil is plain text.
+func (c *certificates) port(cfg *config.Config, path, role string, files config.ServerTLS, protocols ...string) (*secured, error) {
+	if !files.Enabled() {
+		return nil, nil
+	}
+	s := &secured{certificates: c, protocols: protocols}
+	return s, s.open(cfg, path, [2]string{role, roleClientCA}, files.Cert, files.Key, files.ClientCA, "client_ca")
+}
+
+// origin reads what secures the connections to an origin; nil is plain text.
+func (c *certificates) origin(cfg *config.Config, path string, files *config.ClientTLS) (*secured, error) {
+	if files == nil {
+		return nil, nil
+	}
+	s := &secured{certificates: c, serverName: files.ServerName}
+	return s, s.open(cfg, path, [2]string{roleOrigin, roleOriginCA}, files.Cert, files.Key, files.CA, "ca")
+}
+
+// open reads the files there are; if that fails it leaves nothing behind.
+func (s *secured) open(cfg *config.Config, path string, roles [2]string, cert, key, ca, caKey string) (err error) {
+	if cert != "" {
+		read := func() (*loaded, error) { return readPair(cert, key) }
+		if s.pair, err = s.certificates.open(cfg, path, roles[0], read, cert, key); err != nil {
+			return err
+		}
+	}
+	if ca != "" {
+		read := func() (*loaded, error) { return readPool(ca, caKey) }
+		if s.ca, err = s.certificates.open(cfg, path, roles[1], read, ca); err != nil {
+			s.close()
+			return err
+		}
+	}
+	return nil
+}
+
+// close forgets the files; nil has none.
+func (s *secured) close() {
+	if s == nil {
+		return
+	}
+	s.certificates.close(s.pair)
+	s.certificates.close(s.ca)
+}
+
+// server is what a port hands to whoever speaks TLS; nil is plain text. It
+// stays the same and is asked at each handshake.
+func (s *secured) server() *tls.Config {
+	if s == nil {
+		return nil
+	}
+	t := s.handshake()
+	t.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.handshake(), nil }
+	return t
+}
+
+// handshake is what one connection to a port goes by.
+func (s *secured) handshake() *tls.Config {
+	t := &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: slices.Clone(s.protocols),
+		Certificates: []tls.Certificate{*s.pair.current.Load().pair},
+	}
+	if s.ca != nil {
+		t.ClientAuth, t.ClientCAs = tls.RequireAndVerifyClientCert, s.ca.current.Load().pool
+	}
+	return t
+}
+
+// client is what one connection to an origin goes by.
+func (s *secured) client() *tls.Config {
+	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.serverName}
+	if s.ca != nil {
+		t.RootCAs = s.ca.current.Load().pool
+	}
+	if s.pair != nil {
+		pair := s.pair.current.Load().pair
+		// Shown whatever the origin asks for: an authority it does not name may be
+		// above one that it does.
+		t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair, nil }
+	}
+	return t
+}

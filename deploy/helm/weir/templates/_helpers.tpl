@@ -1,0 +1,102 @@
+{{- define "weir.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "weir.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else if contains (include "weir.name" .) .Release.Name }}
+{{- .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "weir.name" .) | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "weir.selector" -}}
+app.kubernetes.io/name: {{ include "weir.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "weir.labels" -}}
+{{ include "weir.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "weir.serviceAccount" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "weir.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- default "default" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "weir.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+{{- end }}
+
+{{/* The port of host:port; nothing for a Unix socket. */}}
+{{- define "weir.port" -}}
+{{- if not (hasPrefix "unix:" .) }}{{ regexFind "[0-9]+$" . }}{{ end }}
+{{- end }}
+
+{{/* Whole seconds of a duration such as 1m30s or 500ms, rounded up. */}}
+{{- define "weir.seconds" -}}
+{{- $s := 0.0 }}
+{{- range regexFindAll "[0-9.]+(h|ms|m|s)" . -1 }}
+{{- $n := regexFind "^[0-9.]+" . | float64 }}
+{{- if hasSuffix "ms" . }}{{ $s = addf $s (divf $n 1000.0) }}
+{{- else if hasSuffix "h" . }}{{ $s = addf $s (mulf $n 3600.0) }}
+{{- else if hasSuffix "m" . }}{{ $s = addf $s (mulf $n 60.0) }}
+{{- else }}{{ $s = addf $s $n }}
+{{- end }}
+{{- end }}
+{{- ceil $s | int }}
+{{- end }}
+
+{{/* Nine tenths of a quantity of memory, in bytes. */}}
+{{- define "weir.memoryLimit" -}}
+{{- $q := toString . }}
+{{- $units := dict "" 1.0 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 }}
+{{- $unit := regexFind "[kMGTi]*$" $q }}
+{{- if not (and (hasKey $units $unit) (regexMatch "^[0-9]+(\\.[0-9]+)?[kMGTi]*$" $q)) }}{{ fail (printf "resources.limits.memory: %s is no quantity of bytes" $q) }}{{ end }}
+{{- printf "%.0f" (mulf 0.9 (regexFind "^[0-9.]+" $q | float64) (get $units $unit)) }}
+{{- end }}
+
+{{/* weir.yaml: the values, and what the chart mounts. */}}
+{{- define "weir.config" -}}
+{{- $c := deepCopy .Values.config }}
+{{- if not $c.origins }}{{ fail "config.origins: at least one control plane is needed, e.g. --set 'config.origins[0].name=mesh' --set 'config.origins[0].grpc.addresses={control-plane:18000}'" }}{{ end }}
+{{- if .Values.tls.existingSecret }}
+{{- range $c.listeners }}
+{{- if not .tls }}
+{{- $tls := dict "cert" "/etc/weir/tls/tls.crt" "key" "/etc/weir/tls/tls.key" }}
+{{- if $.Values.tls.requireClientCertificate }}{{ $_ := set $tls "client_ca" "/etc/weir/tls/ca.crt" }}{{ end }}
+{{- $_ := set . "tls" $tls }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if .Values.snapshot.enabled }}
+{{- $cache := $c.cache | default dict }}
+{{- $snapshot := $cache.snapshot | default dict }}
+{{- if not $snapshot.path }}
+{{- $_ := set $c "cache" (mergeOverwrite $cache (dict "snapshot" (mergeOverwrite $snapshot (dict "path" "/var/lib/weir/snapshot")))) }}
+{{- end }}
+{{- end }}
+{{- toYaml $c }}
+{{- end }}
+
+{{/* What a change of rolls the pods. */}}
+{{- define "weir.restartKey" -}}
+{{- if .Values.restartOnConfigChange }}{{ include "weir.config" . | sha256sum }}
+{{- else }}{{ pick (include "weir.config" . | fromYaml) "name" "instance" "listeners" "admin" "probes" | toJson | sha256sum }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,80 @@
+package downstream
+
+import (
+	"net"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
+)
+
+// turnAway is how long a connection without any stream stays open after one was refused on it: the client reads why, and may try once more.
+const turnAway = time.Second
+
+// connection is a client's connection, as far as streams need to know it. A client that is refused comes again over the connection it
+// has, so a full replica behind a load balancer would keep it for ever: a connection that has only refused streams is closed, and the
+// client gets to choose anew (TestRefusedClientsAreLetGo).
+type connection struct {
+	// Set once by greeter.
+	info credentials.AuthInfo
+	raw  net.Conn
+
+	// Guarded by Server.mu.
+	streams int  // discovery streams that were taken in
+	closing bool // it is looked at in a moment
+}
+
+// AuthType is part of credentials.AuthInfo: that is how a stream finds its connection.
+func (c *connection) AuthType() string { return c.info.AuthType() }
+
+// connectionOf is the connection of a stream; nil in tests that have none.
+func connectionOf(p *peer.Peer) *connection {
+	c, _ := p.AuthInfo.(*connection)
+	return c
+}
+
+// greeter notes each connection once its handshake is done. net.Conn is not wrapped: that would cost a buffer for each.
+type greeter struct {
+	credentials.TransportCredentials
+}
+
+func newGreeter(lc *ListenerConfig) credentials.TransportCredentials {
+	if lc.TLS != nil {
+		return greeter{credentials.NewTLS(lc.TLS)}
+	}
+	return greeter{insecure.NewCredentials()}
+}
+
+// ServerHandshake is part of credentials.TransportCredentials.
+func (g greeter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := g.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return conn, info, err
+	}
+	return conn, &connection{info: info, raw: raw}, nil
+}
+
+// Clone is part of credentials.TransportCredentials.
+func (g greeter) Clone() credentials.TransportCredentials {
+	return greeter{g.TransportCredentials.Clone()}
+}
+
+// letGo closes a connection in a moment, unless a stream is taken in on it until then.
+func (s *Server) letGo(c *connection) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.closing || c.streams > 0 {
+		return
+	}
+	c.closing = true
+	time.AfterFunc(turnAway, func() {
+		s.mu.Lock()
+		c.closing = false
+		idle := c.streams == 0
+		s.mu.Unlock()
+		if idle {
+			_ = c.raw.Close() // it may be closed already
+		}
+	})
+}

@@ -1,0 +1,96 @@
+package downstream
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// limitError ends a stream for a limit, which its words name (ERR-7).
+type limitError struct {
+	key       string // under `limits`
+	code      codes.Code
+	text      string
+	elsewhere bool // another replica may well take the client in
+}
+
+// Error is part of error.
+func (e *limitError) Error() string { return e.text }
+
+// GRPCStatus is what the client is told.
+func (e *limitError) GRPCStatus() *status.Status { return status.New(e.code, e.text) }
+
+// over is the end of a stream for a limit of n, counted. ERR-6 wants the words to say what to do.
+func (set *settings) over(key string, n int, words string) *limitError {
+	set.metrics.LimitRejection(key)
+	return &limitError{key: key, code: codes.ResourceExhausted, text: limitText(key, n, words)}
+}
+
+// full is over where another replica may have room.
+func (set *settings) full(key string, n int, words string) *limitError {
+	err := set.over(key, n, words+": try another replica, or again in a moment")
+	err.elsewhere = true
+	return err
+}
+
+func limitText(key string, n int, words string) string {
+	return fmt.Sprintf("limits.%s %d is reached: %s", key, n, words)
+}
+
+// limitLog writes one line for each limit and minute, and how many it left out.
+type limitLog struct {
+	log  *zap.Logger // set once
+	rate sampler
+}
+
+func newLimitLog(log *zap.Logger) *limitLog {
+	return &limitLog{log: log, rate: sampler{every: time.Minute}}
+}
+
+// note logs what was refused for a limit, or slowed down.
+func (l *limitLog) note(now time.Time, key, text string, st *stream) {
+	more, write := l.rate.admit(key, now)
+	if !write {
+		return
+	}
+	l.log.Warn("a limit refuses what clients ask for", zap.String("limit", key), zap.String("client", st.session.client()),
+		zap.String("peer", st.peer), zap.Uint64("stream", st.id), zap.String("message", clip(text, maxNackText)),
+		zap.Int("not_logged", more))
+}
+
+// sampler says of which events to speak: the first of each kind, and then one in so long. The kinds are a closed set.
+type sampler struct {
+	every time.Duration // set once
+
+	mu    sync.Mutex // guards kinds
+	kinds map[string]*sampled
+}
+
+type sampled struct {
+	last time.Time
+	more int // since then, unspoken
+}
+
+func (s *sampler) admit(kind string, now time.Time) (more int, speak bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.kinds[kind]
+	if k == nil {
+		if s.kinds == nil {
+			s.kinds = map[string]*sampled{}
+		}
+		k = &sampled{}
+		s.kinds[kind] = k
+	}
+	if !k.last.IsZero() && now.Before(k.last.Add(s.every)) {
+		k.more++
+		return 0, false
+	}
+	more = k.more
+	k.last, k.more = now, 0
+	return more, true
+}

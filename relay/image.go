@@ -1,0 +1,221 @@
+package relay
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/constraints"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// What a snapshot keeps (RELAY-96). Images takes it out of the table, a Variant is written down as the BodyImage that it gives of itself,
+// Table.RestoreBody makes it again, and Table.Restore puts it back (restore.go).
+
+// TypeImage is what a snapshot keeps of one type of one group. Nothing in it may be changed: the bodies are the table's own.
+//
+// Not in it are secrets (RELAY-75), what must not be cached (RELAY-9; a set with such a member is its interest alone, RELAY-81), absence,
+// errors, and the groups of one client. What was restored and is not confirmed yet is in it like all else.
+type TypeImage struct {
+	Origin string
+	Group  string // its key
+	// Node is what the group presents upstream, an encoded corev3.Node, deterministic.
+	Node    []byte
+	TypeURL string
+	// Revision tells two images of the type that one Table gave apart: it differs if they do. It is never 0, and means nothing after a
+	// restart.
+	Revision uint64
+	// Response is the version_info of the last response to names, where clients are told the origin's versions (VER-5); else empty.
+	Response string
+	Sets     []SetImage  // in no order
+	Names    []NameImage // in no order
+}
+
+// Empty reports whether there is nothing to keep: what was kept of the type before is to be dropped.
+func (x *TypeImage) Empty() bool { return len(x.Sets)+len(x.Names) == 0 }
+
+// SetImage is one set that is wanted: `*`, a glob or a namespace.
+type SetImage struct {
+	Selector string // Wildcard, or the canonical name it is asked by
+	Spelt    string // as the client wrote it who asked first, if that is another (NAME-9)
+	Response string // as that of TypeImage
+	// Settled: Members are all there are (RELAY-6). If one of them cannot be restored the rest is no whole set, and goes to
+	// Table.Restore without it (RELAY-81): the origin is asked for what lacks.
+	Settled bool
+	// Retired: the members had retired, and stand in while the origin is away (RELAY-81).
+	Retired bool
+	Members []*Variant // in no order
+}
+
+// NameImage is one name that is wanted.
+type NameImage struct {
+	Name  string // canonical
+	Spelt string // as that of SetImage
+	// Params are the parameter maps it is wanted with; nearly always one, the empty one.
+	Params []constraints.Params
+	// Retired: the variants had retired, and stand in while the origin is away (RELAY-4).
+	Retired bool
+	// Variants are the bodies of the one resource that goes by the name, or by an alias of it (ALIAS-1). Empty: none is known.
+	Variants []*Variant
+}
+
+// BodyImage is a Variant as it is written down.
+type BodyImage struct {
+	// Resource is an encoded envoy.service.discovery.v3.Resource: the name as the origin spells it, constraints, aliases, the origin's
+	// version, metadata and payload.
+	Resource []byte
+	// Server is the number of the origin's server that gave it, since its version is not presented to another (FED-7). Numbers are of one
+	// process: Origin.Servers tells what they stand for, and Origin.Server the number now. NoServer stands for one that is not known.
+	Server uint8
+	// Expires is the moment its TTL ends on the wall clock, and Left how long that was when the image was made, so that a clock that was set
+	// back makes no promise longer. The zero time: it has none.
+	Expires time.Time
+	Left    time.Duration
+}
+
+// NoServer stands for a server that the origin does not have any more.
+const NoServer = 255
+
+// Image is the body as it is written down. now is the table's time and wall that of the wall clock.
+func (v *Variant) Image(now, wall time.Time) BodyImage {
+	b := BodyImage{Server: v.from.server, Resource: v.resource()}
+	if v.timed() {
+		b.Left = v.end.Sub(now)
+		b.Expires = wall.Add(b.Left).Round(0) // without its monotonic part, which means nothing after a restart
+	}
+	return b
+}
+
+// resource is the encoded Resource with the origin's own version.
+func (v *Variant) resource() []byte {
+	name := v.Spelling()
+	b := make([]byte, 0, len(v.buf)+len(v.originVersion)+8)
+	if v.originVersion != "" {
+		b = appendString(b, resourceVersion, v.originVersion)
+	}
+	switch {
+	case v.Nameless:
+	case v.Constraints != nil:
+		wrapped, _ := proto.MarshalOptions{Deterministic: true}.Marshal(&discoveryv3.ResourceName{
+			Name: name, DynamicParameterConstraints: v.Constraints.Message(),
+		}) // it came from the wire, so it goes there
+		b = protowire.AppendTag(b, resourceNameWrapped, protowire.BytesType)
+		b = protowire.AppendBytes(b, wrapped)
+	case name != "":
+		b = appendString(b, resourceName, name)
+	}
+	for _, a := range v.aliases {
+		b = appendString(b, resourceAliases, a)
+	}
+	if len(v.metadata) > 0 {
+		b = protowire.AppendTag(b, resourceMetadata, protowire.BytesType)
+		b = protowire.AppendBytes(b, v.metadata)
+	}
+	b = protowire.AppendTag(b, resourcePayload, protowire.BytesType)
+	return protowire.AppendBytes(b, v.Any())
+}
+
+// Images gives an image of each type of each group that has changed. changedSince is called once for every one that there is, and tells
+// the Revision of the image that the caller has; 0: it has none. What it is not called for is no more. An image may be Empty.
+//
+// The lock of a type is held while the pointers to its bodies are collected (BenchmarkImages), and no lock is held outside of a step of
+// the iteration.
+func (t *Table) Images(changedSince func(origin, group, typeURL string) uint64) iter.Seq[TypeImage] {
+	return func(yield func(TypeImage) bool) {
+		for _, o := range t.originList() {
+			for _, g := range o.groupList() {
+				if g.dedicated {
+					continue
+				}
+				var node []byte
+				for _, s := range *g.all.Load() {
+					if IsSecret(s.typeURL) {
+						continue
+					}
+					x := TypeImage{Origin: o.name, Group: g.key, TypeURL: s.typeURL}
+					if !s.image(&x, changedSince(x.Origin, x.Group, x.TypeURL)) {
+						continue
+					}
+					if node == nil {
+						node, _ = proto.MarshalOptions{Deterministic: true}.Marshal(g.node) // as what it presents upstream
+					}
+					if x.Node = node; !yield(x) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// editedLocked notes that the image of the shard is another.
+func (s *shard) editedLocked() { s.edition = s.table().editions.Add(1) }
+
+// image fills x, and reports false if it is the same as at an edition before.
+func (s *shard) image(x *TypeImage, before uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.edition == before {
+		return false
+	}
+	x.Revision, x.Response = s.edition, s.named.from.response()
+	s.setsLocked(func(t *set) {
+		if t.wantedLocked() {
+			x.Sets = append(x.Sets, t.imageLocked())
+		}
+	})
+	if len(s.named.entries) > 0 {
+		x.Names = make([]NameImage, 0, len(s.named.entries))
+	}
+	for _, e := range s.named.entries {
+		if n := e.image(); len(n.Params) > 0 {
+			x.Names = append(x.Names, n)
+		}
+	}
+	return true
+}
+
+// response is what a snapshot keeps of the receipt: the version that clients are told, if they are.
+func (r *receipt) response() string {
+	if r == nil || !r.shown {
+		return ""
+	}
+	return r.version
+}
+
+func (t *set) imageLocked() SetImage {
+	x := SetImage{Selector: t.selector, Spelt: t.spelt, Response: t.from.response()}
+	if t.uncached > 0 || t.anew || len(t.members) == 0 && !t.settled {
+		return x
+	}
+	x.Settled, x.Retired = t.settled, t.revived
+	x.Members = make([]*Variant, 0, len(t.members))
+	for _, m := range t.members {
+		x.Members = append(x.Members, m.variants...)
+	}
+	return x
+}
+
+// image is what is kept of a name. Nobody asks for a name only to learn again that it does not exist (RELAY-39).
+func (e *entry) image() NameImage {
+	x := NameImage{Name: e.name, Spelt: e.spelt}
+	variants := e.variants
+	switch {
+	case e.lost:
+		variants = nil // it waits for what it stands for now (ALIAS-4)
+	case len(variants) == 0 && !e.doubted:
+		variants, x.Retired = e.retired, e.retired != nil
+	}
+	for _, w := range e.wants {
+		if w.wanted() && (w.chosen != nil || !w.wasAbsent) {
+			x.Params = append(x.Params, w.params)
+		}
+	}
+	if slices.ContainsFunc(variants, func(v *Variant) bool { return v.DoNotCache }) {
+		variants = slices.DeleteFunc(slices.Clone(variants), func(v *Variant) bool { return v.DoNotCache })
+	}
+	x.Variants = slices.Clone(variants)
+	return x
+}

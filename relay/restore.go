@@ -1,0 +1,325 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/constraints"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+// What comes back from a snapshot (RELAY-96). It is there as what was live when a stream broke is (RELAY-2), and its interest lingers, so
+// that the origin is asked for it at once. Another replica may meanwhile have given a client something newer, so a client that says that
+// it holds something is told nothing of it until the origin has confirmed it: a set that is restored is settled and not firm (set.go),
+// an entry is unconfirmed (below). All others are served.
+
+// leastRestored is how long what is restored is wanted at least: clients need time to come back.
+const leastRestored = time.Minute
+
+// RestoreBody makes a body again that was written down. It is judged as if the origin sent it: a damaged file may have anything in it. The
+// error names it. Give it to Restore only in the images of the type and origin.
+func (t *Table) RestoreBody(now, wall time.Time, origin, typeURL string, b BodyImage) (*Variant, error) {
+	o := t.Origin(origin)
+	if o == nil {
+		return nil, fmt.Errorf("origin %s is not configured", quote(origin))
+	}
+	a := acceptance{Update: Update{TypeURL: typeURL}, delta: !o.config().SotW}
+	var r Resource
+	if err := parseResource(b.Resource, &r); err != nil {
+		return nil, fmt.Errorf("resource %s of %s: does not decode: %w", quote(r.Name), quote(typeURL), err)
+	}
+	why := a.check(&r)
+	switch {
+	case why != "":
+	case r.Any == nil:
+		why = "has no payload"
+	case r.HasTTL, r.DoNotCache:
+		why = "is nothing that was written down"
+	}
+	if why != "" {
+		return nil, fmt.Errorf("resource %s of %s: %s", quote(r.Name), quote(typeURL), why)
+	}
+	from := &receipt{typeURL: typeURL, server: b.Server, shown: o.config().OriginVersions, canonical: o.config().CanonicalHash}
+	v := newVariant(from, &r, r.Version)
+	if !b.Expires.IsZero() {
+		v.endAt(now.Add(min(b.Left, b.Expires.Sub(wall.Round(0)))))
+	}
+	return v, nil
+}
+
+// Restore puts back what an image keeps, before anybody is served. Bodies that have expired are left out (RELAY-54). An error names what
+// is wrong, and then nothing of the image is taken; other images are none the worse for it.
+func (t *Table) Restore(now time.Time, x TypeImage) error {
+	fail := func(err error) error {
+		return fmt.Errorf("origin %s, group %s, type %s: %w", quote(x.Origin), quote(x.Group), quote(x.TypeURL), err)
+	}
+	o := t.Origin(x.Origin)
+	switch {
+	case o == nil:
+		return fail(errors.New("the origin is not configured"))
+	case !o.Serves(x.TypeURL) || x.TypeURL == "" || len(x.TypeURL) > maxTypeURL:
+		return fail(errors.New("the origin is not asked for the type"))
+	case IsSecret(x.TypeURL):
+		return fail(errors.New("secrets are not restored (RELAY-75)"))
+	case x.Empty():
+		return nil
+	}
+	node, err := o.restoredNode(x.Group, x.Node)
+	if err != nil {
+		return fail(err)
+	}
+	if err := o.checkImage(&x); err != nil {
+		return fail(err)
+	}
+	g, err := o.restoredGroup(now, x.Group, node)
+	if err != nil {
+		return fail(err)
+	}
+	s := g.shard(x.TypeURL)
+	s.mu.Lock()
+	defer s.unlock()
+	if s.dead || s.subs > 0 || s.rev > 0 || s.star.wantedLocked() || len(s.collections)+len(s.named.entries) > 0 {
+		return fail(errors.New("it is in use already"))
+	}
+	s.restoreLocked(now, &x)
+	return nil
+}
+
+// restoredNode is what a group presents upstream now that presented node when it was written down. Its key is made of the same fields, so
+// that another one means that clients are grouped in another way by now.
+func (o *Origin) restoredNode(key string, node []byte) (*corev3.Node, error) {
+	n := &corev3.Node{}
+	if err := proto.Unmarshal(node, n); err != nil {
+		return nil, fmt.Errorf("its node does not decode: %w", err)
+	}
+	own := "weir/" + o.table.config().Name + "/" + key
+	if n.Id == own {
+		n.Id = "" // it is the group's, and no member's
+	}
+	now, up := groupOf(n, *o.config(), o.table.config().Name)
+	fixed := o.config().NodeID != "" && slices.Contains(o.config().GroupBy, "id") ||
+		o.config().NodeCluster != "" && slices.Contains(o.config().GroupBy, "cluster") // the members' own are not in the node
+	switch {
+	case now == key:
+	case !fixed:
+		return nil, errors.New("group_by is another by now")
+	case len(key) != len(now):
+		return nil, errors.New("it is no group's key")
+	}
+	if o.config().NodeID == "" && n.Id == "" {
+		up.Id = own
+	}
+	return up, nil
+}
+
+// restoredGroup finds or makes the group of a key. It ends as if its last client had left now.
+func (o *Origin) restoredGroup(now time.Time, key string, node *corev3.Node) (*Group, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	g := o.groups[key]
+	if g == nil {
+		var err error
+		if g, err = o.addGroupLocked(key, node); err != nil {
+			return nil, err
+		}
+		g.ending = true
+		o.table.timers.push(timer{at: now.Add(max(g.linger(), leastRestored)), kind: groupEnd, group: g})
+	}
+	return g, nil
+}
+
+// checkImage reports what an image cannot be restored for.
+func (o *Origin) checkImage(x *TypeImage) error {
+	s := &shard{group: &Group{origin: o}, typeURL: x.TypeURL} // to ask of a name what it stands for
+	seen := map[string]bool{}
+	for i := range x.Sets {
+		y := &x.Sets[i]
+		t := &set{shard: s, selector: y.Selector, kind: wild}
+		if y.Selector != Wildcard {
+			var ok bool
+			if t.kind, ok = s.collectionOf(y.Selector); !ok || NameKey(y.Selector) != y.Selector {
+				return fmt.Errorf("%s is no collection", quote(y.Selector))
+			}
+			t.reach = reachOf(y.Selector)
+		}
+		if seen[y.Selector] {
+			return fmt.Errorf("set %s: is listed twice", quote(y.Selector))
+		}
+		seen[y.Selector] = true
+		if err := checkBodies(x, y.Members, t.coversLocked); err != nil {
+			return fmt.Errorf("set %s: %w", quote(y.Selector), err)
+		}
+	}
+	clear(seen)
+	for i := range x.Names {
+		y := &x.Names[i]
+		switch {
+		case NameKey(y.Name) != y.Name || isNameless(y.Name):
+			return fmt.Errorf("name %s: is not canonical", quote(y.Name))
+		case seen[y.Name]:
+			return fmt.Errorf("name %s: is listed twice", quote(y.Name))
+		case !distinct(y.Params):
+			return fmt.Errorf("name %s: is wanted with no parameters, or twice with the same", quote(y.Name))
+		}
+		seen[y.Name] = true
+		for _, v := range y.Variants[min(1, len(y.Variants)):] {
+			if v != nil && y.Variants[0] != nil && v.Name != y.Variants[0].Name {
+				return fmt.Errorf("name %s: stands for %s and %s", quote(y.Name), quote(y.Variants[0].Name), quote(v.Name))
+			}
+		}
+		if err := checkBodies(x, y.Variants, nil); err != nil {
+			return fmt.Errorf("name %s: %w", quote(y.Name), err)
+		}
+		if len(y.Variants) > 0 && !slices.ContainsFunc(y.Variants, func(v *Variant) bool { return v.listsAs(y.Name) }) {
+			return fmt.Errorf("name %s: %s does not go by it", quote(y.Name), quote(y.Variants[0].Name))
+		}
+	}
+	return nil
+}
+
+func distinct(ps []constraints.Params) bool {
+	seen := map[string]bool{}
+	for _, p := range ps {
+		seen[p.Key()] = true
+	}
+	return len(ps) > 0 && len(seen) == len(ps)
+}
+
+// collectionOf tells what a name stands for in a snapshot. Of virtual hosts that is a namespace whatever it looks like: a client may have
+// declared it (ALIAS-6).
+func (s *shard) collectionOf(name string) (selectorKind, bool) {
+	return s.selectorOf(name, map[string]bool{name: true})
+}
+
+func checkBodies(x *TypeImage, vs []*Variant, covers func(string) bool) error {
+	seen := make(map[identity]bool, len(vs))
+	for _, v := range vs {
+		switch {
+		case v == nil || v.Notice():
+			return errors.New("has a resource without a body")
+		case v.from.typeURL != x.TypeURL:
+			return fmt.Errorf("%s has type %s", quote(v.Name), quote(v.from.typeURL))
+		case v.DoNotCache:
+			return fmt.Errorf("%s must not be cached", quote(v.Name))
+		case covers != nil && !covers(v.Name):
+			return fmt.Errorf("%s is no member", quote(v.Name))
+		}
+		id := identity{v.Name, v.Constraints.Key()}
+		if seen[id] {
+			return fmt.Errorf("%s is listed twice", quote(v.Name))
+		}
+		seen[id] = true
+	}
+	return nil
+}
+
+func (s *shard) restoreLocked(now time.Time, x *TypeImage) {
+	s.now = now
+	rev := s.nextRevLocked()
+	r := restoration{shard: s, receipts: map[receipt]*receipt{}, until: now.Add(max(s.linger(), leastRestored))}
+	for i := range x.Sets {
+		r.setLocked(&x.Sets[i])
+	}
+	for i := range x.Names {
+		r.nameLocked(&x.Names[i], x.Response)
+	}
+	for _, h := range s.named.other.held {
+		s.listLocked(h)
+	}
+	for _, e := range s.named.entries {
+		s.mindLocked(mortalKey{name: e.name}, e.variants)
+		for _, w := range e.wants {
+			w.chosen, w.rev = pick(e.variants, w.params), rev
+			w.existed = w.chosen != nil || e.retired != nil
+		}
+	}
+	if s.named.from == nil && x.Response != "" {
+		s.named.from = r.receipt(&receipt{typeURL: s.typeURL, shown: s.group.origin.config().OriginVersions}, x.Response)
+	}
+}
+
+// restoration is one image on its way into its shard.
+type restoration struct {
+	shard    *shard
+	receipts map[receipt]*receipt
+	until    time.Time // what nobody wants by then goes
+}
+
+// receipt is one for all bodies that have it in common: it is larger than some of them.
+func (r *restoration) receipt(of *receipt, version string) *receipt {
+	key := *of
+	key.version, key.rev = version, r.shard.rev
+	if r.receipts[key] == nil {
+		r.receipts[key] = &key
+	}
+	return r.receipts[key]
+}
+
+// bodies are those that have not expired. Nobody has seen them yet, so they may be told what they came with.
+func (r *restoration) bodies(vs []*Variant, response string) []*Variant {
+	vs = slices.Clone(vs)
+	vs, _ = living(vs, r.shard.now)
+	for _, v := range vs {
+		v.from = r.receipt(v.from, response)
+	}
+	return vs
+}
+
+func (r *restoration) setLocked(x *SetImage) {
+	s := r.shard
+	t := s.star
+	if x.Selector != Wildcard {
+		k, _ := s.collectionOf(x.Selector)
+		t = s.collectionLocked(x.Selector, x.Spelt, k)
+	}
+	for _, v := range r.bodies(x.Members, x.Response) {
+		m := t.members[v.Name]
+		if m == nil {
+			m = &member{name: v.Name}
+			t.members[v.Name] = m
+		}
+		m.variants = append(m.variants, v)
+		t.from = v.from
+	}
+	for _, m := range t.members {
+		t.offerLocked(m, s.rev)
+	}
+	if t.from == nil && x.Response != "" {
+		t.from = r.receipt(&receipt{typeURL: s.typeURL, shown: s.group.origin.config().OriginVersions}, x.Response)
+	}
+	t.settled, t.restored, t.revived = x.Settled, x.Settled, x.Retired && x.Settled
+	t.lingerAt, t.timer = r.until, true
+	s.push(timer{at: r.until, kind: setEnd, set: t})
+	t.lookLocked()
+}
+
+func (r *restoration) nameLocked(x *NameImage, response string) {
+	s := r.shard
+	e := &entry{name: x.Name, spelt: x.Spelt}
+	s.named.entries[e.name] = e
+	variants := r.bodies(x.Variants, response)
+	if x.Retired {
+		e.retired, variants = variants, nil
+	}
+	for _, v := range variants {
+		if h := s.named.other.held[v.Name]; h != nil { // all entries of one resource hold the same body
+			if same := find(h.entries[0].variants, v.Constraints.Key()); same != nil && same.Digest == v.Digest {
+				v = same
+			}
+		}
+		s.holdLocked(e, v)
+		s.named.from = newer(s.named.from, v.from)
+	}
+	e.unconfirmed = len(e.variants) > 0
+	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed
+	for _, p := range x.Params {
+		w := &want{entry: e, params: p, lingerAt: r.until, timer: true}
+		e.wants = append(e.wants, w)
+		s.push(timer{at: r.until, kind: wantEnd, shard: s, want: w})
+		s.lookLocked(w)
+	}
+}
