@@ -73,6 +73,10 @@ type Timing struct {
 	SendStall time.Duration
 	// FirstRequest is how long a stream may stay without a request (`timing.first_request`, STREAM-9). Default 30 s.
 	FirstRequest time.Duration
+	// MaxStreamAge is how old a stream may get (`timing.max_stream_age`, RELAY-59): at a random time in the last tenth of it the
+	// stream is ended. Its connection is sent GOAWAY before, so that what the client opens next finds another replica. Default 0: as
+	// old as it likes.
+	MaxStreamAge time.Duration
 	// Keepalive finds dead peers (`timing.keepalive`, ERR-12).
 	Keepalive Keepalive
 }
@@ -83,7 +87,7 @@ type Keepalive struct {
 	Time time.Duration
 	// Timeout is how long the answer to a ping may take (`timeout`). Default 10 s.
 	Timeout time.Duration
-	// MinClientInterval is how often a client may ping (`min_client_interval`). Default 10 s.
+	// MinClientInterval is how often a client may ping (`min_client_interval`), streams or not. Default 10 s.
 	MinClientInterval time.Duration
 }
 
@@ -152,6 +156,9 @@ func (c *Config) normalize() error {
 		case *d.value < 0:
 			errs = append(errs, fmt.Errorf("timing.%s: %v is negative", d.key, *d.value))
 		}
+	}
+	if t.MaxStreamAge < 0 {
+		errs = append(errs, fmt.Errorf("timing.max_stream_age: %v is negative", t.MaxStreamAge))
 	}
 	if t.ColdWait >= maxColdWait {
 		errs = append(errs, fmt.Errorf("timing.cold_wait: %v is not under %v, after which clients take silence for absence",

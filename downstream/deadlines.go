@@ -12,12 +12,15 @@ import (
 var errLagging = status.Error(codes.Unavailable,
 	"lagging: the client fell behind by more removals than are kept; come again, and resume by version")
 
-// tick ends the stream if its time has come: no request (STREAM-9), nothing to serve (RELAY-8), or too far behind. The writer
+// tick ends the stream if its time has come: too old (RELAY-59), no request (STREAM-9), nothing to serve (RELAY-8), or too far behind. The writer
 // calls it after take.
 func (s *session) tick(now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = now
+	if !s.until.IsZero() && !now.Before(s.until) {
+		return errAged
+	}
 	if s.group == nil {
 		if !now.Before(s.opened.Add(s.cfg.timing.FirstRequest)) {
 			return status.Errorf(codes.DeadlineExceeded, "no request came within timing.first_request %v", s.cfg.timing.FirstRequest)
@@ -126,6 +129,7 @@ func (s *session) next() time.Time {
 			next = t
 		}
 	}
+	at(s.until)
 	if s.group == nil {
 		at(s.opened.Add(s.cfg.timing.FirstRequest))
 		return next

@@ -129,9 +129,11 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 		grpc.MaxRecvMsgSize(int(min(2*int64(l.RequestBytes), math.MaxInt32))),
 		grpc.ConnectionTimeout(handshake),
 		grpc.WaitForHandlers(true),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: t.Keepalive.Time, Timeout: t.Keepalive.Timeout}),
+		grpc.KeepaliveParams(keepaliveParams(t)),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
-			MinTime: t.Keepalive.MinClientInterval, PermitWithoutStream: true,
+			// Less a tenth: of pings sent at just this interval about half arrive a little early, and grpc never forgets a strike
+			// while nothing is sent to the client.
+			MinTime: t.Keepalive.MinClientInterval - t.Keepalive.MinClientInterval/10, PermitWithoutStream: true,
 		}),
 	}
 	ln := &listener{port: port, grpc: grpc.NewServer(opts...), health: health.NewServer()}

@@ -69,7 +69,8 @@ type session struct {
 	delta   bool
 	only    string // the type of the service; "" on ADS, which has them all
 	opened  time.Time
-	prefix  string // of nonces, so that one of another stream is not taken for ours (NONCE-3)
+	until   time.Time // when it is too old (RELAY-59); zero: never
+	prefix  string    // of nonces, so that one of another stream is not taken for ours (NONCE-3)
 	mailbox *relay.Subscriber
 	via     []string // the relays that the stream has come through (RELAY-87); set by its owner before the first request
 
@@ -108,7 +109,7 @@ type note struct {
 
 func newSession(cfg *settings, delta bool, now time.Time) *session {
 	return &session{
-		cfg: cfg, delta: delta, opened: now, now: now, mailbox: relay.NewSubscriber(),
+		cfg: cfg, delta: delta, opened: now, now: now, until: ageEnd(now, cfg.timing.MaxStreamAge), mailbox: relay.NewSubscriber(),
 		prefix: strconv.FormatInt(now.UnixNano(), 36) + ".",
 	}
 }

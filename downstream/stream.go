@@ -137,7 +137,8 @@ func (st *stream) account(err error) {
 		st.server.cfg.Metrics.Stalled("lagging")
 	case errors.Is(err, errStalled):
 		st.server.cfg.Metrics.Stalled("send_stall")
-	case err == nil, status.Code(err) == codes.Canceled, errors.Is(err, errDraining), errors.Is(err, errReconfigured):
+	case err == nil, status.Code(err) == codes.Canceled, errors.Is(err, errDraining), errors.Is(err, errAged),
+		errors.Is(err, errReconfigured):
 		return
 	}
 	st.server.cfg.Log.Info("a client stream was ended", zap.Uint64("stream", st.id), zap.String("client", st.session.client()),

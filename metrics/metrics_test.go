@@ -51,6 +51,7 @@ var catalogue = map[string]string{
 	"weir_upstream_frozen_changes":                  "origin,type",
 	"weir_cache_evictions_total":                    "reason",
 	"weir_upstream_loops_total":                     "origin",
+	"weir_upstream_too_many_pings_total":            "origin",
 	"weir_cache_lookups_total":                      "result",
 	"weir_cache_retired_entries":                    "",
 	"weir_limit_rejections_total":                   "limit",
@@ -97,6 +98,7 @@ func exercise(m *Metrics) {
 		o.Type(s).Expired(1)
 		o.Reconnect()
 		o.Loop()
+		o.TooManyPings()
 		o.Silent()
 		o.VariantAmbiguity()
 		o.FileLoad(errors.New(s))

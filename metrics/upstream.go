@@ -6,7 +6,7 @@ import (
 )
 
 type upstreamVecs struct {
-	reconnects, loops            *prometheus.CounterVec // by origin
+	reconnects, loops, pings     *prometheus.CounterVec // by origin
 	silent, ambiguity            *prometheus.CounterVec // by origin
 	fileLoads                    *prometheus.CounterVec // by origin, result
 	nacks, unrequested, rejected *prometheus.CounterVec // by origin, type
@@ -19,6 +19,8 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 			"Upstream streams opened again after one ended.", "origin"),
 		loops: counterVec(f, "weir_upstream_loops_total",
 			"Upstream streams that a relay refused because of the relays on their way.", "origin"),
+		pings: counterVec(f, "weir_upstream_too_many_pings_total",
+			"Connections that the origin closed because weir's keepalive pinged it too often.", "origin"),
 		silent: counterVec(f, "weir_upstream_silent_total",
 			"Times a connected origin left a subscription unanswered for too long.", "origin"),
 		ambiguity: counterVec(f, "weir_variant_ambiguity_total",
@@ -40,9 +42,9 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 
 // Origin counts what happens towards one origin. Nil counts nothing.
 type Origin struct {
-	reconnects, loops, silent, ambiguity prometheus.Counter
-	fileLoads                            map[string]prometheus.Counter // by result
-	types                                map[string]*OriginType        // by short name; complete and read-only
+	reconnects, loops, pings, silent, ambiguity prometheus.Counter
+	fileLoads                                   map[string]prometheus.Counter // by result
+	types                                       map[string]*OriginType        // by short name; complete and read-only
 }
 
 // OriginType counts what an origin does with one type. Nil counts nothing.
@@ -60,6 +62,7 @@ func (m *Metrics) Origin(name string) *Origin {
 	o := &Origin{
 		reconnects: v.reconnects.WithLabelValues(name),
 		loops:      v.loops.WithLabelValues(name),
+		pings:      v.pings.WithLabelValues(name),
 		silent:     v.silent.WithLabelValues(name),
 		ambiguity:  v.ambiguity.WithLabelValues(name),
 		fileLoads:  make(map[string]prometheus.Counter, len(results)),
@@ -99,6 +102,13 @@ func (o *Origin) Reconnect() {
 func (o *Origin) Loop() {
 	if o != nil {
 		o.loops.Inc()
+	}
+}
+
+// TooManyPings counts a connection that the origin closed for our keepalive (ERR-12).
+func (o *Origin) TooManyPings() {
+	if o != nil {
+		o.pings.Inc()
 	}
 }
 

@@ -155,10 +155,10 @@ func (s *shard) moveLocked(to laneIndex) {
 }
 
 // initialLocked collects the versions of what is held that the lane's server gave; nil if they cannot be presented: the origin
-// ignores them (RELAY-46), one is empty (RELAY-91) or another server's (FED-7), or the request would be too long (RELAY-41).
-// Then members are swept.
+// ignores them (RELAY-46), one is empty (RELAY-91) or another server's (FED-7), they are in doubt, or the request would be too long
+// (RELAY-41). Then members are swept.
 func (s *shard) initialLocked(lane laneIndex, now time.Time, each func(add func(*Variant) bool)) map[string]string {
-	if s.group.origin.config().NoResume || s.group.origin.config().SotW {
+	if cfg := s.group.origin.config(); cfg.NoResume || cfg.SotW || s.lane(lane).fresh.Load() {
 		return nil
 	}
 	initial, size, server := map[string]string{}, 0, uint8(s.lane(lane).server.Load())

@@ -33,6 +33,8 @@ type Lane struct {
 	via    atomic.Uint32 // one more than how many relays were presented last; 0: it presents none
 	down   atomic.Bool   // no stream can be opened; see Missed
 	heard  atomic.Uint32 // the last stream that was answered, or has been open for long (RELAY-92)
+	fresh  atomic.Bool   // the present stream presents no versions; see Doubt
+	doubt  atomic.Bool   // the next one is to be so
 
 	mu      sync.Mutex // guards opened and fetched; a leaf
 	opened  time.Time
@@ -110,6 +112,7 @@ func (l *Lane) Open(now time.Time, server uint8) {
 	l.mu.Unlock()
 	l.down.Store(false)
 	l.reopen.Store(false)
+	l.freshen()
 	l.checkVia()
 	watch := l.only != nil
 	for _, s := range l.shards() {

@@ -21,9 +21,11 @@ type Config struct {
 	Name string
 
 	// Addresses are the servers, in order of preference: host:port, or unix:///path. At least one. After a connectivity
-	// failure the next one is tried, and after the last the first; a connection that worked and was lost is sought again from
-	// the first on.
+	// failure the next one is tried: at once if a group wants what no server has answered, otherwise when the one before has been
+	// lost for ColdWait. That one takes over again with its first response (FED-6).
 	Addresses []string
+	// ColdWait is how long a server may be lost before those who miss nothing go to the next. Default 10 s; negative: not at all.
+	ColdWait time.Duration
 	// SameVersions: all Addresses give one version to one content, so that versions learnt from one may be presented to
 	// another (FED-7).
 	SameVersions bool
@@ -182,6 +184,7 @@ const minKeepalive = 10 * time.Second
 func (c Config) withDefaults() Config {
 	orElse(&c.MaxMessage, 64<<20)
 	orElse(&c.Pause, time.Second)
+	orElse(&c.ColdWait, 10*time.Second)
 	orElse(&c.Backoff.Base, time.Second)
 	orElse(&c.Backoff.Factor, 1.6)
 	orElse(&c.Backoff.Jitter, 0.2)
@@ -236,8 +239,12 @@ func badHeader(key string) string {
 	return ""
 }
 
+// tcpKeepalive finds a dead server in under a minute where HTTP/2 keepalive is off, or its pings were too many for the server (ERR-12).
+// The system's own would take two and a half.
+var tcpKeepalive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 4}
+
 func dial(ctx context.Context, address string) (net.Conn, error) {
-	var d net.Dialer
+	d := net.Dialer{KeepAliveConfig: tcpKeepalive}
 	if path, ok := strings.CutPrefix(address, unixScheme); ok {
 		return d.DialContext(ctx, "unix", path)
 	}

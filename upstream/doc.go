@@ -13,14 +13,28 @@
 //
 // lane.go decides when a stream is opened and how long to wait before the next, stream.go and its two halves read.go and
 // write.go are one stream, asked.go is one type on it, quarantine.go is for types the origin ends streams for, pool.go is the
-// connections.
+// connections, server.go which of an origin's servers a lane goes to, climb.go how it comes back to a better one.
+//
+// # Servers
+//
+// The servers of an origin are in order of preference (FED-6). One that cannot be connected to, or ends a stream without a response
+// while it answers nobody, is lost until it responds. A group that wants what no server has answered yet goes to the next at once
+// (TestColdFallsBackAtOnce); one that misses nothing gives the lost server ColdWait, since the next may be stale
+// (TestFullWaitsBeforeItFallsBack). A lane that is not at the first server seeks a better one: one lane at a time asks a lost server the
+// same as its own stream has asked (climb.go), and when that is answered the others follow (TestManyLanesMoveTogether,
+// TestSilentServerNeverTakesOver). The old stream is in use until the new one has its first response, which is the first that the table
+// gets of it (TestTakeover); what it has not spoken of stays, and goes with the sweep after the long pause if it never does. Lanes of one
+// group stay together: what the better server has nothing of follows the rest after 15 s, and a group it does not answer at all
+// stays (TestGroupMovesWhole). A server that is lost again soon after it took over is sought ever more rarely, up to ten times the
+// longest backoff (TestFlappingServer).
 //
 // # Goroutines and who owns what
 //
 // [Origin.Run] is the supervisor. Each lane has one goroutine, which also writes its open stream, and a second one that reads
-// it. There are none per resource, type or update. The reader never waits for the writer: its verdict on a response is
-// state in typeState and a one-slot signal. Run returns when all of them have ended (TestStopEndsEverything). Its lanes are left to the
-// Origin that is run next for the same part of the table, under another configuration (TestSucceed).
+// it; while the stream is not to the first server, a third seeks a better one, and ends with the stream. There are none per resource,
+// type or update. The reader never waits for the writer: its verdict on a response is state in typeState and a one-slot signal. Run
+// returns when all of them have ended (TestStopEndsEverything). Its lanes are left to the Origin that is run next for the same part of
+// the table, under another configuration (TestSucceed).
 //
 // # Lock order
 //
@@ -50,8 +64,9 @@
 // and named, but there is no second connection before 100. A SotW request cannot be cut: names of more than the origin's
 // receive limit, 4 MiB by default, are refused by it, and the log says so (TestRequestTheOriginDoesNotTake). VirtualHost and LbEndpoint
 // have no SotW form, so an origin that speaks SotW is not asked for them. Dynamic parameters are not sent: names that differ in them alone are
-// asked once. After a failover the preferred address is tried again when the
-// connection is lost, not before. An origin that takes longer than 5 s
+// asked once. A server that ends the streams of one group and answers others is not left by that group, nor is one that accepts streams
+// and was never lost, but answers nothing. A name that a delta server answers nothing for, after a switch from one that had
+// it, stays: silence is no statement. An origin that takes longer than 5 s
 // to end the stream for a type goes on ending it for all (RELAY-92).
 //
 // # Departures from protocol.md

@@ -19,17 +19,19 @@ type lane struct {
 
 	// Owned by run.
 	waits      waits
-	opened     bool // some stream was opened before
-	reopens    int  // in a row, on purpose
-	saidSilent bool // and not answered since
+	opened     bool    // some stream was opened before
+	reopens    int     // in a row, on purpose
+	saidSilent bool    // and not answered since
+	next       *stream // to be gone over to; nil: a new one is opened
 
 	mu          sync.Mutex // guards what follows and the types; held for map work only
 	open        bool
+	server      *server   // of the present stream, else of the last
 	since       time.Time // of the last change of open
 	attempts    int
 	heard       bool                  // the stream had a response
 	silentSince time.Time             // when something that must be answered was asked on it; zero once it was heard
-	types       map[string]*typeState // of the present stream, else of the last; by type URL
+	types       map[string]*typeState // of the present stream, else of the last; by type URL. Not changed in place by the lane
 }
 
 func newLane(o *Origin, t *relay.Lane) *lane {
@@ -42,21 +44,49 @@ func newLane(o *Origin, t *relay.Lane) *lane {
 // run opens streams until nothing is wanted on the lane or ctx ends, and then leaves it to whoever runs the origin next.
 func (l *lane) run(ctx context.Context) {
 	defer l.origin.forget(l)
+	defer func() {
+		if l.next != nil {
+			l.next.drop()
+		}
+	}()
 	for ctx.Err() == nil {
 		if l.table.Release() {
 			return
 		}
-		c, wait := l.origin.pool.acquire(ctx)
-		if c == nil {
-			if wait > 0 {
-				l.table.Missed()
+		s := l.next
+		if l.next = nil; s == nil {
+			c, wait := l.acquire(ctx)
+			if c == nil {
+				if wait > 0 {
+					l.table.Missed()
+				}
+				l.rest(ctx, wait)
+				continue
 			}
-			l.rest(ctx, wait)
-			continue
+			var err error
+			l.attempt()
+			if s, err = openStream(ctx, l, c); err != nil {
+				l.rest(ctx, l.failed(ctx, c, err, false, false))
+				continue
+			}
 		}
-		l.rest(ctx, l.stream(ctx, c))
+		l.rest(ctx, l.stream(ctx, s))
 	}
 	l.table.Abandon()
+}
+
+func (l *lane) acquire(ctx context.Context) (*conn, time.Duration) {
+	l.mu.Lock()
+	was := l.server
+	l.mu.Unlock()
+	uncached := len(l.origin.cfg.Addresses) == 1 || l.table.Group().Uncached() // where there is no choice it does not matter
+	return l.origin.pool.acquire(ctx, was, uncached)
+}
+
+func (l *lane) attempt() {
+	l.mu.Lock()
+	l.attempts++
+	l.mu.Unlock()
 }
 
 // rest waits for d, or until ctx ends or the lane may have become unwanted.
@@ -80,31 +110,33 @@ func (l *lane) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// stream runs one stream on c and returns how long to wait before the next.
-func (l *lane) stream(ctx context.Context, c *conn) time.Duration {
-	l.mu.Lock()
-	l.attempts++
-	l.mu.Unlock()
-	s, err := openStream(ctx, l, c)
-	if err != nil {
-		return l.failed(ctx, c, err, false)
-	}
+// stream runs one stream and returns how long to wait before the next.
+func (l *lane) stream(ctx context.Context, s *stream) time.Duration {
 	start := time.Now()
 	if l.opened && l.reopens == 0 {
 		l.origin.counts.Reconnect()
 	}
 	l.opened = true
-	l.turn(true, start)
+	l.turn(true, s.conn.server, start)
 	l.origin.health.opened(start)
-	l.table.Open(start, c.server)
-	why := s.run()
+	if s.candidate != nil {
+		l.table.Doubt() // it was presented nothing
+	}
+	l.table.Open(start, s.conn.server.trust)
+	if s.candidate != nil && !s.adopt(start) {
+		l.table.Close()
+		l.turn(false, s.conn.server, start)
+		s.drop()
+		return 0
+	}
+	why := l.speak(ctx, s)
 	var refusal relay.Refusal
 	if why.refused {
 		refusal = l.table.Refused(time.Now())
 	} else {
 		l.table.Close()
 	}
-	l.turn(false, time.Now())
+	l.turn(false, s.conn.server, time.Now())
 	if s.responses > 0 {
 		l.origin.health.ended()
 		l.saidSilent = false
@@ -119,10 +151,28 @@ func (l *lane) stream(ctx context.Context, c *conn) time.Duration {
 	return l.after(ctx, s, why, time.Since(start))
 }
 
+// speak runs the stream. If it is not to the best server, a better one is sought meanwhile.
+func (l *lane) speak(ctx context.Context, s *stream) ending {
+	if s.conn.server.at == 0 {
+		return s.run(nil)
+	}
+	seeking, cancel := context.WithCancel(ctx)
+	better, done := make(chan *stream), make(chan struct{})
+	go func() {
+		defer close(done)
+		l.climb(seeking, ctx, s.conn.server, better)
+	}()
+	why := s.run(better)
+	cancel()
+	<-done
+	l.next = why.next
+	return why
+}
+
 // turn notes that the stream was opened or is over.
-func (l *lane) turn(open bool, now time.Time) {
+func (l *lane) turn(open bool, to *server, now time.Time) {
 	l.mu.Lock()
-	l.open, l.since, l.heard, l.silentSince = open, now, false, time.Time{}
+	l.open, l.server, l.since, l.heard, l.silentSince = open, to, now, false, time.Time{}
 	l.mu.Unlock()
 }
 
@@ -132,8 +182,14 @@ const maxReopens = 5
 
 // after judges how a stream ended: that is what ERR-2 to ERR-4 turn on.
 func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Duration) time.Duration {
+	if why.next != nil {
+		l.origin.pool.release(s.conn, s.proved, false)
+		l.log.Debug("the stream goes over to a better server, which answers", zap.String("from", s.conn.server.address),
+			zap.String("to", why.next.conn.server.address))
+		return 0
+	}
 	if why.reopen || why.unwanted || ctx.Err() != nil {
-		l.origin.pool.release(s.conn, false)
+		l.origin.pool.release(s.conn, s.proved, false)
 		l.reopens++
 		if why.reopen && l.reopens > maxReopens {
 			return pause(l.origin.cfg.Pause)
@@ -144,38 +200,42 @@ func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Dura
 	if s.looped {
 		l.origin.counts.Loop()
 		l.origin.news.warn(time.Now(), "loop", "the origin refuses the stream: it is a relay, and the stream has come through it before, "+
-			"or through too many", zap.String("address", s.conn.address), zap.String("group", l.table.Group().Key()), zap.Error(why.err))
+			"or through too many", zap.String("address", s.conn.server.address), zap.String("group", l.table.Group().Key()), zap.Error(why.err))
 	}
 	l.log.Debug("the stream ended", zap.Error(why.err), zap.Int("responses", s.responses), zap.Duration("lived", lived))
 	if interval, changed := l.tooManyPings(s.conn, why.err); changed {
+		l.origin.counts.TooManyPings()
 		l.log.Warn("the origin closed the connection for pinging too often; it is pinged less often from now on: "+
 			"set timing.keepalive.time to what its keepalive enforcement allows",
-			zap.Duration("keepalive", interval), zap.String("address", s.conn.address))
+			zap.Duration("keepalive", interval), zap.String("address", s.conn.server.address))
 	}
 	// A stream that owed us nothing, as when every version presented is current, is not to be blamed for its silence if it
 	// lasted: else an origin that closes quiet streams now and then would look down.
 	quiet := s.responses == 0 && !s.owed && lived > l.origin.cfg.Backoff.Max
 	if (s.responses > 0 || quiet) && !why.broken {
 		l.waits.reset()
-		l.origin.pool.release(s.conn, false)
+		l.origin.pool.release(s.conn, s.proved, false)
 		return pause(l.origin.cfg.Pause)
 	}
 	if lived > l.origin.cfg.Backoff.Max {
 		l.waits.reset() // one bad message in days is not the last of a row
 	}
-	return l.failed(ctx, s.conn, why.err, why.broken)
+	return l.failed(ctx, s.conn, why.err, s.proved, why.broken)
 }
 
 // failed notes a connectivity error (ERR-4). broken: the origin said something, but nothing we could read.
-func (l *lane) failed(ctx context.Context, c *conn, err error, broken bool) time.Duration {
-	l.origin.pool.release(c, !broken)
+func (l *lane) failed(ctx context.Context, c *conn, err error, answered, broken bool) time.Duration {
+	lost := l.origin.pool.release(c, answered, !broken)
 	if ctx.Err() != nil {
 		return 0
 	}
-	l.table.Missed()
 	node := l.table.Node()
-	l.origin.pool.failed(err, zap.String("address", c.address), zap.String("group", l.table.Group().Key()),
+	l.origin.pool.failed(c.server, err, zap.String("address", c.server.address), zap.String("group", l.table.Group().Key()),
 		zap.String("node_id", node.GetId()), zap.String("node_cluster", node.GetCluster()))
+	if lost {
+		return 0 // there may be another to go to, or else the pool says how long to wait
+	}
+	l.table.Missed()
 	return l.waits.next()
 }
 

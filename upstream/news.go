@@ -19,9 +19,10 @@ const (
 type news struct {
 	log *zap.Logger
 
-	mu   sync.Mutex
-	last map[string]told // by kind, a closed set
-	line line            // the last about the connection
+	mu      sync.Mutex
+	last    map[string]told // by kind, a closed set
+	line    line            // the last about the connection
+	address string          // of the server that answered last
 }
 
 type line uint8
@@ -41,6 +42,13 @@ type told struct {
 func (n *news) warn(now time.Time, kind, message string, fields ...zap.Field) {
 	if left, ok := n.may(now, kind, repeatEvery); ok {
 		n.log.Warn(message, append(fields, zap.Int("left_out", left))...)
+	}
+}
+
+// info is warn for what is no trouble.
+func (n *news) info(now time.Time, kind, message string, fields ...zap.Field) {
+	if left, ok := n.may(now, kind, repeatEvery); ok {
+		n.log.Info(message, append(fields, zap.Int("left_out", left))...)
 	}
 }
 
@@ -90,13 +98,15 @@ func (n *news) failed(now time.Time, err error, failures int, fields ...zap.Fiel
 		zap.Error(err), zap.Int("failures", failures), zap.Int("left_out", left))...)
 }
 
-// answered writes that the origin answers, unless the last line says so.
-func (n *news) answered(address string) {
+// answered writes that the origin answers, unless the last line says so of this server.
+func (n *news) answered(now time.Time, address string) {
 	n.mu.Lock()
-	was := n.line
-	n.line = upLine
+	was, moved := n.line, n.address != address
+	n.line, n.address = upLine, address
 	n.mu.Unlock()
-	if was != upLine {
+	if moved && was == upLine {
+		n.info(now, "server answers", "the origin answers at another server", zap.String("address", address))
+	} else if was != upLine {
 		n.log.Info("the origin answers", zap.String("address", address))
 	}
 }

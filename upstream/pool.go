@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,41 +31,40 @@ const (
 )
 
 // pool is the connections to one origin. Whichever lane needs one first dials, and the others wait for the outcome, so a dead
-// origin costs one attempt however many lanes there are. A conn that went down is not used for new streams but replaced, so
-// that the grpc library, which would dial again by itself, does not stack its backoff upon ours.
+// server costs one attempt however many lanes there are. A conn that went down is not used for new streams but replaced, so
+// that the grpc library, which would dial again by itself, does not stack its backoff upon ours. Which server a lane goes to is in
+// server.go.
 type pool struct {
 	// Set once by newPool.
 	cfg     *Config
 	health  *health
 	news    *news
-	servers []uint8 // the numbers of cfg.Addresses (FED-7)
+	servers []*server // in order of preference
 
-	mu        sync.Mutex // guards what follows; held for list work only
-	conns     []*conn
-	dialling  chan struct{} // closed when the attempt under way is over; nil: none is
-	at        int           // the address to dial
-	backoff   waits
-	until     time.Time // no attempt before
-	keepalive time.Duration
+	mu      sync.Mutex    // guards what follows and the servers; held for list work only
+	changed chan struct{} // closed when a server that was lost answers, or may be tried by another
 }
 
 // conn is one connection.
 type conn struct {
 	// Set once by dial.
-	address string
-	server  uint8 // tells servers apart whose versions differ (FED-7)
-	grpc    *grpc.ClientConn
+	server *server
+	grpc   *grpc.ClientConn
 
 	// Guarded by pool.mu.
-	lanes  int
-	gone   bool // takes no more lanes, and is closed with the last
-	proven bool // brought a response
+	lanes int
+	gone  bool // takes no more lanes, and is closed with the last
 }
 
 func newPool(cfg *Config, table *relay.Origin, h *health, n *news) *pool {
-	p := &pool{cfg: cfg, health: h, news: n, backoff: waits{cfg: cfg.Backoff}, keepalive: cfg.Keepalive.Time}
-	for _, address := range cfg.Addresses {
-		p.servers = append(p.servers, table.Server(cfg.serverKey(address)))
+	p := &pool{cfg: cfg, health: h, news: n, changed: make(chan struct{})}
+	rests := cfg.Backoff
+	rests.Max *= 10
+	for i, address := range cfg.Addresses {
+		p.servers = append(p.servers, &server{
+			at: i, address: address, trust: table.Server(cfg.serverKey(address)),
+			backoff: waits{cfg: cfg.Backoff}, steady: waits{cfg: rests}, keepalive: cfg.Keepalive.Time,
+		})
 	}
 	return p
 }
@@ -78,20 +78,33 @@ func (c *Config) serverKey(address string) string {
 }
 
 // acquire finds or makes a connection with room for a lane, which the caller gives back by release. If there is none to be
-// had it says how long to wait before the next attempt.
-func (p *pool) acquire(ctx context.Context) (*conn, time.Duration) {
+// had it says how long to wait before the next attempt; zero: another server may be tried at once. was and uncached are
+// as for chooseLocked.
+func (p *pool) acquire(ctx context.Context, was *server, uncached bool) (*conn, time.Duration) {
+	now := time.Now()
 	p.mu.Lock()
-	c := p.freeLocked()
+	s, again := p.chooseLocked(now, was, uncached)
+	p.mu.Unlock()
+	if s == nil {
+		return nil, max(again.Sub(now), time.Millisecond)
+	}
+	return p.take(ctx, s)
+}
+
+// take is acquire for one server.
+func (p *pool) take(ctx context.Context, s *server) (*conn, time.Duration) {
+	p.mu.Lock()
+	c := s.freeLocked()
 	if c != nil {
 		c.lanes++
 		p.mu.Unlock()
 		return c, 0
 	}
-	if wait := time.Until(p.until); wait > 0 {
+	if wait := time.Until(s.until); wait > 0 {
 		p.mu.Unlock()
 		return nil, wait
 	}
-	if under := p.dialling; under != nil {
+	if under := s.dialling; under != nil {
 		p.mu.Unlock()
 		select {
 		case <-under:
@@ -100,64 +113,55 @@ func (p *pool) acquire(ctx context.Context) (*conn, time.Duration) {
 		return nil, 0
 	}
 	done := make(chan struct{})
-	p.dialling = done
-	at, interval := p.at, p.keepalive
+	s.dialling = done
+	interval := s.keepalive
 	p.mu.Unlock()
 
-	c, err := p.dial(ctx, p.cfg.Addresses[at], interval)
+	begun := time.Now()
+	c, err := p.dial(ctx, s, interval)
 
 	p.mu.Lock()
-	p.dialling = nil
-	if err == nil {
+	s.dialling = nil
+	switch {
+	case err == nil:
 		c.lanes = 1
-		c.server = p.servers[at]
-		p.conns = append(p.conns, c)
-	} else {
-		p.missedLocked()
+		s.conns = append(s.conns, c)
+	case ctx.Err() == nil:
+		s.missedLocked(begun)
 	}
 	p.mu.Unlock()
 	close(done)
 	if err != nil && ctx.Err() == nil {
-		p.failed(err)
+		p.failed(s, err)
 	}
 	return c, 0
 }
 
-// freeLocked is a connection that is up and has room.
-func (p *pool) freeLocked() *conn {
-	for _, c := range p.conns {
-		if p.upLocked(c) && c.lanes < lanesPerConnection {
-			return c
-		}
-	}
-	return nil
-}
-
-// upLocked reports whether the connection takes lanes. After the loss of one that had worked, the preferred address is next.
-func (p *pool) upLocked(c *conn) bool {
-	if !c.gone && c.grpc.GetState() != connectivity.Ready {
-		c.gone = true
-		if c.proven {
-			p.at = 0
-		}
-	}
-	return !c.gone
-}
-
-// missedLocked is a failed attempt: the next goes to the next address, after a longer wait.
-func (p *pool) missedLocked() {
-	p.at = (p.at + 1) % len(p.cfg.Addresses)
-	p.until = time.Now().Add(p.backoff.next())
-}
-
-func (p *pool) failed(err error, fields ...zap.Field) {
+// failed reports a connectivity error. While another server answers it says nothing of the origin.
+func (p *pool) failed(s *server, err error, fields ...zap.Field) {
 	now := time.Now()
+	p.mu.Lock()
+	elsewhere := s.answering == 0 && p.answersLocked(p.servers)
+	p.mu.Unlock()
+	if elsewhere {
+		p.news.warn(now, "server", "a server of the origin gives no answer, and another one does",
+			append(fields, zap.String("server", s.address), zap.Error(err))...)
+		return
+	}
 	p.news.failed(now, err, p.health.failed(now, err), fields...)
 }
 
-// dial connects to one address and returns when the connection is up.
-func (p *pool) dial(ctx context.Context, address string, interval time.Duration) (*conn, error) {
-	own := p.cfg.Backoff
+// patience bounds an attempt to connect: shorter where there is another server to go to.
+func (p *pool) patience() time.Duration {
+	if len(p.servers) == 1 {
+		return connectTimeout
+	}
+	return min(connectTimeout, max(p.cfg.ColdWait/2, time.Second))
+}
+
+// dial connects to one server and returns when the connection is up.
+func (p *pool) dial(ctx context.Context, s *server, interval time.Duration) (*conn, error) {
+	own, address := p.cfg.Backoff, s.address
 	options := []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.cfg.Dial(ctx, address) }),
 		grpc.WithUserAgent("weir/" + p.cfg.Version),
@@ -186,16 +190,16 @@ func (p *pool) dial(ctx context.Context, address string, interval time.Duration)
 	if err != nil {
 		return nil, err
 	}
-	if err := connect(ctx, cc); err != nil {
+	if err := connect(ctx, cc, p.patience()); err != nil {
 		_ = cc.Close() // it is being given up
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
-	return &conn{address: address, grpc: cc}, nil
+	return &conn{server: s, grpc: cc}, nil
 }
 
 // connect waits until the connection is up or the first attempt has failed.
-func connect(ctx context.Context, cc *grpc.ClientConn) error {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+func connect(ctx context.Context, cc *grpc.ClientConn, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cc.Connect()
 	for tried := false; ; {
@@ -215,34 +219,34 @@ func connect(ctx context.Context, cc *grpc.ClientConn) error {
 			return errors.New("the connection failed")
 		default:
 			if !cc.WaitForStateChange(ctx, s) {
-				return fmt.Errorf("not connected within %v: %w", connectTimeout, ctx.Err())
+				return fmt.Errorf("not connected within %v: %w", patience, ctx.Err())
 			}
 		}
 	}
 }
 
-// proved notes the first response on a connection: only now are attempts counted from one again (ERR-2).
-func (p *pool) proved(c *conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c.proven = true
-	p.backoff.reset()
-	p.until = time.Time{}
-}
-
-// release gives a connection back. failed: the stream on it was a connectivity error.
-func (p *pool) release(c *conn, failed bool) {
+// release gives a connection back whose stream is over, if it had one that was answered. failed: the stream was a connectivity error.
+// lost: that is put down to the server, and there are others to go to.
+func (p *pool) release(c *conn, answered, failed bool) (lost bool) {
+	s := c.server
 	p.mu.Lock()
 	c.lanes--
-	before := c.gone
-	up := p.upLocked(c)
-	if failed && !before && !c.proven && (!up || len(p.cfg.Addresses) > 1) {
-		c.gone = true
-		p.missedLocked()
+	if answered {
+		s.answering--
 	}
-	idle := p.cutLocked(func(c *conn) bool { return c.gone })
+	before, several := c.gone, len(p.servers) > 1
+	up := c.upLocked()
+	if failed && s.answering == 0 && (!up || several) {
+		lost = several
+		if !before {
+			c.gone = true
+			s.missedLocked(time.Now())
+		}
+	}
+	idle := p.cutLocked(func(c *conn) bool { return c.gone || p.answersLocked(p.servers[:c.server.at]) })
 	p.mu.Unlock()
 	closeAll(idle)
+	return lost
 }
 
 // slower doubles the keepalive interval of connections to come, once for each connection that was closed for it (ERR-12).
@@ -251,9 +255,9 @@ func (p *pool) slower(c *conn) (interval time.Duration, changed bool) {
 	defer p.mu.Unlock()
 	if !c.gone {
 		c.gone, changed = true, true
-		p.keepalive *= 2
+		c.server.keepalive *= 2
 	}
-	return p.keepalive, changed
+	return c.server.keepalive, changed
 }
 
 // trim closes connections that no lane uses, keeping one for lanes between two streams unless last is set.
@@ -267,16 +271,15 @@ func (p *pool) trim(last bool) {
 
 // cutLocked takes out the connections without lanes that may go.
 func (p *pool) cutLocked(may func(*conn) bool) (idle []*conn) {
-	kept := p.conns[:0]
-	for _, c := range p.conns {
-		if c.lanes == 0 && may(c) {
-			idle = append(idle, c)
-		} else {
-			kept = append(kept, c)
-		}
+	for _, s := range p.servers {
+		s.conns = slices.DeleteFunc(s.conns, func(c *conn) bool {
+			cut := c.lanes == 0 && may(c)
+			if cut {
+				idle = append(idle, c)
+			}
+			return cut
+		})
 	}
-	clear(p.conns[len(kept):])
-	p.conns = kept
 	return idle
 }
 

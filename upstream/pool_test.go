@@ -1,18 +1,13 @@
 package upstream
 
 import (
-	"context"
 	"fmt"
-	"net"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-xds/weir/relay/relaytest"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/status"
 )
 
 func TestBlackHoleIsNoticed(t *testing.T) {
@@ -51,52 +46,6 @@ func TestTooManyPings(t *testing.T) {
 		time.Sleep(12 * time.Hour)
 		if m := len(w.origin.Streams()); m != n || len(w.origin.Open()) != 1 {
 			t.Errorf("the stream is not stable: %d more in twelve hours", m-n)
-		}
-	})
-}
-
-func TestNextAddress(t *testing.T) {
-	var dialled []string
-	two := func(c *Config) {
-		c.Addresses = []string{"one:1", "two:2", "three:3"}
-		c.NoResume = true
-		c.Backoff.Jitter = -1
-		dial := c.Dial
-		c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
-			dialled = append(dialled, address[:strings.IndexByte(address, ':')])
-			if address == "one:1" {
-				return nil, errBoom
-			}
-			return dial(ctx, address)
-		}
-	}
-	in(t, options{config: two}, func(w *world) {
-		start := time.Now()
-		w.want(opaque, "a")
-		s := w.origin.ExpectStream("the second address is tried when the first fails")
-		if d := s.At.Sub(start); d != time.Second {
-			t.Errorf("after %v, want a backoff of 1 s", d)
-		}
-		if st := w.status(); st.Address != "two:2" || !strings.Contains(st.Err, "one:1") || !strings.Contains(st.Err, "boom") {
-			t.Errorf("the status does not say so: %+v", st)
-		}
-		s.End(status.Error(codes.Unavailable, "not here"))
-		s, d := w.gap(s, "a server that answers nothing is left for the third")
-		if d < 1600*time.Millisecond || w.status().Address != "three:3" {
-			t.Errorf("after %v on %v", d, w.status().Address)
-		}
-		s.Expect("the request")
-		s.Respond(opaque, "1", res("a", "1"))
-		s.Expect("the ACK")
-		s.End(nil)
-		s, _ = w.gap(s, "a stream that ended well")
-		if st := w.status(); st.Address != "three:3" || len(dialled) != 3 {
-			t.Errorf("the connection is kept, got %v", dialled)
-		}
-		w.origin.CloseConns()
-		_, _ = w.gap(s, "a connection that is lost")
-		if got := fmt.Sprint(dialled); got != "[one two three one two]" {
-			t.Errorf("is sought from the first address on (wraps around): %v", got)
 		}
 	})
 }

@@ -16,14 +16,14 @@ func (l *lane) suspects(s *stream, err error, typeURLs []string) {
 	l.origin.news.warn(time.Now(), "suspects", "the origin ended the stream just after it was asked for types it never answered: "+
 		"they are left out, and tried apart from the others",
 		zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(typeURLs[0])), zap.Int("types", len(typeURLs)),
-		zap.String("address", s.conn.address), zap.Error(err))
+		zap.String("address", s.conn.server.address), zap.Error(err))
 }
 
 // quarantined has a type rest whose own stream the origin ended. The origin was there, so this is no connectivity error.
 func (l *lane) quarantined(s *stream, err error, r *relay.Refusal) {
 	o, now, typeURL := l.origin, time.Now(), l.table.Apart()
 	heard := o.health.everHeard()
-	o.pool.release(s.conn, !heard)
+	o.pool.release(s.conn, s.proved, !heard)
 	if !heard { // unless it refuses us altogether
 		o.health.failed(now, err)
 	}
@@ -37,7 +37,7 @@ func (l *lane) quarantined(s *stream, err error, r *relay.Refusal) {
 	o.news.warn(now, "quarantine "+metrics.ShortName(typeURL), "the origin ends each stream on which it is asked for this type: it is in "+
 		"quarantine, its clients wait, and all other types go on; see origins[].types if the origin is not to be asked for it",
 		zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(typeURL)),
-		zap.String("address", s.conn.address), zap.Error(err))
+		zap.String("address", s.conn.server.address), zap.Error(err))
 }
 
 // restAfter is how long a type rests after so many refusals in a row. While the origin has never answered anything, it may be the

@@ -28,6 +28,12 @@ func (s *stream) read() {
 			s.broken, s.err = s.explain(err)
 			return
 		}
+		if s.candidate != nil {
+			if err := s.await(raw); err != nil {
+				s.err, s.broken = err, true
+				return
+			}
+		}
 		if err := s.receive(time.Now(), raw); err != nil {
 			// A type that is always answered with garbage takes as much from the others as one that is refused.
 			s.err, s.broken, s.refused = err, true, true
@@ -86,7 +92,7 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 			shownVersion(r), zap.String("nonce", r.Nonce), zap.Bool("accepted", reject == nil))
 	}
 	l.mu.Lock()
-	asked := l.types[r.TypeURL] != nil
+	asked := s.types[r.TypeURL] != nil
 	l.mu.Unlock()
 	var applied relay.Applied
 	if asked {
@@ -155,8 +161,11 @@ func (s *stream) alive(now time.Time) {
 	l.mu.Lock()
 	l.heard, l.silentSince = true, time.Time{}
 	l.mu.Unlock()
-	o.pool.proved(s.conn)
-	o.news.answered(s.conn.address)
+	if !s.proved {
+		s.proved = true
+		o.pool.proved(s.conn)
+	}
+	o.news.answered(now, s.conn.server.address)
 }
 
 // judge files the verdict for write to send.
@@ -168,10 +177,10 @@ func (s *stream) judge(now time.Time, r *relay.Response, u *relay.Update, reject
 	}
 	waiting := 0
 	l.mu.Lock()
-	t := l.types[r.TypeURL]
+	t := s.types[r.TypeURL]
 	t.judge(now, v, r.Version, s.sotw)
 	ignored := t.resumed(now, u)
-	for _, t := range l.types {
+	for _, t := range s.types {
 		waiting += len(t.pending)
 	}
 	l.mu.Unlock()

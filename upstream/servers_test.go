@@ -2,57 +2,463 @@ package upstream
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weir-xds/weir/relay/relaytest"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 )
+
+// ladder is a world whose origin has several servers, the first of which is w.origin.
+type ladder struct {
+	*world
+	servers []*relaytest.Origin
+	refuses []*atomic.Bool // dialling the server fails
+	dialled []*atomic.Int64
+}
+
+// servers runs f in a bubble with n servers. Those that serve have the clusters given for them.
+func servers(t *testing.T, n int, origin relaytest.OriginConfig, o options, f func(l *ladder)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		origin.Patience = time.Minute
+		others := origin // begin gives the first one the same
+		others.Options = []grpc.ServerOption{grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second})}
+		l := &ladder{refuses: []*atomic.Bool{{}}, dialled: []*atomic.Int64{{}}, servers: []*relaytest.Origin{nil}}
+		addresses := []string{"server:0"}
+		nets := []*relaytest.Net{nil}
+		for i := 1; i < n; i++ {
+			nets = append(nets, relaytest.Memory())
+			l.servers = append(l.servers, relaytest.NewOrigin(t, nets[i], others))
+			l.refuses, l.dialled = append(l.refuses, &atomic.Bool{}), append(l.dialled, &atomic.Int64{})
+			addresses = append(addresses, fmt.Sprintf("server:%d", i))
+		}
+		more := o.config
+		o.origin = origin
+		o.config = func(c *Config) {
+			c.Addresses = addresses
+			first := c.Dial
+			c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+				i := slices.Index(addresses, address)
+				l.dialled[i].Add(1)
+				if l.refuses[i].Load() {
+					return nil, errBoom
+				}
+				if i == 0 {
+					return first(ctx, address)
+				}
+				return nets[i].Dial(ctx, address)
+			}
+			if more != nil {
+				more(c)
+			}
+		}
+		l.world = begin(t, o)
+		defer l.stop()
+		l.servers[0] = l.origin
+		f(l)
+	})
+}
+
+// lose stops a server, find starts it again.
+func (l *ladder) lose(i int) { l.refuses[i].Store(true); l.servers[i].Stop() }
+func (l *ladder) find(i int) { l.servers[i].Start(); l.refuses[i].Store(false) }
+
+// at waits until the origin is spoken to at that server, and returns how long it took.
+func (l *ladder) at(i int, most time.Duration, sentence string) time.Duration {
+	l.t.Helper()
+	begin := time.Now()
+	l.servers[i].Await(most, func() bool { return l.up.Status().Address == fmt.Sprintf("server:%d", i) }, sentence)
+	return time.Since(begin)
+}
+
+func (l *ladder) set(i int, names ...string) {
+	for _, name := range names {
+		l.servers[i].Set(cds, name, "1", relaytest.Cluster(name, time.Duration(i+1)*time.Second))
+	}
+}
+
+var served = relaytest.OriginConfig{Serving: true}
+
+// TestColdFallsBackAtOnce: a relay that has nothing goes to the next server without waiting, and returns to the first.
+func TestColdFallsBackAtOnce(t *testing.T) {
+	servers(t, 3, served, options{}, func(l *ladder) {
+		l.lose(0)
+		l.lose(1)
+		l.set(2, "a")
+		begin := time.Now()
+		l.want(cds, "*")
+		l.at(2, time.Second, "the third server is reached at once (FED-6)")
+		if d := time.Since(begin); d > 100*time.Millisecond {
+			t.Errorf("it took %v", d)
+		}
+		l.wantHeld(cds, "and serves", "*a")
+		l.set(0, "a", "b")
+		l.find(0)
+		l.at(0, 40*time.Second, "the first takes over once it is back")
+		time.Sleep(5 * time.Second)
+		l.wantHeld(cds, "with what it has", "*a", "*b")
+		if open := len(l.servers[2].Open()); open != 0 {
+			t.Errorf("%d streams are left at the third server", open)
+		}
+		if st := l.status(); st.Connections != 1 {
+			t.Errorf("%d connections are left", st.Connections)
+		}
+	})
+}
+
+// TestFullWaitsBeforeItFallsBack: a relay that misses nothing gives the first server cold_wait to return, and is not sent to one that
+// may be stale by a restart.
+func TestFullWaitsBeforeItFallsBack(t *testing.T) {
+	servers(t, 2, served, options{}, func(l *ladder) {
+		l.set(0, "a")
+		l.set(1, "a")
+		l.want(cds, "*")
+		l.want(eds, "nothing") // stated not to exist, which is an answer
+		l.at(0, time.Second, "the first server serves")
+		time.Sleep(5 * time.Second)
+		l.lose(0)
+		time.Sleep(5 * time.Second)
+		l.find(0)
+		l.at(0, 10*time.Second, "a restart")
+		time.Sleep(30 * time.Second)
+		if n := l.dialled[1].Load(); n != 0 {
+			t.Fatalf("the second server was dialled %d times over a restart of the first", n)
+		}
+		l.lose(0)
+		lost := time.Now()
+		l.at(1, time.Minute, "the second server, after a while")
+		if d := time.Since(lost); !within(d, 10*time.Second, 12*time.Second) {
+			t.Errorf("it took %v, want cold_wait (FED-6)", d)
+		}
+		time.Sleep(time.Hour)
+		if n := l.dialled[0].Load(); n < 100 || n > 150 {
+			t.Errorf("the first was tried %d times in an hour", n)
+		}
+		l.find(0)
+		l.at(0, 40*time.Second, "the first takes over")
+	})
+}
 
 // TestNextServerIsNotTrustedWithVersions: when the first server of an origin goes, the next is asked from the beginning, since
 // its version strings mean something else (FED-7): equal ones do not hide what differs, and what it does not have is gone
-// after the long pause.
+// after the long pause, and not before.
 func TestNextServerIsNotTrustedWithVersions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		other := relaytest.Memory()
-		second := relaytest.NewOrigin(t, other, relaytest.OriginConfig{Serving: true})
-		var w *world
-		w = begin(t, options{origin: relaytest.OriginConfig{Serving: true}, config: func(c *Config) {
-			first := c.Dial
-			c.Addresses = []string{"first:1", "second:1"}
-			c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
-				if address == "second:1" {
-					return other.Dial(ctx, address)
-				}
-				if w != nil && w.refuse.Load() {
-					return nil, errors.New("connection refused")
-				}
-				return first(ctx, address)
-			}
-		}})
-		defer w.stop()
-		w.origin.Set(cds, "same", "1", relaytest.Cluster("same", time.Second))
-		w.origin.Set(cds, "differs", "1", relaytest.Cluster("differs", time.Second))
-		w.origin.Set(cds, "only-first", "1", relaytest.Cluster("only-first", time.Second))
-		second.Set(cds, "same", "1", relaytest.Cluster("same", time.Second))
-		second.Set(cds, "differs", "1", relaytest.Cluster("differs", time.Minute))
-		w.want(cds, "*")
-		time.Sleep(5 * time.Second)
-		w.wantHeld(cds, "the first server's set", "*differs", "*only-first", "*same")
-		before := w.raw(cds, "differs")
-
-		w.down()
-		time.Sleep(10 * time.Second)
-		s := second.ExpectStream("the second server is asked")
-		r := s.ExpectNames(cds, "for everything")
-		if n := len(r.Delta.GetInitialResourceVersions()); n != 0 {
-			t.Errorf("%d versions of the first server were presented", n)
+	servers(t, 2, served, options{}, func(l *ladder) {
+		l.set(0, "differs", "only-first")
+		for i := range 2 {
+			l.servers[i].Set(cds, "same", "1", relaytest.Cluster("same", time.Second))
 		}
-		w.wantHeld(cds, "what it does not have is gone", "*differs", "*same")
-		if string(w.raw(cds, "differs")) == string(before) {
-			t.Error("an equal version string hid another body")
+		l.set(1, "differs")
+		l.want(cds, "*")
+		time.Sleep(5 * time.Second)
+		l.wantHeld(cds, "the first server's set", "*differs", "*only-first", "*same")
+		for i := range 2 { // there and back
+			before := l.raw(cds, "differs")
+			from, to := i, 1-i
+			l.servers[to].Await(0, func() bool { return true }, "what it saw before does not count")
+			if i == 0 {
+				l.lose(0)
+			} else {
+				l.find(0)
+			}
+			s := l.servers[to].ExpectStream("the other server is asked")
+			r := s.ExpectNames(cds, "for everything")
+			if n := len(r.Delta.GetInitialResourceVersions()); n != 0 {
+				t.Errorf("%d versions of server %d were presented to server %d", n, from, to)
+			}
+			time.Sleep(2 * time.Second)
+			l.wantHeld(cds, "nothing goes before the long pause is over", map[int][]string{
+				0: {"*differs", "*only-first", "*same"}, 1: {"*differs", "*only-first", "*same"},
+			}[i]...)
+			if slices.Equal(l.raw(cds, "differs"), before) {
+				t.Error("an equal version string hid another body")
+			}
+			time.Sleep(3 * time.Second)
+			if i == 0 {
+				l.wantHeld(cds, "what it does not have is gone", "*differs", "*same")
+			}
 		}
 	})
+}
+
+// TestSameVersionsArePresented: unless all servers are said to give one version to one content.
+func TestSameVersionsArePresented(t *testing.T) {
+	servers(t, 2, served, options{config: func(c *Config) { c.SameVersions = true }}, func(l *ladder) {
+		l.set(0, "a")
+		l.set(1, "a")
+		l.want(cds, "*")
+		time.Sleep(5 * time.Second)
+		l.lose(0)
+		r := l.servers[1].ExpectStream("the second server").ExpectNames(cds, "is asked")
+		if n := len(r.Delta.GetInitialResourceVersions()); n != 1 {
+			t.Errorf("%d versions were presented, want 1 (FED-7)", n)
+		}
+		time.Sleep(time.Second)
+		l.set(1, "only-second")
+		l.wantHeld(cds, "the second server is listened to", "*a", "*only-second")
+		l.find(0)
+		l.at(0, 40*time.Second, "the first takes over, which is asked for everything")
+		time.Sleep(5 * time.Second)
+		l.wantHeld(cds, "and what it does not have goes", "*a")
+	})
+}
+
+// TestTakeover: the stream to the lower server is in use until the higher has answered, and what that has said nothing of stays.
+func TestTakeover(t *testing.T) {
+	both := func(t *testing.T, sotw bool) {
+		servers(t, 2, relaytest.OriginConfig{}, options{sotw: sotw, config: noJitter}, func(l *ladder) {
+			l.lose(0)
+			l.want(cds, "*")
+			l.want(opaque, "x")
+			old := l.servers[1].ExpectStream("the second server")
+			old.ExpectType(cds, "is asked")
+			old.Respond(cds, "1", cluster("a", 1), cluster("b", 1))
+			old.ExpectType(cds, "ACK")
+			old.Respond(opaque, "1", res("x", "1"))
+			time.Sleep(5 * time.Second)
+			l.find(0)
+			s := l.servers[0].ExpectStream("the first server, once it is back")
+			s.ExpectNames(cds, "is asked the same")
+			s.ExpectNames(opaque, "and of all types", "x")
+			old.Respond(opaque, "2", res("x", "2"))
+			time.Sleep(5 * time.Second)
+			if got := l.body("x"); got != "2" || old.Err() != nil {
+				t.Errorf("before the first server answers, the second's stream is in use (FED-8): x is %q, its stream %v", got, old.Err())
+			}
+			nonce := s.Respond(cds, "7", cluster("a", 2), cluster("b", 2), cluster("c", 2))
+			s.ExpectACK(cds, nonce, "its first response takes over, and is accepted")
+			l.wantHeld(cds, "at once", "*a", "*b", "*c")
+			if code := old.ExpectEnd("the second's stream is over"); code != codes.Canceled {
+				t.Errorf("with %v", code)
+			}
+			if got := l.body("x"); got != "2" {
+				t.Errorf("what the first has not answered for stays (FED-8), x is %q", got)
+			}
+			nonce = s.Respond(opaque, "7", res("x", "3"))
+			s.ExpectACK(opaque, nonce, "the other type")
+			if got := l.body("x"); got != "3" {
+				t.Errorf("x is %q", got)
+			}
+			time.Sleep(time.Minute)
+			if n := len(l.servers[0].Streams()); n != 1 {
+				t.Errorf("the first server saw %d streams for one lane", n)
+			}
+			l.wantLines(1, "answers at another server", "the log says so")
+		})
+	}
+	t.Run("delta", func(t *testing.T) { both(t, false) })
+	t.Run("sotw", func(t *testing.T) { both(t, true) })
+}
+
+// TestTakeoverWhileInterestChanges: what is wanted meanwhile is asked of the server that takes over, too.
+func TestTakeoverWhileInterestChanges(t *testing.T) {
+	servers(t, 2, relaytest.OriginConfig{}, options{config: noJitter}, func(l *ladder) {
+		l.lose(0)
+		l.want(opaque, "x")
+		old := l.servers[1].ExpectStream("the second server")
+		old.Respond(opaque, "1", res("x", "1"))
+		time.Sleep(5 * time.Second)
+		l.find(0)
+		s := l.servers[0].ExpectStream("the first server, once it is back")
+		s.ExpectNames(opaque, "is asked", "x")
+		l.want(opaque, "y")
+		old.Respond(opaque, "2", res("y", "1"))
+		time.Sleep(time.Second)
+		s.Respond(opaque, "7", res("x", "2"))
+		s = l.servers[0].ExpectStream("another stream")
+		s.ExpectNames(opaque, "asks for both", "x", "y")
+		s.Respond(opaque, "8", res("x", "3"), res("y", "3"))
+		time.Sleep(time.Second)
+		if x, y := l.body("x"), l.body("y"); x != "3" || y != "3" {
+			t.Errorf("x is %q and y %q", x, y)
+		}
+	})
+}
+
+// TestSilentServerNeverTakesOver: to accept connections and streams is no proof.
+func TestSilentServerNeverTakesOver(t *testing.T) {
+	servers(t, 2, relaytest.OriginConfig{}, options{}, func(l *ladder) {
+		l.lose(0)
+		for i := range 20 {
+			wantOf(l.groupOf(fmt.Sprint("cluster", i)), opaque, "x")
+		}
+		for range 20 {
+			l.servers[1].ExpectStream("the second server").Respond(opaque, "1", res("x", "1"))
+		}
+		l.find(0)
+		time.Sleep(time.Hour)
+		if l.up.Status().Address != "server:1" || len(l.servers[1].Open()) != 20 {
+			t.Errorf("the second server was left: %+v", l.up.Status().Address)
+		}
+		if n := len(l.servers[0].Streams()); n < 50 || n > 150 {
+			t.Errorf("%d streams asked the silent server in an hour, for all lanes together", n)
+		}
+		open := len(l.servers[0].Open())
+		if open > 1 {
+			t.Errorf("%d streams to it are open", open)
+		}
+	})
+}
+
+// TestSilentServerIsLeft: nor does a server that was lost keep the lanes by accepting streams, while another one answers.
+func TestSilentServerIsLeft(t *testing.T) {
+	servers(t, 2, served, options{}, func(l *ladder) {
+		l.servers[0].Behave(func(b *relaytest.Behaviour) { b.Mute = map[string]bool{cds: true} })
+		l.set(1, "a")
+		l.lose(0)
+		l.lose(1)
+		l.want(cds, "*")
+		time.Sleep(10 * time.Second)
+		l.find(0) // and says nothing
+		time.Sleep(time.Minute)
+		l.find(1)
+		l.at(1, 2*time.Minute, "the server that answers")
+	})
+}
+
+// TestFlappingServer: a preferred server that answers and goes, again and again, does not have everybody move with it.
+func TestFlappingServer(t *testing.T) {
+	servers(t, 2, served, options{}, func(l *ladder) {
+		l.set(0, "a")
+		l.set(1, "a")
+		l.want(cds, "*")
+		l.want(opaque, "silent") // so that something is missing, and the next server is tried at once
+		l.servers[0].Behave(func(b *relaytest.Behaviour) { b.Mute = map[string]bool{opaque: true} })
+		l.servers[1].Behave(func(b *relaytest.Behaviour) { b.Mute = map[string]bool{opaque: true} })
+		time.Sleep(time.Second)
+		begin, moves := time.Now(), 0
+		was := l.up.Status().Address
+		for time.Since(begin) < 30*time.Minute {
+			l.lose(0)
+			time.Sleep(300 * time.Millisecond)
+			l.find(0)
+			time.Sleep(300 * time.Millisecond)
+			if now := l.up.Status().Address; now != was {
+				was = now
+				moves++
+			}
+		}
+		if moves > 40 {
+			t.Errorf("the lanes moved %d times in 30 minutes", moves)
+		}
+		l.at(0, 6*time.Minute, "once it stays it is preferred again")
+		l.wantHeld(cds, "nothing was lost", "*a")
+	})
+}
+
+// TestServersInOrder: each that fails is left for the next, and the first is tried again when that is due; a server that ended a stream
+// well is kept.
+func TestServersInOrder(t *testing.T) {
+	servers(t, 3, relaytest.OriginConfig{}, options{config: noJitter}, func(l *ladder) {
+		l.lose(0)
+		l.servers[1].Refuse(status.Error(codes.Unavailable, "not here"))
+		l.want(opaque, "a")
+		l.servers[1].ExpectStream("the second is tried at once")
+		s := l.servers[2].ExpectStream("and then the third")
+		s.Respond(opaque, "1", res("a", "1"))
+		time.Sleep(time.Second)
+		for range 5 {
+			ended := time.Now()
+			s.End(nil)
+			s = l.servers[2].ExpectStream("a stream that ended well is followed by another, there")
+			if d := time.Since(ended); d > time.Second {
+				t.Errorf("after %v", d)
+			}
+			s.Respond(opaque, "1", res("a", "1"))
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		l.servers[1].Refuse(nil)
+		l.servers[1].Await(40*time.Second, func() bool { return len(l.servers[1].Open()) == 1 }, "the second is back")
+		s = l.servers[1].Open()[0]
+		s.Respond(opaque, "5", res("a", "3"))
+		l.at(1, time.Second, "and better than the third")
+		l.find(0)
+		l.servers[0].ExpectStream("the first is better still").Respond(opaque, "9", res("a", "4"))
+		time.Sleep(time.Second)
+		if got := l.body("a"); got != "4" || l.up.Status().Address != "server:0" {
+			t.Errorf("a is %q at %v", got, l.up.Status().Address)
+		}
+	})
+}
+
+// TestManyLanesMoveTogether: one lane finds out for all, and then all of them go over.
+func TestManyLanesMoveTogether(t *testing.T) {
+	servers(t, 2, served, options{}, func(l *ladder) {
+		l.set(0, "a")
+		l.set(1, "a")
+		for i := range 150 {
+			wantOf(l.groupOf(fmt.Sprint("cluster", i)), cds, "*")
+		}
+		time.Sleep(5 * time.Second)
+		l.lose(0)
+		l.servers[1].Await(time.Minute, func() bool { return len(l.servers[1].Open()) == 150 }, "all lanes fall back")
+		dialled := l.dialled[0].Load()
+		time.Sleep(10 * time.Minute)
+		if n := l.dialled[0].Load() - dialled; n > 30 {
+			t.Errorf("the first was dialled %d times in ten minutes", n)
+		}
+		l.find(0)
+		l.servers[0].Await(time.Minute, func() bool { return len(l.servers[0].Open()) == 150 }, "all lanes return")
+		time.Sleep(time.Second)
+		if n := len(l.servers[1].Open()); n != 0 {
+			t.Errorf("%d streams are left at the second server", n)
+		}
+	})
+}
+
+// TestGroupMovesWhole: a lane whose questions the better server does not answer, since it has nothing of that, follows the group's other
+// lane; a group that it does not answer at all stays.
+func TestGroupMovesWhole(t *testing.T) {
+	servers(t, 2, relaytest.OriginConfig{}, options{}, func(l *ladder) {
+		l.lose(0)
+		l.want(cds, "*")
+		l.want(cds, "other")
+		stranger := l.groupOf("stranger")
+		wantOf(stranger, opaque, "x")
+		for range 3 {
+			s := l.servers[1].ExpectStream("a lane")
+			r := s.Expect("asks")
+			switch {
+			case r.TypeURL() == opaque:
+				s.Respond(opaque, "1", res("x", "1"))
+			case len(r.Names()) == 0:
+				s.Respond(cds, "1", cluster("a", 1))
+			default:
+				s.Respond(cds, "1", cluster("other", 1))
+			}
+		}
+		time.Sleep(time.Second)
+		l.find(0)
+		begin := time.Now()
+		for time.Since(begin) < 5*time.Minute {
+			for _, s := range l.servers[0].Open() {
+				if r := s.Requests(); len(s.Sent()) == 0 && len(r) > 0 && r[0].TypeURL() == cds && len(r[0].Names()) == 0 {
+					s.Respond(cds, "2", cluster("a", 2))
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		for _, lane := range l.up.Status().Lanes {
+			t.Logf("%s side=%v open=%v", lane.Group, lane.Side, lane.Open)
+		}
+		if here, there := len(l.servers[0].Open()), len(l.servers[1].Open()); there != 1 || here < 2 {
+			t.Errorf("%d streams are at the first server and %d at the second; want the group's two, and the stranger's one", here, there)
+		}
+		l.wantHeld(cds, "what it does not answer for stays", "*a", "other")
+	})
+}
+
+func cluster(name string, seconds int) relaytest.Resource {
+	return relaytest.Resource{Name: name, Version: fmt.Sprint(seconds), Body: relaytest.Cluster(name, time.Duration(seconds)*time.Second)}
 }

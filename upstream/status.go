@@ -13,7 +13,7 @@ type Status struct {
 	Connected bool
 	// Since is when Connected changed last; zero: nothing was tried yet.
 	Since time.Time
-	// Address is the server of the newest connection, or the one being tried.
+	// Address is the server that is in use: the first that answers, or else that is connected, or else at all.
 	Address string
 	// Connections are the open ones.
 	Connections int
@@ -105,10 +105,10 @@ func (h *health) picture(s *Status) {
 func (p *pool) picture() (address string, connections int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n := len(p.conns); n > 0 {
-		return p.conns[n-1].address, n
+	for _, s := range p.servers {
+		connections += len(s.conns)
 	}
-	return p.cfg.Addresses[p.at], 0
+	return p.inUseLocked().address, connections
 }
 
 func (l *lane) picture() LaneStatus {

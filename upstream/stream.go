@@ -28,28 +28,35 @@ type stream struct {
 	verdicts chan struct{} // one slot: typeState.pending has something
 	done     chan struct{} // closed when read has ended
 
+	candidate *candidate            // set before read starts; nil: the stream was the lane's from the start
+	types     map[string]*typeState // asked on it; by type URL. Guarded by lane.mu
+
 	// Owned by read; anybody may look once done is closed.
 	responses int
 	err       error // what ended the stream
 	broken    bool  // it was a message that we cannot read
 	refused   bool  // it may be due to what was asked (RELAY-92)
 	looped    bool  // the relays on the way form a loop (RELAY-88)
+	proved    bool  // the pool knows of the first response; of a candidate it is told before by whoever opened it
 
 	// Owned by write.
-	node    bool      // was sent
-	owed    bool      // something was asked that must be answered
-	askTo   time.Time // changes are collected until then (RELAY-24)
-	changed bool      // the table has something to ask
-	silence time.Time // when to speak of the silence; zero: not
+	before  map[string]TypeStatus // how the types stood on the stream before
+	node    bool                  // was sent
+	owed    bool                  // something was asked that must be answered
+	askTo   time.Time             // changes are collected until then (RELAY-24)
+	changed bool                  // the table has something to ask
+	silence time.Time             // when to speak of the silence; zero: not
+	proveBy time.Time             // when a server that was unreachable has to have answered; zero: it need not
 }
 
 // ending says how a stream ended.
 type ending struct {
-	reopen   bool  // by us: a new stream is to carry something else (RELAY-20)
-	unwanted bool  // by us: nothing is wanted any more
-	broken   bool  // the origin sent what cannot be read
-	refused  bool  // it may be due to what was asked (RELAY-92)
-	err      error // by the origin or the network
+	reopen   bool    // by us: a new stream is to carry something else (RELAY-20)
+	unwanted bool    // by us: nothing is wanted any more
+	broken   bool    // the origin sent what cannot be read
+	refused  bool    // it may be due to what was asked (RELAY-92)
+	next     *stream // by us: the lane goes over to that one
+	err      error   // by the origin or the network
 }
 
 // openStream opens a stream on c. The table is not told yet.
@@ -83,7 +90,7 @@ func openStream(ctx context.Context, l *lane, c *conn) (*stream, error) {
 	}
 	return &stream{
 		lane: l, conn: c, sotw: cfg.SotW, wire: wire, cancel: cancel,
-		verdicts: make(chan struct{}, 1), done: make(chan struct{}),
+		verdicts: make(chan struct{}, 1), done: make(chan struct{}), types: map[string]*typeState{},
 	}, nil
 }
 
@@ -102,24 +109,30 @@ func withHeaders(ctx context.Context, cfg *Config) (context.Context, error) {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+strings.TrimSpace(string(token))), nil
 }
 
-// run speaks on the stream until it ends, and returns when both sides have.
-func (s *stream) run() ending {
+// run speaks on the stream until it ends, and returns when both sides have. better brings the stream to go over to.
+func (s *stream) run(better <-chan *stream) ending {
 	l := s.lane
 	l.mu.Lock()
 	before := make(map[string]TypeStatus, len(l.types))
 	for typeURL, t := range l.types {
 		before[typeURL] = t.status
+		if now := s.types[typeURL]; now != nil {
+			now.status.NACKs += t.status.NACKs
+			now.status.Reason = t.status.Reason
+		}
 	}
-	l.types = map[string]*typeState{}
+	s.before, l.types = before, s.types
 	l.mu.Unlock()
-	go s.read()
-	why, err := s.write(before)
+	if s.candidate == nil {
+		go s.read()
+	}
+	why, err := s.write(better)
 	if !errors.Is(err, io.EOF) {
 		s.cancel()
 	} // else the stream is over and the reader is about to learn why
 	<-s.done
 	s.cancel()
-	if !why.reopen && !why.unwanted {
+	if !why.reopen && !why.unwanted && why.next == nil {
 		why.err, why.broken, why.refused = s.err, s.broken, s.refused
 		if err != nil && !errors.Is(err, io.EOF) {
 			why.err = err

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"time"
@@ -17,10 +18,14 @@ const silenceAfter = 10 * time.Second
 
 // write sends what the table wants asked and what read thinks of the responses, until the stream ends or has served its turn.
 // The error is what Send said; io.EOF stands for "the stream is over, ask read why".
-func (s *stream) write(before map[string]TypeStatus) (ending, error) {
+// better brings the stream that the lane is to go over to; nil: never.
+func (s *stream) write(better <-chan *stream) (ending, error) {
 	timer := time.NewTimer(silenceAfter)
 	defer timer.Stop()
 	s.changed = true
+	if s.lane.origin.pool.doubtful(s.conn) {
+		s.proveBy = time.Now().Add(proveWithin)
+	}
 	for {
 		now := time.Now()
 		next, err := s.sendVerdicts(now)
@@ -29,7 +34,7 @@ func (s *stream) write(before map[string]TypeStatus) (ending, error) {
 		}
 		if s.changed && (!now.Before(s.askTo) || s.lane.table.Urgent()) {
 			s.changed, s.askTo = false, now.Add(s.lane.origin.cfg.Batch)
-			why, err := s.ask(now, before)
+			why, err := s.ask(now)
 			if err != nil || why.reopen || why.unwanted {
 				return why, err
 			}
@@ -37,6 +42,10 @@ func (s *stream) write(before map[string]TypeStatus) (ending, error) {
 		if s.changed {
 			next = sooner(next, s.askTo)
 		}
+		if err := s.prove(now); err != nil {
+			return ending{}, err
+		}
+		next = sooner(next, s.proveBy)
 		s.speakOfSilence(now)
 		if next = sooner(next, s.silence); !next.IsZero() {
 			timer.Reset(next.Sub(now))
@@ -47,6 +56,8 @@ func (s *stream) write(before map[string]TypeStatus) (ending, error) {
 		case <-s.lane.table.Wake():
 			s.changed = true
 		case <-s.verdicts:
+		case next := <-better:
+			return ending{next: next}, nil
 		case <-timer.C:
 		}
 	}
@@ -61,20 +72,20 @@ func sooner(a, b time.Time) time.Time {
 }
 
 // ask sends what is wanted and not asked yet.
-func (s *stream) ask(now time.Time, before map[string]TypeStatus) (ending, error) {
+func (s *stream) ask(now time.Time) (ending, error) {
 	asks, reopen := s.lane.table.Take(now, s.sotw)
 	if !reopen && !s.lane.table.Wanted() {
 		return ending{unwanted: true}, nil // ending the stream says it all
 	}
 	for i := range asks {
-		if err := s.askFor(now, &asks[i], before); err != nil {
+		if err := s.askFor(now, &asks[i]); err != nil {
 			return ending{}, err
 		}
 	}
 	return ending{reopen: reopen}, nil
 }
 
-func (s *stream) askFor(now time.Time, a *relay.Ask, before map[string]TypeStatus) error {
+func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 	l, cfg := s.lane, &s.lane.origin.cfg
 	var names []string
 	if s.sotw {
@@ -86,15 +97,15 @@ func (s *stream) askFor(now time.Time, a *relay.Ask, before map[string]TypeStatu
 	// With every version presented, the answer may rightly be none (DELTA-11); a wildcard is always answered (DELTA-13).
 	owed := s.sotw || a.Wildcard || len(a.Subscribe) > len(a.Initial)
 	l.mu.Lock()
-	t := l.types[a.TypeURL]
+	t := s.types[a.TypeURL]
 	if t == nil {
-		t = &typeState{status: before[a.TypeURL]}
-		l.types[a.TypeURL] = t
+		t = &typeState{status: s.before[a.TypeURL]}
+		s.types[a.TypeURL] = t
 	}
 	t.ask(a, names, now)
 	if owed && !s.owed {
 		s.owed = true
-		if !l.heard {
+		if !l.heard && s.candidate == nil {
 			l.silentSince = now
 			if l.table.Apart() == "" || cfg.PerType {
 				s.silence = now.Add(silenceAfter)
@@ -121,7 +132,7 @@ func (s *stream) askFor(now time.Time, a *relay.Ask, before map[string]TypeStatu
 func (s *stream) sendVerdicts(now time.Time) (next time.Time, err error) {
 	var ready []string
 	s.lane.mu.Lock()
-	for typeURL, t := range s.lane.types {
+	for typeURL, t := range s.types {
 		due, look := t.due(now)
 		if due {
 			ready = append(ready, typeURL)
@@ -147,7 +158,7 @@ func (s *stream) sendVerdicts(now time.Time) (next time.Time, err error) {
 // it, held or not: without its error the same message would accept what was refused.
 func (s *stream) sendSotW(typeURL string) error {
 	s.lane.mu.Lock()
-	t := s.lane.types[typeURL]
+	t := s.types[typeURL]
 	m := &discoveryv3.DiscoveryRequest{
 		TypeUrl: typeURL, ResourceNames: t.names, VersionInfo: t.accepted, ResponseNonce: t.nonce,
 	}
@@ -161,7 +172,7 @@ func (s *stream) sendSotW(typeURL string) error {
 // sendDelta answers every response that waits for it.
 func (s *stream) sendDelta(typeURL string) error {
 	s.lane.mu.Lock()
-	list := s.lane.types[typeURL].take()
+	list := s.types[typeURL].take()
 	s.lane.mu.Unlock()
 	for _, v := range list {
 		if v.nonce == "" { // there is no way to answer it
@@ -186,6 +197,26 @@ func (s *stream) send(m proto.Message) error {
 	o.metrics.Message(metrics.ToOrigin, size)
 	s.longest.Store(max(s.longest.Load(), int64(size))) // nobody else writes it
 	return s.wire.SendMsg(m)
+}
+
+// prove ends a stream to a server that was unreachable and does not answer, where there are others: as long as it was open it would keep
+// the lane from them.
+func (s *stream) prove(now time.Time) error {
+	if s.proveBy.IsZero() || now.Before(s.proveBy) {
+		return nil
+	}
+	s.proveBy = time.Time{}
+	s.lane.mu.Lock()
+	heard := s.lane.heard
+	s.lane.mu.Unlock()
+	switch {
+	case heard:
+	case s.owed:
+		return fmt.Errorf("no response within %v of a server that was unreachable before", proveWithin)
+	default:
+		s.lane.origin.pool.held(s.conn)
+	}
+	return nil
 }
 
 // speakOfSilence logs, once until the lane is answered, that the origin has not responded: many control planes answer a node
@@ -214,5 +245,5 @@ func (s *stream) speakOfSilence(now time.Time) {
 	l.log.Warn("the origin has not answered the first request of a stream: it may not know the node; "+
 		"see origins[].node and origins[].group_by",
 		zap.String("node_id", node.GetId()), zap.String("node_cluster", node.GetCluster()),
-		zap.Duration("silent", silenceAfter), zap.String("address", s.conn.address))
+		zap.Duration("silent", silenceAfter), zap.String("address", s.conn.server.address))
 }

@@ -12,11 +12,16 @@ import (
 	"time"
 )
 
+// tcpKeepalive finds a dead client in under a minute where HTTP/2 keepalive is
+// off or does not run, as on the admin port and on a connection that was sent
+// GOAWAY (ERR-12). The system's own would take two and a half.
+var tcpKeepalive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 4}
+
 // listen opens host:port or unix:///path, the latter with the given mode.
 func listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener, error) {
 	path, isSocket := strings.CutPrefix(address, "unix://")
 	if !isSocket {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+		l, err := (&net.ListenConfig{KeepAliveConfig: tcpKeepalive}).Listen(ctx, "tcp", address)
 		return l, bare(err)
 	}
 	if err := clearSocket(ctx, path); err != nil {

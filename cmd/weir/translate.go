@@ -90,7 +90,7 @@ func serverConfig(cfg *config.Config) (downstream.Config, error) {
 		},
 		Timing: downstream.Timing{
 			ColdWait: orNone(t.ColdWait), OrderHold: orNone(t.OrderHold), AckWait: orNone(t.AckWait),
-			SendStall: orNone(t.SendStall), FirstRequest: orNone(t.FirstRequest),
+			SendStall: orNone(t.SendStall), FirstRequest: orNone(t.FirstRequest), MaxStreamAge: t.MaxStreamAge,
 			Keepalive: downstream.Keepalive{
 				Time: keepaliveTime(t.Keepalive.Time), Timeout: orNone(t.Keepalive.Timeout),
 				MinClientInterval: orNone(t.Keepalive.MinClientInterval),
@@ -113,6 +113,7 @@ func upstreamConfig(cfg *config.Config, o *config.Origin) upstream.Config {
 		Pause:     orNone(t.Pause),
 		Keepalive: upstream.Keepalive{Time: keepaliveTime(t.Keepalive.Time), Timeout: orNone(t.Keepalive.Timeout)},
 		Batch:     t.UpstreamBatch,
+		ColdWait:  orNone(t.ColdWait),
 	}
 	if u.Backoff.Jitter == 0 {
 		u.Backoff.Jitter = -1

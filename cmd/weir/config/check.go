@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/net/http/httpguts"
 )
@@ -154,6 +155,9 @@ func (k checker) timing(t *Timing) {
 	}
 	if a.Time != 0 && a.Time.Seconds() < 10 {
 		k.addf("timing.keepalive.time", "must be at least 10s, or 0s to send none")
+	}
+	if t.MaxStreamAge != 0 && t.MaxStreamAge < time.Second {
+		k.addf("timing.max_stream_age", "must be at least 1s, or 0s for no bound")
 	}
 	if a.Time != 0 && a.Timeout == 0 {
 		k.addf("timing.keepalive.timeout", "must be more than 0s")

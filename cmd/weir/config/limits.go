@@ -135,8 +135,9 @@ type Timing struct {
 	Backoff Backoff `yaml:"backoff"`
 	// Keepalive of connections, both sides (ERR-12).
 	Keepalive Keepalive `yaml:"keepalive"`
-	// MaxStreamAge ends streams this old, to spread load. Default: 0s, off.
-	// Not supported by this version.
+	// MaxStreamAge spreads clients over replicas: a stream ends in the last tenth
+	// of this age, at a random time, after its connection was told to go
+	// (RELAY-59). At least 1s. Default: 0s, off.
 	MaxStreamAge time.Duration `yaml:"max_stream_age"`
 	// ReadyWait is how long /readyz waits for origins. Default: 30s.
 	ReadyWait time.Duration `yaml:"ready_wait"`
@@ -163,7 +164,9 @@ type Keepalive struct {
 	Time time.Duration `yaml:"time"`
 	// Timeout is how long its answer may take. Default: 10s.
 	Timeout time.Duration `yaml:"timeout"`
-	// MinClientInterval is how often clients may ping. Default: 10s.
+	// MinClientInterval is how often clients may ping, streams or not. Who does so
+	// more often, less a tenth for the network's doing, is sent too_many_pings.
+	// Default: 10s.
 	MinClientInterval time.Duration `yaml:"min_client_interval"`
 }
 

@@ -164,7 +164,10 @@ const (
 
 // GRPC is an xDS control plane.
 type GRPC struct {
-	// Addresses are host:port or unix:///path, in order of preference. Required.
+	// Addresses are host:port or unix:///path, in order of preference. One that
+	// cannot be reached is left for the next: at once while something is wanted
+	// that none has answered yet, otherwise after timing.cold_wait. It takes over
+	// again with its first response (FED-6). Required.
 	Addresses []string `yaml:"addresses"`
 	// Dialect is delta or sotw. Some control planes, go-control-plane among
 	// them, tell TTLs in sotw only: use it where TTLs matter (TTL-14).

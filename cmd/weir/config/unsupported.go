@@ -30,8 +30,7 @@ var unsupported = map[string]bool{
 	"limits.views":                     true,
 	"limits.memory":                    true,
 
-	"timing.coalesce":       true,
-	"timing.max_stream_age": true,
+	"timing.coalesce": true,
 }
 
 // same compares a decoded value with the default; an empty list or map equals

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"net"
+	"syscall"
+	"testing"
+)
+
+// The kernel looks for dead peers by itself: well within a minute, on both
+// kinds of ports (ERR-12).
+func TestTCPKeepalive(t *testing.T) {
+	l, err := listen(t.Context(), "127.0.0.1:0", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	option := func(level, name int) (value int) {
+		if err := raw.Control(func(fd uintptr) { value, err = syscall.GetsockoptInt(int(fd), level, name) }); err != nil {
+			t.Fatal(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	on := option(syscall.SOL_SOCKET, syscall.SO_KEEPALIVE)
+	found := option(syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE) +
+		option(syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL)*option(syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT)
+	if on != 1 || found >= 60 {
+		t.Errorf("TCP keepalive is %d, and finds a dead peer after %d s", on, found)
+	}
+}

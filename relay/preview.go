@@ -1,0 +1,87 @@
+package relay
+
+// A second stream of a lane, beside the one that the table knows: to a server that may take over (FED-8), or to compare what the
+// origin says now with what is held (audit.go). It asks the same and changes nothing here.
+
+// Preview is what Take would give on a stream that is opened now, as far as that can be told before. Nothing counts as asked, and no
+// versions are presented. all: also list every name (SotW).
+func (l *Lane) Preview(all bool) (asks []Ask) {
+	for _, s := range l.shards() {
+		s.mu.Lock()
+		if s.wantsLaneLocked(l) {
+			asks = append(asks, s.previewLocked(l.index, all)...)
+		}
+		s.mu.Unlock()
+	}
+	return asks
+}
+
+func (s *shard) previewLocked(i laneIndex, all bool) (asks []Ask) {
+	kind := glob
+	if i == mainLane && s.wantsSetLocked() {
+		kind = namespace
+		if s.star.wantedLocked() {
+			asks = append(asks, Ask{TypeURL: s.typeURL, First: true, Wildcard: true})
+		}
+	}
+	a := Ask{TypeURL: s.typeURL, First: len(asks) == 0}
+	for _, t := range s.collections {
+		if t.kind == kind && t.wantedLocked() {
+			a.Subscribe = append(a.Subscribe, t.ask())
+		}
+	}
+	if kind == glob {
+		for _, e := range s.named.entries {
+			for _, w := range e.wants {
+				if w.wanted() {
+					a.Subscribe = append(a.Subscribe, w.ask())
+				}
+			}
+		}
+	}
+	if len(a.Subscribe) == 0 {
+		return asks
+	}
+	sortNames(a.Subscribe)
+	if all {
+		a.All = a.Subscribe
+	}
+	return append(asks, a)
+}
+
+// Doubt has the next stream present no versions of what is held, so that all of it is told anew and the members that are not
+// mentioned are swept (RELAY-46).
+func (l *Lane) Doubt() { l.doubt.Store(true) }
+
+// Uncached reports whether the group wants anything that no server has answered yet: nobody can be served it from here (FED-6).
+func (g *Group) Uncached() bool {
+	for _, s := range *g.all.Load() {
+		s.mu.Lock()
+		uncached := s.uncachedLocked()
+		s.mu.Unlock()
+		if uncached {
+			return true
+		}
+	}
+	return false
+}
+
+// uncachedLocked leaves out what the origin may end streams for: that is asked apart, and may never be answered (RELAY-92).
+func (s *shard) uncachedLocked() (uncached bool) {
+	if s.apart != nil || !s.group.origin.Serves(s.typeURL) {
+		return false
+	}
+	s.setsLocked(func(t *set) { uncached = uncached || t.wantedLocked() && !t.settled })
+	for _, e := range s.named.entries {
+		for _, w := range e.wants {
+			if uncached {
+				return true
+			}
+			uncached = w.wanted() && w.chosen == nil && !w.wasAbsent && !w.unanswered && !w.faulted
+		}
+	}
+	return uncached
+}
+
+// freshen notes, for a stream that is being opened, whether it presents no versions.
+func (l *Lane) freshen() { l.fresh.Store(l.doubt.Swap(false)) }

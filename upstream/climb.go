@@ -1,0 +1,204 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+	"go.uber.org/zap"
+)
+
+// candidate is what a stream to a better server has before the lane goes over to it (FED-8). It is asked the same as the lane's own
+// stream, which stays open and in use. With its first response it takes over, and only then is the table told of it: that response is
+// the first that the table gets of it, and everything before came of the old stream, which has ended. What the new one has not said
+// anything of stays as it is.
+type candidate struct {
+	asked    []relay.Ask
+	answered chan struct{} // closed by read: the first response is here
+	adopted  chan struct{} // closed by the lane: it is the lane's stream now
+}
+
+// climb seeks a stream to a better server than the one the lane's stream goes to, and gives it to found. It returns when it has, or when
+// ctx ends, which is that stream's end. lane is what the new stream lives by.
+func (l *lane) climb(ctx, lane context.Context, from *server, found chan<- *stream) {
+	pool, rest := l.origin.pool, waits{cfg: l.origin.cfg.Backoff}
+	for {
+		to, alone := pool.seek(ctx, from.at)
+		if to == nil {
+			return
+		}
+		s, err := l.try(ctx, lane, to)
+		if alone {
+			pool.sought(to, s == nil && err == nil)
+		}
+		switch {
+		case err != nil && ctx.Err() == nil:
+			l.log.Debug("a better server gives no answer", zap.String("server", to.address), zap.Error(err))
+		case s != nil:
+			select {
+			case found <- s:
+				return
+			case <-ctx.Done():
+				s.drop()
+			}
+		}
+		if alone {
+			continue // the server has a backoff of its own
+		}
+		select { // it answers others, and not this lane
+		case <-ctx.Done():
+			return
+		case <-time.After(rest.next()):
+		}
+	}
+}
+
+// try opens a candidate on a server. If it is answered it is returned, running; neither a stream nor an error means that the
+// server is silent.
+func (l *lane) try(ctx, lane context.Context, to *server) (*stream, error) {
+	pool := l.origin.pool
+	c, wait := pool.take(ctx, to)
+	if c == nil {
+		return nil, fmt.Errorf("no connection; the next attempt in %v", wait)
+	}
+	lane, cancel := context.WithCancel(lane)
+	unhook := context.AfterFunc(ctx, cancel)
+	s, err := openStream(lane, l, c)
+	if err == nil {
+		slow := time.AfterFunc(proveWithin, cancel) // requests that are not read
+		err = s.apply(time.Now())
+		slow.Stop()
+	}
+	if err != nil {
+		cancel()
+		return nil, l.missed(ctx, c, err)
+	}
+	silent := time.NewTimer(proveWithin)
+	defer silent.Stop()
+	select {
+	case <-s.candidate.answered:
+		pool.proved(c)
+		s.proved = true
+	case <-s.done:
+		cancel()
+		return nil, l.missed(ctx, c, s.err)
+	case <-silent.C:
+		// What the origin has nothing of may be all that this lane asks. Then it follows the group's other lanes.
+		if !l.origin.moved(l.table.Group(), to) {
+			cancel()
+			s.drop()
+			return nil, nil
+		}
+	}
+	if !unhook() { // ctx ended at this very moment
+		s.drop()
+		return nil, ctx.Err()
+	}
+	return s, nil
+}
+
+// missed notes that a candidate came to nothing.
+func (l *lane) missed(ctx context.Context, c *conn, err error) error {
+	pool := l.origin.pool
+	if ctx.Err() != nil {
+		pool.release(c, false, false)
+		return ctx.Err()
+	}
+	if pool.release(c, false, true) {
+		pool.failed(c.server, err, zap.String("group", l.table.Group().Key()))
+	}
+	return err
+}
+
+// apply asks, on a stream that is a candidate, what the lane wants, and starts the reader. After an error the stream is over.
+func (s *stream) apply(now time.Time) error {
+	s.candidate = &candidate{
+		asked: s.lane.table.Preview(s.sotw), answered: make(chan struct{}), adopted: make(chan struct{}),
+	}
+	go s.read()
+	for i := range s.candidate.asked {
+		if err := s.askFor(now, &s.candidate.asked[i]); err != nil {
+			s.cancel()
+			<-s.done
+			if s.err != nil {
+				err = s.err // the reader knows why
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// await has the reader of a candidate wait with its first response until the lane has gone over to the stream. The response must be
+// of something that was asked, and readable.
+func (s *stream) await(raw []byte) error {
+	select {
+	case <-s.candidate.adopted:
+		return nil
+	default:
+	}
+	r, _, _, err := s.parse(raw)
+	if err != nil {
+		return err
+	}
+	s.lane.mu.Lock()
+	asked := s.types[r.TypeURL] != nil
+	s.lane.mu.Unlock()
+	if !asked {
+		return fmt.Errorf("a response of type %q, which was not asked", printable(r.TypeURL))
+	}
+	close(s.candidate.answered)
+	select {
+	case <-s.candidate.adopted:
+		return nil
+	case <-s.wire.Context().Done():
+		return s.wire.Context().Err()
+	}
+}
+
+// adopt makes a candidate the lane's stream: the table, which was told of it just now, takes as asked what it was asked. It reports whether
+// that is still what has to be asked; if not, the lane opens another stream, to the same server.
+func (s *stream) adopt(now time.Time) bool {
+	asks, reopen := s.lane.table.Take(now, s.sotw)
+	if reopen || !slices.EqualFunc(bySubject(asks), bySubject(s.candidate.asked), sameSubject) {
+		return false
+	}
+	close(s.candidate.adopted)
+	return true
+}
+
+// drop ends a stream that the table does not know.
+func (s *stream) drop() {
+	s.cancel()
+	<-s.done
+	s.lane.origin.pool.release(s.conn, s.proved, false)
+}
+
+// bySubject brings asks of one stream into the order of their types.
+func bySubject(asks []relay.Ask) []relay.Ask {
+	asks = slices.Clone(asks)
+	slices.SortStableFunc(asks, func(a, b relay.Ask) int { return relay.CompareTypes(a.TypeURL, b.TypeURL) })
+	return asks
+}
+
+func sameSubject(a, b relay.Ask) bool {
+	return a.TypeURL == b.TypeURL && a.Wildcard == b.Wildcard && slices.Equal(namesOf(a.Subscribe), namesOf(b.Subscribe)) &&
+		len(a.Unsubscribe)+len(b.Unsubscribe) == 0
+}
+
+// moved reports whether another lane of the group has a stream to the server that was answered.
+func (o *Origin) moved(g *relay.Group, to *server) bool {
+	o.mu.Lock()
+	lanes := make([]*lane, 0, len(o.lanes))
+	for l := range o.lanes {
+		lanes = append(lanes, l)
+	}
+	o.mu.Unlock()
+	return slices.ContainsFunc(lanes, func(l *lane) bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.table.Group() == g && l.open && l.heard && l.server == to
+	})
+}

@@ -1,0 +1,219 @@
+package upstream
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/connectivity"
+)
+
+// proveWithin is how long a server that was unreachable may leave unanswered what must be answered, where there are others: as long as a
+// client waits for a resource (ABS-1). Then it is as unreachable as before.
+const proveWithin = 15 * time.Second
+
+// steadyFor is how long a server must have been answering for its next loss to be the first of a row.
+const steadyFor = 2 * time.Minute
+
+// server is one address of an origin. Guarded by pool.mu but for what is set once.
+type server struct {
+	// Set once by newPool.
+	at      int // its place in the order of preference
+	address string
+	trust   uint8 // tells servers apart whose versions differ (FED-7)
+
+	conns     []*conn
+	dialling  chan struct{} // closed when the attempt under way is over; nil: none is
+	backoff   waits
+	until     time.Time // no attempt before
+	keepalive time.Duration
+
+	// lost is since when it cannot be reached: the first connectivity failure since it answered last. Zero: it can, as far as is known.
+	lost time.Time
+	// answering is how many open streams had a response.
+	answering int
+	// sought: a lane that has its stream elsewhere is finding out whether the server answers again. One does it for all.
+	sought bool
+	// returned is when it answered after it was lost, and steady the pauses before it is sought again that follow from losing it once more
+	// soon after: a server that comes and goes must not have everybody move with it.
+	returned time.Time
+	steady   waits
+	rest     time.Time
+}
+
+// due is when a lane that has its stream elsewhere may try the server.
+func (s *server) due() time.Time {
+	if s.rest.After(s.until) {
+		return s.rest
+	}
+	return s.until
+}
+
+// freeLocked is a connection that is up and has room.
+func (s *server) freeLocked() *conn {
+	for _, c := range s.conns {
+		if c.upLocked() && c.lanes < lanesPerConnection {
+			return c
+		}
+	}
+	return nil
+}
+
+// missedLocked is a failed attempt, which began at since: the next comes after a longer wait.
+func (s *server) missedLocked(since time.Time) {
+	now := time.Now()
+	s.until = now.Add(s.backoff.next())
+	if !s.lost.IsZero() {
+		return
+	}
+	s.lost, s.rest = since, time.Time{}
+	if !s.returned.IsZero() && since.Sub(s.returned) < steadyFor {
+		s.rest = now.Add(s.steady.next())
+	} else {
+		s.steady.reset()
+	}
+}
+
+// upLocked reports whether the connection takes lanes.
+func (c *conn) upLocked() bool {
+	if !c.gone && c.grpc.GetState() != connectivity.Ready {
+		c.gone = true
+	}
+	return !c.gone
+}
+
+// chooseLocked is the server for a lane without a stream (FED-6), or when to ask again. was is where the lane's last stream went, if it
+// had any: as long as that one is not lost the lane goes there again, and from there to a better one by climb alone. Otherwise it
+// is the first that is not lost. After one that is comes the next: at once for a group that wants something no server has answered yet,
+// or else when that one has been lost for ColdWait. Until then, and while none of those below answers either, it is tried itself, whenever
+// that is due.
+func (p *pool) chooseLocked(now time.Time, was *server, uncached bool) (_ *server, again time.Time) {
+	if was != nil && was.lost.IsZero() {
+		return was, time.Time{}
+	}
+	for i, s := range p.servers {
+		if s.lost.IsZero() || s.answering > 0 {
+			return s, time.Time{}
+		}
+		held := !uncached && now.Sub(s.lost) < p.cfg.ColdWait
+		if held || !p.answersLocked(p.servers[i+1:]) {
+			if s.freeLocked() != nil || !s.until.After(now) {
+				return s, time.Time{}
+			}
+		}
+		again = sooner(again, s.until)
+		if held {
+			return nil, sooner(again, s.lost.Add(p.cfg.ColdWait))
+		}
+	}
+	return nil, again
+}
+
+// answersLocked reports whether any of the servers answers somebody.
+func (p *pool) answersLocked(servers []*server) bool {
+	for _, s := range servers {
+		if s.answering > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// seek waits until one of the servers before the one in that place may be tried for a lane that has its stream at that one: because it
+// answers others, or because it is due and nobody else is at it. Then alone is set, and the caller ends its turn by sought. nil: ctx
+// ended.
+func (p *pool) seek(ctx context.Context, before int) (_ *server, alone bool) {
+	for ctx.Err() == nil {
+		now := time.Now()
+		var again time.Time
+		p.mu.Lock()
+		for _, s := range p.servers[:before] {
+			switch {
+			case s.lost.IsZero():
+				p.mu.Unlock()
+				return s, false
+			case s.sought:
+			case s.due().After(now):
+				again = sooner(again, s.due())
+			default:
+				s.sought = true
+				p.mu.Unlock()
+				return s, true
+			}
+		}
+		changed := p.changed
+		p.mu.Unlock()
+		var due <-chan time.Time
+		if !again.IsZero() {
+			due = time.After(again.Sub(now))
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-due:
+		}
+	}
+	return nil, false
+}
+
+// sought ends a turn of seek. silent: the server took the stream and did not answer, which is no failure and no reason to go there.
+func (p *pool) sought(s *server, silent bool) {
+	p.mu.Lock()
+	s.sought = false
+	if silent {
+		s.until = time.Now().Add(s.backoff.next())
+	}
+	p.changedLocked()
+	p.mu.Unlock()
+}
+
+// changedLocked has everybody look again who waits in seek.
+func (p *pool) changedLocked() {
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// doubtful reports whether the server of a new stream has to prove itself within proveWithin: it was unreachable, and there are others.
+func (p *pool) doubtful(c *conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.servers) > 1 && !c.server.lost.IsZero()
+}
+
+// proved notes the first response on a stream. Only now are attempts counted from one again (ERR-2), and a server that was lost is
+// preferred again.
+func (p *pool) proved(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.server.answering++
+	p.reachedLocked(c.server)
+}
+
+// held notes that a stream which owed nothing stayed open on a server that was unreachable: that is all the proof there can be.
+func (p *pool) held(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reachedLocked(c.server)
+}
+
+func (p *pool) reachedLocked(s *server) {
+	s.backoff.reset()
+	s.until, s.rest = time.Time{}, time.Time{}
+	if !s.lost.IsZero() {
+		s.lost, s.returned = time.Time{}, time.Now()
+		p.changedLocked()
+	}
+}
+
+// inUseLocked is the server that the origin is spoken to at: the first that answers, else the first with a connection, else the first.
+func (p *pool) inUseLocked() *server {
+	for _, has := range []func(*server) bool{
+		func(s *server) bool { return s.answering > 0 }, func(s *server) bool { return len(s.conns) > 0 },
+	} {
+		for _, s := range p.servers {
+			if has(s) {
+				return s
+			}
+		}
+	}
+	return p.servers[0]
+}
