@@ -115,11 +115,13 @@ func (s *shard) hearsLocked(t *set, gen uint32, size func() int) (counts bool) {
 		}
 		return counts
 	}
-	g.gen, g.first, g.last = gen, s.now, s.now
-	g.size, g.gone = size(), len(g.held)
+	g.gen, g.size, g.gone = gen, size(), len(g.held)
+	if g.first, g.last = s.now, s.now; g.size == 0 { // whatever goes on this stream has come on it
+		g.first, g.last = time.Time{}, time.Time{}
+	}
 	g.stated = s.now
 	s.holdLongerLocked(t)
-	return true
+	return g.size > 0
 }
 
 // endLocked is when removals count no more, if nothing comes until then.
