@@ -19,6 +19,8 @@ type Metrics struct {
 	lookups       [len(lookups)]prometheus.Counter
 	rejections    map[string]prometheus.Counter // by limit
 	configReloads map[string]prometheus.Counter // by result
+	snapshots     map[string]prometheus.Counter // by result
+	snapshotSaved prometheus.Gauge
 	upstream      upstreamVecs
 	buildInfo     *prometheus.GaugeVec
 
@@ -40,6 +42,12 @@ func New(reg *prometheus.Registry) *Metrics {
 			"Things refused because of a limit, by the limit's key in the config file.", "limit"), limits),
 		configReloads: children(counterVec(f, "weir_config_reloads_total",
 			"Attempts to load a changed config file.", "result"), results),
+		snapshots: children(counterVec(f, "weir_snapshot_writes_total",
+			"Attempts to write what changed to the snapshot on disk.", "result"), results),
+		snapshotSaved: f.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_snapshot_last_success_timestamp_seconds",
+			Help: "When the snapshot on disk last was all there is to keep; 0: never, or there is none.",
+		}),
 		upstream: newUpstreamVecs(f),
 		buildInfo: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "weir_build_info", Help: "Always 1; the labels say which build this is.",
@@ -142,6 +150,20 @@ func (m *Metrics) LimitRejection(limit string) {
 func (m *Metrics) ConfigReload(err error) {
 	if m != nil {
 		m.configReloads[result(err)].Inc()
+	}
+}
+
+// SnapshotWrite counts an attempt to write what changed to disk, failed if err is not nil.
+func (m *Metrics) SnapshotWrite(err error) {
+	if m != nil {
+		m.snapshots[result(err)].Inc()
+	}
+}
+
+// SnapshotSaved notes that what is on disk is all there is to keep.
+func (m *Metrics) SnapshotSaved(at time.Time) {
+	if m != nil {
+		m.snapshotSaved.Set(unixSeconds(at))
 	}
 }
 

@@ -61,6 +61,9 @@ var catalogue = map[string]string{
 	"weir_config_reloads_total":                     "result",
 	"weir_tls_certificate_expiry_timestamp_seconds": "role",
 	"weir_build_info":                               "goversion,revision,version",
+
+	"weir_snapshot_writes_total":                   "result",
+	"weir_snapshot_last_success_timestamp_seconds": "",
 }
 
 // closed lists the values that a label may have, whatever callers pass. The labels of build_info and origin are the
@@ -103,8 +106,11 @@ func exercise(m *Metrics) {
 		o.VariantAmbiguity()
 		o.FileLoad(errors.New(s))
 		m.ConfigReload(errors.New(s))
+		m.SnapshotWrite(errors.New(s))
 	}
 	m.ConfigReload(nil)
+	m.SnapshotWrite(nil)
+	m.SnapshotSaved(time.Unix(1, 0))
 	m.Origin("mesh").FileLoad(nil)
 	m.Lookup(Miss)
 	m.PropagationSent(time.Millisecond)

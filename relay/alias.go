@@ -145,6 +145,7 @@ func (s *shard) shareLocked(e *entry) {
 		for _, v := range x.variants {
 			if v.listsAs(e.name) {
 				s.holdLocked(e, v)
+				e.unconfirmed = x.unconfirmed
 			}
 		}
 	}
@@ -196,7 +197,7 @@ func (s *shard) spreadLocked(a *Applied, body *Variant, touched map[*entry]bool,
 		old := find(e.variants, key)
 		changed = changed || old == nil || old.Digest != body.Digest
 		s.holdLocked(e, body)
-		touched[e] = false
+		touched[e], e.seenGen = false, gen
 	}
 	for e := range listed {
 		swap(e)

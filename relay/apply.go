@@ -160,7 +160,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			s.heardAllLocked(a, e, u, r, touched, gen)
 			continue
 		}
-		touched[e] = false
+		touched[e], e.seenGen = false, gen
 		old := find(e.variants, body.Constraints.Key())
 		if old == nil || old.Digest != body.Digest {
 			a.Changed++
@@ -198,6 +198,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			}
 		})
 	}
+	s.confirmLaterLocked(u.Bad)
 	s.offerTouchedLocked(touched, rev, gen)
 	for _, f := range u.Errors {
 		es := s.holdersLocked(f.Name)
@@ -265,6 +266,9 @@ func (s *shard) heardOfLocked(name string, gen uint32) {
 
 func (s *shard) offerTouchedLocked(touched map[*entry]bool, rev uint64, gen uint32) {
 	for e, stated := range touched {
+		if !slices.ContainsFunc(e.wants, func(w *want) bool { return w.refresh }) { // or else what it was told of was another body
+			s.confirmLocked(e)
+		}
 		s.mindLocked(mortalKey{name: e.name}, e.variants)
 		s.offerNamedLocked(e, rev, gen, stated)
 	}
@@ -273,13 +277,14 @@ func (s *shard) offerTouchedLocked(touched map[*entry]bool, rev uint64, gen uint
 // leavingNamesLocked is what a response takes away of what is held by name, by whatever it says. Its bodies have been taken up, and
 // nothing else.
 func (s *shard) leavingNamesLocked(u *Update, touched map[*entry]bool, gen uint32) (ps []parting) {
+	seen := false
 	asked := func(name string) (vs []*Variant) {
 		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && s.freezesLocked(nil) < removals {
 			return nil // it is an alias: that it resolves no more is no word about the resource
 		}
 		for _, e := range s.holdersLocked(name) {
 			if len(e.variants) > 0 {
-				vs = e.variants
+				vs, seen = e.variants, e.seenGen == gen
 			}
 			if e.askedOn(gen) && len(vs) > 0 {
 				return vs
@@ -289,12 +294,12 @@ func (s *shard) leavingNamesLocked(u *Update, touched map[*entry]bool, gen uint3
 	}
 	one := func(name, key string) {
 		if find(asked(name), key) != nil {
-			ps = append(ps, parting{identity: identity{name, key}})
+			ps = append(ps, parting{identity{name, key}, nil, seen})
 		}
 	}
 	all := func(name string, vs []*Variant, err *NameError) {
 		for _, v := range vs {
-			ps = append(ps, parting{identity{name, v.Constraints.Key()}, err})
+			ps = append(ps, parting{identity{name, v.Constraints.Key()}, err, seen})
 		}
 	}
 	for _, name := range u.Removed {
@@ -309,7 +314,10 @@ func (s *shard) leavingNamesLocked(u *Update, touched map[*entry]bool, gen uint3
 		}
 	}
 	if u.Full && !u.Bad && FullState(u.TypeURL) {
-		s.eachOmittedLocked(u, touched, gen, func(e *entry) { all(e.name, e.variants, nil) })
+		s.eachOmittedLocked(u, touched, gen, func(e *entry) {
+			seen = e.seenGen == gen
+			all(e.name, e.variants, nil)
+		})
 	}
 	return ps
 }

@@ -123,7 +123,7 @@ func (s *shard) nameStaysLocked(body *Variant, touched map[*entry]bool, gen uint
 	}
 	for _, e := range s.holdersLocked(body.Name) {
 		if e.askedOn(gen) && len(e.variants) > 0 {
-			touched[e] = false
+			touched[e], e.seenGen = false, gen
 		}
 	}
 	return false

@@ -29,13 +29,13 @@ const confirmAfter = 5 * time.Second
 // version presented would mean that it is there, silence about one that is not presented lets the removal stand. Guarded by its
 // shard's lock.
 //
-// It counts what is taken away from the first answer on a stream until the pause of RELAY-6 that ends a set that comes in pieces: a
-// delta origin states a mass removal in as many responses as it likes. As soon as there is Min, what is taken away besides waits for
+// It counts what is taken away from the first answer on a stream until nothing was for the long pause of RELAY-6, as of a set that
+// comes in pieces: a delta origin states a mass removal in as many responses as it likes. As soon as there is Min, what is taken away besides waits for
 // the end of that pause, when it is known whether it was more than Share.
 type guard struct {
-	gen         uint32 // of the stream that is counted on
-	first, last time.Time
-	size, gone  int // members before it, and what was taken away of them since
+	gen         uint32    // of the stream that is counted on
+	first, last time.Time // of the first response, and of the last that took something away
+	size, gone  int       // members before it, and what was taken away of them since, without what the stream itself had brought
 
 	// held are those that are to go, with what the present stream said of each besides, mostly nil.
 	held map[identity]*NameError
@@ -47,10 +47,12 @@ type guard struct {
 	fault  *NameError // of a collection that is stated to be gone as a whole: told with the removals
 }
 
-// parting is a resource that a response takes away, by an error if there is one.
+// parting is a resource that a response takes away, by an error if there is one. seen: the same stream has brought it, so it is a
+// running origin that takes it away.
 type parting struct {
 	identity
-	err *NameError
+	err  *NameError
+	seen bool
 }
 
 // Alarm tells people of a mass removal that is held back.
@@ -110,10 +112,7 @@ func (s *shard) hearsLocked(t *set, gen uint32, size func() int) (counts bool) {
 	}
 	g, _, _ := s.guardOf(t)
 	if g.gen == gen {
-		if counts = s.now.Before(g.endLocked(s)); counts {
-			g.last = s.now
-		}
-		return counts
+		return s.now.Before(g.endLocked(s))
 	}
 	g.gen, g.size, g.gone = gen, size(), len(g.held)
 	if g.first, g.last = s.now, s.now; g.size == 0 { // whatever goes on this stream has come on it
@@ -168,9 +167,10 @@ func (s *shard) screenLocked(t *set, leaving []parting, counts, whole bool) (kep
 	g, _, _ := s.guardOf(t)
 	var news []parting
 	for _, p := range leaving {
-		if g.partsLocked(p.identity) {
+		switch {
+		case g.partsLocked(p.identity):
 			kept = g.keepLocked(kept, p)
-		} else {
+		case !p.seen:
 			news = append(news, p)
 		}
 	}
@@ -178,7 +178,7 @@ func (s *shard) screenLocked(t *set, leaving []parting, counts, whole bool) (kep
 	if len(news) == 0 || !counts {
 		return kept, confirmed
 	}
-	g.gone += len(news)
+	g.gone, g.last = g.gone+len(news), s.now
 	mass := cfg.mass(g.gone, g.size)
 	if !mass && (whole || g.gone < max(cfg.Min, 1)) {
 		return kept, confirmed

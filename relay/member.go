@@ -195,12 +195,12 @@ func (t *set) omitsLocked(u *Update) bool {
 func (t *set) leavingLocked(u *Update, rev uint64, gen uint32) (ps []parting) {
 	all := func(m *member, err *NameError) {
 		for _, v := range m.variants {
-			ps = append(ps, parting{identity{m.name, v.Constraints.Key()}, err})
+			ps = append(ps, parting{identity{m.name, v.Constraints.Key()}, err, m.seenGen == gen})
 		}
 	}
 	one := func(name, key string) {
 		if m := t.members[name]; m != nil && find(m.variants, key) != nil {
-			ps = append(ps, parting{identity: identity{name, key}})
+			ps = append(ps, parting{identity{name, key}, nil, m.seenGen == gen})
 		}
 	}
 	for _, name := range u.Removed {

@@ -78,6 +78,8 @@ func TestConvergence(t *testing.T) {
 var modelKinds = []string{
 	"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions", "spellings", "sotw spellings",
 	"per type", "sotw per type", "ttl", "sotw ttl", "aliases", "aliases no-versions",
+	"restarts", "sotw restarts", "no-resume restarts", "no-versions restarts", "restarts per type", "aliases restarts",
+	"globs restarts", "namespaces restarts",
 	"globs", "globs no-resume", "globs no-versions", "globs per type",
 	"namespaces", "namespaces no-resume", "namespaces names",
 	"guarded", "sotw guarded", "no-resume guarded", "no-versions guarded", "globs guarded", "namespaces guarded", "aliases guarded",
@@ -118,6 +120,10 @@ type model struct {
 	alarms     int // mass removals that were held
 	waited     int // bodies and removals that were not taken while the origin was frozen
 	promises   promises
+
+	disk     diskImages
+	lives    lives
+	restored int
 }
 
 type modelLane struct {
@@ -161,6 +167,8 @@ type modelSub struct {
 	named    map[string]bool   // ever, since it came for `*`
 	refused  map[string]bool   // last sent in an answer that it refused
 	accepted map[string]string // version it accepted last
+	lost     map[string]int    // by "*": its place in lives
+	back     modelBack
 }
 
 var modelTypes = []string{ClusterType, EndpointType, ScopedRouteType}
@@ -170,20 +178,10 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 		t: t, rnd: rnd, kind: kind, sotw: strings.HasPrefix(kind, "sotw"), now: time.Unix(1e9, 0), state: map[string]map[string]int{},
 		made: map[int]int{}, deleted: map[string]map[string]int{}, faults: map[string]map[string]modelFault{},
 		promises: promises{map[promised]time.Time{}, map[promised]map[bool]time.Time{}, map[promised]int{}, time.Time{}, 0, 0},
-		faulted:  map[string]map[string]int{}, owner: map[string]map[string]string{}, bodyOf: map[int]string{},
+		faulted:  map[string]map[string]int{}, owner: map[string]map[string]string{}, bodyOf: map[int]string{}, lives: lives{},
 	}
 	m.asOrigin = strings.HasPrefix(kind, "origin's")
-	table, err := New(Config{Linger: 5 * time.Second, Origins: []OriginConfig{
-		{Name: "mesh", SotW: m.sotw, NoResume: m.has("no-resume"), OriginVersions: m.asOrigin, PerType: strings.HasSuffix(kind, "per type"), Guard: m.guard()},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.table = table
-	m.group, _ = table.Origin("mesh").Group(nil)
-	for _, l := range m.group.lanes {
-		m.lanes = append(m.lanes, &modelLane{Lane: l})
-	}
+	m.start()
 	m.types = modelTypes
 	if strings.HasPrefix(kind, "namespaces") {
 		m.types = []string{VirtualHostType}
@@ -193,6 +191,22 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 		m.state[ty], m.deleted[ty], m.faults[ty] = map[string]int{}, map[string]int{}, map[string]modelFault{}
 	}
 	return m
+}
+
+// start makes the table.
+func (m *model) start() {
+	table, err := New(Config{Linger: 5 * time.Second, Origins: []OriginConfig{
+		{Name: "mesh", SotW: m.sotw, NoResume: m.has("no-resume"), OriginVersions: m.asOrigin, PerType: m.has("per"), Guard: m.guard()},
+	}})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.table = table
+	m.group, _ = table.Origin("mesh").Group(nil)
+	m.lanes = nil
+	for _, l := range m.group.lanes {
+		m.lanes = append(m.lanes, &modelLane{Lane: l})
+	}
 }
 
 func (m *model) logf(f string, a ...any) {
@@ -262,7 +276,7 @@ func (m *model) spell(name string) string {
 		return strings.TrimSuffix(name, "/*")
 	case m.collects():
 		return "xdstp://o/T/" + name
-	case !strings.HasSuffix(m.kind, "spellings"):
+	case !m.has("spellings"):
 		return name
 	}
 	return fmt.Sprintf([]string{"xdstp://o/T/%s?a=&b=", "xdstp://o/T/%s?b&a", "xdstp://%%6f/%%54/%s?%%61&a=9&b", "xdstp://o/T/%s?a&&b&b"}[m.rnd.IntN(4)], name)
@@ -304,8 +318,13 @@ func visible(name string) bool {
 func (m *model) step() {
 	m.stepGuard()
 	switch k := m.rnd.IntN(100); {
+	case m.restarts() && m.rnd.IntN(150) == 0:
+		m.restart()
+	case m.restarts() && m.rnd.IntN(40) == 0:
+		m.snapshot()
 	case k < 20:
 		m.change()
+		m.live()
 	case k < 38:
 		if len(m.subs) > 0 {
 			m.subscribeOne(m.subs[m.rnd.IntN(len(m.subs))])

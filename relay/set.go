@@ -171,7 +171,7 @@ func (t *set) clearLocked() {
 	}
 	t.members, t.faults, t.doubted = map[string]*member{}, faults{}, nil
 	t.first, t.news, t.settled, t.firm, t.bad = time.Time{}, time.Time{}, false, false, false
-	t.sweepGen, t.from, t.guard = 0, nil, guard{}
+	t.sweepGen, t.from, t.restored, t.guard = 0, nil, false, guard{}
 }
 
 // readyLocked reports whether the set may be told to a client, who holds something or not (RELAY-6, RELAY-7).
@@ -249,9 +249,10 @@ func (t *set) pauseLocked(now time.Time) {
 			next = x
 		}
 	}
+	arrivals := t.lane().arrivals.Load()
 	sweeps := t.revived && t.sweepGen != 0 // until then nobody new is given what had retired
 	if !t.first.IsZero() && !t.settled && !sweeps {
-		x := earlier(t.news.Add(cfg.Settle), t.first.Add(cfg.ColdWait))
+		x := earlier(arrivals.over(t.news, cfg.Settle), t.first.Add(cfg.ColdWait))
 		if t.bad {
 			x = t.first.Add(cfg.ColdWait)
 		}
@@ -262,8 +263,10 @@ func (t *set) pauseLocked(now time.Time) {
 			t.wakeFreshLocked()
 		}
 	}
+	// What was restored and is to be swept is not confirmed by an answer before that.
+	sweeps = sweeps || t.restored && t.sweepGen != 0 && !t.sweepFirst.IsZero()
 	if !t.first.IsZero() && !t.firm && !t.bad && !sweeps {
-		if x := earlier(t.news.Add(firmFactor*cfg.Settle), t.first.Add(firmMost)); x.After(now) {
+		if x := earlier(arrivals.over(t.news, firmFactor*cfg.Settle), t.first.Add(firmMost)); x.After(now) {
 			at(x)
 		} else {
 			t.firm = true
@@ -271,7 +274,7 @@ func (t *set) pauseLocked(now time.Time) {
 		}
 	}
 	if t.sweepGen != 0 && !t.sweepFirst.IsZero() {
-		if x := earlier(t.sweepNews.Add(firmFactor*cfg.Settle), t.sweepFirst.Add(firmMost)); x.After(now) {
+		if x := earlier(arrivals.over(t.sweepNews, firmFactor*cfg.Settle), t.sweepFirst.Add(firmMost)); x.After(now) {
 			at(x)
 		} else {
 			t.sweepLocked()
@@ -306,7 +309,7 @@ func (t *set) sweepLocked() {
 	if ended {
 		t.statedLocked(rev)
 	}
-	if t.revived {
+	if t.revived || t.unconfirmedLocked() {
 		t.settled, t.firm, t.revived = true, true, false
 		t.wakeFreshLocked()
 	}

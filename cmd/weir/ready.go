@@ -19,11 +19,11 @@ func (p *process) readiness() admin.Readiness {
 	var missing []string
 	for i := range states {
 		o := &states[i]
-		if !o.Reached {
+		if !o.Reached && !p.kept.origins[o.Name] {
 			missing = append(missing, o.Name)
 		}
 		r.Origins = append(r.Origins, admin.OriginReadiness{
-			Name: o.Name, Reached: o.Reached, Connected: o.Connected, Unanswered: unanswered(groups[i]),
+			Name: o.Name, Reached: o.Reached, Restored: p.kept.origins[o.Name], Connected: o.Connected, Unanswered: unanswered(groups[i]),
 		})
 	}
 	left := time.Until(p.started.Add(p.cfg.Timing.ReadyWait))

@@ -47,6 +47,7 @@ type process struct {
 	probes   *web // nil: there is none
 	files    *watch
 	tls      *certificates
+	kept     kept
 
 	askOnce  sync.Once
 	asked    chan struct{} // closed when a drain is asked for
@@ -85,6 +86,9 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	}
 	// Origins come after the ports: from here on there may be log lines.
 	if err = p.openOrigins(); err != nil {
+		return nil, err
+	}
+	if err = p.openSnapshot(); err != nil {
 		return nil, err
 	}
 	server, err := serverConfig(cfg)
@@ -159,9 +163,11 @@ func (p *process) run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(work)
 	defer stopWork()
 
+	p.kept.restore()
 	for _, w := range p.webs() {
 		parts.Go(w.serve)
 	}
+	parts.Go(func() error { return p.kept.run(work) })
 	parts.Go(func() error { return p.advance(work) })
 	parts.Go(func() error { return p.files.run(work) })
 	parts.Go(func() error { return newSharing(p).watch(work) })
@@ -188,6 +194,7 @@ func (p *process) run(ctx context.Context) error {
 	}
 	p.log.Info("draining", zap.String("because_of", why), zap.Duration("at_most", p.cfg.Timing.Drain))
 	p.draining.Store(true)
+	p.kept.drain()
 	p.server.Drain(context.WithoutCancel(ctx), p.cfg.Timing.Drain)
 	stopWork()
 	// The ports for operators are last, so that the end can be watched.

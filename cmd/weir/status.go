@@ -23,7 +23,8 @@ const statusStreams = 100_000
 type standing struct {
 	Ready   admin.Readiness `json:"ready"`
 	Origins struct {
-		Origins []admin.Origin `json:"origins"`
+		Origins  []admin.Origin  `json:"origins"`
+		Snapshot *admin.Snapshot `json:"snapshot"`
 	} `json:"origins"`
 	Groups struct {
 		Groups []groupLine `json:"groups"`
@@ -185,6 +186,13 @@ func (s *standing) summary(w io.Writer) {
 	}
 	if s.Clients.Truncated {
 		more = " or more"
+	}
+	if k := s.Origins.Snapshot; k != nil {
+		text := fmt.Sprintf("%d resources, whole %s ago", k.Resources, ago(time.Now(), k.SavedAt))
+		if k.Error != "" {
+			text = fmt.Sprintf("not written: %s; last whole %s ago", k.Error, ago(time.Now(), k.SavedAt))
+		}
+		row(w, "snapshot", text)
 	}
 	row(w, "clients", fmt.Sprintf("%d streams%s, %d not in sync", len(s.Clients.Clients), more, unsynced))
 }

@@ -102,6 +102,7 @@ func (p *process) openAdmin(ctx context.Context) error {
 			return states
 		},
 		Clients:       func() []downstream.ClientStatus { return p.server.Clients() },
+		Snapshot:      p.kept.status,
 		Drain:         p.drain,
 		TokenFile:     c.TokenFile,
 		ForbidActions: !local(l.Addr()) && c.TokenFile == "" && c.TLS.ClientCA == "",

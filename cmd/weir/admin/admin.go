@@ -33,6 +33,8 @@ type Config struct {
 	Origins   func() []Origin
 	Clients   func() []downstream.ClientStatus
 	Readiness func() Readiness
+	// Snapshot is how the last known good on disk stands; nil: there is none.
+	Snapshot func() *Snapshot
 	// Metrics is what /metrics shows.
 	Metrics prometheus.Gatherer
 	// YAML is the effective configuration, secrets masked.

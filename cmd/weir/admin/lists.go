@@ -48,7 +48,18 @@ func (l *list[T]) write(w http.ResponseWriter, name string) {
 }
 
 func (a *Admin) origins(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]any{"origins": a.cfg.Origins()})
+	out := map[string]any{"origins": a.cfg.Origins()}
+	if s := a.snapshot(); s != nil {
+		out["snapshot"] = s
+	}
+	writeJSON(w, http.StatusOK, out)
+}
+
+func (a *Admin) snapshot() *Snapshot {
+	if a.cfg.Snapshot == nil {
+		return nil
+	}
+	return a.cfg.Snapshot()
 }
 
 func (a *Admin) groups(w http.ResponseWriter, r *http.Request) {

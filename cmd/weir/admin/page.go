@@ -33,6 +33,7 @@ type pageData struct {
 	Clients       rows[client]
 	NACKs         rows[clientNACK]
 	OriginNACKs   []originNACK
+	Snapshot      *Snapshot // nil: there is none
 }
 
 // rows are the first of a table, and how many there are.
@@ -52,6 +53,7 @@ func (a *Admin) page(w http.ResponseWriter, _ *http.Request) {
 	d := pageData{
 		Name: a.cfg.Name, Version: a.cfg.Version, Now: now, Up: now.Sub(a.cfg.Started).Truncate(time.Second),
 		Ready: a.cfg.Readiness(), Origins: a.cfg.Origins(), OriginNACKs: a.originNACKs(),
+		Snapshot: a.snapshot(),
 	}
 	for _, o := range d.Origins {
 		groups := a.cfg.Table.Origin(o.Name).Status()

@@ -17,9 +17,11 @@ type Readiness struct {
 
 // OriginReadiness is how an origin stands.
 type OriginReadiness struct {
-	Name      string `json:"name"`
-	Reached   bool   `json:"reached"` // at least once since the start
-	Connected bool   `json:"connected"`
+	Name    string `json:"name"`
+	Reached bool   `json:"reached"` // at least once since the start
+	// Restored: from the snapshot, which counts as reached.
+	Restored  bool `json:"restored,omitempty"`
+	Connected bool `json:"connected"`
 	// Unanswered lists types that clients wait for, short names.
 	Unanswered []string `json:"unanswered,omitempty"`
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/weir-xds/weir/cmd/weir/snapshot"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
@@ -51,6 +52,9 @@ type Origin struct {
 	Quarantined []QuarantinedType `json:"quarantined,omitempty"`
 	Files       []File            `json:"files,omitempty"`
 }
+
+// Snapshot is how the last known good on disk stands.
+type Snapshot = snapshot.Status
 
 // OriginNACK is what weir refused of an origin, by group and type.
 type OriginNACK struct {

@@ -107,6 +107,9 @@ func (c *Config) check(r *report) {
 	k.origins(c.Origins)
 	k.size("limits.request_bytes", c.Limits.RequestBytes)
 	k.size("limits.name_bytes", c.Limits.NameBytes)
+	if s := &c.Cache.Snapshot; s.Path != "" && s.Interval < 100*time.Millisecond {
+		k.addf("cache.snapshot.interval", "must be at least 100ms")
+	}
 	k.timing(&c.Timing)
 	k.admin(&c.Admin)
 	if c.Probes.Address != "" {

@@ -26,12 +26,18 @@ type Retired struct {
 	Bytes Bytes `yaml:"bytes"`
 }
 
-// Snapshot is the last known good on disk. An empty path is off; not supported
-// by this version but for the defaults.
+// Snapshot is the last known good on disk: a weir that starts while its origin
+// is down serves it.
 type Snapshot struct {
-	Path     string        `yaml:"path"`
+	// Path is a directory of this process alone, on a file system with room for
+	// three times what is kept. It is made if it is not there, for its owner only.
+	// Default: empty, off.
+	Path string `yaml:"path"`
+	// Interval is how often what changed is written. Default: 10s.
 	Interval time.Duration `yaml:"interval"`
-	MaxAge   time.Duration `yaml:"max_age"`
+	// MaxAge is how long ago an origin may have vouched last for what is
+	// restored. Default: 0s, any time.
+	MaxAge time.Duration `yaml:"max_age"`
 }
 
 func (c *Cache) setDefaults() {

@@ -143,6 +143,7 @@ func TestProblems(t *testing.T) {
 		"unsupported rules":  {origin + "authorization: [{allow: all}]\n", "2:16: authorization: not supported"},
 		"unsupported size":   {origin + "limits: {memory: 1MiB}\n", "limits.memory: not supported by this version yet; leave it out"},
 		"retired":            {origin + "cache: {retired: {entries: -1}}\n", "cache.retired.entries"},
+		"snapshot":           {origin + "cache: {snapshot: {path: /x, interval: 1ms}}\n", "2:40: cache.snapshot.interval: must be at least 100ms"},
 		"unsupported nested": {origin + "limits: {memory: wrong}\n", "limits.memory: not supported"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,10 +21,7 @@ var unsupported = map[string]bool{
 	"origins[].nack_report":                  true,
 	"origins[].share":                        true,
 
-	"cache.max_stale":         true,
-	"cache.snapshot.path":     true,
-	"cache.snapshot.interval": true,
-	"cache.snapshot.max_age":  true,
+	"cache.max_stale": true,
 
 	"limits.parameter_sets_per_stream": true,
 	"limits.views":                     true,

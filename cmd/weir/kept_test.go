@@ -1,0 +1,149 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/cmd/weir/snapshot"
+	"github.com/weir-xds/weir/relay/relaytest"
+)
+
+// keptConfig is a weir with a snapshot, in front of an origin.
+func keptConfig(address, dialect, dir string) string {
+	return freePorts + fmt.Sprintf(`
+origins: [{ name: mesh, grpc: { addresses: [%q], dialect: %s }, group_by: [] }]
+cache: { snapshot: { path: %q, interval: 100ms } }
+timing: { pause: 50ms, backoff: { base: 50ms, max: 500ms }, drain: 200ms }
+`, address, dialect, dir)
+}
+
+// awaitSaved waits until so many resources are on disk.
+func (c *child) awaitSaved(adminPort string, resources int) admin.Snapshot {
+	c.t.Helper()
+	var s admin.Snapshot
+	await(c.t, fmt.Sprintf("%d resources are on disk", resources), func() bool {
+		s = snapshotOf(c.t, adminPort)
+		return s.Resources == resources && s.Error == "" && !s.SavedAt.IsZero()
+	})
+	return s
+}
+
+func snapshotOf(t *testing.T, adminPort string) admin.Snapshot {
+	t.Helper()
+	code, body := fetch(t, http.MethodGet, "http://"+adminPort+"/origins")
+	var page struct{ Snapshot admin.Snapshot }
+	if err := json.Unmarshal([]byte(body), &page); code != http.StatusOK || err != nil {
+		t.Fatalf("/origins: %d %v %s", code, err, body)
+	}
+	return page.Snapshot
+}
+
+// TestKilledWithoutOrigin: weir and its origin die, weir comes back alone. Every new client is served the last state, a set as whole as
+// it was, and readiness goes by that. WEIR_SNAPSHOT_CLUSTERS says how many resources; the log says how long it took.
+func TestKilledWithoutOrigin(t *testing.T) {
+	n := 500
+	if text := os.Getenv("WEIR_SNAPSHOT_CLUSTERS"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, upstream := range bothDialects {
+		t.Run(string(upstream), func(t *testing.T) {
+			origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Patience: patience})
+			origin.Batch(func() {
+				for i := range n {
+					name := fmt.Sprintf("cluster-%06d", i)
+					origin.Set(relaytest.ClusterType, name, "1", relaytest.EDSCluster(name, strings.Repeat("x", 200)))
+				}
+				origin.Set(relaytest.EndpointType, "a", "1", relaytest.Endpoints("a", "10.0.0.1:80"))
+				origin.Set(relaytest.EndpointType, "b", "1", relaytest.Endpoints("b", "10.0.0.2:80"))
+			})
+			dir := filepath.Join(t.TempDir(), "kept")
+			config := write(t, keptConfig(origin.Net().Addr(), string(upstream), dir))
+			first := spawn(t, os.Args[0], "run", "-c", config)
+			address, adminPort := first.addresses()
+			client := openClient(t, dial(t, address), relaytest.Delta)
+			client.Request(relaytest.ClusterType)
+			client.Request(relaytest.EndpointType, "a", "b")
+			first.awaitSaved(adminPort, n+2)
+			await(t, "the set is whole on disk", func() bool { return wholeOnDisk(t, dir) })
+			first.signal(syscall.SIGKILL)
+			first.waitEnd()
+			origin.Stop()
+
+			began := time.Now()
+			second := spawn(t, os.Args[0], "run", "-c", config)
+			address, adminPort = second.addresses()
+			t.Logf("%d resources, %d bytes: listens %s after the start", n, snapshotFileSize(t, dir), time.Since(began).Round(time.Millisecond))
+			for _, dialect := range bothDialects {
+				c := openClient(t, dial(t, address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30))), dialect)
+				c.Request(relaytest.ClusterType)
+				await(t, "a new client is served the set", func() bool { return c.Count(relaytest.ClusterType) == n })
+				t.Logf("%s: a new client has all %s after the start", dialect, time.Since(began).Round(time.Millisecond))
+				c.Request(relaytest.EndpointType, "a", "b")
+				c.AwaitNames(relaytest.EndpointType, "and by name", "a", "b")
+				c.CheckClean()
+			}
+			code, body := fetch(t, http.MethodGet, "http://"+adminPort+"/readyz")
+			if code != http.StatusOK || !strings.Contains(body, `"restored": true`) {
+				t.Errorf("/readyz: %d %s", code, body)
+			}
+			second.awaitSaved(adminPort, n+2)
+
+			origin.Start()
+			origin.Set(relaytest.EndpointType, "a", "2", relaytest.Endpoints("a", "10.0.0.9:80"))
+			c := openClient(t, dial(t, address), relaytest.Delta)
+			c.Request(relaytest.EndpointType, "a")
+			await(t, "the origin's word is the last", func() bool {
+				return strings.Contains(c.Body(relaytest.EndpointType, "a"), "10.0.0.9")
+			})
+			second.signal(syscall.SIGTERM)
+			if code := second.waitEnd(); code != exitOK {
+				t.Errorf("exit code %d", code)
+			}
+			kept, err := snapshot.Read(snapshot.File(dir))
+			if err != nil || len(kept.Report.Damages) > 0 || kept.Report.CutOff > 0 {
+				t.Errorf("after an orderly end: %v %+v", err, kept.Report)
+			}
+		})
+	}
+}
+
+// wholeOnDisk reports whether every set on disk is settled.
+func wholeOnDisk(t *testing.T, dir string) bool {
+	t.Helper()
+	c, err := snapshot.Read(snapshot.File(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, typ := range c.Summary(false).Types {
+		for _, set := range typ.Sets {
+			if !set.Settled {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func snapshotFileSize(t *testing.T, dir string) int64 {
+	t.Helper()
+	info, err := os.Stat(snapshot.File(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}

@@ -1,0 +1,39 @@
+package snapshot
+
+import (
+	"os"
+	"testing"
+)
+
+// BenchmarkLoad restores 100,000 resources, reading the file included.
+func BenchmarkLoad(b *testing.B) {
+	dir := b.TempDir()
+	w := filled(b, dir, 100_000)
+	w.end()
+	info, err := os.Stat(File(dir))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(info.Size())
+	b.ReportAllocs()
+	for b.Loop() {
+		next := newWorld(b, dir)
+		if r := next.load(); r.Resources != 100_002 {
+			b.Fatalf("%+v", r)
+		}
+		next.keeper.close()
+	}
+}
+
+// BenchmarkSave looks at 100,000 resources of which one changed, and writes it.
+func BenchmarkSave(b *testing.B) {
+	dir := b.TempDir()
+	w := filled(b, dir, 100_000)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		b.StopTimer()
+		w.apply(clusters, map[string]string{"c000007": string(rune('a' + i%26))})
+		b.StartTimer()
+		w.save()
+	}
+}

@@ -1,0 +1,296 @@
+package snapshot
+
+import (
+	"bytes"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay"
+)
+
+// book is what should be on disk, and what of it is not yet: the table's state as of the last look, by pointers. A write that fails
+// changes nothing here, so what comes next is always the difference between what is and what was written.
+type book struct {
+	pages   map[string]*page // by shardKey
+	origins map[string]Origin
+	round   uint64 // of the last look
+
+	savedOrigins map[string]Origin // as the file has them
+	gone         map[string]bool   // pages that the file still has, by key
+}
+
+// page is one type of one group.
+type page struct {
+	key      string
+	origin   string
+	revision uint64 // of the image it was made from
+	// keeps: there is something on it that the table has no more.
+	keeps bool
+	sets  map[string]*setSummary
+	items map[itemID]*entry
+
+	head         []byte // metadata of the page's own record
+	unsavedHead  bool
+	unsavedItems map[itemID]bool
+}
+
+// entry is a member of a set, or a name.
+type entry struct {
+	member *relay.Variant   // or
+	name   *relay.NameImage // ...
+	mark   sum              // of the record; members only
+	size   int64            // of the record
+	round  uint64           // when the table had it last
+}
+
+func newBook() *book {
+	return &book{
+		pages: map[string]*page{}, origins: map[string]Origin{}, savedOrigins: map[string]Origin{}, gone: map[string]bool{},
+	}
+}
+
+// look takes up what changed in the table. Of an origin in keep nothing is let go: nobody can say now that it is not wanted any more,
+// or that it is no more.
+func (b *book) look(t *relay.Table, now, wall time.Time, keep map[string]bool) {
+	b.round++
+	there := make(map[string]bool, len(b.pages))
+	changedSince := func(origin, group, typeURL string) uint64 {
+		key := shardKey(origin, group, typeURL)
+		there[key] = true
+		p := b.pages[key]
+		if p == nil || p.keeps && !keep[origin] {
+			return 0
+		}
+		return p.revision
+	}
+	for x := range t.Images(changedSince) {
+		b.take(&x, now, wall, keep[x.Origin])
+	}
+	for key, p := range b.pages {
+		switch {
+		case there[key]:
+		case keep[p.origin]:
+			p.keeps = true
+		default:
+			b.drop(p)
+		}
+	}
+}
+
+func (b *book) drop(p *page) {
+	delete(b.pages, p.key)
+	b.gone[p.key] = true
+}
+
+// take makes a page what an image says.
+func (b *book) take(x *relay.TypeImage, now, wall time.Time, keep bool) {
+	key := shardKey(x.Origin, x.Group, x.TypeURL)
+	p := b.pages[key]
+	if p == nil {
+		if x.Empty() {
+			return
+		}
+		p = &page{
+			key: key, origin: x.Origin, sets: map[string]*setSummary{}, items: map[itemID]*entry{}, unsavedItems: map[itemID]bool{},
+		}
+		b.pages[key] = p
+	}
+	p.revision, p.keeps = x.Revision, false
+	kept := p.takeSets(x.Sets, b.round, now, wall, keep)
+	p.takeNames(x.Names, b.round, now, wall, keep)
+	for id, e := range p.items {
+		switch {
+		case e.round == b.round:
+		case keep && id.named, kept[id.selector] && !id.named:
+			p.keeps = true
+		default:
+			delete(p.items, id)
+			p.unsavedItems[id] = true
+		}
+	}
+	if len(p.sets)+len(p.items) == 0 {
+		b.drop(p)
+		return
+	}
+	var sets []setSummary
+	for _, selector := range slices.Sorted(maps.Keys(p.sets)) {
+		sets = append(sets, *p.sets[selector])
+	}
+	if head := shardHead(x, sets); !bytes.Equal(head, p.head) {
+		p.head, p.unsavedHead = head, true
+	}
+}
+
+// takeSets returns the sets that stay as they were: with keep, those that are gone, and those that were whole and are not.
+func (p *page) takeSets(sets []relay.SetImage, round uint64, now, wall time.Time, keep bool) (kept map[string]bool) {
+	kept = map[string]bool{}
+	old := p.sets
+	p.sets = make(map[string]*setSummary, len(sets))
+	if keep {
+		for selector, y := range old {
+			i := slices.IndexFunc(sets, func(x relay.SetImage) bool { return x.Selector == selector })
+			if i < 0 || y.Settled && !sets[i].Settled {
+				p.sets[selector], kept[selector] = y, true
+			}
+		}
+	}
+	for i := range sets {
+		x := &sets[i]
+		if kept[x.Selector] {
+			continue
+		}
+		y := &setSummary{SetImage: *x, members: uint64(len(x.Members))}
+		y.Members = nil
+		for _, v := range x.Members {
+			id := memberID(x.Selector, v)
+			e := p.items[id]
+			if e == nil || e.member != v {
+				r := memberRecord(p.key, id, v, now, wall)
+				e = p.put(id, &entry{member: v, mark: markOf(&r), size: r.size()})
+			}
+			e.round = round
+			y.sum.add(e.mark)
+		}
+		p.sets[x.Selector] = y
+	}
+	return kept
+}
+
+func (p *page) takeNames(names []relay.NameImage, round uint64, now, wall time.Time, keep bool) {
+	for i := range names {
+		x := &names[i]
+		id := itemID{named: true, name: x.Name}
+		e := p.items[id]
+		switch {
+		case e != nil && keep && len(x.Variants) == 0 && len(e.name.Variants) > 0:
+			p.keeps = true
+		case e == nil || !sameName(e.name, x):
+			r := nameRecord(p.key, id, x, now, wall)
+			e = p.put(id, &entry{name: x, size: r.size()})
+		}
+		e.round = round
+	}
+}
+
+func sameName(a, b *relay.NameImage) bool {
+	return a.Spelt == b.Spelt && a.Retired == b.Retired && slices.Equal(a.Variants, b.Variants) &&
+		slices.EqualFunc(a.Params, b.Params, func(x, y constraints.Params) bool { return x.Key() == y.Key() })
+}
+
+func (p *page) put(id itemID, e *entry) *entry {
+	p.items[id] = e
+	p.unsavedItems[id] = true
+	return e
+}
+
+// everything are the records of a whole file.
+func (b *book) everything(now, wall time.Time) iter.Seq[record] {
+	return func(yield func(record) bool) {
+		for _, o := range b.origins {
+			if !yield(o.record()) {
+				return
+			}
+		}
+		for _, p := range b.pages {
+			if !yield(p.record()) {
+				return
+			}
+			for id, e := range p.items {
+				if !yield(e.record(p.key, id, now, wall)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// unsaved are the records of what the file does not say yet.
+func (b *book) unsaved(now, wall time.Time) iter.Seq[record] {
+	return func(yield func(record) bool) {
+		for _, o := range b.origins {
+			if !yield(o.record()) {
+				return
+			}
+		}
+		for key := range b.gone { // before a new page of the same key
+			if !yield(removal(classShard, key)) {
+				return
+			}
+		}
+		for _, p := range b.pages {
+			if p.unsavedHead && !yield(p.record()) {
+				return
+			}
+			for id := range p.unsavedItems {
+				r := removal(classItem, id.key(p.key))
+				if e := p.items[id]; e != nil {
+					r = e.record(p.key, id, now, wall)
+				}
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func removal(of class, key string) record {
+	return record{class: classRemove, key: string([]byte{byte(of)}) + key}
+}
+
+func (p *page) record() record { return record{class: classShard, key: p.key, meta: p.head} }
+
+func (e *entry) record(shard string, id itemID, now, wall time.Time) record {
+	if e.member != nil {
+		return memberRecord(shard, id, e.member, now, wall)
+	}
+	return nameRecord(shard, id, e.name, now, wall)
+}
+
+// hasUnsaved reports whether the file lacks anything.
+func (b *book) hasUnsaved() bool {
+	if len(b.gone) > 0 {
+		return true
+	}
+	for name, o := range b.origins {
+		if old, ok := b.savedOrigins[name]; !ok || o.worthWriting(&old) {
+			return true
+		}
+	}
+	for _, p := range b.pages {
+		if p.unsavedHead || len(p.unsavedItems) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// saved notes that the file says everything.
+func (b *book) saved() {
+	b.savedOrigins = maps.Clone(b.origins)
+	clear(b.gone)
+	for _, p := range b.pages {
+		p.unsavedHead = false
+		clear(p.unsavedItems)
+	}
+}
+
+// size is how much there is: resources, and the bytes of a whole file.
+func (b *book) size() (resources int, live int64) {
+	live = headerSize
+	for _, p := range b.pages {
+		live += headSize + int64(len(p.key)+len(p.head))
+		for _, e := range p.items {
+			live += e.size
+			if e.member != nil {
+				resources++
+			} else {
+				resources += len(e.name.Variants)
+			}
+		}
+	}
+	return resources, live
+}

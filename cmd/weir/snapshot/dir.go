@@ -1,0 +1,138 @@
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// What is in a directory: the file, the next one while it is written, the lock, and files that were set aside.
+const (
+	fileName   = "weir.snapshot"
+	tempSuffix = ".tmp"
+	lockName   = "lock"
+	asideInfix = ".damaged-"
+
+	dirMode  = 0o700
+	fileMode = 0o600
+
+	// maxAside is how many files that were set aside are kept, the newest.
+	maxAside = 3
+)
+
+// ErrLocked: another process has the directory.
+var ErrLocked = errors.New("another weir has this directory")
+
+// File is the path of a directory's snapshot.
+func File(dir string) string { return filepath.Join(dir, fileName) }
+
+// Exists reports whether a directory has a snapshot.
+func Exists(dir string) bool {
+	_, err := os.Stat(File(dir))
+	return err == nil
+}
+
+// Dir is a directory for a snapshot.
+type Dir struct {
+	path string
+	lock *os.File // nil: not ours
+}
+
+// OpenDir makes the directory, if it is not there yet, and takes its lock. The directory is for its owner alone: wider modes of one
+// that was there are put right. With ErrLocked comes a directory that can be read. A warning is what could not be put right.
+func OpenDir(path string) (d *Dir, warning, err error) {
+	if err := os.MkdirAll(path, dirMode); err != nil {
+		return nil, nil, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if mode := info.Mode().Perm(); mode&^dirMode != 0 {
+		if err := os.Chmod(path, mode&dirMode); err != nil {
+			warning = fmt.Errorf("others may look into it (mode %04o), and that cannot be changed: %w", mode, err)
+		}
+	}
+	d = &Dir{path: path}
+	return d, warning, d.Lock()
+}
+
+// Lock takes the lock, if it is not held.
+func (d *Dir) Lock() error {
+	if d.lock != nil {
+		return nil
+	}
+	f, err := os.OpenFile(filepath.Join(d.path, lockName), os.O_RDWR|os.O_CREATE, fileMode)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close() // nothing was written
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return ErrLocked
+		}
+		return fmt.Errorf("locking %s: %w", f.Name(), err)
+	}
+	d.lock = f
+	_ = os.Remove(File(d.path) + tempSuffix) // of a process that died; if it stays, it is written over
+	return nil
+}
+
+// Close gives the lock back.
+func (d *Dir) Close() {
+	if d.lock != nil {
+		_ = d.lock.Close() // and with it the lock
+		d.lock = nil
+	}
+}
+
+// SetAside gives the file a second name, so that it outlives its replacement, and forgets the oldest such files beyond a few. Until
+// there is something better, the file stays in its place: part of it may be all there is. It returns the name, which is empty if
+// the file has one already.
+func (d *Dir) SetAside(now time.Time) (string, error) {
+	current, err := os.Stat(File(d.path))
+	if err != nil {
+		return "", err
+	}
+	aside, err := d.aside()
+	if err != nil {
+		return "", err
+	}
+	for _, name := range aside {
+		if info, err := os.Stat(name); err == nil && os.SameFile(info, current) {
+			return "", nil
+		}
+	}
+	name := File(d.path) + asideInfix + now.UTC().Format("20060102T150405.000Z")
+	if err := os.Link(File(d.path), name); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	for _, old := range aside[:max(0, len(aside)+1-maxAside)] {
+		if err := os.Remove(old); err != nil {
+			return name, err
+		}
+	}
+	return name, nil
+}
+
+// aside are the files that were set aside, the oldest first.
+func (d *Dir) aside() ([]string, error) {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), fileName+asideInfix) {
+			names = append(names, filepath.Join(d.path, e.Name()))
+		}
+	}
+	slices.Sort(names) // by time, as it is written
+	return names, nil
+}

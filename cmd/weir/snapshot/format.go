@@ -1,0 +1,148 @@
+package snapshot
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"time"
+)
+
+// The version of the format. A reader takes every minor of its own major: what a later minor adds are classes of records and fields
+// of metadata, which are skipped. A file of another major is left alone. The magic and the major stay where they are for ever.
+const (
+	formatMajor = 1
+	formatMinor = 0
+)
+
+const (
+	magic      = "weirsnap"
+	copySize   = 128 // of the header
+	headerSize = 2 * copySize
+	headSize   = 32 // of a record, before its key
+
+	// maxPart bounds a key, metadata and a body each, so that sizes cannot overflow. No message of an origin is that long.
+	maxPart = 1 << 30
+	// maxDeployment is what config allows for a name.
+	maxDeployment = 64
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// mark begins every record of one file. It is random, so that what is inside a body is never taken for a record, whoever wrote the
+// body, when a reader looks for the next record after a damaged one.
+type mark [8]byte
+
+func newMark() (m mark) {
+	_, _ = rand.Read(m[:]) // never fails
+	return m
+}
+
+// Header is what a file says of itself. It stands there twice, so that a damaged byte in it does not cost the file.
+type Header struct {
+	Major, Minor uint16
+	Created      time.Time
+	// Deployment is the configured name of the weirs that the file belongs to: part of what they call themselves upstream.
+	Deployment string
+
+	mark mark
+}
+
+func (h *Header) encode() []byte {
+	b := make([]byte, copySize, headerSize)
+	copy(b, magic)
+	binary.LittleEndian.PutUint16(b[8:], h.Major)
+	binary.LittleEndian.PutUint16(b[10:], h.Minor)
+	binary.LittleEndian.PutUint64(b[16:], uint64(h.Created.UnixNano()))
+	copy(b[24:], h.mark[:])
+	b[32] = byte(copy(b[33:33+maxDeployment], h.Deployment))
+	binary.LittleEndian.PutUint32(b[copySize-4:], crc32.Checksum(b[:copySize-4], castagnoli))
+	return append(b, b...)
+}
+
+// VersionError is a file in a format that this build cannot read.
+type VersionError struct{ Major uint16 }
+
+// Error names both versions.
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("format version %d is not %d, the one this build reads", e.Major, formatMajor)
+}
+
+var errNoHeader = errors.New("no header: this is no snapshot, or its beginning is damaged")
+
+// readHeader also tells which of the two copies is damaged: a bit each.
+func readHeader(data []byte) (h Header, damaged int, err error) {
+	found := false
+	for i := range 2 {
+		c, ok := readCopy(data, i*copySize)
+		switch {
+		case !ok:
+			damaged |= 1 << i
+		case !found:
+			h, found = c, true
+		}
+	}
+	if found && h.Major == formatMajor {
+		return h, damaged, nil
+	}
+	if len(data) >= 10 && string(data[:8]) == magic {
+		if major := binary.LittleEndian.Uint16(data[8:]); major != formatMajor {
+			return h, damaged, &VersionError{major} // its header may well be another
+		}
+	}
+	return h, damaged, errNoHeader
+}
+
+func readCopy(data []byte, at int) (h Header, ok bool) {
+	if len(data) < at+copySize {
+		return h, false
+	}
+	b := data[at : at+copySize]
+	if string(b[:8]) != magic || binary.LittleEndian.Uint32(b[copySize-4:]) != crc32.Checksum(b[:copySize-4], castagnoli) {
+		return h, false
+	}
+	h.Major, h.Minor = binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint16(b[10:])
+	h.Created = time.Unix(0, int64(binary.LittleEndian.Uint64(b[16:])))
+	copy(h.mark[:], b[24:])
+	h.Deployment = string(b[33 : 33+min(int(b[32]), maxDeployment)])
+	return h, true
+}
+
+// class says what a record is about.
+type class uint16
+
+// The classes of this minor. Numbers are never used again.
+const (
+	classOrigin class = 1 // key: its name
+	classShard  class = 2 // one type of one group; key: see shardKey
+	classItem   class = 3 // a member of a set, or a name; key: the shard's, and see itemKey
+	classRemove class = 4 // key: the class as a byte, and the key of what is removed; with a shard go its items
+	classCommit class = 5 // what was written since the last one is whole
+)
+
+// record is one of a file. Metadata are protobuf fields; the body is opaque.
+type record struct {
+	class      class
+	key        string
+	meta, body []byte
+	offset     int64 // where it was read
+}
+
+func (r *record) size() int64 { return headSize + int64(len(r.key)+len(r.meta)+len(r.body)) }
+
+// appendHead appends what stands before the key.
+func (r *record) appendHead(b []byte, m mark) []byte {
+	at := len(b)
+	b = append(b, m[:]...)
+	b = binary.LittleEndian.AppendUint16(b, uint16(r.class))
+	b = append(b, 0, 0)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.key)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.meta)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.body)))
+	sum := crc32.Update(0, castagnoli, []byte(r.key))
+	sum = crc32.Update(sum, castagnoli, r.meta)
+	sum = crc32.Update(sum, castagnoli, r.body)
+	b = binary.LittleEndian.AppendUint32(b, sum)
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[at:], castagnoli))
+}

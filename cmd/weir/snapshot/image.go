@@ -1,0 +1,320 @@
+package snapshot
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay"
+)
+
+// How what the table gives is written down. An image becomes a record of its own, one for each member of each set and one for each
+// name, so that what did not change is not written again.
+
+// Fields of classShard.
+const (
+	shardOrigin   = 1
+	shardGroup    = 2
+	shardNode     = 3
+	shardTypeURL  = 4
+	shardResponse = 5
+	shardSet      = 6 // repeated
+
+	setSelector = 1
+	setSpelt    = 2
+	setResponse = 3
+	setSettled  = 4
+	setRetired  = 5
+	setMembers  = 6 // how many bodies
+	setSum      = 7 // of the marks of their records
+)
+
+// Fields of classItem. A member has a selector and one variant; a name has parameters. The body is the resources of the variants, one
+// behind the other.
+const (
+	itemMember  = 1 // of the set of this selector
+	itemName    = 2
+	itemSpelt   = 3
+	itemParams  = 4 // repeated; empty: the empty map
+	itemRetired = 5
+	itemVariant = 6 // repeated
+
+	paramsPair = 1 // repeated
+	pairKey    = 1
+	pairValue  = 2
+
+	variantLength  = 1 // of the resource
+	variantServer  = 2
+	variantExpires = 3
+	variantLeft    = 4
+)
+
+// shardKeySize is that of shardKey.
+const shardKeySize = 16
+
+// shardKey stands for one type of one group wherever that is meant: names are long, and a key is in every record.
+func shardKey(origin, group, typeURL string) string {
+	var b []byte
+	for _, part := range []string{origin, group, typeURL} {
+		b = binary.AppendUvarint(b, uint64(len(part)))
+		b = append(b, part...)
+	}
+	sum := sha256.Sum256(b)
+	return string(sum[:shardKeySize])
+}
+
+// itemID finds a member of a set, or a name, in a shard.
+type itemID struct {
+	named             bool
+	selector          string // of the set; empty for a name
+	name, constraints string
+}
+
+func memberID(selector string, v *relay.Variant) itemID {
+	return itemID{selector: selector, name: v.Name, constraints: v.Constraints.Key()}
+}
+
+// key is that of the item's record.
+func (id *itemID) key(shard string) string {
+	b := append([]byte(shard), 'm')
+	if id.named {
+		b[len(b)-1] = 'n'
+	}
+	for _, part := range []string{id.selector, id.name} {
+		b = binary.AppendUvarint(b, uint64(len(part)))
+		b = append(b, part...)
+	}
+	return string(append(b, id.constraints...))
+}
+
+// setSummary says what a set was when it was written down, so that a reader knows whether it has all of it.
+type setSummary struct {
+	relay.SetImage // without its members
+	members        uint64
+	sum            sum
+}
+
+// sum is that of the marks of records, in any order.
+type sum [2]uint64
+
+// markOf stands for the record of a member: who it is, and what.
+func markOf(r *record) (m sum) {
+	h := sha256.New()
+	_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(r.key)))) // no hash fails
+	_, _ = h.Write([]byte(r.key))
+	_, _ = h.Write(r.body)
+	b := h.Sum(nil)
+	return sum{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}
+}
+
+func (s *sum) add(m sum) {
+	s[0] += m[0]
+	s[1] += m[1]
+}
+
+func (s *sum) bytes() []byte {
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, s[0]), s[1])
+}
+
+// shardHead is the metadata of a shard's record.
+func shardHead(x *relay.TypeImage, sets []setSummary) []byte {
+	b := appendText(nil, shardOrigin, x.Origin)
+	b = appendText(b, shardGroup, x.Group)
+	b = appendBytes(b, shardNode, x.Node)
+	b = appendText(b, shardTypeURL, x.TypeURL)
+	b = appendText(b, shardResponse, x.Response)
+	for i := range sets {
+		b = appendBytes(b, shardSet, sets[i].encode())
+	}
+	return b
+}
+
+func (y *setSummary) encode() []byte {
+	b := appendText(nil, setSelector, y.Selector)
+	b = appendText(b, setSpelt, y.Spelt)
+	b = appendText(b, setResponse, y.Response)
+	b = appendBool(b, setSettled, y.Settled)
+	b = appendBool(b, setRetired, y.Retired)
+	b = appendNumber(b, setMembers, y.members)
+	return appendBytes(b, setSum, y.sum.bytes())
+}
+
+// readShard reads what shardHead wrote. The image has its sets without members, and no names.
+func readShard(meta []byte) (x relay.TypeImage, sets []setSummary, err error) {
+	for f, err := range fields(meta) {
+		if err != nil {
+			return x, nil, err
+		}
+		switch f.number {
+		case shardOrigin:
+			x.Origin = f.text()
+		case shardGroup:
+			x.Group = f.text()
+		case shardNode:
+			x.Node = f.bytes
+		case shardTypeURL:
+			x.TypeURL = f.text()
+		case shardResponse:
+			x.Response = f.text()
+		case shardSet:
+			y, err := readSet(f.bytes)
+			if err != nil {
+				return x, nil, err
+			}
+			sets = append(sets, y)
+		}
+	}
+	return x, sets, nil
+}
+
+func readSet(b []byte) (y setSummary, err error) {
+	for f, err := range fields(b) {
+		if err != nil {
+			return y, err
+		}
+		switch f.number {
+		case setSelector:
+			y.Selector = f.text()
+		case setSpelt:
+			y.Spelt = f.text()
+		case setResponse:
+			y.Response = f.text()
+		case setSettled:
+			y.Settled = f.bool()
+		case setRetired:
+			y.Retired = f.bool()
+		case setMembers:
+			y.members = f.n
+		case setSum:
+			if len(f.bytes) == 16 {
+				y.sum = sum{binary.LittleEndian.Uint64(f.bytes), binary.LittleEndian.Uint64(f.bytes[8:])}
+			}
+		}
+	}
+	return y, nil
+}
+
+// memberRecord is the record of a member of a set.
+func memberRecord(shard string, id itemID, v *relay.Variant, now, wall time.Time) record {
+	meta := protowire.AppendString(protowire.AppendTag(nil, itemMember, protowire.BytesType), id.selector)
+	r := record{class: classItem, key: id.key(shard)}
+	r.meta, r.body = appendVariant(meta, nil, v, now, wall)
+	return r
+}
+
+// nameRecord is the record of a name.
+func nameRecord(shard string, id itemID, x *relay.NameImage, now, wall time.Time) record {
+	meta := appendText(appendText(nil, itemName, x.Name), itemSpelt, x.Spelt)
+	for _, p := range x.Params {
+		var pairs []byte
+		for k, v := range p.All() {
+			pairs = appendBytes(pairs, paramsPair, appendText(appendText(nil, pairKey, k), pairValue, v))
+		}
+		meta = appendBytes(meta, itemParams, pairs)
+	}
+	r := record{class: classItem, key: id.key(shard), meta: appendBool(meta, itemRetired, x.Retired)}
+	for _, v := range x.Variants {
+		r.meta, r.body = appendVariant(r.meta, r.body, v, now, wall)
+	}
+	return r
+}
+
+func appendVariant(meta, body []byte, v *relay.Variant, now, wall time.Time) (_, _ []byte) {
+	x := v.Image(now, wall)
+	b := appendNumber(nil, variantLength, uint64(len(x.Resource)))
+	b = appendNumber(b, variantServer, uint64(x.Server))
+	b = appendTime(b, variantExpires, x.Expires)
+	b = appendNumber(b, variantLeft, protowire.EncodeZigZag(int64(x.Left)))
+	if body == nil {
+		return appendBytes(meta, itemVariant, b), x.Resource
+	}
+	return appendBytes(meta, itemVariant, b), append(body, x.Resource...)
+}
+
+// itemImage is an item as it was written down.
+type itemImage struct {
+	member   bool
+	selector string // of the set it is a member of
+	name     relay.NameImage
+	bodies   []relay.BodyImage
+}
+
+func readItem(r *record) (x itemImage, err error) {
+	rest := r.body
+	for f, err := range fields(r.meta) {
+		if err != nil {
+			return x, err
+		}
+		switch f.number {
+		case itemMember:
+			x.member, x.selector = true, f.text()
+		case itemName:
+			x.name.Name = f.text()
+		case itemSpelt:
+			x.name.Spelt = f.text()
+		case itemRetired:
+			x.name.Retired = f.bool()
+		case itemParams:
+			p, err := readParams(f.bytes)
+			if err != nil {
+				return x, err
+			}
+			x.name.Params = append(x.name.Params, p)
+		case itemVariant:
+			b, n, err := readVariant(f.bytes)
+			if err != nil || n > uint64(len(rest)) {
+				return x, errFields
+			}
+			b.Resource, rest = rest[:n], rest[n:]
+			x.bodies = append(x.bodies, b)
+		}
+	}
+	return x, nil
+}
+
+func readParams(b []byte) (constraints.Params, error) {
+	m := map[string]string{}
+	for f, err := range fields(b) {
+		if err != nil {
+			return constraints.Params{}, err
+		}
+		if f.number != paramsPair {
+			continue
+		}
+		var key, value string
+		for f, err := range fields(f.bytes) {
+			switch {
+			case err != nil:
+				return constraints.Params{}, err
+			case f.number == pairKey:
+				key = f.text()
+			case f.number == pairValue:
+				value = f.text()
+			}
+		}
+		m[key] = value
+	}
+	return constraints.NewParams(m), nil
+}
+
+func readVariant(b []byte) (x relay.BodyImage, length uint64, err error) {
+	for f, err := range fields(b) {
+		if err != nil {
+			return x, 0, err
+		}
+		switch f.number {
+		case variantLength:
+			length = f.n
+		case variantServer:
+			x.Server = uint8(min(f.n, relay.NoServer))
+		case variantExpires:
+			x.Expires = f.time()
+		case variantLeft:
+			x.Left = time.Duration(protowire.DecodeZigZag(f.n))
+		}
+	}
+	return x, length, nil
+}

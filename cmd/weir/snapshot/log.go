@@ -1,0 +1,142 @@
+package snapshot
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"path/filepath"
+	"time"
+)
+
+// log writes the one file of a directory: whole, beside the old one and then in its place, or what changed to its end. Whatever
+// fails, and whenever the process dies, the file in place holds the last write that was finished.
+type log struct {
+	// Set once.
+	files      files
+	path       string
+	deployment string
+	// pace is told how much is about to be written, and may wait.
+	pace func(n int)
+
+	file file  // nil: there is none of ours in place, so the next write has to be whole
+	size int64 // of the file, up to the last write that was finished
+	mark mark
+}
+
+// writeBuffer is how much goes to the file at once.
+const writeBuffer = 256 << 10
+
+// replace puts a new file in the place of the old one.
+func (l *log) replace(now time.Time, records iter.Seq[record]) error {
+	temp := l.path + tempSuffix
+	f, err := l.files.Open(temp, true)
+	if err != nil {
+		return err
+	}
+	h := Header{Major: formatMajor, Minor: formatMinor, Created: now, Deployment: l.deployment, mark: newMark()}
+	size, err := l.whole(f, &h, records)
+	if err == nil {
+		err = l.files.Rename(temp, l.path)
+	}
+	if err != nil {
+		_ = f.Close()            // the error that is told is the first
+		_ = l.files.Remove(temp) // frees the room
+		return err
+	}
+	l.close() // of the old file, which has no name any more
+	l.file, l.size, l.mark = f, size, h.mark
+	// The new file is in place and whole. If the directory cannot be written out, a crash of the machine may bring back the old one,
+	// which was whole as well: told, and tried again with the next write.
+	if failed := l.files.SyncDir(filepath.Dir(l.path)); failed != nil {
+		l.close()
+		return failed
+	}
+	return nil
+}
+
+// whole writes a file from its beginning, and returns its size.
+func (l *log) whole(f file, h *Header, records iter.Seq[record]) (int64, error) {
+	size, err := writeFile(&pacedWriter{io.NewOffsetWriter(f, 0), l.pace}, h, records)
+	if err != nil {
+		return 0, err
+	}
+	return size, f.Sync()
+}
+
+// append adds a write to the file. After a failure the file is as it was before.
+func (l *log) append(now time.Time, records iter.Seq[record]) error {
+	size, err := writeRecords(&pacedWriter{io.NewOffsetWriter(l.file, l.size), l.pace}, l.mark, now, records)
+	if err == nil {
+		// What a file system does with pages it failed to write out differs; a later sync may well succeed without them. So the file
+		// is not written to again.
+		if err = l.file.Sync(); err != nil {
+			_ = l.file.Truncate(l.size) // a reader leaves it out in any case
+			l.close()
+			return err
+		}
+		l.size += size
+		return nil
+	}
+	if cut := l.file.Truncate(l.size); cut != nil {
+		l.close() // the next write would leave the rest of this one behind it
+		err = errors.Join(err, cut)
+	}
+	return err
+}
+
+// writeFile writes a whole file, and returns its size.
+func writeFile(w io.Writer, h *Header, records iter.Seq[record]) (int64, error) {
+	if _, err := w.Write(h.encode()); err != nil {
+		return 0, err
+	}
+	size, err := writeRecords(w, h.mark, h.Created, records)
+	return headerSize + size, err
+}
+
+// writeRecords writes records and the one that makes them count, and returns their size.
+func writeRecords(to io.Writer, m mark, now time.Time, records iter.Seq[record]) (size int64, err error) {
+	w := bufio.NewWriterSize(to, writeBuffer)
+	var head []byte
+	put := func(r *record) error {
+		if n := max(len(r.key), len(r.meta), len(r.body)); n > maxPart {
+			return fmt.Errorf("%.100q: a part of %d bytes is longer than the format allows, %d", r.key, n, maxPart)
+		}
+		head = r.appendHead(head[:0], m)
+		_, _ = w.Write(head) // its first error stays until the last
+		_, _ = w.WriteString(r.key)
+		_, _ = w.Write(r.meta)
+		_, err := w.Write(r.body)
+		size += r.size()
+		return err
+	}
+	for r := range records {
+		if err := put(&r); err != nil {
+			return 0, err
+		}
+	}
+	if err := put(&record{class: classCommit, meta: appendTime(nil, commitTime, now)}); err != nil {
+		return 0, err
+	}
+	return size, w.Flush()
+}
+
+func (l *log) close() {
+	if l.file != nil {
+		_ = l.file.Close() // what was to be kept was synced
+		l.file = nil
+	}
+}
+
+type pacedWriter struct {
+	w    io.Writer
+	pace func(n int)
+}
+
+func (p *pacedWriter) Write(b []byte) (int, error) {
+	if p.pace != nil {
+		p.pace(len(b))
+	}
+	return p.w.Write(b)
+}

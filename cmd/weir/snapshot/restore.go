@@ -1,0 +1,236 @@
+package snapshot
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+)
+
+// RestoreConfig says how a content goes into a table.
+type RestoreConfig struct {
+	// Now is the table's time, and Wall that of the wall clock.
+	Now, Wall time.Time
+	// MaxAge is how long ago an origin may have vouched last for what is kept of it. 0: any time.
+	MaxAge time.Duration
+	// Addresses are the servers of each configured origin.
+	Addresses map[string][]string
+}
+
+// Restored is what came of it.
+type Restored struct {
+	Types     int // of groups
+	Resources int
+	// Lost are resources that were written down, as far as that can be told, and are not restored because of damage.
+	Lost int
+	// TooOld are resources of origins that vouched for them too long ago.
+	TooOld int
+	// Origins are those of which something was restored, and how they stood.
+	Origins map[string]Origin
+	// Problems is what could not be restored and why, the first of them; Damaged: some of it is the file's fault.
+	Problems []error
+	Damaged  bool
+}
+
+// Restore puts a content into a table, before anything is served. What is bad is left out; the rest is restored.
+func (c *Content) Restore(t *relay.Table, cfg RestoreConfig) Restored {
+	r := restoration{Restored: Restored{Origins: map[string]Origin{}}, table: t, cfg: cfg, content: c, tooOld: map[string]int{}, unknown: map[string]int{}}
+	r.Damaged = len(c.Report.Damages) > 0
+	for _, key := range slices.Sorted(maps.Keys(c.shards)) {
+		r.shard(c.shards[key])
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.unknown)) {
+		r.fail(fmt.Errorf("origin %q: %d resources are left out: it is not configured", name, r.unknown[name]), false)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.tooOld)) {
+		r.fail(fmt.Errorf("origin %q: %d resources are left out: it vouched for them last at %s, longer ago than cache.snapshot.max_age",
+			name, r.tooOld[name], c.origin(name).Vouched.UTC().Format(time.RFC3339)), false)
+	}
+	return r.Restored
+}
+
+// origin is what is known of one. Without a record it vouched when the file was begun, which is the earliest that can be.
+func (c *Content) origin(name string) Origin {
+	if r, ok := c.origins[name]; ok {
+		if o, err := readOrigin(r.meta); err == nil {
+			return o
+		}
+	}
+	return Origin{Name: name, Vouched: c.Header.Created}
+}
+
+type restoration struct {
+	Restored
+	table   *relay.Table
+	cfg     RestoreConfig
+	content *Content
+	// Resources that are left out on purpose, by origin.
+	tooOld, unknown map[string]int
+}
+
+// maxProblems bounds how many problems are told one by one.
+const maxProblems = 20
+
+func (r *restoration) fail(err error, damaged bool) {
+	r.Damaged = r.Damaged || damaged
+	if len(r.Problems) < maxProblems {
+		r.Problems = append(r.Problems, err)
+	}
+}
+
+// shard restores one type of one group.
+func (r *restoration) shard(s *shardRecords) {
+	if s.head.class != classShard {
+		r.Lost += len(s.items)
+		r.fail(fmt.Errorf("%d resources of a type that is not known any more", len(s.items)), true)
+		return
+	}
+	x, sets, err := s.sets()
+	if err != nil {
+		r.Lost += len(s.items)
+		r.fail(err, true)
+		return
+	}
+	o := r.content.origin(x.Origin)
+	if _, ok := r.cfg.Addresses[x.Origin]; !ok {
+		r.unknown[x.Origin] += s.resources()
+		return
+	}
+	if r.cfg.MaxAge > 0 && r.cfg.Wall.Sub(o.Vouched) > r.cfg.MaxAge {
+		r.tooOld[x.Origin] += s.resources()
+		r.TooOld += s.resources()
+		return
+	}
+	r.Lost += r.fill(&x, s, sets)
+	if err := r.table.Restore(r.cfg.Now, x); err != nil {
+		r.fail(err, true)
+		return
+	}
+	r.Types++
+	r.Resources += resources(&x)
+	r.Origins[x.Origin] = o
+}
+
+func resources(x *relay.TypeImage) (n int) {
+	for i := range x.Sets {
+		n += len(x.Sets[i].Members)
+	}
+	for i := range x.Names {
+		n += len(x.Names[i].Variants)
+	}
+	return n
+}
+
+// resources is how many there are, but for names without any.
+func (s *shardRecords) resources() (n int) {
+	for _, r := range s.items {
+		if len(r.body) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// fill gives an image its bodies. What is damaged is left out, and a set that lacks something is not settled (RELAY-81).
+func (r *restoration) fill(x *relay.TypeImage, s *shardRecords, sets map[string]*keptSet) (lost int) {
+	sameServers := slices.Equal(r.content.origin(x.Origin).Addresses, r.cfg.Addresses[x.Origin])
+	for _, record := range s.items {
+		item, err := readItem(&record)
+		set := sets[item.selector]
+		if err == nil && item.member && set != nil {
+			set.count(&record)
+		}
+		var bodies []*relay.Variant
+		if err == nil {
+			bodies, err = r.bodies(x, &item, sameServers)
+		}
+		switch {
+		case err != nil:
+			r.fail(fmt.Errorf("origin %q, type %s: %w", x.Origin, x.TypeURL, err), true)
+			lost++
+			if item.member && set != nil {
+				set.Settled = false
+			}
+		case !item.member:
+			item.name.Variants = bodies
+			x.Names = append(x.Names, item.name)
+		case set == nil: // it was let go, and what was written of that is damaged
+			lost += len(bodies)
+		default:
+			set.Members = append(set.Members, bodies...)
+		}
+	}
+	for _, selector := range slices.Sorted(maps.Keys(sets)) {
+		y := sets[selector]
+		if err := y.lacks(x); err != nil {
+			r.fail(err, true)
+			lost += max(0, int(y.members)-int(y.found))
+			y.Settled = false
+		}
+		x.Sets = append(x.Sets, y.SetImage)
+	}
+	return lost
+}
+
+// keptSet is a set with what is there of it, as far as that was counted.
+type keptSet struct {
+	setSummary
+	found uint64
+	got   sum
+}
+
+func (y *keptSet) count(r *record) {
+	y.found++
+	y.got.add(markOf(r))
+}
+
+// sets are those of a shard, by selector. Nothing is counted.
+func (s *shardRecords) sets() (relay.TypeImage, map[string]*keptSet, error) {
+	x, summaries, err := readShard(s.head.meta)
+	if err != nil {
+		return x, nil, fmt.Errorf("a type of a group: %w", err)
+	}
+	sets := make(map[string]*keptSet, len(summaries))
+	for _, y := range summaries {
+		sets[y.Selector] = &keptSet{setSummary: y}
+	}
+	return x, sets, nil
+}
+
+// countedSets are the same, counted.
+func (s *shardRecords) countedSets() (relay.TypeImage, map[string]*keptSet, error) {
+	x, sets, err := s.sets()
+	for _, record := range s.items {
+		item, err := readItem(&record)
+		if set := sets[item.selector]; err == nil && item.member && set != nil {
+			set.count(&record)
+		}
+	}
+	return x, sets, err
+}
+
+// lacks says that what is there is not what there was.
+func (y *keptSet) lacks(x *relay.TypeImage) error {
+	if y.found == y.members && y.got == y.sum {
+		return nil
+	}
+	return fmt.Errorf("origin %q, group %s, type %s, set %q: it had %d members, and %d are there, so it is not known to be complete",
+		x.Origin, x.Group, x.TypeURL, y.Selector, y.members, y.found)
+}
+
+func (r *restoration) bodies(x *relay.TypeImage, item *itemImage, sameServers bool) ([]*relay.Variant, error) {
+	var vs []*relay.Variant
+	for _, b := range item.bodies {
+		if !sameServers {
+			b.Server = relay.NoServer
+		}
+		v, err := r.table.RestoreBody(r.cfg.Now, r.cfg.Wall, x.Origin, x.TypeURL, b)
+		if err != nil {
+			return nil, err
+		}
+		vs = append(vs, v)
+	}
+	return vs, nil
+}

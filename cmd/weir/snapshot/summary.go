@@ -1,0 +1,189 @@
+package snapshot
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/weir-xds/weir/relay"
+)
+
+// Summary is what a content has in it, for people and programs.
+type Summary struct {
+	Path       string          `json:"path"`
+	Version    string          `json:"version"` // of the format
+	Deployment string          `json:"deployment"`
+	Created    time.Time       `json:"created"`
+	Bytes      int64           `json:"bytes"`
+	Resources  int             `json:"resources"`
+	Origins    []OriginSummary `json:"origins"`
+	Types      []TypeSummary   `json:"types"`
+}
+
+// OriginSummary is an origin itself.
+type OriginSummary struct {
+	Name      string    `json:"name"`
+	Addresses []string  `json:"addresses"`
+	Vouched   time.Time `json:"vouched,omitzero"`
+	Frozen    bool      `json:"frozen,omitempty"`
+}
+
+// TypeSummary is one type of one group.
+type TypeSummary struct {
+	Origin    string            `json:"origin"`
+	Group     string            `json:"group"`
+	NodeID    string            `json:"node_id"`
+	TypeURL   string            `json:"type_url"`
+	Resources int               `json:"resources"`
+	Bytes     int64             `json:"bytes"` // of their bodies
+	Expiring  int               `json:"expiring,omitempty"`
+	Names     int               `json:"names,omitempty"` // asked for by name, known or not
+	Sets      []SetSummary      `json:"sets,omitempty"`
+	Listed    []ResourceSummary `json:"listed,omitempty"` // if asked for
+}
+
+// SetSummary is a set, or the members there are.
+type SetSummary struct {
+	Selector string `json:"selector"`
+	Members  int    `json:"members"`
+	Settled  bool   `json:"settled"`
+}
+
+// ResourceSummary is a member or a name.
+type ResourceSummary struct {
+	Set     string    `json:"set,omitempty"`
+	Name    string    `json:"name"`
+	Version string    `json:"version,omitempty"` // the origin's
+	Bytes   int       `json:"bytes,omitempty"`
+	Expires time.Time `json:"expires,omitzero"`
+	// Body is only there if asked for.
+	Body *anypb.Any `json:"-"`
+}
+
+// Summary summarises; with list it lists every resource, by name.
+func (c *Content) Summary(list bool) Summary {
+	s := Summary{
+		Path: c.Report.Path, Version: fmt.Sprintf("%d.%d", c.Header.Major, c.Header.Minor), Deployment: c.Header.Deployment,
+		Created: c.Header.Created, Bytes: c.Report.Bytes,
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.origins)) {
+		o := c.origin(name)
+		s.Origins = append(s.Origins, OriginSummary{name, o.Addresses, o.Vouched, o.Frozen})
+	}
+	for _, shard := range c.shards {
+		x, sets, err := shard.countedSets()
+		if err != nil {
+			continue // Check tells
+		}
+		t := summaryOf(shard, &x, sets, list)
+		s.Resources += t.Resources
+		s.Types = append(s.Types, t)
+	}
+	slices.SortFunc(s.Types, func(a, b TypeSummary) int {
+		return cmp.Or(cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Group, b.Group), relay.CompareTypes(a.TypeURL, b.TypeURL))
+	})
+	return s
+}
+
+func summaryOf(shard *shardRecords, x *relay.TypeImage, sets map[string]*keptSet, list bool) TypeSummary {
+	t := TypeSummary{Origin: x.Origin, Group: x.Group, TypeURL: x.TypeURL}
+	var node corev3.Node
+	if proto.Unmarshal(x.Node, &node) == nil {
+		t.NodeID = node.GetId()
+	}
+	for _, selector := range slices.Sorted(maps.Keys(sets)) {
+		y := sets[selector]
+		t.Sets = append(t.Sets, SetSummary{selector, int(y.found), y.Settled && y.lacks(x) == nil})
+	}
+	for _, key := range slices.Sorted(maps.Keys(shard.items)) {
+		record := shard.items[key]
+		item, err := readItem(&record)
+		if err != nil {
+			continue
+		}
+		if !item.member {
+			t.Names++
+		}
+		for i := range item.bodies {
+			b := &item.bodies[i]
+			t.Resources++
+			t.Bytes += int64(len(b.Resource))
+			if !b.Expires.IsZero() {
+				t.Expiring++
+			}
+			if list {
+				t.Listed = append(t.Listed, resourceOf(&item, b))
+			}
+		}
+		if list && len(item.bodies) == 0 {
+			t.Listed = append(t.Listed, ResourceSummary{Name: item.name.Name})
+		}
+	}
+	return t
+}
+
+func resourceOf(item *itemImage, b *relay.BodyImage) ResourceSummary {
+	r := ResourceSummary{Set: item.selector, Name: item.name.Name, Bytes: len(b.Resource), Expires: b.Expires}
+	var m discoveryv3.Resource
+	if proto.Unmarshal(b.Resource, &m) != nil {
+		return r
+	}
+	if name := cmp.Or(m.GetName(), m.GetResourceName().GetName()); r.Name == "" {
+		r.Name = name
+	}
+	r.Version, r.Body = m.GetVersion(), m.GetResource()
+	return r
+}
+
+// Check is every damage there is: joined errors, one for each, that name the file and the offset.
+func (c *Content) Check() error {
+	var errs []error
+	for _, d := range c.Report.Damages {
+		errs = append(errs, fmt.Errorf("%s: %s", c.Report.Path, d))
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.shards)) {
+		errs = append(errs, c.checkShard(c.shards[key])...)
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Content) checkShard(s *shardRecords) (errs []error) {
+	fail := func(r *record, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: at offset %d, %d bytes: %s", c.Report.Path, r.offset, r.size(), fmt.Sprintf(format, args...)))
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.items)) {
+		r := s.items[key]
+		item, err := readItem(&r)
+		if err != nil {
+			fail(&r, "%v", err)
+		}
+		for i := range item.bodies {
+			if err := proto.Unmarshal(item.bodies[i].Resource, &discoveryv3.Resource{}); err != nil {
+				fail(&r, "a resource does not decode: %s", strings.ReplaceAll(err.Error(), "\u00a0", " "))
+			}
+		}
+	}
+	if s.head.class != classShard {
+		return append(errs, fmt.Errorf("%s: %d resources are of a type whose record is damaged", c.Report.Path, len(s.items)))
+	}
+	x, sets, err := s.countedSets()
+	if err != nil {
+		fail(&s.head, "%v", err)
+		return errs
+	}
+	for _, selector := range slices.Sorted(maps.Keys(sets)) {
+		if err := sets[selector].lacks(&x); err != nil {
+			fail(&s.head, "%v", err)
+		}
+	}
+	return errs
+}

@@ -1,0 +1,66 @@
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+)
+
+// An export is a file of the same format that has nothing but what counts.
+
+// records are those of a content, in an order that depends on nothing else.
+func (c *Content) records() iter.Seq[record] {
+	return func(yield func(record) bool) {
+		for _, name := range slices.Sorted(maps.Keys(c.origins)) {
+			if !yield(c.origins[name]) {
+				return
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(c.shards)) {
+			s := c.shards[key]
+			if s.head.class == classShard && !yield(s.head) {
+				return
+			}
+			for _, key := range slices.Sorted(maps.Keys(s.items)) {
+				if !yield(s.items[key]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Export writes a file with what counts.
+func (c *Content) Export(w io.Writer) error {
+	h := c.Header
+	h.Major, h.Minor = formatMajor, formatMinor
+	_, err := writeFile(w, &h, c.records())
+	return err
+}
+
+// Decode reads an export from anywhere; the name is for messages.
+func Decode(name string, data []byte) (*Content, error) { return parse(name, data) }
+
+// ErrExists: the directory has a snapshot already.
+var ErrExists = errors.New("there is a snapshot already")
+
+// Import makes a content the snapshot of a directory, in one step. It refuses a directory that a weir has, and, without force, one that
+// has a snapshot.
+func (c *Content) Import(dir string, force bool) (warning, err error) {
+	d, warning, err := OpenDir(dir)
+	if d != nil {
+		defer d.Close()
+	}
+	switch {
+	case err != nil:
+		return warning, fmt.Errorf("%s: %w", dir, err)
+	case Exists(dir) && !force:
+		return warning, fmt.Errorf("%s: %w", File(dir), ErrExists)
+	}
+	l := log{files: disk{}, path: File(dir), deployment: c.Header.Deployment}
+	defer l.close()
+	return warning, l.replace(c.Header.Created, c.records())
+}
