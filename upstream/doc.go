@@ -55,6 +55,7 @@
 //     on (TestGarbageEndsTheStreamOnly, TestMessageOverTheLimit). Half of max_message is warned of (TestLongResponsesAreToldOfBefore).
 //   - Send bad resources for ever: each is refused, ever more slowly (TestRefusalsSlowDown).
 //   - Not read: verdicts queue up to a bound, then the stream ends (TestOriginThatDoesNotReadIsCutOff).
+//   - Be slow: no set counts as complete while bytes of a message are arriving (TestBytesThatArriveAreNoPause).
 //   - Not answer: the log says so once, with the node that was sent (TestSilenceIsLoggedOnce).
 //   - Dislike our keepalive: the interval doubles until it is left alone (TestTooManyPings).
 //
