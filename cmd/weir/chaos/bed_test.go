@@ -36,7 +36,8 @@ type setup struct {
 	dialect relaytest.Dialect // of the origin; empty: drawn
 	config  func(weirtest.Config)
 	launch  weirtest.Launch
-	clients int // times the usual dozen; 0: once
+	clients int                     // times the usual dozen; 0: once
+	disk    func(*testing.T) string // gives the directory of a snapshot; nil: none is kept
 }
 
 // bed is an origin process, a weir process, clients of all kinds, and a bad network between each two.
@@ -52,6 +53,8 @@ type bed struct {
 	weir   *weirtest.Process
 	creds  credentials.TransportCredentials // of the clients; nil: plain text
 	all    []*recorder
+	late   []*recorder // came when not everything was there, or not through a link
+	disk   string      // the snapshot's directory; empty: none
 	churn  *churn
 	since  time.Time // every client held everything then
 	notes  []string
@@ -80,6 +83,10 @@ func newBed(t *testing.T, rng *rand.Rand, s setup) *bed {
 	b.config = weirtest.NewConfig(b.up.addr, b.setup.dialect)
 	// Who comes back to a weir that has just started waits ten times this after the last new name (RELAY-6), and churn brings many.
 	b.config.Set("timing.settle", "25ms")
+	if s.disk != nil {
+		b.disk = s.disk(t)
+		b.config.Set("cache.snapshot", map[string]any{"path": b.disk, "interval": "200ms"})
+	}
 	if s.config != nil {
 		s.config(b.config)
 	}
@@ -197,7 +204,7 @@ func (b *bed) finish() {
 func (b *bed) judge() {
 	b.Helper()
 	messages, streams := 0, 0
-	for _, r := range b.all {
+	for _, r := range append(b.all, b.late...) {
 		complaints, breaks := try(b.truth, b.since, r.past())
 		for _, c := range complaints {
 			b.Error(c)
