@@ -128,6 +128,9 @@ func (s *Sub) subscribeLocked(name string) {
 		if s.more != nil {
 			delete(s.more.told, name) // the record tells it from now on
 		}
+		if _, stated := s.initial[name]; stated || s.holds && !s.delta && (s.first || s.pos != nil && s.pos.fresh) {
+			r.flags |= returned
+		}
 	}
 	r.fault = nil // it may be all there is to answer
 	s.oweLocked(r, true)

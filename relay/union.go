@@ -162,6 +162,7 @@ func (u *Union) Standing() Standing {
 		all.Unsent = older(all.Unsent, x.Unsent)
 		all.Waiting = all.Waiting || x.Waiting
 		all.Settling = all.Settling || x.Settling
+		all.Held = all.Held || x.Held
 		all.Lagging = all.Lagging || x.Lagging
 		all.Names += x.Names
 		all.Sets += x.Sets
