@@ -35,6 +35,8 @@ func routeName(n int) string    { return fmt.Sprintf("route-%d", n) }
 type setup struct {
 	dialect relaytest.Dialect // of the origin; empty: drawn
 	config  func(weirtest.Config)
+	prepare func(*bed) // before weir starts
+	real    bool       // clients ask for nothing that does not exist
 	launch  weirtest.Launch
 	clients int                     // times the usual dozen; 0: once
 	disk    func(*testing.T) string // gives the directory of a snapshot; nil: none is kept
@@ -43,22 +45,24 @@ type setup struct {
 // bed is an origin process, a weir process, clients of all kinds, and a bad network between each two.
 type bed struct {
 	*testing.T
-	rng    *rand.Rand
-	setup  setup
-	truth  *truth
-	origin *origin
-	up     *link   // between weir and the origin
-	down   []*link // between the clients and weir
-	config weirtest.Config
-	weir   *weirtest.Process
-	creds  credentials.TransportCredentials // of the clients; nil: plain text
-	all    []*recorder
-	late   []*recorder // came when not everything was there, or not through a link
-	disk   string      // the snapshot's directory; empty: none
-	churn  *churn
-	since  time.Time // every client held everything then
-	notes  []string
-	breaks int
+	rng       *rand.Rand
+	setup     setup
+	truth     *truth
+	origin    *origin
+	second    *origin // another server of the origin; nil: there is none
+	up        *link   // between weir and the origin
+	down      []*link // between the clients and weir
+	config    weirtest.Config
+	weir      *weirtest.Process
+	creds     credentials.TransportCredentials // of the clients; nil: plain text
+	all       []*recorder
+	late      []*recorder         // came when not everything was there, or not through a link
+	disk      string              // the snapshot's directory; empty: none
+	authority *weirtest.Authority // of certificates; nil: plain text
+	churn     *churn
+	since     time.Time // every client held everything then
+	notes     []string
+	breaks    int
 }
 
 // newBed brings everything up and waits until every client holds everything.
@@ -89,6 +93,9 @@ func newBed(t *testing.T, rng *rand.Rand, s setup) *bed {
 	}
 	if s.config != nil {
 		s.config(b.config)
+	}
+	if s.prepare != nil {
+		s.prepare(b)
 	}
 	b.start()
 	for range 3 {
@@ -130,6 +137,9 @@ func (b *bed) clients(times int) {
 		var names []string
 		for i := range n {
 			names = append(names, of(i))
+		}
+		if b.setup.real {
+			return names
 		}
 		return append(names, "nowhere")
 	}
