@@ -30,6 +30,9 @@ func (s *session) tick(now time.Time) error {
 	if !s.warm.at.IsZero() && !now.Before(s.warm.at) {
 		s.pushEndpointsLocked()
 	}
+	if until := s.shortUntilLocked(); !until.IsZero() && !now.Before(until) {
+		return s.errShort()
+	}
 	for _, st := range s.types {
 		if err := s.coldLocked(st, now); err != nil {
 			return err
@@ -148,6 +151,7 @@ func (s *session) next() time.Time {
 		return next
 	}
 	at(s.warm.at)
+	at(s.shortUntilLocked())
 	anyHeld := false
 	for _, st := range s.types {
 		if st.held != nil || !st.heldSince.IsZero() {

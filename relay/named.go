@@ -25,7 +25,7 @@ type namedTable struct {
 	confirming  bool // a timer is set
 	// presented: on the present stream the origin was told the versions of what is held, so its silence means that they are current.
 	presented bool
-	moving      bool // the side lane has to ask them before the main lane may be reopened without them
+	moving    bool // the side lane has to ask them before the main lane may be reopened without them
 	// unheard are the names asked, in order of time, to be looked at after patience (ABS-1); silentAt is when, zero if there are none.
 	unheard  []unheard
 	silentAt time.Time
