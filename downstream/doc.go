@@ -37,7 +37,8 @@
 //   - Vanish: keepalive finds it within a minute, whatever is being written to it (TestSilentPeerIsFound; cmd/weir:
 //     TestBlackHoledPeers, TestTCPKeepalive). Its own pings are not held against it (TestClientsMayPing, TestPingsArriveEarly).
 //   - Connect and not get as far as HTTP/2: the connection is closed after 10 s (TestSilentConnections).
-//   - Grow old: with max_stream_age its connection is sent GOAWAY, and then its streams end (TestMaxStreamAge).
+//   - Grow old: with max_stream_age its connection is sent GOAWAY, and then its streams end (TestMaxStreamAge,
+//     TestLateStreamsGoWithTheirConnection).
 //   - Ask for nothing: the stream ends at first_request (TestFirstRequest). Ask for too much: limits end the stream, or refuse the
 //     name, and are named in the status (TestStreamLimit, TestRequestLimit, TestRequestErrors, TestRefusedNames, TestManyTypes).
 //   - Send garbage: INVALID_ARGUMENT (TestEndCarriesStatus); nothing panics (FuzzRequest).
