@@ -99,7 +99,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	first := &plan{process: p, next: &force{cfg: cfg}, part: p.table.Origin}
 	p.first = first
 	p.force.Store(first.next) // which is completed below
-	p.last.Store(&admin.ConfigState{Since: p.started})
+	p.last.Store(&admin.ConfigState{Since: p.started, Read: p.started})
 	if first.next.yaml, err = cfg.YAML(); err != nil {
 		return nil, err
 	}
