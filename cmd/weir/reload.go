@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -114,6 +117,9 @@ func (p *process) prepare(ctx context.Context, before *force, cfg *config.Config
 	if err != nil {
 		return nil, nil, cfg.Problemf("origins", "%v", err)
 	}
+	if err := thawFirst(before, cfg, table); err != nil {
+		return nil, nil, err
+	}
 	pl := &plan{process: p, before: before, next: &force{cfg: cfg}, part: table.Origin}
 	defer func() {
 		if err != nil {
@@ -124,6 +130,25 @@ func (p *process) prepare(ctx context.Context, before *force, cfg *config.Config
 		return nil, nil, err
 	}
 	return pl, table, errors.Join(pl.openPorts(ctx), pl.openOrigins())
+}
+
+// thawFirst refuses what would drop what an operator keeps clients at.
+func thawFirst(before *force, cfg *config.Config, table *relay.Next) error {
+	var errs []error
+	for _, r := range before.origins {
+		if _, frozen := r.part.Frozen(); !frozen || table.Origin(r.name) == r.part {
+			continue
+		}
+		at := "origins"
+		for _, path := range cfg.Changed(before.cfg) {
+			i := slices.IndexFunc(cfg.Origins, func(o config.Origin) bool { return o.Name == r.name })
+			if config.ReloadOf(path) == config.ReloadAnew && strings.HasPrefix(path, fmt.Sprintf("origins[%d].", i)) {
+				at = path
+			}
+		}
+		errs = append(errs, cfg.Problemf(at, "origin %q is frozen, and this would drop what its clients are kept at: unfreeze it first", r.name))
+	}
+	return errors.Join(errs...)
 }
 
 // apply puts into force what nothing can keep from it any more. Who ran an

@@ -449,3 +449,24 @@ func TestReloadSymlinks(t *testing.T) {
 	}
 	await(t, "it was written in place", func() bool { return r.config().Limits.Groups == 101 })
 }
+
+// TestReloadFrozen: a frozen origin stays so, and what would drop what its clients are kept at is refused.
+func TestReloadFrozen(t *testing.T) {
+	near, east := newFiles(t), newFiles(t)
+	east.put(t, "cds.yaml", clusters(far("east", "e")))
+	w := startReloading(t, twoOrigins(near, east, "", ""))
+	w.table.Origin("east").Freeze(time.Now())
+	if s := w.again(twoOrigins(near, east, ", version_mode: origin", "")); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "origins[1].version_mode: origin \"east\" is frozen") {
+		t.Errorf("%+v", s)
+	}
+	removed := fmt.Sprintf("%sorigins: [{ name: near, files: { path: %q } }]\n", freePorts, string(near))
+	if s := w.again(removed); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], ":4:10: origins: origin \"east\" is frozen") {
+		t.Errorf("%+v", s)
+	}
+	w.applied(twoOrigins(near, newFiles(t), ", absence_timer: transient", ""))
+	if _, frozen := w.table.Origin("east").Frozen(); !frozen {
+		t.Error("the reload has ended the freeze")
+	}
+	w.table.Origin("east").Unfreeze()
+	w.applied(removed)
+}
