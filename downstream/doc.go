@@ -10,6 +10,13 @@
 // belong to. route.go divides names by origin; those that are never asked of any are refused (refuse.go). Responses are a small head of
 // their own and bytes that all clients share (response.go, codec.go).
 //
+// # Another configuration
+//
+// [Server.Reconfigure] gives listeners, and the streams that are open, other settings. A stream that was served from what is no longer
+// in force, or was refused what somebody answers for by now, is concerned: it ends with UNAVAILABLE, and its client resumes by version.
+// All others go on (TestWhoIsConcerned, TestReconfigure), also beyond a limit that was lowered (TestLowerLimitEndsNobody). A stream that
+// begins to ask for what needs more of its node than was remembered ends, too (TestNodeThatIsMissing).
+//
 // # Dedicated types and secrets
 //
 // Types that a listener makes dedicated, and secrets of origins that have them enabled, are asked in a group that is the stream's alone
