@@ -49,6 +49,9 @@ type TypeStatus struct {
 	Waiting     int // of the names, asked and unanswered
 	Bodies      int // resources held, of both kinds
 	Bytes       int // of the bodies
+	// Digest is of the set of `*` and NamesDigest of what is held by name, each over names and content in no order: equal where equal
+	// things are held, on another replica or another weir. "" for what is private, and for nothing.
+	Digest, NamesDigest string
 	// Stale is how many of the bodies no open upstream stream vouches for.
 	Stale      int
 	Views      int
@@ -120,6 +123,10 @@ func (s *shard) status() (_ TypeStatus, rev uint64) {
 			ts.count(m.variants, live)
 		}
 	})
+	var set, names sum
+	for _, m := range s.star.members {
+		set.addAll(m.variants)
+	}
 	for _, e := range s.named.entries {
 		live := false
 		for _, w := range e.wants {
@@ -134,7 +141,11 @@ func (s *shard) status() (_ TypeStatus, rev uint64) {
 		}
 		if e.counts() {
 			ts.count(e.variants, live)
+			names.addAll(e.variants)
 		}
+	}
+	if !s.private() {
+		ts.Digest, ts.NamesDigest = set.shown(), names.shown()
 	}
 	return ts, s.rev
 }

@@ -74,6 +74,11 @@ type Config struct {
 	// not at all.
 	Batch time.Duration
 
+	// Audit is how often the origin is asked, on a stream apart, for what the table holds of it, and the two are compared. 0: never.
+	Audit time.Duration
+	// AuditTurn has one slot for all origins of a process, of which one is audited at a time. nil: one for this origin.
+	AuditTurn chan struct{}
+
 	// Version is weir's own, in the user agent weir/VERSION. Default "dev".
 	Version string
 	// Dial opens connections; nil: TCP, or a Unix socket where the address says so.
@@ -156,6 +161,9 @@ func (c Config) checkNumbers() []error {
 	if c.Pause < 0 {
 		bad("pause: is negative")
 	}
+	if c.Audit < 0 {
+		bad("audit: is negative")
+	}
 	b := c.Backoff
 	switch {
 	case b.Base < 0 || b.Max < 0:
@@ -193,6 +201,9 @@ func (c Config) withDefaults() Config {
 	orElse(&c.Keepalive.Timeout, 10*time.Second)
 	orElse(&c.Batch, 10*time.Millisecond)
 	orElse(&c.Version, "dev")
+	if c.AuditTurn == nil {
+		c.AuditTurn = make(chan struct{}, 1)
+	}
 	c.Batch = max(c.Batch, 0)
 	c.Backoff.Jitter = max(c.Backoff.Jitter, 0)
 	c.Backoff.Base = min(c.Backoff.Base, c.Backoff.Max)

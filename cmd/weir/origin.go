@@ -41,7 +41,7 @@ func (p *process) openOrigin(o *config.Origin, path string) (origin, error) {
 		return nil, err
 	}
 	u := upstreamConfig(p.cfg, o)
-	u.Log, u.Metrics = p.log, p.metrics
+	u.Log, u.Metrics, u.AuditTurn = p.log, p.metrics, p.auditing
 	if secured != nil {
 		u.TLS = secured.client
 	}

@@ -48,6 +48,7 @@ type process struct {
 	files    *watch
 	tls      *certificates
 	kept     kept
+	auditing chan struct{} // one slot: of all origins one is audited at a time
 
 	askOnce  sync.Once
 	asked    chan struct{} // closed when a drain is asked for
@@ -65,7 +66,7 @@ type port struct {
 func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *process, err error) {
 	p := &process{
 		cfg: cfg, log: log, started: time.Now(), registry: prometheus.NewRegistry(), asked: make(chan struct{}),
-		files: newWatch(log),
+		files: newWatch(log), auditing: make(chan struct{}, 1),
 	}
 	p.tls = newCertificates(p.files, log)
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -108,8 +108,11 @@ type groupType struct {
 	Absent      int `json:"absent"`
 	Waiting     int `json:"waiting"` // asked and unanswered
 	// Resources held, of both kinds.
-	Resources   int    `json:"resources"`
-	Bytes       int    `json:"bytes"`
+	Resources int `json:"resources"`
+	Bytes     int `json:"bytes"`
+	// Of the wildcard's set, and of what is held by name: equal where equal things are held, whichever replica it is.
+	Digest      string `json:"digest,omitempty"`
+	NamesDigest string `json:"names_digest,omitempty"`
 	Stale       int    `json:"stale"`
 	Views       int    `json:"views"`
 	Tombstones  int    `json:"tombstones"`
@@ -128,6 +131,7 @@ func groupOf(s *relay.GroupStatus) group {
 		g.Types = append(g.Types, groupType{
 			Type: metrics.ShortName(t.TypeURL), TypeURL: t.TypeURL, Wildcard: t.Wildcard, Settled: t.Settled,
 			Members: t.Members, Collections: t.Collections, Names: t.Names, Absent: t.Absent, Waiting: t.Waiting, Resources: t.Bodies, Bytes: t.Bytes,
+			Digest: t.Digest, NamesDigest: t.NamesDigest,
 			Stale: t.Stale, Views: t.Views, Tombstones: t.Tombstones, Unrequested: t.Unrequested, Unanswered: t.Unanswered,
 		})
 	}
