@@ -68,7 +68,7 @@ func TestAuditFindsDrift(t *testing.T) {
 			s.ExpectACK(cds, s.Respond(cds, "1", cluster("same", 1), cluster("changed", 1), cluster("extra", 1)), "and accepts")
 			time.Sleep(30 * time.Minute)
 			w.origin.Skip()
-			w.origin.Await(time.Hour, func() bool { return len(w.origin.Streams()) == 2 }, "a stream of the audit")
+			w.origin.Await(time.Hour, func() bool { return len(w.origin.Streams()) == 2 && len(w.origin.Streams()[1].Requests()) == 1 }, "a stream of the audit")
 			now := []relaytest.Resource{cluster("same", 1), cluster("changed", 2), cluster("missing", 1)}
 			x := w.origin.Streams()[1]
 			if r := x.Requests()[0]; len(r.Delta.GetInitialResourceVersions()) > 0 || r.SotW.GetVersionInfo() != "" || len(r.Names()) > 0 {
@@ -193,7 +193,7 @@ func TestAuditWaitsForWhatIsUnderWay(t *testing.T) {
 // time, and ends with the process.
 func TestAuditIsPostponed(t *testing.T) {
 	reg, config := audited()
-	in(t, options{config: config}, func(w *world) {
+	in(t, options{config: config, origin: relaytest.OriginConfig{Patience: time.Minute}}, func(w *world) {
 		for i := range 10 {
 			wantOf(w.groupOf(fmt.Sprint("cluster", i)), cds, "*")
 		}

@@ -175,7 +175,7 @@ func (p *pool) dial(ctx context.Context, s *server, interval time.Duration) (*co
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: interval, Timeout: p.cfg.Keepalive.Timeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: own.Base, Multiplier: own.Factor, Jitter: own.Jitter, MaxDelay: own.Max},
-			MinConnectTimeout: connectTimeout,
+			MinConnectTimeout: p.patience(), // which the dialler divides among the addresses that a name has
 		}),
 		grpc.WithIdleTimeout(0),
 		grpc.WithDisableRetry(), // a stream is never replayed, so nothing need be kept for it
@@ -294,19 +294,4 @@ func closeAll(conns []*conn) {
 	for _, c := range conns {
 		_ = c.grpc.Close() // only ever says that it was closed before
 	}
-}
-
-// watched is a connection that tells the table what arrives on it (RELAY-6). There are few towards origins, so that what wrapping costs
-// does not matter.
-type watched struct {
-	net.Conn
-	arrivals *relay.Arrivals
-}
-
-func (w *watched) Read(b []byte) (int, error) {
-	n, err := w.Conn.Read(b)
-	if n > 0 {
-		w.arrivals.Bytes(time.Now(), n)
-	}
-	return n, err
 }
