@@ -30,6 +30,9 @@ func (s *session) tick(now time.Time) error {
 	if !s.warm.at.IsZero() && !now.Before(s.warm.at) {
 		s.pushEndpointsLocked()
 	}
+	if until := s.shortUntilLocked(); !until.IsZero() && !now.Before(until) {
+		return s.errShort()
+	}
 	for _, st := range s.types {
 		if err := s.coldLocked(st, now); err != nil {
 			return err
@@ -60,27 +63,29 @@ func (s *session) coldPartLocked(st *streamType, sub *relay.Sub, now time.Time) 
 	}
 	half := sub.ColdFrom.Add(wait / 2)
 	sub.ColdFrom = time.Time{}
-	if !sub.Standing().Waiting {
+	standing := sub.Standing()
+	if !standing.Waiting {
 		return nil
 	}
+	kept := s.served || s.leftLocked()
 	// A stream opened in the first half of the wait and open still counts as having carried the request. It has to stay open from
 	// then on: the origin may be a relay, which waits for its own origin no longer than we do, and then ends it.
 	sub.ColdFrom = now
-	if !s.served {
+	if !kept {
 		sub.ColdFrom = now.Add(-wait + wait/8)
 	}
-	if st.held != nil {
+	if st.held != nil || !st.heldSince.IsZero() { // there is something to tell
 		return nil
 	}
 	whole := !s.delta && (st.wildcard || relay.SentWhole(st.typeURL))
 	if !unreached(sub, half) {
-		if whole && !sub.Standing().Wildcard {
+		if whole && !standing.Wildcard {
 			s.waiveLocked(st, sub)
 		}
 		return nil
 	}
 	st.coldCount++
-	if s.served || st.othersMayServe(sub, half) {
+	if kept || st.othersMayServe(sub, half) {
 		switch {
 		case whole:
 			s.waiveLocked(st, sub)
@@ -91,6 +96,17 @@ func (s *session) coldPartLocked(st *streamType, sub *relay.Sub, now time.Time) 
 	}
 	return status.Errorf(codes.Unavailable, "nothing is known of %s yet, and origin %q could not be reached for "+
 		"timing.cold_wait %v: try another replica or again", st.typeURL, sub.Group().Origin().Name(), wait)
+}
+
+// leftLocked reports whether the client is left with what it says it holds, since what was restored may be older (RELAY-96). It has
+// configuration, as one that was served.
+func (s *session) leftLocked() bool {
+	for _, st := range s.types {
+		if st.sub.Standing().Held {
+			return true
+		}
+	}
+	return false
 }
 
 // unreached reports whether no upstream stream has carried what a Sub waits for since a time.
@@ -135,9 +151,10 @@ func (s *session) next() time.Time {
 		return next
 	}
 	at(s.warm.at)
+	at(s.shortUntilLocked())
 	anyHeld := false
 	for _, st := range s.types {
-		if st.held != nil {
+		if st.held != nil || !st.heldSince.IsZero() {
 			anyHeld = true
 			at(st.heldSince.Add(s.cfg.timing.ColdWait)) // of a hold for settling
 		}
@@ -146,6 +163,9 @@ func (s *session) next() time.Time {
 		at(s.warm.until)
 	}
 	for _, st := range s.types {
+		if st.rest != nil {
+			at(st.removals)
+		}
 		for i := range st.sub.Len() {
 			if from := st.sub.Part(i).ColdFrom; !from.IsZero() {
 				at(from.Add(s.cfg.timing.ColdWait))

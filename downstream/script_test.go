@@ -34,6 +34,8 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 //	origin TYPE NAME=BODY -NAME !NAME:CODE.. TYPE..    the origin changes, and says so to whom asked
 //	origin down|up                 the upstream streams
 //	origin mutes|unmutes TYPE      it leaves a type unanswered
+//	snapshot                       what is kept on disk from now on
+//	restart                        the process ends, and begins again with that; a client's versions stay known
 //	client NAME delta|sotw         a new stream; it ends the client's former one
 //	NAME -> TYPE V= N= R={..}      a SotW request: version, nonce, names; error=WORD makes it a NACK
 //	NAME -> TYPE N= +NAME -NAME    a delta request; has={NAME@BODY} are its initial_resource_versions, ? is no version of ours
@@ -115,6 +117,7 @@ type script struct {
 	versions []string // of SotW, in the order they were seen
 	out      []string
 	began    time.Time // of the present wait
+	disk     *disk
 }
 
 // scriptClient is one client and the writer of its stream.
@@ -134,6 +137,10 @@ func (s *script) run(f []string) {
 		s.origin(s.control, f[1:])
 	case s.others[f[0]] != nil:
 		s.origin(s.others[f[0]], f[1:])
+	case f[0] == "snapshot":
+		s.disk = snapshot(s.rig.table, s.rig.now)
+	case f[0] == "restart":
+		s.restart()
 	case f[0] == "client":
 		s.open(f[1], f[2] == "delta")
 	case f[0] == "wait":

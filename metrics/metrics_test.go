@@ -52,6 +52,8 @@ var catalogue = map[string]string{
 	"weir_cache_lookups_total":                      "result",
 	"weir_cache_retired_entries":                    "",
 	"weir_limit_rejections_total":                   "limit",
+	"weir_memory_used_bytes":                        "",
+	"weir_memory_limit_bytes":                       "",
 	"weir_largest_message_bytes":                    "direction",
 	"weir_variant_ambiguity_total":                  "origin",
 	"weir_file_loads_total":                         "origin,result",
@@ -71,7 +73,7 @@ var closed = map[string][]string{
 	"stage":     {"sent", "acked"},
 	"result":    {"ok", "error", "live", "stale", "retired", "absent", "miss"},
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
-	"reason":    {"send_stall", "lagging", "entries", "bytes", "max_stale", "other"},
+	"reason":    {"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "other"},
 	"limit": {
 		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
 		"nacks_per_second", "names_per_stream",

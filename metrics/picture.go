@@ -10,11 +10,13 @@ import (
 // Picture is the state that gauges show, in plain values. Types are type URLs or short names; the ones that share a
 // short name are added up.
 type Picture struct {
-	Origins  []OriginPicture  // one for each configured origin, names distinct
-	Dialects []DialectPicture // what is missing counts as zero
-	Unsynced int              // client streams that have not acknowledged all they are owed
-	Retired  int              // names and whole sets kept though nobody wants them
-	Lag      time.Duration    // for how long the longest of them; 0 if there are none
+	Origins     []OriginPicture  // one for each configured origin, names distinct
+	Dialects    []DialectPicture // what is missing counts as zero
+	Unsynced    int              // client streams that have not acknowledged all they are owed
+	Retired     int              // names and whole sets kept though nobody wants them
+	Memory      int64            // bytes that are held, as of the last look; 0: nobody looks
+	MemoryLimit int64            // 0: none
+	Lag         time.Duration    // for how long the longest of them; 0 if there are none
 	// Certificates are when the first of each role ends: "listener", "admin", "origin" of those we show, "client_ca" and "origin_ca"
 	// of those we trust. What is not there is not shown.
 	Certificates map[string]time.Time
@@ -65,6 +67,8 @@ var (
 	views                 = newGauge("weir_views", "Views that subscribers share.", "origin")
 	cacheStale            = newGauge("weir_cache_stale_entries", "Entries served without the origin behind them.", "origin")
 	cacheRetired          = newGauge("weir_cache_retired_entries", "Names and whole sets that nobody wants, kept for an outage.")
+	memoryUsed            = newGauge("weir_memory_used_bytes", "What the process cannot free by itself, held against limits.memory; 0 without one.")
+	memoryLimit           = newGauge("weir_memory_limit_bytes", "The limit in force, given or derived; 0: none.")
 	cacheEntries          = newGauge("weir_cache_entries", "Entries in the table.", "origin", "type")
 	cacheBytes            = newGauge("weir_cache_bytes", "Bytes of the bodies in the table.", "origin", "type")
 	downstreamStreams     = newGauge("weir_downstream_streams", "Open client streams.", "dialect")
@@ -76,6 +80,7 @@ var (
 	pictureGauges = []gauge{
 		upstreamConnected, upstreamLastProof, upstreamLastUpdate, upstreamStreams, upstreamSubscriptions, groups, views,
 		cacheStale, cacheRetired, cacheEntries, cacheBytes, downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamLag,
+		memoryUsed, memoryLimit,
 		certificateExpiry,
 	}
 )
@@ -140,6 +145,8 @@ func (s sample) add(p Picture) {
 	s.sum(downstreamUnsynced, float64(p.Unsynced))
 	s.sum(cacheRetired, float64(p.Retired))
 	s.sum(downstreamLag, p.Lag.Seconds())
+	s.sum(memoryUsed, float64(p.Memory))
+	s.sum(memoryLimit, float64(p.MemoryLimit))
 	for role, ends := range p.Certificates {
 		key := sampleKey{gauge: certificateExpiry, n: 1, label: [2]string{oneOf(certRoles, role)}}
 		if at, ok := s[key]; !ok || unixSeconds(ends) < at {

@@ -36,7 +36,8 @@ func TestPicture(t *testing.T) {
 			},
 			Unsynced: 6,
 			Retired:  8,
-			Lag:      1500 * time.Millisecond,
+			Memory:   9, MemoryLimit: 10,
+			Lag: 1500 * time.Millisecond,
 		}
 	})
 
@@ -46,6 +47,8 @@ func TestPicture(t *testing.T) {
 		"weir_cache_entries mesh cds":                       10,
 		"weir_cache_entries mesh other":                     50,
 		"weir_cache_retired_entries":                        8,
+		"weir_memory_used_bytes":                            9,
+		"weir_memory_limit_bytes":                           10,
 		"weir_cache_stale_entries files":                    0,
 		"weir_cache_stale_entries mesh":                     5,
 		"weir_downstream_lag_seconds":                       1.5,

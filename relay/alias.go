@@ -145,6 +145,7 @@ func (s *shard) shareLocked(e *entry) {
 		for _, v := range x.variants {
 			if v.listsAs(e.name) {
 				s.holdLocked(e, v)
+				e.unconfirmed = x.unconfirmed
 			}
 		}
 	}

@@ -164,7 +164,7 @@ func (a *aliased) laterLocked(s *Sub) {
 func (s *Sub) recognizeLocked(r *record) {
 	w := r.want
 	switch {
-	case !r.is(early) || w.entry.lost:
+	case !r.is(early) || w.entry.lost || r.heldBack():
 		return
 	case w.chosen != nil:
 		if d, stated := s.alias.claims[w.chosen.Name]; stated && w.chosen.Name != w.entry.name {

@@ -204,7 +204,11 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			}
 		}
 	}
+	s.confirmLaterLocked(u.Bad)
 	for e, stated := range touched {
+		if !slices.ContainsFunc(e.wants, func(w *want) bool { return w.refresh }) { // or else what it was told of was another body
+			s.confirmLocked(e)
+		}
 		s.mindLocked(mortalKey{name: e.name}, e.variants)
 		s.offerNamedLocked(e, rev, gen, stated)
 	}

@@ -199,6 +199,7 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 		return asks
 	}
 	s.silentLocked()
+	s.confirmFromLocked(now, a.First)
 	if all {
 		a.All = s.allAskedLocked()
 	}
@@ -247,6 +248,7 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 			}
 		}
 	})
+	t.presented = a.Initial != nil
 	for _, t := range globs {
 		t.askedLocked(gen, now, a.Initial == nil)
 	}
@@ -304,7 +306,7 @@ func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time) (again []Na
 func (s *shard) askedLocked(w *want, gen uint32, now time.Time) Name {
 	w.asked = gen
 	s.named.unheard = append(s.named.unheard, unheard{w, gen, now})
-	w.answered, w.unanswered, w.refresh = 0, false, false
+	w.answered, w.unanswered, w.refresh, w.mute = 0, false, false, false
 	if w.chosen != nil && w.chosen.DoNotCache {
 		s.reshowLocked(w) // it may be given out from now on
 	}

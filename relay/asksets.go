@@ -185,6 +185,9 @@ func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
 	if !t.firm && (t.settled || !sweep && !t.revived && len(t.members) > 0) {
 		// An origin that finds us in sync may answer nothing at all. Without a response it takes the longest wait.
 		t.first, t.news = now, now.Add(firmMost)
+		if t.unconfirmedLocked() && !sweep {
+			t.news = now // ten times settle without a word is its word (RELAY-96); but for what it was not presented, which it cannot know
+		}
 		t.pauseLocked(now)
 	}
 	if t.uncached > 0 {

@@ -172,7 +172,7 @@ func (s *Sub) Unreached() bool {
 	defer s.shard.unlock()
 	told := false
 	for p := s.pos; p != nil; p = p.also {
-		if p.fresh && p.fault == nil && p.view.set.kind != wild { // `*` carries no error (ABS-12)
+		if p.fresh && p.fault == nil && p.view.set.kind != wild && !p.heldBackLocked() { // `*` carries no error (ABS-12)
 			told, p.cold = true, true
 			s.markLocked(s.shard.rev)
 		}
@@ -181,7 +181,7 @@ func (s *Sub) Unreached() bool {
 		return told
 	}
 	for _, r := range s.records {
-		if r.is(owed) && r.fault == nil {
+		if r.is(owed) && r.fault == nil && !r.heldBack() {
 			told = true
 			r.flags |= cold
 			s.dirtyLocked(r, s.shard.rev)

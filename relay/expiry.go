@@ -117,7 +117,7 @@ func (s *shard) expireNameLocked(e *entry, now time.Time) (n int) {
 	}
 	s.mindLocked(mortalKey{name: e.name}, e.variants)
 	gen := s.lane(s.named.lane).gen.Load()
-	if gen == 0 || !s.askedBeforeLocked(e, gen) {
+	if gen == 0 || !s.askedBeforeLocked(e, gen) || e.unconfirmed {
 		gen = 0
 	}
 	s.offerNamedLocked(e, s.rev, gen, true)

@@ -124,7 +124,7 @@ func (v *Variant) resource() []byte {
 // the iteration.
 func (t *Table) Images(changedSince func(origin, group, typeURL string) uint64) iter.Seq[TypeImage] {
 	return func(yield func(TypeImage) bool) {
-		for _, o := range t.originList() {
+		for _, o := range t.Origins() {
 			for _, g := range o.groupList() {
 				if g.dedicated {
 					continue

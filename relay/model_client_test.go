@@ -10,7 +10,7 @@ func (m *model) openSub() {
 	if len(m.subs) >= 10 {
 		return
 	}
-	c := &modelSub{id: m.at, delta: m.deltaClient(), lazy: m.rnd.IntN(5) == 0, names: map[string]bool{}, held: map[string]int{}, versions: map[string]string{}, aliases: map[string][]string{}, unsubbed: map[string]bool{}, byAlias: map[string]bool{}, errs: map[string]modelTold{}, named: map[string]bool{}, refused: map[string]bool{}, accepted: map[string]string{}}
+	c := &modelSub{id: m.at, delta: m.deltaClient(), lazy: m.rnd.IntN(5) == 0, names: map[string]bool{}, held: map[string]int{}, versions: map[string]string{}, aliases: map[string][]string{}, unsubbed: map[string]bool{}, byAlias: map[string]bool{}, errs: map[string]modelTold{}, named: map[string]bool{}, refused: map[string]bool{}, accepted: map[string]string{}, lost: map[string]int{}}
 	ty := m.typeURL()
 	if len(m.ghosts) > 0 && m.rnd.IntN(2) == 0 {
 		i := m.rnd.IntN(len(m.ghosts))
@@ -18,12 +18,16 @@ func (m *model) openSub() {
 		m.ghosts = slices.Delete(m.ghosts, i, i+1)
 		ty, c.delta, c.wildcard, c.names, c.held, c.versions, c.version = g.typeURL, g.delta, g.wildcard, g.names, g.held, g.versions, g.version
 		c.aliases = g.aliases
+		if c.back = g.back; len(c.held) == 0 {
+			c.back = nil
+		}
 	}
 	if m.aliased() { // what it holds by alias is not recognized where none is known
 		known := func(n string) bool { return c.wildcard && visible(n) || c.names[n] }
 		maps.DeleteFunc(c.held, func(n string, _ int) bool { return !known(n) })
 		maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !known(n) })
 		c.aliases = map[string][]string{}
+		maps.DeleteFunc(c.back, func(n string, _ int) bool { return !known(n) })
 	}
 	o := SubOptions{TypeURL: ty, Delta: c.delta, TTL: m.ttls() && m.rnd.IntN(2) == 0}
 	if c.delta {
@@ -91,6 +95,9 @@ func (m *model) subscribeOne(c *modelSub) {
 	}
 	m.logf("client %d subscribes %s: %v", c.id, name, on)
 	m.resubscribed(c, name, on)
+	if !on || !m.wants(c, name) { // what it drops it does not hold, should it come back for it
+		maps.DeleteFunc(c.back, func(n string, _ int) bool { return n == name || isCollection(name) || name == Wildcard })
+	}
 	switch {
 	case name == Wildcard:
 		if !on && c.wildcard { // what only `*` held may go, though the named kind is about to have it
@@ -224,6 +231,8 @@ func (m *model) take(c *modelSub) {
 		_, value, _ := anyParts(v.Any())
 		name := m.plain(v.Name)
 		c.aliases[name] = v.aliases
+		m.goesBack(c, name, m.number(stringField(value, 2)))
+		delete(c.lost, name)
 		c.held[name], c.versions[name] = m.number(stringField(value, 2)), v.Version()
 	}
 	for _, n := range a.Removed {
@@ -236,6 +245,7 @@ func (m *model) take(c *modelSub) {
 			continue
 		}
 		m.loses(c, n)
+		m.loseForGood(c, n)
 		delete(c.held, n)
 		delete(c.versions, n)
 	}

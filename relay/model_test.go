@@ -75,6 +75,8 @@ func TestConvergence(t *testing.T) {
 var modelKinds = []string{
 	"delta", "sotw", "no-resume", "no-versions", "origin's versions", "origin's no-versions", "spellings", "sotw spellings",
 	"per type", "sotw per type", "ttl", "sotw ttl", "aliases", "aliases no-versions",
+	"restarts", "sotw restarts", "no-resume restarts", "no-versions restarts", "restarts per type", "aliases restarts",
+	"globs restarts", "namespaces restarts",
 	"globs", "globs no-resume", "globs no-versions", "globs per type",
 	"namespaces", "namespaces no-resume", "namespaces names",
 }
@@ -111,6 +113,10 @@ type model struct {
 
 	heartbeats int // told to clients
 	promises   promises
+
+	disk     diskImages
+	lives    lives
+	restored int
 }
 
 type modelLane struct {
@@ -154,6 +160,8 @@ type modelSub struct {
 	named    map[string]bool   // ever, since it came for `*`
 	refused  map[string]bool   // last sent in an answer that it refused
 	accepted map[string]string // version it accepted last
+	lost     map[string]int    // by "*": its place in lives
+	back     modelBack
 }
 
 var modelTypes = []string{ClusterType, EndpointType, ScopedRouteType}
@@ -163,20 +171,10 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 		t: t, rnd: rnd, kind: kind, sotw: strings.HasPrefix(kind, "sotw"), now: time.Unix(1e9, 0), state: map[string]map[string]int{},
 		made: map[int]int{}, deleted: map[string]map[string]int{}, faults: map[string]map[string]modelFault{},
 		promises: promises{map[promised]time.Time{}, map[promised]map[bool]time.Time{}, map[promised]int{}, time.Time{}, 0, 0},
-		faulted:  map[string]map[string]int{}, owner: map[string]map[string]string{}, bodyOf: map[int]string{},
+		faulted:  map[string]map[string]int{}, owner: map[string]map[string]string{}, bodyOf: map[int]string{}, lives: lives{},
 	}
 	m.asOrigin = strings.HasPrefix(kind, "origin's")
-	table, err := New(Config{Linger: 5 * time.Second, Origins: []OriginConfig{
-		{Name: "mesh", SotW: m.sotw, NoResume: strings.HasSuffix(kind, "no-resume"), OriginVersions: m.asOrigin, PerType: strings.HasSuffix(kind, "per type")},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.table = table
-	m.group, _ = table.Origin("mesh").Group(nil)
-	for _, l := range m.group.lanes {
-		m.lanes = append(m.lanes, &modelLane{Lane: l})
-	}
+	m.start()
 	m.types = modelTypes
 	if strings.HasPrefix(kind, "namespaces") {
 		m.types = []string{VirtualHostType}
@@ -186,6 +184,22 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 		m.state[ty], m.deleted[ty], m.faults[ty] = map[string]int{}, map[string]int{}, map[string]modelFault{}
 	}
 	return m
+}
+
+// start makes the table.
+func (m *model) start() {
+	table, err := New(Config{Linger: 5 * time.Second, Origins: []OriginConfig{
+		{Name: "mesh", SotW: m.sotw, NoResume: m.has("no-resume"), OriginVersions: m.asOrigin, PerType: m.has("per")},
+	}})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.table = table
+	m.group, _ = table.Origin("mesh").Group(nil)
+	m.lanes = nil
+	for _, l := range m.group.lanes {
+		m.lanes = append(m.lanes, &modelLane{Lane: l})
+	}
 }
 
 func (m *model) logf(f string, a ...any) {
@@ -255,7 +269,7 @@ func (m *model) spell(name string) string {
 		return strings.TrimSuffix(name, "/*")
 	case m.collects():
 		return "xdstp://o/T/" + name
-	case !strings.HasSuffix(m.kind, "spellings"):
+	case !m.has("spellings"):
 		return name
 	}
 	return fmt.Sprintf([]string{"xdstp://o/T/%s?a=&b=", "xdstp://o/T/%s?b&a", "xdstp://%%6f/%%54/%s?%%61&a=9&b", "xdstp://o/T/%s?a&&b&b"}[m.rnd.IntN(4)], name)
@@ -296,8 +310,13 @@ func visible(name string) bool {
 
 func (m *model) step() {
 	switch k := m.rnd.IntN(100); {
+	case m.restarts() && m.rnd.IntN(150) == 0:
+		m.restart()
+	case m.restarts() && m.rnd.IntN(40) == 0:
+		m.snapshot()
 	case k < 20:
 		m.change()
+		m.live()
 	case k < 38:
 		if len(m.subs) > 0 {
 			m.subscribeOne(m.subs[m.rnd.IntN(len(m.subs))])

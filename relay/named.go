@@ -19,9 +19,13 @@ type namedTable struct {
 	firstGen [2]uint32
 	firstAt  [2]time.Time
 	changed  []*want // to be looked at by the lane, besides asking anew
-	// unconfirmed: an entry may be.
+	// unconfirmed: an entry may be. Those whose silence counts as the origin's word are confirmed at confirmAt (restore.go).
 	unconfirmed bool
-	moving      bool // the side lane has to ask them before the main lane may be reopened without them
+	confirmAt   time.Time
+	confirming  bool // a timer is set
+	// presented: on the present stream the origin was told the versions of what is held, so its silence means that they are current.
+	presented bool
+	moving    bool // the side lane has to ask them before the main lane may be reopened without them
 	// unheard are the names asked, in order of time, to be looked at after patience (ABS-1); silentAt is when, zero if there are none.
 	unheard  []unheard
 	silentAt time.Time
@@ -79,6 +83,7 @@ type want struct {
 	existed    bool   // a body was known: a client that is away may hold it, so its absence lingers
 	faulted    bool   // in error, and nothing else is known: counts for settling like silence, after 15 s
 	unanswered bool   // silent for 15 s on a healthy stream: counts for settling only (RELAY-6)
+	mute       bool   // asked 15 s ago, and the origin has said nothing of the body since (restore.go)
 	refresh    bool   // to be asked anew, by unsubscribe and subscribe (DELTA-7)
 	inChanged  bool
 }
@@ -107,6 +112,7 @@ const (
 	early                            // came with the first request, and may be an alias of what the client says it holds
 	beat                             // a TTL came that the client has not been told
 	revived                          // holds what had retired, by our giving it
+	returned                         // of a client that came back, and by what it said first holds it, or may
 )
 
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
@@ -115,12 +121,16 @@ func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
 func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
 	e := s.named.entries[name]
 	if e == nil {
-		e = &entry{name: name, spelt: spelt, retired: s.table().retired.take(s.retiredKey(name))}
+		e = &entry{name: name, spelt: spelt}
+		e.retired, e.unconfirmed = s.table().retired.take(s.retiredKey(name))
 		s.named.entries[name] = e
 		s.shareLocked(e)
 		s.shareMemberLocked(e)
 		if len(e.variants) > 0 {
 			e.retired = nil
+		}
+		if e.unconfirmed {
+			s.named.unconfirmed = true
 		}
 		if e.retired != nil {
 			s.expectLocked(s.lane(s.named.lane))
@@ -379,7 +389,7 @@ func (w *want) renewedLocked(rev uint64) {
 // have to wait: a SotW client that came back is answered once all it names is known (RELAY-7).
 func (w *want) dueLocked() {
 	for r := w.head; r != nil; r = r.next {
-		if r.is(owed | holds) {
+		if r.is(owed|holds) && !r.heldBack() {
 			r.flags = r.flags&^claimed | holds
 		}
 	}

@@ -27,8 +27,9 @@ type retiredKey struct {
 
 // retired is one name with its variants, or a whole set: bodies and nothing else.
 type retired struct {
-	variants []*Variant
-	bytes    int
+	variants    []*Variant
+	unconfirmed bool // restored, and no stream has said anything of it since (restore.go)
+	bytes       int
 }
 
 // retirement is the LRU of what retired, for the whole table.
@@ -81,11 +82,11 @@ func (r *retirement) forget(origin string) {
 }
 
 // add takes bodies in, and evicts the longest unused beyond the bounds.
-func (r *retirement) add(key retiredKey, variants []*Variant) {
+func (r *retirement) add(key retiredKey, variants []*Variant, unconfirmed bool) {
 	if len(variants) == 0 {
 		return
 	}
-	x := &retired{variants: variants}
+	x := &retired{variants: variants, unconfirmed: unconfirmed}
 	for _, v := range variants {
 		x.bytes += v.Size()
 	}
@@ -113,15 +114,15 @@ func (r *retirement) put(key retiredKey, x *retired) (byCount, byBytes int) {
 }
 
 // take gives back what retired under the key, which is no longer in the cache then; nil if nothing did.
-func (r *retirement) take(key retiredKey) []*Variant {
+func (r *retirement) take(key retiredKey) (variants []*Variant, unconfirmed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x, ok := r.lru.Peek(key)
 	if !ok {
-		return nil
+		return nil, false
 	}
 	r.lru.Remove(key)
-	return x.variants
+	return x.variants, x.unconfirmed
 }
 
 // has reports whether something retired under the key.
@@ -158,7 +159,7 @@ func (s *shard) retireLocked(e *entry) {
 	}
 	variants = slices.DeleteFunc(slices.Clone(variants), func(v *Variant) bool { return v.DoNotCache || v.timed() })
 	if !s.private() {
-		s.table().retired.add(s.retiredKey(e.name), variants)
+		s.table().retired.add(s.retiredKey(e.name), variants, e.unconfirmed)
 	}
 }
 
@@ -221,6 +222,8 @@ func (s *shard) reshowLocked(w *want) {
 // which it was asked, but those who were given a body before (RELAY-9).
 func (s *Sub) bodyLocked(r *record) *Variant {
 	switch v := r.want.chosen; {
+	case r.heldBack():
+		return nil
 	case v == nil:
 		return s.retiredLocked(r)
 	case v.DoNotCache && !s.shard.isAskedLocked(r.want) && (!r.is(holds) || r.is(claimed)):

@@ -99,12 +99,13 @@ func TestRetirementCounts(t *testing.T) {
 	r.bound(3, 1000)
 	for i := range 5 {
 		v := newVariant(&receipt{typeURL: EndpointType}, &Resource{Name: fmt.Sprint(i), Any: make([]byte, 300)}, "")
-		r.add(retiredKey{name: fmt.Sprint(i)}, []*Variant{v})
+		r.add(retiredKey{name: fmt.Sprint(i)}, []*Variant{v}, false)
 	}
 	if n, bytes := r.size(); n != 2 || bytes > 1000 {
 		t.Errorf("%d entries of %d bytes are kept, want 2 in at most 1000", n, bytes)
 	}
-	r.add(retiredKey{name: "4"}, r.take(retiredKey{name: "4"}))
+	again, _ := r.take(retiredKey{name: "4"})
+	r.add(retiredKey{name: "4"}, again, false)
 	if n, bytes := r.size(); n != 2 || bytes > 1000 {
 		t.Errorf("taken and given back: %d entries of %d bytes, want the same as before", n, bytes)
 	}

@@ -23,7 +23,7 @@ func (t *set) key() retiredKey {
 func (t *set) retireLocked() {
 	cfg, typeURL := t.shard.group.origin.config(), t.shard.typeURL
 	told := !cfg.SotW || absenceDeletes(typeURL) || slices.Contains(cfg.AbsenceDeletes, typeURL)
-	if !told || !t.firm && !t.revived || t.uncached > 0 || t.anew || t.shard.private() {
+	if !told || !t.firm && !t.revived && !t.restored || t.uncached > 0 || t.anew || t.shard.private() {
 		return
 	}
 	var variants []*Variant
@@ -33,7 +33,7 @@ func (t *set) retireLocked() {
 		}
 		variants = append(variants, m.variants...)
 	}
-	t.shard.table().retired.add(t.key(), variants)
+	t.shard.table().retired.add(t.key(), variants, false) // it comes back as what is not firm in any case
 }
 
 // expectLocked looks for a set that retired when the first client asks for it.
@@ -56,7 +56,7 @@ func (t *set) reviveLocked() {
 		if t.settled || len(t.members) > 0 { // of a stream that began to tell what the set is now
 			return
 		}
-		variants := t.shard.table().retired.take(t.key())
+		variants, _ := t.shard.table().retired.take(t.key())
 		if variants == nil {
 			return
 		}
@@ -90,7 +90,7 @@ func (t *set) forgetLocked() {
 	t.changedLocked(rev)
 	t.faults, t.from, t.doubted = faults{}, nil, nil
 	t.first, t.news, t.settled, t.firm, t.bad = time.Time{}, time.Time{}, false, false, false
-	t.sweepGen, t.revived, t.anew = 0, false, false
+	t.sweepGen, t.revived, t.anew, t.restored = 0, false, false, false
 }
 
 // countLocked keeps count of the members that must not be cached.

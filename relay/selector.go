@@ -184,6 +184,10 @@ func (s *shard) shareMemberLocked(e *entry) {
 	for _, v := range s.memberLocked(s.lane(s.named.lane).gen.Load(), e.name) {
 		s.holdLocked(e, v)
 	}
+	if len(e.variants) > 0 {
+		e.unconfirmed = false
+		s.coveringLocked(e.name, func(t *set) { e.unconfirmed = e.unconfirmed || t.unconfirmedLocked() })
+	}
 	if e.also != nil {
 		s.listLocked(e.also)
 	}

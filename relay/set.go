@@ -170,7 +170,7 @@ func (t *set) clearLocked() {
 	}
 	t.members, t.faults, t.doubted = map[string]*member{}, faults{}, nil
 	t.first, t.news, t.settled, t.firm, t.bad = time.Time{}, time.Time{}, false, false, false
-	t.sweepGen, t.from = 0, nil
+	t.sweepGen, t.from, t.restored = 0, nil, false
 }
 
 // readyLocked reports whether the set may be told to a client, who holds something or not (RELAY-6, RELAY-7).
@@ -262,6 +262,8 @@ func (t *set) pauseLocked(now time.Time) {
 			t.wakeFreshLocked()
 		}
 	}
+	// What was restored and is to be swept is not confirmed by an answer before that.
+	sweeps = sweeps || t.restored && t.sweepGen != 0 && !t.sweepFirst.IsZero()
 	if !t.first.IsZero() && !t.firm && !t.bad && !sweeps {
 		if x := earlier(arrivals.Over(t.news, firmFactor*cfg.Settle), t.first.Add(firmMost)); x.After(now) {
 			at(x)
@@ -304,7 +306,7 @@ func (t *set) sweepLocked() {
 	if ended {
 		t.statedLocked(rev)
 	}
-	if t.revived {
+	if t.revived || t.unconfirmedLocked() {
 		t.settled, t.firm, t.revived = true, true, false
 		t.wakeFreshLocked()
 	}

@@ -56,6 +56,7 @@ type shard struct {
 	unrequested uint64 // resources that matched no subscription (RELAY-28)
 	unanswered  uint64 // names a healthy origin left unanswered (ABS-5)
 	woken       []*Subscriber
+	denied      []Denied // within one Update or Replace of a Sub
 }
 
 type kind uint8

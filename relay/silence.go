@@ -8,6 +8,7 @@ import "time"
 // either counts as an answer.
 func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
 	if s.group.origin.ends(fault) {
+		s.confirmLocked(e) // any other error says nothing of the body
 		for _, w := range e.wants {
 			if !w.fault.same(fault) {
 				w.fault = fault
@@ -62,6 +63,10 @@ func (s *shard) silent(now time.Time) {
 }
 
 func (s *shard) unheardLocked(w *want) {
+	w.mute = w.answered != w.asked || w.faulted
+	if w.entry.unconfirmed {
+		s.reshowLocked(w) // lists that wait for it do so no longer
+	}
 	switch {
 	case w.chosen != nil && !w.entry.lost:
 		if w.answered != w.asked && w.fault != nil { // it would have been stated again

@@ -209,6 +209,9 @@ type Standing struct {
 	Waiting bool
 	// Settling: a set subscribed to has to settle before it is told (RELAY-7).
 	Settling bool
+	// Held: there is something for it that was restored and that the origin has not confirmed yet. The client says that it holds
+	// something, and is left as it is (RELAY-96).
+	Held bool
 	// Lagging: the stream fell so far behind that it has to end and resume by its versions.
 	Lagging bool
 	// Names is the number of names subscribed, those of collections included, and Sets that of sets.
@@ -226,9 +229,16 @@ func (s *Sub) Standing() Standing {
 	x := Standing{
 		Unsent: s.unsent, Waiting: s.waitingLocked(), Lagging: s.lagging, Names: len(s.records), Dropped: len(s.again),
 	}
+	if s.shard.named.unconfirmed {
+		for _, r := range s.records {
+			x.Held = x.Held || r.heldBack()
+		}
+	}
 	for p := s.pos; p != nil; p = p.also {
 		x.Sets++
-		x.Settling = x.Settling || p.waitsLocked()
+		held := p.heldBackLocked()
+		x.Held = x.Held || held
+		x.Settling = x.Settling || p.waitsLocked() && (!held || p.view.set.lane().live(p.view.set.askedGen)) // or else nothing is to come
 		if p.view.set.kind == wild {
 			x.Wildcard = true
 		} else {

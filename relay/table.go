@@ -30,6 +30,8 @@ type Config struct {
 	Metrics *metrics.Metrics
 	// MaxGroups bounds the groups of one origin (RELAY-67). 0: no limit.
 	MaxGroups int
+	// MaxViews bounds the views of all origins. 0: no limit.
+	MaxViews int
 	// Origins are the config sources. At least one.
 	Origins []OriginConfig
 }
@@ -94,6 +96,7 @@ type Table struct {
 	routes  atomic.Pointer[routes]
 	timers  timers
 	retired *retirement
+	room    room
 
 	// rev is the last revision given out. Every accepted response takes the next, whatever its origin, group and type: one client
 	// stream may be told of several groups, and all that is pending on it compares. It is taken under a shard's lock, so it rises
@@ -156,8 +159,8 @@ func (t *Table) Origin(name string) *Origin {
 	return nil
 }
 
-// originList are the origins in force, as configured.
-func (t *Table) originList() []*Origin { return t.routes.Load().list }
+// Origins are those in force, as configured. The list must not be changed.
+func (t *Table) Origins() []*Origin { return t.routes.Load().list }
 
 // Origin is one config source's part of the table: its groups, and the lanes they want open.
 type Origin struct {

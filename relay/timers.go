@@ -9,15 +9,16 @@ import (
 type timerKind uint8
 
 const (
-	setEnd      timerKind = iota // the last client of a set left and linger has passed
-	setPause                     // a set may have settled, or a sweep is due
-	wantEnd                      // the last client of a name left and linger has passed
-	silentNames                  // names asked for have not been answered
-	groupEnd                     // the last client of a group left
-	laneQuiet                    // a stream has been open for quietFor
-	trialDue                     // a type in quarantine is to be tried again
-	expiries                     // TTLs have passed
-	laneDown                     // a stream should have been opened by now
+	setEnd        timerKind = iota // the last client of a set left and linger has passed
+	setPause                       // a set may have settled, or a sweep is due
+	wantEnd                        // the last client of a name left and linger has passed
+	silentNames                    // names asked for have not been answered
+	groupEnd                       // the last client of a group left
+	laneQuiet                      // a stream has been open for quietFor
+	trialDue                       // a type in quarantine is to be tried again
+	expiries                       // TTLs have passed
+	laneDown                       // a stream should have been opened by now
+	confirmations                  // names that were restored have been asked for ten times settle
 )
 
 type timer struct {
@@ -89,6 +90,8 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		case expiries:
 			n := x.shard.expire(now)
 			x.shard.group.origin.counts.Type(x.shard.typeURL).Expired(n)
+		case confirmations:
+			x.shard.confirm(now)
 		case laneDown:
 			x.lane.late(x.gen)
 		}

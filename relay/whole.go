@@ -103,7 +103,9 @@ func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 
 // knownLocked is RELAY-6 for a name: received, stated absent, or unanswered for 15 s on a healthy stream. What was received and cannot
 // be given to this client now is not resolved: it may hold it.
-func (s *Sub) knownLocked(r *record) bool { return s.bodyLocked(r) != nil || r.want.goneLocked() }
+func (s *Sub) knownLocked(r *record) bool {
+	return s.bodyLocked(r) != nil || r.want.goneLocked() && !r.heldBack()
+}
 
 func (s *Sub) resolvedLocked() bool {
 	for _, r := range s.records {

@@ -172,6 +172,9 @@ func (s *standing) summary(w io.Writer) {
 		state += ": " + s.Ready.Why
 	}
 	row(w, "state", state)
+	if at := s.Ready.ConfigRefused; !at.IsZero() {
+		row(w, "config", "the file was refused "+ago(time.Now(), at)+" ago, and what was in force before stays; GET /config says why")
+	}
 	unsynced, more := 0, ""
 	for _, c := range s.Clients.Clients {
 		if !c.Synced {

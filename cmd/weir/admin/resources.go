@@ -71,12 +71,12 @@ func (a *Admin) resources(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	for _, o := range a.cfg.Origins() {
-		if q.origin != "" && o.Name != q.origin {
+	for _, o := range a.cfg.Table.Origins() {
+		if q.origin != "" && o.Name() != q.origin {
 			continue
 		}
-		a.cfg.Table.Origin(o.Name).Resources(q.group, q.typeURL, q.name, func(s relay.ResourceStatus) bool {
-			return l.add(a.resourceOf(o.Name, &s, q.bodies))
+		o.Resources(q.group, q.typeURL, q.name, func(s relay.ResourceStatus) bool {
+			return l.add(a.resourceOf(o.Name(), &s, q.bodies))
 		})
 		if l.more {
 			break
@@ -103,6 +103,6 @@ func (a *Admin) body(encoded []byte) json.RawMessage {
 	if err := proto.Unmarshal(encoded, &body); err != nil {
 		return nil // the table checked it when it came
 	}
-	blankAny(&body)
+	Blank(&body)
 	return a.cfg.Readable(&body)
 }

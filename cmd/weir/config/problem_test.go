@@ -138,10 +138,11 @@ func TestProblems(t *testing.T) {
 		"name below fields":  {"origins: [{name: a, files: {path: x}, name_fields: {a/b: -1}}]\n", "must not be negative"},
 		"hash":               {"origins: [{name: a, files: {path: x}, hash: md5}]\n", `hash: "md5" is not one of bytes, canonical`},
 		"unsupported rules":  {origin + "authorization: [{allow: all}]\n", "2:16: authorization: not supported"},
-		"unsupported size":   {origin + "limits: {memory: 1MiB}\n", "limits.memory: not supported by this version yet; leave it out"},
+		"unsupported number": {origin + "limits: {parameter_sets_per_stream: 1}\n", "limits.parameter_sets_per_stream: not supported by this version yet; leave it out"},
+		"memory":             {origin + "limits: {memory: 1MiB}\n", "2:18: limits.memory: must be at least 32MiB, without which nothing can be served, or 0"},
 		"retired":            {origin + "cache: {retired: {entries: -1}}\n", "cache.retired.entries"},
+		"unsupported nested": {origin + "limits: {parameter_sets_per_stream: wrong}\n", "limits.parameter_sets_per_stream: not supported"},
 		"snapshot":           {origin + "cache: {snapshot: {path: /x, interval: 1ms}}\n", "2:40: cache.snapshot.interval: must be at least 100ms"},
-		"unsupported nested": {origin + "limits: {memory: wrong}\n", "limits.memory: not supported"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := messages(t, c.text)

@@ -27,8 +27,6 @@ var unsupported = map[string]bool{
 	"cache.max_stale": true,
 
 	"limits.parameter_sets_per_stream": true,
-	"limits.views":                     true,
-	"limits.memory":                    true,
 
 	"timing.coalesce": true,
 }
