@@ -22,10 +22,8 @@ type Config struct {
 
 	// Addresses are the servers, in order of preference: host:port, or unix:///path. At least one. After a connectivity
 	// failure the next one is tried: at once if a group wants what no server has answered, otherwise when the one before has been
-	// lost for ColdWait. That one takes over again with its first response (FED-6).
+	// lost for the table's ColdWait. That one takes over again with its first response (FED-6).
 	Addresses []string
-	// ColdWait is how long a server may be lost before those who miss nothing go to the next. Default 10 s; negative: not at all.
-	ColdWait time.Duration
 	// SameVersions: all Addresses give one version to one content, so that versions learnt from one may be presented to
 	// another (FED-7).
 	SameVersions bool
@@ -192,7 +190,6 @@ const minKeepalive = 10 * time.Second
 func (c Config) withDefaults() Config {
 	orElse(&c.MaxMessage, 64<<20)
 	orElse(&c.Pause, time.Second)
-	orElse(&c.ColdWait, 10*time.Second)
 	orElse(&c.Backoff.Base, time.Second)
 	orElse(&c.Backoff.Factor, 1.6)
 	orElse(&c.Backoff.Jitter, 0.2)

@@ -19,7 +19,7 @@
 //
 // The servers of an origin are in order of preference (FED-6). One that cannot be connected to, or ends a stream without a response
 // while it answers nobody, is lost until it responds. A group that wants what no server has answered yet goes to the next at once
-// (TestColdFallsBackAtOnce); one that misses nothing gives the lost server ColdWait, since the next may be stale
+// (TestColdFallsBackAtOnce); one that misses nothing gives the lost server cold_wait, since the next may be stale
 // (TestFullWaitsBeforeItFallsBack). A lane that is not at the first server seeks a better one: one lane at a time asks a lost server the
 // same as its own stream has asked (climb.go), and when that is answered the others follow (TestManyLanesMoveTogether,
 // TestSilentServerNeverTakesOver). The old stream is in use until the new one has its first response, which is the first that the table

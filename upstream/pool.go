@@ -39,6 +39,7 @@ type pool struct {
 	cfg     *Config
 	health  *health
 	news    *news
+	table   *relay.Origin
 	servers []*server // in order of preference
 
 	mu      sync.Mutex    // guards what follows and the servers; held for list work only
@@ -58,7 +59,7 @@ type conn struct {
 }
 
 func newPool(cfg *Config, table *relay.Origin, h *health, n *news) *pool {
-	p := &pool{cfg: cfg, health: h, news: n, changed: make(chan struct{})}
+	p := &pool{cfg: cfg, table: table, health: h, news: n, changed: make(chan struct{})}
 	rests := cfg.Backoff
 	rests.Max *= 10
 	for i, address := range cfg.Addresses {
@@ -157,7 +158,7 @@ func (p *pool) patience() time.Duration {
 	if len(p.servers) == 1 {
 		return connectTimeout
 	}
-	return min(connectTimeout, max(p.cfg.ColdWait/2, time.Second))
+	return min(connectTimeout, max(p.table.ColdWait()/2, time.Second))
 }
 
 // dial connects to one server and returns when the connection is up.
