@@ -17,8 +17,13 @@ type GroupStatus struct {
 	Revision  uint64
 	Lanes     [2]LaneStatus // main, side; where types have lanes of their own, whether any is
 	Types     []TypeStatus  // in ORD-1 order
+	Digests   []TypeDigest  // of each of Types
 	Apart     []ApartStatus // of them, those not on the group's lanes, in the same order
 }
+
+// TypeDigest is of what is held of a type: of the set of `*`, and of what is held by name, each over names and content in no order.
+// It is equal where equal things are held, on another replica or another weir. "" for what is private, and for nothing.
+type TypeDigest struct{ Set, Names string }
 
 // ApartStatus is a picture of a type that is or was suspect of making the origin end streams (RELAY-92).
 type ApartStatus struct {
@@ -49,9 +54,6 @@ type TypeStatus struct {
 	Waiting     int // of the names, asked and unanswered
 	Bodies      int // resources held, of both kinds
 	Bytes       int // of the bodies
-	// Digest is of the set of `*` and NamesDigest of what is held by name, each over names and content in no order: equal where equal
-	// things are held, on another replica or another weir. "" for what is private, and for nothing.
-	Digest, NamesDigest string
 	// Stale is how many of the bodies no open upstream stream vouches for.
 	Stale      int
 	Views      int
@@ -88,8 +90,8 @@ func (o *Origin) Status() []GroupStatus {
 			gs.Lanes[i] = LaneStatus{Wanted: l.Wanted(), Open: l.gen.Load() != 0}
 		}
 		for _, s := range *g.all.Load() {
-			ts, rev := s.status()
-			gs.Types, gs.Revision = append(gs.Types, ts), max(gs.Revision, rev)
+			ts, digest, rev := s.status()
+			gs.Types, gs.Digests, gs.Revision = append(gs.Types, ts), append(gs.Digests, digest), max(gs.Revision, rev)
 			if s.home != &g.lanes {
 				for i, l := range s.home {
 					gs.Lanes[i].Wanted = gs.Lanes[i].Wanted || l.Wanted()
@@ -105,7 +107,7 @@ func (o *Origin) Status() []GroupStatus {
 	return all
 }
 
-func (s *shard) status() (_ TypeStatus, rev uint64) {
+func (s *shard) status() (_ TypeStatus, digest TypeDigest, rev uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ts := TypeStatus{
@@ -145,9 +147,9 @@ func (s *shard) status() (_ TypeStatus, rev uint64) {
 		}
 	}
 	if !s.private() {
-		ts.Digest, ts.NamesDigest = set.shown(), names.shown()
+		digest = TypeDigest{set.shown(), names.shown()}
 	}
-	return ts, s.rev
+	return ts, digest, s.rev
 }
 
 func (s *shard) apartStatus() (as ApartStatus, apart bool) {

@@ -271,9 +271,8 @@ func TestDigestsCompare(t *testing.T) {
 				}
 			}
 			time.Sleep(time.Second)
-			for _, ts := range w.table.Origin("mesh").Status()[0].Types {
-				set, names = ts.Digest, ts.NamesDigest
-			}
+			d := w.table.Origin("mesh").Status()[0].Digests[0]
+			set, names = d.Set, d.Names
 		})
 		return set, names
 	}

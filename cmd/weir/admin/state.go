@@ -131,7 +131,7 @@ func groupOf(s *relay.GroupStatus) group {
 		g.Types = append(g.Types, groupType{
 			Type: metrics.ShortName(t.TypeURL), TypeURL: t.TypeURL, Wildcard: t.Wildcard, Settled: t.Settled,
 			Members: t.Members, Collections: t.Collections, Names: t.Names, Absent: t.Absent, Waiting: t.Waiting, Resources: t.Bodies, Bytes: t.Bytes,
-			Digest: t.Digest, NamesDigest: t.NamesDigest,
+			Digest: s.Digests[i].Set, NamesDigest: s.Digests[i].Names,
 			Stale: t.Stale, Views: t.Views, Tombstones: t.Tombstones, Unrequested: t.Unrequested, Unanswered: t.Unanswered,
 		})
 	}
