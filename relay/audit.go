@@ -114,7 +114,7 @@ func (a *Audit) Hear(now time.Time, u *Update) (news, more bool) {
 
 // Look compares. What differs may only be under way on one of the two streams, so of a second look only that is left in which neither
 // side has changed since the first. ok is false if nothing can be said: the lane has another stream by now, or its sets are not
-// at rest.
+// at rest, or hold what they do on purpose (RELAY-97).
 func (a *Audit) Look() (differences int, ok bool) {
 	a.shard.mu.Lock()
 	found, ok := a.compareLocked()
@@ -155,6 +155,10 @@ func (a *Audit) compareLocked() (found map[auditKey]difference, ok bool) {
 	s, cfg := a.shard, a.shard.group.origin.config()
 	if !a.lane.live(a.gen) || !a.lane.carries(s) || s.kindLocked(a.lane.index, a.gen) == kindNone {
 		return nil, false
+	}
+	_, frozen := s.group.origin.Frozen()
+	if held, _ := s.guardedLocked(); frozen || held > 0 {
+		return nil, false // what differs does so on purpose
 	}
 	found = map[auditKey]difference{}
 	held := map[auditKey]bool{}

@@ -37,6 +37,15 @@ type Origin struct {
 	Bytes     int `json:"bytes"`
 	Stale     int `json:"stale"` // resources no open stream vouches for
 
+	// Frozen is since when clients are kept at what they have; zero: they are not.
+	// FrozenChanges is how many resources it has another content of, or none.
+	Frozen        time.Time `json:"frozen,omitzero"`
+	FrozenChanges int       `json:"frozen_changes,omitempty"`
+	// HeldRemovals are resources that it stated gone in a mass removal, and that
+	// are kept until HeldUntil (RELAY-97).
+	HeldRemovals int       `json:"held_removals,omitempty"`
+	HeldUntil    time.Time `json:"held_until,omitzero"`
+
 	NACKs []OriginNACK `json:"nacks,omitempty"` // ours, of its responses
 	// Quarantined are the types it ends streams for, which are asked on streams of
 	// their own, ever more rarely, until they are answered (RELAY-92).
@@ -114,10 +123,14 @@ type groupType struct {
 	Digest      string `json:"digest,omitempty"`
 	NamesDigest string `json:"names_digest,omitempty"`
 	Stale       int    `json:"stale"`
-	Views       int    `json:"views"`
-	Tombstones  int    `json:"tombstones"`
-	Unrequested uint64 `json:"unrequested"`
-	Unanswered  uint64 `json:"unanswered"`
+	// As in Origin.
+	HeldRemovals  int       `json:"held_removals,omitempty"`
+	HeldUntil     time.Time `json:"held_until,omitzero"`
+	FrozenChanges int       `json:"frozen_changes,omitempty"`
+	Views         int       `json:"views"`
+	Tombstones    int       `json:"tombstones"`
+	Unrequested   uint64    `json:"unrequested"`
+	Unanswered    uint64    `json:"unanswered"`
 }
 
 func groupOf(s *relay.GroupStatus) group {
@@ -132,7 +145,7 @@ func groupOf(s *relay.GroupStatus) group {
 			Type: metrics.ShortName(t.TypeURL), TypeURL: t.TypeURL, Wildcard: t.Wildcard, Settled: t.Settled,
 			Members: t.Members, Collections: t.Collections, Names: t.Names, Absent: t.Absent, Waiting: t.Waiting, Resources: t.Bodies, Bytes: t.Bytes,
 			Digest: s.Digests[i].Set, NamesDigest: s.Digests[i].Names,
-			Stale: t.Stale, Views: t.Views, Tombstones: t.Tombstones, Unrequested: t.Unrequested, Unanswered: t.Unanswered,
+			Stale: t.Stale, HeldRemovals: t.Held, HeldUntil: t.Until, FrozenChanges: t.Frozen, Views: t.Views, Tombstones: t.Tombstones, Unrequested: t.Unrequested, Unanswered: t.Unanswered,
 		})
 	}
 	return g
@@ -157,6 +170,11 @@ func (o *Origin) Sum(groups []relay.GroupStatus) {
 			o.Resources += t.Bodies
 			o.Bytes += t.Bytes
 			o.Stale += t.Stale
+			o.FrozenChanges += t.Frozen
+			o.HeldRemovals += t.Held
+			if t.Until.After(o.HeldUntil) {
+				o.HeldUntil = t.Until
+			}
 		}
 	}
 }

@@ -57,6 +57,7 @@ var reloads = map[string]Reload{
 	"origins[].audit":           ReloadReconnect,
 	"origins[].name_fields":     ReloadReconnect,
 	"origins[].absence_timer":   ReloadLive,
+	"origins[].guard":           ReloadLive,
 	"origins[].on_data_error":   ReloadLive,
 	"origins[].absence_deletes": ReloadLive,
 	"origins[].types":           ReloadAnew,
