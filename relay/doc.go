@@ -76,6 +76,12 @@
 // with words of its own (testdata/aliases_unresolved.txt). A client of state of the world that names an alias gets the resource under its
 // own name, which is all that its protocol has (ALIAS-9, testdata/aliases_sotw.txt).
 //
+// # Beside the lane's stream
+//
+// A lane may have another stream that the table is not told of: to a better server of the origin, which becomes the lane's with its first
+// response (preview.go; FED-8), or to compare what is held with what the origin says (audit.go). Digests of what a group holds of a type
+// are in its status, to be compared among replicas (upstream: TestDigestsCompare). While bytes of a message arrive no set settles (arrivals.go).
+//
 // # What nobody wants
 //
 // It lingers, and then retires: its bodies leave the shard for an LRU of the whole table, and answer again only while no stream can be
