@@ -114,9 +114,8 @@ type model struct {
 	heartbeats int // told to clients
 	promises   promises
 
-	disk     diskImages
-	lives    lives
-	restored int
+	disk  diskImages
+	lives lives
 }
 
 type modelLane struct {
