@@ -19,13 +19,13 @@ type namedTable struct {
 	firstGen [2]uint32
 	firstAt  [2]time.Time
 	changed  []*want // to be looked at by the lane, besides asking anew
-	// unconfirmed: an entry may be. Those whose silence counts as the origin's word are confirmed at confirmAt (restore.go).
+	// unconfirmed: an entry may be. Those whose silence counts as the origin's word are confirmed at confirmAt (confirm.go).
 	unconfirmed bool
 	confirmAt   time.Time
 	confirming  bool // a timer is set
 	// presented: on the present stream the origin was told the versions of what is held, so its silence means that they are current.
 	presented bool
-	moving      bool // the side lane has to ask them before the main lane may be reopened without them
+	moving    bool // the side lane has to ask them before the main lane may be reopened without them
 	// unheard are the names asked, in order of time, to be looked at after patience (ABS-1); silentAt is when, zero if there are none.
 	unheard  []unheard
 	silentAt time.Time
@@ -53,7 +53,7 @@ type entry struct {
 	retired         []*Variant
 	served, doubted bool
 	lost            bool // the resource does not list the name any more (ALIAS-4)
-	unconfirmed     bool // the variants are those of a snapshot, and no stream has said anything of them (restore.go)
+	unconfirmed     bool // the variants are those of a snapshot, and no stream has said anything of them (confirm.go)
 }
 
 // want is one name with one parameter map that some client is subscribed to, or was less than linger ago. Interest is
@@ -83,7 +83,7 @@ type want struct {
 	existed    bool   // a body was known: a client that is away may hold it, so its absence lingers
 	faulted    bool   // in error, and nothing else is known: counts for settling like silence, after 15 s
 	unanswered bool   // silent for 15 s on a healthy stream: counts for settling only (RELAY-6)
-	mute       bool   // asked 15 s ago, and the origin has said nothing of the body since (restore.go)
+	mute       bool   // asked 15 s ago, and the origin has said nothing of the body since (confirm.go)
 	refresh    bool   // to be asked anew, by unsubscribe and subscribe (DELTA-7)
 	inChanged  bool
 }
