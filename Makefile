@@ -8,7 +8,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 HELM_VERSION := v4.3.1
 HELM := bin/helm-$(HELM_VERSION)
 
-.PHONY: build test conformance demo lint bench image binaries chart
+.PHONY: build test conformance demo lint bench image binaries chart chaos soak
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
@@ -22,6 +22,16 @@ conformance:
 	@status=0; for n in $(HOPS); do echo "== $$n in a row"; \
 	WEIR_HOPS=$$n go test -count=1 -v $(TESTFLAGS) ./cmd/weir/conformance | grep -vE '^(=== (RUN|PAUSE|CONT)| *--- PASS)' || status=1; \
 	done; exit $$status
+
+# Faults in real processes: every kind of bad day once, then drawn ones until the time is up. A line for each.
+CHAOS_FOR ?= 10m
+chaos:
+	@CHAOS_FOR=$(CHAOS_FOR) go test -count=1 -v -timeout 0 -run '^TestChaos$$' $(TESTFLAGS) ./cmd/weir/chaos | grep -vE '^(=== |  *--- (PASS|SKIP))'
+
+# A thousand clients and constant change: what weir uses must stay flat.
+SOAK_FOR ?= 30m
+soak:
+	@SOAK_FOR=$(SOAK_FOR) go test -count=1 -v -timeout 0 -run '^TestSoak$$' $(TESTFLAGS) ./cmd/weir/chaos | grep -vE '^=== '
 
 demo:
 	go run ./cmd/weir demo $(ARGS)

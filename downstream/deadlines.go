@@ -30,6 +30,9 @@ func (s *session) tick(now time.Time) error {
 	if !s.warm.at.IsZero() && !now.Before(s.warm.at) {
 		s.pushEndpointsLocked()
 	}
+	if until := s.shortUntilLocked(); !until.IsZero() && !now.Before(until) {
+		return s.errShort()
+	}
 	for _, st := range s.types {
 		if err := s.coldLocked(st, now); err != nil {
 			return err
@@ -71,7 +74,7 @@ func (s *session) coldPartLocked(st *streamType, sub *relay.Sub, now time.Time) 
 	if !kept {
 		sub.ColdFrom = now.Add(-wait + wait/8)
 	}
-	if st.held != nil {
+	if st.held != nil || !st.heldSince.IsZero() { // there is something to tell
 		return nil
 	}
 	whole := !s.delta && (st.wildcard || relay.SentWhole(st.typeURL))
@@ -148,9 +151,10 @@ func (s *session) next() time.Time {
 		return next
 	}
 	at(s.warm.at)
+	at(s.shortUntilLocked())
 	anyHeld := false
 	for _, st := range s.types {
-		if st.held != nil {
+		if st.held != nil || !st.heldSince.IsZero() {
 			anyHeld = true
 			at(st.heldSince.Add(s.cfg.timing.ColdWait)) // of a hold for settling
 		}
@@ -159,6 +163,9 @@ func (s *session) next() time.Time {
 		at(s.warm.until)
 	}
 	for _, st := range s.types {
+		if st.rest != nil {
+			at(st.removals)
+		}
 		for i := range st.sub.Len() {
 			if from := st.sub.Part(i).ColdFrom; !from.IsZero() {
 				at(from.Add(s.cfg.timing.ColdWait))

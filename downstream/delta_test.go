@@ -135,7 +135,10 @@ func TestDeltaInitialVersions(t *testing.T) {
 	other.sends(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: cds, InitialResourceVersions: map[string]string{
 		"a": held["a"], "b": "other", "c": "whatever",
 	}})
-	other.gets("what differs, and removals of what is no more (DELTA-11, DELTA-12)", "cds b=1 -c")
+	other.gets("what differs (DELTA-11)", "cds b=1")
+	other.acks(cds)
+	other.wait(500 * time.Millisecond)
+	other.gets("and removals of what is no more (DELTA-12)", "cds -c")
 
 	none := r.client(true)
 	none.sends(&discoveryv3.DeltaDiscoveryRequest{

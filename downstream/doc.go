@@ -34,7 +34,10 @@
 //   - Not read: at most one response per type waits, then changes merge in the table (TestSlowClientDelaysNobody). A write blocked
 //     for send_stall ends the stream (TestEndsBlockedStream); so does lagging behind more removals than are kept (TestLagging).
 //   - Not answer: the next response goes after ack_wait, and 16 unanswered ones are remembered (TestUnansweredAreBounded).
-//   - Vanish: keepalive finds it within a minute (TestSilentPeerIsFound).
+//   - Vanish: keepalive finds it within a minute, whatever is being written to it (TestSilentPeerIsFound; cmd/weir:
+//     TestBlackHoledPeers, TestTCPKeepalive). Its own pings are not held against it (TestClientsMayPing, TestPingsArriveEarly).
+//   - Connect and not get as far as HTTP/2: the connection is closed after 10 s (TestSilentConnections).
+//   - Grow old: with max_stream_age its connection is sent GOAWAY, and then its streams end (TestMaxStreamAge).
 //   - Ask for nothing: the stream ends at first_request (TestFirstRequest). Ask for too much: limits end the stream, or refuse the
 //     name, and are named in the status (TestStreamLimit, TestRequestLimit, TestRequestErrors, TestRefusedNames, TestManyTypes).
 //   - Send garbage: INVALID_ARGUMENT (TestEndCarriesStatus); nothing panics (FuzzRequest).
@@ -45,7 +48,9 @@
 // Types are taken in the reverse of ORD-1 and written in its order; what is newer than a waiting change of an earlier type is
 // held back (TestOrderExhaustively, TestForwardWalkOvertakes). Listeners and routes also wait for the ACK of a Cluster
 // response, for the endpoints of its new clusters (TestRoutesWaitForEndpoints), and for the first set of clusters to settle
-// (TestLateTypesWaitForClusters, TestSettlingHoldsLateTypes). Removals come last and in reverse (removals.go).
+// (TestLateTypesWaitForClusters, TestSettlingHoldsLateTypes), and then leave as they are by then (TestWaitingRoutesAreCurrent). Removals
+// come last and in reverse (removals.go), and not at once to a delta client that comes back and holds clusters
+// (TestRemovalsWaitForWhoComesBack).
 //
 // # Known limits
 //
@@ -58,7 +63,10 @@
 //     version_mode origin it has the version of the newest response that had to do with it (VER-5), if all of its origins are so
 //     configured, else that of its content. Nor does it have heartbeats in SotW: a new TTL is told with the resource.
 //   - A stream ended while its client does not read keeps its last messages in the transport until the connection ends.
-//   - Stop waits up to 10 s for a peer that is in the middle of a handshake.
+//   - On a connection that was sent GOAWAY for its age the library sends no pings: a peer that dies between then and the end of its
+//     streams, 0.28 of the age at most, is found by TCP alone.
+//   - Where the system has TCP_USER_TIMEOUT, grpc sets it to keepalive.timeout: a client that takes nothing from its socket for that long
+//     while there is something for it is cut off by the system, before keepalive would find it dead.
 //   - In delta, a client counts as in sync when it accepted its last responses, though it refused one before.
 //
 // # Departures from the rules

@@ -47,6 +47,9 @@ func (s *Server) crowdedLocked(st *stream) error {
 	if len(s.streams) >= most {
 		return set.full("streams", l.Streams, "so many streams are open")
 	}
+	if s.cfg.Table.Full() {
+		return set.full("memory", s.cfg.Table.MemoryLimit(), "there is no room for more streams")
+	}
 	if who := st.session.from.identity; who != "" && s.crowd[who] >= l.StreamsPerIdentity {
 		return set.full("streams_per_identity", l.StreamsPerIdentity, "so many streams of "+who+" are open")
 	}

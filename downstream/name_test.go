@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"testing"
+	"time"
 
 	"github.com/weir-xds/weir/relay"
 
@@ -73,6 +74,7 @@ func TestSpellingsOfMembers(t *testing.T) {
 	again.sends(&discoveryv3.DeltaDiscoveryRequest{
 		TypeUrl: cds, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: map[string]string{a2: held[a], b2: held[b]},
 	})
+	again.wait(500 * time.Millisecond)
 	again.gets("what it said it holds is known in its spelling", "cds -"+a2)
 	again.acks(cds)
 	again.subscribes(cds, "-"+a2)

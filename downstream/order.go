@@ -56,9 +56,15 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 	blocked := st.held != nil || st.inFlight(now, s.cfg.timing.AckWait) && !s.overdue(now, st, w)
 	took := false
 	if !blocked && (st.sub.Pending() || st.keeps != 0) {
-		took = true
+		blocked = s.waitsUntakenLocked(now, st)
+		took = !blocked
+	}
+	if took {
 		if st.held = s.takeOneLocked(now, st, w); st.held != nil {
 			st.owes(now)
+		}
+		if st.held == nil {
+			st.heldSince = time.Time{}
 		}
 		if st.held == nil || st.sub.Len() > 1 { // one origin's part may be, while another's tells something
 			st.lagging = st.sub.Standing().Lagging
@@ -70,6 +76,40 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 	if st.held != nil {
 		w.waiting, w.newest = true, max(w.newest, st.held.Rev)
 	}
+}
+
+// waitsUntakenLocked leaves what a late type has in the table while an earlier type settles. To take it now and write it then would
+// show routes as they were before the clusters: to clusters that the origin has removed meanwhile, and that no list of this client ever
+// had (TestWaitingRoutesAreCurrent).
+func (s *session) waitsUntakenLocked(now time.Time, st *streamType) bool {
+	if !late(st.typeURL) {
+		return false
+	}
+	if !st.patient(now, s.cfg.timing.ColdWait) || !s.settlesBeforeLocked(st) || relay.IsVirtualHost(st.typeURL) && st.sub.Demands() {
+		return false
+	}
+	if st.sub.Standing().Unsent == 0 {
+		return false // it has nothing, and its own wait for an origin goes on (RELAY-8)
+	}
+	st.sub.Remind()
+	if st.heldSince.IsZero() {
+		st.heldSince = now
+		st.heldCount++
+	}
+	return true
+}
+
+// settlesBeforeLocked reports whether a type that is written before this one waits for a set to settle.
+func (s *session) settlesBeforeLocked(st *streamType) bool {
+	for _, earlier := range s.types {
+		if earlier == st {
+			break
+		}
+		if earlier.held == nil && !earlier.sub.None() && earlier.sub.Standing().Settling {
+			return true
+		}
+	}
+	return false
 }
 
 // look reads how a type stands that has later types waiting. took: what it had was taken just now. blocked: it could not be.

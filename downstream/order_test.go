@@ -188,6 +188,36 @@ func TestSettlingHoldsLateTypes(t *testing.T) {
 	})
 }
 
+// TestWaitingRoutesAreCurrent: routes that waited for a first set of clusters leave as they are when it goes out, not as they were when
+// they began to wait: the cluster they led to then may be gone, and was never in any list of this client.
+func TestWaitingRoutesAreCurrent(t *testing.T) {
+	dialects(t, func(t *testing.T, p *clientEnd) {
+		if p.session.delta {
+			p.subscribes(cds, "*")
+			p.subscribes(rds, "r")
+		} else {
+			p.asks(cds, "*")
+			p.asks(rds, "r")
+		}
+		p.says(rds, "r=to-x")
+		p.says(cds, "x=1")
+		p.gets("the clusters are not settled")
+		p.wait(100 * time.Millisecond)
+		p.says(cds, "y=1")
+		p.says(rds, "r=to-y")
+		p.wait(100 * time.Millisecond)
+		p.says(cds, "-x")
+		p.gets("nor are they now")
+		p.wait(250 * time.Millisecond)
+		p.gets("settled", "cds y=1")
+		p.answer(cds)
+		p.gets("and acknowledged", "rds r=to-y")
+		if n := p.of(rds).Held; n != 1 {
+			t.Errorf("%d holds are counted, want 1", n)
+		}
+	})
+}
+
 // TestOrderUnderInterleaving plays random interleavings of the origin's changes, the client's answers, time, and the single
 // steps of the writer's walk, and checks on what is written that no type leaves with a revision n before every change up to n
 // of the types before it (RELAY-84, EC-3, EC-4), and that in the end the client holds all (EC-2).

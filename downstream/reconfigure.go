@@ -96,7 +96,7 @@ func (c *Concerned) End(ctx context.Context, over time.Duration) {
 	}
 	s.endSlowly(ctx, c.streams, over, errReconfigured)
 	for _, ln := range c.closed {
-		ln.grpc.Stop()
+		ln.stop()
 	}
 }
 
@@ -119,17 +119,10 @@ func (s *session) concernedLocked(set *settings, c *relay.Change) bool {
 	if set.origin != s.cfg.origin {
 		return true
 	}
-	for _, groups := range []map[*relay.Origin]*relay.Group{s.others, s.dedicated} {
-		for o := range groups {
-			if c.Ended(o) {
-				return true
-			}
-		}
-	}
 	if s.authorities.many && c.Rerouted() {
 		return true
 	}
-	for _, authority := range s.authorities.asked {
+	for _, authority := range s.authorities.asked { // whoever is in a group of another origin came there by one
 		if c.Moved(authority) {
 			return true
 		}

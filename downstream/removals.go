@@ -12,7 +12,9 @@ import (
 // Removals come last, and in reverse (ORD-2): what still refers to a resource is changed before the resource goes. In delta the
 // removals of an answer are split off while other types have something to tell. In state of the world a removal is what a list
 // leaves out, so the table keeps clusters in the list until the routes are written (ORD-3). Either waits only for what was pending
-// when it was taken, and each of those is bounded by the holds and by ack_wait, so a removal is late and never lost.
+// when it was taken, and each of those is bounded by the holds and by ack_wait, so a removal is late and never lost. To a client that comes
+// back and holds clusters, none of them or their endpoints is removed within order_hold: it asks type by type, and until it has asked for
+// its routes nothing shows that these have yet to change (TestRemovalsWaitForWhoComesBack).
 
 // rest is removals of one type that wait.
 type rest struct {
@@ -81,7 +83,7 @@ func (s *session) splitLocked(now time.Time) {
 			st.rest.forget(a.Removed)
 			continue
 		}
-		if len(a.Removed) == 0 || st.rest == nil && !s.othersLocked(now, st) {
+		if len(a.Removed) == 0 || st.rest == nil && !now.Before(st.removals) && !s.othersLocked(now, st) {
 			continue
 		}
 		if st.rest == nil {
@@ -150,7 +152,7 @@ func (s *session) releaseRestLocked(now time.Time, out []*response) []*response 
 		case len(st.rest.names) == 0:
 			st.rest = nil
 			continue
-		case st.held != nil || st.inFlight(now, s.cfg.timing.AckWait):
+		case st.held != nil || st.inFlight(now, s.cfg.timing.AckWait) || now.Before(st.removals):
 			return out
 		}
 		pending := s.pendingLocked(now, func(typeURL string) bool { return typeURL != st.typeURL && related(typeURL) })

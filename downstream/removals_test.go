@@ -337,3 +337,40 @@ func TestErrorOfAKeptCluster(t *testing.T) {
 	p.answer(rds)
 	p.gets("that is all")
 }
+
+// TestRemovalsWaitForWhoComesBack: a delta client that comes back asks for clusters first. What went meanwhile leaves only after it has
+// asked for its routes and been sent them, or after order_hold: it still holds those that lead to what goes.
+func TestRemovalsWaitForWhoComesBack(t *testing.T) {
+	r := newRig(t)
+	before := r.client(true)
+	before.subscribes(cds, "*")
+	before.subscribes(rds, "r")
+	before.says(cds, "x=1", "stays=1")
+	before.says(rds, "r=to-x")
+	before.wait(5 * time.Second)
+	before.gets("the clusters", "cds stays=1 x=1")
+	before.acks(cds)
+	before.gets("and the routes", "rds r=to-x")
+	held := map[string]map[string]string{cds: before.versions(cds), rds: before.versions(rds)}
+	r.says(cds, "y=2")
+	r.says(rds, "r=to-y")
+	r.says(cds, "-x")
+
+	p := r.client(true)
+	p.sends(&discoveryv3.DeltaDiscoveryRequest{Node: p.node, TypeUrl: cds, InitialResourceVersions: held[cds]})
+	p.gets("at first only what is new", "cds y=2")
+	if next := p.session.next(); !next.Equal(p.now.Add(500 * time.Millisecond)) {
+		t.Errorf("the next deadline is %v, want the end of order_hold", next)
+	}
+	p.acks(cds)
+	p.sends(&discoveryv3.DeltaDiscoveryRequest{
+		TypeUrl: rds, ResourceNamesSubscribe: []string{"r"}, InitialResourceVersions: held[rds],
+	})
+	p.gets("the routes as they are now", "rds r=to-y")
+	p.acks(rds)
+	p.gets("other types may still be asked for")
+	p.wait(500 * time.Millisecond)
+	p.gets("and then it goes", "cds -x")
+	p.acks(cds)
+	p.gets("and that is all")
+}

@@ -52,6 +52,7 @@ func (s *session) routeLocked(st *streamType, names []string, refuse func(name s
 func (s *session) placeLocked(st *streamType, to *routed, o *relay.Origin, name string) *reason {
 	g, err := s.groupLocked(st, o)
 	if err != nil {
+		s.shortLocked(s.now, "groups")
 		return limitReason("groups", s.cfg.table.MaxGroups(), "the origin of this name has so many groups: try again later")
 	}
 	p := to.at(g)

@@ -173,23 +173,31 @@ func TestVanishedClient(t *testing.T) {
 	}
 }
 
-// TestSilentPeerIsFound: a client behind a dead router is gone in under a minute (ERR-12).
+// TestSilentPeerIsFound: a client behind a dead router is gone in under a minute, whether it has all it is owed or more is being
+// written to it than anybody takes (ERR-12).
 func TestSilentPeerIsFound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLive(t, relaytest.Memory(), nil)
-		c := l.open(t, relaytest.ClientConfig{})
-		c.Subscribe(eds, "a")
-		l.asked(t, 1)
-		l.say(eds, "a=1")
-		c.Expect(eds, "the resource")
-		synctest.Wait()
-		l.net.Blackhole(true)
-		time.Sleep(59 * time.Second)
-		synctest.Wait()
-		if n := len(l.server.Clients()); n != 0 {
-			t.Errorf("%d streams are open", n)
-		}
-	})
+	for _, busy := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLive(t, relaytest.Memory(), nil)
+			c := l.open(t, relaytest.ClientConfig{})
+			c.Subscribe(eds, "a")
+			l.asked(t, 1)
+			l.say(eds, "a=1")
+			c.Expect(eds, "the resource")
+			synctest.Wait()
+			l.net.Blackhole(true)
+			for i := range 59 {
+				if busy {
+					l.say(eds, "a="+string(rune('0'+i))+strings.Repeat("x", 1<<20))
+				}
+				time.Sleep(time.Second)
+			}
+			synctest.Wait()
+			if n := len(l.server.Clients()); n != 0 {
+				t.Errorf("%d streams are open", n)
+			}
+		})
+	}
 }
 
 // TestQuietDay: a client with nothing to hear and nothing to say keeps its stream, whether it has answered or not.

@@ -94,6 +94,8 @@ type session struct {
 	lastNonce   uint64
 	names       int       // over all types, refused ones that are remembered included
 	served      bool      // an answer was written
+	shortOf     string    // the limit for which a name is missing (denied.go); "": none is
+	shortFrom   time.Time // since when
 	now         time.Time // of the last call that brought one; no deadline before it is pending
 	notes       []note    // to be logged by the caller
 	warm        warming
@@ -313,7 +315,7 @@ func (s *session) countNamesLocked(st *streamType) error {
 	if s.outdated {
 		return errReconfigured
 	}
-	names := len(st.refused) + len(st.refusals)
+	names := len(st.refused) + len(st.denied) + len(st.refusals)
 	if !st.sub.None() {
 		standing := st.sub.Standing()
 		names += standing.Names + standing.Dropped

@@ -83,6 +83,9 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 		}
 		// Only the first request of a type says what the client holds (DELTA-11, DELTA-14).
 		to.claim(req.InitialResourceVersions, refused)
+		if s.only == "" && len(req.InitialResourceVersions) > 0 && (st.typeURL == relay.ClusterType || st.typeURL == relay.EndpointType) {
+			st.removals = now.Add(s.cfg.timing.OrderHold)
+		}
 	} else if len(req.ResourceNamesSubscribe)+len(req.ResourceNamesUnsubscribe)+len(req.ResourceLocatorsSubscribe) == 0 {
 		return nil // an ACK and nothing else
 	}
@@ -121,6 +124,7 @@ func (s *session) updateLocked(
 	if err != nil {
 		return s.noGroup(err)
 	}
+	var denied []relay.Denied
 	gone := s.leaveLocked(st, &to, req.ResourceNamesUnsubscribe)
 	update := func(g *relay.Group, subscribe, unsubscribe []string, initial map[string]string) {
 		if st.sub.In(g) == nil {
@@ -129,7 +133,7 @@ func (s *session) updateLocked(
 		if g == own {
 			st.sub.In(g).Namespaces(s.spacesLocked(st, own, subscribe))
 		}
-		st.sub.Update(now, g, subscribe, unsubscribe)
+		denied = append(denied, st.sub.Update(now, g, subscribe, unsubscribe)...)
 		st.expect(now, g)
 	}
 	// The listener's own first: a name that is unsubscribed elsewhere may be covered by a `*` that comes with it (DELTA-6, DELTA-9).
@@ -143,7 +147,7 @@ func (s *session) updateLocked(
 		p := &to.others[i]
 		update(p.group, p.names, p.gone, p.initial)
 	}
-	return nil
+	return s.deniedLocked(now, st, denied, nil)
 }
 
 // leaveLocked divides what is unsubscribed: to where it was subscribed, if that was at another origin. All else may be covered by `*`

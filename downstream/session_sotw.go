@@ -92,11 +92,12 @@ func (s *session) replaceLocked(now time.Time, st *streamType, to routed, versio
 	if !first {
 		version = "" // only the first request of a type says what the client holds (RELAY-43)
 	}
+	var denied []relay.Denied
 	replace := func(g *relay.Group, names []string, wildcard bool) {
 		if st.sub.In(g) == nil {
 			st.sub.Open(g, s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Version: version, TTL: s.ttl})
 		}
-		st.sub.Replace(now, g, names, wildcard)
+		denied = append(denied, st.sub.Replace(now, g, names, wildcard)...)
 		st.expect(now, g)
 	}
 	if len(to.own) > 0 || st.wildcard || first && len(to.others) == 0 || st.sub.In(own) != nil {
@@ -110,7 +111,9 @@ func (s *session) replaceLocked(now time.Time, st *streamType, to routed, versio
 			st.sub.Replace(now, g, nil, false)
 		}
 	}
-	return nil
+	before := st.denied
+	st.denied = nil
+	return s.deniedLocked(now, st, denied, before)
 }
 
 // siftLocked divides a list into what is asked of the table, and where, and what is refused. A refusal is told when the name is new in the

@@ -178,6 +178,8 @@ func (st *stream) pace(ctx context.Context, now time.Time, m proto.Message) {
 	set := st.session.settings()
 	st.requests.set(set.limits.RequestsPerSecond)
 	st.refusals.set(set.limits.NACKsPerSecond)
+	st.requests.set(set.limits.RequestsPerSecond)
+	st.refusals.set(set.limits.NACKsPerSecond)
 	wait, key, n := st.requests.take(now), "requests_per_second", set.limits.RequestsPerSecond
 	if isNACK(m) {
 		if w := st.refusals.take(now); w > wait {

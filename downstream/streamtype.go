@@ -28,6 +28,7 @@ type streamType struct {
 	listed   bool // SotW: a list was recorded, with hash list
 	list     uint64
 	refused  map[string]struct{} // SotW: names of the list that were refused
+	denied   map[uint64]struct{} // SotW: hashes of those that the table had no room for
 	refusals []refusal           // to be told
 	names    int                 // counted in session.names
 	blank    bool                // SotW: one empty response is due (TRANS-7)
@@ -36,9 +37,10 @@ type streamType struct {
 	// What it was sent. held was taken and waits for its turn.
 	held       *relay.Answer
 	heldSince  time.Time
-	rest       *rest   // delta: removals that wait for the other types' additions
-	keeps      uint64  // SotW: the last list has clusters that are gone, until nothing older than this is pending; 0: none
-	unanswered []*sent // oldest first; at most maxUnanswered
+	rest       *rest     // delta: removals that wait for the other types' additions
+	removals   time.Time // delta: none is written before; the client came back, and may be about to ask for what leads to what went
+	keeps      uint64    // SotW: the last list has clusters that are gone, until nothing older than this is pending; 0: none
+	unanswered []*sent   // oldest first; at most maxUnanswered
 
 	lagging bool // the table gave the client up
 

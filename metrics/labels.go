@@ -15,7 +15,7 @@ var (
 		"max_message", other,
 	}
 	stallReasons    = []string{"send_stall", "lagging", other}
-	evictionReasons = []string{"entries", "bytes", "max_stale", other}
+	evictionReasons = []string{"entries", "bytes", "max_stale", "memory", other}
 	lookups         = [...]string{"live", "stale", "retired", "absent", "miss"}
 	results         = []string{"ok", "error"}
 	certRoles       = []string{"listener", "admin", "origin", "client_ca", "origin_ca", other}

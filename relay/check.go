@@ -10,7 +10,8 @@ import (
 // large.
 func (t *Table) Check() error {
 	var errs []error
-	for _, o := range t.originList() {
+	views := 0
+	for _, o := range t.Origins() {
 		for _, g := range o.groupList() {
 			trials := 0
 			for _, s := range *g.all.Load() {
@@ -21,12 +22,16 @@ func (t *Table) Check() error {
 				if s.apart != nil && s.apart.stage == tried {
 					trials++
 				}
+				s.setsLocked(func(t *set) { views += len(t.views) })
 				s.mu.Unlock()
 			}
 			if n := int(g.trials.Load()); n != trials || n > maxTrials {
 				errs = append(errs, fmt.Errorf("%s/%s: %d trials are counted and %d under way, of at most %d", o.name, g.key, n, trials, maxTrials))
 			}
 		}
+	}
+	if n := int(t.room.views.Load()); n < views { // those of origins that a new configuration ended count as well
+		errs = append(errs, fmt.Errorf("%d views are counted, of %d", n, views))
 	}
 	return errors.Join(errs...)
 }

@@ -123,7 +123,7 @@ func (v *Variant) resource() []byte {
 // the iteration.
 func (t *Table) Images(changedSince func(origin, group, typeURL string) uint64) iter.Seq[TypeImage] {
 	return func(yield func(TypeImage) bool) {
-		for _, o := range t.originList() {
+		for _, o := range t.Origins() {
 			for _, g := range o.groupList() {
 				if g.dedicated {
 					continue
@@ -195,7 +195,7 @@ func (t *set) imageLocked() SetImage {
 	if t.uncached > 0 || t.anew || len(t.members) == 0 && !t.settled {
 		return x
 	}
-	x.Settled, x.Retired = t.settled, t.revived
+	x.Settled, x.Retired = t.settled || t.revived, t.revived // which is whole, and not told while a stream has still to say so
 	x.Members = make([]*Variant, 0, len(t.members))
 	for _, m := range t.members {
 		x.Members = append(x.Members, m.variants...)

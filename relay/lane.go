@@ -36,6 +36,8 @@ type Lane struct {
 	fresh  atomic.Bool   // the present stream presents no versions; see Doubt
 	doubt  atomic.Bool   // the next one is to be so
 
+	arrivals atomic.Pointer[Arrivals] // on the connection of the present stream; nil: not known
+
 	mu      sync.Mutex // guards opened and fetched; a leaf
 	opened  time.Time
 	fetched time.Time // when it was last opened anew to fetch a body

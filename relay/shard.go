@@ -50,12 +50,15 @@ type shard struct {
 	mainGen  uint32
 	mainKind kind
 
+	frozen map[string]bool // names of which the origin has something that is not taken (freeze.go)
+
 	apart  *trial // nil unless the origin may end streams for the type (RELAY-92)
 	proven bool   // answered by the origin
 
 	unrequested uint64 // resources that matched no subscription (RELAY-28)
 	unanswered  uint64 // names a healthy origin left unanswered (ABS-5)
 	woken       []*Subscriber
+	denied      []Denied // within one Update or Replace of a Sub
 }
 
 type kind uint8

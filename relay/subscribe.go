@@ -5,14 +5,14 @@ import "time"
 // What a Sub is subscribed to, and how that changes.
 
 // Update applies a delta request: subscribes first, then unsubscribes (DELTA-6). Wildcard stands for `*`. Names may be written in
-// any way that means them (NAME-4).
-func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) {
+// any way that means them (NAME-4). What is denied for want of room is as if it had not been asked for.
+func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) []Denied {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	s.shard.now = now
 	for _, name := range subscribe {
 		if name == Wildcard {
-			s.joinLocked(s.shard.star)
+			s.joinStarLocked()
 			continue
 		}
 		s.subscribeLocked(name)
@@ -25,6 +25,7 @@ func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) {
 		s.unsubscribeLocked(name, now)
 	}
 	s.firstDoneLocked()
+	return s.takeDeniedLocked()
 }
 
 // Namespaces declares names of route configurations: from now on Update takes them for those of all their virtual hosts, as it does
@@ -47,14 +48,15 @@ func (s *Sub) Subscribed(name string) bool {
 	return s.records[NameKey(name)] != nil
 }
 
-// Replace applies a SotW request: names are the complete list (SOTW-1), without `*`.
-func (s *Sub) Replace(now time.Time, names []string, wildcard bool) {
+// Replace applies a SotW request: names are the complete list (SOTW-1), without `*`. What is denied for want of room is as if it were not
+// in the list.
+func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	s.shard.now = now
 	if star := s.starLocked(); wildcard {
 		if star == nil {
-			s.joinLocked(s.shard.star)
+			s.joinStarLocked()
 			if !s.first {
 				s.version = "" // it spoke of what the client held before the stream (RELAY-43)
 			}
@@ -84,6 +86,13 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) {
 		}
 	}
 	s.firstDoneLocked()
+	return s.takeDeniedLocked()
+}
+
+func (s *Sub) joinStarLocked() {
+	if star := s.shard.star; !s.deniedSetLocked(star, Wildcard, "") {
+		s.joinLocked(star)
+	}
 }
 
 func (s *Sub) firstDoneLocked() {
@@ -99,12 +108,18 @@ func (s *Sub) firstDoneLocked() {
 func (s *Sub) subscribeLocked(name string) {
 	name, spelt := spell(name)
 	if k, ok := s.shard.selectorOf(name, s.spaces); ok {
+		if s.deniedSetLocked(s.shard.collections[name], name, spelt) {
+			return
+		}
 		s.spellAsLocked(name, spelt)
 		s.joinLocked(s.shard.collectionLocked(name, spelt, k))
 		return
 	}
 	r := s.records[name]
 	if r == nil {
+		if s.deniedLocked(name, spelt) {
+			return
+		}
 		r = &record{sub: s, want: s.shard.wantLocked(name, spelt, s.params)}
 		r.want.link(r)
 		s.records[name] = r

@@ -30,6 +30,8 @@ type Config struct {
 	Metrics *metrics.Metrics
 	// MaxGroups bounds the groups of one origin (RELAY-67). 0: no limit.
 	MaxGroups int
+	// MaxViews bounds the views of all origins. 0: no limit.
+	MaxViews int
 	// Origins are the config sources. At least one.
 	Origins []OriginConfig
 }
@@ -71,6 +73,8 @@ type OriginConfig struct {
 	// PerType: the origin is spoken to in a service for each type, so each that has one (ServiceOf) gets lanes of its own. All others
 	// share the group's, which are ADS.
 	PerType bool
+	// Guard holds back mass removals after a (re)connect (RELAY-97). Its zero value holds nothing back.
+	Guard GuardConfig
 	// AbsenceDeletes lists more types whose absence from a SotW wildcard response deletes (RELAY-11).
 	AbsenceDeletes []string
 }
@@ -94,6 +98,7 @@ type Table struct {
 	routes  atomic.Pointer[routes]
 	timers  timers
 	retired *retirement
+	room    room
 
 	// rev is the last revision given out. Every accepted response takes the next, whatever its origin, group and type: one client
 	// stream may be told of several groups, and all that is pending on it compares. It is taken under a shard's lock, so it rises
@@ -156,8 +161,8 @@ func (t *Table) Origin(name string) *Origin {
 	return nil
 }
 
-// originList are the origins in force, as configured.
-func (t *Table) originList() []*Origin { return t.routes.Load().list }
+// Origins are those in force, as configured. The list must not be changed.
+func (t *Table) Origins() []*Origin { return t.routes.Load().list }
 
 // Origin is one config source's part of the table: its groups, and the lanes they want open.
 type Origin struct {
@@ -167,10 +172,12 @@ type Origin struct {
 	counts *metrics.Origin
 	wake   chan struct{}
 
-	cfg   atomic.Pointer[OriginConfig] // replaced by Next.Commit
-	ended atomic.Bool                  // no longer in force: nothing new is kept of it
+	cfg    atomic.Pointer[OriginConfig] // replaced by Next.Commit
+	ended  atomic.Bool                  // no longer in force: nothing new is kept of it
+	frozen atomic.Pointer[time.Time]    // since when; nil: it is not (freeze.go)
 
 	mu     sync.Mutex // guards what follows; held for map work only; nothing is locked under it
+	alarms []Alarm    // not told yet
 	groups map[string]*Group
 	queued []*Lane         // wanted, and nobody runs them yet
 	lastID uint64          // of a dedicated group

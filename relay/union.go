@@ -100,11 +100,10 @@ func (m *united) shape(holds bool) {
 }
 
 // Update is Sub.Update for names that live in one group.
-func (u *Union) Update(now time.Time, g *Group, subscribe, unsubscribe []string) {
+func (u *Union) Update(now time.Time, g *Group, subscribe, unsubscribe []string) []Denied {
 	s, m := u.In(g), u.more
 	if m == nil {
-		s.Update(now, subscribe, unsubscribe)
-		return
+		return s.Update(now, subscribe, unsubscribe)
 	}
 	if star := m.star; star != nil && star != s {
 		for _, name := range unsubscribe {
@@ -114,18 +113,20 @@ func (u *Union) Update(now time.Time, g *Group, subscribe, unsubscribe []string)
 			star.uncover(name, s.names(name))
 		}
 	}
-	s.Update(now, subscribe, unsubscribe)
+	denied := s.Update(now, subscribe, unsubscribe)
 	m.look(s)
+	return denied
 }
 
 // Replace is Sub.Replace for the names of a list that live in one group. A group whose names are no more in the list needs a call too.
-func (u *Union) Replace(now time.Time, g *Group, names []string, wildcard bool) {
+func (u *Union) Replace(now time.Time, g *Group, names []string, wildcard bool) []Denied {
 	s, m := u.In(g), u.more
-	s.Replace(now, names, wildcard)
+	denied := s.Replace(now, names, wildcard)
 	if m != nil && m.look(s) {
 		// What came with `*` is held by name from now on, whichever origin is asked for it.
 		m.shape(m.told != "" && m.star == nil)
 	}
+	return denied
 }
 
 // look notes whether a Sub is subscribed to `*`, and reports whether that is new.

@@ -70,8 +70,14 @@ func (t *set) viewLocked(p constraints.Params, ttl bool) *view {
 		}
 		v.changed, v.contentRev = false, t.shard.rev
 		t.views[key] = v
+		t.shard.table().room.views.Add(1)
 	}
 	return v
+}
+
+func (t *set) dropViewLocked(v *view) {
+	delete(t.views, v.key)
+	t.shard.table().room.views.Add(-1)
 }
 
 // offer brings the item of a member up to date with its variants.
@@ -233,7 +239,7 @@ func (v *view) lag(p *position) {
 	p.sub.markLocked(v.set.shard.rev)
 	v.set.dropClientLocked(v.set.shard.now)
 	if v.fresh.head == nil && v.ordered.head == nil {
-		delete(v.set.views, v.key)
+		v.set.dropViewLocked(v)
 	}
 }
 
@@ -366,7 +372,7 @@ func (v *view) leave(p *position) {
 		v.ordered.remove(p)
 	}
 	if v.fresh.head == nil && v.ordered.head == nil {
-		delete(v.set.views, v.key)
+		v.set.dropViewLocked(v)
 		return
 	}
 	v.prune()

@@ -45,7 +45,9 @@
 //
 //   - Be down: one attempt for all lanes, after a backoff of at most 30 s, and a log line a minute
 //     (TestDeadOriginIsQuietAndCheap). Nothing is withdrawn (TestOutageAndReturn).
-//   - Be dead without a word: noticed by keepalive within a minute (TestBlackHoleIsNoticed).
+//   - Be dead without a word: noticed by keepalive within a minute (TestBlackHoleIsNoticed), and by TCP, which is all there is on a
+//     connection without a stream (TestTCPKeepalive).
+//   - Close connections at an age: streams move to another, and that is no failure (TestAgeingConnections).
 //   - Close streams: after a response that is no error, and there is a short pause (TestOriginThatClosesEveryStream); without
 //     one the backoff grows, whether or not the connection works (TestBackoffGrowsUntilAnswered).
 //   - End each stream on which it is asked for one type: that type is tried apart from the others and put in quarantine, and they
@@ -55,6 +57,7 @@
 //     on (TestGarbageEndsTheStreamOnly, TestMessageOverTheLimit). Half of max_message is warned of (TestLongResponsesAreToldOfBefore).
 //   - Send bad resources for ever: each is refused, ever more slowly (TestRefusalsSlowDown).
 //   - Not read: verdicts queue up to a bound, then the stream ends (TestOriginThatDoesNotReadIsCutOff).
+//   - Be slow: no set counts as complete while bytes of a message are arriving (TestBytesThatArriveAreNoPause).
 //   - Not answer: the log says so once, with the node that was sent (TestSilenceIsLoggedOnce).
 //   - Dislike our keepalive: the interval doubles until it is left alone (TestTooManyPings).
 //

@@ -122,6 +122,7 @@ func (l *lane) stream(ctx context.Context, s *stream) time.Duration {
 	if s.candidate != nil {
 		l.table.Doubt() // it was presented nothing
 	}
+	l.table.Over(s.conn.arrivals)
 	l.table.Open(start, s.conn.server.trust)
 	if s.candidate != nil && !s.adopt(start) {
 		l.table.Close()

@@ -48,8 +48,9 @@ type pool struct {
 // conn is one connection.
 type conn struct {
 	// Set once by dial.
-	server *server
-	grpc   *grpc.ClientConn
+	server   *server
+	grpc     *grpc.ClientConn
+	arrivals *relay.Arrivals
 
 	// Guarded by pool.mu.
 	lanes int
@@ -161,9 +162,15 @@ func (p *pool) patience() time.Duration {
 
 // dial connects to one server and returns when the connection is up.
 func (p *pool) dial(ctx context.Context, s *server, interval time.Duration) (*conn, error) {
-	own, address := p.cfg.Backoff, s.address
+	own, address, arrivals := p.cfg.Backoff, s.address, new(relay.Arrivals)
 	options := []grpc.DialOption{
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return p.cfg.Dial(ctx, address) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			c, err := p.cfg.Dial(ctx, address)
+			if err != nil {
+				return nil, err
+			}
+			return &watched{Conn: c, arrivals: arrivals}, nil
+		}),
 		grpc.WithUserAgent("weir/" + p.cfg.Version),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: interval, Timeout: p.cfg.Keepalive.Timeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -194,7 +201,7 @@ func (p *pool) dial(ctx context.Context, s *server, interval time.Duration) (*co
 		_ = cc.Close() // it is being given up
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
-	return &conn{server: s, grpc: cc}, nil
+	return &conn{server: s, grpc: cc, arrivals: arrivals}, nil
 }
 
 // connect waits until the connection is up or the first attempt has failed.
@@ -287,4 +294,19 @@ func closeAll(conns []*conn) {
 	for _, c := range conns {
 		_ = c.grpc.Close() // only ever says that it was closed before
 	}
+}
+
+// watched is a connection that tells the table what arrives on it (RELAY-6). There are few towards origins, so that what wrapping costs
+// does not matter.
+type watched struct {
+	net.Conn
+	arrivals *relay.Arrivals
+}
+
+func (w *watched) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if n > 0 {
+		w.arrivals.Bytes(time.Now(), n)
+	}
+	return n, err
 }

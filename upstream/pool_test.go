@@ -30,6 +30,31 @@ func TestBlackHoleIsNoticed(t *testing.T) {
 	})
 }
 
+// TestAgeingConnections: an origin that closes connections at an age, as many do, first by GOAWAY and then for good, is not a failing
+// one: streams move, and the origin counts as connected all the time.
+func TestAgeingConnections(t *testing.T) {
+	ageing := relaytest.OriginConfig{Serving: true, Options: []grpc.ServerOption{
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: 30 * time.Minute, MaxConnectionAgeGrace: time.Minute}),
+	}}
+	in(t, options{origin: ageing}, func(w *world) {
+		w.origin.Put(opaque, res("a", "1"))
+		w.want(opaque, "a")
+		w.origin.Await(0, func() bool { return w.origin.Asked(opaque).ACKs == 1 }, "served")
+		for range 24 * 60 {
+			time.Sleep(time.Minute)
+			if st := w.status(); !st.Connected || st.Failures != 0 {
+				t.Fatalf("the origin counts as failing: %+v", st)
+			}
+		}
+		if n := len(w.origin.Streams()); n < 40 || n > 55 {
+			t.Errorf("%d streams in a day, want one for each connection of half an hour", n)
+		}
+		if st := w.status(); st.Connections != 1 || len(w.origin.Open()) != 1 {
+			t.Errorf("%d connections with %d streams are left", st.Connections, len(w.origin.Open()))
+		}
+	})
+}
+
 func TestTooManyPings(t *testing.T) {
 	strict := relaytest.OriginConfig{Serving: true, Options: []grpc.ServerOption{
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Minute}),

@@ -28,6 +28,7 @@ func (s *stream) read() {
 			s.broken, s.err = s.explain(err)
 			return
 		}
+		s.conn.arrivals.Message()
 		if s.candidate != nil {
 			if err := s.await(raw); err != nil {
 				s.err, s.broken = err, true

@@ -117,7 +117,7 @@ func TestVersion(t *testing.T) {
 func TestLogger(t *testing.T) {
 	for format, want := range map[string]string{"json": `"msg":"seen","origin":"mesh"`, "console": "seen\t"} {
 		var out bytes.Buffer
-		log, err := newLogger(config.Log{Level: "warn", Format: format}, &out)
+		log, _, err := newLogger(config.Log{Level: "warn", Format: format}, &out)
 		if err != nil {
 			t.Fatal(err)
 		}

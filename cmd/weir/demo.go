@@ -39,7 +39,7 @@ func demoCommand() *cobra.Command {
 			defer cancel()
 			ctx = limited
 		}
-		log, err := newLogger(config.Log{Level: "warn", Format: "console"}, cmd.ErrOrStderr())
+		log, _, err := newLogger(config.Log{Level: "warn", Format: "console"}, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
@@ -79,9 +79,9 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	second, err := d.weir(ctx, "second", fmt.Sprintf("grpc: { addresses: [%q] }", first.ports[0].Addr()))
+	second, err := d.weir(ctx, "second", fmt.Sprintf("grpc: { addresses: [%q] }", first.force.Load().ports[0].Addr()))
 	if err != nil {
-		first.closePorts()
+		first.discard()
 		return err
 	}
 	d.introduce(dir, first, second)
@@ -121,7 +121,7 @@ func (d *demo) play(ctx context.Context, s *sample, first, second *process) erro
 	})
 	parts.Go(func() error {
 		defer endSecond()
-		return d.watchAll(ctx, second.ports[0].Addr().String())
+		return d.watchAll(ctx, second.force.Load().ports[0].Addr().String())
 	})
 	parts.Go(func() error { return d.change(ctx, s) })
 	err := parts.Wait()
@@ -167,7 +167,7 @@ func (d *demo) change(ctx context.Context, s *sample) error {
 }
 
 func (d *demo) introduce(dir string, first, second *process) {
-	address := func(p *process) string { return p.ports[0].Addr().String() }
+	address := func(p *process) string { return p.force.Load().ports[0].Addr().String() }
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, _ = fmt.Fprintf(d.out, `The files in %s are the origin of a first weir,

@@ -51,13 +51,30 @@ func tryWeir(t *testing.T, text string) (*running, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
 	core, logs := observer.New(zap.DebugLevel)
-	p, err := newProcess(ctx, cfg, zap.New(core))
+	return openWeir(t, cfg, zap.New(core), logs, func(*process) {})
+}
+
+// runWeir is openWeir of a configuration that is in order.
+func runWeir(t *testing.T, cfg *config.Config, log *zap.Logger, logs *observer.ObservedLogs, with func(*process)) *running {
+	t.Helper()
+	r, err := openWeir(t, cfg, log, logs, with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// openWeir runs a weir until the test ends. With is what serve adds.
+func openWeir(t *testing.T, cfg *config.Config, log *zap.Logger, logs *observer.ObservedLogs, with func(*process)) (*running, error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	p, err := newProcess(ctx, cfg, log)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
+	with(p)
 	r := &running{process: p, t: t, logs: logs, cancel: cancel, done: make(chan struct{})}
 	go r.runIt(ctx)
 	t.Cleanup(r.end)
@@ -91,7 +108,7 @@ func (r *running) waitEnd() {
 	}
 }
 
-func (r *running) listenAddress() string { return r.ports[0].Addr().String() }
+func (r *running) listenAddress() string { return r.force.Load().ports[0].Addr().String() }
 
 // freePorts is the part of a configuration that takes free ports.
 const freePorts = `

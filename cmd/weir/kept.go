@@ -3,12 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"strings"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
-	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
+	"github.com/weir-xds/weir/relay"
 )
 
 // kept is the last known good on disk, of a process. Its methods may be called on one that has none.
@@ -21,16 +22,17 @@ type kept struct {
 
 // openSnapshot makes what keeps it; nothing is read yet.
 func (p *process) openSnapshot() error {
-	c := &p.cfg.Cache.Snapshot
+	cfg := p.config()
+	c := &cfg.Cache.Snapshot
 	if c.Path == "" {
 		return nil
 	}
 	k, err := snapshot.New(snapshot.Config{
-		Path: c.Path, Interval: c.Interval, MaxAge: c.MaxAge, Deployment: p.cfg.Name, Table: p.table,
+		Path: c.Path, Interval: c.Interval, MaxAge: c.MaxAge, Deployment: cfg.Name, Table: p.table,
 		Origins: p.keptOrigins, Metrics: p.metrics, Log: p.log,
 	})
 	if err != nil {
-		return errors.Join(problems(p.cfg, "cache.snapshot", err)...)
+		return errors.Join(problems(cfg, "cache.snapshot", err)...)
 	}
 	p.kept.Keeper = k
 	return nil
@@ -73,11 +75,12 @@ func (k *kept) status() *admin.Snapshot {
 
 // keptOrigins is how the origins stand, for what is written down of them.
 func (p *process) keptOrigins() []snapshot.OriginState {
-	out := make([]snapshot.OriginState, len(p.origins))
-	for i, o := range p.origins {
-		c, s := &p.cfg.Origins[i], o.status()
+	f := p.force.Load()
+	out := make([]snapshot.OriginState, len(f.origins))
+	for i, o := range f.origins {
+		s := o.status()
 		x := &out[i]
-		x.Name, x.Addresses, x.Away = c.Name, sources(c), !s.Connected
+		x.Name, x.Addresses, x.Away = o.name, sources(o.part), !s.Connected
 		switch {
 		case s.Connected && !s.LastProof.IsZero():
 			x.Vouched = time.Now() // an open stream, or a file that reads, vouches for what came by it
@@ -91,14 +94,14 @@ func (p *process) keptOrigins() []snapshot.OriginState {
 	return out
 }
 
-// sources are the servers of an origin.
-func sources(o *config.Origin) []string {
-	if o.Files != nil {
-		return []string{"files:" + o.Files.Path}
-	}
-	out := make([]string, len(o.GRPC.Addresses))
-	for i, a := range o.GRPC.Addresses {
-		out[i] = strings.ToLower(a)
+// sources are the servers of an origin in the order of their numbers in this
+// process: in that of the file, unless a reload has added some. A snapshot has
+// the numbers.
+func sources(part *relay.Origin) []string {
+	keys := part.Servers()
+	out := make([]string, 0, len(keys))
+	for _, n := range slices.Sorted(maps.Keys(keys)) {
+		out = append(out, keys[n])
 	}
 	return out
 }

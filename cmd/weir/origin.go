@@ -22,45 +22,48 @@ type origin interface {
 	run(ctx context.Context) error
 	// status is the kind's part; what the table knows is added by the process.
 	status() admin.Origin
+	// succeed takes over what is known of the origin from who ran it before.
+	succeed(before origin)
+	// close lets go of what was opened, without run or after it.
+	close()
 }
 
-func (p *process) openOrigin(o *config.Origin, path string) (origin, error) {
-	part := p.table.Origin(o.Name)
+func (p *process) openOrigin(cfg *config.Config, o *config.Origin, path string, part *relay.Origin) (origin, error) {
 	if o.Files != nil {
 		f, err := file.New(file.Config{
-			Name: o.Name, Path: o.Files.Path, NameBytes: int(p.cfg.Limits.NameBytes), NameFields: o.NameFields,
+			Name: o.Name, Path: o.Files.Path, NameBytes: int(cfg.Limits.NameBytes), NameFields: o.NameFields,
 			Log: p.log, Metrics: p.metrics,
 		}, part)
 		if err != nil {
-			return nil, p.cfg.Problemf(path+".files", "%v", errors.Unwrap(err)) // it names the origin
+			return nil, cfg.Problemf(path+".files", "%v", errors.Unwrap(err)) // it names the origin
 		}
 		return &fileOrigin{f}, nil
 	}
-	secured, err := p.tls.origin(p.cfg, path+".grpc.tls", o.GRPC.TLS)
+	secured, err := p.tls.origin(cfg, path+".grpc.tls", o.GRPC.TLS)
 	if err != nil {
 		return nil, err
 	}
-	u := upstreamConfig(p.cfg, o)
+	u := upstreamConfig(cfg, o)
 	u.Log, u.Metrics = p.log, p.metrics
 	if secured != nil {
 		u.TLS = secured.client
 	}
 	u.Version, _ = buildVersion()
-	if u.Instance, err = p.viaName(); err != nil {
-		return nil, err
-	}
+	u.Instance = p.via
 	up, err := upstream.New(u, part)
 	if err != nil {
-		return nil, errors.Join(problems(p.cfg, path+".grpc", errors.Unwrap(err))...) // the outer one names the origin
+		secured.close()
+		return nil, errors.Join(problems(cfg, path+".grpc", errors.Unwrap(err))...) // the outer one names the origin
 	}
 	return &grpcOrigin{
-		Origin: up, addresses: u.Addresses, every: p.cfg.Timing.Backoff.Max, until: p.started.Add(p.cfg.Timing.ReadyWait),
+		Origin: up, secured: secured, addresses: u.Addresses, every: cfg.Timing.Backoff.Max, until: time.Now().Add(cfg.Timing.ReadyWait),
 	}, nil
 }
 
 // grpcOrigin is a control plane.
 type grpcOrigin struct {
 	*upstream.Origin
+	secured   *secured
 	addresses []string
 	every     time.Duration
 	until     time.Time
@@ -106,6 +109,15 @@ func (o *grpcOrigin) look(ctx context.Context, done chan<- struct{}) {
 	}
 }
 
+func (o *grpcOrigin) succeed(before origin) {
+	if was, ok := before.(*grpcOrigin); ok {
+		o.Succeed(was.Origin)
+		o.touched.Store(was.touched.Load())
+	}
+}
+
+func (o *grpcOrigin) close() { o.secured.close() }
+
 func accepts(ctx context.Context, address string) bool {
 	network := "tcp"
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
@@ -148,6 +160,10 @@ type fileOrigin struct{ *file.Origin }
 
 func (o *fileOrigin) run(ctx context.Context) error { return o.Run(ctx) }
 
+func (o *fileOrigin) succeed(origin) {}
+
+func (o *fileOrigin) close() {}
+
 func (o *fileOrigin) status() admin.Origin {
 	s := o.Status()
 	out := admin.Origin{
@@ -167,14 +183,16 @@ func (o *fileOrigin) status() admin.Origin {
 // originStates are the origins' states in the order of the file, with what the
 // table holds of each.
 func (p *process) originStates() ([]admin.Origin, [][]relay.GroupStatus) {
-	states := make([]admin.Origin, len(p.origins))
-	groups := make([][]relay.GroupStatus, len(p.origins))
-	for i, o := range p.origins {
-		c := &p.cfg.Origins[i]
+	f := p.force.Load()
+	states := make([]admin.Origin, len(f.origins))
+	groups := make([][]relay.GroupStatus, len(f.origins))
+	for i, o := range f.origins {
+		c := &f.cfg.Origins[i]
 		states[i] = o.status()
 		states[i].Name, states[i].Default = c.Name, c.Default
-		groups[i] = p.table.Origin(c.Name).Status()
+		groups[i] = o.part.Status()
 		states[i].Sum(groups[i])
+		states[i].Frozen, _ = p.table.Origin(c.Name).Frozen()
 		if c.Files != nil {
 			states[i].Streams = openLanes(groups[i])
 		}
@@ -199,13 +217,14 @@ func (p *process) picture() metrics.Picture {
 	var m metrics.Picture
 	p.server.Picture(now, &m)
 	m.Retired, _ = p.table.Retired()
+	m.Memory, m.MemoryLimit = p.memory.used.Load(), p.memory.limit.Load()
 	m.Certificates = p.tls.expiry()
 	states, groups := p.originStates()
 	for i := range states {
 		o := &states[i]
 		op := metrics.OriginPicture{
 			Origin: o.Name, Connected: o.Connected, LastProof: o.LastProof, LastUpdate: o.LastUpdate,
-			Streams: o.Streams, Groups: o.Groups, Views: o.Views, Stale: o.Stale,
+			Streams: o.Streams, Groups: o.Groups, Views: o.Views, Stale: o.Stale, Frozen: !o.Frozen.IsZero(),
 		}
 		for j := range groups[i] {
 			for k := range groups[i][j].Types {
@@ -218,7 +237,7 @@ func (p *process) picture() metrics.Picture {
 }
 
 func typePicture(t *relay.TypeStatus) metrics.TypePicture {
-	out := metrics.TypePicture{Type: t.TypeURL, Subscriptions: t.Names, Entries: t.Bodies, Bytes: int64(t.Bytes)}
+	out := metrics.TypePicture{Type: t.TypeURL, Subscriptions: t.Names, Entries: t.Bodies, Bytes: int64(t.Bytes), Held: t.Held, FrozenChanges: t.Frozen}
 	if t.Wildcard {
 		out.Subscriptions++
 	}

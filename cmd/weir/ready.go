@@ -15,7 +15,7 @@ import (
 // take the cache in front of it out of service.
 func (p *process) readiness() admin.Readiness {
 	states, groups := p.originStates()
-	r := admin.Readiness{Ready: true, State: "ready"}
+	r := admin.Readiness{Ready: true, State: "ready", ConfigRefused: p.last.Load().Refused}
 	var missing []string
 	for i := range states {
 		o := &states[i]
@@ -26,15 +26,18 @@ func (p *process) readiness() admin.Readiness {
 			Name: o.Name, Reached: o.Reached, Restored: p.kept.origins[o.Name], Connected: o.Connected, Unanswered: unanswered(groups[i]),
 		})
 	}
-	left := time.Until(p.started.Add(p.cfg.Timing.ReadyWait))
+	left := time.Until(p.started.Add(p.config().Timing.ReadyWait))
 	switch {
 	case p.draining.Load():
 		r.Ready, r.State = false, "draining"
-	case len(missing) > 0 && left > 0:
+	case len(missing) > 0 && left > 0 && !p.ready.Load():
 		r.Ready, r.State = false, "starting"
 		r.Why = fmt.Sprintf("not reached yet: %s; timing.ready_wait ends in %s", strings.Join(missing, ", "), left.Round(time.Second/10))
 	case len(missing) > 0:
 		r.Why = "never reached since the start: " + strings.Join(missing, ", ")
+	}
+	if r.Ready {
+		p.ready.Store(true) // an origin that a reload adds does not change it
 	}
 	return r
 }

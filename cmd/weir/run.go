@@ -2,6 +2,9 @@ package main
 
 import (
 	"io"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -22,28 +25,30 @@ func runCommand() *cobra.Command {
 	}
 	path := configFlag(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
+		hangup := make(chan os.Signal, 1)
+		signal.Notify(hangup, syscall.SIGHUP) // from here on it does not end the process
+		defer signal.Stop(hangup)
 		cfg, err := config.Load(*path)
 		if err != nil {
 			return err
 		}
-		log, err := newLogger(cfg.Log, cmd.ErrOrStderr())
+		log, level, err := newLogger(cfg.Log, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
 		for _, w := range cfg.Warnings() {
-			log.Warn("the configuration may not mean what it says", zap.String("file", w.File), zap.Int("line", w.Line),
-				zap.Int("column", w.Column), zap.String("key", w.Path), zap.String("warning", w.Msg))
+			warn(log, w)
 		}
-		return serve(cmd.Context(), cfg, log)
+		return serve(cmd.Context(), *path, cfg, log, level, hangup)
 	})
 	return cmd
 }
 
-// newLogger writes to w, one line per entry.
-func newLogger(cfg config.Log, w io.Writer) (*zap.Logger, error) {
-	level, err := zapcore.ParseLevel(cfg.Level)
+// newLogger writes to w, one line per entry, from a level on that may change.
+func newLogger(cfg config.Log, w io.Writer) (*zap.Logger, *zap.AtomicLevel, error) {
+	level, err := zap.ParseAtomicLevel(cfg.Level)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	fields := zap.NewProductionEncoderConfig()
 	fields.EncodeTime = zapcore.RFC3339NanoTimeEncoder
@@ -52,5 +57,5 @@ func newLogger(cfg config.Log, w io.Writer) (*zap.Logger, error) {
 	if cfg.Format == "console" {
 		encoder = zapcore.NewConsoleEncoder(fields)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)), nil
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), level)), &level, nil
 }

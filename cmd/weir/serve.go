@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/metrics"
@@ -22,49 +22,69 @@ import (
 )
 
 // serve runs the relay until ctx ends, and then ends it in order. What keeps it
-// from starting is reported at once, one line each.
-func serve(ctx context.Context, cfg *config.Config, log *zap.Logger) error {
+// from starting is reported at once, one line each. The file at path is read
+// again when it changes, and on a hangup.
+func serve(ctx context.Context, path string, cfg *config.Config, log *zap.Logger, level *zap.AtomicLevel, hangup <-chan os.Signal) error {
 	p, err := newProcess(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
+	p.path, p.level, p.hangup = path, level, hangup
 	return p.run(ctx)
 }
 
 // process is one weir: the rooms, wired together, and the ports.
 type process struct {
 	// Set once by newProcess.
-	cfg      *config.Config
+	path     string           // of the config file; "": there is none, and nothing is reloaded
+	hangup   <-chan os.Signal // asks for a reload; nil: nobody does
+	via      string           // viaName
 	log      *zap.Logger
+	level    *zap.AtomicLevel // of log; nil: it does not change
 	started  time.Time
 	table    *relay.Table
 	metrics  *metrics.Metrics
 	registry *prometheus.Registry
-	ports    []port   // one for each of cfg.Listeners
-	origins  []origin // one for each of cfg.Origins
 	server   *downstream.Server
+	memory   *memory
 	admin    *web
 	probes   *web // nil: there is none
 	files    *watch
 	tls      *certificates
 	kept     kept
+	first    *plan // what was opened at the start
+
+	force atomic.Pointer[force] // what is in force, replaced by reload
+	last  atomic.Pointer[admin.ConfigState]
+	ready atomic.Bool // it was once
 
 	askOnce  sync.Once
 	asked    chan struct{} // closed when a drain is asked for
 	draining atomic.Bool
 }
 
-// port is a listener that is open but not served yet.
+// force is a configuration and what serves it. It never changes.
+type force struct {
+	cfg     *config.Config
+	yaml    []byte    // of cfg, as it is shown
+	ports   []*port   // one for each of cfg.Listeners
+	origins []*runner // one for each of cfg.Origins
+}
+
+// config is the configuration in force.
+func (p *process) config() *config.Config { return p.force.Load().cfg }
+
+// port is an open listener.
 type port struct {
 	net.Listener
-	config downstream.ListenerConfig
+	secured *secured
 }
 
 // newProcess checks and opens all there is to check and open, so that a process
 // that starts at all has its ports. If it fails, nothing is left open.
 func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *process, err error) {
 	p := &process{
-		cfg: cfg, log: log, started: time.Now(), registry: prometheus.NewRegistry(), asked: make(chan struct{}),
+		log: log, started: time.Now(), registry: prometheus.NewRegistry(), asked: make(chan struct{}),
 		files: newWatch(log),
 	}
 	p.tls = newCertificates(p.files, log)
@@ -76,16 +96,26 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	if p.table, err = relay.New(tc); err != nil {
 		return nil, cfg.Problemf("origins", "%v", err)
 	}
+	first := &plan{process: p, next: &force{cfg: cfg}, part: p.table.Origin}
+	p.first = first
+	p.force.Store(first.next) // which is completed below
+	p.last.Store(&admin.ConfigState{Since: p.started})
+	if first.next.yaml, err = cfg.YAML(); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
-			p.closePorts()
+			p.discard()
 		}
 	}()
-	if err = p.openPorts(ctx); err != nil {
+	if err = errors.Join(first.openPorts(ctx), p.openAdmin(ctx)); err != nil {
+		return nil, err
+	}
+	if p.via, err = p.viaName(); err != nil {
 		return nil, err
 	}
 	// Origins come after the ports: from here on there may be log lines.
-	if err = p.openOrigins(); err != nil {
+	if err = first.openOrigins(); err != nil {
 		return nil, err
 	}
 	if err = p.openSnapshot(); err != nil {
@@ -95,65 +125,23 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	if err != nil {
 		return nil, err
 	}
-	if server.Via, err = p.viaName(); err != nil {
-		return nil, err
-	}
-	server.Table, server.Metrics, server.Log = p.table, p.metrics, log
+	server.Via, server.Table, server.Metrics, server.Log = p.via, p.table, p.metrics, log
 	if p.server, err = downstream.New(server); err != nil {
 		return nil, errors.Join(problems(cfg, "", err)...)
 	}
+	p.memory = openMemory(int64(cfg.Limits.Memory), p.table, log)
 	p.metrics.Gauges(p.picture)
 	return p, nil
 }
 
-// openPorts reports every port that cannot be opened, not only the first.
-func (p *process) openPorts(ctx context.Context) error {
-	var errs []error
-	for i := range p.cfg.Listeners {
-		l, path := &p.cfg.Listeners[i], fmt.Sprintf("listeners[%d]", i)
-		secured, err := p.tls.port(p.cfg, path+".tls", roleListener, l.TLS, "h2")
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		open, err := listen(ctx, l.Address, l.SocketMode)
-		if err != nil {
-			errs = append(errs, p.cfg.Problemf(path+".address", "cannot listen on %s: %v", l.Address, err))
-			continue
-		}
-		p.ports = append(p.ports, port{open, downstream.ListenerConfig{
-			Origin: p.table.Origin(listenerOrigin(p.cfg, l)), TLS: secured.server(),
-			RequireNodeID: l.RequireNodeID, NoLegacyWildcard: l.NoLegacyWildcard, Compression: l.Compression,
-			Dedicated: l.Dedicated, AssumeFeatures: l.AssumeFeatures,
-		}})
-	}
-	if err := p.openAdmin(ctx); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-func (p *process) closePorts() {
-	for _, l := range p.ports {
-		_ = l.Close() // nothing was served on it
-	}
+// discard closes what newProcess has opened, where nothing is served.
+func (p *process) discard() {
+	p.first.close()
 	for _, w := range []*web{p.admin, p.probes} {
 		if w != nil {
 			_ = w.listener.Close()
 		}
 	}
-}
-
-func (p *process) openOrigins() error {
-	var errs []error
-	for i := range p.cfg.Origins {
-		o, err := p.openOrigin(&p.cfg.Origins[i], fmt.Sprintf("origins[%d]", i))
-		if err != nil {
-			errs = append(errs, err)
-		}
-		p.origins = append(p.origins, o)
-	}
-	return errors.Join(errs...)
 }
 
 // run serves until ctx ends, a drain is asked for, or a part fails for good.
@@ -171,17 +159,10 @@ func (p *process) run(ctx context.Context) error {
 	parts.Go(func() error { return p.advance(work) })
 	parts.Go(func() error { return p.files.run(work) })
 	parts.Go(func() error { return newSharing(p).watch(work) })
-	for _, o := range p.origins {
-		parts.Go(func() error { return o.run(work) })
-	}
-	for i, l := range p.ports {
-		parts.Go(func() error {
-			if err := p.server.Serve(l.Listener, l.config); err != nil {
-				return fmt.Errorf("listeners[%d], %s: %w", i, l.Addr(), err)
-			}
-			return nil
-		})
-	}
+	parts.Go(func() error { return p.memory.watch(work) })
+	first := p.force.Load()
+	p.start(work, parts, first, first.origins, first.ports)
+	parts.Go(func() error { return p.reloads(work, parts) })
 	p.sayStarted()
 
 	why := "a signal"
@@ -192,10 +173,10 @@ func (p *process) run(ctx context.Context) error {
 	case <-work.Done():
 		why = "a failure"
 	}
-	p.log.Info("draining", zap.String("because_of", why), zap.Duration("at_most", p.cfg.Timing.Drain))
+	p.log.Info("draining", zap.String("because_of", why), zap.Duration("at_most", p.config().Timing.Drain))
 	p.draining.Store(true)
 	p.kept.drain()
-	p.server.Drain(context.WithoutCancel(ctx), p.cfg.Timing.Drain)
+	p.server.Drain(context.WithoutCancel(ctx), p.config().Timing.Drain)
 	stopWork()
 	// The ports for operators are last, so that the end can be watched.
 	for _, w := range p.webs() {
@@ -230,13 +211,14 @@ func (p *process) advance(ctx context.Context) error {
 }
 
 func (p *process) sayStarted() {
-	for i, l := range p.ports {
-		p.log.Info("listening", zap.Stringer("address", l.Addr()), zap.String("origin", l.config.Origin.Name()),
-			zap.Bool("tls", p.cfg.Listeners[i].TLS.Enabled()))
-	}
 	for _, w := range p.webs() {
 		p.log.Info("listening", zap.String("port", w.name), zap.Stringer("address", w.listener.Addr()))
 	}
+}
+
+func (p *process) sayListening(cfg *config.Config, i int, l *port) {
+	c := &cfg.Listeners[i]
+	p.log.Info("listening", zap.Stringer("address", l.Addr()), zap.String("origin", listenerOrigin(cfg, c)), zap.Bool("tls", c.TLS.Enabled()))
 }
 
 // instance names this process: the configured name, else the host's.
@@ -254,9 +236,10 @@ func instance(cfg *config.Config) (string, error) {
 // viaName is what this process is known by to other relays (RELAY-87). Where the name is the host's, the first port tells the
 // relays of one host apart: one behind the other is no loop.
 func (p *process) viaName() (string, error) {
-	name, err := instance(p.cfg)
-	if err == nil && p.cfg.Instance == "" {
-		name += "/" + p.ports[0].Addr().String()
+	f := p.force.Load()
+	name, err := instance(f.cfg)
+	if err == nil && f.cfg.Instance == "" {
+		name += "/" + f.ports[0].Addr().String()
 	}
 	return name, err
 }

@@ -22,17 +22,13 @@ const (
 // shields them from nothing, and costs a stream for each (RELAY-61). The file
 // alone does not tell, since it depends on what clients put into their nodes.
 type sharing struct {
-	origins []*relay.Origin
+	origins func() []*relay.Origin
 	log     *zap.Logger
 	said    map[string]time.Time // by origin
 }
 
 func newSharing(p *process) *sharing {
-	s := &sharing{log: p.log, said: map[string]time.Time{}}
-	for i := range p.cfg.Origins {
-		s.origins = append(s.origins, p.table.Origin(p.cfg.Origins[i].Name))
-	}
-	return s
+	return &sharing{log: p.log, said: map[string]time.Time{}, origins: p.table.Origins}
 }
 
 // watch looks until ctx ends.
@@ -50,7 +46,7 @@ func (s *sharing) watch(ctx context.Context) error {
 }
 
 func (s *sharing) look(now time.Time) {
-	for _, o := range s.origins {
+	for _, o := range s.origins() {
 		groups, clients := o.Sharing()
 		if clients < sharingLeast || 10*groups < 9*clients {
 			continue

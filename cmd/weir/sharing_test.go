@@ -10,20 +10,18 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/relay"
 )
 
 // TestGroupsEqualClients: an origin nobody shares is told of, once an hour at most, and not for a handful of clients or for dedicated
 // ones (RELAY-61).
 func TestGroupsEqualClients(t *testing.T) {
-	cfg := &config.Config{Origins: []config.Origin{{Name: "alone"}, {Name: "shared"}}}
 	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "alone", GroupBy: []string{"id"}}, {Name: "shared", GroupBy: []string{"cluster"}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	core, lines := observer.New(zapcore.WarnLevel)
-	s := newSharing(&process{cfg: cfg, table: table, log: zap.New(core)})
+	s := newSharing(&process{table: table, log: zap.New(core)})
 	now := time.Unix(1e9, 0)
 	want := func(n int, why string) {
 		t.Helper()

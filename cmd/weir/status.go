@@ -141,6 +141,12 @@ func statusTable(w io.Writer, pages []byte) error {
 		if o.Connected {
 			state = "connected"
 		}
+		if !o.Frozen.IsZero() {
+			state += fmt.Sprintf(", frozen for %s, %d changes wait", ago(now, o.Frozen), o.FrozenChanges)
+		}
+		if o.HeldRemovals > 0 {
+			state += fmt.Sprintf(", %d removals held for %s", o.HeldRemovals, ago(o.HeldUntil, now))
+		}
 		row(tw, o.Name, state, ago(now, o.Since), o.Source, o.Groups, o.Streams, o.Resources, o.Stale, ago(now, o.LastUpdate), o.Error)
 	}
 	if len(s.Groups.Groups) > 0 {
@@ -172,6 +178,9 @@ func (s *standing) summary(w io.Writer) {
 		state += ": " + s.Ready.Why
 	}
 	row(w, "state", state)
+	if at := s.Ready.ConfigRefused; !at.IsZero() {
+		row(w, "config", "the file was refused "+ago(time.Now(), at)+" ago, and what was in force before stays; GET /config says why")
+	}
 	unsynced, more := 0, ""
 	for _, c := range s.Clients.Clients {
 		if !c.Synced {

@@ -39,7 +39,7 @@ func keepaliveTime(d time.Duration) time.Duration {
 func tableConfig(cfg *config.Config) relay.Config {
 	t := relay.Config{
 		Name: cfg.Name, Settle: orNone(cfg.Timing.Settle), ColdWait: orNone(cfg.Timing.ColdWait),
-		Linger: cfg.Cache.Linger, MaxGroups: cfg.Limits.Groups,
+		Linger: cfg.Cache.Linger, MaxGroups: cfg.Limits.Groups, MaxViews: cfg.Limits.Views,
 	}
 	if t.Linger == 0 {
 		t.Linger = -1
@@ -61,6 +61,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 			DropOnDataError:  o.OnDataError == config.OnDataErrorDrop,
 			RecursiveGlobs:   o.Glob == config.GlobRecursive,
 			WithholdTTL:      o.TTLUnsupported == config.TTLUnsupportedWithhold,
+			Guard:            relay.GuardConfig(o.Guard),
 		}
 		if o.GRPC != nil {
 			oc.SotW, oc.PerType = o.GRPC.Dialect == config.DialectSotW, !o.GRPC.Aggregated

@@ -79,24 +79,21 @@ func (p *process) webs() []*web {
 
 // openAdmin opens the ports for operators.
 func (p *process) openAdmin(ctx context.Context) error {
-	c := &p.cfg.Admin
-	secured, err := p.tls.port(p.cfg, "admin.tls", roleAdmin, c.TLS, "http/1.1")
+	cfg := p.config()
+	c := &cfg.Admin
+	secured, err := p.tls.port(cfg, "admin.tls", roleAdmin, c.TLS, "http/1.1")
 	if err != nil {
 		return err
 	}
 	l, err := listen(ctx, c.Address, adminSocketMode)
 	if err != nil {
-		return p.cfg.Problemf("admin.address", "cannot listen on %s: %v", c.Address, err)
+		return cfg.Problemf("admin.address", "cannot listen on %s: %v", c.Address, err)
 	}
 	p.admin = newWeb("admin", l, secured.server(), p.log)
-	text, err := p.cfg.YAML()
-	if err != nil {
-		return err
-	}
 	version, _ := buildVersion()
 	pages, err := admin.New(admin.Config{
-		Name: p.cfg.Name, Version: version, Started: p.started,
-		Table: p.table, Metrics: p.registry, YAML: text, Readable: readable, Readiness: p.readiness,
+		Name: cfg.Name, Version: version, Started: p.started,
+		Table: p.table, Metrics: p.registry, Effective: p.effective, Readable: readable, Readiness: p.readiness,
 		Origins: func() []admin.Origin {
 			states, _ := p.originStates()
 			return states
@@ -109,15 +106,15 @@ func (p *process) openAdmin(ctx context.Context) error {
 		Log:           p.log,
 	})
 	if err != nil {
-		return p.cfg.Problemf("admin.token_file", "%v", err)
+		return cfg.Problemf("admin.token_file", "%v", err)
 	}
 	p.admin.server.Handler = pages.Handler()
-	address := p.cfg.Probes.Address
+	address := cfg.Probes.Address
 	if address == "" {
 		return nil
 	}
 	if l, err = listen(ctx, address, probesSocketMode); err != nil {
-		return p.cfg.Problemf("probes.address", "cannot listen on %s: %v", address, err)
+		return cfg.Problemf("probes.address", "cannot listen on %s: %v", address, err)
 	}
 	p.probes = newWeb("probes", l, nil, p.log)
 	p.probes.server.Handler = pages.Probes()

@@ -37,8 +37,8 @@ type Config struct {
 	Snapshot func() *Snapshot
 	// Metrics is what /metrics shows.
 	Metrics prometheus.Gatherer
-	// YAML is the effective configuration, secrets masked.
-	YAML []byte
+	// Effective is the configuration in force, secrets masked, as YAML.
+	Effective func() ([]byte, ConfigState)
 	// Readable is a body as JSON.
 	Readable func(*anypb.Any) json.RawMessage
 
@@ -88,6 +88,9 @@ func (a *Admin) Handler() http.Handler {
 	inner.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	inner.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	inner.Handle("POST /drain", a.action(a.drain))
+	inner.Handle("POST /origins/{name}/freeze", a.action(a.freeze))
+	inner.Handle("POST /origins/{name}/unfreeze", a.action(a.unfreeze))
+	inner.Handle("POST /guard/release", a.action(a.release))
 
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /healthz", a.healthz)
@@ -177,8 +180,9 @@ func (a *Admin) drain(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *Admin) config(w http.ResponseWriter, _ *http.Request) {
+	text, state := a.cfg.Effective()
 	w.Header().Set("Content-Type", "application/yaml; charset=utf-8")
-	writeText(w, string(a.cfg.YAML))
+	writeText(w, state.comment()+string(text))
 }
 
 // writeText writes to somebody who may have left, which is their business.

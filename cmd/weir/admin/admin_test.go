@@ -29,6 +29,7 @@ type world struct {
 	cfg     Config
 	clients []downstream.ClientStatus
 	ready   Readiness
+	config  ConfigState
 	drained int
 }
 
@@ -45,9 +46,9 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, ready: Readiness{Ready: true, State: "ready"}}
 	w.cfg = Config{
 		Name: "weir", Version: "v9", Started: time.Now(), Table: table, Metrics: prometheus.NewRegistry(),
-		YAML:    []byte("name: weir\n"),
-		Origins: func() []Origin { return []Origin{{Name: "mesh", Kind: "grpc", Source: "cp:1"}} },
-		Clients: func() []downstream.ClientStatus { return w.clients }, Readiness: func() Readiness { return w.ready },
+		Effective: func() ([]byte, ConfigState) { return []byte("name: weir\n"), w.config },
+		Origins:   func() []Origin { return []Origin{{Name: "mesh", Kind: "grpc", Source: "cp:1"}} },
+		Clients:   func() []downstream.ClientStatus { return w.clients }, Readiness: func() Readiness { return w.ready },
 		Readable: func(body *anypb.Any) json.RawMessage {
 			text, err := protojson.Marshal(body)
 			if err != nil {

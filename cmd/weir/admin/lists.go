@@ -69,11 +69,11 @@ func (a *Admin) groups(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	only := r.URL.Query().Get("origin")
-	for _, o := range a.cfg.Origins() {
-		if only != "" && o.Name != only {
+	for _, o := range a.cfg.Table.Origins() {
+		if only != "" && o.Name() != only {
 			continue
 		}
-		groups := a.cfg.Table.Origin(o.Name).Status()
+		groups := o.Status()
 		for i := range groups {
 			g := groupOf(&groups[i])
 			g.Node, _ = protojson.Marshal(groups[i].Node) // left out if there is no JSON for it: NaN in its metadata

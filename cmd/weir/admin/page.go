@@ -55,8 +55,8 @@ func (a *Admin) page(w http.ResponseWriter, _ *http.Request) {
 		Ready: a.cfg.Readiness(), Origins: a.cfg.Origins(), OriginNACKs: a.originNACKs(),
 		Snapshot: a.snapshot(),
 	}
-	for _, o := range d.Origins {
-		groups := a.cfg.Table.Origin(o.Name).Status()
+	for _, o := range a.cfg.Table.Origins() {
+		groups := o.Status()
 		for i := range groups {
 			d.Groups.add(groupOf(&groups[i]))
 		}

@@ -1,6 +1,9 @@
 package admin
 
-import "net/http"
+import (
+	"net/http"
+	"time"
+)
 
 // Readiness is what /readyz says.
 type Readiness struct {
@@ -10,6 +13,9 @@ type Readiness struct {
 	State string `json:"state"`
 	// Why is one sentence for people.
 	Why string `json:"why,omitempty"`
+	// ConfigRefused is when the configuration file was refused; zero: it is in
+	// force. GET /config says why.
+	ConfigRefused time.Time `json:"config_refused,omitzero"`
 	// Origins are told of whatever they do: an outage later on does not make a
 	// process with a cache useless.
 	Origins []OriginReadiness `json:"origins"`

@@ -107,6 +107,9 @@ func (c *Config) check(r *report) {
 	k.origins(c.Origins)
 	k.size("limits.request_bytes", c.Limits.RequestBytes)
 	k.size("limits.name_bytes", c.Limits.NameBytes)
+	if m := c.Limits.Memory; m > 0 && m < leastMemory {
+		k.addf("limits.memory", "must be at least 32MiB, without which nothing can be served, or 0")
+	}
 	if s := &c.Cache.Snapshot; s.Path != "" && s.Interval < 100*time.Millisecond {
 		k.addf("cache.snapshot.interval", "must be at least 100ms")
 	}
@@ -119,6 +122,9 @@ func (c *Config) check(r *report) {
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "json", "console")
 }
+
+// leastMemory is what a weir without clients does not come near.
+const leastMemory = 32 << 20
 
 func (k checker) listener(path string, l *Listener, origins []Origin) {
 	k.address(path+".address", l.Address)

@@ -83,13 +83,19 @@ type Limits struct {
 	// ParameterSetsPerStream is how many parameter maps one stream may use.
 	// Default: 64. Other values are not supported by this version.
 	ParameterSetsPerStream int `yaml:"parameter_sets_per_stream"`
-	// Views is how many views may exist. Default: 100000.
-	// Other values are not supported by this version.
+	// Views is how many views may exist: sets that are asked for, each once for
+	// every group of clients. One more is refused, a glob by its name and `*` by
+	// the stream's end. Default: 100000.
 	Views int `yaml:"views"`
 	// RequestBytes is the largest request. Default: 32MiB.
 	RequestBytes Bytes `yaml:"request_bytes"`
-	// Memory refuses new names above this much. Default: 0.
-	// Not supported by this version.
+	// Memory is how much the process may hold, garbage not counted. Above it
+	// what retired is given up, then names are refused that nobody has asked for
+	// yet, and above it by an eighth new streams; what is subscribed stays. A
+	// stream on which names were refused ends after 5 minutes, so that its client
+	// asks for them again. 0 is four fifths of GOMEMLIMIT, or of nine tenths of
+	// the control group's limit, which then is the collector's soft limit; no
+	// limit if there is neither. Default: 0.
 	Memory Bytes `yaml:"memory"`
 }
 

@@ -121,7 +121,10 @@ func TestProblems(t *testing.T) {
 		"data error":         {"origins: [{name: a, files: {path: x}, on_data_error: kill}]\n", "is not one of keep, drop"},
 		"glob":               {"origins: [{name: a, files: {path: x}, glob: deep}]\n", "is not one of one_level, recursive"},
 		"unsupported switch": {"origins: [{name: a, files: {path: x}, share: true}]\n", "1:46: origins[0].share: not supported by this version yet; leave it out"},
-		"unsupported value":  {"origins: [{name: a, files: {path: x}, guard: {min: 5}}]\n", "not supported by this version yet; leave it out or at 10"},
+		"unsupported value":  {"origins: [{name: a, files: {path: x}, dynamic_parameters: {otherwise: ignored}}]\n", "not supported by this version yet; leave it out or at"},
+		"guard share":        {"origins: [{name: a, files: {path: x}, guard: {share: 1.5}}]\n", "1:54: origins[0].guard.share: 1.5 is not from 0 to 1"},
+		"guard min":          {"origins: [{name: a, files: {path: x}, guard: {min: 0}}]\n", "1:52: origins[0].guard.min: 0 is less than 1; hold: 0s holds nothing back"},
+		"guard hold":         {"origins: [{name: a, files: {path: x}, guard: {hold: -1s}}]\n", "negative"},
 		"secrets":            {"origins: [{name: a, files: {path: x}, secrets: dedicate}]\n", `did you mean "dedicated"?`},
 		"secrets of whom":    {"origins: [{name: a, files: {path: x}, secrets: by_identity}]\n", "1:48: origins[0].secrets: by_identity is not supported by this version yet; write refuse or dedicated"},
 		"secrets in plain":   {"origins: [{name: a, secrets: dedicated, grpc: {addresses: ['localhost:1', 'unix:///s', 'a:1']}}]\n", `1:88: origins[0].grpc.addresses[2]: "a:1" is neither loopback nor a Unix socket: with secrets: dedicated it needs grpc.tls`},
@@ -138,10 +141,11 @@ func TestProblems(t *testing.T) {
 		"name below fields":  {"origins: [{name: a, files: {path: x}, name_fields: {a/b: -1}}]\n", "must not be negative"},
 		"hash":               {"origins: [{name: a, files: {path: x}, hash: md5}]\n", `hash: "md5" is not one of bytes, canonical`},
 		"unsupported rules":  {origin + "authorization: [{allow: all}]\n", "2:16: authorization: not supported"},
-		"unsupported size":   {origin + "limits: {memory: 1MiB}\n", "limits.memory: not supported by this version yet; leave it out"},
+		"unsupported number": {origin + "limits: {parameter_sets_per_stream: 1}\n", "limits.parameter_sets_per_stream: not supported by this version yet; leave it out"},
+		"memory":             {origin + "limits: {memory: 1MiB}\n", "2:18: limits.memory: must be at least 32MiB, without which nothing can be served, or 0"},
 		"retired":            {origin + "cache: {retired: {entries: -1}}\n", "cache.retired.entries"},
+		"unsupported nested": {origin + "limits: {parameter_sets_per_stream: wrong}\n", "limits.parameter_sets_per_stream: not supported"},
 		"snapshot":           {origin + "cache: {snapshot: {path: /x, interval: 1ms}}\n", "2:40: cache.snapshot.interval: must be at least 100ms"},
-		"unsupported nested": {origin + "limits: {memory: wrong}\n", "limits.memory: not supported"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := messages(t, c.text)

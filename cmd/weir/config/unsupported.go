@@ -20,15 +20,10 @@ var unsupported = map[string]bool{
 	"origins[].resume_sotw":                  true,
 	"origins[].nack_report":                  true,
 	"origins[].share":                        true,
-	"origins[].guard.share":                  true,
-	"origins[].guard.min":                    true,
-	"origins[].guard.hold":                   true,
 
 	"cache.max_stale": true,
 
 	"limits.parameter_sets_per_stream": true,
-	"limits.views":                     true,
-	"limits.memory":                    true,
 
 	"timing.coalesce": true,
 }

@@ -29,6 +29,9 @@ var coldCases = []testCase{
 			c.CheckClean()
 		}
 	}},
+	{"RELAY-6", "virtual: while a message is still arriving over a slow link no set settles", func(t *testing.T) {
+		virtual(t, "../../../upstream", "TestBytesThatArriveAreNoPause")
+	}},
 	{"RELAY-6 RELAY-7", "a client that comes back loses nothing to a pause longer than settle", func(t *testing.T) {
 		old := start(t, setup{origin: manyClusters})
 		clients := each(old, func(c *relaytest.Client) {

@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
@@ -20,6 +22,13 @@ import (
 var limitCases = []testCase{
 	{"ERR-7", "a client that a full replica refuses gets to choose another one, though it keeps its connection", otherReplica},
 	{"ERR-7", "three times as many streams as may come in a second wait for their turn, and none is refused", arrivals},
+	{"ERR-7 RELAY-79", "a client that asks for far more names than there is memory for is refused them one by one, and its neighbours live", memoryCap},
+	{"RELAY-79 RELAY-80", "virtual: memory is found by giving up what retired, and then by denying new names", func(t *testing.T) {
+		virtual(t, "../../../relay", "TestMemory")
+		virtual(t, "../../../downstream", "TestDenied")
+		virtual(t, "../", "TestMemoryIsMeasured")
+	}},
+	{"ERR-7", "a set more than limits.views is refused, a glob by its name and `*` by the stream's end", viewLimit},
 	{"ERR-7", "virtual: streams, by server, connection and identity", func(t *testing.T) {
 		for _, name := range []string{"TestStreamLimit", "TestRefusedClientsAreLetGo", "TestHalfAClient", "TestIdentities", "TestIdentityOf"} {
 			virtual(t, "../../../downstream", name)
@@ -145,4 +154,92 @@ func arrivals(t *testing.T) {
 	if n, _ := w.weir.Metric("weir_limit_rejections_total", `limit="new_streams_per_second"`); n != 0 {
 		t.Errorf("%v were refused", n)
 	}
+}
+
+// memoryCap: a client is refused the names that there is no room for, one by one; weir stays near its limit, and whoever has something is served as before (RELAY-79).
+func memoryCap(t *testing.T) {
+	const limit, names, batch = 64 << 20, 300_000, 20_000
+	w := start(t, setup{config: func(c weirtest.Config) { c.Set("limits.memory", limit) }})
+	w.origin.Set(eds, "a", "1", relaytest.Endpoints("a", "10.0.0.1:80"))
+	other := w.client(relaytest.Delta)
+	other.Subscribe(eds, "a")
+	other.AwaitNames(eds, "the neighbour is served", "a")
+
+	greedy := w.clientWith(relaytest.ClientConfig{Dialect: relaytest.Delta})
+	list := make([]string, batch)
+	for i := 0; i < names; i += batch {
+		for j := range list {
+			list[j] = fmt.Sprintf("a-name-that-nobody-ever-had-%07d", i+j)
+		}
+		raw, err := proto.Marshal(&discovery.DeltaDiscoveryRequest{
+			Node: relaytest.Node("greedy", "edge"), TypeUrl: eds, ResourceNamesSubscribe: list,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		greedy.SendRaw(raw)
+	}
+	refused := func() float64 {
+		n, _ := w.weir.Metric("weir_limit_rejections_total", `limit="memory"`)
+		return n
+	}
+	if !weirtest.Until(2*weirtest.Patience, func() bool { return refused() >= names/3 }) {
+		t.Errorf("%v of %d names are refused", refused(), names)
+	}
+	greedy.Await(2*weirtest.Patience, inError(eds, codes.ResourceExhausted, list[batch-1]), "the last name is refused by itself")
+	used, _ := w.weir.Metric("weir_memory_used_bytes")
+	t.Logf("%.0f names were refused with %.0f MB in use of %d, resident %d MB", refused(), used/1e6, limit/1_000_000, w.weir.RSS()/1_000_000)
+	if used > 2*limit {
+		t.Errorf("%.0f MB are in use, of %d", used/1e6, limit/1_000_000)
+	}
+	w.origin.Set(eds, "a", "2", relaytest.Endpoints("a", "10.0.0.2:80"))
+	other.Await(0, func(s *relaytest.State) bool { return strings.Contains(s.Body(eds, "a"), "10.0.0.2") }, "and has the change")
+	var late *relaytest.Client
+	if !weirtest.Until(2*weirtest.Patience, func() bool { // it is turned away as long as the refusals are still on their way
+		late = w.client(relaytest.SotW)
+		late.Subscribe(eds, "a", "never-asked-for")
+		for late.Err() == nil && len(late.Responses(eds)) == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		return late.Err() == nil
+	}) {
+		t.Fatalf("another client is turned away for ever: %v", late.Err())
+	}
+	late.AwaitNames(eds, "a name that somebody has is given to whoever comes", "a")
+	late.Await(0, inError(eds, codes.ResourceExhausted, "never-asked-for"), "one that nobody has is refused by its name")
+	words := fmt.Sprintf("limits.memory %d is reached", limit)
+	late.Await(0, func(s *relaytest.State) bool {
+		return strings.Contains(s.Error(eds, "never-asked-for").GetMessage(), words)
+	}, "with words that name the limit")
+	if n := strings.Count(w.weir.Output(), `"limit":"memory"`); n > 3 {
+		t.Errorf("%d lines of log", n)
+	}
+	if _, err := weirtest.Fetch("http://" + w.weir.Admin + "/readyz"); err != nil {
+		t.Errorf("/readyz: %v", err)
+	}
+	greedy.Cancel()
+	other.CheckClean()
+}
+
+func viewLimit(t *testing.T) {
+	w := start(t, setup{edge: func(c weirtest.Config) {
+		c.Origin().Set("authorities", []any{"x"})
+		c.Set("limits.views", 1)
+	}, config: func(c weirtest.Config) { c.Origin().Set("authorities", []any{"x"}) }})
+	const glob, other = "xdstp://x/envoy.config.endpoint.v3.ClusterLoadAssignment/g/*", "xdstp://x/envoy.config.endpoint.v3.ClusterLoadAssignment/h/*"
+	member := strings.Replace(glob, "*", "a", 1)
+	w.origin.Set(eds, member, "1", relaytest.Endpoints(member, "10.0.0.1:80"))
+	c := w.client(relaytest.Delta)
+	c.Subscribe(eds, glob)
+	c.AwaitNames(eds, "the first set is served", member)
+	c.Subscribe(eds, glob, other)
+	c.Await(0, inError(eds, codes.ResourceExhausted, other), "the second is refused by its name")
+	again := w.client(relaytest.Delta)
+	again.Subscribe(eds, glob)
+	again.AwaitNames(eds, "the first is there for everybody", member)
+	star := w.client(relaytest.SotW)
+	star.Subscribe(cds, "*")
+	ends(t, star, "`*`, which no error can be told of,", codes.ResourceExhausted, "limits.views 1 is reached")
+	c.WantIdle(0)
+	again.CheckClean()
 }

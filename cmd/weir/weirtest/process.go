@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -82,6 +83,7 @@ type Process struct {
 	out    output
 	done   chan struct{} // closed when the process has ended; err is set then
 	err    error
+	killed bool // by Kill, so its end says nothing
 }
 
 // output collects what a process writes.
@@ -106,6 +108,23 @@ func (o *output) String() string {
 // listens. tb ends the process.
 func Start(tb testing.TB, c Config) *Process {
 	tb.Helper()
+	return Launch{}.Start(tb, c)
+}
+
+// Launch is how a process is started where that is not the usual way.
+type Launch struct {
+	// Program replaces Binary.
+	Program string
+	// Under is a command and its first arguments that the program and its own arguments are appended to, such as one that sets limits
+	// and then becomes the program. It must not leave a process of its own behind.
+	Under []string
+	// Env is added to the environment.
+	Env []string
+}
+
+// Start is the function Start, launched so.
+func (l Launch) Start(tb testing.TB, c Config) *Process {
+	tb.Helper()
 	p := &Process{tb: tb, done: make(chan struct{})}
 	for _, l := range c["listeners"].([]any) {
 		if l := l.(map[string]any); l["address"] == nil {
@@ -122,9 +141,15 @@ func Start(tb testing.TB, c Config) *Process {
 	if err := os.WriteFile(file, p.config, 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	p.cmd = exec.Command(Binary, "run", "-c", file)
+	program := l.Program
+	if program == "" {
+		program = Binary
+	}
+	args := append(slices.Clone(l.Under), program, "run", "-c", file)
+	p.cmd = exec.Command(args[0], args[1:]...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	p.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // the detector would spend a second on every end
+	p.cmd.Env = append(p.cmd.Env, l.Env...)
 	if err := p.cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}
@@ -178,6 +203,7 @@ func (p *Process) Stop() {
 // end asks for an orderly end, waits for it and judges it.
 func (p *Process) end() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
+	_ = p.cmd.Process.Signal(syscall.SIGCONT) // a stopped one would not hear of it
 	select {
 	case <-p.done:
 	case <-time.After(30 * time.Second):
@@ -186,7 +212,7 @@ func (p *Process) end() {
 		<-p.done
 	}
 	out := p.out.String()
-	if p.err != nil {
+	if p.err != nil && !p.killed {
 		p.tb.Errorf("weir ended with %v", p.err)
 	}
 	if strings.Contains(out, "DATA RACE") {
@@ -194,6 +220,34 @@ func (p *Process) end() {
 	}
 	if p.tb.Failed() {
 		p.tb.Logf("weir's configuration:\n%s\nweir's output:\n%s", p.config, tail(out))
+	}
+}
+
+// Kill ends the process at once, as the kernel does when memory is short, and returns when it is gone.
+func (p *Process) Kill() {
+	p.killed = true
+	_ = p.cmd.Process.Kill() // it may have ended by itself
+	<-p.done
+}
+
+// Signal sends the process a signal.
+func (p *Process) Signal(s syscall.Signal) {
+	p.tb.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.tb.Errorf("signal %v to weir: %v", s, err)
+	}
+}
+
+// PID is the process's id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Ended reports whether the process has ended.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
 	}
 }
 

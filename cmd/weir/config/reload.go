@@ -1,0 +1,254 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Reload says what a reload of the file does with a change of a key.
+type Reload string
+
+// What there is. The words are those of the README.
+const (
+	// ReloadLive: nothing is cut.
+	ReloadLive Reload = "in force at once, also for what is there"
+	// ReloadNext: what is there stays as it is.
+	ReloadNext Reload = "for streams, and types of a stream, that begin from now on"
+	// ReloadReconnect: the table's part of the origin stays.
+	ReloadReconnect Reload = "weir connects to the origin anew; what is held stays, and clients notice nothing"
+	// ReloadConcerned: a client that comes back is served by what is in force.
+	ReloadConcerned Reload = "streams that are concerned end with UNAVAILABLE, and resume by version; all others go on"
+	// ReloadAnew: the table's part of the origin is dropped.
+	ReloadAnew Reload = "streams with names of the origin end with UNAVAILABLE, and resume by version; the origin is asked for everything anew"
+	// ReloadRestart: nothing of the file is taken.
+	ReloadRestart Reload = "needs a restart: the reload is refused, and says so at the key"
+)
+
+// reloads gives each key of the file what a reload does with it; a key stands
+// for all below it that are not listed. What is not listed needs a restart.
+// Within lists, origins are known by their names and listeners by their
+// addresses; a key that ends in [] is for those that come and go.
+var reloads = map[string]Reload{
+	"name":     ReloadRestart,
+	"instance": ReloadRestart,
+
+	"listeners[]":                    ReloadConcerned,
+	"listeners[].socket_mode":        ReloadRestart,
+	"listeners[].origin":             ReloadConcerned,
+	"listeners[].tls":                ReloadRestart,
+	"listeners[].rest":               ReloadRestart,
+	"listeners[].v2":                 ReloadRestart,
+	"listeners[].require_node_id":    ReloadNext,
+	"listeners[].no_legacy_wildcard": ReloadNext,
+	"listeners[].assume_features":    ReloadNext,
+	"listeners[].dedicated":          ReloadNext,
+	"listeners[].compression":        ReloadNext,
+
+	"origins[]":                 ReloadConcerned,
+	"origins[].grpc":            ReloadReconnect,
+	"origins[].grpc.aggregated": ReloadAnew,
+	"origins[].files":           ReloadReconnect,
+	"origins[].default":         ReloadConcerned,
+	"origins[].authorities":     ReloadConcerned,
+	"origins[].resume":          ReloadReconnect,
+	"origins[].name_fields":     ReloadReconnect,
+	"origins[].absence_timer":   ReloadLive,
+	"origins[].guard":           ReloadLive,
+	"origins[].on_data_error":   ReloadLive,
+	"origins[].absence_deletes": ReloadLive,
+	"origins[].types":           ReloadAnew,
+	"origins[].group_by":        ReloadAnew,
+	"origins[].node":            ReloadAnew,
+	"origins[].secrets":         ReloadAnew,
+	"origins[].version_mode":    ReloadAnew,
+	"origins[].hash":            ReloadAnew,
+	"origins[].glob":            ReloadAnew,
+	"origins[].ttl_unsupported": ReloadAnew,
+
+	"cache.linger":   ReloadLive,
+	"cache.retired":  ReloadLive,
+	"cache.snapshot": ReloadRestart,
+
+	"limits.streams":                ReloadLive,
+	"limits.streams_per_identity":   ReloadLive,
+	"limits.new_streams_per_second": ReloadLive,
+	"limits.requests_per_second":    ReloadLive,
+	"limits.nacks_per_second":       ReloadLive,
+	"limits.names_per_stream":       ReloadLive,
+	"limits.name_bytes":             ReloadReconnect,
+	"limits.groups":                 ReloadLive,
+	"limits.memory":                 ReloadLive,
+	"limits.views":                  ReloadLive,
+	"limits.streams_per_connection": ReloadRestart,
+	"limits.request_bytes":          ReloadRestart,
+
+	"timing.settle":         ReloadLive,
+	"timing.cold_wait":      ReloadLive,
+	"timing.order_hold":     ReloadLive,
+	"timing.ack_wait":       ReloadLive,
+	"timing.send_stall":     ReloadLive,
+	"timing.first_request":  ReloadLive,
+	"timing.ready_wait":     ReloadLive,
+	"timing.drain":          ReloadLive,
+	"timing.upstream_batch": ReloadReconnect,
+	"timing.pause":          ReloadReconnect,
+	"timing.backoff":        ReloadReconnect,
+	"timing.keepalive":      ReloadRestart,
+	"timing.max_stream_age": ReloadRestart,
+
+	"admin":      ReloadRestart,
+	"probes":     ReloadRestart,
+	"log.level":  ReloadLive,
+	"log.format": ReloadRestart,
+}
+
+// ReloadOf says what a reload does with a change at a path or key; "" if that is
+// not decided, and then it needs a restart.
+func ReloadOf(path string) Reload {
+	for key := generic(path); key != ""; key = parent(key) {
+		if r, listed := reloads[key]; listed && (key == generic(path) || !strings.HasSuffix(key, "[]")) {
+			return r
+		}
+	}
+	return ""
+}
+
+// Changed are the paths at which a configuration differs from the one before,
+// those of removed listeners and origins left out, in no order of the file.
+func (c *Config) Changed(before *Config) []string {
+	d := difference{}
+	d.value("", reflect.ValueOf(before).Elem(), reflect.ValueOf(c).Elem())
+	return d.paths
+}
+
+// CheckReload reports, by line, what of the difference to the configuration
+// before needs a restart.
+func (c *Config) CheckReload(before *Config) error {
+	src := c.source
+	if src == nil {
+		src = newReport("")
+	}
+	r := &report{file: src.file, at: src.at}
+	for _, path := range c.Changed(before) {
+		if how := ReloadOf(path); how == ReloadRestart || how == "" {
+			r.addf(path, "a reload cannot change this: restart weir for it")
+		}
+	}
+	return r.err()
+}
+
+// Before is the index of the listener in the configuration before; -1 if it is
+// new. One that has its port chosen for it is known by its place among those.
+func (c *Config) Before(before *Config, i int) int {
+	nth := 0
+	for j := range c.Listeners[:i] {
+		if c.Listeners[j].Address == c.Listeners[i].Address {
+			nth++
+		}
+	}
+	for j := range before.Listeners {
+		if before.Listeners[j].Address == c.Listeners[i].Address {
+			if nth == 0 {
+				return j
+			}
+			nth--
+		}
+	}
+	return -1
+}
+
+// OriginNamed is the origin of a name; nil if there is none.
+func (c *Config) OriginNamed(name string) *Origin {
+	for i := range c.Origins {
+		if c.Origins[i].Name == name {
+			return &c.Origins[i]
+		}
+	}
+	return nil
+}
+
+// difference gathers paths.
+type difference struct{ paths []string }
+
+func (d *difference) value(path string, a, b reflect.Value) {
+	if c, ok := b.Addr().Interface().(*Config); ok {
+		d.lists(a.Addr().Interface().(*Config), c)
+	}
+	switch b.Kind() {
+	case reflect.Pointer:
+		if a.IsNil() || b.IsNil() {
+			if a.IsNil() != b.IsNil() {
+				d.paths = append(d.paths, path)
+			}
+			return
+		}
+		d.value(path, a.Elem(), b.Elem())
+	case reflect.Struct:
+		for i := range b.NumField() {
+			key := b.Type().Field(i).Tag.Get("yaml")
+			if at := join(path, key); key != "" && at != "listeners" && at != "origins" {
+				d.value(at, a.Field(i), b.Field(i))
+			}
+		}
+	default:
+		if !same(a, b) {
+			d.paths = append(d.paths, path)
+		}
+	}
+}
+
+// lists compares what is known by a name.
+func (d *difference) lists(a, b *Config) {
+	kept := 0
+	for i := range b.Listeners {
+		path := fmt.Sprintf("listeners[%d]", i)
+		if j := b.Before(a, i); j >= 0 {
+			kept++
+			d.value(path, reflect.ValueOf(&a.Listeners[j]).Elem(), reflect.ValueOf(&b.Listeners[i]).Elem())
+		} else {
+			d.paths = append(d.paths, path)
+		}
+	}
+	if kept < len(a.Listeners) {
+		d.paths = append(d.paths, "listeners[]")
+	}
+	kept = 0
+	for i := range b.Origins {
+		path := fmt.Sprintf("origins[%d]", i)
+		if o := a.OriginNamed(b.Origins[i].Name); o != nil {
+			kept++
+			d.value(path, reflect.ValueOf(o).Elem(), reflect.ValueOf(&b.Origins[i]).Elem())
+		} else {
+			d.paths = append(d.paths, path)
+		}
+	}
+	if kept < len(a.Origins) {
+		d.paths = append(d.paths, "origins[]")
+	}
+}
+
+// ReloadTable is the table of the README: for each thing that a reload does,
+// the keys it does it with, in the order of the alphabet.
+func ReloadTable() string {
+	byWords := make(map[Reload][]string)
+	for key, r := range reloads {
+		byWords[r] = append(byWords[r], "`"+key+"`")
+	}
+	out := "| what a reload does with a change | keys |\n| --- | --- |\n"
+	for _, r := range []Reload{ReloadLive, ReloadNext, ReloadReconnect, ReloadConcerned, ReloadAnew, ReloadRestart} {
+		keys := byWords[r]
+		slices.SortFunc(keys, cmp.Compare[string])
+		out += fmt.Sprintf("| %s | ", r)
+		for i, key := range keys {
+			if i > 0 {
+				out += ", "
+			}
+			out += key
+		}
+		out += " |\n"
+	}
+	return out
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/weir-xds/weir/relay"
+)
+
+func TestBudget(t *testing.T) {
+	for _, c := range []struct{ configured, env, group, limit, soft int64 }{
+		{0, 0, 0, 0, 0},
+		{0, 1000, 0, 800, 1000},
+		{0, 0, 1000, 720, 900},
+		{0, 1000, 2000, 800, 1000},
+		{0, 2000, 1000, 1600, 2000}, // who sets GOMEMLIMIT knows better
+		{500, 0, 0, 500, 625},
+		{500, 0, 1000, 500, 900},
+		{500, 1000, 2000, 500, 1000},
+	} {
+		if limit, soft := budget(c.configured, c.env, c.group); limit != c.limit || soft != c.soft {
+			t.Errorf("%+v: %d, %d", c, limit, soft)
+		}
+	}
+}
+
+func TestCgroupLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"no such system": {nil, 0},
+		"two, in a container": {map[string]string{
+			"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "536870912\n",
+		}, 536870912},
+		"two, none": {map[string]string{
+			"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n",
+		}, 0},
+		"two, the one above is smaller": {map[string]string{
+			"proc/self/cgroup": "0::/pods/a\n", "sys/fs/cgroup/pods/a/memory.max": "2000\n", "sys/fs/cgroup/pods/memory.max": "1000\n",
+			"sys/fs/cgroup/memory.max": "max\n",
+		}, 1000},
+		"one": {map[string]string{
+			"proc/self/cgroup": "5:cpu,cpuacct:/a\n4:memory:/docker/a\n0::/other\n",
+			"sys/fs/cgroup/memory/docker/a/memory.limit_in_bytes": "3000\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes":          "9223372036854771712\n",
+		}, 3000},
+		"one, none": {map[string]string{
+			"proc/self/cgroup": "4:memory:/a\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+		}, 0},
+	} {
+		root := t.TempDir()
+		for file, text := range c.files {
+			file = filepath.Join(root, file)
+			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := cgroupLimit(root); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// TestMemoryIsMeasured: garbage does not count, and what is held does; both turns are logged once.
+func TestMemoryIsMeasured(t *testing.T) {
+	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	core, logs := observer.New(zap.InfoLevel)
+	runtime.GC()
+	m := newMemory(table, zap.New(core))
+	_, live, _ := m.read()
+	const room = 64 << 20
+	m.limit.Store(live + room)
+	now := time.Unix(1e9, 0)
+	look := func(words string, tight bool) {
+		t.Helper()
+		now = now.Add(time.Minute)
+		if m.look(now); table.Tight() != tight {
+			t.Errorf("%s: tight is %v, with %d used of %d", words, table.Tight(), m.used.Load(), m.limit.Load())
+		}
+	}
+	look("at first", false)
+	for range 16 {
+		_ = make([]byte, room/4)
+	}
+	look("with garbage", false)
+	held := make([]byte, room*2)
+	runtime.GC()
+	look("with a large thing held", true)
+	runtime.KeepAlive(held)
+	look("when it is let go", false)
+	if lines := logs.FilterMessageSnippet("memory is").Len(); lines != 2 {
+		t.Errorf("%d lines of log, want one for each turn", lines)
+	}
+}

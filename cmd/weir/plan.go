@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/downstream"
+	"github.com/weir-xds/weir/relay"
+)
+
+// plan is the way from one configuration to the next: what stays is taken over,
+// and what is new is opened, so that all that can fail has been done before
+// anything of it is in force.
+type plan struct {
+	// Set once.
+	process *process
+	before  *force // nil: this is the start
+	next    *force
+	part    func(origin string) *relay.Origin
+
+	newPorts   []*port
+	newOrigins []*runner
+}
+
+// runner is an origin and its place in the table. Who starts it, stops it.
+type runner struct {
+	origin
+	// Set once.
+	name string
+	part *relay.Origin
+
+	// Set by start.
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// close lets go of what was opened for nothing.
+func (pl *plan) close() {
+	for _, l := range pl.newPorts {
+		_ = l.Close() // nothing was served on it
+		l.secured.close()
+	}
+	for _, o := range pl.newOrigins {
+		o.close()
+	}
+}
+
+// openPorts reports every port that cannot be opened, not only the first.
+func (pl *plan) openPorts(ctx context.Context) error {
+	var errs []error
+	cfg := pl.next.cfg
+	for i := range cfg.Listeners {
+		if pl.before != nil {
+			if j := cfg.Before(pl.before.cfg, i); j >= 0 {
+				pl.next.ports = append(pl.next.ports, pl.before.ports[j])
+				continue
+			}
+		}
+		l, path := &cfg.Listeners[i], fmt.Sprintf("listeners[%d]", i)
+		secured, err := pl.process.tls.port(cfg, path+".tls", roleListener, l.TLS, "h2")
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		open, err := listen(ctx, l.Address, l.SocketMode)
+		if err != nil {
+			secured.close()
+			errs = append(errs, cfg.Problemf(path+".address", "cannot listen on %s: %v", l.Address, err))
+			continue
+		}
+		pl.newPorts = append(pl.newPorts, &port{open, secured})
+		pl.next.ports = append(pl.next.ports, pl.newPorts[len(pl.newPorts)-1])
+	}
+	return errors.Join(errs...)
+}
+
+// openOrigins keeps who runs an origin if nothing changes for it.
+func (pl *plan) openOrigins() error {
+	var errs []error
+	cfg := pl.next.cfg
+	for i := range cfg.Origins {
+		o := &cfg.Origins[i]
+		part, was := pl.part(o.Name), pl.before.runner(o.Name)
+		if was != nil && was.part == part && sameSource(pl.before.cfg, cfg, o) {
+			pl.next.origins = append(pl.next.origins, was)
+			continue
+		}
+		opened, err := pl.process.openOrigin(cfg, o, fmt.Sprintf("origins[%d]", i), part)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		r := &runner{origin: opened, name: o.Name, part: part}
+		pl.newOrigins = append(pl.newOrigins, r)
+		pl.next.origins = append(pl.next.origins, r)
+	}
+	return errors.Join(errs...)
+}
+
+// runner is who runs an origin; nil if nobody does.
+func (f *force) runner(name string) *runner {
+	if f == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(f.origins, func(r *runner) bool { return r.name == name }); i >= 0 {
+		return f.origins[i]
+	}
+	return nil
+}
+
+// sameSource says whether an origin is spoken to as before.
+func sameSource(before, next *config.Config, o *config.Origin) bool {
+	was := before.OriginNamed(o.Name)
+	if (was.GRPC == nil) != (o.GRPC == nil) || before.Limits.NameBytes != next.Limits.NameBytes {
+		return false
+	}
+	if o.GRPC == nil {
+		return *was.Files == *o.Files && reflect.DeepEqual(was.NameFields, o.NameFields)
+	}
+	return reflect.DeepEqual(was.GRPC.TLS, o.GRPC.TLS) && reflect.DeepEqual(upstreamConfig(before, was), upstreamConfig(next, o))
+}
+
+// leaving are those who ran origins before and do so no more, and joining those
+// who begin to.
+func (pl *plan) leaving() (gone []*runner) {
+	for _, r := range pl.before.origins {
+		if !slices.Contains(pl.next.origins, r) {
+			gone = append(gone, r)
+		}
+	}
+	return gone
+}
+
+// closing are the ports that are served no more.
+func (pl *plan) closing() (gone []*port) {
+	for _, l := range pl.before.ports {
+		if !slices.Contains(pl.next.ports, l) {
+			gone = append(gone, l)
+		}
+	}
+	return gone
+}
+
+// start runs origins and serves ports until ctx ends or they are stopped. Of
+// ports, those of a configuration are given.
+func (p *process) start(ctx context.Context, parts *errgroup.Group, f *force, origins []*runner, ports []*port) {
+	for _, o := range origins {
+		var own context.Context
+		own, o.stop = context.WithCancel(ctx)
+		o.done = make(chan struct{})
+		parts.Go(func() error {
+			defer close(o.done)
+			return o.run(own)
+		})
+	}
+	for _, l := range ports {
+		i := slices.Index(f.ports, l)
+		lc := p.listenerConfig(f.cfg, i, l)
+		parts.Go(func() error {
+			if err := p.server.Serve(l.Listener, lc); err != nil && !p.draining.Load() {
+				return fmt.Errorf("listeners[%d], %s: %w", i, l.Addr(), err)
+			}
+			return nil
+		})
+		p.sayListening(f.cfg, i, l)
+	}
+}
+
+// listenerConfig is how a listener is served by what the table has in force.
+func (p *process) listenerConfig(cfg *config.Config, i int, l *port) downstream.ListenerConfig {
+	c := &cfg.Listeners[i]
+	return downstream.ListenerConfig{
+		Origin: p.table.Origin(listenerOrigin(cfg, c)), TLS: l.secured.server(),
+		RequireNodeID: c.RequireNodeID, NoLegacyWildcard: c.NoLegacyWildcard, Compression: c.Compression,
+		Dedicated: c.Dedicated, AssumeFeatures: c.AssumeFeatures,
+	}
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/downstream"
+	"github.com/weir-xds/weir/relay"
+)
+
+// maxProblemLines bounds the lines that one refused file costs.
+const maxProblemLines = 20
+
+// reloads takes changes of the config file into force until ctx ends: when the
+// file holds something else, and on SIGHUP whether or not it does.
+func (p *process) reloads(ctx context.Context, parts *errgroup.Group) error {
+	if p.path == "" {
+		return nil
+	}
+	changed := make(chan struct{}, 1)
+	defer p.files.add(func(time.Time) {
+		select {
+		case changed <- struct{}{}:
+		default: // it is read after this
+		}
+	}, p.path)()
+	p.last.Store(&admin.ConfigState{File: p.path, Since: p.started})
+	// What changed before the watch is told by nobody.
+	read, err := os.ReadFile(p.path) // what was read last, to be taken or not
+	if err != nil || !p.inForce(read) {
+		read = p.reload(ctx, parts, "a change since the start")
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.hangup:
+			read = p.reload(ctx, parts, "SIGHUP")
+		case <-changed:
+			if now, err := os.ReadFile(p.path); err != nil || !bytes.Equal(now, read) {
+				read = p.reload(ctx, parts, "a change of the file")
+			}
+		}
+	}
+}
+
+// inForce reports whether a text says what is in force.
+func (p *process) inForce(text []byte) bool {
+	cfg, err := config.Parse(p.path, text, os.LookupEnv)
+	return err == nil && len(cfg.Changed(p.config())) == 0
+}
+
+// reload reads the file and puts it into force, all of it or nothing. It gives
+// what it has read.
+func (p *process) reload(ctx context.Context, parts *errgroup.Group, why string) []byte {
+	now := time.Now()
+	text, err := os.ReadFile(p.path)
+	if err == nil {
+		err = p.take(ctx, parts, text, why)
+	}
+	switch {
+	case p.draining.Load() || ctx.Err() != nil:
+		return text // whatever came of it
+	case err != nil:
+		p.refused(now, why, err)
+	}
+	p.metrics.ConfigReload(err)
+	return text
+}
+
+// take puts the text of the file into force.
+func (p *process) take(ctx context.Context, parts *errgroup.Group, text []byte, why string) error {
+	cfg, err := config.Parse(p.path, text, os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	before := p.force.Load()
+	changed := cfg.Changed(before.cfg)
+	if len(changed) == 0 {
+		p.last.Store(&admin.ConfigState{File: p.path, Since: p.last.Load().Since})
+		p.log.Info("the configuration was read again, and is the one in force", zap.String("because_of", why))
+		return nil
+	}
+	pl, table, err := p.prepare(ctx, before, cfg)
+	if err != nil {
+		return err
+	}
+	p.apply(ctx, parts, pl, table, zap.String("because_of", why), zap.Strings("changed", changed))
+	return nil
+}
+
+// prepare checks a configuration and opens what is new in it. On an error
+// nothing is left open, and nothing has changed.
+func (p *process) prepare(ctx context.Context, before *force, cfg *config.Config) (_ *plan, _ *relay.Next, err error) {
+	if err := cfg.CheckReload(before.cfg); err != nil {
+		return nil, nil, err
+	}
+	if err := checkRooms(cfg); err != nil {
+		return nil, nil, err
+	}
+	tc := tableConfig(cfg)
+	tc.Metrics = p.metrics
+	table, err := p.table.Prepare(tc)
+	if err != nil {
+		return nil, nil, cfg.Problemf("origins", "%v", err)
+	}
+	pl := &plan{process: p, before: before, next: &force{cfg: cfg}, part: table.Origin}
+	defer func() {
+		if err != nil {
+			pl.close()
+		}
+	}()
+	if pl.next.yaml, err = cfg.YAML(); err != nil {
+		return nil, nil, err
+	}
+	return pl, table, errors.Join(pl.openPorts(ctx), pl.openOrigins())
+}
+
+// apply puts into force what nothing can keep from it any more. Who ran an
+// origin has ended before another does, so that nothing is asked twice.
+func (p *process) apply(ctx context.Context, parts *errgroup.Group, pl *plan, table *relay.Next, said ...zap.Field) {
+	leaving, closing, cfg := pl.leaving(), pl.closing(), pl.next.cfg
+	for _, o := range leaving {
+		o.stop()
+	}
+	for _, o := range leaving {
+		<-o.done
+	}
+	change := table.Commit(time.Now())
+	concerned := p.reconfigure(pl.next, change)
+	for _, o := range pl.newOrigins {
+		if was := pl.before.runner(o.name); was != nil && was.part == o.part {
+			o.succeed(was.origin)
+		}
+	}
+	p.force.Store(pl.next)
+	p.last.Store(&admin.ConfigState{File: p.path, Since: time.Now()})
+	if level, err := zapcore.ParseLevel(cfg.Log.Level); err == nil && p.level != nil {
+		p.level.SetLevel(level)
+	}
+	p.memory.configure(int64(cfg.Limits.Memory))
+	p.log.Info("another configuration is in force", append(said, zap.Int("streams_concerned", concerned.Len()))...)
+	for _, w := range cfg.Warnings() {
+		warn(p.log, w)
+	}
+	p.start(ctx, parts, pl.next, pl.newOrigins, pl.newPorts)
+	for _, o := range leaving {
+		o.close()
+	}
+	concerned.End(ctx, cfg.Timing.Drain)
+	for _, l := range closing {
+		l.secured.close()
+	}
+}
+
+// reconfigure tells the listeners.
+func (p *process) reconfigure(f *force, change *relay.Change) *downstream.Concerned {
+	s, err := serverConfig(f.cfg)
+	if err == nil {
+		r := downstream.Reconfiguration{Limits: s.Limits, Timing: s.Timing, Change: change, Listeners: make(map[net.Listener]downstream.ListenerConfig)}
+		for i, l := range f.ports {
+			r.Listeners[l.Listener] = p.listenerConfig(f.cfg, i, l)
+		}
+		var concerned *downstream.Concerned
+		if concerned, err = p.server.Reconfigure(r); err == nil {
+			return concerned
+		}
+	}
+	panic("a configuration that was checked cannot be used: " + err.Error()) // our own bug: checkRooms refuses it
+}
+
+// refused says what is wrong with the file, and that what was in force is.
+func (p *process) refused(now time.Time, why string, err error) {
+	problems := config.Problems(err)
+	state := admin.ConfigState{File: p.path, Since: p.last.Load().Since, Refused: now}
+	said := zap.String("because_of", why)
+	if len(problems) == 0 {
+		state.Problems = []string{err.Error()}
+		p.log.Error("the configuration is refused; the one before stays in force", said, zap.Error(err))
+	}
+	for i, x := range problems {
+		if i == maxProblemLines {
+			p.log.Error("the configuration has more problems", zap.Int("not_logged", len(problems)-i))
+			break
+		}
+		state.Problems = append(state.Problems, x.Error())
+		p.log.Error("the configuration is refused; the one before stays in force", said, zap.String("file", x.File), zap.Int("line", x.Line),
+			zap.Int("column", x.Column), zap.String("key", x.Path), zap.String("problem", x.Msg))
+	}
+	p.last.Store(&state)
+}
+
+// warn logs what may be meant in a file and is likely not to be.
+func warn(log *zap.Logger, w *config.Problem) {
+	log.Warn("the configuration may not mean what it says", zap.String("file", w.File), zap.Int("line", w.Line),
+		zap.Int("column", w.Column), zap.String("key", w.Path), zap.String("warning", w.Msg))
+}
+
+// effective is the configuration in force, and how it came to be.
+func (p *process) effective() ([]byte, admin.ConfigState) { return p.force.Load().yaml, *p.last.Load() }

@@ -1,0 +1,70 @@
+package downstream
+
+import (
+	"hash/maphash"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+
+	"google.golang.org/grpc/codes"
+)
+
+// shortFor is how long a stream lasts on which names are missing for want of room. Clients do not ask for a name again that they are
+// subscribed to, so this one would miss them for as long as the stream lasts; and by then another replica may have the room.
+const shortFor = 5 * time.Minute
+
+// shortLocked notes that a name is missing for a limit.
+func (s *session) shortLocked(now time.Time, limit string) {
+	if s.shortOf == "" {
+		s.shortOf, s.shortFrom = limit, now
+	}
+}
+
+// shortUntilLocked is when the stream ends for what is missing; zero: nothing is.
+func (s *session) shortUntilLocked() time.Time {
+	if s.shortOf == "" {
+		return time.Time{}
+	}
+	return s.shortFrom.Add(shortFor)
+}
+
+// errShort is the end of the stream then.
+func (s *session) errShort() error {
+	return &limitError{
+		key: s.shortOf, code: codes.Unavailable, elsewhere: true,
+		text: "limits." + s.shortOf + ": names were refused for want of room: come again, there may be some now, and resume by version",
+	}
+}
+
+// deniedLocked tells the client what the table had no room for: names one by one, and `*`, for which there is no error (ABS-12), by
+// the stream's end. Of before it was told already.
+func (s *session) deniedLocked(now time.Time, st *streamType, denied []relay.Denied, before map[uint64]struct{}) error {
+	var why *reason
+	for _, d := range denied {
+		if d.Name == relay.Wildcard {
+			return s.cfg.full(d.Limit, d.Most, noRoom[d.Limit])
+		}
+		if why == nil || why.limit != d.Limit {
+			why = limitReason(d.Limit, d.Most, noRoom[d.Limit])
+		}
+		s.shortLocked(now, d.Limit)
+		if !s.delta {
+			hash := maphash.String(s.cfg.seed, d.Name)
+			if st.denied == nil {
+				st.denied = map[uint64]struct{}{}
+			}
+			st.denied[hash] = struct{}{}
+			if _, told := before[hash]; told {
+				continue
+			}
+		}
+		s.refuseLocked(st, d.Name, why)
+	}
+	return nil
+}
+
+// noRoom says for each limit of the table what it is that there is no room for.
+var noRoom = map[string]string{
+	"memory": "there is no room for what nobody has asked for yet",
+	"views":  "so many sets are asked for",
+}

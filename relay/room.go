@@ -1,0 +1,132 @@
+package relay
+
+import "sync/atomic"
+
+// room is how much more the table may take on: memory (RELAY-79) and views. What is wanted is never given up for it; what nobody wants
+// goes first, and then new names and sets are denied.
+type room struct {
+	views atomic.Int64 // that there are
+
+	bounded atomic.Bool
+	limit   atomic.Int64
+	left    atomic.Int64 // bytes, by the last measurement less what was taken on since, by estimate
+	tight   atomic.Bool  // new names are denied
+	full    atomic.Bool  // new streams should be, too
+}
+
+const (
+	// nameCost is about what a new name costs beside its text: here (BenchmarkNameCost), in the session and in the lane that asks it. Rather
+	// too much than too little, or one greedy client could bring it to where streams are turned away.
+	nameCost = 1200
+	// viewCost is about what a view costs that has no members.
+	viewCost = 4000
+	// slack is the part of the limit that must be free again before names are taken on, and that is used beyond it before streams are
+	// turned away; they are taken on again at half of that.
+	slack = 8
+)
+
+// Denied is a name, or `*`, that was not subscribed to for want of room.
+type Denied struct {
+	Name  string
+	Limit string // the key under `limits`
+	Most  int    // its value
+}
+
+// Measured tells the table how many bytes the process holds that it cannot free by itself, and how many it may hold; limit 0: no
+// bound. It is to be called every now and then: what was taken on since is estimated. shed is how many bytes of what had retired
+// were given up.
+func (t *Table) Measured(used, limit int64) (shed int64) {
+	r := &t.room
+	if limit <= 0 {
+		r.bounded.Store(false)
+		r.tight.Store(false)
+		r.full.Store(false)
+		return 0
+	}
+	if used > limit {
+		shed = t.retired.shed(used - limit + limit/slack)
+		used -= shed
+	}
+	_, reserve := t.retired.size()
+	left := limit - used + int64(reserve)
+	r.left.Store(left)
+	r.limit.Store(limit)
+	r.tight.Store(left <= 0 || r.tight.Load() && left < limit/slack)
+	r.full.Store(used > limit+limit/slack || r.full.Load() && used > limit+limit/slack/2)
+	r.bounded.Store(true)
+	return shed
+}
+
+// Tight reports whether new names are denied for want of memory, and Full whether new streams should be turned away as well.
+func (t *Table) Tight() bool { return t.room.tight.Load() }
+
+// Full: see Tight.
+func (t *Table) Full() bool { return t.room.full.Load() }
+
+// MemoryLimit is the limit that Measured was told last.
+func (t *Table) MemoryLimit() int { return int(t.room.limit.Load()) }
+
+// admits takes bytes off what is left; false if nothing is.
+func (r *room) admits(bytes int) bool {
+	if !r.bounded.Load() {
+		return true
+	}
+	if r.tight.Load() || r.left.Add(-int64(bytes)) < 0 {
+		r.tight.Store(true) // until the next measurement
+		return false
+	}
+	return true
+}
+
+// deniedLocked reports whether a name has no room, and notes it. What the table knows already is always given: it costs next to nothing.
+func (s *Sub) deniedLocked(name, spelt string) bool {
+	t := s.shard.table()
+	if s.shard.named.entries[name] != nil || t.room.admits(nameCost+2*len(name)) {
+		return false
+	}
+	s.denyLocked(spelling(name, spelt), "memory", t.MemoryLimit())
+	return true
+}
+
+// deniedSetLocked is deniedLocked for a set; nil: there is none yet of that selector.
+func (s *Sub) deniedSetLocked(set *set, selector, spelt string) bool {
+	t := s.shard.table()
+	if set != nil && set.views[viewKey{s.params.Key(), s.ttl}] != nil {
+		return false
+	}
+	if most := t.config().MaxViews; most > 0 && t.room.views.Load() >= int64(most) {
+		s.denyLocked(spelling(selector, spelt), "views", most)
+		return true
+	}
+	if t.room.admits(viewCost + 2*len(selector)) {
+		return false
+	}
+	s.denyLocked(spelling(selector, spelt), "memory", t.MemoryLimit())
+	return true
+}
+
+func (s *Sub) denyLocked(name, limit string, most int) {
+	delete(s.initial, NameKey(name)) // nothing is known of it, so nothing is removed
+	s.shard.denied = append(s.shard.denied, Denied{name, limit, most})
+}
+
+// takeDeniedLocked gives what the present call denied.
+func (s *Sub) takeDeniedLocked() []Denied {
+	d := s.shard.denied
+	s.shard.denied = nil
+	return d
+}
+
+// shed gives up what was unused longest, until so many bytes are freed.
+func (r *retirement) shed(bytes int64) (freed int64) {
+	r.mu.Lock()
+	n := 0
+	for freed < bytes && r.lru.Len() > 0 {
+		_, x, _ := r.lru.RemoveOldest()
+		freed += int64(x.bytes)
+		n++
+	}
+	r.mu.Unlock()
+	r.metrics.Evicted("memory", n)
+	return freed
+}
