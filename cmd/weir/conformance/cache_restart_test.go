@@ -114,8 +114,7 @@ func oldSnapshot(t *testing.T, d relaytest.Dialect) {
 	w.origin.Remove(cds, "b")
 	w.origin.Remove(cds, "c")
 	w.origin.Start()
-	delta.Await(0, func(s *relaytest.State) bool { return len(delta.Responses(cds)) > 0 }, "the deletions are told")
-	sotw.Await(0, func(s *relaytest.State) bool { return len(sotw.Responses(cds)) > 0 }, "the list without them is told")
+	delta.Await(0, func(s *relaytest.State) bool { return s.Absent(cds, "b") && s.Absent(cds, "c") }, "the deletions are told")
 	delta.WantIdle(quiet)
 	removed := 0
 	for _, r := range delta.Responses("") {
@@ -127,7 +126,7 @@ func oldSnapshot(t *testing.T, d relaytest.Dialect) {
 	if removed != 2 {
 		t.Errorf("%d resources are removed, want the two that went", removed)
 	}
-	sotw.AwaitNames(cds, "it has the rest", "a", "d")
+	sotw.AwaitNames(cds, "the list without them is told", "a", "d")
 	for _, c := range []*relaytest.Client{delta, sotw} {
 		c.CheckClean()
 	}
