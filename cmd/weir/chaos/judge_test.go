@@ -94,7 +94,7 @@ func (j *judge) absence(n int, e *event, name string) {
 
 // whole judges a full state: what stood all the time must be in it (no partial world).
 func (j *judge) whole(n int, e *event) {
-	if !e.full || !j.history.wild[e.typeURL] {
+	if !e.full || !j.history.wild[e.typeURL] || e.at.Before(j.since) {
 		return
 	}
 	has := map[string]bool{}

@@ -22,6 +22,7 @@ var more = []schedule{
 		Under: []string{"sh", "-c", `ulimit -n 80; exec "$0" "$@"`},
 	}}, run: descriptors},
 	{name: "certificates rotated and mismatched", setup: setup{prepare: certified}, run: certificates},
+	{name: "memory capped", needs: needsController, setup: setup{dialect: relaytest.Delta, prepare: capped}, run: memoryCapped},
 	{name: "2,000 clients reconnect at once", run: storm},
 	{name: "partition by the kernel", needs: needsNamespace, alone: inNamespace},
 }
