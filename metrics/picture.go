@@ -32,6 +32,7 @@ type OriginPicture struct {
 	Groups     int
 	Views      int
 	Stale      int // entries served without an origin behind them
+	Frozen     bool
 	Types      []TypePicture
 }
 
@@ -41,6 +42,8 @@ type TypePicture struct {
 	Subscriptions int // names and selectors held upstream
 	Entries       int
 	Bytes         int64 // of the entries' bodies
+	Held          int   // of the entries, to go in a mass removal that is held back
+	FrozenChanges int   // what the origin has another content of, or none, and clients are kept at
 }
 
 // DialectPicture is the state of the client streams of one dialect.
@@ -71,6 +74,9 @@ var (
 	memoryLimit           = newGauge("weir_memory_limit_bytes", "The limit in force, given or derived; 0: none.")
 	cacheEntries          = newGauge("weir_cache_entries", "Entries in the table.", "origin", "type")
 	cacheBytes            = newGauge("weir_cache_bytes", "Bytes of the bodies in the table.", "origin", "type")
+	guardHeld             = newGauge("weir_guard_held_removals", "Resources gone in a mass removal that is held back.", "origin", "type")
+	upstreamFrozen        = newGauge("weir_upstream_frozen", "1 if clients are kept at what they have of the origin, else 0.", "origin")
+	upstreamFrozenChanges = newGauge("weir_upstream_frozen_changes", "Changes and removals that wait at a frozen origin.", "origin", "type")
 	downstreamStreams     = newGauge("weir_downstream_streams", "Open client streams.", "dialect")
 	downstreamSubs        = newGauge("weir_downstream_subscriptions", "Names and selectors subscribed by clients.", "type", "dialect")
 	downstreamUnsynced    = newGauge("weir_downstream_unsynced_streams", "Client streams that have not acknowledged all they are owed.")
@@ -79,7 +85,8 @@ var (
 
 	pictureGauges = []gauge{
 		upstreamConnected, upstreamLastProof, upstreamLastUpdate, upstreamStreams, upstreamSubscriptions, groups, views,
-		cacheStale, cacheRetired, cacheEntries, cacheBytes, downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamLag,
+		cacheStale, cacheRetired, cacheEntries, cacheBytes, guardHeld, upstreamFrozen, upstreamFrozenChanges,
+		downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamLag,
 		memoryUsed, memoryLimit,
 		certificateExpiry,
 	}
@@ -156,11 +163,8 @@ func (s sample) add(p Picture) {
 }
 
 func (s sample) addOrigin(o *OriginPicture) {
-	connected := 0.0
-	if o.Connected {
-		connected = 1
-	}
-	s.sum(upstreamConnected, connected, o.Origin)
+	s.sum(upstreamConnected, truth(o.Connected), o.Origin)
+	s.sum(upstreamFrozen, truth(o.Frozen), o.Origin)
 	s.sum(upstreamLastProof, unixSeconds(o.LastProof), o.Origin)
 	s.sum(upstreamLastUpdate, unixSeconds(o.LastUpdate), o.Origin)
 	s.sum(upstreamStreams, float64(o.Streams), o.Origin)
@@ -172,7 +176,16 @@ func (s sample) addOrigin(o *OriginPicture) {
 		s.sum(upstreamSubscriptions, float64(t.Subscriptions), o.Origin, short)
 		s.sum(cacheEntries, float64(t.Entries), o.Origin, short)
 		s.sum(cacheBytes, float64(t.Bytes), o.Origin, short)
+		s.sum(guardHeld, float64(t.Held), o.Origin, short)
+		s.sum(upstreamFrozenChanges, float64(t.FrozenChanges), o.Origin, short)
 	}
+}
+
+func truth(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 func unixSeconds(t time.Time) float64 {

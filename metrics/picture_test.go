@@ -22,9 +22,9 @@ func TestPicture(t *testing.T) {
 			Origins: []OriginPicture{
 				{
 					Origin: "mesh", Connected: true, LastProof: time.Unix(1700000000, 500e6), LastUpdate: time.Unix(1600000000, 0),
-					Streams: 2, Groups: 3, Views: 4, Stale: 5,
+					Streams: 2, Groups: 3, Views: 4, Stale: 5, Frozen: true,
 					Types: []TypePicture{
-						{Type: clusterURL, Subscriptions: 1, Entries: 10, Bytes: 1000},
+						{Type: clusterURL, Subscriptions: 1, Entries: 10, Bytes: 1000, Held: 9, FrozenChanges: 7},
 						{Type: "vendor.A", Subscriptions: 2, Entries: 20, Bytes: 2000},
 						{Type: "vendor.B", Subscriptions: 3, Entries: 30, Bytes: 3000},
 					},
@@ -59,6 +59,12 @@ func TestPicture(t *testing.T) {
 		"weir_downstream_unsynced_streams":                  6,
 		"weir_groups files":                                 0,
 		"weir_groups mesh":                                  3,
+		"weir_guard_held_removals mesh cds":                 9,
+		"weir_guard_held_removals mesh other":               0,
+		"weir_upstream_frozen files":                        0,
+		"weir_upstream_frozen mesh":                         1,
+		"weir_upstream_frozen_changes mesh cds":             7,
+		"weir_upstream_frozen_changes mesh other":           0,
 		"weir_upstream_connected files":                     0,
 		"weir_upstream_connected mesh":                      1,
 		"weir_upstream_last_proof_timestamp_seconds files":  0,

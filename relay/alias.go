@@ -197,7 +197,7 @@ func (s *shard) spreadLocked(a *Applied, body *Variant, touched map[*entry]bool,
 		old := find(e.variants, key)
 		changed = changed || old == nil || old.Digest != body.Digest
 		s.holdLocked(e, body)
-		touched[e] = false
+		touched[e], e.seenGen = false, gen
 	}
 	for e := range listed {
 		swap(e)
@@ -287,6 +287,11 @@ func (s *shard) noticeLocked(a *Applied, r *Resource, touched map[*entry]bool, g
 		}
 		known = true
 		if !e.askedOn(gen) {
+			continue
+		}
+		if len(e.variants) > 0 && s.freezesLocked(nil) >= changes {
+			s.waitsLocked(e.name)
+			a.Waiting++
 			continue
 		}
 		if len(e.variants) > 0 {

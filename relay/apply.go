@@ -22,6 +22,8 @@ type Applied struct {
 	// Resumed is the number of resources presented as initial versions that came back unchanged all the same; if that is most
 	// of them, the origin ignores initial versions (RELAY-46).
 	Resumed int
+	// Waiting is the number of resources whose content, or removal, is not taken because the origin is frozen.
+	Waiting int
 }
 
 // Apply takes one checked response into the table, atomically (RELAY-82). Hashing and comparing happen outside the lock, which
@@ -91,8 +93,8 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	} else {
 		s.applyNamedLocked(&a, u, bodies, gen)
 		s.applyCollectionsLocked(&a, u, bodies, gen)
-		if !u.Heartbeats {
-			s.named.from = from
+		if !u.Heartbeats && (a.Waiting == 0 || !u.Full) {
+			s.named.from = from // else the version is that of a list of which clients have another (VER-5)
 		}
 	}
 	a.Released = s.proveLocked()
@@ -128,9 +130,14 @@ func (s *shard) heldLocked(u *Update, held func(name string) []*Variant) []*Vari
 
 func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
 	rev := s.rev
+	counts := s.hearsLocked(nil, gen, s.heldNamesLocked)
 	touched := make(map[*entry]bool, len(bodies)) // true: the origin spoke of the name without a body
 	for i, body := range bodies {
 		r := &u.Resources[i]
+		if body != nil && !s.nameStaysLocked(body, touched, gen) {
+			a.Waiting++
+			continue
+		}
 		if body != nil && (len(body.aliases) > 0 || s.named.other.held[body.Name] != nil) {
 			s.spreadLocked(a, body, touched, gen)
 			continue
@@ -153,7 +160,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			s.heardAllLocked(a, e, u, r, touched, gen)
 			continue
 		}
-		touched[e] = false
+		touched[e], e.seenGen = false, gen
 		old := find(e.variants, body.Constraints.Key())
 		if old == nil || old.Digest != body.Digest {
 			a.Changed++
@@ -164,54 +171,35 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			s.holdLocked(e, body)
 		}
 	}
-	remove := func(name, key string) {
-		changed := false
-		es := s.holdersLocked(name)
-		if !slices.ContainsFunc(es, func(e *entry) bool { return e.askedOn(gen) }) {
-			return // DEL-4
-		}
-		for _, e := range es {
-			if find(e.variants, key) != nil {
-				s.cutLocked(e, key)
-				changed = true
-			}
-			touched[e], e.notice = true, nil
-			e.lost = e.lost && e.name != name // it speaks of the alias itself
-		}
-		if h := s.named.other.held[name]; h != nil {
-			s.listLocked(h)
-		}
-		if changed {
+	kept, confirmed := s.screenLocked(nil, s.leavingNamesLocked(u, touched, gen), counts, u.Full)
+	a.Waiting += s.waitingLocked(nil, kept)
+	remove := func(id identity) {
+		asked := slices.ContainsFunc(s.holdersLocked(id.name), func(e *entry) bool { return e.askedOn(gen) })
+		switch {
+		case !asked: // DEL-4
+		case kept[id]:
+			s.heardOfLocked(id.name, gen)
+		case s.removeNameLocked(id, touched):
 			a.Changed++
 		}
 	}
 	for _, name := range u.Removed {
-		remove(name, "")
+		remove(identity{name: name})
 	}
 	for _, r := range u.RemovedVariants {
-		remove(r.Name, r.Constraints)
+		remove(identity{r.Name, r.Constraints})
 	}
 	if u.Full && !u.Bad && FullState(u.TypeURL) {
-		inError := u.inError()
-		for _, e := range s.named.entries {
-			// Absence of a name that had been received is a deletion; of one never received it is not conclusive (ABS-3), nor of
-			// one in error: the origin states an error once, and then leaves the name out of its lists (TP3).
-			known := len(e.variants) > 0 || e.retired != nil && e.served // what was served was asked before all else on this stream
-			if _, listed := touched[e]; !listed && known && !e.in(inError) && !e.kept(gen) && s.askedBeforeLocked(e, gen) {
+		s.eachOmittedLocked(u, touched, gen, func(e *entry) {
+			if !e.isIn(kept) {
 				s.emptyLocked(e)
 				touched[e] = true
 				a.Changed++
 			}
-		}
+		})
 	}
 	s.confirmLaterLocked(u.Bad)
-	for e, stated := range touched {
-		if !slices.ContainsFunc(e.wants, func(w *want) bool { return w.refresh }) { // or else what it was told of was another body
-			s.confirmLocked(e)
-		}
-		s.mindLocked(mortalKey{name: e.name}, e.variants)
-		s.offerNamedLocked(e, rev, gen, stated)
-	}
+	s.offerTouchedLocked(touched, rev, gen)
 	for _, f := range u.Errors {
 		es := s.holdersLocked(f.Name)
 		switch {
@@ -219,12 +207,137 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			s.strayErrorLocked(a, gen, f.Name)
 		case slices.ContainsFunc(es, func(e *entry) bool { return e.askedOn(gen) }):
 			for _, e := range es {
+				if s.group.origin.ends(f) && e.isIn(kept) {
+					continue // that it is gone is not told before it is
+				}
+				if !s.group.origin.ends(f) {
+					s.named.guard.cancelAllLocked(e.variants) // it exists
+				}
 				if e.name == f.Name || !e.lost || s.group.origin.ends(f) {
 					s.failLocked(e, f, rev, gen)
 				}
 			}
 		}
 	}
+	if confirmed {
+		a.Changed += s.letGoLocked(nil)
+	}
+}
+
+// eachOmittedLocked calls f with what a full answer leaves out. Absence of a name that had been received is a deletion; of one never
+// received it is not conclusive (ABS-3), nor of one in error: the origin states an error once, and then leaves the name out of its
+// lists (TP3). touched are the names that it says something of.
+func (s *shard) eachOmittedLocked(u *Update, touched map[*entry]bool, gen uint32, f func(*entry)) {
+	inError := u.inError()
+	for _, e := range s.named.entries {
+		known := len(e.variants) > 0 || e.retired != nil && e.served // what was served was asked before all else on this stream
+		if _, listed := touched[e]; !listed && known && !e.in(inError) && !e.kept(gen) && s.askedBeforeLocked(e, gen) {
+			f(e)
+		}
+	}
+}
+
+// removeNameLocked takes a body from all who hold it by any name.
+func (s *shard) removeNameLocked(id identity, touched map[*entry]bool) (changed bool) {
+	for _, e := range s.holdersLocked(id.name) {
+		if find(e.variants, id.constraints) != nil {
+			s.cutLocked(e, id.constraints)
+			changed = true
+		}
+		touched[e], e.notice = true, nil
+		e.lost = e.lost && e.name != id.name // it speaks of the alias itself
+	}
+	if h := s.named.other.held[id.name]; h != nil {
+		s.listLocked(h)
+	}
+	return changed
+}
+
+// heardOfLocked notes that the origin answered for a name that keeps its body all the same.
+func (s *shard) heardOfLocked(name string, gen uint32) {
+	for _, e := range s.holdersLocked(name) {
+		for _, w := range e.wants {
+			if w.asked == gen && w.fault == nil { // of an error nothing was said
+				w.answered = gen
+			}
+		}
+	}
+}
+
+func (s *shard) offerTouchedLocked(touched map[*entry]bool, rev uint64, gen uint32) {
+	for e, stated := range touched {
+		if !slices.ContainsFunc(e.wants, func(w *want) bool { return w.refresh }) { // or else what it was told of was another body
+			s.confirmLocked(e)
+		}
+		s.mindLocked(mortalKey{name: e.name}, e.variants)
+		s.offerNamedLocked(e, rev, gen, stated)
+	}
+}
+
+// leavingNamesLocked is what a response takes away of what is held by name, by whatever it says. Its bodies have been taken up, and
+// nothing else.
+func (s *shard) leavingNamesLocked(u *Update, touched map[*entry]bool, gen uint32) (ps []parting) {
+	seen := false
+	asked := func(name string) (vs []*Variant) {
+		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && s.freezesLocked(nil) < removals {
+			return nil // it is an alias: that it resolves no more is no word about the resource
+		}
+		for _, e := range s.holdersLocked(name) {
+			if len(e.variants) > 0 {
+				vs, seen = e.variants, e.seenGen == gen
+			}
+			if e.askedOn(gen) && len(vs) > 0 {
+				return vs
+			}
+		}
+		return nil
+	}
+	one := func(name, key string) {
+		if find(asked(name), key) != nil {
+			ps = append(ps, parting{identity{name, key}, nil, seen})
+		}
+	}
+	all := func(name string, vs []*Variant, err *NameError) {
+		for _, v := range vs {
+			ps = append(ps, parting{identity{name, v.Constraints.Key()}, err, seen})
+		}
+	}
+	for _, name := range u.Removed {
+		one(name, "")
+	}
+	for _, r := range u.RemovedVariants {
+		one(r.Name, r.Constraints)
+	}
+	for _, f := range u.Errors {
+		if s.group.origin.ends(f) {
+			all(f.Name, asked(f.Name), f)
+		}
+	}
+	if u.Full && !u.Bad && FullState(u.TypeURL) {
+		s.eachOmittedLocked(u, touched, gen, func(e *entry) {
+			seen = e.seenGen == gen
+			all(e.name, e.variants, nil)
+		})
+	}
+	return ps
+}
+
+// isIn reports whether what the entry holds is among them, under its name or that of the resource.
+func (e *entry) isIn(ids map[identity]bool) bool {
+	return len(ids) > 0 && slices.ContainsFunc(e.variants, func(v *Variant) bool {
+		key := v.Constraints.Key()
+		return ids[identity{e.name, key}] || ids[identity{v.Name, key}]
+	})
+}
+
+// heldNamesLocked is how many names have a body.
+func (s *shard) heldNamesLocked() (n int) {
+	for _, e := range s.named.entries {
+		if len(e.variants) > 0 && e.counts() {
+			n++
+		}
+	}
+	return n
 }
 
 // in reports whether any of the names is the entry's, or that of the resource it holds.

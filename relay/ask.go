@@ -242,13 +242,15 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 		}
 		for _, e := range t.entries {
 			for _, v := range e.variants {
-				if !add(v) {
+				if !t.guard.partsEntryLocked(e) && !add(v) {
 					return
 				}
 			}
 		}
 	})
 	t.presented = a.Initial != nil
+	s.now = now
+	s.holdOverLocked(nil)
 	for _, t := range globs {
 		t.askedLocked(gen, now, a.Initial == nil)
 	}

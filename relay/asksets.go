@@ -127,12 +127,14 @@ func (s *shard) seedLocked(asked []*set, now time.Time) {
 	if asked[0].kind == namespace {
 		if s.star.askedGen == asked[0].askedGen {
 			for name, m := range s.star.members {
-				seed(name, m.variants)
+				if !s.star.guard.partsFromLocked(m.variants) {
+					seed(name, m.variants)
+				}
 			}
 		}
 	} else {
 		for name, e := range s.named.entries {
-			if IsNewStyle(name) && e.ownName() && e.askedOn(asked[0].askedGen) {
+			if IsNewStyle(name) && e.ownName() && e.askedOn(asked[0].askedGen) && !s.named.guard.partsEntryLocked(e) {
 				seed(name, e.variants)
 			}
 		}
@@ -153,7 +155,7 @@ func (s *shard) dropCollectionLocked(t *set) {
 	for name := range t.members {
 		s.mindLocked(mortalKey{t, name}, nil)
 	}
-	t.members = nil
+	t.members, t.guard = nil, guard{}
 	if t.kind == glob && s.named.moving && !s.hasNamesLocked() { // nothing is left for the side lane to ask first
 		s.named.moving = false
 		s.lane(mainLane).reopenSoon()
@@ -168,7 +170,7 @@ func (t *set) eachLocked(add func(*Variant) bool) {
 			continue
 		}
 		for _, v := range m.variants {
-			if !add(v) {
+			if !t.guard.holdsLocked(v) && !add(v) {
 				return
 			}
 		}
@@ -179,6 +181,8 @@ func (t *set) eachLocked(add func(*Variant) bool) {
 // what the stream does not mention goes (RELAY-46).
 func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
 	t.askedGen, t.askedAt = gen, now
+	t.shard.now = now
+	t.shard.holdOverLocked(t)
 	if t.revived { // asked as if nothing were held: silence must not bring it back (RELAY-4)
 		t.settled, t.firm, t.first = false, false, time.Time{} // firm, if a bad part kept it from being swept (RELAY-32)
 	}

@@ -73,10 +73,17 @@ func (t *set) applyPartLocked(a *Applied, p *excerpt, gen uint32) {
 	if over := p.fault == nil && (len(p.Resources) > 0 || t.faultGen != gen) || p.fault != nil && p.fault.own && t.fault != nil && !t.fault.own; t.fault != nil && over {
 		t.curedLocked(s.rev) // there is something again
 	}
+	if p.fault != nil && s.freezesLocked(t) >= removals && s.group.origin.ends(p.fault) {
+		t.membersGoLocked(p) // and so wait, and the error with them
+		p.fault = nil
+	}
 	if p.fault != nil {
 		t.failLocked(p, gen)
 	}
 	t.applyLocked(a, &p.Update, p.bodies, gen)
+	if p.fault != nil && len(t.guard.held) > 0 && s.group.origin.ends(p.fault) {
+		t.guard.fault, t.fault, t.faultGen = p.fault, nil, 0
+	}
 	if p.fault != nil && s.group.origin.ends(p.fault) && !p.Bad {
 		t.settled, t.firm = true, true // there is no more to come (COLL-3)
 		t.wakeFreshLocked()
@@ -87,24 +94,29 @@ func (t *set) applyPartLocked(a *Applied, p *excerpt, gen uint32) {
 // ABS-12).
 func (t *set) failLocked(p *excerpt, gen uint32) {
 	if t.shard.group.origin.ends(p.fault) {
-		brought := make(map[string]bool, len(p.Resources))
-		for i := range p.Resources {
-			brought[p.Resources[i].Name] = true
-		}
-		for name, m := range t.members {
-			if brought[name] {
-				continue
-			}
-			for _, v := range m.variants {
-				p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{name, v.Constraints.Key()})
-			}
-		}
+		t.membersGoLocked(p)
 	}
 	if known := t.fault.same(p.fault) && t.fault.own == p.fault.own; !known {
 		t.fault = p.fault
 	}
 	t.faultGen = gen
 	t.tellAllLocked(t.shard.rev)
+}
+
+// membersGoLocked adds to what a response takes away every member that it does not bring.
+func (t *set) membersGoLocked(p *excerpt) {
+	brought := make(map[string]bool, len(p.Resources))
+	for i := range p.Resources {
+		brought[p.Resources[i].Name] = true
+	}
+	for name, m := range t.members {
+		if brought[name] {
+			continue
+		}
+		for _, v := range m.variants {
+			p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{name, v.Constraints.Key()})
+		}
+	}
 }
 
 // curedLocked ends the error of a collection. Who was told it is sent the members again: a client remembers it until something comes
@@ -177,7 +189,7 @@ func (p *position) collectionFaultLocked() *NameError {
 func (s *shard) applySetsLocked(a *Applied, u *Update, bodies []*Variant, gen uint32, from *receipt) {
 	if s.star.askedGen == gen {
 		s.star.applyLocked(a, u, bodies, gen)
-		if !u.Heartbeats && (a.Changed+a.Resumed > 0 || u.Full && !u.Bad) {
+		if !u.Heartbeats && (a.Changed+a.Resumed > 0 || u.Full && !u.Bad) && (a.Waiting == 0 || !u.Full) {
 			s.star.from = from
 		}
 	} else {
@@ -209,7 +221,7 @@ func (s *shard) strayErrorLocked(a *Applied, gen uint32, name string) {
 // memberLocked is what a collection asked on the stream of generation gen holds of a name.
 func (s *shard) memberLocked(gen uint32, name string) (vs []*Variant) {
 	s.eachOfLocked(gen, name, func(t *set) {
-		if m := t.members[name]; m != nil {
+		if m := t.members[name]; m != nil && !t.guard.partsFromLocked(m.variants) {
 			vs = m.variants
 		}
 	})

@@ -20,6 +20,7 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 		return
 	}
 	ended := t.answeredGen != gen && t.rollFaultsLocked(rev)
+	counts := s.hearsLocked(t, gen, func() int { return len(t.members) })
 	news, unmentioned := false, false
 	touched := make(map[*member]bool)
 	for i, body := range bodies {
@@ -27,6 +28,12 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 		m := t.members[name]
 		if body == nil {
 			t.heardLocked(a, u, &u.Resources[i], gen, touched)
+			continue
+		}
+		t.guard.cancelLocked(identity{name, body.Constraints.Key()})
+		if !s.passesLocked(t, body, m.bodies()) {
+			t.mentionedLocked(m, gen)
+			a.Waiting++
 			continue
 		}
 		delete(t.doubted, name)
@@ -46,9 +53,11 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 			}
 		}
 	}
-	ended = t.removeMembersLocked(a, u, touched) || ended
-	stated := t.failMembersLocked(a, u, touched, rev, gen)
-	ended = t.omitMembersLocked(a, u, touched, rev, gen) || ended
+	kept, confirmed := s.screenLocked(t, t.leavingLocked(u, rev, gen), counts, u.Full)
+	a.Waiting += s.waitingLocked(t, kept)
+	ended = t.removeMembersLocked(a, u, touched, kept) || ended
+	stated := t.failMembersLocked(a, u, touched, kept, rev, gen)
+	ended = t.omitMembersLocked(a, u, touched, kept, rev, gen) || ended
 	for m := range touched {
 		t.offerLocked(m, rev)
 	}
@@ -60,6 +69,9 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 	t.boundFaultsLocked(a)
 	if stated || ended {
 		t.statedLocked(rev)
+	}
+	if confirmed {
+		a.Changed += s.letGoLocked(t)
 	}
 	if t.uncached > 0 && t.clients == 0 && t.wantedLocked() {
 		t.abandonLocked()
@@ -100,8 +112,11 @@ func (t *set) heardAllLocked(a *Applied, u *Update, bodies []*Variant, gen uint3
 }
 
 // removeMembersLocked takes up the removals. ended: one of them ended an error.
-func (t *set) removeMembersLocked(a *Applied, u *Update, touched map[*member]bool) (ended bool) {
+func (t *set) removeMembersLocked(a *Applied, u *Update, touched map[*member]bool, kept map[identity]bool) (ended bool) {
 	remove := func(name, key string) {
+		if kept[identity{name, key}] {
+			return
+		}
 		ended = t.faults.clear(name) || ended
 		m := t.members[name]
 		if m == nil || find(m.variants, key) == nil {
@@ -122,8 +137,11 @@ func (t *set) removeMembersLocked(a *Applied, u *Update, touched map[*member]boo
 
 // failMembersLocked takes up the errors, of members and of what could have been one, and reports whether any has to be told. The
 // body goes or stays (ABS-8).
-func (t *set) failMembersLocked(a *Applied, u *Update, touched map[*member]bool, rev uint64, gen uint32) (stated bool) {
+func (t *set) failMembersLocked(a *Applied, u *Update, touched map[*member]bool, kept map[identity]bool, rev uint64, gen uint32) (stated bool) {
 	for _, e := range u.Errors {
+		if m := t.members[e.Name]; len(kept) > 0 && m != nil && t.shard.group.origin.ends(e) && m.isIn(kept) {
+			continue // that it is gone is not told before it is
+		}
 		if e.Name == Wildcard || e.Name == "" { // `*` itself cannot carry one (ABS-12)
 			a.Unrequested++
 			t.shard.unrequested++
@@ -134,6 +152,7 @@ func (t *set) failMembersLocked(a *Applied, u *Update, touched map[*member]bool,
 		case m == nil:
 		case !t.shard.group.origin.ends(e):
 			m.seenGen = gen // it was mentioned: no sweep takes what stays in use (RELAY-46)
+			t.guard.cancelAllLocked(m.variants)
 		case len(m.variants) > 0:
 			m.variants = nil
 			touched[m] = true
@@ -145,12 +164,12 @@ func (t *set) failMembersLocked(a *Applied, u *Update, touched map[*member]bool,
 
 // omitMembersLocked removes what a full response leaves out. A response with a bad part proves no absence (RELAY-32), nor does one
 // of a grouped type (DEL-3), nor does it prove any of what is in error (ABS-8, ABS-11).
-func (t *set) omitMembersLocked(a *Applied, u *Update, touched map[*member]bool, rev uint64, gen uint32) (ended bool) {
-	if !u.Full || u.Bad || !absenceDeletes(u.TypeURL) && !slices.Contains(t.shard.group.origin.config().AbsenceDeletes, u.TypeURL) {
+func (t *set) omitMembersLocked(a *Applied, u *Update, touched map[*member]bool, kept map[identity]bool, rev uint64, gen uint32) (ended bool) {
+	if !t.omitsLocked(u) {
 		return false
 	}
 	for _, m := range t.members {
-		if m.listed != rev && len(m.variants) > 0 && !t.faults.keeps(m.name, gen) {
+		if m.listed != rev && len(m.variants) > 0 && !t.faults.keeps(m.name, gen) && !m.isIn(kept) {
 			t.faults.clear(m.name)
 			m.variants = nil
 			touched[m] = true
@@ -165,4 +184,63 @@ func (t *set) boundFaultsLocked(a *Applied) {
 	n := t.faults.bound(len(t.members) + spareFaults)
 	a.Unrequested += n
 	t.shard.unrequested += uint64(n)
+}
+
+// omitsLocked reports whether what the response leaves out is gone.
+func (t *set) omitsLocked(u *Update) bool {
+	return u.Full && !u.Bad && (absenceDeletes(u.TypeURL) || slices.Contains(t.shard.group.origin.config().AbsenceDeletes, u.TypeURL))
+}
+
+// leavingLocked is what a response takes away, by whatever it says. Its bodies have been taken up, and nothing else.
+func (t *set) leavingLocked(u *Update, rev uint64, gen uint32) (ps []parting) {
+	all := func(m *member, err *NameError) {
+		for _, v := range m.variants {
+			ps = append(ps, parting{identity{m.name, v.Constraints.Key()}, err, m.seenGen == gen})
+		}
+	}
+	one := func(name, key string) {
+		if m := t.members[name]; m != nil && find(m.variants, key) != nil {
+			ps = append(ps, parting{identity{name, key}, nil, m.seenGen == gen})
+		}
+	}
+	for _, name := range u.Removed {
+		one(name, "")
+	}
+	for _, r := range u.RemovedVariants {
+		one(r.Name, r.Constraints)
+	}
+	inError := u.inError()
+	for _, e := range u.Errors {
+		if m := t.members[e.Name]; m != nil && t.shard.group.origin.ends(e) {
+			all(m, e)
+		}
+	}
+	if t.omitsLocked(u) {
+		for _, m := range t.members {
+			if m.listed != rev && !inError[m.name] && !t.faults.keeps(m.name, gen) {
+				all(m, nil)
+			}
+		}
+	}
+	return ps
+}
+
+// bodies are the variants of a member, which may be none.
+func (m *member) bodies() []*Variant {
+	if m == nil {
+		return nil
+	}
+	return m.variants
+}
+
+// isIn reports whether one of the member's variants is among them. They are stated together.
+func (m *member) isIn(ids map[identity]bool) bool {
+	return len(ids) > 0 && slices.ContainsFunc(m.variants, func(v *Variant) bool { return ids[identity{m.name, v.Constraints.Key()}] })
+}
+
+// mentionedLocked notes that the origin has the member, without taking what it says of it.
+func (t *set) mentionedLocked(m *member, gen uint32) {
+	if m != nil {
+		m.seenGen, m.listed = gen, t.shard.rev
+	}
 }

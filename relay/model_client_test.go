@@ -287,6 +287,7 @@ func (m *model) takeHeartbeats(c *modelSub, a *Answer) {
 
 func (m *model) quiet() {
 	m.calm = true
+	m.table.Origin("mesh").Unfreeze()
 	rounds := 8
 	if m.collects() {
 		rounds = 12 // a collection of which nothing is said takes the longest wait

@@ -319,7 +319,10 @@ func (m *model) deliver(l *modelLane) {
 	f := l.queue[0]
 	l.queue = l.queue[1:]
 	u, _ := Accept(f.resp, 0)
+	before := m.frozenState(f.resp.TypeURL)
 	a, ok := l.Apply(m.now, &u)
+	m.judgeFrozen(f.resp.TypeURL, before, &u)
+	m.waited += a.Waiting
 	m.arrives(l, &u)
 	var s []string
 	for _, r := range u.Resources {

@@ -60,6 +60,9 @@ func TestConvergence(t *testing.T) {
 					m.forget()
 				}
 			}
+			if *steps >= 3000 && (m.has("guarded") && m.alarms == 0 || m.has("frozen") && m.waited == 0) {
+				t.Errorf("%d mass removals were held, %d bodies and removals waited", m.alarms, m.waited)
+			}
 			t.Logf("%d types were refused, %d bodies had retired, %d heartbeats were told", m.refusals, m.revivals, m.heartbeats)
 			if p := m.promises; m.ttls() && *steps >= 3000 && (p.expired == 0 || p.returned == 0) {
 				t.Errorf("%d bodies were lost by expiry, and %d of the names came back", p.expired, p.returned)
@@ -79,6 +82,8 @@ var modelKinds = []string{
 	"globs restarts", "namespaces restarts",
 	"globs", "globs no-resume", "globs no-versions", "globs per type",
 	"namespaces", "namespaces no-resume", "namespaces names",
+	"guarded", "sotw guarded", "no-resume guarded", "no-versions guarded", "globs guarded", "namespaces guarded", "aliases guarded",
+	"frozen", "sotw frozen", "no-resume frozen", "globs frozen", "frozen guarded",
 }
 
 type model struct {
@@ -112,6 +117,8 @@ type model struct {
 	revivals int // bodies given out of those that had retired
 
 	heartbeats int // told to clients
+	alarms     int // mass removals that were held
+	waited     int // bodies and removals that were not taken while the origin was frozen
 	promises   promises
 
 	disk     diskImages
@@ -189,7 +196,7 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 // start makes the table.
 func (m *model) start() {
 	table, err := New(Config{Linger: 5 * time.Second, Origins: []OriginConfig{
-		{Name: "mesh", SotW: m.sotw, NoResume: m.has("no-resume"), OriginVersions: m.asOrigin, PerType: m.has("per")},
+		{Name: "mesh", SotW: m.sotw, NoResume: m.has("no-resume"), OriginVersions: m.asOrigin, PerType: m.has("per"), Guard: m.guard()},
 	}})
 	if err != nil {
 		m.t.Fatal(err)
@@ -309,6 +316,7 @@ func visible(name string) bool {
 }
 
 func (m *model) step() {
+	m.stepGuard()
 	switch k := m.rnd.IntN(100); {
 	case m.restarts() && m.rnd.IntN(150) == 0:
 		m.restart()

@@ -11,6 +11,7 @@ import (
 type namedTable struct {
 	entries map[string]*entry
 	other   otherNames
+	guard   guard
 	from    *receipt // of the last response
 	// lane is where the names are asked (RELAY-20): the main lane unless it carries the type's wildcard.
 	lane laneIndex
@@ -52,8 +53,9 @@ type entry struct {
 	// said by the records' flag revived. served: somebody was to be given it, during an outage. doubted: a connected origin kept silent about it.
 	retired         []*Variant
 	served, doubted bool
-	lost            bool // the resource does not list the name any more (ALIAS-4)
-	unconfirmed     bool // the variants are those of a snapshot, and no stream has said anything of them (restore.go)
+	lost            bool   // the resource does not list the name any more (ALIAS-4)
+	unconfirmed     bool   // the variants are those of a snapshot, and no stream has said anything of them (restore.go)
+	seenGen         uint32 // generation of the stream that brought the body last
 }
 
 // want is one name with one parameter map that some client is subscribed to, or was less than linger ago. Interest is
@@ -252,9 +254,9 @@ func (s *shard) endWant(w *want, now time.Time) {
 	s.mu.Lock()
 	w.timer = false
 	if w.count == 0 && !w.lingerAt.IsZero() {
-		if w.lingerAt.After(now) {
+		if waits := s.lingersOn(w.lingerAt, now, w.chosen != nil); !waits.IsZero() {
 			w.timer = true
-			s.push(timer{at: w.lingerAt, kind: wantEnd, shard: s, want: w})
+			s.push(timer{at: waits, kind: wantEnd, shard: s, want: w})
 		} else {
 			s.unwantLocked(w)
 		}

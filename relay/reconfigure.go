@@ -77,7 +77,7 @@ func live(old, next *OriginConfig) bool {
 		// What holds is of a dialect's stream, and that is opened anew.
 		c.SotW, c.NoResume = false, false
 		c.AbsenceTransient, c.DropOnDataError, c.AbsenceDeletes = false, false, nil
-		c.Authorities = nil
+		c.Authorities, c.Guard = nil, GuardConfig{}
 		if len(c.GroupBy) == 0 {
 			c.GroupBy = nil
 		}
@@ -115,6 +115,9 @@ func (n *Next) Commit(now time.Time) *Change {
 	for _, o := range c.before.list {
 		if c.Ended(o) {
 			o.ended.Store(true)
+			if next := n.routes.origins[o.name]; next != nil {
+				next.frozen.Store(o.frozen.Load()) // an operator ends it, and nothing else
+			}
 			t.retired.forget(o.name)
 		}
 	}

@@ -29,6 +29,12 @@ func (r *refreshes) admit(name string, now time.Time) bool {
 func (s *shard) heardNameLocked(a *Applied, e *entry, u *Update, r *Resource, gen uint32) (gone bool) {
 	key := r.Constraints.Key()
 	switch held, what := find(e.variants, key), s.hearLocked(find(e.variants, key), s.named.from, u, r); what {
+	case unknown:
+		if len(e.variants) > 0 && s.freezesLocked(nil) >= changes {
+			s.waitsLocked(r.Name) // the body is of what waits
+		} else {
+			s.askAgainLocked(e, gen)
+		}
 	case over:
 		if held != nil {
 			a.Changed++
@@ -39,8 +45,7 @@ func (s *shard) heardNameLocked(a *Applied, e *entry, u *Update, r *Resource, ge
 	case lasts:
 		expires, _ := r.expiry(s.now)
 		e.variants = put(e.variants, held.lasting(expires))
-	case unknown:
-		s.askAgainLocked(e, gen)
+		s.named.guard.cancelLocked(identity{held.Name, key})
 	}
 	return false
 }
@@ -64,6 +69,9 @@ func (s *shard) hearLocked(held *Variant, from *receipt, u *Update, r *Resource)
 	same := held != nil && held.originVersion == r.Version
 	if s.group.origin.config().SotW {
 		same = held != nil && from != nil && from.version == u.Version && from.server == held.from.server
+		if _, frozen := s.group.origin.Frozen(); frozen && held != nil && !s.frozen[r.Name] {
+			same = true // the version is that of a list of which something else waits
+		}
 	}
 	_, ended := r.expiry(s.now)
 	switch {
@@ -108,7 +116,12 @@ func (t *set) heardLocked(a *Applied, u *Update, r *Resource, gen uint32, touche
 	case lasts:
 		expires, _ := r.expiry(t.shard.now)
 		t.swapLocked(a, m, held.lasting(expires), touched)
+		t.guard.cancelLocked(identity{r.Name, key})
 	case unknown:
+		if t.shard.freezesLocked(t) >= changes {
+			t.shard.waitsLocked(r.Name) // the body is of what waits
+			return
+		}
 		if !t.lane().fetch(t.shard.now) {
 			return
 		}

@@ -150,6 +150,14 @@ func (s *script) run(f []string) []string {
 		return s.apart()
 	case "status":
 		return s.status()
+	case "alarms":
+		return s.alarms()
+	case "release":
+		return append([]string{fmt.Sprintf("%d released", s.table.Origin("mesh").ReleaseGuard(s.now, shortTypes[strings.Join(f[1:], "")]))}, s.woken()...)
+	case "freeze":
+		return []string{fmt.Sprint(s.table.Origin("mesh").Freeze(s.now))}
+	case "unfreeze":
+		return append([]string{fmt.Sprint(s.table.Origin("mesh").Unfreeze())}, s.woken()...)
 	case "snapshot": // what a snapshot keeps is noted, as on disk
 		return s.disk.snapshot(s.table, s.now)
 	case "restart": // the process ends, and begins again with what the last snapshot kept
@@ -180,6 +188,10 @@ func (s *script) configure(f []string) {
 	o.DropOnDataError = slices.Contains(f, "drop")
 	o.RecursiveGlobs = slices.Contains(f, "recursive")
 	o.WithholdTTL = slices.Contains(f, "withhold")
+	o.Guard = GuardConfig{}
+	if slices.Contains(f, "guard") {
+		o.Guard = GuardConfig{Share: 0.5, Min: 3, Hold: 30 * time.Second}
+	}
 }
 
 func (s *script) wait(d string) []string {
@@ -620,11 +632,25 @@ func (s *script) apply(l *Lane, f []string) []string {
 	if a.Untimed > 0 {
 		out[0] += fmt.Sprintf(", untimed %d", a.Untimed)
 	}
+	if a.Waiting > 0 {
+		out[0] += fmt.Sprintf(", waiting %d", a.Waiting)
+	}
 	if a.Unrequested > 0 {
 		out[0] += fmt.Sprintf(", unrequested %d", a.Unrequested)
 	}
 	if reject != nil {
 		out = append(out, "refused: "+strings.Join(reject.Reasons, "; "))
+	}
+	return out
+}
+
+// alarms are those of mass removals that are held back.
+func (s *script) alarms() (out []string) {
+	for _, a := range s.table.Origin("mesh").TakeAlarms() {
+		out = append(out, strings.TrimSpace(fmt.Sprintf("%d of %d of %s %s for %v", a.Removals, a.Size, shortType(a.TypeURL), a.Selector, a.Until.Sub(s.now))))
+	}
+	if len(out) == 0 {
+		return []string{"none"}
 	}
 	return out
 }
@@ -645,7 +671,15 @@ func (s *script) status() []string {
 		for _, t := range g.Types {
 			t.TypeURL = shortType(t.TypeURL)
 			t.Bytes = 0
-			out = append(out, fmt.Sprintf("%+v", t))
+			line := fmt.Sprintf("%+v", t)
+			line = strings.Replace(line, fmt.Sprintf(" Held:%d Until:%v Frozen:%d", t.Held, t.Until, t.Frozen), "", 1)
+			if t.Held > 0 {
+				line += fmt.Sprintf(" held %d for %v", t.Held, t.Until.Sub(s.now))
+			}
+			if t.Frozen > 0 {
+				line += fmt.Sprintf(" frozen %d", t.Frozen)
+			}
+			out = append(out, line)
 		}
 	}
 	return out

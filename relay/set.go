@@ -43,6 +43,7 @@ type set struct {
 	// doubted are members that a heartbeat spoke of as another body than the one held: it is asked for anew, as if it were not held.
 	doubted map[string]bool
 
+	guard  guard
 	faults faults
 	// fault is what the origin said of a collection as a whole (ABS-12), on the stream of generation faultGen.
 	fault    *NameError
@@ -126,9 +127,9 @@ func (t *set) end(now time.Time) {
 	s.mu.Lock()
 	t.timer = false
 	if at := t.lingerAt; t.clients == 0 && !at.IsZero() {
-		if at.After(now) {
+		if waits := s.lingersOn(at, now, t.firm); !waits.IsZero() {
 			t.timer = true
-			s.push(timer{at: at, kind: setEnd, set: t})
+			s.push(timer{at: waits, kind: setEnd, set: t})
 		} else {
 			t.lingerAt = time.Time{}
 			t.unwantLocked()
@@ -170,7 +171,7 @@ func (t *set) clearLocked() {
 	}
 	t.members, t.faults, t.doubted = map[string]*member{}, faults{}, nil
 	t.first, t.news, t.settled, t.firm, t.bad = time.Time{}, time.Time{}, false, false, false
-	t.sweepGen, t.from, t.restored = 0, nil, false
+	t.sweepGen, t.from, t.restored, t.guard = 0, nil, false, guard{}
 }
 
 // readyLocked reports whether the set may be told to a client, who holds something or not (RELAY-6, RELAY-7).
@@ -293,8 +294,10 @@ func (t *set) sweepLocked() {
 		return
 	}
 	rev := t.shard.nextRevLocked()
+	t.shard.hearsLocked(t, gen, func() int { return len(t.members) })
+	kept, _ := t.shard.screenLocked(t, t.unmentionedLocked(gen), true, true)
 	for _, m := range t.members {
-		if (t.sweepAll || t.doubted[m.name]) && m.seenGen != gen {
+		if t.sweptLocked(m, gen) && !m.isIn(kept) {
 			m.variants = nil
 			t.faults.clear(m.name)
 			t.offerLocked(m, rev)
@@ -310,6 +313,23 @@ func (t *set) sweepLocked() {
 		t.settled, t.firm, t.revived = true, true, false
 		t.wakeFreshLocked()
 	}
+}
+
+// sweptLocked reports whether a sweep takes a member. What is held back goes in its own time.
+func (t *set) sweptLocked(m *member, gen uint32) bool {
+	return (t.sweepAll || t.doubted[m.name]) && m.seenGen != gen && !t.guard.partsFromLocked(m.variants)
+}
+
+// unmentionedLocked is what a sweep takes.
+func (t *set) unmentionedLocked(gen uint32) (ps []parting) {
+	for _, m := range t.members {
+		if t.sweptLocked(m, gen) {
+			for _, v := range m.variants {
+				ps = append(ps, parting{identity: identity{m.name, v.Constraints.Key()}})
+			}
+		}
+	}
+	return ps
 }
 
 // offerLocked shows a member's variants to every view, and forgets a member that has none left.

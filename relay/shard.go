@@ -50,6 +50,8 @@ type shard struct {
 	mainGen  uint32
 	mainKind kind
 
+	frozen map[string]bool // names of which the origin has something that is not taken (freeze.go)
+
 	apart  *trial // nil unless the origin may end streams for the type (RELAY-92)
 	proven bool   // answered by the origin
 

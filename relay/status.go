@@ -49,8 +49,13 @@ type TypeStatus struct {
 	Waiting     int // of the names, asked and unanswered
 	Bodies      int // resources held, of both kinds
 	Bytes       int // of the bodies
-	// Stale is how many of the bodies no open upstream stream vouches for.
-	Stale      int
+	// Stale is how many of the bodies no open upstream stream vouches for, those held back included.
+	Stale int
+	// Held is how many of the bodies are to go in a mass removal that is held back, until Until (RELAY-97).
+	Held  int
+	Until time.Time
+	// Frozen is how many names the origin has something else of, which is not taken because it is frozen.
+	Frozen     int
 	Views      int
 	Tombstones int
 	// Unrequested counts resources that matched no subscription (RELAY-28), Unanswered names a healthy origin left
@@ -117,7 +122,7 @@ func (s *shard) status() (_ TypeStatus, rev uint64) {
 		}
 		live := t.liveLocked()
 		for _, m := range t.members {
-			ts.count(m.variants, live)
+			ts.count(m.variants, live && !t.guard.partsFromLocked(m.variants))
 		}
 	})
 	for _, e := range s.named.entries {
@@ -133,9 +138,11 @@ func (s *shard) status() (_ TypeStatus, rev uint64) {
 			}
 		}
 		if e.counts() {
-			ts.count(e.variants, live)
+			ts.count(e.variants, live && !s.named.guard.partsEntryLocked(e))
 		}
 	}
+	ts.Held, ts.Until = s.guardedLocked()
+	ts.Frozen = len(s.frozen)
 	return ts, s.rev
 }
 
@@ -174,6 +181,7 @@ type ResourceStatus struct {
 	Bytes         int
 	Clients       int  // subscribed by name
 	Live          bool // an open upstream stream vouches for it
+	Held          bool // it is to go in a mass removal that is held back
 	Absent        bool // stated not to exist; there is no body
 	// Body is the payload, an encoded google.protobuf.Any; nil for secrets (RELAY-76), do_not_cache (RELAY-9) and Absent.
 	Body []byte
@@ -257,8 +265,10 @@ func (t *set) picturesLocked(rs []ResourceStatus, m *member) []ResourceStatus {
 	if t.kind != wild {
 		r.Collection = spelling(t.selector, t.spelt)
 	}
+	live := r.Live
 	for _, v := range m.variants {
-		r.body = v
+		r.body, r.Held = v, t.guard.holdsLocked(v)
+		r.Live = live && !r.Held
 		rs = append(rs, r)
 	}
 	return rs
@@ -278,7 +288,8 @@ func (s *shard) namedPicturesLocked(rs []ResourceStatus, e *entry) []ResourceSta
 		}
 	}
 	for _, v := range e.variants {
-		rs = append(rs, ResourceStatus{Clients: clients, Live: live, body: v})
+		held := s.named.guard.partsEntryLocked(e)
+		rs = append(rs, ResourceStatus{Clients: clients, Live: live && !held, Held: held, body: v})
 	}
 	if len(e.variants) == 0 {
 		rs = append(rs, ResourceStatus{

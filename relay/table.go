@@ -73,6 +73,8 @@ type OriginConfig struct {
 	// PerType: the origin is spoken to in a service for each type, so each that has one (ServiceOf) gets lanes of its own. All others
 	// share the group's, which are ADS.
 	PerType bool
+	// Guard holds back mass removals after a (re)connect (RELAY-97). Its zero value holds nothing back.
+	Guard GuardConfig
 	// AbsenceDeletes lists more types whose absence from a SotW wildcard response deletes (RELAY-11).
 	AbsenceDeletes []string
 }
@@ -170,10 +172,12 @@ type Origin struct {
 	counts *metrics.Origin
 	wake   chan struct{}
 
-	cfg   atomic.Pointer[OriginConfig] // replaced by Next.Commit
-	ended atomic.Bool                  // no longer in force: nothing new is kept of it
+	cfg    atomic.Pointer[OriginConfig] // replaced by Next.Commit
+	ended  atomic.Bool                  // no longer in force: nothing new is kept of it
+	frozen atomic.Pointer[time.Time]    // since when; nil: it is not (freeze.go)
 
 	mu     sync.Mutex // guards what follows; held for map work only; nothing is locked under it
+	alarms []Alarm    // not told yet
 	groups map[string]*Group
 	queued []*Lane         // wanted, and nobody runs them yet
 	lastID uint64          // of a dedicated group

@@ -19,6 +19,7 @@ const (
 	expiries                       // TTLs have passed
 	laneDown                       // a stream should have been opened by now
 	confirmations                  // names that were restored have been asked for ten times settle
+	guardEnd                       // removals that are held back are to go
 )
 
 type timer struct {
@@ -94,6 +95,8 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			x.shard.confirm(now)
 		case laneDown:
 			x.lane.late(x.gen)
+		case guardEnd:
+			x.shard.guardEnd(x.set, now)
 		}
 	}
 }

@@ -20,6 +20,7 @@ const (
 	redirectType            = typePrefix + "xds.core.v3.ResourceLocator"
 	listenerTypeV2          = typePrefix + "envoy.api.v2.Listener"
 	clusterTypeV2           = typePrefix + "envoy.api.v2.Cluster"
+	endpointTypeV2          = typePrefix + "envoy.api.v2.ClusterLoadAssignment"
 	secretTypeV2            = typePrefix + "envoy.api.v2.auth.Secret"
 	routeTypeV2             = typePrefix + "envoy.api.v2.RouteConfiguration"
 	virtualHostTypeV2       = typePrefix + "envoy.api.v2.route.VirtualHost"
@@ -32,7 +33,7 @@ const (
 var order = map[string]int{
 	ClusterType: 0, EndpointType: 1, LbEndpointType: 2, SecretType: 3, ListenerType: 4, ScopedRouteType: 5,
 	RouteType: 6, VirtualHostType: 7, ExtensionConfigType: 8, RuntimeType: 9,
-	clusterTypeV2: 0, typePrefix + "envoy.api.v2.ClusterLoadAssignment": 1, secretTypeV2: 3, listenerTypeV2: 4,
+	clusterTypeV2: 0, endpointTypeV2: 1, secretTypeV2: 3, listenerTypeV2: 4,
 	typePrefix + "envoy.api.v2.ScopedRouteConfiguration": 5, routeTypeV2: 6,
 	virtualHostTypeV2: 7, typePrefix + "envoy.service.discovery.v2.Runtime": 9,
 }

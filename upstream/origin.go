@@ -77,6 +77,9 @@ func (o *Origin) Run(ctx context.Context) error {
 			return nil
 		case <-o.table.Wake():
 		}
+		for _, a := range o.table.TakeAlarms() {
+			o.log.Warn(a.String(), zap.String("group", a.Group), zap.String("type_url", a.TypeURL), zap.Time("until", a.Until))
+		}
 		for _, wanted := range o.table.TakeLanes() {
 			l := newLane(o, wanted)
 			o.mu.Lock()

@@ -141,6 +141,12 @@ func statusTable(w io.Writer, pages []byte) error {
 		if o.Connected {
 			state = "connected"
 		}
+		if !o.Frozen.IsZero() {
+			state += fmt.Sprintf(", frozen for %s, %d changes wait", ago(now, o.Frozen), o.FrozenChanges)
+		}
+		if o.HeldRemovals > 0 {
+			state += fmt.Sprintf(", %d removals held for %s", o.HeldRemovals, ago(o.HeldUntil, now))
+		}
 		row(tw, o.Name, state, ago(now, o.Since), o.Source, o.Groups, o.Streams, o.Resources, o.Stale, ago(now, o.LastUpdate), o.Error)
 	}
 	if len(s.Groups.Groups) > 0 {

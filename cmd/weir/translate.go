@@ -61,6 +61,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 			DropOnDataError:  o.OnDataError == config.OnDataErrorDrop,
 			RecursiveGlobs:   o.Glob == config.GlobRecursive,
 			WithholdTTL:      o.TTLUnsupported == config.TTLUnsupportedWithhold,
+			Guard:            relay.GuardConfig(o.Guard),
 		}
 		if o.GRPC != nil {
 			oc.SotW, oc.PerType = o.GRPC.Dialect == config.DialectSotW, !o.GRPC.Aggregated

@@ -108,6 +108,9 @@ func (o *Origin) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-o.table.Wake():
+			for _, a := range o.table.TakeAlarms() {
+				o.log.Warn(a.String(), zap.String("group", a.Group), zap.String("type_url", a.TypeURL), zap.Time("until", a.Until))
+			}
 			for _, rl := range o.table.TakeLanes() {
 				l := &lane{origin: o, lane: rl}
 				lanes.Go(func() { l.run(ctx) })

@@ -88,6 +88,9 @@ func (a *Admin) Handler() http.Handler {
 	inner.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	inner.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	inner.Handle("POST /drain", a.action(a.drain))
+	inner.Handle("POST /origins/{name}/freeze", a.action(a.freeze))
+	inner.Handle("POST /origins/{name}/unfreeze", a.action(a.unfreeze))
+	inner.Handle("POST /guard/release", a.action(a.release))
 
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /healthz", a.healthz)

@@ -30,7 +30,7 @@
 // # Known limits
 //
 // HTTP only: gRPC services (CSDS, channelz, health, reflection) are not served
-// on this port yet, nor are freeze, unfreeze and guard release.
+// on this port yet.
 //
 // # What to read next
 //

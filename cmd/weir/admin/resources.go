@@ -29,6 +29,7 @@ type resource struct {
 	Bytes         int    `json:"bytes"`
 	Clients       int    `json:"clients"`          // subscribed by name
 	Live          bool   `json:"live"`             // an open stream vouches for it
+	Held          bool   `json:"held,omitempty"`   // stated gone in a mass removal that is held back
 	Absent        bool   `json:"absent,omitempty"` // stated not to exist
 	Secret        bool   `json:"secret,omitempty"` // its body is never shown
 	// Body is there if name= or bodies=true was given.
@@ -89,7 +90,7 @@ func (a *Admin) resourceOf(origin string, s *relay.ResourceStatus, withBody bool
 	res := resource{
 		Origin: origin, Group: s.Group, Type: metrics.ShortName(s.TypeURL), TypeURL: s.TypeURL, Name: s.Name,
 		Wildcard: s.Wildcard, Collection: s.Collection, Version: s.Version, OriginVersion: s.OriginVersion, Constraints: s.Constraints,
-		Bytes: s.Bytes, Clients: s.Clients, Live: s.Live, Absent: s.Absent, Secret: relay.IsSecret(s.TypeURL),
+		Bytes: s.Bytes, Clients: s.Clients, Live: s.Live, Held: s.Held, Absent: s.Absent, Secret: relay.IsSecret(s.TypeURL),
 	}
 	if withBody && s.Body != nil && !res.Secret {
 		res.Body = a.body(s.Body)
@@ -103,6 +104,6 @@ func (a *Admin) body(encoded []byte) json.RawMessage {
 	if err := proto.Unmarshal(encoded, &body); err != nil {
 		return nil // the table checked it when it came
 	}
-	blankAny(&body)
+	Blank(&body)
 	return a.cfg.Readable(&body)
 }

@@ -37,6 +37,15 @@ type Origin struct {
 	Bytes     int `json:"bytes"`
 	Stale     int `json:"stale"` // resources no open stream vouches for
 
+	// Frozen is since when clients are kept at what they have; zero: they are not.
+	// FrozenChanges is how many resources it has another content of, or none.
+	Frozen        time.Time `json:"frozen,omitzero"`
+	FrozenChanges int       `json:"frozen_changes,omitempty"`
+	// HeldRemovals are resources that it stated gone in a mass removal, and that
+	// are kept until HeldUntil (RELAY-97).
+	HeldRemovals int       `json:"held_removals,omitempty"`
+	HeldUntil    time.Time `json:"held_until,omitzero"`
+
 	NACKs []OriginNACK `json:"nacks,omitempty"` // ours, of its responses
 	// Quarantined are the types it ends streams for, which are asked on streams of
 	// their own, ever more rarely, until they are answered (RELAY-92).
@@ -108,13 +117,17 @@ type groupType struct {
 	Absent      int `json:"absent"`
 	Waiting     int `json:"waiting"` // asked and unanswered
 	// Resources held, of both kinds.
-	Resources   int    `json:"resources"`
-	Bytes       int    `json:"bytes"`
-	Stale       int    `json:"stale"`
-	Views       int    `json:"views"`
-	Tombstones  int    `json:"tombstones"`
-	Unrequested uint64 `json:"unrequested"`
-	Unanswered  uint64 `json:"unanswered"`
+	Resources int `json:"resources"`
+	Bytes     int `json:"bytes"`
+	Stale     int `json:"stale"`
+	// As in Origin.
+	HeldRemovals  int       `json:"held_removals,omitempty"`
+	HeldUntil     time.Time `json:"held_until,omitzero"`
+	FrozenChanges int       `json:"frozen_changes,omitempty"`
+	Views         int       `json:"views"`
+	Tombstones    int       `json:"tombstones"`
+	Unrequested   uint64    `json:"unrequested"`
+	Unanswered    uint64    `json:"unanswered"`
 }
 
 func groupOf(s *relay.GroupStatus) group {
@@ -128,7 +141,7 @@ func groupOf(s *relay.GroupStatus) group {
 		g.Types = append(g.Types, groupType{
 			Type: metrics.ShortName(t.TypeURL), TypeURL: t.TypeURL, Wildcard: t.Wildcard, Settled: t.Settled,
 			Members: t.Members, Collections: t.Collections, Names: t.Names, Absent: t.Absent, Waiting: t.Waiting, Resources: t.Bodies, Bytes: t.Bytes,
-			Stale: t.Stale, Views: t.Views, Tombstones: t.Tombstones, Unrequested: t.Unrequested, Unanswered: t.Unanswered,
+			Stale: t.Stale, HeldRemovals: t.Held, HeldUntil: t.Until, FrozenChanges: t.Frozen, Views: t.Views, Tombstones: t.Tombstones, Unrequested: t.Unrequested, Unanswered: t.Unanswered,
 		})
 	}
 	return g
@@ -153,6 +166,11 @@ func (o *Origin) Sum(groups []relay.GroupStatus) {
 			o.Resources += t.Bodies
 			o.Bytes += t.Bytes
 			o.Stale += t.Stale
+			o.FrozenChanges += t.Frozen
+			o.HeldRemovals += t.Held
+			if t.Until.After(o.HeldUntil) {
+				o.HeldUntil = t.Until
+			}
 		}
 	}
 }

@@ -73,7 +73,20 @@ func (k checker) origin(path string, o *Origin) {
 	k.oneOf(path+".absence_timer", o.AbsenceTimer, AbsenceTimerAbsence, AbsenceTimerTransient)
 	k.oneOf(path+".on_data_error", o.OnDataError, OnDataErrorKeep, OnDataErrorDrop)
 	k.oneOf(path+".glob", o.Glob, GlobOneLevel, GlobRecursive)
+	k.guard(path+".guard", &o.Guard)
 	k.oneOf(path+".ttl_unsupported", o.TTLUnsupported, TTLUnsupportedServe, TTLUnsupportedWithhold)
+}
+
+func (k checker) guard(path string, g *Guard) {
+	if !(g.Share >= 0 && g.Share <= 1) {
+		k.addf(path+".share", "%v is not from 0 to 1", g.Share)
+	}
+	if g.Min < 1 {
+		k.addf(path+".min", "%d is less than 1; hold: 0s holds nothing back", g.Min)
+	}
+	if g.Hold < 0 {
+		k.addf(path+".hold", "must not be negative; 0s holds nothing back")
+	}
 }
 
 func (k checker) grpc(path string, g *GRPC) {

@@ -247,10 +247,17 @@ type DynamicParameters struct {
 	Otherwise string `yaml:"otherwise"`
 }
 
-// Guard holds back a mass removal: more than Share of at least Min entries.
-// Not supported by this version but for the defaults.
+// Guard holds back mass removals (RELAY-97): what an origin no longer has when
+// it is heard again after a (re)connect, if that is more than Share and at least
+// Min. What is held stays as it is for old and new clients, and is removed after
+// Hold, by POST /guard/release, or where dialect is sotw by a further response
+// that lacks it at least 5 s later. An origin that runs on is believed at once.
 type Guard struct {
-	Share float64       `yaml:"share"`
-	Min   int           `yaml:"min"`
-	Hold  time.Duration `yaml:"hold"`
+	// Share of a set (everything, a glob, the names of a type), 0 to 1; with 1
+	// nothing is ever held back. Default: 0.5.
+	Share float64 `yaml:"share"`
+	// Min is the least number of resources, at least 1. Default: 10.
+	Min int `yaml:"min"`
+	// Hold is for how long; 0: nothing is held back. Default: 30s.
+	Hold time.Duration `yaml:"hold"`
 }

@@ -56,6 +56,7 @@ var reloads = map[string]Reload{
 	"origins[].resume":          ReloadReconnect,
 	"origins[].name_fields":     ReloadReconnect,
 	"origins[].absence_timer":   ReloadLive,
+	"origins[].guard":           ReloadLive,
 	"origins[].on_data_error":   ReloadLive,
 	"origins[].absence_deletes": ReloadLive,
 	"origins[].types":           ReloadAnew,

@@ -20,9 +20,6 @@ var unsupported = map[string]bool{
 	"origins[].resume_sotw":                  true,
 	"origins[].nack_report":                  true,
 	"origins[].share":                        true,
-	"origins[].guard.share":                  true,
-	"origins[].guard.min":                    true,
-	"origins[].guard.hold":                   true,
 
 	"cache.max_stale": true,
 

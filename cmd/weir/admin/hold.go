@@ -1,0 +1,84 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/relay"
+)
+
+// Actions on what clients are kept at: the freeze of an origin, and mass
+// removals that are held back.
+
+// origin is the part of the table that the path names; nil: it was answered
+// that there is none.
+func (a *Admin) origin(w http.ResponseWriter, name string) *relay.Origin {
+	o := a.cfg.Table.Origin(name)
+	if o == nil {
+		http.Error(w, fmt.Sprintf("there is no origin %q", name), http.StatusNotFound)
+	}
+	return o
+}
+
+func (a *Admin) freeze(w http.ResponseWriter, r *http.Request) {
+	o := a.origin(w, r.PathValue("name"))
+	if o == nil {
+		return
+	}
+	if !o.Freeze(time.Now()) {
+		writeText(w, o.Name()+" was frozen already\n")
+		return
+	}
+	a.cfg.Log.Warn("the origin is frozen: clients stay at what they have", zap.String("origin", o.Name()), zap.String("remote", r.RemoteAddr))
+	writeText(w, o.Name()+" is frozen\n")
+}
+
+func (a *Admin) unfreeze(w http.ResponseWriter, r *http.Request) {
+	o := a.origin(w, r.PathValue("name"))
+	if o == nil {
+		return
+	}
+	if !o.Unfreeze() {
+		writeText(w, o.Name()+" was not frozen\n")
+		return
+	}
+	a.cfg.Log.Warn("the origin is frozen no more", zap.String("origin", o.Name()), zap.String("remote", r.RemoteAddr))
+	writeText(w, o.Name()+" is frozen no more\n")
+}
+
+// release lets go of held removals, of one origin and type or of all.
+func (a *Admin) release(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	typeURL := ""
+	if text := q.Get("type"); text != "" {
+		url, ok := config.TypeURL(text)
+		if !ok {
+			http.Error(w, fmt.Sprintf("type=%q: write a short name such as cds, or a full type URL", text), http.StatusBadRequest)
+			return
+		}
+		typeURL = url
+	}
+	only := q.Get("origin")
+	if only != "" && a.origin(w, only) == nil {
+		return
+	}
+	released, frozen := 0, ""
+	for _, o := range a.cfg.Origins() {
+		if only != "" && o.Name != only {
+			continue
+		}
+		part := a.cfg.Table.Origin(o.Name)
+		if _, is := part.Frozen(); is {
+			frozen += fmt.Sprintf("; %s is frozen, and loses nothing", o.Name)
+			continue
+		}
+		released += part.ReleaseGuard(time.Now(), typeURL)
+	}
+	a.cfg.Log.Info("held removals were let go", zap.Int("resources", released), zap.String("origin", only),
+		zap.String("type_url", typeURL), zap.String("remote", r.RemoteAddr))
+	writeText(w, fmt.Sprintf("%d resources are removed%s\n", released, frozen))
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/relay/relaytest"
+)
+
+// Clients of a frozen origin stay at what they have, endpoints aside, and go on
+// from there when an operator says so; who comes meanwhile gets the same.
+func TestFreeze(t *testing.T) {
+	for _, dialect := range bothDialects {
+		t.Run(string(dialect), func(t *testing.T) { testFreeze(t, dialect) })
+	}
+}
+
+func testFreeze(t *testing.T, dialect relaytest.Dialect) {
+	const cds, eds, lds = relaytest.ClusterType, relaytest.EndpointType, relaytest.ListenerType
+	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
+	for _, name := range []string{"a", "b"} {
+		origin.Set(cds, name, "1", relaytest.Cluster(name, time.Second))
+		origin.Set(eds, name, "1", relaytest.Endpoints(name, "10.0.0.1:80"))
+	}
+	origin.Set(lds, "l", "1", relaytest.Listener("l", 80))
+	config := strings.Replace(controlPlane(origin.Net().Addr()), "grpc: {", "grpc: { dialect: "+string(dialect)+",", 1)
+	w := startWeir(t, freePorts+strings.Replace(config, "timing: {", "timing: { settle: 20ms,", 1))
+	port := w.admin.listener.Addr().String()
+	say := func(want string, args ...string) {
+		t.Helper()
+		code, stdout, stderr := weir(t, append(args, "--admin", port)...)
+		if code != exitOK || stdout != want+"\n" || stderr != "" {
+			t.Fatalf("weir %s: %d, %q, %q, want %q", strings.Join(args, " "), code, stdout, stderr, want)
+		}
+	}
+	open := func() *relaytest.Client {
+		c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
+		c.Request(cds)
+		c.Request(eds, "a", "b")
+		return c
+	}
+	c := open()
+	c.AwaitNames(cds, "the clusters come", "a", "b")
+	c.AwaitNames(eds, "and their endpoints", "a", "b")
+	c.WantIdle(500 * time.Millisecond) // ten times settle, and more: until then what comes is still the first answer
+	before := c.Held(cds)
+
+	say("mesh is frozen", "freeze", "mesh")
+	say("mesh was frozen already", "freeze", "mesh")
+	origin.Set(cds, "a", "2", relaytest.Cluster("a", 2*time.Second))
+	origin.Set(cds, "c", "1", relaytest.Cluster("c", time.Second))
+	origin.Remove(cds, "b")
+	origin.Remove(eds, "b")
+	await(t, "the new version waits", func() bool {
+		_, body := w.get("/origins")
+		return strings.Contains(body, `"frozen_changes": 3`) || strings.Contains(body, `"frozen_changes": 4`)
+	})
+	origin.Set(eds, "a", "2", relaytest.Endpoints("a", "10.0.0.2:80"))
+	moved := c.Held(eds)["a"]
+	c.Await(0, func(s *relaytest.State) bool { return s.Held(eds)["a"] != moved }, "endpoints of what is known pass")
+	late := open()
+	late.AwaitNames(cds, "who comes now gets what the others have", "a", "b")
+	late.AwaitNames(eds, "and its endpoints", "a", "b")
+	late.Request(lds, "l")
+	late.AwaitNames(lds, "a name that nobody had is answered", "l")
+	if got := late.Held(cds); got["a"] != before["a"] || got["b"] != before["b"] {
+		t.Errorf("it got %v, and the others had %v", got, before)
+	}
+	for _, part := range []string{`weir_upstream_frozen{origin="mesh"} 1`, `weir_upstream_frozen_changes{origin="mesh",type="cds"} 3`} {
+		if _, body := w.get("/metrics"); !strings.Contains(body, part) {
+			t.Errorf("the metrics lack %s", part)
+		}
+	}
+	if _, body := w.get("/"); !strings.Contains(body, ">frozen<") {
+		t.Error("the page does not show it")
+	}
+	if _, stdout, _ := weir(t, "status", "--admin", port); !strings.Contains(stdout, "connected, frozen for ") {
+		t.Errorf("weir status does not show it:\n%s", stdout)
+	}
+	origin.Restart()
+	await(t, "the origin answers again", func() bool { return len(origin.Open()) > 0 })
+	origin.Set(cds, "a", "3", relaytest.Cluster("a", 3*time.Second))
+	for _, c := range []*relaytest.Client{c, late} {
+		c.WantIdle(300 * time.Millisecond)
+		if n := len(c.Responses(cds)); n != 1 {
+			t.Errorf("%d responses of clusters, want the first alone", n)
+		}
+	}
+
+	say("mesh is frozen no more", "unfreeze", "mesh")
+	say("mesh was not frozen", "unfreeze", "mesh")
+	for _, c := range []*relaytest.Client{c, late} {
+		c.AwaitNames(cds, "they go on from there", "a", "c")
+		c.Await(0, func(s *relaytest.State) bool { return s.Held(cds)["a"] != before["a"] }, "to what it is now")
+		c.CheckClean()
+	}
+	if _, body := w.get("/metrics"); !strings.Contains(body, `weir_upstream_frozen{origin="mesh"} 0`) {
+		t.Error("the metrics show it still")
+	}
+	code, _, stderr := weir(t, "freeze", "nobody", "--admin", port)
+	if code != exitFailed || !strings.Contains(stderr, `404 Not Found: there is no origin "nobody"`) {
+		t.Errorf("an origin that is not there: %d, %q", code, stderr)
+	}
+	if code, _, _ := weir(t, "freeze", "--admin", port); code != exitUsage {
+		t.Errorf("without an origin: %d", code)
+	}
+}
+
+// What is held back of a mass removal is shown everywhere, and an operator lets
+// it go.
+func TestGuardIsShown(t *testing.T) {
+	const cds = relaytest.ClusterType
+	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
+	names := []string{"a", "b", "c", "d"}
+	for _, name := range names {
+		origin.Set(cds, name, "1", relaytest.Cluster(name, time.Second))
+	}
+	w := startWeir(t, freePorts+strings.Replace(controlPlane(origin.Net().Addr()), "grpc: {", "guard: { min: 3, hold: 10m }, grpc: {", 1))
+	port := w.admin.listener.Addr().String()
+	c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
+	c.Request(cds)
+	c.AwaitNames(cds, "the clusters come", names...)
+	origin.Stop()
+	origin.Replace(cds)
+	origin.Start()
+	await(t, "the removals are held", func() bool {
+		_, body := w.get("/metrics")
+		return strings.Contains(body, `weir_guard_held_removals{origin="mesh",type="cds"} 4`)
+	})
+	for path, part := range map[string]string{
+		"/origins": `"held_removals": 4`, "/groups": `"held_removals": 4`, "/resources?type=cds": `"held": true`, "/": "4 removals held back",
+	} {
+		if _, body := w.get(path); !strings.Contains(body, part) {
+			t.Errorf("%s lacks %s:\n%s", path, part, body)
+		}
+	}
+	if _, stdout, _ := weir(t, "status", "--admin", port); !strings.Contains(stdout, "4 removals held for ") {
+		t.Errorf("weir status does not show it:\n%s", stdout)
+	}
+	if n := w.logs.FilterMessageSnippet("the origin has come back without 4 of 4 resources").Len(); n != 1 {
+		t.Errorf("the log says so %d times", n)
+	}
+	for query, want := range map[string]int{"?origin=nobody": http.StatusNotFound, "?type=xyz": http.StatusBadRequest, "?type=eds": http.StatusOK} {
+		if code, body := fetch(t, http.MethodPost, "http://"+port+"/guard/release"+query); code != want {
+			t.Errorf("%s: %d, %s", query, code, body)
+		}
+	}
+	if _, body := fetch(t, http.MethodPost, "http://"+port+"/origins/mesh/freeze"); body != "mesh is frozen\n" {
+		t.Error(body)
+	}
+	if _, body := fetch(t, http.MethodPost, "http://"+port+"/guard/release"); body != "0 resources are removed; mesh is frozen, and loses nothing\n" {
+		t.Error(body)
+	}
+	if _, body := fetch(t, http.MethodPost, "http://"+port+"/origins/mesh/unfreeze"); body != "mesh is frozen no more\n" {
+		t.Error(body)
+	}
+	c.WantIdle(200 * time.Millisecond)
+	if _, body := fetch(t, http.MethodPost, "http://"+port+"/guard/release?origin=mesh&type=cds"); body != "4 resources are removed\n" {
+		t.Error(body)
+	}
+	c.AwaitNames(cds, "they go")
+	c.CheckClean()
+}

@@ -1,0 +1,143 @@
+package relay
+
+import "time"
+
+// While an origin is frozen clients stay at what the table has of it. The origin goes on being asked and its responses are accepted,
+// but what they change or remove of what is held is not taken: that waits at the origin. The lanes that had any such are opened anew
+// when the freeze ends, and what is presented there is what clients have, so the origin states the differences against that and they are
+// applied as ever. Nothing waits on our side, so nothing there can grow old or be lost; should the origin be away by then, what is
+// held stays until it is back.
+//
+// The freeze is the operator's alone: nothing else begins or ends it. A snapshot keeps it, with what it keeps clients at.
+//
+// What passes: the content of endpoints and secrets, without which a frozen proxy would send requests to where nobody is, and present
+// what has run out; but not their removal, which comes with that of the cluster that needs them. Members of endpoint collections
+// (LbEndpoint) also go, since that is how an endpoint leaves. What nobody holds yet: the first answer to a name, and a set until it is
+// complete, or new proxies could not start. TTLs run out as they do (RELAY-53), and heartbeats of what is held count.
+
+// freezing is what of a response has to wait.
+type freezing uint8
+
+const (
+	nothingWaits freezing = iota
+	removals
+	changes // and removals
+)
+
+// Freeze keeps clients at what they have, since the time given. False: it was frozen before.
+func (o *Origin) Freeze(since time.Time) bool { return o.frozen.CompareAndSwap(nil, &since) }
+
+// Frozen is since when the origin is; false: it is not.
+func (o *Origin) Frozen() (since time.Time, is bool) {
+	if at := o.frozen.Load(); at != nil {
+		return *at, true
+	}
+	return time.Time{}, false
+}
+
+// Unfreeze lets clients go on. False: it was not frozen.
+func (o *Origin) Unfreeze() bool {
+	if o.frozen.Swap(nil) == nil {
+		return false
+	}
+	for _, g := range o.groupList() {
+		for _, s := range *g.all.Load() {
+			s.thaw()
+		}
+	}
+	return true
+}
+
+// thaw has the origin asked anew for what waits there.
+func (s *shard) thaw() {
+	s.mu.Lock()
+	waited := len(s.frozen) > 0
+	s.frozen = nil
+	s.mu.Unlock()
+	if waited {
+		for _, l := range s.lanes.Load() {
+			l.reopenSoon()
+		}
+	}
+}
+
+// freezesLocked is what of a response has to wait, for one set, or for names if there is none.
+func (s *shard) freezesLocked(t *set) freezing {
+	switch {
+	case s.group.origin.frozen.Load() == nil || s.typeURL == LbEndpointType:
+		return nothingWaits
+	case t != nil && !t.firm && (!t.restored || t.revived): // it is being answered for the first time
+		return nothingWaits
+	case s.typeURL == EndpointType || s.typeURL == endpointTypeV2 || IsSecret(s.typeURL):
+		return removals
+	}
+	return changes
+}
+
+// waitsLocked notes that the origin has something else of a name than the table.
+func (s *shard) waitsLocked(name string) {
+	if s.frozen == nil {
+		s.frozen = map[string]bool{}
+	}
+	s.frozen[name] = true
+}
+
+// waitingLocked is how many of those kept wait because the origin is frozen.
+func (s *shard) waitingLocked(t *set, kept map[identity]bool) int {
+	if len(kept) == 0 || s.freezesLocked(t) < removals {
+		return 0
+	}
+	return len(kept)
+}
+
+// lingersOn is when to look again at what nobody wants; zero: it ends now. What is held does not while the origin is frozen: who comes
+// then gets what the others had.
+func (s *shard) lingersOn(at, now time.Time, holds bool) time.Time {
+	switch {
+	case at.After(now):
+		return at
+	case holds && s.group.origin.frozen.Load() != nil:
+		return now.Add(max(s.cfg().Linger, time.Second))
+	}
+	return time.Time{}
+}
+
+// nameStaysLocked takes notice of a body that came for a name, before anything else is done with it: what was to go is there again.
+// False: it is not to be taken, and those whose name it answers keep what they have. An alias that stands for another resource does not
+// move either.
+func (s *shard) nameStaysLocked(body *Variant, touched map[*entry]bool, gen uint32) (taken bool) {
+	s.named.guard.cancelLocked(identity{body.Name, body.Constraints.Key()})
+	for _, alias := range body.aliases {
+		s.named.guard.cancelLocked(identity{NameKey(alias), body.Constraints.Key()})
+	}
+	taken = s.passesLocked(nil, body, s.bodiesLocked(body.Name))
+	for _, alias := range body.aliases {
+		e := s.named.entries[NameKey(alias)]
+		if taken && e != nil && len(e.variants) > 0 && !e.ownName() && e.variants[0].Name != body.Name && s.freezesLocked(nil) >= changes {
+			s.waitsLocked(body.Name)
+			taken = false
+		}
+	}
+	if taken {
+		return true
+	}
+	for _, e := range s.holdersLocked(body.Name) {
+		if e.askedOn(gen) && len(e.variants) > 0 {
+			touched[e], e.seenGen = false, gen
+		}
+	}
+	return false
+}
+
+// passesLocked reports whether a body may take the place of what is held, and notes that it waits if not.
+func (s *shard) passesLocked(t *set, body *Variant, held []*Variant) bool {
+	nobodys := t == nil && len(held) == 0
+	if s.freezesLocked(t) == changes && !nobodys {
+		if old := find(held, body.Constraints.Key()); old == nil || old.Digest != body.Digest {
+			s.waitsLocked(body.Name)
+			return false
+		}
+	}
+	delete(s.frozen, body.Name) // the origin may have gone back
+	return true
+}

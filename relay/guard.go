@@ -1,0 +1,399 @@
+package relay
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// GuardConfig says when an origin is not believed at once that resources are gone (RELAY-97): an origin that restarts empty, or with
+// half of what it had, states that as it states anything else.
+type GuardConfig struct {
+	// Share and Min: what is held back is more than that share of a set, and at least so many. Min below 1 counts as 1.
+	Share float64
+	Min   int
+	// Hold is for how long. 0: nothing is held back.
+	Hold time.Duration
+}
+
+// mass reports whether so many removals are more than is believed of a set of that size.
+func (c *GuardConfig) mass(gone, size int) bool {
+	return gone >= max(c.Min, 1) && float64(gone) > c.Share*float64(size)
+}
+
+// confirmAfter is how much later a list must come that lacks the same again, to be believed (RELAY-97).
+const confirmAfter = 5 * time.Second
+
+// guard holds back what goes in a mass removal after a (re)connect, for one set or for the names of a type. What is held stays what it
+// was to every client, old and new. Upstream it is not presented as held, so that an origin that has it again says so: silence about a
+// version presented would mean that it is there, silence about one that is not presented lets the removal stand. Guarded by its
+// shard's lock.
+//
+// It counts what is taken away from the first answer on a stream until nothing was for the long pause of RELAY-6, as of a set that
+// comes in pieces: a delta origin states a mass removal in as many responses as it likes. As soon as there is Min, what is taken away besides waits for
+// the end of that pause, when it is known whether it was more than Share.
+type guard struct {
+	gen         uint32    // of the stream that is counted on
+	first, last time.Time // of the first response, and of the last that took something away
+	size, gone  int       // members before it, and what was taken away of them since, without what the stream itself had brought
+
+	// held are those that are to go, with what the present stream said of each besides, mostly nil.
+	held map[identity]*NameError
+	// mass: what is held is more than the share. Else it is held until it can be known.
+	mass   bool
+	stated time.Time  // when the stream said so
+	until  time.Time  // when it goes
+	armed  time.Time  // of the timer in the heap; zero: none
+	fault  *NameError // of a collection that is stated to be gone as a whole: told with the removals
+}
+
+// parting is a resource that a response takes away, by an error if there is one. seen: the same stream has brought it, so it is a
+// running origin that takes it away.
+type parting struct {
+	identity
+	err  *NameError
+	seen bool
+}
+
+// Alarm tells people of a mass removal that is held back.
+type Alarm struct {
+	Group, TypeURL string
+	Selector       string // `*` or a collection; empty: names
+	Removals, Size int    // held, of so many
+	Until          time.Time
+}
+
+// String is the alarm for a log.
+func (a *Alarm) String() string {
+	of := "names"
+	if a.Selector != "" {
+		of = quote(a.Selector)
+	}
+	return fmt.Sprintf("the origin has come back without %d of %d resources of %s: they are kept until it has them again, or for as long "+
+		"as guard.hold; POST /guard/release lets them go", a.Removals, a.Size, of)
+}
+
+// maxAlarms bounds what waits to be told; one line says as much as many.
+const maxAlarms = 100
+
+// TakeAlarms gives what happened since the last call. Wake is signalled when there is something.
+func (o *Origin) TakeAlarms() []Alarm {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	a := o.alarms
+	o.alarms = nil
+	return a
+}
+
+func (o *Origin) alarm(a Alarm) {
+	o.mu.Lock()
+	if len(o.alarms) < maxAlarms {
+		o.alarms = append(o.alarms, a)
+	}
+	o.mu.Unlock()
+	signal(o.wake)
+}
+
+// guardOf is the guard of a set, or of the names if there is none, and the stream that it may let go on.
+func (s *shard) guardOf(t *set) (g *guard, l *Lane, gen uint32) {
+	if t == nil {
+		i := s.named.lane
+		return &s.named.guard, s.lane(i), s.named.firstGen[i]
+	}
+	return &t.guard, t.lane(), t.askedGen
+}
+
+// hearsLocked notes a response on the stream of generation gen and reports whether removals still count as those of a reconnect. size
+// is how many there are to be lost.
+func (s *shard) hearsLocked(t *set, gen uint32, size func() int) (counts bool) {
+	cfg := &s.group.origin.config().Guard
+	if cfg.Hold <= 0 {
+		return false
+	}
+	g, _, _ := s.guardOf(t)
+	if g.gen == gen {
+		return s.now.Before(g.endLocked(s))
+	}
+	g.gen, g.size, g.gone = gen, size(), len(g.held)
+	if g.first, g.last = s.now, s.now; g.size == 0 { // whatever goes on this stream has come on it
+		g.first, g.last = time.Time{}, time.Time{}
+	}
+	g.stated = s.now
+	s.holdLongerLocked(t)
+	return g.size > 0
+}
+
+// endLocked is when removals count no more, if nothing comes until then.
+func (g *guard) endLocked(s *shard) time.Time {
+	return earlier(g.last.Add(firmFactor*s.cfg().Settle), g.first.Add(firmMost))
+}
+
+// holdOverLocked: what is held was stated on an earlier stream. It has the whole time anew, and no words (RELAY-38).
+func (s *shard) holdOverLocked(t *set) {
+	g, _, _ := s.guardOf(t)
+	for id := range g.held {
+		g.held[id] = nil
+	}
+	g.fault = nil
+	s.holdLongerLocked(t)
+}
+
+// holdLongerLocked gives what is held the whole time anew.
+func (s *shard) holdLongerLocked(t *set) {
+	if g, _, _ := s.guardOf(t); len(g.held) > 0 {
+		g.until = s.now.Add(s.group.origin.config().Guard.Hold)
+		s.armGuardLocked(t)
+	}
+}
+
+// screenLocked looks at what a response or a sweep takes away and returns what of it stays. counts is what hearsLocked said. whole:
+// it says all there is to say, as a list and a sweep do. confirmed: what was held before can go, and does not before letGoLocked.
+func (s *shard) screenLocked(t *set, leaving []parting, counts, whole bool) (kept map[identity]bool, confirmed bool) {
+	if len(leaving) == 0 {
+		return nil, false
+	}
+	if s.freezesLocked(t) >= removals {
+		kept = make(map[identity]bool, len(leaving))
+		for _, p := range leaving {
+			kept[p.identity] = true
+			s.waitsLocked(p.name)
+		}
+		return kept, false
+	}
+	cfg := &s.group.origin.config().Guard
+	if cfg.Hold <= 0 {
+		return nil, false
+	}
+	g, _, _ := s.guardOf(t)
+	var news []parting
+	for _, p := range leaving {
+		switch {
+		case g.partsLocked(p.identity):
+			kept = g.keepLocked(kept, p)
+		case !p.seen:
+			news = append(news, p)
+		}
+	}
+	confirmed = whole && len(kept) > 0 && s.now.Sub(g.stated) >= confirmAfter
+	if len(news) == 0 || !counts {
+		return kept, confirmed
+	}
+	g.gone, g.last = g.gone+len(news), s.now
+	mass := cfg.mass(g.gone, g.size)
+	if !mass && (whole || g.gone < max(cfg.Min, 1)) {
+		return kept, confirmed
+	}
+	for _, p := range news {
+		kept = g.keepLocked(kept, p)
+	}
+	if g.until = g.endLocked(s); mass {
+		g.until = s.now.Add(cfg.Hold)
+	}
+	first := mass && !g.mass
+	if mass {
+		g.mass, g.stated = true, s.now
+	}
+	if first {
+		a := Alarm{Group: s.group.key, TypeURL: s.typeURL, Removals: len(g.held), Size: g.size, Until: g.until}
+		if t != nil {
+			a.Selector = spelling(t.selector, t.spelt)
+		}
+		s.group.origin.alarm(a)
+	}
+	s.armGuardLocked(t)
+	return kept, false // what is new has to be stated once more, and the rest goes with it
+}
+
+func (g *guard) keepLocked(kept map[identity]bool, p parting) map[identity]bool {
+	if g.held == nil {
+		g.held = map[identity]*NameError{}
+	}
+	if kept == nil {
+		kept = map[identity]bool{}
+	}
+	if kept[p.identity] = true; p.err != nil || g.held[p.identity] == nil { // an error is stated once
+		g.held[p.identity] = p.err
+	}
+	return kept
+}
+
+// partsLocked reports whether a body is to go.
+func (g *guard) partsLocked(id identity) bool {
+	_, held := g.held[id]
+	return held
+}
+
+// cancelLocked forgets that something is to go: it is there again, or it goes now.
+func (g *guard) cancelLocked(id identity) {
+	if len(g.held) == 0 {
+		return
+	}
+	if delete(g.held, id); len(g.held) == 0 {
+		g.held, g.mass, g.fault = nil, false, nil
+	}
+}
+
+// holdsLocked reports whether a body is to go.
+func (g *guard) holdsLocked(v *Variant) bool {
+	return len(g.held) > 0 && g.partsLocked(identity{v.Name, v.Constraints.Key()})
+}
+
+func (s *shard) armGuardLocked(t *set) {
+	g, _, _ := s.guardOf(t)
+	if g.armed.IsZero() || g.until.Before(g.armed) {
+		g.armed = g.until
+		s.push(timer{at: g.until, kind: guardEnd, shard: s, set: t})
+	}
+}
+
+// guardEnd lets go what has been held for long enough. It takes a stream that was answered to let it go: what an earlier one stated
+// counts for as long as the origin is there to say otherwise. While there is none it stays; asking anew begins the time anew.
+func (s *shard) guardEnd(t *set, now time.Time) {
+	s.mu.Lock()
+	defer s.unlock()
+	s.now = now
+	g, l, gen := s.guardOf(t)
+	if !g.armed.After(now) {
+		g.armed = time.Time{}
+	}
+	switch {
+	case len(g.held) == 0:
+	case g.until.After(now):
+		s.armGuardLocked(t)
+	case !l.live(gen):
+	case l.heard.Load() != gen, s.freezesLocked(t) >= removals:
+		s.holdLongerLocked(t)
+	default:
+		s.letGoLocked(t)
+	}
+}
+
+// letGoLocked removes what is held, and returns how many.
+func (s *shard) letGoLocked(t *set) (n int) {
+	g, l, gen := s.guardOf(t)
+	held, fault := g.held, g.fault
+	g.held, g.mass, g.fault = nil, false, nil
+	rev := s.nextRevLocked()
+	if t != nil {
+		n = t.removeHeldLocked(held, rev)
+		if fault != nil {
+			t.fault, t.faultGen = fault, gen
+			t.tellAllLocked(rev)
+		}
+		return n
+	}
+	if !l.live(gen) {
+		gen = 0 // gone, but nobody who asks now can be told so (RELAY-38)
+	}
+	touched := map[*entry]bool{}
+	for id := range held {
+		if s.removeNameLocked(id, touched) {
+			n++
+		}
+	}
+	s.offerTouchedLocked(touched, rev, gen)
+	for id, err := range held {
+		for _, e := range s.holdersLocked(id.name) {
+			if err != nil && gen != 0 && len(e.variants) == 0 {
+				s.failLocked(e, err, rev, gen)
+			}
+		}
+	}
+	return n
+}
+
+func (t *set) removeHeldLocked(held map[identity]*NameError, rev uint64) (n int) {
+	touched, told := map[*member]bool{}, false
+	for id := range held {
+		if m := t.members[id.name]; m != nil && find(m.variants, id.constraints) != nil {
+			m.variants = cut(m.variants, id.constraints)
+			told = t.faults.clear(id.name) || told
+			touched[m] = true
+			n++
+		}
+	}
+	for m := range touched {
+		t.offerLocked(m, rev)
+	}
+	for id, err := range held {
+		if err != nil && t.members[id.name] == nil {
+			told = t.faults.state(err, t.askedGen, rev) || told
+		}
+	}
+	t.changedLocked(rev)
+	if told {
+		t.statedLocked(rev)
+	}
+	return n
+}
+
+// ReleaseGuard lets go at once what is held of mass removals, of one type or, if typeURL is empty, of all, and returns how many
+// resources went. While the origin is frozen nothing goes.
+func (o *Origin) ReleaseGuard(now time.Time, typeURL string) (n int) {
+	for _, g := range o.groupList() {
+		for _, s := range *g.all.Load() {
+			if typeURL == "" || s.typeURL == typeURL {
+				n += s.releaseGuard(now)
+			}
+		}
+	}
+	return n
+}
+
+func (s *shard) releaseGuard(now time.Time) (n int) {
+	s.mu.Lock()
+	defer s.unlock()
+	s.now = now
+	release := func(t *set) {
+		if g, _, _ := s.guardOf(t); len(g.held) > 0 && s.freezesLocked(t) < removals {
+			n += s.letGoLocked(t)
+		}
+	}
+	s.setsLocked(release)
+	release(nil)
+	return n
+}
+
+// partsFromLocked reports whether any of the bodies of a name is to go.
+func (g *guard) partsFromLocked(vs []*Variant) bool {
+	return len(g.held) > 0 && slices.ContainsFunc(vs, g.holdsLocked)
+}
+
+// partsEntryLocked is the same for what is held by name, be it an alias.
+func (g *guard) partsEntryLocked(e *entry) bool {
+	return len(g.held) > 0 && slices.ContainsFunc(e.variants, func(v *Variant) bool {
+		return g.holdsLocked(v) || g.partsLocked(identity{e.name, v.Constraints.Key()})
+	})
+}
+
+// cancelAllLocked is cancelLocked for all bodies of a name.
+func (g *guard) cancelAllLocked(vs []*Variant) {
+	for _, v := range vs {
+		g.cancelLocked(identity{v.Name, v.Constraints.Key()})
+	}
+}
+
+// guardedLocked is how many of the shard's resources are held, and until when.
+func (s *shard) guardedLocked() (n int, until time.Time) {
+	count := func(t *set, held func(identity) []*Variant) {
+		g, _, _ := s.guardOf(t)
+		for id := range g.held {
+			if find(held(id), id.constraints) == nil {
+				continue // it went otherwise
+			}
+			if n++; g.until.After(until) {
+				until = g.until
+			}
+		}
+	}
+	s.setsLocked(func(t *set) {
+		count(t, func(id identity) []*Variant {
+			if m := t.members[id.name]; m != nil {
+				return m.variants
+			}
+			return nil
+		})
+	})
+	count(nil, func(id identity) []*Variant { return s.bodiesLocked(id.name) })
+	return n, until
+}

@@ -1,0 +1,97 @@
+package relay
+
+import "time"
+
+// The kinds "guarded" hold mass removals back, in sets of at most a dozen. Those "frozen" freeze the origin and let it go again.
+
+func (m *model) guard() GuardConfig {
+	if !m.has("guarded") {
+		return GuardConfig{}
+	}
+	return GuardConfig{Share: 0.3, Min: 2, Hold: 10 * time.Second}
+}
+
+func (m *model) stepGuard() {
+	o := m.table.Origin("mesh")
+	if m.has("guarded") {
+		m.alarms += len(o.TakeAlarms())
+		switch m.rnd.IntN(200) {
+		case 0:
+			m.logf("released %d", o.ReleaseGuard(m.now, ""))
+		case 1: // the origin restarts with little of what it had
+			for _, ty := range m.types {
+				for _, name := range m.names() {
+					if _, ok := m.state[ty][name]; ok && m.rnd.IntN(4) > 0 && m.faults[ty][name].code == 0 && !m.aliased() {
+						delete(m.state[ty], name)
+						m.deleted[ty][name] = m.at
+					}
+				}
+			}
+			for _, l := range m.lanes {
+				m.breakLane(l)
+			}
+			m.logf("origin restarts")
+		}
+	}
+	if m.has("frozen") {
+		switch m.rnd.IntN(40) {
+		case 0:
+			m.logf("freeze %v", o.Freeze(m.now))
+		case 1:
+			m.logf("unfreeze %v", o.Unfreeze())
+		}
+	}
+}
+
+// frozenState is what clients are to keep of a type while the origin is frozen: the members of sets that are complete and the bodies
+// had by name.
+func (m *model) frozenState(ty string) map[string]Digest {
+	sh := m.group.shards[ty]
+	if _, frozen := m.table.Origin("mesh").Frozen(); !frozen || sh == nil {
+		return nil
+	}
+	state := map[string]Digest{}
+	sh.setsLocked(func(t *set) {
+		if !t.firm {
+			return
+		}
+		state[t.selector+" is complete"] = Digest{}
+		for name, x := range t.members {
+			state[t.selector+" "+name] = x.variants[0].Digest
+		}
+	})
+	for name, e := range sh.named.entries {
+		if len(e.variants) > 0 {
+			state[name] = e.variants[0].Digest
+		}
+	}
+	return state
+}
+
+// judgeFrozen: of what clients have nothing changes and nothing goes, and nothing joins a complete set; of endpoints the content may.
+func (m *model) judgeFrozen(ty string, before map[string]Digest, u *Update) {
+	now := m.frozenState(ty)
+	uncached := map[string]bool{} // goes at once if nobody wants it (RELAY-9)
+	for i := range u.Resources {
+		uncached[u.Resources[i].Name] = u.Resources[i].DoNotCache
+	}
+	for name, d := range before {
+		if at, still := now[name]; !still && !uncached[name] || still && at != d && ty != EndpointType {
+			m.t.Fatalf("step %d: %s of %s was %v before %+v, and is %v (%v)\n%s", m.at, name, shortType(ty), d, u, at, still, m.tail())
+		}
+	}
+	sh := m.group.shards[ty]
+	if before == nil || ty == EndpointType {
+		return
+	}
+	sh.setsLocked(func(t *set) {
+		if _, complete := before[t.selector+" is complete"]; !complete {
+			return
+		}
+		for name := range t.members {
+			if _, was := before[t.selector+" "+name]; !was {
+				m.t.Fatalf("step %d: %s joined %s of %s, which is complete\n%s", m.at, name, t.selector, shortType(ty), m.tail())
+			}
+		}
+	})
+}
