@@ -47,6 +47,7 @@ type recorder struct {
 	asking   map[string]map[string]bool
 	streams  int
 	messages int
+	latest   time.Time          // when the last stream was opened
 	drop     context.CancelFunc // ends the present stream
 }
 
@@ -59,7 +60,7 @@ func clientParams(creds credentials.TransportCredentials) []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64 << 20)),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: quick, MinConnectTimeout: 2 * time.Second}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: quick, MinConnectTimeout: 20 * time.Second}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
 		grpc.WithNoProxy(),
 	}
@@ -245,6 +246,7 @@ func (r *recorder) note(e event) {
 	switch e.kind {
 	case opened:
 		r.streams++
+		r.latest = e.at
 	case answer:
 		r.messages++
 	case asked, ended:
@@ -295,6 +297,13 @@ func (r *recorder) counts() (streams, messages int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.streams, r.messages
+}
+
+// openedSince reports whether a stream was opened after a moment.
+func (r *recorder) openedSince(t time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.latest.After(t)
 }
 
 // known gives the versions held, as a delta client presents them.
