@@ -163,7 +163,9 @@ func (b *bed) clients(times int) {
 		for i, kind := range []string{"ads", "ads too", "clusters", "named", "endpoints", "some"} {
 			for j, dialect := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
 				name := fmt.Sprintf("%s %s %d", dialect, kind, n)
-				b.all = append(b.all, record(b.T, connect(b.T, b.down[(i+j)%len(b.down)].addr, b.creds), name, dialect, kinds[kind]...))
+				r := record(b.T, connect(b.T, b.down[(i+j)%len(b.down)].addr, b.creds), name, dialect, kinds[kind]...)
+				r.sotw = r.sotw || b.setup.dialect == relaytest.SotW
+				b.all = append(b.all, r)
 			}
 		}
 	}

@@ -35,6 +35,7 @@ type recorder struct {
 	name    string
 	dialect relaytest.Dialect
 	wants   []wants
+	sotw    bool // it, or weir with the origin, speaks state of the world
 	conn    *grpc.ClientConn
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -82,7 +83,7 @@ func record(tb testing.TB, conn *grpc.ClientConn, name string, dialect relaytest
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &recorder{
-		name: name, dialect: dialect, wants: ws, conn: conn, cancel: cancel, done: make(chan struct{}),
+		name: name, dialect: dialect, sotw: dialect == relaytest.SotW, wants: ws, conn: conn, cancel: cancel, done: make(chan struct{}),
 		held: holding{}, versions: map[string]string{}, asking: map[string]map[string]bool{},
 		history: history{client: name, dialect: dialect, wild: map[string]bool{}, ordered: len(ws) == len(types)},
 	}
@@ -280,7 +281,7 @@ func (r *recorder) differs(state map[string]map[string]resource) string {
 			want[w.typeURL] = func(name string) bool { return slices.Contains(w.names, name) }
 		}
 	}
-	return converged(state, r.held, want)
+	return converged(state, r.held, want, r.sotw)
 }
 
 // past is a copy of the history so far.

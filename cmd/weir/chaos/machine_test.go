@@ -15,8 +15,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// more are the schedules that need something of their own of the machine or the configuration.
-var more = []schedule{
+// machine are the schedules that need something of their own of the machine or the configuration.
+var machine = []schedule{
 	{name: "two servers, one stale", setup: setup{prepare: staleServer, real: true}, run: twoServers},
 	{name: "descriptors exhausted", needs: needsShell, setup: setup{launch: weirtest.Launch{
 		Under: []string{"sh", "-c", `ulimit -n 80; exec "$0" "$@"`},
