@@ -72,31 +72,21 @@
 //
 //   - No unary Fetch methods, which reflection shows all the same, as the descriptors have them; no REST, v2 names, status or load
 //     report service. Nothing is ordered between streams, so clients that are to get types in order use ADS (EC-1).
-//
 //   - What is compressed is compressed for each stream anew, by the library: see compress.go for what it costs.
-//
 //   - No dynamic parameters; the answer to a name with them is a resource error. So it
 //     is to an xdstp name of an authority that no origin answers for (TestRefusedNames).
-//
 //   - A response with resources of several origins has the identifier of the listener's own, and so have refusals (STREAM-10). With
 //     version_mode origin it has the version of the newest response that had to do with it (VER-5), if all of its origins are so
 //     configured, else that of its content. Nor does it have heartbeats in SotW: a new TTL is told with the resource.
-//
 //   - A stream ended while its client does not read keeps its last messages in the transport until the connection ends.
-//
 //   - On a connection that was sent GOAWAY for its age the library sends no pings: a peer that dies between then and the end of its
 //     streams, 0.28 of the age at most, is found by TCP alone.
-//
 //   - Where the system has TCP_USER_TIMEOUT, grpc sets it to keepalive.timeout: a client that takes nothing from its socket for that long
 //     while there is something for it is cut off by the system, before keepalive would find it dead.
-//
 //   - In delta, a client counts as in sync when it accepted its last responses, though it refused one before.
-//
 //   - What a refused name takes until it is told is the client's text: a client that does not read its refusals costs that much, up to
 //     limits.names_per_stream. A name at another origin whose way was refused (RELAY-87) stays refused for the life of the stream.
-//
 //   - A stream beyond limits.streams_per_connection waits in the client, or is reset by the grpc library: neither is counted here.
-//
 //   - Where some streams of a connection are served and others refused, even beyond the eighth that is left for them, the connection
 //     stays.
 //
@@ -123,6 +113,12 @@
 //     in SotW with the list: it may have missed one, and would let go of what is still promised (relay/testdata/ttl_resume.txt).
 //   - RELAY-48: a promise repeated with an end less than 10 ms from the one known is not passed on: in SotW a heartbeat of
 //     one listener repeats those of all, and each would be one more at the next hop.
+//   - RELAY-96: a wildcard client with initial versions is told nothing of a restored set until that is confirmed, also of names that it
+//     lacks: they may have been deleted before it came back. Only what the origin was told that we hold is confirmed by silence of ten
+//     times settle; silence about anything else says nothing of it, so a set then takes the longest pause of RELAY-6, and a name is
+//     held back until the origin speaks of it, or for 15 s where a list waits for it. An answer confirms a set once the pause of RELAY-6
+//     after it has passed, and a name it speaks of at once. A name that a SotW client adds to its first list is served: it did not hold it.
+//     relay/testdata/restored*.txt, and TestConvergence in relay, which found rollbacks in the words of the rule.
 //   - STREAM-8: a client's half-close ends the stream, since it cannot acknowledge any more.
 //   - A request more than twice as long as limits.request_bytes is refused in grpc's words, which do not name the key.
 //
