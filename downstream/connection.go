@@ -37,17 +37,21 @@ func connectionOf(p *peer.Peer) *connection {
 // greeter notes each connection once its handshake is done. net.Conn is not wrapped: that would cost a buffer for each.
 type greeter struct {
 	credentials.TransportCredentials
+	newcomers *newcomers
 }
 
-func newGreeter(lc *ListenerConfig) credentials.TransportCredentials {
+func newGreeter(lc *ListenerConfig, n *newcomers) credentials.TransportCredentials {
 	if lc.TLS != nil {
-		return greeter{credentials.NewTLS(lc.TLS)}
+		return greeter{credentials.NewTLS(lc.TLS), n}
 	}
-	return greeter{insecure.NewCredentials()}
+	return greeter{insecure.NewCredentials(), n}
 }
 
 // ServerHandshake is part of credentials.TransportCredentials.
 func (g greeter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if !g.newcomers.add(time.Now(), raw) {
+		return nil, nil, errStopped // grpc closes it
+	}
 	conn, info, err := g.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
 		return conn, info, err
@@ -57,7 +61,7 @@ func (g greeter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 
 // Clone is part of credentials.TransportCredentials.
 func (g greeter) Clone() credentials.TransportCredentials {
-	return greeter{g.TransportCredentials.Clone()}
+	return greeter{g.TransportCredentials.Clone(), g.newcomers}
 }
 
 // letGo closes a connection in a moment, unless a stream is taken in on it until then.

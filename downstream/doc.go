@@ -67,7 +67,6 @@
 //     streams, 0.28 of the age at most, is found by TCP alone.
 //   - Where the system has TCP_USER_TIMEOUT, grpc sets it to keepalive.timeout: a client that takes nothing from its socket for that long
 //     while there is something for it is cut off by the system, before keepalive would find it dead.
-//   - Stop waits up to 10 s for a peer that is in the middle of a handshake.
 //   - In delta, a client counts as in sync when it accepted its last responses, though it refused one before.
 //
 // # Departures from the rules

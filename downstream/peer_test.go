@@ -134,6 +134,29 @@ func (p *raw) goAway() bool {
 	}
 }
 
+// TestStopWaitsForNobody: who is in the middle of connecting does not hold up the end.
+func TestStopWaitsForNobody(t *testing.T) {
+	serverTLS, _ := certificates(t)
+	for _, security := range []*tls.Config{nil, serverTLS} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLive(t, relaytest.Memory(), func(_ *Config, lc *ListenerConfig) { lc.TLS = security })
+			for _, age := range []time.Duration{handshake - time.Second, time.Second} {
+				conn, err := l.net.Dial(t.Context(), "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = conn.Close() }()
+				time.Sleep(age)
+			}
+			begin := time.Now()
+			l.server.Drain(t.Context(), 30*time.Second)
+			if took := time.Since(begin); took != 0 {
+				t.Errorf("the end takes %v", took)
+			}
+		})
+	}
+}
+
 // TestSilentConnections: who connects and does not get as far as HTTP/2 costs a descriptor for ten seconds, wherever it stops.
 func TestSilentConnections(t *testing.T) {
 	serverTLS, _ := certificates(t)

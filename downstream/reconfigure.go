@@ -96,7 +96,7 @@ func (c *Concerned) End(ctx context.Context, over time.Duration) {
 	}
 	s.endSlowly(ctx, c.streams, over, errReconfigured)
 	for _, ln := range c.closed {
-		ln.grpc.Stop()
+		ln.stop()
 	}
 }
 

@@ -60,9 +60,10 @@ type Server struct {
 // listener is one grpc.Server with its health service.
 type listener struct {
 	// Set once by newListener.
-	port   net.Listener
-	grpc   *grpc.Server
-	health *health.Server
+	port      net.Listener
+	grpc      *grpc.Server
+	health    *health.Server
+	newcomers *newcomers
 
 	settings atomic.Pointer[settings] // of streams that begin; replaced by Reconfigure
 }
@@ -82,7 +83,7 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Serve(l net.Listener, lc ListenerConfig) error {
 	ln := s.newListener(l, lc)
 	if err := s.open(ln, lc); err != nil {
-		ln.grpc.Stop()
+		ln.stop()
 		return errors.Join(err, l.Close())
 	}
 	defer s.serving.Done()
@@ -118,12 +119,13 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 	s.mu.Lock()
 	l, t := s.cfg.Limits, s.cfg.Timing
 	s.mu.Unlock()
+	ln := &listener{port: port, health: health.NewServer(), newcomers: &newcomers{}}
 	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(s.codec),
 		grpc.InTapHandle(tapStream),
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(window),
-		grpc.Creds(newGreeter(&lc)),
+		grpc.Creds(newGreeter(&lc, ln.newcomers)),
 		grpc.MaxConcurrentStreams(uint32(l.StreamsPerConnection)),
 		// Twice the limit: what is up to twice too large is refused by our words, which name the key; the rest by grpc, unread.
 		grpc.MaxRecvMsgSize(int(min(2*int64(l.RequestBytes), math.MaxInt32))),
@@ -136,11 +138,17 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 			MinTime: t.Keepalive.MinClientInterval - t.Keepalive.MinClientInterval/10, PermitWithoutStream: true,
 		}),
 	}
-	ln := &listener{port: port, grpc: grpc.NewServer(opts...), health: health.NewServer()}
+	ln.grpc = grpc.NewServer(opts...)
 	s.register(ln)
 	healthpb.RegisterHealthServer(ln.grpc, ln.health)
 	reflection.Register(ln.grpc)
 	return ln
+}
+
+// stop closes the port and its connections, and waits for what runs.
+func (ln *listener) stop() {
+	ln.newcomers.close()
+	ln.grpc.Stop()
 }
 
 var errDraining = status.Error(codes.Unavailable, "weir is draining: connect to another replica or again in a moment")
@@ -173,7 +181,7 @@ func (s *Server) Stop() {
 		st.end(errDraining)
 	}
 	for _, ln := range listeners {
-		ln.grpc.Stop()
+		ln.stop()
 	}
 	s.serving.Wait()
 	s.graceful.Wait()

@@ -49,7 +49,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(runCommand(), validateCommand(), getCommand(), statusCommand(), drainCommand(), freezeCommand(), unfreezeCommand(), demoCommand(), versionCommand())
+	root.AddCommand(
+		runCommand(), validateCommand(), getCommand(), statusCommand(), drainCommand(), freezeCommand(), unfreezeCommand(),
+		snapshotCommand(), demoCommand(), versionCommand(),
+	)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

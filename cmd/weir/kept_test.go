@@ -147,3 +147,12 @@ func snapshotFileSize(t *testing.T, dir string) int64 {
 	}
 	return info.Size()
 }
+
+// TestEndsWhileItStarts: a weir that is told to end before it serves ends in order.
+func TestEndsWhileItStarts(t *testing.T) {
+	dir := newFiles(t)
+	dir.put(t, "cds.yaml", clusters("a"))
+	for range 20 {
+		startWeir(t, freePorts+filesOrigin(dir)).end()
+	}
+}

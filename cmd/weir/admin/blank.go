@@ -11,10 +11,10 @@ import (
 // blanked stands where something sensitive was.
 const blanked = "[blanked]"
 
-// blankAny blanks what Envoy's API marks as sensitive: private keys, passwords
+// Blank blanks what Envoy's API marks as sensitive: private keys, passwords
 // and the like, which also occur inside listeners and clusters. What is of a
 // type not linked in stays as it is.
-func blankAny(body *anypb.Any) {
+func Blank(body *anypb.Any) {
 	m, err := body.UnmarshalNew()
 	if err != nil {
 		return
@@ -32,7 +32,7 @@ func blankFields(m protoreflect.Message, all bool) {
 			proto.Reset(body) // a type and a mask would be no message
 			return
 		}
-		blankAny(body)
+		Blank(body)
 		return
 	}
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {

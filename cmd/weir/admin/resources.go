@@ -104,6 +104,6 @@ func (a *Admin) body(encoded []byte) json.RawMessage {
 	if err := proto.Unmarshal(encoded, &body); err != nil {
 		return nil // the table checked it when it came
 	}
-	blankAny(&body)
+	Blank(&body)
 	return a.cfg.Readable(&body)
 }

@@ -112,7 +112,7 @@ func TestSensitiveFieldsAreBlanked(t *testing.T) {
 		t.Errorf("what is sensitive is shown: %s", shown.Body)
 	}
 
-	blankAny(body)
+	Blank(body)
 	text, err := protojson.Marshal(body)
 	if err != nil {
 		t.Fatal(err)

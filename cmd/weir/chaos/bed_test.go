@@ -35,27 +35,34 @@ func routeName(n int) string    { return fmt.Sprintf("route-%d", n) }
 type setup struct {
 	dialect relaytest.Dialect // of the origin; empty: drawn
 	config  func(weirtest.Config)
+	prepare func(*bed) // before weir starts
+	real    bool       // clients ask for nothing that does not exist
 	launch  weirtest.Launch
-	clients int // times the usual dozen; 0: once
+	clients int                     // times the usual dozen; 0: once
+	disk    func(*testing.T) string // gives the directory of a snapshot; nil: none is kept
 }
 
 // bed is an origin process, a weir process, clients of all kinds, and a bad network between each two.
 type bed struct {
 	*testing.T
-	rng    *rand.Rand
-	setup  setup
-	truth  *truth
-	origin *origin
-	up     *link   // between weir and the origin
-	down   []*link // between the clients and weir
-	config weirtest.Config
-	weir   *weirtest.Process
-	creds  credentials.TransportCredentials // of the clients; nil: plain text
-	all    []*recorder
-	churn  *churn
-	since  time.Time // every client held everything then
-	notes  []string
-	breaks int
+	rng       *rand.Rand
+	setup     setup
+	truth     *truth
+	origin    *origin
+	second    *origin // another server of the origin; nil: there is none
+	up        *link   // between weir and the origin
+	down      []*link // between the clients and weir
+	config    weirtest.Config
+	weir      *weirtest.Process
+	creds     credentials.TransportCredentials // of the clients; nil: plain text
+	all       []*recorder
+	late      []*recorder         // came when not everything was there, or not through a link
+	disk      string              // the snapshot's directory; empty: none
+	authority *weirtest.Authority // of certificates; nil: plain text
+	churn     *churn
+	since     time.Time // every client held everything then
+	notes     []string
+	breaks    int
 }
 
 // newBed brings everything up and waits until every client holds everything.
@@ -80,8 +87,15 @@ func newBed(t *testing.T, rng *rand.Rand, s setup) *bed {
 	b.config = weirtest.NewConfig(b.up.addr, b.setup.dialect)
 	// Who comes back to a weir that has just started waits ten times this after the last new name (RELAY-6), and churn brings many.
 	b.config.Set("timing.settle", "25ms")
+	if s.disk != nil {
+		b.disk = s.disk(t)
+		b.config.Set("cache.snapshot", map[string]any{"path": b.disk, "interval": "200ms"})
+	}
 	if s.config != nil {
 		s.config(b.config)
+	}
+	if s.prepare != nil {
+		s.prepare(b)
 	}
 	b.start()
 	for range 3 {
@@ -123,6 +137,9 @@ func (b *bed) clients(times int) {
 		var names []string
 		for i := range n {
 			names = append(names, of(i))
+		}
+		if b.setup.real {
+			return names
 		}
 		return append(names, "nowhere")
 	}
@@ -197,7 +214,7 @@ func (b *bed) finish() {
 func (b *bed) judge() {
 	b.Helper()
 	messages, streams := 0, 0
-	for _, r := range b.all {
+	for _, r := range append(b.all, b.late...) {
 		complaints, breaks := try(b.truth, b.since, r.past())
 		for _, c := range complaints {
 			b.Error(c)

@@ -106,7 +106,7 @@ func (w *world) apply(typeURL string, bodies map[string]string) {
 			m.RemovedResources = append(m.RemovedResources, name)
 			continue
 		}
-		m.Resources = append(m.Resources, &discoveryv3.Resource{Name: name, Version: "v-" + text, Resource: body(typeURL, name, text)})
+		m.Resources = append(m.Resources, &discoveryv3.Resource{Name: name, Version: "v-" + text[:min(len(text), 12)], Resource: body(typeURL, name, text)})
 	}
 	w.respond(m)
 	w.now = w.now.Add(time.Minute) // it is quiet, so the set is whole
