@@ -39,13 +39,17 @@ func (p *process) openSnapshot() error {
 }
 
 // restore puts what was kept into the table, which nobody is served from yet.
-func (k *kept) restore() {
+func (k *kept) restore(table *relay.Table) {
 	if k.Keeper == nil {
 		return
 	}
 	k.origins = map[string]bool{}
-	for name := range k.Load(time.Now()).Origins {
+	r := k.Load(time.Now())
+	for name := range r.Origins {
 		k.origins[name] = true
+	}
+	for _, name := range r.Frozen {
+		table.Origin(name).Freeze(time.Now()) // since when it was, is not kept
 	}
 }
 
@@ -81,6 +85,7 @@ func (p *process) keptOrigins() []snapshot.OriginState {
 		s := o.status()
 		x := &out[i]
 		x.Name, x.Addresses, x.Away = o.name, sources(o.part), !s.Connected
+		_, x.Frozen = o.part.Frozen()
 		switch {
 		case s.Connected && !s.LastProof.IsZero():
 			x.Vouched = time.Now() // an open stream, or a file that reads, vouches for what came by it

@@ -151,7 +151,7 @@ func (p *process) run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(work)
 	defer stopWork()
 
-	p.kept.restore()
+	p.kept.restore(p.table)
 	for _, w := range p.webs() {
 		parts.Go(w.serve)
 	}

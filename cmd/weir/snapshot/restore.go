@@ -29,6 +29,8 @@ type Restored struct {
 	TooOld int
 	// Origins are those of which something was restored, and how they stood.
 	Origins map[string]Origin
+	// Frozen are the configured origins whose clients an operator keeps where they are, whatever was restored of them.
+	Frozen []string
 	// Problems is what could not be restored and why, the first of them; Damaged: some of it is the file's fault.
 	Problems []error
 	Damaged  bool
@@ -40,6 +42,11 @@ func (c *Content) Restore(t *relay.Table, cfg RestoreConfig) Restored {
 	r.Damaged = len(c.Report.Damages) > 0
 	for _, key := range slices.Sorted(maps.Keys(c.shards)) {
 		r.shard(c.shards[key])
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.origins)) {
+		if _, configured := cfg.Addresses[name]; configured && c.origin(name).Frozen {
+			r.Frozen = append(r.Frozen, name)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.unknown)) {
 		r.fail(fmt.Errorf("origin %q: %d resources are left out: it is not configured", name, r.unknown[name]), false)
