@@ -45,7 +45,15 @@
 // stays servable, and absence is told to nobody who asks now (RELAY-2, RELAY-38; testdata/resume.txt). Errors of members are kept one
 // for each member and 1,000 more, the newest (TestFaultsAreBounded); a client of `*` costs its place in their order. A type that makes
 // the origin end the stream is left out of the next, tried on lanes of its own, and kept there until it is answered, so that the
-// others go on (RELAY-92; trial.go, testdata/quarantine.txt).
+// others go on (RELAY-92; trial.go, testdata/quarantine.txt). A client that says it came through relays which the origin refuses leaves,
+// and the others' lane is opened again at once (via.go, TestRefusedWay).
+//
+// # Room
+//
+// What is wanted never goes (RELAY-79). The process tells the table what it holds and may hold; above that what retired is given up, then
+// names and sets that nobody has asked for yet are denied, and further above the table says that streams should be turned away (room.go,
+// TestMemory, TestViews). Between two measurements what is taken on is estimated: a request may bring a million names. Bodies are not:
+// those of names that are taken on come when they come.
 //
 // # Ordering
 //

@@ -58,6 +58,8 @@
 //   - Send bad resources for ever: each is refused, ever more slowly (TestRefusalsSlowDown).
 //   - Come back without most of what it had: that is held back, and logged once (relay: testdata/guard*.txt;
 //     cmd/weir: TestGuardIsShown).
+//   - Be a relay that our stream has come through before: the log says so, and who brought the way is sent away (TestLoopIsNoQuarantine,
+//     TestRefusedWayIsTriedAgain).
 //   - Not read: verdicts queue up to a bound, then the stream ends (TestOriginThatDoesNotReadIsCutOff).
 //   - Be slow: no set counts as complete while bytes of a message are arriving (TestBytesThatArriveAreNoPause).
 //   - Not answer: the log says so once, with the node that was sent (TestSilenceIsLoggedOnce).

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
 	"github.com/weir-xds/weir/relay"
@@ -39,17 +41,19 @@ func (p *process) openSnapshot() error {
 }
 
 // restore puts what was kept into the table, which nobody is served from yet.
-func (k *kept) restore(table *relay.Table) {
-	if k.Keeper == nil {
+func (p *process) restore() {
+	if p.kept.Keeper == nil {
 		return
 	}
-	k.origins = map[string]bool{}
-	r := k.Load(time.Now())
+	p.kept.origins = map[string]bool{}
+	r := p.kept.Load(time.Now())
 	for name := range r.Origins {
-		k.origins[name] = true
+		p.kept.origins[name] = true
 	}
-	for _, name := range r.Frozen {
-		table.Origin(name).Freeze(time.Now()) // since when it was, is not kept
+	for name, since := range r.Frozen {
+		p.table.Origin(name).Freeze(since)
+		p.log.Warn("the origin is frozen, as it was before the restart: clients stay at what was restored",
+			zap.String("origin", name), zap.Time("since", since))
 	}
 }
 
@@ -84,8 +88,8 @@ func (p *process) keptOrigins() []snapshot.OriginState {
 	for i, o := range f.origins {
 		s := o.status()
 		x := &out[i]
+		x.Frozen, _ = o.part.Frozen()
 		x.Name, x.Addresses, x.Away = o.name, sources(o.part), !s.Connected
-		_, x.Frozen = o.part.Frozen()
 		switch {
 		case s.Connected && !s.LastProof.IsZero():
 			x.Vouched = time.Now() // an open stream, or a file that reads, vouches for what came by it

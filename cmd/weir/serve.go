@@ -52,7 +52,7 @@ type process struct {
 	files    *watch
 	tls      *certificates
 	kept     kept
-	first    *plan // what was opened at the start
+	first    *plan // what was opened, until run serves it
 
 	force atomic.Pointer[force] // what is in force, replaced by reload
 	last  atomic.Pointer[admin.ConfigState]
@@ -99,7 +99,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	first := &plan{process: p, next: &force{cfg: cfg}, part: p.table.Origin}
 	p.first = first
 	p.force.Store(first.next) // which is completed below
-	p.last.Store(&admin.ConfigState{Since: p.started})
+	p.last.Store(&admin.ConfigState{Since: p.started, Read: p.started})
 	if first.next.yaml, err = cfg.YAML(); err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (p *process) run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(work)
 	defer stopWork()
 
-	p.kept.restore(p.table)
+	p.restore()
 	for _, w := range p.webs() {
 		parts.Go(w.serve)
 	}
@@ -160,6 +160,7 @@ func (p *process) run(ctx context.Context) error {
 	parts.Go(func() error { return p.files.run(work) })
 	parts.Go(func() error { return newSharing(p).watch(work) })
 	parts.Go(func() error { return p.memory.watch(work) })
+	p.first = nil // it is served now
 	first := p.force.Load()
 	p.start(work, parts, first, first.origins, first.ports)
 	parts.Go(func() error { return p.reloads(work, parts) })
