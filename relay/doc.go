@@ -110,6 +110,17 @@
 // up what a response says of them, overlap.go tells a client of several each resource once (testdata/globs*.txt, namespaces*.txt).
 // Where `*` of virtual hosts is wanted beside a namespace both are asked on one stream, and a host that comes for one may be of either.
 //
+// # What is not believed, or not taken, at once
+//
+// What an origin takes away when it is heard again after a (re)connect is held back if it is most of a set, and goes after a time, by an
+// operator, or when a later list of state of the world lacks it again (guard.go, RELAY-97; testdata/guard*.txt). Meanwhile it is what it
+// was to all clients, counts as stale, and is not presented upstream. It is the present stream's word that counts: a new one begins the
+// time anew, and without one nothing goes. People are told by [Origin.TakeAlarms]. Names of a type are a set in this, too.
+//
+// While an operator keeps an origin frozen, nothing that is held is changed or removed by what it says, but for the content of endpoints
+// and secrets (freeze.go; testdata/freeze*.txt). TestConvergence drives both, and checks that a frozen origin's responses change nothing
+// that clients have.
+//
 // # Another configuration
 //
 // [Table.Prepare] checks one, and Commit puts it into force while everything goes on. An origin keeps its part of the table if what
@@ -134,6 +145,11 @@
 // A type asked in vain stays a shard for as long as the stream it was asked on; more than 256 of
 // them reopen that stream. Each type that makes the origin end streams costs its group one of them, up to sixteen; from then on what
 // was never answered is asked apart first. An operator lets a type out of quarantine by a restart alone.
+// Of what a delta origin takes away in small pieces up to guard.min goes before it is known to be a mass removal; of what is more than
+// that but not a mass removal, the rest waits 2.5 s, at most a minute. An alias that resolves no more is not held back. A lane that we
+// open anew ourselves counts as a reconnect. What a frozen origin has renewed in another content only runs out with its TTL; a set or a
+// name that nobody had is answered with the present content, whatever else of the group is kept at; and an alias that the new content of
+// a resource lists waits like that content.
 //
 // # What to read next
 //

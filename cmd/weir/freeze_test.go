@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -162,4 +163,50 @@ func TestGuardIsShown(t *testing.T) {
 	}
 	c.AwaitNames(cds, "they go")
 	c.CheckClean()
+}
+
+// A freeze is the operator's alone: neither the end of the process nor the
+// origin ends it.
+func TestFreezeOutlivesTheProcess(t *testing.T) {
+	const cds = relaytest.ClusterType
+	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
+	origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
+	dir := filepath.Join(t.TempDir(), "kept")
+	config := strings.Replace(keptConfig(origin.Net().Addr(), "sotw", dir), "\ntiming: {", "\ntiming: { settle: 20ms,", 1)
+	w := startWeir(t, config)
+	c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
+	c.Request(cds)
+	c.AwaitNames(cds, "the cluster comes", "a")
+	before := c.Held(cds)["a"]
+	if code, _, stderr := weir(t, "freeze", "mesh", "--admin", w.admin.listener.Addr().String()); code != exitOK {
+		t.Fatal(stderr)
+	}
+	origin.Set(cds, "a", "2", relaytest.Cluster("a", 2*time.Second))
+	origin.Set(cds, "b", "1", relaytest.Cluster("b", time.Second))
+	w.end()
+
+	w = startWeir(t, config)
+	if _, body := w.get("/origins"); !strings.Contains(body, `"frozen":`) {
+		t.Fatalf("it is not frozen any more:\n%s", body)
+	}
+	c = openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
+	c.Request(cds)
+	c.AwaitNames(cds, "what clients had is restored", "a")
+	await(t, "what is new waits", func() bool {
+		_, body := w.get("/origins")
+		return strings.Contains(body, `"frozen_changes": 2`)
+	})
+	c.WantIdle(500 * time.Millisecond)
+	if got := c.Held(cds)["a"]; got != before {
+		t.Errorf("it holds %s, and clients had %s", got, before)
+	}
+	if code, _, stderr := weir(t, "unfreeze", "mesh", "--admin", w.admin.listener.Addr().String()); code != exitOK {
+		t.Fatal(stderr)
+	}
+	c.AwaitNames(cds, "it goes on from there", "a", "b")
+	w.end()
+	w = startWeir(t, config)
+	if _, body := w.get("/origins"); strings.Contains(body, `"frozen":`) {
+		t.Errorf("it is frozen again:\n%s", body)
+	}
 }
