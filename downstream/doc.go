@@ -113,6 +113,12 @@
 //     in SotW with the list: it may have missed one, and would let go of what is still promised (relay/testdata/ttl_resume.txt).
 //   - RELAY-48: a promise repeated with an end less than 10 ms from the one known is not passed on: in SotW a heartbeat of
 //     one listener repeats those of all, and each would be one more at the next hop.
+//   - RELAY-96: a wildcard client with initial versions is told nothing of a restored set until that is confirmed, also of names that it
+//     lacks: they may have been deleted before it came back. Only what the origin was told that we hold is confirmed by silence of ten
+//     times settle; silence about anything else says nothing of it, so a set then takes the longest pause of RELAY-6, and a name is
+//     held back until the origin speaks of it, or for 15 s where a list waits for it. An answer confirms a set once the pause of RELAY-6
+//     after it has passed, and a name it speaks of at once. A name that a SotW client adds to its first list is served: it did not hold it.
+//     relay/testdata/restored*.txt, and TestConvergence in relay, which found rollbacks in the words of the rule.
 //   - STREAM-8: a client's half-close ends the stream, since it cannot acknowledge any more.
 //   - A request more than twice as long as limits.request_bytes is refused in grpc's words, which do not name the key.
 //

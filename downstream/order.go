@@ -54,10 +54,10 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 		return
 	}
 	blocked := st.held != nil || st.inFlight(now, s.cfg.timing.AckWait) && !s.overdue(now, st, w)
-	took := false
+	took, untaken := false, false
 	if !blocked && (st.sub.Pending() || st.keeps != 0) {
-		blocked = s.waitsUntakenLocked(now, st)
-		took = !blocked
+		untaken = s.waitsUntakenLocked(now, st)
+		took, blocked = !untaken, untaken
 	}
 	if took {
 		if st.held = s.takeOneLocked(now, st, w); st.held != nil {
@@ -73,23 +73,24 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 	if w.waiting {
 		st.look(took, blocked)
 	}
-	if st.held != nil {
+	switch {
+	case st.held != nil:
 		w.waiting, w.newest = true, max(w.newest, st.held.Rev)
+	case untaken:
+		w.waiting, w.newest = true, max(w.newest, w.seen)
 	}
 }
 
-// waitsUntakenLocked leaves what a late type has in the table while an earlier type settles. To take it now and write it then would
-// show routes as they were before the clusters: to clusters that the origin has removed meanwhile, and that no list of this client ever
-// had (TestWaitingRoutesAreCurrent).
+// waitsUntakenLocked leaves what a late type has in the table while it could not be written anyway: an earlier type settles, or waits for
+// an ACK and has changed since. To take it now and write it then would show routes as they were before the clusters: to clusters that came
+// and went meanwhile, or went before this client's first list, so that it never had them (TestWaitingRoutesAreCurrent,
+// TestRoutesWaitUntaken).
 func (s *session) waitsUntakenLocked(now time.Time, st *streamType) bool {
-	if !late(st.typeURL) {
+	if !late(st.typeURL) || relay.IsVirtualHost(st.typeURL) && st.sub.Demands() {
 		return false
 	}
-	if !st.patient(now, s.cfg.timing.ColdWait) || !s.settlesBeforeLocked(st) || relay.IsVirtualHost(st.typeURL) && st.sub.Demands() {
+	if !s.earlierWaitsLocked(now, st) || st.sub.Standing().Unsent == 0 { // what has nothing goes on waiting for its origin (RELAY-8)
 		return false
-	}
-	if st.sub.Standing().Unsent == 0 {
-		return false // it has nothing, and its own wait for an origin goes on (RELAY-8)
 	}
 	st.sub.Remind()
 	if st.heldSince.IsZero() {
@@ -99,13 +100,22 @@ func (s *session) waitsUntakenLocked(now time.Time, st *streamType) bool {
 	return true
 }
 
-// settlesBeforeLocked reports whether a type that is written before this one waits for a set to settle.
-func (s *session) settlesBeforeLocked(st *streamType) bool {
+// earlierWaitsLocked reports whether a type that is written before this one settles, or cannot be taken and has changed. What is in flight
+// for longer than order_hold can.
+func (s *session) earlierWaitsLocked(now time.Time, st *streamType) bool {
+	patient := st.patient(now, s.cfg.timing.ColdWait)
 	for _, earlier := range s.types {
 		if earlier == st {
-			break
+			return false
 		}
-		if earlier.held == nil && !earlier.sub.None() && earlier.sub.Standing().Settling {
+		if earlier.sub.None() {
+			continue
+		}
+		standing := earlier.sub.Standing()
+		if patient && standing.Settling && earlier.held == nil {
+			return true
+		}
+		if standing.Unsent != 0 && (earlier.held != nil || earlier.inFlight(now, s.cfg.timing.OrderHold)) {
 			return true
 		}
 	}

@@ -218,6 +218,36 @@ func TestWaitingRoutesAreCurrent(t *testing.T) {
 	})
 }
 
+// TestRoutesWaitUntaken: while clusters wait for an ACK and have changed since, routes wait in the table. Else they would leave, after
+// the clusters of a later moment, for a cluster that came and went in between, and which this client never had.
+func TestRoutesWaitUntaken(t *testing.T) {
+	dialects(t, func(t *testing.T, p *clientEnd) {
+		p.both(cds, eds, rds)
+		first, second := "cds old=1", "cds z=3"
+		if !p.session.delta { // whole lists
+			first, second = "cds old=1 x=0", "cds old=1 x=0 z=3"
+		}
+		p.says(cds, "old=1")
+		p.gets("clusters go out", first)
+		p.says(cds, "y=2")
+		p.says(rds, "x=to-y")
+		p.gets("the client does not answer")
+		p.says(cds, "z=3")
+		p.says(rds, "x=to-z")
+		p.says(cds, "-y")
+		p.gets("still not")
+		if next := p.session.next(); !next.Equal(p.now.Add(500 * time.Millisecond)) {
+			t.Errorf("the next deadline is %v, want the end of order_hold", next)
+		}
+		p.wait(500 * time.Millisecond)
+		p.gets("after order_hold the clusters as they are", second)
+		p.answer(cds)
+		p.gets("and the routes as they are", "rds x=to-z")
+		p.answer(rds)
+		p.gets("and that is all")
+	})
+}
+
 // TestOrderUnderInterleaving plays random interleavings of the origin's changes, the client's answers, time, and the single
 // steps of the writer's walk, and checks on what is written that no type leaves with a revision n before every change up to n
 // of the types before it (RELAY-84, EC-3, EC-4), and that in the end the client holds all (EC-2).

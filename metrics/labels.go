@@ -18,6 +18,8 @@ var (
 	evictionReasons = []string{"entries", "bytes", "max_stale", "memory", other}
 	lookups         = [...]string{"live", "stale", "retired", "absent", "miss"}
 	results         = []string{"ok", "error"}
+	auditResults    = []string{"clean", "drift", "postponed", other}
+	driftKinds      = []string{"changed", "missing", "extra", other}
 	certRoles       = []string{"listener", "admin", "origin", "client_ca", "origin_ca", other}
 	stages          = []string{"sent", "acked"}
 	directions      = [...]string{"from_origin", "to_origin", "from_client", "to_client"}

@@ -30,6 +30,8 @@ var catalogue = map[string]string{
 	"weir_upstream_unrequested_total":               "origin,type",
 	"weir_upstream_rejected_resources_total":        "origin,type",
 	"weir_upstream_quarantines_total":               "origin,type",
+	"weir_audits_total":                             "origin,result",
+	"weir_drift_resources_total":                    "kind,origin,type",
 	"weir_ttl_expirations_total":                    "origin,type",
 	"weir_upstream_silent_total":                    "origin",
 	"weir_downstream_streams":                       "dialect",
@@ -75,7 +77,8 @@ var closed = map[string][]string{
 	"type":      {"cds", "eds", "lds", "rds", "srds", "vhds", "sds", "rtds", "ecds", "leds", "other"},
 	"dialect":   {"delta", "sotw"},
 	"stage":     {"sent", "acked"},
-	"result":    {"ok", "error", "live", "stale", "retired", "absent", "miss"},
+	"result":    {"ok", "error", "live", "stale", "retired", "absent", "miss", "clean", "drift", "postponed", "other"},
+	"kind":      {"changed", "missing", "extra", "other"},
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
 	"reason":    {"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "other"},
 	"limit": {
@@ -101,6 +104,8 @@ func exercise(m *Metrics) {
 		o.Type(s).Unrequested(1)
 		o.Type(s).Rejected(1)
 		o.Type(s).Quarantined()
+		o.Type(s).Drifted(s)
+		o.Audited(s)
 		o.Type(s).Expired(1)
 		o.Reconnect()
 		o.Loop()

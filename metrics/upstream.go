@@ -11,6 +11,8 @@ type upstreamVecs struct {
 	fileLoads                    *prometheus.CounterVec // by origin, result
 	nacks, unrequested, rejected *prometheus.CounterVec // by origin, type
 	quarantines, expirations     *prometheus.CounterVec // by origin, type
+	audits                       *prometheus.CounterVec // by origin, result
+	drift                        *prometheus.CounterVec // by origin, type, kind
 }
 
 func newUpstreamVecs(f promauto.Factory) upstreamVecs {
@@ -35,6 +37,10 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 			"Resources that weir rejected, whatever became of the rest of their response.", "origin", "type"),
 		expirations: counterVec(f, "weir_ttl_expirations_total",
 			"Resources removed because their TTL had passed.", "origin", "type"),
+		audits: counterVec(f, "weir_audits_total",
+			"Comparisons of what is held of a type with what the origin says on a fresh stream.", "origin", "result"),
+		drift: counterVec(f, "weir_drift_resources_total",
+			"Resources found to differ from what the origin says on a fresh stream: changed, missing here, or extra.", "origin", "type", "kind"),
 		quarantines: counterVec(f, "weir_upstream_quarantines_total",
 			"Times a type was set apart because the origin ended streams on which it was asked for it.", "origin", "type"),
 	}
@@ -43,13 +49,14 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 // Origin counts what happens towards one origin. Nil counts nothing.
 type Origin struct {
 	reconnects, loops, pings, silent, ambiguity prometheus.Counter
-	fileLoads                                   map[string]prometheus.Counter // by result
+	fileLoads, audits                           map[string]prometheus.Counter // by result
 	types                                       map[string]*OriginType        // by short name; complete and read-only
 }
 
 // OriginType counts what an origin does with one type. Nil counts nothing.
 type OriginType struct {
 	nacks, unrequested, rejected, quarantines, expirations prometheus.Counter
+	drift                                                  map[string]prometheus.Counter // by kind
 }
 
 // Origin returns the counters of an origin, by its name in the config file. It looks labels up under a lock: ask once,
@@ -66,7 +73,11 @@ func (m *Metrics) Origin(name string) *Origin {
 		silent:     v.silent.WithLabelValues(name),
 		ambiguity:  v.ambiguity.WithLabelValues(name),
 		fileLoads:  make(map[string]prometheus.Counter, len(results)),
+		audits:     make(map[string]prometheus.Counter, len(auditResults)),
 		types:      make(map[string]*OriginType, len(typeNames)),
+	}
+	for _, r := range auditResults {
+		o.audits[r] = v.audits.WithLabelValues(name, r)
 	}
 	for _, r := range results {
 		o.fileLoads[r] = v.fileLoads.WithLabelValues(name, r)
@@ -78,6 +89,10 @@ func (m *Metrics) Origin(name string) *Origin {
 			rejected:    v.rejected.WithLabelValues(name, t),
 			quarantines: v.quarantines.WithLabelValues(name, t),
 			expirations: v.expirations.WithLabelValues(name, t),
+			drift:       make(map[string]prometheus.Counter, len(driftKinds)),
+		}
+		for _, kind := range driftKinds {
+			o.types[t].drift[kind] = v.drift.WithLabelValues(name, t, kind)
 		}
 	}
 	return o
@@ -89,6 +104,20 @@ func (o *Origin) Type(typeShort string) *OriginType {
 		return nil
 	}
 	return o.types[ShortName(typeShort)]
+}
+
+// Audited counts a comparison of a type: clean, drift or postponed.
+func (o *Origin) Audited(result string) {
+	if o != nil {
+		o.audits[oneOf(auditResults, result)].Inc()
+	}
+}
+
+// Drifted counts a resource that differs from what the origin says: changed, missing or extra.
+func (t *OriginType) Drifted(kind string) {
+	if t != nil {
+		t.drift[oneOf(driftKinds, kind)].Inc()
+	}
 }
 
 // Reconnect counts an upstream stream opened again after one ended.

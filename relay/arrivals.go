@@ -27,8 +27,8 @@ func (a *Arrivals) Bytes(now time.Time, n int) {
 // comes.
 func (a *Arrivals) Message() { a.part.Store(0) }
 
-// over is when a pause is over that began at since, or with the last bytes of a message that is still arriving.
-func (a *Arrivals) over(since time.Time, pause time.Duration) time.Time {
+// Over is when a pause is over that began at since, or with the last bytes of a message that is still arriving.
+func (a *Arrivals) Over(since time.Time, pause time.Duration) time.Time {
 	if a != nil && a.part.Load() >= partOfMessage {
 		if at := time.Unix(0, a.at.Load()); at.After(since) {
 			since = at

@@ -95,3 +95,17 @@ func (s sum) version() string {
 	binary.BigEndian.PutUint64(d[8:], s.lo)
 	return d.String()
 }
+
+func (s *sum) addAll(vs []*Variant) {
+	for _, v := range vs {
+		s.add(v.Digest)
+	}
+}
+
+// shown is the version, but "" for nothing.
+func (s sum) shown() string {
+	if s == (sum{}) {
+		return ""
+	}
+	return s.version()
+}

@@ -51,7 +51,7 @@ type set struct {
 
 	// revived: the members are those of a set that had retired (revive.go), as far as no stream since has said otherwise.
 	revived bool
-	// restored: the members are those of a snapshot, all of them. Until the set is firm no stream has confirmed them (restore.go).
+	// restored: the members are those of a snapshot, all of them. Until the set is firm no stream has confirmed them (confirm.go).
 	restored bool
 	// uncached is how many members must not be cached, and anew that one was among them when the last client left: whoever comes now
 	// waits for what the origin says on the next stream (RELAY-9).
@@ -252,7 +252,7 @@ func (t *set) pauseLocked(now time.Time) {
 	arrivals := t.lane().arrivals.Load()
 	sweeps := t.revived && t.sweepGen != 0 // until then nobody new is given what had retired
 	if !t.first.IsZero() && !t.settled && !sweeps {
-		x := earlier(arrivals.over(t.news, cfg.Settle), t.first.Add(cfg.ColdWait))
+		x := earlier(arrivals.Over(t.news, cfg.Settle), t.first.Add(cfg.ColdWait))
 		if t.bad {
 			x = t.first.Add(cfg.ColdWait)
 		}
@@ -266,7 +266,7 @@ func (t *set) pauseLocked(now time.Time) {
 	// What was restored and is to be swept is not confirmed by an answer before that.
 	sweeps = sweeps || t.restored && t.sweepGen != 0 && !t.sweepFirst.IsZero()
 	if !t.first.IsZero() && !t.firm && !t.bad && !sweeps {
-		if x := earlier(arrivals.over(t.news, firmFactor*cfg.Settle), t.first.Add(firmMost)); x.After(now) {
+		if x := earlier(arrivals.Over(t.news, firmFactor*cfg.Settle), t.first.Add(firmMost)); x.After(now) {
 			at(x)
 		} else {
 			t.firm = true
@@ -274,7 +274,7 @@ func (t *set) pauseLocked(now time.Time) {
 		}
 	}
 	if t.sweepGen != 0 && !t.sweepFirst.IsZero() {
-		if x := earlier(arrivals.over(t.sweepNews, firmFactor*cfg.Settle), t.sweepFirst.Add(firmMost)); x.After(now) {
+		if x := earlier(arrivals.Over(t.sweepNews, firmFactor*cfg.Settle), t.sweepFirst.Add(firmMost)); x.After(now) {
 			at(x)
 		} else {
 			t.sweepLocked()

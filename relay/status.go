@@ -17,8 +17,13 @@ type GroupStatus struct {
 	Revision  uint64
 	Lanes     [2]LaneStatus // main, side; where types have lanes of their own, whether any is
 	Types     []TypeStatus  // in ORD-1 order
+	Digests   []TypeDigest  // of each of Types
 	Apart     []ApartStatus // of them, those not on the group's lanes, in the same order
 }
+
+// TypeDigest is of what is held of a type: of the set of `*`, and of what is held by name, each over names and content in no order.
+// It is equal where equal things are held, on another replica or another weir. "" for what is private, and for nothing.
+type TypeDigest struct{ Set, Names string }
 
 // ApartStatus is a picture of a type that is or was suspect of making the origin end streams (RELAY-92).
 type ApartStatus struct {
@@ -90,8 +95,8 @@ func (o *Origin) Status() []GroupStatus {
 			gs.Lanes[i] = LaneStatus{Wanted: l.Wanted(), Open: l.gen.Load() != 0}
 		}
 		for _, s := range *g.all.Load() {
-			ts, rev := s.status()
-			gs.Types, gs.Revision = append(gs.Types, ts), max(gs.Revision, rev)
+			ts, digest, rev := s.status()
+			gs.Types, gs.Digests, gs.Revision = append(gs.Types, ts), append(gs.Digests, digest), max(gs.Revision, rev)
 			if s.home != &g.lanes {
 				for i, l := range s.home {
 					gs.Lanes[i].Wanted = gs.Lanes[i].Wanted || l.Wanted()
@@ -107,7 +112,7 @@ func (o *Origin) Status() []GroupStatus {
 	return all
 }
 
-func (s *shard) status() (_ TypeStatus, rev uint64) {
+func (s *shard) status() (_ TypeStatus, digest TypeDigest, rev uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ts := TypeStatus{
@@ -125,6 +130,10 @@ func (s *shard) status() (_ TypeStatus, rev uint64) {
 			ts.count(m.variants, live && !t.guard.partsFromLocked(m.variants))
 		}
 	})
+	var set, names sum
+	for _, m := range s.star.members {
+		set.addAll(m.variants)
+	}
 	for _, e := range s.named.entries {
 		live := false
 		for _, w := range e.wants {
@@ -139,11 +148,15 @@ func (s *shard) status() (_ TypeStatus, rev uint64) {
 		}
 		if e.counts() {
 			ts.count(e.variants, live && !s.named.guard.partsEntryLocked(e))
+			names.addAll(e.variants)
 		}
+	}
+	if !s.private() {
+		digest = TypeDigest{set.shown(), names.shown()}
 	}
 	ts.Held, ts.Until = s.guardedLocked()
 	ts.Frozen = len(s.frozen)
-	return ts, s.rev
+	return ts, digest, s.rev
 }
 
 func (s *shard) apartStatus() (as ApartStatus, apart bool) {

@@ -327,6 +327,9 @@ func (t *Table) SecretsFrom(own *Origin) bool {
 	return own.Secrets()
 }
 
+// ColdWait is Config.ColdWait, which a reload may change.
+func (o *Origin) ColdWait() time.Duration { return o.table.config().ColdWait }
+
 // Selects reports whether the origin can be asked for collections: state of the world has none (COLL-2, ALIAS-7).
 func (o *Origin) Selects() bool { return !o.config().SotW }
 

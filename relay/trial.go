@@ -63,6 +63,8 @@ type Refusal struct {
 	// many such streams there were in a row.
 	Quarantined, First bool
 	Failures           int
+	// Idle: without the suspects the lane has nothing to ask, so it need not be spared another stream when one of them comes back.
+	Idle bool
 }
 
 // Refused is Close for a stream that ended with a status that may be due to what was asked on it: any but OK, CANCELLED and
@@ -87,6 +89,7 @@ func (l *Lane) Refused(now time.Time) (r Refusal) {
 		s.unlock()
 	}
 	l.Close()
+	r.Idle = len(r.Suspects) > 0 && !l.Wanted()
 	signal(l.wake) // whoever rests before the next stream may find that none is wanted
 	l.group.tryNext()
 	return r

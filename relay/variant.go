@@ -93,6 +93,15 @@ const (
 	resourceMetadata    = 9
 )
 
+// digest is that of a resource's content.
+func (from *receipt) digest(r *Resource) Digest {
+	content := r.payload
+	if from.canonical {
+		content = canonicalMessage(string(r.payloadType), content)
+	}
+	return contentDigest(from.typeURL, r.Name, r.Constraints.Key(), r.Aliases, r.payloadType, content)
+}
+
 // newVariant copies what it keeps of r. version is what the origin calls it.
 func newVariant(from *receipt, r *Resource, version string) *Variant {
 	v := &Variant{
@@ -106,11 +115,7 @@ func newVariant(from *receipt, r *Resource, version string) *Variant {
 		aliases:       r.Aliases,
 		metadata:      bytes.Clone(r.metadata),
 	}
-	content := r.payload
-	if from.canonical {
-		content = canonicalMessage(string(r.payloadType), content)
-	}
-	v.Digest = contentDigest(from.typeURL, r.Name, r.Constraints.Key(), r.Aliases, r.payloadType, content)
+	v.Digest = from.digest(r)
 	if from.typeURL == ClusterType {
 		v.endpoints = endpointsOf(r.payload)
 	}

@@ -22,10 +22,8 @@ type Config struct {
 
 	// Addresses are the servers, in order of preference: host:port, or unix:///path. At least one. After a connectivity
 	// failure the next one is tried: at once if a group wants what no server has answered, otherwise when the one before has been
-	// lost for ColdWait. That one takes over again with its first response (FED-6).
+	// lost for the table's ColdWait. That one takes over again with its first response (FED-6).
 	Addresses []string
-	// ColdWait is how long a server may be lost before those who miss nothing go to the next. Default 10 s; negative: not at all.
-	ColdWait time.Duration
 	// SameVersions: all Addresses give one version to one content, so that versions learnt from one may be presented to
 	// another (FED-7).
 	SameVersions bool
@@ -73,6 +71,11 @@ type Config struct {
 	// Batch is how long further changes of what is wanted are collected after a request (RELAY-24). Default 10 ms; negative:
 	// not at all.
 	Batch time.Duration
+
+	// Audit is how often the origin is asked, on a stream apart, for what the table holds of it, and the two are compared. 0: never.
+	Audit time.Duration
+	// AuditTurn has one slot for all origins of a process, of which one is audited at a time. nil: one for this origin.
+	AuditTurn chan struct{}
 
 	// Version is weir's own, in the user agent weir/VERSION. Default "dev".
 	Version string
@@ -156,6 +159,9 @@ func (c Config) checkNumbers() []error {
 	if c.Pause < 0 {
 		bad("pause: is negative")
 	}
+	if c.Audit < 0 {
+		bad("audit: is negative")
+	}
 	b := c.Backoff
 	switch {
 	case b.Base < 0 || b.Max < 0:
@@ -184,7 +190,6 @@ const minKeepalive = 10 * time.Second
 func (c Config) withDefaults() Config {
 	orElse(&c.MaxMessage, 64<<20)
 	orElse(&c.Pause, time.Second)
-	orElse(&c.ColdWait, 10*time.Second)
 	orElse(&c.Backoff.Base, time.Second)
 	orElse(&c.Backoff.Factor, 1.6)
 	orElse(&c.Backoff.Jitter, 0.2)
@@ -193,6 +198,9 @@ func (c Config) withDefaults() Config {
 	orElse(&c.Keepalive.Timeout, 10*time.Second)
 	orElse(&c.Batch, 10*time.Millisecond)
 	orElse(&c.Version, "dev")
+	if c.AuditTurn == nil {
+		c.AuditTurn = make(chan struct{}, 1)
+	}
 	c.Batch = max(c.Batch, 0)
 	c.Backoff.Jitter = max(c.Backoff.Jitter, 0)
 	c.Backoff.Base = min(c.Backoff.Base, c.Backoff.Max)

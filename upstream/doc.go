@@ -19,7 +19,7 @@
 //
 // The servers of an origin are in order of preference (FED-6). One that cannot be connected to, or ends a stream without a response
 // while it answers nobody, is lost until it responds. A group that wants what no server has answered yet goes to the next at once
-// (TestColdFallsBackAtOnce); one that misses nothing gives the lost server ColdWait, since the next may be stale
+// (TestColdFallsBackAtOnce); one that misses nothing gives the lost server cold_wait, since the next may be stale
 // (TestFullWaitsBeforeItFallsBack). A lane that is not at the first server seeks a better one: one lane at a time asks a lost server the
 // same as its own stream has asked (climb.go), and when that is answered the others follow (TestManyLanesMoveTogether,
 // TestSilentServerNeverTakesOver). The old stream is in use until the new one has its first response, which is the first that the table
@@ -28,10 +28,20 @@
 // stays (TestGroupMovesWhole). A server that is lost again soon after it took over is sought ever more rarely, up to ten times the
 // longest backoff (TestFlappingServer).
 //
+// An address that is a name with several IPs is one server: what one of them gave is presented to the others (FED-7).
+//
+// # Audits
+//
+// With Config.Audit what the table holds is compared, type by type, with what the origin says on a stream apart (audit.go, relay: audit.go).
+// Nothing of that stream is applied and no body of it is kept, only names and digests, of at most 250,000 resources. What differs after the
+// long pause and still does 5 s later, unchanged on both sides (TestAuditWaitsForWhatIsUnderWay), is counted and named, and the lane is
+// opened anew without versions, so that it is told again or swept (TestAuditFindsDrift). An origin that is down or slow is not taken to
+// hold nothing (TestAuditIsPostponed); secrets and dedicated groups are left out (TestSecretsAreNotAudited).
+//
 // # Goroutines and who owns what
 //
 // [Origin.Run] is the supervisor. Each lane has one goroutine, which also writes its open stream, and a second one that reads
-// it; while the stream is not to the first server, a third seeks a better one, and ends with the stream. There are none per resource,
+// it; while the stream is not to the first server, a third seeks a better one, and ends with the stream. With audits there is one more, and one that reads its stream. There are none per resource,
 // type or update. The reader never waits for the writer: its verdict on a response is state in typeState and a one-slot signal. Run
 // returns when all of them have ended (TestStopEndsEverything). Its lanes are left to the Origin that is run next for the same part of
 // the table, under another configuration (TestSucceed).
@@ -71,7 +81,8 @@
 // have no SotW form, so an origin that speaks SotW is not asked for them. Dynamic parameters are not sent: names that differ in them alone are
 // asked once. A server that ends the streams of one group and answers others is not left by that group, nor is one that accepts streams
 // and was never lost, but answers nothing. A name that a delta server answers nothing for, after a switch from one that had
-// it, stays: silence is no statement. An origin that takes longer than 5 s
+// it, stays: silence is no statement, and no audit finds it. An origin whose streams do not all say the same, as replicas behind one
+// address may, drifts at each audit. An origin that takes longer than 5 s
 // to end the stream for a type goes on ending it for all (RELAY-92).
 //
 // # Departures from protocol.md

@@ -150,7 +150,11 @@ func (l *lane) stream(ctx context.Context, s *stream) time.Duration {
 	if len(refusal.Suspects) > 0 {
 		l.suspects(s, why.err, refusal.Suspects)
 	}
-	return l.after(ctx, s, why, time.Since(start))
+	wait := l.after(ctx, s, why, time.Since(start))
+	if refusal.Idle {
+		return 0
+	}
+	return wait
 }
 
 // speak runs the stream. If it is not to the best server, a better one is sought meanwhile.

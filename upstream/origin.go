@@ -71,6 +71,7 @@ func (o *Origin) Run(ctx context.Context) error {
 	defer o.pool.trim(true)
 	var lanes sync.WaitGroup
 	defer lanes.Wait()
+	lanes.Go(func() { o.audits(ctx) })
 	for {
 		select {
 		case <-ctx.Done():

@@ -39,6 +39,7 @@ type pool struct {
 	cfg     *Config
 	health  *health
 	news    *news
+	table   *relay.Origin
 	servers []*server // in order of preference
 
 	mu      sync.Mutex    // guards what follows and the servers; held for list work only
@@ -58,7 +59,7 @@ type conn struct {
 }
 
 func newPool(cfg *Config, table *relay.Origin, h *health, n *news) *pool {
-	p := &pool{cfg: cfg, health: h, news: n, changed: make(chan struct{})}
+	p := &pool{cfg: cfg, table: table, health: h, news: n, changed: make(chan struct{})}
 	rests := cfg.Backoff
 	rests.Max *= 10
 	for i, address := range cfg.Addresses {
@@ -157,7 +158,7 @@ func (p *pool) patience() time.Duration {
 	if len(p.servers) == 1 {
 		return connectTimeout
 	}
-	return min(connectTimeout, max(p.cfg.ColdWait/2, time.Second))
+	return min(connectTimeout, max(p.table.ColdWait()/2, time.Second))
 }
 
 // dial connects to one server and returns when the connection is up.
@@ -175,7 +176,7 @@ func (p *pool) dial(ctx context.Context, s *server, interval time.Duration) (*co
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: interval, Timeout: p.cfg.Keepalive.Timeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: own.Base, Multiplier: own.Factor, Jitter: own.Jitter, MaxDelay: own.Max},
-			MinConnectTimeout: connectTimeout,
+			MinConnectTimeout: p.patience(), // which the dialler divides among the addresses that a name has
 		}),
 		grpc.WithIdleTimeout(0),
 		grpc.WithDisableRetry(), // a stream is never replayed, so nothing need be kept for it
@@ -294,19 +295,4 @@ func closeAll(conns []*conn) {
 	for _, c := range conns {
 		_ = c.grpc.Close() // only ever says that it was closed before
 	}
-}
-
-// watched is a connection that tells the table what arrives on it (RELAY-6). There are few towards origins, so that what wrapping costs
-// does not matter.
-type watched struct {
-	net.Conn
-	arrivals *relay.Arrivals
-}
-
-func (w *watched) Read(b []byte) (int, error) {
-	n, err := w.Conn.Read(b)
-	if n > 0 {
-		w.arrivals.Bytes(time.Now(), n)
-	}
-	return n, err
 }

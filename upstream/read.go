@@ -23,12 +23,22 @@ func (s *stream) read() {
 	for {
 		var raw []byte
 		if err := s.wire.RecvMsg(&raw); err != nil {
+			if s.auditor != nil {
+				s.err = err
+				return
+			}
 			s.looped = status.Code(err) == codes.FailedPrecondition && relay.LoopRefused(status.Convert(err).Message())
 			s.refused = refused(err) && !s.looped
 			s.broken, s.err = s.explain(err)
 			return
 		}
 		s.conn.arrivals.Message()
+		if s.auditor != nil {
+			if s.err = s.hear(time.Now(), raw); s.err != nil {
+				return
+			}
+			continue
+		}
 		if s.candidate != nil {
 			if err := s.await(raw); err != nil {
 				s.err, s.broken = err, true

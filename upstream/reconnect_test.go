@@ -85,13 +85,18 @@ func TestBackoffJitter(t *testing.T) {
 	}
 }
 
-// TestDeadOriginIsQuietAndCheap is an hour without an origin, with many lanes.
+// TestDeadOriginIsQuietAndCheap is an hour without an origin, with many lanes and types. What it costs of a core in a real minute the
+// chaos bench measures.
 func TestDeadOriginIsQuietAndCheap(t *testing.T) {
 	in(t, options{closed: true, level: zapcore.DebugLevel}, func(w *world) {
 		for i := range 150 {
 			g := w.groupOf(fmt.Sprint("cluster", i))
 			wantOf(g, opaque, "a")
 			wantOf(g, cds, "*")
+			for _, typeURL := range []string{relaytest.EndpointType, relaytest.RouteType, relaytest.SecretType, relaytest.ScopedRouteType} {
+				wantOf(g, typeURL, fmt.Sprint("name", i))
+			}
+			wantOf(g, relaytest.ListenerType, "*")
 		}
 		time.Sleep(time.Hour)
 		if n := w.dials.Load(); n > 150 || n < 100 {

@@ -84,7 +84,7 @@ func (c *conn) upLocked() bool {
 // chooseLocked is the server for a lane without a stream (FED-6), or when to ask again. was is where the lane's last stream went, if it
 // had any: as long as that one is not lost the lane goes there again, and from there to a better one by climb alone. Otherwise it
 // is the first that is not lost. After one that is comes the next: at once for a group that wants something no server has answered yet,
-// or else when that one has been lost for ColdWait. Until then, and while none of those below answers either, it is tried itself, whenever
+// or else when that one has been lost for cold_wait. Until then, and while none of those below answers either, it is tried itself, whenever
 // that is due.
 func (p *pool) chooseLocked(now time.Time, was *server, uncached bool) (_ *server, again time.Time) {
 	if was != nil && was.lost.IsZero() {
@@ -94,7 +94,7 @@ func (p *pool) chooseLocked(now time.Time, was *server, uncached bool) (_ *serve
 		if s.lost.IsZero() || s.answering > 0 {
 			return s, time.Time{}
 		}
-		held := !uncached && now.Sub(s.lost) < p.cfg.ColdWait
+		held := !uncached && now.Sub(s.lost) < p.table.ColdWait()
 		if held || !p.answersLocked(p.servers[i+1:]) {
 			if s.freeLocked() != nil || !s.until.After(now) {
 				return s, time.Time{}
@@ -102,7 +102,7 @@ func (p *pool) chooseLocked(now time.Time, was *server, uncached bool) (_ *serve
 		}
 		again = sooner(again, s.until)
 		if held {
-			return nil, sooner(again, s.lost.Add(p.cfg.ColdWait))
+			return nil, sooner(again, s.lost.Add(p.table.ColdWait()))
 		}
 	}
 	return nil, again

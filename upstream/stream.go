@@ -29,6 +29,7 @@ type stream struct {
 	done     chan struct{} // closed when read has ended
 
 	candidate *candidate            // set before read starts; nil: the stream was the lane's from the start
+	auditor   *auditor              // set before read starts; nil: the stream is for the table
 	types     map[string]*typeState // asked on it; by type URL. Guarded by lane.mu
 
 	// Owned by read; anybody may look once done is closed.

@@ -105,7 +105,7 @@ func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 	t.ask(a, names, now)
 	if owed && !s.owed {
 		s.owed = true
-		if !l.heard && s.candidate == nil {
+		if !l.heard && s.candidate == nil && s.auditor == nil {
 			l.silentSince = now
 			if l.table.Apart() == "" || cfg.PerType {
 				s.silence = now.Add(silenceAfter)

@@ -44,7 +44,7 @@ func (p *process) openOrigin(cfg *config.Config, o *config.Origin, path string, 
 		return nil, err
 	}
 	u := upstreamConfig(cfg, o)
-	u.Log, u.Metrics = p.log, p.metrics
+	u.Log, u.Metrics, u.AuditTurn = p.log, p.metrics, p.auditing
 	if secured != nil {
 		u.TLS = secured.client
 	}

@@ -52,7 +52,8 @@ type process struct {
 	files    *watch
 	tls      *certificates
 	kept     kept
-	first    *plan // what was opened, until run serves it
+	first    *plan         // what was opened at the start
+	auditing chan struct{} // one slot: of all origins one is audited at a time
 
 	force atomic.Pointer[force] // what is in force, replaced by reload
 	last  atomic.Pointer[admin.ConfigState]
@@ -85,7 +86,7 @@ type port struct {
 func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *process, err error) {
 	p := &process{
 		log: log, started: time.Now(), registry: prometheus.NewRegistry(), asked: make(chan struct{}),
-		files: newWatch(log),
+		files: newWatch(log), auditing: make(chan struct{}, 1),
 	}
 	p.tls = newCertificates(p.files, log)
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -113,7 +113,7 @@ func upstreamConfig(cfg *config.Config, o *config.Origin) upstream.Config {
 		Pause:     orNone(t.Pause),
 		Keepalive: upstream.Keepalive{Time: keepaliveTime(t.Keepalive.Time), Timeout: orNone(t.Keepalive.Timeout)},
 		Batch:     t.UpstreamBatch,
-		ColdWait:  orNone(t.ColdWait),
+		Audit:     o.Audit,
 	}
 	if u.Backoff.Jitter == 0 {
 		u.Backoff.Jitter = -1

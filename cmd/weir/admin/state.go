@@ -119,7 +119,10 @@ type groupType struct {
 	// Resources held, of both kinds.
 	Resources int `json:"resources"`
 	Bytes     int `json:"bytes"`
-	Stale     int `json:"stale"`
+	// Of the wildcard's set, and of what is held by name: equal where equal things are held, whichever replica it is.
+	Digest      string `json:"digest,omitempty"`
+	NamesDigest string `json:"names_digest,omitempty"`
+	Stale       int    `json:"stale"`
 	// As in Origin.
 	HeldRemovals  int       `json:"held_removals,omitempty"`
 	HeldUntil     time.Time `json:"held_until,omitzero"`
@@ -141,6 +144,7 @@ func groupOf(s *relay.GroupStatus) group {
 		g.Types = append(g.Types, groupType{
 			Type: metrics.ShortName(t.TypeURL), TypeURL: t.TypeURL, Wildcard: t.Wildcard, Settled: t.Settled,
 			Members: t.Members, Collections: t.Collections, Names: t.Names, Absent: t.Absent, Waiting: t.Waiting, Resources: t.Bodies, Bytes: t.Bytes,
+			Digest: s.Digests[i].Set, NamesDigest: s.Digests[i].Names,
 			Stale: t.Stale, HeldRemovals: t.Held, HeldUntil: t.Until, FrozenChanges: t.Frozen, Views: t.Views, Tombstones: t.Tombstones, Unrequested: t.Unrequested, Unanswered: t.Unanswered,
 		})
 	}

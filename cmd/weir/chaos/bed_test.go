@@ -18,6 +18,9 @@ import (
 const (
 	promise  = 2 * time.Second
 	patience = 5 * promise
+
+	// guardHold is how long removals are held back if an origin comes back without most of what it had (RELAY-97).
+	guardHold = 3 * time.Second
 )
 
 // The world that stands from the beginning.
@@ -33,13 +36,14 @@ func routeName(n int) string    { return fmt.Sprintf("route-%d", n) }
 
 // setup is what a schedule wants different from the usual.
 type setup struct {
-	dialect relaytest.Dialect // of the origin; empty: drawn
-	config  func(weirtest.Config)
-	prepare func(*bed) // before weir starts
-	real    bool       // clients ask for nothing that does not exist
-	launch  weirtest.Launch
-	clients int                     // times the usual dozen; 0: once
-	disk    func(*testing.T) string // gives the directory of a snapshot; nil: none is kept
+	dialect  relaytest.Dialect // of the origin; empty: drawn
+	config   func(weirtest.Config)
+	prepare  func(*bed)    // before weir starts
+	patience time.Duration // for convergence in the end, if more than the usual
+	real     bool          // clients ask for nothing that does not exist
+	launch   weirtest.Launch
+	clients  int                     // times the usual dozen; 0: once
+	disk     func(*testing.T) string // gives the directory of a snapshot; nil: none is kept
 }
 
 // bed is an origin process, a weir process, clients of all kinds, and a bad network between each two.
@@ -87,6 +91,7 @@ func newBed(t *testing.T, rng *rand.Rand, s setup) *bed {
 	b.config = weirtest.NewConfig(b.up.addr, b.setup.dialect)
 	// Who comes back to a weir that has just started waits ten times this after the last new name (RELAY-6), and churn brings many.
 	b.config.Set("timing.settle", "25ms")
+	b.config.Origin().Set("guard.hold", guardHold.String())
 	if s.disk != nil {
 		b.disk = s.disk(t)
 		b.config.Set("cache.snapshot", map[string]any{"path": b.disk, "interval": "200ms"})
@@ -158,7 +163,9 @@ func (b *bed) clients(times int) {
 		for i, kind := range []string{"ads", "ads too", "clusters", "named", "endpoints", "some"} {
 			for j, dialect := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
 				name := fmt.Sprintf("%s %s %d", dialect, kind, n)
-				b.all = append(b.all, record(b.T, connect(b.T, b.down[(i+j)%len(b.down)].addr, b.creds), name, dialect, kinds[kind]...))
+				r := record(b.T, connect(b.T, b.down[(i+j)%len(b.down)].addr, b.creds), name, dialect, kinds[kind]...)
+				r.sotw = r.sotw || b.setup.dialect == relaytest.SotW
+				b.all = append(b.all, r)
 			}
 		}
 	}
@@ -204,7 +211,7 @@ func (b *bed) finish() {
 	for _, typeURL := range types {
 		b.churn.touch(typeURL)
 	}
-	took := b.converge("after healing", patience)
+	took := b.converge("after healing", max(b.setup.patience, patience+guardHold))
 	b.note("converged in %v", took.Round(time.Millisecond))
 	b.once()
 	b.judge()

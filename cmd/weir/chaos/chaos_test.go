@@ -41,7 +41,7 @@ func TestChaos(t *testing.T) {
 		atOnce = 3
 	}
 	only := os.Getenv("CHAOS_ONLY")
-	mine := slices.DeleteFunc(slices.Concat(acceptance, schedules, onDisk, more), func(s schedule) bool { return !strings.Contains(s.name, only) })
+	mine := slices.DeleteFunc(slices.Concat(acceptance, schedules, onDisk, machine), func(s schedule) bool { return !strings.Contains(s.name, only) })
 	fmt.Printf("chaos: seed %d, %d schedules, %v\n", seed, len(mine), length)
 	deadline := time.Now().Add(length)
 	var next atomic.Int64

@@ -94,7 +94,7 @@ func (j *judge) absence(n int, e *event, name string) {
 
 // whole judges a full state: what stood all the time must be in it (no partial world).
 func (j *judge) whole(n int, e *event) {
-	if !e.full || !j.history.wild[e.typeURL] {
+	if !e.full || !j.history.wild[e.typeURL] || e.at.Before(j.since) {
 		return
 	}
 	has := map[string]bool{}
@@ -143,8 +143,9 @@ func (j *judge) complain(n int, format string, args ...any) {
 	j.complaints = append(j.complaints, what)
 }
 
-// converged gives what a client holds otherwise than the origin states, empty if nothing.
-func converged(state map[string]map[string]resource, held holding, wants map[string]func(name string) bool) string {
+// converged gives what a client holds otherwise than the origin states, empty if nothing. Where state of the world is spoken on the way
+// nobody can say that something grouped is gone (DEL-3), so it may be held.
+func converged(state map[string]map[string]resource, held holding, wants map[string]func(name string) bool, sotw bool) string {
 	for _, typeURL := range types {
 		wanted := wants[typeURL]
 		if wanted == nil {
@@ -157,7 +158,7 @@ func converged(state map[string]map[string]resource, held holding, wants map[str
 			}
 		}
 		for name := range held[typeURL] {
-			if _, ok := state[typeURL][name]; !ok && wanted(name) {
+			if _, ok := state[typeURL][name]; !ok && wanted(name) && (fullState(typeURL) || !sotw) {
 				wrong = append(wrong, name+" is held and does not exist")
 			}
 		}

@@ -35,6 +35,7 @@ type recorder struct {
 	name    string
 	dialect relaytest.Dialect
 	wants   []wants
+	sotw    bool // it, or weir with the origin, speaks state of the world
 	conn    *grpc.ClientConn
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -47,6 +48,7 @@ type recorder struct {
 	asking   map[string]map[string]bool
 	streams  int
 	messages int
+	latest   time.Time          // when the last stream was opened
 	drop     context.CancelFunc // ends the present stream
 }
 
@@ -59,7 +61,7 @@ func clientParams(creds credentials.TransportCredentials) []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64 << 20)),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: quick, MinConnectTimeout: 2 * time.Second}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: quick, MinConnectTimeout: 20 * time.Second}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
 		grpc.WithNoProxy(),
 	}
@@ -81,7 +83,7 @@ func record(tb testing.TB, conn *grpc.ClientConn, name string, dialect relaytest
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &recorder{
-		name: name, dialect: dialect, wants: ws, conn: conn, cancel: cancel, done: make(chan struct{}),
+		name: name, dialect: dialect, sotw: dialect == relaytest.SotW, wants: ws, conn: conn, cancel: cancel, done: make(chan struct{}),
 		held: holding{}, versions: map[string]string{}, asking: map[string]map[string]bool{},
 		history: history{client: name, dialect: dialect, wild: map[string]bool{}, ordered: len(ws) == len(types)},
 	}
@@ -245,6 +247,7 @@ func (r *recorder) note(e event) {
 	switch e.kind {
 	case opened:
 		r.streams++
+		r.latest = e.at
 	case answer:
 		r.messages++
 	case asked, ended:
@@ -278,7 +281,7 @@ func (r *recorder) differs(state map[string]map[string]resource) string {
 			want[w.typeURL] = func(name string) bool { return slices.Contains(w.names, name) }
 		}
 	}
-	return converged(state, r.held, want)
+	return converged(state, r.held, want, r.sotw)
 }
 
 // past is a copy of the history so far.
@@ -295,6 +298,13 @@ func (r *recorder) counts() (streams, messages int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.streams, r.messages
+}
+
+// openedSince reports whether a stream was opened after a moment.
+func (r *recorder) openedSince(t time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.latest.After(t)
 }
 
 // known gives the versions held, as a delta client presents them.

@@ -14,6 +14,7 @@ var schedules = []schedule{
 	{name: "origin killed and changed", run: originChanged},
 	{name: "origin killed and recounted", run: originRecounted, setup: setup{config: resumeNone}},
 	{name: "origin rolled back", run: originRolledBack},
+	{name: "origin killed and empty", run: originEmpty},
 	{name: "origin stopped", run: originStopped},
 	{name: "weir killed", run: weirKilled},
 	{name: "weir stopped", run: weirStopped},
@@ -88,6 +89,54 @@ func originRolledBack(b *bed) {
 	b.startOrigin()
 	b.churn.resume()
 	b.wait(b.between(300*time.Millisecond, time.Second))
+}
+
+// originEmpty is an origin that comes up with nothing, and a moment later, or too late, with everything: nobody loses anything while its
+// removals are held (RELAY-97).
+func originEmpty(b *bed) {
+	b.wait(b.between(300*time.Millisecond, time.Second))
+	b.churn.pause()
+	b.converge("before the origin dies", patience)
+	all := b.truth.state()
+	b.killOrigin()
+	b.wait(b.between(50*time.Millisecond, time.Second))
+	b.restate(nil)
+	b.startOrigin()
+	begin := time.Now()
+	b.wait(b.between(guardHold/6, guardHold/2))
+	if time.Since(begin) < guardHold*3/4 { // else the machine was elsewhere
+		for _, r := range b.all {
+			if what := r.keepsClusters(all); what != "" {
+				b.Errorf("%s does not hold what the origin had, %v after it came back empty: %s", r.name, time.Since(begin), what)
+			}
+		}
+	}
+	b.note("empty")
+	if b.rng.IntN(2) == 0 {
+		b.converge("when the hold is over", guardHold+patience)
+		b.note("gone after %v", time.Since(begin).Round(time.Millisecond))
+	}
+	b.killOrigin()
+	b.restate(all)
+	b.startOrigin()
+	b.converge("when it has everything again", guardHold+patience)
+	b.churn.resume()
+	b.wait(b.between(300*time.Millisecond, time.Second))
+}
+
+// keepsClusters says what a client that wants all clusters lacks of them; the set is large enough to be guarded.
+func (r *recorder) keepsClusters(state map[string]map[string]resource) string {
+	if !r.history.wild[cds] {
+		return ""
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name := range state[cds] {
+		if _, ok := r.held[cds][name]; !ok {
+			return name + " is gone"
+		}
+	}
+	return ""
 }
 
 // restate makes another state the truth; nothing says in which order it came to be.

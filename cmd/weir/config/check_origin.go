@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/weir-xds/weir/relay"
 )
@@ -57,6 +58,12 @@ func (k checker) origin(path string, o *Origin) {
 	}
 	if o.GRPC != nil {
 		k.grpc(path+".grpc", o.GRPC)
+	}
+	if o.Audit != 0 && o.Audit < time.Minute {
+		k.addf(path+".audit", "must be 0, or at least 1m")
+	}
+	if o.Audit != 0 && o.GRPC == nil {
+		k.addf(path+".audit", "is for origins of grpc")
 	}
 	if o.Files != nil && o.Files.Path == "" {
 		k.addf(path+".files.path", "is required")

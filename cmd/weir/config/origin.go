@@ -106,6 +106,13 @@ type Origin struct {
 	// Share lets parameter maps share one upstream subscription (RELAY-69).
 	// Default: false. Not supported by this version.
 	Share bool `yaml:"share"`
+	// Audit is how often, give or take a fifth, weir asks the origin on a stream
+	// apart for what it holds of it, type by type, compares the two, counts what
+	// differs and has it told anew. Each audit costs the origin what a weir that
+	// starts from nothing does; one type is audited at a time. Secrets and
+	// dedicated streams are not. At least 1m, and for grpc only; 0: never.
+	// Default: 0s.
+	Audit time.Duration `yaml:"audit"`
 	// Guard holds back mass removals.
 	Guard Guard `yaml:"guard"`
 }

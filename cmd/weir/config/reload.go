@@ -54,6 +54,7 @@ var reloads = map[string]Reload{
 	"origins[].default":         ReloadConcerned,
 	"origins[].authorities":     ReloadConcerned,
 	"origins[].resume":          ReloadReconnect,
+	"origins[].audit":           ReloadReconnect,
 	"origins[].name_fields":     ReloadReconnect,
 	"origins[].absence_timer":   ReloadLive,
 	"origins[].guard":           ReloadLive,

@@ -99,7 +99,7 @@ func balancer(t *testing.T, addresses ...string) (address string, accepted *atom
 }
 
 func otherReplica(t *testing.T) {
-	w := start(t, setup{config: func(c weirtest.Config) { c.Set("limits.streams", 1) }})
+	w := start(t, setup{edge: func(c weirtest.Config) { c.Set("limits.streams", 1) }})
 	w.origin.Set(eds, "a", "1", relaytest.Endpoints("a", "10.0.0.1:80"))
 	first := w.client(relaytest.Delta)
 	first.Subscribe(eds, "a")
@@ -166,7 +166,7 @@ func arrivals(t *testing.T) {
 // memoryCap: a client is refused the names that there is no room for, one by one; weir stays near its limit, and whoever has something is served as before (RELAY-79).
 func memoryCap(t *testing.T) {
 	const limit, names, batch = 64 << 20, 300_000, 20_000
-	w := start(t, setup{config: func(c weirtest.Config) { c.Set("limits.memory", limit) }})
+	w := start(t, setup{edge: func(c weirtest.Config) { c.Set("limits.memory", limit) }})
 	w.origin.Set(eds, "a", "1", relaytest.Endpoints("a", "10.0.0.1:80"))
 	other := w.client(relaytest.Delta)
 	other.Subscribe(eds, "a")

@@ -79,6 +79,7 @@ type Process struct {
 	Addrs  []string // of all of them, in the order of the file
 	Admin  string
 	cmd    *exec.Cmd
+	file   string
 	config []byte
 	out    output
 	done   chan struct{} // closed when the process has ended; err is set then
@@ -137,15 +138,15 @@ func (l Launch) Start(tb testing.TB, c Config) *Process {
 	if p.config, err = json.MarshalIndent(c, "", "  "); err != nil {
 		tb.Fatal(err)
 	}
-	file := filepath.Join(tb.TempDir(), "weir.yaml")
-	if err := os.WriteFile(file, p.config, 0o600); err != nil {
+	p.file = filepath.Join(tb.TempDir(), "weir.yaml")
+	if err := os.WriteFile(p.file, p.config, 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	program := l.Program
 	if program == "" {
 		program = Binary
 	}
-	args := append(slices.Clone(l.Under), program, "run", "-c", file)
+	args := append(slices.Clone(l.Under), program, "run", "-c", p.file)
 	p.cmd = exec.Command(args[0], args[1:]...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	p.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // the detector would spend a second on every end
@@ -159,6 +160,29 @@ func (l Launch) Start(tb testing.TB, c Config) *Process {
 		tb.Fatal("weir did not start; its output follows")
 	}
 	return p
+}
+
+// Reload replaces the file by another one that is to be taken, and returns when it is in force. Listeners keep their ports.
+func (p *Process) Reload(c Config) {
+	p.tb.Helper()
+	before, _ := p.Metric("weir_config_reloads_total", `result="ok"`)
+	var err error
+	if p.config, err = json.MarshalIndent(c, "", "  "); err != nil {
+		p.tb.Fatal(err)
+	}
+	if err := os.WriteFile(p.file+".next", p.config, 0o600); err != nil {
+		p.tb.Fatal(err)
+	}
+	if err := os.Rename(p.file+".next", p.file); err != nil {
+		p.tb.Fatal(err)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		p.tb.Fatal(err)
+	}
+	taken := func() bool { n, _ := p.Metric("weir_config_reloads_total", `result="ok"`); return n > before }
+	if !Until(Patience, taken) {
+		p.tb.Fatal("the file was not taken; weir's output follows")
+	}
 }
 
 // listens reads from the log where weir listens, and reports whether it does everywhere; true also when it has ended, which its end

@@ -1,0 +1,219 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+	"go.uber.org/zap"
+)
+
+const (
+	// auditGrace is how long what differs may be under way on one of the two streams.
+	auditGrace = 5 * time.Second
+	// auditMost bounds the comparison of one type. A slow origin is asked another time.
+	auditMost = 2 * time.Minute
+	// driftNames is how many names a log line has.
+	driftNames = 10
+)
+
+// What becomes of the comparison of a type.
+const (
+	auditClean     = "clean"
+	auditDrift     = "drift"
+	auditPostponed = "postponed"
+)
+
+var errAuditTooLarge = errors.New("there is more than an audit compares")
+
+// auditor is a stream on which an origin is asked what it holds, apart from the lane's: nothing of it is applied.
+type auditor struct {
+	mu    sync.Mutex // guards what follows
+	audit *relay.Audit
+	first time.Time // of the responses; zero: none yet
+	news  time.Time // when one last brought a new name
+}
+
+// audits compares, one type of one lane after the other, what the table holds with what the origin says, and begins again after
+// Config.Audit. It ends with ctx.
+func (o *Origin) audits(ctx context.Context) {
+	for o.cfg.Audit > 0 {
+		if !sleep(ctx, time.Duration(float64(o.cfg.Audit)*(0.8+0.4*rand.Float64()))) {
+			return
+		}
+		o.mu.Lock()
+		lanes := make([]*lane, 0, len(o.lanes))
+		for l := range o.lanes {
+			lanes = append(lanes, l)
+		}
+		o.mu.Unlock()
+		for _, l := range lanes {
+			for _, typeURL := range l.table.Types() {
+				select { // one at a time in the whole process
+				case <-ctx.Done():
+					return
+				case o.cfg.AuditTurn <- struct{}{}:
+				}
+				l.audit(ctx, typeURL)
+				<-o.cfg.AuditTurn
+			}
+		}
+	}
+}
+
+// sleep reports whether ctx is still going on after d.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// audit compares one type, and has the lane opened anew if that has drifted.
+func (l *lane) audit(ctx context.Context, typeURL string) {
+	a, asks := l.table.Audit(typeURL, l.origin.cfg.SotW)
+	if len(asks) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, auditMost)
+	defer cancel()
+	result := l.compare(ctx, a, asks)
+	l.origin.counts.Audited(result)
+	if result != auditDrift {
+		l.log.Debug("audit", zap.String("type_url", printable(typeURL)), zap.String("result", result))
+		return
+	}
+	var names []string
+	counts := l.origin.counts.Type(typeURL)
+	drift := a.Drift()
+	for _, d := range drift {
+		counts.Drifted(d.Kind)
+		if len(names) < driftNames {
+			names = append(names, printable(d.Name)+" ("+d.Kind+")")
+		}
+	}
+	l.log.Warn("what is held has drifted from what the origin says on a fresh stream: it is asked for everything anew",
+		zap.String("type_url", printable(typeURL)), zap.Int("resources", len(drift)), zap.Strings("names", names))
+	l.table.Renew()
+}
+
+// compare asks on a stream of its own, waits until all has come, and compares; what differs is looked at again after a grace.
+func (l *lane) compare(ctx context.Context, a *relay.Audit, asks []relay.Ask) (result string) {
+	l.mu.Lock()
+	answered, server := l.open && l.heard, l.server
+	l.mu.Unlock()
+	if !answered {
+		return auditPostponed
+	}
+	c, _ := l.origin.pool.take(ctx, server)
+	if c == nil {
+		return auditPostponed
+	}
+	defer func() { l.origin.pool.release(c, false, false) }()
+	s, err := openStream(ctx, l, c)
+	if err != nil {
+		return auditPostponed
+	}
+	s.auditor = &auditor{audit: a}
+	go s.read()
+	defer func() { s.cancel(); <-s.done }()
+	for i := range asks {
+		if s.askFor(time.Now(), &asks[i]) != nil {
+			return auditPostponed
+		}
+	}
+	if !s.listen(func() time.Time { return s.auditor.complete(l.table.LongPause(), c.arrivals) }) {
+		return auditPostponed
+	}
+	for _, last := range []bool{false, true} {
+		differences, ok := s.auditor.look()
+		switch {
+		case !ok:
+			return auditPostponed
+		case differences == 0:
+			return auditClean
+		case last:
+			return auditDrift
+		}
+		grace := time.Now().Add(auditGrace)
+		if !s.listen(func() time.Time { return grace }) {
+			return auditPostponed
+		}
+	}
+	return auditClean
+}
+
+// listen answers what comes until the time that until gives; zero: it cannot be told yet. It reports whether the stream has lasted so
+// long.
+func (s *stream) listen(until func() time.Time) bool {
+	for {
+		now := time.Now()
+		if _, err := s.sendVerdicts(now); err != nil {
+			return false
+		}
+		var due <-chan time.Time
+		if at := until(); !at.IsZero() {
+			if !at.After(now) {
+				return true
+			}
+			due = time.After(at.Sub(now))
+		}
+		select {
+		case <-s.done:
+			return false
+		case <-s.verdicts:
+		case <-due:
+		}
+	}
+}
+
+// hear takes one response of an audit. An error ends the stream.
+func (s *stream) hear(now time.Time, raw []byte) error {
+	r, u, reject, err := s.parse(raw)
+	if err != nil {
+		return err
+	}
+	x := s.auditor
+	x.mu.Lock()
+	news, more := x.audit.Hear(now, &u)
+	if news || x.first.IsZero() {
+		x.news = now
+	}
+	if x.first.IsZero() {
+		x.first = now
+	}
+	x.mu.Unlock()
+	if !more {
+		return errAuditTooLarge
+	}
+	s.lane.mu.Lock()
+	t := s.types[r.TypeURL]
+	s.lane.mu.Unlock()
+	if t == nil {
+		return nil
+	}
+	return s.judge(now, r, &u, reject)
+}
+
+// complete is when the pause will be over after which all has come; zero as long as nothing has.
+func (x *auditor) complete(pause time.Duration, arrivals *relay.Arrivals) time.Time {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.first.IsZero() {
+		return time.Time{}
+	}
+	return arrivals.Over(x.news, pause)
+}
+
+func (x *auditor) look() (differences int, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.audit.Look()
+}
