@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
 )
 
 // TestMaxStreamAge: streams end at random times in the last tenth of the age, with a status that nobody warns of, each after its
@@ -66,6 +67,37 @@ func TestMaxStreamAge(t *testing.T) {
 		}
 		if n := l.net.Accepted() - accepted; n != many {
 			t.Errorf("%d clients came back on %d new connections", many, n)
+		}
+	})
+}
+
+// TestLateStreamsGoWithTheirConnection: a stream that was opened late on a connection ends with it, so that no connection lives on
+// without pings.
+func TestLateStreamsGoWithTheirConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLive(t, relaytest.Memory(), func(c *Config, _ *ListenerConfig) { c.Timing.MaxStreamAge = time.Hour })
+		conn, begin := l.net.Connect(t), time.Now()
+		first := relaytest.NewClient(t, conn, relaytest.ClientConfig{Patience: 2 * time.Hour})
+		late := relaytest.NewClient(t, conn, relaytest.ClientConfig{Patience: 2 * time.Hour})
+		first.Open(relaytest.Node("envoy-1", "edge"))
+		first.Subscribe(eds, "a")
+		l.asked(t, 1)
+		l.say(eds, "a=1")
+		first.Expect(eds, "the resource")
+		time.Sleep(40 * time.Minute)
+		late.Open(relaytest.Node("envoy-1", "edge"))
+		late.Subscribe(eds, "a")
+		l.asked(t, 2)
+		if n := l.net.Accepted(); n != 1 {
+			t.Fatalf("%d connections, want both streams on one", n)
+		}
+		for i, c := range []*relaytest.Client{first, late} {
+			latest := []time.Duration{60 * time.Minute, 71 * time.Minute}[i]
+			time.Sleep(time.Until(begin.Add(latest)))
+			synctest.Wait()
+			if err := c.Err(); status.Code(err) != codes.Unavailable {
+				t.Errorf("%v after the connection began the stream has ended with %v", latest, err)
+			}
 		}
 	})
 }

@@ -30,6 +30,11 @@ func (s *session) tick(now time.Time) error {
 	if !s.warm.at.IsZero() && !now.Before(s.warm.at) {
 		s.pushEndpointsLocked()
 	}
+	for _, w := range s.ways {
+		if why := w.Refused(); why != "" {
+			return status.Error(codes.FailedPrecondition, why)
+		}
+	}
 	if until := s.shortUntilLocked(); !until.IsZero() && !now.Before(until) {
 		return s.errShort()
 	}

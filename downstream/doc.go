@@ -10,6 +10,13 @@
 // belong to. route.go divides names by origin; those that are never asked of any are refused (refuse.go). Responses are a small head of
 // their own and bytes that all clients share (response.go, codec.go).
 //
+// # Another configuration
+//
+// [Server.Reconfigure] gives listeners, and the streams that are open, other settings. A stream that was served from what is no longer
+// in force, or was refused what somebody answers for by now, is concerned: it ends with UNAVAILABLE, and its client resumes by version.
+// All others go on (TestWhoIsConcerned, TestReconfigure), also beyond a limit that was lowered (TestLowerLimitEndsNobody). A stream that
+// begins to ask for what needs more of its node than was remembered ends, too (TestNodeThatIsMissing).
+//
 // # Dedicated types and secrets
 //
 // Types that a listener makes dedicated, and secrets of origins that have them enabled, are asked in a group that is the stream's alone
@@ -37,9 +44,18 @@
 //   - Vanish: keepalive finds it within a minute, whatever is being written to it (TestSilentPeerIsFound; cmd/weir:
 //     TestBlackHoledPeers, TestTCPKeepalive). Its own pings are not held against it (TestClientsMayPing, TestPingsArriveEarly).
 //   - Connect and not get as far as HTTP/2: the connection is closed after 10 s (TestSilentConnections).
-//   - Grow old: with max_stream_age its connection is sent GOAWAY, and then its streams end (TestMaxStreamAge).
+//   - Grow old: with max_stream_age its connection is sent GOAWAY, and then its streams end (TestMaxStreamAge,
+//     TestLateStreamsGoWithTheirConnection).
 //   - Ask for nothing: the stream ends at first_request (TestFirstRequest). Ask for too much: limits end the stream, or refuse the
-//     name, and are named in the status (TestStreamLimit, TestRequestLimit, TestRequestErrors, TestRefusedNames, TestManyTypes).
+//     name, and are named in the status (TestStreamLimit, TestIdentities, TestRequestLimit, TestRequestErrors, TestRefusedNames,
+//     TestManyTypes, TestDenied); one line of log for each limit and minute.
+//   - Be refused: a connection that has only refused streams is closed after a second, so that a load balancer behind which the
+//     client found a full replica chooses anew (TestRefusedClientsAreLetGo, TestHalfAClient). A stream on which names were refused
+//     for want of room ends after five minutes, since the client would not ask for them again.
+//   - Come all at once: streams wait up to two seconds for their turn, and are refused beyond that (TestArrivals, TestArrivalsEnd).
+//   - Send too fast: the stream is read more slowly, and no other (TestFastClientIsReadSlowly).
+//   - Claim to have come through relays that are refused upstream: its stream ends, and the others' lane comes back at once (relay:
+//     TestRefusedWay).
 //   - Send garbage: INVALID_ARGUMENT (TestEndCarriesStatus); nothing panics (FuzzRequest).
 //   - Refuse everything: one line of log for each type and second (TestNackLog), counted and shown; nobody else is told.
 //
@@ -68,9 +84,15 @@
 //   - Where the system has TCP_USER_TIMEOUT, grpc sets it to keepalive.timeout: a client that takes nothing from its socket for that long
 //     while there is something for it is cut off by the system, before keepalive would find it dead.
 //   - In delta, a client counts as in sync when it accepted its last responses, though it refused one before.
+//   - What a refused name takes until it is told is the client's text: a client that does not read its refusals costs that much, up to
+//     limits.names_per_stream. A name at another origin whose way was refused (RELAY-87) stays refused for the life of the stream.
+//   - A stream beyond limits.streams_per_connection waits in the client, or is reset by the grpc library: neither is counted here.
+//   - Where some streams of a connection are served and others refused, even beyond the eighth that is left for them, the connection
+//     stays.
 //
 // # Departures from the rules
 //
+//   - ERR-7: limits hold for the process, not for each listener: what they protect is the process.
 //   - RELAY-84 lets listeners and routes wait for clusters to settle without a bound; here it is cold_wait, because an origin that
 //     answers listeners and is silent about clusters must not starve them (RELAY-95).
 //   - RELAY-39 wants no linger for a name known absent. Package relay lets the absence of a name that had existed linger: else a
@@ -91,6 +113,12 @@
 //     in SotW with the list: it may have missed one, and would let go of what is still promised (relay/testdata/ttl_resume.txt).
 //   - RELAY-48: a promise repeated with an end less than 10 ms from the one known is not passed on: in SotW a heartbeat of
 //     one listener repeats those of all, and each would be one more at the next hop.
+//   - RELAY-96: a wildcard client with initial versions is told nothing of a restored set until that is confirmed, also of names that it
+//     lacks: they may have been deleted before it came back. Only what the origin was told that we hold is confirmed by silence of ten
+//     times settle; silence about anything else says nothing of it, so a set then takes the longest pause of RELAY-6, and a name is
+//     held back until the origin speaks of it, or for 15 s where a list waits for it. An answer confirms a set once the pause of RELAY-6
+//     after it has passed, and a name it speaks of at once. A name that a SotW client adds to its first list is served: it did not hold it.
+//     relay/testdata/restored*.txt, and TestConvergence in relay, which found rollbacks in the words of the rule.
 //   - STREAM-8: a client's half-close ends the stream, since it cannot acknowledge any more.
 //   - A request more than twice as long as limits.request_bytes is refused in grpc's words, which do not name the key.
 //

@@ -1,9 +1,11 @@
 package downstream
 
 import (
+	"errors"
 	"maps"
 
 	"github.com/weir-xds/weir/relay"
+	"google.golang.org/grpc/codes"
 )
 
 // routed are the names of one request by where they live (FED-1): old-style ones and `*` at the listener's own origin, xdstp names at the
@@ -52,6 +54,9 @@ func (s *session) routeLocked(st *streamType, names []string, refuse func(name s
 func (s *session) placeLocked(st *streamType, to *routed, o *relay.Origin, name string) *reason {
 	g, err := s.groupLocked(st, o)
 	if err != nil {
+		if !errors.Is(err, relay.ErrGroups) {
+			return &reason{code: codes.FailedPrecondition, text: err.Error()}
+		}
 		s.shortLocked(s.now, "groups")
 		return limitReason("groups", s.cfg.table.MaxGroups(), "the origin of this name has so many groups: try again later")
 	}

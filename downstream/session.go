@@ -92,12 +92,13 @@ type session struct {
 	deltaOf     []*relay.Origin // that were asked for what depends on their dialect
 	types       []*streamType   // in ORD-1 order
 	lastNonce   uint64
-	names       int       // over all types, refused ones that are remembered included
-	served      bool      // an answer was written
-	shortOf     string    // the limit for which a name is missing (denied.go); "": none is
-	shortFrom   time.Time // since when
-	now         time.Time // of the last call that brought one; no deadline before it is pending
-	notes       []note    // to be logged by the caller
+	names       int          // over all types, refused ones that are remembered included
+	served      bool         // an answer was written
+	shortOf     string       // the limit for which a name is missing (denied.go); "": none is
+	shortFrom   time.Time    // since when
+	now         time.Time    // of the last call that brought one; no deadline before it is pending
+	notes       []note       // to be logged by the caller
+	ways        []*relay.Way // to the groups joined, if the stream has come through relays
 	warm        warming
 	closed      bool
 }
@@ -204,7 +205,9 @@ func (s *session) joinLocked(node *corev3.Node) error {
 	if err != nil {
 		return s.noGroup(err)
 	}
-	g.Through(s.via)
+	if err := s.throughLocked(g); err != nil {
+		return s.noGroup(err)
+	}
 	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
 	wrapper, ttl := hopFeatures(node.GetClientFeatures())
 	s.ttl = ttl && (s.delta || wrapper) // in state of the world a TTL is in the wrapper (TTL-5)
@@ -229,12 +232,28 @@ func (s *session) assumeLocked(node *corev3.Node) *corev3.Node {
 	return node
 }
 
-// noGroup ends a stream that cannot have its group (RELAY-67).
-func (s *session) noGroup(why error) error {
-	if errors.Is(why, errReconfigured) {
-		return why
+// throughLocked takes the stream's way into a group that it has joined, or leaves it again.
+func (s *session) throughLocked(g *relay.Group) error {
+	w, err := g.Through(s.now, s.via, s.mailbox)
+	if err != nil {
+		g.Release(s.now)
+		return err
 	}
-	return s.cfg.full("groups", s.cfg.table.MaxGroups(), "the origin has so many groups of clients, by origins[].group_by")
+	if w != nil {
+		s.ways = append(s.ways, w)
+	}
+	return nil
+}
+
+// noGroup ends a stream that cannot have a group: there is no room (RELAY-67), its way is refused (RELAY-87), or the configuration changed.
+func (s *session) noGroup(why error) error {
+	switch {
+	case errors.Is(why, errReconfigured):
+		return why
+	case errors.Is(why, relay.ErrGroups):
+		return s.cfg.full("groups", s.cfg.table.MaxGroups(), "the origin has so many groups of clients, by origins[].group_by")
+	}
+	return status.Error(codes.FailedPrecondition, why.Error())
 }
 
 // kept is what a node may say to a group: all but what only fills it, since it stays for as long as the stream.
@@ -247,7 +266,8 @@ func kept(n *corev3.Node) *corev3.Node {
 }
 
 // groupLocked is the group in which a stream-type's names of an origin live. That of the listener's own origin is joined by the first
-// request, any other when it is first needed; all are given back at close. The error is relay.ErrGroups or errReconfigured.
+// request, any other when it is first needed; all are given back at close. The error is what
+// noGroup takes.
 func (s *session) groupLocked(st *streamType, o *relay.Origin) (*relay.Group, error) {
 	groups, join, need := &s.others, o.Group, nodeFacts
 	if st.dedicated {
@@ -265,7 +285,9 @@ func (s *session) groupLocked(st *streamType, o *relay.Origin) (*relay.Group, er
 	if err != nil {
 		return nil, err
 	}
-	g.Through(s.via)
+	if err := s.throughLocked(g); err != nil {
+		return nil, err
+	}
 	if *groups == nil {
 		*groups = map[*relay.Origin]*relay.Group{}
 	}
@@ -347,18 +369,19 @@ func (s *session) close(now time.Time) {
 		return
 	}
 	s.closed = true
+	for _, w := range s.ways {
+		w.Leave()
+	}
 	for _, st := range s.types {
 		if !st.sub.None() {
 			st.sub.Close(now)
 		}
 	}
 	if s.group != nil {
-		s.group.Unthrough(s.via)
 		s.group.Release(now)
 	}
 	for _, groups := range []map[*relay.Origin]*relay.Group{s.others, s.dedicated} {
 		for _, g := range groups {
-			g.Unthrough(s.via)
 			g.Release(now)
 		}
 	}

@@ -18,6 +18,7 @@ type Metrics struct {
 	evictions     map[string]prometheus.Counter // by reason
 	lookups       [len(lookups)]prometheus.Counter
 	rejections    map[string]prometheus.Counter // by limit
+	turnedAway    prometheus.Counter
 	configReloads map[string]prometheus.Counter // by result
 	snapshots     map[string]prometheus.Counter // by result
 	snapshotSaved prometheus.Gauge
@@ -40,6 +41,10 @@ func New(reg *prometheus.Registry) *Metrics {
 			"Retired cache entries dropped, by the bound that was reached.", "reason"), evictionReasons),
 		rejections: children(counterVec(f, "weir_limit_rejections_total",
 			"Things refused because of a limit, by the limit's key in the config file.", "limit"), limits),
+		turnedAway: f.NewCounter(prometheus.CounterOpts{
+			Name: "weir_connections_turned_away_total",
+			Help: "Connections closed at once because files ran out.",
+		}),
 		configReloads: children(counterVec(f, "weir_config_reloads_total",
 			"Attempts to load a changed config file.", "result"), results),
 		snapshots: children(counterVec(f, "weir_snapshot_writes_total",
@@ -143,6 +148,13 @@ func (m *Metrics) Evicted(reason string, n int) {
 func (m *Metrics) LimitRejection(limit string) {
 	if m != nil {
 		m.rejections[oneOf(limits, limit)].Inc()
+	}
+}
+
+// TurnedAway counts a connection closed at once because files ran out.
+func (m *Metrics) TurnedAway() {
+	if m != nil {
+		m.turnedAway.Inc()
 	}
 }
 

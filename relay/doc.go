@@ -45,7 +45,15 @@
 // stays servable, and absence is told to nobody who asks now (RELAY-2, RELAY-38; testdata/resume.txt). Errors of members are kept one
 // for each member and 1,000 more, the newest (TestFaultsAreBounded); a client of `*` costs its place in their order. A type that makes
 // the origin end the stream is left out of the next, tried on lanes of its own, and kept there until it is answered, so that the
-// others go on (RELAY-92; trial.go, testdata/quarantine.txt).
+// others go on (RELAY-92; trial.go, testdata/quarantine.txt). A client that says it came through relays which the origin refuses leaves,
+// and the others' lane is opened again at once (via.go, TestRefusedWay).
+//
+// # Room
+//
+// What is wanted never goes (RELAY-79). The process tells the table what it holds and may hold; above that what retired is given up, then
+// names and sets that nobody has asked for yet are denied, and further above the table says that streams should be turned away (room.go,
+// TestMemory, TestViews). Between two measurements what is taken on is estimated: a request may bring a million names. Bodies are not:
+// those of names that are taken on come when they come.
 //
 // # Ordering
 //
@@ -80,6 +88,15 @@
 // opened (retired.go, revive.go; testdata/retired*.txt). What must not be cached goes with its last client (testdata/uncached*.txt);
 // a set with such a member is treated so as a whole.
 //
+// # After a restart
+//
+// Images gives what a snapshot keeps of every type that has changed, pointers taken under the lock (image.go, BenchmarkImages); Restore
+// puts it back before anybody is served, bodies judged anew as if the origin sent them (restore.go, TestBodyImage, TestRestoreRefuses,
+// FuzzRestoreBody). What was restored is stale, lingers and is asked for at once (testdata/restored*.txt). Who says that it holds something
+// is told nothing of it until the origin has confirmed it (confirm.go, testdata/restored_names.txt, restored_sotw.txt); a client of a set
+// waits for it as for one that is not firm. TestConvergence ends the process at random, begins it with a snapshot of some time before, and
+// fails if a client is told what the origin had only before what it holds.
+//
 // # TTLs
 //
 // A body carries the moment it expires; a heartbeat, or the same body again, makes a copy that shares its bytes with another moment. That
@@ -111,6 +128,9 @@
 // does it say NOT_FOUND of what has expired. Both kinds of clients, those who are told TTLs and others, on one wildcard cost two views of
 // it. An alias that only a member of `*` lists is still asked by name: who names one gets what the origin
 // answers. Who leaves `*` before it is told of an update that drops an alias of its may keep what it has by that alias.
+// What a transient error keeps in a set that was restored is told to who comes back, though it may hold something newer; a name in
+// such an error is held back for as long as it lasts, but for lists that are sent whole, which wait 15 s. What had retired is not kept in
+// a snapshot unless somebody asked for it again.
 // A type asked in vain stays a shard for as long as the stream it was asked on; more than 256 of
 // them reopen that stream. Each type that makes the origin end streams costs its group one of them, up to sixteen; from then on what
 // was never answered is asked apart first. An operator lets a type out of quarantine by a restart alone.
@@ -118,6 +138,6 @@
 // # What to read next
 //
 // shard.go, set.go, then view.go and named.go, then take.go, settle.go and takedelta.go for the way out and lane.go, ask.go and
-// apply.go for the way in; errors.go and faults.go for what is said instead of resources; union.go for several origins;
+// apply.go for the way in; errors.go and faults.go for what is said instead of resources; image.go, restore.go and confirm.go for restarts; union.go for several origins;
 // testdata/*.txt reads as conversations.
 package relay

@@ -30,9 +30,9 @@ type Group struct {
 	identifier atomic.Pointer[string] // of the origin's control plane, as it said last
 
 	// Guarded by origin.mu.
-	refs   int            // clients
-	vias   map[string]int // of them, those that came through relays, by the way (Through)
-	ending bool           // a groupEnd timer is in the heap
+	refs   int                          // clients
+	ways   map[string]map[*Way]struct{} // of them, those that came through relays, by the way
+	ending bool                         // a groupEnd timer is in the heap
 
 	mu     sync.Mutex // guards shards; nothing is locked under it
 	shards map[string]*shard

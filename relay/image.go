@@ -2,7 +2,6 @@ package relay
 
 import (
 	"iter"
-	"slices"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -166,15 +165,21 @@ func (s *shard) image(x *TypeImage, before uint64) bool {
 			x.Sets = append(x.Sets, t.imageLocked())
 		}
 	})
-	if len(s.named.entries) > 0 {
-		x.Names = make([]NameImage, 0, len(s.named.entries))
-	}
-	for _, e := range s.named.entries {
-		if n := e.image(); len(n.Params) > 0 {
-			x.Names = append(x.Names, n)
+	if n := len(s.named.entries); n > 0 {
+		c := roster{names: make([]NameImage, 0, n), params: make([]constraints.Params, 0, n), variants: make([]*Variant, 0, n)}
+		for _, e := range s.named.entries {
+			c.add(e)
 		}
+		x.Names = c.names
 	}
 	return true
+}
+
+// roster is the names of an image while the lock is held: what they have is in one piece for all, since there may be many.
+type roster struct {
+	names    []NameImage
+	params   []constraints.Params
+	variants []*Variant
 }
 
 // response is what a snapshot keeps of the receipt: the version that clients are told, if they are.
@@ -190,7 +195,7 @@ func (t *set) imageLocked() SetImage {
 	if t.uncached > 0 || t.anew || len(t.members) == 0 && !t.settled {
 		return x
 	}
-	x.Settled, x.Retired = t.settled, t.revived
+	x.Settled, x.Retired = t.settled || t.revived, t.revived // which is whole, and not told while a stream has still to say so
 	x.Members = make([]*Variant, 0, len(t.members))
 	for _, m := range t.members {
 		x.Members = append(x.Members, m.variants...)
@@ -198,9 +203,18 @@ func (t *set) imageLocked() SetImage {
 	return x
 }
 
-// image is what is kept of a name. Nobody asks for a name only to learn again that it does not exist (RELAY-39).
-func (e *entry) image() NameImage {
-	x := NameImage{Name: e.name, Spelt: e.spelt}
+// add takes up a name. Nobody asks for one only to learn again that it does not exist (RELAY-39).
+func (c *roster) add(e *entry) {
+	from := len(c.params)
+	for _, w := range e.wants {
+		if w.wanted() && (w.chosen != nil || !w.wasAbsent) {
+			c.params = append(c.params, w.params)
+		}
+	}
+	if len(c.params) == from {
+		return
+	}
+	x := NameImage{Name: e.name, Spelt: e.spelt, Params: c.params[from:len(c.params):len(c.params)]}
 	variants := e.variants
 	switch {
 	case e.lost:
@@ -208,14 +222,12 @@ func (e *entry) image() NameImage {
 	case len(variants) == 0 && !e.doubted:
 		variants, x.Retired = e.retired, e.retired != nil
 	}
-	for _, w := range e.wants {
-		if w.wanted() && (w.chosen != nil || !w.wasAbsent) {
-			x.Params = append(x.Params, w.params)
+	from = len(c.variants)
+	for _, v := range variants {
+		if !v.DoNotCache {
+			c.variants = append(c.variants, v)
 		}
 	}
-	if slices.ContainsFunc(variants, func(v *Variant) bool { return v.DoNotCache }) {
-		variants = slices.DeleteFunc(slices.Clone(variants), func(v *Variant) bool { return v.DoNotCache })
-	}
-	x.Variants = slices.Clone(variants)
-	return x
+	x.Variants = c.variants[from:len(c.variants):len(c.variants)]
+	c.names = append(c.names, x)
 }

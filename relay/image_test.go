@@ -1,10 +1,20 @@
 package relay
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/weir-xds/weir/constraints"
 )
 
 // diskImages is what a snapshot keeps, as it would be written: nothing in it is shared with a table.
@@ -86,6 +96,15 @@ func (d *diskImages) restore(t *Table, now time.Time) (out []string) {
 	return out
 }
 
+// all is every image in words.
+func (d *diskImages) all() (out []string) {
+	for _, x := range *d {
+		out = append(out, describe(&x.TypeImage)...)
+	}
+	slices.Sort(out)
+	return out
+}
+
 // describe is an image in words, one line for each set and for all names.
 func describe(x *TypeImage) (out []string) {
 	say := func(vs []*Variant) (words []string) {
@@ -123,4 +142,196 @@ func describe(x *TypeImage) (out []string) {
 		out = []string{shortType(x.TypeURL) + ": nothing"}
 	}
 	return out
+}
+
+// TestBodyImage: a body that was written down is the same body when it is made again, whatever is to it.
+func TestBodyImage(t *testing.T) {
+	now, wall := time.Unix(1e9, 0), time.Date(2030, 5, 1, 0, 0, 0, 0, time.UTC)
+	name := &discoveryv3.ResourceName{Name: "c1", DynamicParameterConstraints: &discoveryv3.DynamicParameterConstraints{
+		Type: &discoveryv3.DynamicParameterConstraints_Constraint{Constraint: &discoveryv3.DynamicParameterConstraints_SingleConstraint{
+			Key: "env", ConstraintType: &discoveryv3.DynamicParameterConstraints_SingleConstraint_Value{Value: "prod"},
+		}},
+	}}
+	meta := &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"a": {Fields: map[string]*structpb.Value{"b": structpb.NewStringValue("c")}}}}
+	payload := mustAny(t, &corev3.Node{Id: "x"})
+	payload.TypeUrl = ClusterType
+	for sentence, r := range map[string]*discoveryv3.Resource{
+		"plain":                  {Name: "c1", Version: "7", Resource: payload},
+		"no version":             {Name: "c1", Resource: payload},
+		"aliases":                {Name: "c1", Aliases: []string{"b", "a"}, Version: "7", Resource: payload},
+		"constraints":            {ResourceName: name, Version: "7", Resource: payload},
+		"metadata":               {Name: "c1", Version: "7", Resource: payload, Metadata: meta},
+		"another spelling":       {Name: "xdstp://%6f/envoy.config.cluster.v3.Cluster/c?b=1&a=2", Version: "7", Resource: payload},
+		"an empty name in delta": {Version: "7", Resource: payload},
+	} {
+		for _, cfg := range []OriginConfig{{Name: "mesh"}, {Name: "mesh", OriginVersions: true}, {Name: "mesh", SotW: true}} {
+			table, err := New(Config{Origins: []OriginConfig{cfg}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			u, _ := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", Resources: []*discoveryv3.Resource{r}})
+			if cfg.SotW {
+				u, _ = accept(t, &discoveryv3.DiscoveryResponse{TypeUrl: ClusterType, Resources: []*anypb.Any{mustAny(t, r)}})
+			}
+			v := newVariant(&receipt{typeURL: ClusterType, server: 3, shown: cfg.OriginVersions}, &u.Resources[0], u.Resources[0].Version)
+			v.endAt(now.Add(20 * time.Second))
+			image := v.Image(now.Add(5*time.Second), wall)
+			later := now.Add(-time.Hour) // another process, with another clock
+			back, err := table.RestoreBody(later, wall.Add(4*time.Second), "mesh", ClusterType, image)
+			if err != nil {
+				t.Errorf("%s: %v", sentence, err)
+				continue
+			}
+			if !bytes.Equal(back.buf, v.buf) || back.Digest != v.Digest || back.Constraints.Key() != v.Constraints.Key() || back.Name != v.Name ||
+				back.spelt != v.spelt || back.Nameless != v.Nameless || back.originVersion != v.originVersion || back.from.server != 3 ||
+				!slices.Equal(back.aliases, v.aliases) || !bytes.Equal(back.metadata, v.metadata) {
+				t.Errorf("%s: %+v came back as %+v", sentence, v, back)
+			}
+			if left := back.Expires().Sub(later); left != 11*time.Second {
+				t.Errorf("%s: 15 s were left, and 4 s passed on the wall: %v are left (RELAY-54)", sentence, left)
+			}
+			back, _ = table.RestoreBody(later, wall.Add(-time.Hour), "mesh", ClusterType, image)
+			if left := back.Expires().Sub(later); left != 15*time.Second {
+				t.Errorf("%s: the wall clock was set back, and of 15 s are %v left", sentence, left)
+			}
+		}
+	}
+}
+
+// TestRestoreRefuses: what cannot be is refused by what is wrong, and nothing of it is taken.
+func TestRestoreRefuses(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	cfg := Config{Origins: []OriginConfig{{Name: "mesh", GroupBy: []string{"cluster"}, Types: []string{ClusterType, EndpointType, SecretType}}}}
+	table, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, node := groupOf(&corev3.Node{Cluster: "edge"}, cfg.Origins[0], "weir")
+	c := func(name string) *Variant {
+		r := madeResource(ClusterType, name, "1", "x")
+		return newVariant(&receipt{typeURL: ClusterType}, &r, "1")
+	}
+	uncached, other, listener := c("c1"), c("c1"), c("c1")
+	uncached.DoNotCache, listener.from = true, &receipt{typeURL: ListenerType}
+	one := []constraints.Params{{}}
+	for want, change := range map[string]func(*TypeImage){
+		"the origin is not configured":               func(x *TypeImage) { x.Origin = "gone" },
+		"the origin is not asked for the type":       func(x *TypeImage) { x.TypeURL = ListenerType },
+		"secrets are not restored":                   func(x *TypeImage) { x.TypeURL = SecretType },
+		"its node does not decode":                   func(x *TypeImage) { x.Node = []byte{0xff} },
+		"group_by is another by now":                 func(x *TypeImage) { x.Group = "dedicated-1" },
+		`set "*": "c1" has type`:                     func(x *TypeImage) { x.Sets[0].Members = []*Variant{listener} },
+		`set "*": "c1" must not be cached`:           func(x *TypeImage) { x.Sets[0].Members = []*Variant{uncached} },
+		`set "*": "c1" is listed twice`:              func(x *TypeImage) { x.Sets[0].Members = []*Variant{c("c1"), other} },
+		`set "*": has a resource without a body`:     func(x *TypeImage) { x.Sets[0].Members = []*Variant{nil} },
+		`set "*": is listed twice`:                   func(x *TypeImage) { x.Sets = append(x.Sets, x.Sets[0]) },
+		`"some" is no collection`:                    func(x *TypeImage) { x.Sets[0].Selector = "some" },
+		`set "xdstp://a/T/b/*": "c1" is no member`:   func(x *TypeImage) { x.Sets[0].Selector = "xdstp://a/T/b/*" },
+		`name "c1": is listed twice`:                 func(x *TypeImage) { x.Names = append(x.Names, x.Names[0]) },
+		`name "c1": is wanted with no parameters`:    func(x *TypeImage) { x.Names[0].Params = nil },
+		`name "c1": "c2" does not go by it`:          func(x *TypeImage) { x.Names[0].Variants = []*Variant{c("c2")} },
+		`name "c1": stands for "c1" and "c2"`:        func(x *TypeImage) { x.Names[0].Variants = []*Variant{c("c1"), c("c2")} },
+		`name "xdstp://A/T/b?d&c": is not canonical`: func(x *TypeImage) { x.Names[0].Name = "xdstp://A/T/b?d&c" },
+		`name "c1": "c1" is listed twice`:            func(x *TypeImage) { x.Names[0].Variants = []*Variant{c("c1"), c("c1")} },
+	} {
+		x := TypeImage{
+			Origin: "mesh", Group: key, Node: mustMarshal(t, node), TypeURL: ClusterType,
+			Sets:  []SetImage{{Selector: Wildcard, Settled: true, Members: []*Variant{c("c1")}}},
+			Names: []NameImage{{Name: "c1", Params: one, Variants: []*Variant{c("c1")}}},
+		}
+		change(&x)
+		if err := table.Restore(now, x); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+		if n := len(table.Origin("mesh").groupList()); n != 0 {
+			t.Errorf("%s: %d groups came of it", want, n)
+		}
+	}
+	x := TypeImage{Origin: "mesh", Group: key, Node: mustMarshal(t, node), TypeURL: ClusterType, Sets: []SetImage{{Selector: Wildcard}}}
+	if err := table.Restore(now, x); err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Restore(now, x); err == nil || !strings.Contains(err.Error(), "it is in use already") {
+		t.Errorf("twice: %v", err)
+	}
+	if g, err := table.Origin("mesh").Group(&corev3.Node{Cluster: "edge"}); err != nil || g.Key() != key || !proto.Equal(g.node, node) {
+		t.Errorf("a client of the group finds another: %v", g.Key())
+	}
+}
+
+// TestRestoredGroupKeepsItsNode: the group of a client is found again by its key, and presents what it did, for each way to group.
+func TestRestoredGroupKeepsItsNode(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	for _, oc := range []OriginConfig{
+		{Name: "mesh"},
+		{Name: "mesh", GroupBy: []string{"cluster", "locality", "user_agent_name", "user_agent_version", "client_features", "metadata", "id", "dynamic_parameters"}},
+		{Name: "mesh", GroupBy: []string{"id"}},
+		{Name: "mesh", GroupBy: []string{"cluster", "id"}, NodeID: "fixed", NodeCluster: "fixed too"},
+		{Name: "mesh", GroupBy: []string{"metadata.role"}, NodeCluster: "fixed"},
+	} {
+		for _, n := range []*corev3.Node{nil, {}, richNode()} {
+			var tables [2]*Table
+			for i := range tables {
+				var err error
+				if tables[i], err = New(Config{Origins: []OriginConfig{oc}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g, err := tables[0].Origin("mesh").Group(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType, Delta: true}).Update(now, []string{"*"}, nil)
+			var disk diskImages
+			disk.snapshot(tables[0], now)
+			for _, problem := range disk.restore(tables[1], now) {
+				t.Errorf("%v, %v: %s", oc, n, problem)
+			}
+			again := tables[1].Origin("mesh").groupList()
+			if len(again) != 1 || again[0].key != g.key || !proto.Equal(again[0].node, g.node) {
+				t.Errorf("%v, %v: came back as %v", oc, n, again[0].node)
+			}
+		}
+	}
+}
+
+// FuzzRestoreBody: whatever a file has in it, it is refused or makes a body that is written down as it was made.
+func FuzzRestoreBody(f *testing.F) {
+	r := madeResource(ClusterType, "c1", "1", "x")
+	v := newVariant(&receipt{typeURL: ClusterType}, &r, "1")
+	f.Add(v.resource(), int64(0), int64(0), false)
+	v.aliases = []string{"a"}
+	f.Add(v.resource(), int64(5), int64(3), true)
+	tables := map[bool]*Table{}
+	for _, sotw := range []bool{false, true} {
+		table, err := New(Config{Origins: []OriginConfig{{Name: "mesh", SotW: sotw}}})
+		if err != nil {
+			f.Fatal(err)
+		}
+		tables[sotw] = table
+	}
+	now := time.Unix(1e9, 0)
+	f.Fuzz(func(t *testing.T, b []byte, expires, left int64, sotw bool) {
+		image := BodyImage{Resource: b, Left: time.Duration(left)}
+		if expires != 0 {
+			image.Expires = time.Unix(0, expires)
+		}
+		v, err := tables[sotw].RestoreBody(now, now, "mesh", ClusterType, image)
+		if err != nil {
+			return
+		}
+		image = v.Image(now, now)
+		again, err := tables[sotw].RestoreBody(now, now, "mesh", ClusterType, image)
+		if err != nil {
+			t.Fatalf("was made and is refused: %v", err)
+		}
+		if next := again.Image(now, now); !bytes.Equal(next.Resource, image.Resource) || again.Digest != v.Digest || !bytes.Equal(again.buf, v.buf) {
+			t.Fatalf("%x came back as %x", image.Resource, next.Resource)
+		}
+		if !v.timed() || v.Expires().After(now) {
+			if vs, _ := living([]*Variant{v}, now); len(vs) != 1 {
+				t.Fatal("it lives and is gone")
+			}
+		}
+	})
 }

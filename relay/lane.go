@@ -26,15 +26,15 @@ type Lane struct {
 	only  *shard // the one type it carries: apart from all others (RELAY-92), or in its own service; nil: the rest
 	wake  chan struct{}
 
-	owned  atomic.Bool   // somebody runs it, or is queued to
-	gen    atomic.Uint32 // the present stream; 0 while none is open
-	server atomic.Uint32 // that the present stream goes to
-	reopen atomic.Bool   // the stream must be opened anew to change what it carries
-	via    atomic.Uint32 // one more than how many relays were presented last; 0: it presents none
-	down   atomic.Bool   // no stream can be opened; see Missed
-	heard  atomic.Uint32 // the last stream that was answered, or has been open for long (RELAY-92)
-	fresh  atomic.Bool   // the present stream presents no versions; see Doubt
-	doubt  atomic.Bool   // the next one is to be so
+	owned  atomic.Bool              // somebody runs it, or is queued to
+	gen    atomic.Uint32            // the present stream; 0 while none is open
+	server atomic.Uint32            // that the present stream goes to
+	reopen atomic.Bool              // the stream must be opened anew to change what it carries
+	via    atomic.Pointer[[]string] // the relays that were presented last, but for this one; nil: it presents none
+	down   atomic.Bool              // no stream can be opened; see Missed
+	heard  atomic.Uint32            // the last stream that was answered, or has been open for long (RELAY-92)
+	fresh  atomic.Bool              // the present stream presents no versions; see Doubt
+	doubt  atomic.Bool              // the next one is to be so
 
 	arrivals atomic.Pointer[Arrivals] // on the connection of the present stream; nil: not known
 

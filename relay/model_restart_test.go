@@ -1,6 +1,10 @@
 package relay
 
-import "maps"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // Restarts: the process ends, and another begins with what was written down last, which may be older than what clients hold. They come
 // back, and say what they hold.
@@ -53,8 +57,12 @@ func (m *model) restart() {
 	for _, problem := range m.disk.restore(m.table, m.now) {
 		m.t.Fatalf("restored: %s\n%s", problem, m.tail())
 	}
+	var again diskImages
+	again.snapshot(m.table, m.now)
+	if want, got := m.disk.all(), again.all(); !slices.Equal(want, got) {
+		m.t.Fatalf("what was restored is kept as\n%s\nwant\n%s\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"), m.tail())
+	}
 	m.breaks += 2
-	m.restored++
 	if m.rnd.IntN(2) == 0 { // without the origin for a while
 		m.outage = m.at + m.rnd.IntN(60)
 	}

@@ -121,9 +121,8 @@ type model struct {
 	waited     int // bodies and removals that were not taken while the origin was frozen
 	promises   promises
 
-	disk     diskImages
-	lives    lives
-	restored int
+	disk  diskImages
+	lives lives
 }
 
 type modelLane struct {

@@ -20,7 +20,7 @@ type namedTable struct {
 	firstGen [2]uint32
 	firstAt  [2]time.Time
 	changed  []*want // to be looked at by the lane, besides asking anew
-	// unconfirmed: an entry may be. Those whose silence counts as the origin's word are confirmed at confirmAt (restore.go).
+	// unconfirmed: an entry may be. Those whose silence counts as the origin's word are confirmed at confirmAt (confirm.go).
 	unconfirmed bool
 	confirmAt   time.Time
 	confirming  bool // a timer is set
@@ -54,7 +54,7 @@ type entry struct {
 	retired         []*Variant
 	served, doubted bool
 	lost            bool   // the resource does not list the name any more (ALIAS-4)
-	unconfirmed     bool   // the variants are those of a snapshot, and no stream has said anything of them (restore.go)
+	unconfirmed     bool   // the variants are those of a snapshot, and no stream has said anything of them (confirm.go)
 	seenGen         uint32 // generation of the stream that brought the body last
 }
 
@@ -85,7 +85,7 @@ type want struct {
 	existed    bool   // a body was known: a client that is away may hold it, so its absence lingers
 	faulted    bool   // in error, and nothing else is known: counts for settling like silence, after 15 s
 	unanswered bool   // silent for 15 s on a healthy stream: counts for settling only (RELAY-6)
-	mute       bool   // asked 15 s ago, and the origin has said nothing of the body since (restore.go)
+	mute       bool   // asked 15 s ago, and the origin has said nothing of the body since (confirm.go)
 	refresh    bool   // to be asked anew, by unsubscribe and subscribe (DELTA-7)
 	inChanged  bool
 }

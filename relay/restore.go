@@ -15,7 +15,7 @@ import (
 // What comes back from a snapshot (RELAY-96). It is there as what was live when a stream broke is (RELAY-2), and its interest lingers, so
 // that the origin is asked for it at once. Another replica may meanwhile have given a client something newer, so a client that says that
 // it holds something is told nothing of it until the origin has confirmed it: a set that is restored is settled and not firm (set.go),
-// an entry is unconfirmed (below). All others are served.
+// an entry is unconfirmed (confirm.go). All others are served.
 
 // leastRestored is how long what is restored is wanted at least: clients need time to come back.
 const leastRestored = time.Minute
@@ -321,97 +321,5 @@ func (r *restoration) nameLocked(x *NameImage, response string) {
 		e.wants = append(e.wants, w)
 		s.push(timer{at: r.until, kind: wantEnd, shard: s, want: w})
 		s.lookLocked(w)
-	}
-}
-
-// Until the origin has confirmed what was restored, it is told only to clients that do not hold it. A set is firm once it was answered and
-// a pause has passed, or where there is no answer the pause after it was asked (set.go). A name is confirmed by what the origin says of
-// it, or by the same pause. Silence about what it was not told that we hold says nothing, though: then a set takes the longest pause, and a
-// name is held back until the origin speaks of it, or for 15 s where a list waits for it.
-
-// unconfirmedLocked reports whether the members were restored and no stream has confirmed them.
-func (t *set) unconfirmedLocked() bool { return t.restored && !t.firm }
-
-// heldBackLocked reports whether the client waits for what was restored because it says that it holds something.
-func (p *position) heldBackLocked() bool {
-	t := p.view.set
-	return p.fresh && p.sub.holds && t.unconfirmedLocked() && t.readyLocked(false)
-}
-
-// heldBack reports whether the client is to be told nothing of a name that was restored because it says that it holds it, or may by an
-// alias. A list that is sent whole does not wait for a name for ever (RELAY-6).
-func (r *record) heldBack() bool {
-	w := r.want
-	if !w.entry.unconfirmed {
-		return false
-	}
-	if !r.is(claimed | returned | early) { // by the alias it would have what it says it holds by the name
-		own := w.chosen
-		return own != nil && own.Name != w.entry.name && r.sub.records[own.Name] != nil && r.sub.records[own.Name].is(claimed)
-	}
-	return !w.mute || !r.sub.wholeLocked() || !r.sub.shard.isAskedLocked(w)
-}
-
-// confirmLocked: the origin has spoken of the name, if only by its silence.
-func (s *shard) confirmLocked(e *entry) {
-	if !e.unconfirmed {
-		return
-	}
-	e.unconfirmed = false
-	for _, w := range e.wants {
-		s.reshowLocked(w)
-	}
-}
-
-// confirmFromLocked: names were just asked, all of them on a new stream, or some that came later. Their silence counts from now, but what
-// comes later does not put off the others.
-func (s *shard) confirmFromLocked(now time.Time, all bool) {
-	t := &s.named
-	if t.unconfirmed && (all || !t.confirming) {
-		t.confirmAt = now.Add(firmFactor * s.cfg().Settle)
-		s.confirmTimerLocked()
-	}
-}
-
-func (s *shard) confirmTimerLocked() {
-	if t := &s.named; !t.confirming {
-		t.confirming = true
-		s.push(timer{at: t.confirmAt, kind: confirmations, shard: s})
-	}
-}
-
-// confirmLaterLocked: a response came to the names' stream, so there may be more to come. What it lacks may be what was refused of it
-// (RELAY-32).
-func (s *shard) confirmLaterLocked(bad bool) {
-	t := &s.named
-	if !t.unconfirmed {
-		return
-	}
-	most := t.firstAt[t.lane].Add(firmMost)
-	if t.confirmAt = earlier(s.now.Add(firmFactor*s.cfg().Settle), most); bad {
-		t.confirmAt = most
-	}
-}
-
-// confirm looks whether silence about the names that were restored has been long enough.
-func (s *shard) confirm(now time.Time) {
-	s.mu.Lock()
-	defer s.unlock()
-	s.now = now
-	t := &s.named
-	t.confirming = false
-	gen := t.firstGen[t.lane]
-	switch {
-	case !t.unconfirmed, !s.lane(t.lane).live(gen): // the next stream asks anew
-	case t.confirmAt.After(now):
-		s.confirmTimerLocked()
-	default:
-		t.unconfirmed = false
-		for _, e := range t.entries {
-			if t.presented && len(e.variants) > 0 && s.askedBeforeLocked(e, gen) && !e.kept(gen) {
-				s.confirmLocked(e)
-			}
-			t.unconfirmed = t.unconfirmed || e.unconfirmed
-		}
 	}
 }

@@ -28,7 +28,7 @@ type retiredKey struct {
 // retired is one name with its variants, or a whole set: bodies and nothing else.
 type retired struct {
 	variants    []*Variant
-	unconfirmed bool // restored, and no stream has said anything of it since (restore.go)
+	unconfirmed bool // restored, and no stream has said anything of it since (confirm.go)
 	bytes       int
 }
 

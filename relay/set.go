@@ -51,7 +51,7 @@ type set struct {
 
 	// revived: the members are those of a set that had retired (revive.go), as far as no stream since has said otherwise.
 	revived bool
-	// restored: the members are those of a snapshot, all of them. Until the set is firm no stream has confirmed them (restore.go).
+	// restored: the members are those of a snapshot, all of them. Until the set is firm no stream has confirmed them (confirm.go).
 	restored bool
 	// uncached is how many members must not be cached, and anew that one was among them when the last client left: whoever comes now
 	// waits for what the origin says on the next stream (RELAY-9).

@@ -176,12 +176,13 @@ type Origin struct {
 	ended  atomic.Bool                  // no longer in force: nothing new is kept of it
 	frozen atomic.Pointer[time.Time]    // since when; nil: it is not (freeze.go)
 
-	mu     sync.Mutex // guards what follows; held for map work only; nothing is locked under it
-	alarms []Alarm    // not told yet
-	groups map[string]*Group
-	queued []*Lane         // wanted, and nobody runs them yet
-	lastID uint64          // of a dedicated group
-	proven map[string]bool // types it has answered, whichever group asked (RELAY-92)
+	mu       sync.Mutex // guards what follows; held for map work only; nothing is locked under it
+	alarms   []Alarm    // not told yet
+	groups   map[string]*Group
+	queued   []*Lane         // wanted, and nobody runs them yet
+	lastID   uint64          // of a dedicated group
+	proven   map[string]bool // types it has answered, whichever group asked (RELAY-92)
+	refusals []refusal       // of ways (via.go)
 	// servers are the numbers of the origin's servers (Server), and lastServer the last one given out.
 	servers    map[string]uint8
 	lastServer uint8

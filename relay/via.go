@@ -1,10 +1,13 @@
 package relay
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 )
 
 // ViaKey is the gRPC metadata in which each relay on the way of a stream has left its instance name, in order (RELAY-87).
@@ -29,14 +32,22 @@ func ParseVia(values []string) (via []string) {
 	return via
 }
 
-// viaRefused begins the words of CheckVia, by which the relay that is refused knows them.
-const viaRefused = ViaKey + ": "
+const (
+	// viaRefused begins the words of CheckVia, by which the relay that is refused knows them.
+	viaRefused = ViaKey + ": "
+	// passedBefore follows the name of the relay that refuses what has come through it before.
+	passedBefore = " has been passed before"
+	// refusalHolds is how long a refusal counts for streams that come the same way: the origin may be another relay by then.
+	refusalHolds = time.Minute
+	// maxRefusals bounds what is remembered of them.
+	maxRefusals = 16
+)
 
 // CheckVia says what is wrong with a stream that has come through these relays to the one of that instance name (RELAY-87).
 func CheckVia(via []string, instance string) error {
-	if slices.Contains(via, ViaName(instance)) {
-		return fmt.Errorf("%sthe stream has come through %s, and back to %s: the origins form a loop, or two relays have one instance name",
-			viaRefused, quote(strings.Join(via, ", ")), quote(instance))
+	if name := ViaName(instance); slices.Contains(via, name) {
+		return fmt.Errorf("%s%s%s: the stream has come through %s, so the origins form a loop, or two relays have one instance name",
+			viaRefused, name, passedBefore, quote(strings.Join(via, ", ")))
 	}
 	if len(via) > MaxHops {
 		return fmt.Errorf("%sthe stream has come through more than %d relays: %s", viaRefused, MaxHops, quote(strings.Join(via, ", ")))
@@ -47,24 +58,48 @@ func CheckVia(via []string, instance string) error {
 // LoopRefused reports whether these are the words of CheckVia.
 func LoopRefused(message string) bool { return strings.HasPrefix(message, viaRefused) }
 
-// Through notes that a member's stream has come through these relays; the caller takes it back by Unthrough. The group presents the
-// longest way of its members. In a loop each relay has a longer way than the one before, whose stream is a member of its group: so the
-// ways grow until one is refused, if each lane is opened anew as soon as there is a longer way than it has presented. A list of
-// all relays would not do: many edges may stand behind one relay, and are no long way.
-func (g *Group) Through(via []string) {
+// Way is how a member's stream came to a group: through which relays. The group presents the longest way of its members. In a loop each
+// relay has a longer way than the one before, whose stream is a member of its group: so the ways grow until one is refused, if each
+// lane is opened anew as soon as there is a longer way than it has presented. A list of all relays would not do: many edges may
+// stand behind one relay, and are no long way.
+//
+// A way is a client's word. One that is refused upstream would cost all members their lane: so those who came by it are sent away,
+// with the words of the refusal, and the others' lane is opened anew at once (Lane.Looped).
+type Way struct {
+	// Set once by Group.Through.
+	group *Group
+	key   string
+	owner *Subscriber
+
+	refused atomic.Pointer[string] // in which words
+}
+
+// Through takes a member in whose stream has come through these relays; the caller gives the way back by Way.Leave. Its owner is woken
+// when it is refused. The error says that it was, a while ago. Without relays there is no way.
+func (g *Group) Through(now time.Time, via []string, owner *Subscriber) (*Way, error) {
 	if len(via) == 0 {
-		return
+		return nil, nil
 	}
+	w := &Way{group: g, key: strings.Join(via, ","), owner: owner}
 	g.origin.mu.Lock()
-	before := len(g.viaLocked())
-	if g.vias == nil {
-		g.vias = map[string]int{}
+	for _, r := range g.origin.refusals {
+		if now.Before(r.until) && r.concerns(via) {
+			g.origin.mu.Unlock()
+			return nil, errors.New(r.message)
+		}
 	}
-	g.vias[strings.Join(via, ",")]++
+	before := len(g.viaLocked())
+	if g.ways == nil {
+		g.ways = map[string]map[*Way]struct{}{}
+	}
+	if g.ways[w.key] == nil {
+		g.ways[w.key] = map[*Way]struct{}{}
+	}
+	g.ways[w.key][w] = struct{}{}
 	longer := len(via) > before
 	g.origin.mu.Unlock()
 	if !longer {
-		return
+		return w, nil
 	}
 	lanes := g.lanes[:]
 	for _, s := range *g.all.Load() {
@@ -75,23 +110,92 @@ func (g *Group) Through(via []string) {
 	for _, l := range lanes {
 		l.checkVia()
 	}
+	return w, nil
 }
 
-// Unthrough takes back what Through noted.
-func (g *Group) Unthrough(via []string) {
-	if len(via) == 0 {
+// Leave takes back Through.
+func (w *Way) Leave() {
+	if w == nil {
 		return
 	}
-	key := strings.Join(via, ",")
-	g.origin.mu.Lock()
-	defer g.origin.mu.Unlock()
-	if g.vias[key]--; g.vias[key] == 0 {
-		delete(g.vias, key)
+	o := w.group.origin
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := w.group.ways[w.key]
+	if delete(all, w); len(all) == 0 {
+		delete(w.group.ways, w.key)
 	}
+}
+
+// Refused is in which words the way was refused; "": it was not.
+func (w *Way) Refused() string {
+	if w != nil {
+		if m := w.refused.Load(); m != nil {
+			return *m
+		}
+	}
+	return ""
+}
+
+// refusal is what an origin that is a relay said of the ways it does not take.
+type refusal struct {
+	passed  string // those through this relay; "":
+	longest int    // those of so many relays or more
+	message string
+	until   time.Time
+}
+
+func (r *refusal) concerns(via []string) bool {
+	if r.passed != "" {
+		return slices.Contains(via, r.passed)
+	}
+	return len(via) >= r.longest
+}
+
+// Looped notes that the origin refused the lane because of its way (RELAY-87), in these words: who came by such a way has to leave, and
+// none like it is taken in for a while. It reports whether it was such a way that the lane presented, so that the next one is another and
+// worth to be tried at once. Otherwise the loop is real, and nobody but this relay is in it any more.
+func (l *Lane) Looped(now time.Time, message string) (again bool) {
+	presented := l.presented()
+	if len(presented) == 0 {
+		return false // it came by no way but this relay itself
+	}
+	r := refusal{message: message, until: now.Add(refusalHolds)}
+	name, _, passed := strings.Cut(strings.TrimPrefix(message, viaRefused), passedBefore)
+	if passed {
+		r.passed = name
+	} else {
+		r.longest = len(presented)
+	}
+	o := l.group.origin
+	var woken []*Subscriber
+	o.mu.Lock()
+	o.refusals = slices.DeleteFunc(o.refusals, func(x refusal) bool {
+		return !now.Before(x.until) || x.passed == r.passed && x.longest == r.longest
+	})
+	o.refusals = append(o.refusals, r)
+	if n := len(o.refusals) - maxRefusals; n > 0 {
+		o.refusals = slices.Delete(o.refusals, 0, n)
+	}
+	for key, all := range l.group.ways {
+		if !r.concerns(strings.Split(key, ",")) {
+			continue
+		}
+		delete(l.group.ways, key)
+		for w := range all {
+			w.refused.Store(&r.message)
+			woken = append(woken, w.owner)
+		}
+	}
+	o.mu.Unlock()
+	for _, s := range woken {
+		s.Signal()
+	}
+	return r.concerns(presented)
 }
 
 func (g *Group) viaLocked() (via []string) {
-	for key := range g.vias {
+	for key := range g.ways {
 		if x := strings.Split(key, ","); len(x) > len(via) || len(x) == len(via) && slices.Compare(x, via) < 0 {
 			via = x
 		}
@@ -104,16 +208,24 @@ func (l *Lane) Via() []string {
 	l.group.origin.mu.Lock()
 	defer l.group.origin.mu.Unlock()
 	via := l.group.viaLocked()
-	l.via.Store(uint32(len(via)) + 1)
+	l.via.Store(&via)
 	return via
+}
+
+// presented is the way that the lane presented last; nil if it presents none.
+func (l *Lane) presented() []string {
+	if via := l.via.Load(); via != nil {
+		return *via
+	}
+	return nil
 }
 
 // checkVia has an open lane opened anew if there is a longer way by now than it has presented, if it presents any.
 func (l *Lane) checkVia() {
 	l.group.origin.mu.Lock()
-	n := uint32(len(l.group.viaLocked()))
+	n := len(l.group.viaLocked())
 	l.group.origin.mu.Unlock()
-	if presented := l.via.Load(); presented > 0 && presented < n+1 && l.gen.Load() != 0 {
+	if via := l.via.Load(); via != nil && len(*via) < n && l.gen.Load() != 0 {
 		l.reopenSoon()
 	}
 }

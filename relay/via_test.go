@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ func TestCheckVia(t *testing.T) {
 		{[]string{"b", "c", "d", "e"}, "a", ""},
 		{[]string{"b", "c", "d", "e", "f"}, "a", "more than 4"},
 		{[]string{"b,c", " d ,, e", "f"}, "a", "more than 4"},
-		{[]string{"b", "a"}, "a", "loop"},
+		{[]string{"b", "a"}, "a", "a has been passed before"},
 		{[]string{"b", "A"}, "a", ""},
 		{[]string{ViaName("eu, west/1")}, "eu, west/1", "loop"},
 		{[]string{"eu", "west/1"}, "eu, west/1", ""},
@@ -60,19 +61,95 @@ func TestLongestWay(t *testing.T) {
 	}
 	side.Open(now, 0)
 	want(false)
-	g.Through([]string{"b"})
+	through := func(via ...string) *Way {
+		w, err := g.Through(now, via, NewSubscriber())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	through("b")
 	want(true, "b")
-	g.Through([]string{"a"})
+	through("a")
 	want(false, "a")
-	g.Through([]string{"x", "y"})
-	g.Through([]string{"x", "y"})
+	one, two := through("x", "y"), through("x", "y")
 	want(true, "x", "y")
-	g.Unthrough([]string{"x", "y"})
+	one.Leave()
 	want(false, "x", "y")
-	g.Unthrough([]string{"x", "y"})
+	two.Leave()
 	want(false, "a")
 	main.Via()
-	g.Through([]string{"p", "q"}) // between the asking for the way and the opening
+	through("p", "q") // between the asking for the way and the opening
 	main.Open(now, 0)
 	want(true, "p", "q")
+}
+
+// TestRefusedWay: who came by a way that is refused upstream is told so, and leaves the others' lane alone, which is worth to be opened
+// again at once; nobody comes that way for a while. A refusal of what a lane did not have of a member is a real loop (RELAY-87).
+func TestRefusedWay(t *testing.T) {
+	table, err := New(Config{Origins: []OriginConfig{{Name: "mesh"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, _ := table.Origin("mesh").Group(nil)
+	main, side := g.lanes[mainLane], g.lanes[sideLane]
+	now := time.Unix(1e9, 0)
+	come := func(want string, via ...string) (*Way, *Subscriber) {
+		t.Helper()
+		owner := NewSubscriber()
+		w, err := g.Through(now, via, owner)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !LoopRefused(err.Error())) {
+			t.Fatalf("by %q: %v, want %q", via, err, want)
+		}
+		return w, owner
+	}
+	present := func(want ...string) []string {
+		t.Helper()
+		got := main.Via()
+		side.Via()
+		if !slices.Equal(got, want) {
+			t.Fatalf("presented %q, want %q", got, want)
+		}
+		return append(slices.Clone(got), "here")
+	}
+	edge, _ := come("", "edge")
+	bad, owner := come("", "made-up", "plane")
+	again, _ := come("", "plane", "made-up")
+	refused := CheckVia(present("made-up", "plane"), "plane").Error()
+	if !main.Looped(now, refused) || !side.Looped(now, refused) {
+		t.Error("the lanes are not worth to be opened again")
+	}
+	select {
+	case <-owner.Wake():
+	default:
+		t.Error("who came by the way is not woken")
+	}
+	if bad.Refused() != refused || again.Refused() != refused || edge.Refused() != "" {
+		t.Errorf("refused are %q, %q and %q", bad.Refused(), again.Refused(), edge.Refused())
+	}
+	present("edge")
+	come("plane has been passed before", "other", "plane")
+	bad.Leave()
+	again.Leave()
+	if main.Looped(now, CheckVia([]string{"edge", "here"}, "here").Error()) {
+		t.Error("a real loop is opened again at once")
+	}
+	long, _ := come("", "a", "b", "c", "d")
+	if !main.Looped(now, CheckVia(present("a", "b", "c", "d"), "plane").Error()) || long.Refused() == "" {
+		t.Error("a way that is too long is not refused")
+	}
+	come("more than 4", "e", "f", "g", "h")
+	come("", "e", "f", "g")
+	now = now.Add(refusalHolds)
+	come("", "e", "f", "g", "plane")
+	edge.Leave()
+	for i := range 100 {
+		name := ViaName(fmt.Sprint("r", i))
+		come("", name)
+		main.Via()
+		main.Looped(now, CheckVia([]string{name}, name).Error())
+	}
+	if n := len(table.Origin("mesh").refusals); n > maxRefusals {
+		t.Errorf("%d refusals are remembered", n)
+	}
 }

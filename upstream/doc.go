@@ -66,6 +66,8 @@
 //   - Send what is no message, or one longer than max_message, compressed or not: that stream ends, the backoff grows, other lanes go
 //     on (TestGarbageEndsTheStreamOnly, TestMessageOverTheLimit). Half of max_message is warned of (TestLongResponsesAreToldOfBefore).
 //   - Send bad resources for ever: each is refused, ever more slowly (TestRefusalsSlowDown).
+//   - Be a relay that our stream has come through before: the log says so, and who brought the way is sent away (TestLoopIsNoQuarantine,
+//     TestRefusedWayIsTriedAgain).
 //   - Not read: verdicts queue up to a bound, then the stream ends (TestOriginThatDoesNotReadIsCutOff).
 //   - Be slow: no set counts as complete while bytes of a message are arriving (TestBytesThatArriveAreNoPause).
 //   - Not answer: the log says so once, with the node that was sent (TestSilenceIsLoggedOnce).

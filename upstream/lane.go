@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-xds/weir/relay"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/status"
 )
 
 // lane keeps one lane of the table open: one stream after the other, for as long as anything is wanted on it.
@@ -204,6 +205,11 @@ func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Dura
 	l.reopens = 0
 	if s.looped {
 		l.origin.counts.Loop()
+		if l.table.Looped(time.Now(), status.Convert(why.err).Message()) {
+			l.log.Info("the origin refuses the way of some clients, who are sent away; the others go on", zap.Error(why.err))
+			l.origin.pool.release(s.conn, s.proved, false)
+			return 0
+		}
 		l.origin.news.warn(time.Now(), "loop", "the origin refuses the stream: it is a relay, and the stream has come through it before, "+
 			"or through too many", zap.String("address", s.conn.server.address), zap.String("group", l.table.Group().Key()), zap.Error(why.err))
 	}

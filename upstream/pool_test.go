@@ -1,7 +1,12 @@
 package upstream
 
 import (
+	"context"
+	"crypto/tls"
 	"fmt"
+	"io"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,6 +58,52 @@ func TestAgeingConnections(t *testing.T) {
 			t.Errorf("%d connections with %d streams are left", st.Connections, len(w.origin.Open()))
 		}
 	})
+}
+
+// TestServerThatSaysNothing: a server that takes connections and says nothing, in TLS or before HTTP/2, costs one descriptor at a
+// time, for twenty seconds, and the next address is tried.
+func TestServerThatSaysNothing(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		var open atomic.Int64
+		var begins []time.Time
+		silent := func(c *Config) {
+			c.Addresses = []string{"silent:1", "silent:2"}
+			c.NoResume = true
+			if secure {
+				c.TLS = func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS13} }
+			}
+			c.Dial = func(context.Context, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				open.Add(1)
+				begins = append(begins, time.Now())
+				go func() {
+					_, _ = io.Copy(io.Discard, theirs) // until ours is closed
+					open.Add(-1)
+				}()
+				return ours, nil
+			}
+		}
+		in(t, options{config: silent}, func(w *world) {
+			w.want(opaque, "a")
+			for range 10 * 60 {
+				time.Sleep(time.Second)
+				if n := open.Load(); n > 1 {
+					t.Fatalf("%d connections are open at once", n)
+				}
+			}
+			if st := w.status(); st.Failures < 10 || st.Connected {
+				t.Errorf("ten minutes later: %+v", st)
+			}
+			for i := range begins[1:] {
+				if d := begins[i+1].Sub(begins[i]); d > connectTimeout+37*time.Second {
+					t.Errorf("attempt %d comes %v after the one before", i+1, d)
+				}
+			}
+		})
+		if n := open.Load(); n != 0 {
+			t.Errorf("%d connections are left open", n)
+		}
+	}
 }
 
 func TestTooManyPings(t *testing.T) {

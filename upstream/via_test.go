@@ -42,6 +42,34 @@ func TestLoopIsNoQuarantine(t *testing.T) {
 	})
 }
 
+// TestRefusedWayIsTriedAgain: where the way that is refused was a client's, the next stream comes at once and without it.
+func TestRefusedWayIsTriedAgain(t *testing.T) {
+	both(t, options{config: func(c *Config) { noJitter(c); c.Instance = "here" }, origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
+		w.origin.Put(opaque, res("a", "1"))
+		w.want(opaque, "a")
+		w.origin.ExpectStream("the first")
+		w.origin.Await(time.Minute, func() bool { return w.origin.Asked(opaque).ACKs > 0 }, "all is well")
+		owner := relay.NewSubscriber()
+		refusal := relay.CheckVia([]string{"plane", "here"}, "plane")
+		w.origin.Refuse(status.Error(codes.FailedPrecondition, refusal.Error()))
+		way, err := w.group.Through(time.Now(), []string{"plane"}, owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := w.origin.ExpectStream("one with the client's way")
+		if got := s.Metadata.Get(relay.ViaKey); !slices.Equal(got, []string{"plane", "here"}) {
+			t.Errorf("it has come through %q", got)
+		}
+		next, d := w.gap(s, "the next")
+		if got := next.Metadata.Get(relay.ViaKey); d > 100*time.Millisecond || !slices.Equal(got, []string{"here"}) {
+			t.Errorf("it came after %v, through %q", d, got)
+		}
+		if way.Refused() != refusal.Error() {
+			t.Errorf("the client is told %q", way.Refused())
+		}
+	})
+}
+
 // TestRetiredComesBack: what retired is given out once no stream can be opened, not when one ends (RELAY-4).
 func TestRetiredComesBack(t *testing.T) {
 	retires := options{table: func(c *relay.Config) { c.Linger = -1 }, origin: relaytest.OriginConfig{Serving: true}}

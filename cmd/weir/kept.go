@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
 	"github.com/weir-xds/weir/relay"
@@ -39,13 +41,19 @@ func (p *process) openSnapshot() error {
 }
 
 // restore puts what was kept into the table, which nobody is served from yet.
-func (k *kept) restore() {
-	if k.Keeper == nil {
+func (p *process) restore() {
+	if p.kept.Keeper == nil {
 		return
 	}
-	k.origins = map[string]bool{}
-	for name := range k.Load(time.Now()).Origins {
-		k.origins[name] = true
+	p.kept.origins = map[string]bool{}
+	r := p.kept.Load(time.Now())
+	for name := range r.Origins {
+		p.kept.origins[name] = true
+	}
+	for name, since := range r.Frozen {
+		p.table.Origin(name).Freeze(since)
+		p.log.Warn("the origin is frozen, as it was before the restart: clients stay at what was restored",
+			zap.String("origin", name), zap.Time("since", since))
 	}
 }
 
@@ -80,6 +88,7 @@ func (p *process) keptOrigins() []snapshot.OriginState {
 	for i, o := range f.origins {
 		s := o.status()
 		x := &out[i]
+		x.Frozen, _ = o.part.Frozen()
 		x.Name, x.Addresses, x.Away = o.name, sources(o.part), !s.Connected
 		switch {
 		case s.Connected && !s.LastProof.IsZero():

@@ -156,3 +156,87 @@ func TestEndsWhileItStarts(t *testing.T) {
 		startWeir(t, freePorts+filesOrigin(dir)).end()
 	}
 }
+
+// TestFrozenOverRestart: what an operator froze is frozen after a crash, at what clients had, and goes on when told.
+func TestFrozenOverRestart(t *testing.T) {
+	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Patience: patience})
+	origin.Set(relaytest.ClusterType, "a", "1", relaytest.EDSCluster("a", "first"))
+	dir := filepath.Join(t.TempDir(), "kept")
+	config := write(t, strings.Replace(keptConfig(origin.Net().Addr(), "delta", dir), "timing: {", "timing: { settle: 20ms,", 1))
+	first := spawn(t, os.Args[0], "run", "-c", config)
+	address, adminPort := first.addresses()
+	client := openClient(t, dial(t, address), relaytest.Delta)
+	client.Request(relaytest.ClusterType)
+	first.awaitSaved(adminPort, 1)
+	await(t, "the set is whole on disk", func() bool { return wholeOnDisk(t, dir) })
+	before := client.Body(relaytest.ClusterType, "a")
+	if code, out, errs := weir(t, "freeze", "mesh", "--admin", adminPort); code != exitOK {
+		t.Fatalf("%s%s", out, errs)
+	}
+	await(t, "the mark is on disk", func() bool {
+		c, err := snapshot.Read(snapshot.File(dir))
+		return err == nil && !c.Summary(false).Origins[0].Frozen.IsZero()
+	})
+	first.signal(syscall.SIGKILL)
+	first.waitEnd()
+	origin.Set(relaytest.ClusterType, "a", "2", relaytest.EDSCluster("a", "second"))
+
+	second := spawn(t, os.Args[0], "run", "-c", config)
+	address, adminPort = second.addresses()
+	late := openClient(t, dial(t, address), relaytest.Delta)
+	late.Request(relaytest.ClusterType)
+	late.AwaitNames(relaytest.ClusterType, "a new client is served", "a")
+	await(t, "the new version waits", func() bool {
+		_, body := fetch(t, http.MethodGet, "http://"+adminPort+"/origins")
+		return strings.Contains(body, `"frozen_changes": 1`)
+	})
+	if got := late.Body(relaytest.ClusterType, "a"); got != before {
+		t.Errorf("a new client has %s, want %s", got, before)
+	}
+	if code, out, errs := weir(t, "unfreeze", "mesh", "--admin", adminPort); code != exitOK {
+		t.Fatalf("%s%s", out, errs)
+	}
+	await(t, "it goes on", func() bool { return strings.Contains(late.Body(relaytest.ClusterType, "a"), "second") })
+	if _, out, _ := weir(t, "status", "--admin", adminPort); !strings.Contains(out, "snapshot") {
+		t.Errorf("weir status does not show the snapshot:\n%s", out)
+	}
+}
+
+// TestServesWithoutDisk: a directory that cannot be had disturbs nobody, is shown everywhere, and is used as soon as it can be.
+func TestServesWithoutDisk(t *testing.T) {
+	files := newFiles(t)
+	files.put(t, "cds.yaml", clusters("a"))
+	inTheWay := filepath.Join(t.TempDir(), "in-the-way")
+	if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := startWeir(t, freePorts+filesOrigin(files)+"cache: { snapshot: { path: "+inTheWay+"/kept, interval: 100ms } }\n")
+	c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
+	c.Request(relaytest.ClusterType)
+	c.AwaitNames(relaytest.ClusterType, "clients are served", "a")
+	for path, part := range map[string]string{
+		"/origins": `"error": "mkdir `, "/": "not written: mkdir ", "/metrics": `weir_snapshot_last_success_timestamp_seconds 0`,
+	} {
+		await(t, path+" shows it", func() bool { _, body := w.get(path); return strings.Contains(body, part) })
+	}
+	await(t, "it is counted", func() bool {
+		_, body := w.get("/metrics")
+		return strings.Contains(body, `weir_snapshot_writes_total{result="error"}`) && !strings.Contains(body, `weir_snapshot_writes_total{result="error"} 0`)
+	})
+	if code, _ := w.get("/readyz"); code != http.StatusOK {
+		t.Errorf("/readyz: %d", code)
+	}
+	if n := w.logs.FilterMessageSnippet("the snapshot is not written").Len(); n != 1 {
+		t.Errorf("it is logged %d times, want once", n)
+	}
+	if err := os.Remove(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "it is used as soon as it can be", func() bool {
+		s := w.kept.Status()
+		return s.Error == "" && s.Resources == 1 && snapshot.Exists(filepath.Join(inTheWay, "kept"))
+	})
+	if _, body := w.get("/metrics"); !strings.Contains(body, `weir_snapshot_writes_total{result="ok"}`) || strings.Contains(body, "weir_snapshot_last_success_timestamp_seconds 0\n") {
+		t.Error("the metrics do not show it")
+	}
+}

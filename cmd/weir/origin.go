@@ -192,7 +192,7 @@ func (p *process) originStates() ([]admin.Origin, [][]relay.GroupStatus) {
 		states[i].Name, states[i].Default = c.Name, c.Default
 		groups[i] = o.part.Status()
 		states[i].Sum(groups[i])
-		states[i].Frozen, _ = p.table.Origin(c.Name).Frozen()
+		states[i].Frozen, _ = o.part.Frozen()
 		if c.Files != nil {
 			states[i].Streams = openLanes(groups[i])
 		}

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/weir-xds/weir/cmd/weir/config"
 )
 
 // TestReadmeTellsTheTruth: the config reference is the example that a test keeps complete, the config of the quick start is
@@ -16,6 +18,9 @@ func TestReadmeTellsTheTruth(t *testing.T) {
 	readme := readText(t, filepath.Join(root, "README.md"))
 	if !strings.Contains(readme, readText(t, filepath.Join(root, "deploy", "examples", "full.yaml"))) {
 		t.Error("the config reference is not deploy/examples/full.yaml")
+	}
+	if !strings.Contains(readme, config.ReloadTable()) {
+		t.Errorf("the table of reloads is not\n%s", config.ReloadTable())
 	}
 	tests := map[string]bool{}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {

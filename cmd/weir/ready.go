@@ -36,6 +36,9 @@ func (p *process) readiness() admin.Readiness {
 	case len(missing) > 0:
 		r.Why = "never reached since the start: " + strings.Join(missing, ", ")
 	}
+	if r.Ready && r.Why == "" && p.table.Tight() { // which is no reason to take away those who are served
+		r.Why = "memory is short: names that nobody has asked for yet are refused (limits.memory)"
+	}
 	if r.Ready {
 		p.ready.Store(true) // an origin that a reload adds does not change it
 	}

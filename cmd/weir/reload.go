@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -34,7 +37,7 @@ func (p *process) reloads(ctx context.Context, parts *errgroup.Group) error {
 		default: // it is read after this
 		}
 	}, p.path)()
-	p.last.Store(&admin.ConfigState{File: p.path, Since: p.started})
+	p.last.Store(&admin.ConfigState{File: p.path, Since: p.started, Read: p.started})
 	// What changed before the watch is told by nobody.
 	read, err := os.ReadFile(p.path) // what was read last, to be taken or not
 	if err != nil || !p.inForce(read) {
@@ -66,7 +69,7 @@ func (p *process) reload(ctx context.Context, parts *errgroup.Group, why string)
 	now := time.Now()
 	text, err := os.ReadFile(p.path)
 	if err == nil {
-		err = p.take(ctx, parts, text, why)
+		err = p.take(ctx, parts, now, text, why)
 	}
 	switch {
 	case p.draining.Load() || ctx.Err() != nil:
@@ -79,7 +82,7 @@ func (p *process) reload(ctx context.Context, parts *errgroup.Group, why string)
 }
 
 // take puts the text of the file into force.
-func (p *process) take(ctx context.Context, parts *errgroup.Group, text []byte, why string) error {
+func (p *process) take(ctx context.Context, parts *errgroup.Group, now time.Time, text []byte, why string) error {
 	cfg, err := config.Parse(p.path, text, os.LookupEnv)
 	if err != nil {
 		return err
@@ -87,7 +90,7 @@ func (p *process) take(ctx context.Context, parts *errgroup.Group, text []byte, 
 	before := p.force.Load()
 	changed := cfg.Changed(before.cfg)
 	if len(changed) == 0 {
-		p.last.Store(&admin.ConfigState{File: p.path, Since: p.last.Load().Since})
+		p.last.Store(&admin.ConfigState{File: p.path, Since: p.last.Load().Since, Read: now})
 		p.log.Info("the configuration was read again, and is the one in force", zap.String("because_of", why))
 		return nil
 	}
@@ -95,7 +98,7 @@ func (p *process) take(ctx context.Context, parts *errgroup.Group, text []byte, 
 	if err != nil {
 		return err
 	}
-	p.apply(ctx, parts, pl, table, zap.String("because_of", why), zap.Strings("changed", changed))
+	p.apply(ctx, parts, now, pl, table, zap.String("because_of", why), zap.Strings("changed", changed))
 	return nil
 }
 
@@ -114,6 +117,9 @@ func (p *process) prepare(ctx context.Context, before *force, cfg *config.Config
 	if err != nil {
 		return nil, nil, cfg.Problemf("origins", "%v", err)
 	}
+	if err := thawFirst(before, cfg, table); err != nil {
+		return nil, nil, err
+	}
 	pl := &plan{process: p, before: before, next: &force{cfg: cfg}, part: table.Origin}
 	defer func() {
 		if err != nil {
@@ -126,9 +132,28 @@ func (p *process) prepare(ctx context.Context, before *force, cfg *config.Config
 	return pl, table, errors.Join(pl.openPorts(ctx), pl.openOrigins())
 }
 
+// thawFirst refuses what would drop what an operator keeps clients at.
+func thawFirst(before *force, cfg *config.Config, table *relay.Next) error {
+	var errs []error
+	for _, r := range before.origins {
+		if _, frozen := r.part.Frozen(); !frozen || table.Origin(r.name) == r.part {
+			continue
+		}
+		at := "origins"
+		for _, path := range cfg.Changed(before.cfg) {
+			i := slices.IndexFunc(cfg.Origins, func(o config.Origin) bool { return o.Name == r.name })
+			if config.ReloadOf(path) == config.ReloadAnew && strings.HasPrefix(path, fmt.Sprintf("origins[%d].", i)) {
+				at = path
+			}
+		}
+		errs = append(errs, cfg.Problemf(at, "origin %q is frozen, and this would drop what its clients are kept at: unfreeze it first", r.name))
+	}
+	return errors.Join(errs...)
+}
+
 // apply puts into force what nothing can keep from it any more. Who ran an
 // origin has ended before another does, so that nothing is asked twice.
-func (p *process) apply(ctx context.Context, parts *errgroup.Group, pl *plan, table *relay.Next, said ...zap.Field) {
+func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Time, pl *plan, table *relay.Next, said ...zap.Field) {
 	leaving, closing, cfg := pl.leaving(), pl.closing(), pl.next.cfg
 	for _, o := range leaving {
 		o.stop()
@@ -136,7 +161,7 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, pl *plan, ta
 	for _, o := range leaving {
 		<-o.done
 	}
-	change := table.Commit(time.Now())
+	change := table.Commit(now)
 	concerned := p.reconfigure(pl.next, change)
 	for _, o := range pl.newOrigins {
 		if was := pl.before.runner(o.name); was != nil && was.part == o.part {
@@ -144,7 +169,7 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, pl *plan, ta
 		}
 	}
 	p.force.Store(pl.next)
-	p.last.Store(&admin.ConfigState{File: p.path, Since: time.Now()})
+	p.last.Store(&admin.ConfigState{File: p.path, Since: now, Read: now})
 	if level, err := zapcore.ParseLevel(cfg.Log.Level); err == nil && p.level != nil {
 		p.level.SetLevel(level)
 	}
@@ -182,7 +207,7 @@ func (p *process) reconfigure(f *force, change *relay.Change) *downstream.Concer
 // refused says what is wrong with the file, and that what was in force is.
 func (p *process) refused(now time.Time, why string, err error) {
 	problems := config.Problems(err)
-	state := admin.ConfigState{File: p.path, Since: p.last.Load().Since, Refused: now}
+	state := admin.ConfigState{File: p.path, Since: p.last.Load().Since, Read: now, Refused: now}
 	said := zap.String("because_of", why)
 	if len(problems) == 0 {
 		state.Problems = []string{err.Error()}

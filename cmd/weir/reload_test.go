@@ -64,11 +64,10 @@ func (r *reloading) put(t *testing.T, text string) {
 // again has the file say something else, and waits for what comes of it.
 func (r *reloading) again(text string) *admin.ConfigState {
 	r.t.Helper()
-	before := r.last.Load()
 	r.put(r.t, text)
+	since := time.Now()
 	r.hangup <- os.Interrupt
-	await(r.t, "the file was read", func() bool { return r.last.Load() != before })
-	// The file's watch may come to look at it as well; there is nothing new for it.
+	await(r.t, "the file was read", func() bool { return !r.last.Load().Read.Before(since) }) // the watch may have been first
 	return r.last.Load()
 }
 
@@ -331,13 +330,13 @@ func TestReloadRefused(t *testing.T) {
 			w.t = t
 			w.logs.TakeAll()
 			s := w.again(row.text)
-			refusals++
 			if s.Refused.IsZero() || len(s.Problems) == 0 || !strings.Contains(s.Problems[0], w.file+row.line) || !strings.Contains(s.Problems[0], row.problem) {
 				t.Errorf("%+v, want line %s and %q", s, row.line, row.problem)
 			}
-			if n := w.reloads("error"); n != refusals {
-				t.Errorf("%v refusals are counted, want %v", n, refusals)
+			if n := w.reloads("error"); n <= refusals { // the watch and the signal may both have come to it
+				t.Errorf("%v refusals are counted as before", n)
 			}
+			refusals = w.reloads("error")
 			if w.force.Load() != inForce || w.level.Level() != zapcore.InfoLevel {
 				t.Error("something of it is in force")
 			}
@@ -449,4 +448,25 @@ func TestReloadSymlinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "it was written in place", func() bool { return r.config().Limits.Groups == 101 })
+}
+
+// TestReloadFrozen: a frozen origin stays so, and what would drop what its clients are kept at is refused.
+func TestReloadFrozen(t *testing.T) {
+	near, east := newFiles(t), newFiles(t)
+	east.put(t, "cds.yaml", clusters(far("east", "e")))
+	w := startReloading(t, twoOrigins(near, east, "", ""))
+	w.table.Origin("east").Freeze(time.Now())
+	if s := w.again(twoOrigins(near, east, ", version_mode: origin", "")); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "origins[1].version_mode: origin \"east\" is frozen") {
+		t.Errorf("%+v", s)
+	}
+	removed := fmt.Sprintf("%sorigins: [{ name: near, files: { path: %q } }]\n", freePorts, string(near))
+	if s := w.again(removed); len(s.Problems) != 1 || !strings.Contains(s.Problems[0], ":4:10: origins: origin \"east\" is frozen") {
+		t.Errorf("%+v", s)
+	}
+	w.applied(twoOrigins(near, newFiles(t), ", absence_timer: transient", ""))
+	if _, frozen := w.table.Origin("east").Frozen(); !frozen {
+		t.Error("the reload has ended the freeze")
+	}
+	w.table.Origin("east").Unfreeze()
+	w.applied(removed)
 }

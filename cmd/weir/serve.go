@@ -100,7 +100,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	first := &plan{process: p, next: &force{cfg: cfg}, part: p.table.Origin}
 	p.first = first
 	p.force.Store(first.next) // which is completed below
-	p.last.Store(&admin.ConfigState{Since: p.started})
+	p.last.Store(&admin.ConfigState{Since: p.started, Read: p.started})
 	if first.next.yaml, err = cfg.YAML(); err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (p *process) run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(work)
 	defer stopWork()
 
-	p.kept.restore()
+	p.restore()
 	for _, w := range p.webs() {
 		parts.Go(w.serve)
 	}
@@ -161,6 +161,7 @@ func (p *process) run(ctx context.Context) error {
 	parts.Go(func() error { return p.files.run(work) })
 	parts.Go(func() error { return newSharing(p).watch(work) })
 	parts.Go(func() error { return p.memory.watch(work) })
+	p.first = nil // it is served now
 	first := p.force.Load()
 	p.start(work, parts, first, first.origins, first.ports)
 	parts.Go(func() error { return p.reloads(work, parts) })

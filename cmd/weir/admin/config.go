@@ -12,6 +12,8 @@ type ConfigState struct {
 	File string `json:"file,omitempty"`
 	// Since is when it came into force.
 	Since time.Time `json:"since"`
+	// Read is when the file was read last, whatever came of it.
+	Read time.Time `json:"read"`
 	// Refused is when the file was refused: it holds something else now. Zero: it
 	// was not, or the file is in force by now.
 	Refused time.Time `json:"refused,omitzero"`

@@ -19,6 +19,12 @@
 // YAML was parsed: a variable can change a value, never the structure
 // (TestEnvCannotChangeStructure). $$ is a dollar sign.
 //
+// # What a reload does
+//
+// Changed compares two configurations, and reload.go decides key by key what
+// becomes of a difference; a key that is not decided needs a restart
+// (TestReloadKnowsTheKeys). CheckReload refuses what does, line by line.
+//
 // # Known limits
 //
 // Keys of the contract that this version does not act on are accepted at their

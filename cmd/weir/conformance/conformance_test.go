@@ -22,7 +22,7 @@ type testCase struct {
 var suite = [][]testCase{
 	streamsCases, deltaCases, absenceCases, orderCases, lanesCases, defectCases,
 	groupsCases, wireCases, sizeCases, aliasCases, ttlCases, fedCases, collCases,
-	retiredCases, chainCases, vhdsCases, connCases, limitCases, fallbackCases, guardCases,
+	retiredCases, restartCases, chainCases, vhdsCases, connCases, limitCases, fallbackCases, guardCases,
 }
 
 // virtual cases run a test of another package, in which no weir is run.

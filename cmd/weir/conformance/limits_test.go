@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -29,6 +31,11 @@ var limitCases = []testCase{
 		virtual(t, "../", "TestMemoryIsMeasured")
 	}},
 	{"ERR-7", "a set more than limits.views is refused, a glob by its name and `*` by the stream's end", viewLimit},
+	{"RELAY-87 RELAY-88", "a client that claims to have come through relays costs no other client its updates", madeUpWay},
+	{"ERR-7", "with no files left those who are connected go on, those who come are closed at once, and probes are answered", noFiles},
+	{"RELAY-87", "virtual: who came by a way that is refused upstream leaves, and the others' lane is opened again", func(t *testing.T) {
+		virtual(t, "../../../relay", "TestRefusedWay")
+	}},
 	{"ERR-7", "virtual: streams, by server, connection and identity", func(t *testing.T) {
 		for _, name := range []string{"TestStreamLimit", "TestRefusedClientsAreLetGo", "TestHalfAClient", "TestIdentities", "TestIdentityOf"} {
 			virtual(t, "../../../downstream", name)
@@ -242,4 +249,115 @@ func viewLimit(t *testing.T) {
 	ends(t, star, "`*`, which no error can be told of,", codes.ResourceExhausted, "limits.views 1 is reached")
 	c.WantIdle(0)
 	again.CheckClean()
+}
+
+// madeUpWay: a client that claims to have come through relays which the next relay refuses is sent away alone, and again at once if it
+// comes again; the others of its group have their updates (RELAY-87).
+func madeUpWay(t *testing.T) {
+	for _, via := range [][]string{{instanceOf(hops(t) - 1)}, {"a", "b", "c", "d"}} {
+		w := start(t, setup{config: quickSettle})
+		w.origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
+		edge := weirtest.Start(t, weirtest.NewConfig(w.weir.Addr, relaytest.Delta).Set("instance", "edge").Set("timing.settle", "50ms"))
+		conn := weirtest.Connect(t, edge.Addr)
+		innocent := newClient(t, conn, relaytest.ClientConfig{Dialect: relaytest.Delta})
+		innocent.Open(relaytest.Node("client-1", "edge"))
+		innocent.Subscribe(cds, "*")
+		innocent.AwaitNames(cds, "all is well", "a")
+		for i := range 5 {
+			bad := newClient(t, conn, relaytest.ClientConfig{Dialect: relaytest.Delta, Metadata: metadata.MD{"weir-via": via}})
+			bad.Open(relaytest.Node("client-2", "edge"))
+			bad.Subscribe(cds, "*")
+			if code := bad.AwaitEnd("it is sent away"); code != codes.FailedPrecondition || !strings.Contains(bad.Err().Error(), "weir-via") {
+				t.Errorf("%q: it ended with %v", via, bad.Err())
+			}
+			name := fmt.Sprint("a", i)
+			w.origin.Set(cds, name, "1", relaytest.Cluster(name, time.Second))
+			innocent.Await(0, func(s *relaytest.State) bool { return s.Count(cds) == i+2 }, "who came by no such way has its updates")
+		}
+		if n, _ := edge.Metric("weir_upstream_loops_total"); n < 1 || n > 2 { // the main lane's stream, and perhaps the side's
+			t.Errorf("%q: %v streams were refused for five tries", via, n)
+		}
+		innocent.CheckClean()
+	}
+}
+
+// noFiles: when files run out, those who are connected go on, those who come are closed at once instead of being left to
+// wait, the log says so once, and there is no spinning; with room again clients are served (ERR-7).
+func noFiles(t *testing.T) {
+	const files = 80
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("there is no shell to set a limit with")
+	}
+	w := start(t, setup{})
+	w.origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
+	weir := weirtest.Launch{Under: []string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, files)}}.Start(t,
+		weirtest.NewConfig(w.weir.Addr, relaytest.Delta).Set("instance", "narrow").Set("timing.first_request", "10m"))
+	early := newClient(t, weirtest.Connect(t, weir.Addr), relaytest.ClientConfig{Dialect: relaytest.Delta})
+	early.Open(relaytest.Node("client-1", "edge"))
+	early.Subscribe(cds, "*")
+	early.AwaitNames(cds, "all is well", "a")
+
+	var open []net.Conn
+	turnedAway := func() bool {
+		conn, err := net.Dial("tcp", weir.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, conn)
+		if err := conn.SetReadDeadline(time.Now().Add(weirtest.Patience)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = conn.Read(make([]byte, 1)) // settings, or the end
+		return err != nil
+	}
+	for range 2 * files {
+		if turnedAway() {
+			break
+		}
+	}
+	if _, err := weirtest.Fetch("http://" + weir.Admin + "/healthz"); err != nil {
+		t.Errorf("whoever looks whether weir lives is turned away as well: %v", err)
+	}
+	cpu := func() float64 {
+		seconds, _ := weir.Metric("process_cpu_seconds_total")
+		return seconds
+	}
+	begin, before := time.Now(), cpu()
+	for range 5 {
+		if since := time.Now(); !turnedAway() {
+			t.Errorf("weir accepts %d connections with %d files", len(open), files)
+		} else if took := time.Since(since); took > weirtest.Patience/2 {
+			t.Errorf("who comes is left to wait for %v", took)
+		}
+	}
+	w.origin.Set(cds, "b", "1", relaytest.Cluster("b", time.Second))
+	early.AwaitNames(cds, "who is connected goes on", "a", "b")
+	for time.Since(begin) < 3*time.Second {
+		time.Sleep(100 * time.Millisecond)
+	}
+	if used, lasted := cpu()-before, time.Since(begin).Seconds(); used > lasted/3 {
+		t.Errorf("weir used %.1f s of CPU in %.1f s", used, lasted)
+	}
+	weir.AwaitMetric(1, "the origin's connection is there", "weir_upstream_connected")
+	if n := strings.Count(weir.Output(), "files run out"); n != 1 {
+		t.Errorf("%d lines of log say so", n)
+	}
+	for _, conn := range open {
+		_ = conn.Close()
+	}
+	late := newClient(t, weirtest.Connect(t, weir.Addr), relaytest.ClientConfig{Dialect: relaytest.SotW})
+	if !weirtest.Until(weirtest.Patience, func() bool {
+		if late.Err() != nil || len(late.Responses(cds)) == 0 {
+			late.Open(relaytest.Node("client-2", "edge"))
+			late.Subscribe(cds, "*")
+			time.Sleep(500 * time.Millisecond)
+		}
+		return late.Err() == nil && len(late.Responses(cds)) > 0
+	}) {
+		t.Errorf("with room again nobody is served: %v", late.Err())
+	}
+	if n, _ := weir.Metric("weir_connections_turned_away_total"); n == 0 {
+		t.Error("nothing is counted")
+	}
+	early.CheckClean()
 }

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -63,7 +64,7 @@ func readAll(path string) ([]byte, error) {
 	}
 	data := make([]byte, info.Size())
 	n, err := io.ReadFull(f, data)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { // it may have been cut meanwhile
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) { // it may have been cut meanwhile
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return data[:n], nil

@@ -25,7 +25,7 @@
 //     weir.snapshot.damaged-TIME, before it is replaced; three such files are kept (TestFewAreSetAside).
 //   - An export is such a file with nothing superfluous in it.
 //
-// An origin is known by its configured name. What is kept of one that is given other servers is restored all the same; only its versions
+// An operator's freeze is kept with the origin (TestFrozenIsKept). An origin is known by its configured name. What is kept of one that is given other servers is restored all the same; only its versions
 // are not presented to them.
 //
 // # Goroutines
@@ -49,7 +49,8 @@
 //
 // # Known limits
 //
-// The last changes, up to an interval's, are lost when the process is killed. A file is read into memory as a whole at the start. A damaged
+// The last changes, up to an interval's, are lost when the process is killed, a freeze among them. Keys and passwords that an origin puts
+// into listeners and clusters, not into secrets, are on disk as they are in memory; the command line blanks them. A file is read into memory as a whole at the start. A damaged
 // beginning of both copies of the header, 256 bytes, costs the file. Deferred writes of the network file systems are not trusted further
 // than fsync goes. What is restored may have been removed by the origin in the interval before the end; the origin says so when it
 // is back.

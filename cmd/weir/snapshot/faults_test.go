@@ -347,3 +347,21 @@ func TestRate(t *testing.T) {
 		})
 	}
 }
+
+// TestUnsyncedFileIsLeft: what a failed sync leaves is not known, so that file is not written to again.
+func TestUnsyncedFileIsLeft(t *testing.T) {
+	m := newMemory()
+	l := &log{files: m, path: testFile}
+	if err := l.replace(start, slices.Values([]record{item(1, "a", "x")})); err != nil {
+		t.Fatal(err)
+	}
+	m.fail = func(op, _ string) error {
+		if op == "sync" {
+			return syscall.EIO
+		}
+		return nil
+	}
+	if err := l.append(start, slices.Values([]record{item(1, "b", "x")})); !errors.Is(err, syscall.EIO) || l.file != nil {
+		t.Errorf("%v; the file is in use: %t", err, l.file != nil)
+	}
+}

@@ -12,8 +12,8 @@ type Origin struct {
 	Addresses []string
 	// Vouched is when it last stood behind what is kept.
 	Vouched time.Time
-	// Frozen is the mark of an operator that clients stay where they are.
-	Frozen bool
+	// Frozen is since when clients stay where they are, by an operator's word. The zero time: they do not.
+	Frozen time.Time
 }
 
 // Fields of classOrigin.
@@ -30,7 +30,7 @@ func (o *Origin) record() record {
 		b = appendBytes(b, originAddress, []byte(a))
 	}
 	b = appendTime(b, originVouched, o.Vouched)
-	return record{class: classOrigin, key: o.Name, meta: appendBool(b, originFrozen, o.Frozen)}
+	return record{class: classOrigin, key: o.Name, meta: appendTime(b, originFrozen, o.Frozen)}
 }
 
 func readOrigin(meta []byte) (o Origin, err error) {
@@ -46,7 +46,7 @@ func readOrigin(meta []byte) (o Origin, err error) {
 		case originVouched:
 			o.Vouched = f.time()
 		case originFrozen:
-			o.Frozen = f.bool()
+			o.Frozen = f.time()
 		}
 	}
 	return o, nil
@@ -57,5 +57,5 @@ const vouchStep = time.Minute
 
 // worthWriting reports whether o says something that old does not.
 func (o *Origin) worthWriting(old *Origin) bool {
-	return o.Frozen != old.Frozen || !slices.Equal(o.Addresses, old.Addresses) || o.Vouched.Sub(old.Vouched) >= vouchStep
+	return !o.Frozen.Equal(old.Frozen) || !slices.Equal(o.Addresses, old.Addresses) || o.Vouched.Sub(old.Vouched) >= vouchStep
 }

@@ -29,6 +29,8 @@ type Restored struct {
 	TooOld int
 	// Origins are those of which something was restored, and how they stood.
 	Origins map[string]Origin
+	// Frozen are the configured origins that were, and since when, whether or not there is anything of them.
+	Frozen map[string]time.Time
 	// Problems is what could not be restored and why, the first of them; Damaged: some of it is the file's fault.
 	Problems []error
 	Damaged  bool
@@ -36,10 +38,15 @@ type Restored struct {
 
 // Restore puts a content into a table, before anything is served. What is bad is left out; the rest is restored.
 func (c *Content) Restore(t *relay.Table, cfg RestoreConfig) Restored {
-	r := restoration{Restored: Restored{Origins: map[string]Origin{}}, table: t, cfg: cfg, content: c, tooOld: map[string]int{}, unknown: map[string]int{}}
+	r := restoration{Restored: Restored{Origins: map[string]Origin{}, Frozen: map[string]time.Time{}}, table: t, cfg: cfg, content: c, tooOld: map[string]int{}, unknown: map[string]int{}}
 	r.Damaged = len(c.Report.Damages) > 0
 	for _, key := range slices.Sorted(maps.Keys(c.shards)) {
 		r.shard(c.shards[key])
+	}
+	for name := range c.origins {
+		if _, ok := cfg.Addresses[name]; ok && !c.origin(name).Frozen.IsZero() {
+			r.Frozen[name] = c.origin(name).Frozen
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.unknown)) {
 		r.fail(fmt.Errorf("origin %q: %d resources are left out: it is not configured", name, r.unknown[name]), false)

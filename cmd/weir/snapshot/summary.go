@@ -34,7 +34,7 @@ type OriginSummary struct {
 	Name      string    `json:"name"`
 	Addresses []string  `json:"addresses"`
 	Vouched   time.Time `json:"vouched,omitzero"`
-	Frozen    bool      `json:"frozen,omitempty"`
+	Frozen    time.Time `json:"frozen,omitzero"` // since when, if it is
 }
 
 // TypeSummary is one type of one group.

@@ -33,7 +33,7 @@ type world struct {
 
 	away    bool
 	vouched time.Time
-	frozen  bool
+	frozen  time.Time
 }
 
 func newWorld(t testing.TB, dir string, edit ...func(*Config)) *world {

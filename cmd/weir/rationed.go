@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/weir-xds/weir/metrics"
+)
+
+// rationSay is how often the log says that files have run out.
+const rationSay = time.Minute
+
+// rationed is a listener for clients that leaves some files of the process for
+// all else: the origins, the snapshot, the ports for operators and probes. A
+// client beyond that is closed at once, and may choose another replica. Left to
+// the kernel it would wait, connected, for an answer that does not come, and
+// behind a load balancer for ever.
+type rationed struct {
+	net.Listener
+	log     *zap.Logger
+	metrics *metrics.Metrics
+	files   int // a connection with a higher descriptor is one too many; 0: nothing is known
+
+	mu   sync.Mutex // guards said
+	said time.Time
+}
+
+func newRationed(l net.Listener, log *zap.Logger, m *metrics.Metrics) *rationed {
+	r := &rationed{Listener: l, log: log, metrics: m}
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil && limit.Cur < 1<<30 {
+		r.files = clientFiles(int(limit.Cur))
+	}
+	return r
+}
+
+// clientFiles is how many of so many files clients may have: all but an eighth,
+// and that is at most 64.
+func clientFiles(limit int) int { return limit - min(limit/8, 64) }
+
+// Accept is part of net.Listener. If there are no files at all it fails, after
+// which servers wait for up to a second, and try again.
+func (r *rationed) Accept() (net.Conn, error) {
+	for {
+		conn, err := r.Listener.Accept()
+		switch {
+		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+			r.say(bare(err))
+			return nil, err
+		case err != nil || r.files == 0 || descriptor(conn) < r.files:
+			return conn, err
+		}
+		_ = conn.Close() // nothing was read or written
+		r.metrics.TurnedAway()
+		r.say(nil)
+	}
+}
+
+// descriptor is the file's number, the lowest that was free.
+func descriptor(conn net.Conn) (n int) {
+	c, ok := conn.(syscall.Conn)
+	if !ok {
+		return 0
+	}
+	raw, err := c.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { n = int(fd) })
+	}
+	if err != nil {
+		return 0 // it is closed already
+	}
+	return n
+}
+
+func (r *rationed) say(why error) {
+	r.mu.Lock()
+	now := time.Now()
+	speak := now.Sub(r.said) >= rationSay
+	if speak {
+		r.said = now
+	}
+	r.mu.Unlock()
+	if speak {
+		r.log.Warn("files run out: new connections are turned away, those that are open go on; raise the limit of open files",
+			zap.Stringer("address", r.Addr()), zap.Int("for_clients", r.files), zap.Error(why))
+	}
+}
