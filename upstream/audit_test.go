@@ -232,6 +232,28 @@ func TestAuditIsPostponed(t *testing.T) {
 	})
 }
 
+// TestAuditLeavesAFreezeAlone: what differs on purpose is no drift.
+func TestAuditLeavesAFreezeAlone(t *testing.T) {
+	reg, config := audited()
+	in(t, options{config: config, origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
+		w.origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
+		w.want(cds, "*")
+		time.Sleep(time.Minute)
+		part := w.table.Origin("mesh")
+		part.Freeze(time.Now())
+		w.origin.Set(cds, "a", "2", relaytest.Cluster("a", time.Minute))
+		time.Sleep(6 * time.Hour)
+		if got := counted(t, reg); got["audits postponed"] < 4 || len(got) != 1 {
+			t.Errorf("counted are %v, want audits postponed", got)
+		}
+		part.Unfreeze()
+		time.Sleep(6 * time.Hour)
+		if got := counted(t, reg); got["audits clean"] < 4 || len(got) != 2 {
+			t.Errorf("after it counted are %v", got)
+		}
+	})
+}
+
 // TestSecretsAreNotAudited: nor anything else that is one client's alone.
 func TestSecretsAreNotAudited(t *testing.T) {
 	reg, config := audited()

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
 	"google.golang.org/grpc/codes"
 )
@@ -79,6 +80,32 @@ func TestTakeoverWhileInterestChanges(t *testing.T) {
 		if x, y := l.body("x"), l.body("y"); x != "3" || y != "3" {
 			t.Errorf("x is %q and y %q", x, y)
 		}
+	})
+}
+
+// TestTakeoverIsGuarded: a better server that comes back with nothing, or with little of what there was, takes over as any origin comes
+// back: what it does not have is held (RELAY-97).
+func TestTakeoverIsGuarded(t *testing.T) {
+	guard := func(c *relay.Config) {
+		c.Origins[0].Guard = relay.GuardConfig{Share: 0.5, Min: 10, Hold: 30 * time.Second}
+	}
+	servers(t, 2, served, options{table: guard}, func(l *ladder) {
+		var names, held []string
+		for i := range 20 {
+			names, held = append(names, fmt.Sprintf("c%02d", i)), append(held, fmt.Sprintf("*c%02d", i))
+		}
+		l.lose(0)
+		l.set(1, names...)
+		l.want(cds, "*")
+		time.Sleep(10 * time.Second)
+		l.wantHeld(cds, "the second server serves", held...)
+		l.set(0, "c00", "new")
+		l.find(0)
+		l.at(0, 40*time.Second, "the first takes over")
+		time.Sleep(20 * time.Second)
+		l.wantHeld(cds, "what it does not have is held", append(held, "*new")...)
+		time.Sleep(20 * time.Second)
+		l.wantHeld(cds, "for guard.hold", "*c00", "*new")
 	})
 }
 

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"testing"
@@ -16,6 +17,7 @@ var replicaCases = []testCase{
 	{"RELAY-43 RELAY-57", "a SotW client moves between replicas: its wildcards are in sync, its names come again", inBoth(sotwMoves)},
 	{"RELAY-44 RELAY-57", "a delta client moves between replicas in sync, and is sent no resource", inBoth(deltaMoves)},
 	{"RELAY-56", "versions are those of the golden vectors, whatever the origin called them", inBoth(golden)},
+	{"RELAY-57", "replicas that hold the same have equal digests in /groups, and others do not", digestsOfReplicas},
 	{"RELAY-57", "one change in 10,000 during a move is one resource", oneOfMany},
 }
 
@@ -136,4 +138,48 @@ func oneOfMany(t *testing.T) {
 		}
 	}
 	c.CheckClean()
+}
+
+func digestsOfReplicas(t *testing.T) {
+	w := start(t, setup{config: quickSettle})
+	w.origin.Replace(cds, clusters("a", "b", "c")...)
+	w.origin.Set(eds, "a", "1", relaytest.Endpoints("a", "10.0.0.1:80"))
+	second := weirtest.Start(t, w.config)
+	digests := func(p *weirtest.Process, names ...string) map[string]string {
+		c := newClient(t, weirtest.Connect(t, p.Addr), relaytest.ClientConfig{Dialect: relaytest.Delta})
+		c.Open(relaytest.Node("client-1", "edge"))
+		c.Subscribe(cds, "*")
+		c.Subscribe(eds, "a")
+		c.AwaitNames(cds, "the clusters arrive", names...)
+		c.AwaitNames(eds, "so do the endpoints", "a")
+		body, err := weirtest.Fetch("http://" + p.Admin + "/groups")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var page struct {
+			Groups []struct {
+				Types []struct {
+					Type, Digest string
+					Names        string `json:"names_digest"`
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(body), &page); err != nil || len(page.Groups) != 1 {
+			t.Fatalf("/groups: %v: %s", err, body)
+		}
+		all := map[string]string{}
+		for _, x := range page.Groups[0].Types {
+			all[x.Type] = x.Digest + "/" + x.Names
+		}
+		return all
+	}
+	one, other := digests(w.weir, "a", "b", "c"), digests(second, "a", "b", "c")
+	if !maps.Equal(one, other) || one["cds"] == "/" || one["eds"] == "/" {
+		t.Errorf("the digests are %v and %v, want equal ones", one, other)
+	}
+	w.origin.Set(cds, "b", "2", relaytest.Cluster("b", 2*time.Second))
+	w.origin.Set(cds, "d", "2", relaytest.Cluster("d", time.Second))
+	if changed := digests(second, "a", "b", "c", "d"); changed["cds"] == one["cds"] || changed["eds"] != one["eds"] {
+		t.Errorf("after a change the digests are %v, and were %v", changed, one)
+	}
 }
