@@ -89,7 +89,8 @@ func TestWholeMessagesAreNoDelay(t *testing.T) {
 func (w *world) group1() (ts struct {
 	Settled bool
 	Members int
-}) {
+},
+) {
 	synctest.Wait()
 	for _, g := range w.table.Origin("mesh").Status() {
 		for i := range g.Types {

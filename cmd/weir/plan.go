@@ -123,7 +123,8 @@ func sameSource(before, next *config.Config, o *config.Origin) bool {
 	if o.GRPC == nil {
 		return *was.Files == *o.Files && reflect.DeepEqual(was.NameFields, o.NameFields)
 	}
-	return reflect.DeepEqual(was.GRPC.TLS, o.GRPC.TLS) && reflect.DeepEqual(upstreamConfig(before, was), upstreamConfig(next, o))
+	return reflect.DeepEqual(was.GRPC.TLS, o.GRPC.TLS) &&
+		reflect.DeepEqual(upstreamConfig(before, was), upstreamConfig(next, o)) //nolint:govet // deepequalerrors sees the error of a func, nil in both
 }
 
 // leaving are those who ran origins before and do so no more, and joining those

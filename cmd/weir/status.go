@@ -88,8 +88,11 @@ func statusCommand() *cobra.Command {
 func (o *operator) pages(ctx context.Context) ([]byte, error) {
 	pages := make(map[string]json.RawMessage)
 	for _, page := range []struct{ key, path string }{
-		{"origins", "/origins"}, {"groups", "/groups"}, {"clients", fmt.Sprintf("/clients?limit=%d", statusStreams)},
-		{"nacks", "/nacks"}, {"ready", "/readyz"},
+		{"origins", "/origins"},
+		{"groups", "/groups"},
+		{"clients", fmt.Sprintf("/clients?limit=%d", statusStreams)},
+		{"nacks", "/nacks"},
+		{"ready", "/readyz"},
 	} {
 		var body json.RawMessage
 		if err := o.get(ctx, page.path, &body); err != nil {
