@@ -318,6 +318,9 @@ func TestRestartKey(t *testing.T) {
 	if before == key("--set", "config.listeners[0].address=0.0.0.0:18090") {
 		t.Error("another port does not roll the pods")
 	}
+	if before == key("--set", "config.timing.keepalive.time=60s") || before == key("--set", "config.log.format=console") {
+		t.Error("what needs a restart does not roll the pods")
+	}
 	if before == key("--set", "restartOnConfigChange=true", "--set", "config.limits.streams=7") {
 		t.Error("restartOnConfigChange does nothing")
 	}

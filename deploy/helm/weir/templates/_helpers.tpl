@@ -97,6 +97,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{/* What a change of rolls the pods. */}}
 {{- define "weir.restartKey" -}}
 {{- if .Values.restartOnConfigChange }}{{ include "weir.config" . | sha256sum }}
-{{- else }}{{ pick (include "weir.config" . | fromYaml) "name" "instance" "listeners" "admin" "probes" | toJson | sha256sum }}
+{{- else }}
+{{- $c := include "weir.config" . | fromYaml }}
+{{- $key := pick $c "name" "instance" "listeners" "admin" "probes" }}
+{{- $_ := set $key "snapshot" (dig "cache" "snapshot" dict $c) }}
+{{- $_ := set $key "log" (dig "log" "format" "" $c) }}
+{{- $_ := set $key "limits" (pick ($c.limits | default dict) "request_bytes" "streams_per_connection") }}
+{{- $_ := set $key "timing" (pick ($c.timing | default dict) "keepalive" "max_stream_age") }}
+{{- $key | toJson | sha256sum }}
 {{- end }}
 {{- end }}
