@@ -35,8 +35,8 @@ func (s *session) tick(now time.Time) error {
 			return status.Error(codes.FailedPrecondition, why)
 		}
 	}
-	if until := s.shortUntilLocked(); !until.IsZero() && !now.Before(until) {
-		return s.errShort()
+	if err := s.lookShortLocked(now); err != nil {
+		return err
 	}
 	for _, st := range s.types {
 		if err := s.coldLocked(st, now); err != nil {
@@ -156,7 +156,7 @@ func (s *session) next() time.Time {
 		return next
 	}
 	at(s.warm.at)
-	at(s.shortUntilLocked())
+	at(s.shortAt)
 	anyHeld := false
 	for _, st := range s.types {
 		if st.held != nil || !st.heldSince.IsZero() {

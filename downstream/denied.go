@@ -13,19 +13,29 @@ import (
 // subscribed to, so this one would miss them for as long as the stream lasts; and by then another replica may have the room.
 const shortFor = 5 * time.Minute
 
+// shortLook is how often such a stream looks whether there is memory again, which it would rather come back for at once.
+const shortLook = 10 * time.Second
+
 // shortLocked notes that a name is missing for a limit.
 func (s *session) shortLocked(now time.Time, limit string) {
 	if s.shortOf == "" {
-		s.shortOf, s.shortFrom = limit, now
+		s.shortOf, s.shortFrom, s.shortAt = limit, now, now.Add(shortFor)
+		if limit == "memory" {
+			s.shortAt = now.Add(shortLook)
+		}
 	}
 }
 
-// shortUntilLocked is when the stream ends for what is missing; zero: nothing is.
-func (s *session) shortUntilLocked() time.Time {
-	if s.shortOf == "" {
-		return time.Time{}
+// lookShortLocked ends the stream for what is missing: when there is memory again, or in the end.
+func (s *session) lookShortLocked(now time.Time) error {
+	switch {
+	case s.shortOf == "" || now.Before(s.shortAt):
+		return nil
+	case now.Before(s.shortFrom.Add(shortFor)) && s.cfg.table.Tight():
+		s.shortAt = now.Add(shortLook)
+		return nil
 	}
-	return s.shortFrom.Add(shortFor)
+	return s.errShort()
 }
 
 // errShort is the end of the stream then.
@@ -59,6 +69,9 @@ func (s *session) deniedLocked(now time.Time, st *streamType, denied []relay.Den
 			}
 		}
 		s.refuseLocked(st, d.Name, why)
+	}
+	if why != nil && why.limit == "memory" && s.untoldLocked(0) {
+		return s.cfg.full(why.limit, denied[0].Most, "more names are refused than their clients take note of")
 	}
 	return nil
 }

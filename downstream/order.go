@@ -239,7 +239,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 	if version == "" && !s.delta {
 		version = relay.Digest{}.String() // of nothing
 	}
-	d := draft{version: version, typeURL: st.typeURL, identifier: s.identifierLocked(a), refusals: st.takeRefusals()}
+	d := draft{version: version, typeURL: st.typeURL, identifier: s.identifierLocked(a), refusals: s.takeRefusalsLocked(st)}
 	if a != nil {
 		d.errors = a.Errors
 	}

@@ -112,15 +112,33 @@ func (s *session) refuseLocked(st *streamType, name string, why *reason) {
 		}
 	}
 	if name != relay.Wildcard {
-		st.refusals = append(st.refusals, refusal{shown(name), why})
+		r := refusal{shown(name), why}
+		st.refusals = append(st.refusals, r)
+		s.untoldLocked(r.kept())
 	}
+}
+
+// untoldLocked notes what refusals cost until they are told.
+func (s *session) untoldLocked(bytes int) (over bool) {
+	s.untold += bytes
+	return s.cfg.table.Untold(bytes)
 }
 
 // shown is the name as it is told back: whole, as a client could not match it otherwise, unless that alone would overrun the
 // message.
 func shown(name string) string { return clip(name, refusalBytes) }
 
-// takeRefusals are those that one response can tell; the rest waits for the next.
+// takeRefusalsLocked are those that one response can tell; the rest waits for the next.
+func (s *session) takeRefusalsLocked(st *streamType) []refusal {
+	now := st.takeRefusals()
+	told := 0
+	for i := range now {
+		told += now[i].kept()
+	}
+	s.untoldLocked(-told)
+	return now
+}
+
 func (st *streamType) takeRefusals() []refusal {
 	size := 0
 	for i := range st.refusals {

@@ -43,6 +43,9 @@ type refusal struct {
 // size is about what the refusal takes in a message.
 func (r *refusal) size() int { return len(r.name) + len(r.why.text) + 32 }
 
+// kept is what it takes until it is told.
+func (r *refusal) kept() int { return len(r.name) + 24 }
+
 // draft is a response before it is encoded.
 type draft struct {
 	version, typeURL, nonce, identifier string

@@ -94,8 +94,10 @@ type session struct {
 	lastNonce   uint64
 	names       int          // over all types, refused ones that are remembered included
 	served      bool         // an answer was written
+	untold      int          // bytes kept of names that are refused and not told yet
 	shortOf     string       // the limit for which a name is missing (denied.go); "": none is
 	shortFrom   time.Time    // since when
+	shortAt     time.Time    // when to look at it next; zero: nothing is missing
 	now         time.Time    // of the last call that brought one; no deadline before it is pending
 	notes       []note       // to be logged by the caller
 	ways        []*relay.Way // to the groups joined, if the stream has come through relays
@@ -386,6 +388,7 @@ func (s *session) close(now time.Time) {
 		}
 	}
 	s.types = nil
+	s.untoldLocked(-s.untold)
 }
 
 // nonceLocked makes a nonce, unique in the stream (NONCE-1).

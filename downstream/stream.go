@@ -38,6 +38,7 @@ type stream struct {
 
 	// Owned by read.
 	requests, refusals bucket
+	short              bool // names of the last request were refused for want of memory
 
 	ended   atomic.Pointer[error] // what end was given first; the context's cause may be the transport's own
 	writing atomic.Int64          // when the present write began, in Unix nanoseconds; 0: nothing is being written
@@ -169,8 +170,12 @@ func (st *stream) read(ctx context.Context) error {
 	}
 }
 
-// leastPause is what is not worth a pause.
-const leastPause = 10 * time.Millisecond
+const (
+	// leastPause is what is not worth a pause.
+	leastPause = 10 * time.Millisecond
+	// shortPause follows a request with names that there was no memory for.
+	shortPause = 200 * time.Millisecond
+)
 
 // pace waits before the next request is read, if they come too fast: flow control then slows the client down, and nobody else. It is no
 // reason to end the stream, since the client would only come again with all it has (TestFastClientIsReadSlowly).
@@ -178,13 +183,16 @@ func (st *stream) pace(ctx context.Context, now time.Time, m proto.Message) {
 	set := st.session.settings()
 	st.requests.set(set.limits.RequestsPerSecond)
 	st.refusals.set(set.limits.NACKsPerSecond)
-	st.requests.set(set.limits.RequestsPerSecond)
-	st.refusals.set(set.limits.NACKsPerSecond)
 	wait, key, n := st.requests.take(now), "requests_per_second", set.limits.RequestsPerSecond
 	if isNACK(m) {
 		if w := st.refusals.take(now); w > wait {
 			wait, key, n = w, "nacks_per_second", set.limits.NACKsPerSecond
 		}
+	}
+	if st.short {
+		st.short = false
+		sleep(ctx, max(wait, shortPause)) // what is refused has to be read all the same, and memory is what there is none of
+		return
 	}
 	if wait < leastPause {
 		return
@@ -210,6 +218,7 @@ func (st *stream) accept(now time.Time, m proto.Message) error {
 	for _, n := range st.session.takeNotes() {
 		switch {
 		case n.limit != nil:
+			st.short = st.short || n.limit.limit == "memory"
 			st.server.limits.note(now, n.limit.limit, n.limit.text, st)
 		case n.nack.At.IsZero():
 			st.server.cfg.Log.Info("a client names another node than at first, which is ignored",

@@ -12,6 +12,7 @@ type room struct {
 	left    atomic.Int64 // bytes, by the last measurement less what was taken on since, by estimate
 	tight   atomic.Bool  // new names are denied
 	full    atomic.Bool  // new streams should be, too
+	untold  atomic.Int64 // bytes of names refused whose clients have not been told yet
 }
 
 const (
@@ -65,6 +66,14 @@ func (t *Table) Full() bool { return t.room.full.Load() }
 
 // MemoryLimit is the limit that Measured was told last.
 func (t *Table) MemoryLimit() int { return int(t.room.limit.Load()) }
+
+// Untold notes the bytes that are kept of a name that is refused until its client is told, or that they are kept no more, and reports
+// whether there are too many of all clients together. Who is told little and asks for much would otherwise make refusals as
+// dear as what is refused (TestUntoldRefusals).
+func (t *Table) Untold(bytes int) (over bool) {
+	n := t.room.untold.Add(int64(bytes))
+	return t.room.bounded.Load() && n > t.room.limit.Load()/slack
+}
 
 // admits takes bytes off what is left; false if nothing is.
 func (r *room) admits(bytes int) bool {

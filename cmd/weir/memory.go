@@ -175,8 +175,9 @@ func (m *memory) configure(configured int64) {
 
 // budget is the limit of new names and the soft limit of the garbage collector,
 // each 0 for none: what is configured, what GOMEMLIMIT says, what the cgroup
-// allows. The collector needs air to breathe between the two: beyond four
-// fifths of its limit it takes more and more of the processor.
+// allows. The collector needs air to breathe between the two, or it takes more
+// and more of the processor, and requests that are being read and refused need
+// some as well (the schedule "memory capped" of package chaos).
 func budget(configured, env, group int64) (limit, soft int64) {
 	switch {
 	case env > 0:
@@ -189,7 +190,7 @@ func budget(configured, env, group int64) (limit, soft int64) {
 	if configured > 0 {
 		return configured, soft
 	}
-	return soft / 5 * 4, soft
+	return soft / 3 * 2, soft
 }
 
 // cgroupLimit is the memory that the process's control group may have, of

@@ -16,10 +16,10 @@ import (
 func TestBudget(t *testing.T) {
 	for _, c := range []struct{ configured, env, group, limit, soft int64 }{
 		{0, 0, 0, 0, 0},
-		{0, 1000, 0, 800, 1000},
-		{0, 0, 1000, 720, 900},
-		{0, 1000, 2000, 800, 1000},
-		{0, 2000, 1000, 1600, 2000}, // who sets GOMEMLIMIT knows better
+		{0, 900, 0, 600, 900},
+		{0, 0, 1000, 600, 900},
+		{0, 900, 2000, 600, 900},
+		{0, 1800, 1000, 1200, 1800}, // who sets GOMEMLIMIT knows better
 		{500, 0, 0, 500, 625},
 		{500, 0, 1000, 500, 900},
 		{500, 1000, 2000, 500, 1000},

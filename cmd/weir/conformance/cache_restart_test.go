@@ -77,9 +77,12 @@ func oldSnapshot(t *testing.T, d relaytest.Dialect) {
 	before := each(w, hold)
 	newer := relaytest.Cluster("a", 9*time.Second)
 	w.origin.Set(cds, "a", "2", newer)
-	w.origin.Set(eds, "a", "2", relaytest.Endpoints("a", "10.0.0.2:80"))
+	ends := relaytest.Endpoints("a", "10.0.0.2:80")
+	w.origin.Set(eds, "a", "2", ends)
 	for _, c := range before {
-		c.Await(0, func(s *relaytest.State) bool { return s.Body(cds, "a") == string(newer.Value) && len(s.Held(eds)) == 1 }, "the change arrives")
+		c.Await(0, func(s *relaytest.State) bool {
+			return s.Body(cds, "a") == string(newer.Value) && s.Body(eds, "a") == string(ends.Value)
+		}, "both changes arrive")
 		c.WantIdle(quiet)
 	}
 	w.weir.Stop()

@@ -185,6 +185,10 @@ func memoryCap(t *testing.T) {
 			t.Fatal(err)
 		}
 		greedy.SendRaw(raw)
+		last := list[batch-1] // it takes note of what it is told: who does not is sent away
+		greedy.Await(2*weirtest.Patience, func(s *relaytest.State) bool {
+			return s.Error(eds, last) != nil || s.Absent(eds, last)
+		}, "each name is answered, in one way or the other")
 	}
 	refused := func() float64 {
 		n, _ := w.weir.Metric("weir_limit_rejections_total", `limit="memory"`)
