@@ -45,7 +45,7 @@ type report struct {
 	ID      int
 	Address string                    // of its listener
 	Open    []int                     // the streams open, by number
-	Settled bool                      // everything sent was answered
+	Settled bool                      // something was sent on every open stream, and all of it answered
 	Held    map[string]map[string]int // by type URL and name: how many open streams want it now
 	Asked   map[string]map[string]int // by type URL and name: how often any stream came to want it
 	Streams int                       // opened so far
@@ -120,7 +120,7 @@ func tellOf(o *relaytest.Origin) report {
 			a := s.Asked(typeURL)
 			answered += a.ACKs + len(a.NACKs)
 		}
-		r.Settled = r.Settled && answered >= len(s.Sent())
+		r.Settled = r.Settled && answered >= len(s.Sent()) && answered > 0
 	}
 	for _, typeURL := range types {
 		r.Held[typeURL], r.Asked[typeURL] = map[string]int{}, o.Asked(typeURL).Subscribed
