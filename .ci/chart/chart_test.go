@@ -200,7 +200,7 @@ func wantMemoryLimit(t *testing.T, c *corev1.Container, limit resource.Quantity)
 			continue
 		}
 		n, err := strconv.ParseInt(e.Value, 10, 64)
-		if got := float64(n) / float64(limit.Value()); err != nil || got < 0.85 || got > 0.95 {
+		if got := float64(n) / float64(limit.Value()); err != nil || got < 0.75 || got > 0.85 {
 			t.Errorf("GOMEMLIMIT is %s of a limit of %s", e.Value, limit.String())
 		}
 		return

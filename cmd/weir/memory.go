@@ -183,7 +183,7 @@ func budget(configured, env, group int64) (limit, soft int64) {
 	case env > 0:
 		soft = env
 	case group > 0:
-		soft = group / 10 * 9
+		soft = group / 5 * 4
 	case configured > 0:
 		soft = configured / 4 * 5
 	}

@@ -17,11 +17,11 @@ func TestBudget(t *testing.T) {
 	for _, c := range []struct{ configured, env, group, limit, soft int64 }{
 		{0, 0, 0, 0, 0},
 		{0, 900, 0, 600, 900},
-		{0, 0, 1000, 600, 900},
+		{0, 0, 1000, 532, 800},
 		{0, 900, 2000, 600, 900},
 		{0, 1800, 1000, 1200, 1800}, // who sets GOMEMLIMIT knows better
 		{500, 0, 0, 500, 625},
-		{500, 0, 1000, 500, 900},
+		{500, 0, 1000, 500, 800},
 		{500, 1000, 2000, 500, 1000},
 	} {
 		if limit, soft := budget(c.configured, c.env, c.group); limit != c.limit || soft != c.soft {

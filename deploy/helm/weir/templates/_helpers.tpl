@@ -62,13 +62,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- ceil $s | int }}
 {{- end }}
 
-{{/* Nine tenths of a quantity of memory, in bytes. */}}
+{{/* Four fifths of a quantity of memory, in bytes. */}}
 {{- define "weir.memoryLimit" -}}
 {{- $q := toString . }}
 {{- $units := dict "" 1.0 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 }}
 {{- $unit := regexFind "[kMGTi]*$" $q }}
 {{- if not (and (hasKey $units $unit) (regexMatch "^[0-9]+(\\.[0-9]+)?[kMGTi]*$" $q)) }}{{ fail (printf "resources.limits.memory: %s is no quantity of bytes" $q) }}{{ end }}
-{{- printf "%.0f" (mulf 0.9 (regexFind "^[0-9.]+" $q | float64) (get $units $unit)) }}
+{{- printf "%.0f" (mulf 0.8 (regexFind "^[0-9.]+" $q | float64) (get $units $unit)) }}
 {{- end }}
 
 {{/* weir.yaml: the values, and what the chart mounts. */}}
