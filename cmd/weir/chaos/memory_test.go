@@ -33,7 +33,7 @@ func controller() (dir, limit string) {
 // needsController says why no process can be given a cap of memory here; empty if one can.
 func needsController() string {
 	if !strings.Contains(os.Getenv("CHAOS_ONLY"), "memory") {
-		return "weir is known to be killed in some of the runs: eight clients send requests of 600 KB faster than their garbage is collected; to see it, CHAOS_ONLY='memory capped'"
+		return "it is not known well enough whether weir lives on every machine: eight clients send requests of 600 KB faster than their garbage is collected; to run it, CHAOS_ONLY='memory capped' CHAOS_AT_ONCE=1"
 	}
 	dir, _ := controller()
 	if dir == "" {
