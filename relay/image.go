@@ -23,6 +23,7 @@ type TypeImage struct {
 	// Node is what the group presents upstream, an encoded corev3.Node, deterministic.
 	Node    []byte
 	TypeURL string
+	Params  constraints.Params // the parameter map that all of it is for
 	// Revision tells two images of the type that one Table gave apart: it differs if they do. It is never 0, and means nothing after a
 	// restart.
 	Revision uint64

@@ -79,7 +79,7 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 	if err != nil {
 		return fail(err)
 	}
-	s := g.shard(x.TypeURL)
+	s := g.shard(x.TypeURL, x.Params)
 	s.mu.Lock()
 	defer s.unlock()
 	if s.dead || s.subs > 0 || s.rev > 0 || s.star.wantedLocked() || len(s.collections)+len(s.named.entries) > 0 {
@@ -134,7 +134,7 @@ func (o *Origin) restoredGroup(now time.Time, key string, node *corev3.Node) (*G
 
 // checkImage reports what an image cannot be restored for.
 func (o *Origin) checkImage(x *TypeImage) error {
-	s := &shard{group: &Group{origin: o}, typeURL: x.TypeURL} // to ask of a name what it stands for
+	s := &shard{kin: &kin{group: &Group{origin: o}, typeURL: x.TypeURL}} // to ask of a name what it stands for
 	seen := map[string]bool{}
 	for i := range x.Sets {
 		y := &x.Sets[i]
