@@ -163,7 +163,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			}
 		})
 	}
-	s.confirmLaterLocked(u.Bad)
+	s.confirmLaterLocked(gen, u.Bad)
 	s.offerTouchedLocked(touched, rev, gen)
 	for _, f := range u.Errors {
 		es := s.holdersLocked(f.Name)
@@ -258,7 +258,7 @@ func (s *shard) leavingNamesLocked(u *Update, touched map[*entry]bool, gen uint3
 		return nil
 	}
 	one := func(name, key string) {
-		if find(asked(name), key) != nil {
+		if vs := asked(name); find(vs, key) != nil && !replaced(vs, key, s.rev) {
 			ps = append(ps, parting{identity{name, key}, nil, seen})
 		}
 	}

@@ -20,7 +20,7 @@ type Ask struct {
 	TypeURL string
 	// First: nothing was sent for the type on this stream yet.
 	First bool
-	// Wildcard: the request is for `*` with no parameters; no names go with it in delta. With parameters `*` is a Name.
+	// Wildcard: the request is for `*`; no names go with it. Where there are locators, `*` is a Name.
 	Wildcard bool
 	// Subscribe and Unsubscribe are the changes; no name is in both with the same parameters (DELTA-7).
 	Subscribe, Unsubscribe []Name
@@ -147,7 +147,7 @@ func (k *kin) placeLocked(gen uint32) {
 		// `*` cannot be taken back but with parameters, and has to be asked before anything is named (RELAY-21).
 		for _, s := range k.all {
 			asked, wanted := s.star.askedGen == gen, s.star.wantedLocked()
-			if asked && !wanted && s.params.Len() == 0 || wanted && !asked && s.spacesGen == gen {
+			if asked && !wanted && !s.byLocator() || wanted && !asked && s.spacesGen == gen {
 				s.lane(mainLane).reopenSoon()
 			}
 		}
@@ -182,13 +182,13 @@ func (s *shard) moveLocked(to laneIndex) {
 // ignores them (RELAY-46), one is empty (RELAY-91) or another server's (FED-7), they are in doubt, or the request would be too long
 // (RELAY-41). Then members are swept.
 func (s *shard) initialLocked(lane laneIndex, now time.Time, each func(add func(*Variant) bool)) map[string]string {
-	if cfg := s.group.origin.config(); cfg.NoResume || cfg.SotW || s.lane(lane).fresh.Load() || s.params.Len() > 0 {
+	if cfg := s.group.origin.config(); cfg.NoResume || cfg.SotW || s.lane(lane).fresh.Load() || cfg.TP2 { // DYN-20: there all are asked by locator
 		return nil
 	}
 	initial, size, server := map[string]string{}, 0, uint8(s.lane(lane).server.Load())
 	each(func(v *Variant) bool {
 		switch {
-		case v.Constraints != nil, !s.presentableLocked(v.Name): // DYN-20
+		case v.Constraints != nil: // DYN-20
 			return true
 		case v.timed() && !v.end.After(now): // RELAY-41
 			return true

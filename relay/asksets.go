@@ -12,7 +12,7 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time, all bool) [
 		if s.spacesGen == gen {
 			return asks // the stream is opened anew
 		}
-		a := Ask{TypeURL: s.typeURL, Wildcard: s.params.Len() == 0}
+		a := Ask{TypeURL: s.typeURL, Wildcard: !s.byLocator()}
 		if !a.Wildcard {
 			a.Subscribe = []Name{s.starName()}
 		}
@@ -22,7 +22,7 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time, all bool) [
 		a.First = s.kin.askLocked(mainLane, gen)
 		s.star.askedLocked(gen, now, a.Initial == nil)
 		asks = append(asks, s.listedLocked(a, gen, all))
-	case asked && !wanted && s.params.Len() > 0:
+	case asked && !wanted && s.byLocator():
 		s.star.askedGen = 0
 		s.star.clearLocked()
 		a := s.listedLocked(Ask{TypeURL: s.typeURL, Unsubscribe: []Name{s.starName()}}, gen, all)
@@ -60,15 +60,19 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time, all bool) [
 	return append(asks, a)
 }
 
-// starName is `*` with parameters.
+// starName is `*` where it goes as a locator.
 func (s *shard) starName() Name { return Name{Name: Wildcard, Params: s.params} }
+
+// byLocator reports whether all is asked by locator, the empty map too: else the answer to it would say nothing of the constraints of the
+// variant that it is, and be taken for what every map matches (DYN-12, DYN-16).
+func (k *kin) byLocator() bool { return k.group.origin.config().TP2 }
 
 // listedLocked adds to an ask of `*` the others of the type, which a SotW request lists every time (RELAY-27).
 func (k *kin) listedLocked(a Ask, gen uint32, all bool) Ask {
 	for _, s := range k.all {
 		switch {
 		case !all || s.star.askedGen != gen:
-		case s.params.Len() == 0:
+		case !s.byLocator():
 			a.Wildcard = true
 		default:
 			a.All = append(a.All, s.starName())
@@ -212,8 +216,12 @@ func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
 	t.askedGen, t.askedAt = gen, now
 	t.shard.now = now
 	t.shard.holdOverLocked(t)
+	t.refused = refusals{}
 	if t.revived { // asked as if nothing were held: silence must not bring it back (RELAY-4)
-		t.settled, t.firm, t.first = false, false, time.Time{} // firm, if a bad part kept it from being swept (RELAY-32)
+		t.settled, t.firm = false, false // firm, if a bad part kept it from being swept (RELAY-32)
+	}
+	if !t.firm {
+		t.first = time.Time{} // what is left of a pause on an earlier stream is no measure of this one
 	}
 	if !t.firm && (t.settled || !sweep && !t.revived && len(t.members) > 0) {
 		// An origin that finds us in sync may answer nothing at all. Without a response it takes the longest wait.

@@ -36,7 +36,8 @@ type kin struct {
 	apart  *trial // nil unless the origin may end streams for the type (RELAY-92)
 	proven bool   // answered by the origin
 
-	matching map[string][]*shard // by constraints: the shards whose maps match; nil: to be made anew
+	constrained bool                // something with constraints was heard of
+	matching    map[string][]*shard // by constraints: the shards whose maps match; nil: to be made anew
 }
 
 func newKin(g *Group, typeURL string) *kin {
@@ -113,17 +114,6 @@ func (k *kin) askLocked(i laneIndex, gen uint32) (first bool) {
 	first = k.askedGen[i] != gen
 	k.askedGen[i] = gen
 	return first
-}
-
-// presentableLocked reports whether a name's version can be presented to the origin, where a name is all there is to it: not if there
-// are variants of it, or it is asked by locator (DYN-20).
-func (k *kin) presentableLocked(name string) bool {
-	for _, s := range k.all {
-		if s.params.Len() > 0 && (s.named.entries[name] != nil || s.star.members[name] != nil) {
-			return false
-		}
-	}
-	return true
 }
 
 // kinds are the types of a list of shards, which is in the order of Group.all.

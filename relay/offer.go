@@ -86,7 +86,7 @@ func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Varian
 		switch {
 		case !several:
 		case p.silent() && !u.silent():
-			s.besideLocked(now, lane, gen)
+			s.besideLocked(now, lane, gen, u)
 			continue
 		case p.Full && s.lateLocked(gen):
 			part := *p.Update
@@ -130,9 +130,10 @@ func (s *shard) takeUpLocked(a *Applied, p *portion, lane laneIndex, gen uint32,
 // divideLocked divides a response. Where there is one map, and nothing that it does not match, that is the response itself.
 func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant) []portion {
 	portions := make([]portion, len(asked))
-	constrained := len(u.RemovedVariants) > 0 || slices.ContainsFunc(u.Resources, func(r Resource) bool { return r.Constraints != nil }) ||
-		slices.ContainsFunc(u.Removed, k.constrainedLocked)
-	if !constrained {
+	sotw := k.group.origin.config().SotW && !u.Bad
+	k.constrained = k.constrained || len(u.RemovedVariants) > 0 ||
+		slices.ContainsFunc(u.Resources, func(r Resource) bool { return r.Constraints != nil })
+	if !k.constrained {
 		for i := range portions {
 			portions[i] = portion{u, bodies}
 		}
@@ -152,6 +153,11 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant) []porti
 			}
 		}
 	}
+	for i, s := range asked {
+		if sotw {
+			portions[i].supersedeLocked(s)
+		}
+	}
 	for _, r := range u.RemovedVariants {
 		for _, s := range k.matchingLocked(r.Set) {
 			if p := at[s]; p != nil {
@@ -169,30 +175,52 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant) []porti
 	return portions
 }
 
-// constrainedLocked reports whether a shard holds a variant of a name with constraints, which a removal of the plain name does not
-// concern (DYN-13).
-func (k *kin) constrainedLocked(name string) bool {
-	return slices.ContainsFunc(k.all, func(s *shard) bool { return s.constrainedLocked(name) })
+// supersedeLocked has a SotW response remove the variants of what it lists that it does not list: it brings one that matches, there is no
+// other word for a removal, and a relay that came later would know the new one alone (DYN-9).
+func (p *portion) supersedeLocked(s *shard) {
+	listed := make(map[identity]bool, len(p.Resources))
+	for i := range p.Resources {
+		listed[identity{p.Resources[i].Name, p.Resources[i].Constraints.Key()}] = p.Resources[i].Any != nil
+	}
+	for id, body := range listed {
+		for _, v := range s.variantsLocked(id.name) {
+			old := identity{id.name, v.Constraints.Key()}
+			if _, there := listed[old]; body && !there {
+				listed[old] = false
+				p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{old.name, old.constraints, v.Constraints})
+			}
+		}
+	}
 }
 
-func (s *shard) constrainedLocked(name string) bool {
-	with := func(vs []*Variant) bool {
-		return len(vs) > 0 && !slices.ContainsFunc(vs, func(v *Variant) bool { return v.Constraints == nil })
+// variantsLocked are all that the shard holds of a name.
+func (s *shard) variantsLocked(name string) (vs []*Variant) {
+	if e := s.named.entries[name]; e != nil {
+		vs = append(vs, e.variants...)
 	}
-	if e := s.named.entries[name]; e != nil && with(e.variants) {
-		return true
-	}
-	found := false
 	s.setsLocked(func(t *set) {
-		m := t.members[name]
-		found = found || m != nil && with(m.variants)
+		if m := t.members[name]; m != nil {
+			vs = append(vs, m.variants...)
+		}
 	})
-	return found
+	return vs
+}
+
+// replaced reports whether the same response brought another variant for the map, so that what goes is no loss to anybody.
+func replaced(vs []*Variant, key string, rev uint64) bool {
+	return slices.ContainsFunc(vs, func(v *Variant) bool { return v.from.rev == rev && v.Constraints.Key() != key })
+}
+
+// constrainedLocked reports whether the shard holds variants of a name with constraints alone, which a removal of the plain name does not
+// concern (DYN-13).
+func (s *shard) constrainedLocked(name string) bool {
+	vs := s.variantsLocked(name)
+	return len(vs) > 0 && !slices.ContainsFunc(vs, func(v *Variant) bool { return v.Constraints == nil })
 }
 
 // besideLocked notes a response that has nothing for the map. It may be all the answer that there is to its sets, but not so surely as one
 // of its own.
-func (s *shard) besideLocked(now time.Time, lane laneIndex, gen uint32) {
+func (s *shard) besideLocked(now time.Time, lane laneIndex, gen uint32, u *Update) {
 	s.now = now
 	s.setsLocked(func(t *set) {
 		if t.askedGen != gen || t.laneIndex() != lane {
@@ -201,7 +229,7 @@ func (s *shard) besideLocked(now time.Time, lane laneIndex, gen uint32) {
 		if !t.settled && t.first.IsZero() {
 			t.first, t.news = now, now.Add((firmFactor-1)*s.cfg().Settle)
 		}
-		t.besideLocked(now, gen, false)
+		t.besideLocked(gen, u)
 	})
 }
 

@@ -43,7 +43,7 @@ func (s *shard) previewLocked(i laneIndex) (asks []Ask) {
 		kind = namespace
 		switch {
 		case !s.star.wantedLocked():
-		case s.params.Len() == 0:
+		case !s.byLocator():
 			asks = append(asks, Ask{TypeURL: s.typeURL, Wildcard: true})
 		default:
 			a.Subscribe = append(a.Subscribe, s.starName())

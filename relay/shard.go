@@ -42,7 +42,7 @@ type shard struct {
 	refreshed    refreshes
 	mortals      mortals
 
-	frozen map[string]bool // names of which the origin has something that is not taken (freeze.go)
+	frozen map[waiting]bool // of which the origin has something that is not taken (freeze.go)
 
 	unrequested uint64   // resources that matched no subscription (RELAY-28)
 	unanswered  uint64   // names a healthy origin left unanswered (ABS-5)
@@ -118,8 +118,9 @@ func (s *shard) dropIfEmptyLocked() bool {
 	}
 	s.dead = true
 	for i, l := range s.lanes.Load() {
-		if s.params.Len() > 0 {
-			break // what was asked with a map can be taken back one by one
+		if s.byLocator() { // what was asked by locator is taken back one by one
+			s.dead = s.dead && !(i == int(mainLane) && l.live(s.star.askedGen))
+			continue
 		}
 		if l.live(s.named.firstGen[i]) || i == int(mainLane) && (l.live(s.star.askedGen) || l.live(s.spacesGen)) {
 			s.dead = false
