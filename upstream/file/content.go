@@ -36,9 +36,12 @@ type content struct {
 	complete bool
 	// whole: it was complete once. Entries are not dropped while it is not, so a set may be told since then.
 	whole bool
-	// conflicts are the entries of a file that do not count since another file states them too.
+	// conflicts are the entries of a file that do not count since another file states them too, or a variant that overlaps.
 	conflicts map[*file]problems
 	problems  problems // all of conflicts
+	warnings  problems // what is in order and hardly meant
+	// constrained is a resource with constraints; nil: there is none.
+	constrained *stated
 }
 
 // set is the entries of one type. It never changes, and is shared by contents that differ in other types only.
@@ -139,6 +142,7 @@ func merge(prev *content, s *source) *content {
 			}
 		}
 	}
+	c.settleVariants(prev, s, entries)
 	c.size = len(entries)
 	for k, e := range entries {
 		// A resource with a TTL that was read again is told again: its time counts from the load (FILE-8).
