@@ -36,6 +36,8 @@ type Group struct {
 	ways   map[string]map[*Way]struct{} // of them, those that came through relays, by the way
 	ending bool                         // a groupEnd timer is in the heap
 
+	paramSets paramSets
+
 	mu    sync.Mutex // guards types; a kin's is locked under it
 	types map[string]*kin
 	// all are the shards in ORD-1 order, those of a type side by side, replaced when a shard comes or goes.

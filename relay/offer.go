@@ -72,6 +72,9 @@ func (s *shard) spokenOfLocked(name string, lane laneIndex, gen uint32) []*Varia
 // applyLocked takes a response up in every shard that asked for the type, under one revision.
 func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Variant, lane laneIndex, gen uint32, from *receipt) {
 	asked := k.askersLocked(lane, gen)
+	if u.For != nil {
+		asked = slices.DeleteFunc(slices.Clone(asked), func(s *shard) bool { return s.params.Key() != u.For.Key() })
+	}
 	if len(asked) == 0 {
 		return // nobody wants it any more
 	}
