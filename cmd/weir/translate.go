@@ -109,7 +109,7 @@ func upstreamConfig(cfg *config.Config, o *config.Origin) upstream.Config {
 		Name: o.Name, Addresses: g.Addresses, SameVersions: g.SameVersions, NoResume: o.Resume == config.ResumeNone,
 		SotW: g.Dialect == config.DialectSotW, WildcardExplicit: g.Wildcard == config.WildcardExplicit,
 		PerType: !g.Aggregated, NodeAlways: g.NodeAlways, Headers: g.Headers, TokenFile: g.TokenFile,
-		MaxMessage: int(g.MaxMessage), NameBytes: int(cfg.Limits.NameBytes),
+		TP2: o.TP2, MaxMessage: int(g.MaxMessage), NameBytes: int(cfg.Limits.NameBytes),
 		NameFields: o.NameFields, Compression: g.Compression,
 		Backoff: upstream.Backoff{
 			Base: t.Backoff.Base, Factor: t.Backoff.Factor, Jitter: t.Backoff.Jitter, Max: t.Backoff.Max,
