@@ -53,7 +53,8 @@
 // and the others' lane is opened again at once (via.go, TestRefusedWay).
 //
 // Clients make parameter maps up, and each is a subscription of its own upstream: a group has so many that are in use and no more, and who
-// asks with another is refused, so that it costs nobody else theirs (paramsets.go, TestParameterSets).
+// asks with another is refused, so that it costs nobody else theirs (paramsets.go, TestParameterSets). Where as many are held, none
+// lingers: one after the other they would pile up (TestMadeUpMapsDoNotPileUp).
 //
 // # Room
 //
