@@ -11,6 +11,9 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time) []Ask {
 		if s.spacesGen == gen {
 			return asks // the stream is opened anew
 		}
+		if s.star.anew { // the type came here from a lane that was to be opened anew for it (RELAY-92)
+			s.star.forgetLocked()
+		}
 		a := Ask{TypeURL: s.typeURL, First: true, Wildcard: true}
 		if len(s.star.members) > 0 && !s.star.revived {
 			a.Initial = s.initialLocked(mainLane, now, s.star.eachLocked)
