@@ -84,7 +84,7 @@ var closed = map[string][]string{
 	"limit": {
 		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
 		"nacks_per_second", "names_per_stream",
-		"name_bytes", "groups", "parameter_sets_per_stream", "views", "request_bytes", "memory", "max_message",
+		"name_bytes", "groups", "parameter_sets_per_stream", "parameter_sets_per_group", "views", "request_bytes", "memory", "max_message",
 		"other",
 	},
 	"origin": {"mesh"},
