@@ -291,7 +291,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		}
 	}
 	pieces := 1
-	if !m.sotw && len(adds) > 1 && !(bad && m.collects()) {
+	if !m.sotw && len(adds) > 1 {
 		pieces = 1 + m.rnd.IntN(min(3, len(adds)))
 	}
 	for i := range pieces {

@@ -43,7 +43,7 @@ func newRand(t *testing.T, kind string) *rand.Rand {
 //
 // The kinds of globs and of namespaces have clients of one or two collections. Names beside a glob, and `*` beside any, are left to
 // scripts (globs_names*.txt, globs_overlap.txt, namespaces_wildcard.txt): what is asked twice on one stream origins answer in ways too
-// different for one origin to stand for; errors of members are left to faults_glob.txt and globs_errors.txt. Nor does a response that comes in pieces have a bad one there: the next piece counts as good.
+// different for one origin to stand for; errors of members are left to faults_glob.txt and globs_errors.txt.
 func TestConvergence(t *testing.T) {
 	revivals, heartbeats := 0, 0
 	for _, k := range modelKinds {
