@@ -15,7 +15,7 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 	if len(s.collections) == 0 {
 		return
 	}
-	parts, none := map[*set]*excerpt{}, Update{TypeURL: u.TypeURL, Bad: u.Bad, Refused: u.Refused, Unread: u.Unread, Heartbeats: u.Heartbeats}
+	parts, none := map[*set]*excerpt{}, u.bare()
 	of := func(t *set) *excerpt {
 		if parts[t] == nil {
 			parts[t] = &excerpt{Update: none}
@@ -55,7 +55,7 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 	if first || u.Bad || s.collectedBad {
 		for _, t := range s.collections {
 			if t.askedGen == gen && parts[t] == nil {
-				t.besideLocked(gen, &none)
+				t.besideLocked(gen, u)
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func (t *set) membersGoLocked(p *excerpt) {
 			continue
 		}
 		for _, v := range m.variants {
-			p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{name, v.Constraints.Key()})
+			p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{name, v.Constraints.Key(), v.Constraints})
 		}
 	}
 }
@@ -149,7 +149,8 @@ func (t *set) tellAllLocked(rev uint64) {
 // besideLocked: a response on the set's stream said nothing of it. It begins the pause before a sweep (RELAY-46).
 func (t *set) besideLocked(gen uint32, u *Update) {
 	now := t.shard.now
-	if t.noteLocked(u); u.Bad {
+	bare := u.bare()
+	if t.noteLocked(&bare); u.Bad {
 		t.sweepGen = 0
 	}
 	if t.sweepGen == gen && t.sweepFirst.IsZero() {
@@ -204,7 +205,11 @@ func (s *shard) applySetsLocked(a *Applied, u *Update, bodies []*Variant, gen ui
 
 // strayLocked counts a resource that no name or `*` was asked for, unless a collection was (RELAY-28, COLL-5).
 func (s *shard) strayLocked(a *Applied, gen uint32, name string) {
-	if !s.pickedLocked(gen, name) {
+	switch {
+	case s.pickedLocked(gen, name):
+	case a.strays != nil:
+		a.strays[name]++
+	default:
 		a.Unrequested++
 		s.unrequested++
 	}
