@@ -140,7 +140,8 @@ func (m *memory) say(now time.Time) {
 	m.log.Info("memory is no longer short", fields...)
 }
 
-// openMemory finds out what the process may have.
+// openMemory finds out what the process may have, and tells the table, since
+// clients who were waiting may all be there before the first look of watch.
 func openMemory(configured int64, table *relay.Table, log *zap.Logger) *memory {
 	m := newMemory(table, log)
 	if m.env = debug.SetMemoryLimit(-1); m.env == math.MaxInt64 {
@@ -148,6 +149,7 @@ func openMemory(configured int64, table *relay.Table, log *zap.Logger) *memory {
 	}
 	m.group = cgroupLimit("/")
 	m.configure(configured)
+	m.look(time.Now())
 	return m
 }
 
