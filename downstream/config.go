@@ -52,6 +52,9 @@ type Limits struct {
 	// NamesPerStream is the number of resource names one stream may be subscribed to, over all types
 	// (`limits.names_per_stream`); more ends the stream. Default 1,000,000.
 	NamesPerStream int
+	// ParameterSets is the number of distinct parameter maps one stream may have, over all types
+	// (`limits.parameter_sets_per_stream`); names with one beyond it are refused by themselves (RELAY-73). Default 64.
+	ParameterSets int
 	// NameBytes is the length of one resource name (`limits.name_bytes`); a longer one is refused by itself. Default 64 KiB.
 	NameBytes int
 	// RequestBytes is the size of one request (`limits.request_bytes`); a larger one ends the stream. Default 32 MiB.
@@ -134,6 +137,7 @@ func (c *Config) normalize() error {
 	limit(&l.RequestsPerSecond, 20_000)
 	limit(&l.NACKsPerSecond, 100)
 	limit(&l.NamesPerStream, 1_000_000)
+	limit(&l.ParameterSets, 64)
 	limit(&l.NameBytes, 64<<10)
 	limit(&l.RequestBytes, 32<<20)
 	for _, d := range []struct {

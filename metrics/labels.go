@@ -11,8 +11,8 @@ var (
 	// limits are the keys under `limits` of the config file, and origins[].grpc.max_message: a refusal names its key.
 	limits = []string{
 		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
-		"nacks_per_second", "names_per_stream", "name_bytes", "groups", "parameter_sets_per_stream", "views", "request_bytes", "memory",
-		"max_message", other,
+		"nacks_per_second", "names_per_stream", "name_bytes", "groups", "parameter_sets_per_stream", "parameter_sets_per_group", "views",
+		"request_bytes", "memory", "max_message", other,
 	}
 	stallReasons    = []string{"send_stall", "lagging", other}
 	evictionReasons = []string{"entries", "bytes", "max_stale", "memory", other}

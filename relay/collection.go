@@ -1,7 +1,5 @@
 package relay
 
-import "time"
-
 // excerpt is what one response says of one collection.
 type excerpt struct {
 	Update
@@ -17,10 +15,10 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 	if len(s.collections) == 0 {
 		return
 	}
-	parts := map[*set]*excerpt{}
+	parts, none := map[*set]*excerpt{}, u.bare()
 	of := func(t *set) *excerpt {
 		if parts[t] == nil {
-			parts[t] = &excerpt{Update: Update{TypeURL: u.TypeURL, Bad: u.Bad, Heartbeats: u.Heartbeats}}
+			parts[t] = &excerpt{Update: none}
 		}
 		return parts[t]
 	}
@@ -57,7 +55,7 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 	if first || u.Bad || s.collectedBad {
 		for _, t := range s.collections {
 			if t.askedGen == gen && parts[t] == nil {
-				t.besideLocked(s.now, gen, u.Bad)
+				t.besideLocked(gen, u)
 			}
 		}
 	}
@@ -114,7 +112,7 @@ func (t *set) membersGoLocked(p *excerpt) {
 			continue
 		}
 		for _, v := range m.variants {
-			p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{name, v.Constraints.Key()})
+			p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{name, v.Constraints.Key(), v.Constraints})
 		}
 	}
 }
@@ -149,8 +147,10 @@ func (t *set) tellAllLocked(rev uint64) {
 }
 
 // besideLocked: a response on the set's stream said nothing of it. It begins the pause before a sweep (RELAY-46).
-func (t *set) besideLocked(now time.Time, gen uint32, bad bool) {
-	if t.bad = bad; bad {
+func (t *set) besideLocked(gen uint32, u *Update) {
+	now := t.shard.now
+	bare := u.bare()
+	if t.noteLocked(&bare); u.Bad {
 		t.sweepGen = 0
 	}
 	if t.sweepGen == gen && t.sweepFirst.IsZero() {
@@ -205,7 +205,11 @@ func (s *shard) applySetsLocked(a *Applied, u *Update, bodies []*Variant, gen ui
 
 // strayLocked counts a resource that no name or `*` was asked for, unless a collection was (RELAY-28, COLL-5).
 func (s *shard) strayLocked(a *Applied, gen uint32, name string) {
-	if !s.pickedLocked(gen, name) {
+	switch {
+	case s.pickedLocked(gen, name):
+	case a.strays != nil:
+		a.strays[name]++
+	default:
 		a.Unrequested++
 		s.unrequested++
 	}

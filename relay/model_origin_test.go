@@ -139,6 +139,8 @@ func (m *model) ask(l *modelLane, a Ask) {
 		delete(asked.names, n.Name)
 		delete(asked.known, n.Name)
 		delete(asked.errs, n.Name)
+		delete(asked.initial, n.Name) // asked again it is to be sent, whatever was presented (DELTA-7)
+		delete(asked.initial, m.resource(a.TypeURL, n.Name))
 		if asked.names[collection(n.Name)] {
 			asked.known[n.Name] = -2 // it answers what it is, or that it is none (DELTA-9)
 		}
@@ -267,7 +269,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 	}
 	asked.answered = true
 	// A stream that had a bad part sweeps nothing (RELAY-32), so what comes after a sweep is not to be judged.
-	sh := m.group.shards[ty]
+	sh := m.group.plain(ty)
 	swept := strings.Contains(m.kind, "no-")
 	if sh != nil {
 		sh.setsLocked(func(t *set) { swept = swept || t.revived })
@@ -275,7 +277,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 	bad := !m.calm && len(adds) > 0 && !swept && m.rnd.IntN(10) == 0
 	if bad { // a part is refused; the origin tries again
 		i := m.rnd.IntN(len(adds))
-		adds[i], asked.refused = []byte{0xff, 0xff}, true
+		adds[i], asked.refused = m.badPart(ty, addNames[i]), true
 		asked.known[addNames[i]] = -2
 		for x := range asked.names { // what went by an alias is refused with its resource
 			if m.aliased() && m.resource(ty, x) == addNames[i] {
@@ -289,7 +291,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		}
 	}
 	pieces := 1
-	if !m.sotw && len(adds) > 1 && !(bad && m.collects()) {
+	if !m.sotw && len(adds) > 1 {
 		pieces = 1 + m.rnd.IntN(min(3, len(adds)))
 	}
 	for i := range pieces {
@@ -300,6 +302,19 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		}
 		l.queue = append(l.queue, &flight{r, first || m.sotw})
 	}
+}
+
+// badPart is refused, whether or not it can be seen whose it is.
+func (m *model) badPart(ty, name string) []byte {
+	if m.rnd.IntN(2) == 0 {
+		return []byte{0xff, 0xff}
+	}
+	b := appendString(nil, resourceName, m.spell(name))
+	b = protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), madeResource(ty+"x", name, "", "bad").Any)
+	if m.sotw {
+		b = appendString(appendString(nil, 1, resourceType), 2, string(b))
+	}
+	return b
 }
 
 // empty reports whether there is nothing in a collection, not even in error.

@@ -30,6 +30,8 @@ type Config struct {
 	Metrics *metrics.Metrics
 	// MaxGroups bounds the groups of one origin (RELAY-67). 0: no limit.
 	MaxGroups int
+	// MaxParameterSets bounds the distinct parameter maps of one group (RELAY-73). 0: no limit.
+	MaxParameterSets int
 	// MaxViews bounds the views of all origins. 0: no limit.
 	MaxViews int
 	// Origins are the config sources. At least one.
@@ -77,6 +79,16 @@ type OriginConfig struct {
 	Guard GuardConfig
 	// AbsenceDeletes lists more types whose absence from a SotW wildcard response deletes (RELAY-11).
 	AbsenceDeletes []string
+	// TP2: the origin understands resource_locators, so it may be sent dynamic parameters (DYN-17).
+	TP2 bool
+	// FromNode gives clients that name no parameters theirs: by parameter, the field of the node that has its value, as
+	// "metadata.PATH", where dots lead into structs (RELAY-64). What is mapped is no part of a group's key. It needs TP2.
+	FromNode map[string]string
+	// IgnoreParams: the parameters of clients are dropped instead of refused, as nothing the origin has depends on them (DYN-18).
+	// It needs an origin that is not TP2.
+	IgnoreParams bool
+	// Share: parameter maps may share one upstream subscription while a live variant matches them all (RELAY-69). It needs TP2.
+	Share bool
 }
 
 const (
@@ -243,6 +255,7 @@ var ErrGroups = errors.New("limits.groups is reached")
 // be nil (STREAM-2).
 func (o *Origin) Group(node *corev3.Node) (*Group, error) {
 	key, up := groupOf(node, *o.config(), o.table.config().Name)
+	o.counts.UnfitParameters(unfit(node, o.config().FromNode))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	g := o.groups[key]
@@ -260,6 +273,7 @@ func (o *Origin) Group(node *corev3.Node) (*Group, error) {
 // Group.Release, and with its last want goes what it holds.
 func (o *Origin) Dedicated(node *corev3.Node) (*Group, error) {
 	up := dedicatedNode(node)
+	o.counts.UnfitParameters(unfit(node, o.config().FromNode))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.lastID++
