@@ -179,7 +179,7 @@ func (m *memory) configure(configured int64) {
 // each 0 for none: what is configured, what GOMEMLIMIT says, what the cgroup
 // allows. The collector needs air to breathe between the two, or it takes more
 // and more of the processor, and requests that are being read and refused need
-// some as well (the schedule "memory capped" of package chaos).
+// some as well (the schedules "memory capped" of package chaos).
 func budget(configured, env, group int64) (limit, soft int64) {
 	switch {
 	case env > 0:
