@@ -57,7 +57,10 @@ func (u *Update) inError() map[string]bool {
 }
 
 // RemovedVariant names one variant of a name, by canonical constraints.
-type RemovedVariant struct{ Name, Constraints string }
+type RemovedVariant struct {
+	Name, Constraints string
+	Set               *constraints.Set
+}
 
 // RejectError says why parts of a response were refused. It becomes the NACK's error_detail (ERR-10).
 type RejectError struct {
@@ -300,7 +303,7 @@ func (a *acceptance) removals(r *Response) {
 			a.reject(n.GetName(), "removed_resource_names %s: %v", quote(n.GetName()), err)
 			continue
 		}
-		a.RemovedVariants = append(a.RemovedVariants, RemovedVariant{NameKey(n.GetName()), set.Key()})
+		a.RemovedVariants = append(a.RemovedVariants, RemovedVariant{NameKey(n.GetName()), set.Key(), set})
 	}
 }
 
