@@ -7,6 +7,8 @@ import (
 // Answer is what one response has to say. Give it back to Ack or Nack.
 type Answer struct {
 	*Body
+	// Located is what is told of names that the client named by locators; nil: nothing, as nearly always.
+	Located *Located
 	// Errors are what to say of names instead of a resource; none of them is in Variants (ABS-11).
 	Errors []*NameError
 	// News are the Clusters in it that are new or changed on this stream: their endpoints must follow (WARM-1). Other types
