@@ -3,6 +3,7 @@ package constraints
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +14,7 @@ import (
 // Set is a compiled constraint set, immutable. A nil *Set means "no constraints": it matches everything (DYN-12).
 type Set struct {
 	root node
-	keys int
+	keys []string // Invariant: sorted, distinct
 }
 
 const (
@@ -60,7 +61,7 @@ func Compile(c *discoveryv3.DynamicParameterConstraints) (*Set, error) {
 	}
 	distinct := make(map[string]struct{})
 	root.collectKeys(distinct)
-	return &Set{root: root, keys: len(distinct)}, nil
+	return &Set{root: root, keys: slices.Sorted(maps.Keys(distinct))}, nil
 }
 
 // Key returns the canonical text, "" for no constraints. Sets that DYN-6 calls equal have equal keys; sets with equal
@@ -79,8 +80,13 @@ func (s *Set) Match(p Params) bool {
 
 // Keys returns the number of distinct parameters that the constraints mention: how specific they are (DYN-9).
 func (s *Set) Keys() int {
+	return len(s.Mentioned())
+}
+
+// Mentioned are those parameters, sorted. The caller does not change them.
+func (s *Set) Mentioned() []string {
 	if s == nil {
-		return 0
+		return nil
 	}
 	return s.keys
 }

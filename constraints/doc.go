@@ -15,6 +15,9 @@
 // Keys are ASCII and are the same in every process and every release of Go: DYN-9 breaks ties by them on all replicas,
 // and they are fit for logs and admin pages. They are not for the wire; there the origin's bytes are repeated (DYN-7).
 //
+// [Overlap] finds parameters that two sets both match, and [SameKeys] whether they mention the same: what the author of variants has to
+// keep apart, and alike (TestOverlap, TestSameKeys).
+//
 // # Who owns which goroutine, lock order
 //
 // No goroutines, no locks. Params and Set never change once made and may be shared freely.
@@ -23,7 +26,8 @@
 //
 // [Compile] takes what an origin sent. Malformed constraints are an error, for a NACK (RELAY-30; TestCompileErrors);
 // deep nesting and size are bounded by [MaxDepth] and [MaxNodes], so that compiling and matching cost a bounded time
-// (TestCompileLimits), and [Set.Match] never allocates (TestMatchDoesNotAllocate). No bytes make it panic (FuzzCompile).
+// (TestCompileLimits), and [Set.Match] never allocates (TestMatchDoesNotAllocate). No bytes make it panic (FuzzCompile). [Overlap] gives up
+// after [MaxOverlapWork] and says so, since some sets would keep it busy for ever (TestOverlap, "more than may be tried").
 // [NewParams] takes what a client sent, of any size: the limit on a request is the reader's business.
 //
 // # Known limits

@@ -34,6 +34,9 @@ type Update struct {
 	Heartbeats bool
 	// Bad: a part of the response was refused, so nothing is concluded from what it leaves out (RELAY-32).
 	Bad bool
+	// Refused are the names of the parts that were, as far as they can be read; Unread: there are others.
+	Refused []string
+	Unread  bool
 	// Version is the version_info of a SotW response.
 	Version string
 }
@@ -112,7 +115,7 @@ func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 		seen:   make(map[identity]int, len(r.resources)), maxName: maxName, delta: r.delta, fields: f,
 	}
 	if r.delta && r.Nonce == "" {
-		a.reject("response has no nonce")
+		a.reject("", "response has no nonce")
 	}
 	a.Resources = make([]Resource, 0, len(r.resources))
 	for i, b := range r.resources {
@@ -146,10 +149,18 @@ type acceptance struct {
 // maxReasons bounds the memory one bad response can take; the rest is only counted in the last reason.
 const maxReasons = 100
 
-func (a *acceptance) reject(format string, args ...any) {
-	if len(a.reasons) < maxReasons {
-		a.reasons = append(a.reasons, fmt.Sprintf(format, args...))
+// reject refuses a part of the response, of the name if there is one.
+func (a *acceptance) reject(name, format string, args ...any) {
+	if len(a.reasons) >= maxReasons {
+		a.Unread = true
+		return
 	}
+	a.reasons = append(a.reasons, fmt.Sprintf(format, args...))
+	if name == "" || !utf8.ValidString(name) {
+		a.Unread = true
+		return
+	}
+	a.Refused = append(a.Refused, NameKey(name))
 }
 
 func (a *acceptance) resource(i int, b []byte) {
@@ -161,11 +172,11 @@ func (a *acceptance) resource(i int, b []byte) {
 		err = a.parseAny(b, &r)
 	}
 	if err != nil {
-		a.reject("resource %d %s: does not decode: %v", i, quote(r.Name), err)
+		a.reject(r.Name, "resource %d %s: does not decode: %v", i, quote(r.Name), err)
 		return
 	}
 	if why := a.check(&r); why != "" {
-		a.reject("resource %d %s: %s", i, quote(r.Name), why)
+		a.reject(r.Name, "resource %d %s: %s", i, quote(r.Name), why)
 		return
 	}
 	a.keep(r)
@@ -248,7 +259,7 @@ func (a *acceptance) keep(r Resource) {
 		a.Resources = append(a.Resources, r)
 		return
 	}
-	a.reject("resource %s: listed twice", quote(r.Spelling()))
+	a.reject(r.Name, "resource %s: listed twice", quote(r.Spelling()))
 	if !bytes.Equal(a.Resources[at].Any, r.Any) {
 		a.markAmbiguous(id)
 	}
@@ -264,12 +275,12 @@ func (a *acceptance) markAmbiguous(id identity) {
 func (a *acceptance) removals(r *Response) {
 	for _, name := range r.removed {
 		if !utf8.ValidString(name) {
-			a.reject("removed_resources: %s is not valid UTF-8", quote(name))
+			a.reject("", "removed_resources: %s is not valid UTF-8", quote(name))
 			continue
 		}
 		key := NameKey(name)
 		if _, both := a.seen[identity{name: key}]; both {
-			a.reject("resource %s: both sent and removed", quote(name))
+			a.reject(name, "resource %s: both sent and removed", quote(name))
 			a.markAmbiguous(identity{name: key})
 			continue
 		}
@@ -278,12 +289,12 @@ func (a *acceptance) removals(r *Response) {
 	for _, b := range r.wrapped {
 		var n discoveryv3.ResourceName
 		if err := proto.Unmarshal(b, &n); err != nil {
-			a.reject("removed_resource_names: does not decode: %v", err)
+			a.reject("", "removed_resource_names: does not decode: %v", err)
 			continue
 		}
 		set, err := constraints.Compile(n.GetDynamicParameterConstraints())
 		if err != nil {
-			a.reject("removed_resource_names %s: %v", quote(n.GetName()), err)
+			a.reject(n.GetName(), "removed_resource_names %s: %v", quote(n.GetName()), err)
 			continue
 		}
 		a.RemovedVariants = append(a.RemovedVariants, RemovedVariant{NameKey(n.GetName()), set.Key()})
@@ -295,15 +306,15 @@ func (a *acceptance) nameErrors(r *Response) {
 		e, err := parseNameError(b)
 		switch _, both := a.seen[identity{name: e.nameOrNone()}]; {
 		case err != nil:
-			a.reject("resource_errors: does not decode: %v", err)
+			a.reject("", "resource_errors: does not decode: %v", err)
 		case both: // ABS-11
-			a.reject("resource %s: both sent and in resource_errors", quote(spelling(e.Name, e.spelt)))
+			a.reject(e.Name, "resource %s: both sent and in resource_errors", quote(spelling(e.Name, e.spelt)))
 			a.markAmbiguous(identity{name: e.Name})
 		case a.maxName > 0 && len(spelling(e.Name, e.spelt)) > a.maxName: // the canonical form may be longer
 			name := spelling(e.Name, e.spelt)
-			a.reject("resource_errors %s: name of %d bytes is longer than limits.name_bytes %d", quote(name), len(name), a.maxName)
+			a.reject(e.Name, "resource_errors %s: name of %d bytes is longer than limits.name_bytes %d", quote(name), len(name), a.maxName)
 		case isNameless(e.Name):
-			a.reject("resource_errors %s: name begins with a zero byte", quote(e.Name))
+			a.reject(e.Name, "resource_errors %s: name begins with a zero byte", quote(e.Name))
 		default:
 			a.Errors = append(a.Errors, e)
 		}

@@ -290,7 +290,7 @@ func (s *shard) noticeLocked(a *Applied, r *Resource, touched map[*entry]bool, g
 			continue
 		}
 		if len(e.variants) > 0 && s.freezesLocked(nil) >= changes {
-			s.waitsLocked(e.name)
+			s.waitsLocked(nil, identity{e.name, r.Constraints.Key()})
 			a.Waiting++
 			continue
 		}

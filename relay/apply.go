@@ -198,7 +198,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			}
 		})
 	}
-	s.confirmLaterLocked(u.Bad)
+	s.confirmLaterLocked(gen, u.Bad)
 	s.offerTouchedLocked(touched, rev, gen)
 	for _, f := range u.Errors {
 		es := s.holdersLocked(f.Name)

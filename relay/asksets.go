@@ -183,8 +183,12 @@ func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
 	t.askedGen, t.askedAt = gen, now
 	t.shard.now = now
 	t.shard.holdOverLocked(t)
+	t.refused = refusals{}
 	if t.revived { // asked as if nothing were held: silence must not bring it back (RELAY-4)
-		t.settled, t.firm, t.first = false, false, time.Time{} // firm, if a bad part kept it from being swept (RELAY-32)
+		t.settled, t.firm = false, false // firm, if a bad part kept it from being swept (RELAY-32)
+	}
+	if !t.firm {
+		t.first = time.Time{} // what is left of a pause on an earlier stream is no measure of this one
 	}
 	if !t.firm && (t.settled || !sweep && !t.revived && len(t.members) > 0) {
 		// An origin that finds us in sync may answer nothing at all. Without a response it takes the longest wait.

@@ -1,7 +1,5 @@
 package relay
 
-import "time"
-
 // excerpt is what one response says of one collection.
 type excerpt struct {
 	Update
@@ -17,10 +15,10 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 	if len(s.collections) == 0 {
 		return
 	}
-	parts := map[*set]*excerpt{}
+	parts, none := map[*set]*excerpt{}, Update{TypeURL: u.TypeURL, Bad: u.Bad, Refused: u.Refused, Unread: u.Unread, Heartbeats: u.Heartbeats}
 	of := func(t *set) *excerpt {
 		if parts[t] == nil {
-			parts[t] = &excerpt{Update: Update{TypeURL: u.TypeURL, Bad: u.Bad, Heartbeats: u.Heartbeats}}
+			parts[t] = &excerpt{Update: none}
 		}
 		return parts[t]
 	}
@@ -57,7 +55,7 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 	if first || u.Bad || s.collectedBad {
 		for _, t := range s.collections {
 			if t.askedGen == gen && parts[t] == nil {
-				t.besideLocked(s.now, gen, u.Bad)
+				t.besideLocked(gen, &none)
 			}
 		}
 	}
@@ -149,8 +147,9 @@ func (t *set) tellAllLocked(rev uint64) {
 }
 
 // besideLocked: a response on the set's stream said nothing of it. It begins the pause before a sweep (RELAY-46).
-func (t *set) besideLocked(now time.Time, gen uint32, bad bool) {
-	if t.bad = bad; bad {
+func (t *set) besideLocked(gen uint32, u *Update) {
+	now := t.shard.now
+	if t.noteLocked(u); u.Bad {
 		t.sweepGen = 0
 	}
 	if t.sweepGen == gen && t.sweepFirst.IsZero() {

@@ -60,13 +60,16 @@ func (s *shard) confirmTimerLocked() {
 
 // confirmLaterLocked: a response came to the names' stream, so there may be more to come. What it lacks may be what was refused of it
 // (RELAY-32).
-func (s *shard) confirmLaterLocked(bad bool) {
+func (s *shard) confirmLaterLocked(gen uint32, bad bool) {
 	t := &s.named
 	if !t.unconfirmed {
 		return
 	}
 	most := t.firstAt[t.lane].Add(firmMost)
-	if t.confirmAt = earlier(s.now.Add(firmFactor*s.cfg().Settle), most); bad {
+	if bad {
+		t.refusedGen = gen
+	}
+	if t.confirmAt = earlier(s.now.Add(firmFactor*s.cfg().Settle), most); t.refusedGen == gen {
 		t.confirmAt = most
 	}
 }

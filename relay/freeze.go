@@ -74,12 +74,27 @@ func (s *shard) freezesLocked(t *set) freezing {
 	return changes
 }
 
-// waitsLocked notes that the origin has something else of a name than the table.
-func (s *shard) waitsLocked(name string) {
+// waiting is a resource of a set, or one had by name if selector is empty, of which the origin has something else than the table. What is
+// the same in one of them says nothing of the others, which are asked apart.
+type waiting struct {
+	selector string
+	identity
+}
+
+// waitsLocked notes that the origin has something else of a resource than the table, for one set, or for names if there is none.
+func (s *shard) waitsLocked(t *set, id identity) {
 	if s.frozen == nil {
-		s.frozen = map[string]bool{}
+		s.frozen = map[waiting]bool{}
 	}
-	s.frozen[name] = true
+	s.frozen[waiting{t.name(), id}] = true
+}
+
+// name is the selector of a set; "" if there is none, for what is had by name.
+func (t *set) name() string {
+	if t == nil {
+		return ""
+	}
+	return t.selector
 }
 
 // waitingLocked is how many of those kept wait because the origin is frozen.
@@ -114,7 +129,7 @@ func (s *shard) nameStaysLocked(body *Variant, touched map[*entry]bool, gen uint
 	for _, alias := range body.aliases {
 		e := s.named.entries[NameKey(alias)]
 		if taken && e != nil && len(e.variants) > 0 && !e.ownName() && e.variants[0].Name != body.Name && s.freezesLocked(nil) >= changes {
-			s.waitsLocked(body.Name)
+			s.waitsLocked(nil, identity{body.Name, body.Constraints.Key()})
 			taken = false
 		}
 	}
@@ -132,12 +147,13 @@ func (s *shard) nameStaysLocked(body *Variant, touched map[*entry]bool, gen uint
 // passesLocked reports whether a body may take the place of what is held, and notes that it waits if not.
 func (s *shard) passesLocked(t *set, body *Variant, held []*Variant) bool {
 	nobodys := t == nil && len(held) == 0
+	id := identity{body.Name, body.Constraints.Key()}
 	if s.freezesLocked(t) == changes && !nobodys {
-		if old := find(held, body.Constraints.Key()); old == nil || old.Digest != body.Digest {
-			s.waitsLocked(body.Name)
+		if old := find(held, id.constraints); old == nil || old.Digest != body.Digest {
+			s.waitsLocked(t, id)
 			return false
 		}
 	}
-	delete(s.frozen, body.Name) // the origin may have gone back
+	delete(s.frozen, waiting{t.name(), id}) // the origin may have gone back
 	return true
 }

@@ -156,7 +156,7 @@ func (s *shard) screenLocked(t *set, leaving []parting, counts, whole bool) (kep
 		kept = make(map[identity]bool, len(leaving))
 		for _, p := range leaving {
 			kept[p.identity] = true
-			s.waitsLocked(p.name)
+			s.waitsLocked(t, p.identity)
 		}
 		return kept, false
 	}

@@ -64,7 +64,7 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 	if (unmentioned || stated) && t.sweepGen == gen {
 		t.sweepNews = s.now
 	}
-	t.answeredLocked(s.now, gen, news, u.Full, u.Bad)
+	t.answeredLocked(s.now, gen, news, u)
 	t.changedLocked(rev)
 	t.boundFaultsLocked(a)
 	if stated || ended {

@@ -288,9 +288,9 @@ func (m *model) takeHeartbeats(c *modelSub, a *Answer) {
 func (m *model) quiet() {
 	m.calm = true
 	m.table.Origin("mesh").Unfreeze()
-	rounds := 8
-	if m.collects() {
-		rounds = 12 // a collection of which nothing is said takes the longest wait
+	rounds := 12 // a collection of which nothing is said takes the longest wait, and a set of which a part was refused
+	if m.sotw {
+		rounds = 8
 	}
 	for range rounds {
 		for range 3 {

@@ -275,7 +275,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 	bad := !m.calm && len(adds) > 0 && !swept && m.rnd.IntN(10) == 0
 	if bad { // a part is refused; the origin tries again
 		i := m.rnd.IntN(len(adds))
-		adds[i], asked.refused = []byte{0xff, 0xff}, true
+		adds[i], asked.refused = m.badPart(ty, addNames[i]), true
 		asked.known[addNames[i]] = -2
 		for x := range asked.names { // what went by an alias is refused with its resource
 			if m.aliased() && m.resource(ty, x) == addNames[i] {
@@ -300,6 +300,19 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		}
 		l.queue = append(l.queue, &flight{r, first || m.sotw})
 	}
+}
+
+// badPart is refused, whether or not it can be seen whose it is.
+func (m *model) badPart(ty, name string) []byte {
+	if m.rnd.IntN(2) == 0 {
+		return []byte{0xff, 0xff}
+	}
+	b := appendString(nil, resourceName, m.spell(name))
+	b = protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), madeResource(ty+"x", name, "", "bad").Any)
+	if m.sotw {
+		b = appendString(appendString(nil, 1, resourceType), 2, string(b))
+	}
+	return b
 }
 
 // empty reports whether there is nothing in a collection, not even in error.

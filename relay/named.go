@@ -23,7 +23,8 @@ type namedTable struct {
 	// unconfirmed: an entry may be. Those whose silence counts as the origin's word are confirmed at confirmAt (confirm.go).
 	unconfirmed bool
 	confirmAt   time.Time
-	confirming  bool // a timer is set
+	confirming  bool   // a timer is set
+	refusedGen  uint32 // generation of the last stream on which a part of a response was refused
 	// presented: on the present stream the origin was told the versions of what is held, so its silence means that they are current.
 	presented bool
 	moving    bool // the side lane has to ask them before the main lane may be reopened without them

@@ -28,10 +28,10 @@ func (r *refreshes) admit(name string, now time.Time) bool {
 // heardNameLocked looks at a resource of a name without a payload that can be used, and reports whether it says that there is none.
 func (s *shard) heardNameLocked(a *Applied, e *entry, u *Update, r *Resource, gen uint32) (gone bool) {
 	key := r.Constraints.Key()
-	switch held, what := find(e.variants, key), s.hearLocked(find(e.variants, key), s.named.from, u, r); what {
+	switch held, what := find(e.variants, key), s.hearLocked(nil, find(e.variants, key), u, r); what {
 	case unknown:
 		if len(e.variants) > 0 && s.freezesLocked(nil) >= changes {
-			s.waitsLocked(r.Name) // the body is of what waits
+			s.waitsLocked(nil, identity{r.Name, key}) // the body is of what waits
 		} else {
 			s.askAgainLocked(e, gen)
 		}
@@ -60,16 +60,20 @@ const (
 	unknown       // it is spoken of another body, which has to be fetched (TTL-4)
 )
 
-// hearLocked tells which. In SotW a heartbeat goes under the version of the last response, from, whatever its resources were. A virtual
+// hearLocked tells which. In SotW a heartbeat goes under the version of the last response, whatever its resources were. A virtual
 // host without a body is none at all (TTL-3).
-func (s *shard) hearLocked(held *Variant, from *receipt, u *Update, r *Resource) heard {
+func (s *shard) hearLocked(t *set, held *Variant, u *Update, r *Resource) heard {
 	if r.Any == nil && u.TypeURL == VirtualHostType {
 		return ignored
 	}
 	same := held != nil && held.originVersion == r.Version
+	from := s.named.from
+	if t != nil {
+		from = t.from
+	}
 	if s.group.origin.config().SotW {
 		same = held != nil && from != nil && from.version == u.Version && from.server == held.from.server
-		if _, frozen := s.group.origin.Frozen(); frozen && held != nil && !s.frozen[r.Name] {
+		if _, frozen := s.group.origin.Frozen(); frozen && held != nil && !s.frozen[waiting{t.name(), identity{r.Name, r.Constraints.Key()}}] {
 			same = true // the version is that of a list of which something else waits
 		}
 	}
@@ -105,7 +109,7 @@ func (t *set) heardLocked(a *Applied, u *Update, r *Resource, gen uint32, touche
 		held = find(m.variants, key)
 		m.seenGen, m.listed = gen, t.shard.rev
 	}
-	switch t.shard.hearLocked(held, t.from, u, r) {
+	switch t.shard.hearLocked(t, held, u, r) {
 	case over:
 		a.Expired++
 		if held != nil {
@@ -119,7 +123,7 @@ func (t *set) heardLocked(a *Applied, u *Update, r *Resource, gen uint32, touche
 		t.guard.cancelLocked(identity{r.Name, key})
 	case unknown:
 		if t.shard.freezesLocked(t) >= changes {
-			t.shard.waitsLocked(r.Name) // the body is of what waits
+			t.shard.waitsLocked(t, identity{r.Name, key}) // the body is of what waits
 			return
 		}
 		if !t.lane().fetch(t.shard.now) {

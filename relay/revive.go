@@ -89,7 +89,7 @@ func (t *set) forgetLocked() {
 	}
 	t.changedLocked(rev)
 	t.faults, t.from, t.doubted = faults{}, nil, nil
-	t.first, t.news, t.settled, t.firm, t.bad = time.Time{}, time.Time{}, false, false, false
+	t.first, t.news, t.settled, t.firm, t.refused = time.Time{}, time.Time{}, false, false, refusals{}
 	t.sweepGen, t.revived, t.anew, t.restored, t.guard = 0, false, false, false, guard{}
 }
 

@@ -601,7 +601,11 @@ func (s *script) apply(l *Lane, f []string) []string {
 			resp.resources = append(resp.resources, []byte{0xff, 0xff})
 			continue
 		}
-		r := madeResource(resp.TypeURL, name, version, body)
+		payload := resp.TypeURL
+		if body == "garbled" { // refused too, but for all to see whose it is
+			payload += ".No"
+		}
+		r := madeResource(payload, name, version, body)
 		if !resp.delta && !hasVersion && ttl == nil && !doNotCache {
 			resp.resources = append(resp.resources, r.Any)
 			continue

@@ -29,9 +29,9 @@ type set struct {
 	// Settling (RELAY-6). first and news are the times of the first response and of the last that brought a new name.
 	first, news   time.Time
 	settled, firm bool
-	// bad: the last response was refused in part. Who holds nothing gets what there is after cold_wait; who holds something
-	// waits for a good one, since what is missing may be what was refused (RELAY-32).
-	bad     bool
+	// refused is what was of the answers on the present stream. Who holds something waits for it (RELAY-32). Who holds nothing waits
+	// for a good response, and gets what there is after cold_wait.
+	refused refusals
 	pauseAt time.Time // of the earliest setPause timer in the heap
 
 	// sweepGen is the generation whose end of pause removes the members not mentioned in it (RELAY-46, RELAY-91), if sweepAll, and
@@ -170,7 +170,7 @@ func (t *set) clearLocked() {
 		t.shard.mindLocked(mortalKey{t, name}, nil)
 	}
 	t.members, t.faults, t.doubted = map[string]*member{}, faults{}, nil
-	t.first, t.news, t.settled, t.firm, t.bad = time.Time{}, time.Time{}, false, false, false
+	t.first, t.news, t.settled, t.firm, t.refused = time.Time{}, time.Time{}, false, false, refusals{}
 	t.sweepGen, t.from, t.restored, t.guard = 0, nil, false, guard{}
 }
 
@@ -188,20 +188,19 @@ func (t *set) readyLocked(holds bool) bool {
 // liveLocked is RELAY-1 for the set: asked and answered on the stream that is open now.
 func (t *set) liveLocked() bool { return t.lane().live(t.askedGen) && t.answeredGen == t.askedGen }
 
-// answeredLocked moves the settling on after a response to the set. news: it brought a name the set did not have. whole: it is a
-// SotW response, which lists everything. bad: a part of it was refused.
-func (t *set) answeredLocked(now time.Time, gen uint32, news, whole, bad bool) {
+// answeredLocked moves the settling on after a response to the set. news: it brought a name the set did not have.
+func (t *set) answeredLocked(now time.Time, gen uint32, news bool, u *Update) {
 	if t.answeredGen != gen {
 		t.shard.table().retired.take(t.key()) // the origin speaks for itself
 		if !t.firm {
 			t.first = time.Time{} // what an earlier stream brought is no measure of this one
 		}
 	}
-	t.answeredGen, t.bad = gen, bad
-	if bad {
+	t.answeredGen = gen
+	if t.noteLocked(u); u.Bad {
 		t.sweepGen = 0 // what was refused was not mentioned, and must stay, in error or not (RELAY-32)
 	}
-	if whole && !bad {
+	if u.Full && !u.Bad {
 		t.settled, t.firm, t.revived = true, true, false
 		t.wakeFreshLocked()
 		return
@@ -253,7 +252,7 @@ func (t *set) pauseLocked(now time.Time) {
 	sweeps := t.revived && t.sweepGen != 0 // until then nobody new is given what had retired
 	if !t.first.IsZero() && !t.settled && !sweeps {
 		x := earlier(arrivals.Over(t.news, cfg.Settle), t.first.Add(cfg.ColdWait))
-		if t.bad {
+		if t.refused.bad {
 			x = t.first.Add(cfg.ColdWait)
 		}
 		if x.After(now) {
@@ -265,8 +264,9 @@ func (t *set) pauseLocked(now time.Time) {
 	}
 	// What was restored and is to be swept is not confirmed by an answer before that.
 	sweeps = sweeps || t.restored && t.sweepGen != 0 && !t.sweepFirst.IsZero()
-	if !t.first.IsZero() && !t.firm && !t.bad && !sweeps {
-		if x := earlier(arrivals.Over(t.news, firmFactor*cfg.Settle), t.first.Add(firmMost)); x.After(now) {
+	if !t.first.IsZero() && !t.firm && !t.refused.bad && !sweeps {
+		x := earlier(arrivals.Over(t.news, firmFactor*cfg.Settle), t.first.Add(firmMost))
+		if x = t.refused.over(x); x.After(now) {
 			at(x)
 		} else {
 			t.firm = true

@@ -50,7 +50,7 @@ type shard struct {
 	mainGen  uint32
 	mainKind kind
 
-	frozen map[string]bool // names of which the origin has something that is not taken (freeze.go)
+	frozen map[waiting]bool // of which the origin has something that is not taken (freeze.go)
 
 	apart  *trial // nil unless the origin may end streams for the type (RELAY-92)
 	proven bool   // answered by the origin

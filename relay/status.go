@@ -59,7 +59,7 @@ type TypeStatus struct {
 	// Held is how many of the bodies are to go in a mass removal that is held back, until Until (RELAY-97).
 	Held  int
 	Until time.Time
-	// Frozen is how many names the origin has something else of, which is not taken because it is frozen.
+	// Frozen is how many changes and removals the origin has stated that are not taken because it is frozen.
 	Frozen     int
 	Views      int
 	Tombstones int

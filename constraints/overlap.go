@@ -1,0 +1,201 @@
+package constraints
+
+import (
+	"slices"
+	"strconv"
+)
+
+// MaxOverlapWork bounds what one Overlap looks at, in constraints evaluated: some ten milliseconds. Of usual sets it
+// takes a microsecond (BenchmarkOverlap).
+const MaxOverlapWork = 1_000_000
+
+// Verdict is what Overlap found.
+type Verdict uint8
+
+const (
+	// Disjoint: no parameters match both sets.
+	Disjoint Verdict = iota
+	// Overlapping: some do.
+	Overlapping
+	// Unknown: finding out would have cost more than MaxOverlapWork.
+	Unknown
+)
+
+// Overlap tells whether any parameters match both sets, and if so gives an example that does. The variants of a name must not overlap:
+// which of two a client gets would be the relay's choice (DYN-9).
+//
+// Of each key only finitely many things matter: that it is absent, that it has one of the values mentioned, or any other. They are
+// tried key by key, and a key is tried no further where what was chosen so far decides that one of the sets does not match.
+func Overlap(a, b *Set) (example Params, v Verdict) {
+	o := overlap{a: a.node(), b: b.node(), left: MaxOverlapWork, chosen: map[string]choice{}}
+	o.collect()
+	switch found := o.search(0); {
+	case found:
+		return o.example(), Overlapping
+	case o.left < 0:
+		return Params{}, Unknown
+	default:
+		return Params{}, Disjoint
+	}
+}
+
+// SameKeys reports whether both sets mention the same keys, as all variants of a name should: else a client that leaves one out cannot
+// be told apart by it (TP2).
+func SameKeys(a, b *Set) bool {
+	return slices.Equal(a.Mentioned(), b.Mentioned())
+}
+
+// node is the root; that of no constraints is the empty and.
+func (s *Set) node() *node {
+	if s == nil {
+		return &node{op: opAll}
+	}
+	return &s.root
+}
+
+// overlap is one search for parameters that match both.
+type overlap struct {
+	a, b   *node
+	keys   []mention
+	chosen map[string]choice
+	left   int // constraints that may be evaluated still; negative: given up
+}
+
+// mention is a key, and the values that are mentioned with it.
+type mention struct {
+	key    string
+	values []string
+	both   bool // in both sets; these are tried first, since they decide most
+}
+
+// choice is what a key is tried with.
+type choice struct {
+	value   string
+	present bool
+}
+
+func (o *overlap) collect() {
+	at := map[string]int{}
+	inA := 0
+	var visit func(n *node)
+	visit = func(n *node) {
+		if n.op == opEquals || n.op == opExists {
+			i, known := at[n.key]
+			if !known {
+				i = len(o.keys)
+				at[n.key] = i
+				o.keys = append(o.keys, mention{key: n.key})
+			}
+			m := &o.keys[i]
+			if n.op == opEquals && !slices.Contains(m.values, n.value) {
+				m.values = append(m.values, n.value)
+			}
+			m.both = m.both || inA > i // it was there before b was visited
+		}
+		for i := range n.kids {
+			visit(&n.kids[i])
+		}
+	}
+	visit(o.a)
+	inA = len(o.keys)
+	visit(o.b)
+	slices.SortStableFunc(o.keys, func(x, y mention) int {
+		switch {
+		case x.both == y.both:
+			return 0
+		case x.both:
+			return -1
+		default:
+			return 1
+		}
+	})
+}
+
+// search tries what there is for the keys from the i-th on, and leaves in chosen what matches both.
+func (o *overlap) search(i int) bool {
+	a := o.try(o.a)
+	if a == no {
+		return false
+	}
+	b := o.try(o.b)
+	if b == no || o.left < 0 {
+		return false
+	}
+	if a == yes && b == yes || i == len(o.keys) {
+		return true // of the last key everything is decided
+	}
+	m := &o.keys[i]
+	for _, value := range m.values {
+		if o.chosen[m.key] = (choice{value, true}); o.search(i + 1) {
+			return true
+		}
+	}
+	if o.chosen[m.key] = (choice{}); o.search(i + 1) {
+		return true
+	}
+	if o.chosen[m.key] = (choice{m.other(), true}); o.search(i + 1) {
+		return true
+	}
+	delete(o.chosen, m.key)
+	return false
+}
+
+// other is a value that is not mentioned.
+func (m *mention) other() string {
+	value := "other"
+	for n := 2; slices.Contains(m.values, value); n++ {
+		value = "other-" + strconv.Itoa(n)
+	}
+	return value
+}
+
+// answer is what a constraint says while not every key is chosen. Their order is that of opAll: the least counts.
+type answer uint8
+
+const (
+	no answer = iota
+	open
+	yes
+)
+
+func (o *overlap) try(n *node) answer {
+	if o.left--; o.left < 0 {
+		return open
+	}
+	switch n.op {
+	case opAll:
+		least := yes
+		for i := 0; i < len(n.kids) && least != no; i++ {
+			least = min(least, o.try(&n.kids[i]))
+		}
+		return least
+	case opAny:
+		most := no
+		for i := 0; i < len(n.kids) && most != yes; i++ {
+			most = max(most, o.try(&n.kids[i]))
+		}
+		return most
+	case opNot:
+		return yes - o.try(&n.kids[0])
+	}
+	c, decided := o.chosen[n.key]
+	switch {
+	case !decided:
+		return open
+	case c.present && (n.op == opExists || c.value == n.value):
+		return yes
+	default:
+		return no
+	}
+}
+
+// example is what was chosen; of what was not, anything matches, and nothing is shortest.
+func (o *overlap) example() Params {
+	m := map[string]string{}
+	for key, c := range o.chosen {
+		if c.present {
+			m[key] = c.value
+		}
+	}
+	return NewParams(m)
+}

@@ -1,0 +1,67 @@
+package relay
+
+import "time"
+
+// refusals are what was refused of a set's answers on one stream. Whoever holds something is not told of the set before it was said again,
+// or after the longest pause: what the set lacks may be just that (RELAY-32). Guarded by the shard's lock.
+type refusals struct {
+	bad    bool            // the last response was refused in part
+	names  map[string]bool // of what was refused and not heard of since
+	unread bool            // there was more, or something without a name that could be read
+	at     time.Time       // of the last
+}
+
+// maxRefused bounds the names that are kept; beyond it they are as good as unread.
+const maxRefused = 1000
+
+// noteLocked takes up a response: what it says well is in doubt no more.
+func (t *set) noteLocked(u *Update) {
+	x := &t.refused
+	if t.firm {
+		return
+	}
+	if t.shard.group.origin.config().SotW {
+		*x = refusals{} // it lists all there is
+	}
+	if x.bad = u.Bad; u.Bad {
+		x.at = t.shard.now
+		x.unread = x.unread || u.Unread
+	}
+	for _, name := range u.Refused {
+		switch {
+		case !t.coversLocked(name):
+		case len(x.names) >= maxRefused:
+			x.unread = true
+		default:
+			if x.names == nil {
+				x.names = map[string]bool{}
+			}
+			x.names[name] = true
+		}
+	}
+	if len(x.names) == 0 {
+		return
+	}
+	for i := range u.Resources {
+		if u.Resources[i].Any != nil {
+			delete(x.names, u.Resources[i].Name)
+		}
+	}
+	for _, name := range u.Removed {
+		delete(x.names, name)
+	}
+	for _, r := range u.RemovedVariants {
+		delete(x.names, r.Name)
+	}
+	for _, e := range u.Errors {
+		delete(x.names, e.Name)
+	}
+}
+
+// over is when the set may be complete, for all that was refused, if nothing comes until then; not before the time given.
+func (x *refusals) over(at time.Time) time.Time {
+	if end := x.at.Add(firmMost); (x.unread || len(x.names) > 0) && end.After(at) {
+		return end
+	}
+	return at
+}
