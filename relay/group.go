@@ -34,6 +34,8 @@ type Group struct {
 	ways   map[string]map[*Way]struct{} // of them, those that came through relays, by the way
 	ending bool                         // a groupEnd timer is in the heap
 
+	paramSets paramSets
+
 	mu     sync.Mutex // guards shards; nothing is locked under it
 	shards map[string]*shard
 	// all is a sorted copy of shards in ORD-1 order, replaced when a shard comes or goes.

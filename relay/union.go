@@ -74,10 +74,12 @@ func (u *Union) At(g *Group, p constraints.Params) *Sub {
 }
 
 // Open subscribes to nothing yet in one more group, or with other parameters. The caller holds a reference on the group until Close. The
-// Version of the options is that of the stream-type's first request; a Sub opened by a later one gets none.
+// Version of the options is that of the stream-type's first request; a Sub opened by a later one gets none. It gives the Sub, and nil and no
+// more if the group has no room for its parameters, as Group.Open does.
 func (u *Union) Open(g *Group, owner *Subscriber, o SubOptions) *Sub {
 	s := g.Open(owner, o)
 	switch {
+	case s == nil:
 	case u.one == nil && s.located:
 		u.one, u.more = s, &united{subs: []*Sub{s}}
 	case u.one == nil:
