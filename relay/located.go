@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -31,6 +32,9 @@ type Gone struct {
 	absent  *Sub   // it has no other in its place for the Sub's parameters; nil: it has
 }
 
+// Sent reports whether the client was sent the variant, so that it may hold it.
+func (g *Gone) Sent() bool { return g.known }
+
 // Append adds it to the given field of a response, a ResourceName.
 func (g *Gone) Append(b []byte, field protowire.Number) []byte {
 	return appendResourceName(b, field, g.Name, g.written)
@@ -38,6 +42,25 @@ func (g *Gone) Append(b []byte, field protowire.Number) []byte {
 
 // Size is what it takes in a response, in bytes, or a little more.
 func (g *Gone) Size() int { return len(g.Name) + len(g.written) + 16 }
+
+// Bodies are those in both forms.
+func (a *Answer) Bodies() iter.Seq[*Variant] {
+	return func(yield func(*Variant) bool) {
+		for _, v := range a.Variants {
+			if !yield(v) {
+				return
+			}
+		}
+		if a.Located == nil {
+			return
+		}
+		for _, v := range a.Located.Variants {
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
 
 // None reports whether there is nothing in it.
 func (l *Located) None() bool {
