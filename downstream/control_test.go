@@ -155,13 +155,13 @@ func (c *control) asked(l *controlLane, a relay.Ask) {
 		delete(ty.names, askedWord(n))
 		delete(ty.known, n.Name)
 		delete(ty.faults, n.Name)
-		ty.forgetVariants(n.Name)
+		delete(ty.known, "?"+askedWord(n))
 	}
 	for _, n := range a.Subscribe {
 		ty.names[askedWord(n)] = true
 		if !a.First {
 			delete(ty.known, n.Name)
-			ty.forgetVariants(n.Name)
+			ty.repeatVariants(n)
 		}
 	}
 	ty.answered = false

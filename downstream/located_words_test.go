@@ -209,10 +209,12 @@ func (c *control) variants(typeURL string, ty *askedType) map[string]bool {
 	return names
 }
 
-func (ty *askedType) forgetVariants(name string) {
+// repeatVariants has all be told again that a locator may select.
+func (ty *askedType) repeatVariants(n relay.Name) {
+	delete(ty.known, "?"+askedWord(n))
 	for key := range ty.known {
-		if base, _, is := cutLocator(strings.TrimPrefix(key, "?")); is && (base == name || name == relay.Wildcard) || key == "?"+name {
-			delete(ty.known, key)
+		if base, _, is := cutLocator(key); is && !strings.HasPrefix(key, "?") && (base == n.Name || n.Name == relay.Wildcard) {
+			ty.known[key] = "told, and to be told again"
 		}
 	}
 }
