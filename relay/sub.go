@@ -107,7 +107,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 		}
 	}
 	for {
-		s := g.shard(o.TypeURL)
+		s := g.shard(o.TypeURL, o.Params)
 		s.mu.Lock()
 		if s.dead { // dropped between the two lines above; the next look-up makes a new one
 			s.mu.Unlock()

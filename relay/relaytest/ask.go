@@ -15,10 +15,17 @@ import (
 // what is subscribed now.
 func (c *Client) Request(typeURL string, names ...string) {
 	c.tb.Helper()
+	c.RequestBoth(typeURL, names)
+}
+
+// RequestBoth is Request with locators beside the names.
+func (c *Client) RequestBoth(typeURL string, names []string, ls ...*discovery.ResourceLocator) {
+	c.tb.Helper()
 	c.ask(func(s *State) proto.Message {
 		t := s.of(typeURL)
+		wanted := locatorSet(ls)
 		if c.cfg.Dialect == SotW {
-			return t.request(typeURL, names)
+			return t.request(typeURL, names, wanted)
 		}
 		r := &discovery.DeltaDiscoveryRequest{TypeUrl: typeURL}
 		for _, name := range names {
@@ -31,6 +38,8 @@ func (c *Client) Request(typeURL string, names ...string) {
 				r.ResourceNamesUnsubscribe = append(r.ResourceNamesUnsubscribe, name)
 			}
 		}
+		r.ResourceLocatorsSubscribe = wanted.without(t.locators).list()
+		r.ResourceLocatorsUnsubscribe = t.locators.without(wanted).list()
 		return r
 	})
 }
@@ -38,32 +47,49 @@ func (c *Client) Request(typeURL string, names ...string) {
 // Subscribe adds names of the type; none at all is the legacy wildcard if it comes first. In SotW the whole list is sent.
 func (c *Client) Subscribe(typeURL string, names ...string) {
 	c.tb.Helper()
+	c.SubscribeBoth(typeURL, names)
+}
+
+// SubscribeBoth is Subscribe with locators beside the names.
+func (c *Client) SubscribeBoth(typeURL string, names []string, ls ...*discovery.ResourceLocator) {
+	c.tb.Helper()
 	c.ask(func(s *State) proto.Message {
 		t := s.of(typeURL)
 		if c.cfg.Dialect == Delta {
-			return &discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: names}
+			return &discovery.DeltaDiscoveryRequest{
+				TypeUrl: typeURL, ResourceNamesSubscribe: names, ResourceLocatorsSubscribe: locatorSet(ls).list(),
+			}
 		}
-		all := maps.Clone(t.names)
+		all, allAt := maps.Clone(t.names), maps.Clone(t.locators)
 		for _, name := range names {
 			all[name] = true
 		}
-		return t.request(typeURL, slices.Sorted(maps.Keys(all)))
+		maps.Copy(allAt, locatorSet(ls))
+		return t.request(typeURL, slices.Sorted(maps.Keys(all)), allAt)
 	})
 }
 
 // Unsubscribe takes names back. In SotW the remaining list is sent.
 func (c *Client) Unsubscribe(typeURL string, names ...string) {
 	c.tb.Helper()
+	c.UnsubscribeBoth(typeURL, names)
+}
+
+// UnsubscribeBoth is Unsubscribe with locators beside the names.
+func (c *Client) UnsubscribeBoth(typeURL string, names []string, ls ...*discovery.ResourceLocator) {
+	c.tb.Helper()
 	c.ask(func(s *State) proto.Message {
 		t := s.of(typeURL)
 		if c.cfg.Dialect == Delta {
-			return &discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesUnsubscribe: names}
+			return &discovery.DeltaDiscoveryRequest{
+				TypeUrl: typeURL, ResourceNamesUnsubscribe: names, ResourceLocatorsUnsubscribe: locatorSet(ls).list(),
+			}
 		}
 		rest := maps.Clone(t.names)
 		for _, name := range names {
 			delete(rest, name)
 		}
-		return t.request(typeURL, slices.Sorted(maps.Keys(rest)))
+		return t.request(typeURL, slices.Sorted(maps.Keys(rest)), t.locators.without(locatorSet(ls)))
 	})
 }
 
@@ -86,10 +112,11 @@ func (c *Client) Resume(typeURL string) {
 		t := s.of(typeURL)
 		names := slices.Sorted(maps.Keys(t.before))
 		if c.cfg.Dialect == SotW {
-			return t.request(typeURL, names)
+			return t.request(typeURL, names, t.beforeAt)
 		}
 		return &discovery.DeltaDiscoveryRequest{
-			TypeUrl: typeURL, ResourceNamesSubscribe: names, InitialResourceVersions: s.Held(typeURL),
+			TypeUrl: typeURL, ResourceNamesSubscribe: names, ResourceLocatorsSubscribe: t.beforeAt.list(),
+			InitialResourceVersions: s.plainlyHeld(typeURL),
 		}
 	})
 }
@@ -154,7 +181,7 @@ func (c *Client) answer(r *Response, message string) {
 		if c.cfg.Dialect == Delta {
 			return &discovery.DeltaDiscoveryRequest{TypeUrl: r.TypeURL(), ResponseNonce: r.Nonce(), ErrorDetail: detail}
 		}
-		m := t.request(r.TypeURL(), slices.Sorted(maps.Keys(t.names)))
+		m := t.request(r.TypeURL(), slices.Sorted(maps.Keys(t.names)), t.locators)
 		m.ResponseNonce, m.ErrorDetail = r.Nonce(), detail
 		return m
 	})

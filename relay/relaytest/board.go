@@ -18,6 +18,8 @@ type Behaviour struct {
 	EmptyVersions         bool // send empty version_info, system_version_info and resource versions
 	ResumeSotW            bool // SotW: a first request that states the present version_info gets no answer
 	WrapSotW              bool // SotW: every resource in a Resource wrapper
+	OmitConstraints       bool // TP2: answer locators in the form of plain names, as if there were no constraints
+	AbsentByConstraints   bool // TP2: say with the constraints k=v of a locator that there is nothing for it; false: by the plain name
 	Eager                 bool // send without waiting for ACKs
 
 	// Chunk cuts delta answers into responses of at most so many resources, Pause apart. Zero: not cut.
@@ -38,7 +40,7 @@ func (b *Behaviour) identifier() string {
 // board is the state a serving origin offers. Guarded by Origin.mu.
 type board struct {
 	behaviour Behaviour
-	types     map[string]map[string]*Resource // by type URL and name; a *Resource never changes
+	types     map[string]map[string]*Resource // by type URL and VariantKey; a *Resource never changes
 	revision  map[string]int                  // by type URL: counts changes, is the version_info
 	pinned    map[string]string               // by type URL: version_info given by the test
 	batching  bool
@@ -65,7 +67,7 @@ func (b *board) put(typeURL string, r *Resource) {
 	if b.types[typeURL] == nil {
 		b.types[typeURL] = map[string]*Resource{}
 	}
-	b.types[typeURL][r.Name] = r
+	b.types[typeURL][r.key()] = r
 	b.revision[typeURL]++
 }
 
@@ -84,11 +86,11 @@ func (o *Origin) Put(typeURL string, r Resource) {
 	o.change(func(b *board) { b.put(typeURL, &r) })
 }
 
-// Remove deletes a resource and tells the streams that want it. Removing what is not there does nothing.
-func (o *Origin) Remove(typeURL, name string) {
+// Remove deletes a resource, or the variant of a VariantKey, and tells the streams that want it. Removing what is not there does nothing.
+func (o *Origin) Remove(typeURL, key string) {
 	o.change(func(b *board) {
-		if _, ok := b.types[typeURL][name]; ok {
-			delete(b.types[typeURL], name)
+		if _, ok := b.types[typeURL][key]; ok {
+			delete(b.types[typeURL], key)
 			b.revision[typeURL]++
 		}
 	})
@@ -102,10 +104,10 @@ func (o *Origin) Replace(typeURL string, resources ...Resource) {
 		b.types[typeURL] = make(map[string]*Resource, len(resources))
 		for i := range resources {
 			r := &resources[i]
-			if was := old[r.Name]; was != nil && was.Version == r.Version && proto.Equal(was.Body, r.Body) {
+			if was := old[r.key()]; was != nil && was.Version == r.Version && proto.Equal(was.Body, r.Body) {
 				r = was
 			}
-			b.types[typeURL][r.Name] = r
+			b.types[typeURL][r.key()] = r
 		}
 		b.revision[typeURL]++
 	})

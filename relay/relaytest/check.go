@@ -32,16 +32,17 @@ func (s *State) check(r *Response, inFlight bool) {
 	}
 	seen, inError := s.checkItems(r, t), map[string]bool{}
 	for _, e := range r.Errors() {
-		inError[e.GetResourceName().GetName()] = true
+		inError[errorKey(e)] = true
 	}
 	for _, key := range r.Removed() {
 		switch {
-		case seen[key]:
+		case seen[identity(key)]:
 			s.violate(r, "%q is both sent and removed (DEL-6)", key)
-		case !t.told[key] && !inError[key]: // not found is said in both ways (ABS-9)
+		case !t.told[key] && !inError[identity(key)] && !t.locatedAbsence(r, key): // not found is said in both ways (ABS-9)
 			s.violate(r, "removes %q, which was neither sent nor subscribed nor is in error (DEL-6)", key)
 		}
 	}
+	s.checkForms(r, t)
 	for name := range inError {
 		if seen[name] {
 			s.violate(r, "%q is both sent and in error (ABS-11)", name)
@@ -49,7 +50,7 @@ func (s *State) check(r *Response, inFlight bool) {
 	}
 }
 
-// checkItems checks each resource and returns the set of their keys.
+// checkItems checks each resource and returns the set of their identities.
 func (s *State) checkItems(r *Response, t *typeState) map[string]bool {
 	seen := map[string]bool{}
 	for i := range r.Items {
@@ -57,10 +58,10 @@ func (s *State) checkItems(r *Response, t *typeState) map[string]bool {
 		if item.broken != "" {
 			s.violate(r, "resource %q: %s", item.Name, item.broken)
 		}
-		if seen[item.Key] {
+		if seen[identity(item.Key)] {
 			s.violate(r, "%q is listed twice (SOTW-11, DELTA-20)", item.Key)
 		}
-		seen[item.Key] = true
+		seen[identity(item.Key)] = true
 		s.checkItem(r, t, item)
 	}
 	return seen

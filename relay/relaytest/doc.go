@@ -29,9 +29,13 @@
 //
 // # Known limits
 //
-// The serving origin knows no dynamic parameters, aliases, globs or resource errors: script those. It compares a stream with
-// the state name by name on every change, so large sets are put in place with Replace or Batch. The Client identifies a
-// variant by its name and constraints. Where several delta responses of a type are unanswered, NACK undoes only the newest.
+// The serving origin knows no resource errors, and without TP2 no aliases: script those. With TP2 it has variants and answers
+// locators, resends on every subscribe, and gives a plain name the variant of no parameters in plain form; where a locator
+// without parameters and a plain name have the same unconstrained resource, it tells the locator. Without TP2 it is an old
+// server, to which locators do not exist. It compares a stream with the state name by name on every change, so large sets
+// are put in place with Replace or Batch. The Client identifies a variant by its name and constraints, and holds what came
+// by resource_name apart from what came by name. Where several delta responses of a type are unanswered, NACK undoes only
+// the newest.
 // A raw request (Client.SendRaw) is not tracked as a subscription, so what it brings counts as unrequested.
 //
 // # What to read next

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -60,6 +61,17 @@ func (s *Stream) ExpectNames(typeURL, sentence string, names ...string) *Request
 	r := s.ExpectType(typeURL, sentence)
 	if got := r.Names(); brief(got) != brief(names) || !slices.Equal(sorted(got), sorted(names)) {
 		s.origin.tb.Fatalf("%s: want names %s, got %v", sentence, brief(names), r)
+	}
+	return r
+}
+
+// ExpectLocators waits for the next request of the type on this stream and fails unless its Names and Locators are exactly these, in any
+// order.
+func (s *Stream) ExpectLocators(typeURL, sentence string, names []string, locators ...*discovery.ResourceLocator) *Request {
+	s.origin.tb.Helper()
+	r := s.ExpectNames(typeURL, sentence, names...)
+	if want := locatorKeys(locators); !slices.Equal(locatorKeys(r.Locators()), want) {
+		s.origin.tb.Fatalf("%s: want locators %s, got %v", sentence, brief(want), r)
 	}
 	return r
 }

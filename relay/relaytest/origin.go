@@ -24,6 +24,10 @@ type OriginConfig struct {
 	// Serving makes the origin answer by itself from what Set, Remove and Replace put in place. False: the test answers.
 	Serving bool
 
+	// TP2 makes a serving origin understand locators: it has variants, told apart by their constraints, and gives each subscription those
+	// that match its parameters. False: as an old server it does not see locators, and takes a first request with nothing else for a wildcard.
+	TP2 bool
+
 	// Behaviour is how a serving origin answers at first; Behave changes it later.
 	Behaviour Behaviour
 
@@ -165,7 +169,7 @@ func (o *Origin) handle(_ any, wire grpc.ServerStream) error {
 	s := &Stream{
 		Method: method, Dialect: dialect, Metadata: md, At: time.Now(),
 		origin: o, wire: wire, wake: make(chan struct{}, 1), done: make(chan struct{}),
-		subs: map[string]*subscription{}, tally: map[string]*tally{},
+		subs: map[string]*subscription{}, located: map[string]*located{}, tally: map[string]*tally{},
 	}
 	err := o.admit(s)
 	if err == nil {
@@ -207,10 +211,15 @@ func (o *Origin) record(s *Stream, raw []byte) {
 	r.N = len(o.requests)
 	s.requests = append(s.requests, r)
 	s.count(r)
-	if o.cfg.Serving {
-		s.subscribe(r)
-		s.answerLocked()
+	if !o.cfg.Serving || s.killedLocked(r) {
+		return
 	}
+	if o.cfg.TP2 {
+		s.locate(r)
+	} else {
+		s.subscribe(r)
+	}
+	s.answerLocked()
 }
 
 // dialectOf reads the dialect from a full method name, /package.Service/Method.

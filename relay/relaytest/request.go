@@ -94,10 +94,22 @@ func (r *Request) Names() []string {
 	return r.Delta.GetResourceNamesSubscribe()
 }
 
-// namesNothing tells a request that, coming first, is a legacy wildcard (WILD-2, WILD-6).
+// Locators are the locators asked for: in SotW the whole list, in delta those newly subscribed.
+func (r *Request) Locators() []*discovery.ResourceLocator {
+	if r.SotW != nil {
+		return r.SotW.ResourceLocators
+	}
+	return r.Delta.GetResourceLocatorsSubscribe()
+}
+
+// namesNothing tells a request that, coming first, is a legacy wildcard (WILD-2, WILD-6) to whom understands locators.
 func namesNothing(r *discovery.DeltaDiscoveryRequest) bool {
-	return len(r.ResourceNamesSubscribe)+len(r.ResourceNamesUnsubscribe)+
-		len(r.ResourceLocatorsSubscribe)+len(r.ResourceLocatorsUnsubscribe) == 0
+	return namesNothingPlain(r) && len(r.ResourceLocatorsSubscribe)+len(r.ResourceLocatorsUnsubscribe) == 0
+}
+
+// namesNothingPlain is namesNothing for those who do not know locators (DYN-17).
+func namesNothingPlain(r *discovery.DeltaDiscoveryRequest) bool {
+	return len(r.ResourceNamesSubscribe)+len(r.ResourceNamesUnsubscribe) == 0
 }
 
 // String is one line for failure messages.
@@ -112,6 +124,12 @@ func (r *Request) String() string {
 			brief(r.Delta.ResourceNamesUnsubscribe), len(r.Delta.InitialResourceVersions))
 	default:
 		fmt.Fprintf(&b, "%d bytes that are no request", len(r.Raw))
+	}
+	if ls := r.Locators(); len(ls) > 0 {
+		fmt.Fprintf(&b, " locators=%s", brief(locatorKeys(ls)))
+	}
+	if ls := r.Delta.GetResourceLocatorsUnsubscribe(); len(ls) > 0 {
+		fmt.Fprintf(&b, " unsubscribed locators=%s", brief(locatorKeys(ls)))
 	}
 	if r.Nonce() != "" {
 		fmt.Fprintf(&b, " nonce=%q", r.Nonce())

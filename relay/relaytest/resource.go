@@ -27,8 +27,11 @@ type Resource struct {
 	// DoNotCache says so in cache_control. Sent wrapped in SotW.
 	DoNotCache bool
 
-	// Constraints makes this a variant: the name is then sent as resource_name (DYN-16). Scripted answers only.
-	Constraints *discovery.DynamicParameterConstraints
+	// Constraints makes this a variant: the name is then sent as resource_name (DYN-16). Scripted answers, and origins with TP2, only.
+	Constraints *Constraints
+
+	// Located sends the name as resource_name although nothing constrains it. Scripted answers only.
+	Located bool
 
 	// Wrapped sends the resource as envoy.service.discovery.v3.Resource in SotW, as a heartbeat, a TTL and a variant
 	// are anyway.
@@ -38,7 +41,7 @@ type Resource struct {
 // delta returns the resource as a delta response carries it.
 func (r *Resource) delta() *discovery.Resource {
 	d := &discovery.Resource{Version: r.Version, Aliases: r.Aliases, Resource: r.Body}
-	if r.Constraints == nil {
+	if r.Constraints == nil && !r.Located {
 		d.Name = r.Name
 	} else {
 		d.ResourceName = &discovery.ResourceName{Name: r.Name, DynamicParameterConstraints: r.Constraints}
@@ -52,9 +55,12 @@ func (r *Resource) delta() *discovery.Resource {
 	return d
 }
 
+// key is what tells the resource from other variants of its name.
+func (r *Resource) key() string { return VariantKey(r.Name, r.Constraints) }
+
 // sotw returns the resource as a SotW response carries it.
 func (r *Resource) sotw() *anypb.Any {
-	if !r.Wrapped && !r.DoNotCache && r.TTL == 0 && r.Body != nil && r.Constraints == nil {
+	if !r.Wrapped && !r.DoNotCache && r.TTL == 0 && r.Body != nil && r.Constraints == nil && !r.Located {
 		return r.Body
 	}
 	return &anypb.Any{TypeUrl: wrapperType, Value: marshal(r.delta())}

@@ -29,7 +29,7 @@ type Response struct {
 // Item is one resource of a response, unwrapped.
 type Item struct {
 	Name        string
-	Key         string // the name, followed by the constraints if it is a variant
+	Key         string // the name, followed by the constraints in braces if it came by resource_name
 	Version     string // of the resource; in SotW, if it has none of its own, the version_info
 	Body        *anypb.Any
 	Aliases     []string
@@ -96,7 +96,9 @@ func itemOf(d *discovery.Resource) Item {
 			i.broken = "both name and resource_name are set (DYN-16)"
 		}
 	}
-	i.Key = keyOf(i.Name, i.Constraints)
+	if i.Key = i.Name; i.HasLocator {
+		i.Key = locatedKey(i.Name, i.Constraints)
+	}
 	if d.Ttl != nil {
 		ttl := d.Ttl.AsDuration()
 		i.TTL = &ttl
@@ -104,20 +106,15 @@ func itemOf(d *discovery.Resource) Item {
 	return i
 }
 
-// keyOf identifies a variant: the name alone if nothing constrains it.
-func keyOf(name string, c *discovery.DynamicParameterConstraints) string {
-	if c == nil || proto.Size(c) == 0 {
-		return name
-	}
-	return fmt.Sprintf("%s{%x}", name, marshal(c))
-}
+// identity is the name and the constraints, in whatever form (DELTA-20).
+func identity(key string) string { return strings.TrimSuffix(key, "{}") }
 
 // Removed are the keys a delta response removes, by either field.
 func (r *Response) Removed() []string {
 	var keys []string
 	keys = append(keys, r.Delta.GetRemovedResources()...)
 	for _, n := range r.Delta.GetRemovedResourceNames() {
-		keys = append(keys, keyOf(n.Name, n.DynamicParameterConstraints))
+		keys = append(keys, locatedKey(n.Name, n.DynamicParameterConstraints))
 	}
 	return keys
 }

@@ -21,17 +21,22 @@ type subscription struct {
 // elsewhere stands for a version the client brought from another stream.
 var elsewhere = &Resource{}
 
+// killedLocked reports whether the request is one that cannot be served; a fatal one ends the stream.
+func (s *Stream) killedLocked(r *Request) bool {
+	if r.SotW == nil && r.Delta == nil {
+		return true
+	}
+	err, fatal := s.origin.board.behaviour.Kill[r.TypeURL()]
+	if fatal {
+		s.pushLocked(outgoing{end: true, err: err})
+	}
+	return fatal
+}
+
 // subscribe applies a request to the stream's subscriptions.
 func (s *Stream) subscribe(r *Request) {
-	if r.SotW == nil && r.Delta == nil {
-		return
-	}
 	board := &s.origin.board
 	typeURL := r.TypeURL()
-	if err, ok := board.behaviour.Kill[typeURL]; ok {
-		s.pushLocked(outgoing{end: true, err: err})
-		return
-	}
 	sub := s.subs[typeURL]
 	first := sub == nil
 	if first {
@@ -51,7 +56,7 @@ func (s *Stream) subscribe(r *Request) {
 		if first && !board.behaviour.IgnoreInitialVersions {
 			sub.remember(r.Delta.InitialResourceVersions, board.types[typeURL])
 		}
-		if first && namesNothing(r.Delta) {
+		if first && namesNothingPlain(r.Delta) { // locators are unknown to it
 			sub.legacy, sub.wildcard, sub.answer = true, true, true
 		}
 		sub.add(r.Delta.ResourceNamesSubscribe, first)
@@ -225,12 +230,18 @@ func (s *Stream) answerLocked() {
 	if board.batching {
 		return
 	}
+	due := func(typeURL, unanswered string) bool {
+		return !board.behaviour.Mute[typeURL] && (unanswered == "" || board.behaviour.Eager)
+	}
 	for _, typeURL := range slices.Sorted(maps.Keys(s.subs)) {
-		sub := s.subs[typeURL]
-		if board.behaviour.Mute[typeURL] || (sub.unanswered != "" && !board.behaviour.Eager) {
-			continue
+		if sub := s.subs[typeURL]; due(typeURL, sub.unanswered) {
+			s.answerType(typeURL, sub)
 		}
-		s.answerType(typeURL, sub)
+	}
+	for _, typeURL := range slices.Sorted(maps.Keys(s.located)) {
+		if sub := s.located[typeURL]; due(typeURL, sub.unanswered) {
+			s.answerLocated(typeURL, sub)
+		}
 	}
 }
 
@@ -243,26 +254,26 @@ func (s *Stream) answerType(typeURL string, sub *subscription) {
 	whole := s.Dialect == SotW && (fullState(typeURL) || sub.wildcard)
 	switch {
 	case whole && (answer || len(changed)+len(removed) > 0):
-		sub.unanswered = s.respondLocked(typeURL, board.version(typeURL), b.dress(all, s.Dialect), nil, 0)
+		sub.unanswered = s.respondLocked(typeURL, board.version(typeURL), b.dress(all, s.Dialect), removal{}, 0)
 	case whole:
 	case s.Dialect == SotW && len(changed) > 0:
-		sub.unanswered = s.respondLocked(typeURL, board.version(typeURL), b.dress(changed, s.Dialect), nil, 0)
+		sub.unanswered = s.respondLocked(typeURL, board.version(typeURL), b.dress(changed, s.Dialect), removal{}, 0)
 	case s.Dialect == Delta && (answer || len(changed)+len(removed) > 0):
-		sub.unanswered = s.respondCut(typeURL, b.dress(changed, s.Dialect), removed)
+		sub.unanswered = s.respondCut(typeURL, b.dress(changed, s.Dialect), removal{names: removed})
 	}
 }
 
 // respondCut queues a delta answer in pieces and returns the nonce of the last, which carries the removals.
-func (s *Stream) respondCut(typeURL string, rs []*Resource, removed []string) (nonce string) {
+func (s *Stream) respondCut(typeURL string, rs []*Resource, gone removal) (nonce string) {
 	board := &s.origin.board
 	pause := time.Duration(0)
 	if n := board.behaviour.Chunk; n > 0 {
 		for len(rs) > n {
-			s.respondLocked(typeURL, board.version(typeURL), rs[:n], nil, pause)
+			s.respondLocked(typeURL, board.version(typeURL), rs[:n], removal{}, pause)
 			rs, pause = rs[n:], board.behaviour.Pause
 		}
 	}
-	return s.respondLocked(typeURL, board.version(typeURL), rs, removed, pause)
+	return s.respondLocked(typeURL, board.version(typeURL), rs, gone, pause)
 }
 
 // dress returns the resources as the behaviour wants them sent.

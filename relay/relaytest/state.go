@@ -16,10 +16,15 @@ type Entry struct {
 	Name    string
 	Version string
 	Payload string // type URL of the payload
-	Body    []byte // of the payload; do not modify
-	Aliases []string
-	At      time.Time // when this content, or its last heartbeat, arrived
-	Expires time.Time // zero: never
+	// Located: it was named by resource_name, with the Constraints.
+	Located     bool
+	Constraints *Constraints
+	Body        []byte // of the payload; do not modify
+	Aliases     []string
+	At          time.Time // when this content, or its last heartbeat, arrived
+	Expires     time.Time // zero: never
+
+	order int // of receipt
 }
 
 // State is what a Client holds and knows. A condition given to Client.Await sees it without copies; it must not keep it.
@@ -45,11 +50,16 @@ type typeState struct {
 	errs        map[string]*spb.Status
 	unrequested []string
 	before      map[string]bool // names asked for on the stream before
+	beforeAt    locators        // locators likewise
+	absentAt    map[string]bool // by LocatorKey: nothing for it, by the server's word
+
+	stored int // resources taken in so far
 
 	// Of the present stream.
 	asked      bool
 	legacy     bool // asked, and so far without a name
 	names      map[string]bool
+	locators   locators
 	nonce      string // of the last answered response
 	unanswered []*Response
 	told       map[string]bool // names sent, subscribed or brought along: those a removal may name
@@ -60,7 +70,7 @@ func (s *State) of(typeURL string) *typeState {
 	if t == nil {
 		t = &typeState{
 			held: map[string]Entry{}, absent: map[string]bool{}, errs: map[string]*spb.Status{},
-			names: map[string]bool{}, told: map[string]bool{}, hosts: typeURL == VirtualHostType,
+			names: map[string]bool{}, locators: locators{}, told: map[string]bool{}, absentAt: map[string]bool{}, hosts: typeURL == VirtualHostType,
 		}
 		s.types[typeURL] = t
 	}
@@ -73,7 +83,7 @@ func (s *State) reopen() {
 	s.err, s.reading, s.nonces = nil, false, map[string]bool{}
 	for _, t := range s.types {
 		if t.asked {
-			t.before = t.names
+			t.before, t.beforeAt = t.names, t.locators
 		}
 		// What was taken in is held although the stream ended before it could be ACKed; its version goes with it.
 		for _, r := range t.unanswered {
@@ -82,14 +92,14 @@ func (s *State) reopen() {
 			}
 		}
 		t.asked, t.legacy, t.nonce, t.unanswered = false, false, "", nil
-		t.names, t.told = map[string]bool{}, map[string]bool{}
+		t.names, t.locators, t.told = map[string]bool{}, locators{}, map[string]bool{}
 	}
 }
 
-// request is the SotW request for names as things stand.
-func (t *typeState) request(typeURL string, names []string) *discovery.DiscoveryRequest {
+// request is the SotW request for names and locators as things stand.
+func (t *typeState) request(typeURL string, names []string, ls locators) *discovery.DiscoveryRequest {
 	return &discovery.DiscoveryRequest{
-		TypeUrl: typeURL, ResourceNames: names, VersionInfo: t.version, ResponseNonce: t.nonce,
+		TypeUrl: typeURL, ResourceNames: names, ResourceLocators: ls.list(), VersionInfo: t.version, ResponseNonce: t.nonce,
 	}
 }
 
@@ -100,7 +110,7 @@ func (s *State) note(m proto.Message) {
 		t := s.of(m.TypeUrl)
 		named := len(m.ResourceNames)+len(m.ResourceLocators) > 0
 		t.legacy = !named && (!t.asked || t.legacy)
-		t.names = map[string]bool{}
+		t.names, t.locators = map[string]bool{}, locators{}
 		t.add(m.ResourceNames, m.ResourceLocators)
 		t.prune()
 	case *discovery.DeltaDiscoveryRequest:
@@ -123,7 +133,7 @@ func (s *State) note(m proto.Message) {
 			t.legacy = t.legacy && name != "*"
 		}
 		for _, l := range m.ResourceLocatorsUnsubscribe {
-			delete(t.names, l.Name)
+			delete(t.locators, LocatorKey(l))
 		}
 		if first || len(m.ResourceNamesUnsubscribe)+len(m.ResourceLocatorsUnsubscribe) > 0 {
 			t.prune() // not on every ACK: it looks at all that is held
@@ -131,10 +141,11 @@ func (s *State) note(m proto.Message) {
 	}
 }
 
-func (t *typeState) add(names []string, locators []*discovery.ResourceLocator) {
+func (t *typeState) add(names []string, ls []*discovery.ResourceLocator) {
 	t.asked = true
-	for _, l := range locators {
-		names = append(slices.Clip(names), l.Name)
+	for _, l := range ls {
+		t.locators[LocatorKey(l)] = l
+		t.told[l.Name] = true
 	}
 	for _, name := range names {
 		t.names[name] = true
@@ -144,18 +155,24 @@ func (t *typeState) add(names []string, locators []*discovery.ResourceLocator) {
 
 // prune drops what is no longer wanted.
 func (t *typeState) prune() {
-	maps.DeleteFunc(t.held, func(_ string, e Entry) bool { return !t.wants(e.Name, e.Aliases) })
-	maps.DeleteFunc(t.absent, func(name string, _ bool) bool { return !t.wants(name, nil) })
-	maps.DeleteFunc(t.errs, func(name string, _ *spb.Status) bool { return !t.wants(name, nil) })
+	maps.DeleteFunc(t.held, func(_ string, e Entry) bool { return !t.wantsEntry(&e) })
+	maps.DeleteFunc(t.absent, func(key string, _ bool) bool { return !t.speaksOf(key) })
+	maps.DeleteFunc(t.errs, func(key string, _ *spb.Status) bool { return !t.speaksOf(key) })
+	maps.DeleteFunc(t.absentAt, func(key string, _ bool) bool { return t.locators[key] == nil })
 }
 
-// wants reports whether a resource belongs to the subscription.
+// wants reports whether a resource told in plain form belongs to the subscription.
 func (t *typeState) wants(name string, aliases []string) bool {
-	if t.legacy || t.names["*"] || t.names[name] {
+	return t.legacy || covers(t.names, name, aliases, t.hosts)
+}
+
+// covers reports whether any of the names asked for is, or stands for, that of the resource.
+func covers(names map[string]bool, name string, aliases []string, hosts bool) bool {
+	if names["*"] || names[name] {
 		return true
 	}
-	for wanted := range t.names {
-		if slices.Contains(aliases, wanted) || collects(wanted, name, t.hosts) {
+	for wanted := range names {
+		if slices.Contains(aliases, wanted) || collects(wanted, name, hosts) {
 			return true
 		}
 	}
@@ -228,8 +245,9 @@ func (t *typeState) apply(r *Response) {
 		delete(t.held, key)
 		t.absent[key] = true
 	}
+	t.lostLocated(r)
 	for _, e := range r.Errors() {
-		t.errs[e.GetResourceName().GetName()] = e.GetErrorDetail()
+		t.errs[errorKey(e)] = e.GetErrorDetail()
 	}
 }
 
@@ -238,21 +256,23 @@ func (t *typeState) store(i *Item, at time.Time) {
 	if i.broken != "" {
 		return
 	}
-	if !t.wants(i.Name, i.Aliases) {
+	e := Entry{Name: i.Name, Version: i.Version, Aliases: i.Aliases, Located: i.HasLocator, Constraints: i.Constraints, order: t.stored}
+	t.stored++
+	if !t.wantsEntry(&e) {
 		t.unrequested = append(t.unrequested, i.Name)
 		return
 	}
-	e := Entry{Name: i.Name, Version: i.Version, Aliases: i.Aliases}
 	if i.Heartbeat() {
 		held, ok := t.held[i.Key]
 		if !ok {
 			return
 		}
-		e = held
+		held.order, e = e.order, held
 	} else {
 		e.Payload, e.Body = i.Body.TypeUrl, i.Body.Value
 		delete(t.absent, i.Key)
-		delete(t.errs, i.Name)
+		delete(t.errs, identity(i.Key))
+		t.foundLocated(&e)
 	}
 	e.At, e.Expires = at, time.Time{}
 	if i.TTL != nil {

@@ -39,6 +39,7 @@ type Stream struct {
 	sent     []proto.Message
 	nonces   int
 	subs     map[string]*subscription // by type URL; serving only
+	located  map[string]*located      // by type URL; serving with TP2 only
 	tally    map[string]*tally        // by type URL
 }
 
@@ -74,7 +75,7 @@ func (s *Stream) Respond(typeURL, version string, resources ...Resource) (nonce 
 	for i := range resources {
 		ptrs[i] = &resources[i]
 	}
-	return s.respondLocked(typeURL, version, ptrs, nil, 0)
+	return s.respondLocked(typeURL, version, ptrs, removal{}, 0)
 }
 
 // RespondRemoved sends a delta response that removes names and returns its nonce. It panics on a SotW stream, where removals
@@ -85,7 +86,27 @@ func (s *Stream) RespondRemoved(typeURL, version string, names ...string) (nonce
 	}
 	s.origin.mu.Lock()
 	defer s.origin.mu.Unlock()
-	return s.respondLocked(typeURL, version, nil, names, 0)
+	return s.respondLocked(typeURL, version, nil, removal{names: names}, 0)
+}
+
+// RespondReplaced sends a delta response that removes variants by their constraints (DYN-14) and brings resources, and returns its nonce.
+// It panics on a SotW stream.
+func (s *Stream) RespondReplaced(typeURL, version string, gone []*discovery.ResourceName, resources ...Resource) (nonce string) {
+	if s.Dialect != Delta {
+		panic("relaytest: a SotW stream cannot state removals")
+	}
+	s.origin.mu.Lock()
+	defer s.origin.mu.Unlock()
+	ptrs := make([]*Resource, len(resources))
+	for i := range resources {
+		ptrs[i] = &resources[i]
+	}
+	return s.respondLocked(typeURL, version, ptrs, removal{variants: gone}, 0)
+}
+
+// VariantName is a name with constraints, as removals and errors have it.
+func VariantName(name string, c *Constraints) *discovery.ResourceName {
+	return &discovery.ResourceName{Name: name, DynamicParameterConstraints: c}
 }
 
 // End ends the stream after what was sent before, with err (use status.Error) or, if nil, with OK.
@@ -120,8 +141,14 @@ func (s *Stream) Sent() []proto.Message {
 	return slices.Clone(s.sent)
 }
 
+// removal is what a delta response removes, by either field.
+type removal struct {
+	names    []string
+	variants []*discovery.ResourceName
+}
+
 // respondLocked builds, records and queues one response, to be written after pause.
-func (s *Stream) respondLocked(typeURL, version string, rs []*Resource, removed []string, pause time.Duration) string {
+func (s *Stream) respondLocked(typeURL, version string, rs []*Resource, gone removal, pause time.Duration) string {
 	s.nonces++
 	nonce := fmt.Sprintf("s%d-%d", s.N, s.nonces)
 	cp := &core.ControlPlane{Identifier: s.origin.board.behaviour.identifier()}
@@ -134,7 +161,8 @@ func (s *Stream) respondLocked(typeURL, version string, rs []*Resource, removed 
 		m = d
 	} else {
 		d := &discovery.DeltaDiscoveryResponse{
-			TypeUrl: typeURL, SystemVersionInfo: version, Nonce: nonce, ControlPlane: cp, RemovedResources: removed,
+			TypeUrl: typeURL, SystemVersionInfo: version, Nonce: nonce, ControlPlane: cp,
+			RemovedResources: gone.names, RemovedResourceNames: gone.variants,
 		}
 		for _, r := range rs {
 			d.Resources = append(d.Resources, r.delta())

@@ -2,6 +2,7 @@ package relaytest
 
 import (
 	"maps"
+	"slices"
 
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 )
@@ -12,7 +13,7 @@ type NACK struct {
 	Detail *spb.Status
 }
 
-// Asked counts what was asked for one type; the maps are by name, "*" standing for the wildcard in both its forms.
+// Asked counts what was asked for one type; the maps are by name, "*" standing for the wildcard in both its forms, or by LocatorKey.
 type Asked struct {
 	Subscribed   map[string]int // in SotW: how often the name appeared that was not in the list before
 	Unsubscribed map[string]int // in SotW: how often it vanished from the list
@@ -85,16 +86,16 @@ func (s *Stream) count(r *Request) {
 		t.ACKs++
 	}
 	if r.SotW != nil {
-		t.replace(r.SotW.ResourceNames)
+		t.replace(slices.Concat(r.SotW.ResourceNames, locatorKeys(r.SotW.ResourceLocators)))
 		return
 	}
 	if t.Requests == 1 && namesNothing(r.Delta) {
 		t.Subscribed["*"]++
 	}
-	for _, name := range r.Delta.ResourceNamesSubscribe {
+	for _, name := range slices.Concat(r.Delta.ResourceNamesSubscribe, locatorKeys(r.Delta.ResourceLocatorsSubscribe)) {
 		t.Subscribed[name]++
 	}
-	for _, name := range r.Delta.ResourceNamesUnsubscribe {
+	for _, name := range slices.Concat(r.Delta.ResourceNamesUnsubscribe, locatorKeys(r.Delta.ResourceLocatorsUnsubscribe)) {
 		t.Unsubscribed[name]++
 	}
 }
