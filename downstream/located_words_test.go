@@ -139,7 +139,7 @@ func locatedWord(tb testing.TB, r *discoveryv3.Resource) string {
 
 // askedWord is a name as an origin is asked it.
 func askedWord(n relay.Name) string {
-	if n.Params.Len() == 0 {
+	if n.Params.Len() == 0 && n.Name != relay.Wildcard {
 		return n.Name
 	}
 	var words []string
@@ -213,7 +213,7 @@ func (c *control) variants(typeURL string, ty *askedType) map[string]bool {
 func (ty *askedType) repeatVariants(n relay.Name) {
 	delete(ty.known, "?"+askedWord(n))
 	for key := range ty.known {
-		if base, _, is := cutLocator(key); is && !strings.HasPrefix(key, "?") && (base == n.Name || n.Name == relay.Wildcard) {
+		if base, _, is := cutLocator(key); !strings.HasPrefix(key, "?") && (is && base == n.Name || n.Name == relay.Wildcard) {
 			ty.known[key] = "told, and to be told again"
 		}
 	}

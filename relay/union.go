@@ -177,7 +177,11 @@ func (u *Union) Leave(now time.Time) {
 		delete(m.waived, s)
 		m.subs = slices.Delete(m.subs, i, i+1)
 		i--
-		if u.one = m.subs[0]; m.told != "" && m.stars > 0 && !s.delta {
+		u.one = m.subs[0]
+		if s.Pending() { // it may have been reminded for another (Remind)
+			u.Remind()
+		}
+		if m.told != "" && m.stars > 0 && !s.delta {
 			if m.due == nil { // the client of `*` may keep what it had until it is told otherwise
 				m.due = &Answer{}
 			}
