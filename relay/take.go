@@ -62,6 +62,10 @@ func (s *Sub) Take(now time.Time) *Answer { return s.TakeKeeping(now, keepNothin
 func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
+	return s.takeLocked(now, k)
+}
+
+func (s *Sub) takeLocked(now time.Time, k Keep) *Answer {
 	s.shard.now = now
 	if s.lagging {
 		return nil

@@ -81,11 +81,9 @@ func (m *united) version(content string) string {
 // takeChanges takes what changed: delta, and grouped types by name.
 func (m *united) takeChanges(now time.Time) *Answer {
 	all, bodies := &Answer{}, []*Body(nil)
-	for _, s := range m.subs {
-		if s == m.star {
-			continue
-		}
-		a := s.Take(now)
+	answers, _ := m.takeEach(now, keepNothing, func(i int) bool { return m.subs[i] != m.star })
+	for i, s := range m.subs {
+		a := answers[i]
 		switch {
 		case a == nil:
 			continue
@@ -202,13 +200,11 @@ func (m *united) takeWhole(now time.Time, k Keep) *Answer {
 		}
 	}
 	must := m.star == nil || m.star.mustTell() || m.due != nil
-	lists, changed := make([]*Answer, len(m.subs)), m.due != nil
+	lists, insisted := m.takeEach(now, k, func(i int) bool { return ready[i] })
+	changed := m.due != nil
 	for i, s := range m.subs {
-		if ready[i] {
-			lists[i] = s.TakeKeeping(now, k)
-			changed = changed || lists[i] != nil
-			must = must || lists[i] != nil && (s != m.star || len(lists[i].Errors) > 0 || lists[i].renewed)
-		}
+		changed = changed || lists[i] != nil
+		must = must || lists[i] != nil && !insisted[i] && (s != m.star || len(lists[i].Errors) > 0 || lists[i].renewed)
 	}
 	if !changed {
 		return nil
