@@ -50,7 +50,6 @@ type Sub struct {
 	ttl     bool // TTLs are told
 	located bool // see SubOptions
 	starred bool // subscribed to `*`; the Union's to keep
-	params  constraints.Params
 
 	pending atomic.Bool
 
@@ -97,7 +96,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 		return nil
 	}
 	sub := &Sub{
-		owner: owner, typeURL: o.TypeURL, delta: o.Delta, params: o.Params, ttl: o.TTL, located: o.Located, version: o.Version,
+		owner: owner, typeURL: o.TypeURL, delta: o.Delta, ttl: o.TTL, located: o.Located, version: o.Version,
 		holds: o.Version != "" || len(o.Initial) > 0, records: map[string]*record{}, first: true, alias: noAliases,
 	}
 	if len(o.Initial) > 0 {
@@ -144,7 +143,7 @@ func (s *Sub) Group() *Group { return s.shard.group }
 func (s *Sub) TypeURL() string { return s.typeURL }
 
 // Params are the dynamic parameters of every name subscribed to.
-func (s *Sub) Params() constraints.Params { return s.params }
+func (s *Sub) Params() constraints.Params { return s.shard.params }
 
 // Located reports whether the client named them, and is told variants with their constraints.
 func (s *Sub) Located() bool { return s.located }
@@ -213,7 +212,7 @@ func (s *Sub) Close(now time.Time) {
 	if dead {
 		sh.group.dropShard(sh)
 	}
-	sh.group.paramSets.leave(s.params)
+	sh.group.paramSets.leave(sh.params)
 }
 
 // Standing is how a Sub stands between two Takes.

@@ -66,7 +66,7 @@ func (u *Union) In(g *Group) *Sub {
 // At is the located Sub of a group and a parameter map; nil if none was opened.
 func (u *Union) At(g *Group, p constraints.Params) *Sub {
 	for i := range u.Len() {
-		if s := u.Part(i); s.located && s.shard.group == g && s.params.Key() == p.Key() {
+		if s := u.Part(i); s.located && s.shard.group == g && s.shard.params.Key() == p.Key() {
 			return s
 		}
 	}

@@ -107,10 +107,10 @@ func (m *united) exact(s *Sub) (canonical, written string) {
 	var others []constraints.Params
 	for _, x := range m.subs {
 		if x != s && x.located {
-			others = append(others, x.params)
+			others = append(others, x.shard.params)
 		}
 	}
-	return Exact(s.params, others)
+	return Exact(s.shard.params, others)
 }
 
 // tidy has one response say each thing once, whatever number of parameter maps it is told for (DELTA-20): a variant, and a removal
@@ -193,7 +193,7 @@ func (m *united) drop(s *Sub, name string) {
 	was := m.sent[s][name]
 	delete(m.sent[s], name)
 	for _, x := range m.subs {
-		if x == s || !x.located || !was.constraints.Match(x.params) || !x.tells(name) {
+		if x == s || !x.located || !was.constraints.Match(x.shard.params) || !x.tells(name) {
 			continue
 		}
 		if _, told := m.sent[x][name]; !told {
