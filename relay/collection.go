@@ -112,7 +112,7 @@ func (t *set) membersGoLocked(p *excerpt) {
 			continue
 		}
 		for _, v := range m.variants {
-			p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{name, v.Constraints.Key()})
+			p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{name, v.Constraints.Key(), v.Constraints})
 		}
 	}
 }

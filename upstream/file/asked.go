@@ -162,7 +162,7 @@ func (s *saying) difference(old, now []*entry) {
 	}
 	for _, e := range old {
 		if !s.exists(e) {
-			s.RemovedVariants = append(s.RemovedVariants, relay.RemovedVariant{Name: e.Name, Constraints: e.Constraints.Key()})
+			s.RemovedVariants = append(s.RemovedVariants, relay.RemovedVariant{Name: e.Name, Constraints: e.Constraints.Key(), Set: e.Constraints})
 		}
 	}
 }
