@@ -30,6 +30,9 @@ type Update struct {
 	Full bool
 	// Whole are the collections of which every member is listed, so that they need not settle. No origin on the wire says so.
 	Whole []string
+	// For: only what is asked with these parameters is meant, by what is left out as well; nil: all that matches. No origin on the wire
+	// says so.
+	For *constraints.Params
 	// Heartbeats: a SotW response of nothing but resources without payload. It lists no set, so Full is false (TTL-12).
 	Heartbeats bool
 	// Bad: a part of the response was refused, so nothing is concluded from what it leaves out (RELAY-32).
