@@ -26,7 +26,6 @@ type NameError struct {
 	// Constraints are those of the maps that it is said of; nil: all.
 	Constraints *constraints.Set
 
-	rawConstraints []byte // as the origin wrote them
 	spelt          string // the name as it is to be told, if that is not Name, which is canonical
 	detail         []byte // google.rpc.Status as received
 	own            bool   // the absence was stated otherwise, by a removal or a TTL: only SotW clients need the words (ABS-10)
@@ -39,25 +38,14 @@ func (e *NameError) same(x *NameError) bool {
 }
 
 // Append adds the error as a ResourceError in the given field of a response.
-func (e *NameError) Append(b []byte, field protowire.Number) []byte { return e.append(b, field, nil) }
-
-// AppendLocated is Append for clients that use locators: the constraints of what it is said of go with it.
-func (e *NameError) AppendLocated(b []byte, field protowire.Number) []byte {
-	return e.append(b, field, e.rawConstraints)
-}
-
-func (e *NameError) append(b []byte, field protowire.Number, c []byte) []byte {
-	name := appendString(nil, resourceNameName, spelling(e.Name, e.spelt))
-	if len(c) > 0 {
-		name = protowire.AppendBytes(protowire.AppendTag(name, resourceNameConstraints, protowire.BytesType), c)
-	}
-	inner := protowire.AppendBytes(protowire.AppendTag(nil, errorResourceName, protowire.BytesType), name)
+func (e *NameError) Append(b []byte, field protowire.Number) []byte {
+	inner := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), appendString(nil, 1, spelling(e.Name, e.spelt)))
 	inner = protowire.AppendBytes(protowire.AppendTag(inner, 2, protowire.BytesType), e.detail)
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), inner)
 }
 
 // Size is about what the error takes in a response, in bytes.
-func (e *NameError) Size() int { return len(e.Name) + len(e.detail) + len(e.rawConstraints) + 16 }
+func (e *NameError) Size() int { return len(e.Name) + len(e.detail) + 16 }
 
 // notFound states an absence that the origin stated by other means (ABS-10).
 func notFound(name string) *NameError {
@@ -122,13 +110,9 @@ func parseNameError(b []byte) (*NameError, *discoveryv3.DynamicParameterConstrai
 		d.Details, d.Message = nil, d.Message[:min(len(d.Message), maxErrorText)]
 	}
 	e.Message = d.GetMessage()
-	c := m.GetResourceName().GetDynamicParameterConstraints()
-	if c != nil {
-		e.rawConstraints = bytesField(bytesField(b, errorResourceName), resourceNameConstraints)
-	}
 	var err error
 	e.detail, err = proto.Marshal(d)
-	return e, c, err
+	return e, m.GetResourceName().GetDynamicParameterConstraints(), err
 }
 
 // faultLocked is the error a client must be told of a name, once. what is told of it right now; after its body the error follows

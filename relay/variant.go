@@ -91,11 +91,6 @@ const (
 	resourceCacheCtl    = 7
 	resourceNameWrapped = 8
 	resourceMetadata    = 9
-
-	resourceNameName        = 1 // of ResourceName
-	resourceNameConstraints = 2
-
-	errorResourceName = 1 // of ResourceError
 )
 
 // digest is that of a resource's content.
