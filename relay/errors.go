@@ -26,10 +26,10 @@ type NameError struct {
 	// Constraints are those of the maps that it is said of; nil: all.
 	Constraints *constraints.Set
 
-	spelt          string // the name as it is to be told, if that is not Name, which is canonical
-	detail         []byte // google.rpc.Status as received
-	own            bool   // the absence was stated otherwise, by a removal or a TTL: only SotW clients need the words (ABS-10)
-	over           bool   // by a TTL
+	spelt  string // the name as it is to be told, if that is not Name, which is canonical
+	detail []byte // google.rpc.Status as received
+	own    bool   // the absence was stated otherwise, by a removal or a TTL: only SotW clients need the words (ABS-10)
+	over   bool   // by a TTL
 }
 
 // same reports whether the origin said the same again: an error is stated once (ABS-7).
