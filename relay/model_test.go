@@ -16,8 +16,8 @@ var (
 	steps = flag.Int("steps", 3000, "steps of each random test")
 )
 
-// fixed reports whether a kind is played with one seed unless told otherwise: on rare seeds, up to one in thirty, its judge is known to
-// raise alarms that nobody has traced to an end.
+// fixed reports whether a kind is played with one seed unless told otherwise: on rare seeds, about one in a hundred (5038 of
+// "aliases restarts", 5051 of "aliases no-versions"), its judge is known to raise alarms that nobody has traced to an end.
 func fixed(kind string) bool { return strings.HasPrefix(kind, "aliases") }
 
 func newRand(t *testing.T, kind string) *rand.Rand {
