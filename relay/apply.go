@@ -28,7 +28,7 @@ type Applied struct {
 	// Unheeded is the number of resources kept from the clients with parameters, because the origin sends what was never asked for on a
 	// stream that asked by locators alone: it did not see them, and took the request for a wildcard.
 	Unheeded int
-	// Unconstrained is the number of resources told in plain form, without constraints, though they were asked by locators alone.
+	// Unconstrained is the number of resources told in plain form, without constraints, though they were asked with parameters.
 	Unconstrained int
 	// Overlapping is the number of names found to have variants that overlap, and Overlaps are those not said before (DYN-9).
 	Overlapping int
