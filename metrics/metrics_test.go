@@ -28,6 +28,7 @@ var catalogue = map[string]string{
 	"weir_upstream_subscriptions":                   "origin,type",
 	"weir_upstream_streams":                         "origin",
 	"weir_upstream_unrequested_total":               "origin,type",
+	"weir_upstream_unmatched_variants_total":        "origin,type",
 	"weir_upstream_rejected_resources_total":        "origin,type",
 	"weir_upstream_quarantines_total":               "origin,type",
 	"weir_audits_total":                             "origin,result",
@@ -45,6 +46,7 @@ var catalogue = map[string]string{
 	"weir_propagation_seconds":                      "stage",
 	"weir_groups":                                   "origin",
 	"weir_views":                                    "origin",
+	"weir_parameter_sets":                           "origin",
 	"weir_cache_entries":                            "origin,type",
 	"weir_cache_bytes":                              "origin,type",
 	"weir_cache_stale_entries":                      "origin",
@@ -78,7 +80,7 @@ var closed = map[string][]string{
 	"type":      {"cds", "eds", "lds", "rds", "srds", "vhds", "sds", "rtds", "ecds", "leds", "other"},
 	"dialect":   {"delta", "sotw"},
 	"stage":     {"sent", "acked"},
-	"result":    {"ok", "error", "live", "stale", "retired", "absent", "miss", "clean", "drift", "postponed", "other"},
+	"result":    {"ok", "error", "live", "stale", "retired", "absent", "miss", "mismatch", "clean", "drift", "postponed", "other"},
 	"kind":      {"changed", "missing", "extra", "other"},
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
 	"reason":    {"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "other"},
@@ -103,6 +105,7 @@ func exercise(m *Metrics) {
 		o := m.Origin("mesh")
 		o.Type(s).Nack()
 		o.Type(s).Unrequested(1)
+		o.Type(s).Unmatched(1)
 		o.Type(s).Rejected(1)
 		o.Type(s).Quarantined()
 		o.Type(s).Drifted(s)
@@ -235,6 +238,7 @@ func TestCounters(t *testing.T) {
 	m.Lookup(Live)
 	m.Lookup(Retired)
 	m.Lookup(Retired)
+	m.Lookup(Mismatch)
 	m.LimitRejection("names_per_stream")
 	m.Message(ToClient, 500)
 	m.Message(ToClient, 300)
@@ -254,6 +258,7 @@ func TestCounters(t *testing.T) {
 	o.Type("lds").Nack()
 	o.Type(junk).Unrequested(4)
 	o.Type("cds").Rejected(5)
+	o.Type("cds").Unmatched(6)
 	o.Type("eds").Quarantined()
 	o.Type("eds").Expired(2)
 
@@ -267,6 +272,8 @@ func TestCounters(t *testing.T) {
 		"weir_cache_evictions_total bytes":                3,
 		"weir_cache_lookups_total live":                   1,
 		"weir_cache_lookups_total retired":                2,
+		"weir_cache_lookups_total mismatch":               1,
+		"weir_upstream_unmatched_variants_total mesh cds": 6,
 		"weir_limit_rejections_total names_per_stream":    1,
 		"weir_largest_message_bytes to_client":            500,
 		"weir_propagation_seconds acked":                  2,

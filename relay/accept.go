@@ -142,6 +142,8 @@ func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 
 type identity struct{ name, constraints string }
 
+func (r *Resource) identity() identity { return identity{r.Name, r.Constraints.Key()} }
+
 type acceptance struct {
 	Update
 	seen      map[identity]int // index in Resources
