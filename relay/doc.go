@@ -22,6 +22,10 @@
 // own, with its whole node (TestDedicated); what is private to it, and secrets wherever they are, goes with the last that wants it, neither
 // lingers nor retires, and pictures have secrets by name alone (TestSecretsDoNotLinger).
 //
+// Where an origin understands parameters, fields of the metadata may be mapped to them (params.go): they make the map that a client's plain
+// names have, with what its node says of parameters itself (TestParams, TestMappedScalars), and are in neither key nor node, so that a
+// fleet whose members differ in them alone is one group (TestMappedFieldsLeaveTheGroup). No other origin is told of any map (TestParams).
+//
 // Lanes are shared by the types of a group, unless the origin is spoken to in a service for each type (service.go): then each type has
 // its own two, from the start.
 //
@@ -47,6 +51,10 @@
 // the origin end the stream is left out of the next, tried on lanes of its own, and kept there until it is answered, so that the
 // others go on (RELAY-92; trial.go, testdata/quarantine.txt). A client that says it came through relays which the origin refuses leaves,
 // and the others' lane is opened again at once (via.go, TestRefusedWay).
+//
+// Clients make parameter maps up, and each is a subscription of its own upstream: a group has so many that are in use and no more, and who
+// asks with another is refused, so that it costs nobody else theirs (paramsets.go, TestParameterSets). Where as many are held, none
+// lingers: one after the other they would pile up (TestMadeUpMapsDoNotPileUp).
 //
 // # Room
 //

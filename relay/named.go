@@ -225,7 +225,7 @@ func (s *shard) unlinkLocked(r *record, now time.Time) {
 		s.abandonLocked(w)
 		return
 	}
-	if linger := s.linger(); linger > 0 && (w.existed || !s.absentLocked(w)) {
+	if linger := s.lingerLocked(); linger > 0 && (w.existed || !s.absentLocked(w)) {
 		w.lingerAt = now.Add(linger)
 		if !w.timer {
 			w.timer = true

@@ -210,7 +210,7 @@ func checkBodies(x *TypeImage, vs []*Variant, covers func(string) bool) error {
 func (s *shard) restoreLocked(now time.Time, x *TypeImage) {
 	s.now = now
 	rev := s.nextRevLocked()
-	r := restoration{shard: s, receipts: map[receipt]*receipt{}, until: now.Add(max(s.linger(), leastRestored))}
+	r := restoration{shard: s, receipts: map[receipt]*receipt{}, until: now.Add(max(s.lingerLocked(), leastRestored))}
 	for i := range x.Sets {
 		r.setLocked(&x.Sets[i])
 	}

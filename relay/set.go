@@ -113,7 +113,7 @@ func (t *set) dropClientLocked(now time.Time) {
 		t.abandonLocked()
 		return
 	}
-	t.lingerAt = now.Add(t.shard.linger())
+	t.lingerAt = now.Add(t.shard.lingerLocked())
 	if !t.timer {
 		t.timer = true
 		t.shard.push(timer{at: t.lingerAt, kind: setEnd, set: t})

@@ -13,7 +13,7 @@ type GroupStatus struct {
 	Dedicated bool         // to one client stream (RELAY-29)
 	Node      *corev3.Node // presented upstream; not to be changed
 	Clients   int          // streams
-	// ParameterSets is how many distinct parameter maps the clients have, the empty one not counted (RELAY-73).
+	// ParameterSets is how many distinct parameter maps they have in use, the empty one not counted (RELAY-73).
 	ParameterSets int
 	Revision      uint64
 	Lanes         [2]LaneStatus // main, side; where types have lanes of their own, whether any is
@@ -95,7 +95,7 @@ func (o *Origin) Status() []GroupStatus {
 		o.mu.Unlock()
 		gs := GroupStatus{
 			Origin: o.name, Key: g.key, Dedicated: g.dedicated, Node: g.node, Clients: clients,
-			ParameterSets: g.ParameterSets(),
+			ParameterSets: g.paramSets.len(),
 		}
 		for i, l := range g.lanes {
 			gs.Lanes[i] = LaneStatus{Wanted: l.Wanted(), Open: l.gen.Load() != 0}
