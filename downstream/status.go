@@ -31,7 +31,8 @@ type TypeStatus struct {
 	TypeURL  string
 	Names    int // subscribed by name
 	Wildcard bool
-	// Parts are Names and Wildcard by origin, if any are another's than the listener's own; else nil.
+	// Parts are Names and Wildcard by origin and parameters, if any are of another origin than the listener's own, or have parameters;
+	// else nil.
 	Parts []PartStatus
 	// SentVersion and AckedVersion are version_info of SotW; empty in delta and of secrets (RELAY-76).
 	SentVersion, AckedVersion string
@@ -50,9 +51,11 @@ type TypeStatus struct {
 	Cold uint64
 }
 
-// PartStatus is what a type of a client stream is subscribed to at one origin.
+// PartStatus is what a type of a client stream is subscribed to at one origin with one parameter map.
 type PartStatus struct {
 	Origin, Group string
+	Params        string // the map, as canonical text; "" is the empty one
+	Located       bool   // the client named the parameters; else they are those of its node
 	Names         int
 	Wildcard      bool
 }
@@ -148,16 +151,22 @@ func (st *streamType) status(own *relay.Origin) TypeStatus {
 		standing := st.sub.Standing()
 		t.Names, t.Wildcard = standing.Names, standing.Wildcard
 	}
-	if n := st.sub.Len(); n > 1 || n == 1 && st.sub.Part(0).Group().Origin() != own {
+	if n := st.sub.Len(); n > 1 || n == 1 && !plainAt(st.sub.Part(0), own) {
 		for i := range n {
 			part := st.sub.Part(i)
 			standing, g := part.Standing(), part.Group()
 			t.Parts = append(t.Parts, PartStatus{
-				Origin: g.Origin().Name(), Group: g.Key(), Names: standing.Names, Wildcard: standing.Wildcard,
+				Origin: g.Origin().Name(), Group: g.Key(), Params: part.Params().Key(), Located: part.Located(),
+				Names: standing.Names, Wildcard: standing.Wildcard,
 			})
 		}
 	}
 	return t
+}
+
+// plainAt reports whether all of a part is at that origin and without parameters.
+func plainAt(part *relay.Sub, own *relay.Origin) bool {
+	return part.Group().Origin() == own && part.Params().Len() == 0 && !part.Located()
 }
 
 // sortStreams orders streams by age.
