@@ -74,7 +74,7 @@ func TestUnionBeyondParameterSets(t *testing.T) {
 			t.Errorf("map %d is let in: %v, want %v", i, s != nil, want)
 		}
 	}
-	if u.Len() != 1 || u.Part(0).params.Key() != `"n"="0"` {
+	if u.Len() != 1 || u.Part(0).shard.params.Key() != `"n"="0"` {
 		t.Errorf("%d Subs, want the first alone", u.Len())
 	}
 	u.Close(zero)
