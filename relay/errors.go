@@ -26,7 +26,13 @@ type NameError struct {
 	detail []byte // google.rpc.Status as received
 	own    bool   // the absence was stated otherwise, by a removal or a TTL: only SotW clients need the words (ABS-10)
 	over   bool   // by a TTL
+
+	located bool   // of a name that the client named by a locator, of which about are the constraints
+	about   string // see exact; "": none
 }
+
+// Located reports whether it is of a name that the client named by a locator.
+func (e *NameError) Located() bool { return e.located }
 
 func (e *NameError) nameOrNone() string {
 	if e == nil {
@@ -42,13 +48,13 @@ func (e *NameError) same(x *NameError) bool {
 
 // Append adds the error as a ResourceError in the given field of a response.
 func (e *NameError) Append(b []byte, field protowire.Number) []byte {
-	inner := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), appendString(nil, 1, spelling(e.Name, e.spelt)))
+	inner := appendResourceName(nil, 1, spelling(e.Name, e.spelt), e.about)
 	inner = protowire.AppendBytes(protowire.AppendTag(inner, 2, protowire.BytesType), e.detail)
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), inner)
 }
 
 // Size is about what the error takes in a response, in bytes.
-func (e *NameError) Size() int { return len(e.Name) + len(e.detail) + 16 }
+func (e *NameError) Size() int { return len(e.Name) + len(e.about) + len(e.detail) + 16 }
 
 // notFound states an absence that the origin stated by other means (ABS-10).
 func notFound(name string) *NameError {
