@@ -171,7 +171,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		es := s.holdersLocked(f.Name)
 		switch {
 		case len(es) == 0:
-			s.strayErrorLocked(a, gen, f.Name)
+			s.strayErrorLocked(a, gen, f)
 		case slices.ContainsFunc(es, func(e *entry) bool { return e.askedOn(gen) }):
 			for _, e := range es {
 				if s.group.origin.ends(f) && e.isIn(kept) {

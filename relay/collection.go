@@ -197,7 +197,7 @@ func (s *shard) applySetsLocked(a *Applied, u *Update, bodies []*Variant, gen ui
 			s.strayLocked(a, gen, u.Resources[i].identity())
 		}
 		for _, e := range u.Errors {
-			s.strayErrorLocked(a, gen, e.Name)
+			s.strayErrorLocked(a, gen, e)
 		}
 	}
 	s.applyCollectionsLocked(a, u, bodies, gen)
@@ -211,9 +211,9 @@ func (s *shard) strayLocked(a *Applied, gen uint32, id identity) {
 }
 
 // strayErrorLocked is strayLocked for an error, which may be of a collection as a whole.
-func (s *shard) strayErrorLocked(a *Applied, gen uint32, name string) {
-	if t := s.collections[name]; t == nil || t.askedGen != gen {
-		s.strayLocked(a, gen, identity{name: name})
+func (s *shard) strayErrorLocked(a *Applied, gen uint32, e *NameError) {
+	if t := s.collections[e.Name]; t == nil || t.askedGen != gen {
+		s.strayLocked(a, gen, e.identity())
 	}
 }
 

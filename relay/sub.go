@@ -139,9 +139,6 @@ func (s *Sub) stateLocked(name string, d Digest) {
 // Group is where it is subscribed.
 func (s *Sub) Group() *Group { return s.shard.group }
 
-// Params are the parameters of all that it asks for.
-func (s *Sub) Params() constraints.Params { return s.params }
-
 // TypeURL is the type subscribed to.
 func (s *Sub) TypeURL() string { return s.typeURL }
 
