@@ -126,7 +126,7 @@ func TestParams(t *testing.T) {
 	if old := r.table.Origin("old"); old.Params(own, ClusterType).Len() > 0 || old.ParamsNode(own) != nil || old.TP2() {
 		t.Error("an origin that does not understand them is to be sent parameters (DYN-17)")
 	}
-	if kept := o.ParamsNode(own); kept.Id != "" || len(kept.Metadata.Fields) != 1 || len(o.ParamsNode(nil).Metadata.Fields) > 0 {
+	if kept := o.ParamsNode(own); kept.Id != "" || len(kept.Metadata.Fields) != 1 || o.ParamsNode(nil).Metadata != nil {
 		t.Errorf("kept is %v", kept)
 	}
 }
@@ -256,6 +256,29 @@ func TestParametersAndGroups(t *testing.T) {
 		}
 		if o.Params(one, ClusterType).Key() == o.Params(two, ClusterType).Key() || o.Params(one, EndpointType).Key() != o.Params(two, EndpointType).Key() {
 			t.Error("a change is to be seen for its type, and for no other")
+		}
+	}
+}
+
+// TestRestoredBeforeItWasMapped: a group that was written down when nothing was mapped presents what is mapped now, and no client comes
+// to it any more.
+func TestRestoredBeforeItWasMapped(t *testing.T) {
+	before, after := OriginConfig{Name: "mesh", GroupBy: []string{"metadata"}}, OriginConfig{Name: "mesh", GroupBy: []string{"metadata"}}
+	after.TP2, after.FromNode = true, map[string]string{"env": "metadata.env"}
+	for _, c := range []struct {
+		fields   map[string]any
+		problems int
+	}{{map[string]any{"env": "prod", "app": "shop"}, 1}, {map[string]any{"app": "shop"}, 0}} {
+		old := newRig(t, Config{Origins: []OriginConfig{before}})
+		g, err := old.table.Origin("mesh").Group(metadataNode(t, c.fields))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType, Delta: true}).Update(zero, []string{"*"}, nil)
+		var disk diskImages
+		disk.snapshot(old.table, zero)
+		if problems := disk.restore(newRig(t, Config{Origins: []OriginConfig{after}}).table, zero); len(problems) != c.problems {
+			t.Errorf("%v: %v, want %d problems", c.fields, problems, c.problems)
 		}
 	}
 }
