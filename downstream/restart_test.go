@@ -16,7 +16,7 @@ type disk struct {
 
 func snapshot(t *relay.Table, now time.Time) *disk {
 	d := &disk{bodies: map[*relay.Variant]relay.BodyImage{}}
-	for x := range t.Images(func(string, string, string) uint64 { return 0 }) {
+	for x := range t.Images(func(*relay.TypeImage) uint64 { return 0 }) {
 		d.images = append(d.images, x)
 		for i := range x.Sets {
 			d.write(x.Sets[i].Members, now)

@@ -247,13 +247,15 @@ func (s *session) throughLocked(g *relay.Group) error {
 	return nil
 }
 
-// noGroup ends a stream that cannot have a group: there is no room (RELAY-67), its way is refused (RELAY-87), or the configuration changed.
+// noGroup ends a stream that cannot have a group, or its own parameters in it: there is no room (RELAY-67, RELAY-73), its way is refused (RELAY-87), or the configuration changed.
 func (s *session) noGroup(why error) error {
 	switch {
 	case errors.Is(why, errReconfigured):
 		return why
 	case errors.Is(why, relay.ErrGroups):
 		return s.cfg.full("groups", s.cfg.table.MaxGroups(), "the origin has so many groups of clients, by origins[].group_by")
+	case errors.Is(why, relay.ErrParameterSets):
+		return s.cfg.full("parameter_sets_per_group", s.cfg.table.MaxParameterSets(), "the client's group has so many maps of dynamic parameters")
 	}
 	return status.Error(codes.FailedPrecondition, why.Error())
 }

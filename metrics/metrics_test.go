@@ -62,6 +62,7 @@ var catalogue = map[string]string{
 	"weir_memory_limit_bytes":                       "",
 	"weir_largest_message_bytes":                    "direction",
 	"weir_variant_ambiguity_total":                  "origin",
+	"weir_unfit_parameters_total":                   "origin",
 	"weir_file_loads_total":                         "origin,result",
 	"weir_config_reloads_total":                     "result",
 	"weir_tls_certificate_expiry_timestamp_seconds": "role",
@@ -112,6 +113,7 @@ func exercise(m *Metrics) {
 		o.TooManyPings()
 		o.Silent()
 		o.VariantAmbiguity()
+		o.UnfitParameters(1)
 		o.FileLoad(errors.New(s))
 		m.ConfigReload(errors.New(s))
 		m.SnapshotWrite(errors.New(s))
@@ -246,6 +248,8 @@ func TestCounters(t *testing.T) {
 	o.Loop()
 	o.Silent()
 	o.VariantAmbiguity()
+	o.UnfitParameters(0)
+	o.UnfitParameters(3)
 	o.FileLoad(nil)
 	o.Type("lds").Nack()
 	o.Type(junk).Unrequested(4)
@@ -271,6 +275,7 @@ func TestCounters(t *testing.T) {
 		"weir_upstream_reconnects_total mesh":             2,
 		"weir_upstream_silent_total mesh":                 1,
 		"weir_variant_ambiguity_total mesh":               1,
+		"weir_unfit_parameters_total mesh":                3,
 		"weir_file_loads_total mesh ok":                   1,
 		"weir_upstream_nacks_total mesh lds":              1,
 		"weir_upstream_unrequested_total mesh other":      4,

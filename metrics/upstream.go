@@ -7,7 +7,7 @@ import (
 
 type upstreamVecs struct {
 	reconnects, loops, pings     *prometheus.CounterVec // by origin
-	silent, ambiguity            *prometheus.CounterVec // by origin
+	silent, ambiguity, unfit     *prometheus.CounterVec // by origin
 	fileLoads                    *prometheus.CounterVec // by origin, result
 	nacks, unrequested, rejected *prometheus.CounterVec // by origin, type
 	quarantines, expirations     *prometheus.CounterVec // by origin, type
@@ -27,6 +27,8 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 			"Times a connected origin left a subscription unanswered for too long.", "origin"),
 		ambiguity: counterVec(f, "weir_variant_ambiguity_total",
 			"Times several variants of a name matched one subscription, an error of the origin.", "origin"),
+		unfit: counterVec(f, "weir_unfit_parameters_total",
+			"Fields of clients' nodes that could not become parameters, being lists, structs or no numbers.", "origin"),
 		fileLoads: counterVec(f, "weir_file_loads_total",
 			"Attempts to load an origin's files after a change.", "origin", "result"),
 		nacks: counterVec(f, "weir_upstream_nacks_total",
@@ -48,9 +50,9 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 
 // Origin counts what happens towards one origin. Nil counts nothing.
 type Origin struct {
-	reconnects, loops, pings, silent, ambiguity prometheus.Counter
-	fileLoads, audits                           map[string]prometheus.Counter // by result
-	types                                       map[string]*OriginType        // by short name; complete and read-only
+	reconnects, loops, pings, silent, ambiguity, unfit prometheus.Counter
+	fileLoads, audits                                  map[string]prometheus.Counter // by result
+	types                                              map[string]*OriginType        // by short name; complete and read-only
 }
 
 // OriginType counts what an origin does with one type. Nil counts nothing.
@@ -72,6 +74,7 @@ func (m *Metrics) Origin(name string) *Origin {
 		pings:      v.pings.WithLabelValues(name),
 		silent:     v.silent.WithLabelValues(name),
 		ambiguity:  v.ambiguity.WithLabelValues(name),
+		unfit:      v.unfit.WithLabelValues(name),
 		fileLoads:  make(map[string]prometheus.Counter, len(results)),
 		audits:     make(map[string]prometheus.Counter, len(auditResults)),
 		types:      make(map[string]*OriginType, len(typeNames)),
@@ -152,6 +155,13 @@ func (o *Origin) Silent() {
 func (o *Origin) VariantAmbiguity() {
 	if o != nil {
 		o.ambiguity.Inc()
+	}
+}
+
+// UnfitParameters counts fields of a client's node that cannot become parameters (RELAY-65).
+func (o *Origin) UnfitParameters(n int) {
+	if o != nil && n > 0 {
+		o.unfit.Add(float64(n))
 	}
 }
 

@@ -30,6 +30,9 @@ type Update struct {
 	Full bool
 	// Whole are the collections of which every member is listed, so that they need not settle. No origin on the wire says so.
 	Whole []string
+	// For: only what is asked with these parameters is meant, by what is left out as well; nil: all that matches. No origin on the wire
+	// says so.
+	For *constraints.Params
 	// Heartbeats: a SotW response of nothing but resources without payload. It lists no set, so Full is false (TTL-12).
 	Heartbeats bool
 	// Bad: a part of the response was refused, so nothing is concluded from what it leaves out (RELAY-32).
@@ -54,7 +57,10 @@ func (u *Update) inError() map[string]bool {
 }
 
 // RemovedVariant names one variant of a name, by canonical constraints.
-type RemovedVariant struct{ Name, Constraints string }
+type RemovedVariant struct {
+	Name, Constraints string
+	Set               *constraints.Set
+}
 
 // RejectError says why parts of a response were refused. It becomes the NACK's error_detail (ERR-10).
 type RejectError struct {
@@ -297,7 +303,7 @@ func (a *acceptance) removals(r *Response) {
 			a.reject(n.GetName(), "removed_resource_names %s: %v", quote(n.GetName()), err)
 			continue
 		}
-		a.RemovedVariants = append(a.RemovedVariants, RemovedVariant{NameKey(n.GetName()), set.Key()})
+		a.RemovedVariants = append(a.RemovedVariants, RemovedVariant{NameKey(n.GetName()), set.Key(), set})
 	}
 }
 

@@ -24,6 +24,8 @@ type Applied struct {
 	Resumed int
 	// Waiting is the number of resources whose content, or removal, is not taken because the origin is frozen.
 	Waiting int
+
+	strays map[string]int // by name: how many maps did not ask for it; nil: there is one
 }
 
 // Apply takes one checked response into the table, atomically (RELAY-82). Hashing and comparing happen outside the lock, which
@@ -35,33 +37,15 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 		typeURL: u.TypeURL, server: uint8(l.server.Load()), version: u.Version,
 		shown: cfg.OriginVersions, canonical: cfg.CanonicalHash,
 	}
-	l.group.mu.Lock()
-	s := l.group.shards[u.TypeURL]
-	l.group.mu.Unlock()
-	if s == nil || gen == 0 {
+	k := l.group.kin(u.TypeURL)
+	if k == nil || gen == 0 {
 		return a, false
 	}
-	s.mu.Lock()
-	kind := s.kindLocked(l.index, gen)
-	var old []*Variant
-	switch kind {
-	case kindSet:
-		old = s.heldLocked(u, func(name string) []*Variant {
-			if m := s.star.members[name]; m != nil {
-				return m.variants
-			}
-			return s.memberLocked(gen, name)
-		})
-	case kindNamed:
-		old = s.heldLocked(u, func(name string) []*Variant {
-			if vs := s.bodiesLocked(name); vs != nil {
-				return vs
-			}
-			return s.memberLocked(gen, name)
-		})
-	}
-	s.mu.Unlock()
-	if kind == kindNone {
+	k.mu.Lock()
+	asked := k.askersLocked(l.index, gen)
+	old := k.heldLocked(asked, u, l.index, gen)
+	k.mu.Unlock()
+	if len(asked) == 0 {
 		return a, false
 	}
 
@@ -85,20 +69,10 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 		}
 	}
 
-	s.mu.Lock()
-	s.now = now
-	from.rev = s.nextRevLocked()
-	if kind == kindSet {
-		s.applySetsLocked(&a, u, bodies, gen, from)
-	} else {
-		s.applyNamedLocked(&a, u, bodies, gen)
-		s.applyCollectionsLocked(&a, u, bodies, gen)
-		if !u.Heartbeats && (a.Waiting == 0 || !u.Full) {
-			s.named.from = from // else the version is that of a list of which clients have another (VER-5)
-		}
-	}
-	a.Released = s.proveLocked()
-	s.unlock()
+	k.mu.Lock()
+	k.applyLocked(&a, now, u, bodies, l.index, gen, from)
+	a.Released = k.proveLocked()
+	k.unlock()
 	if a.Expired > 0 {
 		l.group.origin.counts.Type(u.TypeURL).Expired(a.Expired)
 	}
@@ -117,15 +91,6 @@ func (s *shard) kindLocked(lane laneIndex, gen uint32) kind {
 		return kindNamed
 	}
 	return kindNone
-}
-
-func (s *shard) heldLocked(u *Update, held func(name string) []*Variant) []*Variant {
-	old := make([]*Variant, len(u.Resources))
-	for i := range u.Resources {
-		r := &u.Resources[i]
-		old[i] = find(held(r.Name), r.Constraints.Key())
-	}
-	return old
 }
 
 func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
@@ -293,7 +258,7 @@ func (s *shard) leavingNamesLocked(u *Update, touched map[*entry]bool, gen uint3
 		return nil
 	}
 	one := func(name, key string) {
-		if find(asked(name), key) != nil {
+		if vs := asked(name); find(vs, key) != nil && !replaced(vs, key, s.rev) {
 			ps = append(ps, parting{identity{name, key}, nil, seen})
 		}
 	}

@@ -20,14 +20,30 @@ type Ask struct {
 	TypeURL string
 	// First: nothing was sent for the type on this stream yet.
 	First bool
-	// Wildcard: the request is for `*`; no names go with it.
+	// Wildcard: the request is for `*`; no names go with it. Where there are locators, `*` is a Name.
 	Wildcard bool
-	// Subscribe and Unsubscribe are the changes; no name is in both (DELTA-7).
+	// Subscribe and Unsubscribe are the changes; no name is in both with the same parameters (DELTA-7).
 	Subscribe, Unsubscribe []Name
 	// Initial are the origin's versions of what is held, in the First ask only (RELAY-41).
 	Initial map[string]string
 	// All are all names asked on this stream, sorted: a SotW request lists them every time (RELAY-27).
 	All []Name
+
+	alone bool // it is one of two that must not be made one (DELTA-7)
+}
+
+// join makes one Ask of those for several parameter maps of a type, where that can be. all: as in Take.
+func join(asks []Ask, from int, all bool) []Ask {
+	if from == 0 || len(asks) != from+1 {
+		return asks
+	}
+	a, b := &asks[from-1], &asks[from]
+	if a.TypeURL != b.TypeURL || a.alone || b.alone || (a.Wildcard || b.Wildcard) && !all || len(b.Initial) > 0 {
+		return asks
+	}
+	a.Subscribe, a.Unsubscribe = append(a.Subscribe, b.Subscribe...), append(a.Unsubscribe, b.Unsubscribe...)
+	a.Wildcard, a.All = b.Wildcard, b.All
+	return asks[:from]
 }
 
 // Take gives what has to be asked, in order, and takes it as asked. reopen: the stream has to be closed and opened anew,
@@ -42,18 +58,19 @@ func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 	}
 	wary, moved := l.only == nil && l.group.apart() >= maxTrials, false
 	for _, s := range l.shards() {
-		if !l.carries(s) || !s.toAsk[l.index].Swap(false) {
+		if !l.carries(s.kin) || !s.toAsk[l.index].Swap(false) {
 			continue
 		}
 		s.mu.Lock()
 		switch {
-		case !l.carries(s):
+		case !l.carries(s.kin):
 			s.poke(l.index) // it came to another lane meanwhile, whose mark this was
 		case wary && s.strangerLocked(l, gen):
 			s.suspectLocked(l.index)
+			s.pokeLocked(l.index) // kin may have been looked at already
 			moved = true
 		default:
-			asks = s.askLocked(asks, l, gen, now, all)
+			asks = join(s.askLocked(asks, l, gen, now, all), len(asks), all)
 		}
 		dead := s.dropIfEmptyLocked()
 		s.unlock()
@@ -71,7 +88,7 @@ func (s *shard) askLocked(asks []Ask, l *Lane, gen uint32, now time.Time, all bo
 	if l.index == mainLane {
 		s.placeLocked(gen)
 		if s.mainKind == kindSet {
-			asks = s.askSetsLocked(asks, gen, now)
+			asks = s.askSetsLocked(asks, gen, now, all)
 		}
 		if s.mainKind != kindNamed {
 			return asks
@@ -81,9 +98,7 @@ func (s *shard) askLocked(asks []Ask, l *Lane, gen uint32, now time.Time, all bo
 		asks = s.askNamesLocked(asks, l.index, gen, now, all)
 	}
 	if l.index == sideLane && s.named.moving {
-		// The side lane has asked the names; now the main lane may drop them (RELAY-20).
-		s.named.moving = false
-		s.lane(mainLane).reopenSoon()
+		s.movedLocked()
 	}
 	return asks
 }
@@ -92,7 +107,7 @@ func (s *shard) askLocked(asks []Ask, l *Lane, gen uint32, now time.Time, all bo
 // (ALIAS-8, RELAY-24).
 func (l *Lane) Urgent() bool {
 	return slices.ContainsFunc(l.shards(), func(s *shard) bool {
-		return IsVirtualHost(s.typeURL) && s.toAsk[l.index].Load() && l.carries(s)
+		return IsVirtualHost(s.typeURL) && s.toAsk[l.index].Load() && l.carries(s.kin)
 	})
 }
 
@@ -103,42 +118,51 @@ func (l *Lane) reopenSoon() {
 
 // placeLocked decides what the main lane's present stream carries of the type. Placement depends on what is wanted, never on
 // who came first.
-func (s *shard) placeLocked(gen uint32) {
-	if s.mainGen != gen {
-		s.mainGen, s.mainKind = gen, kindNone
+func (k *kin) placeLocked(gen uint32) {
+	if k.mainGen != gen {
+		k.mainGen, k.mainKind = gen, kindNone
 	}
-	wantSet := s.wantsSetLocked()
-	switch s.mainKind {
+	wantSet := k.wantsSetLocked()
+	switch k.mainKind {
 	case kindNone:
 		switch {
 		case wantSet:
-			s.mainKind = kindSet
-			s.moveLocked(sideLane)
-			s.named.moving = false // the main lane carries no names on this stream
-		case s.hasNamesLocked():
-			s.mainKind = kindNamed
-			if s.named.lane == sideLane {
-				s.moveLocked(mainLane)
-				if side := s.lane(sideLane); side.live(s.named.firstGen[sideLane]) {
-					side.reopenSoon()
+			k.mainKind = kindSet
+			for _, s := range k.all {
+				s.moveLocked(sideLane)
+				s.named.moving = false // the main lane carries no names on this stream
+			}
+		case slices.ContainsFunc(k.all, (*shard).hasNamesLocked):
+			k.mainKind = kindNamed
+			for _, s := range k.all {
+				if s.named.lane == sideLane {
+					s.moveLocked(mainLane)
+					if side := s.lane(sideLane); side.live(s.named.firstGen[sideLane]) {
+						side.reopenSoon()
+					}
 				}
 			}
 		}
 	case kindSet:
-		// `*` cannot be taken back, and has to be asked before anything is named (RELAY-21).
-		if asked, wanted := s.star.askedGen == gen, s.star.wantedLocked(); asked && !wanted || wanted && !asked && s.spacesGen == gen {
-			s.lane(mainLane).reopenSoon()
+		// `*` cannot be taken back but with parameters, and has to be asked before anything is named (RELAY-21).
+		for _, s := range k.all {
+			asked, wanted := s.star.askedGen == gen, s.star.wantedLocked()
+			if asked && !wanted && !s.byLocator() || wanted && !asked && s.spacesGen == gen {
+				s.lane(mainLane).reopenSoon()
+			}
 		}
 	case kindNamed:
 		if !wantSet {
 			return
 		}
-		if s.named.lane == mainLane {
-			s.moveLocked(sideLane)
-			s.named.moving = s.hasNamesLocked()
+		for _, s := range k.all {
+			if s.named.lane == mainLane {
+				s.moveLocked(sideLane)
+				s.named.moving = s.hasNamesLocked()
+			}
 		}
-		if !s.named.moving {
-			s.lane(mainLane).reopenSoon()
+		if !k.movingLocked() {
+			k.lane(mainLane).reopenSoon()
 		}
 	}
 }
@@ -158,7 +182,7 @@ func (s *shard) moveLocked(to laneIndex) {
 // ignores them (RELAY-46), one is empty (RELAY-91) or another server's (FED-7), they are in doubt, or the request would be too long
 // (RELAY-41). Then members are swept.
 func (s *shard) initialLocked(lane laneIndex, now time.Time, each func(add func(*Variant) bool)) map[string]string {
-	if cfg := s.group.origin.config(); cfg.NoResume || cfg.SotW || s.lane(lane).fresh.Load() {
+	if cfg := s.group.origin.config(); cfg.NoResume || cfg.SotW || s.lane(lane).fresh.Load() || cfg.TP2 { // DYN-20: there all are asked by locator
 		return nil
 	}
 	initial, size, server := map[string]string{}, 0, uint8(s.lane(lane).server.Load())
@@ -182,6 +206,14 @@ func (s *shard) initialLocked(lane laneIndex, now time.Time, each func(add func(
 	return initial
 }
 
+// firstInitialLocked is initialLocked for what may not be the first request for the type on the stream: then none are read (DELTA-11).
+func (s *shard) firstInitialLocked(lane laneIndex, gen uint32, now time.Time, each func(add func(*Variant) bool)) map[string]string {
+	if s.askedGen[lane] == gen {
+		return nil
+	}
+	return s.initialLocked(lane, now, each)
+}
+
 func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.Time, all bool) []Ask {
 	t := &s.named
 	a := Ask{TypeURL: s.typeURL}
@@ -191,7 +223,7 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 		if len(a.Subscribe) == 0 {
 			return asks // WILD-11: an empty first request would be a wildcard
 		}
-		a.First = true
+		a.First = s.kin.askLocked(lane, gen)
 	} else {
 		again = s.lookChangedLocked(&a, gen, now)
 	}
@@ -206,7 +238,8 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 	if len(again) == 0 {
 		return append(asks, a)
 	}
-	second := Ask{TypeURL: s.typeURL, Subscribe: again, All: a.All} // DELTA-7: a forced resend is two messages
+	second := Ask{TypeURL: s.typeURL, Subscribe: again, All: a.All, alone: true} // DELTA-7: a forced resend is two messages
+	a.alone = true
 	if all {
 		a.All = slices.DeleteFunc(slices.Clone(a.All), func(n Name) bool {
 			return slices.ContainsFunc(again, func(x Name) bool { return x.Name == n.Name && x.Params.Key() == n.Params.Key() })
@@ -236,7 +269,7 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 	}
 	t.firstGen[t.lane], t.firstAt[t.lane] = gen, now // what the seeding abandons is to be looked at (RELAY-9)
 	sortNames(a.Subscribe)
-	a.Initial = s.initialLocked(t.lane, now, func(add func(*Variant) bool) {
+	a.Initial = s.firstInitialLocked(t.lane, gen, now, func(add func(*Variant) bool) {
 		for _, t := range globs {
 			t.eachLocked(add)
 		}
@@ -315,12 +348,14 @@ func (s *shard) askedLocked(w *want, gen uint32, now time.Time) Name {
 	return w.ask()
 }
 
-func (s *shard) allAskedLocked() []Name {
+func (k *kin) allAskedLocked() []Name {
 	var all []Name
-	for _, e := range s.named.entries {
-		for _, w := range e.wants {
-			if s.isAskedLocked(w) {
-				all = append(all, w.ask())
+	for _, s := range k.all {
+		for _, e := range s.named.entries {
+			for _, w := range e.wants {
+				if s.isAskedLocked(w) {
+					all = append(all, w.ask())
+				}
 			}
 		}
 	}

@@ -6,16 +6,30 @@ import (
 )
 
 // askSetsLocked asks what the main lane carries of the type's sets: `*`, and then the namespaces by their names.
-func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time) []Ask {
-	if s.star.wantedLocked() && s.star.askedGen != gen {
+func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time, all bool) []Ask {
+	switch asked, wanted := s.star.askedGen == gen, s.star.wantedLocked(); {
+	case wanted && !asked:
 		if s.spacesGen == gen {
 			return asks // the stream is opened anew
 		}
-		a := Ask{TypeURL: s.typeURL, First: true, Wildcard: true}
-		if len(s.star.members) > 0 && !s.star.revived {
-			a.Initial = s.initialLocked(mainLane, now, s.star.eachLocked)
+		a := Ask{TypeURL: s.typeURL, Wildcard: !s.byLocator()}
+		if !a.Wildcard {
+			a.Subscribe = []Name{s.starName()}
 		}
+		if len(s.star.members) > 0 && !s.star.revived {
+			a.Initial = s.firstInitialLocked(mainLane, gen, now, s.star.eachLocked)
+		}
+		a.First = s.kin.askLocked(mainLane, gen)
 		s.star.askedLocked(gen, now, a.Initial == nil)
+		asks = append(asks, s.listedLocked(a, gen, all))
+	case asked && !wanted && s.byLocator():
+		s.star.askedGen = 0
+		s.star.clearLocked()
+		a := s.listedLocked(Ask{TypeURL: s.typeURL, Unsubscribe: []Name{s.starName()}}, gen, all)
+		if all && !a.Wildcard && len(a.All) == 0 {
+			s.lane(mainLane).reopenSoon() // an empty list is no word to rely on
+			return asks
+		}
 		asks = append(asks, a)
 	}
 	a := Ask{TypeURL: s.typeURL}
@@ -25,13 +39,12 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time) []Ask {
 			return asks
 		}
 		s.spacesGen, s.spacesAt = gen, now
-		if a.First = s.star.askedGen != gen; a.First {
-			a.Initial = s.initialLocked(mainLane, now, func(add func(*Variant) bool) {
-				for _, t := range spaces {
-					t.eachLocked(add)
-				}
-			})
-		}
+		a.Initial = s.firstInitialLocked(mainLane, gen, now, func(add func(*Variant) bool) {
+			for _, t := range spaces {
+				t.eachLocked(add)
+			}
+		})
+		a.First = s.kin.askLocked(mainLane, gen)
 		for _, t := range spaces {
 			t.askedLocked(gen, now, a.Initial == nil)
 		}
@@ -45,6 +58,27 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time) []Ask {
 	sortNames(a.Subscribe)
 	sortNames(a.Unsubscribe)
 	return append(asks, a)
+}
+
+// starName is `*` where it goes as a locator.
+func (s *shard) starName() Name { return Name{Name: Wildcard, Params: s.params} }
+
+// byLocator reports whether all is asked by locator, the empty map too: else the answer to it would say nothing of the constraints of the
+// variant that it is, and be taken for what every map matches (DYN-12, DYN-16).
+func (k *kin) byLocator() bool { return k.group.origin.config().TP2 }
+
+// listedLocked adds to an ask of `*` the others of the type, which a SotW request lists every time (RELAY-27).
+func (k *kin) listedLocked(a Ask, gen uint32, all bool) Ask {
+	for _, s := range k.all {
+		switch {
+		case !all || s.star.askedGen != gen:
+		case !s.byLocator():
+			a.Wildcard = true
+		default:
+			a.All = append(a.All, s.starName())
+		}
+	}
+	return a
 }
 
 // firstGenLocked is the generation in which collections of a kind were first asked on their lane.
@@ -157,8 +191,7 @@ func (s *shard) dropCollectionLocked(t *set) {
 	}
 	t.members, t.guard = nil, guard{}
 	if t.kind == glob && s.named.moving && !s.hasNamesLocked() { // nothing is left for the side lane to ask first
-		s.named.moving = false
-		s.lane(mainLane).reopenSoon()
+		s.movedLocked()
 	}
 	s.lane(t.laneIndex()).poke() // it may have been the last thing the lane was open for
 }

@@ -27,11 +27,11 @@ const (
 // changes the table, and no body is kept. Its methods are not for concurrent use.
 type Audit struct {
 	// Set once by Lane.Audit.
-	lane  *Lane
-	shard *shard
-	gen   uint32 // of the lane's stream
-	from  *receipt
-	wild  bool
+	lane *Lane
+	kin  *kin
+	gen  uint32 // of the lane's stream
+	from *receipt
+	wild bool
 
 	heard  map[auditKey]Digest // zero: stated not to exist
 	unsure map[string]bool     // names in error, and those with a TTL, which end by themselves
@@ -48,29 +48,31 @@ type difference struct{ held, heard Digest }
 // Audit begins to compare a type that the lane's stream carries. asks is what to send on another stream; none if the type is not to be
 // compared: what is private never is, nor is anything while the lane has no stream.
 func (l *Lane) Audit(typeURL string, all bool) (a *Audit, asks []Ask) {
-	i := slices.IndexFunc(l.shards(), func(s *shard) bool { return s.typeURL == typeURL })
-	if gen := l.gen.Load(); gen != 0 && i >= 0 {
-		s := l.shards()[i]
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !s.private() && s.wantsLaneLocked(l) && s.kindLocked(l.index, gen) != kindNone {
-			asks = s.previewLocked(l.index, all)
-			cfg := s.group.origin.config()
+	gen := l.gen.Load()
+	for k := range kinds(l.shards()) {
+		if k.typeURL != typeURL || gen == 0 {
+			continue
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if s := k.all; len(s) > 0 && !s[0].private() && len(k.askersLocked(l.index, gen)) > 0 {
+			asks = k.previewLocked(l, all)
 			a = &Audit{
-				lane: l, shard: s, gen: gen, wild: len(asks) > 0 && asks[0].Wildcard,
-				from:  &receipt{typeURL: typeURL, canonical: cfg.CanonicalHash},
+				lane: l, kin: k, gen: gen, wild: len(asks) > 0 && asks[0].Wildcard,
+				from:  &receipt{typeURL: typeURL, canonical: k.group.origin.config().CanonicalHash},
 				heard: map[auditKey]Digest{}, unsure: map[string]bool{},
 			}
 		}
+		break
 	}
 	return a, asks
 }
 
 // Types are the types that the lane may carry.
 func (l *Lane) Types() (typeURLs []string) {
-	for _, s := range l.shards() {
-		if l.carries(s) {
-			typeURLs = append(typeURLs, s.typeURL)
+	for k := range kinds(l.shards()) {
+		if l.carries(k) {
+			typeURLs = append(typeURLs, k.typeURL)
 		}
 	}
 	return typeURLs
@@ -116,9 +118,9 @@ func (a *Audit) Hear(now time.Time, u *Update) (news, more bool) {
 // side has changed since the first. ok is false if nothing can be said: the lane has another stream by now, or its sets are not
 // at rest, or hold what they do on purpose (RELAY-97).
 func (a *Audit) Look() (differences int, ok bool) {
-	a.shard.mu.Lock()
+	a.kin.mu.Lock()
 	found, ok := a.compareLocked()
-	a.shard.mu.Unlock()
+	a.kin.mu.Unlock()
 	if !ok {
 		return 0, false
 	}
@@ -152,12 +154,12 @@ func (a *Audit) Drift() []Drift {
 }
 
 func (a *Audit) compareLocked() (found map[auditKey]difference, ok bool) {
-	s, cfg := a.shard, a.shard.group.origin.config()
-	if !a.lane.live(a.gen) || !a.lane.carries(s) || s.kindLocked(a.lane.index, a.gen) == kindNone {
+	k := a.kin
+	asked := k.askersLocked(a.lane.index, a.gen)
+	if !a.lane.live(a.gen) || !a.lane.carries(k) || len(asked) == 0 {
 		return nil, false
 	}
-	_, frozen := s.group.origin.Frozen()
-	if held, _ := s.guardedLocked(); frozen || held > 0 {
+	if _, frozen := k.group.origin.Frozen(); frozen {
 		return nil, false // what differs does so on purpose
 	}
 	found = map[auditKey]difference{}
@@ -172,6 +174,23 @@ func (a *Audit) compareLocked() (found map[auditKey]difference, ok bool) {
 		found[key] = difference{v.Digest, heard}
 	}
 	ok = true
+	for _, s := range asked {
+		ok = a.compareShardLocked(s, compare) && ok
+	}
+	for key, heard := range a.heard {
+		if heard != (Digest{}) && !held[key] && !a.unsure[key.name] && len(found) < maxDrift && a.wantsLocked(key) {
+			found[key] = difference{heard: heard}
+		}
+	}
+	return found, ok
+}
+
+// compareShardLocked calls compare with all that is held for one parameter map. ok is false if it is not at rest, or holds what it does
+// on purpose.
+func (a *Audit) compareShardLocked(s *shard, compare func(v *Variant, whole bool)) (ok bool) {
+	cfg := s.group.origin.config()
+	held, _ := s.guardedLocked()
+	ok = held == 0
 	wholeSet := !cfg.SotW || absenceDeletes(s.typeURL) || slices.Contains(cfg.AbsenceDeletes, s.typeURL)
 	s.setsLocked(func(t *set) {
 		if t.lane() != a.lane || !t.wantedLocked() {
@@ -193,24 +212,24 @@ func (a *Audit) compareLocked() (found map[auditKey]difference, ok bool) {
 			}
 		}
 	}
-	for key, heard := range a.heard {
-		if heard != (Digest{}) && !held[key] && !a.unsure[key.name] && len(found) < maxDrift && a.wantsLocked(key.name) {
-			found[key] = difference{heard: heard}
-		}
-	}
-	return found, ok
+	return ok
 }
 
 // wantsLocked reports whether a resource that is not held should be.
-func (a *Audit) wantsLocked(name string) (wanted bool) {
-	s := a.shard
-	if a.wild {
+func (a *Audit) wantsLocked(key auditKey) (wanted bool) {
+	name := key.name
+	switch {
+	case key.constraints != "":
+		return false // that depends on the parameters
+	case a.wild:
 		return true
 	}
-	if e := s.named.entries[name]; e != nil && e.askedOn(a.gen) && len(e.variants) == 0 {
-		return true
+	for _, s := range a.kin.all {
+		if e := s.named.entries[name]; e != nil && e.askedOn(a.gen) && len(e.variants) == 0 {
+			return true
+		}
+		s.eachOfLocked(a.gen, name, func(*set) { wanted = true })
 	}
-	s.eachOfLocked(a.gen, name, func(*set) { wanted = true })
 	return wanted
 }
 

@@ -236,3 +236,11 @@ func TestConcurrentUse(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// plain is the shard of a type for no parameters; nil: there is none.
+func (g *Group) plain(typeURL string) *shard {
+	if k := g.kin(typeURL); k != nil {
+		return k.all[0]
+	}
+	return nil
+}

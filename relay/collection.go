@@ -112,7 +112,7 @@ func (t *set) membersGoLocked(p *excerpt) {
 			continue
 		}
 		for _, v := range m.variants {
-			p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{name, v.Constraints.Key()})
+			p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{name, v.Constraints.Key(), v.Constraints})
 		}
 	}
 }
@@ -204,7 +204,11 @@ func (s *shard) applySetsLocked(a *Applied, u *Update, bodies []*Variant, gen ui
 
 // strayLocked counts a resource that no name or `*` was asked for, unless a collection was (RELAY-28, COLL-5).
 func (s *shard) strayLocked(a *Applied, gen uint32, name string) {
-	if !s.pickedLocked(gen, name) {
+	switch {
+	case s.pickedLocked(gen, name):
+	case a.strays != nil:
+		a.strays[name]++
+	default:
 		a.Unrequested++
 		s.unrequested++
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/constraints"
 )
 
 // TestFaultsAreBounded: an origin states one hundred thousand errors of made-up names beside one of a member. What is kept of them
@@ -27,7 +29,7 @@ func TestFaultsAreBounded(t *testing.T) {
 		}
 		a, _ := r.group.lanes[mainLane].Apply(zero, u)
 		ignored += a.Unrequested
-		s := r.group.shard(ClusterType)
+		s := r.group.shard(ClusterType, constraints.Params{})
 		if n, in := len(s.star.faults.byName), len(s.star.faults.order); n > 2+spareFaults || in > 2*n+64 {
 			t.Fatalf("%d errors in %d statements are kept", n, in)
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/constraints"
 )
 
 // TestGroupOfOneKey: whoever comes and goes, there is one group of a key at a time.
@@ -47,7 +49,7 @@ func TestNamesThatComeAndGo(t *testing.T) {
 		}
 	}
 	r.table.Advance(now.Add(time.Hour))
-	sh := r.group.shard(EndpointType)
+	sh := r.group.shard(EndpointType, constraints.Params{})
 	if n := len(sh.named.entries) + len(sh.named.changed) + len(sh.named.unheard) + len(r.table.timers.h); n > 10 {
 		t.Errorf("entries %d, changed %d, unheard %d, timers %d", len(sh.named.entries), len(sh.named.changed),
 			len(sh.named.unheard), len(r.table.timers.h))
@@ -82,7 +84,7 @@ func TestOneNameFlaps(t *testing.T) {
 		r.apply(made(ClusterType, fmt.Sprint(i), nil, "flap"))
 		r.apply(made(ClusterType, "", []string{"flap"}))
 	}
-	for _, v := range r.group.shard(ClusterType).star.views {
+	for _, v := range r.group.shard(ClusterType, constraints.Params{}).star.views {
 		if len(v.tombs) > 2*spareTombs || v.dead != 1 || still.Standing().Lagging {
 			t.Errorf("%d tombs for %d dead, lagging %v", len(v.tombs), v.dead, still.Standing().Lagging)
 		}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-xds/weir/constraints"
+
 	xdsv3 "github.com/cncf/xds/go/xds/core/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
@@ -34,14 +36,16 @@ type Group struct {
 	ways   map[string]map[*Way]struct{} // of them, those that came through relays, by the way
 	ending bool                         // a groupEnd timer is in the heap
 
-	mu     sync.Mutex // guards shards; nothing is locked under it
-	shards map[string]*shard
-	// all is a sorted copy of shards in ORD-1 order, replaced when a shard comes or goes.
+	paramSets paramSets
+
+	mu    sync.Mutex // guards types; a kin's is locked under it
+	types map[string]*kin
+	// all are the shards in ORD-1 order, those of a type side by side, replaced when a shard comes or goes.
 	all atomic.Pointer[[]*shard]
 }
 
 func newGroup(o *Origin, key string, node *corev3.Node) *Group {
-	g := &Group{origin: o, key: key, node: node, shards: map[string]*shard{}}
+	g := &Group{origin: o, key: key, node: node, types: map[string]*kin{}}
 	g.all.Store(&[]*shard{})
 	for i := range g.lanes {
 		g.lanes[i] = newLane(g, laneIndex(i), nil)
@@ -121,35 +125,63 @@ func (g *Group) end(now time.Time) {
 	}
 }
 
-// shard finds or makes the shard of a type.
-func (g *Group) shard(typeURL string) *shard {
+// shard finds or makes the shard of a type for a parameter map.
+func (g *Group) shard(typeURL string, p constraints.Params) *shard {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := g.shards[typeURL]
-	if s == nil {
-		s = newShard(g, typeURL)
-		g.shards[typeURL] = s
-		g.publishLocked()
+	k := g.types[typeURL]
+	if k == nil {
+		k = newKin(g, typeURL)
+		g.types[typeURL] = k
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range k.all {
+		if s.params.Key() == p.Key() {
+			return s
+		}
+	}
+	s := newShard(k, p)
+	k.addLocked(s)
+	g.publishLocked(k)
 	return s
 }
 
-// dropShard forgets an empty shard, so that made-up type URLs do not pile up. s.dead was set under its lock.
+// kin are the shards of a type; nil: there are none.
+func (g *Group) kin(typeURL string) *kin {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.types[typeURL]
+}
+
+// dropShard forgets an empty shard, so that made-up type URLs and parameters do not pile up. s.dead was set under its lock.
 func (g *Group) dropShard(s *shard) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.shards[s.typeURL] == s {
-		delete(g.shards, s.typeURL)
-		g.publishLocked()
+	k := s.kin
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if i := slices.Index(k.all, s); i >= 0 {
+		k.setLocked(slices.Delete(slices.Clone(k.all), i, i+1))
+		if len(k.all) == 0 {
+			delete(g.types, k.typeURL)
+		}
+		g.publishLocked(k)
 	}
 }
 
-func (g *Group) publishLocked() {
-	all := make([]*shard, 0, len(g.shards))
-	for _, s := range g.shards {
-		all = append(all, s)
+// publishLocked replaces the list of shards, of which those of k have changed. It holds the lock of k alone.
+func (g *Group) publishLocked(k *kin) {
+	old := *g.all.Load()
+	all := make([]*shard, 0, len(old)+1)
+	i := 0
+	for ; i < len(old) && CompareTypes(old[i].typeURL, k.typeURL) < 0; i++ {
+		all = append(all, old[i])
 	}
-	slices.SortFunc(all, func(a, b *shard) int { return CompareTypes(a.typeURL, b.typeURL) })
+	all = append(all, k.all...)
+	for ; i < len(old) && old[i].kin == k; i++ {
+	}
+	all = append(all, old[i:]...)
 	g.all.Store(&all)
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/constraints"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -222,7 +224,7 @@ func TestSecretsDoNotLinger(t *testing.T) {
 	named.Close(zero)
 	set.Close(zero)
 	r.table.Advance(zero)
-	if sh := r.group.shard(SecretType); sh.star.wantedLocked() || slices.ContainsFunc(sh.named.entries["s"].wants, (*want).wanted) {
+	if sh := r.group.shard(SecretType, constraints.Params{}); sh.star.wantedLocked() || slices.ContainsFunc(sh.named.entries["s"].wants, (*want).wanted) {
 		t.Error("a secret is wanted upstream after its last subscriber")
 	}
 	side.Take(zero, false)

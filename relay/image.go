@@ -2,6 +2,7 @@ package relay
 
 import (
 	"iter"
+	"slices"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -13,7 +14,7 @@ import (
 // What a snapshot keeps (RELAY-96). Images takes it out of the table, a Variant is written down as the BodyImage that it gives of itself,
 // Table.RestoreBody makes it again, and Table.Restore puts it back (restore.go).
 
-// TypeImage is what a snapshot keeps of one type of one group. Nothing in it may be changed: the bodies are the table's own.
+// TypeImage is what a snapshot keeps of one type of one group, for one parameter map. Nothing in it may be changed: the bodies are the table's own.
 //
 // Not in it are secrets (RELAY-75), what must not be cached (RELAY-9; a set with such a member is its interest alone, RELAY-81), absence,
 // errors, and the groups of one client. What was restored and is not confirmed yet is in it like all else.
@@ -23,6 +24,7 @@ type TypeImage struct {
 	// Node is what the group presents upstream, an encoded corev3.Node, deterministic.
 	Node    []byte
 	TypeURL string
+	Params  constraints.Params // the parameter map that all of it is for
 	// Revision tells two images of the type that one Table gave apart: it differs if they do. It is never 0, and means nothing after a
 	// restart.
 	Revision uint64
@@ -52,8 +54,6 @@ type SetImage struct {
 type NameImage struct {
 	Name  string // canonical
 	Spelt string // as that of SetImage
-	// Params are the parameter maps it is wanted with; nearly always one, the empty one.
-	Params []constraints.Params
 	// Retired: the variants had retired, and stand in while the origin is away (RELAY-4).
 	Retired bool
 	// Variants are the bodies of the one resource that goes by the name, or by an alias of it (ALIAS-1). Empty: none is known.
@@ -116,12 +116,12 @@ func (v *Variant) resource() []byte {
 	return protowire.AppendBytes(b, v.Any())
 }
 
-// Images gives an image of each type of each group that has changed. changedSince is called once for every one that there is, and tells
-// the Revision of the image that the caller has; 0: it has none. What it is not called for is no more. An image may be Empty.
+// Images gives an image of each type and parameter map of each group that has changed. changedSince is called once for every one that there
+// is, with an image that says no more than which it is, and tells the Revision of the image that the caller has; 0: it has none. What it is not called for is no more. An image may be Empty.
 //
 // The lock of a type is held while the pointers to its bodies are collected (BenchmarkImages), and no lock is held outside of a step of
 // the iteration.
-func (t *Table) Images(changedSince func(origin, group, typeURL string) uint64) iter.Seq[TypeImage] {
+func (t *Table) Images(changedSince func(*TypeImage) uint64) iter.Seq[TypeImage] {
 	return func(yield func(TypeImage) bool) {
 		for _, o := range t.Origins() {
 			for _, g := range o.groupList() {
@@ -133,8 +133,8 @@ func (t *Table) Images(changedSince func(origin, group, typeURL string) uint64) 
 					if IsSecret(s.typeURL) {
 						continue
 					}
-					x := TypeImage{Origin: o.name, Group: g.key, TypeURL: s.typeURL}
-					if !s.image(&x, changedSince(x.Origin, x.Group, x.TypeURL)) {
+					x := TypeImage{Origin: o.name, Group: g.key, TypeURL: s.typeURL, Params: s.params}
+					if !s.image(&x, changedSince(&x)) {
 						continue
 					}
 					if node == nil {
@@ -166,7 +166,7 @@ func (s *shard) image(x *TypeImage, before uint64) bool {
 		}
 	})
 	if n := len(s.named.entries); n > 0 {
-		c := roster{names: make([]NameImage, 0, n), params: make([]constraints.Params, 0, n), variants: make([]*Variant, 0, n)}
+		c := roster{names: make([]NameImage, 0, n), variants: make([]*Variant, 0, n)}
 		for _, e := range s.named.entries {
 			c.add(e)
 		}
@@ -178,7 +178,6 @@ func (s *shard) image(x *TypeImage, before uint64) bool {
 // roster is the names of an image while the lock is held: what they have is in one piece for all, since there may be many.
 type roster struct {
 	names    []NameImage
-	params   []constraints.Params
 	variants []*Variant
 }
 
@@ -205,16 +204,10 @@ func (t *set) imageLocked() SetImage {
 
 // add takes up a name. Nobody asks for one only to learn again that it does not exist (RELAY-39).
 func (c *roster) add(e *entry) {
-	from := len(c.params)
-	for _, w := range e.wants {
-		if w.wanted() && (w.chosen != nil || !w.wasAbsent) {
-			c.params = append(c.params, w.params)
-		}
-	}
-	if len(c.params) == from {
+	if !slices.ContainsFunc(e.wants, func(w *want) bool { return w.wanted() && (w.chosen != nil || !w.wasAbsent) }) {
 		return
 	}
-	x := NameImage{Name: e.name, Spelt: e.spelt, Params: c.params[from:len(c.params):len(c.params)]}
+	x := NameImage{Name: e.name, Spelt: e.spelt}
 	variants := e.variants
 	switch {
 	case e.lost:
@@ -222,7 +215,7 @@ func (c *roster) add(e *entry) {
 	case len(variants) == 0 && !e.doubted:
 		variants, x.Retired = e.retired, e.retired != nil
 	}
-	from = len(c.variants)
+	from := len(c.variants)
 	for _, v := range variants {
 		if !v.DoNotCache {
 			c.variants = append(c.variants, v)

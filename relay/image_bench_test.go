@@ -30,7 +30,7 @@ func benchImages(b *testing.B, kind string, n int) {
 	r.open()
 	r.apply(made(ClusterType, "0", nil, all...))
 	r.table.Advance(zero.Add(time.Minute))
-	s := r.group.shards[ClusterType]
+	s := r.group.plain(ClusterType)
 	before, held := uint64(0), time.Hour
 	if kind == "unchanged" {
 		before = s.edition

@@ -13,8 +13,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
-
-	"github.com/weir-xds/weir/constraints"
 )
 
 // diskImages is what a snapshot keeps, as it would be written: nothing in it is shared with a table.
@@ -25,13 +23,15 @@ type diskImage struct {
 	bodies map[*Variant]BodyImage
 }
 
-func imageKey(origin, group, typeURL string) string { return origin + " " + group + " " + typeURL }
+func (x *TypeImage) key() string {
+	return x.Origin + " " + x.Group + " " + x.TypeURL + " " + x.Params.Key()
+}
 
 // snapshot brings the images up to date, and tells of those that changed what they are.
 func (d *diskImages) snapshot(t *Table, now time.Time) (out []string) {
 	kept := diskImages{}
-	since := func(origin, group, typeURL string) uint64 {
-		key := imageKey(origin, group, typeURL)
+	since := func(of *TypeImage) uint64 {
+		key := of.key()
 		x, has := (*d)[key]
 		if has {
 			kept[key] = x
@@ -39,7 +39,7 @@ func (d *diskImages) snapshot(t *Table, now time.Time) (out []string) {
 		return x.Revision
 	}
 	for x := range t.Images(since) {
-		key := imageKey(x.Origin, x.Group, x.TypeURL)
+		key := x.key()
 		y := diskImage{TypeImage: x, bodies: map[*Variant]BodyImage{}}
 		for _, v := range x.variants() {
 			y.bodies[v] = v.Image(now, now)
@@ -211,9 +211,9 @@ func TestRestoreRefuses(t *testing.T) {
 		r := madeResource(ClusterType, name, "1", "x")
 		return newVariant(&receipt{typeURL: ClusterType}, &r, "1")
 	}
-	uncached, other, listener := c("c1"), c("c1"), c("c1")
+	uncached, other, listener, constrained := c("c1"), c("c1"), c("c1"), c("c1")
+	constrained.Constraints = compile(t, "env=prod")
 	uncached.DoNotCache, listener.from = true, &receipt{typeURL: ListenerType}
-	one := []constraints.Params{{}}
 	for want, change := range map[string]func(*TypeImage){
 		"the origin is not configured":               func(x *TypeImage) { x.Origin = "gone" },
 		"the origin is not asked for the type":       func(x *TypeImage) { x.TypeURL = ListenerType },
@@ -228,7 +228,7 @@ func TestRestoreRefuses(t *testing.T) {
 		`"some" is no collection`:                    func(x *TypeImage) { x.Sets[0].Selector = "some" },
 		`set "xdstp://a/T/b/*": "c1" is no member`:   func(x *TypeImage) { x.Sets[0].Selector = "xdstp://a/T/b/*" },
 		`name "c1": is listed twice`:                 func(x *TypeImage) { x.Names = append(x.Names, x.Names[0]) },
-		`name "c1": is wanted with no parameters`:    func(x *TypeImage) { x.Names[0].Params = nil },
+		`name "c1": "c1" does not match`:             func(x *TypeImage) { x.Names[0].Variants = []*Variant{constrained} },
 		`name "c1": "c2" does not go by it`:          func(x *TypeImage) { x.Names[0].Variants = []*Variant{c("c2")} },
 		`name "c1": stands for "c1" and "c2"`:        func(x *TypeImage) { x.Names[0].Variants = []*Variant{c("c1"), c("c2")} },
 		`name "xdstp://A/T/b?d&c": is not canonical`: func(x *TypeImage) { x.Names[0].Name = "xdstp://A/T/b?d&c" },
@@ -237,7 +237,7 @@ func TestRestoreRefuses(t *testing.T) {
 		x := TypeImage{
 			Origin: "mesh", Group: key, Node: mustMarshal(t, node), TypeURL: ClusterType,
 			Sets:  []SetImage{{Selector: Wildcard, Settled: true, Members: []*Variant{c("c1")}}},
-			Names: []NameImage{{Name: "c1", Params: one, Variants: []*Variant{c("c1")}}},
+			Names: []NameImage{{Name: "c1", Variants: []*Variant{c("c1")}}},
 		}
 		change(&x)
 		if err := table.Restore(now, x); err == nil || !strings.Contains(err.Error(), want) {

@@ -23,7 +23,7 @@ type Lane struct {
 	// Set once by newLane.
 	group *Group
 	index laneIndex
-	only  *shard // the one type it carries: apart from all others (RELAY-92), or in its own service; nil: the rest
+	only  *kin // the one type it carries: apart from all others (RELAY-92), or in its own service; nil: the rest
 	wake  chan struct{}
 
 	owned  atomic.Bool              // somebody runs it, or is queued to
@@ -43,13 +43,13 @@ type Lane struct {
 	fetched time.Time // when it was last opened anew to fetch a body
 }
 
-func newLane(g *Group, i laneIndex, only *shard) *Lane {
+func newLane(g *Group, i laneIndex, only *kin) *Lane {
 	return &Lane{group: g, index: i, only: only, wake: make(chan struct{}, 1)}
 }
 
 // ownLanes are a main and a side lane for one type, which place its wildcard and its names as the group's do (RELAY-20).
-func ownLanes(s *shard) *[2]*Lane {
-	return &[2]*Lane{newLane(s.group, mainLane, s), newLane(s.group, sideLane, s)}
+func (k *kin) ownLanes() *[2]*Lane {
+	return &[2]*Lane{newLane(k.group, mainLane, k), newLane(k.group, sideLane, k)}
 }
 
 // Group is the group the lane belongs to.
@@ -77,12 +77,14 @@ func (l *Lane) Apart() string {
 // shards are the types that the lane may carry; what it does carry, carries tells.
 func (l *Lane) shards() []*shard {
 	if l.only != nil {
-		return []*shard{l.only}
+		l.only.mu.Lock()
+		defer l.only.mu.Unlock()
+		return l.only.all
 	}
 	return *l.group.all.Load()
 }
 
-func (l *Lane) carries(s *shard) bool { return s.lane(l.index) == l }
+func (l *Lane) carries(k *kin) bool { return k.lane(l.index) == l }
 
 // Node is what the group presents upstream (RELAY-62). The caller must not change it.
 func (l *Lane) Node() *corev3.Node { return l.group.node }
@@ -118,7 +120,7 @@ func (l *Lane) Open(now time.Time, server uint8) {
 	l.checkVia()
 	watch := l.only != nil
 	for _, s := range l.shards() {
-		if l.carries(s) {
+		if l.carries(s.kin) {
 			s.toAsk[l.index].Store(true)
 		}
 		watch = watch || s.isApart()
@@ -167,7 +169,7 @@ func (l *Lane) Wanted() bool {
 }
 
 func (s *shard) wantsLaneLocked(l *Lane) bool {
-	if !l.carries(s) || s.apart != nil && !s.apart.asked() {
+	if !l.carries(s.kin) || s.apart != nil && !s.apart.asked() {
 		return false
 	}
 	return s.wantsLocked(l.index)

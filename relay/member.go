@@ -199,7 +199,7 @@ func (t *set) leavingLocked(u *Update, rev uint64, gen uint32) (ps []parting) {
 		}
 	}
 	one := func(name, key string) {
-		if m := t.members[name]; m != nil && find(m.variants, key) != nil {
+		if m := t.members[name]; m != nil && find(m.variants, key) != nil && !replaced(m.variants, key, rev) {
 			ps = append(ps, parting{identity{name, key}, nil, m.seenGen == gen})
 		}
 	}

@@ -46,7 +46,7 @@ func (m *model) stepGuard() {
 // frozenState is what clients are to keep of a type while the origin is frozen: the members of sets that are complete and the bodies
 // had by name.
 func (m *model) frozenState(ty string) map[string]Digest {
-	sh := m.group.shards[ty]
+	sh := m.group.plain(ty)
 	if _, frozen := m.table.Origin("mesh").Frozen(); !frozen || sh == nil {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (m *model) judgeFrozen(ty string, before map[string]Digest, u *Update) {
 			m.t.Fatalf("step %d: %s of %s was %v before %+v, and is %v (%v)\n%s", m.at, name, shortType(ty), d, u, at, still, m.tail())
 		}
 	}
-	sh := m.group.shards[ty]
+	sh := m.group.plain(ty)
 	if before == nil || ty == EndpointType {
 		return
 	}

@@ -267,7 +267,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 	}
 	asked.answered = true
 	// A stream that had a bad part sweeps nothing (RELAY-32), so what comes after a sweep is not to be judged.
-	sh := m.group.shards[ty]
+	sh := m.group.plain(ty)
 	swept := strings.Contains(m.kind, "no-")
 	if sh != nil {
 		sh.setsLocked(func(t *set) { swept = swept || t.revived })

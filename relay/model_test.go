@@ -388,7 +388,9 @@ func (m *model) cutOff() {
 
 // adopt finds the lanes of types that have their own, and drops those whose type is back on the group's (RELAY-92).
 func (m *model) adopt() {
-	m.lanes = slices.DeleteFunc(m.lanes, func(l *modelLane) bool { return l.only != nil && !l.open && (l.only.dead || !l.carries(l.only)) })
+	m.lanes = slices.DeleteFunc(m.lanes, func(l *modelLane) bool {
+		return l.only != nil && !l.open && (len(l.only.all) == 0 || !l.carries(l.only))
+	})
 	for _, s := range *m.group.all.Load() {
 		if s.sharesLanes() {
 			continue

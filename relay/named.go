@@ -129,6 +129,11 @@ func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
 		s.named.entries[name] = e
 		s.shareLocked(e)
 		s.shareMemberLocked(e)
+		if len(e.variants) == 0 {
+			for _, v := range s.matchLocked(name) {
+				s.holdLocked(e, v)
+			}
+		}
 		if len(e.variants) > 0 {
 			e.retired = nil
 		}
@@ -297,8 +302,7 @@ func (s *shard) deleteLocked(w *want) {
 		s.retireLocked(e)
 		s.emptyLocked(e)
 		if s.named.moving && !s.hasNamesLocked() { // nothing is left for the side lane to ask first
-			s.named.moving = false
-			s.lane(mainLane).reopenSoon()
+			s.movedLocked()
 		}
 		s.lane(s.named.lane).poke() // it may have been the last thing the lane was open for
 	}

@@ -20,9 +20,12 @@ var groupTerms = []string{
 // parameters of all of them are in its key.
 const dynamicParameters = "dynamic_parameters"
 
+// metadataPrefix begins the terms that are fields of the metadata, as what FromNode maps does.
+const metadataPrefix = "metadata."
+
 func checkGroupBy(terms []string) error {
 	for _, t := range terms {
-		if !slices.Contains(groupTerms, t) && (!strings.HasPrefix(t, "metadata.") || len(t) == len("metadata.")) {
+		if !slices.Contains(groupTerms, t) && (!strings.HasPrefix(t, metadataPrefix) || len(t) == len(metadataPrefix)) {
 			return fmt.Errorf("%q is none of %s, metadata.KEY", t, strings.Join(groupTerms, ", "))
 		}
 	}
@@ -58,7 +61,10 @@ func withOwn(features []string) []string {
 // groupOf reduces a node to the group's key and the node presented upstream (RELAY-60, RELAY-62): the fields of the key as
 // the members sent them, and nothing else of any member, be it a field that this build does not know. Both are equal on every
 // replica, and whatever build it runs, since replicas are replaced one by one (TestGroupKeysAreGolden).
+//
+// What is mapped to parameters is in neither (RELAY-64).
 func groupOf(n *corev3.Node, cfg OriginConfig, deployment string) (string, *corev3.Node) {
+	n = unmapped(n, cfg.FromNode)
 	up := &corev3.Node{UserAgentName: "weir"}
 	h := sha256.New()
 	for _, term := range slices.Sorted(slices.Values(cfg.GroupBy)) {
@@ -124,7 +130,7 @@ func groupPart(term string, n, up *corev3.Node) string {
 		up.DynamicParameters = known(&corev3.Node{DynamicParameters: n.GetDynamicParameters()}).DynamicParameters
 		return string(appendFields(nil, up.DynamicParameters, appendParams))
 	}
-	return metadataPart(strings.TrimPrefix(term, "metadata."), n, up)
+	return metadataPart(strings.TrimPrefix(term, metadataPrefix), n, up)
 }
 
 func versionPart(n, up *corev3.Node) string {

@@ -6,25 +6,49 @@ package relay
 // Preview is what Take would give on a stream that is opened now, as far as that can be told before. Nothing counts as asked, and no
 // versions are presented. all: also list every name (SotW).
 func (l *Lane) Preview(all bool) (asks []Ask) {
-	for _, s := range l.shards() {
-		s.mu.Lock()
-		if s.wantsLaneLocked(l) {
-			asks = append(asks, s.previewLocked(l.index, all)...)
-		}
-		s.mu.Unlock()
+	for k := range kinds(l.shards()) {
+		k.mu.Lock()
+		asks = append(asks, k.previewLocked(l, all)...)
+		k.mu.Unlock()
 	}
 	return asks
 }
 
-func (s *shard) previewLocked(i laneIndex, all bool) (asks []Ask) {
-	kind := glob
-	if i == mainLane && s.wantsSetLocked() {
-		kind = namespace
-		if s.star.wantedLocked() {
-			asks = append(asks, Ask{TypeURL: s.typeURL, First: true, Wildcard: true})
+func (k *kin) previewLocked(l *Lane, all bool) (asks []Ask) {
+	for _, s := range k.all {
+		if s.wantsLaneLocked(l) {
+			asks = join(append(asks, s.previewLocked(l.index)...), len(asks), false)
 		}
 	}
-	a := Ask{TypeURL: s.typeURL, First: len(asks) == 0}
+	if len(asks) == 0 {
+		return nil
+	}
+	asks[0].First = true
+	if !all {
+		return asks
+	}
+	list := Ask{TypeURL: k.typeURL, First: true}
+	for i := range asks {
+		list.Wildcard = list.Wildcard || asks[i].Wildcard
+		list.Subscribe = append(list.Subscribe, asks[i].Subscribe...)
+	}
+	list.All = list.Subscribe
+	return []Ask{list}
+}
+
+func (s *shard) previewLocked(i laneIndex) (asks []Ask) {
+	kind := glob
+	a := Ask{TypeURL: s.typeURL}
+	if i == mainLane && s.kin.wantsSetLocked() {
+		kind = namespace
+		switch {
+		case !s.star.wantedLocked():
+		case !s.byLocator():
+			asks = append(asks, Ask{TypeURL: s.typeURL, Wildcard: true})
+		default:
+			a.Subscribe = append(a.Subscribe, s.starName())
+		}
+	}
 	for _, t := range s.collections {
 		if t.kind == kind && t.wantedLocked() {
 			a.Subscribe = append(a.Subscribe, t.ask())
@@ -43,9 +67,6 @@ func (s *shard) previewLocked(i laneIndex, all bool) (asks []Ask) {
 		return asks
 	}
 	sortNames(a.Subscribe)
-	if all {
-		a.All = a.Subscribe
-	}
 	return append(asks, a)
 }
 

@@ -50,6 +50,9 @@ func (t *Table) Prepare(cfg Config) (*Next, error) {
 		if err := checkGroupBy(oc.GroupBy); err != nil {
 			errs = append(errs, fmt.Errorf("origins[%d].group_by: %w", i, err))
 		}
+		if err := checkParams(oc); err != nil {
+			errs = append(errs, fmt.Errorf("origins[%d].%w", i, err))
+		}
 		o := t.Origin(oc.Name)
 		if o != nil && live(o.config(), oc) {
 			n.kept, n.cfgs = append(n.kept, o), append(n.cfgs, oc)
@@ -83,6 +86,9 @@ func live(old, next *OriginConfig) bool {
 		}
 		if len(c.Types) == 0 {
 			c.Types = nil
+		}
+		if len(c.FromNode) == 0 {
+			c.FromNode = nil
 		}
 	}
 	return reflect.DeepEqual(a, b)

@@ -45,6 +45,11 @@ func TestReconfigureOrigins(t *testing.T) {
 		"secrets":         {func(c *OriginConfig) { c.Secrets = true }, true},
 		"glob":            {func(c *OriginConfig) { c.RecursiveGlobs = true }, true},
 		"ttl_unsupported": {func(c *OriginConfig) { c.WithholdTTL = true }, true},
+		"tp2":             {func(c *OriginConfig) { c.TP2 = true }, true},
+		"from_node":       {func(c *OriginConfig) { c.TP2, c.FromNode = true, map[string]string{"env": "metadata.env"} }, true},
+		"nothing mapped":  {func(c *OriginConfig) { c.FromNode = map[string]string{} }, false},
+		"otherwise":       {func(c *OriginConfig) { c.IgnoreParams = true }, true},
+		"share":           {func(c *OriginConfig) { c.TP2, c.Share = true, true }, true},
 		"aggregated":      {func(c *OriginConfig) { c.PerType = true }, true},
 		"name":            {func(c *OriginConfig) { c.Name = "other" }, true},
 	} {

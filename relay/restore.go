@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-xds/weir/constraints"
-
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/proto"
 )
@@ -79,7 +77,7 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 	if err != nil {
 		return fail(err)
 	}
-	s := g.shard(x.TypeURL)
+	s := g.shard(x.TypeURL, x.Params)
 	s.mu.Lock()
 	defer s.unlock()
 	if s.dead || s.subs > 0 || s.rev > 0 || s.star.wantedLocked() || len(s.collections)+len(s.named.entries) > 0 {
@@ -134,7 +132,7 @@ func (o *Origin) restoredGroup(now time.Time, key string, node *corev3.Node) (*G
 
 // checkImage reports what an image cannot be restored for.
 func (o *Origin) checkImage(x *TypeImage) error {
-	s := &shard{group: &Group{origin: o}, typeURL: x.TypeURL} // to ask of a name what it stands for
+	s := &shard{kin: &kin{group: &Group{origin: o}, typeURL: x.TypeURL}} // to ask of a name what it stands for
 	seen := map[string]bool{}
 	for i := range x.Sets {
 		y := &x.Sets[i]
@@ -162,8 +160,6 @@ func (o *Origin) checkImage(x *TypeImage) error {
 			return fmt.Errorf("name %s: is not canonical", quote(y.Name))
 		case seen[y.Name]:
 			return fmt.Errorf("name %s: is listed twice", quote(y.Name))
-		case !distinct(y.Params):
-			return fmt.Errorf("name %s: is wanted with no parameters, or twice with the same", quote(y.Name))
 		}
 		seen[y.Name] = true
 		for _, v := range y.Variants[min(1, len(y.Variants)):] {
@@ -179,14 +175,6 @@ func (o *Origin) checkImage(x *TypeImage) error {
 		}
 	}
 	return nil
-}
-
-func distinct(ps []constraints.Params) bool {
-	seen := map[string]bool{}
-	for _, p := range ps {
-		seen[p.Key()] = true
-	}
-	return len(ps) > 0 && len(seen) == len(ps)
 }
 
 // collectionOf tells what a name stands for in a snapshot. Of virtual hosts that is a namespace whatever it looks like: a client may have
@@ -205,6 +193,8 @@ func checkBodies(x *TypeImage, vs []*Variant, covers func(string) bool) error {
 			return fmt.Errorf("%s has type %s", quote(v.Name), quote(v.from.typeURL))
 		case v.DoNotCache:
 			return fmt.Errorf("%s must not be cached", quote(v.Name))
+		case !v.Constraints.Match(x.Params):
+			return fmt.Errorf("%s does not match the parameters", quote(v.Name))
 		case covers != nil && !covers(v.Name):
 			return fmt.Errorf("%s is no member", quote(v.Name))
 		}
@@ -265,6 +255,7 @@ func (r *restoration) bodies(vs []*Variant, response string) []*Variant {
 	vs, _ = living(vs, r.shard.now)
 	for _, v := range vs {
 		v.from = r.receipt(v.from, response)
+		r.shard.constrained = r.shard.constrained || v.Constraints != nil
 	}
 	return vs
 }
@@ -316,10 +307,8 @@ func (r *restoration) nameLocked(x *NameImage, response string) {
 	}
 	e.unconfirmed = len(e.variants)+len(e.retired) > 0
 	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed
-	for _, p := range x.Params {
-		w := &want{entry: e, params: p, lingerAt: r.until, timer: true}
-		e.wants = append(e.wants, w)
-		s.push(timer{at: r.until, kind: wantEnd, shard: s, want: w})
-		s.lookLocked(w)
-	}
+	w := &want{entry: e, params: s.params, lingerAt: r.until, timer: true}
+	e.wants = append(e.wants, w)
+	s.push(timer{at: r.until, kind: wantEnd, shard: s, want: w})
+	s.lookLocked(w)
 }

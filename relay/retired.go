@@ -21,8 +21,8 @@ import (
 
 // retiredKey finds what retired again. It is of strings, since groups and shards end before the bodies do.
 type retiredKey struct {
-	origin, group, typeURL, name string
-	set                          bool // name is the selector of a set
+	origin, group, typeURL, params, name string
+	set                                  bool // name is the selector of a set
 }
 
 // retired is one name with its variants, or a whole set: bodies and nothing else.
@@ -143,7 +143,7 @@ func (r *retirement) size() (entries, bytes int) {
 func (t *Table) Retired() (entries, bytes int) { return t.retired.size() }
 
 func (s *shard) retiredKey(name string) retiredKey {
-	return retiredKey{origin: s.group.origin.name, group: s.group.key, typeURL: s.typeURL, name: name}
+	return retiredKey{origin: s.group.origin.name, group: s.group.key, typeURL: s.typeURL, params: s.params.Key(), name: name}
 }
 
 // retireLocked keeps the bodies of a name that nobody wants. What is private is never kept (RELAY-75), nor what must not be cached
@@ -185,7 +185,7 @@ func (l *Lane) Missed() {
 		return
 	}
 	for _, s := range l.shards() {
-		if !l.carries(s) {
+		if !l.carries(s.kin) {
 			continue
 		}
 		s.mu.Lock()

@@ -390,7 +390,7 @@ func (s *script) laneOf(name string) *Lane {
 	if !own {
 		return s.group.lanes[i]
 	}
-	if sh := s.group.shards[shortTypes[typ]]; sh != nil && sh.isApart() {
+	if sh := s.group.plain(shortTypes[typ]); sh != nil && sh.isApart() {
 		s.own[name] = sh.lane(i)
 	}
 	if s.own[name] == nil {

@@ -2,31 +2,27 @@ package relay
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
 )
 
-// shard is one type of one group: the entries of both kinds under one mutex. The kinds (set: what arrived on the lane that
+// shard is one type of one group for one parameter map (kin.go): the entries of both kinds under one mutex. The kinds (set: what arrived on the lane that
 // asked `*`; named: what was asked by name) have their own entries and lifetimes (RELAY-20, RELAY-25), but a client
 // subscribed both ways is answered from both at one instant, so they share the lock.
 type shard struct {
 	// Set once by newShard.
-	group   *Group
-	typeURL string
-	home    *[2]*Lane // the group's two lanes, or the type's own where the origin has a service for each type
+	*kin
+	params constraints.Params // of all that is asked here; nearly always none
 
 	// toAsk is set when the lane of that index has to look at this shard.
 	toAsk [2]atomic.Bool
-	// lanes are those of home, or others while the type is apart (RELAY-92). Stored under mu.
-	lanes atomic.Pointer[[2]*Lane]
 	idle  atomic.Bool // nobody wants the type; see dropIfEmptyLocked
 
-	mu   sync.Mutex // guards what follows; held for map and pointer work only
-	dead bool       // dropped from the group: look it up again
-	rev  uint64     // of the last change applied here
+	// What follows is guarded by mu, which is the kin's.
+	dead bool   // dropped from the group: look it up again
+	rev  uint64 // of the last change applied here
 	// edition is another whenever what a snapshot keeps of the shard is (TypeImage.Revision).
 	edition uint64
 	now     time.Time // of the last call that brought one
@@ -46,18 +42,10 @@ type shard struct {
 	refreshed    refreshes
 	mortals      mortals
 
-	// What the main lane carries of this type in its generation mainGen: one of the two kinds (RELAY-20).
-	mainGen  uint32
-	mainKind kind
-
 	frozen map[waiting]bool // of which the origin has something that is not taken (freeze.go)
 
-	apart  *trial // nil unless the origin may end streams for the type (RELAY-92)
-	proven bool   // answered by the origin
-
-	unrequested uint64 // resources that matched no subscription (RELAY-28)
-	unanswered  uint64 // names a healthy origin left unanswered (ABS-5)
-	woken       []*Subscriber
+	unrequested uint64   // resources that matched no subscription (RELAY-28)
+	unanswered  uint64   // names a healthy origin left unanswered (ABS-5)
 	denied      []Denied // within one Update or Replace of a Sub
 }
 
@@ -69,22 +57,17 @@ const (
 	kindNamed
 )
 
-func newShard(g *Group, typeURL string) *shard {
-	s := &shard{group: g, typeURL: typeURL}
-	s.home = &g.lanes
-	if g.origin.config().PerType && ServiceOf(typeURL) != nil {
-		s.home = ownLanes(s)
-	}
-	s.lanes.Store(s.home)
+func newShard(k *kin, p constraints.Params) *shard {
+	s := &shard{kin: k, params: p}
 	s.star = newSet(s, Wildcard)
 	s.edition = s.table().editions.Add(1)
 	s.named.entries = map[string]*entry{}
 	return s
 }
 
-func (s *shard) table() *Table { return s.group.origin.table }
-func (s *shard) cfg() *Config  { return s.group.origin.table.config() }
-func (s *shard) push(x timer)  { s.table().timers.push(x) }
+func (k *kin) table() *Table { return k.group.origin.table }
+func (k *kin) cfg() *Config  { return k.group.origin.table.config() }
+func (k *kin) push(x timer)  { k.table().timers.push(x) }
 
 // private reports whether what the shard holds goes with its last client: secrets (RELAY-75), what is one client's alone, and what is
 // of an origin that is no longer in force.
@@ -99,13 +82,13 @@ func (s *shard) linger() time.Duration {
 	}
 	return s.cfg().Linger
 }
-func (s *shard) lane(i laneIndex) *Lane { return s.lanes.Load()[i] }
+func (k *kin) lane(i laneIndex) *Lane { return k.lanes.Load()[i] }
 
-// unlock releases the shard and then wakes the clients the work concerned: nothing is signalled under the lock.
-func (s *shard) unlock() {
-	woken := s.woken
-	s.woken = nil
-	s.mu.Unlock()
+// unlock releases the kin and then wakes the clients the work concerned: nothing is signalled under the lock.
+func (k *kin) unlock() {
+	woken := k.woken
+	k.woken = nil
+	k.mu.Unlock()
 	for _, w := range woken {
 		signal(w.wake)
 	}
@@ -135,6 +118,10 @@ func (s *shard) dropIfEmptyLocked() bool {
 	}
 	s.dead = true
 	for i, l := range s.lanes.Load() {
+		if s.byLocator() { // what was asked by locator is taken back one by one
+			s.dead = s.dead && !(i == int(mainLane) && l.live(s.star.askedGen))
+			continue
+		}
 		if l.live(s.named.firstGen[i]) || i == int(mainLane) && (l.live(s.star.askedGen) || l.live(s.spacesGen)) {
 			s.dead = false
 			s.idle.Store(true)
@@ -143,7 +130,7 @@ func (s *shard) dropIfEmptyLocked() bool {
 			}
 		}
 	}
-	if s.dead && s.apart != nil {
+	if s.dead && s.apart != nil && len(s.kin.all) == 1 {
 		s.stageLocked(left) // whoever runs its lanes finds nothing to ask
 	}
 	return s.dead

@@ -86,8 +86,12 @@ type Sub struct {
 	unaccepted []span // by number; only if TTLs are told
 }
 
-// Open subscribes a stream-type to nothing yet. The caller holds a reference on the group for as long as the Sub is open.
+// Open subscribes a stream-type to nothing yet. The caller holds a reference on the group for as long as the Sub is open. It gives nil if
+// the parameters would be one map too many for the group (ErrParameterSets).
 func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
+	if !g.paramSets.join(o.Params, g.origin.table.config().MaxParameterSets) {
+		return nil
+	}
 	sub := &Sub{
 		owner: owner, typeURL: o.TypeURL, delta: o.Delta, params: o.Params, ttl: o.TTL, version: o.Version,
 		holds: o.Version != "" || len(o.Initial) > 0, records: map[string]*record{}, first: true, alias: noAliases,
@@ -99,7 +103,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 		}
 	}
 	for {
-		s := g.shard(o.TypeURL)
+		s := g.shard(o.TypeURL, o.Params)
 		s.mu.Lock()
 		if s.dead { // dropped between the two lines above; the next look-up makes a new one
 			s.mu.Unlock()
@@ -199,6 +203,7 @@ func (s *Sub) Close(now time.Time) {
 	if dead {
 		sh.group.dropShard(sh)
 	}
+	sh.group.paramSets.leave(s.params)
 }
 
 // Standing is how a Sub stands between two Takes.

@@ -255,6 +255,7 @@ var ErrGroups = errors.New("limits.groups is reached")
 // be nil (STREAM-2).
 func (o *Origin) Group(node *corev3.Node) (*Group, error) {
 	key, up := groupOf(node, *o.config(), o.table.config().Name)
+	o.counts.UnfitParameters(unfit(node, o.config().FromNode))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	g := o.groups[key]
@@ -272,6 +273,7 @@ func (o *Origin) Group(node *corev3.Node) (*Group, error) {
 // Group.Release, and with its last want goes what it holds.
 func (o *Origin) Dedicated(node *corev3.Node) (*Group, error) {
 	up := dedicatedNode(node)
+	o.counts.UnfitParameters(unfit(node, o.config().FromNode))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.lastID++

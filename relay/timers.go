@@ -87,7 +87,7 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		case laneQuiet:
 			x.lane.quiet(x.gen)
 		case trialDue:
-			x.shard.retry()
+			x.lane.only.retry()
 		case expiries:
 			n := x.shard.expire(now)
 			x.shard.group.origin.counts.Type(x.shard.typeURL).Expired(n)

@@ -49,11 +49,11 @@ const (
 // asked reports whether the type is asked on its own lanes.
 func (t *trial) asked() bool { return t.stage == tried || t.stage == cleared }
 
-// isApart reports whether the type is not on the group's lanes. Unless the shard is locked it may change at any time.
-func (s *shard) isApart() bool { return s.lanes.Load() != s.home }
+// isApart reports whether the type is not on the group's lanes. Unless the kin is locked it may change at any time.
+func (k *kin) isApart() bool { return k.lanes.Load() != k.home }
 
 // sharesLanes reports whether the type is on the group's lanes.
-func (s *shard) sharesLanes() bool { return s.lanes.Load() == &s.group.lanes }
+func (k *kin) sharesLanes() bool { return k.lanes.Load() == &k.group.lanes }
 
 // Refusal is what the end of a refused stream has led to.
 type Refusal struct {
@@ -71,22 +71,22 @@ type Refusal struct {
 // UNAVAILABLE (RELAY-92).
 func (l *Lane) Refused(now time.Time) (r Refusal) {
 	gen := l.gen.Load()
-	for _, s := range l.shards() {
-		s.mu.Lock()
-		first, asked := s.firstAskedLocked(l.index, gen)
+	for k := range kinds(l.shards()) {
+		k.mu.Lock()
+		first, asked := k.firstAskedLocked(l.index, gen)
 		switch {
-		case !asked || !l.carries(s):
-		case s.apart != nil:
-			s.quarantineLocked(&r, now)
-		case now.Sub(first) >= suspectFor || s.proven || s.group.origin.hasProven(s.typeURL):
+		case !asked || !l.carries(k):
+		case k.apart != nil:
+			k.quarantineLocked(&r, now)
+		case now.Sub(first) >= suspectFor || k.proven || k.group.origin.hasProven(k.typeURL):
 		case l.only != nil:
-			s.blameLocked()
-			s.quarantineLocked(&r, now)
+			k.blameLocked()
+			k.quarantineLocked(&r, now)
 		default:
-			s.suspectLocked(l.index)
-			r.Suspects = append(r.Suspects, s.typeURL)
+			k.suspectLocked(l.index)
+			r.Suspects = append(r.Suspects, k.typeURL)
 		}
-		s.unlock()
+		k.unlock()
 	}
 	l.Close()
 	r.Idle = len(r.Suspects) > 0 && !l.Wanted()
@@ -98,12 +98,21 @@ func (l *Lane) Refused(now time.Time) (r Refusal) {
 // strangerLocked reports whether the type is wanted, was never answered, and is not asked on the lane's present stream. In a group with
 // maxTrials types apart such a type begins apart: whoever makes up types that the origin ends streams for would cost the group a
 // stream with each.
-func (s *shard) strangerLocked(l *Lane, gen uint32) bool {
-	_, asked := s.firstAskedLocked(l.index, gen)
-	return !asked && s.wantsLocked(l.index) && !s.proven && !s.group.origin.hasProven(s.typeURL)
+func (k *kin) strangerLocked(l *Lane, gen uint32) bool {
+	_, asked := k.firstAskedLocked(l.index, gen)
+	return !asked && k.wantsLocked(l.index) && !k.proven && !k.group.origin.hasProven(k.typeURL)
 }
 
 // firstAskedLocked is when the type was first asked on a lane's stream of generation gen.
+func (k *kin) firstAskedLocked(i laneIndex, gen uint32) (at time.Time, ok bool) {
+	for _, s := range k.all {
+		if x, asked := s.firstAskedLocked(i, gen); asked && (!ok || x.Before(at)) {
+			at, ok = x, true
+		}
+	}
+	return at, ok
+}
+
 func (s *shard) firstAskedLocked(i laneIndex, gen uint32) (at time.Time, ok bool) {
 	switch {
 	case gen == 0:
@@ -119,26 +128,26 @@ func (s *shard) firstAskedLocked(i laneIndex, gen uint32) (at time.Time, ok bool
 }
 
 // suspectLocked takes the type off the group's lanes.
-func (s *shard) suspectLocked(from laneIndex) {
-	for i, l := range s.group.lanes {
-		if _, asked := s.firstAskedLocked(laneIndex(i), l.gen.Load()); asked && laneIndex(i) != from {
+func (k *kin) suspectLocked(from laneIndex) {
+	for i, l := range k.group.lanes {
+		if _, asked := k.firstAskedLocked(laneIndex(i), l.gen.Load()); asked && laneIndex(i) != from {
 			l.reopenSoon() // it cannot be taken back there otherwise
 		}
 	}
-	s.apart = &trial{from: from, lanes: *ownLanes(s)}
-	s.lanes.Store(&s.apart.lanes)
+	k.apart = &trial{from: from, lanes: *k.ownLanes()}
+	k.lanes.Store(&k.apart.lanes)
 }
 
 // blameLocked begins a trial of a type that has lanes of its own, on these.
-func (s *shard) blameLocked() {
-	s.apart = &trial{lanes: *s.home}
-	s.lanes.Store(&s.apart.lanes)
-	s.stageLocked(tried)
+func (k *kin) blameLocked() {
+	k.apart = &trial{lanes: *k.home}
+	k.lanes.Store(&k.apart.lanes)
+	k.stageLocked(tried)
 }
 
 // quarantineLocked notes that the origin refused a stream of the type's own.
-func (s *shard) quarantineLocked(r *Refusal, now time.Time) {
-	t := s.apart
+func (k *kin) quarantineLocked(r *Refusal, now time.Time) {
+	t := k.apart
 	if t.stage != tried {
 		return // answered, or its other lane was refused as well
 	}
@@ -147,53 +156,53 @@ func (s *shard) quarantineLocked(r *Refusal, now time.Time) {
 	}
 	t.failures++
 	r.Quarantined, r.Failures = true, t.failures
-	s.stageLocked(resting)
+	k.stageLocked(resting)
 	for _, l := range t.lanes {
 		signal(l.wake) // nothing is wanted on the other one either
 	}
 }
 
 // stageLocked moves a trial on and keeps count of those under way.
-func (s *shard) stageLocked(to trialStage) {
-	was := s.apart.stage
-	s.apart.stage = to
+func (k *kin) stageLocked(to trialStage) {
+	was := k.apart.stage
+	k.apart.stage = to
 	switch {
 	case to == tried && was != tried:
-		s.group.trials.Add(1)
+		k.group.trials.Add(1)
 	case to != tried && was == tried:
-		s.group.trials.Add(-1)
+		k.group.trials.Add(-1)
 	}
 }
 
 // Rest has the type tried again at the time given. It is for the lane whose stream Refused said to be Quarantined. reason is what the
 // origin said.
 func (l *Lane) Rest(until time.Time, reason string) {
-	s := l.only
-	s.mu.Lock()
-	if s.apart != nil {
-		s.apart.reason = reason
+	k := l.only
+	k.mu.Lock()
+	if k.apart != nil {
+		k.apart.reason = reason
 	}
-	s.mu.Unlock()
-	s.push(timer{at: until, kind: trialDue, shard: s})
+	k.mu.Unlock()
+	k.push(timer{at: until, kind: trialDue, lane: l})
 }
 
 // retry ends a rest.
-func (s *shard) retry() {
-	s.mu.Lock()
-	if s.apart != nil && s.apart.stage == resting {
-		s.stageLocked(left)
+func (k *kin) retry() {
+	k.mu.Lock()
+	if k.apart != nil && k.apart.stage == resting {
+		k.stageLocked(left)
 	}
-	s.mu.Unlock()
-	s.group.tryNext()
+	k.mu.Unlock()
+	k.group.tryNext()
 }
 
 // tryNext begins the trials that may begin: of suspects, once the lane they were on has proven to work without them or has
 // nothing else to carry, and then of what is in quarantine and has rested. The caller holds no lock.
 func (g *Group) tryNext() {
-	var apart []*shard
-	for _, s := range *g.all.Load() {
-		if s.isApart() {
-			apart = append(apart, s)
+	var apart []*kin
+	for k := range kinds(*g.all.Load()) {
+		if k.isApart() {
+			apart = append(apart, k)
 		}
 	}
 	if len(apart) == 0 {
@@ -204,39 +213,39 @@ func (g *Group) tryNext() {
 		works[i] = l.live(l.heard.Load()) || !l.Wanted()
 	}
 	for _, rested := range []bool{false, true} {
-		for _, s := range apart {
-			s.mu.Lock()
-			if t := s.apart; t != nil && t.stage == left && rested == !t.since.IsZero() && (rested || works[t.from]) {
-				s.tryLocked()
+		for _, k := range apart {
+			k.mu.Lock()
+			if t := k.apart; t != nil && t.stage == left && rested == !t.since.IsZero() && (rested || works[t.from]) {
+				k.tryLocked()
 			}
-			s.unlock()
+			k.unlock()
 		}
 	}
 }
 
 // tryLocked has the type asked on its own lanes, if anybody wants it and there is room.
-func (s *shard) tryLocked() {
-	switch t := s.apart; {
-	case !s.wantsLocked(mainLane) && !s.wantsLocked(sideLane):
-	case t.since.IsZero() && s.group.origin.hasProven(s.typeURL):
-		s.rejoinLocked() // another group was answered
-	case s.group.trials.Load() < maxTrials: // two callers at once may pass it by one
-		s.stageLocked(tried)
+func (k *kin) tryLocked() {
+	switch t := k.apart; {
+	case !k.wantsLocked(mainLane) && !k.wantsLocked(sideLane):
+	case t.since.IsZero() && k.group.origin.hasProven(k.typeURL):
+		k.rejoinLocked() // another group was answered
+	case k.group.trials.Load() < maxTrials: // two callers at once may pass it by one
+		k.stageLocked(tried)
 		for _, l := range t.lanes {
-			if s.wantsLocked(l.index) {
-				s.poke(l.index)
+			if k.wantsLocked(l.index) {
+				k.pokeLocked(l.index)
 			}
 		}
 	}
 }
 
 // endTrial gives up the room of a type that nobody wants any more.
-func (s *shard) endTrial() {
-	s.mu.Lock()
-	if s.apart != nil && s.apart.stage == tried && !s.wantsLocked(mainLane) && !s.wantsLocked(sideLane) {
-		s.stageLocked(left)
+func (k *kin) endTrial() {
+	k.mu.Lock()
+	if k.apart != nil && k.apart.stage == tried && !k.wantsLocked(mainLane) && !k.wantsLocked(sideLane) {
+		k.stageLocked(left)
 	}
-	s.mu.Unlock()
+	k.mu.Unlock()
 }
 
 // quiet looks at a stream that has been open for quietFor. One of the group's works without the suspects, as far as that can be
@@ -248,89 +257,93 @@ func (l *Lane) quiet(gen uint32) {
 	if l.only == nil {
 		l.heard.Store(gen)
 	} else {
-		s := l.only
-		s.mu.Lock()
-		if t := s.apart; t != nil && l.carries(s) && t.stage == tried && t.since.IsZero() {
-			s.rejoinLocked()
+		k := l.only
+		k.mu.Lock()
+		if t := k.apart; t != nil && l.carries(k) && t.stage == tried && t.since.IsZero() {
+			k.rejoinLocked()
 		}
-		s.unlock()
+		k.unlock()
 	}
 	l.group.tryNext()
 }
 
 // proveLocked notes that the origin answered the type: it is never suspect again, and cleared of what it was suspect of.
-func (s *shard) proveLocked() (released bool) {
-	if !s.proven {
-		s.proven = true
-		s.group.origin.prove(s.typeURL)
+func (k *kin) proveLocked() (released bool) {
+	if !k.proven {
+		k.proven = true
+		k.group.origin.prove(k.typeURL)
 	}
-	switch t := s.apart; {
+	switch t := k.apart; {
 	case t == nil || t.stage == cleared:
 	case t.stage == tried:
 		released = !t.since.IsZero()
-		s.stageLocked(cleared)
+		k.stageLocked(cleared)
 	default: // by a response still under way on a lane that it was taken off
 		released = !t.since.IsZero()
-		s.rejoinLocked()
+		k.rejoinLocked()
 	}
-	s.rejoinClearedLocked()
+	k.rejoinClearedLocked()
 	return released
 }
 
 // rejoinClearedLocked takes a type back that was answered. While its set arrives it stays where it is: a move would be a break in the
 // middle, and an origin that is then presented what it has sent may say no more (RELAY-6).
-func (s *shard) rejoinClearedLocked() {
+func (k *kin) rejoinClearedLocked() {
 	arriving := false
-	s.setsLocked(func(t *set) { arriving = arriving || t.wantedLocked() && !t.first.IsZero() && !t.firm })
-	if s.apart != nil && s.apart.stage == cleared && !arriving {
-		s.rejoinLocked()
+	for _, s := range k.all {
+		s.setsLocked(func(t *set) { arriving = arriving || t.wantedLocked() && !t.first.IsZero() && !t.firm })
+	}
+	if k.apart != nil && k.apart.stage == cleared && !arriving {
+		k.rejoinLocked()
 	}
 }
 
 // rejoinClosedLocked takes a type back whose own lane was closed after it was answered.
-func (s *shard) rejoinClosedLocked(l *Lane) {
-	if s.apart != nil && l.only != nil && l.carries(s) && s.apart.stage == cleared {
-		s.rejoinLocked()
+func (k *kin) rejoinClosedLocked(l *Lane) {
+	if k.apart != nil && l.only != nil && l.carries(k) && k.apart.stage == cleared {
+		k.rejoinLocked()
 	}
 }
 
 // rejoinLocked puts the type back on the lanes it belongs to. They ask it on the streams they have open, which do not carry it, unless
 // they are its own.
-func (s *shard) rejoinLocked() {
-	t := s.apart
-	s.stageLocked(cleared)
-	s.apart = nil
-	s.lanes.Store(s.home)
-	s.setsLocked(func(t *set) {
-		if t.liveLocked() { // those who came meanwhile: their stream is open again
-			t.statedLocked(s.rev)
-			t.wakeFreshLocked()
-		}
-	})
-	s.relookLocked()
+func (k *kin) rejoinLocked() {
+	t := k.apart
+	k.stageLocked(cleared)
+	k.apart = nil
+	k.lanes.Store(k.home)
+	for _, s := range k.all {
+		s.setsLocked(func(t *set) {
+			if t.liveLocked() { // those who came meanwhile: their stream is open again
+				t.statedLocked(s.rev)
+				t.wakeFreshLocked()
+			}
+		})
+		s.relookLocked()
+	}
 	for _, l := range t.lanes {
 		signal(l.wake) // nothing is wanted on it any more
 	}
-	for i := range s.home {
-		if s.wantsLocked(laneIndex(i)) {
-			s.poke(laneIndex(i))
+	for i := range k.home {
+		if k.wantsLocked(laneIndex(i)) {
+			k.pokeLocked(laneIndex(i))
 		}
 	}
 }
 
-// rememberLocked keeps the shard of a type in quarantine though nobody wants it: else each client that asks it costs the group a
+// rememberLocked keeps the last shard of a type in quarantine though nobody wants it: else each client that asks it costs the group a
 // stream. What clients can make us keep is bounded.
-func (s *shard) rememberLocked() bool {
-	if s.apart == nil || s.apart.since.IsZero() {
+func (k *kin) rememberLocked() bool {
+	if k.apart == nil || k.apart.since.IsZero() || len(k.all) > 1 {
 		return false
 	}
-	return s.group.apart() <= maxIdleShards
+	return k.group.apart() <= maxIdleShards
 }
 
 // apart is how many types are not on the lanes they belong to.
 func (g *Group) apart() (n int) {
-	for _, s := range *g.all.Load() {
-		if s.isApart() {
+	for k := range kinds(*g.all.Load()) {
+		if k.isApart() {
 			n++
 		}
 	}

@@ -1,6 +1,9 @@
 package relay
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Union is what one stream-type is subscribed to, whichever origins its names belong to: one Sub for each group they live in. With one
 // Sub it is that; with several, an answer is what all of them have to tell, as one. A list that is sent whole is the union of all their
@@ -55,12 +58,13 @@ func (u *Union) In(g *Group) *Sub {
 }
 
 // Open subscribes to nothing yet in one more group. The caller holds a reference on the group until Close. The Version of the options
-// is that of the stream-type's first request; a Sub opened by a later one gets none.
-func (u *Union) Open(g *Group, owner *Subscriber, o SubOptions) {
+// is that of the stream-type's first request; a Sub opened by a later one gets none. It gives the Sub, and nil and no more if the group has
+// no room for its parameters, as Group.Open does.
+func (u *Union) Open(g *Group, owner *Subscriber, o SubOptions) *Sub {
 	s := g.Open(owner, o)
-	if u.one == nil {
-		u.one = s
-		return
+	if s == nil || u.one == nil {
+		u.one = cmp.Or(u.one, s)
+		return s
 	}
 	if u.more == nil {
 		u.more = &united{}
@@ -70,6 +74,7 @@ func (u *Union) Open(g *Group, owner *Subscriber, o SubOptions) {
 		}
 	}
 	u.more.add(s)
+	return s
 }
 
 // add takes a Sub in. The list it makes is one of several from now on: the version_info that a client presents is not that of its part,

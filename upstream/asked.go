@@ -18,7 +18,7 @@ const (
 
 // typeState is one type on one lane's present stream. Guarded by lane.mu.
 type typeState struct {
-	names []string // SotW: listed in every request; not changed in place
+	all list // SotW: listed in every request; not changed in place
 
 	nonce    string // SotW: of the newest response
 	accepted string // SotW: the version_info last accepted on this stream
@@ -42,13 +42,13 @@ type verdict struct {
 }
 
 // ask notes what is being asked of the type and returns its state.
-func (t *typeState) ask(a *relay.Ask, names []string, now time.Time) {
+func (t *typeState) ask(a *relay.Ask, all list, now time.Time) {
 	if a.First {
 		t.asked = now
 		t.initial = a.Initial
 		t.status.Names = 0
 	}
-	t.names = names
+	t.all = all
 	t.status.TypeURL, t.status.Wildcard, t.status.AskedAt = a.TypeURL, a.Wildcard, now
 	t.status.Names += len(a.Subscribe) - len(a.Unsubscribe)
 }
@@ -111,7 +111,7 @@ func (t *typeState) resumed(now time.Time, u *relay.Update) int {
 	}
 	for i := range u.Resources {
 		r := &u.Resources[i]
-		if v, presented := t.initial[r.Spelling()]; presented && r.Any != nil && v == r.Version {
+		if v, presented := t.initial[r.Spelling()]; presented && r.Constraints == nil && r.Any != nil && v == r.Version {
 			t.back++
 		}
 	}

@@ -184,7 +184,7 @@ func bySubject(asks []relay.Ask) []relay.Ask {
 }
 
 func sameSubject(a, b relay.Ask) bool {
-	return a.TypeURL == b.TypeURL && a.Wildcard == b.Wildcard && slices.Equal(namesOf(a.Subscribe), namesOf(b.Subscribe)) &&
+	return a.TypeURL == b.TypeURL && a.Wildcard == b.Wildcard && sameNames(a.Subscribe, b.Subscribe) &&
 		len(a.Unsubscribe)+len(b.Unsubscribe) == 0
 }
 

@@ -38,6 +38,9 @@ type Config struct {
 	// WildcardExplicit asks for a wildcard by the name `*`. Default: by naming nothing, which servers of every generation
 	// understand (RELAY-21).
 	WildcardExplicit bool
+	// TP2: the origin understands resource_locators, and is asked by them for names with dynamic parameters; a wildcard is then named,
+	// whatever WildcardExplicit says. It must be what the table was told. Default: it never sees a parameter (DYN-17).
+	TP2 bool
 	// NodeAlways sends the node on every request. Default: on the first of each stream (STREAM-6).
 	NodeAlways bool
 

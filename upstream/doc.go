@@ -15,6 +15,10 @@
 // write.go are one stream, asked.go is one type on it, quarantine.go is for types the origin ends streams for, pool.go is the
 // connections, server.go which of an origin's servers a lane goes to, climb.go how it comes back to a better one.
 //
+// Names with dynamic parameters go as locators, to origins that are declared TP2 and to no others (list.go). To those a wildcard is always
+// named (TestWildcardIsNamedWhereLocatorsMayFollow). Should the table ever ask another origin for such a name, it is left out, and a
+// request of which nothing is left is not sent, as an empty one would be a wildcard (TestNoLocatorsElsewhere).
+//
 // # Servers
 //
 // The servers of an origin are in order of preference (FED-6). One that cannot be connected to, or ends a stream without a response
@@ -80,8 +84,7 @@
 // A server that allows fewer than 100 streams on a connection makes the grpc library wait; the attempt is given up after 20 s
 // and named, but there is no second connection before 100. A SotW request cannot be cut: names of more than the origin's
 // receive limit, 4 MiB by default, are refused by it, and the log says so (TestRequestTheOriginDoesNotTake). VirtualHost and LbEndpoint
-// have no SotW form, so an origin that speaks SotW is not asked for them. Dynamic parameters are not sent: names that differ in them alone are
-// asked once. A server that ends the streams of one group and answers others is not left by that group, nor is one that accepts streams
+// have no SotW form, so an origin that speaks SotW is not asked for them. A server that ends the streams of one group and answers others is not left by that group, nor is one that accepts streams
 // and was never lost, but answers nothing. A name that a delta server answers nothing for, after a switch from one that had
 // it, stays: silence is no statement, and no audit finds it. An origin whose streams do not all say the same, as replicas behind one
 // address may, drifts at each audit. An origin that takes longer than 5 s

@@ -24,32 +24,30 @@ func (c *Config) method(l *relay.Lane) string {
 	return relay.ADS.Method(!c.SotW)
 }
 
-// namesOf are the names to be sent, in order and once each: parameters are not sent upstream.
-func namesOf(ns []relay.Name) []string {
-	if len(ns) == 0 {
-		return nil
-	}
-	names := make([]string, len(ns))
-	for i := range ns {
-		names[i] = ns[i].Name
-	}
-	return slices.Compact(names) // the table sorts them
-}
-
-// wildcard is how `*` is asked for (RELAY-21).
+// wildcard is how `*` is asked for. Where locators may follow it is named: a legacy wildcard is one only as long as nothing else is
+// named, and locators name something (RELAY-21, WILD-6).
 func (c *Config) wildcard() []string {
-	if c.WildcardExplicit {
+	if c.WildcardExplicit || c.TP2 {
 		return []string{relay.Wildcard}
 	}
 	return nil
 }
 
+// sotwList is what a SotW request lists for an Ask.
+func (c *Config) sotwList(a *relay.Ask) list {
+	all := listOf(a.All)
+	if a.Wildcard {
+		all.names = append(c.wildcard(), all.names...)
+	}
+	return all
+}
+
 // deltaRequests are the messages that carry one Ask. Only the first of a type may name nothing, and then it asks for the
 // wildcard (WILD-11); initial versions are only read there (DELTA-11).
 func (c *Config) deltaRequests(a *relay.Ask) []*discoveryv3.DeltaDiscoveryRequest {
-	subscribe, unsubscribe := namesOf(a.Subscribe), namesOf(a.Unsubscribe)
+	subscribe, unsubscribe := listOf(a.Subscribe), listOf(a.Unsubscribe)
 	if a.Wildcard {
-		subscribe = c.wildcard()
+		subscribe.names = append(c.wildcard(), subscribe.names...)
 	}
 	var ms []*discoveryv3.DeltaDiscoveryRequest
 	for initial := a.Initial; ; initial = nil {
@@ -58,26 +56,35 @@ func (c *Config) deltaRequests(a *relay.Ask) []*discoveryv3.DeltaDiscoveryReques
 		for name, version := range initial {
 			room -= len(name) + len(version) + 16
 		}
-		m.ResourceNamesSubscribe, subscribe, room = cut(subscribe, room)
-		if len(subscribe) == 0 {
-			m.ResourceNamesUnsubscribe, unsubscribe, _ = cut(unsubscribe, room)
+		var now list
+		now, subscribe, room = subscribe.cut(room)
+		m.ResourceNamesSubscribe, m.ResourceLocatorsSubscribe = now.names, now.locators
+		if subscribe.empty() {
+			now, unsubscribe, _ = unsubscribe.cut(room)
+			m.ResourceNamesUnsubscribe, m.ResourceLocatorsUnsubscribe = now.names, now.locators
 		}
 		ms = append(ms, m)
-		if len(subscribe)+len(unsubscribe) == 0 {
+		if subscribe.empty() && unsubscribe.empty() {
 			return ms
 		}
 	}
 }
 
-// cut takes as many names as fit, and at least one.
-func cut(names []string, room int) (head, tail []string, left int) {
-	for i, name := range names {
-		room -= len(name) + 6
-		if room < 0 && i > 0 {
-			return names[:i], names[i:], 0
+// strip takes out of an Ask what an origin that is not declared TP2 must not see: it would find an empty list of names, that is a
+// wildcard (DYN-17). The table does not ask for such names; if it ever does, they stay unanswered. A request of which nothing is
+// left is not to be sent.
+func (c *Config) strip(a *relay.Ask) (stripped int, send bool) {
+	if c.TP2 {
+		return 0, true
+	}
+	before := len(a.Subscribe) + len(a.Unsubscribe) + len(a.All)
+	for _, names := range []*[]relay.Name{&a.Subscribe, &a.Unsubscribe, &a.All} {
+		if slices.ContainsFunc(*names, func(n relay.Name) bool { return n.Params.Len() > 0 }) {
+			*names = slices.DeleteFunc(slices.Clone(*names), func(n relay.Name) bool { return n.Params.Len() > 0 })
 		}
 	}
-	return names, nil, room
+	stripped = before - len(a.Subscribe) - len(a.Unsubscribe) - len(a.All)
+	return stripped, stripped == 0 || a.Wildcard || len(a.Subscribe)+len(a.Unsubscribe)+len(a.All) > 0
 }
 
 // detail is a refusal as the wire carries it (ERR-10).

@@ -87,12 +87,16 @@ func (s *stream) ask(now time.Time) (ending, error) {
 
 func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 	l, cfg := s.lane, &s.lane.origin.cfg
-	var names []string
-	if s.sotw {
-		names = namesOf(a.All)
-		if a.Wildcard {
-			names = cfg.wildcard()
+	if stripped, send := cfg.strip(a); stripped > 0 {
+		l.origin.news.warn(now, "parameters", "names with dynamic parameters are not asked, as the origin is not declared tp2: this should not be",
+			zap.String("type_url", a.TypeURL), zap.Int("names", stripped))
+		if !send {
+			return nil
 		}
+	}
+	var all list
+	if s.sotw {
+		all = cfg.sotwList(a)
 	}
 	// With every version presented, the answer may rightly be none (DELTA-11); a wildcard is always answered (DELTA-13).
 	owed := s.sotw || a.Wildcard || len(a.Subscribe) > len(a.Initial)
@@ -102,7 +106,7 @@ func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 		t = &typeState{status: s.before[a.TypeURL]}
 		s.types[a.TypeURL] = t
 	}
-	t.ask(a, names, now)
+	t.ask(a, all, now)
 	if owed && !s.owed {
 		s.owed = true
 		if !l.heard && s.candidate == nil && s.auditor == nil {
@@ -154,13 +158,13 @@ func (s *stream) sendVerdicts(now time.Time) (next time.Time, err error) {
 	return next, nil
 }
 
-// sendSotW sends all names of a type, the last nonce and the last accepted version (RELAY-27). A verdict that waits goes with
+// sendSotW sends all names and locators of a type, the last nonce and the last accepted version (RELAY-27). A verdict that waits goes with
 // it, held or not: without its error the same message would accept what was refused.
 func (s *stream) sendSotW(typeURL string) error {
 	s.lane.mu.Lock()
 	t := s.types[typeURL]
 	m := &discoveryv3.DiscoveryRequest{
-		TypeUrl: typeURL, ResourceNames: t.names, VersionInfo: t.accepted, ResponseNonce: t.nonce,
+		TypeUrl: typeURL, ResourceNames: t.all.names, ResourceLocators: t.all.locators, VersionInfo: t.accepted, ResponseNonce: t.nonce,
 	}
 	for _, v := range t.take() {
 		m.ErrorDetail = detail(v.err)

@@ -40,6 +40,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 	t := relay.Config{
 		Name: cfg.Name, Settle: orNone(cfg.Timing.Settle), ColdWait: orNone(cfg.Timing.ColdWait),
 		Linger: cfg.Cache.Linger, MaxGroups: cfg.Limits.Groups, MaxViews: cfg.Limits.Views,
+		MaxParameterSets: cfg.Limits.ParameterSetsPerGroup,
 	}
 	if t.Linger == 0 {
 		t.Linger = -1
@@ -62,6 +63,8 @@ func tableConfig(cfg *config.Config) relay.Config {
 			RecursiveGlobs:   o.Glob == config.GlobRecursive,
 			WithholdTTL:      o.TTLUnsupported == config.TTLUnsupportedWithhold,
 			Guard:            relay.GuardConfig(o.Guard),
+			TP2:              o.TP2, FromNode: o.DynamicParameters.FromNode, Share: o.Share,
+			IgnoreParams: o.DynamicParameters.Otherwise == config.OtherwiseIgnored,
 		}
 		if o.GRPC != nil {
 			oc.SotW, oc.PerType = o.GRPC.Dialect == config.DialectSotW, !o.GRPC.Aggregated
@@ -86,7 +89,8 @@ func serverConfig(cfg *config.Config) (downstream.Config, error) {
 			Streams: limitOf(l.Streams), StreamsPerConnection: limitOf(l.StreamsPerConnection),
 			StreamsPerIdentity: limitOf(l.StreamsPerIdentity), NewStreamsPerSecond: limitOf(l.NewStreamsPerSecond),
 			RequestsPerSecond: limitOf(l.RequestsPerSecond), NACKsPerSecond: limitOf(l.NACKsPerSecond),
-			NamesPerStream: limitOf(l.NamesPerStream), NameBytes: limitOf(l.NameBytes), RequestBytes: limitOf(l.RequestBytes),
+			NamesPerStream: limitOf(l.NamesPerStream), ParameterSets: limitOf(l.ParameterSetsPerStream),
+			NameBytes: limitOf(l.NameBytes), RequestBytes: limitOf(l.RequestBytes),
 		},
 		Timing: downstream.Timing{
 			ColdWait: orNone(t.ColdWait), OrderHold: orNone(t.OrderHold), AckWait: orNone(t.AckWait),
@@ -105,7 +109,7 @@ func upstreamConfig(cfg *config.Config, o *config.Origin) upstream.Config {
 		Name: o.Name, Addresses: g.Addresses, SameVersions: g.SameVersions, NoResume: o.Resume == config.ResumeNone,
 		SotW: g.Dialect == config.DialectSotW, WildcardExplicit: g.Wildcard == config.WildcardExplicit,
 		PerType: !g.Aggregated, NodeAlways: g.NodeAlways, Headers: g.Headers, TokenFile: g.TokenFile,
-		MaxMessage: int(g.MaxMessage), NameBytes: int(cfg.Limits.NameBytes),
+		TP2: o.TP2, MaxMessage: int(g.MaxMessage), NameBytes: int(cfg.Limits.NameBytes),
 		NameFields: o.NameFields, Compression: g.Compression,
 		Backoff: upstream.Backoff{
 			Base: t.Backoff.Base, Factor: t.Backoff.Factor, Jitter: t.Backoff.Jitter, Max: t.Backoff.Max,

@@ -2,9 +2,11 @@ package main
 
 import (
 	"os"
+	"reflect"
 	"testing"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/relay"
 )
 
 // TestAbsenceAndErrorsAreTranslated: absence_timer, on_data_error and ttl_unsupported reach the table (ABS-6, ABS-8, RELAY-51).
@@ -55,6 +57,47 @@ func TestVersionKeysAreTranslated(t *testing.T) {
 		o := tableConfig(cfg).Origins[0]
 		if got := [2]bool{o.OriginVersions, o.CanonicalHash}; got != want {
 			t.Errorf("%q became %v", keys, got)
+		}
+	}
+}
+
+// TestParametersAreTranslated: the keys of dynamic parameters reach the table and the clients' side (RELAY-64, RELAY-69, RELAY-73,
+// DYN-17, DYN-18).
+func TestParametersAreTranslated(t *testing.T) {
+	for keys, want := range map[string]relay.OriginConfig{
+		"":            {},
+		"tp2: true, ": {TP2: true},
+		"tp2: true, share: true, dynamic_parameters: {from_node: {env: metadata.env}}, ": {
+			TP2: true, Share: true, FromNode: map[string]string{"env": "metadata.env"},
+		},
+		"dynamic_parameters: {otherwise: ignored}, ": {IgnoreParams: true},
+	} {
+		for _, kind := range []string{"grpc: {addresses: ['a:1']}", "files: {path: x}"} {
+			cfg, err := config.Parse("test", []byte("origins: [{"+keys+"name: a, "+kind+"}]\n"), os.LookupEnv)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := tableConfig(cfg).Origins[0]
+			got := relay.OriginConfig{TP2: o.TP2, Share: o.Share, FromNode: o.FromNode, IgnoreParams: o.IgnoreParams}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%q of %s became %+v", keys, kind, got)
+			}
+		}
+	}
+	for text, want := range map[string][2]int{
+		"": {64, 1000}, "limits: {parameter_sets_per_stream: 3, parameter_sets_per_group: 4}\n": {3, 4},
+		"limits: {parameter_sets_per_stream: 0, parameter_sets_per_group: 0}\n": {-1, 0},
+	} {
+		cfg, err := config.Parse("test", []byte("origins: [{name: a, files: {path: x}}]\n"+text), os.LookupEnv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := serverConfig(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [2]int{s.Limits.ParameterSets, tableConfig(cfg).MaxParameterSets}; got != want {
+			t.Errorf("%q became %v, want %v", text, got, want)
 		}
 	}
 }

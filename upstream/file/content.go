@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
 )
 
@@ -35,9 +36,12 @@ type content struct {
 	complete bool
 	// whole: it was complete once. Entries are not dropped while it is not, so a set may be told since then.
 	whole bool
-	// conflicts are the entries of a file that do not count since another file states them too.
+	// conflicts are the entries of a file that do not count since another file states them too, or a variant that overlaps.
 	conflicts map[*file]problems
 	problems  problems // all of conflicts
+	warnings  problems // what is in order and hardly meant
+	// constrained is a resource with constraints; nil: there is none.
+	constrained *stated
 }
 
 // set is the entries of one type. It never changes, and is shared by contents that differ in other types only.
@@ -66,26 +70,48 @@ func (s *set) find(k key) *entry {
 	return nil
 }
 
-// resolve is the resource that goes by a name: that of the name, else the first by name that lists it as an alias (ALIAS-1).
-func (s *set) resolve(name string) []*entry {
-	if es := s.byName[name]; len(es) > 0 || len(s.aliased[name]) == 0 {
+// resolve is what goes by a name for a map of parameters: the variants of that name that match, else those of the first by name that
+// lists it as an alias (ALIAS-1).
+func (s *set) resolve(name string, p constraints.Params) []*entry {
+	if es := matching(s.byName[name], p); len(es) > 0 {
 		return es
 	}
-	return slices.DeleteFunc(slices.Clone(s.byName[s.aliased[name][0]]), func(e *entry) bool { return !e.lists(name) })
+	for _, lister := range s.aliased[name] {
+		lists := func(e *entry) bool { return e.lists(name) }
+		if es := only(matching(s.byName[lister], p), lists); len(es) > 0 {
+			return es
+		}
+	}
+	return nil
+}
+
+// matching are the variants for a map of parameters (DYN-8).
+func matching(es []*entry, p constraints.Params) []*entry {
+	return only(es, func(e *entry) bool { return e.Constraints.Match(p) })
+}
+
+// only are the entries of which f is true; es itself where that is all.
+func only(es []*entry, f func(*entry) bool) []*entry {
+	for i, e := range es {
+		if !f(e) {
+			return slices.DeleteFunc(slices.Concat(es[:i], es[i+1:]), func(e *entry) bool { return !f(e) })
+		}
+	}
+	return es
 }
 
 func (e *entry) lists(alias string) bool {
 	return slices.ContainsFunc(e.Aliases, func(a string) bool { return relay.NameKey(a) == alias })
 }
 
-// under are the names that begin so.
-func (s *set) under(prefix string) []string {
-	i, _ := slices.BinarySearch(s.names, prefix)
+// under are the names that begin so, of a sorted list.
+func under(names []string, prefix string) []string {
+	i, _ := slices.BinarySearch(names, prefix)
 	j := i
-	for j < len(s.names) && strings.HasPrefix(s.names[j], prefix) {
+	for j < len(names) && strings.HasPrefix(names[j], prefix) {
 		j++
 	}
-	return s.names[i:j]
+	return names[i:j]
 }
 
 // merge puts the files' contents together. An entry that did not change keeps its pointer, a type its set. While a file's
@@ -116,6 +142,7 @@ func merge(prev *content, s *source) *content {
 			}
 		}
 	}
+	c.settleVariants(prev, s, entries)
 	c.size = len(entries)
 	for k, e := range entries {
 		// A resource with a TTL that was read again is told again: its time counts from the load (FILE-8).

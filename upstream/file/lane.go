@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
 )
 
@@ -70,22 +71,30 @@ func (l *lane) stream(ctx context.Context) bool {
 func (l *lane) answer(ask *relay.Ask) {
 	a := l.asked[ask.TypeURL]
 	if a == nil {
-		a = &asked{table: l.origin.table, sets: map[string]*selected{}, names: map[string]*name{}}
+		a = &asked{table: l.origin.table, sets: map[subscription]*selected{}, names: map[subscription]*name{}}
 		l.asked[ask.TypeURL] = a
 	}
 	a.forget(ask.Unsubscribe)
 	s := say(ask.TypeURL, l.content)
 	for _, n := range ask.Subscribe {
-		if n.Collection {
-			a.selects(n.Name).tell(s, ask.Initial)
+		if isSelector(n) {
+			a.selects(n).tell(s, initialOf(ask, n.Params))
 		} else {
-			a.name(n.Name).tell(s)
+			a.name(n).tell(s)
 		}
 	}
 	if ask.Wildcard {
-		a.selects(relay.Wildcard).tell(s, ask.Initial)
+		a.selects(relay.Name{Name: relay.Wildcard}).tell(s, ask.Initial)
 	}
 	l.apply(s)
+}
+
+// initialOf is what the table may hold from before this stream for a map of parameters: versions name no others than that of none (DYN-20).
+func initialOf(ask *relay.Ask, p constraints.Params) map[string]string {
+	if p.Len() > 0 {
+		return nil
+	}
+	return ask.Initial
 }
 
 // update tells what has changed since it was told, in the order of ORD-1.
@@ -103,9 +112,11 @@ func (l *lane) update() {
 	}
 }
 
-func (l *lane) apply(s *saying) {
-	if u := &s.Update; len(u.Resources)+len(u.Removed)+len(u.RemovedVariants) > 0 || u.Full {
-		// What the table no longer asks for is not taken, which is no error.
-		_, _ = l.lane.Apply(time.Now(), u)
+func (l *lane) apply(s *sayings) {
+	for _, x := range s.order {
+		if !x.empty() {
+			// What the table no longer asks for is not taken, which is no error.
+			_, _ = l.lane.Apply(time.Now(), &x.Update)
+		}
 	}
 }

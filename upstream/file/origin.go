@@ -20,6 +20,8 @@ type Config struct {
 	Path string
 	// NameBytes bounds resource names (limits.name_bytes). 0: no limit.
 	NameBytes int
+	// TP2: the table asks this origin with parameters (tp2). For warnings alone.
+	TP2 bool
 	// NameFields say where a resource that is written bare has its name (RELAY-14).
 	NameFields relay.NameFields
 	// MaxBytes bounds a file, and what its YAML aliases expand to. Default 64 MiB.
@@ -46,6 +48,7 @@ type Origin struct {
 
 	// Owned by New, then by Run.
 	source *source
+	warned map[string]bool // warnings that were logged and still hold
 
 	mu      sync.Mutex // guards what follows; held to swap values only
 	current *content
@@ -53,9 +56,7 @@ type Origin struct {
 	status  Status
 }
 
-// New checks the config and loads the files. That the path is missing is an error (FILE-4); that a file is broken is not: it
-// is logged, counted, and shown by Status.
-func New(cfg Config, table *relay.Origin) (*Origin, error) {
+func (cfg Config) withDefaults() Config {
 	if cfg.MaxBytes == 0 {
 		cfg.MaxBytes = 64 << 20
 	}
@@ -68,6 +69,13 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
+	return cfg
+}
+
+// New checks the config and loads the files. That the path is missing is an error (FILE-4); that a file is broken is not: it
+// is logged, counted, and shown by Status.
+func New(cfg Config, table *relay.Origin) (*Origin, error) {
+	cfg = cfg.withDefaults()
 	var errs []error
 	if cfg.Name == "" {
 		errs = append(errs, errors.New("name: is empty"))
@@ -180,6 +188,14 @@ func (o *Origin) report(c *content) {
 		}
 		o.source.logged = text
 	}
+	warned := map[string]bool{}
+	for _, w := range c.remarks(o.cfg) {
+		text := w.Error()
+		if warned[text] = true; !o.warned[text] {
+			o.log.Warn("the files are in order, but perhaps not meant so", zap.String("warning", text))
+		}
+	}
+	o.warned = warned
 	o.log.Info("files loaded", zap.String("path", o.cfg.Path), zap.Int("resources", c.size),
 		zap.Bool("complete", c.complete))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
 )
 
@@ -297,14 +298,14 @@ func TestChangeBeforeRun(t *testing.T) {
 
 // TestLeftoversAreRemoved: the table may hold members from before the stream, and says so.
 func TestLeftoversAreRemoved(t *testing.T) {
-	a := &asked{sets: map[string]*selected{}}
+	a := &asked{sets: map[subscription]*selected{}}
 	all, some := say(relay.EndpointType, &content{whole: true}), say(relay.VirtualHostType, &content{whole: true})
-	a.selects(relay.Wildcard).tell(all, map[string]string{"x": "1"})
-	if !slices.Equal(all.Removed, []string{"x"}) || !all.Full {
-		t.Errorf("what the table holds and no file states should be removed: %+v", all.Update)
+	a.selects(relay.Name{Name: relay.Wildcard}).tell(all, map[string]string{"x": "1"})
+	if x := all.to(constraints.Params{}); !slices.Equal(x.Removed, []string{"x"}) || !x.Full {
+		t.Errorf("what the table holds and no file states should be removed: %+v", x.Update)
 	}
-	a.selects("rc").tell(some, map[string]string{"rc/x": "1", "other/x": "1"})
-	if !slices.Equal(some.Removed, []string{"rc/x", "rc"}) {
-		t.Errorf("for a namespace what it covers, and that it is empty: %+v", some.Update)
+	a.selects(relay.Name{Name: "rc", Collection: true}).tell(some, map[string]string{"rc/x": "1", "other/x": "1"})
+	if x := some.to(constraints.Params{}); !slices.Equal(x.Removed, []string{"rc/x", "rc"}) {
+		t.Errorf("for a namespace what it covers, and that it is empty: %+v", x.Update)
 	}
 }

@@ -211,9 +211,9 @@ func TestTTLCountsFromTheLoad(t *testing.T) {
 	}
 	u := say(relay.ClusterType, again)
 	for _, name := range []string{"a", "b"} {
-		u.difference(first.set(relay.ClusterType).byName[name], u.now.byName[name])
+		u.all.difference(first.set(relay.ClusterType).byName[name], u.now.byName[name])
 	}
-	if len(u.Resources) != 1 || u.Resources[0].Name != "a" || len(u.RemovedVariants) != 0 {
-		t.Errorf("after a load the resource with a TTL should be told again, and no other: %+v", u.Update)
+	if len(u.all.Resources) != 1 || u.all.Resources[0].Name != "a" || len(u.all.RemovedVariants) != 0 {
+		t.Errorf("after a load the resource with a TTL should be told again, and no other: %+v", u.all.Update)
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -70,5 +71,44 @@ func TestGroupByDefault(t *testing.T) {
 		if got := cfg.Origins[1].GroupBy; !slices.Equal(got, c.want) {
 			t.Errorf("%s: grouped by %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+// TestDynamicParameters: the keys of parameters, as they are written and as they are by default (RELAY-64, DYN-18, RELAY-73).
+func TestDynamicParameters(t *testing.T) {
+	cfg, err := Parse("weir.yaml", []byte(`
+origins:
+  - name: mesh
+    grpc: { addresses: ["cp:1"] }
+    tp2: true
+    share: true
+    group_by: [cluster, metadata.app]
+    dynamic_parameters:
+      from_node: { env: metadata.env, "app.kubernetes.io/version": metadata.app.version, also: metadata.env }
+  - { name: old, grpc: { addresses: ["cp:2"] }, dynamic_parameters: { otherwise: ignored } }
+  - { name: plain, files: { path: x } }
+limits: { parameter_sets_per_stream: 3, parameter_sets_per_group: 0 }
+`), noEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mesh, old, plain := cfg.Origins[0], cfg.Origins[1], cfg.Origins[2]
+	if !mesh.TP2 || !mesh.Share || !maps.Equal(mesh.DynamicParameters.FromNode, map[string]string{
+		"env": "metadata.env", "app.kubernetes.io/version": "metadata.app.version", "also": "metadata.env",
+	}) || mesh.DynamicParameters.Otherwise != OtherwiseRefuse {
+		t.Errorf("mesh is %+v", mesh)
+	}
+	if old.TP2 || old.DynamicParameters.Otherwise != OtherwiseIgnored {
+		t.Errorf("old is %+v", old)
+	}
+	if plain.TP2 || plain.Share || len(plain.DynamicParameters.FromNode) > 0 || plain.DynamicParameters.Otherwise != OtherwiseRefuse {
+		t.Errorf("plain is %+v", plain)
+	}
+	if l, d := cfg.Limits, Default().Limits; l.ParameterSetsPerStream != 3 || l.ParameterSetsPerGroup != 0 ||
+		d.ParameterSetsPerStream != 64 || d.ParameterSetsPerGroup != 1000 {
+		t.Errorf("limits are %+v, by default %+v", l, d)
+	}
+	if w := cfg.Warnings(); len(w) > 0 {
+		t.Errorf("warnings: %v", w)
 	}
 }

@@ -74,6 +74,7 @@ func (k checker) origin(path string, o *Origin) {
 	k.groupBy(path+".group_by", o.GroupBy)
 	k.groupsEqualClients(path, o)
 	k.secrets(path, o)
+	k.parameters(path, o)
 	k.oneOf(path+".resume", o.Resume, ResumeVersions, ResumeNone)
 	k.oneOf(path+".version_mode", o.VersionMode, VersionModeContent, VersionModeOrigin)
 	k.oneOf(path+".hash", o.Hash, HashBytes, HashCanonical)

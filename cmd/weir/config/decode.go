@@ -172,11 +172,7 @@ func (d *decoder) onlyDefault(path string, n *yaml.Node, v reflect.Value) {
 	if len(quiet.problems) == 0 && same(trial, v) {
 		return
 	}
-	if v.IsZero() || v.Kind() == reflect.Slice || v.Kind() == reflect.Map {
-		d.addf(path, "not supported by this version yet; leave it out")
-		return
-	}
-	d.addf(path, "not supported by this version yet; leave it out or at %v", v.Interface())
+	d.addf(path, "not supported by this version yet; leave it out")
 }
 
 // list decodes a sequence into a slice, replacing the default.

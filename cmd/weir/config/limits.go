@@ -80,9 +80,15 @@ type Limits struct {
 	NameBytes Bytes `yaml:"name_bytes"`
 	// Groups is how many node groups an origin may have. Default: 10000.
 	Groups int `yaml:"groups"`
-	// ParameterSetsPerStream is how many parameter maps one stream may use.
-	// Default: 64. Other values are not supported by this version.
+	// ParameterSetsPerStream is how many different parameter maps one stream may
+	// use, over all types. Names with one beyond it are refused, name by name.
+	// Default: 64.
 	ParameterSetsPerStream int `yaml:"parameter_sets_per_stream"`
+	// ParameterSetsPerGroup is how many the clients of one group may use at a
+	// time: each is asked of the origin. Names with one beyond it are refused
+	// likewise; a client whose own parameters, of its node, are beyond it has its
+	// stream ended. Default: 1000.
+	ParameterSetsPerGroup int `yaml:"parameter_sets_per_group"`
 	// Views is how many views may exist: sets that are asked for, each once for
 	// every group of clients. One more is refused, a glob by its name and `*` by
 	// the stream's end. Default: 100000.
@@ -110,6 +116,7 @@ func (l *Limits) setDefaults() {
 		NameBytes:              64 << 10,
 		Groups:                 10_000,
 		ParameterSetsPerStream: 64,
+		ParameterSetsPerGroup:  1_000,
 		Views:                  100_000,
 		RequestBytes:           32 << 20,
 	}

@@ -41,10 +41,15 @@ type Origin struct {
 	// choose by them. A dedicated stream has its client's own node all the same.
 	Node Node `yaml:"node"`
 
-	// TP2 says the origin understands resource_locators. Default: false.
-	// Not supported by this version.
+	// TP2 says the origin understands resource_locators: it gets the dynamic
+	// parameters of clients, and may answer a name with variants of it, of which
+	// each client gets the one that matches its own. An origin that does not
+	// would read such a request as one for everything, and never gets one
+	// (DYN-17). Everything, `*`, is asked of it by that name, whatever
+	// grpc.wildcard says. Default: false.
 	TP2 bool `yaml:"tp2"`
-	// DynamicParameters says where client parameters come from and go to.
+	// DynamicParameters says where parameters come from, and what becomes of them
+	// at an origin without tp2.
 	DynamicParameters DynamicParameters `yaml:"dynamic_parameters"`
 	// Resume is versions, or none for origins that ignore
 	// initial_resource_versions. Default: versions.
@@ -103,8 +108,10 @@ type Origin struct {
 	// AbsenceDeletes lists types whose absence from a SotW wildcard deletes,
 	// beside LDS and CDS; full type URLs after Parse. Default: none.
 	AbsenceDeletes []string `yaml:"absence_deletes"`
-	// Share lets parameter maps share one upstream subscription (RELAY-69).
-	// Default: false. Not supported by this version.
+	// Share lets parameter maps share one upstream subscription of a name while
+	// a variant of it matches them all (RELAY-69). The origin then must keep its
+	// variants of a name apart, and make all of them depend on the same keys.
+	// It needs tp2. Default: false.
 	Share bool `yaml:"share"`
 	// Audit is how often, give or take a fifth, weir asks the origin on a stream
 	// apart for what it holds of it, type by type, compares the two, counts what
@@ -119,7 +126,7 @@ type Origin struct {
 
 func (o *Origin) setDefaults() {
 	*o = Origin{
-		DynamicParameters: DynamicParameters{Otherwise: "refuse"},
+		DynamicParameters: DynamicParameters{Otherwise: OtherwiseRefuse},
 		Resume:            ResumeVersions,
 		Secrets:           SecretsRefuse,
 		VersionMode:       VersionModeContent,
@@ -140,8 +147,12 @@ var defaultGroupBy = []string{"cluster", "locality", "user_agent_name", "client_
 const CompressionGzip = "gzip"
 
 // Values of Origin.Resume, Secrets, VersionMode, Hash, AbsenceTimer,
-// OnDataError and TTLUnsupported, GRPC.Dialect and GRPC.Wildcard.
+// OnDataError, TTLUnsupported and DynamicParameters.Otherwise, GRPC.Dialect and
+// GRPC.Wildcard.
 const (
+	OtherwiseRefuse  = "refuse"
+	OtherwiseIgnored = "ignored"
+
 	ResumeVersions = "versions"
 	ResumeNone     = "none"
 
@@ -245,12 +256,22 @@ type Node struct {
 	Cluster string `yaml:"cluster"`
 }
 
-// DynamicParameters says where client parameters come from and where they go.
-// Not supported by this version but for the defaults.
+// DynamicParameters says where the parameters of clients come from, and what
+// becomes of them at an origin that does not understand them.
 type DynamicParameters struct {
-	// FromNode maps a parameter to a node field, metadata.PATH. Default: none.
+	// FromNode makes parameters of node fields, for clients that name none
+	// (RELAY-64): by parameter, metadata.PATH, where dots lead into structs. Text,
+	// truth values and numbers count; where the field is missing or null, so is
+	// the parameter, and where it is a list or a struct as well, which
+	// weir_unfit_parameters_total counts (RELAY-65). What a node says in its
+	// dynamic_parameters goes over it. Fields that are mapped are no part of a
+	// group's key nor of the node presented, so a whole fleet may be one group.
+	// It needs tp2. Default: none.
 	FromNode map[string]string `yaml:"from_node"`
-	// Otherwise is refuse or ignored (DYN-18). Default: refuse.
+	// Otherwise says what becomes of names that are asked for with parameters
+	// where the origin has no tp2: refuse, or ignored, if nothing that the origin
+	// has depends on them: then they are served as without (DYN-18).
+	// Default: refuse.
 	Otherwise string `yaml:"otherwise"`
 }
 

@@ -53,6 +53,11 @@ origins:
 	}
 }
 
+// mapping is a file with an origin of tp2 and parameters from nodes.
+func mapping(fromNode string) string {
+	return "origins:\n- {name: a, files: {path: x}, tp2: true, dynamic_parameters: {from_node: " + fromNode + "}}\n"
+}
+
 // Each file has one mistake and must get exactly one message.
 func TestProblems(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
@@ -120,8 +125,19 @@ func TestProblems(t *testing.T) {
 		"ttl":                {"origins: [{name: a, files: {path: x}, ttl_unsupported: hide}]\n", "is not one of serve, withhold"},
 		"data error":         {"origins: [{name: a, files: {path: x}, on_data_error: kill}]\n", "is not one of keep, drop"},
 		"glob":               {"origins: [{name: a, files: {path: x}, glob: deep}]\n", "is not one of one_level, recursive"},
-		"unsupported switch": {"origins: [{name: a, files: {path: x}, share: true}]\n", "1:46: origins[0].share: not supported by this version yet; leave it out"},
-		"unsupported value":  {"origins: [{name: a, files: {path: x}, dynamic_parameters: {otherwise: ignored}}]\n", "not supported by this version yet; leave it out or at"},
+		"unsupported switch": {"origins: [{name: a, files: {path: x}, nack_report: true}]\n", "1:52: origins[0].nack_report: not supported by this version yet; leave it out"},
+		"tp2":                {"origins: [{name: a, files: {path: x}, tp2: maybe}]\n", `1:44: origins[0].tp2: "maybe" is neither true nor false`},
+		"otherwise":          {"origins: [{name: a, files: {path: x}, dynamic_parameters: {otherwise: ignore}}]\n", `1:71: origins[0].dynamic_parameters.otherwise: "ignore" is not one of refuse, ignored; did you mean "ignored"?`},
+		"otherwise, tp2":     {"origins: [{name: a, files: {path: x}, tp2: true, dynamic_parameters: {otherwise: ignored}}]\n", "1:82: origins[0].dynamic_parameters.otherwise: is for origins that do not understand parameters"},
+		"mapped, no tp2":     {"origins: [{name: a, files: {path: x}, dynamic_parameters: {from_node: {env: metadata.env}}}]\n", "1:71: origins[0].dynamic_parameters.from_node: needs tp2: true"},
+		"shared, no tp2":     {"origins: [{name: a, files: {path: x}, share: true}]\n", "1:46: origins[0].share: needs tp2: true"},
+		"mapped field":       {mapping("{env: cluster}"), `2:80: origins[0].dynamic_parameters.from_node.env: "cluster" is not metadata.PATH`},
+		"mapped nothing":     {mapping("{env: metadata.}"), `"metadata." is not metadata.PATH`},
+		"mapped, no step":    {mapping("{env: metadata.a..b}"), `"metadata.a..b" is not metadata.PATH`},
+		"mapped to no name":  {mapping("{'': metadata.env}"), `from_node."": the parameter has no name`},
+		"mapped list":        {mapping("{env: [metadata.env]}"), "from_node.env: must be a single value, not a list"},
+		"mapped struct":      {mapping("{a: metadata.app, b: metadata.app.env}"), `from_node.a: "metadata.app" would be a struct, since "metadata.app.env" is mapped as well`},
+		"mapped and grouped": {"origins:\n- {name: a, files: {path: x}, tp2: true, dynamic_parameters: {from_node: {env: metadata.env}},\n   group_by: [cluster, metadata.env]}\n", `3:24: origins[0].group_by[1]: "metadata.env" is mapped to a parameter`},
 		"guard share":        {"origins: [{name: a, files: {path: x}, guard: {share: 1.5}}]\n", "1:54: origins[0].guard.share: 1.5 is not from 0 to 1"},
 		"guard min":          {"origins: [{name: a, files: {path: x}, guard: {min: 0}}]\n", "1:52: origins[0].guard.min: 0 is less than 1; hold: 0s holds nothing back"},
 		"guard hold":         {"origins: [{name: a, files: {path: x}, guard: {hold: -1s}}]\n", "negative"},
@@ -141,10 +157,11 @@ func TestProblems(t *testing.T) {
 		"name below fields":  {"origins: [{name: a, files: {path: x}, name_fields: {a/b: -1}}]\n", "must not be negative"},
 		"hash":               {"origins: [{name: a, files: {path: x}, hash: md5}]\n", `hash: "md5" is not one of bytes, canonical`},
 		"unsupported rules":  {origin + "authorization: [{allow: all}]\n", "2:16: authorization: not supported"},
-		"unsupported number": {origin + "limits: {parameter_sets_per_stream: 1}\n", "limits.parameter_sets_per_stream: not supported by this version yet; leave it out"},
+		"unsupported wait":   {origin + "timing: {coalesce: 1s}\n", "2:20: timing.coalesce: not supported by this version yet; leave it out"},
+		"parameter sets":     {origin + "limits: {parameter_sets_per_group: -1}\n", `2:36: limits.parameter_sets_per_group: "-1" must not be negative`},
 		"memory":             {origin + "limits: {memory: 1MiB}\n", "2:18: limits.memory: must be at least 32MiB, without which nothing can be served, or 0"},
 		"retired":            {origin + "cache: {retired: {entries: -1}}\n", "cache.retired.entries"},
-		"unsupported nested": {origin + "limits: {parameter_sets_per_stream: wrong}\n", "limits.parameter_sets_per_stream: not supported"},
+		"unsupported nested": {origin + "timing: {coalesce: wrong}\n", "timing.coalesce: not supported"},
 		"snapshot":           {origin + "cache: {snapshot: {path: /x, interval: 1ms}}\n", "2:40: cache.snapshot.interval: must be at least 100ms"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,17 +13,11 @@ var unsupported = map[string]bool{
 	"listeners[].rest": true,
 	"listeners[].v2":   true,
 
-	"origins[].rest":                         true,
-	"origins[].tp2":                          true,
-	"origins[].dynamic_parameters.from_node": true,
-	"origins[].dynamic_parameters.otherwise": true,
-	"origins[].resume_sotw":                  true,
-	"origins[].nack_report":                  true,
-	"origins[].share":                        true,
+	"origins[].rest":        true,
+	"origins[].resume_sotw": true,
+	"origins[].nack_report": true,
 
 	"cache.max_stale": true,
-
-	"limits.parameter_sets_per_stream": true,
 
 	"timing.coalesce": true,
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
 )
 
@@ -22,7 +21,7 @@ type book struct {
 	gone         map[string]bool   // pages that the file still has, by key
 }
 
-// page is one type of one group.
+// page is one type of one group, for one parameter map.
 type page struct {
 	key      string
 	origin   string
@@ -57,11 +56,11 @@ func newBook() *book {
 func (b *book) look(t *relay.Table, now, wall time.Time, keep map[string]bool) {
 	b.round++
 	there := make(map[string]bool, len(b.pages))
-	changedSince := func(origin, group, typeURL string) uint64 {
-		key := shardKey(origin, group, typeURL)
+	changedSince := func(x *relay.TypeImage) uint64 {
+		key := shardKey(x)
 		there[key] = true
 		p := b.pages[key]
-		if p == nil || p.keeps && !keep[origin] {
+		if p == nil || p.keeps && !keep[x.Origin] {
 			return 0
 		}
 		return p.revision
@@ -87,7 +86,7 @@ func (b *book) drop(p *page) {
 
 // take makes a page what an image says.
 func (b *book) take(x *relay.TypeImage, now, wall time.Time, keep bool) {
-	key := shardKey(x.Origin, x.Group, x.TypeURL)
+	key := shardKey(x)
 	p := b.pages[key]
 	if p == nil {
 		if x.Empty() {
@@ -176,8 +175,7 @@ func (p *page) takeNames(names []relay.NameImage, round uint64, now, wall time.T
 }
 
 func sameName(a, b *relay.NameImage) bool {
-	return a.Spelt == b.Spelt && a.Retired == b.Retired && slices.Equal(a.Variants, b.Variants) &&
-		slices.EqualFunc(a.Params, b.Params, func(x, y constraints.Params) bool { return x.Key() == y.Key() })
+	return a.Spelt == b.Spelt && a.Retired == b.Retired && slices.Equal(a.Variants, b.Variants)
 }
 
 func (p *page) put(id itemID, e *entry) *entry {

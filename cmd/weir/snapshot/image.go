@@ -22,6 +22,7 @@ const (
 	shardTypeURL  = 4
 	shardResponse = 5
 	shardSet      = 6 // repeated
+	shardParams   = 7 // the parameter map that all of it is for; left out: the empty one
 
 	setSelector = 1
 	setSpelt    = 2
@@ -32,13 +33,12 @@ const (
 	setSum      = 7 // of the marks of their records
 )
 
-// Fields of classItem. A member has a selector and one variant; a name has parameters. The body is the resources of the variants, one
+// Fields of classItem. A member has a selector and one variant. The body is the resources of the variants, one
 // behind the other.
 const (
 	itemMember  = 1 // of the set of this selector
 	itemName    = 2
 	itemSpelt   = 3
-	itemParams  = 4 // repeated; empty: the empty map
 	itemRetired = 5
 	itemVariant = 6 // repeated
 
@@ -55,10 +55,14 @@ const (
 // shardKeySize is that of shardKey.
 const shardKeySize = 16
 
-// shardKey stands for one type of one group wherever that is meant: names are long, and a key is in every record.
-func shardKey(origin, group, typeURL string) string {
+// shardKey stands for one type of one group, for one parameter map, wherever that is meant: names are long, and a key is in every record.
+func shardKey(x *relay.TypeImage) string {
 	var b []byte
-	for _, part := range []string{origin, group, typeURL} {
+	parts := []string{x.Origin, x.Group, x.TypeURL}
+	if x.Params.Len() > 0 {
+		parts = append(parts, x.Params.Key())
+	}
+	for _, part := range parts {
 		b = binary.AppendUvarint(b, uint64(len(part)))
 		b = append(b, part...)
 	}
@@ -126,6 +130,9 @@ func shardHead(x *relay.TypeImage, sets []setSummary) []byte {
 	b = appendBytes(b, shardNode, x.Node)
 	b = appendText(b, shardTypeURL, x.TypeURL)
 	b = appendText(b, shardResponse, x.Response)
+	if x.Params.Len() > 0 {
+		b = appendBytes(b, shardParams, encodeParams(x.Params))
+	}
 	for i := range sets {
 		b = appendBytes(b, shardSet, sets[i].encode())
 	}
@@ -159,6 +166,10 @@ func readShard(meta []byte) (x relay.TypeImage, sets []setSummary, err error) {
 			x.TypeURL = f.text()
 		case shardResponse:
 			x.Response = f.text()
+		case shardParams:
+			if x.Params, err = readParams(f.bytes); err != nil {
+				return x, nil, err
+			}
 		case shardSet:
 			y, err := readSet(f.bytes)
 			if err != nil {
@@ -208,13 +219,6 @@ func memberRecord(shard string, id itemID, v *relay.Variant, now, wall time.Time
 // nameRecord is the record of a name.
 func nameRecord(shard string, id itemID, x *relay.NameImage, now, wall time.Time) record {
 	meta := appendText(appendText(nil, itemName, x.Name), itemSpelt, x.Spelt)
-	for _, p := range x.Params {
-		var pairs []byte
-		for k, v := range p.All() {
-			pairs = appendBytes(pairs, paramsPair, appendText(appendText(nil, pairKey, k), pairValue, v))
-		}
-		meta = appendBytes(meta, itemParams, pairs)
-	}
 	r := record{class: classItem, key: id.key(shard), meta: appendBool(meta, itemRetired, x.Retired)}
 	for _, v := range x.Variants {
 		r.meta, r.body = appendVariant(r.meta, r.body, v, now, wall)
@@ -257,12 +261,6 @@ func readItem(r *record) (x itemImage, err error) {
 			x.name.Spelt = f.text()
 		case itemRetired:
 			x.name.Retired = f.bool()
-		case itemParams:
-			p, err := readParams(f.bytes)
-			if err != nil {
-				return x, err
-			}
-			x.name.Params = append(x.name.Params, p)
 		case itemVariant:
 			b, n, err := readVariant(f.bytes)
 			if err != nil || n > uint64(len(rest)) {
@@ -273,6 +271,13 @@ func readItem(r *record) (x itemImage, err error) {
 		}
 	}
 	return x, nil
+}
+
+func encodeParams(p constraints.Params) (b []byte) {
+	for k, v := range p.All() {
+		b = appendBytes(b, paramsPair, appendText(appendText(nil, pairKey, k), pairValue, v))
+	}
+	return b
 }
 
 func readParams(b []byte) (constraints.Params, error) {

@@ -43,6 +43,7 @@ type TypeSummary struct {
 	Group     string            `json:"group"`
 	NodeID    string            `json:"node_id"`
 	TypeURL   string            `json:"type_url"`
+	Params    string            `json:"params,omitempty"` // the parameter map that all of it is for; canonical
 	Resources int               `json:"resources"`
 	Bytes     int64             `json:"bytes"` // of their bodies
 	Expiring  int               `json:"expiring,omitempty"`
@@ -89,13 +90,13 @@ func (c *Content) Summary(list bool) Summary {
 		s.Types = append(s.Types, t)
 	}
 	slices.SortFunc(s.Types, func(a, b TypeSummary) int {
-		return cmp.Or(cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Group, b.Group), relay.CompareTypes(a.TypeURL, b.TypeURL))
+		return cmp.Or(cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Group, b.Group), relay.CompareTypes(a.TypeURL, b.TypeURL), cmp.Compare(a.Params, b.Params))
 	})
 	return s
 }
 
 func summaryOf(shard *shardRecords, x *relay.TypeImage, sets map[string]*keptSet, list bool) TypeSummary {
-	t := TypeSummary{Origin: x.Origin, Group: x.Group, TypeURL: x.TypeURL}
+	t := TypeSummary{Origin: x.Origin, Group: x.Group, TypeURL: x.TypeURL, Params: x.Params.Key()}
 	var node corev3.Node
 	if proto.Unmarshal(x.Node, &node) == nil {
 		t.NodeID = node.GetId()

@@ -165,7 +165,7 @@ func (w *world) text() string { return tableText(w.table) }
 
 func tableText(t *relay.Table) string {
 	var lines []string
-	for x := range t.Images(func(string, string, string) uint64 { return 0 }) {
+	for x := range t.Images(func(*relay.TypeImage) uint64 { return 0 }) {
 		at := fmt.Sprintf("%s %s ", x.Origin, x.TypeURL[strings.LastIndexByte(x.TypeURL, '.')+1:])
 		for _, set := range x.Sets {
 			lines = append(lines, fmt.Sprintf("%s%s settled=%t", at, set.Selector, set.Settled))

@@ -1,0 +1,165 @@
+package relay
+
+import (
+	"iter"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weir-xds/weir/constraints"
+)
+
+// kin are the shards of one type of one group: one for each parameter map that clients ask with, nearly always the one of the empty map. What
+// the origin sends of a name is offered to each of them, and is kept where its constraints match the map (RELAY-72); so absence, errors and
+// settling are a map's own (DYN-13), and to all that is in a shard there is one map. They share the lock, so that one response is taken up
+// at one instant by all (DYN-10, RELAY-82), and the lanes: what `*` brought on a stream cannot be told from what a name of another map did
+// (RELAY-20).
+type kin struct {
+	// Set once by newKin.
+	group   *Group
+	typeURL string
+	home    *[2]*Lane // the group's two lanes, or the type's own where the origin has a service for each type
+
+	// lanes are those of home, or others while the type is apart (RELAY-92). Stored under mu.
+	lanes atomic.Pointer[[2]*Lane]
+
+	mu    sync.Mutex // guards what follows, and the shards; held for map and pointer work only
+	all   []*shard   // by the key of the map, that of the empty one first; replaced when one comes or goes
+	woken []*Subscriber
+
+	// What the main lane carries of this type in its generation mainGen: one of the two kinds (RELAY-20).
+	mainGen  uint32
+	mainKind kind
+	// askedGen is the generation of each lane in which anything of the type was asked.
+	askedGen [2]uint32
+
+	apart  *trial // nil unless the origin may end streams for the type (RELAY-92)
+	proven bool   // answered by the origin
+
+	constrained bool                // something with constraints was heard of
+	matching    map[string][]*shard // by constraints: the shards whose maps match; nil: to be made anew
+}
+
+func newKin(g *Group, typeURL string) *kin {
+	k := &kin{group: g, typeURL: typeURL}
+	k.home = &g.lanes
+	if g.origin.config().PerType && ServiceOf(typeURL) != nil {
+		k.home = k.ownLanes()
+	}
+	k.lanes.Store(k.home)
+	return k
+}
+
+// maxMatching bounds the constraints whose matches are remembered: they are an origin's to choose.
+const maxMatching = 4096
+
+// matchingLocked are the shards of the maps that constraints match. It is a look-up: constraints come back with every update of a
+// variant.
+func (k *kin) matchingLocked(c *constraints.Set) []*shard {
+	if c == nil { // DYN-12
+		return k.all
+	}
+	found, known := k.matching[c.Key()]
+	if known {
+		return found
+	}
+	for _, s := range k.all {
+		if c.Match(s.params) {
+			found = append(found, s)
+		}
+	}
+	if k.matching == nil || len(k.matching) >= maxMatching {
+		k.matching = map[string][]*shard{}
+	}
+	k.matching[c.Key()] = found
+	return found
+}
+
+// setLocked replaces the list of shards.
+func (k *kin) setLocked(all []*shard) { k.all, k.matching = all, nil }
+
+// addLocked takes in a shard, whose names are asked where those of its kin are.
+func (k *kin) addLocked(s *shard) {
+	if len(k.all) > 0 {
+		s.named.lane = k.all[0].named.lane
+	}
+	all := append(slices.Clone(k.all), s)
+	slices.SortFunc(all, func(a, b *shard) int { return cmpString(a.params.Key(), b.params.Key()) })
+	k.setLocked(all)
+}
+
+// wantsSetLocked reports whether the main lane has a set of the type to carry, for whichever map (RELAY-20).
+func (k *kin) wantsSetLocked() bool { return slices.ContainsFunc(k.all, (*shard).wantsSetLocked) }
+
+// wantsLocked reports whether there is something to be asked on the lane of that index, whichever it is.
+func (k *kin) wantsLocked(i laneIndex) bool {
+	return slices.ContainsFunc(k.all, func(s *shard) bool { return s.wantsLocked(i) })
+}
+
+// movedLocked notes that the shard's names are asked on the side lane. When those of all its kin are, the main lane may drop them
+// (RELAY-20).
+func (s *shard) movedLocked() {
+	s.named.moving = false
+	if !s.kin.movingLocked() {
+		s.lane(mainLane).reopenSoon()
+	}
+}
+
+func (k *kin) movingLocked() bool {
+	return slices.ContainsFunc(k.all, func(s *shard) bool { return s.named.moving })
+}
+
+// askLocked notes that something of the type is asked on a lane's stream, and reports whether it is the first.
+func (k *kin) askLocked(i laneIndex, gen uint32) (first bool) {
+	first = k.askedGen[i] != gen
+	k.askedGen[i] = gen
+	return first
+}
+
+// kinds are the types of a list of shards, which is in the order of Group.all.
+func kinds(shards []*shard) iter.Seq[*kin] {
+	return func(yield func(*kin) bool) {
+		var last *kin
+		for _, s := range shards {
+			if s.kin != last {
+				if last = s.kin; !yield(last) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// otherLocked calls f with every other shard of the type.
+func (s *shard) othersLocked(f func(*shard)) {
+	for _, x := range s.kin.all {
+		if x != s {
+			f(x)
+		}
+	}
+}
+
+// matchLocked is what other maps hold of a name that matches this one too: it answers a new want at once (RELAY-68).
+func (s *shard) matchLocked(name string) (vs []*Variant) {
+	s.othersLocked(func(x *shard) {
+		e := x.named.entries[name]
+		if e == nil || e.lost || e.unconfirmed || x.named.guard.partsEntryLocked(e) {
+			return
+		}
+		for _, v := range e.variants {
+			if v.Name == name && v.Constraints.Match(s.params) && !v.DoNotCache && find(vs, v.Constraints.Key()) == nil {
+				vs = append(vs, v)
+			}
+		}
+	})
+	return vs
+}
+
+// pokeLocked makes the lane of index i look at the type.
+func (k *kin) pokeLocked(i laneIndex) {
+	for _, s := range k.all {
+		if s.wantsLocked(i) {
+			s.poke(i)
+		}
+	}
+}

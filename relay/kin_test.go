@@ -1,0 +1,353 @@
+package relay
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/constraints"
+)
+
+// params reads k=v,k=v.
+func params(text string) constraints.Params {
+	m := map[string]string{}
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
+		k, v, _ := strings.Cut(word, "=")
+		m[k] = v
+	}
+	return constraints.NewParams(m)
+}
+
+// compile reads constraints that hold all together: k=v, or !k for a key that is not there.
+func compile(tb testing.TB, text string) *constraints.Set {
+	tb.Helper()
+	type c = discoveryv3.DynamicParameterConstraints
+	var all []*c
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
+		k, v, valued := strings.Cut(strings.TrimPrefix(word, "!"), "=")
+		one := &discoveryv3.DynamicParameterConstraints_SingleConstraint{Key: k}
+		one.ConstraintType = &discoveryv3.DynamicParameterConstraints_SingleConstraint_Exists_{}
+		if valued {
+			one.ConstraintType = &discoveryv3.DynamicParameterConstraints_SingleConstraint_Value{Value: v}
+		}
+		x := &c{Type: &discoveryv3.DynamicParameterConstraints_Constraint{Constraint: one}}
+		if word[0] == '!' {
+			x = &c{Type: &discoveryv3.DynamicParameterConstraints_NotConstraints{NotConstraints: x}}
+		}
+		all = append(all, x)
+	}
+	set, err := constraints.Compile(&c{Type: &discoveryv3.DynamicParameterConstraints_AndConstraints{
+		AndConstraints: &discoveryv3.DynamicParameterConstraints_ConstraintList{Constraints: all},
+	}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return set
+}
+
+// kinRig is a rig whose origin understands locators. Words are NAME{CONSTRAINTS}=BODY, and -NAME{CONSTRAINTS}.
+type kinRig struct{ *rig }
+
+func newKinRig(tb testing.TB, o OriginConfig) kinRig {
+	o.Name, o.TP2 = "mesh", true
+	return kinRig{newRig(tb, Config{Origins: []OriginConfig{o}})}
+}
+
+func cutBraces(word string) (name, inner, rest string) {
+	name, more, ok := strings.Cut(word, "{")
+	if !ok {
+		name, rest, _ = strings.Cut(word, "=")
+		return name, "", rest
+	}
+	inner, rest, _ = strings.Cut(more, "}")
+	return name, inner, strings.TrimPrefix(rest, "=")
+}
+
+func (r kinRig) sub(typeURL, p string, delta bool, names ...string) *Sub {
+	s := r.group.Open(NewSubscriber(), SubOptions{TypeURL: typeURL, Delta: delta, Params: params(p)})
+	if delta {
+		s.Update(zero, names, nil)
+		return s
+	}
+	i := slices.Index(names, Wildcard)
+	if i >= 0 {
+		names = slices.Delete(slices.Clone(names), i, i+1)
+	}
+	s.Replace(zero, names, i >= 0)
+	return s
+}
+
+func (r kinRig) update(typeURL string, words ...string) *Update {
+	u := &Update{TypeURL: typeURL, Full: r.table.Origin("mesh").config().SotW}
+	for _, word := range words {
+		name, inner, body := cutBraces(strings.TrimPrefix(word, "-"))
+		switch set := compile(r.tb, inner); {
+		case word[0] != '-':
+			x := madeResource(typeURL, name, "v"+body, body)
+			x.Constraints = set
+			u.Resources = append(u.Resources, x)
+		case set == nil:
+			u.Removed = append(u.Removed, name)
+		default:
+			u.RemovedVariants = append(u.RemovedVariants, RemovedVariant{name, set.Key(), set})
+		}
+	}
+	return u
+}
+
+func (r kinRig) says(lane laneIndex, now time.Time, typeURL string, words ...string) {
+	r.tb.Helper()
+	if _, ok := r.group.lanes[lane].Apply(now, r.update(typeURL, words...)); !ok {
+		r.tb.Fatal("never asked")
+	}
+}
+
+// asks is what a lane asks now, in words.
+func (r kinRig) asks(lane laneIndex, all bool) string {
+	var out []string
+	say := func(sign string, ns []Name) {
+		for _, n := range ns {
+			out = append(out, fmt.Sprintf("%s%s{%s}", sign, n.Name, strings.ReplaceAll(n.Params.Key(), `"`, "")))
+		}
+	}
+	list, _ := r.group.lanes[lane].Take(zero, all)
+	for _, a := range list {
+		if a.Wildcard {
+			r.tb.Error("a plain wildcard at an origin with locators")
+		}
+		if a.Initial != nil {
+			r.tb.Error("versions presented of what is asked by locator (DYN-20)")
+		}
+		if all {
+			say("=", a.All)
+		} else {
+			say("+", a.Subscribe)
+			say("-", a.Unsubscribe)
+		}
+		out = append(out, ";")
+	}
+	return strings.Join(out, " ")
+}
+
+// told is what a Sub is told now, in words.
+func told(s *Sub) string {
+	a := s.Take(zero)
+	if a == nil {
+		return "nothing"
+	}
+	var out []string
+	for _, v := range a.Variants {
+		out = append(out, v.Name+"="+stringField(payloadOf(v), 2))
+	}
+	for _, name := range a.Removed {
+		out = append(out, "-"+name)
+	}
+	slices.Sort(out)
+	s.accepted(a.number)
+	return strings.Join(out, " ")
+}
+
+func payloadOf(v *Variant) []byte {
+	_, b, _ := anyParts(v.Any())
+	return b
+}
+
+func isTold(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %s, want %s", what, got, want)
+	}
+}
+
+// TestKinByName: two maps of one name are two subscriptions (DYN-2), each gets its variant (DYN-8) and follows it alone (DYN-5), and what is
+// absent for one is not for the other (DYN-13).
+func TestKinByName(t *testing.T) {
+	r := newKinRig(t, OriginConfig{})
+	prod, test := r.sub(EndpointType, "env=prod", true, "n"), r.sub(EndpointType, "env=test", true, "n")
+	r.group.lanes[mainLane].Open(zero, 0)
+	isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod} +n{env=test} ;")
+	r.says(mainLane, zero, EndpointType, "n{env=prod}=1", "n{env=test}=2")
+	isTold(t, "prod", told(prod), "n=1")
+	isTold(t, "test", told(test), "n=2")
+	r.says(mainLane, zero, EndpointType, "n{env=prod}=3")
+	isTold(t, "prod", told(prod), "n=3")
+	isTold(t, "test", told(test), "nothing")
+	r.says(mainLane, zero, EndpointType, "-n")
+	isTold(t, "prod after the removal of the plain name", told(prod), "nothing")
+	r.says(mainLane, zero, EndpointType, "-n{env=prod}")
+	isTold(t, "prod", told(prod), "-n")
+	isTold(t, "test", told(test), "nothing")
+	same := r.sub(EndpointType, "env=prod", true, "n")
+	isTold(t, "asked for an equal map", r.asks(mainLane, false), "")
+	isTold(t, "the same map later", told(same), "-n")
+	prod.Close(zero)
+	same.Close(zero)
+	r.table.Advance(zero.Add(time.Hour))
+	isTold(t, "asked when it is left", r.asks(mainLane, false), "-n{env=prod} ;")
+}
+
+// TestKinSplit: a variant is replaced by two, and later by one again: one update for whoever is concerned, and no removal (DYN-10).
+func TestKinSplit(t *testing.T) {
+	for _, sotw := range []bool{false, true} {
+		r := newKinRig(t, OriginConfig{SotW: sotw})
+		one, two := r.sub(ClusterType, "env=prod,v=1", true, "n"), r.sub(ClusterType, "env=prod,v=2", true, "n")
+		r.open()
+		r.says(mainLane, zero, ClusterType, "n{env=prod}=old")
+		isTold(t, "v1", told(one), "n=old")
+		isTold(t, "v2", told(two), "n=old")
+		split := []string{"n{env=prod,v=1}=a", "n{env=prod,v=2}=b", "-n{env=prod}"}
+		merge := []string{"n{env=prod}=new", "-n{env=prod,v=1}", "-n{env=prod,v=2}"}
+		if sotw { // the list says it
+			split, merge = split[:2], merge[:1]
+		}
+		r.says(mainLane, zero, ClusterType, split...)
+		isTold(t, "v1", told(one), "n=a")
+		isTold(t, "v2", told(two), "n=b")
+		r.says(mainLane, zero, ClusterType, merge...)
+		isTold(t, "v1", told(one), "n=new")
+		isTold(t, "v2", told(two), "n=new")
+		if err := r.table.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestKinLiveVariant: a new map is answered at once by what matches it, before the origin has spoken for it, and asked all the same
+// (RELAY-68); one that nothing matches waits (DYN-8).
+func TestKinLiveVariant(t *testing.T) {
+	r := newKinRig(t, OriginConfig{})
+	r.sub(EndpointType, "env=prod", true, "n")
+	r.open()
+	r.says(mainLane, zero, EndpointType, "n{env=prod}=1")
+	more, test := r.sub(EndpointType, "env=prod,v=1", true, "n"), r.sub(EndpointType, "env=test", true, "n")
+	isTold(t, "a map that the variant matches", told(more), "n=1")
+	isTold(t, "one that it does not", told(test), "nothing")
+	isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=1} +n{env=test} ;")
+	r.says(mainLane, zero, EndpointType, "n{env=prod}=2")
+	isTold(t, "the new map follows", told(more), "n=2")
+}
+
+// TestKinWildcards: `*` has its own set for each map, asked and left by locator without another stream.
+func TestKinWildcards(t *testing.T) {
+	r := newKinRig(t, OriginConfig{})
+	prod, test := r.sub(ClusterType, "env=prod", true, Wildcard), r.sub(ClusterType, "env=test", true, Wildcard)
+	r.group.lanes[mainLane].Open(zero, 0)
+	isTold(t, "asked", r.asks(mainLane, false), "+*{env=prod} +*{env=test} ;")
+	r.says(mainLane, zero, ClusterType, "n{env=prod}=1", "n{env=test}=2", "m=3")
+	r.table.Advance(zero.Add(time.Minute))
+	isTold(t, "prod", told(prod), "m=3 n=1")
+	isTold(t, "test", told(test), "m=3 n=2")
+	r.says(mainLane, zero, ClusterType, "m=4")
+	isTold(t, "prod", told(prod), "m=4")
+	isTold(t, "test", told(test), "m=4")
+	r.says(mainLane, zero, ClusterType, "-n{env=test}")
+	isTold(t, "prod", told(prod), "nothing")
+	isTold(t, "test", told(test), "-n")
+	test.Close(zero)
+	r.table.Advance(zero.Add(time.Hour))
+	list, reopen := r.group.lanes[mainLane].Take(zero, false)
+	if reopen || len(list) != 1 || len(list[0].Unsubscribe) != 1 || list[0].Unsubscribe[0].Params.Key() != `"env"="test"` {
+		t.Errorf("asked %+v, another stream %t, want one unsubscribe by locator", list, reopen)
+	}
+	if err := r.table.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestKinSilentWildcard: a response that has nothing for a map is an answer to its `*`, if no other comes for a while; until then the client
+// waits for what may be under way.
+func TestKinSilentWildcard(t *testing.T) {
+	r := newKinRig(t, OriginConfig{})
+	prod, test := r.sub(ClusterType, "env=prod", true, Wildcard), r.sub(ClusterType, "env=test", true, Wildcard)
+	r.open()
+	r.says(mainLane, zero, ClusterType, "n{env=prod}=1")
+	r.table.Advance(zero.Add(r.table.config().Settle))
+	isTold(t, "prod", told(prod), "n=1")
+	isTold(t, "test, too early", told(test), "nothing")
+	r.table.Advance(zero.Add(firmFactor * r.table.config().Settle))
+	if a := test.Take(zero); a == nil || !a.empty() {
+		t.Errorf("test was told %+v, want an empty answer (DELTA-13)", a)
+	}
+}
+
+// TestKinSotWList: a request of state of the world lists the locators of all maps, and a list that was made before a map was asked does not
+// settle it.
+func TestKinSotWList(t *testing.T) {
+	r := newKinRig(t, OriginConfig{SotW: true})
+	prod := r.sub(ClusterType, "env=prod", false, Wildcard)
+	r.group.lanes[mainLane].Open(zero, 0)
+	isTold(t, "asked", r.asks(mainLane, true), "=*{env=prod} ;")
+	test := r.sub(ClusterType, "env=test", false, Wildcard)
+	now := zero.Add(time.Second)
+	asks, _ := r.group.lanes[mainLane].Take(now, true)
+	if len(asks) != 1 || len(asks[0].All) != 2 {
+		t.Fatalf("asked %+v, want both", asks)
+	}
+	r.says(mainLane, now, ClusterType, "n{env=prod}=1", "m=1")
+	isTold(t, "prod", told(prod), "m=1 n=1")
+	isTold(t, "test, of a list made before it was asked", told(test), "nothing")
+	r.says(mainLane, now, ClusterType, "n{env=prod}=1", "n{env=test}=2", "m=1")
+	isTold(t, "test", told(test), "m=1 n=2")
+}
+
+// TestKinLanes: names are not asked on the stream that carries `*` of any map, since what it brings cannot be told apart (RELAY-20).
+func TestKinLanes(t *testing.T) {
+	r := newKinRig(t, OriginConfig{})
+	name := r.sub(ClusterType, "env=test", true, "n")
+	r.group.lanes[mainLane].Open(zero, 0)
+	isTold(t, "asked", r.asks(mainLane, false), "+n{env=test} ;")
+	r.sub(ClusterType, "env=prod", true, Wildcard)
+	if _, reopen := r.group.lanes[mainLane].Take(zero, false); reopen {
+		t.Error("the main lane is given up before the side lane has asked the names")
+	}
+	r.group.lanes[sideLane].Open(zero, 0)
+	isTold(t, "asked on the side lane", r.asks(sideLane, false), "+n{env=test} ;")
+	if _, reopen := r.group.lanes[mainLane].Take(zero, false); !reopen {
+		t.Error("the main lane is not opened anew")
+	}
+	r.group.lanes[mainLane].Close()
+	r.group.lanes[mainLane].Open(zero, 0)
+	isTold(t, "asked on the main lane", r.asks(mainLane, false), "+*{env=prod} ;")
+	r.says(mainLane, zero, ClusterType, "n=set")
+	isTold(t, "the name, of a body that came for `*`", told(name), "nothing")
+	r.says(sideLane, zero, ClusterType, "n{env=test}=own")
+	isTold(t, "the name", told(name), "n=own")
+	later := r.sub(ClusterType, "env=qa", true, "n")
+	isTold(t, "asked for another map", r.asks(mainLane, false), "")
+	isTold(t, "asked for another map on the side lane", r.asks(sideLane, false), "+n{env=qa} ;")
+	_ = later
+}
+
+// TestKinStrays: what no map asked for is counted once, and what one of them asked for is not (RELAY-28).
+func TestKinStrays(t *testing.T) {
+	r := newKinRig(t, OriginConfig{})
+	r.sub(EndpointType, "env=prod", true, "n")
+	r.sub(EndpointType, "env=test", true, "m")
+	r.open()
+	a, _ := r.group.lanes[mainLane].Apply(zero, r.update(EndpointType, "n=1", "m{env=test}=1", "x=1", "n{env=qa}=1"))
+	if a.Unrequested != 2 {
+		t.Errorf("%d unrequested, want x and the variant for qa", a.Unrequested)
+	}
+}
+
+// TestKinImage: what a snapshot keeps is for one map, and comes back for it.
+func TestKinImage(t *testing.T) {
+	r := newKinRig(t, OriginConfig{})
+	r.sub(EndpointType, "env=prod", true, "n")
+	r.sub(EndpointType, "env=test", true, "n")
+	r.open()
+	r.says(mainLane, zero, EndpointType, "n{env=prod}=1", "n{env=test}=2")
+	back := newKinRig(t, OriginConfig{})
+	back.group.Release(zero)
+	for x := range r.table.Images(func(*TypeImage) uint64 { return 0 }) {
+		if err := back.table.Restore(zero, x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	isTold(t, "prod", told(back.sub(EndpointType, "env=prod", true, "n")), "n=1")
+	isTold(t, "test", told(back.sub(EndpointType, "env=test", true, "n")), "n=2")
+	isTold(t, "both", told(back.sub(EndpointType, "env=qa", true, "n")), "nothing")
+}

@@ -1,0 +1,264 @@
+package relay
+
+import (
+	"slices"
+	"time"
+)
+
+// How a response is divided among kin: each shard is offered what matches its map (RELAY-72).
+
+// portion is what a response says to one shard.
+type portion struct {
+	*Update
+	bodies []*Variant
+}
+
+// silent reports whether it says nothing by itself. A list says something by what it leaves out.
+func (p *portion) silent() bool {
+	return !p.Full && !p.Bad && len(p.Resources)+len(p.Removed)+len(p.RemovedVariants)+len(p.Errors)+len(p.Whole) == 0
+}
+
+// askersLocked are the shards of which something was asked on a lane's stream.
+func (k *kin) askersLocked(i laneIndex, gen uint32) (asked []*shard) {
+	if len(k.all) == 1 && k.all[0].kindLocked(i, gen) != kindNone {
+		return k.all
+	}
+	for _, s := range k.all {
+		if s.kindLocked(i, gen) != kindNone {
+			asked = append(asked, s)
+		}
+	}
+	return asked
+}
+
+// heldLocked is what is held of each resource, wherever it is.
+func (k *kin) heldLocked(asked []*shard, u *Update, lane laneIndex, gen uint32) []*Variant {
+	if len(asked) == 0 {
+		return nil
+	}
+	old := make([]*Variant, len(u.Resources))
+	for i := range u.Resources {
+		r := &u.Resources[i]
+		of := asked
+		if r.Constraints != nil {
+			of = k.matchingLocked(r.Constraints)
+		}
+		for _, s := range of {
+			if old[i] = find(s.spokenOfLocked(r.Name, lane, gen), r.Constraints.Key()); old[i] != nil {
+				break
+			}
+		}
+	}
+	return old
+}
+
+// spokenOfLocked is what a shard holds of a name that a response on the stream may speak of.
+func (s *shard) spokenOfLocked(name string, lane laneIndex, gen uint32) []*Variant {
+	switch s.kindLocked(lane, gen) {
+	case kindSet:
+		if m := s.star.members[name]; m != nil {
+			return m.variants
+		}
+	case kindNamed:
+		if vs := s.bodiesLocked(name); vs != nil {
+			return vs
+		}
+	default:
+		return nil
+	}
+	return s.memberLocked(gen, name)
+}
+
+// applyLocked takes a response up in every shard that asked for the type, under one revision.
+func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Variant, lane laneIndex, gen uint32, from *receipt) {
+	asked := k.askersLocked(lane, gen)
+	if u.For != nil {
+		asked = slices.DeleteFunc(slices.Clone(asked), func(s *shard) bool { return s.params.Key() != u.For.Key() })
+	}
+	if len(asked) == 0 {
+		return // nobody wants it any more
+	}
+	from.rev = asked[0].nextRevLocked()
+	portions := k.divideLocked(asked, u, bodies)
+	several := len(asked) > 1
+	if several {
+		a.strays = map[string]int{}
+	}
+	for i, s := range asked {
+		p := &portions[i]
+		switch {
+		case !several:
+		case p.silent() && !u.silent():
+			s.besideLocked(now, lane, gen, u)
+			continue
+		case p.Full && s.lateLocked(gen):
+			part := *p.Update
+			part.Full, p.Update = false, &part
+		}
+		s.now, s.rev = now, from.rev
+		s.editedLocked()
+		s.takeUpLocked(a, p, lane, gen, from)
+	}
+	if several || portions[0].Update != u {
+		k.countStraysLocked(a, asked, portions, u)
+	}
+}
+
+// lateLocked reports whether the shard's `*` was asked after that of kin and is not answered yet: a list may have been under way that was
+// made before.
+func (s *shard) lateLocked(gen uint32) bool {
+	if s.star.askedGen != gen || s.star.answeredGen == gen {
+		return false
+	}
+	return slices.ContainsFunc(s.kin.all, func(x *shard) bool { return x.star.askedGen == gen && x.star.askedAt.Before(s.star.askedAt) })
+}
+
+// silent: an empty response is the first answer of whoever waits for one (DELTA-13).
+func (u *Update) silent() bool { return (&portion{Update: u}).silent() }
+
+// takeUpLocked takes up what a response says to the shard.
+func (s *shard) takeUpLocked(a *Applied, p *portion, lane laneIndex, gen uint32, from *receipt) {
+	if s.kindLocked(lane, gen) == kindSet {
+		s.applySetsLocked(a, p.Update, p.bodies, gen, from)
+		return
+	}
+	waiting := a.Waiting
+	s.applyNamedLocked(a, p.Update, p.bodies, gen)
+	s.applyCollectionsLocked(a, p.Update, p.bodies, gen)
+	if !p.Heartbeats && (a.Waiting == waiting || !p.Full) {
+		s.named.from = from // else the version is that of a list of which clients have another (VER-5)
+	}
+}
+
+// divideLocked divides a response. Where there is one map, and nothing that it does not match, that is the response itself.
+func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant) []portion {
+	portions := make([]portion, len(asked))
+	sotw := k.group.origin.config().SotW && !u.Bad
+	k.constrained = k.constrained || len(u.RemovedVariants) > 0 ||
+		slices.ContainsFunc(u.Resources, func(r Resource) bool { return r.Constraints != nil })
+	if !k.constrained {
+		for i := range portions {
+			portions[i] = portion{u, bodies}
+		}
+		return portions
+	}
+	at := make(map[*shard]*portion, len(asked))
+	for i, s := range asked {
+		part := *u
+		part.Resources, part.Removed, part.RemovedVariants = nil, nil, nil
+		portions[i] = portion{Update: &part}
+		at[s] = &portions[i]
+	}
+	for i := range u.Resources {
+		for _, s := range k.matchingLocked(u.Resources[i].Constraints) {
+			if p := at[s]; p != nil {
+				p.Resources, p.bodies = append(p.Resources, u.Resources[i]), append(p.bodies, bodies[i])
+			}
+		}
+	}
+	for i, s := range asked {
+		if sotw {
+			portions[i].supersedeLocked(s)
+		}
+	}
+	for _, r := range u.RemovedVariants {
+		for _, s := range k.matchingLocked(r.Set) {
+			if p := at[s]; p != nil {
+				p.RemovedVariants = append(p.RemovedVariants, r)
+			}
+		}
+	}
+	for _, name := range u.Removed {
+		for i, s := range asked {
+			if !s.constrainedLocked(name) {
+				portions[i].Removed = append(portions[i].Removed, name)
+			}
+		}
+	}
+	return portions
+}
+
+// supersedeLocked has a SotW response remove the variants of what it lists that it does not list: it brings one that matches, there is no
+// other word for a removal, and a relay that came later would know the new one alone (DYN-9).
+func (p *portion) supersedeLocked(s *shard) {
+	listed := make(map[identity]bool, len(p.Resources))
+	for i := range p.Resources {
+		listed[identity{p.Resources[i].Name, p.Resources[i].Constraints.Key()}] = p.Resources[i].Any != nil
+	}
+	for id, body := range listed {
+		for _, v := range s.variantsLocked(id.name) {
+			old := identity{id.name, v.Constraints.Key()}
+			if _, there := listed[old]; body && !there {
+				listed[old] = false
+				p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{old.name, old.constraints, v.Constraints})
+			}
+		}
+	}
+}
+
+// variantsLocked are all that the shard holds of a name.
+func (s *shard) variantsLocked(name string) (vs []*Variant) {
+	if e := s.named.entries[name]; e != nil {
+		vs = append(vs, e.variants...)
+	}
+	s.setsLocked(func(t *set) {
+		if m := t.members[name]; m != nil {
+			vs = append(vs, m.variants...)
+		}
+	})
+	return vs
+}
+
+// replaced reports whether the same response brought another variant for the map, so that what goes is no loss to anybody.
+func replaced(vs []*Variant, key string, rev uint64) bool {
+	return slices.ContainsFunc(vs, func(v *Variant) bool { return v.from.rev == rev && v.Constraints.Key() != key })
+}
+
+// constrainedLocked reports whether the shard holds variants of a name with constraints alone, which a removal of the plain name does not
+// concern (DYN-13).
+func (s *shard) constrainedLocked(name string) bool {
+	vs := s.variantsLocked(name)
+	return len(vs) > 0 && !slices.ContainsFunc(vs, func(v *Variant) bool { return v.Constraints == nil })
+}
+
+// besideLocked notes a response that has nothing for the map. It may be all the answer that there is to its sets, but not so surely as one
+// of its own.
+func (s *shard) besideLocked(now time.Time, lane laneIndex, gen uint32, u *Update) {
+	s.now = now
+	s.setsLocked(func(t *set) {
+		if t.askedGen != gen || t.laneIndex() != lane {
+			return
+		}
+		if !t.settled && t.first.IsZero() {
+			t.first, t.news = now, now.Add((firmFactor-1)*s.cfg().Settle)
+		}
+		t.besideLocked(gen, u)
+	})
+}
+
+// countStraysLocked counts what no map of several took (RELAY-28).
+func (k *kin) countStraysLocked(a *Applied, asked []*shard, portions []portion, u *Update) {
+	count := func(name string, offered int) {
+		if n := a.strays[name]; n >= offered {
+			a.Unrequested++
+			asked[0].unrequested++
+		}
+	}
+	offered := map[string]int{}
+	for i := range portions {
+		for j := range portions[i].Resources {
+			offered[portions[i].Resources[j].Name]++
+		}
+	}
+	for i := range u.Resources {
+		name := u.Resources[i].Name
+		if n := offered[name]; n == 0 {
+			a.Unrequested++
+			asked[0].unrequested++
+		} else if a.strays != nil {
+			count(name, n)
+			delete(a.strays, name)
+			offered[name] = -1
+		}
+	}
+}

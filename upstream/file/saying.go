@@ -1,0 +1,97 @@
+package file
+
+import (
+	"slices"
+
+	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay"
+)
+
+// sayings are what is about to be told of a type. What has changed is told to all at one instant, removal and creation alike (DYN-10);
+// that there is no more, to each map of parameters by itself.
+type sayings struct {
+	typeURL string
+	content *content
+	now     *set
+	all     *saying
+	only    map[string]*saying // by parameters
+	order   []*saying
+
+	// changes are the names that changed since before.
+	before  *set
+	changes []string
+}
+
+// saying is one answer.
+type saying struct {
+	relay.Update
+	now  *set
+	said map[*entry]bool // a resource is told once, however many ask for it
+}
+
+func say(typeURL string, c *content) *sayings {
+	s := &sayings{typeURL: typeURL, content: c, now: c.set(typeURL), only: map[string]*saying{}}
+	s.all = s.begin(nil)
+	return s
+}
+
+func (s *sayings) begin(p *constraints.Params) *saying {
+	x := &saying{Update: relay.Update{TypeURL: s.typeURL, For: p}, now: s.now, said: map[*entry]bool{}}
+	s.order = append(s.order, x)
+	return x
+}
+
+// to is what is told to a map of parameters alone.
+func (s *sayings) to(p constraints.Params) *saying {
+	x := s.only[p.Key()]
+	if x == nil {
+		x = s.begin(&p)
+		s.only[p.Key()] = x
+	}
+	return x
+}
+
+// changed are the names whose variants are others than before, sorted. Nearly all selectors were told of the same set.
+func (s *sayings) changed(before *set) []string {
+	if s.before == before {
+		return s.changes
+	}
+	s.before, s.changes = before, nil
+	for _, n := range s.now.names {
+		if !slices.Equal(before.byName[n], s.now.byName[n]) {
+			s.changes = append(s.changes, n)
+		}
+	}
+	for _, n := range before.names {
+		if s.now.byName[n] == nil {
+			s.changes = append(s.changes, n)
+		}
+	}
+	slices.Sort(s.changes)
+	return s.changes
+}
+
+func (s *saying) empty() bool {
+	return len(s.Resources)+len(s.Removed)+len(s.RemovedVariants)+len(s.Whole) == 0 && !s.Full
+}
+
+// difference tells of the variants that are new or changed, and of those that exist no more.
+func (s *saying) difference(old, now []*entry) {
+	for _, e := range now {
+		if !slices.Contains(old, e) && !s.said[e] {
+			s.said[e] = true
+			s.Resources = append(s.Resources, e.Resource)
+		}
+	}
+	for _, e := range old {
+		if !s.said[e] && !s.exists(e) {
+			s.said[e] = true
+			s.RemovedVariants = append(s.RemovedVariants, relay.RemovedVariant{Name: e.Name, Constraints: e.Constraints.Key()})
+		}
+	}
+}
+
+// exists reports whether there still is a resource of that name and those constraints.
+func (s *saying) exists(e *entry) bool {
+	return s.now.find(key{name: e.Name, constraints: e.Constraints.Key()}) != nil
+}

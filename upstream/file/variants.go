@@ -1,0 +1,214 @@
+package file
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-xds/weir/constraints"
+)
+
+// resourceName is a name of a type, whatever its variants.
+type resourceName struct{ typeURL, name string }
+
+// variants is what the files say of a name that has constraints.
+type variants struct {
+	resourceName
+	stated []stated // by file name, and there as written
+
+	// prev is in force: these exclude each other.
+	prev []*entry
+}
+
+// stated is a variant as a file states it.
+type stated struct {
+	placed
+	in *file
+}
+
+// settleVariants sees to it that the variants of a name in force exclude each other. Of two that parameters match alike, which a client
+// gets would be the relay's choice (DYN-9), and nobody meant it: the one that comes to what is in force does not count. Nor does then
+// what was in force of the name go because no file states it any more: what was to replace it may be what does not count.
+func (c *content) settleVariants(prev *content, s *source, entries map[key]*entry) {
+	for _, v := range c.variants(prev, s) {
+		clashes := c.clashes(v)
+		kept, held := v.keep(c, prev, entries, len(clashes) > 0)
+		if len(clashes) > 0 || held {
+			c.admit(v, kept, clashes, entries)
+		}
+		c.warn(v)
+	}
+}
+
+// admit lets what is new come to what is kept, as far as they exclude each other.
+func (c *content) admit(v *variants, kept []*entry, clashes map[key]string, entries map[key]*entry) {
+	for _, x := range v.stated {
+		if !v.isNew(x) {
+			continue
+		}
+		if !slices.ContainsFunc(kept, func(e *entry) bool { return overlaps(e, x.entry) }) {
+			kept = append(kept, x.entry)
+			continue
+		}
+		delete(entries, x.key)
+		delete(c.owners, x.key)
+		text := clashes[x.key]
+		if text == "" {
+			text = fmt.Sprintf("%s does not count yet: it would take the place of a variant that stays in force until all variants of "+
+				"the name exclude each other and every file is in order", x.describe())
+		}
+		problem := &problem{file: x.in.path, at: x.at, msg: text}
+		c.conflicts[x.in] = append(c.conflicts[x.in], problem)
+		c.problems = append(c.problems, problem)
+	}
+}
+
+func (e *entry) constrained() bool { return e.Constraints != nil }
+
+// variants are the names that a file states constraints for, or did, in the order of type and name.
+func (c *content) variants(prev *content, s *source) []*variants {
+	names := map[resourceName]*variants{}
+	each := func(f func(n resourceName, x stated)) {
+		for _, in := range s.all() {
+			for _, p := range in.good {
+				if c.owners[p.key] == in {
+					f(resourceName{p.key.typeURL, p.key.name}, stated{p, in})
+				}
+			}
+		}
+	}
+	each(func(n resourceName, x stated) {
+		before := func() []*entry { return prev.set(n.typeURL).byName[n.name] }
+		constrained := x.Constraints != nil || prev.constrained != nil && slices.ContainsFunc(before(), (*entry).constrained)
+		if constrained && names[n] == nil {
+			names[n] = &variants{resourceName: n, prev: before()}
+		}
+	})
+	if len(names) == 0 {
+		return nil
+	}
+	each(func(n resourceName, x stated) {
+		if v := names[n]; v != nil {
+			v.stated = append(v.stated, x)
+		}
+	})
+	all := make([]*variants, 0, len(names))
+	for _, v := range names {
+		all = append(all, v)
+	}
+	slices.SortFunc(all, func(a, b *variants) int {
+		return cmp.Or(strings.Compare(a.typeURL, b.typeURL), strings.Compare(a.name, b.name))
+	})
+	return all
+}
+
+// isNew reports whether nothing of that name and those constraints is in force.
+func (v *variants) isNew(x stated) bool {
+	return !slices.ContainsFunc(v.prev, func(e *entry) bool { return e.Constraints.Key() == x.key.constraints })
+}
+
+// clashes are the variants that overlap one stated before them, or in force, with what is to be said of it. What is in force was found
+// to be apart before, and is not looked at again: of many variants there are very many pairs.
+func (c *content) clashes(v *variants) map[key]string {
+	found := map[key]string{}
+	for i, x := range v.stated {
+		if !v.isNew(x) {
+			continue
+		}
+		for j, y := range v.stated {
+			if j >= i && (j == i || v.isNew(y)) {
+				continue
+			}
+			example, verdict := constraints.Overlap(y.Constraints, x.Constraints)
+			if verdict == constraints.Overlapping {
+				found[x.key] = fmt.Sprintf("%s overlaps %s at %s: both match the parameters %s; variants of a name have to exclude each "+
+					"other, and until they do, this one does not count", x.describe(), y.title(), place(y.in.path, y.at), parameters(example))
+				break
+			}
+			if verdict == constraints.Unknown {
+				c.note(x, "is too intricate to tell whether it excludes %s at %s", y.title(), place(y.in.path, y.at))
+			}
+		}
+	}
+	return found
+}
+
+// keep is what stays in force of the name, as it is stated now, and whether of that something is held that no file states any more: as
+// all of it is where variants clash, and everything is while a file's content is not known.
+func (v *variants) keep(c, prev *content, entries map[key]*entry, all bool) (kept []*entry, held bool) {
+	for _, e := range v.prev {
+		k := key{v.typeURL, v.name, e.Constraints.Key()}
+		if entries[k] == nil && all {
+			c.owners[k], entries[k] = prev.owners[k], e
+		}
+		if entries[k] != nil {
+			kept = append(kept, entries[k])
+			held = held || !slices.ContainsFunc(v.stated, func(x stated) bool { return x.key == k })
+		}
+	}
+	return kept, held
+}
+
+func overlaps(a, b *entry) bool {
+	_, verdict := constraints.Overlap(a.Constraints, b.Constraints)
+	return verdict == constraints.Overlapping
+}
+
+// note adds a warning.
+func (c *content) note(x stated, format string, args ...any) {
+	c.warnings = append(c.warnings, &problem{file: x.in.path, at: x.at, msg: x.describe() + " " + fmt.Sprintf(format, args...)})
+}
+
+// warn notes what is allowed of variants and hardly meant.
+func (c *content) warn(v *variants) {
+	first := v.stated[0]
+	for _, x := range v.stated {
+		if _, verdict := constraints.Overlap(x.Constraints, nil); verdict == constraints.Disjoint {
+			c.note(x, "matches no parameters whatever, so nobody gets it")
+		}
+		if !constraints.SameKeys(first.Constraints, x.Constraints) {
+			c.note(x, "looks at other parameters (%s) than %s at %s (%s); who sends only some of them may match none, or what the next "+
+				"variant matches too", keysOf(x.Constraints), first.title(), place(first.in.path, first.at), keysOf(first.Constraints))
+		}
+		if x.Constraints != nil && c.constrained == nil {
+			c.constrained = &x
+		}
+	}
+}
+
+func keysOf(c *constraints.Set) string {
+	if keys := c.Mentioned(); len(keys) > 0 {
+		return strings.Join(keys, ", ")
+	}
+	return "none"
+}
+
+// describe is how people are told of a variant, and title where the name was said.
+func (x stated) describe() string { return fmt.Sprintf("%s, %s", x.key, x.title()) }
+
+func (x stated) title() string {
+	if x.Constraints == nil {
+		return "the variant without constraints"
+	}
+	return "the variant " + shortened(x.Constraints.Key())
+}
+
+// shortened keeps an error readable, however long the constraints.
+func shortened(s string) string {
+	if len(s) > 200 {
+		return s[:200] + "..."
+	}
+	return s
+}
+
+func parameters(p constraints.Params) string {
+	if p.Len() == 0 {
+		return "{} (none)"
+	}
+	var all []string
+	for k, v := range p.All() {
+		all = append(all, k+"="+v)
+	}
+	return shortened("{" + strings.Join(all, ", ") + "}")
+}
