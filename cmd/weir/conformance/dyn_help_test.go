@@ -11,6 +11,7 @@ import (
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -202,10 +203,26 @@ func (s *seeker) got(typeURL, want string, labels ...string) {
 	}
 }
 
+// refused waits until a name is stated to be in error, for whatever map.
+func (s *seeker) refused(typeURL, name string, code codes.Code, sentence string) {
+	s.t.Helper()
+	s.Await(0, func(st *relaytest.State) bool {
+		return slices.ContainsFunc(st.Responses(typeURL), func(r *relaytest.Response) bool {
+			return slices.ContainsFunc(r.Errors(), func(e *discovery.ResourceError) bool {
+				return e.GetResourceName().GetName() == name && codes.Code(e.GetErrorDetail().GetCode()) == code
+			})
+		})
+	}, fmt.Sprintf("%s: %s is refused with %v", sentence, name, code))
+}
+
 // upstream waits until the origin was asked for exactly these, plain names and locators, on its one stream.
 func (w *world) upstream(typeURL, sentence string, wants ...string) *relaytest.Stream {
 	w.t.Helper()
-	slices.Sort(wants)
+	want := slices.Clone(wants)
+	for i := range want {
+		want[i] = strings.TrimSuffix(want[i], "{}")
+	}
+	slices.Sort(want)
 	var s *relaytest.Stream
 	w.origin.Await(0, func() bool {
 		open := w.origin.Open()
@@ -213,7 +230,7 @@ func (w *world) upstream(typeURL, sentence string, wants ...string) *relaytest.S
 			return false
 		}
 		s = open[0]
-		return slices.Equal(wantedOn(s, typeURL), wants)
+		return slices.Equal(wantedOn(s, typeURL), want)
 	}, sentence)
 	return s
 }

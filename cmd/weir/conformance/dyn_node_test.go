@@ -100,11 +100,12 @@ func nodeParameters(t *testing.T, d relaytest.Dialect) {
 		return n
 	}
 	c := w.seekerAs(d, of("prod"))
+	w.origin.Set(rds, "r", "1", relaytest.Route("r", "c"))
 	c.seek(eds, "n")
 	c.has(eds, "n", "prod", "its parameters are the node's")
 	c.Send(wish{typeURL: rds, names: []string{"r"}, node: of("prod")}.message(d)) // the same again
-	c.WantIdle(quiet)
-	c.Send(wish{typeURL: rds, names: []string{"r", "s"}, node: of("test")}.message(d))
+	c.AwaitNames(rds, "who says the same again goes on", "r")
+	c.Send(wish{typeURL: lds, names: []string{"l"}, node: of("test")}.message(d))
 	if code := c.AwaitEnd("the stream ends with another map"); code != codes.Unavailable {
 		t.Errorf("it ended with %v", c.Err())
 	}
@@ -158,7 +159,7 @@ func explosion(t *testing.T, d relaytest.Dialect) {
 		beyond = append(beyond, fmt.Sprintf("m{i=%d}", most+i))
 	}
 	c.seek(eds, append(beyond, "m{i=0}")...)
-	c.Await(0, inError(eds, codes.ResourceExhausted, "m"), "the names of others are refused")
+	c.refused(eds, "m", codes.ResourceExhausted, "with more it is not")
 	c.has(eds, "m{i=0}", "one", "those of maps that it has are not")
 	w.weir.AwaitMetric(500, "which is counted", "weir_limit_rejections_total", `limit="parameter_sets_per_stream"`)
 	for want := range w.origin.Asked(eds).Subscribed {
@@ -193,7 +194,7 @@ func crowdedGroup(t *testing.T, d relaytest.Dialect) {
 	}
 	late := w.seeker(d)
 	late.seek(eds, "n{i=3}")
-	late.Await(0, inError(eds, codes.ResourceExhausted, "n"), "the fourth is refused")
+	late.refused(eds, "n", codes.ResourceExhausted, "a fourth map")
 	late.seek(eds, "m{i=2}")
 	late.has(eds, "m{i=2}", "one", "but not what is there")
 	w.weir.AwaitMetric(1, "which is counted", "weir_limit_rejections_total", `limit="parameter_sets_per_group"`)
@@ -223,7 +224,7 @@ func undeclared(t *testing.T, origin relaytest.Dialect) {
 			c.seek(eds, "m{}", "n{env=prod}")
 			c.has(eds, "m{}", "all", "without parameters it is served, as it was asked")
 			if otherwise == "refuse" {
-				refusedWith(t, c.Client, eds, "n", codes.FailedPrecondition)
+				c.refused(eds, "n", codes.FailedPrecondition, "with parameters it is not")
 				c.WantIdle(quiet)
 				c.got(eds, "n{env=prod}")
 			} else {

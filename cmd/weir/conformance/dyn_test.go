@@ -91,37 +91,34 @@ func anotherMap(t *testing.T, d relaytest.Dialect) {
 func removalForms(t *testing.T) {
 	w := start(t, setup{scripted: true, config: tp2})
 	located, both := w.seeker(relaytest.Delta), w.seeker(relaytest.Delta)
-	located.seek(eds, "n{env=prod}", "n{env=test}")
+	located.seek(eds, "n{env=prod}")
 	both.seek(eds, "n", "n{env=test}")
 	s := w.upstream(eds, "all of it is asked", "n", "n{env=prod}", "n{env=test}")
 	prod, rest := variant{when("env=prod"), "prod"}, variant{nil, "rest"}
-	s.Respond(eds, "1", prod.of(eds, "n"), rest.of(eds, "n"))
+	s.ExpectACK(eds, s.Respond(eds, "1", prod.of(eds, "n"), rest.of(eds, "n")), "both variants are accepted")
 	located.has(eds, "n{env=prod}", "prod", "the more specific one is chosen") // DYN-9
-	located.has(eds, "n{env=test}", "rest", "the other")
 	both.has(eds, "n", "rest", "the other in plain form")
 	both.has(eds, "n{env=test}", "rest", "and as a locator")
+	located.Skip()
 
 	s.ExpectACK(eds, s.RespondRemoved(eds, "2", "n"), "the plain removal is accepted")
-	for _, c := range []*seeker{located, both} {
-		c.has(eds, "n{env=test}", "", "the variant without constraints goes")
-	}
-	both.has(eds, "n", "", "from the plain name, too")
-	located.WantIdle(quiet)
-	located.got(eds, "n{env=prod}", "prod") // DYN-13: whose removal must name its constraints
-	located.got(eds, "n{env=test}", "rest", "")
-	both.got(eds, "n", "rest", "")
-	both.got(eds, "n{env=test}", "rest", "")
+	both.has(eds, "n", "", "the variant without constraints goes")
+	both.has(eds, "n{env=test}", "", "in either form")
+	both.Skip()
+	located.WantIdle(quiet) // DYN-13: the removal of what it has must name its constraints
 
-	replacing(s, eds, "3", "n", prod.when)
+	s.ExpectACK(eds, replacing(s, eds, "3", "n", prod.when), "and so is the one by constraints")
 	located.has(eds, "n{env=prod}", "", "the variant whose constraints are named goes")
 	both.WantIdle(quiet)
+	located.got(eds, "n{env=prod}", "prod", "")
+	both.got(eds, "n", "rest", "")
+	both.got(eds, "n{env=test}", "rest", "")
 	for _, r := range located.Responses(eds) {
 		if len(r.Delta.RemovedResources) > 0 {
 			t.Errorf("%v removes %q from a client that named no plain name (DYN-14)", r, r.Delta.RemovedResources)
 		}
 	}
-	last := both.Responses(eds)
-	for _, r := range last {
+	for _, r := range both.Responses(eds) {
 		for _, n := range r.Delta.RemovedResourceNames {
 			if n.Name != "n" || proto.Size(n.DynamicParameterConstraints) != 0 {
 				t.Errorf("%v removes %v, want what was sent: n without constraints", r, n)
