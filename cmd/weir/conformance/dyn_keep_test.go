@@ -125,35 +125,36 @@ func (w *world) act(path string) {
 	_ = r.Body.Close()
 }
 
+// frozenVariants is about Clusters: a freeze lets the content of endpoints pass.
 func frozenVariants(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{tp2: true})
 	w.vary(variant{when("env=prod"), "prod"}, variant{when("env=test"), "test"})
 	p, q, test := w.seeker(d), w.seeker(d), w.seeker(d)
-	p.seek(eds, "n{env=prod,ver=1}")
-	q.seek(eds, "n{env=prod,ver=2}")
-	test.seek(eds, "n{env=test}")
-	p.has(eds, "n{env=prod,ver=1}", "prod", "it arrives")
-	q.has(eds, "n{env=prod,ver=2}", "prod", "it arrives")
-	test.has(eds, "n{env=test}", "test", "it arrives")
+	p.seek(cds, "c{env=prod,ver=1}")
+	q.seek(cds, "c{env=prod,ver=2}")
+	test.seek(cds, "c{env=test}")
+	p.has(cds, "c{env=prod,ver=1}", "prod", "it arrives")
+	q.has(cds, "c{env=prod,ver=2}", "prod", "it arrives")
+	test.has(cds, "c{env=test}", "test", "it arrives")
 	all := []*seeker{p, q, test}
 	for _, c := range all {
 		c.Skip()
 	}
 	w.act("/origins/plane/freeze")
-	was := w.origin.Asked(eds).ACKs
+	was := w.origin.Asked(cds).ACKs
 	w.vary(variant{when("env=prod,ver=1"), "half-1"}, variant{when("env=prod,ver=2"), "half-2"}, variant{when("env=test"), "test"})
 	w.vary(variant{when("env=prod,ver=1"), "half-1"}, variant{when("env=prod,ver=2"), "half-3"}, variant{when("env=test"), "test"})
-	w.origin.Await(0, func() bool { return w.origin.Asked(eds).ACKs >= was+1 }, "weir takes the changes in")
+	w.origin.Await(0, func() bool { return w.origin.Asked(cds).ACKs >= was+1 }, "weir takes the changes in")
 	for _, c := range all {
 		c.WantIdle(quiet / 2)
 	}
 	w.act("/origins/plane/unfreeze")
-	p.has(eds, "n{env=prod,ver=1}", "half-1", "the freeze ends")
-	q.has(eds, "n{env=prod,ver=2}", "half-3", "the freeze ends")
+	p.has(cds, "c{env=prod,ver=1}", "half-1", "the freeze ends")
+	q.has(cds, "c{env=prod,ver=2}", "half-3", "the freeze ends")
 	test.WantIdle(quiet)
-	p.got(eds, "n{env=prod,ver=1}", "prod", "half-1")
-	q.got(eds, "n{env=prod,ver=2}", "prod", "half-3")
-	test.got(eds, "n{env=test}", "test")
+	p.got(cds, "c{env=prod,ver=1}", "prod", "half-1")
+	q.got(cds, "c{env=prod,ver=2}", "prod", "half-3")
+	test.got(cds, "c{env=test}", "test")
 	for _, c := range all {
 		c.CheckClean()
 	}
