@@ -312,7 +312,7 @@ func (e *entry) in(names map[string]bool) bool {
 
 // askedOn reports whether the name was asked on the stream of generation gen.
 func (e *entry) askedOn(gen uint32) bool {
-	return slices.ContainsFunc(e.wants, func(w *want) bool { return w.asked == gen })
+	return slices.ContainsFunc(e.wants, func(w *want) bool { return w.askedOn(gen) })
 }
 
 // kept reports whether the name is in an error, stated on the stream of generation gen, that leaves its body in use (ABS-8).

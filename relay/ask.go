@@ -254,16 +254,24 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 		w.inChanged = false
 	}
 	t.changed = nil
+	shared := false
 	for _, e := range t.entries {
 		for _, w := range slices.Clone(e.wants) {
 			if !w.wanted() {
 				s.deleteLocked(w)
 				continue
 			}
+			if s.sharesLocked(w) {
+				shared = true
+				continue
+			}
 			a.Subscribe = append(a.Subscribe, s.askedLocked(w, gen, now))
 		}
 	}
 	globs := s.askableLocked(a, glob)
+	if shared {
+		t.firstGen[t.lane], t.firstAt[t.lane] = gen, now
+	}
 	if len(a.Subscribe) == 0 {
 		return
 	}
@@ -317,8 +325,10 @@ func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time) (again []Na
 	for _, w := range changed {
 		w.inChanged = false
 		asked := w.asked == gen
-		name := w.ask()
+		name := s.nameOf(w)
 		switch {
+		case !w.wanted() && asked && s.waitsForHeirLocked(w):
+			s.lookLocked(w)
 		case !w.wanted():
 			if asked {
 				a.Unsubscribe = append(a.Unsubscribe, name)
@@ -326,7 +336,9 @@ func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time) (again []Na
 			}
 			s.deleteLocked(w)
 		case !asked:
-			a.Subscribe = append(a.Subscribe, s.askedLocked(w, gen, now))
+			if !s.sharesLocked(w) {
+				a.Subscribe = append(a.Subscribe, s.askedLocked(w, gen, now))
+			}
 		case w.refresh:
 			a.Unsubscribe = append(a.Unsubscribe, name)
 			again = append(again, s.askedLocked(w, gen, now))
@@ -345,7 +357,7 @@ func (s *shard) askedLocked(w *want, gen uint32, now time.Time) Name {
 	if w.chosen != nil && w.chosen.DoNotCache {
 		s.reshowLocked(w) // it may be given out from now on
 	}
-	return w.ask()
+	return s.nameOf(w)
 }
 
 func (k *kin) allAskedLocked() []Name {
@@ -354,7 +366,7 @@ func (k *kin) allAskedLocked() []Name {
 		for _, e := range s.named.entries {
 			for _, w := range e.wants {
 				if s.isAskedLocked(w) {
-					all = append(all, w.ask())
+					all = append(all, s.nameOf(w))
 				}
 			}
 		}

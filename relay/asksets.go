@@ -12,6 +12,9 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time, all bool) [
 		if s.spacesGen == gen {
 			return asks // the stream is opened anew
 		}
+		if s.star.anew { // the type came here from a lane that was to be opened anew for it (RELAY-92)
+			s.star.forgetLocked()
+		}
 		a := Ask{TypeURL: s.typeURL, Wildcard: !s.byLocator()}
 		if !a.Wildcard {
 			a.Subscribe = []Name{s.starName()}

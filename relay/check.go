@@ -204,7 +204,7 @@ func (w *want) check(s *shard, subs map[*Sub]bool, fail func(string, ...any)) {
 	if w.count > 0 && !w.lingerAt.IsZero() {
 		fail("want %q: lingers with %d clients", w.entry.name, w.count)
 	}
-	if p := pick(w.entry.variants, w.params); p != w.chosen {
+	if p := pick(w.entry.variants, s.params); p != w.chosen {
 		fail("want %q: chosen variant is not the one that matches", w.entry.name)
 	}
 }
@@ -214,7 +214,7 @@ func (v *view) check(fail func(string, ...any)) int {
 	live, dead, bytes, total := 0, 0, 0, sum{}
 	last := uint64(0)
 	for it := v.head; it != nil; it = it.next {
-		if it.last < last || it.birth > it.rev || it.rev > it.last || !v.key.ttl && it.rev != it.last {
+		if it.last < last || it.birth > it.rev || it.rev > it.last || !v.ttl && it.rev != it.last {
 			fail("item %q: revisions %d and %d after %d, born %d", it.variant.Name, it.rev, it.last, last, it.birth)
 		}
 		last = it.last
@@ -229,7 +229,7 @@ func (v *view) check(fail func(string, ...any)) int {
 		bytes += it.variant.Size()
 		total.add(it.variant.Digest)
 		m := v.set.members[it.variant.Name]
-		if m == nil || pick(m.variants, v.params) != it.variant {
+		if m == nil || pick(m.variants, v.set.shard.params) != it.variant {
 			fail("item %q: is not what its member says", it.variant.Name)
 		}
 	}

@@ -15,7 +15,7 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 	if len(s.collections) == 0 {
 		return
 	}
-	parts, none := map[*set]*excerpt{}, Update{TypeURL: u.TypeURL, Bad: u.Bad, Refused: u.Refused, Unread: u.Unread, Heartbeats: u.Heartbeats}
+	parts, none := map[*set]*excerpt{}, u.bare()
 	of := func(t *set) *excerpt {
 		if parts[t] == nil {
 			parts[t] = &excerpt{Update: none}
@@ -55,7 +55,7 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 	if first || u.Bad || s.collectedBad {
 		for _, t := range s.collections {
 			if t.askedGen == gen && parts[t] == nil {
-				t.besideLocked(gen, &none)
+				t.besideLocked(gen, u)
 			}
 		}
 	}
@@ -149,7 +149,8 @@ func (t *set) tellAllLocked(rev uint64) {
 // besideLocked: a response on the set's stream said nothing of it. It begins the pause before a sweep (RELAY-46).
 func (t *set) besideLocked(gen uint32, u *Update) {
 	now := t.shard.now
-	if t.noteLocked(u); u.Bad {
+	bare := u.bare()
+	if t.noteLocked(&bare); u.Bad {
 		t.sweepGen = 0
 	}
 	if t.sweepGen == gen && t.sweepFirst.IsZero() {

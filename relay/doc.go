@@ -22,6 +22,10 @@
 // own, with its whole node (TestDedicated); what is private to it, and secrets wherever they are, goes with the last that wants it, neither
 // lingers nor retires, and pictures have secrets by name alone (TestSecretsDoNotLinger).
 //
+// Where an origin understands parameters, fields of the metadata may be mapped to them (params.go): they make the map that a client's plain
+// names have, with what its node says of parameters itself (TestParams, TestMappedScalars), and are in neither key nor node, so that a
+// fleet whose members differ in them alone is one group (TestMappedFieldsLeaveTheGroup). No other origin is told of any map (TestParams).
+//
 // Lanes are shared by the types of a group, unless the origin is spoken to in a service for each type (service.go): then each type has
 // its own two, from the start.
 //
@@ -41,12 +45,17 @@
 // A client that does not take costs its position and one record for each of its names; nobody waits for it. The tombstones that
 // are kept for it are bounded: beyond the number of live entries and 1,000 more the slowest position is taken out and its
 // stream has to end (TestTombstonesEnd). An origin's response is checked structurally (RELAY-30) before it touches
-// anything; what is bad keeps its previous content (TestAccept). An origin that is away changes nothing: what was answered
-// stays servable, and absence is told to nobody who asks now (RELAY-2, RELAY-38; testdata/resume.txt). Errors of members are kept one
+// anything; what is bad keeps its previous content (TestAccept), and a set whose first answer had it is not
+// complete for who holds something before it was said again, or for a minute (refused.go, testdata/case_bad*.txt). An origin
+// that is away changes nothing: what was answered stays servable, and absence is told to nobody who asks now (RELAY-2, RELAY-38; testdata/resume.txt). Errors of members are kept one
 // for each member and 1,000 more, the newest (TestFaultsAreBounded); a client of `*` costs its place in their order. A type that makes
 // the origin end the stream is left out of the next, tried on lanes of its own, and kept there until it is answered, so that the
 // others go on (RELAY-92; trial.go, testdata/quarantine.txt). A client that says it came through relays which the origin refuses leaves,
 // and the others' lane is opened again at once (via.go, TestRefusedWay).
+//
+// Clients make parameter maps up, and each is a subscription of its own upstream: a group has so many that are in use and no more, and who
+// asks with another is refused, so that it costs nobody else theirs (paramsets.go, TestParameterSets). Where as many are held, none
+// lingers: one after the other they would pile up (TestMadeUpMapsDoNotPileUp).
 //
 // # Room
 //
@@ -139,6 +148,8 @@
 // does it say NOT_FOUND of what has expired. Both kinds of clients, those who are told TTLs and others, on one wildcard cost two views of
 // it. An alias that only a member of `*` lists is still asked by name: who names one gets what the origin
 // answers. Who leaves `*` before it is told of an update that drops an alias of its may keep what it has by that alias.
+// What a delta origin had refused, and does not say again for a minute while it says other things, is missing from a set that was not
+// complete before: who holds it loses it.
 // What a transient error keeps in a set that was restored is told to who comes back, though it may hold something newer; a name in
 // such an error is held back for as long as it lasts, but for lists that are sent whole, which wait 15 s. What had retired is not kept in
 // a snapshot unless somebody asked for it again.

@@ -81,7 +81,8 @@ func (g *Group) linger() time.Duration {
 }
 
 // Keeps reports whether a member whose later node is n stays in the group: false if the dynamic parameters are part of what is
-// presented upstream, and n has others (STREAM-4). Nothing else of a later node counts (STREAM-3).
+// presented upstream, and n has others (STREAM-4). Nothing else of a later node counts (STREAM-3). Whether they change what its plain names
+// ask with is told by Origin.Params.
 func (g *Group) Keeps(n *corev3.Node) bool {
 	return !g.dedicated && !slices.Contains(g.origin.config().GroupBy, dynamicParameters) ||
 		maps.EqualFunc(n.GetDynamicParameters(), g.node.GetDynamicParameters(), func(a, b *xdsv3.ContextParams) bool {

@@ -259,19 +259,33 @@ func FuzzNode(f *testing.F) {
 		}
 		n := read(b)
 		again := read(mustMarshal(t, n))
-		for _, terms := range [][]string{nil, groupTerms, {"metadata.a"}} {
-			cfg := OriginConfig{GroupBy: terms}
+		for _, cfg := range []OriginConfig{
+			{}, {GroupBy: groupTerms}, {GroupBy: []string{"metadata.a"}},
+			{GroupBy: groupTerms, TP2: true, FromNode: map[string]string{"x": "metadata.a.x", "z": "metadata.z", "none": "metadata.a.y.none"}},
+		} {
 			key, up := groupOf(n, cfg, "weir")
 			other, same := groupOf(again, cfg, "weir")
 			if key != other || !bytes.Equal(canonicalBytes(t, up), canonicalBytes(t, same)) {
-				t.Errorf("%v: %s and %s of one node", terms, key, other)
+				t.Errorf("%v: %s and %s of one node", cfg.GroupBy, key, other)
+			}
+			for _, field := range cfg.FromNode {
+				if fieldOf(up, field) != nil {
+					t.Errorf("%s is mapped, and presented: %v", field, up)
+				}
+			}
+			if len(cfg.FromNode) > 0 {
+				bare := proto.Clone(up).(*corev3.Node)
+				bare.Id = n.GetId() // of the group's own node
+				if restored, _ := groupOf(bare, cfg, "weir"); restored != key {
+					t.Errorf("%s of what is presented for %s", restored, key)
+				}
 			}
 			bare := &corev3.Node{}
 			if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(mustMarshal(t, up), bare); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(canonicalBytes(t, up), canonicalBytes(t, bare)) {
-				t.Errorf("%v: presented is what we do not know: %v", terms, up)
+				t.Errorf("%v: presented is what we do not know: %v", cfg.GroupBy, up)
 			}
 		}
 		mine := dedicatedNode(n)

@@ -287,6 +287,10 @@ func (s *shard) letGoLocked(t *set) (n int) {
 	}
 	touched := map[*entry]bool{}
 	for id := range held {
+		if !slices.ContainsFunc(s.holdersLocked(id.name), func(e *entry) bool { return find(e.variants, id.constraints) != nil }) {
+			delete(held, id) // it went otherwise, and the origin may have said something else since
+			continue
+		}
 		if s.removeNameLocked(id, touched) {
 			n++
 		}

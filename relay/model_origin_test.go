@@ -139,6 +139,8 @@ func (m *model) ask(l *modelLane, a Ask) {
 		delete(asked.names, n.Name)
 		delete(asked.known, n.Name)
 		delete(asked.errs, n.Name)
+		delete(asked.initial, n.Name) // asked again it is to be sent, whatever was presented (DELTA-7)
+		delete(asked.initial, m.resource(a.TypeURL, n.Name))
 		if asked.names[collection(n.Name)] {
 			asked.known[n.Name] = -2 // it answers what it is, or that it is none (DELTA-9)
 		}
@@ -289,7 +291,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		}
 	}
 	pieces := 1
-	if !m.sotw && len(adds) > 1 && !(bad && m.collects()) {
+	if !m.sotw && len(adds) > 1 {
 		pieces = 1 + m.rnd.IntN(min(3, len(adds)))
 	}
 	for i := range pieces {

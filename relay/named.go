@@ -3,8 +3,6 @@ package relay
 import (
 	"slices"
 	"time"
-
-	"github.com/weir-xds/weir/constraints"
 )
 
 // namedTable is the part of a shard that was asked for by name.
@@ -46,7 +44,7 @@ type entry struct {
 	spelt string // as the client wrote it who asked first, if that is another (NAME-9)
 	// variants are of one resource, which goes by the name or by an alias. holdLocked, cutLocked and emptyLocked change them.
 	variants []*Variant
-	wants    []*want   // by parameter map; nearly always one
+	wants    []*want   // one, but for the moment in which it is made or goes
 	also     *heldAlso // set while it holds a resource that other entries may hold too
 	notice   *Variant  // stated with the absence, which told that an alias did not resolve (ALIAS-5)
 
@@ -59,11 +57,10 @@ type entry struct {
 	seenGen         uint32 // generation of the stream that brought the body last
 }
 
-// want is one name with one parameter map that some client is subscribed to, or was less than linger ago. Interest is
+// want is one name that some client is subscribed to, or was less than linger ago. Interest is
 // level-triggered: the lane compares what is wanted with what it asked.
 type want struct {
-	entry  *entry
-	params constraints.Params
+	entry *entry
 
 	chosen *Variant // the variant for params; nil: none known
 	last   *Variant // Clusters: chosen before it went (ORD-3)
@@ -89,6 +86,8 @@ type want struct {
 	mute       bool   // asked 15 s ago, and the origin has said nothing of the body since (confirm.go)
 	refresh    bool   // to be asked anew, by unsubscribe and subscribe (DELTA-7)
 	inChanged  bool
+
+	sharing *sharing // nil: it shares no subscription (share.go)
 }
 
 // record is what one client costs for one name.
@@ -121,7 +120,7 @@ const (
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
 
 // wantLocked finds or makes the want and asks for it.
-func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
+func (s *shard) wantLocked(name, spelt string) *want {
 	e := s.named.entries[name]
 	if e == nil {
 		e = &entry{name: name, spelt: spelt}
@@ -147,16 +146,14 @@ func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
 		// It gave up what must not be cached, and another name of that may have it still.
 		s.shareLocked(e)
 		for _, w := range e.wants {
-			w.chosen = pick(e.variants, w.params)
+			w.chosen = pick(e.variants, s.params)
 		}
 	}
-	for _, w := range e.wants {
-		if w.params.Key() == p.Key() {
-			return w
-		}
+	if len(e.wants) > 0 {
+		return e.wants[0]
 	}
-	w := &want{entry: e, params: p}
-	w.chosen = pick(e.variants, p) // a live variant that matches answers a new map at once (RELAY-68)
+	w := &want{entry: e}
+	w.chosen = pick(e.variants, s.params) // a live variant that matches answers a new map at once (RELAY-68)
 	w.existed = w.chosen != nil || e.retired != nil
 	w.rev = s.rev
 	e.wants = append(e.wants, w)
@@ -165,8 +162,10 @@ func (s *shard) wantLocked(name, spelt string, p constraints.Params) *want {
 	return w
 }
 
-// ask is the want as it goes upstream.
-func (w *want) ask() Name { return Name{Name: spelling(w.entry.name, w.entry.spelt), Params: w.params} }
+// nameOf is the want as it goes upstream.
+func (s *shard) nameOf(w *want) Name {
+	return Name{Name: spelling(w.entry.name, w.entry.spelt), Params: s.params}
+}
 
 // lookLocked makes the lane look at the want. Before the lane has asked any name on its present stream it looks at all of them
 // anyway, so nothing is noted while the origin is away.
@@ -225,7 +224,7 @@ func (s *shard) unlinkLocked(r *record, now time.Time) {
 		s.abandonLocked(w)
 		return
 	}
-	if linger := s.linger(); linger > 0 && (w.existed || !s.absentLocked(w)) {
+	if linger := s.lingerLocked(); linger > 0 && (w.existed || !s.absentLocked(w)) {
 		w.lingerAt = now.Add(linger)
 		if !w.timer {
 			w.timer = true
@@ -248,7 +247,7 @@ func (s *shard) abandonLocked(w *want) {
 		e.lost = e.lost && len(e.variants) > 0
 		s.mindLocked(mortalKey{name: e.name}, e.variants)
 		for _, x := range e.wants {
-			x.chosen = pick(e.variants, x.params)
+			x.chosen = pick(e.variants, s.params)
 		}
 		w.refresh, w.answered = s.isAskedLocked(w), 0
 	}
@@ -278,6 +277,7 @@ func (s *shard) endWant(w *want, now time.Time) {
 func (s *shard) unwantLocked(w *want) {
 	w.lingerAt = time.Time{}
 	s.editedLocked()
+	s.bequeathLocked(w)
 	if s.isAskedLocked(w) {
 		s.lookLocked(w)
 		return
@@ -316,7 +316,7 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 		e.retired = nil // the origin has spoken
 	}
 	for _, w := range e.wants {
-		chosen := pick(e.variants, w.params)
+		chosen := pick(e.variants, s.params)
 		switch {
 		case chosen != nil:
 			changed := w.chosen == nil || w.chosen.Digest != chosen.Digest
@@ -346,7 +346,7 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			}
 			if last := w.chosen; s.typeURL == ClusterType {
 				if last == nil {
-					last = pick(old, w.params)
+					last = pick(old, s.params)
 				}
 				if last != nil {
 					w.last = last

@@ -99,6 +99,7 @@ func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Varian
 		s.editedLocked()
 		s.takeUpLocked(a, p, lane, gen, from)
 	}
+	k.partAllLocked(u)
 	if several || portions[0].Update != u {
 		k.countStraysLocked(a, asked, portions, u)
 	}
@@ -136,7 +137,7 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant) []porti
 	sotw := k.group.origin.config().SotW && !u.Bad
 	k.constrained = k.constrained || len(u.RemovedVariants) > 0 ||
 		slices.ContainsFunc(u.Resources, func(r Resource) bool { return r.Constraints != nil })
-	if !k.constrained {
+	if !k.constrained && !(k.group.origin.config().Share && len(asked) > 1) {
 		for i := range portions {
 			portions[i] = portion{u, bodies}
 		}
@@ -163,17 +164,20 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant) []porti
 	}
 	for _, r := range u.RemovedVariants {
 		for _, s := range k.matchingLocked(r.Set) {
-			if p := at[s]; p != nil {
+			if p := at[s]; p != nil && !s.keepsLocked(p, identity{r.Name, r.Constraints}) {
 				p.RemovedVariants = append(p.RemovedVariants, r)
 			}
 		}
 	}
 	for _, name := range u.Removed {
 		for i, s := range asked {
-			if !s.constrainedLocked(name) {
+			if (!s.constrainedLocked(name) || s.awaitsLocked(name)) && !s.keepsLocked(&portions[i], identity{name: name}) {
 				portions[i].Removed = append(portions[i].Removed, name)
 			}
 		}
+	}
+	for i, s := range asked {
+		portions[i].replaceLeftLocked(s)
 	}
 	return portions
 }

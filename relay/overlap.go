@@ -20,7 +20,7 @@ func (s *Sub) joinLocked(t *set) {
 		s.markLocked(s.shard.rev)
 		return
 	}
-	p := &position{sub: s, view: t.viewLocked(s.params, s.ttl), fresh: true}
+	p := &position{sub: s, view: t.viewLocked(s.ttl), fresh: true}
 	p.view.fresh.push(p)
 	if s.pos != nil && s.more == nil {
 		s.overlapLocked()

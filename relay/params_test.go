@@ -227,3 +227,35 @@ func TestSettingsOfParameters(t *testing.T) {
 		}
 	}
 }
+
+// TestParametersAndGroups: where the origin understands parameters, those that a node names are in its group's key only if group_by says
+// so; a change of them always changes what its names ask with (STREAM-4, RELAY-60).
+func TestParametersAndGroups(t *testing.T) {
+	for _, in := range []bool{false, true} {
+		cfg := OriginConfig{Name: "mesh", TP2: true, GroupBy: []string{"cluster"}}
+		if in {
+			cfg.GroupBy = append(cfg.GroupBy, dynamicParameters)
+		}
+		r := newRig(t, Config{Origins: []OriginConfig{cfg}})
+		o := r.table.Origin("mesh")
+		one := &corev3.Node{Cluster: "c", DynamicParameters: parameters("shard", "1")}
+		two := &corev3.Node{Cluster: "c", DynamicParameters: parameters("shard", "2")}
+		g, err := o.Group(one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := o.Group(two)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (g != other) != in || g.Keeps(two) == in {
+			t.Errorf("in the key: %v; another group: %v, stays: %v", in, g != other, g.Keeps(two))
+		}
+		if presented := len(g.node.DynamicParameters) > 0; presented != in {
+			t.Errorf("in the key: %v, presented upstream: %v", in, presented)
+		}
+		if o.Params(one, ClusterType).Key() == o.Params(two, ClusterType).Key() || o.Params(one, EndpointType).Key() != o.Params(two, EndpointType).Key() {
+			t.Error("a change is to be seen for its type, and for no other")
+		}
+	}
+}

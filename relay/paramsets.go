@@ -55,6 +55,3 @@ func (x *paramSets) len() int {
 	defer x.mu.Unlock()
 	return len(x.subs)
 }
-
-// ParameterSets is the number of distinct parameter maps that clients of the group have now, the empty one not counted.
-func (g *Group) ParameterSets() int { return g.paramSets.len() }

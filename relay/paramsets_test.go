@@ -2,7 +2,9 @@ package relay
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
+	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
@@ -21,8 +23,8 @@ func TestParameterSets(t *testing.T) {
 		return r.group.Open(NewSubscriber(), o)
 	}
 	prod, again, test := open(ClusterType, "prod"), open(EndpointType, "prod"), open(ClusterType, "test")
-	if prod == nil || again == nil || test == nil || r.group.ParameterSets() != 2 {
-		t.Fatalf("%d maps, want the two of three Subs", r.group.ParameterSets())
+	if prod == nil || again == nil || test == nil || r.group.paramSets.len() != 2 {
+		t.Fatalf("%d maps, want the two of three Subs", r.group.paramSets.len())
 	}
 	if open(ClusterType, "stage") != nil || open(EndpointType, "stage") != nil {
 		t.Error("a third map is let in")
@@ -37,13 +39,16 @@ func TestParameterSets(t *testing.T) {
 	if other.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType, Params: constraints.NewParams(map[string]string{"env": "stage"})}) == nil {
 		t.Error("another group pays for it")
 	}
+	if got := r.table.Origin("mesh").Status()[0].ParameterSets; got != 2 {
+		t.Errorf("%d maps in the picture of the group", got)
+	}
 	prod.Close(zero)
 	if open(ClusterType, "stage") != nil {
 		t.Error("a map of which one Sub of two is closed makes room")
 	}
 	again.Close(zero)
-	if open(ClusterType, "stage") == nil || r.group.ParameterSets() != 2 {
-		t.Errorf("%d maps, want one more in place of one that is gone", r.group.ParameterSets())
+	if open(ClusterType, "stage") == nil || r.group.paramSets.len() != 2 {
+		t.Errorf("%d maps, want one more in place of one that is gone", r.group.paramSets.len())
 	}
 	lowered := Config{MaxParameterSets: 1, Origins: []OriginConfig{{Name: "mesh", TP2: true, GroupBy: []string{"cluster"}}}}
 	n, err := r.table.Prepare(lowered)
@@ -69,11 +74,50 @@ func TestUnionBeyondParameterSets(t *testing.T) {
 			t.Errorf("map %d is let in: %v, want %v", i, s != nil, want)
 		}
 	}
-	if u.Len() != 1 || u.Part(0).params.Key() != `"n"="0"` {
+	if u.Len() != 1 || u.Part(0).shard.params.Key() != `"n"="0"` {
 		t.Errorf("%d Subs, want the first alone", u.Len())
 	}
 	u.Close(zero)
-	if r.group.ParameterSets() != 0 {
-		t.Errorf("%d maps are left", r.group.ParameterSets())
+	if r.group.paramSets.len() != 0 {
+		t.Errorf("%d maps are left", r.group.paramSets.len())
+	}
+}
+
+// TestMadeUpMapsDoNotPileUp: who asks with one map after the other keeps few of them alive, and what others wait for lingers as ever.
+func TestMadeUpMapsDoNotPileUp(t *testing.T) {
+	for _, name := range []string{"a", Wildcard} {
+		r := newRig(t, Config{MaxParameterSets: 3, Origins: []OriginConfig{{Name: "mesh", TP2: true}}})
+		r.sub(ClusterType, true, name)
+		r.open()
+		most := 0
+		for i := range 100 {
+			now := zero.Add(time.Duration(i) * time.Millisecond)
+			sub := r.group.Open(NewSubscriber(), SubOptions{
+				TypeURL: ClusterType, Delta: true, Params: constraints.NewParams(map[string]string{"n": strconv.Itoa(i)}),
+			})
+			if sub == nil {
+				t.Fatal("what lingers of others takes the place of a map")
+			}
+			sub.Update(now, []string{name}, nil)
+			for _, l := range r.group.lanes {
+				l.Take(now, false)
+			}
+			sub.Close(now)
+			r.table.Advance(now)
+			for _, l := range r.group.lanes {
+				l.Take(now, false)
+			}
+			most = max(most, len(r.group.kin(ClusterType).all))
+		}
+		if most < 3 || most > 5 {
+			t.Errorf("%s: %d maps are held, want those that may be in use, and hardly more", name, most)
+		}
+		r.table.Advance(zero.Add(time.Hour))
+		for _, l := range r.group.lanes {
+			l.Take(zero.Add(time.Hour), false)
+		}
+		if n := len(r.group.kin(ClusterType).all); n != 1 {
+			t.Errorf("%s: %d maps are held when all have lingered, want the empty one", name, n)
+		}
 	}
 }

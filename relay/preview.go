@@ -58,7 +58,7 @@ func (s *shard) previewLocked(i laneIndex) (asks []Ask) {
 		for _, e := range s.named.entries {
 			for _, w := range e.wants {
 				if w.wanted() {
-					a.Subscribe = append(a.Subscribe, w.ask())
+					a.Subscribe = append(a.Subscribe, s.nameOf(w))
 				}
 			}
 		}

@@ -58,6 +58,11 @@ func (t *set) noteLocked(u *Update) {
 	}
 }
 
+// bare is a response without what it says.
+func (u *Update) bare() Update {
+	return Update{TypeURL: u.TypeURL, Bad: u.Bad, Refused: u.Refused, Unread: u.Unread, Heartbeats: u.Heartbeats}
+}
+
 // over is when the set may be complete, for all that was refused, if nothing comes until then; not before the time given.
 func (x *refusals) over(at time.Time) time.Time {
 	if end := x.at.Add(firmMost); (x.unread || len(x.names) > 0) && end.After(at) {

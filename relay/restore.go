@@ -210,7 +210,7 @@ func checkBodies(x *TypeImage, vs []*Variant, covers func(string) bool) error {
 func (s *shard) restoreLocked(now time.Time, x *TypeImage) {
 	s.now = now
 	rev := s.nextRevLocked()
-	r := restoration{shard: s, receipts: map[receipt]*receipt{}, until: now.Add(max(s.linger(), leastRestored))}
+	r := restoration{shard: s, receipts: map[receipt]*receipt{}, until: now.Add(max(s.lingerLocked(), leastRestored))}
 	for i := range x.Sets {
 		r.setLocked(&x.Sets[i])
 	}
@@ -223,7 +223,7 @@ func (s *shard) restoreLocked(now time.Time, x *TypeImage) {
 	for _, e := range s.named.entries {
 		s.mindLocked(mortalKey{name: e.name}, e.variants)
 		for _, w := range e.wants {
-			w.chosen, w.rev = pick(e.variants, w.params), rev
+			w.chosen, w.rev = pick(e.variants, s.params), rev
 			w.existed = w.chosen != nil || e.retired != nil
 		}
 	}
@@ -307,7 +307,7 @@ func (r *restoration) nameLocked(x *NameImage, response string) {
 	}
 	e.unconfirmed = len(e.variants)+len(e.retired) > 0
 	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed
-	w := &want{entry: e, params: s.params, lingerAt: r.until, timer: true}
+	w := &want{entry: e, lingerAt: r.until, timer: true}
 	e.wants = append(e.wants, w)
 	s.push(timer{at: r.until, kind: wantEnd, shard: s, want: w})
 	s.lookLocked(w)

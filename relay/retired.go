@@ -236,7 +236,7 @@ func (s *Sub) bodyLocked(r *record) *Variant {
 // retiredLocked is the body that had retired, if this client is to be given it, or was.
 func (s *Sub) retiredLocked(r *record) *Variant {
 	e := r.want.entry
-	v := pick(e.retired, r.want.params)
+	v := pick(e.retired, s.shard.params)
 	switch {
 	case v == nil:
 		return nil
@@ -253,7 +253,7 @@ func (s *Sub) retiredLocked(r *record) *Variant {
 // set's word (RELAY-25).
 func (r *record) gaveLocked(v *Variant) {
 	r.flags &^= revived
-	if w := r.want; w.chosen == nil && v != nil && v == pick(w.entry.retired, w.params) {
+	if w := r.want; w.chosen == nil && v != nil && v == pick(w.entry.retired, r.sub.shard.params) {
 		r.flags |= revived
 	}
 }

@@ -100,7 +100,7 @@ func (s *Sub) deniedLocked(name, spelt string) bool {
 // deniedSetLocked is deniedLocked for a set; nil: there is none yet of that selector.
 func (s *Sub) deniedSetLocked(set *set, selector, spelt string) bool {
 	t := s.shard.table()
-	if set != nil && set.views[viewKey{s.params.Key(), s.ttl}] != nil {
+	if set != nil && set.views[s.ttl] != nil {
 		return false
 	}
 	if most := t.config().MaxViews; most > 0 && t.room.views.Load() >= int64(most) {

@@ -13,9 +13,9 @@ type set struct {
 	reach    reach  // of a glob
 
 	members map[string]*member
-	views   map[viewKey]*view
-	clients int      // Subs subscribed to it
-	from    *receipt // of the last response that said something of the members
+	views   map[bool]*view // by whether TTLs are told
+	clients int            // Subs subscribed to it
+	from    *receipt       // of the last response that said something of the members
 	// lingerAt is when the set is given up; set while clients is 0 and it is still wanted.
 	lingerAt time.Time
 	timer    bool // a setEnd timer is in the heap
@@ -60,7 +60,7 @@ type set struct {
 }
 
 func newSet(s *shard, selector string) *set {
-	return &set{shard: s, selector: selector, members: map[string]*member{}, views: map[viewKey]*view{}}
+	return &set{shard: s, selector: selector, members: map[string]*member{}, views: map[bool]*view{}}
 }
 
 // laneIndex is the lane that the set is asked on: globs live with the names (RELAY-20).
@@ -74,7 +74,9 @@ func (t *set) laneIndex() laneIndex {
 func (t *set) lane() *Lane { return t.shard.lane(t.laneIndex()) }
 
 // ask is a collection as it goes upstream: a name like others.
-func (t *set) ask() Name { return Name{Name: spelling(t.selector, t.spelt), Collection: true} }
+func (t *set) ask() Name {
+	return Name{Name: spelling(t.selector, t.spelt), Params: t.shard.params, Collection: true}
+}
 
 func (t *set) wantedLocked() bool { return t.clients > 0 || !t.lingerAt.IsZero() }
 
@@ -113,7 +115,7 @@ func (t *set) dropClientLocked(now time.Time) {
 		t.abandonLocked()
 		return
 	}
-	t.lingerAt = now.Add(t.shard.linger())
+	t.lingerAt = now.Add(t.shard.lingerLocked())
 	if !t.timer {
 		t.timer = true
 		t.shard.push(timer{at: t.lingerAt, kind: setEnd, set: t})

@@ -75,9 +75,11 @@ func (s *shard) private() bool {
 	return s.group.dedicated || IsSecret(s.typeURL) || s.group.origin.ended.Load()
 }
 
-// linger is how long an upstream subscription outlives its last client (RELAY-3).
-func (s *shard) linger() time.Duration {
-	if s.private() {
+// lingerLocked is how long an upstream subscription outlives its last client (RELAY-3). Where as many maps are held as may be in use none
+// does: clients make maps up, and one after the other they would pile up for as long as it takes them to end (RELAY-73).
+func (s *shard) lingerLocked() time.Duration {
+	most := s.cfg().MaxParameterSets
+	if s.private() || s.params.Len() > 0 && most > 0 && len(s.kin.all) > most {
 		return 0
 	}
 	return s.cfg().Linger

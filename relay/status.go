@@ -14,11 +14,13 @@ type GroupStatus struct {
 	Dedicated bool         // to one client stream (RELAY-29)
 	Node      *corev3.Node // presented upstream; not to be changed
 	Clients   int          // streams
-	Revision  uint64
-	Lanes     [2]LaneStatus // main, side; where types have lanes of their own, whether any is
-	Types     []TypeStatus  // in ORD-1 order
-	Digests   []TypeDigest  // of each of Types
-	Apart     []ApartStatus // of them, those not on the group's lanes, in the same order
+	// ParameterSets is how many distinct parameter maps they have in use, the empty one not counted (RELAY-73).
+	ParameterSets int
+	Revision      uint64
+	Lanes         [2]LaneStatus // main, side; where types have lanes of their own, whether any is
+	Types         []TypeStatus  // in ORD-1 order
+	Digests       []TypeDigest  // of each of Types
+	Apart         []ApartStatus // of them, those not on the group's lanes, in the same order
 }
 
 // TypeDigest is of what is held of a type: of the set of `*`, and of what is held by name, each over names and content in no order.
@@ -90,6 +92,7 @@ func (o *Origin) Status() []GroupStatus {
 		o.mu.Unlock()
 		gs := GroupStatus{
 			Origin: o.name, Key: g.key, Dedicated: g.dedicated, Node: g.node, Clients: clients,
+			ParameterSets: g.paramSets.len(),
 		}
 		for i, l := range g.lanes {
 			gs.Lanes[i] = LaneStatus{Wanted: l.Wanted(), Open: l.gen.Load() != 0}

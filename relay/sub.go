@@ -46,7 +46,6 @@ type Sub struct {
 	typeURL string
 	delta   bool
 	ttl     bool // TTLs are told
-	params  constraints.Params
 
 	pending atomic.Bool
 
@@ -93,7 +92,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 		return nil
 	}
 	sub := &Sub{
-		owner: owner, typeURL: o.TypeURL, delta: o.Delta, params: o.Params, ttl: o.TTL, version: o.Version,
+		owner: owner, typeURL: o.TypeURL, delta: o.Delta, ttl: o.TTL, version: o.Version,
 		holds: o.Version != "" || len(o.Initial) > 0, records: map[string]*record{}, first: true, alias: noAliases,
 	}
 	if len(o.Initial) > 0 {
@@ -203,7 +202,7 @@ func (s *Sub) Close(now time.Time) {
 	if dead {
 		sh.group.dropShard(sh)
 	}
-	sh.group.paramSets.leave(s.params)
+	sh.group.paramSets.leave(sh.params)
 }
 
 // Standing is how a Sub stands between two Takes.

@@ -120,7 +120,7 @@ func (s *Sub) subscribeLocked(name string) {
 		if s.deniedLocked(name, spelt) {
 			return
 		}
-		r = &record{sub: s, want: s.shard.wantLocked(name, spelt, s.params)}
+		r = &record{sub: s, want: s.shard.wantLocked(name, spelt)}
 		r.want.link(r)
 		s.records[name] = r
 		s.lookedUpLocked(r)

@@ -20,6 +20,7 @@ const (
 	laneDown                       // a stream should have been opened by now
 	confirmations                  // names that were restored have been asked for ten times settle
 	guardEnd                       // removals that are held back are to go
+	keptEnd                        // what a map keeps until the origin answers for it is to go
 )
 
 type timer struct {
@@ -95,6 +96,8 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			x.shard.confirm(now)
 		case laneDown:
 			x.lane.late(x.gen)
+		case keptEnd:
+			x.shard.endKept(x.want, now)
 		case guardEnd:
 			x.shard.guardEnd(x.set, now)
 		}

@@ -2,24 +2,15 @@ package relay
 
 import (
 	"slices"
-
-	"github.com/weir-xds/weir/constraints"
 )
 
-// viewKey names a view within its set. Clients who are told TTLs have a view of their own: to them a new TTL is an event, and all
-// others are not even woken by it.
-type viewKey struct {
-	params string
-	ttl    bool
-}
-
-// view is what all subscribers of one selector with one parameter map share: the entries by revision, the tombstones, the
+// view is what all subscribers of one selector share, those who are told TTLs, and all others: to these a new TTL is no event, and they are
+// not even woken by it. It is the entries by revision, the tombstones, the
 // version and the encoded bodies. It comes with the first subscriber and goes with the last. Guarded by its shard's lock.
 type view struct {
-	set    *set
-	key    viewKey
-	params constraints.Params
-	items  map[string]*item
+	set   *set
+	ttl   bool
+	items map[string]*item
 
 	// head..tail are all items ordered by their last event, oldest first. Invariant: last never falls along next.
 	head, tail *item
@@ -60,29 +51,28 @@ type tomb struct {
 // spareTombs is how many tombstones a view may keep beyond its live entries before the slowest streams are ended.
 const spareTombs = 1000
 
-func (t *set) viewLocked(p constraints.Params, ttl bool) *view {
-	key := viewKey{p.Key(), ttl}
-	v := t.views[key]
+func (t *set) viewLocked(ttl bool) *view {
+	v := t.views[ttl]
 	if v == nil {
-		v = &view{set: t, key: key, params: p, items: make(map[string]*item, len(t.members))}
+		v = &view{set: t, ttl: ttl, items: make(map[string]*item, len(t.members))}
 		for _, m := range t.members {
 			v.offer(m, t.shard.rev)
 		}
 		v.changed, v.contentRev = false, t.shard.rev
-		t.views[key] = v
+		t.views[ttl] = v
 		t.shard.table().room.views.Add(1)
 	}
 	return v
 }
 
 func (t *set) dropViewLocked(v *view) {
-	delete(t.views, v.key)
+	delete(t.views, v.ttl)
 	t.shard.table().room.views.Add(-1)
 }
 
 // offer brings the item of a member up to date with its variants.
 func (v *view) offer(m *member, rev uint64) {
-	chosen := pick(m.variants, v.params)
+	chosen := pick(m.variants, v.set.shard.params)
 	it := v.items[m.name]
 	switch {
 	case chosen == nil && (it == nil || it.dead):
@@ -100,7 +90,7 @@ func (v *view) offer(m *member, rev uint64) {
 		v.born(it, chosen, rev)
 	case it.variant.Digest == chosen.Digest:
 		v.bytes += chosen.Size() - it.variant.Size()
-		if v.key.ttl && !it.variant.Expires().Equal(chosen.Expires()) {
+		if v.ttl && !it.variant.Expires().Equal(chosen.Expires()) {
 			v.unlink(it)
 			it.last, v.renewed = rev, rev
 			v.append(it)
@@ -245,7 +235,7 @@ func (v *view) lag(p *position) {
 
 // tellsTTLs reports whether there is a TTL that clients are told.
 func (v *view) tellsTTLs() bool {
-	for it := v.head; it != nil && v.key.ttl; it = it.next {
+	for it := v.head; it != nil && v.ttl; it = it.next {
 		if !it.dead && it.variant.timed() {
 			return true
 		}

@@ -177,6 +177,13 @@ func TestReloadOrigins(t *testing.T) {
 	w.applied(twoOrigins(near, east, ", version_mode: origin", ""))
 	sentAway("its origin has other versions")
 	calm("an origin was changed")
+	for i, keys := range []string{", tp2: true, dynamic_parameters: { from_node: { env: metadata.env } }", ""} {
+		w.applied(twoOrigins(near, east, ", version_mode: origin"+keys, ""))
+		sentence := []string{"its origin understands parameters", "it does so no more"}[i]
+		sentAway(sentence)
+		concerned.AwaitNames(relaytest.ClusterType, "the other origin's, as before", far("east", "e"))
+		calm(sentence)
+	}
 
 	w.applied(twoOrigins(near, west, ", version_mode: origin", ""))
 	if err := concerned.Err(); err != nil {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
@@ -261,4 +262,22 @@ func TestQuarantineIsShown(t *testing.T) {
 		t.Errorf("a type that is only suspect is listed:\n%s", rec.Body)
 	}
 	want(t, w.get("/"), http.StatusOK, "1 in quarantine")
+}
+
+// TestGroupsTellTheirParameterMaps: as many as are in use (RELAY-73).
+func TestGroupsTellTheirParameterMaps(t *testing.T) {
+	w := newWorld(t)
+	group, err := w.cfg.Table.Origin("mesh").Group(relaytest.Node("n", "c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body := w.get("/groups").Body.String(); strings.Contains(body, "parameter_sets") {
+		t.Errorf("there are none:\n%s", body)
+	}
+	for _, env := range []string{"prod", "test"} {
+		group.Open(relay.NewSubscriber(), relay.SubOptions{
+			TypeURL: relay.ClusterType, Delta: true, Params: constraints.NewParams(map[string]string{"env": env}),
+		})
+	}
+	want(t, w.get("/groups"), http.StatusOK, `"parameter_sets": 2`)
 }

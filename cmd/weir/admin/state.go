@@ -89,14 +89,16 @@ type group struct {
 	// Dedicated: to one client stream, whose own node is presented (RELAY-29).
 	Dedicated bool `json:"dedicated"`
 	// What is presented upstream. Node, the whole of it, is in lists only.
-	NodeID   string          `json:"node_id"`
-	Cluster  string          `json:"node_cluster"`
-	Node     json.RawMessage `json:"node,omitempty"`
-	Clients  int             `json:"clients"` // streams; none while the group lingers
-	Revision uint64          `json:"revision"`
-	Main     lane            `json:"main_lane"`
-	Side     lane            `json:"side_lane"`
-	Types    []groupType     `json:"types"`
+	NodeID  string          `json:"node_id"`
+	Cluster string          `json:"node_cluster"`
+	Node    json.RawMessage `json:"node,omitempty"`
+	Clients int             `json:"clients"` // streams; none while the group lingers
+	// Maps of dynamic parameters in use, the empty one not counted.
+	ParameterSets int         `json:"parameter_sets,omitempty"`
+	Revision      uint64      `json:"revision"`
+	Main          lane        `json:"main_lane"`
+	Side          lane        `json:"side_lane"`
+	Types         []groupType `json:"types"`
 }
 
 type lane struct {
@@ -136,7 +138,7 @@ type groupType struct {
 func groupOf(s *relay.GroupStatus) group {
 	g := group{
 		Origin: s.Origin, Key: s.Key, Dedicated: s.Dedicated, NodeID: s.Node.GetId(), Cluster: s.Node.GetCluster(),
-		Clients: s.Clients, Revision: s.Revision,
+		Clients: s.Clients, ParameterSets: s.ParameterSets, Revision: s.Revision,
 		Main: lane(s.Lanes[0]), Side: lane(s.Lanes[1]), Types: make([]groupType, 0, len(s.Types)),
 	}
 	for i := range s.Types {

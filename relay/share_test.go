@@ -1,0 +1,125 @@
+package relay
+
+import (
+	"testing"
+	"time"
+)
+
+// TestShare is RELAY-69, RELAY-70 and RELAY-71: maps that one variant serves cost one locator; who shares is asked for itself before it loses
+// anything; and when who stands for the others leaves, one of them is asked before.
+func TestShare(t *testing.T) {
+	begin := func(share bool) (kinRig, *Sub, *Sub) {
+		r := newKinRig(t, OriginConfig{Share: share})
+		one := r.sub(EndpointType, "env=prod,v=1", true, "n")
+		r.group.lanes[mainLane].Open(zero, 0)
+		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=1} ;")
+		r.says(mainLane, zero, EndpointType, "n{env=prod}=1")
+		isTold(t, "v1", told(one), "n=1")
+		two := r.sub(EndpointType, "env=prod,v=2", true, "n")
+		isTold(t, "v2", told(two), "n=1")
+		return r, one, two
+	}
+	check := func(r kinRig) {
+		t.Helper()
+		if err := r.table.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Run("off", func(t *testing.T) {
+		r, _, _ := begin(false)
+		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
+	})
+	t.Run("one locator, and both follow", func(t *testing.T) {
+		r, one, two := begin(true)
+		isTold(t, "asked", r.asks(mainLane, false), "")
+		r.says(mainLane, zero, EndpointType, "n{env=prod}=2")
+		isTold(t, "v1", told(one), "n=2")
+		isTold(t, "v2", told(two), "n=2")
+		r.group.lanes[mainLane].Close()
+		r.group.lanes[mainLane].Open(zero, 0)
+		isTold(t, "asked on the next stream", r.asks(mainLane, false), "+n{env=prod,v=1} ;")
+		r.says(mainLane, zero, EndpointType, "n{env=prod}=3")
+		isTold(t, "v2", told(two), "n=3")
+		check(r)
+	})
+	t.Run("not before the first answer", func(t *testing.T) {
+		r := newKinRig(t, OriginConfig{Share: true})
+		r.sub(EndpointType, "env=prod,v=1", true, "n")
+		r.sub(EndpointType, "env=prod,v=2", true, "n")
+		r.group.lanes[mainLane].Open(zero, 0)
+		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=1} +n{env=prod,v=2} ;")
+	})
+	t.Run("not what must not be cached", func(t *testing.T) {
+		r := newKinRig(t, OriginConfig{Share: true})
+		r.sub(EndpointType, "env=prod,v=1", true, "n")
+		r.open()
+		u := r.update(EndpointType, "n{env=prod}=1")
+		u.Resources[0].DoNotCache = true
+		r.group.lanes[mainLane].Apply(zero, u)
+		r.sub(EndpointType, "env=prod,v=2", true, "n")
+		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
+	})
+	t.Run("a split that the origin states for the map it knows alone", func(t *testing.T) {
+		r, one, two := begin(true)
+		r.asks(mainLane, false)
+		r.says(mainLane, zero, EndpointType, "n{env=prod,v=1}=a", "-n{env=prod}")
+		isTold(t, "v1", told(one), "n=a")
+		isTold(t, "v2", told(two), "nothing")
+		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
+		r.says(mainLane, zero, EndpointType, "n{env=prod,v=2}=b")
+		isTold(t, "v2", told(two), "n=b")
+		if e := r.group.kin(EndpointType).all[1].named.entries["n"]; len(e.variants) != 1 {
+			t.Errorf("it holds %d variants, want the new one alone", len(e.variants))
+		}
+		check(r)
+	})
+	t.Run("a split that states both", func(t *testing.T) {
+		r, one, two := begin(true)
+		r.asks(mainLane, false)
+		r.says(mainLane, zero, EndpointType, "n{env=prod,v=1}=a", "n{env=prod,v=2}=b", "-n{env=prod}")
+		isTold(t, "v1", told(one), "n=a")
+		isTold(t, "v2", told(two), "n=b")
+		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
+		check(r)
+	})
+	t.Run("removed, and absent for the other map too", func(t *testing.T) {
+		for _, answer := range []string{"-n", "-n{env=prod}"} {
+			r, one, two := begin(true)
+			r.asks(mainLane, false)
+			r.says(mainLane, zero, EndpointType, "-n{env=prod}")
+			isTold(t, "v1", told(one), "-n")
+			isTold(t, "v2 before it was asked", told(two), "nothing")
+			isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
+			r.says(mainLane, zero, EndpointType, answer)
+			isTold(t, "v2", told(two), "-n")
+			check(r)
+		}
+	})
+	t.Run("removed, and no answer", func(t *testing.T) {
+		r, _, two := begin(true)
+		r.asks(mainLane, false)
+		r.says(mainLane, zero, EndpointType, "-n{env=prod}")
+		r.asks(mainLane, false)
+		r.table.Advance(zero.Add(r.table.config().ColdWait - time.Second))
+		isTold(t, "v2", told(two), "nothing")
+		r.table.Advance(zero.Add(r.table.config().ColdWait))
+		isTold(t, "v2 after cold_wait", told(two), "-n")
+		check(r)
+	})
+	t.Run("who stands for the other leaves", func(t *testing.T) {
+		r, one, two := begin(true)
+		r.asks(mainLane, false)
+		one.Close(zero)
+		r.table.Advance(zero.Add(time.Hour))
+		list, _ := r.group.lanes[mainLane].Take(zero, false)
+		if len(list) != 1 || len(list[0].Subscribe) != 1 || list[0].Subscribe[0].Params.Key() != `"env"="prod","v"="2"` {
+			t.Fatalf("asked %+v, want the other map first", list)
+		}
+		if len(list[0].Unsubscribe) == 0 {
+			isTold(t, "asked then", r.asks(mainLane, false), "-n{env=prod,v=1} ;")
+		}
+		r.says(mainLane, zero, EndpointType, "n{env=prod}=2")
+		isTold(t, "v2", told(two), "n=2")
+		check(r)
+	})
+}
