@@ -21,6 +21,7 @@ var dynKeepCases = []testCase{
 	{"RELAY-96 DYN-7 DYN-8", "a restart from a snapshot with variants, the origin down: each map is served its own, with its constraints", perDialect(variantsOnDisk)},
 	{"DYN-10 EC-2", "a freeze holds variants as they are; when it ends each client has one update", perDialect(frozenVariants)},
 	{"RELAY-97 DYN-5", "an origin that restarts without its variants takes none from anybody before guard.hold", guardedVariants},
+	{"DYN-5 RELAY-50", "a variant expires for those whom it serves, and for nobody else", expiringVariant},
 	{"DYN-5 ABS-9", "an error of a name is that of the maps it is stated for", perDialect(errorForOne)},
 }
 
@@ -228,6 +229,23 @@ func errorForOne(t *testing.T, d relaytest.Dialect) {
 			}
 		}
 	}
+	p.CheckClean()
+	q.CheckClean()
+}
+
+func expiringVariant(t *testing.T) {
+	w := start(t, setup{scripted: true, config: tp2})
+	p, q := w.seeker(relaytest.Delta), w.seeker(relaytest.Delta)
+	p.seek(eds, "n{env=prod}")
+	q.seek(eds, "n{env=test}")
+	s := w.upstream(eds, "both maps are asked", "n{env=prod}", "n{env=test}")
+	prod := variant{when("env=prod"), "prod"}.of(eds, "n")
+	prod.TTL = time.Second
+	s.Respond(eds, "1", prod, variant{when("env=test"), "test"}.of(eds, "n"))
+	p.has(eds, "n{env=prod}", "prod", "each has its own")
+	q.has(eds, "n{env=test}", "test", "each has its own")
+	p.has(eds, "n{env=prod}", "", "the one that is not renewed goes")
+	q.WantIdle(quiet)
 	p.CheckClean()
 	q.CheckClean()
 }

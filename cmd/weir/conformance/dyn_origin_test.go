@@ -15,6 +15,7 @@ var dynOriginCases = []testCase{
 	{"DYN-17 DYN-18", "an origin that is not known to understand parameters sees none: names that have any are refused, or served without", inBoth(undeclared)},
 	{"DYN-17 RELAY-28", "an origin that takes locators for a wildcard is found out, and nothing it says is kept", inBoth(ignoresLocators)},
 	{"DYN-12", "an origin that leaves constraints out is served as it speaks, and counted", inBoth(omitsConstraints)},
+	{"FED-1 DYN-17 DYN-18", "a locator goes to the origin that has its name's authority, and is judged by what that one understands", perDialect(byAuthority)},
 	{"DYN-1 COLL-1 DYN-8", "a glob brings each map its variants", perDialect(globOfVariants)},
 }
 
@@ -106,4 +107,36 @@ func names(c *relaytest.Client, typeURL string) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(all))
+}
+
+// byAuthority: of the three origins behind the first weir east alone understands parameters; to the next weir they are one that does.
+func byAuthority(t *testing.T, d relaytest.Dialect) {
+	f := federate(t, setup{config: func(c weirtest.Config) {
+		if all := c["origins"].([]any); len(all) > 1 {
+			weirtest.Config(all[1].(map[string]any)).Set("tp2", true)
+		} else {
+			tp2(c)
+		}
+	}}, func(f *federation) {
+		f.east = relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, TP2: true, Patience: weirtest.Patience})
+	})
+	east, west := urn("east", opaque, "x"), urn("west", opaque, "x")
+	f.east.Put(opaque, variant{when("env=prod"), "east"}.of(opaque, east))
+	setOpaque(f.west, "1", west)
+	setOpaque(f.origin, "1", "old")
+	c := f.seeker(d)
+	c.seek(opaque, east+"{env=prod}", west+"{}", west+"{env=prod}", "old{}", "old{env=prod}")
+	c.has(opaque, east+"{env=prod}", "east", "who understands parameters is asked with them")
+	c.has(opaque, west+"{}", "1", "who does not is asked without")
+	c.has(opaque, "old{}", "1", "who does not is asked without")
+	c.refused(opaque, west, codes.FailedPrecondition, "and not at all where there are any")
+	c.refused(opaque, "old", codes.FailedPrecondition, "and not at all where there are any")
+	for _, o := range []*relaytest.Origin{f.origin, f.west} {
+		for _, r := range o.Requests() {
+			if len(r.Locators()) > 0 {
+				t.Errorf("an origin that does not understand them was sent %v", r)
+			}
+		}
+	}
+	c.CheckClean()
 }
