@@ -11,7 +11,7 @@ import (
 )
 
 // dynCases are about dynamic parameters: section 12, and what the relay adds to it.
-var dynCases = slices.Concat(dynFormCases, dynTableCases, dynChoiceCases, dynSplitCases, dynNodeCases, dynLimitCases, dynOriginCases, dynKeepCases)
+var dynCases = slices.Concat(dynFormCases, dynTableCases, dynChoiceCases, dynSplitCases, dynNodeCases, dynLimitCases, dynOriginCases, dynKeepCases, dynShareCases)
 
 var dynFormCases = []testCase{
 	{
