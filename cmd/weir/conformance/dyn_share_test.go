@@ -60,17 +60,23 @@ func notShared(t *testing.T) {
 	glob := opaqueURN + "foo/*"
 	first, second := w.seeker(relaytest.Delta), w.seeker(relaytest.Delta)
 	ask := func(i string) []string {
-		return []string{"early{i=" + i + "}", "absent{i=" + i + "}", "secretive{i=" + i + "}", "*{i=" + i + "}", glob + "{i=" + i + "}"}
+		return []string{"early{i=" + i + "}", "absent{i=" + i + "}", "secretive{i=" + i + "}", glob + "{i=" + i + "}"}
 	}
 	first.seek(opaque, ask("0")...)
+	first.seek(cds, "*{i=0}")
 	s := w.upstream(opaque, "the first map is asked", ask("0")...)
+	w.upstream(cds, "and its set", "*{i=0}")
+	s.Respond(cds, "1", variant{nil, "1"}.of(cds, "in-the-set"))
+	first.has(cds, "in-the-set{i=0}", "1", "what there is arrives")
 	hidden := variant{nil, "1"}.of(opaque, "secretive")
 	hidden.DoNotCache = true
-	s.Respond(opaque, "1", hidden, variant{nil, "1"}.of(opaque, "in-the-set"), variant{nil, "1"}.of(opaque, opaqueURN+"foo/1"))
+	s.Respond(opaque, "1", hidden, variant{nil, "1"}.of(opaque, opaqueURN+"foo/1"))
 	first.has(opaque, "secretive{i=0}", "1", "what there is arrives")
 	replacing(s, opaque, "2", "absent", when("i=0"))
 	second.seek(opaque, ask("1")...)
+	second.seek(cds, "*{i=1}")
 	w.upstream(opaque, "the second map is asked for each of them", slices.Concat(ask("0"), ask("1"))...)
+	w.upstream(cds, "and its set", "*{i=0}", "*{i=1}")
 	first.CheckClean()
 	second.CheckClean()
 }
