@@ -31,7 +31,7 @@ func unmarshal(tb testing.TB, r *response, m proto.Message) {
 func TestEncode(t *testing.T) {
 	d := draft{
 		version: "v", typeURL: cds, nonce: "n", identifier: "o;weir=i", removed: []string{"gone", ""},
-		refusals: []refusal{{"bad", &reason{code: codes.PermissionDenied, text: "why"}}},
+		refusals: []refusal{{"bad", "", &reason{code: codes.PermissionDenied, text: "why"}}},
 	}
 	delta := &discoveryv3.DeltaDiscoveryResponse{}
 	unmarshal(t, &response{head: d.encode(numbers(true))}, delta)

@@ -14,6 +14,7 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // control is a control plane of either dialect, for the scripts and the model: it knows what exists and tells it to the lanes that
@@ -151,14 +152,16 @@ func (c *control) asked(l *controlLane, a relay.Ask) {
 		l.types[a.TypeURL] = ty
 	}
 	for _, n := range a.Unsubscribe {
-		delete(ty.names, n.Name)
+		delete(ty.names, askedWord(n))
 		delete(ty.known, n.Name)
 		delete(ty.faults, n.Name)
+		delete(ty.known, "?"+askedWord(n))
 	}
 	for _, n := range a.Subscribe {
-		ty.names[n.Name] = true
+		ty.names[askedWord(n)] = true
 		if !a.First {
 			delete(ty.known, n.Name)
+			ty.repeatVariants(n)
 		}
 	}
 	ty.answered = false
@@ -175,8 +178,11 @@ func (c *control) produce(l *controlLane, typeURL string) {
 	full := c.sotw && (relay.FullState(typeURL) || typeURL == relay.ScopedRouteType && ty.wildcard)
 	names := c.members(typeURL, ty)
 	if ty.wildcard {
-		names = map[string]bool{}
+		names = c.variants(typeURL, ty)
 		for name := range c.state[typeURL] {
+			if strings.Contains(name, "{") {
+				continue
+			}
 			names[name] = !c.hidden(name)
 		}
 		for name := range ty.known {
@@ -232,8 +238,11 @@ func (c *control) produce(l *controlLane, typeURL string) {
 
 // members are the names a lane asked for, and those that its globs select (COLL-1): a glob itself if it selects none (COLL-3).
 func (c *control) members(typeURL string, ty *askedType) map[string]bool {
-	names := map[string]bool{}
+	names := c.variants(typeURL, ty)
 	for name := range ty.names {
+		if c.hasVariants(typeURL, ty, name) {
+			continue
+		}
 		prefix, glob := strings.CutSuffix(name, "/*")
 		if !glob || !relay.IsNewStyle(name) {
 			names[name] = true
@@ -287,7 +296,20 @@ func (c *control) encode(s *stated) []byte {
 	delta := &discoveryv3.DeltaDiscoveryResponse{
 		TypeUrl: s.typeURL, Nonce: fmt.Sprint(c.nonce), RemovedResources: s.removed, ResourceErrors: errs,
 	}
+	delta.RemovedResources, delta.RemovedResourceNames = dividedNames(delta.RemovedResources)
 	for _, name := range slices.Sorted(maps.Keys(s.bodies)) {
+		if base, _, variant := cutLocator(name); variant {
+			x := &discoveryv3.Resource{
+				ResourceName: resourceName(name), Version: s.bodies[name], Resource: payload(s.typeURL, base, s.bodies[name]),
+			}
+			delta.Resources = append(delta.Resources, x)
+			wrapped, err := anypb.New(x)
+			if err != nil {
+				c.tb.Fatal(err)
+			}
+			sotw.Resources = append(sotw.Resources, wrapped)
+			continue
+		}
 		a := payload(s.typeURL, name, s.bodies[name])
 		if name == s.broken {
 			a.TypeUrl = "type.googleapis.com/another.Type"

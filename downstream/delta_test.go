@@ -63,7 +63,7 @@ func TestDeltaWildcard(t *testing.T) {
 		{"a name first: no wildcard (WILD-2)", cds, []step{{"a", 0, false, 1}, {"-a", 0, false, 0}, {}}},
 		{"`*` beside names (WILD-1)", cds, []step{{"* a", 0, true, 1}, {"-*", 0, false, 1}}},
 		{"types that are always named (WILD-5)", eds, []step{{}, {"a", 0, false, 1}}},
-		{"locators count as naming (WILD-6)", cds, []step{{"", 1, false, 0}, {}}},
+		{"locators count as naming (WILD-6)", cds, []step{{"", 1, false, 1}, {"", 0, false, 1}}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			p := newRig(t).client(true)
@@ -368,12 +368,12 @@ func TestRefusedNames(t *testing.T) {
 		}, nil},
 		{"locators, delta (DYN-18)", true, func(p *clientEnd) {
 			p.sends(&discoveryv3.DeltaDiscoveryRequest{
-				TypeUrl: eds, ResourceLocatorsSubscribe: []*discoveryv3.ResourceLocator{{Name: "l"}},
+				TypeUrl: eds, ResourceLocatorsSubscribe: []*discoveryv3.ResourceLocator{locator("l{env=prod}")},
 			})
-		}, []string{"eds !l:FailedPrecondition"}},
+		}, []string{"eds !l{env=prod}:FailedPrecondition"}},
 		{"locators, SotW (DYN-18)", false, func(p *clientEnd) {
-			p.sends(&discoveryv3.DiscoveryRequest{TypeUrl: eds, ResourceLocators: []*discoveryv3.ResourceLocator{{Name: "l"}}})
-		}, []string{"eds !l:FailedPrecondition"}},
+			p.sends(&discoveryv3.DiscoveryRequest{TypeUrl: eds, ResourceLocators: []*discoveryv3.ResourceLocator{locator("l{env=prod}")}})
+		}, []string{"eds !l{env=prod}:FailedPrecondition"}},
 		{
 			"a name too long (ERR-7)", true, func(p *clientEnd) { p.subscribes(eds, long) },
 			[]string{"eds !" + long + ":ResourceExhausted"},

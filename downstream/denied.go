@@ -47,8 +47,15 @@ func (s *session) errShort() error {
 }
 
 // deniedLocked tells the client what the table had no room for: names one by one, and `*`, for which there is no error (ABS-12), by
-// the stream's end. Of before it was told already.
-func (s *session) deniedLocked(now time.Time, st *streamType, denied []relay.Denied, before map[uint64]struct{}) error {
+// the stream's end. Of before it was told already. at: they are locators of it.
+func (s *session) deniedLocked(now time.Time, st *streamType, denied []relay.Denied, at *spot, before map[uint64]struct{}) error {
+	if len(denied) == 0 {
+		return nil
+	}
+	about, params := "", ""
+	if at != nil {
+		about, params = s.about(at.params), locatorKey("", at.params)
+	}
 	var why *reason
 	for _, d := range denied {
 		if d.Name == relay.Wildcard {
@@ -59,7 +66,7 @@ func (s *session) deniedLocked(now time.Time, st *streamType, denied []relay.Den
 		}
 		s.shortLocked(now, d.Limit)
 		if !s.delta {
-			hash := maphash.String(s.cfg.seed, d.Name)
+			hash := maphash.String(s.cfg.seed, params+d.Name)
 			if st.denied == nil {
 				st.denied = map[uint64]struct{}{}
 			}
@@ -68,7 +75,7 @@ func (s *session) deniedLocked(now time.Time, st *streamType, denied []relay.Den
 				continue
 			}
 		}
-		s.refuseLocked(st, d.Name, why)
+		s.refuseAboutLocked(st, d.Name, about, why)
 	}
 	if why != nil && why.limit == "memory" && s.untoldLocked(0) {
 		return s.cfg.full(why.limit, denied[0].Most, "more names are refused than their clients take note of")
@@ -80,4 +87,6 @@ func (s *session) deniedLocked(now time.Time, st *streamType, denied []relay.Den
 var noRoom = map[string]string{
 	"memory": "there is no room for what nobody has asked for yet",
 	"views":  "so many sets are asked for",
+
+	"parameter_sets_per_group": "the client's group has so many maps of dynamic parameters",
 }

@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/relay"
@@ -221,7 +222,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 	parts := []part{{}}
 	if a != nil {
 		x.answer = *a
-		x.answer.Body, x.answer.News, x.answer.Errors = nil, nil, nil // what is remembered is small
+		x.answer.Body, x.answer.Located, x.answer.News, x.answer.Errors = nil, nil, nil, nil // what is remembered is small
 		s.noteClustersLocked(a.News)
 		st.sentVersion, s.served = a.Version, true
 		if !a.Waiting {
@@ -230,9 +231,12 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 		st.answers++
 		if s.delta {
 			pieces, pairs := a.Pieces(true, now)
-			parts = cut(pieces, pairs, a.Removed, messageBytes)
+			parts = cutUnits(cut(pieces, pairs, a.Removed, messageBytes), a.Units(true, now), messageBytes)
 		} else {
 			parts[0].body, _ = a.Pieces(false, now)
+			for _, u := range a.Units(false, now) {
+				parts[0].body = append(slices.Clip(parts[0].body), u.Pieces...)
+			}
 		}
 	}
 	version := st.sentVersion
@@ -244,7 +248,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 		d.errors = a.Errors
 	}
 	for i := range parts {
-		d.nonce, d.removed = s.nonceLocked(), parts[i].removed
+		d.nonce, d.removed, d.gone = s.nonceLocked(), parts[i].removed, parts[i].gone
 		r := &response{nonce: d.nonce, head: d.encode(numbers(s.delta)), body: parts[i].body, kind: st}
 		r.size = len(r.head)
 		for _, piece := range r.body {

@@ -21,7 +21,6 @@ var (
 	noAuthority = &reason{code: codes.FailedPrecondition, text: "origins[].authorities: no origin is asked for names of this authority"}
 	noType      = &reason{code: codes.FailedPrecondition, text: "origins[].types: the origin of this name is not asked for this type"}
 	otherType   = &reason{code: codes.InvalidArgument, text: "the type in the xdstp name is not that of the request (NAME-2)"}
-	noLocators  = &reason{code: codes.FailedPrecondition, text: "resource locators are not supported: the origin is not known to understand them"}
 	emptyName   = &reason{code: codes.InvalidArgument, text: "the name is empty"}
 	noDelta     = &reason{code: codes.Unimplemented, text: "origins[].dialect: the origin speaks state of the world, which has no resources of this type"}
 )
@@ -104,6 +103,11 @@ func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason)
 
 // refuseLocked notes a name that is not served, to be told so; `*` carries no error (ABS-12).
 func (s *session) refuseLocked(st *streamType, name string, why *reason) {
+	s.refuseAboutLocked(st, name, "", why)
+}
+
+// refuseAboutLocked is refuseLocked for a name with parameters, of which about are the constraints.
+func (s *session) refuseAboutLocked(st *streamType, name, about string, why *reason) {
 	st.refusedCount++
 	if why.limit != "" {
 		s.cfg.metrics.LimitRejection(why.limit)
@@ -112,7 +116,7 @@ func (s *session) refuseLocked(st *streamType, name string, why *reason) {
 		}
 	}
 	if name != relay.Wildcard {
-		r := refusal{shown(name), why}
+		r := refusal{shown(name), about, why}
 		st.refusals = append(st.refusals, r)
 		s.untoldLocked(r.kept())
 	}

@@ -20,7 +20,17 @@ import (
 type rest struct {
 	answer relay.Answer       // what they were taken with, without its body
 	names  map[string]removal // by canonical name
+	gone   map[string]parted  // in located form, by canonical name; nil: none
 }
+
+// parted are the removals of one located name, by the constraints of its variants.
+type parted struct {
+	gone  []relay.Gone
+	until uint64
+	fault *relay.NameError
+}
+
+func (r *rest) none() bool { return len(r.names)+len(r.gone) == 0 }
 
 type removal struct {
 	name  string           // as it is to be told
@@ -78,33 +88,33 @@ func (s *session) splitLocked(now time.Time) {
 		if a == nil || !removedLast(st.typeURL) {
 			continue
 		}
-		st.rest.without(a.Variants)
+		st.rest.without(a)
 		if s.urgentLocked(st) { // to learn that there is none is what a request may wait for
 			st.rest.forget(a.Removed)
 			continue
 		}
-		if len(a.Removed) == 0 || st.rest == nil && !now.Before(st.removals) && !s.othersLocked(now, st) {
+		located, gone := parting(a.Located)
+		if len(a.Removed)+len(gone) == 0 || st.rest == nil && !now.Before(st.removals) && !s.othersLocked(now, st) {
 			continue
 		}
 		if st.rest == nil {
 			st.rest = &rest{names: map[string]removal{}}
 		}
 		st.rest.answer = *a
-		st.rest.answer.Body, st.rest.answer.News, st.rest.answer.Errors = nil, nil, nil
+		st.rest.answer.Body, st.rest.answer.Located, st.rest.answer.News, st.rest.answer.Errors = nil, nil, nil, nil
 		for _, name := range a.Removed {
 			st.rest.names[relay.NameKey(name)] = removal{name: name, until: s.cfg.table.Revision()}
 		}
+		st.rest.part(gone, s.cfg.table.Revision())
 		additions := *a
-		additions.Body, additions.Errors = &relay.Body{Variants: a.Variants, Heartbeats: a.Heartbeats}, nil
+		additions.Body, additions.Located, additions.Errors = &relay.Body{Variants: a.Variants, Heartbeats: a.Heartbeats}, located, nil
 		for _, f := range a.Errors {
-			if x, gone := st.rest.names[f.Name]; gone {
-				x.fault = f // a client may take it for the removal
-				st.rest.names[f.Name] = x
-			} else {
+			if !st.rest.fault(f) {
 				additions.Errors = append(additions.Errors, f)
 			}
 		}
-		if st.held = &additions; len(additions.Variants)+len(additions.Heartbeats)+len(additions.Errors) == 0 {
+		st.held = &additions
+		if len(additions.Variants)+len(additions.Heartbeats)+len(additions.Errors) == 0 && located.None() {
 			st.held, st.heldSince = nil, time.Time{}
 		}
 	}
@@ -120,13 +130,85 @@ func (s *session) othersLocked(now time.Time, st *streamType) bool {
 	return s.pendingLocked(now, func(typeURL string) bool { return typeURL != st.typeURL && related(typeURL) }) != math.MaxUint64
 }
 
-// without takes out what is there again.
-func (r *rest) without(back []*relay.Variant) {
+// parting divides what is told in located form. A variant that goes for another is replaced, which is one thing (DYN-11); the others of
+// its removals may wait.
+func parting(l *relay.Located) (now *relay.Located, gone []relay.Gone) {
+	if l == nil || len(l.Removed) == 0 {
+		return l, nil
+	}
+	there := make(map[string]bool, len(l.Variants))
+	for _, v := range l.Variants {
+		there[v.Name] = true
+	}
+	now = &relay.Located{Variants: l.Variants, Heartbeats: l.Heartbeats}
+	for _, g := range l.Removed {
+		if there[relay.NameKey(g.Name)] {
+			now.Removed = append(now.Removed, g)
+		} else {
+			gone = append(gone, g)
+		}
+	}
+	return now, gone
+}
+
+// part takes in removals in located form.
+func (r *rest) part(gone []relay.Gone, until uint64) {
+	for _, g := range gone {
+		if r.gone == nil {
+			r.gone = map[string]parted{}
+		}
+		key := relay.NameKey(g.Name)
+		x := r.gone[key]
+		same := func(y relay.Gone) bool { return y.Constraints == g.Constraints }
+		x.gone, x.until = append(slices.DeleteFunc(x.gone, same), g), until
+		r.gone[key] = x
+	}
+}
+
+// fault keeps an error of a name whose removal waits, and reports whether it is one: a client may take it for the removal.
+func (r *rest) fault(f *relay.NameError) bool {
+	if f.Located() {
+		x, gone := r.gone[f.Name]
+		if gone {
+			x.fault = f
+			r.gone[f.Name] = x
+		}
+		return gone
+	}
+	x, gone := r.names[f.Name]
+	if gone {
+		x.fault = f
+		r.names[f.Name] = x
+	}
+	return gone
+}
+
+// without takes out what is there again. A variant that waits to go leaves with those that are in its place now (DYN-11).
+func (r *rest) without(a *relay.Answer) {
 	if r == nil {
 		return
 	}
-	for _, v := range back {
+	for _, v := range a.Variants {
 		delete(r.names, v.Name)
+	}
+	if a.Located == nil || len(r.gone) == 0 {
+		return
+	}
+	there := map[[2]string]bool{}
+	for _, v := range a.Located.Variants {
+		there[[2]string{v.Name, v.Constraints.Key()}] = true
+	}
+	for _, g := range a.Located.Removed {
+		there[[2]string{relay.NameKey(g.Name), g.Constraints}] = true // it is listed
+	}
+	for _, v := range a.Located.Variants {
+		x := r.gone[v.Name]
+		delete(r.gone, v.Name)
+		for _, g := range x.gone {
+			if g.Sent() && !there[[2]string{v.Name, g.Constraints}] {
+				a.Located.Removed = append(a.Located.Removed, g)
+			}
+		}
 	}
 }
 
@@ -149,7 +231,7 @@ func (s *session) releaseRestLocked(now time.Time, out []*response) []*response 
 		switch {
 		case st.rest == nil:
 			continue
-		case len(st.rest.names) == 0:
+		case st.rest.none():
 			st.rest = nil
 			continue
 		case st.held != nil || st.inFlight(now, s.cfg.timing.AckWait) || now.Before(st.removals):
@@ -159,7 +241,7 @@ func (s *session) releaseRestLocked(now time.Time, out []*response) []*response 
 		if st.held = st.rest.before(pending); st.held != nil {
 			out = s.writeLocked(now, st, out)
 		}
-		if len(st.rest.names) > 0 {
+		if !st.rest.none() {
 			return out
 		}
 		st.rest = nil
@@ -182,8 +264,28 @@ func (r *rest) before(pending uint64) *relay.Answer {
 		}
 		delete(r.names, key)
 	}
-	if len(a.Removed) == 0 {
+	r.partedBefore(pending, &a)
+	if len(a.Removed) == 0 && a.Located.None() {
 		return nil
 	}
 	return &a
+}
+
+// partedBefore is before for what is told in located form.
+func (r *rest) partedBefore(pending uint64, a *relay.Answer) {
+	l := &relay.Located{}
+	for _, key := range slices.Sorted(maps.Keys(r.gone)) {
+		x := r.gone[key]
+		if x.until >= pending {
+			continue
+		}
+		l.Removed = append(l.Removed, x.gone...)
+		if x.fault != nil {
+			a.Errors = append(a.Errors, x.fault)
+		}
+		delete(r.gone, key)
+	}
+	if len(l.Removed) > 0 {
+		a.Located = l
+	}
 }

@@ -20,11 +20,11 @@ type response struct {
 }
 
 // fieldNumbers are those of one dialect's response message; resources are field 2, and in the body.
-type fieldNumbers struct{ version, typeURL, nonce, removed, controlPlane, errors protowire.Number }
+type fieldNumbers struct{ version, typeURL, nonce, removed, gone, controlPlane, errors protowire.Number }
 
 var (
 	sotwFields  = fieldNumbers{version: 1, typeURL: 4, nonce: 5, controlPlane: 6, errors: 7}
-	deltaFields = fieldNumbers{version: 1, typeURL: 4, nonce: 5, removed: 6, controlPlane: 7, errors: 9}
+	deltaFields = fieldNumbers{version: 1, typeURL: 4, nonce: 5, removed: 6, controlPlane: 7, gone: 8, errors: 9}
 )
 
 func numbers(delta bool) *fieldNumbers {
@@ -36,20 +36,22 @@ func numbers(delta bool) *fieldNumbers {
 
 // refusal is what becomes of a name that is not served: it is told as a resource error, never as an absence (FED-2).
 type refusal struct {
-	name string
-	why  *reason
+	name  string
+	about string // constraints, as the fields of a ResourceName: it is refused for parameters that these match; "": for all
+	why   *reason
 }
 
 // size is about what the refusal takes in a message.
-func (r *refusal) size() int { return len(r.name) + len(r.why.text) + 32 }
+func (r *refusal) size() int { return len(r.name) + len(r.about) + len(r.why.text) + 32 }
 
 // kept is what it takes until it is told.
-func (r *refusal) kept() int { return len(r.name) + 24 }
+func (r *refusal) kept() int { return len(r.name) + len(r.about) + 40 }
 
 // draft is a response before it is encoded.
 type draft struct {
 	version, typeURL, nonce, identifier string
 	removed                             []string
+	gone                                []relay.Gone
 	refusals                            []refusal
 	errors                              []*relay.NameError
 }
@@ -60,6 +62,9 @@ func (d *draft) encode(n *fieldNumbers) []byte {
 	size := len(d.version) + len(d.typeURL) + len(d.nonce) + len(d.identifier) + 16
 	for _, name := range d.removed {
 		size += removedSize(name)
+	}
+	for i := range d.gone {
+		size += d.gone[i].Size()
 	}
 	for i := range d.refusals {
 		size += d.refusals[i].size()
@@ -79,6 +84,9 @@ func (d *draft) encode(n *fieldNumbers) []byte {
 	for _, name := range d.removed {
 		b = appendString(b, n.removed, name)
 	}
+	for i := range d.gone {
+		b = d.gone[i].Append(b, n.gone)
+	}
 	for i := range d.refusals {
 		b = d.refusals[i].append(b, n.errors)
 	}
@@ -90,7 +98,7 @@ func (d *draft) encode(n *fieldNumbers) []byte {
 
 // append writes a ResourceError: resource_name (a ResourceName) is field 1, error_detail (a google.rpc.Status) field 2.
 func (r *refusal) append(b []byte, field protowire.Number) []byte {
-	name := appendString(nil, 1, r.name)
+	name := append(appendString(nil, 1, r.name), r.about...)
 	detail := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(r.why.code))
 	detail = appendString(detail, 2, r.why.text)
 	inner := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), name)
@@ -108,6 +116,7 @@ func appendString(b []byte, field protowire.Number, s string) []byte {
 type part struct {
 	body    [][]byte
 	removed []string
+	gone    []relay.Gone
 	size    int
 }
 
@@ -142,6 +151,26 @@ func cut(pieces [][]byte, pairs int, removed []string, most int) []part {
 		parts[len(parts)-1].size += removedSize(name)
 	}
 	parts[len(parts)-1].removed = removed[at:]
+	return parts
+}
+
+// cutUnits divides what is told in located form, behind what is told in plain form: one message does not say both of a name (DYN-16,
+// DELTA-20). A unit is never parted (DYN-11), however long it is.
+func cutUnits(parts []part, units []relay.Unit, most int) []part {
+	fresh := true
+	for i := range units {
+		u := &units[i]
+		if last := &parts[len(parts)-1]; last.size > 0 && (fresh || last.size+u.Size > most) {
+			parts = append(parts, part{})
+		}
+		last := &parts[len(parts)-1]
+		if fresh {
+			last.body = nil // not to write behind what others share
+		}
+		last.body, last.gone = append(last.body, u.Pieces...), append(last.gone, u.Removed...)
+		last.size += u.Size
+		fresh = false
+	}
 	return parts
 }
 

@@ -366,6 +366,9 @@ func decode(tb testing.TB, r *response, delta bool) *message {
 				word = nameAndBody(x.Resource)
 				m.versions[x.Name] = x.Version
 			}
+			if x.ResourceName != nil {
+				word = locatedWord(tb, x)
+			}
 			if len(x.Aliases) > 0 {
 				name, body := cutLast(word, "=")
 				word = name + "[" + strings.Join(x.Aliases, ",") + "]"
@@ -380,6 +383,12 @@ func decode(tb testing.TB, r *response, delta bool) *message {
 		for _, name := range d.RemovedResources {
 			m.words = append(m.words, "-"+name)
 		}
+		var gone []string
+		for _, n := range d.RemovedResourceNames {
+			gone = append(gone, "-"+located(n))
+		}
+		slices.Sort(gone)
+		m.words = append(m.words, gone...)
 		errs = d.ResourceErrors
 	} else {
 		d := &discoveryv3.DiscoveryResponse{}
@@ -388,13 +397,25 @@ func decode(tb testing.TB, r *response, delta bool) *message {
 		}
 		m.typeURL, m.nonce, m.version, m.identifier = d.TypeUrl, d.Nonce, d.VersionInfo, d.ControlPlane.GetIdentifier()
 		for _, x := range d.Resources {
-			m.words = append(m.words, nameAndBody(x))
+			if x.TypeUrl != "type.googleapis.com/envoy.service.discovery.v3.Resource" {
+				m.words = append(m.words, nameAndBody(x))
+				continue
+			}
+			wrapped := &discoveryv3.Resource{}
+			if err := x.UnmarshalTo(wrapped); err != nil {
+				tb.Fatal(err)
+			}
+			if wrapped.ResourceName == nil {
+				m.words = append(m.words, nameAndBody(wrapped.Resource))
+			} else {
+				m.words = append(m.words, locatedWord(tb, wrapped))
+			}
 		}
 		slices.Sort(m.words)
 		errs = d.ResourceErrors
 	}
 	for _, e := range errs {
-		m.words = append(m.words, fmt.Sprintf("!%s:%v", e.ResourceName.Name, codes.Code(e.ErrorDetail.Code)))
+		m.words = append(m.words, fmt.Sprintf("!%s:%v", strings.TrimSuffix(located(e.ResourceName), "{}"), codes.Code(e.ErrorDetail.Code)))
 	}
 	return m
 }

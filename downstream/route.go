@@ -14,6 +14,7 @@ type routed struct {
 	own      []string // nearly always all: then it is the request's own slice
 	wildcard bool     // SotW: `*` is among them, and not in own
 	others   []place
+	spots    spots
 }
 
 // place is the names of a request that live in one group of another origin.
@@ -52,13 +53,9 @@ func (s *session) routeLocked(st *streamType, names []string, refuse func(name s
 
 // placeLocked adds a name to those of another origin. One that the stream cannot have a group of costs its own names alone.
 func (s *session) placeLocked(st *streamType, to *routed, o *relay.Origin, name string) *reason {
-	g, err := s.groupLocked(st, o)
-	if err != nil {
-		if !errors.Is(err, relay.ErrGroups) {
-			return &reason{code: codes.FailedPrecondition, text: err.Error()}
-		}
-		s.shortLocked(s.now, "groups")
-		return limitReason("groups", s.cfg.table.MaxGroups(), "the origin of this name has so many groups: try again later")
+	g, why := s.reachLocked(st, o)
+	if why != nil {
+		return why
 	}
 	p := to.at(g)
 	if p == nil {
@@ -67,6 +64,19 @@ func (s *session) placeLocked(st *streamType, to *routed, o *relay.Origin, name 
 	}
 	p.names = append(p.names, name)
 	return nil
+}
+
+// reachLocked is groupLocked for a name, or why it is refused.
+func (s *session) reachLocked(st *streamType, o *relay.Origin) (*relay.Group, *reason) {
+	g, err := s.groupLocked(st, o)
+	switch {
+	case err == nil:
+		return g, nil
+	case !errors.Is(err, relay.ErrGroups):
+		return nil, &reason{code: codes.FailedPrecondition, text: err.Error()}
+	}
+	s.shortLocked(s.now, "groups")
+	return nil, limitReason("groups", s.cfg.table.MaxGroups(), "the origin of this name has so many groups: try again later")
 }
 
 // at is what lives in a group of another origin; nil if nothing does.

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")
@@ -31,18 +32,22 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 //	origin delta|sotw              a new world with an origin of that dialect; a script begins with it
 //	origin DIALECT beside NAME=DIALECT..    the same, with other origins that have their name as authority; //NAME/ID is short for an
 //	                               xdstp name of that authority, and a line that begins with NAME is what "origin" is for the first
+//	origin DIALECT+tp2[+PARAM=metadata.KEY|+ignored]    one that understands dynamic parameters, and maps some from the node; or whose are ignored
 //	origin TYPE NAME=BODY -NAME !NAME:CODE.. TYPE..    the origin changes, and says so to whom asked
 //	origin down|up                 the upstream streams
 //	origin mutes|unmutes TYPE      it leaves a type unanswered
 //	snapshot                       what is kept on disk from now on
 //	restart                        the process ends, and begins again with that; a client's versions stay known
-//	client NAME delta|sotw         a new stream; it ends the client's former one
+//	client NAME delta|sotw [KEY=VALUE..]    a new stream, with that metadata; it ends the client's former one
 //	NAME -> TYPE V= N= R={..}      a SotW request: version, nonce, names; error=WORD makes it a NACK
 //	NAME -> TYPE N= +NAME -NAME    a delta request; has={NAME@BODY} are its initial_resource_versions, ? is no version of ours
 //	NAME acks [TYPE..]             an ACK of the last response of each type, or of these, as the dialect wants it
 //	NAME stops|resumes             reading; the writer has one batch under way then, and takes no other
 //	NAME leaves
 //	wait DURATION
+//
+// NAME{KEY=VALUE;KEY=VALUE} is a locator in a request, and a variant with those constraints in what an origin or a response says; there,
+// KEY is one that exists and !KEY one that does not.
 //
 // What a client is sent is written the same way: versions v1, v2... are numbered in the order they are first seen, nonces within
 // their stream. Bodies that begin with eds are Clusters of type EDS, with the name after > as that of their endpoints. `*` holds every name but those that begin with `~`.
@@ -125,13 +130,13 @@ type scriptClient struct {
 	*pipe
 	name     string
 	stopped  bool
-	lists    map[string][]string          // SotW: what was asked last
-	versions map[string]map[string]string // delta: by type and NAME@BODY
+	lists    map[string]*discoveryv3.DiscoveryRequest // SotW: what was asked last
+	versions map[string]map[string]string             // delta: by type and NAME@BODY
 }
 
 func (s *script) run(f []string) {
 	switch {
-	case f[0] == "origin" && (f[1] == "delta" || f[1] == "sotw"):
+	case f[0] == "origin" && (strings.HasPrefix(f[1], "delta") || strings.HasPrefix(f[1], "sotw")):
 		s.world(f[1:])
 	case f[0] == "origin":
 		s.origin(s.control, f[1:])
@@ -142,7 +147,7 @@ func (s *script) run(f []string) {
 	case f[0] == "restart":
 		s.restart()
 	case f[0] == "client":
-		s.open(f[1], f[2] == "delta")
+		s.open(f[1], f[2] == "delta", f[3:])
 	case f[0] == "wait":
 		s.wait(f[1])
 	default:
@@ -152,10 +157,10 @@ func (s *script) run(f []string) {
 }
 
 func (s *script) world(f []string) {
-	origins := []relay.OriginConfig{{Name: "mesh", SotW: f[0] == "sotw", Authorities: []string{"mesh"}}}
+	origins := []relay.OriginConfig{scriptOrigin("mesh", f[0])}
 	for _, w := range f[min(2, len(f)):] {
 		name, dialect, _ := strings.Cut(w, "=")
-		origins = append(origins, relay.OriginConfig{Name: name, SotW: dialect == "sotw", Authorities: []string{name}})
+		origins = append(origins, scriptOrigin(name, dialect))
 	}
 	s.rig = newRigOf(s.t, origins...)
 	s.others, s.down = map[string]*control{}, map[*control]bool{}
@@ -166,6 +171,26 @@ func (s *script) world(f []string) {
 	}
 	s.control = s.others["mesh"]
 	s.clients, s.versions = nil, nil
+}
+
+// scriptOrigin reads DIALECT+OPTION..
+func scriptOrigin(name, words string) relay.OriginConfig {
+	options := strings.Split(words, "+")
+	o := relay.OriginConfig{Name: name, SotW: options[0] == "sotw", Authorities: []string{name}}
+	for _, w := range options[1:] {
+		switch param, field, mapped := strings.Cut(w, "="); {
+		case mapped:
+			if o.FromNode == nil {
+				o.FromNode = map[string]string{}
+			}
+			o.FromNode[param] = field
+		case w == "ignored":
+			o.IgnoreParams = true
+		default:
+			o.TP2 = true
+		}
+	}
+	return o
 }
 
 func (s *script) controls() []*control {
@@ -232,7 +257,7 @@ func (s *script) change(c *control, typeURL, w string) {
 		c.fail(typeURL, long(typeURL, name), code)
 		return
 	}
-	name, body, _ := strings.Cut(w, "=")
+	name, body := cutBody(w)
 	if typeURL == "" || body == "" {
 		s.t.Fatalf("the origin cannot say %q", w)
 	}
@@ -255,8 +280,8 @@ func (s *script) find(name string) *scriptClient {
 	return s.clients[i]
 }
 
-func (s *script) open(name string, delta bool) {
-	c := &scriptClient{name: name, lists: map[string][]string{}, versions: map[string]map[string]string{}}
+func (s *script) open(name string, delta bool, metadata []string) {
+	c := &scriptClient{name: name, lists: map[string]*discoveryv3.DiscoveryRequest{}, versions: map[string]map[string]string{}}
 	if i := slices.IndexFunc(s.clients, func(c *scriptClient) bool { return c.name == name }); i >= 0 {
 		old := s.clients[i]
 		old.close(s.rig.now)
@@ -264,6 +289,13 @@ func (s *script) open(name string, delta bool) {
 		s.clients = slices.Delete(s.clients, i, i+1)
 	}
 	c.pipe = newPipe(s.rig, delta)
+	for _, w := range metadata {
+		key, value, _ := strings.Cut(w, "=")
+		if c.node.Metadata == nil {
+			c.node.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{}}
+		}
+		c.node.Metadata.Fields[key] = structpb.NewStringValue(value)
+	}
 	s.clients = append(s.clients, c)
 }
 
@@ -296,21 +328,25 @@ func (s *script) request(c *scriptClient, typeURL string, f []string) {
 			sotw.ResponseNonce = c.nonce(value)
 			delta.ResponseNonce = sotw.ResponseNonce
 		case key == "R":
-			sotw.ResourceNames = longs(typeURL, list(value))
+			sotw.ResourceNames, sotw.ResourceLocators = divide(longs(typeURL, list(value)))
 		case key == "error":
 			sotw.ErrorDetail = &statuspb.Status{Code: int32(codes.InvalidArgument), Message: value}
 			delta.ErrorDetail = sotw.ErrorDetail
 		case key == "has":
 			delta.InitialResourceVersions = s.holds(c, typeURL, list(value))
 		case w[0] == '+':
-			delta.ResourceNamesSubscribe = append(delta.ResourceNamesSubscribe, long(typeURL, w[1:]))
+			names, locators := divide([]string{long(typeURL, w[1:])})
+			delta.ResourceNamesSubscribe = append(delta.ResourceNamesSubscribe, names...)
+			delta.ResourceLocatorsSubscribe = append(delta.ResourceLocatorsSubscribe, locators...)
 		case w[0] == '-':
-			delta.ResourceNamesUnsubscribe = append(delta.ResourceNamesUnsubscribe, long(typeURL, w[1:]))
+			names, locators := divide([]string{long(typeURL, w[1:])})
+			delta.ResourceNamesUnsubscribe = append(delta.ResourceNamesUnsubscribe, names...)
+			delta.ResourceLocatorsUnsubscribe = append(delta.ResourceLocatorsUnsubscribe, locators...)
 		default:
 			s.t.Fatalf("a request has no %q", w)
 		}
 	}
-	c.lists[typeURL] = sotw.ResourceNames
+	c.lists[typeURL] = sotw
 	c.unacked = slices.DeleteFunc(c.unacked, func(m *message) bool { return m.nonce == sotw.ResponseNonce })
 	if c.session.delta {
 		s.send(c, delta)
@@ -337,7 +373,8 @@ func (s *script) acks(c *scriptClient, shorts []string) {
 		case slices.ContainsFunc(received[i+1:], newer): // only the last nonce counts
 		default:
 			s.send(c, &discoveryv3.DiscoveryRequest{
-				TypeUrl: m.typeURL, ResponseNonce: m.nonce, VersionInfo: m.version, ResourceNames: c.lists[m.typeURL],
+				TypeUrl: m.typeURL, ResponseNonce: m.nonce, VersionInfo: m.version,
+				ResourceNames: c.lists[m.typeURL].GetResourceNames(), ResourceLocators: c.lists[m.typeURL].GetResourceLocators(),
 			})
 		}
 	}
@@ -360,7 +397,7 @@ func (s *script) holds(c *scriptClient, typeURL string, words []string) map[stri
 }
 
 func list(word string) []string {
-	word = strings.Trim(word, "{}")
+	word = strings.TrimSuffix(strings.TrimPrefix(word, "{"), "}")
 	if word == "" {
 		return nil
 	}
@@ -470,7 +507,7 @@ func (s *script) show(c *scriptClient, m *message) string {
 			continue
 		}
 		names = append(names, w)
-		name, body, _ := strings.Cut(w, "=")
+		name, body := cutBody(w)
 		if v := m.versions[strings.TrimSuffix(long, "="+body)]; v != "" {
 			if c.versions[m.typeURL] == nil {
 				c.versions[m.typeURL] = map[string]string{}

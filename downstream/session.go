@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 
@@ -218,6 +219,8 @@ func (s *session) joinLocked(node *corev3.Node) error {
 		s.node, s.nodeKept = node, nodeWhole // with what this build does not know of it (V2-6)
 	case s.cfg.federated:
 		s.node, s.nodeKept = kept(node), nodeFacts
+	default:
+		s.node = s.cfg.origin.ParamsNode(node)
 	}
 	return nil
 }
@@ -299,8 +302,16 @@ func (s *session) groupLocked(st *streamType, o *relay.Origin) (*relay.Group, er
 	return g, nil
 }
 
+// paramsLocked are the parameters that plain names of a type have at an origin (DYN-1, RELAY-64).
+func (s *session) paramsLocked(o *relay.Origin, typeURL string) constraints.Params {
+	if s.node == nil {
+		return constraints.Params{}
+	}
+	return o.Params(s.node, typeURL)
+}
+
 // errRegrouped: a stream stays in its group; the client that resumes joins the new one (STREAM-4).
-var errRegrouped = status.Error(codes.Unavailable, "node.dynamic_parameters changed, and the origin was told them: come back for the new group's")
+var errRegrouped = status.Error(codes.Unavailable, "node.dynamic_parameters changed, and what is served depends on them: come back for what the new ones give")
 
 // checkNodeLocked looks at the node of a later request. One that is not the first is counted and logged once (STREAM-3); a
 // thinner one is normal (RELAY-94), and takes no dynamic parameters away: a client that states its node anew, as Envoy does when
@@ -333,7 +344,24 @@ func (s *session) staysLocked(node *corev3.Node) bool {
 			}
 		}
 	}
-	return s.group.Keeps(node)
+	return s.group.Keeps(node) && s.keepsParamsLocked(node)
+}
+
+// keepsParamsLocked reports whether plain names have the parameters still that they were subscribed with. Nothing else of a later node
+// counts (STREAM-3).
+func (s *session) keepsParamsLocked(node *corev3.Node) bool {
+	if s.node == nil {
+		return true
+	}
+	next := &corev3.Node{Metadata: s.node.Metadata, DynamicParameters: node.DynamicParameters}
+	for _, st := range s.types {
+		for i := range st.sub.Len() {
+			if sub := st.sub.Part(i); !sub.Located() && sub.Group().Origin().Params(next, st.typeURL).Key() != sub.Params().Key() {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // countNamesLocked notes how many names the type has now, and refuses too many.

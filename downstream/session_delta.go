@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -69,10 +70,10 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 		s.refuseLocked(st, name, why) // every subscribe is answered (DELTA-2)
 		refused = append(refused, name)
 	})
-	for _, l := range req.ResourceLocatorsSubscribe {
-		s.refuseLocked(st, l.GetName(), noLocators) // DYN-18
-		refused = append(refused, l.GetName())
-	}
+	s.locatorsLocked(st, &to, req.ResourceLocatorsSubscribe, func(name string, p constraints.Params, why *reason) {
+		s.refuseAboutLocked(st, name, s.about(p), why)
+	})
+	s.leaveLocatorsLocked(st, &to, req.ResourceLocatorsUnsubscribe)
 	if st.barred {
 		return s.countNamesLocked(st)
 	}
@@ -82,11 +83,15 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 			to.own = []string{relay.Wildcard}
 		}
 		// Only the first request of a type says what the client holds (DELTA-11, DELTA-14).
+		for _, l := range req.ResourceLocatorsSubscribe { // what the client holds of such a name may be any variant (DYN-20)
+			refused = append(refused, l.GetName())
+		}
 		to.claim(req.InitialResourceVersions, refused)
 		if s.only == "" && len(req.InitialResourceVersions) > 0 && (st.typeURL == relay.ClusterType || st.typeURL == relay.EndpointType) {
 			st.removals = now.Add(s.cfg.timing.OrderHold)
 		}
-	} else if len(req.ResourceNamesSubscribe)+len(req.ResourceNamesUnsubscribe)+len(req.ResourceLocatorsSubscribe) == 0 {
+	} else if len(req.ResourceNamesSubscribe)+len(req.ResourceNamesUnsubscribe)+
+		len(req.ResourceLocatorsSubscribe)+len(req.ResourceLocatorsUnsubscribe) == 0 {
 		return nil // an ACK and nothing else
 	}
 	if err := s.updateLocked(now, st, to, req, first); err != nil {
@@ -100,20 +105,30 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv
 
 // spacesLocked is which names with slashes stand for all virtual hosts of a route configuration: those that the client has
 // subscribed to as one on this stream (ALIAS-6). Without a slash every name does.
-func (s *session) spacesLocked(st *streamType, own *relay.Group, names []string) (spaces []string) {
+func (s *session) spacesLocked(st *streamType, g *relay.Group, names []string) (spaces []string) {
 	if !relay.IsVirtualHost(st.typeURL) {
 		return nil
 	}
 	routes := s.askedLocked(relay.RoutesOf(st.typeURL))
-	if routes == nil || routes.sub.In(own) == nil {
+	if routes == nil {
 		return nil
 	}
 	for _, name := range names {
-		if strings.Contains(name, "/") && routes.sub.In(own).Subscribed(name) {
+		if strings.Contains(name, "/") && routes.subscribed(g, name) {
 			spaces = append(spaces, name)
 		}
 	}
 	return spaces
+}
+
+// subscribed reports whether the client names exactly this resource of a group, with whatever parameters.
+func (st *streamType) subscribed(g *relay.Group, name string) bool {
+	for i := range st.sub.Len() {
+		if sub := st.sub.Part(i); sub.Group() == g && sub.Subscribed(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // updateLocked hands a request to the table, to each group its part of it.
@@ -127,18 +142,25 @@ func (s *session) updateLocked(
 	var denied []relay.Denied
 	gone := s.leaveLocked(st, &to, req.ResourceNamesUnsubscribe)
 	update := func(g *relay.Group, subscribe, unsubscribe []string, initial map[string]string) {
-		if st.sub.In(g) == nil {
-			st.sub.Open(g, s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Delta: true, Initial: initial, TTL: s.ttl})
+		sub := st.sub.In(g)
+		if sub == nil {
+			sub = st.sub.Open(g, s.mailbox, relay.SubOptions{
+				TypeURL: st.typeURL, Delta: true, Initial: initial, Params: s.paramsLocked(g.Origin(), st.typeURL), TTL: s.ttl,
+			})
+		}
+		if sub == nil {
+			err = relay.ErrParameterSets
+			return
 		}
 		if g == own {
-			st.sub.In(g).Namespaces(s.spacesLocked(st, own, subscribe))
+			sub.Namespaces(s.spacesLocked(st, own, subscribe))
 		}
-		denied = append(denied, st.sub.Update(now, g, subscribe, unsubscribe)...)
-		st.expect(now, g)
+		denied = append(denied, st.sub.Update(now, sub, subscribe, unsubscribe)...)
+		expect(now, sub)
 	}
 	// The listener's own first: a name that is unsubscribed elsewhere may be covered by a `*` that comes with it (DELTA-6, DELTA-9).
 	switch {
-	case first && (len(to.own) > 0 || len(to.others) == 0):
+	case first && (len(to.own) > 0 || len(to.others)+len(to.spots.list) == 0):
 		update(own, to.own, gone, req.InitialResourceVersions)
 	case len(to.own) > 0, len(gone) > 0 && st.sub.In(own) != nil:
 		update(own, to.own, gone, nil)
@@ -147,7 +169,34 @@ func (s *session) updateLocked(
 		p := &to.others[i]
 		update(p.group, p.names, p.gone, p.initial)
 	}
-	return s.deniedLocked(now, st, denied, nil)
+	if err != nil {
+		return s.noGroup(err)
+	}
+	if err := s.deniedLocked(now, st, denied, nil, nil); err != nil {
+		return err
+	}
+	return s.updateLocatedLocked(now, st, &to.spots)
+}
+
+// updateLocatedLocked is updateLocked for locators.
+func (s *session) updateLocatedLocked(now time.Time, st *streamType, to *spots) error {
+	for _, x := range to.list {
+		var denied []relay.Denied
+		if sub := s.openLocked(st, x, ""); sub != nil {
+			sub.Namespaces(s.spacesLocked(st, x.group, x.names))
+			denied = st.sub.Update(now, sub, x.names, x.gone)
+			expect(now, sub)
+		} else {
+			denied = s.fullLocked(x)
+		}
+		if err := s.deniedLocked(now, st, denied, x, nil); err != nil {
+			return err
+		}
+	}
+	if len(to.list) > 0 {
+		st.sub.Leave(now)
+	}
+	return nil
 }
 
 // leaveLocked divides what is unsubscribed: to where it was subscribed, if that was at another origin. All else may be covered by `*`

@@ -3,8 +3,10 @@ package downstream
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"slices"
 	"time"
 
+	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -22,7 +24,7 @@ func (s *session) request(now time.Time, req *discoveryv3.DiscoveryRequest) erro
 	switch {
 	case st.barred:
 		// An empty response would say "delete all", so nothing is sent (SOTW-9).
-		st.refusedCount += uint64(len(req.ResourceNames))
+		st.refusedCount += uint64(len(req.ResourceNames) + len(req.ResourceLocators))
 		return nil
 	case relay.DeltaOnly(st.typeURL):
 		st.blank = first || st.blank // TRANS-7
@@ -70,7 +72,8 @@ func (s *session) listLocked(now time.Time, st *streamType, req *discoveryv3.Dis
 		st.legacy = false // for good (WILD-3, WILD-6)
 	}
 	to := s.siftLocked(st, req)
-	wildcard := to.wildcard || st.legacy
+	to.wildcard = to.wildcard || st.legacy
+	wildcard := to.wildcard || slices.ContainsFunc(to.spots.list, func(x *spot) bool { return x.wildcard })
 	if wildcard && !st.wildcard && !relay.SentWhole(st.typeURL) {
 		// From now on a response is all there is (SOTW-4). One that is held back has only what changed; all of it follows anyway.
 		st.held, st.heldSince = nil, time.Time{}
@@ -94,26 +97,63 @@ func (s *session) replaceLocked(now time.Time, st *streamType, to routed, versio
 	}
 	var denied []relay.Denied
 	replace := func(g *relay.Group, names []string, wildcard bool) {
-		if st.sub.In(g) == nil {
-			st.sub.Open(g, s.mailbox, relay.SubOptions{TypeURL: st.typeURL, Version: version, TTL: s.ttl})
+		sub := st.sub.In(g)
+		if sub == nil {
+			sub = st.sub.Open(g, s.mailbox, relay.SubOptions{
+				TypeURL: st.typeURL, Version: version, Params: s.paramsLocked(g.Origin(), st.typeURL), TTL: s.ttl,
+			})
 		}
-		denied = append(denied, st.sub.Replace(now, g, names, wildcard)...)
-		st.expect(now, g)
+		if sub == nil {
+			err = relay.ErrParameterSets
+			return
+		}
+		denied = append(denied, st.sub.Replace(now, sub, names, wildcard)...)
+		expect(now, sub)
 	}
-	if len(to.own) > 0 || st.wildcard || first && len(to.others) == 0 || st.sub.In(own) != nil {
-		replace(own, to.own, st.wildcard)
+	if len(to.own) > 0 || to.wildcard || first && len(to.others)+len(to.spots.list) == 0 || st.sub.In(own) != nil {
+		replace(own, to.own, to.wildcard)
 	}
 	for i := range to.others {
 		replace(to.others[i].group, to.others[i].names, false)
 	}
-	for i := range st.sub.Len() { // what is named no more
-		if g := st.sub.Part(i).Group(); g != own && to.at(g) == nil {
-			st.sub.Replace(now, g, nil, false)
-		}
+	if err != nil {
+		return s.noGroup(err)
 	}
 	before := st.denied
 	st.denied = nil
-	return s.deniedLocked(now, st, denied, before)
+	if err := s.deniedLocked(now, st, denied, nil, before); err != nil {
+		return err
+	}
+	if err := s.replaceLocatedLocked(now, st, &to.spots, version, before); err != nil {
+		return err
+	}
+	for i := range st.sub.Len() { // what is named no more
+		sub := st.sub.Part(i)
+		if g := sub.Group(); sub.Located() && to.spots.at[spotKey{g, sub.Params().Key()}] == nil || !sub.Located() && g != own && to.at(g) == nil {
+			st.sub.Replace(now, sub, nil, false)
+		}
+	}
+	st.sub.Leave(now)
+	return nil
+}
+
+// replaceLocatedLocked is replaceLocked for locators.
+func (s *session) replaceLocatedLocked(
+	now time.Time, st *streamType, to *spots, version string, before map[uint64]struct{},
+) error {
+	for _, x := range to.list {
+		var denied []relay.Denied
+		if sub := s.openLocked(st, x, version); sub != nil {
+			denied = st.sub.Replace(now, sub, x.names, x.wildcard)
+			expect(now, sub)
+		} else {
+			denied = s.fullLocked(x)
+		}
+		if err := s.deniedLocked(now, st, denied, x, before); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // siftLocked divides a list into what is asked of the table, and where, and what is refused. A refusal is told when the name is new in the
@@ -121,7 +161,7 @@ func (s *session) replaceLocked(now time.Time, st *streamType, to routed, versio
 func (s *session) siftLocked(st *streamType, req *discoveryv3.DiscoveryRequest) routed {
 	before := st.refused
 	st.refused = nil
-	refuse := func(key, name string, why *reason) {
+	refuse := func(key, name string, p constraints.Params, why *reason) {
 		if st.refused == nil {
 			st.refused = map[string]struct{}{}
 		}
@@ -130,13 +170,13 @@ func (s *session) siftLocked(st *streamType, req *discoveryv3.DiscoveryRequest) 
 		}
 		st.refused[key] = struct{}{}
 		if _, known := before[key]; !known {
-			s.refuseLocked(st, name, why)
+			s.refuseAboutLocked(st, name, s.about(p), why)
 		}
 	}
-	to := s.routeLocked(st, req.ResourceNames, func(name string, why *reason) { refuse(name, name, why) })
-	for _, l := range req.ResourceLocators {
-		refuse("locator "+l.GetName(), l.GetName(), noLocators)
-	}
+	to := s.routeLocked(st, req.ResourceNames, func(name string, why *reason) { refuse(name, name, constraints.Params{}, why) })
+	s.locatorsLocked(st, &to, req.ResourceLocators, func(name string, p constraints.Params, why *reason) {
+		refuse(locatorKey(name, p), name, p, why)
+	})
 	return to
 }
 
@@ -155,9 +195,10 @@ func (s *session) hashList(req *discoveryv3.DiscoveryRequest) uint64 {
 		add(name)
 	}
 	if len(req.ResourceLocators) > 0 {
-		h.WriteByte(1) // told apart by its length from any name
+		h.WriteString("\xff\xff\xff\xff") // no name is that long
 		for _, l := range req.ResourceLocators {
 			add(l.GetName())
+			add(constraints.NewParams(l.GetDynamicParameters()).Key()) // in whatever order they came
 		}
 	}
 	return h.Sum64()

@@ -171,7 +171,7 @@ func TestSotWWildcard(t *testing.T) {
 		}},
 		{"types that are always named (WILD-5)", eds, []step{{}, {names: []string{"a"}, count: 1}, {}}},
 		{"any type has the legacy wildcard (WILD-5)", odd, []step{{wildcard: true}, {names: []string{"a"}, count: 1}}},
-		{"locators count as naming (WILD-6)", cds, []step{{locators: 1}, {}}},
+		{"locators count as naming (WILD-6)", cds, []step{{locators: 1, count: 1}, {}}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			p := newRig(t).client(false)

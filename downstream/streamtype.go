@@ -117,9 +117,9 @@ func (st *streamType) owes(now time.Time) {
 	}
 }
 
-// expect starts the wait for the first answer to `*` or a name that lives in a group.
-func (st *streamType) expect(now time.Time, g *relay.Group) {
-	if sub := st.sub.In(g); sub.ColdFrom.IsZero() {
+// expect starts the wait for the first answer to `*` or a name.
+func expect(now time.Time, sub *relay.Sub) {
+	if sub.ColdFrom.IsZero() {
 		sub.ColdFrom = now
 	}
 }

@@ -47,8 +47,13 @@ func (s *session) followLocked(written *relay.Answer) {
 		return
 	}
 	follows := make(map[string]bool, len(written.Variants)+len(written.Removed))
-	for _, v := range written.Variants {
+	for v := range written.Bodies() {
 		follows[v.Name] = true
+	}
+	if written.Located != nil {
+		for i := range written.Located.Removed {
+			follows[relay.NameKey(written.Located.Removed[i].Name)] = true
+		}
 	}
 	for _, name := range written.Removed {
 		follows[relay.NameKey(name)] = true // it does not exist, and the client knows (WARM-7)
@@ -106,14 +111,14 @@ func (s *session) oweVirtualHostsLocked(routes, followed *relay.Answer) {
 	if !s.delta || routes == nil {
 		return
 	}
-	for _, v := range routes.Variants {
+	for v := range routes.Bodies() {
 		s.warm.routes = append(s.warm.routes, v.Name)
 	}
 	switch st := s.askedLocked(relay.VirtualHostType); {
 	case st == nil:
 		s.warm.routes = s.warm.routes[:min(len(s.warm.routes), maxEarly)]
 	case followed != nil:
-		st.sub.OweNamespaces(s.warm.routes, followed.Variants)
+		st.sub.OweNamespaces(s.warm.routes, slices.Collect(followed.Bodies()))
 		s.warm.routes = nil
 	default:
 		st.sub.OweNamespaces(s.warm.routes, nil)

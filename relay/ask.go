@@ -13,6 +13,8 @@ type Name struct {
 	Params constraints.Params
 	// Collection: it stands for others, as an xdstp glob or a namespace of virtual hosts.
 	Collection bool
+	// Located: it goes as a locator, with parameters or without.
+	Located bool
 }
 
 // Ask is what to send upstream for one type.

@@ -3,6 +3,8 @@ package relay
 import (
 	"time"
 
+	"github.com/weir-xds/weir/constraints"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -21,19 +23,20 @@ type NameError struct {
 	Name    string
 	Code    uint32 // of gRPC
 	Message string
+	// Constraints are those of the maps that it is said of; nil: all.
+	Constraints *constraints.Set
 
 	spelt  string // the name as it is to be told, if that is not Name, which is canonical
 	detail []byte // google.rpc.Status as received
 	own    bool   // the absence was stated otherwise, by a removal or a TTL: only SotW clients need the words (ABS-10)
 	over   bool   // by a TTL
+
+	located bool   // of a name that the client named by a locator, of which about are the constraints
+	about   string // see exact; "": none
 }
 
-func (e *NameError) nameOrNone() string {
-	if e == nil {
-		return ""
-	}
-	return e.Name
-}
+// Located reports whether it is of a name that the client named by a locator.
+func (e *NameError) Located() bool { return e.located }
 
 // same reports whether the origin said the same again: an error is stated once (ABS-7).
 func (e *NameError) same(x *NameError) bool {
@@ -42,13 +45,13 @@ func (e *NameError) same(x *NameError) bool {
 
 // Append adds the error as a ResourceError in the given field of a response.
 func (e *NameError) Append(b []byte, field protowire.Number) []byte {
-	inner := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), appendString(nil, 1, spelling(e.Name, e.spelt)))
+	inner := appendResourceName(nil, 1, spelling(e.Name, e.spelt), e.about)
 	inner = protowire.AppendBytes(protowire.AppendTag(inner, 2, protowire.BytesType), e.detail)
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), inner)
 }
 
 // Size is about what the error takes in a response, in bytes.
-func (e *NameError) Size() int { return len(e.Name) + len(e.detail) + 16 }
+func (e *NameError) Size() int { return len(e.Name) + len(e.about) + len(e.detail) + 16 }
 
 // notFound states an absence that the origin stated by other means (ABS-10).
 func notFound(name string) *NameError {
@@ -99,11 +102,11 @@ func (o *Origin) patience() time.Duration {
 // maxErrorText bounds what is kept of an origin's words.
 const maxErrorText = 4 << 10
 
-// parseNameError reads an encoded ResourceError.
-func parseNameError(b []byte) (*NameError, error) {
+// parseNameError reads an encoded ResourceError. The constraints in it are not judged yet.
+func parseNameError(b []byte) (*NameError, *discoveryv3.DynamicParameterConstraints, error) {
 	var m discoveryv3.ResourceError
 	if err := proto.Unmarshal(b, &m); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	d := m.GetErrorDetail()
 	e := &NameError{Code: uint32(d.GetCode()), Message: d.GetMessage()}
@@ -115,7 +118,7 @@ func parseNameError(b []byte) (*NameError, error) {
 	e.Message = d.GetMessage()
 	var err error
 	e.detail, err = proto.Marshal(d)
-	return e, err
+	return e, m.GetResourceName().GetDynamicParameterConstraints(), err
 }
 
 // faultLocked is the error a client must be told of a name, once. what is told of it right now; after its body the error follows

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/constraints"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -97,20 +96,16 @@ func (v *Variant) resource() []byte {
 	switch {
 	case v.Nameless:
 	case v.Constraints != nil:
-		wrapped, _ := proto.MarshalOptions{Deterministic: true}.Marshal(&discoveryv3.ResourceName{
-			Name: name, DynamicParameterConstraints: v.Constraints.Message(),
-		}) // it came from the wire, so it goes there
-		b = protowire.AppendTag(b, resourceNameWrapped, protowire.BytesType)
-		b = protowire.AppendBytes(b, wrapped)
+		b = appendResourceName(b, resourceNameWrapped, name, v.written())
 	case name != "":
 		b = appendString(b, resourceName, name)
 	}
 	for _, a := range v.aliases {
 		b = appendString(b, resourceAliases, a)
 	}
-	if len(v.metadata) > 0 {
+	if len(v.meta()) > 0 {
 		b = protowire.AppendTag(b, resourceMetadata, protowire.BytesType)
-		b = protowire.AppendBytes(b, v.metadata)
+		b = protowire.AppendBytes(b, v.meta())
 	}
 	b = protowire.AppendTag(b, resourcePayload, protowire.BytesType)
 	return protowire.AppendBytes(b, v.Any())

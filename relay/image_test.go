@@ -184,7 +184,7 @@ func TestBodyImage(t *testing.T) {
 			}
 			if !bytes.Equal(back.buf, v.buf) || back.Digest != v.Digest || back.Constraints.Key() != v.Constraints.Key() || back.Name != v.Name ||
 				back.spelt != v.spelt || back.Nameless != v.Nameless || back.originVersion != v.originVersion || back.from.server != 3 ||
-				!slices.Equal(back.aliases, v.aliases) || !bytes.Equal(back.metadata, v.metadata) {
+				!slices.Equal(back.aliases, v.aliases) || !bytes.Equal(back.meta(), v.meta()) {
 				t.Errorf("%s: %+v came back as %+v", sentence, v, back)
 			}
 			if left := back.Expires().Sub(later); left != 11*time.Second {

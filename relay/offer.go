@@ -136,7 +136,8 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant) []porti
 	portions := make([]portion, len(asked))
 	sotw := k.group.origin.config().SotW && !u.Bad
 	k.constrained = k.constrained || len(u.RemovedVariants) > 0 ||
-		slices.ContainsFunc(u.Resources, func(r Resource) bool { return r.Constraints != nil })
+		slices.ContainsFunc(u.Resources, func(r Resource) bool { return r.Constraints != nil }) ||
+		slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints != nil })
 	if !k.constrained && !(k.group.origin.config().Share && len(asked) > 1) {
 		for i := range portions {
 			portions[i] = portion{u, bodies}
@@ -146,7 +147,7 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant) []porti
 	at := make(map[*shard]*portion, len(asked))
 	for i, s := range asked {
 		part := *u
-		part.Resources, part.Removed, part.RemovedVariants = nil, nil, nil
+		part.Resources, part.Removed, part.RemovedVariants, part.Errors = nil, nil, nil, nil
 		portions[i] = portion{Update: &part}
 		at[s] = &portions[i]
 	}
@@ -166,6 +167,13 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant) []porti
 		for _, s := range k.matchingLocked(r.Set) {
 			if p := at[s]; p != nil && !s.keepsLocked(p, identity{r.Name, r.Constraints}) {
 				p.RemovedVariants = append(p.RemovedVariants, r)
+			}
+		}
+	}
+	for _, e := range u.Errors {
+		for _, s := range k.matchingLocked(e.Constraints) {
+			if p := at[s]; p != nil {
+				p.Errors = append(p.Errors, e)
 			}
 		}
 	}

@@ -33,6 +33,8 @@ type SubOptions struct {
 	Version string
 	// Params are the dynamic parameters of every name.
 	Params constraints.Params
+	// Located: the client named the parameters, and is told variants with their constraints (DYN-7, DYN-16).
+	Located bool
 	// TTL: the client may be told TTLs (TTL-5). To all others the relay is the timekeeper (RELAY-51).
 	TTL bool
 }
@@ -46,6 +48,8 @@ type Sub struct {
 	typeURL string
 	delta   bool
 	ttl     bool // TTLs are told
+	located bool // see SubOptions
+	starred bool // subscribed to `*`; the Union's to keep
 
 	pending atomic.Bool
 
@@ -92,7 +96,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 		return nil
 	}
 	sub := &Sub{
-		owner: owner, typeURL: o.TypeURL, delta: o.Delta, ttl: o.TTL, version: o.Version,
+		owner: owner, typeURL: o.TypeURL, delta: o.Delta, ttl: o.TTL, located: o.Located, version: o.Version,
 		holds: o.Version != "" || len(o.Initial) > 0, records: map[string]*record{}, first: true, alias: noAliases,
 	}
 	if len(o.Initial) > 0 {
@@ -137,6 +141,12 @@ func (s *Sub) Group() *Group { return s.shard.group }
 
 // TypeURL is the type subscribed to.
 func (s *Sub) TypeURL() string { return s.typeURL }
+
+// Params are the dynamic parameters of every name subscribed to.
+func (s *Sub) Params() constraints.Params { return s.shard.params }
+
+// Located reports whether the client named them, and is told variants with their constraints.
+func (s *Sub) Located() bool { return s.located }
 
 // Pending reports whether Take may have something, and clears the mark.
 func (s *Sub) Pending() bool { return s.pending.Swap(false) }

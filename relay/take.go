@@ -7,6 +7,8 @@ import (
 // Answer is what one response has to say. Give it back to Ack or Nack.
 type Answer struct {
 	*Body
+	// Located is what is told of names that the client named by locators; nil: nothing, as nearly always.
+	Located *Located
 	// Errors are what to say of names instead of a resource; none of them is in Variants (ABS-11).
 	Errors []*NameError
 	// News are the Clusters in it that are new or changed on this stream: their endpoints must follow (WARM-1). Other types
@@ -60,6 +62,10 @@ func (s *Sub) Take(now time.Time) *Answer { return s.TakeKeeping(now, keepNothin
 func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
+	return s.takeLocked(now, k)
+}
+
+func (s *Sub) takeLocked(now time.Time, k Keep) *Answer {
 	s.shard.now = now
 	if s.lagging {
 		return nil

@@ -1,12 +1,14 @@
 package relay
 
 import (
-	"cmp"
+	"slices"
 	"time"
+
+	"github.com/weir-xds/weir/constraints"
 )
 
-// Union is what one stream-type is subscribed to, whichever origins its names belong to: one Sub for each group they live in. With one
-// Sub it is that; with several, an answer is what all of them have to tell, as one. A list that is sent whole is the union of all their
+// Union is what one stream-type is subscribed to, whichever origins its names belong to: a plain Sub for each group they live in, and a
+// located one for each parameter map that locators name there. With one plain Sub it is that; with several, an answer is what all of them have to tell, as one. A list that is sent whole is the union of all their
 // lists, and waits for each (FED-5). The zero Union is subscribed to nothing. Like a Sub's, its Take is called by one goroutine at a
 // time; the caller sees to it that no other method is called beside it.
 type Union struct {
@@ -16,8 +18,12 @@ type Union struct {
 
 // united is what several Subs make together.
 type united struct {
-	subs []*Sub // in the order they were opened
-	star *Sub   // the one subscribed to `*`; nil: none is
+	subs  []*Sub // in the order they were opened
+	star  *Sub   // the plain one subscribed to `*`; nil: none is
+	stars int    // how many are, located ones too
+
+	// sent are the constraints that names were told with to a delta client, for each located Sub (located.go).
+	sent map[*Sub]map[string]sentAs
 
 	// SotW, of lists that are sent whole.
 	told   string        // version of the last one; "": none was sent
@@ -47,70 +53,88 @@ func (u *Union) Part(i int) *Sub {
 	return u.more.subs[i]
 }
 
-// In is the Sub of a group; nil if none was opened.
+// In is the plain Sub of a group; nil if none was opened.
 func (u *Union) In(g *Group) *Sub {
 	for i := range u.Len() {
-		if s := u.Part(i); s.shard.group == g {
+		if s := u.Part(i); !s.located && s.shard.group == g {
 			return s
 		}
 	}
 	return nil
 }
 
-// Open subscribes to nothing yet in one more group. The caller holds a reference on the group until Close. The Version of the options
-// is that of the stream-type's first request; a Sub opened by a later one gets none. It gives the Sub, and nil and no more if the group has
-// no room for its parameters, as Group.Open does.
-func (u *Union) Open(g *Group, owner *Subscriber, o SubOptions) *Sub {
-	s := g.Open(owner, o)
-	if s == nil || u.one == nil {
-		u.one = cmp.Or(u.one, s)
-		return s
-	}
-	if u.more == nil {
-		u.more = &united{}
-		u.more.add(u.one)
-		if u.one.told {
-			u.more.told = "by one" // told is read by who takes, as here
+// At is the located Sub of a group and a parameter map; nil if none was opened.
+func (u *Union) At(g *Group, p constraints.Params) *Sub {
+	for i := range u.Len() {
+		if s := u.Part(i); s.located && s.shard.group == g && s.shard.params.Key() == p.Key() {
+			return s
 		}
 	}
-	u.more.add(s)
+	return nil
+}
+
+// Open subscribes to nothing yet in one more group, or with other parameters. The caller holds a reference on the group until Close. The
+// Version of the options is that of the stream-type's first request; a Sub opened by a later one gets none. It gives the Sub, and nil and no
+// more if the group has no room for its parameters, as Group.Open does.
+func (u *Union) Open(g *Group, owner *Subscriber, o SubOptions) *Sub {
+	s := g.Open(owner, o)
+	switch {
+	case s == nil:
+	case u.one == nil && s.located:
+		u.one, u.more = s, &united{subs: []*Sub{s}}
+	case u.one == nil:
+		u.one = s
+	case u.more == nil:
+		u.more = &united{subs: []*Sub{u.one}}
+		u.more.add(s)
+	default:
+		u.more.add(s)
+	}
 	return s
 }
 
-// add takes a Sub in. The list it makes is one of several from now on: the version_info that a client presents is not that of its part,
-// and a stream-type that names resources is answered in full anyway (RELAY-43). Who waits with one waits with all (RELAY-7).
+// add takes a Sub in beside others. The list it makes is one of several from now on: the version_info that a client presents is not that of
+// its part, and a stream-type that names resources is answered in full anyway (RELAY-43). Who waits with one waits with all (RELAY-7).
 func (m *united) add(s *Sub) {
-	s.shard.mu.Lock()
-	s.united, s.version = true, ""
-	holds, star := s.holds, s.starLocked() != nil
-	s.shard.mu.Unlock()
-	m.subs = append(m.subs, s)
-	if star {
-		m.star = s
+	if one := m.subs[0]; !one.united {
+		if one.told {
+			m.told = "by one" // told is read by who takes, as here
+		}
+		m.unite(one)
 	}
+	m.subs = append(m.subs, s)
+	m.unite(s)
+	holds := false
 	for _, x := range m.subs {
 		holds = holds || x.listing().holds
 	}
 	m.shape(holds)
 }
 
+func (m *united) unite(s *Sub) {
+	s.shard.mu.Lock()
+	s.united, s.version = true, ""
+	s.shard.mu.Unlock()
+	m.look(s)
+}
+
 // shape tells all Subs how their parts are sent. holds: the client holds something that no list may leave out before all is known.
 func (m *united) shape(holds bool) {
 	for _, s := range m.subs {
 		s.shard.mu.Lock()
-		s.asList = m.star != nil
+		s.asList = m.stars > 0
 		s.holds = s.holds || holds && !s.delta
 		s.shard.mu.Unlock()
 	}
 }
 
-// Update is Sub.Update for names that live in one group.
-func (u *Union) Update(now time.Time, g *Group, subscribe, unsubscribe []string) []Denied {
-	s, m := u.In(g), u.more
+// Update is Sub.Update for one of the Subs.
+func (u *Union) Update(now time.Time, s *Sub, subscribe, unsubscribe []string) []Denied {
+	m := u.more
 	if m == nil {
 		return s.Update(now, subscribe, unsubscribe)
 	}
-	if star := m.star; star != nil && star != s {
+	if star := m.star; star != nil && star != s && !s.located {
 		for _, name := range unsubscribe {
 			for _, member := range s.members(name) {
 				star.uncover(member, false)
@@ -120,29 +144,71 @@ func (u *Union) Update(now time.Time, g *Group, subscribe, unsubscribe []string)
 	}
 	denied := s.Update(now, subscribe, unsubscribe)
 	m.look(s)
+	m.unsent(s, unsubscribe)
 	return denied
 }
 
-// Replace is Sub.Replace for the names of a list that live in one group. A group whose names are no more in the list needs a call too.
-func (u *Union) Replace(now time.Time, g *Group, names []string, wildcard bool) []Denied {
-	s, m := u.In(g), u.more
+// Replace is Sub.Replace for one of the Subs: the names of a list that live there. One whose names are no more in the list needs a call
+// too.
+func (u *Union) Replace(now time.Time, s *Sub, names []string, wildcard bool) []Denied {
+	m := u.more
 	denied := s.Replace(now, names, wildcard)
-	if m != nil && m.look(s) {
+	if m != nil && m.look(s) && s.united {
 		// What came with `*` is held by name from now on, whichever origin is asked for it.
-		m.shape(m.told != "" && m.star == nil)
+		m.shape(m.told != "" && m.stars == 0)
 	}
 	return denied
+}
+
+// Leave closes the located Subs that are subscribed to nothing any more, so that a client may go from one parameter map to the next for
+// ever. One Sub stays in any case.
+func (u *Union) Leave(now time.Time) {
+	m := u.more
+	if m == nil {
+		return
+	}
+	for i := 0; i < len(m.subs) && len(m.subs) > 1; i++ {
+		s := m.subs[i]
+		if x := s.Standing(); !s.located || x.Names+x.Sets+x.Dropped > 0 {
+			continue
+		}
+		s.Close(now)
+		delete(m.sent, s)
+		delete(m.waived, s)
+		m.subs = slices.Delete(m.subs, i, i+1)
+		i--
+		u.one = m.subs[0]
+		if s.Pending() { // it may have been reminded for another (Remind)
+			u.Remind()
+		}
+		if m.told != "" && m.stars > 0 && !s.delta {
+			if m.due == nil { // the client of `*` may keep what it had until it is told otherwise
+				m.due = &Answer{}
+			}
+			u.Remind()
+		}
+	}
 }
 
 // look notes whether a Sub is subscribed to `*`, and reports whether that is new.
 func (m *united) look(s *Sub) (changed bool) {
-	was := m.star
-	if s.Standing().Wildcard {
+	was := s.starred
+	if s.starred = s.Standing().Wildcard; was == s.starred {
+		return false
+	}
+	if s.starred {
+		m.stars++
+	} else {
+		m.stars--
+	}
+	switch {
+	case s.located:
+	case s.starred:
 		m.star = s
-	} else if m.star == s {
+	case m.star == s:
 		m.star = nil
 	}
-	return m.star != was
+	return true
 }
 
 // Pending is Sub.Pending: it is when any part is.
@@ -271,7 +337,7 @@ func (u *Union) Waive(part *Sub) bool {
 // waits reports whether a list has to wait for a part. The first one with `*` waits for the names at other origins too: what came
 // with the one may need what is at the other.
 func (m *united) waits(s *Sub, x listing) bool {
-	settled := x.ready && (x.resolved || m.told != "" || m.star == nil || m.star == s)
+	settled := x.ready && (x.resolved || m.told != "" || m.stars == 0 || s.starred)
 	return !settled && !m.waived[s]
 }
 
@@ -284,7 +350,14 @@ func (u *Union) TakeKeeping(now time.Time, k Keep) *Answer {
 	switch {
 	case m == nil:
 		return u.one.TakeKeeping(now, k)
-	case !u.one.delta && (m.star != nil || SentWhole(u.one.typeURL)):
+	case !u.one.united: // alone, and located
+		a := u.one.TakeKeeping(now, k)
+		if a != nil {
+			m.locate(u.one, a)
+			m.tidy(a.Located)
+		}
+		return a
+	case !u.one.delta && (m.stars > 0 || SentWhole(u.one.typeURL)):
 		return m.takeWhole(now, k)
 	}
 	return m.takeChanges(now)

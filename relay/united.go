@@ -7,7 +7,10 @@ import (
 
 // unite is the bodies of several parts as one. What is encoded for all clients stays so.
 func unite(delta, ttl bool, bodies []*Body) *Body {
-	if len(bodies) == 1 {
+	switch len(bodies) {
+	case 0:
+		return noBody
+	case 1:
 		return bodies[0]
 	}
 	all := newShared() // what is encoded already stays so
@@ -48,7 +51,7 @@ func (m *united) finish(a *Answer, content string) *Answer {
 		for _, v := range a.Variants {
 			listed[v.Name] = true
 		}
-		a.Errors = slices.DeleteFunc(a.Errors, func(e *NameError) bool { return listed[e.Name] })
+		a.Errors = slices.DeleteFunc(a.Errors, func(e *NameError) bool { return !e.located && listed[e.Name] })
 	}
 	for _, s := range m.subs {
 		a.Waiting = a.Waiting || s.Standing().Waiting
@@ -78,23 +81,29 @@ func (m *united) version(content string) string {
 // takeChanges takes what changed: delta, and grouped types by name.
 func (m *united) takeChanges(now time.Time) *Answer {
 	all, bodies := &Answer{}, []*Body(nil)
-	for _, s := range m.subs {
-		if s == m.star {
+	answers, _ := m.takeEach(now, keepNothing, func(i int) bool { return m.subs[i] != m.star })
+	for i, s := range m.subs {
+		a := answers[i]
+		switch {
+		case a == nil:
 			continue
-		}
-		if a := s.Take(now); a != nil {
+		case s.located:
+			m.locate(s, a)
+			all.Located = all.Located.add(a.Located)
+		default:
 			m.fallBack(a)
-			all.join(a)
 			bodies = append(bodies, a.Body)
 		}
+		all.join(a)
 	}
 	if a := m.takeStar(now); a != nil { // last: it stands in for what the others have no more
 		all.join(a)
 		bodies = append(bodies, a.Body)
 	}
-	if len(bodies) == 0 {
+	if len(bodies) == 0 && all.Located == nil {
 		return nil
 	}
+	m.tidy(all.Located)
 	all.Body = unite(m.subs[0].delta, m.subs[0].ttl, bodies)
 	return m.finish(all, m.namesVersion())
 }
@@ -140,7 +149,7 @@ func (m *united) takeStar(now time.Time) *Answer {
 // withoutNamed is a body from `*` without the names of which another origin has a body.
 func (m *united) withoutNamed(b *Body) *Body {
 	named := func(name string) bool {
-		return IsNewStyle(name) && slices.ContainsFunc(m.subs, func(s *Sub) bool { return s != m.star && s.hasBody(name) })
+		return IsNewStyle(name) && slices.ContainsFunc(m.subs, func(s *Sub) bool { return s != m.star && !s.located && s.hasBody(name) })
 	}
 	ofVariant := func(v *Variant) bool { return named(v.Name) }
 	if !slices.ContainsFunc(b.Variants, ofVariant) && !slices.ContainsFunc(b.Heartbeats, ofVariant) &&
@@ -191,13 +200,11 @@ func (m *united) takeWhole(now time.Time, k Keep) *Answer {
 		}
 	}
 	must := m.star == nil || m.star.mustTell() || m.due != nil
-	lists, changed := make([]*Answer, len(m.subs)), m.due != nil
+	lists, insisted := m.takeEach(now, k, func(i int) bool { return ready[i] })
+	changed := m.due != nil
 	for i, s := range m.subs {
-		if ready[i] {
-			lists[i] = s.TakeKeeping(now, k)
-			changed = changed || lists[i] != nil
-			must = must || lists[i] != nil && (s != m.star || len(lists[i].Errors) > 0 || lists[i].renewed)
-		}
+		changed = changed || lists[i] != nil
+		must = must || lists[i] != nil && !insisted[i] && (s != m.star || len(lists[i].Errors) > 0 || lists[i].renewed)
 	}
 	if !changed {
 		return nil
@@ -206,11 +213,12 @@ func (m *united) takeWhole(now time.Time, k Keep) *Answer {
 	version := ""
 	if complete {
 		all.Body = m.list(lists)
-		version = listVersion(all.Body)
+		m.tidy(all.Located)
+		version = listVersion(all)
 	}
 	switch {
-	case !complete, len(all.Variants) == 0 && (!gone || m.star == nil && !holds && len(all.Errors) == 0):
-		all.Body, m.due = nil, nil
+	case !complete, all.lists() == 0 && (!gone || m.stars == 0 && !holds && len(all.Errors) == 0):
+		all.Body, all.Located, m.due = nil, nil, nil
 		if !complete || holds || len(all.Errors) > 0 { // to be told with the rest (SOTW-9)
 			m.due = all
 		}
@@ -242,6 +250,10 @@ func (m *united) gather(now time.Time, k Keep, lists []*Answer, ready []bool) (a
 			complete = false
 			continue
 		}
+		if s.located {
+			m.locate(s, lists[i])
+			all.Located = all.Located.add(lists[i].Located)
+		}
 		all.join(lists[i])
 		gone = gone && lists[i].gone
 	}
@@ -253,7 +265,7 @@ func (m *united) list(lists []*Answer) *Body {
 	var bodies []*Body
 	named := map[string]bool{} // what `*` could have too
 	for i, a := range lists {
-		if a == nil || m.subs[i] == m.star {
+		if a == nil || m.subs[i] == m.star || m.subs[i].located {
 			continue
 		}
 		bodies = append(bodies, a.Body)
@@ -274,10 +286,22 @@ func (m *united) list(lists []*Answer) *Body {
 }
 
 // listVersion is the version_info of a list that is sent whole: that of all that is in it (VER-4).
-func listVersion(b *Body) string {
+func listVersion(a *Answer) string {
 	var all sum
-	for _, v := range b.Variants {
-		all.add(v.Digest)
+	all.addAll(a.Variants)
+	if a.Located != nil {
+		all.addAll(a.Located.Variants)
 	}
 	return all.version()
+}
+
+// lists is how many bodies are in it.
+func (a *Answer) lists() (n int) {
+	if a.Body != nil {
+		n = len(a.Variants)
+	}
+	if a.Located != nil {
+		n += len(a.Located.Variants)
+	}
+	return n
 }

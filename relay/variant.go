@@ -48,13 +48,27 @@ type Variant struct {
 	originVersion string
 	from          *receipt // the response it came in last
 	aliases       []string
-	metadata      []byte
+	rare          *rare      // nil: it has nothing of that, as nearly all
 	endpoints     string     // see Endpoints
 	end           *time.Time // receipt and TTL (RELAY-47); nil: it has none, as nearly all
 
 	// buf is the `resources` field of a DeltaDiscoveryResponse, tag and length included, the payload last. Its suffix from
 	// sotw on is the `resources` field of a DiscoveryResponse: both are field 2, and so is Resource.resource.
 	buf []byte
+}
+
+// rare is what few bodies have.
+type rare struct {
+	metadata    []byte // core.Metadata as received (RELAY-10)
+	constraints string // as the origin wrote them: the fields of a ResourceName but its name (DYN-6, DYN-7)
+}
+
+// meta is the encoded core.Metadata; nil: there is none.
+func (v *Variant) meta() []byte {
+	if v.rare == nil {
+		return nil
+	}
+	return v.rare.metadata
 }
 
 // receipt is what the bodies of one response have in common. It does not change once the first of them can be seen.
@@ -113,7 +127,12 @@ func newVariant(from *receipt, r *Resource, version string) *Variant {
 		Nameless:      r.Nameless,
 		originVersion: version,
 		aliases:       r.Aliases,
-		metadata:      bytes.Clone(r.metadata),
+	}
+	if len(r.metadata) > 0 || r.Constraints != nil {
+		v.rare = &rare{metadata: bytes.Clone(r.metadata)}
+		if r.Constraints != nil {
+			v.rare.constraints = constraintFields(r.rawConstraints)
+		}
 	}
 	v.Digest = from.digest(r)
 	if from.typeURL == ClusterType {
@@ -138,8 +157,8 @@ func (v *Variant) encode(payload []byte) {
 	if v.DoNotCache {
 		inner += protowire.SizeTag(resourceCacheCtl) + protowire.SizeBytes(2)
 	}
-	if len(v.metadata) > 0 {
-		inner += protowire.SizeTag(resourceMetadata) + protowire.SizeBytes(len(v.metadata))
+	if len(v.meta()) > 0 {
+		inner += protowire.SizeTag(resourceMetadata) + protowire.SizeBytes(len(v.meta()))
 	}
 	sotw := protowire.SizeTag(fieldResources) + protowire.SizeBytes(len(payload))
 	b := make([]byte, 0, protowire.SizeTag(fieldResources)+protowire.SizeBytes(inner+sotw))
@@ -157,9 +176,9 @@ func (v *Variant) encode(payload []byte) {
 		b = protowire.AppendTag(b, resourceCacheCtl, protowire.BytesType)
 		b = append(b, 2, 0x08, 0x01)
 	}
-	if len(v.metadata) > 0 {
+	if len(v.meta()) > 0 {
 		b = protowire.AppendTag(b, resourceMetadata, protowire.BytesType)
-		b = protowire.AppendBytes(b, v.metadata)
+		b = protowire.AppendBytes(b, v.meta())
 	}
 	v.sotw = uint32(len(b))
 	b = protowire.AppendTag(b, resourcePayload, protowire.BytesType)
@@ -173,7 +192,7 @@ func (v *Variant) encode(payload []byte) {
 func (v *Variant) same(r *Resource) bool {
 	if v.Name != r.Name || v.spelt != r.spelt || v.DoNotCache != r.DoNotCache || v.Nameless != r.Nameless ||
 		v.Constraints.Key() != r.Constraints.Key() || len(v.aliases) != len(r.Aliases) ||
-		!bytes.Equal(v.metadata, r.metadata) {
+		!bytes.Equal(v.meta(), r.metadata) {
 		return false
 	}
 	for i := range v.aliases {

@@ -1,0 +1,230 @@
+package downstream
+
+import (
+	"strconv"
+
+	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc/codes"
+)
+
+// A locator is a name with dynamic parameters, and those two together are a subscription (DYN-1, DYN-2). Each parameter map has a Sub of
+// its own in the group where the name lives.
+
+// spot is the locators of one request that have one parameter map and live in one group.
+type spot struct {
+	group    *relay.Group
+	params   constraints.Params
+	names    []string
+	gone     []string // delta: unsubscribed
+	wildcard bool     // SotW: `*` is among them, and not in names
+}
+
+type spotKey struct {
+	group  *relay.Group
+	params string
+}
+
+// spots are those of one request.
+type spots struct {
+	list []*spot
+	at   map[spotKey]*spot
+	sets map[string]bool // parameter maps of the stream, as far as they count; nil: not counted yet
+}
+
+// locatorsLocked divides locators. refuse is told of every one that is asked nowhere.
+func (s *session) locatorsLocked(st *streamType, to *routed, locators []*discoveryv3.ResourceLocator, refuse func(name string, p constraints.Params, why *reason)) {
+	for _, l := range locators {
+		name, p := l.GetName(), constraints.NewParams(l.GetDynamicParameters())
+		x, why := s.spotLocked(st, to, name, p)
+		switch {
+		case why != nil:
+			refuse(name, p, why)
+		case name == relay.Wildcard && !s.delta:
+			x.wildcard = true
+		default:
+			x.names = append(x.names, name)
+		}
+	}
+}
+
+// spotLocked is where a locator belongs, or why nowhere.
+func (s *session) spotLocked(st *streamType, to *routed, name string, p constraints.Params) (*spot, *reason) {
+	o, why := s.judge(st, name)
+	if why != nil {
+		return nil, why
+	}
+	if p, why = s.mapAt(o, name, p); why != nil {
+		return nil, why
+	}
+	g, why := s.reachLocked(st, o)
+	if why != nil {
+		return nil, why
+	}
+	key := spotKey{g, p.Key()}
+	if x := to.spots.at[key]; x != nil {
+		return x, nil
+	}
+	if !s.countSetLocked(st, &to.spots, p) {
+		return nil, limitReason("parameter_sets_per_stream", s.cfg.limits.ParameterSets, "the stream has names with so many other maps of dynamic parameters")
+	}
+	x := &spot{group: g, params: p}
+	to.spots.add(key, x)
+	return x, nil
+}
+
+func (x *spots) add(key spotKey, one *spot) {
+	if x.at == nil {
+		x.at = map[spotKey]*spot{}
+	}
+	x.list, x.at[key] = append(x.list, one), one
+}
+
+// mapAt is the parameter map that a locator's name has at an origin. One that understands none is never sent any (DYN-17): names are
+// refused, since to serve the wrong variant is worse than to serve none, or served as if they had no parameters if the operator says that
+// nothing depends on them (DYN-18).
+func (s *session) mapAt(o *relay.Origin, name string, p constraints.Params) (constraints.Params, *reason) {
+	switch {
+	case p.Len() == 0:
+		return p, nil
+	case !o.TP2() && o.IgnoresParams():
+		return constraints.Params{}, nil
+	case !o.TP2():
+		return p, noParameters
+	case p.Len() > relay.MostParams:
+		return p, tooManyParameters
+	case len(name)+len(p.Key()) > s.cfg.limits.NameBytes:
+		return p, s.cfg.tooLong
+	}
+	return p, nil
+}
+
+// countSetLocked counts a parameter map of the stream; false if it would be one too many (RELAY-73). In state of the world a list replaces
+// what the type had.
+func (s *session) countSetLocked(st *streamType, x *spots, p constraints.Params) bool {
+	if p.Len() == 0 {
+		return true
+	}
+	if x.sets == nil {
+		x.sets = map[string]bool{}
+		for _, other := range s.types {
+			for i := range other.sub.Len() {
+				if sub := other.sub.Part(i); sub.Located() && sub.Params().Len() > 0 && (s.delta || other != st) {
+					x.sets[sub.Params().Key()] = true
+				}
+			}
+		}
+	}
+	if !x.sets[p.Key()] && len(x.sets) >= s.cfg.limits.ParameterSets {
+		return false
+	}
+	x.sets[p.Key()] = true
+	return true
+}
+
+// leaveLocatorsLocked divides what is unsubscribed: exactly that name with exactly that map (DYN-2, DYN-19). What is not subscribed is
+// ignored (DELTA-5).
+func (s *session) leaveLocatorsLocked(st *streamType, to *routed, locators []*discoveryv3.ResourceLocator) {
+	for _, l := range locators {
+		o := s.ownerOf(l.GetName())
+		if o == nil {
+			continue
+		}
+		p, why := s.mapAt(o, l.GetName(), constraints.NewParams(l.GetDynamicParameters()))
+		if why != nil {
+			continue
+		}
+		if x := s.leftSpotLocked(st, to, o, p); x != nil {
+			x.gone = append(x.gone, l.GetName())
+		}
+	}
+}
+
+// leftSpotLocked is where names with a map of parameters are subscribed at an origin, or are by this request; nil: nowhere.
+func (s *session) leftSpotLocked(st *streamType, to *routed, o *relay.Origin, p constraints.Params) *spot {
+	g := s.joinedLocked(st, o)
+	if g == nil {
+		return nil
+	}
+	key := spotKey{g, p.Key()}
+	if x := to.spots.at[key]; x != nil {
+		return x
+	}
+	if st.sub.At(g, p) == nil {
+		return nil
+	}
+	x := &spot{group: g, params: p}
+	to.spots.add(key, x)
+	return x
+}
+
+// ownerOf is the origin that a name is asked of, if it is asked at all.
+func (s *session) ownerOf(name string) *relay.Origin {
+	if !relay.IsNewStyle(name) {
+		return s.cfg.origin
+	}
+	u, err := relay.ParseURN(name)
+	if err != nil {
+		return nil
+	}
+	return s.cfg.table.Authority(u.Authority)
+}
+
+// joinedLocked is groupLocked for a group that is joined already; nil: it is not.
+func (s *session) joinedLocked(st *streamType, o *relay.Origin) *relay.Group {
+	switch {
+	case st.dedicated:
+		return s.dedicated[o]
+	case o == s.cfg.origin:
+		return s.group
+	}
+	return s.others[o]
+}
+
+// openLocked opens the Sub of a spot; nil if the group has no room for its parameters.
+func (s *session) openLocked(st *streamType, x *spot, version string) *relay.Sub {
+	if sub := st.sub.At(x.group, x.params); sub != nil {
+		return sub
+	}
+	return st.sub.Open(x.group, s.mailbox, relay.SubOptions{
+		TypeURL: st.typeURL, Delta: s.delta, Params: x.params, Located: true, Version: version, TTL: s.ttl,
+	})
+}
+
+// fullLocked is what becomes of a spot whose group has no room for its parameters.
+func (s *session) fullLocked(x *spot) (denied []relay.Denied) {
+	names := x.names
+	if x.wildcard {
+		names = append(names, relay.Wildcard)
+	}
+	for _, name := range names {
+		denied = append(denied, relay.Denied{Name: name, Limit: "parameter_sets_per_group", Most: s.cfg.table.MaxParameterSets()})
+	}
+	return denied
+}
+
+// about are the constraints by which an error is told of a name with parameters, since the name alone would mean all of its maps.
+func (s *session) about(p constraints.Params) string {
+	if p.Len() > relay.MostParams || len(p.Key()) > s.cfg.limits.NameBytes {
+		return ""
+	}
+	_, written := relay.Exact(p, nil)
+	return written
+}
+
+// locatorKey is a locator as a key among names: of no name, and of no other locator.
+func locatorKey(name string, p constraints.Params) string {
+	return "locator " + strconv.Itoa(len(name)) + name + p.Key()
+}
+
+var (
+	noParameters = &reason{
+		code: codes.FailedPrecondition,
+		text: "origins[].tp2: the origin of this name is not known to understand dynamic parameters (DYN-18)",
+	}
+	tooManyParameters = &reason{
+		code: codes.InvalidArgument, text: "the locator has more than " + strconv.Itoa(relay.MostParams) + " dynamic parameters",
+	}
+)

@@ -1,0 +1,221 @@
+package relay
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/constraints"
+)
+
+// What several Subs of one stream-type tell, where some of them are located.
+
+// takeEach takes from the parts that may be taken from. Those of one type of one group are taken from at one instant, whatever their
+// parameters: a client that has several maps of one name sees all of a response or nothing of it (DYN-10, RELAY-82). Where a list is sent
+// whole, and one of them has changed, the others are insisted upon: it has them as they are at that instant.
+func (m *united) takeEach(now time.Time, k Keep, may func(int) bool) (answers []*Answer, insisted []bool) {
+	answers, insisted = make([]*Answer, len(m.subs)), make([]bool, len(m.subs))
+	whole := !m.subs[0].delta && (m.stars > 0 || SentWhole(m.subs[0].typeURL))
+	taken := make([]bool, len(m.subs))
+	for i, s := range m.subs {
+		if taken[i] || !may(i) {
+			continue
+		}
+		same := func(j int) bool { return m.subs[j].shard.kin == s.shard.kin && may(j) }
+		s.shard.mu.Lock()
+		changed := false
+		for j := i; j < len(m.subs); j++ {
+			if same(j) {
+				taken[j] = true
+				answers[j] = m.subs[j].takeLocked(now, k)
+				changed = changed || answers[j] != nil
+			}
+		}
+		for j := i; j < len(m.subs) && whole && changed; j++ {
+			if same(j) && answers[j] == nil {
+				m.subs[j].insisted, insisted[j] = true, true
+				answers[j] = m.subs[j].takeLocked(now, k)
+			}
+		}
+		s.shard.unlock()
+	}
+	return answers, insisted
+}
+
+// sentAs are the constraints that a delta client was sent a name with, for one parameter map.
+type sentAs struct {
+	constraints *constraints.Set
+	written     string
+}
+
+// locate makes what a located Sub has to tell into that form.
+func (m *united) locate(s *Sub, a *Answer) {
+	l := &Located{Variants: a.Variants, Heartbeats: a.Heartbeats}
+	if s.delta {
+		l.Removed = m.goneFrom(s, a)
+	}
+	if len(a.Errors) > 0 {
+		_, about := m.exact(s)
+		for i, e := range a.Errors {
+			c := *e
+			c.located, c.about = true, about
+			a.Errors[i] = &c
+		}
+	}
+	a.Body, a.Located = noBody, l
+}
+
+var noBody = &Body{}
+
+// goneFrom notes what the client is being sent, and finds what it has no more. What it says of one name is either a removal or a variant.
+func (m *united) goneFrom(s *Sub, a *Answer) (gone []Gone) {
+	sent := m.sent[s]
+	for _, vs := range [][]*Variant{a.Variants, a.Heartbeats} {
+		for _, v := range vs {
+			if v.Notice() {
+				continue
+			}
+			is := sentAs{v.Constraints, v.written()}
+			if was, told := sent[v.Name]; told && was.constraints.Key() != is.constraints.Key() {
+				gone = append(gone, Gone{Name: v.Spelling(), Constraints: was.constraints.Key(), written: was.written, known: true})
+			}
+			m.note(s, v.Name, is)
+		}
+	}
+	for _, name := range a.Removed {
+		if isNameless(name) {
+			continue
+		}
+		was, told := sent[NameKey(name)]
+		delete(sent, NameKey(name))
+		gone = append(gone, Gone{Name: name, Constraints: was.constraints.Key(), written: was.written, known: told, absent: s})
+	}
+	return gone
+}
+
+// has reports whether the client has a variant, for whatever parameters.
+func (m *united) has(name, constraints string) bool {
+	for _, sent := range m.sent {
+		if is, told := sent[name]; told && is.constraints.Key() == constraints {
+			return true
+		}
+	}
+	return false
+}
+
+// exact is Exact for a Sub's parameters among all those of the client's locators.
+func (m *united) exact(s *Sub) (canonical, written string) {
+	var others []constraints.Params
+	for _, x := range m.subs {
+		if x != s && x.located {
+			others = append(others, x.shard.params)
+		}
+	}
+	return Exact(s.shard.params, others)
+}
+
+// tidy has one response say each thing once, whatever number of parameter maps it is told for (DELTA-20): a variant, and a removal
+// unless the variant is still the client's for others.
+func (m *united) tidy(l *Located) {
+	if l == nil {
+		return
+	}
+	listed := make(map[identity]int, len(l.Variants))
+	l.Variants = slices.DeleteFunc(slices.Clone(l.Variants), func(v *Variant) bool {
+		id := identity{v.Name, v.Constraints.Key()}
+		listed[id]++
+		return listed[id] > 1
+	})
+	l.Heartbeats = slices.DeleteFunc(slices.Clone(l.Heartbeats), func(v *Variant) bool {
+		id := identity{v.Name, v.Constraints.Key()}
+		listed[id]++
+		return listed[id] > 1
+	})
+	for i := range l.Removed {
+		g := &l.Removed[i]
+		if g.absent != nil && (!g.known || m.has(NameKey(g.Name), g.Constraints)) {
+			if i > 0 && l.Removed[i-1].absent == g.absent && !l.Removed[i-1].known {
+				g.Constraints, g.written = l.Removed[i-1].Constraints, l.Removed[i-1].written
+			} else {
+				g.Constraints, g.written = m.exact(g.absent)
+			}
+			g.known = false
+		}
+	}
+	l.Removed = slices.DeleteFunc(l.Removed, func(g Gone) bool {
+		id := identity{NameKey(g.Name), g.Constraints}
+		if listed[id] > 0 || g.known && m.has(id.name, id.constraints) {
+			return true
+		}
+		listed[id]++
+		return false
+	})
+}
+
+// add takes in what another part tells.
+func (l *Located) add(x *Located) *Located {
+	if l == nil {
+		return x
+	}
+	l.Variants = append(slices.Clip(l.Variants), x.Variants...)
+	l.Heartbeats = append(slices.Clip(l.Heartbeats), x.Heartbeats...)
+	l.Removed = append(l.Removed, x.Removed...)
+	return l
+}
+
+// unsent forgets what the client dropped with its subscription.
+func (m *united) unsent(s *Sub, unsubscribed []string) {
+	sent := m.sent[s]
+	if len(sent) == 0 || len(unsubscribed) == 0 {
+		return
+	}
+	all := false
+	for _, name := range unsubscribed {
+		key := NameKey(name)
+		if _, told := sent[key]; told {
+			m.drop(s, key)
+		} else {
+			all = true // a set, or an alias
+		}
+	}
+	for name := range sent {
+		if all {
+			m.drop(s, name)
+		}
+	}
+}
+
+// drop forgets one name, unless the client has it in another way. A client that tells variants apart by their constraints keeps one that
+// another of its locators selects, though it was not answered for that: it is then told when that one goes.
+func (m *united) drop(s *Sub, name string) {
+	if s.tells(name) {
+		return
+	}
+	was := m.sent[s][name]
+	delete(m.sent[s], name)
+	for _, x := range m.subs {
+		if x == s || !x.located || !was.constraints.Match(x.shard.params) || !x.tells(name) {
+			continue
+		}
+		if _, told := m.sent[x][name]; !told {
+			m.note(x, name, was)
+		}
+	}
+}
+
+// note notes what a client has.
+func (m *united) note(s *Sub, name string, is sentAs) {
+	if m.sent == nil {
+		m.sent = map[*Sub]map[string]sentAs{}
+	}
+	if m.sent[s] == nil {
+		m.sent[s] = map[string]sentAs{}
+	}
+	m.sent[s][name] = is
+}
+
+// tells reports whether the client is subscribed to a resource, in whatever way.
+func (s *Sub) tells(name string) bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return s.records[name] != nil || len(s.alias.by[name]) > 0 || s.coveredLocked(name)
+}
