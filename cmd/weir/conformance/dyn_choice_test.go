@@ -128,7 +128,7 @@ func overlap(t *testing.T, d relaytest.Dialect) {
 		if n, _ := w.first.Metric("weir_variant_ambiguity_total"); n < 1 {
 			t.Error("it is not counted")
 		}
-		if !strings.Contains(w.first.Output(), `overlap`) {
+		if !strings.Contains(w.first.Output(), "several variants of one name match the same parameters") {
 			t.Error("the log does not say so")
 		}
 		c.CheckClean()

@@ -3,6 +3,7 @@ package conformance
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -45,6 +46,18 @@ func undeclared(t *testing.T, origin relaytest.Dialect) {
 	}
 }
 
+// awaitFaults waits until weir has counted a sign that the origin does not know what it was asked.
+func (w *world) awaitFaults(reason string) {
+	w.t.Helper()
+	counted := func() bool {
+		n, _ := w.first.Metric("weir_upstream_locator_faults_total", `reason="`+reason+`"`)
+		return n > 0
+	}
+	if !weirtest.Until(weirtest.Patience, counted) {
+		w.t.Errorf("nothing is counted as %s", reason)
+	}
+}
+
 // ignoresLocators: to such an origin the request named nothing, so it sends everything there is.
 func ignoresLocators(t *testing.T, origin relaytest.Dialect) {
 	w := start(t, setup{sotw: origin == relaytest.SotW, config: tp2})
@@ -54,7 +67,10 @@ func ignoresLocators(t *testing.T, origin relaytest.Dialect) {
 	for _, c := range clients {
 		c.seek(eds, "n{env=prod}")
 	}
-	w.first.AwaitMetric(1, "it is counted", "weir_upstream_misunderstood_total")
+	w.awaitFaults("unheeded")
+	if !strings.Contains(w.first.Output(), "the origin sends what was never asked for to who asked by locators alone") {
+		t.Error("the log does not say so")
+	}
 	for _, c := range clients {
 		c.WantIdle(quiet)
 		c.got(eds, "n{env=prod}")
@@ -71,6 +87,7 @@ func omitsConstraints(t *testing.T, origin relaytest.Dialect) {
 		c.has(eds, "n{env=prod}", "prod", "it is served")
 		c.CheckClean()
 	}
+	w.awaitFaults("unconstrained")
 }
 
 func globOfVariants(t *testing.T, d relaytest.Dialect) {

@@ -91,6 +91,7 @@ func truthTable(t *testing.T, d relaytest.Dialect) {
 		})
 		c.CheckClean()
 	}
+	w.awaitFaults("empty_or")
 	clients[0].WantIdle(quiet)
 	for _, c := range clients {
 		c.WantIdle(0)
