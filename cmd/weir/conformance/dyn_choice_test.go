@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,7 +11,8 @@ import (
 
 var dynChoiceCases = []testCase{
 	{
-		"RELAY-68 RELAY-72 DYN-8 DYN-12 DYN-3", "one locator for a map, however many ask; whom a live variant matches is served it at once, and asked for all the same",
+		"RELAY-68 RELAY-72 DYN-8 DYN-3",
+		"one locator for a map, however many ask; whom a live variant matches is served it at once, and asked for all the same",
 		perDialect(oneLocator),
 	},
 	{"DYN-5", "variants of one name change on their own", perDialect(onTheirOwn)},
@@ -32,7 +34,7 @@ func oneLocator(t *testing.T, d relaytest.Dialect) {
 	third := w.seeker(d)
 	third.seek(eds, "n{env=prod,zone=a}")
 	third.has(eds, "n{env=prod,zone=a}", "1", "the live variant matches the third, and the origin has not said a word")
-	s = w.upstream(eds, "its map is asked, too", "n{env=prod}", "n{env=prod,zone=a}")
+	w.upstream(eds, "its map is asked, too", "n{env=prod}", "n{env=prod,zone=a}")
 	fourth := w.seeker(d)
 	fourth.seek(eds, "n{env=test}")
 	s = w.upstream(eds, "and one that nothing matches", "n{env=prod}", "n{env=prod,zone=a}", "n{env=test}")
@@ -102,7 +104,10 @@ func anotherSpelling(t *testing.T) {
 func overlap(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{scripted: true, config: tp2})
 	variants := []variant{
-		{when("env=prod"), "by-env"}, {relaytest.And(relaytest.Has("env"), relaytest.Is("zone", "a")), "by-both"}, {relaytest.Or(relaytest.Is("zone", "a"), relaytest.Is("env", "prod")), "by-either"}, {nil, "all"},
+		{when("env=prod"), "by-env"},
+		{relaytest.And(relaytest.Has("env"), relaytest.Is("zone", "a")), "by-both"},
+		{relaytest.Or(relaytest.Is("zone", "a"), relaytest.Is("env", "prod")), "by-either"},
+		{nil, "all"},
 	}
 	var served []string
 	for replica := range 2 {
@@ -111,7 +116,7 @@ func overlap(t *testing.T, d relaytest.Dialect) {
 			tp2(file)
 			w.weir = weirtest.Start(t, file)
 			w.first = w.weir
-			variants[0], variants[1], variants[2], variants[3] = variants[3], variants[2], variants[1], variants[0]
+			slices.Reverse(variants)
 		}
 		c := w.seeker(d)
 		c.seek(eds, "n{env=prod,zone=a}")
@@ -133,7 +138,7 @@ func overlap(t *testing.T, d relaytest.Dialect) {
 		}
 		c.CheckClean()
 	}
-	if served[0] != served[1] || !strings.HasPrefix(served[0], "by-both") && !strings.HasPrefix(served[0], "by-either") || strings.Contains(served[0], " then ") {
+	if served[0] != served[1] || served[0] != "by-both" && served[0] != "by-either" {
 		t.Errorf("the replicas chose %q, want one of those with two keys, and the same", served)
 	}
 }

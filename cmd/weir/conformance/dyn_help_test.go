@@ -120,9 +120,9 @@ func told(responses []*relaytest.Response, want string) (all []string) {
 	}
 	has := map[string]string{} // by constraints
 	for _, r := range responses {
-		if sotw, whole := r.SotW != nil, r.TypeURL() == cds || r.TypeURL() == lds; sotw && (whole || slices.ContainsFunc(r.Items, func(i relaytest.Item) bool {
-			return mine(i.Name, i.Constraints, i.HasLocator)
-		})) {
+		whole := r.TypeURL() == cds || r.TypeURL() == lds
+		among := slices.ContainsFunc(r.Items, func(i relaytest.Item) bool { return mine(i.Name, i.Constraints, i.HasLocator) })
+		if r.SotW != nil && (whole || among) {
 			clear(has) // what comes replaces what there was
 		}
 		for _, i := range r.Items {

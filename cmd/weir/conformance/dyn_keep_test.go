@@ -18,7 +18,10 @@ import (
 var dynKeepCases = []testCase{
 	{"DYN-20", "versions that weir brings to its next stream name nothing that has variants or is asked by locator", dynReconnect},
 	{"DYN-10 RELAY-45", "what changes while the origin is away, a split among it, is told when it is back, and nothing else", inBoth(changedWhileAway)},
-	{"RELAY-96 DYN-7 DYN-8", "a restart from a snapshot with variants, the origin down: each map is served its own, with its constraints", perDialect(variantsOnDisk)},
+	{
+		"RELAY-96 DYN-7 DYN-8", "a restart from a snapshot with variants, the origin down: each map is served its own, with its constraints",
+		perDialect(variantsOnDisk),
+	},
 	{"DYN-10 EC-2", "a freeze holds variants as they are; when it ends each client has one update", perDialect(frozenVariants)},
 	{"RELAY-97 DYN-5", "an origin that restarts without its variants takes none from anybody before guard.hold", guardedVariants},
 	{"DYN-5 RELAY-50", "a variant expires for those whom it serves, and for nobody else", expiringVariant},
@@ -224,7 +227,9 @@ func errorForOne(t *testing.T, d relaytest.Dialect) {
 	q.has(eds, "n{env=test}", "test", "the other is served")
 	for _, r := range p.Responses(eds) {
 		for _, e := range r.Errors() {
-			if e.GetResourceName().GetName() != "n" || !strings.Contains(e.GetErrorDetail().GetMessage(), "not for you") || codes.Code(e.GetErrorDetail().GetCode()) != codes.PermissionDenied {
+			detail := e.GetErrorDetail()
+			if e.GetResourceName().GetName() != "n" || !strings.Contains(detail.GetMessage(), "not for you") ||
+				codes.Code(detail.GetCode()) != codes.PermissionDenied {
 				t.Errorf("the error is %v", e)
 			}
 		}

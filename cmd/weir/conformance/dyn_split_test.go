@@ -16,7 +16,7 @@ import (
 var dynSplitCases = []testCase{
 	{
 		"DYN-10 DYN-1 DYN-5 DYN-16 RELAY-64 RELAY-72 RELAY-82 RELAY-86",
-		"clients of two maps on one upstream stream follow splits, changes and merges of variants, in either dialect, by locator and by node: never a removal, never a mixture",
+		"clients of several maps on one upstream stream follow splits, changes and merges, by locator and by node: no removal, no mixture",
 		inBoth(splitAndMerge),
 	},
 	{"DYN-10 DYN-14", "a split reaches a client as one response, which removes the old variant from who asked by locator and from nobody else", splitInOne},

@@ -11,7 +11,9 @@ import (
 )
 
 // dynCases are about dynamic parameters: section 12, and what the relay adds to it.
-var dynCases = slices.Concat(dynFormCases, dynTableCases, dynChoiceCases, dynSplitCases, dynNodeCases, dynLimitCases, dynOriginCases, dynKeepCases, dynShareCases)
+var dynCases = slices.Concat(
+	dynFormCases, dynTableCases, dynChoiceCases, dynSplitCases, dynNodeCases, dynLimitCases, dynOriginCases, dynKeepCases, dynShareCases,
+)
 
 var dynFormCases = []testCase{
 	{
