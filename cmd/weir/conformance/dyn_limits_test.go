@@ -14,6 +14,9 @@ import (
 var dynLimitCases = []testCase{
 	{"RELAY-73", "a client with more maps than it may have is refused the names of the others, and nobody else notices", perDialect(explosion)},
 	{"RELAY-73", "so is one that brings a group more maps than it may have", perDialect(crowdedGroup)},
+	{"RELAY-73", "virtual: maps that nobody has any more do not pile up", func(t *testing.T) {
+		virtual(t, "../../../relay", "TestMadeUpMapsDoNotPileUp")
+	}},
 }
 
 func explosion(t *testing.T, d relaytest.Dialect) {

@@ -20,8 +20,9 @@ var dynNodeCases = []testCase{
 	{"RELAY-65", "what a field of a node becomes: a string, booleans, numbers, null, nothing, a list, a struct", kindsOfFields},
 	{"RELAY-64 STREAM-3 STREAM-4", "dynamic_parameters of a node are the map of its plain names; a change on a live stream ends it", perDialect(nodeParameters)},
 	{"RELAY-64 DYN-1", "what a client names itself is taken literally, whatever its node says", literally},
-	{"RELAY-64", "virtual: nested fields, and what is left of the node without them", func(t *testing.T) {
-		virtual(t, "../../../relay", "TestMappedFieldsLeave")
+	{"RELAY-64 RELAY-65", "virtual: nested fields, what is left of the node without them, and numbers of every kind", func(t *testing.T) {
+		virtual(t, "../../../relay", "TestMappedFieldsLeaveTheGroup")
+		virtual(t, "../../../relay", "TestMappedScalars")
 	}},
 }
 
