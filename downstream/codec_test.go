@@ -104,6 +104,15 @@ func FuzzRequest(f *testing.F) {
 			TypeUrl: relay.VirtualHostType, ResourceNamesSubscribe: []string{"", "a", "a"},
 			InitialResourceVersions: map[string]string{"a": "w1"}, ResourceLocatorsSubscribe: []*discoveryv3.ResourceLocator{nil, {}},
 		},
+		&discoveryv3.DiscoveryRequest{TypeUrl: cds, ResourceLocators: []*discoveryv3.ResourceLocator{
+			locator("a{k=v}"), locator("a{k=w;l=}"), locator("a{}"), locator("*{k=v}"), locator("xdstp://plain/envoy.config.cluster.v3.Cluster/*{k=v}"),
+		}},
+		&discoveryv3.DeltaDiscoveryRequest{
+			TypeUrl: eds, ResourceNamesSubscribe: []string{"*"}, ResourceLocatorsSubscribe: []*discoveryv3.ResourceLocator{
+				locator("*{k=v}"), locator("a{k=v}"), locator("xdstp://served/envoy.config.endpoint.v3.ClusterLoadAssignment/a/*{k=v}"),
+			},
+			ResourceLocatorsUnsubscribe: []*discoveryv3.ResourceLocator{locator("a{k=v}"), locator("b{}"), locator("*{k=v}")},
+		},
 	} {
 		b, err := proto.Marshal(m)
 		if err != nil {
@@ -113,7 +122,7 @@ func FuzzRequest(f *testing.F) {
 		f.Add(b, b, false)
 	}
 	f.Fuzz(func(t *testing.T, first, second []byte, delta bool) {
-		r := newRig(t)
+		r := newRigOf(t, relay.OriginConfig{Name: "mesh", TP2: true, Authorities: []string{"served"}}, relay.OriginConfig{Name: "plain", Authorities: []string{"plain"}})
 		s := newSession(r.set, delta, r.now)
 		defer s.close(r.now)
 		for _, b := range [][]byte{first, second, first} {

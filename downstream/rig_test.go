@@ -54,7 +54,12 @@ func newRig(tb testing.TB) *rig {
 
 func newRigOf(tb testing.TB, origins ...relay.OriginConfig) *rig {
 	tb.Helper()
-	table, err := relay.New(relay.Config{Origins: origins})
+	return newRigWith(tb, relay.Config{Origins: origins})
+}
+
+func newRigWith(tb testing.TB, cfg relay.Config) *rig {
+	tb.Helper()
+	table, err := relay.New(cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -102,7 +107,7 @@ func (r *rig) down() {
 }
 
 // says has the origin answer: words are name=body for a resource, name[alias,alias]=body for one with aliases, ?name[alias] for an
-// alias that did not resolve, and -name for a removal.
+// alias that did not resolve, and -name for a removal. A name may be a variant's: name{key=value}.
 func (r *rig) says(typeURL string, words ...string) {
 	r.tb.Helper()
 	u := r.response(typeURL, words)
@@ -122,7 +127,9 @@ func (r *rig) response(typeURL string, words []string) relay.Update {
 	m := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: fmt.Sprint("n", r.count), SystemVersionInfo: r.version}
 	for _, w := range words {
 		if name, gone := strings.CutPrefix(w, "-"); gone {
-			m.RemovedResources = append(m.RemovedResources, name)
+			plain, located := dividedNames([]string{name})
+			m.RemovedResources = append(m.RemovedResources, plain...)
+			m.RemovedResourceNames = append(m.RemovedResourceNames, located...)
 			continue
 		}
 		if fault, ok := strings.CutPrefix(w, "!"); ok { // !name:CODE
@@ -142,9 +149,11 @@ func (r *rig) response(typeURL string, words []string) relay.Update {
 			m.Resources = append(m.Resources, &discoveryv3.Resource{Name: notice, Aliases: aliases})
 			continue
 		}
-		m.Resources = append(m.Resources, &discoveryv3.Resource{
-			Name: name, Aliases: aliases, Version: fmt.Sprint("v", r.count), Resource: payload(typeURL, name, body),
-		})
+		x := &discoveryv3.Resource{Name: name, Aliases: aliases, Version: fmt.Sprint("v", r.count), Resource: payload(typeURL, name, body)}
+		if base, _, variant := cutLocator(name); variant {
+			x.Name, x.ResourceName, x.Resource = "", resourceName(name), payload(typeURL, base, body)
+		}
+		m.Resources = append(m.Resources, x)
 	}
 	b, err := proto.Marshal(m)
 	if err != nil {

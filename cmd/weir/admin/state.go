@@ -215,10 +215,12 @@ type clientType struct {
 	Cold          uint64    `json:"cold,omitempty"`
 }
 
-// clientPart is what a client is subscribed to of one type at one origin.
+// clientPart is what a client is subscribed to of one type at one origin with one map of dynamic parameters.
 type clientPart struct {
 	Origin   string `json:"origin"`
 	Group    string `json:"group"`
+	Params   string `json:"params,omitempty"`  // "key"="value", in order
+	Located  bool   `json:"located,omitempty"` // by locators
 	Wildcard bool   `json:"wildcard"`
 	Names    int    `json:"names"`
 }
@@ -239,7 +241,9 @@ func clientOf(s *downstream.ClientStatus) client {
 		})
 		for _, x := range t.Parts {
 			last := &c.Types[i]
-			last.Origins = append(last.Origins, clientPart{Origin: x.Origin, Group: x.Group, Wildcard: x.Wildcard, Names: x.Names})
+			last.Origins = append(last.Origins, clientPart{
+				Origin: x.Origin, Group: x.Group, Params: x.Params, Located: x.Located, Wildcard: x.Wildcard, Names: x.Names,
+			})
 		}
 	}
 	return c
