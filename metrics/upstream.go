@@ -13,6 +13,7 @@ type upstreamVecs struct {
 	quarantines, expirations     *prometheus.CounterVec // by origin, type
 	unmatched                    *prometheus.CounterVec // by origin, type
 	audits                       *prometheus.CounterVec // by origin, result
+	locatorFaults                *prometheus.CounterVec // by origin, reason
 	drift                        *prometheus.CounterVec // by origin, type, kind
 }
 
@@ -44,6 +45,10 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 			"Resources removed because their TTL had passed.", "origin", "type"),
 		audits: counterVec(f, "weir_audits_total",
 			"Comparisons of what is held of a type with what the origin says on a fresh stream.", "origin", "result"),
+		locatorFaults: counterVec(f, "weir_upstream_locator_faults_total",
+			"Signs that the origin does not read locators, or not as meant: resources kept from clients with parameters, since it sends what was "+
+				"never asked (unheeded), resources without constraints where only parameters were asked (unconstrained), constraints with an "+
+				"or of nothing (empty_or).", "origin", "reason"),
 		drift: counterVec(f, "weir_drift_resources_total",
 			"Resources found to differ from what the origin says on a fresh stream: changed, missing here, or extra.", "origin", "type", "kind"),
 		quarantines: counterVec(f, "weir_upstream_quarantines_total",
@@ -55,6 +60,7 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 type Origin struct {
 	reconnects, loops, pings, silent, ambiguity, unfit prometheus.Counter
 	fileLoads, audits                                  map[string]prometheus.Counter // by result
+	locatorFaults                                      map[string]prometheus.Counter // by reason
 	types                                              map[string]*OriginType        // by short name; complete and read-only
 }
 
@@ -81,6 +87,10 @@ func (m *Metrics) Origin(name string) *Origin {
 		fileLoads:  make(map[string]prometheus.Counter, len(results)),
 		audits:     make(map[string]prometheus.Counter, len(auditResults)),
 		types:      make(map[string]*OriginType, len(typeNames)),
+	}
+	o.locatorFaults = make(map[string]prometheus.Counter, len(locatorFaults))
+	for _, r := range locatorFaults {
+		o.locatorFaults[r] = v.locatorFaults.WithLabelValues(name, r)
 	}
 	for _, r := range auditResults {
 		o.audits[r] = v.audits.WithLabelValues(name, r)
@@ -117,6 +127,13 @@ func (o *Origin) Type(typeShort string) *OriginType {
 func (o *Origin) Audited(result string) {
 	if o != nil {
 		o.audits[oneOf(auditResults, result)].Inc()
+	}
+}
+
+// LocatorFaults counts n signs that the origin does not read locators as they are meant: unheeded, unconstrained or empty_or.
+func (o *Origin) LocatorFaults(reason string, n int) {
+	if o != nil && n > 0 {
+		o.locatorFaults[oneOf(locatorFaults, reason)].Add(float64(n))
 	}
 }
 

@@ -44,6 +44,8 @@ type Update struct {
 	EmptyOr int
 	// Version is the version_info of a SotW response.
 	Version string
+
+	wire bool // it came as a response, in whose form locators may have been overlooked
 }
 
 // inError are the names that are not listed because they are in error: that is no absence (ABS-8, ABS-11).
@@ -119,7 +121,7 @@ func Accept(r *Response, maxName int) (Update, *RejectError) {
 // second result is not nil (RELAY-32). maxName is limits.name_bytes; 0 means no limit.
 func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 	a := acceptance{
-		Update: Update{TypeURL: r.TypeURL, Full: !r.delta, Version: r.Version},
+		Update: Update{TypeURL: r.TypeURL, Full: !r.delta, Version: r.Version, wire: true},
 		seen:   make(map[identity]int, len(r.resources)), maxName: maxName, delta: r.delta, fields: f,
 	}
 	if r.delta && r.Nonce == "" {

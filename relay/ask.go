@@ -334,6 +334,7 @@ func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time) (again []Na
 		case !w.wanted():
 			if asked {
 				a.Unsubscribe = append(a.Unsubscribe, name)
+				s.kin.gaveBackLocked(s.named.lane, gen, name)
 				w.asked = 0
 			}
 			s.deleteLocked(w)

@@ -154,6 +154,7 @@ func (s *shard) askChangedLocked(a *Ask, i laneIndex, gen uint32, now time.Time)
 		case !t.wantedLocked():
 			if t.askedGen == gen {
 				a.Unsubscribe = append(a.Unsubscribe, t.ask())
+				s.kin.gaveBackLocked(i, gen, t.ask())
 			}
 			s.dropCollectionLocked(t)
 		case t.askedGen != gen:

@@ -75,8 +75,9 @@ func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Varian
 	if u.For != nil {
 		asked = slices.DeleteFunc(slices.Clone(asked), func(s *shard) bool { return s.params.Key() != u.For.Key() })
 	}
+	asked = k.heedingLocked(a, asked, u, lane, gen)
 	if len(asked) == 0 {
-		return // nobody wants it any more
+		return // nobody wants it any more, or nobody may have it
 	}
 	from.rev = asked[0].nextRevLocked()
 	portions := k.divideLocked(asked, u, bodies)
@@ -100,6 +101,7 @@ func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Varian
 		s.takeUpLocked(a, p, lane, gen, from)
 	}
 	k.partAllLocked(u)
+	k.overlapsLocked(a, asked, portions)
 	if several || portions[0].Update != u {
 		k.countStraysLocked(a, asked, portions, u)
 	}
