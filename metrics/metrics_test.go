@@ -117,7 +117,7 @@ func exercise(m *Metrics) {
 		o.TooManyPings()
 		o.Silent()
 		o.LocatorFaults(s, 1)
-		o.VariantAmbiguity()
+		o.VariantAmbiguity(1)
 		o.UnfitParameters(1)
 		o.FileLoad(errors.New(s))
 		m.ConfigReload(errors.New(s))
@@ -253,7 +253,7 @@ func TestCounters(t *testing.T) {
 	m.Origin("mesh").Reconnect() // the same series
 	o.Loop()
 	o.Silent()
-	o.VariantAmbiguity()
+	o.VariantAmbiguity(1)
 	o.LocatorFaults("unheeded", 7)
 	o.UnfitParameters(0)
 	o.UnfitParameters(3)
