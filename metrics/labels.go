@@ -16,7 +16,7 @@ var (
 	}
 	stallReasons    = []string{"send_stall", "lagging", other}
 	evictionReasons = []string{"entries", "bytes", "max_stale", "memory", other}
-	lookups         = [...]string{"live", "stale", "retired", "absent", "miss"}
+	lookups         = [...]string{"live", "stale", "retired", "absent", "miss", "mismatch"}
 	results         = []string{"ok", "error"}
 	auditResults    = []string{"clean", "drift", "postponed", other}
 	locatorFaults   = []string{"unheeded", "unconstrained", "empty_or", other}

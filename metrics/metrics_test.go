@@ -28,6 +28,7 @@ var catalogue = map[string]string{
 	"weir_upstream_subscriptions":                   "origin,type",
 	"weir_upstream_streams":                         "origin",
 	"weir_upstream_unrequested_total":               "origin,type",
+	"weir_upstream_unmatched_variants_total":        "origin,type",
 	"weir_upstream_rejected_resources_total":        "origin,type",
 	"weir_upstream_quarantines_total":               "origin,type",
 	"weir_audits_total":                             "origin,result",
@@ -45,6 +46,7 @@ var catalogue = map[string]string{
 	"weir_propagation_seconds":                      "stage",
 	"weir_groups":                                   "origin",
 	"weir_views":                                    "origin",
+	"weir_parameter_sets":                           "origin",
 	"weir_cache_entries":                            "origin,type",
 	"weir_cache_bytes":                              "origin,type",
 	"weir_cache_stale_entries":                      "origin",
@@ -79,7 +81,7 @@ var closed = map[string][]string{
 	"type":      {"cds", "eds", "lds", "rds", "srds", "vhds", "sds", "rtds", "ecds", "leds", "other"},
 	"dialect":   {"delta", "sotw"},
 	"stage":     {"sent", "acked"},
-	"result":    {"ok", "error", "live", "stale", "retired", "absent", "miss", "clean", "drift", "postponed", "other"},
+	"result":    {"ok", "error", "live", "stale", "retired", "absent", "miss", "mismatch", "clean", "drift", "postponed", "other"},
 	"kind":      {"changed", "missing", "extra", "other"},
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
 	"reason":    {"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "unheeded", "unconstrained", "empty_or", "other"},
@@ -104,6 +106,7 @@ func exercise(m *Metrics) {
 		o := m.Origin("mesh")
 		o.Type(s).Nack()
 		o.Type(s).Unrequested(1)
+		o.Type(s).Unmatched(1)
 		o.Type(s).Rejected(1)
 		o.Type(s).Quarantined()
 		o.Type(s).Drifted(s)
@@ -237,6 +240,7 @@ func TestCounters(t *testing.T) {
 	m.Lookup(Live)
 	m.Lookup(Retired)
 	m.Lookup(Retired)
+	m.Lookup(Mismatch)
 	m.LimitRejection("names_per_stream")
 	m.Message(ToClient, 500)
 	m.Message(ToClient, 300)
@@ -257,6 +261,7 @@ func TestCounters(t *testing.T) {
 	o.Type("lds").Nack()
 	o.Type(junk).Unrequested(4)
 	o.Type("cds").Rejected(5)
+	o.Type("cds").Unmatched(6)
 	o.Type("eds").Quarantined()
 	o.Type("eds").Expired(2)
 
@@ -286,6 +291,8 @@ func TestCounters(t *testing.T) {
 		"weir_upstream_rejected_resources_total mesh cds":  5,
 		"weir_upstream_quarantines_total mesh eds":         1,
 		"weir_ttl_expirations_total mesh eds":              2,
+		"weir_cache_lookups_total mismatch":                1,
+		"weir_upstream_unmatched_variants_total mesh cds":  6,
 	} {
 		if got[series] != want {
 			t.Errorf("%s is %v, want %v", series, got[series], want)

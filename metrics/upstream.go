@@ -11,6 +11,7 @@ type upstreamVecs struct {
 	fileLoads                    *prometheus.CounterVec // by origin, result
 	nacks, unrequested, rejected *prometheus.CounterVec // by origin, type
 	quarantines, expirations     *prometheus.CounterVec // by origin, type
+	unmatched                    *prometheus.CounterVec // by origin, type
 	audits                       *prometheus.CounterVec // by origin, result
 	locatorFaults                *prometheus.CounterVec // by origin, reason
 	drift                        *prometheus.CounterVec // by origin, type, kind
@@ -36,6 +37,8 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 			"Responses of the origin that weir rejected.", "origin", "type"),
 		unrequested: counterVec(f, "weir_upstream_unrequested_total",
 			"Resources received that match no subscription.", "origin", "type"),
+		unmatched: counterVec(f, "weir_upstream_unmatched_variants_total",
+			"Resources received, of those that match no subscription, whose constraints match no client's parameters.", "origin", "type"),
 		rejected: counterVec(f, "weir_upstream_rejected_resources_total",
 			"Resources that weir rejected, whatever became of the rest of their response.", "origin", "type"),
 		expirations: counterVec(f, "weir_ttl_expirations_total",
@@ -63,8 +66,8 @@ type Origin struct {
 
 // OriginType counts what an origin does with one type. Nil counts nothing.
 type OriginType struct {
-	nacks, unrequested, rejected, quarantines, expirations prometheus.Counter
-	drift                                                  map[string]prometheus.Counter // by kind
+	nacks, unrequested, unmatched, rejected, quarantines, expirations prometheus.Counter
+	drift                                                             map[string]prometheus.Counter // by kind
 }
 
 // Origin returns the counters of an origin, by its name in the config file. It looks labels up under a lock: ask once,
@@ -99,6 +102,7 @@ func (m *Metrics) Origin(name string) *Origin {
 		o.types[t] = &OriginType{
 			nacks:       v.nacks.WithLabelValues(name, t),
 			unrequested: v.unrequested.WithLabelValues(name, t),
+			unmatched:   v.unmatched.WithLabelValues(name, t),
 			rejected:    v.rejected.WithLabelValues(name, t),
 			quarantines: v.quarantines.WithLabelValues(name, t),
 			expirations: v.expirations.WithLabelValues(name, t),
@@ -200,6 +204,13 @@ func (t *OriginType) Nack() {
 func (t *OriginType) Unrequested(n int) {
 	if t != nil {
 		t.unrequested.Add(float64(n))
+	}
+}
+
+// Unmatched counts n of the unrequested resources: variants that match no client's parameters.
+func (t *OriginType) Unmatched(n int) {
+	if t != nil {
+		t.unmatched.Add(float64(n))
 	}
 }
 

@@ -12,6 +12,8 @@ type Applied struct {
 	// Unrequested is the number of resources, and errors of names, that matched no subscription and were ignored (RELAY-28),
 	// or were more errors than are kept.
 	Unrequested int
+	// Unmatched is how many of those are variants whose constraints match no client's parameters.
+	Unmatched int
 	// Released: the type was in quarantine, and is out of it by this answer (RELAY-92).
 	Released bool
 	// Untimed is the number of resources that had a TTL and came again without one: perhaps the origin tells TTLs in the other
@@ -34,7 +36,7 @@ type Applied struct {
 	Overlapping int
 	Overlaps    []Overlap
 
-	strays map[string]int // by name: how many maps did not ask for it; nil: there is one
+	strays map[identity]int // how many maps did not ask for it; nil: there is one
 }
 
 // Apply takes one checked response into the table, atomically (RELAY-82). Hashing and comparing happen outside the lock, which
@@ -127,7 +129,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			e = h.entries[0]
 		}
 		if e == nil {
-			s.strayLocked(a, gen, r.Name)
+			s.strayLocked(a, gen, r.identity())
 			continue
 		}
 		if !e.askedOn(gen) {
@@ -181,7 +183,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		es := s.holdersLocked(f.Name)
 		switch {
 		case len(es) == 0:
-			s.strayErrorLocked(a, gen, f.Name)
+			s.strayErrorLocked(a, gen, f)
 		case slices.ContainsFunc(es, func(e *entry) bool { return e.askedOn(gen) }):
 			for _, e := range es {
 				if s.group.origin.ends(f) && e.isIn(kept) {

@@ -53,6 +53,11 @@
 // others go on (RELAY-92; trial.go, testdata/quarantine.txt). A client that says it came through relays which the origin refuses leaves,
 // and the others' lane is opened again at once (via.go, TestRefusedWay).
 //
+// An origin that says it reads locators and does not is found out by its answers: what was never asked for, without constraints, on a stream
+// that asked for names alone. Nothing more of that stream is taken for a parameter map until constraints come (understood.go,
+// TestOriginThatIgnoresLocators; what looks like it and is not: TestOriginThatMayReadLocators). Variants of a name that overlap are counted
+// once for the name, 1,000 names are remembered (TestOverlapsAreSaidOnce, TestReadingIsBounded), and DYN-9 chooses.
+//
 // Clients make parameter maps up, and each is a subscription of its own upstream: a group has so many that are in use and no more, and who
 // asks with another is refused, so that it costs nobody else theirs (paramsets.go, TestParameterSets). Where as many are held, none
 // lingers: one after the other they would pile up (TestMadeUpMapsDoNotPileUp).

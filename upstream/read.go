@@ -117,6 +117,7 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 		return nil
 	}
 	counts.Unrequested(applied.Unrequested)
+	counts.Unmatched(applied.Unmatched)
 	if applied.Released {
 		l.log.Info("the type is out of quarantine: the origin answers it", zap.String("type_url", printable(r.TypeURL)))
 	}

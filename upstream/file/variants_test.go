@@ -60,9 +60,10 @@ func (c *client) wantTimeouts(sentence string, want map[string]int) {
 	})
 }
 
-func newTP2World(t *testing.T, path string, hold map[string]string) *world {
+func newTP2World(t *testing.T, path string, hold map[string]string, edit ...func(*Config)) *world {
 	t.Helper()
-	return newWorldOf(t, relay.OriginConfig{Name: "files", TP2: true}, path, hold, func(cfg *Config) { cfg.TP2 = true })
+	edit = append(edit, func(cfg *Config) { cfg.TP2 = true })
+	return newWorldOf(t, relay.OriginConfig{Name: "files", TP2: true}, path, hold, edit...)
 }
 
 // Two variants of one name side by side; who matches none is told that there is none (DYN-8, DYN-13); a change of one reaches whom it
@@ -108,6 +109,26 @@ func TestVariantSplitAndMerge(t *testing.T) {
 	if eu.answers != 3 || us.answers != 3 || len(eu.removed)+len(us.removed) > 0 {
 		t.Errorf("Europe was told %d times, with the removals %q, America %d times, with %q; want 3 updates and no removal",
 			eu.answers, eu.removed, us.answers, us.removed)
+	}
+}
+
+// Files that change together, as those of a mounted ConfigMap do, are one update, wherever the variants move (DYN-10).
+func TestSplitAcrossFilesOfOneSwap(t *testing.T) {
+	dir := &world{t: t, dir: t.TempDir()}
+	dir.mount("mnt", "..v1", map[string]string{"a.yaml": variantOf("a", 1, "env=prod"), "b.yaml": "resources: []"})
+	w := newTP2World(t, "", nil, func(c *Config) { c.Path = filepath.Join(dir.dir, "mnt") })
+	named, all := w.subscribeAs("env=prod region=us", "a"), w.subscribeAs("env=prod region=us", "*")
+	for _, c := range []*client{named, all} {
+		c.wantTimeouts("the variant should come", map[string]int{"a": 1})
+	}
+	dir.mount("mnt", "..v2", map[string]string{
+		"a.yaml": variantOf("a", 2, "env=prod region=eu"), "b.yaml": variantOf("a", 3, "env=prod region=us"),
+	})
+	for _, c := range []*client{named, all} {
+		c.wantTimeouts("its half should come out of the other file", map[string]int{"a": 3})
+		if len(c.removed) > 0 || c.answers != 2 {
+			t.Errorf("as one update, not %d, with the removal of %q", c.answers-1, c.removed)
+		}
 	}
 }
 
