@@ -70,6 +70,9 @@ func TestConvergence(t *testing.T) {
 			revivals, heartbeats = revivals+m.revivals, heartbeats+m.heartbeats
 		})
 	}
+	for _, k := range paramKinds {
+		t.Run(k, func(t *testing.T) { playParams(t, newRand(t, k), k) })
+	}
 	if *steps >= 3000 && (revivals == 0 || heartbeats == 0) {
 		t.Errorf("of what had retired %d bodies were given out, and %d heartbeats were told", revivals, heartbeats)
 	}
