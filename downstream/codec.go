@@ -34,8 +34,10 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 // as what it is, INVALID_ARGUMENT, and not as an internal error (ERR-6).
 type request struct {
 	message protobuf.Message
-	most    int // bytes
+	most    int                                      // bytes
+	enter   func(bytes int) (parts int64, err error) // waits until it may be decoded; nil: at once
 	size    int
+	parts   int64 // of the intake, until it is taken in
 	err     error
 }
 
@@ -51,6 +53,11 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if r.size = data.Len(); r.size > r.most {
 		r.err = errTooLarge
 		return nil
+	}
+	if r.enter != nil {
+		if r.parts, r.err = r.enter(r.size); r.err != nil {
+			return nil
+		}
 	}
 	r.err = encoding.GetCodecV2(proto.Name).Unmarshal(data, r.message)
 	return nil

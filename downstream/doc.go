@@ -49,6 +49,8 @@
 //   - Ask for nothing: the stream ends at first_request (TestFirstRequest). Ask for too much: limits end the stream, or refuse the
 //     name, and are named in the status (TestStreamLimit, TestIdentities, TestRequestLimit, TestRequestErrors, TestRefusedNames,
 //     TestManyTypes, TestDenied); one line of log for each limit and minute.
+//   - Ask in long requests, all at once: where memory is limited, as many are decoded and taken in at a time as a sixteenth of it holds,
+//     in the order they arrived (TestIntake, TestLongRequestsAreTakenIn, the schedules "memory capped" of cmd/weir/chaos).
 //   - Be refused: a connection that has only refused streams is closed after a second, so that a load balancer behind which the
 //     client found a full replica chooses anew (TestRefusedClientsAreLetGo, TestHalfAClient). A stream on which names were refused
 //     for want of room ends after five minutes, since the client would not ask for them again.
@@ -85,7 +87,10 @@
 //     while there is something for it is cut off by the system, before keepalive would find it dead.
 //   - In delta, a client counts as in sync when it accepted its last responses, though it refused one before.
 //   - What a refused name takes until it is told is the client's text: a client that does not read its refusals costs that much, up to
-//     limits.names_per_stream. A name at another origin whose way was refused (RELAY-87) stays refused for the life of the stream.
+//     limits.names_per_stream; where memory is limited all clients together may cost an eighth of it (TestUntoldRefusals).
+//   - A request is received whole before anything of ours sees it: what is on its way is bounded by limits.request_bytes for each stream,
+//     and not by limits.memory. Where that is little and clients are not trusted, limits.request_bytes should be low.
+//   - A name at another origin whose way was refused (RELAY-87) stays refused for the life of the stream.
 //   - A stream beyond limits.streams_per_connection waits in the client, or is reset by the grpc library: neither is counted here.
 //   - Where some streams of a connection are served and others refused, even beyond the eighth that is left for them, the connection
 //     stays.

@@ -38,6 +38,7 @@ type Server struct {
 	nacks    *nackLog
 	limits   *limitLog
 	sizes    *sizeLog
+	intake   *intake
 	quit     chan struct{}  // closed by Stop
 	watching sync.WaitGroup // the watchdog
 	serving  sync.WaitGroup // Serve calls
@@ -75,7 +76,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	return &Server{
 		cfg: cfg, nacks: newNackLog(cfg.Log), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
-		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: newBucket(cfg.Limits.NewStreamsPerSecond),
+		intake: newIntake(cfg.Table), streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: newBucket(cfg.Limits.NewStreamsPerSecond),
 	}, nil
 }
 

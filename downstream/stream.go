@@ -148,26 +148,39 @@ func (st *stream) account(err error) {
 
 // read takes in requests until the stream ends, and returns its status. It never waits for the writer.
 func (st *stream) read(ctx context.Context) error {
+	enter := func(bytes int) (int64, error) { return st.server.intake.enter(ctx, bytes) }
 	for {
 		in := st.session.newRequest()
+		in.enter = enter
 		if err := st.wire.RecvMsg(in); err != nil {
 			return st.reason(err)
 		}
-		st.server.cfg.Metrics.Message(metrics.FromClient, in.size)
-		if errors.Is(in.err, errTooLarge) {
-			return st.session.settings().over("request_bytes", in.most, fmt.Sprintf("a request has %d bytes", in.size))
-		}
-		if in.err != nil {
-			return status.Errorf(codes.InvalidArgument, "the request does not decode: %v", in.err)
-		}
 		now := time.Now()
-		err := st.accept(now, in.message)
-		st.server.sizes.request(now, in, st)
+		err := st.receive(now, in)
+		st.server.intake.leave(in.parts)
 		if err != nil {
 			return err
 		}
-		st.pace(ctx, now, in.message)
+		nack := isNACK(in.message)
+		in = nil // a long one should be garbage while the next is waited for
+		st.pace(ctx, now, nack)
 	}
+}
+
+// receive takes in what was read.
+func (st *stream) receive(now time.Time, in *request) error {
+	st.server.cfg.Metrics.Message(metrics.FromClient, in.size)
+	switch {
+	case errors.Is(in.err, errTooLarge):
+		return st.session.settings().over("request_bytes", in.most, fmt.Sprintf("a request has %d bytes", in.size))
+	case errors.Is(in.err, errNotEntered):
+		return st.reason(in.err)
+	case in.err != nil:
+		return status.Errorf(codes.InvalidArgument, "the request does not decode: %v", in.err)
+	}
+	err := st.accept(now, in.message)
+	st.server.sizes.request(now, in, st)
+	return err
 }
 
 const (
@@ -179,12 +192,12 @@ const (
 
 // pace waits before the next request is read, if they come too fast: flow control then slows the client down, and nobody else. It is no
 // reason to end the stream, since the client would only come again with all it has (TestFastClientIsReadSlowly).
-func (st *stream) pace(ctx context.Context, now time.Time, m proto.Message) {
+func (st *stream) pace(ctx context.Context, now time.Time, nack bool) {
 	set := st.session.settings()
 	st.requests.set(set.limits.RequestsPerSecond)
 	st.refusals.set(set.limits.NACKsPerSecond)
 	wait, key, n := st.requests.take(now), "requests_per_second", set.limits.RequestsPerSecond
-	if isNACK(m) {
+	if nack {
 		if w := st.refusals.take(now); w > wait {
 			wait, key, n = w, "nacks_per_second", set.limits.NACKsPerSecond
 		}

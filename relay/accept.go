@@ -22,7 +22,7 @@ type Update struct {
 	Resources []Resource
 	// Removed are names stated not to exist, canonical as all names in it.
 	Removed []string
-	// RemovedVariants are the constraint keys removed, by name (DYN-14).
+	// RemovedVariants are removed by name and constraints (DYN-14): from every map that those match.
 	RemovedVariants []RemovedVariant
 	// Errors are what is said of names instead of a resource (ABS-7).
 	Errors []*NameError
@@ -40,8 +40,12 @@ type Update struct {
 	// Refused are the names of the parts that were, as far as they can be read; Unread: there are others.
 	Refused []string
 	Unread  bool
+	// EmptyOr are how many constraints in it have an `or` of nothing, which matches nothing: valid, and hardly what was meant.
+	EmptyOr int
 	// Version is the version_info of a SotW response.
 	Version string
+
+	wire bool // it came as a response, in whose form locators may have been overlooked
 }
 
 // inError are the names that are not listed because they are in error: that is no absence (ABS-8, ABS-11).
@@ -56,7 +60,7 @@ func (u *Update) inError() map[string]bool {
 	return names
 }
 
-// RemovedVariant names one variant of a name, by canonical constraints.
+// RemovedVariant names one variant of a name: Constraints is Set's key.
 type RemovedVariant struct {
 	Name, Constraints string
 	Set               *constraints.Set
@@ -117,7 +121,7 @@ func Accept(r *Response, maxName int) (Update, *RejectError) {
 // second result is not nil (RELAY-32). maxName is limits.name_bytes; 0 means no limit.
 func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 	a := acceptance{
-		Update: Update{TypeURL: r.TypeURL, Full: !r.delta, Version: r.Version},
+		Update: Update{TypeURL: r.TypeURL, Full: !r.delta, Version: r.Version, wire: true},
 		seen:   make(map[identity]int, len(r.resources)), maxName: maxName, delta: r.delta, fields: f,
 	}
 	if r.delta && r.Nonce == "" {
@@ -209,14 +213,11 @@ func (a *acceptance) check(r *Resource) string {
 			return why
 		}
 	}
-	if !utf8.ValidString(r.Name) || slices.ContainsFunc(r.Aliases, func(s string) bool { return !utf8.ValidString(s) }) {
-		return "name is not valid UTF-8" // no client could decode it
+	if why := a.checkName(r.Name); why != "" {
+		return why
 	}
-	if isNameless(r.Name) {
-		return "name begins with a zero byte"
-	}
-	if a.maxName > 0 && len(r.Name) > a.maxName {
-		return fmt.Sprintf("name of %d bytes is longer than limits.name_bytes %d", len(r.Name), a.maxName)
+	if slices.ContainsFunc(r.Aliases, func(s string) bool { return !utf8.ValidString(s) }) {
+		return "alias is not valid UTF-8"
 	}
 	r.Name, r.spelt = spell(r.Name)
 	if r.Any == nil {
@@ -240,6 +241,19 @@ func (a *acceptance) check(r *Resource) string {
 	return ""
 }
 
+// checkName is the judgement on a name of whatever an origin speaks of.
+func (a *acceptance) checkName(name string) string {
+	switch {
+	case !utf8.ValidString(name):
+		return "name is not valid UTF-8" // no client could decode it
+	case isNameless(name):
+		return "name begins with a zero byte"
+	case a.maxName > 0 && len(name) > a.maxName:
+		return fmt.Sprintf("name of %d bytes is longer than limits.name_bytes %d", len(name), a.maxName)
+	}
+	return ""
+}
+
 func (a *acceptance) checkConstraints(r *Resource) string {
 	var n discoveryv3.ResourceName
 	if err := proto.Unmarshal(r.rawConstraints, &n); err != nil {
@@ -249,12 +263,34 @@ func (a *acceptance) checkConstraints(r *Resource) string {
 		return "both name and resource_name are set"
 	}
 	r.Name = n.GetName()
-	set, err := constraints.Compile(n.GetDynamicParameterConstraints())
+	set, err := a.compile(n.GetDynamicParameterConstraints())
 	if err != nil {
 		return err.Error()
 	}
 	r.Constraints = set
 	return ""
+}
+
+// compile compiles constraints, and counts those that have an `or` of nothing.
+func (a *acceptance) compile(c *discoveryv3.DynamicParameterConstraints) (*constraints.Set, error) {
+	set, err := constraints.Compile(c)
+	if err == nil && emptyOr(c) {
+		a.EmptyOr++
+	}
+	return set, err
+}
+
+// emptyOr reports whether there is an `or` of nothing. What compiles is not nested deeply.
+func emptyOr(c *discoveryv3.DynamicParameterConstraints) bool {
+	switch t := c.GetType().(type) {
+	case *discoveryv3.DynamicParameterConstraints_OrConstraints:
+		return len(t.OrConstraints.GetConstraints()) == 0 || slices.ContainsFunc(t.OrConstraints.GetConstraints(), emptyOr)
+	case *discoveryv3.DynamicParameterConstraints_AndConstraints:
+		return slices.ContainsFunc(t.AndConstraints.GetConstraints(), emptyOr)
+	case *discoveryv3.DynamicParameterConstraints_NotConstraints:
+		return emptyOr(t.NotConstraints)
+	}
+	return false
 }
 
 func (a *acceptance) keep(r Resource) {
@@ -293,37 +329,57 @@ func (a *acceptance) removals(r *Response) {
 		a.Removed = append(a.Removed, key)
 	}
 	for _, b := range r.wrapped {
-		var n discoveryv3.ResourceName
-		if err := proto.Unmarshal(b, &n); err != nil {
-			a.reject("", "removed_resource_names: does not decode: %v", err)
-			continue
-		}
-		set, err := constraints.Compile(n.GetDynamicParameterConstraints())
-		if err != nil {
-			a.reject(n.GetName(), "removed_resource_names %s: %v", quote(n.GetName()), err)
-			continue
-		}
-		a.RemovedVariants = append(a.RemovedVariants, RemovedVariant{NameKey(n.GetName()), set.Key(), set})
+		a.removedVariant(b)
 	}
+}
+
+func (a *acceptance) removedVariant(b []byte) {
+	var n discoveryv3.ResourceName
+	if err := proto.Unmarshal(b, &n); err != nil {
+		a.reject("", "removed_resource_names: does not decode: %v", err)
+		return
+	}
+	if why := a.checkName(n.GetName()); why != "" {
+		a.reject(n.GetName(), "removed_resource_names %s: %s", quote(n.GetName()), why)
+		return
+	}
+	set, err := a.compile(n.GetDynamicParameterConstraints())
+	if err != nil {
+		a.reject(n.GetName(), "removed_resource_names %s: %v", quote(n.GetName()), err)
+		return
+	}
+	id := identity{NameKey(n.GetName()), set.Key()}
+	if _, both := a.seen[id]; both {
+		a.reject(n.GetName(), "resource %s: both sent and removed", quote(n.GetName()))
+		a.markAmbiguous(id)
+		return
+	}
+	a.RemovedVariants = append(a.RemovedVariants, RemovedVariant{id.name, id.constraints, set})
 }
 
 func (a *acceptance) nameErrors(r *Response) {
 	for _, b := range r.errors {
-		e, err := parseNameError(b)
-		switch _, both := a.seen[identity{name: e.nameOrNone()}]; {
-		case err != nil:
+		e, c, err := parseNameError(b)
+		if err != nil {
 			a.reject("", "resource_errors: does not decode: %v", err)
-		case both: // ABS-11
-			a.reject(e.Name, "resource %s: both sent and in resource_errors", quote(spelling(e.Name, e.spelt)))
-			a.markAmbiguous(identity{name: e.Name})
-		case a.maxName > 0 && len(spelling(e.Name, e.spelt)) > a.maxName: // the canonical form may be longer
-			name := spelling(e.Name, e.spelt)
-			a.reject(e.Name, "resource_errors %s: name of %d bytes is longer than limits.name_bytes %d", quote(name), len(name), a.maxName)
-		case isNameless(e.Name):
-			a.reject(e.Name, "resource_errors %s: name begins with a zero byte", quote(e.Name))
-		default:
-			a.Errors = append(a.Errors, e)
+			continue
 		}
+		name := spelling(e.Name, e.spelt)
+		if why := a.checkName(name); why != "" {
+			a.reject(name, "resource_errors %s: %s", quote(name), why)
+			continue
+		}
+		if e.Constraints, err = a.compile(c); err != nil {
+			a.reject(name, "resource_errors %s: %v", quote(name), err)
+			continue
+		}
+		id := identity{e.Name, e.Constraints.Key()}
+		if _, both := a.seen[id]; both { // ABS-11
+			a.reject(name, "resource %s: both sent and in resource_errors", quote(name))
+			a.markAmbiguous(id)
+			continue
+		}
+		a.Errors = append(a.Errors, e)
 	}
 }
 

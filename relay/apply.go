@@ -25,6 +25,15 @@ type Applied struct {
 	// Waiting is the number of resources whose content, or removal, is not taken because the origin is frozen.
 	Waiting int
 
+	// Unheeded is the number of resources kept from the clients with parameters, because the origin sends what was never asked for on a
+	// stream that asked by locators alone: it did not see them, and took the request for a wildcard.
+	Unheeded int
+	// Unconstrained is the number of resources told in plain form, without constraints, though they were asked by locators alone.
+	Unconstrained int
+	// Overlapping is the number of names found to have variants that overlap, and Overlaps are those not said before (DYN-9).
+	Overlapping int
+	Overlaps    []Overlap
+
 	strays map[string]int // by name: how many maps did not ask for it; nil: there is one
 }
 
@@ -75,6 +84,9 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	k.unlock()
 	if a.Expired > 0 {
 		l.group.origin.counts.Type(u.TypeURL).Expired(a.Expired)
+	}
+	for range a.Overlapping {
+		l.group.origin.counts.VariantAmbiguity()
 	}
 	if l.heard.Swap(gen) != gen || a.Released {
 		l.group.tryNext()

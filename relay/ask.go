@@ -13,6 +13,8 @@ type Name struct {
 	Params constraints.Params
 	// Collection: it stands for others, as an xdstp glob or a namespace of virtual hosts.
 	Collection bool
+	// Located: it goes as a locator, with parameters or without.
+	Located bool
 }
 
 // Ask is what to send upstream for one type.
@@ -332,6 +334,7 @@ func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time) (again []Na
 		case !w.wanted():
 			if asked {
 				a.Unsubscribe = append(a.Unsubscribe, name)
+				s.kin.gaveBackLocked(s.named.lane, gen, name)
 				w.asked = 0
 			}
 			s.deleteLocked(w)

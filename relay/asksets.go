@@ -64,7 +64,7 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time, all bool) [
 }
 
 // starName is `*` where it goes as a locator.
-func (s *shard) starName() Name { return Name{Name: Wildcard, Params: s.params} }
+func (s *shard) starName() Name { return Name{Name: Wildcard, Params: s.params, Located: true} }
 
 // byLocator reports whether all is asked by locator, the empty map too: else the answer to it would say nothing of the constraints of the
 // variant that it is, and be taken for what every map matches (DYN-12, DYN-16).
@@ -123,6 +123,7 @@ func (s *shard) askChangedLocked(a *Ask, i laneIndex, gen uint32, now time.Time)
 		case !t.wantedLocked():
 			if t.askedGen == gen {
 				a.Unsubscribe = append(a.Unsubscribe, t.ask())
+				s.kin.gaveBackLocked(i, gen, t.ask())
 			}
 			s.dropCollectionLocked(t)
 		case t.askedGen != gen:

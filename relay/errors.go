@@ -3,6 +3,8 @@ package relay
 import (
 	"time"
 
+	"github.com/weir-xds/weir/constraints"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -21,6 +23,8 @@ type NameError struct {
 	Name    string
 	Code    uint32 // of gRPC
 	Message string
+	// Constraints are those of the maps that it is said of; nil: all.
+	Constraints *constraints.Set
 
 	spelt  string // the name as it is to be told, if that is not Name, which is canonical
 	detail []byte // google.rpc.Status as received
@@ -33,13 +37,6 @@ type NameError struct {
 
 // Located reports whether it is of a name that the client named by a locator.
 func (e *NameError) Located() bool { return e.located }
-
-func (e *NameError) nameOrNone() string {
-	if e == nil {
-		return ""
-	}
-	return e.Name
-}
 
 // same reports whether the origin said the same again: an error is stated once (ABS-7).
 func (e *NameError) same(x *NameError) bool {
@@ -105,11 +102,11 @@ func (o *Origin) patience() time.Duration {
 // maxErrorText bounds what is kept of an origin's words.
 const maxErrorText = 4 << 10
 
-// parseNameError reads an encoded ResourceError.
-func parseNameError(b []byte) (*NameError, error) {
+// parseNameError reads an encoded ResourceError. The constraints in it are not judged yet.
+func parseNameError(b []byte) (*NameError, *discoveryv3.DynamicParameterConstraints, error) {
 	var m discoveryv3.ResourceError
 	if err := proto.Unmarshal(b, &m); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	d := m.GetErrorDetail()
 	e := &NameError{Code: uint32(d.GetCode()), Message: d.GetMessage()}
@@ -121,7 +118,7 @@ func parseNameError(b []byte) (*NameError, error) {
 	e.Message = d.GetMessage()
 	var err error
 	e.detail, err = proto.Marshal(d)
-	return e, err
+	return e, m.GetResourceName().GetDynamicParameterConstraints(), err
 }
 
 // faultLocked is the error a client must be told of a name, once. what is told of it right now; after its body the error follows

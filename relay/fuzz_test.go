@@ -1,11 +1,14 @@
 package relay
 
 import (
+	"maps"
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/relaytest"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -29,6 +32,15 @@ func FuzzResponse(f *testing.F) {
 		Resources: []*discoveryv3.Resource{{Name: "a", Version: "1", Resource: a, Aliases: []string{"x"}}},
 	}), true)
 	f.Add(mustMarshal(f, &discoveryv3.DiscoveryResponse{TypeUrl: ClusterType, VersionInfo: "1", Resources: []*anypb.Any{a}}), false)
+	prod, test := variantOf(f, "a", "1", prodOnly), variantOf(f, "a", "2", testOnly)
+	f.Add(mustMarshal(f, &discoveryv3.DeltaDiscoveryResponse{
+		TypeUrl: ClusterType, Nonce: "n", Resources: []*discoveryv3.Resource{prod, test}, RemovedResources: []string{"a"},
+		RemovedResourceNames: []*discoveryv3.ResourceName{relaytest.VariantName("a", relaytest.Or(prodOnly, relaytest.Not(testOnly)))},
+		ResourceErrors:       []*discoveryv3.ResourceError{{ResourceName: relaytest.VariantName("c", prodOnly)}},
+	}), true)
+	f.Add(mustMarshal(f, &discoveryv3.DiscoveryResponse{
+		TypeUrl: ClusterType, VersionInfo: "1", Resources: []*anypb.Any{mustAny(f, prod), a, mustAny(f, test)},
+	}), false)
 	f.Fuzz(func(t *testing.T, b []byte, delta bool) {
 		r, err := ParseResponse(b, delta)
 		if err != nil {
@@ -40,12 +52,17 @@ func FuzzResponse(f *testing.F) {
 			t.Fatal(err)
 		}
 		checkAgainstGenerated(t, b, delta, r)
+		checkIdentities(t, &u)
 		g, err := table.Origin("o").Group(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: r.TypeURL, Delta: delta})
 		sub.Update(zero, []string{Wildcard, "a"}, nil)
+		for _, p := range []constraints.Params{prodParams, testParams} {
+			at := g.Open(NewSubscriber(), SubOptions{TypeURL: r.TypeURL, Delta: delta, Params: p})
+			at.Update(zero, []string{"a", "b"}, nil)
+		}
 		for _, l := range g.lanes {
 			l.Open(zero, 0)
 			l.Take(zero, !delta)
@@ -70,13 +87,14 @@ func FuzzResponse(f *testing.F) {
 
 func checkAgainstGenerated(t *testing.T, b []byte, delta bool, r *Response) {
 	var typeURL, nonce string
-	var n int
+	var n, removed int
 	if delta {
 		var m discoveryv3.DeltaDiscoveryResponse
 		if proto.Unmarshal(b, &m) != nil {
 			return
 		}
 		typeURL, nonce, n = m.TypeUrl, m.Nonce, len(m.Resources)
+		removed = len(m.RemovedResourceNames)
 	} else {
 		var m discoveryv3.DiscoveryResponse
 		if proto.Unmarshal(b, &m) != nil {
@@ -84,7 +102,48 @@ func checkAgainstGenerated(t *testing.T, b []byte, delta bool, r *Response) {
 		}
 		typeURL, nonce, n = m.TypeUrl, m.Nonce, len(m.Resources)
 	}
-	if r.TypeURL != typeURL || r.Nonce != nonce || r.Len() != n {
+	if r.TypeURL != typeURL || r.Nonce != nonce || r.Len() != n || len(r.wrapped) != removed {
 		t.Fatalf("read %q %q %d, the generated decoder %q %q %d", r.TypeURL, r.Nonce, r.Len(), typeURL, nonce, n)
+	}
+}
+
+// checkIdentities: what is accepted speaks of each variant in one way (DYN-15, DEL-6, ABS-11), and its constraints mean what the generated
+// decoder reads.
+func checkIdentities(t *testing.T, u *Update) {
+	t.Helper()
+	said := map[identity]string{}
+	say := func(id identity, what string) {
+		if before := said[id]; before != "" && (before != what || what == "sent") {
+			t.Fatalf("%q is %s and %s", id, before, what)
+		}
+		said[id] = what
+	}
+	params := []constraints.Params{{}, prodParams, testParams}
+	for i := range u.Resources {
+		r := &u.Resources[i]
+		say(identity{r.Name, r.Constraints.Key()}, "sent")
+		var n discoveryv3.ResourceName
+		if err := proto.Unmarshal(r.rawConstraints, &n); err != nil {
+			t.Fatalf("accepted constraints that do not decode: %v", err)
+		}
+		for _, p := range params {
+			if r.Constraints.Match(p) != relaytest.Matches(n.GetDynamicParameterConstraints(), maps.Collect(p.All())) {
+				t.Fatalf("%q read as %q matches %q otherwise", &n, r.Constraints.Key(), p.Key())
+			}
+		}
+	}
+	for _, name := range u.Removed {
+		say(identity{name: name}, "removed")
+	}
+	for _, x := range u.RemovedVariants {
+		if x.Set.Key() != x.Constraints {
+			t.Fatalf("%q is not the key of %q", x.Constraints, x.Set.Key())
+		}
+		say(identity{x.Name, x.Constraints}, "removed")
+	}
+	for _, e := range u.Errors {
+		if id := (identity{e.Name, e.Constraints.Key()}); said[id] == "sent" {
+			t.Fatalf("%q is sent and in error", id)
+		}
 	}
 }

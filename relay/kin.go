@@ -36,6 +36,9 @@ type kin struct {
 	apart  *trial // nil unless the origin may end streams for the type (RELAY-92)
 	proven bool   // answered by the origin
 
+	readings [2]reading      // by lane
+	overlaps map[string]bool // names of which it was said that their variants overlap
+
 	constrained bool                // something with constraints was heard of
 	matching    map[string][]*shard // by constraints: the shards whose maps match; nil: to be made anew
 }

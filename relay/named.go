@@ -164,7 +164,7 @@ func (s *shard) wantLocked(name, spelt string) *want {
 
 // nameOf is the want as it goes upstream.
 func (s *shard) nameOf(w *want) Name {
-	return Name{Name: spelling(w.entry.name, w.entry.spelt), Params: s.params}
+	return Name{Name: spelling(w.entry.name, w.entry.spelt), Params: s.params, Located: s.byLocator()}
 }
 
 // lookLocked makes the lane look at the want. Before the lane has asked any name on its present stream it looks at all of them

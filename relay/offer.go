@@ -75,8 +75,9 @@ func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Varian
 	if u.For != nil {
 		asked = slices.DeleteFunc(slices.Clone(asked), func(s *shard) bool { return s.params.Key() != u.For.Key() })
 	}
+	asked = k.heedingLocked(a, asked, u, lane, gen)
 	if len(asked) == 0 {
-		return // nobody wants it any more
+		return // nobody wants it any more, or nobody may have it
 	}
 	from.rev = asked[0].nextRevLocked()
 	portions := k.divideLocked(asked, u, bodies)
@@ -100,6 +101,7 @@ func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Varian
 		s.takeUpLocked(a, p, lane, gen, from)
 	}
 	k.partAllLocked(u)
+	k.overlapsLocked(a, asked, portions)
 	if several || portions[0].Update != u {
 		k.countStraysLocked(a, asked, portions, u)
 	}
@@ -136,7 +138,8 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant) []porti
 	portions := make([]portion, len(asked))
 	sotw := k.group.origin.config().SotW && !u.Bad
 	k.constrained = k.constrained || len(u.RemovedVariants) > 0 ||
-		slices.ContainsFunc(u.Resources, func(r Resource) bool { return r.Constraints != nil })
+		slices.ContainsFunc(u.Resources, func(r Resource) bool { return r.Constraints != nil }) ||
+		slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints != nil })
 	if !k.constrained && !(k.group.origin.config().Share && len(asked) > 1) {
 		for i := range portions {
 			portions[i] = portion{u, bodies}
@@ -146,7 +149,7 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant) []porti
 	at := make(map[*shard]*portion, len(asked))
 	for i, s := range asked {
 		part := *u
-		part.Resources, part.Removed, part.RemovedVariants = nil, nil, nil
+		part.Resources, part.Removed, part.RemovedVariants, part.Errors = nil, nil, nil, nil
 		portions[i] = portion{Update: &part}
 		at[s] = &portions[i]
 	}
@@ -166,6 +169,13 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant) []porti
 		for _, s := range k.matchingLocked(r.Set) {
 			if p := at[s]; p != nil && !s.keepsLocked(p, identity{r.Name, r.Constraints}) {
 				p.RemovedVariants = append(p.RemovedVariants, r)
+			}
+		}
+	}
+	for _, e := range u.Errors {
+		for _, s := range k.matchingLocked(e.Constraints) {
+			if p := at[s]; p != nil {
+				p.Errors = append(p.Errors, e)
 			}
 		}
 	}

@@ -65,12 +65,17 @@ func (o *Origin) ParamsNode(n *corev3.Node) *corev3.Node {
 	if !cfg.TP2 {
 		return nil
 	}
-	facts := &corev3.Node{DynamicParameters: n.GetDynamicParameters(), Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{}}}
+	facts := &corev3.Node{DynamicParameters: n.GetDynamicParameters()}
 	for _, field := range cfg.FromNode {
 		key := pathOf(field)[0]
-		if v, ok := n.GetMetadata().GetFields()[key]; ok {
-			facts.Metadata.Fields[key] = v
+		v, ok := n.GetMetadata().GetFields()[key]
+		if !ok {
+			continue
 		}
+		if facts.Metadata == nil {
+			facts.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{}}
+		}
+		facts.Metadata.Fields[key] = v
 	}
 	return facts
 }

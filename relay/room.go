@@ -19,6 +19,11 @@ const (
 	// nameCost is about what a new name costs beside its text: here (BenchmarkNameCost), in the session and in the lane that asks it. Rather
 	// too much than too little, or one greedy client could bring it to where streams are turned away.
 	nameCost = 1200
+	// nameCopies is how often the text itself is there at worst: in the table, and while the origin answers, which may be for all new names
+	// at once, as its frames arrive, as one response, as names in it, and in what clients are told. Most of these are gone by the next
+	// measurement but one; a few hundred long names that were asked for at once were enough to be killed before it (the schedules "memory
+	// capped" of package chaos).
+	nameCopies = 5
 	// viewCost is about what a view costs that has no members.
 	viewCost = 4000
 	// slack is the part of the limit that must be free again before names are taken on, and that is used beyond it before streams are
@@ -39,6 +44,7 @@ type Denied struct {
 func (t *Table) Measured(used, limit int64) (shed int64) {
 	r := &t.room
 	if limit <= 0 {
+		r.limit.Store(0)
 		r.bounded.Store(false)
 		r.tight.Store(false)
 		r.full.Store(false)
@@ -64,7 +70,7 @@ func (t *Table) Tight() bool { return t.room.tight.Load() }
 // Full: see Tight.
 func (t *Table) Full() bool { return t.room.full.Load() }
 
-// MemoryLimit is the limit that Measured was told last.
+// MemoryLimit is the limit that Measured was told last; 0: none.
 func (t *Table) MemoryLimit() int { return int(t.room.limit.Load()) }
 
 // Untold notes the bytes that are kept of a name that is refused until its client is told, or that they are kept no more, and reports
@@ -90,7 +96,7 @@ func (r *room) admits(bytes int) bool {
 // deniedLocked reports whether a name has no room, and notes it. What the table knows already is always given: it costs next to nothing.
 func (s *Sub) deniedLocked(name, spelt string) bool {
 	t := s.shard.table()
-	if s.shard.named.entries[name] != nil || t.room.admits(nameCost+2*len(name)) {
+	if s.shard.named.entries[name] != nil || t.room.admits(nameCost+nameCopies*len(name)) {
 		return false
 	}
 	s.denyLocked(spelling(name, spelt), "memory", t.MemoryLimit())

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -93,6 +94,11 @@ func TestMemory(t *testing.T) {
 	d := ask(many...)
 	if n := len(many) - len(d); n < limit/slack/nameCost-20 || n > limit/slack/nameCost {
 		t.Errorf("%d names fit into %d bytes", n, limit/slack)
+	}
+	measured(0)
+	long := strings.Repeat("x", limit*3/20)
+	if d := ask(long+"a", long+"b"); len(d) != 1 { // the text of each is there several times while it is asked for
+		t.Errorf("of two names of %d bytes %d are denied for want of %d", len(long), len(d), limit)
 	}
 	r.table.Measured(1<<40, 0)
 	if d := ask("f"); d != nil || r.table.Tight() || r.table.Full() {

@@ -75,7 +75,7 @@ func (t *set) lane() *Lane { return t.shard.lane(t.laneIndex()) }
 
 // ask is a collection as it goes upstream: a name like others.
 func (t *set) ask() Name {
-	return Name{Name: spelling(t.selector, t.spelt), Params: t.shard.params, Collection: true}
+	return Name{Name: spelling(t.selector, t.spelt), Params: t.shard.params, Collection: true, Located: t.shard.byLocator()}
 }
 
 func (t *set) wantedLocked() bool { return t.clients > 0 || !t.lingerAt.IsZero() }

@@ -106,6 +106,17 @@ func stringField(b []byte, field protowire.Number) string {
 	return string(s)
 }
 
+// bytesField is a message in an encoded message, as a copy: where it is given several times the parts are one (nil: it is not given).
+func bytesField(b []byte, field protowire.Number) (m []byte) {
+	_ = fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+		if n == field && v != nil {
+			m = append(m, v...)
+		}
+		return nil
+	})
+	return m
+}
+
 // anyParts splits an encoded google.protobuf.Any.
 func anyParts(b []byte) (typeURL, value []byte, err error) {
 	err = fields(b, func(n protowire.Number, v []byte, _ uint64) error {
@@ -122,7 +133,8 @@ func anyParts(b []byte) (typeURL, value []byte, err error) {
 
 // parseResource reads an encoded envoy.service.discovery.v3.Resource.
 func parseResource(b []byte, r *Resource) error {
-	return fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+	again := false
+	err := fields(b, func(n protowire.Number, v []byte, _ uint64) error {
 		switch {
 		case v == nil:
 			return nil
@@ -146,12 +158,17 @@ func parseResource(b []byte, r *Resource) error {
 				return nil
 			})
 		case n == resourceNameWrapped:
+			again = r.rawConstraints != nil
 			r.rawConstraints = v
 		case n == resourceMetadata:
 			r.metadata = v
 		}
 		return nil
 	})
+	if again { // the parts of a message that is given several times are one
+		r.rawConstraints = bytesField(b, resourceNameWrapped)
+	}
+	return err
 }
 
 var errDuration = errors.New("ttl out of range")

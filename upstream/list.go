@@ -18,7 +18,7 @@ type list struct {
 // listOf is what names go as, in the order the table gave them.
 func listOf(ns []relay.Name) (l list) {
 	for i := range ns {
-		if n := &ns[i]; located(n) {
+		if n := &ns[i]; n.Located {
 			l.locators = append(l.locators, &discoveryv3.ResourceLocator{
 				Name: n.Name, DynamicParameters: maps.Collect(n.Params.All()),
 			})
@@ -28,9 +28,6 @@ func listOf(ns []relay.Name) (l list) {
 	}
 	return l
 }
-
-// located reports whether a name has to go as a locator. The empty map needs none (DYN-1).
-func located(n *relay.Name) bool { return n.Params.Len() > 0 }
 
 func (l *list) empty() bool { return len(l.names)+len(l.locators) == 0 }
 

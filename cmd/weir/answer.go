@@ -21,6 +21,8 @@ type answer struct {
 	removed  map[string]bool
 	errors   map[string]client.ResourceError
 	last     *client.Response // nil until the first
+	// unlocated: something came in the plain form that was asked with parameters.
+	unlocated bool
 }
 
 func newAnswer(sub client.Subscription) *answer {
@@ -46,6 +48,7 @@ func (a *answer) take(r *client.Response) {
 	a.last = r
 	a.nameless = nil
 	for _, res := range r.Set {
+		a.unlocated = a.unlocated || len(a.sub.Params) > 0 && !res.Located
 		switch had, ok := a.set[res.Name]; {
 		case res.Name == "":
 			a.nameless = append(a.nameless, res)

@@ -25,7 +25,7 @@ const demoEvery = 2 * time.Second
 func demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Watch a sample at work: files that change, two weirs in a row, three clients",
+		Short: "Watch a sample at work: files that change, two weirs in a row, five clients",
 		Args:  cobra.NoArgs,
 	}
 	length := cmd.Flags().Duration("for", 0, "end by itself after this `time`; 0s: when interrupted")
@@ -53,6 +53,7 @@ type demo struct {
 	// Set once by newDemo.
 	log     *zap.Logger
 	started time.Time
+	every   time.Duration // from one change to the next
 
 	mu  sync.Mutex // guards out
 	out io.Writer
@@ -61,7 +62,7 @@ type demo struct {
 }
 
 func newDemo(out io.Writer, log *zap.Logger) *demo {
-	return &demo{log: log, started: time.Now(), out: out}
+	return &demo{log: log, started: time.Now(), every: demoEvery, out: out}
 }
 
 // run ends when ctx does, which is no error.
@@ -98,7 +99,7 @@ name: demo
 instance: %s
 listeners: [{ address: "127.0.0.1:0" }]
 admin: { address: "127.0.0.1:0" }
-origins: [{ name: %s, %s }]
+origins: [{ name: %s, tp2: true, %s }]
 timing: { drain: 1s }
 `, name, name+"-origin", source), nil)
 	if err != nil {
@@ -141,15 +142,22 @@ func (d *demo) watchAll(ctx context.Context, address string) error {
 		{demo: d, name: "delta eds", dialect: client.Delta, ask: []client.Subscription{
 			{TypeURL: relay.EndpointType, Names: []string{"api", "web"}},
 		}},
+		{demo: d, name: "env=prod", dialect: client.Delta, ask: pricesFor("prod")},
+		{demo: d, name: "env=staging", dialect: client.SotW, ask: pricesFor("staging")},
 	} {
 		parts.Go(func() error { return w.watch(ctx, address) })
 	}
 	return parts.Wait()
 }
 
+// pricesFor asks with dynamic parameters.
+func pricesFor(env string) []client.Subscription {
+	return []client.Subscription{{TypeURL: relay.EndpointType, Names: []string{"prices"}, Params: map[string]string{"env": env}}}
+}
+
 // change rewrites the files again and again.
 func (d *demo) change(ctx context.Context, s *sample) error {
-	tick := time.NewTicker(demoEvery)
+	tick := time.NewTicker(d.every)
 	defer tick.Stop()
 	for {
 		select {
@@ -171,14 +179,16 @@ func (d *demo) introduce(dir string, first, second *process) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_, _ = fmt.Fprintf(d.out, `The files in %s are the origin of a first weir,
-which is the origin of a second, which has three clients. A file changes every
-%s, and the clients tell what they receive.
+which is the origin of a second, which has five clients. Two of them ask for the
+endpoints of prices, each with parameters of its own, and get each its variant.
+A file changes every %s, and the clients tell what they receive.
 
   first weir   %s   admin page http://%s/
   second weir  %s   admin page http://%s/
 
 Ask yourself: weir get cds --from %s
-`, dir, demoEvery, address(first), first.admin.listener.Addr(), address(second), second.admin.listener.Addr(), address(second))
+              weir get eds prices --param env=prod --from %s
+`, dir, d.every, address(first), first.admin.listener.Addr(), address(second), second.admin.listener.Addr(), address(second), address(second))
 }
 
 // say prints a line: when, who, what.

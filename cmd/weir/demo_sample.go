@@ -17,30 +17,34 @@ type sample struct {
 	host    int    // of web's endpoints
 	search  bool   // the cluster is there
 	timeout string // of api
+	prices  int    // the host of production's variant of the endpoints of prices
 	broken  bool   // clusters.yaml is
 }
 
-func newSample(dir string) *sample { return &sample{dir: dir, host: 1, timeout: "1s"} }
+func newSample(dir string) *sample { return &sample{dir: dir, host: 1, timeout: "1s", prices: 1} }
 
 // step makes the next change and says in a sentence what it did.
 func (s *sample) step() (string, error) {
 	sentence := ""
-	switch s.steps % 5 {
+	switch s.steps % 6 {
 	case 0:
 		s.host = s.host%250 + 1
 		sentence = fmt.Sprintf("the endpoints of web move to 10.0.0.%d", s.host)
 	case 1:
+		s.prices = s.prices%250 + 1
+		sentence = fmt.Sprintf("production's variant of the endpoints of prices moves to 10.1.0.%d; staging should not hear of it", s.prices)
+	case 2:
 		s.search = true
 		sentence = "a cluster search is added, and a route to it"
-	case 2:
+	case 3:
 		s.search = false
 		sentence = "the route and the cluster search are removed again"
-	case 3:
+	case 4:
 		s.broken = true
 		sentence = "clusters.yaml is broken; the clients should notice nothing"
-	case 4:
+	case 5:
 		s.broken = false
-		s.timeout = fmt.Sprintf("%ds", s.steps/5%9+2)
+		s.timeout = fmt.Sprintf("%ds", s.steps/6%9+2)
 		sentence = "clusters.yaml is mended, and api's connect timeout is " + s.timeout
 	}
 	s.steps++
@@ -55,6 +59,7 @@ func (s *sample) write() error {
 		"endpoints.yaml": s.endpoints(),
 		"listeners.yaml": sampleListener,
 		"routes.yaml":    s.routes(),
+		"variants.yaml":  s.variants(),
 	} {
 		next := filepath.Join(s.dir, ".next")
 		if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
@@ -104,6 +109,25 @@ func (s *sample) endpoints() string {
 	endpoint("web", s.host)
 	if s.search {
 		endpoint("search", 252)
+	}
+	return text.String()
+}
+
+// variants are the endpoints of prices, for two kinds of clients.
+func (s *sample) variants() string {
+	var text strings.Builder
+	text.WriteString("resources:\n")
+	for _, v := range []struct{ env, address string }{{"prod", fmt.Sprintf("10.1.0.%d", s.prices)}, {"staging", "10.2.0.1"}} {
+		fmt.Fprintf(&text, `- resource_name:
+    name: prices
+    dynamic_parameter_constraints: { constraint: { key: env, value: %s } }
+  resource:
+    "@type": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment
+    cluster_name: prices
+    endpoints:
+    - lb_endpoints:
+      - endpoint: { address: { socket_address: { address: %s, port_value: 8080 } } }
+`, v.env, v.address)
 	}
 	return text.String()
 }

@@ -36,6 +36,8 @@ func getCommand() *cobra.Command {
 TYPE is cds, eds, lds, rds, srds, vhds, sds, rtds, ecds, leds or a full type URL.
 Without a name everything is asked for, as clients always could; '*' asks the
 newer way, which some servers want for types other than cds and lds.
+With --param it is asked for what is served with these dynamic parameters, and
+the constraints of what comes are shown.
 ADDR is host:port or unix:///path.`,
 		Args: cobra.MinimumNArgs(1),
 	}
@@ -69,12 +71,15 @@ func (g *get) run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	sub, err := g.subscription(typeURL, args[1:])
+	if err != nil {
+		return err
+	}
 	c, err := client.Dial(cfg)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }() // nothing was written that could be lost
-	sub := client.Subscription{TypeURL: typeURL, Names: args[1:]}
 	if g.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, g.timeout)
@@ -129,6 +134,9 @@ func (g *get) once(ctx context.Context, c *client.Client, sub client.Subscriptio
 	}
 	if failed == nil && a.last == nil && a.wildcard {
 		failed = fmt.Errorf("%s: %s", g.from, g.reason(ctx, nil))
+	}
+	if a.unlocated && failed == nil {
+		failed = fmt.Errorf("%s: does not understand parameters, and answered as if asked for everything", g.from)
 	}
 	return errors.Join(failed, a.missing(g.reason(ctx, failed)))
 }

@@ -140,7 +140,8 @@ func (m *memory) say(now time.Time) {
 	m.log.Info("memory is no longer short", fields...)
 }
 
-// openMemory finds out what the process may have.
+// openMemory finds out what the process may have, and tells the table, since
+// clients who were waiting may all be there before the first look of watch.
 func openMemory(configured int64, table *relay.Table, log *zap.Logger) *memory {
 	m := newMemory(table, log)
 	if m.env = debug.SetMemoryLimit(-1); m.env == math.MaxInt64 {
@@ -148,6 +149,7 @@ func openMemory(configured int64, table *relay.Table, log *zap.Logger) *memory {
 	}
 	m.group = cgroupLimit("/")
 	m.configure(configured)
+	m.look(time.Now())
 	return m
 }
 
@@ -177,7 +179,7 @@ func (m *memory) configure(configured int64) {
 // each 0 for none: what is configured, what GOMEMLIMIT says, what the cgroup
 // allows. The collector needs air to breathe between the two, or it takes more
 // and more of the processor, and requests that are being read and refused need
-// some as well (the schedule "memory capped" of package chaos).
+// some as well (the schedules "memory capped" of package chaos).
 func budget(configured, env, group int64) (limit, soft int64) {
 	switch {
 	case env > 0:

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -68,6 +69,20 @@ func TestCgroupLimit(t *testing.T) {
 		if got := cgroupLimit(root); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
+	}
+}
+
+// TestMemoryIsKnownAtOnce: clients who have waited for weir to start meet a table that knows what it may hold.
+func TestMemoryIsKnownAtOnce(t *testing.T) {
+	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	const limit = 1 << 40
+	if openMemory(limit, table, zap.NewNop()); table.MemoryLimit() != limit {
+		t.Errorf("the table knows of %d bytes, want %d", table.MemoryLimit(), limit)
 	}
 }
 

@@ -32,7 +32,7 @@ func (p *process) openOrigin(cfg *config.Config, o *config.Origin, path string, 
 	if o.Files != nil {
 		f, err := file.New(file.Config{
 			Name: o.Name, Path: o.Files.Path, NameBytes: int(cfg.Limits.NameBytes), NameFields: o.NameFields,
-			Log: p.log, Metrics: p.metrics,
+			TP2: o.TP2, Log: p.log, Metrics: p.metrics,
 		}, part)
 		if err != nil {
 			return nil, cfg.Problemf(path+".files", "%v", errors.Unwrap(err)) // it names the origin

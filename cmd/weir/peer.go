@@ -17,6 +17,7 @@ type peer struct {
 	dialect             string
 	nodeID, nodeCluster string
 	metadata, headers   []string
+	params              []string
 	tls                 client.TLS
 }
 
@@ -25,6 +26,7 @@ func (p *peer) register(f *pflag.FlagSet) {
 	f.StringVar(&p.nodeID, "node-id", "", "the node `id` to present")
 	f.StringVar(&p.nodeCluster, "node-cluster", "", "the node `cluster` to present")
 	f.StringArrayVar(&p.metadata, "metadata", nil, "`KEY=VALUE` of the node's metadata, a string; may be repeated")
+	f.StringArrayVar(&p.params, "param", nil, "`KEY=VALUE`, a dynamic parameter to ask with; may be repeated")
 	f.StringArrayVar(&p.headers, "header", nil, "`KEY=VALUE` sent as a header; may be repeated")
 	registerTLS(f, &p.tls)
 }
@@ -63,6 +65,12 @@ func (p *peer) config(address string) (client.Config, error) {
 		config.TLS = &p.tls
 	}
 	return config, nil
+}
+
+// subscription asks for names of a type with the parameters the flags give.
+func (p *peer) subscription(typeURL string, names []string) (client.Subscription, error) {
+	params, err := pairs("param", p.params)
+	return client.Subscription{TypeURL: typeURL, Names: names, Params: params}, err
 }
 
 func pairs(flag string, values []string) (map[string]string, error) {

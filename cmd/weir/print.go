@@ -6,13 +6,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"text/tabwriter"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/weir-xds/weir/cmd/weir/client"
+	"github.com/weir-xds/weir/constraints"
 )
 
 // document is a response, or the state several led to, as it is printed.
@@ -27,12 +31,16 @@ type document struct {
 }
 
 type printed struct {
-	Name     string          `json:"name"`
-	Version  string          `json:"version,omitempty"`
-	TTL      string          `json:"ttl,omitempty"`
-	Resource json.RawMessage `json:"resource,omitempty"` // absent: a heartbeat
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+	TTL     string `json:"ttl,omitempty"`
+	// Constraints say with which dynamic parameters it is served.
+	Constraints json.RawMessage `json:"constraints,omitempty"`
+	Resource    json.RawMessage `json:"resource,omitempty"` // absent: a heartbeat
 
-	bytes int
+	bytes   int
+	located bool
+	when    string // the constraints in short
 }
 
 type resourceError struct {
@@ -51,7 +59,10 @@ func documentOf(r *client.Response) document {
 		Removed:      r.Removed,
 	}
 	for _, res := range r.Set {
-		p := printed{Name: res.Name, Version: res.Version, bytes: len(res.Body.GetValue())}
+		p := printed{Name: res.Name, Version: res.Version, bytes: len(res.Body.GetValue()), located: res.Located}
+		if res.Constraints != nil {
+			p.constrain(res.Constraints)
+		}
 		if res.TTL != 0 {
 			p.TTL = res.TTL.String()
 		}
@@ -64,6 +75,17 @@ func documentOf(r *client.Response) document {
 		d.Errors = append(d.Errors, resourceError{Name: e.Name, Code: e.Code.String(), Message: e.Message})
 	}
 	return d
+}
+
+// constrain shows constraints as they came, and in short as weir reads them.
+func (p *printed) constrain(c *discoveryv3.DynamicParameterConstraints) {
+	set, err := constraints.Compile(c)
+	if p.when = set.Key(); err != nil {
+		p.when = err.Error()
+	}
+	if text, err := (protojson.MarshalOptions{UseProtoNames: true}).Marshal(c); err == nil { // else the short form tells
+		p.Constraints = text
+	}
 }
 
 // readable is a body as JSON. One with a type that is not linked in, at any
@@ -112,7 +134,11 @@ func (t table) response(d document) error {
 	tw := tabwriter.NewWriter(t.w, 0, 0, 2, ' ', 0)
 	// A tabwriter keeps its first error for Flush.
 	for _, r := range d.Resources {
-		_, _ = fmt.Fprintf(tw, "set\t%s\t%s\t%s\t%d\n", r.Name, dash(r.Version), dash(r.TTL), r.bytes)
+		_, _ = fmt.Fprintf(tw, "set\t%s\t%s\t%s\t%d", r.Name, dash(r.Version), dash(r.TTL), r.bytes)
+		if r.located {
+			_, _ = fmt.Fprintf(tw, "\t%s", dash(r.when))
+		}
+		_, _ = fmt.Fprintln(tw)
 	}
 	writeMissing(tw, d)
 	return tw.Flush()
@@ -120,11 +146,19 @@ func (t table) response(d document) error {
 
 func (t table) final(d document) error {
 	tw := tabwriter.NewWriter(t.w, 0, 0, 2, ' ', 0)
+	located := slices.ContainsFunc(d.Resources, func(r printed) bool { return r.located })
+	line := func(name, version, ttl, bytes, plane, when string) {
+		_, _ = fmt.Fprint(tw, name, "\t", version, "\t", ttl, "\t", bytes, "\t", plane)
+		if located {
+			_, _ = fmt.Fprint(tw, "\t", when)
+		}
+		_, _ = fmt.Fprintln(tw)
+	}
 	if len(d.Resources) > 0 {
-		_, _ = fmt.Fprintln(tw, "NAME\tVERSION\tTTL\tBYTES\tCONTROL PLANE")
+		line("NAME", "VERSION", "TTL", "BYTES", "CONTROL PLANE", "CONSTRAINTS")
 	}
 	for _, r := range d.Resources {
-		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%s\n", r.Name, dash(r.Version), dash(r.TTL), r.bytes, dash(d.ControlPlane))
+		line(r.Name, dash(r.Version), dash(r.TTL), strconv.Itoa(r.bytes), dash(d.ControlPlane), dash(r.when))
 	}
 	return tw.Flush()
 }

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/upstream/file"
 )
 
 func validateCommand() *cobra.Command {
@@ -23,11 +26,46 @@ func validateCommand() *cobra.Command {
 		if err := checkRooms(cfg); err != nil {
 			return err
 		}
+		warnings, err := checkFiles(cfg)
 		for _, w := range cfg.Warnings() {
+			warnings = append(warnings, w)
+		}
+		for _, w := range warnings {
 			_, _ = fmt.Fprintln(cmd.ErrOrStderr(), w) // as with errors, there is nobody left to tell
+		}
+		if err != nil {
+			return err
 		}
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), "ok")
 		return err
 	})
 	return cmd
+}
+
+// checkFiles reads the origins that are files, as run does when it starts. A path that is missing may be there where weir will run.
+func checkFiles(cfg *config.Config) (warnings []error, err error) {
+	var errs []error
+	for i := range cfg.Origins {
+		o, path := &cfg.Origins[i], fmt.Sprintf("origins[%d].files", i)
+		if o.Files == nil {
+			continue
+		}
+		found, remarks, err := file.Check(file.Config{
+			Name: o.Name, Path: o.Files.Path, NameBytes: int(cfg.Limits.NameBytes), NameFields: o.NameFields, TP2: o.TP2,
+		})
+		if errors.Is(err, fs.ErrNotExist) {
+			remarks = []error{fmt.Errorf("%w; weir does not start without it", err)}
+		} else if err != nil {
+			found = []error{err}
+		}
+		for _, f := range found {
+			errs = append(errs, cfg.Problemf(path, "%v", f))
+		}
+		for _, r := range remarks {
+			p := cfg.Problemf(path, "%v", r)
+			p.Warning = true
+			warnings = append(warnings, p)
+		}
+	}
+	return warnings, errors.Join(errs...)
 }

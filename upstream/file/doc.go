@@ -12,6 +12,12 @@
 // of this very name if there is one, else the first by name. An alias of nothing is absent, and of a virtual host said not to resolve, for
 // the sake of the request that waits for it (ALIAS-5, TestAliases).
 //
+// A file may state constraints for a resource, in its wrapper, and the resource for other parameters as a variant of its own beside it
+// or in another file. A name, a wildcard and a glob that are asked with parameters are answered with what matches them, or with the
+// statement that nothing does, which is said to that map alone (TestVariants, TestSelectorsWithParameters, TestAliasesOfVariants). All that
+// a load of the files changed, creations and removals of all variants, is one answer, so that nobody sees half of a split or a merge
+// (DYN-10, TestVariantSplitAndMerge). The table brings parameters to an origin that is configured with `tp2: true` alone.
+//
 // Every resource has passed [relay.Accept], as one from the wire has.
 //
 // The suffix decides how a file is read (FILE-1): .pb is an encoded DiscoveryResponse, .pb_text and .textproto are its text
@@ -38,13 +44,18 @@
 //   - A resource stated by two files of a directory is an error of the one that does not count. The body in force counts as
 //     long as its file states it, whatever the others are called; at the start the first by file name
 //     (TestDuplicateAcrossFiles). The rest of both files counts. Twice in one file breaks that file.
+//   - Variants of one name that some parameters match alike are an error of the one that comes to what is in force, or comes later, by file
+//     and place (TestOverlappingVariants). It does not count until they exclude each other, and nor does until then the disappearance
+//     of what was in force of the name: it was perhaps to be replaced by what does not count (TestOverlapHoldsWhatWasInForce,
+//     TestUnknownContentHoldsVariants). Variants that look at different parameters, or can match nobody, are logged (TestVariantWarnings).
 //   - Emptiness has to be stated, by an empty list: an emptied file, a file of comments, and a directory without files are
 //     errors, since truncated files and unmounted volumes look so (TestEmptinessHasToBeStated).
 //   - A single file that is removed, or a directory that is gone, keeps its content. A file removed from a directory takes its
 //     resources along (TestDirectoryAddAndRemove).
 //   - Size, depth and what YAML aliases expand to are bounded (TestProblems, FuzzLoad).
 //
-// Each distinct error is logged once, each load counted, and [Origin.Status] shows how every file stands. Errors name file,
+// Each distinct error is logged once, each load counted, and [Origin.Status] shows how every file stands. [Check] tells all of it, and
+// warnings, of files that nobody serves. Errors name file,
 // line, column and field where the parsers tell.
 //
 // # When files are read
@@ -72,5 +83,6 @@
 //
 // # What to read next
 //
-// origin.go, then lane.go, asked.go, content.go (what wins) and source.go (what is read when). document.go begins the formats.
+// origin.go, then lane.go, asked.go, saying.go, content.go and variants.go (what wins) and source.go (what is read when). document.go
+// begins the formats.
 package file

@@ -86,7 +86,9 @@ func (s *saying) difference(old, now []*entry) {
 	for _, e := range old {
 		if !s.said[e] && !s.exists(e) {
 			s.said[e] = true
-			s.RemovedVariants = append(s.RemovedVariants, relay.RemovedVariant{Name: e.Name, Constraints: e.Constraints.Key()})
+			s.RemovedVariants = append(s.RemovedVariants, relay.RemovedVariant{
+				Name: e.Name, Constraints: e.Constraints.Key(), Set: e.Constraints,
+			})
 		}
 	}
 }

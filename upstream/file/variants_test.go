@@ -111,6 +111,35 @@ func TestVariantSplitAndMerge(t *testing.T) {
 	}
 }
 
+// A selector with parameters is answered with what matches, and 'that is all' is said to that map alone.
+func TestSelectorsWithParameters(t *testing.T) {
+	const in = "xdstp://o/envoy.config.cluster.v3.Cluster/in/"
+	w := newTP2World(t, "c.yaml", map[string]string{"c.yaml": variantOf("a", 1, "env=prod") + variantOf("a", 2, "env=dev") + cluster("b", 3) +
+		variantOf(in+"x", 4, "env=prod")})
+	prod, plain := w.subscribeAs("env=prod", "*"), w.subscribeAs("", "*")
+	prod.wantTimeouts("the wildcard should bring what matches, and what everybody gets", map[string]int{"a": 1, "b": 3, in + "x": 4})
+	plain.wantTimeouts("without parameters there is only what everybody gets", map[string]int{"b": 3})
+	dev, glob, none := w.subscribeAs("env=dev", "*"), w.subscribeAs("env=prod", in+"*"), w.subscribeAs("env=dev", in+"*")
+	dev.wantTimeouts("who comes later should get what matches", map[string]int{"a": 2, "b": 3})
+	glob.wantTimeouts("a glob should bring what matches", map[string]int{in + "x": 4})
+	none.until("a glob that covers nothing that matches should be said to be empty", func() bool { return slices.Equal(none.removed, []string{in + "*"}) })
+	for _, c := range []*client{prod, plain} {
+		c.wantNothing("that this was all for one map should be nothing to the others")
+	}
+
+	w.put("c.yaml", variantOf("a", 5, "env=prod|dev")+variantOf(in+"x", 4, "env=dev"))
+	prod.wantTimeouts("merged, and the rest gone", map[string]int{"a": 5})
+	dev.wantTimeouts("merged, and something new", map[string]int{"a": 5, in + "x": 4})
+	none.wantTimeouts("the glob should have its first member", map[string]int{in + "x": 4})
+	glob.want("and the other its last no longer")
+	plain.want("what everybody got is gone")
+	for _, c := range []*client{prod, dev} {
+		if slices.Contains(c.removed, "a") {
+			t.Errorf("DYN-10: a was removed in between: %q", c.removed)
+		}
+	}
+}
+
 // An alias is resolved for each map by itself.
 func TestAliasesOfVariants(t *testing.T) {
 	alias := func(item string) string {

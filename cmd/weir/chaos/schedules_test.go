@@ -149,13 +149,16 @@ func (b *bed) restate(state map[string]map[string]resource) {
 	b.truth.restate(state)
 }
 
-func originStopped(b *bed) {
+// stopped is a process that stands still for a while.
+func (b *bed) stopped(signal func(syscall.Signal), most time.Duration) {
 	b.wait(b.between(300*time.Millisecond, time.Second))
-	b.origin.signal(syscall.SIGSTOP)
-	b.wait(b.between(2*time.Second, 8*time.Second))
-	b.origin.signal(syscall.SIGCONT)
+	signal(syscall.SIGSTOP)
+	b.wait(b.between(2*time.Second, most))
+	signal(syscall.SIGCONT)
 	b.wait(b.between(0, time.Second))
 }
+
+func originStopped(b *bed) { b.stopped(b.origin.signal, 8*time.Second) }
 
 func weirKilled(b *bed) {
 	for range 1 + b.rng.IntN(3) {
@@ -167,13 +170,7 @@ func weirKilled(b *bed) {
 	b.wait(b.between(0, 2*time.Second))
 }
 
-func weirStopped(b *bed) {
-	b.wait(b.between(300*time.Millisecond, time.Second))
-	b.weir.Signal(syscall.SIGSTOP)
-	b.wait(b.between(2*time.Second, 15*time.Second))
-	b.weir.Signal(syscall.SIGCONT)
-	b.wait(b.between(0, time.Second))
-}
+func weirStopped(b *bed) { b.stopped(b.weir.Signal, 15*time.Second) }
 
 func flapping(b *bed) {
 	for range 8 + b.rng.IntN(8) {

@@ -3,18 +3,21 @@ package client
 import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
 )
 
 // delta is a stream of differences.
 type delta struct {
 	stream discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
+	held   map[string]*discoveryv3.Resource // what came with constraints, by type URL and name
 }
 
 func (d *delta) subscribe(s Subscription, node *corev3.Node) error {
 	return d.stream.Send(&discoveryv3.DeltaDiscoveryRequest{
-		Node:                   node,
-		TypeUrl:                s.TypeURL,
-		ResourceNamesSubscribe: s.Names,
+		Node:                      node,
+		TypeUrl:                   s.TypeURL,
+		ResourceNamesSubscribe:    s.plain(),
+		ResourceLocatorsSubscribe: s.locators(),
 	})
 }
 
@@ -31,13 +34,38 @@ func (d *delta) receive() (*Response, error) {
 		Removed:      m.GetRemovedResources(),
 		Errors:       readErrors(m.GetResourceErrors()),
 	}
-	for _, res := range m.GetResources() {
-		r.Set = append(r.Set, readResource(res))
-	}
 	for _, name := range m.GetRemovedResourceNames() {
-		r.Removed = append(r.Removed, name.GetName())
+		if d.goes(m, name) {
+			r.Removed = append(r.Removed, name.GetName())
+		}
+	}
+	for _, res := range m.GetResources() {
+		read := readResource(res)
+		r.Set = append(r.Set, read)
+		if read.Located {
+			d.held[r.TypeURL+" "+read.Name] = res
+		}
 	}
 	// A stream that ended meanwhile refuses the ACK; the next Recv says why.
 	_ = d.stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.TypeURL, ResponseNonce: r.Nonce})
 	return r, nil
+}
+
+// goes reports whether the removal of a variant leaves us without the name: not
+// if we hold another, or the same response brings one (DYN-10).
+func (d *delta) goes(m *discoveryv3.DeltaDiscoveryResponse, removed *discoveryv3.ResourceName) bool {
+	for _, res := range m.GetResources() {
+		if res.GetResourceName().GetName() == removed.GetName() {
+			return false
+		}
+	}
+	held := d.held[m.GetTypeUrl()+" "+removed.GetName()]
+	if held == nil {
+		return true
+	}
+	if !proto.Equal(held.GetResourceName().GetDynamicParameterConstraints(), removed.GetDynamicParameterConstraints()) {
+		return removed.GetDynamicParameterConstraints() == nil
+	}
+	delete(d.held, m.GetTypeUrl()+" "+removed.GetName())
+	return true
 }

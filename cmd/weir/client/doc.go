@@ -18,8 +18,8 @@
 //
 // # Known limits
 //
-// Subscriptions are fixed for the life of a stream, a stream that ends is not
-// reopened, and dynamic parameters are not sent.
+// Subscriptions are fixed for the life of a stream, one for each type, all names
+// of which have the same dynamic parameters; a stream that ends is not reopened.
 //
 // # What to read next
 //

@@ -36,6 +36,11 @@ type Resource struct {
 	Version string        // its own in delta, the response's in SotW
 	TTL     time.Duration // zero: none
 	Body    *anypb.Any    // nil: a heartbeat, the body held before still stands
+
+	// Located: it is told in the form for who asked with parameters (DYN-16).
+	Located bool
+	// Constraints say with which parameters it is served; nil: with any.
+	Constraints *discoveryv3.DynamicParameterConstraints
 }
 
 // ResourceError says why a server cannot give a resource.
@@ -58,7 +63,10 @@ func readResource(r *discoveryv3.Resource) Resource {
 	if name == "" {
 		name = nameIn(r.GetResource())
 	}
-	return Resource{Name: name, Version: r.GetVersion(), TTL: r.GetTtl().AsDuration(), Body: r.GetResource()}
+	return Resource{
+		Name: name, Version: r.GetVersion(), TTL: r.GetTtl().AsDuration(), Body: r.GetResource(),
+		Located: r.GetResourceName() != nil, Constraints: r.GetResourceName().GetDynamicParameterConstraints(),
+	}
 }
 
 // readAny reads an entry of a SotW response, which may be wrapped (SOTW-13).

@@ -16,16 +16,17 @@ type sotw struct {
 // sotwType is what must be remembered of a type: each request repeats the
 // names, and a removal is what the last response had and this one has not.
 type sotwType struct {
-	names []string
-	held  map[string]bool // of full-state types
+	sub  Subscription
+	held map[string]bool // of full-state types
 }
 
 func (s *sotw) subscribe(sub Subscription, node *corev3.Node) error {
-	s.types[sub.TypeURL] = &sotwType{names: sub.Names, held: make(map[string]bool)}
+	s.types[sub.TypeURL] = &sotwType{sub: sub, held: make(map[string]bool)}
 	return s.stream.Send(&discoveryv3.DiscoveryRequest{
-		Node:          node,
-		TypeUrl:       sub.TypeURL,
-		ResourceNames: sub.Names,
+		Node:             node,
+		TypeUrl:          sub.TypeURL,
+		ResourceNames:    sub.plain(),
+		ResourceLocators: sub.locators(),
 	})
 }
 
@@ -46,7 +47,7 @@ func (s *sotw) receive() (*Response, error) {
 	}
 	ack := &discoveryv3.DiscoveryRequest{TypeUrl: r.TypeURL, VersionInfo: r.Version, ResponseNonce: r.Nonce}
 	if t := s.types[r.TypeURL]; t != nil {
-		ack.ResourceNames = t.names
+		ack.ResourceNames, ack.ResourceLocators = t.sub.plain(), t.sub.locators()
 		if fullState(r.TypeURL) {
 			r.Removed = t.replace(r)
 		}

@@ -21,6 +21,34 @@ type Subscription struct {
 	// Names to ask for. None is the legacy wildcard, which every server
 	// understands; Wildcard among them is the explicit one.
 	Names []string
+	// Params are dynamic parameters that go with each name, and with Wildcard
+	// if there is none. Empty: names go as plain names.
+	Params map[string]string
+}
+
+// plain are the names as every server takes them.
+func (s Subscription) plain() []string {
+	if len(s.Params) > 0 {
+		return nil
+	}
+	return s.Names
+}
+
+// locators are the names with their parameters (DYN-1). A server that does not
+// know them sees no names at all, which is a wildcard: see Resource.Located.
+func (s Subscription) locators() []*discoveryv3.ResourceLocator {
+	if len(s.Params) == 0 {
+		return nil
+	}
+	names := s.Names
+	if len(names) == 0 {
+		names = []string{Wildcard}
+	}
+	all := make([]*discoveryv3.ResourceLocator, len(names))
+	for i, name := range names {
+		all[i] = &discoveryv3.ResourceLocator{Name: name, DynamicParameters: s.Params}
+	}
+	return all
 }
 
 // exchange is one stream in one dialect. Owned by the goroutine in Watch.
@@ -88,5 +116,5 @@ func (c *Client) open(ctx context.Context) (exchange, error) {
 		return &sotw{stream: stream, types: make(map[string]*sotwType)}, err
 	}
 	stream, err := ads.DeltaAggregatedResources(ctx)
-	return &delta{stream: stream}, err
+	return &delta{stream: stream, held: make(map[string]*discoveryv3.Resource)}, err
 }

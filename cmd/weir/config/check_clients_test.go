@@ -16,16 +16,20 @@ func TestWarnings(t *testing.T) {
 		text string
 		want []string
 	}{
-		"none":            {origin, nil},
-		"id":              {grpc("group_by: [cluster, id]"), []string{"1:44: warning: origins[0].group_by[1]: each client will be a group of its own, with"}},
-		"id, fixed":       {grpc("group_by: [id], node: {id: x}"), []string{`node.id "x" is presented for all`}},
-		"cluster, fixed":  {grpc("group_by: [cluster], node: {id: x}"), nil},
-		"id, files":       {"origins: [{name: a, group_by: [id], files: {path: x}}]\n", nil},
-		"secrets":         {grpc("secrets: dedicated"), nil}, // the listener is on loopback
-		"secrets, plain":  {grpc("secrets: dedicated") + "listeners: [{address: ':1'}]\n", []string{"2:23: warning: listeners[0].address: clients of other hosts will be refused the secrets of origin \"mesh\""}},
-		"secrets, tls":    {grpc("secrets: dedicated") + "listeners: [{address: ':1', tls: {cert: c, key: k}}]\n", []string{"2:34: warning: listeners[0].tls: clients of other hosts"}},
-		"secrets, mutual": {grpc("secrets: dedicated") + "listeners: [{address: ':1', tls: {cert: c, key: k, client_ca: a}}]\n", nil},
-		"refused, plain":  {grpc("secrets: refuse") + "listeners: [{address: ':1'}]\n", nil},
+		"none":                 {origin, nil},
+		"id":                   {grpc("group_by: [cluster, id]"), []string{"1:44: warning: origins[0].group_by[1]: each client will be a group of its own, with"}},
+		"id, fixed":            {grpc("group_by: [id], node: {id: x}"), []string{`node.id "x" is presented for all`}},
+		"cluster, fixed":       {grpc("group_by: [cluster], node: {id: x}"), nil},
+		"id, files":            {"origins: [{name: a, group_by: [id], files: {path: x}}]\n", nil},
+		"secrets":              {grpc("secrets: dedicated"), nil}, // the listener is on loopback
+		"secrets, plain":       {grpc("secrets: dedicated") + "listeners: [{address: ':1'}]\n", []string{"2:23: warning: listeners[0].address: clients of other hosts will be refused the secrets of origin \"mesh\""}},
+		"secrets, tls":         {grpc("secrets: dedicated") + "listeners: [{address: ':1', tls: {cert: c, key: k}}]\n", []string{"2:34: warning: listeners[0].tls: clients of other hosts"}},
+		"secrets, mutual":      {grpc("secrets: dedicated") + "listeners: [{address: ':1', tls: {cert: c, key: k, client_ca: a}}]\n", nil},
+		"refused, plain":       {grpc("secrets: refuse") + "listeners: [{address: ':1'}]\n", nil},
+		"parameters":           {grpc("tp2: true, group_by: [cluster, dynamic_parameters]"), []string{"1:55: warning: origins[0].group_by[1]: clients of different parameters"}},
+		"parameters, of files": {"origins: [{name: a, tp2: true, group_by: [dynamic_parameters], files: {path: x}}]\n", nil},
+		"parameters, old":      {grpc("group_by: [cluster, dynamic_parameters]"), nil},
+		"tp2":                  {grpc("tp2: true"), nil},
 		"two, by line": {"listeners: [{address: ':1'}]\n" + grpc("secrets: dedicated, group_by: [id]"), []string{
 			"1:23: warning: listeners[0].address", "2:55: warning: origins[0].group_by[0]",
 		}},

@@ -18,6 +18,10 @@ func (k checker) parameters(path string, o *Origin) {
 	if o.Share && !o.TP2 {
 		k.addf(path+".share", "needs tp2: true, without which the origin is asked without parameters")
 	}
+	if i := slices.Index(o.GroupBy, "dynamic_parameters"); o.TP2 && i >= 0 && o.Files == nil {
+		k.warnf(fmt.Sprintf("%s.group_by[%d]", path, i), "clients of different parameters will be groups of their own, with their own streams "+
+			"to the origin, although tp2: true has it asked by parameters within one; leave it out")
+	}
 	if len(p.FromNode) == 0 {
 		return
 	}

@@ -56,16 +56,32 @@ func hundred() (names []string) {
 	return names
 }
 
-func restartsEmpty(t *testing.T, s setup) {
-	const hold = 2 * time.Second
-	names := hundred()
-	w := start(t, s.held(hold.String()))
+// holding is a client of either dialect that holds all clusters there are.
+func (w *world) holding(names []string) []*relaytest.Client {
+	w.t.Helper()
 	w.origin.Replace(cds, clusters(names...)...)
 	all := w.each()
 	for _, c := range all {
 		c.Subscribe(cds, "*")
 		c.AwaitNames(cds, "the set arrives", names...)
 	}
+	return all
+}
+
+// losesAll is the origin come back without any of hundred.
+func (w *world) losesAll() {
+	w.t.Helper()
+	w.origin.Stop()
+	w.origin.Replace(cds)
+	w.origin.Start()
+	w.first.AwaitMetric(100, "the removals are held", "weir_guard_held_removals", `type="cds"`)
+}
+
+func restartsEmpty(t *testing.T, s setup) {
+	const hold = 2 * time.Second
+	names := hundred()
+	w := start(t, s.held(hold.String()))
+	all := w.holding(names)
 	w.origin.Stop()
 	w.origin.Replace(cds, clusters("new")...)
 	since := time.Now()
@@ -97,16 +113,8 @@ func restartsEmpty(t *testing.T, s setup) {
 func findsItAgain(t *testing.T, s setup) {
 	names := hundred()
 	w := start(t, s.held("1s"))
-	w.origin.Replace(cds, clusters(names...)...)
-	all := w.each()
-	for _, c := range all {
-		c.Subscribe(cds, "*")
-		c.AwaitNames(cds, "the set arrives", names...)
-	}
-	w.origin.Stop()
-	w.origin.Replace(cds)
-	w.origin.Start()
-	w.first.AwaitMetric(100, "the removals are held", "weir_guard_held_removals", `type="cds"`)
+	all := w.holding(names)
+	w.losesAll()
 	w.origin.Replace(cds, clusters(names...)...)
 	w.first.AwaitMetric(0, "they are cancelled", "weir_guard_held_removals", `type="cds"`)
 	for _, c := range all {
@@ -151,16 +159,8 @@ func namesHeld(t *testing.T, s setup) {
 func operatorReleases(t *testing.T, s setup) {
 	names := hundred()
 	w := start(t, s.held("10m"))
-	w.origin.Replace(cds, clusters(names...)...)
-	all := w.each()
-	for _, c := range all {
-		c.Subscribe(cds, "*")
-		c.AwaitNames(cds, "the set arrives", names...)
-	}
-	w.origin.Stop()
-	w.origin.Replace(cds)
-	w.origin.Start()
-	w.first.AwaitMetric(100, "the removals are held", "weir_guard_held_removals", `type="cds"`)
+	all := w.holding(names)
+	w.losesAll()
 	r, err := http.Post("http://"+w.first.Admin+"/guard/release?origin=plane&type=cds", "", nil)
 	if err != nil || r.StatusCode != http.StatusOK {
 		t.Fatalf("release: %v, %v", r, err)
@@ -175,16 +175,8 @@ func operatorReleases(t *testing.T, s setup) {
 func listConfirms(t *testing.T) {
 	names := hundred()
 	w := start(t, setup{config: quickSettle, sotw: true}.held("10m"))
-	w.origin.Replace(cds, clusters(names...)...)
-	all := w.each()
-	for _, c := range all {
-		c.Subscribe(cds, "*")
-		c.AwaitNames(cds, "the set arrives", names...)
-	}
-	w.origin.Stop()
-	w.origin.Replace(cds)
-	w.origin.Start()
-	w.first.AwaitMetric(100, "the removals are held", "weir_guard_held_removals", `type="cds"`)
+	all := w.holding(names)
+	w.losesAll()
 	w.origin.Replace(cds, clusters("x")...)
 	for _, c := range all {
 		c.AwaitNames(cds, "a list at once confirms nothing", append(slices.Clone(names), "x")...)
@@ -200,12 +192,7 @@ func listConfirms(t *testing.T) {
 func runningRemoves(t *testing.T, s setup) {
 	names := hundred()
 	w := start(t, s.held("10m"))
-	w.origin.Replace(cds, clusters(names...)...)
-	all := w.each()
-	for _, c := range all {
-		c.Subscribe(cds, "*")
-		c.AwaitNames(cds, "the set arrives", names...)
-	}
+	all := w.holding(names)
 	w.origin.Remove(cds, "c00")
 	for _, c := range all {
 		c.AwaitNames(cds, "one goes at once", names[1:]...)
@@ -220,12 +207,7 @@ func runningRemoves(t *testing.T, s setup) {
 func fewRemoved(t *testing.T, s setup) {
 	names := hundred()
 	w := start(t, s.held("10m"))
-	w.origin.Replace(cds, clusters(names...)...)
-	all := w.each()
-	for _, c := range all {
-		c.Subscribe(cds, "*")
-		c.AwaitNames(cds, "the set arrives", names...)
-	}
+	all := w.holding(names)
 	for _, left := range [][]string{names[1:], names[50:]} {
 		w.origin.Stop()
 		w.origin.Replace(cds, clusters(left...)...)

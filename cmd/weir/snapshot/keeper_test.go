@@ -125,6 +125,22 @@ func TestFileStaysSmall(t *testing.T) {
 	}
 }
 
+// deserted is what is restored when nobody has wanted anything for ten minutes before the end.
+func (w *world) deserted(t *testing.T, dir string) *world {
+	t.Helper()
+	w.sub[clusters].Update(w.now, nil, []string{relay.Wildcard})
+	w.sub[endpoints].Update(w.now, nil, []string{"e1", "e2", "unknown"})
+	for range 10 {
+		w.now = w.now.Add(time.Minute)
+		w.table.Advance(w.now)
+	}
+	w.save()
+	w.end()
+	next := newWorld(t, dir)
+	next.load()
+	return next
+}
+
 // TestUnwantedGoes: what nobody wants any more is let go on disk, but not while the origin is away: then nobody can say.
 func TestUnwantedGoes(t *testing.T) {
 	for _, away := range []bool{false, true} {
@@ -136,16 +152,7 @@ func TestUnwantedGoes(t *testing.T) {
 				w.lane.Close()
 			}
 			w.save()
-			w.sub[clusters].Update(w.now, nil, []string{relay.Wildcard})
-			w.sub[endpoints].Update(w.now, nil, []string{"e1", "e2", "unknown"})
-			for range 10 {
-				w.now = w.now.Add(time.Minute)
-				w.table.Advance(w.now)
-			}
-			w.save()
-			w.end()
-			next := newWorld(t, dir)
-			next.load()
+			next := w.deserted(t, dir)
 			want := ""
 			if away {
 				want = before
@@ -165,16 +172,7 @@ func TestDrainKeeps(t *testing.T) {
 	before := w.text()
 	w.keeper.Drain()
 	w.save()
-	w.sub[clusters].Update(w.now, nil, []string{relay.Wildcard})
-	w.sub[endpoints].Update(w.now, nil, []string{"e1", "e2", "unknown"})
-	for range 10 {
-		w.now = w.now.Add(time.Minute)
-		w.table.Advance(w.now)
-	}
-	w.save()
-	w.end()
-	next := newWorld(t, dir)
-	next.load()
+	next := w.deserted(t, dir)
 	if got := next.text(); got != before {
 		t.Errorf("restored\n%s\nwant\n%s", got, before)
 	}

@@ -1,0 +1,193 @@
+package relay
+
+import (
+	"slices"
+	"strings"
+)
+
+// Whether an origin that is declared TP2 reads locators, told from what it answers. One that does not sees a request that names nothing,
+// which is a wildcard, and sends everything, for no map in particular: none of it is for a client with parameters.
+
+// maxLeft bounds the names remembered that were given back on a stream, and maxOverlaps those of which it was said that their variants
+// overlap.
+const maxLeft, maxOverlaps = 1000, 1000
+
+// reading is how the origin reads the locators of one type on one stream, as far as its answers show.
+type reading struct {
+	gen     uint32
+	verdict verdictOnLocators
+	// left are the names given back: what comes of them was under way, and is no sign of anything. Kept until the verdict is there.
+	left map[string]bool
+}
+
+type verdictOnLocators uint8
+
+const (
+	unread   verdictOnLocators = iota // nothing shows it yet
+	read                              // it sends constraints; or too little is known of what it was asked to say that it does not
+	unheeded                          // it sends what was never asked, and nothing with constraints
+)
+
+func (k *kin) readingLocked(i laneIndex, gen uint32) *reading {
+	r := &k.readings[i]
+	if r.gen != gen {
+		*r = reading{gen: gen}
+	}
+	return r
+}
+
+// gaveBackLocked notes that a name is unsubscribed on a stream: answers for it may be under way.
+func (k *kin) gaveBackLocked(i laneIndex, gen uint32, n Name) {
+	r := k.readingLocked(i, gen)
+	switch {
+	case !k.byLocator() || r.verdict != unread:
+	case n.Params.Len() == 0 || n.Collection || n.Name == Wildcard || len(r.left) >= maxLeft:
+		r.verdict, r.left = read, nil
+	default:
+		if r.left == nil {
+			r.left = map[string]bool{}
+		}
+		r.left[NameKey(n.Name)] = true
+	}
+}
+
+// heedingLocked are the shards that may take a response up: those of maps only if the origin gives heed to locators. What it ignores or
+// leaves out is counted.
+func (k *kin) heedingLocked(a *Applied, asked []*shard, u *Update, i laneIndex, gen uint32) []*shard {
+	if !k.byLocator() || !u.wire {
+		return asked
+	}
+	r := k.readingLocked(i, gen)
+	switch {
+	case u.constrained():
+		r.verdict, r.left = read, nil
+	case r.verdict == unread && k.locatorsAloneLocked(asked, gen) && slices.ContainsFunc(u.Resources, func(x Resource) bool {
+		return !x.anyName(func(name string) bool { return r.left[name] || isAskedOf(asked, gen, name) })
+	}):
+		r.verdict, r.left = unheeded, nil
+	}
+	if r.verdict == unheeded {
+		a.Unheeded += len(u.Resources)
+		return slices.DeleteFunc(slices.Clone(asked), func(s *shard) bool { return s.params.Len() > 0 })
+	}
+	a.Unconstrained += k.unconstrainedLocked(asked, u, gen)
+	return asked
+}
+
+// constrained reports whether anything in it was told in the form of locators, which nobody uses who does not know it.
+func (u *Update) constrained() bool {
+	return len(u.RemovedVariants) > 0 || slices.ContainsFunc(u.Resources, (Resource).located) ||
+		slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints != nil })
+}
+
+// located reports whether the resource was named by resource_name.
+func (r Resource) located() bool { return r.rawConstraints != nil || r.Constraints != nil }
+
+// anyName reports whether f holds for the name or one of the aliases.
+func (r *Resource) anyName(f func(name string) bool) bool {
+	return f(r.Name) || slices.ContainsFunc(r.Aliases, func(alias string) bool { return f(NameKey(alias)) })
+}
+
+// locatorsAloneLocked reports whether a stream was asked for names with parameters and for nothing else: no plain name, no `*` and no
+// collection.
+func (k *kin) locatorsAloneLocked(asked []*shard, gen uint32) bool {
+	return !slices.ContainsFunc(asked, func(s *shard) bool { return s.params.Len() == 0 || s.selectsLocked(gen) })
+}
+
+// selectsLocked reports whether `*` or a collection was asked on the stream.
+func (s *shard) selectsLocked(gen uint32) bool {
+	found := s.spacesGen == gen
+	s.setsLocked(func(t *set) { found = found || t.askedGen == gen })
+	return found
+}
+
+// isAskedOf reports whether any of the shards asked for a name on the stream, or holds what it asked for by it.
+func isAskedOf(asked []*shard, gen uint32, name string) bool {
+	return slices.ContainsFunc(asked, func(s *shard) bool {
+		if e := s.named.entries[name]; e != nil && e.askedOn(gen) {
+			return true
+		}
+		h := s.named.other.held[name]
+		return h != nil && slices.ContainsFunc(h.entries, func(e *entry) bool { return e.askedOn(gen) })
+	})
+}
+
+// unconstrainedLocked counts what was told in plain form of names that were asked with parameters only. It matches every map (DYN-12); but
+// an origin whose answers to locators have no constraints may not have looked at the parameters.
+func (k *kin) unconstrainedLocked(asked []*shard, u *Update, gen uint32) (n int) {
+	if slices.ContainsFunc(asked, func(s *shard) bool { return s.selectsLocked(gen) }) {
+		return 0
+	}
+	var plain, located []*shard
+	for _, s := range asked {
+		if s.params.Len() == 0 {
+			plain = append(plain, s)
+		} else {
+			located = append(located, s)
+		}
+	}
+	if len(located) == 0 {
+		return 0
+	}
+	for i := range u.Resources {
+		r := &u.Resources[i]
+		of := func(shards []*shard) bool {
+			return r.anyName(func(name string) bool { return isAskedOf(shards, gen, name) })
+		}
+		if r.Any != nil && !r.located() && !of(plain) && of(located) {
+			n++
+		}
+	}
+	return n
+}
+
+// overlapsLocked notes the names of a response of which a map has several variants now, an error of the origin: DYN-9 says which is used.
+func (k *kin) overlapsLocked(a *Applied, asked []*shard, portions []portion) {
+	if !k.constrained {
+		return
+	}
+	more := map[string]bool{} // of this response, that are not remembered
+	for i, s := range asked {
+		for j := range portions[i].Resources {
+			name := portions[i].Resources[j].Name
+			if k.overlaps[name] || more[name] || !s.ambiguousLocked(name) {
+				continue
+			}
+			if a.Overlapping++; len(k.overlaps) >= maxOverlaps {
+				more[name] = true
+				continue
+			}
+			if k.overlaps == nil {
+				k.overlaps = map[string]bool{}
+			}
+			k.overlaps[strings.Clone(name)] = true
+			a.Overlaps = append(a.Overlaps, Overlap{Name: name, Params: s.params.Key()})
+		}
+	}
+}
+
+// Overlap is a name of which several variants match one parameter map.
+type Overlap struct{ Name, Params string }
+
+// ambiguousLocked reports whether several variants of a name match the shard's map.
+func (s *shard) ambiguousLocked(name string) bool {
+	several := func(vs []*Variant) bool {
+		n := 0
+		for _, v := range vs {
+			if v.Name == name && v.Constraints.Match(s.params) {
+				n++
+			}
+		}
+		return n > 1
+	}
+	if e := s.named.entries[name]; e != nil && several(e.variants) {
+		return true
+	}
+	found := false
+	s.setsLocked(func(t *set) {
+		if m := t.members[name]; m != nil {
+			found = found || several(m.variants)
+		}
+	})
+	return found
+}
