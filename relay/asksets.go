@@ -24,6 +24,7 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time, all bool) [
 		}
 		a.First = s.kin.askLocked(mainLane, gen)
 		s.star.askedLocked(gen, now, a.Initial == nil)
+		s.seedStarLocked(gen)
 		asks = append(asks, s.listedLocked(a, gen, all))
 	case asked && !wanted && s.byLocator():
 		s.star.askedGen = 0
@@ -69,6 +70,36 @@ func (s *shard) starName() Name { return Name{Name: Wildcard, Params: s.params, 
 // byLocator reports whether all is asked by locator, the empty map too: else the answer to it would say nothing of the constraints of the
 // variant that it is, and be taken for what every map matches (DYN-12, DYN-16).
 func (k *kin) byLocator() bool { return k.group.origin.config().TP2 }
+
+// seedStarLocked gives the set what the same stream brought for that of another map, and matches this one: it is a member (RELAY-72), and many
+// servers do not send twice on one stream what has not changed. It is no answer.
+func (s *shard) seedStarLocked(gen uint32) {
+	seeded := map[*member]bool{}
+	s.othersLocked(func(x *shard) {
+		if x.star.askedGen != gen {
+			return
+		}
+		for name, m := range x.star.members {
+			if m.seenGen != gen || s.star.members[name] != nil || x.star.doubted[name] || x.star.guard.partsFromLocked(m.variants) {
+				continue
+			}
+			for _, v := range m.variants {
+				if v.Constraints.Match(s.params) {
+					own := &member{name: name, seenGen: gen, variants: []*Variant{v}}
+					s.star.members[name], seeded[own] = own, true
+				}
+			}
+		}
+	})
+	if len(seeded) == 0 {
+		return
+	}
+	rev := s.nextRevLocked()
+	for m := range seeded {
+		s.star.offerLocked(m, rev)
+	}
+	s.star.changedLocked(rev)
+}
 
 // listedLocked adds to an ask of `*` the others of the type, which a SotW request lists every time (RELAY-27).
 func (k *kin) listedLocked(a Ask, gen uint32, all bool) Ask {

@@ -262,6 +262,24 @@ func TestKinWildcards(t *testing.T) {
 	}
 }
 
+// TestKinWildcardSeeded: an origin that does not send twice on a stream what has not changed answers a second map with nothing new.
+func TestKinWildcardSeeded(t *testing.T) {
+	r := newKinRig(t, OriginConfig{})
+	r.sub(ClusterType, "env=prod", true, Wildcard)
+	r.open()
+	r.says(mainLane, zero, ClusterType, "n{env=prod}=1", "m=1")
+	both, test := r.sub(ClusterType, "env=prod,v=1", true, Wildcard), r.sub(ClusterType, "env=test", true, Wildcard)
+	r.asks(mainLane, false)
+	isTold(t, "before the answer", told(both), "nothing")
+	r.says(mainLane, zero, ClusterType)
+	r.table.Advance(zero.Add(time.Minute))
+	isTold(t, "a map that matches", told(both), "m=1 n=1")
+	isTold(t, "one that matches in part", told(test), "m=1")
+	if err := r.table.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestKinSilentWildcard: a response that has nothing for a map is an answer to its `*`, if no other comes for a while; until then the client
 // waits for what may be under way.
 func TestKinSilentWildcard(t *testing.T) {
