@@ -83,9 +83,10 @@ func (s *shard) seedStarLocked(gen uint32) {
 			if m.seenGen != gen || s.star.members[name] != nil || x.star.doubted[name] || x.star.guard.partsFromLocked(m.variants) {
 				continue
 			}
+			own := &member{name: name, seenGen: gen}
 			for _, v := range m.variants {
-				if v.Constraints.Match(s.params) {
-					own := &member{name: name, seenGen: gen, variants: []*Variant{v}}
+				if v.Constraints.Match(s.params) { // several, if the origin has mistakes (DYN-9)
+					own.variants = append(own.variants, v)
 					s.star.members[name], seeded[own] = own, true
 				}
 			}

@@ -231,8 +231,11 @@ func (m *paramModel) loses(c *paramClient, name string) {
 	}
 	m.removals++
 	all := m.lives[c.typeURL][name+"|"+c.p]
-	since := slices.IndexFunc(all, func(x life) bool { return x.body == body })
-	if since < 0 || !slices.ContainsFunc(all[since:], func(x life) bool { return x.body < 0 }) {
+	gone := false
+	for i, x := range all {
+		gone = gone || x.body < 0 && (i == len(all)-1 || all[i+1].at >= m.made[body])
+	}
+	if !gone {
 		m.fatalf("client %d {%s} (%s delta %v wildcard %v names %v) loses %s=%d, and the origin has had one for its map ever since: %v",
 			c.id, c.p, shortType(c.typeURL), c.delta, c.wildcard, c.names, name, body, all)
 	}
