@@ -72,8 +72,12 @@ func (s *shard) starName() Name { return Name{Name: Wildcard, Params: s.params, 
 func (k *kin) byLocator() bool { return k.group.origin.config().TP2 }
 
 // seedStarLocked gives the set what the same stream brought for that of another map, and matches this one: it is a member (RELAY-72), and many
-// servers do not send twice on one stream what has not changed. It is no answer.
+// servers do not send twice on one stream what has not changed. It is no answer. Where lists are whole the next one has it, and if that was
+// under way (lateLocked) it would not take away what has gone meanwhile.
 func (s *shard) seedStarLocked(gen uint32) {
+	if s.group.origin.config().SotW && absenceDeletes(s.typeURL) {
+		return
+	}
 	seeded := map[*member]bool{}
 	s.othersLocked(func(x *shard) {
 		if x.star.askedGen != gen {

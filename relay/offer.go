@@ -170,7 +170,7 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant, gen uin
 	}
 	for _, r := range u.RemovedVariants {
 		for _, s := range k.matchingLocked(r.Set) {
-			if p := at[s]; p != nil && !s.keepsLocked(p, identity{r.Name, r.Constraints}) {
+			if p := at[s]; p != nil && !s.keepsLocked(p, identity{r.Name, r.Constraints}, gen) {
 				p.RemovedVariants = append(p.RemovedVariants, r)
 			}
 		}
@@ -185,13 +185,13 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant, gen uin
 	for _, name := range u.Removed {
 		for i, s := range asked {
 			s.doubtLocked(now, name, gen)
-			if (!s.constrainedLocked(name, gen) || s.awaitsLocked(name)) && !s.keepsLocked(&portions[i], identity{name: name}) {
+			if (!s.constrainedLocked(name, gen) || s.awaitsLocked(name, gen)) && !s.keepsLocked(&portions[i], identity{name: name}, gen) {
 				portions[i].Removed = append(portions[i].Removed, name)
 			}
 		}
 	}
 	for i, s := range asked {
-		portions[i].replaceLeftLocked(s)
+		portions[i].replaceLeftLocked(s, gen)
 	}
 	return portions
 }

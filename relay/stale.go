@@ -87,4 +87,5 @@ func (s *shard) endDoubts(gen uint32, now time.Time) {
 		}
 	}
 	s.offerTouchedLocked(touched, rev, gen)
+	s.partTouchedLocked(touched)
 }
