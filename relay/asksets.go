@@ -80,7 +80,7 @@ func (s *shard) seedStarLocked(gen uint32) {
 	}
 	seeded := map[*member]bool{}
 	s.othersLocked(func(x *shard) {
-		if x.star.askedGen != gen {
+		if x.star.askedGen != gen || !x.star.wantedLocked() { // of what is unsubscribed nobody would say that it goes
 			return
 		}
 		for name, m := range x.star.members {
