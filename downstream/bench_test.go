@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay"
 )
 
 // BenchmarkDelivery is one change at one client, from the table to the buffers that grpc is handed, and the ACK back: what weir
 // itself takes for a delivery, without the wire.
 func BenchmarkDelivery(b *testing.B) {
-	for _, kind := range []string{"delta", "SotW", "EDS by name"} {
+	for _, kind := range []string{"delta", "SotW", "EDS by name", "EDS by locator"} {
 		for _, clients := range []int{1, 100, 10_000} {
 			b.Run(fmt.Sprintf("%s/clients=%d", kind, clients), func(b *testing.B) { benchDelivery(b, kind, clients) })
 		}
@@ -17,15 +19,23 @@ func BenchmarkDelivery(b *testing.B) {
 }
 
 func benchDelivery(b *testing.B, kind string, clients int) {
-	r := newRig(b)
+	r := newRigOf(b, relay.OriginConfig{Name: "mesh", TP2: kind == "EDS by locator"})
 	typeURL, names := cds, []string(nil)
 	if kind == "EDS by name" {
 		typeURL, names = eds, []string{"n1", "n2", "n3"}
 	}
+	located := kind == "EDS by locator"
+	if located {
+		typeURL = eds
+	}
 	ends := make([]*clientEnd, clients)
 	for i := range ends {
 		ends[i] = r.client(kind != "SotW")
-		if kind == "SotW" {
+		if located {
+			if err := ends[i].locates(typeURL, "n1{env=prod}", "n2{env=prod}", "n3{env=prod}"); err != nil {
+				b.Fatal(err)
+			}
+		} else if kind == "SotW" {
 			ends[i].asks(typeURL, names...)
 		} else {
 			ends[i].subscribes(typeURL, names...)
@@ -35,7 +45,7 @@ func benchDelivery(b *testing.B, kind string, clients int) {
 	for i := range all {
 		all[i] = fmt.Sprintf("n%d=0", i)
 	}
-	if names != nil {
+	if names != nil || located {
 		all = []string{"n1=0", "n2=0", "n3=0"}
 	}
 	r.settled(typeURL, all...)

@@ -25,6 +25,17 @@
 // (TestSecrets). The node is the client's own word: an origin that goes by it gives a client with a certificate the secrets of any node
 // that the client says to be.
 //
+// # Dynamic parameters
+//
+// A locator is a subscription of its own for each map of parameters (locate.go), and is told in located form: in a message apart from what
+// is told in plain form, with the constraints of the variant, and in SotW wrapped (testdata/located*.txt). Plain names have the
+// parameters that the origin's configuration takes from the node, and that the node states of the type (TestDefaultParameters). At an
+// origin that understands none, locators with parameters are refused one by one, or served without them if it is so configured
+// (testdata/located_without.txt). A refusal, an error and an absence tell by constraints for which parameters it is: those of the
+// locator, as "equals" of each, and "not exists" of keys that only other locators of the stream-type have (a refusal: the former alone).
+// The protocol has no better place for it, and a bare name would say it of variants that the client has. initial_resource_versions
+// cannot tell variants (DYN-20): what they say of a name that comes with a locator is not believed.
+//
 // # Goroutines and who owns them
 //
 // Two for each stream: the handler's, which reads, and one that writes, started and waited for by the handler. One watchdog for
@@ -48,7 +59,8 @@
 //     TestLateStreamsGoWithTheirConnection).
 //   - Ask for nothing: the stream ends at first_request (TestFirstRequest). Ask for too much: limits end the stream, or refuse the
 //     name, and are named in the status (TestStreamLimit, TestIdentities, TestRequestLimit, TestRequestErrors, TestRefusedNames,
-//     TestManyTypes, TestDenied); one line of log for each limit and minute.
+//     TestManyTypes, TestDenied); one line of log for each limit and minute. Make up parameters: the names with them are refused
+//     (TestParameterSets, TestParameterSetsOfGroup, TestTooManyParameters).
 //   - Ask in long requests, all at once: where memory is limited, as many are decoded and taken in at a time as a sixteenth of it holds,
 //     in the order they arrived (TestIntake, TestLongRequestsAreTakenIn, the schedules "memory capped" of cmd/weir/chaos).
 //   - Be refused: a connection that has only refused streams is closed after a second, so that a load balancer behind which the
@@ -75,8 +87,12 @@
 //   - No unary Fetch methods, which reflection shows all the same, as the descriptors have them; no REST, v2 names, status or load
 //     report service. Nothing is ordered between streams, so clients that are to get types in order use ADS (EC-1).
 //   - What is compressed is compressed for each stream anew, by the library: see compress.go for what it costs.
-//   - No dynamic parameters; the answer to a name with them is a resource error. So it
-//     is to an xdstp name of an authority that no origin answers for (TestRefusedNames).
+//   - The answer to an xdstp name of an authority that no origin answers for is a resource error (TestRefusedNames). `*` carries none
+//     (ABS-12): by a locator with parameters at an origin that understands none, or beyond parameter_sets_per_stream, it is counted, and
+//     nothing is told.
+//   - In SotW a grouped type has no removals: a client of locators keeps a variant by the side of those that replaced it, which
+//     match the same parameters, until it drops the name.
+//   - What is told of one located name is one message, however long (DYN-11).
 //   - A response with resources of several origins has the identifier of the listener's own, and so have refusals (STREAM-10). With
 //     version_mode origin it has the version of the newest response that had to do with it (VER-5), if all of its origins are so
 //     configured, else that of its content. Nor does it have heartbeats in SotW: a new TTL is told with the resource.

@@ -124,6 +124,29 @@ func (s *session) countSetLocked(st *streamType, x *spots, p constraints.Params)
 	return true
 }
 
+// keptFirst orders a list by whether the type has the parameter map already: where there are too many maps, those that are new are the
+// ones too many (RELAY-73), wherever in its list the client named them.
+func keptFirst(st *streamType, locators []*discoveryv3.ResourceLocator) []*discoveryv3.ResourceLocator {
+	had := map[string]bool{}
+	for i := range st.sub.Len() {
+		if sub := st.sub.Part(i); sub.Located() {
+			had[sub.Params().Key()] = true
+		}
+	}
+	if len(had) == 0 {
+		return locators
+	}
+	kept, others := make([]*discoveryv3.ResourceLocator, 0, len(locators)), []*discoveryv3.ResourceLocator(nil)
+	for _, l := range locators {
+		if had[constraints.NewParams(l.GetDynamicParameters()).Key()] {
+			kept = append(kept, l)
+		} else {
+			others = append(others, l)
+		}
+	}
+	return append(kept, others...)
+}
+
 // leaveLocatorsLocked divides what is unsubscribed: exactly that name with exactly that map (DYN-2, DYN-19). What is not subscribed is
 // ignored (DELTA-5).
 func (s *session) leaveLocatorsLocked(st *streamType, to *routed, locators []*discoveryv3.ResourceLocator) {

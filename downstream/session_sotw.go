@@ -174,7 +174,7 @@ func (s *session) siftLocked(st *streamType, req *discoveryv3.DiscoveryRequest) 
 		}
 	}
 	to := s.routeLocked(st, req.ResourceNames, func(name string, why *reason) { refuse(name, name, constraints.Params{}, why) })
-	s.locatorsLocked(st, &to, req.ResourceLocators, func(name string, p constraints.Params, why *reason) {
+	s.locatorsLocked(st, &to, keptFirst(st, req.ResourceLocators), func(name string, p constraints.Params, why *reason) {
 		refuse(locatorKey(name, p), name, p, why)
 	})
 	return to

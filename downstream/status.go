@@ -31,7 +31,7 @@ type TypeStatus struct {
 	TypeURL  string
 	Names    int // subscribed by name
 	Wildcard bool
-	// Parts are Names and Wildcard by origin, if any are another's than the listener's own; else nil.
+	// Parts are Names and Wildcard by origin and parameters, if any are another's than the listener's own, or have parameters; else nil.
 	Parts []PartStatus
 	// SentVersion and AckedVersion are version_info of SotW; empty in delta and of secrets (RELAY-76).
 	SentVersion, AckedVersion string
@@ -50,11 +50,13 @@ type TypeStatus struct {
 	Cold uint64
 }
 
-// PartStatus is what a type of a client stream is subscribed to at one origin.
+// PartStatus is what a type of a client stream is subscribed to at one origin with one map of dynamic parameters.
 type PartStatus struct {
 	Origin, Group string
 	Names         int
 	Wildcard      bool
+	Params        string // canonical; "": none
+	Located       bool   // by locators, and not by plain names
 }
 
 // Nack is a client's refusal of a response (RELAY-34). The message is the client's: for people only.
@@ -148,16 +150,21 @@ func (st *streamType) status(own *relay.Origin) TypeStatus {
 		standing := st.sub.Standing()
 		t.Names, t.Wildcard = standing.Names, standing.Wildcard
 	}
-	if n := st.sub.Len(); n > 1 || n == 1 && st.sub.Part(0).Group().Origin() != own {
+	apart := func(s *relay.Sub) bool { return s.Group().Origin() != own || s.Located() || s.Params().Len() > 0 }
+	if n := st.sub.Len(); n > 1 || n == 1 && apart(st.sub.Part(0)) {
 		for i := range n {
-			part := st.sub.Part(i)
-			standing, g := part.Standing(), part.Group()
-			t.Parts = append(t.Parts, PartStatus{
-				Origin: g.Origin().Name(), Group: g.Key(), Names: standing.Names, Wildcard: standing.Wildcard,
-			})
+			t.Parts = append(t.Parts, partStatus(st.sub.Part(i)))
 		}
 	}
 	return t
+}
+
+func partStatus(part *relay.Sub) PartStatus {
+	standing, g := part.Standing(), part.Group()
+	return PartStatus{
+		Origin: g.Origin().Name(), Group: g.Key(), Names: standing.Names, Wildcard: standing.Wildcard,
+		Params: part.Params().Key(), Located: part.Located(),
+	}
 }
 
 // sortStreams orders streams by age.

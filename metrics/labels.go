@@ -16,9 +16,10 @@ var (
 	}
 	stallReasons    = []string{"send_stall", "lagging", other}
 	evictionReasons = []string{"entries", "bytes", "max_stale", "memory", other}
-	lookups         = [...]string{"live", "stale", "retired", "absent", "miss"}
+	lookups         = [...]string{"live", "stale", "retired", "absent", "miss", "mismatch"}
 	results         = []string{"ok", "error"}
 	auditResults    = []string{"clean", "drift", "postponed", other}
+	locatorFaults   = []string{"unheeded", "unconstrained", "empty_or", other}
 	driftKinds      = []string{"changed", "missing", "extra", other}
 	certRoles       = []string{"listener", "admin", "origin", "client_ca", "origin_ca", other}
 	stages          = []string{"sent", "acked"}

@@ -121,13 +121,14 @@ func (m *Metrics) Stalled(reason string) {
 type Lookup int
 
 // The kinds: an upstream stream vouches for it, one did until it broke, it had retired and the origin is down, it is stated not to
-// exist, nothing can be said yet.
+// exist, nothing can be said yet, nothing yet although variants for other parameters are held (DYN-8).
 const (
 	Live Lookup = iota
 	Stale
 	Retired
 	Absent
 	Miss
+	Mismatch
 )
 
 // Lookup counts what a client found.

@@ -28,6 +28,7 @@ var catalogue = map[string]string{
 	"weir_upstream_subscriptions":                   "origin,type",
 	"weir_upstream_streams":                         "origin",
 	"weir_upstream_unrequested_total":               "origin,type",
+	"weir_upstream_unmatched_variants_total":        "origin,type",
 	"weir_upstream_rejected_resources_total":        "origin,type",
 	"weir_upstream_quarantines_total":               "origin,type",
 	"weir_audits_total":                             "origin,result",
@@ -45,6 +46,7 @@ var catalogue = map[string]string{
 	"weir_propagation_seconds":                      "stage",
 	"weir_groups":                                   "origin",
 	"weir_views":                                    "origin",
+	"weir_parameter_sets":                           "origin",
 	"weir_cache_entries":                            "origin,type",
 	"weir_cache_bytes":                              "origin,type",
 	"weir_cache_stale_entries":                      "origin",
@@ -62,6 +64,7 @@ var catalogue = map[string]string{
 	"weir_memory_limit_bytes":                       "",
 	"weir_largest_message_bytes":                    "direction",
 	"weir_variant_ambiguity_total":                  "origin",
+	"weir_upstream_locator_faults_total":            "origin,reason",
 	"weir_unfit_parameters_total":                   "origin",
 	"weir_file_loads_total":                         "origin,result",
 	"weir_config_reloads_total":                     "result",
@@ -78,10 +81,10 @@ var closed = map[string][]string{
 	"type":      {"cds", "eds", "lds", "rds", "srds", "vhds", "sds", "rtds", "ecds", "leds", "other"},
 	"dialect":   {"delta", "sotw"},
 	"stage":     {"sent", "acked"},
-	"result":    {"ok", "error", "live", "stale", "retired", "absent", "miss", "clean", "drift", "postponed", "other"},
+	"result":    {"ok", "error", "live", "stale", "retired", "absent", "miss", "mismatch", "clean", "drift", "postponed", "other"},
 	"kind":      {"changed", "missing", "extra", "other"},
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
-	"reason":    {"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "other"},
+	"reason":    {"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "unheeded", "unconstrained", "empty_or", "other"},
 	"limit": {
 		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
 		"nacks_per_second", "names_per_stream",
@@ -103,6 +106,7 @@ func exercise(m *Metrics) {
 		o := m.Origin("mesh")
 		o.Type(s).Nack()
 		o.Type(s).Unrequested(1)
+		o.Type(s).Unmatched(1)
 		o.Type(s).Rejected(1)
 		o.Type(s).Quarantined()
 		o.Type(s).Drifted(s)
@@ -112,6 +116,7 @@ func exercise(m *Metrics) {
 		o.Loop()
 		o.TooManyPings()
 		o.Silent()
+		o.LocatorFaults(s, 1)
 		o.VariantAmbiguity()
 		o.UnfitParameters(1)
 		o.FileLoad(errors.New(s))
@@ -235,6 +240,7 @@ func TestCounters(t *testing.T) {
 	m.Lookup(Live)
 	m.Lookup(Retired)
 	m.Lookup(Retired)
+	m.Lookup(Mismatch)
 	m.LimitRejection("names_per_stream")
 	m.Message(ToClient, 500)
 	m.Message(ToClient, 300)
@@ -248,40 +254,45 @@ func TestCounters(t *testing.T) {
 	o.Loop()
 	o.Silent()
 	o.VariantAmbiguity()
+	o.LocatorFaults("unheeded", 7)
 	o.UnfitParameters(0)
 	o.UnfitParameters(3)
 	o.FileLoad(nil)
 	o.Type("lds").Nack()
 	o.Type(junk).Unrequested(4)
 	o.Type("cds").Rejected(5)
+	o.Type("cds").Unmatched(6)
 	o.Type("eds").Quarantined()
 	o.Type("eds").Expired(2)
 
 	got := values(t, reg)
 	maps.DeleteFunc(got, func(_ string, v float64) bool { return v == 0 })
 	for series, want := range map[string]float64{
-		"weir_downstream_responses_total delta cds":       2,
-		"weir_downstream_bytes_total delta cds":           111,
-		"weir_downstream_nacks_total sotw eds":            1,
-		"weir_downstream_stalled_total lagging":           1,
-		"weir_cache_evictions_total bytes":                3,
-		"weir_cache_lookups_total live":                   1,
-		"weir_cache_lookups_total retired":                2,
-		"weir_limit_rejections_total names_per_stream":    1,
-		"weir_largest_message_bytes to_client":            500,
-		"weir_propagation_seconds acked":                  2,
-		"weir_config_reloads_total ok":                    1,
-		"weir_upstream_loops_total mesh":                  1,
-		"weir_upstream_reconnects_total mesh":             2,
-		"weir_upstream_silent_total mesh":                 1,
-		"weir_variant_ambiguity_total mesh":               1,
-		"weir_unfit_parameters_total mesh":                3,
-		"weir_file_loads_total mesh ok":                   1,
-		"weir_upstream_nacks_total mesh lds":              1,
-		"weir_upstream_unrequested_total mesh other":      4,
-		"weir_upstream_rejected_resources_total mesh cds": 5,
-		"weir_upstream_quarantines_total mesh eds":        1,
-		"weir_ttl_expirations_total mesh eds":             2,
+		"weir_downstream_responses_total delta cds":        2,
+		"weir_downstream_bytes_total delta cds":            111,
+		"weir_downstream_nacks_total sotw eds":             1,
+		"weir_downstream_stalled_total lagging":            1,
+		"weir_cache_evictions_total bytes":                 3,
+		"weir_cache_lookups_total live":                    1,
+		"weir_cache_lookups_total retired":                 2,
+		"weir_limit_rejections_total names_per_stream":     1,
+		"weir_largest_message_bytes to_client":             500,
+		"weir_propagation_seconds acked":                   2,
+		"weir_config_reloads_total ok":                     1,
+		"weir_upstream_loops_total mesh":                   1,
+		"weir_upstream_reconnects_total mesh":              2,
+		"weir_upstream_silent_total mesh":                  1,
+		"weir_variant_ambiguity_total mesh":                1,
+		"weir_upstream_locator_faults_total mesh unheeded": 7,
+		"weir_unfit_parameters_total mesh":                 3,
+		"weir_file_loads_total mesh ok":                    1,
+		"weir_upstream_nacks_total mesh lds":               1,
+		"weir_upstream_unrequested_total mesh other":       4,
+		"weir_upstream_rejected_resources_total mesh cds":  5,
+		"weir_upstream_quarantines_total mesh eds":         1,
+		"weir_ttl_expirations_total mesh eds":              2,
+		"weir_cache_lookups_total mismatch":                1,
+		"weir_upstream_unmatched_variants_total mesh cds":  6,
 	} {
 		if got[series] != want {
 			t.Errorf("%s is %v, want %v", series, got[series], want)

@@ -31,9 +31,11 @@ type OriginPicture struct {
 	Streams    int       // upstream streams that are open
 	Groups     int
 	Views      int
-	Stale      int // entries served without an origin behind them
-	Frozen     bool
-	Types      []TypePicture
+	// ParameterSets is the number of distinct parameter maps of clients, those of each group counted (RELAY-73).
+	ParameterSets int
+	Stale         int // entries served without an origin behind them
+	Frozen        bool
+	Types         []TypePicture
 }
 
 // TypePicture is the state of one type of an origin.
@@ -68,6 +70,7 @@ var (
 	upstreamSubscriptions = newGauge("weir_upstream_subscriptions", "Names and selectors subscribed at the origin.", "origin", "type")
 	groups                = newGauge("weir_groups", "Client groups that the origin is asked for.", "origin")
 	views                 = newGauge("weir_views", "Views that subscribers share.", "origin")
+	parameterSets         = newGauge("weir_parameter_sets", "Distinct sets of dynamic parameters that clients have, in each group.", "origin")
 	cacheStale            = newGauge("weir_cache_stale_entries", "Entries served without the origin behind them.", "origin")
 	cacheRetired          = newGauge("weir_cache_retired_entries", "Names and whole sets that nobody wants, kept for an outage.")
 	memoryUsed            = newGauge("weir_memory_used_bytes", "What the process cannot free by itself, held against limits.memory; 0 without one.")
@@ -84,7 +87,7 @@ var (
 	certificateExpiry     = newGauge("weir_tls_certificate_expiry_timestamp_seconds", "When the first of the certificates of a role expires.", "role")
 
 	pictureGauges = []gauge{
-		upstreamConnected, upstreamLastProof, upstreamLastUpdate, upstreamStreams, upstreamSubscriptions, groups, views,
+		upstreamConnected, upstreamLastProof, upstreamLastUpdate, upstreamStreams, upstreamSubscriptions, groups, views, parameterSets,
 		cacheStale, cacheRetired, cacheEntries, cacheBytes, guardHeld, upstreamFrozen, upstreamFrozenChanges,
 		downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamLag,
 		memoryUsed, memoryLimit,
@@ -170,6 +173,7 @@ func (s sample) addOrigin(o *OriginPicture) {
 	s.sum(upstreamStreams, float64(o.Streams), o.Origin)
 	s.sum(groups, float64(o.Groups), o.Origin)
 	s.sum(views, float64(o.Views), o.Origin)
+	s.sum(parameterSets, float64(o.ParameterSets), o.Origin)
 	s.sum(cacheStale, float64(o.Stale), o.Origin)
 	for _, t := range o.Types {
 		short := ShortName(t.Type)

@@ -22,7 +22,7 @@ func TestPicture(t *testing.T) {
 			Origins: []OriginPicture{
 				{
 					Origin: "mesh", Connected: true, LastProof: time.Unix(1700000000, 500e6), LastUpdate: time.Unix(1600000000, 0),
-					Streams: 2, Groups: 3, Views: 4, Stale: 5, Frozen: true,
+					Streams: 2, Groups: 3, Views: 4, Stale: 5, ParameterSets: 6, Frozen: true,
 					Types: []TypePicture{
 						{Type: clusterURL, Subscriptions: 1, Entries: 10, Bytes: 1000, Held: 9, FrozenChanges: 7},
 						{Type: "vendor.A", Subscriptions: 2, Entries: 20, Bytes: 2000},
@@ -57,6 +57,8 @@ func TestPicture(t *testing.T) {
 		"weir_downstream_subscriptions delta cds":           7,
 		"weir_downstream_subscriptions delta other":         3,
 		"weir_downstream_unsynced_streams":                  6,
+		"weir_parameter_sets files":                         0,
+		"weir_parameter_sets mesh":                          6,
 		"weir_groups files":                                 0,
 		"weir_groups mesh":                                  3,
 		"weir_guard_held_removals mesh cds":                 9,

@@ -11,7 +11,9 @@ type upstreamVecs struct {
 	fileLoads                    *prometheus.CounterVec // by origin, result
 	nacks, unrequested, rejected *prometheus.CounterVec // by origin, type
 	quarantines, expirations     *prometheus.CounterVec // by origin, type
+	unmatched                    *prometheus.CounterVec // by origin, type
 	audits                       *prometheus.CounterVec // by origin, result
+	locatorFaults                *prometheus.CounterVec // by origin, reason
 	drift                        *prometheus.CounterVec // by origin, type, kind
 }
 
@@ -35,12 +37,18 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 			"Responses of the origin that weir rejected.", "origin", "type"),
 		unrequested: counterVec(f, "weir_upstream_unrequested_total",
 			"Resources received that match no subscription.", "origin", "type"),
+		unmatched: counterVec(f, "weir_upstream_unmatched_variants_total",
+			"Resources received, of those that match no subscription, whose constraints match no client's parameters.", "origin", "type"),
 		rejected: counterVec(f, "weir_upstream_rejected_resources_total",
 			"Resources that weir rejected, whatever became of the rest of their response.", "origin", "type"),
 		expirations: counterVec(f, "weir_ttl_expirations_total",
 			"Resources removed because their TTL had passed.", "origin", "type"),
 		audits: counterVec(f, "weir_audits_total",
 			"Comparisons of what is held of a type with what the origin says on a fresh stream.", "origin", "result"),
+		locatorFaults: counterVec(f, "weir_upstream_locator_faults_total",
+			"Signs that the origin does not read locators, or not as meant: resources kept from clients with parameters, since it sends what was "+
+				"never asked (unheeded), resources without constraints where only parameters were asked (unconstrained), constraints with an "+
+				"or of nothing (empty_or).", "origin", "reason"),
 		drift: counterVec(f, "weir_drift_resources_total",
 			"Resources found to differ from what the origin says on a fresh stream: changed, missing here, or extra.", "origin", "type", "kind"),
 		quarantines: counterVec(f, "weir_upstream_quarantines_total",
@@ -52,13 +60,14 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 type Origin struct {
 	reconnects, loops, pings, silent, ambiguity, unfit prometheus.Counter
 	fileLoads, audits                                  map[string]prometheus.Counter // by result
+	locatorFaults                                      map[string]prometheus.Counter // by reason
 	types                                              map[string]*OriginType        // by short name; complete and read-only
 }
 
 // OriginType counts what an origin does with one type. Nil counts nothing.
 type OriginType struct {
-	nacks, unrequested, rejected, quarantines, expirations prometheus.Counter
-	drift                                                  map[string]prometheus.Counter // by kind
+	nacks, unrequested, unmatched, rejected, quarantines, expirations prometheus.Counter
+	drift                                                             map[string]prometheus.Counter // by kind
 }
 
 // Origin returns the counters of an origin, by its name in the config file. It looks labels up under a lock: ask once,
@@ -79,6 +88,10 @@ func (m *Metrics) Origin(name string) *Origin {
 		audits:     make(map[string]prometheus.Counter, len(auditResults)),
 		types:      make(map[string]*OriginType, len(typeNames)),
 	}
+	o.locatorFaults = make(map[string]prometheus.Counter, len(locatorFaults))
+	for _, r := range locatorFaults {
+		o.locatorFaults[r] = v.locatorFaults.WithLabelValues(name, r)
+	}
 	for _, r := range auditResults {
 		o.audits[r] = v.audits.WithLabelValues(name, r)
 	}
@@ -89,6 +102,7 @@ func (m *Metrics) Origin(name string) *Origin {
 		o.types[t] = &OriginType{
 			nacks:       v.nacks.WithLabelValues(name, t),
 			unrequested: v.unrequested.WithLabelValues(name, t),
+			unmatched:   v.unmatched.WithLabelValues(name, t),
 			rejected:    v.rejected.WithLabelValues(name, t),
 			quarantines: v.quarantines.WithLabelValues(name, t),
 			expirations: v.expirations.WithLabelValues(name, t),
@@ -113,6 +127,13 @@ func (o *Origin) Type(typeShort string) *OriginType {
 func (o *Origin) Audited(result string) {
 	if o != nil {
 		o.audits[oneOf(auditResults, result)].Inc()
+	}
+}
+
+// LocatorFaults counts n signs that the origin does not read locators as they are meant: unheeded, unconstrained or empty_or.
+func (o *Origin) LocatorFaults(reason string, n int) {
+	if o != nil && n > 0 {
+		o.locatorFaults[oneOf(locatorFaults, reason)].Add(float64(n))
 	}
 }
 
@@ -183,6 +204,13 @@ func (t *OriginType) Nack() {
 func (t *OriginType) Unrequested(n int) {
 	if t != nil {
 		t.unrequested.Add(float64(n))
+	}
+}
+
+// Unmatched counts n of the unrequested resources: variants that match no client's parameters.
+func (t *OriginType) Unmatched(n int) {
+	if t != nil {
+		t.unmatched.Add(float64(n))
 	}
 }
 

@@ -146,6 +146,9 @@ func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 
 type identity struct{ name, constraints string }
 
+func (r *Resource) identity() identity  { return identity{r.Name, r.Constraints.Key()} }
+func (e *NameError) identity() identity { return identity{e.Name, e.Constraints.Key()} }
+
 type acceptance struct {
 	Update
 	seen      map[identity]int // index in Resources
@@ -294,7 +297,7 @@ func emptyOr(c *discoveryv3.DynamicParameterConstraints) bool {
 }
 
 func (a *acceptance) keep(r Resource) {
-	id := identity{r.Name, r.Constraints.Key()}
+	id := r.identity()
 	at, dup := a.seen[id]
 	if !dup {
 		a.seen[id] = len(a.Resources)
@@ -373,7 +376,7 @@ func (a *acceptance) nameErrors(r *Response) {
 			a.reject(name, "resource_errors %s: %v", quote(name), err)
 			continue
 		}
-		id := identity{e.Name, e.Constraints.Key()}
+		id := e.identity()
 		if _, both := a.seen[id]; both { // ABS-11
 			a.reject(name, "resource %s: both sent and in resource_errors", quote(name))
 			a.markAmbiguous(id)
@@ -396,7 +399,7 @@ func (a *acceptance) dropAmbiguous() {
 	kept := a.Resources[:0]
 	for i := range a.Resources {
 		r := &a.Resources[i]
-		if !a.ambiguous[identity{r.Name, r.Constraints.Key()}] {
+		if !a.ambiguous[r.identity()] {
 			kept = append(kept, *r)
 		}
 	}

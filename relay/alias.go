@@ -187,7 +187,7 @@ func (s *shard) spreadLocked(a *Applied, body *Variant, touched map[*entry]bool,
 	}
 	switch {
 	case len(listed)+len(lost) == 0:
-		s.ignoreLocked(a)
+		s.ignoreLocked(a, identity{body.Name, body.Constraints.Key()})
 		return
 	case !asked:
 		return // as in applyNamedLocked
@@ -301,7 +301,7 @@ func (s *shard) noticeLocked(a *Applied, r *Resource, touched map[*entry]bool, g
 		e.lost, e.notice, touched[e] = false, notice, true
 	}
 	if !known {
-		s.ignoreLocked(a)
+		s.ignoreLocked(a, r.identity())
 	}
 	return true
 }
@@ -322,7 +322,12 @@ func newNotice(name string, aliases []string) *Variant {
 // Notice reports whether it is no body, but the origin's word that the aliases in it did not resolve (ALIAS-5).
 func (v *Variant) Notice() bool { return int(v.any) == len(v.buf) }
 
-func (s *shard) ignoreLocked(a *Applied) {
+// ignoreLocked counts a resource that was not asked for; of several maps none may have been (countStraysLocked).
+func (s *shard) ignoreLocked(a *Applied, id identity) {
+	if a.strays != nil {
+		a.strays[id]++
+		return
+	}
 	a.Unrequested++
 	s.unrequested++
 }

@@ -324,7 +324,12 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 		case !covered && waits:
 			a.later = append(a.later, x.toldName) // it may be in a set that is not told yet
 		case !covered:
-			remove(x.toldName)
+			if r := s.records[x.name]; r != nil && r.is(owed) { // it is subscribed by its own name by now, and that is not answered
+				s.sentLocked(r, x.sent)
+				r.flags |= holds
+			} else {
+				remove(x.toldName)
+			}
 			if !x.asked {
 				continue
 			}

@@ -12,6 +12,8 @@ type Applied struct {
 	// Unrequested is the number of resources, and errors of names, that matched no subscription and were ignored (RELAY-28),
 	// or were more errors than are kept.
 	Unrequested int
+	// Unmatched is how many of those are variants whose constraints match no client's parameters.
+	Unmatched int
 	// Released: the type was in quarantine, and is out of it by this answer (RELAY-92).
 	Released bool
 	// Untimed is the number of resources that had a TTL and came again without one: perhaps the origin tells TTLs in the other
@@ -28,13 +30,13 @@ type Applied struct {
 	// Unheeded is the number of resources kept from the clients with parameters, because the origin sends what was never asked for on a
 	// stream that asked by locators alone: it did not see them, and took the request for a wildcard.
 	Unheeded int
-	// Unconstrained is the number of resources told in plain form, without constraints, though they were asked by locators alone.
+	// Unconstrained is the number of resources told in plain form, without constraints, though they were asked with parameters.
 	Unconstrained int
 	// Overlapping is the number of names found to have variants that overlap, and Overlaps are those not said before (DYN-9).
 	Overlapping int
 	Overlaps    []Overlap
 
-	strays map[string]int // by name: how many maps did not ask for it; nil: there is one
+	strays map[identity]int // how many maps did not ask for it; nil: there is one
 }
 
 // Apply takes one checked response into the table, atomically (RELAY-82). Hashing and comparing happen outside the lock, which
@@ -127,7 +129,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			e = h.entries[0]
 		}
 		if e == nil {
-			s.strayLocked(a, gen, r.Name)
+			s.strayLocked(a, gen, r.identity())
 			continue
 		}
 		if !e.askedOn(gen) {
@@ -181,7 +183,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		es := s.holdersLocked(f.Name)
 		switch {
 		case len(es) == 0:
-			s.strayErrorLocked(a, gen, f.Name)
+			s.strayErrorLocked(a, gen, f)
 		case slices.ContainsFunc(es, func(e *entry) bool { return e.askedOn(gen) }):
 			for _, e := range es {
 				if s.group.origin.ends(f) && e.isIn(kept) {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weir-xds/weir/constraints"
 )
 
 // maxAudited bounds the resources that one audit remembers, and maxDrift the differences: about 40 MiB at most.
@@ -33,9 +35,10 @@ type Audit struct {
 	from *receipt
 	wild bool
 
-	heard  map[auditKey]Digest // zero: stated not to exist
-	unsure map[string]bool     // names in error, and those with a TTL, which end by themselves
-	bad    bool                // a part was refused: what was not heard may have been in it
+	heard  map[auditKey]Digest         // zero: stated not to exist
+	sets   map[string]*constraints.Set // of what was heard, by key
+	unsure map[string]bool             // names in error, and those with a TTL, which end by themselves
+	bad    bool                        // a part was refused: what was not heard may have been in it
 	found  map[auditKey]difference
 	looks  int
 }
@@ -60,7 +63,7 @@ func (l *Lane) Audit(typeURL string, all bool) (a *Audit, asks []Ask) {
 			a = &Audit{
 				lane: l, kin: k, gen: gen, wild: len(asks) > 0 && asks[0].Wildcard,
 				from:  &receipt{typeURL: typeURL, canonical: k.group.origin.config().CanonicalHash},
-				heard: map[auditKey]Digest{}, unsure: map[string]bool{},
+				heard: map[auditKey]Digest{}, sets: map[string]*constraints.Set{}, unsure: map[string]bool{},
 			}
 		}
 		break
@@ -100,7 +103,7 @@ func (a *Audit) Hear(now time.Time, u *Update) (news, more bool) {
 		if _, known := a.heard[key]; !known {
 			news = true
 		}
-		a.heard[key] = a.from.digest(r)
+		a.heard[key], a.sets[key.constraints] = a.from.digest(r), r.Constraints
 	}
 	for _, name := range u.Removed {
 		a.heard[auditKey{name: name}] = Digest{}
@@ -162,6 +165,9 @@ func (a *Audit) compareLocked() (found map[auditKey]difference, ok bool) {
 	if _, frozen := k.group.origin.Frozen(); frozen {
 		return nil, false // what differs does so on purpose
 	}
+	if k.readingLocked(a.lane.index, a.gen).verdict == unheeded {
+		return nil, false // what the origin says is for no map that is asked with
+	}
 	found = map[auditKey]difference{}
 	held := map[auditKey]bool{}
 	compare := func(v *Variant, whole bool) {
@@ -217,18 +223,15 @@ func (a *Audit) compareShardLocked(s *shard, compare func(v *Variant, whole bool
 
 // wantsLocked reports whether a resource that is not held should be.
 func (a *Audit) wantsLocked(key auditKey) (wanted bool) {
-	name := key.name
-	switch {
-	case key.constraints != "":
-		return false // that depends on the parameters
-	case a.wild:
+	if a.wild {
 		return true
 	}
-	for _, s := range a.kin.all {
-		if e := s.named.entries[name]; e != nil && e.askedOn(a.gen) && len(e.variants) == 0 {
+	for _, s := range a.kin.matchingLocked(a.sets[key.constraints]) {
+		wanted = wanted || s.star.askedGen == a.gen && s.star.lane() == a.lane
+		if e := s.named.entries[key.name]; e != nil && e.askedOn(a.gen) && (len(e.variants) == 0 || key.constraints != "") {
 			return true
 		}
-		s.eachOfLocked(a.gen, name, func(*set) { wanted = true })
+		s.eachOfLocked(a.gen, key.name, func(*set) { wanted = true })
 	}
 	return wanted
 }

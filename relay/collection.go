@@ -194,31 +194,26 @@ func (s *shard) applySetsLocked(a *Applied, u *Update, bodies []*Variant, gen ui
 		}
 	} else {
 		for i := range u.Resources {
-			s.strayLocked(a, gen, u.Resources[i].Name)
+			s.strayLocked(a, gen, u.Resources[i].identity())
 		}
 		for _, e := range u.Errors {
-			s.strayErrorLocked(a, gen, e.Name)
+			s.strayErrorLocked(a, gen, e)
 		}
 	}
 	s.applyCollectionsLocked(a, u, bodies, gen)
 }
 
 // strayLocked counts a resource that no name or `*` was asked for, unless a collection was (RELAY-28, COLL-5).
-func (s *shard) strayLocked(a *Applied, gen uint32, name string) {
-	switch {
-	case s.pickedLocked(gen, name):
-	case a.strays != nil:
-		a.strays[name]++
-	default:
-		a.Unrequested++
-		s.unrequested++
+func (s *shard) strayLocked(a *Applied, gen uint32, id identity) {
+	if !s.pickedLocked(gen, id.name) {
+		s.ignoreLocked(a, id)
 	}
 }
 
 // strayErrorLocked is strayLocked for an error, which may be of a collection as a whole.
-func (s *shard) strayErrorLocked(a *Applied, gen uint32, name string) {
-	if t := s.collections[name]; t == nil || t.askedGen != gen {
-		s.strayLocked(a, gen, name)
+func (s *shard) strayErrorLocked(a *Applied, gen uint32, e *NameError) {
+	if t := s.collections[e.Name]; t == nil || t.askedGen != gen {
+		s.strayLocked(a, gen, e.identity())
 	}
 }
 

@@ -13,7 +13,7 @@
 // entries asked by name (RELAY-20, RELAY-25). A view is what all clients of one wildcard share; such a client costs a
 // position in it, not a copy. A client that names resources costs one record for each name. TestConvergence drives all of
 // it by random steps and compares every client with the origin. A client whose names belong to several origins has a Sub in a group of
-// each, and a [Union] over them.
+// each, and a [Union] over them; so has one that names dynamic parameters, for each map of them (see there).
 //
 // # Groups
 //
@@ -52,6 +52,11 @@
 // the origin end the stream is left out of the next, tried on lanes of its own, and kept there until it is answered, so that the
 // others go on (RELAY-92; trial.go, testdata/quarantine.txt). A client that says it came through relays which the origin refuses leaves,
 // and the others' lane is opened again at once (via.go, TestRefusedWay).
+//
+// An origin that says it reads locators and does not is found out by its answers: what was never asked for, without constraints, on a stream
+// that asked for names alone. Nothing more of that stream is taken for a parameter map until constraints come (understood.go,
+// TestOriginThatIgnoresLocators; what looks like it and is not: TestOriginThatMayReadLocators). Variants of a name that overlap are counted
+// once for the name, 1,000 names are remembered (TestOverlapsAreSaidOnce, TestReadingIsBounded), and DYN-9 chooses.
 //
 // Clients make parameter maps up, and each is a subscription of its own upstream: a group has so many that are in use and no more, and who
 // asks with another is refused, so that it costs nobody else theirs (paramsets.go, TestParameterSets). Where as many are held, none
@@ -137,10 +142,18 @@
 // the part before ends: it is run no more, and what it holds goes with its last client (reconfigure.go, TestReconfigureOrigins,
 // TestEndedOriginKeepsNothing, testdata/reconfigure.txt). Telling its clients is package downstream's.
 //
+// # Locators
+//
+// A client that names parameters has a located Sub for each map, and is told variants with their constraints, as the origin wrote them
+// (located.go, TestLocatedForms). All its maps of one type of one group are taken from at one instant (unitedlocated.go), so it never sees
+// half of what replaces a variant (DYN-10). What two maps have in common is told once; and for each map it is remembered by what constraints
+// a name was told, so that the removal has those, once none of the client's maps has the variant (DYN-14). What is said of a map for which
+// there is no variant, an error or an absence, has constraints that match that map and none of the client's others (TestExact): a
+// bare name would be about all of them (DYN-13), and a relay behind this one takes it so. TestLocatedAtRandom in downstream plays such a client.
+//
 // # Known limits
 //
-// Dynamic parameters select variants, but nothing subscribes with any yet. Where equal
-// content may be other bytes (VER-6), a listener without a name still counts as received. A bare resource of a SotW answer does not say
+// Where equal content may be other bytes (VER-6), a listener without a name still counts as received. A bare resource of a SotW answer does not say
 // do_not_cache: a relay behind this one that speaks SotW to it keeps the body as any other. A list that is sent
 // whole does not tell the error of what it lists, since it would have to leave that out (ABS-9,
 // ABS-11), nor NOT_FOUND of a member that was removed without a word (ABS-10). A SotW client that comes back with `*` is sent a list

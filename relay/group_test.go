@@ -260,7 +260,9 @@ func FuzzNode(f *testing.F) {
 		n := read(b)
 		again := read(mustMarshal(t, n))
 		for _, cfg := range []OriginConfig{
-			{}, {GroupBy: groupTerms}, {GroupBy: []string{"metadata.a"}},
+			{},
+			{GroupBy: groupTerms},
+			{GroupBy: []string{"metadata.a"}},
 			{GroupBy: groupTerms, TP2: true, FromNode: map[string]string{"x": "metadata.a.x", "z": "metadata.z", "none": "metadata.a.y.none"}},
 		} {
 			key, up := groupOf(n, cfg, "weir")

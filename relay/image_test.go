@@ -13,6 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/weir-xds/weir/constraints"
 )
 
 // diskImages is what a snapshot keeps, as it would be written: nothing in it is shared with a table.
@@ -219,7 +221,8 @@ func TestRestoreRefuses(t *testing.T) {
 		"the origin is not asked for the type":       func(x *TypeImage) { x.TypeURL = ListenerType },
 		"secrets are not restored":                   func(x *TypeImage) { x.TypeURL = SecretType },
 		"its node does not decode":                   func(x *TypeImage) { x.Node = []byte{0xff} },
-		"group_by is another by now":                 func(x *TypeImage) { x.Group = "dedicated-1" },
+		"group_by, or what is mapped":                func(x *TypeImage) { x.Group = "dedicated-1" },
+		"not known to understand parameters":         func(x *TypeImage) { x.Params = constraints.NewParams(map[string]string{"env": "prod"}) },
 		`set "*": "c1" has type`:                     func(x *TypeImage) { x.Sets[0].Members = []*Variant{listener} },
 		`set "*": "c1" must not be cached`:           func(x *TypeImage) { x.Sets[0].Members = []*Variant{uncached} },
 		`set "*": "c1" is listed twice`:              func(x *TypeImage) { x.Sets[0].Members = []*Variant{c("c1"), other} },
@@ -268,6 +271,7 @@ func TestRestoredGroupKeepsItsNode(t *testing.T) {
 		{Name: "mesh", GroupBy: []string{"id"}},
 		{Name: "mesh", GroupBy: []string{"cluster", "id"}, NodeID: "fixed", NodeCluster: "fixed too"},
 		{Name: "mesh", GroupBy: []string{"metadata.role"}, NodeCluster: "fixed"},
+		{Name: "mesh", GroupBy: []string{"metadata"}, TP2: true, FromNode: map[string]string{"x": "metadata.a.x", "z": "metadata.z"}},
 	} {
 		for _, n := range []*corev3.Node{nil, {}, richNode()} {
 			var tables [2]*Table

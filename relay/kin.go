@@ -158,6 +158,15 @@ func (s *shard) matchLocked(name string) (vs []*Variant) {
 	return vs
 }
 
+// elsewhereLocked reports whether variants of a name are held for other maps. It is asked of what nothing is held of for this one, and
+// looks at them all only if origins have sent constraints (matchLocked has done so, too).
+func (s *shard) elsewhereLocked(name string) bool {
+	return s.constrained && slices.ContainsFunc(s.kin.all, func(x *shard) bool {
+		e, m := x.named.entries[name], x.star.members[name]
+		return e != nil && len(e.variants) > 0 || m != nil && len(m.variants) > 0
+	})
+}
+
 // pokeLocked makes the lane of index i look at the type.
 func (k *kin) pokeLocked(i laneIndex) {
 	for _, s := range k.all {

@@ -344,15 +344,37 @@ func TestKinLanes(t *testing.T) {
 	_ = later
 }
 
-// TestKinStrays: what no map asked for is counted once, and what one of them asked for is not (RELAY-28).
+// TestKinStrays: what no map asked for is counted once, and what one of them asked for is not (RELAY-28), in whichever order.
 func TestKinStrays(t *testing.T) {
+	for words, want := range map[string][2]int{
+		"n=1 m{env=test}=1 x=1 n{env=qa}=1":  {2, 1}, // x, and the variant for qa
+		"n{env=qa}=1 n{env=prod}=1":          {1, 1},
+		"b{env=prod}=1 b{env=test}=1":        {0, 0},
+		"n{env=test}=1 n{env=prod}=1":        {1, 0}, // that map has clients, but none of them asks for n
+		"x{env=qa}=1 -x -y{env=qa}":          {1, 1},
+		"b{env=prod}=1 b{!env}=1 b{env=qa}=": {2, 2},
+	} {
+		r := newKinRig(t, OriginConfig{})
+		r.sub(EndpointType, "env=prod", true, "n", "b")
+		r.sub(EndpointType, "env=test", true, "m", "b")
+		r.open()
+		a, _ := r.group.lanes[mainLane].Apply(zero, r.update(EndpointType, strings.Fields(words)...))
+		if got := [2]int{a.Unrequested, a.Unmatched}; got != want {
+			t.Errorf("%s: unrequested and unmatched %v, want %v", words, got, want)
+		}
+	}
+}
+
+// TestKinStrayErrors likewise.
+func TestKinStrayErrors(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	r.sub(EndpointType, "env=prod", true, "n")
 	r.sub(EndpointType, "env=test", true, "m")
 	r.open()
-	a, _ := r.group.lanes[mainLane].Apply(zero, r.update(EndpointType, "n=1", "m{env=test}=1", "x=1", "n{env=qa}=1"))
-	if a.Unrequested != 2 {
-		t.Errorf("%d unrequested, want x and the variant for qa", a.Unrequested)
+	u := r.update(EndpointType, "n{env=prod}=1")
+	u.Errors = []*NameError{{Name: "m", Code: 13}, {Name: "x", Code: 13}}
+	if a, _ := r.group.lanes[mainLane].Apply(zero, u); a.Unrequested != 1 || a.Unmatched != 0 {
+		t.Errorf("unrequested %d, unmatched %d, want the error of x alone", a.Unrequested, a.Unmatched)
 	}
 }
 

@@ -132,6 +132,9 @@ func (m *model) subscribeOne(c *modelSub) {
 	case name == Wildcard && c.version != "":
 		c.version = leftVersion
 	}
+	if on { // what it holds by an alias that has been dropped since it keeps until that is answered (ALIAS-4)
+		return
+	}
 	kept := func(n string) bool { return m.wants(c, n) || c.named1(c.aliases[n]) }
 	maps.DeleteFunc(c.held, func(n string, _ int) bool { return !kept(n) })
 	maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !kept(n) })
@@ -202,7 +205,8 @@ func (m *model) take(c *modelSub) {
 			continue
 		}
 		if !m.wants(c, name) {
-			m.t.Fatalf("client %d: %s was not asked for\n%s", c.id, name, m.tail())
+			m.t.Fatalf("client %d (%s delta %v wildcard %v names %v): %s was not asked for, it holds %v\n%s", c.id, shortType(c.typeURL), c.delta, c.wildcard,
+				c.names, name, c.held, m.tail())
 		}
 	}
 	if !c.delta {

@@ -16,11 +16,11 @@ var (
 	steps = flag.Int("steps", 3000, "steps of each random test")
 )
 
-// fixed reports whether a kind is played with one seed unless told otherwise: on rare seeds, up to one in thirty, its judge is known to
-// raise alarms that nobody has traced to an end.
+// fixed reports whether a kind is played with one seed unless told otherwise: on rare seeds, about one in a hundred (5038 of
+// "aliases restarts", 5051 of "aliases no-versions"), its judge is known to raise alarms that nobody has traced to an end.
+// Of "sotw params restarts" it is seed 101.
 func fixed(kind string) bool {
-	return strings.HasPrefix(kind, "aliases") || strings.HasPrefix(kind, "globs") || strings.HasPrefix(kind, "namespaces") ||
-		strings.HasSuffix(kind, "ttl")
+	return strings.HasPrefix(kind, "aliases") || kind == "sotw params restarts"
 }
 
 func newRand(t *testing.T, kind string) *rand.Rand {
@@ -45,7 +45,7 @@ func newRand(t *testing.T, kind string) *rand.Rand {
 // scripts (globs_names*.txt, globs_overlap.txt, namespaces_wildcard.txt): what is asked twice on one stream origins answer in ways too
 // different for one origin to stand for; errors of members are left to faults_glob.txt and globs_errors.txt.
 func TestConvergence(t *testing.T) {
-	revivals, heartbeats := 0, 0
+	revivals, heartbeats, returned := 0, 0, 0
 	for _, k := range modelKinds {
 		t.Run(k, func(t *testing.T) {
 			m := newModel(t, newRand(t, k), k)
@@ -64,17 +64,17 @@ func TestConvergence(t *testing.T) {
 				t.Errorf("%d mass removals were held, %d bodies and removals waited", m.alarms, m.waited)
 			}
 			t.Logf("%d types were refused, %d bodies had retired, %d heartbeats were told", m.refusals, m.revivals, m.heartbeats)
-			if p := m.promises; m.ttls() && *steps >= 3000 && (p.expired == 0 || p.returned == 0) {
-				t.Errorf("%d bodies were lost by expiry, and %d of the names came back", p.expired, p.returned)
+			if m.ttls() && *steps >= 3000 && m.promises.expired == 0 {
+				t.Errorf("no bodies were lost by expiry")
 			}
-			revivals, heartbeats = revivals+m.revivals, heartbeats+m.heartbeats
+			revivals, heartbeats, returned = revivals+m.revivals, heartbeats+m.heartbeats, returned+m.promises.returned
 		})
 	}
 	for _, k := range paramKinds {
 		t.Run(k, func(t *testing.T) { playParams(t, newRand(t, k), k) })
 	}
-	if *steps >= 3000 && (revivals == 0 || heartbeats == 0) {
-		t.Errorf("of what had retired %d bodies were given out, and %d heartbeats were told", revivals, heartbeats)
+	if *steps >= 3000 && (revivals == 0 || heartbeats == 0 || returned == 0) {
+		t.Errorf("of what had retired %d bodies were given out, %d heartbeats were told, and %d names came back that had expired", revivals, heartbeats, returned)
 	}
 }
 

@@ -83,7 +83,7 @@ func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Varian
 	portions := k.divideLocked(asked, u, bodies, gen, now)
 	several := len(asked) > 1
 	if several {
-		a.strays = map[string]int{}
+		a.strays = map[identity]int{}
 	}
 	for i, s := range asked {
 		p := &portions[i]
@@ -267,29 +267,33 @@ func (s *shard) besideLocked(now time.Time, lane laneIndex, gen uint32, u *Updat
 	})
 }
 
-// countStraysLocked counts what no map of several took (RELAY-28).
+// countStraysLocked counts what none of several maps took (RELAY-28), and of it the variants that match no map at all.
 func (k *kin) countStraysLocked(a *Applied, asked []*shard, portions []portion, u *Update) {
-	count := func(name string, offered int) {
-		if n := a.strays[name]; n >= offered {
-			a.Unrequested++
-			asked[0].unrequested++
-		}
-	}
-	offered := map[string]int{}
+	offered := map[identity]int{}
 	for i := range portions {
 		for j := range portions[i].Resources {
-			offered[portions[i].Resources[j].Name]++
+			offered[portions[i].Resources[j].identity()]++
+		}
+		for _, e := range portions[i].Errors {
+			offered[e.identity()]++
 		}
 	}
-	for i := range u.Resources {
-		name := u.Resources[i].Name
-		if n := offered[name]; n == 0 {
-			a.Unrequested++
-			asked[0].unrequested++
-		} else if a.strays != nil {
-			count(name, n)
-			delete(a.strays, name)
-			offered[name] = -1
+	stray := func(id identity) bool {
+		n := offered[id]
+		if n > 0 && (a.strays == nil || a.strays[id] < n) {
+			return false // a single map counts what it does not take by itself
 		}
+		a.Unrequested++
+		asked[0].unrequested++
+		return true
+	}
+	for i := range u.Resources {
+		r := &u.Resources[i]
+		if stray(r.identity()) && r.Constraints != nil && len(k.matchingLocked(r.Constraints)) == 0 {
+			a.Unmatched++
+		}
+	}
+	for _, e := range u.Errors {
+		stray(e.identity())
 	}
 }

@@ -259,3 +259,26 @@ func TestParametersAndGroups(t *testing.T) {
 		}
 	}
 }
+
+// TestRestoredBeforeItWasMapped: a group that was written down when nothing was mapped presents what is mapped now, and no client comes
+// to it any more.
+func TestRestoredBeforeItWasMapped(t *testing.T) {
+	before, after := OriginConfig{Name: "mesh", GroupBy: []string{"metadata"}}, OriginConfig{Name: "mesh", GroupBy: []string{"metadata"}}
+	after.TP2, after.FromNode = true, map[string]string{"env": "metadata.env"}
+	for _, c := range []struct {
+		fields   map[string]any
+		problems int
+	}{{map[string]any{"env": "prod", "app": "shop"}, 1}, {map[string]any{"app": "shop"}, 0}} {
+		old := newRig(t, Config{Origins: []OriginConfig{before}})
+		g, err := old.table.Origin("mesh").Group(metadataNode(t, c.fields))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType, Delta: true}).Update(zero, []string{"*"}, nil)
+		var disk diskImages
+		disk.snapshot(old.table, zero)
+		if problems := disk.restore(newRig(t, Config{Origins: []OriginConfig{after}}).table, zero); len(problems) != c.problems {
+			t.Errorf("%v: %v, want %d problems", c.fields, problems, c.problems)
+		}
+	}
+}

@@ -63,6 +63,8 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 		return fail(errors.New("the origin is not asked for the type"))
 	case IsSecret(x.TypeURL):
 		return fail(errors.New("secrets are not restored (RELAY-75)"))
+	case x.Params.Len() > 0 && !o.TP2():
+		return fail(errors.New("the origin is not known to understand parameters by now (DYN-17)"))
 	case x.Empty():
 		return nil
 	}
@@ -104,7 +106,7 @@ func (o *Origin) restoredNode(key string, node []byte) (*corev3.Node, error) {
 	switch {
 	case now == key:
 	case !fixed:
-		return nil, errors.New("group_by is another by now")
+		return nil, errors.New("group_by, or what is mapped to parameters, is another by now")
 	case len(key) != len(now):
 		return nil, errors.New("it is no group's key")
 	}

@@ -270,6 +270,8 @@ func (s *Sub) lookedUpLocked(r *record) {
 		result = metrics.Absent
 	case s.retiredLocked(r) != nil:
 		result = metrics.Retired
+	case s.shard.elsewhereLocked(w.entry.name):
+		result = metrics.Mismatch
 	}
 	s.shard.cfg().Metrics.Lookup(result)
 }

@@ -676,12 +676,15 @@ func (s *script) status() []string {
 			t.TypeURL = shortType(t.TypeURL)
 			t.Bytes = 0
 			line := fmt.Sprintf("%+v", t)
-			line = strings.Replace(line, fmt.Sprintf(" Held:%d Until:%v Frozen:%d", t.Held, t.Until, t.Frozen), "", 1)
+			line = strings.Replace(line, fmt.Sprintf(" Held:%d Until:%v Frozen:%d Params:%s Shared:%d", t.Held, t.Until, t.Frozen, t.Params, t.Shared), "", 1)
 			if t.Held > 0 {
 				line += fmt.Sprintf(" held %d for %v", t.Held, t.Until.Sub(s.now))
 			}
 			if t.Frozen > 0 {
 				line += fmt.Sprintf(" frozen %d", t.Frozen)
+			}
+			if t.Params != "" {
+				line += " for " + t.Params
 			}
 			out = append(out, line)
 		}

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"slices"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -18,7 +17,7 @@ type GroupStatus struct {
 	ParameterSets int
 	Revision      uint64
 	Lanes         [2]LaneStatus // main, side; where types have lanes of their own, whether any is
-	Types         []TypeStatus  // in ORD-1 order
+	Types         []TypeStatus  // in ORD-1 order, those of one type by their parameters
 	Digests       []TypeDigest  // of each of Types
 	Apart         []ApartStatus // of them, those not on the group's lanes, in the same order
 }
@@ -42,7 +41,7 @@ type ApartStatus struct {
 // LaneStatus is a picture of one lane.
 type LaneStatus struct{ Wanted, Open bool }
 
-// TypeStatus is a picture of one type of a group.
+// TypeStatus is a picture of one type of a group, for one parameter map.
 type TypeStatus struct {
 	TypeURL  string
 	Wildcard bool // `*` is wanted upstream
@@ -62,7 +61,11 @@ type TypeStatus struct {
 	Held  int
 	Until time.Time
 	// Frozen is how many changes and removals the origin has stated that are not taken because it is frozen.
-	Frozen     int
+	Frozen int
+	// Params is the parameter map, as canonical text; nearly always "", the empty one. Shared is how many of the Bytes are those of bodies
+	// that a map before it holds too, in memory once.
+	Params     string
+	Shared     int
 	Views      int
 	Tombstones int
 	// Unrequested counts resources that matched no subscription (RELAY-28), Unanswered names a healthy origin left
@@ -97,30 +100,42 @@ func (o *Origin) Status() []GroupStatus {
 		for i, l := range g.lanes {
 			gs.Lanes[i] = LaneStatus{Wanted: l.Wanted(), Open: l.gen.Load() != 0}
 		}
-		for _, s := range *g.all.Load() {
-			ts, digest, rev := s.status()
-			gs.Types, gs.Digests, gs.Revision = append(gs.Types, ts), append(gs.Digests, digest), max(gs.Revision, rev)
-			if s.home != &g.lanes {
-				for i, l := range s.home {
-					gs.Lanes[i].Wanted = gs.Lanes[i].Wanted || l.Wanted()
-					gs.Lanes[i].Open = gs.Lanes[i].Open || l.gen.Load() != 0
-				}
-			}
-			if as, apart := s.apartStatus(); apart {
-				gs.Apart = append(gs.Apart, as)
-			}
+		for k := range kinds(*g.all.Load()) {
+			gs.add(k)
 		}
 		all = append(all, gs)
 	}
 	return all
 }
 
-func (s *shard) status() (_ TypeStatus, digest TypeDigest, rev uint64) {
+func (gs *GroupStatus) add(k *kin) {
+	all := k.shards()
+	var seen map[*Variant]bool
+	if len(all) > 1 {
+		seen = map[*Variant]bool{}
+	}
+	for _, s := range all {
+		ts, digest, rev := s.status(seen)
+		gs.Types, gs.Digests, gs.Revision = append(gs.Types, ts), append(gs.Digests, digest), max(gs.Revision, rev)
+	}
+	if k.home != &k.group.lanes {
+		for i, l := range k.home {
+			gs.Lanes[i].Wanted = gs.Lanes[i].Wanted || l.Wanted()
+			gs.Lanes[i].Open = gs.Lanes[i].Open || l.gen.Load() != 0
+		}
+	}
+	if as, apart := k.apartStatus(); apart {
+		gs.Apart = append(gs.Apart, as)
+	}
+}
+
+// status notes in seen, unless it is nil, the bodies that it has counted.
+func (s *shard) status(seen map[*Variant]bool) (_ TypeStatus, digest TypeDigest, rev uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ts := TypeStatus{
 		TypeURL: s.typeURL, Wildcard: s.star.wantedLocked(), Settled: s.star.settled, Collections: len(s.collections),
-		Unrequested: s.unrequested, Unanswered: s.unanswered,
+		Unrequested: s.unrequested, Unanswered: s.unanswered, Params: s.params.Key(),
 	}
 	s.setsLocked(func(t *set) {
 		ts.Members += len(t.members)
@@ -130,7 +145,7 @@ func (s *shard) status() (_ TypeStatus, digest TypeDigest, rev uint64) {
 		}
 		live := t.liveLocked()
 		for _, m := range t.members {
-			ts.count(m.variants, live && !t.guard.partsFromLocked(m.variants))
+			ts.count(seen, m.variants, live && !t.guard.partsFromLocked(m.variants))
 		}
 	})
 	var set, names sum
@@ -150,7 +165,7 @@ func (s *shard) status() (_ TypeStatus, digest TypeDigest, rev uint64) {
 			}
 		}
 		if e.counts() {
-			ts.count(e.variants, live && !s.named.guard.partsEntryLocked(e))
+			ts.count(seen, e.variants, live && !s.named.guard.partsEntryLocked(e))
 			names.addAll(e.variants)
 		}
 	}
@@ -162,171 +177,28 @@ func (s *shard) status() (_ TypeStatus, digest TypeDigest, rev uint64) {
 	return ts, digest, s.rev
 }
 
-func (s *shard) apartStatus() (as ApartStatus, apart bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.apart
+func (k *kin) apartStatus() (as ApartStatus, apart bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t := k.apart
 	if t == nil {
 		return as, false
 	}
 	open := t.lanes[mainLane].gen.Load() != 0 || t.lanes[sideLane].gen.Load() != 0
-	return ApartStatus{TypeURL: s.typeURL, Open: open, Quarantined: t.since, Refused: t.failures, Reason: t.reason}, true
+	return ApartStatus{TypeURL: k.typeURL, Open: open, Quarantined: t.since, Refused: t.failures, Reason: t.reason}, true
 }
 
-func (t *TypeStatus) count(vs []*Variant, live bool) {
+func (t *TypeStatus) count(seen map[*Variant]bool, vs []*Variant, live bool) {
 	t.Bodies += len(vs)
 	for _, v := range vs {
 		t.Bytes += v.Size()
+		if seen[v] {
+			t.Shared += v.Size()
+		} else if seen != nil {
+			seen[v] = true
+		}
 	}
 	if !live {
 		t.Stale += len(vs)
-	}
-}
-
-// ResourceStatus is a picture of one resource.
-type ResourceStatus struct {
-	Group    string
-	TypeURL  string
-	Name     string
-	Wildcard bool // a member of the wildcard set; else held by name, or in a Collection
-	// Collection is the glob or namespace that the resource is a member of; "" for none.
-	Collection    string
-	Version       string
-	OriginVersion string
-	Constraints   string // canonical; "" for none
-	Bytes         int
-	Clients       int  // subscribed by name
-	Live          bool // an open upstream stream vouches for it
-	Held          bool // it is to go in a mass removal that is held back
-	Absent        bool // stated not to exist; there is no body
-	// Body is the payload, an encoded google.protobuf.Any; nil for secrets (RELAY-76), do_not_cache (RELAY-9) and Absent.
-	Body []byte
-
-	body *Variant // while the picture is being made
-}
-
-// Resources calls f for a picture of each resource of the type and name; empty ones stand for all. Order: group, type,
-// wildcard members first, then what is held by name and in collections, name. It stops when f returns false.
-func (o *Origin) Resources(group, typeURL, name string, f func(ResourceStatus) bool) {
-	name = NameKey(name)
-	for _, g := range o.groupList() {
-		if group != "" && g.key != group {
-			continue
-		}
-		for _, s := range *g.all.Load() {
-			if typeURL != "" && s.typeURL != typeURL {
-				continue
-			}
-			for _, r := range s.resources(name) {
-				if !f(r) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// resources takes pointers under the lock, and makes the pictures, digests as text among them, outside it.
-func (s *shard) resources(name string) []ResourceStatus {
-	var rs []ResourceStatus
-	s.mu.Lock()
-	s.setsLocked(func(t *set) {
-		if name == "" {
-			for _, m := range t.members {
-				rs = t.picturesLocked(rs, m)
-			}
-		} else if m := t.members[name]; m != nil {
-			rs = t.picturesLocked(rs, m)
-		}
-	})
-	if name == "" {
-		for _, e := range s.named.entries {
-			if e.counts() {
-				rs = s.namedPicturesLocked(rs, e)
-			}
-		}
-	} else {
-		var last *heldAlso
-		for _, e := range s.holdersLocked(name) { // one speaks for all that hold the resource
-			if e.also == nil || e.also != last {
-				rs = s.namedPicturesLocked(rs, e)
-			}
-			last = e.also
-		}
-	}
-	s.mu.Unlock()
-	for i := range rs {
-		if v := rs[i].body; v != nil {
-			s.fill(&rs[i], v)
-		}
-	}
-	slices.SortFunc(rs, func(a, b ResourceStatus) int {
-		switch {
-		case a.Wildcard != b.Wildcard && a.Wildcard:
-			return -1
-		case a.Wildcard != b.Wildcard:
-			return 1
-		case a.Collection != b.Collection:
-			return cmpString(a.Collection, b.Collection)
-		case a.Name != b.Name:
-			return cmpString(a.Name, b.Name)
-		}
-		return cmpString(a.Constraints, b.Constraints)
-	})
-	return rs
-}
-
-func (t *set) picturesLocked(rs []ResourceStatus, m *member) []ResourceStatus {
-	r := ResourceStatus{Wildcard: t.kind == wild, Live: t.liveLocked()}
-	if t.kind != wild {
-		r.Collection = spelling(t.selector, t.spelt)
-	}
-	live := r.Live
-	for _, v := range m.variants {
-		r.body, r.Held = v, t.guard.holdsLocked(v)
-		r.Live = live && !r.Held
-		rs = append(rs, r)
-	}
-	return rs
-}
-
-func (s *shard) namedPicturesLocked(rs []ResourceStatus, e *entry) []ResourceStatus {
-	clients, live, absent := 0, false, false
-	all := []*entry{e}
-	if e.also != nil {
-		all = e.also.entries
-	}
-	for _, e := range all {
-		for _, w := range e.wants {
-			clients += w.count
-			live = live || s.isAskedLocked(w) && w.answered == w.asked
-			absent = absent || s.absentLocked(w)
-		}
-	}
-	for _, v := range e.variants {
-		held := s.named.guard.partsEntryLocked(e)
-		rs = append(rs, ResourceStatus{Clients: clients, Live: live && !held, Held: held, body: v})
-	}
-	if len(e.variants) == 0 {
-		rs = append(rs, ResourceStatus{
-			Group: s.group.key, TypeURL: s.typeURL, Name: spelling(e.name, e.spelt), Clients: clients, Live: live, Absent: absent,
-		})
-	}
-	return rs
-}
-
-// fill adds what the body says to a picture.
-func (s *shard) fill(r *ResourceStatus, v *Variant) {
-	r.Group, r.TypeURL, r.Name, r.Version = s.group.key, s.typeURL, v.Spelling(), v.Version()
-	r.OriginVersion, r.Constraints, r.Bytes, r.body = v.originVersion, v.Constraints.Key(), v.Size(), nil
-	if v.Nameless {
-		r.Name = ""
-	}
-	switch {
-	case IsSecret(s.typeURL):
-		// RELAY-76: by name only. A digest lets an observer confirm a guess; the origin's version may be one, and a length is half of one.
-		r.Version, r.OriginVersion, r.Bytes = "", "", 0
-	case !v.DoNotCache:
-		r.Body = v.Any()
 	}
 }

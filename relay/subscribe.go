@@ -197,7 +197,7 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 		delete(s.initial, name) // the client drops what it says it holds of it (DELTA-4)
 	}
 	if r != nil {
-		if v := r.want.chosen; s.delta && v != nil && r.is(holds) {
+		if v := s.bodyLocked(r); s.delta && v != nil && r.is(holds) {
 			s.keepAsLocked(v, r.sent)
 		}
 		s.forgetLocked(r, now)

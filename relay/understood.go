@@ -41,7 +41,7 @@ func (k *kin) gaveBackLocked(i laneIndex, gen uint32, n Name) {
 	r := k.readingLocked(i, gen)
 	switch {
 	case !k.byLocator() || r.verdict != unread:
-	case n.Params.Len() == 0 || n.Collection || n.Name == Wildcard || len(r.left) >= maxLeft:
+	case n.Collection || n.Name == Wildcard || len(r.left) >= maxLeft:
 		r.verdict, r.left = read, nil
 	default:
 		if r.left == nil {
@@ -61,7 +61,7 @@ func (k *kin) heedingLocked(a *Applied, asked []*shard, u *Update, i laneIndex, 
 	switch {
 	case u.constrained():
 		r.verdict, r.left = read, nil
-	case r.verdict == unread && k.locatorsAloneLocked(asked, gen) && slices.ContainsFunc(u.Resources, func(x Resource) bool {
+	case r.verdict == unread && !selected(asked, gen) && slices.ContainsFunc(u.Resources, func(x Resource) bool {
 		return !x.anyName(func(name string) bool { return r.left[name] || isAskedOf(asked, gen, name) })
 	}):
 		r.verdict, r.left = unheeded, nil
@@ -88,10 +88,9 @@ func (r *Resource) anyName(f func(name string) bool) bool {
 	return f(r.Name) || slices.ContainsFunc(r.Aliases, func(alias string) bool { return f(NameKey(alias)) })
 }
 
-// locatorsAloneLocked reports whether a stream was asked for names with parameters and for nothing else: no plain name, no `*` and no
-// collection.
-func (k *kin) locatorsAloneLocked(asked []*shard, gen uint32) bool {
-	return !slices.ContainsFunc(asked, func(s *shard) bool { return s.params.Len() == 0 || s.selectsLocked(gen) })
+// selected reports whether `*` or a collection was asked on a stream, so that any name may be in its answers.
+func selected(asked []*shard, gen uint32) bool {
+	return slices.ContainsFunc(asked, func(s *shard) bool { return s.selectsLocked(gen) })
 }
 
 // selectsLocked reports whether `*` or a collection was asked on the stream.
@@ -112,29 +111,19 @@ func isAskedOf(asked []*shard, gen uint32, name string) bool {
 	})
 }
 
-// unconstrainedLocked counts what was told in plain form of names that were asked with parameters only. It matches every map (DYN-12); but
+// unconstrainedLocked counts what was told in plain form of names that were asked with parameters. It matches every map (DYN-12); but
 // an origin whose answers to locators have no constraints may not have looked at the parameters.
 func (k *kin) unconstrainedLocked(asked []*shard, u *Update, gen uint32) (n int) {
-	if slices.ContainsFunc(asked, func(s *shard) bool { return s.selectsLocked(gen) }) {
+	if selected(asked, gen) {
 		return 0
 	}
-	var plain, located []*shard
-	for _, s := range asked {
-		if s.params.Len() == 0 {
-			plain = append(plain, s)
-		} else {
-			located = append(located, s)
-		}
-	}
+	located := slices.DeleteFunc(slices.Clone(asked), func(s *shard) bool { return s.params.Len() == 0 })
 	if len(located) == 0 {
 		return 0
 	}
 	for i := range u.Resources {
 		r := &u.Resources[i]
-		of := func(shards []*shard) bool {
-			return r.anyName(func(name string) bool { return isAskedOf(shards, gen, name) })
-		}
-		if r.Any != nil && !r.located() && !of(plain) && of(located) {
+		if r.Any != nil && !r.located() && r.anyName(func(name string) bool { return isAskedOf(located, gen, name) }) {
 			n++
 		}
 	}

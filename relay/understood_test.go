@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -58,7 +59,7 @@ func TestOriginThatIgnoresLocators(t *testing.T) {
 			t.Errorf("counted as %+v", a)
 		}
 		isTold(t, "prod, of what was asked, on the same stream", told(prod), "nothing")
-		plain := r.sub(EndpointType, "", true, "a")
+		plain := r.sub(EndpointType, "", true, "a") // nothing of it is anybody else's
 		r.asks(mainLane, sotw)
 		r.heard(r.update(EndpointType, "a=3"))
 		isTold(t, "a client without parameters", told(plain), "a=3")
@@ -97,15 +98,6 @@ func TestOriginThatMayReadLocators(t *testing.T) {
 		ask(r)
 		r.heard(r.update(EndpointType, "a{env=prod}=1"))
 		if a := r.heard(r.update(EndpointType, "a=2", "stray=1")); a.Unheeded != 0 {
-			t.Errorf("counted as %+v", a)
-		}
-		isTold(t, "prod", told(prod), "a=1")
-	})
-	t.Run("a plain name was asked too", func(t *testing.T) {
-		r, prod := rig(t)
-		r.sub(EndpointType, "", true, "b")
-		ask(r)
-		if a := r.heard(r.update(EndpointType, "a=1", "stray=1")); a.Unheeded != 0 {
 			t.Errorf("counted as %+v", a)
 		}
 		isTold(t, "prod", told(prod), "a=1")
@@ -167,12 +159,12 @@ func TestOriginThatMayReadLocators(t *testing.T) {
 func TestAnswersWithoutConstraints(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	prod := r.sub(EndpointType, "env=prod", true, "a", "b")
-	r.sub(EndpointType, "", true, "b")
+	r.sub(EndpointType, "", true, "b", "c")
 	r.group.lanes[mainLane].Open(zero, 0)
 	r.asks(mainLane, false)
-	u := r.update(EndpointType, "a=1", "b=1")
-	if a := r.heard(u); a.Unconstrained != 1 {
-		t.Errorf("counted as %+v, want a alone: b was asked plainly too", a)
+	u := r.update(EndpointType, "a=1", "b=1", "c=1")
+	if a := r.heard(u); a.Unconstrained != 2 {
+		t.Errorf("counted as %+v", a)
 	}
 	isTold(t, "prod", told(prod), "a=1 b=1")
 	u = r.update(EndpointType, "a=2")
@@ -252,5 +244,52 @@ func TestReadingIsBounded(t *testing.T) {
 	r.asks(mainLane, false)
 	if x := k.readings[mainLane]; x.verdict != read || x.left != nil {
 		t.Errorf("%d names given back are remembered", len(x.left))
+	}
+}
+
+// An audit compares variants by name and constraints: one that a map should have and has not is missing, and one that no map asked with
+// matches is not.
+func TestAuditOfVariants(t *testing.T) {
+	for _, name := range []string{"a", Wildcard} {
+		r := newKinRig(t, OriginConfig{})
+		r.sub(EndpointType, "env=prod", true, name)
+		r.sub(EndpointType, "env=test", true, name)
+		l := r.group.lanes[mainLane]
+		l.Open(zero, 0)
+		r.asks(mainLane, false)
+		r.heard(r.update(EndpointType, "a{env=prod}=1", "a{env=test}=1"))
+		r.table.Advance(zero.Add(firmMost))
+		drift := func(words ...string) string {
+			a, asks := l.Audit(EndpointType, false)
+			if len(asks) == 0 {
+				t.Fatal("nothing is asked")
+			}
+			a.Hear(zero, r.update(EndpointType, words...))
+			if _, ok := a.Look(); !ok {
+				return "nothing can be said"
+			}
+			var out []string
+			for _, d := range a.Drift() {
+				out = append(out, d.Name+" "+d.Kind)
+			}
+			return strings.Join(out, ", ")
+		}
+		isTold(t, "the same", drift("a{env=prod}=1", "a{env=test}=1", "a{env=qa}=1"), "")
+		isTold(t, "one changed", drift("a{env=prod}=1", "a{env=test}=2"), "a changed")
+		isTold(t, "one more", drift("a{env=prod}=1", "a{env=test}=1", "a{env=prod,!x}=1"), "a missing")
+		if name == "a" {
+			isTold(t, "one gone", drift("a{env=prod}=1", "-a{env=test}"), "a extra")
+		}
+	}
+	r := newKinRig(t, OriginConfig{})
+	r.sub(EndpointType, "env=prod", true, "a")
+	l := r.group.lanes[mainLane]
+	l.Open(zero, 0)
+	r.asks(mainLane, false)
+	r.heard(r.update(EndpointType, "a=1", "b=1"))
+	a, _ := l.Audit(EndpointType, false)
+	a.Hear(zero, r.update(EndpointType, "a=1", "b=1"))
+	if n, ok := a.Look(); ok {
+		t.Errorf("an origin that ignores locators drifts by %d", n)
 	}
 }

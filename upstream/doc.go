@@ -15,9 +15,9 @@
 // write.go are one stream, asked.go is one type on it, quarantine.go is for types the origin ends streams for, pool.go is the
 // connections, server.go which of an origin's servers a lane goes to, climb.go how it comes back to a better one.
 //
-// Names with dynamic parameters go as locators, to origins that are declared TP2 and to no others (list.go). To those a wildcard is always
-// named (TestWildcardIsNamedWhereLocatorsMayFollow). Should the table ever ask another origin for such a name, it is left out, and a
-// request of which nothing is left is not sent, as an empty one would be a wildcard (TestNoLocatorsElsewhere).
+// To origins that are declared TP2 every name goes as a locator, so that its constraints come back, and to others none does (list.go,
+// TestLocatorsAreAsked). Should the table ever ask another origin by locator, the name is left out, and a request of which nothing is
+// left is not sent, as an empty one would be a wildcard (TestNoLocatorsElsewhere).
 //
 // # Servers
 //
@@ -74,6 +74,10 @@
 //     cmd/weir: TestGuardIsShown).
 //   - Be a relay that our stream has come through before: the log says so, and who brought the way is sent away (TestLoopIsNoQuarantine,
 //     TestRefusedWayIsTriedAgain).
+//   - Be declared TP2 and not know locators: it takes a request for a wildcard and sends what was never asked. Nothing of that is used for
+//     clients with parameters; it is counted and said (TestOriginThatIgnoresLocators; relay: understood.go).
+//   - Leave out the constraints, let variants overlap, or write an or of nothing: used as it is, counted and said
+//     (TestOriginThatOmitsConstraints, TestOriginWithOverlaps).
 //   - Not read: verdicts queue up to a bound, then the stream ends (TestOriginThatDoesNotReadIsCutOff).
 //   - Be slow: no set counts as complete while bytes of a message are arriving (TestBytesThatArriveAreNoPause).
 //   - Not answer: the log says so once, with the node that was sent (TestSilenceIsLoggedOnce).
@@ -87,7 +91,9 @@
 // have no SotW form, so an origin that speaks SotW is not asked for them. A server that ends the streams of one group and answers others is not left by that group, nor is one that accepts streams
 // and was never lost, but answers nothing. A name that a delta server answers nothing for, after a switch from one that had
 // it, stays: silence is no statement, and no audit finds it. An origin whose streams do not all say the same, as replicas behind one
-// address may, drifts at each audit. An origin that takes longer than 5 s
+// address may, drifts at each audit. An origin
+// that ignores locators and sends its everything in pieces, those asked for first, is found out only with the first piece that has something
+// else; what came before stays. Where `*` or a collection was asked by locator, it cannot be told at all. An origin that takes longer than 5 s
 // to end the stream for a type goes on ending it for all (RELAY-92).
 //
 // # Departures from protocol.md

@@ -60,3 +60,5 @@ func cut[T any](all []T, room int, size func(T) int) (head, tail []T, left int) 
 func sameNames(a, b []relay.Name) bool {
 	return slices.EqualFunc(a, b, func(a, b relay.Name) bool { return a.Name == b.Name && a.Params.Key() == b.Params.Key() })
 }
+
+func byLocator(n relay.Name) bool { return n.Located || n.Params.Len() > 0 }

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
 	"google.golang.org/protobuf/proto"
@@ -32,18 +34,18 @@ func (w *world) wantAt(typeURL string, params map[string]string, names ...string
 
 var prod, test = map[string]string{"env": "prod"}, map[string]string{"env": "test"}
 
-// Names with parameters go as locators, others as names, in one request; equal maps share one, each other is its own (DYN-1, DYN-2).
+// Names go as locators, with parameters or without; equal maps share one, each other is its own (DYN-1, DYN-2).
 func TestLocatorsAreAsked(t *testing.T) {
 	both(t, tp2(options{}), func(w *world) {
 		w.want(opaque, "a")
 		s := w.origin.ExpectStream("a stream")
-		s.ExpectLocators(opaque, "a plain name", []string{"a"})
+		s.ExpectLocators(opaque, "a name without parameters", nil, relaytest.Locator("a"))
 		first := w.wantAt(opaque, prod, "a")
 		w.wantAt(opaque, test, "b")
 		again := w.wantAt(opaque, prod, "a")
 		w.origin.Await(0, func() bool { return len(s.Asked(opaque).Subscribed) == 3 }, "all is asked")
 		asked := s.Asked(opaque)
-		for _, key := range []string{"a", "a{env=prod}", "b{env=test}"} {
+		for _, key := range []string{"a{}", "a{env=prod}", "b{env=test}"} {
 			if asked.Subscribed[key] != 1 {
 				t.Errorf("%s was asked %d times", key, asked.Subscribed[key])
 			}
@@ -54,7 +56,7 @@ func TestLocatorsAreAsked(t *testing.T) {
 			t.Fatalf("want an ACK, got %v", ack)
 		}
 		if ack.SotW != nil { // SotW lists everything every time (RELAY-27)
-			wantLocators(t, ack, "a{env=prod}", "b{env=test}")
+			wantLocators(t, ack, "a{}", "a{env=prod}", "b{env=test}")
 		}
 		first.Close(time.Now())
 		again.Close(time.Now())
@@ -65,10 +67,7 @@ func TestLocatorsAreAsked(t *testing.T) {
 			t.Errorf("want the locator unsubscribed and not the name, got %v", r)
 		}
 		if r.SotW != nil {
-			wantLocators(t, r, "b{env=test}")
-			if !slices.Equal(r.Names(), []string{"a"}) {
-				t.Errorf("want the name as before, got %v", r)
-			}
+			wantLocators(t, r, "a{}", "b{env=test}")
 		}
 	})
 }
@@ -107,9 +106,9 @@ func TestOnlyLocators(t *testing.T) {
 func TestWildcardIsNamedWhereLocatorsMayFollow(t *testing.T) {
 	both(t, tp2(options{}), func(w *world) {
 		w.want(cds, "*")
-		w.origin.ExpectStream("a stream").ExpectLocators(cds, "the wildcard", []string{"*"})
+		w.origin.ExpectStream("a stream").ExpectLocators(cds, "the wildcard", nil, relaytest.Locator("*"))
 	})
-	star := relay.Name{Name: relay.Wildcard, Params: constraints.NewParams(prod)}
+	star := relay.Name{Name: relay.Wildcard, Located: true, Params: constraints.NewParams(prod)}
 	a := relay.Ask{TypeURL: cds, First: true, Wildcard: true, Subscribe: []relay.Name{star}, All: []relay.Name{star}}
 	cfg := &Config{TP2: true}
 	ms := cfg.deltaRequests(&a)
@@ -153,7 +152,7 @@ func TestLocatorsAreCut(t *testing.T) {
 	var ns []relay.Name
 	for i := range 4000 {
 		ns = append(ns, relay.Name{Name: fmt.Sprintf("%05d%s", i, pad)})
-		ns = append(ns, relay.Name{Name: fmt.Sprintf("%05d", i), Params: constraints.NewParams(map[string]string{"k": pad})})
+		ns = append(ns, relay.Name{Name: fmt.Sprintf("%05d", i), Params: constraints.NewParams(map[string]string{"k": pad}), Located: true})
 	}
 	names, locators := map[string]bool{}, map[string]bool{}
 	check := func(ms []*discoveryv3.DeltaDiscoveryRequest) {
@@ -189,9 +188,100 @@ func TestLocatorsAreCut(t *testing.T) {
 		initial[fmt.Sprintf("%05d%s", i, strings.Repeat("y", 90))] = "1"
 	}
 	ms := cfg.deltaRequests(&relay.Ask{TypeURL: opaque, First: true, Initial: initial, Subscribe: []relay.Name{
-		{Name: "a", Params: constraints.NewParams(prod)}, {Name: "b", Params: constraints.NewParams(prod)},
+		{Name: "a", Params: constraints.NewParams(prod), Located: true}, {Name: "b", Params: constraints.NewParams(prod), Located: true},
 	}})
 	if len(ms[0].ResourceLocatorsSubscribe) == 0 {
 		t.Error("an empty first request would be a wildcard (WILD-11)")
 	}
+}
+
+// counters is what an origin's locators are counted under.
+func counters(o options) (*prometheus.Registry, options) {
+	reg := prometheus.NewRegistry()
+	o = tp2(o)
+	o.config = func(c *Config) { c.TP2, c.Metrics = true, metrics.New(reg) }
+	return reg, o
+}
+
+func wantFaults(t *testing.T, reg *prometheus.Registry, reason string, want float64) {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == "weir_upstream_locator_faults_total" && l.GetValue() == reason && m.GetCounter().GetValue() != want {
+					t.Errorf("%s: counted %v, want %v", reason, m.GetCounter().GetValue(), want)
+				}
+			}
+		}
+	}
+}
+
+// An origin that is declared TP2 and is not takes a request of locators alone for a wildcard: nothing of what it sends is held for anybody's
+// parameters, and it is said.
+func TestOriginThatIgnoresLocators(t *testing.T) {
+	for _, sotw := range []bool{false, true} {
+		reg, o := counters(options{sotw: sotw, origin: relaytest.OriginConfig{Serving: true}})
+		in(t, o, func(w *world) {
+			for _, name := range []string{"a", "b", "c"} {
+				w.origin.Set(opaque, name, "1", relaytest.Opaque(name, "x"))
+			}
+			w.wantAt(opaque, prod, "a")
+			w.origin.Await(0, func() bool { return w.origin.Asked(opaque).ACKs == 1 }, "everything is sent")
+			w.wantHeld(opaque, "nothing of it is held")
+			w.origin.Set(opaque, "a", "2", relaytest.Opaque("a", "y"))
+			time.Sleep(time.Second)
+			w.wantHeld(opaque, "nor of what follows")
+			w.wantLines(1, "never asked for", "it is said once a while")
+		})
+		want := 4.0 // the three, and the one that changed
+		if sotw {
+			want = 6 // the three twice
+		}
+		wantFaults(t, reg, "unheeded", want)
+	}
+}
+
+// One that leaves out the constraints is believed, and it is said once.
+func TestOriginThatOmitsConstraints(t *testing.T) {
+	reg, o := counters(options{origin: relaytest.OriginConfig{
+		Serving: true, TP2: true, Behaviour: relaytest.Behaviour{OmitConstraints: true},
+	}})
+	in(t, o, func(w *world) {
+		put := func(version string) {
+			w.origin.Put(opaque, relaytest.Resource{Name: "a", Version: version, Body: relaytest.Opaque("a", version), Constraints: relaytest.Is("env", "prod")})
+		}
+		put("1")
+		w.wantAt(opaque, prod, "a")
+		w.origin.Await(0, func() bool { return w.origin.Asked(opaque).ACKs == 1 }, "it is sent")
+		w.wantHeld(opaque, "it is held", "a")
+		put("2")
+		time.Sleep(time.Second)
+		w.wantLines(1, "without constraints", "it is said once")
+	})
+	wantFaults(t, reg, "unconstrained", 2)
+}
+
+// One whose variants overlap is told of once for a name, as is an or of nothing once a while.
+func TestOriginWithOverlaps(t *testing.T) {
+	reg, o := counters(options{origin: relaytest.OriginConfig{Serving: true, TP2: true}})
+	in(t, o, func(w *world) {
+		put := func(body string, c *relaytest.Constraints) {
+			w.origin.Put(opaque, relaytest.Resource{Name: "a", Version: body, Body: relaytest.Opaque("a", body), Constraints: c})
+		}
+		put("less", relaytest.Is("env", "prod"))
+		put("more", relaytest.And(relaytest.Is("env", "prod"), relaytest.Not(relaytest.Has("x"))))
+		put("odd", relaytest.And(relaytest.Has("env"), relaytest.Not(relaytest.Or())))
+		w.wantAt(opaque, prod, "a")
+		w.origin.Await(0, func() bool { return w.origin.Asked(opaque).ACKs == 1 }, "all are sent")
+		put("again", relaytest.Is("env", "prod"))
+		time.Sleep(time.Second)
+		w.wantLines(1, "several variants of one name", "it is said once")
+		w.wantLines(1, "or of nothing", "it is said")
+	})
+	wantFaults(t, reg, "empty_or", 1)
+	wantFaults(t, reg, "unheeded", 0)
 }

@@ -24,9 +24,10 @@ type Origin struct {
 	pool    *pool
 	news    news
 
-	started    atomic.Bool
-	saidResume atomic.Bool // that the origin ignores initial versions
-	saidTTL    atomic.Bool // the log names dialect: sotw (TTL-14)
+	started           atomic.Bool
+	saidResume        atomic.Bool // that the origin ignores initial versions
+	saidUnconstrained atomic.Bool // the log says that constraints are missing
+	saidTTL           atomic.Bool // the log names dialect: sotw (TTL-14)
 
 	mu     sync.Mutex // guards lanes; held for map work only
 	lanes  map[*lane]struct{}

@@ -117,6 +117,7 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 		return nil
 	}
 	counts.Unrequested(applied.Unrequested)
+	counts.Unmatched(applied.Unmatched)
 	if applied.Released {
 		l.log.Info("the type is out of quarantine: the origin answers it", zap.String("type_url", printable(r.TypeURL)))
 	}
@@ -127,6 +128,7 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 		l.log.Warn("resources that had a TTL come again without one: if TTLs matter and the origin tells them in state of the world "+
 			"only, set dialect: sotw", zap.String("type_url", r.TypeURL), zap.Int("resources", applied.Untimed))
 	}
+	s.speakOfLocators(now, r.TypeURL, &u, &applied)
 	if reject != nil {
 		counts.Nack()
 		counts.Rejected(len(reject.Reasons))

@@ -79,8 +79,8 @@ func (c *Config) strip(a *relay.Ask) (stripped int, send bool) {
 	}
 	before := len(a.Subscribe) + len(a.Unsubscribe) + len(a.All)
 	for _, names := range []*[]relay.Name{&a.Subscribe, &a.Unsubscribe, &a.All} {
-		if slices.ContainsFunc(*names, func(n relay.Name) bool { return n.Params.Len() > 0 }) {
-			*names = slices.DeleteFunc(slices.Clone(*names), func(n relay.Name) bool { return n.Params.Len() > 0 })
+		if slices.ContainsFunc(*names, byLocator) {
+			*names = slices.DeleteFunc(slices.Clone(*names), byLocator)
 		}
 	}
 	stripped = before - len(a.Subscribe) - len(a.Unsubscribe) - len(a.All)

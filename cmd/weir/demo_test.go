@@ -1,9 +1,13 @@
 package main
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/upstream/file"
@@ -20,6 +24,8 @@ func wantDemo(t *testing.T, out string) {
 		"delta eds     new: endpoints of web: 10.0.0.1:8080",
 		"files         the endpoints of web move to 10.0.0.2",
 		"delta eds     changed: endpoints of web: 10.0.0.2:8080",
+		"env=prod      new: endpoints of prices: 10.1.0.1:8080",
+		"env=staging   new: endpoints of prices: 10.2.0.1:8080",
 		"demo          1 changes were made; the clients received ",
 	} {
 		if !strings.Contains(out, part) {
@@ -48,6 +54,28 @@ func TestDemo(t *testing.T) {
 	}
 	wantDemo(t, stdout)
 	wantNoDirectory(t, stdout)
+}
+
+// Of the two variants one changes, and reaches its client alone.
+func TestDemoVariants(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := &output{}
+	d := newDemo(out, zap.NewNop())
+	d.every = 500 * time.Millisecond // the files have to rest for a moment before they are read
+	done := make(chan error, 1)
+	go func() { done <- d.run(ctx) }()
+	await(t, "production's variant changes, and something after it", func() bool {
+		return strings.Contains(out.String(), "env=prod      changed: endpoints of prices: 10.1.0.2:8080") &&
+			strings.Contains(out.String(), "new: cluster search")
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(out.String(), "  env=staging "); n != 1 {
+		t.Errorf("staging was told %d times, want once:\n%s", n, out.String())
+	}
 }
 
 func TestDemoInterrupted(t *testing.T) {
@@ -85,8 +113,8 @@ func TestSampleFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		st := o.Status()
-		if len(st.Files) != 4 {
-			t.Errorf("step %d: %d files, want 4", i, len(st.Files))
+		if len(st.Files) != 5 {
+			t.Errorf("step %d: %d files, want 5", i, len(st.Files))
 		}
 		for _, f := range st.Files {
 			wantBroken := s.broken && strings.HasSuffix(f.Path, "clusters.yaml")

@@ -224,7 +224,7 @@ func (p *process) picture() metrics.Picture {
 		o := &states[i]
 		op := metrics.OriginPicture{
 			Origin: o.Name, Connected: o.Connected, LastProof: o.LastProof, LastUpdate: o.LastUpdate,
-			Streams: o.Streams, Groups: o.Groups, Views: o.Views, Stale: o.Stale, Frozen: !o.Frozen.IsZero(),
+			Streams: o.Streams, Groups: o.Groups, Views: o.Views, ParameterSets: o.ParameterSets, Stale: o.Stale, Frozen: !o.Frozen.IsZero(),
 		}
 		for j := range groups[i] {
 			for k := range groups[i][j].Types {
@@ -237,7 +237,7 @@ func (p *process) picture() metrics.Picture {
 }
 
 func typePicture(t *relay.TypeStatus) metrics.TypePicture {
-	out := metrics.TypePicture{Type: t.TypeURL, Subscriptions: t.Names, Entries: t.Bodies, Bytes: int64(t.Bytes), Held: t.Held, FrozenChanges: t.Frozen}
+	out := metrics.TypePicture{Type: t.TypeURL, Subscriptions: t.Names, Entries: t.Bodies, Bytes: int64(t.Bytes - t.Shared), Held: t.Held, FrozenChanges: t.Frozen}
 	if t.Wildcard {
 		out.Subscriptions++
 	}

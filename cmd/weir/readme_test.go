@@ -43,6 +43,7 @@ func TestReadmeTellsTheTruth(t *testing.T) {
 			t.Errorf("%s does not exist", m[1])
 		}
 	}
+	t.Chdir(t.TempDir()) // where there is none of the directories that they name
 	for i, block := range regexp.MustCompile("(?s)```yaml\n(# weir.yaml\n.*?)```").FindAllStringSubmatch(readme, -1) {
 		file := filepath.Join(t.TempDir(), "weir.yaml")
 		if err := os.WriteFile(file, []byte(block[1]), 0o600); err != nil {

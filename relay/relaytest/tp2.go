@@ -185,10 +185,10 @@ func (sub *located) view(set map[string]*Resource) (view map[string]telling, owe
 			if !sub.selects(w, t) {
 				continue
 			}
-			if was, ok := view[t.key()]; ok && (!was.plain || was.Resource != t.Resource && len(was.Resource.key()) > len(k)) {
-				continue // a locator's form beside a plain one, or the longer constraints
+			was, ok := view[t.key()]
+			if beside := ok && !was.plain; !beside && (!ok || was.Resource == t.Resource || len(was.Resource.key()) <= len(k)) {
+				view[t.key()] = t // unless there is a locator's form beside a plain one, or longer constraints
 			}
-			view[t.key()] = t
 			if sub.owed[key] || sub.again[t.Name] {
 				owed[t.key()] = true
 			}

@@ -34,6 +34,7 @@ type name struct {
 	wants      int  // subscriptions, one for each spelling
 	stated     bool // answered, be it by saying that there is none
 	told       []*entry
+	since      *set // told of this
 }
 
 func isSelector(n relay.Name) bool { return n.Collection || n.Name == relay.Wildcard }
@@ -129,6 +130,10 @@ func (x *selected) tellAll(s *saying, initial map[string]string) {
 
 // tell tells of one name. What exists is told whatever else is not known; that nothing does, only when everything is known.
 func (x *name) tell(s *sayings) {
+	if x.stated && s.same(x.since, x.key) {
+		x.since = s.now
+		return
+	}
 	now := s.now.resolve(x.key, x.params)
 	if len(now) == 0 && !s.content.complete || x.stated && slices.Equal(x.told, now) {
 		return
@@ -145,5 +150,5 @@ func (x *name) tell(s *sayings) {
 			only.Removed = append(only.Removed, x.key)
 		}
 	}
-	x.stated, x.told = true, now
+	x.stated, x.told, x.since = true, now, s.now
 }

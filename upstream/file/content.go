@@ -62,12 +62,14 @@ func (c *content) set(typeURL string) *set {
 }
 
 func (s *set) find(k key) *entry {
-	for _, e := range s.byName[k.name] {
-		if e.Constraints.Key() == k.constraints {
-			return e
-		}
+	es := s.byName[k.name]
+	i, found := slices.BinarySearchFunc(es, k.constraints, func(e *entry, constraints string) int {
+		return strings.Compare(e.Constraints.Key(), constraints)
+	})
+	if !found {
+		return nil
 	}
-	return nil
+	return es[i]
 }
 
 // resolve is what goes by a name for a map of parameters: the variants of that name that match, else those of the first by name that

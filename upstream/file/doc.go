@@ -78,7 +78,9 @@
 // All groups get the same: nodes are not looked at, so an origin of files needs no group_by. A TTL counts from each load of
 // its file; nothing renews it in between (FILE-8). A writer that pauses for longer than the debounce in the middle of writing a file in a directory may be
 // caught with half of it: write beside it, under a name with a dot, and rename. Text and binary files give no line for a
-// resource. A YAML tree takes some forty times the size of its file in memory while it is read (84,000 clusters in
+// resource. Files that are renamed one by one more than the debounce apart are one update each: a variant that moves from one to the other
+// meanwhile is in both, which is an error that resolves itself, or in none. 1,000 variants of one name are read and told apart in 0.1 s, and a
+// change of one told to 500 maps of parameters in as much (BenchmarkMergeVariants). A YAML tree takes some forty times the size of its file in memory while it is read (84,000 clusters in
 // 8 MiB: 320 MiB, 2 s).
 //
 // # What to read next

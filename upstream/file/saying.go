@@ -71,6 +71,18 @@ func (s *sayings) changed(before *set) []string {
 	return s.changes
 }
 
+// same reports whether a name certainly stands for what it stood for before: parameters need not be looked at again.
+func (s *sayings) same(before *set, name string) bool {
+	if before == s.now {
+		return true
+	}
+	if before == nil || len(before.aliased[name])+len(s.now.aliased[name]) > 0 {
+		return false
+	}
+	_, changed := slices.BinarySearch(s.changed(before), name)
+	return !changed
+}
+
 func (s *saying) empty() bool {
 	return len(s.Resources)+len(s.Removed)+len(s.RemovedVariants)+len(s.Whole) == 0 && !s.Full
 }

@@ -16,9 +16,10 @@ type resourceName struct{ typeURL, name string }
 type variants struct {
 	resourceName
 	stated []stated // by file name, and there as written
+	states map[key]bool
 
-	// prev is in force: these exclude each other.
-	prev []*entry
+	// prev is in force, sorted by constraints: these exclude each other.
+	prev *set
 }
 
 // stated is a variant as a file states it.
@@ -79,10 +80,12 @@ func (c *content) variants(prev *content, s *source) []*variants {
 		}
 	}
 	each(func(n resourceName, x stated) {
-		before := func() []*entry { return prev.set(n.typeURL).byName[n.name] }
-		constrained := x.Constraints != nil || prev.constrained != nil && slices.ContainsFunc(before(), (*entry).constrained)
-		if constrained && names[n] == nil {
-			names[n] = &variants{resourceName: n, prev: before()}
+		if names[n] != nil {
+			return
+		}
+		before := prev.set(n.typeURL)
+		if x.Constraints != nil || prev.constrained != nil && slices.ContainsFunc(before.byName[n.name], (*entry).constrained) {
+			names[n] = &variants{resourceName: n, states: map[key]bool{}, prev: before}
 		}
 	})
 	if len(names) == 0 {
@@ -90,7 +93,7 @@ func (c *content) variants(prev *content, s *source) []*variants {
 	}
 	each(func(n resourceName, x stated) {
 		if v := names[n]; v != nil {
-			v.stated = append(v.stated, x)
+			v.stated, v.states[x.key] = append(v.stated, x), true
 		}
 	})
 	all := make([]*variants, 0, len(names))
@@ -104,9 +107,7 @@ func (c *content) variants(prev *content, s *source) []*variants {
 }
 
 // isNew reports whether nothing of that name and those constraints is in force.
-func (v *variants) isNew(x stated) bool {
-	return !slices.ContainsFunc(v.prev, func(e *entry) bool { return e.Constraints.Key() == x.key.constraints })
-}
+func (v *variants) isNew(x stated) bool { return v.prev.find(x.key) == nil }
 
 // clashes are the variants that overlap one stated before them, or in force, with what is to be said of it. What is in force was found
 // to be apart before, and is not looked at again: of many variants there are very many pairs.
@@ -137,14 +138,14 @@ func (c *content) clashes(v *variants) map[key]string {
 // keep is what stays in force of the name, as it is stated now, and whether of that something is held that no file states any more: as
 // all of it is where variants clash, and everything is while a file's content is not known.
 func (v *variants) keep(c, prev *content, entries map[key]*entry, all bool) (kept []*entry, held bool) {
-	for _, e := range v.prev {
+	for _, e := range v.prev.byName[v.name] {
 		k := key{v.typeURL, v.name, e.Constraints.Key()}
 		if entries[k] == nil && all {
 			c.owners[k], entries[k] = prev.owners[k], e
 		}
 		if entries[k] != nil {
 			kept = append(kept, entries[k])
-			held = held || !slices.ContainsFunc(v.stated, func(x stated) bool { return x.key == k })
+			held = held || !v.states[k]
 		}
 	}
 	return kept, held

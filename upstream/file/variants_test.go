@@ -60,9 +60,10 @@ func (c *client) wantTimeouts(sentence string, want map[string]int) {
 	})
 }
 
-func newTP2World(t *testing.T, path string, hold map[string]string) *world {
+func newTP2World(t *testing.T, path string, hold map[string]string, edit ...func(*Config)) *world {
 	t.Helper()
-	return newWorldOf(t, relay.OriginConfig{Name: "files", TP2: true}, path, hold, func(cfg *Config) { cfg.TP2 = true })
+	edit = append(edit, func(cfg *Config) { cfg.TP2 = true })
+	return newWorldOf(t, relay.OriginConfig{Name: "files", TP2: true}, path, hold, edit...)
 }
 
 // Two variants of one name side by side; who matches none is told that there is none (DYN-8, DYN-13); a change of one reaches whom it
@@ -108,6 +109,26 @@ func TestVariantSplitAndMerge(t *testing.T) {
 	if eu.answers != 3 || us.answers != 3 || len(eu.removed)+len(us.removed) > 0 {
 		t.Errorf("Europe was told %d times, with the removals %q, America %d times, with %q; want 3 updates and no removal",
 			eu.answers, eu.removed, us.answers, us.removed)
+	}
+}
+
+// Files that change together, as those of a mounted ConfigMap do, are one update, wherever the variants move (DYN-10).
+func TestSplitAcrossFilesOfOneSwap(t *testing.T) {
+	dir := &world{t: t, dir: t.TempDir()}
+	dir.mount("mnt", "..v1", map[string]string{"a.yaml": variantOf("a", 1, "env=prod"), "b.yaml": "resources: []"})
+	w := newTP2World(t, "", nil, func(c *Config) { c.Path = filepath.Join(dir.dir, "mnt") })
+	named, all := w.subscribeAs("env=prod region=us", "a"), w.subscribeAs("env=prod region=us", "*")
+	for _, c := range []*client{named, all} {
+		c.wantTimeouts("the variant should come", map[string]int{"a": 1})
+	}
+	dir.mount("mnt", "..v2", map[string]string{
+		"a.yaml": variantOf("a", 2, "env=prod region=eu"), "b.yaml": variantOf("a", 3, "env=prod region=us"),
+	})
+	for _, c := range []*client{named, all} {
+		c.wantTimeouts("its half should come out of the other file", map[string]int{"a": 3})
+		if len(c.removed) > 0 || c.answers != 2 {
+			t.Errorf("as one update, not %d, with the removal of %q", c.answers-1, c.removed)
+		}
 	}
 }
 
@@ -162,17 +183,20 @@ func TestOverlappingVariants(t *testing.T) {
 		{
 			"in one file",
 			map[string]string{"a.yaml": variantOf("a", 1, "env=prod") + variantOf("a", 2, "region=eu") + cluster("b", 3)},
-			"a.yaml", `:5:3: Cluster "a", the variant "region"="eu" overlaps the variant "env"="prod" at `, map[string]int{"a": 1, "b": 3},
+			"a.yaml", `:5:3: Cluster "a", the variant "region"="eu" overlaps the variant "env"="prod" at `,
+			map[string]int{"a": 1, "b": 3},
 		},
 		{
 			"in two",
 			map[string]string{"a.yaml": variantOf("a", 1, "env=prod"), "b.yaml": variantOf("b", 1, "env=prod") + variantOf("a", 2, "region=eu")},
-			"b.yaml", "a.yaml:1:3: both match the parameters {env=prod, region=eu}", map[string]int{"a": 1, "b": 1},
+			"b.yaml", "a.yaml:1:3: both match the parameters {env=prod, region=eu}",
+			map[string]int{"a": 1, "b": 1},
 		},
 		{
 			"with everybody's",
 			map[string]string{"a.yaml": variantOf("a", 1, "env=prod"), "b.yaml": cluster("a", 2)},
-			"b.yaml", `the variant without constraints overlaps the variant "env"="prod" at `, map[string]int{"a": 1},
+			"b.yaml", `the variant without constraints overlaps the variant "env"="prod" at `,
+			map[string]int{"a": 1},
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -182,6 +206,7 @@ func TestOverlappingVariants(t *testing.T) {
 			}
 			w := newTP2World(t, "d", hold)
 			w.wantError(row.at, row.part)
+			w.until("it should be counted", func() bool { return w.loads("error") > 0 })
 			c := w.subscribeAs("env=prod region=eu", slices.Collect(maps.Keys(row.want))...)
 			c.wantTimeouts("the first should count, and the rest", row.want)
 			w.put("d/"+row.at, cluster("c", 1))
@@ -286,4 +311,60 @@ func TestCheck(t *testing.T) {
 	if _, _, err := Check(Config{Path: filepath.Join(dir, "none")}); err == nil {
 		t.Error("a missing path should be said")
 	}
+}
+
+// BenchmarkMergeVariants puts 1,000 variants of one name into force: the first time, when every pair is looked at, and after a change of
+// one, when none is.
+func BenchmarkMergeVariants(b *testing.B) {
+	load := func(changed int) *source {
+		var text strings.Builder
+		for i := range 1000 {
+			seconds := 1
+			if i == 0 {
+				seconds = changed
+			}
+			text.WriteString(variantOf("a", seconds, fmt.Sprintf("env=e%d region=r%d", i%30, i)))
+		}
+		good, ps := parse("a.yaml", []byte(text.String()), testLimits)
+		if len(ps) > 0 {
+			b.Fatal(ps)
+		}
+		return &source{files: map[string]*file{"a.yaml": {path: "a.yaml", good: good, known: true}}}
+	}
+	before, after := load(1), load(2)
+	prev := merge(&content{}, before)
+	if len(prev.problems)+len(prev.warnings) > 0 {
+		b.Fatal(prev.problems, prev.warnings)
+	}
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			merge(&content{}, before)
+		}
+	})
+	b.Run("change", func(b *testing.B) {
+		for b.Loop() {
+			merge(prev, after)
+		}
+	})
+	b.Run("tell 500 maps", func(b *testing.B) {
+		now := merge(prev, after)
+		var names []*name
+		for i := range 500 {
+			names = append(names, &name{key: "a", params: params(fmt.Sprintf("env=e%d region=r%d", i%30, i))})
+		}
+		for b.Loop() {
+			was := say(relay.ClusterType, prev)
+			for _, n := range names {
+				n.stated, n.told = false, nil
+				n.tell(was)
+			}
+			s := say(relay.ClusterType, now)
+			for _, n := range names {
+				n.tell(s)
+			}
+			if len(s.all.Resources) != 1 {
+				b.Fatal(len(s.all.Resources))
+			}
+		}
+	})
 }

@@ -32,6 +32,19 @@ func newList[T any](r *http.Request) (*list[T], error) {
 	return l, nil
 }
 
+// flag is a parameter of a request that is true or false, false if it is not there.
+func flag(r *http.Request, name string) (bool, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return false, nil
+	}
+	is, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, fmt.Errorf("%s=%q: write true or false", name, text)
+	}
+	return is, nil
+}
+
 // add takes an item and says whether to go on.
 func (l *list[T]) add(item T) bool {
 	if len(l.items) == l.limit {
@@ -64,7 +77,8 @@ func (a *Admin) snapshot() *Snapshot {
 
 func (a *Admin) groups(w http.ResponseWriter, r *http.Request) {
 	l, err := newList[group](r)
-	if err != nil {
+	full, wrong := flag(r, "full")
+	if err = cmp.Or(err, wrong); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -75,7 +89,7 @@ func (a *Admin) groups(w http.ResponseWriter, r *http.Request) {
 		}
 		groups := o.Status()
 		for i := range groups {
-			g := groupOf(&groups[i])
+			g := groupOf(&groups[i], full)
 			g.Node, _ = protojson.Marshal(groups[i].Node) // left out if there is no JSON for it: NaN in its metadata
 			if !l.add(g) {
 				break
@@ -87,13 +101,14 @@ func (a *Admin) groups(w http.ResponseWriter, r *http.Request) {
 
 func (a *Admin) clients(w http.ResponseWriter, r *http.Request) {
 	l, err := newList[client](r)
-	if err != nil {
+	full, wrong := flag(r, "full")
+	if err = cmp.Or(err, wrong); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	all := a.cfg.Clients()
 	for i := range all {
-		if !l.add(clientOf(&all[i])) {
+		if !l.add(clientOf(&all[i], full)) {
 			break
 		}
 	}

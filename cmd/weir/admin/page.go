@@ -58,12 +58,12 @@ func (a *Admin) page(w http.ResponseWriter, _ *http.Request) {
 	for _, o := range a.cfg.Table.Origins() {
 		groups := o.Status()
 		for i := range groups {
-			d.Groups.add(groupOf(&groups[i]))
+			d.Groups.add(groupOf(&groups[i], false))
 		}
 	}
 	clients := a.cfg.Clients()
 	for i := range clients {
-		d.Clients.add(clientOf(&clients[i]))
+		d.Clients.add(clientOf(&clients[i], false))
 	}
 	for _, n := range a.clientNACKs() {
 		d.NACKs.add(n)

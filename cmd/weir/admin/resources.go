@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 )
@@ -26,39 +27,74 @@ type resource struct {
 	Version       string `json:"version,omitempty"`
 	OriginVersion string `json:"origin_version,omitempty"`
 	Constraints   string `json:"constraints,omitempty"`
-	Bytes         int    `json:"bytes"`
-	Clients       int    `json:"clients"`          // subscribed by name
-	Live          bool   `json:"live"`             // an open stream vouches for it
-	Held          bool   `json:"held,omitempty"`   // stated gone in a mass removal that is held back
-	Absent        bool   `json:"absent,omitempty"` // stated not to exist
-	Secret        bool   `json:"secret,omitempty"` // its body is never shown
+	// Parameters are the maps of dynamic parameters that it is held for, as canonical text, unless that is the empty map alone: the first of
+	// them, or all with full=true.
+	Parameters []string `json:"parameters,omitempty"`
+	LeftOut    int      `json:"parameters_left_out,omitempty"` // how many others there are
+	Bytes      int      `json:"bytes"`
+	Clients    int      `json:"clients"` // that are to have it: subscribed by name, or to the set it is a member of
+	// Shadowed: for these maps another variant is chosen that matches as well, which is an error of the origin (DYN-9).
+	Shadowed bool `json:"shadowed,omitempty"`
+	Live     bool `json:"live"`             // an open stream vouches for it
+	Held     bool `json:"held,omitempty"`   // stated gone in a mass removal that is held back
+	Absent   bool `json:"absent,omitempty"` // stated not to exist
+	Secret   bool `json:"secret,omitempty"` // its body is never shown
 	// Body is there if name= or bodies=true was given.
 	Body json.RawMessage `json:"body,omitempty"`
 }
 
 // query is what /resources is asked for; empty strings match all.
 type query struct {
-	origin, group, typeURL, name string
-	bodies                       bool
+	origin string
+	bodies bool
+	relay.ResourceQuery
 }
 
 func queryOf(r *http.Request) (q query, err error) {
 	values := r.URL.Query()
-	q = query{origin: values.Get("origin"), group: values.Get("group"), name: values.Get("name")}
+	q = query{origin: values.Get("origin")}
+	q.Group, q.Name = values.Get("group"), values.Get("name")
 	if text := values.Get("type"); text != "" {
 		url, ok := config.TypeURL(text)
 		if !ok {
 			return q, fmt.Errorf("type=%q: write a short name such as cds, or a full type URL", text)
 		}
-		q.typeURL = url
+		q.TypeURL = url
 	}
-	q.bodies = q.name != ""
-	if text := values.Get("bodies"); text != "" {
-		if q.bodies, err = strconv.ParseBool(text); err != nil {
-			return q, fmt.Errorf("bodies=%q: write true or false", text)
+	q.bodies = q.Name != ""
+	if values.Get("bodies") != "" {
+		if q.bodies, err = flag(r, "bodies"); err != nil {
+			return q, err
 		}
 	}
-	return q, nil
+	if q.Params, err = paramsOf(values["param"]); err != nil {
+		return q, err
+	}
+	q.AllParams, err = flag(r, "full")
+	return q, err
+}
+
+// paramsOf is the map that param=KEY=VALUE gives, once for each parameter; param= is the empty one. nil: none is given.
+func paramsOf(values []string) (*constraints.Params, error) {
+	if len(values) == 0 {
+		return nil, nil
+	}
+	m := map[string]string{}
+	for _, text := range values {
+		key, value, ok := strings.Cut(text, "=")
+		_, twice := m[key]
+		switch {
+		case text == "" && len(values) == 1:
+		case !ok:
+			return nil, fmt.Errorf("param=%q: write param=KEY=VALUE, once for each parameter, or param= for none", text)
+		case twice:
+			return nil, fmt.Errorf("param=%q: the parameter %q has a value already", text, key)
+		default:
+			m[key] = value
+		}
+	}
+	p := constraints.NewParams(m)
+	return &p, nil
 }
 
 func (a *Admin) resources(w http.ResponseWriter, r *http.Request) {
@@ -76,7 +112,7 @@ func (a *Admin) resources(w http.ResponseWriter, r *http.Request) {
 		if q.origin != "" && o.Name() != q.origin {
 			continue
 		}
-		o.Resources(q.group, q.typeURL, q.name, func(s relay.ResourceStatus) bool {
+		o.Query(q.ResourceQuery, func(s relay.ResourceStatus) bool {
 			return l.add(a.resourceOf(o.Name(), &s, q.bodies))
 		})
 		if l.more {
@@ -91,6 +127,10 @@ func (a *Admin) resourceOf(origin string, s *relay.ResourceStatus, withBody bool
 		Origin: origin, Group: s.Group, Type: metrics.ShortName(s.TypeURL), TypeURL: s.TypeURL, Name: s.Name,
 		Wildcard: s.Wildcard, Collection: s.Collection, Version: s.Version, OriginVersion: s.OriginVersion, Constraints: s.Constraints,
 		Bytes: s.Bytes, Clients: s.Clients, Live: s.Live, Held: s.Held, Absent: s.Absent, Secret: relay.IsSecret(s.TypeURL),
+		Shadowed: s.Shadowed, LeftOut: s.Maps - len(s.Params),
+	}
+	if s.Maps > 1 || s.Params[0] != "" {
+		res.Parameters = s.Params
 	}
 	if withBody && s.Body != nil && !res.Secret {
 		res.Body = a.body(s.Body)

@@ -30,12 +30,14 @@ type Origin struct {
 	ErrorAt  time.Time `json:"error_at,omitzero"`
 	Failures int       `json:"failures,omitempty"` // since the last answer
 
-	Streams   int `json:"streams"` // open now
-	Groups    int `json:"groups"`
-	Views     int `json:"views"`
-	Resources int `json:"resources"`
-	Bytes     int `json:"bytes"`
-	Stale     int `json:"stale"` // resources no open stream vouches for
+	Streams int `json:"streams"` // open now
+	Groups  int `json:"groups"`
+	// ParameterSets are the maps of dynamic parameters in use in each group, the empty one not counted.
+	ParameterSets int `json:"parameter_sets,omitempty"`
+	Views         int `json:"views"`
+	Resources     int `json:"resources"`
+	Bytes         int `json:"bytes"`
+	Stale         int `json:"stale"` // resources no open stream vouches for
 
 	// Frozen is since when clients are kept at what they have; zero: they are not.
 	// FrozenChanges is how many resources it has another content of, or none.
@@ -106,57 +108,19 @@ type lane struct {
 	Open   bool `json:"open"`
 }
 
-type groupType struct {
-	Type    string `json:"type"`
-	TypeURL string `json:"type_url"`
-	// Wildcard: everything is wanted upstream; Settled: that set is complete.
-	Wildcard bool `json:"wildcard"`
-	Settled  bool `json:"settled"`
-	Members  int  `json:"members"` // of that set, and of collections
-	// Collections are globs, and namespaces of virtual hosts, wanted upstream.
-	Collections int `json:"collections"`
-	Names       int `json:"names"` // wanted by name upstream
-	Absent      int `json:"absent"`
-	Waiting     int `json:"waiting"` // asked and unanswered
-	// Resources held, of both kinds.
-	Resources int `json:"resources"`
-	Bytes     int `json:"bytes"`
-	// Of the wildcard's set, and of what is held by name: equal where equal things are held, whichever replica it is.
-	Digest      string `json:"digest,omitempty"`
-	NamesDigest string `json:"names_digest,omitempty"`
-	Stale       int    `json:"stale"`
-	// As in Origin.
-	HeldRemovals  int       `json:"held_removals,omitempty"`
-	HeldUntil     time.Time `json:"held_until,omitzero"`
-	FrozenChanges int       `json:"frozen_changes,omitempty"`
-	Views         int       `json:"views"`
-	Tombstones    int       `json:"tombstones"`
-	Unrequested   uint64    `json:"unrequested"`
-	Unanswered    uint64    `json:"unanswered"`
-}
-
-func groupOf(s *relay.GroupStatus) group {
-	g := group{
+func groupOf(s *relay.GroupStatus, full bool) group {
+	return group{
 		Origin: s.Origin, Key: s.Key, Dedicated: s.Dedicated, NodeID: s.Node.GetId(), Cluster: s.Node.GetCluster(),
 		Clients: s.Clients, ParameterSets: s.ParameterSets, Revision: s.Revision,
-		Main: lane(s.Lanes[0]), Side: lane(s.Lanes[1]), Types: make([]groupType, 0, len(s.Types)),
+		Main: lane(s.Lanes[0]), Side: lane(s.Lanes[1]), Types: typesOf(s, full),
 	}
-	for i := range s.Types {
-		t := &s.Types[i]
-		g.Types = append(g.Types, groupType{
-			Type: metrics.ShortName(t.TypeURL), TypeURL: t.TypeURL, Wildcard: t.Wildcard, Settled: t.Settled,
-			Members: t.Members, Collections: t.Collections, Names: t.Names, Absent: t.Absent, Waiting: t.Waiting, Resources: t.Bodies, Bytes: t.Bytes,
-			Digest: s.Digests[i].Set, NamesDigest: s.Digests[i].Names,
-			Stale: t.Stale, HeldRemovals: t.Held, HeldUntil: t.Until, FrozenChanges: t.Frozen, Views: t.Views, Tombstones: t.Tombstones, Unrequested: t.Unrequested, Unanswered: t.Unanswered,
-		})
-	}
-	return g
 }
 
 // Sum adds up what the groups hold, and lists what of them is in quarantine.
 func (o *Origin) Sum(groups []relay.GroupStatus) {
 	o.Groups = len(groups)
 	for i := range groups {
+		o.ParameterSets += groups[i].ParameterSets
 		for _, t := range groups[i].Apart {
 			if t.Quarantined.IsZero() {
 				continue // only suspect
@@ -170,7 +134,7 @@ func (o *Origin) Sum(groups []relay.GroupStatus) {
 			t := &groups[i].Types[j]
 			o.Views += t.Views
 			o.Resources += t.Bodies
-			o.Bytes += t.Bytes
+			o.Bytes += t.Bytes - t.Shared
 			o.Stale += t.Stale
 			o.FrozenChanges += t.Frozen
 			o.HeldRemovals += t.Held
@@ -179,70 +143,6 @@ func (o *Origin) Sum(groups []relay.GroupStatus) {
 			}
 		}
 	}
-}
-
-// client is how a client stream stands.
-type client struct {
-	Stream      uint64       `json:"stream"`
-	Peer        string       `json:"peer"`
-	NodeID      string       `json:"node_id"`
-	NodeCluster string       `json:"node_cluster"`
-	Origin      string       `json:"origin"`
-	Group       string       `json:"group"`
-	Dedicated   []string     `json:"dedicated_groups,omitempty"` // as origin/key
-	Dialect     string       `json:"dialect"`
-	Since       time.Time    `json:"since"`
-	Synced      bool         `json:"synced"` // every type is
-	Types       []clientType `json:"types"`
-}
-
-type clientType struct {
-	Type     string `json:"type"`
-	TypeURL  string `json:"type_url"`
-	Wildcard bool   `json:"wildcard"`
-	Names    int    `json:"names"`
-	// Origins has the names by origin, if some are another's than the client's.
-	Origins []clientPart `json:"origins,omitempty"`
-	// The versions are of SotW; delta has none for a whole type.
-	SentVersion   string    `json:"sent_version,omitempty"`
-	AckedVersion  string    `json:"acked_version,omitempty"`
-	Responses     uint64    `json:"responses"`
-	InFlightSince time.Time `json:"in_flight_since,omitzero"`
-	UnsyncedSince time.Time `json:"unsynced_since,omitzero"`
-	NACKs         uint64    `json:"nacks"`
-	Refused       uint64    `json:"refused_names,omitempty"`
-	Held          uint64    `json:"held,omitempty"`
-	Cold          uint64    `json:"cold,omitempty"`
-}
-
-// clientPart is what a client is subscribed to of one type at one origin.
-type clientPart struct {
-	Origin   string `json:"origin"`
-	Group    string `json:"group"`
-	Wildcard bool   `json:"wildcard"`
-	Names    int    `json:"names"`
-}
-
-func clientOf(s *downstream.ClientStatus) client {
-	c := client{
-		Stream: s.Stream, Peer: s.Peer, NodeID: s.NodeID, NodeCluster: s.NodeCluster, Origin: s.Origin, Group: s.Group,
-		Dedicated: s.Dedicated, Dialect: s.Dialect, Since: s.Since, Synced: true, Types: make([]clientType, 0, len(s.Types)),
-	}
-	for i := range s.Types {
-		t := &s.Types[i]
-		c.Synced = c.Synced && t.UnsyncedSince.IsZero()
-		c.Types = append(c.Types, clientType{
-			Type: metrics.ShortName(t.TypeURL), TypeURL: t.TypeURL, Wildcard: t.Wildcard, Names: t.Names,
-			SentVersion: t.SentVersion, AckedVersion: t.AckedVersion, Responses: t.Responses,
-			InFlightSince: t.InFlightSince, UnsyncedSince: t.UnsyncedSince, NACKs: t.Nacks,
-			Refused: t.Refused, Held: t.Held, Cold: t.Cold,
-		})
-		for _, x := range t.Parts {
-			last := &c.Types[i]
-			last.Origins = append(last.Origins, clientPart{Origin: x.Origin, Group: x.Group, Wildcard: x.Wildcard, Names: x.Names})
-		}
-	}
-	return c
 }
 
 // clientNACK is the last refusal of one type by one client stream.

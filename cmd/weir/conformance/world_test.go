@@ -47,6 +47,7 @@ type world struct {
 type setup struct {
 	scripted  bool // the test answers by hand
 	sotw      bool // the origin speaks state of the world
+	tp2       bool // the origin knows dynamic parameters, and every weir takes it to
 	behaviour relaytest.Behaviour
 	config    func(weirtest.Config)   // of every weir in the row
 	edge      func(weirtest.Config)   // of the one that clients talk to
@@ -59,7 +60,7 @@ func start(t *testing.T, s setup) *world {
 	t.Helper()
 	w := &world{t: t}
 	w.origin = relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{
-		Serving: !s.scripted, Behaviour: s.behaviour, Options: s.options, Patience: weirtest.Patience,
+		Serving: !s.scripted, TP2: s.tp2, Behaviour: s.behaviour, Options: s.options, Patience: weirtest.Patience,
 	})
 	if s.origin != nil {
 		s.origin(w.origin)
@@ -74,6 +75,9 @@ func start(t *testing.T, s setup) *world {
 	}
 	for hop := range hops(t) {
 		w.config = weirtest.NewConfig(address, dialect).Set("instance", instanceOf(hop)) // one's own name on the way is a loop
+		if s.tp2 {
+			tp2(w.config)
+		}
 		if s.config != nil {
 			s.config(w.config)
 		}

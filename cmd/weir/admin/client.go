@@ -1,0 +1,90 @@
+package admin
+
+import (
+	"time"
+
+	"github.com/weir-xds/weir/downstream"
+	"github.com/weir-xds/weir/metrics"
+)
+
+// client is how a client stream stands.
+type client struct {
+	Stream      uint64    `json:"stream"`
+	Peer        string    `json:"peer"`
+	NodeID      string    `json:"node_id"`
+	NodeCluster string    `json:"node_cluster"`
+	Origin      string    `json:"origin"`
+	Group       string    `json:"group"`
+	Dedicated   []string  `json:"dedicated_groups,omitempty"` // as origin/key
+	Dialect     string    `json:"dialect"`
+	Since       time.Time `json:"since"`
+	Synced      bool      `json:"synced"` // every type is
+	// ParameterSets are the different maps of dynamic parameters it has, the empty one not counted.
+	ParameterSets int          `json:"parameter_sets,omitempty"`
+	Types         []clientType `json:"types"`
+}
+
+type clientType struct {
+	Type     string `json:"type"`
+	TypeURL  string `json:"type_url"`
+	Wildcard bool   `json:"wildcard"`
+	Names    int    `json:"names"`
+	// Origins has the names by origin and parameters, if some are another's than the client's or have parameters: the first of these parts,
+	// or all with full=true.
+	Origins []clientPart `json:"origins,omitempty"`
+	LeftOut int          `json:"origins_left_out,omitempty"`
+	// The versions are of SotW; delta has none for a whole type.
+	SentVersion   string    `json:"sent_version,omitempty"`
+	AckedVersion  string    `json:"acked_version,omitempty"`
+	Responses     uint64    `json:"responses"`
+	InFlightSince time.Time `json:"in_flight_since,omitzero"`
+	UnsyncedSince time.Time `json:"unsynced_since,omitzero"`
+	NACKs         uint64    `json:"nacks"`
+	Refused       uint64    `json:"refused_names,omitempty"`
+	Held          uint64    `json:"held,omitempty"`
+	Cold          uint64    `json:"cold,omitempty"`
+}
+
+// clientPart is what a client is subscribed to of one type at one origin with one map of parameters.
+type clientPart struct {
+	Origin string `json:"origin"`
+	Group  string `json:"group"`
+	// Parameters are the map as canonical text. Located: the client named them; else they are what its node has.
+	Parameters string `json:"parameters,omitempty"`
+	Located    bool   `json:"located,omitempty"`
+	Wildcard   bool   `json:"wildcard"`
+	Names      int    `json:"names"`
+}
+
+func clientOf(s *downstream.ClientStatus, full bool) client {
+	maps := map[string]bool{}
+	c := client{
+		Stream: s.Stream, Peer: s.Peer, NodeID: s.NodeID, NodeCluster: s.NodeCluster, Origin: s.Origin, Group: s.Group,
+		Dedicated: s.Dedicated, Dialect: s.Dialect, Since: s.Since, Synced: true, Types: make([]clientType, 0, len(s.Types)),
+	}
+	for i := range s.Types {
+		t := &s.Types[i]
+		c.Synced = c.Synced && t.UnsyncedSince.IsZero()
+		c.Types = append(c.Types, clientType{
+			Type: metrics.ShortName(t.TypeURL), TypeURL: t.TypeURL, Wildcard: t.Wildcard, Names: t.Names,
+			SentVersion: t.SentVersion, AckedVersion: t.AckedVersion, Responses: t.Responses,
+			InFlightSince: t.InFlightSince, UnsyncedSince: t.UnsyncedSince, NACKs: t.Nacks,
+			Refused: t.Refused, Held: t.Held, Cold: t.Cold,
+		})
+		last := &c.Types[i]
+		for _, x := range t.Parts {
+			if x.Params != "" {
+				maps[x.Params] = true
+			}
+			if !full && len(last.Origins) == shownMaps {
+				last.LeftOut++
+				continue
+			}
+			last.Origins = append(last.Origins, clientPart{
+				Origin: x.Origin, Group: x.Group, Parameters: x.Params, Located: x.Located, Wildcard: x.Wildcard, Names: x.Names,
+			})
+		}
+	}
+	c.ParameterSets = len(maps)
+	return c
+}

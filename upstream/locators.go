@@ -1,0 +1,40 @@
+package upstream
+
+import (
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+	"go.uber.org/zap"
+)
+
+// overlapNames is how many names a log line about overlapping variants has.
+const overlapNames = 10
+
+// speakOfLocators counts, and says, what a response shows of how the origin reads locators and writes constraints.
+func (s *stream) speakOfLocators(now time.Time, typeURL string, u *relay.Update, a *relay.Applied) {
+	o := s.lane.origin
+	o.counts.LocatorFaults("unheeded", a.Unheeded)
+	o.counts.LocatorFaults("unconstrained", a.Unconstrained)
+	o.counts.LocatorFaults("empty_or", u.EmptyOr)
+	about := zap.String("type_url", printable(typeURL))
+	if a.Unheeded > 0 {
+		o.news.warn(now, "unheeded", "the origin sends what was never asked for to who asked by locators alone: it does not know them, though it is "+
+			"declared tp2, and took the request for a wildcard; nothing of it is used for clients with parameters; see origins[].tp2",
+			about, zap.Int("resources", a.Unheeded), zap.String("group", s.lane.table.Group().Key()))
+	}
+	if a.Unconstrained > 0 && !o.saidUnconstrained.Swap(true) {
+		s.lane.log.Warn("the origin answers locators in the form of plain names, without constraints: what it sends is used for all parameters, "+
+			"whether or not it looked at them", about, zap.Int("resources", a.Unconstrained))
+	}
+	if u.EmptyOr > 0 {
+		o.news.warn(now, "empty or", "constraints have an or of nothing, which matches nothing", about, zap.Int("constraints", u.EmptyOr))
+	}
+	if len(a.Overlaps) > 0 {
+		names := make([]string, 0, overlapNames)
+		for _, x := range a.Overlaps[:min(len(a.Overlaps), overlapNames)] {
+			names = append(names, printable(x.Name)+" for "+printable(x.Params))
+		}
+		s.lane.log.Warn("several variants of one name match the same parameters, an error of the origin: the one with the most parameters in its "+
+			"constraints is used", about, zap.Int("resources", len(a.Overlaps)), zap.Strings("names", names))
+	}
+}
