@@ -72,20 +72,25 @@ func (s *shard) starName() Name { return Name{Name: Wildcard, Params: s.params, 
 func (k *kin) byLocator() bool { return k.group.origin.config().TP2 }
 
 // seedStarLocked gives the set what the same stream brought for that of another map, and matches this one: it is a member (RELAY-72), and many
-// servers do not send twice on one stream what has not changed. It is no answer.
+// servers do not send twice on one stream what has not changed. It is no answer. Where lists are whole the next one has it, and if that was
+// under way (lateLocked) it would not take away what has gone meanwhile.
 func (s *shard) seedStarLocked(gen uint32) {
+	if s.group.origin.config().SotW && absenceDeletes(s.typeURL) {
+		return
+	}
 	seeded := map[*member]bool{}
 	s.othersLocked(func(x *shard) {
-		if x.star.askedGen != gen {
+		if x.star.askedGen != gen || !x.star.wantedLocked() { // of what is unsubscribed nobody would say that it goes
 			return
 		}
 		for name, m := range x.star.members {
 			if m.seenGen != gen || s.star.members[name] != nil || x.star.doubted[name] || x.star.guard.partsFromLocked(m.variants) {
 				continue
 			}
+			own := &member{name: name, seenGen: gen}
 			for _, v := range m.variants {
-				if v.Constraints.Match(s.params) {
-					own := &member{name: name, seenGen: gen, variants: []*Variant{v}}
+				if v.Constraints.Match(s.params) { // several, if the origin has mistakes (DYN-9)
+					own.variants = append(own.variants, v)
 					s.star.members[name], seeded[own] = own, true
 				}
 			}

@@ -121,6 +121,7 @@ func (s *shard) expireNameLocked(e *entry, now time.Time) (n int) {
 		gen = 0
 	}
 	s.offerNamedLocked(e, s.rev, gen, true)
+	s.partTouchedLocked(map[*entry]bool{e: true})
 	for _, w := range e.wants {
 		if w.chosen == nil && w.fault != nil && w.fault.own {
 			w.fault = expired(e.name)

@@ -296,6 +296,7 @@ func (s *shard) letGoLocked(t *set) (n int) {
 		}
 	}
 	s.offerTouchedLocked(touched, rev, gen)
+	s.partTouchedLocked(touched)
 	for id, err := range held {
 		for _, e := range s.holdersLocked(id.name) {
 			if err != nil && gen != 0 && len(e.variants) == 0 {

@@ -24,6 +24,15 @@ func params(text string) constraints.Params {
 // compile reads constraints that hold all together: k=v, or !k for a key that is not there.
 func compile(tb testing.TB, text string) *constraints.Set {
 	tb.Helper()
+	set, err := constraints.Compile(constrain(text))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return set
+}
+
+// constrain is them as a message.
+func constrain(text string) *discoveryv3.DynamicParameterConstraints {
 	type c = discoveryv3.DynamicParameterConstraints
 	var all []*c
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
@@ -39,13 +48,9 @@ func compile(tb testing.TB, text string) *constraints.Set {
 		}
 		all = append(all, x)
 	}
-	set, err := constraints.Compile(&c{Type: &discoveryv3.DynamicParameterConstraints_AndConstraints{
+	return &c{Type: &discoveryv3.DynamicParameterConstraints_AndConstraints{
 		AndConstraints: &discoveryv3.DynamicParameterConstraints_ConstraintList{Constraints: all},
-	}})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return set
+	}}
 }
 
 // kinRig is a rig whose origin understands locators. Words are NAME{CONSTRAINTS}=BODY, and -NAME{CONSTRAINTS}.

@@ -29,6 +29,8 @@ type namedTable struct {
 	// unheard are the names asked, in order of time, to be looked at after patience (ABS-1); silentAt is when, zero if there are none.
 	unheard  []unheard
 	silentAt time.Time
+	// doubts are names held from streams before that the present one may have said are not there (stale.go); nil: none.
+	doubts map[*entry]doubt
 }
 
 // unheard is a name asked on the stream of generation gen.

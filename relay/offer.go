@@ -80,7 +80,7 @@ func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Varian
 		return // nobody wants it any more, or nobody may have it
 	}
 	from.rev = asked[0].nextRevLocked()
-	portions := k.divideLocked(asked, u, bodies)
+	portions := k.divideLocked(asked, u, bodies, gen, now)
 	several := len(asked) > 1
 	if several {
 		a.strays = map[identity]int{}
@@ -134,9 +134,8 @@ func (s *shard) takeUpLocked(a *Applied, p *portion, lane laneIndex, gen uint32,
 }
 
 // divideLocked divides a response. Where there is one map, and nothing that it does not match, that is the response itself.
-func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant) []portion {
+func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant, gen uint32, now time.Time) []portion {
 	portions := make([]portion, len(asked))
-	sotw := k.group.origin.config().SotW && !u.Bad
 	k.constrained = k.constrained || len(u.RemovedVariants) > 0 ||
 		slices.ContainsFunc(u.Resources, func(r Resource) bool { return r.Constraints != nil }) ||
 		slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints != nil })
@@ -161,13 +160,17 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant) []porti
 		}
 	}
 	for i, s := range asked {
-		if sotw {
-			portions[i].supersedeLocked(s)
+		switch {
+		case u.Bad:
+		case k.group.origin.config().SotW:
+			portions[i].supersedeLocked(s.variantsLocked)
+		default:
+			portions[i].supersedeLocked(func(name string) []*Variant { return s.staleLocked(name, gen) })
 		}
 	}
 	for _, r := range u.RemovedVariants {
 		for _, s := range k.matchingLocked(r.Set) {
-			if p := at[s]; p != nil && !s.keepsLocked(p, identity{r.Name, r.Constraints}) {
+			if p := at[s]; p != nil && !s.keepsLocked(p, identity{r.Name, r.Constraints}, gen) {
 				p.RemovedVariants = append(p.RemovedVariants, r)
 			}
 		}
@@ -181,26 +184,28 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant) []porti
 	}
 	for _, name := range u.Removed {
 		for i, s := range asked {
-			if (!s.constrainedLocked(name) || s.awaitsLocked(name)) && !s.keepsLocked(&portions[i], identity{name: name}) {
+			s.doubtLocked(now, name, gen)
+			if (!s.constrainedLocked(name, gen) || s.awaitsLocked(name, gen)) && !s.keepsLocked(&portions[i], identity{name: name}, gen) {
 				portions[i].Removed = append(portions[i].Removed, name)
 			}
 		}
 	}
 	for i, s := range asked {
-		portions[i].replaceLeftLocked(s)
+		portions[i].replaceLeftLocked(s, gen)
 	}
 	return portions
 }
 
-// supersedeLocked has a SotW response remove the variants of what it lists that it does not list: it brings one that matches, there is no
-// other word for a removal, and a relay that came later would know the new one alone (DYN-9).
-func (p *portion) supersedeLocked(s *shard) {
+// supersedeLocked has a response remove those held variants of what it lists that it does not list. In state of the world, all: it brings one
+// that matches, there is no other word for a removal, and a relay that came later would know the new one alone (DYN-9). In delta those that
+// the stream has not spoken of (stale.go).
+func (p *portion) supersedeLocked(held func(name string) []*Variant) {
 	listed := make(map[identity]bool, len(p.Resources))
 	for i := range p.Resources {
 		listed[identity{p.Resources[i].Name, p.Resources[i].Constraints.Key()}] = p.Resources[i].Any != nil
 	}
 	for id, body := range listed {
-		for _, v := range s.variantsLocked(id.name) {
+		for _, v := range held(id.name) {
 			old := identity{id.name, v.Constraints.Key()}
 			if _, there := listed[old]; body && !there {
 				listed[old] = false
@@ -228,11 +233,23 @@ func replaced(vs []*Variant, key string, rev uint64) bool {
 	return slices.ContainsFunc(vs, func(v *Variant) bool { return v.from.rev == rev && v.Constraints.Key() != key })
 }
 
-// constrainedLocked reports whether the shard holds variants of a name with constraints alone, which a removal of the plain name does not
-// concern (DYN-13).
-func (s *shard) constrainedLocked(name string) bool {
-	vs := s.variantsLocked(name)
-	return len(vs) > 0 && !slices.ContainsFunc(vs, func(v *Variant) bool { return v.Constraints == nil })
+// constrainedLocked reports whether what the shard holds of a name by what it asked on the stream of generation gen is variants with
+// constraints alone, which a removal of the plain name does not concern (DYN-13).
+func (s *shard) constrainedLocked(name string, gen uint32) bool {
+	held, plain := false, false
+	look := func(vs []*Variant) {
+		held = held || len(vs) > 0
+		plain = plain || find(vs, "") != nil
+	}
+	if e := s.named.entries[name]; e != nil && e.askedOn(gen) {
+		look(e.variants)
+	}
+	s.setsLocked(func(t *set) {
+		if m := t.members[name]; m != nil && t.askedGen == gen {
+			look(m.variants)
+		}
+	})
+	return held && !plain
 }
 
 // besideLocked notes a response that has nothing for the map. It may be all the answer that there is to its sets, but not so surely as one

@@ -69,6 +69,7 @@ func (t *set) reviveLocked() {
 				t.members[v.Name] = m
 			}
 			m.variants = append(m.variants, v)
+			t.shard.constrained = t.shard.constrained || v.Constraints != nil
 			t.from = newer(t.from, v.from)
 		}
 		for _, m := range t.members {

@@ -120,11 +120,11 @@ func (s *shard) dropIfEmptyLocked() bool {
 	}
 	s.dead = true
 	for i, l := range s.lanes.Load() {
-		if s.byLocator() { // what was asked by locator is taken back one by one
+		if s.byLocator() && len(s.kin.all) > 1 { // what was asked by locator is taken back one by one, but the stream was asked for the type
 			s.dead = s.dead && !(i == int(mainLane) && l.live(s.star.askedGen))
 			continue
 		}
-		if l.live(s.named.firstGen[i]) || i == int(mainLane) && (l.live(s.star.askedGen) || l.live(s.spacesGen)) {
+		if l.live(s.named.firstGen[i]) || l.live(s.askedGen[i]) || i == int(mainLane) && (l.live(s.star.askedGen) || l.live(s.spacesGen)) {
 			s.dead = false
 			s.idle.Store(true)
 			if s.group.idle() > maxIdleShards {

@@ -37,9 +37,11 @@ func (w *want) unshare() {
 	}
 }
 
-// representativeLocked is the want of another map that may stand for this one; nil: none.
+// representativeLocked is the want of another map that may stand for this one; nil: none. Where it is never told that a variant has gone
+// (DEL-3) nobody would learn that the two have parted.
 func (s *shard) representativeLocked(w *want) (rep *want) {
-	if !s.group.origin.config().Share || w.refresh || w.left() != nil {
+	cfg := s.group.origin.config()
+	if !cfg.Share || cfg.SotW && !FullState(s.typeURL) || w.refresh || w.left() != nil {
 		return nil
 	}
 	s.othersLocked(func(x *shard) {
@@ -59,7 +61,7 @@ func (s *shard) representativeLocked(w *want) (rep *want) {
 // serves reports whether what the want was answered with is what the other has.
 func (w *want) serves(other *want) bool {
 	a, b := w.chosen, other.chosen
-	return a != nil && b != nil && a.Digest == b.Digest && !a.DoNotCache && w.fault == nil && other.fault == nil &&
+	return a != nil && b != nil && !w.mute && a.Digest == b.Digest && !a.DoNotCache && w.fault == nil && other.fault == nil &&
 		!w.entry.lost && a.Name == w.entry.name
 }
 
@@ -103,6 +105,16 @@ func (k *kin) partLocked(name string) {
 	}
 }
 
+// partTouchedLocked does so for names of which one map has lost something, not by a response, which other maps would have part in.
+func (k *kin) partTouchedLocked(touched map[*entry]bool) {
+	if !k.group.origin.config().Share {
+		return
+	}
+	for e := range touched {
+		k.partLocked(e.name)
+	}
+}
+
 // partAllLocked does so for all names that a response speaks of.
 func (k *kin) partAllLocked(u *Update) {
 	if !k.group.origin.config().Share || len(k.all) < 2 {
@@ -119,6 +131,14 @@ func (k *kin) partAllLocked(u *Update) {
 	}
 	for _, e := range u.Errors {
 		k.partLocked(e.Name)
+	}
+	if !u.Full || u.Bad {
+		return
+	}
+	for _, s := range k.all { // a list says something by what it leaves out
+		for name := range s.named.entries {
+			k.partLocked(name)
+		}
 	}
 }
 
@@ -161,10 +181,10 @@ func (s *shard) waitsForHeirLocked(w *want) bool {
 }
 
 // keepsLocked reports whether a removal is no word about what the shard holds of the name: it was never asked for this map. Then the name
-// is asked, and what there is stays until the answer, or for cold_wait.
-func (s *shard) keepsLocked(p *portion, id identity) bool {
+// is asked, and what there is stays until the answer, or for cold_wait. gen is the stream's: on that of `*` it is a word about `*` alone.
+func (s *shard) keepsLocked(p *portion, id identity, gen uint32) bool {
 	e := s.named.entries[id.name]
-	if e == nil || find(e.variants, id.constraints) == nil ||
+	if e == nil || !e.askedOn(gen) || find(e.variants, id.constraints) == nil ||
 		slices.ContainsFunc(p.Resources, func(r Resource) bool { return r.Name == id.name && r.Any != nil }) {
 		return false
 	}
@@ -180,20 +200,20 @@ func (s *shard) keepsLocked(p *portion, id identity) bool {
 }
 
 // awaitsLocked reports whether the name was asked for its map at last, and what is kept of it waits for the answer.
-func (s *shard) awaitsLocked(name string) bool {
+func (s *shard) awaitsLocked(name string, gen uint32) bool {
 	e := s.named.entries[name]
-	return e != nil && slices.ContainsFunc(e.wants, func(w *want) bool { return w.left() != nil && w.asked != 0 })
+	return e != nil && slices.ContainsFunc(e.wants, func(w *want) bool { return w.left() != nil && w.asked == gen })
 }
 
 // replaceLeftLocked adds to what a response says the removal of what was kept, if it answers for the map.
-func (p *portion) replaceLeftLocked(s *shard) {
+func (p *portion) replaceLeftLocked(s *shard, gen uint32) {
 	answer := func(name string) {
 		e := s.named.entries[name]
 		if e == nil {
 			return
 		}
 		for _, w := range e.wants {
-			if v := w.left(); v != nil && w.asked != 0 {
+			if v := w.left(); v != nil && w.asked == gen {
 				w.sharing = nil
 				listed := slices.ContainsFunc(p.Resources, func(r Resource) bool {
 					return r.Name == name && r.Constraints.Key() == v.Constraints.Key()
@@ -221,6 +241,7 @@ func (s *shard) endKept(w *want, now time.Time) {
 		rev := s.nextRevLocked()
 		s.removeNameLocked(identity{w.entry.name, v.Constraints.Key()}, touched)
 		s.offerTouchedLocked(touched, rev, w.asked)
+		s.partTouchedLocked(touched)
 	}
 	s.unlock()
 }

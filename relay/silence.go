@@ -54,6 +54,7 @@ func (s *shard) silent(now time.Time) {
 	for ; n < len(t.unheard) && !t.unheard[n].at.Add(patience).After(now); n++ {
 		if u := t.unheard[n]; u.want.asked == u.gen && s.isAskedLocked(u.want) {
 			s.unheardLocked(u.want)
+			s.partTouchedLocked(map[*entry]bool{u.want.entry: true}) // who has been silent of it stands for nobody
 		}
 		t.unheard[n] = unheard{}
 	}

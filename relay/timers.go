@@ -21,6 +21,7 @@ const (
 	confirmations                  // names that were restored have been asked for ten times settle
 	guardEnd                       // removals that are held back are to go
 	keptEnd                        // what a map keeps until the origin answers for it is to go
+	doubts                         // what was held before the stream, and is not there for some map, is to go
 )
 
 type timer struct {
@@ -98,6 +99,8 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			x.lane.late(x.gen)
 		case keptEnd:
 			x.shard.endKept(x.want, now)
+		case doubts:
+			x.shard.endDoubts(x.gen, now)
 		case guardEnd:
 			x.shard.guardEnd(x.set, now)
 		}

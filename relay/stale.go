@@ -1,0 +1,91 @@
+package relay
+
+import (
+	"slices"
+	"time"
+)
+
+// A stream to an origin that understands parameters begins as if nothing were held: no versions can be presented (DYN-20), and what went
+// while there was none is named by nobody. So the first variant that the stream brings of a name takes the place of what the map had of it
+// on streams before. That there is none for the map is harder to know: the plain name in removed_resources may be said to another map, and is
+// no word about variants with constraints (DYN-13). If none has come after the pause that RELAY-6 has where a wrong guess deletes, it was
+// said to this one.
+
+// doubt is that an origin said of a name that it is not there, on the stream of generation gen.
+type doubt struct {
+	gen uint32
+	at  time.Time
+}
+
+// staleLocked is what the shard holds of a name from streams before that of generation gen, which speaks of it for the first time now.
+func (s *shard) staleLocked(name string, gen uint32) (vs []*Variant) {
+	if e := s.named.entries[name]; e != nil && e.seenGen != gen && e.askedOn(gen) {
+		vs = append(vs, e.variants...)
+	}
+	s.setsLocked(func(t *set) {
+		if m := t.members[name]; m != nil && m.seenGen != gen && t.askedGen == gen {
+			vs = append(vs, m.variants...)
+		}
+	})
+	return vs
+}
+
+// doubtLocked notes that a name asked for the map is not there, for this map or for another.
+func (s *shard) doubtLocked(now time.Time, name string, gen uint32) {
+	e := s.named.entries[name]
+	constrained := func(v *Variant) bool { return v.Constraints != nil }
+	if e == nil || e.seenGen == gen || !slices.ContainsFunc(e.variants, constrained) || !slices.ContainsFunc(e.wants, func(w *want) bool { return w.asked == gen }) {
+		return
+	}
+	t := &s.named
+	if t.doubts == nil {
+		t.doubts = map[*entry]doubt{}
+	}
+	if t.doubts[e].gen == gen {
+		return
+	}
+	t.doubts[e] = doubt{gen, now}
+	s.push(timer{at: now.Add(firmFactor * s.cfg().Settle), kind: doubts, shard: s, gen: gen})
+}
+
+// endDoubts takes away what was doubted long enough, and has not come on the stream of generation gen.
+func (s *shard) endDoubts(gen uint32, now time.Time) {
+	s.mu.Lock()
+	defer s.unlock()
+	s.now = now
+	t := &s.named
+	var over []*entry
+	for e, d := range t.doubts {
+		switch {
+		case !s.lane(t.lane).live(d.gen), e.seenGen == d.gen, len(e.variants) == 0, t.entries[e.name] != e:
+			delete(t.doubts, e)
+		case d.gen != gen:
+		default:
+			if at := s.lane(t.lane).arrivals.Load().Over(d.at, firmFactor*s.cfg().Settle); at.After(now) {
+				s.push(timer{at: at, kind: doubts, shard: s, gen: gen})
+				continue
+			}
+			delete(t.doubts, e)
+			over = append(over, e)
+		}
+	}
+	if len(over) == 0 {
+		return
+	}
+	counts := s.hearsLocked(nil, gen, s.heldNamesLocked)
+	var ps []parting
+	for _, e := range over {
+		for _, v := range e.variants {
+			ps = append(ps, parting{identity: identity{e.name, v.Constraints.Key()}})
+		}
+	}
+	kept, _ := s.screenLocked(nil, ps, counts, false)
+	rev, touched := s.nextRevLocked(), map[*entry]bool{}
+	for _, p := range ps {
+		if !kept[p.identity] {
+			s.removeNameLocked(p.identity, touched)
+		}
+	}
+	s.offerTouchedLocked(touched, rev, gen)
+	s.partTouchedLocked(touched)
+}
