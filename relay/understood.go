@@ -131,14 +131,17 @@ func (k *kin) unconstrainedLocked(asked []*shard, u *Update, gen uint32) (n int)
 }
 
 // overlapsLocked notes the names of a response of which a map has several variants now, an error of the origin: DYN-9 says which is used.
-func (k *kin) overlapsLocked(a *Applied, asked []*shard, portions []portion) {
+func (k *kin) overlapsLocked(a *Applied, asked []*shard) {
 	if !k.constrained {
 		return
 	}
 	more := map[string]bool{} // of this response, that are not remembered
-	for i, s := range asked {
-		for j := range portions[i].Resources {
-			name := portions[i].Resources[j].Name
+	for _, s := range asked {
+		if s.part == nil {
+			continue
+		}
+		for i := range s.part.Resources {
+			name := s.part.Resources[i].Name
 			if k.overlaps[name] || more[name] || !s.ambiguousLocked(name) {
 				continue
 			}
