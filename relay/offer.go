@@ -19,16 +19,12 @@ func (p *portion) silent() bool {
 }
 
 // askersLocked are the shards of which something was asked on a lane's stream.
-func (k *kin) askersLocked(i laneIndex, gen uint32) (asked []*shard) {
-	if len(k.all) == 1 && k.all[0].kindLocked(i, gen) != kindNone {
-		return k.all
+func (k *kin) askersLocked(i laneIndex, gen uint32) []*shard {
+	none := func(s *shard) bool { return s.kindLocked(i, gen) == kindNone }
+	if !slices.ContainsFunc(k.all, none) {
+		return k.all // which is not changed, but replaced
 	}
-	for _, s := range k.all {
-		if s.kindLocked(i, gen) != kindNone {
-			asked = append(asked, s)
-		}
-	}
-	return asked
+	return slices.DeleteFunc(slices.Clone(k.all), none)
 }
 
 // heldLocked is what is held of each resource, wherever it is.

@@ -114,7 +114,8 @@ func isAskedOf(asked []*shard, gen uint32, name string) bool {
 // unconstrainedLocked counts what was told in plain form of names that were asked with parameters. It matches every map (DYN-12); but
 // an origin whose answers to locators have no constraints may not have looked at the parameters.
 func (k *kin) unconstrainedLocked(asked []*shard, u *Update, gen uint32) (n int) {
-	if selected(asked, gen) {
+	plain := func(r Resource) bool { return r.Any != nil && !r.located() }
+	if !slices.ContainsFunc(u.Resources, plain) || selected(asked, gen) {
 		return 0
 	}
 	located := slices.DeleteFunc(slices.Clone(asked), func(s *shard) bool { return s.params.Len() == 0 })
@@ -123,7 +124,7 @@ func (k *kin) unconstrainedLocked(asked []*shard, u *Update, gen uint32) (n int)
 	}
 	for i := range u.Resources {
 		r := &u.Resources[i]
-		if r.Any != nil && !r.located() && r.anyName(func(name string) bool { return isAskedOf(located, gen, name) }) {
+		if plain(*r) && r.anyName(func(name string) bool { return isAskedOf(located, gen, name) }) {
 			n++
 		}
 	}
