@@ -35,7 +35,9 @@ type spots struct {
 }
 
 // locatorsLocked divides locators. refuse is told of every one that is asked nowhere.
-func (s *session) locatorsLocked(st *streamType, to *routed, locators []*discoveryv3.ResourceLocator, refuse func(name string, p constraints.Params, why *reason)) {
+func (s *session) locatorsLocked(
+	st *streamType, to *routed, locators []*discoveryv3.ResourceLocator, refuse func(name string, p constraints.Params, why *reason),
+) {
 	for _, l := range locators {
 		name, p := l.GetName(), constraints.NewParams(l.GetDynamicParameters())
 		x, why := s.spotLocked(st, to, name, p)

@@ -155,7 +155,10 @@ func (c *control) matching(of map[string]string, asked string) (variants []strin
 	params := constraints.NewParams(locator("x{" + strings.Join(words, ";") + "}").DynamicParameters)
 	for key := range of {
 		base, _, _ := cutLocator(key)
-		if strings.HasPrefix(key, "?") || base != name && (name != relay.Wildcard || c.hidden(base)) {
+		prefix, glob := strings.CutSuffix(name, "/*")
+		member, in := strings.CutPrefix(base, prefix+"/")
+		selected := base == name || name == relay.Wildcard && !c.hidden(base) || glob && in && !strings.Contains(member, "/")
+		if strings.HasPrefix(key, "?") || !selected {
 			continue
 		}
 		set, err := constraints.Compile(resourceName(key).DynamicParameterConstraints)

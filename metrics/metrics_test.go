@@ -117,7 +117,7 @@ func exercise(m *Metrics) {
 		o.TooManyPings()
 		o.Silent()
 		o.LocatorFaults(s, 1)
-		o.VariantAmbiguity()
+		o.VariantAmbiguity(1)
 		o.UnfitParameters(1)
 		o.FileLoad(errors.New(s))
 		m.ConfigReload(errors.New(s))
@@ -253,7 +253,7 @@ func TestCounters(t *testing.T) {
 	m.Origin("mesh").Reconnect() // the same series
 	o.Loop()
 	o.Silent()
-	o.VariantAmbiguity()
+	o.VariantAmbiguity(1)
 	o.LocatorFaults("unheeded", 7)
 	o.UnfitParameters(0)
 	o.UnfitParameters(3)
@@ -275,6 +275,8 @@ func TestCounters(t *testing.T) {
 		"weir_cache_evictions_total bytes":                 3,
 		"weir_cache_lookups_total live":                    1,
 		"weir_cache_lookups_total retired":                 2,
+		"weir_cache_lookups_total mismatch":                1,
+		"weir_upstream_unmatched_variants_total mesh cds":  6,
 		"weir_limit_rejections_total names_per_stream":     1,
 		"weir_largest_message_bytes to_client":             500,
 		"weir_propagation_seconds acked":                   2,
@@ -291,8 +293,6 @@ func TestCounters(t *testing.T) {
 		"weir_upstream_rejected_resources_total mesh cds":  5,
 		"weir_upstream_quarantines_total mesh eds":         1,
 		"weir_ttl_expirations_total mesh eds":              2,
-		"weir_cache_lookups_total mismatch":                1,
-		"weir_upstream_unmatched_variants_total mesh cds":  6,
 	} {
 		if got[series] != want {
 			t.Errorf("%s is %v, want %v", series, got[series], want)

@@ -28,7 +28,7 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 		silent: counterVec(f, "weir_upstream_silent_total",
 			"Times a connected origin left a subscription unanswered for too long.", "origin"),
 		ambiguity: counterVec(f, "weir_variant_ambiguity_total",
-			"Times several variants of a name matched one subscription, an error of the origin.", "origin"),
+			"Times a response had one of several variants of a name chosen for a parameter map, an error of the origin.", "origin"),
 		unfit: counterVec(f, "weir_unfit_parameters_total",
 			"Fields of clients' nodes that could not become parameters, being lists, structs or no numbers.", "origin"),
 		fileLoads: counterVec(f, "weir_file_loads_total",
@@ -172,10 +172,10 @@ func (o *Origin) Silent() {
 	}
 }
 
-// VariantAmbiguity counts that several variants of a name matched one subscription (DYN-9).
-func (o *Origin) VariantAmbiguity() {
-	if o != nil {
-		o.ambiguity.Inc()
+// VariantAmbiguity counts n choices among several variants of a name that matched one subscription (DYN-9).
+func (o *Origin) VariantAmbiguity(n int) {
+	if o != nil && n > 0 {
+		o.ambiguity.Add(float64(n))
 	}
 }
 

@@ -32,7 +32,8 @@ type Applied struct {
 	Unheeded int
 	// Unconstrained is the number of resources told in plain form, without constraints, though they were asked with parameters.
 	Unconstrained int
-	// Overlapping is the number of names found to have variants that overlap, and Overlaps are those not said before (DYN-9).
+	// Overlapping is how often one of several variants that match a map was chosen, and Overlaps are names of those that were not said
+	// before (DYN-9).
 	Overlapping int
 	Overlaps    []Overlap
 
@@ -87,9 +88,7 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	if a.Expired > 0 {
 		l.group.origin.counts.Type(u.TypeURL).Expired(a.Expired)
 	}
-	for range a.Overlapping {
-		l.group.origin.counts.VariantAmbiguity()
-	}
+	l.group.origin.counts.VariantAmbiguity(a.Overlapping)
 	if l.heard.Swap(gen) != gen || a.Released {
 		l.group.tryNext()
 	}

@@ -175,6 +175,7 @@ func (s *shard) moveLocked(to laneIndex) {
 		return
 	}
 	s.named.lane = to
+	s.relookLocked() // the one may be down and the other not
 	if s.hasNamesLocked() {
 		s.poke(to)
 	}

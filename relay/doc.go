@@ -55,8 +55,8 @@
 //
 // An origin that says it reads locators and does not is found out by its answers: what was never asked for, without constraints, on a stream
 // that asked for names alone. Nothing more of that stream is taken for a parameter map until constraints come (understood.go,
-// TestOriginThatIgnoresLocators; what looks like it and is not: TestOriginThatMayReadLocators). Variants of a name that overlap are counted
-// once for the name, 1,000 names are remembered (TestOverlapsAreSaidOnce, TestReadingIsBounded), and DYN-9 chooses.
+// TestOriginThatIgnoresLocators; what looks like it and is not: TestOriginThatMayReadLocators). Of variants of a name that overlap DYN-9
+// chooses; each response that has it choose is counted, and a name is said once, 1,000 of a type (TestOverlapsAreSaidOnce, TestReadingIsBounded).
 //
 // Clients make parameter maps up, and each is a subscription of its own upstream: a group has so many that are in use and no more, and who
 // asks with another is refused, so that it costs nobody else theirs (paramsets.go, TestParameterSets). Where as many are held, none
@@ -151,8 +151,17 @@
 // there is no variant, an error or an absence, has constraints that match that map and none of the client's others (TestExact): a
 // bare name would be about all of them (DYN-13), and a relay behind this one takes it so. TestLocatedAtRandom in downstream plays such a client.
 //
+// # Pictures
+//
+// [Origin.Status] and [Origin.Query] are for people and metrics. They lock one shard at a time, and what one variant is for many parameter
+// maps is one picture, which lists ten of them unless asked for all (pictures.go, TestPicturesOfVariants, TestPicturesListFewMaps).
+//
 // # Known limits
 //
+// For a parameter map that nobody has, a picture shows what is held and matches, members of sets of other maps among it: a client would be
+// given what is named at once, and the set when the origin has answered. Whether variants for other maps are held of a name that was looked
+// up in vain is told by what is held by name and of `*`, not by globs. A name whose variants overlapped, were mended and overlap anew
+// is counted, and not said a second time.
 // Where equal content may be other bytes (VER-6), a listener without a name still counts as received. A bare resource of a SotW answer does not say
 // do_not_cache: a relay behind this one that speaks SotW to it keeps the body as any other. A list that is sent
 // whole does not tell the error of what it lists, since it would have to leave that out (ABS-9,

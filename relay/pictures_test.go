@@ -134,3 +134,47 @@ weir_cache_lookups_total{result="stale"} 0
 		t.Error(err)
 	}
 }
+
+// BenchmarkPictures: what a scrape and a look at /resources cost where 500 parameter maps hold 20 names, each in a variant for that map
+// (variants) or in one for all (shared).
+func BenchmarkPictures(b *testing.B) {
+	for _, shared := range []bool{false, true} {
+		r := newKinRig(b, OriginConfig{})
+		const maps, names = 500, 20
+		all := make([]string, names)
+		for i := range all {
+			all[i] = fmt.Sprintf("n%04d", i)
+		}
+		for i := range maps {
+			r.sub(EndpointType, fmt.Sprintf("env=e%03d", i), true, all...)
+		}
+		r.open()
+		for i := range maps {
+			var words []string
+			for _, name := range all {
+				if shared {
+					words = append(words, name+"=1")
+				} else {
+					words = append(words, fmt.Sprintf("%s{env=e%03d}=1", name, i))
+				}
+			}
+			r.says(mainLane, zero, EndpointType, words...)
+			if shared {
+				break
+			}
+		}
+		kind := map[bool]string{false: "variants", true: "shared"}[shared]
+		b.Run("Status/"+kind, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				r.table.Origin("mesh").Status()
+			}
+		})
+		b.Run("Query/"+kind, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				r.table.Origin("mesh").Query(ResourceQuery{}, func(ResourceStatus) bool { return true })
+			}
+		})
+	}
+}

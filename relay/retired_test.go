@@ -126,3 +126,37 @@ func TestRetirementCounts(t *testing.T) {
 	}
 	t.Error("evictions are not counted")
 }
+
+// TestMovedToALaneThatIsDown: what had retired is given out when its name moves to a lane that no stream can be opened for, and counts in
+// the version of the list that it is in (VER-4).
+func TestMovedToALaneThatIsDown(t *testing.T) {
+	r := newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", SotW: true}}})
+	before := r.sub(ClusterType, true, "n")
+	r.open()
+	r.apply(made(ClusterType, "1", nil, "n"))
+	before.Take(zero)
+	before.Close(zero)
+	r.table.Advance(zero.Add(time.Hour))
+	main, side := r.group.lanes[mainLane], r.group.lanes[sideLane]
+	main.Take(zero, true)
+	main.Close()
+	side.Close()
+	main.Open(zero, 0)
+	s := r.group.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType})
+	s.Replace(zero, []string{"m", "n"}, false)
+	main.Take(zero, true)
+	r.apply(made(ClusterType, "1", nil, "m"))
+	if a := s.Take(zero); a == nil || len(a.Variants) != 1 {
+		t.Fatalf("told %+v, want m alone: the origin has not spoken of n, and may", a)
+	}
+	side.Missed()
+	r.sub(ClusterType, true, Wildcard)
+	main.Take(zero, true)
+	a := s.Take(zero)
+	if a == nil || len(a.Variants) != 2 {
+		t.Fatalf("told %+v, want m and what had retired", a)
+	}
+	if all := listVersion(a); a.Version != all {
+		t.Errorf("version %s, of the content it is %s", a.Version, all)
+	}
+}

@@ -131,23 +131,27 @@ func (k *kin) unconstrainedLocked(asked []*shard, u *Update, gen uint32) (n int)
 	return n
 }
 
-// overlapsLocked notes the names of a response of which a map has several variants now, an error of the origin: DYN-9 says which is used.
+// overlapsLocked counts the choices that a response makes among several variants for one map, an error of the origin: DYN-9 says which is
+// used. A name is said once.
 func (k *kin) overlapsLocked(a *Applied, asked []*shard) {
 	if !k.constrained {
 		return
 	}
-	more := map[string]bool{} // of this response, that are not remembered
 	for _, s := range asked {
 		if s.part == nil {
 			continue
 		}
+		var counted map[string]bool // the response may bring several variants of it
 		for i := range s.part.Resources {
 			name := s.part.Resources[i].Name
-			if k.overlaps[name] || more[name] || !s.ambiguousLocked(name) {
+			if counted[name] || !s.ambiguousLocked(name) {
 				continue
 			}
-			if a.Overlapping++; len(k.overlaps) >= maxOverlaps {
-				more[name] = true
+			if counted == nil {
+				counted = map[string]bool{}
+			}
+			counted[name] = true
+			if a.Overlapping++; k.overlaps[name] || len(k.overlaps) >= maxOverlaps {
 				continue
 			}
 			if k.overlaps == nil {

@@ -191,8 +191,8 @@ func TestOverlapsAreSaidOnce(t *testing.T) {
 		}
 		r.table.Advance(zero.Add(firmMost))
 		isTold(t, "the most specific", told(prod), "a=3")
-		if a := r.heard(r.update(EndpointType, "a{env=prod}=4")); a.Overlapping != 0 {
-			t.Errorf("said again: %+v", a.Overlaps)
+		if a := r.heard(r.update(EndpointType, "a{env=prod}=4", "a{env=prod,v=1}=3")); a.Overlapping != 1 || len(a.Overlaps) != 0 {
+			t.Errorf("counted %d times, want once, and said again: %+v", a.Overlapping, a.Overlaps)
 		}
 		a = r.heard(r.update(EndpointType, "-a{env=prod,v=1}", "b{env=prod}=1"))
 		isTold(t, "the other", told(prod)[:3], "a=4")

@@ -8,8 +8,8 @@ import (
 )
 
 // Union is what one stream-type is subscribed to, whichever origins its names belong to: a plain Sub for each group they live in, and a
-// located one for each parameter map that locators name there. With one plain Sub it is that; with several, an answer is what all of them have to tell, as one. A list that is sent whole is the union of all their
-// lists, and waits for each (FED-5). The zero Union is subscribed to nothing. Like a Sub's, its Take is called by one goroutine at a
+// located one for each parameter map that locators name there. With one plain Sub it is that; with several, an answer is what all of them
+// have to tell, as one. A list that is sent whole is the union of all their lists, and waits for each (FED-5). The zero Union is subscribed to nothing. Like a Sub's, its Take is called by one goroutine at a
 // time; the caller sees to it that no other method is called beside it.
 type Union struct {
 	one  *Sub    // the first one opened; nil: there is none

@@ -9,6 +9,7 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
@@ -199,7 +200,9 @@ func TestLocatorsAreCut(t *testing.T) {
 func counters(o options) (*prometheus.Registry, options) {
 	reg := prometheus.NewRegistry()
 	o = tp2(o)
-	o.config = func(c *Config) { c.TP2, c.Metrics = true, metrics.New(reg) }
+	m := metrics.New(reg)
+	o.config = func(c *Config) { c.TP2, c.Metrics = true, m }
+	o.table = func(c *relay.Config) { c.Origins[0].TP2, c.Metrics = true, m }
 	return reg, o
 }
 
@@ -284,4 +287,11 @@ func TestOriginWithOverlaps(t *testing.T) {
 	})
 	wantFaults(t, reg, "empty_or", 1)
 	wantFaults(t, reg, "unheeded", 0)
+	const choices = `# HELP weir_variant_ambiguity_total Times a response had one of several variants of a name chosen for a parameter map, an error of the origin.
+# TYPE weir_variant_ambiguity_total counter
+weir_variant_ambiguity_total{origin="mesh"} 2
+` // by each of the two responses
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(choices), "weir_variant_ambiguity_total"); err != nil {
+		t.Error(err)
+	}
 }

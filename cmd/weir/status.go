@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -45,7 +46,9 @@ type groupLine struct {
 	NodeID  string `json:"node_id"`
 	Cluster string `json:"node_cluster"`
 	Clients int    `json:"clients"`
-	Types   []struct {
+	// Maps of dynamic parameters in use.
+	ParameterSets int `json:"parameter_sets"`
+	Types         []struct {
 		Resources int `json:"resources"`
 		Stale     int `json:"stale"`
 		Waiting   int `json:"waiting"`
@@ -152,18 +155,7 @@ func statusTable(w io.Writer, pages []byte) error {
 		}
 		row(tw, o.Name, state, ago(now, o.Since), o.Source, o.Groups, o.Streams, o.Resources, o.Stale, ago(now, o.LastUpdate), o.Error)
 	}
-	if len(s.Groups.Groups) > 0 {
-		_, _ = fmt.Fprintln(tw)
-		row(tw, "GROUP", "ORIGIN", "CLUSTER", "CLIENTS", "RESOURCES", "STALE", "WAITING")
-	}
-	for i := range s.Groups.Groups {
-		g := &s.Groups.Groups[i]
-		resources, stale, waiting := 0, 0, 0
-		for _, t := range g.Types {
-			resources, stale, waiting = resources+t.Resources, stale+t.Stale, waiting+t.Waiting
-		}
-		row(tw, g.NodeID, g.Origin, g.Cluster, g.Clients, resources, stale, waiting)
-	}
+	s.groups(tw)
 	if len(s.NACKs.Clients) > 0 {
 		_, _ = fmt.Fprintln(tw)
 		row(tw, "REFUSED BY", "PEER", "TYPE", "TIMES", "LAST", "BECAUSE")
@@ -173,6 +165,32 @@ func statusTable(w io.Writer, pages []byte) error {
 		row(tw, n.NodeID, n.Peer, n.Type, n.Count, ago(now, n.At), n.Message)
 	}
 	return tw.Flush()
+}
+
+// groups are told their parameter sets only where there are any.
+func (s *standing) groups(w io.Writer) {
+	if len(s.Groups.Groups) == 0 {
+		return
+	}
+	params := slices.ContainsFunc(s.Groups.Groups, func(g groupLine) bool { return g.ParameterSets > 0 })
+	_, _ = fmt.Fprintln(w)
+	head := []any{"GROUP", "ORIGIN", "CLUSTER", "CLIENTS", "RESOURCES", "STALE", "WAITING"}
+	if params {
+		head = append(head, "PARAMETER SETS")
+	}
+	row(w, head...)
+	for i := range s.Groups.Groups {
+		g := &s.Groups.Groups[i]
+		resources, stale, waiting := 0, 0, 0
+		for _, t := range g.Types {
+			resources, stale, waiting = resources+t.Resources, stale+t.Stale, waiting+t.Waiting
+		}
+		cells := []any{g.NodeID, g.Origin, g.Cluster, g.Clients, resources, stale, waiting}
+		if params {
+			cells = append(cells, g.ParameterSets)
+		}
+		row(w, cells...)
+	}
 }
 
 func (s *standing) summary(w io.Writer) {

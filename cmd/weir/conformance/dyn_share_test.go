@@ -90,6 +90,8 @@ func representative(t *testing.T) {
 	first.has(eds, "n{env=prod,i=0}", "1", "it arrives")
 	second.seek(eds, "n{env=prod,i=1}")
 	second.has(eds, "n{env=prod,i=1}", "1", "the second shares it")
+	second.WantIdle(quiet / 2)
+	w.upstream(eds, "and is not asked for", "n{env=prod,i=0}")
 	first.Cancel()
 	s = w.upstream(eds, "the second takes its place", "n{env=prod,i=1}")
 	asked := false
@@ -116,6 +118,8 @@ func splitOfSharers(t *testing.T) {
 	first.has(eds, "n{env=prod,i=0}", "whole", "it arrives")
 	second.seek(eds, "n{env=prod,i=1}")
 	second.has(eds, "n{env=prod,i=1}", "whole", "the second shares it")
+	second.WantIdle(quiet / 2)
+	w.upstream(eds, "and is not asked for", "n{env=prod,i=0}")
 	replacing(s, eds, "2", "n", when("env=prod"), variant{when("env=prod,i=0"), "half-0"}.of(eds, "n"))
 	first.has(eds, "n{env=prod,i=0}", "half-0", "the representative has another in its place")
 	s = w.upstream(eds, "the sharer is asked for itself", "n{env=prod,i=0}", "n{env=prod,i=1}")
