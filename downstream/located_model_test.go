@@ -22,14 +22,16 @@ func TestLocatedAtRandom(t *testing.T) {
 	seeds := 12
 	for _, typeURL := range []string{eds, cds, odd} {
 		for _, delta := range []bool{true, false} {
-			if !delta && typeURL != cds {
-				continue // a grouped type has no removals in SotW, so the client keeps what was replaced
-			}
-			for seed := range seeds {
-				t.Run(fmt.Sprintf("%s/delta=%v/%d", scriptType(typeURL), delta, seed), func(t *testing.T) {
-					g := &locatedGame{t: t, rng: rand.New(rand.NewPCG(uint64(seed), 6)), typeURL: typeURL}
-					g.play(delta)
-				})
+			for _, sotw := range []bool{false, true} {
+				if (!delta || sotw) && typeURL != cds {
+					continue // a grouped type has no removals in SotW, so the client, or the relay, keeps what was replaced
+				}
+				for seed := range seeds {
+					t.Run(fmt.Sprintf("%s/delta=%v/sotw origin=%v/%d", scriptType(typeURL), delta, sotw, seed), func(t *testing.T) {
+						g := &locatedGame{t: t, rng: rand.New(rand.NewPCG(uint64(seed), 6)), typeURL: typeURL}
+						g.play(delta, sotw)
+					})
+				}
 			}
 		}
 	}
@@ -66,9 +68,9 @@ type locatedGame struct {
 	log     []string
 }
 
-func (g *locatedGame) play(delta bool) {
-	g.rig = newRigOf(g.t, relay.OriginConfig{Name: "mesh", TP2: true})
-	g.origin = newControl(g.t, g.rig.origin, false)
+func (g *locatedGame) play(delta, sotw bool) {
+	g.rig = newRigOf(g.t, relay.OriginConfig{Name: "mesh", TP2: true, SotW: sotw})
+	g.origin = newControl(g.t, g.rig.origin, sotw)
 	g.client = newPipe(g.rig, delta)
 	g.asked, g.held, g.gaps = map[string]bool{}, map[string]map[string]string{}, map[string]bool{}
 	g.ask()
@@ -296,7 +298,7 @@ func (g *locatedGame) has(l string) (bodies []string) {
 
 // rest lets time pass until nothing is on its way, and compares.
 func (g *locatedGame) rest() {
-	for range 12 {
+	for range 17 { // a list waits 15 s for what a SotW origin is silent about
 		g.run()
 		g.acks()
 		g.run()

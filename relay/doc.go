@@ -62,6 +62,12 @@
 // asks with another is refused, so that it costs nobody else theirs (paramsets.go, TestParameterSets). Where as many are held, none
 // lingers: one after the other they would pile up (TestMadeUpMapsDoNotPileUp).
 //
+// A stream to an origin that understands parameters begins as if nothing were held, so what was held before is replaced by the first variant
+// that comes of the name, and goes a pause after the origin has said that there is none (stale.go, TestStaleVariant,
+// TestStaleVariantIsGone). TestConvergence plays variants that are split, merged and mistaken, too. A response costs what it
+// concerns, whatever the number of variants, and little for each map (BenchmarkVariants). Where removals are never told nothing is shared
+// (TestShareEnds).
+//
 // # Room
 //
 // What is wanted never goes (RELAY-79). The process tells the table what it holds and may hold; above that what retired is given up, then

@@ -40,6 +40,7 @@ type kin struct {
 	overlaps map[string]bool // names of which it was said that their variants overlap
 
 	constrained bool                // something with constraints was heard of
+	undivided   portion             // within one response: what it says to each shard, if that is the same
 	matching    map[string][]*shard // by constraints: the shards whose maps match; nil: to be made anew
 }
 

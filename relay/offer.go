@@ -19,16 +19,12 @@ func (p *portion) silent() bool {
 }
 
 // askersLocked are the shards of which something was asked on a lane's stream.
-func (k *kin) askersLocked(i laneIndex, gen uint32) (asked []*shard) {
-	if len(k.all) == 1 && k.all[0].kindLocked(i, gen) != kindNone {
-		return k.all
+func (k *kin) askersLocked(i laneIndex, gen uint32) []*shard {
+	none := func(s *shard) bool { return s.kindLocked(i, gen) == kindNone }
+	if !slices.ContainsFunc(k.all, none) {
+		return k.all // which is not changed, but replaced
 	}
-	for _, s := range k.all {
-		if s.kindLocked(i, gen) != kindNone {
-			asked = append(asked, s)
-		}
-	}
-	return asked
+	return slices.DeleteFunc(slices.Clone(k.all), none)
 }
 
 // heldLocked is what is held of each resource, wherever it is.
@@ -80,31 +76,39 @@ func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Varian
 		return // nobody wants it any more, or nobody may have it
 	}
 	from.rev = asked[0].nextRevLocked()
-	portions := k.divideLocked(asked, u, bodies, gen, now)
+	divided := k.divideLocked(asked, u, bodies, from.rev, gen, now)
 	several := len(asked) > 1
 	if several {
 		a.strays = map[identity]int{}
 	}
-	for i, s := range asked {
-		p := &portions[i]
+	for _, s := range asked {
+		p := s.part
 		switch {
-		case !several:
-		case p.silent() && !u.silent():
+		case p == nil && several && !u.silent():
 			s.besideLocked(now, lane, gen, u)
 			continue
-		case p.Full && s.lateLocked(gen):
+		case p == nil:
+			p = s.partLocked(u)
+		}
+		if p.Full && several && s.lateLocked(gen) {
 			part := *p.Update
-			part.Full, p.Update = false, &part
+			part.Full = false
+			p = &portion{&part, p.bodies}
+			s.part = p
 		}
 		s.now, s.rev = now, from.rev
 		s.editedLocked()
 		s.takeUpLocked(a, p, lane, gen, from)
 	}
 	k.partAllLocked(u)
-	k.overlapsLocked(a, asked, portions)
-	if several || portions[0].Update != u {
-		k.countStraysLocked(a, asked, portions, u)
+	k.overlapsLocked(a, asked)
+	if several || divided {
+		k.countStraysLocked(a, asked, u)
 	}
+	for _, s := range asked {
+		s.part = nil
+	}
+	k.undivided = portion{}
 }
 
 // lateLocked reports whether the shard's `*` was asked after that of kin and is not answered yet: a list may have been under way that was
@@ -133,67 +137,83 @@ func (s *shard) takeUpLocked(a *Applied, p *portion, lane laneIndex, gen uint32,
 	}
 }
 
-// divideLocked divides a response. Where there is one map, and nothing that it does not match, that is the response itself.
-func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant, gen uint32, now time.Time) []portion {
-	portions := make([]portion, len(asked))
+// partLocked is what a response says to the shard, of nothing yet.
+func (s *shard) partLocked(u *Update) *portion {
+	if s.part == nil {
+		part := *u
+		part.Resources, part.Removed, part.RemovedVariants, part.Errors = nil, nil, nil, nil
+		s.part = &portion{Update: &part}
+	}
+	return s.part
+}
+
+// divideLocked divides a response of revision rev. Where there is one map, and nothing that it does not match, that is the response itself
+// for everybody. Else a shard has a part only if something is said to it: there may be many that a variant does not concern
+// (BenchmarkVariants).
+func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant, rev uint64, gen uint32, now time.Time) (divided bool) {
 	k.constrained = k.constrained || len(u.RemovedVariants) > 0 ||
 		slices.ContainsFunc(u.Resources, func(r Resource) bool { return r.Constraints != nil }) ||
 		slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints != nil })
 	if !k.constrained && !(k.group.origin.config().Share && len(asked) > 1) {
-		for i := range portions {
-			portions[i] = portion{u, bodies}
+		k.undivided = portion{u, bodies}
+		for _, s := range asked {
+			s.part = &k.undivided
 		}
-		return portions
+		return false
 	}
-	at := make(map[*shard]*portion, len(asked))
-	for i, s := range asked {
-		part := *u
-		part.Resources, part.Removed, part.RemovedVariants, part.Errors = nil, nil, nil, nil
-		portions[i] = portion{Update: &part}
-		at[s] = &portions[i]
+	for _, s := range asked {
+		if s.turn = rev; u.Full || u.Bad || len(u.Whole) > 0 { // it says something by what it leaves out
+			s.partLocked(u)
+		}
 	}
 	for i := range u.Resources {
 		for _, s := range k.matchingLocked(u.Resources[i].Constraints) {
-			if p := at[s]; p != nil {
+			if s.turn == rev {
+				p := s.partLocked(u)
 				p.Resources, p.bodies = append(p.Resources, u.Resources[i]), append(p.bodies, bodies[i])
 			}
 		}
 	}
-	for i, s := range asked {
+	for _, s := range asked {
 		switch {
-		case u.Bad:
+		case u.Bad, s.part == nil:
 		case k.group.origin.config().SotW:
-			portions[i].supersedeLocked(s.variantsLocked)
+			s.part.supersedeLocked(s.variantsLocked)
 		default:
-			portions[i].supersedeLocked(func(name string) []*Variant { return s.staleLocked(name, gen) })
+			s.part.supersedeLocked(func(name string) []*Variant { return s.staleLocked(name, gen) })
 		}
 	}
 	for _, r := range u.RemovedVariants {
 		for _, s := range k.matchingLocked(r.Set) {
-			if p := at[s]; p != nil && !s.keepsLocked(p, identity{r.Name, r.Constraints}, gen) {
+			if s.turn == rev && !s.keepsLocked(s.part, identity{r.Name, r.Constraints}, gen) {
+				p := s.partLocked(u)
 				p.RemovedVariants = append(p.RemovedVariants, r)
 			}
 		}
 	}
 	for _, e := range u.Errors {
 		for _, s := range k.matchingLocked(e.Constraints) {
-			if p := at[s]; p != nil {
+			if s.turn == rev {
+				p := s.partLocked(u)
 				p.Errors = append(p.Errors, e)
 			}
 		}
 	}
 	for _, name := range u.Removed {
-		for i, s := range asked {
+		for _, s := range asked {
 			s.doubtLocked(now, name, gen)
-			if (!s.constrainedLocked(name, gen) || s.awaitsLocked(name, gen)) && !s.keepsLocked(&portions[i], identity{name: name}, gen) {
-				portions[i].Removed = append(portions[i].Removed, name)
+			if (!s.constrainedLocked(name, gen) || s.awaitsLocked(name, gen)) && !s.keepsLocked(s.part, identity{name: name}, gen) {
+				p := s.partLocked(u)
+				p.Removed = append(p.Removed, name)
 			}
 		}
 	}
-	for i, s := range asked {
-		portions[i].replaceLeftLocked(s, gen)
+	for _, s := range asked {
+		if s.part != nil {
+			s.part.replaceLeftLocked(s, gen)
+		}
 	}
-	return portions
+	return true
 }
 
 // supersedeLocked has a response remove those held variants of what it lists that it does not list. In state of the world, all: it brings one
@@ -268,13 +288,16 @@ func (s *shard) besideLocked(now time.Time, lane laneIndex, gen uint32, u *Updat
 }
 
 // countStraysLocked counts what none of several maps took (RELAY-28), and of it the variants that match no map at all.
-func (k *kin) countStraysLocked(a *Applied, asked []*shard, portions []portion, u *Update) {
+func (k *kin) countStraysLocked(a *Applied, asked []*shard, u *Update) {
 	offered := map[identity]int{}
-	for i := range portions {
-		for j := range portions[i].Resources {
-			offered[portions[i].Resources[j].identity()]++
+	for _, s := range asked {
+		if s.part == nil {
+			continue
 		}
-		for _, e := range portions[i].Errors {
+		for i := range s.part.Resources {
+			offered[s.part.Resources[i].identity()]++
+		}
+		for _, e := range s.part.Errors {
 			offered[e.identity()]++
 		}
 	}

@@ -42,6 +42,10 @@ type shard struct {
 	refreshed    refreshes
 	mortals      mortals
 
+	// Within one response: part is what it says to the shard, nil: nothing. turn is the revision of the last that was offered to it.
+	part *portion
+	turn uint64
+
 	frozen map[waiting]bool // of which the origin has something that is not taken (freeze.go)
 
 	unrequested uint64   // resources that matched no subscription (RELAY-28)

@@ -185,7 +185,7 @@ func (s *shard) waitsForHeirLocked(w *want) bool {
 func (s *shard) keepsLocked(p *portion, id identity, gen uint32) bool {
 	e := s.named.entries[id.name]
 	if e == nil || !e.askedOn(gen) || find(e.variants, id.constraints) == nil ||
-		slices.ContainsFunc(p.Resources, func(r Resource) bool { return r.Name == id.name && r.Any != nil }) {
+		p != nil && slices.ContainsFunc(p.Resources, func(r Resource) bool { return r.Name == id.name && r.Any != nil }) {
 		return false
 	}
 	kept := false

@@ -289,11 +289,14 @@ func (k *kin) proveLocked() (released bool) {
 // rejoinClearedLocked takes a type back that was answered. While its set arrives it stays where it is: a move would be a break in the
 // middle, and an origin that is then presented what it has sent may say no more (RELAY-6).
 func (k *kin) rejoinClearedLocked() {
+	if k.apart == nil || k.apart.stage != cleared {
+		return
+	}
 	arriving := false
 	for _, s := range k.all {
 		s.setsLocked(func(t *set) { arriving = arriving || t.wantedLocked() && !t.first.IsZero() && !t.firm })
 	}
-	if k.apart != nil && k.apart.stage == cleared && !arriving {
+	if !arriving {
 		k.rejoinLocked()
 	}
 }

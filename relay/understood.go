@@ -114,7 +114,8 @@ func isAskedOf(asked []*shard, gen uint32, name string) bool {
 // unconstrainedLocked counts what was told in plain form of names that were asked with parameters. It matches every map (DYN-12); but
 // an origin whose answers to locators have no constraints may not have looked at the parameters.
 func (k *kin) unconstrainedLocked(asked []*shard, u *Update, gen uint32) (n int) {
-	if selected(asked, gen) {
+	plain := func(r Resource) bool { return r.Any != nil && !r.located() }
+	if !slices.ContainsFunc(u.Resources, plain) || selected(asked, gen) {
 		return 0
 	}
 	located := slices.DeleteFunc(slices.Clone(asked), func(s *shard) bool { return s.params.Len() == 0 })
@@ -123,7 +124,7 @@ func (k *kin) unconstrainedLocked(asked []*shard, u *Update, gen uint32) (n int)
 	}
 	for i := range u.Resources {
 		r := &u.Resources[i]
-		if r.Any != nil && !r.located() && r.anyName(func(name string) bool { return isAskedOf(located, gen, name) }) {
+		if plain(*r) && r.anyName(func(name string) bool { return isAskedOf(located, gen, name) }) {
 			n++
 		}
 	}
@@ -132,14 +133,17 @@ func (k *kin) unconstrainedLocked(asked []*shard, u *Update, gen uint32) (n int)
 
 // overlapsLocked counts the choices that a response makes among several variants for one map, an error of the origin: DYN-9 says which is
 // used. A name is said once.
-func (k *kin) overlapsLocked(a *Applied, asked []*shard, portions []portion) {
+func (k *kin) overlapsLocked(a *Applied, asked []*shard) {
 	if !k.constrained {
 		return
 	}
-	for i, s := range asked {
+	for _, s := range asked {
+		if s.part == nil {
+			continue
+		}
 		var counted map[string]bool // the response may bring several variants of it
-		for j := range portions[i].Resources {
-			name := portions[i].Resources[j].Name
+		for i := range s.part.Resources {
+			name := s.part.Resources[i].Name
 			if counted[name] || !s.ambiguousLocked(name) {
 				continue
 			}

@@ -1,0 +1,146 @@
+package relay
+
+import (
+	"testing"
+	"time"
+)
+
+// again ends the main lane's stream and begins another, on which everything is asked anew.
+func (r kinRig) again(now time.Time) {
+	l := r.group.lanes[mainLane]
+	l.Close()
+	l.Open(now, 0)
+	l.Take(now, r.table.Origin("mesh").config().SotW)
+}
+
+// pause is what passes before a guess that deletes (RELAY-6).
+func (r kinRig) pause() time.Duration { return firmFactor * r.table.config().Settle }
+
+// TestStaleVariant: what was replaced while there was no stream is named by nobody, so the first variant that the next stream brings takes its
+// place, also where the old one has more keys (DYN-9), and by whichever way it is asked.
+func TestStaleVariant(t *testing.T) {
+	for _, name := range []string{"n", Wildcard} {
+		r := newKinRig(t, OriginConfig{})
+		s := r.sub(EndpointType, "env=prod,v=1", true, name)
+		r.open()
+		r.says(mainLane, zero, EndpointType, "n{env=prod,v=1}=old")
+		r.table.Advance(zero.Add(r.pause()))
+		isTold(t, name, told(s), "n=old")
+		r.again(zero)
+		r.says(mainLane, zero, EndpointType, "n{env=prod}=new")
+		isTold(t, name+" on the next stream", told(s), "n=new")
+		r.says(mainLane, zero, EndpointType, "m=1", "n=2") // the stream has spoken of it: now the origin has mistakes
+		if vs := r.group.kin(EndpointType).all[0].variantsLocked("n"); len(vs) != 2 {
+			t.Errorf("%s: %d variants are held, want those of two constraints", name, len(vs))
+		}
+	}
+}
+
+// TestStaleVariantIsGone: that a name is not there may be said to another map (DYN-13), so what one holds from a stream before goes after a
+// pause in which nothing of it has come, and not if something has.
+func TestStaleVariantIsGone(t *testing.T) {
+	r := newKinRig(t, OriginConfig{})
+	prod, test := r.sub(EndpointType, "env=prod", true, "n"), r.sub(EndpointType, "env=test", true, "n")
+	r.open()
+	r.says(mainLane, zero, EndpointType, "n{env=prod}=1", "n{env=test}=2")
+	isTold(t, "prod", told(prod), "n=1")
+	isTold(t, "test", told(test), "n=2")
+	r.again(zero)
+	r.says(mainLane, zero, EndpointType, "-n")
+	r.table.Advance(zero.Add(r.pause() / 2))
+	isTold(t, "prod, too early", told(prod), "nothing")
+	r.says(mainLane, zero.Add(r.pause()/2), EndpointType, "n{env=test}=2")
+	r.table.Advance(zero.Add(r.pause()))
+	isTold(t, "prod", told(prod), "-n")
+	isTold(t, "test", told(test), "nothing")
+}
+
+// TestSeedOfOverlapping: of what another map's `*` has brought a new one begins with all that matches it, chosen among as ever (DYN-9); but
+// of nothing whose `*` is given up, since nobody would say that it goes.
+func TestSeedOfOverlapping(t *testing.T) {
+	r := newKinRig(t, OriginConfig{})
+	r.sub(EndpointType, "env=prod,v=1", true, Wildcard)
+	r.open()
+	r.says(mainLane, zero, EndpointType, "n=1", "n{env=prod}=2", "n{v=1}=3")
+	r.sub(EndpointType, "env=prod", true, Wildcard)
+	r.asks(mainLane, false)
+	if err := r.table.Check(); err != nil {
+		t.Error(err)
+	}
+	members := func(p string) map[string]*member { return r.group.shard(EndpointType, params(p)).star.members }
+	if m := members("env=prod")["n"]; m == nil || len(m.variants) != 2 {
+		t.Errorf("the other map begins with %+v, want the two variants that match it", m)
+	}
+	r = newKinRig(t, OriginConfig{})
+	first := r.sub(EndpointType, "env=prod", true, Wildcard)
+	r.open()
+	r.says(mainLane, zero, EndpointType, "n=1")
+	first.Close(zero)
+	r.table.Advance(zero.Add(time.Hour)) // linger is over, and the lane has not looked
+	r.sub(EndpointType, "v=1", true, Wildcard)
+	r.asks(mainLane, false)
+	if m := members("v=1")["n"]; m != nil {
+		t.Errorf("a map begins with %+v, of a set that is given up", m)
+	}
+}
+
+// TestKinAskedBefore: a type whose last locator was taken back was asked on the stream all the same.
+func TestKinAskedBefore(t *testing.T) {
+	r := newKinRig(t, OriginConfig{})
+	s := r.sub(ClusterType, "env=test", true, Wildcard)
+	r.open()
+	s.Close(zero)
+	r.table.Advance(zero.Add(time.Hour))
+	isTold(t, "asked", r.asks(mainLane, false), "-*{env=test} ;")
+	r.sub(ClusterType, "env=prod", true, Wildcard)
+	asks, _ := r.group.lanes[mainLane].Take(zero, false)
+	if len(asks) != 1 || asks[0].First {
+		t.Errorf("asked %+v, want one ask that is not the first", asks)
+	}
+}
+
+// TestShareBesideWildcard: a removal on the stream of `*` is a word about `*`, whatever the map shares of the name.
+func TestShareBesideWildcard(t *testing.T) {
+	r := newKinRig(t, OriginConfig{Share: true})
+	r.sub(EndpointType, "env=prod,v=1", true, "n")
+	two := r.sub(EndpointType, "env=prod,v=2", true, Wildcard)
+	r.open()
+	r.says(sideLane, zero, EndpointType, "n{env=prod}=1")
+	r.says(mainLane, zero, EndpointType, "n{env=prod}=1")
+	r.table.Advance(zero.Add(r.pause()))
+	isTold(t, "`*`", told(two), "n=1")
+	r.sub(EndpointType, "env=prod,v=2", true, "n")
+	isTold(t, "asked", r.asks(sideLane, false), "")
+	r.says(mainLane, zero, EndpointType, "-n{env=prod}")
+	isTold(t, "`*` when it goes there", told(two), "-n")
+}
+
+// TestShareEnds: who shares asks for itself when what stands for it is gone by no word of a response: here by the silence about it on the next
+// stream, or by a list that leaves it out. Where a removal is never told, nothing is shared.
+func TestShareEnds(t *testing.T) {
+	begin := func(typeURL string, sotw bool) kinRig {
+		r := newKinRig(t, OriginConfig{Share: true, SotW: sotw})
+		r.sub(typeURL, "env=prod,v=1", true, "n")
+		r.open()
+		r.says(mainLane, zero, typeURL, "n{env=prod}=1")
+		r.sub(typeURL, "env=prod,v=2", true, "n")
+		return r
+	}
+	t.Run("stale", func(t *testing.T) {
+		r := begin(EndpointType, false)
+		isTold(t, "asked", r.asks(mainLane, false), "")
+		r.again(zero)
+		r.says(mainLane, zero, EndpointType, "-n")
+		r.table.Advance(zero.Add(r.pause()))
+		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
+	})
+	t.Run("a list", func(t *testing.T) {
+		r := begin(ClusterType, true)
+		isTold(t, "asked", r.asks(mainLane, false), "")
+		r.says(mainLane, zero, ClusterType)
+		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
+	})
+	t.Run("no word of removals", func(t *testing.T) {
+		isTold(t, "asked", begin(EndpointType, true).asks(mainLane, false), "+n{env=prod,v=2} ;")
+	})
+}
