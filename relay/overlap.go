@@ -46,15 +46,19 @@ func (s *Sub) joinLocked(t *set) {
 func (s *Sub) overlapLocked() {
 	p := s.pos
 	s.more = &overlap{by: map[*set]*position{p.view.set: p}, told: map[string]Digest{}}
-	if p.fresh {
-		return
+	if !p.fresh {
+		for name, it := range p.view.items {
+			switch {
+			case s.records[name] != nil || it.birth > p.sent:
+			case it.rev <= p.sent && !it.dead:
+				s.more.told[name] = it.variant.Digest
+			case it.rev > p.sent:
+				s.more.told[name] = Digest{}
+			}
+		}
 	}
-	for name, it := range p.view.items {
-		switch {
-		case s.records[name] != nil || it.birth > p.sent:
-		case it.rev <= p.sent && !it.dead:
-			s.more.told[name] = it.variant.Digest
-		case it.rev > p.sent:
+	for name := range s.again { // owed whatever it is, of a set that has told nothing too (DELTA-9)
+		if s.records[name] == nil {
 			s.more.told[name] = Digest{}
 		}
 	}
@@ -216,17 +220,17 @@ func (s *Sub) takeOverlapLocked() (own *Body, must bool, rev uint64) {
 			x.collect(p)
 		}
 	}
+	for name, spelt := range s.again { // before others find it, who do not know how the client wrote it
+		if x.name(name, spelt) {
+			delete(s.again, name)
+		}
+	}
 	if x.fresh { // it may be what names waited for
 		x.all(s.initial)
 	}
 	if x.fresh || s.more.look {
 		s.more.look = false
 		x.all(s.more.told)
-	}
-	for name, spelt := range s.again {
-		if x.name(name, spelt) {
-			delete(s.again, name)
-		}
 	}
 	if !x.waits {
 		s.initial, s.stated, s.holds = nil, nil, false
