@@ -27,8 +27,9 @@
 //
 // # Dynamic parameters
 //
-// A locator is a subscription of its own for each map of parameters (locate.go), and is told in located form: in a message apart from what
-// is told in plain form, with the constraints of the variant, and in SotW wrapped (testdata/located*.txt). Plain names have the
+// A locator is a subscription of its own for each map of parameters (locate.go), and is told in located form: with the constraints of the
+// variant, in delta in a message apart from what is told in plain form, and in SotW wrapped, in one list with it, so that who asks for one
+// resource without constraints in both forms is sent both (testdata/located*.txt). Plain names have the
 // parameters that the origin's configuration takes from the node, and that the node states of the type (TestDefaultParameters). At an
 // origin that understands none, locators with parameters are refused one by one, or served without them if it is so configured
 // (testdata/located_without.txt). A refusal, an error and an absence tell by constraints for which parameters it is: those of the
