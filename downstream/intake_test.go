@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -101,7 +102,7 @@ func TestIntakeHolds(t *testing.T) {
 	}
 	again := &discoveryv3.DeltaDiscoveryRequest{}
 	r = &request{message: again, most: 1 << 20, enter: func(int) (int64, error) { return 0, errNotEntered }}
-	if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, r); err != nil || r.err != errNotEntered || again.TypeUrl != "" {
+	if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, r); err != nil || !errors.Is(r.err, errNotEntered) || again.TypeUrl != "" {
 		t.Errorf("one that is not let in is decoded: %v, %v, %q", err, r.err, again.TypeUrl)
 	}
 }

@@ -18,7 +18,7 @@ func TestTakenAtOneInstant(t *testing.T) {
 			ask = append(ask, fmt.Sprintf("c{n=%d}", i))
 			says = append(says, fmt.Sprintf("c{n=%d}=", i))
 		}
-		err := error(nil)
+		var err error
 		if delta {
 			err = p.locates(cds, ask...)
 		} else {

@@ -37,7 +37,13 @@ func TestLocatedAtRandom(t *testing.T) {
 
 // splits are ways to divide a name into variants, of which no two match the same parameters.
 var splits = [][]string{
-	{}, {""}, {"env=prod", "env=test"}, {"!env", "env"}, {"env=prod;v=1", "env=prod;!v", "env=test"}, {"env=prod"}, {"!env", "env=prod"},
+	{},
+	{""},
+	{"env=prod", "env=test"},
+	{"!env", "env"},
+	{"env=prod;v=1", "env=prod;!v", "env=test"},
+	{"env=prod"},
+	{"!env", "env=prod"},
 	{"v", "!v"},
 }
 

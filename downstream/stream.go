@@ -162,8 +162,7 @@ func (st *stream) read(ctx context.Context) error {
 			return err
 		}
 		nack := isNACK(in.message)
-		in = nil // a long one should be garbage while the next is waited for
-		st.pace(ctx, now, nack)
+		st.pace(ctx, now, nack) // with no hold on the request: a long one should be garbage while the next is waited for
 	}
 }
 

@@ -148,7 +148,8 @@ func marshal(t *testing.T, m proto.Message) []byte {
 func TestExact(t *testing.T) {
 	words := func(p constraints.Params) string { return fmt.Sprint(maps.Collect(p.All())) }
 	all := []constraints.Params{
-		{}, constraints.NewParams(map[string]string{"env": "prod"}), constraints.NewParams(map[string]string{"env": "test"}),
+		{},
+		constraints.NewParams(map[string]string{"env": "prod"}), constraints.NewParams(map[string]string{"env": "test"}),
 		constraints.NewParams(map[string]string{"env": "prod", "v": "1"}), constraints.NewParams(map[string]string{"v": ""}),
 	}
 	for _, p := range all {

@@ -16,9 +16,8 @@ type paramClient struct {
 	forms    map[string]string // the constraints of it
 	versions map[string]string
 	version  string
-	left     bool            // it left `*`, or a name, since it took last
-	back     modelBack       // what it held when it came back after a restart
-	star     map[string]bool // what it has of `*` by a list that it has left
+	left     bool      // it left `*`, or a name, since it took last
+	back     modelBack // what it held when it came back after a restart
 }
 
 func (m *paramModel) open() {

@@ -58,8 +58,15 @@ var (
 	paramMaps  = []string{"", "env=prod", "env=test", "env=prod,v=1", "env=prod,v=2", "v=1", "env=qa,v=2"}
 	// exclusive are ways to divide a name: of the variants of one at most one matches a map.
 	exclusive = [][]string{
-		{""}, {"env=prod", "env=test"}, {"!env", "env"}, {"env=prod,v=1", "env=prod,v=2", "env=test"}, {"env=prod"}, {"!v", "v=1", "v=2"},
-		{"env=prod,v=1", "env=prod,!v", "env=test,!v"}, {"v"}, {"!env,!v", "!env,v", "env,!v", "env,v"},
+		{""},
+		{"env=prod", "env=test"},
+		{"!env", "env"},
+		{"env=prod,v=1", "env=prod,v=2", "env=test"},
+		{"env=prod"},
+		{"!v", "v=1", "v=2"},
+		{"env=prod,v=1", "env=prod,!v", "env=test,!v"},
+		{"v"},
+		{"!env,!v", "!env,v", "env,!v", "env,v"},
 	}
 	// overlapping are mistakes of an origin.
 	overlapping = [][]string{{"", "env=prod"}, {"env=prod", "v=1"}, {"env", "env=prod", "env=prod,v=1"}, {"", "env=prod,v=1", "v=2"}}

@@ -76,7 +76,7 @@ func (k *kin) heedingLocked(a *Applied, asked []*shard, u *Update, i laneIndex, 
 
 // constrained reports whether anything in it was told in the form of locators, which nobody uses who does not know it.
 func (u *Update) constrained() bool {
-	return len(u.RemovedVariants) > 0 || slices.ContainsFunc(u.Resources, (Resource).located) ||
+	return len(u.RemovedVariants) > 0 || slices.ContainsFunc(u.Resources, Resource.located) ||
 		slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints != nil })
 }
 
