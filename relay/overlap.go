@@ -220,7 +220,7 @@ func (s *Sub) takeOverlapLocked() (own *Body, must bool, rev uint64) {
 			x.collect(p)
 		}
 	}
-	x.again() // before others find these names, who do not know how the client wrote them
+	x.again()    // before others find these names, who do not know how the client wrote them
 	if x.fresh { // it may be what names waited for
 		x.all(s.initial)
 	}
