@@ -169,6 +169,13 @@ func (s *Sub) endSparedLocked(p *position) (gone []string) {
 	return gone
 }
 
+// faultAgainLocked owes the error of a member, if it is in one.
+func (p *position) faultAgainLocked(name string) {
+	if p.sub.delta && p.view.set.faults.byName[name] != nil && !slices.Contains(p.untold, name) {
+		p.untold = append(p.untold, name)
+	}
+}
+
 // statedLocked has the clients of `*` look at what is in error. Who waits for the first answer gets them with it or after it.
 func (t *set) statedLocked(rev uint64) {
 	for _, v := range t.views {

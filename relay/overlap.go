@@ -220,11 +220,7 @@ func (s *Sub) takeOverlapLocked() (own *Body, must bool, rev uint64) {
 			x.collect(p)
 		}
 	}
-	for name, spelt := range s.again { // before others find it, who do not know how the client wrote it
-		if x.name(name, spelt) {
-			delete(s.again, name)
-		}
-	}
+	x.again()    // before others find these names, who do not know how the client wrote them
 	if x.fresh { // it may be what names waited for
 		x.all(s.initial)
 	}
@@ -250,6 +246,20 @@ type overlapTake struct {
 func (x *overlapTake) all(names map[string]Digest) {
 	for name := range names {
 		x.name(name, x.sub.stated[name])
+	}
+}
+
+// again answers unsubscribes of names that sets still cover (DELTA-9): the resource, a removal, and what is said instead of it.
+func (x *overlapTake) again() {
+	s := x.sub
+	for name, spelt := range s.again {
+		if it, waits := s.memberLocked(name); it == nil && !waits && s.sparedLocked(name) {
+			delete(s.more.told, name) // it keeps what it holds (ABS-8)
+		}
+		if x.name(name, spelt) {
+			s.coveringLocked(name, func(p *position) { p.faultAgainLocked(name) })
+			delete(s.again, name)
+		}
 	}
 }
 

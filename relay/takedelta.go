@@ -214,9 +214,7 @@ func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 	}
 	for name, spelt := range s.again {
 		it := s.pos.view.items[name]
-		if s.pos.view.set.faults.byName[name] != nil && !slices.Contains(s.pos.untold, name) {
-			s.pos.untold = append(s.pos.untold, name)
-		}
+		s.pos.faultAgainLocked(name)
 		switch {
 		case listed[name] || s.records[name] != nil || len(s.alias.by[name]) > 0:
 		case it != nil && !it.dead:
