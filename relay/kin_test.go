@@ -396,3 +396,35 @@ func TestKinImage(t *testing.T) {
 	isTold(t, "test", told(back.sub(EndpointType, "env=test", true, "n")), "n=2")
 	isTold(t, "both", told(back.sub(EndpointType, "env=qa", true, "n")), "nothing")
 }
+
+// TestKinMassSplitIsNoLoss: an origin that splits every variant of a set in one response takes nothing away from anybody, so nothing of it is
+// held back as a mass removal (RELAY-97).
+func TestKinMassSplitIsNoLoss(t *testing.T) {
+	guard := GuardConfig{Share: 0.5, Min: 10, Hold: 30 * time.Second}
+	for _, by := range []string{"name", "*"} {
+		r := newKinRig(t, OriginConfig{Guard: guard})
+		var names, held, split, merge []string
+		for i := range 20 {
+			n := fmt.Sprintf("n%d", i)
+			names, held = append(names, n), append(held, n+"{env=prod}=old")
+			split = append(split, n+"{env=prod,v=1}=a", n+"{env=prod,v=2}=b", "-"+n+"{env=prod}")
+			merge = append(merge, n+"{env=prod}=new", "-"+n+"{env=prod,v=1}", "-"+n+"{env=prod,v=2}")
+		}
+		if by == Wildcard {
+			names = []string{Wildcard}
+		}
+		s := r.sub(ClusterType, "env=prod,v=1", true, names...)
+		r.open()
+		for _, words := range [][]string{held, split, merge} {
+			r.says(mainLane, zero, ClusterType, words...)
+			r.table.Advance(zero.Add(time.Minute))
+			a := s.Take(zero.Add(time.Minute))
+			if a == nil || len(a.Variants) != 20 || len(a.Removed) != 0 {
+				t.Fatalf("by %s: told %+v of %s..., want twenty bodies", by, a, words[0])
+			}
+			if held, _ := r.group.plain(ClusterType).guardedLocked(); held > 0 {
+				t.Errorf("by %s: %d removals are held", by, held)
+			}
+		}
+	}
+}

@@ -76,7 +76,7 @@ func TestSeedOfOverlapping(t *testing.T) {
 	r.open()
 	r.says(mainLane, zero, EndpointType, "n=1")
 	first.Close(zero)
-	r.table.Advance(zero.Add(time.Hour)) // linger is over, and the lane has not looked
+	r.table.Advance(zero.Add(time.Hour))            // linger is over, and the lane has not looked
 	r.sub(EndpointType, "env=prod", true, Wildcard) // looked at before the other
 	r.asks(mainLane, false)
 	if m := members("env=prod")["n"]; m != nil {
