@@ -415,10 +415,13 @@ func TestKinMassSplitIsNoLoss(t *testing.T) {
 		}
 		s := r.sub(ClusterType, "env=prod,v=1", true, names...)
 		r.open()
-		for _, words := range [][]string{held, split, merge} {
-			r.says(mainLane, zero, ClusterType, words...)
-			r.table.Advance(zero.Add(time.Minute))
-			a := s.Take(zero.Add(time.Minute))
+		now := zero.Add(time.Minute)
+		r.says(mainLane, zero, ClusterType, held...)
+		r.table.Advance(now)
+		s.Take(now)
+		for _, words := range [][]string{split, merge} {
+			r.says(mainLane, now, ClusterType, words...)
+			a := s.Take(now)
 			if a == nil || len(a.Variants) != 20 || len(a.Removed) != 0 {
 				t.Fatalf("by %s: told %+v of %s..., want twenty bodies", by, a, words[0])
 			}
