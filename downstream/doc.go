@@ -135,6 +135,13 @@
 //     in SotW with the list: it may have missed one, and would let go of what is still promised (relay/testdata/ttl_resume.txt).
 //   - RELAY-48: a promise repeated with an end less than 10 ms from the one known is not passed on: in SotW a heartbeat of
 //     one listener repeats those of all, and each would be one more at the next hop.
+//   - DYN-9: where an origin speaks state of the world the variant that came last wins over those that its response does not list. There is
+//     no other word for a removal, and a replica that came later would know the new one alone (relay/kin_test.go, TestKinSplit).
+//   - DYN-13: of a variant that is not confirmed on a new stream a removal of the plain name is taken for the word about its map, if nothing
+//     else comes for ten times settle: nobody could name it by constraints any more (relay/stale.go).
+//   - DYN-1, WILD-2: at an origin with locators the empty map goes as a locator too, and so does `*`. A plain name would be answered without
+//     the constraints of the variant that it is, and be taken for what every map matches (DYN-16, DYN-12).
+//   - RELAY-69: with an origin that speaks state of the world nothing is shared of grouped types: that a variant went is never said there.
 //   - RELAY-96: a wildcard client with initial versions is told nothing of a restored set until that is confirmed, also of names that it
 //     lacks: they may have been deleted before it came back. Only what the origin was told that we hold is confirmed by silence of ten
 //     times settle; silence about anything else says nothing of it, so a set then takes the longest pause of RELAY-6, and a name is

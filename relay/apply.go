@@ -54,7 +54,7 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 		return a, false
 	}
 	k.mu.Lock()
-	asked := k.askersLocked(l.index, gen)
+	asked, _ := k.concernedLocked(u, l.index, gen)
 	old := k.heldLocked(asked, u, l.index, gen)
 	k.mu.Unlock()
 	if len(asked) == 0 {

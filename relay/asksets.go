@@ -254,6 +254,7 @@ func (t *set) eachLocked(add func(*Variant) bool) {
 // what the stream does not mention goes (RELAY-46).
 func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
 	t.askedGen, t.askedAt = gen, now
+	t.shard.restGen = [2]uint32{}
 	t.shard.now = now
 	t.shard.holdOverLocked(t)
 	t.refused = refusals{}

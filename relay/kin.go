@@ -30,8 +30,8 @@ type kin struct {
 	// What the main lane carries of this type in its generation mainGen: one of the two kinds (RELAY-20).
 	mainGen  uint32
 	mainKind kind
-	// askedGen is the generation of each lane in which anything of the type was asked.
-	askedGen [2]uint32
+	// askedGen is the generation of each lane in which anything of the type was asked, and restGen that in which no set waits for anything.
+	askedGen, restGen [2]uint32
 
 	apart  *trial // nil unless the origin may end streams for the type (RELAY-92)
 	proven bool   // answered by the origin

@@ -434,3 +434,47 @@ func TestKinMassSplitIsNoLoss(t *testing.T) {
 		}
 	}
 }
+
+// TestKinAtRest: what is said of one map's variants is no business of the others, once their sets wait for nothing; those that do are told that
+// there was a response.
+func TestKinAtRest(t *testing.T) {
+	r := newKinRig(t, OriginConfig{})
+	var subs []*Sub
+	for i := range 8 {
+		subs = append(subs, r.sub(ClusterType, fmt.Sprintf("id=%d", i), true, Wildcard))
+	}
+	r.open()
+	k, says := r.group.kin(ClusterType), func(now time.Time, i int, body string) {
+		r.says(mainLane, now, ClusterType, fmt.Sprintf("n{id=%d}=%s", i, body))
+	}
+	u := r.update(ClusterType, "n{id=0}=1")
+	concerned := func() int {
+		all, _ := k.concernedLocked(u, mainLane, r.group.lanes[mainLane].gen.Load())
+		return len(all)
+	}
+	says(zero, 0, "1")
+	if n := concerned(); n != 8 {
+		t.Errorf("%d maps are concerned before the sets are complete, want all", n)
+	}
+	now := zero.Add(time.Minute)
+	r.table.Advance(now)
+	says(now, 0, "2")
+	if n := concerned(); n != 1 {
+		t.Errorf("%d maps are concerned, want one", n)
+	}
+	says(now, 1, "1")
+	isTold(t, "the one it is for", told(subs[1]), "n=1")
+	late := r.sub(ClusterType, "id=9", true, Wildcard)
+	r.asks(mainLane, false)
+	if n := concerned(); n != 9 {
+		t.Errorf("%d maps are concerned while one waits for its first answer, want all", n)
+	}
+	says(now, 0, "3")
+	if n := concerned(); n != 9 {
+		t.Errorf("%d maps are concerned while one waits for the pause after its first answer, want all", n)
+	}
+	r.table.Advance(now.Add(time.Minute))
+	if a := late.Take(now); a == nil || !a.empty() {
+		t.Errorf("the late one was told %+v, want an empty answer (DELTA-13)", a)
+	}
+}

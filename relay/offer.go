@@ -3,6 +3,8 @@ package relay
 import (
 	"slices"
 	"time"
+
+	"github.com/weir-xds/weir/constraints"
 )
 
 // How a response is divided among kin: each shard is offered what matches its map (RELAY-72).
@@ -25,6 +27,60 @@ func (k *kin) askersLocked(i laneIndex, gen uint32) []*shard {
 		return k.all // which is not changed, but replaced
 	}
 	return slices.DeleteFunc(slices.Clone(k.all), none)
+}
+
+// concernedLocked are the shards that a response may have something to say to: of a difference between variants those of the maps that
+// match, which is a look-up however many maps there are (BenchmarkVariants), and of all else whoever asked for the type. rest: the others
+// need not even be told that there was a response.
+func (k *kin) concernedLocked(u *Update, i laneIndex, gen uint32) (asked []*shard, rest bool) {
+	if k.restGen[i] != gen || !u.ofVariants() {
+		return k.askersLocked(i, gen), false
+	}
+	add := func(c *constraints.Set) {
+		for _, s := range k.matchingLocked(c) {
+			if s.kindLocked(i, gen) != kindNone && !slices.Contains(asked, s) {
+				asked = append(asked, s)
+			}
+		}
+	}
+	for j := range u.Resources {
+		add(u.Resources[j].Constraints)
+	}
+	for _, r := range u.RemovedVariants {
+		add(r.Set)
+	}
+	for _, e := range u.Errors {
+		add(e.Constraints)
+	}
+	if len(asked) == 0 || len(asked) > len(k.all)/4 { // then the pass over all is as good
+		return k.askersLocked(i, gen), false
+	}
+	return asked, true
+}
+
+// ofVariants reports whether all that a response says is of variants with constraints, and what it leaves out means nothing.
+func (u *Update) ofVariants() bool {
+	if u.Full || u.Bad || u.Heartbeats || u.For != nil || len(u.Whole)+len(u.Removed) > 0 || u.silent() {
+		return false
+	}
+	for i := range u.Resources {
+		if u.Resources[i].Constraints == nil {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(u.RemovedVariants, func(r RemovedVariant) bool { return r.Set == nil }) &&
+		!slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints == nil })
+}
+
+// restLocked reports whether a response on the stream that says nothing to any of these shards means nothing to them either: no set waits for
+// its first answer, or for the pause after it.
+func restLocked(asked []*shard, gen uint32) bool {
+	for _, s := range asked {
+		if len(s.collections) > 0 || s.star.askedGen == gen && (!s.star.firm || s.star.sweepGen == gen) {
+			return false
+		}
+	}
+	return true
 }
 
 // heldLocked is what is held of each resource, wherever it is.
@@ -67,7 +123,7 @@ func (s *shard) spokenOfLocked(name string, lane laneIndex, gen uint32) []*Varia
 
 // applyLocked takes a response up in every shard that asked for the type, under one revision.
 func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Variant, lane laneIndex, gen uint32, from *receipt) {
-	asked := k.askersLocked(lane, gen)
+	asked, rest := k.concernedLocked(u, lane, gen)
 	if u.For != nil {
 		asked = slices.DeleteFunc(slices.Clone(asked), func(s *shard) bool { return s.params.Key() != u.For.Key() })
 	}
@@ -77,7 +133,7 @@ func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Varian
 	}
 	from.rev = asked[0].nextRevLocked()
 	divided := k.divideLocked(asked, u, bodies, from.rev, gen, now)
-	several := len(asked) > 1
+	several := rest || len(asked) > 1
 	if several {
 		a.strays = map[identity]int{}
 	}
@@ -109,6 +165,11 @@ func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Varian
 		s.part = nil
 	}
 	k.undivided = portion{}
+	if !rest {
+		if k.restGen[lane] = 0; restLocked(k.all, gen) {
+			k.restGen[lane] = gen
+		}
+	}
 }
 
 // lateLocked reports whether the shard's `*` was asked after that of kin and is not answered yet: a list may have been under way that was
