@@ -145,17 +145,20 @@ func (s *shard) othersLocked(f func(*shard)) {
 
 // matchLocked is what other maps hold of a name that matches this one too: it answers a new want at once (RELAY-68).
 func (s *shard) matchLocked(name string) (vs []*Variant) {
-	s.othersLocked(func(x *shard) {
+	for _, x := range s.kin.all {
 		e := x.named.entries[name]
-		if e == nil || e.lost || e.unconfirmed || x.named.guard.partsEntryLocked(e) {
-			return
+		if x == s || e == nil || e.lost || e.unconfirmed || x.named.guard.partsEntryLocked(e) {
+			continue
 		}
 		for _, v := range e.variants {
 			if v.Name == name && v.Constraints.Match(s.params) && !v.DoNotCache && find(vs, v.Constraints.Key()) == nil {
 				vs = append(vs, v)
 			}
 		}
-	})
+		if len(vs) > 0 && !s.constrained {
+			break // there is one for all
+		}
+	}
 	return vs
 }
 
