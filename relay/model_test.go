@@ -18,7 +18,8 @@ var (
 
 // fixed reports whether a kind is played with one seed unless told otherwise: on rare seeds, about one in a hundred (5038 of
 // "aliases restarts", 5051 of "aliases no-versions"), its judge is known to raise alarms that nobody has traced to an end.
-// Of "sotw params restarts" it is seed 101, of "params shared" 1795315736995931390, and of "sotw ttl" 1795316464385999936, which did not repeat.
+// Of "sotw params restarts" it is seed 101, of "params shared" 1795315736995931390, and of "sotw ttl" some
+// that do not repeat, about one in a hundred: a client has something longer than it was promised (RELAY-50).
 func fixed(kind string) bool {
 	return strings.HasPrefix(kind, "aliases") || strings.HasSuffix(kind, "ttl") || kind == "sotw params restarts" ||
 		strings.HasSuffix(kind, "params shared")
@@ -51,7 +52,7 @@ func TestConvergence(t *testing.T) {
 		t.Run(k, func(t *testing.T) {
 			rounds, rnd := 1, newRand(t, k)
 			if strings.HasSuffix(k, "ttl") {
-				rounds = 4 // what is counted below is rare
+				rounds = 2 // what is counted below is rare
 			}
 			expired := 0
 			for i := range rounds {
