@@ -14,7 +14,7 @@ import (
 func Locator(name string, params ...string) *discovery.ResourceLocator {
 	l := &discovery.ResourceLocator{Name: name}
 	if len(params)%2 != 0 {
-		panic("relaytest: a parameter without a value")
+		panic("relaytest: a parameter without a value") // a test that is written wrong
 	}
 	for i := 0; i < len(params); i += 2 {
 		if l.DynamicParameters == nil {
