@@ -74,7 +74,8 @@ func (s *shard) previewLocked(i laneIndex) (asks []Ask) {
 // mentioned are swept (RELAY-46).
 func (l *Lane) Doubt() { l.doubt.Store(true) }
 
-// Uncached reports whether the group wants anything that no server has answered yet: nobody can be served it from here (FED-6).
+// Uncached reports whether anybody in the group is subscribed to something that no server has answered yet, and that nobody can be served
+// from here (FED-6). What merely lingers sends nobody to another server.
 func (g *Group) Uncached() bool {
 	for _, s := range *g.all.Load() {
 		s.mu.Lock()
@@ -92,13 +93,13 @@ func (s *shard) uncachedLocked() (uncached bool) {
 	if s.apart != nil || !s.group.origin.Serves(s.typeURL) {
 		return false
 	}
-	s.setsLocked(func(t *set) { uncached = uncached || t.wantedLocked() && !t.settled })
+	s.setsLocked(func(t *set) { uncached = uncached || t.clients > 0 && !t.settled })
 	for _, e := range s.named.entries {
 		for _, w := range e.wants {
 			if uncached {
 				return true
 			}
-			uncached = w.wanted() && w.chosen == nil && !w.wasAbsent && !w.unanswered && !w.faulted
+			uncached = w.count > 0 && w.chosen == nil && !w.wasAbsent && !w.unanswered && !w.faulted
 		}
 	}
 	return uncached

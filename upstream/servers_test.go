@@ -148,6 +148,25 @@ func TestFullWaitsBeforeItFallsBack(t *testing.T) {
 	})
 }
 
+// TestNobodyWaitsAnyMore: a name that its client left before the origin said anything lingers, and sends nobody to a server that may be
+// stale: FED-6 speaks of what is subscribed to.
+func TestNobodyWaitsAnyMore(t *testing.T) {
+	servers(t, 2, served, options{sotw: true}, func(l *ladder) {
+		l.set(0, "a")
+		l.set(1, "a")
+		l.want(cds, "*")
+		gone := l.want(eds, "nothing")
+		l.at(0, time.Second, "the first server serves")
+		time.Sleep(time.Second)
+		gone.Update(time.Now(), nil, []string{"nothing"})
+		l.lose(0)
+		time.Sleep(5 * time.Second)
+		if n := l.dialled[1].Load(); n != 0 {
+			t.Errorf("the second server was dialled %d times", n)
+		}
+	})
+}
+
 // TestNextServerIsNotTrustedWithVersions: when the first server of an origin goes, the next is asked from the beginning, since
 // its version strings mean something else (FED-7): equal ones do not hide what differs, and what it does not have is gone
 // after the long pause, and not before.
