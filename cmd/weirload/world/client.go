@@ -1,0 +1,73 @@
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Client asks a plane's control endpoint.
+type Client struct {
+	Addr string // host:port
+	HTTP *http.Client
+}
+
+// Change changes the next count resources.
+func (c *Client) Change(ctx context.Context, count int) (Stamp, error) {
+	var out Changed
+	if err := c.ask(ctx, http.MethodPost, fmt.Sprintf("/change?count=%d", count), &out); err != nil {
+		return 0, err
+	}
+	s, ok := ParseDigits(out.Stamp)
+	if !ok {
+		return 0, fmt.Errorf("control %s: %q is no stamp", c.Addr, out.Stamp)
+	}
+	return s, nil
+}
+
+// Churn changes rate resources a second, one at a time, and returns when the time is over.
+func (c *Client) Churn(ctx context.Context, rate int, d time.Duration) (Churned, error) {
+	var out Churned
+	query := url.Values{"rate": {fmt.Sprint(rate)}, "for": {d.String()}}
+	err := c.ask(ctx, http.MethodPost, "/churn?"+query.Encode(), &out)
+	return out, err
+}
+
+// Counts is what the plane's clients have cost it.
+func (c *Client) Counts(ctx context.Context) (Counts, error) {
+	var out Counts
+	err := c.ask(ctx, http.MethodGet, "/counts", &out)
+	return out, err
+}
+
+func (c *Client) ask(ctx context.Context, method, path string, out any) error {
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+c.Addr+path, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("control %s: %w", c.Addr, err)
+	}
+	client := c.HTTP
+	if client == nil {
+		client = http.DefaultClient
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("control %s: %w", c.Addr, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return fmt.Errorf("control %s: %w", c.Addr, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("control %s: %s: %s", c.Addr, resp.Status, strings.TrimSpace(string(body)))
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return fmt.Errorf("control %s: %w", c.Addr, err)
+	}
+	return nil
+}

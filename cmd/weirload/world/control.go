@@ -1,0 +1,176 @@
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Plane is what a control plane does for the control endpoint.
+type Plane interface {
+	// Change gives the resources of these indices the stamp, as one transaction, and returns when every client that wants one of them
+	// will be sent it without further ado. One call at a time.
+	Change(indices []int, s Stamp) error
+	// Counts is what clients have cost so far.
+	Counts() Counts
+}
+
+// Counts is what the clients of a plane have cost it since its start. Bytes are those of messages, without the frames around them.
+type Counts struct {
+	Streams  int64 `json:"streams"`
+	Requests int64 `json:"requests"`
+	Names    int64 `json:"names"`
+	BytesIn  int64 `json:"bytes_in"`
+	BytesOut int64 `json:"bytes_out"`
+}
+
+// Counter is Counts in the making.
+type Counter struct{ Streams, Requests, Names, BytesIn, BytesOut atomic.Int64 }
+
+// Counts is what was counted so far.
+func (c *Counter) Counts() Counts {
+	return Counts{
+		Streams: c.Streams.Load(), Requests: c.Requests.Load(), Names: c.Names.Load(),
+		BytesIn: c.BytesIn.Load(), BytesOut: c.BytesOut.Load(),
+	}
+}
+
+// Changed answers POST /change.
+type Changed struct {
+	Stamp string   `json:"stamp"` // its digits
+	Names []string `json:"names"` // the first 100
+}
+
+// Churned answers POST /churn.
+type Churned struct {
+	Changes int     `json:"changes"`
+	Seconds float64 `json:"seconds"` // how long they took: longer than was asked for, if the plane cannot keep pace
+}
+
+// The bounds of a request.
+const (
+	MaxRate  = 100_000
+	MaxFor   = 10 * time.Minute
+	namesMax = 100
+)
+
+// Control is the endpoint: POST /change?count=K, POST /churn?rate=R&for=10s, GET /counts.
+func Control(w *World, p Plane) http.Handler {
+	c := &control{world: w, plane: p}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /change", c.change)
+	mux.HandleFunc("POST /churn", c.churn)
+	mux.HandleFunc("GET /counts", func(rw http.ResponseWriter, _ *http.Request) { answer(rw, p.Counts()) })
+	return mux
+}
+
+type control struct {
+	world *World
+	plane Plane
+
+	mu   sync.Mutex // guards next, and makes changes one at a time
+	next int        // whose turn it is
+}
+
+// turn changes the next resources, once each.
+func (c *control) turn(count int) (Stamp, []int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	indices := make([]int, count)
+	for i := range indices {
+		indices[i] = (c.next + i) % c.world.Len()
+	}
+	s := Now()
+	if err := c.plane.Change(indices, s); err != nil {
+		return 0, nil, err
+	}
+	c.next = (c.next + count) % c.world.Len()
+	return s, indices, nil
+}
+
+func (c *control) change(rw http.ResponseWriter, r *http.Request) {
+	count, err := number(r, "count", 1, c.world.Len())
+	if err != nil {
+		http.Error(rw, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s, indices, err := c.turn(count)
+	if err != nil {
+		http.Error(rw, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	out := Changed{Stamp: s.Digits()}
+	for _, i := range indices[:min(len(indices), namesMax)] {
+		out.Names = append(out.Names, Name(i))
+	}
+	answer(rw, out)
+}
+
+func (c *control) churn(rw http.ResponseWriter, r *http.Request) {
+	rate, err := number(r, "rate", 0, MaxRate)
+	if err != nil {
+		http.Error(rw, err.Error(), http.StatusBadRequest)
+		return
+	}
+	d, err := time.ParseDuration(r.FormValue("for"))
+	if err != nil || d <= 0 || d > MaxFor || rate == 0 {
+		http.Error(rw, fmt.Sprintf("rate is to be at least 1, for more than 0 and at most %v", MaxFor), http.StatusBadRequest)
+		return
+	}
+	began := time.Now()
+	n, err := c.keepPace(r.Context(), rate, d)
+	if err != nil {
+		http.Error(rw, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	answer(rw, Churned{Changes: n, Seconds: time.Since(began).Seconds()})
+}
+
+// keepPace makes the changes that are due by now, and sleeps until the next is. The number is that of the rate whatever a change
+// takes, up to twice the time.
+func (c *control) keepPace(ctx context.Context, rate int, d time.Duration) (int, error) {
+	began, total := time.Now(), int(d.Seconds()*float64(rate))
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for n := 0; n < total; {
+		select {
+		case <-ctx.Done():
+			return n, ctx.Err()
+		case <-pause.C:
+		}
+		passed := time.Since(began)
+		if passed > 2*d {
+			return n, nil
+		}
+		for due := min(total, 1+int(passed.Seconds()*float64(rate))); n < due; n++ {
+			if _, _, err := c.turn(1); err != nil {
+				return n, err
+			}
+		}
+		pause.Reset(time.Until(began.Add(time.Duration(n) * time.Second / time.Duration(rate))))
+	}
+	return total, nil
+}
+
+// number reads a parameter that is a whole number; absent, it is least.
+func number(r *http.Request, key string, least, most int) (int, error) {
+	text := r.FormValue(key)
+	if text == "" {
+		return least, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("%s: %q is not a number between %d and %d", key, text, least, most)
+	}
+	return n, nil
+}
+
+func answer(rw http.ResponseWriter, v any) {
+	rw.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(rw).Encode(v) // who does not read the answer does not want it
+}

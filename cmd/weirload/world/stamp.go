@@ -1,0 +1,80 @@
+package world
+
+import (
+	"bytes"
+	"encoding/hex"
+	"time"
+)
+
+// Stamp is when a change began, in nanoseconds of the wall clock.
+type Stamp int64
+
+const (
+	mark   = "weirload:"
+	digits = 16
+	// stampBytes is the length of the text of a stamp.
+	stampBytes = len(mark) + digits
+)
+
+// Now is the stamp of a change that begins now.
+func Now() Stamp { return Stamp(time.Now().UnixNano()) }
+
+// Time is the moment the change began.
+func (s Stamp) Time() time.Time { return time.Unix(0, int64(s)) }
+
+// String is the text of the stamp as it stands in a resource.
+func (s Stamp) String() string {
+	var b [stampBytes]byte
+	copy(b[:], mark)
+	s.put(b[len(mark):])
+	return string(b[:])
+}
+
+// Digits are the hexadecimal digits of the stamp alone.
+func (s Stamp) Digits() string { return s.String()[len(mark):] }
+
+// put writes the digits to the front of b.
+func (s Stamp) put(b []byte) {
+	const hexDigits = "0123456789abcdef"
+	for i, v := digits-1, uint64(s); i >= 0; i, v = i-1, v>>4 {
+		b[i] = hexDigits[v&15]
+	}
+}
+
+// parse reads the digits at the front of b; false if there are none.
+func parse(b []byte) (Stamp, bool) {
+	if len(b) < digits {
+		return 0, false
+	}
+	var raw [digits / 2]byte
+	if _, err := hex.Decode(raw[:], b[:digits]); err != nil {
+		return 0, false
+	}
+	var v uint64
+	for _, c := range raw {
+		v = v<<8 | uint64(c)
+	}
+	return Stamp(v), true
+}
+
+// Find looks for a stamp in the encoded form of a resource or of a whole response, and gives the first. It decodes nothing.
+func Find(b []byte) (Stamp, bool) {
+	for {
+		i := bytes.Index(b, []byte(mark))
+		if i < 0 {
+			return 0, false
+		}
+		b = b[i+len(mark):]
+		if s, ok := parse(b); ok {
+			return s, true
+		}
+	}
+}
+
+// ParseDigits reads what Digits writes.
+func ParseDigits(s string) (Stamp, bool) {
+	if len(s) != digits {
+		return 0, false
+	}
+	return parse([]byte(s))
+}

@@ -1,0 +1,194 @@
+package world
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// Kind is the type of the resources of a world.
+type Kind string
+
+// The kinds: clusters stand for what clients ask for whole, endpoints for what they ask for by name.
+const (
+	Clusters  Kind = "cds"
+	Endpoints Kind = "eds"
+)
+
+// TypeURL is the type's name on the wire.
+func (k Kind) TypeURL() string {
+	if k == Endpoints {
+		return "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+	}
+	return "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+}
+
+// The bounds of a world.
+const (
+	MaxResources = 1_000_000
+	MaxBytes     = 1 << 20
+	maxTotal     = 4 << 30
+)
+
+// Options are what a plane is told on its command line.
+type Options struct {
+	Listen         string // of the xDS port; the control port is one that the system chooses, on loopback
+	Kind           Kind
+	Resources      int
+	Bytes          int // of one resource, encoded, about
+	NamesPerClient int // how many names a client will ask for; 0: it asks for all. A hint that a plane may ignore
+}
+
+// AddFlags declares the flags, with what o holds as defaults.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Listen, "listen", "127.0.0.1:0", "address of the xDS port")
+	fs.StringVar((*string)(&o.Kind), "type", string(Clusters), "type of the resources: cds or eds")
+	fs.IntVar(&o.Resources, "resources", 1000, "how many resources there are")
+	fs.IntVar(&o.Bytes, "bytes", 436, "about how many bytes an encoded resource has")
+	fs.IntVar(&o.NamesPerClient, "names-per-client", 0, "how many names a client will ask for; 0: it asks for all")
+}
+
+// World is the resources of one type: the same ones wherever it is made with the same options.
+type World struct {
+	kind  Kind
+	bytes int
+	count int
+}
+
+// New checks the options.
+func New(o Options) (*World, error) {
+	switch {
+	case o.Kind != Clusters && o.Kind != Endpoints:
+		return nil, fmt.Errorf("type: %q is neither cds nor eds", o.Kind)
+	case o.Resources < 1 || o.Resources > MaxResources:
+		return nil, fmt.Errorf("resources: %d is not between 1 and %d", o.Resources, MaxResources)
+	case o.Bytes < 1 || o.Bytes > MaxBytes:
+		return nil, fmt.Errorf("bytes: %d is not between 1 and %d", o.Bytes, MaxBytes)
+	case o.Resources*o.Bytes > maxTotal:
+		return nil, fmt.Errorf("resources: %d of %d bytes are more than %d bytes in all", o.Resources, o.Bytes, maxTotal)
+	case o.NamesPerClient < 0 || o.NamesPerClient > o.Resources:
+		return nil, fmt.Errorf("names-per-client: %d is not between 0 and the %d resources", o.NamesPerClient, o.Resources)
+	}
+	return &World{kind: o.Kind, bytes: o.Bytes, count: o.Resources}, nil
+}
+
+// Kind is the type of the resources.
+func (w *World) Kind() Kind { return w.kind }
+
+// Len is how many resources there are.
+func (w *World) Len() int { return w.count }
+
+// Name is the i-th resource's, whatever its type.
+func Name(i int) string { return fmt.Sprintf("cluster-%06d", i) }
+
+// Index finds the resource by its name.
+func (w *World) Index(name string) (int, bool) {
+	text, ok := strings.CutPrefix(name, "cluster-")
+	i := 0
+	for _, c := range []byte(text) {
+		if i = i*10 + int(c-'0'); c < '0' || c > '9' || i >= w.count {
+			return 0, false
+		}
+	}
+	return i, ok && Name(i) == name
+}
+
+// Message is the i-th resource as it is after a change that began at s.
+func (w *World) Message(i int, s Stamp) proto.Message {
+	if w.kind == Endpoints {
+		return w.endpoints(i, s)
+	}
+	return w.cluster(i, s)
+}
+
+// Encode is Message in bytes, the same ones each time.
+func (w *World) Encode(i int, s Stamp) []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(w.Message(i, s))
+	if err != nil {
+		panic(err) // it is our own message: nothing in it can fail
+	}
+	return b
+}
+
+// Restamp is an encoded resource after another change, as a copy: much cheaper than Encode, and the same bytes.
+func Restamp(encoded []byte, s Stamp) []byte {
+	b := bytes.Clone(encoded)
+	if i := bytes.Index(b, []byte(mark)); i >= 0 {
+		s.put(b[i+len(mark):])
+	}
+	return b
+}
+
+// cluster is one as service meshes have them; what it lacks of the wanted size is metadata. The stamp is its name in statistics.
+func (w *World) cluster(i int, s Stamp) proto.Message {
+	c := &clusterv3.Cluster{
+		Name:                 Name(i),
+		AltStatName:          s.String(),
+		ConnectTimeout:       durationpb.New(5 * time.Second),
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
+		LbPolicy:             clusterv3.Cluster_LEAST_REQUEST,
+		EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{
+			EdsConfig: &corev3.ConfigSource{
+				ResourceApiVersion:    corev3.ApiVersion_V3,
+				ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
+			},
+		},
+	}
+	const around = 36 // what the metadata takes besides the text, about
+	if rest := w.bytes - proto.Size(c) - around; rest > 0 {
+		text := strings.Repeat("0123456789abcdef", rest/16+1)[:rest]
+		c.Metadata = &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
+			"weirload": {Fields: map[string]*structpb.Value{"filler": structpb.NewStringValue(text)}},
+		}}
+	}
+	return c
+}
+
+// endpoints are as many as the wanted size has room for, at least one. The stamp is the host name of the first.
+func (w *World) endpoints(i int, s Stamp) proto.Message {
+	locality := &endpointv3.LocalityLbEndpoints{
+		Locality:    &corev3.Locality{Region: "region-1", Zone: fmt.Sprintf("zone-%d", i%3)},
+		LbEndpoints: []*endpointv3.LbEndpoint{endpoint(i, 0, s.String())},
+	}
+	a := &endpointv3.ClusterLoadAssignment{ClusterName: Name(i), Endpoints: []*endpointv3.LocalityLbEndpoints{locality}}
+	for n, size := 1, proto.Size(a); ; n++ {
+		e := endpoint(i, n, "")
+		if size += proto.Size(e) + 2; size > w.bytes {
+			return a
+		}
+		locality.LbEndpoints = append(locality.LbEndpoints, e)
+	}
+}
+
+func endpoint(cluster, n int, host string) *endpointv3.LbEndpoint {
+	return &endpointv3.LbEndpoint{
+		HealthStatus: corev3.HealthStatus_HEALTHY,
+		HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{
+			Hostname: host,
+			Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+				Address:       fmt.Sprintf("10.%d.%d.%d", cluster>>8&255, cluster&255, n&255),
+				PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: 8080},
+			}}},
+		}},
+	}
+}
+
+// Ready is what a plane prints, as one line of JSON, when it serves.
+type Ready struct {
+	XDS     string `json:"xds"`
+	Control string `json:"control"`
+	PID     int    `json:"pid"`
+}
+
+// NewReady is that of this process.
+func NewReady(xds, control string) Ready { return Ready{XDS: xds, Control: control, PID: os.Getpid()} }
