@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-xds/weir/cmd/weirload/world"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := newCommand().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use: "bench", Short: "weir beside go-control-plane and the limit of grpc-go", SilenceUsage: true, SilenceErrors: true,
+	}
+	for kind, short := range kinds {
+		root.AddCommand(newPlaneCommand(kind, short))
+	}
+	return root
+}
+
+func newPlaneCommand(kind, short string) *cobra.Command {
+	var o world.Options
+	c := &cobra.Command{
+		Use: kind, Short: "Serve " + short, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return servePlane(c.Context(), kind, o, c.OutOrStdout()) },
+	}
+	o.AddFlags(c.Flags())
+	return c
+}

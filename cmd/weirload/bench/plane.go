@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	sotwserver "github.com/envoyproxy/go-control-plane/pkg/server/sotw/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	"google.golang.org/grpc"
+
+	"github.com/weir-xds/weir/cmd/weirload/world"
+)
+
+// window is the static flow-control window of the yardstick: grpc sends no pings then to estimate the bandwidth.
+const window = 64 << 10
+
+// kinds are the planes of this module.
+var kinds = map[string]string{
+	"snapshot": "go-control-plane's snapshot cache, one snapshot for all nodes",
+	"linear":   "go-control-plane's linear cache",
+	"bare":     "the yardstick: grpc-go with one shared body for all clients, and no more",
+}
+
+// newPlane makes a plane and the server that it is served by. None has keepalive, TLS, interceptors or a stats handler.
+func newPlane(ctx context.Context, kind string, w *world.World) (world.Plane, *grpc.Server, error) {
+	switch kind {
+	case "bare":
+		b := newBare(w)
+		s := grpc.NewServer(grpc.ForceServerCodecV2(codec{&b.Counter}), grpc.MaxConcurrentStreams(math.MaxUint32),
+			grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window))
+		discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, b)
+		return b, s, nil
+	case "linear":
+		l := newLinears(w)
+		return l, controlPlane(ctx, l.mux(), &l.Counter), nil
+	case "snapshot":
+		s, err := newSnapshots(ctx, w)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s, controlPlane(ctx, s.cache, &s.Counter), nil
+	}
+	return nil, nil, fmt.Errorf("there is no plane %q", kind)
+}
+
+// controlPlane serves a cache of go-control-plane as its users do: ADS in the order that its documentation recommends.
+func controlPlane(ctx context.Context, c cache.Cache, counter *world.Counter) *grpc.Server {
+	opened := server.CallbackFuncs{
+		StreamOpenFunc:      func(context.Context, int64, string) error { counter.Streams.Add(1); return nil },
+		DeltaStreamOpenFunc: func(context.Context, int64, string) error { counter.Streams.Add(1); return nil },
+	}
+	s := grpc.NewServer(grpc.ForceServerCodecV2(codec{counter}), grpc.MaxConcurrentStreams(math.MaxUint32))
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, server.NewServer(ctx, c, opened, sotwserver.WithOrderedADS()))
+	return s
+}
+
+// servePlane serves until the context ends, and prints where as one line.
+func servePlane(ctx context.Context, kind string, o world.Options, out io.Writer) error {
+	w, err := world.New(o)
+	if err != nil {
+		return err
+	}
+	plane, xds, err := newPlane(ctx, kind, w)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", o.Listen)
+	if err != nil {
+		return err
+	}
+	aside, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	control := &http.Server{Handler: world.Control(w, plane), ReadHeaderTimeout: time.Minute}
+	ended := make(chan error, 2)
+	go func() { ended <- xds.Serve(listener) }()
+	go func() { ended <- control.Serve(aside) }()
+	if err = json.NewEncoder(out).Encode(world.NewReady(listener.Addr().String(), aside.Addr().String())); err == nil {
+		select {
+		case <-ctx.Done():
+		case err = <-ended: // a port that fails ends the other
+			ended <- nil
+		}
+	}
+	xds.Stop()
+	err = errors.Join(err, control.Close())
+	<-ended
+	<-ended
+	return err
+}
