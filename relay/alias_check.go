@@ -41,12 +41,12 @@ func (s *Sub) checkAliased(fail func(string, ...any)) {
 	for name, list := range s.alias.by {
 		for _, r := range list {
 			n++
-			if s.alias.of[r].name != name || s.records[r.want.entry.name] != r || r.want.entry.name == name {
+			if s.alias.of[r].name != name || s.recordLocked(r.want.entry.name) != r || r.want.entry.name == name {
 				fail("record of %q does not stand for %q", r.want.entry.name, name)
 			}
 		}
 	}
-	for _, r := range s.records {
+	for r := range s.records.all() {
 		if r.is(early) {
 			first++
 		}

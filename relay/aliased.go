@@ -128,14 +128,14 @@ func (s *Sub) claimAliasesLocked() {
 	}
 	named := 0
 	for name := range s.initial {
-		if s.records[name] != nil {
+		if s.recordLocked(name) != nil {
 			named++
 		}
 	}
 	if named == len(s.initial) {
 		return
 	}
-	for _, r := range s.records {
+	for r := range s.records.all() {
 		if !r.is(claimed) {
 			r.flags |= early
 			s.aliasesLocked().early++
@@ -154,7 +154,7 @@ func (s *Sub) claimAliasesLocked() {
 // laterLocked has the rest of what a client says to hold removed once it is known that no alias stands for it.
 func (a *aliased) laterLocked(s *Sub) {
 	for name := range a.claims {
-		if s.records[name] == nil {
+		if s.recordLocked(name) == nil {
 			a.later = append(a.later, toldName{name, a.spelt[name]})
 		}
 	}
@@ -198,8 +198,8 @@ func (s *Sub) knownAsLocked(name string) []*record {
 	if by := s.alias.by[name]; len(by) > 0 {
 		return slices.Clone(by)
 	}
-	if resource, is := s.shard.named.other.lister[name]; is && s.records[resource] != nil {
-		return []*record{s.records[resource]}
+	if resource, is := s.shard.named.other.lister[name]; is && s.recordLocked(resource) != nil {
+		return []*record{s.recordLocked(resource)}
 	}
 	return nil
 }
@@ -210,8 +210,8 @@ func (s *Sub) sumLocked() sum {
 		return s.sum
 	}
 	var all sum
-	counted := make(map[string]bool, len(s.records))
-	for _, r := range s.records {
+	counted := make(map[string]bool, s.records.len())
+	for r := range s.records.all() {
 		if name := s.alias.resource(r); r.sent != (Digest{}) && !counted[name] {
 			counted[name] = true
 			all.add(r.sent)
@@ -223,7 +223,7 @@ func (s *Sub) sumLocked() sum {
 // aboutLocked is an error as it is to be told of a record: of the resource if that is what the client knows, or else of the alias.
 func (s *Sub) aboutLocked(r *record, f *NameError) *NameError {
 	name := r.want.entry.name
-	if f.Name == name || s.delta && (r.is(holds) && s.alias.resource(r) == f.Name || s.records[f.Name] != nil) {
+	if f.Name == name || s.delta && (r.is(holds) && s.alias.resource(r) == f.Name || s.recordLocked(f.Name) != nil) {
 		return f
 	}
 	c := *f
@@ -234,7 +234,7 @@ func (s *Sub) aboutLocked(r *record, f *NameError) *NameError {
 // keepByAliasLocked: what a delta client has of a set that it leaves it keeps as what its aliases stand for (ALIAS-1), until the origin
 // says of those what they are.
 func (s *Sub) keepByAliasLocked(p *position) {
-	if !s.delta || p.fresh || len(s.records) == 0 {
+	if !s.delta || p.fresh || s.records.len() == 0 {
 		return
 	}
 	for _, it := range p.view.items {
@@ -252,7 +252,7 @@ func (s *Sub) keepByAliasLocked(p *position) {
 // keepAsLocked: what the client has of a resource, in that form, is from now on what its aliases stand for that are not answered.
 func (s *Sub) keepAsLocked(v *Variant, d Digest) {
 	for _, alias := range v.aliases {
-		r := s.records[NameKey(alias)]
+		r := s.recordLocked(NameKey(alias))
 		if r == nil || r.is(holds) {
 			continue
 		}
@@ -265,7 +265,7 @@ func (s *Sub) keepAsLocked(v *Variant, d Digest) {
 
 // namesLocked reports whether the client has the resource by a name that it subscribed.
 func (s *Sub) namesLocked(name string) bool {
-	r := s.records[name]
+	r := s.recordLocked(name)
 	return r != nil && r.is(holds) && s.alias.resource(r) == name || len(s.alias.by[name]) > 0
 }
 
@@ -324,7 +324,7 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 		case !covered && waits:
 			a.later = append(a.later, x.toldName) // it may be in a set that is not told yet
 		case !covered:
-			if r := s.records[x.name]; r != nil && r.is(owed) { // it is subscribed by its own name by now, and that is not answered
+			if r := s.recordLocked(x.name); r != nil && r.is(owed) { // it is subscribed by its own name by now, and that is not answered
 				s.sentLocked(r, x.sent)
 				r.flags |= holds
 			} else {
@@ -394,9 +394,9 @@ func (s *Sub) errorsOnceLocked(errs []*NameError, bodies map[string]bool) []*Nam
 	told := map[string]bool{}
 	return slices.DeleteFunc(errs, func(f *NameError) bool {
 		if bodies[f.Name] {
-			for _, r := range append(s.alias.by[f.Name], s.records[f.Name]) {
-				if r != nil && r.fault != nil {
-					r.fault = nil
+			for _, r := range append(s.alias.by[f.Name], s.recordLocked(f.Name)) {
+				if r != nil && r.fault() != nil {
+					r.setFault(nil)
 					s.dirtyLocked(r, r.want.rev)
 				}
 			}

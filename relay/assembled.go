@@ -10,9 +10,9 @@ func (s *Sub) takeAssembledLocked(k Keep) *Answer {
 	for p := s.pos; p != nil; p = p.also {
 		known = known && !p.waitsLocked()
 	}
-	for _, r := range s.records {
+	for r := range s.records.all() {
 		known = known && r.want.goneLocked()
-		if f := r.want.fault; f != nil && f != r.fault {
+		if f := r.want.fault; f != nil && f != r.fault() {
 			s.relookLocked(r) // a set may have lost what kept an error back
 		}
 	}
@@ -22,8 +22,8 @@ func (s *Sub) takeAssembledLocked(k Keep) *Answer {
 	must = s.settleWholeLocked(a, k) || must
 	if s.assembleLocked(a); len(a.Variants) == 0 && !known && !s.united {
 		for _, f := range a.Errors { // to be told with the rest
-			r := s.records[f.Name]
-			r.fault = nil
+			r := s.recordLocked(f.Name)
+			r.setFault(nil)
 			s.relookLocked(r)
 		}
 		return nil
@@ -63,7 +63,7 @@ func (s *Sub) assembleLocked(a *Answer) {
 		total.add(v.Digest)
 		own.Variants = append(own.Variants, v)
 	}
-	for _, r := range s.records {
+	for r := range s.records.all() {
 		v, _, at := s.effectiveLocked(r)
 		r.gaveLocked(v)
 		if v == nil {
@@ -72,7 +72,8 @@ func (s *Sub) assembleLocked(a *Answer) {
 			continue
 		}
 		s.sentLocked(r, v.Digest)
-		r.flags, r.fault = r.flags&^claimed|holds, nil
+		r.setFault(nil)
+		r.flags = r.flags&^claimed | holds
 		s.oweLocked(r, false)
 		a.Rev = max(a.Rev, at)
 		add(v)
@@ -83,7 +84,7 @@ func (s *Sub) assembleLocked(a *Answer) {
 		}
 		own.nameless = own.nameless || p.view.fullBody().nameless
 		for _, v := range p.view.fullBody().Variants {
-			if s.records[v.Name] == nil && s.heldLocked(v.Name) == p.view.items[v.Name] {
+			if s.recordLocked(v.Name) == nil && s.heldLocked(v.Name) == p.view.items[v.Name] {
 				add(v)
 			}
 		}

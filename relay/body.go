@@ -191,7 +191,7 @@ func (s *Sub) spellLocked(a *Answer) {
 }
 
 func (s *Sub) spellingLocked(name, other string) string {
-	if s.records[name] != nil || s.selectsLocked(name) != nil {
+	if s.recordLocked(name) != nil || s.selectsLocked(name) != nil {
 		other = s.spelt[name]
 	}
 	return spelling(name, other)

@@ -184,12 +184,13 @@ func (w *want) check(s *shard, subs map[*Sub]bool, fail func(string, ...any)) {
 	n := 0
 	for r := w.head; r != nil; r = r.next {
 		n++
-		if r.want != w || r.sub.records[w.entry.name] != r {
+		if r.want != w || r.sub.recordLocked(w.entry.name) != r {
 			fail("want %q: a record that is not its client's", w.entry.name)
 		}
 		if !subs[r.sub] {
 			subs[r.sub] = true
 			r.sub.checkAliased(fail)
+			r.sub.checkRecords(fail)
 		}
 		if r.is(dirty) && !r.sub.pending.Load() && r.sub.unsent == 0 {
 			fail("want %q: dirty, and its client was not told", w.entry.name)
@@ -206,6 +207,27 @@ func (w *want) check(s *shard, subs map[*Sub]bool, fail func(string, ...any)) {
 	}
 	if p := pick(w.entry.variants, s.params); p != w.chosen {
 		fail("want %q: chosen variant is not the one that matches", w.entry.name)
+	}
+}
+
+// checkRecords: what a client's names are found by.
+func (s *Sub) checkRecords(fail func(string, ...any)) {
+	t, n, faults := s.records, 0, 0
+	for i, r := range t.chains {
+		for ; r != nil; r = r.chain {
+			n++
+			if r.sub != s || r.is(gone|listed) || int(r.want.number)&(len(t.chains)-1) != i {
+				fail("record of %q: of another client, chain or request", r.want.entry.name)
+			}
+			if f, is := t.faults[r]; is != r.is(faulty) || is && f == nil {
+				fail("record of %q: in error is %v, told %v", r.want.entry.name, r.is(faulty), f)
+			} else if is {
+				faults++
+			}
+		}
+	}
+	if n != t.n || n > longestChain*len(t.chains) || faults != len(t.faults) {
+		fail("%d records in %d chains, %d are counted; %d errors told of %d", n, len(t.chains), t.n, faults, len(t.faults))
 	}
 }
 

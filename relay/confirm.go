@@ -25,7 +25,7 @@ func (r *record) heldBack() bool {
 	}
 	if !r.is(claimed | returned | early) { // by the alias it would have what it says it holds by the name
 		own := w.chosen
-		return own != nil && own.Name != w.entry.name && r.sub.records[own.Name] != nil && r.sub.records[own.Name].is(claimed)
+		return own != nil && own.Name != w.entry.name && r.sub.recordLocked(own.Name) != nil && r.sub.recordLocked(own.Name).is(claimed)
 	}
 	return !w.mute || !r.sub.wholeLocked() || !r.sub.shard.isAskedLocked(w)
 }

@@ -127,20 +127,20 @@ func parseNameError(b []byte) (*NameError, *discoveryv3.DynamicParameterConstrai
 func (s *Sub) faultLocked(r *record, what saying) *NameError {
 	w, sent := r.want, what == resource || what == heartbeat
 	if what == resource {
-		r.fault = nil // the body ends what was told before
+		r.setFault(nil) // the body ends what was told before
 	}
 	if r.is(cold) {
 		r.flags &^= cold
 		if r.is(owed) && !sent {
-			r.fault = unreachable(w.entry.name)
-			return r.fault
+			r.setFault(unreachable(w.entry.name))
+			return r.fault()
 		}
 	}
 	switch f := w.fault; {
 	case f == nil:
-		r.fault = nil
+		r.setFault(nil)
 		return nil
-	case f == r.fault, f.own && s.delta:
+	case f == r.fault(), f.own && s.delta:
 		return nil
 	case (!s.shard.isAskedLocked(w) || w.answered != w.asked) && !(f.over && what == removal):
 		return nil
@@ -152,7 +152,7 @@ func (s *Sub) faultLocked(r *record, what saying) *NameError {
 	default:
 		// A name without a body stays owed: whether it exists has still to be told (ABS-4).
 		s.met = s.met || r.is(demanded)
-		r.fault = f
+		r.setFault(f)
 		return s.aboutLocked(r, f)
 	}
 }
@@ -183,8 +183,8 @@ func (s *Sub) Unreached() bool {
 	if s.owed == 0 {
 		return told
 	}
-	for _, r := range s.records {
-		if r.is(owed) && r.fault == nil && !r.heldBack() {
+	for r := range s.records.all() {
+		if r.is(owed) && r.fault() == nil && !r.heldBack() {
 			told = true
 			r.flags |= cold
 			s.dirtyLocked(r, s.shard.rev)

@@ -159,8 +159,8 @@ func (s *Sub) endSparedLocked(p *position) (gone []string) {
 		case it != nil: // it is kept up
 		case f != nil && !s.shard.group.origin.ends(f.err):
 			continue
-		case s.records[name] != nil:
-			s.dirtyLocked(s.records[name], s.shard.rev)
+		case s.recordLocked(name) != nil:
+			s.dirtyLocked(s.recordLocked(name), s.shard.rev)
 		default:
 			gone = append(gone, name)
 		}
@@ -208,7 +208,7 @@ func (s *Sub) takeFaultsLocked(p *position, going *Answer) (errs []*NameError, r
 	// add reports whether the error of a name could go, or need not.
 	add := func(f *fault) bool {
 		name := f.err.Name
-		if f.gen != set.answeredGen || s.records[name] != nil {
+		if f.gen != set.answeredGen || s.recordLocked(name) != nil {
 			return true
 		}
 		if it := s.heldLocked(name); it != nil {

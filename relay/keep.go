@@ -44,7 +44,7 @@ func (s *Sub) Keeps() (pending uint64) {
 // waitsLocked reports whether a list that is sent whole has to wait, for its set or for a name (RELAY-7).
 // One of several sets is waited for only if the client may hold what is missing.
 func (s *Sub) waitsLocked() bool {
-	waits, all := false, len(s.records) == 0
+	waits, all := false, s.records.len() == 0
 	for p := s.pos; p != nil; p = p.also {
 		one := p.waitsLocked()
 		waits, all = waits || one, all && one
@@ -63,7 +63,7 @@ func (s *Sub) keepsLocked(name string) bool {
 // something has to be told for it.
 func (s *Sub) letGoLocked(k Keep) (changed bool) {
 	for name, x := range s.kept {
-		switch r := s.records[name]; {
+		switch r := s.recordLocked(name); {
 		case s.pos != nil && s.heldLocked(name) != nil, r != nil && s.bodyLocked(r) != nil:
 			delete(s.kept, name) // what it is now is told anyway
 		case r == nil && !s.coveredLocked(name):
@@ -90,7 +90,7 @@ func (s *Sub) keepMembersLocked(k Keep) {
 			continue
 		}
 		for _, name := range p.view.since(p.sent).Removed {
-			if r := s.records[name]; r != nil && s.bodyLocked(r) != nil || s.heldLocked(name) != nil {
+			if r := s.recordLocked(name); r != nil && s.bodyLocked(r) != nil || s.heldLocked(name) != nil {
 				continue // held by name (RELAY-25), or in another set
 			}
 			it := p.view.items[name]

@@ -32,7 +32,7 @@ func (s *Sub) Known() bool {
 			return true
 		}
 	}
-	for _, r := range s.records {
+	for r := range s.records.all() {
 		if s.knownLocked(r) {
 			return true
 		}
@@ -64,7 +64,7 @@ func (s *Sub) fresh() bool {
 func (s *Sub) names(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return s.records[NameKey(name)] != nil
+	return s.recordLocked(NameKey(name)) != nil
 }
 
 // members are the names that the client has by a collection.
@@ -89,7 +89,7 @@ func (s *Sub) hasBody(name string) bool {
 	if it, _ := s.memberLocked(NameKey(name)); it != nil {
 		return true
 	}
-	r := s.records[NameKey(name)]
+	r := s.recordLocked(NameKey(name))
 	return r != nil && s.bodyLocked(r) != nil
 }
 

@@ -103,8 +103,8 @@ func (m *model) subscribeOne(c *modelSub) {
 		if !on && c.wildcard { // what only `*` held may go, though the named kind is about to have it
 			c.left = true
 			c.absent = map[string]bool{}
-			for n, r := range c.records { // by the word, or a SotW origin's silence, of the names' stream, which is behind
-				c.absent[m.plain(n)] = c.shard.absentLocked(r.want)
+			for r := range c.records.all() { // by the word, or a SotW origin's silence, of the names' stream, which is behind
+				c.absent[m.plain(r.want.entry.name)] = c.shard.absentLocked(r.want)
 			}
 		}
 		c.wildcard = on
@@ -183,7 +183,7 @@ func (m *model) take(c *modelSub) {
 		}
 	}
 	m.takeErrors(c, a)
-	for _, r := range c.records {
+	for r := range c.records.all() {
 		if r.is(revived) {
 			m.revivals++
 		}

@@ -184,7 +184,7 @@ func (m *model) judgeTimed(c *modelSub) {
 				last = end
 			}
 		}
-		if r := c.records[name]; r != nil && r.is(claimed) {
+		if r := c.recordLocked(name); r != nil && r.is(claimed) {
 			continue // it came back with it, and while the origin is away nobody knows what became of it (RELAY-38)
 		}
 		if c.pos != nil && c.pos.spared[name] {

@@ -2,12 +2,14 @@ package relay
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
 // namedTable is the part of a shard that was asked for by name.
 type namedTable struct {
 	entries map[string]*entry
+	wants   uint32 // that were ever made
 	other   otherNames
 	guard   guard
 	from    *receipt // of the last response
@@ -88,6 +90,7 @@ type want struct {
 	mute       bool   // asked 15 s ago, and the origin has said nothing of the body since (confirm.go)
 	refresh    bool   // to be asked anew, by unsubscribe and subscribe (DELTA-7)
 	inChanged  bool
+	number     uint32 // one of its own, as good as any: see records
 
 	sharing *sharing // nil: it shares no subscription (share.go)
 }
@@ -96,10 +99,10 @@ type want struct {
 type record struct {
 	want       *want
 	sub        *Sub
-	prev, next *record
-	sent       Digest     // of the body last sent, or stated by the client in its first request
-	fault      *NameError // last told
-	at         uint32     // number of the answer the body was in; 0: none
+	prev, next *record // of the want's clients
+	chain      *record // of the client's records
+	sent       Digest  // of the body last sent, or stated by the client in its first request
+	at         uint32  // number of the answer the body was in; 0: none
 	flags      recordFlags
 }
 
@@ -117,15 +120,18 @@ const (
 	beat                             // a TTL came that the client has not been told
 	revived                          // holds what had retired, by our giving it
 	returned                         // of a client that came back, and by what it said first holds it, or may
+	faulty                           // an error was told last, which is in sub.records.faults
+	listed                           // within one Replace: it is in the list
 )
 
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
 
-// wantLocked finds or makes the want and asks for it.
-func (s *shard) wantLocked(name, spelt string) *want {
-	e := s.named.entries[name]
+// wantLocked finds or makes the want of a name, of which e is the entry if there is one, and asks for it. The name may be part of something
+// larger, which nothing here must keep.
+func (s *shard) wantLocked(e *entry, name, spelt string) *want {
 	if e == nil {
-		e = &entry{name: name, spelt: spelt}
+		name = strings.Clone(name)
+		e = &entry{name: name, spelt: strings.Clone(spelt)}
 		e.retired, e.unconfirmed = s.table().retired.take(s.retiredKey(name))
 		s.named.entries[name] = e
 		s.shareLocked(e)
@@ -154,7 +160,7 @@ func (s *shard) wantLocked(name, spelt string) *want {
 	if len(e.wants) > 0 {
 		return e.wants[0]
 	}
-	w := &want{entry: e}
+	w := s.newWantLocked(e)
 	w.chosen = pick(e.variants, s.params) // a live variant that matches answers a new map at once (RELAY-68)
 	w.existed = w.chosen != nil || e.retired != nil
 	w.rev = s.rev
@@ -162,6 +168,11 @@ func (s *shard) wantLocked(name, spelt string) *want {
 	s.editedLocked()
 	s.lookLocked(w)
 	return w
+}
+
+func (s *shard) newWantLocked(e *entry) *want {
+	s.named.wants++
+	return &want{entry: e, number: s.named.wants}
 }
 
 // nameOf is the want as it goes upstream.
@@ -375,7 +386,7 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 // until the resource arrives (ABS-7).
 func (w *want) curedLocked(rev uint64) {
 	for r := w.head; r != nil; r = r.next {
-		if r.fault != nil {
+		if r.fault() != nil {
 			r.sub.dirtyLocked(r, rev)
 		}
 	}
@@ -387,7 +398,7 @@ func (w *want) renewedLocked(rev uint64) {
 		if r.sub.ttl {
 			r.flags |= beat
 		}
-		if r.sub.ttl || r.fault != nil {
+		if r.sub.ttl || r.fault() != nil {
 			r.sub.arrivedLocked()
 			r.sub.dirtyLocked(r, rev)
 		}

@@ -49,7 +49,7 @@ func (s *Sub) overlapLocked() {
 	if !p.fresh {
 		for name, it := range p.view.items {
 			switch {
-			case s.records[name] != nil || it.birth > p.sent:
+			case s.recordLocked(name) != nil || it.birth > p.sent:
 			case it.rev <= p.sent && !it.dead:
 				s.more.told[name] = it.variant.Digest
 			case it.rev > p.sent:
@@ -58,7 +58,7 @@ func (s *Sub) overlapLocked() {
 		}
 	}
 	for name := range s.again { // owed whatever it is, of a set that has told nothing too (DELTA-9)
-		if s.records[name] == nil {
+		if s.recordLocked(name) == nil {
 			s.more.told[name] = Digest{}
 		}
 	}
@@ -109,7 +109,7 @@ func (s *Sub) leaveLocked(p *position, now time.Time) {
 		return
 	}
 	s.keepByAliasLocked(p)
-	for _, r := range s.records { // an absence stated before the set's last word is none, once its stream is gone
+	for r := range s.records.all() { // an absence stated before the set's last word is none, once its stream is gone
 		if it, w := p.view.items[s.alias.resource(r)], r.want; it != nil && !it.dead && it.rev > w.rev && !s.shard.absentLocked(w) {
 			w.wasAbsent = false
 		}
@@ -123,7 +123,7 @@ func (s *Sub) leaveLocked(p *position, now time.Time) {
 	// What came with the set is held by name from now on: no list may leave it out before it is known (RELAY-7), and what was told
 	// of a name may not be what its own entry says (RELAY-25).
 	s.holds = s.holds || !s.delta && s.told
-	for _, r := range s.records {
+	for r := range s.records.all() {
 		s.dirtyLocked(r, s.shard.rev)
 	}
 	if s.asList && t.kind != wild && !p.fresh && !s.delta {
@@ -134,7 +134,7 @@ func (s *Sub) leaveLocked(p *position, now time.Time) {
 		s.markLocked(s.shard.rev)
 	}
 	for name := range s.initial {
-		if !s.coveredLocked(name) && s.records[name] == nil {
+		if !s.coveredLocked(name) && s.recordLocked(name) == nil {
 			delete(s.initial, name) // the client drops what it says it holds of it, too
 		}
 	}
@@ -287,7 +287,7 @@ func (x *overlapTake) collect(p *position) {
 			}
 		}
 		for _, v := range body.Heartbeats {
-			if r := s.records[v.Name]; r != nil {
+			if r := s.recordLocked(v.Name); r != nil {
 				s.renewedInSetLocked(p, r, false)
 			}
 		}

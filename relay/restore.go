@@ -309,7 +309,8 @@ func (r *restoration) nameLocked(x *NameImage, response string) {
 	}
 	e.unconfirmed = len(e.variants)+len(e.retired) > 0
 	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed
-	w := &want{entry: e, lingerAt: r.until, timer: true}
+	w := s.newWantLocked(e)
+	w.lingerAt, w.timer = r.until, true
 	e.wants = append(e.wants, w)
 	s.push(timer{at: r.until, kind: wantEnd, shard: s, want: w})
 	s.lookLocked(w)

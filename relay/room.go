@@ -94,9 +94,9 @@ func (r *room) admits(bytes int) bool {
 }
 
 // deniedLocked reports whether a name has no room, and notes it. What the table knows already is always given: it costs next to nothing.
-func (s *Sub) deniedLocked(name, spelt string) bool {
+func (s *Sub) deniedLocked(e *entry, name, spelt string) bool {
 	t := s.shard.table()
-	if s.shard.named.entries[name] != nil || t.room.admits(nameCost+nameCopies*len(name)) {
+	if e != nil || t.room.admits(nameCost+nameCopies*len(name)) {
 		return false
 	}
 	s.denyLocked(spelling(name, spelt), "memory", t.MemoryLimit())

@@ -60,7 +60,7 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 	switch {
 	case v != nil:
 		lost := v == r.want.chosen && r.want.entry.lost
-		if ended := r.fault != nil && r.want.fault == nil; !r.is(owed) && !ended &&
+		if ended := r.fault() != nil && r.want.fault == nil; !r.is(owed) && !ended &&
 			(r.sent == v.Digest || r.is(claimed) && v.stated(r.sent)) {
 			s.sentLocked(r, v.Digest) // a claim may have another form
 			r.flags &^= claimed       // what it said is so: it holds what was live here, and will be told if that goes
@@ -86,7 +86,7 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 		tell := r.is(owed | holds)
 		s.newest = newer(s.newest, s.shard.named.from)
 		if tell && s.delta { // SotW has no removal, and the word is told once (WARM-7)
-			r.fault = nil // what is said of it follows the removal, or goes with it
+			r.setFault(nil) // what is said of it follows the removal, or goes with it
 		}
 		switch {
 		case tell && s.delta:

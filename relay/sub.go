@@ -60,7 +60,7 @@ type Sub struct {
 	pos     *position       // in each set subscribed to, `*` first, by position.also; nil: none
 	more    *overlap        // once there are several; nil: there is one at most
 	spaces  map[string]bool // names that are namespaces though they have slashes (ALIAS-6)
-	records map[string]*record
+	records *records        // by name; nil: none
 	dirty   []*record
 	owed    int               // records that must still be answered
 	spelt   map[string]string // by canonical name, as the client writes it, where that is another
@@ -97,7 +97,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	}
 	sub := &Sub{
 		owner: owner, typeURL: o.TypeURL, delta: o.Delta, ttl: o.TTL, located: o.Located, version: o.Version,
-		holds: o.Version != "" || len(o.Initial) > 0, records: map[string]*record{}, first: true, alias: noAliases,
+		holds: o.Version != "" || len(o.Initial) > 0, first: true, alias: noAliases,
 	}
 	if len(o.Initial) > 0 {
 		sub.initial = make(map[string]Digest, len(o.Initial))
@@ -178,7 +178,7 @@ func (s *Sub) dirtyLocked(r *record, rev uint64) {
 	if !r.is(dirty) {
 		r.flags |= dirty
 		s.dirty = append(s.dirty, r)
-		if len(s.dirty) > 2*len(s.records)+64 {
+		if len(s.dirty) > 2*s.records.len()+64 {
 			s.dirty = slices.DeleteFunc(s.dirty, func(r *record) bool { return r.is(gone) })
 		}
 	}
@@ -202,7 +202,7 @@ func (s *Sub) Close(now time.Time) {
 	for s.pos != nil {
 		s.leaveLocked(s.pos, now)
 	}
-	for _, r := range s.records {
+	for r := range s.records.all() {
 		s.forgetLocked(r, now)
 	}
 	s.dirty = nil
@@ -241,10 +241,10 @@ func (s *Sub) Standing() Standing {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	x := Standing{
-		Unsent: s.unsent, Waiting: s.waitingLocked(), Lagging: s.lagging, Names: len(s.records), Dropped: len(s.again),
+		Unsent: s.unsent, Waiting: s.waitingLocked(), Lagging: s.lagging, Names: s.records.len(), Dropped: len(s.again),
 	}
 	if s.shard.named.unconfirmed {
-		for _, r := range s.records {
+		for r := range s.records.all() {
 			x.Held = x.Held || r.heldBack()
 		}
 	}

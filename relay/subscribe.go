@@ -15,7 +15,8 @@ func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) []Denied {
 			s.joinStarLocked()
 			continue
 		}
-		s.subscribeLocked(name)
+		key, spelt := spell(name)
+		s.subscribeLocked(key, spelt, s.shard.named.entries[key])
 	}
 	for _, name := range unsubscribe {
 		if name == Wildcard {
@@ -45,7 +46,7 @@ func (s *Sub) Namespaces(names []string) {
 func (s *Sub) Subscribed(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return s.records[NameKey(name)] != nil
+	return s.recordLocked(NameKey(name)) != nil
 }
 
 // Replace applies a SotW request: names are the complete list (SOTW-1), without `*`. What is denied for want of room is as if it were not
@@ -64,26 +65,37 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 	} else {
 		s.leaveLocked(star, now)
 	}
-	listed := make(map[string]bool, len(names))
+	var selectors map[string]bool // that are listed
 	for _, name := range names {
-		key := NameKey(name)
-		listed[key] = true
-		if s.records[key] == nil && s.selectsLocked(key) == nil {
-			s.subscribeLocked(name)
+		key, spelt := spell(name)
+		e := s.shard.named.entries[key]
+		r := s.recordOfLocked(e)
+		if r == nil && s.selectsLocked(key) == nil {
+			r = s.subscribeLocked(key, spelt, e)
+		}
+		if r != nil {
+			r.flags |= listed
+		}
+		if s.selectsLocked(key) != nil {
+			if selectors == nil {
+				selectors = map[string]bool{}
+			}
+			selectors[key] = true
 		}
 	}
 	for p := s.pos; p != nil; {
 		next := p.also
-		if t := p.view.set; t.kind != wild && !listed[t.selector] {
+		if t := p.view.set; t.kind != wild && !selectors[t.selector] {
 			s.leaveLocked(p, now)
 			delete(s.spelt, t.selector)
 		}
 		p = next
 	}
-	for name, r := range s.records {
-		if !listed[name] {
+	for r := range s.records.all() {
+		if !r.is(listed) {
 			s.forgetLocked(r, now)
 		}
+		r.flags &^= listed
 	}
 	s.firstDoneLocked()
 	return s.takeDeniedLocked()
@@ -105,27 +117,26 @@ func (s *Sub) firstDoneLocked() {
 	}
 }
 
-func (s *Sub) subscribeLocked(name string) {
-	name, spelt := spell(name)
+// subscribeLocked subscribes to a name, or to the collection that it stands for, again if it is subscribed already (DELTA-2). e is the name's
+// entry, if there is one. It gives the name's record; nil: there is none, since it is a collection's or was denied.
+func (s *Sub) subscribeLocked(name, spelt string, e *entry) *record {
 	if k, ok := s.shard.selectorOf(name, s.spaces); ok {
-		if s.deniedSetLocked(s.shard.collections[name], name, spelt) {
-			return
+		if !s.deniedSetLocked(s.shard.collections[name], name, spelt) {
+			s.spellAsLocked(name, spelt)
+			s.joinLocked(s.shard.collectionLocked(name, spelt, k))
 		}
-		s.spellAsLocked(name, spelt)
-		s.joinLocked(s.shard.collectionLocked(name, spelt, k))
-		return
+		return nil
 	}
-	r := s.records[name]
+	r := s.recordOfLocked(e)
 	if r == nil {
-		if s.deniedLocked(name, spelt) {
-			return
+		if s.deniedLocked(e, name, spelt) {
+			return nil
 		}
-		r = &record{sub: s, want: s.shard.wantLocked(name, spelt)}
-		r.want.link(r)
-		s.records[name] = r
+		r = s.recordForLocked(s.shard.wantLocked(e, name, spelt))
 		s.lookedUpLocked(r)
 		s.spellAsLocked(name, spelt)
-		if d, stated := s.initial[name]; stated && s.first {
+		d, stated := s.initial[name]
+		if stated && s.first {
 			// Only a version of ours that is current spares the answer (DELTA-11).
 			r.sent = d
 			r.flags |= holds | claimed
@@ -133,7 +144,7 @@ func (s *Sub) subscribeLocked(name string) {
 				s.sum.add(d)
 			}
 			s.dirtyLocked(r, s.shard.rev)
-			return
+			return r
 		}
 		s.coveringLocked(name, func(p *position) {
 			if it := p.view.items[name]; !p.fresh && it != nil && it.birth <= p.sent {
@@ -143,14 +154,15 @@ func (s *Sub) subscribeLocked(name string) {
 		if s.more != nil {
 			delete(s.more.told, name) // the record tells it from now on
 		}
-		if _, stated := s.initial[name]; stated || s.holds && !s.delta && (s.first || s.pos != nil && s.pos.fresh) {
+		if stated || s.holds && !s.delta && (s.first || s.pos != nil && s.pos.fresh) {
 			r.flags |= returned
 		}
 	}
-	r.fault = nil // it may be all there is to answer
+	r.setFault(nil) // it may be all there is to answer
 	s.oweLocked(r, true)
 	r.flags |= demanded
 	s.dirtyLocked(r, s.shard.rev)
+	return r
 }
 
 // spellAsLocked notes how the client writes a name.
@@ -182,7 +194,7 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 		delete(s.spelt, name)
 		return
 	}
-	r := s.records[name]
+	r := s.recordLocked(name)
 	told := toldName{name, spelling(name, spelt)}
 	if r != nil && s.alias.of[r].name != "" {
 		told = s.alias.of[r] // of an alias: the resource, if a set has it
@@ -243,7 +255,7 @@ func (s *Sub) forgetLocked(r *record, now time.Time) {
 	if s.notEarlyLocked(r); s.alias.early == 0 && len(s.alias.later) > 0 {
 		s.markLocked(s.shard.rev)
 	}
-	delete(s.records, r.want.entry.name)
+	s.records.remove(r)
 	delete(s.spelt, r.want.entry.name)
 	r.flags |= gone
 	s.shard.unlinkLocked(r, now)

@@ -135,7 +135,7 @@ func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 
 // lookAtLocked has the records of a resource looked at, and reports whether there is any.
 func (s *Sub) lookAtLocked(name string) bool {
-	r, also := s.records[name], s.alias.by[name]
+	r, also := s.recordLocked(name), s.alias.by[name]
 	if r != nil {
 		s.relookLocked(r)
 	}
@@ -149,12 +149,12 @@ func (s *Sub) lookAtLocked(name string) bool {
 // first answer without what the client holds already and with removals of what is no more (DELTA-11, DELTA-12). It is the
 // shared body itself where that changes nothing.
 func (s *Sub) ownLocked(b *Body, first bool) *Body {
-	if len(s.records) == 0 && (!first || len(s.initial) == 0) && (len(b.Heartbeats) == 0 || len(s.again) == 0) {
+	if s.records.len() == 0 && (!first || len(s.initial) == 0) && (len(b.Heartbeats) == 0 || len(s.again) == 0) {
 		return b
 	}
 	own := &Body{nameless: b.nameless, spelt: maps.Clone(b.spelt)}
 	skip := func(name string) bool {
-		if r := s.records[name]; r != nil {
+		if r := s.recordLocked(name); r != nil {
 			s.renewedInSetLocked(s.pos, r, first)
 		}
 		for _, r := range s.alias.by[name] {
@@ -216,7 +216,7 @@ func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 		it := s.pos.view.items[name]
 		s.pos.faultAgainLocked(name)
 		switch {
-		case listed[name] || s.records[name] != nil || len(s.alias.by[name]) > 0:
+		case listed[name] || s.recordLocked(name) != nil || len(s.alias.by[name]) > 0:
 		case it != nil && !it.dead:
 			own.Variants = append(own.Variants, it.variant)
 			rev = max(rev, it.rev)

@@ -122,11 +122,11 @@ func (s *Sub) withholdsLocked(v *Variant) bool {
 // withholdLocked answers for such a name, once.
 func (s *Sub) withholdLocked(r *record) *NameError {
 	s.oweLocked(r, false)
-	if r.fault != nil && r.fault.Code == codeFailedPrecondition {
+	if r.fault() != nil && r.fault().Code == codeFailedPrecondition {
 		return nil
 	}
-	r.fault = withheld(r.want.entry.name)
-	return r.fault
+	r.setFault(withheld(r.want.entry.name))
+	return r.fault()
 }
 
 // renewLocked is what is told of a body the client was sent before, when its TTL is another. Who accepted it is told a heartbeat, who

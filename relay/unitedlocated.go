@@ -217,5 +217,5 @@ func (m *united) note(s *Sub, name string, is sentAs) {
 func (s *Sub) tells(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return s.records[name] != nil || len(s.alias.by[name]) > 0 || s.coveredLocked(name)
+	return s.recordLocked(name) != nil || len(s.alias.by[name]) > 0 || s.coveredLocked(name)
 }

@@ -63,7 +63,7 @@ func (s *Sub) Owe(names []string) {
 			s.oweAllLocked()
 			return
 		}
-		if r := s.records[name]; r != nil {
+		if r := s.recordLocked(name); r != nil {
 			s.oweLocked(r, true)
 			s.dirtyLocked(r, s.shard.rev)
 			continue
@@ -78,7 +78,7 @@ func (s *Sub) Owe(names []string) {
 }
 
 func (s *Sub) oweAllLocked() {
-	for _, r := range s.records {
+	for r := range s.records.all() {
 		s.oweLocked(r, true)
 		s.dirtyLocked(r, s.shard.rev)
 	}
@@ -133,7 +133,8 @@ func (s *Sub) OweNamespaces(routes []string, except []*Variant) {
 	}
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
-	for name, r := range s.records {
+	for r := range s.records.all() {
+		name := r.want.entry.name
 		if resource := s.alias.resource(r); covers(name) && !done[resource] || covers(resource) {
 			s.oweLocked(r, true)
 			s.dirtyLocked(r, s.shard.rev)
@@ -141,7 +142,7 @@ func (s *Sub) OweNamespaces(routes []string, except []*Variant) {
 	}
 	for p := s.pos; p != nil; p = p.also {
 		for name, it := range p.view.items {
-			if covers(name) && !it.dead && s.records[name] == nil {
+			if covers(name) && !it.dead && s.recordLocked(name) == nil {
 				s.oweMemberLocked(name)
 			}
 		}

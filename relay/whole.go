@@ -12,7 +12,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 		if p.waitsLocked() {
 			return nil
 		}
-		if s.version != "" && len(s.records) == 0 && s.version == p.view.sum.version() && !s.shard.group.origin.config().OriginVersions &&
+		if s.version != "" && s.records.len() == 0 && s.version == p.view.sum.version() && !s.shard.group.origin.config().OriginVersions &&
 			!p.view.tellsTTLs() {
 			// In sync already (RELAY-43); an origin's own version proves nothing (VER-5), and who was away may have missed a TTL.
 			p.sum, s.told = p.view.sum, true
@@ -27,8 +27,8 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 		return nil // RELAY-7: it would delete what is only not there yet
 	}
 	if p != nil && p.view.contentRev > p.sent {
-		for _, r := range s.records { // the set may have lost what kept an error back
-			if f := r.want.fault; f != nil && f != r.fault {
+		for r := range s.records.all() { // the set may have lost what kept an error back
+			if f := r.want.fault; f != nil && f != r.fault() {
 				s.relookLocked(r)
 			}
 		}
@@ -61,7 +61,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	p.sum, p.resend = all, false
 	p.view.passed(p, p.view.contentRev)
 	s.told, s.holds = true, false
-	if len(s.records) == 0 {
+	if s.records.len() == 0 {
 		a.Body, a.Version = s.withKeptLocked(p.view.fullBody()), p.sum.version()
 		s.whole = ""
 		return a
@@ -90,7 +90,7 @@ func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 			a.News = append(a.News, body)
 		}
 		if v, _, _ := s.effectiveLocked(r); v != nil || s.keepsLocked(r.want.entry.name) {
-			r.fault = nil
+			r.setFault(nil)
 			return
 		}
 		if f := s.faultLocked(r, what); f != nil {
@@ -108,7 +108,7 @@ func (s *Sub) knownLocked(r *record) bool {
 }
 
 func (s *Sub) resolvedLocked() bool {
-	for _, r := range s.records {
+	for r := range s.records.all() {
 		if !s.knownLocked(r) {
 			return false
 		}
@@ -123,7 +123,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 		return nil
 	}
 	gone := true
-	for _, r := range s.records {
+	for r := range s.records.all() {
 		if v := s.bodyLocked(r); v != nil && (!r.want.entry.lost || r.is(holds)) {
 			a.Variants = append(a.Variants, v)
 		}
@@ -136,13 +136,13 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	if !s.united && len(a.Variants) == 0 && (!gone || !s.told && !s.holds && len(a.Errors) == 0) {
 		s.late = s.told || s.holds || len(a.Errors) > 0
 		for _, f := range a.Errors { // to be told with the rest
-			r := s.records[f.Name]
-			r.fault = nil
+			r := s.recordLocked(f.Name)
+			r.setFault(nil)
 			s.relookLocked(r)
 		}
 		return nil
 	}
-	for _, r := range s.records {
+	for r := range s.records.all() {
 		r.at = s.takes + 1
 		if s.bodyLocked(r) == nil { // what came with `*` goes with this list, whatever is said of the name (VER-4)
 			s.sentLocked(r, Digest{})
@@ -161,7 +161,7 @@ func (s *Sub) mixedLocked(a *Answer) {
 	view := s.pos.view
 	all, full := view.sum, view.fullBody()
 	var loose []*Variant
-	for _, r := range s.records {
+	for r := range s.records.all() {
 		v, _, at := s.effectiveLocked(r)
 		r.gaveLocked(v)
 		if v == nil {
@@ -170,7 +170,8 @@ func (s *Sub) mixedLocked(a *Answer) {
 			continue
 		}
 		s.sentLocked(r, v.Digest)
-		r.flags, r.fault, r.at = r.flags&^claimed|holds, nil, s.takes+1
+		r.setFault(nil)
+		r.flags, r.at = r.flags&^claimed|holds, s.takes+1
 		s.oweLocked(r, false)
 		a.Rev = max(a.Rev, at)
 		it := view.items[v.Name]
