@@ -8,7 +8,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 HELM_VERSION := v4.3.1
 HELM := bin/helm-$(HELM_VERSION)
 
-.PHONY: build test conformance demo lint bench image binaries chart chaos soak
+.PHONY: build test conformance demo lint bench compare image binaries chart chaos soak
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
@@ -45,8 +45,16 @@ $(GOLANGCI):
 	GOBIN="$(CURDIR)/bin/install" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv bin/install/golangci-lint $(GOLANGCI) && rmdir bin/install
 
+# First what benchstat reads (COUNT=10 for it to judge by), then weir beside other servers.
+BENCH ?= .
+COUNT ?= 1
 bench:
-	go test -run '^$$' -bench . -benchmem -benchtime 200ms -timeout 20m ./...
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime 200ms -count $(COUNT) -timeout 2h ./...
+	$(MAKE) --no-print-directory compare
+
+# weir, go-control-plane and the limit of grpc-go side by side, in about ten minutes: a table in Markdown. ARGS="-h" tells how to have less.
+compare:
+	cd cmd/weirload/bench && go run . compare $(ARGS)
 
 # For each architecture of the image, and with the same bytes wherever it is built.
 ARCHS := amd64 arm64

@@ -27,11 +27,11 @@ type bare struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	world *world.World
 
-	mu      sync.Mutex // guards what follows; held for map work, and for the copy that makes a body; before that of a mailbox
-	pieces  []piece
-	whole   [2][]byte               // everything, by dialect; nil: to be made anew
-	all     map[*mailbox]struct{}   // who wants everything
-	named   []map[*mailbox]struct{} // who wants one resource, by its index
+	mu     sync.Mutex // guards what follows; held for map work, and for the copy that makes a body; before that of a mailbox
+	pieces []piece
+	whole  [2][]byte               // everything, by dialect; nil: to be made anew
+	all    map[*mailbox]struct{}   // who wants everything
+	named  []map[*mailbox]struct{} // who wants one resource, by its index
 }
 
 // piece is one resource as the field `resources` of a response, by dialect. The bytes never change.

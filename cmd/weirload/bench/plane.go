@@ -9,12 +9,13 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	sotwserver "github.com/envoyproxy/go-control-plane/pkg/server/sotw/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	xdsserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/grpc"
 
 	"github.com/weir-xds/weir/cmd/weirload/world"
@@ -54,12 +55,12 @@ func newPlane(ctx context.Context, kind string, w *world.World) (world.Plane, *g
 
 // controlPlane serves a cache of go-control-plane as its users do: ADS in the order that its documentation recommends.
 func controlPlane(ctx context.Context, c cache.Cache, counter *world.Counter) *grpc.Server {
-	opened := server.CallbackFuncs{
+	opened := xdsserver.CallbackFuncs{
 		StreamOpenFunc:      func(context.Context, int64, string) error { counter.Streams.Add(1); return nil },
 		DeltaStreamOpenFunc: func(context.Context, int64, string) error { counter.Streams.Add(1); return nil },
 	}
 	s := grpc.NewServer(grpc.ForceServerCodecV2(codec{counter}), grpc.MaxConcurrentStreams(math.MaxUint32))
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, server.NewServer(ctx, c, opened, sotwserver.WithOrderedADS()))
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, xdsserver.NewServer(ctx, c, opened, sotwserver.WithOrderedADS()))
 	return s
 }
 
@@ -81,7 +82,11 @@ func servePlane(ctx context.Context, kind string, o world.Options, out io.Writer
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	control := &http.Server{Handler: world.Control(w, plane), ReadHeaderTimeout: time.Minute}
+	mux := http.NewServeMux()
+	mux.Handle("/", world.Control(w, plane))
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	control := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	ended := make(chan error, 2)
 	go func() { ended <- xds.Serve(listener) }()
 	go func() { ended <- control.Serve(aside) }()
@@ -94,7 +99,6 @@ func servePlane(ctx context.Context, kind string, o world.Options, out io.Writer
 	}
 	xds.Stop()
 	err = errors.Join(err, control.Close())
-	<-ended
-	<-ended
+	_, _ = <-ended, <-ended // only that they have ended counts now
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"testing"
 	"time"
 
@@ -18,7 +19,17 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// asProgram makes the test binary the program that it tests, since a comparison starts its own program for the planes.
+const asProgram = "WEIR_BENCH_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	_ = os.Setenv(asProgram, "1") // of what is started from here
+	goleak.VerifyTestMain(m)
+}
 
 // patience is how long an answer may take on a loaded machine under the race detector.
 const patience = 30 * time.Second
@@ -209,7 +220,7 @@ func TestPlanes(t *testing.T) {
 // the dialect wants it, with the whole set.
 func change(t *testing.T, control *world.Client, w *world.World, changed int, readers []*reader, names [][]string, stamps []map[int]world.Stamp, whole bool) {
 	t.Helper()
-	s, err := control.Change(t.Context(), 1)
+	s, _, err := control.Change(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

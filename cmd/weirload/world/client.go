@@ -17,17 +17,17 @@ type Client struct {
 	HTTP *http.Client
 }
 
-// Change changes the next count resources.
-func (c *Client) Change(ctx context.Context, count int) (Stamp, error) {
+// Change changes the next count resources, and gives the names of the first 100 of them.
+func (c *Client) Change(ctx context.Context, count int) (Stamp, []string, error) {
 	var out Changed
 	if err := c.ask(ctx, http.MethodPost, fmt.Sprintf("/change?count=%d", count), &out); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	s, ok := ParseDigits(out.Stamp)
 	if !ok {
-		return 0, fmt.Errorf("control %s: %q is no stamp", c.Addr, out.Stamp)
+		return 0, nil, fmt.Errorf("control %s: %q is no stamp", c.Addr, out.Stamp)
 	}
-	return s, nil
+	return s, out.Names, nil
 }
 
 // Churn changes rate resources a second, one at a time, and returns when the time is over.

@@ -27,16 +27,17 @@ type Counts struct {
 	Names    int64 `json:"names"`
 	BytesIn  int64 `json:"bytes_in"`
 	BytesOut int64 `json:"bytes_out"`
+	Nacks    int64 `json:"nacks"`
 }
 
 // Counter is Counts in the making.
-type Counter struct{ Streams, Requests, Names, BytesIn, BytesOut atomic.Int64 }
+type Counter struct{ Streams, Requests, Names, BytesIn, BytesOut, Nacks atomic.Int64 }
 
 // Counts is what was counted so far.
 func (c *Counter) Counts() Counts {
 	return Counts{
 		Streams: c.Streams.Load(), Requests: c.Requests.Load(), Names: c.Names.Load(),
-		BytesIn: c.BytesIn.Load(), BytesOut: c.BytesOut.Load(),
+		BytesIn: c.BytesIn.Load(), BytesOut: c.BytesOut.Load(), Nacks: c.Nacks.Load(),
 	}
 }
 
@@ -54,9 +55,10 @@ type Churned struct {
 
 // The bounds of a request.
 const (
-	MaxRate  = 100_000
-	MaxFor   = 10 * time.Minute
-	namesMax = 100
+	MaxRate = 100_000
+	MaxFor  = 10 * time.Minute
+	// NamesMax is how many names a change answers with.
+	NamesMax = 100
 )
 
 // Control is the endpoint: POST /change?count=K, POST /churn?rate=R&for=10s, GET /counts.
@@ -105,7 +107,7 @@ func (c *control) change(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := Changed{Stamp: s.Digits()}
-	for _, i := range indices[:min(len(indices), namesMax)] {
+	for _, i := range indices[:min(len(indices), NamesMax)] {
 		out.Names = append(out.Names, Name(i))
 	}
 	answer(rw, out)

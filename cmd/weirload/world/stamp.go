@@ -12,6 +12,8 @@ type Stamp int64
 const (
 	mark   = "weirload:"
 	digits = 16
+	// DigitsAt is where in the text of a stamp its digits begin.
+	DigitsAt = len(mark)
 	// stampBytes is the length of the text of a stamp.
 	stampBytes = len(mark) + digits
 )
@@ -26,15 +28,15 @@ func (s Stamp) Time() time.Time { return time.Unix(0, int64(s)) }
 func (s Stamp) String() string {
 	var b [stampBytes]byte
 	copy(b[:], mark)
-	s.put(b[len(mark):])
+	s.Put(b[len(mark):])
 	return string(b[:])
 }
 
 // Digits are the hexadecimal digits of the stamp alone.
 func (s Stamp) Digits() string { return s.String()[len(mark):] }
 
-// put writes the digits to the front of b.
-func (s Stamp) put(b []byte) {
+// Put writes the digits to the front of b.
+func (s Stamp) Put(b []byte) {
 	const hexDigits = "0123456789abcdef"
 	for i, v := digits-1, uint64(s); i >= 0; i, v = i-1, v>>4 {
 		b[i] = hexDigits[v&15]
@@ -57,18 +59,28 @@ func parse(b []byte) (Stamp, bool) {
 	return Stamp(v), true
 }
 
-// Find looks for a stamp in the encoded form of a resource or of a whole response, and gives the first. It decodes nothing.
-func Find(b []byte) (Stamp, bool) {
+// Find looks for a stamp in the encoded form of a resource or of a whole response, and gives the first and where it stands. It decodes
+// nothing.
+func Find(b []byte) (s Stamp, at int, ok bool) {
 	for {
-		i := bytes.Index(b, []byte(mark))
+		i := bytes.Index(b[at:], []byte(mark))
 		if i < 0 {
-			return 0, false
+			return 0, 0, false
 		}
-		b = b[i+len(mark):]
-		if s, ok := parse(b); ok {
-			return s, true
+		at += i
+		if s, ok := At(b, at); ok {
+			return s, at, true
 		}
+		at += len(mark)
 	}
+}
+
+// At is the stamp that stands at a place; false if none does.
+func At(b []byte, at int) (Stamp, bool) {
+	if len(b) < at+stampBytes || string(b[at:at+len(mark)]) != mark {
+		return 0, false
+	}
+	return parse(b[at+len(mark):])
 }
 
 // ParseDigits reads what Digits writes.

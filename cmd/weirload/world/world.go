@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -88,19 +89,22 @@ func (w *World) Kind() Kind { return w.kind }
 // Len is how many resources there are.
 func (w *World) Len() int { return w.count }
 
+// NameFormat makes a number a name.
+const NameFormat = "cluster-%06d"
+
 // Name is the i-th resource's, whatever its type.
-func Name(i int) string { return fmt.Sprintf("cluster-%06d", i) }
+func Name(i int) string { return fmt.Sprintf(NameFormat, i) }
+
+// Index is the inverse of Name.
+func Index(name string) (int, bool) {
+	i, err := strconv.Atoi(strings.TrimPrefix(name, "cluster-"))
+	return i, err == nil && i >= 0 && Name(i) == name
+}
 
 // Index finds the resource by its name.
 func (w *World) Index(name string) (int, bool) {
-	text, ok := strings.CutPrefix(name, "cluster-")
-	i := 0
-	for _, c := range []byte(text) {
-		if i = i*10 + int(c-'0'); c < '0' || c > '9' || i >= w.count {
-			return 0, false
-		}
-	}
-	return i, ok && Name(i) == name
+	i, ok := Index(name)
+	return i, ok && i < w.count
 }
 
 // Message is the i-th resource as it is after a change that began at s.
@@ -124,7 +128,7 @@ func (w *World) Encode(i int, s Stamp) []byte {
 func Restamp(encoded []byte, s Stamp) []byte {
 	b := bytes.Clone(encoded)
 	if i := bytes.Index(b, []byte(mark)); i >= 0 {
-		s.put(b[i+len(mark):])
+		s.Put(b[i+len(mark):])
 	}
 	return b
 }

@@ -28,8 +28,15 @@ func TestResourcesHaveTheSizeAndOneStamp(t *testing.T) {
 			if size >= 150 && (len(b) < size-45 || len(b) > size+4) {
 				t.Errorf("%s of about %d bytes has %d", kind, size, len(b))
 			}
-			if got, ok := world.Find(b); !ok || got != s {
+			got, at, ok := world.Find(b)
+			if !ok || got != s {
 				t.Errorf("%s: the stamp found is %x, %v, not %x", kind, got, ok, s)
+			}
+			if got, ok := world.At(b, at); !ok || got != s {
+				t.Errorf("%s: found at %d, and yet there is none", kind, at)
+			}
+			if _, ok := world.At(b, at+1); ok {
+				t.Errorf("%s: there is one at %d, too", kind, at+1)
 			}
 			if n := bytes.Count(b, []byte("weirload:")); n != 1 {
 				t.Errorf("%s: %d stamps, not 1", kind, n)
@@ -64,10 +71,10 @@ func TestIndexIsTheInverseOfName(t *testing.T) {
 }
 
 func TestFindPassesOverWhatOnlyLooksLikeOne(t *testing.T) {
-	if s, ok := world.Find([]byte("weirload:zzzz weirload:00000000000000ff")); !ok || s != 255 {
-		t.Errorf("found %v, %v", s, ok)
+	if s, at, ok := world.Find([]byte("weirload:zzzz weirload:00000000000000ff")); !ok || s != 255 || at != 14 {
+		t.Errorf("found %v at %d, %v", s, at, ok)
 	}
-	if _, ok := world.Find([]byte("weirload:00000000000000f")); ok {
+	if _, _, ok := world.Find([]byte("weirload:00000000000000f")); ok {
 		t.Error("fifteen digits were taken for a stamp")
 	}
 }
@@ -118,11 +125,11 @@ func TestControl(t *testing.T) {
 	c := &world.Client{Addr: strings.TrimPrefix(server.URL, "http://"), HTTP: server.Client()}
 
 	before := world.Now()
-	s, err := c.Change(t.Context(), 2)
-	if err != nil || s < before || s > world.Now() || s != plane.stamps[0] {
-		t.Errorf("the change has the stamp %v, the plane was told %v: %v", s, plane.stamps, err)
+	s, names, err := c.Change(t.Context(), 2)
+	if err != nil || len(names) != 2 || names[1] != world.Name(1) || s < before || s > world.Now() || s != plane.stamps[0] {
+		t.Errorf("the change of %v has the stamp %v, the plane was told %v: %v", names, s, plane.stamps, err)
 	}
-	if _, err := c.Change(t.Context(), 2); err != nil {
+	if _, _, err := c.Change(t.Context(), 2); err != nil {
 		t.Error(err)
 	}
 	if got := plane.changes; len(got) != 2 || got[0][0] != 0 || got[0][1] != 1 || got[1][0] != 2 || got[1][1] != 0 {
@@ -138,7 +145,7 @@ func TestControl(t *testing.T) {
 	if len(plane.changes) != 22 {
 		t.Errorf("the plane was told of %d changes, not 22", len(plane.changes))
 	}
-	if _, err := c.Change(t.Context(), 4); err == nil || !strings.Contains(err.Error(), "count") {
+	if _, _, err := c.Change(t.Context(), 4); err == nil || !strings.Contains(err.Error(), "count") {
 		t.Errorf("more changes than resources: %v", err)
 	}
 	if _, err := c.Churn(t.Context(), 1, time.Hour); err == nil {

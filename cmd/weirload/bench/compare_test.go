@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// small is a scenario with few of everything.
+func small(sc scenario) scenario {
+	sc.clients, sc.world.Resources, sc.rounds, sc.settle = 5, 20, 1, 100*time.Millisecond
+	if sc.world.NamesPerClient > 0 {
+		sc.world.NamesPerClient = 8
+	}
+	if sc.changes > 0 {
+		sc.changes = 3
+	}
+	sc.rate, sc.span, sc.slow = 50, 500*time.Millisecond, slower{}
+	return sc
+}
+
+// TestCompare runs every scenario, as it is but small, with real processes: every subject that takes part has every figure.
+func TestCompare(t *testing.T) {
+	c := &comparison{rounds: 1, subjects: subjects, dir: t.TempDir(), log: &bytes.Buffer{}, profiles: profiles(filepath.Join(t.TempDir(), "p"))}
+	if err := c.programs.build(t.Context(), c.dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, sc := range scenarios() {
+		t.Run(sc.name, func(t *testing.T) {
+			if sc = small(sc); sc.name != "delta" {
+				c := *c
+				c.profiles = ""
+				compareSmall(t, &c, &sc)
+				return
+			}
+			compareSmall(t, c, &sc)
+			for _, name := range []string{"delta.weir.cpu.pprof", "delta.weir.heap.pprof", "delta.bare.cpu.pprof", "delta.bare.heap.pprof"} {
+				if info, err := os.Stat(filepath.Join(string(c.profiles), name)); err != nil || info.Size() == 0 {
+					t.Errorf("a profile is missing: %v", err)
+				}
+			}
+		})
+	}
+}
+
+func compareSmall(t *testing.T, c *comparison, sc *scenario) {
+	t.Helper()
+	rows, err := c.scenario(t.Context(), sc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != len(sc.figures) {
+		t.Fatalf("%d rows of %d figures", len(rows), len(sc.figures))
+	}
+	for _, row := range rows {
+		for _, subject := range subjects {
+			cell, ok := row.Cells[subject]
+			if want := sc.measures(subject, 0); ok != want || ok && len(cell.Runs) != 1 {
+				t.Errorf("%s, %s: measured: %v (%v), want %v", row.Figure, subject, ok, cell.Runs, want)
+			}
+		}
+		for _, v := range row.Verdicts {
+			if !v.Compared && row.Cells[weir].Median > 0 && !strings.HasPrefix(row.Key, "cpu") {
+				t.Errorf("%s: %s", row.Figure, &v)
+			}
+		}
+	}
+	if _, err := json.Marshal(rows); err != nil {
+		t.Error(err)
+	}
+	if sc.mode == shield && rows[0].Cells[weir].Median != 0 {
+		t.Errorf("the origin was asked more by many clients than by one: %+v", rows)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	for name, c := range map[string]*comparison{
+		"rounds":    {scenarios: []string{"sotw"}, subjects: subjects},
+		"subjects":  {scenarios: []string{"sotw"}, subjects: []string{"envoy"}, rounds: 1},
+		"scenarios": {scenarios: []string{"none"}, subjects: subjects, rounds: 1},
+	} {
+		if _, err := c.choose(); err == nil || !strings.HasPrefix(err.Error(), name+":") {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+	good := &comparison{scenarios: []string{"eds", "sotw"}, subjects: []string{weir}, rounds: 1}
+	if got, err := good.choose(); err != nil || len(got) != 2 || got[0].name != "eds" {
+		t.Errorf("chosen were %v, %v", got, err)
+	}
+}

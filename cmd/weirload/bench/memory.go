@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+)
+
+// inUse are the lines of a heap profile as text that together are what is alive: objects, and stacks. Spans in use would count the holes between
+// the objects of before, which the next ones fill.
+var inUse = regexp.MustCompile(`^# (HeapAlloc =|Stack =) ([0-9]+)`)
+
+// collect has a server collect its garbage, three times since stacks shrink by half at a time, and gives the bytes in use after that.
+func collect(ctx context.Context, addr string) (float64, error) {
+	bytes := 0.0
+	for range 3 {
+		body, err := get(ctx, "http://"+addr+"/debug/pprof/heap?gc=1&debug=1")
+		if err != nil {
+			return 0, err
+		}
+		bytes, err = readInUse(body)
+		if err = orClose(err, body); err != nil {
+			return 0, fmt.Errorf("the heap profile of %s: %w", addr, err)
+		}
+	}
+	return bytes, nil
+}
+
+func readInUse(r io.Reader) (float64, error) {
+	bytes, found := 0.0, 0
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if m := inUse.FindSubmatch(lines.Bytes()); m != nil {
+			n, err := strconv.ParseFloat(string(m[2]), 64)
+			if err != nil {
+				return 0, err
+			}
+			bytes += n
+			found++
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return 0, err
+	}
+	if found != 2 {
+		return 0, fmt.Errorf("%d of 2 lines found", found)
+	}
+	return bytes, nil
+}
+
+func orClose(err error, c io.Closer) error {
+	if closing := c.Close(); err == nil {
+		return closing
+	}
+	return err
+}
+
+// get is the body of what an address answers.
+func get(ctx context.Context, url string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("%s: %s", url, resp.Status)
+	}
+	return resp.Body, nil
+}

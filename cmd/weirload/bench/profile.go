@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// profiles is where profiles go; empty: none are taken.
+type profiles string
+
+// cpu fetches how a server spends the next seconds.
+func (dir profiles) cpu(ctx context.Context, addr, name string, span time.Duration) error {
+	return dir.fetch(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", addr, int(span.Seconds())), name+".cpu.pprof")
+}
+
+// profile runs the scenario once more for weir and for the yardstick, for profiles of each: of its CPU while it is under load, which
+// takes a part of it, and of its heap at the end. The figures of these runs do not count.
+func (c *comparison) profile(ctx context.Context, sc *scenario) error {
+	if err := os.MkdirAll(string(c.profiles), 0o777); err != nil {
+		return err
+	}
+	var failed []error
+	for _, subject := range c.subjects {
+		if (subject == weir || subject == yardstick) && sc.measures(subject, 0) {
+			failed = append(failed, c.profileOf(ctx, sc, subject))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// profileSpan is how long one is taken.
+const profileSpan = 4 * time.Second
+
+func (c *comparison) profileOf(ctx context.Context, sc *scenario, subject string) error {
+	s, err := c.start(ctx, sc, subject)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	cfg := sc.config(subject, s)
+	if sc.mode != storm && sc.mode != idle {
+		cfg.Changes, cfg.For = 0, profileSpan+2*time.Second // as many as there is time for
+	}
+	name := sc.name + "." + subject
+	taken := make(chan error, 1)
+	take := func() {
+		err := c.profiles.cpu(ctx, s.pprof, name, profileSpan)
+		taken <- errors.Join(err, c.profiles.heap(ctx, s.pprof, name))
+	}
+	if sc.mode == storm || sc.mode == idle {
+		cfg.Changes, cfg.Idle = 0, profileSpan+2*time.Second
+		go take()
+		_, err = c.programs.fleet(ctx, cfg, sc.world.Kind, nil)
+	} else {
+		_, err = c.programs.fleet(ctx, cfg, sc.world.Kind, func() { go take() })
+	}
+	if err != nil {
+		return fmt.Errorf("%s, %s, with profiles: %w", sc.name, subject, err)
+	}
+	return <-taken
+}
+
+// heap fetches what a server holds after a collection.
+func (dir profiles) heap(ctx context.Context, addr, name string) error {
+	return dir.fetch(ctx, "http://"+addr+"/debug/pprof/heap?gc=1", name+".heap.pprof")
+}
+
+func (dir profiles) fetch(ctx context.Context, url, name string) error {
+	body, err := get(ctx, url)
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(filepath.Join(string(dir), name))
+	if err != nil {
+		return orClose(err, body)
+	}
+	_, err = io.Copy(f, body)
+	return orClose(orClose(err, f), body)
+}

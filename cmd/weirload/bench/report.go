@@ -1,0 +1,192 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// report is what a comparison found.
+type report struct {
+	Machine machine `json:"machine"`
+	Rounds  int     `json:"rounds"`
+	Rows    []row   `json:"rows"`
+}
+
+// row is one figure of one scenario, of all subjects.
+type row struct {
+	Scenario string          `json:"scenario"`
+	Title    string          `json:"title"`
+	Clients  int             `json:"clients"`
+	Origin   string          `json:"weirs_origin"`
+	Key      string          `json:"figure"`
+	Figure   string          `json:"figure_title"`
+	Unit     string          `json:"unit"`
+	Cells    map[string]cell `json:"subjects"`
+	Verdicts []verdict       `json:"targets"`
+
+	digits int
+}
+
+// cell is a figure of one subject.
+type cell struct {
+	Runs   []float64 `json:"runs"`
+	Median float64   `json:"median"`
+}
+
+// verdict is a target and what became of it. Compared is false if one of the two figures is missing.
+type verdict struct {
+	What     string  `json:"what"` // such as weir/bare
+	Value    float64 `json:"value"`
+	Most     float64 `json:"most"`
+	Compared bool    `json:"compared"`
+	Met      bool    `json:"met"`
+
+	unit   string
+	digits int
+}
+
+// median is the middle of what was measured, or the mean of the two in the middle.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// rowsOf judges the figures of a scenario.
+func rowsOf(sc *scenario, found map[string][]result) []row {
+	rows := make([]row, 0, len(sc.figures))
+	for i := range sc.figures {
+		runs := map[string][]float64{}
+		for subject, results := range found {
+			for _, r := range results {
+				runs[subject] = append(runs[subject], r[sc.figures[i].key])
+			}
+		}
+		rows = append(rows, newRow(sc, &sc.figures[i], runs))
+	}
+	return rows
+}
+
+// newRow judges one figure. Runs are by subject; a subject without any was not measured.
+func newRow(sc *scenario, f *figure, runs map[string][]float64) row {
+	r := row{
+		Scenario: sc.name, Title: sc.title, Clients: sc.clients, Origin: sc.origin, Key: f.key, Figure: f.title, Unit: f.unit,
+		Cells: map[string]cell{}, digits: f.digits,
+	}
+	for subject, values := range runs {
+		if len(values) > 0 {
+			r.Cells[subject] = cell{Runs: values, Median: median(values)}
+		}
+	}
+	for _, t := range f.targets {
+		r.Verdicts = append(r.Verdicts, r.judge(t))
+	}
+	return r
+}
+
+func (r *row) judge(t target) verdict {
+	ours, measured := r.Cells[weir]
+	v := verdict{What: weir, Value: ours.Median, Most: t.most, Compared: measured, digits: r.digits, unit: r.Unit}
+	switch {
+	case t.minus:
+		theirs, ok := r.Cells[t.of]
+		v.What, v.Value, v.Compared = weir+" - "+t.of, ours.Median-theirs.Median, measured && ok
+	case t.of != "":
+		v.What, v.digits, v.unit = weir+"/"+t.of, 2, ""
+		v.Value, v.Compared = r.ratio(t.of)
+	}
+	if !v.Compared {
+		v.Value = 0
+	}
+	v.Met = v.Compared && v.Value <= v.Most
+	return v
+}
+
+// ratio is weir's figure divided by another subject's; false if there are not both.
+func (r *row) ratio(of string) (float64, bool) {
+	ours, ok := r.Cells[weir]
+	theirs := r.Cells[of]
+	if !ok || theirs.Median <= 0 {
+		return 0, false
+	}
+	return ours.Median / theirs.Median, true
+}
+
+// String is the verdict as the table has it.
+func (v *verdict) String() string {
+	limit := decimal(v.Most, -1, v.unit)
+	switch {
+	case !v.Compared:
+		return fmt.Sprintf("%s (at most %s): not measured", v.What, limit)
+	case v.Met:
+		return fmt.Sprintf("%s %s (at most %s): met", v.What, decimal(v.Value, v.digits, v.unit), limit)
+	}
+	return fmt.Sprintf("%s %s (at most %s): **not met**", v.What, decimal(v.Value, v.digits, v.unit), limit)
+}
+
+func decimal(v float64, digits int, unit string) string {
+	return strings.TrimSpace(strconv.FormatFloat(v, 'f', digits, 64) + " " + unit)
+}
+
+// explanation stands below the table.
+const explanation = `
+snapshot, linear: go-control-plane's caches by themselves, served by its own server, one snapshot for all nodes; bare: grpc-go with one
+encoded body for all clients and nothing of xDS but subscriptions and nonces, the yardstick. weir's origin is the one named in the second
+column. A figure with (1) was measured once, since it takes long. Server CPU is user and system time of the server's process, divided by
+the deliveries; a delivery is one change at one client. Diderot and xds-relay are not in the table: they are not dependencies of this module.
+`
+
+// markdown writes the table, and below it what has to be known of it.
+func (r *report) markdown(w io.Writer) error {
+	b := &strings.Builder{}
+	fmt.Fprintf(b, "%s. Medians of %d rounds, subjects in turn within a round.\n\n", r.Machine, r.Rounds)
+	fmt.Fprintf(b, "| scenario, clients | weir's origin | figure | %s |", strings.Join(subjects, " | "))
+	for _, subject := range others {
+		fmt.Fprintf(b, " weir/%s |", subject)
+	}
+	fmt.Fprintf(b, " targets |\n| --- | --- | --- |%s --- |\n", strings.Repeat(" ---: |", len(subjects)+len(others)))
+	for i := range r.Rows {
+		r.Rows[i].markdown(b, r.Rounds)
+	}
+	b.WriteString(explanation)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// others are those whom weir is compared with, the most important first.
+var others = []string{yardstick, linear, snapshot}
+
+func (r *row) markdown(b *strings.Builder, rounds int) {
+	fmt.Fprintf(b, "| %s: %d | %s | %s |", r.Title, r.Clients, r.Origin, strings.TrimSuffix(r.Figure+", "+r.Unit, ", "))
+	cells := func(subject string) string {
+		c, ok := r.Cells[subject]
+		switch {
+		case !ok:
+			return ""
+		case len(c.Runs) == 1 && rounds > 1:
+			return decimal(c.Median, r.digits, "(1)")
+		}
+		return decimal(c.Median, r.digits, "")
+	}
+	for _, subject := range subjects {
+		fmt.Fprintf(b, " %s |", cells(subject))
+	}
+	for _, subject := range others {
+		ratio := ""
+		if v, ok := r.ratio(subject); ok {
+			ratio = decimal(v, 2, "")
+		}
+		fmt.Fprintf(b, " %s |", ratio)
+	}
+	var verdicts []string
+	for i := range r.Verdicts {
+		verdicts = append(verdicts, r.Verdicts[i].String())
+	}
+	fmt.Fprintf(b, " %s |\n", strings.Join(verdicts, "; "))
+}

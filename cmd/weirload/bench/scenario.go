@@ -1,0 +1,176 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/cmd/weirload/world"
+)
+
+// The subjects, in the order in which they are measured.
+const (
+	weir      = "weir"
+	snapshot  = "snapshot"
+	linear    = "linear"
+	yardstick = "bare"
+)
+
+var subjects = []string{weir, snapshot, linear, yardstick}
+
+// scenario is one thing to be measured.
+type scenario struct {
+	name, title string
+	world       world.Options
+	dialect     string
+	clients     int
+	origin      string   // of weir: one of the other subjects
+	only        []string // the subjects; empty: all
+	rounds      int      // 0: as many as are asked for
+	mode        mode
+	changes     int           // closed loops
+	rate        int           // open loop: changes a second
+	span        time.Duration // open loop
+	settle      time.Duration // before memory is looked at
+	slow        slower
+	figures     []figure
+}
+
+// mode is what is done.
+type mode int
+
+const (
+	closedLoop mode = iota // a change, until all have it, then the next
+	openLoop
+	storm      // all come at once
+	idle       // all are there, and nothing happens
+	shield     // weir with one client, then with all: what the origin sees of it
+	neighbours // weir without bad clients, then with them
+)
+
+// slower is less of a scenario, for subjects that would take minutes.
+type slower struct {
+	subjects []string
+	rounds   int // 0: as many as the others
+	changes  int // 0: as many
+}
+
+// figure is one number of a run, and what weir's may be.
+type figure struct {
+	key     string
+	title   string
+	unit    string
+	digits  int // after the point
+	targets []target
+}
+
+// target is what weir's figure may be at most.
+type target struct {
+	of    string  // a subject whose figure weir's is divided by; "": weir's is taken as it is
+	minus bool    // of is subtracted instead
+	most  float64 // the ratio, the difference or the figure
+}
+
+// targets are ratios; 0 stands for none.
+func targets(bare, linears, snapshots float64) []target {
+	all := []target{{of: yardstick, most: bare}, {of: linear, most: linears}, {of: snapshot, most: snapshots}}
+	return slices.DeleteFunc(all, func(t target) bool { return t.most == 0 })
+}
+
+func cpu(t []target) figure {
+	return figure{key: "cpu_us_per_delivery", title: "server CPU per delivery", unit: "us", digits: 1, targets: t}
+}
+
+// scenarios are those of the comparison. Clusters are as large as those that service meshes send.
+//
+// weir's origin is the snapshot cache, which most control planes use, but where what the origin itself takes for a change would be
+// counted as weir's: latencies, and 100 changes a second, of each of which the snapshot cache makes a snapshot of everything.
+func scenarios() []scenario {
+	const bytes, larger = 436, 540 // the latter are 600 in a response
+	clusters := world.Options{Kind: world.Clusters, Resources: 1000, Bytes: bytes}
+	return []scenario{
+		{
+			name: "sotw", title: "SotW, `*` of 1,000 clusters, 436 KB, one changes", world: clusters, dialect: "sotw",
+			clients: 500, origin: snapshot, changes: 20, slow: slower{subjects: []string{snapshot}, changes: 2},
+			figures: []figure{cpu(targets(1.25, 0.25, 0.05))},
+		},
+		{
+			name: "delta", title: "delta, `*` of 1,000 clusters, one of 600 bytes changes", dialect: "delta",
+			world:   world.Options{Kind: world.Clusters, Resources: 1000, Bytes: larger},
+			clients: 1000, origin: linear, changes: 60, slow: slower{subjects: []string{snapshot, linear}, changes: 10},
+			figures: []figure{
+				cpu(targets(1.35, 0.15, 0.10)),
+				{key: "latency_last_ms", title: "from the change to the last client, median", unit: "ms", digits: 1, targets: targets(1.5, 0, 0)},
+			},
+		},
+		{
+			name: "eds", title: "delta, 50 of 5,000 endpoints a client, 100 changes a second", dialect: "delta",
+			world:   world.Options{Kind: world.Endpoints, Resources: 5000, Bytes: larger, NamesPerClient: 50},
+			clients: 2000, origin: linear, mode: openLoop, rate: 100, span: 5 * time.Second, slow: slower{subjects: []string{snapshot}, rounds: 1},
+			figures: []figure{cpu(targets(1.30, 0.40, 0))},
+		},
+		{
+			name: "storm", title: "SotW, all connect at once, `*` of 1,000 clusters, 436 KB", world: clusters, dialect: "sotw",
+			clients: 2000, origin: snapshot, mode: storm, settle: 3 * time.Second, slow: slower{subjects: []string{snapshot}, rounds: 1},
+			figures: []figure{
+				{key: "storm_s", title: "until the last has everything", unit: "s", digits: 2, targets: targets(1.5, 0.5, 0)},
+				{key: "rss_kib_per_client", title: "resident memory per client afterwards", unit: "KiB"},
+			},
+		},
+		{
+			name: "idle", title: "delta, idle, each on a connection of its own, `*` of 1,000 clusters", world: clusters, dialect: "delta",
+			clients: 1000, origin: snapshot, mode: idle, settle: 3 * time.Second,
+			figures: []figure{
+				{
+					key: "live_kib_per_client", title: "live memory per client (objects and stacks)", unit: "KiB", digits: 1,
+					targets: append(targets(1.25, 0, 0), target{most: 40}),
+				},
+				{
+					key: "rss_kib_per_client", title: "resident memory per client after a collection", unit: "KiB", digits: 1,
+					targets: append(targets(1.25, 0, 0), target{most: 40}),
+				},
+			},
+		},
+		{
+			name: "one", title: "delta, one client, `*` of 1,000 clusters, one changes", world: clusters, dialect: "delta",
+			clients: 1, origin: linear, changes: 300,
+			figures: []figure{{
+				key: "latency_ms", title: "from the change to the client, median", unit: "ms", digits: 2,
+				targets: []target{{of: linear, minus: true, most: 1}},
+			}},
+		},
+		{
+			name: "shield", title: "delta, `*` of 1,000 clusters, one changes: what the origin of weir sees more of than with one client",
+			world: clusters, dialect: "delta", clients: 1000, origin: snapshot, only: []string{weir}, mode: shield, changes: 20,
+			figures: []figure{
+				{key: "more_requests", title: "requests", targets: []target{{most: 0}}},
+				{key: "more_names", title: "names", targets: []target{{most: 0}}},
+				{key: "more_bytes", title: "bytes", targets: []target{{most: 0}}},
+				{key: "origin_ms_per_change", title: "its CPU for a change", unit: "ms", digits: 1},
+			},
+		},
+		{
+			name: "neighbours", title: "delta, `*` of 1,000 clusters, one changes, beside one client that reads nothing, one that ACKs nothing, one at 10 KB/s",
+			world: clusters, dialect: "delta", clients: 997, origin: linear, only: []string{weir}, rounds: 5, mode: neighbours, changes: 40,
+			figures: []figure{
+				{key: "latency_ms_with", title: "from the change to a client, median", unit: "ms", digits: 1},
+				{key: "latency_ms_without", title: "the same without them", unit: "ms", digits: 1},
+				{key: "latency_ratio", title: "their quotient", digits: 2, targets: []target{{most: 1.3}}},
+			},
+		},
+	}
+}
+
+// measures says whether a subject takes part in a round, counted from 0.
+func (sc *scenario) measures(subject string, round int) bool {
+	if len(sc.only) > 0 && !slices.Contains(sc.only, subject) {
+		return false
+	}
+	return sc.slow.rounds == 0 || round < sc.slow.rounds || !slices.Contains(sc.slow.subjects, subject)
+}
+
+func (sc *scenario) changesOf(subject string) int {
+	if sc.slow.changes > 0 && slices.Contains(sc.slow.subjects, subject) {
+		return sc.slow.changes
+	}
+	return sc.changes
+}

@@ -1,0 +1,111 @@
+package fleet
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/weir-xds/weir/cmd/weirload/world"
+)
+
+// board is where clients note which changes they have: how long each took to the last of them.
+type board struct {
+	each histogram // of every delivery
+
+	mu       sync.Mutex // guards all below; held for map work only
+	changes  map[world.Stamp]*change
+	untold   int // deliveries of changes beyond maxChanges, which are counted in each alone
+	newest   time.Time
+	awaiting *change // whose gate the closed loop stands at
+}
+
+// change is one stamp. A transaction of several resources has one delivery for each at each client.
+type change struct {
+	deliveries int
+	last       time.Duration
+	want       int           // deliveries; only of the one awaited
+	gate       chan struct{} // closed when it has them
+}
+
+// maxChanges bounds what is remembered.
+const maxChanges = 200_000
+
+func newBoard() *board { return &board{changes: map[world.Stamp]*change{}} }
+
+// note counts deliveries that were complete at one moment.
+func (b *board) note(stamps []world.Stamp, at time.Time) {
+	for _, s := range stamps {
+		b.each.add(time.Duration(at.UnixNano() - int64(s)))
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.newest = at
+	for _, s := range stamps {
+		c := b.changeLocked(s)
+		if c == nil {
+			b.untold++
+			continue
+		}
+		c.deliveries++
+		c.last = max(c.last, time.Duration(at.UnixNano()-int64(s)))
+		if c == b.awaiting && c.deliveries >= c.want {
+			close(c.gate)
+			b.awaiting = nil
+		}
+	}
+}
+
+func (b *board) changeLocked(s world.Stamp) *change {
+	c := b.changes[s]
+	if c == nil && len(b.changes) < maxChanges {
+		c = &change{}
+		b.changes[s] = c
+	}
+	return c
+}
+
+// await returns when a change has had so many deliveries; false if that takes longer than patience, or ctx ends.
+func (b *board) await(ctx context.Context, s world.Stamp, want int, patience time.Duration) bool {
+	b.mu.Lock()
+	c := b.changeLocked(s)
+	if c == nil || c.deliveries >= want {
+		b.mu.Unlock()
+		return c != nil
+	}
+	c.want, c.gate = want, make(chan struct{})
+	b.awaiting = c
+	b.mu.Unlock()
+
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-c.gate:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.awaiting = nil
+	return c.deliveries >= want
+}
+
+// quietSince is when the last delivery was.
+func (b *board) quietSince() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.newest
+}
+
+// lasts is how long each change took to the last client that it reached.
+func (b *board) lasts() *histogram {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h := &histogram{}
+	for _, c := range b.changes {
+		if c.deliveries > 0 {
+			h.add(c.last)
+		}
+	}
+	return h
+}

@@ -1,0 +1,171 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// client is one stream, opened again when it ends. One goroutine is all it has.
+type client struct {
+	// Set once by newClient.
+	fleet  *Fleet
+	conn   *grpc.ClientConn
+	manner manner
+	hush   chan struct{} // closed to be deaf
+	first  []byte        // request
+	ack    []byte        // what each further request begins with
+	expect int           // resources of a first state; 0: those of the first response
+
+	// Owned by run.
+	in      received
+	got     int  // resources on this stream, until full
+	full    bool // its first state is complete on this stream
+	hadFull bool // on some stream
+}
+
+const (
+	deltaMethod = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+	sotwMethod  = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+)
+
+// requestFields are the numbers in one dialect's request message.
+type requestFields struct{ version, node, names, typeURL, nonce protowire.Number }
+
+var (
+	sotwRequest  = requestFields{version: 1, node: 2, names: 3, typeURL: 4, nonce: 5}
+	deltaRequest = requestFields{node: 1, typeURL: 2, names: 3, nonce: 6}
+)
+
+func newClient(f *Fleet, i int, conn *grpc.ClientConn, m manner, hush chan struct{}) *client {
+	c := &client{fleet: f, conn: conn, manner: m, hush: hush, expect: f.config.Resources}
+	n := f.numbers
+	node := appendString(appendString(nil, 1, fmt.Sprintf("weirload-%06d", i)), 2, f.config.NodeCluster)
+	c.ack = appendString(nil, n.typeURL, f.config.TypeURL)
+	var names []byte
+	if k := f.config.Names; k > 0 {
+		c.expect = k
+		for j := range k {
+			names = appendString(names, n.names, fmt.Sprintf(f.config.NameFormat, (i*k+j)%f.config.Resources))
+		}
+	} else if !f.legacyWildcard() {
+		names = appendString(names, n.names, "*")
+	}
+	c.first = append(c.first, c.ack...)
+	c.first = protowire.AppendBytes(protowire.AppendTag(c.first, n.node, protowire.BytesType), node)
+	c.first = append(c.first, names...)
+	if f.config.Dialect == SotW { // there, each request repeats what is wanted
+		c.ack = append(c.ack, names...)
+	}
+	c.in.fields = deltaFields
+	if f.config.Dialect == SotW {
+		c.in.fields = sotwFields
+	}
+	c.in.fleet = f
+	return c
+}
+
+func appendString(b []byte, field protowire.Number, s string) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
+}
+
+// run keeps a stream open until ctx ends. It comes back as clients do, after a pause that grows, and at random so that not all come at
+// the same time. What it had is not presented then: a client that counts does not know what it has.
+func (c *client) run(ctx context.Context) {
+	const least, most = 100 * time.Millisecond, 2 * time.Second
+	for pause := least; ; pause = min(2*pause, most) {
+		err := c.stream(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if c.manner == good {
+			c.fleet.ended(err)
+		}
+		if c.full {
+			pause = least
+		}
+		wait := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return
+		}
+	}
+}
+
+// stream opens one and reads it to its end.
+func (c *client) stream(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.got, c.full, c.in.counting = 0, false, false
+	desc := grpc.StreamDesc{StreamName: "weirload", ServerStreams: true, ClientStreams: true}
+	method := deltaMethod
+	if c.fleet.config.Dialect == SotW {
+		method = sotwMethod
+	}
+	s, err := c.conn.NewStream(ctx, &desc, method, grpc.ForceCodecV2(codec{}))
+	if err != nil {
+		return err
+	}
+	if err := s.SendMsg(&request{shared: c.first}); err != nil && !errors.Is(err, io.EOF) { // RecvMsg tells what is behind an EOF
+		return err
+	}
+	if c.manner == deaf {
+		close(c.hush)
+		<-ctx.Done() // whatever the server does, it is not heard
+		return ctx.Err()
+	}
+	for {
+		if err := s.RecvMsg(&c.in); err != nil {
+			return err
+		}
+		if c.manner == mute {
+			continue
+		}
+		if c.manner == good {
+			c.took()
+		}
+		if err := s.SendMsg(&request{shared: c.ack, own: c.answer()}); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+	}
+}
+
+// answer is what an acknowledgement has of its own.
+func (c *client) answer() []byte {
+	n := c.fleet.numbers
+	b := make([]byte, 0, 4+len(c.in.nonce)+4+len(c.in.version))
+	b = protowire.AppendBytes(protowire.AppendTag(b, n.nonce, protowire.BytesType), c.in.nonce)
+	if n.version != 0 {
+		b = protowire.AppendBytes(protowire.AppendTag(b, n.version, protowire.BytesType), c.in.version)
+	}
+	return b
+}
+
+// took counts a response.
+func (c *client) took() {
+	f := c.fleet
+	f.responses.Add(1)
+	f.resources.Add(int64(c.in.resources))
+	f.bytes.Add(int64(c.in.bytes))
+	if c.full {
+		f.board.note(c.in.stamps, c.in.at)
+		return
+	}
+	c.got += c.in.resources + c.in.removed // what is not there is an answer, too
+	if c.got < c.expect {
+		return
+	}
+	c.full, c.in.counting = true, true
+	if !c.hadFull {
+		c.hadFull = true
+		f.arrived(c.in.at)
+	}
+}

@@ -1,0 +1,280 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/weir-xds/weir/cmd/weirload/world"
+)
+
+// Fleet is one run.
+type Fleet struct {
+	// Set once by New.
+	config  Config
+	numbers requestFields
+	control *world.Client // nil: changes are only observed
+	board   *board
+
+	// Owned by Run.
+	conns []*grpc.ClientConn
+
+	stormBegan atomic.Int64 // nanoseconds of the wall clock
+	began      atomic.Int64 // a world.Stamp: older changes are not counted
+	storm      histogram    // from the storm's beginning to each client's first state
+
+	responses, resources, bytes, ends atomic.Int64
+
+	mu       sync.Mutex // guards all below
+	full     int        // clients that have had their first state
+	want     int        // how many are waited for
+	gate     chan struct{}
+	lastEnd  error // why the last stream ended that did
+	clients  sync.WaitGroup
+	fullTime time.Time // of the last of them
+}
+
+// New checks the configuration.
+func New(c Config) (*Fleet, error) {
+	if err := c.complete(); err != nil {
+		return nil, err
+	}
+	f := &Fleet{config: c, numbers: deltaRequest, board: newBoard()}
+	if c.Dialect == SotW {
+		f.numbers = sotwRequest
+	}
+	if c.Control != "" {
+		f.control = &world.Client{Addr: c.Control}
+	}
+	f.began.Store(math.MaxInt64)
+	return f, nil
+}
+
+// legacyWildcard says whether all resources are asked for by naming none, which is understood by all servers for clusters (WILD-5).
+func (f *Fleet) legacyWildcard() bool { return f.config.TypeURL == world.Clusters.TypeURL() }
+
+// Run does it all: the storm, the pause, the changes. All clients are gone when it returns.
+func (f *Fleet) Run(ctx context.Context) (*Report, error) {
+	if err := f.checkMachine(ctx); err != nil {
+		return nil, err
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer func() {
+		fail(nil)
+		f.clients.Wait()
+		for _, conn := range f.conns {
+			_ = conn.Close()
+		}
+	}()
+	r := &Report{config: &f.config}
+	r.describe(&f.config)
+	if err := f.weather(ctx, fail, r); err != nil {
+		return nil, err
+	}
+	f.count(r)
+	if f.config.Changes == 0 && f.config.For == 0 {
+		return r, nil
+	}
+	if err := f.measure(ctx, r); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// weather has all clients come, and looks at what they cost.
+func (f *Fleet) weather(ctx context.Context, fail context.CancelCauseFunc, r *Report) error {
+	c := &f.config
+	f.stormBegan.Store(time.Now().UnixNano())
+	early := 0
+	if !c.Cold {
+		early = 1
+		if err := f.launch(fail, ctx, 0, 1); err != nil {
+			return err
+		}
+		if err := f.awaitFull(ctx, 1); err != nil {
+			return err
+		}
+		f.storm = histogram{} // the first is not part of it
+	}
+	before, err := usages(c.PIDs)
+	if err != nil {
+		return err
+	}
+	f.stormBegan.Store(time.Now().UnixNano())
+	if err := f.launch(fail, ctx, early, c.Clients); err != nil {
+		return err
+	}
+	if err := f.launchBad(fail, ctx); err != nil {
+		return err
+	}
+	if err := f.awaitFull(ctx, c.Clients); err != nil {
+		return err
+	}
+	settled, err := usages(c.PIDs)
+	if err != nil {
+		return err
+	}
+	if err := sleep(ctx, c.Idle); err != nil {
+		return err
+	}
+	after, err := usages(c.PIDs)
+	if err != nil {
+		return err
+	}
+	r.weather(&f.storm, c.Clients-early, before, settled, after)
+	c.Say(fmt.Sprintf("%d clients have their first state after %.3f s", c.Clients, r.StormSeconds))
+	return nil
+}
+
+// launch starts the well-behaved clients from one number to before another.
+func (f *Fleet) launch(fail context.CancelCauseFunc, ctx context.Context, from, to int) error {
+	began := time.Now()
+	for i := from; i < to; i++ {
+		if rate := f.config.ConnectRate; rate > 0 {
+			due := began.Add(time.Duration(i-from) * time.Second / time.Duration(rate))
+			if err := sleep(ctx, time.Until(due)); err != nil {
+				return err
+			}
+		}
+		if i%f.config.PerConnection == 0 {
+			if err := f.connect(&dialer{fail: fail}, f.config.Window); err != nil {
+				return err
+			}
+		}
+		f.start(ctx, newClient(f, i, f.conns[len(f.conns)-1], good, nil))
+	}
+	return nil
+}
+
+// launchBad starts the others, each with a connection of its own.
+func (f *Fleet) launchBad(fail context.CancelCauseFunc, ctx context.Context) error {
+	c := &f.config
+	for i := range c.Deaf + c.Mute + c.Slow {
+		d := &dialer{fail: fail, manner: slow, rate: c.SlowRate}
+		switch {
+		case i < c.Deaf:
+			d = &dialer{fail: fail, manner: deaf, hush: make(chan struct{})}
+		case i < c.Deaf+c.Mute:
+			d = &dialer{fail: fail, manner: mute}
+		}
+		if err := f.connect(d, smallWindow); err != nil {
+			return err
+		}
+		f.start(ctx, newClient(f, c.Clients+i, f.conns[len(f.conns)-1], d.manner, d.hush))
+	}
+	return nil
+}
+
+func (f *Fleet) start(ctx context.Context, c *client) { f.clients.Go(func() { c.run(ctx) }) }
+
+// connect makes the next connection. Static windows spare the server the pings by which they would be found.
+func (f *Fleet) connect(d *dialer, window int) error {
+	quick := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5, MaxDelay: time.Second}
+	conn, err := grpc.NewClient("passthrough:///"+f.config.Server,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(d.dial),
+		grpc.WithNoProxy(),
+		grpc.WithIdleTimeout(0),
+		grpc.WithSharedWriteBuffer(true),
+		grpc.WithStaticStreamWindowSize(int32(window)),
+		grpc.WithStaticConnWindowSize(int32(window)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: quick, MinConnectTimeout: 20 * time.Second}),
+	)
+	if err != nil {
+		return err
+	}
+	f.conns = append(f.conns, conn)
+	return nil
+}
+
+// arrived notes that a client has its first state.
+func (f *Fleet) arrived(at time.Time) {
+	f.storm.add(time.Duration(at.UnixNano() - f.stormBegan.Load()))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.full++
+	if f.gate != nil && f.full >= f.want {
+		close(f.gate)
+		f.gate = nil
+	}
+}
+
+// ended notes that a stream has.
+func (f *Fleet) ended(err error) {
+	f.ends.Add(1)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lastEnd = err
+}
+
+// awaitFull returns when so many clients have had their first state.
+func (f *Fleet) awaitFull(ctx context.Context, n int) error {
+	f.mu.Lock()
+	if f.full >= n {
+		f.mu.Unlock()
+		return nil
+	}
+	gate := make(chan struct{})
+	f.want, f.gate = n, gate
+	f.mu.Unlock()
+	patience := time.NewTimer(f.config.Patience)
+	defer patience.Stop()
+	select {
+	case <-gate:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-patience.C:
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err := fmt.Errorf("after %v only %d of %d clients have their first state", f.config.Patience, f.full, n)
+	if f.lastEnd != nil {
+		err = fmt.Errorf("%w; %d streams have ended, the last with: %w", err, f.ends.Load(), f.lastEnd)
+	}
+	return err
+}
+
+// checkMachine refuses what this machine has no room for, and a server that is not there.
+func (f *Fleet) checkMachine(ctx context.Context) error {
+	c := &f.config
+	conns := (c.Clients+c.PerConnection-1)/c.PerConnection + c.Deaf + c.Mute + c.Slow
+	if err := checkFiles(conns); err != nil {
+		return err
+	}
+	if err := checkPorts(c.Server, conns); err != nil {
+		return err
+	}
+	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", c.Server)
+	if err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	return conn.Close()
+}
+
+// sleep ends early, with the reason, if ctx does.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+var errPaceLost = errors.New("three changes in a row did not reach all clients")

@@ -1,0 +1,103 @@
+package fleet
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// usage is what a process has used: CPU time since its start, and memory now.
+type usage struct {
+	cpu time.Duration
+	rss int64 // bytes
+}
+
+// usages are those of several processes. The system counts CPU time in ticks of 10 ms.
+func usages(pids []int) ([]usage, error) {
+	out := make([]usage, len(pids))
+	for i, pid := range pids {
+		var err error
+		if out[i], err = readUsage(pid); err != nil {
+			return nil, fmt.Errorf("server-pid %d: %w", pid, err)
+		}
+	}
+	return out, nil
+}
+
+func readUsage(pid int) (usage, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return usage{}, err
+	}
+	return parseStat(string(stat))
+}
+
+// parseStat reads /proc/PID/stat: utime is its 14th field, stime the 15th, rss the 24th. The second, the command in parentheses, may
+// itself contain spaces and parentheses.
+func parseStat(stat string) (usage, error) {
+	const ticks = 100 // a second, on every Linux that Go runs on
+	_, rest, ok := cutLast(stat, ")")
+	fields := strings.Fields(rest)
+	if !ok || len(fields) < 22 {
+		return usage{}, fmt.Errorf("unreadable: %q", stat)
+	}
+	var n [3]int64
+	for i, at := range []int{14, 15, 24} {
+		v, err := strconv.ParseInt(fields[at-3], 10, 64)
+		if err != nil {
+			return usage{}, fmt.Errorf("unreadable: %q", stat)
+		}
+		n[i] = v
+	}
+	return usage{cpu: time.Duration(n[0]+n[1]) * time.Second / ticks, rss: n[2] * int64(os.Getpagesize())}, nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+// ownCPU is what this process has used, in seconds.
+func ownCPU() float64 {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
+}
+
+// checkFiles looks whether so many connections may be open at once. Go has raised the soft limit to the hard one at its start.
+func checkFiles(conns int) error {
+	const others = 64
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	if need := uint64(conns + others); limit.Cur < need {
+		return fmt.Errorf("clients: %d connections need %d open files, and the limit of this process is %d (hard: %d); "+
+			"raise it (ulimit -n), or let clients share connections (--per-connection)", conns, need, limit.Cur, limit.Max)
+	}
+	return nil
+}
+
+// checkPorts looks whether there are as many local ports, where that is known: on Linux.
+func checkPorts(server string, conns int) error {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if err != nil {
+		return nil
+	}
+	var from, to int
+	if _, err := fmt.Sscan(string(text), &from, &to); err != nil || to < from {
+		return nil
+	}
+	if ports := to - from + 1; conns > ports {
+		return fmt.Errorf("clients: %d connections to %s need a local port each, and there are %d "+
+			"(net.ipv4.ip_local_port_range); let clients share connections (--per-connection)", conns, server, ports)
+	}
+	return nil
+}

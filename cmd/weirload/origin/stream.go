@@ -1,0 +1,299 @@
+package origin
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
+	"github.com/weir-xds/weir/cmd/weirload/world"
+)
+
+// stream is what one stream wants and is owed, of the origin's type. Other types are told to be empty, and nothing is kept of them.
+type stream struct {
+	// Set once by the handler.
+	origin *Origin
+	delta  bool
+	wake   chan struct{} // one slot
+
+	// Guarded by origin.mu.
+	asked    bool // a request came
+	hadNames bool // from then on an empty list is one (WILD-2)
+	wildcard bool
+	names    map[int]struct{} // wanted by name
+	owed     map[int]struct{}
+	missing  []string // names that do not exist and were asked for since; delta
+	due      bool     // a response must go out even if it is empty
+	strange  []answer // to requests for other types
+	nonces   uint64
+	nonce    string // of the last response
+}
+
+// answer is a response before it is encoded.
+type answer struct {
+	typeURL, version, nonce string
+	pieces                  [][]byte // encoded resources, shared
+	removed                 []string
+}
+
+// maxStrange bounds what waits for a client that asks and does not read.
+const maxStrange = 1000
+
+func newStream(o *Origin, delta bool) *stream {
+	return &stream{origin: o, delta: delta, wake: make(chan struct{}, 1), names: map[int]struct{}{}, owed: map[int]struct{}{}}
+}
+
+// owe is called with origin.mu held.
+func (s *stream) owe(i int) {
+	s.owed[i] = struct{}{}
+	s.rouse()
+}
+
+func (s *stream) rouse() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it is going to look
+	}
+}
+
+// leave forgets the stream.
+func (s *stream) leave() {
+	s.origin.mu.Lock()
+	defer s.origin.mu.Unlock()
+	delete(s.origin.everyone, s)
+	for i := range s.names {
+		delete(s.origin.named[i], s)
+	}
+}
+
+func (s *stream) subscribeLocked(i int) {
+	s.names[i] = struct{}{}
+	if s.origin.named[i] == nil {
+		s.origin.named[i] = map[*stream]struct{}{}
+	}
+	s.origin.named[i][s] = struct{}{}
+}
+
+func (s *stream) unsubscribeLocked(i int) {
+	delete(s.names, i)
+	delete(s.origin.named[i], s)
+	if !s.wildcard {
+		delete(s.owed, i)
+	}
+}
+
+// wantAllLocked owes everything that the client does not present in its present version, and tells what it presents in vain.
+func (s *stream) wantAllLocked(initial map[string]string) {
+	s.wildcard, s.due = true, true
+	s.origin.everyone[s] = struct{}{}
+	for i := range s.origin.resources {
+		if initial[world.Name(i)] != s.origin.resources[i].version() {
+			s.owed[i] = struct{}{}
+		}
+	}
+	for name := range initial {
+		if _, ok := s.origin.world.Index(name); !ok {
+			s.missing = append(s.missing, name)
+		}
+	}
+}
+
+func (s *stream) dropAllLocked() {
+	s.wildcard = false
+	delete(s.origin.everyone, s)
+	maps.DeleteFunc(s.owed, func(i int, _ struct{}) bool { _, named := s.names[i]; return !named })
+}
+
+// change is what a request says, in either dialect.
+type change struct {
+	typeURL, nonce, version string
+	subscribe, unsubscribe  []string
+	initial                 map[string]string
+	refused                 bool
+}
+
+func deltaChange(r *discovery.DeltaDiscoveryRequest) change {
+	return change{
+		typeURL: r.TypeUrl, nonce: r.ResponseNonce, subscribe: r.ResourceNamesSubscribe, unsubscribe: r.ResourceNamesUnsubscribe,
+		initial: r.InitialResourceVersions, refused: r.ErrorDetail != nil,
+	}
+}
+
+func sotwChange(r *discovery.DiscoveryRequest) change {
+	return change{
+		typeURL: r.TypeUrl, nonce: r.ResponseNonce, version: r.VersionInfo, subscribe: r.ResourceNames, refused: r.ErrorDetail != nil,
+	}
+}
+
+// takeDelta applies a request in delta.
+func (s *stream) takeDelta(c change) {
+	o := s.origin
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !s.asked && len(c.subscribe) == 0 { // DELTA-4
+		c.subscribe = []string{"*"}
+	}
+	s.asked = true
+	for _, name := range c.subscribe {
+		if name == "*" {
+			s.wantAllLocked(c.initial)
+			continue
+		}
+		i, ok := o.world.Index(name)
+		if !ok {
+			s.missing, s.due = append(s.missing, name), true
+			continue
+		}
+		s.subscribeLocked(i)
+		if v, held := c.initial[name]; !held || v != o.resources[i].version() {
+			s.owed[i], s.due = struct{}{}, true
+		}
+	}
+	for _, name := range c.unsubscribe {
+		if name == "*" {
+			s.dropAllLocked()
+		} else if i, ok := o.world.Index(name); ok {
+			s.unsubscribeLocked(i)
+		}
+	}
+	if s.due {
+		s.rouse()
+	}
+}
+
+// takeSotW applies a request in state of the world. One that does not answer the last response is out of date (STREAM-9).
+func (s *stream) takeSotW(c change) {
+	o := s.origin
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if c.nonce != s.nonce {
+		return
+	}
+	first := !s.asked
+	s.asked = true
+	s.hadNames = s.hadNames || len(c.subscribe) > 0
+	all := slices.Contains(c.subscribe, "*") || !s.hadNames
+	if all && !s.wildcard {
+		s.wantAllLocked(nil)
+		if first && c.version == o.versionLocked() { // it has it all
+			s.due = false
+			clear(s.owed)
+		}
+	} else if !all && s.wildcard {
+		s.dropAllLocked()
+		s.due = true
+	}
+	s.setNamesLocked(c.subscribe)
+	if s.due {
+		s.rouse()
+	}
+}
+
+// setNamesLocked replaces the list. What is new in it is owed; a full state is, too, if it has become smaller.
+func (s *stream) setNamesLocked(list []string) {
+	wanted := make(map[int]struct{}, len(list))
+	for _, name := range list {
+		i, ok := s.origin.world.Index(name)
+		if !ok {
+			continue
+		}
+		wanted[i] = struct{}{}
+		if _, had := s.names[i]; !had {
+			s.subscribeLocked(i)
+			s.owed[i], s.due = struct{}{}, true
+		}
+	}
+	for i := range s.names {
+		if _, still := wanted[i]; !still {
+			s.unsubscribeLocked(i)
+			s.due = s.due || s.origin.world.Kind() == world.Clusters
+		}
+	}
+}
+
+// takeStrange answers a request for a type that the origin does not have: there is nothing.
+func (s *stream) takeStrange(c change) (ok bool) {
+	s.origin.mu.Lock()
+	defer s.origin.mu.Unlock()
+	if c.nonce != "" && (!s.delta || len(c.subscribe) == 0) {
+		return true
+	}
+	removed := slices.DeleteFunc(slices.Clone(c.subscribe), func(name string) bool { return name == "*" })
+	if !s.delta {
+		removed = nil
+	}
+	s.strange = append(s.strange, answer{typeURL: c.typeURL, version: "0", removed: removed})
+	s.rouse()
+	return len(s.strange) <= maxStrange
+}
+
+// next is what there is to write, in its order; none if that is nothing.
+func (s *stream) next() []answer {
+	o := s.origin
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	out := s.strange
+	s.strange = nil
+	for i := range out {
+		out[i].nonce = s.nextNonceLocked()
+	}
+	if len(s.owed) == 0 && !s.due {
+		return out
+	}
+	a := answer{typeURL: o.typeURL, version: o.versionLocked(), removed: s.missing}
+	switch {
+	case s.delta:
+		a.pieces = s.piecesLocked(s.owed, func(r *resource) []byte { return r.delta })
+	case s.wildcard:
+		a.pieces = [][]byte{o.fullLocked()}
+	case o.world.Kind() == world.Clusters: // what is not in it is gone
+		a.pieces = s.piecesLocked(s.names, sotwForm)
+	default:
+		a.pieces = s.piecesLocked(s.owed, sotwForm)
+	}
+	s.missing, s.due = nil, false
+	s.owed = map[int]struct{}{} // to clear one that was large takes long ever after
+	if len(a.pieces) == 0 && !s.delta && o.world.Kind() != world.Clusters {
+		return out // of endpoints, an empty list says nothing
+	}
+	parts := []answer{a}
+	if s.delta || o.world.Kind() != world.Clusters { // a full state is never parted
+		parts = a.cut()
+	}
+	for i := range parts {
+		parts[i].nonce = s.nextNonceLocked()
+		s.nonce = parts[i].nonce
+	}
+	return append(out, parts...)
+}
+
+func sotwForm(r *resource) []byte { return r.delta[r.sotw:] }
+
+func (s *stream) nextNonceLocked() string {
+	s.nonces++
+	return strconv.FormatUint(s.nonces, 10)
+}
+
+func (s *stream) piecesLocked(which map[int]struct{}, form func(*resource) []byte) [][]byte {
+	pieces := make([][]byte, 0, len(which))
+	for _, i := range slices.Sorted(maps.Keys(which)) {
+		pieces = append(pieces, form(&s.origin.resources[i]))
+	}
+	return pieces
+}
+
+// cut divides what is long for one message (TRANS-10); the removals are in the last.
+func (a answer) cut() []answer {
+	const most = 2 << 20
+	var parts []answer
+	from, size := 0, 0
+	for i, p := range a.pieces {
+		if size += len(p); size > most && i > from {
+			parts = append(parts, answer{typeURL: a.typeURL, version: a.version, pieces: a.pieces[from:i]})
+			from, size = i, len(p)
+		}
+	}
+	a.pieces = a.pieces[from:]
+	return append(parts, a)
+}
