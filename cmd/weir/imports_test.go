@@ -42,6 +42,9 @@ const fakes = "relay/relaytest"
 // runner starts the real binary for tests, and is test code too.
 const runner = "cmd/weir/weirtest"
 
+// loadTool measures servers from outside: it may not know them from within.
+const loadTool = "cmd/weirload"
+
 // clockFuncs read or wait for the clock; relay takes the time as an argument instead.
 var clockFuncs = []string{"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep"}
 
@@ -134,6 +137,9 @@ func inspect(rel string, src []byte) []string {
 			if to != room && !slices.Contains(allowed, to) {
 				complain(spec, "%s may not import %s", room, target)
 			}
+			if within(dir, loadTool) && !within(target, loadTool) {
+				complain(spec, "%s may not import %s", loadTool, target)
+			}
 			if within(target, fakes) && !within(dir, fakes) && !within(dir, runner) {
 				complain(spec, "only tests may import %s", fakes)
 			}
@@ -201,6 +207,8 @@ func TestShapeSeesEachOffence(t *testing.T) {
 		{"downstream/x.go", ours("cmd/weir/config"), "downstream may not import cmd/weir/config"},
 		{"cmd/weir/x.go", ours("cmd/weir/config"), ""},
 		{"cmd/weir/x.go", ours("upstream/file"), ""},
+		{"cmd/weirload/x.go", ours("cmd/weirload/fleet"), ""},
+		{"cmd/weirload/x.go", ours("downstream"), "cmd/weirload may not import downstream"},
 		{"deploy/x.go", ours("cmd/weir/config"), "deploy may not import cmd/weir/config"},
 		{"helpers/x.go", "package p", "no Go package may live in helpers"},
 		{"x.go", "package p", "no Go package may live in ."},

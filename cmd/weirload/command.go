@@ -26,10 +26,15 @@ func (f failure) Unwrap() error { return f.error }
 // action marks the errors of a command's work.
 func action(work func(*cobra.Command) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
-		if err := work(cmd); err != nil {
+		err := work(cmd)
+		switch {
+		case err == nil:
+			return nil
+		case cmd.Context().Err() != nil: // whatever broke then broke by it
+			return failure{errors.New("interrupted")}
+		default:
 			return failure{err}
 		}
-		return nil
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -58,6 +59,7 @@ func addFleetFlags(fs *pflag.FlagSet, c *fleet.Config) {
 	fs.IntVar(&c.PerConnection, "per-connection", 1, "how many clients share a connection")
 	fs.IntVar(&c.Names, "names", 0, "how many names a client asks for; 0: it asks for everything")
 	fs.StringVar(&c.NodeCluster, "node-cluster", "weirload", "the clients' node.cluster")
+	fs.IntVar(&c.Groups, "groups", 1, "how many node.clusters there are, in turn: that name and -1, -2 and so on behind it; 1: that name")
 	fs.IntVar(&c.ConnectRate, "connect-rate", 0, "how many clients come in a second; 0: all at once")
 	fs.IntVar(&c.Window, "window", 16<<20, "bytes that each stream and connection may be sent ahead; the default is Envoy's")
 	fs.BoolVar(&c.Cold, "cold", false, "no client comes before the storm, so that it meets a server that has nothing yet")
@@ -70,7 +72,7 @@ func addFleetFlags(fs *pflag.FlagSet, c *fleet.Config) {
 	fs.IntVar(&c.Changes, "changes", 0, "closed loop: how many changes, each when all clients have the one before")
 	fs.IntVar(&c.Batch, "batch", 1, "closed loop: how many resources change at once")
 	fs.DurationVar(&c.For, "for", 0, "how long changes are made, or observed")
-	fs.DurationVar(&c.Patience, "patience", 0, "how long clients may take to have their first state (default 1m)")
+	fs.DurationVar(&c.Patience, "patience", time.Minute, "how long clients may take to have their first state")
 }
 
 func addOutputFlag(fs *pflag.FlagSet, output *string) {

@@ -2,23 +2,23 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-xds/weir/cmd/weirload/bed"
 	"github.com/weir-xds/weir/cmd/weirload/fleet"
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// bed is what the command run was told.
-type bed struct {
+// measurement is what the command run was told.
+type measurement struct {
 	fleet         fleet.Config
 	world         world.Options
 	weir          string // path
@@ -27,7 +27,7 @@ type bed struct {
 }
 
 func runCommand() *cobra.Command {
-	var b bed
+	var m measurement
 	var output string
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -40,18 +40,18 @@ them all. Without a number of changes or a rate only the storm is measured. The 
 		Args: cobra.NoArgs,
 	}
 	fs := cmd.Flags()
-	addFleetFlags(fs, &b.fleet)
-	fs.StringVar((*string)(&b.world.Kind), "type", string(world.Clusters), "type of the resources: cds or eds")
-	fs.IntVar(&b.world.Resources, "resources", 1000, "how many resources there are")
-	fs.IntVar(&b.world.Bytes, "bytes", 436, "about how many bytes an encoded resource has")
-	fs.StringVar(&b.weir, "weir", "", "the weir to start (default: the one beside this program, or in PATH)")
-	fs.StringVar(&b.originDialect, "origin-dialect", "delta", "what weir speaks to the origin: delta or sotw")
-	fs.BoolVar(&b.direct, "direct", false, "no weir: the fleet asks the origin itself")
+	addFleetFlags(fs, &m.fleet)
+	fs.StringVar((*string)(&m.world.Kind), "type", string(world.Clusters), "type of the resources: cds or eds")
+	fs.IntVar(&m.world.Resources, "resources", 1000, "how many resources there are")
+	fs.IntVar(&m.world.Bytes, "bytes", 436, "about how many bytes an encoded resource has")
+	fs.StringVar(&m.weir, "weir", "", "the weir to start (default: the one beside this program, or in PATH)")
+	fs.StringVar(&m.originDialect, "origin-dialect", "delta", "what weir speaks to the origin: delta or sotw")
+	fs.BoolVar(&m.direct, "direct", false, "no weir: the fleet asks the origin itself")
 	addOutputFlag(fs, &output)
 	cmd.PreRunE = checkOutput(&output)
 	cmd.RunE = action(func(cmd *cobra.Command) error {
-		b.fleet.Say = sayTo(cmd.ErrOrStderr())
-		report, err := b.run(cmd.Context())
+		m.fleet.Say = sayTo(cmd.ErrOrStderr())
+		report, err := m.run(cmd.Context())
 		if err != nil {
 			return err
 		}
@@ -61,15 +61,15 @@ them all. Without a number of changes or a rate only the storm is measured. The 
 }
 
 // run starts everything, measures, and ends everything.
-func (b *bed) run(ctx context.Context) (report *fleet.Report, err error) {
-	b.world.NamesPerClient = b.fleet.Names
-	b.fleet.TypeURL, b.fleet.Resources = b.world.Kind.TypeURL(), b.world.Resources
-	if _, err := world.New(b.world); err != nil {
+func (m *measurement) run(ctx context.Context) (report *fleet.Report, err error) {
+	m.world.NamesPerClient = m.fleet.Names // to be checked with the rest
+	m.fleet.TypeURL, m.fleet.Resources = m.world.Kind.TypeURL(), m.world.Resources
+	if _, err := world.New(m.world); err != nil {
 		return nil, err
 	}
 	program := ""
-	if !b.direct {
-		if program, err = findWeir(b.weir); err != nil {
+	if !m.direct {
+		if program, err = findWeir(m.weir); err != nil {
 			return nil, err
 		}
 	}
@@ -78,48 +78,55 @@ func (b *bed) run(ctx context.Context) (report *fleet.Report, err error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	var children []*child
+	var children []*bed.Child
 	defer func() {
 		cancel(nil)
-		for _, c := range children {
-			err = errors.Join(err, c.end())
+		for _, c := range slices.Backward(children) {
+			err = errors.Join(err, c.End())
 		}
 		err = errors.Join(err, os.RemoveAll(dir))
 	}()
 
-	origin, ready, err := startOrigin(ctx, cancel, b.world)
+	origin, ready, err := m.startOrigin(ctx, cancel)
 	if err != nil {
 		return nil, err
 	}
 	children = append(children, origin)
-	b.fleet.Server, b.fleet.Control, b.fleet.PIDs = ready.XDS, ready.Control, []int{ready.PID}
-	if !b.direct {
-		weir, addr, err := startWeir(ctx, cancel, program, filepath.Join(dir, "weir.yaml"), b.config(ready.XDS))
+	m.fleet.Server, m.fleet.Control, m.fleet.PIDs = ready.XDS, ready.Control, []int{ready.PID}
+	if !m.direct {
+		weir, at, err := bed.StartWeir(ctx, cancel, program, filepath.Join(dir, "weir.yaml"), m.config(ready.XDS))
 		if err != nil {
 			return nil, err
 		}
 		children = append(children, weir)
-		b.fleet.Server, b.fleet.PIDs = addr, []int{weir.cmd.Process.Pid, ready.PID}
+		m.fleet.Server, m.fleet.PIDs = at.XDS, []int{weir.PID(), ready.PID}
 	}
-	if b.fleet.Changes == 0 && b.fleet.For == 0 {
-		b.fleet.Control = ""
-	}
-	f, err := fleet.New(b.fleet)
+	f, err := fleet.New(m.fleet)
 	if err != nil {
 		return nil, err
 	}
 	return f.Run(ctx)
 }
 
-// config is weir's: its defaults, with one group, and room for as many streams on a connection as there will be.
-func (b *bed) config(origin string) map[string]any {
+// startOrigin runs this program once more.
+func (m *measurement) startOrigin(ctx context.Context, fail context.CancelCauseFunc) (*bed.Child, world.Ready, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, world.Ready{}, err
+	}
+	return bed.StartPlane(ctx, fail, "origin", exec.Command(self, "origin", "--type", string(m.world.Kind),
+		"--resources", strconv.Itoa(m.world.Resources), "--bytes", strconv.Itoa(m.world.Bytes)))
+}
+
+// config is weir's: its defaults, with a group for each node.cluster, and room for as many streams on a connection as there will be.
+func (m *measurement) config(origin string) map[string]any {
 	return map[string]any{
 		"listeners": []any{map[string]any{"address": "127.0.0.1:0"}},
 		"origins": []any{map[string]any{
-			"name": "origin", "group_by": []any{},
-			"grpc": map[string]any{"addresses": []any{origin}, "dialect": b.originDialect},
+			"name": "origin", "group_by": []any{"cluster"},
+			"grpc": map[string]any{"addresses": []any{origin}, "dialect": m.originDialect},
 		}},
-		"limits": map[string]any{"streams": 0, "streams_per_connection": max(100, b.fleet.PerConnection+1)},
+		"limits": map[string]any{"streams": 0, "streams_per_connection": max(100, m.fleet.PerConnection+1)},
 		"timing": map[string]any{"drain": "100ms"},
 		"admin":  map[string]any{"address": "127.0.0.1:0"},
 	}
@@ -144,42 +151,3 @@ func findWeir(path string) (string, error) {
 	}
 	return path, nil
 }
-
-// startOrigin runs this program once more.
-func startOrigin(ctx context.Context, fail context.CancelCauseFunc, o world.Options) (*child, world.Ready, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, world.Ready{}, err
-	}
-	cmd := exec.Command(self, "origin", "--type", string(o.Kind), "--resources", strconv.Itoa(o.Resources),
-		"--bytes", strconv.Itoa(o.Bytes), "--names-per-client", strconv.Itoa(o.NamesPerClient))
-	var ready world.Ready
-	c, err := startChild(ctx, fail, "origin", cmd, cmd.StdoutPipe, func(line []byte) bool {
-		return json.Unmarshal(line, &ready) == nil && ready.XDS != ""
-	})
-	return c, ready, err
-}
-
-// startWeir writes the file and runs weir with it, and gives the address that it listens on.
-func startWeir(ctx context.Context, fail context.CancelCauseFunc, program, file string, config map[string]any) (*child, string, error) {
-	text, err := json.Marshal(config) // which is YAML
-	if err != nil {
-		return nil, "", err
-	}
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		return nil, "", err
-	}
-	cmd := exec.Command(program, "run", "-c", file)
-	address := ""
-	c, err := startChild(ctx, fail, "weir", cmd, cmd.StderrPipe, func(line []byte) bool {
-		var entry struct{ Msg, Port, Address string }
-		if json.Unmarshal(line, &entry) == nil && entry.Msg == "listening" && entry.Port != "admin" {
-			address = entry.Address
-		}
-		return address != ""
-	})
-	return c, address, err
-}
-
-// startTimeout is how long a process may take until it serves: an origin encodes a million resources first.
-const startTimeout = time.Minute

@@ -46,7 +46,11 @@ var (
 func newClient(f *Fleet, i int, conn *grpc.ClientConn, m manner, hush chan struct{}) *client {
 	c := &client{fleet: f, conn: conn, manner: m, hush: hush, expect: f.config.Resources}
 	n := f.numbers
-	node := appendString(appendString(nil, 1, fmt.Sprintf("weirload-%06d", i)), 2, f.config.NodeCluster)
+	cluster := f.config.NodeCluster
+	if g := f.config.Groups; g > 1 {
+		cluster = fmt.Sprintf("%s-%d", cluster, i%g)
+	}
+	node := appendString(appendString(nil, 1, fmt.Sprintf("weirload-%06d", i)), 2, cluster)
 	c.ack = appendString(nil, n.typeURL, f.config.TypeURL)
 	var names []byte
 	if k := f.config.Names; k > 0 {

@@ -35,8 +35,9 @@ type Config struct {
 	Resources int
 	// NameFormat makes a number a name. Empty: that of package world.
 	NameFormat string
-	// NodeCluster is the clients' node.cluster.
+	// NodeCluster is the clients' node.cluster. With several Groups (0: one) there are as many of them, in turn, with a number behind it.
 	NodeCluster string
+	Groups      int
 	// ConnectRate is how many clients come in a second; 0: all at once.
 	ConnectRate int
 	// Window is what each stream and connection may be sent ahead, in bytes. 0: 16 MiB, as Envoy has it.
@@ -78,6 +79,7 @@ const (
 func (c *Config) complete() error {
 	setDefault(&c.PerConnection, 1)
 	setDefault(&c.Batch, 1)
+	setDefault(&c.Groups, 1)
 	setDefault(&c.Window, 16<<20)
 	setDefault(&c.SlowRate, 10_000)
 	setDefault(&c.Patience, time.Minute)
@@ -106,6 +108,7 @@ func (c *Config) complete() error {
 	refuse(c.Names > 0 && c.Names > c.Resources, "names: %d are more than the %d resources", c.Names, c.Resources)
 	refuse(strings.Count(c.NameFormat, "%") != 1 || strings.Contains(fmt.Sprintf(c.NameFormat, 1), "%!"),
 		"name-format: %q has not one verb for a number, like %%06d", c.NameFormat)
+	between("groups", c.Groups, 1, MaxClients)
 	between("connect-rate", c.ConnectRate, 0, math.MaxInt32)
 	between("window", c.Window, smallWindow, math.MaxInt32)
 	between("deaf, mute, slow", c.Deaf+c.Mute+c.Slow, 0, MaxClients)

@@ -2,10 +2,10 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +27,7 @@ type Fleet struct {
 
 	// Owned by Run.
 	conns []*grpc.ClientConn
+	fail  context.CancelCauseFunc // ends the run
 
 	stormBegan atomic.Int64 // nanoseconds of the wall clock
 	began      atomic.Int64 // a world.Stamp: older changes are not counted
@@ -34,13 +35,13 @@ type Fleet struct {
 
 	responses, resources, bytes, ends atomic.Int64
 
-	mu       sync.Mutex // guards all below
-	full     int        // clients that have had their first state
-	want     int        // how many are waited for
-	gate     chan struct{}
-	lastEnd  error // why the last stream ended that did
-	clients  sync.WaitGroup
-	fullTime time.Time // of the last of them
+	clients sync.WaitGroup
+
+	mu      sync.Mutex    // guards all below
+	full    int           // clients that have had their first state
+	want    int           // how many are waited for
+	gate    chan struct{} // closed when they are as many; nil: nobody waits
+	lastEnd error         // why the last stream ended that did
 }
 
 // New checks the configuration.
@@ -53,7 +54,7 @@ func New(c Config) (*Fleet, error) {
 		f.numbers = sotwRequest
 	}
 	if c.Control != "" {
-		f.control = &world.Client{Addr: c.Control}
+		f.control = &world.Client{Addr: c.Control, HTTP: &http.Client{Transport: &http.Transport{}}}
 	}
 	f.began.Store(math.MaxInt64)
 	return f, nil
@@ -67,37 +68,38 @@ func (f *Fleet) Run(ctx context.Context) (*Report, error) {
 	if err := f.checkMachine(ctx); err != nil {
 		return nil, err
 	}
-	ctx, fail := context.WithCancelCause(ctx)
+	ctx, f.fail = context.WithCancelCause(ctx)
 	defer func() {
-		fail(nil)
+		f.fail(nil)
 		f.clients.Wait()
+		if f.control != nil {
+			f.control.HTTP.CloseIdleConnections()
+		}
 		for _, conn := range f.conns {
 			_ = conn.Close()
 		}
 	}()
 	r := &Report{config: &f.config}
 	r.describe(&f.config)
-	if err := f.weather(ctx, fail, r); err != nil {
+	if err := f.weather(ctx, r); err != nil {
 		return nil, err
 	}
-	f.count(r)
-	if f.config.Changes == 0 && f.config.For == 0 {
-		return r, nil
+	if f.config.Changes > 0 || f.config.For > 0 {
+		if err := f.measure(ctx, r); err != nil {
+			return nil, err
+		}
 	}
-	if err := f.measure(ctx, r); err != nil {
-		return nil, err
-	}
-	return r, nil
+	return r, f.count(ctx, r)
 }
 
 // weather has all clients come, and looks at what they cost.
-func (f *Fleet) weather(ctx context.Context, fail context.CancelCauseFunc, r *Report) error {
+func (f *Fleet) weather(ctx context.Context, r *Report) error {
 	c := &f.config
 	f.stormBegan.Store(time.Now().UnixNano())
 	early := 0
 	if !c.Cold {
 		early = 1
-		if err := f.launch(fail, ctx, 0, 1); err != nil {
+		if err := f.launch(ctx, 0, 1); err != nil {
 			return err
 		}
 		if err := f.awaitFull(ctx, 1); err != nil {
@@ -110,10 +112,10 @@ func (f *Fleet) weather(ctx context.Context, fail context.CancelCauseFunc, r *Re
 		return err
 	}
 	f.stormBegan.Store(time.Now().UnixNano())
-	if err := f.launch(fail, ctx, early, c.Clients); err != nil {
+	if err := f.launch(ctx, early, c.Clients); err != nil {
 		return err
 	}
-	if err := f.launchBad(fail, ctx); err != nil {
+	if err := f.launchBad(ctx); err != nil {
 		return err
 	}
 	if err := f.awaitFull(ctx, c.Clients); err != nil {
@@ -136,7 +138,7 @@ func (f *Fleet) weather(ctx context.Context, fail context.CancelCauseFunc, r *Re
 }
 
 // launch starts the well-behaved clients from one number to before another.
-func (f *Fleet) launch(fail context.CancelCauseFunc, ctx context.Context, from, to int) error {
+func (f *Fleet) launch(ctx context.Context, from, to int) error {
 	began := time.Now()
 	for i := from; i < to; i++ {
 		if rate := f.config.ConnectRate; rate > 0 {
@@ -146,7 +148,7 @@ func (f *Fleet) launch(fail context.CancelCauseFunc, ctx context.Context, from, 
 			}
 		}
 		if i%f.config.PerConnection == 0 {
-			if err := f.connect(&dialer{fail: fail}, f.config.Window); err != nil {
+			if err := f.connect(&dialer{fail: f.fail}, f.config.Window); err != nil {
 				return err
 			}
 		}
@@ -156,15 +158,15 @@ func (f *Fleet) launch(fail context.CancelCauseFunc, ctx context.Context, from, 
 }
 
 // launchBad starts the others, each with a connection of its own.
-func (f *Fleet) launchBad(fail context.CancelCauseFunc, ctx context.Context) error {
+func (f *Fleet) launchBad(ctx context.Context) error {
 	c := &f.config
 	for i := range c.Deaf + c.Mute + c.Slow {
-		d := &dialer{fail: fail, manner: slow, rate: c.SlowRate}
+		d := &dialer{fail: f.fail, manner: slow, rate: c.SlowRate}
 		switch {
 		case i < c.Deaf:
-			d = &dialer{fail: fail, manner: deaf, hush: make(chan struct{})}
+			d = &dialer{fail: f.fail, manner: deaf, hush: make(chan struct{})}
 		case i < c.Deaf+c.Mute:
-			d = &dialer{fail: fail, manner: mute}
+			d = &dialer{fail: f.fail, manner: mute}
 		}
 		if err := f.connect(d, smallWindow); err != nil {
 			return err
@@ -184,7 +186,6 @@ func (f *Fleet) connect(d *dialer, window int) error {
 		grpc.WithContextDialer(d.dial),
 		grpc.WithNoProxy(),
 		grpc.WithIdleTimeout(0),
-		grpc.WithSharedWriteBuffer(true),
 		grpc.WithStaticStreamWindowSize(int32(window)),
 		grpc.WithStaticConnWindowSize(int32(window)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
@@ -237,12 +238,9 @@ func (f *Fleet) awaitFull(ctx context.Context, n int) error {
 	case <-patience.C:
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	err := fmt.Errorf("after %v only %d of %d clients have their first state", f.config.Patience, f.full, n)
-	if f.lastEnd != nil {
-		err = fmt.Errorf("%w; %d streams have ended, the last with: %w", err, f.ends.Load(), f.lastEnd)
-	}
-	return err
+	full := f.full
+	f.mu.Unlock()
+	return f.explain(fmt.Errorf("after %v only %d of %d clients have their first state", f.config.Patience, full, n))
 }
 
 // checkMachine refuses what this machine has no room for, and a server that is not there.
@@ -276,5 +274,3 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return context.Cause(ctx)
 	}
 }
-
-var errPaceLost = errors.New("three changes in a row did not reach all clients")

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,10 +37,11 @@ func (f *Fleet) measure(ctx context.Context, r *Report) error {
 	if err != nil {
 		return err
 	}
-	f.count(r)
 	r.measured(f.board, before, after)
 	return nil
 }
+
+var errPaceLost = errors.New("three changes in a row did not reach all clients")
 
 // closedLoop makes a change when the one before has reached all clients.
 func (f *Fleet) closedLoop(ctx context.Context, r *Report) error {
@@ -114,13 +116,19 @@ func (f *Fleet) explain(err error) error {
 	return fmt.Errorf("%w; %d streams have ended, the last with: %w", err, f.ends.Load(), f.lastEnd)
 }
 
-// count takes over what was counted so far.
-func (f *Fleet) count(r *Report) {
+// count takes over what was counted from the beginning on.
+func (f *Fleet) count(ctx context.Context, r *Report) error {
 	r.Responses, r.ResourcesReceived, r.Bytes = f.responses.Load(), f.resources.Load(), f.bytes.Load()
 	r.StreamEnds = f.ends.Load()
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	if f.lastEnd != nil {
 		r.LastEnd = f.lastEnd.Error()
 	}
+	f.mu.Unlock()
+	if f.control == nil {
+		return nil
+	}
+	counts, err := f.control.Counts(ctx)
+	r.Plane = &counts
+	return err
 }

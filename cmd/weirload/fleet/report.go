@@ -6,6 +6,8 @@ import (
 	"io"
 	"text/tabwriter"
 	"time"
+
+	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
 // Report is what a run found. Every name has its unit; what was not measured is zero. A delivery is one changed resource at one client.
@@ -50,7 +52,9 @@ type Report struct {
 	StreamEnds        int64  `json:"stream_ends"`
 	LastEnd           string `json:"last_stream_end"`
 
-	Servers []Server `json:"servers"`
+	// Plane is what the plane with the control endpoint has been asked in all, since its start; null: there is none.
+	Plane   *world.Counts `json:"plane"`
+	Servers []Server      `json:"servers"`
 
 	config *Config
 }
@@ -143,6 +147,10 @@ func (r *Report) Table(w io.Writer) error {
 	row("received", "%d responses, %d resources, %d bytes", r.Responses, r.ResourcesReceived, r.Bytes)
 	if r.StreamEnds > 0 {
 		row("streams ended", "%d, the last with: %s", r.StreamEnds, r.LastEnd)
+	}
+	if p := r.Plane; p != nil {
+		row("asked of the plane", "%d streams, %d requests, %d names, %d bytes; it sent %d bytes, and was refused %d times",
+			p.Streams, p.Requests, p.Names, p.BytesIn, p.BytesOut, p.Nacks)
 	}
 	for _, s := range r.Servers {
 		row(fmt.Sprintf("process %d", s.PID), "storm %.2f s CPU; %.1f MiB before, %.1f MiB after, %.1f KiB a client",

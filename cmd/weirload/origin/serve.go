@@ -25,7 +25,6 @@ func (o *Origin) Serve(ctx context.Context, xds, control net.Listener) error {
 		grpc.MaxRecvMsgSize(64<<20),
 		grpc.StaticStreamWindowSize(1<<20),
 		grpc.StaticConnWindowSize(1<<20),
-		grpc.SharedWriteBuffer(true),
 		grpc.WaitForHandlers(true),
 	)
 	for _, d := range o.services() {

@@ -1,4 +1,5 @@
-package main
+// Package bed starts the processes of a measurement, planes and weirs, and ends them.
+package bed
 
 import (
 	"bufio"
@@ -12,27 +13,30 @@ import (
 	"time"
 )
 
-// child is a process that is ended with us. Two goroutines belong to it, and end with it: one reads what it says, one waits for it.
-type child struct {
+// Child is a process that serves. One goroutine belongs to it, which reads what it says, and then waits for its end.
+type Child struct {
+	// Set once by start.
 	name string
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended; err is set then
-	err  error
+	done chan struct{} // closed when it has ended
 
 	mu     sync.Mutex // guards all below
 	tail   []byte     // of what it said
 	ending bool       // it was asked to
 }
 
+// startTimeout is how long a process may take until it serves: an origin encodes a million resources first.
+const startTimeout = time.Minute
+
 // tailBytes is how much is kept of what a child says, to be shown if it fails.
 const tailBytes = 4 << 10
 
-// startChild starts a process, and returns when a line of what it says on one of its outputs is found ready. If it ends before it is
+// start starts a process, and returns when a line of what it says on one of its outputs is found ready. If it ends before it is
 // asked to, fail is told.
-func startChild(
+func start(
 	ctx context.Context, fail context.CancelCauseFunc, name string, cmd *exec.Cmd,
 	output func() (io.ReadCloser, error), ready func(line []byte) bool,
-) (*child, error) {
+) (*Child, error) {
 	pipe, err := output()
 	if err != nil {
 		return nil, err
@@ -40,7 +44,7 @@ func startChild(
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	c := &child{name: name, cmd: cmd, done: make(chan struct{})}
+	c := &Child{name: name, cmd: cmd, done: make(chan struct{})}
 	serves := make(chan struct{})
 	go c.watch(pipe, ready, serves, fail)
 
@@ -52,16 +56,16 @@ func startChild(
 	case <-c.done:
 		return nil, c.failed("it ended at its start")
 	case <-timeout.C:
-		err = c.failed(fmt.Sprintf("it does not serve after %v", startTimeout))
+		err = fmt.Errorf("%s: it does not serve after %v", name, startTimeout)
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	_ = c.end() // it is the reason above that counts
+	_ = c.End() // it is the reason above that counts
 	return nil, err
 }
 
 // watch reads what the child says to the end, and then waits for it.
-func (c *child) watch(pipe io.Reader, ready func([]byte) bool, serves chan struct{}, fail context.CancelCauseFunc) {
+func (c *Child) watch(pipe io.Reader, ready func([]byte) bool, serves chan struct{}, fail context.CancelCauseFunc) {
 	lines := bufio.NewReader(pipe)
 	found := false
 	for {
@@ -78,7 +82,7 @@ func (c *child) watch(pipe io.Reader, ready func([]byte) bool, serves chan struc
 			break
 		}
 	}
-	c.err = c.cmd.Wait()
+	_ = c.cmd.Wait() // its ProcessState tells
 	close(c.done)
 	c.mu.Lock()
 	ending := c.ending
@@ -88,15 +92,18 @@ func (c *child) watch(pipe io.Reader, ready func([]byte) bool, serves chan struc
 	}
 }
 
-// failed is an error with the last of what the child said.
-func (c *child) failed(what string) error {
+// failed is an error with the last of what the child said, once it has ended.
+func (c *Child) failed(what string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return fmt.Errorf("%s: %s (%v): %s", c.name, what, c.cmd.ProcessState, bytes.TrimSpace(c.tail))
 }
 
-// end asks the child to end, and after a while no longer asks.
-func (c *child) end() error {
+// PID is its process id.
+func (c *Child) PID() int { return c.cmd.Process.Pid }
+
+// End asks the child to end, and after a while no longer asks.
+func (c *Child) End() error {
 	c.mu.Lock()
 	c.ending = true
 	c.mu.Unlock()
