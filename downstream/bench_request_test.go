@@ -115,7 +115,8 @@ func BenchmarkCompression(b *testing.B) {
 			fmt.Sprintf("10.%d.%d.%d:%d healthy weight 1 locality region-a zone-%d", rnd.IntN(256), rnd.IntN(256), rnd.IntN(256),
 				8000+rnd.IntN(1000), rnd.IntN(3))))...)
 	}
-	head := (&draft{typeURL: eds, version: "0123456789abcdef0123456789abcdef", nonce: "1", identifier: "weir"}).encode(numbers(false))
+	head := append(newFixed(fixedKey{typeURL: eds}, "here").bytes,
+		(&draft{version: "0123456789abcdef0123456789abcdef"}).append(nil, numbers(false), 1)...)
 	for name, level := range map[string]int{"per stream": stdgzip.DefaultCompression, "per stream, fastest": stdgzip.BestSpeed} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,76 +12,148 @@ import (
 // BenchmarkDelivery is one change at one client, from the table to the buffers that grpc is handed, and the ACK back: what weir
 // itself takes for a delivery, without the wire.
 func BenchmarkDelivery(b *testing.B) {
-	for _, kind := range []string{"delta", "SotW", "EDS by name", "EDS by locator"} {
+	for _, kind := range []string{"delta", "SotW", "EDS by name", "SotW EDS by name", "EDS by locator"} {
 		for _, clients := range []int{1, 100, 10_000} {
-			b.Run(fmt.Sprintf("%s/clients=%d", kind, clients), func(b *testing.B) { benchDelivery(b, kind, clients) })
+			b.Run(fmt.Sprintf("%s/clients=%d", kind, clients), func(b *testing.B) { benchDelivery(b, newFleet(b, kind, clients, 1000)) })
 		}
 	}
 }
 
-func benchDelivery(b *testing.B, kind string, clients int) {
-	r := newRigOf(b, relay.OriginConfig{Name: "mesh", TP2: kind == "EDS by locator"})
-	typeURL, names := cds, []string(nil)
-	if kind == "EDS by name" {
-		typeURL, names = eds, []string{"n1", "n2", "n3"}
-	}
-	located := kind == "EDS by locator"
-	if located {
-		typeURL = eds
-	}
-	ends := make([]*clientEnd, clients)
-	for i := range ends {
-		ends[i] = r.client(kind != "SotW")
-		if located {
-			if err := ends[i].locates(typeURL, "n1{env=prod}", "n2{env=prod}", "n3{env=prod}"); err != nil {
-				b.Fatal(err)
-			}
-		} else if kind == "SotW" {
-			ends[i].asks(typeURL, names...)
-		} else {
-			ends[i].subscribes(typeURL, names...)
+// BenchmarkUpdate is BenchmarkDelivery at ten clients, by the number of resources that did not change, and of clients that are not concerned:
+// they ask for other names.
+func BenchmarkUpdate(b *testing.B) {
+	for _, kind := range []string{"delta", "EDS by name", "SotW EDS by name"} {
+		for _, n := range []int{1, 100, 10_000} {
+			b.Run(fmt.Sprintf("%s/resources=%d", kind, n), func(b *testing.B) { benchDelivery(b, newFleet(b, kind, 10, n)) })
+		}
+		for _, n := range []int{1, 100, 10_000} {
+			b.Run(fmt.Sprintf("%s/unconcerned=%d", kind, n), func(b *testing.B) {
+				f := newFleet(b, kind, 10, 100)
+				for i := range n {
+					p := f.client(f.delta)
+					f.ask(p, eds, fmt.Sprint("other", i))
+					p.session.take(f.now)
+				}
+				benchDelivery(b, f)
+			})
 		}
 	}
-	all := make([]string, 1000)
-	for i := range all {
-		all[i] = fmt.Sprintf("n%d=0", i)
-	}
-	if names != nil || located {
-		all = []string{"n1=0", "n2=0", "n3=0"}
-	}
-	r.settled(typeURL, all...)
-	ack := func(p *clientEnd, batch []*response) {
-		p.session.wrote(r.now, batch)
-		for _, x := range batch {
-			p.nonces[typeURL] = x.nonce
-		}
-		if kind == "SotW" {
-			p.asks(typeURL, names...)
-		} else {
-			p.acks(typeURL)
-		}
-	}
-	for _, p := range ends {
-		ack(p, p.session.take(r.now))
-	}
+}
+
+func benchDelivery(b *testing.B, f *fleet) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for done := 0; done < b.N; {
 		b.StopTimer()
-		r.now = r.now.Add(time.Second)
-		r.says(typeURL, fmt.Sprintf("n1=%d", done+1))
+		f.change(done + 3)
 		b.StartTimer()
-		for _, p := range ends[:min(clients, b.N-done)] {
+		for _, p := range f.ends[:min(len(f.ends), b.N-done)] {
 			done++
-			batch := p.session.take(r.now)
+			batch := p.session.take(f.now)
 			for _, x := range batch {
 				if _, err := (codec{}).Marshal(x); err != nil {
 					b.Fatal(err)
 				}
 			}
 			b.StopTimer()
-			ack(p, batch)
+			f.acknowledge(p, batch)
 			b.StartTimer()
 		}
 	}
+}
+
+// fleet is clients that all ask for the same, and have it.
+type fleet struct {
+	*rig
+	kind, typeURL string
+	delta         bool
+	names         []string
+	ends          []*clientEnd
+}
+
+// fleetBody is the body of a resource, of about 400 bytes.
+func fleetBody(version int) string { return fmt.Sprintf("%s %d", strings.Repeat("x", 370), version) }
+
+// newFleet settles a set of resources, of which each client has been sent what it asks for, and two changes of the first.
+func newFleet(tb testing.TB, kind string, clients, resources int) *fleet {
+	f := &fleet{kind: kind, typeURL: cds, delta: !strings.HasPrefix(kind, "SotW")}
+	located := kind == "EDS by locator"
+	f.rig = newRigOf(tb, relay.OriginConfig{Name: "mesh", TP2: located})
+	if strings.HasSuffix(kind, "EDS by name") {
+		f.typeURL, f.names = eds, []string{"n0", "n1", "n2"}
+	}
+	if located {
+		f.typeURL = eds
+	}
+	f.ends = make([]*clientEnd, clients)
+	for i := range f.ends {
+		p := f.client(f.delta)
+		f.ends[i] = p
+		if !located {
+			f.ask(p, f.typeURL, f.names...)
+		} else if err := p.locates(f.typeURL, "n0{env=prod}", "n1{env=prod}", "n2{env=prod}"); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	all := make([]string, max(resources, 3))
+	for i := range all {
+		all[i] = fmt.Sprintf("n%d=%s", i, fleetBody(0))
+	}
+	f.settled(f.typeURL, all[:resources]...)
+	if len(f.names) > 0 || located {
+		f.settled(f.typeURL, all[:3]...)
+	}
+	f.deliver()
+	for i := range 2 { // arrays that are kept grow with the first ones
+		f.change(i + 1)
+		f.deliver()
+	}
+	return f
+}
+
+func (f *fleet) ask(p *clientEnd, typeURL string, names ...string) {
+	if f.delta {
+		p.subscribes(typeURL, names...)
+	} else {
+		p.asks(typeURL, names...)
+	}
+}
+
+// change gives the first resource another body.
+func (f *fleet) change(version int) {
+	f.now = f.now.Add(time.Second)
+	f.says(f.typeURL, "n0="+fleetBody(version))
+}
+
+// deliver has all clients take what there is and accept it.
+func (f *fleet) deliver() {
+	for _, p := range f.ends {
+		f.acknowledge(p, p.session.take(f.now))
+	}
+}
+
+// acknowledge is the rest of a delivery: it is written, and the client accepts it.
+func (f *fleet) acknowledge(p *clientEnd, batch []*response) {
+	for _, x := range batch {
+		p.nonces[f.typeURL] = p.nonceOf(x)
+	}
+	p.session.wrote(f.now, batch)
+	if f.delta {
+		p.acks(f.typeURL)
+	} else {
+		p.asks(f.typeURL, f.names...)
+	}
+}
+
+// accept is what comes of an ACK once it is decoded and its stream-type is found.
+func (f *fleet) accept(p *clientEnd, nonce string) {
+	s := p.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f.delta {
+		s.pairLocked(f.now, s.types[0], nonce, nil)
+	} else {
+		s.verdictLocked(f.now, s.types[0], nonce, nil)
+	}
+	s.wakeLocked()
 }

@@ -22,12 +22,7 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return encoding.GetCodecV2(proto.Name).Marshal(v)
 	}
-	out := make(mem.BufferSlice, 0, 1+len(r.body))
-	out = append(out, mem.SliceBuffer(r.head))
-	for _, piece := range r.body {
-		out = append(out, mem.SliceBuffer(piece))
-	}
-	return out, nil
+	return r.out, nil
 }
 
 // request is what a client's message is read into. It keeps the error, so that a message that does not decode ends the stream

@@ -30,23 +30,26 @@ func unmarshal(tb testing.TB, r *response, m proto.Message) {
 // TestEncode compares what is written by hand with the generated messages, field by field.
 func TestEncode(t *testing.T) {
 	d := draft{
-		version: "v", typeURL: cds, nonce: "n", identifier: "o;weir=i", removed: []string{"gone", ""},
-		refusals: []refusal{{"bad", "", &reason{code: codes.PermissionDenied, text: "why"}}},
+		version: "v", prefix: "n.", refusals: []refusal{{"bad", "", &reason{code: codes.PermissionDenied, text: "why"}}},
+	}
+	encode := func(delta bool) *response {
+		r := &response{nonce: 7}
+		r.encode(newFixed(fixedKey{cds, "o", delta}, "i"), &d, &part{})
+		return r
 	}
 	delta := &discoveryv3.DeltaDiscoveryResponse{}
-	unmarshal(t, &response{head: d.encode(numbers(true))}, delta)
-	if len(delta.ProtoReflect().GetUnknown()) != 0 || delta.SystemVersionInfo != "v" || delta.TypeUrl != cds || delta.Nonce != "n" ||
-		delta.ControlPlane.GetIdentifier() != "o;weir=i" || len(delta.RemovedResources) != 2 || delta.RemovedResources[0] != "gone" {
+	unmarshal(t, encode(true), delta)
+	if len(delta.ProtoReflect().GetUnknown()) != 0 || delta.SystemVersionInfo != "v" || delta.TypeUrl != cds || delta.Nonce != "n.7" ||
+		delta.ControlPlane.GetIdentifier() != "o;weir=i" {
 		t.Errorf("delta: %v", delta)
 	}
 	if e := delta.ResourceErrors; len(e) != 1 || e[0].ResourceName.Name != "bad" || e[0].ErrorDetail.Code != 7 || e[0].ErrorDetail.Message != "why" {
 		t.Errorf("delta: %v", e)
 	}
 
-	d.removed = nil
 	sotw := &discoveryv3.DiscoveryResponse{}
-	unmarshal(t, &response{head: d.encode(numbers(false))}, sotw)
-	if len(sotw.ProtoReflect().GetUnknown()) != 0 || sotw.VersionInfo != "v" || sotw.TypeUrl != cds || sotw.Nonce != "n" ||
+	unmarshal(t, encode(false), sotw)
+	if len(sotw.ProtoReflect().GetUnknown()) != 0 || sotw.VersionInfo != "v" || sotw.TypeUrl != cds || sotw.Nonce != "n.7" ||
 		sotw.ControlPlane.GetIdentifier() != "o;weir=i" {
 		t.Errorf("sotw: %v", sotw)
 	}
@@ -55,7 +58,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// TestBodyIsNotCopied: two clients that are told the same get the same bytes in memory.
+// TestBodyIsNotCopied: two clients that are told the same get the same bytes in memory, and so are the type and the control plane.
 func TestBodyIsNotCopied(t *testing.T) {
 	for _, delta := range []bool{false, true} {
 		r := newRig(t)
@@ -76,8 +79,8 @@ func TestBodyIsNotCopied(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(x) != 2 || &x[1].ReadOnlyData()[0] != &y[1].ReadOnlyData()[0] {
-			t.Errorf("delta %v: the body was copied", delta)
+		if len(x) != 3 || &x[0].ReadOnlyData()[0] != &y[0].ReadOnlyData()[0] || &x[2].ReadOnlyData()[0] != &y[2].ReadOnlyData()[0] {
+			t.Errorf("delta %v: what is fixed or the body was copied", delta)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
@@ -239,11 +241,11 @@ func TestDeltaIsCut(t *testing.T) {
 		words = append(words, fmt.Sprintf("r%d=%s", i, body))
 	}
 	r.settled(cds, words...)
-	batch := p.session.take(p.now)
+	batch := slices.Clone(p.session.take(p.now))
 	if len(batch) != 4 {
 		t.Fatalf("10 MiB come in %d messages, want 4", len(batch))
 	}
-	p.session.wrote(p.now, batch)
+	p.session.wrote(p.now, slices.Clone(batch))
 	names := map[string]bool{}
 	for _, x := range batch {
 		if x.size > 4<<20 {
@@ -260,10 +262,10 @@ func TestDeltaIsCut(t *testing.T) {
 	}
 	r.says(cds, "r0=2")
 	for i, x := range []int{2, 0, 3} {
-		p.sends(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: cds, ResponseNonce: batch[x].nonce})
+		p.sends(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: cds, ResponseNonce: p.nonceOf(batch[x])})
 		p.gets(fmt.Sprintf("nothing after %d of 4 ACKs", i+1))
 	}
-	p.sends(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: cds, ResponseNonce: batch[1].nonce})
+	p.sends(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: cds, ResponseNonce: p.nonceOf(batch[1])})
 	p.gets("the next after the last of them", "cds r0=2")
 	if s := p.of(cds); s.Responses != 2 {
 		t.Errorf("%d responses are counted, want 2", s.Responses)
@@ -282,9 +284,9 @@ func TestNackOfAPiece(t *testing.T) {
 		t.Fatalf("%d messages", len(batch))
 	}
 	p.sends(&discoveryv3.DeltaDiscoveryRequest{
-		TypeUrl: cds, ResponseNonce: batch[0].nonce, ErrorDetail: &statuspb.Status{Message: "no"},
+		TypeUrl: cds, ResponseNonce: p.nonceOf(batch[0]), ErrorDetail: &statuspb.Status{Message: "no"},
 	})
-	p.sends(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: cds, ResponseNonce: batch[1].nonce})
+	p.sends(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: cds, ResponseNonce: p.nonceOf(batch[1])})
 	if s := p.of(cds); s.Nacks != 1 || s.UnsyncedSince.IsZero() || !s.InFlightSince.IsZero() {
 		t.Errorf("recorded as %+v", s)
 	}
@@ -292,25 +294,27 @@ func TestNackOfAPiece(t *testing.T) {
 
 // TestRemovalsAreCut: names alone can fill a message.
 func TestRemovalsAreCut(t *testing.T) {
-	long := strings.Repeat("n", 1000)
-	var removed []string
-	for i := range 10 {
-		removed = append(removed, fmt.Sprint(long, i))
+	pieces := func(sizes ...int) (list [][]byte) {
+		for _, n := range sizes {
+			list = append(list, make([]byte, n))
+		}
+		return list
 	}
-	parts := cut([][]byte{make([]byte, 2500), make([]byte, 9000)}, 2, removed, 4000)
+	removed := pieces(slices.Repeat([]int{1001}, 10)...)
+	parts := cut(nil, relay.Pieces{pieces(2500, 9000), nil, removed}, 4000)
 	var sizes, counts []int
 	for _, p := range parts {
-		sizes, counts = append(sizes, p.size), append(counts, len(p.body)*100+len(p.removed))
+		sizes, counts = append(sizes, p.size), append(counts, len(p.pieces[relay.Plain])*100+len(p.pieces[relay.Removals]))
 	}
 	if want := []int{100, 100, 3, 3, 3, 1}; !slices.Equal(counts, want) {
 		t.Errorf("cut into %v of %v bytes, want %v", counts, sizes, want)
 	}
-	if got := cut(nil, 0, nil, 10); len(got) != 1 {
+	if got := cut(nil, relay.Pieces{}, 10); len(got) != 1 {
 		t.Errorf("an empty answer is %d messages, want 1 (DELTA-13)", len(got))
 	}
 	counts = nil
-	for _, p := range cut([][]byte{{1}, {2}, make([]byte, 3), {4}, make([]byte, 5), {6}, make([]byte, 7)}, 3, nil, 6) {
-		counts = append(counts, len(p.body))
+	for _, p := range cut(nil, relay.Pieces{pieces(1, 1, 3), pieces(1, 5, 1, 7)}, 6) {
+		counts = append(counts, len(p.pieces[relay.Plain])+len(p.pieces[relay.Pairs]))
 	}
 	if want := []int{3, 2, 2}; !slices.Equal(counts, want) {
 		t.Errorf("cut into %v pieces, want %v: two that are one field stay together", counts, want)

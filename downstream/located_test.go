@@ -223,20 +223,20 @@ func TestCutUnits(t *testing.T) {
 	shared := [][]byte{{1}, {2}, {3}}
 	count := func(parts []part) (n []int) {
 		for _, p := range parts {
-			n = append(n, len(p.body)*10+len(p.gone))
+			n = append(n, (len(p.pieces[relay.Plain])+len(p.pieces[relay.Pairs]))*10+len(p.gone))
 		}
 		return n
 	}
 	units := []relay.Unit{unit(60, 4, 1), unit(60, 2, 0), unit(30, 0, 3), unit(500, 6, 2), unit(5, 2, 0)}
-	got := fmt.Sprint(count(cutUnits(cut(shared[:1], 1, nil, 100), units, 100)))
+	got := fmt.Sprint(count(cutUnits(cut(nil, relay.Pieces{shared[:1]}, 100), units, 100)))
 	if want := "[10 41 23 62 20]"; got != want {
 		t.Errorf("behind plain ones: %s, want %s", got, want)
 	}
-	got = fmt.Sprint(count(cutUnits(cut(shared[:0], 0, nil, 100), units, 100)))
+	got = fmt.Sprint(count(cutUnits(cut(nil, relay.Pieces{shared[:0]}, 100), units, 100)))
 	if want := "[41 23 62 20]"; got != want || shared[0][0] != 1 {
 		t.Errorf("alone: %s, want %s; and %v of what others share", got, want, shared)
 	}
-	if got := count(cutUnits(cut(nil, 0, nil, 100), nil, 100)); len(got) != 1 {
+	if got := count(cutUnits(cut(nil, relay.Pieces{}, 100), nil, 100)); len(got) != 1 {
 		t.Errorf("an empty answer is %d messages, want 1 (DELTA-13)", len(got))
 	}
 }

@@ -2,7 +2,6 @@ package downstream
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/relay"
@@ -18,7 +17,7 @@ func late(typeURL string) bool {
 	return false
 }
 
-// take gives what to write now, in order. It is in flight from now on.
+// take gives what to write now, in order. It is in flight from now on. The list is the session's, and good until the next take.
 //
 // Types are taken in the reverse of the order they are written in, so that what is written first is never older than what
 // is written after it. Taken the other way round, this happens: clusters are taken, the origin's next clusters and the
@@ -148,7 +147,8 @@ func (s *session) overdue(now time.Time, st *streamType, w *walk) bool {
 }
 
 // releaseLocked is the walk forward: it writes what is not held back by an earlier type.
-func (s *session) releaseLocked(now time.Time) (out []*response) {
+func (s *session) releaseLocked(now time.Time) []*response {
+	out := s.batch[:0]
 	oldest := uint64(math.MaxUint64) // change of an earlier type that is not written now
 	settling, unconfirmed := false, false
 	var routes, hosts *relay.Answer // that are written now
@@ -187,7 +187,8 @@ func (s *session) releaseLocked(now time.Time) (out []*response) {
 	}
 	s.oweEndpointsLocked(now)
 	s.oweVirtualHostsLocked(routes, hosts)
-	return s.releaseRestLocked(now, out)
+	s.batch = s.releaseRestLocked(now, out)
+	return s.batch
 }
 
 // urgentLocked reports whether a request may wait for a type's held answer, or for what can only be taken after it: then nothing holds it
@@ -218,66 +219,65 @@ func (s *session) tellable(st *streamType) bool {
 func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []*response {
 	a := st.held
 	st.held, st.heldSince, st.blank = nil, time.Time{}, false
-	x := &sent{at: now, real: a != nil}
-	parts := []part{{}}
+	x, r, parts := sent{at: now, real: a != nil}, newResponse(st, !s.delta && st.wildcard), []part{{}}
+	d := draft{prefix: s.prefix, refusals: s.takeRefusalsLocked(st)}
 	if a != nil {
-		x.answer = *a
-		x.answer.Body, x.answer.Located, x.answer.News, x.answer.Errors = nil, nil, nil, nil // what is remembered is small
+		x.told, d.errors = a.Told(), a.Errors
 		s.noteClustersLocked(a.News)
 		st.sentVersion, s.served = a.Version, true
 		if !a.Waiting {
 			st.answered()
 		}
 		st.answers++
-		if s.delta {
-			pieces, pairs := a.Pieces(true, now)
-			parts = cutUnits(cut(pieces, pairs, a.Removed, messageBytes), a.Units(true, now), messageBytes)
+		pieces := a.Pieces(s.delta, now, r.one[:0])
+		if units := a.Units(s.delta, now); s.delta {
+			parts = cutUnits(cut(parts[:0], pieces, messageBytes), units, messageBytes)
 		} else {
-			parts[0].body, _ = a.Pieces(false, now)
-			for _, u := range a.Units(false, now) {
-				parts[0].body = append(slices.Clip(parts[0].body), u.Pieces...)
+			parts[0].pieces = pieces
+			for _, u := range units {
+				parts[0].pieces[relay.Pairs] = append(parts[0].pieces[relay.Pairs], u.Pieces...)
 			}
 		}
 	}
-	version := st.sentVersion
-	if version == "" && !s.delta {
-		version = relay.Digest{}.String() // of nothing
+	if d.version = st.sentVersion; d.version == "" && !s.delta {
+		d.version = relay.Digest{}.String() // of nothing
 	}
-	d := draft{version: version, typeURL: st.typeURL, identifier: s.identifierLocked(a), refusals: s.takeRefusalsLocked(st)}
-	if a != nil {
-		d.errors = a.Errors
-	}
+	f := s.fixedLocked(st, a)
 	for i := range parts {
-		d.nonce, d.removed, d.gone = s.nonceLocked(), parts[i].removed, parts[i].gone
-		r := &response{nonce: d.nonce, head: d.encode(numbers(s.delta)), body: parts[i].body, kind: st}
-		r.size = len(r.head)
-		for _, piece := range r.body {
-			r.size += len(piece)
+		if i > 0 {
+			r = newResponse(st, true)
+			d.refusals, d.errors = nil, nil
+			x.several = append(x.several, s.lastNonce)
 		}
-		d.refusals, d.errors = nil, nil
-		x.nonces, x.nonce = append(x.nonces, r.nonce), r.nonce
-		if i == len(parts)-1 {
-			r.sent = x
-		}
+		s.lastNonce++ // unique in the stream (NONCE-1)
+		r.nonce, d.gone = s.lastNonce, parts[i].gone
+		r.encode(f, &d, &parts[i])
 		out = append(out, r)
 	}
+	if x.last = s.lastNonce; len(parts) > 1 {
+		x.several = append(x.several, x.last)
+	}
+	r.last, r.dated, r.since = true, !x.told.Since.IsZero(), x.told.Since.Sub(s.opened)
 	st.responses++
 	st.remember(x)
 	return out
 }
 
-// wrote notes that responses have been written: the wait for their answers begins only now.
+// wrote notes that responses have been written: the wait for their answers begins only now. They are let go of.
 func (s *session) wrote(now time.Time, batch []*response) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, r := range batch {
+	for i, r := range batch {
+		batch[i] = nil
 		r.kind.counts.Response(r.size)
-		if r.sent == nil {
+		if !r.last {
 			continue
 		}
-		r.sent.at = now
-		if since := r.sent.answer.Since; !since.IsZero() {
-			s.cfg.metrics.PropagationSent(now.Sub(since))
+		if x := r.kind.find(r.nonce); x != nil { // or else it is answered already
+			x.at = now
+		}
+		if r.dated {
+			s.cfg.metrics.PropagationSent(now.Sub(s.opened) - r.since)
 		}
 	}
 }

@@ -109,6 +109,9 @@ func (s *session) adopt(set *settings, change *relay.Change) bool {
 		return false
 	}
 	s.cfg = set
+	for _, st := range s.types {
+		st.fixed = nil
+	}
 	return true
 }
 

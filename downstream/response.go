@@ -1,30 +1,96 @@
 package downstream
 
 import (
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/weir-xds/weir/relay"
 
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// response is one message to a client: a small part of its own and pieces that others share.
+// response is one message to a client: a small part of its own and pieces that others share. Grpc may read it long after it was sent, so
+// nothing of it is used again.
 type response struct {
-	nonce string
-	head  []byte   // every field but resources
-	body  [][]byte // encoded resources; shared, not to be changed
-	size  int      // encoded
+	kind  *streamType
+	nonce uint64
+	size  int  // encoded
+	last  bool // of the messages of an answer
+	dated bool // since is set
 
-	kind *streamType
-	sent *sent // what it belongs to; set in the last message of an answer
+	out   mem.BufferSlice // what is written: what is fixed, own, and the resources
+	own   mem.SliceBuffer // fields that nobody shares, in room if that suffices
+	one   [1][]byte       // the resources, if they are one piece that is in no list which is shared
+	room  [64]byte
+	since time.Duration // from the session's beginning to Answer.Since
 }
 
-// fieldNumbers are those of one dialect's response message; resources are field 2, and in the body.
-type fieldNumbers struct{ version, typeURL, nonce, removed, gone, controlPlane, errors protowire.Number }
+// newResponse makes one for few pieces, in one object, or for many.
+func newResponse(kind *streamType, many bool) *response {
+	if many {
+		return &response{kind: kind}
+	}
+	r := &struct {
+		response
+		few [3]mem.Buffer
+	}{}
+	r.kind, r.out = kind, r.few[:0]
+	return &r.response
+}
+
+// fixed is what all responses of a type in one dialect have in common, as long as the control plane is of one name.
+type fixed struct {
+	key   fixedKey
+	bytes mem.SliceBuffer
+}
+
+type fixedKey struct {
+	typeURL, identifier string // of the control plane
+	delta               bool
+}
+
+func newFixed(key fixedKey, instance string) *fixed {
+	f, n, identifier := &fixed{key: key}, numbers(key.delta), key.identifier+";weir="+instance
+	b := appendString(nil, n.typeURL, key.typeURL)
+	b = protowire.AppendTag(b, n.controlPlane, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(1)+protowire.SizeBytes(len(identifier))))
+	f.bytes = appendString(b, 1, identifier)
+	return f
+}
+
+// fixedParts are the ones in use by the streams of a listener.
+type fixedParts struct {
+	mu sync.Mutex // guards all
+	// all is emptied when it has maxFixed: types are clients' words. Whoever has one of them goes on using it.
+	all map[fixedKey]*fixed
+}
+
+const maxFixed = 1000
+
+func (p *fixedParts) of(key fixedKey, instance string) *fixed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := p.all[key]
+	if f == nil {
+		if len(p.all) >= maxFixed || p.all == nil {
+			p.all = map[fixedKey]*fixed{}
+		}
+		f = newFixed(key, instance)
+		p.all[key] = f
+	}
+	return f
+}
+
+// fieldNumbers are those of one dialect's response message; resources and what is removed are encoded already.
+type fieldNumbers struct{ version, typeURL, nonce, gone, controlPlane, errors protowire.Number }
 
 var (
 	sotwFields  = fieldNumbers{version: 1, typeURL: 4, nonce: 5, controlPlane: 6, errors: 7}
-	deltaFields = fieldNumbers{version: 1, typeURL: 4, nonce: 5, removed: 6, controlPlane: 7, gone: 8, errors: 9}
+	deltaFields = fieldNumbers{version: 1, typeURL: 4, nonce: 5, controlPlane: 7, gone: 8, errors: 9}
 )
 
 func numbers(delta bool) *fieldNumbers {
@@ -47,22 +113,39 @@ func (r *refusal) size() int { return len(r.name) + len(r.about) + len(r.why.tex
 // kept is what it takes until it is told.
 func (r *refusal) kept() int { return len(r.name) + len(r.about) + 40 }
 
-// draft is a response before it is encoded.
+// draft is what nobody shares of a response, before it is encoded.
 type draft struct {
-	version, typeURL, nonce, identifier string
-	removed                             []string
-	gone                                []relay.Gone
-	refusals                            []refusal
-	errors                              []*relay.NameError
+	version, prefix string // prefix: of the nonce
+	gone            []relay.Gone
+	refusals        []refusal
+	errors          []*relay.NameError
 }
 
-// encode writes the fields in any order, which protobuf allows: what differs from client to client comes first, the shared
-// resources after it.
-func (d *draft) encode(n *fieldNumbers) []byte {
-	size := len(d.version) + len(d.typeURL) + len(d.nonce) + len(d.identifier) + 16
-	for _, name := range d.removed {
-		size += removedSize(name)
+// encode writes the response: what differs from client to client and what is fixed first, the shared resources after it. Protobuf allows
+// fields in any order.
+func (r *response) encode(f *fixed, d *draft, p *part) {
+	r.own = d.append(r.room[:0], numbers(f.key.delta), r.nonce)
+	n := 2
+	for _, list := range p.pieces {
+		n += len(list)
 	}
+	if n > cap(r.out) {
+		r.out = make(mem.BufferSlice, 0, n)
+	}
+	r.out = append(r.out, &f.bytes, &r.own)
+	for _, list := range p.pieces {
+		for i := range list {
+			r.out = append(r.out, (*mem.SliceBuffer)(&list[i])) // which is no allocation, as a value would be
+		}
+	}
+	r.size = r.out.Len()
+}
+
+// append writes the fields.
+func (d *draft) append(b []byte, n *fieldNumbers, nonce uint64) []byte {
+	var room [20]byte
+	digits := strconv.AppendUint(room[:0], nonce, 10)
+	size := len(d.version) + len(d.prefix) + len(digits) + 8
 	for i := range d.gone {
 		size += d.gone[i].Size()
 	}
@@ -72,18 +155,12 @@ func (d *draft) encode(n *fieldNumbers) []byte {
 	for _, e := range d.errors {
 		size += e.Size()
 	}
-	b := make([]byte, 0, size)
+	b = slices.Grow(b, size)
 	if d.version != "" {
 		b = appendString(b, n.version, d.version)
 	}
-	b = appendString(b, n.typeURL, d.typeURL)
-	b = appendString(b, n.nonce, d.nonce)
-	b = protowire.AppendTag(b, n.controlPlane, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(1)+protowire.SizeBytes(len(d.identifier))))
-	b = appendString(b, 1, d.identifier)
-	for _, name := range d.removed {
-		b = appendString(b, n.removed, name)
-	}
+	b = protowire.AppendVarint(protowire.AppendTag(b, n.nonce, protowire.BytesType), uint64(len(d.prefix)+len(digits)))
+	b = append(append(b, d.prefix...), digits...)
 	for i := range d.gone {
 		b = d.gone[i].Append(b, n.gone)
 	}
@@ -106,18 +183,15 @@ func (r *refusal) append(b []byte, field protowire.Number) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), inner)
 }
 
-func removedSize(name string) int { return len(name) + 6 }
-
 func appendString(b []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
 }
 
-// part is one message of a delta answer.
+// part is one message of an answer.
 type part struct {
-	body    [][]byte
-	removed []string
-	gone    []relay.Gone
-	size    int
+	pieces relay.Pieces
+	gone   []relay.Gone
+	size   int // of the pieces, and about that of what is gone
 }
 
 const (
@@ -127,30 +201,27 @@ const (
 	refusalBytes = 256 << 10
 )
 
-// cut divides a delta answer into messages at the boundaries of its pieces, of which two belong together from pairs on; removals come
-// last (ORD-2).
-func cut(pieces [][]byte, pairs int, removed []string, most int) []part {
-	parts, at, from := []part{{}}, 0, 0
-	for i, p := range pieces {
-		size, second := len(p), i > pairs && (i-pairs)%2 == 1
-		if i >= pairs && !second {
-			size += len(pieces[i+1])
+// cut divides a delta answer into messages at the boundaries of its pieces. There is one message at least.
+func cut(parts []part, pieces relay.Pieces, most int) []part {
+	parts = append(parts, part{})
+	for kind, list := range pieces {
+		from, together := 0, 1
+		if kind == relay.Pairs {
+			together = 2
 		}
-		if last := &parts[len(parts)-1]; !second && last.size > 0 && last.size+size > most {
-			last.body = pieces[from:i:i]
-			parts, from = append(parts, part{}), i
+		for i := 0; i < len(list); i += together {
+			size := 0
+			for _, piece := range list[i : i+together] {
+				size += len(piece)
+			}
+			if last := &parts[len(parts)-1]; last.size > 0 && last.size+size > most {
+				last.pieces[kind] = list[from:i:i]
+				parts, from = append(parts, part{}), i
+			}
+			parts[len(parts)-1].size += size
 		}
-		parts[len(parts)-1].size += len(p)
+		parts[len(parts)-1].pieces[kind] = list[from:]
 	}
-	parts[len(parts)-1].body = pieces[from:]
-	for i, name := range removed {
-		if last := &parts[len(parts)-1]; last.size > 0 && last.size+removedSize(name) > most {
-			last.removed = removed[at:i:i]
-			parts, at = append(parts, part{}), i
-		}
-		parts[len(parts)-1].size += removedSize(name)
-	}
-	parts[len(parts)-1].removed = removed[at:]
 	return parts
 }
 
@@ -165,9 +236,10 @@ func cutUnits(parts []part, units []relay.Unit, most int) []part {
 		}
 		last := &parts[len(parts)-1]
 		if fresh {
-			last.body = nil // not to write behind what others share
+			last.pieces = relay.Pieces{} // not to write behind what others share
 		}
-		last.body, last.gone = append(last.body, u.Pieces...), append(last.gone, u.Removed...)
+		last.pieces[relay.Plain] = append(last.pieces[relay.Plain], u.Pieces...)
+		last.gone = append(last.gone, u.Removed...)
 		last.size += u.Size
 		fresh = false
 	}

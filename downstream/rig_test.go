@@ -340,16 +340,19 @@ func (p *clientEnd) writes() []*message {
 // written is what a batch says, once it is on the wire.
 func (p *clientEnd) written(batch []*response) []*message {
 	p.tb.Helper()
-	p.session.wrote(p.now, batch)
 	var out []*message
 	for _, r := range batch {
 		m := decode(p.tb, r, p.session.delta)
 		p.nonces[m.typeURL] = m.nonce
 		out = append(out, m)
 	}
+	p.session.wrote(p.now, batch)
 	p.taken = append(p.taken, out...)
 	return out
 }
+
+// nonceOf is a response's nonce as it is written.
+func (p *clientEnd) nonceOf(r *response) string { return p.session.prefix + fmt.Sprint(r.nonce) }
 
 func decode(tb testing.TB, r *response, delta bool) *message {
 	tb.Helper()

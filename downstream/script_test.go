@@ -599,14 +599,14 @@ func (p *pipe) take(now time.Time) ([]*response, error) {
 func (p *pipe) write(now time.Time) (out []*message) {
 	batch := p.stuck
 	p.stuck = nil
-	if len(batch) > 0 {
-		p.session.wrote(now, batch)
-	}
-	p.deadline = p.session.next()
 	for _, r := range batch {
 		m := decode(p.rig.tb, r, p.session.delta)
 		out = append(out, m)
 	}
+	if len(batch) > 0 {
+		p.session.wrote(now, batch)
+	}
+	p.deadline = p.session.next()
 	return out
 }
 

@@ -43,6 +43,7 @@ type settings struct {
 	assumed       []string        // client features (FEAT-5)
 	noLegacy      map[string]bool // type URLs (WILD-5)
 	seed          maphash.Seed    // of the hashes of lists
+	fixed         *fixedParts     // of responses
 	tooLong       *reason         // to refuse a name
 }
 
@@ -50,7 +51,7 @@ func newSettings(cfg Config, lc ListenerConfig) *settings {
 	set := &settings{
 		table: cfg.Table, origin: lc.Origin, instance: cfg.Instance, via: cfg.Via, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
 		federated: cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
-		seed: maphash.MakeSeed(), secrets: cfg.Table.SecretsFrom(lc.Origin), dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
+		seed: maphash.MakeSeed(), fixed: &fixedParts{}, secrets: cfg.Table.SecretsFrom(lc.Origin), dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
 	}
 	set.tooLong = limitReason("name_bytes", cfg.Limits.NameBytes, "the name is longer")
 	for _, typeURL := range lc.Dedicated {
@@ -93,6 +94,7 @@ type session struct {
 	deltaOf     []*relay.Origin // that were asked for what depends on their dialect
 	types       []*streamType   // in ORD-1 order
 	lastNonce   uint64
+	batch       []*response  // the array of take's lists
 	names       int          // over all types, refused ones that are remembered included
 	served      bool         // an answer was written
 	untold      int          // bytes kept of names that are refused and not told yet
@@ -421,18 +423,32 @@ func (s *session) close(now time.Time) {
 	s.untoldLocked(-s.untold)
 }
 
-// nonceLocked makes a nonce, unique in the stream (NONCE-1).
-func (s *session) nonceLocked() string {
-	s.lastNonce++
-	return s.prefix + strconv.FormatUint(s.lastNonce, 10)
+// nonceOf is which of the stream's nonces it is, if it is one of them: the stream's prefix, and a number as strconv writes it. It may be any
+// text of a client's.
+func nonceOf[T string | []byte](s *session, nonce T) (n uint64, ours bool) {
+	digits := len(nonce) - len(s.prefix)
+	if digits < 1 || digits > 19 || string(nonce[:len(s.prefix)]) != s.prefix || nonce[len(s.prefix)] == '0' {
+		return 0, false
+	}
+	for i := len(s.prefix); i < len(nonce); i++ {
+		c := nonce[i]
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + uint64(c-'0')
+	}
+	return n, true
 }
 
-// identifierLocked is what every response says of its way (STREAM-10): the name of the control plane that all of it came from, else
+// fixedLocked is what every response says of its type and its way (STREAM-10): the name of the control plane that all of it came from, else
 // that of the listener's own origin.
-func (s *session) identifierLocked(a *relay.Answer) string {
+func (s *session) fixedLocked(st *streamType, a *relay.Answer) *fixed {
 	g := s.group
 	if a != nil && a.Group() != nil {
 		g = a.Group()
 	}
-	return g.Identifier() + ";weir=" + s.cfg.instance
+	if id := g.Identifier(); st.fixed == nil || st.fixed.key.identifier != id {
+		st.fixed = s.cfg.fixed.of(fixedKey{st.typeURL, id, s.delta}, s.cfg.instance)
+	}
+	return st.fixed
 }

@@ -39,27 +39,40 @@ func (s *session) deltaRequest(now time.Time, req *discoveryv3.DeltaDiscoveryReq
 // pairLocked pairs an ACK or NACK with any message that is still unanswered, in any order (NONCE-8). An unknown nonce says
 // nothing (NONCE-7). A response counts as answered when all its messages are, and as accepted when none was refused.
 func (s *session) pairLocked(now time.Time, st *streamType, nonce string, detail *status.Status) {
-	if nonce == "" {
+	n, ours := nonceOf(s, nonce)
+	if !ours {
 		return
 	}
-	for i, x := range st.unanswered {
-		j := slices.Index(x.nonces, nonce)
-		if j < 0 {
+	for i := range st.unanswered {
+		x := &st.unanswered[i]
+		if !x.isAnsweredBy(n) {
 			continue
 		}
-		x.nonces = slices.Delete(x.nonces, j, j+1)
 		if detail != nil {
 			s.nackLocked(now, st, x, nonce, detail)
 		}
-		if len(x.nonces) > 0 {
+		if len(x.several) > 0 {
 			return
 		}
+		answered := *x
 		st.unanswered = slices.Delete(st.unanswered, i, i+1)
-		if !x.nacked {
-			s.ackLocked(now, st, x)
+		if !answered.nacked {
+			s.ackLocked(now, st, &answered)
 		}
 		return
 	}
+}
+
+// isAnsweredBy reports whether a nonce is that of one of its messages that are unanswered, and notes that it is answered.
+func (x *sent) isAnsweredBy(nonce uint64) bool {
+	if x.several == nil {
+		return x.last == nonce
+	}
+	i := slices.Index(x.several, nonce)
+	if i >= 0 {
+		x.several = slices.Delete(x.several, i, i+1)
+	}
+	return i >= 0
 }
 
 // subscribeLocked takes in what is subscribed and unsubscribed, whatever the nonce (NONCE-7). The table applies subscribes first

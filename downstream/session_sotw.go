@@ -45,19 +45,21 @@ func (s *session) request(now time.Time, req *discoveryv3.DiscoveryRequest) erro
 // verdictLocked pairs an ACK or NACK with the last response (NONCE-2). Any other nonce is stale and no verdict (NONCE-4); before
 // anything was sent there is none to compare with (NONCE-3). version_info takes no part in it.
 func (s *session) verdictLocked(now time.Time, st *streamType, nonce string, detail *status.Status) {
-	last := st.last()
-	if last == nil || nonce != last.nonce {
+	n, ours := nonceOf(s, nonce)
+	if st.last() == nil || !ours || n != st.last().last {
 		return
 	}
-	st.unanswered = nil
+	last := *st.last()
+	clear(st.unanswered)
+	st.unanswered = st.unanswered[:0]
 	if st.typeURL == relay.ClusterType {
 		s.clustersJudgedLocked(now)
 	}
 	if detail != nil {
-		s.nackLocked(now, st, last, nonce, detail)
+		s.nackLocked(now, st, &last, nonce, detail)
 		return
 	}
-	s.ackLocked(now, st, last)
+	s.ackLocked(now, st, &last)
 }
 
 // listLocked takes in the names, which are the client's complete list whatever the nonce (SOTW-1, NONCE-5). The same list again

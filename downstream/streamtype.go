@@ -40,7 +40,8 @@ type streamType struct {
 	rest       *rest     // delta: removals that wait for the other types' additions
 	removals   time.Time // delta: none is written before; the client came back, and may be about to ask for what leads to what went
 	keeps      uint64    // SotW: the last list has clusters that are gone, until nothing older than this is pending; 0: none
-	unanswered []*sent   // oldest first; at most maxUnanswered
+	unanswered []sent    // oldest first; at most maxUnanswered
+	fixed      *fixed    // of the last response; nil: of none yet
 
 	lagging bool // the table gave the client up
 
@@ -60,12 +61,12 @@ type streamType struct {
 
 // sent is a response the client has not answered.
 type sent struct {
-	answer relay.Answer // without its body
-	real   bool         // there is an answer: not only refusals
-	nonces []string     // of its messages that are unanswered
-	nonce  string       // of the last message
-	at     time.Time
-	nacked bool
+	told    relay.Told
+	at      time.Time
+	last    uint64   // nonce of its last message
+	several []uint64 // of its messages that are unanswered; nil: it is one
+	real    bool     // there is an answer: not only refusals
+	nacked  bool
 }
 
 func newStreamType(cfg *settings, typeURL, dialect string) *streamType {
@@ -87,7 +88,17 @@ func (st *streamType) peek() bool {
 // last is the newest unanswered response, nil if all are answered.
 func (st *streamType) last() *sent {
 	if n := len(st.unanswered); n > 0 {
-		return st.unanswered[n-1]
+		return &st.unanswered[n-1]
+	}
+	return nil
+}
+
+// find is the unanswered response whose last message has a nonce; nil: there is none.
+func (st *streamType) find(nonce uint64) *sent {
+	for i := len(st.unanswered) - 1; i >= 0; i-- {
+		if x := &st.unanswered[i]; x.last == nonce {
+			return x
+		}
 	}
 	return nil
 }
@@ -99,7 +110,7 @@ func (st *streamType) inFlight(now time.Time, d time.Duration) bool {
 }
 
 // remember notes a response as in flight.
-func (st *streamType) remember(x *sent) {
+func (st *streamType) remember(x sent) {
 	if len(st.unanswered) == maxUnanswered {
 		st.unanswered = slices.Delete(st.unanswered, 0, 1)
 	}

@@ -11,10 +11,10 @@ import (
 // ackLocked notes that the client accepted a response.
 func (s *session) ackLocked(now time.Time, st *streamType, x *sent) {
 	if x.real {
-		st.sub.Ack(&x.answer)
-		st.ackedVersion = x.answer.Version
-		if !x.answer.Since.IsZero() {
-			s.cfg.metrics.PropagationAcked(now.Sub(x.answer.Since))
+		st.sub.Ack(x.told)
+		st.ackedVersion = x.told.Version
+		if !x.told.Since.IsZero() {
+			s.cfg.metrics.PropagationAcked(now.Sub(x.told.Since))
 		}
 	}
 	st.synced()
@@ -31,7 +31,7 @@ func (s *session) nackLocked(now time.Time, st *streamType, x *sent, nonce strin
 	}
 	s.notes = append(s.notes, note{typeURL: st.typeURL, nack: st.lastNack})
 	if x.real && !x.nacked {
-		st.sub.Nack(&x.answer)
+		st.sub.Nack(x.told)
 	}
 	x.nacked = true
 }

@@ -120,8 +120,8 @@ func TestNamelessSotWIsKeyedByContent(t *testing.T) { // RELAY-18
 		t.Errorf("sent as %v, %v", &out, err)
 	}
 	body := &Body{Variants: []*Variant{v}, nameless: true}
-	delta, _ := body.encoded(true, false)
-	if sotw, _ := body.encoded(false, false); len(delta) != 0 || len(sotw) != 1 {
+	delta, _ := body.encoded(true, false, nil)
+	if sotw, _ := body.encoded(false, false, nil); len(delta) != 0 || len(sotw) != 1 {
 		t.Error("delta cannot express it, SotW can")
 	}
 }

@@ -34,6 +34,9 @@ func (s *Sub) aliasesLocked() *aliased {
 	return s.alias
 }
 
+// none reports whether no answer has to look at aliases.
+func (a *aliased) none() bool { return len(a.of)+len(a.left)+len(a.later) == 0 && !a.notices }
+
 type toldName struct{ name, spelt string }
 
 // leaving is a resource that an alias does not stand for any more. absent: nor for anything else, which is to be told; asked: to a
@@ -287,7 +290,7 @@ func (s *Sub) coversLocked(name string) bool {
 // of the client stands for any more. base is the wildcard's part.
 func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameError) {
 	a := s.alias
-	if len(a.of)+len(a.left)+len(a.later) == 0 && !a.notices {
+	if a.none() {
 		return base, errs
 	}
 	listed := make(map[string]bool, len(own.Variants)+len(own.Removed))

@@ -82,8 +82,8 @@ func (s *Sub) assembleLocked(a *Answer) {
 		if p.waitsLocked() {
 			continue
 		}
-		own.nameless = own.nameless || p.view.fullBody().nameless
-		for _, v := range p.view.fullBody().Variants {
+		own.nameless = own.nameless || p.view.fullBody(s.delta).nameless
+		for _, v := range p.view.fullBody(s.delta).Variants {
 			if s.recordLocked(v.Name) == nil && s.heldLocked(v.Name) == p.view.items[v.Name] {
 				add(v)
 			}
@@ -95,7 +95,7 @@ func (s *Sub) assembleLocked(a *Answer) {
 // newsLocked is what the view has that this client was not sent in its present form.
 func (p *position) newsLocked() []*Variant {
 	if p.fresh {
-		return p.view.fullBody().Variants
+		return p.view.fullBody(p.sub.delta).Variants
 	}
 	return p.view.since(p.sent).Variants
 }

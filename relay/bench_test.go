@@ -47,7 +47,7 @@ func benchTake(b *testing.B, kind string, clients int) {
 			if a == nil {
 				b.Fatal("nothing to tell")
 			}
-			if pieces, _ := a.Pieces(kind != "SotW", zero); len(pieces) == 0 {
+			if p := a.Pieces(kind != "SotW", zero, nil); len(p[Plain]) == 0 {
 				b.Fatal("nothing to send")
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // Body is what an answer carries: immutable, and shared by all who are told the same.
@@ -23,13 +25,24 @@ type Body struct {
 }
 
 // encodings are a shared body as it is sent.
-type encodings struct{ delta, sotw joined }
+type encodings struct {
+	delta, sotw joined
+	gone        joined   // Removed
+	chunks      []*chunk // that have the Variants, and have them encoded; nil: none
+}
 
 func (e *encodings) of(delta bool) *joined {
 	if delta {
 		return &e.delta
 	}
 	return &e.sotw
+}
+
+// joined is fields one after the other, in pieces: made by the first who asks, while others wait.
+type joined struct {
+	once   sync.Once
+	pieces [][]byte
+	timed  []*Variant // not in pieces: the TTL that is told is another one each time
 }
 
 // newShared is a body that many are told.
@@ -46,77 +59,90 @@ func newShared() *Body {
 // still a short list of buffers.
 const segmentBytes = 64 << 10
 
-type joined struct {
-	once   sync.Once
-	pieces [][]byte
-	timed  []*Variant // not in pieces: the TTL that is told is another one each time
-}
+// Pieces are encoded fields of a response by what they are, to be written in this order. The bytes must not be changed.
+type Pieces [3][][]byte
 
-// Pieces are the encoded `resources` fields of all that the answer has for the dialect, if it is sent now; written one after the other
-// they are part of a response. From pairs on, two make one field: do not part them. The bytes must not be changed. What is left of a
-// TTL is told as it is now, so call it when the answer is written.
-func (a *Answer) Pieces(delta bool, now time.Time) (pieces [][]byte, pairs int) {
-	plain, timed := a.encoded(delta, a.ttl())
-	if len(timed)+len(a.Heartbeats) == 0 {
-		return plain, len(plain)
-	}
-	pieces = make([][]byte, 0, len(plain)+len(a.Heartbeats)+2*len(timed))
-	pieces = append(pieces, plain...)
-	for _, v := range a.Heartbeats {
-		if ttl, ok := v.remaining(now); ok {
-			pieces = append(pieces, v.heartbeat(delta, ttl))
+const (
+	Plain    = iota // `resources` fields
+	Pairs           // more of them, of which two at a time make one: do not part them
+	Removals        // the names removed in delta, last (ORD-2)
+)
+
+// Pieces are what the answer has for the dialect, but for what is in located form. What is left of a TTL is told as it is now, so call it
+// when the answer is written. What is not encoded for many is listed in own, as far as that has room.
+func (a *Answer) Pieces(delta bool, now time.Time, own [][]byte) (p Pieces) {
+	plain, timed := a.encoded(delta, a.ttl(), own)
+	if p[Plain] = plain; len(a.Heartbeats) > 0 {
+		p[Plain] = slices.Clip(plain)
+		for _, v := range a.Heartbeats {
+			if ttl, ok := v.remaining(now); ok {
+				p[Plain] = append(p[Plain], v.heartbeat(delta, ttl))
+			}
 		}
 	}
-	pairs = len(pieces)
 	for _, v := range timed {
-		ttl, ok := v.remaining(now)
-		if !ok {
-			continue // it is about to be removed
+		if ttl, ok := v.remaining(now); ok { // or else it is about to be removed
+			head, rest := v.timedParts(delta, ttl)
+			p[Pairs] = append(p[Pairs], head, rest)
 		}
-		head, rest := v.timedParts(delta, ttl)
-		pieces = append(pieces, head, rest)
 	}
-	return pieces, pairs
+	if delta && len(a.Removed) > 0 {
+		p[Removals] = a.removals()
+	}
+	return p
 }
 
-// encoded is what all who are told the body share. Shared bodies are joined once, by the first who asks, while others wait. All of them
-// are told TTLs, or none is.
-func (b *Body) encoded(delta, ttl bool) (pieces [][]byte, timed []*Variant) {
+// encoded is what all who are told the body share. All of them are told TTLs, or none is.
+func (b *Body) encoded(delta, ttl bool, own [][]byte) (plain [][]byte, timed []*Variant) {
 	switch {
 	case b.of != nil:
-		return b.of.encoded(delta, ttl)
+		return b.of.encoded(delta, ttl, own)
 	case b.shared == nil:
-		return b.join(delta, ttl)
+		return list(b.Variants, delta, ttl, own)
 	}
 	j := b.shared.of(delta)
-	j.once.Do(func() { j.pieces, j.timed = b.join(delta, ttl) })
+	j.once.Do(func() {
+		if b.shared.chunks == nil {
+			j.pieces, j.timed = joinBodies(b.Variants, delta, ttl)
+			return
+		}
+		j.pieces = make([][]byte, 0, len(b.shared.chunks))
+		for _, c := range b.shared.chunks {
+			pieces, timed := c.encoded(delta, ttl)
+			j.pieces, j.timed = append(j.pieces, pieces...), append(j.timed, timed...)
+		}
+	})
 	return j.pieces, j.timed
 }
 
-func (b *Body) join(delta, ttl bool) (pieces [][]byte, timed []*Variant) {
-	shared, encoded := b.shared != nil, (*Variant).SotW
-	if delta {
-		b, encoded = b.named(), (*Variant).Delta
-	}
-	list := make([][]byte, 0, min(len(b.Variants), 16))
-	for _, v := range b.Variants {
-		if ttl && v.timed() {
+// list adds bodies one by one. What has no name delta cannot express (RELAY-18).
+func list(variants []*Variant, delta, ttl bool, to [][]byte) (pieces [][]byte, timed []*Variant) {
+	for _, v := range variants {
+		switch {
+		case ttl && v.timed():
 			timed = append(timed, v)
-			continue
+		case !delta:
+			to = append(to, v.SotW())
+		case !v.Nameless:
+			to = append(to, v.Delta())
 		}
-		list = append(list, encoded(v))
 	}
-	if !shared || len(list) < 2 {
-		return list, timed
+	return to, timed
+}
+
+func joinBodies(variants []*Variant, delta, ttl bool) (pieces [][]byte, timed []*Variant) {
+	all, timed := list(variants, delta, ttl, make([][]byte, 0, min(len(variants), 16)))
+	if len(all) < 2 {
+		return all, timed
 	}
-	for len(list) > 0 {
-		n, size := 1, len(list[0])
-		for n < len(list) && size+len(list[n]) <= segmentBytes {
-			size += len(list[n])
+	for len(all) > 0 {
+		n, size := 1, len(all[0])
+		for n < len(all) && size+len(all[n]) <= segmentBytes {
+			size += len(all[n])
 			n++
 		}
-		pieces = append(pieces, concat(list[:n], size))
-		list = list[n:]
+		pieces = append(pieces, concat(all[:n], size))
+		all = all[n:]
 	}
 	return pieces, timed
 }
@@ -130,6 +156,33 @@ func concat(list [][]byte, size int) []byte {
 		b = append(b, e...)
 	}
 	return b
+}
+
+// removals are the names removed as delta tells them.
+func (b *Body) removals() [][]byte {
+	if b.shared == nil {
+		return joinNames(b.Removed)
+	}
+	j := &b.shared.gone
+	j.once.Do(func() { j.pieces = joinNames(b.Removed) })
+	return j.pieces
+}
+
+// joinNames encodes names removed, in pieces that a response may be cut between.
+func joinNames(names []string) (pieces [][]byte) {
+	for len(names) > 0 {
+		n, size := 0, 0
+		for n < len(names) && (n == 0 || size+len(names[n]) <= segmentBytes) {
+			size += protowire.SizeTag(fieldRemoved) + protowire.SizeBytes(len(names[n]))
+			n++
+		}
+		piece := make([]byte, 0, size)
+		for _, name := range names[:n] {
+			piece = appendString(piece, fieldRemoved, name)
+		}
+		pieces, names = append(pieces, piece), names[n:]
+	}
+	return pieces
 }
 
 // named is b without what delta cannot express: resources without a name (RELAY-18), which are told apart by a first byte that no

@@ -205,8 +205,8 @@ func TestConcurrentUse(t *testing.T) {
 						_, value, _ := anyParts(v.Any())
 						last[i][v.Name] = stringField(value, 2)
 					}
-					a.Pieces(s.delta, zero)
-					s.Ack(a)
+					a.Pieces(s.delta, zero, nil)
+					s.Ack(a.Told())
 				}
 			}
 		})

@@ -255,6 +255,7 @@ func (v *view) check(fail func(string, ...any)) int {
 			fail("item %q: is not what its member says", it.variant.Name)
 		}
 	}
+	v.segments.check(v, fail)
 	if live != v.live || dead != v.dead || bytes != v.bytes || total != v.sum || live+dead != len(v.items) {
 		fail("view: counts %d live %d dead %d bytes, found %d %d %d in %d items", v.live, v.dead, v.bytes, live, dead, bytes, len(v.items))
 	}

@@ -18,7 +18,8 @@ const versionPrefix = "w1"
 
 // String is the version clients see (VER-3): equal on every replica and after every restart.
 func (d Digest) String() string {
-	return versionPrefix + base64.RawURLEncoding.EncodeToString(d[:])
+	b := append(make([]byte, 0, 2+22), versionPrefix...)
+	return string(base64.RawURLEncoding.AppendEncode(b, d[:]))
 }
 
 // ParseVersion reads a version that some weir made; ok is false for any other string.

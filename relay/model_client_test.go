@@ -174,9 +174,9 @@ func (m *model) take(c *modelSub) {
 	}
 	refuses := m.rnd.IntN(4) == 0
 	if refuses {
-		c.Nack(a)
+		c.Nack(a.Told())
 	} else {
-		c.Ack(a)
+		c.Ack(a.Told())
 	}
 	m.takeHeartbeats(c, a)
 	for _, v := range a.Variants {

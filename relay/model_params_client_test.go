@@ -131,7 +131,7 @@ func (m *paramModel) take(c *paramClient) {
 	if a == nil {
 		return
 	}
-	c.Ack(a)
+	c.Ack(a.Told())
 	seen := map[string]bool{}
 	for _, v := range a.Variants {
 		if seen[v.Name] {

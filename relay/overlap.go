@@ -21,7 +21,7 @@ func (s *Sub) joinLocked(t *set) {
 		return
 	}
 	p := &position{sub: s, view: t.viewLocked(s.ttl), fresh: true}
-	p.view.fresh.push(p)
+	p.view.enter(p)
 	if s.pos != nil && s.more == nil {
 		s.overlapLocked()
 	}
@@ -285,9 +285,9 @@ func (x *overlapTake) collect(p *position) {
 	switch {
 	case p.fresh:
 		x.fresh = true
-		body = v.fullBody()
+		body = v.fullBody(s.delta)
 	case p.resend:
-		full, recent := v.fullBody(), v.since(p.sent)
+		full, recent := v.fullBody(s.delta), v.since(p.sent)
 		body = &Body{Variants: full.Variants, Removed: recent.Removed, spelt: recent.spelt, nameless: full.nameless || recent.nameless}
 		for _, v := range body.Variants {
 			if _, told := s.more.told[v.Name]; told {

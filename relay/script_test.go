@@ -280,9 +280,9 @@ func (s *script) client(c *scriptSub, f []string) []string {
 	case "take":
 		return s.take(c)
 	case "ack":
-		c.Ack(c.last)
+		c.Ack(c.last.Told())
 	case "nack":
-		c.Nack(c.last)
+		c.Nack(c.last.Told())
 	case "close":
 		c.Close(s.now)
 	case "unreached":

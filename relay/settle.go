@@ -116,10 +116,17 @@ func (s *Sub) sentLocked(r *record, d Digest) {
 	r.sent = d
 }
 
-// eachDirtyLocked empties the dirty list.
+// eachDirtyLocked empties the dirty list, to which f may add. The array of a short one is kept: nearly always one name has changed.
 func (s *Sub) eachDirtyLocked(f func(*record)) {
-	list := s.dirty
-	s.dirty = nil
+	var few [4]*record
+	list := few[:0]
+	if cap(s.dirty) <= len(few) {
+		list = append(list, s.dirty...)
+		clear(s.dirty)
+		s.dirty = s.dirty[:0]
+	} else {
+		list, s.dirty = s.dirty, nil
+	}
 	for _, r := range list {
 		r.flags &^= dirty
 		if !r.is(gone) {

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// Answer is what one response has to say. Give it back to Ack or Nack.
+// Answer is what one response has to say. What the client says to it is told by Ack or Nack.
 type Answer struct {
 	*Body
 	// Located is what is told of names that the client named by locators; nil: nothing, as nearly always.
@@ -34,6 +34,17 @@ type Answer struct {
 	gone     bool // of one of several lists: if it is empty, all of it is known to be gone
 	// renewed: a list that is sent whole for the sake of a TTL (TTL-11).
 	renewed bool
+}
+
+// newAnswer is an answer with a body of its own, in one object as long as one resource is in it.
+func newAnswer() *Answer {
+	x := &struct {
+		Answer
+		body Body
+		one  [1]*Variant
+	}{}
+	x.Body, x.body.Variants = &x.body, x.one[:0]
+	return &x.Answer
 }
 
 // Group is the one whose resources the answer has; nil if it has several's.
@@ -160,7 +171,7 @@ func (s *Sub) fromLocked() *receipt {
 
 // takeChangedLocked is a SotW answer of a grouped type: what changed or is owed (SOTW-3), of collections too (COLL-2). A removal cannot be expressed (RELAY-16).
 func (s *Sub) takeChangedLocked() *Answer {
-	a := &Answer{Body: &Body{}}
+	a := newAnswer()
 	base, _, rev := s.takeSetsLocked() // first: it may have names looked at
 	var renewed []*record
 	s.eachDirtyLocked(func(r *record) {

@@ -8,7 +8,11 @@ import (
 // takeDeltaLocked is a delta answer: what changed, went or is owed, of sets and of names.
 func (s *Sub) takeDeltaLocked() *Answer {
 	base, must, rev := s.takeSetsLocked()
-	own, errs := &Body{}, []*NameError(nil)
+	if len(s.dirty)+len(s.again) == 0 && s.alias.none() {
+		return s.takenLocked(&Answer{Body: noBody, Rev: rev}, base, must)
+	}
+	a := newAnswer()
+	own, errs := a.Body, []*NameError(nil)
 	s.eachDirtyLocked(func(r *record) {
 		what, body, at := s.settleLocked(r)
 		if f := s.faultLocked(r, what); f != nil {
@@ -31,11 +35,17 @@ func (s *Sub) takeDeltaLocked() *Answer {
 		rev = max(rev, s.takeAgainLocked(base, own))
 	}
 	base, errs = s.tidyLocked(own, base, errs)
-	a := &Answer{Body: own, Errors: errs, Rev: rev}
-	switch {
-	case own.empty() && (must || base != nil && !base.emptyInDelta()):
+	a.Errors, a.Rev = errs, rev
+	return s.takenLocked(a, base, must)
+}
+
+// takenLocked puts what the sets tell beside what is told by name, and gives nil if that is nothing. must: an empty answer goes out, too.
+func (s *Sub) takenLocked(a *Answer, base *Body, must bool) *Answer {
+	switch own := a.Body; {
+	case base == nil:
+	case own.empty():
 		a.Body = base
-	case base != nil && !base.empty():
+	default:
 		own.Variants = append(own.Variants, base.Variants...)
 		own.Heartbeats = append(own.Heartbeats, base.Heartbeats...)
 		own.Removed = append(own.Removed, base.Removed...)
@@ -44,7 +54,7 @@ func (s *Sub) takeDeltaLocked() *Answer {
 	for p := s.pos; p != nil; p = p.also {
 		s.addFaultsLocked(a, p)
 	}
-	if !must && a.empty() && len(a.Errors) == 0 {
+	if !must && a.emptyInDelta() && len(a.Errors) == 0 {
 		return nil
 	}
 	return a
@@ -107,14 +117,14 @@ func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 		return nil, false, 0
 	case p.fresh:
 		must, rev = true, v.contentRev
-		b = s.ownLocked(v.fullBody(), true)
+		b = s.ownLocked(v.fullBody(s.delta), true)
 		s.initial, s.stated = nil, nil
 		s.holds = false
 	case p.resend:
 		must, rev = true, v.contentRev
-		full, recent := v.fullBody(), v.since(p.sent)
+		full, recent := v.fullBody(s.delta), v.since(p.sent)
 		all := &Body{
-			Variants: full.Variants, Removed: recent.Removed, spelt: recent.spelt, nameless: full.nameless || recent.nameless,
+			Variants: full.Variants, Removed: recent.Removed, spelt: recent.spelt, nameless: full.nameless || recent.nameless, of: full,
 		}
 		b = s.ownLocked(all, false)
 	case v.contentRev > p.sent:

@@ -291,17 +291,17 @@ func (u *Union) OweNamespaces(routes []string, except []*Variant) {
 }
 
 // Ack is Sub.Ack.
-func (u *Union) Ack(a *Answer) { a.judged((*Sub).accepted) }
+func (u *Union) Ack(t Told) { t.judged((*Sub).accepted) }
 
 // Nack is Sub.Nack.
-func (u *Union) Nack(a *Answer) { a.judged((*Sub).refused) }
+func (u *Union) Nack(t Told) { t.judged((*Sub).refused) }
 
 // judged tells the Subs that had something in the answer.
-func (a *Answer) judged(tell func(*Sub, uint32)) {
-	if a.sub != nil {
-		tell(a.sub, a.number)
+func (t Told) judged(tell func(*Sub, uint32)) {
+	if t.sub != nil {
+		tell(t.sub, t.number)
 	}
-	for p := a.parts; p != nil; p = p.next {
+	for p := t.parts; p != nil; p = p.next {
 		tell(p.sub, p.number)
 	}
 }

@@ -20,7 +20,7 @@ func unite(delta, ttl bool, bodies []*Body) *Body {
 		all.Heartbeats = append(all.Heartbeats, b.Heartbeats...)
 		all.Removed = append(all.Removed, b.Removed...)
 		all.nameless = all.nameless || b.nameless
-		pieces, timed := b.encoded(delta, ttl)
+		pieces, timed := b.encoded(delta, ttl, nil)
 		j.pieces, j.timed = append(j.pieces, pieces...), append(j.timed, timed...)
 	}
 	j.once.Do(func() {})
@@ -139,7 +139,7 @@ func (m *united) takeStar(now time.Time) *Answer {
 	}
 	b := m.withoutNamed(a.Body)
 	if b != a.Body && b.empty() && len(a.Errors) == 0 && !fresh {
-		a.judged((*Sub).accepted) // nobody will answer for it
+		a.Told().judged((*Sub).accepted) // nobody will answer for it
 		return nil
 	}
 	a.Body = b
@@ -224,7 +224,7 @@ func (m *united) takeWhole(now time.Time, k Keep) *Answer {
 		}
 		return nil
 	case !must && version == m.told:
-		all.judged((*Sub).accepted) // `*` changed what the client has by name: nobody will answer for it
+		all.Told().judged((*Sub).accepted) // `*` changed what the client has by name: nobody will answer for it
 		return nil
 	}
 	m.due, m.told = nil, version

@@ -96,6 +96,7 @@ const namelessKey = "\x00"
 // Field numbers of the wire messages this package reads and writes.
 const (
 	fieldResources = 2 // DiscoveryResponse and DeltaDiscoveryResponse
+	fieldRemoved   = 6 // DeltaDiscoveryResponse
 
 	resourceVersion     = 1
 	resourcePayload     = 2

@@ -1,5 +1,7 @@
 package relay
 
+import "time"
+
 // verdict is what the client said of an answer.
 type verdict uint8
 
@@ -19,6 +21,20 @@ type span struct {
 
 // maxSpans bounds them. Beyond it the oldest two are one, of which nothing is known.
 const maxSpans = 32
+
+// Told is what is remembered of an answer until the client has said what it thinks of it: give it to Ack or Nack.
+type Told struct {
+	Version string
+	Since   time.Time // as in the answer
+	sub     *Sub
+	parts   *part
+	number  uint32
+}
+
+// Told is what is to be remembered of the answer.
+func (a *Answer) Told() Told {
+	return Told{Version: a.Version, Since: a.Since, sub: a.sub, parts: a.parts, number: a.number}
+}
 
 // part is an answer of a Sub, by its number, and others beside it.
 type part struct {
@@ -43,9 +59,12 @@ func (s *Sub) tookLocked(a *Answer, from uint64) {
 }
 
 // Ack notes that the client accepted an answer.
-func (s *Sub) Ack(a *Answer) { s.accepted(a.number) }
+func (s *Sub) Ack(t Told) { s.accepted(t.number) }
 
 func (s *Sub) accepted(number uint32) {
+	if !s.ttl {
+		return // nobody will ask (tookLocked)
+	}
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	if i := s.spanLocked(number); i >= 0 && s.unaccepted[i].first == s.unaccepted[i].last {
@@ -55,9 +74,12 @@ func (s *Sub) accepted(number uint32) {
 
 // Nack notes that the client refused an answer. Nothing is sent again until content or subscription changes (NONCE-11), and its TTLs are
 // not renewed (DELTA-15).
-func (s *Sub) Nack(a *Answer) { s.refused(a.number) }
+func (s *Sub) Nack(t Told) { s.refused(t.number) }
 
 func (s *Sub) refused(number uint32) {
+	if !s.ttl {
+		return
+	}
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	i := s.spanLocked(number)

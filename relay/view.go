@@ -17,6 +17,8 @@ type view struct {
 	live       int
 	bytes      int
 	sum        sum    // of the live items' digests (VER-4)
+	version    string // of versionOf, which is sum or was
+	versionOf  sum
 	contentRev uint64 // of the last event: a change of content, or where TTLs are told, of a TTL
 	renewed    uint64 // of the last change of a TTL alone
 	changed    bool   // since changedLocked
@@ -28,10 +30,21 @@ type view struct {
 	fresh   posList // positions that wait for their first answer
 	ordered posList // the others, by revision sent: the head is the slowest
 
-	full       *Body // every live item, of the present content
-	recent     *Body // the last difference made, shared by those who stood at recentFrom
-	recentFrom uint64
+	segments segments
+	whole    int   // positions of clients in state of the world, who are sent all of it at each change
+	full     *Body // every live item, of the present content
+	// recent are the last differences made, up to the present content: each is shared by all who stood at its revision.
+	recent []recentBody
 }
+
+// recentBody is what happened after a revision.
+type recentBody struct {
+	from uint64
+	body *Body
+}
+
+// maxRecent bounds those that a view keeps: clients stand at few revisions unless they are slow, each in its own way.
+const maxRecent = 8
 
 // item is one name in a view.
 type item struct {
@@ -39,6 +52,8 @@ type item struct {
 	rev        uint64   // of the last change of content
 	last       uint64   // of the last event; later than rev if that was a new TTL
 	birth      uint64   // first told of; a position before it never heard of the name
+	segment    *segment // nil: it is dead
+	at         uint32   // in the segment
 	dead       bool
 	prev, next *item
 }
@@ -89,18 +104,22 @@ func (v *view) offer(m *member, rev uint64) {
 		v.dead--
 		v.born(it, chosen, rev)
 	case it.variant.Digest == chosen.Digest:
-		v.bytes += chosen.Size() - it.variant.Size()
-		if v.ttl && !it.variant.Expires().Equal(chosen.Expires()) {
+		more := chosen.Size() - it.variant.Size()
+		v.bytes += more
+		renewed, other := v.ttl && !it.variant.Expires().Equal(chosen.Expires()), &it.variant.buf[0] != &chosen.buf[0]
+		if renewed {
 			v.unlink(it)
 			it.last, v.renewed = rev, rev
 			v.append(it)
 			v.changed = true
 		}
-		if &it.variant.buf[0] != &chosen.buf[0] {
+		if other {
 			v.full = nil // what is sent from now on carries the new metadata
 			v.recent = nil
 		}
-		it.variant = chosen // another origin version, metadata or TTL: no change (VER-7, TTL-7)
+		if it.variant = chosen; renewed || other { // another origin version, metadata or TTL: no change (VER-7, TTL-7)
+			it.segment.replaced(more)
+		}
 	default:
 		v.unlink(it)
 		v.gone(it)
@@ -125,8 +144,14 @@ func (v *view) renew(name string, rev uint64) {
 
 // born takes up a body that is new or changed, at the end of the list.
 func (v *view) born(it *item, body *Variant, rev uint64) {
+	was := it.variant
 	it.variant, it.rev, it.last = body, rev, rev
 	v.append(it)
+	if it.segment == nil {
+		v.segments.add(it)
+	} else {
+		it.segment.replaced(body.Size() - was.Size())
+	}
 	v.live++
 	v.bytes += body.Size()
 	v.sum.add(body.Digest)
@@ -142,6 +167,7 @@ func (v *view) gone(it *item) {
 func (v *view) kill(it *item, rev uint64) {
 	v.unlink(it)
 	v.gone(it)
+	it.leave()
 	it.dead, it.rev, it.last = true, rev, rev
 	v.append(it)
 	v.dead++
@@ -184,6 +210,7 @@ func (v *view) changedLocked(rev uint64) {
 	v.changed = false
 	v.contentRev = rev
 	v.full, v.recent = nil, nil
+	v.forgetFull()
 	for p := v.ordered.head; p != nil; p = p.next {
 		p.sub.arrivedLocked()
 		p.sub.markLocked(rev)
@@ -224,6 +251,7 @@ func (v *view) prune() {
 // lag takes a position out of the view whose stream will be ended: it resumes by its versions.
 func (v *view) lag(p *position) {
 	v.ordered.remove(p)
+	v.parted(p)
 	p.sub.unlinkLocked(p)
 	p.sub.lagging = true
 	p.sub.markLocked(v.set.shard.rev)
@@ -243,26 +271,42 @@ func (v *view) tellsTTLs() bool {
 	return false
 }
 
-// fullBody is every live item, made once for each content.
-func (v *view) fullBody() *Body {
+// versionLocked is the version_info of all there is (VER-4).
+func (v *view) versionLocked() string {
+	if v.version == "" || v.versionOf != v.sum {
+		v.version, v.versionOf = v.sum.version(), v.sum
+	}
+	return v.version
+}
+
+// fullBody is every live item, made once for each content. delta: it is wanted for a client of that dialect.
+func (v *view) fullBody(delta bool) *Body {
+	if delta {
+		v.segments.held, v.segments.asked = true, true
+	}
 	if v.full == nil {
-		b := newShared()
-		b.Variants = make([]*Variant, 0, v.live)
-		for it := v.head; it != nil; it = it.next {
-			if !it.dead {
-				b.Variants = append(b.Variants, it.variant)
-				b.nameless = b.nameless || it.variant.Nameless
-			}
-		}
-		v.full = b
+		v.full = v.segments.body()
 	}
 	return v.full
 }
 
+// forgetFull lets go of what is encoded of all for delta, which only newcomers are told, when the content has changed twice since the last
+// of them. What is encoded for state of the world is wanted at each change, for as long as there is a client of it.
+func (v *view) forgetFull() {
+	x := &v.segments
+	if x.held && !x.asked && v.fresh.head == nil {
+		x.held = false
+		x.forget(true)
+	}
+	x.asked = false
+}
+
 // since is what happened after revision from: shared by all who stand there.
 func (v *view) since(from uint64) *Body {
-	if v.recent != nil && v.recentFrom == from {
-		return v.recent
+	for i := range v.recent {
+		if v.recent[i].from == from {
+			return v.recent[i].body
+		}
 	}
 	b := newShared()
 	it := v.tail
@@ -281,7 +325,10 @@ func (v *view) since(from uint64) *Body {
 			b.remove(it.variant.Name, it.variant.spelt)
 		}
 	}
-	v.recent, v.recentFrom = b, from
+	if len(v.recent) == maxRecent {
+		v.recent = slices.Delete(v.recent, 0, 1)
+	}
+	v.recent = append(v.recent, recentBody{from, b})
 	return b
 }
 
@@ -355,12 +402,31 @@ func (v *view) passed(p *position, rev uint64) {
 	}
 }
 
+func (v *view) enter(p *position) {
+	v.fresh.push(p)
+	if !p.sub.delta {
+		v.whole++
+	}
+}
+
+// parted notes that a position is in no list any more.
+func (v *view) parted(p *position) {
+	if p.sub.delta {
+		return
+	}
+	if v.whole--; v.whole == 0 {
+		v.full = nil
+		v.segments.forget(false)
+	}
+}
+
 func (v *view) leave(p *position) {
 	if p.fresh {
 		v.fresh.remove(p)
 	} else {
 		v.ordered.remove(p)
 	}
+	v.parted(p)
 	if v.fresh.head == nil && v.ordered.head == nil {
 		v.set.dropViewLocked(v)
 		return

@@ -12,7 +12,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 		if p.waitsLocked() {
 			return nil
 		}
-		if s.version != "" && s.records.len() == 0 && s.version == p.view.sum.version() && !s.shard.group.origin.config().OriginVersions &&
+		if s.version != "" && s.records.len() == 0 && s.version == p.view.versionLocked() && !s.shard.group.origin.config().OriginVersions &&
 			!p.view.tellsTTLs() {
 			// In sync already (RELAY-43); an origin's own version proves nothing (VER-5), and who was away may have missed a TTL.
 			p.sum, s.told = p.view.sum, true
@@ -33,7 +33,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 			}
 		}
 	}
-	a := &Answer{Body: &Body{}}
+	a := &Answer{Body: noBody}
 	changed := s.letGoLocked(k)
 	s.keepMembersLocked(k)
 	if p != nil && s.ttl && p.view.renewed > p.sent && s.lastLocked() != rejected {
@@ -55,14 +55,17 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	}
 	a.Rev = max(a.Rev, p.view.contentRev)
 	if s.typeURL == ClusterType {
-		a.News = append(a.News, p.newsLocked()...)
+		a.News = append(slices.Clip(p.newsLocked()), a.News...) // nearly always there are no others
 	}
 	must := changed || p.fresh || p.resend
 	p.sum, p.resend = all, false
 	p.view.passed(p, p.view.contentRev)
 	s.told, s.holds = true, false
 	if s.records.len() == 0 {
-		a.Body, a.Version = s.withKeptLocked(p.view.fullBody()), p.sum.version()
+		a.Body, a.Version = s.withKeptLocked(p.view.fullBody(s.delta)), p.view.versionLocked()
+		if len(s.kept) > 0 {
+			a.Version = all.version()
+		}
 		s.whole = ""
 		return a
 	}
@@ -123,6 +126,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 		return nil
 	}
 	gone := true
+	a.Body = &Body{Variants: make([]*Variant, 0, s.records.len())}
 	for r := range s.records.all() {
 		if v := s.bodyLocked(r); v != nil && (!r.want.entry.lost || r.is(holds)) {
 			a.Variants = append(a.Variants, v)
@@ -159,7 +163,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 // is not in the set or has another body there.
 func (s *Sub) mixedLocked(a *Answer) {
 	view := s.pos.view
-	all, full := view.sum, view.fullBody()
+	all, full := view.sum, view.fullBody(s.delta)
 	var loose []*Variant
 	for r := range s.records.all() {
 		v, _, at := s.effectiveLocked(r)
@@ -196,11 +200,12 @@ func (s *Sub) mixedLocked(a *Answer) {
 	for _, v := range loose {
 		replaced[v.Name] = true
 	}
+	own := &Body{Variants: make([]*Variant, 0, len(full.Variants)+len(loose))}
 	for _, v := range full.Variants {
 		if !replaced[v.Name] {
-			a.Variants = append(a.Variants, v)
+			own.Variants = append(own.Variants, v)
 		}
 	}
-	a.Variants = append(a.Variants, loose...)
-	a.Body = s.withKeptLocked(a.Body)
+	own.Variants = append(own.Variants, loose...)
+	a.Body = s.withKeptLocked(own)
 }

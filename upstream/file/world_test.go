@@ -222,7 +222,7 @@ func (c *client) take() bool {
 			c.removed = append(c.removed, name)
 		}
 	}
-	c.sub.Ack(a)
+	c.sub.Ack(a.Told())
 	return true
 }
 

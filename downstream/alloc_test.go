@@ -1,0 +1,63 @@
+package downstream
+
+import (
+	"runtime"
+	"testing"
+)
+
+// TestDeliveryAllocates: one change at one client allocates at most 3 objects and less than 512 bytes, in whatever dialect.
+//
+// Counted is what weir itself takes for a delivery to one of many clients: session.take from the wake on (the table's answer, the response,
+// the list of its buffers), Marshal, wrote, and of the client's ACK what is done with it once it is decoded and its stream-type is found. Not
+// counted is what grpc allocates to write a message and to read one, the decoding of requests, which has a test of its own, and what is made
+// once for all clients: the first of them takes that (relay's BenchmarkWhole).
+func TestDeliveryAllocates(t *testing.T) {
+	const clients, changes = 500, 4
+	for _, kind := range []string{"delta", "SotW", "EDS by name", "SotW EDS by name"} {
+		t.Run(kind, func(t *testing.T) {
+			f := newFleet(t, kind, 1+clients, 1000)
+			var total runtime.MemStats
+			for i := range changes {
+				f.change(3 + i)
+				ends := f.ends[1:]
+				f.acknowledge(f.ends[0], f.ends[0].session.take(f.now))
+				var batches [clients][]*response
+				allocated(&total, func() {
+					for i, p := range ends {
+						batches[i] = p.session.take(f.now)
+						for _, x := range batches[i] {
+							if data, err := (codec{}).Marshal(x); err != nil || len(data) < 3 {
+								t.Fatal("nothing is sent", err)
+							}
+						}
+					}
+				})
+				nonces := [clients]string{}
+				for i, p := range ends {
+					nonces[i] = p.nonceOf(batches[i][0])
+				}
+				allocated(&total, func() {
+					for i, p := range ends {
+						p.session.wrote(f.now, batches[i])
+						f.accept(p, nonces[i])
+					}
+				})
+			}
+			objects, bytes := float64(total.Mallocs)/(clients*changes), float64(total.TotalAlloc)/(clients*changes)
+			t.Logf("%.2f objects of %.0f bytes", objects, bytes)
+			if objects > 3.05 || bytes >= 512 { // something else in the process may allocate a little
+				t.Errorf("a delivery allocates %.2f objects of %.0f bytes", objects, bytes)
+			}
+		})
+	}
+}
+
+// allocated adds what f allocates.
+func allocated(total *runtime.MemStats, f func()) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	total.Mallocs += after.Mallocs - before.Mallocs
+	total.TotalAlloc += after.TotalAlloc - before.TotalAlloc
+}
