@@ -122,7 +122,8 @@
 // A body carries the moment it expires; a heartbeat, or the same body again, makes a copy that shares its bytes with another moment. That
 // is no change of content. Clients who are told TTLs have views of their own, where it is an event, and what is told is worked out when
 // the answer is written (ttl.go, testdata/ttl*.txt); nobody else is woken. What has expired is removed as if the origin had removed it,
-// with the origin there or away (expiry.go). Which answers a client accepted, and so may be sent heartbeats for, verdicts.go knows.
+// with the origin there or away (expiry.go); so is what a client has by a set that it leaves, and keeps by name (testdata/ttl_left.txt).
+// Which answers a client accepted, and so may be sent heartbeats for, verdicts.go knows.
 //
 // # Collections
 //

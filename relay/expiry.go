@@ -130,6 +130,33 @@ func (s *shard) expireNameLocked(e *entry, now time.Time) (n int) {
 	return n
 }
 
+// standInLocked has a name of which nothing is known take over what a client has of it by a set that it leaves, if that has a TTL. Until
+// the name is answered it stands in (RELAY-25), and ends in time: the set's end is told to the set's clients alone (RELAY-51).
+func (s *shard) standInLocked(w *want, t *set, it *item, now time.Time) {
+	e, v := w.entry, it.variant
+	over := v.timed() && !v.end.After(now)
+	absent := s.absentLocked(w) || w.wasAbsent && !s.outlivesLocked(it, w)
+	if !v.timed() || it.dead && !over || absent || len(e.variants) > 0 || e.name != v.Name {
+		return
+	}
+	s.holdLocked(e, v)
+	e.unconfirmed = t.unconfirmedLocked()
+	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed
+	s.editedLocked()
+	for _, w := range e.wants {
+		if w.chosen = pick(e.variants, s.params); w.chosen != nil {
+			w.existed, w.wasAbsent, w.rev = true, false, it.rev
+			s.tellLocked(w, s.rev)
+		}
+	}
+	if over { // before the client was told
+		s.nextRevLocked()
+		s.expireNameLocked(e, now)
+		return
+	}
+	s.mindLocked(mortalKey{name: e.name}, e.variants)
+}
+
 // living are the variants that have not expired, and the number of those that have.
 func living(vs []*Variant, now time.Time) ([]*Variant, int) {
 	was := len(vs)

@@ -10,7 +10,8 @@ func (m *model) openSub() {
 	if len(m.subs) >= 10 {
 		return
 	}
-	c := &modelSub{id: m.at, delta: m.deltaClient(), lazy: m.rnd.IntN(5) == 0, names: map[string]bool{}, held: map[string]int{}, versions: map[string]string{}, aliases: map[string][]string{}, unsubbed: map[string]bool{}, byAlias: map[string]bool{}, errs: map[string]modelTold{}, named: map[string]bool{}, refused: map[string]bool{}, accepted: map[string]string{}, lost: map[string]int{}}
+	m.opened++
+	c := &modelSub{id: m.opened, delta: m.deltaClient(), lazy: m.rnd.IntN(5) == 0, names: map[string]bool{}, held: map[string]int{}, versions: map[string]string{}, aliases: map[string][]string{}, unsubbed: map[string]bool{}, byAlias: map[string]bool{}, errs: map[string]modelTold{}, named: map[string]bool{}, refused: map[string]bool{}, accepted: map[string]string{}, lost: map[string]int{}}
 	ty := m.typeURL()
 	if len(m.ghosts) > 0 && m.rnd.IntN(2) == 0 {
 		i := m.rnd.IntN(len(m.ghosts))
@@ -32,7 +33,8 @@ func (m *model) openSub() {
 	o := SubOptions{TypeURL: ty, Delta: c.delta, TTL: m.ttls() && m.rnd.IntN(2) == 0}
 	if c.delta {
 		o.Initial = map[string]string{}
-		for n, version := range c.versions {
+		for _, n := range slices.Sorted(maps.Keys(c.versions)) {
+			version := c.versions[n]
 			if m.rnd.IntN(8) == 0 {
 				version = "x"
 			}
@@ -262,7 +264,7 @@ func (m *model) take(c *modelSub) {
 	clear(c.byAlias)
 	c.left = false
 	m.judgeTimed(c)
-	m.logf("client %d answer refused %v -%v: holds %v, in error %v", c.id, refuses, a.Removed, c.held, c.errs)
+	m.logf("client %d answer refused %v -%v: holds %v, in error %v", c.id, refuses, slices.Sorted(slices.Values(a.Removed)), c.held, c.errs)
 	if !c.delta && !c.wildcard && !SentWhole(c.typeURL) {
 		total := sum{}
 		for _, v := range c.versions {

@@ -19,14 +19,7 @@ func (m *model) change() {
 	}
 	if m.rnd.IntN(3) == 0 {
 		if _, ok := m.state[ty][name]; ok {
-			delete(m.state[ty], name)
-			m.deleted[ty][name] = m.at
-			for _, l := range m.lanes {
-				if a := l.types[ty]; m.sotw && a != nil && a.errs[name] != "" { // silence would not say it
-					m.serial++
-					m.faults[ty][name] = modelFault{codeNotFound, fmt.Sprint("gone ", m.serial)}
-				}
-			}
+			m.remove(ty, name)
 		}
 	} else {
 		b := m.serial
@@ -40,6 +33,18 @@ func (m *model) change() {
 		m.grant(ty, name, b)
 	}
 	m.logf("origin %s %s -> %v", shortType(ty), name, m.state[ty])
+}
+
+// remove deletes a resource at the origin.
+func (m *model) remove(ty, name string) {
+	delete(m.state[ty], name)
+	m.deleted[ty][name] = m.at
+	for _, l := range m.lanes {
+		if a := l.types[ty]; m.sotw && a != nil && a.errs[name] != "" { // silence would not say it
+			m.serial++
+			m.faults[ty][name] = modelFault{codeNotFound, fmt.Sprint("gone ", m.serial)}
+		}
+	}
 }
 
 // run lets one lane ask.

@@ -24,8 +24,9 @@ func (m *paramModel) open() {
 	if len(m.clients) >= 12 {
 		return
 	}
+	m.opened++
 	c := &paramClient{
-		id: m.at, p: m.pick(paramMaps), names: map[string]bool{}, held: map[string]int{}, forms: map[string]string{},
+		id: m.opened, p: m.pick(paramMaps), names: map[string]bool{}, held: map[string]int{}, forms: map[string]string{},
 		versions: map[string]string{},
 	}
 	o := SubOptions{TypeURL: m.pick(paramTypes), Delta: m.rnd.IntN(2) == 0}
@@ -162,7 +163,7 @@ func (m *paramModel) take(c *paramClient) {
 		m.loses(c, n)
 	}
 	c.left = false
-	m.logf("client %d answer -%v: holds %v", c.id, a.Removed, c.held)
+	m.logf("client %d answer -%v: holds %v", c.id, slices.Sorted(slices.Values(a.Removed)), c.held)
 }
 
 // told judges a body: it is one that the origin made of the name with these constraints, and they match the map.

@@ -28,6 +28,7 @@ type paramModel struct {
 	kind    string
 	sotw    bool
 	at      int
+	opened  int // clients, ever
 	now     time.Time
 	table   *Table
 	group   *Group
@@ -72,7 +73,7 @@ var (
 	overlapping = [][]string{{"", "env=prod"}, {"env=prod", "v=1"}, {"env", "env=prod", "env=prod,v=1"}, {"", "env=prod,v=1", "v=2"}}
 )
 
-func playParams(t *testing.T, rnd *rand.Rand, kind string) {
+func playParams(t *testing.T, rnd *rand.Rand, kind string) *paramModel {
 	m := &paramModel{
 		t: t, rnd: rnd, kind: kind, sotw: strings.HasPrefix(kind, "sotw"), now: time.Unix(1e9, 0), made: map[int]int{}, lives: lives{},
 		state: map[string]map[string][]paramVariant{}, forms: map[int]map[string]int{},
@@ -95,6 +96,7 @@ func playParams(t *testing.T, rnd *rand.Rand, kind string) {
 	if *steps >= 3000 && (m.splits == 0 || m.merges == 0 || m.others == 0 || m.removals == 0 || m.has("guarded") && m.alarms == 0) {
 		t.Error("something of this was never seen")
 	}
+	return m
 }
 
 func (m *paramModel) has(what string) bool { return slices.Contains(strings.Fields(m.kind), what) }

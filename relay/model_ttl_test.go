@@ -1,7 +1,9 @@
 package relay
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +18,10 @@ func (m *model) ttls() bool { return strings.HasSuffix(m.kind, "ttl") }
 type promised struct {
 	typeURL, name string
 	body          int
+}
+
+func (a promised) compare(b promised) int {
+	return cmp.Or(cmp.Compare(a.typeURL, b.typeURL), cmp.Compare(a.name, b.name), cmp.Compare(a.body, b.body))
 }
 
 // promises are the origin's word on how long bodies last.
@@ -112,29 +118,35 @@ func (m *model) deliverAll() {
 	}
 }
 
-// expire has the origin forget what nobody has renewed. It says nothing of it: that was said with the TTL.
+// expire has the origin forget what nobody has renewed. It says nothing of it, as that was said with the TTL, but where it said last
+// that the name is in error.
 func (m *model) expire() {
-	for key, ends := range m.promises.told {
-		f := m.faults[key.typeURL][key.name]
-		for _, end := range ends { // its removal ends what was told of it before: an error that stands is stated anew
-			if f.code != 0 && f.code != codeNotFound && !end.After(m.now) && end.After(m.promises.at) {
+	for _, key := range slices.SortedFunc(maps.Keys(m.promises.told), promised.compare) {
+		f, ends := m.faults[key.typeURL][key.name], m.promises.told[key]
+		for _, named := range []bool{false, true} { // its removal ends what was told of it before: an error that stands is stated anew
+			if end, told := ends[named]; told && f.code != 0 && f.code != codeNotFound && !end.After(m.now) && end.After(m.promises.at) {
 				m.serial++
 				m.faults[key.typeURL][key.name] = modelFault{f.code, fmt.Sprint("no word ", m.serial)}
 			}
 		}
 	}
 	m.promises.at = m.now
-	for ty, names := range m.state {
-		for name, body := range names {
+	for _, ty := range m.types {
+		names := m.state[ty]
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			body := names[name]
 			end, timed := m.promises.ends[promised{ty, name, body}]
 			if !m.ttls() || !timed || end.After(m.now) {
 				continue
 			}
 			m.logf("%s %s=%d has expired", shortType(ty), name, body)
-			delete(names, name)
-			m.deleted[ty][name] = m.at
+			m.remove(ty, name)
 			for _, l := range m.lanes {
-				if a := l.types[ty]; a != nil && a.known[name] == body {
+				a := l.types[ty]
+				if a == nil {
+					continue
+				}
+				if was, told := a.known[name]; told && was == body {
 					if a.known[name] = -1; m.sotw {
 						delete(a.known, name)
 					}
@@ -156,11 +168,14 @@ func (m *model) ended(ty, name string, body int) bool {
 
 // losesTimed takes note of a loss by expiry, and reports whether it is one.
 func (m *model) losesTimed(c *modelSub, name string, body int) bool {
-	if now, exists := m.state[c.typeURL][name]; m.ttls() && exists && now != body && m.ended(c.typeURL, name, now) {
-		return true // what took its place has: its renewal was lost with a stream
-	}
-	if !m.ttls() || !m.ended(c.typeURL, name, body) {
+	if !m.ttls() {
 		return false
+	}
+	if !m.ended(c.typeURL, name, body) {
+		all := m.lives[c.typeURL][name]
+		first := slices.IndexFunc(all, func(x life) bool { return x.body == body })
+		// Or else what took its place has: its renewal, or what came after it, was lost with a stream.
+		return first >= 0 && slices.ContainsFunc(all[first:], func(x life) bool { return m.ended(c.typeURL, name, x.body) })
 	}
 	m.promises.expired++
 	m.promises.over[promised{c.typeURL, name, c.id}] = m.at
@@ -170,7 +185,7 @@ func (m *model) losesTimed(c *modelSub, name string, body int) bool {
 // judgeTimed: nobody holds what expired, once the table was told the time (RELAY-50); what comes again is had again.
 func (m *model) judgeTimed(c *modelSub) {
 	// Or else there is no word for it (DEL-3), or the word has to wait for the rest of a list (RELAY-7).
-	sayable := (c.delta || c.wildcard || SentWhole(c.typeURL)) && !c.Standing().Waiting
+	sayable := (c.delta || c.wildcard || SentWhole(c.typeURL)) && !c.Standing().Waiting && !m.emptyWaits(c)
 	for name, body := range c.held {
 		key := promised{c.typeURL, name, c.id}
 		if _, was := m.promises.over[key]; was {
@@ -195,6 +210,21 @@ func (m *model) judgeTimed(c *modelSub) {
 				c.delta, c.ttl, name, body, m.now.Sub(last), m.tail())
 		}
 	}
+}
+
+// emptyWaits: there is nothing left of what the client names, and of some of it nothing is known on the present stream. A list without
+// anything would say that all is gone (SOTW-9), so it waits for that, for 15 s of silence at most (RELAY-6).
+func (m *model) emptyWaits(c *modelSub) (unknown bool) {
+	if c.delta || c.wildcard {
+		return false
+	}
+	for r := range c.records.all() {
+		if c.bodyLocked(r) != nil {
+			return false
+		}
+		unknown = unknown || !r.want.goneLocked()
+	}
+	return unknown
 }
 
 // judgeAllTimed looks at those who have nothing to take.

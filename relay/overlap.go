@@ -102,15 +102,30 @@ func (s *Sub) unlinkLocked(p *position) {
 	}
 }
 
-// leaveLocked ends the subscription to a set. What the client has by it and still selects in another way is looked at: it may be
-// another body there, or none (DELTA-9). What it selects no more it drops itself (DELTA-4).
+// leaveLocked ends the subscription to a set, of a client that stays: what it has by it and keeps by name may have to stand in there.
 func (s *Sub) leaveLocked(p *position, now time.Time) {
 	if p == nil {
 		return
 	}
+	for r := range s.records.all() {
+		if it := p.view.items[s.alias.resource(r)]; it != nil && r.is(holds) && !r.is(claimed) {
+			s.shard.standInLocked(r.want, p.view.set, it, now)
+		}
+	}
+	s.partLocked(p, now)
+}
+
+// outlivesLocked: an absence of a name stated before the set's last word is none, once its stream is gone.
+func (s *shard) outlivesLocked(it *item, w *want) bool {
+	return !it.dead && it.rev > w.rev && !s.absentLocked(w)
+}
+
+// partLocked ends the subscription to a set. What the client has by it and still selects in another way is looked at: it may be
+// another body there, or none (DELTA-9). What it selects no more it drops itself (DELTA-4).
+func (s *Sub) partLocked(p *position, now time.Time) {
 	s.keepByAliasLocked(p)
-	for r := range s.records.all() { // an absence stated before the set's last word is none, once its stream is gone
-		if it, w := p.view.items[s.alias.resource(r)], r.want; it != nil && !it.dead && it.rev > w.rev && !s.shard.absentLocked(w) {
+	for r := range s.records.all() {
+		if it, w := p.view.items[s.alias.resource(r)], r.want; it != nil && s.shard.outlivesLocked(it, w) {
 			w.wasAbsent = false
 		}
 	}

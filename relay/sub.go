@@ -200,7 +200,7 @@ func (s *Sub) Close(now time.Time) {
 	sh := s.shard
 	sh.mu.Lock()
 	for s.pos != nil {
-		s.leaveLocked(s.pos, now)
+		s.partLocked(s.pos, now)
 	}
 	for r := range s.records.all() {
 		s.forgetLocked(r, now)
