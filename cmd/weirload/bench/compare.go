@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +21,7 @@ type comparison struct {
 	rounds              int
 	programs            programs
 	json                string
+	from                []string
 	profiles            profiles
 	dir                 string    // for files of processes, and what is built
 	log                 io.Writer // what is being done
@@ -48,6 +48,7 @@ func newCompareCommand() *cobra.Command {
 	fs.StringSliceVar(&c.subjects, "subjects", subjects, "which of them")
 	fs.IntVar(&c.rounds, "rounds", 3, "how often each is measured")
 	fs.StringVar(&c.json, "json", "", "file to write the figures of all runs to")
+	fs.StringSliceVar(&c.from, "from", nil, "files that --json wrote, to make the table of instead of measuring")
 	fs.StringVar((*string)(&c.profiles), "profile", "", "directory for CPU and heap profiles of weir, which then costs a little more")
 	c.programs.addFlags(fs)
 	return cmd
@@ -55,18 +56,35 @@ func newCompareCommand() *cobra.Command {
 
 // run measures, and writes the table. A measurement that fails is missing in the table, and an error.
 func (c *comparison) run(ctx context.Context, out io.Writer) error {
-	chosen, err := c.choose()
-	if err != nil {
+	var rep *report
+	var err error
+	if len(c.from) > 0 {
+		rep, err = readReports(c.from)
+	} else {
+		rep, err = c.compare(ctx)
+	}
+	if rep == nil {
 		return err
 	}
+	if c.json != "" {
+		err = errors.Join(err, rep.write(c.json))
+	}
+	return errors.Join(err, rep.markdown(out))
+}
+
+func (c *comparison) compare(ctx context.Context) (*report, error) {
+	chosen, err := c.choose()
+	if err != nil {
+		return nil, err
+	}
 	if c.dir, err = os.MkdirTemp("", "weir-bench-"); err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(c.dir) }()
 	if err := c.programs.build(ctx, c.dir); err != nil {
-		return err
+		return nil, err
 	}
-	rep := report{Machine: thisMachine(), Rounds: c.rounds}
+	rep := &report{Machine: thisMachine(), Rounds: c.rounds}
 	var failed []error
 	for i := range chosen {
 		rows, err := c.scenario(ctx, &chosen[i])
@@ -75,14 +93,7 @@ func (c *comparison) run(ctx context.Context, out io.Writer) error {
 			break
 		}
 	}
-	if c.json != "" {
-		b, err := json.MarshalIndent(rep, "", "  ")
-		if err == nil {
-			err = os.WriteFile(c.json, append(b, '\n'), 0o600)
-		}
-		failed = append(failed, err)
-	}
-	return errors.Join(append(failed, rep.markdown(out))...)
+	return rep, errors.Join(failed...)
 }
 
 func (c *comparison) choose() ([]scenario, error) {

@@ -12,6 +12,7 @@
 //
 //	go run . compare            the table of all scenarios (scenario.go), as Markdown; about ten minutes
 //	go run . compare -h         fewer scenarios, subjects, rounds; JSON; profiles of weir
+//	go run . scale              weir alone along each axis (point.go), and the model (model.go) that deploy/docs/scale.md goes by
 //
 // # What is and is not told
 //

@@ -28,6 +28,7 @@ func arguments(c *fleet.Config, kind world.Kind) []string {
 	number("names", c.Names)
 	number("resources", c.Resources)
 	number("connect-rate", c.ConnectRate)
+	number("groups", c.Groups)
 	number("deaf", c.Deaf)
 	number("mute", c.Mute)
 	number("slow", c.Slow)
@@ -36,6 +37,9 @@ func arguments(c *fleet.Config, kind world.Kind) []string {
 	number("batch", c.Batch)
 	if c.For > 0 {
 		args = append(args, "--for", c.For.String())
+	}
+	if c.Patience > 0 {
+		args = append(args, "--patience", c.Patience.String())
 	}
 	if c.Idle > 0 {
 		args = append(args, "--idle", c.Idle.String())

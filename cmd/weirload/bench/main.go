@@ -26,7 +26,7 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use: "bench", Short: "weir beside go-control-plane and the limit of grpc-go", SilenceUsage: true, SilenceErrors: true,
 	}
-	root.AddCommand(newCompareCommand())
+	root.AddCommand(newCompareCommand(), newScaleCommand())
 	for kind, short := range kinds {
 		root.AddCommand(newPlaneCommand(kind, short))
 	}

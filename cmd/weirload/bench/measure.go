@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/weir-xds/weir/cmd/weirload/fleet"
 	"github.com/weir-xds/weir/cmd/weirload/world"
@@ -11,36 +12,30 @@ import (
 // result is what one run found, by the keys of figures.
 type result map[string]float64
 
-// server is a subject that runs.
-type server struct {
-	xds, pprof string
-	control    string // of the plane: weir's origin, or the subject itself
-	pids       []int  // the subject, then weir's origin
-	stop       func()
-}
-
 // start runs a subject with the scenario's resources.
 func (c *comparison) start(ctx context.Context, sc *scenario, subject string) (*server, error) {
 	kind := subject
 	if subject == weir {
 		kind = sc.origin
 	}
-	plane, ready, err := launchPlane(ctx, kind, sc.world)
+	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	s := &server{xds: ready.XDS, pprof: ready.Control, control: ready.Control, pids: []int{plane.pid()}, stop: plane.stop}
-	if subject != weir {
-		return s, nil
+	s, err := startPlane(ctx, self, kind, &sc.world)
+	if err != nil || subject != weir {
+		return s, err
 	}
-	w, err := launchWeir(ctx, c.programs.weir, c.dir, ready.XDS)
+	return s, s.before(c.programs.weir, c.dir, s.config())
+}
+
+// on runs a measurement on a subject that is started for it.
+func (c *comparison) on(ctx context.Context, sc *scenario, subject string, measure func(context.Context, *server) error) error {
+	s, err := c.start(ctx, sc, subject)
 	if err != nil {
-		plane.stop()
-		return nil, err
+		return err
 	}
-	s.xds, s.pprof, s.pids = w.xds, w.admin, []int{w.pid(), plane.pid()}
-	s.stop = func() { w.stop(); plane.stop() }
-	return s, nil
+	return s.with(func(ctx context.Context) error { return measure(ctx, s) })
 }
 
 // config is what the fleet of a scenario is told.
@@ -70,12 +65,11 @@ func (c *comparison) measure(ctx context.Context, sc *scenario, subject string) 
 	case neighbours:
 		return c.neighbours(ctx, sc)
 	}
-	s, err := c.start(ctx, sc, subject)
-	if err != nil {
-		return nil, err
-	}
-	defer s.stop()
-	r, err := c.programs.fleet(ctx, sc.config(subject, s), sc.world.Kind, nil)
+	var r *fleet.Report
+	err := c.on(ctx, sc, subject, func(ctx context.Context, s *server) (err error) {
+		r, err = c.programs.fleet(ctx, sc.config(subject, s), sc.world.Kind, nil)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -88,32 +82,25 @@ func (c *comparison) measure(ctx context.Context, sc *scenario, subject string) 
 	}, nil
 }
 
+// idleRate is how many clients connect in a second where only what they leave behind counts.
+const idleRate = 500
+
 // idle compares a server with one client, which has made it fetch what there is, to one with all.
 func (c *comparison) idle(ctx context.Context, sc *scenario, subject string) (result, error) {
-	s, err := c.start(ctx, sc, subject)
-	if err != nil {
-		return nil, err
-	}
-	defer s.stop()
 	var bytes [2]float64
 	var r *fleet.Report
-	for i, clients := range []int{1, sc.clients} {
-		cfg := sc.config(subject, s)
-		cfg.Clients, cfg.Changes, cfg.Idle, cfg.ConnectRate = clients, 0, sc.settle, idleRate
-		collected := make(chan error, 1)
-		r, err = c.programs.fleet(ctx, cfg, sc.world.Kind, func() {
-			go func() {
-				var err error
-				bytes[i], err = collect(ctx, s.pprof)
-				collected <- err
-			}()
-		})
-		if err != nil {
-			return nil, err
+	err := c.on(ctx, sc, subject, func(ctx context.Context, s *server) (err error) {
+		for i, clients := range []int{1, sc.clients} {
+			cfg := sc.config(subject, s)
+			cfg.Clients, cfg.Changes, cfg.Idle, cfg.ConnectRate = clients, 0, sc.settle, idleRate
+			if r, bytes[i], err = c.programs.fleetAndMemory(ctx, cfg, sc.world.Kind, s.pprof); err != nil {
+				return err
+			}
 		}
-		if err := <-collected; err != nil {
-			return nil, err
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return result{
 		"live_kib_per_client": (bytes[1] - bytes[0]) / float64(sc.clients-1) / 1024,
@@ -121,20 +108,28 @@ func (c *comparison) idle(ctx context.Context, sc *scenario, subject string) (re
 	}, nil
 }
 
-// idleRate is how many clients connect in a second where only what they leave behind counts.
-const idleRate = 500
+// fleetAndMemory runs a fleet that idles, and in the meantime has the server collect its garbage; the bytes are what is alive then.
+func (p *programs) fleetAndMemory(ctx context.Context, c *fleet.Config, kind world.Kind, pprof string) (r *fleet.Report, bytes float64, err error) {
+	collected := make(chan error, 1)
+	r, err = p.fleet(ctx, c, kind, func() {
+		go func() {
+			var err error
+			bytes, err = collect(ctx, pprof)
+			collected <- err
+		}()
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return r, bytes, <-collected
+}
 
 // shield compares what weir's origin is asked for one client with what it is asked for all.
 func (c *comparison) shield(ctx context.Context, sc *scenario) (result, error) {
 	var counts [2]world.Counts
 	var r *fleet.Report
 	for i, clients := range []int{1, sc.clients} {
-		err := func() error {
-			s, err := c.start(ctx, sc, weir)
-			if err != nil {
-				return err
-			}
-			defer s.stop()
+		err := c.on(ctx, sc, weir, func(ctx context.Context, s *server) (err error) {
 			cfg := sc.config(weir, s)
 			cfg.Clients = clients
 			if r, err = c.programs.fleet(ctx, cfg, sc.world.Kind, nil); err != nil {
@@ -142,7 +137,7 @@ func (c *comparison) shield(ctx context.Context, sc *scenario) (result, error) {
 			}
 			counts[i], err = (&world.Client{Addr: s.control}).Counts(ctx)
 			return err
-		}()
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -159,12 +154,7 @@ func (c *comparison) shield(ctx context.Context, sc *scenario) (result, error) {
 func (c *comparison) neighbours(ctx context.Context, sc *scenario) (result, error) {
 	var latency [2]float64
 	for i, bad := range []int{0, 1} {
-		err := func() error {
-			s, err := c.start(ctx, sc, weir)
-			if err != nil {
-				return err
-			}
-			defer s.stop()
+		err := c.on(ctx, sc, weir, func(ctx context.Context, s *server) error {
 			cfg := sc.config(weir, s)
 			cfg.Deaf, cfg.Mute, cfg.Slow = bad, bad, bad
 			r, err := c.programs.fleet(ctx, cfg, sc.world.Kind, nil)
@@ -173,7 +163,7 @@ func (c *comparison) neighbours(ctx context.Context, sc *scenario) (result, erro
 			}
 			latency[i] = r.LatencyP50
 			return nil
-		}()
+		})
 		if err != nil {
 			return nil, err
 		}

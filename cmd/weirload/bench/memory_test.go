@@ -19,7 +19,7 @@ func TestReadInUse(t *testing.T) {
 
 // TestCollect reads what this Go version really writes.
 func TestCollect(t *testing.T) {
-	plane := startPlane(t, yardstick, world.Options{Listen: "127.0.0.1:0", Kind: world.Clusters, Resources: 1, Bytes: 1})
+	plane := runPlane(t, yardstick, world.Options{Listen: "127.0.0.1:0", Kind: world.Clusters, Resources: 1, Bytes: 1})
 	if got, err := collect(t.Context(), plane.Control); err != nil || got < 1<<20 || got > 1<<30 {
 		t.Errorf("in use are %v bytes, %v", got, err)
 	}

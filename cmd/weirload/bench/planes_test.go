@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 // patience is how long an answer may take on a loaded machine under the race detector.
 const patience = 30 * time.Second
 
-// startPlane runs a plane in this process until the test is over.
-func startPlane(t *testing.T, kind string, o world.Options) world.Ready {
+// runPlane runs a plane in this process until the test is over.
+func runPlane(t *testing.T, kind string, o world.Options) world.Ready {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
@@ -185,7 +185,7 @@ func TestPlanes(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					plane := startPlane(t, kind, o)
+					plane := runPlane(t, kind, o)
 					readers, names, stamps := make([]*reader, clients), make([][]string, clients), make([]map[int]world.Stamp, clients)
 					for c := range readers {
 						stamps[c] = map[int]world.Stamp{}

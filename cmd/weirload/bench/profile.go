@@ -37,32 +37,31 @@ func (c *comparison) profile(ctx context.Context, sc *scenario) error {
 const profileSpan = 4 * time.Second
 
 func (c *comparison) profileOf(ctx context.Context, sc *scenario, subject string) error {
-	s, err := c.start(ctx, sc, subject)
-	if err != nil {
-		return err
-	}
-	defer s.stop()
-	cfg := sc.config(subject, s)
-	if sc.mode != storm && sc.mode != idle {
-		cfg.Changes, cfg.For = 0, profileSpan+2*time.Second // as many as there is time for
-	}
-	name := sc.name + "." + subject
-	taken := make(chan error, 1)
-	take := func() {
-		err := c.profiles.cpu(ctx, s.pprof, name, profileSpan)
-		taken <- errors.Join(err, c.profiles.heap(ctx, s.pprof, name))
-	}
-	if sc.mode == storm || sc.mode == idle {
-		cfg.Changes, cfg.Idle = 0, profileSpan+2*time.Second
-		go take()
-		_, err = c.programs.fleet(ctx, cfg, sc.world.Kind, nil)
-	} else {
-		_, err = c.programs.fleet(ctx, cfg, sc.world.Kind, func() { go take() })
-	}
+	err := c.on(ctx, sc, subject, func(ctx context.Context, s *server) error {
+		cfg := sc.config(subject, s)
+		cfg.Changes, cfg.For = 0, profileSpan+2*time.Second // as many changes as there is time for
+		name, taken := sc.name+"."+subject, make(chan error, 1)
+		take := func() {
+			err := c.profiles.cpu(ctx, s.pprof, name, profileSpan)
+			taken <- errors.Join(err, c.profiles.heap(ctx, s.pprof, name))
+		}
+		var err error
+		if sc.mode == storm || sc.mode == idle {
+			cfg.For, cfg.Idle = 0, cfg.For
+			go take()
+			_, err = c.programs.fleet(ctx, cfg, sc.world.Kind, nil)
+		} else {
+			_, err = c.programs.fleet(ctx, cfg, sc.world.Kind, func() { go take() })
+		}
+		if err != nil {
+			return err
+		}
+		return <-taken
+	})
 	if err != nil {
 		return fmt.Errorf("%s, %s, with profiles: %w", sc.name, subject, err)
 	}
-	return <-taken
+	return nil
 }
 
 // heap fetches what a server holds after a collection.

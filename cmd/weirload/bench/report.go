@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,6 +73,49 @@ func rowsOf(sc *scenario, found map[string][]result) []row {
 		rows = append(rows, newRow(sc, &sc.figures[i], runs))
 	}
 	return rows
+}
+
+func (r *report) write(file string) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(b, '\n'), 0o600)
+}
+
+// readReports puts together what several runs found of different scenarios, and judges it by the targets of today.
+func readReports(files []string) (*report, error) {
+	all := &report{}
+	found := map[string]map[string]map[string][]float64{} // runs by scenario, figure and subject
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		one := &report{}
+		if err := json.Unmarshal(b, one); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		all.Machine, all.Rounds = one.Machine, max(all.Rounds, one.Rounds)
+		for _, row := range one.Rows {
+			runs := map[string][]float64{}
+			for subject, c := range row.Cells {
+				runs[subject] = c.Runs
+			}
+			if found[row.Scenario] == nil {
+				found[row.Scenario] = map[string]map[string][]float64{}
+			}
+			found[row.Scenario][row.Key] = runs
+		}
+	}
+	for _, sc := range scenarios() {
+		for i := range sc.figures {
+			if runs := found[sc.name][sc.figures[i].key]; runs != nil {
+				all.Rows = append(all.Rows, newRow(&sc, &sc.figures[i], runs))
+			}
+		}
+	}
+	return all, nil
 }
 
 // newRow judges one figure. Runs are by subject; a subject without any was not measured.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -92,5 +93,25 @@ func TestMarkdown(t *testing.T) {
 	}
 	if _, err := json.Marshal(r); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestReadReports(t *testing.T) {
+	dir := t.TempDir()
+	var files []string
+	for _, sc := range scenarios()[:2] {
+		r := report{Rounds: 3, Rows: rowsOf(&sc, map[string][]result{weir: {{"cpu_us_per_delivery": 2, "latency_last_ms": 7}}})}
+		files = append(files, filepath.Join(dir, sc.name))
+		if err := r.write(files[len(files)-1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &comparison{from: []string{files[1], files[0]}}
+	var b strings.Builder
+	if err := c.run(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Split(b.String(), "\n| "); len(lines) != 6 || !strings.HasPrefix(lines[3], "SotW") || !strings.Contains(lines[5], "| 7.0 (1) |") {
+		t.Errorf("the table is\n%s", b.String())
 	}
 }

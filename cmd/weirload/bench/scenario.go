@@ -105,7 +105,8 @@ func scenarios() []scenario {
 		{
 			name: "eds", title: "delta, 50 of 5,000 endpoints a client, 100 changes a second", dialect: "delta",
 			world:   world.Options{Kind: world.Endpoints, Resources: 5000, Bytes: larger, NamesPerClient: 50},
-			clients: 2000, origin: linear, mode: openLoop, rate: 100, span: 5 * time.Second, slow: slower{subjects: []string{snapshot}, rounds: 1},
+			clients: 2000, origin: linear, mode: openLoop, rate: 100, span: 5 * time.Second,
+			only:    []string{weir, linear, yardstick}, // the snapshot cache cannot make 100 snapshots of 5,000 resources a second here
 			figures: []figure{cpu(targets(1.30, 0.40, 0))},
 		},
 		{

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"math"
+)
+
+// model is what weir takes, as a sum of what each thing takes: fitted to samples, one axis at a time.
+type model struct {
+	BaseBytes     float64 `json:"base_bytes"`
+	ResourceBytes float64 `json:"bytes_per_resource_and_group"` // of resources of BodyBytes
+	BodyBytes     float64 `json:"of_which_body_bytes"`
+	GroupBytes    float64 `json:"bytes_per_group"` // besides its resources
+	ClientBytes   float64 `json:"bytes_per_client"`
+	NameBytes     float64 `json:"bytes_per_name_and_client"`
+	RSSFactor     float64 `json:"rss_per_live"` // the largest seen among samples with at least 64 MiB
+
+	DeltaUS   float64 `json:"cpu_us_per_delta_delivery"`
+	NamedUS   float64 `json:"cpu_us_per_named_delivery"`
+	SotWUS    float64 `json:"cpu_us_per_sotw_delivery"`
+	ConnectUS float64 `json:"cpu_us_per_connect"`
+}
+
+// fit takes slopes between the ends of the axes, since what is in between is to show whether they are straight.
+func fit(samples []sample) (*model, error) {
+	on := map[string][]sample{}
+	for i := range samples {
+		on[samples[i].Axis] = append(on[samples[i].Axis], samples[i])
+	}
+	for _, axis := range []string{"clients", "resources", "groups", "names", "sotw"} {
+		if len(on[axis]) < 2 {
+			return nil, errors.New("the model needs at least two points of the axis " + axis)
+		}
+	}
+	slope := func(axis string, of func(*sample) float64) float64 {
+		first, last := &on[axis][0], &on[axis][len(on[axis])-1]
+		return (last.LiveBytes - first.LiveBytes) / (of(last) - of(first))
+	}
+	last := func(axis string) *sample { return &on[axis][len(on[axis])-1] }
+	m := &model{
+		BaseBytes: samples[0].BaseBytes, BodyBytes: float64(last("resources").Bytes),
+		ResourceBytes: slope("resources", func(s *sample) float64 { return float64(s.Resources) }),
+		ClientBytes:   slope("clients", func(s *sample) float64 { return float64(s.Clients) }),
+		DeltaUS:       last("clients").DeliveryUS, SotWUS: last("sotw").DeliveryUS, NamedUS: last("names").DeliveryUS,
+		ConnectUS: last("clients").ConnectUS,
+	}
+	// With more names clients also have weir hold more resources.
+	few, many := &on["names"][0], last("names")
+	m.NameBytes = (many.LiveBytes - few.LiveBytes - m.ResourceBytes*(many.held()-few.held())) / float64(many.Clients*many.Names-few.Clients*few.Names)
+	m.GroupBytes = slope("groups", func(s *sample) float64 { return float64(s.Groups) }) - m.ResourceBytes*float64(last("groups").Resources)
+	for i := range samples {
+		if s := &samples[i]; s.LiveBytes >= 64<<20 {
+			m.RSSFactor = max(m.RSSFactor, s.RSSBytes/s.LiveBytes)
+		}
+	}
+	return m, nil
+}
+
+// held is how many resources weir has of each group at a point: of those asked for by name, the ones that somebody asked for.
+func (p *point) held() float64 {
+	if p.Names == 0 {
+		return float64(p.Resources)
+	}
+	return float64(min(p.Resources, p.Clients*p.Names/p.Groups))
+}
+
+// live is what the model says of the memory of one weir.
+func (m *model) live(clients, resources, bodyBytes, groups, names float64) float64 {
+	perResource := m.ResourceBytes - m.BodyBytes + bodyBytes
+	return m.BaseBytes + groups*(m.GroupBytes+resources*perResource) + clients*(m.ClientBytes+names*m.NameBytes)
+}
+
+// region is a deployment to be planned.
+type region struct {
+	name                       string
+	clients, groups            float64
+	sotw                       bool    // clusters are asked for in SotW
+	clusters, clusterChanges   float64 // all clients have all clusters; changes a second
+	endpoints, endpointChanges float64 // in all
+	names                      float64 // of endpoints, of a client
+	bytes                      float64 // of a resource
+}
+
+// replica is what one weir is given, and how full it may be.
+type replica struct{ cores, bytes, streams, full float64 }
+
+// usual leaves 40 % for peaks; the number of streams is the default of limits.streams.
+var usual = replica{cores: 4, bytes: 8 << 30, streams: 50_000, full: 0.6}
+
+// plan is what a region takes.
+type plan struct {
+	deliveries, cores float64 // a second; of all replicas
+	replicas          float64 // with one to spare
+	bytes             float64 // resident, of each
+	lastMS            float64 // from a change of a cluster to the last of a replica's clients
+	rejoinS           float64 // until the clients of a lost replica are served by the others
+	streams           float64 // at the origin, without a tier between
+	why               string  // what decided the number of replicas
+}
+
+// plan finds the least number of replicas that is enough, and adds one.
+func (m *model) plan(r *region, each *replica) plan {
+	wide, us := r.clusterChanges*r.clients, m.DeltaUS
+	if r.sotw {
+		us = m.SotWUS * r.clusters * r.bytes / (1000 * m.BodyBytes) // measured with 1,000
+	}
+	narrow := 0.0
+	if r.endpoints > 0 {
+		narrow = r.endpointChanges * r.clients * r.names / r.endpoints
+	}
+	p := plan{deliveries: wide + narrow, cores: (wide*us + narrow*m.NamedUS) / 1e6}
+	memory := func(n float64) float64 {
+		return m.RSSFactor * m.live(r.clients/n, r.clusters+r.endpoints, r.bytes, r.groups, r.names)
+	}
+	n := 1.0
+	p.why = "one is enough"
+	for _, need := range []struct {
+		least float64
+		why   string
+	}{{p.cores / (each.cores * each.full), "CPU"}, {r.clients / each.streams, "streams"}} {
+		if need.least > n {
+			n, p.why = math.Ceil(need.least), need.why
+		}
+	}
+	const most = 1000 // what each has of the resources may be too much already
+	for n < most && memory(n) > each.bytes*each.full {
+		n, p.why = n+1, "memory"
+	}
+	p.bytes, p.replicas = memory(n), n+1
+	p.lastMS = us * r.clients / n / each.cores / 1000
+	p.rejoinS = m.ConnectUS * r.clients / p.replicas / n / each.cores / 1e6
+	p.streams = p.replicas * r.groups
+	return p
+}
+
+// regions are what the table of plans has.
+func regions() []region {
+	mesh := region{clients: 100_000, groups: 20, clusters: 2000, endpoints: 2000, names: 50, bytes: 436}
+	row := func(name string, change func(*region)) region { r := mesh; r.name = name; change(&r); return r }
+	return []region{
+		row("a cluster changes every 10 s, 20 endpoints a second", func(r *region) { r.clusterChanges, r.endpointChanges = 0.1, 20 }),
+		row("a cluster changes every second, 200 endpoints a second", func(r *region) { r.clusterChanges, r.endpointChanges = 1, 200 }),
+		row("the first, clusters in SotW", func(r *region) { r.clusterChanges, r.endpointChanges, r.sotw = 0.1, 20, true }),
+		row("the first, 200 groups", func(r *region) { r.clusterChanges, r.endpointChanges, r.groups = 0.1, 20, 200 }),
+		row("the first, 100,000 endpoints, one group, 500 names", func(r *region) {
+			r.clusterChanges, r.endpointChanges, r.groups, r.endpoints, r.names = 0.1, 20, 1, 100_000, 500
+		}),
+	}
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weir-xds/weir/cmd/weirload/fleet"
+	"github.com/weir-xds/weir/cmd/weirload/world"
+)
+
+// point is one size of a deployment.
+type point struct {
+	Axis      string `json:"axis"`
+	Clients   int    `json:"clients"`
+	Resources int    `json:"resources"`
+	Bytes     int    `json:"resource_bytes"`
+	Names     int    `json:"names_per_client"` // 0: `*`
+	Groups    int    `json:"groups"`
+	Rate      int    `json:"changes_per_second"` // 0: each when all have the one before
+	Dialect   string `json:"dialect"`
+}
+
+// sample is what a point was found to take. Memory of weir alone; live is objects and stacks after a collection.
+type sample struct {
+	point
+	BaseBytes   float64 `json:"live_bytes_without_clients"`
+	LiveBytes   float64 `json:"live_bytes"`
+	RSSBytes    float64 `json:"rss_bytes"`
+	StormS      float64 `json:"storm_seconds"`
+	ConnectUS   float64 `json:"storm_cpu_us_per_client"`
+	Deliveries  int64   `json:"deliveries"`
+	DeliveryUS  float64 `json:"cpu_us_per_delivery"`
+	CorePercent float64 `json:"cpu_percent_of_a_core"`
+	P50MS       float64 `json:"latency_p50_ms"`
+	P99MS       float64 `json:"latency_p99_ms"`
+	LastMS      float64 `json:"last_p50_ms"`
+}
+
+// axes are what is varied, the rest being as in the middle: 1,000 clients of one group, `*` of 1,000 clusters, delta.
+func axes() map[string][]point {
+	middle := func(axis string, change func(*point)) point {
+		p := point{Axis: axis, Clients: 1000, Resources: 1000, Bytes: 436, Groups: 1, Dialect: "delta"}
+		change(&p)
+		return p
+	}
+	all := map[string][]point{}
+	add := func(axis string, change func(*point)) { all[axis] = append(all[axis], middle(axis, change)) }
+	for _, n := range []int{100, 1000, 5000, 10_000} {
+		add("clients", func(p *point) { p.Clients = n })
+	}
+	for _, n := range []int{100, 1000, 10_000, 100_000} {
+		add("resources", func(p *point) { p.Resources, p.Clients = n, 100 })
+	}
+	for _, n := range []int{1, 10, 100, 1000} {
+		add("rate", func(p *point) { p.Rate, p.Clients = n, 200 })
+	}
+	for _, n := range []int{1, 10, 100, 1000} {
+		add("groups", func(p *point) { p.Groups = n })
+	}
+	for _, n := range []int{10, 100, 1000, 5000} {
+		add("names", func(p *point) { p.Names, p.Resources, p.Rate = n, 100_000, 1000 })
+	}
+	for _, n := range []int{100, 500} {
+		add("sotw", func(p *point) { p.Dialect, p.Clients = "sotw", n })
+	}
+	add("corner", func(p *point) { p.Clients, p.Resources, p.Names, p.Rate = 10_000, 100_000, 50, 1000 })
+	add("corner", func(p *point) { p.Clients, p.Resources, p.Names, p.Rate, p.Groups = 10_000, 20_000, 50, 200, 5 })
+	return all
+}
+
+// kind is the type that such clients would ask for.
+func (p *point) kind() world.Kind {
+	if p.Names > 0 {
+		return world.Endpoints
+	}
+	return world.Clusters
+}
+
+// wait is how long the clients are there before anything changes: time for weir's memory to be looked at.
+const wait = 3 * time.Second
+
+// measure runs weir at one point, with weirload's own origin.
+func (p *point) measure(ctx context.Context, with *programs, dir string) (*sample, error) {
+	o := world.Options{Kind: p.kind(), Resources: p.Resources, Bytes: p.Bytes, NamesPerClient: p.Names}
+	server, err := startPlane(ctx, with.weirload, "origin", &o)
+	if err != nil {
+		return nil, err
+	}
+	config := server.config()
+	if p.Groups > 1 {
+		config["origins"].([]any)[0].(map[string]any)["group_by"] = []any{"cluster"}
+	}
+	if err := server.before(with.weir, dir, config); err != nil {
+		return nil, err
+	}
+	s := &sample{point: *p}
+	err = server.with(func(ctx context.Context) (err error) {
+		if s.BaseBytes, err = collect(ctx, server.pprof); err != nil {
+			return err
+		}
+		cfg := &fleet.Config{
+			Server: server.xds, Control: server.control, Dialect: fleet.Dialect(p.Dialect), Clients: p.Clients, Names: p.Names,
+			Resources: p.Resources, Groups: p.Groups, PIDs: server.pids[:1], Idle: wait, Rate: p.Rate, Patience: 90 * time.Second,
+		}
+		if cfg.For = 5 * time.Second; p.Rate == 0 {
+			cfg.Changes, cfg.For = max(5, min(50, 100_000/p.Clients)), 0
+		}
+		r, bytes, err := with.fleetAndMemory(ctx, cfg, p.kind(), server.pprof)
+		if err != nil {
+			return err
+		}
+		s.LiveBytes = bytes
+		s.take(r)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%+v: %w", *p, err)
+	}
+	return s, nil
+}
+
+func (s *sample) take(r *fleet.Report) {
+	server := &r.Servers[0]
+	s.RSSBytes, s.StormS, s.Deliveries = float64(server.RSSAfter), r.StormSeconds, r.Deliveries
+	s.ConnectUS = 1e6 * server.StormCPUSeconds / float64(max(1, r.StormClients))
+	s.DeliveryUS, s.CorePercent = server.CPUPerDelivery, server.CPUPercentOfACore
+	s.P50MS, s.P99MS, s.LastMS = r.LatencyP50, r.LatencyP99, r.LastP50
+}
