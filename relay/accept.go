@@ -45,7 +45,10 @@ type Update struct {
 	// Version is the version_info of a SotW response.
 	Version string
 
-	wire bool // it came as a response, in whose form locators may have been overlooked
+	wire    bool     // it came as a response, in whose form locators may have been overlooked
+	repeats []repeat // what it brings besides Resources, and was held already
+	// variants: something in it has constraints. Set by Apply.
+	variants bool
 }
 
 // inError are the names that are not listed because they are in error: that is no absence (ABS-8, ABS-11).
@@ -122,14 +125,25 @@ func Accept(r *Response, maxName int) (Update, *RejectError) {
 func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 	a := acceptance{
 		Update: Update{TypeURL: r.TypeURL, Full: !r.delta, Version: r.Version, wire: true},
-		seen:   make(map[identity]int, len(r.resources)), maxName: maxName, delta: r.delta, fields: f,
+		seen:   newIndex(len(r.resources)), maxName: maxName, delta: r.delta, fields: f,
 	}
 	if r.delta && r.Nonce == "" {
 		a.reject("", "response has no nonce")
 	}
-	a.Resources = make([]Resource, 0, len(r.resources))
+	repeated := 0
+	for i := range r.repeats {
+		if r.repeats[i].body != nil {
+			repeated++
+		}
+	}
+	a.repeats = make([]repeat, 0, repeated)
+	a.Resources = make([]Resource, 0, len(r.resources)-repeated)
 	for i, b := range r.resources {
-		a.resource(i, b)
+		if repeated > 0 && r.repeats[i].body != nil {
+			a.keepRepeat(r.repeats[i])
+		} else {
+			a.resource(i, b)
+		}
 	}
 	a.removals(r)
 	a.nameErrors(r)
@@ -151,7 +165,7 @@ func (e *NameError) identity() identity { return identity{e.Name, e.Constraints.
 
 type acceptance struct {
 	Update
-	seen      map[identity]int // index in Resources
+	seen      index // n: Resources[n-1]; -n: repeats[n-1]
 	ambiguous map[identity]bool
 	reasons   []string
 	maxName   int
@@ -298,17 +312,45 @@ func emptyOr(c *discoveryv3.DynamicParameterConstraints) bool {
 
 func (a *acceptance) keep(r Resource) {
 	id := r.identity()
-	at, dup := a.seen[id]
-	if !dup {
-		a.seen[id] = len(a.Resources)
+	at := a.seen.at(id, a.numbered)
+	if *at == 0 {
 		a.Resources = append(a.Resources, r)
+		*at = int32(len(a.Resources))
 		return
 	}
 	a.reject(r.Name, "resource %s: listed twice", quote(r.Spelling()))
-	if !bytes.Equal(a.Resources[at].Any, r.Any) {
+	if !bytes.Equal(a.payload(*at), r.Any) {
 		a.markAmbiguous(id)
 	}
 }
+
+// keepRepeat is keep for what is held already, and was found in order when it came first.
+func (a *acceptance) keepRepeat(x repeat) {
+	at := a.seen.at(identity{name: x.body.Name}, a.numbered)
+	if *at != 0 {
+		a.keep(x.body.again())
+		return
+	}
+	a.repeats = append(a.repeats, x)
+	*at = -int32(len(a.repeats))
+}
+
+// numbered is what was put into seen under a number.
+func (a *acceptance) numbered(n int32) identity {
+	if n < 0 {
+		return identity{name: a.repeats[-n-1].body.Name}
+	}
+	return a.Resources[n-1].identity()
+}
+
+func (a *acceptance) payload(n int32) []byte {
+	if n < 0 {
+		return a.repeats[-n-1].body.Any()
+	}
+	return a.Resources[n-1].Any
+}
+
+func (a *acceptance) has(id identity) bool { return *a.seen.at(id, a.numbered) != 0 }
 
 func (a *acceptance) markAmbiguous(id identity) {
 	if a.ambiguous == nil {
@@ -324,7 +366,7 @@ func (a *acceptance) removals(r *Response) {
 			continue
 		}
 		key := NameKey(name)
-		if _, both := a.seen[identity{name: key}]; both {
+		if a.has(identity{name: key}) {
 			a.reject(name, "resource %s: both sent and removed", quote(name))
 			a.markAmbiguous(identity{name: key})
 			continue
@@ -352,7 +394,7 @@ func (a *acceptance) removedVariant(b []byte) {
 		return
 	}
 	id := identity{NameKey(n.GetName()), set.Key()}
-	if _, both := a.seen[id]; both {
+	if a.has(id) {
 		a.reject(n.GetName(), "resource %s: both sent and removed", quote(n.GetName()))
 		a.markAmbiguous(id)
 		return
@@ -377,7 +419,7 @@ func (a *acceptance) nameErrors(r *Response) {
 			continue
 		}
 		id := e.identity()
-		if _, both := a.seen[id]; both { // ABS-11
+		if a.has(id) { // ABS-11
 			a.reject(name, "resource %s: both sent and in resource_errors", quote(name))
 			a.markAmbiguous(id)
 			continue
@@ -388,7 +430,7 @@ func (a *acceptance) nameErrors(r *Response) {
 
 // onlyHeartbeats reports whether no resource has a payload. What was refused may have had one.
 func (a *acceptance) onlyHeartbeats() bool {
-	return len(a.reasons) == 0 && !slices.ContainsFunc(a.Resources, func(r Resource) bool { return r.Any != nil })
+	return len(a.reasons)+len(a.repeats) == 0 && !slices.ContainsFunc(a.Resources, func(r Resource) bool { return r.Any != nil })
 }
 
 // dropAmbiguous leaves names untouched whose content one response states in two ways (RELAY-32).
@@ -396,14 +438,8 @@ func (a *acceptance) dropAmbiguous() {
 	if len(a.ambiguous) == 0 {
 		return
 	}
-	kept := a.Resources[:0]
-	for i := range a.Resources {
-		r := &a.Resources[i]
-		if !a.ambiguous[r.identity()] {
-			kept = append(kept, *r)
-		}
-	}
-	a.Resources = kept
+	a.Resources = slices.DeleteFunc(a.Resources, func(r Resource) bool { return a.ambiguous[r.identity()] })
+	a.repeats = slices.DeleteFunc(a.repeats, func(x repeat) bool { return a.ambiguous[identity{name: x.body.Name}] })
 }
 
 // quote prints bytes of a peer for people, bounded.

@@ -53,11 +53,9 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	if k == nil || gen == 0 {
 		return a, false
 	}
-	k.mu.Lock()
-	asked, _ := k.concernedLocked(u, l.index, gen)
-	old := k.heldLocked(asked, u, l.index, gen)
-	k.mu.Unlock()
-	if len(asked) == 0 {
+	u.variants = u.speaksOfVariants()
+	old, ok := k.held(u, l.index, gen)
+	if !ok {
 		return a, false
 	}
 

@@ -45,7 +45,8 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 		if m.seenGen != gen {
 			unmentioned = true
 		}
-		m.seenGen, m.listed = gen, rev
+		m.seenGen = gen
+		t.listLocked(m, rev)
 		t.swapLocked(a, m, body, touched)
 		if t.faults.clear(name) && !touched[m] {
 			for _, v := range t.views {
@@ -168,6 +169,9 @@ func (t *set) omitMembersLocked(a *Applied, u *Update, touched map[*member]bool,
 	if !t.omitsLocked(u) {
 		return false
 	}
+	if t.listsAllLocked(rev) {
+		return t.forgetFaultsLocked(gen, rev)
+	}
 	for _, m := range t.members {
 		if m.listed != rev && len(m.variants) > 0 && !t.faults.keeps(m.name, gen) && !m.isIn(kept) {
 			t.faults.clear(m.name)
@@ -215,7 +219,7 @@ func (t *set) leavingLocked(u *Update, rev uint64, gen uint32) (ps []parting) {
 			all(m, e)
 		}
 	}
-	if t.omitsLocked(u) {
+	if t.omitsLocked(u) && !t.listsAllLocked(rev) {
 		for _, m := range t.members {
 			if m.listed != rev && !inError[m.name] && !t.faults.keeps(m.name, gen) {
 				all(m, nil)
@@ -241,6 +245,7 @@ func (m *member) isIn(ids map[identity]bool) bool {
 // mentionedLocked notes that the origin has the member, without taking what it says of it.
 func (t *set) mentionedLocked(m *member, gen uint32) {
 	if m != nil {
-		m.seenGen, m.listed = gen, t.shard.rev
+		m.seenGen = gen
+		t.listLocked(m, t.shard.rev)
 	}
 }

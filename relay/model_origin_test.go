@@ -340,7 +340,10 @@ func (m *model) deliver(l *modelLane) {
 	l.queue = l.queue[1:]
 	u, _ := Accept(f.resp, 0)
 	before := m.frozenState(f.resp.TypeURL)
-	a, ok := l.Apply(m.now, &u)
+	l.FindRepeats(f.resp)
+	taken, _ := Accept(f.resp, 0)
+	m.repeats += len(taken.repeats)
+	a, ok := l.Apply(m.now, &taken)
 	m.judgeFrozen(f.resp.TypeURL, before, &u)
 	m.waited += a.Waiting
 	m.arrives(l, &u)

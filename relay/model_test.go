@@ -90,6 +90,9 @@ func (m *model) play() {
 			m.forget()
 		}
 	}
+	if *steps >= 3000 && m.kind == "sotw" && m.repeats == 0 {
+		t.Error("no list had anything that was held already")
+	}
 	if *steps >= 3000 && (m.has("guarded") && !m.aliased() && m.alarms == 0 || m.has("frozen") && m.waited == 0) {
 		t.Errorf("%d mass removals were held, %d bodies and removals waited", m.alarms, m.waited)
 	}
@@ -140,6 +143,7 @@ type model struct {
 
 	heartbeats int // told to clients
 	alarms     int // mass removals that were held
+	repeats    int // resources that came again and were passed over
 	waited     int // bodies and removals that were not taken while the origin was frozen
 	promises   promises
 

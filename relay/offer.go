@@ -17,7 +17,7 @@ type portion struct {
 
 // silent reports whether it says nothing by itself. A list says something by what it leaves out.
 func (p *portion) silent() bool {
-	return !p.Full && !p.Bad && len(p.Resources)+len(p.Removed)+len(p.RemovedVariants)+len(p.Errors)+len(p.Whole) == 0
+	return !p.Full && !p.Bad && len(p.Resources)+len(p.repeats)+len(p.Removed)+len(p.RemovedVariants)+len(p.Errors)+len(p.Whole) == 0
 }
 
 // askersLocked are the shards of which something was asked on a lane's stream.
@@ -58,9 +58,19 @@ func (k *kin) concernedLocked(u *Update, i laneIndex, gen uint32) (asked []*shar
 	return asked, true
 }
 
+// speaksOfVariants reports whether anything that a response says has constraints.
+func (u *Update) speaksOfVariants() bool {
+	for i := range u.Resources {
+		if u.Resources[i].Constraints != nil {
+			return true
+		}
+	}
+	return len(u.RemovedVariants) > 0 || slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints != nil })
+}
+
 // ofVariants reports whether all that a response says is of variants with constraints, and what it leaves out means nothing.
 func (u *Update) ofVariants() bool {
-	if u.Full || u.Bad || u.Heartbeats || u.For != nil || len(u.Whole)+len(u.Removed) > 0 || u.silent() {
+	if u.Full || u.Bad || u.Heartbeats || u.For != nil || len(u.Whole)+len(u.Removed)+len(u.repeats) > 0 || u.silent() {
 		return false
 	}
 	for i := range u.Resources {
@@ -83,13 +93,26 @@ func restLocked(asked []*shard, gen uint32) bool {
 	return true
 }
 
-// heldLocked is what is held of each resource, wherever it is.
-func (k *kin) heldLocked(asked []*shard, u *Update, lane laneIndex, gen uint32) []*Variant {
+// held is what is held of each resource, wherever it is. ok is false if the type was not asked on the stream.
+func (k *kin) held(u *Update, lane laneIndex, gen uint32) (old []*Variant, ok bool) {
+	k.mu.Lock()
+	asked, _ := k.concernedLocked(u, lane, gen)
+	k.mu.Unlock()
 	if len(asked) == 0 {
-		return nil
+		return nil, false
 	}
-	old := make([]*Variant, len(u.Resources))
-	for i := range u.Resources {
+	old = make([]*Variant, len(u.Resources))
+	for first := 0; first < len(old); first += stepNames {
+		k.mu.Lock()
+		k.heldLocked(old, asked, u, first, lane, gen)
+		k.mu.Unlock()
+	}
+	return old, true
+}
+
+// heldLocked looks up the next stepNames resources from first on: others wait for the lock meanwhile.
+func (k *kin) heldLocked(old []*Variant, asked []*shard, u *Update, first int, lane laneIndex, gen uint32) {
+	for i := first; i < min(first+stepNames, len(old)); i++ {
 		r := &u.Resources[i]
 		of := asked
 		if r.Constraints != nil {
@@ -101,7 +124,6 @@ func (k *kin) heldLocked(asked []*shard, u *Update, lane laneIndex, gen uint32) 
 			}
 		}
 	}
-	return old
 }
 
 // spokenOfLocked is what a shard holds of a name that a response on the stream may speak of.
@@ -132,6 +154,7 @@ func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Varian
 		return // nobody wants it any more, or nobody may have it
 	}
 	from.rev = asked[0].nextRevLocked()
+	bodies = k.tickOffLocked(a, u, bodies, lane, gen, from.rev)
 	divided := k.divideLocked(asked, u, bodies, from.rev, gen, now)
 	several := rest || len(asked) > 1
 	if several {
@@ -212,9 +235,7 @@ func (s *shard) partLocked(u *Update) *portion {
 // for everybody. Else a shard has a part only if something is said to it: there may be many that a variant does not concern
 // (BenchmarkVariants).
 func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant, rev uint64, gen uint32, now time.Time) (divided bool) {
-	k.constrained = k.constrained || len(u.RemovedVariants) > 0 ||
-		slices.ContainsFunc(u.Resources, func(r Resource) bool { return r.Constraints != nil }) ||
-		slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints != nil })
+	k.constrained = k.constrained || u.variants
 	if !k.constrained && !(k.group.origin.config().Share && len(asked) > 1) {
 		k.undivided = portion{u, bodies}
 		for _, s := range asked {

@@ -107,7 +107,8 @@ func (t *set) heardLocked(a *Applied, u *Update, r *Resource, gen uint32, touche
 	var held *Variant
 	if m != nil {
 		held = find(m.variants, key)
-		m.seenGen, m.listed = gen, t.shard.rev
+		m.seenGen = gen
+		t.listLocked(m, t.shard.rev)
 	}
 	switch t.shard.hearLocked(t, held, u, r) {
 	case over:

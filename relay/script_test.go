@@ -624,6 +624,7 @@ func (s *script) apply(l *Lane, f []string) []string {
 		}
 		resp.resources = append(resp.resources, b)
 	}
+	l.FindRepeats(resp)
 	u, reject := Accept(resp, 0)
 	a, ok := l.Apply(s.now, &u)
 	if !ok {

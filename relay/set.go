@@ -22,6 +22,10 @@ type set struct {
 	// inChanged: a collection that its lane has to look at, besides asking anew.
 	inChanged bool
 
+	// listed is how many members the response of revision listedRev lists.
+	listed    int
+	listedRev uint64
+
 	askedGen    uint32    // generation of its lane in which it was asked
 	askedAt     time.Time // when
 	answeredGen uint32    // generation in which it was answered

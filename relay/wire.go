@@ -20,6 +20,7 @@ type Response struct {
 	removed   []string
 	wrapped   [][]byte // removed_resource_names
 	errors    [][]byte // resource_errors (TP3)
+	repeats   []repeat // of resources, if any was looked for
 }
 
 // Len is the number of resources the response lists.
@@ -96,14 +97,18 @@ func ParseResponse(b []byte, delta bool) (*Response, error) {
 // stringField is the last occurrence of a string field in an encoded message (RELAY-14); "" if there is none or the
 // message does not decode up to it.
 func stringField(b []byte, field protowire.Number) string {
-	var s []byte
+	return string(lastField(b, field))
+}
+
+// lastField is stringField without a copy.
+func lastField(b []byte, field protowire.Number) (s []byte) {
 	_ = fields(b, func(n protowire.Number, v []byte, _ uint64) error {
 		if n == field && v != nil {
 			s = v
 		}
 		return nil
 	})
-	return string(s)
+	return s
 }
 
 // bytesField is a message in an encoded message, as a copy: where it is given several times the parts are one (nil: it is not given).

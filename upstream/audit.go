@@ -176,7 +176,7 @@ func (s *stream) listen(until func() time.Time) bool {
 
 // hear takes one response of an audit. An error ends the stream.
 func (s *stream) hear(now time.Time, raw []byte) error {
-	r, u, reject, err := s.parse(raw)
+	r, u, reject, err := s.parse(raw, nil)
 	if err != nil {
 		return err
 	}

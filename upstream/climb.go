@@ -139,7 +139,7 @@ func (s *stream) await(raw []byte) error {
 		return nil
 	default:
 	}
-	r, _, _, err := s.parse(raw)
+	r, _, _, err := s.parse(raw, nil)
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func (s *stream) explain(err error) (broken bool, _ error) {
 func (s *stream) receive(now time.Time, raw []byte) error {
 	l, o := s.lane, s.lane.origin
 	o.metrics.Message(metrics.FromOrigin, len(raw))
-	r, u, reject, err := s.parse(raw)
+	r, u, reject, err := s.parse(raw, l.table)
 	if err != nil {
 		o.news.warn(now, "garbage", "a response does not decode, and ended the stream",
 			zap.String("group", l.table.Group().Key()), zap.Int("bytes", len(raw)), zap.Error(err))
@@ -147,9 +147,9 @@ func shownVersion(r *relay.Response) zap.Field {
 	return zap.String("version", r.Version)
 }
 
-// parse reads a response. A panic over a peer's bytes costs that peer its stream and nobody anything else (ERR-11); no lock is
-// held here, unlike in Apply.
-func (s *stream) parse(raw []byte) (r *relay.Response, u relay.Update, reject *relay.RejectError, err error) {
+// parse reads a response; held is the lane of the table that it is for, if it is for one. A panic over a peer's bytes costs that peer its
+// stream and nobody anything else (ERR-11): they are read under no lock, unlike in Apply.
+func (s *stream) parse(raw []byte, held *relay.Lane) (r *relay.Response, u relay.Update, reject *relay.RejectError, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("reading a response panicked: %v", p)
@@ -157,6 +157,9 @@ func (s *stream) parse(raw []byte) (r *relay.Response, u relay.Update, reject *r
 	}()
 	if r, err = relay.ParseResponse(raw, !s.sotw); err != nil {
 		return nil, u, nil, err
+	}
+	if held != nil {
+		held.FindRepeats(r)
 	}
 	u, reject = s.lane.origin.cfg.NameFields.Accept(r, s.lane.origin.cfg.NameBytes)
 	return r, u, reject, nil

@@ -1,0 +1,209 @@
+package relay
+
+import (
+	"bytes"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// repeat is a resource of a response that is held already, byte for byte: it is neither checked, copied nor hashed, and costs a compare
+// (BenchmarkChange). Origins send whole lists for one change. Such a resource means nothing but that it is still there; where it could mean
+// more, all goes the long way.
+type repeat struct {
+	body   *Variant
+	member *member // that holds it, of the set of `*`,
+	entry  *entry  // or by name
+}
+
+const (
+	// fewestRepeats is how many resources a response must have for repeats to be looked for: a single one is mostly what has changed.
+	fewestRepeats = 2
+	// stepNames is how many names are looked up in one go under the lock, while clients wait for it.
+	stepNames = 512
+)
+
+// FindRepeats looks what of a response is held byte for byte, for Accept and Apply to pass over. Only the reader of the lane's present
+// stream calls it.
+func (l *Lane) FindRepeats(r *Response) {
+	gen, k := l.gen.Load(), l.group.kin(r.TypeURL)
+	shown := l.group.origin.config().OriginVersions // versions are a part of what is told, and may have changed
+	if k == nil || gen == 0 || len(r.resources) < fewestRepeats || shown || !r.delta && !Named(r.TypeURL) {
+		return
+	}
+	repeats := make([]repeat, len(r.resources))
+	at := make([]glimpse, min(stepNames, len(r.resources)))
+	for first := 0; first < len(r.resources); first += len(at) {
+		found := repeats[first:min(first+len(at), len(repeats))]
+		for i := range found {
+			at[i] = r.glimpse(r.resources[first+i])
+		}
+		if !k.lookUp(found, at, l.index, gen) {
+			return
+		}
+		for i := range found {
+			if v := found[i].body; v != nil && !at[i].shows(v, uint8(l.server.Load())) {
+				found[i] = repeat{}
+			}
+		}
+	}
+	r.repeats = repeats
+}
+
+// lookUp finds what is held of the names. It reports false where nothing counts as a repeat.
+func (k *kin) lookUp(found []repeat, at []glimpse, i laneIndex, gen uint32) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.repeatsLocked(i, gen)
+	if s == nil {
+		return false
+	}
+	set := s.kindLocked(i, gen) == kindSet
+	for i := range found {
+		x := &found[i]
+		if set {
+			x.member = s.star.members[string(at[i].name)]
+		} else {
+			x.entry = s.named.entries[string(at[i].name)]
+		}
+		if x.body = x.heldLocked(); x.body == nil || !x.standsLocked(gen) {
+			*x = repeat{}
+		}
+	}
+	return true
+}
+
+// repeatsLocked is the shard for which what comes again on a lane's stream, and has come on it before, changes nothing. nil: it may, since
+// there are several maps or collections, or somebody waits for the word that a resource is still there, or a list is judged by its names.
+func (k *kin) repeatsLocked(i laneIndex, gen uint32) *shard {
+	if len(k.all) != 1 || k.constrained || k.byLocator() || k.group.origin.frozen.Load() != nil {
+		return nil
+	}
+	s := k.all[0]
+	if len(s.collections)+len(s.frozen) > 0 {
+		return nil
+	}
+	switch t := s.star; s.kindLocked(i, gen) {
+	case kindSet:
+		if t.askedGen != gen || len(t.guard.held)+len(t.doubted)+len(t.faults.byName)+len(t.refused.names) > 0 {
+			return nil
+		}
+	case kindNamed:
+		listed := FullState(s.typeURL) && s.group.origin.config().SotW
+		if n := &s.named; listed || len(n.guard.held)+len(n.other.held)+len(n.doubts) > 0 {
+			return nil
+		}
+	default:
+		return nil
+	}
+	return s
+}
+
+// heldLocked is the one body that is held; nil: there is none, or there are several.
+func (x *repeat) heldLocked() *Variant {
+	switch {
+	case x.member != nil && len(x.member.variants) == 1:
+		return x.member.variants[0]
+	case x.entry != nil && len(x.entry.variants) == 1:
+		return x.entry.variants[0]
+	}
+	return nil
+}
+
+// standsLocked reports whether the body is still held, and the stream of generation gen has said so before: to hear it again changes nothing.
+func (x *repeat) standsLocked(gen uint32) bool {
+	if x.heldLocked() != x.body {
+		return false
+	}
+	if m := x.member; m != nil {
+		return m.seenGen == gen // one that has left its set has no body, or was of an earlier stream
+	}
+	e := x.entry
+	if e.seenGen != gen || e.unconfirmed || e.lost || e.retired != nil || e.notice != nil || len(e.wants) != 1 {
+		return false
+	}
+	w := e.wants[0]
+	return w.asked == gen && w.answered == gen && w.chosen == x.body && w.fault == nil && !w.faulted && !w.mute && !w.refresh
+}
+
+// tickOffLocked takes up the repeats of a response. What is none by now goes the long way with the other resources, as bodies.
+func (k *kin) tickOffLocked(a *Applied, u *Update, bodies []*Variant, i laneIndex, gen uint32, rev uint64) []*Variant {
+	if len(u.repeats) == 0 {
+		return bodies
+	}
+	s := k.repeatsLocked(i, gen)
+	for _, x := range u.repeats {
+		switch {
+		case s == nil || !x.standsLocked(gen):
+			u.Resources, bodies = append(u.Resources, x.body.again()), append(bodies, x.body)
+			continue
+		case x.member != nil:
+			s.star.listLocked(x.member, rev)
+		}
+		a.Resumed++
+	}
+	u.repeats = nil
+	return bodies
+}
+
+// again is the resource that a body came in.
+func (v *Variant) again() Resource {
+	return Resource{Name: v.Name, Version: v.originVersion, Any: v.Any()}
+}
+
+// glimpse is what of a resource tells whether it is a repeat; it aliases the response. No name: it has something besides.
+type glimpse struct{ name, version, any []byte }
+
+func (r *Response) glimpse(b []byte) (g glimpse) {
+	if !r.delta {
+		typeURL, payload, err := anyParts(b)
+		if err != nil || string(typeURL) != r.TypeURL {
+			return glimpse{}
+		}
+		return glimpse{name: lastField(payload, 1), any: b}
+	}
+	plain := true
+	err := fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+		switch n {
+		case resourceVersion:
+			g.version = v
+		case resourcePayload:
+			g.any = v
+		case resourceName:
+			g.name = v
+		default:
+			plain = false
+		}
+		return nil
+	})
+	if err != nil || !plain {
+		return glimpse{}
+	}
+	return g
+}
+
+// shows reports whether it is that body as the server of the number sent it last.
+func (g *glimpse) shows(v *Variant, server uint8) bool {
+	return v.plain() && v.originVersion == string(g.version) && v.from.server == server && bytes.Equal(v.Any(), g.any)
+}
+
+// plain reports whether there is nothing to the body but its name, version and payload.
+func (v *Variant) plain() bool {
+	return v.spelt == "" && v.Constraints == nil && len(v.aliases) == 0 && v.rare == nil && v.end == nil && !v.DoNotCache && !v.Nameless
+}
+
+// listLocked notes that the response of revision rev lists a member.
+func (t *set) listLocked(m *member, rev uint64) {
+	if m.listed == rev {
+		return
+	}
+	if t.listedRev != rev {
+		t.listedRev, t.listed = rev, 0
+	}
+	m.listed = rev
+	t.listed++
+}
+
+// listsAllLocked reports whether the response of revision rev lists every member, so that none need be looked for that it leaves out.
+func (t *set) listsAllLocked(rev uint64) bool {
+	return t.listedRev == rev && t.listed == len(t.members)
+}
