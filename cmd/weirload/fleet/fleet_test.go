@@ -36,6 +36,7 @@ type script struct {
 	first     func(client int) []int                 // resources in the first response
 	withholds func(client int, change int) bool      // no response for that change
 	delays    func(client, change int) time.Duration // before the response
+	hangsUp   func(client, change int) bool          // the stream ends instead of the response
 
 	mu      sync.Mutex
 	streams []*scripted
@@ -47,6 +48,7 @@ type script struct {
 // scripted is one stream.
 type scripted struct {
 	number int
+	hungUp chan struct{}
 	delta  discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer
 	sotw   discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer
 
@@ -100,40 +102,51 @@ func (s *script) join(c *scripted) error {
 }
 
 func (s *script) DeltaAggregatedResources(g discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesServer) error {
-	c := &scripted{delta: g}
-	for n := 0; ; n++ {
+	c := &scripted{delta: g, hungUp: make(chan struct{})}
+	return s.serve(c, func() error {
 		r, err := g.Recv()
-		if err != nil {
-			return nil //nolint:nilerr // the client has gone
+		if err == nil {
+			c.mu.Lock()
+			c.deltaGot = append(c.deltaGot, r)
+			c.mu.Unlock()
 		}
-		c.mu.Lock()
-		c.deltaGot = append(c.deltaGot, r)
-		c.mu.Unlock()
-		if n == 0 {
-			if err := s.join(c); err != nil {
-				return err
-			}
-			s.send(c, s.firstOf(c))
-		}
-	}
+		return err
+	})
 }
 
 func (s *script) StreamAggregatedResources(g discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	c := &scripted{sotw: g}
-	for n := 0; ; n++ {
+	c := &scripted{sotw: g, hungUp: make(chan struct{})}
+	return s.serve(c, func() error {
 		r, err := g.Recv()
-		if err != nil {
-			return nil //nolint:nilerr // the client has gone
+		if err == nil {
+			c.mu.Lock()
+			c.sotwGot = append(c.sotwGot, r)
+			c.mu.Unlock()
 		}
-		c.mu.Lock()
-		c.sotwGot = append(c.sotwGot, r)
-		c.mu.Unlock()
-		if n == 0 {
-			if err := s.join(c); err != nil {
-				return err
-			}
-			s.send(c, s.firstOf(c))
+		return err
+	})
+}
+
+// serve answers the first request, and then reads until the client has gone or is hung up on.
+func (s *script) serve(c *scripted, receive func() error) error {
+	if receive() != nil {
+		return nil
+	}
+	if err := s.join(c); err != nil {
+		return err
+	}
+	s.send(c, s.firstOf(c))
+	gone := make(chan struct{})
+	go func() { // ends with the stream
+		defer close(gone)
+		for receive() == nil {
 		}
+	}()
+	select {
+	case <-gone:
+		return nil
+	case <-c.hungUp:
+		return status.Error(codes.Unavailable, "hung up")
 	}
 }
 
@@ -191,6 +204,10 @@ func (s *script) Change(indices []int, stamp world.Stamp) error {
 	s.mu.Unlock()
 	for _, c := range streams {
 		if s.withholds != nil && s.withholds(c.number, change) {
+			continue
+		}
+		if s.hangsUp != nil && s.hangsUp(c.number, change) {
+			close(c.hungUp)
 			continue
 		}
 		if s.delays != nil {
@@ -375,6 +392,20 @@ func TestStreamsThatEndAreOpenedAgain(t *testing.T) {
 	equal(t, "deliveries", r.Deliveries, 6)
 	if !strings.Contains(r.LastEnd, "not today") {
 		t.Errorf("the last end is told as %q", r.LastEnd)
+	}
+}
+
+// TestWhatComesWithAFirstStateIsNoDelivery: a client whose stream ended has the change with everything else when it is back.
+func TestWhatComesWithAFirstStateIsNoDelivery(t *testing.T) {
+	for _, d := range []Dialect{Delta, SotW} {
+		s := newScript(t, world.Clusters, 2)
+		s.hangsUp = func(client, change int) bool { return client == 1 && change == 1 }
+		c := s.config(d, 2)
+		c.Changes, c.Patience = 4, 3*time.Second // in which it is back
+		r := mustRun(t, c)
+		equal(t, "stream ends", r.StreamEnds, 1)
+		equal(t, "lost", r.ChangesLost, 1)
+		equal(t, "deliveries", r.Deliveries, 2*4-1)
 	}
 }
 

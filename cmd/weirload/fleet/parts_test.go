@@ -1,8 +1,11 @@
 package fleet
 
 import (
+	"errors"
+	"io"
 	"math"
 	"math/rand/v2"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -54,6 +57,11 @@ func TestBoardTellsWhenAChangeHasReachedAll(t *testing.T) {
 	b.note([]world.Stamp{began}, began.Time().Add(2*time.Millisecond)) // before anybody waits
 	done := make(chan bool)
 	go func() { done <- b.await(t.Context(), began, 3, time.Minute) }()
+	for waits := false; !waits; time.Sleep(time.Millisecond) {
+		b.mu.Lock()
+		waits = b.awaiting != nil
+		b.mu.Unlock()
+	}
 	b.note([]world.Stamp{began - 1, began}, began.Time().Add(9*time.Millisecond))
 	select {
 	case <-done:
@@ -73,6 +81,44 @@ func TestBoardTellsWhenAChangeHasReachedAll(t *testing.T) {
 	if n := b.each.count.Load(); n != 4 {
 		t.Errorf("%d deliveries, not 4", n)
 	}
+}
+
+// TestHinderedConn: what a bad client does not read stays with its server.
+func TestHinderedConn(t *testing.T) {
+	here, there := net.Pipe()
+	c := &hinderedConn{Conn: here, rate: 1000, closed: make(chan struct{})}
+	go func() {
+		_, _ = there.Write(make([]byte, 100))
+		_ = there.Close()
+	}()
+	began := time.Now()
+	if b, err := io.ReadAll(c); err != nil || len(b) != 100 {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	if d := time.Since(began); d < 95*time.Millisecond {
+		t.Errorf("100 bytes at 1000 a second came within %v", d)
+	}
+	_ = c.Close()
+
+	here, there = net.Pipe()
+	c = &hinderedConn{Conn: here, hush: make(chan struct{}), closed: make(chan struct{})}
+	close(c.hush)
+	read := make(chan error, 1)
+	go func() {
+		_, err := c.Read(make([]byte, 1))
+		read <- err
+	}()
+	_, _ = there.Write([]byte{1})
+	select {
+	case err := <-read:
+		t.Fatalf("the deaf one has read: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	_ = c.Close()
+	if err := <-read; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("closed, its error is %v", err)
+	}
+	_ = there.Close()
 }
 
 func TestParseStat(t *testing.T) {

@@ -277,7 +277,11 @@ func TestSotWClusters(t *testing.T) {
 	if got, _, ok := world.Find(next.Resources[1].Value); !ok || got.Digits() != second {
 		t.Errorf("number 1 is of %v, not of its change %s", got, second)
 	}
-	s.send(&discovery.DiscoveryRequest{TypeUrl: b.typeURL, ResponseNonce: r.Nonce, ResourceNames: b.nameOf(0)}) // out of date
+	s.send(&discovery.DiscoveryRequest{TypeUrl: b.typeURL, ResponseNonce: r.Nonce, ResourceNames: b.nameOf(0)})
+	time.Sleep(50 * time.Millisecond) // it was out of date, and is not answered
+	b.change(0)
+	next = s.receive()
+	b.wantSotW(next, "everything still", b.nameOf(0, 1, 2))
 	s.send(&discovery.DiscoveryRequest{TypeUrl: b.typeURL, ResponseNonce: next.Nonce, ResourceNames: b.nameOf(1, 2)})
 	r = s.receive()
 	b.wantSotW(r, "a full state of what is named", b.nameOf(1, 2))
