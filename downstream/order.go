@@ -223,7 +223,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 	d := draft{prefix: s.prefix, refusals: s.takeRefusalsLocked(st)}
 	if a != nil {
 		x.told, d.errors = a.Told(), a.Errors
-		s.noteClustersLocked(a.News)
+		s.warm.noteClusters(a.Follow)
 		st.sentVersion, s.served = a.Version, true
 		if !a.Waiting {
 			st.answered()

@@ -101,7 +101,7 @@ func (s *session) splitLocked(now time.Time) {
 			st.rest = &rest{names: map[string]removal{}}
 		}
 		st.rest.answer = *a
-		st.rest.answer.Body, st.rest.answer.Located, st.rest.answer.News, st.rest.answer.Errors = nil, nil, nil, nil
+		st.rest.answer.Body, st.rest.answer.Located, st.rest.answer.Follow, st.rest.answer.Errors = nil, nil, nil, nil
 		for _, name := range a.Removed {
 			st.rest.names[relay.NameKey(name)] = removal{name: name, until: s.cfg.table.Revision()}
 		}

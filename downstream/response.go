@@ -25,7 +25,7 @@ type response struct {
 	out   mem.BufferSlice // what is written: what is fixed, own, and the resources
 	own   mem.SliceBuffer // fields that nobody shares, in room if that suffices
 	one   [1][]byte       // the resources, if they are one piece that is in no list which is shared
-	room  [64]byte
+	room  [48]byte
 	since time.Duration // from the session's beginning to Answer.Since
 }
 
@@ -36,7 +36,7 @@ func newResponse(kind *streamType, many bool) *response {
 	}
 	r := &struct {
 		response
-		few [3]mem.Buffer
+		few [4]mem.Buffer
 	}{}
 	r.kind, r.out = kind, r.few[:0]
 	return &r.response
@@ -125,7 +125,7 @@ type draft struct {
 // fields in any order.
 func (r *response) encode(f *fixed, d *draft, p *part) {
 	r.own = d.append(r.room[:0], numbers(f.key.delta), r.nonce)
-	n := 2
+	n := 3
 	for _, list := range p.pieces {
 		n += len(list)
 	}

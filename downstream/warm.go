@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -15,8 +16,8 @@ import (
 
 // warming is what one stream owes of endpoints. Guarded by the session's lock.
 type warming struct {
-	news []string  // named by Clusters that were just written
-	owed []string  // to go with the next endpoint request; in delta only before the first
+	news []string  // named by Clusters that were just written; it may be shared, as missing may: it is not to be changed
+	owed owed      // to go with the next endpoint request; in delta only before the first
 	at   time.Time // SotW: to be pushed then; zero: the Cluster response has no verdict yet
 
 	// Listeners and routes wait for the endpoints of the Clusters written last until they are written too, or the time has come (ORD-5).
@@ -32,12 +33,44 @@ const maxOwed = 100_000
 // maxEarly is maxOwed before the client has asked for endpoints: many never do, and should not cost a name for each Cluster.
 const maxEarly = 1_000
 
-// noteClustersLocked notes which endpoints the Clusters that are being written refer to.
-func (s *session) noteClustersLocked(news []*relay.Variant) {
-	for _, v := range news {
-		if name := v.Endpoints(); name != "" {
-			s.warm.news = append(s.warm.news, name)
-		}
+// owed are names of endpoints, in lists that many clients share: to list them for each client that never asks for endpoints would cost more
+// than all else that is kept of it (TestOwedIsShared).
+type owed struct {
+	lists [][]string
+	own   []string // what was in more lists
+	names int
+}
+
+// maxLists bounds the lists.
+const maxLists = 16
+
+// everything is what is owed of too many names.
+var everything = owed{lists: [][]string{{relay.Wildcard}}, names: math.MaxInt}
+
+// add takes in a list. early: the client has not asked for endpoints.
+func (o *owed) add(list []string, early bool) {
+	most := maxOwed
+	if early {
+		most = maxEarly
+	}
+	if o.names == math.MaxInt {
+		return
+	}
+	if len(o.lists) == maxLists && !early {
+		o.own = append(o.own, slices.Concat(o.lists...)...)
+		o.lists = nil
+	}
+	if o.names += len(list); o.names > most || len(o.lists) == maxLists {
+		*o = everything
+		return
+	}
+	o.lists = append(o.lists, list)
+}
+
+// noteClusters notes which endpoints the Clusters that are being written refer to.
+func (w *warming) noteClusters(names []string) {
+	if w.news = append(slices.Clip(names), w.news...); len(w.news) == 0 { // nearly always there are no others
+		w.news = nil
 	}
 }
 
@@ -58,30 +91,41 @@ func (s *session) followLocked(written *relay.Answer) {
 	for _, name := range written.Removed {
 		follows[relay.NameKey(name)] = true // it does not exist, and the client knows (WARM-7)
 	}
-	s.warm.news = slices.DeleteFunc(s.warm.news, func(name string) bool { return follows[name] })
-	s.warm.missing = slices.DeleteFunc(s.warm.missing, func(name string) bool { return follows[name] })
+	s.warm.news, s.warm.missing = without(s.warm.news, follows), without(s.warm.missing, follows)
+}
+
+// without is a list, which is left as it is, without names.
+func without(list []string, names map[string]bool) (rest []string) {
+	for i, name := range list {
+		if names[name] {
+			rest = slices.Clone(list[:i])
+			for _, name := range list[i:] {
+				if !names[name] {
+					rest = append(rest, name)
+				}
+			}
+			return rest
+		}
+	}
+	return list
 }
 
 // oweEndpointsLocked owes what the Clusters of this batch need, but for what followed them in the batch anyway.
 func (s *session) oweEndpointsLocked(now time.Time) {
-	news, st, most := s.warm.news, s.endpointsLocked(), maxOwed
+	news, st := s.warm.news, s.endpointsLocked()
 	s.warm.news = nil
 	if st != nil && len(news) > 0 {
-		s.warm.missing = append(s.warm.missing, news[:min(len(news), maxEarly)]...) // enough to wait for
+		s.warm.missing = append(slices.Clip(news[:min(len(news), maxEarly)]), s.warm.missing...) // enough to wait for
 		s.warm.until = now.Add(s.cfg.timing.OrderHold)
 	}
 	switch {
 	case len(news) == 0:
 		return
-	case st == nil:
-		most = maxEarly
-	case s.delta:
+	case s.delta && st != nil:
 		st.sub.Owe(news)
 		return
 	}
-	if s.warm.owed = append(s.warm.owed, news...); len(s.warm.owed) > most {
-		s.warm.owed = []string{relay.Wildcard}
-	}
+	s.warm.owed.add(news, st == nil)
 }
 
 // coldEndpointsLocked reports whether endpoints of the Clusters that were written last are still to be written.
@@ -136,7 +180,7 @@ func (s *session) pushVirtualHostsLocked() {
 
 // clustersJudgedLocked starts the wait for an endpoint request, after which what is owed is pushed.
 func (s *session) clustersJudgedLocked(now time.Time) {
-	if len(s.warm.owed) > 0 && s.warm.at.IsZero() {
+	if s.warm.owed.names > 0 && s.warm.at.IsZero() {
 		s.warm.at = now.Add(s.cfg.timing.OrderHold)
 		s.mailbox.Signal() // the writer sleeps until a deadline that it has to look for anew
 	}
@@ -145,8 +189,10 @@ func (s *session) clustersJudgedLocked(now time.Time) {
 // pushEndpointsLocked hands what is owed to the table, as soon as the client asks for endpoints at all.
 func (s *session) pushEndpointsLocked() {
 	s.warm.at = time.Time{}
-	if st := s.endpointsLocked(); st != nil && len(s.warm.owed) > 0 {
-		st.sub.Owe(s.warm.owed)
-		s.warm.owed = nil
+	if st := s.endpointsLocked(); st != nil {
+		for _, list := range append(slices.Clip(s.warm.owed.lists), s.warm.owed.own) {
+			st.sub.Owe(list)
+		}
+		s.warm.owed = owed{}
 	}
 }

@@ -1,5 +1,7 @@
 package relay
 
+import "slices"
+
 // takeAssembledLocked is takeWholeLocked for a client that subscribes to collections: the list is made for it alone. A set that is not
 // told yet holds it back only if the client may have held members of it from before the stream (RELAY-7).
 func (s *Sub) takeAssembledLocked(k Keep) *Answer {
@@ -41,7 +43,7 @@ func (s *Sub) takeAssembledLocked(k Keep) *Answer {
 		errs, rev := s.takeFaultsLocked(p, a)
 		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev, p.view.contentRev)
 		if s.typeURL == ClusterType {
-			a.News = append(a.News, p.newsLocked()...)
+			a.Follow = append(slices.Clip(a.Follow), p.newsLocked()...)
 		}
 		must = must || p.fresh || p.resend
 		p.resend = false
@@ -92,10 +94,10 @@ func (s *Sub) assembleLocked(a *Answer) {
 	a.Body, a.Version = own, s.keptSumLocked(total).version()
 }
 
-// newsLocked is what the view has that this client was not sent in its present form.
-func (p *position) newsLocked() []*Variant {
+// newsLocked is what endpoints the view's Clusters need that this client was not sent in their present form.
+func (p *position) newsLocked() []string {
 	if p.fresh {
-		return p.view.fullBody(p.sub.delta).Variants
+		return p.view.fullBody(p.sub.delta).needs()
 	}
-	return p.view.since(p.sent).Variants
+	return p.view.since(p.sent).needs()
 }

@@ -28,6 +28,8 @@ type Body struct {
 type encodings struct {
 	delta, sotw joined
 	gone        joined   // Removed
+	needs       []string // see Body.needs, once needed is set; made under the lock of the shard whose body it is
+	needed      bool
 	chunks      []*chunk // that have the Variants, and have them encoded; nil: none
 }
 
@@ -156,6 +158,26 @@ func concat(list [][]byte, size int) []byte {
 		b = append(b, e...)
 	}
 	return b
+}
+
+// needs are the names of the endpoints that its Clusters refer to.
+func (b *Body) needs() []string {
+	if b.shared == nil {
+		return needs(b.Variants)
+	}
+	if e := b.shared; !e.needed {
+		e.needs, e.needed = needs(b.Variants), true
+	}
+	return b.shared.needs
+}
+
+func needs(clusters []*Variant) (endpoints []string) {
+	for _, v := range clusters {
+		if name := v.Endpoints(); name != "" {
+			endpoints = append(endpoints, name)
+		}
+	}
+	return endpoints
 }
 
 // removals are the names removed as delta tells them.

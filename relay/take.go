@@ -11,9 +11,9 @@ type Answer struct {
 	Located *Located
 	// Errors are what to say of names instead of a resource; none of them is in Variants (ABS-11).
 	Errors []*NameError
-	// News are the Clusters in it that are new or changed on this stream: their endpoints must follow (WARM-1). Other types
-	// have none.
-	News []*Variant
+	// Follow are the names of endpoints that must follow, since Clusters in it refer to them that are new or changed on this stream (WARM-1).
+	// Many share the list.
+	Follow []string
 	// Version is the version_info of a SotW answer (VER-4).
 	Version string
 	// Rev is the newest revision in it: nothing of a later type that is as new may be written before an earlier type's
@@ -117,7 +117,7 @@ func (s *Sub) takeLocked(now time.Time, k Keep) *Answer {
 		a.First, a.Since = first, since
 		a.Waiting, a.Demanded = s.waitingLocked(), s.met
 		if s.delta && s.typeURL == ClusterType {
-			a.News = a.Variants
+			a.Follow = a.Body.needs()
 		}
 		if s.shard.group.origin.config().OriginVersions {
 			a.Version = s.originVersionLocked(a.Version)

@@ -30,7 +30,7 @@ func unite(delta, ttl bool, bodies []*Body) *Body {
 // join adds what a part has to tell but for its body.
 func (a *Answer) join(x *Answer) {
 	a.Errors = append(a.Errors, x.Errors...)
-	a.News = append(a.News, x.News...)
+	a.Follow = append(slices.Clip(a.Follow), x.Follow...)
 	a.Demanded = a.Demanded || x.Demanded
 	a.Rev, a.First = max(a.Rev, x.Rev), older(a.First, x.First)
 	if x.sub != nil {

@@ -55,7 +55,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	}
 	a.Rev = max(a.Rev, p.view.contentRev)
 	if s.typeURL == ClusterType {
-		a.News = append(slices.Clip(p.newsLocked()), a.News...) // nearly always there are no others
+		a.Follow = append(slices.Clip(p.newsLocked()), a.Follow...) // nearly always there are no others
 	}
 	must := changed || p.fresh || p.resend
 	p.sum, p.resend = all, false
@@ -90,7 +90,7 @@ func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 			changed, a.Rev = true, max(a.Rev, at)
 		}
 		if what == resource && s.typeURL == ClusterType {
-			a.News = append(a.News, body)
+			a.Follow = append(a.Follow, needs([]*Variant{body})...)
 		}
 		if v, _, _ := s.effectiveLocked(r); v != nil || s.keepsLocked(r.want.entry.name) {
 			r.setFault(nil)
