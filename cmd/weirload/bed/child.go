@@ -1,4 +1,7 @@
 // Package bed starts the processes of a measurement, planes and weirs, and ends them.
+//
+// Known limit: a program that uses it and is killed, or interrupted twice, cannot end what it started; an interrupt from a terminal reaches
+// the processes all the same.
 package bed
 
 import (
