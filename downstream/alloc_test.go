@@ -32,9 +32,9 @@ func TestDeliveryAllocates(t *testing.T) {
 						}
 					}
 				})
-				nonces := [clients]string{}
+				nonces := [clients][]byte{}
 				for i, p := range ends {
-					nonces[i] = p.nonceOf(batches[i][0])
+					nonces[i] = []byte(p.nonceOf(batches[i][0]))
 				}
 				allocated(&total, func() {
 					for i, p := range ends {

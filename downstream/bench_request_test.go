@@ -43,58 +43,49 @@ func BenchmarkRequest(b *testing.B) {
 	} {
 		r := newRig(b)
 		keep := r.client(k.delta) // holds the names in the table
-		takeIn(b, keep.session, r.now, encoded(b, k.first))
+		takesIn(b, keep.session, keep.session.newRequest(), r.now, arrived(b, k.first))
 		b.Run(k.name+"/first", func(b *testing.B) {
-			first := encoded(b, k.first)
+			first := arrived(b, k.first)
 			before, sessions := heapInUse(), []*session{}
 			b.ReportAllocs()
 			for b.Loop() {
 				s := newSession(r.set, k.delta, r.now)
-				takeIn(b, s, r.now, first)
+				takesIn(b, s, s.newRequest(), r.now, first)
 				b.StopTimer()
 				sessions = append(sessions, s)
 				b.StartTimer()
 			}
-			b.ReportMetric(float64(len(first)), "wire-B")
+			b.ReportMetric(float64(first.Len()), "wire-B")
 			b.ReportMetric(float64(heapInUse()-before)/float64(len(sessions)), "B/client")
 			for _, s := range sessions {
 				s.close(r.now)
 			}
 		})
 		b.Run(k.name+"/next", func(b *testing.B) {
-			next := encoded(b, k.second)
+			next, in := arrived(b, k.second), keep.session.newRequest()
 			b.ReportAllocs()
 			for b.Loop() {
-				takeIn(b, keep.session, r.now, next)
+				takesIn(b, keep.session, in, r.now, next)
 			}
 		})
 	}
 }
 
-// takeIn is what the reader does with a message.
-func takeIn(b *testing.B, s *session, now time.Time, wire []byte) {
-	in := s.newRequest()
-	if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, in); err != nil || in.err != nil {
-		b.Fatal(err, in.err)
-	}
-	var err error
-	switch m := in.message.(type) {
-	case *discoveryv3.DeltaDiscoveryRequest:
-		err = s.deltaRequest(now, m)
-	case *discoveryv3.DiscoveryRequest:
-		err = s.request(now, m)
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
+// arrived is one as it arrives.
+func arrived(b testing.TB, m proto.Message) mem.BufferSlice {
+	return mem.BufferSlice{mem.SliceBuffer(encoded(b, m))}
 }
 
-func encoded(b *testing.B, m proto.Message) []byte {
-	wire, err := proto.Marshal(m)
-	if err != nil {
+// takesIn is what the reader does with a message.
+func takesIn(b testing.TB, s *session, in *request, now time.Time, data mem.BufferSlice) {
+	b.Helper()
+	if err := (codec{}).Unmarshal(data, in); err != nil || in.err != nil {
+		b.Fatal(err, in.err)
+	}
+	if err := s.request(now, in); err != nil {
 		b.Fatal(err)
 	}
-	return wire
+	in.done()
 }
 
 // heapInUse is the heap in use after a collection.

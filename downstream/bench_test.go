@@ -146,7 +146,7 @@ func (f *fleet) acknowledge(p *clientEnd, batch []*response) {
 }
 
 // accept is what comes of an ACK once it is decoded and its stream-type is found.
-func (f *fleet) accept(p *clientEnd, nonce string) {
+func (f *fleet) accept(p *clientEnd, nonce []byte) {
 	s := p.session
 	s.mu.Lock()
 	defer s.mu.Unlock()

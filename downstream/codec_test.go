@@ -2,15 +2,11 @@ package downstream
 
 import (
 	"testing"
-	"time"
-
-	"github.com/weir-xds/weir/relay"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -95,70 +91,4 @@ func TestOtherMessages(t *testing.T) {
 	if err := (codec{}).Unmarshal(data, back); err != nil || back.Service != "x" {
 		t.Errorf("%v, %v", back, err)
 	}
-}
-
-// FuzzRequest: whatever a client sends, the session neither panics nor forgets to answer within the rules of its own state.
-func FuzzRequest(f *testing.F) {
-	for _, m := range []proto.Message{
-		&discoveryv3.DiscoveryRequest{TypeUrl: cds},
-		&discoveryv3.DiscoveryRequest{TypeUrl: eds, ResourceNames: []string{"a", "*", "a", "xdstp:"}, ResponseNonce: "x"},
-		&discoveryv3.DeltaDiscoveryRequest{TypeUrl: cds, ResourceNamesUnsubscribe: []string{"*"}},
-		&discoveryv3.DeltaDiscoveryRequest{
-			TypeUrl: relay.VirtualHostType, ResourceNamesSubscribe: []string{"", "a", "a"},
-			InitialResourceVersions: map[string]string{"a": "w1"}, ResourceLocatorsSubscribe: []*discoveryv3.ResourceLocator{nil, {}},
-		},
-		&discoveryv3.DiscoveryRequest{TypeUrl: cds, ResourceLocators: []*discoveryv3.ResourceLocator{
-			locator("a{k=v}"), locator("a{k=w;l=}"), locator("a{}"), locator("*{k=v}"), locator("xdstp://plain/envoy.config.cluster.v3.Cluster/*{k=v}"),
-		}},
-		&discoveryv3.DeltaDiscoveryRequest{
-			TypeUrl: eds, ResourceNamesSubscribe: []string{"*"}, ResourceLocatorsSubscribe: []*discoveryv3.ResourceLocator{
-				locator("*{k=v}"), locator("a{k=v}"), locator("xdstp://served/envoy.config.endpoint.v3.ClusterLoadAssignment/a/*{k=v}"),
-			},
-			ResourceLocatorsUnsubscribe: []*discoveryv3.ResourceLocator{locator("a{k=v}"), locator("b{}"), locator("*{k=v}")},
-		},
-	} {
-		b, err := proto.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b, b, true)
-		f.Add(b, b, false)
-	}
-	f.Fuzz(func(t *testing.T, first, second []byte, delta bool) {
-		r := newRigOf(t, relay.OriginConfig{Name: "mesh", TP2: true, Authorities: []string{"served"}}, relay.OriginConfig{Name: "plain", Authorities: []string{"plain"}})
-		s := newSession(r.set, delta, r.now)
-		defer s.close(r.now)
-		for _, b := range [][]byte{first, second, first} {
-			in := s.newRequest()
-			if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(b)}, in); err != nil {
-				t.Fatalf("the codec does not keep the error: %v", err)
-			}
-			if in.err != nil {
-				continue
-			}
-			var err error
-			switch m := in.message.(type) {
-			case *discoveryv3.DiscoveryRequest:
-				err = s.request(r.now, m)
-			case *discoveryv3.DeltaDiscoveryRequest:
-				err = s.deltaRequest(r.now, m)
-			}
-			if err != nil {
-				return
-			}
-			r.up()
-			r.now = r.now.Add(time.Second)
-			for _, x := range s.take(r.now) {
-				decode(t, x, delta)
-			}
-			if s.tick(r.now) != nil {
-				return
-			}
-			s.next()
-			s.status()
-		}
-		if err := r.table.Check(); err != nil {
-			t.Fatal(err)
-		}
-	})
 }

@@ -187,7 +187,7 @@ func TestSecrets(t *testing.T) {
 		if s := p.of(sds); s.SentVersion != "" || s.AckedVersion != "" || s.Nacks != 1 || strings.Contains(s.LastNack.Message, "key1") {
 			t.Errorf("shown is %+v", s)
 		}
-		for _, n := range p.session.takeNotes() {
+		for _, n := range p.notes {
 			if strings.Contains(n.nack.Message, "key1") {
 				t.Errorf("logged is %q", n.nack.Message)
 			}

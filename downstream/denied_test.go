@@ -38,7 +38,7 @@ func TestDenied(t *testing.T) {
 			ask(second, "a", "b", "c", "a")
 			second.gets("nothing twice")
 		}
-		if notes := second.session.takeNotes(); len(notes) == 0 || notes[0].limit == nil ||
+		if notes := second.notes; len(notes) == 0 || notes[0].limit == nil ||
 			!strings.HasPrefix(notes[0].limit.text, "limits.memory 1048576 is reached: ") {
 			t.Errorf("to be logged: %+v", notes)
 		}

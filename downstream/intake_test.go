@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/mem"
@@ -86,24 +87,24 @@ func TestIntakeHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	message := &discoveryv3.DeltaDiscoveryRequest{}
 	asked := 0
-	r := &request{message: message, most: 1 << 20, enter: func(bytes int) (int64, error) {
-		if asked = bytes; message.TypeUrl != "" {
+	r := newSession(newRig(t).set, true, time.Now()).newRequest()
+	r.enter = func(bytes int) (int64, error) {
+		if asked = bytes; r.content != nil {
 			t.Error("it is decoded before it is let in")
 		}
 		return 3, nil
-	}}
+	}
 	if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, r); err != nil || r.err != nil {
 		t.Fatal(err, r.err)
 	}
-	if asked != len(wire) || r.parts != 3 || message.TypeUrl != eds {
-		t.Errorf("%d bytes of %d were asked for, it has %d parts and is of %q", asked, len(wire), r.parts, message.TypeUrl)
+	if asked != len(wire) || r.parts != 3 || string(r.typeURL) != eds {
+		t.Errorf("%d bytes of %d were asked for, it has %d parts and is of %q", asked, len(wire), r.parts, r.typeURL)
 	}
-	again := &discoveryv3.DeltaDiscoveryRequest{}
-	r = &request{message: again, most: 1 << 20, enter: func(int) (int64, error) { return 0, errNotEntered }}
-	if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, r); err != nil || !errors.Is(r.err, errNotEntered) || again.TypeUrl != "" {
-		t.Errorf("one that is not let in is decoded: %v, %v, %q", err, r.err, again.TypeUrl)
+	r.done()
+	r.enter = func(int) (int64, error) { return 0, errNotEntered }
+	if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, r); err != nil || !errors.Is(r.err, errNotEntered) || r.content != nil {
+		t.Errorf("one that is not let in is decoded: %v, %v", err, r.err)
 	}
 }
 

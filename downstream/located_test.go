@@ -14,6 +14,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -80,7 +81,7 @@ func TestParameterSets(t *testing.T) {
 			told += " !a{n=3}:ResourceExhausted"
 		}
 		p.gets("what there is, and why not the rest", told)
-		if notes := p.session.takeNotes(); len(notes) != 1 || notes[0].limit.limit != "parameter_sets_per_stream" ||
+		if notes := p.notes; len(notes) != 1 || notes[0].limit.limit != "parameter_sets_per_stream" ||
 			!strings.HasPrefix(notes[0].limit.text, "limits.parameter_sets_per_stream 2 is reached: ") {
 			t.Errorf("to be logged: %+v", notes)
 		}
@@ -170,7 +171,8 @@ func TestDefaultParameters(t *testing.T) {
 	again := func(params map[string]*xdscorev3.ContextParams, env string) error {
 		n := nodeOf("env", env)
 		n.DynamicParameters = params
-		return p.session.deltaRequest(r.now, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: eds, Node: n})
+		_, err := takeIn(t, p.session, r.now, encoded(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: eds, Node: n}))
+		return err
 	}
 	for name, row := range map[string]struct {
 		params map[string]*xdscorev3.ContextParams
@@ -193,13 +195,19 @@ func TestDefaultParameters(t *testing.T) {
 // TestListHash: the same list again costs no look at the table, and any other is another, by a parameter alone.
 func TestListHash(t *testing.T) {
 	s := newSession(newRig(t).set, false, zero)
+	hashOf := func(req *discoveryv3.DiscoveryRequest) uint64 {
+		in := s.newRequest()
+		defer in.done()
+		in.read(mem.BufferSlice{mem.SliceBuffer(encoded(t, req))})
+		return s.hashList(in.content)
+	}
 	hashes := map[uint64]string{}
 	for _, list := range []string{"", "a", "a{}", "b{}", "a,b", "b,a", "a,b{}", "a{},b", "a{k=v}", "a{k=w}", "a{l=v}", "a{k=v;l=w}", "a{k=v},a{l=w}", "a,a"} {
 		req := &discoveryv3.DiscoveryRequest{}
 		if list != "" {
 			req.ResourceNames, req.ResourceLocators = divide(strings.Split(list, ","))
 		}
-		hash := s.hashList(req)
+		hash := hashOf(req)
 		if other, twice := hashes[hash]; twice {
 			t.Errorf("%q is taken for %q", list, other)
 		}
@@ -209,8 +217,8 @@ func TestListHash(t *testing.T) {
 	for i := range 100 {
 		many.DynamicParameters[fmt.Sprint(i)], again.DynamicParameters[fmt.Sprint(99-i)] = "x", "x"
 	}
-	a := s.hashList(&discoveryv3.DiscoveryRequest{ResourceLocators: []*discoveryv3.ResourceLocator{many}})
-	if s.hashList(&discoveryv3.DiscoveryRequest{ResourceLocators: []*discoveryv3.ResourceLocator{again}}) != a {
+	a := hashOf(&discoveryv3.DiscoveryRequest{ResourceLocators: []*discoveryv3.ResourceLocator{many}})
+	if hashOf(&discoveryv3.DiscoveryRequest{ResourceLocators: []*discoveryv3.ResourceLocator{again}}) != a {
 		t.Error("the order of a map counts")
 	}
 }

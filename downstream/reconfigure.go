@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-xds/weir/relay"
@@ -112,6 +113,7 @@ func (s *session) adopt(set *settings, change *relay.Change) bool {
 	for _, st := range s.types {
 		st.fixed = nil
 	}
+	s.nodeHash = 0 // what a node means depends on it
 	return true
 }
 
@@ -149,7 +151,7 @@ func (a *authorities) note(authority string) {
 	case len(a.asked) == maxAuthorities:
 		a.many = true
 	default:
-		a.asked = slices.Insert(a.asked, i, authority)
+		a.asked = slices.Insert(a.asked, i, strings.Clone(authority))
 	}
 }
 

@@ -1,6 +1,8 @@
 package downstream
 
 import (
+	"strings"
+
 	"github.com/weir-xds/weir/relay"
 	"google.golang.org/grpc/codes"
 )
@@ -116,7 +118,7 @@ func (s *session) refuseAboutLocked(st *streamType, name, about string, why *rea
 		}
 	}
 	if name != relay.Wildcard {
-		r := refusal{shown(name), about, why}
+		r := refusal{strings.Clone(shown(name)), about, why}
 		st.refusals = append(st.refusals, r)
 		s.untoldLocked(r.kept())
 	}

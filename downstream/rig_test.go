@@ -16,6 +16,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -237,6 +238,7 @@ type clientEnd struct {
 	node    *corev3.Node
 	nonces  map[string]string // the last of each type
 	taken   []*message
+	notes   []note // of all its requests
 
 	deadline time.Time // the writer sleeps until then, unless woken
 }
@@ -290,17 +292,38 @@ func (p *clientEnd) sends(m proto.Message) {
 	}
 }
 
-func (p *clientEnd) sent(m proto.Message) (err error) {
+func (p *clientEnd) sent(m proto.Message) error {
 	switch m := m.(type) {
 	case *discoveryv3.DiscoveryRequest:
 		m.Node, p.node = p.node, nil
-		err = p.session.request(p.now, m)
 	case *discoveryv3.DeltaDiscoveryRequest:
 		m.Node, p.node = p.node, nil
-		err = p.session.deltaRequest(p.now, m)
 	}
+	notes, err := takeIn(p.tb, p.session, p.now, encoded(p.tb, m))
+	p.notes = append(p.notes, notes...)
 	p.up()
 	return err
+}
+
+// takeIn is what the reader does with a message.
+func takeIn(tb testing.TB, s *session, now time.Time, wire []byte) ([]note, error) {
+	tb.Helper()
+	in := s.newRequest()
+	defer in.done()
+	if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, in); err != nil || in.err != nil {
+		tb.Fatal(err, in.err)
+	}
+	err := s.request(now, in)
+	return in.notes, err
+}
+
+func encoded(tb testing.TB, m proto.Message) []byte {
+	tb.Helper()
+	wire, err := proto.Marshal(m)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return wire
 }
 
 // gets does what the writer does, and compares what is written with one line for each message: the type's short name, and

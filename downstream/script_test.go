@@ -558,16 +558,14 @@ func (p *pipe) nonce(word string) string {
 	return word
 }
 
-func (p *pipe) send(now time.Time, m proto.Message) (err error) {
+func (p *pipe) send(now time.Time, m proto.Message) error {
 	switch m := m.(type) {
 	case *discoveryv3.DiscoveryRequest:
 		m.Node, p.node = p.node, nil
-		err = p.session.request(now, m)
 	case *discoveryv3.DeltaDiscoveryRequest:
 		m.Node, p.node = p.node, nil
-		err = p.session.deltaRequest(now, m)
 	}
-	p.session.takeNotes()
+	_, err := takeIn(p.rig.tb, p.session, now, encoded(p.rig.tb, m))
 	return err
 }
 

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"cmp"
 	"errors"
 	"hash/maphash"
 	"slices"
@@ -13,7 +14,6 @@ import (
 	"github.com/weir-xds/weir/relay"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -88,6 +88,8 @@ type session struct {
 	nodeCluster string
 	ttl         bool // TTLs may be told
 	nodeChanges int
+	nodeHash    uint64 // of the last one stated, encoded
+	nodeOther   bool   // that one is not the first's
 	nodeKept    nodeKept
 	outdated    bool            // it needs more of the node than was remembered
 	authorities authorities     // of the names asked for
@@ -136,13 +138,20 @@ func (s *session) dialect() string {
 	return "sotw"
 }
 
-// newRequest is an empty message of the stream's dialect to read into.
-func (s *session) newRequest() *request {
-	most := s.settings().limits.RequestBytes
+// newRequest is what messages of the stream's dialect are read into.
+func (s *session) newRequest() *request { return &request{delta: s.delta, set: s.settings()} }
+
+// request takes in a request. The error is the status the stream ends with.
+func (s *session) request(now time.Time, in *request) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.delta {
-		return &request{message: &discoveryv3.DeltaDiscoveryRequest{}, most: most}
+		err = s.deltaLocked(now, in.content)
+	} else {
+		err = s.sotwLocked(now, in.content)
 	}
-	return &request{message: &discoveryv3.DiscoveryRequest{}, most: most}
+	in.set, in.notes, s.notes = s.cfg, s.notes, nil
+	return err
 }
 
 // client names the client for people.
@@ -152,52 +161,73 @@ func (s *session) client() string {
 	return clip(s.nodeID, maxNodeShown)
 }
 
-// takeNotes gives what there is to be logged.
-func (s *session) takeNotes() []note {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.notes
-	s.notes = nil
-	return n
-}
-
 // enterLocked looks at what all requests have in common, and finds the stream-type; first: it is new.
-func (s *session) enterLocked(node *corev3.Node, typeURL string) (st *streamType, first bool, err error) {
+func (s *session) enterLocked(in *content) (st *streamType, first bool, err error) {
 	switch {
-	case s.only != "" && typeURL == "":
-		typeURL = s.only // TRANS-4
-	case s.only != "" && typeURL != s.only:
+	case s.only != "" && len(in.typeURL) == 0: // TRANS-4
+	case s.only != "" && string(in.typeURL) != s.only:
 		return nil, false, status.Errorf(codes.InvalidArgument, "type_url is not %s, the only type of this service", s.only)
-	case typeURL == "":
+	case s.only != "":
+	case len(in.typeURL) == 0:
 		return nil, false, status.Error(codes.InvalidArgument, "type_url is empty") // TRANS-5
-	case len(typeURL) > maxTypeURL:
+	case len(in.typeURL) > maxTypeURL:
 		return nil, false, status.Errorf(codes.InvalidArgument, "type_url is longer than %d bytes", maxTypeURL)
 	}
-	if s.group == nil {
-		if err := s.joinLocked(node); err != nil {
-			return nil, false, err
-		}
-	} else if node != nil {
-		if err := s.checkNodeLocked(node); err != nil {
-			return nil, false, err
+	if err := s.nodeLocked(in); err != nil {
+		return nil, false, err
+	}
+	for _, st := range s.types {
+		if st.typeURL == s.only || st.typeURL == string(in.typeURL) {
+			return st, false, nil
 		}
 	}
-	i, found := slices.BinarySearchFunc(s.types, typeURL, func(st *streamType, typeURL string) int {
-		return relay.CompareTypes(st.typeURL, typeURL)
-	})
-	if found {
-		return s.types[i], false, nil
-	}
+	st, err = s.addTypeLocked(cmp.Or(s.only, relay.TypeURL(in.typeURL)))
+	return st, true, err
+}
+
+// addTypeLocked makes a stream-type.
+func (s *session) addTypeLocked(typeURL string) (*streamType, error) {
 	if len(s.types) >= maxTypes {
-		return nil, false, status.Errorf(codes.ResourceExhausted, "the stream asks for more than %d types", maxTypes)
+		return nil, status.Errorf(codes.ResourceExhausted, "the stream asks for more than %d types", maxTypes)
 	}
-	st = newStreamType(s.cfg, typeURL, s.dialect())
+	st := newStreamType(s.cfg, typeURL, s.dialect())
 	st.barred = s.barred(typeURL)
 	_, why := s.judge(st, relay.Wildcard)
 	st.legacy = st.legacy && why == nil
 	st.legacy = st.legacy || len(s.via) > 0 && why == nil // a relay never asks an empty list but for a wildcard, of any type (WILD-11)
+	i, _ := slices.BinarySearchFunc(s.types, typeURL, func(st *streamType, typeURL string) int {
+		return relay.CompareTypes(st.typeURL, typeURL)
+	})
 	s.types = slices.Insert(s.types, i, st)
-	return st, true, nil
+	return st, nil
+}
+
+// nodeLocked looks at the node of a request. Nearly all clients that state it again state the same, which was looked at.
+func (s *session) nodeLocked(in *content) error {
+	if s.group != nil && in.node.n == 0 {
+		return nil
+	}
+	hash := maphash.Bytes(s.cfg.seed, in.node.encoded)
+	if s.group != nil && s.nodeHash == hash {
+		s.countNodeLocked()
+		return nil
+	}
+	node, err := in.readNode()
+	switch {
+	case err != nil:
+		return undecoded(err)
+	case s.group == nil:
+		err = s.joinLocked(node)
+	default:
+		err = s.checkNodeLocked(node)
+	}
+	s.nodeHash = hash
+	return err
+}
+
+// undecoded is the end of a stream for a message that is no request.
+func undecoded(err error) error {
+	return status.Errorf(codes.InvalidArgument, "the request does not decode: %v", err)
 }
 
 // joinLocked remembers the node of the first request, which is the stream's for good (STREAM-1, STREAM-2, RELAY-94).
@@ -327,14 +357,19 @@ func (s *session) checkNodeLocked(node *corev3.Node) error {
 			s.node.DynamicParameters = node.DynamicParameters // for groups joined from now on
 		}
 	}
-	if node.Id == s.nodeID && (node.Cluster == s.nodeCluster || node.Cluster == "") || node.Id == "" {
-		return nil
+	s.nodeOther = node.Id != "" && (node.Id != s.nodeID || node.Cluster != s.nodeCluster && node.Cluster != "")
+	s.countNodeLocked()
+	return nil
+}
+
+// countNodeLocked counts a request with another node than the first.
+func (s *session) countNodeLocked() {
+	if !s.nodeOther {
+		return
 	}
-	s.nodeChanges++
-	if s.nodeChanges == 1 {
+	if s.nodeChanges++; s.nodeChanges == 1 {
 		s.notes = append(s.notes, note{})
 	}
-	return nil
 }
 
 // staysLocked reports whether a node with other dynamic parameters leaves the stream in all its groups.
@@ -425,7 +460,7 @@ func (s *session) close(now time.Time) {
 
 // nonceOf is which of the stream's nonces it is, if it is one of them: the stream's prefix, and a number as strconv writes it. It may be any
 // text of a client's.
-func nonceOf[T string | []byte](s *session, nonce T) (n uint64, ours bool) {
+func (s *session) nonceOf(nonce []byte) (n uint64, ours bool) {
 	digits := len(nonce) - len(s.prefix)
 	if digits < 1 || digits > 19 || string(nonce[:len(s.prefix)]) != s.prefix || nonce[len(s.prefix)] == '0' {
 		return 0, false

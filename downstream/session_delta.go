@@ -8,22 +8,21 @@ import (
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
 )
 
-// deltaRequest takes in a request of a delta stream, which may do several things at once (DELTA-1). The error is the status the
+// deltaLocked takes in a request of a delta stream, which may do several things at once (DELTA-1). The error is the status the
 // stream ends with.
-func (s *session) deltaRequest(now time.Time, req *discoveryv3.DeltaDiscoveryRequest) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st, first, err := s.enterLocked(req.Node, req.TypeUrl)
+func (s *session) deltaLocked(now time.Time, in *content) error {
+	st, first, err := s.enterLocked(in)
 	if err != nil {
 		return err
 	}
-	s.pairLocked(now, st, req.ResponseNonce, req.ErrorDetail) // before what the message subscribes (NONCE-9)
-	if err := s.subscribeLocked(now, st, req, first); err != nil {
-		return err
+	s.pairLocked(now, st, in.nonce, in.detail) // before what the message subscribes (NONCE-9)
+	if named := in.names.n + in.unsubscribe.n + len(in.locators) + len(in.leaving); first || named > 0 {
+		if err := s.subscribeLocked(now, st, in, first); err != nil {
+			return err
+		}
 	}
 	switch {
 	case !first:
@@ -38,8 +37,8 @@ func (s *session) deltaRequest(now time.Time, req *discoveryv3.DeltaDiscoveryReq
 
 // pairLocked pairs an ACK or NACK with any message that is still unanswered, in any order (NONCE-8). An unknown nonce says
 // nothing (NONCE-7). A response counts as answered when all its messages are, and as accepted when none was refused.
-func (s *session) pairLocked(now time.Time, st *streamType, nonce string, detail *status.Status) {
-	n, ours := nonceOf(s, nonce)
+func (s *session) pairLocked(now time.Time, st *streamType, nonce []byte, detail *status.Status) {
+	n, ours := s.nonceOf(nonce)
 	if !ours {
 		return
 	}
@@ -49,7 +48,7 @@ func (s *session) pairLocked(now time.Time, st *streamType, nonce string, detail
 			continue
 		}
 		if detail != nil {
-			s.nackLocked(now, st, x, nonce, detail)
+			s.nackLocked(now, st, x, string(nonce), detail)
 		}
 		if len(x.several) > 0 {
 			return
@@ -77,41 +76,41 @@ func (x *sent) isAnsweredBy(nonce uint64) bool {
 
 // subscribeLocked takes in what is subscribed and unsubscribed, whatever the nonce (NONCE-7). The table applies subscribes first
 // (DELTA-6).
-func (s *session) subscribeLocked(now time.Time, st *streamType, req *discoveryv3.DeltaDiscoveryRequest, first bool) error {
+func (s *session) subscribeLocked(now time.Time, st *streamType, in *content, first bool) error {
 	var refused []string
-	to := s.routeLocked(st, req.ResourceNamesSubscribe, func(name string, why *reason) {
+	to := s.routeLocked(st, in.names.strings(), func(name string, why *reason) {
 		s.refuseLocked(st, name, why) // every subscribe is answered (DELTA-2)
 		refused = append(refused, name)
 	})
-	s.locatorsLocked(st, &to, req.ResourceLocatorsSubscribe, func(name string, p constraints.Params, why *reason) {
+	s.locatorsLocked(st, &to, in.locators, func(name string, p constraints.Params, why *reason) {
 		s.refuseAboutLocked(st, name, s.about(p), why)
 	})
-	s.leaveLocatorsLocked(st, &to, req.ResourceLocatorsUnsubscribe)
+	s.leaveLocatorsLocked(st, &to, in.leaving)
 	if st.barred {
 		return s.countNamesLocked(st)
 	}
+	var initial map[string]string
 	if first {
-		if st.legacy && len(req.ResourceNamesSubscribe)+len(req.ResourceLocatorsSubscribe) == 0 && !deltaOnly(st, s.cfg.origin) {
+		if st.legacy && in.names.n+len(in.locators) == 0 && !deltaOnly(st, s.cfg.origin) {
 			// The legacy wildcard (WILD-2, WILD-6). It stays until `*` is unsubscribed (WILD-3), be it right here (WILD-7).
 			to.own = []string{relay.Wildcard}
 		}
 		// Only the first request of a type says what the client holds (DELTA-11, DELTA-14).
-		for _, l := range req.ResourceLocatorsSubscribe { // what the client holds of such a name may be any variant (DYN-20)
+		for _, l := range in.locators { // what the client holds of such a name may be any variant (DYN-20)
 			refused = append(refused, l.GetName())
 		}
-		to.claim(req.InitialResourceVersions, refused)
-		if s.only == "" && len(req.InitialResourceVersions) > 0 && (st.typeURL == relay.ClusterType || st.typeURL == relay.EndpointType) {
+		initial = in.versions()
+		to.claim(initial, refused)
+		if s.only == "" && len(initial) > 0 && (st.typeURL == relay.ClusterType || st.typeURL == relay.EndpointType) {
 			st.removals = now.Add(s.cfg.timing.OrderHold)
 		}
-	} else if len(req.ResourceNamesSubscribe)+len(req.ResourceNamesUnsubscribe)+
-		len(req.ResourceLocatorsSubscribe)+len(req.ResourceLocatorsUnsubscribe) == 0 {
-		return nil // an ACK and nothing else
 	}
-	if err := s.updateLocked(now, st, to, req, first); err != nil {
+	gone := in.unsubscribe.strings()
+	if err := s.updateLocked(now, st, to, gone, initial, first); err != nil {
 		return err
 	}
 	if st.rest != nil && st.sub.Standing().Sets == 0 { // what a set may cover is still to be told (WILD-9)
-		st.rest.forget(req.ResourceNamesUnsubscribe)
+		st.rest.forget(gone)
 	}
 	return s.countNamesLocked(st)
 }
@@ -146,14 +145,14 @@ func (st *streamType) subscribed(g *relay.Group, name string) bool {
 
 // updateLocked hands a request to the table, to each group its part of it.
 func (s *session) updateLocked(
-	now time.Time, st *streamType, to routed, req *discoveryv3.DeltaDiscoveryRequest, first bool,
+	now time.Time, st *streamType, to routed, unsubscribe []string, initial map[string]string, first bool,
 ) error {
 	own, err := s.groupLocked(st, s.cfg.origin)
 	if err != nil {
 		return s.noGroup(err)
 	}
 	var denied []relay.Denied
-	gone := s.leaveLocked(st, &to, req.ResourceNamesUnsubscribe)
+	gone := s.leaveLocked(st, &to, unsubscribe)
 	update := func(g *relay.Group, subscribe, unsubscribe []string, initial map[string]string) {
 		sub := st.sub.In(g)
 		if sub == nil {
@@ -174,7 +173,7 @@ func (s *session) updateLocked(
 	// The listener's own first: a name that is unsubscribed elsewhere may be covered by a `*` that comes with it (DELTA-6, DELTA-9).
 	switch {
 	case first && (len(to.own) > 0 || len(to.others)+len(to.spots.list) == 0):
-		update(own, to.own, gone, req.InitialResourceVersions)
+		update(own, to.own, gone, initial)
 	case len(to.own) > 0, len(gone) > 0 && st.sub.In(own) != nil:
 		update(own, to.own, gone, nil)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
@@ -13,25 +14,23 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 )
 
-// request takes in a request of a SotW stream. The error is the status the stream ends with.
-func (s *session) request(now time.Time, req *discoveryv3.DiscoveryRequest) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st, first, err := s.enterLocked(req.Node, req.TypeUrl)
+// sotwLocked takes in a request of a SotW stream. The error is the status the stream ends with.
+func (s *session) sotwLocked(now time.Time, in *content) error {
+	st, first, err := s.enterLocked(in)
 	if err != nil {
 		return err
 	}
 	switch {
 	case st.barred:
 		// An empty response would say "delete all", so nothing is sent (SOTW-9).
-		st.refusedCount += uint64(len(req.ResourceNames) + len(req.ResourceLocators))
+		st.refusedCount += uint64(in.names.n + len(in.locators))
 		return nil
 	case relay.DeltaOnly(st.typeURL):
 		st.blank = first || st.blank // TRANS-7
-		s.verdictLocked(now, st, req.ResponseNonce, req.ErrorDetail)
+		s.verdictLocked(now, st, in.nonce, in.detail)
 	default:
-		s.verdictLocked(now, st, req.ResponseNonce, req.ErrorDetail)
-		if err := s.listLocked(now, st, req); err != nil {
+		s.verdictLocked(now, st, in.nonce, in.detail)
+		if err := s.listLocked(now, st, in); err != nil {
 			return err
 		}
 		if st.typeURL == relay.EndpointType {
@@ -44,8 +43,8 @@ func (s *session) request(now time.Time, req *discoveryv3.DiscoveryRequest) erro
 
 // verdictLocked pairs an ACK or NACK with the last response (NONCE-2). Any other nonce is stale and no verdict (NONCE-4); before
 // anything was sent there is none to compare with (NONCE-3). version_info takes no part in it.
-func (s *session) verdictLocked(now time.Time, st *streamType, nonce string, detail *status.Status) {
-	n, ours := nonceOf(s, nonce)
+func (s *session) verdictLocked(now time.Time, st *streamType, nonce []byte, detail *status.Status) {
+	n, ours := s.nonceOf(nonce)
 	if st.last() == nil || !ours || n != st.last().last {
 		return
 	}
@@ -56,7 +55,7 @@ func (s *session) verdictLocked(now time.Time, st *streamType, nonce string, det
 		s.clustersJudgedLocked(now)
 	}
 	if detail != nil {
-		s.nackLocked(now, st, &last, nonce, detail)
+		s.nackLocked(now, st, &last, string(nonce), detail)
 		return
 	}
 	s.ackLocked(now, st, &last)
@@ -64,16 +63,16 @@ func (s *session) verdictLocked(now time.Time, st *streamType, nonce string, det
 
 // listLocked takes in the names, which are the client's complete list whatever the nonce (SOTW-1, NONCE-5). The same list again
 // costs a hash and no look at the table: that is what nearly every ACK brings.
-func (s *session) listLocked(now time.Time, st *streamType, req *discoveryv3.DiscoveryRequest) error {
-	hash := s.hashList(req)
+func (s *session) listLocked(now time.Time, st *streamType, in *content) error {
+	hash := s.hashList(in)
 	if st.listed && st.list == hash {
 		return nil
 	}
 	st.list, st.listed = hash, true
-	if len(req.ResourceNames)+len(req.ResourceLocators) > 0 {
+	if in.names.n+len(in.locators) > 0 {
 		st.legacy = false // for good (WILD-3, WILD-6)
 	}
-	to := s.siftLocked(st, req)
+	to := s.siftLocked(st, in.names.strings(), in.locators)
 	to.wildcard = to.wildcard || st.legacy
 	wildcard := to.wildcard || slices.ContainsFunc(to.spots.list, func(x *spot) bool { return x.wildcard })
 	if wildcard && !st.wildcard && !relay.SentWhole(st.typeURL) {
@@ -81,7 +80,11 @@ func (s *session) listLocked(now time.Time, st *streamType, req *discoveryv3.Dis
 		st.held, st.heldSince = nil, time.Time{}
 	}
 	st.wildcard = wildcard
-	if err := s.replaceLocked(now, st, to, req.VersionInfo); err != nil {
+	version := ""
+	if st.sub.None() { // only the first request of a type says what the client holds (RELAY-43)
+		version = string(in.version)
+	}
+	if err := s.replaceLocked(now, st, to, version); err != nil {
 		return err
 	}
 	return s.countNamesLocked(st)
@@ -94,9 +97,6 @@ func (s *session) replaceLocked(now time.Time, st *streamType, to routed, versio
 		return s.noGroup(err)
 	}
 	first := st.sub.None()
-	if !first {
-		version = "" // only the first request of a type says what the client holds (RELAY-43)
-	}
 	var denied []relay.Denied
 	replace := func(g *relay.Group, names []string, wildcard bool) {
 		sub := st.sub.In(g)
@@ -160,7 +160,7 @@ func (s *session) replaceLocatedLocked(
 
 // siftLocked divides a list into what is asked of the table, and where, and what is refused. A refusal is told when the name is new in the
 // list, and not again.
-func (s *session) siftLocked(st *streamType, req *discoveryv3.DiscoveryRequest) routed {
+func (s *session) siftLocked(st *streamType, names []string, locators []*discoveryv3.ResourceLocator) routed {
 	before := st.refused
 	st.refused = nil
 	refuse := func(key, name string, p constraints.Params, why *reason) {
@@ -170,21 +170,25 @@ func (s *session) siftLocked(st *streamType, req *discoveryv3.DiscoveryRequest) 
 		if _, known := st.refused[key]; known {
 			return
 		}
+		key = strings.Clone(key)
 		st.refused[key] = struct{}{}
 		if _, known := before[key]; !known {
 			s.refuseAboutLocked(st, name, s.about(p), why)
 		}
 	}
-	to := s.routeLocked(st, req.ResourceNames, func(name string, why *reason) { refuse(name, name, constraints.Params{}, why) })
-	s.locatorsLocked(st, &to, keptFirst(st, req.ResourceLocators), func(name string, p constraints.Params, why *reason) {
+	to := s.routeLocked(st, names, func(name string, why *reason) { refuse(name, name, constraints.Params{}, why) })
+	s.locatorsLocked(st, &to, keptFirst(st, locators), func(name string, p constraints.Params, why *reason) {
 		refuse(locatorKey(name, p), name, p, why)
 	})
 	return to
 }
 
-// hashList is equal for equal lists. The seed is random, so that nobody can make two lists collide, and with them lose a change of
-// subscription.
-func (s *session) hashList(req *discoveryv3.DiscoveryRequest) uint64 {
+// hashList is equal for equal lists: of names it takes the encoded form, in which nearly every client has but one. The seed is random, so that
+// nobody can make two lists collide, and with them lose a change of subscription.
+func (s *session) hashList(in *content) uint64 {
+	if len(in.locators) == 0 {
+		return maphash.Bytes(s.cfg.seed, in.names.encoded)
+	}
 	var h maphash.Hash
 	h.SetSeed(s.cfg.seed)
 	var n [4]byte
@@ -193,15 +197,11 @@ func (s *session) hashList(req *discoveryv3.DiscoveryRequest) uint64 {
 		h.Write(n[:])
 		h.WriteString(name)
 	}
-	for _, name := range req.ResourceNames {
-		add(name)
+	for _, l := range in.locators {
+		add(l.GetName())
+		add(constraints.NewParams(l.GetDynamicParameters()).Key()) // in whatever order they came
 	}
-	if len(req.ResourceLocators) > 0 {
-		h.WriteString("\xff\xff\xff\xff") // no name is that long
-		for _, l := range req.ResourceLocators {
-			add(l.GetName())
-			add(constraints.NewParams(l.GetDynamicParameters()).Key()) // in whatever order they came
-		}
-	}
+	h.WriteString("\xff\xff\xff\xff") // no name is that long
+	h.Write(in.names.encoded)
 	return h.Sum64()
 }

@@ -41,15 +41,15 @@ func (l *sizeLog) response(now time.Time, r *response, st *stream) {
 
 // request looks at what a client sent, within the limit.
 func (l *sizeLog) request(now time.Time, in *request, st *stream) {
-	if in.size <= in.most/2 {
+	if in.size <= in.most()/2 {
 		return
 	}
-	typeURL := in.message.(interface{ GetTypeUrl() string }).GetTypeUrl() // both dialects' requests have it
+	typeURL := string(in.typeURL)
 	if !l.admit(now, metrics.FromClient, typeURL) {
 		return
 	}
 	l.log.Warn("a request is longer than half of limits.request_bytes", zap.String("type_url", clip(typeURL, maxTypeURL)),
-		zap.Int("bytes", in.size), zap.Int("request_bytes", in.most),
+		zap.Int("bytes", in.size), zap.Int("request_bytes", in.most()),
 		zap.Uint64("stream", st.id), zap.String("client", st.session.client()))
 }
 

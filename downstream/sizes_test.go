@@ -27,7 +27,7 @@ func TestSizesAreToldOfBefore(t *testing.T) {
 	st := &stream{session: newSession(r.set, false, r.now)}
 	clusters, endpoints := newStreamType(r.set, cds, "sotw"), newStreamType(r.set, eds, "sotw")
 	request := func(bytes int) *request {
-		return &request{message: &discoveryv3.DiscoveryRequest{TypeUrl: cds}, size: bytes, most: 1000}
+		return &request{content: &content{typeURL: []byte(cds)}, size: bytes, set: &settings{limits: Limits{RequestBytes: 1000}}}
 	}
 	for i, step := range []struct {
 		do    func(now time.Time)

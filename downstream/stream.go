@@ -11,16 +11,13 @@ import (
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"go.uber.org/zap"
-	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
-	"google.golang.org/protobuf/proto"
 )
 
 // stream is one client stream: the handler's goroutine reads, one more writes, and they meet in the session.
@@ -148,21 +145,21 @@ func (st *stream) account(err error) {
 
 // read takes in requests until the stream ends, and returns its status. It never waits for the writer.
 func (st *stream) read(ctx context.Context) error {
-	enter := func(bytes int) (int64, error) { return st.server.intake.enter(ctx, bytes) }
+	in := st.session.newRequest()
+	in.enter = func(bytes int) (int64, error) { return st.server.intake.enter(ctx, bytes) }
 	for {
-		in := st.session.newRequest()
-		in.enter = enter
 		if err := st.wire.RecvMsg(in); err != nil {
 			return st.reason(err)
 		}
 		now := time.Now()
 		err := st.receive(now, in)
+		nack := in.content != nil && in.detail != nil
+		in.done() // a long one should be garbage while the next is waited for
 		st.server.intake.leave(in.parts)
 		if err != nil {
 			return err
 		}
-		nack := isNACK(in.message)
-		st.pace(ctx, now, nack) // with no hold on the request: a long one should be garbage while the next is waited for
+		st.pace(ctx, now, in.set, nack)
 	}
 }
 
@@ -171,13 +168,13 @@ func (st *stream) receive(now time.Time, in *request) error {
 	st.server.cfg.Metrics.Message(metrics.FromClient, in.size)
 	switch {
 	case errors.Is(in.err, errTooLarge):
-		return st.session.settings().over("request_bytes", in.most, fmt.Sprintf("a request has %d bytes", in.size))
+		return in.set.over("request_bytes", in.most(), fmt.Sprintf("a request has %d bytes", in.size))
 	case errors.Is(in.err, errNotEntered):
 		return st.reason(in.err)
 	case in.err != nil:
-		return status.Errorf(codes.InvalidArgument, "the request does not decode: %v", in.err)
+		return undecoded(in.err)
 	}
-	err := st.accept(now, in.message)
+	err := st.accept(now, in)
 	st.server.sizes.request(now, in, st)
 	return err
 }
@@ -191,8 +188,7 @@ const (
 
 // pace waits before the next request is read, if they come too fast: flow control then slows the client down, and nobody else. It is no
 // reason to end the stream, since the client would only come again with all it has (TestFastClientIsReadSlowly).
-func (st *stream) pace(ctx context.Context, now time.Time, nack bool) {
-	set := st.session.settings()
+func (st *stream) pace(ctx context.Context, now time.Time, set *settings, nack bool) {
 	st.requests.set(set.limits.RequestsPerSecond)
 	st.refusals.set(set.limits.NACKsPerSecond)
 	wait, key, n := st.requests.take(now), "requests_per_second", set.limits.RequestsPerSecond
@@ -214,20 +210,10 @@ func (st *stream) pace(ctx context.Context, now time.Time, nack bool) {
 	sleep(ctx, wait)
 }
 
-func isNACK(m proto.Message) bool {
-	return m.(interface{ GetErrorDetail() *rpcstatus.Status }).GetErrorDetail() != nil // both dialects' requests have it
-}
-
 // accept gives one request to the session, and logs what it brought.
-func (st *stream) accept(now time.Time, m proto.Message) error {
-	var err error
-	switch m := m.(type) {
-	case *discoveryv3.DiscoveryRequest:
-		err = st.session.request(now, m)
-	case *discoveryv3.DeltaDiscoveryRequest:
-		err = st.session.deltaRequest(now, m)
-	}
-	for _, n := range st.session.takeNotes() {
+func (st *stream) accept(now time.Time, in *request) error {
+	err := st.session.request(now, in)
+	for _, n := range in.notes {
 		switch {
 		case n.limit != nil:
 			st.short = st.short || n.limit.limit == "memory"

@@ -96,7 +96,7 @@ func TestColdWait(t *testing.T) {
 			r := newRig(t)
 			p := r.client(true)
 			// Not sends: the lane is to stay closed until the row opens it.
-			err := p.session.deltaRequest(p.now, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: eds, ResourceNamesSubscribe: []string{"a"}})
+			_, err := takeIn(t, p.session, p.now, encoded(t, &discoveryv3.DeltaDiscoveryRequest{TypeUrl: eds, ResourceNamesSubscribe: []string{"a"}}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,9 @@
 package relay
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // overlap is what is kept of a client that selects in more ways than one, by `*` and globs say: the sets may hold one name each, as
 // one body or as two, and the client is told of it once. A client of one set costs none of this: its position tells what it holds.
@@ -171,6 +174,12 @@ func (s *Sub) partLocked(p *position, now time.Time) {
 func (s *Sub) againLocked(name, spelt string) {
 	if s.again == nil {
 		s.again = map[string]string{}
+	}
+	same := spelt == name
+	if name = strings.Clone(name); same { // they may be parts of a whole request
+		spelt = name
+	} else {
+		spelt = strings.Clone(spelt)
 	}
 	s.again[name] = spelt
 	if s.more != nil {

@@ -128,8 +128,9 @@ func (s *shard) coveringLocked(name string, f func(*set)) {
 func (s *shard) collectionLocked(name, spelt string, k selectorKind) *set {
 	t := s.collections[name]
 	if t == nil {
+		name = strings.Clone(name)
 		t = newSet(s, name)
-		t.kind, t.spelt = k, spelt
+		t.kind, t.spelt = k, strings.Clone(spelt)
 		if k == glob {
 			t.reach = reachOf(name)
 		}

@@ -1,6 +1,9 @@
 package relay
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // What a Sub is subscribed to, and how that changes.
 
@@ -38,7 +41,7 @@ func (s *Sub) Namespaces(names []string) {
 		if s.spaces == nil {
 			s.spaces = map[string]bool{}
 		}
-		s.spaces[NameKey(name)] = true
+		s.spaces[strings.Clone(NameKey(name))] = true
 	}
 }
 
@@ -173,7 +176,7 @@ func (s *Sub) spellAsLocked(name, spelt string) {
 	if s.spelt == nil {
 		s.spelt = map[string]string{}
 	}
-	s.spelt[name] = spelt
+	s.spelt[name] = strings.Clone(spelt)
 }
 
 // selectsLocked is the client's position in the collection of that name; nil: it is not subscribed to it.

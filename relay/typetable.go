@@ -38,6 +38,16 @@ var order = map[string]int{
 	virtualHostTypeV2: 7, typePrefix + "envoy.service.discovery.v2.Runtime": 9,
 }
 
+// TypeURL is a type URL as a string, without a copy if it is a known one.
+func TypeURL(b []byte) string {
+	for known := range order {
+		if known == string(b) {
+			return known
+		}
+	}
+	return string(b)
+}
+
 // CompareTypes orders type URLs as ORD-1 wants them written on one stream.
 func CompareTypes(a, b string) int {
 	ra, oka := order[a]

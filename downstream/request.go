@@ -1,0 +1,327 @@
+package downstream
+
+import (
+	"errors"
+	"iter"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// request is what a client's messages are read into, one after the other. It keeps the error, so that a message that does not decode
+// ends the stream as what it is, INVALID_ARGUMENT, and not as an internal error (ERR-6). While the next is waited for it holds nothing of
+// the last.
+type request struct {
+	// Set once by newRequest.
+	delta bool
+	enter func(bytes int) (parts int64, err error) // waits until it may be decoded; nil: at once
+
+	set   *settings // in force when the last message was taken in
+	notes []note    // to be logged, of taking it in
+
+	size  int
+	parts int64 // of the intake, until it is taken in
+	err   error
+	*content
+}
+
+// content is a request of either dialect, read without the generated types. All of it but what is decoded is in grpc's buffer, and good
+// until done: nothing may be kept but copies.
+type content struct {
+	buffer                  mem.Buffer
+	typeURL, version, nonce []byte
+	node                    run
+	names, unsubscribe      run               // in delta names are those subscribed
+	initial                 run               // of which bytes are those of names
+	versionBytes            int               // in initial
+	detail                  *rpcstatus.Status // nil: there is none
+	locators, leaving       []*discoveryv3.ResourceLocator
+}
+
+// contents are lent to requests while there is something in them.
+var contents = sync.Pool{New: func() any { return &content{} }}
+
+// errTooLarge: the request is not read (ERR-7).
+var errTooLarge = errors.New("the request is too large")
+
+// read decodes a message. What is wrong with it is in err.
+func (r *request) read(data mem.BufferSlice) {
+	r.size, r.parts, r.err = data.Len(), 0, nil
+	if r.size > r.most() {
+		r.err = errTooLarge
+		return
+	}
+	if r.enter != nil {
+		if r.parts, r.err = r.enter(r.size); r.err != nil {
+			return
+		}
+	}
+	r.content = contents.Get().(*content)
+	r.buffer = data.MaterializeToBuffer(mem.DefaultBufferPool())
+	r.err = r.decode(r.buffer.ReadOnlyData(), r.delta)
+}
+
+// most is how many bytes a message may have.
+func (r *request) most() int { return r.set.limits.RequestBytes }
+
+// done lets go of the message.
+func (r *request) done() {
+	c := r.content
+	if c == nil {
+		return
+	}
+	c.buffer.Free()
+	*c = content{}
+	contents.Put(c)
+	r.content, r.notes = nil, nil
+}
+
+// field is what a field of a request says, whatever its number is in the dialect.
+type field uint8
+
+const (
+	unknownField field = iota
+	versionField
+	nodeField
+	namesField
+	typeURLField
+	nonceField
+	detailField
+	locatorsField
+	unsubscribeField
+	initialField
+	leavingField
+)
+
+var (
+	sotwRequest = [...]field{
+		1: versionField, 2: nodeField, 3: namesField, 4: typeURLField, 5: nonceField, 6: detailField, 7: locatorsField,
+	}
+	deltaRequest = [...]field{
+		1: nodeField, 2: typeURLField, 3: namesField, 4: unsubscribeField, 5: initialField, 6: nonceField, 7: detailField,
+		8: locatorsField, 9: leavingField,
+	}
+)
+
+// Why a request does not decode, beside protowire's own reasons.
+var (
+	errUTF8        = errors.New("a string is not UTF-8")
+	errFieldNumber = errors.New("a field number is out of range")
+)
+
+// decode reads an encoded message as the protobuf library would (FuzzRequest).
+func (c *content) decode(b []byte, delta bool) error {
+	fields := sotwRequest[:]
+	if delta {
+		fields = deltaRequest[:]
+	}
+	for at := 0; at < len(b); {
+		number, value, length, err := nextField(b[at:])
+		if err != nil {
+			return err
+		}
+		if f := int(number); value != nil && f < len(fields) {
+			if err := c.take(fields[f], b, at, at+length, value); err != nil {
+				return err
+			}
+		}
+		at += length
+	}
+	return nil
+}
+
+// nextField is the first field in b and its length, with tag. value is nil unless it is of the wire type of strings and messages, which all
+// known fields are: any other is an unknown field.
+func nextField(b []byte) (number protowire.Number, value []byte, length int, err error) {
+	number, wireType, tag := protowire.ConsumeTag(b)
+	switch {
+	case tag < 0:
+		return 0, nil, 0, protowire.ParseError(tag)
+	case number > protowire.MaxValidNumber:
+		return 0, nil, 0, errFieldNumber
+	case wireType == protowire.BytesType:
+		value, length = protowire.ConsumeBytes(b[tag:])
+	default:
+		length = protowire.ConsumeFieldValue(number, wireType, b[tag:])
+	}
+	if length < 0 {
+		return 0, nil, 0, protowire.ParseError(length)
+	}
+	return number, value, tag + length, nil
+}
+
+// take takes up a field that is at b[at:next].
+func (c *content) take(f field, b []byte, at, next int, value []byte) error {
+	switch f {
+	case versionField:
+		return takeString(&c.version, value)
+	case typeURLField:
+		return takeString(&c.typeURL, value)
+	case nonceField:
+		return takeString(&c.nonce, value)
+	case nodeField:
+		c.node.add(b, at, next, len(value)) // looked at when it is not the last one again
+	case namesField:
+		c.names.add(b, at, next, len(value))
+		return checkString(value)
+	case unsubscribeField:
+		c.unsubscribe.add(b, at, next, len(value))
+		return checkString(value)
+	case initialField:
+		name, version, err := entryOf(value)
+		c.initial.add(b, at, next, len(name))
+		c.versionBytes += len(version)
+		return err
+	case detailField:
+		if c.detail == nil {
+			c.detail = &rpcstatus.Status{}
+		}
+		return merge(value, c.detail)
+	case locatorsField:
+		return takeLocator(&c.locators, value)
+	case leavingField:
+		return takeLocator(&c.leaving, value)
+	}
+	return nil
+}
+
+func checkString(value []byte) error {
+	if !utf8.Valid(value) {
+		return errUTF8
+	}
+	return nil
+}
+
+func takeString(to *[]byte, value []byte) error {
+	*to = value
+	return checkString(value)
+}
+
+func takeLocator(to *[]*discoveryv3.ResourceLocator, value []byte) error {
+	l := &discoveryv3.ResourceLocator{}
+	*to = append(*to, l)
+	return merge(value, l)
+}
+
+// merge reads a message in the request, which may be in it several times.
+func merge(value []byte, m proto.Message) error {
+	return proto.UnmarshalOptions{Merge: true, RecursionLimit: protowire.DefaultRecursionLimit - 1}.Unmarshal(value, m)
+}
+
+// entryOf reads an entry of initial_resource_versions.
+func entryOf(b []byte) (name, version []byte, err error) {
+	for len(b) > 0 {
+		number, value, length, err := nextField(b)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case value == nil:
+		case number == 1:
+			name = value
+		case number == 2:
+			version = value
+		}
+		if value != nil && number <= 2 && !utf8.Valid(value) {
+			return nil, nil, errUTF8
+		}
+		b = b[length:]
+	}
+	return name, version, nil
+}
+
+// readNode decodes the node; nil: there is none.
+func (c *content) readNode() (*corev3.Node, error) {
+	if c.node.n == 0 {
+		return nil, nil
+	}
+	node := &corev3.Node{}
+	for value := range c.node.values() {
+		if err := merge(value, node); err != nil {
+			return nil, err
+		}
+	}
+	return node, nil
+}
+
+// versions decodes initial_resource_versions.
+func (c *content) versions() map[string]string {
+	if c.initial.n == 0 {
+		return nil
+	}
+	var names, versions copier // apart: names are kept for longer
+	names.Grow(c.initial.bytes)
+	versions.Grow(c.versionBytes)
+	all := make(map[string]string, min(c.initial.n, 1+c.initial.bytes)) // of which one may be empty
+	for value := range c.initial.values() {
+		name, version, _ := entryOf(value)
+		all[names.copy(name)] = versions.copy(version)
+	}
+	return all
+}
+
+// run is a repeated field of a message, in all its occurrences: the bytes of the message itself where one follows the other, as nearly
+// always, or else a copy.
+type run struct {
+	encoded []byte
+	end     int // where it ends in the message, if it is of it
+	n       int
+	bytes   int // of values
+}
+
+// add adds the occurrence at b[at:next] of the message.
+func (r *run) add(b []byte, at, next, value int) {
+	switch {
+	case r.n == 0:
+		r.encoded, r.end = b[at:next:next], next
+	case r.end == at:
+		r.encoded, r.end = b[at-len(r.encoded):next:next], next
+	default:
+		r.encoded, r.end = append(r.encoded, b[at:next]...), -1
+	}
+	r.n++
+	r.bytes += value
+}
+
+// values are the occurrences, in order.
+func (r *run) values() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for b := r.encoded; len(b) > 0; {
+			_, value, length, err := nextField(b)
+			if err != nil || !yield(value) { // it was looked at before, and there is no error
+				return
+			}
+			b = b[length:]
+		}
+	}
+}
+
+// strings are copies of the values. They have one block of memory together, all of which lasts as long as one of them: who keeps one of many
+// for long makes a copy of its own.
+func (r *run) strings() []string {
+	if r.n == 0 {
+		return nil
+	}
+	all := copier{}
+	all.Grow(r.bytes)
+	list := make([]string, 0, r.n)
+	for value := range r.values() {
+		list = append(list, all.copy(value))
+	}
+	return list
+}
+
+// copier makes strings that have one block of memory together, if it is told beforehand to Grow to it.
+type copier struct{ strings.Builder }
+
+func (c *copier) copy(b []byte) string {
+	from := c.Len()
+	c.Write(b)
+	return c.String()[from:]
+}
