@@ -151,6 +151,59 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
+// BenchmarkUpdate is one change of one resource, from its bytes, taken by the one client that it concerns, among clients whom it does not
+// concern: of other names, of `*` of another type, and of other groups, a third each. Neither they nor the resources that did not change may
+// make it dearer.
+func BenchmarkUpdate(b *testing.B) {
+	for _, kind := range arrivalKinds {
+		if kind.typeURL == ClusterType && !kind.delta {
+			continue // the whole list comes: BenchmarkChange
+		}
+		for _, n := range []int{1, 100, 10_000} {
+			b.Run(fmt.Sprintf("%s/clients=%d", kind.name, n), func(b *testing.B) {
+				a := newArrivals(kind.typeURL, kind.delta, 100)
+				r, s := newArrivalRig(b, a)
+				r.bystanders(kind.typeURL, n)
+				r.open()
+				r.arrive(a.response(a.all...), kind.delta)
+				r.table.Advance(zero.Add(time.Minute))
+				s.Take(zero)
+				raws := [][]byte{a.changed(1), a.changed(2)}
+				b.ReportAllocs()
+				b.ResetTimer()
+				for i := range b.N {
+					r.arrive(raws[i%2], kind.delta)
+					if s.Take(zero) == nil {
+						b.Fatal("nothing to tell")
+					}
+				}
+			})
+		}
+	}
+}
+
+// bystanders are clients whom a change of the first resource does not concern.
+func (r *rig) bystanders(typeURL string, n int) {
+	other := EndpointType
+	if typeURL == EndpointType {
+		other = ClusterType
+	}
+	for i := range n {
+		switch i % 3 {
+		case 0:
+			r.sub(typeURL, true, fmt.Sprint("other", i))
+		case 1:
+			r.sub(other, true, Wildcard)
+		default:
+			g, err := r.table.Origin("mesh").Dedicated(relaytestNode())
+			if err != nil {
+				r.tb.Fatal(err)
+			}
+			g.Open(NewSubscriber(), SubOptions{TypeURL: typeURL, Delta: true}).Update(zero, []string{"resource-000000"}, nil)
+		}
+	}
+}
+
 // BenchmarkHold is how long the table's lock is held at most while a response of 100,000 resources is taken up, as a client meets it that
 // wants to take meanwhile: the median of several responses, in milliseconds.
 func BenchmarkHold(b *testing.B) {
