@@ -308,18 +308,16 @@ func (s *shard) letGoLocked(t *set) (n int) {
 }
 
 func (t *set) removeHeldLocked(held map[identity]*NameError, rev uint64) (n int) {
-	touched, told := map[*member]bool{}, false
+	touched, told := &touchedMembers{}, false
 	for id := range held {
 		if m := t.members[id.name]; m != nil && find(m.variants, id.constraints) != nil {
 			m.variants = cut(m.variants, id.constraints)
 			told = t.faults.clear(id.name) || told
-			touched[m] = true
+			touched.add(m)
 			n++
 		}
 	}
-	for m := range touched {
-		t.offerLocked(m, rev)
-	}
+	t.offerAllLocked(touched, rev)
 	for id, err := range held {
 		if err != nil && t.members[id.name] == nil {
 			told = t.faults.state(err, t.askedGen, rev) || told

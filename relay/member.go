@@ -8,8 +8,27 @@ type member struct {
 	variants []*Variant
 	seenGen  uint32 // generation of the lane that mentioned it last
 	uncached bool   // counted in set.uncached
+	touched  bool   // in touchedMembers
 	listed   uint64 // revision of the last response that listed it
 	rev      uint64 // revision of the last change of content
+}
+
+// touchedMembers are those to be offered anew, in the order in which the response speaks of them.
+type touchedMembers []*member
+
+func (ms *touchedMembers) add(m *member) {
+	if !m.touched {
+		m.touched = true
+		*ms = append(*ms, m)
+	}
+}
+
+// offerAllLocked offers them.
+func (t *set) offerAllLocked(ms *touchedMembers, rev uint64) {
+	for _, m := range *ms {
+		m.touched = false
+		t.offerLocked(m, rev)
+	}
 }
 
 // applyLocked takes up what a response says of the set.
@@ -22,7 +41,7 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 	ended := t.answeredGen != gen && t.rollFaultsLocked(rev)
 	counts := s.hearsLocked(t, gen, func() int { return len(t.members) })
 	news, unmentioned := false, false
-	touched := make(map[*member]bool)
+	touched := &touchedMembers{}
 	for i, body := range bodies {
 		name := u.Resources[i].Name
 		m := t.members[name]
@@ -48,7 +67,7 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 		m.seenGen = gen
 		t.listLocked(m, rev)
 		t.swapLocked(a, m, body, touched)
-		if t.faults.clear(name) && !touched[m] {
+		if t.faults.clear(name) && !m.touched {
 			for _, v := range t.views {
 				v.renew(name, rev)
 			}
@@ -59,9 +78,7 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 	ended = t.removeMembersLocked(a, u, touched, kept) || ended
 	stated := t.failMembersLocked(a, u, touched, kept, rev, gen)
 	ended = t.omitMembersLocked(a, u, touched, kept, rev, gen) || ended
-	for m := range touched {
-		t.offerLocked(m, rev)
-	}
+	t.offerAllLocked(touched, rev)
 	if (unmentioned || stated) && t.sweepGen == gen {
 		t.sweepNews = s.now
 	}
@@ -80,7 +97,7 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 }
 
 // swapLocked puts a body into its member. Equal content under another origin version replaces the pointer and is no event.
-func (t *set) swapLocked(a *Applied, m *member, body *Variant, touched map[*member]bool) {
+func (t *set) swapLocked(a *Applied, m *member, body *Variant, touched *touchedMembers) {
 	old := find(m.variants, body.Constraints.Key())
 	if old == body {
 		a.Resumed++
@@ -96,24 +113,22 @@ func (t *set) swapLocked(a *Applied, m *member, body *Variant, touched map[*memb
 		}
 		return
 	}
-	touched[m] = true
+	touched.add(m)
 	a.Changed++
 }
 
 // heardAllLocked takes up a response of heartbeats.
 func (t *set) heardAllLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
-	touched := make(map[*member]bool)
+	touched := &touchedMembers{}
 	for i := range bodies {
 		t.heardLocked(a, u, &u.Resources[i], gen, touched)
 	}
-	for m := range touched {
-		t.offerLocked(m, t.shard.rev)
-	}
+	t.offerAllLocked(touched, t.shard.rev)
 	t.changedLocked(t.shard.rev)
 }
 
 // removeMembersLocked takes up the removals. ended: one of them ended an error.
-func (t *set) removeMembersLocked(a *Applied, u *Update, touched map[*member]bool, kept map[identity]bool) (ended bool) {
+func (t *set) removeMembersLocked(a *Applied, u *Update, touched *touchedMembers, kept map[identity]bool) (ended bool) {
 	remove := func(name, key string) {
 		if kept[identity{name, key}] {
 			return
@@ -124,7 +139,7 @@ func (t *set) removeMembersLocked(a *Applied, u *Update, touched map[*member]boo
 			return // DEL-4
 		}
 		m.variants = cut(m.variants, key)
-		touched[m] = true
+		touched.add(m)
 		a.Changed++
 	}
 	for _, name := range u.Removed {
@@ -138,7 +153,7 @@ func (t *set) removeMembersLocked(a *Applied, u *Update, touched map[*member]boo
 
 // failMembersLocked takes up the errors, of members and of what could have been one, and reports whether any has to be told. The
 // body goes or stays (ABS-8).
-func (t *set) failMembersLocked(a *Applied, u *Update, touched map[*member]bool, kept map[identity]bool, rev uint64, gen uint32) (stated bool) {
+func (t *set) failMembersLocked(a *Applied, u *Update, touched *touchedMembers, kept map[identity]bool, rev uint64, gen uint32) (stated bool) {
 	for _, e := range u.Errors {
 		if m := t.members[e.Name]; len(kept) > 0 && m != nil && t.shard.group.origin.ends(e) && m.isIn(kept) {
 			continue // that it is gone is not told before it is
@@ -156,7 +171,7 @@ func (t *set) failMembersLocked(a *Applied, u *Update, touched map[*member]bool,
 			t.guard.cancelAllLocked(m.variants)
 		case len(m.variants) > 0:
 			m.variants = nil
-			touched[m] = true
+			touched.add(m)
 			a.Changed++
 		}
 	}
@@ -165,7 +180,7 @@ func (t *set) failMembersLocked(a *Applied, u *Update, touched map[*member]bool,
 
 // omitMembersLocked removes what a full response leaves out. A response with a bad part proves no absence (RELAY-32), nor does one
 // of a grouped type (DEL-3), nor does it prove any of what is in error (ABS-8, ABS-11).
-func (t *set) omitMembersLocked(a *Applied, u *Update, touched map[*member]bool, kept map[identity]bool, rev uint64, gen uint32) (ended bool) {
+func (t *set) omitMembersLocked(a *Applied, u *Update, touched *touchedMembers, kept map[identity]bool, rev uint64, gen uint32) (ended bool) {
 	if !t.omitsLocked(u) {
 		return false
 	}
@@ -176,7 +191,7 @@ func (t *set) omitMembersLocked(a *Applied, u *Update, touched map[*member]bool,
 		if m.listed != rev && len(m.variants) > 0 && !t.faults.keeps(m.name, gen) && !m.isIn(kept) {
 			t.faults.clear(m.name)
 			m.variants = nil
-			touched[m] = true
+			touched.add(m)
 			a.Changed++
 		}
 	}

@@ -102,7 +102,7 @@ func (s *shard) askAgainLocked(e *entry, gen uint32) {
 }
 
 // heardLocked looks at a resource of the set without a payload that can be used.
-func (t *set) heardLocked(a *Applied, u *Update, r *Resource, gen uint32, touched map[*member]bool) {
+func (t *set) heardLocked(a *Applied, u *Update, r *Resource, gen uint32, touched *touchedMembers) {
 	m, key := t.members[r.Name], r.Constraints.Key()
 	var held *Variant
 	if m != nil {
@@ -115,7 +115,7 @@ func (t *set) heardLocked(a *Applied, u *Update, r *Resource, gen uint32, touche
 		a.Expired++
 		if held != nil {
 			m.variants = cut(m.variants, key)
-			touched[m] = true
+			touched.add(m)
 			a.Changed++
 		}
 	case lasts:

@@ -30,8 +30,12 @@ func (r *Response) Len() int { return len(r.resources) }
 // integer for varints; other wire types are skipped.
 func fields(b []byte, f func(n protowire.Number, v []byte, i uint64) error) error {
 	for len(b) > 0 {
-		n, t, m := protowire.ConsumeTag(b)
-		if m < 0 {
+		var n protowire.Number
+		var t protowire.Type
+		m := 1
+		if tag := b[0]; tag < 0x80 && tag >= 8 { // one byte, as nearly all
+			n, t = protowire.Number(tag>>3), protowire.Type(tag&7)
+		} else if n, t, m = protowire.ConsumeTag(b); m < 0 {
 			return protowire.ParseError(m)
 		}
 		b = b[m:]
@@ -39,6 +43,11 @@ func fields(b []byte, f func(n protowire.Number, v []byte, i uint64) error) erro
 		var i uint64
 		switch t {
 		case protowire.BytesType:
+			if len(b) > 0 && b[0] < 0x80 && int(b[0]) < len(b) { // its length is one byte
+				m = 1 + int(b[0])
+				v = b[1:m:m]
+				break
+			}
 			v, m = protowire.ConsumeBytes(b)
 			if v == nil {
 				v = []byte{} // an empty value is not an absent one
