@@ -83,6 +83,7 @@ func (t *set) reviveLocked() {
 
 // forgetLocked drops the members. Nobody has been given them.
 func (t *set) forgetLocked() {
+	t.askedGen, t.answeredGen = 0, 0 // as in clearLocked
 	rev := t.shard.nextRevLocked()
 	for _, m := range t.members {
 		m.variants = nil

@@ -171,6 +171,7 @@ func (t *set) clearLocked() {
 		return
 	}
 	t.retireLocked()
+	t.askedGen, t.answeredGen = 0, 0 // a stream that the type was taken off may still be there (RELAY-92): it tells differences to what goes
 	t.revived, t.uncached, t.anew = false, 0, false
 	for name := range t.members {
 		t.shard.mindLocked(mortalKey{t, name}, nil)
