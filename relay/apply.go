@@ -129,8 +129,9 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			s.strayLocked(a, gen, r.identity())
 			continue
 		}
-		if !e.askedOn(gen) {
-			continue // the name lives on the other lane by now, which may have brought something newer
+		if !e.askedOn(gen) { // the name lives on the other lane by now, which may have brought something newer
+			s.prolongLocked(e, u, r)
+			continue
 		}
 		if body == nil {
 			s.heardAllLocked(a, e, u, r, touched, gen)

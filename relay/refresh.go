@@ -50,6 +50,33 @@ func (s *shard) heardNameLocked(a *Applied, e *entry, u *Update, r *Resource, ge
 	return false
 }
 
+// prolongLocked takes up a heartbeat that came on the stream which a name has left, if what is held lasts longer by it (RELAY-48): the
+// other stream was presented the version, and nothing may be said there before the TTL is over.
+func (s *shard) prolongLocked(e *entry, u *Update, r *Resource) {
+	held := find(e.variants, r.Constraints.Key())
+	if r.Any != nil || held == nil || s.hearLocked(nil, held, u, r) != lasts {
+		return
+	}
+	expires, _ := r.expiry(s.now)
+	longer := held.lasting(expires)
+	if !longer.outlasts(held) {
+		return
+	}
+	for _, x := range s.holdersLocked(held.Name) {
+		if find(x.variants, r.Constraints.Key()) != held {
+			continue
+		}
+		x.variants = put(x.variants, longer)
+		s.mindLocked(mortalKey{name: x.name}, x.variants)
+		for _, w := range x.wants {
+			if w.chosen == held {
+				w.chosen = longer
+				w.renewedLocked(s.rev)
+			}
+		}
+	}
+}
+
 // heard is what a resource without a body to take up means for the one that is held.
 type heard uint8
 
