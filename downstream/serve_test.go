@@ -168,7 +168,7 @@ func TestVanishedClient(t *testing.T) {
 	start := time.Now()
 	c.Cancel()
 	await(t, "the stream is gone", func() bool { return len(l.server.Clients()) == 0 })
-	if d := time.Since(start); d > time.Second {
+	if d := time.Since(start); d > 5*time.Second { // through real sockets, on a machine that may be loaded
 		t.Errorf("that took %v", d)
 	}
 }

@@ -44,7 +44,8 @@ func newWorldOf(t *testing.T, of relay.OriginConfig, path string, hold map[strin
 	for name, text := range hold {
 		w.put(name, text)
 	}
-	table, err := relay.New(relay.Config{Linger: -1, Origins: []relay.OriginConfig{of}})
+	// Files state that there is no more: if a set had to settle by a pause, nobody here would live to see it.
+	table, err := relay.New(relay.Config{Linger: -1, Settle: time.Hour, ColdWait: time.Hour, Origins: []relay.OriginConfig{of}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,9 +58,9 @@ var failureCases = []testCase{
 				c.AwaitNames(eds, "the client has it", "a")
 				w.first.AwaitMetric(1, "the origin counts as connected", "weir_upstream_connected")
 			}
+			ended = time.Now() // before, as who looks may be late
 			up.End(status.Error(codes.Unavailable, "come again"))
 			<-up.Done()
-			ended = time.Now()
 			if v, _ := w.first.Metric("weir_upstream_connected"); v != 1 {
 				t.Error("the end of a stream that was answered counts as an error")
 			}
