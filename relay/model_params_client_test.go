@@ -213,13 +213,13 @@ func (m *paramModel) goesBack(c *paramClient, name string, body int) {
 	if !known || knew < 0 || all[knew].body < 0 && c.names[name] {
 		return
 	}
+	delete(c.back, name) // what comes now is what it holds from now on, and may be told it again
 	if m.sotw && !FullState(c.typeURL) && all[len(all)-1].body < 0 {
 		return // it cannot say that it is gone (DEL-3)
 	}
 	if now := m.lives.last(c.typeURL, name+"|"+c.p, body); now >= 0 && now < knew { // of overlapping ones the map may have another for a moment
 		m.fatalf("client %d {%s} came back with what the origin had at %v of %s, and is told %d of before: %v", c.id, c.p, all[knew], name, body, all)
 	}
-	delete(c.back, name)
 }
 
 // loses judges a removal: the origin must have had nothing for the map at some time after it made what the client holds.

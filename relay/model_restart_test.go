@@ -90,6 +90,7 @@ func (m *model) goesBack(c *modelSub, name string, body int) {
 	if m.lives[c.typeURL][name][knew].body < 0 && c.names[name] {
 		return // it names it, and does not say that it holds it
 	}
+	delete(c.back, name) // what comes now is what it holds from now on, and may be told it again
 	if at, ever := m.faulted[c.typeURL][name]; ever && at >= m.lives[c.typeURL][name][knew].at || m.faults[c.typeURL][name].code != 0 {
 		return // an origin that has it in error says nothing of the body: what weir has of it stays (ABS-8)
 	}
@@ -100,7 +101,6 @@ func (m *model) goesBack(c *modelSub, name string, body int) {
 		m.t.Fatalf("client %d (%s, delta %v, wildcard %v, names %v) came back with what the origin had at %v of %s, and is told %d of before: %v\n%s",
 			c.id, shortType(c.typeURL), c.delta, c.wildcard, c.names, m.lives[c.typeURL][name][knew], name, body, m.lives[c.typeURL][name], m.tail())
 	}
-	delete(c.back, name)
 }
 
 // live notes what the origin has.

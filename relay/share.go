@@ -182,7 +182,7 @@ func (s *shard) waitsForHeirLocked(w *want) bool {
 
 // keepsLocked reports whether a removal is no word about what the shard holds of the name: it was never asked for this map. Then the name
 // is asked, and what there is stays until the answer, or for cold_wait. gen is the stream's: on that of `*` it is a word about `*` alone.
-func (s *shard) keepsLocked(p *portion, id identity, gen uint32) bool {
+func (s *shard) keepsLocked(p *portion, id identity, gen uint32, now time.Time) bool {
 	e := s.named.entries[id.name]
 	if e == nil || !e.askedOn(gen) || find(e.variants, id.constraints) == nil ||
 		p != nil && slices.ContainsFunc(p.Resources, func(r Resource) bool { return r.Name == id.name && r.Any != nil }) {
@@ -193,7 +193,7 @@ func (s *shard) keepsLocked(p *portion, id identity, gen uint32) bool {
 		if w.rep() != nil && w.chosen != nil && w.chosen.Constraints.Key() == id.constraints {
 			w.sharing, kept = &sharing{left: w.chosen}, true
 			s.lookLocked(w)
-			s.push(timer{at: s.now.Add(s.cfg().ColdWait), kind: keptEnd, shard: s, want: w})
+			s.push(timer{at: now.Add(s.cfg().ColdWait), kind: keptEnd, shard: s, want: w})
 		}
 	}
 	return kept

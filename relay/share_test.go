@@ -73,6 +73,17 @@ func TestShare(t *testing.T) {
 		}
 		check(r)
 	})
+	t.Run("what is kept is kept for cold_wait from the removal on", func(t *testing.T) {
+		r, _, two := begin(true)
+		r.asks(mainLane, false)
+		at := zero.Add(time.Hour) // nobody has asked or been told anything for long
+		r.says(mainLane, at, EndpointType, "n{env=prod,v=1}=a", "-n{env=prod}")
+		r.table.Advance(at.Add(9 * time.Second))
+		isTold(t, "v2", told(two), "nothing")
+		r.table.Advance(at.Add(10 * time.Second))
+		isTold(t, "v2", told(two), "-n")
+		check(r)
+	})
 	t.Run("a split that states both", func(t *testing.T) {
 		r, one, two := begin(true)
 		r.asks(mainLane, false)
