@@ -17,11 +17,10 @@ var (
 )
 
 // fixed reports whether a kind is played with one seed unless told otherwise: on rare seeds, about one in a hundred (5038 of
-// "aliases restarts", 5051 of "aliases no-versions"), its judge is known to raise alarms that nobody has traced to an end.
-// Of "sotw params restarts" it is seed 101, of "params shared" 1795315736995931390, and of "ttl" 268.
+// "aliases restarts", 5051 of "aliases no-versions"), its judge is known to raise alarms that nobody has traced to an end. Of the seeds of
+// those with parameters that were known all are, and one alarm more was seen whose seed is lost.
 func fixed(kind string) bool {
-	return strings.HasPrefix(kind, "aliases") || kind == "ttl" || kind == "sotw params restarts" ||
-		strings.HasSuffix(kind, "params shared")
+	return strings.HasPrefix(kind, "aliases") || kind == "sotw params restarts" || strings.HasSuffix(kind, "params shared")
 }
 
 func newRand(t *testing.T, kind string) *rand.Rand {
