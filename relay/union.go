@@ -156,6 +156,7 @@ func (u *Union) Replace(now time.Time, s *Sub, names []string, wildcard bool) []
 	if m != nil && m.look(s) && s.united {
 		// What came with `*` is held by name from now on, whichever origin is asked for it.
 		m.shape(m.told != "" && m.stars == 0)
+		u.Remind() // other parts may have waited for it
 	}
 	return denied
 }
