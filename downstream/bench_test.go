@@ -155,5 +155,5 @@ func (f *fleet) accept(p *clientEnd, nonce []byte) {
 	} else {
 		s.verdictLocked(f.now, s.types[0], nonce, nil)
 	}
-	s.wakeLocked()
+	s.wakeLocked(f.now)
 }

@@ -72,6 +72,9 @@ type Timing struct {
 	// AckWait is how long the next response of a type waits for the answer to the last (`timing.ack_wait`, NONCE-10).
 	// Default 5 s.
 	AckWait time.Duration
+	// Coalesce is how long after changes were written to a client further ones are gathered, to be written together
+	// (`timing.coalesce`). Default 0: each is written as soon as the client can take it. At most 10 s.
+	Coalesce time.Duration
 	// SendStall is how long one write may block before the stream is ended (`timing.send_stall`, ERR-9). Default 10 min.
 	SendStall time.Duration
 	// FirstRequest is how long a stream may stay without a request (`timing.first_request`, STREAM-9). Default 30 s.
@@ -164,6 +167,9 @@ func (c *Config) normalize() error {
 	if t.MaxStreamAge < 0 {
 		errs = append(errs, fmt.Errorf("timing.max_stream_age: %v is negative", t.MaxStreamAge))
 	}
+	if t.Coalesce < 0 || t.Coalesce > maxCoalesce {
+		errs = append(errs, fmt.Errorf("timing.coalesce: %v is not from 0s to %v", t.Coalesce, maxCoalesce))
+	}
 	if t.ColdWait >= maxColdWait {
 		errs = append(errs, fmt.Errorf("timing.cold_wait: %v is not under %v, after which clients take silence for absence",
 			t.ColdWait, maxColdWait))
@@ -173,6 +179,9 @@ func (c *Config) normalize() error {
 
 // maxColdWait is when clients conclude that a resource does not exist (RELAY-8, ABS-1).
 const maxColdWait = 15 * time.Second
+
+// maxCoalesce bounds by how much a client may be behind for nothing but thrift.
+const maxCoalesce = 10 * time.Second
 
 func limit(value *int, zero int) {
 	switch {

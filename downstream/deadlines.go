@@ -157,6 +157,7 @@ func (s *session) next() time.Time {
 	}
 	at(s.warm.at)
 	at(s.shortAt)
+	at(s.gatheredLocked())
 	anyHeld := false
 	for _, st := range s.types {
 		if st.held != nil || !st.heldSince.IsZero() {

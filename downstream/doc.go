@@ -83,6 +83,15 @@
 // come last and in reverse (removals.go), and not at once to a delta client that comes back and holds clusters
 // (TestRemovalsWaitForWhoComesBack).
 //
+// # Many small changes
+//
+// With coalesce changes that come one after the other reach a client together: the first at once, the others once a window (coalesce.go,
+// TestCoalesce, testdata/coalesce_*.txt). The window is one stream's; streams that were told of the same change have theirs at the same
+// time, as they would be written to at the same time without. Requests, first answers, what is owed and what is held for order do not
+// wait (TestCoalesceNoAnswer, TestCoalesceTypes), nor does what would end the stream or the client's resource if it did
+// (TestCoalesceTombstones, TestCoalesceTTL). Without it, too, a stream is woken once by one response of an origin (relay: TestOneWake), and
+// what comes while it is being written to, or its client has yet to answer, becomes one (TestBusyWriterMerges).
+//
 // # Known limits
 //
 //   - No unary Fetch methods, which reflection shows all the same, as the descriptors have them; no REST, v2 names, status or load
@@ -114,6 +123,7 @@
 //
 // # Departures from the rules
 //
+//   - EC-2: with coalesce a client may be behind by that much more than a second, at each hop that has it.
 //   - ERR-7: limits hold for the process, not for each listener: what they protect is the process.
 //   - RELAY-84 lets listeners and routes wait for clusters to settle without a bound; here it is cold_wait, because an origin that
 //     answers listeners and is silent about clusters must not starve them (RELAY-95).

@@ -18,8 +18,9 @@ import (
 // modelClient is a client, the network to it, and what the judge knows of its stream.
 type modelClient struct {
 	*pipe
-	id    int
-	delta bool
+	id     int
+	delta  bool
+	window time.Duration // in which the server gathers changes
 
 	// The client's side.
 	wishes map[string]*wishes
@@ -80,12 +81,16 @@ func (m *model) open() {
 func (m *model) connect(c *modelClient) {
 	m.ids++
 	c.id = m.ids
+	if c.window = 0; m.rnd.IntN(2) == 0 {
+		c.window = time.Duration(1+m.rnd.IntN(3000)) * time.Millisecond
+	}
+	m.rig.configure(func(cfg *Config, _ *ListenerConfig) { cfg.Timing.Coalesce = c.window })
 	c.pipe = newPipe(m.rig, c.delta)
 	c.toServer, c.toClient = nil, nil
 	c.served, c.nonces, c.warm = map[string]*served{}, map[string]bool{}, map[string]*warmth{}
 	c.again = map[string]int{}
 	m.clients = append(m.clients, c)
-	m.logf("client %d opens, delta %v", c.id, c.delta)
+	m.logf("client %d opens, delta %v, coalesce %v", c.id, c.delta, c.window)
 	for _, typeURL := range modelTypes {
 		w := c.wishes[typeURL]
 		if w == nil {

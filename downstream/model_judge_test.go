@@ -45,6 +45,7 @@ type inFlight struct {
 type warmth struct {
 	judged bool // SotW: the Cluster response has a verdict
 	since  time.Time
+	came   time.Time // when there were endpoints at last; zero: there have been ever since. They are a change like any other, and may be gathered
 }
 
 func (s *served) wants(name string) bool { return s.names[name] || s.wildcard && !hidden(name) }
@@ -237,6 +238,9 @@ func (c *modelClient) hearsDelta(m *model, r *discoveryv3.DeltaDiscoveryRequest)
 // changed is told what the table was told.
 func (c *modelClient) changed(m *model, typeURL, name, body string, kind int) {
 	s := c.served[typeURL]
+	if w := c.warm[name]; typeURL == eds && w != nil && body != "" && m.fact(eds, name).body[kind] == "" {
+		w.came = m.rig.now
+	}
 	if s == nil || !s.wants(name) || s.told[name] == "" {
 		return
 	}
@@ -368,13 +372,13 @@ func (m *model) judgeRemoved(c *modelClient, s *served, typeURL string, bodies m
 		if s.told[name] == "" && !s.owed[name] && !s.dropped[name] && !s.lame[name] && !s.late[name] && !(typeURL == eds && (c.warm[name] != nil || c.again[name] > 0)) {
 			m.fail("client %d is told again that %s is not there (DEL-5)", c.id, name)
 		}
+		if !s.behind && !s.late[name] { // or else it is older than the request that is to be answered
+			delete(s.owed, name)
+		}
 		delete(s.late, name)
 		m.loses(c, s, typeURL, name)
 		delete(s.told, name)
 		delete(s.pending, name)
-		if !s.behind {
-			delete(s.owed, name)
-		}
 		if typeURL == eds {
 			c.spent(name)
 		}
@@ -531,6 +535,9 @@ func (m *model) warmed() {
 				continue
 			}
 			from, hold := w.since, m.rig.cfg.Timing.OrderHold
+			if !w.came.IsZero() {
+				from = later(from, w.came.Add(c.window))
+			}
 			if cl := c.served[cds].flight; len(cl) > 0 {
 				from = later(from, cl[len(cl)-1].at).Add(hold) // newer clusters, which go first
 			}

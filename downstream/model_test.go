@@ -20,7 +20,7 @@ var (
 
 // TestModel plays random steps of an origin, the streams to it, clients and the network between, in all pairs of dialects, and
 // judges every response when it leaves (model_judge_test.go). Now and then all comes to rest; then every client must hold
-// what the origin has, as far as its dialect can say it. In every other world there are two more origins, one of each dialect, with the
+// what the origin has, as far as its dialect can say it. Half of the streams gather changes (coalesce.go). In every other world there are two more origins, one of each dialect, with the
 // names of their own authorities; each is away now and then.
 func TestModel(t *testing.T) {
 	s := *seed
@@ -305,10 +305,10 @@ func (m *model) told(typeURL, name, body string, kind int) {
 	if body != "" {
 		f.stated[kind][body] = m.seq
 	}
-	f.body[kind], f.changed[kind] = body, m.seq
 	for _, c := range m.clients {
 		c.changed(m, typeURL, name, body, kind)
 	}
+	f.body[kind], f.changed[kind] = body, m.seq
 }
 
 // wait lets time pass, from one deadline to the next. That all of a set has arrived is guessed by the pause after it, which is right

@@ -30,7 +30,7 @@ func (s *session) take(now time.Time) []*response {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = now
-	if s.group == nil || s.closed {
+	if s.group == nil || s.closed || s.gathersLocked(now) {
 		return nil
 	}
 	w := walk{seen: s.cfg.table.Revision()}
@@ -54,13 +54,14 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 		return
 	}
 	blocked := st.held != nil || st.inFlight(now, s.cfg.timing.AckWait) && !s.overdue(now, st, w)
-	took, untaken := false, false
+	took, untaken, changed := false, false, st.sub.Changed()
 	if !blocked && (st.sub.Pending() || st.keeps != 0) {
 		untaken = s.waitsUntakenLocked(now, st)
 		took, blocked = !untaken, untaken
 	}
 	if took {
 		if st.held = s.takeOneLocked(now, st, w); st.held != nil {
+			st.changed = changed
 			st.owes(now)
 		}
 		if st.held == nil {
@@ -219,6 +220,9 @@ func (s *session) tellable(st *streamType) bool {
 func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []*response {
 	a := st.held
 	st.held, st.heldSince, st.blank = nil, time.Time{}, false
+	if st.changed {
+		st.changed, s.changesAt = false, now
+	}
 	x, r, parts := sent{at: now, real: a != nil}, newResponse(st, !s.delta && st.wildcard), []part{{}}
 	d := draft{prefix: s.prefix, refusals: s.takeRefusalsLocked(st)}
 	if a != nil {

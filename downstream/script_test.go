@@ -33,6 +33,7 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 //	origin DIALECT beside NAME=DIALECT..    the same, with other origins that have their name as authority; //NAME/ID is short for an
 //	                               xdstp name of that authority, and a line that begins with NAME is what "origin" is for the first
 //	origin DIALECT+tp2[+PARAM=metadata.KEY|+ignored]    one that understands dynamic parameters, and maps some from the node; or whose are ignored
+//	coalesce DURATION              for the streams that begin from now on
 //	origin TYPE NAME=BODY -NAME !NAME:CODE.. TYPE..    the origin changes, and says so to whom asked
 //	origin down|up                 the upstream streams
 //	origin mutes|unmutes TYPE      it leaves a type unanswered
@@ -142,6 +143,8 @@ func (s *script) run(f []string) {
 		s.origin(s.control, f[1:])
 	case s.others[f[0]] != nil:
 		s.origin(s.others[f[0]], f[1:])
+	case f[0] == "coalesce":
+		s.rig.configure(func(c *Config, _ *ListenerConfig) { c.Timing.Coalesce = s.duration(f[1]) })
 	case f[0] == "snapshot":
 		s.disk = snapshot(s.rig.table, s.rig.now)
 	case f[0] == "restart":
@@ -422,14 +425,18 @@ func (s *script) word(version string) string {
 	return fmt.Sprint("v", i+1)
 }
 
-// wait lets time pass from one deadline to the next, the table's or a writer's.
-func (s *script) wait(d string) {
-	by, err := time.ParseDuration(d)
+func (s *script) duration(word string) time.Duration {
+	d, err := time.ParseDuration(word)
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	return d
+}
+
+// wait lets time pass from one deadline to the next, the table's or a writer's.
+func (s *script) wait(d string) {
 	s.began = s.rig.now
-	end := s.began.Add(by)
+	end := s.began.Add(s.duration(d))
 	for {
 		next := s.rig.table.Advance(s.rig.now)
 		for _, c := range s.clients {

@@ -104,6 +104,7 @@ type session struct {
 	shortFrom   time.Time    // since when
 	shortAt     time.Time    // when to look at it next; zero: nothing is missing
 	now         time.Time    // of the last call that brought one; no deadline before it is pending
+	changesAt   time.Time    // when changes were last written that the client did not wait for (coalesce.go)
 	notes       []note       // to be logged by the caller
 	ways        []*relay.Way // to the groups joined, if the stream has come through relays
 	warm        warming
@@ -421,7 +422,10 @@ func (s *session) countNamesLocked(st *streamType) error {
 }
 
 // wakeLocked wakes the writer if there may be something for it to do.
-func (s *session) wakeLocked() {
+func (s *session) wakeLocked(now time.Time) {
+	if s.gathersLocked(now) {
+		return // it wakes by itself when the window is over
+	}
 	for _, st := range s.types {
 		if st.held != nil || st.rest != nil || st.keeps != 0 || len(st.refusals) > 0 || st.blank || st.peek() {
 			s.mailbox.Signal()

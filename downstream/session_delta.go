@@ -31,7 +31,7 @@ func (s *session) deltaLocked(now time.Time, in *content) error {
 	case st.typeURL == relay.VirtualHostType:
 		s.pushVirtualHostsLocked()
 	}
-	s.wakeLocked()
+	s.wakeLocked(now)
 	return nil
 }
 

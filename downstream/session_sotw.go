@@ -37,7 +37,7 @@ func (s *session) sotwLocked(now time.Time, in *content) error {
 			s.pushEndpointsLocked() // WARM-2
 		}
 	}
-	s.wakeLocked()
+	s.wakeLocked(now)
 	return nil
 }
 

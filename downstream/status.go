@@ -137,7 +137,7 @@ func (s *session) status() ClientStatus {
 func (st *streamType) status(own *relay.Origin) TypeStatus {
 	t := TypeStatus{
 		TypeURL: st.typeURL, SentVersion: st.sentVersion, AckedVersion: st.ackedVersion, Responses: st.responses,
-		UnsyncedSince: st.unsyncedSince, Nacks: st.nacks, LastNack: st.lastNack,
+		UnsyncedSince: st.lacksSince(), Nacks: st.nacks, LastNack: st.lastNack,
 		Refused: st.refusedCount, Held: st.heldCount, Cold: st.coldCount,
 	}
 	if relay.IsSecret(st.typeURL) {

@@ -37,6 +37,7 @@ type streamType struct {
 	// What it was sent. held was taken and waits for its turn.
 	held       *relay.Answer
 	heldSince  time.Time
+	changed    bool      // held, or what went into rest, has changes that the client did not wait for
 	rest       *rest     // delta: removals that wait for the other types' additions
 	removals   time.Time // delta: none is written before; the client came back, and may be about to ask for what leads to what went
 	keeps      uint64    // SotW: the last list has clusters that are gone, until nothing older than this is pending; 0: none
@@ -77,13 +78,7 @@ func newStreamType(cfg *settings, typeURL, dialect string) *streamType {
 }
 
 // peek reports whether there may be something to take.
-func (st *streamType) peek() bool {
-	if st.sub.None() || !st.sub.Pending() {
-		return false
-	}
-	st.sub.Remind()
-	return true
-}
+func (st *streamType) peek() bool { return !st.sub.None() && st.sub.Peek() }
 
 // last is the newest unanswered response, nil if all are answered.
 func (st *streamType) last() *sent {
@@ -142,9 +137,22 @@ func (st *streamType) answered() {
 	}
 }
 
-// synced notes that the client has accepted all it is owed, if so.
+// synced notes that the client has accepted all it was sent, if so. What has come since is what it lacks now.
 func (st *streamType) synced() {
-	if len(st.unanswered) == 0 && st.held == nil && st.rest == nil && st.keeps == 0 && !st.sub.None() && st.sub.Standing().Unsent == 0 {
-		st.unsyncedSince = time.Time{}
+	if len(st.unanswered) > 0 || st.held != nil || st.rest != nil || st.keeps != 0 || st.sub.None() {
+		return
 	}
+	if st.sub.Standing().Unsent == 0 {
+		st.unsyncedSince = time.Time{}
+	} else if since := st.sub.Since(); !since.IsZero() {
+		st.unsyncedSince = since
+	}
+}
+
+// lacksSince is since when the client has not accepted all it is owed, with what was not even taken yet; the zero time if it has.
+func (st *streamType) lacksSince() time.Time {
+	if st.unsyncedSince.IsZero() && !st.sub.None() {
+		return st.sub.Since()
+	}
+	return st.unsyncedSince
 }

@@ -192,7 +192,7 @@ func (w *want) check(s *shard, subs map[*Sub]bool, fail func(string, ...any)) {
 			r.sub.checkAliased(fail)
 			r.sub.checkRecords(fail)
 		}
-		if r.is(dirty) && !r.sub.pending.Load() && r.sub.unsent == 0 {
+		if r.is(dirty) && !r.sub.Peek() && r.sub.unsent == 0 {
 			fail("want %q: dirty, and its client was not told", w.entry.name)
 		}
 	}

@@ -180,8 +180,7 @@ func (p *position) faultAgainLocked(name string) {
 func (t *set) statedLocked(rev uint64) {
 	for _, v := range t.views {
 		for p := v.ordered.head; p != nil; p = p.next {
-			p.sub.arrivedLocked()
-			p.sub.markLocked(rev)
+			p.sub.changedLocked(rev)
 		}
 	}
 }

@@ -399,8 +399,7 @@ func (w *want) renewedLocked(rev uint64) {
 			r.flags |= beat
 		}
 		if r.sub.ttl || r.fault() != nil {
-			r.sub.arrivedLocked()
-			r.sub.dirtyLocked(r, rev)
+			r.sub.touchedLocked(r, rev)
 		}
 	}
 }
@@ -418,7 +417,6 @@ func (w *want) dueLocked() {
 // tellLocked marks the clients of a want.
 func (s *shard) tellLocked(w *want, rev uint64) {
 	for r := w.head; r != nil; r = r.next {
-		r.sub.arrivedLocked()
-		r.sub.dirtyLocked(r, rev)
+		r.sub.touchedLocked(r, rev)
 	}
 }

@@ -365,7 +365,7 @@ func (t *set) wakeFreshLocked() {
 	for _, v := range t.views {
 		for p := v.fresh.head; p != nil; p = p.next {
 			p.sub.markLocked(s.rev)
-			s.woken = append(s.woken, p.sub.owner) // marked before or not: other types of the stream may wait for the set
+			s.wakeLocked(p.sub.owner) // marked before or not: other types of the stream may wait for the set
 		}
 	}
 }

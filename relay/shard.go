@@ -90,12 +90,21 @@ func (s *shard) lingerLocked() time.Duration {
 }
 func (k *kin) lane(i laneIndex) *Lane { return k.lanes.Load()[i] }
 
+// wakeLocked has a stream woken when the kin is unlocked: once, however many of its Subs are marked. If another kin is about to wake it, that
+// will do: what is marked is marked already, and who takes it waits for this lock.
+func (k *kin) wakeLocked(w *Subscriber) {
+	if !w.due.Swap(true) {
+		k.woken = append(k.woken, w)
+	}
+}
+
 // unlock releases the kin and then wakes the clients the work concerned: nothing is signalled under the lock.
 func (k *kin) unlock() {
 	woken := k.woken
 	k.woken = nil
 	k.mu.Unlock()
 	for _, w := range woken {
+		w.due.Store(false)
 		signal(w.wake)
 	}
 }

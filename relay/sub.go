@@ -12,7 +12,10 @@ import (
 const Wildcard = "*"
 
 // Subscriber is one client stream's mailbox: a wake-up of one slot, shared by all its Subs.
-type Subscriber struct{ wake chan struct{} }
+type Subscriber struct {
+	wake chan struct{}
+	due  atomic.Bool // some kin wakes it when it is unlocked
+}
 
 // NewSubscriber makes a mailbox.
 func NewSubscriber() *Subscriber { return &Subscriber{wake: make(chan struct{}, 1)} }
@@ -51,7 +54,7 @@ type Sub struct {
 	located bool // see SubOptions
 	starred bool // subscribed to `*`; the Union's to keep
 
-	pending atomic.Bool
+	pending atomic.Uint32 // what Take may have: pendingChange, pendingUrgent
 
 	// ColdFrom is the caller's to keep: when the present wait for a first answer began; zero: there is none (RELAY-8).
 	ColdFrom time.Time
@@ -80,6 +83,7 @@ type Sub struct {
 	met     bool // within one Take: a name that was asked for is answered
 	told    bool // something was sent whole
 	late    bool // all of it is gone but for names not known yet: to be told when they are
+	timed   bool // it was told of a type with TTLs
 	lagging bool
 	// One of several (Union): united is set for good, asList while any of them is subscribed to `*`, insisted for the next Take.
 	united, asList, insisted bool
@@ -148,11 +152,26 @@ func (s *Sub) Params() constraints.Params { return s.shard.params }
 // Located reports whether the client named them, and is told variants with their constraints.
 func (s *Sub) Located() bool { return s.located }
 
+// Bits of Sub.pending.
+const (
+	pendingChange uint32 = 1 << iota // changes of the origin's, which may wait for others to come (`coalesce`)
+	pendingUrgent                    // anything else: what the client asked for, or waits for, or could lose by waiting
+)
+
 // Pending reports whether Take may have something, and clears the mark.
-func (s *Sub) Pending() bool { return s.pending.Swap(false) }
+func (s *Sub) Pending() bool { return s.pending.Swap(0) != 0 }
+
+// Peek is Pending without clearing the mark.
+func (s *Sub) Peek() bool { return s.pending.Load() != 0 }
+
+// Changed reports whether changes are pending that nobody waits for, and Urgent whether there may be anything else.
+func (s *Sub) Changed() bool { return s.pending.Load()&pendingChange != 0 }
+
+// Urgent is the other half of Changed.
+func (s *Sub) Urgent() bool { return s.pending.Load()&pendingUrgent != 0 }
 
 // Remind makes the Sub Pending again, for a caller that could not Take yet.
-func (s *Sub) Remind() { s.pending.Store(true) }
+func (s *Sub) Remind() { s.pending.Or(pendingUrgent) }
 
 func (s *Sub) oweLocked(r *record, owe bool) {
 	switch {
@@ -166,15 +185,41 @@ func (s *Sub) oweLocked(r *record, owe bool) {
 	}
 }
 
-// arrivedLocked notes when the first change came that the client has not been told.
+// arrivedLocked notes when the first thing came that the client has not been told.
 func (s *Sub) arrivedLocked() {
 	if s.since.IsZero() {
 		s.since = s.shard.now
 	}
 }
 
+// changedLocked notes a change that the origin made at revision rev. It may wait for others, unless what the client holds may run out before.
+func (s *Sub) changedLocked(rev uint64) {
+	s.arrivedLocked()
+	if s.timed {
+		s.markLocked(rev)
+		return
+	}
+	s.pendLocked(rev, pendingChange)
+}
+
+// touchedLocked is changedLocked of a name, unless the client waits for it.
+func (s *Sub) touchedLocked(r *record, rev uint64) {
+	s.lookAgainLocked(r)
+	if r.is(owed) {
+		s.arrivedLocked()
+		s.markLocked(rev)
+		return
+	}
+	s.changedLocked(rev)
+}
+
 // dirtyLocked notes that a name has to be looked at.
 func (s *Sub) dirtyLocked(r *record, rev uint64) {
+	s.lookAgainLocked(r)
+	s.markLocked(rev)
+}
+
+func (s *Sub) lookAgainLocked(r *record) {
 	if !r.is(dirty) {
 		r.flags |= dirty
 		s.dirty = append(s.dirty, r)
@@ -182,16 +227,18 @@ func (s *Sub) dirtyLocked(r *record, rev uint64) {
 			s.dirty = slices.DeleteFunc(s.dirty, func(r *record) bool { return r.is(gone) })
 		}
 	}
-	s.markLocked(rev)
 }
 
 // markLocked notes that there is something to take since revision rev, and has the stream woken when the shard is unlocked.
-func (s *Sub) markLocked(rev uint64) {
+func (s *Sub) markLocked(rev uint64) { s.pendLocked(rev, pendingUrgent) }
+
+// pendLocked is markLocked of one kind. A stream that was woken for as much is not woken again before it takes.
+func (s *Sub) pendLocked(rev uint64, what uint32) {
 	if s.unsent == 0 {
 		s.unsent = max(rev, 1)
 	}
-	if !s.pending.Swap(true) {
-		s.shard.woken = append(s.shard.woken, s.owner)
+	if s.pending.Or(what) < what {
+		s.shard.wakeLocked(s.owner)
 	}
 }
 
@@ -234,6 +281,13 @@ type Standing struct {
 	Dropped int
 	// Wildcard: subscribed to `*`.
 	Wildcard bool
+}
+
+// Since is when the first change came from the origin that was not taken; zero: there is none.
+func (s *Sub) Since() time.Time {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return s.since
 }
 
 // Standing tells how the Sub stands.

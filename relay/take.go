@@ -115,6 +115,7 @@ func (s *Sub) takeLocked(now time.Time, k Keep) *Answer {
 	if a != nil {
 		s.tookLocked(a, from)
 		a.First, a.Since = first, since
+		s.timed = s.timed || s.ttl && len(s.shard.mortals.order) > 0
 		a.Waiting, a.Demanded = s.waitingLocked(), s.met
 		if s.delta && s.typeURL == ClusterType {
 			a.Follow = a.Body.needs()

@@ -224,8 +224,36 @@ func (u *Union) Pending() bool {
 	return pending
 }
 
+// Peek is Sub.Peek of any part.
+func (u *Union) Peek() bool { return u.any((*Sub).Peek) }
+
+// Changed is Sub.Changed of any part.
+func (u *Union) Changed() bool { return u.any((*Sub).Changed) }
+
+// Urgent is Sub.Urgent of any part.
+func (u *Union) Urgent() bool { return u.any((*Sub).Urgent) }
+
+func (u *Union) any(is func(*Sub) bool) bool {
+	for i := range u.Len() {
+		if is(u.Part(i)) {
+			return true
+		}
+	}
+	return false
+}
+
 // Remind is Sub.Remind.
 func (u *Union) Remind() { u.one.Remind() } // what is taken is taken of all
+
+// Since is Sub.Since of all parts together.
+func (u *Union) Since() (since time.Time) {
+	for i := range u.Len() {
+		if at := u.Part(i).Since(); since.IsZero() || !at.IsZero() && at.Before(since) {
+			since = at
+		}
+	}
+	return since
+}
 
 // Standing is Sub.Standing of all parts together.
 func (u *Union) Standing() Standing {

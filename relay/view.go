@@ -211,9 +211,12 @@ func (v *view) changedLocked(rev uint64) {
 	v.contentRev = rev
 	v.full, v.recent = nil, nil
 	v.forgetFull()
+	hurry := v.hurry()
 	for p := v.ordered.head; p != nil; p = p.next {
-		p.sub.arrivedLocked()
-		p.sub.markLocked(rev)
+		p.sub.changedLocked(rev)
+		if p.sent < hurry {
+			p.sub.markLocked(rev)
+		}
 	}
 	if v.set.settled {
 		for p := v.fresh.head; p != nil; p = p.next {
@@ -225,6 +228,14 @@ func (v *view) changedLocked(rev uint64) {
 		v.lag(v.ordered.head)
 		v.prune()
 	}
+}
+
+// hurry is the revision before which a position may not wait for more changes: it has half of the tombstones before it that are kept.
+func (v *view) hurry() uint64 {
+	if n := (v.live + spareTombs) / 2; len(v.tombs) > n {
+		return v.tombs[len(v.tombs)-n].rev
+	}
+	return 0
 }
 
 // prune drops the tombstones that every position has passed.

@@ -165,6 +165,9 @@ func (k checker) timing(t *Timing) {
 	if a.Time != 0 && a.Time.Seconds() < 10 {
 		k.addf("timing.keepalive.time", "must be at least 10s, or 0s to send none")
 	}
+	if t.Coalesce > 10*time.Second {
+		k.addf("timing.coalesce", "must be at most 10s: clients are behind by as much")
+	}
 	if t.MaxStreamAge != 0 && t.MaxStreamAge < time.Second {
 		k.addf("timing.max_stream_age", "must be at least 1s, or 0s for no bound")
 	}

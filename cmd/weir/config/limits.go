@@ -145,8 +145,9 @@ type Timing struct {
 	// UpstreamBatch gathers wants before they are sent upstream (RELAY-24).
 	// Default: 10ms.
 	UpstreamBatch time.Duration `yaml:"upstream_batch"`
-	// Coalesce gathers changes before they are sent to clients. Default: 0s.
-	// Not supported by this version.
+	// Coalesce is how long after changes were sent to a client further ones are
+	// gathered, to be sent together; the first after quiet is sent at once, and
+	// so is what the client asks for. At most 10s. Default: 0s, off.
 	Coalesce time.Duration `yaml:"coalesce"`
 	// Pause before reconnecting after a stream that worked (ERR-3). Default: 1s.
 	Pause time.Duration `yaml:"pause"`

@@ -157,11 +157,13 @@ func TestProblems(t *testing.T) {
 		"name below fields":  {"origins: [{name: a, files: {path: x}, name_fields: {a/b: -1}}]\n", "must not be negative"},
 		"hash":               {"origins: [{name: a, files: {path: x}, hash: md5}]\n", `hash: "md5" is not one of bytes, canonical`},
 		"unsupported rules":  {origin + "authorization: [{allow: all}]\n", "2:16: authorization: not supported"},
-		"unsupported wait":   {origin + "timing: {coalesce: 1s}\n", "2:20: timing.coalesce: not supported by this version yet; leave it out"},
+		"coalesce":           {origin + "timing: {coalesce: 11s}\n", "2:20: timing.coalesce: must be at most 10s: clients are behind by as much"},
+		"coalesce before":    {origin + "timing: {coalesce: -1s}\n", "negative"},
+		"unsupported wait":   {origin + "cache: {max_stale: 1s}\n", "2:20: cache.max_stale: not supported by this version yet; leave it out"},
 		"parameter sets":     {origin + "limits: {parameter_sets_per_group: -1}\n", `2:36: limits.parameter_sets_per_group: "-1" must not be negative`},
 		"memory":             {origin + "limits: {memory: 1MiB}\n", "2:18: limits.memory: must be at least 32MiB, without which nothing can be served, or 0"},
 		"retired":            {origin + "cache: {retired: {entries: -1}}\n", "cache.retired.entries"},
-		"unsupported nested": {origin + "timing: {coalesce: wrong}\n", "timing.coalesce: not supported"},
+		"unsupported nested": {origin + "cache: {max_stale: wrong}\n", "cache.max_stale: not supported"},
 		"snapshot":           {origin + "cache: {snapshot: {path: /x, interval: 1ms}}\n", "2:40: cache.snapshot.interval: must be at least 100ms"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -95,6 +95,7 @@ var reloads = map[string]Reload{
 	"timing.cold_wait":      ReloadLive,
 	"timing.order_hold":     ReloadLive,
 	"timing.ack_wait":       ReloadLive,
+	"timing.coalesce":       ReloadLive,
 	"timing.send_stall":     ReloadLive,
 	"timing.first_request":  ReloadLive,
 	"timing.ready_wait":     ReloadLive,

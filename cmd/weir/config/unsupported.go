@@ -18,8 +18,6 @@ var unsupported = map[string]bool{
 	"origins[].nack_report": true,
 
 	"cache.max_stale": true,
-
-	"timing.coalesce": true,
 }
 
 // same compares a decoded value with the default; an empty list or map equals
