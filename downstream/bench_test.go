@@ -99,10 +99,14 @@ func newFleet(tb testing.TB, kind string, clients, resources int) *fleet {
 	for i := range all {
 		all[i] = fmt.Sprintf("n%d=%s", i, fleetBody(0))
 	}
-	f.settled(f.typeURL, all[:resources]...)
-	if len(f.names) > 0 || located {
-		f.settled(f.typeURL, all[:3]...)
+	if len(f.names) > 0 { // somebody wants the others, too
+		named := make([]string, len(all))
+		for i := range named {
+			named[i] = fmt.Sprint("n", i)
+		}
+		f.ask(f.client(f.delta), f.typeURL, named...)
 	}
+	f.settled(f.typeURL, all...)
 	f.deliver()
 	for i := range 2 { // arrays that are kept grow with the first ones
 		f.change(i + 1)
