@@ -69,6 +69,7 @@ func BenchmarkApply(b *testing.B) {
 			r.table.Advance(zero.Add(time.Minute))
 			s.Take(zero)
 			b.ReportAllocs()
+			b.ResetTimer()
 			for i := range b.N {
 				r.apply(made(ClusterType, fmt.Sprint("change", i), nil, "n0"))
 				s.Take(zero)
@@ -87,6 +88,7 @@ func BenchmarkApply(b *testing.B) {
 			r.apply(u)
 			s.Take(zero)
 			b.ReportAllocs()
+			b.ResetTimer()
 			for i := range b.N {
 				u.Resources[0] = madeResource(ClusterType, "n0", "", fmt.Sprint("change", i))
 				r.apply(u)

@@ -75,6 +75,10 @@
 // TestMemory, TestViews). Between two measurements what is taken on is estimated: a request may bring a million names. Bodies are not:
 // those of names that are taken on come when they come.
 //
+// A set that is sent whole is held twice: as bodies, and encoded in segments of about 64 KiB, of which a change costs one
+// (TestOneSegmentIsRebuilt, BenchmarkWhole). For state of the world that lasts as long as there is a client of it, for delta until the
+// content has changed twice without anybody new (TestEncodedIsLetGoOf).
+//
 // # Ordering
 //
 // Responses of one lane are applied in order, each under one lock, with one revision; revisions of all types, groups and origins
