@@ -142,7 +142,11 @@ func TestACKAllocatesNothing(t *testing.T) {
 				t.Fatalf("%s: it is not taken for an ACK", k.name)
 			}
 		}
-		if each := total / rounds; each > 0 { // the race detector has pools forget now and then
+		most := uint64(0)
+		if raced {
+			most = 1
+		}
+		if each := total / rounds; each > most {
 			t.Errorf("%s: an ACK makes %d objects", k.name, each)
 		}
 	}
