@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
@@ -49,7 +51,7 @@ func BenchmarkRequest(b *testing.B) {
 			before, sessions := heapInUse(), []*session{}
 			b.ReportAllocs()
 			for b.Loop() {
-				s := newSession(r.set, k.delta, r.now)
+				s := newSession(r.set, k.delta, r.now, relay.NewSubscriber())
 				takesIn(b, s, s.newRequest(), r.now, first)
 				b.StopTimer()
 				sessions = append(sessions, s)

@@ -15,7 +15,7 @@ var errLagging = status.Error(codes.Unavailable,
 // tick ends the stream if its time has come: too old (RELAY-59), no request (STREAM-9), nothing to serve (RELAY-8), or too far behind. The writer
 // calls it after take.
 func (s *session) tick(now time.Time) error {
-	s.mu.Lock()
+	s.writerLock()
 	defer s.mu.Unlock()
 	s.now = now
 	if !s.until.IsZero() && !now.Before(s.until) {
@@ -142,7 +142,7 @@ func (s *session) waiveLocked(st *streamType, sub *relay.Sub) {
 
 // next is the next deadline, the zero time if there is none.
 func (s *session) next() time.Time {
-	s.mu.Lock()
+	s.writerLock()
 	defer s.mu.Unlock()
 	var next time.Time
 	at := func(t time.Time) {

@@ -3,9 +3,9 @@
 //
 // # What it is
 //
-// A [Server] has one grpc.Server for each listener, with health and reflection beside discovery (services.go). A stream (stream.go) is two
-// goroutines around a session (session.go): the state machine of one client stream, which does no I/O and reads no clock. The
-// reader gives it requests (session_sotw.go, session_delta.go); the writer takes from it what to write, in order (order.go). A
+// A [Server] has one grpc.Server for each listener, with health and reflection beside discovery (services.go). A stream (stream.go) is a
+// reader around a session (session.go): the state machine of one client stream, which does no I/O and reads no clock. The
+// reader gives it requests (session_sotw.go, session_delta.go); writers (crew.go) take from it what to write, in order (order.go). A
 // session holds one streamType for each type asked for (streamtype.go), and that one relay.Union: a relay.Sub for each origin its names
 // belong to. route.go divides names by origin; those that are never asked of any are refused (refuse.go). Responses are a small head of
 // their own and bytes that all clients share (response.go, codec.go).
@@ -39,18 +39,21 @@
 //
 // # Goroutines and who owns them
 //
-// Two for each stream: the handler's, which reads, and one that writes, started and waited for by the handler. One watchdog for
-// all streams, from the first Serve until Stop. In a drain one for each listener, which ends with Stop. Stop returns when all of
-// them have ended (TestMain looks for leaks). Nothing else runs here: the table is driven by its owner.
+// One for each stream: the handler's, which reads (TestIdleBytes). The streams that have something to write share as many writers as
+// there are processors, which are there while any has, look after one stream at a time, and are replaced when they may have to wait
+// (crew.go); the handler waits for the one that looks after its stream. One watchdog for all streams, from the first Serve until Stop.
+// In a drain one for each listener, which ends with Stop. Stop returns when all of them have ended (TestMain looks for leaks). Nothing
+// else runs here: the table is driven by its owner.
 //
 // # Lock order
 //
-// Session, then shard. A session's lock is never held during a send, and nothing is logged under it. The server's lock is
+// Session, then shard; the crew's is a leaf. A session's lock is never held during a send, and nothing is logged under it. The server's lock is
 // taken with no other held, and none is taken under it.
 //
 // # What a slow, broken or hostile client can do
 //
-//   - Not read: at most one response per type waits, then changes merge in the table (TestSlowClientDelaysNobody). A write blocked
+//   - Not read: at most one response per type waits, then changes merge in the table (TestSlowClientDelaysNobody); nobody waits for the
+//     writer that waits for it (TestStuckClientsHoldNoPlaces), nor for one whose stream is busy (TestBusyReadersHoldNoPlaces). A write blocked
 //     for send_stall ends the stream (TestEndsBlockedStream); so does lagging behind more removals than are kept (TestLagging).
 //   - Not answer: the next response goes after ack_wait, and 16 unanswered ones are remembered (TestUnansweredAreBounded).
 //   - Vanish: keepalive finds it within a minute, whatever is being written to it (TestSilentPeerIsFound; cmd/weir:
@@ -163,6 +166,6 @@
 //
 // # What to read next
 //
-// stream.go, session.go, order.go, removals.go; testdata/*.txt reads as conversations; then the tests order_test.go and
+// stream.go, crew.go, session.go, order.go, removals.go; testdata/*.txt reads as conversations; then the tests order_test.go and
 // model_test.go, where streams are played at random and every response is judged.
 package downstream

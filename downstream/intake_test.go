@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -88,7 +89,7 @@ func TestIntakeHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := 0
-	r := newSession(newRig(t).set, true, time.Now()).newRequest()
+	r := newSession(newRig(t).set, true, time.Now(), relay.NewSubscriber()).newRequest()
 	r.enter = func(bytes int) (int64, error) {
 		if asked = bytes; r.content != nil {
 			t.Error("it is decoded before it is let in")

@@ -58,7 +58,7 @@ func (l *limitLog) note(now time.Time, key, text string, st *stream) {
 		return
 	}
 	l.log.Warn("a limit refuses what clients ask for", zap.String("limit", key), zap.String("client", st.session.client()),
-		zap.String("peer", st.peer), zap.Uint64("stream", st.id), zap.String("message", clip(text, maxNackText)),
+		zap.String("peer", st.address()), zap.Uint64("stream", st.id), zap.String("message", clip(text, maxNackText)),
 		zap.Int("not_logged", more))
 }
 

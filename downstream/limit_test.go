@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -215,7 +216,7 @@ func TestIdentities(t *testing.T) {
 	}
 	set := newSettings(s.cfg, ListenerConfig{Origin: r.origin})
 	enter := func(who string) (*stream, error) {
-		st := &stream{session: newSession(set, false, zero)}
+		st := &stream{session: newSession(set, false, zero, relay.NewSubscriber())}
 		st.session.from.identity = who
 		_, err := s.enter(st)
 		return st, err

@@ -194,7 +194,7 @@ func TestDefaultParameters(t *testing.T) {
 
 // TestListHash: the same list again costs no look at the table, and any other is another, by a parameter alone.
 func TestListHash(t *testing.T) {
-	s := newSession(newRig(t).set, false, zero)
+	s := newSession(newRig(t).set, false, zero, relay.NewSubscriber())
 	hashOf := func(req *discoveryv3.DiscoveryRequest) uint64 {
 		in := s.newRequest()
 		defer in.done()

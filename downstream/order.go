@@ -27,7 +27,7 @@ func late(typeURL string) bool {
 // that every change up to the revisions of the later types, which are taken by then, is either read there or was written. Of
 // the later types, what is as new as that change is held back.
 func (s *session) take(now time.Time) []*response {
-	s.mu.Lock()
+	s.writerLock()
 	defer s.mu.Unlock()
 	s.now = now
 	if s.group == nil || s.closed || s.gathersLocked(now) {
@@ -269,7 +269,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 
 // wrote notes that responses have been written: the wait for their answers begins only now. They are let go of.
 func (s *session) wrote(now time.Time, batch []*response) {
-	s.mu.Lock()
+	s.writerLock()
 	defer s.mu.Unlock()
 	for i, r := range batch {
 		batch[i] = nil

@@ -202,7 +202,7 @@ func FuzzSession(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, first, second []byte, delta bool) {
 		r := newRigOf(t, relay.OriginConfig{Name: "mesh", TP2: true, Authorities: []string{"served"}}, relay.OriginConfig{Name: "plain", Authorities: []string{"plain"}})
-		s := newSession(r.set, delta, r.now)
+		s := newSession(r.set, delta, r.now, relay.NewSubscriber())
 		defer s.close(r.now)
 		in := s.newRequest()
 		for _, b := range [][]byte{first, second, first} {

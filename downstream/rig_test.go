@@ -252,7 +252,7 @@ type message struct {
 
 func (r *rig) client(delta bool) *clientEnd {
 	return &clientEnd{
-		rig: r, session: newSession(r.set, delta, r.now), node: &corev3.Node{Id: "envoy-1", Cluster: "edge"},
+		rig: r, session: newSession(r.set, delta, r.now, relay.NewSubscriber()), node: &corev3.Node{Id: "envoy-1", Cluster: "edge"},
 		nonces: map[string]string{},
 	}
 }

@@ -553,7 +553,7 @@ type pipe struct {
 
 func newPipe(r *rig, delta bool) *pipe {
 	return &pipe{
-		rig: r, session: newSession(r.set, delta, r.now), node: &corev3.Node{Id: "envoy-1", Cluster: "edge"},
+		rig: r, session: newSession(r.set, delta, r.now, relay.NewSubscriber()), node: &corev3.Node{Id: "envoy-1", Cluster: "edge"},
 	}
 }
 

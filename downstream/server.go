@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,6 +40,7 @@ type Server struct {
 	limits   *limitLog
 	sizes    *sizeLog
 	intake   *intake
+	crew     *crew
 	quit     chan struct{}  // closed by Stop
 	watching sync.WaitGroup // the watchdog
 	serving  sync.WaitGroup // Serve calls
@@ -76,7 +78,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	return &Server{
 		cfg: cfg, nacks: newNackLog(cfg.Log), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
-		intake: newIntake(cfg.Table), streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: newBucket(cfg.Limits.NewStreamsPerSecond),
+		intake: newIntake(cfg.Table), crew: &crew{places: runtime.GOMAXPROCS(0)}, streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: newBucket(cfg.Limits.NewStreamsPerSecond),
 	}, nil
 }
 
@@ -123,7 +125,6 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 	ln := &listener{port: port, health: health.NewServer(), newcomers: &newcomers{}}
 	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(s.codec),
-		grpc.InTapHandle(tapStream),
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(window),
 		grpc.Creds(newGreeter(&lc, ln.newcomers)),
@@ -186,6 +187,7 @@ func (s *Server) Stop() {
 	}
 	s.serving.Wait()
 	s.graceful.Wait()
+	s.crew.writers.Wait()
 	s.watching.Wait()
 }
 

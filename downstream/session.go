@@ -76,6 +76,8 @@ type session struct {
 	mailbox *relay.Subscriber
 	via     []string // the relays that the stream has come through (RELAY-87); set by its owner before the first request
 
+	writer *writer // that looks after the stream at the moment, whose field it is; nil: it has no place to leave
+
 	mu    sync.Mutex // guards what follows; never held during a send; before a shard's
 	cfg   *settings
 	group *relay.Group // of the listener's own origin; nil before the first request
@@ -118,11 +120,22 @@ type note struct {
 	limit   *reason // of a refusal, for a limit
 }
 
-func newSession(cfg *settings, delta bool, now time.Time) *session {
+func newSession(cfg *settings, delta bool, now time.Time, mailbox *relay.Subscriber) *session {
 	return &session{
-		cfg: cfg, delta: delta, opened: now, now: now, until: ageEnd(now, cfg.timing.MaxStreamAge), mailbox: relay.NewSubscriber(),
+		cfg: cfg, delta: delta, opened: now, now: now, until: ageEnd(now, cfg.timing.MaxStreamAge), mailbox: mailbox,
 		prefix: strconv.FormatInt(now.UnixNano(), 36) + ".",
 	}
+}
+
+// writerLock locks the session for the writer. A reader may have it for as long as a long request takes.
+func (s *session) writerLock() {
+	if s.mu.TryLock() {
+		return
+	}
+	if s.writer != nil {
+		s.writer.leave()
+	}
+	s.mu.Lock()
 }
 
 // settings are those in force.

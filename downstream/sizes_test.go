@@ -24,7 +24,7 @@ import (
 func TestSizesAreToldOfBefore(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	l, r := newSizeLog(zap.New(core)), newRig(t)
-	st := &stream{session: newSession(r.set, false, r.now)}
+	st := &stream{session: newSession(r.set, false, r.now, relay.NewSubscriber())}
 	clusters, endpoints := newStreamType(r.set, cds, "sotw"), newStreamType(r.set, eds, "sotw")
 	request := func(bytes int) *request {
 		return &request{content: &content{typeURL: []byte(cds)}, size: bytes, set: &settings{limits: Limits{RequestBytes: 1000}}}

@@ -71,7 +71,7 @@ func (s *Server) Clients() []ClientStatus {
 	clients := make([]ClientStatus, len(streams))
 	for i, st := range streams {
 		clients[i] = st.session.status()
-		clients[i].Stream, clients[i].Peer = st.id, st.peer
+		clients[i].Stream, clients[i].Peer = st.id, st.address()
 	}
 	return clients
 }

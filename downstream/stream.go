@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -17,53 +18,55 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/tap"
 )
 
-// stream is one client stream: the handler's goroutine reads, one more writes, and they meet in the session.
+// stream is one client stream: the handler's goroutine reads, a writer of the crew writes when there is something, and they meet in the
+// session.
 type stream struct {
 	// Set once before the writer starts.
-	id       uint64
-	server   *Server
-	listener *listener
-	wire     grpc.ServerStream
-	session  *session
-	peer     string
-	conn     *connection
-	cancel   context.CancelCauseFunc
-	done     chan struct{} // closed when the writer has ended
+	id        uint64
+	server    *Server
+	listener  *listener
+	wire      grpc.ServerStream
+	session   *session
+	peer      net.Addr // nil: it is not known
+	conn      *connection
+	transport transport
+	// compressed: grpc does not say when it has written what it made of a response (backlog), and to make it takes time.
+	compressed bool
 
 	// Owned by read.
 	requests, refusals bucket
 	short              bool // names of the last request were refused for want of memory
 
+	// Owned by the writer of the moment.
+	timer   *time.Timer // of the next deadline; nil: there is none
+	backlog backlog
+
+	turn   turn
+	behind *stream // the next one of those that are ready; the crew's
+
 	ended   atomic.Pointer[error] // what end was given first; the context's cause may be the transport's own
 	writing atomic.Int64          // when the present write began, in Unix nanoseconds; 0: nothing is being written
 }
 
-// cancelKey finds in a stream's context the function that ends it.
-type cancelKey struct{}
+// transport is the transport's side of a stream, as far as needed here.
+type transport interface{ WriteStatus(*status.Status) error }
 
-// tapStream puts a context of ours under a new stream. It has to be done here: the transport takes the context for its blocking
-// reads and writes right after, and cancelling it is the only way to end a stream while both the reader and the writer are
-// blocked in the transport (TestEndsBlockedStream).
-func tapStream(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	return context.WithValue(ctx, cancelKey{}, cancel), nil
-}
-
-// statusWriter is the transport's side of a stream, as far as needed here.
-type statusWriter interface{ WriteStatus(*status.Status) error }
-
-// end ends the stream with a status, from any goroutine. The first reason counts. The status is handed to the transport before
-// anything is cancelled: a receive or send that is blocked writes CANCELLED on its way out otherwise, before the handler returns
-// with the reason (TestEndCarriesStatus). Should the transport lose the method, the context still ends the stream.
+// end ends the stream with a status, from any goroutine. The first reason counts. The status goes to the transport, which then cancels
+// the stream's context, and that is the only thing to end a receive and a send that are blocked (TestEndCarriesStatus,
+// TestEndsBlockedStream).
 func (st *stream) end(reason error) {
 	st.ended.CompareAndSwap(nil, &reason)
-	if w, ok := grpc.ServerTransportStreamFromContext(st.wire.Context()).(statusWriter); ok {
-		_ = w.WriteStatus(status.Convert(reason)) // nil stands for OK; a stream that is gone needs no status
+	_ = st.transport.WriteStatus(status.Convert(reason)) // nil stands for OK; a stream that is gone needs no status
+}
+
+// address is the client's, for people.
+func (st *stream) address() string {
+	if st.peer == nil {
+		return ""
 	}
-	st.cancel(reason)
+	return st.peer.String()
 }
 
 // writingSince is when the present write began; false if nothing is being written.
@@ -75,26 +78,26 @@ func (st *stream) writingSince() (time.Time, bool) {
 // serve runs one stream of a service on the handler's goroutine, and returns the status it ends with.
 func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *relay.Service, delta bool) error {
 	ctx := wire.Context()
-	cancel, ok := ctx.Value(cancelKey{}).(context.CancelCauseFunc)
+	end, ok := grpc.ServerTransportStreamFromContext(ctx).(transport)
 	if !ok {
-		return status.Error(codes.Internal, "the stream's context is not ours")
+		return status.Error(codes.Internal, "the stream cannot be ended")
 	}
 	now, set := time.Now(), ln.settings.Load()
-	md, _ := metadata.FromIncomingContext(ctx)
-	via := relay.ParseVia(md.Get(relay.ViaKey))
+	via := relay.ParseVia(metadata.ValueFromIncomingContext(ctx, relay.ViaKey))
 	if err := relay.CheckVia(via, set.via); err != nil {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
 	st := &stream{
-		server: s, listener: ln, wire: wire, session: newSession(set, delta, now), cancel: cancel, done: make(chan struct{}),
+		server: s, listener: ln, wire: wire, transport: end,
 		requests: newBucket(set.limits.RequestsPerSecond), refusals: newBucket(set.limits.NACKsPerSecond),
 	}
+	st.session = newSession(set, delta, now, relay.CallSubscriber(st.wake))
 	st.session.via = via
 	if p, ok := peer.FromContext(ctx); ok {
-		st.peer, st.conn, st.session.from = p.Addr.String(), connectionOf(p), callerOf(p)
+		st.peer, st.conn, st.session.from = p.Addr, connectionOf(p), callerOf(p)
 	}
 	st.session.only = v.TypeURL
-	set.compress(ctx)
+	st.compressed = set.compress(ctx)
 	wait, err := s.enter(st)
 	if err == nil {
 		err = st.run(ctx, wait)
@@ -113,10 +116,11 @@ func (st *stream) run(ctx context.Context, wait time.Duration) error {
 		set = newest
 		st.session.adopt(set, nil) // Reconfigure may not have found the stream in the list
 	}
-	go st.write(ctx)
+	st.wake() // to look at the first deadline
 	err := st.read(ctx)
 	st.end(err)
-	<-st.done
+	st.turn.end()
+	st.alarm(time.Time{})
 	st.session.close(time.Now())
 	return err
 }
@@ -140,7 +144,7 @@ func (st *stream) account(err error) {
 		return
 	}
 	st.server.cfg.Log.Info("a client stream was ended", zap.Uint64("stream", st.id), zap.String("client", st.session.client()),
-		zap.String("peer", st.peer), zap.Error(err))
+		zap.String("peer", st.address()), zap.Error(err))
 }
 
 // read takes in requests until the stream ends, and returns its status. It never waits for the writer.
@@ -242,38 +246,45 @@ func (st *stream) reason(err error) error {
 	return err
 }
 
-// write is the writer's goroutine: the only one that sends (STREAM-11). It waits for changes, for the reader, and for time.
-func (st *stream) write(ctx context.Context) {
-	defer close(st.done)
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		now := time.Now()
-		batch := st.session.take(now)
-		if err := st.session.tick(now); err != nil {
-			st.end(err)
-			return
-		}
-		if err := st.send(batch); err != nil {
-			st.end(err) // without effect if it is the end that made the write fail
-			return
-		}
-		if next := st.session.next(); next.IsZero() {
-			timer.Stop()
-		} else {
-			timer.Reset(time.Until(next))
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-st.session.mailbox.Wake():
-		case <-timer.C:
-		}
+// wake has a writer look after the stream: there are changes, the reader took something in, or time has come.
+func (st *stream) wake() { st.server.crew.wake(st) }
+
+// look writes what there is to write, and sets the alarm for what comes next. It is for the writers alone, the only ones who send
+// (STREAM-11).
+func (st *stream) look(w *writer) {
+	if st.wire.Context().Err() != nil {
+		return
+	}
+	st.session.writer = w
+	defer func() { st.session.writer = nil }()
+	now := time.Now()
+	batch := st.session.take(now)
+	err := st.session.tick(now)
+	if err == nil {
+		err = st.send(batch, w)
+	}
+	if err != nil {
+		st.end(err) // without effect if it is the end that made the write fail
+		return
+	}
+	st.alarm(st.session.next())
+}
+
+// alarm wakes the stream at the next deadline. The usual stream has none, and so no timer.
+func (st *stream) alarm(next time.Time) {
+	switch {
+	case !next.IsZero() && st.timer == nil:
+		st.timer = time.AfterFunc(time.Until(next), st.wake)
+	case !next.IsZero():
+		st.timer.Reset(time.Until(next))
+	case st.timer != nil:
+		st.timer.Stop()
+		st.timer = nil
 	}
 }
 
 // send writes responses, one after the other.
-func (st *stream) send(batch []*response) error {
+func (st *stream) send(batch []*response, w *writer) error {
 	if len(batch) == 0 {
 		return nil
 	}
@@ -281,6 +292,10 @@ func (st *stream) send(batch []*response) error {
 	for _, r := range batch {
 		now := time.Now()
 		st.server.sizes.response(now, r, st)
+		if st.compressed || !st.backlog.admits() {
+			w.leave()
+		}
+		r.out = append(r.out, st.backlog.add(r.size))
 		st.writing.Store(now.UnixNano())
 		err := st.wire.SendMsg(r)
 		st.writing.Store(0)

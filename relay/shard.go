@@ -105,7 +105,7 @@ func (k *kin) unlock() {
 	k.mu.Unlock()
 	for _, w := range woken {
 		w.due.Store(false)
-		signal(w.wake)
+		w.Signal()
 	}
 }
 

@@ -13,18 +13,28 @@ const Wildcard = "*"
 
 // Subscriber is one client stream's mailbox: a wake-up of one slot, shared by all its Subs.
 type Subscriber struct {
-	wake chan struct{}
+	wake chan struct{} // nil: it is called
+	call func()
 	due  atomic.Bool // some kin wakes it when it is unlocked
 }
 
-// NewSubscriber makes a mailbox.
+// NewSubscriber makes a mailbox to be waited at.
 func NewSubscriber() *Subscriber { return &Subscriber{wake: make(chan struct{}, 1)} }
+
+// CallSubscriber makes a mailbox that calls instead, from any goroutine and with locks held: call does not block.
+func CallSubscriber(call func()) *Subscriber { return &Subscriber{call: call} }
 
 // Wake is signalled when a Sub of the subscriber has become Pending.
 func (s *Subscriber) Wake() <-chan struct{} { return s.wake }
 
 // Signal wakes the subscriber, for its own reader: after an ACK the writer may go on.
-func (s *Subscriber) Signal() { signal(s.wake) }
+func (s *Subscriber) Signal() {
+	if s.call != nil {
+		s.call()
+		return
+	}
+	signal(s.wake)
+}
 
 // SubOptions are fixed for the life of a Sub.
 type SubOptions struct {

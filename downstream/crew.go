@@ -1,0 +1,116 @@
+package downstream
+
+import "sync"
+
+// crew writes what streams have to write. A goroutine for each stream would wait most of the time, with a stack of 4 KiB, and waking it
+// was a tenth of what a small response costs. So there are places for as many writers as there are processors, taken only while streams
+// are ready, and a stream is looked after by one writer at a time (STREAM-11).
+//
+// Nobody waits for a slow client: a writer that may have to wait, for a client to read or for a reader that is busy with a long request,
+// leaves its place to another one first (TestStuckClientsHoldNoPlaces).
+type crew struct {
+	places int // set once
+
+	mu          sync.Mutex // guards what follows; a leaf, held for list work only
+	first, last *stream    // those that are ready, in the order they were woken, by stream.behind
+	taken       int        // places; Invariant: all of them, or nobody is ready
+
+	writers sync.WaitGroup
+}
+
+// wake has a stream looked after. It may be called from any goroutine, with locks held or without, and does not wait.
+func (c *crew) wake(st *stream) {
+	if st.turn.call() {
+		c.ready(st)
+	}
+}
+
+func (c *crew) ready(st *stream) {
+	c.mu.Lock()
+	if c.first == nil {
+		c.first = st
+	} else {
+		c.last.behind = st
+	}
+	c.last = st
+	hire := c.taken < c.places
+	if hire {
+		c.taken++
+		c.writers.Add(1)
+	}
+	c.mu.Unlock()
+	if hire {
+		go c.write()
+	}
+}
+
+// write is a writer's goroutine, from when a stream is ready until none is.
+func (c *crew) write() {
+	defer c.writers.Done()
+	w := writer{crew: c}
+	for w.placed() {
+		st := c.next()
+		if st == nil {
+			return
+		}
+		st.look(&w)
+		if st.turn.again() {
+			c.ready(st) // behind the others
+		}
+	}
+}
+
+// next is the stream to look after, with the place given up if there is none.
+func (c *crew) next() *stream {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st := c.first
+	if st == nil {
+		c.taken--
+		return nil
+	}
+	c.first, st.behind = st.behind, nil
+	return st
+}
+
+// writer is one goroutine of the crew.
+type writer struct {
+	crew *crew
+	away bool // it has no place
+}
+
+// leave gives the writer's place to another one if streams are ready, since it may have to wait now.
+func (w *writer) leave() {
+	if w.away {
+		return
+	}
+	w.away = true
+	c := w.crew
+	c.mu.Lock()
+	hire := c.first != nil
+	if hire {
+		c.writers.Add(1)
+	} else {
+		c.taken--
+	}
+	c.mu.Unlock()
+	if hire {
+		go c.write()
+	}
+}
+
+// placed reports whether the writer has a place, or got one again.
+func (w *writer) placed() bool {
+	if !w.away {
+		return true
+	}
+	c := w.crew
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.taken == c.places {
+		return false
+	}
+	c.taken++
+	w.away = false
+	return true
+}
