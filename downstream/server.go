@@ -20,8 +20,12 @@ import (
 )
 
 const (
-	// window is the HTTP/2 flow-control window: static, so that grpc sends no pings to estimate the bandwidth, which cost more
-	// than small responses do. Requests are small; what clients are sent is bounded by their windows, not by ours.
+	// window is the HTTP/2 flow-control window: static, so that grpc sends no pings to estimate the bandwidth. A delivery of 600 bytes costs
+	// 32.7 us of CPU with it, ACK included, and 44.9 with the estimate; with windows of 1 MiB 31.4, which is the same. Requests are small;
+	// what clients are sent is bounded by their windows, not by ours.
+	//
+	// Measured with it, and left alone since nothing is gained (README, "Figures"): read buffers of 4 or 128 KiB, write buffers of 4, 16 or
+	// 128 KiB, and workers for streams. Write buffers are shared by all connections, which is grpc's default: 33 KB a client.
 	window = 64 << 10
 	// handshake bounds how long a connection may take to become one. Stop waits for it.
 	handshake = 10 * time.Second
@@ -78,7 +82,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	return &Server{
 		cfg: cfg, nacks: newNackLog(cfg.Log), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
-		intake: newIntake(cfg.Table), crew: &crew{places: runtime.GOMAXPROCS(0)}, streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: newBucket(cfg.Limits.NewStreamsPerSecond),
+		intake: newIntake(cfg.Table), crew: &crew{places: runtime.GOMAXPROCS(0)},
+		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: newBucket(cfg.Limits.NewStreamsPerSecond),
 	}, nil
 }
 
