@@ -104,7 +104,7 @@ func (p *point) measure(ctx context.Context, with *programs, dir string) (*sampl
 			Resources: p.Resources, Groups: p.Groups, PIDs: server.pids[:1], Idle: wait, Rate: p.Rate, Patience: 90 * time.Second,
 		}
 		if cfg.For = 5 * time.Second; p.Rate == 0 {
-			cfg.Changes, cfg.For = max(5, min(50, 100_000/p.Clients)), 0
+			cfg.Changes, cfg.For = max(5, min(300, 100_000/p.Clients)), 0
 		}
 		r, bytes, err := with.fleetAndMemory(ctx, cfg, p.kind(), server.pprof)
 		if err != nil {

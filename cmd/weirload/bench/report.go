@@ -143,8 +143,9 @@ func (r *row) judge(t target) verdict {
 		theirs, ok := r.Cells[t.of]
 		v.What, v.Value, v.Compared = weir+" - "+t.of, ours.Median-theirs.Median, measured && ok
 	case t.of != "":
-		v.What, v.digits, v.unit = weir+"/"+t.of, 2, ""
+		v.What, v.unit = weir+"/"+t.of, ""
 		v.Value, v.Compared = r.ratio(t.of)
+		v.digits = ratioDigits(v.Value)
 	}
 	if !v.Compared {
 		v.Value = 0
@@ -161,6 +162,14 @@ func (r *row) ratio(of string) (float64, bool) {
 		return 0, false
 	}
 	return ours.Median / theirs.Median, true
+}
+
+// ratioDigits are enough to see on which side of a target a ratio is.
+func ratioDigits(v float64) int {
+	if v < 0.1 {
+		return 3
+	}
+	return 2
 }
 
 // String is the verdict as the table has it.
@@ -225,7 +234,7 @@ func (r *row) markdown(b *strings.Builder, rounds int) {
 	for _, subject := range others {
 		ratio := ""
 		if v, ok := r.ratio(subject); ok {
-			ratio = decimal(v, 2, "")
+			ratio = decimal(v, ratioDigits(v), "")
 		}
 		fmt.Fprintf(b, " %s |", ratio)
 	}

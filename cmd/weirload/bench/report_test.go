@@ -41,7 +41,7 @@ func TestVerdicts(t *testing.T) {
 		"all measured": {
 			map[string][]float64{weir: {60, 50, 40}, yardstick: {40, 41, 39}, linear: {150, 200, 100}, snapshot: {1000}},
 			[]string{
-				"weir/bare 1.25 (at most 1.25): met", "weir/linear 0.33 (at most 0.25): **not met**", "weir/snapshot 0.05 (at most 0.05): met",
+				"weir/bare 1.25 (at most 1.25): met", "weir/linear 0.33 (at most 0.25): **not met**", "weir/snapshot 0.050 (at most 0.05): met",
 				"weir 50.0 us (at most 40 us): **not met**", "weir - bare 10.0 us (at most 9 us): **not met**",
 			},
 		},

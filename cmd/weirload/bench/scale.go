@@ -170,7 +170,7 @@ func (m *model) markdown(b *strings.Builder, samples []sample) {
 	row("a name that a client subscribes to", "%.0f bytes", m.NameBytes)
 	row("resident memory, times live memory, at most", "%.2f", m.RSSFactor)
 	row("CPU of a delivery in delta, `*`", "%.0f us", m.DeltaUS)
-	row("CPU of a delivery in delta, by name", "%.0f us", m.NamedUS)
+	row("CPU of a delivery in delta, by name, 10 of each change", "%.0f us", m.NamedUS)
 	row("CPU of a delivery in SotW, 1,000 clusters", "%.0f us", m.SotWUS)
 	row("CPU of a client that connects and is sent 1,000 clusters", "%.0f us", m.ConnectUS)
 

@@ -105,13 +105,13 @@ func scenarios() []scenario {
 		{
 			name: "eds", title: "delta, 50 of 5,000 endpoints a client, 100 changes a second", dialect: "delta",
 			world:   world.Options{Kind: world.Endpoints, Resources: 5000, Bytes: larger, NamesPerClient: 50},
-			clients: 2000, origin: linear, mode: openLoop, rate: 100, span: 5 * time.Second,
+			clients: 2000, origin: linear, mode: openLoop, rate: 100, span: 4 * time.Second,
 			only:    []string{weir, linear, yardstick}, // the snapshot cache cannot make 100 snapshots of 5,000 resources a second here
 			figures: []figure{cpu(targets(1.30, 0.40, 0))},
 		},
 		{
 			name: "storm", title: "SotW, all connect at once, `*` of 1,000 clusters, 436 KB", world: clusters, dialect: "sotw",
-			clients: 2000, origin: snapshot, mode: storm, settle: 3 * time.Second, slow: slower{subjects: []string{snapshot}, rounds: 1},
+			clients: 2000, origin: snapshot, mode: storm, settle: 2 * time.Second, slow: slower{subjects: []string{snapshot}, rounds: 1},
 			figures: []figure{
 				{key: "storm_s", title: "until the last has everything", unit: "s", digits: 2, targets: targets(1.5, 0.5, 0)},
 				{key: "rss_kib_per_client", title: "resident memory per client afterwards", unit: "KiB"},
@@ -119,7 +119,7 @@ func scenarios() []scenario {
 		},
 		{
 			name: "idle", title: "delta, idle, each on a connection of its own, `*` of 1,000 clusters", world: clusters, dialect: "delta",
-			clients: 1000, origin: snapshot, mode: idle, settle: 3 * time.Second,
+			clients: 1000, origin: snapshot, mode: idle, settle: 2 * time.Second,
 			figures: []figure{
 				{
 					key: "live_kib_per_client", title: "live memory per client (objects and stacks)", unit: "KiB", digits: 1,
