@@ -192,8 +192,9 @@ func decimal(v float64, digits int, unit string) string {
 const explanation = `
 snapshot, linear: go-control-plane's caches by themselves, served by its own server, one snapshot for all nodes; bare: grpc-go with one
 encoded body for all clients and nothing of xDS but subscriptions and nonces, the yardstick. weir's origin is the one named in the second
-column. A figure with (1) was measured once, since it takes long. Server CPU is user and system time of the server's process, divided by
-the deliveries; a delivery is one change at one client. Diderot and xds-relay are not in the table: they are not dependencies of this module.
+column. Figures with a number in parentheses are of so many runs, since they take long. Server CPU is user and system time of the server's
+process, divided by the deliveries; a delivery is one change at one client. Diderot and xds-relay are not in the table: they are not
+dependencies of this module.
 `
 
 // markdown writes the table, and below it what has to be known of it.
@@ -223,8 +224,8 @@ func (r *row) markdown(b *strings.Builder, rounds int) {
 		switch {
 		case !ok:
 			return ""
-		case len(c.Runs) == 1 && rounds > 1:
-			return decimal(c.Median, r.digits, "(1)")
+		case len(c.Runs) < rounds:
+			return decimal(c.Median, r.digits, fmt.Sprintf("(%d)", len(c.Runs)))
 		}
 		return decimal(c.Median, r.digits, "")
 	}

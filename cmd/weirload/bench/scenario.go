@@ -122,10 +122,6 @@ func scenarios() []scenario {
 			clients: 1000, origin: snapshot, mode: idle, settle: 2 * time.Second,
 			figures: []figure{
 				{
-					key: "live_kib_per_client", title: "live memory per client (objects and stacks)", unit: "KiB", digits: 1,
-					targets: append(targets(1.25, 0, 0), target{most: 40}),
-				},
-				{
 					key: "rss_kib_per_client", title: "resident memory per client after a collection", unit: "KiB", digits: 1,
 					targets: append(targets(1.25, 0, 0), target{most: 40}),
 				},
