@@ -191,7 +191,6 @@ func TestStuckClientsShareBodies(t *testing.T) {
 		all = append(all, fmt.Sprintf("n%d=%0400d", i, 0))
 	}
 	r.settled(cds, all...)
-	all = nil
 	size := 0
 	for _, p := range ends {
 		for _, x := range p.session.take(p.now) {
