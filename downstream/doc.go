@@ -166,6 +166,6 @@
 //
 // # What to read next
 //
-// stream.go, crew.go, session.go, order.go, removals.go; testdata/*.txt reads as conversations; then the tests order_test.go and
+// stream.go, crew.go, session.go, node.go, order.go, removals.go; testdata/*.txt reads as conversations; then the tests order_test.go and
 // model_test.go, where streams are played at random and every response is judged.
 package downstream

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// intakeShare is the part of limits.memory that the requests being decoded and taken in may have together, on the wire. Decoding
-	// makes two more copies of one, and what it asks for is not known to the table before: a few long ones at a time were enough to be
+	// intakeShare is the part of limits.memory that the requests being decoded and taken in may have together, on the wire. Taking
+	// one in copies the names that the table does not have yet, and what it asks for is not known to the table before: a few long ones at a time were enough to be
 	// killed, whatever is refused then (the schedules "memory capped" of package chaos).
 	intakeShare = 16
 	// intakeParts is how finely that is counted; what is shorter than one part does not count, and so the usual request costs nothing.

@@ -10,7 +10,9 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
@@ -324,4 +326,9 @@ func (c *copier) copy(b []byte) string {
 	from := c.Len()
 	c.Write(b)
 	return c.String()[from:]
+}
+
+// undecoded is the end of a stream for a message that is no request.
+func undecoded(err error) error {
+	return status.Errorf(codes.InvalidArgument, "the request does not decode: %v", err)
 }

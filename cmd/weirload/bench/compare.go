@@ -141,7 +141,7 @@ func (c *comparison) scenario(ctx context.Context, sc *scenario) ([]row, error) 
 			found[subject] = append(found[subject], got)
 			for _, f := range sc.figures {
 				if _, ok := got[f.key]; !ok {
-					panic("no measurement finds " + f.key)
+					return nil, fmt.Errorf("%s: no measurement finds %s", sc.name, f.key)
 				}
 				fmt.Fprintf(c.log, "%s, round %d, %s: %s %.*f %s\n", sc.name, round+1, subject, f.title, f.digits, got[f.key], f.unit)
 			}

@@ -1,0 +1,207 @@
+package downstream
+
+import (
+	"errors"
+	"hash/maphash"
+
+	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// nodeLocked looks at the node of a request. Nearly all clients that state it again state the same, which was looked at.
+func (s *session) nodeLocked(in *content) error {
+	if s.group != nil && in.node.n == 0 {
+		return nil
+	}
+	hash := maphash.Bytes(s.cfg.seed, in.node.encoded)
+	if s.group != nil && s.nodeHash == hash {
+		s.countNodeLocked()
+		return nil
+	}
+	node, err := in.readNode()
+	switch {
+	case err != nil:
+		return undecoded(err)
+	case s.group == nil:
+		err = s.joinLocked(node)
+	default:
+		err = s.checkNodeLocked(node)
+	}
+	s.nodeHash = hash
+	return err
+}
+
+// joinLocked remembers the node of the first request, which is the stream's for good (STREAM-1, STREAM-2, RELAY-94).
+func (s *session) joinLocked(node *corev3.Node) error {
+	node = s.assumeLocked(node)
+	if s.cfg.requireNodeID && node.GetId() == "" {
+		return status.Error(codes.InvalidArgument, "node.id is empty, and require_node_id is set here")
+	}
+	g, err := s.cfg.origin.Group(node)
+	if err != nil {
+		return s.noGroup(err)
+	}
+	if err := s.throughLocked(g); err != nil {
+		return s.noGroup(err)
+	}
+	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
+	wrapper, ttl := hopFeatures(node.GetClientFeatures())
+	s.ttl = ttl && (s.delta || wrapper) // in state of the world a TTL is in the wrapper (TTL-5)
+	switch {
+	case len(s.cfg.dedicated) > 0 || s.cfg.secrets:
+		s.node, s.nodeKept = node, nodeWhole // with what this build does not know of it (V2-6)
+	case s.cfg.federated:
+		s.node, s.nodeKept = kept(node), nodeFacts
+	default:
+		s.node = s.cfg.origin.ParamsNode(node)
+	}
+	return nil
+}
+
+// assumeLocked adds the features that the listener takes as announced (FEAT-5). The node is the request's own.
+func (s *session) assumeLocked(node *corev3.Node) *corev3.Node {
+	if len(s.cfg.assumed) == 0 {
+		return node
+	}
+	if node == nil {
+		node = &corev3.Node{}
+	}
+	node.ClientFeatures = append(node.ClientFeatures, s.cfg.assumed...)
+	return node
+}
+
+// throughLocked takes the stream's way into a group that it has joined, or leaves it again.
+func (s *session) throughLocked(g *relay.Group) error {
+	w, err := g.Through(s.now, s.via, s.mailbox)
+	if err != nil {
+		g.Release(s.now)
+		return err
+	}
+	if w != nil {
+		s.ways = append(s.ways, w)
+	}
+	return nil
+}
+
+// noGroup ends a stream that cannot have a group, or its own parameters in it: there is no room (RELAY-67, RELAY-73), its way is refused (RELAY-87), or the configuration changed.
+func (s *session) noGroup(why error) error {
+	switch {
+	case errors.Is(why, errReconfigured):
+		return why
+	case errors.Is(why, relay.ErrGroups):
+		return s.cfg.full("groups", s.cfg.table.MaxGroups(), "the origin has so many groups of clients, by origins[].group_by")
+	case errors.Is(why, relay.ErrParameterSets):
+		return s.cfg.full("parameter_sets_per_group", s.cfg.table.MaxParameterSets(), "the client's group has so many maps of dynamic parameters")
+	}
+	return status.Error(codes.FailedPrecondition, why.Error())
+}
+
+// kept is what a node may say to a group: all but what only fills it, since it stays for as long as the stream.
+func kept(n *corev3.Node) *corev3.Node {
+	return &corev3.Node{
+		Id: n.GetId(), Cluster: n.GetCluster(), Locality: n.GetLocality(), Metadata: n.GetMetadata(),
+		DynamicParameters: n.GetDynamicParameters(), UserAgentName: n.GetUserAgentName(),
+		UserAgentVersionType: n.GetUserAgentVersionType(), ClientFeatures: n.GetClientFeatures(),
+	}
+}
+
+// groupLocked is the group in which a stream-type's names of an origin live. That of the listener's own origin is joined by the first
+// request, any other when it is first needed; all are given back at close. The error is what
+// noGroup takes.
+func (s *session) groupLocked(st *streamType, o *relay.Origin) (*relay.Group, error) {
+	groups, join, need := &s.others, o.Group, nodeFacts
+	if st.dedicated {
+		groups, join, need = &s.dedicated, o.Dedicated, nodeWhole
+	} else if o == s.cfg.origin {
+		return s.group, nil
+	}
+	if g := (*groups)[o]; g != nil {
+		return g, nil
+	}
+	if err := s.needLocked(need); err != nil {
+		return nil, err
+	}
+	g, err := join(s.node)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.throughLocked(g); err != nil {
+		return nil, err
+	}
+	if *groups == nil {
+		*groups = map[*relay.Origin]*relay.Group{}
+	}
+	(*groups)[o] = g
+	return g, nil
+}
+
+// paramsLocked are the parameters that plain names of a type have at an origin (DYN-1, RELAY-64).
+func (s *session) paramsLocked(o *relay.Origin, typeURL string) constraints.Params {
+	if s.node == nil {
+		return constraints.Params{}
+	}
+	return o.Params(s.node, typeURL)
+}
+
+// errRegrouped: a stream stays in its group; the client that resumes joins the new one (STREAM-4).
+var errRegrouped = status.Error(codes.Unavailable, "node.dynamic_parameters changed, and what is served depends on them: come back for what the new ones give")
+
+// checkNodeLocked looks at the node of a later request. One that is not the first is counted and logged once (STREAM-3); a
+// thinner one is normal (RELAY-94), and takes no dynamic parameters away: a client that states its node anew, as Envoy does when
+// they change, states its user agent as well.
+func (s *session) checkNodeLocked(node *corev3.Node) error {
+	if thinner := len(node.DynamicParameters) == 0 && node.UserAgentName == ""; !thinner {
+		if !s.staysLocked(node) {
+			return errRegrouped
+		}
+		if s.node != nil {
+			s.node.DynamicParameters = node.DynamicParameters // for groups joined from now on
+		}
+	}
+	s.nodeOther = node.Id != "" && (node.Id != s.nodeID || node.Cluster != s.nodeCluster && node.Cluster != "")
+	s.countNodeLocked()
+	return nil
+}
+
+// countNodeLocked counts a request with another node than the first.
+func (s *session) countNodeLocked() {
+	if !s.nodeOther {
+		return
+	}
+	if s.nodeChanges++; s.nodeChanges == 1 {
+		s.notes = append(s.notes, note{})
+	}
+}
+
+// staysLocked reports whether a node with other dynamic parameters leaves the stream in all its groups.
+func (s *session) staysLocked(node *corev3.Node) bool {
+	for _, groups := range []map[*relay.Origin]*relay.Group{s.others, s.dedicated} {
+		for _, g := range groups {
+			if !g.Keeps(node) {
+				return false
+			}
+		}
+	}
+	return s.group.Keeps(node) && s.keepsParamsLocked(node)
+}
+
+// keepsParamsLocked reports whether plain names have the parameters still that they were subscribed with. Nothing else of a later node
+// counts (STREAM-3).
+func (s *session) keepsParamsLocked(node *corev3.Node) bool {
+	if s.node == nil {
+		return true
+	}
+	next := &corev3.Node{Metadata: s.node.Metadata, DynamicParameters: node.DynamicParameters}
+	for _, st := range s.types {
+		for i := range st.sub.Len() {
+			if sub := st.sub.Part(i); !sub.Located() && sub.Group().Origin().Params(next, st.typeURL).Key() != sub.Params().Key() {
+				return false
+			}
+		}
+	}
+	return true
+}
