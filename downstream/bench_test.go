@@ -68,6 +68,7 @@ type fleet struct {
 	kind, typeURL string
 	delta         bool
 	names         []string
+	params        string // of the locators and the variants; "": there are none
 	ends          []*clientEnd
 }
 
@@ -83,7 +84,7 @@ func newFleet(tb testing.TB, kind string, clients, resources int) *fleet {
 		f.typeURL, f.names = eds, []string{"n0", "n1", "n2"}
 	}
 	if located {
-		f.typeURL = eds
+		f.typeURL, f.params = eds, "{env=prod}"
 	}
 	f.ends = make([]*clientEnd, clients)
 	for i := range f.ends {
@@ -97,7 +98,7 @@ func newFleet(tb testing.TB, kind string, clients, resources int) *fleet {
 	}
 	all := make([]string, max(resources, 3))
 	for i := range all {
-		all[i] = fmt.Sprintf("n%d=%s", i, fleetBody(0))
+		all[i] = fmt.Sprintf("n%d%s=%s", i, f.params, fleetBody(0))
 	}
 	if len(f.names) > 0 { // somebody wants the others, too
 		named := make([]string, len(all))
@@ -126,7 +127,7 @@ func (f *fleet) ask(p *clientEnd, typeURL string, names ...string) {
 // change gives the first resource another body.
 func (f *fleet) change(version int) {
 	f.now = f.now.Add(time.Second)
-	f.says(f.typeURL, "n0="+fleetBody(version))
+	f.says(f.typeURL, "n0"+f.params+"="+fleetBody(version))
 }
 
 // deliver has all clients take what there is and accept it.

@@ -233,8 +233,8 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 			st.answered()
 		}
 		st.answers++
-		pieces := a.Pieces(s.delta, now, r.one[:0])
-		if units := a.Units(s.delta, now); s.delta {
+		pieces, one := a.Pieces(s.delta, now, r.one[:0]), [1]relay.Unit{}
+		if units := a.Units(s.delta, now, one[:0]); s.delta {
 			parts = cutUnits(cut(parts[:0], pieces, messageBytes), units, messageBytes)
 		} else {
 			parts[0].pieces = pieces

@@ -236,9 +236,10 @@ func cutUnits(parts []part, units []relay.Unit, most int) []part {
 		}
 		last := &parts[len(parts)-1]
 		if fresh {
-			last.pieces = relay.Pieces{} // not to write behind what others share
+			last.pieces = relay.Pieces{relay.Plain: slices.Clip(u.Pieces)} // not to write behind what others share
+		} else {
+			last.pieces[relay.Plain] = append(last.pieces[relay.Plain], u.Pieces...)
 		}
-		last.pieces[relay.Plain] = append(last.pieces[relay.Plain], u.Pieces...)
 		last.gone = append(last.gone, u.Removed...)
 		last.size += u.Size
 		fresh = false
