@@ -138,8 +138,10 @@ func (s *Sub) faultLocked(r *record, what saying) *NameError {
 	}
 	switch f := w.fault; {
 	case f == nil:
-		r.setFault(nil)
-		return nil
+		if what == removal {
+			r.setFault(nil)
+		}
+		return nil // else the client remembers what it was told until the resource arrives, which may be held back yet (ABS-7)
 	case f == r.fault(), f.own && s.delta:
 		return nil
 	case (!s.shard.isAskedLocked(w) || w.answered != w.asked) && !(f.over && what == removal):
