@@ -47,7 +47,7 @@ func TestDeliveryAllocates(t *testing.T) {
 			objects, bytes := float64(total.Mallocs)/(clients*changes), float64(total.TotalAlloc)/(clients*changes)
 			t.Logf("%.2f objects of %.0f bytes", objects, bytes)
 			mostObjects, mostBytes := 3.05, 512.0
-			if f.params != "" {
+			if f.constraints != "" {
 				mostObjects, mostBytes = 4.05, 656
 			}
 			if objects > mostObjects || bytes >= mostBytes { // something else in the process may allocate a little
