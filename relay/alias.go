@@ -43,9 +43,7 @@ func (s *shard) outdatedLocked(name string, it *item) bool {
 	if h := s.named.other.held[name]; h != nil {
 		e = h.entries[0]
 	}
-	return e != nil && slices.ContainsFunc(e.wants, func(w *want) bool {
-		return w.chosen != nil && w.chosen.Digest != it.variant.Digest && w.rev > it.rev
-	})
+	return e != nil && e.chosen != nil && e.chosen.Digest != it.variant.Digest && e.rev > it.rev
 }
 
 // holdLocked puts a body into an entry. An alias stands for one resource: what it stood for before is out.
@@ -55,9 +53,7 @@ func (s *shard) holdLocked(e *entry, body *Variant) {
 	}
 	e.variants = put(e.variants, body)
 	if e.lost && body.listsAs(e.name) {
-		for _, w := range e.wants {
-			w.refresh = false // what it was to be asked anew for is answered
-		}
+		e.refresh = false // what it was to be asked anew for is answered
 	}
 	e.lost, e.notice = false, nil
 	if e.also != nil || len(body.aliases) == 0 && e.name == body.Name {
@@ -212,12 +208,10 @@ func (s *shard) spreadLocked(a *Applied, body *Variant, touched map[*entry]bool,
 		again := !e.lost
 		swap(e)
 		if e.lost = true; again {
-			for _, w := range e.wants {
-				w.refresh = true
-				s.lookLocked(w)
-				for r := w.head; r != nil; r = r.next {
-					r.sub.oweLocked(r, true)
-				}
+			e.refresh = true
+			s.lookLocked(e)
+			for r := e.head; r != nil; r = r.next {
+				r.sub.oweLocked(r, true)
 			}
 		}
 	}

@@ -208,7 +208,7 @@ func (s *shard) eachOmittedLocked(u *Update, touched map[*entry]bool, gen uint32
 	inError := u.inError()
 	for _, e := range s.named.entries {
 		known := len(e.variants) > 0 || e.retired != nil && e.served // what was served was asked before all else on this stream
-		if _, listed := touched[e]; !listed && known && !e.in(inError) && !e.kept(gen) && s.askedBeforeLocked(e, gen) {
+		if _, listed := touched[e]; !listed && known && !e.in(inError) && !e.kept(gen) && e.asked == gen {
 			f(e)
 		}
 	}
@@ -233,17 +233,15 @@ func (s *shard) removeNameLocked(id identity, touched map[*entry]bool) (changed 
 // heardOfLocked notes that the origin answered for a name that keeps its body all the same.
 func (s *shard) heardOfLocked(name string, gen uint32) {
 	for _, e := range s.holdersLocked(name) {
-		for _, w := range e.wants {
-			if w.asked == gen && w.fault == nil { // of an error nothing was said
-				w.answered = gen
-			}
+		if e.asked == gen && e.fault == nil { // of an error nothing was said
+			e.answered = gen
 		}
 	}
 }
 
 func (s *shard) offerTouchedLocked(touched map[*entry]bool, rev uint64, gen uint32) {
 	for e, stated := range touched {
-		if !slices.ContainsFunc(e.wants, func(w *want) bool { return w.refresh }) { // or else what it was told of was another body
+		if !e.refresh { // or else what it was told of was another body
 			s.confirmLocked(e)
 		}
 		s.mindLocked(mortalKey{name: e.name}, e.variants)
@@ -322,22 +320,7 @@ func (e *entry) in(names map[string]bool) bool {
 	return names[e.name] || len(e.variants) > 0 && names[e.variants[0].Name]
 }
 
-// askedOn reports whether the name was asked on the stream of generation gen.
-func (e *entry) askedOn(gen uint32) bool {
-	return slices.ContainsFunc(e.wants, func(w *want) bool { return w.askedOn(gen) })
-}
-
 // kept reports whether the name is in an error, stated on the stream of generation gen, that leaves its body in use (ABS-8).
 func (e *entry) kept(gen uint32) bool {
-	return slices.ContainsFunc(e.wants, func(w *want) bool { return w.faulted && w.answered == gen })
-}
-
-// askedBeforeLocked reports whether every want of the entry is asked on the present stream, so that a full answer covers it.
-func (s *shard) askedBeforeLocked(e *entry, gen uint32) bool {
-	for _, w := range e.wants {
-		if w.asked != gen {
-			return false
-		}
-	}
-	return len(e.wants) > 0
+	return e.faulted && e.answered == gen
 }
