@@ -60,8 +60,8 @@ func (s *shard) checkLocked() (errs []error) {
 	s.checkAliases(fail)
 	subs := map[*Sub]bool{}
 	for name, e := range s.named.entries {
-		if name != e.name {
-			fail("entry %q: named %q", name, e.name)
+		if name != e.name || e.touched {
+			fail("entry %q: named %q, touched %v", name, e.name, e.touched)
 		}
 		e.check(s, subs, fail)
 	}
@@ -179,7 +179,7 @@ func (s *shard) checkTrial(fail func(string, ...any)) {
 }
 
 func (e *entry) check(s *shard, subs map[*Sub]bool, fail func(string, ...any)) {
-	n := 0
+	n := int32(0)
 	for r := e.head; r != nil; r = r.next {
 		n++
 		if r.entry != e || r.sub.recordLocked(e.name) != r {

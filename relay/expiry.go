@@ -121,7 +121,7 @@ func (s *shard) expireNameLocked(e *entry, now time.Time) (n int) {
 		gen = 0
 	}
 	s.offerNamedLocked(e, s.rev, gen, true)
-	s.partTouchedLocked(map[*entry]bool{e: true})
+	s.partTouchedLocked(e)
 	if e.chosen == nil && e.fault != nil && e.fault.own {
 		e.fault = expired(e.name)
 	}

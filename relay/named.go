@@ -20,6 +20,7 @@ type namedTable struct {
 	firstGen [2]uint32
 	firstAt  [2]time.Time
 	changed  []*entry // to be looked at by the lane, besides asking anew
+	touched  []*entry // within one response: what it concerns, in its order
 	// unconfirmed: an entry may be. Those whose silence counts as the origin's word are confirmed at confirmAt (confirm.go).
 	unconfirmed bool
 	confirmAt   time.Time
@@ -66,8 +67,10 @@ type entry struct {
 	// fault is the last error the origin stated, until the resource itself or another error arrives (ABS-7).
 	fault *NameError
 
-	head  *record // of the clients
-	count int
+	head    *record // of the clients
+	count   int32
+	touched bool // in namedTable.touched
+	stated  bool // and then: the origin spoke of the name without a body
 
 	lingerAt time.Time // set while count is 0 and the name is kept
 

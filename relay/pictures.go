@@ -194,7 +194,7 @@ func (ps *pictures) namedLocked(e *entry) {
 		all = e.also.entries
 	}
 	for _, e := range all {
-		clients += e.count
+		clients += int(e.count)
 		r.Live = r.Live || s.isAskedLocked(e) && e.answered == e.asked
 		r.Absent = r.Absent || s.absentLocked(e)
 	}

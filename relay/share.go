@@ -102,11 +102,11 @@ func (k *kin) partLocked(name string) {
 }
 
 // partTouchedLocked does so for names of which one map has lost something, not by a response, which other maps would have part in.
-func (k *kin) partTouchedLocked(touched map[*entry]bool) {
+func (k *kin) partTouchedLocked(touched ...*entry) {
 	if !k.group.origin.config().Share {
 		return
 	}
-	for e := range touched {
+	for _, e := range touched {
 		k.partLocked(e.name)
 	}
 }
@@ -223,11 +223,9 @@ func (s *shard) endKept(e *entry, now time.Time) {
 	s.mu.Lock()
 	if v := e.left(); v != nil && s.named.entries[e.name] == e {
 		s.now, e.sharing = now, nil
-		touched := map[*entry]bool{}
 		rev := s.nextRevLocked()
-		s.removeNameLocked(identity{e.name, v.Constraints.Key()}, touched)
-		s.offerTouchedLocked(touched, rev, e.asked)
-		s.partTouchedLocked(touched)
+		s.removeNameLocked(identity{e.name, v.Constraints.Key()})
+		s.partTouchedLocked(s.offerTouchedLocked(rev, e.asked)...)
 	}
 	s.unlock()
 }

@@ -50,7 +50,7 @@ func (s *shard) silent(now time.Time) {
 	for ; n < len(t.unheard) && !t.unheard[n].at.Add(patience).After(now); n++ {
 		if u := t.unheard[n]; u.entry.asked == u.gen && s.isAskedLocked(u.entry) {
 			s.unheardLocked(u.entry)
-			s.partTouchedLocked(map[*entry]bool{u.entry: true}) // who has been silent of it stands for nobody
+			s.partTouchedLocked(u.entry) // who has been silent of it stands for nobody
 		}
 		t.unheard[n] = unheard{}
 	}

@@ -80,12 +80,11 @@ func (s *shard) endDoubts(gen uint32, now time.Time) {
 		}
 	}
 	kept, _ := s.screenLocked(nil, ps, counts, false)
-	rev, touched := s.nextRevLocked(), map[*entry]bool{}
+	rev := s.nextRevLocked()
 	for _, p := range ps {
 		if !kept[p.identity] {
-			s.removeNameLocked(p.identity, touched)
+			s.removeNameLocked(p.identity)
 		}
 	}
-	s.offerTouchedLocked(touched, rev, gen)
-	s.partTouchedLocked(touched)
+	s.partTouchedLocked(s.offerTouchedLocked(rev, gen)...)
 }
