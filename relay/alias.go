@@ -43,9 +43,7 @@ func (s *shard) outdatedLocked(name string, it *item) bool {
 	if h := s.named.other.held[name]; h != nil {
 		e = h.entries[0]
 	}
-	return e != nil && slices.ContainsFunc(e.wants, func(w *want) bool {
-		return w.chosen != nil && w.chosen.Digest != it.variant.Digest && w.rev > it.rev
-	})
+	return e != nil && e.chosen != nil && e.chosen.Digest != it.variant.Digest && e.rev > it.rev
 }
 
 // holdLocked puts a body into an entry. An alias stands for one resource: what it stood for before is out.
@@ -55,9 +53,7 @@ func (s *shard) holdLocked(e *entry, body *Variant) {
 	}
 	e.variants = put(e.variants, body)
 	if e.lost && body.listsAs(e.name) {
-		for _, w := range e.wants {
-			w.refresh = false // what it was to be asked anew for is answered
-		}
+		e.refresh = false // what it was to be asked anew for is answered
 	}
 	e.lost, e.notice = false, nil
 	if e.also != nil || len(body.aliases) == 0 && e.name == body.Name {
@@ -163,7 +159,7 @@ func (v *Variant) listsAs(name string) bool {
 // An alias that the body does not list any more is an unresolved name from now on (ALIAS-4): it is asked anew, and nobody who comes now
 // is answered by what it stood for. Who came before and holds that is kept up to date with it until the origin has answered for the
 // alias, since it may be in use; then it goes.
-func (s *shard) spreadLocked(a *Applied, body *Variant, touched map[*entry]bool, gen uint32) {
+func (s *shard) spreadLocked(a *Applied, body *Variant, gen uint32) {
 	key := body.Constraints.Key()
 	listed, lost := map[*entry]bool{}, []*entry(nil)
 	if e := s.named.entries[body.Name]; e != nil {
@@ -197,7 +193,8 @@ func (s *shard) spreadLocked(a *Applied, body *Variant, touched map[*entry]bool,
 		old := find(e.variants, key)
 		changed = changed || old == nil || old.Digest != body.Digest
 		s.holdLocked(e, body)
-		touched[e], e.seenGen = false, gen
+		e.seenGen = gen
+		s.touchLocked(e, false)
 	}
 	for e := range listed {
 		swap(e)
@@ -205,19 +202,17 @@ func (s *shard) spreadLocked(a *Applied, body *Variant, touched map[*entry]bool,
 	for _, e := range lost {
 		if len(e.variants) > 1 { // another variant may still list it
 			s.cutLocked(e, key)
-			touched[e] = false
+			s.touchLocked(e, false)
 			changed = true
 			continue
 		}
 		again := !e.lost
 		swap(e)
 		if e.lost = true; again {
-			for _, w := range e.wants {
-				w.refresh = true
-				s.lookLocked(w)
-				for r := w.head; r != nil; r = r.next {
-					r.sub.oweLocked(r, true)
-				}
+			e.refresh = true
+			s.lookLocked(e)
+			for r := e.head; r != nil; r = r.next {
+				r.sub.oweLocked(r, true)
 			}
 		}
 	}
@@ -248,7 +243,7 @@ func (s *shard) holdersLocked(name string) (es []*entry) {
 }
 
 // heardAllLocked takes up a resource without a body for all entries that hold it.
-func (s *shard) heardAllLocked(a *Applied, e *entry, u *Update, r *Resource, touched map[*entry]bool, gen uint32) {
+func (s *shard) heardAllLocked(a *Applied, e *entry, u *Update, r *Resource, gen uint32) {
 	all := []*entry{e}
 	if e.also != nil {
 		all = slices.Clone(e.also.entries)
@@ -264,13 +259,13 @@ func (s *shard) heardAllLocked(a *Applied, e *entry, u *Update, r *Resource, tou
 		default:
 			x.variants = put(x.variants, held)
 		}
-		touched[x] = gone
+		s.touchLocked(x, gone)
 	}
 }
 
 // noticeLocked looks at a resource without a payload. If it states that an alias did not resolve (ALIAS-5) that is taken up, and true
 // returned. Of a VirtualHost it always does (TTL-3). Of another type it may be a heartbeat, and is one if we hold the resource.
-func (s *shard) noticeLocked(a *Applied, r *Resource, touched map[*entry]bool, gen uint32) bool {
+func (s *shard) noticeLocked(a *Applied, r *Resource, gen uint32) bool {
 	names := r.Aliases
 	switch {
 	case IsVirtualHost(s.typeURL) && len(names) == 0:
@@ -298,7 +293,8 @@ func (s *shard) noticeLocked(a *Applied, r *Resource, touched map[*entry]bool, g
 			s.emptyLocked(e)
 			a.Changed++
 		}
-		e.lost, e.notice, touched[e] = false, notice, true
+		e.lost, e.notice = false, notice
+		s.touchLocked(e, true)
 	}
 	if !known {
 		s.ignoreLocked(a, r.identity())

@@ -11,10 +11,8 @@ func (s *shard) checkAliases(fail func(string, ...any)) {
 			if s.named.entries[e.name] != e || e.also != h || len(e.variants) == 0 || e.variants[0].Name != name {
 				fail("resource %q: entry %q does not hold it", name, e.name)
 			}
-			for _, w := range e.wants {
-				if w.chosen != nil && w.chosen.listsAs(e.name) == e.lost {
-					fail("entry %q: lost is %v", e.name, e.lost)
-				}
+			if e.chosen != nil && e.chosen.listsAs(e.name) == e.lost {
+				fail("entry %q: lost is %v", e.name, e.lost)
 			}
 		}
 		for _, alias := range h.aliases {
@@ -41,8 +39,8 @@ func (s *Sub) checkAliased(fail func(string, ...any)) {
 	for name, list := range s.alias.by {
 		for _, r := range list {
 			n++
-			if s.alias.of[r].name != name || s.recordLocked(r.want.entry.name) != r || r.want.entry.name == name {
-				fail("record of %q does not stand for %q", r.want.entry.name, name)
+			if s.alias.of[r].name != name || s.recordLocked(r.entry.name) != r || r.entry.name == name {
+				fail("record of %q does not stand for %q", r.entry.name, name)
 			}
 		}
 	}

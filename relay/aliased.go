@@ -54,13 +54,13 @@ func (a *aliased) resource(r *record) string {
 	if x, is := a.of[r]; is {
 		return x.name
 	}
-	return r.want.entry.name
+	return r.entry.name
 }
 
 // set notes what a record stands for; its own name is nothing to be noted.
 func (a *aliased) set(r *record, name, spelt string) {
 	was, is := a.of[r]
-	if is && was.name == name || !is && r.want.entry.name == name {
+	if is && was.name == name || !is && r.entry.name == name {
 		return
 	}
 	if is {
@@ -72,7 +72,7 @@ func (a *aliased) set(r *record, name, spelt string) {
 			delete(a.by, was.name)
 		}
 	}
-	if r.want.entry.name == name {
+	if r.entry.name == name {
 		return
 	}
 	if a = r.sub.aliasesLocked(); a.of == nil {
@@ -96,14 +96,14 @@ func (a *aliased) told(r *record) toldName {
 	if x, is := a.of[r]; is {
 		return x
 	}
-	return toldName{name: r.want.entry.name}
+	return toldName{name: r.entry.name}
 }
 
 // endsLocked says how a delta client is told that a name does not exist: by the removal of what it holds, by the notice that an alias did
 // not resolve (ALIAS-5), or by the removal of the name itself. What is removed besides goes to left.
 func (s *Sub) endsLocked(r *record) (what saying, notice *Variant) {
-	notice = r.want.entry.notice
-	name, own := s.alias.resource(r), r.want.entry.name
+	notice = r.entry.notice
+	name, own := s.alias.resource(r), r.entry.name
 	held := name != own || r.sent != (Digest{}) // what is owed may be marked as held (dueLocked)
 	if held && notice != nil && notice.Name == name {
 		notice = nil // one answer cannot say both of a name (DELTA-20)
@@ -165,19 +165,19 @@ func (a *aliased) laterLocked(s *Sub) {
 
 // recognizeLocked looks whether a name of the first request stands for what the client says it holds.
 func (s *Sub) recognizeLocked(r *record) {
-	w := r.want
+	e := r.entry
 	switch {
-	case !r.is(early) || w.entry.lost || r.heldBack():
+	case !r.is(early) || e.lost || r.heldBack():
 		return
-	case w.chosen != nil:
-		if d, stated := s.alias.claims[w.chosen.Name]; stated && w.chosen.Name != w.entry.name {
+	case e.chosen != nil:
+		if d, stated := s.alias.claims[e.chosen.Name]; stated && e.chosen.Name != e.name {
 			s.sentLocked(r, d)
-			s.alias.set(r, w.chosen.Name, s.alias.spelt[w.chosen.Name])
+			s.alias.set(r, e.chosen.Name, s.alias.spelt[e.chosen.Name])
 			r.flags |= holds | claimed
 			s.oweLocked(r, false)
 		}
-	case s.shard.absentLocked(w):
-	case w.faulted || w.unanswered:
+	case s.shard.absentLocked(e):
+	case e.faulted || e.unanswered:
 		s.alias.later = nil // nothing is known of it, and what the client holds may be what it stands for
 	default:
 		return
@@ -225,7 +225,7 @@ func (s *Sub) sumLocked() sum {
 
 // aboutLocked is an error as it is to be told of a record: of the resource if that is what the client knows, or else of the alias.
 func (s *Sub) aboutLocked(r *record, f *NameError) *NameError {
-	name := r.want.entry.name
+	name := r.entry.name
 	if f.Name == name || s.delta && (r.is(holds) && s.alias.resource(r) == f.Name || s.recordLocked(f.Name) != nil) {
 		return f
 	}
@@ -338,7 +338,7 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 			}
 		}
 		if x.absent { // it has the resource by another name, and this one stands for nothing
-			remove(toldName{name: x.record.want.entry.name})
+			remove(toldName{name: x.record.entry.name})
 		}
 	}
 	a.left, a.notices = nil, false
@@ -400,7 +400,7 @@ func (s *Sub) errorsOnceLocked(errs []*NameError, bodies map[string]bool) []*Nam
 			for _, r := range append(s.alias.by[f.Name], s.recordLocked(f.Name)) {
 				if r != nil && r.fault() != nil {
 					r.setFault(nil)
-					s.dirtyLocked(r, r.want.rev)
+					s.dirtyLocked(r, r.entry.rev)
 				}
 			}
 			return true
@@ -435,6 +435,6 @@ func (s *Sub) Demands() bool {
 			return false
 		}
 		v, absent, _ := s.effectiveLocked(r)
-		return v != nil || absent || r.want.fault != nil
+		return v != nil || absent || r.entry.fault != nil
 	})
 }

@@ -107,18 +107,18 @@ func (s *shard) kindLocked(lane laneIndex, gen uint32) kind {
 func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
 	rev := s.rev
 	counts := s.hearsLocked(nil, gen, s.heldNamesLocked)
-	touched := make(map[*entry]bool, len(bodies)) // true: the origin spoke of the name without a body
+	s.named.touched = make([]*entry, 0, len(bodies))
 	for i, body := range bodies {
 		r := &u.Resources[i]
-		if body != nil && !s.nameStaysLocked(body, touched, gen) {
+		if body != nil && !s.nameStaysLocked(body, gen) {
 			a.Waiting++
 			continue
 		}
 		if body != nil && (len(body.aliases) > 0 || s.named.other.held[body.Name] != nil) {
-			s.spreadLocked(a, body, touched, gen)
+			s.spreadLocked(a, body, gen)
 			continue
 		}
-		if r.Any == nil && s.noticeLocked(a, r, touched, gen) {
+		if r.Any == nil && s.noticeLocked(a, r, gen) {
 			continue
 		}
 		e := s.named.entries[r.Name]
@@ -134,10 +134,11 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			continue
 		}
 		if body == nil {
-			s.heardAllLocked(a, e, u, r, touched, gen)
+			s.heardAllLocked(a, e, u, r, gen)
 			continue
 		}
-		touched[e], e.seenGen = false, gen
+		e.seenGen = gen
+		s.touchLocked(e, false)
 		old := find(e.variants, body.Constraints.Key())
 		if old == nil || old.Digest != body.Digest {
 			a.Changed++
@@ -148,7 +149,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			s.holdLocked(e, body)
 		}
 	}
-	kept, confirmed := s.screenLocked(nil, s.leavingNamesLocked(u, touched, gen), counts, u.Full)
+	kept, confirmed := s.screenLocked(nil, s.leavingNamesLocked(u, gen), counts, u.Full)
 	a.Waiting += s.waitingLocked(nil, kept)
 	remove := func(id identity) {
 		asked := slices.ContainsFunc(s.holdersLocked(id.name), func(e *entry) bool { return e.askedOn(gen) })
@@ -156,7 +157,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		case !asked: // DEL-4
 		case kept[id]:
 			s.heardOfLocked(id.name, gen)
-		case s.removeNameLocked(id, touched):
+		case s.removeNameLocked(id):
 			a.Changed++
 		}
 	}
@@ -167,16 +168,16 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		remove(identity{r.Name, r.Constraints})
 	}
 	if u.Full && !u.Bad && FullState(u.TypeURL) {
-		s.eachOmittedLocked(u, touched, gen, func(e *entry) {
+		s.eachOmittedLocked(u, gen, func(e *entry) {
 			if !e.isIn(kept) {
 				s.emptyLocked(e)
-				touched[e] = true
+				s.touchLocked(e, true)
 				a.Changed++
 			}
 		})
 	}
 	s.confirmLaterLocked(gen, u.Bad)
-	s.offerTouchedLocked(touched, rev, gen)
+	s.offerTouchedLocked(rev, gen)
 	for _, f := range u.Errors {
 		es := s.holdersLocked(f.Name)
 		switch {
@@ -203,25 +204,26 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 
 // eachOmittedLocked calls f with what a full answer leaves out. Absence of a name that had been received is a deletion; of one never
 // received it is not conclusive (ABS-3), nor of one in error: the origin states an error once, and then leaves the name out of its
-// lists (TP3). touched are the names that it says something of.
-func (s *shard) eachOmittedLocked(u *Update, touched map[*entry]bool, gen uint32, f func(*entry)) {
+// lists (TP3).
+func (s *shard) eachOmittedLocked(u *Update, gen uint32, f func(*entry)) {
 	inError := u.inError()
 	for _, e := range s.named.entries {
 		known := len(e.variants) > 0 || e.retired != nil && e.served // what was served was asked before all else on this stream
-		if _, listed := touched[e]; !listed && known && !e.in(inError) && !e.kept(gen) && s.askedBeforeLocked(e, gen) {
+		if !e.touched && known && !e.in(inError) && !e.kept(gen) && e.asked == gen {
 			f(e)
 		}
 	}
 }
 
 // removeNameLocked takes a body from all who hold it by any name.
-func (s *shard) removeNameLocked(id identity, touched map[*entry]bool) (changed bool) {
+func (s *shard) removeNameLocked(id identity) (changed bool) {
 	for _, e := range s.holdersLocked(id.name) {
 		if find(e.variants, id.constraints) != nil {
 			s.cutLocked(e, id.constraints)
 			changed = true
 		}
-		touched[e], e.notice = true, nil
+		e.notice = nil
+		s.touchLocked(e, true)
 		e.lost = e.lost && e.name != id.name // it speaks of the alias itself
 	}
 	if h := s.named.other.held[id.name]; h != nil {
@@ -233,27 +235,38 @@ func (s *shard) removeNameLocked(id identity, touched map[*entry]bool) (changed 
 // heardOfLocked notes that the origin answered for a name that keeps its body all the same.
 func (s *shard) heardOfLocked(name string, gen uint32) {
 	for _, e := range s.holdersLocked(name) {
-		for _, w := range e.wants {
-			if w.asked == gen && w.fault == nil { // of an error nothing was said
-				w.answered = gen
-			}
+		if e.asked == gen && e.fault == nil { // of an error nothing was said
+			e.answered = gen
 		}
 	}
 }
 
-func (s *shard) offerTouchedLocked(touched map[*entry]bool, rev uint64, gen uint32) {
-	for e, stated := range touched {
-		if !slices.ContainsFunc(e.wants, func(w *want) bool { return w.refresh }) { // or else what it was told of was another body
+// touchLocked has the entry offered anew, in its turn. stated: the origin spoke of the name without a body, as far as it has spoken yet.
+func (s *shard) touchLocked(e *entry, stated bool) {
+	e.stated = stated
+	if !e.touched {
+		e.touched = true
+		s.named.touched = append(s.named.touched, e)
+	}
+}
+
+// offerTouchedLocked offers what a response touched, and gives it.
+func (s *shard) offerTouchedLocked(rev uint64, gen uint32) (touched []*entry) {
+	touched, s.named.touched = s.named.touched, nil
+	for _, e := range touched {
+		e.touched = false
+		if !e.refresh { // or else what it was told of was another body
 			s.confirmLocked(e)
 		}
 		s.mindLocked(mortalKey{name: e.name}, e.variants)
-		s.offerNamedLocked(e, rev, gen, stated)
+		s.offerNamedLocked(e, rev, gen, e.stated)
 	}
+	return touched
 }
 
 // leavingNamesLocked is what a response takes away of what is held by name, by whatever it says. Its bodies have been taken up, and
 // nothing else.
-func (s *shard) leavingNamesLocked(u *Update, touched map[*entry]bool, gen uint32) (ps []parting) {
+func (s *shard) leavingNamesLocked(u *Update, gen uint32) (ps []parting) {
 	seen := false
 	asked := func(name string) (vs []*Variant) {
 		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && s.freezesLocked(nil) < removals {
@@ -291,7 +304,7 @@ func (s *shard) leavingNamesLocked(u *Update, touched map[*entry]bool, gen uint3
 		}
 	}
 	if u.Full && !u.Bad && FullState(u.TypeURL) {
-		s.eachOmittedLocked(u, touched, gen, func(e *entry) {
+		s.eachOmittedLocked(u, gen, func(e *entry) {
 			seen = e.seenGen == gen
 			all(e.name, e.variants, nil)
 		})
@@ -322,22 +335,7 @@ func (e *entry) in(names map[string]bool) bool {
 	return names[e.name] || len(e.variants) > 0 && names[e.variants[0].Name]
 }
 
-// askedOn reports whether the name was asked on the stream of generation gen.
-func (e *entry) askedOn(gen uint32) bool {
-	return slices.ContainsFunc(e.wants, func(w *want) bool { return w.askedOn(gen) })
-}
-
 // kept reports whether the name is in an error, stated on the stream of generation gen, that leaves its body in use (ABS-8).
 func (e *entry) kept(gen uint32) bool {
-	return slices.ContainsFunc(e.wants, func(w *want) bool { return w.faulted && w.answered == gen })
-}
-
-// askedBeforeLocked reports whether every want of the entry is asked on the present stream, so that a full answer covers it.
-func (s *shard) askedBeforeLocked(e *entry, gen uint32) bool {
-	for _, w := range e.wants {
-		if w.asked != gen {
-			return false
-		}
-	}
-	return len(e.wants) > 0
+	return e.faulted && e.answered == gen
 }

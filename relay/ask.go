@@ -253,23 +253,21 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 
 func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 	t := &s.named
-	for _, w := range t.changed {
-		w.inChanged = false
+	for _, e := range t.changed {
+		e.inChanged = false
 	}
 	t.changed = nil
 	shared := false
 	for _, e := range t.entries {
-		for _, w := range slices.Clone(e.wants) {
-			if !w.wanted() {
-				s.deleteLocked(w)
-				continue
-			}
-			if s.sharesLocked(w) {
-				shared = true
-				continue
-			}
-			a.Subscribe = append(a.Subscribe, s.askedLocked(w, gen, now))
+		if !e.wanted() {
+			s.deleteLocked(e)
+			continue
 		}
+		if s.sharesLocked(e) {
+			shared = true
+			continue
+		}
+		a.Subscribe = append(a.Subscribe, s.askedLocked(e, gen, now))
 	}
 	globs := s.askableLocked(a, glob)
 	if shared {
@@ -325,27 +323,27 @@ func (s *shard) seedNamesLocked(a *Ask, globs int, gen uint32) {
 func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time) (again []Name) {
 	changed := s.named.changed
 	s.named.changed = nil
-	for _, w := range changed {
-		w.inChanged = false
-		asked := w.asked == gen
-		name := s.nameOf(w)
+	for _, e := range changed {
+		e.inChanged = false
+		asked := e.asked == gen
+		name := s.nameOf(e)
 		switch {
-		case !w.wanted() && asked && s.waitsForHeirLocked(w):
-			s.lookLocked(w)
-		case !w.wanted():
+		case !e.wanted() && asked && s.waitsForHeirLocked(e):
+			s.lookLocked(e)
+		case !e.wanted():
 			if asked {
 				a.Unsubscribe = append(a.Unsubscribe, name)
 				s.kin.gaveBackLocked(s.named.lane, gen, name)
-				w.asked = 0
+				e.asked = 0
 			}
-			s.deleteLocked(w)
+			s.deleteLocked(e)
 		case !asked:
-			if !s.sharesLocked(w) {
-				a.Subscribe = append(a.Subscribe, s.askedLocked(w, gen, now))
+			if !s.sharesLocked(e) {
+				a.Subscribe = append(a.Subscribe, s.askedLocked(e, gen, now))
 			}
-		case w.refresh:
+		case e.refresh:
 			a.Unsubscribe = append(a.Unsubscribe, name)
-			again = append(again, s.askedLocked(w, gen, now))
+			again = append(again, s.askedLocked(e, gen, now))
 		}
 	}
 	s.askChangedLocked(a, s.named.lane, gen, now)
@@ -354,24 +352,22 @@ func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time) (again []Na
 	return again
 }
 
-func (s *shard) askedLocked(w *want, gen uint32, now time.Time) Name {
-	w.asked = gen
-	s.named.unheard = append(s.named.unheard, unheard{w, gen, now})
-	w.answered, w.unanswered, w.refresh, w.mute = 0, false, false, false
-	if w.chosen != nil && w.chosen.DoNotCache {
-		s.reshowLocked(w) // it may be given out from now on
+func (s *shard) askedLocked(e *entry, gen uint32, now time.Time) Name {
+	e.asked = gen
+	s.named.unheard = append(s.named.unheard, unheard{e, gen, now})
+	e.answered, e.unanswered, e.refresh, e.mute = 0, false, false, false
+	if e.chosen != nil && e.chosen.DoNotCache {
+		s.reshowLocked(e) // it may be given out from now on
 	}
-	return s.nameOf(w)
+	return s.nameOf(e)
 }
 
 func (k *kin) allAskedLocked() []Name {
 	var all []Name
 	for _, s := range k.all {
 		for _, e := range s.named.entries {
-			for _, w := range e.wants {
-				if s.isAskedLocked(w) {
-					all = append(all, s.nameOf(w))
-				}
+			if s.isAskedLocked(e) {
+				all = append(all, s.nameOf(e))
 			}
 		}
 	}

@@ -13,8 +13,8 @@ func (s *Sub) takeAssembledLocked(k Keep) *Answer {
 		known = known && !p.waitsLocked()
 	}
 	for r := range s.records.all() {
-		known = known && r.want.goneLocked()
-		if f := r.want.fault; f != nil && f != r.fault() {
+		known = known && r.entry.goneLocked()
+		if f := r.entry.fault; f != nil && f != r.fault() {
 			s.relookLocked(r) // a set may have lost what kept an error back
 		}
 	}

@@ -60,12 +60,10 @@ func (s *shard) checkLocked() (errs []error) {
 	s.checkAliases(fail)
 	subs := map[*Sub]bool{}
 	for name, e := range s.named.entries {
-		if name != e.name || len(e.wants) == 0 {
-			fail("entry %q: named %q with %d wants", name, e.name, len(e.wants))
+		if name != e.name || e.touched {
+			fail("entry %q: named %q, touched %v", name, e.name, e.touched)
 		}
-		for _, w := range e.wants {
-			w.check(s, subs, fail)
-		}
+		e.check(s, subs, fail)
 	}
 	return errs
 }
@@ -180,12 +178,12 @@ func (s *shard) checkTrial(fail func(string, ...any)) {
 	}
 }
 
-func (w *want) check(s *shard, subs map[*Sub]bool, fail func(string, ...any)) {
-	n := 0
-	for r := w.head; r != nil; r = r.next {
+func (e *entry) check(s *shard, subs map[*Sub]bool, fail func(string, ...any)) {
+	n := int32(0)
+	for r := e.head; r != nil; r = r.next {
 		n++
-		if r.want != w || r.sub.recordLocked(w.entry.name) != r {
-			fail("want %q: a record that is not its client's", w.entry.name)
+		if r.entry != e || r.sub.recordLocked(e.name) != r {
+			fail("entry %q: a record that is not its client's", e.name)
 		}
 		if !subs[r.sub] {
 			subs[r.sub] = true
@@ -193,20 +191,20 @@ func (w *want) check(s *shard, subs map[*Sub]bool, fail func(string, ...any)) {
 			r.sub.checkRecords(fail)
 		}
 		if r.is(dirty) && !r.sub.Peek() && r.sub.unsent == 0 {
-			fail("want %q: dirty, and its client was not told", w.entry.name)
+			fail("entry %q: dirty, and its client was not told", e.name)
 		}
 	}
-	if n != w.count {
-		fail("want %q: %d records, count %d", w.entry.name, n, w.count)
+	if n != e.count {
+		fail("entry %q: %d records, count %d", e.name, n, e.count)
 	}
-	if !w.wanted() && !w.inChanged && s.isAskedLocked(w) {
-		fail("want %q: unwanted, asked, and not to be looked at", w.entry.name)
+	if !e.wanted() && !e.inChanged && s.isAskedLocked(e) {
+		fail("entry %q: unwanted, asked, and not to be looked at", e.name)
 	}
-	if w.count > 0 && !w.lingerAt.IsZero() {
-		fail("want %q: lingers with %d clients", w.entry.name, w.count)
+	if e.count > 0 && !e.lingerAt.IsZero() {
+		fail("entry %q: lingers with %d clients", e.name, e.count)
 	}
-	if p := pick(w.entry.variants, s.params); p != w.chosen {
-		fail("want %q: chosen variant is not the one that matches", w.entry.name)
+	if p := pick(e.variants, s.params); p != e.chosen {
+		fail("entry %q: chosen variant is not the one that matches", e.name)
 	}
 }
 
@@ -216,11 +214,11 @@ func (s *Sub) checkRecords(fail func(string, ...any)) {
 	for i, r := range t.chains {
 		for ; r != nil; r = r.chain {
 			n++
-			if r.sub != s || r.is(gone|listed) || int(r.want.number)&(len(t.chains)-1) != i {
-				fail("record of %q: of another client, chain or request", r.want.entry.name)
+			if r.sub != s || r.is(gone|listed) || int(r.entry.number)&(len(t.chains)-1) != i {
+				fail("record of %q: of another client, chain or request", r.entry.name)
 			}
 			if f, is := t.faults[r]; is != r.is(faulty) || is && f == nil {
-				fail("record of %q: in error is %v, told %v", r.want.entry.name, r.is(faulty), f)
+				fail("record of %q: in error is %v, told %v", r.entry.name, r.is(faulty), f)
 			} else if is {
 				faults++
 			}

@@ -19,15 +19,15 @@ func (p *position) heldBackLocked() bool {
 // heldBack reports whether the client is to be told nothing of a name that was restored because it says that it holds it, or may by an
 // alias. A list that is sent whole does not wait for a name for ever (RELAY-6).
 func (r *record) heldBack() bool {
-	w := r.want
-	if !w.entry.unconfirmed {
+	e := r.entry
+	if !e.unconfirmed {
 		return false
 	}
 	if !r.is(claimed | returned | early) { // by the alias it would have what it says it holds by the name
-		own := w.chosen
-		return own != nil && own.Name != w.entry.name && r.sub.recordLocked(own.Name) != nil && r.sub.recordLocked(own.Name).is(claimed)
+		own := e.chosen
+		return own != nil && own.Name != e.name && r.sub.recordLocked(own.Name) != nil && r.sub.recordLocked(own.Name).is(claimed)
 	}
-	return !w.mute || !r.sub.wholeLocked() || !r.sub.shard.isAskedLocked(w)
+	return !e.mute || !r.sub.wholeLocked() || !r.sub.shard.isAskedLocked(e)
 }
 
 // confirmLocked: the origin has spoken of the name, if only by its silence.
@@ -36,9 +36,7 @@ func (s *shard) confirmLocked(e *entry) {
 		return
 	}
 	e.unconfirmed = false
-	for _, w := range e.wants {
-		s.reshowLocked(w)
-	}
+	s.reshowLocked(e)
 }
 
 // confirmFromLocked: names were just asked, all of them on a new stream, or some that came later. Their silence counts from now, but what
@@ -89,7 +87,7 @@ func (s *shard) confirm(now time.Time) {
 	default:
 		t.unconfirmed = false
 		for _, e := range t.entries {
-			if t.presented && len(e.variants) > 0 && s.askedBeforeLocked(e, gen) && !e.kept(gen) {
+			if t.presented && len(e.variants) > 0 && e.asked == gen && !e.kept(gen) {
 				s.confirmLocked(e)
 			}
 			t.unconfirmed = t.unconfirmed || e.unconfirmed

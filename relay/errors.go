@@ -125,18 +125,18 @@ func parseNameError(b []byte) (*NameError, *discoveryv3.DynamicParameterConstrai
 // in a response of its own (ABS-9, ABS-11). An error is as good as the upstream stream, like absence (RELAY-38), but for a TTL that has
 // passed: a client who held the body is told whether or not there is a stream.
 func (s *Sub) faultLocked(r *record, what saying) *NameError {
-	w, sent := r.want, what == resource || what == heartbeat
+	e, sent := r.entry, what == resource || what == heartbeat
 	if what == resource {
 		r.setFault(nil) // the body ends what was told before
 	}
 	if r.is(cold) {
 		r.flags &^= cold
 		if r.is(owed) && !sent {
-			r.setFault(unreachable(w.entry.name))
+			r.setFault(unreachable(e.name))
 			return r.fault()
 		}
 	}
-	switch f := w.fault; {
+	switch f := e.fault; {
 	case f == nil:
 		if what == removal {
 			r.setFault(nil)
@@ -144,12 +144,12 @@ func (s *Sub) faultLocked(r *record, what saying) *NameError {
 		return nil // else the client remembers what it was told until the resource arrives, which may be held back yet (ABS-7)
 	case f == r.fault(), f.own && s.delta:
 		return nil
-	case (!s.shard.isAskedLocked(w) || w.answered != w.asked) && !(f.over && what == removal):
+	case (!s.shard.isAskedLocked(e) || e.answered != e.asked) && !(f.over && what == removal):
 		return nil
-	case !sent && s.inSetLocked(w) && s.shard.group.origin.ends(f):
+	case !sent && s.inSetLocked(e) && s.shard.group.origin.ends(f):
 		return nil // it is gone only when neither holds it (RELAY-25)
 	case sent:
-		s.dirtyLocked(r, w.rev)
+		s.dirtyLocked(r, e.rev)
 		return nil
 	default:
 		// A name without a body stays owed: whether it exists has still to be told (ABS-4).
@@ -160,10 +160,10 @@ func (s *Sub) faultLocked(r *record, what saying) *NameError {
 }
 
 // inSetLocked reports whether the client has the name from a set.
-func (s *Sub) inSetLocked(w *want) bool {
-	name := w.entry.name
-	if w.chosen != nil {
-		name = w.chosen.Name
+func (s *Sub) inSetLocked(e *entry) bool {
+	name := e.name
+	if e.chosen != nil {
+		name = e.chosen.Name
 	}
 	it, _ := s.memberLocked(name)
 	return it != nil

@@ -117,25 +117,23 @@ func (s *shard) expireNameLocked(e *entry, now time.Time) (n int) {
 	}
 	s.mindLocked(mortalKey{name: e.name}, e.variants)
 	gen := s.lane(s.named.lane).gen.Load()
-	if gen == 0 || !s.askedBeforeLocked(e, gen) || e.unconfirmed {
+	if gen == 0 || e.asked != gen || e.unconfirmed {
 		gen = 0
 	}
 	s.offerNamedLocked(e, s.rev, gen, true)
-	s.partTouchedLocked(map[*entry]bool{e: true})
-	for _, w := range e.wants {
-		if w.chosen == nil && w.fault != nil && w.fault.own {
-			w.fault = expired(e.name)
-		}
+	s.partTouchedLocked(e)
+	if e.chosen == nil && e.fault != nil && e.fault.own {
+		e.fault = expired(e.name)
 	}
 	return n
 }
 
 // standInLocked has a name of which nothing is known take over what a client has of it by a set that it leaves, if that has a TTL. Until
 // the name is answered it stands in (RELAY-25), and ends in time: the set's end is told to the set's clients alone (RELAY-51).
-func (s *shard) standInLocked(w *want, t *set, it *item, now time.Time) {
-	e, v := w.entry, it.variant
+func (s *shard) standInLocked(e *entry, t *set, it *item, now time.Time) {
+	v := it.variant
 	over := v.timed() && !v.end.After(now)
-	absent := s.absentLocked(w) || w.wasAbsent && !s.outlivesLocked(it, w)
+	absent := s.absentLocked(e) || e.wasAbsent && !s.outlivesLocked(it, e)
 	if !v.timed() || it.dead && !over || absent || len(e.variants) > 0 || e.name != v.Name {
 		return
 	}
@@ -143,11 +141,9 @@ func (s *shard) standInLocked(w *want, t *set, it *item, now time.Time) {
 	e.unconfirmed = t.unconfirmedLocked()
 	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed
 	s.editedLocked()
-	for _, w := range e.wants {
-		if w.chosen = pick(e.variants, s.params); w.chosen != nil {
-			w.existed, w.wasAbsent, w.rev = true, false, it.rev
-			s.tellLocked(w, s.rev)
-		}
+	if e.chosen = pick(e.variants, s.params); e.chosen != nil {
+		e.existed, e.wasAbsent, e.rev = true, false, it.rev
+		s.tellLocked(e, s.rev)
 	}
 	if over { // before the client was told
 		s.nextRevLocked()

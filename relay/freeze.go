@@ -120,7 +120,7 @@ func (s *shard) lingersOn(at, now time.Time, holds bool) time.Time {
 // nameStaysLocked takes notice of a body that came for a name, before anything else is done with it: what was to go is there again.
 // False: it is not to be taken, and those whose name it answers keep what they have. An alias that stands for another resource does not
 // move either.
-func (s *shard) nameStaysLocked(body *Variant, touched map[*entry]bool, gen uint32) (taken bool) {
+func (s *shard) nameStaysLocked(body *Variant, gen uint32) (taken bool) {
 	s.named.guard.cancelLocked(identity{body.Name, body.Constraints.Key()})
 	for _, alias := range body.aliases {
 		s.named.guard.cancelLocked(identity{NameKey(alias), body.Constraints.Key()})
@@ -138,7 +138,8 @@ func (s *shard) nameStaysLocked(body *Variant, touched map[*entry]bool, gen uint
 	}
 	for _, e := range s.holdersLocked(body.Name) {
 		if e.askedOn(gen) && len(e.variants) > 0 {
-			touched[e], e.seenGen = false, gen
+			e.seenGen = gen
+			s.touchLocked(e, false)
 		}
 	}
 	return false

@@ -224,7 +224,7 @@ func TestSecretsDoNotLinger(t *testing.T) {
 	named.Close(zero)
 	set.Close(zero)
 	r.table.Advance(zero)
-	if sh := r.group.shard(SecretType, constraints.Params{}); sh.star.wantedLocked() || slices.ContainsFunc(sh.named.entries["s"].wants, (*want).wanted) {
+	if sh := r.group.shard(SecretType, constraints.Params{}); sh.star.wantedLocked() || sh.named.entries["s"].wanted() {
 		t.Error("a secret is wanted upstream after its last subscriber")
 	}
 	side.Take(zero, false)

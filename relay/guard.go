@@ -285,18 +285,16 @@ func (s *shard) letGoLocked(t *set) (n int) {
 	if !l.live(gen) {
 		gen = 0 // gone, but nobody who asks now can be told so (RELAY-38)
 	}
-	touched := map[*entry]bool{}
 	for id := range held {
 		if !slices.ContainsFunc(s.holdersLocked(id.name), func(e *entry) bool { return find(e.variants, id.constraints) != nil }) {
 			delete(held, id) // it went otherwise, and the origin may have said something else since
 			continue
 		}
-		if s.removeNameLocked(id, touched) {
+		if s.removeNameLocked(id) {
 			n++
 		}
 	}
-	s.offerTouchedLocked(touched, rev, gen)
-	s.partTouchedLocked(touched)
+	s.partTouchedLocked(s.offerTouchedLocked(rev, gen)...)
 	for id, err := range held {
 		for _, e := range s.holdersLocked(id.name) {
 			if err != nil && gen != 0 && len(e.variants) == 0 {

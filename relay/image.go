@@ -2,7 +2,6 @@ package relay
 
 import (
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
@@ -199,7 +198,7 @@ func (t *set) imageLocked() SetImage {
 
 // add takes up a name. Nobody asks for one only to learn again that it does not exist (RELAY-39).
 func (c *roster) add(e *entry) {
-	if !slices.ContainsFunc(e.wants, func(w *want) bool { return w.wanted() && (w.chosen != nil || !w.wasAbsent) }) {
+	if !e.wanted() || e.chosen == nil && e.wasAbsent {
 		return
 	}
 	x := NameImage{Name: e.name, Spelt: e.spelt}

@@ -143,7 +143,7 @@ func (s *shard) othersLocked(f func(*shard)) {
 	}
 }
 
-// matchLocked is what other maps hold of a name that matches this one too: it answers a new want at once (RELAY-68).
+// matchLocked is what other maps hold of a name that matches this one too: it answers a new name at once (RELAY-68).
 func (s *shard) matchLocked(name string) (vs []*Variant) {
 	for _, x := range s.kin.all {
 		e := x.named.entries[name]

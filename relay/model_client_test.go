@@ -106,7 +106,7 @@ func (m *model) subscribeOne(c *modelSub) {
 			c.left = true
 			c.absent = map[string]bool{}
 			for r := range c.records.all() { // by the word, or a SotW origin's silence, of the names' stream, which is behind
-				c.absent[m.plain(r.want.entry.name)] = c.shard.absentLocked(r.want)
+				c.absent[m.plain(r.entry.name)] = c.shard.absentLocked(r.entry)
 			}
 		}
 		c.wildcard = on

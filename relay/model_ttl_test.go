@@ -222,7 +222,7 @@ func (m *model) emptyWaits(c *modelSub) (unknown bool) {
 		if c.bodyLocked(r) != nil {
 			return false
 		}
-		unknown = unknown || !r.want.goneLocked()
+		unknown = unknown || !r.entry.goneLocked()
 	}
 	return unknown
 }

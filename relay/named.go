@@ -9,7 +9,7 @@ import (
 // namedTable is the part of a shard that was asked for by name.
 type namedTable struct {
 	entries map[string]*entry
-	wants   uint32 // that were ever made
+	made    uint32 // entries, ever
 	other   otherNames
 	guard   guard
 	from    *receipt // of the last response
@@ -19,7 +19,8 @@ type namedTable struct {
 	// generation is asked anew.
 	firstGen [2]uint32
 	firstAt  [2]time.Time
-	changed  []*want // to be looked at by the lane, besides asking anew
+	changed  []*entry // to be looked at by the lane, besides asking anew
+	touched  []*entry // within one response: what it concerns, in its order
 	// unconfirmed: an entry may be. Those whose silence counts as the origin's word are confirmed at confirmAt (confirm.go).
 	unconfirmed bool
 	confirmAt   time.Time
@@ -37,18 +38,18 @@ type namedTable struct {
 
 // unheard is a name asked on the stream of generation gen.
 type unheard struct {
-	want *want
-	gen  uint32
-	at   time.Time
+	entry *entry
+	gen   uint32
+	at    time.Time
 }
 
-// entry is one name of kind named: its variants, and the wants that choose among them.
+// entry is one name of kind named: its variants, and that some client is subscribed to it, or was less than linger ago. Interest is
+// level-triggered: the lane compares what is wanted with what it asked.
 type entry struct {
 	name  string // canonical
 	spelt string // as the client wrote it who asked first, if that is another (NAME-9)
 	// variants are of one resource, which goes by the name or by an alias. holdLocked, cutLocked and emptyLocked change them.
 	variants []*Variant
-	wants    []*want   // one, but for the moment in which it is made or goes
 	also     *heldAlso // set while it holds a resource that other entries may hold too
 	notice   *Variant  // stated with the absence, which told that an alias did not resolve (ALIAS-5)
 
@@ -59,12 +60,6 @@ type entry struct {
 	lost            bool   // the resource does not list the name any more (ALIAS-4)
 	unconfirmed     bool   // the variants are those of a snapshot, and no stream has said anything of them (confirm.go)
 	seenGen         uint32 // generation of the stream that brought the body last
-}
-
-// want is one name that some client is subscribed to, or was less than linger ago. Interest is
-// level-triggered: the lane compares what is wanted with what it asked.
-type want struct {
-	entry *entry
 
 	chosen *Variant // the variant for params; nil: none known
 	last   *Variant // Clusters: chosen before it went (ORD-3)
@@ -72,13 +67,14 @@ type want struct {
 	// fault is the last error the origin stated, until the resource itself or another error arrives (ABS-7).
 	fault *NameError
 
-	head  *record // of the clients
-	count int
+	head    *record // of the clients
+	count   int32
+	touched bool // in namedTable.touched
+	stated  bool // and then: the origin spoke of the name without a body
 
-	lingerAt time.Time // set while count is 0 and the want is kept
-	timer    bool      // a wantEnd timer is in the heap
+	lingerAt time.Time // set while count is 0 and the name is kept
 
-	// asked and answered are the generation of the stream on which they happened; 0: never. A want counts as asked while
+	// asked and answered are the generation of the stream on which they happened; 0: never. It counts as asked while
 	// that is the present stream of the lane that carries the type's names.
 	asked      uint32
 	answered   uint32
@@ -90,6 +86,7 @@ type want struct {
 	mute       bool   // asked 15 s ago, and the origin has said nothing of the body since (confirm.go)
 	refresh    bool   // to be asked anew, by unsubscribe and subscribe (DELTA-7)
 	inChanged  bool
+	timer      bool   // a wantEnd timer is in the heap
 	number     uint32 // one of its own, as good as any: see records
 
 	sharing *sharing // nil: it shares no subscription (share.go)
@@ -97,9 +94,9 @@ type want struct {
 
 // record is what one client costs for one name.
 type record struct {
-	want       *want
+	entry      *entry
 	sub        *Sub
-	prev, next *record // of the want's clients
+	prev, next *record // of the name's clients
 	chain      *record // of the client's records
 	sent       Digest  // of the body last sent, or stated by the client in its first request
 	at         uint32  // number of the answer the body was in; 0: none
@@ -126,132 +123,132 @@ const (
 
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
 
-// wantLocked finds or makes the want of a name, of which e is the entry if there is one, and asks for it. The name may be part of something
+// wantLocked finds or makes the entry of a name, which is e if there is one, and asks for it. The name may be part of something
 // larger, which nothing here must keep.
-func (s *shard) wantLocked(e *entry, name, spelt string) *want {
+func (s *shard) wantLocked(e *entry, name, spelt string) *entry {
 	if e == nil {
-		name = strings.Clone(name)
-		e = &entry{name: name, spelt: strings.Clone(spelt)}
-		e.retired, e.unconfirmed = s.table().retired.take(s.retiredKey(name))
-		s.named.entries[name] = e
-		s.shareLocked(e)
-		s.shareMemberLocked(e)
-		if len(e.variants) == 0 {
-			for _, v := range s.matchLocked(name) {
-				s.holdLocked(e, v)
-			}
-		}
-		if len(e.variants) > 0 {
-			e.retired = nil
-		}
-		if e.unconfirmed {
-			s.named.unconfirmed = true
-		}
-		if e.retired != nil {
-			s.expectLocked(s.lane(s.named.lane))
-		}
-	} else if len(e.variants) == 0 && !slices.ContainsFunc(e.wants, func(w *want) bool { return w.wasAbsent }) {
+		return s.newWantLocked(name, spelt)
+	}
+	if len(e.variants) == 0 && !e.wasAbsent {
 		// It gave up what must not be cached, and another name of that may have it still.
 		s.shareLocked(e)
-		for _, w := range e.wants {
-			w.chosen = pick(e.variants, s.params)
+		e.chosen = pick(e.variants, s.params)
+	}
+	return e
+}
+
+// newWantLocked makes the entry of a name with what is known of it already.
+func (s *shard) newWantLocked(name, spelt string) *entry {
+	e := s.newEntryLocked(strings.Clone(name), strings.Clone(spelt))
+	e.retired, e.unconfirmed = s.table().retired.take(s.retiredKey(e.name))
+	s.shareLocked(e)
+	s.shareMemberLocked(e)
+	if len(e.variants) == 0 {
+		for _, v := range s.matchLocked(e.name) {
+			s.holdLocked(e, v)
 		}
 	}
-	if len(e.wants) > 0 {
-		return e.wants[0]
+	if len(e.variants) > 0 {
+		e.retired = nil
 	}
-	w := s.newWantLocked(e)
-	w.chosen = pick(e.variants, s.params) // a live variant that matches answers a new map at once (RELAY-68)
-	w.existed = w.chosen != nil || e.retired != nil
-	w.rev = s.rev
-	e.wants = append(e.wants, w)
+	if e.unconfirmed {
+		s.named.unconfirmed = true
+	}
+	if e.retired != nil {
+		s.expectLocked(s.lane(s.named.lane))
+	}
+	e.chosen = pick(e.variants, s.params) // a live variant that matches answers a new map at once (RELAY-68)
+	e.existed = e.chosen != nil || e.retired != nil
+	e.rev = s.rev
 	s.editedLocked()
-	s.lookLocked(w)
-	return w
+	s.lookLocked(e)
+	return e
 }
 
-func (s *shard) newWantLocked(e *entry) *want {
-	s.named.wants++
-	return &want{entry: e, number: s.named.wants}
+func (s *shard) newEntryLocked(name, spelt string) *entry {
+	s.named.made++
+	e := &entry{name: name, spelt: spelt, number: s.named.made}
+	s.named.entries[name] = e
+	return e
 }
 
-// nameOf is the want as it goes upstream.
-func (s *shard) nameOf(w *want) Name {
-	return Name{Name: spelling(w.entry.name, w.entry.spelt), Params: s.params, Located: s.byLocator()}
+// nameOf is the name as it goes upstream.
+func (s *shard) nameOf(e *entry) Name {
+	return Name{Name: spelling(e.name, e.spelt), Params: s.params, Located: s.byLocator()}
 }
 
-// lookLocked makes the lane look at the want. Before the lane has asked any name on its present stream it looks at all of them
+// lookLocked makes the lane look at the name. Before the lane has asked any name on its present stream it looks at all of them
 // anyway, so nothing is noted while the origin is away.
-func (s *shard) lookLocked(w *want) {
+func (s *shard) lookLocked(e *entry) {
 	asked := s.lane(s.named.lane).live(s.named.firstGen[s.named.lane])
-	if asked && !w.inChanged {
-		w.inChanged = true
-		s.named.changed = append(s.named.changed, w)
+	if asked && !e.inChanged {
+		e.inChanged = true
+		s.named.changed = append(s.named.changed, e)
 	}
 	s.poke(s.named.lane)
 }
 
-// isAskedLocked reports whether the want is asked on the stream that is open now.
-func (s *shard) isAskedLocked(w *want) bool {
-	return s.lane(s.named.lane).live(w.asked)
+// isAskedLocked reports whether the name is asked on the stream that is open now.
+func (s *shard) isAskedLocked(e *entry) bool {
+	return s.lane(s.named.lane).live(e.asked)
 }
 
 // absentLocked reports whether the origin's word that the name does not exist still stands: as long as the upstream
 // subscription does (RELAY-37, RELAY-38).
-func (s *shard) absentLocked(w *want) bool {
-	return w.chosen == nil && w.absentGen != 0 && w.absentGen == w.asked && s.isAskedLocked(w)
+func (s *shard) absentLocked(e *entry) bool {
+	return e.chosen == nil && e.absentGen != 0 && e.absentGen == e.asked && s.isAskedLocked(e)
 }
 
 // goneLocked reports whether the name is known not to exist, as far as that can be known: stated, or silence for 15 s.
-func (w *want) goneLocked() bool { return w.chosen == nil && (w.wasAbsent || w.unanswered) }
+func (e *entry) goneLocked() bool { return e.chosen == nil && (e.wasAbsent || e.unanswered) }
 
-func (w *want) link(r *record) {
-	r.next = w.head
-	if w.head != nil {
-		w.head.prev = r
+func (e *entry) link(r *record) {
+	r.next = e.head
+	if e.head != nil {
+		e.head.prev = r
 	}
-	w.head = r
-	w.count++
-	w.lingerAt = time.Time{}
+	e.head = r
+	e.count++
+	e.lingerAt = time.Time{}
 }
 
-// unlinkLocked takes a client's record out; the want outlives its last one by linger, unless it is known never to have existed
+// unlinkLocked takes a client's record out; the name outlives its last one by linger, unless it is known never to have existed
 // (RELAY-39, which is about guessed names). What existed and went is remembered: a client that was away when it went comes back
 // with its version, and asking anew would not help, since many origins state no absence of what they were never seen to have.
 func (s *shard) unlinkLocked(r *record, now time.Time) {
-	w := r.want
+	e := r.entry
 	if r.prev != nil {
 		r.prev.next = r.next
 	} else {
-		w.head = r.next
+		e.head = r.next
 	}
 	if r.next != nil {
 		r.next.prev = r.prev
 	}
 	r.prev, r.next = nil, nil
-	w.count--
-	if w.count > 0 {
+	e.count--
+	if e.count > 0 {
 		return
 	}
-	if w.chosen != nil && w.chosen.DoNotCache {
-		s.abandonLocked(w)
+	if e.chosen != nil && e.chosen.DoNotCache {
+		s.abandonLocked(e)
 		return
 	}
-	if linger := s.lingerLocked(); linger > 0 && (w.existed || !s.absentLocked(w)) {
-		w.lingerAt = now.Add(linger)
-		if !w.timer {
-			w.timer = true
-			s.push(timer{at: w.lingerAt, kind: wantEnd, shard: s, want: w})
+	if linger := s.lingerLocked(); linger > 0 && (e.existed || !s.absentLocked(e)) {
+		e.lingerAt = now.Add(linger)
+		if !e.timer {
+			e.timer = true
+			s.push(timer{at: e.lingerAt, kind: wantEnd, shard: s, entry: e})
 		}
 		return
 	}
-	s.unwantLocked(w)
+	s.unwantLocked(e)
 }
 
-// abandonLocked lets go at once of a want that nobody has and whose body must not be cached. Should it be wanted again before the
+// abandonLocked lets go at once of a name that nobody has and whose body must not be cached. Should it be wanted again before the
 // lane has unsubscribed, it is asked anew (RELAY-9).
-func (s *shard) abandonLocked(w *want) {
-	if e := w.entry; !slices.ContainsFunc(e.wants, func(x *want) bool { return x.count > 0 }) {
+func (s *shard) abandonLocked(e *entry) {
+	if e.count == 0 {
 		for _, v := range slices.Clone(e.variants) {
 			if v.DoNotCache {
 				s.cutLocked(e, v.Constraints.Key())
@@ -259,24 +256,22 @@ func (s *shard) abandonLocked(w *want) {
 		}
 		e.lost = e.lost && len(e.variants) > 0
 		s.mindLocked(mortalKey{name: e.name}, e.variants)
-		for _, x := range e.wants {
-			x.chosen = pick(e.variants, s.params)
-		}
-		w.refresh, w.answered = s.isAskedLocked(w), 0
+		e.chosen = pick(e.variants, s.params)
+		e.refresh, e.answered = s.isAskedLocked(e), 0
 	}
-	s.unwantLocked(w)
+	s.unwantLocked(e)
 }
 
-// endWant ends a want whose linger has passed.
-func (s *shard) endWant(w *want, now time.Time) {
+// endWant ends a name whose linger has passed.
+func (s *shard) endWant(e *entry, now time.Time) {
 	s.mu.Lock()
-	w.timer = false
-	if w.count == 0 && !w.lingerAt.IsZero() {
-		if waits := s.lingersOn(w.lingerAt, now, w.chosen != nil); !waits.IsZero() {
-			w.timer = true
-			s.push(timer{at: waits, kind: wantEnd, shard: s, want: w})
+	e.timer = false
+	if e.count == 0 && !e.lingerAt.IsZero() {
+		if waits := s.lingersOn(e.lingerAt, now, e.chosen != nil); !waits.IsZero() {
+			e.timer = true
+			s.push(timer{at: waits, kind: wantEnd, shard: s, entry: e})
 		} else {
-			s.unwantLocked(w)
+			s.unwantLocked(e)
 		}
 	}
 	dead := s.dropIfEmptyLocked()
@@ -286,97 +281,88 @@ func (s *shard) endWant(w *want, now time.Time) {
 	}
 }
 
-// unwantLocked lets go of a want: the lane unsubscribes first if it had asked, and then deletes it.
-func (s *shard) unwantLocked(w *want) {
-	w.lingerAt = time.Time{}
+// unwantLocked lets go of a name: the lane unsubscribes first if it had asked, and then deletes it.
+func (s *shard) unwantLocked(e *entry) {
+	e.lingerAt = time.Time{}
 	s.editedLocked()
-	s.bequeathLocked(w)
-	if s.isAskedLocked(w) {
-		s.lookLocked(w)
+	s.bequeathLocked(e)
+	if s.isAskedLocked(e) {
+		s.lookLocked(e)
 		return
 	}
-	s.deleteLocked(w)
+	s.deleteLocked(e)
 }
 
-func (w *want) wanted() bool { return w.count > 0 || !w.lingerAt.IsZero() }
+func (e *entry) wanted() bool { return e.count > 0 || !e.lingerAt.IsZero() }
 
-func (s *shard) deleteLocked(w *want) {
+func (s *shard) deleteLocked(e *entry) {
 	s.editedLocked()
-	e := w.entry
-	for i, x := range e.wants {
-		if x == w {
-			e.wants = append(e.wants[:i:i], e.wants[i+1:]...)
-			break
-		}
+	if s.named.entries[e.name] != e {
+		return
 	}
-	if len(e.wants) == 0 && s.named.entries[e.name] == e {
-		delete(s.named.entries, e.name)
-		s.mindLocked(mortalKey{name: e.name}, nil)
-		s.retireLocked(e)
-		s.emptyLocked(e)
-		if s.named.moving && !s.hasNamesLocked() { // nothing is left for the side lane to ask first
-			s.movedLocked()
-		}
-		s.lane(s.named.lane).poke() // it may have been the last thing the lane was open for
+	delete(s.named.entries, e.name)
+	s.mindLocked(mortalKey{name: e.name}, nil)
+	s.retireLocked(e)
+	s.emptyLocked(e)
+	if s.named.moving && !s.hasNamesLocked() { // nothing is left for the side lane to ask first
+		s.movedLocked()
 	}
+	s.lane(s.named.lane).poke() // it may have been the last thing the lane was open for
 }
 
-// offerNamedLocked shows an entry's variants to its wants. stated: the origin spoke of the name itself, so that a want without a
+// offerNamedLocked chooses among an entry's variants. stated: the origin spoke of the name itself, so that who has no
 // match knows that there is none.
 func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) {
 	old := e.retired
 	if stated || len(e.variants) > 0 {
 		e.retired = nil // the origin has spoken
 	}
-	for _, w := range e.wants {
-		chosen := pick(e.variants, s.params)
-		switch {
-		case chosen != nil:
-			changed := w.chosen == nil || w.chosen.Digest != chosen.Digest
-			if w.fault != nil && !changed {
-				w.curedLocked(rev)
+	switch chosen := pick(e.variants, s.params); {
+	case chosen != nil:
+		changed := e.chosen == nil || e.chosen.Digest != chosen.Digest
+		if e.fault != nil && !changed {
+			e.curedLocked(rev)
+		}
+		if !changed && !e.chosen.Expires().Equal(chosen.Expires()) {
+			e.renewedLocked(rev)
+		}
+		e.fault, e.faulted = nil, false
+		e.chosen, e.answered, e.absentGen, e.wasAbsent, e.unanswered = chosen, gen, 0, false, false
+		e.existed, e.last = true, nil
+		if e.lost {
+			e.answered = 0
+		}
+		if changed {
+			e.rev = rev
+			s.tellLocked(e, rev)
+		}
+		if e.count == 0 && chosen.DoNotCache {
+			s.abandonLocked(e)
+		}
+	case stated:
+		known := e.chosen == nil && e.absentGen == gen
+		if !e.lost && (e.fault == nil || !s.group.origin.ends(e.fault)) {
+			e.fault = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
+		}
+		if last := e.chosen; s.typeURL == ClusterType {
+			if last == nil {
+				last = pick(old, s.params)
 			}
-			if !changed && !w.chosen.Expires().Equal(chosen.Expires()) {
-				w.renewedLocked(rev)
+			if last != nil {
+				e.last = last
 			}
-			w.fault, w.faulted = nil, false
-			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = chosen, gen, 0, false, false
-			w.existed, w.last = true, nil
-			if e.lost {
-				w.answered = 0
-			}
-			if changed {
-				w.rev = rev
-				s.tellLocked(w, rev)
-			}
-			if w.count == 0 && chosen.DoNotCache {
-				s.abandonLocked(w)
-			}
-		case stated:
-			known := w.chosen == nil && w.absentGen == gen
-			if !e.lost && (w.fault == nil || !s.group.origin.ends(w.fault)) {
-				w.fault = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
-			}
-			if last := w.chosen; s.typeURL == ClusterType {
-				if last == nil {
-					last = pick(old, s.params)
-				}
-				if last != nil {
-					w.last = last
-				}
-			}
-			w.chosen, w.answered, w.absentGen, w.wasAbsent, w.unanswered = nil, gen, gen, true, false
-			if e.lost { // of the alias itself nothing was said
-				w.answered, w.absentGen = 0, 0
-			}
-			if !known {
-				w.rev = rev
-				w.dueLocked()
-				s.tellLocked(w, rev)
-			}
-			if w.count == 0 && !w.lingerAt.IsZero() && !w.existed { // RELAY-39: absence does not linger
-				s.unwantLocked(w)
-			}
+		}
+		e.chosen, e.answered, e.absentGen, e.wasAbsent, e.unanswered = nil, gen, gen, true, false
+		if e.lost { // of the alias itself nothing was said
+			e.answered, e.absentGen = 0, 0
+		}
+		if !known {
+			e.rev = rev
+			e.dueLocked()
+			s.tellLocked(e, rev)
+		}
+		if e.count == 0 && !e.lingerAt.IsZero() && !e.existed { // RELAY-39: absence does not linger
+			s.unwantLocked(e)
 		}
 	}
 	e.lost = e.lost && len(e.variants) > 0
@@ -384,8 +370,8 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 
 // curedLocked: the resource is the same as before, and is sent again to those who were told an error of it: they remember that
 // until the resource arrives (ABS-7).
-func (w *want) curedLocked(rev uint64) {
-	for r := w.head; r != nil; r = r.next {
+func (e *entry) curedLocked(rev uint64) {
+	for r := e.head; r != nil; r = r.next {
 		if r.fault() != nil {
 			r.sub.dirtyLocked(r, rev)
 		}
@@ -393,8 +379,8 @@ func (w *want) curedLocked(rev uint64) {
 }
 
 // renewedLocked: the TTL is another. Who is told TTLs is told this one; who is not may have had the body withheld for it (RELAY-51).
-func (w *want) renewedLocked(rev uint64) {
-	for r := w.head; r != nil; r = r.next {
+func (e *entry) renewedLocked(rev uint64) {
+	for r := e.head; r != nil; r = r.next {
 		if r.sub.ttl {
 			r.flags |= beat
 		}
@@ -406,17 +392,17 @@ func (w *want) renewedLocked(rev uint64) {
 
 // dueLocked: a removal that was stated while a client was subscribed is told it, whatever the upstream stream does meanwhile. It may
 // have to wait: a SotW client that came back is answered once all it names is known (RELAY-7).
-func (w *want) dueLocked() {
-	for r := w.head; r != nil; r = r.next {
+func (e *entry) dueLocked() {
+	for r := e.head; r != nil; r = r.next {
 		if r.is(owed|holds) && !r.heldBack() {
 			r.flags = r.flags&^claimed | holds
 		}
 	}
 }
 
-// tellLocked marks the clients of a want.
-func (s *shard) tellLocked(w *want, rev uint64) {
-	for r := w.head; r != nil; r = r.next {
+// tellLocked marks the clients of a name.
+func (s *shard) tellLocked(e *entry, rev uint64) {
+	for r := e.head; r != nil; r = r.next {
 		r.sub.touchedLocked(r, rev)
 	}
 }

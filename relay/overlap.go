@@ -112,15 +112,15 @@ func (s *Sub) leaveLocked(p *position, now time.Time) {
 	}
 	for r := range s.records.all() {
 		if it := p.view.items[s.alias.resource(r)]; it != nil && r.is(holds) && !r.is(claimed) {
-			s.shard.standInLocked(r.want, p.view.set, it, now)
+			s.shard.standInLocked(r.entry, p.view.set, it, now)
 		}
 	}
 	s.partLocked(p, now)
 }
 
 // outlivesLocked: an absence of a name stated before the set's last word is none, once its stream is gone.
-func (s *shard) outlivesLocked(it *item, w *want) bool {
-	return !it.dead && it.rev > w.rev && !s.absentLocked(w)
+func (s *shard) outlivesLocked(it *item, e *entry) bool {
+	return !it.dead && it.rev > e.rev && !s.absentLocked(e)
 }
 
 // partLocked ends the subscription to a set. What the client has by it and still selects in another way is looked at: it may be
@@ -128,8 +128,8 @@ func (s *shard) outlivesLocked(it *item, w *want) bool {
 func (s *Sub) partLocked(p *position, now time.Time) {
 	s.keepByAliasLocked(p)
 	for r := range s.records.all() {
-		if it, w := p.view.items[s.alias.resource(r)], r.want; it != nil && s.shard.outlivesLocked(it, w) {
-			w.wasAbsent = false
+		if it, e := p.view.items[s.alias.resource(r)], r.entry; it != nil && s.shard.outlivesLocked(it, e) {
+			e.wasAbsent = false
 		}
 	}
 	if p.fresh && s.alias.claims != nil { // the client may hold what aliases stand for

@@ -194,11 +194,9 @@ func (ps *pictures) namedLocked(e *entry) {
 		all = e.also.entries
 	}
 	for _, e := range all {
-		for _, w := range e.wants {
-			clients += w.count
-			r.Live = r.Live || s.isAskedLocked(w) && w.answered == w.asked
-			r.Absent = r.Absent || s.absentLocked(w)
-		}
+		clients += int(e.count)
+		r.Live = r.Live || s.isAskedLocked(e) && e.answered == e.asked
+		r.Absent = r.Absent || s.absentLocked(e)
 	}
 	if len(e.variants) == 0 {
 		r.Group, r.TypeURL, r.Name, r.Clients = s.group.key, s.typeURL, spelling(e.name, e.spelt), clients

@@ -56,10 +56,8 @@ func (s *shard) previewLocked(i laneIndex) (asks []Ask) {
 	}
 	if kind == glob {
 		for _, e := range s.named.entries {
-			for _, w := range e.wants {
-				if w.wanted() {
-					a.Subscribe = append(a.Subscribe, s.nameOf(w))
-				}
+			if e.wanted() {
+				a.Subscribe = append(a.Subscribe, s.nameOf(e))
 			}
 		}
 	}
@@ -95,12 +93,10 @@ func (s *shard) uncachedLocked() (uncached bool) {
 	}
 	s.setsLocked(func(t *set) { uncached = uncached || t.clients > 0 && !t.settled })
 	for _, e := range s.named.entries {
-		for _, w := range e.wants {
-			if uncached {
-				return true
-			}
-			uncached = w.count > 0 && w.chosen == nil && !w.wasAbsent && !w.unanswered && !w.faulted
+		if uncached {
+			return true
 		}
+		uncached = e.count > 0 && e.chosen == nil && !e.wasAbsent && !e.unanswered && !e.faulted
 	}
 	return uncached
 }

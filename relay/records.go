@@ -6,7 +6,7 @@ import "iter"
 // the records themselves. Beside the record, which it has to have anyway, a name costs the client four to eight bytes here. A map costs
 // it 20 to 40 for a pointer as the key, and the name for a key makes that 30 to 55 (TestKnownNameCost).
 type records struct {
-	chains []*record // by the number of the want; their count is a power of two
+	chains []*record // by the number of the entry; their count is a power of two
 	n      int
 	// faults are what was last told instead of a resource, of the few names of which that is so.
 	faults map[*record]*NameError
@@ -25,13 +25,13 @@ func (t *records) len() int {
 	return t.n
 }
 
-// of is the record of a want; nil: there is none.
-func (t *records) of(w *want) *record {
+// of is the record of an entry; nil: there is none.
+func (t *records) of(e *entry) *record {
 	if t.len() == 0 {
 		return nil
 	}
-	r := t.chains[w.number&uint32(len(t.chains)-1)]
-	for r != nil && r.want != w {
+	r := t.chains[e.number&uint32(len(t.chains)-1)]
+	for r != nil && r.entry != e {
 		r = r.chain
 	}
 	return r
@@ -55,7 +55,7 @@ func (t *records) all() iter.Seq[*record] {
 	}
 }
 
-// add takes in a record of a want that has none here.
+// add takes in a record of an entry that has none here.
 func (t *records) add(r *record) {
 	if t.n == longestChain*len(t.chains) {
 		t.grow()
@@ -65,7 +65,7 @@ func (t *records) add(r *record) {
 }
 
 func (t *records) link(r *record) {
-	at := &t.chains[r.want.number&uint32(len(t.chains)-1)]
+	at := &t.chains[r.entry.number&uint32(len(t.chains)-1)]
 	r.chain, *at = *at, r
 }
 
@@ -79,7 +79,7 @@ func (t *records) grow() {
 
 // remove takes a record out.
 func (t *records) remove(r *record) {
-	at := &t.chains[r.want.number&uint32(len(t.chains)-1)]
+	at := &t.chains[r.entry.number&uint32(len(t.chains)-1)]
 	for *at != r {
 		at = &(*at).chain
 	}
@@ -98,16 +98,16 @@ func (s *Sub) recordLocked(name string) *record {
 
 // recordOfLocked is recordLocked for an entry; nil: there is none.
 func (s *Sub) recordOfLocked(e *entry) *record {
-	if e == nil || len(e.wants) == 0 {
+	if e == nil {
 		return nil
 	}
-	return s.records.of(e.wants[0])
+	return s.records.of(e)
 }
 
-// recordForLocked makes the client's record of a want.
-func (s *Sub) recordForLocked(w *want) *record {
-	r := &record{sub: s, want: w}
-	w.link(r)
+// recordForLocked makes the client's record of an entry.
+func (s *Sub) recordForLocked(e *entry) *record {
+	r := &record{sub: s, entry: e}
+	e.link(r)
 	if s.records == nil {
 		s.records = &records{}
 	}

@@ -11,35 +11,35 @@ import (
 func TestRecords(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	s := &Sub{}
-	wants, model := make([]*want, 5000), map[*want]*record{}
-	for i := range wants {
-		wants[i] = &want{entry: &entry{name: fmt.Sprint(i)}, number: rnd.Uint32()}
+	entries, model := make([]*entry, 5000), map[*entry]*record{}
+	for i := range entries {
+		entries[i] = &entry{name: fmt.Sprint(i), number: rnd.Uint32()}
 		if i%10 == 0 { // numbers that share a chain for long
-			wants[i].number = uint32(i) << 16
+			entries[i].number = uint32(i) << 16
 		}
 	}
 	compare := func() {
 		t.Helper()
 		s.checkRecords(t.Errorf)
-		seen := map[*want]bool{}
+		seen := map[*entry]bool{}
 		for r := range s.records.all() {
-			if seen[r.want] || model[r.want] != r {
-				t.Fatalf("%s is found twice, or was removed", r.want.entry.name)
+			if seen[r.entry] || model[r.entry] != r {
+				t.Fatalf("%s is found twice, or was removed", r.entry.name)
 			}
-			seen[r.want] = true
+			seen[r.entry] = true
 		}
 		if len(seen) != len(model) || s.records.len() != len(model) {
 			t.Fatalf("%d records are found, %d are counted of %d", len(seen), s.records.len(), len(model))
 		}
 	}
-	if s.records.len() != 0 || s.records.of(wants[0]) != nil {
+	if s.records.len() != 0 || s.records.of(entries[0]) != nil {
 		t.Fatal("there is something in none")
 	}
 	for range s.records.all() {
 		t.Fatal("there is something in none")
 	}
 	for i := range 50_000 {
-		w := wants[rnd.IntN(len(wants))]
+		w := entries[rnd.IntN(len(entries))]
 		r := s.records.of(w)
 		if r != model[w] {
 			t.Fatalf("step %d: %v is found, want %v", i, r, model[w])
@@ -54,16 +54,16 @@ func TestRecords(t *testing.T) {
 			compare()
 		}
 	}
-	kept := model[wants[0]]
+	kept := model[entries[0]]
 	if kept == nil {
-		kept = s.recordForLocked(wants[0])
-		model[wants[0]] = kept
+		kept = s.recordForLocked(entries[0])
+		model[entries[0]] = kept
 	}
 	kept.setFault(unreachable("0"))
 	for r := range s.records.all() { // all but one are removed as they are met
 		if r != kept {
 			s.records.remove(r)
-			delete(model, r.want)
+			delete(model, r.entry)
 		}
 	}
 	compare()
@@ -71,7 +71,7 @@ func TestRecords(t *testing.T) {
 		t.Errorf("its error is %v", f)
 	}
 	s.records.remove(kept)
-	delete(model, kept.want)
+	delete(model, kept.entry)
 	compare()
 }
 

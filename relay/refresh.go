@@ -68,11 +68,9 @@ func (s *shard) prolongLocked(e *entry, u *Update, r *Resource) {
 		}
 		x.variants = put(x.variants, longer)
 		s.mindLocked(mortalKey{name: x.name}, x.variants)
-		for _, w := range x.wants {
-			if w.chosen == held {
-				w.chosen = longer
-				w.renewedLocked(s.rev)
-			}
+		if x.chosen == held {
+			x.chosen = longer
+			x.renewedLocked(s.rev)
 		}
 	}
 }
@@ -120,11 +118,9 @@ func (s *shard) askAgainLocked(e *entry, gen uint32) {
 	if !s.refreshed.admit(e.name, s.now) {
 		return
 	}
-	for _, w := range e.wants {
-		if w.asked == gen {
-			w.refresh = true
-			s.lookLocked(w)
-		}
+	if e.asked == gen {
+		e.refresh = true
+		s.lookLocked(e)
 	}
 }
 

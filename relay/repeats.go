@@ -118,11 +118,10 @@ func (x *repeat) standsLocked(gen uint32) bool {
 		return m.seenGen == gen // one that has left its set has no body, or was of an earlier stream
 	}
 	e := x.entry
-	if e.seenGen != gen || e.unconfirmed || e.lost || e.retired != nil || e.notice != nil || len(e.wants) != 1 {
+	if e.seenGen != gen || e.unconfirmed || e.lost || e.retired != nil || e.notice != nil {
 		return false
 	}
-	w := e.wants[0]
-	return w.asked == gen && w.answered == gen && w.chosen == x.body && w.fault == nil && !w.faulted && !w.mute && !w.refresh
+	return e.asked == gen && e.answered == gen && e.chosen == x.body && e.fault == nil && !e.faulted && !e.mute && !e.refresh
 }
 
 // tickOffLocked takes up the repeats of a response. What is none by now goes the long way with the other resources, as bodies.

@@ -224,10 +224,8 @@ func (s *shard) restoreLocked(now time.Time, x *TypeImage) {
 	}
 	for _, e := range s.named.entries {
 		s.mindLocked(mortalKey{name: e.name}, e.variants)
-		for _, w := range e.wants {
-			w.chosen, w.rev = pick(e.variants, s.params), rev
-			w.existed = w.chosen != nil || e.retired != nil
-		}
+		e.chosen, e.rev = pick(e.variants, s.params), rev
+		e.existed = e.chosen != nil || e.retired != nil
 	}
 	if s.named.from == nil && x.Response != "" {
 		s.named.from = r.receipt(&receipt{typeURL: s.typeURL, shown: s.group.origin.config().OriginVersions}, x.Response)
@@ -292,8 +290,7 @@ func (r *restoration) setLocked(x *SetImage) {
 
 func (r *restoration) nameLocked(x *NameImage, response string) {
 	s := r.shard
-	e := &entry{name: x.Name, spelt: x.Spelt}
-	s.named.entries[e.name] = e
+	e := s.newEntryLocked(x.Name, x.Spelt)
 	variants := r.bodies(x.Variants, response)
 	if x.Retired {
 		e.retired, variants = variants, nil
@@ -309,9 +306,7 @@ func (r *restoration) nameLocked(x *NameImage, response string) {
 	}
 	e.unconfirmed = len(e.variants)+len(e.retired) > 0
 	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed
-	w := s.newWantLocked(e)
-	w.lingerAt, w.timer = r.until, true
-	e.wants = append(e.wants, w)
-	s.push(timer{at: r.until, kind: wantEnd, shard: s, want: w})
-	s.lookLocked(w)
+	e.lingerAt, e.timer = r.until, true
+	s.push(timer{at: r.until, kind: wantEnd, shard: s, entry: e})
+	s.lookLocked(e)
 }

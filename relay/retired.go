@@ -204,16 +204,14 @@ func (l *Lane) Missed() {
 // relookLocked has the clients of all names look again at what they could not be given so far.
 func (s *shard) relookLocked() {
 	for _, e := range s.named.entries {
-		for _, w := range e.wants {
-			if e.retired != nil || w.chosen != nil && w.chosen.DoNotCache {
-				s.reshowLocked(w)
-			}
+		if e.retired != nil || e.chosen != nil && e.chosen.DoNotCache {
+			s.reshowLocked(e)
 		}
 	}
 }
 
-func (s *shard) reshowLocked(w *want) {
-	for r := w.head; r != nil; r = r.next {
+func (s *shard) reshowLocked(e *entry) {
+	for r := e.head; r != nil; r = r.next {
 		r.sub.dirtyLocked(r, s.rev)
 	}
 }
@@ -221,12 +219,12 @@ func (s *shard) reshowLocked(w *want) {
 // bodyLocked is the body of a name by itself for this client. What must not be cached is given to nobody while no stream is open on
 // which it was asked, but those who were given a body before (RELAY-9).
 func (s *Sub) bodyLocked(r *record) *Variant {
-	switch v := r.want.chosen; {
+	switch v := r.entry.chosen; {
 	case r.heldBack():
 		return nil
 	case v == nil:
 		return s.retiredLocked(r)
-	case v.DoNotCache && !s.shard.isAskedLocked(r.want) && (!r.is(holds) || r.is(claimed)):
+	case v.DoNotCache && !s.shard.isAskedLocked(r.entry) && (!r.is(holds) || r.is(claimed)):
 		return nil
 	default:
 		return v
@@ -235,7 +233,7 @@ func (s *Sub) bodyLocked(r *record) *Variant {
 
 // retiredLocked is the body that had retired, if this client is to be given it, or was.
 func (s *Sub) retiredLocked(r *record) *Variant {
-	e := r.want.entry
+	e := r.entry
 	v := pick(e.retired, s.shard.params)
 	switch {
 	case v == nil:
@@ -253,24 +251,24 @@ func (s *Sub) retiredLocked(r *record) *Variant {
 // set's word (RELAY-25).
 func (r *record) gaveLocked(v *Variant) {
 	r.flags &^= revived
-	if w := r.want; w.chosen == nil && v != nil && v == pick(w.entry.retired, r.sub.shard.params) {
+	if e := r.entry; e.chosen == nil && v != nil && v == pick(e.retired, r.sub.shard.params) {
 		r.flags |= revived
 	}
 }
 
 // lookedUpLocked counts what a client found that asks for a name.
 func (s *Sub) lookedUpLocked(r *record) {
-	w, result := r.want, metrics.Miss
+	e, result := r.entry, metrics.Miss
 	switch {
-	case w.chosen != nil && s.shard.isAskedLocked(w) && w.answered == w.asked:
+	case e.chosen != nil && s.shard.isAskedLocked(e) && e.answered == e.asked:
 		result = metrics.Live
-	case w.chosen != nil:
+	case e.chosen != nil:
 		result = metrics.Stale
-	case s.shard.absentLocked(w):
+	case s.shard.absentLocked(e):
 		result = metrics.Absent
 	case s.retiredLocked(r) != nil:
 		result = metrics.Retired
-	case s.shard.elsewhereLocked(w.entry.name):
+	case s.shard.elsewhereLocked(e.name):
 		result = metrics.Mismatch
 	}
 	s.shard.cfg().Metrics.Lookup(result)

@@ -3,12 +3,12 @@ package relay
 // effectiveLocked is the body a name has for this client. A name that both kinds hold has the one received last, and is gone only
 // when neither holds it (RELAY-25).
 func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
-	w := r.want
-	v, rev = s.bodyLocked(r), w.rev
+	e := r.entry
+	v, rev = s.bodyLocked(r), e.rev
 	// What was stated absent before the upstream stream broke is told to nobody who asks now (RELAY-38), but a removal that a
 	// client was about to be sent still is: it happened.
-	absent = s.shard.absentLocked(w) || w.wasAbsent && r.is(holds) && !r.is(claimed)
-	if v != nil && w.entry.lost && !(r.is(holds) && s.alias.resource(r) == v.Name) {
+	absent = s.shard.absentLocked(e) || e.wasAbsent && r.is(holds) && !r.is(claimed)
+	if v != nil && e.lost && !(r.is(holds) && s.alias.resource(r) == v.Name) {
 		return nil, false, rev // an unresolved name to who has not come by it before (ALIAS-4)
 	}
 	if s.pos == nil {
@@ -24,9 +24,9 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 		switch {
 		case p.waitsLocked():
 			waits = true
-		case v == nil && it != nil && !it.dead && name != w.entry.name && !it.variant.listsAs(w.entry.name):
+		case v == nil && it != nil && !it.dead && name != e.name && !it.variant.listsAs(e.name):
 			// The set has what the alias stood for, which says nothing of the alias.
-		case v == nil && it != nil && !it.dead && name != w.entry.name && s.shard.outdatedLocked(name, it):
+		case v == nil && it != nil && !it.dead && name != e.name && s.shard.outdatedLocked(name, it):
 			// What came by name since does not list the alias, or its entry would have it.
 		case it == nil:
 			gone = gone || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(name)
@@ -59,8 +59,8 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 	r.gaveLocked(v)
 	switch {
 	case v != nil:
-		lost := v == r.want.chosen && r.want.entry.lost
-		if ended := r.fault() != nil && r.want.fault == nil; !r.is(owed) && !ended &&
+		lost := v == r.entry.chosen && r.entry.lost
+		if ended := r.fault() != nil && r.entry.fault == nil; !r.is(owed) && !ended &&
 			(r.sent == v.Digest || r.is(claimed) && v.stated(r.sent)) {
 			s.sentLocked(r, v.Digest) // a claim may have another form
 			r.flags &^= claimed       // what it said is so: it holds what was live here, and will be told if that goes
@@ -94,10 +94,10 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 		case tell:
 			what = removal
 		}
-		s.alias.set(r, r.want.entry.name, "")
+		s.alias.set(r, r.entry.name, "")
 		s.sentLocked(r, Digest{})
 		r.flags &^= holds | claimed
-		if r.want.absentGen != 0 || !r.want.wasAbsent { // or else what a lost alias stood for went, and it waits still (ALIAS-4)
+		if r.entry.absentGen != 0 || !r.entry.wasAbsent { // or else what a lost alias stood for went, and it waits still (ALIAS-4)
 			s.oweLocked(r, false)
 		}
 		return what, body, rev

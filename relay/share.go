@@ -5,112 +5,108 @@ import (
 	"time"
 )
 
-// Sharing one upstream subscription between parameter maps (origins[].share, RELAY-69): a want that what another map's asked want has been
+// Sharing one upstream subscription between parameter maps (origins[].share, RELAY-69): a name that what another map has been
 // answered with serves as well is not asked itself. That one represents it. When the two part, because the variant goes or is
-// another, the want is asked, and keeps what it has until the origin has answered for its own map (RELAY-70).
+// another, the name is asked, and keeps what it has until the origin has answered for its own map (RELAY-70).
 
-// sharing is what a want has to do with those of other maps.
+// sharing is what a name has to do with that of other maps.
 type sharing struct {
-	rep  *want    // is asked in this one's place
-	heir *want    // takes the place of this one, which is given up
+	rep  *entry   // is asked in this one's place
+	heir *entry   // takes the place of this one, which is given up
 	left *Variant // is kept until the origin has answered for the map
 }
 
-func (w *want) rep() *want {
-	if w.sharing == nil {
+func (e *entry) rep() *entry {
+	if e.sharing == nil {
 		return nil
 	}
-	return w.sharing.rep
+	return e.sharing.rep
 }
 
-func (w *want) left() *Variant {
-	if w.sharing == nil {
+func (e *entry) left() *Variant {
+	if e.sharing == nil {
 		return nil
 	}
-	return w.sharing.left
+	return e.sharing.left
 }
 
-// unshare has the want stand for itself.
-func (w *want) unshare() {
-	if w.rep() != nil {
-		w.sharing = nil
+// unshare has the name stand for itself.
+func (e *entry) unshare() {
+	if e.rep() != nil {
+		e.sharing = nil
 	}
 }
 
-// representativeLocked is the want of another map that may stand for this one; nil: none. Where it is never told that a variant has gone
+// representativeLocked is the entry of another map that may stand for this one; nil: none. Where it is never told that a variant has gone
 // (DEL-3) nobody would learn that the two have parted.
-func (s *shard) representativeLocked(w *want) (rep *want) {
+func (s *shard) representativeLocked(e *entry) (rep *entry) {
 	cfg := s.group.origin.config()
-	if !cfg.Share || cfg.SotW && !FullState(s.typeURL) || w.refresh || w.left() != nil {
+	if !cfg.Share || cfg.SotW && !FullState(s.typeURL) || e.refresh || e.left() != nil {
 		return nil
 	}
 	s.othersLocked(func(x *shard) {
-		e := x.named.entries[w.entry.name]
-		if rep != nil || e == nil {
+		y := x.named.entries[e.name]
+		if rep != nil || y == nil {
 			return
 		}
-		for _, y := range e.wants {
-			if y.rep() == nil && y.wanted() && y.asked != 0 && x.isAskedLocked(y) && y.answered == y.asked && y.serves(w) {
-				rep = y
-			}
+		if y.rep() == nil && y.wanted() && y.asked != 0 && x.isAskedLocked(y) && y.answered == y.asked && y.serves(e) {
+			rep = y
 		}
 	})
 	return rep
 }
 
-// serves reports whether what the want was answered with is what the other has.
-func (w *want) serves(other *want) bool {
-	a, b := w.chosen, other.chosen
-	return a != nil && b != nil && !w.mute && a.Digest == b.Digest && !a.DoNotCache && w.fault == nil && other.fault == nil &&
-		!w.entry.lost && a.Name == w.entry.name
+// serves reports whether what the name was answered with is what the other has.
+func (e *entry) serves(other *entry) bool {
+	a, b := e.chosen, other.chosen
+	return a != nil && b != nil && !e.mute && a.Digest == b.Digest && !a.DoNotCache && e.fault == nil && other.fault == nil &&
+		!e.lost && a.Name == e.name
 }
 
 // askedOn reports whether the name is asked on the stream of generation gen, by itself or by who represents it.
-func (w *want) askedOn(gen uint32) bool {
-	return w.asked == gen || w.rep() != nil && w.rep().asked == gen
+func (e *entry) askedOn(gen uint32) bool {
+	return e.asked == gen || e.rep() != nil && e.rep().asked == gen
 }
 
-// sharesLocked reports whether the want need not be asked, for there is one that stands for it.
-func (s *shard) sharesLocked(w *want) bool {
-	if w.representedLocked() {
+// sharesLocked reports whether the name need not be asked, for there is one that stands for it.
+func (s *shard) sharesLocked(e *entry) bool {
+	if e.representedLocked() {
 		return true
 	}
-	w.unshare()
-	rep := s.representativeLocked(w)
+	e.unshare()
+	rep := s.representativeLocked(e)
 	if rep != nil {
-		w.sharing = &sharing{rep: rep}
+		e.sharing = &sharing{rep: rep}
 	}
 	return rep != nil
 }
 
-// representedLocked reports whether the want is served by what stands for it.
-func (w *want) representedLocked() bool {
-	rep := w.rep()
-	return rep != nil && rep.wanted() && rep.rep() == nil && rep.serves(w)
+// representedLocked reports whether the name is served by what stands for it.
+func (e *entry) representedLocked() bool {
+	rep := e.rep()
+	return rep != nil && rep.wanted() && rep.rep() == nil && rep.serves(e)
 }
 
-// partLocked has every want ask for itself that shares the name with one that does not serve it any more.
+// partLocked has every map ask for the name itself that shares it with one that does not serve it any more.
 func (k *kin) partLocked(name string) {
 	for _, s := range k.all {
 		e := s.named.entries[name]
 		if e == nil {
 			continue
 		}
-		for _, w := range e.wants {
-			if w.rep() != nil && !w.representedLocked() {
-				w.unshare()
-				s.lookLocked(w)
-			}
+		if e.rep() != nil && !e.representedLocked() {
+			e.unshare()
+			s.lookLocked(e)
 		}
 	}
 }
 
 // partTouchedLocked does so for names of which one map has lost something, not by a response, which other maps would have part in.
-func (k *kin) partTouchedLocked(touched map[*entry]bool) {
+func (k *kin) partTouchedLocked(touched ...*entry) {
 	if !k.group.origin.config().Share {
 		return
 	}
-	for e := range touched {
+	for _, e := range touched {
 		k.partLocked(e.name)
 	}
 }
@@ -142,42 +138,37 @@ func (k *kin) partAllLocked(u *Update) {
 	}
 }
 
-// bequeathLocked hands over what a want that is given up stands for: one of those it represents is asked, and represents the rest
+// bequeathLocked hands over what a name that is given up stands for: one of those it represents is asked, and represents the rest
 // (RELAY-71).
-func (s *shard) bequeathLocked(w *want) {
+func (s *shard) bequeathLocked(e *entry) {
 	if !s.group.origin.config().Share {
 		return
 	}
-	var heir *want
+	var heir *entry
 	s.othersLocked(func(x *shard) {
-		e := x.named.entries[w.entry.name]
-		if e == nil {
-			return
-		}
-		for _, y := range e.wants {
-			switch {
-			case y.rep() != w:
-			case heir == nil:
-				heir = y
-				y.unshare()
-				x.lookLocked(y)
-			default:
-				y.sharing = &sharing{rep: heir}
-			}
+		y := x.named.entries[e.name]
+		switch {
+		case y == nil || y.rep() != e:
+		case heir == nil:
+			heir = y
+			y.unshare()
+			x.lookLocked(y)
+		default:
+			y.sharing = &sharing{rep: heir}
 		}
 	})
 	if heir != nil {
-		w.sharing = &sharing{heir: heir}
+		e.sharing = &sharing{heir: heir}
 	}
 }
 
-// waitsForHeirLocked reports whether the want may not be unsubscribed yet: who takes its place has to be asked before (RELAY-71).
-func (s *shard) waitsForHeirLocked(w *want) bool {
-	if w.sharing == nil || w.sharing.heir == nil {
+// waitsForHeirLocked reports whether the name may not be unsubscribed yet: who takes its place has to be asked before (RELAY-71).
+func (s *shard) waitsForHeirLocked(e *entry) bool {
+	if e.sharing == nil || e.sharing.heir == nil {
 		return false
 	}
-	h := w.sharing.heir
-	return h.rep() == nil && h.wanted() && h.asked != w.asked
+	h := e.sharing.heir
+	return h.rep() == nil && h.wanted() && h.asked != e.asked
 }
 
 // keepsLocked reports whether a removal is no word about what the shard holds of the name: it was never asked for this map. Then the name
@@ -188,40 +179,35 @@ func (s *shard) keepsLocked(p *portion, id identity, gen uint32, now time.Time) 
 		p != nil && slices.ContainsFunc(p.Resources, func(r Resource) bool { return r.Name == id.name && r.Any != nil }) {
 		return false
 	}
-	kept := false
-	for _, w := range e.wants {
-		if w.rep() != nil && w.chosen != nil && w.chosen.Constraints.Key() == id.constraints {
-			w.sharing, kept = &sharing{left: w.chosen}, true
-			s.lookLocked(w)
-			s.push(timer{at: now.Add(s.cfg().ColdWait), kind: keptEnd, shard: s, want: w})
-		}
+	if e.rep() == nil || e.chosen == nil || e.chosen.Constraints.Key() != id.constraints {
+		return false
 	}
-	return kept
+	e.sharing = &sharing{left: e.chosen}
+	s.lookLocked(e)
+	s.push(timer{at: now.Add(s.cfg().ColdWait), kind: keptEnd, shard: s, entry: e})
+	return true
 }
 
 // awaitsLocked reports whether the name was asked for its map at last, and what is kept of it waits for the answer.
 func (s *shard) awaitsLocked(name string, gen uint32) bool {
 	e := s.named.entries[name]
-	return e != nil && slices.ContainsFunc(e.wants, func(w *want) bool { return w.left() != nil && w.asked == gen })
+	return e != nil && e.left() != nil && e.asked == gen
 }
 
 // replaceLeftLocked adds to what a response says the removal of what was kept, if it answers for the map.
 func (p *portion) replaceLeftLocked(s *shard, gen uint32) {
 	answer := func(name string) {
 		e := s.named.entries[name]
-		if e == nil {
+		if e == nil || e.left() == nil || e.asked != gen {
 			return
 		}
-		for _, w := range e.wants {
-			if v := w.left(); v != nil && w.asked == gen {
-				w.sharing = nil
-				listed := slices.ContainsFunc(p.Resources, func(r Resource) bool {
-					return r.Name == name && r.Constraints.Key() == v.Constraints.Key()
-				})
-				if !listed {
-					p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{name, v.Constraints.Key(), v.Constraints})
-				}
-			}
+		v := e.left()
+		e.sharing = nil
+		listed := slices.ContainsFunc(p.Resources, func(r Resource) bool {
+			return r.Name == name && r.Constraints.Key() == v.Constraints.Key()
+		})
+		if !listed {
+			p.RemovedVariants = append(p.RemovedVariants, RemovedVariant{name, v.Constraints.Key(), v.Constraints})
 		}
 	}
 	for i := range p.Resources {
@@ -232,16 +218,14 @@ func (p *portion) replaceLeftLocked(s *shard, gen uint32) {
 	}
 }
 
-// endKept takes what was kept from a want for which the origin has not answered.
-func (s *shard) endKept(w *want, now time.Time) {
+// endKept takes what was kept from a name for which the origin has not answered.
+func (s *shard) endKept(e *entry, now time.Time) {
 	s.mu.Lock()
-	if v := w.left(); v != nil && s.named.entries[w.entry.name] == w.entry {
-		s.now, w.sharing = now, nil
-		touched := map[*entry]bool{}
+	if v := e.left(); v != nil && s.named.entries[e.name] == e {
+		s.now, e.sharing = now, nil
 		rev := s.nextRevLocked()
-		s.removeNameLocked(identity{w.entry.name, v.Constraints.Key()}, touched)
-		s.offerTouchedLocked(touched, rev, w.asked)
-		s.partTouchedLocked(touched)
+		s.removeNameLocked(identity{e.name, v.Constraints.Key()})
+		s.partTouchedLocked(s.offerTouchedLocked(rev, e.asked)...)
 	}
 	s.unlock()
 }

@@ -9,27 +9,23 @@ import "time"
 func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
 	if s.group.origin.ends(fault) {
 		s.confirmLocked(e) // any other error says nothing of the body
-		for _, w := range e.wants {
-			if !w.fault.same(fault) {
-				w.fault = fault
-				s.tellLocked(w, rev) // also those who know that it does not exist
-			}
+		if !e.fault.same(fault) {
+			e.fault = fault
+			s.tellLocked(e, rev) // also those who know that it does not exist
 		}
 		s.emptyLocked(e)
 		e.notice = nil
 		s.offerNamedLocked(e, rev, gen, true)
 		return
 	}
-	for _, w := range e.wants {
-		known := w.answered == gen && w.fault.same(fault)
-		w.answered, w.faulted = gen, true
-		if !w.fault.same(fault) {
-			w.fault = fault
-			w.rev = rev
-		}
-		if !known { // on a new stream the same is news to who came since the last (RELAY-38)
-			s.tellLocked(w, rev)
-		}
+	known := e.answered == gen && e.fault.same(fault)
+	e.answered, e.faulted = gen, true
+	if !e.fault.same(fault) {
+		e.fault = fault
+		e.rev = rev
+	}
+	if !known { // on a new stream the same is news to who came since the last (RELAY-38)
+		s.tellLocked(e, rev)
 	}
 }
 
@@ -52,9 +48,9 @@ func (s *shard) silent(now time.Time) {
 	t.silentAt = time.Time{}
 	n, patience := 0, s.group.origin.patience()
 	for ; n < len(t.unheard) && !t.unheard[n].at.Add(patience).After(now); n++ {
-		if u := t.unheard[n]; u.want.asked == u.gen && s.isAskedLocked(u.want) {
-			s.unheardLocked(u.want)
-			s.partTouchedLocked(map[*entry]bool{u.want.entry: true}) // who has been silent of it stands for nobody
+		if u := t.unheard[n]; u.entry.asked == u.gen && s.isAskedLocked(u.entry) {
+			s.unheardLocked(u.entry)
+			s.partTouchedLocked(u.entry) // who has been silent of it stands for nobody
 		}
 		t.unheard[n] = unheard{}
 	}
@@ -63,37 +59,37 @@ func (s *shard) silent(now time.Time) {
 	s.unlock()
 }
 
-func (s *shard) unheardLocked(w *want) {
-	w.mute = w.answered != w.asked || w.faulted
-	if w.entry.unconfirmed {
-		s.reshowLocked(w) // lists that wait for it do so no longer
+func (s *shard) unheardLocked(e *entry) {
+	e.mute = e.answered != e.asked || e.faulted
+	if e.unconfirmed {
+		s.reshowLocked(e) // lists that wait for it do so no longer
 	}
 	switch {
-	case w.chosen != nil && !w.entry.lost:
-		if w.answered != w.asked && w.fault != nil { // it would have been stated again
-			w.curedLocked(s.rev)
-			w.fault, w.faulted = nil, false
+	case e.chosen != nil && !e.lost:
+		if e.answered != e.asked && e.fault != nil { // it would have been stated again
+			e.curedLocked(s.rev)
+			e.fault, e.faulted = nil, false
 		}
-		w.answered = w.asked
+		e.answered = e.asked
 		return
-	case w.answered == w.asked && !w.faulted:
+	case e.answered == e.asked && !e.faulted:
 		return
-	case w.answered == w.asked:
+	case e.answered == e.asked:
 		// In error and nothing else: a list that waits for it goes without it now, as it would for silence, and not before.
-		w.unanswered = true
-		s.tellLocked(w, s.rev)
+		e.unanswered = true
+		s.tellLocked(e, s.rev)
 		return
 	}
 	s.unanswered++
-	w.entry.doubted = true
-	w.fault, w.faulted = nil, false // of an earlier stream, and stated by this one no more
+	e.doubted = true
+	e.fault, e.faulted = nil, false // of an earlier stream, and stated by this one no more
 	switch cfg := s.group.origin.config(); {
 	case cfg.SotW && cfg.AbsenceTransient:
-		w.answered, w.faulted, w.fault, w.unanswered = w.asked, true, unanswered(w.entry.name), true
+		e.answered, e.faulted, e.fault, e.unanswered = e.asked, true, unanswered(e.name), true
 	case cfg.SotW:
-		w.answered, w.absentGen, w.unanswered = w.asked, w.asked, true
+		e.answered, e.absentGen, e.unanswered = e.asked, e.asked, true
 	default:
-		w.unanswered = true
+		e.unanswered = true
 	}
-	s.tellLocked(w, s.rev)
+	s.tellLocked(e, s.rev)
 }

@@ -34,7 +34,7 @@ func (s *shard) staleLocked(name string, gen uint32) (vs []*Variant) {
 func (s *shard) doubtLocked(now time.Time, name string, gen uint32) {
 	e := s.named.entries[name]
 	constrained := func(v *Variant) bool { return v.Constraints != nil }
-	if e == nil || e.seenGen == gen || !slices.ContainsFunc(e.variants, constrained) || !slices.ContainsFunc(e.wants, func(w *want) bool { return w.asked == gen }) {
+	if e == nil || e.seenGen == gen || !slices.ContainsFunc(e.variants, constrained) || e.asked != gen {
 		return
 	}
 	t := &s.named
@@ -80,12 +80,11 @@ func (s *shard) endDoubts(gen uint32, now time.Time) {
 		}
 	}
 	kept, _ := s.screenLocked(nil, ps, counts, false)
-	rev, touched := s.nextRevLocked(), map[*entry]bool{}
+	rev := s.nextRevLocked()
 	for _, p := range ps {
 		if !kept[p.identity] {
-			s.removeNameLocked(p.identity, touched)
+			s.removeNameLocked(p.identity)
 		}
 	}
-	s.offerTouchedLocked(touched, rev, gen)
-	s.partTouchedLocked(touched)
+	s.partTouchedLocked(s.offerTouchedLocked(rev, gen)...)
 }

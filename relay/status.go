@@ -153,16 +153,13 @@ func (s *shard) status(seen map[*Variant]bool) (_ TypeStatus, digest TypeDigest,
 		set.addAll(m.variants)
 	}
 	for _, e := range s.named.entries {
-		live := false
-		for _, w := range e.wants {
-			ts.Names++
-			asked := s.isAskedLocked(w)
-			live = live || asked && w.answered == w.asked
-			if s.absentLocked(w) {
-				ts.Absent++
-			} else if asked && w.answered != w.asked {
-				ts.Waiting++
-			}
+		ts.Names++
+		asked := s.isAskedLocked(e)
+		live := asked && e.answered == e.asked
+		if s.absentLocked(e) {
+			ts.Absent++
+		} else if asked && !live {
+			ts.Waiting++
 		}
 		if e.counts() {
 			ts.count(seen, e.variants, live && !s.named.guard.partsEntryLocked(e))

@@ -254,12 +254,12 @@ func (s *Sub) forgetLocked(r *record, now time.Time) {
 	if r.sent != (Digest{}) {
 		s.sum.sub(r.sent)
 	}
-	s.alias.set(r, r.want.entry.name, "")
+	s.alias.set(r, r.entry.name, "")
 	if s.notEarlyLocked(r); s.alias.early == 0 && len(s.alias.later) > 0 {
 		s.markLocked(s.shard.rev)
 	}
 	s.records.remove(r)
-	delete(s.spelt, r.want.entry.name)
+	delete(s.spelt, r.entry.name)
 	r.flags |= gone
 	s.shard.unlinkLocked(r, now)
 }

@@ -193,7 +193,7 @@ func (s *Sub) takeChangedLocked() *Answer {
 		}
 		if f := s.faultLocked(r, what); f != nil {
 			a.Errors = append(a.Errors, f)
-			a.Rev = max(a.Rev, r.want.rev)
+			a.Rev = max(a.Rev, r.entry.rev)
 		}
 	})
 	if len(s.alias.of) > 0 {

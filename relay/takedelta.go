@@ -16,7 +16,7 @@ func (s *Sub) takeDeltaLocked() *Answer {
 	s.eachDirtyLocked(func(r *record) {
 		what, body, at := s.settleLocked(r)
 		if f := s.faultLocked(r, what); f != nil {
-			errs, at = append(errs, f), max(at, r.want.rev)
+			errs, at = append(errs, f), max(at, r.entry.rev)
 			rev = max(rev, at)
 		}
 		switch what {
@@ -25,7 +25,7 @@ func (s *Sub) takeDeltaLocked() *Answer {
 		case heartbeat:
 			own.Heartbeats = append(own.Heartbeats, body)
 		case removal:
-			own.Removed = append(own.Removed, r.want.entry.name)
+			own.Removed = append(own.Removed, r.entry.name)
 		default:
 			return
 		}

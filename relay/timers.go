@@ -29,7 +29,7 @@ type timer struct {
 	kind  timerKind
 	shard *shard
 	set   *set
-	want  *want
+	entry *entry
 	group *Group
 	lane  *Lane
 	gen   uint32
@@ -83,7 +83,7 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		case setPause:
 			x.set.pause(now)
 		case wantEnd:
-			x.shard.endWant(x.want, now)
+			x.shard.endWant(x.entry, now)
 		case silentNames:
 			x.shard.silent(now)
 		case laneQuiet:
@@ -98,7 +98,7 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 		case laneDown:
 			x.lane.late(x.gen)
 		case keptEnd:
-			x.shard.endKept(x.want, now)
+			x.shard.endKept(x.entry, now)
 		case doubts:
 			x.shard.endDoubts(x.gen, now)
 		case guardEnd:

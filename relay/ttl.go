@@ -125,7 +125,7 @@ func (s *Sub) withholdLocked(r *record) *NameError {
 	if r.fault() != nil && r.fault().Code == codeFailedPrecondition {
 		return nil
 	}
-	r.setFault(withheld(r.want.entry.name))
+	r.setFault(withheld(r.entry.name))
 	return r.fault()
 }
 

@@ -134,7 +134,7 @@ func (s *Sub) OweNamespaces(routes []string, except []*Variant) {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	for r := range s.records.all() {
-		name := r.want.entry.name
+		name := r.entry.name
 		if resource := s.alias.resource(r); covers(name) && !done[resource] || covers(resource) {
 			s.oweLocked(r, true)
 			s.dirtyLocked(r, s.shard.rev)

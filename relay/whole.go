@@ -28,7 +28,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	}
 	if p != nil && p.view.contentRev > p.sent {
 		for r := range s.records.all() { // the set may have lost what kept an error back
-			if f := r.want.fault; f != nil && f != r.fault() {
+			if f := r.entry.fault; f != nil && f != r.fault() {
 				s.relookLocked(r)
 			}
 		}
@@ -83,7 +83,7 @@ func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 	s.eachDirtyLocked(func(r *record) {
 		held := r.is(holds)
 		what, body, at := s.settleLocked(r)
-		if what == removal && held && s.keepLocked(r.want.entry.name, r.want.last, at, k) {
+		if what == removal && held && s.keepLocked(r.entry.name, r.entry.last, at, k) {
 			what = nothing
 		}
 		if what != nothing {
@@ -92,13 +92,13 @@ func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 		if what == resource && s.typeURL == ClusterType {
 			a.Follow = append(a.Follow, needs([]*Variant{body})...)
 		}
-		if v, _, _ := s.effectiveLocked(r); v != nil || s.keepsLocked(r.want.entry.name) {
+		if v, _, _ := s.effectiveLocked(r); v != nil || s.keepsLocked(r.entry.name) {
 			r.setFault(nil)
 			return
 		}
 		if f := s.faultLocked(r, what); f != nil {
 			a.Errors = append(a.Errors, f)
-			changed, a.Rev = true, max(a.Rev, r.want.rev)
+			changed, a.Rev = true, max(a.Rev, r.entry.rev)
 		}
 	})
 	return changed
@@ -107,7 +107,7 @@ func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 // knownLocked is RELAY-6 for a name: received, stated absent, or unanswered for 15 s on a healthy stream. What was received and cannot
 // be given to this client now is not resolved: it may hold it.
 func (s *Sub) knownLocked(r *record) bool {
-	return s.bodyLocked(r) != nil || r.want.goneLocked() && !r.heldBack()
+	return s.bodyLocked(r) != nil || r.entry.goneLocked() && !r.heldBack()
 }
 
 func (s *Sub) resolvedLocked() bool {
@@ -128,10 +128,10 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	gone := true
 	a.Body = &Body{Variants: make([]*Variant, 0, s.records.len())}
 	for r := range s.records.all() {
-		if v := s.bodyLocked(r); v != nil && (!r.want.entry.lost || r.is(holds)) {
+		if v := s.bodyLocked(r); v != nil && (!r.entry.lost || r.is(holds)) {
 			a.Variants = append(a.Variants, v)
 		}
-		gone = gone && r.want.goneLocked()
+		gone = gone && r.entry.goneLocked()
 	}
 	if len(s.alias.of) > 0 {
 		a.Variants = s.onceEachLocked(a.Variants, map[string]bool{})
