@@ -60,6 +60,9 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 		took, blocked = !untaken, untaken
 	}
 	if took {
+		if s.tellsWhole(st) {
+			st.sub.Insist()
+		}
 		if st.held = s.takeOneLocked(now, st, w); st.held != nil {
 			st.changed = changed
 			st.owes(now)

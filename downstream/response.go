@@ -104,6 +104,7 @@ func numbers(delta bool) *fieldNumbers {
 type refusal struct {
 	name  string
 	about string // constraints, as the fields of a ResourceName: it is refused for parameters that these match; "": for all
+	key   uint64 // of what the client named (refusalKey)
 	why   *reason
 }
 
@@ -111,7 +112,7 @@ type refusal struct {
 func (r *refusal) size() int { return len(r.name) + len(r.about) + len(r.why.text) + 32 }
 
 // kept is what it takes until it is told.
-func (r *refusal) kept() int { return len(r.name) + len(r.about) + 40 }
+func (r *refusal) kept() int { return len(r.name) + len(r.about) + 48 }
 
 // draft is what nobody shares of a response, before it is encoded.
 type draft struct {

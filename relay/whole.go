@@ -12,7 +12,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 		if p.waitsLocked() {
 			return nil
 		}
-		if s.version != "" && s.records.len() == 0 && s.version == p.view.versionLocked() && !s.shard.group.origin.config().OriginVersions &&
+		if s.version != "" && !s.insisted && s.records.len() == 0 && s.version == p.view.versionLocked() && !s.shard.group.origin.config().OriginVersions &&
 			!p.view.tellsTTLs() {
 			// In sync already (RELAY-43); an origin's own version proves nothing (VER-5), and who was away may have missed a TTL.
 			p.sum, s.told = p.view.sum, true
