@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"strings"
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
@@ -113,7 +114,8 @@ func parseNameError(b []byte) (*NameError, *discoveryv3.DynamicParameterConstrai
 	e.Name, e.spelt = spell(m.GetResourceName().GetName())
 	if proto.Size(d) > maxErrorText {
 		d = proto.CloneOf(d)
-		d.Details, d.Message = nil, d.Message[:min(len(d.Message), maxErrorText)]
+		d.Details, d.Message = nil, strings.ToValidUTF8(d.Message[:min(len(d.Message), maxErrorText)], "") // half a character does not encode
+		d.ProtoReflect().SetUnknown(nil)
 	}
 	e.Message = d.GetMessage()
 	var err error

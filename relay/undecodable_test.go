@@ -7,8 +7,10 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
@@ -135,5 +137,28 @@ func TestFieldsGivenTwice(t *testing.T) {
 	}
 	if u.Resources[0].TTL != want.Ttl.AsDuration() {
 		t.Errorf("a TTL of %v, want %v", u.Resources[0].TTL, want.Ttl.AsDuration())
+	}
+}
+
+// TestLongErrorText: of what an origin says of a name as much is kept as there is room for, in whole characters (ABS-7).
+func TestLongErrorText(t *testing.T) {
+	for shift := range 4 {
+		text := strings.Repeat("x", shift) + strings.Repeat("😀", maxErrorText)
+		detail := &status.Status{Code: codeNotFound, Message: text, Details: []*anypb.Any{mustAny(t, &clusterv3.Cluster{Name: text})}}
+		detail.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 9, protowire.BytesType), text))
+		u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", ResourceErrors: []*discoveryv3.ResourceError{
+			{ResourceName: &discoveryv3.ResourceName{Name: "a"}, ErrorDetail: detail},
+		}})
+		if reject != nil || len(u.Errors) != 1 {
+			t.Fatalf("refused: %v", reject)
+		}
+		var out discoveryv3.DeltaDiscoveryResponse
+		if err := proto.Unmarshal(u.Errors[0].Append(nil, 9), &out); err != nil {
+			t.Fatal(err)
+		}
+		told := out.ResourceErrors[0].ErrorDetail
+		if n := len(told.Message); n > maxErrorText || n < maxErrorText-4 || !strings.HasPrefix(text, told.Message) || u.Errors[0].Size() > maxErrorText+100 {
+			t.Errorf("%d bytes are told, %d in all", n, u.Errors[0].Size())
+		}
 	}
 }

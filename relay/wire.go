@@ -34,7 +34,7 @@ func (r *Response) Len() int { return len(r.resources) }
 var (
 	errNumber   = errors.New("a field number is out of range")
 	errUTF8     = errors.New("a string is not valid UTF-8")
-	errDuration = errors.New("ttl out of range")
+	errDuration = errors.New("ttl: nanos are out of range")
 )
 
 // fields calls f for each field of an encoded message. f gets the value's bytes for length-delimited fields and the
@@ -218,21 +218,27 @@ func parseResource(b []byte, r *Resource) error {
 	return err
 }
 
-// duration reads an encoded google.protobuf.Duration.
+// longestTTL is what every longer one counts as. A Duration may be ten thousand years; time.Duration has 292 of them, and what is kept on disk
+// ends in 2262.
+const longestTTL = 100 * 365 * 24 * time.Hour
+
+// duration reads an encoded google.protobuf.Duration, as one that can be counted with.
 func duration(b []byte) (time.Duration, error) {
 	var s, ns int64
-	err := fields(b, func(n protowire.Number, _ []byte, i uint64) error {
-		switch n {
-		case 1:
+	err := fields(b, func(n protowire.Number, v []byte, i uint64) error {
+		switch {
+		case v != nil:
+		case n == 1:
 			s = int64(i)
-		case 2:
-			ns = int64(i)
+		case n == 2:
+			ns = int64(int32(i)) // as which it is read whatever is written
 		}
 		return nil
 	})
-	const most = int64(1<<63-1)/int64(time.Second) - 1
-	if err == nil && (s > most || s < -most || ns > 999_999_999 || ns < -999_999_999) {
+	if err == nil && (ns > 999_999_999 || ns < -999_999_999) {
 		err = errDuration
 	}
-	return time.Duration(s)*time.Second + time.Duration(ns), err
+	most := int64(longestTTL / time.Second)
+	d := time.Duration(min(max(s, -most), most))*time.Second + time.Duration(ns)
+	return min(max(d, -longestTTL), longestTTL), err
 }
