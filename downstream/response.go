@@ -192,7 +192,8 @@ func appendString(b []byte, field protowire.Number, s string) []byte {
 type part struct {
 	pieces relay.Pieces
 	gone   []relay.Gone
-	size   int // of the pieces, and about that of what is gone
+	errors []*relay.NameError
+	size   int // of the pieces, and about that of all else
 }
 
 const (
@@ -244,6 +245,22 @@ func cutUnits(parts []part, units []relay.Unit, most int) []part {
 		last.gone = append(last.gone, u.Removed...)
 		last.size += u.Size
 		fresh = false
+	}
+	return parts
+}
+
+// cutErrors divides what is told of names instead of resources: it goes where there is room.
+func cutErrors(parts []part, errs []*relay.NameError, most int) []part {
+	for i, from := 0, 0; len(errs[from:]) > 0; i++ {
+		if i == len(parts) {
+			parts = append(parts, part{})
+		}
+		p, to := &parts[i], from
+		for to < len(errs) && (p.size == 0 || p.size+errs[to].Size() <= most) {
+			p.size += errs[to].Size()
+			to++
+		}
+		p.errors, from = errs[from:to:to], to
 	}
 	return parts
 }

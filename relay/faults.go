@@ -32,7 +32,7 @@ func (x statement) stands() bool { return x.fault.seq == x.seq }
 const (
 	// spareFaults is how many errors are kept beyond one for each member; the oldest are forgotten.
 	spareFaults = 1000
-	// faultBytes is about what one answer tells of errors of members; the rest waits for the next.
+	// faultBytes is about what one answer tells of errors of members, and in state of the world of names; the rest waits for the next.
 	faultBytes = 128 << 10
 )
 

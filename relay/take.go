@@ -114,6 +114,9 @@ func (s *Sub) takeLocked(now time.Time, k Keep) *Answer {
 	}
 	if a != nil {
 		s.tookLocked(a, from)
+		if len(a.Errors) > 0 && len(s.dirty) > 0 {
+			s.markLocked(s.shard.rev) // there are more
+		}
 		a.First, a.Since = first, since
 		s.timed = s.timed || s.ttl && len(s.shard.mortals.order) > 0
 		a.Waiting, a.Demanded = s.waitingLocked(), s.met
@@ -175,10 +178,14 @@ func (s *Sub) takeChangedLocked() *Answer {
 	a := newAnswer()
 	base, _, rev := s.takeSetsLocked() // first: it may have names looked at
 	var renewed []*record
+	size := 0 // of errors
 	s.eachDirtyLocked(func(r *record) {
 		if v, _, _ := s.effectiveLocked(r); s.withholdsLocked(v) {
-			if f := s.withholdLocked(r); f != nil {
+			if size > faultBytes {
+				s.relookLocked(r) // with the next
+			} else if f := s.withholdLocked(r); f != nil {
 				a.Errors = append(a.Errors, f)
+				size += f.Size()
 			}
 			return
 		}
@@ -191,8 +198,11 @@ func (s *Sub) takeChangedLocked() *Answer {
 			a.Heartbeats, renewed = append(a.Heartbeats, body), append(renewed, r)
 			a.Rev = max(a.Rev, at)
 		}
-		if f := s.faultLocked(r, what); f != nil {
+		if size > faultBytes {
+			s.relookLocked(r) // what is said of it beside that comes with the next (TRANS-10)
+		} else if f := s.faultLocked(r, what); f != nil {
 			a.Errors = append(a.Errors, f)
+			size += f.Size()
 			a.Rev = max(a.Rev, r.entry.rev)
 		}
 	})

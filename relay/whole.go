@@ -80,6 +80,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 // settleWholeLocked looks at the names that changed and reports whether any makes a new response. The error of a name that has
 // a body is not told: such a response would have to leave the body out (ABS-11), which deletes it at older clients.
 func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
+	size := 0 // of errors
 	s.eachDirtyLocked(func(r *record) {
 		held := r.is(holds)
 		what, body, at := s.settleLocked(r)
@@ -96,8 +97,11 @@ func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 			r.setFault(nil)
 			return
 		}
-		if f := s.faultLocked(r, what); f != nil {
+		if size > faultBytes {
+			s.relookLocked(r) // what is said of it comes with the next list (TRANS-10)
+		} else if f := s.faultLocked(r, what); f != nil {
 			a.Errors = append(a.Errors, f)
+			size += f.Size()
 			changed, a.Rev = true, max(a.Rev, r.entry.rev)
 		}
 	})
