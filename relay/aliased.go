@@ -267,8 +267,8 @@ func (s *Sub) mayKeepLocked(x toldName) {
 	}
 	a, waits := s.aliasesLocked(), false
 	for r := range s.records.all() {
-		if waits = waits || r.is(early); r.is(owed) && !r.is(holds|early) && r.want.entry.name != x.name {
-			waits = true
+		if waits = waits || r.is(early); r.is(owed) && !r.is(early) && r.sent == (Digest{}) && r.want.entry.name != x.name {
+			waits = true // it holds nothing by it, though it may be marked so (dueLocked)
 			r.flags |= early
 			a.early++
 		}
