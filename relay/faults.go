@@ -80,6 +80,13 @@ func (t *faults) keeps(name string, gen uint32) bool {
 	return f != nil && f.gen == gen
 }
 
+// stays has the error of a name stand on the stream of generation gen too: its body came, and waits because the origin is frozen.
+func (t *faults) stays(name string, gen uint32) {
+	if f := t.byName[name]; f != nil {
+		f.gen = gen
+	}
+}
+
 // bound forgets the oldest errors beyond what is kept and returns how many.
 func (t *faults) bound(most int) (n int) {
 	for ; len(t.byName) > most; t.order = t.order[1:] {

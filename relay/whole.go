@@ -132,7 +132,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	gone := true
 	a.Body = &Body{Variants: make([]*Variant, 0, s.records.len())}
 	for r := range s.records.all() {
-		if v := s.bodyLocked(r); v != nil && (!r.entry.lost || r.is(holds)) {
+		if v := s.bodyLocked(r); v != nil && !s.unresolvedLocked(r, v) {
 			a.Variants = append(a.Variants, v)
 		}
 		gone = gone && r.entry.goneLocked()
@@ -152,7 +152,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	}
 	for r := range s.records.all() {
 		r.at = s.takes + 1
-		if s.bodyLocked(r) == nil { // what came with `*` goes with this list, whatever is said of the name (VER-4)
+		if v := s.bodyLocked(r); v == nil || s.unresolvedLocked(r, v) { // what came with `*` goes with this list, whatever is said of the name (VER-4)
 			s.sentLocked(r, Digest{})
 			r.flags &^= holds | claimed
 		}
