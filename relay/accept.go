@@ -223,8 +223,13 @@ func (a *acceptance) parseAny(b []byte, r *Resource) error {
 		return parseResource(value, r)
 	}
 	r.Any = b
-	if r.Name = a.fields.bareName(a.TypeURL, value); r.Name == "" && Named(a.TypeURL) { // RELAY-14
-		return fields(value, func(protowire.Number, []byte, uint64) error { return nil }) // it may not have been read so far
+	return a.nameBody(r, value)
+}
+
+// nameBody gives a resource of a SotW response the name that its body has (RELAY-14).
+func (a *acceptance) nameBody(r *Resource, payload []byte) error {
+	if r.Name = a.fields.bareName(a.TypeURL, payload); r.Name == "" && Named(a.TypeURL) {
+		return fields(payload, func(protowire.Number, []byte, uint64) error { return nil }) // it may not have been read so far
 	}
 	return nil
 }
@@ -234,6 +239,13 @@ func (a *acceptance) check(r *Resource) string {
 	if r.rawConstraints != nil {
 		if why := a.checkConstraints(r); why != "" {
 			return why
+		}
+	}
+	if r.Name == "" && !a.delta && r.Any != nil { // a wrapper need not say it
+		if t, payload, err := anyParts(r.Any); err == nil && string(t) == a.TypeURL {
+			if err := a.nameBody(r, payload); err != nil {
+				return "payload does not decode: " + err.Error()
+			}
 		}
 	}
 	if why := a.checkName(r.Name); why != "" {
