@@ -46,10 +46,14 @@ type Update struct {
 	// Version is the version_info of a SotW response.
 	Version string
 
-	wire    bool     // it came as a response, in whose form locators may have been overlooked
-	repeats []repeat // what it brings besides Resources, and was held already
+	wire    bool      // it came as a response, in whose form locators may have been overlooked
+	repeats []holding // what it brings besides Resources, and was held already
 	// variants: something in it has constraints. Set by Apply.
 	variants bool
+	// found is what was held of each of Resources before the lock was taken to apply them, and holder the one shard in which it was looked
+	// for; nil: there were several. Set by Apply.
+	found  []holding
+	holder *shard
 }
 
 // inError are the names that are not listed because they are in error: that is no absence (ABS-8, ABS-11).
@@ -140,7 +144,7 @@ func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 			repeated++
 		}
 	}
-	a.repeats = make([]repeat, 0, repeated)
+	a.repeats = make([]holding, 0, repeated)
 	a.Resources = make([]Resource, 0, len(r.resources)-repeated)
 	for i, b := range r.resources {
 		if repeated > 0 && r.repeats[i].body != nil {
@@ -361,7 +365,7 @@ func (a *acceptance) keep(r Resource) {
 }
 
 // keepRepeat is keep for what is held already, and was found in order when it came first.
-func (a *acceptance) keepRepeat(x repeat) {
+func (a *acceptance) keepRepeat(x holding) {
 	at := a.seen.at(identity{name: x.body.Name}, a.numbered)
 	if *at != 0 {
 		a.keep(x.body.again())
@@ -475,7 +479,7 @@ func (a *acceptance) dropAmbiguous() {
 		return
 	}
 	a.Resources = slices.DeleteFunc(a.Resources, func(r Resource) bool { return a.ambiguous[r.identity()] })
-	a.repeats = slices.DeleteFunc(a.repeats, func(x repeat) bool { return a.ambiguous[identity{name: x.body.Name}] })
+	a.repeats = slices.DeleteFunc(a.repeats, func(x holding) bool { return a.ambiguous[identity{name: x.body.Name}] })
 }
 
 // quote prints bytes of a peer for people, bounded.

@@ -26,23 +26,28 @@ func (e *entry) ownName() bool { return len(e.variants) > 0 && e.variants[0].Nam
 // counts reports whether the entry is the one that counts among those that hold the same resource.
 func (e *entry) counts() bool { return e.also == nil || e.also.entries[0] == e }
 
-// bodiesLocked is what is held by name of a resource, under whichever of its names.
-func (s *shard) bodiesLocked(name string) []*Variant {
+// entryLocked is the entry that holds a resource, under whichever of its names, or would hold it; nil: there is none.
+func (s *shard) entryLocked(name string) *entry {
 	if h := s.named.other.held[name]; h != nil {
-		return h.entries[0].variants
+		return h.entries[0]
 	}
-	if e := s.named.entries[name]; e != nil {
-		return e.variants
+	return s.named.entries[name]
+}
+
+// bodiesLocked is what is held by name of a resource, under whichever of its names.
+func (s *shard) bodiesLocked(name string) []*Variant { return s.entryLocked(name).bodies() }
+
+// bodies are the variants of an entry, of which there may be none.
+func (e *entry) bodies() []*Variant {
+	if e == nil {
+		return nil
 	}
-	return nil
+	return e.variants
 }
 
 // outdatedLocked reports whether another body of a set's member was received by name since.
 func (s *shard) outdatedLocked(name string, it *item) bool {
-	e := s.named.entries[name]
-	if h := s.named.other.held[name]; h != nil {
-		e = h.entries[0]
-	}
+	e := s.entryLocked(name)
 	return e != nil && e.chosen != nil && e.chosen.Digest != it.variant.Digest && e.rev > it.rev
 }
 

@@ -54,8 +54,7 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 		return a, false
 	}
 	u.variants = u.speaksOfVariants()
-	old, ok := k.held(u, l.index, gen)
-	if !ok {
+	if !k.find(u, l.index, gen) {
 		return a, false
 	}
 
@@ -67,10 +66,10 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 			version = u.Version // SotW has no version of a resource but this (VER-5, VER-9)
 		}
 		expires, over := r.expiry(now)
-		switch {
+		switch old := u.found[i].body; {
 		case r.Any == nil, over: // a heartbeat is no content (TTL-2), and what has expired is none any more
-		case old[i] != nil && old[i].same(r):
-			if bodies[i] = old[i].withOriginVersion(from, version).lasting(expires); old[i].timed() && !r.HasTTL {
+		case old != nil && old.same(r):
+			if bodies[i] = old.withOriginVersion(from, version).lasting(expires); old.timed() && !r.HasTTL {
 				a.Untimed++
 			}
 		default:
@@ -83,6 +82,7 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	k.applyLocked(&a, now, u, bodies, l.index, gen, from)
 	a.Released = k.proveLocked()
 	k.unlock()
+	u.found, u.holder = nil, nil
 	if a.Expired > 0 {
 		l.group.origin.counts.Type(u.TypeURL).Expired(a.Expired)
 	}
@@ -109,8 +109,8 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 	counts := s.hearsLocked(nil, gen, s.heldNamesLocked)
 	s.named.touched = make([]*entry, 0, len(bodies))
 	for i, body := range bodies {
-		r := &u.Resources[i]
-		if body != nil && !s.nameStaysLocked(body, gen) {
+		r, e := &u.Resources[i], u.entryLocked(s, i)
+		if body != nil && !s.nameStaysLocked(body, e.bodies(), gen) {
 			a.Waiting++
 			continue
 		}
@@ -120,10 +120,6 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		}
 		if r.Any == nil && s.noticeLocked(a, r, gen) {
 			continue
-		}
-		e := s.named.entries[r.Name]
-		if h := s.named.other.held[r.Name]; h != nil {
-			e = h.entries[0]
 		}
 		if e == nil {
 			s.strayLocked(a, gen, r.identity())

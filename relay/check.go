@@ -60,8 +60,8 @@ func (s *shard) checkLocked() (errs []error) {
 	s.checkAliases(fail)
 	subs := map[*Sub]bool{}
 	for name, e := range s.named.entries {
-		if name != e.name || e.touched {
-			fail("entry %q: named %q, touched %v", name, e.name, e.touched)
+		if name != e.name || e.touched || e.gone {
+			fail("entry %q: named %q, touched %v, gone %v", name, e.name, e.touched, e.gone)
 		}
 		e.check(s, subs, fail)
 	}

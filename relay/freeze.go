@@ -117,15 +117,15 @@ func (s *shard) lingersOn(at, now time.Time, holds bool) time.Time {
 	return time.Time{}
 }
 
-// nameStaysLocked takes notice of a body that came for a name, before anything else is done with it: what was to go is there again.
+// nameStaysLocked takes notice of a body that came for a name of which something may be held, before anything else is done with it: what was to go is there again.
 // False: it is not to be taken, and those whose name it answers keep what they have. An alias that stands for another resource does not
 // move either.
-func (s *shard) nameStaysLocked(body *Variant, gen uint32) (taken bool) {
+func (s *shard) nameStaysLocked(body *Variant, held []*Variant, gen uint32) (taken bool) {
 	s.named.guard.cancelLocked(identity{body.Name, body.Constraints.Key()})
 	for _, alias := range body.aliases {
 		s.named.guard.cancelLocked(identity{NameKey(alias), body.Constraints.Key()})
 	}
-	taken = s.passesLocked(nil, body, s.bodiesLocked(body.Name))
+	taken = s.passesLocked(nil, body, held)
 	for _, alias := range body.aliases {
 		e := s.named.entries[NameKey(alias)]
 		if taken && e != nil && len(e.variants) > 0 && !e.ownName() && e.variants[0].Name != body.Name && s.freezesLocked(nil) >= changes {

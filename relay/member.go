@@ -44,7 +44,7 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 	touched := &touchedMembers{}
 	for i, body := range bodies {
 		name := u.Resources[i].Name
-		m := t.members[name]
+		m := u.memberLocked(t, i, gen)
 		if body == nil {
 			t.heardLocked(a, u, &u.Resources[i], gen, touched)
 			continue

@@ -71,6 +71,7 @@ type entry struct {
 	count   int32
 	touched bool // in namedTable.touched
 	stated  bool // and then: the origin spoke of the name without a body
+	gone    bool // from the table
 
 	lingerAt time.Time // set while count is 0 and the name is kept
 
@@ -300,6 +301,7 @@ func (s *shard) deleteLocked(e *entry) {
 	if s.named.entries[e.name] != e {
 		return
 	}
+	e.gone = true
 	delete(s.named.entries, e.name)
 	s.mindLocked(mortalKey{name: e.name}, nil)
 	s.retireLocked(e)

@@ -93,56 +93,6 @@ func restLocked(asked []*shard, gen uint32) bool {
 	return true
 }
 
-// held is what is held of each resource, wherever it is. ok is false if the type was not asked on the stream.
-func (k *kin) held(u *Update, lane laneIndex, gen uint32) (old []*Variant, ok bool) {
-	k.mu.Lock()
-	asked, _ := k.concernedLocked(u, lane, gen)
-	k.mu.Unlock()
-	if len(asked) == 0 {
-		return nil, false
-	}
-	old = make([]*Variant, len(u.Resources))
-	for first := 0; first < len(old); first += stepNames {
-		k.mu.Lock()
-		k.heldLocked(old, asked, u, first, lane, gen)
-		k.mu.Unlock()
-	}
-	return old, true
-}
-
-// heldLocked looks up the next stepNames resources from first on: others wait for the lock meanwhile.
-func (k *kin) heldLocked(old []*Variant, asked []*shard, u *Update, first int, lane laneIndex, gen uint32) {
-	for i := first; i < min(first+stepNames, len(old)); i++ {
-		r := &u.Resources[i]
-		of := asked
-		if r.Constraints != nil {
-			of = k.matchingLocked(r.Constraints)
-		}
-		for _, s := range of {
-			if old[i] = find(s.spokenOfLocked(r.Name, lane, gen), r.Constraints.Key()); old[i] != nil {
-				break
-			}
-		}
-	}
-}
-
-// spokenOfLocked is what a shard holds of a name that a response on the stream may speak of.
-func (s *shard) spokenOfLocked(name string, lane laneIndex, gen uint32) []*Variant {
-	switch s.kindLocked(lane, gen) {
-	case kindSet:
-		if m := s.star.members[name]; m != nil {
-			return m.variants
-		}
-	case kindNamed:
-		if vs := s.bodiesLocked(name); vs != nil {
-			return vs
-		}
-	default:
-		return nil
-	}
-	return s.memberLocked(gen, name)
-}
-
 // applyLocked takes a response up in every shard that asked for the type, under one revision.
 func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Variant, lane laneIndex, gen uint32, from *receipt) {
 	asked, rest := k.concernedLocked(u, lane, gen)
@@ -225,6 +175,7 @@ func (s *shard) takeUpLocked(a *Applied, p *portion, lane laneIndex, gen uint32,
 func (s *shard) partLocked(u *Update) *portion {
 	if s.part == nil {
 		part := *u
+		part.found, part.holder = nil, nil
 		part.Resources, part.Removed, part.RemovedVariants, part.Errors = nil, nil, nil, nil
 		s.part = &portion{Update: &part}
 	}

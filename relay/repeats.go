@@ -6,14 +6,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// repeat is a resource of a response that is held already, byte for byte: it is neither checked, copied nor hashed, and costs a compare
+// A repeat is a resource of a response that is held already, byte for byte: it is neither checked, copied nor hashed, and costs a compare
 // (BenchmarkChange). Origins send whole lists for one change. Such a resource means nothing but that it is still there; where it could mean
 // more, all goes the long way.
-type repeat struct {
-	body   *Variant
-	member *member // that holds it, of the set of `*`,
-	entry  *entry  // or by name
-}
 
 const (
 	// fewestRepeats is how many resources a response must have for repeats to be looked for: a single one is mostly what has changed.
@@ -30,7 +25,7 @@ func (l *Lane) FindRepeats(r *Response) {
 	if k == nil || gen == 0 || len(r.resources) < fewestRepeats || shown || !r.delta && !Named(r.TypeURL) {
 		return
 	}
-	repeats := make([]repeat, len(r.resources))
+	repeats := make([]holding, len(r.resources))
 	at := make([]glimpse, min(stepNames, len(r.resources)))
 	for first := 0; first < len(r.resources); first += len(at) {
 		found := repeats[first:min(first+len(at), len(repeats))]
@@ -42,7 +37,7 @@ func (l *Lane) FindRepeats(r *Response) {
 		}
 		for i := range found {
 			if v := found[i].body; v != nil && !at[i].shows(v, uint8(l.server.Load())) {
-				found[i] = repeat{}
+				found[i] = holding{}
 			}
 		}
 	}
@@ -50,7 +45,7 @@ func (l *Lane) FindRepeats(r *Response) {
 }
 
 // lookUp finds what is held of the names. It reports false where nothing counts as a repeat.
-func (k *kin) lookUp(found []repeat, at []glimpse, i laneIndex, gen uint32) bool {
+func (k *kin) lookUp(found []holding, at []glimpse, i laneIndex, gen uint32) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.repeatsLocked(i, gen)
@@ -66,7 +61,7 @@ func (k *kin) lookUp(found []repeat, at []glimpse, i laneIndex, gen uint32) bool
 			x.entry = s.named.entries[string(at[i].name)]
 		}
 		if x.body = x.heldLocked(); x.body == nil || !x.standsLocked(gen) {
-			*x = repeat{}
+			*x = holding{}
 		}
 	}
 	return true
@@ -99,7 +94,7 @@ func (k *kin) repeatsLocked(i laneIndex, gen uint32) *shard {
 }
 
 // heldLocked is the one body that is held; nil: there is none, or there are several.
-func (x *repeat) heldLocked() *Variant {
+func (x *holding) heldLocked() *Variant {
 	switch {
 	case x.member != nil && len(x.member.variants) == 1:
 		return x.member.variants[0]
@@ -110,7 +105,7 @@ func (x *repeat) heldLocked() *Variant {
 }
 
 // standsLocked reports whether the body is still held, and the stream of generation gen has said so before: to hear it again changes nothing.
-func (x *repeat) standsLocked(gen uint32) bool {
+func (x *holding) standsLocked(gen uint32) bool {
 	if x.heldLocked() != x.body {
 		return false
 	}

@@ -1,0 +1,85 @@
+package relay
+
+// holding is what is held of a resource of a response.
+type holding struct {
+	body   *Variant // the variant of its constraints; nil: none
+	member *member  // that holds it, of the set of `*`,
+	entry  *entry   // or by name
+}
+
+// find looks up what is held of each resource, wherever it is. It reports false if the type was not asked on the stream.
+func (k *kin) find(u *Update, lane laneIndex, gen uint32) bool {
+	k.mu.Lock()
+	asked, _ := k.concernedLocked(u, lane, gen)
+	k.mu.Unlock()
+	if len(asked) == 0 {
+		return false
+	}
+	if u.holder = nil; len(asked) == 1 {
+		u.holder = asked[0]
+	}
+	u.found = make([]holding, len(u.Resources))
+	for first := 0; first < len(u.found); first += stepNames {
+		k.mu.Lock()
+		k.findLocked(asked, u, first, lane, gen)
+		k.mu.Unlock()
+	}
+	return true
+}
+
+// findLocked looks up the next stepNames resources from first on: others wait for the lock meanwhile.
+func (k *kin) findLocked(asked []*shard, u *Update, first int, lane laneIndex, gen uint32) {
+	for i := first; i < min(first+stepNames, len(u.found)); i++ {
+		r := &u.Resources[i]
+		of := asked
+		if r.Constraints != nil {
+			of = k.matchingLocked(r.Constraints)
+		}
+		for _, s := range of {
+			if u.found[i] = s.holdingLocked(r, lane, gen); u.found[i].body != nil {
+				break
+			}
+		}
+	}
+}
+
+// holdingLocked is what a shard holds of a resource that a response on the stream may speak of.
+func (s *shard) holdingLocked(r *Resource, lane laneIndex, gen uint32) (x holding) {
+	var held []*Variant
+	switch s.kindLocked(lane, gen) {
+	case kindSet:
+		x.member = s.star.members[r.Name]
+		held = x.member.bodies()
+	case kindNamed:
+		x.entry = s.entryLocked(r.Name)
+		held = x.entry.bodies()
+	default:
+		return x
+	}
+	if len(held) == 0 {
+		held = s.memberLocked(gen, r.Name)
+	}
+	x.body = find(held, r.Constraints.Key())
+	return x
+}
+
+// entryLocked is the shard's entry for a resource of a response. With 100,000 names a look-up is what most of the time under the lock goes
+// into (BenchmarkHold), so it is not done twice.
+func (u *Update) entryLocked(s *shard, i int) *entry {
+	if u.holder == s && i < len(u.found) && len(s.named.other.held) == 0 {
+		if e := u.found[i].entry; e != nil && !e.gone {
+			return e
+		}
+	}
+	return s.entryLocked(u.Resources[i].Name)
+}
+
+// memberLocked is the same for the set of `*`: one that has left it has no body, or was of an earlier stream.
+func (u *Update) memberLocked(t *set, i int, gen uint32) *member {
+	if u.holder == t.shard && i < len(u.found) {
+		if m := u.found[i].member; m != nil && len(m.variants) > 0 && m.seenGen == gen {
+			return m
+		}
+	}
+	return t.members[u.Resources[i].Name]
+}
