@@ -98,12 +98,15 @@ type load struct {
 	names           float64 // of a client
 }
 
+// around is what stands around a resource as it is sent: name, version, type URL and lengths, about.
+const around = 112
+
 // live is what the model says of the memory of one weir.
 func (m *model) live(l *load) float64 {
 	more := l.bytes - m.BodyBytes
 	resources := l.all*(m.ResourceBytes+more) + l.named*(m.NamedResourceBytes+more)
 	if l.encoded {
-		resources += l.all * l.bytes
+		resources += l.all * (l.bytes + around)
 	}
 	return m.BaseBytes + l.groups*(m.GroupBytes+resources) + l.clients*(m.ClientBytes+l.names*m.NameBytes)
 }
