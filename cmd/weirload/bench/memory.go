@@ -43,7 +43,7 @@ func (s *study) fleetAndMemory(ctx context.Context, c *fleet.Config, kind world.
 	default:
 	}
 	cancel() // what it reads now is no longer with the clients
-	<-reading
+	_ = <-reading
 	return nil, 0, errors.Join(err, fmt.Errorf("a pause of %v was too short to collect garbage in", s.pause))
 }
 

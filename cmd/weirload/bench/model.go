@@ -10,7 +10,7 @@ import (
 // model is what weir takes, as a sum of what each thing takes: fitted to samples, one axis at a time.
 type model struct {
 	BaseBytes float64 `json:"base_bytes"`
-	// Resources of BodyBytes. Those that clients ask for by `*` are also held encoded, as all of them are sent to whoever comes.
+	// Resources of BodyBytes, after some changes.
 	ResourceBytes      float64 `json:"bytes_per_resource_and_group"`
 	NamedResourceBytes float64 `json:"bytes_per_named_resource_and_group"`
 	BodyBytes          float64 `json:"of_which_body_bytes"`
@@ -93,14 +93,21 @@ func (p *point) held() float64 {
 type load struct {
 	clients, groups float64
 	all, named      float64 // resources of each group that clients ask for by `*`, and by name
+	encoded         bool    // all are also held as they are sent: while clients come, and in SotW always
 	bytes           float64 // of a resource
 	names           float64 // of a client
 }
 
+// around is what stands around a resource as it is sent: name, version, type URL and lengths, about.
+const around = 112
+
 // live is what the model says of the memory of one weir.
 func (m *model) live(l *load) float64 {
 	more := l.bytes - m.BodyBytes
-	resources := l.all*(m.ResourceBytes+2*more) + l.named*(m.NamedResourceBytes+more)
+	resources := l.all*(m.ResourceBytes+more) + l.named*(m.NamedResourceBytes+more)
+	if l.encoded {
+		resources += l.all * (l.bytes + around)
+	}
 	return m.BaseBytes + l.groups*(m.GroupBytes+resources) + l.clients*(m.ClientBytes+l.names*m.NameBytes)
 }
 
@@ -155,7 +162,9 @@ func (m *model) plan(r *region, each *replica) plan {
 	}
 	p := plan{deliveries: wide + narrow, cores: (wide*us + narrow*m.NamedUS) / 1e6}
 	memory := func(n float64) float64 {
-		return m.RSSFactor * m.live(&load{clients: r.clients / n, groups: r.groups, all: r.clusters, named: r.endpoints, bytes: r.bytes, names: r.names})
+		return m.RSSFactor * m.live(&load{
+			clients: r.clients / n, groups: r.groups, all: r.clusters, encoded: true, named: r.endpoints, bytes: r.bytes, names: r.names,
+		})
 	}
 	n := 1.0
 	p.why = "one is enough"

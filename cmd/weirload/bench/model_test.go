@@ -88,6 +88,25 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestLive: each of the ways to ask for resources has its own cost, and what is held encoded costs its bytes.
+func TestLive(t *testing.T) {
+	none := truth.live(&load{groups: 1, bytes: 500})
+	for name, row := range map[string]struct {
+		load load
+		want float64
+	}{
+		"by *":          {load{groups: 1, all: 10, bytes: 500}, 10 * (truth.ResourceBytes + 500 - truth.BodyBytes)},
+		"by * encoded":  {load{groups: 1, all: 10, bytes: 500, encoded: true}, 10 * (truth.ResourceBytes + 500 - truth.BodyBytes + 500 + around)},
+		"by name":       {load{groups: 1, named: 10, bytes: 500, encoded: true}, 10 * (truth.NamedResourceBytes + 500 - truth.BodyBytes)},
+		"names":         {load{groups: 1, clients: 2, names: 3, bytes: 500}, 2 * (truth.ClientBytes + 3*truth.NameBytes)},
+		"another group": {load{groups: 2, bytes: 500}, truth.GroupBytes},
+	} {
+		if got := truth.live(&row.load) - none; math.Abs(got-row.want) > 1e-6 {
+			t.Errorf("%s: %v bytes, want %v", name, got, row.want)
+		}
+	}
+}
+
 // TestPoints measures small points of every kind with real processes, and prints them.
 func TestPoints(t *testing.T) {
 	c := &scaling{study: smallStudy(t)}

@@ -178,9 +178,9 @@ const explanation = `
 snapshot, linear: go-control-plane's caches by themselves, served by its own server, one snapshot for all nodes; bare: grpc-go with one
 encoded body for all clients and nothing of xDS but subscriptions and nonces, the yardstick. weir's origin is the one named in the second
 column. Figures with a number in parentheses are of so many runs, since they take long. Server CPU is user and system time of the server's
-process, divided by the deliveries; a delivery is one change at one client. Memory of idle clients is read in a pause in which nothing is
-measured, some seconds after a collection: what is in use is objects and stacks, and resident memory is what the system counts. Diderot and xds-relay are not in the table: they are not
-dependencies of this module.
+process, divided by the deliveries; a delivery is one change at one client. Memory of idle clients is read in a pause in which nothing else
+happens: what is in use is objects and stacks after a collection, and resident is what the system counts some seconds later. Diderot and
+xds-relay are not in the table: they are not dependencies of this module.
 `
 
 // markdown writes the table, and below it what has to be known of it.

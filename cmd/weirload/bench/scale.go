@@ -146,6 +146,7 @@ func (m *model) markdown(b *strings.Builder, samples []sample) {
 	row("weir by itself, in use", "%.0f MiB", m.BaseBytes/mebi)
 	row(fmt.Sprintf("a resource of %.0f bytes that clients ask for by `*`, in each group that has it", m.BodyBytes), "%.0f bytes", m.ResourceBytes)
 	row("the same that they ask for by its name", "%.0f bytes", m.NamedResourceBytes)
+	row("a resource of `*` while clients come, and in SotW, more", "%.0f bytes", m.BodyBytes+around)
 	row("a group, besides its resources", "%.0f KiB", m.GroupBytes/1024)
 	row("a client on a connection of its own", "%.1f KiB", m.ClientBytes/1024)
 	row("a name that a client subscribes to", "%.0f bytes", m.NameBytes)
