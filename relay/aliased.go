@@ -364,6 +364,7 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 			if r := s.recordLocked(x.name); r != nil && r.is(owed) { // it is subscribed by its own name by now, and that is not answered
 				s.sentLocked(r, x.sent)
 				r.flags |= holds
+				a.later = append(a.later, x.toldName) // should it be given up before
 			} else {
 				remove(x.toldName)
 			}
@@ -379,10 +380,11 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 	if a.early == 0 {
 		a.later = slices.DeleteFunc(a.later, func(x toldName) bool {
 			_, waits := s.memberLocked(x.name)
-			if !waits && !s.coversLocked(x.name) && s.recordLocked(x.name) == nil { // a record's own answer tells of it
+			r := s.recordLocked(x.name)
+			if !waits && r == nil && !s.coversLocked(x.name) {
 				remove(x)
 			}
-			return !waits
+			return !waits && (r == nil || !r.is(owed)) // or else the record's answer tells of it
 		})
 	}
 	return base.without(listed), errs
