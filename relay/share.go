@@ -30,10 +30,11 @@ func (e *entry) left() *Variant {
 	return e.sharing.left
 }
 
-// unshare has the name stand for itself.
+// unshare has the name stand for itself. What it has came for another map: the first word that comes for its own takes the place of that, or
+// casts doubt on it (stale.go).
 func (e *entry) unshare() {
 	if e.rep() != nil {
-		e.sharing = nil
+		e.sharing, e.seenGen = nil, 0
 	}
 }
 
