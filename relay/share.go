@@ -139,8 +139,8 @@ func (k *kin) partAllLocked(u *Update) {
 	}
 }
 
-// bequeathLocked hands over what a name that is given up stands for: one of those it represents is asked, and represents the rest
-// (RELAY-71).
+// bequeathLocked hands over what a name that is given up stands for: if no other that is asked may, one of those it represents is asked, and
+// represents the rest (RELAY-71).
 func (s *shard) bequeathLocked(e *entry) {
 	if !s.group.origin.config().Share {
 		return
@@ -150,6 +150,7 @@ func (s *shard) bequeathLocked(e *entry) {
 		y := x.named.entries[e.name]
 		switch {
 		case y == nil || y.rep() != e:
+		case heir == nil && x.sharesLocked(y):
 		case heir == nil:
 			heir = y
 			y.unshare()
