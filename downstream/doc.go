@@ -86,6 +86,10 @@
 // come last and in reverse (removals.go), and not at once to a delta client that comes back and holds clusters
 // (TestRemovalsWaitForWhoComesBack).
 //
+// A name that is refused is told so with the next response of its type; where a list is sent whole, that is all of it, at once, since an error
+// alone would delete the rest (TestRefusalIsToldAtOnce, testdata/origins_refused.txt). An empty list is not sent for it (TestRefusedNames).
+// What is left meanwhile is not told of (TestRefusalsOfNamesThatLeft).
+//
 // # Many small changes
 //
 // With coalesce changes that come one after the other reach a client together: the first at once, the others once a window (coalesce.go,

@@ -53,8 +53,11 @@ type fixedKey struct {
 	delta               bool
 }
 
+// maxIdentifier is how much is told of what an origin calls itself: it is in every response.
+const maxIdentifier = 1024
+
 func newFixed(key fixedKey, instance string) *fixed {
-	f, n, identifier := &fixed{key: key}, numbers(key.delta), key.identifier+";weir="+instance
+	f, n, identifier := &fixed{key: key}, numbers(key.delta), clip(key.identifier, maxIdentifier)+";weir="+instance
 	b := appendString(nil, n.typeURL, key.typeURL)
 	b = protowire.AppendTag(b, n.controlPlane, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(1)+protowire.SizeBytes(len(identifier))))

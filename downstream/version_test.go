@@ -3,6 +3,9 @@ package downstream
 import (
 	"strings"
 	"testing"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
 )
 
 // TestOriginVersionForPeople: a delta response names the origin's version of the newest response that had to do with it, for people (VER-10). In
@@ -39,4 +42,16 @@ func TestOriginVersionForPeople(t *testing.T) {
 	}
 	says("another", "4") // the same content
 	d.gets("a version alone is no news")
+}
+
+// TestLongIdentifier: what an origin calls itself goes with every response, and leaves room in it (STREAM-10, TRANS-10).
+func TestLongIdentifier(t *testing.T) {
+	f := newFixed(fixedKey{eds, strings.Repeat("é", 1<<20), true}, "here")
+	var d discoveryv3.DeltaDiscoveryResponse
+	if err := proto.Unmarshal(f.bytes, &d); err != nil {
+		t.Fatal(err)
+	}
+	if id := d.ControlPlane.Identifier; len(id) > 1100 || !strings.HasPrefix(id, "éé") || !strings.HasSuffix(id, ";weir=here") {
+		t.Errorf("%d bytes are told", len(id))
+	}
 }

@@ -45,7 +45,8 @@
 // A client that does not take costs its position and one record for each of its names; nobody waits for it. The tombstones that
 // are kept for it are bounded: beyond the number of live entries and 1,000 more the slowest position is taken out and its
 // stream has to end (TestTombstonesEnd). An origin's response is checked structurally (RELAY-30) before it touches
-// anything; what is bad keeps its previous content (TestAccept), and a set whose first answer had it is not
+// anything; what is bad keeps its previous content (TestAccept), and so does what clients' libraries would not decode, whose streams it would
+// end (TestUndecodableIsRefused); and a set whose first answer had it is not
 // complete for who holds something before it was said again, or for a minute (refused.go, testdata/case_bad*.txt). An origin
 // that is away changes nothing: what was answered stays servable, and absence is told to nobody who asks now (RELAY-2, RELAY-38; testdata/resume.txt). Errors of members are kept one
 // for each member and 1,000 more, the newest (TestFaultsAreBounded); a client of `*` costs its place in their order. A type that makes
@@ -123,7 +124,7 @@
 //
 // # TTLs
 //
-// A body carries the moment it expires; a heartbeat, or the same body again, makes a copy that shares its bytes with another moment. That
+// A body carries the moment it expires, in a hundred years at most (TestLongTTL); a heartbeat, or the same body again, makes a copy that shares its bytes with another moment. That
 // is no change of content. Clients who are told TTLs have views of their own, where it is an event, and what is told is worked out when
 // the answer is written (ttl.go, testdata/ttl*.txt); nobody else is woken. What has expired is removed as if the origin had removed it,
 // with the origin there or away (expiry.go); so is what a client has by a set that it leaves, and keeps by name (testdata/ttl_left.txt).
