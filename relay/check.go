@@ -128,6 +128,9 @@ func (t *set) check(fail func(string, ...any)) {
 		if !t.coversLocked(name) {
 			fail("member %q: %q does not select it", name, t.selector)
 		}
+		if v := t.views[false]; v == nil && m.item != nil || v != nil && v.itemOf(m) != v.items[name] {
+			fail("member %q of %q: its item is not the one in the view", name, t.selector)
+		}
 	}
 	t.checkFaults(fail)
 }

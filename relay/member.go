@@ -10,7 +10,7 @@ type member struct {
 	uncached bool   // counted in set.uncached
 	touched  bool   // in touchedMembers
 	listed   uint64 // revision of the last response that listed it
-	rev      uint64 // revision of the last change of content
+	item     *item  // in the view of those who are told no TTLs, since it was offered last; nil: none
 }
 
 // touchedMembers are those to be offered anew, in the order in which the response speaks of them.
@@ -42,6 +42,7 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 	counts := s.hearsLocked(t, gen, func() int { return len(t.members) })
 	news, unmentioned := false, false
 	touched := &touchedMembers{}
+	t.expectMembersLocked(len(bodies))
 	for i, body := range bodies {
 		name := u.Resources[i].Name
 		m := u.memberLocked(t, i, gen)
@@ -264,4 +265,13 @@ func (t *set) mentionedLocked(m *member, gen uint32) {
 		m.seenGen = gen
 		t.listLocked(m, t.shard.rev)
 	}
+}
+
+// itemOf is the item of a member; nil: there is none. A look-up costs more than all else that is done for a member, so the member says.
+// What it says of a dead item may be over, and where there are dead ones one may be of its name.
+func (v *view) itemOf(m *member) *item {
+	if it := m.item; !v.ttl && (it == nil && v.dead == 0 || it != nil && !it.dead) {
+		return it
+	}
+	return v.items[m.name]
 }

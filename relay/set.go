@@ -339,9 +339,21 @@ func (t *set) unmentionedLocked(gen uint32) (ps []parting) {
 	return ps
 }
 
+// expectMembersLocked makes room for the members of a first answer at once: grown step by step the maps are copied several times, under the
+// lock.
+func (t *set) expectMembersLocked(n int) {
+	if len(t.members) == 0 {
+		t.members = make(map[string]*member, n)
+	}
+	for _, v := range t.views {
+		if len(v.items) == 0 {
+			v.items = make(map[string]*item, n)
+		}
+	}
+}
+
 // offerLocked shows a member's variants to every view, and forgets a member that has none left.
 func (t *set) offerLocked(m *member, rev uint64) {
-	m.rev = rev
 	t.shard.mindLocked(mortalKey{t, m.name}, m.variants)
 	t.countLocked(m)
 	for _, v := range t.views {

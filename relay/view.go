@@ -82,13 +82,18 @@ func (t *set) viewLocked(ttl bool) *view {
 
 func (t *set) dropViewLocked(v *view) {
 	delete(t.views, v.ttl)
+	if !v.ttl {
+		for _, m := range t.members {
+			m.item = nil
+		}
+	}
 	t.shard.table().room.views.Add(-1)
 }
 
 // offer brings the item of a member up to date with its variants.
 func (v *view) offer(m *member, rev uint64) {
 	chosen := pick(m.variants, v.set.shard.params)
-	it := v.items[m.name]
+	it := v.itemOf(m)
 	switch {
 	case chosen == nil && (it == nil || it.dead):
 	case chosen == nil:
@@ -124,6 +129,9 @@ func (v *view) offer(m *member, rev uint64) {
 		v.unlink(it)
 		v.gone(it)
 		v.born(it, chosen, rev)
+	}
+	if !v.ttl {
+		m.item = it
 	}
 }
 
