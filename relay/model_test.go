@@ -12,29 +12,18 @@ import (
 )
 
 var (
-	seed  = flag.Uint64("seed", 0, "seed of the random tests; 0: a new one, which is printed, or 1 where a kind is not random")
+	seed  = flag.Uint64("seed", 0, "seed of the random tests; 0: a new one, which is printed")
 	steps = flag.Int("steps", 3000, "steps of each random test")
 )
 
-// fixed reports whether a kind is played with one seed unless told otherwise: on rare seeds, about one in a hundred (5038 of
-// "aliases restarts", 5051 of "aliases no-versions"), its judge is known to raise alarms that nobody has traced to an end. Of the seeds of
-// those with parameters that were known all are, and one alarm more was seen whose seed is lost.
-func fixed(kind string) bool {
-	return strings.HasPrefix(kind, "aliases") || kind == "sotw params restarts" || strings.HasSuffix(kind, "params shared")
-}
-
-func newRand(t *testing.T, kind string) *rand.Rand {
-	s := newSeed(t, kind)
+func newRand(t *testing.T) *rand.Rand {
+	s := newSeed(t)
 	return rand.New(rand.NewPCG(s, s))
 }
 
-func newSeed(t *testing.T, kind string) uint64 {
+func newSeed(t *testing.T) uint64 {
 	s := *seed
-	switch {
-	case s != 0:
-	case fixed(kind):
-		s = 1
-	default:
+	if s == 0 {
 		s = uint64(time.Now().UnixNano())
 	}
 	t.Logf("repeat with -seed %d", s)
@@ -50,11 +39,10 @@ func newSeed(t *testing.T, kind string) uint64 {
 // scripts (globs_names*.txt, globs_overlap.txt, namespaces_wildcard.txt): what is asked twice on one stream origins answer in ways too
 // different for one origin to stand for; errors of members are left to faults_glob.txt and globs_errors.txt.
 func TestConvergence(t *testing.T) {
-	revivals, heartbeats, returned, repeats, played := 0, 0, 0, 0, 0
+	played, revivals, heartbeats, returned, repeats, alarms, waited := 0, 0, 0, 0, 0, 0, 0
 	for _, k := range modelKinds {
 		t.Run(k, func(t *testing.T) {
-			played++
-			rounds, rnd := 1, newRand(t, k)
+			rounds, rnd := 1, newRand(t)
 			if strings.HasSuffix(k, "ttl") {
 				rounds = 2 // what is counted below is rare
 			}
@@ -66,17 +54,20 @@ func TestConvergence(t *testing.T) {
 					t.Errorf("no bodies were lost by expiry")
 				}
 				revivals, heartbeats, returned = revivals+m.revivals, heartbeats+m.heartbeats, returned+m.promises.returned
-				repeats += m.repeats
+				alarms, waited = alarms+m.alarms, waited+m.waited
+				if m.sotw {
+					repeats += m.repeats
+				}
 			}
+			played++
 		})
 	}
 	for _, k := range paramKinds {
-		t.Run(k, func(t *testing.T) { playParams(t, newRand(t, k), k) })
+		t.Run(k, func(t *testing.T) { playParams(t, newRand(t), k) })
 	}
-	// What is too rare to be in each game is in some of them.
-	if *steps >= 3000 && played == len(modelKinds) && (revivals == 0 || heartbeats == 0 || returned == 0 || repeats == 0) {
-		t.Errorf("of what had retired %d bodies were given out, %d heartbeats were told, %d names came back that had expired, and %d resources "+
-			"in a list were held already", revivals, heartbeats, returned, repeats)
+	if *steps >= 3000 && played == len(modelKinds) && (revivals == 0 || heartbeats == 0 || returned == 0 || repeats == 0 || alarms == 0 || waited == 0) {
+		t.Errorf("of what had retired %d bodies were given out, %d heartbeats were told, %d names came back that had expired, lists had %d bodies again, %d mass removals were held, and %d bodies and removals waited",
+			revivals, heartbeats, returned, repeats, alarms, waited)
 	}
 }
 
@@ -93,10 +84,7 @@ func (m *model) play() {
 			m.forget()
 		}
 	}
-	if *steps >= 3000 && (m.has("guarded") && !m.aliased() && m.alarms == 0 || m.has("frozen") && m.waited == 0) {
-		t.Errorf("%d mass removals were held, %d bodies and removals waited", m.alarms, m.waited)
-	}
-	t.Logf("%d types were refused, %d bodies had retired, %d heartbeats were told", m.refusals, m.revivals, m.heartbeats)
+	t.Logf("%d types were refused, %d bodies had retired, %d heartbeats were told, %d came again", m.refusals, m.revivals, m.heartbeats, m.repeats)
 }
 
 var modelKinds = []string{

@@ -13,7 +13,7 @@ func TestConvergenceRepeats(t *testing.T) {
 	*steps = min(*steps, 600)
 	for _, k := range modelKinds {
 		t.Run(k, func(t *testing.T) {
-			repeats(t, k, func(rnd *rand.Rand) []string {
+			repeats(t, func(rnd *rand.Rand) []string {
 				m := newModel(t, rnd, k)
 				m.play()
 				return m.log
@@ -22,13 +22,13 @@ func TestConvergenceRepeats(t *testing.T) {
 	}
 	for _, k := range paramKinds {
 		t.Run(k, func(t *testing.T) {
-			repeats(t, k, func(rnd *rand.Rand) []string { return playParams(t, rnd, k).log })
+			repeats(t, func(rnd *rand.Rand) []string { return playParams(t, rnd, k).log })
 		})
 	}
 }
 
-func repeats(t *testing.T, kind string, play func(*rand.Rand) []string) {
-	s := newSeed(t, kind)
+func repeats(t *testing.T, play func(*rand.Rand) []string) {
+	s := newSeed(t)
 	first, second := play(rand.New(rand.NewPCG(s, s))), play(rand.New(rand.NewPCG(s, s)))
 	for i := range max(len(first), len(second)) {
 		if i >= len(first) || i >= len(second) || first[i] != second[i] {
