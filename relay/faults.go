@@ -80,11 +80,11 @@ func (t *faults) keeps(name string, gen uint32) bool {
 	return f != nil && f.gen == gen
 }
 
-// stays has the error of a name stand on the stream of generation gen too: its body came, and waits because the origin is frozen.
-func (t *faults) stays(name string, gen uint32) {
-	if f := t.byName[name]; f != nil {
-		f.gen = gen
-	}
+// stays has the error of a name stand on the stream of generation gen too, as if it were stated again: its body came, and waits because
+// the origin is frozen. It reports whether it has to be told, to those who have not heard it.
+func (t *faults) stays(name string, gen uint32, rev uint64) bool {
+	f := t.byName[name]
+	return f != nil && t.state(f.err, gen, rev)
 }
 
 // bound forgets the oldest errors beyond what is kept and returns how many.

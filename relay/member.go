@@ -40,7 +40,7 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 	}
 	ended := t.answeredGen != gen && t.rollFaultsLocked(rev)
 	counts := s.hearsLocked(t, gen, func() int { return len(t.members) })
-	news, unmentioned := false, false
+	news, unmentioned, stays := false, false, false
 	touched := &touchedMembers{}
 	t.expectMembersLocked(len(bodies))
 	for i, body := range bodies {
@@ -53,7 +53,7 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 		t.guard.cancelLocked(identity{name, body.Constraints.Key()})
 		if !s.passesLocked(t, body, m.bodies()) {
 			t.mentionedLocked(m, gen)
-			t.faults.stays(name, gen)
+			stays = t.faults.stays(name, gen, rev) || stays
 			a.Waiting++
 			continue
 		}
@@ -78,7 +78,7 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 	kept, confirmed := s.screenLocked(t, t.leavingLocked(u, rev, gen), counts, u.Full)
 	a.Waiting += s.waitingLocked(t, kept)
 	ended = t.removeMembersLocked(a, u, touched, kept) || ended
-	stated := t.failMembersLocked(a, u, touched, kept, rev, gen)
+	stated := t.failMembersLocked(a, u, touched, kept, rev, gen) || stays
 	ended = t.omitMembersLocked(a, u, touched, kept, rev, gen) || ended
 	t.offerAllLocked(touched, rev)
 	if (unmentioned || stated) && t.sweepGen == gen {
