@@ -46,6 +46,7 @@ func (m *paramModel) run(l *paramLane) {
 			l.Open(m.now, 0)
 			m.logf("lane %d opens", l.index)
 		}
+		m.now = m.now.Add(1) // no two requests are made at once, and which was first counts (lateLocked)
 		asks, reopen := l.Take(m.now, m.sotw)
 		for _, a := range asks {
 			m.ask(l, a)
