@@ -138,7 +138,7 @@ func (m *model) subscribeOne(c *modelSub) {
 		return
 	}
 	kept := func(n string) bool {
-		return m.wants(c, n) || c.named1(c.aliases[n]) && (!c.delta || n != name || c.keepsBy(c.aliases[n], n))
+		return m.wants(c, n) || c.named1(c.aliases[n]) && (n != name || !c.delta && !SentWhole(c.typeURL) || c.keepsBy(c.aliases[n], n))
 	}
 	maps.DeleteFunc(c.held, func(n string, _ int) bool { return !kept(n) })
 	maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !kept(n) })
