@@ -181,7 +181,8 @@
 // without what is in error for the moment and not held here. Nor
 // does it say NOT_FOUND of what has expired. Both kinds of clients, those who are told TTLs and others, on one wildcard cost two views of
 // it. An alias that only a member of `*` lists is still asked by name: who names one gets what the origin
-// answers. Who leaves `*` before it is told of an update that drops an alias of its may keep what it has by that alias.
+// answers. A delta client that gives up a resource of which it was sent another form than the present one may be told that it is gone when
+// an alias that waits for its answer has it: it may have kept it by that.
 // What a delta origin had refused, and does not say again for a minute while it says other things, is missing from a set that was not
 // complete before: who holds it loses it.
 // What a transient error keeps in a set that was restored is told to who comes back, though it may hold something newer; a name in
