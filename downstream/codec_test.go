@@ -26,7 +26,7 @@ func unmarshal(tb testing.TB, r *response, m proto.Message) {
 // TestEncode compares what is written by hand with the generated messages, field by field.
 func TestEncode(t *testing.T) {
 	d := draft{
-		version: "v", prefix: "n.", refusals: []refusal{{"bad", "", &reason{code: codes.PermissionDenied, text: "why"}}},
+		version: "v", prefix: "n.", refusals: []refusal{{"bad", "", 0, &reason{code: codes.PermissionDenied, text: "why"}}},
 	}
 	encode := func(delta bool) *response {
 		r := &response{nonce: 7}

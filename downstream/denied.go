@@ -1,7 +1,6 @@
 package downstream
 
 import (
-	"hash/maphash"
 	"time"
 
 	"github.com/weir-xds/weir/relay"
@@ -52,9 +51,9 @@ func (s *session) deniedLocked(now time.Time, st *streamType, denied []relay.Den
 	if len(denied) == 0 {
 		return nil
 	}
-	about, params := "", ""
+	about := ""
 	if at != nil {
-		about, params = s.about(at.params), locatorKey("", at.params)
+		about = s.about(at.params)
 	}
 	var why *reason
 	for _, d := range denied {
@@ -65,17 +64,21 @@ func (s *session) deniedLocked(now time.Time, st *streamType, denied []relay.Den
 			why = limitReason(d.Limit, d.Most, noRoom[d.Limit])
 		}
 		s.shortLocked(now, d.Limit)
+		named := d.Name
+		if at != nil {
+			named = locatorKey(d.Name, at.params)
+		}
+		key := s.refusalKey(named)
 		if !s.delta {
-			hash := maphash.String(s.cfg.seed, params+d.Name)
 			if st.denied == nil {
 				st.denied = map[uint64]struct{}{}
 			}
-			st.denied[hash] = struct{}{}
-			if _, told := before[hash]; told {
+			st.denied[key] = struct{}{}
+			if _, told := before[key]; told {
 				continue
 			}
 		}
-		s.refuseAboutLocked(st, d.Name, about, why)
+		s.refuseAboutLocked(st, d.Name, about, key, why)
 	}
 	if why != nil && why.limit == "memory" && s.untoldLocked(0) {
 		return s.cfg.full(why.limit, denied[0].Most, "more names are refused than their clients take note of")

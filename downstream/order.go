@@ -60,6 +60,9 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 		took, blocked = !untaken, untaken
 	}
 	if took {
+		if s.tellsWhole(st) {
+			st.sub.Insist()
+		}
 		if st.held = s.takeOneLocked(now, st, w); st.held != nil {
 			st.changed = changed
 			st.owes(now)
@@ -226,18 +229,19 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 	x, r, parts := sent{at: now, real: a != nil}, newResponse(st, !s.delta && st.wildcard), []part{{}}
 	d := draft{prefix: s.prefix, refusals: s.takeRefusalsLocked(st)}
 	if a != nil {
-		x.told, d.errors = a.Told(), a.Errors
+		x.told = a.Told()
 		s.warm.noteClusters(a.Follow)
 		st.sentVersion, s.served = a.Version, true
 		if !a.Waiting {
 			st.answered()
 		}
 		st.answers++
-		pieces := a.Pieces(s.delta, now, r.one[:0])
-		if units := a.Units(s.delta, now); s.delta {
+		pieces, one := a.Pieces(s.delta, now, r.one[:0]), [1]relay.Unit{}
+		if units := a.Units(s.delta, now, one[:0]); s.delta {
 			parts = cutUnits(cut(parts[:0], pieces, messageBytes), units, messageBytes)
+			parts = cutErrors(parts, a.Errors, messageBytes)
 		} else {
-			parts[0].pieces = pieces
+			parts[0].pieces, parts[0].errors = pieces, a.Errors
 			for _, u := range units {
 				parts[0].pieces[relay.Pairs] = append(parts[0].pieces[relay.Pairs], u.Pieces...)
 			}
@@ -250,11 +254,11 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 	for i := range parts {
 		if i > 0 {
 			r = newResponse(st, true)
-			d.refusals, d.errors = nil, nil
+			d.refusals = nil
 			x.several = append(x.several, s.lastNonce)
 		}
 		s.lastNonce++ // unique in the stream (NONCE-1)
-		r.nonce, d.gone = s.lastNonce, parts[i].gone
+		r.nonce, d.gone, d.errors = s.lastNonce, parts[i].gone, parts[i].errors
 		r.encode(f, &d, &parts[i])
 		out = append(out, r)
 	}

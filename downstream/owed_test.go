@@ -82,7 +82,11 @@ func BenchmarkFirstClusters(b *testing.B) {
 	for i := range ends {
 		p := r.client(true)
 		p.subscribes(cds)
-		p.session.wrote(r.now, p.session.take(r.now))
+		batch := p.session.take(r.now)
+		if len(batch) == 0 || batch[0].size < len(words)*len("cluster-0=eds") {
+			b.Fatal("there is no first state")
+		}
+		p.session.wrote(r.now, batch)
 		ends[i] = p.session
 	}
 	runtime.GC()

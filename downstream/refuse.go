@@ -1,6 +1,8 @@
 package downstream
 
 import (
+	"hash/maphash"
+	"slices"
 	"strings"
 
 	"github.com/weir-xds/weir/relay"
@@ -105,11 +107,14 @@ func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason)
 
 // refuseLocked notes a name that is not served, to be told so; `*` carries no error (ABS-12).
 func (s *session) refuseLocked(st *streamType, name string, why *reason) {
-	s.refuseAboutLocked(st, name, "", why)
+	s.refuseAboutLocked(st, name, "", s.refusalKey(name), why)
 }
 
+// refusalKey is what a refusal is found by that is not told yet: of a name, or of what locatorKey makes of a locator.
+func (s *session) refusalKey(named string) uint64 { return maphash.String(s.cfg.seed, named) }
+
 // refuseAboutLocked is refuseLocked for a name with parameters, of which about are the constraints.
-func (s *session) refuseAboutLocked(st *streamType, name, about string, why *reason) {
+func (s *session) refuseAboutLocked(st *streamType, name, about string, key uint64, why *reason) {
 	st.refusedCount++
 	if why.limit != "" {
 		s.cfg.metrics.LimitRejection(why.limit)
@@ -118,10 +123,28 @@ func (s *session) refuseAboutLocked(st *streamType, name, about string, why *rea
 		}
 	}
 	if name != relay.Wildcard {
-		r := refusal{strings.Clone(shown(name)), about, why}
+		r := refusal{strings.Clone(shown(name)), about, key, why}
 		st.refusals = append(st.refusals, r)
 		s.untoldLocked(r.kept())
 	}
+}
+
+// unnamedLocked lets go of refusals that are not told yet, and whose names the client has left: it would take them for news of what it does
+// not ask for.
+func (s *session) unnamedLocked(st *streamType, left func(key uint64) bool) {
+	st.refusals = slices.DeleteFunc(st.refusals, func(r refusal) bool {
+		if !left(r.key) {
+			return false
+		}
+		s.untoldLocked(-r.kept())
+		return true
+	})
+}
+
+// tellsWhole reports whether refusals wait to be told by a list that is sent whole: there they go with all else, since they alone would
+// delete it (SOTW-9). It is sent for their sake, as soon as it can be.
+func (s *session) tellsWhole(st *streamType) bool {
+	return len(st.refusals) > 0 && !s.delta && (st.wildcard || relay.SentWhole(st.typeURL)) && !st.sub.None()
 }
 
 // untoldLocked notes what refusals cost until they are told.
@@ -142,6 +165,9 @@ func (s *session) takeRefusalsLocked(st *streamType) []refusal {
 		told += now[i].kept()
 	}
 	s.untoldLocked(-told)
+	if s.tellsWhole(st) { // with the next list
+		st.sub.Remind()
+	}
 	return now
 }
 

@@ -104,6 +104,7 @@ func numbers(delta bool) *fieldNumbers {
 type refusal struct {
 	name  string
 	about string // constraints, as the fields of a ResourceName: it is refused for parameters that these match; "": for all
+	key   uint64 // of what the client named (refusalKey)
 	why   *reason
 }
 
@@ -111,7 +112,7 @@ type refusal struct {
 func (r *refusal) size() int { return len(r.name) + len(r.about) + len(r.why.text) + 32 }
 
 // kept is what it takes until it is told.
-func (r *refusal) kept() int { return len(r.name) + len(r.about) + 40 }
+func (r *refusal) kept() int { return len(r.name) + len(r.about) + 48 }
 
 // draft is what nobody shares of a response, before it is encoded.
 type draft struct {
@@ -191,7 +192,8 @@ func appendString(b []byte, field protowire.Number, s string) []byte {
 type part struct {
 	pieces relay.Pieces
 	gone   []relay.Gone
-	size   int // of the pieces, and about that of what is gone
+	errors []*relay.NameError
+	size   int // of the pieces, and about that of all else
 }
 
 const (
@@ -236,12 +238,29 @@ func cutUnits(parts []part, units []relay.Unit, most int) []part {
 		}
 		last := &parts[len(parts)-1]
 		if fresh {
-			last.pieces = relay.Pieces{} // not to write behind what others share
+			last.pieces = relay.Pieces{relay.Plain: slices.Clip(u.Pieces)} // not to write behind what others share
+		} else {
+			last.pieces[relay.Plain] = append(last.pieces[relay.Plain], u.Pieces...)
 		}
-		last.pieces[relay.Plain] = append(last.pieces[relay.Plain], u.Pieces...)
 		last.gone = append(last.gone, u.Removed...)
 		last.size += u.Size
 		fresh = false
+	}
+	return parts
+}
+
+// cutErrors divides what is told of names instead of resources: it goes where there is room.
+func cutErrors(parts []part, errs []*relay.NameError, most int) []part {
+	for i, from := 0, 0; len(errs[from:]) > 0; i++ {
+		if i == len(parts) {
+			parts = append(parts, part{})
+		}
+		p, to := &parts[i], from
+		for to < len(errs) && (p.size == 0 || p.size+errs[to].Size() <= most) {
+			p.size += errs[to].Size()
+			to++
+		}
+		p.errors, from = errs[from:to:to], to
 	}
 	return parts
 }

@@ -248,6 +248,7 @@ type message struct {
 	typeURL, nonce, version, identifier string
 	words                               []string          // name=body, -name, !name:CODE, sorted in that order
 	versions                            map[string]string // of the resources, in delta
+	size                                int
 }
 
 func (r *rig) client(delta bool) *clientEnd {
@@ -387,7 +388,7 @@ func decode(tb testing.TB, r *response, delta bool) *message {
 	if len(b) != r.size {
 		tb.Fatalf("the response counts %d bytes, and has %d", r.size, len(b))
 	}
-	m := &message{versions: map[string]string{}}
+	m := &message{versions: map[string]string{}, size: len(b)}
 	var errs []*discoveryv3.ResourceError
 	if delta {
 		d := &discoveryv3.DeltaDiscoveryResponse{}

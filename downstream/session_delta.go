@@ -8,6 +8,7 @@ import (
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
 )
 
@@ -83,10 +84,11 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, in *content, fi
 		refused = append(refused, name)
 	})
 	s.locatorsLocked(st, &to, in.locators, func(name string, p constraints.Params, why *reason) {
-		s.refuseAboutLocked(st, name, s.about(p), why)
+		s.refuseAboutLocked(st, name, s.about(p), s.refusalKey(locatorKey(name, p)), why)
 	})
 	s.leaveLocatorsLocked(st, &to, in.leaving)
 	if st.barred {
+		s.unsubscribedLocked(st, in.unsubscribe.strings(), in.leaving)
 		return s.countNamesLocked(st)
 	}
 	var initial map[string]string
@@ -109,10 +111,26 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, in *content, fi
 	if err := s.updateLocked(now, st, to, gone, initial, first); err != nil {
 		return err
 	}
+	s.unsubscribedLocked(st, gone, in.leaving)
 	if st.rest != nil && st.sub.Standing().Sets == 0 { // what a set may cover is still to be told (WILD-9)
 		st.rest.forget(gone)
 	}
 	return s.countNamesLocked(st)
+}
+
+// unsubscribedLocked lets go of the refusals of what is unsubscribed.
+func (s *session) unsubscribedLocked(st *streamType, names []string, locators []*discoveryv3.ResourceLocator) {
+	if len(st.refusals) == 0 {
+		return
+	}
+	left := make(map[uint64]bool, len(names)+len(locators))
+	for _, name := range names {
+		left[s.refusalKey(name)] = true
+	}
+	for _, l := range locators {
+		left[s.refusalKey(locatorKey(l.GetName(), constraints.NewParams(l.GetDynamicParameters())))] = true
+	}
+	s.unnamedLocked(st, func(key uint64) bool { return left[key] })
 }
 
 // spacesLocked is which names with slashes stand for all virtual hosts of a route configuration: those that the client has

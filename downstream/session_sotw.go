@@ -87,7 +87,25 @@ func (s *session) listLocked(now time.Time, st *streamType, in *content) error {
 	if err := s.replaceLocked(now, st, to, version); err != nil {
 		return err
 	}
+	if len(st.refusals) > 0 {
+		s.stillNamedLocked(st)
+	}
+	if s.tellsWhole(st) {
+		st.sub.Remind()
+	}
 	return s.countNamesLocked(st)
+}
+
+// stillNamedLocked lets go of the refusals of names that the list has no more.
+func (s *session) stillNamedLocked(st *streamType) {
+	named := make(map[uint64]bool, len(st.refused))
+	for key := range st.refused {
+		named[s.refusalKey(key)] = true
+	}
+	s.unnamedLocked(st, func(key uint64) bool {
+		_, denied := st.denied[key]
+		return !denied && !named[key]
+	})
 }
 
 // replaceLocked hands a list to the table, to each group its part of it.
@@ -173,7 +191,7 @@ func (s *session) siftLocked(st *streamType, names []string, locators []*discove
 		key = strings.Clone(key)
 		st.refused[key] = struct{}{}
 		if _, known := before[key]; !known {
-			s.refuseAboutLocked(st, name, s.about(p), why)
+			s.refuseAboutLocked(st, name, s.about(p), s.refusalKey(key), why)
 		}
 	}
 	to := s.routeLocked(st, names, func(name string, why *reason) { refuse(name, name, constraints.Params{}, why) })

@@ -129,19 +129,19 @@ func (s *session) status() ClientStatus {
 	slices.Sort(c.Dedicated)
 	c.Types = make([]TypeStatus, 0, len(s.types))
 	for _, st := range s.types {
-		c.Types = append(c.Types, st.status(s.cfg.origin))
+		c.Types = append(c.Types, st.status(s.cfg.origin, s.delta))
 	}
 	return c
 }
 
-func (st *streamType) status(own *relay.Origin) TypeStatus {
+func (st *streamType) status(own *relay.Origin, delta bool) TypeStatus {
 	t := TypeStatus{
 		TypeURL: st.typeURL, SentVersion: st.sentVersion, AckedVersion: st.ackedVersion, Responses: st.responses,
 		UnsyncedSince: st.lacksSince(), Nacks: st.nacks, LastNack: st.lastNack,
 		Refused: st.refusedCount, Held: st.heldCount, Cold: st.coldCount,
 	}
-	if relay.IsSecret(st.typeURL) {
-		t.SentVersion, t.AckedVersion = "", "" // digests (RELAY-76)
+	if delta || relay.IsSecret(st.typeURL) {
+		t.SentVersion, t.AckedVersion = "", "" // for people (VER-10); digests (RELAY-76)
 	}
 	if len(st.unanswered) > 0 {
 		t.InFlightSince = st.unanswered[0].at

@@ -28,7 +28,7 @@ type streamType struct {
 	listed   bool // SotW: a list was recorded, with hash list
 	list     uint64
 	refused  map[string]struct{} // SotW: names of the list that were refused
-	denied   map[uint64]struct{} // SotW: hashes of those that the table had no room for
+	denied   map[uint64]struct{} // SotW: keys (refusalKey) of those that the table had no room for
 	refusals []refusal           // to be told
 	names    int                 // counted in session.names
 	blank    bool                // SotW: one empty response is due (TRANS-7)

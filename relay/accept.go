@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-xds/weir/constraints"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -131,6 +132,9 @@ func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 		Update: Update{TypeURL: r.TypeURL, Full: !r.delta, Version: r.Version, wire: true},
 		seen:   newIndex(len(r.resources)), maxName: maxName, delta: r.delta, fields: f,
 	}
+	for _, why := range r.bad {
+		a.reject("", "%s", why)
+	}
 	if r.delta && r.Nonce == "" {
 		a.reject("", "response has no nonce")
 	}
@@ -223,7 +227,14 @@ func (a *acceptance) parseAny(b []byte, r *Resource) error {
 		return parseResource(value, r)
 	}
 	r.Any = b
-	r.Name = a.fields.bareName(a.TypeURL, value) // RELAY-14
+	return a.nameBody(r, value)
+}
+
+// nameBody gives a resource of a SotW response the name that its body has (RELAY-14).
+func (a *acceptance) nameBody(r *Resource, payload []byte) error {
+	if r.Name = a.fields.bareName(a.TypeURL, payload); r.Name == "" && Named(a.TypeURL) {
+		return fields(payload, func(protowire.Number, []byte, uint64) error { return nil }) // it may not have been read so far
+	}
 	return nil
 }
 
@@ -234,8 +245,21 @@ func (a *acceptance) check(r *Resource) string {
 			return why
 		}
 	}
+	if r.Name == "" && !a.delta && r.Any != nil { // a wrapper need not say it
+		if t, payload, err := anyParts(r.Any); err == nil && a.is(string(t)) {
+			if err := a.nameBody(r, payload); err != nil {
+				return "payload does not decode: " + err.Error()
+			}
+		}
+	}
 	if why := a.checkName(r.Name); why != "" {
 		return why
+	}
+	if !utf8.ValidString(r.Version) {
+		return "version is not valid UTF-8"
+	}
+	if err := checkMetadata(r.metadata); err != nil {
+		return "metadata does not decode: " + err.Error()
 	}
 	if slices.ContainsFunc(r.Aliases, func(s string) bool { return !utf8.ValidString(s) }) {
 		return "alias is not valid UTF-8"
@@ -251,7 +275,7 @@ func (a *acceptance) check(r *Resource) string {
 	if r.payloadType, r.payload, err = anyParts(r.Any); err != nil {
 		return "payload does not decode: " + err.Error()
 	}
-	if t := string(r.payloadType); t != a.TypeURL && t != redirectType {
+	if t := string(r.payloadType); !a.is(t) && t != redirectType {
 		return fmt.Sprintf("payload has type %s", quote(t))
 	}
 	if r.Name == "" && !a.delta {
@@ -260,6 +284,23 @@ func (a *acceptance) check(r *Resource) string {
 		r.Name, r.Nameless = namelessKey+hex.EncodeToString(d[:]), true
 	}
 	return ""
+}
+
+// mostNested is how many messages within messages the metadata may have. It is sent on as it came, and what clients' libraries take is 100 in
+// all.
+const mostNested = 90
+
+// checkMetadata reports whether clients can decode it: unlike a payload it is a part of the response that brings it.
+func checkMetadata(b []byte) error {
+	if b == nil {
+		return nil
+	}
+	return proto.UnmarshalOptions{AllowPartial: true, RecursionLimit: mostNested}.Unmarshal(b, &corev3.Metadata{})
+}
+
+// is reports whether a type is that of the response, under whichever name it has (V2-5).
+func (a *acceptance) is(typeURL string) bool {
+	return typeURL == a.TypeURL || typeURL != "" && typeURL == otherSpelling(a.TypeURL)
 }
 
 // checkName is the judgement on a name of whatever an origin speaks of.

@@ -69,6 +69,13 @@ func TestAccept(t *testing.T) {
 		{"delta", delta(nil, res("a", c("a")), res("b", c("b"))), []string{"a", "b"}, ""},
 		{"SotW bare (RELAY-14)", sotw(c("a"), c("b")), []string{"a", "b"}, ""},
 		{"SotW wrapped (SOTW-13)", sotw(mustAny(t, res("a", c("a"))), c("b")), []string{"a", "b"}, ""},
+		{"SotW wrapped without a name: that of the body (SOTW-13)", sotw(mustAny(t, res("", c("a"))), c("b")), []string{"a", "b"}, ""},
+		{"and it is the same resource", sotw(mustAny(t, res("", c("a"))), c("a")), []string{"a"}, `resource "a": listed twice`},
+		{"SotW wrapped with constraints without a name", sotw(mustAny(t, &discoveryv3.Resource{
+			Resource: c("a"), ResourceName: &discoveryv3.ResourceName{DynamicParameterConstraints: prodOnly},
+		})), []string{"a"}, ""},
+		{"SotW wrapped, of another type, without a name", sotw(mustAny(t, res("", mustAny(t, &corev3.Node{Id: "x"}))), c("b")), []string{"b"}, "payload has type"},
+		{"SotW wrapped without name and payload", sotw(mustAny(t, &discoveryv3.Resource{Version: "1"}), c("b")), []string{"b"}, "neither name nor payload"},
 		{"no nonce", &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Resources: []*discoveryv3.Resource{res("a", c("a"))}}, []string{"a"}, "no nonce"},
 		{"another type", delta(nil, res("a", mustAny(t, &corev3.Node{})), res("b", c("b"))), []string{"b"}, `resource 0 "a": payload has type`},
 		{"twice the same", delta(nil, res("a", c("a")), res("a", c("a"))), []string{"a"}, `resource "a": listed twice`},

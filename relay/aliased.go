@@ -12,7 +12,8 @@ type aliased struct {
 	by map[string][]*record // the reverse, by canonical name
 
 	// Of a client that came back: claims are what it says it holds, as long as names of its first request (early of them) may turn out to be
-	// aliases of that. later are those of them that are to be removed unless they do.
+	// aliases of that. later are those of them that are to be removed unless they do. So it is with what a client gave up and may keep by
+	// aliases that it waits for.
 	claims map[string]Digest
 	spelt  map[string]string // of claims
 	later  []toldName
@@ -82,9 +83,15 @@ func (a *aliased) set(r *record, name, spelt string) {
 	a.by[name] = append(a.by[name], r)
 }
 
+// unresolvedLocked reports whether the name is one that the origin has yet to say anything of, for this client: v is what a lost alias stood
+// for, and the client was not told so (ALIAS-4).
+func (s *Sub) unresolvedLocked(r *record, v *Variant) bool {
+	return v != nil && r.entry.lost && !(r.is(holds) && s.alias.resource(r) == v.Name)
+}
+
 // standsForLocked notes what the client is being sent for a record.
 func (s *Sub) standsForLocked(r *record, v *Variant) {
-	if was := s.alias.resource(r); was != v.Name && r.is(holds) {
+	if was := s.alias.resource(r); s.delta && was != v.Name && r.is(holds) {
 		a := s.aliasesLocked()
 		a.left = append(a.left, leaving{toldName: a.told(r), record: r, sent: r.sent})
 	}
@@ -147,7 +154,7 @@ func (s *Sub) claimAliasesLocked() {
 	if s.alias.early == 0 {
 		return
 	}
-	s.alias.claims, s.alias.spelt = maps.Clone(s.initial), s.stated
+	s.alias.claims, s.alias.spelt = maps.Clone(s.initial), maps.Clone(s.stated)
 	if s.pos != nil {
 		return // what the set does not have is found when it is told
 	}
@@ -244,12 +251,39 @@ func (s *Sub) keepByAliasLocked(p *position) {
 		if it.birth > p.sent || it.dead && it.rev <= p.sent {
 			continue
 		}
-		d := it.variant.Digest
 		if it.rev > p.sent {
-			d = Digest{} // of the one before
+			s.mayKeepLocked(toldName{it.variant.Name, it.variant.spelt})
+			continue
 		}
-		s.keepAsLocked(it.variant, d)
+		s.keepAsLocked(it.variant, it.variant.Digest)
 	}
+}
+
+// mayKeepLocked: a delta client gives up a resource of which it was sent another form than the present one. That may have listed any alias
+// that waits for its answer: then it keeps by that what it has, and is told if the alias stands for something else.
+func (s *Sub) mayKeepLocked(x toldName) {
+	if s.shard.named.other.held == nil { // no alias was ever seen
+		return
+	}
+	a, waits := s.aliasesLocked(), false
+	for r := range s.records.all() {
+		if waits = waits || r.is(early); r.is(owed) && !r.is(early) && r.sent == (Digest{}) && r.entry.name != x.name {
+			waits = true // it holds nothing by it, though it may be marked so (dueLocked)
+			r.flags |= early
+			a.early++
+		}
+	}
+	if !waits {
+		return
+	}
+	if a.claims == nil {
+		a.claims = map[string]Digest{}
+	}
+	if a.spelt == nil {
+		a.spelt = map[string]string{}
+	}
+	a.claims[x.name], a.spelt[x.name] = Digest{}, x.spelt
+	a.later = append(a.later, x)
 }
 
 // keepAsLocked: what the client has of a resource, in that form, is from now on what its aliases stand for that are not answered.
@@ -330,6 +364,7 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 			if r := s.recordLocked(x.name); r != nil && r.is(owed) { // it is subscribed by its own name by now, and that is not answered
 				s.sentLocked(r, x.sent)
 				r.flags |= holds
+				a.later = append(a.later, x.toldName) // should it be given up before
 			} else {
 				remove(x.toldName)
 			}
@@ -345,10 +380,11 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 	if a.early == 0 {
 		a.later = slices.DeleteFunc(a.later, func(x toldName) bool {
 			_, waits := s.memberLocked(x.name)
-			if !waits && !s.coversLocked(x.name) {
+			r := s.recordLocked(x.name)
+			if !waits && r == nil && !s.coversLocked(x.name) {
 				remove(x)
 			}
-			return !waits
+			return !waits && (r == nil || !r.is(owed)) // or else the record's answer tells of it
 		})
 	}
 	return base.without(listed), errs

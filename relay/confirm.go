@@ -24,8 +24,11 @@ func (r *record) heldBack() bool {
 		return false
 	}
 	if !r.is(claimed | returned | early) { // by the alias it would have what it says it holds by the name
-		own := e.chosen
-		return own != nil && own.Name != e.name && r.sub.recordLocked(own.Name) != nil && r.sub.recordLocked(own.Name).is(claimed)
+		if own := e.chosen; own != nil && own.Name != e.name {
+			named := r.sub.recordLocked(own.Name)
+			return named != nil && named.is(claimed|returned)
+		}
+		return false
 	}
 	return !e.mute || !r.sub.wholeLocked() || !r.sub.shard.isAskedLocked(e)
 }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"strings"
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
@@ -113,7 +114,8 @@ func parseNameError(b []byte) (*NameError, *discoveryv3.DynamicParameterConstrai
 	e.Name, e.spelt = spell(m.GetResourceName().GetName())
 	if proto.Size(d) > maxErrorText {
 		d = proto.CloneOf(d)
-		d.Details, d.Message = nil, d.Message[:min(len(d.Message), maxErrorText)]
+		d.Details, d.Message = nil, strings.ToValidUTF8(d.Message[:min(len(d.Message), maxErrorText)], "") // half a character does not encode
+		d.ProtoReflect().SetUnknown(nil)
 	}
 	e.Message = d.GetMessage()
 	var err error
@@ -138,8 +140,10 @@ func (s *Sub) faultLocked(r *record, what saying) *NameError {
 	}
 	switch f := e.fault; {
 	case f == nil:
-		r.setFault(nil)
-		return nil
+		if what == removal {
+			r.setFault(nil)
+		}
+		return nil // else the client remembers what it was told until the resource arrives, which may be held back yet (ABS-7)
 	case f == r.fault(), f.own && s.delta:
 		return nil
 	case (!s.shard.isAskedLocked(e) || e.answered != e.asked) && !(f.over && what == removal):

@@ -32,7 +32,7 @@ func (x statement) stands() bool { return x.fault.seq == x.seq }
 const (
 	// spareFaults is how many errors are kept beyond one for each member; the oldest are forgotten.
 	spareFaults = 1000
-	// faultBytes is about what one answer tells of errors of members; the rest waits for the next.
+	// faultBytes is about what one answer tells of errors of members, and in state of the world of names; the rest waits for the next.
 	faultBytes = 128 << 10
 )
 
@@ -78,6 +78,13 @@ func (t *faults) clear(name string) bool {
 func (t *faults) keeps(name string, gen uint32) bool {
 	f := t.byName[name]
 	return f != nil && f.gen == gen
+}
+
+// stays has the error of a name stand on the stream of generation gen too: its body came, and waits because the origin is frozen.
+func (t *faults) stays(name string, gen uint32) {
+	if f := t.byName[name]; f != nil {
+		f.gen = gen
+	}
 }
 
 // bound forgets the oldest errors beyond what is kept and returns how many.

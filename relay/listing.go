@@ -15,6 +15,16 @@ func (s *Sub) listing() listing {
 	return listing{ready: !s.waitsLocked(), resolved: s.resolvedLocked(), holds: s.holds}
 }
 
+// expectList is insist for a Take to come.
+func (s *Sub) expectList() {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	s.insisted = true
+	if s.unsent == 0 { // the list may show all there is by now
+		s.unsent = max(s.shard.rev, 1)
+	}
+}
+
 // insist is TakeKeeping of a part that need not have changed: the list is sent for another's sake.
 func (s *Sub) insist(now time.Time, k Keep) *Answer {
 	s.shard.mu.Lock()

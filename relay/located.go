@@ -2,6 +2,7 @@ package relay
 
 import (
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
@@ -74,18 +75,24 @@ type Unit struct {
 	Size    int // in a message, or a little more
 }
 
-// Units are what is told if it is sent now, by name.
-func (a *Answer) Units(delta bool, now time.Time) []Unit {
+// Units are what is told if it is sent now, by name. They are put in room, as far as it goes.
+func (a *Answer) Units(delta bool, now time.Time, room []Unit) []Unit {
 	l := a.Located
 	if l == nil {
 		return nil
 	}
-	units, at := make([]Unit, 0, len(l.Variants)), make(map[string]int, len(l.Variants))
+	var at map[string]int // nil: there is one thing to tell
+	if n := len(l.Variants) + len(l.Heartbeats) + len(l.Removed); n > 1 {
+		at = make(map[string]int, n)
+	}
+	units := room
 	of := func(name string) *Unit {
 		i, known := at[name]
 		if !known {
-			i = len(units)
-			units, at[name] = append(units, Unit{}), i
+			i, units = len(units), append(units, Unit{})
+			if at != nil {
+				at[name] = i
+			}
 		}
 		return &units[i]
 	}
@@ -98,11 +105,15 @@ func (a *Answer) Units(delta bool, now time.Time) []Unit {
 		if !ok || delta && v.Nameless {
 			return // it is about to be removed, or cannot be told (RELAY-18)
 		}
-		head, rest := v.locatedParts(delta, left, beat)
 		u := of(v.Name)
-		u.Pieces, u.Size = append(u.Pieces, head), u.Size+len(head)+len(rest)
-		if len(rest) > 0 {
-			u.Pieces = append(u.Pieces, rest)
+		from := len(u.Pieces)
+		if pieces := v.located(delta, left, beat); from == 0 {
+			u.Pieces = slices.Clip(pieces) // which others may share
+		} else {
+			u.Pieces = append(u.Pieces, pieces...)
+		}
+		for _, b := range u.Pieces[from:] {
+			u.Size += len(b)
 		}
 	}
 	for _, v := range l.Heartbeats {
@@ -118,8 +129,29 @@ func (a *Answer) Units(delta bool, now time.Time) []Unit {
 	return units
 }
 
-// locatedParts is Delta or SotW in located form, in two parts: a head of its own and bytes that all share. beat: a heartbeat, which has no
-// second part. ttl 0: none is told.
+// located is Delta or SotW in located form: a head, and behind it the bytes that it shares with the other forms. All who are told a variant
+// with constraints share the head, too. beat: a heartbeat, which is a head alone. ttl 0: none is told.
+func (v *Variant) located(delta bool, ttl time.Duration, beat bool) [][]byte {
+	if v.rare == nil || ttl > 0 || beat {
+		head, rest := v.locatedParts(delta, ttl, beat)
+		if beat {
+			return [][]byte{head}
+		}
+		return [][]byte{head, rest}
+	}
+	kept := &v.rare.located[0]
+	if delta {
+		kept = &v.rare.located[1]
+	}
+	parts := kept.Load()
+	if parts == nil {
+		parts = &[2][]byte{}
+		parts[0], parts[1] = v.locatedParts(delta, 0, false)
+		kept.Store(parts) // one of two that come at once is as good as the other
+	}
+	return parts[:]
+}
+
 func (v *Variant) locatedParts(delta bool, ttl time.Duration, beat bool) (head, rest []byte) {
 	name := v.Spelling()
 	if v.Nameless {

@@ -68,7 +68,7 @@ func TestLocatedForms(t *testing.T) {
 	} {
 		for _, delta := range []bool{true, false} {
 			a := &Answer{Body: noBody, Located: &c.l, sub: &Sub{ttl: c.ttl}}
-			units := a.Units(delta, now)
+			units := a.Units(delta, now, nil)
 			if len(units) != 1 {
 				t.Fatalf("%s: %d units", c.name, len(units))
 			}
@@ -94,6 +94,23 @@ func TestLocatedForms(t *testing.T) {
 	if b = gone.Append(nil, 8); proto.Unmarshal(b, n) != nil || len(n.RemovedResourceNames) != 1 || len(b) > gone.Size() ||
 		!proto.Equal(n.RemovedResourceNames[0], sent.ResourceName) {
 		t.Errorf("a removal: %v", n)
+	}
+}
+
+// TestLocatedFormIsOfItsVersion: where clients are told the origin's versions, a body that comes again under another one is told under
+// that, though its located form was made before (VER-5).
+func TestLocatedFormIsOfItsVersion(t *testing.T) {
+	shown := func(version string) *receipt { return &receipt{typeURL: EndpointType, shown: true, version: version} }
+	r := &Resource{Name: "a", Version: "1", Any: []byte{0x0a, 0x00}, Constraints: compile(t, "env=prod")}
+	v := newVariant(shown("1"), r, "1")
+	for _, delta := range []bool{true, false} {
+		if got := unwrapped(t, slices.Concat(v.located(delta, 0, false)...), delta); got.Version != "1" {
+			t.Fatalf("delta %v: version %q", delta, got.Version)
+		}
+		again := v.withOriginVersion(shown("2"), "2")
+		if got := unwrapped(t, slices.Concat(again.located(delta, 0, false)...), delta); got.Version != "2" {
+			t.Errorf("delta %v: version %q of what came again as 2", delta, got.Version)
+		}
 	}
 }
 

@@ -53,6 +53,7 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 		t.guard.cancelLocked(identity{name, body.Constraints.Key()})
 		if !s.passesLocked(t, body, m.bodies()) {
 			t.mentionedLocked(m, gen)
+			t.faults.stays(name, gen)
 			a.Waiting++
 			continue
 		}

@@ -62,6 +62,22 @@ func (c *modelSub) named1(names []string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return c.names[n] })
 }
 
+// keepsBy reports whether the client named one of them that nothing else it holds goes by: it may have been told of that before, by which it
+// has what it names (retired bodies are of long ago).
+func (c *modelSub) keepsBy(aliases []string, resource string) bool {
+	return slices.ContainsFunc(aliases, func(alias string) bool {
+		if !c.names[alias] {
+			return false
+		}
+		for n := range c.held {
+			if n != resource && slices.Contains(c.aliases[n], alias) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // produceAliased says of each name asked what it stands for now, if that was not told. That an alias stands for nothing is said in one of
 // the ways there are, or not at all as long as it is not asked anew, if what it stood for is told without it.
 func (m *model) produceAliased(ty string, asked *modelAsked, add func(string, int), tell func([]byte), removed *[]string) (changed bool) {

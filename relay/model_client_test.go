@@ -137,7 +137,9 @@ func (m *model) subscribeOne(c *modelSub) {
 	if on { // what it holds by an alias that has been dropped since it keeps until that is answered (ALIAS-4)
 		return
 	}
-	kept := func(n string) bool { return m.wants(c, n) || c.named1(c.aliases[n]) }
+	kept := func(n string) bool {
+		return m.wants(c, n) || c.named1(c.aliases[n]) && (n != name || c.keepsBy(c.aliases[n], n))
+	}
 	maps.DeleteFunc(c.held, func(n string, _ int) bool { return !kept(n) })
 	maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !kept(n) })
 }

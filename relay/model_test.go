@@ -50,9 +50,10 @@ func newSeed(t *testing.T, kind string) uint64 {
 // scripts (globs_names*.txt, globs_overlap.txt, namespaces_wildcard.txt): what is asked twice on one stream origins answer in ways too
 // different for one origin to stand for; errors of members are left to faults_glob.txt and globs_errors.txt.
 func TestConvergence(t *testing.T) {
-	revivals, heartbeats, returned := 0, 0, 0
+	revivals, heartbeats, returned, repeats, played := 0, 0, 0, 0, 0
 	for _, k := range modelKinds {
 		t.Run(k, func(t *testing.T) {
+			played++
 			rounds, rnd := 1, newRand(t, k)
 			if strings.HasSuffix(k, "ttl") {
 				rounds = 2 // what is counted below is rare
@@ -65,14 +66,17 @@ func TestConvergence(t *testing.T) {
 					t.Errorf("no bodies were lost by expiry")
 				}
 				revivals, heartbeats, returned = revivals+m.revivals, heartbeats+m.heartbeats, returned+m.promises.returned
+				repeats += m.repeats
 			}
 		})
 	}
 	for _, k := range paramKinds {
 		t.Run(k, func(t *testing.T) { playParams(t, newRand(t, k), k) })
 	}
-	if *steps >= 3000 && (revivals == 0 || heartbeats == 0 || returned == 0) {
-		t.Errorf("of what had retired %d bodies were given out, %d heartbeats were told, and %d names came back that had expired", revivals, heartbeats, returned)
+	// What is too rare to be in each game is in some of them.
+	if *steps >= 3000 && played == len(modelKinds) && (revivals == 0 || heartbeats == 0 || returned == 0 || repeats == 0) {
+		t.Errorf("of what had retired %d bodies were given out, %d heartbeats were told, %d names came back that had expired, and %d resources "+
+			"in a list were held already", revivals, heartbeats, returned, repeats)
 	}
 }
 
@@ -88,9 +92,6 @@ func (m *model) play() {
 			m.quiet()
 			m.forget()
 		}
-	}
-	if *steps >= 3000 && m.kind == "sotw" && m.repeats == 0 {
-		t.Error("no list had anything that was held already")
 	}
 	if *steps >= 3000 && (m.has("guarded") && !m.aliased() && m.alarms == 0 || m.has("frozen") && m.waited == 0) {
 		t.Errorf("%d mass removals were held, %d bodies and removals waited", m.alarms, m.waited)

@@ -114,7 +114,7 @@ const (
 	gone                             // unsubscribed while in sub.dirty
 	cold                             // waits in vain, which is to be said
 	demanded                         // owed because the client asked: a request may wait for it (ALIAS-8)
-	early                            // came with the first request, and may be an alias of what the client says it holds
+	early                            // not answered yet, and may be an alias of what the client says it holds, or gave up
 	beat                             // a TTL came that the client has not been told
 	revived                          // holds what had retired, by our giving it
 	returned                         // of a client that came back, and by what it said first holds it, or may

@@ -161,6 +161,7 @@ func (r *Response) glimpse(b []byte) (g glimpse) {
 		case resourceVersion:
 			g.version = v
 		case resourcePayload:
+			plain = plain && g.any == nil
 			g.any = v
 		case resourceName:
 			g.name = v

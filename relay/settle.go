@@ -8,8 +8,8 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 	// What was stated absent before the upstream stream broke is told to nobody who asks now (RELAY-38), but a removal that a
 	// client was about to be sent still is: it happened.
 	absent = s.shard.absentLocked(e) || e.wasAbsent && r.is(holds) && !r.is(claimed)
-	if v != nil && e.lost && !(r.is(holds) && s.alias.resource(r) == v.Name) {
-		return nil, false, rev // an unresolved name to who has not come by it before (ALIAS-4)
+	if s.unresolvedLocked(r, v) {
+		return nil, false, rev
 	}
 	if s.pos == nil {
 		return v, absent, rev

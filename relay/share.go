@@ -30,10 +30,11 @@ func (e *entry) left() *Variant {
 	return e.sharing.left
 }
 
-// unshare has the name stand for itself.
+// unshare has the name stand for itself. What it has came for another map: the first word that comes for its own takes the place of that, or
+// casts doubt on it (stale.go).
 func (e *entry) unshare() {
 	if e.rep() != nil {
-		e.sharing = nil
+		e.sharing, e.seenGen = nil, 0
 	}
 }
 
@@ -138,8 +139,8 @@ func (k *kin) partAllLocked(u *Update) {
 	}
 }
 
-// bequeathLocked hands over what a name that is given up stands for: one of those it represents is asked, and represents the rest
-// (RELAY-71).
+// bequeathLocked hands over what a name that is given up stands for: if no other that is asked may, one of those it represents is asked, and
+// represents the rest (RELAY-71).
 func (s *shard) bequeathLocked(e *entry) {
 	if !s.group.origin.config().Share {
 		return
@@ -149,6 +150,7 @@ func (s *shard) bequeathLocked(e *entry) {
 		y := x.named.entries[e.name]
 		switch {
 		case y == nil || y.rep() != e:
+		case heir == nil && x.sharesLocked(y):
 		case heir == nil:
 			heir = y
 			y.unshare()

@@ -93,6 +93,38 @@ func TestShare(t *testing.T) {
 		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
 		check(r)
 	})
+	t.Run("a split, and what it brought goes before the other map is asked", func(t *testing.T) {
+		for answer, want := range map[string]string{"-n": "-n", "n{env=prod}=c": "n=c"} {
+			r, _, two := begin(true)
+			r.asks(mainLane, false)
+			r.says(mainLane, zero, EndpointType, "n{env=prod,v=1}=a", "n{env=prod,v=2}=b", "-n{env=prod}")
+			isTold(t, "v2", told(two), "n=b")
+			r.says(mainLane, zero, EndpointType, "-n{env=prod,v=2}")
+			isTold(t, "v2 before it was asked", told(two), "nothing")
+			isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
+			r.says(mainLane, zero, EndpointType, answer)
+			r.table.Advance(zero.Add(firmFactor * r.table.config().Settle))
+			isTold(t, "v2 after "+answer, told(two), want)
+			check(r)
+		}
+	})
+	t.Run("who stands for others leaves, and another one is asked already", func(t *testing.T) {
+		r := newKinRig(t, OriginConfig{Share: true})
+		one := r.sub(EndpointType, "env=prod,v=1", true, "n")
+		r.sub(EndpointType, "env=prod,v=2", true, "n")
+		r.group.lanes[mainLane].Open(zero, 0)
+		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=1} +n{env=prod,v=2} ;")
+		r.says(mainLane, zero, EndpointType, "n{env=prod}=1")
+		three, four := r.sub(EndpointType, "env=prod,v=3", true, "n"), r.sub(EndpointType, "env=prod,v=4", true, "n")
+		isTold(t, "v3 and v4", told(three)+" "+told(four), "n=1 n=1")
+		isTold(t, "asked", r.asks(mainLane, false), "")
+		one.Close(zero)
+		r.table.Advance(zero.Add(time.Hour))
+		isTold(t, "asked", r.asks(mainLane, false), "-n{env=prod,v=1} ;")
+		r.says(mainLane, zero, EndpointType, "n{env=prod}=2")
+		isTold(t, "v3 and v4", told(three)+" "+told(four), "n=2 n=2")
+		check(r)
+	})
 	t.Run("removed, and absent for the other map too", func(t *testing.T) {
 		for _, answer := range []string{"-n", "-n{env=prod}"} {
 			r, one, two := begin(true)

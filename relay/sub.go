@@ -95,7 +95,8 @@ type Sub struct {
 	late    bool // all of it is gone but for names not known yet: to be told when they are
 	timed   bool // it was told of a type with TTLs
 	lagging bool
-	// One of several (Union): united is set for good, asList while any of them is subscribed to `*`, insisted for the next Take.
+	// One of several (Union): united is set for good, asList while any of them is subscribed to `*`. insisted, for the next Take: a list is
+	// told that need not have changed.
 	united, asList, insisted bool
 
 	takes      uint32 // answers so far

@@ -212,8 +212,12 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 		delete(s.initial, name) // the client drops what it says it holds of it (DELTA-4)
 	}
 	if r != nil {
-		if v := s.bodyLocked(r); s.delta && v != nil && r.is(holds) {
+		switch v := s.bodyLocked(r); {
+		case !s.delta || !r.is(holds):
+		case v != nil && v.Digest == r.sent:
 			s.keepAsLocked(v, r.sent)
+		default:
+			s.mayKeepLocked(told)
 		}
 		s.forgetLocked(r, now)
 		if also := s.alias.by[name]; s.pos != nil && len(also) > 0 { // it has the resource by an alias still

@@ -14,7 +14,7 @@ type Answer struct {
 	// Follow are the names of endpoints that must follow, since Clusters in it refer to them that are new or changed on this stream (WARM-1).
 	// Many share the list.
 	Follow []string
-	// Version is the version_info of a SotW answer (VER-4).
+	// Version is the version_info of a SotW answer (VER-4). In delta it is the origin's, for people, where one has a part in it (VER-10).
 	Version string
 	// Rev is the newest revision in it: nothing of a later type that is as new may be written before an earlier type's
 	// changes up to here.
@@ -114,14 +114,20 @@ func (s *Sub) takeLocked(now time.Time, k Keep) *Answer {
 	}
 	if a != nil {
 		s.tookLocked(a, from)
+		if len(a.Errors) > 0 && len(s.dirty) > 0 {
+			s.markLocked(s.shard.rev) // there are more
+		}
 		a.First, a.Since = first, since
 		s.timed = s.timed || s.ttl && len(s.shard.mortals.order) > 0
 		a.Waiting, a.Demanded = s.waitingLocked(), s.met
 		if s.delta && s.typeURL == ClusterType {
 			a.Follow = a.Body.needs()
 		}
-		if s.shard.group.origin.config().OriginVersions {
+		switch {
+		case s.shard.group.origin.config().OriginVersions:
 			a.Version = s.originVersionLocked(a.Version)
+		case s.delta:
+			a.Version = s.shownVersionLocked()
 		}
 		switch {
 		case s.delta:
@@ -151,12 +157,24 @@ func (s *Sub) wholeLocked() bool {
 }
 
 // originVersionLocked is the version of an answer where clients are told the origin's (VER-5): that of the newest response that
-// had to do with it. In delta it is for people (VER-10). An empty one is replaced by that of the content: a client that
+// had to do with it. An empty one is replaced by that of the content: a client that
 // comes back with none would count as one that holds nothing (RELAY-7).
 func (s *Sub) originVersionLocked(content string) string {
 	from := s.fromLocked()
 	if from == nil || from.version == "" {
 		return content
+	}
+	return from.version
+}
+
+// maxVersionShown is how long an origin's version may be to be told for people.
+const maxVersionShown = 256
+
+// shownVersionLocked is the origin's version in a delta answer, where it is for people (VER-10): nobody decides anything by it.
+func (s *Sub) shownVersionLocked() string {
+	from := s.fromLocked()
+	if from == nil || len(from.version) > maxVersionShown {
+		return ""
 	}
 	return from.version
 }
@@ -175,10 +193,14 @@ func (s *Sub) takeChangedLocked() *Answer {
 	a := newAnswer()
 	base, _, rev := s.takeSetsLocked() // first: it may have names looked at
 	var renewed []*record
+	size := 0 // of errors
 	s.eachDirtyLocked(func(r *record) {
 		if v, _, _ := s.effectiveLocked(r); s.withholdsLocked(v) {
-			if f := s.withholdLocked(r); f != nil {
+			if size > faultBytes {
+				s.relookLocked(r) // with the next
+			} else if f := s.withholdLocked(r); f != nil {
 				a.Errors = append(a.Errors, f)
+				size += f.Size()
 			}
 			return
 		}
@@ -191,8 +213,11 @@ func (s *Sub) takeChangedLocked() *Answer {
 			a.Heartbeats, renewed = append(a.Heartbeats, body), append(renewed, r)
 			a.Rev = max(a.Rev, at)
 		}
-		if f := s.faultLocked(r, what); f != nil {
+		if size > faultBytes {
+			s.relookLocked(r) // what is said of it beside that comes with the next (TRANS-10)
+		} else if f := s.faultLocked(r, what); f != nil {
 			a.Errors = append(a.Errors, f)
+			size += f.Size()
 			a.Rev = max(a.Rev, r.entry.rev)
 		}
 	})

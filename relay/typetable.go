@@ -23,7 +23,9 @@ const (
 	endpointTypeV2          = typePrefix + "envoy.api.v2.ClusterLoadAssignment"
 	secretTypeV2            = typePrefix + "envoy.api.v2.auth.Secret"
 	routeTypeV2             = typePrefix + "envoy.api.v2.RouteConfiguration"
+	scopedRouteTypeV2       = typePrefix + "envoy.api.v2.ScopedRouteConfiguration"
 	virtualHostTypeV2       = typePrefix + "envoy.api.v2.route.VirtualHost"
+	runtimeTypeV2           = typePrefix + "envoy.service.discovery.v2.Runtime"
 	thriftRouteType         = typePrefix + "envoy.extensions.filters.network.thrift_proxy.v3.RouteConfiguration"
 	rateLimitType           = typePrefix + "ratelimit.config.ratelimit.v3.RateLimitConfig"
 	maxTypeURL          int = 1024
@@ -34,8 +36,26 @@ var order = map[string]int{
 	ClusterType: 0, EndpointType: 1, LbEndpointType: 2, SecretType: 3, ListenerType: 4, ScopedRouteType: 5,
 	RouteType: 6, VirtualHostType: 7, ExtensionConfigType: 8, RuntimeType: 9,
 	clusterTypeV2: 0, endpointTypeV2: 1, secretTypeV2: 3, listenerTypeV2: 4,
-	typePrefix + "envoy.api.v2.ScopedRouteConfiguration": 5, routeTypeV2: 6,
-	virtualHostTypeV2: 7, typePrefix + "envoy.service.discovery.v2.Runtime": 9,
+	scopedRouteTypeV2: 5, routeTypeV2: 6, virtualHostTypeV2: 7, runtimeTypeV2: 9,
+}
+
+// spellings are the names in v2 of the types that have one.
+var spellings = map[string]string{
+	ClusterType: clusterTypeV2, EndpointType: endpointTypeV2, SecretType: secretTypeV2, ListenerType: listenerTypeV2,
+	ScopedRouteType: scopedRouteTypeV2, RouteType: routeTypeV2, VirtualHostType: virtualHostTypeV2, RuntimeType: runtimeTypeV2,
+}
+
+// otherSpelling is the name of a type in the other version, v2 or v3 (V2-5); "" if it has none.
+func otherSpelling(typeURL string) string {
+	for v3, v2 := range spellings {
+		switch typeURL {
+		case v3:
+			return v2
+		case v2:
+			return v3
+		}
+	}
+	return ""
 }
 
 // TypeURL is a type URL as a string, without a copy if it is a known one.
@@ -74,7 +94,11 @@ func FullState(typeURL string) bool {
 
 // SentWhole reports whether a SotW response by name holds the full view (SOTW-2, SOTW-4).
 func SentWhole(typeURL string) bool {
-	return FullState(typeURL) || typeURL == ScopedRouteType || IsSecret(typeURL)
+	return FullState(typeURL) || isScopedRoute(typeURL) || IsSecret(typeURL)
+}
+
+func isScopedRoute(typeURL string) bool {
+	return typeURL == ScopedRouteType || typeURL == scopedRouteTypeV2
 }
 
 // IsSecret reports whether resources of the type are key material (RELAY-74).
@@ -103,4 +127,4 @@ func RoutesOf(typeURL string) string {
 }
 
 // absenceDeletes reports whether a SotW wildcard response without a member removes it (DEL-3, SOTW-4).
-func absenceDeletes(typeURL string) bool { return FullState(typeURL) || typeURL == ScopedRouteType }
+func absenceDeletes(typeURL string) bool { return FullState(typeURL) || isScopedRoute(typeURL) }

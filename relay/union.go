@@ -245,6 +245,16 @@ func (u *Union) any(is func(*Sub) bool) bool {
 // Remind is Sub.Remind.
 func (u *Union) Remind() { u.one.Remind() } // what is taken is taken of all
 
+// Insist has the next Take give a list that is sent whole though nothing in it may have changed: there is something to say with it.
+func (u *Union) Insist() {
+	switch m := u.more; {
+	case m == nil || !u.one.united:
+		u.one.expectList()
+	case m.due == nil:
+		m.due = &Answer{}
+	}
+}
+
 // Since is Sub.Since of all parts together.
 func (u *Union) Since() (since time.Time) {
 	for i := range u.Len() {

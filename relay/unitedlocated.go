@@ -116,7 +116,7 @@ func (m *united) exact(s *Sub) (canonical, written string) {
 // tidy has one response say each thing once, whatever number of parameter maps it is told for (DELTA-20): a variant, and a removal
 // unless the variant is still the client's for others.
 func (m *united) tidy(l *Located) {
-	if l == nil {
+	if l == nil || len(l.Variants)+len(l.Heartbeats) < 2 && len(l.Removed) == 0 {
 		return
 	}
 	listed := make(map[identity]int, len(l.Variants))

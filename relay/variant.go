@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 	"crypto/sha256"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
@@ -61,6 +62,8 @@ type Variant struct {
 type rare struct {
 	metadata    []byte // core.Metadata as received (RELAY-10)
 	constraints string // as the origin wrote them: the fields of a ResourceName but its name (DYN-6, DYN-7)
+	// located are the located forms in SotW and in delta, without a TTL; nil: nobody was told of it so.
+	located [2]atomic.Pointer[[2][]byte]
 }
 
 // meta is the encoded core.Metadata; nil: there is none.
@@ -214,6 +217,9 @@ func (v *Variant) withOriginVersion(from *receipt, version string) *Variant {
 	c.originVersion, c.from = version, from
 	if from.shown && v.originVersion != version {
 		c.encode(v.Any())
+		if v.rare != nil {
+			c.rare = &rare{metadata: v.rare.metadata, constraints: v.rare.constraints}
+		}
 	}
 	return &c
 }

@@ -12,7 +12,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 		if p.waitsLocked() {
 			return nil
 		}
-		if s.version != "" && s.records.len() == 0 && s.version == p.view.versionLocked() && !s.shard.group.origin.config().OriginVersions &&
+		if s.version != "" && !s.insisted && s.records.len() == 0 && s.version == p.view.versionLocked() && !s.shard.group.origin.config().OriginVersions &&
 			!p.view.tellsTTLs() {
 			// In sync already (RELAY-43); an origin's own version proves nothing (VER-5), and who was away may have missed a TTL.
 			p.sum, s.told = p.view.sum, true
@@ -80,6 +80,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 // settleWholeLocked looks at the names that changed and reports whether any makes a new response. The error of a name that has
 // a body is not told: such a response would have to leave the body out (ABS-11), which deletes it at older clients.
 func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
+	size := 0 // of errors
 	s.eachDirtyLocked(func(r *record) {
 		held := r.is(holds)
 		what, body, at := s.settleLocked(r)
@@ -96,8 +97,11 @@ func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 			r.setFault(nil)
 			return
 		}
-		if f := s.faultLocked(r, what); f != nil {
+		if size > faultBytes {
+			s.relookLocked(r) // what is said of it comes with the next list (TRANS-10)
+		} else if f := s.faultLocked(r, what); f != nil {
 			a.Errors = append(a.Errors, f)
+			size += f.Size()
 			changed, a.Rev = true, max(a.Rev, r.entry.rev)
 		}
 	})
@@ -128,7 +132,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	gone := true
 	a.Body = &Body{Variants: make([]*Variant, 0, s.records.len())}
 	for r := range s.records.all() {
-		if v := s.bodyLocked(r); v != nil && (!r.entry.lost || r.is(holds)) {
+		if v := s.bodyLocked(r); v != nil && !s.unresolvedLocked(r, v) {
 			a.Variants = append(a.Variants, v)
 		}
 		gone = gone && r.entry.goneLocked()
@@ -148,7 +152,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	}
 	for r := range s.records.all() {
 		r.at = s.takes + 1
-		if s.bodyLocked(r) == nil { // what came with `*` goes with this list, whatever is said of the name (VER-4)
+		if v := s.bodyLocked(r); v == nil || s.unresolvedLocked(r, v) { // what came with `*` goes with this list, whatever is said of the name (VER-4)
 			s.sentLocked(r, Digest{})
 			r.flags &^= holds | claimed
 		}

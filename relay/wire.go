@@ -3,7 +3,9 @@ package relay
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -20,11 +22,20 @@ type Response struct {
 	removed   []string
 	wrapped   [][]byte  // removed_resource_names
 	errors    [][]byte  // resource_errors (TP3)
+	bad       []string  // what is wrong with its own fields, which are left empty
 	repeats   []holding // of resources, if any was looked for
 }
 
 // Len is the number of resources the response lists.
 func (r *Response) Len() int { return len(r.resources) }
+
+// Why what an origin sends does not decode, beside protowire's own reasons: a client's library would not take it either, and end the stream
+// that brings it.
+var (
+	errNumber   = errors.New("a field number is out of range")
+	errUTF8     = errors.New("a string is not valid UTF-8")
+	errDuration = errors.New("ttl: nanos are out of range")
+)
 
 // fields calls f for each field of an encoded message. f gets the value's bytes for length-delimited fields and the
 // integer for varints; other wire types are skipped.
@@ -37,6 +48,8 @@ func fields(b []byte, f func(n protowire.Number, v []byte, i uint64) error) erro
 			n, t = protowire.Number(tag>>3), protowire.Type(tag&7)
 		} else if n, t, m = protowire.ConsumeTag(b); m < 0 {
 			return protowire.ParseError(m)
+		} else if n > protowire.MaxValidNumber {
+			return errNumber
 		}
 		b = b[m:]
 		var v []byte
@@ -78,20 +91,22 @@ func ParseResponse(b []byte, delta bool) (*Response, error) {
 			return nil
 		}
 		switch {
+		case n == 1 && delta:
+			r.text(&r.Version, v, "system_version_info")
 		case n == 1:
-			r.Version = string(v)
+			r.text(&r.Version, v, "version_info")
 		case n == 2:
 			r.resources = append(r.resources, v)
 		case n == 4:
 			r.TypeURL = string(v)
 		case n == 5:
-			r.Nonce = string(v)
+			r.text(&r.Nonce, v, "nonce")
 		case n == 6 && delta:
 			r.removed = append(r.removed, string(v))
 		case n == 8 && delta:
 			r.wrapped = append(r.wrapped, v)
 		case n == 6 && !delta, n == 7 && delta:
-			r.Identifier = stringField(v, 1)
+			r.controlPlane(v)
 		case n == 7 && !delta, n == 9 && delta:
 			r.errors = append(r.errors, v)
 		}
@@ -101,6 +116,27 @@ func ParseResponse(b []byte, delta bool) (*Response, error) {
 		return nil, fmt.Errorf("discovery response does not decode: %w", err)
 	}
 	return r, nil
+}
+
+// text takes up a string field of the response that clients are told, or the origin is told again.
+func (r *Response) text(to *string, v []byte, field string) {
+	if !utf8.Valid(v) {
+		r.bad = append(r.bad, field+" is not valid UTF-8")
+		v = nil
+	}
+	*to = string(v)
+}
+
+func (r *Response) controlPlane(b []byte) {
+	err := fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+		if n == 1 && v != nil {
+			r.text(&r.Identifier, v, "control_plane.identifier")
+		}
+		return nil
+	})
+	if err != nil {
+		r.bad = append(r.bad, "control_plane does not decode: "+err.Error())
+	}
 }
 
 // stringField is the last occurrence of a string field in an encoded message (RELAY-14); "" if there is none or the
@@ -120,15 +156,12 @@ func lastField(b []byte, field protowire.Number) (s []byte) {
 	return s
 }
 
-// bytesField is a message in an encoded message, as a copy: where it is given several times the parts are one (nil: it is not given).
-func bytesField(b []byte, field protowire.Number) (m []byte) {
-	_ = fields(b, func(n protowire.Number, v []byte, _ uint64) error {
-		if n == field && v != nil {
-			m = append(m, v...)
-		}
-		return nil
-	})
-	return m
+// merged is a message in a message that is given once more: its parts are one. It is a copy then.
+func merged(m, more []byte) []byte {
+	if m == nil {
+		return more
+	}
+	return append(slices.Clip(m), more...)
 }
 
 // anyParts splits an encoded google.protobuf.Any.
@@ -136,7 +169,9 @@ func anyParts(b []byte) (typeURL, value []byte, err error) {
 	err = fields(b, func(n protowire.Number, v []byte, _ uint64) error {
 		switch {
 		case n == 1 && v != nil:
-			typeURL = v
+			if typeURL = v; !utf8.Valid(v) {
+				return errUTF8
+			}
 		case n == 2 && v != nil:
 			value = v
 		}
@@ -147,7 +182,7 @@ func anyParts(b []byte) (typeURL, value []byte, err error) {
 
 // parseResource reads an encoded envoy.service.discovery.v3.Resource.
 func parseResource(b []byte, r *Resource) error {
-	again := false
+	var ttl []byte
 	err := fields(b, func(n protowire.Number, v []byte, _ uint64) error {
 		switch {
 		case v == nil:
@@ -155,15 +190,13 @@ func parseResource(b []byte, r *Resource) error {
 		case n == resourceVersion:
 			r.Version = string(v)
 		case n == resourcePayload:
-			r.Any = v
+			r.Any = merged(r.Any, v)
 		case n == resourceName:
 			r.Name = string(v)
 		case n == resourceAliases:
 			r.Aliases = append(r.Aliases, string(v))
 		case n == resourceTTL:
-			d, err := duration(v)
-			r.TTL, r.HasTTL = d, err == nil
-			return err
+			ttl = merged(ttl, v)
 		case n == resourceCacheCtl:
 			return fields(v, func(n protowire.Number, _ []byte, i uint64) error {
 				if n == 1 {
@@ -172,36 +205,40 @@ func parseResource(b []byte, r *Resource) error {
 				return nil
 			})
 		case n == resourceNameWrapped:
-			again = r.rawConstraints != nil
-			r.rawConstraints = v
+			r.rawConstraints = merged(r.rawConstraints, v)
 		case n == resourceMetadata:
-			r.metadata = v
+			r.metadata = merged(r.metadata, v)
 		}
 		return nil
 	})
-	if again { // the parts of a message that is given several times are one
-		r.rawConstraints = bytesField(b, resourceNameWrapped)
+	if err == nil && ttl != nil {
+		r.TTL, err = duration(ttl)
+		r.HasTTL = err == nil
 	}
 	return err
 }
 
-var errDuration = errors.New("ttl out of range")
+// longestTTL is what every longer one counts as. A Duration may be ten thousand years; time.Duration has 292 of them, and what is kept on disk
+// ends in 2262.
+const longestTTL = 100 * 365 * 24 * time.Hour
 
-// duration reads an encoded google.protobuf.Duration.
+// duration reads an encoded google.protobuf.Duration, as one that can be counted with.
 func duration(b []byte) (time.Duration, error) {
 	var s, ns int64
-	err := fields(b, func(n protowire.Number, _ []byte, i uint64) error {
-		switch n {
-		case 1:
+	err := fields(b, func(n protowire.Number, v []byte, i uint64) error {
+		switch {
+		case v != nil:
+		case n == 1:
 			s = int64(i)
-		case 2:
-			ns = int64(i)
+		case n == 2:
+			ns = int64(int32(i)) // as which it is read whatever is written
 		}
 		return nil
 	})
-	const most = int64(1<<63-1)/int64(time.Second) - 1
-	if err == nil && (s > most || s < -most || ns > 999_999_999 || ns < -999_999_999) {
+	if err == nil && (ns > 999_999_999 || ns < -999_999_999) {
 		err = errDuration
 	}
-	return time.Duration(s)*time.Second + time.Duration(ns), err
+	most := int64(longestTTL / time.Second)
+	d := time.Duration(min(max(s, -most), most))*time.Second + time.Duration(ns)
+	return min(max(d, -longestTTL), longestTTL), err
 }

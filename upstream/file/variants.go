@@ -198,7 +198,7 @@ func (x stated) title() string {
 // shortened keeps an error readable, however long the constraints.
 func shortened(s string) string {
 	if len(s) > 200 {
-		return s[:200] + "..."
+		return strings.ToValidUTF8(s[:200], "") + "..."
 	}
 	return s
 }

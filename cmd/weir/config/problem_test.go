@@ -83,6 +83,7 @@ func TestProblems(t *testing.T) {
 		"huge":               {origin + "limits: {streams: 99999999999999999999}\n", "is too large"},
 		"float":              {origin + "timing: {backoff: {factor: .nan}}\n", "is not a number"},
 		"negative wait":      {origin + "timing: {settle: -1s}\n", "must not be negative"},
+		"endless wait":       {origin + "timing: {max_stream_age: 876000h}\n", `"876000h" must be at most ten years, 87600h`},
 		"size":               {origin + "limits: {name_bytes: 64Kb}\n", "is not a size"},
 		"size too large":     {origin + "limits: {request_bytes: 2GiB}\n", "must be less than 2GiB"},
 		"name":               {origin + "name: a/b\n", `2:7: name: "a/b" must be letters`},

@@ -82,6 +82,9 @@ func readFloat(v reflect.Value, s string) error {
 	return nil
 }
 
+// mostDuration is as good as for ever, and can be multiplied: more could turn out negative, and be over at once.
+const mostDuration = 10 * 365 * 24 * time.Hour
+
 func readDuration(v reflect.Value, s string) error {
 	t, err := time.ParseDuration(s)
 	switch {
@@ -89,6 +92,8 @@ func readDuration(v reflect.Value, s string) error {
 		return errors.New("is not a duration such as 250ms, 30s or 10m")
 	case t < 0:
 		return errors.New("must not be negative")
+	case t > mostDuration:
+		return errors.New("must be at most ten years, 87600h")
 	}
 	v.SetInt(int64(t))
 	return nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -25,7 +24,7 @@ func small(sc scenario) scenario {
 
 // TestCompare runs every scenario, as it is but small, with real processes: every subject that takes part has every figure.
 func TestCompare(t *testing.T) {
-	c := &comparison{rounds: 1, subjects: subjects, dir: t.TempDir(), log: &bytes.Buffer{}, profiles: profiles(filepath.Join(t.TempDir(), "p"))}
+	c := &comparison{study: smallStudy(t), rounds: 1, subjects: subjects, profiles: profiles(filepath.Join(t.TempDir(), "p")), profileFor: time.Second}
 	if err := c.programs.build(t.Context(), c.dir); err != nil {
 		t.Fatal(err)
 	}
@@ -38,12 +37,24 @@ func TestCompare(t *testing.T) {
 				return
 			}
 			compareSmall(t, c, &sc)
-			for _, name := range []string{"delta.weir.cpu.pprof", "delta.weir.heap.pprof", "delta.bare.cpu.pprof", "delta.bare.heap.pprof"} {
-				if info, err := os.Stat(filepath.Join(string(c.profiles), name)); err != nil || info.Size() == 0 {
-					t.Errorf("a profile is missing: %v", err)
-				}
+			none := *c
+			none.rounds, none.profiles = 0, profiles(t.TempDir())
+			if rows, err := none.scenario(t.Context(), &sc); err != nil || len(rows) > 0 {
+				t.Errorf("without rounds there are %d rows, %v", len(rows), err)
+			}
+			for _, dir := range []profiles{c.profiles, none.profiles} {
+				checkProfiles(t, dir, "delta")
 			}
 		})
+	}
+}
+
+func checkProfiles(t *testing.T, dir profiles, scenario string) {
+	t.Helper()
+	for _, name := range []string{"weir.cpu", "weir.heap", "bare.cpu", "bare.heap"} {
+		if info, err := os.Stat(filepath.Join(string(dir), scenario+"."+name+".pprof")); err != nil || info.Size() == 0 {
+			t.Errorf("a profile is missing: %v", err)
+		}
 	}
 }
 
@@ -72,6 +83,9 @@ func compareSmall(t *testing.T, c *comparison, sc *scenario) {
 	if _, err := json.Marshal(rows); err != nil {
 		t.Error(err)
 	}
+	if sc.mode == idle && rows[1].Cells[weir].Median == 0 {
+		t.Errorf("no memory is in use: %+v", rows[1])
+	}
 	if sc.mode == shield && rows[0].Cells[weir].Median != 0 {
 		t.Errorf("the origin was asked more by many clients than by one: %+v", rows)
 	}
@@ -79,13 +93,17 @@ func compareSmall(t *testing.T, c *comparison, sc *scenario) {
 
 func TestChoose(t *testing.T) {
 	for name, c := range map[string]*comparison{
-		"rounds":    {scenarios: []string{"sotw"}, subjects: subjects},
-		"subjects":  {scenarios: []string{"sotw"}, subjects: []string{"envoy"}, rounds: 1},
-		"scenarios": {scenarios: []string{"none"}, subjects: subjects, rounds: 1},
+		"rounds":      {scenarios: []string{"sotw"}, subjects: subjects},
+		"profile-for": {scenarios: []string{"sotw"}, subjects: subjects, profiles: "p", profileFor: time.Hour},
+		"subjects":    {scenarios: []string{"sotw"}, subjects: []string{"envoy"}, rounds: 1},
+		"scenarios":   {scenarios: []string{"none"}, subjects: subjects, rounds: 1},
 	} {
 		if _, err := c.choose(); err == nil || !strings.HasPrefix(err.Error(), name+":") {
 			t.Errorf("%s: the error is %v", name, err)
 		}
+	}
+	if _, err := (&comparison{profiles: "p", profileFor: 30 * time.Second}).choose(); err != nil {
+		t.Errorf("profiles alone: %v", err)
 	}
 	good := &comparison{scenarios: []string{"eds", "sotw"}, subjects: []string{weir}, rounds: 1}
 	if got, err := good.choose(); err != nil || len(got) != 2 || got[0].name != "eds" {

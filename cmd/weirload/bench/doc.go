@@ -10,12 +10,16 @@
 //
 // # Use
 //
-//	go run . compare            the table of all scenarios (scenario.go), as Markdown; about ten minutes
-//	go run . compare -h         fewer scenarios, subjects, rounds; JSON; profiles of weir
-//	go run . scale              weir alone along each axis (point.go), and the model (model.go) that deploy/docs/scale.md goes by
+//	go run . compare            the table of all scenarios (scenario.go), as Markdown; about twelve minutes
+//	go run . compare -h         fewer scenarios, subjects, rounds; JSON; profiles of weir and the yardstick
+//	go run . scale              weir alone along each axis (point.go), and the model (model.go) that deploy/docs/scale.md goes by;
+//	                            about thirteen minutes
 //
 // # What is and is not told
 //
 // CPU is that of the server's process, user and system, as the kernel counts it. The machine is shared by server and clients, hence
 // ratios of one run count, and figures of two runs do not compare.
+//
+// To read memory takes collections. They are in a pause at the end of a run (memory.go), never while CPU is measured
+// (TestMemoryIsReadInThePause).
 package main

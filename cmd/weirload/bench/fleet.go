@@ -44,31 +44,46 @@ func arguments(c *fleet.Config, kind world.Kind) []string {
 	if c.Idle > 0 {
 		args = append(args, "--idle", c.Idle.String())
 	}
+	if c.Rest > 0 {
+		args = append(args, "--rest", c.Rest.String())
+	}
 	for _, pid := range c.PIDs {
 		number("server-pid", pid)
 	}
 	return args
 }
 
-// full notices in what the fleet says that all clients have their first state.
-type full struct {
-	said bytes.Buffer
-	then func()
+// cue is something to be done when the fleet has said something.
+type cue struct {
+	line string // some of it
+	then func() // is not to take long; nil: nothing
 }
 
-func (f *full) Write(p []byte) (int, error) {
-	f.said.Write(p)
-	if f.then != nil && bytes.Contains(f.said.Bytes(), []byte("first state")) {
-		f.then()
-		f.then = nil
+// The lines to wait for.
+const (
+	allThere = "first state" // all clients have theirs, and what is to be measured begins
+	resting  = fleet.Resting
+)
+
+// listener keeps what a fleet says, and does what is to be done at the cue.
+type listener struct {
+	said bytes.Buffer
+	cue  cue
+}
+
+func (l *listener) Write(p []byte) (int, error) {
+	l.said.Write(p)
+	if l.cue.then != nil && bytes.Contains(l.said.Bytes(), []byte(l.cue.line)) {
+		l.cue.then()
+		l.cue.then = nil
 	}
 	return len(p), nil
 }
 
-// fleet runs one, and calls then when all its clients have their first state.
-func (p *programs) fleet(ctx context.Context, c *fleet.Config, kind world.Kind, then func()) (*fleet.Report, error) {
+// fleet runs one.
+func (p *programs) fleet(ctx context.Context, c *fleet.Config, kind world.Kind, at cue) (*fleet.Report, error) {
 	cmd := exec.CommandContext(ctx, p.weirload, arguments(c, kind)...)
-	f := &full{then: then}
+	f := &listener{cue: at}
 	cmd.Stderr = f
 	out, err := cmd.Output()
 	if err != nil {

@@ -67,7 +67,7 @@ func (c *comparison) measure(ctx context.Context, sc *scenario, subject string) 
 	}
 	var r *fleet.Report
 	err := c.on(ctx, sc, subject, func(ctx context.Context, s *server) (err error) {
-		r, err = c.programs.fleet(ctx, sc.config(subject, s), sc.world.Kind, nil)
+		r, err = c.programs.fleet(ctx, sc.config(subject, s), sc.world.Kind, cue{})
 		return err
 	})
 	if err != nil {
@@ -87,41 +87,24 @@ const idleRate = 500
 
 // idle compares a server with one client, which has made it fetch what there is, to one with all.
 func (c *comparison) idle(ctx context.Context, sc *scenario, subject string) (result, error) {
-	var bytes [2]float64
-	var r *fleet.Report
+	var bytes, rss [2]float64
 	err := c.on(ctx, sc, subject, func(ctx context.Context, s *server) (err error) {
 		for i, clients := range []int{1, sc.clients} {
+			var r *fleet.Report
 			cfg := sc.config(subject, s)
-			cfg.Clients, cfg.Changes, cfg.Idle, cfg.ConnectRate = clients, 0, sc.settle, idleRate
-			if r, bytes[i], err = c.programs.fleetAndMemory(ctx, cfg, sc.world.Kind, s.pprof); err != nil {
+			cfg.Clients, cfg.Changes, cfg.ConnectRate = clients, 0, idleRate
+			if r, bytes[i], err = c.fleetAndMemory(ctx, cfg, sc.world.Kind, s.pprof); err != nil {
 				return err
 			}
+			rss[i] = float64(r.Servers[0].RSSRested)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return result{
-		"live_kib_per_client": (bytes[1] - bytes[0]) / float64(sc.clients-1) / 1024,
-		"rss_kib_per_client":  r.Servers[0].RSSPerClient / 1024,
-	}, nil
-}
-
-// fleetAndMemory runs a fleet that idles, and in the meantime has the server collect its garbage; the bytes are what is alive then.
-func (p *programs) fleetAndMemory(ctx context.Context, c *fleet.Config, kind world.Kind, pprof string) (r *fleet.Report, bytes float64, err error) {
-	collected := make(chan error, 1)
-	r, err = p.fleet(ctx, c, kind, func() {
-		go func() {
-			var err error
-			bytes, err = collect(ctx, pprof)
-			collected <- err
-		}()
-	})
-	if err != nil {
-		return nil, 0, err
-	}
-	return r, bytes, <-collected
+	more := float64(sc.clients-1) * 1024
+	return result{"in_use_kib_per_client": (bytes[1] - bytes[0]) / more, "rss_kib_per_client": (rss[1] - rss[0]) / more}, nil
 }
 
 // shield compares what weir's origin is asked for one client with what it is asked for all.
@@ -132,7 +115,7 @@ func (c *comparison) shield(ctx context.Context, sc *scenario) (result, error) {
 		err := c.on(ctx, sc, weir, func(ctx context.Context, s *server) (err error) {
 			cfg := sc.config(weir, s)
 			cfg.Clients = clients
-			if r, err = c.programs.fleet(ctx, cfg, sc.world.Kind, nil); err != nil {
+			if r, err = c.programs.fleet(ctx, cfg, sc.world.Kind, cue{}); err != nil {
 				return err
 			}
 			counts[i], err = (&world.Client{Addr: s.control}).Counts(ctx)
@@ -157,7 +140,7 @@ func (c *comparison) neighbours(ctx context.Context, sc *scenario) (result, erro
 		err := c.on(ctx, sc, weir, func(ctx context.Context, s *server) error {
 			cfg := sc.config(weir, s)
 			cfg.Deaf, cfg.Mute, cfg.Slow = bad, bad, bad
-			r, err := c.programs.fleet(ctx, cfg, sc.world.Kind, nil)
+			r, err := c.programs.fleet(ctx, cfg, sc.world.Kind, cue{})
 			if err != nil {
 				return fmt.Errorf("with %d bad clients of each kind: %w", bad, err)
 			}

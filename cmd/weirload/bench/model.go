@@ -2,18 +2,23 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"slices"
 )
 
 // model is what weir takes, as a sum of what each thing takes: fitted to samples, one axis at a time.
 type model struct {
-	BaseBytes     float64 `json:"base_bytes"`
-	ResourceBytes float64 `json:"bytes_per_resource_and_group"` // of resources of BodyBytes
-	BodyBytes     float64 `json:"of_which_body_bytes"`
-	GroupBytes    float64 `json:"bytes_per_group"` // besides its resources
-	ClientBytes   float64 `json:"bytes_per_client"`
-	NameBytes     float64 `json:"bytes_per_name_and_client"`
-	RSSFactor     float64 `json:"rss_per_live"` // the largest seen among samples with at least 128 MiB
+	BaseBytes float64 `json:"base_bytes"`
+	// Resources of BodyBytes, after some changes.
+	ResourceBytes      float64 `json:"bytes_per_resource_and_group"`
+	NamedResourceBytes float64 `json:"bytes_per_named_resource_and_group"`
+	BodyBytes          float64 `json:"of_which_body_bytes"`
+
+	GroupBytes  float64 `json:"bytes_per_group"` // besides its resources
+	ClientBytes float64 `json:"bytes_per_client"`
+	NameBytes   float64 `json:"bytes_per_name_and_client"`
+	RSSFactor   float64 `json:"rss_per_live"` // the largest seen among samples with at least 128 MiB
 
 	DeltaUS   float64 `json:"cpu_us_per_delta_delivery"`
 	NamedUS   float64 `json:"cpu_us_per_named_delivery"`
@@ -27,9 +32,9 @@ func fit(samples []sample) (*model, error) {
 	for i := range samples {
 		on[samples[i].Axis] = append(on[samples[i].Axis], samples[i])
 	}
-	for _, axis := range []string{"clients", "resources", "groups", "names", "sotw"} {
-		if len(on[axis]) < 2 {
-			return nil, errors.New("the model needs at least two points of the axis " + axis)
+	for axis, least := range map[string]int{"clients": 2, "resources": 2, "groups": 2, "names": 3, "sotw": 2} {
+		if n := len(on[axis]); n < least {
+			return nil, fmt.Errorf("the model needs at least %d points of the axis %s, and there are %d", least, axis, n)
 		}
 	}
 	slope := func(axis string, of func(*sample) float64) float64 {
@@ -46,9 +51,10 @@ func fit(samples []sample) (*model, error) {
 		NamedUS:   on["names"][len(on["names"])-2].DeliveryUS,
 		ConnectUS: last("clients").ConnectUS,
 	}
-	// With more names clients also have weir hold more resources.
-	few, many := &on["names"][0], last("names")
-	m.NameBytes = (many.LiveBytes - few.LiveBytes - m.ResourceBytes*(many.held()-few.held())) / float64(many.Clients*many.Names-few.Clients*few.Names)
+	var err error
+	if m.NamedResourceBytes, m.NameBytes, err = fitNames(on["names"]); err != nil {
+		return nil, err
+	}
 	m.GroupBytes = slope("groups", func(s *sample) float64 { return float64(s.Groups) }) - m.ResourceBytes*float64(last("groups").Resources)
 	for i := range samples {
 		// In smaller ones what is on its way to clients that all come at once is more than what stays.
@@ -59,6 +65,22 @@ func fit(samples []sample) (*model, error) {
 	return m, nil
 }
 
+// fitNames tells the bytes of a resource asked for by name from those of a name at a client. With more names clients have weir hold more
+// resources, too, until somebody asks for each: there the axis has to have two points, and one before.
+func fitNames(on []sample) (resource, name float64, err error) {
+	slices.SortFunc(on, func(a, b sample) int { return a.Names - b.Names })
+	between := func(a, b *sample) (resources, names, bytes float64) {
+		return b.held() - a.held(), float64(b.Clients*b.Names - a.Clients*a.Names), b.LiveBytes - a.LiveBytes
+	}
+	r1, n1, b1 := between(&on[0], &on[1])
+	r2, n2, b2 := between(&on[1], &on[len(on)-1])
+	d := r1*n2 - r2*n1
+	if d == 0 {
+		return 0, 0, errors.New("the points of the axis names do not tell resources from names")
+	}
+	return (b1*n2 - b2*n1) / d, (r1*b2 - r2*b1) / d, nil
+}
+
 // held is how many resources weir has of each group at a point: of those asked for by name, the ones that somebody asked for.
 func (p *point) held() float64 {
 	if p.Names == 0 {
@@ -67,10 +89,37 @@ func (p *point) held() float64 {
 	return float64(min(p.Resources, p.Clients*p.Names/p.Groups))
 }
 
+// load is what one weir has to hold.
+type load struct {
+	clients, groups float64
+	all, named      float64 // resources of each group that clients ask for by `*`, and by name
+	encoded         bool    // all are also held as they are sent: while clients come, and in SotW always
+	bytes           float64 // of a resource
+	names           float64 // of a client
+}
+
+// around is what stands around a resource as it is sent: name, version, type URL and lengths, about.
+const around = 112
+
 // live is what the model says of the memory of one weir.
-func (m *model) live(clients, resources, bodyBytes, groups, names float64) float64 {
-	perResource := m.ResourceBytes - m.BodyBytes + bodyBytes
-	return m.BaseBytes + groups*(m.GroupBytes+resources*perResource) + clients*(m.ClientBytes+names*m.NameBytes)
+func (m *model) live(l *load) float64 {
+	more := l.bytes - m.BodyBytes
+	resources := l.all*(m.ResourceBytes+more) + l.named*(m.NamedResourceBytes+more)
+	if l.encoded {
+		resources += l.all * (l.bytes + around)
+	}
+	return m.BaseBytes + l.groups*(m.GroupBytes+resources) + l.clients*(m.ClientBytes+l.names*m.NameBytes)
+}
+
+// at is live at a point.
+func (m *model) at(p *point) float64 {
+	l := load{clients: float64(p.Clients), groups: float64(p.Groups), bytes: float64(p.Bytes), names: float64(p.Names)}
+	if p.Names == 0 {
+		l.all = p.held()
+	} else {
+		l.named = p.held()
+	}
+	return m.live(&l)
 }
 
 // region is a deployment to be planned.
@@ -113,7 +162,9 @@ func (m *model) plan(r *region, each *replica) plan {
 	}
 	p := plan{deliveries: wide + narrow, cores: (wide*us + narrow*m.NamedUS) / 1e6}
 	memory := func(n float64) float64 {
-		return m.RSSFactor * m.live(r.clients/n, r.clusters+r.endpoints, r.bytes, r.groups, r.names)
+		return m.RSSFactor * m.live(&load{
+			clients: r.clients / n, groups: r.groups, all: r.clusters, encoded: true, named: r.endpoints, bytes: r.bytes, names: r.names,
+		})
 	}
 	n := 1.0
 	p.why = "one is enough"

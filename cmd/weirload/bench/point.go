@@ -21,20 +21,31 @@ type point struct {
 	Dialect   string `json:"dialect"`
 }
 
-// sample is what a point was found to take. Memory of weir alone; live is objects and stacks after a collection.
+// String names a point in tables and errors.
+func (p *point) String() string {
+	names := "`*`"
+	if p.Names > 0 {
+		names = fmt.Sprint(p.Names, " names")
+	}
+	return fmt.Sprintf("%s: %d clients, %s of %d resources, %d groups, %s, rate %d", p.Axis, p.Clients, names, p.Resources, p.Groups, p.Dialect, p.Rate)
+}
+
+// sample is what a point was found to take. Memory of weir alone; live is objects and stacks after a collection, resident what the system
+// counts some seconds after that, and after the storm what it counted then, with garbage.
 type sample struct {
 	point
-	BaseBytes   float64 `json:"live_bytes_without_clients"`
-	LiveBytes   float64 `json:"live_bytes"`
-	RSSBytes    float64 `json:"rss_bytes"`
-	StormS      float64 `json:"storm_seconds"`
-	ConnectUS   float64 `json:"storm_cpu_us_per_client"`
-	Deliveries  int64   `json:"deliveries"`
-	DeliveryUS  float64 `json:"cpu_us_per_delivery"`
-	CorePercent float64 `json:"cpu_percent_of_a_core"`
-	P50MS       float64 `json:"latency_p50_ms"`
-	P99MS       float64 `json:"latency_p99_ms"`
-	LastMS      float64 `json:"last_p50_ms"`
+	BaseBytes     float64 `json:"live_bytes_without_clients"`
+	LiveBytes     float64 `json:"live_bytes"`
+	RSSBytes      float64 `json:"rss_bytes"`
+	StormRSSBytes float64 `json:"storm_rss_bytes"`
+	StormS        float64 `json:"storm_seconds"`
+	ConnectUS     float64 `json:"storm_cpu_us_per_client"`
+	Deliveries    int64   `json:"deliveries"`
+	DeliveryUS    float64 `json:"cpu_us_per_delivery"`
+	CorePercent   float64 `json:"cpu_percent_of_a_core"`
+	P50MS         float64 `json:"latency_p50_ms"`
+	P99MS         float64 `json:"latency_p99_ms"`
+	LastMS        float64 `json:"last_p50_ms"`
 }
 
 // axes are what is varied, the rest being as in the middle: 1,000 clients of one group, `*` of 1,000 clusters, delta.
@@ -64,10 +75,16 @@ func axes() map[string][]point {
 	for _, n := range []int{100, 500} {
 		add("sotw", func(p *point) { p.Dialect, p.Clients = "sotw", n })
 	}
-	add("corner", func(p *point) { p.Clients, p.Resources, p.Names, p.Rate = 10_000, 100_000, 50, 1000 })
-	add("corner", func(p *point) { p.Clients, p.Resources, p.Names, p.Rate, p.Groups = 10_000, 20_000, 50, 200, 5 })
+	// Clients have their names in a row, and groups in turn: with three each group holds all resources, which is not so if the number divides
+	// that of the rows.
+	add("corner", func(p *point) { p.Clients, p.Resources, p.Names, p.Rate = 10_000, 100_000, 100, 1000 })
+	add("corner", func(p *point) { p.Clients, p.Resources, p.Names, p.Rate, p.Groups = 10_000, 20_000, 50, 200, 3 })
+	add("corner", func(p *point) { p.Resources = 100_000; p.Clients = mostSent / (p.Resources * p.Bytes) })
 	return all
 }
+
+// mostSent bounds what all clients of `*` together are sent as their first states, in bytes.
+const mostSent = 8 << 30
 
 // kind is the type that such clients would ask for.
 func (p *point) kind() world.Kind {
@@ -77,13 +94,17 @@ func (p *point) kind() world.Kind {
 	return world.Clusters
 }
 
-// wait is how long the clients are there before anything changes: time for weir's memory to be looked at.
-const wait = 3 * time.Second
+const (
+	// wait is how long the clients are there before anything changes, so that what the storm has left is not counted as a cost of changes.
+	wait = 3 * time.Second
+	// longest is how long a point may take.
+	longest = 3 * time.Minute
+)
 
 // measure runs weir at one point, with weirload's own origin.
-func (p *point) measure(ctx context.Context, with *programs, dir string) (*sample, error) {
+func (p *point) measure(ctx context.Context, with *study) (*sample, error) {
 	o := world.Options{Kind: p.kind(), Resources: p.Resources, Bytes: p.Bytes, NamesPerClient: p.Names}
-	server, err := startPlane(ctx, with.weirload, "origin", &o)
+	server, err := startPlane(ctx, with.programs.weirload, "origin", &o)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +112,7 @@ func (p *point) measure(ctx context.Context, with *programs, dir string) (*sampl
 	if p.Groups > 1 {
 		config["origins"].([]any)[0].(map[string]any)["group_by"] = []any{"cluster"}
 	}
-	if err := server.before(with.weir, dir, config); err != nil {
+	if err := server.before(with.programs.weir, with.dir, config); err != nil {
 		return nil, err
 	}
 	s := &sample{point: *p}
@@ -115,14 +136,14 @@ func (p *point) measure(ctx context.Context, with *programs, dir string) (*sampl
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%+v: %w", *p, err)
+		return nil, err
 	}
 	return s, nil
 }
 
 func (s *sample) take(r *fleet.Report) {
 	server := &r.Servers[0]
-	s.RSSBytes, s.StormS, s.Deliveries = float64(server.RSSAfter), r.StormSeconds, r.Deliveries
+	s.RSSBytes, s.StormRSSBytes, s.StormS, s.Deliveries = float64(server.RSSRested), float64(server.RSSAfter), r.StormSeconds, r.Deliveries
 	s.ConnectUS = 1e6 * server.StormCPUSeconds / float64(max(1, r.StormClients))
 	s.DeliveryUS, s.CorePercent = server.CPUPerDelivery, server.CPUPercentOfACore
 	s.P50MS, s.P99MS, s.LastMS = r.LatencyP50, r.LatencyP99, r.LastP50

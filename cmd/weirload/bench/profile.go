@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/weir-xds/weir/cmd/weirload/fleet"
 )
 
 // profiles is where profiles go; empty: none are taken.
@@ -33,25 +35,28 @@ func (c *comparison) profile(ctx context.Context, sc *scenario) error {
 	return errors.Join(failed...)
 }
 
-// profileSpan is how long one is taken.
-const profileSpan = 4 * time.Second
+// aside is how much longer a fleet runs than its server's profile, and longestProfile what that leaves of what a fleet may run.
+const (
+	aside          = 2 * time.Second
+	longestProfile = fleet.MaxFor - aside
+)
 
 func (c *comparison) profileOf(ctx context.Context, sc *scenario, subject string) error {
 	err := c.on(ctx, sc, subject, func(ctx context.Context, s *server) error {
 		cfg := sc.config(subject, s)
-		cfg.Changes, cfg.For = 0, profileSpan+2*time.Second // as many changes as there is time for
+		cfg.Changes, cfg.For = 0, c.profileFor+aside // as many changes as there is time for
 		name, taken := sc.name+"."+subject, make(chan error, 1)
 		take := func() {
-			err := c.profiles.cpu(ctx, s.pprof, name, profileSpan)
+			err := c.profiles.cpu(ctx, s.pprof, name, c.profileFor)
 			taken <- errors.Join(err, c.profiles.heap(ctx, s.pprof, name))
 		}
 		var err error
 		if sc.mode == storm || sc.mode == idle {
 			cfg.For, cfg.Idle = 0, cfg.For
 			go take()
-			_, err = c.programs.fleet(ctx, cfg, sc.world.Kind, nil)
+			_, err = c.programs.fleet(ctx, cfg, sc.world.Kind, cue{})
 		} else {
-			_, err = c.programs.fleet(ctx, cfg, sc.world.Kind, func() { go take() })
+			_, err = c.programs.fleet(ctx, cfg, sc.world.Kind, cue{allThere, func() { go take() }})
 		}
 		if err != nil {
 			return err

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,27 +73,11 @@ func rowsOf(sc *scenario, found map[string][]result) []row {
 	return rows
 }
 
-func (r *report) write(file string) error {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(b, '\n'), 0o600)
-}
-
 // readReports puts together what several runs found of different scenarios, and judges it by the targets of today.
-func readReports(files []string) (*report, error) {
+func readReports(files []string) (findings, error) {
 	all := &report{}
 	found := map[string]map[string]map[string][]float64{} // runs by scenario, figure and subject
-	for _, name := range files {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		one := &report{}
-		if err := json.Unmarshal(b, one); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
+	err := readJSON(files, func(one *report) {
 		all.Machine, all.Rounds = one.Machine, max(all.Rounds, one.Rounds)
 		for _, row := range one.Rows {
 			runs := map[string][]float64{}
@@ -107,6 +89,9 @@ func readReports(files []string) (*report, error) {
 			}
 			found[row.Scenario][row.Key] = runs
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	for _, sc := range scenarios() {
 		for i := range sc.figures {
@@ -193,8 +178,9 @@ const explanation = `
 snapshot, linear: go-control-plane's caches by themselves, served by its own server, one snapshot for all nodes; bare: grpc-go with one
 encoded body for all clients and nothing of xDS but subscriptions and nonces, the yardstick. weir's origin is the one named in the second
 column. Figures with a number in parentheses are of so many runs, since they take long. Server CPU is user and system time of the server's
-process, divided by the deliveries; a delivery is one change at one client. Diderot and xds-relay are not in the table: they are not
-dependencies of this module.
+process, divided by the deliveries; a delivery is one change at one client. Memory of idle clients is read in a pause in which nothing else
+happens: what is in use is objects and stacks after a collection, and resident is what the system counts some seconds later. Diderot and
+xds-relay are not in the table: they are not dependencies of this module.
 `
 
 // markdown writes the table, and below it what has to be known of it.

@@ -100,13 +100,13 @@ func TestReadReports(t *testing.T) {
 	dir := t.TempDir()
 	var files []string
 	for _, sc := range scenarios()[:2] {
-		r := report{Rounds: 3, Rows: rowsOf(&sc, map[string][]result{weir: {{"cpu_us_per_delivery": 2, "latency_last_ms": 7}}})}
+		r := &report{Rounds: 3, Rows: rowsOf(&sc, map[string][]result{weir: {{"cpu_us_per_delivery": 2, "latency_last_ms": 7}}})}
 		files = append(files, filepath.Join(dir, sc.name))
-		if err := r.write(files[len(files)-1]); err != nil {
+		if err := writeJSON(files[len(files)-1], r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c := &comparison{from: []string{files[1], files[0]}}
+	c := &comparison{study: study{from: []string{files[1], files[0]}}}
 	var b strings.Builder
 	if err := c.run(t.Context(), &b); err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ type scenario struct {
 	changes     int           // closed loops
 	rate        int           // open loop: changes a second
 	span        time.Duration // open loop
-	settle      time.Duration // before memory is looked at
+	settle      time.Duration // storm: before memory is looked at
 	slow        slower
 	figures     []figure
 }
@@ -119,12 +119,13 @@ func scenarios() []scenario {
 		},
 		{
 			name: "idle", title: "delta, idle, each on a connection of its own, `*` of 1,000 clusters", world: clusters, dialect: "delta",
-			clients: 1000, origin: snapshot, mode: idle, settle: 2 * time.Second,
+			clients: 1000, origin: snapshot, mode: idle, slow: slower{subjects: subjects, rounds: 2}, // half a minute each
 			figures: []figure{
 				{
 					key: "rss_kib_per_client", title: "resident memory per client after a collection", unit: "KiB", digits: 1,
 					targets: append(targets(1.25, 0, 0), target{most: 40}),
 				},
+				{key: "in_use_kib_per_client", title: "memory in use per client", unit: "KiB", digits: 1},
 			},
 		},
 		{

@@ -46,6 +46,9 @@ type Config struct {
 	Cold bool
 	// Idle is how long nothing happens after the storm, before memory is looked at.
 	Idle time.Duration
+	// Rest is how long all clients stay when everything was measured, before memory is looked at once more: CPU is not counted then,
+	// and whoever makes the server collect its garbage does no harm.
+	Rest time.Duration
 
 	// Deaf, Mute and Slow clients come beside the others: they read nothing once they have subscribed, acknowledge nothing, or read
 	// SlowRate bytes a second (0: 10,000).
@@ -122,6 +125,7 @@ func (c *Config) complete() error {
 	refuse(c.Names > 0 && c.Batch > world.NamesMax, "batch: more than %d resources with names", world.NamesMax)
 	refuse(c.For < 0 || c.For > MaxFor, "for: %v is not between 0s and %v", c.For, MaxFor)
 	refuse(c.Idle < 0 || c.Idle > MaxFor, "idle: %v is not between 0s and %v", c.Idle, MaxFor)
+	refuse(c.Rest < 0 || c.Rest > MaxFor, "rest: %v is not between 0s and %v", c.Rest, MaxFor)
 	refuse(c.Patience < 0 || c.Patience > MaxFor, "patience: %v is not between 0s and %v", c.Patience, MaxFor)
 	refuse(c.Control == "" && (c.Rate > 0 || c.Changes > 0), "control: an address is needed to have something changed")
 	refuse(c.Rate > 0 && (c.Changes > 0 || c.For == 0), "rate: goes with a time, and not with a number of changes")

@@ -3,10 +3,10 @@
 //
 // # What it is
 //
-// A [Fleet] is one run (fleet.go): the storm, in which all clients come; a pause, after which memory is looked at; and changes
-// (measure.go). A client (client.go) subscribes, reads, and acknowledges at once. What it reads is walked, not decoded (walk.go,
-// cursor.go): of a message only its own fields are looked at, and of a resource only the stamp of package world, which tells when the
-// change began. What they find they note on a board (board.go), from which a [Report] is made.
+// A [Fleet] is one run (fleet.go): the storm, in which all clients come; a pause, after which memory is looked at; changes
+// (measure.go); and a rest, after which it is looked at once more. A client (client.go) subscribes, reads, and acknowledges at once.
+// What it reads is walked, not decoded (walk.go, cursor.go): of a message only its own fields are looked at, and of a resource only the
+// stamp of package world, which tells when the change began. What they find they note on a board (board.go), from which a [Report] is made.
 //
 // # Goroutines and locks
 //

@@ -63,7 +63,7 @@ func New(c Config) (*Fleet, error) {
 // legacyWildcard says whether all resources are asked for by naming none, which is understood by all servers for clusters (WILD-5).
 func (f *Fleet) legacyWildcard() bool { return f.config.TypeURL == world.Clusters.TypeURL() }
 
-// Run does it all: the storm, the pause, the changes. All clients are gone when it returns.
+// Run does it all: the storm, the pause, the changes, the rest. All clients are gone when it returns.
 func (f *Fleet) Run(ctx context.Context) (*Report, error) {
 	if err := f.checkMachine(ctx); err != nil {
 		return nil, err
@@ -89,7 +89,30 @@ func (f *Fleet) Run(ctx context.Context) (*Report, error) {
 			return nil, err
 		}
 	}
+	if err := f.rest(ctx, r); err != nil {
+		return nil, err
+	}
 	return r, f.count(ctx, r)
+}
+
+// Resting begins the line that says that everything was measured, and nothing happens for Config.Rest.
+const Resting = "all is measured"
+
+// rest keeps the clients there, and looks at memory once more.
+func (f *Fleet) rest(ctx context.Context, r *Report) error {
+	if f.config.Rest == 0 {
+		return nil
+	}
+	f.config.Say(fmt.Sprintf("%s; the clients stay for %v", Resting, f.config.Rest))
+	if err := sleep(ctx, f.config.Rest); err != nil {
+		return err
+	}
+	now, err := usages(f.config.PIDs)
+	if err != nil {
+		return err
+	}
+	r.rested(now)
+	return nil
 }
 
 // weather has all clients come, and looks at what they cost.

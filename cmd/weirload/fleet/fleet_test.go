@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -276,6 +277,34 @@ func TestCountsInDelta(t *testing.T) {
 	s.stop()
 	for _, c := range s.streams {
 		s.judgeDelta(c, 1+1+5)
+	}
+}
+
+// TestRest: it comes when everything was measured, the clients are still there, and memory is looked at once more.
+func TestRest(t *testing.T) {
+	const rest = 300 * time.Millisecond
+	for name, changes := range map[string]int{"after changes": 3, "after the storm": 0} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t, world.Clusters, 2)
+			c := s.config(Delta, 2)
+			c.Changes, c.Rest, c.PIDs = changes, rest, []int{os.Getpid()}
+			var said []string
+			began := time.Time{}
+			c.Say = func(line string) {
+				if said = append(said, line); strings.HasPrefix(line, Resting) {
+					began = time.Now()
+				}
+			}
+			r := mustRun(t, c)
+			if len(said) != 2 || began.IsZero() || time.Since(began) < rest {
+				t.Errorf("it said %q, and was over %v after that", said, time.Since(began))
+			}
+			if r.Servers[0].RSSRested == 0 || r.MeasuredSeconds >= rest.Seconds() && changes == 0 {
+				t.Errorf("found was %+v", r.Servers[0])
+			}
+			equal(t, "changes", r.Changes, changes)
+			equal(t, "stream ends", r.StreamEnds, 0)
+		})
 	}
 }
 

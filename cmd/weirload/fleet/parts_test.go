@@ -153,6 +153,7 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		"batch":       func(c *Config) { c.Batch = 11 },
 		"for":         func(c *Config) { c.For = time.Hour },
 		"idle":        func(c *Config) { c.Idle = -1 },
+		"rest":        func(c *Config) { c.Rest = MaxFor + 1 },
 		"control":     func(c *Config) { c.Control, c.Changes = "", 1 },
 		"deaf":        func(c *Config) { c.Deaf = -1 },
 		"groups":      func(c *Config) { c.Groups = -1 },

@@ -70,6 +70,7 @@ type Server struct {
 	CPUPerDelivery    float64 `json:"cpu_us_per_delivery"`
 	RSSEnd            int64   `json:"rss_end_bytes"`
 	CPUPercentOfACore float64 `json:"cpu_percent_of_a_core"`
+	RSSRested         int64   `json:"rss_rested_bytes"` // when it had rested
 }
 
 func (r *Report) describe(c *Config) {
@@ -107,6 +108,12 @@ func (r *Report) measured(b *board, before, after []usage) {
 		if r.Deliveries > 0 {
 			s.CPUPerDelivery = 1e6 * s.CPUSeconds / float64(r.Deliveries)
 		}
+	}
+}
+
+func (r *Report) rested(now []usage) {
+	for i := range r.Servers {
+		r.Servers[i].RSSRested = now[i].rss
 	}
 }
 
@@ -158,6 +165,9 @@ func (r *Report) Table(w io.Writer) error {
 		if r.Loop != "" {
 			row("", "changes %.2f s CPU (%.0f %% of a core), %.2f us a delivery; %.1f MiB at the end",
 				s.CPUSeconds, s.CPUPercentOfACore, s.CPUPerDelivery, mib(s.RSSEnd))
+		}
+		if s.RSSRested > 0 {
+			row("", "%.1f MiB after the rest", mib(s.RSSRested))
 		}
 	}
 	return t.Flush()
