@@ -104,10 +104,13 @@ func (s *shard) kindLocked(lane laneIndex, gen uint32) kind {
 	return kindNone
 }
 
+// fewTouched is for how many names the list is kept for the next response, which mostly brings one: to make it is an object less.
+const fewTouched = 8
+
 func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
 	rev := s.rev
 	counts := s.hearsLocked(nil, gen, s.heldNamesLocked)
-	s.named.touched = make([]*entry, 0, len(bodies))
+	s.named.touched = slices.Grow(s.named.touched, len(bodies))
 	for i, body := range bodies {
 		r, e := &u.Resources[i], u.entryLocked(s, i)
 		if body != nil && !s.nameStaysLocked(body, e.bodies(), gen) {
@@ -173,7 +176,10 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		})
 	}
 	s.confirmLaterLocked(gen, u.Bad)
-	s.offerTouchedLocked(rev, gen)
+	if touched := s.offerTouchedLocked(rev, gen); cap(touched) <= fewTouched {
+		clear(touched)
+		s.named.touched = touched[:0]
+	}
 	for _, f := range u.Errors {
 		es := s.holdersLocked(f.Name)
 		switch {

@@ -83,7 +83,8 @@
 // # Ordering
 //
 // Responses of one lane are applied in order, each under one lock, with one revision; revisions of all types, groups and origins
-// compare. An [Answer] tells the oldest and newest revision in it, so that package downstream can keep ORD-1.
+// compare. An [Answer] tells the oldest and newest revision in it, so that package downstream can keep ORD-1. Who named resources is told
+// what a response changed in its order (TestToldInOrder).
 //
 // # Names and versions
 //
