@@ -25,25 +25,25 @@ func (s *study) fleetAndMemory(ctx context.Context, c *fleet.Config, kind world.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.Rest = s.pause
-	var reading chan error // nil until it begins
+	var read chan struct{} // nil until reading begins
+	var failed error
 	r, err = s.programs.fleet(ctx, c, kind, cue{resting, func() {
-		reading = make(chan error, 1)
+		read = make(chan struct{})
 		go func() {
-			var err error
-			inUse, err = collect(ctx, pprof)
-			reading <- err
+			defer close(read)
+			inUse, failed = collect(ctx, pprof)
 		}()
 	}})
-	if reading == nil {
+	if read == nil {
 		return nil, 0, errors.Join(err, errors.New("the fleet did not rest"))
 	}
 	select {
-	case failed := <-reading:
+	case <-read:
 		return r, inUse, errors.Join(err, failed)
 	default:
 	}
 	cancel() // what it reads now is no longer with the clients
-	_ = <-reading
+	<-read
 	return nil, 0, errors.Join(err, fmt.Errorf("a pause of %v was too short to collect garbage in", s.pause))
 }
 
