@@ -316,6 +316,24 @@ func TestKinSotWList(t *testing.T) {
 	isTold(t, "test", told(test), "m=1 n=2")
 }
 
+// TestKinRemovalDoubts: what a map has by that of another was renamed before it was asked for this one. The removal of the variant that took
+// its place says of this map, too, that there is none.
+func TestKinRemovalDoubts(t *testing.T) {
+	r := newKinRig(t, OriginConfig{})
+	r.sub(EndpointType, "env=prod", true, "n")
+	r.group.lanes[mainLane].Open(zero, 0)
+	r.asks(mainLane, false)
+	r.says(mainLane, zero, EndpointType, "n{}=1")
+	test := r.sub(EndpointType, "env=test", true, "n")
+	isTold(t, "test", told(test), "n=1")
+	r.says(mainLane, zero, EndpointType, "n{!v}=1", "-n")
+	r.asks(mainLane, false)
+	r.says(mainLane, zero, EndpointType, "-n{!v}")
+	isTold(t, "test", told(test), "nothing")
+	r.table.Advance(zero.Add(firmFactor * r.table.config().Settle))
+	isTold(t, "test, after the pause", told(test), "-n")
+}
+
 // TestKinLanes: names are not asked on the stream that carries `*` of any map, since what it brings cannot be told apart (RELAY-20).
 func TestKinLanes(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})

@@ -218,6 +218,9 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant, rev uin
 	}
 	for _, r := range u.RemovedVariants {
 		for _, s := range k.matchingLocked(r.Set) {
+			if s.turn == rev {
+				s.doubtLocked(now, identity{r.Name, r.Constraints}, gen)
+			}
 			if s.turn == rev && !s.keepsLocked(s.part, identity{r.Name, r.Constraints}, gen, now) {
 				p := s.partLocked(u)
 				p.RemovedVariants = append(p.RemovedVariants, r)
@@ -234,7 +237,7 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant, rev uin
 	}
 	for _, name := range u.Removed {
 		for _, s := range asked {
-			s.doubtLocked(now, name, gen)
+			s.doubtLocked(now, identity{name: name}, gen)
 			if (!s.constrainedLocked(name, gen) || s.awaitsLocked(name, gen)) && !s.keepsLocked(s.part, identity{name: name}, gen, now) {
 				p := s.partLocked(u)
 				p.Removed = append(p.Removed, name)

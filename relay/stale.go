@@ -30,11 +30,12 @@ func (s *shard) staleLocked(name string, gen uint32) (vs []*Variant) {
 	return vs
 }
 
-// doubtLocked notes that a name asked for the map is not there, for this map or for another.
-func (s *shard) doubtLocked(now time.Time, name string, gen uint32) {
-	e := s.named.entries[name]
-	constrained := func(v *Variant) bool { return v.Constraints != nil }
-	if e == nil || e.seenGen == gen || !slices.ContainsFunc(e.variants, constrained) || e.asked != gen {
+// doubtLocked notes that a name asked for the map is not there, for this map or for another, or that a variant which matches the map is not,
+// and another is held that the stream has not spoken of.
+func (s *shard) doubtLocked(now time.Time, id identity, gen uint32) {
+	e, key := s.named.entries[id.name], id.constraints
+	lacks := func(v *Variant) bool { return v.Constraints.Key() != key }
+	if e == nil || e.seenGen == gen || !slices.ContainsFunc(e.variants, lacks) || e.asked != gen {
 		return
 	}
 	t := &s.named
