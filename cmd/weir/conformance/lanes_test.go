@@ -101,6 +101,7 @@ func twoLanes(t *testing.T, dialect relaytest.Dialect) {
 			all.Subscribe(eds, "a")
 			all.Subscribe(cds, "*")
 			all.AwaitNames(cds, "the wildcard is answered", "a")
+			all.AwaitNames(eds, "and the endpoints", "a")
 		}
 		name := func() {
 			named.Subscribe(cds, "hidden")
