@@ -150,14 +150,15 @@ func unsubscribedByOther(t *testing.T) {
 	byName.Expect(vhds, "one by the name")
 	byAlias.Unsubscribe(vhds, "rc/shared")
 	byName.Unsubscribe(vhds, "rc/a")
-	for _, x := range []*relaytest.Client{byAlias, byName} {
-		x.Subscribe(vhds, "rc/shared/barrier")
+	barriers := map[*relaytest.Client]string{byAlias: "rc/shared/barrier1", byName: "rc/shared/barrier2"}
+	for x, name := range barriers {
+		x.Subscribe(vhds, name)
+		w.origin.Await(0, func() bool { return w.origin.Asked(vhds).Subscribed[name] > 0 }, "its requests are read")
 	}
-	w.origin.Await(0, func() bool { return w.origin.Asked(vhds).Subscribed["rc/shared/barrier"] > 0 }, "both requests are read")
-	s.Respond(vhds, "2", host("rc/shared", "2", "rc/a"), host("rc/shared/barrier", "2"))
+	s.Respond(vhds, "2", host("rc/shared", "2", "rc/a"), host("rc/shared/barrier1", "2"), host("rc/shared/barrier2", "2"))
 	tells(t, witness.Expect(vhds, "an update reaches who is subscribed"), "still", "rc/shared", true, "rc/a")
-	for _, x := range []*relaytest.Client{byAlias, byName} {
-		hasExactly(t, x.Expect(vhds, "and who is not gets"), "the barrier alone", []string{"rc/shared/barrier"}, nil)
+	for x, name := range barriers {
+		hasExactly(t, x.Expect(vhds, "and who is not gets"), "the barrier alone", []string{name}, nil)
 		x.WantIdle(quiet)
 		x.CheckClean()
 	}
