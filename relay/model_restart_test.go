@@ -94,8 +94,10 @@ func (m *model) goesBack(c *modelSub, name string, body int) {
 	if at, ever := m.faulted[c.typeURL][name]; ever && at >= m.lives[c.typeURL][name][knew].at || m.faults[c.typeURL][name].code != 0 {
 		return // an origin that has it in error says nothing of the body: what weir has of it stays (ABS-8)
 	}
-	if _, exists := m.state[c.typeURL][name]; !exists && m.sotw && !FullState(c.typeURL) {
-		return // it cannot say that it is gone (DEL-3)
+	_, exists := m.state[c.typeURL][name]
+	since := m.lives[c.typeURL][name][knew+1:]
+	if m.sotw && !FullState(c.typeURL) && (!exists || slices.ContainsFunc(since, func(l life) bool { return l.body < 0 })) {
+		return // it could not say that it was gone, so what weir had of before stayed (DEL-3)
 	}
 	if now := m.lives.last(c.typeURL, name, body); now < knew {
 		m.t.Fatalf("client %d (%s, delta %v, wildcard %v, names %v) came back with what the origin had at %v of %s, and is told %d of before: %v\n%s",
