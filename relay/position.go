@@ -1,0 +1,103 @@
+package relay
+
+// position is where one subscriber of a view stands. Guarded by the shard's lock.
+type position struct {
+	sub  *Sub
+	view *view
+	// sent is the revision up to which everything was sent; meaningless while fresh.
+	sent       uint64
+	sum        sum  // of the view when it was sent whole, to send nothing for a change that was undone
+	fresh      bool // nothing sent yet
+	resend     bool // `*` was subscribed again: everything is owed (DELTA-2)
+	prev, next *position
+
+	// told is the seq up to which errors were told, before the same when the upstream stream was first answered; untold are
+	// names whose body was sent again although they are in error.
+	told, before uint64
+	fault        *NameError // last told of the collection as a whole (ABS-12)
+	cold         bool       // it waits in vain, which is to be said (RELAY-8)
+	also, prior  *position  // the Sub's next one, and the one before
+	untold       []string
+	spared       map[string]bool // what the client holds by its own word, in error and without a body here
+}
+
+// waitsLocked reports whether the first answer has to wait for the set (RELAY-7). That a collection is empty is known only as long as
+// the upstream stream is open that it was said on (RELAY-38).
+func (p *position) waitsLocked() bool {
+	t := p.view.set
+	return p.fresh && (!t.readyLocked(p.sub.holds) || t.kind != wild && p.view.live == 0 && !t.liveLocked())
+}
+
+type posList struct{ head, tail *position }
+
+func (l *posList) push(p *position) {
+	p.prev, p.next = l.tail, nil
+	if l.tail != nil {
+		l.tail.next = p
+	} else {
+		l.head = p
+	}
+	l.tail = p
+}
+
+func (l *posList) remove(p *position) {
+	if p.prev != nil {
+		p.prev.next = p.next
+	} else {
+		l.head = p.next
+	}
+	if p.next != nil {
+		p.next.prev = p.prev
+	} else {
+		l.tail = p.prev
+	}
+	p.prev, p.next = nil, nil
+}
+
+// passed moves a position to revision rev, which no other is beyond.
+func (v *view) passed(p *position, rev uint64) {
+	slowest := v.ordered.head == p
+	if p.fresh {
+		v.fresh.remove(p)
+		p.fresh = false
+	} else {
+		v.ordered.remove(p)
+	}
+	p.sent = rev
+	v.ordered.push(p)
+	if slowest {
+		v.prune()
+	}
+}
+
+func (v *view) enter(p *position) {
+	v.fresh.push(p)
+	if !p.sub.delta {
+		v.whole++
+	}
+}
+
+// parted notes that a position is in no list any more.
+func (v *view) parted(p *position) {
+	if p.sub.delta {
+		return
+	}
+	if v.whole--; v.whole == 0 {
+		v.full = nil
+		v.segments.forget(false)
+	}
+}
+
+func (v *view) leave(p *position) {
+	if p.fresh {
+		v.fresh.remove(p)
+	} else {
+		v.ordered.remove(p)
+	}
+	v.parted(p)
+	if v.fresh.head == nil && v.ordered.head == nil {
+		v.set.dropViewLocked(v)
+		return
+	}
+	v.prune()
+}
