@@ -339,11 +339,6 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 	for _, name := range own.Removed {
 		listed[name] = true
 	}
-	own.Heartbeats = slices.DeleteFunc(own.Heartbeats, func(v *Variant) bool {
-		twice := listed[v.Name]
-		listed[v.Name] = true
-		return twice
-	})
 	remove := func(x toldName) {
 		if !listed[x.name] {
 			listed[x.name] = true
