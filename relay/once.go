@@ -1,0 +1,139 @@
+package relay
+
+import "slices"
+
+// tidyLocked makes a delta answer of names and aliases one that lists each resource once (DELTA-20), and adds the removals of what no name
+// of the client stands for any more. base is the wildcard's part.
+func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameError) {
+	a := s.alias
+	if a.none() {
+		return base, errs
+	}
+	listed := make(map[string]bool, len(own.Variants)+len(own.Removed))
+	own.Variants = s.onceEachLocked(own.Variants, listed)
+	own.Heartbeats = slices.DeleteFunc(own.Heartbeats, func(v *Variant) bool {
+		again := listed[v.Name]
+		listed[v.Name] = true
+		return again
+	})
+	errs = s.errorsOnceLocked(errs, listed)
+	own.Removed = slices.DeleteFunc(own.Removed, func(name string) bool { return listed[name] })
+	for _, name := range own.Removed {
+		listed[name] = true
+	}
+	remove := func(x toldName) {
+		if !listed[x.name] {
+			listed[x.name] = true
+			own.remove(x.name, x.spelt)
+		}
+	}
+	for _, x := range a.left {
+		if v := s.inViewLocked(x.name); v != nil && !listed[x.name] && !s.namesLocked(x.name) && v.Digest != x.sent {
+			listed[x.name] = true // the wildcard's own body stands for it from now on
+			own.Variants = append(own.Variants, v)
+		}
+		covered := s.coversLocked(x.name)
+		_, waits := s.memberLocked(x.name)
+		switch {
+		case !covered && waits:
+			a.later = append(a.later, x.toldName) // it may be in a set that is not told yet
+		case !covered:
+			if r := s.recordLocked(x.name); r != nil && r.is(owed) { // it is subscribed by its own name by now, and that is not answered
+				s.sentLocked(r, x.sent)
+				r.flags |= holds
+				a.later = append(a.later, x.toldName) // should it be given up before
+			} else {
+				remove(x.toldName)
+			}
+			if !x.asked {
+				continue
+			}
+		}
+		if x.absent { // it has the resource by another name, and this one stands for nothing
+			remove(toldName{name: x.record.entry.name})
+		}
+	}
+	a.left, a.notices = nil, false
+	if a.early == 0 {
+		a.later = slices.DeleteFunc(a.later, func(x toldName) bool {
+			_, waits := s.memberLocked(x.name)
+			r := s.recordLocked(x.name)
+			if !waits && r == nil && !s.coversLocked(x.name) {
+				remove(x)
+			}
+			return !waits && (r == nil || !r.is(owed)) // or else the record's answer tells of it
+		})
+	}
+	return base.without(listed), errs
+}
+
+// onceEachLocked leaves each resource in a list once, and puts the notices of one name, which some origins use for all, together. The names
+// are added to listed.
+func (s *Sub) onceEachLocked(vs []*Variant, listed map[string]bool) []*Variant {
+	once := vs[:0]
+	notices := map[string][]*Variant{}
+	for _, v := range vs {
+		switch {
+		case v.Notice():
+			if !slices.Contains(notices[v.Name], v) {
+				notices[v.Name] = append(notices[v.Name], v)
+			}
+		case !listed[v.Name]:
+			listed[v.Name] = true
+			once = append(once, v)
+		}
+	}
+	for name, list := range notices {
+		if listed[name] { // the resource of that name is told: say it in the other way there is
+			continue
+		}
+		listed[name] = true
+		once = append(once, joinNotices(list))
+	}
+	return once
+}
+
+func joinNotices(list []*Variant) *Variant {
+	if len(list) == 1 {
+		return list[0]
+	}
+	var aliases []string
+	for _, v := range list {
+		aliases = append(aliases, v.aliases...)
+	}
+	slices.Sort(aliases)
+	return newNotice(list[0].Spelling(), slices.Compact(aliases))
+}
+
+// errorsOnceLocked leaves each error in once. That of a resource which is in the answer follows in the next (ABS-11).
+func (s *Sub) errorsOnceLocked(errs []*NameError, bodies map[string]bool) []*NameError {
+	told := map[string]bool{}
+	return slices.DeleteFunc(errs, func(f *NameError) bool {
+		if bodies[f.Name] {
+			for _, r := range append(s.alias.by[f.Name], s.recordLocked(f.Name)) {
+				if r != nil && r.fault() != nil {
+					r.setFault(nil)
+					s.dirtyLocked(r, r.entry.rev)
+				}
+			}
+			return true
+		}
+		twice := told[f.Name]
+		told[f.Name] = true
+		return twice
+	})
+}
+
+// without is b without what is listed elsewhere; b itself if that is nothing.
+func (b *Body) without(listed map[string]bool) *Body {
+	twice := func(v *Variant) bool { return listed[v.Name] }
+	gone := func(name string) bool { return listed[name] }
+	if b == nil || !slices.ContainsFunc(b.Variants, twice) && !slices.ContainsFunc(b.Heartbeats, twice) && !slices.ContainsFunc(b.Removed, gone) {
+		return b
+	}
+	return &Body{
+		spelt: b.spelt, nameless: b.nameless, Removed: slices.DeleteFunc(slices.Clone(b.Removed), gone),
+		Variants:   slices.DeleteFunc(slices.Clone(b.Variants), twice),
+		Heartbeats: slices.DeleteFunc(slices.Clone(b.Heartbeats), twice),
+	}
+}
