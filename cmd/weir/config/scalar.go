@@ -151,7 +151,7 @@ func parseBytes(s string) (Bytes, error) {
 		}
 		return Bytes(n * u.size), nil
 	}
-	panic("config: the unit list ends with the empty unit")
+	panic("config: the unit list ends with the empty unit") // which every text ends with, so the loop has returned
 }
 
 // String is the size as the file would have it, in the largest binary unit
