@@ -57,16 +57,13 @@ func (s *session) barredBy(set *settings, typeURL string) bool {
 // originOf is the origin that has a name, whoever asks for it.
 func (s *session) originOf(st *streamType, name string) (*relay.Origin, *reason) {
 	switch {
-	case name == relay.Wildcard && deltaOnly(st, s.cfg.origin):
-		return nil, noDelta
-	case name == relay.Wildcard:
 	case name == "":
 		return nil, emptyName
 	case len(name) > s.cfg.limits.NameBytes:
 		return nil, s.cfg.tooLong
 	case relay.IsNewStyle(name):
 		return s.judgeURN(st, name)
-	case !s.cfg.origin.Serves(st.typeURL):
+	case !s.cfg.origin.Serves(st.typeURL): // `*` neither: nobody could answer it, and an empty set would delete what the client has
 		return nil, noType
 	case deltaOnly(st, s.cfg.origin):
 		return nil, noDelta

@@ -1,9 +1,11 @@
 package downstream
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
@@ -74,5 +76,49 @@ func TestRefusalsOfNamesThatLeft(t *testing.T) {
 	d.gets("what is still subscribed", "eds !"+two+":FailedPrecondition")
 	if s := d.session.untold; s != 0 {
 		t.Errorf("%d bytes count as untold", s)
+	}
+}
+
+// TestTypesKeepStarFromTheOrigin: a type that `origins[].types` leaves out is not asked of the origin, `*` of it neither, and what a client
+// holds of it stays: there is no answer, which would be an empty set.
+func TestTypesKeepStarFromTheOrigin(t *testing.T) {
+	for _, typeURL := range []string{cds, eds, odd} {
+		for _, delta := range []bool{true, false} {
+			for _, named := range []bool{true, false} {
+				r := newRigOf(t, relay.OriginConfig{Name: "mesh", Types: []string{lds}})
+				p := r.client(delta)
+				var star []string
+				if named {
+					star = []string{relay.Wildcard}
+				}
+				if delta {
+					p.sends(&discoveryv3.DeltaDiscoveryRequest{
+						TypeUrl: typeURL, ResourceNamesSubscribe: star, InitialResourceVersions: map[string]string{"held": "1"},
+					})
+				} else {
+					p.sends(&discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: star, VersionInfo: "1"})
+				}
+				if delta {
+					p.subscribes(lds, "*")
+				} else {
+					p.asks(lds, "*")
+				}
+				r.settled(lds, "l=1")
+				p.gets("the type that is served alone", "lds l=1")
+				for _, l := range r.lanes { // on a stream that is opened anew every type is looked at
+					l.Close()
+					l.Open(r.now, 0)
+					asks, _ := l.Take(r.now, false)
+					if slices.ContainsFunc(asks, func(a relay.Ask) bool { return a.TypeURL != lds }) {
+						t.Errorf("%s, delta %v, named %v: the origin is asked %v", typeURL, delta, named, asks)
+					}
+				}
+				r.wait(r.cfg.Timing.ColdWait * 6)
+				p.gets("nothing of the other, whatever the time")
+				if err := p.session.tick(r.now); err != nil {
+					t.Errorf("%s, delta %v, named %v: %v", typeURL, delta, named, err)
+				}
+			}
+		}
 	}
 }

@@ -93,7 +93,7 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, in *content, fi
 	}
 	var initial map[string]string
 	if first {
-		if st.legacy && in.names.n+len(in.locators) == 0 && !deltaOnly(st, s.cfg.origin) {
+		if st.legacy && in.names.n+len(in.locators) == 0 {
 			// The legacy wildcard (WILD-2, WILD-6). It stays until `*` is unsubscribed (WILD-3), be it right here (WILD-7).
 			to.own = []string{relay.Wildcard}
 		}

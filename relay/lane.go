@@ -120,7 +120,7 @@ func (l *Lane) Open(now time.Time, server uint8) {
 	l.checkVia()
 	watch := l.only != nil
 	for _, s := range l.shards() {
-		if l.carries(s.kin) {
+		if l.carries(s.kin) && s.group.origin.Serves(s.typeURL) {
 			s.toAsk[l.index].Store(true)
 		}
 		watch = watch || s.isApart()
