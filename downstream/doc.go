@@ -155,7 +155,7 @@
 //   - DYN-9: where an origin speaks state of the world the variant that came last wins over those that its response does not list. There is
 //     no other word for a removal, and a replica that came later would know the new one alone (relay/kin_test.go, TestKinSplit).
 //   - DYN-13: of a variant that is not confirmed on a new stream a removal of the plain name is taken for the word about its map, if nothing
-//     else comes for ten times settle: nobody could name it by constraints any more (relay/stale.go).
+//     else comes for firm_settle: nobody could name it by constraints any more (relay/stale.go).
 //   - DYN-1, WILD-2: at an origin with locators the empty map goes as a locator too, and so does `*`. A plain name would be answered without
 //     the constraints of the variant that it is, and be taken for what every map matches (DYN-16, DYN-12).
 //   - RELAY-69: with an origin that speaks state of the world nothing is shared of grouped types: that a variant went is never said there.

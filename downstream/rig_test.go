@@ -60,6 +60,9 @@ func newRigOf(tb testing.TB, origins ...relay.OriginConfig) *rig {
 
 func newRigWith(tb testing.TB, cfg relay.Config) *rig {
 	tb.Helper()
+	if cfg.Settle == 0 {
+		cfg.Settle = 250 * time.Millisecond // what waits for it is then told from what waits for gather and the like
+	}
 	table, err := relay.New(cfg)
 	if err != nil {
 		tb.Fatal(err)

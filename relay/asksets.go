@@ -268,7 +268,7 @@ func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
 		// An origin that finds us in sync may answer nothing at all. Without a response it takes the longest wait.
 		t.first, t.news = now, now.Add(firmMost)
 		if t.unconfirmedLocked() && !sweep {
-			t.news = now // ten times settle without a word is its word (RELAY-96); but for what it was not presented, which it cannot know
+			t.news = now // firm_settle without a word is its word (RELAY-96); but for what it was not presented, which it cannot know
 		}
 		t.pauseLocked(now)
 	}

@@ -82,7 +82,7 @@ func (l *Lane) Types() (typeURLs []string) {
 }
 
 // LongPause is how long nothing new must come until a set is complete where a wrong guess would delete (RELAY-6).
-func (l *Lane) LongPause() time.Duration { return firmFactor * l.group.origin.table.config().Settle }
+func (l *Lane) LongPause() time.Duration { return l.group.origin.table.config().FirmSettle }
 
 // Hear takes up one response. news: it brought a name that was not heard before. more is false if it is too much to be compared.
 func (a *Audit) Hear(now time.Time, u *Update) (news, more bool) {

@@ -47,7 +47,7 @@ func (s *shard) confirmLocked(e *entry) {
 func (s *shard) confirmFromLocked(now time.Time, all bool) {
 	t := &s.named
 	if t.unconfirmed && (all || !t.confirming) {
-		t.confirmAt = now.Add(firmFactor * s.cfg().Settle)
+		t.confirmAt = now.Add(s.cfg().FirmSettle)
 		s.confirmTimerLocked()
 	}
 }
@@ -70,7 +70,7 @@ func (s *shard) confirmLaterLocked(gen uint32, bad bool) {
 	if bad {
 		t.refusedGen = gen
 	}
-	if t.confirmAt = earlier(s.now.Add(firmFactor*s.cfg().Settle), most); t.refusedGen == gen {
+	if t.confirmAt = earlier(s.now.Add(s.cfg().FirmSettle), most); t.refusedGen == gen {
 		t.confirmAt = most
 	}
 }

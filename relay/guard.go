@@ -125,7 +125,7 @@ func (s *shard) hearsLocked(t *set, gen uint32, size func() int) (counts bool) {
 
 // endLocked is when removals count no more, if nothing comes until then.
 func (g *guard) endLocked(s *shard) time.Time {
-	return earlier(g.last.Add(firmFactor*s.cfg().Settle), g.first.Add(firmMost))
+	return earlier(g.last.Add(s.cfg().FirmSettle), g.first.Add(firmMost))
 }
 
 // holdOverLocked: what is held was stated on an earlier stream. It has the whole time anew, and no words (RELAY-38).

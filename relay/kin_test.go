@@ -290,7 +290,7 @@ func TestKinSilentWildcard(t *testing.T) {
 	r.table.Advance(zero.Add(r.table.config().Settle))
 	isTold(t, "prod", told(prod), "n=1")
 	isTold(t, "test, too early", told(test), "nothing")
-	r.table.Advance(zero.Add(firmFactor * r.table.config().Settle))
+	r.table.Advance(zero.Add(r.table.config().FirmSettle))
 	if a := test.Take(zero); a == nil || !a.empty() {
 		t.Errorf("test was told %+v, want an empty answer (DELTA-13)", a)
 	}
@@ -330,7 +330,7 @@ func TestKinRemovalDoubts(t *testing.T) {
 	r.asks(mainLane, false)
 	r.says(mainLane, zero, EndpointType, "-n{!v}")
 	isTold(t, "test", told(test), "nothing")
-	r.table.Advance(zero.Add(firmFactor * r.table.config().Settle))
+	r.table.Advance(zero.Add(r.table.config().FirmSettle))
 	isTold(t, "test, after the pause", told(test), "-n")
 }
 

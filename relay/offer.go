@@ -317,7 +317,7 @@ func (s *shard) besideLocked(now time.Time, lane laneIndex, gen uint32, u *Updat
 			return
 		}
 		if !t.settled && t.first.IsZero() {
-			t.first, t.news = now, now.Add((firmFactor-1)*s.cfg().Settle)
+			t.first, t.news = now, now.Add(s.cfg().FirmSettle-s.cfg().Settle)
 		}
 		t.besideLocked(gen, u)
 	})

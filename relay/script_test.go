@@ -85,7 +85,7 @@ type scriptSub struct {
 
 func newScript(t *testing.T) *script {
 	s := &script{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), subs: map[string]*scriptSub{}, own: map[string]*Lane{}}
-	s.cfg = Config{Origins: []OriginConfig{{Name: "mesh"}}}
+	s.cfg = Config{Settle: 250 * time.Millisecond, Origins: []OriginConfig{{Name: "mesh"}}}
 	s.start()
 	return s
 }

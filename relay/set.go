@@ -272,7 +272,7 @@ func (t *set) pauseLocked(now time.Time) {
 	// What was restored and is to be swept is not confirmed by an answer before that.
 	sweeps = sweeps || t.restored && t.sweepGen != 0 && !t.sweepFirst.IsZero()
 	if !t.first.IsZero() && !t.firm && !t.refused.bad && !sweeps {
-		x := earlier(arrivals.Over(t.news, firmFactor*cfg.Settle), t.first.Add(firmMost))
+		x := earlier(arrivals.Over(t.news, cfg.FirmSettle), t.first.Add(firmMost))
 		if x = t.refused.over(x); x.After(now) {
 			at(x)
 		} else {
@@ -281,7 +281,7 @@ func (t *set) pauseLocked(now time.Time) {
 		}
 	}
 	if t.sweepGen != 0 && !t.sweepFirst.IsZero() {
-		if x := earlier(arrivals.Over(t.sweepNews, firmFactor*cfg.Settle), t.sweepFirst.Add(firmMost)); x.After(now) {
+		if x := earlier(arrivals.Over(t.sweepNews, cfg.FirmSettle), t.sweepFirst.Add(firmMost)); x.After(now) {
 			at(x)
 		} else {
 			t.sweepLocked()

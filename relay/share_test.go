@@ -103,7 +103,7 @@ func TestShare(t *testing.T) {
 			isTold(t, "v2 before it was asked", told(two), "nothing")
 			isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
 			r.says(mainLane, zero, EndpointType, answer)
-			r.table.Advance(zero.Add(firmFactor * r.table.config().Settle))
+			r.table.Advance(zero.Add(r.table.config().FirmSettle))
 			isTold(t, "v2 after "+answer, told(two), want)
 			check(r)
 		}

@@ -46,7 +46,7 @@ func (s *shard) doubtLocked(now time.Time, id identity, gen uint32) {
 		return
 	}
 	t.doubts[e] = doubt{gen, now}
-	s.push(timer{at: now.Add(firmFactor * s.cfg().Settle), kind: doubts, shard: s, gen: gen})
+	s.push(timer{at: now.Add(s.cfg().FirmSettle), kind: doubts, shard: s, gen: gen})
 }
 
 // endDoubts takes away what was doubted long enough, and has not come on the stream of generation gen.
@@ -62,7 +62,7 @@ func (s *shard) endDoubts(gen uint32, now time.Time) {
 			delete(t.doubts, e)
 		case d.gen != gen:
 		default:
-			if at := s.lane(t.lane).arrivals.Load().Over(d.at, firmFactor*s.cfg().Settle); at.After(now) {
+			if at := s.lane(t.lane).arrivals.Load().Over(d.at, s.cfg().FirmSettle); at.After(now) {
 				s.push(timer{at: at, kind: doubts, shard: s, gen: gen})
 				continue
 			}

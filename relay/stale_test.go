@@ -14,7 +14,7 @@ func (r kinRig) again(now time.Time) {
 }
 
 // pause is what passes before a guess that deletes (RELAY-6).
-func (r kinRig) pause() time.Duration { return firmFactor * r.table.config().Settle }
+func (r kinRig) pause() time.Duration { return r.table.config().FirmSettle }
 
 // TestStaleVariant: what was replaced while there was no stream is named by nobody, so the first variant that the next stream brings takes its
 // place, also where the old one has more keys (DYN-9), and by whichever way it is asked.

@@ -17,8 +17,11 @@ import (
 type Config struct {
 	// Name is the deployment's, equal on all replicas; part of the node ids presented upstream (RELAY-62). Default "weir".
 	Name string
-	// Settle is how long a delta set must bring nothing new to count as complete (RELAY-6). Default 250 ms.
+	// Settle is how long a delta set must bring no new name to count as complete (RELAY-6). Default 50 ms.
 	Settle time.Duration
+	// FirmSettle is the same where a wrong guess would delete: towards who holds something, and for
+	// sweeps. Default 2.5 s; at least Settle.
+	FirmSettle time.Duration
 	// ColdWait bounds settling for clients that hold nothing (RELAY-6). Default 10 s.
 	ColdWait time.Duration
 	// Linger is how long an upstream subscription outlives its last client (RELAY-3). Default 60 s; negative: not at all.
@@ -96,9 +99,8 @@ const (
 	silence = 15 * time.Second
 	// transientSilence is the same where the end of it is an error and no absence (ABS-6).
 	transientSilence = 30 * time.Second
-	// firmFactor times Settle is the pause after which a wrong guess may delete, at most firmMost (RELAY-6).
-	firmFactor = 10
-	firmMost   = 60 * time.Second
+	// firmMost bounds the waiting for a pause of FirmSettle (RELAY-6).
+	firmMost = 60 * time.Second
 	// firstRequestBytes bounds the initial versions of one type (RELAY-41).
 	firstRequestBytes = 3 << 20
 )
@@ -137,16 +139,18 @@ func (t *Table) MaxGroups() int { return t.config().MaxGroups }
 // check fills in the defaults, and gives what is wrong with all but the single origins.
 func (c *Config) check() error {
 	orDefault(&c.Name, "weir")
-	orDefault(&c.Settle, 250*time.Millisecond)
+	orDefault(&c.Settle, 50*time.Millisecond)
+	orDefault(&c.FirmSettle, 2500*time.Millisecond)
 	orDefault(&c.ColdWait, 10*time.Second)
 	orDefault(&c.Linger, time.Minute)
 	c.Linger = max(c.Linger, 0)
 	orDefault(&c.RetiredEntries, 100_000)
 	orDefault(&c.RetiredBytes, 256<<20)
 	var errs []error
-	if c.Settle < 0 || c.ColdWait < 0 {
-		errs = append(errs, errors.New("settle and cold_wait must not be negative"))
+	if c.Settle < 0 || c.FirmSettle < 0 || c.ColdWait < 0 {
+		errs = append(errs, errors.New("settle, firm_settle and cold_wait must not be negative"))
 	}
+	c.FirmSettle = max(c.FirmSettle, c.Settle)
 	if len(c.Origins) == 0 {
 		errs = append(errs, errors.New("origins: at least one is needed"))
 	}

@@ -18,7 +18,7 @@ const (
 	trialDue                       // a type in quarantine is to be tried again
 	expiries                       // TTLs have passed
 	laneDown                       // a stream should have been opened by now
-	confirmations                  // names that were restored have been asked for ten times settle
+	confirmations                  // names that were restored have been asked for firm_settle
 	guardEnd                       // removals that are held back are to go
 	keptEnd                        // what a map keeps until the origin answers for it is to go
 	doubts                         // what was held before the stream, and is not there for some map, is to go

@@ -24,7 +24,7 @@ func (s *slow) Read(b []byte) (int, error) {
 	if rate == 0 {
 		return s.Conn.Read(b)
 	}
-	n, err := s.Conn.Read(b[:min(len(b), int(rate/20))])
+	n, err := s.Conn.Read(b[:min(len(b), int(rate/100))])
 	time.Sleep(time.Duration(n) * time.Second / time.Duration(rate))
 	return n, err
 }
@@ -43,11 +43,11 @@ func TestBytesThatArriveAreNoPause(t *testing.T) {
 		w.want(opaque, "*")
 		s := w.origin.ExpectStream("a stream")
 		s.Expect("asks")
-		rate.Store(20_000)
+		rate.Store(50_000)
 		s.Respond(opaque, "1", res("a", "1"))
-		body := strings.Repeat("x", 1000)
+		body := strings.Repeat("x", 2000)
 		var rs []relaytest.Resource
-		for i := range 100 { // 100 KB, that takes seconds
+		for i := range 100 { // 200 KB, that takes seconds
 			rs = append(rs, relaytest.Resource{Name: fmt.Sprint("b", i), Version: "1", Body: relaytest.Opaque("", body)})
 		}
 		s.Respond(opaque, "1", rs...)

@@ -27,7 +27,7 @@ func testFreeze(t *testing.T, dialect relaytest.Dialect) {
 	}
 	origin.Set(lds, "l", "1", relaytest.Listener("l", 80))
 	config := strings.Replace(controlPlane(origin.Net().Addr()), "grpc: {", "grpc: { dialect: "+string(dialect)+",", 1)
-	w := startWeir(t, freePorts+strings.Replace(config, "timing: {", "timing: { settle: 20ms,", 1))
+	w := startWeir(t, freePorts+strings.Replace(config, "timing: {", "timing: { settle: 20ms, firm_settle: 200ms,", 1))
 	port := w.admin.listener.Addr().String()
 	say := func(want string, args ...string) {
 		t.Helper()
@@ -45,7 +45,7 @@ func testFreeze(t *testing.T, dialect relaytest.Dialect) {
 	c := open()
 	c.AwaitNames(cds, "the clusters come", "a", "b")
 	c.AwaitNames(eds, "and their endpoints", "a", "b")
-	c.WantIdle(500 * time.Millisecond) // ten times settle, and more: until then what comes is still the first answer
+	c.WantIdle(500 * time.Millisecond) // firm_settle, and more: until then what comes is still the first answer
 	before := c.Held(cds)
 
 	say("mesh is frozen", "freeze", "mesh")
@@ -172,7 +172,7 @@ func TestFreezeOutlivesTheProcess(t *testing.T) {
 	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
 	origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
 	dir := filepath.Join(t.TempDir(), "kept")
-	config := strings.Replace(keptConfig(origin.Net().Addr(), "sotw", dir), "\ntiming: {", "\ntiming: { settle: 20ms,", 1)
+	config := strings.Replace(keptConfig(origin.Net().Addr(), "sotw", dir), "\ntiming: {", "\ntiming: { settle: 20ms, firm_settle: 200ms,", 1)
 	w := startWeir(t, config)
 	c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
 	c.Request(cds)

@@ -162,7 +162,7 @@ func TestFrozenOverRestart(t *testing.T) {
 	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Patience: patience})
 	origin.Set(relaytest.ClusterType, "a", "1", relaytest.EDSCluster("a", "first"))
 	dir := filepath.Join(t.TempDir(), "kept")
-	config := write(t, strings.Replace(keptConfig(origin.Net().Addr(), "delta", dir), "timing: {", "timing: { settle: 20ms,", 1))
+	config := write(t, strings.Replace(keptConfig(origin.Net().Addr(), "delta", dir), "timing: {", "timing: { settle: 20ms, firm_settle: 200ms,", 1))
 	first := spawn(t, os.Args[0], "run", "-c", config)
 	address, adminPort := first.addresses()
 	client := openClient(t, dial(t, address), relaytest.Delta)

@@ -173,7 +173,7 @@ func tenThousand(t *testing.T, _ *rand.Rand) []string {
 	restarted := time.Now()
 	l.aim(weir.Addr)
 	again := awaitAll(t, all, state, 2, 4*weirtest.Patience)
-	// Everybody is back; what would be sent to who comes back goes out within ten times settle.
+	// Everybody is back; what would be sent to who comes back goes out within firm_settle.
 	weir.AwaitMetric(0, "everybody is in sync", "weir_downstream_unsynced_streams")
 	time.Sleep(3 * time.Second)
 

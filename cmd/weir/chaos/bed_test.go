@@ -89,8 +89,8 @@ func newBed(t *testing.T, rng *rand.Rand, s setup) *bed {
 	b.origin = newOrigin(t, b.truth)
 	b.up = newLink(t, b.origin.start())
 	b.config = weirtest.NewConfig(b.up.addr, b.setup.dialect)
-	// Who comes back to a weir that has just started waits ten times this after the last new name (RELAY-6), and churn brings many.
-	b.config.Set("timing.settle", "25ms")
+	// Who comes back to a weir that has just started waits firm_settle after the last new name (RELAY-6), and churn brings many.
+	b.config.Set("timing.settle", "25ms").Set("timing.firm_settle", "250ms")
 	b.config.Origin().Set("guard.hold", guardHold.String())
 	if s.disk != nil {
 		b.disk = s.disk(t)

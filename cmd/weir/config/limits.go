@@ -125,8 +125,11 @@ func (l *Limits) setDefaults() {
 // Timing holds every wait and interval.
 type Timing struct {
 	// Settle is the pause after which a set counts as complete (RELAY-6).
-	// Default: 250ms.
+	// Default: 50ms.
 	Settle time.Duration `yaml:"settle"`
+	// FirmSettle is the same pause where a wrong guess would delete: towards clients
+	// that hold something, and for what is swept. At least Settle. Default: 2500ms.
+	FirmSettle time.Duration `yaml:"firm_settle"`
 	// ColdWait is how long a client waits for an origin that does not answer
 	// (RELAY-8). Default: 10s.
 	ColdWait time.Duration `yaml:"cold_wait"`
@@ -192,7 +195,8 @@ type Keepalive struct {
 
 func (t *Timing) setDefaults() {
 	*t = Timing{
-		Settle:        250 * time.Millisecond,
+		Settle:        50 * time.Millisecond,
+		FirmSettle:    2500 * time.Millisecond,
 		ColdWait:      10 * time.Second,
 		OrderHold:     500 * time.Millisecond,
 		AckWait:       5 * time.Second,

@@ -92,6 +92,7 @@ var reloads = map[string]Reload{
 	"limits.request_bytes":             ReloadRestart,
 
 	"timing.settle":         ReloadLive,
+	"timing.firm_settle":    ReloadLive,
 	"timing.cold_wait":      ReloadLive,
 	"timing.order_hold":     ReloadLive,
 	"timing.ack_wait":       ReloadLive,

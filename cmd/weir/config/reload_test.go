@@ -33,7 +33,7 @@ func TestChanged(t *testing.T) {
 		want     string
 	}{
 		"nothing":             {"name: weir", "name: weir # a comment", ""},
-		"a default written":   {"name: weir", "name: weir\ntiming: { settle: 250ms }\ncache: { linger: 60s }", ""},
+		"a default written":   {"name: weir", "name: weir\ntiming: { settle: 50ms }\ncache: { linger: 60s }", ""},
 		"order":               {"  - { name: mesh, grpc: { addresses: [\"a:1\"], headers: { x: \"1\" } } }\n  - { name: disk, files: { path: /p }, authorities: [a] }\n", "  - { name: disk, files: { path: /p }, authorities: [a] }\n  - { name: mesh, default: true, grpc: { addresses: [\"a:1\"], headers: { x: \"1\" } } }\n", ""},
 		"name":                {"name: weir", "name: other", "name"},
 		"several":             {"name: weir", "limits: { streams: 7, groups: 7 }\ntiming: { backoff: { base: 2s } }\nlog: { level: debug }", "limits.streams limits.groups timing.backoff.base log.level"},

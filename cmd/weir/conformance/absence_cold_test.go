@@ -39,8 +39,7 @@ var coldCases = []testCase{
 			c.AwaitNames(cds, "it has the whole set", clusterNames...)
 		})
 		cold := start(t, setup{
-			behaviour: relaytest.Behaviour{Chunk: 3, Pause: 500 * time.Millisecond, Eager: true},
-			config:    func(c weirtest.Config) { c.Set("timing.settle", "100ms") },
+			behaviour: relaytest.Behaviour{Chunk: 3, Pause: time.Second, Eager: true},
 			origin:    manyClusters,
 		})
 		delta, sotw := cold.client(relaytest.Delta), cold.client(relaytest.SotW)

@@ -38,7 +38,7 @@ const coldWait = time.Second
 // keeps is a weir in front of the world's origin, with a snapshot in a directory of its own.
 func (w *world) keeps(d relaytest.Dialect) (file weirtest.Config, dir string) {
 	dir = filepath.Join(w.t.TempDir(), "kept")
-	file = weirtest.NewConfig(w.origin.Net().Addr(), d).Set("timing.settle", "50ms").Set("timing.cold_wait", coldWait.String()).
+	file = weirtest.NewConfig(w.origin.Net().Addr(), d).Set("timing.firm_settle", "500ms").Set("timing.cold_wait", coldWait.String()).
 		Set("timing.drain", "100ms").Set("cache.snapshot", map[string]any{"path": dir, "interval": "100ms"})
 	return file, dir
 }

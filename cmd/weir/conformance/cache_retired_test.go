@@ -31,7 +31,7 @@ var retiredCases = []testCase{
 }
 
 // shortLinger lets go of what nobody wants almost at once.
-func shortLinger(c weirtest.Config) { c.Set("cache.linger", "50ms").Set("timing.settle", "50ms") }
+func shortLinger(c weirtest.Config) { c.Set("cache.linger", "50ms").Set("timing.firm_settle", "500ms") }
 
 // leave ends the clients and waits until the origin sees that nobody wants anything.
 func (w *world) leave(clients []*relaytest.Client) {

@@ -8,7 +8,7 @@ import (
 )
 
 // settleFast makes a set known to be whole soon, also towards a client that holds something.
-func settleFast(c weirtest.Config) { c.Set("timing.settle", "50ms") }
+func settleFast(c weirtest.Config) { c.Set("timing.firm_settle", "500ms") }
 
 var deltaResumeCases = []testCase{
 	{"DELTA-11", "in the first request a stated version spares the answer if it is the current one", func(t *testing.T) {

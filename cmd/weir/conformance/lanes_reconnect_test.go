@@ -28,7 +28,7 @@ var reconnectCases = []testCase{
 	{"RELAY-91 RELAY-45", "empty versions are not presented; content decides, and what went is swept", emptyVersions},
 }
 
-func quickSettle(c weirtest.Config) { c.Set("timing.settle", "50ms") }
+func quickSettle(c weirtest.Config) { c.Set("timing.firm_settle", "500ms") }
 
 func versionsPresented(t *testing.T) {
 	w := start(t, setup{})

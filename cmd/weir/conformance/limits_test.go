@@ -273,7 +273,7 @@ func madeUpWay(t *testing.T) {
 	for _, via := range [][]string{{instanceOf(hops(t) - 1)}, {"a", "b", "c", "d"}} {
 		w := start(t, setup{config: quickSettle})
 		w.origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
-		edge := weirtest.Start(t, weirtest.NewConfig(w.weir.Addr, relaytest.Delta).Set("instance", "edge").Set("timing.settle", "50ms"))
+		edge := weirtest.Start(t, weirtest.NewConfig(w.weir.Addr, relaytest.Delta).Set("instance", "edge").Set("timing.firm_settle", "500ms"))
 		conn := weirtest.Connect(t, edge.Addr)
 		innocent := newClient(t, conn, relaytest.ClientConfig{Dialect: relaytest.Delta})
 		innocent.Open(relaytest.Node("client-1", "edge"))
