@@ -144,6 +144,9 @@
 //   - RELAY-20, ALIAS-6: where `*` of virtual hosts is wanted beside a namespace both are asked on the main lane, and a host that comes for
 //     one counts for both. A virtual host whose name is the namespace itself, without a slash, is one of it.
 //   - RELAY-62: a dedicated stream presents the client's own id and cluster even where the origin's are fixed: that is what it is for.
+//   - NONCE-12: with equal names, too, an empty nonce begins the type anew if the client has repeated a nonce of the stream before.
+//     tonic-xds says nothing when its last name goes: a channel that is closed and opened again asks for the same names. Who never
+//     repeated a nonce may only have asked twice, or never sends one, and an answer to each request would have no end.
 //   - ORD-2: what refers to nothing and is referred to by nothing, Runtime and types unknown, neither waits nor is waited for.
 //   - ORD-3: a kept cluster also stays while what was pending waits for an answer to an earlier response, at most ack_wait.
 //   - STREAM-4: a later node without dynamic parameters takes none away if it has no user agent name either: it is a thinner one

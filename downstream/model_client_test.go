@@ -280,6 +280,20 @@ func (m *model) oddRequest(c *modelClient) {
 	})
 }
 
+// forgets has a client begin a type anew on its stream, as one does that has lost what it knew of it (NONCE-12).
+func (m *model) forgets(c *modelClient) {
+	typeURL := m.typeURL()
+	w := c.wishes[typeURL]
+	if w == nil || c.delta || w.nonce == "" {
+		return
+	}
+	m.logf("client %d forgets %s", c.id, scriptType(typeURL))
+	clear(w.held)
+	clear(w.versions)
+	w.version, w.nonce, w.old, w.unanswered = "", "", nil, nil
+	m.sends(c, &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, ResourceNames: w.list()})
+}
+
 // receive takes the oldest response from the network.
 func (m *model) receive(c *modelClient) {
 	if len(c.toClient) == 0 {

@@ -23,6 +23,7 @@ type served struct {
 	toldAt   map[string]int    // number of the response the table had taken last
 	owed     map[string]bool   // names to be answered whatever is held
 	starts   bool              // no response was taken
+	heard    bool              // SotW: the client has repeated a nonce
 	owedAll  bool              // `*` is to be answered
 	touched  bool              // the subscription changed: one more response may follow
 	dropped  map[string]bool   // unsubscribed under `*`: answered by a resource or a removal (DELTA-9)
@@ -123,7 +124,14 @@ func (c *modelClient) enter(typeURL string) (s *served, first bool) {
 
 func (c *modelClient) hearsList(m *model, r *discoveryv3.DiscoveryRequest) {
 	s, first := c.enter(r.TypeUrl)
+	if !first && r.ResponseNonce == "" && s.heard { // it has forgotten the type (NONCE-12)
+		was := s
+		delete(c.served, r.TypeUrl)
+		s, _ = c.enter(r.TypeUrl)
+		s.legacy, first = was.legacy, true
+	}
 	before := s.before()
+	s.heard = s.heard || c.nonces[r.ResponseNonce]
 	if n := len(s.flight); n > 0 && s.flight[n-1].nonce == r.ResponseNonce {
 		s.flight = nil
 		if r.TypeUrl == cds {
@@ -156,6 +164,9 @@ func (c *modelClient) hearsList(m *model, r *discoveryv3.DiscoveryRequest) {
 	}
 	if wildcard != s.wildcard || !maps.Equal(names, s.names) {
 		s.touched = true
+		if r.ResponseNonce == "" { // it is answered at once (NONCE-12)
+			s.flight = nil
+		}
 	}
 	s.owedAll = wildcard && (s.owedAll || !s.wildcard)
 	s.left = s.left || s.wildcard && !wildcard

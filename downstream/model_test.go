@@ -187,7 +187,11 @@ func (m *model) step() {
 	case k < 78:
 		m.answerOne(c)
 	case k < 80:
-		m.oddRequest(c)
+		if m.rnd.IntN(2) == 0 {
+			m.oddRequest(c)
+		} else {
+			m.forgets(c)
+		}
 	case k < 95:
 		m.lane()
 	default:

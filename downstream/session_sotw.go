@@ -45,6 +45,7 @@ func (s *session) sotwLocked(now time.Time, in *content) error {
 // anything was sent there is none to compare with (NONCE-3). version_info takes no part in it.
 func (s *session) verdictLocked(now time.Time, st *streamType, nonce []byte, detail *status.Status) {
 	n, ours := s.nonceOf(nonce)
+	st.heard = st.heard || ours
 	if st.last() == nil || !ours || n != st.last().last {
 		return
 	}
@@ -65,10 +66,19 @@ func (s *session) verdictLocked(now time.Time, st *streamType, nonce []byte, det
 // costs a hash and no look at the table: that is what nearly every ACK brings.
 func (s *session) listLocked(now time.Time, st *streamType, in *content) error {
 	hash := s.hashList(in)
-	if st.listed && st.list == hash {
+	anew := st.listed && len(in.nonce) == 0
+	if st.listed && st.list == hash && !(anew && st.heard) {
 		return nil
 	}
 	st.list, st.listed = hash, true
+	if anew {
+		left := s.forgottenLocked(now, st)
+		defer func() {
+			if !left.None() {
+				left.Close(now)
+			}
+		}()
+	}
 	if in.names.n+len(in.locators) > 0 {
 		st.legacy = false // for good (WILD-3, WILD-6)
 	}
@@ -94,6 +104,27 @@ func (s *session) listLocked(now time.Time, st *streamType, in *content) error {
 		st.sub.Remind()
 	}
 	return s.countNamesLocked(st)
+}
+
+// forgottenLocked notes that a client begins a type anew, with no nonce: it has forgotten what it was sent, so nothing is outstanding
+// (NONCE-12). If it has repeated a nonce of ours it knew one, and forgot it: the type begins as on a new stream, also with the same
+// list. Until then it may have sent this list before it read the answer to the last one, and is told what is new in it. The caller
+// closes left, if there is any, once what is still named is subscribed anew.
+func (s *session) forgottenLocked(now time.Time, st *streamType) (left relay.Union) {
+	clear(st.unanswered)
+	st.unanswered = st.unanswered[:0]
+	if st.typeURL == relay.ClusterType {
+		s.clustersJudgedLocked(now)
+	}
+	if !st.heard {
+		return left
+	}
+	left, st.sub = st.sub, relay.Union{}
+	s.unnamedLocked(st, func(uint64) bool { return true })
+	st.refused, st.denied = nil, nil
+	st.held, st.heldSince, st.changed, st.keeps = nil, time.Time{}, false, 0
+	st.heard, st.lagging, st.ackedVersion = false, false, ""
+	return left
 }
 
 // stillNamedLocked lets go of the refusals of names that the list has no more.

@@ -27,6 +27,7 @@ type streamType struct {
 	legacy   bool // SotW: nothing was named so far, and that means everything (WILD-2)
 	listed   bool // SotW: a list was recorded, with hash list
 	list     uint64
+	heard    bool                // SotW: a request had one of the stream's nonces, since the type began
 	refused  map[string]struct{} // SotW: names of the list that were refused
 	denied   map[uint64]struct{} // SotW: keys (refusalKey) of those that the table had no room for
 	refusals []refusal           // to be told

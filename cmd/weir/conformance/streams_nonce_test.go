@@ -79,7 +79,7 @@ var nonceCases = []testCase{
 		w.origin.Put(cds, cdsAt("a", 2))
 		second := c.Expect(cds, "the change arrives")
 		w.origin.Put(cds, cdsAt("a", 3))
-		for _, nonce := range []string{first.Nonce(), "unknown", ""} {
+		for _, nonce := range []string{first.Nonce(), "unknown"} {
 			for _, refusal := range []string{"", "no"} {
 				stale := wish{typeURL: cds, version: second.Version(), nonce: nonce, names: []string{"*"}, refusal: refusal}
 				c.Send(stale.message(relaytest.SotW))
@@ -94,25 +94,23 @@ var nonceCases = []testCase{
 		c.CheckClean()
 	}},
 	{"NONCE-5 NONCE-6", "the names of a stale request count, and are answered after the verdict", func(t *testing.T) {
-		for _, nonce := range []string{"", "stale"} {
-			w := start(t, setup{config: patiently})
-			w.origin.Put(eds, edsAt("a", 1))
-			w.origin.Put(eds, edsAt("b", 1))
-			c := w.manual(relaytest.SotW)
-			c.Subscribe(eds, "a")
-			first := expectNames(t, c, eds, "the first name arrives", "a")
-			c.Send(wish{typeURL: eds, nonce: nonce, names: []string{"a", "b"}}.message(relaytest.SotW))
-			w.origin.Await(0, func() bool { return w.origin.Asked(eds).Subscribed["b"] > 0 }, "the second name goes upstream")
-			c.WantIdle(quiet)
-			c.Send(wish{typeURL: eds, version: first.Version(), nonce: first.Nonce(), names: []string{"a", "b"}}.message(relaytest.SotW))
-			second := expectNames(t, c, eds, "after the ACK the new name arrives", "b")
-			c.WantIdle(quiet)
-			c.Send(wish{typeURL: eds, nonce: second.Nonce(), names: []string{"a", "b"}}.message(relaytest.SotW))
-			c.Send(wish{typeURL: eds, nonce: nonce, names: []string{"b"}}.message(relaytest.SotW))
-			c.Send(wish{typeURL: eds, nonce: nonce, names: []string{"a", "b"}}.message(relaytest.SotW))
-			expectNames(t, c, eds, "with nothing outstanding a stale request is answered at once", "a")
-			c.CheckClean()
-		}
+		w := start(t, setup{config: patiently})
+		w.origin.Put(eds, edsAt("a", 1))
+		w.origin.Put(eds, edsAt("b", 1))
+		c := w.manual(relaytest.SotW)
+		c.Subscribe(eds, "a")
+		first := expectNames(t, c, eds, "the first name arrives", "a")
+		c.Send(wish{typeURL: eds, nonce: "stale", names: []string{"a", "b"}}.message(relaytest.SotW))
+		w.origin.Await(0, func() bool { return w.origin.Asked(eds).Subscribed["b"] > 0 }, "the second name goes upstream")
+		c.WantIdle(quiet)
+		c.Send(wish{typeURL: eds, version: first.Version(), nonce: first.Nonce(), names: []string{"a", "b"}}.message(relaytest.SotW))
+		second := expectNames(t, c, eds, "after the ACK the new name arrives", "b")
+		c.WantIdle(quiet)
+		c.Send(wish{typeURL: eds, nonce: second.Nonce(), names: []string{"a", "b"}}.message(relaytest.SotW))
+		c.Send(wish{typeURL: eds, nonce: "stale", names: []string{"b"}}.message(relaytest.SotW))
+		c.Send(wish{typeURL: eds, nonce: "stale", names: []string{"a", "b"}}.message(relaytest.SotW))
+		expectNames(t, c, eds, "with nothing outstanding a stale request is answered at once", "a")
+		c.CheckClean()
 	}},
 	{"NONCE-6", "the stale request is answered after a NACK, too, or after ack_wait", func(t *testing.T) {
 		for _, refuse := range []bool{true, false} {
@@ -126,7 +124,7 @@ var nonceCases = []testCase{
 			c := w.manual(relaytest.SotW)
 			c.Subscribe(eds, "a")
 			first := expectNames(t, c, eds, "the first name arrives", "a")
-			c.Send(wish{typeURL: eds, names: []string{"a", "b"}}.message(relaytest.SotW))
+			c.Send(wish{typeURL: eds, nonce: "stale", names: []string{"a", "b"}}.message(relaytest.SotW))
 			if refuse {
 				c.WantIdle(quiet)
 				c.Send(wish{typeURL: eds, nonce: first.Nonce(), names: []string{"a", "b"}, refusal: "no"}.message(relaytest.SotW))
@@ -157,6 +155,39 @@ var nonceCases = []testCase{
 				}
 			}
 		}
+		c.CheckClean()
+	}},
+	{"NONCE-12", "who forgets a type begins it anew, though its last response was never answered", func(t *testing.T) {
+		w := start(t, setup{config: patiently})
+		for _, name := range []string{"a", "b"} {
+			w.origin.Put(eds, edsAt(name, 1))
+			w.origin.Put(cds, cdsAt(name, 1))
+		}
+		c := w.manual(relaytest.SotW)
+		ask := func(typeURL string, names ...string) {
+			c.Send(wish{typeURL: typeURL, names: names}.message(relaytest.SotW))
+		}
+		ask(eds, "a")
+		expectNames(t, c, eds, "the first name arrives", "a")
+		ask(eds, "a") // never anything but this
+		c.WantIdle(quiet)
+		ask(eds, "b")
+		expectNames(t, c, eds, "another list is answered at once", "b")
+		c.ACK(eds) // the first
+		c.ACK(eds)
+		ask(eds, "a", "b")
+		expectNames(t, c, eds, "all of a list that begins the type anew", "a", "b")
+		c.ACK(eds)
+		ask(eds, "a", "b")
+		expectNames(t, c, eds, "also if it is the same list", "a", "b")
+
+		ask(cds, "*")
+		expectNames(t, c, cds, "the set arrives", "a", "b")
+		c.ACK(cds)
+		w.origin.Put(cds, cdsAt("a", 2))
+		expectNames(t, c, cds, "the change arrives", "a", "b")
+		ask(cds, "b")
+		expectNames(t, c, cds, "what is named is sent", "b")
 		c.CheckClean()
 	}},
 }
