@@ -88,6 +88,7 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	}
 	l.group.origin.counts.VariantAmbiguity(a.Overlapping)
 	if l.heard.Swap(gen) != gen || a.Released {
+		l.group.seen.Store(true)
 		l.group.tryNext()
 	}
 	return a, true

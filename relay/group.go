@@ -31,8 +31,10 @@ type Group struct {
 
 	identifier atomic.Pointer[string] // of the origin's control plane, as it said last
 
+	refs atomic.Int32 // clients; written under origin.mu
+	seen atomic.Bool  // the origin has answered it, to this process or to the one that wrote the snapshot
+
 	// Guarded by origin.mu.
-	refs   int                          // clients
 	ways   map[string]map[*Way]struct{} // of them, those that came through relays, by the way
 	ending bool                         // a groupEnd timer is in the heap
 
@@ -70,6 +72,12 @@ func (g *Group) Identifier() string {
 // Dedicated reports whether the group is one client stream's alone (RELAY-29).
 func (g *Group) Dedicated() bool { return g.dedicated }
 
+// Clients is how many clients the group has. It takes no lock.
+func (g *Group) Clients() int { return int(g.refs.Load()) }
+
+// Seen reports whether the origin has answered the group before, or the snapshot has something of it (RELAY-98). It takes no lock.
+func (g *Group) Seen() bool { return g.seen.Load() }
+
 // linger is how long what nobody wants any more is kept upstream. What one client alone may see dies with its interest in it:
 // nobody else can want it, and a client that comes back has another group. So
 // it does where the origin's part of the table has ended.
@@ -94,8 +102,7 @@ func (g *Group) Keeps(n *corev3.Node) bool {
 func (g *Group) Release(now time.Time) {
 	o := g.origin
 	o.mu.Lock()
-	g.refs--
-	start := g.refs == 0 && !g.ending
+	start := g.refs.Add(-1) == 0 && !g.ending
 	g.ending = g.ending || start
 	o.mu.Unlock()
 	if start {
@@ -117,7 +124,7 @@ func (g *Group) end(now time.Time) {
 	defer o.mu.Unlock()
 	g.ending = false
 	switch {
-	case g.refs > 0:
+	case g.refs.Load() > 0:
 	case busy:
 		g.ending = true
 		o.table.timers.push(timer{at: now.Add(max(g.linger(), time.Second)), kind: groupEnd, group: g})

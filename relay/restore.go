@@ -79,6 +79,7 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 	if err != nil {
 		return fail(err)
 	}
+	g.seen.Store(true)
 	s := g.shard(x.TypeURL, x.Params)
 	s.mu.Lock()
 	defer s.unlock()

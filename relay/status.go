@@ -79,8 +79,8 @@ func (o *Origin) Sharing() (groups, clients int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, g := range o.groups {
-		if !g.dedicated && g.refs > 0 {
-			groups, clients = groups+1, clients+g.refs
+		if n := g.Clients(); !g.dedicated && n > 0 {
+			groups, clients = groups+1, clients+n
 		}
 	}
 	return groups, clients
@@ -90,11 +90,8 @@ func (o *Origin) Sharing() (groups, clients int) {
 func (o *Origin) Status() []GroupStatus {
 	var all []GroupStatus
 	for _, g := range o.groupList() {
-		o.mu.Lock()
-		clients := g.refs
-		o.mu.Unlock()
 		gs := GroupStatus{
-			Origin: o.name, Key: g.key, Dedicated: g.dedicated, Node: g.node, Clients: clients,
+			Origin: o.name, Key: g.key, Dedicated: g.dedicated, Node: g.node, Clients: g.Clients(),
 			ParameterSets: g.paramSets.len(),
 		}
 		for i, l := range g.lanes {

@@ -269,7 +269,7 @@ func (o *Origin) Group(node *corev3.Node) (*Group, error) {
 			return nil, err
 		}
 	}
-	g.refs++
+	g.refs.Add(1)
 	return g, nil
 }
 
@@ -285,7 +285,8 @@ func (o *Origin) Dedicated(node *corev3.Node) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.dedicated, g.refs = true, 1
+	g.dedicated = true
+	g.refs.Store(1)
 	return g, nil
 }
 

@@ -112,12 +112,12 @@ func (l *lane) compare(ctx context.Context, a *relay.Audit, asks []relay.Ask) (r
 	if !answered {
 		return auditPostponed
 	}
-	c, _ := l.origin.pool.take(ctx, server)
-	if c == nil {
+	slot, _ := l.origin.pool.take(ctx, server)
+	if slot == nil {
 		return auditPostponed
 	}
-	defer func() { l.origin.pool.release(c, false, false) }()
-	s, err := openStream(ctx, l, c)
+	defer func() { l.origin.pool.release(slot, noMiss) }()
+	s, err := openStream(ctx, l, slot)
 	if err != nil {
 		return auditPostponed
 	}
@@ -129,7 +129,7 @@ func (l *lane) compare(ctx context.Context, a *relay.Audit, asks []relay.Ask) (r
 			return auditPostponed
 		}
 	}
-	if !s.listen(func() time.Time { return s.auditor.complete(l.table.LongPause(), c.arrivals) }) {
+	if !s.listen(func() time.Time { return s.auditor.complete(l.table.LongPause(), s.conn.arrivals) }) {
 		return auditPostponed
 	}
 	for _, last := range []bool{false, true} {

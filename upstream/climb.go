@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -29,7 +30,7 @@ func (l *lane) climb(ctx, lane context.Context, from *server, found chan<- *stre
 		if to == nil {
 			return
 		}
-		s, err := l.try(ctx, lane, to)
+		s, err := l.try(ctx, lane, to, alone)
 		if alone {
 			pool.sought(to, s == nil && err == nil)
 		}
@@ -57,15 +58,15 @@ func (l *lane) climb(ctx, lane context.Context, from *server, found chan<- *stre
 
 // try opens a candidate on a server. If it is answered it is returned, running; neither a stream nor an error means that the
 // server is silent.
-func (l *lane) try(ctx, lane context.Context, to *server) (*stream, error) {
+func (l *lane) try(ctx, lane context.Context, to *server, alone bool) (*stream, error) {
 	pool := l.origin.pool
-	c, wait := pool.take(ctx, to)
-	if c == nil {
-		return nil, fmt.Errorf("no connection; the next attempt in %v", wait)
+	slot, err := l.place(ctx, to, alone)
+	if err != nil {
+		return nil, err
 	}
 	lane, cancel := context.WithCancel(lane)
 	unhook := context.AfterFunc(ctx, cancel)
-	s, err := openStream(lane, l, c)
+	s, err := openStream(lane, l, slot)
 	if err == nil {
 		slow := time.AfterFunc(proveWithin, cancel) // requests that are not read
 		err = s.apply(time.Now())
@@ -73,17 +74,16 @@ func (l *lane) try(ctx, lane context.Context, to *server) (*stream, error) {
 	}
 	if err != nil {
 		cancel()
-		return nil, l.missed(ctx, c, err)
+		return nil, l.missed(ctx, slot, err)
 	}
 	silent := time.NewTimer(proveWithin)
 	defer silent.Stop()
 	select {
 	case <-s.candidate.answered:
-		pool.proved(c)
-		s.proved = true
+		pool.proved(slot)
 	case <-s.done:
 		cancel()
-		return nil, l.missed(ctx, c, s.err)
+		return nil, l.missed(ctx, slot, s.err)
 	case <-silent.C:
 		// What the origin has nothing of may be all that this lane asks. Then it follows the group's other lanes.
 		if !l.origin.moved(l.table.Group(), to) {
@@ -99,15 +99,40 @@ func (l *lane) try(ctx, lane context.Context, to *server) (*stream, error) {
 	return s, nil
 }
 
+// place gets a slot at a better server: at once for a lane that tries it for all, in the queue for those that follow.
+func (l *lane) place(ctx context.Context, to *server, alone bool) (*slot, error) {
+	pool := l.origin.pool
+	if alone {
+		slot, wait := pool.take(ctx, to)
+		if slot == nil {
+			return nil, fmt.Errorf("no connection; the next attempt in %v", wait)
+		}
+		return slot, nil
+	}
+	q := &place{group: l.table.Group(), to: to}
+	pool.join(q)
+	select {
+	case slot := <-q.granted:
+		if pool.connect(ctx, slot) {
+			return slot, nil
+		}
+	case <-q.missed:
+		pool.leave(q)
+	case <-ctx.Done():
+		pool.leave(q)
+	}
+	return nil, errors.New("no connection")
+}
+
 // missed notes that a candidate came to nothing.
-func (l *lane) missed(ctx context.Context, c *conn, err error) error {
+func (l *lane) missed(ctx context.Context, sl *slot, err error) error {
 	pool := l.origin.pool
 	if ctx.Err() != nil {
-		pool.release(c, false, false)
+		pool.release(sl, noMiss)
 		return ctx.Err()
 	}
-	if pool.release(c, false, true) {
-		pool.failed(c.server, err, zap.String("group", l.table.Group().Key()))
+	if pool.release(sl, unserved) {
+		pool.failed(sl.server, err, zap.String("group", l.table.Group().Key()))
 	}
 	return err
 }
@@ -173,7 +198,7 @@ func (s *stream) adopt(now time.Time) bool {
 func (s *stream) drop() {
 	s.cancel()
 	<-s.done
-	s.lane.origin.pool.release(s.conn, s.proved, false)
+	s.lane.origin.pool.release(s.slot, noMiss)
 }
 
 // bySubject brings asks of one stream into the order of their types.

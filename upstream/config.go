@@ -64,8 +64,10 @@ type Config struct {
 	// Compression is how requests are compressed: "gzip" or not at all. Compressed responses are always taken.
 	Compression string
 
-	// Backoff is between attempts that brought no response (ERR-2).
+	// Backoff is between attempts that brought no response (ERR-2), counted for each address.
 	Backoff Backoff
+	// NewGroupsPerSecond is how many streams are opened in a second at most (RELAY-98). 0: no limit.
+	NewGroupsPerSecond int
 	// Pause is the longest time between a stream that had responses and the next (ERR-3); the time is random, from a tenth
 	// of it. Default 1 s.
 	Pause time.Duration
@@ -98,7 +100,7 @@ type Backoff struct {
 	Factor float64
 	// Jitter is at most 1. Default 0.2; negative: none.
 	Jitter float64
-	// Max is the longest, jitter aside. Default 30 s.
+	// Max is the longest, jitter aside. Default 5 s.
 	Max time.Duration
 }
 
@@ -159,6 +161,9 @@ func (c Config) checkNumbers() []error {
 	if c.NameBytes < 0 {
 		bad("name_bytes: is negative")
 	}
+	if c.NewGroupsPerSecond < 0 {
+		bad("new_groups_per_second: is negative")
+	}
 	if c.Pause < 0 {
 		bad("pause: is negative")
 	}
@@ -196,7 +201,7 @@ func (c Config) withDefaults() Config {
 	orElse(&c.Backoff.Base, time.Second)
 	orElse(&c.Backoff.Factor, 1.6)
 	orElse(&c.Backoff.Jitter, 0.2)
-	orElse(&c.Backoff.Max, max(30*time.Second, c.Backoff.Base))
+	orElse(&c.Backoff.Max, max(5*time.Second, c.Backoff.Base))
 	orElse(&c.Keepalive.Time, 30*time.Second)
 	orElse(&c.Keepalive.Timeout, 10*time.Second)
 	orElse(&c.Batch, 10*time.Millisecond)

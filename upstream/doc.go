@@ -11,7 +11,7 @@
 // With PerType each type that has a service of its own gets a main and a side lane of its own (RELAY-20); the rest shares the group's
 // lanes, which are ADS. Nothing orders types then. All lanes share the connections.
 //
-// lane.go decides when a stream is opened and how long to wait before the next, stream.go and its two halves read.go and
+// lane.go judges how a stream ended, queue.go decides when the next is opened, stream.go and its two halves read.go and
 // write.go are one stream, asked.go is one type on it, quarantine.go is for types the origin ends streams for, pool.go is the
 // connections, server.go which of an origin's servers a lane goes to, climb.go how it comes back to a better one.
 //
@@ -29,10 +29,22 @@
 // TestSilentServerNeverTakesOver). The old stream is in use until the new one has its first response, which is the first that the table
 // gets of it (TestTakeover); what it has not spoken of stays, and goes with the sweep after the long pause if it never does. Lanes of one
 // group stay together: what the better server has nothing of follows the rest after 15 s, and a group it does not answer at all
-// stays (TestGroupMovesWhole). A server that is lost again soon after it took over is sought ever more rarely, up to ten times the
-// longest backoff (TestFlappingServer).
+// stays (TestGroupMovesWhole). A server that is lost again soon after it took over is sought ever more rarely, up to five
+// minutes (TestFlappingServer).
 //
 // An address that is a name with several IPs is one server: what one of them gave is presented to the others (FED-7).
+//
+// # Opening streams
+//
+// Lanes that have no stream wait in one queue for each origin (queue.go). Leave is given to limits.new_groups_per_second of them in a second
+// at most: to groups that the origin has answered before first, then to those with most clients (RELAY-98, TestOrderOfStreams). Of
+// the streams of one second no more than a fifth may be unanswered at a time, so that a server that is slow, or limits requests itself, is
+// asked no faster than it answers (TestStartingServerWithARateLimit).
+//
+// Backoff belongs to the server as long as it answers nobody (ERR-2): one stream is tried, after a backoff of at most 5 s, and when it is
+// answered, or has been open for a second, the others follow (TestFleetBackAfterALongOutage, TestRefusedStreamsAreOneBackoff). Whoever was
+// refused gives way, as it may be that group alone; a server that refuses every stream, but takes connections, is tried by up to 20
+// groups at a time (TestOneGroupIsServed). A lane whose stream fails while others are answered has a backoff of its own.
 //
 // # Audits
 //
@@ -57,7 +69,7 @@
 //
 // # What a slow or broken origin can do to us
 //
-//   - Be down: one attempt for all lanes, after a backoff of at most 30 s, and a log line a minute
+//   - Be down: one attempt for all lanes, after a backoff of at most 5 s, and a log line a minute
 //     (TestDeadOriginIsQuietAndCheap). Nothing is withdrawn (TestOutageAndReturn).
 //   - Be dead without a word: noticed by keepalive within a minute (TestBlackHoleIsNoticed), and by TCP, which is all there is on a
 //     connection without a stream (TestTCPKeepalive).
@@ -101,9 +113,10 @@
 // ERR-4: a delta stream on which every version was presented may rightly stay without a response (DELTA-11). If it lasted
 // longer than the longest backoff, its end is no connectivity error (TestQuietStreamsAreNoFailure).
 // ERR-2: a stream that sent a message we cannot read is followed by a growing backoff even if it had responses.
-// RELAY-92: a stream that we end over a message that cannot be read counts as ended by the origin. As long as the origin never
-// answered anything, what is in quarantine is retried after 30 s at most and its clients count as cut off (RELAY-8): it may refuse
-// us altogether (TestOnlyATypeInQuarantine). Where no other type is answered, a stream that stays open without the suspects is
+// RELAY-92: a stream that we end over a message that cannot be read counts as ended by the origin, and so does one that it ends because a
+// request is longer than it takes, which is RESOURCE_EXHAUSTED but no limit of a rate. An origin that has refused every stream for two
+// minutes, and answered none, may do so because of one type: then one group accuses types all the same, for all (TestTypeThatHidesAll).
+// What is in quarantine there is retried after the longest backoff, and its clients count as cut off (RELAY-8). Where no other type is answered, a stream that stays open without the suspects is
 // proof enough, and a suspect whose own stream stays open unanswered for 16 s goes back among the others. In a group with sixteen
 // types apart one that was never answered begins apart, without having ended a stream: clients can make such types up.
 // A type that is asked in a service of its own needs no trial: there is nothing else on the stream that the origin could have ended it

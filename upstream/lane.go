@@ -22,6 +22,7 @@ type lane struct {
 	waits      waits
 	opened     bool    // some stream was opened before
 	reopens    int     // in a row, on purpose
+	failures   int     // streams in a row that the server ended without a response
 	saidSilent bool    // and not answered since
 	next       *stream // to be gone over to; nil: a new one is opened
 
@@ -56,18 +57,14 @@ func (l *lane) run(ctx context.Context) {
 		}
 		s := l.next
 		if l.next = nil; s == nil {
-			c, wait := l.acquire(ctx)
-			if c == nil {
-				if wait > 0 {
-					l.table.Missed()
-				}
-				l.rest(ctx, wait)
+			slot := l.acquire(ctx)
+			if slot == nil {
 				continue
 			}
 			var err error
 			l.attempt()
-			if s, err = openStream(ctx, l, c); err != nil {
-				l.rest(ctx, l.failed(ctx, c, err, false, false))
+			if s, err = openStream(ctx, l, slot); err != nil {
+				l.rest(ctx, l.failed(ctx, slot, err, unserved))
 				continue
 			}
 		}
@@ -76,12 +73,40 @@ func (l *lane) run(ctx context.Context) {
 	l.table.Abandon()
 }
 
-func (l *lane) acquire(ctx context.Context) (*conn, time.Duration) {
+// acquire waits for the lane's turn to open a stream (RELAY-98), and for the connection. nil: there is none to be had, ctx has ended, or
+// nothing is wanted any more.
+func (l *lane) acquire(ctx context.Context) *slot {
+	pool := l.origin.pool
 	l.mu.Lock()
 	was := l.server
 	l.mu.Unlock()
-	uncached := len(l.origin.cfg.Addresses) == 1 || l.table.Group().Uncached() // where there is no choice it does not matter
-	return l.origin.pool.acquire(ctx, was, uncached)
+	q := &place{group: l.table.Group(), was: was, failures: l.failures, uncached: l.uncached()}
+	pool.join(q)
+	for {
+		select {
+		case slot := <-q.granted:
+			if !pool.connect(ctx, slot) {
+				return nil
+			}
+			return slot
+		case <-q.missed:
+			l.table.Missed()
+			continue
+		case <-l.table.Wake():
+			if l.table.Wanted() {
+				pool.look(q, l.uncached())
+				continue
+			}
+		case <-ctx.Done():
+		}
+		pool.leave(q)
+		return nil
+	}
+}
+
+// uncached reports whether the group wants what no server has answered yet. Where there is no choice of servers it does not matter.
+func (l *lane) uncached() bool {
+	return len(l.origin.cfg.Addresses) == 1 || l.table.Group().Uncached()
 }
 
 func (l *lane) attempt() {
@@ -133,7 +158,7 @@ func (l *lane) stream(ctx context.Context, s *stream) time.Duration {
 	}
 	why := l.speak(ctx, s)
 	var refusal relay.Refusal
-	if why.refused {
+	if why.refused && l.origin.mayAccuse(time.Now(), l.table.Group()) {
 		refusal = l.table.Refused(time.Now())
 	} else {
 		l.table.Close()
@@ -141,7 +166,7 @@ func (l *lane) stream(ctx context.Context, s *stream) time.Duration {
 	l.turn(false, s.conn.server, time.Now())
 	if s.responses > 0 {
 		l.origin.health.ended()
-		l.saidSilent = false
+		l.saidSilent, l.failures = false, 0
 	}
 	if refusal.Quarantined {
 		l.quarantined(s, why.err, &refusal)
@@ -150,6 +175,7 @@ func (l *lane) stream(ctx context.Context, s *stream) time.Duration {
 	if len(refusal.Suspects) > 0 {
 		l.suspects(s, why.err, refusal.Suspects)
 	}
+	why.accused = len(refusal.Suspects) > 0
 	wait := l.after(ctx, s, why, time.Since(start))
 	if refusal.Idle {
 		return 0
@@ -189,13 +215,13 @@ const maxReopens = 5
 // after judges how a stream ended: that is what ERR-2 to ERR-4 turn on.
 func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Duration) time.Duration {
 	if why.next != nil {
-		l.origin.pool.release(s.conn, s.proved, false)
+		l.origin.pool.release(s.slot, noMiss)
 		l.log.Debug("the stream goes over to a better server, which answers", zap.String("from", s.conn.server.address),
 			zap.String("to", why.next.conn.server.address))
 		return 0
 	}
 	if why.reopen || why.unwanted || ctx.Err() != nil {
-		l.origin.pool.release(s.conn, s.proved, false)
+		l.origin.pool.release(s.slot, noMiss)
 		l.reopens++
 		if why.reopen && l.reopens > maxReopens {
 			return pause(l.origin.cfg.Pause)
@@ -207,7 +233,7 @@ func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Dura
 		l.origin.counts.Loop()
 		if l.table.Looped(time.Now(), status.Convert(why.err).Message()) {
 			l.log.Info("the origin refuses the way of some clients, who are sent away; the others go on", zap.Error(why.err))
-			l.origin.pool.release(s.conn, s.proved, false)
+			l.origin.pool.release(s.slot, noMiss)
 			return 0
 		}
 		l.origin.news.warn(time.Now(), "loop", "the origin refuses the stream: it is a relay, and the stream has come through it before, "+
@@ -225,26 +251,27 @@ func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Dura
 	quiet := s.responses == 0 && !s.owed && lived > l.origin.cfg.Backoff.Max
 	if (s.responses > 0 || quiet) && !why.broken {
 		l.waits.reset()
-		l.origin.pool.release(s.conn, s.proved, false)
+		l.origin.pool.release(s.slot, noMiss)
 		return pause(l.origin.cfg.Pause)
 	}
 	if lived > l.origin.cfg.Backoff.Max {
 		l.waits.reset() // one bad message in days is not the last of a row
 	}
-	return l.failed(ctx, s.conn, why.err, s.proved, why.broken)
+	return l.failed(ctx, s.slot, why.err, why.miss())
 }
 
-// failed notes a connectivity error (ERR-4). broken: the origin said something, but nothing we could read.
-func (l *lane) failed(ctx context.Context, c *conn, err error, answered, broken bool) time.Duration {
-	lost := l.origin.pool.release(c, answered, !broken)
+// failed notes a connectivity error (ERR-4), and says how long the lane waits before it joins the queue for the next stream.
+func (l *lane) failed(ctx context.Context, sl *slot, err error, m miss) time.Duration {
+	counted := l.origin.pool.release(sl, m)
 	if ctx.Err() != nil {
 		return 0
 	}
 	node := l.table.Node()
-	l.origin.pool.failed(c.server, err, zap.String("address", c.server.address), zap.String("group", l.table.Group().Key()),
+	l.origin.pool.failed(sl.server, err, zap.String("address", sl.server.address), zap.String("group", l.table.Group().Key()),
 		zap.String("node_id", node.GetId()), zap.String("node_cluster", node.GetCluster()))
-	if lost {
-		return 0 // there may be another to go to, or else the pool says how long to wait
+	if counted {
+		l.failures++
+		return 0 // there may be another server to go to, or else the queue says how long to wait
 	}
 	l.table.Missed()
 	return l.waits.next()

@@ -242,7 +242,7 @@ func TestZeroConfigHasTheDocumentedDefaults(t *testing.T) {
 	}
 	c := o.cfg
 	if c.MaxMessage != 64<<20 || c.Pause != time.Second || c.Batch != 10*time.Millisecond ||
-		c.Backoff != (Backoff{Base: time.Second, Factor: 1.6, Jitter: 0.2, Max: 30 * time.Second}) ||
+		c.Backoff != (Backoff{Base: time.Second, Factor: 1.6, Jitter: 0.2, Max: 5 * time.Second}) ||
 		c.Keepalive != (Keepalive{Time: 30 * time.Second, Timeout: 10 * time.Second}) {
 		t.Errorf("got %+v", c)
 	}

@@ -29,9 +29,11 @@ type Origin struct {
 	saidUnconstrained atomic.Bool // the log says that constraints are missing
 	saidTTL           atomic.Bool // the log names dialect: sotw (TTL-14)
 
-	mu     sync.Mutex // guards lanes; held for map work only
-	lanes  map[*lane]struct{}
-	health health // has a lock of its own
+	mu           sync.Mutex // guards what follows; held for map work only
+	lanes        map[*lane]struct{}
+	refusedSince time.Time    // the first refusal of an origin that has answered nothing
+	accuser      *relay.Group // the group that may accuse types of it (RELAY-92); nil: none yet
+	health       health       // has a lock of its own
 }
 
 // New checks cfg, reporting every problem at once, and connects it with the table's part for the origin. Nothing runs

@@ -44,6 +44,10 @@ type pool struct {
 
 	mu      sync.Mutex    // guards what follows and the servers; held for list work only
 	changed chan struct{} // closed when a server that was lost answers, or may be tried by another
+	queue   []*place      // of the lanes that wait for leave to open a stream, in no order
+	timer   *time.Timer   // looks at the queue again; nil: it was never needed
+	starts  []time.Time   // when the last streams were given leave; a ring of NewGroupsPerSecond
+	oldest  int           // in the ring, once it is full
 }
 
 // conn is one connection.
@@ -61,7 +65,7 @@ type conn struct {
 func newPool(cfg *Config, table *relay.Origin, h *health, n *news) *pool {
 	p := &pool{cfg: cfg, table: table, health: h, news: n, changed: make(chan struct{})}
 	rests := cfg.Backoff
-	rests.Max *= 10
+	rests.Max = max(rests.Max, longestSteady)
 	for i, address := range cfg.Addresses {
 		p.servers = append(p.servers, &server{
 			at: i, address: address, trust: table.Server(cfg.serverKey(address)),
@@ -79,28 +83,13 @@ func (c *Config) serverKey(address string) string {
 	return fmt.Sprintf("%s sotw=%v", address, c.SotW)
 }
 
-// acquire finds or makes a connection with room for a lane, which the caller gives back by release. If there is none to be
-// had it says how long to wait before the next attempt; zero: another server may be tried at once. was and uncached are
-// as for chooseLocked.
-func (p *pool) acquire(ctx context.Context, was *server, uncached bool) (*conn, time.Duration) {
-	now := time.Now()
+// take gets a slot at one server without a turn in the queue, or says how long to wait before the next attempt.
+func (p *pool) take(ctx context.Context, s *server) (*slot, time.Duration) {
 	p.mu.Lock()
-	s, again := p.chooseLocked(now, was, uncached)
-	p.mu.Unlock()
-	if s == nil {
-		return nil, max(again.Sub(now), time.Millisecond)
-	}
-	return p.take(ctx, s)
-}
-
-// take is acquire for one server.
-func (p *pool) take(ctx context.Context, s *server) (*conn, time.Duration) {
-	p.mu.Lock()
-	c := s.freeLocked()
-	if c != nil {
+	if c := s.freeLocked(); c != nil {
 		c.lanes++
 		p.mu.Unlock()
-		return c, 0
+		return &slot{server: s, conn: c}, 0
 	}
 	if wait := time.Until(s.until); wait > 0 {
 		p.mu.Unlock()
@@ -114,29 +103,48 @@ func (p *pool) take(ctx context.Context, s *server) (*conn, time.Duration) {
 		}
 		return nil, 0
 	}
-	done := make(chan struct{})
-	s.dialling = done
+	s.dialling = make(chan struct{})
+	p.mu.Unlock()
+	sl := &slot{server: s}
+	p.open(ctx, sl)
+	if sl.conn == nil {
+		return nil, 0
+	}
+	return sl, 0
+}
+
+// open dials for a slot, whose server has been marked for it. If that fails the slot is over.
+func (p *pool) open(ctx context.Context, sl *slot) {
+	s := sl.server
+	p.mu.Lock()
 	interval := s.keepalive
 	p.mu.Unlock()
-
 	begun := time.Now()
 	c, err := p.dial(ctx, s, interval)
 
 	p.mu.Lock()
-	s.dialling = nil
-	switch {
-	case err == nil:
+	if err == nil {
 		c.lanes = 1
 		s.conns = append(s.conns, c)
-	case ctx.Err() == nil:
-		s.missedLocked(begun)
+		sl.conn = c
+	} else {
+		p.settleLocked(sl)
+		if ctx.Err() == nil {
+			p.missedLocked(s, begun, unserved)
+		}
 	}
+	p.dialledLocked(s)
+	p.grantLocked(time.Now())
 	p.mu.Unlock()
-	close(done)
 	if err != nil && ctx.Err() == nil {
 		p.failed(s, err)
 	}
-	return c, 0
+}
+
+// dialledLocked ends an attempt to connect.
+func (p *pool) dialledLocked(s *server) {
+	close(s.dialling)
+	s.dialling = nil
 }
 
 // failed reports a connectivity error. While another server answers it says nothing of the origin.
@@ -233,28 +241,40 @@ func connect(ctx context.Context, cc *grpc.ClientConn, patience time.Duration) e
 	}
 }
 
-// release gives a connection back whose stream is over, if it had one that was answered. failed: the stream was a connectivity error.
-// lost: that is put down to the server, and there are others to go to.
-func (p *pool) release(c *conn, answered, failed bool) (lost bool) {
-	s := c.server
+// release ends a slot whose stream is over. It reports whether a miss is put down to the server, which says when the next attempt is.
+// While the server answers others the miss is the lane's own.
+func (p *pool) release(sl *slot, m miss) (counted bool) {
+	c, s := sl.conn, sl.server
+	now := time.Now()
 	p.mu.Lock()
 	c.lanes--
-	if answered {
+	if sl.answered {
+		sl.answered = false
 		s.answering--
 	}
 	before, several := c.gone, len(p.servers) > 1
 	up := c.upLocked()
-	if failed && s.answering == 0 && (!up || several) {
-		lost = several
-		if !before {
+	if m != noMiss {
+		s.silences = 0
+	}
+	if m != noMiss && s.answering == 0 {
+		counted = true
+		if several {
 			c.gone = true
-			s.missedLocked(time.Now())
+		}
+		if !before {
+			if !sl.since.IsZero() && up {
+				s.patience = min(2*now.Sub(sl.since), proveWithin)
+			}
+			p.missedLocked(s, now, m)
 		}
 	}
+	p.settleLocked(sl)
 	idle := p.cutLocked(func(c *conn) bool { return c.gone || p.answersLocked(p.servers[:c.server.at]) })
+	p.grantLocked(now)
 	p.mu.Unlock()
 	closeAll(idle)
-	return lost
+	return counted
 }
 
 // slower doubles the keepalive interval of connections to come, once for each connection that was closed for it (ERR-12).

@@ -11,6 +11,27 @@ import (
 // longestRest is the longest wait between two attempts to ask a type that is in quarantine (RELAY-92).
 const longestRest = 10 * time.Minute
 
+// accuseAfter is for how long an origin must have refused every stream, and answered none, for that to be put down to a type.
+const accuseAfter = 2 * time.Minute
+
+// mayAccuse reports whether the end of a stream of a group may be put down to types. An origin that has answered nothing yet may be
+// starting, or refuse us altogether (RELAY-92). Should it have refused every stream for accuseAfter, one type may be what it refuses all
+// of them for: one group finds out for all.
+func (o *Origin) mayAccuse(now time.Time, g *relay.Group) bool {
+	if o.health.everHeard() {
+		return true
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.refusedSince.IsZero() {
+		o.refusedSince = now
+	}
+	if o.accuser == nil && now.Sub(o.refusedSince) >= accuseAfter {
+		o.accuser = g
+	}
+	return o.accuser == g
+}
+
 // suspects says that the next stream goes without some types.
 func (l *lane) suspects(s *stream, err error, typeURLs []string) {
 	l.origin.news.warn(time.Now(), "suspects", "the origin ended the stream just after it was asked for types it never answered: "+
@@ -22,11 +43,7 @@ func (l *lane) suspects(s *stream, err error, typeURLs []string) {
 // quarantined has a type rest whose own stream the origin ended. The origin was there, so this is no connectivity error.
 func (l *lane) quarantined(s *stream, err error, r *relay.Refusal) {
 	o, now, typeURL := l.origin, time.Now(), l.table.Apart()
-	heard := o.health.everHeard()
-	o.pool.release(s.conn, s.proved, !heard)
-	if !heard { // unless it refuses us altogether
-		o.health.failed(now, err)
-	}
+	o.pool.release(s.slot, noMiss)
 	wait := o.restAfter(r.Failures)
 	l.table.Rest(now.Add(wait), printable(err.Error()))
 	if !r.First {
@@ -40,8 +57,8 @@ func (l *lane) quarantined(s *stream, err error, r *relay.Refusal) {
 		zap.String("address", s.conn.server.address), zap.Error(err))
 }
 
-// restAfter is how long a type rests after so many refusals in a row. While the origin has never answered anything, it may be the
-// token or the route to it that is wrong, and then all types are to be back as soon as after any other outage.
+// restAfter is how long a type rests after so many refusals in a row. An origin that never answered anything may refuse us altogether, and
+// then all types are to be back as soon as after any other outage.
 func (o *Origin) restAfter(failures int) time.Duration {
 	w := waits{cfg: o.cfg.Backoff, failures: failures - 1}
 	if o.health.everHeard() {

@@ -28,8 +28,8 @@ func (s *stream) read() {
 				return
 			}
 			s.looped = status.Code(err) == codes.FailedPrecondition && relay.LoopRefused(status.Convert(err).Message())
-			s.refused = refused(err) && !s.looped
 			s.broken, s.err = s.explain(err)
+			s.refused = (refused(err) || s.broken) && !s.looped
 			return
 		}
 		s.conn.arrivals.Message()
@@ -53,14 +53,19 @@ func (s *stream) read() {
 	}
 }
 
-// refused reports whether the end of a stream may be due to what was asked on it: it is neither what a server says that restarts or
-// drains, nor a lost connection, nor our own doing (RELAY-92).
+// refused reports whether the end of a stream may be due to what was asked on it: it is neither what a server says that restarts,
+// drains or limits, nor a lost connection, nor our own doing (RELAY-92).
 func refused(err error) bool {
 	switch status.Code(err) {
-	case codes.OK, codes.Canceled, codes.Unavailable:
-		return false
+	case codes.OK, codes.Canceled, codes.Unavailable, codes.ResourceExhausted, codes.DeadlineExceeded:
+		return tooLarge(err) // which is no limit of a rate
 	}
 	return !errors.Is(err, io.EOF)
+}
+
+// tooLarge reports whether the grpc library, here or at the origin, refused a message for its length.
+func tooLarge(err error) bool {
+	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
 }
 
 // explain adds what an operator needs to the end of a stream.
@@ -68,7 +73,7 @@ func (s *stream) explain(err error) (broken bool, _ error) {
 	if errors.Is(err, io.EOF) {
 		return false, errors.New("the origin ended the stream")
 	}
-	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "larger than max") {
+	if !tooLarge(err) {
 		return false, err
 	}
 	l := s.lane
@@ -177,10 +182,7 @@ func (s *stream) alive(now time.Time) {
 	l.mu.Lock()
 	l.heard, l.silentSince = true, time.Time{}
 	l.mu.Unlock()
-	if !s.proved {
-		s.proved = true
-		o.pool.proved(s.conn)
-	}
+	o.pool.proved(s.slot)
 	o.news.answered(now, s.conn.server.address)
 }
 

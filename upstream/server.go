@@ -14,6 +14,9 @@ const proveWithin = 15 * time.Second
 // steadyFor is how long a server must have been answering for its next loss to be the first of a row.
 const steadyFor = 2 * time.Minute
 
+// longestSteady is the longest a server that comes and goes is left alone before it is sought again.
+const longestSteady = 5 * time.Minute
+
 // server is one address of an origin. Guarded by pool.mu but for what is set once.
 type server struct {
 	// Set once by newPool.
@@ -26,6 +29,12 @@ type server struct {
 	backoff   waits
 	until     time.Time // no attempt before
 	keepalive time.Duration
+
+	// unanswered is how many new streams wait for their first response, and window how many may, after a miss; zero: as always.
+	// silences is how many of late have waited in vain: such a server is not slow, but has nothing to say.
+	unanswered, window, silences int
+	// patience is how long a stream has to be open unanswered to count as accepted: twice as long as the last one took to fail.
+	patience time.Duration
 
 	// lost is since when it cannot be reached: the first connectivity failure since it answered last. Zero: it can, as far as is known.
 	lost time.Time
@@ -58,10 +67,19 @@ func (s *server) freeLocked() *conn {
 	return nil
 }
 
-// missedLocked is a failed attempt, which began at since: the next comes after a longer wait.
-func (s *server) missedLocked(since time.Time) {
+// missedLocked is a failed attempt, which began at since: the next comes after a longer wait. Attempts that were made together count
+// once. A server that cannot serve is tried by one stream at a time; one that refuses by ever more, as it may serve other groups.
+func (s *server) missedLocked(since time.Time, m miss) {
 	now := time.Now()
+	if s.until.After(now) {
+		return
+	}
 	s.until = now.Add(s.backoff.next())
+	if m == refusedBy {
+		s.window = min(max(2*s.window, 1), mostProbes)
+	} else {
+		s.window = 1
+	}
 	if !s.lost.IsZero() {
 		return
 	}
@@ -96,7 +114,7 @@ func (p *pool) chooseLocked(now time.Time, was *server, uncached bool) (_ *serve
 		}
 		held := !uncached && now.Sub(s.lost) < p.table.ColdWait()
 		if held || !p.answersLocked(p.servers[i+1:]) {
-			if s.freeLocked() != nil || !s.until.After(now) {
+			if !s.until.After(now) {
 				return s, time.Time{}
 			}
 		}
@@ -161,6 +179,7 @@ func (p *pool) sought(s *server, silent bool) {
 	s.sought = false
 	if silent {
 		s.until = time.Now().Add(s.backoff.next())
+		p.grantLocked(time.Now())
 	}
 	p.changedLocked()
 	p.mu.Unlock()
@@ -173,35 +192,43 @@ func (p *pool) changedLocked() {
 }
 
 // doubtful reports whether the server of a new stream has to prove itself within proveWithin: it was unreachable, and there are others.
-func (p *pool) doubtful(c *conn) bool {
+func (p *pool) doubtful(s *server) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.servers) > 1 && !c.server.lost.IsZero()
+	return len(p.servers) > 1 && !s.lost.IsZero()
 }
 
 // proved notes the first response on a stream. Only now are attempts counted from one again (ERR-2), and a server that was lost is
 // preferred again.
-func (p *pool) proved(c *conn) {
+func (p *pool) proved(sl *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.server.answering++
-	p.reachedLocked(c.server)
+	if sl.answered {
+		return // a candidate, when it was found
+	}
+	sl.answered = true
+	sl.server.answering++
+	p.settleLocked(sl)
+	p.reachedLocked(sl.server)
 }
 
 // held notes that a stream which owed nothing stayed open on a server that was unreachable: that is all the proof there can be.
-func (p *pool) held(c *conn) {
+func (p *pool) held(s *server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reachedLocked(c.server)
+	p.reachedLocked(s)
 }
 
 func (p *pool) reachedLocked(s *server) {
 	s.backoff.reset()
 	s.until, s.rest = time.Time{}, time.Time{}
+	s.window, s.patience = 0, 0
+	now := time.Now()
 	if !s.lost.IsZero() {
-		s.lost, s.returned = time.Time{}, time.Now()
+		s.lost, s.returned = time.Time{}, now
 		p.changedLocked()
 	}
+	p.grantLocked(now)
 }
 
 // inUseLocked is the server that the origin is spoken to at: the first that answers, else the first with a connection, else the first.

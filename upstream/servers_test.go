@@ -140,7 +140,7 @@ func TestFullWaitsBeforeItFallsBack(t *testing.T) {
 			t.Errorf("it took %v, want cold_wait (FED-6)", d)
 		}
 		time.Sleep(time.Hour)
-		if n := l.dialled[0].Load(); n < 100 || n > 150 {
+		if n := l.dialled[0].Load(); n < 600 || n > 900 {
 			t.Errorf("the first was tried %d times in an hour", n)
 		}
 		l.find(0)
@@ -246,7 +246,7 @@ func TestSilentServerNeverTakesOver(t *testing.T) {
 		if l.up.Status().Address != "server:1" || len(l.servers[1].Open()) != 20 {
 			t.Errorf("the second server was left: %+v", l.up.Status().Address)
 		}
-		if n := len(l.servers[0].Streams()); n < 50 || n > 150 {
+		if n := len(l.servers[0].Streams()); n < 150 || n > 250 {
 			t.Errorf("%d streams asked the silent server in an hour, for all lanes together", n)
 		}
 		open := len(l.servers[0].Open())

@@ -19,7 +19,8 @@ import (
 type stream struct {
 	// Set once by openStream.
 	lane   *lane
-	conn   *conn
+	slot   *slot
+	conn   *conn // of the slot
 	sotw   bool
 	wire   grpc.ClientStream
 	cancel context.CancelFunc
@@ -38,7 +39,6 @@ type stream struct {
 	broken    bool  // it was a message that we cannot read
 	refused   bool  // it may be due to what was asked (RELAY-92)
 	looped    bool  // the relays on the way form a loop (RELAY-88)
-	proved    bool  // the pool knows of the first response; of a candidate it is told before by whoever opened it
 
 	// Owned by write.
 	before  map[string]TypeStatus // how the types stood on the stream before
@@ -56,13 +56,25 @@ type ending struct {
 	unwanted bool    // by us: nothing is wanted any more
 	broken   bool    // the origin sent what cannot be read
 	refused  bool    // it may be due to what was asked (RELAY-92)
+	accused  bool    // types are suspect of it
 	next     *stream // by us: the lane goes over to that one
 	err      error   // by the origin or the network
 }
 
-// openStream opens a stream on c. The table is not told yet.
-func openStream(ctx context.Context, l *lane, c *conn) (*stream, error) {
-	cfg := &l.origin.cfg
+// miss is what the end of a stream without a response says of the server.
+func (e *ending) miss() miss {
+	switch {
+	case e.broken || e.accused: // it serves, and something else is wrong
+		return noMiss
+	case e.refused:
+		return refusedBy
+	}
+	return unserved
+}
+
+// openStream opens a stream in a slot. The table is not told yet.
+func openStream(ctx context.Context, l *lane, sl *slot) (*stream, error) {
+	cfg, c := &l.origin.cfg, sl.conn
 	ctx, cancel := context.WithCancel(ctx)
 	ctx, err := withHeaders(ctx, cfg)
 	if err != nil {
@@ -90,7 +102,7 @@ func openStream(ctx context.Context, l *lane, c *conn) (*stream, error) {
 		return nil, err
 	}
 	return &stream{
-		lane: l, conn: c, sotw: cfg.SotW, wire: wire, cancel: cancel,
+		lane: l, slot: sl, conn: c, sotw: cfg.SotW, wire: wire, cancel: cancel,
 		verdicts: make(chan struct{}, 1), done: make(chan struct{}), types: map[string]*typeState{},
 	}, nil
 }

@@ -89,7 +89,7 @@ func begin(t *testing.T, o options) *world {
 	w.table = table
 	core, logs := observer.New(o.level)
 	w.logs = logs
-	cfg := Config{Name: "mesh", Addresses: []string{"memory:1"}, SotW: o.sotw, Log: zap.New(core)}
+	cfg := Config{Name: "mesh", Addresses: []string{"memory:1"}, SotW: o.sotw, NewGroupsPerSecond: 100, Log: zap.New(core)}
 	cfg.Dial = func(ctx context.Context, address string) (net.Conn, error) {
 		w.dials.Add(1)
 		if w.refuse.Load() {

@@ -23,7 +23,8 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 	timer := time.NewTimer(silenceAfter)
 	defer timer.Stop()
 	s.changed = true
-	if s.lane.origin.pool.doubtful(s.conn) {
+	first := true
+	if s.lane.origin.pool.doubtful(s.conn.server) {
 		s.proveBy = time.Now().Add(proveWithin)
 	}
 	for {
@@ -38,6 +39,10 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 			if err != nil || why.reopen || why.unwanted {
 				return why, err
 			}
+			if first && !s.owed {
+				s.lane.origin.pool.owesNothing(s.slot)
+			}
+			first = false
 		}
 		if s.changed {
 			next = sooner(next, s.askTo)
@@ -218,7 +223,7 @@ func (s *stream) prove(now time.Time) error {
 	case s.owed:
 		return fmt.Errorf("no response within %v of a server that was unreachable before", proveWithin)
 	default:
-		s.lane.origin.pool.held(s.conn)
+		s.lane.origin.pool.held(s.conn.server)
 	}
 	return nil
 }

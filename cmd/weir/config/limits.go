@@ -80,6 +80,11 @@ type Limits struct {
 	NameBytes Bytes `yaml:"name_bytes"`
 	// Groups is how many node groups an origin may have. Default: 10000.
 	Groups int `yaml:"groups"`
+	// NewGroupsPerSecond is how many streams are opened at an origin within a
+	// second: for new groups, and for all of them when it is back after an
+	// outage. Groups that the origin has answered before come first, then those
+	// with most clients (RELAY-98). Default: 100.
+	NewGroupsPerSecond int `yaml:"new_groups_per_second"`
 	// ParameterSetsPerStream is how many different parameter maps one stream may
 	// use, over all types. Names with one beyond it are refused, name by name.
 	// Default: 64.
@@ -115,6 +120,7 @@ func (l *Limits) setDefaults() {
 		NamesPerStream:         1_000_000,
 		NameBytes:              64 << 10,
 		Groups:                 10_000,
+		NewGroupsPerSecond:     100,
 		ParameterSetsPerStream: 64,
 		ParameterSetsPerGroup:  1_000,
 		Views:                  100_000,
@@ -154,7 +160,8 @@ type Timing struct {
 	Coalesce time.Duration `yaml:"coalesce"`
 	// Pause before reconnecting after a stream that worked (ERR-3). Default: 1s.
 	Pause time.Duration `yaml:"pause"`
-	// Backoff between attempts that failed (ERR-2).
+	// Backoff between attempts that failed (ERR-2), counted for each address of
+	// an origin: while it answers nobody, one stream tries for all.
 	Backoff Backoff `yaml:"backoff"`
 	// Keepalive of connections, both sides (ERR-12).
 	Keepalive Keepalive `yaml:"keepalive"`
@@ -176,7 +183,7 @@ type Backoff struct {
 	Factor float64 `yaml:"factor"`
 	// Jitter is the share by which a wait varies; 0 to 1. Default: 0.2.
 	Jitter float64 `yaml:"jitter"`
-	// Max is the longest wait. Default: 30s.
+	// Max is the longest wait. Default: 5s.
 	Max time.Duration `yaml:"max"`
 }
 
@@ -204,7 +211,7 @@ func (t *Timing) setDefaults() {
 		FirstRequest:  30 * time.Second,
 		UpstreamBatch: 10 * time.Millisecond,
 		Pause:         time.Second,
-		Backoff:       Backoff{Base: time.Second, Factor: 1.6, Jitter: 0.2, Max: 30 * time.Second},
+		Backoff:       Backoff{Base: time.Second, Factor: 1.6, Jitter: 0.2, Max: 5 * time.Second},
 		Keepalive:     Keepalive{Time: 30 * time.Second, Timeout: 10 * time.Second, MinClientInterval: 10 * time.Second},
 		ReadyWait:     30 * time.Second,
 		Drain:         30 * time.Second,

@@ -84,6 +84,7 @@ var reloads = map[string]Reload{
 	"limits.names_per_stream":          ReloadLive,
 	"limits.name_bytes":                ReloadReconnect,
 	"limits.groups":                    ReloadLive,
+	"limits.new_groups_per_second":     ReloadReconnect,
 	"limits.parameter_sets_per_stream": ReloadLive,
 	"limits.parameter_sets_per_group":  ReloadLive,
 	"limits.memory":                    ReloadLive,

@@ -34,7 +34,14 @@ var failureCases = []testCase{
 	}},
 	{"ERR-1 ERR-10", "a delta origin's bad resource is refused, the good ones beside it serve", func(t *testing.T) { badBesideGood(t, false) }},
 	{"ERR-1 ERR-10", "a SotW origin's bad resource is refused, the good ones beside it serve", func(t *testing.T) { badBesideGood(t, true) }},
-	{"ERR-2", "virtual: attempts come after 1 s, 1.6 s, ... 30 s, until a response comes", func(t *testing.T) {
+	{"ERR-2 RELAY-98", "virtual: an hour later one attempt is made for 300 groups, and all follow it at the rate", func(t *testing.T) {
+		virtual(t, "../../../upstream", "TestFleetBackAfterALongOutage")
+	}},
+	{"ERR-2", "virtual: an origin that ends streams is tried by one of them for all groups", func(t *testing.T) {
+		virtual(t, "../../../upstream", "TestRefusedStreamsAreOneBackoff")
+		virtual(t, "../../../upstream", "TestOneGroupIsServed")
+	}},
+	{"ERR-2", "virtual: attempts come after 1 s, 1.6 s, ... 5 s, until a response comes", func(t *testing.T) {
 		virtual(t, "../../../upstream", "TestBackoffGrowsUntilAnswered")
 		virtual(t, "../../../upstream", "TestBackoffJitter")
 		virtual(t, "../../../upstream", "TestZeroConfigHasTheDocumentedDefaults")

@@ -16,7 +16,16 @@ import (
 var quarantineCases = []testCase{
 	{"RELAY-92", "one client asks a type the origin ends streams for: all others keep their updates", inBoth(killingType)},
 	{"RELAY-92 RELAY-20", "a type in quarantine is released by an answer, and joins the others", inBoth(releasedType)},
-	{"RELAY-92", "the first stream of all ends for one of its types: all others are served, together", inBoth(killedAtFirst)},
+	{"RELAY-92", "a stream ends for one of its types, of which none was answered yet: all others are served, together", inBoth(killedAtFirst)},
+	{"RELAY-92 ERR-2", "an origin that limits, or has answered nothing yet, accuses no type, and is asked by each group once", limitingOrigin},
+	{"RELAY-92 RELAY-98", "virtual: a discovery server that starts and then limits is asked by each of 52 groups once", func(t *testing.T) {
+		virtual(t, "../../../upstream", "TestStartingServerWithARateLimit")
+		virtual(t, "../../../upstream", "TestTypeThatHidesAll")
+	}},
+	{"RELAY-98", "forty groups at ten streams a second, the largest first, also when the origin is back", atTheRate},
+	{"RELAY-98", "virtual: groups that were answered before come first, then the largest", func(t *testing.T) {
+		virtual(t, "../../../upstream", "TestOrderOfStreams")
+	}},
 	{"RELAY-92", "virtual: an origin that restarts every 3 s has nothing quarantined", func(t *testing.T) {
 		virtual(t, "../../../upstream", "TestRestartingOriginQuarantinesNothing")
 	}},
@@ -130,8 +139,98 @@ func releasedType(t *testing.T, dialect relaytest.Dialect) {
 	c.CheckClean()
 }
 
+// answeredOnce has the origin answer something that nobody wants any more afterwards, so that it can accuse a type.
+func (w *world) answeredOnce() {
+	w.t.Helper()
+	c := w.client(relaytest.Delta)
+	c.Subscribe(lds, "l")
+	s := w.origin.ExpectStream("a stream")
+	s.Expect("asks for a listener")
+	s.Respond(lds, "1", relaytest.Resource{Name: "l", Version: "1", Body: relaytest.Listener("l", 80)})
+	c.AwaitNames(lds, "it arrives", "l")
+	c.Close()
+	s.ExpectEnd("nothing is wanted any more")
+	w.origin.Skip()
+}
+
+// byCluster has the clients' clusters make the groups.
+func byCluster(c weirtest.Config) { c.Origin().Set("group_by", []any{"cluster"}) }
+
+func limitingOrigin(t *testing.T) {
+	for _, refusal := range []error{
+		status.Error(codes.ResourceExhausted, "request rate limit exceeded"), status.Error(codes.Unknown, "server is not ready"),
+	} {
+		w := start(t, setup{config: byCluster, origin: func(o *relaytest.Origin) { o.Refuse(refusal) }})
+		w.origin.Put(cds, cdsAt("a", 1))
+		const groups = 30
+		var clients []*relaytest.Client
+		for i := range groups {
+			clients = append(clients, w.as(relaytest.Delta, relaytest.Node("n", fmt.Sprint("c", i))))
+		}
+		w.origin.Await(weirtest.Patience, func() bool { return len(w.origin.Streams()) > 5 }, "it is tried")
+		w.origin.Refuse(nil)
+		refused := 0
+		for _, c := range clients {
+			c.AwaitNames(cds, "every group is served", "a")
+			c.CheckClean()
+		}
+		for _, s := range w.origin.Streams() {
+			if s.Refused {
+				refused++
+			}
+		}
+		if n := len(w.origin.Streams()) - refused; n != groups {
+			t.Errorf("%v: %d streams once it serves, want one for each of %d groups", refusal, n, groups)
+		}
+		if n, _ := w.first.Metric("weir_upstream_quarantines_total"); n != 0 {
+			t.Errorf("%v: %v types were put in quarantine", refusal, n)
+		}
+	}
+}
+
+func atTheRate(t *testing.T) {
+	const rate, groups = 10, 40
+	w := start(t, setup{config: func(c weirtest.Config) {
+		byCluster(c)
+		c.Set("limits.new_groups_per_second", rate)
+		c.Set("timing.backoff", map[string]any{"base": "1s", "max": "1s"}) // all wait by then
+	}})
+	w.origin.Put(cds, cdsAt("a", 1))
+	largest := relaytest.Node("n", "largest")
+	for i := range groups - 1 {
+		w.as(relaytest.Delta, relaytest.Node("n", fmt.Sprint("c", i)))
+	}
+	clients := []*relaytest.Client{w.as(relaytest.Delta, largest), w.as(relaytest.Delta, largest)}
+	inTime := func(ss []*relaytest.Stream) {
+		t.Helper()
+		for i := range ss[:len(ss)-rate] { // what the network makes of a second is a little less
+			if d := ss[i+rate].At.Sub(ss[i].At); d < 800*time.Millisecond {
+				t.Errorf("%d streams were opened within %v", rate+1, d)
+			}
+		}
+	}
+	w.origin.Await(3*weirtest.Patience, func() bool { return len(w.origin.Open()) == groups }, "all groups have a stream")
+	inTime(w.origin.Streams())
+	w.origin.Stop()
+	w.first.AwaitMetric(0, "the outage is noticed", "weir_upstream_connected")
+	w.origin.Put(cds, cdsAt("a", 2))
+	w.origin.Start()
+	w.origin.Await(3*weirtest.Patience, func() bool { return len(w.origin.Open()) == groups }, "all are back")
+	again := w.origin.Streams()[groups:]
+	inTime(again)
+	first := again[0].Requests()[0].Node().GetCluster()
+	if first != "largest" {
+		t.Errorf("the first stream is that of %q, want the group with most clients", first)
+	}
+	for _, c := range clients {
+		c.AwaitNames(cds, "it is served", "a")
+		c.CheckClean()
+	}
+}
+
 func killedAtFirst(t *testing.T, dialect relaytest.Dialect) {
-	w := start(t, setup{scripted: true, sotw: dialect == relaytest.SotW})
+	w := start(t, setup{scripted: true, sotw: dialect == relaytest.SotW, config: func(c weirtest.Config) { c.Set("cache.linger", "0s") }})
+	w.answeredOnce()
 	c := w.client(relaytest.Delta)
 	c.Subscribe(cds, "*")
 	c.Subscribe(eds, "a")
