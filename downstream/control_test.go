@@ -175,7 +175,7 @@ func (c *control) produce(l *controlLane, typeURL string) {
 	}
 	first := !ty.answered
 	changed := first
-	full := c.sotw && (relay.FullState(typeURL) || typeURL == relay.ScopedRouteType && ty.wildcard)
+	full := c.sotw && (relay.FullState(typeURL) || ty.wildcard)
 	names := c.members(typeURL, ty)
 	if ty.wildcard {
 		names = c.variants(typeURL, ty)

@@ -463,7 +463,7 @@ func (m *model) compare(c *modelClient, typeURL string) {
 		}
 	}
 	// Neither a SotW origin nor a SotW client has words for the end of a grouped resource (DEL-3).
-	sotwSays := relay.FullState(typeURL) || typeURL == relay.ScopedRouteType && w.wildcard && len(w.names) == 0
+	sotwSays := relay.FullState(typeURL) || w.wildcard && len(w.names) == 0
 	maps.DeleteFunc(got, func(name string, _ string) bool {
 		dumb := m.of(name).sotw && !sotwSays || !c.delta && !w.wildcard && !relay.SentWhole(typeURL)
 		return dumb && m.now(typeURL, name) == ""

@@ -75,7 +75,7 @@ func (k *kin) byLocator() bool { return k.group.origin.config().TP2 }
 // servers do not send twice on one stream what has not changed. It is no answer. Where lists are whole the next one has it, and if that was
 // under way (lateLocked) it would not take away what has gone meanwhile.
 func (s *shard) seedStarLocked(gen uint32) {
-	if s.group.origin.config().SotW && absenceDeletes(s.typeURL) {
+	if cfg := s.group.origin.config(); cfg.SotW && cfg.absenceDeletes(s.typeURL) {
 		return
 	}
 	seeded := map[*member]bool{}

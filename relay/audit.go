@@ -197,7 +197,7 @@ func (a *Audit) compareShardLocked(s *shard, compare func(v *Variant, whole bool
 	cfg := s.group.origin.config()
 	held, _ := s.guardedLocked()
 	ok = held == 0
-	wholeSet := !cfg.SotW || absenceDeletes(s.typeURL) || slices.Contains(cfg.AbsenceDeletes, s.typeURL)
+	wholeSet := !cfg.SotW || cfg.absenceDeletes(s.typeURL)
 	s.setsLocked(func(t *set) {
 		if t.lane() != a.lane || !t.wantedLocked() {
 			return

@@ -181,7 +181,7 @@ func (t *set) failMembersLocked(a *Applied, u *Update, touched *touchedMembers, 
 }
 
 // omitMembersLocked removes what a full response leaves out. A response with a bad part proves no absence (RELAY-32), nor does one
-// of a grouped type (DEL-3), nor does it prove any of what is in error (ABS-8, ABS-11).
+// of a type in `absence_keeps`, nor does it prove any of what is in error (ABS-8, ABS-11).
 func (t *set) omitMembersLocked(a *Applied, u *Update, touched *touchedMembers, kept map[identity]bool, rev uint64, gen uint32) (ended bool) {
 	if !t.omitsLocked(u) {
 		return false
@@ -209,7 +209,7 @@ func (t *set) boundFaultsLocked(a *Applied) {
 
 // omitsLocked reports whether what the response leaves out is gone.
 func (t *set) omitsLocked(u *Update) bool {
-	return u.Full && !u.Bad && (absenceDeletes(u.TypeURL) || slices.Contains(t.shard.group.origin.config().AbsenceDeletes, u.TypeURL))
+	return u.Full && !u.Bad && t.shard.group.origin.config().absenceDeletes(u.TypeURL)
 }
 
 // leavingLocked is what a response takes away, by whatever it says. Its bodies have been taken up, and nothing else.

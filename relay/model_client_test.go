@@ -328,7 +328,7 @@ func (m *model) quiet() {
 		}
 		got := maps.Clone(c.held)
 		_ = got
-		lenient := m.sotw && !FullState(c.typeURL) && !(c.typeURL == ScopedRouteType && c.wildcard && len(c.names) == 0) ||
+		lenient := m.sotw && !FullState(c.typeURL) && !(c.wildcard && len(c.names) == 0) ||
 			!m.sotw && !c.delta && !SentWhole(c.typeURL) && !c.wildcard
 		maps.DeleteFunc(want, func(n string, _ int) bool { return m.faults[c.typeURL][n].code != 0 })
 		maps.DeleteFunc(got, func(n string, _ int) bool {

@@ -171,7 +171,7 @@ func (m *model) produceAll(l *modelLane) {
 func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 	first := !asked.answered
 	changed := first
-	full := m.sotw && (FullState(ty) || ty == ScopedRouteType && asked.wildcard)
+	full := m.sotw && (FullState(ty) || asked.wildcard)
 	var adds [][]byte
 	var addNames, removed []string
 	add := func(name string, body int) {

@@ -248,7 +248,7 @@ func (m *paramModel) judgeQuiet(c *paramClient) {
 			want[name] = body
 		}
 	}
-	lenient := m.sotw && !FullState(c.typeURL) && !(c.typeURL == ScopedRouteType && c.wildcard && len(c.names) == 0) ||
+	lenient := m.sotw && !FullState(c.typeURL) && !(c.wildcard && len(c.names) == 0) ||
 		!m.sotw && !c.delta && !SentWhole(c.typeURL) && !c.wildcard
 	maps.DeleteFunc(got, func(n string, _ int) bool {
 		_, exists := want[n]

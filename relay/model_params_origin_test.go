@@ -254,7 +254,7 @@ func (m *paramModel) produce(l *paramLane, ty string, asked *paramAsked) {
 func (m *paramModel) produceList(l *paramLane, ty string, asked *paramAsked) {
 	r := &Response{TypeURL: ty, Nonce: "n", Version: "1"}
 	star := slices.ContainsFunc(slices.Collect(maps.Values(asked.locators)), func(n Name) bool { return n.Name == Wildcard })
-	full := FullState(ty) || ty == ScopedRouteType && star
+	full := FullState(ty) || star
 	names, of := m.selected(ty, asked)
 	list := ""
 	for _, name := range names {

@@ -34,7 +34,7 @@ func TestReconfigureOrigins(t *testing.T) {
 		"authorities":     {func(c *OriginConfig) { c.Authorities = []string{"b"} }, false},
 		"absence_timer":   {func(c *OriginConfig) { c.AbsenceTransient = true }, false},
 		"on_data_error":   {func(c *OriginConfig) { c.DropOnDataError = true }, false},
-		"absence_deletes": {func(c *OriginConfig) { c.AbsenceDeletes = []string{EndpointType} }, false},
+		"absence_keeps":   {func(c *OriginConfig) { c.AbsenceKeeps = []string{EndpointType} }, false},
 		"no types":        {func(c *OriginConfig) { c.Types = []string{} }, false},
 		"types":           {func(c *OriginConfig) { c.Types = []string{ClusterType} }, true},
 		"group_by":        {func(c *OriginConfig) { c.GroupBy = nil }, true},

@@ -18,11 +18,11 @@ func (t *set) key() retiredKey {
 	return key
 }
 
-// retireLocked keeps the members of a set that nobody wants. Where the absence of a member is never learnt, as in the lists that a
-// state-of-the-world origin sends of a grouped type (DEL-3), one that is gone could never be told from the others again.
+// retireLocked keeps the members of a set that nobody wants. Where the absence of a member is never learnt, as of a
+// type in `absence_keeps`, one that is gone could never be told from the others again.
 func (t *set) retireLocked() {
-	cfg, typeURL := t.shard.group.origin.config(), t.shard.typeURL
-	told := !cfg.SotW || absenceDeletes(typeURL) || slices.Contains(cfg.AbsenceDeletes, typeURL)
+	cfg := t.shard.group.origin.config()
+	told := !cfg.SotW || cfg.absenceDeletes(t.shard.typeURL)
 	if !told || !t.firm && !t.revived && !t.restored || t.uncached > 0 || t.anew || t.shard.private() {
 		return
 	}

@@ -24,7 +24,7 @@ func TestOtherSpelling(t *testing.T) {
 			v3[strings.LastIndexByte(v3, '.'):] != v2[strings.LastIndexByte(v2, '.'):] {
 			t.Errorf("%s is %s", v2, v3)
 		}
-		if SentWhole(v2) != SentWhole(v3) || FullState(v2) != FullState(v3) || absenceDeletes(v2) != absenceDeletes(v3) ||
+		if SentWhole(v2) != SentWhole(v3) || FullState(v2) != FullState(v3) || AlwaysWhole(v2) != AlwaysWhole(v3) ||
 			IsSecret(v2) != IsSecret(v3) || DeltaOnly(v2) != DeltaOnly(v3) {
 			t.Errorf("%s is handled otherwise than %s", v2, v3)
 		}

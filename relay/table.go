@@ -80,8 +80,8 @@ type OriginConfig struct {
 	PerType bool
 	// Guard holds back mass removals after a (re)connect (RELAY-97). Its zero value holds nothing back.
 	Guard GuardConfig
-	// AbsenceDeletes lists more types whose absence from a SotW wildcard response deletes (RELAY-11).
-	AbsenceDeletes []string
+	// AbsenceKeeps lists types of which a SotW response to `*` may leave out what there still is: absence from it deletes nothing (RELAY-11).
+	AbsenceKeeps []string
 	// TP2: the origin understands resource_locators, so it may be sent dynamic parameters (DYN-17).
 	TP2 bool
 	// FromNode gives clients that name no parameters theirs: by parameter, the field of the node that has its value, as

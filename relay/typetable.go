@@ -1,6 +1,9 @@
 package relay
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 const typePrefix = "type.googleapis.com/"
 
@@ -126,5 +129,11 @@ func RoutesOf(typeURL string) string {
 	return ""
 }
 
-// absenceDeletes reports whether a SotW wildcard response without a member removes it (DEL-3, SOTW-4).
-func absenceDeletes(typeURL string) bool { return FullState(typeURL) || isScopedRoute(typeURL) }
+// absenceDeletes reports whether a SotW response to `*` that leaves a member out removes it. It is all there is of any type, since a request
+// without names can only be answered by the whole set, but where the origin is configured to be another one (RELAY-11).
+func (c *OriginConfig) absenceDeletes(typeURL string) bool {
+	return AlwaysWhole(typeURL) || !slices.Contains(c.AbsenceKeeps, typeURL)
+}
+
+// AlwaysWhole reports whether no origin may leave out of a SotW response to `*` what there still is (DEL-2, SOTW-4).
+func AlwaysWhole(typeURL string) bool { return FullState(typeURL) || isScopedRoute(typeURL) }

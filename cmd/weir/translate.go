@@ -58,7 +58,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 			OriginVersions: o.VersionMode == config.VersionModeOrigin,
 			CanonicalHash:  o.Hash == config.HashCanonical,
 			Secrets:        o.Secrets == config.SecretsDedicated,
-			NoResume:       o.Resume == config.ResumeNone, AbsenceDeletes: o.AbsenceDeletes,
+			NoResume:       o.Resume == config.ResumeNone, AbsenceKeeps: o.AbsenceKeeps,
 			AbsenceTransient: o.AbsenceTimer == config.AbsenceTimerTransient,
 			DropOnDataError:  o.OnDataError == config.OnDataErrorDrop,
 			RecursiveGlobs:   o.Glob == config.GlobRecursive,

@@ -51,7 +51,7 @@ func (c *Config) normalise() {
 	}
 	for i := range c.Origins {
 		normaliseTypes(c.Origins[i].Types)
-		normaliseTypes(c.Origins[i].AbsenceDeletes)
+		normaliseTypes(c.Origins[i].AbsenceKeeps)
 		c.Origins[i].NameFields = normaliseFields(c.Origins[i].NameFields)
 	}
 	if len(c.Origins) > 0 && !slices.ContainsFunc(c.Origins, func(o Origin) bool { return o.Default }) {

@@ -69,7 +69,7 @@ func (k checker) origin(path string, o *Origin) {
 		k.addf(path+".files.path", "is required")
 	}
 	k.types(path+".types", o.Types)
-	k.types(path+".absence_deletes", o.AbsenceDeletes)
+	k.absenceKeeps(path+".absence_keeps", o.AbsenceKeeps)
 	k.nameFields(path+".name_fields", o.NameFields)
 	k.groupBy(path+".group_by", o.GroupBy)
 	k.groupsEqualClients(path, o)
@@ -83,6 +83,16 @@ func (k checker) origin(path string, o *Origin) {
 	k.oneOf(path+".glob", o.Glob, GlobOneLevel, GlobRecursive)
 	k.guard(path+".guard", &o.Guard)
 	k.oneOf(path+".ttl_unsupported", o.TTLUnsupported, TTLUnsupportedServe, TTLUnsupportedWithhold)
+}
+
+// absenceKeeps refuses types of which an answer to * is the whole set by the protocol: what it lacks is gone.
+func (k checker) absenceKeeps(path string, names []string) {
+	k.types(path, names)
+	for i, name := range names {
+		if t, _ := TypeURL(name); relay.AlwaysWhole(t) {
+			k.addf(fmt.Sprintf("%s[%d]", path, i), "what an answer to * of %q lacks is always gone", name)
+		}
+	}
 }
 
 func (k checker) guard(path string, g *Guard) {

@@ -105,9 +105,11 @@ type Origin struct {
 	// (RELAY-14); 0: it has none. The types of xDS itself are known. By full type
 	// URL after Parse. Default: field 1, where that reads like a name.
 	NameFields map[string]int `yaml:"name_fields"`
-	// AbsenceDeletes lists types whose absence from a SotW wildcard deletes,
-	// beside LDS and CDS; full type URLs after Parse. Default: none.
-	AbsenceDeletes []string `yaml:"absence_deletes"`
+	// AbsenceKeeps lists types of which the origin's answer to * may leave out
+	// what there still is, in dialect sotw: what an answer lacks stays (RELAY-11).
+	// Of all other types it is gone, as it is of what is named of LDS and CDS. Not
+	// for LDS, CDS and SRDS; full type URLs after Parse. Default: none.
+	AbsenceKeeps []string `yaml:"absence_keeps"`
 	// Share lets parameter maps share one upstream subscription of a name while
 	// a variant of it matches them all (RELAY-69). The origin then must keep its
 	// variants of a name apart, and make all of them depend on the same keys.

@@ -122,6 +122,7 @@ func TestProblems(t *testing.T) {
 		"group term":         {"origins: [{name: a, files: {path: x}, group_by: [clutser]}]\n", `did you mean "cluster"?`},
 		"group metadata":     {"origins: [{name: a, files: {path: x}, group_by: [metadata.]}]\n", "lacks its key"},
 		"resume":             {"origins: [{name: a, files: {path: x}, resume: never}]\n", "is not one of versions, none"},
+		"absence that goes":  {"origins: [{name: a, files: {path: x}, absence_keeps: [eds, cds]}]\n", "lacks is always gone"},
 		"absence timer":      {"origins: [{name: a, files: {path: x}, absence_timer: never}]\n", "is not one of absence, transient"},
 		"ttl":                {"origins: [{name: a, files: {path: x}, ttl_unsupported: hide}]\n", "is not one of serve, withhold"},
 		"data error":         {"origins: [{name: a, files: {path: x}, on_data_error: kill}]\n", "is not one of keep, drop"},

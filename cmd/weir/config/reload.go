@@ -59,7 +59,7 @@ var reloads = map[string]Reload{
 	"origins[].absence_timer":      ReloadLive,
 	"origins[].guard":              ReloadLive,
 	"origins[].on_data_error":      ReloadLive,
-	"origins[].absence_deletes":    ReloadLive,
+	"origins[].absence_keeps":      ReloadLive,
 	"origins[].types":              ReloadAnew,
 	"origins[].group_by":           ReloadAnew,
 	"origins[].node":               ReloadAnew,

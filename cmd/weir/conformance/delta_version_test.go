@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -62,7 +61,6 @@ var deltaVersionCases = []testCase{
 		one := start(t, setup{})
 		two := start(t, setup{
 			sotw: true, behaviour: relaytest.Behaviour{WrapSotW: true, EmptyVersions: true},
-			config: func(c weirtest.Config) { c.Origin().Set("absence_deletes", []any{opaque}) },
 		})
 		put := func(o *relaytest.Origin, name, version, content string, ttl time.Duration, aliases ...string) {
 			o.Put(opaque, relaytest.Resource{Name: name, Version: version, Body: relaytest.Opaque(name, content), TTL: ttl, Aliases: aliases})
