@@ -66,12 +66,9 @@ type Timing struct {
 	// ColdWait is how long a client with nothing waits for an origin that cannot be reached (`timing.cold_wait`, RELAY-8).
 	// Default 10 s; it must be less than 15 s.
 	ColdWait time.Duration
-	// OrderHold is how long a response may be kept back for the sake of order between types (`timing.order_hold`, ORD-5).
-	// Default 500 ms.
+	// OrderHold is how long a response may be kept back: for the sake of order between types (ORD-5), and for the answer to
+	// the last response of its type (NONCE-10); `timing.order_hold`. Default 500 ms.
 	OrderHold time.Duration
-	// AckWait is how long the next response of a type waits for the answer to the last (`timing.ack_wait`, NONCE-10).
-	// Default 5 s.
-	AckWait time.Duration
 	// Coalesce is how long after changes were written to a client further ones are gathered, to be written together
 	// (`timing.coalesce`). Default 0: each is written as soon as the client can take it. At most 10 s.
 	Coalesce time.Duration
@@ -150,7 +147,6 @@ func (c *Config) normalize() error {
 	}{
 		{"cold_wait", &t.ColdWait, 10 * time.Second},
 		{"order_hold", &t.OrderHold, 500 * time.Millisecond},
-		{"ack_wait", &t.AckWait, 5 * time.Second},
 		{"send_stall", &t.SendStall, 10 * time.Minute},
 		{"first_request", &t.FirstRequest, 30 * time.Second},
 		{"keepalive.time", &t.Keepalive.Time, 30 * time.Second},

@@ -55,7 +55,7 @@ func stuckClients(t *testing.T, compression string) {
 					c.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: eds, ResponseNonce: fmt.Sprint(streams[i].session.prefix, change+1)})
 				}
 			}
-			time.Sleep(6 * time.Second) // longer than ack_wait
+			time.Sleep(6 * time.Second) // longer than order_hold
 		}
 		stuck := 0
 		for _, st := range streams {

@@ -181,11 +181,8 @@ func (s *session) next() time.Time {
 		if last == nil {
 			continue
 		}
-		if anyHeld {
+		if anyHeld || st.held != nil || st.rest != nil || st.keeps != 0 || len(st.refusals) > 0 || st.peek() {
 			at(last.at.Add(s.cfg.timing.OrderHold))
-		}
-		if st.held != nil || st.rest != nil || st.keeps != 0 || len(st.refusals) > 0 || st.peek() {
-			at(last.at.Add(s.cfg.timing.AckWait))
 		}
 	}
 	return next

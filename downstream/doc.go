@@ -55,7 +55,7 @@
 //   - Not read: at most one response per type waits, then changes merge in the table (TestSlowClientDelaysNobody); nobody waits for the
 //     writer that waits for it (TestStuckClientsHoldNoPlaces), nor for one whose stream is busy (TestBusyReadersHoldNoPlaces). A write blocked
 //     for send_stall ends the stream (TestEndsBlockedStream); so does lagging behind more removals than are kept (TestLagging).
-//   - Not answer: the next response goes after ack_wait, and 16 unanswered ones are remembered (TestUnansweredAreBounded).
+//   - Not answer: the next response goes after order_hold, and 16 unanswered ones are remembered (TestUnansweredAreBounded).
 //   - Vanish: keepalive finds it within a minute, whatever is being written to it (TestSilentPeerIsFound; cmd/weir:
 //     TestBlackHoledPeers, TestTCPKeepalive). Its own pings are not held against it (TestClientsMayPing, TestPingsArriveEarly).
 //   - Connect and not get as far as HTTP/2: the connection is closed after 10 s (TestSilentConnections).
@@ -148,7 +148,7 @@
 //     tonic-xds says nothing when its last name goes: a channel that is closed and opened again asks for the same names. Who never
 //     repeated a nonce may only have asked twice, or never sends one, and an answer to each request would have no end.
 //   - ORD-2: what refers to nothing and is referred to by nothing, Runtime and types unknown, neither waits nor is waited for.
-//   - ORD-3: a kept cluster also stays while what was pending waits for an answer to an earlier response, at most ack_wait.
+//   - ORD-3: a kept cluster also stays while what was pending waits for an answer to an earlier response, at most order_hold.
 //   - STREAM-4: a later node without dynamic parameters takes none away if it has no user agent name either: it is a thinner one
 //     (RELAY-94), and to end the stream for it would do so again and again.
 //   - DELTA-11, RELAY-43: who comes back with the current version of what has a TTL is told what is left of it, in delta as a heartbeat,

@@ -40,11 +40,10 @@ func (s *session) take(now time.Time) []*response {
 	return s.releaseLocked(now)
 }
 
-// walk is what the walk in reverse knows of the answers of later types.
+// walk is what the walk in reverse knows of later types.
 type walk struct {
 	seen    uint64 // revision of the table when it began
-	waiting bool   // there is one
-	newest  uint64 // revision among them
+	waiting bool   // a later type has something to tell
 }
 
 // takeLocked is one step of the walk in reverse: it takes what can be taken, and otherwise reads how the type stands.
@@ -53,7 +52,7 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 	if st.sub.None() {
 		return
 	}
-	blocked := st.held != nil || st.inFlight(now, s.cfg.timing.AckWait) && !s.overdue(now, st, w)
+	blocked := st.held != nil || st.inFlight(now, s.cfg.timing.OrderHold)
 	took, untaken, changed := false, false, st.sub.Changed()
 	if !blocked && (st.sub.Pending() || st.keeps != 0) {
 		untaken = s.waitsUntakenLocked(now, st)
@@ -77,12 +76,7 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 	if w.waiting {
 		st.look(took, blocked)
 	}
-	switch {
-	case st.held != nil:
-		w.waiting, w.newest = true, max(w.newest, st.held.Rev)
-	case untaken:
-		w.waiting, w.newest = true, max(w.newest, w.seen)
-	}
+	w.waiting = w.waiting || untaken || st.held != nil
 }
 
 // waitsUntakenLocked leaves what a late type has in the table while it could not be written anyway: an earlier type settles, or waits for
@@ -140,16 +134,6 @@ func (st *streamType) look(took, blocked bool) {
 	}
 }
 
-// overdue reports whether a response in flight has kept later types waiting for order_hold: then the next one goes although
-// it is unanswered (NONCE-10, RELAY-84).
-func (s *session) overdue(now time.Time, st *streamType, w *walk) bool {
-	if !w.waiting || st.inFlight(now, s.cfg.timing.OrderHold) {
-		return false
-	}
-	unsent := st.sub.Standing().Unsent
-	return unsent != 0 && unsent <= w.newest
-}
-
 // releaseLocked is the walk forward: it writes what is not held back by an earlier type.
 func (s *session) releaseLocked(now time.Time) []*response {
 	out := s.batch[:0]
@@ -175,7 +159,7 @@ func (s *session) releaseLocked(now time.Time) []*response {
 				st.heldSince = now
 				st.heldCount++
 			}
-		} else if s.tellable(st) && !st.inFlight(now, s.cfg.timing.AckWait) {
+		} else if s.tellable(st) && !st.inFlight(now, s.cfg.timing.OrderHold) {
 			out = s.writeLocked(now, st, out)
 		}
 		if st.held != nil {

@@ -87,7 +87,7 @@ func TestWhoIsConcerned(t *testing.T) {
 		},
 		"limits and timing": {
 			change:   func(o []relay.OriginConfig) []relay.OriginConfig { return o },
-			listener: func(c *Config, _ *ListenerConfig) { c.Limits.NamesPerStream, c.Timing.AckWait = 1, time.Minute },
+			listener: func(c *Config, _ *ListenerConfig) { c.Limits.NamesPerStream, c.Timing.OrderHold = 1, time.Minute },
 		},
 	} {
 		for who, ask := range asks {

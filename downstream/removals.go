@@ -12,7 +12,7 @@ import (
 // Removals come last, and in reverse (ORD-2): what still refers to a resource is changed before the resource goes. In delta the
 // removals of an answer are split off while other types have something to tell. In state of the world a removal is what a list
 // leaves out, so the table keeps clusters in the list until the routes are written (ORD-3). Either waits only for what was pending
-// when it was taken, and each of those is bounded by the holds and by ack_wait, so a removal is late and never lost. To a client that comes
+// when it was taken, and each of those is bounded by order_hold, so a removal is late and never lost. To a client that comes
 // back and holds clusters, none of them or their endpoints is removed within order_hold: it asks type by type, and until it has asked for
 // its routes nothing shows that these have yet to change (TestRemovalsWaitForWhoComesBack).
 
@@ -69,7 +69,7 @@ func (s *session) pendingLocked(now time.Time, among func(typeURL string) bool) 
 		case st.sub.None() || !among(st.typeURL):
 		case st.held != nil:
 			oldest = min(oldest, st.held.Rev, max(st.held.First, 1))
-		case st.inFlight(now, s.cfg.timing.AckWait) || st.peek():
+		case st.inFlight(now, s.cfg.timing.OrderHold) || st.peek():
 			if unsent := st.sub.Standing().Unsent; unsent != 0 {
 				oldest = min(oldest, unsent)
 			}
@@ -225,7 +225,7 @@ func (r *rest) forget(names []string) {
 // releaseRestLocked writes the removals whose time has come, in reverse order: none before those of a later type.
 func (s *session) releaseRestLocked(now time.Time, out []*response) []*response {
 	for _, st := range slices.Backward(s.types) {
-		if st.keeps != 0 && !st.inFlight(now, s.cfg.timing.AckWait) && s.pendingLocked(now, late) >= st.keeps {
+		if st.keeps != 0 && !st.inFlight(now, s.cfg.timing.OrderHold) && s.pendingLocked(now, late) >= st.keeps {
 			s.mailbox.Signal() // the next take lets go of them
 		}
 		switch {
@@ -234,7 +234,7 @@ func (s *session) releaseRestLocked(now time.Time, out []*response) []*response 
 		case st.rest.none():
 			st.rest = nil
 			continue
-		case st.held != nil || st.inFlight(now, s.cfg.timing.AckWait) || now.Before(st.removals):
+		case st.held != nil || st.inFlight(now, s.cfg.timing.OrderHold) || now.Before(st.removals):
 			return out
 		}
 		pending := s.pendingLocked(now, func(typeURL string) bool { return typeURL != st.typeURL && related(typeURL) })

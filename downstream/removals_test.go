@@ -61,13 +61,13 @@ func TestRemovalsComeLast(t *testing.T) {
 	p.says(eds, "x=6")
 	p.gets("additions first", "cds y=6", "eds x=6")
 	p.acks(eds)
-	p.wait(4 * time.Second)
+	p.wait(400 * time.Millisecond)
 	p.gets("the client does not answer")
-	if next := p.session.next(); !next.Equal(p.now.Add(time.Second)) {
+	if next := p.session.next(); !next.Equal(p.now.Add(100 * time.Millisecond)) {
 		t.Errorf("the next deadline is %v", next)
 	}
-	p.wait(time.Second)
-	p.gets("after ack_wait the removal goes all the same", "cds -z")
+	p.wait(100 * time.Millisecond)
+	p.gets("after order_hold the removal goes all the same", "cds -z")
 }
 
 // TestRemovalThatIsUndone: what is there again before its removal was told is not removed, and what the client unsubscribed meanwhile

@@ -224,7 +224,7 @@ func TestEndsBlockedStream(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	l := newLive(t, relaytest.TCP(), func(c *Config, _ *ListenerConfig) {
 		c.Metrics = metrics.New(reg)
-		c.Timing.SendStall, c.Timing.AckWait = 50*time.Millisecond, time.Millisecond
+		c.Timing.SendStall, c.Timing.OrderHold = 50*time.Millisecond, time.Millisecond
 	})
 	c := l.open(t, relaytest.ClientConfig{NeverRead: true})
 	c.Subscribe(eds, "a")

@@ -82,7 +82,7 @@ func TestSotWNonce(t *testing.T) {
 	p.gets("with nothing outstanding a stale request is answered at once (NONCE-6)", "eds d=1")
 }
 
-// TestOneInFlight: changes merge while a response is unanswered, up to ack_wait (NONCE-10).
+// TestOneInFlight: changes merge while a response is unanswered, up to order_hold (NONCE-10).
 func TestOneInFlight(t *testing.T) {
 	r := newRig(t)
 	p := r.client(false)
@@ -92,13 +92,16 @@ func TestOneInFlight(t *testing.T) {
 	r.says(eds, "a=2")
 	p.gets("nothing while it is unanswered")
 	r.says(eds, "a=3")
-	r.wait(4 * time.Second)
+	r.wait(400 * time.Millisecond)
 	p.gets("still nothing")
-	if got, want := p.session.next(), r.now.Add(time.Second); !got.Equal(want) {
+	if got, want := p.session.next(), r.now.Add(100*time.Millisecond); !got.Equal(want) {
 		t.Errorf("the next deadline is %v, want %v", got, want)
 	}
-	r.wait(time.Second)
-	p.gets("after ack_wait the next goes anyway, merged", "eds a=3")
+	r.wait(100 * time.Millisecond)
+	p.gets("after order_hold the next goes anyway, merged", "eds a=3")
+	if next := p.session.next(); !next.IsZero() {
+		t.Errorf("there is nothing more to send, and a deadline: %v", next)
+	}
 	r.says(eds, "a=4")
 	p.asks(eds, "a")
 	p.gets("the ACK lets the next go", "eds a=4")

@@ -201,8 +201,8 @@ func TestWaitBeginsWhenWritten(t *testing.T) {
 	p.session.wrote(r.now, batch)
 	r.says(eds, "a=2")
 	p.gets("the response was written just now")
-	r.wait(5 * time.Second)
-	p.gets("after ack_wait", "eds a=2")
+	r.wait(500 * time.Millisecond)
+	p.gets("after order_hold", "eds a=2")
 }
 
 // TestNackLog: one line for a type and second; the next says how many were left out.

@@ -94,7 +94,7 @@ func serverConfig(cfg *config.Config) (downstream.Config, error) {
 			NameBytes: limitOf(l.NameBytes), RequestBytes: limitOf(l.RequestBytes),
 		},
 		Timing: downstream.Timing{
-			ColdWait: orNone(t.ColdWait), OrderHold: orNone(t.OrderHold), AckWait: orNone(t.AckWait), Coalesce: t.Coalesce,
+			ColdWait: orNone(t.ColdWait), OrderHold: orNone(t.OrderHold), Coalesce: t.Coalesce,
 			SendStall: orNone(t.SendStall), FirstRequest: orNone(t.FirstRequest), MaxStreamAge: t.MaxStreamAge,
 			Keepalive: downstream.Keepalive{
 				Time: keepaliveTime(t.Keepalive.Time), Timeout: orNone(t.Keepalive.Timeout),

@@ -139,12 +139,9 @@ type Timing struct {
 	// ColdWait is how long a client waits for an origin that does not answer
 	// (RELAY-8). Default: 10s.
 	ColdWait time.Duration `yaml:"cold_wait"`
-	// OrderHold is how long a response waits for the ACK of another type's
-	// (ORD-5). Default: 500ms.
+	// OrderHold is how long a response waits for the ACK of the last one of its
+	// type (NONCE-10), and of another type's (ORD-5). Default: 500ms.
 	OrderHold time.Duration `yaml:"order_hold"`
-	// AckWait is how long an ACK may take before it is noticed (NONCE-10).
-	// Default: 5s.
-	AckWait time.Duration `yaml:"ack_wait"`
 	// SendStall ends a stream whose client reads nothing for this long (ERR-9).
 	// Default: 10m.
 	SendStall time.Duration `yaml:"send_stall"`
@@ -206,7 +203,6 @@ func (t *Timing) setDefaults() {
 		FirmSettle:    2500 * time.Millisecond,
 		ColdWait:      10 * time.Second,
 		OrderHold:     500 * time.Millisecond,
-		AckWait:       5 * time.Second,
 		SendStall:     10 * time.Minute,
 		FirstRequest:  30 * time.Second,
 		UpstreamBatch: 10 * time.Millisecond,

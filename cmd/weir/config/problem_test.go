@@ -74,6 +74,7 @@ func TestProblems(t *testing.T) {
 		"tag":                {origin + "name: !!str weir\n", "2:7: name: YAML tags such as !!str"},
 		"null":               {origin + "log:\n", "2:5: log: has no value"},
 		"unknown, far":       {origin + "zzzzzzzz: 1\n", "2:1: zzzzzzzz: unknown key"},
+		"unknown, gone":      {origin + "timing:\n  ack_wait: 5s\n", `3:3: timing.ack_wait: unknown key`},
 		"unknown, swapped":   {origin + "nmae: a\n", `2:1: nmae: unknown key; did you mean "name"?`},
 		"unknown, deep":      {origin + "timing: {keepalive: {tiem: 1s}}\n", `2:22: timing.keepalive.tiem: unknown key; did you mean "time"?`},
 		"list for value":     {origin + "name: [a]\n", "2:7: name: must be a single value, not a list"},

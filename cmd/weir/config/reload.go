@@ -96,7 +96,6 @@ var reloads = map[string]Reload{
 	"timing.firm_settle":    ReloadLive,
 	"timing.cold_wait":      ReloadLive,
 	"timing.order_hold":     ReloadLive,
-	"timing.ack_wait":       ReloadLive,
 	"timing.coalesce":       ReloadLive,
 	"timing.send_stall":     ReloadLive,
 	"timing.first_request":  ReloadLive,

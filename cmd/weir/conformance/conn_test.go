@@ -31,7 +31,7 @@ var connCases = []testCase{
 }
 
 func stalls(t *testing.T, d relaytest.Dialect) {
-	w := start(t, setup{edge: func(c weirtest.Config) { c.Set("timing.send_stall", "1s").Set("timing.ack_wait", "100ms") }})
+	w := start(t, setup{edge: func(c weirtest.Config) { c.Set("timing.send_stall", "1s").Set("timing.order_hold", "100ms") }})
 	body := strings.Repeat("x", 1<<20)
 	put := func(version string) {
 		w.origin.Set(opaque, "big", version, relaytest.Opaque("big", version+body))

@@ -90,7 +90,7 @@ func refusesFirst(t *testing.T, d relaytest.Dialect) {
 // quietOrigin passes every time after which weir would do something about a peer that is not in order.
 func quietOrigin(t *testing.T, origin relaytest.Dialect) {
 	w := start(t, setup{sotw: origin == relaytest.SotW, config: func(c weirtest.Config) {
-		c.Set("timing.ack_wait", "100ms").Set("timing.order_hold", "100ms").Set("cache.linger", "100ms")
+		c.Set("timing.order_hold", "100ms").Set("cache.linger", "100ms")
 		// A client may take so long to ask, and weir to answer.
 		c.Set("timing.first_request", "2s").Set("timing.cold_wait", "2s").Set("timing.send_stall", "2s")
 	}})

@@ -15,7 +15,7 @@ func endpointsAt(name, version string) *anypb.Any {
 }
 
 // patientACK lets a response wait for an ACK for longer than any case waits for a response.
-func patientACK(c weirtest.Config) { c.Set("timing.ack_wait", "1m") }
+func patientACK(c weirtest.Config) { c.Set("timing.order_hold", "1m") }
 
 var deltaAskCases = []testCase{
 	{"DELTA-1", "an empty request changes nothing, and one request may acknowledge, subscribe and unsubscribe", func(t *testing.T) {

@@ -48,7 +48,7 @@ func numbered(t *testing.T, payload []byte) int {
 // streams with one type, which the rule is no less about than the streams of the services for one type, which are not here yet.
 func apart(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{config: func(c weirtest.Config) {
-		for _, key := range []string{"ack_wait", "order_hold", "send_stall"} {
+		for _, key := range []string{"order_hold", "send_stall"} {
 			c.Set("timing."+key, "5m") // who is held back is so for longer than anything here waits
 		}
 	}})
@@ -148,7 +148,7 @@ func converges(t *testing.T, d relaytest.Dialect) {
 
 func neverBack(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{behaviour: relaytest.Behaviour{Eager: true}, config: func(c weirtest.Config) {
-		c.Set("timing.ack_wait", "300ms") // the slow client is sent more although it has not answered
+		c.Set("timing.order_hold", "300ms") // the slow client is sent more although it has not answered
 	}})
 	const last = 300
 	w.origin.Set(opaque, "a", "0", bytesOf(opaque, "a", "0"))

@@ -19,7 +19,7 @@ var removalCases = []testCase{
 
 // patientHolds leaves every hold to the client's answers.
 func patientHolds(c weirtest.Config) {
-	c.Set("timing.order_hold", "60s").Set("timing.ack_wait", "60s")
+	c.Set("timing.order_hold", "60s")
 }
 
 // fallenBehind is a client that holds clusters x and y and a route r to y, has seen new routes that it does not answer, and so waits

@@ -90,7 +90,7 @@ func clustersFirst(t *testing.T, d relaytest.Dialect) {
 
 func heldAlone(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{config: func(c weirtest.Config) {
-		c.Set("timing.order_hold", "60s").Set("timing.ack_wait", "60s")
+		c.Set("timing.order_hold", "60s")
 	}})
 	for _, typeURL := range []string{cds, rds} {
 		w.origin.Set(typeURL, "x", "1", bytesOf(typeURL, "x", "1"))
@@ -129,7 +129,7 @@ func heldAlone(t *testing.T, d relaytest.Dialect) {
 
 func nackHoldsNothing(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{config: func(c weirtest.Config) {
-		c.Set("timing.order_hold", "60s").Set("timing.ack_wait", "60s")
+		c.Set("timing.order_hold", "60s")
 	}})
 	for _, typeURL := range []string{cds, eds, rds} {
 		w.origin.Set(typeURL, "x", "1", bytesOf(typeURL, "x", "1"))
@@ -152,7 +152,7 @@ func nackHoldsNothing(t *testing.T, d relaytest.Dialect) {
 func unansweredClusters(t *testing.T, d relaytest.Dialect) {
 	const hold = time.Second
 	w := start(t, setup{config: func(c weirtest.Config) {
-		c.Set("timing.order_hold", hold.String()).Set("timing.ack_wait", "60s")
+		c.Set("timing.order_hold", hold.String())
 	}})
 	for _, typeURL := range []string{cds, rds} {
 		w.origin.Set(typeURL, "x", "1", bytesOf(typeURL, "x", "1"))

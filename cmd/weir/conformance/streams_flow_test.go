@@ -32,7 +32,7 @@ var flowCases = []testCase{
 		c.Subscribe(eds, "a")
 		first := c.Expect(eds, "the first arrives")
 		w.origin.Put(eds, edsAt("a", 2))
-		second := c.Expect(eds, "the second arrives after ack_wait")
+		second := c.Expect(eds, "the second arrives after order_hold")
 		w.origin.Put(eds, edsAt("a", 3))
 		third := c.Expect(eds, "so does the third")
 		c.Send(wish{typeURL: eds, nonce: third.Nonce()}.message(relaytest.Delta))

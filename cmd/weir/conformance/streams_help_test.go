@@ -24,10 +24,10 @@ func perDialect(run func(t *testing.T, d relaytest.Dialect)) func(*testing.T) {
 }
 
 // patiently lets an unanswered response hold back the next for longer than any expectation waits.
-func patiently(c weirtest.Config) { c.Set("timing.ack_wait", "5m").Set("timing.order_hold", "1s") }
+func patiently(c weirtest.Config) { c.Set("timing.order_hold", "5m") }
 
 // hastily is the opposite: who does not answer is sent the next soon.
-func hastily(c weirtest.Config) { c.Set("timing.ack_wait", "200ms") }
+func hastily(c weirtest.Config) { c.Set("timing.order_hold", "200ms") }
 
 func cdsAt(name string, version int) relaytest.Resource {
 	return relaytest.Resource{

@@ -112,7 +112,7 @@ var nonceCases = []testCase{
 		expectNames(t, c, eds, "with nothing outstanding a stale request is answered at once", "a")
 		c.CheckClean()
 	}},
-	{"NONCE-6", "the stale request is answered after a NACK, too, or after ack_wait", func(t *testing.T) {
+	{"NONCE-6", "the stale request is answered after a NACK, too, or after order_hold", func(t *testing.T) {
 		for _, refuse := range []bool{true, false} {
 			config := hastily
 			if refuse {

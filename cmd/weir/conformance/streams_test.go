@@ -132,22 +132,22 @@ var lifeCases = []testCase{
 	{"STREAM-7", "a NACK of one type leaves the others flowing", perDialect(func(t *testing.T, d relaytest.Dialect) {
 		w := start(t, setup{config: patiently})
 		w.origin.Put(cds, cdsAt("a", 1))
-		w.origin.Set(rds, "r", "1", relaytest.Route("r", "a"))
+		w.origin.Set(opaque, "r", "1", bytesOf(opaque, "r", "1")) // which waits for no clusters
 		c := w.manual(d)
 		c.Subscribe(cds, "*")
-		c.Subscribe(rds, "r")
+		c.Subscribe(opaque, "r")
 		c.Expect(cds, "the clusters arrive")
 		c.ACK(cds)
-		c.Expect(rds, "the route arrives")
-		c.NACK(rds, "no such route")
+		c.Expect(opaque, "the other type arrives")
+		c.NACK(opaque, "no such thing")
 		w.origin.Put(cds, cdsAt("a", 2))
 		got := c.Expect(cds, "the changed cluster arrives")
-		c.Send(wish{typeURL: rds, nonce: got.Nonce(), names: []string{"r"}}.message(d))
+		c.Send(wish{typeURL: opaque, nonce: got.Nonce(), names: []string{"r"}}.message(d))
 		w.origin.Put(cds, cdsAt("a", 3))
 		if d == relaytest.Delta {
-			c.Expect(rds, "in delta to subscribe again is to ask again")
+			c.Expect(opaque, "in delta to subscribe again is to ask again")
 		}
-		c.WantIdle(quiet) // for the clusters' nonce means nothing to them in a message about routes
+		c.WantIdle(quiet) // for the clusters' nonce means nothing to them in a message about another type
 		c.ACK(cds)
 		c.Expect(cds, "the next clusters arrive once these are accepted")
 		c.CheckClean()

@@ -18,7 +18,7 @@ var ttlHeartbeatCases = slices.Concat(
 	eachDialect("TTL-11 TTL-12", "a heartbeat of one cluster deletes no other, and in SotW is the whole view", heartbeatOfMember),
 	[]testCase{
 		{"TTL-10", "who refused a body is told no heartbeat of it, and who said nothing is sent the body", func(t *testing.T) {
-			w := start(t, setup{config: func(c weirtest.Config) { c.Set("timing.ack_wait", "200ms") }})
+			w := start(t, setup{config: func(c weirtest.Config) { c.Set("timing.order_hold", "200ms") }})
 			w.timed(eds, "a", relaytest.Endpoints("a", "10.0.0.1:80"), time.Hour)
 			for _, d := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
 				no := func(*relaytest.Response) string { return "no" }

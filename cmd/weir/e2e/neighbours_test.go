@@ -19,7 +19,7 @@ const (
 	stormBody     = 4 << 10          // bytes of each
 	stormBound    = 5 * time.Second  // by which every good client has an update
 	stormGrowth   = 48 << 20         // bytes by which weir may grow; a queue for one client would take twice that
-	stormAckWait  = time.Second      // timing.ack_wait
+	stormHold     = time.Second      // timing.order_hold
 	stormWarm     = 300              // updates before the memory is looked at
 	stormQuiet    = time.Second      // without any update, at the end
 	stormSlack    = 4                // further responses to the client that never ACKs: the first set and rounding
@@ -46,7 +46,7 @@ func oneBadClient(t *testing.T, dialect relaytest.Dialect) {
 		w.put(stormCluster(n, 0))
 	}
 	plane := newPlane(t, linear, w)
-	weir := startWeir(t, config(plane.net.Addr(), relaytest.Delta).Set("timing.ack_wait", stormAckWait.String()))
+	weir := startWeir(t, config(plane.net.Addr(), relaytest.Delta).Set("timing.order_hold", stormHold.String()))
 
 	good := weir.pair(t)
 	refuse := func(*relaytest.Response) string { return "not to my taste" }
@@ -93,7 +93,7 @@ func oneBadClient(t *testing.T, dialect relaytest.Dialect) {
 	}
 
 	judgeNacker(t, nacker, w)
-	most := int(time.Since(begin)/stormAckWait) + stormSlack
+	most := int(time.Since(begin)/stormHold) + stormSlack
 	if n := len(mute.Responses(relaytest.ClusterType)); n > most {
 		t.Errorf("the client that never answers was sent %d responses in %v, want at most %d", n, took, most)
 	}
