@@ -1,0 +1,73 @@
+// Command grpcgo is a gRPC client that is configured over xDS, by the bootstrap that GRPC_XDS_BOOTSTRAP names. It makes
+// calls to its target one after the other and prints a line for each, as every client program in this folder does:
+//
+//	csds ADDRESS            first: where it tells its configuration (the CSDS service)
+//	answered BACKEND        a call was answered; the backend is in the header "backend"
+//	failed CODE MESSAGE     a call failed
+//
+// The first call waits until the channel is ready. It ends when its input ends.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	statuspb "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	_ "google.golang.org/grpc/xds" // the resolver of xds:///
+	"google.golang.org/grpc/xds/csds"
+)
+
+func main() {
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	serveCSDS()
+	conn, err := grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
+	if err != nil {
+		log.Fatal(err)
+	}
+	for first := true; ; first = false {
+		call(conn, first)
+		time.Sleep(4 * time.Millisecond)
+	}
+}
+
+// serveCSDS tells what this process holds.
+func serveCSDS() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	tells, err := csds.NewClientStatusDiscoveryServer()
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := grpc.NewServer()
+	statuspb.RegisterClientStatusDiscoveryServiceServer(s, tells)
+	fmt.Println("csds", l.Addr())
+	go func() { log.Fatal(s.Serve(l)) }()
+}
+
+func call(conn *grpc.ClientConn, patient bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var header metadata.MD
+	_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(patient), grpc.Header(&header))
+	if err != nil {
+		fmt.Println("failed", status.Code(err), strings.ReplaceAll(status.Convert(err).Message(), "\n", " "))
+		return
+	}
+	fmt.Println("answered", strings.Join(header.Get("backend"), ","))
+}

@@ -1,0 +1,204 @@
+package real
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	statuspb "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
+	"github.com/weir-xds/weir/relay/relaytest"
+)
+
+// grpcClient is a gRPC client program: it takes a bootstrap from GRPC_XDS_BOOTSTRAP and a target as
+// its last argument, and prints what clients/grpcgo does.
+type grpcClient struct {
+	name    string
+	command func(tb testing.TB) []string
+}
+
+// grpcGo is grpc-go, of the version in go.mod.
+var grpcGo = grpcClient{
+	"grpc-go-" + grpc.Version,
+	func(testing.TB) []string { return []string{filepath.Join(clients, "grpcgo")} },
+}
+
+// grpcService is what clients dial as xds:///; it is the listener's name too.
+const grpcService = "greeter"
+
+// Name is the program and its version.
+func (g grpcClient) Name() string { return g.name }
+
+// Protocol is gRPC.
+func (g grpcClient) Protocol() protocol { return speaksGRPC }
+
+// Source is ADS, the only one that gRPC knows.
+func (g grpcClient) Source() *core.ConfigSource { return ads() }
+
+func ads() *core.ConfigSource {
+	return &core.ConfigSource{
+		ResourceApiVersion:    core.ApiVersion_V3,
+		ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}},
+	}
+}
+
+// Listener is one that calls are made by.
+func (g grpcClient) Listener(routes string) *anypb.Any {
+	manager := &hcm.HttpConnectionManager{
+		RouteSpecifier: &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: routes, ConfigSource: ads()}},
+		HttpFilters: []*hcm.HttpFilter{{
+			Name: "router", ConfigType: &hcm.HttpFilter_TypedConfig{TypedConfig: relaytest.Body(&router.Router{})},
+		}},
+	}
+	return relaytest.Body(&listener.Listener{
+		Name: grpcService, ApiListener: &listener.ApiListener{ApiListener: relaytest.Body(manager)},
+	})
+}
+
+// Start runs the program.
+func (g grpcClient) Start(tb testing.TB, id, server string, t *tally) client {
+	tb.Helper()
+	bootstrap, err := json.Marshal(map[string]any{
+		"xds_servers": []any{map[string]any{
+			"server_uri":      server,
+			"channel_creds":   []any{map[string]any{"type": "insecure"}},
+			"server_features": []any{"xds_v3"},
+		}},
+		"node": map[string]any{"id": id, "cluster": "apps"},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	file := filepath.Join(tb.TempDir(), "bootstrap.json")
+	if err := os.WriteFile(file, bootstrap, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	args := append(g.command(tb), "xds:///"+grpcService)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = []string{"GRPC_XDS_BOOTSTRAP=" + file, "GRPC_GO_LOG_SEVERITY_LEVEL=warning"}
+	c := &grpcRun{tally: t}
+	cmd.Stdout = c
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c.child = start(tb, cmd)
+	tb.Cleanup(func() { _ = stdin.Close() })
+	if !weirtest.Until(patience, func() bool { return c.csds() != "" }) {
+		tb.Fatalf("%s did not start", g.name)
+	}
+	return c
+}
+
+// grpcRun is a gRPC client program that runs.
+type grpcRun struct {
+	*child
+	tally *tally
+
+	mu   sync.Mutex // guards all below
+	part []byte     // of a line
+	addr string     // of CSDS
+}
+
+// Write takes what the program prints.
+func (c *grpcRun) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.part = append(c.part, p...)
+	for {
+		line, rest, whole := bytes.Cut(c.part, []byte("\n"))
+		if !whole {
+			return len(p), nil
+		}
+		c.part = rest
+		c.lineLocked(string(line))
+	}
+}
+
+func (c *grpcRun) lineLocked(line string) {
+	kind, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+	switch kind {
+	case "csds":
+		c.addr = rest
+	case "answered":
+		c.tally.Answered(rest)
+	case "failed":
+		c.tally.Failed("%s", rest)
+	default:
+		c.tally.Failed("the program printed %q", line)
+	}
+}
+
+func (c *grpcRun) csds() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.addr
+}
+
+// status asks the program what it holds.
+func (c *grpcRun) status() ([]*statuspb.ClientConfig_GenericXdsConfig, error) {
+	conn, err := grpc.NewClient("passthrough:///"+c.csds(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	resp, err := statuspb.NewClientStatusDiscoveryServiceClient(conn).FetchClientStatus(ctx, &statuspb.ClientStatusRequest{})
+	if err != nil {
+		return nil, err
+	}
+	var all []*statuspb.ClientConfig_GenericXdsConfig
+	for _, config := range resp.GetConfig() {
+		all = append(all, config.GetGenericXdsConfigs()...)
+	}
+	return all, nil
+}
+
+// Dump is each resource with its body and whether it is accepted, refused, absent or awaited.
+func (c *grpcRun) Dump() (map[string]string, error) {
+	all, err := c.status()
+	held := map[string]string{}
+	for _, r := range all {
+		held[r.GetTypeUrl()+" "+r.GetName()] = fmt.Sprintf("%s %q", r.GetClientStatus(), r.GetXdsConfig().GetValue())
+	}
+	return held, err
+}
+
+// Counters are the times at which each resource was last told.
+func (c *grpcRun) Counters() (map[string]int64, error) {
+	all, err := c.status()
+	counters := map[string]int64{}
+	for _, r := range all {
+		counters[r.GetTypeUrl()+" "+r.GetName()] = r.GetLastUpdated().AsTime().UnixNano()
+	}
+	return counters, err
+}
+
+// Refused is how many resources are refused at present; the program does not say how often.
+func (c *grpcRun) Refused() (int64, error) {
+	all, err := c.status()
+	n := int64(0)
+	for _, r := range all {
+		if r.GetClientStatus() == adminv3.ClientResourceStatus_NACKED {
+			n++
+		}
+	}
+	return n, err
+}
