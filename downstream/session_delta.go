@@ -186,7 +186,7 @@ func (s *session) updateLocked(
 			sub.Namespaces(s.spacesLocked(st, own, subscribe))
 		}
 		denied = append(denied, st.sub.Update(now, sub, subscribe, unsubscribe)...)
-		expect(now, sub)
+		st.expect(now, sub)
 	}
 	// The listener's own first: a name that is unsubscribed elsewhere may be covered by a `*` that comes with it (DELTA-6, DELTA-9).
 	switch {
@@ -215,7 +215,7 @@ func (s *session) updateLocatedLocked(now time.Time, st *streamType, to *spots) 
 		if sub := s.openLocked(st, x, ""); sub != nil {
 			sub.Namespaces(s.spacesLocked(st, x.group, x.names))
 			denied = st.sub.Update(now, sub, x.names, x.gone)
-			expect(now, sub)
+			st.expect(now, sub)
 		} else {
 			denied = s.fullLocked(x)
 		}

@@ -159,7 +159,7 @@ func (s *session) replaceLocked(now time.Time, st *streamType, to routed, versio
 			return
 		}
 		denied = append(denied, st.sub.Replace(now, sub, names, wildcard)...)
-		expect(now, sub)
+		st.expect(now, sub)
 	}
 	if len(to.own) > 0 || to.wildcard || first && len(to.others)+len(to.spots.list) == 0 || st.sub.In(own) != nil {
 		replace(own, to.own, to.wildcard)
@@ -196,7 +196,7 @@ func (s *session) replaceLocatedLocked(
 		var denied []relay.Denied
 		if sub := s.openLocked(st, x, version); sub != nil {
 			denied = st.sub.Replace(now, sub, x.names, x.wildcard)
-			expect(now, sub)
+			st.expect(now, sub)
 		} else {
 			denied = s.fullLocked(x)
 		}

@@ -27,6 +27,7 @@ type streamType struct {
 	legacy   bool // SotW: nothing was named so far, and that means everything (WILD-2)
 	listed   bool // SotW: a list was recorded, with hash list
 	list     uint64
+	asked    time.Time           // when something was subscribed first
 	heard    bool                // SotW: a request had one of the stream's nonces, since the type began
 	refused  map[string]struct{} // SotW: names of the list that were refused
 	denied   map[uint64]struct{} // SotW: keys (refusalKey) of those that the table had no room for
@@ -125,7 +126,10 @@ func (st *streamType) owes(now time.Time) {
 }
 
 // expect starts the wait for the first answer to `*` or a name.
-func expect(now time.Time, sub *relay.Sub) {
+func (st *streamType) expect(now time.Time, sub *relay.Sub) {
+	if st.asked.IsZero() {
+		st.asked = now
+	}
 	if sub.ColdFrom.IsZero() {
 		sub.ColdFrom = now
 	}
@@ -150,8 +154,15 @@ func (st *streamType) synced() {
 	}
 }
 
-// lacksSince is since when the client has not accepted all it is owed, with what was not even taken yet; the zero time if it has.
+// lacksSince is since when the client has not accepted all it is owed, with what was not even taken yet; the zero time if it has. A
+// client that was never sent anything, and waits for something, lacks all it asked for. One that holds what a restored cache has lacks
+// nothing that is known of (RELAY-96).
 func (st *streamType) lacksSince() time.Time {
+	if st.responses == 0 && !st.sub.None() {
+		if standing := st.sub.Standing(); standing.Waiting && !standing.Held {
+			return st.asked
+		}
+	}
 	if st.unsyncedSince.IsZero() && !st.sub.None() {
 		return st.sub.Since()
 	}

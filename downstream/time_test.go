@@ -280,3 +280,58 @@ func TestStatus(t *testing.T) {
 		t.Errorf("after the ACK: %+v", e)
 	}
 }
+
+// TestNeverAnswered: who asked and was never told anything is not in sync since it asked (in sync means having got what was asked).
+func TestNeverAnswered(t *testing.T) {
+	for _, delta := range []bool{false, true} {
+		r := newRig(t)
+		p := r.client(delta)
+		ask := func(p *clientEnd, typeURL string, names ...string) {
+			if p.session.delta {
+				p.subscribes(typeURL, names...)
+			} else {
+				p.asks(typeURL, names...)
+			}
+		}
+		asked := r.now
+		ask(p, cds, "*")
+		r.wait(3 * time.Second)
+		ask(p, eds, "a", "silent")
+		if got := p.of(cds).UnsyncedSince; !got.Equal(asked) {
+			t.Errorf("delta %v: nothing was answered, and the clusters are unsynced since %v, want %v", delta, got, asked)
+		}
+		if got := p.of(eds).UnsyncedSince; !got.Equal(r.now) {
+			t.Errorf("delta %v: the endpoints are unsynced since %v, want %v", delta, got, r.now)
+		}
+		r.says(eds, "a=1")
+		r.wait(time.Second)
+		p.gets("what there is", "eds a=1")
+		if delta {
+			p.acks(eds)
+		} else {
+			p.asks(eds, "a", "silent")
+		}
+		if got := p.of(eds).UnsyncedSince; !got.IsZero() {
+			t.Errorf("delta %v: all that the origin said was accepted, and the endpoints are unsynced since %v", delta, got)
+		}
+		r.settled(cds, "c=1")
+		p.gets("the clusters", "cds c=1")
+	}
+}
+
+// TestNothingToTell: who resumes with all that it names is told nothing (DELTA-11), and is in sync.
+func TestNothingToTell(t *testing.T) {
+	r := newRig(t)
+	p := r.client(true)
+	p.subscribes(eds, "a")
+	r.says(eds, "a=1")
+	p.gets("the endpoints", "eds a=1")
+	again := r.client(true)
+	again.sends(&discoveryv3.DeltaDiscoveryRequest{
+		TypeUrl: eds, ResourceNamesSubscribe: []string{"a"}, InitialResourceVersions: p.versions(eds),
+	})
+	again.gets("it holds all")
+	if got := again.of(eds).UnsyncedSince; !got.IsZero() {
+		t.Errorf("it is unsynced since %v", got)
+	}
+}

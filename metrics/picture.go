@@ -82,7 +82,7 @@ var (
 	upstreamFrozenChanges = newGauge("weir_upstream_frozen_changes", "Changes and removals that wait at a frozen origin.", "origin", "type")
 	downstreamStreams     = newGauge("weir_downstream_streams", "Open client streams.", "dialect")
 	downstreamSubs        = newGauge("weir_downstream_subscriptions", "Names and selectors subscribed by clients.", "type", "dialect")
-	downstreamUnsynced    = newGauge("weir_downstream_unsynced_streams", "Client streams that have not acknowledged all they are owed.")
+	downstreamUnsynced    = newGauge("weir_downstream_unsynced_streams", "Client streams that have not acknowledged all they are owed, or were never told what they asked for.")
 	downstreamLag         = newGauge("weir_downstream_lag_seconds", "For how long the longest unsynced client stream has been so.")
 	certificateExpiry     = newGauge("weir_tls_certificate_expiry_timestamp_seconds", "When the first of the certificates of a role expires.", "role")
 

@@ -46,6 +46,8 @@ type groupLine struct {
 	NodeID  string `json:"node_id"`
 	Cluster string `json:"node_cluster"`
 	Clients int    `json:"clients"`
+	// Dedicated: it is one client stream's alone, and not listed.
+	Dedicated bool `json:"dedicated"`
 	// Maps of dynamic parameters in use.
 	ParameterSets int `json:"parameter_sets"`
 	Types         []struct {
@@ -153,7 +155,14 @@ func statusTable(w io.Writer, pages []byte) error {
 		if o.HeldRemovals > 0 {
 			state += fmt.Sprintf(", %d removals held for %s", o.HeldRemovals, ago(o.HeldUntil, now))
 		}
-		row(tw, o.Name, state, ago(now, o.Since), o.Source, o.Groups, o.Streams, o.Resources, o.Stale, ago(now, o.LastUpdate), o.Error)
+		groups, failed := fmt.Sprint(o.Groups-o.Dedicated), o.Error
+		if o.Dedicated > 0 {
+			groups += fmt.Sprintf(" and %d dedicated", o.Dedicated)
+		}
+		if failed != "" && !o.ErrorAt.IsZero() {
+			failed += fmt.Sprintf(", %s ago", ago(now, o.ErrorAt))
+		}
+		row(tw, o.Name, state, ago(now, o.Since), o.Source, groups, o.Streams, o.Resources, o.Stale, ago(now, o.LastUpdate), failed)
 	}
 	s.groups(tw)
 	if len(s.NACKs.Clients) > 0 {
@@ -167,8 +176,9 @@ func statusTable(w io.Writer, pages []byte) error {
 	return tw.Flush()
 }
 
-// groups are told their parameter sets only where there are any.
+// groups lists the groups that clients share; the parameter sets only where there are any.
 func (s *standing) groups(w io.Writer) {
+	s.Groups.Groups = slices.DeleteFunc(s.Groups.Groups, func(g groupLine) bool { return g.Dedicated })
 	if len(s.Groups.Groups) == 0 {
 		return
 	}

@@ -32,6 +32,8 @@ type Origin struct {
 
 	Streams int `json:"streams"` // open now
 	Groups  int `json:"groups"`
+	// Dedicated are those of the groups that are one client stream's alone (RELAY-29).
+	Dedicated int `json:"dedicated_groups,omitempty"`
 	// ParameterSets are the maps of dynamic parameters in use in each group, the empty one not counted.
 	ParameterSets int `json:"parameter_sets,omitempty"`
 	Views         int `json:"views"`
@@ -121,6 +123,9 @@ func (o *Origin) Sum(groups []relay.GroupStatus) {
 	o.Groups = len(groups)
 	for i := range groups {
 		o.ParameterSets += groups[i].ParameterSets
+		if groups[i].Dedicated {
+			o.Dedicated++
+		}
 		for _, t := range groups[i].Apart {
 			if t.Quarantined.IsZero() {
 				continue // only suspect
