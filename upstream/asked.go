@@ -28,7 +28,8 @@ type typeState struct {
 	bad     int       // responses refused in a row
 	holdTo  time.Time // a refusal waits until then
 
-	initial map[string]string // versions presented, for resumeWindow or until more than half came back
+	initial map[string]string   // versions presented, for resumeWindow or until more than half came back
+	met     map[string]struct{} // of initial, what has come or gone since: what comes again afterwards is news
 	back    int
 	asked   time.Time
 
@@ -45,8 +46,13 @@ type verdict struct {
 func (t *typeState) ask(a *relay.Ask, all list, now time.Time) {
 	if a.First {
 		t.asked = now
-		t.initial = a.Initial
+		t.initial, t.met = a.Initial, map[string]struct{}{}
 		t.status.Names = 0
+	}
+	if !a.First {
+		for i := range a.Subscribe {
+			t.meet(a.Subscribe[i].Name) // it is sent because it is asked again
+		}
 	}
 	t.all = all
 	t.status.TypeURL, t.status.Wildcard, t.status.AskedAt = a.TypeURL, a.Wildcard, now
@@ -81,7 +87,7 @@ func (t *typeState) judge(now time.Time, v verdict, version string, sotw bool) {
 func (t *typeState) due(now time.Time) (ready bool, next time.Time) {
 	if t.initial != nil {
 		if next = t.asked.Add(resumeWindow); !next.After(now) {
-			t.initial, next = nil, time.Time{}
+			t.initial, t.met, next = nil, nil, time.Time{}
 		}
 	}
 	if len(t.pending) == 0 {
@@ -100,6 +106,19 @@ func (t *typeState) take() []verdict {
 	return vs
 }
 
+// meet notes that a name came, went or was asked again, so that its next coming says nothing of the versions presented. It reports whether
+// that was the first time for one that was presented.
+func (t *typeState) meet(name string) bool {
+	if _, presented := t.initial[name]; !presented {
+		return false
+	}
+	if _, met := t.met[name]; met {
+		return false
+	}
+	t.met[name] = struct{}{}
+	return true
+}
+
 // resumed counts what came back at the very version that was presented. It returns how many were presented once that is
 // more than half of them.
 func (t *typeState) resumed(now time.Time, u *relay.Update) int {
@@ -111,14 +130,20 @@ func (t *typeState) resumed(now time.Time, u *relay.Update) int {
 	}
 	for i := range u.Resources {
 		r := &u.Resources[i]
-		if v, presented := t.initial[r.Spelling()]; presented && r.Constraints == nil && r.Any != nil && v == r.Version {
+		if r.Constraints != nil || r.Any == nil {
+			continue
+		}
+		if name := r.Spelling(); t.meet(name) && t.initial[name] == r.Version {
 			t.back++
 		}
+	}
+	for _, name := range u.Removed {
+		t.meet(name)
 	}
 	presented := len(t.initial)
 	if 2*t.back <= presented {
 		return 0
 	}
-	t.initial = nil
+	t.initial, t.met = nil, nil
 	return presented
 }

@@ -92,7 +92,9 @@
 //     (TestOriginThatOmitsConstraints, TestOriginWithOverlaps).
 //   - Not read: verdicts queue up to a bound, then the stream ends (TestOriginThatDoesNotReadIsCutOff).
 //   - Be slow: no set counts as complete while bytes of a message are arriving (TestBytesThatArriveAreNoPause).
-//   - Not answer: the log says so once, with the node that was sent (TestSilenceIsLoggedOnce).
+//   - Not answer: the log says so once, with the node that was sent (TestSilenceIsLoggedOnce). Silence about names alone says nothing where
+//     the group was answered before (TestSilenceAboutANameThatIsGone).
+//   - Cut the connection over TLS: the log and the status name the key to look at (TestHints).
 //   - Dislike our keepalive: the interval doubles until it is left alone (TestTooManyPings).
 //
 // # Known limits

@@ -178,6 +178,7 @@ func TestCounts(t *testing.T) {
 		s.Respond(cds, "1", relaytest.Resource{Name: "b", Version: "1", Body: relaytest.Cluster("b", time.Second)})
 		s.End(nil)
 		_, _ = w.gap(s, "a new stream")
+		w.want(lds, "*") // which is always answered
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
 		for metric, want := range map[string]float64{

@@ -165,6 +165,13 @@ func (h *health) everHeard() bool {
 	return !h.proof.IsZero()
 }
 
+// answering reports whether any open stream had a response.
+func (h *health) answering() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.answered > 0
+}
+
 func (h *health) updated(now time.Time) {
 	h.mu.Lock()
 	h.update = now

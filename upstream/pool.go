@@ -150,6 +150,7 @@ func (p *pool) dialledLocked(s *server) {
 // failed reports a connectivity error. While another server answers it says nothing of the origin.
 func (p *pool) failed(s *server, err error, fields ...zap.Field) {
 	now := time.Now()
+	err = p.hinted(err)
 	p.mu.Lock()
 	elsewhere := s.answering == 0 && p.answersLocked(p.servers)
 	p.mu.Unlock()

@@ -51,8 +51,12 @@ func (l *lane) quarantined(s *stream, err error, r *relay.Refusal) {
 		return
 	}
 	o.counts.Type(typeURL).Quarantined()
+	others := "and no other type is answered at the moment"
+	if o.health.answering() {
+		others = "and all other types go on"
+	}
 	o.news.warn(now, "quarantine "+metrics.ShortName(typeURL), "the origin ends each stream on which it is asked for this type: it is in "+
-		"quarantine, its clients wait, and all other types go on; see origins[].types if the origin is not to be asked for it",
+		"quarantine, its clients wait, "+others+"; see origins[].types if the origin is not to be asked for it",
 		zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(typeURL)),
 		zap.String("address", s.conn.server.address), zap.Error(err))
 }

@@ -117,6 +117,7 @@ func TestTypeThatEndsStreams(t *testing.T) {
 					t.Error("an origin that answers is connected")
 				}
 				w.wantLines(1, "in quarantine", "the log says so once")
+				w.wantLines(1, "all other types go on", "and what that means for the others")
 				w.wantLines(1, "tried apart", "and that the type was suspect")
 				w.wantLines(0, "gives no answer", "and nothing else is wrong")
 				if w.up.cfg.SotW {
@@ -318,6 +319,7 @@ func TestOnlyATypeInQuarantine(t *testing.T) {
 		sub = w.want(eds, "e")
 		time.Sleep(time.Second)
 		w.wantQuarantined("another type", eds)
+		w.wantLines(0, "all other types go on", "there is no other")
 		if since, open := sub.Upstream(); !open || since.After(time.Now()) {
 			t.Errorf("its client waits as for an origin that is silent, not for one that is away (RELAY-95): %v, %v", since, open)
 		}

@@ -58,3 +58,27 @@ func TestOneSilentTypeIsNoSilence(t *testing.T) {
 		}
 	})
 }
+
+// TestSilenceAboutANameThatIsGone: an origin that has answered the group knows its node. That it says nothing of names after a resume
+// may be because they are gone.
+func TestSilenceAboutANameThatIsGone(t *testing.T) {
+	in(t, options{}, func(w *world) {
+		const text = "has not answered"
+		w.want(opaque, "a", "gone")
+		s := w.origin.ExpectStream("a stream")
+		s.Expect("the request")
+		s.Respond(opaque, "1", res("a", "1"))
+		s.Expect("the ACK")
+		s.End(nil)
+		s, _ = w.gap(s, "a new stream")
+		if r := s.Expect("the request"); len(r.Delta.InitialResourceVersions) != 1 {
+			t.Fatalf("%v presents %v", r, r.Delta.InitialResourceVersions)
+		}
+		time.Sleep(time.Minute)
+		w.wantLines(0, text, "it has nothing new to say")
+		w.want(cds, "*")
+		s.ExpectType(cds, "the clusters are asked")
+		time.Sleep(time.Minute)
+		w.wantLines(1, text, "a wildcard is always answered")
+	})
+}

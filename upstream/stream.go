@@ -46,6 +46,7 @@ type stream struct {
 	owed    bool                  // something was asked that must be answered
 	askTo   time.Time             // changes are collected until then (RELAY-24)
 	changed bool                  // the table has something to ask
+	timed   bool                  // silence was set, or need not be
 	silence time.Time             // when to speak of the silence; zero: not
 	proveBy time.Time             // when a server that was unreachable has to have answered; zero: it need not
 }

@@ -297,3 +297,27 @@ func TestOriginThatIgnoresInitialVersions(t *testing.T) {
 		w.wantLines(0, "resume: none", "an honest origin is not suspected")
 	})
 }
+
+// TestBackAndForthAfterAResume: a resource that changes and changes back, or goes and comes again, soon after a resume does not make an
+// origin look as if it ignored the versions presented.
+func TestBackAndForthAfterAResume(t *testing.T) {
+	in(t, options{origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
+		w.origin.Put(opaque, res("a", "1"))
+		w.origin.Put(opaque, res("b", "1"))
+		w.want(opaque, "*")
+		w.origin.Await(0, func() bool { return w.origin.Asked(opaque).ACKs > 0 }, "an answer")
+		w.origin.Open()[0].End(nil)
+		time.Sleep(5 * time.Second)
+		for _, step := range []func(){
+			func() { w.origin.Put(opaque, res("a", "2")) },
+			func() { w.origin.Put(opaque, res("a", "1")) },
+			func() { w.origin.Remove(opaque, "b") },
+			func() { w.origin.Put(opaque, res("b", "1")) },
+		} {
+			step()
+			time.Sleep(time.Second)
+		}
+		w.wantHeld(opaque, "all is told", "*a", "*b")
+		w.wantLines(0, "resume: none", "the origin is not suspected")
+	})
+}

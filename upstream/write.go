@@ -116,9 +116,13 @@ func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 		s.owed = true
 		if !l.heard && s.candidate == nil && s.auditor == nil {
 			l.silentSince = now
-			if l.table.Apart() == "" || cfg.PerType {
-				s.silence = now.Add(silenceAfter)
-			}
+		}
+	}
+	// What an origin says nothing of may be gone, if it has answered the group before. A wildcard is always answered.
+	if owed && !s.timed && (a.Wildcard || !l.table.Group().Seen()) && (l.table.Apart() == "" || cfg.PerType) {
+		s.timed = true
+		if !l.heard && s.candidate == nil && s.auditor == nil {
+			s.silence = now.Add(silenceAfter)
 		}
 	}
 	l.mu.Unlock()

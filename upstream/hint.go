@@ -1,0 +1,57 @@
+package upstream
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// hints say what to check for what the network says of a connection, in the words of crypto/tls, the system and the grpc library. The
+// first that fits is given.
+var hints = []struct {
+	secure bool // where grpc.tls is set; else where it is not
+	new    bool // only as long as the origin has never answered: afterwards a cut connection is no matter of TLS
+	texts  []string
+	check  string
+}{
+	{true, false, []string{"first record does not look like a TLS handshake"}, "does the server speak TLS? see origins[].grpc.tls"},
+	{true, false, []string{"signed by unknown authority", "certificate is not trusted"}, "see origins[].grpc.tls.ca"},
+	{
+		true, false, []string{"x509: certificate is valid for", "not valid for any names", "doesn't contain any IP SANs", "relies on legacy Common Name"},
+		"see origins[].grpc.tls.server_name",
+	},
+	{true, false, []string{"certificate has expired or is not yet valid"}, "check the server's certificate, and the clock"},
+	{
+		true, false, []string{"remote error: tls:"},
+		"the server refuses the TLS handshake: does it demand a client certificate, or another one? see origins[].grpc.tls.cert and .key",
+	},
+	{
+		true, true, []string{"broken pipe", "connection reset", "server preface", "EOF"},
+		"the server cut the connection: does it demand a client certificate, or another one? see origins[].grpc.tls.cert and .key",
+	},
+	{
+		false, true, []string{"broken pipe", "connection reset", "server preface", "EOF"},
+		"the server cut the connection: does it speak TLS? see origins[].grpc.tls",
+	},
+}
+
+// hinted adds to an error of the transport what to check.
+func (p *pool) hinted(err error) error {
+	if status.Code(err) != codes.Unavailable {
+		return err
+	}
+	text := err.Error()
+	for _, h := range hints {
+		if h.secure != (p.cfg.TLS != nil) || h.new && p.health.everHeard() {
+			continue
+		}
+		for _, part := range h.texts {
+			if strings.Contains(text, part) {
+				return fmt.Errorf("%w (%s)", err, h.check)
+			}
+		}
+	}
+	return err
+}
