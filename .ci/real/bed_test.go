@@ -26,13 +26,14 @@ func (r row) String() string { return r.program.Name() + "+" + r.origin.name }
 type bed struct {
 	*testing.T
 	row
-	backends []*backend
-	plane    *plane
-	disk     string // of weir's snapshot
-	weir     *weirtest.Process
-	front    *front
-	tally    *tally
-	client   client
+	backends  []*backend
+	plane     *plane
+	disk      string              // of weir's snapshot
+	authority *weirtest.Authority // of certificates, where there are any
+	weir      *weirtest.Process
+	front     *front
+	tally     *tally
+	client    client
 
 	mu   sync.Mutex // guards mesh, and that worlds are published in the order they are made
 	mesh mesh
@@ -68,18 +69,28 @@ func running(t *testing.T, r row) *bed {
 }
 
 // startWeir runs a weir as the README says, with the origin and a snapshot on disk, and puts it
-// behind the front.
+// behind the front. With WEIR_REAL_STRAIGHT the client is straight at the control plane instead,
+// for comparison; scenarios in which weir itself is ended or asked do not work then.
 func (b *bed) startWeir() {
 	b.Helper()
+	if os.Getenv("WEIR_REAL_STRAIGHT") != "" {
+		b.front.To(b.plane.Addr())
+		return
+	}
 	b.weir = b.newWeir(b.disk)
 	b.front.To(b.weir.Addr)
 }
 
 func (b *bed) newWeir(disk string) *weirtest.Process {
 	b.Helper()
+	return weirtest.Start(b.T, weirConfig(b.plane, disk))
+}
+
+// weirConfig is a file as the README has it, with a snapshot on disk.
+func weirConfig(p *plane, disk string) weirtest.Config {
 	c := weirtest.Config{"listeners": []any{map[string]any{}}, "origins": []any{map[string]any{
 		"name": "mesh",
-		"grpc": map[string]any{"addresses": []any{b.plane.Addr()}, "dialect": string(b.origin.dialect)},
+		"grpc": map[string]any{"addresses": []any{p.Addr()}, "dialect": string(p.origin.dialect)},
 	}}}
 	c.Set("cache.snapshot.path", disk)
 	c.Set("timing.drain", "200ms") // else a test waits 30 s for the end of each weir
@@ -87,8 +98,7 @@ func (b *bed) newWeir(disk string) *weirtest.Process {
 	if level == "" {
 		level = "info"
 	}
-	c.Set("log.level", level)
-	return weirtest.Start(b.T, c)
+	return c.Set("log.level", level)
 }
 
 // startClient runs the client behind the front and waits for its first requests.
@@ -138,32 +148,32 @@ func (b *bed) finish() {
 	t := newTally()
 	straight := b.program.Start(b.T, "client", b.plane.Addr(), t)
 	t.More(b.T, 3, "requests of a client straight at the control plane")
-	b.equal(straight)
+	equal(b.T, straight, b.client)
 	straight.Stop()
 	b.client.Stop()
 	b.tally.Check(b.T)
 }
 
-// equal waits until the client behind weir holds what another one holds.
-func (b *bed) equal(straight client) {
-	b.Helper()
+// equal waits until a client behind weir holds what another one holds.
+func equal(tb testing.TB, straight, behind client) {
+	tb.Helper()
 	var differ string
 	same := func() bool {
-		behind, err := b.client.Dump()
+		want, err := straight.Dump()
 		if err != nil {
 			differ = err.Error()
 			return false
 		}
-		before, err := straight.Dump()
+		got, err := behind.Dump()
 		if err != nil {
 			differ = err.Error()
 			return false
 		}
-		differ = difference(before, behind)
+		differ = difference(want, got)
 		return differ == ""
 	}
 	if !weirtest.Until(patience, func() bool { return same() || !pause() }) {
-		b.Errorf("the client behind weir holds something else than the one straight at the control plane:\n%s", differ)
+		tb.Errorf("the client behind weir holds something else than the one straight at the control plane:\n%s", differ)
 	}
 }
 

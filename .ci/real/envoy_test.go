@@ -2,6 +2,7 @@ package real
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -81,19 +82,30 @@ func (e envoy) api() *core.ApiConfigSource {
 
 // Listener is on a Unix socket in the folder that Envoy runs in.
 func (e envoy) Listener(routes string) *anypb.Any {
-	manager := relaytest.Body(&hcm.HttpConnectionManager{
+	return e.listener(e.manager(routes), nil)
+}
+
+// manager gets its routes by name.
+func (e envoy) manager(routes string) *hcm.HttpConnectionManager {
+	return &hcm.HttpConnectionManager{
 		StatPrefix:     "in",
 		RouteSpecifier: &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: routes, ConfigSource: e.Source()}},
 		HttpFilters: []*hcm.HttpFilter{{
 			Name: "router", ConfigType: &hcm.HttpFilter_TypedConfig{TypedConfig: relaytest.Body(&router.Router{})},
 		}},
-	})
+	}
+}
+
+func (e envoy) listener(manager *hcm.HttpConnectionManager, socket *core.TransportSocket) *anypb.Any {
 	return relaytest.Body(&listener.Listener{
 		Name:    "in",
-		Address: &core.Address{Address: &core.Address_Pipe{Pipe: &core.Pipe{Path: "in.sock"}}},
-		FilterChains: []*listener.FilterChain{{Filters: []*listener.Filter{{
-			Name: "hcm", ConfigType: &listener.Filter_TypedConfig{TypedConfig: manager},
-		}}}},
+		Address: pipe("in.sock"),
+		FilterChains: []*listener.FilterChain{{
+			Filters: []*listener.Filter{{
+				Name: "hcm", ConfigType: &listener.Filter_TypedConfig{TypedConfig: relaytest.Body(manager)},
+			}},
+			TransportSocket: socket,
+		}},
 	})
 }
 
@@ -103,16 +115,8 @@ func (e envoy) bootstrap(id, server string) map[string]any {
 	if e.ads {
 		dynamic["ads_config"] = tree(e.api())
 	}
-	host, port, err := net.SplitHostPort(server)
-	if err != nil {
-		panic(err)
-	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		panic(err)
-	}
 	const options = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-	endpoint := map[string]any{"address": map[string]any{"socket_address": map[string]any{"address": host, "port_value": number}}}
+	endpoint := map[string]any{"address": tree(xdsAddress(server))}
 	return map[string]any{
 		"node":              map[string]any{"id": id, "cluster": "edge"},
 		"admin":             map[string]any{"address": map[string]any{"pipe": map[string]any{"path": "admin.sock"}}},
@@ -131,6 +135,18 @@ func (e envoy) bootstrap(id, server string) map[string]any {
 	}
 }
 
+// xdsAddress is where a control plane is: host:port or unix:///path.
+func xdsAddress(server string) *core.Address {
+	if path, ok := strings.CutPrefix(server, "unix://"); ok {
+		return pipe(path)
+	}
+	return address(server)
+}
+
+func pipe(path string) *core.Address {
+	return &core.Address{Address: &core.Address_Pipe{Pipe: &core.Pipe{Path: path}}}
+}
+
 // tree is a message as plain JSON.
 func tree(m proto.Message) any {
 	b, err := protojson.Marshal(m)
@@ -143,22 +159,22 @@ func tree(m proto.Message) any {
 // Start runs Envoy in a folder of its own.
 func (e envoy) Start(tb testing.TB, id, server string, t *tally) client {
 	tb.Helper()
-	return startEnvoy(tb, installed(tb, "envoy-"+e.version), e.bootstrap(id, server), t)
+	return startEnvoy(tb, e, e.bootstrap(id, server), t, func(c *http.Client) (string, error) { return get(c, "/") })
 }
 
 // proxy is an Envoy that runs.
 type proxy struct {
 	*child
-	tb     testing.TB
 	admin  *http.Client
 	public *http.Client
+	ask    func(*http.Client) (string, error) // makes a request, and tells who answered
 	stop   chan struct{}
 	last   map[string]int64 // counters, when it was ended
 	loop   chan struct{}    // closed when the requests have ended
 }
 
-// startEnvoy runs the program with a bootstrap, requests through its listener, and counts them.
-func startEnvoy(tb testing.TB, program string, bootstrap any, t *tally) *proxy {
+// startEnvoy runs the program with a bootstrap, asks through its listener all the time, and counts.
+func startEnvoy(tb testing.TB, e envoy, bootstrap any, t *tally, ask func(*http.Client) (string, error)) *proxy {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "envoy-") // short enough for a socket's path
 	if err != nil {
@@ -172,10 +188,11 @@ func startEnvoy(tb testing.TB, program string, bootstrap any, t *tally) *proxy {
 	if err := os.WriteFile(filepath.Join(dir, "bootstrap.json"), config, 0o600); err != nil {
 		tb.Fatal(err)
 	}
+	program := installed(tb, "envoy-"+e.version)
 	cmd := exec.Command(program, "-c", "bootstrap.json", "--concurrency", "1", "--disable-hot-restart", "--log-level", "info")
 	cmd.Dir = dir
 	p := &proxy{
-		tb: tb, child: start(tb, cmd), stop: make(chan struct{}), loop: make(chan struct{}),
+		ask: ask, child: start(tb, cmd), stop: make(chan struct{}), loop: make(chan struct{}),
 		admin: over(filepath.Join(dir, "admin.sock")), public: over(filepath.Join(dir, "in.sock")),
 	}
 	tb.Cleanup(func() {
@@ -193,7 +210,10 @@ func over(path string) *http.Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
 	}
-	return &http.Client{Timeout: patience, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	return &http.Client{Timeout: patience, Transport: &http.Transport{
+		DialContext: dial, DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // who the certificate is for is what is looked at
+	}}
 }
 
 // request makes one request after the other. Until the listener is there nobody could make any;
@@ -207,7 +227,7 @@ func (p *proxy) request(t *tally) {
 			return
 		case <-tick.C:
 		}
-		body, err := get(p.public, "/")
+		body, err := p.ask(p.public)
 		switch {
 		case !listens && (errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED)):
 			continue

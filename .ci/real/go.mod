@@ -4,6 +4,8 @@ go 1.26.0
 
 replace github.com/weir-xds/weir => ../..
 
+require go.yaml.in/yaml/v4 v4.0.0
+
 require (
 	cel.dev/expr v0.25.3 // indirect
 	cloud.google.com/go/compute/metadata v0.9.0 // indirect

@@ -12,10 +12,13 @@ func rows() []row {
 	return []row{
 		{envoy{newest, relaytest.Delta, true}, snapshotDelta},
 		{envoy{newest, relaytest.SotW, true}, snapshotSotW},
+		{envoy{newest, relaytest.Delta, false}, snapshotSotW},
+		{envoy{newest, relaytest.SotW, false}, linearDelta},
 		{envoy{oldest, relaytest.Delta, true}, linearSotW},
 		{envoy{oldest, relaytest.SotW, true}, linearDelta},
 		{grpcGo, snapshotDelta},
-		{grpcGo, linearSotW},
+		{grpcGo, snapshotSotW},
+		{grpcGo, linearDelta},
 	}
 }
 

@@ -16,6 +16,7 @@ type tally struct {
 	answered map[string]int
 	failed   []string // the first of them
 	failures int
+	own      int // failed by a fault of the client's own
 }
 
 func newTally() *tally { return &tally{answered: map[string]int{}} }
@@ -35,6 +36,13 @@ func (t *tally) Failed(format string, args ...any) {
 	if len(t.failed) < 20 {
 		t.failed = append(t.failed, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 	}
+}
+
+// Own counts a request that failed by a fault of the client program, which it has without weir too.
+func (t *tally) Own() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.own++
 }
 
 // By is how many requests a backend answered.
@@ -78,6 +86,9 @@ func (t *tally) Check(tb testing.TB) {
 	tb.Helper()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.own > 0 {
+		tb.Logf("%d requests failed by a fault of the client's own", t.own)
+	}
 	if t.failures > 0 {
 		tb.Errorf("%d requests failed, %v were answered; the first that failed:\n%s", t.failures, t.answered, strings.Join(t.failed, "\n"))
 	}
