@@ -57,7 +57,14 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	if !k.find(u, l.index, gen) {
 		return a, false
 	}
+	x := arrival{lane: l, kin: k, gen: gen, u: u, from: from, came: now}
+	l.group.gathering.take(&x, l.group.origin.table.config().Gather, &a)
+	return a, true
+}
 
+// makeBodies makes the bodies of a response's resources, or finds that they are held already.
+func (x *arrival) makeBodies(a *Applied) {
+	u, from, cfg, made := x.u, x.from, x.lane.group.origin.config(), x.bodies
 	bodies := make([]*Variant, len(u.Resources))
 	for i := range u.Resources {
 		r := &u.Resources[i]
@@ -65,33 +72,39 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 		if version == "" && from.shown && cfg.SotW {
 			version = u.Version // SotW has no version of a resource but this (VER-5, VER-9)
 		}
-		expires, over := r.expiry(now)
+		expires, over := r.expiry(x.came)
 		switch old := u.found[i].body; {
 		case r.Any == nil, over: // a heartbeat is no content (TTL-2), and what has expired is none any more
 		case old != nil && old.same(r):
 			if bodies[i] = old.withOriginVersion(from, version).lasting(expires); old.timed() && !r.HasTTL {
 				a.Untimed++
 			}
+		case made != nil && made[i] != nil && made[i].from == from:
+			bodies[i] = made[i]
 		default:
 			bodies[i] = newVariant(from, r, version)
 			bodies[i].endAt(expires)
 		}
 	}
+	x.bodies = bodies
+}
 
+// apply takes a response up.
+func (x *arrival) apply(a *Applied) {
+	k, u, l := x.kin, x.u, x.lane
 	k.mu.Lock()
-	k.applyLocked(&a, now, u, bodies, l.index, gen, from)
+	k.applyLocked(a, x.came, u, x.bodies, l.index, x.gen, x.from)
 	a.Released = k.proveLocked()
 	k.unlock()
-	u.found, u.holder = nil, nil
+	u.found, u.holder, x.bodies = nil, nil, nil
 	if a.Expired > 0 {
 		l.group.origin.counts.Type(u.TypeURL).Expired(a.Expired)
 	}
 	l.group.origin.counts.VariantAmbiguity(a.Overlapping)
-	if l.heard.Swap(gen) != gen || a.Released {
+	if l.heard.Swap(x.gen) != x.gen || a.Released {
 		l.group.seen.Store(true)
 		l.group.tryNext()
 	}
-	return a, true
 }
 
 // kindLocked is what the lane's present stream asked of the type.
@@ -149,7 +162,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			s.holdLocked(e, body)
 		}
 	}
-	kept, confirmed := s.screenLocked(nil, s.leavingNamesLocked(u, gen), counts, u.Full)
+	kept, confirmed := s.screenLocked(nil, s.leavingNamesLocked(u, gen), counts, u.Full || u.listed)
 	a.Waiting += s.waitingLocked(nil, kept)
 	remove := func(id identity) {
 		asked := slices.ContainsFunc(s.holdersLocked(id.name), func(e *entry) bool { return e.askedOn(gen) })
@@ -212,7 +225,7 @@ func (s *shard) eachOmittedLocked(u *Update, gen uint32, f func(*entry)) {
 	inError := u.inError()
 	for _, e := range s.named.entries {
 		known := len(e.variants) > 0 || e.retired != nil && e.served // what was served was asked before all else on this stream
-		if !e.touched && known && !e.in(inError) && !e.kept(gen) && e.asked == gen {
+		if !e.touched && known && !u.later[e.name] && !e.in(inError) && !e.kept(gen) && e.asked == gen {
 			f(e)
 		}
 	}

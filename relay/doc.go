@@ -36,7 +36,7 @@
 //
 // # Lock order
 //
-// A shard's mutex, then one of the leaves: the heap of deadlines, the origin's list of lanes, a group's map of shards (which is
+// A group's queue (gather.go), a shard's mutex, then one of the leaves: the heap of deadlines, the origin's list of lanes, a group's map of shards (which is
 // never held while a shard is locked by the same goroutine the other way round). Never two shards. A caller may hold a lock of
 // its own while it calls a Sub. Wake-ups are sent after the shard is unlocked.
 //
@@ -85,6 +85,17 @@
 // Responses of one lane are applied in order, each under one lock, with one revision; revisions of all types, groups and origins
 // compare. An [Answer] tells the oldest and newest revision in it, so that package downstream can keep ORD-1. Who named resources is told
 // what a response changed in its order (TestToldInOrder).
+//
+// A change of listeners or routes is taken up Config.Gather after it came, so that clusters of the same
+// moment are there before it, whatever order the origin writes in (ORD-9; gather.go, testdata/gather*.txt).
+// What a response takes away of clusters and endpoints waits as long, and then for the changes of routes
+// that came meanwhile: at most twice Gather. The origin has its ACK at once. All that waits of a group is
+// one queue in the order of arrival, each response with a deadline of its own, so that later ones prolong
+// nothing. It gets its revision when it is taken up, so it is newer than the clusters that overtook it.
+// First answers go at once, as nobody was told anything that they change: of a set that has not settled,
+// and of names that nothing is held of. So do heartbeats, and answers to virtual hosts asked by name
+// (ALIAS-8), after what waits of their type. When a stream ends, what was said on it is taken up first:
+// it counts, and the next stream presents it. Then the rest of the group's queue goes, too.
 //
 // # Names and versions
 //

@@ -39,6 +39,7 @@ type Group struct {
 	ending bool                         // a groupEnd timer is in the heap
 
 	paramSets paramSets
+	gathering gathering
 
 	mu    sync.Mutex // guards types; a kin's is locked under it
 	types map[string]*kin

@@ -38,7 +38,8 @@ type Lane struct {
 
 	arrivals atomic.Pointer[Arrivals] // on the connection of the present stream; nil: not known
 
-	mu      sync.Mutex // guards opened and fetched; a leaf
+	mu      sync.Mutex // guards what follows; a leaf
+	later   []Late     // not told yet
 	opened  time.Time
 	fetched time.Time // when it was last opened anew to fetch a body
 }
@@ -133,6 +134,7 @@ func (l *Lane) Open(now time.Time, server uint8) {
 
 // Close ends the stream. What was answered stays servable (RELAY-2); what was asked is asked again on the next.
 func (l *Lane) Close() {
+	l.group.gathering.all()
 	l.mu.Lock()
 	l.gen.Store(0)
 	l.mu.Unlock()

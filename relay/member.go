@@ -75,7 +75,7 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 			}
 		}
 	}
-	kept, confirmed := s.screenLocked(t, t.leavingLocked(u, rev, gen), counts, u.Full)
+	kept, confirmed := s.screenLocked(t, t.leavingLocked(u, rev, gen), counts, u.Full || u.listed)
 	a.Waiting += s.waitingLocked(t, kept)
 	ended = t.removeMembersLocked(a, u, touched, kept) || ended
 	stated := t.failMembersLocked(a, u, touched, kept, rev, gen) || stays
@@ -190,7 +190,7 @@ func (t *set) omitMembersLocked(a *Applied, u *Update, touched *touchedMembers, 
 		return t.forgetFaultsLocked(gen, rev)
 	}
 	for _, m := range t.members {
-		if m.listed != rev && len(m.variants) > 0 && !t.faults.keeps(m.name, gen) && !m.isIn(kept) {
+		if m.listed != rev && len(m.variants) > 0 && !u.later[m.name] && !t.faults.keeps(m.name, gen) && !m.isIn(kept) {
 			t.faults.clear(m.name)
 			m.variants = nil
 			touched.add(m)
@@ -238,7 +238,7 @@ func (t *set) leavingLocked(u *Update, rev uint64, gen uint32) (ps []parting) {
 	}
 	if t.omitsLocked(u) && !t.listsAllLocked(rev) {
 		for _, m := range t.members {
-			if m.listed != rev && !inError[m.name] && !t.faults.keeps(m.name, gen) {
+			if m.listed != rev && !u.later[m.name] && !inError[m.name] && !t.faults.keeps(m.name, gen) {
 				all(m, nil)
 			}
 		}

@@ -188,6 +188,9 @@ func (s *script) configure(f []string) {
 	o.DropOnDataError = slices.Contains(f, "drop")
 	o.RecursiveGlobs = slices.Contains(f, "recursive")
 	o.WithholdTTL = slices.Contains(f, "withhold")
+	if s.cfg.Gather = 0; slices.Contains(f, "gather") {
+		s.cfg.Gather = 20 * time.Millisecond
+	}
 	o.Guard = GuardConfig{}
 	if slices.Contains(f, "guard") {
 		o.Guard = GuardConfig{Share: 0.5, Min: 3, Hold: 30 * time.Second}

@@ -22,6 +22,9 @@ type Config struct {
 	// FirmSettle is the same where a wrong guess would delete: towards who holds something, and for
 	// sweeps. Default 2.5 s; at least Settle.
 	FirmSettle time.Duration
+	// Gather is how long changes of listeners and routes wait for clusters of the same moment (ORD-9).
+	// 0: not at all.
+	Gather time.Duration
 	// ColdWait bounds settling for clients that hold nothing (RELAY-6). Default 10 s.
 	ColdWait time.Duration
 	// Linger is how long an upstream subscription outlives its last client (RELAY-3). Default 60 s; negative: not at all.
@@ -147,8 +150,8 @@ func (c *Config) check() error {
 	orDefault(&c.RetiredEntries, 100_000)
 	orDefault(&c.RetiredBytes, 256<<20)
 	var errs []error
-	if c.Settle < 0 || c.FirmSettle < 0 || c.ColdWait < 0 {
-		errs = append(errs, errors.New("settle, firm_settle and cold_wait must not be negative"))
+	if c.Settle < 0 || c.FirmSettle < 0 || c.Gather < 0 || c.ColdWait < 0 {
+		errs = append(errs, errors.New("settle, firm_settle, gather and cold_wait must not be negative"))
 	}
 	c.FirmSettle = max(c.FirmSettle, c.Settle)
 	if len(c.Origins) == 0 {

@@ -22,6 +22,7 @@ const (
 	guardEnd                       // removals that are held back are to go
 	keptEnd                        // what a map keeps until the origin answers for it is to go
 	doubts                         // what was held before the stream, and is not there for some map, is to go
+	gatherEnd                      // changes of listeners or routes have waited long enough
 )
 
 type timer struct {
@@ -101,6 +102,8 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			x.shard.endKept(x.entry, now)
 		case doubts:
 			x.shard.endDoubts(x.gen, now)
+		case gatherEnd:
+			x.group.gathering.end(now)
 		case guardEnd:
 			x.shard.guardEnd(x.set, now)
 		}

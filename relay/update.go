@@ -47,6 +47,10 @@ type Update struct {
 	// for; nil: there were several. Set by Apply.
 	found  []holding
 	holder *shard
+	// later are names that it takes away, in a response that is taken up after it (gather.go). listed: it is such a response, and a
+	// list said that they are gone.
+	later  map[string]bool
+	listed bool
 }
 
 // inError are the names that are not listed because they are in error: that is no absence (ABS-8, ABS-11).

@@ -10,12 +10,20 @@ import (
 // overlapNames is how many names a log line about overlapping variants has.
 const overlapNames = 10
 
+// speakOfEmptyOr counts, and says, that a response has constraints that match nothing.
+func (s *stream) speakOfEmptyOr(now time.Time, typeURL string, u *relay.Update) {
+	s.lane.origin.counts.LocatorFaults("empty_or", u.EmptyOr)
+	if u.EmptyOr > 0 {
+		s.lane.origin.news.warn(now, "empty or", "constraints have an or of nothing, which matches nothing",
+			zap.String("type_url", printable(typeURL)), zap.Int("constraints", u.EmptyOr))
+	}
+}
+
 // speakOfLocators counts, and says, what a response shows of how the origin reads locators and writes constraints.
-func (s *stream) speakOfLocators(now time.Time, typeURL string, u *relay.Update, a *relay.Applied) {
+func (s *stream) speakOfLocators(now time.Time, typeURL string, a *relay.Applied) {
 	o := s.lane.origin
 	o.counts.LocatorFaults("unheeded", a.Unheeded)
 	o.counts.LocatorFaults("unconstrained", a.Unconstrained)
-	o.counts.LocatorFaults("empty_or", u.EmptyOr)
 	about := zap.String("type_url", printable(typeURL))
 	if a.Unheeded > 0 {
 		o.news.warn(now, "unheeded", "the origin sends what was never asked for to who asked by locators alone: it does not know them, though it is "+
@@ -25,9 +33,6 @@ func (s *stream) speakOfLocators(now time.Time, typeURL string, u *relay.Update,
 	if a.Unconstrained > 0 && !o.saidUnconstrained.Swap(true) {
 		s.lane.log.Warn("the origin answers locators in the form of plain names, without constraints: what it sends is used for all parameters, "+
 			"whether or not it looked at them", about, zap.Int("resources", a.Unconstrained))
-	}
-	if u.EmptyOr > 0 {
-		o.news.warn(now, "empty or", "constraints have an or of nothing, which matches nothing", about, zap.Int("constraints", u.EmptyOr))
 	}
 	if len(a.Overlaps) > 0 {
 		names := make([]string, 0, overlapNames)

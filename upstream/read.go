@@ -121,19 +121,8 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 			zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(r.TypeURL)))
 		return nil
 	}
-	counts.Unrequested(applied.Unrequested)
-	counts.Unmatched(applied.Unmatched)
-	if applied.Released {
-		l.log.Info("the type is out of quarantine: the origin answers it", zap.String("type_url", printable(r.TypeURL)))
-	}
-	if applied.Changed > 0 {
-		o.health.updated(now)
-	}
-	if applied.Untimed > 0 && !s.sotw && !o.saidTTL.Swap(true) { // TTL-14
-		l.log.Warn("resources that had a TTL come again without one: if TTLs matter and the origin tells them in state of the world "+
-			"only, set dialect: sotw", zap.String("type_url", r.TypeURL), zap.Int("resources", applied.Untimed))
-	}
-	s.speakOfLocators(now, r.TypeURL, &u, &applied)
+	s.speakOfEmptyOr(now, r.TypeURL, &u)
+	s.speakOf(now, r.TypeURL, &applied)
 	if reject != nil {
 		counts.Nack()
 		counts.Rejected(len(reject.Reasons))
@@ -142,6 +131,24 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 			shownVersion(r), zap.Error(reject))
 	}
 	return s.judge(now, r, &u, reject)
+}
+
+// speakOf counts, and says, what became of a response in the table.
+func (s *stream) speakOf(now time.Time, typeURL string, a *relay.Applied) {
+	o, counts := s.lane.origin, s.lane.origin.counts.Type(typeURL)
+	counts.Unrequested(a.Unrequested)
+	counts.Unmatched(a.Unmatched)
+	if a.Released {
+		s.lane.log.Info("the type is out of quarantine: the origin answers it", zap.String("type_url", printable(typeURL)))
+	}
+	if a.Changed > 0 {
+		o.health.updated(now)
+	}
+	if a.Untimed > 0 && !s.sotw && !o.saidTTL.Swap(true) { // TTL-14
+		s.lane.log.Warn("resources that had a TTL come again without one: if TTLs matter and the origin tells them in state of the world "+
+			"only, set dialect: sotw", zap.String("type_url", typeURL), zap.Int("resources", a.Untimed))
+	}
+	s.speakOfLocators(now, typeURL, a)
 }
 
 // shownVersion is a response's version for the log, but of secrets, which may be a digest of them (RELAY-76).

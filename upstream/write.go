@@ -29,6 +29,9 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 	}
 	for {
 		now := time.Now()
+		for _, x := range s.lane.table.Later() {
+			s.speakOf(now, x.TypeURL, &x.Applied)
+		}
 		next, err := s.sendVerdicts(now)
 		if err != nil {
 			return ending{}, err

@@ -39,7 +39,7 @@ func keepaliveTime(d time.Duration) time.Duration {
 func tableConfig(cfg *config.Config) relay.Config {
 	t := relay.Config{
 		Name: cfg.Name, Settle: orNone(cfg.Timing.Settle),
-		FirmSettle: orNone(cfg.Timing.FirmSettle), ColdWait: orNone(cfg.Timing.ColdWait),
+		FirmSettle: orNone(cfg.Timing.FirmSettle), Gather: cfg.Timing.Gather, ColdWait: orNone(cfg.Timing.ColdWait),
 		Linger: cfg.Cache.Linger, MaxGroups: cfg.Limits.Groups, MaxViews: cfg.Limits.Views,
 		MaxParameterSets: cfg.Limits.ParameterSetsPerGroup,
 	}

@@ -136,6 +136,10 @@ type Timing struct {
 	// FirmSettle is the same pause where a wrong guess would delete: towards clients
 	// that hold something, and for what is swept. At least Settle. Default: 2500ms.
 	FirmSettle time.Duration `yaml:"firm_settle"`
+	// Gather is how long changes of listeners and routes wait for clusters of the same
+	// moment, and removals of clusters for the routes (ORD-9). 0s is not at all.
+	// Default: 20ms.
+	Gather time.Duration `yaml:"gather"`
 	// ColdWait is how long a client waits for an origin that does not answer
 	// (RELAY-8). Default: 10s.
 	ColdWait time.Duration `yaml:"cold_wait"`
@@ -201,6 +205,7 @@ func (t *Timing) setDefaults() {
 	*t = Timing{
 		Settle:        50 * time.Millisecond,
 		FirmSettle:    2500 * time.Millisecond,
+		Gather:        20 * time.Millisecond,
 		ColdWait:      10 * time.Second,
 		OrderHold:     500 * time.Millisecond,
 		SendStall:     10 * time.Minute,

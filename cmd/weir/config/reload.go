@@ -94,6 +94,7 @@ var reloads = map[string]Reload{
 
 	"timing.settle":         ReloadLive,
 	"timing.firm_settle":    ReloadLive,
+	"timing.gather":         ReloadLive,
 	"timing.cold_wait":      ReloadLive,
 	"timing.order_hold":     ReloadLive,
 	"timing.coalesce":       ReloadLive,

@@ -1,0 +1,381 @@
+package relay
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Some origins write the types of one snapshot in random order, and a service for each type has no
+// order at all. So a change of listeners or routes is taken up Config.Gather later than it came
+// (ORD-9), and the clusters of the same moment are there before it. What a response takes away of
+// clusters and endpoints waits as long, and then for the routes that came meanwhile: they lead away
+// from it. The origin is told at once that the response is good (RELAY-31).
+//
+// First answers go at once, since nobody was told anything that they change; so do heartbeats, and
+// what is asked of virtual hosts by name, for which a request may wait (ALIAS-8).
+
+// gathering is what waits in one group. Its lock is held while something of it is applied, so that
+// order is kept; a shard's is taken under it.
+type gathering struct {
+	mu    sync.Mutex
+	queue []*arrival // in the order they are applied; at never falls along it
+	kept  atomic.Int32
+}
+
+// arrival is one response on its way into the table.
+type arrival struct {
+	lane *Lane
+	kin  *kin
+	gen  uint32
+	u    *Update
+	from *receipt
+	came time.Time
+
+	bodies []*Variant // made of its resources; nil where the table had the same
+	at     time.Time  // when it is taken up, if it waits
+	// removals: all it says is what a response took away. moved: it was put behind the routes.
+	removals, moved bool
+}
+
+// Late is what Apply would have said of a response that waited.
+type Late struct {
+	TypeURL string
+	Applied Applied
+}
+
+// maxLate bounds what is kept to be said.
+const maxLate = 100
+
+// Later gives what was done with responses that waited, since the last call. Wake is signalled when
+// there is something to say.
+func (l *Lane) Later() []Late {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	later := l.later
+	l.later = nil
+	return later
+}
+
+// isLate and isEarly are the types that wait, and those that are waited for.
+func isLate(typeURL string) bool {
+	rank, known := order[typeURL]
+	return known && rank >= order[ListenerType] && rank <= order[VirtualHostType]
+}
+
+func isEarly(typeURL string) bool {
+	rank, known := order[typeURL]
+	return known && rank <= order[EndpointType]
+}
+
+// take applies a response that has come, or has it wait.
+func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
+	late, early := isLate(x.u.TypeURL), isEarly(x.u.TypeURL)
+	if !late && !early || wait <= 0 && g.kept.Load() == 0 {
+		x.makeBodies(a)
+		x.apply(a)
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x.at = x.came.Add(wait)
+	switch {
+	case late && wait > 0 && g.waitsLocked(x):
+		y, u := *x, *x.u
+		y.u = &u
+		y.makeBodies(&Applied{})
+		g.putLocked(&y)
+		a.Changed = len(u.Resources)
+		return
+	case late:
+		g.takeKinLocked(x.kin)
+	case early:
+		g.staysLocked(x)
+		if wait > 0 {
+			if gone := x.takesAway(); len(gone) > 0 {
+				g.keepLocked(x, gone)
+			}
+		}
+	}
+	x.makeBodies(a)
+	x.apply(a)
+}
+
+// waitsLocked reports whether a response of listeners or routes has to wait: what it changes somebody
+// may have been told, or an earlier one of the type waits.
+func (g *gathering) waitsLocked(x *arrival) bool {
+	changed, urgent := x.changes()
+	return !urgent && (changed || slices.ContainsFunc(g.queue, func(y *arrival) bool { return y.kin == x.kin }))
+}
+
+// putLocked has a response wait.
+func (g *gathering) putLocked(x *arrival) {
+	g.queue = append(g.queue, x)
+	g.kept.Store(int32(len(g.queue)))
+	x.kin.push(timer{at: x.at, kind: gatherEnd, group: x.kin.group})
+}
+
+// gatherEnd takes up what has waited long enough.
+func (g *gathering) end(now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.takeLocked(func(x *arrival) bool { return !x.at.After(now) })
+}
+
+// all takes up everything: a stream ends, and what it said counts.
+func (g *gathering) all() {
+	if g.kept.Load() == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.takeLocked(func(*arrival) bool { return true })
+}
+
+// takeLocked takes up what is due, in order. What takes clusters away goes behind the routes that
+// came before it was due, once.
+func (g *gathering) takeLocked(due func(*arrival) bool) {
+	for len(g.queue) > 0 && due(g.queue[0]) {
+		x := g.queue[0]
+		g.queue = slices.Delete(g.queue, 0, 1)
+		if i := g.behindRoutesLocked(); x.removals && !x.moved && i > 0 {
+			x.moved, x.at = true, g.queue[i-1].at
+			g.queue = slices.Insert(g.queue, i, x)
+			continue
+		}
+		x.takeUp()
+	}
+	g.kept.Store(int32(len(g.queue)))
+}
+
+// behindRoutesLocked is the place in the queue behind the last change of listeners or routes, and
+// behind what was moved there; 0: there is none.
+func (g *gathering) behindRoutesLocked() (i int) {
+	for n, x := range g.queue {
+		if !x.removals || x.moved && i == n {
+			i = n + 1
+		}
+	}
+	return i
+}
+
+// takeKinLocked takes up what waits of one type, since something of it came that does not wait
+// (RELAY-83).
+func (g *gathering) takeKinLocked(k *kin) {
+	g.queue = slices.DeleteFunc(g.queue, func(x *arrival) bool {
+		if x.kin != k {
+			return false
+		}
+		x.takeUp()
+		return true
+	})
+	g.kept.Store(int32(len(g.queue)))
+}
+
+// staysLocked ends the wait for the removal of what a response speaks of again.
+func (g *gathering) staysLocked(x *arrival) {
+	for _, y := range g.queue {
+		if !y.takesFrom(x) {
+			continue
+		}
+		said := x.u.names()
+		y.u.Removed = slices.DeleteFunc(y.u.Removed, func(name string) bool { return said[name] })
+	}
+}
+
+// takesFrom reports whether x came where what y takes away was: a lane of its own has its own word.
+func (y *arrival) takesFrom(x *arrival) bool {
+	return y.removals && y.kin == x.kin && y.lane == x.lane && y.gen == x.gen
+}
+
+// keepLocked takes what a response takes away out of it, to be taken up later.
+func (g *gathering) keepLocked(x *arrival, gone []string) {
+	u, waits := *x.u, map[string]bool{}
+	for _, y := range g.queue {
+		if y.takesFrom(x) {
+			for _, name := range y.u.Removed {
+				waits[name] = true
+			}
+		}
+	}
+	rest := &Update{TypeURL: u.TypeURL, Version: u.Version, listed: u.Full}
+	u.later = make(map[string]bool, len(gone))
+	for _, name := range gone {
+		u.later[name] = true
+		if !waits[name] { // or else it goes before
+			rest.Removed = append(rest.Removed, name)
+		}
+	}
+	u.Removed = slices.DeleteFunc(slices.Clone(u.Removed), func(name string) bool { return u.later[name] })
+	x.u = &u
+	if len(rest.Removed) > 0 {
+		y := *x
+		y.u, y.bodies, y.removals = rest, nil, true
+		g.putLocked(&y)
+	}
+}
+
+// takeUp applies what has waited.
+func (x *arrival) takeUp() {
+	if x.removals && len(x.u.Removed) == 0 || !x.kin.find(x.u, x.lane.index, x.gen) {
+		return // nobody asks for it any more
+	}
+	var a Applied
+	x.makeBodies(&a)
+	x.apply(&a)
+	a.Changed, a.Resumed, a.Expired, a.Overlapping, a.Waiting = 0, 0, 0, 0, 0 // counted, or said when it came
+	if l := x.lane; !a.silent() {
+		l.mu.Lock()
+		if len(l.later) < maxLate {
+			l.later = append(l.later, Late{x.u.TypeURL, a})
+		}
+		l.mu.Unlock()
+		signal(l.wake)
+	}
+}
+
+// silent reports whether there is nothing to say of it.
+func (a *Applied) silent() bool {
+	return a.Unrequested+a.Unmatched+a.Untimed+a.Unheeded+a.Unconstrained+len(a.Overlaps) == 0 && !a.Released
+}
+
+// changes reports whether a response of listeners or routes may change what somebody was told, and
+// whether somebody may wait for it.
+func (x *arrival) changes() (changed, urgent bool) {
+	if x.u.Heartbeats {
+		return false, true // what it renews may run out before
+	}
+	x.kin.mu.Lock()
+	defer x.kin.mu.Unlock()
+	for _, s := range x.kin.all {
+		switch s.kindLocked(x.lane.index, x.gen) {
+		case kindSet:
+			s.setsLocked(func(t *set) { changed = changed || t.askedGen == x.gen && t.settled })
+		case kindNamed:
+			c, asked := s.changesLocked(x.u, x.gen)
+			changed, urgent = changed || c, urgent || asked && IsVirtualHost(x.u.TypeURL)
+		}
+	}
+	return changed, urgent
+}
+
+// changesLocked reports whether a response changes a name that is held, or adds to a set, and whether
+// it answers a name of which nothing is held.
+func (s *shard) changesLocked(u *Update, gen uint32) (changed, asked bool) {
+	known := len(u.repeats)
+	for i := range u.Resources {
+		r, held := &u.Resources[i], u.found[i].body
+		if held == nil {
+			asked = true
+			s.eachOfLocked(gen, r.Name, func(t *set) { changed = changed || t.settled })
+			continue
+		}
+		known++
+		changed = changed || r.Any != nil && !held.same(r)
+		for _, alias := range r.Aliases {
+			e := s.named.entries[NameKey(alias)]
+			asked = asked || e != nil && len(e.variants) == 0
+		}
+	}
+	gone := func(name string) {
+		held := len(s.variantsLocked(name)) > 0
+		changed, asked = changed || held, asked || !held
+	}
+	for _, name := range u.Removed {
+		gone(name)
+	}
+	for _, r := range u.RemovedVariants {
+		gone(r.Name)
+	}
+	for _, e := range u.Errors {
+		gone(e.Name)
+	}
+	if u.Full && FullState(u.TypeURL) {
+		changed = changed || s.heldNamesLocked() > known
+	}
+	return changed, asked
+}
+
+// takesAway are the names of clusters or endpoints that are held and that a response takes away.
+// Where several variants of a name may be held they go at once, with what replaces them (DYN-11).
+func (x *arrival) takesAway() (gone []string) {
+	k, u := x.kin, x.u
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.all) != 1 || k.constrained || u.variants || u.For != nil || len(u.Whole) > 0 || len(k.all[0].collections) > 0 {
+		return nil
+	}
+	s := k.all[0]
+	switch kind := s.kindLocked(x.lane.index, x.gen); {
+	case kind == kindSet && s.star.askedGen == x.gen && s.star.settled:
+		return s.star.takenLocked(u, x.gen)
+	case kind == kindNamed:
+		return s.takenLocked(u, x.gen)
+	}
+	return nil
+}
+
+// takenLocked is what a response takes away of the set's members.
+func (t *set) takenLocked(u *Update, gen uint32) (gone []string) {
+	for _, name := range u.Removed {
+		if t.members[name] != nil {
+			gone = append(gone, name)
+		}
+	}
+	if !t.omitsLocked(u) || u.held() == len(t.members) {
+		return gone
+	}
+	said := u.names()
+	for name := range t.members {
+		if !said[name] && !t.faults.keeps(name, gen) {
+			gone = append(gone, name)
+		}
+	}
+	return gone
+}
+
+// takenLocked is what a response takes away of what is held by name.
+func (s *shard) takenLocked(u *Update, gen uint32) (gone []string) {
+	for _, name := range u.Removed {
+		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 {
+			gone = append(gone, name)
+		}
+	}
+	if !u.Full || u.Bad || !FullState(u.TypeURL) || u.held() == s.heldNamesLocked() {
+		return gone
+	}
+	said := u.names()
+	for name, e := range s.named.entries {
+		if len(e.variants) > 0 && e.asked == gen && !e.kept(gen) && !said[name] {
+			gone = append(gone, name)
+		}
+	}
+	return gone
+}
+
+// held is how many of the resources the table had.
+func (u *Update) held() int {
+	n := len(u.repeats)
+	for i := range u.found {
+		if u.found[i].body != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// names are those that a response speaks of as there, or in error.
+func (u *Update) names() map[string]bool {
+	names := make(map[string]bool, len(u.Resources)+len(u.repeats)+len(u.Errors))
+	for i := range u.Resources {
+		names[u.Resources[i].Name] = true
+	}
+	for i := range u.repeats {
+		names[u.repeats[i].body.Name] = true
+	}
+	for _, e := range u.Errors {
+		names[e.Name] = true
+	}
+	return names
+}
