@@ -66,8 +66,11 @@ func apiListener(name, route string) *anypb.Any {
 	})
 }
 
-// meshEndpoints are endpoints with what gRPC insists on: a locality and its weight.
-func meshEndpoints(backends ...*backend) *anypb.Any {
+// meshEndpoints are the endpoints of the mesh's cluster.
+func meshEndpoints(backends ...*backend) *anypb.Any { return endpointsOf(meshCluster, backends...) }
+
+// endpointsOf are endpoints with what gRPC insists on: a locality and its weight.
+func endpointsOf(cluster string, backends ...*backend) *anypb.Any {
 	locality := &endpoint.LocalityLbEndpoints{
 		Locality:            &core.Locality{Region: "here"},
 		LoadBalancingWeight: wrapperspb.UInt32(1),
@@ -91,7 +94,7 @@ func meshEndpoints(backends ...*backend) *anypb.Any {
 		})
 	}
 	return relaytest.Body(&endpoint.ClusterLoadAssignment{
-		ClusterName: meshCluster,
+		ClusterName: cluster,
 		Endpoints:   []*endpoint.LocalityLbEndpoints{locality},
 	})
 }
