@@ -17,7 +17,7 @@ func (s *session) gathersLocked(now time.Time) bool {
 		return false
 	}
 	for _, st := range s.types {
-		if st.held != nil || !st.heldSince.IsZero() || st.rest != nil || st.keeps != 0 || s.tellable(st) || !st.sub.None() && st.sub.Urgent() {
+		if st.held != nil || !st.heldSince.IsZero() || st.rest != nil || st.keeps || s.tellable(st) || !st.sub.None() && st.sub.Urgent() {
 			return false
 		}
 	}

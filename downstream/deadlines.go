@@ -171,6 +171,10 @@ func (s *session) next() time.Time {
 	for _, st := range s.types {
 		if st.rest != nil {
 			at(st.removals)
+			s.wentLocked(st.rest.oldest(), at)
+		}
+		if st.keeps {
+			s.wentLocked(st.keepsFrom, at)
 		}
 		for i := range st.sub.Len() {
 			if from := st.sub.Part(i).ColdFrom; !from.IsZero() {
@@ -181,7 +185,7 @@ func (s *session) next() time.Time {
 		if last == nil {
 			continue
 		}
-		if anyHeld || st.held != nil || st.rest != nil || st.keeps != 0 || len(st.refusals) > 0 || st.peek() {
+		if anyHeld || st.held != nil || st.rest != nil || st.keeps || len(st.refusals) > 0 || st.peek() {
 			at(last.at.Add(s.cfg.timing.OrderHold))
 		}
 	}

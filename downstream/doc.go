@@ -86,6 +86,14 @@
 // come last and in reverse (removals.go), and not at once to a delta client that comes back and holds clusters
 // (TestRemovalsWaitForWhoComesBack).
 //
+// A Cluster or ClusterLoadAssignment that the client has by name is not taken from it at once
+// (ORD-10, swap.go, testdata/ads_swap*.txt; cmd/weir/e2e: TestClusterSwap). The hold begins with the
+// removal even if no Listener or route is pending: the route of the same change may come after it. It
+// ends when the client drops the name, or order_hold after the removal came or the last Listener or
+// route was written, whichever is later, and 4 times order_hold after the removal in any case. In delta
+// the removal waits. In SotW the list of Clusters keeps the last body, and of endpoints the error
+// waits. A stream that asks for no Listeners and routes holds nothing.
+//
 // A name that is refused is told so with the next response of its type; where a list is sent whole, that is all of it, at once, since an error
 // alone would delete the rest (TestRefusalIsToldAtOnce, testdata/origins_refused.txt). An empty list is not sent for it (TestRefusedNames).
 // What is left meanwhile is not told of (TestRefusalsOfNamesThatLeft).

@@ -166,6 +166,8 @@ func TestDefaultParameters(t *testing.T) {
 	p.gets("each its variant, in the form it was asked for", "eds a=1", "eds a{env=test}=2", "rds r=3")
 	p.acksAll()
 	r.says(eds, "-a{env=prod}")
+	p.gets("it stays for order_hold (ORD-10)")
+	p.wait(500 * time.Millisecond)
 	p.gets("a removal has no constraints either (DYN-14)", "eds -a")
 	p.acks(eds)
 	again := func(params map[string]*xdscorev3.ContextParams, env string) error {

@@ -54,7 +54,7 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 	}
 	blocked := st.held != nil || st.inFlight(now, s.cfg.timing.OrderHold)
 	took, untaken, changed := false, false, st.sub.Changed()
-	if !blocked && (st.sub.Pending() || st.keeps != 0) {
+	if !blocked && (st.sub.Pending() || st.keeps) {
 		untaken = s.waitsUntakenLocked(now, st)
 		took, blocked = !untaken, untaken
 	}
@@ -213,6 +213,9 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 	x, r, parts := sent{at: now, real: a != nil}, newResponse(st, !s.delta && st.wildcard), []part{{}}
 	d := draft{prefix: s.prefix, refusals: s.takeRefusalsLocked(st)}
 	if a != nil {
+		if late(st.typeURL) {
+			s.routedAt = now
+		}
 		x.told = a.Told()
 		s.warm.noteClusters(a.Follow)
 		st.sentVersion, s.served = a.Version, true

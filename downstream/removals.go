@@ -27,6 +27,7 @@ type rest struct {
 type parted struct {
 	gone  []relay.Gone
 	until uint64
+	went  time.Time
 	fault *relay.NameError
 }
 
@@ -35,6 +36,8 @@ func (r *rest) none() bool { return len(r.names)+len(r.gone) == 0 }
 type removal struct {
 	name  string           // as it is to be told
 	until uint64           // what is pending up to this revision goes first
+	went  time.Time        // when it would have been written
+	named bool             // the client asked for it by name (ORD-10)
 	fault *relay.NameError // to be told with it; nil: none
 }
 
@@ -52,11 +55,11 @@ func related(typeURL string) bool { return removedLast(typeURL) || late(typeURL)
 
 // takeOneLocked takes a type's answer. Of clusters that went, state of the world keeps what routes may still point to.
 func (s *session) takeOneLocked(now time.Time, st *streamType, w *walk) *relay.Answer {
-	if s.delta || st.typeURL != relay.ClusterType {
+	if s.delta || !swapped(st.typeURL) {
 		return st.sub.Take(now)
 	}
-	a := st.sub.TakeKeeping(now, relay.Keep{Pending: s.pendingLocked(now, late), Seen: w.seen})
-	st.keeps = st.sub.Keeps()
+	a := st.sub.TakeKeeping(now, s.keepLocked(now, st, w.seen))
+	st.keepsFrom, st.keeps = st.sub.Keeps()
 	return a
 }
 
@@ -83,6 +86,7 @@ func (s *session) splitLocked(now time.Time) {
 	if !s.delta {
 		return
 	}
+	h := s.holdLocked(now)
 	for _, st := range s.types {
 		a := st.held
 		if a == nil || !removedLast(st.typeURL) {
@@ -94,7 +98,11 @@ func (s *session) splitLocked(now time.Time) {
 			continue
 		}
 		located, gone := parting(a.Located)
-		if len(a.Removed)+len(gone) == 0 || st.rest == nil && !now.Before(st.removals) && !s.othersLocked(now, st) {
+		if len(a.Removed)+len(gone) == 0 {
+			continue
+		}
+		held := swapped(st.typeURL) && h.holds(st, a.Removed)
+		if !held && st.rest == nil && !now.Before(st.removals) && !s.othersLocked(now, st) {
 			continue
 		}
 		if st.rest == nil {
@@ -103,9 +111,11 @@ func (s *session) splitLocked(now time.Time) {
 		st.rest.answer = *a
 		st.rest.answer.Body, st.rest.answer.Located, st.rest.answer.Follow, st.rest.answer.Errors = nil, nil, nil, nil
 		for _, name := range a.Removed {
-			st.rest.names[relay.NameKey(name)] = removal{name: name, until: s.cfg.table.Revision()}
+			st.rest.names[relay.NameKey(name)] = removal{
+				name: name, until: s.cfg.table.Revision(), went: now, named: st.sub.Went(name),
+			}
 		}
-		st.rest.part(gone, s.cfg.table.Revision())
+		st.rest.part(now, gone, s.cfg.table.Revision())
 		additions := *a
 		additions.Body, additions.Located, additions.Errors = &relay.Body{Variants: a.Variants, Heartbeats: a.Heartbeats}, located, nil
 		for _, f := range a.Errors {
@@ -152,7 +162,7 @@ func parting(l *relay.Located) (now *relay.Located, gone []relay.Gone) {
 }
 
 // part takes in removals in located form.
-func (r *rest) part(gone []relay.Gone, until uint64) {
+func (r *rest) part(now time.Time, gone []relay.Gone, until uint64) {
 	for _, g := range gone {
 		if r.gone == nil {
 			r.gone = map[string]parted{}
@@ -160,7 +170,7 @@ func (r *rest) part(gone []relay.Gone, until uint64) {
 		key := relay.NameKey(g.Name)
 		x := r.gone[key]
 		same := func(y relay.Gone) bool { return y.Constraints == g.Constraints }
-		x.gone, x.until = append(slices.DeleteFunc(x.gone, same), g), until
+		x.gone, x.until, x.went = append(slices.DeleteFunc(x.gone, same), g), until, now
 		r.gone[key] = x
 	}
 }
@@ -225,7 +235,7 @@ func (r *rest) forget(names []string) {
 // releaseRestLocked writes the removals whose time has come, in reverse order: none before those of a later type.
 func (s *session) releaseRestLocked(now time.Time, out []*response) []*response {
 	for _, st := range slices.Backward(s.types) {
-		if st.keeps != 0 && !st.inFlight(now, s.cfg.timing.OrderHold) && s.pendingLocked(now, late) >= st.keeps {
+		if st.keeps && !st.inFlight(now, s.cfg.timing.OrderHold) && st.sub.LetsGo(now, s.keepLocked(now, st, math.MaxUint64)) {
 			s.mailbox.Signal() // the next take lets go of them
 		}
 		switch {
@@ -238,7 +248,11 @@ func (s *session) releaseRestLocked(now time.Time, out []*response) []*response 
 			return out
 		}
 		pending := s.pendingLocked(now, func(typeURL string) bool { return typeURL != st.typeURL && related(typeURL) })
-		if st.held = st.rest.before(pending); st.held != nil {
+		var h hold
+		if swapped(st.typeURL) {
+			h = s.holdLocked(now)
+		}
+		if st.held = st.rest.before(now, pending, h); st.held != nil {
 			out = s.writeLocked(now, st, out)
 		}
 		if !st.rest.none() {
@@ -250,12 +264,12 @@ func (s *session) releaseRestLocked(now time.Time, out []*response) []*response 
 }
 
 // before takes out what need not wait for anything that is pending from a revision on.
-func (r *rest) before(pending uint64) *relay.Answer {
+func (r *rest) before(now time.Time, pending uint64, h hold) *relay.Answer {
 	a := r.answer
 	a.Body = &relay.Body{}
 	for _, key := range slices.Sorted(maps.Keys(r.names)) {
 		x := r.names[key]
-		if x.until >= pending {
+		if x.until >= pending || now.Sub(x.went) < h.of(x.named) {
 			continue
 		}
 		a.Removed = append(a.Removed, x.name)
@@ -264,7 +278,7 @@ func (r *rest) before(pending uint64) *relay.Answer {
 		}
 		delete(r.names, key)
 	}
-	r.partedBefore(pending, &a)
+	r.partedBefore(now, pending, h, &a)
 	if len(a.Removed) == 0 && a.Located.None() {
 		return nil
 	}
@@ -272,11 +286,11 @@ func (r *rest) before(pending uint64) *relay.Answer {
 }
 
 // partedBefore is before for what is told in located form.
-func (r *rest) partedBefore(pending uint64, a *relay.Answer) {
+func (r *rest) partedBefore(now time.Time, pending uint64, h hold, a *relay.Answer) {
 	l := &relay.Located{}
 	for _, key := range slices.Sorted(maps.Keys(r.gone)) {
 		x := r.gone[key]
-		if x.until >= pending {
+		if x.until >= pending || now.Sub(x.went) < h.of(false) {
 			continue
 		}
 		l.Removed = append(l.Removed, x.gone...)

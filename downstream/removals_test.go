@@ -90,7 +90,10 @@ func TestRemovalThatIsUndone(t *testing.T) {
 	p.subscribes(eds, "-a")
 	p.gets("the cluster is back", "cds y=4")
 	p.acks(cds, rds)
-	p.gets("the routes, and only what is still gone", "rds x=3", "eds -b")
+	p.gets("the routes", "rds x=3")
+	p.acks(rds)
+	p.wait(500 * time.Millisecond) // ORD-10
+	p.gets("and only what is still gone", "eds -b")
 	p.acks(eds, rds)
 	p.gets("nothing is left")
 }
@@ -186,6 +189,14 @@ func TestClustersKeptUntilRoutesAreWritten(t *testing.T) {
 		p.everywhere(cds, "-y")
 		p.says(rds, "r=x")
 		p.gets("the routes, and no list without the cluster", "rds r=x")
+		stays := func(said string) {
+			t.Helper()
+			if said != "" {
+				p.gets("it stays for who asked for it by name (ORD-10)")
+				p.wait(500 * time.Millisecond)
+			}
+		}
+		stays(asked.y)
 		p.gets("now it goes", "cds x=1"+asked.y)
 		p.asks(cds, names...)
 		p.asks(rds, "r")
@@ -210,12 +221,14 @@ func TestClustersKeptUntilRoutesAreWritten(t *testing.T) {
 		p.gets("while the routes wait for an answer")
 		p.asks(rds, "r")
 		p.gets("the routes", "rds r=x")
+		stays(asked.z)
 		p.gets("without it", "cds x=4"+asked.z)
 		p.asks(cds, names...)
 		p.asks(rds, "r")
 		p.gets("and that is all")
 		p.everywhere(cds, "-x")
-		p.gets("the last one goes at once, if nothing else is pending", "cds"+asked.x)
+		stays(asked.x)
+		p.gets("the last one goes, too", "cds"+asked.x)
 		p.session.close(p.now)
 		if err := p.table.Check(); err != nil {
 			t.Fatal(err)

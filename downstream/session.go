@@ -104,6 +104,7 @@ type session struct {
 	shortFrom   time.Time    // since when
 	shortAt     time.Time    // when to look at it next; zero: nothing is missing
 	now         time.Time    // of the last call that brought one; no deadline before it is pending
+	routedAt    time.Time    // when a Listener or a route was written last
 	changesAt   time.Time    // when changes were last written that the client did not wait for (coalesce.go)
 	notes       []note       // to be logged by the caller
 	ways        []*relay.Way // to the groups joined, if the stream has come through relays
@@ -239,7 +240,7 @@ func (s *session) wakeLocked(now time.Time) {
 		return // it wakes by itself when the window is over
 	}
 	for _, st := range s.types {
-		if st.held != nil || st.rest != nil || st.keeps != 0 || len(st.refusals) > 0 || st.blank || st.peek() {
+		if st.held != nil || st.rest != nil || st.keeps || len(st.refusals) > 0 || st.blank || st.peek() {
 			s.mailbox.Signal()
 			return
 		}

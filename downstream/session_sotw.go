@@ -122,7 +122,7 @@ func (s *session) forgottenLocked(now time.Time, st *streamType) (left relay.Uni
 	left, st.sub = st.sub, relay.Union{}
 	s.unnamedLocked(st, func(uint64) bool { return true })
 	st.refused, st.denied = nil, nil
-	st.held, st.heldSince, st.changed, st.keeps = nil, time.Time{}, false, 0
+	st.held, st.heldSince, st.changed, st.keeps = nil, time.Time{}, false, false
 	st.heard, st.lagging, st.ackedVersion = false, false, ""
 	return left
 }

@@ -42,7 +42,8 @@ type streamType struct {
 	changed    bool      // held, or what went into rest, has changes that the client did not wait for
 	rest       *rest     // delta: removals that wait for the other types' additions
 	removals   time.Time // delta: none is written before; the client came back, and may be about to ask for what leads to what went
-	keeps      uint64    // SotW: the last list has clusters that are gone, until nothing older than this is pending; 0: none
+	keeps      bool      // SotW: the last list has clusters that are gone, or the word that endpoints are is kept back
+	keepsFrom  time.Time // since when the oldest of them is
 	unanswered []sent    // oldest first; at most maxUnanswered
 	fixed      *fixed    // of the last response; nil: of none yet
 
@@ -144,7 +145,7 @@ func (st *streamType) answered() {
 
 // synced notes that the client has accepted all it was sent, if so. What has come since is what it lacks now.
 func (st *streamType) synced() {
-	if len(st.unanswered) > 0 || st.held != nil || st.rest != nil || st.keeps != 0 || st.sub.None() {
+	if len(st.unanswered) > 0 || st.held != nil || st.rest != nil || st.keeps || st.sub.None() {
 		return
 	}
 	if st.sub.Standing().Unsent == 0 {

@@ -1,6 +1,9 @@
 package relay
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 // Keep says what a state-of-the-world list of Clusters must not let go of yet: routes that are still to be written to the same
 // client may point to it, in place of routes that did (ORD-3). Revisions are those of the table.
@@ -9,36 +12,69 @@ type Keep struct {
 	Pending uint64
 	// Seen is the revision up to which Pending was looked for: what went after it is kept for the next Take.
 	Seen uint64
+	// Hold is how long everything that went is kept at least (ORD-11), and HoldNamed what the client
+	// asked for by name (ORD-10).
+	Hold, HoldNamed time.Duration
 }
 
 // keepNothing lets everything go.
 var keepNothing = Keep{Pending: math.MaxUint64, Seen: math.MaxUint64}
 
-// kept is a Cluster that is gone, and still told.
+// kept is a Cluster that is gone, and still told. Of endpoints it is the word that they are gone which
+// is kept back, and there is no body: no list leaves them out.
 type kept struct {
 	body  *Variant
-	until uint64 // it goes when nothing is pending up to this revision
+	until uint64    // it goes when nothing is pending up to this revision
+	went  time.Time // when it would have been told
+	named bool      // the client asked for it by name
 }
+
+// goes reports whether what is kept need not be kept any longer.
+func (x *kept) goes(now time.Time, k *Keep) bool {
+	hold := k.Hold
+	if x.named {
+		hold = max(hold, k.HoldNamed)
+	}
+	return k.Pending > x.until && now.Sub(x.went) >= hold
+}
+
+// hadLocked reports whether the client was sent what goes by the name, or says that it holds it.
+func (r *record) hadLocked() bool { return r.sent != (Digest{}) || r.is(claimed|returned) }
 
 func (v *view) has(name string) bool {
 	it := v.items[name]
 	return it != nil && !it.dead
 }
 
-// Keeps is the smallest Pending with which the next answer lets go of something that is gone and that the last one told; 0: there is
-// none. A list that waits for its set or for a name lets go of nothing (RELAY-7); its Sub becomes Pending when it can.
-func (s *Sub) Keeps() (pending uint64) {
+// Keeps reports whether something that is gone is kept, and since when the oldest is. A list that waits for its set or for a name
+// lets go of nothing (RELAY-7); its Sub becomes Pending when it can.
+func (s *Sub) Keeps() (since time.Time, keeps bool) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	if s.waitsLocked() {
-		return 0
+	if len(s.kept) == 0 || s.waitsLocked() {
+		return time.Time{}, false
 	}
 	for _, x := range s.kept {
-		if pending == 0 || x.until < pending-1 {
-			pending = x.until + 1
+		if since.IsZero() || x.went.Before(since) {
+			since = x.went
 		}
 	}
-	return pending
+	return since, true
+}
+
+// LetsGo reports whether the next answer would let go of something that Keeps tells of.
+func (s *Sub) LetsGo(now time.Time, k Keep) bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	if len(s.kept) == 0 || s.waitsLocked() {
+		return false
+	}
+	for _, x := range s.kept {
+		if x.goes(now, &k) {
+			return true
+		}
+	}
+	return false
 }
 
 // waitsLocked reports whether a list that is sent whole has to wait, for its set or for a name (RELAY-7).
@@ -68,7 +104,7 @@ func (s *Sub) letGoLocked(k Keep) (changed bool) {
 			delete(s.kept, name) // what it is now is told anyway
 		case r == nil && !s.coveredLocked(name):
 			delete(s.kept, name)
-		case k.Pending > x.until:
+		case x.goes(s.shard.now, &k):
 			delete(s.kept, name)
 			changed = true
 			if r != nil && !r.is(dirty) { // an error may be told with it
@@ -94,20 +130,21 @@ func (s *Sub) keepMembersLocked(k Keep) {
 				continue // held by name (RELAY-25), or in another set
 			}
 			it := p.view.items[name]
-			s.keepLocked(name, it.variant, it.rev, k)
+			s.keepLocked(name, kept{body: it.variant, until: it.rev}, k)
 		}
 	}
 }
 
-// keepLocked keeps one that went at revision rev, if it has to be.
-func (s *Sub) keepLocked(name string, body *Variant, rev uint64, k Keep) bool {
-	if body == nil || k.Pending == math.MaxUint64 && rev <= k.Seen {
+// keepLocked keeps one that went at revision until, if it has to be.
+func (s *Sub) keepLocked(name string, x kept, k Keep) bool {
+	if hold := k.Hold > 0 || x.named && k.HoldNamed > 0; !hold && k.Pending == math.MaxUint64 && x.until <= k.Seen {
 		return false
 	}
 	if s.kept == nil {
 		s.kept = map[string]kept{}
 	}
-	s.kept[name] = kept{body, max(rev, k.Seen)}
+	x.until, x.went = max(x.until, k.Seen), s.shard.now
+	s.kept[name] = x
 	return true
 }
 
@@ -119,7 +156,9 @@ func (s *Sub) withKeptLocked(b *Body) *Body {
 	own := &Body{nameless: b.nameless, Variants: make([]*Variant, 0, len(b.Variants)+len(s.kept))}
 	own.Variants = append(own.Variants, b.Variants...)
 	for _, x := range s.kept {
-		own.Variants = append(own.Variants, x.body)
+		if x.body != nil {
+			own.Variants = append(own.Variants, x.body)
+		}
 	}
 	return own
 }
@@ -127,7 +166,9 @@ func (s *Sub) withKeptLocked(b *Body) *Body {
 // keptSumLocked is the version hash of a list with what is kept.
 func (s *Sub) keptSumLocked(all sum) sum {
 	for _, x := range s.kept {
-		all.add(x.body.Digest)
+		if x.body != nil {
+			all.add(x.body.Digest)
+		}
 	}
 	return all
 }

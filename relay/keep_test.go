@@ -29,17 +29,19 @@ func TestKeptClusters(t *testing.T) {
 	}
 	before := r.table.Revision()
 	r.apply(made(ClusterType, "1", []string{"c"}))
-	gets("newer than what was looked at: as before", Keep{none, before})
-	if got := s.Keeps(); got != before+2 {
-		t.Errorf("it goes with %d pending, want %d", got, before+2)
+	gets("newer than what was looked at: as before", Keep{Pending: none, Seen: before})
+	for pending, goes := range map[uint64]bool{before + 1: false, before + 2: true} {
+		if got := s.LetsGo(zero, Keep{Pending: pending, Seen: none}); got != goes {
+			t.Errorf("it goes with %d pending: %v, want %v", pending, got, goes)
+		}
 	}
 	r.apply(made(ClusterType, "1", []string{"b"}))
 	now := r.table.Revision()
-	gets("something is pending that was pending when b went, and not when c did", Keep{now, now}, "a", "b")
-	gets("and still is", Keep{now, now + 1})
-	gets("what is pending came later", Keep{now + 1, now + 1}, "a")
-	if s.Keeps() != 0 {
+	gets("something is pending that was pending when b went, and not when c did", Keep{Pending: now, Seen: now}, "a", "b")
+	gets("and still is", Keep{Pending: now, Seen: now + 1})
+	gets("what is pending came later", Keep{Pending: now + 1, Seen: now + 1}, "a")
+	if _, keeps := s.Keeps(); keeps {
 		t.Error("something is still kept")
 	}
-	gets("that was all", Keep{none, now})
+	gets("that was all", Keep{Pending: none, Seen: now})
 }

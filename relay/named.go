@@ -120,6 +120,7 @@ const (
 	returned                         // of a client that came back, and by what it said first holds it, or may
 	faulty                           // an error was told last, which is in sub.records.faults
 	listed                           // within one Replace: it is in the list
+	went                             // delta: it had what was taken as removed (ORD-10)
 )
 
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }

@@ -52,6 +52,14 @@ func (s *Sub) Subscribed(name string) bool {
 	return s.recordLocked(NameKey(name)) != nil
 }
 
+// Went reports whether the client names exactly this resource, and had what it was last told, or is to be told, is gone.
+func (s *Sub) Went(name string) bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	r := s.recordLocked(NameKey(name))
+	return r != nil && r.is(went)
+}
+
 // Replace applies a SotW request: names are the complete list (SOTW-1), without `*`. What is denied for want of room is as if it were not
 // in the list.
 func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {

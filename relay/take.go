@@ -105,7 +105,7 @@ func (s *Sub) takeLocked(now time.Time, k Keep) *Answer {
 		a = s.takeWholeLocked(k)
 		s.insisted = false
 	default:
-		a = s.takeChangedLocked()
+		a = s.takeChangedLocked(k)
 	}
 	if a == nil && (len(s.dirty) > 0 || s.behindLocked()) {
 		if s.unsent, s.since = first, since; first == 0 { // it could not be told yet (RELAY-7)
@@ -189,8 +189,9 @@ func (s *Sub) fromLocked() *receipt {
 }
 
 // takeChangedLocked is a SotW answer of a grouped type: what changed or is owed (SOTW-3), of collections too (COLL-2). A removal cannot be expressed (RELAY-16).
-func (s *Sub) takeChangedLocked() *Answer {
+func (s *Sub) takeChangedLocked(k Keep) *Answer {
 	a := newAnswer()
+	s.letGoLocked(k)
 	base, _, rev := s.takeSetsLocked() // first: it may have names looked at
 	var renewed []*record
 	size := 0 // of errors
@@ -204,7 +205,11 @@ func (s *Sub) takeChangedLocked() *Answer {
 			}
 			return
 		}
+		had := r.hadLocked()
 		what, body, at := s.settleLocked(r)
+		if what == removal && had && s.keepLocked(r.entry.name, kept{named: true}, k) || s.keepsLocked(r.entry.name) && what == nothing {
+			return // what is said of it comes when it is let go of
+		}
 		switch what {
 		case resource:
 			a.Variants = append(a.Variants, body)

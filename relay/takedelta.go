@@ -14,6 +14,7 @@ func (s *Sub) takeDeltaLocked() *Answer {
 	a := newAnswer()
 	own, errs := a.Body, []*NameError(nil)
 	s.eachDirtyLocked(func(r *record) {
+		had := r.hadLocked()
 		what, body, at := s.settleLocked(r)
 		if f := s.faultLocked(r, what); f != nil {
 			errs, at = append(errs, f), max(at, r.entry.rev)
@@ -22,10 +23,14 @@ func (s *Sub) takeDeltaLocked() *Answer {
 		switch what {
 		case resource:
 			own.Variants = append(own.Variants, body)
+			r.flags &^= went
 		case heartbeat:
 			own.Heartbeats = append(own.Heartbeats, body)
 		case removal:
 			own.Removed = append(own.Removed, r.entry.name)
+			if had {
+				r.flags |= went
+			}
 		default:
 			return
 		}

@@ -292,18 +292,29 @@ func older(a, b uint64) uint64 {
 }
 
 // Keeps is Sub.Keeps.
-func (u *Union) Keeps() (pending uint64) {
+func (u *Union) Keeps() (since time.Time, keeps bool) {
 	if u.more == nil {
 		return u.one.Keeps()
 	}
 	for _, s := range u.more.subs {
 		if u.more.waits(s, s.listing()) {
-			return 0
+			return time.Time{}, false
 		}
-		pending = older(pending, s.Keeps())
+		at, is := s.Keeps()
+		if is && (!keeps || at.Before(since)) {
+			since, keeps = at, true
+		}
 	}
-	return pending
+	return since, keeps
 }
+
+// LetsGo is Sub.LetsGo.
+func (u *Union) LetsGo(now time.Time, k Keep) bool {
+	return u.any(func(s *Sub) bool { return s.LetsGo(now, k) })
+}
+
+// Went is Sub.Went of any part.
+func (u *Union) Went(name string) bool { return u.any(func(s *Sub) bool { return s.Went(name) }) }
 
 // Owe is Sub.Owe.
 func (u *Union) Owe(names []string) {
@@ -399,5 +410,5 @@ func (u *Union) TakeKeeping(now time.Time, k Keep) *Answer {
 	case !u.one.delta && (m.stars > 0 || SentWhole(u.one.typeURL)):
 		return m.takeWhole(now, k)
 	}
-	return m.takeChanges(now)
+	return m.takeChanges(now, k)
 }

@@ -79,9 +79,9 @@ func (m *united) version(content string) string {
 }
 
 // takeChanges takes what changed: delta, and grouped types by name.
-func (m *united) takeChanges(now time.Time) *Answer {
+func (m *united) takeChanges(now time.Time, k Keep) *Answer {
 	all, bodies := &Answer{}, []*Body(nil)
-	answers, _ := m.takeEach(now, keepNothing, func(i int) bool { return m.subs[i] != m.star })
+	answers, _ := m.takeEach(now, k, func(i int) bool { return m.subs[i] != m.star })
 	for i, s := range m.subs {
 		a := answers[i]
 		switch {

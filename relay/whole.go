@@ -82,9 +82,9 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 	size := 0 // of errors
 	s.eachDirtyLocked(func(r *record) {
-		held := r.is(holds)
+		held, had := r.is(holds), r.hadLocked()
 		what, body, at := s.settleLocked(r)
-		if what == removal && held && s.keepLocked(r.entry.name, r.entry.last, at, k) {
+		if last := r.entry.last; what == removal && held && last != nil && s.keepLocked(r.entry.name, kept{body: last, until: at, named: had}, k) {
 			what = nothing
 		}
 		if what != nothing {

@@ -1,0 +1,62 @@
+package conformance
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
+	"github.com/weir-xds/weir/relay/relaytest"
+)
+
+var swapCases = eachDialect("ORD-10", "a cluster goes with the route to it: who asks by name keeps it until it drops the name", swapByName)
+
+// swapHold is long enough for a client to do all it has to meanwhile.
+const swapHold = 2 * time.Second
+
+// swapByName is a cluster swapped with its route in one change, under a client that asks by name. The
+// removal comes first, as it may (ORD-9).
+func swapByName(t *testing.T, d relaytest.Dialect) {
+	w := start(t, setup{
+		config: func(c weirtest.Config) { c.Set("timing.order_hold", swapHold.String()) },
+		origin: func(o *relaytest.Origin) {
+			for _, name := range []string{"old", "new"} {
+				o.Set(cds, name, "1", relaytest.EDSCluster(name, ""))
+				o.Set(eds, name, "1", relaytest.Endpoints(name, "10.0.0.1:80"))
+			}
+			o.Set(lds, "l", "1", relaytest.Listener("l", 80))
+			o.Set(rds, "r", "1", relaytest.Route("r", "old"))
+		},
+	})
+	c, lazy := w.client(d), w.client(d)
+	for _, x := range []*relaytest.Client{c, lazy} {
+		for _, typeURL := range []string{lds, rds, cds, eds} {
+			name := map[string]string{lds: "l", rds: "r", cds: "old", eds: "old"}[typeURL]
+			x.Subscribe(typeURL, name)
+			x.AwaitNames(typeURL, "what there is", name)
+		}
+	}
+	w.origin.Remove(cds, "old")
+	w.origin.Remove(eds, "old")
+	to := relaytest.Route("r", "new")
+	w.origin.Set(rds, "r", "2", to)
+
+	routed := func(s *relaytest.State) bool { return s.Body(rds, "r") == string(to.Value) }
+	c.Await(0, routed, "the route to the new cluster")
+	for _, typeURL := range []string{cds, eds} {
+		c.Subscribe(typeURL, "new")
+		c.AwaitNames(typeURL, "the new cluster, and the old one is still there", "new", "old")
+	}
+	for _, typeURL := range []string{cds, eds} {
+		c.Unsubscribe(typeURL, "old")
+	}
+	c.WantIdle(swapHold + quiet) // it needs not be told what it dropped
+	c.CheckClean()
+
+	lazy.Await(0, func(s *relaytest.State) bool { return s.Count(cds) == 0 }, "who goes on asking for the name is told in the end")
+	last := func(typeURL string) *relaytest.Response {
+		all := lazy.Responses(typeURL)
+		return all[len(all)-1]
+	}
+	before(t, "the cluster goes after the route", last(rds), last(cds))
+	lazy.CheckClean()
+}

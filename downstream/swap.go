@@ -1,0 +1,105 @@
+package downstream
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+)
+
+// A cluster goes in the same change as the route to it, or the change of the route is still on its
+// way: control planes write the types of one change in any order, and Listeners and routes become
+// visible `gather` after they came (ORD-9). So a removal is kept back for a time even if nothing else
+// is pending (ORD-10, ORD-11).
+
+// hold is how long removals of Clusters and ClusterLoadAssignments are kept back at least, from the
+// moment they would have been written.
+type hold struct {
+	all   time.Duration // every one
+	named time.Duration // those the client asked for by name; it drops the name when it can do without
+}
+
+// longestHold is how many times order_hold a removal by name is kept back at most, whatever routes
+// are written meanwhile. A route of the same change is written within order_hold of its coming, and
+// the hold is counted from there.
+const longestHold = 4
+
+// holdLocked is what holds now. A stream without Listeners and routes has nothing to wait for.
+func (s *session) holdLocked(now time.Time) (h hold) {
+	if s.only != "" {
+		return h
+	}
+	routed := false
+	for _, st := range s.types {
+		if st.sub.None() || !late(st.typeURL) {
+			continue
+		}
+		routed = true
+		if st.sub.Standing().Held {
+			h.all = s.cfg.timing.ColdWait
+		}
+	}
+	if !routed {
+		return h
+	}
+	h.named = s.cfg.timing.OrderHold
+	if now.Before(s.routedAt.Add(h.named)) || s.pendingLocked(now, late) != math.MaxUint64 {
+		h.named *= longestHold
+	}
+	return h
+}
+
+// keepLocked is holdLocked for what state of the world keeps in its lists of Clusters (ORD-3), and for
+// the word that endpoints are gone.
+func (s *session) keepLocked(now time.Time, st *streamType, seen uint64) relay.Keep {
+	h := s.holdLocked(now)
+	k := relay.Keep{Pending: math.MaxUint64, Seen: seen, Hold: h.all, HoldNamed: h.named}
+	if st.typeURL == relay.ClusterType {
+		k.Pending = s.pendingLocked(now, late)
+	}
+	return k
+}
+
+// swapped reports whether a type's resources are kept back when they go.
+func swapped(typeURL string) bool {
+	return typeURL == relay.ClusterType || typeURL == relay.EndpointType
+}
+
+// holds reports whether any of the removals of an answer is held.
+func (h hold) holds(st *streamType, removed []string) bool {
+	return h.all > 0 || h.named > 0 && slices.ContainsFunc(removed, st.sub.Went)
+}
+
+// of is how long a removal is held.
+func (h hold) of(named bool) time.Duration {
+	if named {
+		return max(h.all, h.named)
+	}
+	return h.all
+}
+
+// wentLocked calls at with each time at which what went at a time may be let go of.
+func (s *session) wentLocked(went time.Time, at func(time.Time)) {
+	d := s.cfg.timing.OrderHold
+	at(went.Add(d))
+	at(s.routedAt.Add(d))
+	at(went.Add(longestHold * d))
+	at(went.Add(s.cfg.timing.ColdWait))
+}
+
+// oldest is since when the oldest removal is held; the zero time if there is none.
+func (r *rest) oldest() (since time.Time) {
+	older := func(at time.Time) {
+		if since.IsZero() || at.Before(since) {
+			since = at
+		}
+	}
+	for _, x := range r.names {
+		older(x.went)
+	}
+	for _, x := range r.gone {
+		older(x.went)
+	}
+	return since
+}
