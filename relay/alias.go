@@ -279,6 +279,7 @@ func (s *shard) noticeLocked(a *Applied, r *Resource, gen uint32) bool {
 		return false
 	}
 	notice := newNotice(r.Spelling(), r.Aliases)
+	notice.from.rev = s.rev
 	known := false
 	for _, name := range names {
 		e := s.named.entries[NameKey(name)]
@@ -298,7 +299,9 @@ func (s *shard) noticeLocked(a *Applied, r *Resource, gen uint32) bool {
 			s.emptyLocked(e)
 			a.Changed++
 		}
-		e.lost, e.notice = false, notice
+		if e.lost, e.notice = false, notice; len(r.Aliases) == 0 || e.name == notice.Name {
+			e.notice = nil // it says the same as a removal, in a form that Envoy refuses
+		}
 		s.touchLocked(e, true)
 	}
 	if !known {

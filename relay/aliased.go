@@ -19,9 +19,11 @@ type aliased struct {
 	later  []toldName
 	early  int
 
-	// Within one Take: what records have stood for and do not any more, and whether notices are told.
+	// Within one Take: what records have stood for and do not any more, whether notices are told, and the virtual hosts on demand that
+	// are answered by word that there is none.
 	left    []leaving
 	notices bool
+	missing []missing
 }
 
 // noAliases is what every Sub has until one of its names is an alias, or may be. It is never written: see aliasesLocked.
@@ -36,9 +38,15 @@ func (s *Sub) aliasesLocked() *aliased {
 }
 
 // none reports whether no answer has to look at aliases.
-func (a *aliased) none() bool { return len(a.of)+len(a.left)+len(a.later) == 0 && !a.notices }
+func (a *aliased) none() bool {
+	return len(a.of)+len(a.left)+len(a.later)+len(a.missing) == 0 && !a.notices
+}
 
-type toldName struct{ name, spelt string }
+// toldName is a resource's own name. rev is of the body that the client was sent last, if one was sent.
+type toldName struct {
+	name, spelt string
+	rev         uint64
+}
 
 // leaving is a resource that an alias does not stand for any more. absent: nor for anything else, which is to be told; asked: to a
 // client that asked for the alias and has not been answered.
@@ -79,7 +87,7 @@ func (a *aliased) set(r *record, name, spelt string) {
 	if a = r.sub.aliasesLocked(); a.of == nil {
 		a.of, a.by = map[*record]toldName{}, map[string][]*record{}
 	}
-	a.of[r] = toldName{name, spelt}
+	a.of[r] = toldName{name: name, spelt: spelt}
 	a.by[name] = append(a.by[name], r)
 }
 
@@ -90,12 +98,16 @@ func (s *Sub) unresolvedLocked(r *record, v *Variant) bool {
 }
 
 // standsForLocked notes what the client is being sent for a record.
-func (s *Sub) standsForLocked(r *record, v *Variant) {
+func (s *Sub) standsForLocked(r *record, v *Variant, rev uint64) {
 	if was := s.alias.resource(r); s.delta && was != v.Name && r.is(holds) {
 		a := s.aliasesLocked()
 		a.left = append(a.left, leaving{toldName: a.told(r), record: r, sent: r.sent})
 	}
 	s.alias.set(r, v.Name, v.spelt)
+	if x, is := s.alias.of[r]; is {
+		x.rev = rev
+		s.alias.of[r] = x
+	}
 }
 
 // told is the name that the client knows what it holds by.
@@ -115,6 +127,7 @@ func (s *Sub) endsLocked(r *record) (what saying, notice *Variant) {
 	if held && notice != nil && notice.Name == name {
 		notice = nil // one answer cannot say both of a name (DELTA-20)
 	}
+	s.missingLocked(r, notice != nil)
 	if held && (name != own || notice != nil) {
 		a := s.aliasesLocked()
 		a.left = append(a.left, leaving{a.told(r), r, notice == nil, r.is(demanded), r.sent})
@@ -165,7 +178,7 @@ func (s *Sub) claimAliasesLocked() {
 func (a *aliased) laterLocked(s *Sub) {
 	for name := range a.claims {
 		if s.recordLocked(name) == nil {
-			a.later = append(a.later, toldName{name, a.spelt[name]})
+			a.later = append(a.later, toldName{name: name, spelt: a.spelt[name]})
 		}
 	}
 }
@@ -252,7 +265,7 @@ func (s *Sub) keepByAliasLocked(p *position) {
 			continue
 		}
 		if it.rev > p.sent {
-			s.mayKeepLocked(toldName{it.variant.Name, it.variant.spelt})
+			s.mayKeepLocked(toldName{name: it.variant.Name, spelt: it.variant.spelt})
 			continue
 		}
 		s.keepAsLocked(it.variant, it.variant.Digest)
@@ -330,6 +343,6 @@ func (s *Sub) Demands() bool {
 			return false
 		}
 		v, absent, _ := s.effectiveLocked(r)
-		return v != nil || absent || r.entry.fault != nil
+		return v != nil || absent || r.entry.fault != nil || s.shard.silentOfLocked(r.entry)
 	})
 }

@@ -238,7 +238,9 @@ func (s *shard) removeNameLocked(id identity) (changed bool) {
 			s.cutLocked(e, id.constraints)
 			changed = true
 		}
-		e.notice = nil
+		if e.notice != nil && e.notice.from.rev != s.rev { // the same response may state it in both ways (ALIAS-10)
+			e.notice = nil
+		}
 		s.touchLocked(e, true)
 		e.lost = e.lost && e.name != id.name // it speaks of the alias itself
 	}

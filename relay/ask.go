@@ -355,6 +355,7 @@ func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time) (again []Na
 func (s *shard) askedLocked(e *entry, gen uint32, now time.Time) Name {
 	e.asked = gen
 	s.named.unheard = append(s.named.unheard, unheard{e, gen, now})
+	s.parkedLocked(e, gen, now)
 	e.answered, e.unanswered, e.refresh, e.mute = 0, false, false, false
 	if e.chosen != nil && e.chosen.DoNotCache {
 		s.reshowLocked(e) // it may be given out from now on

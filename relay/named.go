@@ -32,6 +32,8 @@ type namedTable struct {
 	// unheard are the names asked, in order of time, to be looked at after patience (ABS-1); silentAt is when, zero if there are none.
 	unheard  []unheard
 	silentAt time.Time
+	// parked are the virtual hosts among them, to be looked at after on_demand_wait (hosts.go). They are a queue of its own.
+	parked []unheard
 	// doubts are names held from streams before that the present one may have said are not there (stale.go); nil: none.
 	doubts map[*entry]doubt
 }
@@ -72,6 +74,7 @@ type entry struct {
 	touched bool // in namedTable.touched
 	stated  bool // and then: the origin spoke of the name without a body
 	gone    bool // from the table
+	silent  bool // a virtual host asked on_demand_wait ago of which the origin has said nothing (ALIAS-10)
 
 	lingerAt time.Time // set while count is 0 and the name is kept
 

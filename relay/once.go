@@ -28,16 +28,12 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 		}
 	}
 	for _, x := range a.left {
-		if v := s.inViewLocked(x.name); v != nil && !listed[x.name] && !s.namesLocked(x.name) && v.Digest != x.sent {
-			listed[x.name] = true // the wildcard's own body stands for it from now on
+		if v := s.succeedsLocked(x); v != nil && !listed[x.name] {
+			listed[x.name] = true
 			own.Variants = append(own.Variants, v)
 		}
-		covered := s.coversLocked(x.name)
-		_, waits := s.memberLocked(x.name)
 		switch {
-		case !covered && waits:
-			a.later = append(a.later, x.toldName) // it may be in a set that is not told yet
-		case !covered:
+		case !s.coversLocked(x.name): // a set that has it all the same, and is not told yet, brings it anew (DEL-1)
 			if r := s.recordLocked(x.name); r != nil && r.is(owed) { // it is subscribed by its own name by now, and that is not answered
 				s.sentLocked(r, x.sent)
 				r.flags |= holds
@@ -53,6 +49,7 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 			remove(toldName{name: x.record.entry.name})
 		}
 	}
+	s.missedLocked(own, remove)
 	a.left, a.notices = nil, false
 	if a.early == 0 {
 		a.later = slices.DeleteFunc(a.later, func(x toldName) bool {
@@ -65,6 +62,23 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 		})
 	}
 	return base.without(listed), errs
+}
+
+// succeedsLocked is the body of a set that a client is sent when an alias stands for the resource no more, and no other name of it does;
+// nil: it keeps what it has. A set that is behind keeps quiet: it still lists the alias, so its own word about that is yet to come.
+func (s *Sub) succeedsLocked(x leaving) (v *Variant) {
+	it, _ := s.memberLocked(x.name)
+	if it == nil || s.namesLocked(x.name) {
+		return nil
+	}
+	held := x.sent
+	if behind := it.rev < x.rev && it.variant.listsAs(x.record.entry.name); it.variant.Digest != held && !behind {
+		v, held = it.variant, it.variant.Digest
+	}
+	if s.more != nil {
+		s.more.told[x.name] = held // or else its removal would not be told
+	}
+	return v
 }
 
 // onceEachLocked leaves each resource in a list once, and puts the notices of one name, which some origins use for all, together. The names

@@ -28,6 +28,8 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 			// The set has what the alias stood for, which says nothing of the alias.
 		case v == nil && it != nil && !it.dead && name != e.name && s.shard.outdatedLocked(name, it):
 			// What came by name since does not list the alias, or its entry would have it.
+		case v == nil && it != nil && !it.dead && it.rev < s.alias.of[r].rev:
+			// The set is behind what the client has by the alias, and so is its word that the alias stands for it.
 		case it == nil:
 			gone = gone || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(name)
 		case it.dead:
@@ -72,9 +74,10 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 			return nothing, nil, 0
 		}
 		if lost && r.sent == v.Digest {
+			s.silenceLocked(r)
 			return nothing, nil, 0 // the subscription waits for its answer (ALIAS-4)
 		}
-		s.standsForLocked(r, v)
+		s.standsForLocked(r, v, rev)
 		s.sentLocked(r, v.Digest)
 		s.newest = newer(s.newest, v.from)
 		r.flags, r.at = r.flags&^claimed|holds, s.takes+1
@@ -101,6 +104,8 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 			s.oweLocked(r, false)
 		}
 		return what, body, rev
+	default:
+		s.silenceLocked(r)
 	}
 	return nothing, nil, 0
 }

@@ -206,7 +206,7 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 		return
 	}
 	r := s.recordLocked(name)
-	told := toldName{name, spelling(name, spelt)}
+	told := toldName{name: name, spelt: spelling(name, spelt)}
 	if r != nil && s.alias.of[r].name != "" {
 		told = s.alias.of[r] // of an alias: the resource, if a set has it
 	}

@@ -27,6 +27,8 @@ type Config struct {
 	Gather time.Duration
 	// ColdWait bounds settling for clients that hold nothing (RELAY-6). Default 10 s.
 	ColdWait time.Duration
+	// OnDemandWait is how long a client waits for a virtual host that a connected origin is silent about (ALIAS-10). Default 5 s.
+	OnDemandWait time.Duration
 	// Linger is how long an upstream subscription outlives its last client (RELAY-3). Default 60 s; negative: not at all.
 	Linger time.Duration
 	// RetiredEntries and RetiredBytes bound what is kept of resources that nobody wants any more, for an outage of the origin
@@ -145,13 +147,14 @@ func (c *Config) check() error {
 	orDefault(&c.Settle, 50*time.Millisecond)
 	orDefault(&c.FirmSettle, 2500*time.Millisecond)
 	orDefault(&c.ColdWait, 10*time.Second)
+	orDefault(&c.OnDemandWait, 5*time.Second)
 	orDefault(&c.Linger, time.Minute)
 	c.Linger = max(c.Linger, 0)
 	orDefault(&c.RetiredEntries, 100_000)
 	orDefault(&c.RetiredBytes, 256<<20)
 	var errs []error
-	if c.Settle < 0 || c.FirmSettle < 0 || c.Gather < 0 || c.ColdWait < 0 {
-		errs = append(errs, errors.New("settle, firm_settle, gather and cold_wait must not be negative"))
+	if min(c.Settle, c.FirmSettle, c.Gather, c.ColdWait, c.OnDemandWait) < 0 {
+		errs = append(errs, errors.New("settle, firm_settle, gather, cold_wait and on_demand_wait must not be negative"))
 	}
 	c.FirmSettle = max(c.FirmSettle, c.Settle)
 	if len(c.Origins) == 0 {

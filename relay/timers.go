@@ -13,6 +13,7 @@ const (
 	setPause                       // a set may have settled, or a sweep is due
 	wantEnd                        // the last client of a name left and linger has passed
 	silentNames                    // names asked for have not been answered
+	silentHosts                    // nor virtual hosts that requests may wait for
 	groupEnd                       // the last client of a group left
 	laneQuiet                      // a stream has been open for quietFor
 	trialDue                       // a type in quarantine is to be tried again
@@ -87,6 +88,8 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			x.shard.endWant(x.entry, now)
 		case silentNames:
 			x.shard.silent(now)
+		case silentHosts:
+			x.shard.silentOnHosts(now)
 		case laneQuiet:
 			x.lane.quiet(x.gen)
 		case trialDue:

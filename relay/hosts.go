@@ -1,0 +1,126 @@
+package relay
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Virtual hosts on demand that do not exist, as far as is known. An HTTP request waits in the client for the answer, and Envoy takes one
+// form of it alone: a resource without payload whose aliases list what was asked for (ALIAS-10).
+
+// missing is a virtual host on demand that a client is told there is none for.
+type missing struct {
+	record *record
+	stated bool // the origin's own notice is told
+}
+
+// missingLocked notes that a virtual host a client waits for is answered by word that there is none. stated: the origin's notice is in
+// the answer. Clients that name parameters know no aliases.
+func (s *Sub) missingLocked(r *record, stated bool) {
+	if r.is(demanded) && s.delta && !s.located && IsVirtualHost(s.typeURL) {
+		a := s.aliasesLocked()
+		a.missing = append(a.missing, missing{r, stated})
+	}
+}
+
+// silenceLocked answers who waits for a virtual host of which the origin says nothing.
+func (s *Sub) silenceLocked(r *record) {
+	if r.is(demanded) && s.shard.silentOfLocked(r.entry) {
+		s.missingLocked(r, false)
+		s.oweLocked(r, false)
+	}
+}
+
+// missedLocked adds to an answer what is said of hosts that are missing: a notice, and the removal of the name. A name that the client
+// holds is not removed for the origin's silence.
+func (s *Sub) missedLocked(own *Body, remove func(toldName)) {
+	var names []string
+	for _, x := range s.alias.missing {
+		name := x.record.entry.name
+		spelt := s.spellingLocked(name, "")
+		if !x.stated {
+			names = append(names, spelt)
+		}
+		if !s.coversLocked(name) {
+			remove(toldName{name: name, spelt: spelt})
+		}
+	}
+	s.alias.missing = nil
+	own.Variants = append(own.Variants, notices("unresolved", names)...)
+}
+
+// noticeAliases is how many aliases one notice lists at most: it cannot be cut where a message has to end.
+const noticeAliases = 1000
+
+// notices say that there are no virtual hosts of these names. The names of the notices are no host's: no Host header has a `#`.
+func notices(what string, names []string) (vs []*Variant) {
+	slices.Sort(names)
+	of := func(name string) string {
+		if i := strings.LastIndexByte(name, '/'); i >= 0 {
+			return name[:i]
+		}
+		return name // of a route configuration: all its hosts
+	}
+	for number := 1; len(names) > 0; number++ {
+		n := 1
+		for n < len(names) && n < noticeAliases && of(names[n]) == of(names[0]) {
+			n++
+		}
+		vs = append(vs, newNotice(of(names[0])+"/"+what+"#"+strconv.Itoa(number), slices.Clone(names[:n])))
+		names = names[n:]
+	}
+	return vs
+}
+
+// Refusals are `resources` fields of a delta response that end the waiting for virtual hosts which are refused (ALIAS-7). Each refused
+// name is an alias in one of them: Envoy reads no resource_errors.
+func Refusals(names []string) (fields []byte) {
+	for _, v := range notices("refused", names) {
+		fields = append(fields, v.Delta()...)
+	}
+	return fields
+}
+
+// parkedLocked starts the clock for a virtual host that is asked.
+func (s *shard) parkedLocked(e *entry, gen uint32, now time.Time) {
+	e.silent = false
+	if !IsVirtualHost(s.typeURL) {
+		return
+	}
+	if len(s.named.parked) == 0 {
+		s.push(timer{at: now.Add(s.cfg().OnDemandWait), kind: silentHosts, shard: s})
+	}
+	s.named.parked = append(s.named.parked, unheard{e, gen, now})
+}
+
+// silentOnHosts looks at the virtual hosts asked on_demand_wait ago. Who waits for one of which a connected origin has said nothing is
+// answered (ALIAS-10).
+func (s *shard) silentOnHosts(now time.Time) {
+	s.mu.Lock()
+	s.now = now
+	t, n := &s.named, 0
+	wait := s.cfg().OnDemandWait
+	for ; n < len(t.parked) && !t.parked[n].at.Add(wait).After(now); n++ {
+		if u := t.parked[n]; u.entry.asked == u.gen && s.isAskedLocked(u.entry) {
+			u.entry.silent = true
+			for r := u.entry.head; r != nil && s.silentOfLocked(u.entry); r = r.next {
+				if r.is(demanded) {
+					r.sub.dirtyLocked(r, s.rev)
+				}
+			}
+		}
+		t.parked[n] = unheard{}
+	}
+	if t.parked = t.parked[n:]; len(t.parked) > 0 {
+		s.push(timer{at: t.parked[0].at.Add(wait), kind: silentHosts, shard: s})
+	}
+	s.unlock()
+}
+
+// silentOfLocked reports whether a connected origin has been silent about a virtual host for on_demand_wait, and is. An error says no
+// more of whether there is one.
+func (s *shard) silentOfLocked(e *entry) bool {
+	return e.silent && s.isAskedLocked(e) && (e.answered != e.asked || e.faulted)
+}
