@@ -36,7 +36,8 @@ func TestHostsOnDemandAreNotHeld(t *testing.T) {
 
 	p.subscribes(vhd, "r/none.example", "r/gone.example")
 	p.says(vhd, "?r/none[r/none.example]", "-r/gone.example")
-	p.gets("that there is none is an answer too, and not put off as a removal is", "vhds ?r/none[r/none.example] -r/gone.example")
+	p.gets("that there is none is an answer too, and not put off as a removal is",
+		"vhds ?r/none[r/none.example] ?r/unresolved#1[r/gone.example] -r/gone.example -r/none.example")
 	p.acks(vhd, cds)
 	p.gets("the routes at last", "rds r=1")
 	p.acks(rds)
@@ -67,7 +68,14 @@ func TestHostsOfASotWOrigin(t *testing.T) {
 	for _, typeURL := range []string{vhd, relay.LbEndpointType} {
 		p := r.client(true)
 		p.subscribes(typeURL, "r/a", "r/b")
-		p.gets("refused", metrics.ShortName(typeURL)+" !r/a:Unimplemented !r/b:Unimplemented")
+		told := "!r/a:Unimplemented !r/b:Unimplemented"
+		if typeURL == vhd {
+			told = "?r/refused#1[r/a,r/b] " + told // Envoy reads no resource_errors, and lets a request wait
+		}
+		p.gets("refused", metrics.ShortName(typeURL)+" "+told)
+		if n := p.notes; len(n) != 1 || n[0].dialect == nil || n[0].typeURL != typeURL {
+			t.Errorf("%s: noted to be logged: %+v", typeURL, n)
+		}
 		if n := p.of(typeURL).Refused; n != 2 {
 			t.Errorf("%s: %d refusals are counted, want 2", typeURL, n)
 		}

@@ -96,7 +96,8 @@
 //
 // A name that is refused is told so with the next response of its type; where a list is sent whole, that is all of it, at once, since an error
 // alone would delete the rest (TestRefusalIsToldAtOnce, testdata/origins_refused.txt). An empty list is not sent for it (TestRefusedNames).
-// What is left meanwhile is not told of (TestRefusalsOfNamesThatLeft).
+// What is left meanwhile is not told of (TestRefusalsOfNamesThatLeft). A virtual host that is refused is also told as one that does not
+// resolve: Envoy reads no errors, and lets the request wait (ALIAS-7, TestHostsOfASotWOrigin).
 //
 // # Many small changes
 //
@@ -176,6 +177,10 @@
 //     held back until the origin speaks of it, or for 15 s where a list waits for it. An answer confirms a set once the pause of RELAY-6
 //     after it has passed, and a name it speaks of at once. A name that a SotW client adds to its first list is served: it did not hold it.
 //     relay/testdata/restored*.txt, and TestConvergence in relay, which found rollbacks in the words of the rule.
+//   - ALIAS-5: a payload-less virtual host without aliases is told as any absence is, since Envoy refuses a
+//     response with it. It asks again, and is answered in the form of ALIAS-10.
+//   - RELAY-25: a body by an alias that was received later than the set's, and is gone, is not replaced by
+//     the set's as long as that lists the alias: the set is behind (relay/testdata/hosts_older.txt).
 //   - STREAM-8: a client's half-close ends the stream, since it cannot acknowledge any more.
 //   - A request more than twice as long as limits.request_bytes is refused in grpc's words, which do not name the key.
 //

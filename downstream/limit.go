@@ -41,7 +41,7 @@ func limitText(key string, n int, words string) string {
 	return fmt.Sprintf("limits.%s %d is reached: %s", key, n, words)
 }
 
-// limitLog writes one line for each limit and minute, and how many it left out.
+// limitLog writes one line for each limit and minute, and how many it left out. So it does of refusals for the origin's dialect.
 type limitLog struct {
 	log  *zap.Logger // set once
 	rate sampler
@@ -59,6 +59,17 @@ func (l *limitLog) note(now time.Time, key, text string, st *stream) {
 	}
 	l.log.Warn("a limit refuses what clients ask for", zap.String("limit", key), zap.String("client", st.session.client()),
 		zap.String("peer", st.address()), zap.Uint64("stream", st.id), zap.String("message", clip(text, maxNackText)),
+		zap.Int("not_logged", more))
+}
+
+// dialect logs that clients ask for a type that the origin's dialect has no resources of (ALIAS-7).
+func (l *limitLog) dialect(now time.Time, typeURL, text string, st *stream) {
+	more, write := l.rate.admit("dialect", now)
+	if !write {
+		return
+	}
+	l.log.Warn("clients ask for what the origin's dialect does not have", zap.String("type_url", typeURL),
+		zap.String("client", st.session.client()), zap.Uint64("stream", st.id), zap.String("message", text),
 		zap.Int("not_logged", more))
 }
 

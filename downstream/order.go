@@ -212,6 +212,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 	}
 	x, r, parts := sent{at: now, real: a != nil}, newResponse(st, !s.delta && st.wildcard), []part{{}}
 	d := draft{prefix: s.prefix, refusals: s.takeRefusalsLocked(st)}
+	d.hosts = s.refusedHosts(st, d.refusals)
 	if a != nil {
 		if late(st.typeURL) {
 			s.routedAt = now
@@ -241,7 +242,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 	for i := range parts {
 		if i > 0 {
 			r = newResponse(st, true)
-			d.refusals = nil
+			d.refusals, d.hosts = nil, nil
 			x.several = append(x.several, s.lastNonce)
 		}
 		s.lastNonce++ // unique in the stream (NONCE-1)

@@ -119,6 +119,9 @@ func (s *session) refuseAboutLocked(st *streamType, name, about string, key uint
 			s.notes = append(s.notes, note{limit: why})
 		}
 	}
+	if n := len(s.notes); why == noDelta && (n == 0 || s.notes[n-1].dialect == nil) {
+		s.notes = append(s.notes, note{typeURL: st.typeURL, dialect: why})
+	}
 	if name != relay.Wildcard {
 		r := refusal{strings.Clone(shown(name)), about, key, why}
 		st.refusals = append(st.refusals, r)
@@ -166,6 +169,20 @@ func (s *session) takeRefusalsLocked(st *streamType) []refusal {
 		st.sub.Remind()
 	}
 	return now
+}
+
+// refusedHosts are fields of a delta response that say of virtual hosts which are refused that there are none (ALIAS-7).
+func (s *session) refusedHosts(st *streamType, refusals []refusal) []byte {
+	if !s.delta || !relay.IsVirtualHost(st.typeURL) {
+		return nil
+	}
+	var names []string
+	for i := range refusals {
+		if refusals[i].about == "" { // who names parameters knows no aliases
+			names = append(names, refusals[i].name)
+		}
+	}
+	return relay.Refusals(names)
 }
 
 func (st *streamType) takeRefusals() []refusal {

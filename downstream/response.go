@@ -122,6 +122,7 @@ type draft struct {
 	version, prefix string // prefix: of the nonce
 	gone            []relay.Gone
 	refusals        []refusal
+	hosts           []byte // fields: what is said besides of refusals that are virtual hosts
 	errors          []*relay.NameError
 }
 
@@ -149,7 +150,7 @@ func (r *response) encode(f *fixed, d *draft, p *part) {
 func (d *draft) append(b []byte, n *fieldNumbers, nonce uint64) []byte {
 	var room [20]byte
 	digits := strconv.AppendUint(room[:0], nonce, 10)
-	size := len(d.version) + len(d.prefix) + len(digits) + 8
+	size := len(d.version) + len(d.prefix) + len(digits) + len(d.hosts) + 8
 	for i := range d.gone {
 		size += d.gone[i].Size()
 	}
@@ -171,6 +172,7 @@ func (d *draft) append(b []byte, n *fieldNumbers, nonce uint64) []byte {
 	for i := range d.refusals {
 		b = d.refusals[i].append(b, n.errors)
 	}
+	b = append(b, d.hosts...)
 	for _, e := range d.errors {
 		b = e.Append(b, n.errors)
 	}

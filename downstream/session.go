@@ -117,6 +117,7 @@ type note struct {
 	typeURL string
 	nack    Nack    // zero: the node changed
 	limit   *reason // of a refusal, for a limit
+	dialect *reason // of a refusal, for the origin's dialect
 }
 
 func newSession(cfg *settings, delta bool, now time.Time, mailbox *relay.Subscriber) *session {

@@ -222,6 +222,8 @@ func (st *stream) accept(now time.Time, in *request) error {
 		case n.limit != nil:
 			st.short = st.short || n.limit.limit == "memory"
 			st.server.limits.note(now, n.limit.limit, n.limit.text, st)
+		case n.dialect != nil:
+			st.server.limits.dialect(now, n.typeURL, n.dialect.text, st)
 		case n.nack.At.IsZero():
 			st.server.cfg.Log.Info("a client names another node than at first, which is ignored",
 				zap.Uint64("stream", st.id), zap.String("client", st.session.client()))

@@ -113,6 +113,20 @@
 // with words of its own (testdata/aliases_unresolved.txt). A client of state of the world that names an alias gets the resource under its
 // own name, which is all that its protocol has (ALIAS-9, testdata/aliases_sotw.txt).
 //
+// What an alias stands for no more goes at once, although a set may have it that is not told yet: an origin
+// that knows hosts by name alone never answers for their namespace (testdata/hosts_unanswered.txt). A client
+// does not go back to the older body of a set that still lists the alias (testdata/hosts_older.txt,
+// hosts_overlap.txt).
+//
+// # Virtual hosts on demand
+//
+// An HTTP request waits in Envoy for the answer, without a timer. Envoy takes two answers: a resource that
+// has the name or lists it as an alias, with a payload or, if there is no such host, without one. So a host
+// that is known absent, or that a connected origin has been silent about for on_demand_wait, is answered by
+// a payload-less resource of a name that no host has, and the removal of the name (ALIAS-10; hosts.go,
+// testdata/hosts_silent.txt). Silence is forgotten with the upstream stream, and takes nothing away that
+// the client holds.
+//
 // # Beside the lane's stream
 //
 // A lane may have another stream that the table is not told of: to a better server of the origin, which becomes the lane's with its first

@@ -27,7 +27,8 @@ type Config struct {
 	Gather time.Duration
 	// ColdWait bounds settling for clients that hold nothing (RELAY-6). Default 10 s.
 	ColdWait time.Duration
-	// OnDemandWait is how long a client waits for a virtual host that a connected origin is silent about (ALIAS-10). Default 5 s.
+	// OnDemandWait is how long a client waits for a virtual host that a connected origin is silent
+	// about (ALIAS-10). Default 5 s.
 	OnDemandWait time.Duration
 	// Linger is how long an upstream subscription outlives its last client (RELAY-3). Default 60 s; negative: not at all.
 	Linger time.Duration

@@ -40,7 +40,8 @@ func tableConfig(cfg *config.Config) relay.Config {
 	t := relay.Config{
 		Name: cfg.Name, Settle: orNone(cfg.Timing.Settle),
 		FirmSettle: orNone(cfg.Timing.FirmSettle), Gather: cfg.Timing.Gather, ColdWait: orNone(cfg.Timing.ColdWait),
-		Linger: cfg.Cache.Linger, MaxGroups: cfg.Limits.Groups, MaxViews: cfg.Limits.Views,
+		OnDemandWait: orNone(cfg.Timing.OnDemandWait),
+		Linger:       cfg.Cache.Linger, MaxGroups: cfg.Limits.Groups, MaxViews: cfg.Limits.Views,
 		MaxParameterSets: cfg.Limits.ParameterSetsPerGroup,
 	}
 	if t.Linger == 0 {

@@ -143,6 +143,9 @@ type Timing struct {
 	// ColdWait is how long a client waits for an origin that does not answer
 	// (RELAY-8). Default: 10s.
 	ColdWait time.Duration `yaml:"cold_wait"`
+	// OnDemandWait is how long a client waits for a virtual host that a connected
+	// origin is silent about (ALIAS-10). Default: 5s.
+	OnDemandWait time.Duration `yaml:"on_demand_wait"`
 	// OrderHold is how long a response waits for the ACK of the last one of its
 	// type (NONCE-10), and of another type's (ORD-5). Default: 500ms.
 	OrderHold time.Duration `yaml:"order_hold"`
@@ -207,6 +210,7 @@ func (t *Timing) setDefaults() {
 		FirmSettle:    2500 * time.Millisecond,
 		Gather:        20 * time.Millisecond,
 		ColdWait:      10 * time.Second,
+		OnDemandWait:  5 * time.Second,
 		OrderHold:     500 * time.Millisecond,
 		SendStall:     10 * time.Minute,
 		FirstRequest:  30 * time.Second,

@@ -96,6 +96,7 @@ var reloads = map[string]Reload{
 	"timing.firm_settle":    ReloadLive,
 	"timing.gather":         ReloadLive,
 	"timing.cold_wait":      ReloadLive,
+	"timing.on_demand_wait": ReloadLive,
 	"timing.order_hold":     ReloadLive,
 	"timing.coalesce":       ReloadLive,
 	"timing.send_stall":     ReloadLive,

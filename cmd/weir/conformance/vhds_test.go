@@ -160,7 +160,7 @@ func (d *demand) resumed() {
 	gone := map[string]string{"rc/long.gone": "1", unresolved.Name: ""}
 	d.a.again(gone, "rc", "rc/a.example", "rc/none.example")
 	r := d.a.hosts.Expect(vhds, "the first client comes back with what it has of either")
-	hasExactly(d.t, r, "and is told what there is none for, and what is no more", []string{unresolved.Name}, []string{"rc/long.gone"})
+	hasExactly(d.t, r, "and is told what there is none for, and what is no more", []string{unresolved.Name}, []string{"rc/long.gone", "rc/none.example"})
 	d.quiet(d.a)
 }
 
