@@ -44,7 +44,9 @@
 // Backoff belongs to the server as long as it answers nobody (ERR-2): one stream is tried, after a backoff of at most 5 s, and when it is
 // answered, or has been open for a second, the others follow (TestFleetBackAfterALongOutage, TestRefusedStreamsAreOneBackoff). Whoever was
 // refused gives way, as it may be that group alone; a server that refuses every stream, but takes connections, is tried by up to 20
-// groups at a time (TestOneGroupIsServed). A lane whose stream fails while others are answered has a backoff of its own.
+// groups at a time (TestOneGroupIsServed). A group whose streams are answered and end soon after, again and again, gives way too: an origin
+// that crashes may never come to the others else (TestCrashingOriginServesAll). A lane whose stream fails while others are answered has a
+// backoff of its own, and the log does not call that an outage (TestOneGroupIsRefused).
 //
 // # Audits
 //

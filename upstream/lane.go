@@ -23,6 +23,7 @@ type lane struct {
 	opened     bool    // some stream was opened before
 	reopens    int     // in a row, on purpose
 	failures   int     // streams in a row that the server ended without a response
+	brief      int     // streams in a row that were answered, and ended by the origin within steadyStream
 	saidSilent bool    // and not answered since
 	next       *stream // to be gone over to; nil: a new one is opened
 
@@ -80,7 +81,7 @@ func (l *lane) acquire(ctx context.Context) *slot {
 	l.mu.Lock()
 	was := l.server
 	l.mu.Unlock()
-	q := &place{group: l.table.Group(), was: was, failures: l.failures, uncached: l.uncached()}
+	q := &place{group: l.table.Group(), was: was, failures: l.failures, brief: l.brief > 1, uncached: l.uncached()}
 	pool.join(q)
 	for {
 		select {
@@ -208,6 +209,9 @@ func (l *lane) turn(open bool, to *server, now time.Time) {
 	l.mu.Unlock()
 }
 
+// steadyStream is how long a stream must last for its end not to be one of a row.
+const steadyStream = 30 * time.Second
+
 // maxReopens is how many streams in a row may be closed on purpose before there is a pause between them: a table that never
 // comes to rest must not become a loop at the origin's expense.
 const maxReopens = 5
@@ -251,6 +255,9 @@ func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Dura
 	quiet := s.responses == 0 && !s.owed && lived > l.origin.cfg.Backoff.Max
 	if (s.responses > 0 || quiet) && !why.broken {
 		l.waits.reset()
+		if l.brief++; lived > steadyStream {
+			l.brief = 0
+		}
 		l.origin.pool.release(s.slot, noMiss)
 		return pause(l.origin.cfg.Pause)
 	}

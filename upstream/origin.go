@@ -158,6 +158,13 @@ func (h *health) failed(now time.Time, err error) int {
 	return h.failures
 }
 
+// refused notes the failure of one lane while the origin answers others.
+func (h *health) refused(now time.Time, err error) {
+	h.mu.Lock()
+	h.err, h.errAt = err.Error(), now
+	h.mu.Unlock()
+}
+
 // everHeard reports whether the origin has ever responded.
 func (h *health) everHeard() bool {
 	h.mu.Lock()

@@ -44,7 +44,8 @@ type pool struct {
 
 	mu      sync.Mutex    // guards what follows and the servers; held for list work only
 	changed chan struct{} // closed when a server that was lost answers, or may be tried by another
-	queue   []*place      // of the lanes that wait for leave to open a stream, in no order
+	queue   []*place      // of the lanes that wait for leave to open a stream, in the order they came
+	last    *relay.Group  // that was given leave, unless there was a miss since
 	timer   *time.Timer   // looks at the queue again; nil: it was never needed
 	starts  []time.Time   // when the last streams were given leave; a ring of NewGroupsPerSecond
 	oldest  int           // in the ring, once it is full
@@ -152,8 +153,14 @@ func (p *pool) failed(s *server, err error, fields ...zap.Field) {
 	now := time.Now()
 	err = p.hinted(err)
 	p.mu.Lock()
-	elsewhere := s.answering == 0 && p.answersLocked(p.servers)
+	others := s.answering > 0
+	elsewhere := !others && p.answersLocked(p.servers)
 	p.mu.Unlock()
+	if others {
+		p.health.refused(now, err)
+		p.news.warn(now, "stream", "the origin ends the stream of a group, and answers others", append(fields, zap.Error(err))...)
+		return
+	}
 	if elsewhere {
 		p.news.warn(now, "server", "a server of the origin gives no answer, and another one does",
 			append(fields, zap.String("server", s.address), zap.Error(err))...)

@@ -25,6 +25,7 @@ type place struct {
 	to       *server // the only server to go to; nil: chooseLocked says
 	was      *server // where the lane's last stream went; nil: there was none
 	failures int     // of the lane in a row
+	brief    bool    // the lane's last streams were answered and ended soon after
 	granted  chan *slot
 	missed   chan struct{} // one slot: no server may be tried now
 
@@ -62,7 +63,7 @@ func (p *pool) join(q *place) {
 	defer p.mu.Unlock()
 	p.queue = append(p.queue, q)
 	p.grantLocked(now)
-	p.warnLocked(now)
+	p.warnLocked(now, q)
 }
 
 // look takes up that the group has come to want what no server has answered yet, or no longer does.
@@ -111,6 +112,7 @@ func (p *pool) grantLocked(now time.Time) {
 			var s *server
 			if q, s, again = p.nextLocked(now); q != nil {
 				p.queue = slices.DeleteFunc(p.queue, func(x *place) bool { return x == q })
+				p.last = q.group
 				q.granted <- p.slotLocked(now, s)
 				continue
 			}
@@ -160,7 +162,7 @@ func (p *pool) nextLocked(now time.Time) (best *place, to *server, again time.Ti
 		case s == nil:
 			again = sooner(again, at)
 		case admits[s.at]:
-			if best == nil || q.before(best, s.window > 0) {
+			if best == nil || p.beforeLocked(q, best, s.window > 0) {
 				best, to = q, s
 			}
 		}
@@ -195,14 +197,21 @@ func (p *pool) admitsLocked(s *server, now time.Time) bool {
 	return !s.until.After(now) && (most == 0 || s.unanswered < most) && (s.dialling == nil || s.freeLocked() != nil)
 }
 
-// before reports whether q comes before o. Where a server is being tried, whoever failed there gives way: it may be the group that is
-// refused, and not all of them.
-func (q *place) before(o *place, tried bool) bool {
-	if tried && q.failures != o.failures {
+// beforeLocked reports whether q comes before o. Where a server is being tried, whoever failed there gives way: it may be the group that is
+// refused, and not all of them. So does whoever is ended again and again, as there may be groups that have never come to be answered in
+// between. The streams of a group follow one another.
+func (p *pool) beforeLocked(q, o *place, tried bool) bool {
+	switch {
+	case tried && q.failures != o.failures:
 		return q.failures < o.failures
-	}
-	if seen := q.group.Seen(); seen != o.group.Seen() {
-		return seen
+	case q.brief != o.brief:
+		return o.brief
+	case q.group == o.group:
+		return false
+	case q.group == p.last || o.group == p.last:
+		return q.group == p.last
+	case q.group.Seen() != o.group.Seen():
+		return q.group.Seen()
 	}
 	return q.group.Clients() > o.group.Clients()
 }
@@ -275,12 +284,13 @@ func (p *pool) settleLocked(sl *slot) {
 // missedLocked notes a failed attempt at a server, which began at since.
 func (p *pool) missedLocked(s *server, since time.Time, m miss) {
 	s.missedLocked(since, m)
-	p.warnLocked(time.Now())
+	p.last = nil // whoever failed is not to come first for that
+	p.warnLocked(time.Now(), p.queue...)
 }
 
-// warnLocked tells those in the queue that have no server to be tried now, for what that means to the table (RELAY-4).
-func (p *pool) warnLocked(now time.Time) {
-	for _, q := range p.queue {
+// warnLocked tells those that have no server to be tried now, for what that means to the table (RELAY-4).
+func (p *pool) warnLocked(now time.Time, queue ...*place) {
+	for _, q := range queue {
 		if q.warned {
 			continue
 		}

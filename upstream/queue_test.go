@@ -143,10 +143,12 @@ func keyOf(t *testing.T, w *world, s *relaytest.Stream) string {
 // answerBy answers or ends each open stream that was asked something, every 50 ms for a time.
 func (w *world) answerBy(d time.Duration, answer func(s *relaytest.Stream)) {
 	seen := map[*relaytest.Stream]bool{}
-	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond) // what is wanted is gathered before it is asked
 		for _, s := range w.origin.Open() {
 			if len(s.Requests()) > 0 && !seen[s] {
 				seen[s] = true
+				synctest.Wait() // for all that it asks
 				answer(s)
 			}
 		}
@@ -270,6 +272,78 @@ func TestStartingServerWithARateLimit(t *testing.T) {
 		w.wantLines(0, "tried apart", "nor does the log say so")
 		if n := limit.refused(); n > 0 {
 			t.Errorf("%d streams ran into the limit, want none", n)
+		}
+	})
+}
+
+// TestCrashingOriginServesAll: an origin that dies before it has answered all groups, again and again, does not have the same groups come
+// first each time.
+func TestCrashingOriginServesAll(t *testing.T) {
+	in(t, options{origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
+		w.origin.Put(cds, clusterOf("c", "1", time.Second))
+		w.fleet(400)
+		for range 12 {
+			time.Sleep(1500 * time.Millisecond)
+			w.down()
+			w.back()
+		}
+		served := map[string]bool{}
+		for _, s := range w.origin.Streams() {
+			if s.Asked(cds).ACKs > 0 {
+				served[s.Requests()[0].Node().GetCluster()] = true
+			}
+		}
+		if len(served) != 400 {
+			t.Errorf("%d of 400 groups were ever answered", len(served))
+		}
+	})
+}
+
+// TestGroupsComeWhole: the streams of one group follow one another.
+func TestGroupsComeWhole(t *testing.T) {
+	slow := func(c *Config) { c.NewGroupsPerSecond = 2 }
+	in(t, options{config: slow, closed: true, origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
+		w.origin.Put(cds, clusterOf("c", "1", time.Second))
+		groups := w.fleet(5)
+		for _, g := range groups {
+			wantOf(g, cds, "c") // beside the wildcard, on the side lane
+		}
+		time.Sleep(time.Minute)
+		w.back()
+		w.origin.Await(15*time.Second, func() bool { return len(w.origin.Open()) == 10 }, "all are open")
+		synctest.Wait()
+		var keys []string
+		for _, s := range w.origin.Streams() {
+			keys = append(keys, keyOf(t, w, s))
+		}
+		if got := len(slices.Compact(slices.Clone(keys))); got != 5 {
+			t.Errorf("the order is %q, want the two streams of each group side by side", keys)
+		}
+	})
+}
+
+// TestOneGroupIsRefused: that an origin ends the stream of one group, and answers others, is not said to be an outage.
+func TestOneGroupIsRefused(t *testing.T) {
+	in(t, options{}, func(w *world) {
+		w.fleet(3)
+		w.answerBy(10*time.Minute, func(s *relaytest.Stream) {
+			if s.Requests()[0].Node().GetCluster() == "cluster1" {
+				s.End(status.Error(codes.Unavailable, "no such shard"))
+			} else {
+				s.Respond(cds, "1", clusterOf("c", "1", time.Second))
+			}
+		})
+		if n := len(w.lines("gives no answer")); n > 1 {
+			t.Errorf("%d lines say that the origin gives no answer", n)
+		}
+		if n := len(w.lines("the origin ends the stream of a group")); n < 5 || n > 12 {
+			t.Errorf("%d lines in ten minutes say what happens, want about one a minute", n)
+		}
+		if n := len(w.origin.Streams()); n < 100 || n > 200 {
+			t.Errorf("%d streams in ten minutes, want one in five seconds", n)
+		}
+		if st := w.status(); !st.Connected {
+			t.Error("the origin answers, and counts as disconnected")
 		}
 	})
 }
