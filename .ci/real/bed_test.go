@@ -18,6 +18,8 @@ import (
 type row struct {
 	program program
 	origin  origin
+	weir    map[string]any // settings that the client needs, by dotted path; nil: the defaults will do
+	without []string       // scenarios that cannot be lived through so; compatibility.md says why
 }
 
 func (r row) String() string { return r.program.Name() + "+" + r.origin.name }
@@ -83,7 +85,11 @@ func (b *bed) startWeir() {
 
 func (b *bed) newWeir(disk string) *weirtest.Process {
 	b.Helper()
-	return weirtest.Start(b.T, weirConfig(b.plane, disk))
+	c := weirConfig(b.plane, disk)
+	for path, value := range b.row.weir {
+		c.Set(path, value)
+	}
+	return weirtest.Start(b.T, c)
 }
 
 // weirConfig is a file as the README has it, with a snapshot on disk.

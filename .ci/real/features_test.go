@@ -227,7 +227,7 @@ func TestEnvoyFeatures(t *testing.T) {
 // live is the life of an Envoy with the feature.
 func (f feature) live(t *testing.T, e envoy, o origin) {
 	t.Parallel()
-	b := &bed{T: t, row: row{e, o}, backends: []*backend{startBackend(t, "backend-0"), startBackend(t, "backend-1")}, tally: newTally()}
+	b := &bed{T: t, row: row{program: e, origin: o}, backends: []*backend{startBackend(t, "backend-0"), startBackend(t, "backend-1")}, tally: newTally()}
 	b.authority = weirtest.NewAuthority(t, "real")
 	b.authority.Issue(certificateOf(0), 2)
 	b.authority.Issue(certificateOf(1), 3)

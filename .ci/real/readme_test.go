@@ -72,7 +72,7 @@ func TestSidecar(t *testing.T) {
 }
 
 // mounted is a bed without weir.
-func mounted(t *testing.T, p program) *bed { return newBed(t, row{p, snapshotDelta}) }
+func mounted(t *testing.T, p program) *bed { return newBed(t, row{program: p, origin: snapshotDelta}) }
 
 // before is the file with the bed's control plane in it, and with an address of its own.
 func (b *bed) before(c weirtest.Config, listen string) weirtest.Config {

@@ -1,6 +1,7 @@
 package real
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/weir-xds/weir/relay/relaytest"
@@ -9,16 +10,19 @@ import (
 // rows are the client programs, each before a control plane.
 func rows() []row {
 	newest, oldest := pinned("ENVOY_NEWEST"), pinned("ENVOY_OLDEST")
+	// Streams of one client have no order between them: gather is what gives them one, and no
+	// removal can be told after a route on another stream.
+	gather, unordered := map[string]any{"timing.gather": "1s"}, []string{"swap", "origin-changed"}
 	return []row{
-		{envoy{newest, relaytest.Delta, true}, snapshotDelta},
-		{envoy{newest, relaytest.SotW, true}, snapshotSotW},
-		{envoy{newest, relaytest.Delta, false}, snapshotSotW},
-		{envoy{newest, relaytest.SotW, false}, linearDelta},
-		{envoy{oldest, relaytest.Delta, true}, linearSotW},
-		{envoy{oldest, relaytest.SotW, true}, linearDelta},
-		{grpcGo, snapshotDelta},
-		{grpcGo, snapshotSotW},
-		{grpcGo, linearDelta},
+		{program: envoy{newest, relaytest.Delta, true}, origin: snapshotDelta},
+		{program: envoy{newest, relaytest.SotW, true}, origin: snapshotSotW},
+		{program: envoy{newest, relaytest.Delta, false}, origin: snapshotSotW, weir: gather, without: unordered},
+		{program: envoy{newest, relaytest.SotW, false}, origin: linearDelta, weir: gather, without: unordered},
+		{program: envoy{oldest, relaytest.Delta, true}, origin: linearSotW},
+		{program: envoy{oldest, relaytest.SotW, true}, origin: linearDelta},
+		{program: grpcGo, origin: snapshotDelta},
+		{program: grpcGo, origin: snapshotSotW},
+		{program: grpcGo, origin: linearDelta},
 	}
 }
 
@@ -28,7 +32,9 @@ func TestScenarios(t *testing.T) {
 		t.Run(r.String(), func(t *testing.T) {
 			t.Parallel()
 			for _, s := range scenarios {
-				t.Run(s.name, func(t *testing.T) { s.run(t, r) })
+				if !slices.Contains(r.without, s.name) {
+					t.Run(s.name, func(t *testing.T) { s.run(t, r) })
+				}
 			}
 		})
 	}
