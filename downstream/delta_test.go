@@ -367,8 +367,11 @@ func TestRefusedNames(t *testing.T) {
 			"eds !" + urnOf(cds, "y") + ":InvalidArgument !xdstp::InvalidArgument !xdstp://a/b:InvalidArgument !" +
 				urnOf(eds, "y#entry=z") + ":InvalidArgument !" + urnOf(eds, "%") + ":InvalidArgument",
 		}},
-		{"xdstp, SotW, full state: an empty response would delete (SOTW-9)", false, func(p *clientEnd) {
+		{"xdstp, SotW, full state, of a client that holds nothing", false, func(p *clientEnd) {
 			p.asks(cds, urnOf(cds, "y"), "xdstp:")
+		}, []string{"cds !" + urnOf(cds, "y") + ":FailedPrecondition !xdstp::InvalidArgument"}},
+		{"xdstp, SotW, full state: an empty response would delete (SOTW-9)", false, func(p *clientEnd) {
+			p.sends(&discoveryv3.DiscoveryRequest{TypeUrl: cds, VersionInfo: "x", ResourceNames: []string{urnOf(cds, "y"), "xdstp:"}})
 		}, nil},
 		{"locators, delta (DYN-18)", true, func(p *clientEnd) {
 			p.sends(&discoveryv3.DeltaDiscoveryRequest{

@@ -95,7 +95,8 @@
 // waits. A stream that asks for no Listeners and routes holds nothing.
 //
 // A name that is refused is told so with the next response of its type; where a list is sent whole, that is all of it, at once, since an error
-// alone would delete the rest (TestRefusalIsToldAtOnce, testdata/origins_refused.txt). An empty list is not sent for it (TestRefusedNames).
+// alone would delete the rest (TestRefusalIsToldAtOnce, testdata/origins_refused.txt). An empty list is sent for it
+// to who holds nothing, and else not (TestRefusedNames, testdata/sotw_refused.txt).
 // What is left meanwhile is not told of (TestRefusalsOfNamesThatLeft). A virtual host that is refused is also told as one that does not
 // resolve: Envoy reads no errors, and lets the request wait (ALIAS-7, TestHostsOfASotWOrigin).
 //

@@ -217,7 +217,7 @@ func (m *united) takeWhole(now time.Time, k Keep) *Answer {
 		version = listVersion(all)
 	}
 	switch {
-	case !complete, all.lists() == 0 && (!gone || m.stars == 0 && !holds && len(all.Errors) == 0):
+	case !complete, all.lists() == 0 && (!gone || m.stars == 0 && !holds && len(all.Errors) == 0 && m.due == nil):
 		all.Body, all.Located, m.due = nil, nil, nil
 		if !complete || holds || len(all.Errors) > 0 { // to be told with the rest (SOTW-9)
 			m.due = all

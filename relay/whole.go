@@ -124,24 +124,25 @@ func (s *Sub) resolvedLocked() bool {
 }
 
 // wholeByNameLocked lists every name there is. An empty list means "delete all" and is sent only if all is known to be gone, and
-// something was there or there is something to say of it (SOTW-9); of one of several lists, whoever puts them together decides.
+// something was there or there is something to say of it (SOTW-9). What the client was not sent and is in error counts as gone, unless the
+// client may hold it from before the stream. Of one of several lists, whoever puts them together decides.
 func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	if changed = changed || s.late; !changed {
 		return nil
 	}
-	gone := true
+	gone := !s.holds || s.told || s.records.len() > 0 // without any, it may hold names that are refused
 	a.Body = &Body{Variants: make([]*Variant, 0, s.records.len())}
 	for r := range s.records.all() {
 		if v := s.bodyLocked(r); v != nil && !s.unresolvedLocked(r, v) {
 			a.Variants = append(a.Variants, v)
 		}
-		gone = gone && r.entry.goneLocked()
+		gone = gone && s.endedLocked(r)
 	}
 	if len(s.alias.of) > 0 {
 		a.Variants = s.onceEachLocked(a.Variants, map[string]bool{})
 	}
 	a.Body, a.gone = s.withKeptLocked(a.Body), gone
-	if !s.united && len(a.Variants) == 0 && (!gone || !s.told && !s.holds && len(a.Errors) == 0) {
+	if !s.united && len(a.Variants) == 0 && (!gone || !s.told && !s.holds && len(a.Errors) == 0 && !s.insisted) {
 		s.late = s.told || s.holds || len(a.Errors) > 0
 		for _, f := range a.Errors { // to be told with the rest
 			r := s.recordLocked(f.Name)
@@ -161,6 +162,18 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	a.Version = s.keptSumLocked(s.sumLocked()).version()
 	s.whole = ""
 	return a
+}
+
+// endedLocked reports whether a list without the name takes away only what is gone. What is in error may still be held by a client that
+// comes back. Who is sent no list without resources but for an absence, as Envoy refuses one of secrets, waits as for an origin's silence.
+func (s *Sub) endedLocked(r *record) bool {
+	switch fault := r.entry.fault; {
+	case fault == nil || s.shard.group.origin.ends(fault):
+		return r.entry.goneLocked()
+	case s.holds:
+		return false
+	}
+	return r.fault() != nil && !IsSecret(s.typeURL) || r.entry.goneLocked()
 }
 
 // mixedLocked puts the view and the names into one list, a name in both once (RELAY-25). It is the view's shared body, unless a name

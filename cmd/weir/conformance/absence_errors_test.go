@@ -3,7 +3,9 @@ package conformance
 import (
 	"slices"
 	"testing"
+	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
@@ -76,6 +78,23 @@ var errorCases = []testCase{
 		for _, c := range clients {
 			c.AwaitNames(lds, "the error of what is held takes nothing away", "a", "b", "c")
 			c.Await(0, func(s *relaytest.State) bool { return s.Error(lds, "c") == nil }, "the resource ends its error")
+			c.CheckClean()
+		}
+	}},
+	{"ABS-9 SOTW-9", "who asks for nothing but what is refused is told so at once, unless that would delete what it holds", func(t *testing.T) {
+		w := start(t, setup{scripted: true})
+		cold, nowhere, back := w.client(relaytest.SotW), w.client(relaytest.SotW), w.client(relaytest.SotW)
+		cold.Subscribe(lds, "a")
+		back.Send(&discoveryv3.DiscoveryRequest{TypeUrl: lds, ResourceNames: []string{"a"}, VersionInfo: "x"})
+		up := w.origin.ExpectStream("weir asks")
+		up.ExpectNames(lds, "for the name", "a")
+		faults(up, lds, "n1", codes.PermissionDenied, []string{"a"})
+		cold.Await(2*time.Second, inError(lds, codes.PermissionDenied, "a"), "the origin's refusal arrives")
+		unknown := "xdstp://nowhere/envoy.config.listener.v3.Listener/a"
+		nowhere.Subscribe(lds, unknown)
+		nowhere.Await(2*time.Second, inError(lds, codes.FailedPrecondition, unknown), "and weir's own")
+		back.WantIdle(quiet)
+		for _, c := range []*relaytest.Client{cold, nowhere, back} {
 			c.CheckClean()
 		}
 	}},
