@@ -203,8 +203,8 @@
 // Where equal content may be other bytes (VER-6), a listener without a name still counts as received. A bare resource of a SotW answer does not say
 // do_not_cache: a relay behind this one that speaks SotW to it keeps the body as any other. A list that is sent
 // whole does not tell the error of what it lists, since it would have to leave that out (ABS-9,
-// ABS-11), nor NOT_FOUND of a member that was removed without a word (ABS-10). A SotW client that comes back with `*` is sent a list
-// without what is in error for the moment and not held here. Nor
+// ABS-11), nor NOT_FOUND of a member that was removed without a word (ABS-10). A SotW client that comes back with `*` waits for what is in
+// error for the moment and not held here, and after 15 s is sent a list without it (testdata/faults_return.txt). Nor
 // does it say NOT_FOUND of what has expired. Both kinds of clients, those who are told TTLs and others, on one wildcard cost two views of
 // it. An alias that only a member of `*` lists is still asked by name: who names one gets what the origin
 // answers. A delta client that gives up a resource of which it was sent another form than the present one may be told that it is gone when

@@ -1,6 +1,9 @@
 package relay
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // faults are what the origin says of names of the set instead of the resources: of members, and of what it could not produce
 // (ABS-9, ABS-12). Clients of `*` share them and cost a position in their order. Guarded by the shard's lock.
@@ -11,6 +14,8 @@ type faults struct {
 	seq   uint64 // of the last statement or roll
 	// rolled is seq when the stream of the present statements was first answered: all of them are after it.
 	rolled uint64
+	// lackFrom and lackUntil are from and until when the set lacks what may be there (lackLocked); zero: it lacks nothing.
+	lackFrom, lackUntil time.Time
 }
 
 // fault is the error that stands for a name, until the resource itself or another error arrives (ABS-7).
@@ -19,7 +24,8 @@ type fault struct {
 	seq uint64 // 0: it stands no more
 	was uint64 // its seq on the stream before, if it was stated there too and is not to be told again
 	rev uint64
-	gen uint32 // of the stream it was stated on last
+	gen uint32    // of the stream it was stated on last
+	at  time.Time // since when the name is in error
 }
 
 type statement struct {
@@ -37,14 +43,14 @@ const (
 )
 
 // state takes up an error and reports whether it has to be told.
-func (t *faults) state(err *NameError, gen uint32, rev uint64) bool {
+func (t *faults) state(now time.Time, err *NameError, gen uint32, rev uint64) bool {
 	f := t.byName[err.Name]
 	switch {
 	case f == nil:
 		if t.byName == nil {
 			t.byName = map[string]*fault{}
 		}
-		f = &fault{err: err}
+		f = &fault{err: err, at: now}
 		t.byName[err.Name] = f
 	case f.err.same(err) && f.gen == gen:
 		return false
@@ -82,9 +88,9 @@ func (t *faults) keeps(name string, gen uint32) bool {
 
 // stays has the error of a name stand on the stream of generation gen too, as if it were stated again: its body came, and waits because
 // the origin is frozen. It reports whether it has to be told, to those who have not heard it.
-func (t *faults) stays(name string, gen uint32, rev uint64) bool {
+func (t *faults) stays(now time.Time, name string, gen uint32, rev uint64) bool {
 	f := t.byName[name]
-	return f != nil && t.state(f.err, gen, rev)
+	return f != nil && t.state(now, f.err, gen, rev)
 }
 
 // bound forgets the oldest errors beyond what is kept and returns how many.
@@ -129,6 +135,36 @@ func (t *set) rollFaultsLocked(rev uint64) (ended bool) {
 	t.faults.seq++ // no position is there before it has looked at the new stream's
 	t.faults.rolled = t.faults.seq
 	return ended
+}
+
+// lackLocked looks until when the set lacks what may be there: a name in an error that leaves the body in use, of which there is none. A
+// list without it would delete it at a client that came back, so that client's waits, as long as it would for an origin's silence; and a
+// minute at most, however many names come into error one after the other (RELAY-6, ABS-8).
+func (t *set) lackLocked() {
+	x, now := &t.faults, t.shard.now
+	lacked, until := x.lackUntil, time.Time{}
+	for name, f := range x.byName {
+		if end := f.at.Add(silence); t.members[name] == nil && end.After(now) && end.After(until) && !t.shard.group.origin.ends(f.err) {
+			until = end
+		}
+	}
+	if x.lackUntil = until; until.IsZero() {
+		if x.lackFrom = until; !lacked.IsZero() {
+			t.wakeFreshLocked()
+		}
+		return
+	}
+	if x.lackFrom.IsZero() {
+		x.lackFrom = now
+	}
+	if x.lackUntil = earlier(until, x.lackFrom.Add(firmMost)); x.lackUntil.After(now) && !x.lackUntil.Equal(lacked) {
+		t.shard.push(timer{at: x.lackUntil, kind: setPause, set: t})
+	}
+}
+
+// lacksLocked reports whether the client may hold what the set lacks.
+func (p *position) lacksLocked() bool {
+	return p.fresh && p.sub.holds && !p.sub.delta && p.view.set.faults.lackUntil.After(p.sub.shard.now)
 }
 
 // sparedLocked reports whether a name that the client holds and the set has no body of is in error for the moment: then the client

@@ -318,7 +318,7 @@ func (t *set) removeHeldLocked(held map[identity]*NameError, rev uint64) (n int)
 	t.offerAllLocked(touched, rev)
 	for id, err := range held {
 		if err != nil && t.members[id.name] == nil {
-			told = t.faults.state(err, t.askedGen, rev) || told
+			told = t.faults.state(t.shard.now, err, t.askedGen, rev) || told
 		}
 	}
 	t.changedLocked(rev)

@@ -53,7 +53,7 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 		t.guard.cancelLocked(identity{name, body.Constraints.Key()})
 		if !s.passesLocked(t, body, m.bodies()) {
 			t.mentionedLocked(m, gen)
-			stays = t.faults.stays(name, gen, rev) || stays
+			stays = t.faults.stays(s.now, name, gen, rev) || stays
 			a.Waiting++
 			continue
 		}
@@ -87,6 +87,9 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 	t.answeredLocked(s.now, gen, news, u)
 	t.changedLocked(rev)
 	t.boundFaultsLocked(a)
+	if len(t.faults.byName) > 0 || !t.faults.lackUntil.IsZero() {
+		t.lackLocked()
+	}
 	if stated || ended {
 		t.statedLocked(rev)
 	}
@@ -165,7 +168,7 @@ func (t *set) failMembersLocked(a *Applied, u *Update, touched *touchedMembers, 
 			t.shard.unrequested++
 			continue
 		}
-		stated = t.faults.state(e, gen, rev) || stated
+		stated = t.faults.state(t.shard.now, e, gen, rev) || stated
 		switch m := t.members[e.Name]; {
 		case m == nil:
 		case !t.shard.group.origin.ends(e):

@@ -41,7 +41,7 @@ func (m *model) openSub() {
 			o.Initial[m.spell(n)], c.accepted[n] = version, version
 		}
 	} else {
-		o.Version = c.version
+		o.Version, c.came = c.version, c.version != ""
 	}
 	c.Sub = m.group.Open(NewSubscriber(), o)
 	m.subs = append(m.subs, c)
@@ -174,6 +174,7 @@ func (m *model) take(c *modelSub) {
 	if a == nil {
 		return
 	}
+	c.came = false
 	refuses := m.rnd.IntN(4) == 0
 	if refuses {
 		c.Nack(a.Told())

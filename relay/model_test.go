@@ -166,6 +166,7 @@ type modelSub struct {
 	id       int
 	delta    bool
 	lazy     bool
+	came     bool // SotW: it came with a version, and was told nothing yet
 	wildcard bool
 	names    map[string]bool
 	held     map[string]int

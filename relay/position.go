@@ -21,9 +21,12 @@ type position struct {
 	spared       map[string]bool // what the client holds by its own word, in error and without a body here
 }
 
-// waitsLocked reports whether the first answer has to wait for the set (RELAY-7). That a collection is empty is known only as long as
-// the upstream stream is open that it was said on (RELAY-38).
-func (p *position) waitsLocked() bool {
+// waitsLocked reports whether the first answer has to wait for the set (RELAY-7), or for what it lacks.
+func (p *position) waitsLocked() bool { return p.unsettledLocked() || p.lacksLocked() }
+
+// unsettledLocked reports whether the first answer has to wait for the set. That a collection is empty is known only as long as the upstream
+// stream is open that it was said on (RELAY-38).
+func (p *position) unsettledLocked() bool {
 	t := p.view.set
 	return p.fresh && (!t.readyLocked(p.sub.holds) || t.kind != wild && p.view.live == 0 && !t.liveLocked())
 }

@@ -235,6 +235,10 @@ func (t *set) pause(now time.Time) {
 	if !t.pauseAt.After(now) {
 		t.pauseAt = time.Time{}
 	}
+	if x := t.faults.lackUntil; !x.IsZero() && !x.After(now) {
+		t.lackLocked()
+		t.wakeFreshLocked()
+	}
 	t.pauseLocked(now)
 	s.rejoinClearedLocked()
 	s.unlock()

@@ -9,7 +9,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 		return s.takeAssembledLocked(k)
 	}
 	if p != nil && p.fresh {
-		if p.waitsLocked() {
+		if p.unsettledLocked() {
 			return nil
 		}
 		if s.version != "" && !s.insisted && s.records.len() == 0 && s.version == p.view.versionLocked() && !s.shard.group.origin.config().OriginVersions &&
@@ -20,6 +20,9 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 			if p.told < p.view.set.faults.seq {
 				s.markLocked(s.shard.rev) // what is in error may still have to be said
 			}
+			return nil
+		}
+		if p.lacksLocked() {
 			return nil
 		}
 	}
@@ -124,23 +127,25 @@ func (s *Sub) resolvedLocked() bool {
 }
 
 // wholeByNameLocked lists every name there is. An empty list means "delete all" and is sent only if all is known to be gone, and
-// something was there or there is something to say of it (SOTW-9). What the client was not sent and is in error counts as gone, unless the
-// client may hold it from before the stream. Of one of several lists, whoever puts them together decides.
+// something was there or there is something to say of it (SOTW-9). What is in error and was not sent counts as gone, but a client that may
+// hold it from before the stream is sent no empty list for errors alone. Of one of several lists, whoever puts them together decides.
 func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	if changed = changed || s.late; !changed {
 		return nil
 	}
-	gone := !s.holds || s.told || s.records.len() > 0 // without any, it may hold names that are refused
+	gone, kept := true, s.holds && !s.told // kept: of no name it may hold is it known that it is gone, and it may hold others that are refused
 	a.Body = &Body{Variants: make([]*Variant, 0, s.records.len())}
 	for r := range s.records.all() {
 		if v := s.bodyLocked(r); v != nil && !s.unresolvedLocked(r, v) {
 			a.Variants = append(a.Variants, v)
 		}
 		gone = gone && s.endedLocked(r)
+		kept = kept && s.inErrorLocked(r)
 	}
 	if len(s.alias.of) > 0 {
 		a.Variants = s.onceEachLocked(a.Variants, map[string]bool{})
 	}
+	gone = gone && !kept
 	a.Body, a.gone = s.withKeptLocked(a.Body), gone
 	if !s.united && len(a.Variants) == 0 && (!gone || !s.told && !s.holds && len(a.Errors) == 0 && !s.insisted) {
 		s.late = s.told || s.holds || len(a.Errors) > 0
@@ -164,16 +169,16 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	return a
 }
 
-// endedLocked reports whether a list without the name takes away only what is gone. What is in error may still be held by a client that
-// comes back. Who is sent no list without resources but for an absence, as Envoy refuses one of secrets, waits as for an origin's silence.
+// endedLocked reports whether a list without the name takes away only what is gone, as far as that can be known. A client that comes back may
+// hold what is in error, so that counts as gone after 15 s, like silence. So it does for secrets, as Envoy refuses a list without any.
 func (s *Sub) endedLocked(r *record) bool {
-	switch fault := r.entry.fault; {
-	case fault == nil || s.shard.group.origin.ends(fault):
-		return r.entry.goneLocked()
-	case s.holds:
-		return false
-	}
-	return r.fault() != nil && !IsSecret(s.typeURL) || r.entry.goneLocked()
+	return r.entry.goneLocked() || s.inErrorLocked(r) && r.fault() != nil && !s.holds && !IsSecret(s.typeURL)
+}
+
+// inErrorLocked reports whether the name is in an error that leaves the body in use, and there is none (ABS-8).
+func (s *Sub) inErrorLocked(r *record) bool {
+	e := r.entry
+	return e.chosen == nil && e.fault != nil && !s.shard.group.origin.ends(e.fault)
 }
 
 // mixedLocked puts the view and the names into one list, a name in both once (RELAY-25). It is the view's shared body, unless a name
