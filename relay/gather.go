@@ -365,11 +365,14 @@ func (u *Update) held() int {
 	return n
 }
 
-// names are those that a response speaks of as there, or in error.
+// names are those that a response speaks of as there, aliases among them, or in error.
 func (u *Update) names() map[string]bool {
 	names := make(map[string]bool, len(u.Resources)+len(u.repeats)+len(u.Errors))
 	for i := range u.Resources {
 		names[u.Resources[i].Name] = true
+		for _, alias := range u.Resources[i].Aliases {
+			names[NameKey(alias)] = true
+		}
 	}
 	for i := range u.repeats {
 		names[u.repeats[i].body.Name] = true

@@ -76,6 +76,7 @@ func (g *gathered) swap(d relaytest.Dialect) {
 func clusterFirst(t *testing.T, d relaytest.Dialect) {
 	g := gatherFor(t, d, "2s")
 	g.up.Respond(rds, "2", routeAt(2))
+	g.routes.WantIdle(50 * time.Millisecond)
 	if d == relaytest.SotW {
 		g.up.Respond(cds, "2", cdsAt("a", 1), cdsAt("b", 1))
 	} else {
