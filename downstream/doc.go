@@ -173,8 +173,8 @@
 //     the constraints of the variant that it is, and be taken for what every map matches (DYN-16, DYN-12).
 //   - RELAY-69: with an origin that speaks state of the world nothing is shared of grouped types: that a variant went is never said there.
 //   - RELAY-96: a wildcard client with initial versions is told nothing of a restored set until that is confirmed, also of names that it
-//     lacks: they may have been deleted before it came back. Only what the origin was told that we hold is confirmed by silence of ten
-//     times settle; silence about anything else says nothing of it, so a set then takes the longest pause of RELAY-6, and a name is
+//     lacks: they may have been deleted before it came back. Only what the origin was told that we hold is confirmed by silence of
+//     firm_settle; silence about anything else says nothing of it, so a set then takes the longest pause of RELAY-6, and a name is
 //     held back until the origin speaks of it, or for 15 s where a list waits for it. An answer confirms a set once the pause of RELAY-6
 //     after it has passed, and a name it speaks of at once. A name that a SotW client adds to its first list is served: it did not hold it.
 //     relay/testdata/restored*.txt, and TestConvergence in relay, which found rollbacks in the words of the rule.

@@ -52,7 +52,7 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 	if st.sub.None() {
 		return
 	}
-	blocked := st.held != nil || st.inFlight(now, s.cfg.timing.OrderHold)
+	blocked := st.held != nil || st.inFlight(now, s.cfg.timing.OrderHold) && !st.sub.Standing().Arriving
 	took, untaken, changed := false, false, st.sub.Changed()
 	if !blocked && (st.sub.Pending() || st.keeps) {
 		untaken = s.waitsUntakenLocked(now, st)

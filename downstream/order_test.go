@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
 // both asks for everything of the types, and has it settled with one resource each.
@@ -162,9 +164,13 @@ func TestSettlingHoldsLateTypes(t *testing.T) {
 		p.says(cds, "x=1")
 		p.says(eds, "x=1")
 		p.says(rds, "x=1")
-		p.gets("endpoints flow", "eds x=1")
-		p.wait(250 * time.Millisecond)
-		p.gets("settled", "cds x=1")
+		if p.session.delta { // it holds nothing, so it is told clusters as they come (RELAY-7)
+			p.gets("clusters and endpoints flow", "cds x=1", "eds x=1")
+		} else {
+			p.gets("endpoints flow", "eds x=1")
+			p.wait(250 * time.Millisecond)
+			p.gets("settled", "cds x=1")
+		}
 		p.answer(cds)
 		p.gets("and acknowledged", "rds x=1")
 	})
@@ -192,8 +198,12 @@ func TestSettlingHoldsLateTypes(t *testing.T) {
 // they began to wait: the cluster they led to then may be gone, and was never in any list of this client.
 func TestWaitingRoutesAreCurrent(t *testing.T) {
 	dialects(t, func(t *testing.T, p *clientEnd) {
+		settle := 250 * time.Millisecond
 		if p.session.delta {
-			p.subscribes(cds, "*")
+			settle = 2500 * time.Millisecond // who holds nothing waits for no set (RELAY-7)
+			p.sends(&discoveryv3.DeltaDiscoveryRequest{
+				TypeUrl: cds, ResourceNamesSubscribe: []string{"*"}, InitialResourceVersions: map[string]string{"y": "another"},
+			})
 			p.subscribes(rds, "r")
 		} else {
 			p.asks(cds, "*")
@@ -208,7 +218,7 @@ func TestWaitingRoutesAreCurrent(t *testing.T) {
 		p.wait(100 * time.Millisecond)
 		p.says(cds, "-x")
 		p.gets("nor are they now")
-		p.wait(250 * time.Millisecond)
+		p.wait(settle)
 		p.gets("settled", "cds y=1")
 		p.answer(cds)
 		p.gets("and acknowledged", "rds r=to-y")

@@ -162,6 +162,13 @@
 // up what a response says of them, overlap.go tells a client of several each resource once (testdata/globs*.txt, namespaces*.txt).
 // Where `*` of virtual hosts is wanted beside a namespace both are asked on one stream, and a host that comes for one may be of either.
 //
+// A client that speaks delta and says that it holds nothing is told the members of its one set as they
+// come (RELAY-7): nothing can be deleted by it, and waiting costs a cold Envoy a pause for each type, one
+// after the other. A removal waits until the set has settled, with what comes after it, and so does the
+// word that the set is empty (position.go, testdata/early.txt). Meanwhile the stream-type is not held
+// back by an ACK (Standing.Arriving). Clients with several sets, with names besides, of several origins
+// or with locators wait as all others do.
+//
 // # What is not believed, or not taken, at once
 //
 // What an origin takes away when it is heard again after a (re)connect is held back if it is most of a set, and goes after a time, by an

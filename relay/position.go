@@ -8,6 +8,7 @@ type position struct {
 	sent       uint64
 	sum        sum  // of the view when it was sent whole, to send nothing for a change that was undone
 	fresh      bool // nothing sent yet
+	early      bool // the client was told members before the set had settled: it hears of no removal until then
 	resend     bool // `*` was subscribed again: everything is owed (DELTA-2)
 	prev, next *position
 
@@ -28,7 +29,30 @@ func (p *position) waitsLocked() bool { return p.unsettledLocked() || p.lacksLoc
 // stream is open that it was said on (RELAY-38).
 func (p *position) unsettledLocked() bool {
 	t := p.view.set
+	if p.flowsLocked() {
+		return false
+	}
 	return p.fresh && (!t.readyLocked(p.sub.holds) || t.kind != wild && p.view.live == 0 && !t.liveLocked())
+}
+
+// flowsLocked reports whether the client is told members as they come, before the set has settled: it
+// speaks delta and holds nothing, so that nothing can be deleted by it (RELAY-7). Who has several sets,
+// names besides or parameters waits as others do.
+func (p *position) flowsLocked() bool {
+	t, s := p.view.set, p.sub
+	switch {
+	case !p.fresh || t.settled || p.view.live == 0 || !s.delta || s.holds:
+		return false
+	case s.more != nil || s.united || s.located || s.records.len() > 0:
+		return false
+	}
+	return t.liveLocked() && !t.first.IsZero() && !t.refused.bad && !t.revived && !t.restored && !t.anew && t.uncached == 0
+}
+
+// keepsBackLocked reports whether there is a removal that the client may not be told yet. What comes
+// after it waits with it.
+func (p *position) keepsBackLocked() bool {
+	return p.early && p.view.contentRev > p.sent && len(p.view.since(p.sent).Removed) > 0
 }
 
 type posList struct{ head, tail *position }

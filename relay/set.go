@@ -33,6 +33,7 @@ type set struct {
 	// Settling (RELAY-6). first and news are the times of the first response and of the last that brought a new name.
 	first, news   time.Time
 	settled, firm bool
+	early         bool // clients were told members before it had settled
 	// refused is what was of the answers on the present stream. Who holds something waits for it (RELAY-32). Who holds nothing waits
 	// for a good response, and gets what there is after cold_wait.
 	refused refusals
@@ -383,5 +384,12 @@ func (t *set) wakeFreshLocked() {
 			p.sub.markLocked(s.rev)
 			s.wakeLocked(p.sub.owner) // marked before or not: other types of the stream may wait for the set
 		}
+		for p := v.ordered.head; p != nil && t.settled && t.early; p = p.next {
+			if p.early {
+				p.early = false
+				p.sub.markLocked(s.rev)
+			}
+		}
 	}
+	t.early = t.early && !t.settled
 }

@@ -281,6 +281,8 @@ type Standing struct {
 	Waiting bool
 	// Settling: a set subscribed to has to settle before it is told (RELAY-7).
 	Settling bool
+	// Arriving: a set that is told as it comes has not settled.
+	Arriving bool
 	// Held: there is something for it that was restored and that the origin has not confirmed yet. The client says that it holds
 	// something, and is left as it is (RELAY-96).
 	Held bool
@@ -315,6 +317,7 @@ func (s *Sub) Standing() Standing {
 	}
 	for p := s.pos; p != nil; p = p.also {
 		x.Sets++
+		x.Arriving = x.Arriving || p.early
 		held := p.heldBackLocked()
 		x.Held = x.Held || held
 		x.Settling = x.Settling || p.waitsLocked() && (!held || p.view.set.lane().live(p.view.set.askedGen)) // or else nothing is to come

@@ -118,10 +118,12 @@ func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 	}
 	v := p.view
 	switch {
-	case p.waitsLocked():
+	case p.waitsLocked(), p.keepsBackLocked():
 		return nil, false, 0
 	case p.fresh:
 		must, rev = true, v.contentRev
+		p.early = !v.set.settled
+		v.set.early = v.set.early || p.early
 		b = s.ownLocked(v.fullBody(s.delta), true)
 		s.initial, s.stated = nil, nil
 		s.holds = false

@@ -273,6 +273,7 @@ func (u *Union) Standing() Standing {
 		all.Unsent = older(all.Unsent, x.Unsent)
 		all.Waiting = all.Waiting || x.Waiting
 		all.Settling = all.Settling || x.Settling
+		all.Arriving = all.Arriving || x.Arriving
 		all.Held = all.Held || x.Held
 		all.Lagging = all.Lagging || x.Lagging
 		all.Names += x.Names

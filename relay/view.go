@@ -226,8 +226,8 @@ func (v *view) changedLocked(rev uint64) {
 			p.sub.markLocked(rev)
 		}
 	}
-	if v.set.settled {
-		for p := v.fresh.head; p != nil; p = p.next {
+	for p := v.fresh.head; p != nil; p = p.next {
+		if v.set.settled || p.flowsLocked() {
 			p.sub.markLocked(rev)
 		}
 	}
