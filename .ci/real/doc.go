@@ -14,7 +14,9 @@
 // asserted, never a time.
 //
 // TestScenarios runs every scenario for every row of rows_test.go: a client program in one way of
-// using it, with the control plane it is before.
+// using it, with the control plane it is before. What has a test of its own beside it: Envoy's
+// further types (features_test.go), gRPC servers (server_test.go), the files of README and deploy
+// (readme_test.go). The table of what was tried is deploy/docs/compatibility.md.
 //
 // # Another program
 //

@@ -22,7 +22,6 @@ import (
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	router "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -87,13 +86,7 @@ func (e envoy) Listener(routes string) *anypb.Any {
 
 // manager gets its routes by name.
 func (e envoy) manager(routes string) *hcm.HttpConnectionManager {
-	return &hcm.HttpConnectionManager{
-		StatPrefix:     "in",
-		RouteSpecifier: &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: routes, ConfigSource: e.Source()}},
-		HttpFilters: []*hcm.HttpFilter{{
-			Name: "router", ConfigType: &hcm.HttpFilter_TypedConfig{TypedConfig: relaytest.Body(&router.Router{})},
-		}},
-	}
+	return managerOf(e.Source(), routes)
 }
 
 func (e envoy) listener(manager *hcm.HttpConnectionManager, socket *core.TransportSocket) *anypb.Any {

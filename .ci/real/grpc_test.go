@@ -66,19 +66,33 @@ func ads() *core.ConfigSource {
 
 // Listener is one that calls are made by.
 func (g grpcClient) Listener(routes string) *anypb.Any {
-	manager := &hcm.HttpConnectionManager{
-		RouteSpecifier: &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: routes, ConfigSource: ads()}},
+	return relaytest.Body(&listener.Listener{
+		Name: grpcService, ApiListener: &listener.ApiListener{ApiListener: relaytest.Body(managerOf(ads(), routes))},
+	})
+}
+
+// managerOf gets its routes by name from source.
+func managerOf(source *core.ConfigSource, routes string) *hcm.HttpConnectionManager {
+	return &hcm.HttpConnectionManager{
+		StatPrefix:     "in", // Envoy wants one
+		RouteSpecifier: &hcm.HttpConnectionManager_Rds{Rds: &hcm.Rds{RouteConfigName: routes, ConfigSource: source}},
 		HttpFilters: []*hcm.HttpFilter{{
 			Name: "router", ConfigType: &hcm.HttpFilter_TypedConfig{TypedConfig: relaytest.Body(&router.Router{})},
 		}},
 	}
-	return relaytest.Body(&listener.Listener{
-		Name: grpcService, ApiListener: &listener.ApiListener{ApiListener: relaytest.Body(manager)},
-	})
 }
 
 // Start runs the program.
 func (g grpcClient) Start(tb testing.TB, id, server string, t *tally) client {
+	tb.Helper()
+	return startGRPC(tb, append(g.command(tb), "xds:///"+grpcService), id, server, &grpcRun{tally: t, own: g.own})
+}
+
+// serverTemplate is what a gRPC server makes the name of its listener of.
+const serverTemplate = "grpc/server?xds.resource.listening_address=%s"
+
+// startGRPC runs a program with a gRPC bootstrap, and waits until it tells where its CSDS is.
+func startGRPC(tb testing.TB, args []string, id, server string, c *grpcRun) *grpcRun {
 	tb.Helper()
 	bootstrap, err := json.Marshal(map[string]any{
 		"xds_servers": []any{map[string]any{
@@ -86,7 +100,8 @@ func (g grpcClient) Start(tb testing.TB, id, server string, t *tally) client {
 			"channel_creds":   []any{map[string]any{"type": "insecure"}},
 			"server_features": []any{"xds_v3"},
 		}},
-		"node": map[string]any{"id": id, "cluster": "apps"},
+		"node":                                   map[string]any{"id": id, "cluster": "apps"},
+		"server_listener_resource_name_template": serverTemplate,
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -95,10 +110,8 @@ func (g grpcClient) Start(tb testing.TB, id, server string, t *tally) client {
 	if err := os.WriteFile(file, bootstrap, 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	args := append(g.command(tb), "xds:///"+grpcService)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = []string{"GRPC_XDS_BOOTSTRAP=" + file, "GRPC_GO_LOG_SEVERITY_LEVEL=warning"}
-	c := &grpcRun{tally: t, own: g.own}
 	cmd.Stdout = c
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -106,13 +119,13 @@ func (g grpcClient) Start(tb testing.TB, id, server string, t *tally) client {
 	}
 	c.child = start(tb, cmd)
 	tb.Cleanup(func() { _ = stdin.Close() })
-	if !weirtest.Until(patience, func() bool { return c.csds() != "" }) {
-		tb.Fatalf("%s did not start", g.name)
+	if !weirtest.Until(patience, func() bool { return c.csds() != "" || c.ended() }) || c.ended() {
+		tb.Fatalf("%s did not start", args[0])
 	}
 	return c
 }
 
-// grpcRun is a gRPC client program that runs.
+// grpcRun is a gRPC program that runs.
 type grpcRun struct {
 	*child
 	tally *tally

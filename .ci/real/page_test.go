@@ -17,6 +17,7 @@ func TestPage(t *testing.T) {
 	}
 	for _, program := range []string{
 		"Envoy | " + pinned("ENVOY_NEWEST"), "Envoy | " + pinned("ENVOY_OLDEST"), "grpc-go, `xds:///` | " + grpc.Version,
+		"grpc-go, xDS server | " + grpc.Version,
 	} {
 		if !strings.Contains(string(page), "| "+program) {
 			t.Errorf("compatibility.md has no row of %s", program)

@@ -1,5 +1,6 @@
-// Command grpcgo is a gRPC client that is configured over xDS, by the bootstrap that GRPC_XDS_BOOTSTRAP names. It makes
-// calls to its target one after the other and prints a line for each, as every client program in this folder does:
+// Command grpcgo is a gRPC client that is configured over xDS, by the bootstrap that
+// GRPC_XDS_BOOTSTRAP names. It makes calls to its target one after the other and prints a line for
+// each, as every client program in this folder does:
 //
 //	csds ADDRESS            first: where it tells its configuration (the CSDS service)
 //	answered BACKEND        a call was answered; the backend is in the header "backend"
