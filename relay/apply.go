@@ -150,7 +150,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			s.heardAllLocked(a, e, u, r, gen)
 			continue
 		}
-		e.seenGen = gen
+		e.seenGen, e.lapsed = gen, false
 		s.touchLocked(e, false)
 		old := find(e.variants, body.Constraints.Key())
 		if old == nil || old.Digest != body.Digest {
@@ -188,6 +188,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 				a.Changed++
 			}
 		})
+		s.doubtLapsedLocked(gen)
 	}
 	s.confirmLaterLocked(gen, u.Bad)
 	if touched := s.offerTouchedLocked(rev, gen); cap(touched) <= fewTouched {
@@ -225,7 +226,7 @@ func (s *shard) eachOmittedLocked(u *Update, gen uint32, f func(*entry)) {
 	inError := u.inError()
 	for _, e := range s.named.entries {
 		known := len(e.variants) > 0 || e.retired != nil && e.served // what was served was asked before all else on this stream
-		if !e.touched && known && !u.later[e.name] && !e.in(inError) && !e.kept(gen) && e.asked == gen {
+		if !e.touched && known && !u.later[e.name] && !e.lapsed && !e.in(inError) && !e.kept(gen) && e.asked == gen {
 			f(e)
 		}
 	}

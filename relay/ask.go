@@ -263,6 +263,10 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 			s.deleteLocked(e)
 			continue
 		}
+		e.lapsed = false // what the first answer leaves out of what is asked now is gone
+		if !s.listsLocked(e) {
+			continue
+		}
 		if s.sharesLocked(e) {
 			shared = true
 			continue
@@ -328,7 +332,7 @@ func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time) (again []Na
 		asked := e.asked == gen
 		name := s.nameOf(e)
 		switch {
-		case !e.wanted() && asked && s.waitsForHeirLocked(e):
+		case !s.listsLocked(e) && asked && s.waitsForHeirLocked(e):
 			s.lookLocked(e)
 		case !e.wanted():
 			if asked {
@@ -337,6 +341,12 @@ func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time) (again []Na
 				e.asked = 0
 			}
 			s.deleteLocked(e)
+		case !s.listsLocked(e):
+			if asked {
+				a.Unsubscribe = append(a.Unsubscribe, name)
+				s.kin.gaveBackLocked(s.named.lane, gen, name)
+				e.asked, e.lapsed = 0, len(e.variants) > 0
+			}
 		case !asked:
 			if !s.sharesLocked(e) {
 				a.Subscribe = append(a.Subscribe, s.askedLocked(e, gen, now))

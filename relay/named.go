@@ -75,6 +75,7 @@ type entry struct {
 	stated  bool // and then: the origin spoke of the name without a body
 	gone    bool // from the table
 	silent  bool // a virtual host asked on_demand_wait ago of which the origin has said nothing (ALIAS-10)
+	lapsed  bool // it left a SotW origin's request while something was held of it, and nothing has come of it since (lapse.go)
 
 	lingerAt time.Time // set while count is 0 and the name is kept
 
@@ -138,6 +139,9 @@ func (s *shard) wantLocked(e *entry, name, spelt string) *entry {
 		// It gave up what must not be cached, and another name of that may have it still.
 		s.shareLocked(e)
 		e.chosen = pick(e.variants, s.params)
+	}
+	if e.count == 0 && !s.isAskedLocked(e) {
+		s.lookLocked(e) // it lapsed, and is asked again
 	}
 	return e
 }
@@ -245,6 +249,7 @@ func (s *shard) unlinkLocked(r *record, now time.Time) {
 			e.timer = true
 			s.push(timer{at: e.lingerAt, kind: wantEnd, shard: s, entry: e})
 		}
+		s.lapseLocked(e)
 		return
 	}
 	s.unwantLocked(e)

@@ -50,7 +50,7 @@ func (s *shard) representativeLocked(e *entry) (rep *entry) {
 		if rep != nil || y == nil {
 			return
 		}
-		if y.rep() == nil && y.wanted() && y.asked != 0 && x.isAskedLocked(y) && y.answered == y.asked && y.serves(e) {
+		if y.rep() == nil && s.listsLocked(y) && y.asked != 0 && x.isAskedLocked(y) && y.answered == y.asked && y.serves(e) {
 			rep = y
 		}
 	})
@@ -71,7 +71,7 @@ func (e *entry) askedOn(gen uint32) bool {
 
 // sharesLocked reports whether the name need not be asked, for there is one that stands for it.
 func (s *shard) sharesLocked(e *entry) bool {
-	if e.representedLocked() {
+	if s.representedLocked(e) {
 		return true
 	}
 	e.unshare()
@@ -83,9 +83,9 @@ func (s *shard) sharesLocked(e *entry) bool {
 }
 
 // representedLocked reports whether the name is served by what stands for it.
-func (e *entry) representedLocked() bool {
+func (k *kin) representedLocked(e *entry) bool {
 	rep := e.rep()
-	return rep != nil && rep.wanted() && rep.rep() == nil && rep.serves(e)
+	return rep != nil && k.listsLocked(rep) && rep.rep() == nil && rep.serves(e)
 }
 
 // partLocked has every map ask for the name itself that shares it with one that does not serve it any more.
@@ -95,7 +95,7 @@ func (k *kin) partLocked(name string) {
 		if e == nil {
 			continue
 		}
-		if e.rep() != nil && !e.representedLocked() {
+		if e.rep() != nil && !k.representedLocked(e) {
 			e.unshare()
 			s.lookLocked(e)
 		}
@@ -170,7 +170,7 @@ func (s *shard) waitsForHeirLocked(e *entry) bool {
 		return false
 	}
 	h := e.sharing.heir
-	return h.rep() == nil && h.wanted() && h.asked != e.asked
+	return h.rep() == nil && s.listsLocked(h) && h.asked != e.asked
 }
 
 // keepsLocked reports whether a removal is no word about what the shard holds of the name: it was never asked for this map. Then the name
