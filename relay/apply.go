@@ -95,7 +95,10 @@ func (x *arrival) apply(a *Applied) {
 	k.mu.Lock()
 	k.applyLocked(a, x.came, u, x.bodies, l.index, x.gen, x.from)
 	a.Released = k.proveLocked()
+	left := k.left
+	k.left = nil
 	k.unlock()
+	l.group.putAside(left, x.came)
 	u.found, u.holder, x.bodies = nil, nil, nil
 	if a.Expired > 0 {
 		l.group.origin.counts.Type(u.TypeURL).Expired(a.Expired)
@@ -150,7 +153,8 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			s.heardAllLocked(a, e, u, r, gen)
 			continue
 		}
-		e.seenGen, e.lapsed = gen, false
+		e.seenGen = gen
+		s.backLocked(e)
 		s.touchLocked(e, false)
 		old := find(e.variants, body.Constraints.Key())
 		if old == nil || old.Digest != body.Digest {
@@ -183,6 +187,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 	if u.Full && !u.Bad && FullState(u.TypeURL) {
 		s.eachOmittedLocked(u, gen, func(e *entry) {
 			if !e.isIn(kept) {
+				s.leftLocked(e.variants)
 				s.emptyLocked(e)
 				s.touchLocked(e, true)
 				a.Changed++
@@ -194,6 +199,9 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 	if touched := s.offerTouchedLocked(rev, gen); cap(touched) <= fewTouched {
 		clear(touched)
 		s.named.touched = touched[:0]
+	}
+	if u.Full && !u.Heartbeats {
+		s.harmlessLocked(gen, s.now)
 	}
 	for _, f := range u.Errors {
 		es := s.holdersLocked(f.Name)
@@ -226,7 +234,7 @@ func (s *shard) eachOmittedLocked(u *Update, gen uint32, f func(*entry)) {
 	inError := u.inError()
 	for _, e := range s.named.entries {
 		known := len(e.variants) > 0 || e.retired != nil && e.served // what was served was asked before all else on this stream
-		if !e.touched && known && !u.later[e.name] && !e.lapsed && !e.in(inError) && !e.kept(gen) && e.asked == gen {
+		if !e.touched && known && !u.later[e.name] && e.seenGen != lapsedGen && !e.in(inError) && !e.kept(gen) && e.asked == gen {
 			f(e)
 		}
 	}

@@ -230,10 +230,17 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 	} else {
 		again = s.lookChangedLocked(&a, gen, now)
 	}
+	relist := s.relistLocked()
 	if len(a.Subscribe)+len(a.Unsubscribe) == 0 {
+		if list := s.allAskedLocked(); all && relist && !s.asideOnlyLocked(list) {
+			asks = append(asks, Ask{TypeURL: s.typeURL, All: list})
+		}
 		return asks
 	}
 	s.silentLocked()
+	if len(a.Subscribe) > 0 {
+		s.suspectLaterLocked(lane, gen, now)
+	}
 	s.confirmFromLocked(now, a.First)
 	if all {
 		a.All = s.allAskedLocked()
@@ -257,13 +264,16 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 		e.inChanged = false
 	}
 	t.changed = nil
+	t.settledLocked()
 	shared := false
 	for _, e := range t.entries {
 		if !e.wanted() {
 			s.deleteLocked(e)
 			continue
 		}
-		e.lapsed = false // what the first answer leaves out of what is asked now is gone
+		if e.seenGen == lapsedGen {
+			e.seenGen = 0 // what the first answer leaves out of what is asked now is gone
+		}
 		if !s.listsLocked(e) {
 			continue
 		}
@@ -327,6 +337,7 @@ func (s *shard) seedNamesLocked(a *Ask, globs int, gen uint32) {
 func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time) (again []Name) {
 	changed := s.named.changed
 	s.named.changed = nil
+	listsAny := len(changed) > 0 && s.listsAnyLocked()
 	for _, e := range changed {
 		e.inChanged = false
 		asked := e.asked == gen
@@ -341,11 +352,15 @@ func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time) (again []Na
 				e.asked = 0
 			}
 			s.deleteLocked(e)
+		case !s.listsLocked(e) && asked && !listsAny:
+			e.inChanged = true
+			s.named.changed = append(s.named.changed, e)
 		case !s.listsLocked(e):
 			if asked {
+				s.backLocked(e)
 				a.Unsubscribe = append(a.Unsubscribe, name)
 				s.kin.gaveBackLocked(s.named.lane, gen, name)
-				e.asked, e.lapsed = 0, len(e.variants) > 0
+				e.asked, e.seenGen = 0, lapsedGen
 			}
 		case !asked:
 			if !s.sharesLocked(e) {
@@ -373,14 +388,22 @@ func (s *shard) askedLocked(e *entry, gen uint32, now time.Time) Name {
 	return s.nameOf(e)
 }
 
+// allAskedLocked are the names that a request lists: not those that are aside, unless there are no others.
 func (k *kin) allAskedLocked() []Name {
-	var all []Name
+	var all, aside []Name
 	for _, s := range k.all {
 		for _, e := range s.named.entries {
-			if s.isAskedLocked(e) {
+			switch {
+			case !s.isAskedLocked(e):
+			case s.named.aside[e]:
+				aside = append(aside, s.nameOf(e))
+			default:
 				all = append(all, s.nameOf(e))
 			}
 		}
+	}
+	if len(all) == 0 {
+		all = aside
 	}
 	sortNames(all)
 	return all

@@ -139,6 +139,9 @@
 // opened (retired.go, revive.go; testdata/retired*.txt). What must not be cached goes with its last client (testdata/uncached*.txt);
 // a set with such a member is treated so as a whole.
 //
+// Towards a SotW origin linger keeps the entry and not the name in the request (lapse.go; testdata/lapse_sotw.txt), and names that make it
+// silent are asked apart (aside.go, TestAside): what one client asks too many must cost the others nothing (RELAY-99).
+//
 // # After a restart
 //
 // Images gives what a snapshot keeps of every type that has changed, pointers taken under the lock (image.go, BenchmarkImages); Restore

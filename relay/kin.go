@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weir-xds/weir/constraints"
 )
@@ -38,6 +39,11 @@ type kin struct {
 
 	readings [2]reading      // by lane
 	overlaps map[string]bool // names of which it was said that their variants overlap
+
+	harmlessGen uint32    // of the stream that was seen to answer lists with names that it has not (aside.go)
+	turn        int       // of probes
+	probed      time.Time // last
+	left        []string  // within one response: endpoints of Clusters that it leaves out
 
 	constrained bool                // something with constraints was heard of
 	undivided   portion             // within one response: what it says to each shard, if that is the same

@@ -36,6 +36,8 @@ type Lane struct {
 	fresh  atomic.Bool              // the present stream presents no versions; see Doubt
 	doubt  atomic.Bool              // the next one is to be so
 
+	suspicion chan struct{} // see Suspicion
+
 	arrivals atomic.Pointer[Arrivals] // on the connection of the present stream; nil: not known
 
 	mu      sync.Mutex // guards what follows; a leaf
@@ -45,7 +47,7 @@ type Lane struct {
 }
 
 func newLane(g *Group, i laneIndex, only *kin) *Lane {
-	return &Lane{group: g, index: i, only: only, wake: make(chan struct{}, 1)}
+	return &Lane{group: g, index: i, only: only, wake: make(chan struct{}, 1), suspicion: make(chan struct{}, 1)}
 }
 
 // ownLanes are a main and a side lane for one type, which place its wildcard and its names as the group's do (RELAY-20).

@@ -195,6 +195,7 @@ func (t *set) omitMembersLocked(a *Applied, u *Update, touched *touchedMembers, 
 	for _, m := range t.members {
 		if m.listed != rev && len(m.variants) > 0 && !u.later[m.name] && !t.faults.keeps(m.name, gen) && !m.isIn(kept) {
 			t.faults.clear(m.name)
+			t.shard.leftLocked(m.variants)
 			m.variants = nil
 			touched.add(m)
 			a.Changed++

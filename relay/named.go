@@ -34,6 +34,10 @@ type namedTable struct {
 	silentAt time.Time
 	// parked are the virtual hosts among them, to be looked at after on_demand_wait (hosts.go). They are a queue of its own.
 	parked []unheard
+	// aside are names that a SotW origin may be silent for: true, they are out of the lane's request; false, they were found to exist. relist:
+	// the request has to be sent again for it (aside.go).
+	aside  map[*entry]bool
+	relist bool
 	// doubts are names held from streams before that the present one may have said are not there (stale.go); nil: none.
 	doubts map[*entry]doubt
 }
@@ -61,7 +65,7 @@ type entry struct {
 	served, doubted bool
 	lost            bool   // the resource does not list the name any more (ALIAS-4)
 	unconfirmed     bool   // the variants are those of a snapshot, and no stream has said anything of them (confirm.go)
-	seenGen         uint32 // generation of the stream that brought the body last
+	seenGen         uint32 // generation of the stream that brought the body last; lapsedGen: none since it left a SotW origin's request
 
 	chosen *Variant // the variant for params; nil: none known
 	last   *Variant // Clusters: chosen before it went (ORD-3)
@@ -75,7 +79,6 @@ type entry struct {
 	stated  bool // and then: the origin spoke of the name without a body
 	gone    bool // from the table
 	silent  bool // a virtual host asked on_demand_wait ago of which the origin has said nothing (ALIAS-10)
-	lapsed  bool // it left a SotW origin's request while something was held of it, and nothing has come of it since (lapse.go)
 
 	lingerAt time.Time // set while count is 0 and the name is kept
 
@@ -140,8 +143,8 @@ func (s *shard) wantLocked(e *entry, name, spelt string) *entry {
 		s.shareLocked(e)
 		e.chosen = pick(e.variants, s.params)
 	}
-	if e.count == 0 && !s.isAskedLocked(e) {
-		s.lookLocked(e) // it lapsed, and is asked again
+	if e.count == 0 && s.group.origin.config().SotW {
+		s.lookLocked(e) // it lapsed, or others have that are in the request still
 	}
 	return e
 }
@@ -311,6 +314,7 @@ func (s *shard) deleteLocked(e *entry) {
 		return
 	}
 	e.gone = true
+	s.backLocked(e)
 	delete(s.named.entries, e.name)
 	s.mindLocked(mortalKey{name: e.name}, nil)
 	s.retireLocked(e)

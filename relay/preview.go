@@ -56,7 +56,7 @@ func (s *shard) previewLocked(i laneIndex) (asks []Ask) {
 	}
 	if kind == glob {
 		for _, e := range s.named.entries {
-			if e.wanted() {
+			if s.listsLocked(e) {
 				a.Subscribe = append(a.Subscribe, s.nameOf(e))
 			}
 		}

@@ -22,6 +22,7 @@ const (
 	confirmations                  // names that were restored have been asked for firm_settle
 	guardEnd                       // removals that are held back are to go
 	keptEnd                        // what a map keeps until the origin answers for it is to go
+	suspectNames                   // names asked for a while ago may be what an origin is silent for
 	doubts                         // what was held before the stream, and is not there for some map, is to go
 	gatherEnd                      // changes of listeners or routes have waited long enough
 )
@@ -103,6 +104,8 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			x.lane.late(x.gen)
 		case keptEnd:
 			x.shard.endKept(x.entry, now)
+		case suspectNames:
+			x.shard.suspect(x.lane, x.gen, now)
 		case doubts:
 			x.shard.endDoubts(x.gen, now)
 		case gatherEnd:

@@ -174,23 +174,15 @@ func (s *stream) listen(until func() time.Time) bool {
 	}
 }
 
-// hear takes one response of an audit. An error ends the stream.
+// hear takes one response of a stream that is not for the table. An error ends the stream.
 func (s *stream) hear(now time.Time, raw []byte) error {
 	r, u, reject, err := s.parse(raw, nil)
 	if err != nil {
 		return err
 	}
-	x := s.auditor
-	x.mu.Lock()
-	news, more := x.audit.Hear(now, &u)
-	if news || x.first.IsZero() {
-		x.news = now
-	}
-	if x.first.IsZero() {
-		x.first = now
-	}
-	x.mu.Unlock()
-	if !more {
+	if s.prober != nil {
+		s.prober.heed(now, &u)
+	} else if !s.auditor.hear(now, &u) {
 		return errAuditTooLarge
 	}
 	s.lane.mu.Lock()
@@ -200,6 +192,20 @@ func (s *stream) hear(now time.Time, raw []byte) error {
 		return nil
 	}
 	return s.judge(now, r, &u, reject)
+}
+
+// hear takes up one response. more is false if it is too much to be compared.
+func (x *auditor) hear(now time.Time, u *relay.Update) (more bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	news, more := x.audit.Hear(now, u)
+	if news || x.first.IsZero() {
+		x.news = now
+	}
+	if x.first.IsZero() {
+		x.first = now
+	}
+	return more
 }
 
 // complete is when the pause will be over after which all has come; zero as long as nothing has.

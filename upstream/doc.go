@@ -50,6 +50,9 @@
 //
 // # Audits
 //
+// What a SotW origin leaves unanswered may be why it is silent about the rest of the type. It is asked on a stream apart, first with everything,
+// then name by name, until it comes (RELAY-99; probe.go, relay: aside.go).
+//
 // With Config.Audit what the table holds is compared, type by type, with what the origin says on a stream apart (audit.go, relay: audit.go).
 // Nothing of that stream is applied and no body of it is kept, only names and digests, of at most 250,000 resources. What differs after the
 // long pause and still does 5 s later, unchanged on both sides (TestAuditWaitsForWhatIsUnderWay), is counted and named, and the lane is
@@ -59,7 +62,8 @@
 // # Goroutines and who owns what
 //
 // [Origin.Run] is the supervisor. Each lane has one goroutine, which also writes its open stream, and a second one that reads
-// it; while the stream is not to the first server, a third seeks a better one, and ends with the stream. With audits there is one more, and one that reads its stream. There are none per resource,
+// it; while the stream is not to the first server, a third seeks a better one, and ends with the stream. With audits there is one more, and one that reads its stream. A lane of
+// SotW has one that waits for names that stay unanswered, and one that reads the stream on which these are asked. There are none per resource,
 // type or update. The reader never waits for the writer: its verdict on a response is state in typeState and a one-slot signal. Run
 // returns when all of them have ended (TestStopEndsEverything). Its lanes are left to the Origin that is run next for the same part of
 // the table, under another configuration (TestSucceed).
@@ -117,6 +121,10 @@
 // ERR-4: a delta stream on which every version was presented may rightly stay without a response (DELTA-11). If it lasted
 // longer than the longest backoff, its end is no connectivity error (TestQuietStreamsAreNoFailure).
 // ERR-2: a stream that sent a message we cannot read is followed by a growing backoff even if it had responses.
+// RELAY-99: a name that a SotW origin leaves out of an answer stays in the request: the answer shows that such names harm nobody, and an
+// origin that answers only if all it has is asked needs it there once it exists. What goes aside is what stays without any answer.
+// The last names of a type stay in the request while they linger, since an empty list is a wildcard to many servers.
+// RELAY-96: what was restored is asked of a SotW origin when a client comes for it, as RELAY-99 wants, and not at once.
 // RELAY-92: a stream that we end over a message that cannot be read counts as ended by the origin, and so does one that it ends because a
 // request is longer than it takes, which is RESOURCE_EXHAUSTED but no limit of a rate. An origin that has refused every stream for two
 // minutes, and answered none, may do so because of one type: then one group accuses types all the same, for all (TestTypeThatHidesAll).

@@ -186,6 +186,13 @@ func (l *lane) stream(ctx context.Context, s *stream) time.Duration {
 
 // speak runs the stream. If it is not to the best server, a better one is sought meanwhile.
 func (l *lane) speak(ctx context.Context, s *stream) ending {
+	if s.sotw {
+		probing, cancel := context.WithCancel(ctx)
+		var done sync.WaitGroup
+		done.Go(func() { l.probes(probing) })
+		defer done.Wait()
+		defer cancel()
+	}
 	if s.conn.server.at == 0 {
 		return s.run(nil)
 	}

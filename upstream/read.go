@@ -23,7 +23,7 @@ func (s *stream) read() {
 	for {
 		var raw []byte
 		if err := s.wire.RecvMsg(&raw); err != nil {
-			if s.auditor != nil {
+			if s.beside() {
 				s.err = err
 				return
 			}
@@ -33,7 +33,7 @@ func (s *stream) read() {
 			return
 		}
 		s.conn.arrivals.Message()
-		if s.auditor != nil {
+		if s.beside() {
 			if s.err = s.hear(time.Now(), raw); s.err != nil {
 				return
 			}

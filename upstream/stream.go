@@ -31,6 +31,7 @@ type stream struct {
 
 	candidate *candidate            // set before read starts; nil: the stream was the lane's from the start
 	auditor   *auditor              // set before read starts; nil: the stream is for the table
+	prober    *prober               // the same
 	types     map[string]*typeState // asked on it; by type URL. Guarded by lane.mu
 
 	// Owned by read; anybody may look once done is closed.
@@ -50,6 +51,9 @@ type stream struct {
 	silence time.Time             // when to speak of the silence; zero: not
 	proveBy time.Time             // when a server that was unreachable has to have answered; zero: it need not
 }
+
+// beside reports whether the stream is not for the table.
+func (s *stream) beside() bool { return s.auditor != nil || s.prober != nil }
 
 // ending says how a stream ended.
 type ending struct {

@@ -117,7 +117,7 @@ func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 	t.ask(a, all, now)
 	if owed && !s.owed {
 		s.owed = true
-		if !l.heard && s.candidate == nil && s.auditor == nil {
+		if !l.heard && s.candidate == nil && !s.beside() {
 			l.silentSince = now
 		}
 	}

@@ -22,6 +22,10 @@ type Behaviour struct {
 	AbsentByConstraints   bool // TP2: say with the constraints k=v of a locator that there is nothing for it; false: by the plain name
 	Eager                 bool // send without waiting for ACKs
 
+	// OnlyIfAllExist are types of which names are answered in SotW only if every name asked exists, as java-control-plane does in ADS mode;
+	// OnlyIfAllAsked, only if every resource is asked, as go-control-plane does.
+	OnlyIfAllExist, OnlyIfAllAsked map[string]bool
+
 	// Chunk cuts delta answers into responses of at most so many resources, Pause apart. Zero: not cut.
 	Chunk int
 	Pause time.Duration

@@ -248,6 +248,9 @@ func (s *Stream) answerLocked() {
 func (s *Stream) answerType(typeURL string, sub *subscription) {
 	board := &s.origin.board
 	b := &board.behaviour
+	if s.Dialect == SotW && !sub.wildcard && !b.fits(typeURL, sub.names, board.types[typeURL]) {
+		return
+	}
 	all, changed, removed := sub.take(board.types[typeURL], s.Dialect == Delta && !b.NoAbsence)
 	answer := sub.answer
 	sub.answer = false
@@ -261,6 +264,21 @@ func (s *Stream) answerType(typeURL string, sub *subscription) {
 	case s.Dialect == Delta && (answer || len(changed)+len(removed) > 0):
 		sub.unanswered = s.respondCut(typeURL, b.dress(changed, s.Dialect), removal{names: removed})
 	}
+}
+
+// fits reports whether a list of names is one that is answered.
+func (b *Behaviour) fits(typeURL string, names map[string]bool, set map[string]*Resource) bool {
+	for name := range names {
+		if b.OnlyIfAllExist[typeURL] && set[name] == nil {
+			return false
+		}
+	}
+	for name := range set {
+		if b.OnlyIfAllAsked[typeURL] && !names[name] {
+			return false
+		}
+	}
+	return true
 }
 
 // respondCut queues a delta answer in pieces and returns the nonce of the last, which carries the removals.

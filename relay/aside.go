@@ -1,0 +1,323 @@
+package relay
+
+import (
+	"slices"
+	"time"
+)
+
+// Names that a SotW origin does not have. Some answer a list as if they were not in it. Others, java-control-plane in ADS mode for one,
+// answer a type only if every name asked exists: there one name too many makes the type silent for all clients. Others again, go-control-plane
+// in ADS mode for one, answer only if every name that they have is asked. None of them says which it is, and silence may just mean that there
+// is nothing new. So what stays unanswered is asked on a stream apart (RELAY-99):
+//
+//   - first everything, the names of the lane's own stream and those in question. An answer that leaves names out shows that they
+//     harm nobody: all stay where they are, or come back, for as long as the lane's stream lasts.
+//   - if that is not answered, the names that are unanswered leave the lane's request, and are asked apart one by one, with everything
+//     now and again, until they come. Then they go back into the lane's request.
+//
+// For clients nothing is different: a name that is aside counts as asked on the lane's stream, and is absent after the same time (ABS-2).
+// The endpoints of a Cluster that a SotW origin takes away go aside at once, unless names that do not exist are known to harm nobody.
+const (
+	// suspectAfter is how long a name may stay unanswered on a stream that was answered before it is asked apart. On one that was
+	// never answered it is longer: such an origin may be slow.
+	suspectAfter, suspectUnheard = time.Second, 5 * time.Second
+	// ProbeTurn is how long an answer is waited for on the stream apart, and ProbeRound how long that stream lasts before everything is
+	// asked again on another, if nothing is found; each time twice as long, up to LastProbeRound.
+	ProbeTurn, ProbeRound, LastProbeRound = time.Second, 8 * time.Second, 2 * time.Minute
+)
+
+// Probe is what to ask of one type on a stream apart. Its methods may be called beside those of the Lane.
+type Probe struct {
+	Ask Ask
+	// Whole: it asks everything. It needs a stream on which nothing was asked yet.
+	Whole bool
+
+	lane     *Lane
+	kin      *kin
+	gen      uint32
+	suspects []*entry // of a Whole one: that leave the request if it is not answered
+}
+
+// Suspicion is signalled when Probe may have something.
+func (l *Lane) Suspicion() <-chan struct{} { return l.suspicion }
+
+// Probe gives what to ask apart of what the present stream leaves unanswered; nil: nothing. whole: on a new stream.
+func (l *Lane) Probe(now time.Time, whole bool) (p *Probe) {
+	gen := l.gen.Load()
+	if gen == 0 || !l.group.origin.config().SotW {
+		return nil
+	}
+	oldest := time.Time{}
+	for k := range kinds(l.shards()) {
+		k.mu.Lock()
+		if x := k.probeLocked(l, gen, now, whole); x != nil && (p == nil || k.probed.Before(oldest)) {
+			p, oldest = x, k.probed
+		}
+		k.unlock()
+	}
+	if p != nil {
+		p.kin.mu.Lock()
+		p.kin.probed = now
+		p.kin.turn++
+		p.kin.unlock()
+	}
+	return p
+}
+
+func (k *kin) probeLocked(l *Lane, gen uint32, now time.Time, whole bool) *Probe {
+	p := &Probe{Ask: Ask{TypeURL: k.typeURL, First: true}, Whole: whole, lane: l, kin: k, gen: gen}
+	var all, away []Name
+	for _, s := range k.all {
+		if !l.carries(k) || s.named.lane != l.index || s.named.firstGen[l.index] != gen || s.private() || s.params.Len() > 0 && !s.byLocator() {
+			continue
+		}
+		p.suspects = append(p.suspects, s.suspectsLocked(gen, now)...)
+		for _, e := range s.named.entries {
+			if e.asked != gen || e.count == 0 {
+				continue
+			}
+			all = append(all, s.nameOf(e))
+			gone, known := s.named.aside[e]
+			if gone {
+				away = append(away, s.nameOf(e))
+			}
+			if !known && e.unanswered && s.harmlessGen != gen { // for longer than suspectsLocked looks back
+				p.suspects = append(p.suspects, e)
+			}
+		}
+	}
+	if len(p.suspects)+len(away) == 0 || len(all) < 2 { // one alone harms nobody
+		return nil
+	}
+	if p.Ask.Subscribe = all; !whole {
+		if p.suspects = nil; len(away) == 0 {
+			return nil
+		}
+		sortNames(away)
+		p.Ask.Subscribe = []Name{away[k.turn%len(away)]}
+	}
+	sortNames(p.Ask.Subscribe)
+	p.Ask.All = p.Ask.Subscribe
+	return p
+}
+
+// suspectsLocked are the names that have been asked for a while on the stream of generation gen, and of which it has said nothing.
+func (s *shard) suspectsLocked(gen uint32, now time.Time) (es []*entry) {
+	if s.harmlessGen == gen {
+		return nil
+	}
+	for _, u := range s.named.unheard {
+		if u.at.Add(suspectAfter).After(now) {
+			break
+		}
+		e := u.entry
+		if _, known := s.named.aside[e]; !known && u.gen == gen && e.asked == gen && e.answered != gen && e.count > 0 {
+			es = append(es, e)
+		}
+	}
+	return es
+}
+
+// suspectLaterLocked sets the clock for names just asked.
+func (s *shard) suspectLaterLocked(i laneIndex, gen uint32, now time.Time) {
+	if s.group.origin.config().SotW && s.harmlessGen != gen {
+		s.push(timer{at: now.Add(suspectAfter), kind: suspectNames, shard: s, lane: s.lane(i), gen: gen})
+	}
+}
+
+// suspect has names asked apart that are unanswered.
+func (s *shard) suspect(l *Lane, gen uint32, now time.Time) {
+	s.mu.Lock()
+	suspects := len(s.suspectsLocked(gen, now))
+	for _, away := range s.named.aside {
+		if away {
+			suspects++
+		}
+	}
+	s.mu.Unlock()
+	opened, open := l.openedAt()
+	switch late := opened.Add(suspectUnheard); {
+	case !open || !l.live(gen) || suspects == 0:
+	case l.heard.Load() != gen && now.Before(late):
+		s.push(timer{at: late, kind: suspectNames, shard: s, lane: l, gen: gen})
+	default:
+		signal(l.suspicion)
+	}
+}
+
+// Heard takes up an answer. It reports whether it is one to what was asked.
+func (p *Probe) Heard(u *Update) bool {
+	k := p.kin
+	if u.TypeURL != p.Ask.TypeURL {
+		return false
+	}
+	has := map[string]bool{}
+	for i := range u.Resources {
+		has[u.Resources[i].Name] = true
+	}
+	missing, found := 0, false
+	for _, n := range p.Ask.Subscribe {
+		found = found || has[NameKey(n.Name)]
+		if !has[NameKey(n.Name)] {
+			missing++
+		}
+	}
+	k.mu.Lock()
+	defer k.unlock()
+	if !p.lane.live(p.gen) {
+		return true
+	}
+	harmless := p.Whole && (missing > 0 || u.Bad)
+	if harmless {
+		k.harmlessGen = p.gen
+	}
+	for _, s := range k.all {
+		for e, away := range s.named.aside {
+			if away && (harmless || has[e.name]) {
+				s.asideLocked(e, false)
+			}
+		}
+	}
+	for _, e := range p.suspects { // it exists: it is no name too many
+		if s := k.of(e); s != nil && has[e.name] {
+			s.asideLocked(e, false)
+		}
+	}
+	return found || p.Whole
+}
+
+// Unheard notes that there was no answer. It returns names that have left the lane's request for it, at most so many, and how many there are.
+func (p *Probe) Unheard(most int) (names []string, n int) {
+	k := p.kin
+	k.mu.Lock()
+	defer k.unlock()
+	if !p.lane.live(p.gen) {
+		return nil, 0
+	}
+	for _, e := range p.suspects {
+		s := k.of(e)
+		if s == nil || e.asked != p.gen || e.answered == p.gen && !e.unanswered || e.count == 0 {
+			continue
+		}
+		s.asideLocked(e, true)
+		if n++; len(names) < most {
+			names = append(names, e.name)
+		}
+	}
+	return names, n
+}
+
+// of is the shard that an entry is in; nil: none any more.
+func (k *kin) of(e *entry) *shard {
+	i := slices.IndexFunc(k.all, func(s *shard) bool { return s.named.entries[e.name] == e })
+	if i < 0 {
+		return nil
+	}
+	return k.all[i]
+}
+
+// asideLocked takes a name out of the lane's request, or back into it.
+func (s *shard) asideLocked(e *entry, away bool) {
+	if s.named.aside == nil {
+		s.named.aside = map[*entry]bool{}
+	}
+	if was := s.named.aside[e]; was != away {
+		s.named.relist = true
+		s.poke(s.named.lane)
+	}
+	s.named.aside[e] = away
+}
+
+// backLocked forgets that a name was aside: it is asked no more, or on another stream, or has come.
+func (s *shard) backLocked(e *entry) {
+	if away, known := s.named.aside[e]; known {
+		delete(s.named.aside, e)
+		if s.named.relist = s.named.relist || away; away {
+			s.poke(s.named.lane)
+		}
+	}
+}
+
+// asideOnlyLocked reports whether a list has nothing but names that are aside: it is not sent for their sake.
+func (k *kin) asideOnlyLocked(list []Name) bool {
+	for _, n := range list {
+		if !slices.ContainsFunc(k.all, func(s *shard) bool { return s.named.aside[s.named.entries[NameKey(n.Name)]] }) {
+			return false
+		}
+	}
+	return true
+}
+
+// relistLocked reports whether the lane's request is to be sent again although the same names are wanted, and forgets it.
+func (k *kin) relistLocked() (again bool) {
+	for _, s := range k.all {
+		again = again || s.named.relist
+		s.named.relist = false
+	}
+	return again
+}
+
+// settledLocked forgets of a stream before what has turned out to exist.
+func (t *namedTable) settledLocked() {
+	for e, away := range t.aside {
+		if !away {
+			delete(t.aside, e)
+		}
+	}
+}
+
+// harmlessLocked looks at what a list leaves out of the names asked a while before, or with the first request: the origin answers lists with
+// names that it has not.
+func (s *shard) harmlessLocked(gen uint32, now time.Time) {
+	t := &s.named
+	if s.harmlessGen == gen {
+		return
+	}
+	for _, u := range t.unheard {
+		first := u.at.Equal(t.firstAt[t.lane])
+		if !first && u.at.Add(suspectAfter).After(now) {
+			return
+		}
+		if e := u.entry; u.gen == gen && e.asked == gen && e.answered != gen && e.count > 0 && !t.aside[e] {
+			s.harmlessGen = gen
+			for e, away := range t.aside {
+				if away {
+					s.asideLocked(e, false)
+				}
+			}
+			return
+		}
+	}
+}
+
+// leftLocked notes the endpoints of a Cluster that an origin's list leaves out.
+func (k *kin) leftLocked(vs []*Variant) {
+	if !k.group.origin.config().SotW || k.typeURL != ClusterType {
+		return
+	}
+	for _, v := range vs {
+		if name := v.Endpoints(); name != "" {
+			k.left = append(k.left, name)
+		}
+	}
+}
+
+// putAside takes names of endpoints out of the lane's request, of which the Clusters are gone: they will not exist for long. Should one still
+// exist, it comes back when it is found.
+func (g *Group) putAside(names []string, now time.Time) {
+	k := g.kin(EndpointType)
+	if k == nil || len(names) == 0 {
+		return
+	}
+	k.mu.Lock()
+	defer k.unlock()
+	for _, s := range k.all {
+		l := s.lane(s.named.lane)
+		for _, name := range names {
+			if e := s.named.entries[NameKey(name)]; e != nil && e.count > 0 && s.isAskedLocked(e) && s.harmlessGen != l.gen.Load() {
+				s.asideLocked(e, true)
+				s.push(timer{at: now.Add(suspectAfter), kind: suspectNames, shard: s, lane: l, gen: e.asked})
+			}
+		}
+	}
+}
