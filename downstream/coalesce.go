@@ -7,21 +7,41 @@ import "time"
 // a window, the last when the window ends.
 //
 // The window is the stream's, over all its types, and each stream's is its own. So it knows nothing of the order between types: a stream
-// in its window is one whose writer happens to come late, and what is taken after it is taken in order as ever. Nothing but changes waits:
-// whatever else there is to write ends the window early, and takes the changes with it, so that no answer to a request is ever held back
-// by a change that is older (RELAY-84).
+// in its window is one whose writer happens to come late, and what is taken after it is taken in order as ever. Nothing but changes waits.
+// What was taken and is held for order leaves by itself when it may. Whatever else there is to write ends the window early, and takes the
+// changes with it, so that no answer to a request is ever held back by a change that is older (RELAY-84).
 
-// gathersLocked reports whether the stream leaves what there is in the table for now.
+// gathersLocked reports whether the stream leaves what there is in the table for now. A type that is held back there ends the window when it
+// may go.
 func (s *session) gathersLocked(now time.Time) bool {
 	if !now.Before(s.changesAt.Add(s.cfg.timing.Coalesce)) {
 		return false
 	}
 	for _, st := range s.types {
-		if st.held != nil || !st.heldSince.IsZero() || st.rest != nil || st.keeps || s.tellable(st) || !st.sub.None() && st.sub.Urgent() {
+		switch {
+		case s.tellable(st):
+			return false
+		case st.held != nil || st.sub.None():
+		case !st.heldSince.IsZero():
+			settles, changed := s.earlierLocked(now, st)
+			if !settles && (!changed || s.overdue(now, st)) {
+				return false
+			}
+		case st.sub.Urgent():
 			return false
 		}
 	}
 	return true
+}
+
+// takenLocked reports whether something that was taken is still to be written. The window does not hold it back.
+func (s *session) takenLocked() bool {
+	for _, st := range s.types {
+		if st.held != nil || st.rest != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // gatheredLocked is when the window is over; the zero time if nothing waits for that.
@@ -30,7 +50,7 @@ func (s *session) gatheredLocked() time.Time {
 		return time.Time{}
 	}
 	for _, st := range s.types {
-		if st.peek() {
+		if st.peek() || st.keeps {
 			return s.changesAt.Add(s.cfg.timing.Coalesce)
 		}
 	}

@@ -87,8 +87,8 @@ func TestCoalesceOff(t *testing.T) {
 	})
 }
 
-// TestCoalesceTypes: a stream has one window for all its types; what was gathered leaves in order, and behind what is held for order
-// nothing is gathered, so that a window adds to no hold.
+// TestCoalesceTypes: a stream has one window for all its types; what was gathered leaves in order. What is held for order leaves by itself: a window
+// adds to no hold, and a hold ends no window.
 func TestCoalesceTypes(t *testing.T) {
 	gathering(t, func(t *testing.T, p *clientEnd) {
 		p.says(eds, "x=1")
@@ -103,13 +103,12 @@ func TestCoalesceTypes(t *testing.T) {
 		p.gets("in order", "cds x=1", "eds x=2")
 		p.answer(eds)
 		p.says(eds, "x=3")
-		p.gets("routes wait for the verdict on the clusters, so nothing is gathered", "eds x=3")
-		p.answer(eds)
+		p.gets("routes wait for the verdict on the clusters, and endpoints are gathered all the same")
 		p.answer(cds)
-		p.gets("and the window adds nothing to that", "rds x=1")
+		p.gets("the window adds nothing to the hold, and the hold takes nothing from the window", "rds x=1")
 		p.answer(rds)
 		p.says(eds, "x=4")
-		p.gets("now it is gathered again")
+		p.gets("the window goes on")
 		p.wait(gap)
 		p.gets("at the end", "eds x=4")
 	}, cds, eds, rds)

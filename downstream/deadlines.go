@@ -162,13 +162,20 @@ func (s *session) next() time.Time {
 	for _, st := range s.types {
 		if st.held != nil || !st.heldSince.IsZero() {
 			anyHeld = true
-			at(st.heldSince.Add(s.cfg.timing.ColdWait)) // of a hold for settling
+			if !st.heldFrom.IsZero() {
+				at(st.heldFrom.Add(s.cfg.timing.OrderHold))
+			}
 		}
 	}
 	if anyHeld {
-		at(s.warm.until)
+		for i := range s.warm.missing {
+			at(s.warm.missing[i].until)
+		}
 	}
 	for _, st := range s.types {
+		if anyHeld {
+			at(st.settles)
+		}
 		if st.rest != nil {
 			at(st.removals)
 			s.wentLocked(st.rest.oldest(), at)

@@ -80,11 +80,19 @@
 // # Order
 //
 // Types are taken in the reverse of ORD-1 and written in its order; what is newer than a waiting change of an earlier type is
-// held back (TestOrderExhaustively, TestForwardWalkOvertakes). Listeners and routes also wait for the ACK of a Cluster
-// response, for the endpoints of its new clusters (TestRoutesWaitForEndpoints), and for the first set of clusters to settle
-// (TestLateTypesWaitForClusters, TestSettlingHoldsLateTypes), and then leave as they are by then (TestWaitingRoutesAreCurrent). Removals
-// come last and in reverse (removals.go), and not at once to a delta client that comes back and holds clusters
-// (TestRemovalsWaitForWhoComesBack).
+// held back (TestOrderExhaustively, TestForwardWalkOvertakes). Who waits for whom, and until when:
+//
+//   - A type waits for the answer to its last response, order_hold at most (NONCE-10, TestOneInFlight).
+//   - Any type waits for a change of an earlier type that came before it, for as long as that waits.
+//   - A listener or a route waits for the verdict on the Cluster responses that were written before it, and for the endpoints of their new
+//     clusters (TestLateTypesWaitForClusters, TestRoutesWaitForEndpoints), and for none that is written later. The wait ends order_hold
+//     after the update came. Then every earlier type with a change as old goes with it, in one batch and in order, also one whose last
+//     response is unanswered (ORD-5, TestRoutesWaitUntaken). So no client starves while something changes all the time (TestProgress).
+//   - A listener or a route waits for the first set of an earlier type to settle (TestSettlingHoldsLateTypes), and leaves as it is by then
+//     (TestWaitingRoutesAreCurrent). The wait ends when the origin has been silent about the set for cold_wait, which the table knows: for
+//     whoever comes later it has ended already (ORD-8, TestSilentSetHoldsNothing). The time of ORD-5 begins after it.
+//   - Removals come last (removals.go), and not at once to a delta client that comes back and holds clusters
+//     (TestRemovalsWaitForWhoComesBack).
 //
 // A Cluster or ClusterLoadAssignment that the client has by name is not taken from it at once
 // (ORD-10, swap.go, testdata/ads_swap*.txt; cmd/weir/e2e: TestClusterSwap). The hold begins with the
@@ -142,8 +150,6 @@
 //
 //   - EC-2: with coalesce a client may be behind by that much more than a second, at each hop that has it.
 //   - ERR-7: limits hold for the process, not for each listener: what they protect is the process.
-//   - RELAY-84 lets listeners and routes wait for clusters to settle without a bound; here it is cold_wait, because an origin that
-//     answers listeners and is silent about clusters must not starve them (RELAY-95).
 //   - RELAY-39 wants no linger for a name known absent. Package relay lets the absence of a name that had existed linger: else a
 //     client that was away when its name went is never told on return (relay/testdata/absence_away.txt). Guessed names, which
 //     are the rule's reason, do not linger.

@@ -3,6 +3,7 @@ package downstream
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -26,6 +27,7 @@ type served struct {
 	heard    bool              // SotW: the client has repeated a nonce
 	owedAll  bool              // `*` is to be answered
 	touched  bool              // the subscription changed: one more response may follow
+	asked    time.Time         // when a request did that, that was not answered since
 	dropped  map[string]bool   // unsubscribed under `*`: answered by a resource or a removal (DELTA-9)
 	absent   map[string]int    // SotW, sent whole: how often a response said that a name is not there
 	left     bool              // `*` was left: what only it held may go, though the named kind is about to have it
@@ -38,8 +40,9 @@ type served struct {
 }
 
 type inFlight struct {
-	nonce string
-	at    time.Time // when it was written
+	nonce  string
+	at     time.Time // when it was written
+	oldest int       // number of the oldest change in it
 }
 
 // warmth is the wait for the endpoints of a cluster that was sent (WARM-1).
@@ -90,6 +93,13 @@ func (c *modelClient) spent(name string) {
 	delete(c.warm, name)
 }
 
+// touch notes that the subscription changed.
+func (s *served) touch(m *model) {
+	if !s.touched || s.asked.IsZero() {
+		s.touched, s.asked = true, m.rig.now
+	}
+}
+
 func (s *served) forget() {
 	for name := range s.told {
 		if !s.names[name] && !s.wildcard {
@@ -130,6 +140,9 @@ func (c *modelClient) hearsList(m *model, r *discoveryv3.DiscoveryRequest) {
 		s, _ = c.enter(r.TypeUrl)
 		s.legacy, first = was.legacy, true
 	}
+	if first {
+		s.touch(m)
+	}
 	before := s.before()
 	s.heard = s.heard || c.nonces[r.ResponseNonce]
 	if n := len(s.flight); n > 0 && s.flight[n-1].nonce == r.ResponseNonce {
@@ -163,7 +176,7 @@ func (c *modelClient) hearsList(m *model, r *discoveryv3.DiscoveryRequest) {
 		}
 	}
 	if wildcard != s.wildcard || !maps.Equal(names, s.names) {
-		s.touched = true
+		s.touch(m)
 		if r.ResponseNonce == "" { // it is answered at once (NONCE-12)
 			s.flight = nil
 		}
@@ -205,6 +218,9 @@ func (c *modelClient) keepHeld(typeURL string, s *served, before func(string) bo
 
 func (c *modelClient) hearsDelta(m *model, r *discoveryv3.DeltaDiscoveryRequest) {
 	s, first := c.enter(r.TypeUrl)
+	if first {
+		s.touch(m)
+	}
 	defer c.keepHeld(r.TypeUrl, s, s.before())
 	defer s.moved(s.wildcard, maps.Clone(s.names))
 	s.flight = slices.DeleteFunc(s.flight, func(f *inFlight) bool { return f.nonce == r.ResponseNonce })
@@ -220,7 +236,7 @@ func (c *modelClient) hearsDelta(m *model, r *discoveryv3.DeltaDiscoveryRequest)
 		}
 	}
 	for _, name := range r.ResourceNamesSubscribe {
-		s.touched = true
+		s.touch(m)
 		if name == relay.Wildcard {
 			s.wildcard, s.owedAll = true, true
 			continue
@@ -237,13 +253,13 @@ func (c *modelClient) hearsDelta(m *model, r *discoveryv3.DeltaDiscoveryRequest)
 			continue
 		}
 		if s.wildcard {
-			s.dropped[name], s.touched = true, true
+			s.dropped[name] = true
+			s.touch(m)
 		}
 		delete(s.names, name)
 		delete(s.pending, name)
 		s.forget()
 	}
-	_ = m
 }
 
 // changed is told what the table was told.
@@ -279,8 +295,8 @@ func (m *model) judge(c *modelClient, msg *message) {
 	}
 	c.nonces[msg.nonce] = true
 	m.judgeFlight(c, s)
-	s.flight = append(s.flight, &inFlight{msg.nonce, m.rig.now})
 	bodies, removed := msg.contents()
+	s.flight = append(s.flight, &inFlight{msg.nonce, m.rig.now, m.oldest(s, msg.typeURL, bodies, removed)})
 	m.judgeOrder(c, msg.typeURL, bodies)
 	m.judgeGone(c, s, msg.typeURL, bodies, removed)
 	news := m.judgeBodies(c, s, msg.typeURL, bodies)
@@ -323,10 +339,32 @@ func (m *model) judge(c *modelClient, msg *message) {
 	clear(s.lame)
 }
 
+// overdue: the time is over that a listener or a route may be held, and so what came before it leaves unanswered (ORD-5).
+func (m *model) overdue(c *modelClient) bool {
+	from := m.rig.now.Add(-m.rig.cfg.Timing.OrderHold)
+	for typeURL, s := range c.served {
+		if !late(typeURL) {
+			continue
+		}
+		if s.asks() && !s.asked.After(from) {
+			return true
+		}
+		for _, at := range s.pending {
+			if !m.times[at].After(from) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// asks: a request is still to be answered.
+func (s *served) asks() bool { return s.touched || s.owedAll || len(s.owed) > 0 || s.behind }
+
 // judgeFlight: one response in flight (NONCE-10).
 func (m *model) judgeFlight(c *modelClient, s *served) {
 	if n := len(s.flight); n > 0 {
-		if at := s.flight[n-1].at; m.rig.now.Before(at.Add(m.rig.cfg.Timing.OrderHold)) {
+		if at := s.flight[n-1].at; m.rig.now.Before(at.Add(m.rig.cfg.Timing.OrderHold)) && !m.overdue(c) {
 			m.fail("client %d: two responses in flight, the former for %v (NONCE-10)", c.id, m.rig.now.Sub(at))
 		}
 	}
@@ -461,6 +499,9 @@ func (m *model) judgeOrder(c *modelClient, typeURL string, bodies map[string]str
 		if s == nil || s.owedAll || s.starts { // it may have to settle, which not all types wait for
 			continue
 		}
+		if listed := !c.delta && (s.wildcard || relay.SentWhole(earlier)); listed && len(s.owed) > 0 && !late(typeURL) {
+			continue // a list that waits for a name, which only listeners and routes wait for (RELAY-7)
+		}
 		for name, at := range s.pending {
 			if at < newest {
 				m.fail("client %d: %s %s (taken by the table as %d) leaves before %s %s (as %d) (RELAY-84)", c.id, scriptType(typeURL), of,
@@ -470,13 +511,64 @@ func (m *model) judgeOrder(c *modelClient, typeURL string, bodies map[string]str
 	}
 }
 
+// brought is the number of the response that brought a body last, to who has the name from a kind; -1: from both.
+func (f *fact) brought(kind int, body string) int {
+	if kind >= 0 && f.stated[kind][body] != 0 {
+		return f.stated[kind][body]
+	}
+	return max(f.stated[byStar][body], f.stated[byName][body])
+}
+
+// oldest is the number of the oldest change in a response.
+func (m *model) oldest(s *served, typeURL string, bodies map[string]string, removed []string) int {
+	oldest := math.MaxInt
+	for name, body := range bodies {
+		if s.told[name] != body {
+			oldest = min(oldest, m.fact(typeURL, name).brought(s.kind(name), body))
+		}
+	}
+	for _, name := range removed {
+		oldest = min(oldest, m.fact(typeURL, name).changed[max(s.kind(name), 0)])
+	}
+	return oldest
+}
+
+// judgeHold: listeners and routes do not leave while clusters wait for a verdict that came no later, unless what they say came order_hold
+// ago (ORD-5).
+func (m *model) judgeHold(c *modelClient, s *served, typeURL string, bodies map[string]string) {
+	came, newest, hold := m.rig.now, 0, m.rig.cfg.Timing.OrderHold
+	for name, body := range bodies {
+		f := m.fact(typeURL, name)
+		at := f.brought(s.kind(name), body)
+		newest = max(newest, at)
+		if s.pending[name] != 0 {
+			at = s.pending[name]
+		}
+		for _, at := range []int{at, f.stated[byStar][body], f.stated[byName][body]} {
+			if t := m.times[at]; at != 0 && s.told[name] != body && t.Before(came) {
+				came = t
+			}
+		}
+	}
+	if s.asks() && s.asked.Before(came) {
+		came = s.asked
+	}
+	cl := c.served[cds]
+	if cl == nil || !m.rig.now.Before(came.Add(hold)) {
+		return
+	}
+	for _, f := range cl.flight {
+		if f.oldest <= newest && m.rig.now.Before(f.at.Add(hold)) {
+			m.fail("client %d: %s leaves while clusters wait for a verdict (ORD-5)", c.id, scriptType(typeURL))
+		}
+	}
+}
+
 // judgeGone: what goes, goes after every change before it that could still refer to it: in delta of any related type (ORD-2), in
 // SotW of what refers to clusters (ORD-3). A route does not go while a Cluster response waits for its verdict (ORD-5).
 func (m *model) judgeGone(c *modelClient, s *served, typeURL string, bodies map[string]string, removed []string) {
-	if cl := c.served[cds]; late(typeURL) && len(bodies) > 0 && cl != nil && len(cl.flight) > 0 {
-		if at := cl.flight[len(cl.flight)-1].at; m.rig.now.Before(at.Add(m.rig.cfg.Timing.OrderHold)) {
-			m.fail("client %d: %s leaves while clusters wait for a verdict (ORD-5)", c.id, scriptType(typeURL))
-		}
+	if late(typeURL) && len(bodies) > 0 {
+		m.judgeHold(c, s, typeURL, bodies)
 	}
 	after := []string{lds, relay.ScopedRouteType, rds}
 	if c.delta {

@@ -61,8 +61,9 @@ type model struct {
 	away    map[*control]bool
 	clients []*modelClient
 	ids     int
-	serial  int // of bodies
-	seq     int // of responses the table has taken
+	serial  int         // of bodies
+	seq     int         // of responses the table has taken
+	times   []time.Time // when, by number
 	calm    bool
 	judged  int
 	log     []string
@@ -91,7 +92,7 @@ var modelTypes = []string{cds, eds, lds, relay.ScopedRouteType, rds, odd}
 
 func newModel(t *testing.T, rnd *rand.Rand, sotw, delta, several bool) *model {
 	m := &model{
-		t: t, rnd: rnd, delta: delta, facts: map[string]map[string]*fact{}, contents: map[string]string{}, away: map[*control]bool{},
+		t: t, rnd: rnd, delta: delta, facts: map[string]map[string]*fact{}, times: []time.Time{zero}, contents: map[string]string{}, away: map[*control]bool{},
 	}
 	origins := []relay.OriginConfig{{Name: "mesh", SotW: sotw}}
 	if several {
@@ -278,6 +279,7 @@ func (m *model) produce(c *control, l *controlLane) {
 // applied takes note of what the table was told.
 func (m *model) applied(l *controlLane, s *stated, a relay.Applied) {
 	m.seq++
+	m.times = append(m.times, m.rig.now)
 	if a.Changed == 0 {
 		return // nothing new, or the names are on another lane by now
 	}

@@ -26,14 +26,20 @@ func late(typeURL string) bool {
 // A type with a response in flight is not taken. Its oldest untaken change is read instead, at the same place in the walk, so
 // that every change up to the revisions of the later types, which are taken by then, is either read there or was written. Of
 // the later types, what is as new as that change is held back.
+//
+// The hold of a late type ends order_hold after its news came (ORD-5). Then it is taken, and after it every earlier type with
+// a change as old, also one with a response in flight: all of them leave in one batch, in order.
 func (s *session) take(now time.Time) []*response {
 	s.writerLock()
 	defer s.mu.Unlock()
 	s.now = now
-	if s.group == nil || s.closed || s.gathersLocked(now) {
+	if s.group == nil || s.closed {
 		return nil
 	}
-	w := walk{seen: s.cfg.table.Revision()}
+	w := walk{seen: s.cfg.table.Revision(), gathers: s.gathersLocked(now)}
+	if w.gathers && !s.takenLocked() {
+		return nil
+	}
 	for i := len(s.types) - 1; i >= 0; i-- {
 		s.takeLocked(now, s.types[i], &w)
 	}
@@ -43,94 +49,148 @@ func (s *session) take(now time.Time) []*response {
 // walk is what the walk in reverse knows of later types.
 type walk struct {
 	seen    uint64 // revision of the table when it began
+	gathers bool   // nothing is taken: what was taken before may be released
 	waiting bool   // a later type has something to tell
+	forced  uint64 // changes up to this revision go now: the hold of a later type is over; 0: none is
+}
+
+// forces reports whether a type must go although its last response is unanswered.
+func (w *walk) forces(st *streamType) bool {
+	if w.forced == 0 {
+		return false
+	}
+	unsent := st.sub.Standing().Unsent
+	return unsent != 0 && unsent <= w.forced
 }
 
 // takeLocked is one step of the walk in reverse: it takes what can be taken, and otherwise reads how the type stands.
 func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
-	st.unsent, st.settling = 0, false
+	st.unsent, st.settles = 0, time.Time{}
 	if st.sub.None() {
 		return
 	}
-	blocked := st.held != nil || st.inFlight(now, s.cfg.timing.OrderHold) && !st.sub.Standing().Arriving
-	took, untaken, changed := false, false, st.sub.Changed()
-	if !blocked && (st.sub.Pending() || st.keeps) {
-		untaken = s.waitsUntakenLocked(now, st)
+	blocked := st.held != nil || w.gathers || st.inFlight(now, s.cfg.timing.OrderHold) && !w.forces(st) && !st.sub.Standing().Arriving
+	took, untaken := false, false
+	if blocked && !w.gathers && st.nextFrom.IsZero() && st.sub.Peek() {
+		st.nextFrom = now
+	}
+	if !blocked && (st.sub.Peek() || st.keeps) {
+		untaken = s.leavesLocked(now, st, w)
 		took, blocked = !untaken, untaken
 	}
 	if took {
+		changed := st.sub.Changed()
+		st.sub.Pending() // clears the mark, before the look
 		if s.tellsWhole(st) {
 			st.sub.Insist()
 		}
 		if st.held = s.takeOneLocked(now, st, w); st.held != nil {
 			st.changed = changed
 			st.owes(now)
+			st.heldFrom = st.from(now)
+		} else {
+			st.unhold()
 		}
-		if st.held == nil {
-			st.heldSince = time.Time{}
-		}
+		st.nextFrom = time.Time{}
 		if st.held == nil || st.sub.Len() > 1 { // one origin's part may be, while another's tells something
 			st.lagging = st.sub.Standing().Lagging
 		}
 	}
 	if w.waiting {
-		st.look(took, blocked)
+		s.look(now, st, took, blocked)
 	}
 	w.waiting = w.waiting || untaken || st.held != nil
+	if st.held != nil && late(st.typeURL) && s.overdue(now, st) {
+		w.forced = max(w.forced, st.held.Rev)
+	}
 }
 
-// waitsUntakenLocked leaves what a late type has in the table while it could not be written anyway: an earlier type settles, or waits for
+// leavesLocked leaves what a late type has in the table while it could not be written anyway: an earlier type settles, or waits for
 // an ACK and has changed since. To take it now and write it then would show routes as they were before the clusters: to clusters that came
 // and went meanwhile, or went before this client's first list, so that it never had them (TestWaitingRoutesAreCurrent,
 // TestRoutesWaitUntaken).
-func (s *session) waitsUntakenLocked(now time.Time, st *streamType) bool {
+func (s *session) leavesLocked(now time.Time, st *streamType, w *walk) bool {
 	if !late(st.typeURL) || relay.IsVirtualHost(st.typeURL) && st.sub.Demands() {
 		return false
 	}
-	if !s.earlierWaitsLocked(now, st) || st.sub.Standing().Unsent == 0 { // what has nothing goes on waiting for its origin (RELAY-8)
+	settles, changed := s.earlierLocked(now, st)
+	if !settles && (!changed || w.forced != 0) {
 		return false
 	}
-	st.sub.Remind()
-	if st.heldSince.IsZero() {
-		st.heldSince = now
-		st.heldCount++
+	if !settles && s.overdue(now, st) || st.sub.Standing().Unsent == 0 { // what has nothing goes on waiting for its origin (RELAY-8)
+		return false
 	}
+	s.holdBackLocked(now, st, settles)
 	return true
 }
 
-// earlierWaitsLocked reports whether a type that is written before this one settles, or cannot be taken and has changed. What is in flight
-// for longer than order_hold can.
-func (s *session) earlierWaitsLocked(now time.Time, st *streamType) bool {
-	patient := st.patient(now, s.cfg.timing.ColdWait)
+// earlierLocked reports whether a type that is written before this one settles, and whether one cannot be taken and has changed. What is in
+// flight for longer than order_hold can.
+func (s *session) earlierLocked(now time.Time, st *streamType) (settles, changed bool) {
 	for _, earlier := range s.types {
 		if earlier == st {
-			return false
+			break
 		}
 		if earlier.sub.None() {
 			continue
 		}
 		standing := earlier.sub.Standing()
-		if patient && standing.Settling && earlier.held == nil {
-			return true
+		if standing.Settling && earlier.held == nil && now.Before(earlier.sub.SettlesUntil(now)) {
+			return true, changed
 		}
 		if standing.Unsent != 0 && (earlier.held != nil || earlier.inFlight(now, s.cfg.timing.OrderHold)) {
-			return true
+			changed = true
 		}
 	}
-	return false
+	return false, changed
+}
+
+// holdBackLocked notes that a type is held back.
+func (s *session) holdBackLocked(now time.Time, st *streamType, settles bool) {
+	st.heldFrom = st.from(now)
+	if st.heldSince.IsZero() {
+		st.heldSince = now
+		st.heldCount++
+	}
+	if settles {
+		st.heldFrom = time.Time{}
+	}
+}
+
+// from is from when order_hold is counted for what a late type has to tell (ORD-5): from when the writer first looked at it, which it does
+// when it comes, unless it is gathered, or the client does not read. After a wait for a set it is when that has ended.
+func (st *streamType) from(now time.Time) time.Time {
+	switch {
+	case !st.heldFrom.IsZero():
+		return st.heldFrom
+	case st.heldSince.IsZero() && !st.nextFrom.IsZero():
+		return st.nextFrom
+	}
+	return now
+}
+
+// overdue reports whether the time is over that a late type may be held.
+func (s *session) overdue(now time.Time, st *streamType) bool {
+	return !now.Before(st.from(now).Add(s.cfg.timing.OrderHold))
 }
 
 // look reads how a type stands that has later types waiting. took: what it had was taken just now. blocked: it could not be.
-func (st *streamType) look(took, blocked bool) {
+func (s *session) look(now time.Time, st *streamType, took, blocked bool) {
 	standing := st.sub.Standing()
-	st.settling = standing.Settling
+	if standing.Settling {
+		st.settles = st.sub.SettlesUntil(now)
+	}
 	switch {
 	case took && st.held != nil, standing.Unsent == 0:
 	case blocked || st.peek():
 		st.unsent = standing.Unsent
-	default:
-		// It was not in the way and gave nothing: names wait to be settled (RELAY-7), which holds back only the late types.
-		st.settling = true
+	case !standing.Settling:
+		// It was not in the way and gave nothing: names wait to be settled (RELAY-7), which holds back only the late types, and not for ever
+		// (ORD-8).
+		if st.stuckSince.IsZero() {
+			st.stuckSince = now
+		}
+		st.settles = st.stuckSince.Add(s.cfg.timing.ColdWait)
 	}
 }
 
@@ -138,15 +198,28 @@ func (st *streamType) look(took, blocked bool) {
 func (s *session) releaseLocked(now time.Time) []*response {
 	out := s.batch[:0]
 	oldest := uint64(math.MaxUint64) // change of an earlier type that is not written now
-	settling, unconfirmed := false, false
-	var routes, hosts *relay.Answer // that are written now
+	settles := time.Time{}           // until then an earlier type may settle
+	var clusters *streamType         // if the client asks for them
+	var routes, hosts *relay.Answer  // that are written now
 	s.splitLocked(now)
 	for _, st := range s.types {
 		if a := st.held; a != nil {
-			hold := !s.urgentLocked(st) && (a.Rev >= oldest ||
-				late(st.typeURL) && (unconfirmed || s.coldEndpointsLocked(now) || settling && st.patient(now, s.cfg.timing.ColdWait)))
-			if !hold {
+			switch {
+			case s.urgentLocked(st):
 				out = s.writeLocked(now, st, out)
+			case a.Rev >= oldest:
+				s.holdBackLocked(now, st, false)
+			case late(st.typeURL) && now.Before(settles):
+				s.holdBackLocked(now, st, true)
+			case late(st.typeURL) && !s.overdue(now, st) && s.awaitsClustersLocked(now, st, clusters):
+				s.holdBackLocked(now, st, false)
+				if st.after == 0 {
+					st.after = s.lastNonce
+				}
+			default:
+				out = s.writeLocked(now, st, out)
+			}
+			if st.held == nil {
 				switch st.typeURL {
 				case relay.EndpointType:
 					s.followLocked(a)
@@ -155,9 +228,6 @@ func (s *session) releaseLocked(now time.Time) []*response {
 				case relay.VirtualHostType:
 					hosts = a
 				}
-			} else if st.heldSince.IsZero() {
-				st.heldSince = now
-				st.heldCount++
 			}
 		} else if s.tellable(st) && !st.inFlight(now, s.cfg.timing.OrderHold) {
 			out = s.writeLocked(now, st, out)
@@ -168,27 +238,40 @@ func (s *session) releaseLocked(now time.Time) []*response {
 		if st.unsent != 0 {
 			oldest = min(oldest, st.unsent)
 		}
-		settling = settling || st.settling
+		if st.settles.After(settles) {
+			settles = st.settles
+		}
 		if st.typeURL == relay.ClusterType {
-			unconfirmed = st.inFlight(now, s.cfg.timing.OrderHold)
+			clusters = st
 		}
 	}
-	s.oweEndpointsLocked(now)
+	s.oweEndpointsLocked(now, clusters)
 	s.oweVirtualHostsLocked(routes, hosts)
 	s.batch = s.releaseRestLocked(now, out)
 	return s.batch
+}
+
+// awaitsClustersLocked reports whether a late type's answer waits for the verdict on clusters, or for endpoints of theirs: of the responses
+// that were written when it began to wait, and of none that were written since (ORD-5).
+func (s *session) awaitsClustersLocked(now time.Time, st, clusters *streamType) bool {
+	after := st.after
+	if after == 0 {
+		after = s.lastNonce
+	}
+	if clusters != nil {
+		for i := range clusters.unanswered {
+			if x := &clusters.unanswered[i]; x.last <= after && now.Before(x.at.Add(s.cfg.timing.OrderHold)) {
+				return true
+			}
+		}
+	}
+	return s.coldEndpointsLocked(now, after)
 }
 
 // urgentLocked reports whether a request may wait for a type's held answer, or for what can only be taken after it: then nothing holds it
 // (ALIAS-8). Virtual hosts that nobody asked for are in order like any other type: with a changed route they are pushed.
 func (s *session) urgentLocked(st *streamType) bool {
 	return relay.IsVirtualHost(st.typeURL) && (st.held.Demanded || st.sub.Demands())
-}
-
-// patient reports whether an answer has been held for less than d: an origin may answer listeners and leave clusters
-// unanswered for ever (RELAY-95).
-func (st *streamType) patient(now time.Time, d time.Duration) bool {
-	return st.heldSince.IsZero() || now.Before(st.heldSince.Add(d))
 }
 
 // tellable reports whether there is something to say without an answer. Of a type that is sent whole in SotW that would delete
@@ -206,7 +289,8 @@ func (s *session) tellable(st *streamType) bool {
 // writeLocked makes the messages of a type's held answer and refusals, and notes them as in flight.
 func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []*response {
 	a := st.held
-	st.held, st.heldSince, st.blank = nil, time.Time{}, false
+	st.held, st.blank, st.stuckSince = nil, false, time.Time{}
+	st.unhold()
 	if st.changed {
 		st.changed, s.changesAt = false, now
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
@@ -194,6 +196,56 @@ func TestSettlingHoldsLateTypes(t *testing.T) {
 	})
 }
 
+// TestSilentSetHoldsNothing: a set that was waited for in vain for cold_wait holds nothing more, neither for who waited nor for who comes
+// later, until the origin answers it (ORD-8).
+func TestSilentSetHoldsNothing(t *testing.T) {
+	const of = rds
+	for _, typeURL := range []string{cds, lds, relay.ScopedRouteType} {
+		dialects(t, func(t *testing.T, p *clientEnd) {
+			ask := func(p *clientEnd) {
+				for typeURL, name := range map[string]string{typeURL: "*", of: "r"} {
+					if p.session.delta {
+						p.subscribes(typeURL, name)
+					} else {
+						p.asks(typeURL, name)
+					}
+				}
+			}
+			ask(p)
+			p.says(of, "r=1")
+			p.gets("the origin may still answer")
+			p.wait(9 * time.Second)
+			p.gets("and still")
+			p.wait(time.Second)
+			p.gets("now it was in vain", scriptType(of)+" r=1")
+			p.answerNamed(of, "r")
+			for i := range 3 {
+				p.says(of, fmt.Sprint("r=", i+2))
+				p.gets("and holds no later change", fmt.Sprint(scriptType(of), " r=", i+2))
+				p.answerNamed(of, "r")
+			}
+			q := p.client(p.session.delta)
+			ask(q)
+			q.gets("nor any client's that comes later", scriptType(of)+" r=4")
+			q.answerNamed(of, "r")
+			if typeURL != cds {
+				return
+			}
+			p.says(cds, "x=1")
+			q.says(of, "r=5")
+			q.gets("the origin answers, and what it says has to settle")
+			q.wait(5 * time.Second)
+			q.writes()
+			q.answer(cds)
+			q.wait(500 * time.Millisecond)
+			q.writes()
+			if got := q.taken[len(q.taken)-1]; fmt.Sprint(got.words) != "[r=5]" {
+				t.Errorf("the routes follow the clusters: %v", got.words)
+			}
+		})
+	}
+}
+
 // TestWaitingRoutesAreCurrent: routes that waited for a first set of clusters leave as they are when it goes out, not as they were when
 // they began to wait: the cluster they led to then may be gone, and was never in any list of this client.
 func TestWaitingRoutesAreCurrent(t *testing.T) {
@@ -250,9 +302,8 @@ func TestRoutesWaitUntaken(t *testing.T) {
 			t.Errorf("the next deadline is %v, want the end of order_hold", next)
 		}
 		p.wait(500 * time.Millisecond)
-		p.gets("after order_hold the clusters as they are", second)
+		p.gets("after order_hold the clusters as they are, and the routes as they are", second, "rds x=to-z")
 		p.answer(cds)
-		p.gets("and the routes as they are", "rds x=to-z")
 		p.answer(rds)
 		p.gets("and that is all")
 	})

@@ -125,7 +125,8 @@ func (s *session) splitLocked(now time.Time) {
 		}
 		st.held = &additions
 		if len(additions.Variants)+len(additions.Heartbeats)+len(additions.Errors) == 0 && located.None() {
-			st.held, st.heldSince = nil, time.Time{}
+			st.held = nil
+			st.unhold()
 		}
 	}
 }

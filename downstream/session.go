@@ -238,6 +238,9 @@ func (s *session) countNamesLocked(st *streamType) error {
 // wakeLocked wakes the writer if there may be something for it to do.
 func (s *session) wakeLocked(now time.Time) {
 	if s.gathersLocked(now) {
+		if s.takenLocked() {
+			s.mailbox.Signal()
+		}
 		return // it wakes by itself when the window is over
 	}
 	for _, st := range s.types {

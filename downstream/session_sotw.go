@@ -87,7 +87,8 @@ func (s *session) listLocked(now time.Time, st *streamType, in *content) error {
 	wildcard := to.wildcard || slices.ContainsFunc(to.spots.list, func(x *spot) bool { return x.wildcard })
 	if wildcard && !st.wildcard && !relay.SentWhole(st.typeURL) {
 		// From now on a response is all there is (SOTW-4). One that is held back has only what changed; all of it follows anyway.
-		st.held, st.heldSince = nil, time.Time{}
+		st.held = nil
+		st.unhold()
 	}
 	st.wildcard = wildcard
 	version := ""
@@ -122,7 +123,8 @@ func (s *session) forgottenLocked(now time.Time, st *streamType) (left relay.Uni
 	left, st.sub = st.sub, relay.Union{}
 	s.unnamedLocked(st, func(uint64) bool { return true })
 	st.refused, st.denied = nil, nil
-	st.held, st.heldSince, st.changed, st.keeps = nil, time.Time{}, false, false
+	st.held, st.changed, st.keeps = nil, false, false
+	st.unhold()
 	st.heard, st.lagging, st.ackedVersion = false, false, ""
 	return left
 }

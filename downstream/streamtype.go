@@ -38,7 +38,11 @@ type streamType struct {
 
 	// What it was sent. held was taken and waits for its turn.
 	held       *relay.Answer
-	heldSince  time.Time
+	heldSince  time.Time // since when that, or what is left in the table, is held back; zero: nothing is
+	heldFrom   time.Time // from when order_hold is counted for it (ORD-5); zero: it waits for a set, or for nothing
+	nextFrom   time.Time // the same for what came while something else of the type was under way; zero: nothing did
+	after      uint64    // it waits for clusters written up to this nonce, and for no others; 0: for those there are
+	stuckSince time.Time // since when names keep its list from being told while later types wait; zero: none do
 	changed    bool      // held, or what went into rest, has changes that the client did not wait for
 	rest       *rest     // delta: removals that wait for the other types' additions
 	removals   time.Time // delta: none is written before; the client came back, and may be about to ask for what leads to what went
@@ -50,8 +54,8 @@ type streamType struct {
 	lagging bool // the table gave the client up
 
 	// Between the two walks of take.
-	unsent   uint64 // the oldest change that is not taken now; 0: none
-	settling bool   // `*` waits for its set to settle
+	unsent  uint64    // the oldest change that is not taken now; 0: none
+	settles time.Time // until then later types may wait for its sets; zero: it waits for none
 
 	// For people.
 	sentVersion, ackedVersion string
@@ -82,6 +86,9 @@ func newStreamType(cfg *settings, typeURL, dialect string) *streamType {
 
 // peek reports whether there may be something to take.
 func (st *streamType) peek() bool { return !st.sub.None() && st.sub.Peek() }
+
+// unhold notes that nothing is held back any more.
+func (st *streamType) unhold() { st.heldSince, st.heldFrom, st.after = time.Time{}, time.Time{}, 0 }
 
 // last is the newest unanswered response, nil if all are answered.
 func (st *streamType) last() *sent {

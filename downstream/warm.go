@@ -20,12 +20,20 @@ type warming struct {
 	owed owed      // to go with the next endpoint request; in delta only before the first
 	at   time.Time // SotW: to be pushed then; zero: the Cluster response has no verdict yet
 
-	// Listeners and routes wait for the endpoints of the Clusters written last until they are written too, or the time has come (ORD-5).
-	missing []string
-	until   time.Time
+	missing []missing // oldest first
 
 	routes []string // of RouteConfigurations that were written before the client asked for virtual hosts (WARM-4)
 }
+
+// missing are endpoints of the Clusters of one response, for which listeners and routes wait that came no later (ORD-5).
+type missing struct {
+	names []string
+	of    uint64    // nonce of the response
+	until time.Time // they do not wait for longer
+}
+
+// maxMissing bounds the responses whose endpoints are waited for.
+const maxMissing = 64
 
 // maxOwed bounds the names that are remembered; beyond it all endpoints are owed, which is no more than the client asked for.
 const maxOwed = 100_000
@@ -91,7 +99,12 @@ func (s *session) followLocked(written *relay.Answer) {
 	for _, name := range written.Removed {
 		follows[relay.NameKey(name)] = true // it does not exist, and the client knows (WARM-7)
 	}
-	s.warm.news, s.warm.missing = without(s.warm.news, follows), without(s.warm.missing, follows)
+	s.warm.news = without(s.warm.news, follows)
+	for i := range s.warm.missing {
+		m := &s.warm.missing[i]
+		m.names = without(m.names, follows)
+	}
+	s.warm.missing = slices.DeleteFunc(s.warm.missing, func(m missing) bool { return len(m.names) == 0 })
 }
 
 // without is a list, which is left as it is, without names.
@@ -111,12 +124,15 @@ func without(list []string, names map[string]bool) (rest []string) {
 }
 
 // oweEndpointsLocked owes what the Clusters of this batch need, but for what followed them in the batch anyway.
-func (s *session) oweEndpointsLocked(now time.Time) {
+func (s *session) oweEndpointsLocked(now time.Time, clusters *streamType) {
 	news, st := s.warm.news, s.endpointsLocked()
 	s.warm.news = nil
 	if st != nil && len(news) > 0 {
-		s.warm.missing = append(slices.Clip(news[:min(len(news), maxEarly)]), s.warm.missing...) // enough to wait for
-		s.warm.until = now.Add(s.cfg.timing.OrderHold)
+		if len(s.warm.missing) == maxMissing {
+			s.warm.missing = slices.Delete(s.warm.missing, 0, 1)
+		}
+		few := news[:min(len(news), maxEarly)] // enough to wait for
+		s.warm.missing = append(s.warm.missing, missing{slices.Clip(few), clusters.last().last, now.Add(s.cfg.timing.OrderHold)})
 	}
 	switch {
 	case len(news) == 0:
@@ -128,12 +144,10 @@ func (s *session) oweEndpointsLocked(now time.Time) {
 	s.warm.owed.add(news, st == nil)
 }
 
-// coldEndpointsLocked reports whether endpoints of the Clusters that were written last are still to be written.
-func (s *session) coldEndpointsLocked(now time.Time) bool {
-	if len(s.warm.missing) > 0 && !now.Before(s.warm.until) {
-		s.warm.missing = nil
-	}
-	return len(s.warm.missing) > 0
+// coldEndpointsLocked reports whether endpoints are still to be written of the Clusters of a response up to a nonce.
+func (s *session) coldEndpointsLocked(now time.Time, upTo uint64) bool {
+	s.warm.missing = slices.DeleteFunc(s.warm.missing, func(m missing) bool { return !now.Before(m.until) })
+	return len(s.warm.missing) > 0 && s.warm.missing[0].of <= upTo
 }
 
 // endpointsLocked is the stream's endpoint type; nil if the client asks for none.

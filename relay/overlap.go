@@ -42,6 +42,9 @@ func (s *Sub) joinLocked(t *set) {
 	}
 	t.addClientLocked()
 	t.lookedUpLocked()
+	if p.settlesLocked() {
+		t.awaitLocked(s.shard.now)
+	}
 	s.markLocked(s.shard.rev)
 }
 

@@ -37,6 +37,8 @@ type set struct {
 	// refused is what was of the answers on the present stream. Who holds something waits for it (RELAY-32). Who holds nothing waits
 	// for a good response, and gets what there is after cold_wait.
 	refused refusals
+	// awaited is since when somebody waits for the set, and the origin does not answer (vain.go); zero: nobody does.
+	awaited time.Time
 	pauseAt time.Time // of the earliest setPause timer in the heap
 
 	// sweepGen is the generation whose end of pause removes the members not mentioned in it (RELAY-46, RELAY-91), if sweepAll, and
@@ -178,7 +180,7 @@ func (t *set) clearLocked() {
 		t.shard.mindLocked(mortalKey{t, name}, nil)
 	}
 	t.members, t.faults, t.doubted = map[string]*member{}, faults{}, nil
-	t.first, t.news, t.settled, t.firm, t.refused = time.Time{}, time.Time{}, false, false, refusals{}
+	t.first, t.news, t.settled, t.firm, t.refused, t.awaited = time.Time{}, time.Time{}, false, false, refusals{}, time.Time{}
 	t.sweepGen, t.from, t.restored, t.guard = 0, nil, false, guard{}
 }
 
@@ -207,6 +209,8 @@ func (t *set) answeredLocked(now time.Time, gen uint32, news bool, u *Update) {
 	t.answeredGen = gen
 	if t.noteLocked(u); u.Bad {
 		t.sweepGen = 0 // what was refused was not mentioned, and must stay, in error or not (RELAY-32)
+	} else {
+		t.awaited = time.Time{}
 	}
 	if u.Full && !u.Bad {
 		t.settled, t.firm, t.revived = true, true, false
@@ -379,6 +383,7 @@ func (t *set) changedLocked(rev uint64) {
 func (t *set) wakeFreshLocked() {
 	s := t.shard
 	s.editedLocked() // it may have settled
+	t.awaited = time.Time{}
 	for _, v := range t.views {
 		for p := v.fresh.head; p != nil; p = p.next {
 			p.sub.markLocked(s.rev)

@@ -320,7 +320,7 @@ func (s *Sub) Standing() Standing {
 		x.Arriving = x.Arriving || p.early
 		held := p.heldBackLocked()
 		x.Held = x.Held || held
-		x.Settling = x.Settling || p.waitsLocked() && (!held || p.view.set.lane().live(p.view.set.askedGen)) // or else nothing is to come
+		x.Settling = x.Settling || p.settlesLocked()
 		if p.view.set.kind == wild {
 			x.Wildcard = true
 		} else {

@@ -1,0 +1,163 @@
+package downstream
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+)
+
+// The bounds of progress. order_hold is 500 ms, as by default.
+const (
+	// A change waits for the answer to the last response of its type, for order_hold at most (NONCE-10). One of a listener or a route is
+	// held for the clusters besides, for order_hold at most from when it came (ORD-5), or waits for one that is: what came in between is told
+	// next. So does what has its place after listeners and routes, as it is no older.
+	toldWithin = 1100 * time.Millisecond
+	// never is the latency of a client that answers nothing.
+	never = time.Hour
+)
+
+// TestProgress: whatever changes all the time, however late the client answers, and whether or not a type and all endpoints are never
+// told by the origin: each change reaches the client within toldWithin (ORD-5, ORD-8, EC-2).
+func TestProgress(t *testing.T) {
+	types := []string{cds, eds, lds, rds, odd}
+	for _, churns := range [][]string{{cds}, {eds}, {lds}, {rds}, {odd}, {cds, eds}, {cds, rds}, types} {
+		for _, latency := range []time.Duration{0, 120 * time.Millisecond, 400 * time.Millisecond, 700 * time.Millisecond, never} {
+			for _, silent := range []bool{false, true} {
+				var names []string
+				for _, typeURL := range churns {
+					names = append(names, scriptType(typeURL))
+				}
+				t.Run(fmt.Sprintf("%s, ACK after %v, silent %v", strings.Join(names, " "), latency, silent), func(t *testing.T) {
+					dialects(t, func(t *testing.T, p *clientEnd) { newRace(p, types, churns, latency, silent).run() })
+				})
+			}
+		}
+	}
+}
+
+// race is one such world: an origin that changes, and a client that runs after it.
+type race struct {
+	*clientEnd
+	churns  map[string]bool
+	types   []string
+	latency time.Duration
+	serial  int
+	last    map[string]int      // by type, the newest resource n<serial>
+	told    map[string]int      // by type, the newest change
+	changes map[string][]change // by type, not told yet
+	answers []pending
+}
+
+type change struct {
+	serial int
+	at     time.Time
+}
+
+// pending is an answer that is on its way.
+type pending struct {
+	at             time.Time
+	typeURL, nonce string
+}
+
+func newRace(p *clientEnd, types, churns []string, latency time.Duration, silent bool) *race {
+	g := &race{
+		clientEnd: p, churns: map[string]bool{}, types: types, latency: latency,
+		last: map[string]int{}, told: map[string]int{}, changes: map[string][]change{},
+	}
+	for _, typeURL := range churns {
+		g.churns[typeURL] = true
+	}
+	p.both(types...)
+	if silent { // it was waited for in vain by another client
+		other := p.client(p.session.delta)
+		for _, q := range []*clientEnd{other, p} {
+			if q.session.delta {
+				q.subscribes(relay.ScopedRouteType, "*")
+			} else {
+				q.asks(relay.ScopedRouteType, "*")
+			}
+			q.wait(10 * time.Second)
+		}
+	}
+	return g
+}
+
+func (g *race) run() {
+	g.tb.Helper()
+	const tick = 10 * time.Millisecond
+	for i := range 600 {
+		for _, typeURL := range g.types {
+			if g.churns[typeURL] && i%5 == 0 || i%100 == 50 {
+				g.change(typeURL)
+			}
+		}
+		g.turn()
+		g.judge()
+		if g.tb.Failed() {
+			return
+		}
+		g.wait(tick)
+		g.turn()
+	}
+}
+
+// change has the origin say that one resource changed, one came, and the one before it went.
+func (g *race) change(typeURL string) {
+	g.serial++
+	body := "eds" // of clusters: their endpoints are owed, and the origin has none
+	words := []string{fmt.Sprint("x=", body, g.serial), fmt.Sprint("n", g.serial, "=", body, g.serial)}
+	if last := g.last[typeURL]; last != 0 {
+		words = append(words, fmt.Sprint("-n", last))
+	}
+	g.last[typeURL] = g.serial
+	g.changes[typeURL] = append(g.changes[typeURL], change{g.serial, g.now})
+	g.says(typeURL, words...)
+}
+
+// turn is the writer's, and the client's answers whose time has come.
+func (g *race) turn() {
+	for more := true; more; {
+		more = false
+		for _, m := range g.writes() {
+			g.hear(m)
+			g.answers = append(g.answers, pending{g.now.Add(g.latency), m.typeURL, m.nonce})
+			more = g.latency == 0
+		}
+		for len(g.answers) > 0 && !g.answers[0].at.After(g.now) {
+			a := g.answers[0]
+			g.answers, more = g.answers[1:], true
+			g.nonces[a.typeURL] = a.nonce
+			g.answer(a.typeURL)
+		}
+	}
+}
+
+// hear takes note of what a response tells.
+func (g *race) hear(m *message) {
+	for _, word := range m.words {
+		name, body, _ := strings.Cut(word, "=")
+		n, err := strconv.Atoi(strings.TrimPrefix(body, "eds"))
+		if name == "x" && err == nil {
+			g.told[m.typeURL] = max(g.told[m.typeURL], n)
+		}
+	}
+}
+
+// judge complains of what is late.
+func (g *race) judge() {
+	g.tb.Helper()
+	for _, typeURL := range g.types {
+		left := g.changes[typeURL]
+		for len(left) > 0 && left[0].serial <= g.told[typeURL] {
+			left = left[1:]
+		}
+		g.changes[typeURL] = left
+		if len(left) > 0 && g.now.Sub(left[0].at) > toldWithin {
+			g.tb.Errorf("a change of %s is not told after %v", scriptType(typeURL), g.now.Sub(left[0].at))
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package relay
+
+import "time"
+
+// A set that has been waited for in vain for cold_wait holds back no other type any more, for any client, until its origin answers it
+// (ORD-8): an origin may never answer a type. So it is the set that knows since when it is waited for, and not each stream.
+
+// awaitLocked notes that somebody waits for the set.
+func (t *set) awaitLocked(now time.Time) {
+	if t.awaited.IsZero() {
+		t.awaited = now
+	}
+}
+
+// SettlesUntil is until when other types may wait for the sets that the Sub waits for; zero: it waits for none. A time that has passed
+// says that the wait was in vain.
+func (s *Sub) SettlesUntil(now time.Time) (until time.Time) {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	for p := s.pos; p != nil; p = p.also {
+		if t := p.view.set; p.settlesLocked() {
+			t.awaitLocked(now)
+			if x := t.awaited.Add(t.shard.cfg().ColdWait); x.After(until) {
+				until = x
+			}
+		}
+	}
+	return until
+}
+
+// settlesLocked reports whether a position waits for its set, and something is to come.
+func (p *position) settlesLocked() bool {
+	t := p.view.set
+	return p.waitsLocked() && (!p.heldBackLocked() || t.lane().live(t.askedGen))
+}
+
+// SettlesUntil is Sub.SettlesUntil of all parts together.
+func (u *Union) SettlesUntil(now time.Time) (until time.Time) {
+	for i := range u.Len() {
+		if x := u.Part(i).SettlesUntil(now); x.After(until) {
+			until = x
+		}
+	}
+	return until
+}
