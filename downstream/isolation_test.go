@@ -20,7 +20,9 @@ import (
 // removals are fewer than those for which a stream that lags is ended.
 func TestBadClientsHoldNothing(t *testing.T) {
 	const good, names, warm, changes = 4, 200, 1000, 10_000
-	l := newLive(t, relaytest.TCP(), nil)
+	l := newLive(t, relaytest.TCP(), func(c *Config, _ *ListenerConfig) {
+		c.Timing.OrderHold = 10 * time.Millisecond // as many responses as are remembered are unanswered before the first look
+	})
 	for i := range good {
 		watch(t, l, fmt.Sprint("good-", i), i%2 == 0, nil)
 	}
