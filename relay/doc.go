@@ -12,7 +12,8 @@
 // A shard is one type of one group. It keeps two kinds of entries apart: members of the set the origin chose for `*`, and
 // entries asked by name (RELAY-20, RELAY-25). A view is what all clients of one wildcard share; such a client costs a
 // position in it, not a copy. A client that names resources costs one record for each name. TestConvergence drives all of
-// it by random steps and compares every client with the origin. A client whose names belong to several origins has a Sub in a group of
+// it by random steps and compares every client with the origin; TestProgress has everything change all the time, and asks that nobody
+// waits for an end of it. A client whose names belong to several origins has a Sub in a group of
 // each, and a [Union] over them; so has one that names dynamic parameters, for each map of them (see there).
 //
 // # Groups

@@ -87,7 +87,8 @@ func (m *paramModel) ask(l *paramLane, a Ask) {
 		}
 		delete(asked.locators, locatorKey(n))
 		delete(asked.absent, locatorKey(n))
-		maps.DeleteFunc(asked.told, func(id identity, _ int) bool { return !asked.covers(m, id) })
+		coming := l.coming(a.TypeURL)
+		maps.DeleteFunc(asked.told, func(id identity, _ int) bool { return !asked.covers(m, id) && !coming[id] })
 	}
 	for _, n := range a.Subscribe {
 		if _, is := asked.locators[locatorKey(n)]; is {
@@ -121,6 +122,20 @@ func (m *paramModel) ask(l *paramLane, a Ask) {
 		m.fatalf("names on the stream of `*` (RELAY-20): %v", slices.Sorted(maps.Keys(asked.locators)))
 	}
 	asked.answered = false
+}
+
+// coming are the variants that are on their way. What comes after its locator was left may be taken for another locator of the name, asked
+// since: an origin that forgot it with the locator would never take it back, and nobody else could.
+func (l *paramLane) coming(typeURL string) map[identity]bool {
+	ids := map[identity]bool{}
+	for _, r := range l.queue {
+		if u, _ := Accept(r, 0); r.TypeURL == typeURL {
+			for i := range u.Resources {
+				ids[u.Resources[i].identity()] = true
+			}
+		}
+	}
+	return ids
 }
 
 func words(ns []Name) (out []string) {

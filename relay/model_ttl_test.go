@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-xds/weir/constraints"
+
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -105,7 +107,12 @@ func (m *model) arrives(l *modelLane, u *Update) {
 		if m.promises.told[key] == nil {
 			m.promises.told[key] = map[bool]time.Time{}
 		}
-		m.promises.told[key][l.types[u.TypeURL].wildcard] = m.now.Add(r.TTL)
+		wild, end := l.types[u.TypeURL].wildcard, m.now.Add(r.TTL)
+		moved := l.only == nil && m.group.shard(u.TypeURL, constraints.Params{}).named.lane != l.index
+		if !wild && moved && end.Before(m.promises.told[key][wild]) {
+			continue // on the lane that the names have left: the one they are on may have said more since, so it only prolongs
+		}
+		m.promises.told[key][wild] = end
 	}
 }
 
