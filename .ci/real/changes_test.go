@@ -20,8 +20,12 @@ func times(usual int) int {
 // after.
 func newClusters(t *testing.T, r row) {
 	b := running(t, r)
+	usual := 100
+	if len(r.weir) > 0 {
+		usual = 25 // each of them waits for what is set
+	}
 	before := ""
-	for i := range times(25) {
+	for i := range times(usual) {
 		name := fmt.Sprint("new-", i)
 		b.change(func(m *mesh) {
 			delete(m.clusters, before)

@@ -137,7 +137,7 @@ func refused(t *testing.T, r row) {
 		t.Fatalf("the client refused %d responses before there is anything to refuse (%v)", none, err)
 	}
 	b.change(func(m *mesh) {
-		m.clusters["bad"] = &service{backends: b.backs(1), refused: true}
+		m.clusters["bad"] = &service{refused: true}
 		m.paths["/bad"] = "bad"
 	})
 	one := func() bool { n, err := b.client.Refused(); return err == nil && n > 0 }
