@@ -294,8 +294,10 @@ func (m *model) judge(c *modelClient, msg *message) {
 		m.fail("client %d: the nonce is not unique (NONCE-1)", c.id)
 	}
 	c.nonces[msg.nonce] = true
-	m.judgeFlight(c, s)
 	bodies, removed := msg.contents()
+	if n := len(s.flight); !c.delta || len(bodies) > 0 || n == 0 || !s.flight[n-1].at.Equal(m.rig.now) { // removals are a message of their own
+		m.judgeFlight(c, s)
+	}
 	s.flight = append(s.flight, &inFlight{msg.nonce, m.rig.now, m.oldest(s, msg.typeURL, bodies, removed)})
 	m.judgeOrder(c, msg.typeURL, bodies)
 	m.judgeGone(c, s, msg.typeURL, bodies, removed)

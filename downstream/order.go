@@ -312,6 +312,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 		if units := a.Units(s.delta, now, one[:0]); s.delta {
 			parts = cutUnits(cut(parts[:0], pieces, messageBytes), units, messageBytes)
 			parts = cutErrors(parts, a.Errors, messageBytes)
+			parts = s.cutRestLocked(now, st, parts)
 		} else {
 			parts[0].pieces, parts[0].errors = pieces, a.Errors
 			for _, u := range units {

@@ -16,12 +16,14 @@ const (
 	// held for the clusters besides, for order_hold at most from when it came (ORD-5), or waits for one that is: what came in between is told
 	// next. So does what has its place after listeners and routes, as it is no older.
 	toldWithin = 1100 * time.Millisecond
+	// A removal is taken with its type's next response, waits for every change before it (ORD-2, ORD-3), and goes with the next after that.
+	goneWithin = 2200 * time.Millisecond
 	// never is the latency of a client that answers nothing.
 	never = time.Hour
 )
 
 // TestProgress: whatever changes all the time, however late the client answers, and whether or not a type and all endpoints are never
-// told by the origin: each change reaches the client within toldWithin (ORD-5, ORD-8, EC-2).
+// told by the origin: each change reaches the client within toldWithin, each removal within goneWithin (ORD-3, ORD-5, ORD-8, EC-2).
 func TestProgress(t *testing.T) {
 	types := []string{cds, eds, lds, rds, odd}
 	for _, churns := range [][]string{{cds}, {eds}, {lds}, {rds}, {odd}, {cds, eds}, {cds, rds}, types} {
@@ -46,9 +48,11 @@ type race struct {
 	types   []string
 	latency time.Duration
 	serial  int
-	last    map[string]int      // by type, the newest resource n<serial>
-	told    map[string]int      // by type, the newest change
-	changes map[string][]change // by type, not told yet
+	last    map[string]int               // by type, the newest resource n<serial>
+	told    map[string]int               // by type, the newest change
+	changes map[string][]change          // by type, not told yet
+	holds   map[string]map[int]bool      // by type, what the client has
+	gone    map[string]map[int]time.Time // by type, removals that may not be told yet
 	answers []pending
 }
 
@@ -66,10 +70,13 @@ type pending struct {
 func newRace(p *clientEnd, types, churns []string, latency time.Duration, silent bool) *race {
 	g := &race{
 		clientEnd: p, churns: map[string]bool{}, types: types, latency: latency,
-		last: map[string]int{}, told: map[string]int{}, changes: map[string][]change{},
+		last: map[string]int{}, told: map[string]int{}, changes: map[string][]change{}, holds: map[string]map[int]bool{}, gone: map[string]map[int]time.Time{},
 	}
 	for _, typeURL := range churns {
 		g.churns[typeURL] = true
+	}
+	for _, typeURL := range types {
+		g.gone[typeURL], g.holds[typeURL] = map[int]time.Time{}, map[int]bool{}
 	}
 	p.both(types...)
 	if silent { // it was waited for in vain by another client
@@ -112,6 +119,7 @@ func (g *race) change(typeURL string) {
 	words := []string{fmt.Sprint("x=", body, g.serial), fmt.Sprint("n", g.serial, "=", body, g.serial)}
 	if last := g.last[typeURL]; last != 0 {
 		words = append(words, fmt.Sprint("-n", last))
+		g.gone[typeURL][last] = g.now
 	}
 	g.last[typeURL] = g.serial
 	g.changes[typeURL] = append(g.changes[typeURL], change{g.serial, g.now})
@@ -138,13 +146,28 @@ func (g *race) turn() {
 
 // hear takes note of what a response tells.
 func (g *race) hear(m *message) {
+	listed := map[int]bool{}
 	for _, word := range m.words {
 		name, body, _ := strings.Cut(word, "=")
 		n, err := strconv.Atoi(strings.TrimPrefix(body, "eds"))
-		if name == "x" && err == nil {
+		switch {
+		case strings.HasPrefix(word, "-n"):
+			gone, _ := strconv.Atoi(word[2:])
+			delete(g.gone[m.typeURL], gone)
+			delete(g.holds[m.typeURL], gone)
+		case name == "x" && err == nil:
 			g.told[m.typeURL] = max(g.told[m.typeURL], n)
+		case err == nil:
+			listed[n] = true
 		}
 	}
+	for n := range listed {
+		g.holds[m.typeURL][n] = true
+	}
+	if g.session.delta {
+		return
+	}
+	g.holds[m.typeURL] = listed
 }
 
 // judge complains of what is late.
@@ -158,6 +181,13 @@ func (g *race) judge() {
 		g.changes[typeURL] = left
 		if len(left) > 0 && g.now.Sub(left[0].at) > toldWithin {
 			g.tb.Errorf("a change of %s is not told after %v", scriptType(typeURL), g.now.Sub(left[0].at))
+		}
+		for n, at := range g.gone[typeURL] {
+			if !g.holds[typeURL][n] { // told, or it never was there
+				delete(g.gone[typeURL], n)
+			} else if g.now.Sub(at) > goneWithin {
+				g.tb.Errorf("%s n%d went, and is not told after %v", scriptType(typeURL), n, g.now.Sub(at))
+			}
 		}
 	}
 }

@@ -9,10 +9,11 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// Removals come last, and in reverse (ORD-2): what still refers to a resource is changed before the resource goes. In delta the
-// removals of an answer are split off while other types have something to tell. In state of the world a removal is what a list
+// Removals come last, what refers before what it refers to (ORD-2): what still refers to a resource is changed before the resource goes. In
+// delta the removals of an answer are split off while other types have something to tell. In state of the world a removal is what a list
 // leaves out, so the table keeps clusters in the list until the routes are written (ORD-3). Either waits only for what was pending
-// when it was taken, and each of those is bounded by order_hold, so a removal is late and never lost. To a client that comes
+// when it was taken, and each of those is bounded by order_hold. Then it goes by itself, or, while its type always has something else to
+// tell, as a message of its own behind the next of that (TestProgress): a removal is late and never lost. To a client that comes
 // back and holds clusters, none of them or their endpoints is removed within order_hold: it asks type by type, and until it has asked for
 // its routes nothing shows that these have yet to change (TestRemovalsWaitForWhoComesBack).
 
@@ -41,14 +42,13 @@ type removal struct {
 	fault *relay.NameError // to be told with it; nil: none
 }
 
-// removedLast reports whether ORD-2 speaks of a type.
-func removedLast(typeURL string) bool {
-	switch typeURL {
-	case relay.ClusterType, relay.EndpointType, relay.ListenerType, relay.RouteType, relay.VirtualHostType:
-		return true
-	}
-	return false
+// removalOrder are the types that ORD-2 speaks of, in the order in which their removals leave.
+var removalOrder = []string{
+	relay.ListenerType, relay.ScopedRouteType, relay.RouteType, relay.VirtualHostType, relay.ClusterType, relay.EndpointType,
 }
+
+// removedLast reports whether ORD-2 speaks of a type.
+func removedLast(typeURL string) bool { return slices.Contains(removalOrder, typeURL) }
 
 // related reports whether a type's resources refer to others, or are referred to. Runtime and types unknown wait for nobody.
 func related(typeURL string) bool { return removedLast(typeURL) || late(typeURL) }
@@ -86,7 +86,7 @@ func (s *session) splitLocked(now time.Time) {
 	if !s.delta {
 		return
 	}
-	h := s.holdLocked(now)
+	until := s.cfg.table.Revision() // one for all that goes together
 	for _, st := range s.types {
 		a := st.held
 		if a == nil || !removedLast(st.typeURL) {
@@ -101,7 +101,7 @@ func (s *session) splitLocked(now time.Time) {
 		if len(a.Removed)+len(gone) == 0 {
 			continue
 		}
-		held := swapped(st.typeURL) && h.holds(st, a.Removed)
+		held := swapped(st.typeURL) && s.holdLocked(now).holds(st, a.Removed)
 		if !held && st.rest == nil && !now.Before(st.removals) && !s.othersLocked(now, st) {
 			continue
 		}
@@ -111,11 +111,9 @@ func (s *session) splitLocked(now time.Time) {
 		st.rest.answer = *a
 		st.rest.answer.Body, st.rest.answer.Located, st.rest.answer.Follow, st.rest.answer.Errors = nil, nil, nil, nil
 		for _, name := range a.Removed {
-			st.rest.names[relay.NameKey(name)] = removal{
-				name: name, until: s.cfg.table.Revision(), went: now, named: st.sub.Went(name),
-			}
+			st.rest.names[relay.NameKey(name)] = removal{name: name, until: until, went: now, named: st.sub.Went(name)}
 		}
-		st.rest.part(now, gone, s.cfg.table.Revision())
+		st.rest.part(now, gone, until)
 		additions := *a
 		additions.Body, additions.Located, additions.Errors = &relay.Body{Variants: a.Variants, Heartbeats: a.Heartbeats}, located, nil
 		for _, f := range a.Errors {
@@ -233,35 +231,77 @@ func (r *rest) forget(names []string) {
 	}
 }
 
-// releaseRestLocked writes the removals whose time has come, in reverse order: none before those of a later type.
+// releaseRestLocked writes the removals whose time has come, in their order: none before those of a type that refers to it.
 func (s *session) releaseRestLocked(now time.Time, out []*response) []*response {
-	for _, st := range slices.Backward(s.types) {
+	waits := false
+	for _, st := range s.types {
+		waits = waits || st.rest != nil
 		if st.keeps && !st.inFlight(now, s.cfg.timing.OrderHold) && st.sub.LetsGo(now, s.keepLocked(now, st, math.MaxUint64)) {
 			s.mailbox.Signal() // the next take lets go of them
 		}
-		switch {
-		case st.rest == nil:
+	}
+	if !waits {
+		return out
+	}
+	for _, typeURL := range removalOrder {
+		st := s.askedLocked(typeURL)
+		if st == nil || st.rest == nil || st.held != nil || st.inFlight(now, s.cfg.timing.OrderHold) {
 			continue
-		case st.rest.none():
-			st.rest = nil
-			continue
-		case st.held != nil || st.inFlight(now, s.cfg.timing.OrderHold) || now.Before(st.removals):
-			return out
 		}
-		pending := s.pendingLocked(now, func(typeURL string) bool { return typeURL != st.typeURL && related(typeURL) })
-		var h hold
-		if swapped(st.typeURL) {
-			h = s.holdLocked(now)
-		}
-		if st.held = st.rest.before(now, pending, h); st.held != nil {
+		if st.held = s.restLocked(now, st); st.held != nil {
 			out = s.writeLocked(now, st, out)
 		}
-		if !st.rest.none() {
-			return out
-		}
-		st.rest = nil
 	}
 	return out
+}
+
+// restLocked takes out the removals of a type that need not wait any more; nil: all do.
+func (s *session) restLocked(now time.Time, st *streamType) *relay.Answer {
+	if st.rest == nil || now.Before(st.removals) {
+		return nil
+	}
+	pending := s.pendingLocked(now, func(typeURL string) bool { return typeURL != st.typeURL && related(typeURL) })
+	for _, typeURL := range removalOrder {
+		if typeURL == st.typeURL {
+			break
+		}
+		if refers := s.askedLocked(typeURL); refers != nil && refers.rest != nil {
+			pending = min(pending, refers.rest.first())
+		}
+	}
+	var h hold
+	if swapped(st.typeURL) {
+		h = s.holdLocked(now)
+	}
+	a := st.rest.before(now, pending, h)
+	if st.rest.none() {
+		st.rest = nil
+	}
+	return a
+}
+
+// cutRestLocked puts the removals whose time has come behind what else is told of a type, as messages of their own (ORD-2): by themselves
+// they would wait for ever while there is always something else to tell.
+func (s *session) cutRestLocked(now time.Time, st *streamType, parts []part) []part {
+	a := s.restLocked(now, st)
+	if a == nil {
+		return parts
+	}
+	more := cut(nil, a.Pieces(true, now, nil), messageBytes)
+	more = cutUnits(more, a.Units(true, now, nil), messageBytes)
+	return append(parts, cutErrors(more, a.Errors, messageBytes)...)
+}
+
+// first is the smallest revision that a removal waits for.
+func (r *rest) first() uint64 {
+	first := uint64(math.MaxUint64)
+	for _, x := range r.names {
+		first = min(first, x.until)
+	}
+	for _, x := range r.gone {
+		first = min(first, x.until)
+	}
+	return first
 }
 
 // before takes out what need not wait for anything that is pending from a revision on.

@@ -7,7 +7,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// TestRemovalsComeLast: what an answer removes leaves after what all other types add, in reverse order, as responses of its own;
+// TestRemovalsComeLast: what an answer removes leaves after what all other types add, what refers first, as responses of its own;
 // alone it needs no response of its own (ORD-2).
 func TestRemovalsComeLast(t *testing.T) {
 	p := newRig(t).client(true)
@@ -29,9 +29,9 @@ func TestRemovalsComeLast(t *testing.T) {
 	if p.of(cds).UnsyncedSince.IsZero() {
 		t.Error("the client counts as in sync, and has not been told of the removal")
 	}
-	p.gets("the routes, and no cluster before its endpoints", "rds x=2")
+	p.gets("the routes, and the cluster before its endpoints", "rds x=2", "cds -old")
 	p.acks(eds)
-	p.gets("then in reverse", "eds -old", "cds -old")
+	p.gets("which have an answer to wait for", "eds -old")
 	p.acks(cds, eds, rds)
 	p.gets("and that is all")
 
@@ -42,7 +42,7 @@ func TestRemovalsComeLast(t *testing.T) {
 	p.says(eds, "-x")
 	p.says(lds, "-x")
 	p.says(rds, "-x")
-	p.gets("removals alone: in reverse, at once", "rds -x", "lds -x", "eds -x", "cds -old")
+	p.gets("removals alone: what refers first, at once", "lds -x", "rds -x", "cds -old", "eds -x")
 	p.acks(cds, eds, lds, rds)
 	p.gets("and that is all")
 	if !p.of(cds).UnsyncedSince.IsZero() {

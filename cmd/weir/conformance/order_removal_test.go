@@ -11,9 +11,15 @@ import (
 
 var removalCases = []testCase{
 	{"ORD-2", "delta: clusters come, routes change, clusters go: three responses", removalsLast},
-	{"ORD-2", "delta: endpoints go before their clusters, and neither before the routes", removalsInReverse},
+	{"ORD-2", "delta: clusters go before their endpoints, and neither before the routes", removalsInOrder},
 	{"ORD-3", "state of the world: a client that falls behind keeps a removed cluster until it has the routes away from it", clusterKept},
 	{"ORD-5", "routes wait for the endpoints of a new cluster, and not for ever", routesWaitForEndpoints},
+	{"ORD-2 ORD-3 ORD-5 NONCE-10", "virtual: whatever changes all the time and however late the client answers, each change is told", func(t *testing.T) {
+		virtual(t, "../../../downstream", "TestProgress")
+	}},
+	{"ORD-8", "virtual: a set that was waited for in vain holds nothing, for any client", func(t *testing.T) {
+		virtual(t, "../../../downstream", "TestSilentSetHoldsNothing")
+	}},
 	{"WARM-4", "virtual hosts follow their changed route configuration", virtualHostsOwed},
 }
 
@@ -76,7 +82,7 @@ func removalsLast(t *testing.T) {
 	c.CheckClean()
 }
 
-func removalsInReverse(t *testing.T) {
+func removalsInOrder(t *testing.T) {
 	w, c, helper := fallenBehind(t, relaytest.Delta)
 	w.origin.Remove(cds, "y")
 	helper.Expect(cds, "weir knows of the removal")
@@ -85,10 +91,10 @@ func removalsInReverse(t *testing.T) {
 	c.WantIdle(quiet)
 	c.ACK(rds)
 	routes := c.Expect(rds, "the routes")
-	endpoints := c.Expect(eds, "then the endpoints go")
-	clusters := c.Expect(cds, "and the cluster last")
-	before(t, "in reverse", routes, endpoints)
-	before(t, "in reverse", endpoints, clusters)
+	clusters := c.Expect(cds, "then the cluster goes")
+	endpoints := c.Expect(eds, "and its endpoints last")
+	before(t, "in order", routes, clusters)
+	before(t, "in order", clusters, endpoints)
 	if !slices.Equal(endpoints.Removed(), []string{"y"}) || !slices.Equal(clusters.Removed(), []string{"y"}) {
 		t.Errorf("%v and %v, want the removals of y", endpoints, clusters)
 	}
