@@ -16,6 +16,7 @@ func rows() []row {
 	return []row{
 		{program: envoy{newest, relaytest.Delta, true}, origin: snapshotDelta},
 		{program: envoy{newest, relaytest.SotW, true}, origin: snapshotSotW},
+		{program: envoy{newest, relaytest.SotW, true}, origin: snapshotADS},
 		{program: envoy{newest, relaytest.Delta, false}, origin: snapshotSotW, weir: gather, without: unordered},
 		{program: envoy{newest, relaytest.SotW, false}, origin: linearDelta, weir: gather, without: unordered},
 		{program: envoy{oldest, relaytest.Delta, true}, origin: linearSotW},
