@@ -31,6 +31,7 @@ type NameError struct {
 	detail []byte // google.rpc.Status as received
 	own    bool   // the absence was stated otherwise, by a removal or a TTL: only SotW clients need the words (ABS-10)
 	over   bool   // by a TTL
+	timed  bool   // what went had a TTL, so its removal is never held back (ORD-10, RELAY-50)
 
 	located bool   // of a name that the client named by a locator, of which about are the constraints
 	about   string // see exact; "": none
@@ -62,7 +63,7 @@ func notFound(name string) *NameError {
 // expired states that the TTL has passed (ABS-10).
 func expired(name string) *NameError {
 	e := absent(name, "its TTL has passed")
-	e.over = true
+	e.over, e.timed = true, true
 	return e
 }
 

@@ -38,8 +38,14 @@ func (x *kept) goes(now time.Time, k *Keep) bool {
 	return k.Pending > x.until && now.Sub(x.went) >= hold
 }
 
-// hadLocked reports whether the client was sent what goes by the name, or says that it holds it.
-func (r *record) hadLocked() bool { return r.sent != (Digest{}) || r.is(claimed|returned) }
+// mayKeepLocked reports whether the removal of the name may be held back: the client was sent the
+// resource, or says that it holds it, and the resource had no TTL, which it must not outlive (RELAY-50).
+func (r *record) mayKeepLocked() bool {
+	if f := r.entry.fault; f != nil && f.timed {
+		return false
+	}
+	return r.sent != (Digest{}) || r.is(claimed|returned)
+}
 
 func (v *view) has(name string) bool {
 	it := v.items[name]

@@ -359,6 +359,9 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 		if !e.lost && (e.fault == nil || !s.group.origin.ends(e.fault)) {
 			e.fault = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
 		}
+		if e.fault != nil && e.chosen != nil && e.chosen.timed() {
+			e.fault.timed = true // also of a NOT_FOUND in the origin's words: so a relay before us says that a TTL has passed
+		}
 		if last := e.chosen; s.typeURL == ClusterType {
 			if last == nil {
 				last = pick(old, s.params)

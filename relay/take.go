@@ -205,7 +205,7 @@ func (s *Sub) takeChangedLocked(k Keep) *Answer {
 			}
 			return
 		}
-		had := r.hadLocked()
+		had := r.mayKeepLocked()
 		what, body, at := s.settleLocked(r)
 		if what == removal && had && s.keepLocked(r.entry.name, kept{named: true}, k) || s.keepsLocked(r.entry.name) && what == nothing {
 			return // what is said of it comes when it is let go of

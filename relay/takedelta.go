@@ -14,7 +14,7 @@ func (s *Sub) takeDeltaLocked() *Answer {
 	a := newAnswer()
 	own, errs := a.Body, []*NameError(nil)
 	s.eachDirtyLocked(func(r *record) {
-		had := r.hadLocked()
+		had := r.mayKeepLocked()
 		what, body, at := s.settleLocked(r)
 		if f := s.faultLocked(r, what); f != nil {
 			errs, at = append(errs, f), max(at, r.entry.rev)

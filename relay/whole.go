@@ -85,9 +85,9 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 	size := 0 // of errors
 	s.eachDirtyLocked(func(r *record) {
-		held, had := r.is(holds), r.hadLocked()
+		held, had := r.is(holds), r.mayKeepLocked()
 		what, body, at := s.settleLocked(r)
-		if last := r.entry.last; what == removal && held && last != nil && s.keepLocked(r.entry.name, kept{body: last, until: at, named: had}, k) {
+		if last := r.entry.last; what == removal && held && last != nil && !last.timed() && s.keepLocked(r.entry.name, kept{body: last, until: at, named: had}, k) {
 			what = nothing
 		}
 		if what != nothing {
