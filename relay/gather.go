@@ -251,7 +251,7 @@ func (x *arrival) changes() (changed, urgent bool) {
 	for _, s := range x.kin.all {
 		switch s.kindLocked(x.lane.index, x.gen) {
 		case kindSet:
-			s.setsLocked(func(t *set) { changed = changed || t.askedGen == x.gen && t.settled })
+			s.setsLocked(func(t *set) { changed = changed || t.askedGen == x.gen && t.toldLocked() })
 		case kindNamed:
 			c, asked := s.changesLocked(x.u, x.gen)
 			changed, urgent = changed || c, urgent || asked && IsVirtualHost(x.u.TypeURL)
@@ -268,7 +268,7 @@ func (s *shard) changesLocked(u *Update, gen uint32) (changed, asked bool) {
 		r, held := &u.Resources[i], u.found[i].body
 		if held == nil {
 			asked = true
-			s.eachOfLocked(gen, r.Name, func(t *set) { changed = changed || t.settled })
+			s.eachOfLocked(gen, r.Name, func(t *set) { changed = changed || t.toldLocked() })
 			continue
 		}
 		known++
@@ -308,13 +308,16 @@ func (x *arrival) takesAway() (gone []string) {
 	}
 	s := k.all[0]
 	switch kind := s.kindLocked(x.lane.index, x.gen); {
-	case kind == kindSet && s.star.askedGen == x.gen && s.star.settled:
+	case kind == kindSet && s.star.askedGen == x.gen && s.star.toldLocked():
 		return s.star.takenLocked(u, x.gen)
 	case kind == kindNamed:
 		return s.takenLocked(u, x.gen)
 	}
 	return nil
 }
+
+// toldLocked reports whether clients may have been told members.
+func (t *set) toldLocked() bool { return t.settled || t.early }
 
 // takenLocked is what a response takes away of the set's members.
 func (t *set) takenLocked(u *Update, gen uint32) (gone []string) {
