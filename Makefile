@@ -37,7 +37,7 @@ soak:
 real:
 	.ci/real/install
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/weir
-	cd .ci/real && go vet ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -count=1 -timeout 18m $(TESTFLAGS) ./...
+	cd .ci/real && go vet ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -count=1 -timeout 18m $(TESTFLAGS) .
 
 demo:
 	go run ./cmd/weir demo $(ARGS)
