@@ -169,6 +169,9 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 	kept, confirmed := s.screenLocked(nil, s.leavingNamesLocked(u, gen), counts, u.Full || u.listed)
 	a.Waiting += s.waitingLocked(nil, kept)
 	remove := func(id identity) {
+		if e := s.named.entries[id.name]; u.listed && e != nil && !kept[id] {
+			s.leftLocked(e.variants)
+		}
 		asked := slices.ContainsFunc(s.holdersLocked(id.name), func(e *entry) bool { return e.askedOn(gen) })
 		switch {
 		case !asked: // DEL-4

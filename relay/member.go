@@ -143,6 +143,9 @@ func (t *set) removeMembersLocked(a *Applied, u *Update, touched *touchedMembers
 		if m == nil || find(m.variants, key) == nil {
 			return // DEL-4
 		}
+		if u.listed {
+			t.shard.leftLocked(m.variants)
+		}
 		m.variants = cut(m.variants, key)
 		touched.add(m)
 		a.Changed++
