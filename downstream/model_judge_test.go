@@ -521,12 +521,16 @@ func (f *fact) brought(kind int, body string) int {
 	return max(f.stated[byStar][body], f.stated[byName][body])
 }
 
-// oldest is the number of the oldest change in a response.
+// oldest is the number of the oldest change in a response. What answers a request, or has a body that was there before, is as new as that.
 func (m *model) oldest(s *served, typeURL string, bodies map[string]string, removed []string) int {
 	oldest := math.MaxInt
 	for name, body := range bodies {
+		f := m.fact(typeURL, name)
+		if s.asks() || f.again {
+			return math.MaxInt
+		}
 		if s.told[name] != body {
-			oldest = min(oldest, m.fact(typeURL, name).brought(s.kind(name), body))
+			oldest = min(oldest, f.brought(s.kind(name), body))
 		}
 	}
 	for _, name := range removed {

@@ -140,6 +140,7 @@ var lifeCases = []testCase{
 		c.ACK(cds)
 		c.Expect(opaque, "the other type arrives")
 		c.NACK(opaque, "no such thing")
+		c.WantIdle(quiet) // until the set has settled a delta client is told of it as it comes (RELAY-7)
 		w.origin.Put(cds, cdsAt("a", 2))
 		got := c.Expect(cds, "the changed cluster arrives")
 		c.Send(wish{typeURL: opaque, nonce: got.Nonce(), names: []string{"r"}}.message(d))
