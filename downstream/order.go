@@ -184,7 +184,7 @@ func (s *session) look(now time.Time, st *streamType, took, blocked bool) {
 	case took && st.held != nil, standing.Unsent == 0:
 	case blocked || st.peek():
 		st.unsent = standing.Unsent
-	case !standing.Settling:
+	case !standing.Settling && !standing.Held: // ORD-11
 		// It was not in the way and gave nothing: names wait to be settled (RELAY-7), which holds back only the late types, and not for ever
 		// (ORD-8).
 		if st.stuckSince.IsZero() {

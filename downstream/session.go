@@ -96,18 +96,20 @@ type session struct {
 	deltaOf     []*relay.Origin // that were asked for what depends on their dialect
 	types       []*streamType   // in ORD-1 order
 	lastNonce   uint64
-	batch       []*response  // the array of take's lists
-	names       int          // over all types, refused ones that are remembered included
-	served      bool         // an answer was written
-	untold      int          // bytes kept of names that are refused and not told yet
-	shortOf     string       // the limit for which a name is missing (denied.go); "": none is
-	shortFrom   time.Time    // since when
-	shortAt     time.Time    // when to look at it next; zero: nothing is missing
-	now         time.Time    // of the last call that brought one; no deadline before it is pending
-	routedAt    time.Time    // when a Listener or a route was written last
-	changesAt   time.Time    // when changes were last written that the client did not wait for (coalesce.go)
-	notes       []note       // to be logged by the caller
-	ways        []*relay.Way // to the groups joined, if the stream has come through relays
+	batch       []*response   // the array of take's lists
+	names       int           // over all types, refused ones that are remembered included
+	served      bool          // an answer was written
+	untold      int           // bytes kept of names that are refused and not told yet
+	shortOf     string        // the limit for which a name is missing (denied.go); "": none is
+	shortFrom   time.Time     // since when
+	shortAt     time.Time     // when to look at it next; zero: nothing is missing
+	now         time.Time     // of the last call that brought one; no deadline before it is pending
+	routedAt    time.Time     // when a Listener or a route was written last
+	unsure      bool          // a Listener or a route was restored and is not confirmed (ORD-11)
+	unsureTo    time.Duration // after opened: when that was seen last, or seen to have ended; 0: never
+	changesAt   time.Time     // when changes were last written that the client did not wait for (coalesce.go)
+	notes       []note        // to be logged by the caller
+	ways        []*relay.Way  // to the groups joined, if the stream has come through relays
 	warm        warming
 	closed      bool
 }

@@ -30,22 +30,29 @@ func (s *session) holdLocked(now time.Time) (h hold) {
 	if s.only != "" {
 		return h
 	}
-	routed := false
+	routed, unsure := false, false
 	for _, st := range s.types {
 		if st.sub.None() || !late(st.typeURL) {
 			continue
 		}
 		routed = true
 		if st.sub.Standing().Held {
-			h.all = s.cfg.timing.ColdWait
+			h.all, unsure = s.cfg.timing.ColdWait, true // its routes may have changed while weir was away (ORD-11)
 		}
 	}
+	if unsure || s.unsure {
+		s.unsureTo = now.Sub(s.opened)
+	}
+	s.unsure = unsure
 	if !routed {
 		return h
 	}
 	h.named = s.cfg.timing.OrderHold
 	if now.Before(s.routedAt.Add(h.named)) || s.pendingLocked(now, late) != math.MaxUint64 {
 		h.named *= longestHold
+	}
+	if s.unsureTo > 0 && now.Sub(s.opened) < s.unsureTo+s.cfg.timing.OrderHold { // the client may need a round trip for what it is told now
+		h.named = s.cfg.timing.ColdWait
 	}
 	return h
 }
@@ -84,6 +91,7 @@ func (s *session) wentLocked(went time.Time, at func(time.Time)) {
 	d := s.cfg.timing.OrderHold
 	at(went.Add(d))
 	at(s.routedAt.Add(d))
+	at(s.opened.Add(s.unsureTo + d))
 	at(went.Add(longestHold * d))
 	at(went.Add(s.cfg.timing.ColdWait))
 }

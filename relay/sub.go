@@ -320,7 +320,8 @@ func (s *Sub) Standing() Standing {
 		x.Arriving = x.Arriving || p.early
 		held := p.heldBackLocked()
 		x.Held = x.Held || held
-		x.Settling = x.Settling || p.settlesLocked()
+		// No route waits for a Listener that was restored and is not confirmed (ORD-11).
+		x.Settling = x.Settling || p.settlesLocked() && (!held || !isLate(s.typeURL))
 		if p.view.set.kind == wild {
 			x.Wildcard = true
 		} else {

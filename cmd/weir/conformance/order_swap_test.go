@@ -4,11 +4,19 @@ import (
 	"testing"
 	"time"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-var swapCases = eachDialect("ORD-10", "a cluster goes with the route to it: who asks by name keeps it until it drops the name", swapByName)
+var swapCases = append(
+	eachDialect("ORD-10", "a cluster goes with the route to it: who asks by name keeps it until it drops the name", swapByName),
+	testCase{
+		"ORD-11", "weir is restored, and the origin is back with another cluster and the route to it: the route comes at once, the old cluster goes later",
+		perDialect(swapWhileAway),
+	},
+)
 
 // swapHold is long enough for a client to do all it has to meanwhile.
 const swapHold = 2 * time.Second
@@ -59,4 +67,58 @@ func swapByName(t *testing.T, d relaytest.Dialect) {
 	}
 	before(t, "the cluster goes after the route", last(rds), last(cds))
 	lazy.CheckClean()
+}
+
+// swapWhileAway: weir ends, and so does the origin. Weir comes back with its snapshot, and the origin
+// with another cluster and the route to it. It has nothing to say of the Listener.
+func swapWhileAway(t *testing.T, d relaytest.Dialect) {
+	w := start(t, setup{sotw: d == relaytest.SotW})
+	file, _ := w.keeps(d)
+	file.Set("timing.cold_wait", "10s").Set("timing.firm_settle", "5s")
+	w.origin.Set(cds, "old", "1", relaytest.EDSCluster("old", ""))
+	w.origin.Set(eds, "old", "1", relaytest.Endpoints("old", "10.0.0.1:80"))
+	w.origin.Set(lds, "l", "1", relaytest.Listener("l", 80))
+	w.origin.Set(rds, "r", "1", relaytest.Route("r", "old"))
+	types := []string{lds, rds, cds, eds}
+	name := map[string]string{lds: "l", rds: "r", cds: "old", eds: "old"}
+	w.begin(file)
+	before := each(w, func(c *relaytest.Client) {
+		for _, typeURL := range types {
+			c.Subscribe(typeURL, name[typeURL])
+			c.AwaitNames(typeURL, "what there is", name[typeURL])
+		}
+	})
+	w.weir.Stop() // which writes what there is
+	w.origin.Stop()
+
+	w.begin(file)
+	delta, sotw := w.client(relaytest.Delta), w.client(relaytest.SotW)
+	for _, typeURL := range types {
+		delta.SubscribeWith(typeURL, before[0].Held(typeURL), name[typeURL])
+		rs := before[1].Responses(typeURL)
+		sotw.Send(&discoveryv3.DiscoveryRequest{
+			TypeUrl: typeURL, ResourceNames: []string{name[typeURL]}, VersionInfo: rs[len(rs)-1].Version(),
+		})
+	}
+	for _, c := range []*relaytest.Client{delta, sotw} {
+		c.WantIdle(quiet)
+	}
+	to := relaytest.Route("r", "new")
+	w.origin.Set(cds, "new", "1", relaytest.EDSCluster("new", ""))
+	w.origin.Set(eds, "new", "1", relaytest.Endpoints("new", "10.0.0.2:80"))
+	w.origin.Set(rds, "r", "2", to)
+	w.origin.Remove(cds, "old")
+	w.origin.Remove(eds, "old")
+	w.origin.Start()
+	for _, c := range []*relaytest.Client{delta, sotw} {
+		c.Await(0, func(s *relaytest.State) bool { return s.Body(rds, "r") == string(to.Value) }, "the route")
+		for _, r := range c.Responses("") {
+			if typeURL := r.TypeURL(); typeURL == cds || typeURL == eds {
+				t.Errorf("%v came before the route, or with it", r)
+			}
+		}
+		c.Unsubscribe(eds, "old")
+		c.Subscribe(cds, "new")
+		c.Await(0, func(s *relaytest.State) bool { return s.Body(cds, "new") != "" }, "the new cluster")
+	}
 }
