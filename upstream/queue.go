@@ -111,9 +111,14 @@ func (p *pool) grantLocked(now time.Time) {
 			var q *place
 			var s *server
 			if q, s, again = p.nextLocked(now); q != nil {
+				// Asked once, as a connection may be lost at any moment: the slot either has this one, or dials.
+				c := s.freeLocked()
+				if c == nil && s.dialling != nil {
+					return // the end of that attempt looks at the queue again
+				}
 				p.queue = slices.DeleteFunc(p.queue, func(x *place) bool { return x == q })
 				p.last = q.group
-				q.granted <- p.slotLocked(now, s)
+				q.granted <- p.slotLocked(now, s, c)
 				continue
 			}
 		}
@@ -216,18 +221,18 @@ func (p *pool) beforeLocked(q, o *place, tried bool) bool {
 	return q.group.Clients() > o.group.Clients()
 }
 
-// slotLocked makes a slot, on a connection that has room or else to dial.
-func (p *pool) slotLocked(now time.Time, s *server) *slot {
+// slotLocked makes a slot, on a connection that has room, or to dial if there is none; then nobody else dials.
+func (p *pool) slotLocked(now time.Time, s *server, c *conn) *slot {
 	if n := p.cfg.NewGroupsPerSecond; len(p.starts) < n {
 		p.starts = append(p.starts, now)
 	} else if n > 0 {
 		p.starts[p.oldest] = now
 		p.oldest = (p.oldest + 1) % n
 	}
-	sl := &slot{server: s, unanswered: true}
+	sl := &slot{server: s, conn: c, unanswered: true}
 	s.unanswered++
-	if sl.conn = s.freeLocked(); sl.conn != nil {
-		sl.conn.lanes++
+	if c != nil {
+		c.lanes++
 	} else {
 		s.dialling = make(chan struct{})
 	}
