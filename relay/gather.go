@@ -184,9 +184,9 @@ func (g *gathering) staysLocked(x *arrival) {
 	}
 }
 
-// takesFrom reports whether x came where what y takes away was: a lane of its own has its own word.
-func (y *arrival) takesFrom(x *arrival) bool {
-	return y.removals && y.kin == x.kin && y.lane == x.lane && y.gen == x.gen
+// takesFrom reports whether y came where what x takes away was: a lane of its own has its own word.
+func (x *arrival) takesFrom(y *arrival) bool {
+	return x.removals && x.kin == y.kin && x.lane == y.lane && x.gen == y.gen
 }
 
 // keepLocked takes what a response takes away out of it, to be taken up later.

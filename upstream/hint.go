@@ -19,20 +19,24 @@ var hints = []struct {
 	{true, false, []string{"first record does not look like a TLS handshake"}, "does the server speak TLS? see origins[].grpc.tls"},
 	{true, false, []string{"signed by unknown authority", "certificate is not trusted"}, "see origins[].grpc.tls.ca"},
 	{
-		true, false, []string{"x509: certificate is valid for", "not valid for any names", "doesn't contain any IP SANs", "relies on legacy Common Name"},
+		true, false,
+		[]string{"x509: certificate is valid for", "not valid for any names", "doesn't contain any IP SANs", "relies on legacy Common Name"},
 		"see origins[].grpc.tls.server_name",
 	},
 	{true, false, []string{"certificate has expired or is not yet valid"}, "check the server's certificate, and the clock"},
 	{
-		true, false, []string{"remote error: tls:"},
+		true, false,
+		[]string{"remote error: tls:"},
 		"the server refuses the TLS handshake: does it demand a client certificate, or another one? see origins[].grpc.tls.cert and .key",
 	},
 	{
-		true, true, []string{"broken pipe", "connection reset", "server preface", "EOF"},
+		true, true,
+		[]string{"broken pipe", "connection reset", "server preface", "EOF"},
 		"the server cut the connection: does it demand a client certificate, or another one? see origins[].grpc.tls.cert and .key",
 	},
 	{
-		false, true, []string{"broken pipe", "connection reset", "server preface", "EOF"},
+		false, true,
+		[]string{"broken pipe", "connection reset", "server preface", "EOF"},
 		"the server cut the connection: does it speak TLS? see origins[].grpc.tls",
 	},
 }
