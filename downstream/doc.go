@@ -186,6 +186,8 @@
 //     held back until the origin speaks of it, or for 15 s where a list waits for it. An answer confirms a set once the pause of RELAY-6
 //     after it has passed, and a name it speaks of at once. A name that a SotW client adds to its first list is served: it did not hold it.
 //     relay/testdata/restored*.txt, and TestConvergence in relay, which found rollbacks in the words of the rule.
+//   - ALIAS-5: the word that an alias does not resolve has a version, another one each time it is told: Envoy
+//     1.37 takes the same one for a heartbeat, and the next request for the host waits for ever.
 //   - ALIAS-5: a payload-less virtual host without aliases is told as any absence is, since Envoy refuses a
 //     response with it. It asks again, and is answered in the form of ALIAS-10.
 //   - RELAY-25: a body by an alias that was received later than the set's, and is gone, is not replaced by

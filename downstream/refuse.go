@@ -3,6 +3,7 @@ package downstream
 import (
 	"hash/maphash"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weir-xds/weir/relay"
@@ -182,7 +183,7 @@ func (s *session) refusedHosts(st *streamType, refusals []refusal) []byte {
 			names = append(names, refusals[i].name)
 		}
 	}
-	return relay.Refusals(names)
+	return relay.Refusals(names, s.prefix+strconv.FormatUint(s.lastNonce+1, 10))
 }
 
 func (st *streamType) takeRefusals() []refusal {

@@ -278,7 +278,7 @@ func (s *shard) noticeLocked(a *Applied, r *Resource, gen uint32) bool {
 	case len(names) == 0, !IsVirtualHost(s.typeURL) && len(s.bodiesLocked(r.Name)) > 0:
 		return false
 	}
-	notice := newNotice(r.Spelling(), r.Aliases)
+	notice := newNotice(r.Spelling(), r.Aliases, "")
 	notice.from.rev = s.rev
 	known := false
 	for _, name := range names {
@@ -310,11 +310,15 @@ func (s *shard) noticeLocked(a *Applied, r *Resource, gen uint32) bool {
 	return true
 }
 
-// newNotice is the origin's word that aliases did not resolve, in the form in which it is told. It is no content and has no version.
-func newNotice(name string, aliases []string) *Variant {
+// newNotice is the word that aliases did not resolve, in the form in which it is told. It is no content, and
+// its version is none: it only differs each time it is told (hosts.go).
+func newNotice(name string, aliases []string, version string) *Variant {
 	v := &Variant{aliases: aliases, from: &receipt{}}
 	v.Name, v.spelt = spell(name)
 	inner := appendString(nil, resourceName, name)
+	if version != "" {
+		inner = appendString(inner, resourceVersion, version)
+	}
 	for _, alias := range aliases {
 		inner = appendString(inner, resourceAliases, alias)
 	}

@@ -48,14 +48,22 @@ func (s *Sub) missedLocked(own *Body, remove func(toldName)) {
 		}
 	}
 	s.alias.missing = nil
-	own.Variants = append(own.Variants, notices("unresolved", names)...)
+	version := strconv.FormatInt(s.shard.now.UnixNano(), 36) + "." + strconv.FormatUint(uint64(s.takes), 36)
+	for i, v := range own.Variants {
+		if v.Notice() {
+			own.Variants[i] = newNotice(v.Spelling(), v.aliases, version)
+		}
+	}
+	own.Variants = append(own.Variants, notices("unresolved", version, names)...)
 }
 
 // noticeAliases is how many aliases one notice lists at most: it cannot be cut where a message has to end.
 const noticeAliases = 1000
 
-// notices say that there are no virtual hosts of these names. The names of the notices are no host's: no Host header has a `#`.
-func notices(what string, names []string) (vs []*Variant) {
+// notices say that there are no virtual hosts of these names. The names of the notices are no host's: no Host
+// header has a `#`. The version is to be another one each time: Envoy 1.37 takes a payload-less resource whose
+// name and version it knows for a heartbeat, and the next request waits for ever.
+func notices(what, version string, names []string) (vs []*Variant) {
 	slices.Sort(names)
 	of := func(name string) string {
 		if i := strings.LastIndexByte(name, '/'); i >= 0 {
@@ -68,16 +76,16 @@ func notices(what string, names []string) (vs []*Variant) {
 		for n < len(names) && n < noticeAliases && of(names[n]) == of(names[0]) {
 			n++
 		}
-		vs = append(vs, newNotice(of(names[0])+"/"+what+"#"+strconv.Itoa(number), slices.Clone(names[:n])))
+		vs = append(vs, newNotice(of(names[0])+"/"+what+"#"+strconv.Itoa(number), slices.Clone(names[:n]), version))
 		names = names[n:]
 	}
 	return vs
 }
 
 // Refusals are `resources` fields of a delta response that end the waiting for virtual hosts which are refused (ALIAS-7). Each refused
-// name is an alias in one of them: Envoy reads no resource_errors.
-func Refusals(names []string) (fields []byte) {
-	for _, v := range notices("refused", names) {
+// name is an alias in one of them: Envoy reads no resource_errors. version is to be another one each time.
+func Refusals(names []string, version string) (fields []byte) {
+	for _, v := range notices("refused", version, names) {
 		fields = append(fields, v.Delta()...)
 	}
 	return fields

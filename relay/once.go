@@ -116,7 +116,7 @@ func joinNotices(list []*Variant) *Variant {
 		aliases = append(aliases, v.aliases...)
 	}
 	slices.Sort(aliases)
-	return newNotice(list[0].Spelling(), slices.Compact(aliases))
+	return newNotice(list[0].Spelling(), slices.Compact(aliases), "")
 }
 
 // errorsOnceLocked leaves each error in once. That of a resource which is in the answer follows in the next (ABS-11).
