@@ -84,6 +84,9 @@ func variantsOnDisk(t *testing.T, d relaytest.Dialect) {
 			c.has(eds, "n{env="+env+"}", env, "each map has its variant, by locator")
 			plain.has(eds, "n", env, "and by node")
 			plain.has(cds, "c", env, "and the set of its map")
+			list := w.seekerAs(relaytest.SotW, pod(t, "list", "edge", map[string]any{"env": env}))
+			list.seek(cds, "*")
+			list.has(cds, "c", env, "of which that is all (RELAY-7)")
 			all = append(all, c, plain)
 		}
 		return all
