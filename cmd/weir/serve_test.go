@@ -200,6 +200,10 @@ func TestAdminPort(t *testing.T) {
 		_, body := w.get("/nacks")
 		return strings.Contains(body, "not to my taste")
 	})
+	await(t, "the set has settled, before which a delta client was told of it (RELAY-7)", func() bool {
+		_, body := w.get("/groups")
+		return strings.Contains(body, `"settled": true`)
+	})
 	for path, parts := range map[string][]string{
 		"/clients":                   {`"node_id": "node-7"`, `"node_cluster": "edge"`, `"dialect": "delta"`, `"type": "cds"`, `"wildcard": true`, `"nacks": 1`},
 		"/origins":                   {`"name": "mesh"`, `"connected": true`, `"resources": 2`, origin.Net().Addr()},
