@@ -275,6 +275,7 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 			e.seenGen = 0 // what the first answer leaves out of what is asked now is gone
 		}
 		if !s.listsLocked(e) {
+			e.asked = 0 // also on an earlier stream that is open still, and that the type may come back to (RELAY-92)
 			continue
 		}
 		if s.sharesLocked(e) {
