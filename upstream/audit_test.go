@@ -150,10 +150,12 @@ func TestAuditOfNames(t *testing.T) {
 		s.RespondRemoved(opaque, "1", "new")
 		w.origin.Await(2*time.Hour, func() bool { return len(w.origin.Streams()) == 2 }, "a stream of the audit")
 		x := w.origin.Streams()[1]
+		x.Expect("asks the same")
 		x.Respond(opaque, "1", res("same", "1"), res("changed", "2"), res("new", "1"))
 		x.RespondRemoved(opaque, "1", "gone")
 		w.origin.Await(time.Minute, func() bool { return len(w.origin.Streams()) == 3 }, "the lane is opened anew")
 		s = w.origin.Streams()[2]
+		s.Expect("asks again")
 		s.Respond(opaque, "1", res("same", "1"), res("changed", "2"), res("new", "1"))
 		s.RespondRemoved(opaque, "1", "gone")
 		time.Sleep(5 * time.Second)

@@ -170,7 +170,7 @@ type client struct {
 	sub     *relay.Sub
 	has     map[string]string // payload by name
 	removed []string
-	missing []string // aliases said not to resolve
+	missing []string // names of the notices that an alias does not resolve
 	answers int
 }
 
