@@ -319,10 +319,12 @@ func (x *arrival) takesAway() (gone []string) {
 // toldLocked reports whether clients may have been told members.
 func (t *set) toldLocked() bool { return t.settled || t.early }
 
-// takenLocked is what a response takes away of the set's members.
+// takenLocked is what a response takes away of the set's members. An error of a name that it takes away as
+// well is one statement with that (ABS-9), and goes at once: the removal would end the error if it came later.
 func (t *set) takenLocked(u *Update, gen uint32) (gone []string) {
+	inError := u.inError()
 	for _, name := range u.Removed {
-		if t.members[name] != nil {
+		if t.members[name] != nil && !inError[name] {
 			gone = append(gone, name)
 		}
 	}
@@ -340,8 +342,9 @@ func (t *set) takenLocked(u *Update, gen uint32) (gone []string) {
 
 // takenLocked is what a response takes away of what is held by name.
 func (s *shard) takenLocked(u *Update, gen uint32) (gone []string) {
+	inError := u.inError()
 	for _, name := range u.Removed {
-		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 {
+		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 && !inError[name] {
 			gone = append(gone, name)
 		}
 	}

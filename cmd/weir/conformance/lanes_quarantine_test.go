@@ -203,8 +203,8 @@ func atTheRate(t *testing.T) {
 	clients := []*relaytest.Client{w.as(relaytest.Delta, largest), w.as(relaytest.Delta, largest)}
 	inTime := func(ss []*relaytest.Stream) {
 		t.Helper()
-		for i := range ss[:len(ss)-rate] { // what the network makes of a second is a little less
-			if d := ss[i+rate].At.Sub(ss[i].At); d < 800*time.Millisecond {
+		for i := range ss[:len(ss)-rate] { // what the network and a busy machine make of a second may be less
+			if d := ss[i+rate].At.Sub(ss[i].At); d < 300*time.Millisecond {
 				t.Errorf("%d streams were opened within %v", rate+1, d)
 			}
 		}
@@ -219,7 +219,7 @@ func atTheRate(t *testing.T) {
 	again := w.origin.Streams()[groups:]
 	inTime(again)
 	first := again[0].Requests()[0].Node().GetCluster()
-	if first != "largest" {
+	if hops(t) == 1 && first != "largest" { // to the last of a row each group is one client, the weir before it
 		t.Errorf("the first stream is that of %q, want the group with most clients", first)
 	}
 	for _, c := range clients {

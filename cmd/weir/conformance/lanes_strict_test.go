@@ -53,7 +53,9 @@ func leavesWithItsLast(t *testing.T) {
 	stays, leaves := w.envoy("a"), w.envoy("a", "b")
 	leaves.AwaitNames(eds, "all is there", "a", "b")
 	leaves.Unsubscribe(eds, "b")
-	w.origin.Await(0, func() bool { return w.origin.Asked(eds).Unsubscribed["b"] == 1 }, "nobody wants b, long before linger is over")
+	if hops(t) == 1 { // weirs speak delta to one another, where a name lingers
+		w.origin.Await(0, func() bool { return w.origin.Asked(eds).Unsubscribed["b"] == 1 }, "nobody wants b, long before linger is over")
+	}
 	again := w.envoy("b")
 	again.AwaitNames(eds, "what lingers is there at once", "b")
 	w.shifts(again, "b", 2)
