@@ -298,7 +298,9 @@ func (s *shard) changesLocked(u *Update, gen uint32) (changed, asked bool) {
 }
 
 // takesAway are the names of clusters or endpoints that are held and that a response takes away.
-// Where several variants of a name may be held they go at once, with what replaces them (DYN-11).
+// Where several variants of a name may be held they go at once, with what replaces them (DYN-11). So does
+// what was restored, and is not confirmed: the response that confirms the rest would give it to clients again
+// (RELAY-96; found by the chaos schedule "disk read-only").
 func (x *arrival) takesAway() (gone []string) {
 	k, u := x.kin, x.u
 	k.mu.Lock()
@@ -344,7 +346,7 @@ func (t *set) takenLocked(u *Update, gen uint32) (gone []string) {
 func (s *shard) takenLocked(u *Update, gen uint32) (gone []string) {
 	inError := u.inError()
 	for _, name := range u.Removed {
-		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 && !inError[name] {
+		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 && !e.unconfirmed && !inError[name] {
 			gone = append(gone, name)
 		}
 	}
@@ -353,7 +355,7 @@ func (s *shard) takenLocked(u *Update, gen uint32) (gone []string) {
 	}
 	said := u.names()
 	for name, e := range s.named.entries {
-		if len(e.variants) > 0 && e.asked == gen && !e.kept(gen) && !said[name] {
+		if len(e.variants) > 0 && !e.unconfirmed && e.asked == gen && !e.kept(gen) && !said[name] {
 			gone = append(gone, name)
 		}
 	}

@@ -42,7 +42,8 @@ func versionsPresented(t *testing.T) {
 	c.AwaitNames(cds, "the clusters arrive", "a", "b")
 	c.AwaitNames(eds, "so do the endpoints", "a", "b")
 	w.origin.Set(eds, "b", "e3", relaytest.Endpoints("b", "10.0.0.2:80"))
-	c.Await(0, func(s *relaytest.State) bool { return len(s.Responses(eds)) > 1 }, "a change arrives")
+	changed := relaytest.Endpoints("b", "10.0.0.2:80")
+	c.Await(0, func(s *relaytest.State) bool { return s.Body(eds, "b") == string(changed.Value) }, "a change arrives")
 	w.origin.Stop() // an ACK of the old stream may still be on its way until then
 	w.origin.Skip()
 	w.origin.Start()
