@@ -207,9 +207,6 @@
 //
 // # Known limits
 //
-// After a restart from a stale snapshot clients may be given again what the origin has removed meanwhile
-// (EC-4): an open defect, which the chaos schedule "disk read-only" shows with WEIR_OPEN_DEFECTS=1.
-//
 // For a parameter map that nobody has, a picture shows what is held and matches, members of sets of other maps among it: a client would be
 // given what is named at once, and the set when the origin has answered. Whether variants for other maps are held of a name that was looked
 // up in vain is told by what is held by name and of `*`, not by globs. A name whose variants overlapped, were mended and overlap anew

@@ -300,7 +300,7 @@ func (s *shard) changesLocked(u *Update, gen uint32) (changed, asked bool) {
 // takesAway are the names of clusters or endpoints that are held and that a response takes away.
 // Where several variants of a name may be held they go at once, with what replaces them (DYN-11). So does
 // what was restored, and is not confirmed: the response that confirms the rest would give it to clients again
-// (RELAY-96; found by the chaos schedule "disk read-only").
+// (RELAY-96, testdata/restored_sotw_origin.txt).
 func (x *arrival) takesAway() (gone []string) {
 	k, u := x.kin, x.u
 	k.mu.Lock()
@@ -310,7 +310,7 @@ func (x *arrival) takesAway() (gone []string) {
 	}
 	s := k.all[0]
 	switch kind := s.kindLocked(x.lane.index, x.gen); {
-	case kind == kindSet && s.star.askedGen == x.gen && s.star.toldLocked():
+	case kind == kindSet && s.star.askedGen == x.gen && s.star.toldLocked() && !s.star.unconfirmedLocked():
 		return s.star.takenLocked(u, x.gen)
 	case kind == kindNamed:
 		return s.takenLocked(u, x.gen)

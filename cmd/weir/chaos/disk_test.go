@@ -20,17 +20,7 @@ var onDisk = []schedule{
 	{name: "snapshot truncated", setup: setup{disk: folder}, run: func(b *bed) { b.damaged(truncate) }},
 	{name: "snapshot with flipped bits", setup: setup{disk: folder}, run: func(b *bed) { b.damaged(flip) }},
 	{name: "disk full", needs: needsMounts, setup: setup{disk: small}, run: diskFull},
-	{name: "disk read-only", needs: openDefect, setup: setup{disk: small}, run: diskReadOnly},
-}
-
-// openDefect keeps a schedule out that fails now and then: after a restart from a stale snapshot, a client
-// is given once more what the origin has taken away meanwhile (EC-4, RELAY-96). It is to go with the defect.
-// WEIR_OPEN_DEFECTS=1 runs it.
-func openDefect() string {
-	if os.Getenv("WEIR_OPEN_DEFECTS") == "" {
-		return "OPEN DEFECT of issue 15: a restart from a stale snapshot gives clients what was removed meanwhile (EC-4)"
-	}
-	return needsMounts()
+	{name: "disk read-only", needs: needsMounts, setup: setup{disk: small}, run: diskReadOnly},
 }
 
 // folder is a directory for a snapshot.
