@@ -73,6 +73,26 @@ func TestHostsOnDemandAreNotCollected(t *testing.T) {
 	})
 }
 
+// TestNextNameIsNotCollected: a client that is answered asks for what the answer names, within a moment.
+// Each of these names is asked at once (RELAY-24): each had waited for Batch.
+func TestNextNameIsNotCollected(t *testing.T) {
+	both(t, options{}, func(w *world) {
+		w.want(opaque, "a")
+		s := w.origin.ExpectStream("a stream")
+		s.ExpectNames(opaque, "the first is asked at once", "a")
+		for i, name := range []string{"b", "c", "d"} {
+			s.Respond(opaque, fmt.Sprint(i), res("a", fmt.Sprint(i)))
+			s.Expect("the ACK")
+			asked := time.Now()
+			w.want(opaque+name, name)
+			s.ExpectNames(opaque+name, "nothing is unanswered", name)
+			if d := time.Since(asked); d > 0 {
+				t.Errorf("%s is asked %v later", name, d)
+			}
+		}
+	})
+}
+
 func TestNodeAlways(t *testing.T) {
 	both(t, options{config: func(c *Config) { c.NodeAlways = true }}, func(w *world) {
 		w.want(opaque, "a")

@@ -73,8 +73,8 @@ type Config struct {
 	Pause time.Duration
 	// Keepalive is HTTP/2 keepalive (ERR-12).
 	Keepalive Keepalive
-	// Batch is how long further changes of what is wanted are collected after a request (RELAY-24). Default 10 ms; negative:
-	// not at all.
+	// Batch is how long further changes of what is wanted are collected after a request (RELAY-24). A response ends it early
+	// where the request was short (shortAsk). Default 10 ms; negative: they are not collected.
 	Batch time.Duration
 
 	// Audit is how often the origin is asked, on a stream apart, for what the table holds of it, and the two are compared. 0: never.

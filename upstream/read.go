@@ -102,6 +102,7 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 	}
 	o.news.large(now, r.TypeURL, len(raw), o.cfg.MaxMessage, l.table.Group().Key())
 	s.alive(now)
+	s.answered.Store(true) // the verdict wakes write
 	l.table.Identify(r.Identifier)
 	if ce := o.log.Check(zap.DebugLevel, "response"); ce != nil {
 		ce.Write(zap.String("group", l.table.Group().Key()), zap.String("type_url", r.TypeURL), zap.Int("resources", r.Len()),

@@ -26,6 +26,7 @@ type stream struct {
 	cancel context.CancelFunc
 
 	longest  atomic.Int64  // bytes of the longest request
+	answered atomic.Bool   // a response came since write looked last
 	verdicts chan struct{} // one slot: typeState.pending has something
 	done     chan struct{} // closed when read has ended
 
@@ -46,6 +47,8 @@ type stream struct {
 	node    bool                  // was sent
 	owed    bool                  // something was asked that must be answered
 	askTo   time.Time             // changes are collected until then (RELAY-24)
+	short   bool                  // what was asked last was short
+	leaving bool                  // the stream is to be closed when askTo has passed (RELAY-20)
 	changed bool                  // the table has something to ask
 	timed   bool                  // silence was set, or need not be
 	silence time.Time             // when to speak of the silence; zero: not

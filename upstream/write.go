@@ -36,11 +36,17 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 		if err != nil {
 			return ending{}, err
 		}
+		if s.answered.Swap(false) && s.short {
+			s.askTo = time.Time{} // who is answered asks for the next type: that must not wait (RELAY-24)
+		}
 		if s.changed && (!now.Before(s.askTo) || s.lane.table.Urgent()) {
-			s.changed, s.askTo = false, now.Add(s.lane.origin.cfg.Batch)
+			s.changed = false
 			why, err := s.ask(now)
-			if err != nil || why.reopen || why.unwanted {
+			if err != nil || why.reopen && s.leaving || why.unwanted {
 				return why, err
+			}
+			if why.reopen { // the other lane has the names that move, and is about to ask them (RELAY-20)
+				s.leaving, s.changed, s.short, s.askTo = true, true, false, now.Add(s.lane.origin.cfg.Batch)
 			}
 			if first && !s.owed {
 				s.lane.origin.pool.owesNothing(s.slot)
@@ -79,14 +85,23 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
+// shortAsk is how many names a request may have for the response to it to end the collecting early.
+// After a longer one, which in SotW lists all names each time, changes are collected for all of Batch.
+const shortAsk = 100
+
 // ask sends what is wanted and not asked yet.
 func (s *stream) ask(now time.Time) (ending, error) {
 	asks, reopen := s.lane.table.Take(now, s.sotw)
 	if !reopen && !s.lane.table.Wanted() {
 		return ending{unwanted: true}, nil // ending the stream says it all
 	}
+	if len(asks) > 0 {
+		s.short, s.askTo = true, now.Add(s.lane.origin.cfg.Batch)
+	}
 	for i := range asks {
-		if err := s.askFor(now, &asks[i]); err != nil {
+		a := &asks[i]
+		s.short = s.short && max(len(a.All), len(a.Subscribe)+len(a.Unsubscribe)) <= shortAsk
+		if err := s.askFor(now, a); err != nil {
 			return ending{}, err
 		}
 	}
