@@ -83,6 +83,8 @@
 // held back (TestOrderExhaustively, TestForwardWalkOvertakes). Who waits for whom, and until when:
 //
 //   - A type waits for the answer to its last response, order_hold at most (NONCE-10, TestOneInFlight).
+//     Clusters do not, if endpoints that a written Cluster needs came after them: Envoy withholds the answer
+//     until it has those (testdata/ads_warming_unanswered.txt; conformance: clustersWarm).
 //   - Any type waits for a change of an earlier type that came before it, for as long as that waits.
 //   - A listener or a route waits for the verdict on the Cluster responses that were written before it, and for the endpoints of their new
 //     clusters (TestLateTypesWaitForClusters, TestRoutesWaitForEndpoints), and for none that is written later. The wait ends order_hold

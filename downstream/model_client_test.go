@@ -33,6 +33,8 @@ type modelClient struct {
 	served map[string]*served
 	nonces map[string]bool
 	warm   map[string]*warmth // endpoints owed, by name
+	lacks  map[string]bool    // endpoints that were not told since a Cluster was that needs them
+	soon   map[string]bool    // a Cluster response went before its turn: endpoints follow at once, one of these among them; nil: none did
 	again  map[string]int     // how often they may be sent for nothing: they were owed, and went for another reason too
 }
 
@@ -88,7 +90,7 @@ func (m *model) connect(c *modelClient) {
 	c.pipe = newPipe(m.rig, c.delta)
 	c.toServer, c.toClient = nil, nil
 	c.served, c.nonces, c.warm = map[string]*served{}, map[string]bool{}, map[string]*warmth{}
-	c.again = map[string]int{}
+	c.again, c.lacks, c.soon = map[string]int{}, map[string]bool{}, nil
 	m.clients = append(m.clients, c)
 	m.logf("client %d opens, delta %v, coalesce %v", c.id, c.delta, c.window)
 	for _, typeURL := range modelTypes {

@@ -296,8 +296,9 @@ func (m *model) judge(c *modelClient, msg *message) {
 	c.nonces[msg.nonce] = true
 	bodies, removed := msg.contents()
 	if n := len(s.flight); !c.delta || len(bodies) > 0 || n == 0 || !s.flight[n-1].at.Equal(m.rig.now) { // removals are a message of their own
-		m.judgeFlight(c, s)
+		m.judgeFlight(c, s, msg.typeURL)
 	}
+	m.judgeSoon(c, msg.typeURL, bodies)
 	s.flight = append(s.flight, &inFlight{msg.nonce, m.rig.now, m.oldest(s, msg.typeURL, bodies, removed)})
 	m.judgeOrder(c, msg.typeURL, bodies)
 	m.judgeGone(c, s, msg.typeURL, bodies, removed)
@@ -363,11 +364,34 @@ func (m *model) overdue(c *modelClient) bool {
 // asks: a request is still to be answered.
 func (s *served) asks() bool { return s.touched || s.owedAll || len(s.owed) > 0 || s.behind }
 
-// judgeFlight: one response in flight (NONCE-10).
-func (m *model) judgeFlight(c *modelClient, s *served) {
-	if n := len(s.flight); n > 0 {
-		if at := s.flight[n-1].at; m.rig.now.Before(at.Add(m.rig.cfg.Timing.OrderHold)) && !m.overdue(c) {
-			m.fail("client %d: two responses in flight, the former for %v (NONCE-10)", c.id, m.rig.now.Sub(at))
+// judgeFlight: one response in flight (NONCE-10), but for Clusters when a written one waits for endpoints.
+func (m *model) judgeFlight(c *modelClient, s *served, typeURL string) {
+	n := len(s.flight)
+	if n == 0 || !m.rig.now.Before(s.flight[n-1].at.Add(m.rig.cfg.Timing.OrderHold)) || m.overdue(c) {
+		return
+	}
+	if typeURL == cds && len(c.lacks) > 0 {
+		c.soon = maps.Clone(c.lacks)
+		return
+	}
+	m.fail("client %d: two responses in flight, the former for %v (NONCE-10)", c.id, m.rig.now.Sub(s.flight[n-1].at))
+}
+
+// judgeSoon: what a Cluster response went before its turn for follows it.
+func (m *model) judgeSoon(c *modelClient, typeURL string, bodies map[string]string) {
+	if c.soon != nil && typeURL != cds {
+		waited := func(name string) bool { return c.soon[name] }
+		if typeURL != eds || !slices.ContainsFunc(slices.Collect(maps.Keys(bodies)), waited) {
+			m.fail("client %d: two Cluster responses in flight, and no endpoints follow that one waits for (NONCE-10)", c.id)
+		}
+		c.soon = nil
+	}
+	for name := range bodies {
+		switch typeURL {
+		case cds:
+			c.lacks[name] = true
+		case eds:
+			delete(c.lacks, name)
 		}
 	}
 }

@@ -28,7 +28,8 @@ func late(typeURL string) bool {
 // the later types, what is as new as that change is held back.
 //
 // The hold of a late type ends order_hold after its news came (ORD-5). Then it is taken, and after it every earlier type with
-// a change as old, also one with a response in flight: all of them leave in one batch, in order.
+// a change as old, also one with a response in flight: all of them leave in one batch, in order. So do endpoints, at once, that
+// a cluster of the client warms by: Envoy withholds the answer to the clusters until it has them.
 func (s *session) take(now time.Time) []*response {
 	s.writerLock()
 	defer s.mu.Unlock()
@@ -100,9 +101,19 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 		s.look(now, st, took, blocked)
 	}
 	w.waiting = w.waiting || untaken || st.held != nil
-	if st.held != nil && late(st.typeURL) && s.overdue(now, st) {
+	if st.held != nil && (late(st.typeURL) && s.overdue(now, st) || s.warmsLocked(st)) {
 		w.forced = max(w.forced, st.held.Rev)
 	}
+}
+
+// warmsLocked reports whether a type's held answer has endpoints that written Clusters wait for, while
+// the verdict on Clusters is out. It may be so for want of them.
+func (s *session) warmsLocked(st *streamType) bool {
+	if st.typeURL != relay.EndpointType || len(s.warm.missing) == 0 {
+		return false
+	}
+	clusters := s.askedLocked(relay.ClusterType)
+	return clusters != nil && len(clusters.unanswered) > 0 && s.warm.lacks(st.held)
 }
 
 // leavesLocked leaves what a late type has in the table while it could not be written anyway: an earlier type settles, or waits for

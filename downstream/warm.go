@@ -107,6 +107,17 @@ func (s *session) followLocked(written *relay.Answer) {
 	s.warm.missing = slices.DeleteFunc(s.warm.missing, func(m missing) bool { return len(m.names) == 0 })
 }
 
+// lacks reports whether an answer has endpoints that written Clusters wait for.
+func (w *warming) lacks(a *relay.Answer) bool {
+	told := map[string]bool{}
+	for v := range a.Bodies() {
+		told[v.Name] = true
+	}
+	return slices.ContainsFunc(w.missing, func(m missing) bool {
+		return slices.ContainsFunc(m.names, func(name string) bool { return told[name] })
+	})
+}
+
 // without is a list, which is left as it is, without names.
 func without(list []string, names map[string]bool) (rest []string) {
 	for i, name := range list {

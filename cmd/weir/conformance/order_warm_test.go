@@ -17,6 +17,7 @@ var warmCases = slices.Concat(
 	eachDialect("WARM-6", "equal endpoints are suppressed, and owed all the same", suppressionYields),
 	eachDialect("WARM-5", "listeners and clusters make nobody send routes and runtime again", nothingElseIsOwed),
 	eachDialect("WARM-7", "an owed name that does not exist is answered once", owedAbsence),
+	eachDialect("ORD-5 NONCE-10", "endpoints go to a client that withholds its answer to clusters until it has them", clustersWarm),
 	[]testCase{
 		{"WARM-2", "owed endpoints go with a request that looks like a repeated ACK", owedGoWithRequest},
 		{"WARM-2", "owed endpoints are pushed order_hold after the ACK of the clusters", owedArePushed},
@@ -57,6 +58,46 @@ func changedCluster(t *testing.T, d relaytest.Dialect) {
 	if names := c.Expect(eds, "the endpoints that a new cluster refers to").Names(); !slices.Equal(names, []string{"other"}) {
 		t.Errorf("%q are sent, want only what the new cluster refers to", names)
 	}
+	c.CheckClean()
+}
+
+// clustersWarm: a client that answers clusters as Envoy does, when it has the endpoints of all of them.
+func clustersWarm(t *testing.T, d relaytest.Dialect) {
+	w := start(t, setup{config: patientHolds})
+	w.origin.Set(cds, "a", "1", warmable("a", "a", time.Second))
+	w.origin.Set(rds, "r", "1", relaytest.Route("r", "a"))
+	for _, name := range []string{"a", "b"} {
+		w.origin.Set(eds, name, "1", relaytest.Endpoints(name, "10.0.0.1:80"))
+	}
+	c, helper := w.clientWith(relaytest.ClientConfig{Dialect: d, ManualACK: true}), w.client(relaytest.SotW)
+	helper.Subscribe(cds, "*")
+	helper.Expect(cds, "what there is, when that is all")
+	for _, typeURL := range []string{cds, eds, rds} {
+		name := map[string]string{cds: "*", eds: "a", rds: "r"}[typeURL]
+		c.Subscribe(typeURL, name)
+		c.Expect(typeURL, "what there is")
+		c.ACK(typeURL)
+	}
+	w.origin.Batch(func() {
+		w.origin.Set(cds, "b", "1", warmable("b", "b", time.Second))
+		w.origin.Set(rds, "r", "2", relaytest.Route("r", "b"))
+	})
+	c.Expect(cds, "a new cluster, which the client does not answer")
+	helper.Expect(cds, "weir has it")
+	w.origin.Set(cds, "a", "2", warmable("a", "a", 2*time.Second))
+	helper.Expect(cds, "weir has a change that waits for the answer")
+	c.WantIdle(quiet)
+	c.Subscribe(eds, "b")
+	clusters := c.Expect(cds, "the clusters that came before the endpoints")
+	endpoints := c.Expect(eds, "the endpoints of the new cluster")
+	if !slices.Contains(endpoints.Names(), "b") {
+		t.Errorf("%q are sent, want b", endpoints.Names())
+	}
+	before(t, "endpoints follow", clusters, endpoints)
+	c.ACK(eds)
+	c.ACK(cds)
+	c.ACK(cds)
+	before(t, "routes last", endpoints, c.Expect(rds, "the route to it"))
 	c.CheckClean()
 }
 
