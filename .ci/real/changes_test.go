@@ -108,7 +108,7 @@ func churn(t *testing.T, r row) {
 			case <-tick.C:
 			}
 			b.change(func(m *mesh) {
-				m.clusters["busy"] = &service{backends: b.backs(0), timeout: time.Duration(i) * time.Millisecond}
+				m.clusters["busy"] = &service{backends: b.backs(0), spare: uint32(i)}
 			})
 		}
 	}()

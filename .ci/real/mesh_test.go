@@ -91,9 +91,9 @@ type mesh struct {
 
 // service is one cluster.
 type service struct {
-	backends []*backend    // none: its endpoints are nowhere
-	refused  bool          // clients refuse it
-	timeout  time.Duration // what is changed to make another body
+	backends []*backend // none: its endpoints are nowhere
+	refused  bool       // clients refuse it
+	spare    uint32     // what is changed to make another body, which all clients read
 }
 
 func (m mesh) clone() mesh {
@@ -132,9 +132,12 @@ func routeTo(prefix, name string) *route.Route {
 func (m mesh) cluster(name string, s *service) *anypb.Any {
 	c := &cluster.Cluster{
 		Name:                 name,
-		ConnectTimeout:       durationpb.New(5*time.Second + s.timeout),
+		ConnectTimeout:       durationpb.New(5 * time.Second),
 		ClusterDiscoveryType: &cluster.Cluster_Type{Type: cluster.Cluster_EDS},
 		EdsClusterConfig:     &cluster.Cluster_EdsClusterConfig{EdsConfig: m.client.Source()},
+		CircuitBreakers: &cluster.CircuitBreakers{Thresholds: []*cluster.CircuitBreakers_Thresholds{
+			{MaxRequests: wrapperspb.UInt32(1000 + s.spare)},
+		}},
 	}
 	if s.refused {
 		c.EdsClusterConfig = nil // where its endpoints are from: every client wants to know

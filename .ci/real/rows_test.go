@@ -24,6 +24,9 @@ func rows() []row {
 		{program: grpcGo, origin: snapshotDelta},
 		{program: grpcGo, origin: snapshotSotW},
 		{program: grpcGo, origin: linearDelta},
+		{program: grpcCore, origin: linearSotW},
+		{program: grpcJS, origin: snapshotSotW, without: []string{"hollow"}}, // beside one it takes up nothing
+		{program: grpcJava, origin: snapshotDelta},
 	}
 }
 

@@ -3,6 +3,7 @@ package real
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
@@ -118,7 +119,8 @@ func removal(t *testing.T, r row) {
 			m.clusters[name] = &service{backends: b.backs(1)}
 			m.paths["/extra"] = name
 		})
-		b.shift(i + 1) // what comes after it is there, so it is too
+		b.shift(i + 1)
+		b.endpointsOf(name)
 		b.change(func(m *mesh) {
 			delete(m.clusters, name)
 			delete(m.paths, "/extra")
@@ -126,6 +128,24 @@ func removal(t *testing.T, r row) {
 		b.shift(i + 2)
 	}
 	b.finish()
+}
+
+// endpointsOf waits until the client holds the endpoints of a cluster: grpc-java takes up nothing for
+// 15 s if the cluster goes before.
+func (b *bed) endpointsOf(name string) {
+	b.Helper()
+	there := func() bool {
+		held, err := b.client.Dump()
+		for kind, contents := range held {
+			if strings.Contains(strings.ToLower(kind), "endpoint") && strings.Contains(contents, name) {
+				return true
+			}
+		}
+		return err == nil && !pause()
+	}
+	if !weirtest.Until(patience, there) {
+		b.Fatalf("the client does not get the endpoints of %s", name)
+	}
 }
 
 // refused: one resource is refused by the client, once for each time it is told, and everything
