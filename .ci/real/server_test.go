@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -43,29 +44,57 @@ func serverWorld(addr string, n int) world {
 // TestServer: a gRPC server that is configured over xDS answers every call while its routes are
 // exchanged, its control plane dies and comes back, and weir is restarted and replaced.
 func TestServer(t *testing.T) {
-	for _, o := range []origin{snapshotDelta, linearSotW} {
-		t.Run("grpc-go-"+grpc.Version+"+"+o.name, func(t *testing.T) {
+	for _, s := range []struct {
+		server grpcServer
+		origin origin
+	}{
+		{goServer, snapshotDelta},
+		{goServer, linearSotW},
+		{javaServer, linearDelta},
+	} {
+		t.Run(s.server.name+"+"+s.origin.name, func(t *testing.T) {
 			t.Parallel()
-			serve(t, o)
+			serve(t, s.server, s.origin)
 		})
 	}
 }
 
-func serve(t *testing.T, o origin) {
+// grpcServer is a gRPC server program: it takes a bootstrap as a client does, and the address to serve
+// at.
+type grpcServer struct {
+	name    string
+	command func(tb testing.TB) []string
+	host    string // at which it says it listens
+}
+
+var (
+	goServer = grpcServer{
+		"grpc-go-" + grpc.Version,
+		func(testing.TB) []string { return []string{filepath.Join(clients, "grpcgoserver")} }, "127.0.0.1",
+	}
+	javaServer = grpcServer{"grpc-java-" + pinned("GRPC_JAVA"), javaClass("XdsServer"), "0.0.0.0"}
+)
+
+func serve(t *testing.T, s grpcServer, o origin) {
 	l := loopback(t)
 	addr := l.Addr().String()
 	_ = l.Close() // the server is to have the port
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := net.JoinHostPort(s.host, port)
 	n := 0
 	b := &bed{T: t, row: row{origin: o}, tally: newTally(), disk: filepath.Join(t.TempDir(), "snapshot")}
-	b.plane = newPlane(t, o, serverWorld(addr, n))
+	b.plane = newPlane(t, o, serverWorld(says, n))
 	b.front = newFront(t, "")
 	b.startWeir()
-	args := []string{filepath.Join(clients, "grpcgoserver"), addr}
+	args := append(s.command(t), addr)
 	c := startGRPC(t, args, "server", b.front.Addr(), &grpcRun{tally: b.tally})
 	stop := calls(t, addr, b.tally)
 	exchange := func(sentence string) {
 		n++
-		b.plane.Publish(serverWorld(addr, n))
+		b.plane.Publish(serverWorld(says, n))
 		held := func() bool {
 			held, err := c.Dump()
 			return err == nil && held[relaytest.RouteType+" "+fmt.Sprint("server-routes-", n)] != "" && len(held) == 2
@@ -83,7 +112,7 @@ func serve(t *testing.T, o origin) {
 	b.weir.Stop()
 	b.startWeir()
 	b.tally.More(t, 50, "calls go on behind a restored weir")
-	b.plane.Start(serverWorld(addr, n))
+	b.plane.Start(serverWorld(says, n))
 	b.tally.More(t, 50, "calls go on when the control plane is back")
 	exchange("its routes are exchanged after weir was restarted")
 	b.weir = b.newWeir(b.disk + "-2")
