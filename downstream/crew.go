@@ -69,7 +69,9 @@ func (c *crew) next() *stream {
 		c.taken--
 		return nil
 	}
-	c.first, st.behind = st.behind, nil
+	if c.first, st.behind = st.behind, nil; c.first == nil {
+		c.last = nil // or the queue would keep the stream, and all of its connection (TestEndedStreamIsGarbage)
+	}
 	return st
 }
 

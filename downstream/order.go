@@ -359,8 +359,8 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 func (s *session) wrote(now time.Time, batch []*response) {
 	s.writerLock()
 	defer s.mu.Unlock()
-	for i, r := range batch {
-		batch[i] = nil
+	defer letGo(batch)
+	for _, r := range batch {
 		r.kind.counts.Response(r.size)
 		if !r.last {
 			continue
@@ -371,5 +371,13 @@ func (s *session) wrote(now time.Time, batch []*response) {
 		if r.dated {
 			s.cfg.metrics.PropagationSent(now.Sub(s.opened) - r.since)
 		}
+	}
+}
+
+// letGo parts responses from their stream: grpc keeps their bytes for as long as a client does not read, also
+// when the stream has ended.
+func letGo(batch []*response) {
+	for i, r := range batch {
+		r.kind, batch[i] = nil, nil
 	}
 }

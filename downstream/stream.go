@@ -41,7 +41,8 @@ type stream struct {
 
 	// Owned by the writer of the moment.
 	timer   *time.Timer // of the next deadline; nil: there is none
-	backlog backlog
+	bell    *bell       // what it rings; nil: there was none yet
+	backlog *backlog    // an object of its own: grpc keeps it for as long as a client does not read, also when the stream has ended
 
 	turn   turn
 	behind *stream // the next one of those that are ready; the crew's
@@ -88,7 +89,7 @@ func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *relay.Service, d
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
 	st := &stream{
-		server: s, listener: ln, wire: wire, transport: end,
+		server: s, listener: ln, wire: wire, transport: end, backlog: &backlog{},
 		requests: newBucket(set.limits.RequestsPerSecond), refusals: newBucket(set.limits.NACKsPerSecond),
 	}
 	st.session = newSession(set, delta, now, relay.CallSubscriber(st.wake))
@@ -121,6 +122,9 @@ func (st *stream) run(ctx context.Context, wait time.Duration) error {
 	st.end(err)
 	st.turn.end()
 	st.alarm(time.Time{})
+	if st.bell != nil {
+		st.bell.stream.Store(nil)
+	}
 	st.session.close(time.Now())
 	return err
 }
@@ -276,12 +280,26 @@ func (st *stream) look(w *writer) {
 func (st *stream) alarm(next time.Time) {
 	switch {
 	case !next.IsZero() && st.timer == nil:
-		st.timer = time.AfterFunc(time.Until(next), st.wake)
+		if st.bell == nil {
+			st.bell = &bell{}
+			st.bell.stream.Store(st)
+		}
+		st.timer = time.AfterFunc(time.Until(next), st.bell.ring)
 	case !next.IsZero():
 		st.timer.Reset(time.Until(next))
 	case st.timer != nil:
 		st.timer.Stop()
 		st.timer = nil
+	}
+}
+
+// bell stands between a timer and its stream: the runtime keeps a timer that was stopped for a while, and
+// with it the stream and all of its connection (TestEndedStreamIsGarbage).
+type bell struct{ stream atomic.Pointer[stream] }
+
+func (b *bell) ring() {
+	if st := b.stream.Load(); st != nil {
+		st.wake()
 	}
 }
 
@@ -302,6 +320,7 @@ func (st *stream) send(batch []*response, w *writer) error {
 		err := st.wire.SendMsg(r)
 		st.writing.Store(0)
 		if err != nil {
+			letGo(batch)
 			return err
 		}
 		m.Message(metrics.ToClient, r.size)
