@@ -1,10 +1,13 @@
 package downstream
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"io"
 	"net"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 )
@@ -80,6 +84,7 @@ type raw struct {
 	conn   net.Conn
 	framer *http2.Framer
 	gone   chan struct{} // closed at GOAWAY
+	reset  chan uint32   // streams that were reset
 }
 
 func newRaw(t *testing.T, l *live) *raw {
@@ -88,7 +93,7 @@ func newRaw(t *testing.T, l *live) *raw {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &raw{t: t, conn: conn, framer: http2.NewFramer(conn, conn), gone: make(chan struct{})}
+	p := &raw{t: t, conn: conn, framer: http2.NewFramer(conn, conn), gone: make(chan struct{}), reset: make(chan uint32, 10)}
 	done := make(chan struct{})
 	t.Cleanup(func() { _ = conn.Close(); <-done })
 	go func() {
@@ -105,9 +110,12 @@ func (p *raw) read() {
 		if err != nil {
 			return
 		}
-		if _, ok := f.(*http2.GoAwayFrame); ok {
+		switch f := f.(type) {
+		case *http2.GoAwayFrame:
 			close(p.gone)
 			return
+		case *http2.RSTStreamFrame:
+			p.reset <- f.StreamID
 		}
 	}
 }
@@ -123,6 +131,58 @@ func (p *raw) hello() {
 }
 
 func (p *raw) ping() { _ = p.framer.WritePing(false, [8]byte{1}) } // what became of it shows at the other end
+
+// call opens a discovery stream with a header of so many bytes, that many times: the bytes go to the wire once (RFC 7541, 6.1).
+func (p *raw) call(stream uint32, size, times int) {
+	p.t.Helper()
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	field := func(name, value string) {
+		if err := enc.WriteField(hpack.HeaderField{Name: name, Value: value}); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	field(":method", "POST")
+	field(":scheme", "http")
+	field(":authority", "weir")
+	field(":path", "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources")
+	field("content-type", "application/grpc")
+	field("te", "trailers")
+	for range times {
+		field("x", strings.Repeat("x", size))
+	}
+	if block.Len() > 16<<10 {
+		p.t.Fatalf("%d bytes do not go into one frame", block.Len())
+	}
+	if err := p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// TestLongHeaders: what is a few bytes on the wire may be a hundred megabytes of headers. A stream with more than 64 KiB of them is
+// reset, and its connection and all others go on.
+func TestLongHeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLive(t, relaytest.Memory(), nil)
+		p := newRaw(t, l)
+		p.hello()
+		p.call(1, 3000, 20)
+		p.call(3, 3000, 25)
+		p.call(5, 3000, 5000)
+		p.call(7, 10, 1)
+		synctest.Wait()
+		var reset []uint32
+		for len(p.reset) > 0 {
+			reset = append(reset, <-p.reset)
+		}
+		if !slices.Equal(reset, []uint32{3, 5}) {
+			t.Errorf("of four streams, with 60, 75 and 15,000 KB of headers and with few, these are reset: %v; want 3 and 5", reset)
+		}
+		if n := len(l.server.list()); n != 2 {
+			t.Errorf("%d streams are open, want 2", n)
+		}
+	})
+}
 
 func (p *raw) goAway() bool {
 	synctest.Wait()

@@ -31,6 +31,9 @@ const (
 	// where grpc's 32 KiB take three. A SotW delivery of 436 KB then costs a sixth less CPU, and short ones cost what they did (README,
 	// "Figures"); 128 KiB are no better. A client that does not read holds one until it is cut off.
 	writeBuffer = 80 << 10
+	// headerList is how much of decoded headers a stream may open with. grpc's default is 16 MiB, which a client gets out of 77 KB on
+	// the wire (TestLongHeaders).
+	headerList = 64 << 10
 	// handshake bounds how long a connection may take to become one. Stop waits for it.
 	handshake = 10 * time.Second
 	// flushWait is how long Drain lets the last statuses travel before connections are closed.
@@ -137,6 +140,7 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(window),
 		grpc.WriteBufferSize(writeBuffer),
+		grpc.MaxHeaderListSize(headerList),
 		grpc.Creds(newGreeter(&lc, ln.newcomers)),
 		grpc.MaxConcurrentStreams(uint32(l.StreamsPerConnection)),
 		// Twice the limit: what is up to twice too large is refused by our words, which name the key; the rest by grpc, unread.
