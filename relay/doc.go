@@ -169,7 +169,9 @@
 // A client that speaks delta and says that it holds nothing is told the members of its one set as they
 // come (RELAY-7): nothing can be deleted by it, and waiting costs a cold Envoy a pause for each type, one
 // after the other. A removal waits until the set has settled, with what comes after it, and so does the
-// word that the set is empty (position.go, testdata/early.txt). Meanwhile the stream-type is not held
+// word that the set is empty (position.go, testdata/early.txt). What came on a stream that ended before
+// the set had settled is told in the same way while no stream can be opened, also from a snapshot
+// (testdata/early_away.txt): it may well be the whole set. Meanwhile the stream-type is not held
 // back by an ACK (Standing.Arriving). Clients with several sets, with names besides, of several origins
 // or with locators wait as all others do.
 //

@@ -37,7 +37,8 @@ func (p *position) unsettledLocked() bool {
 
 // flowsLocked reports whether the client is told members as they come, before the set has settled: it
 // speaks delta and holds nothing, so that nothing can be deleted by it (RELAY-7). Who has several sets,
-// names besides or parameters waits as others do.
+// names besides or parameters waits as others do. So it is told what came on a stream that ended, while
+// none can be opened (RELAY-2): it may be all there is.
 func (p *position) flowsLocked() bool {
 	t, s := p.view.set, p.sub
 	switch {
@@ -46,7 +47,10 @@ func (p *position) flowsLocked() bool {
 	case s.more != nil || s.united || s.located || s.records.len() > 0:
 		return false
 	}
-	return t.liveLocked() && !t.first.IsZero() && !t.refused.bad && !t.revived && !t.restored && !t.anew && t.uncached == 0
+	if t.refused.bad || t.revived || t.restored || t.anew || t.uncached > 0 {
+		return false
+	}
+	return t.lane().down.Load() || t.liveLocked() && !t.first.IsZero()
 }
 
 // keepsBackLocked reports whether there is a removal that the client may not be told yet. What comes

@@ -38,11 +38,13 @@ func (t *set) retireLocked() {
 
 // expectLocked looks for a set that retired when the first client asks for it.
 func (t *set) expectLocked() {
-	switch l := t.lane(); {
-	case t.clients > 1 || t.settled || l.gen.Load() != 0 || !t.shard.table().retired.has(t.key()):
-	case l.down.Load():
+	l := t.lane()
+	if t.clients > 1 || t.settled || l.gen.Load() != 0 || len(t.members) == 0 && !t.shard.table().retired.has(t.key()) {
+		return
+	}
+	if l.down.Load() {
 		t.reviveLocked()
-	default:
+	} else {
 		t.shard.expectLocked(l)
 	}
 }
@@ -53,7 +55,11 @@ func (t *set) reviveLocked() {
 	case t.clients == 0:
 		return
 	case !t.revived:
-		if t.settled || len(t.members) > 0 { // of a stream that began to tell what the set is now
+		if t.settled {
+			return
+		}
+		if len(t.members) > 0 { // of a stream that began to tell what the set is now
+			t.wakeFlowingLocked()
 			return
 		}
 		variants, _ := t.shard.table().retired.take(t.key())
@@ -79,6 +85,18 @@ func (t *set) reviveLocked() {
 	}
 	t.settled = true
 	t.wakeFreshLocked()
+}
+
+// wakeFlowingLocked wakes who is told members though the set has not settled.
+func (t *set) wakeFlowingLocked() {
+	for _, v := range t.views {
+		for p := v.fresh.head; p != nil; p = p.next {
+			if p.flowsLocked() {
+				p.sub.markLocked(t.shard.rev)
+				t.shard.wakeLocked(p.sub.owner)
+			}
+		}
+	}
 }
 
 // forgetLocked drops the members. Nobody has been given them.
