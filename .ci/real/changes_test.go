@@ -75,6 +75,21 @@ func hollow(t *testing.T, r row) {
 	b.finish()
 }
 
+// restoredThenChanged: the control plane comes back to a restored weir with another cluster and the
+// route to it.
+func restoredThenChanged(t *testing.T, r row) {
+	b := running(t, r)
+	for i := range times(3) {
+		b.restoredWithout()
+		b.mesh = b.mesh.clone()
+		b.mesh.clusters = map[string]*service{fmt.Sprint("back-", i): {backends: b.backs(i + 1)}}
+		b.mesh.live = fmt.Sprint("back-", i)
+		b.returns()
+		b.reach(i+1, "the control plane came back with another cluster and the route to it")
+	}
+	b.finish()
+}
+
 // originChanged: the control plane dies and comes back with a cluster swapped with its route.
 func originChanged(t *testing.T, r row) {
 	b := running(t, r)

@@ -12,7 +12,7 @@ func rows() []row {
 	newest, oldest := pinned("ENVOY_NEWEST"), pinned("ENVOY_OLDEST")
 	// Streams of one client have no order between them: gather is what gives them one, and no
 	// removal can be told after a route on another stream.
-	gather, unordered := map[string]any{"timing.gather": "1s"}, []string{"swap", "origin-changed"}
+	gather, unordered := map[string]any{"timing.gather": "1s"}, []string{"swap", "restored-then-changed", "origin-changed"}
 	return []row{
 		{program: envoy{newest, relaytest.Delta, true}, origin: snapshotDelta},
 		{program: envoy{newest, relaytest.SotW, true}, origin: snapshotSotW},

@@ -22,6 +22,7 @@ var scenarios = []scenario{
 	{"warm", warm},
 	{"origin-dead", originDead},
 	{"restored", restored},
+	{"restored-then-changed", restoredThenChanged},
 	{"endpoints", endpointShifts},
 	{"new-cluster", newClusters},
 	{"swap", swaps},
