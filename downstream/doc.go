@@ -104,7 +104,9 @@
 // the removal waits. In SotW the list of Clusters keeps the last body, and of endpoints the error
 // waits. A stream that asks for no Listeners and routes holds nothing. While a Listener or a route is
 // not confirmed that was restored, no removal of either type is told to who holds it, for cold_wait at
-// most, and no route waits for the Listener (ORD-11, testdata/ads_restarted.txt).
+// most, and no route waits for the Listener (ORD-11, testdata/ads_restarted.txt). A client in state of
+// the world that comes back after that, or to a restored weir, keeps what went as well, if its version
+// shows that it holds it (relay/comeback.go, testdata/ads_restarted_sotw.txt).
 //
 // A name that is refused is told so with the next response of its type; where a list is sent whole, that is all of it, at once, since an error
 // alone would delete the rest (TestRefusalIsToldAtOnce, testdata/origins_refused.txt). An empty list is sent for it

@@ -62,6 +62,9 @@ func (s *session) holdLocked(now time.Time) (h hold) {
 func (s *session) keepLocked(now time.Time, st *streamType, seen uint64) relay.Keep {
 	h := s.holdLocked(now)
 	k := relay.Keep{Pending: math.MaxUint64, Seen: seen, Hold: h.all, HoldNamed: h.named}
+	if s.only == "" {
+		k.HoldReturned = s.cfg.timing.OrderHold
+	}
 	if st.typeURL == relay.ClusterType {
 		k.Pending = s.pendingLocked(now, late)
 	}

@@ -15,6 +15,9 @@ type Keep struct {
 	// Hold is how long everything that went is kept at least (ORD-11), and HoldNamed what the client
 	// asked for by name (ORD-10).
 	Hold, HoldNamed time.Duration
+	// HoldReturned is how long what went is kept at least of a client that comes back: it may have yet
+	// to ask for its routes (comeback.go).
+	HoldReturned time.Duration
 }
 
 // keepNothing lets everything go.
@@ -27,6 +30,7 @@ type kept struct {
 	until uint64    // it goes when nothing is pending up to this revision
 	went  time.Time // when it would have been told
 	named bool      // the client asked for it by name
+	back  bool      // the client came back with it
 }
 
 // goes reports whether what is kept need not be kept any longer.
@@ -34,6 +38,9 @@ func (x *kept) goes(now time.Time, k *Keep) bool {
 	hold := k.Hold
 	if x.named {
 		hold = max(hold, k.HoldNamed)
+	}
+	if x.back {
+		hold = max(hold, k.HoldReturned)
 	}
 	return k.Pending > x.until && now.Sub(x.went) >= hold
 }
@@ -143,7 +150,7 @@ func (s *Sub) keepMembersLocked(k Keep) {
 
 // keepLocked keeps one that went at revision until, if it has to be.
 func (s *Sub) keepLocked(name string, x kept, k Keep) bool {
-	if hold := k.Hold > 0 || x.named && k.HoldNamed > 0; !hold && k.Pending == math.MaxUint64 && x.until <= k.Seen {
+	if hold := k.Hold > 0 || x.named && k.HoldNamed > 0 || x.back && k.HoldReturned > 0; !hold && k.Pending == math.MaxUint64 && x.until <= k.Seen {
 		return false
 	}
 	if s.kept == nil {

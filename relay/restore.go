@@ -231,6 +231,7 @@ func (s *shard) restoreLocked(now time.Time, x *TypeImage) {
 	if s.named.from == nil && x.Response != "" {
 		s.named.from = r.receipt(&receipt{typeURL: s.typeURL, shown: s.group.origin.config().OriginVersions}, x.Response)
 	}
+	s.rememberRestoredLocked(now)
 }
 
 // restoration is one image on its way into its shard.

@@ -28,7 +28,8 @@ type shard struct {
 	now     time.Time // of the last call that brought one
 	subs    int       // open Subs
 
-	star *set // the set the origin chooses for `*`
+	star     *set         // the set the origin chooses for `*`
+	restored *restoredSet // of Clusters: what it was restored with; nil: nothing, or long ago (comeback.go)
 	// collections are globs and namespaces by name; nil: none. changed are those that their lane has to look at.
 	collections map[string]*set
 	changed     []*set

@@ -89,6 +89,8 @@ type Sub struct {
 	since   time.Time       // when that change came from the origin; zero: it did not
 
 	holds   bool // the first request said that the client holds something
+	exact   bool // and its version that this is all it names (comeback.go)
+	stays   bool // the first list by name waits (comeback.go)
 	first   bool // before the first Update
 	met     bool // within one Take: a name that was asked for is answered
 	told    bool // something was sent whole
@@ -284,7 +286,7 @@ type Standing struct {
 	// Arriving: a set that is told as it comes has not settled.
 	Arriving bool
 	// Held: there is something for it that was restored and that the origin has not confirmed yet. The client says that it holds
-	// something, and is left as it is (RELAY-96).
+	// something, and is left as it is (RELAY-96). Or its list waits as it would take away what went (comeback.go).
 	Held bool
 	// Lagging: the stream fell so far behind that it has to end and resume by its versions.
 	Lagging bool
@@ -315,6 +317,7 @@ func (s *Sub) Standing() Standing {
 			x.Held = x.Held || r.heldBack()
 		}
 	}
+	x.Held = x.Held || s.stays
 	for p := s.pos; p != nil; p = p.also {
 		x.Sets++
 		x.Arriving = x.Arriving || p.early

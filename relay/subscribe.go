@@ -108,6 +108,9 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 		}
 		r.flags &^= listed
 	}
+	if s.first && s.holds && s.typeURL == ClusterType {
+		s.exact = s.exactLocked()
+	}
 	s.firstDoneLocked()
 	return s.takeDeniedLocked()
 }

@@ -205,9 +205,9 @@ func (s *Sub) takeChangedLocked(k Keep) *Answer {
 			}
 			return
 		}
-		had := r.mayKeepLocked()
+		had, back := r.mayKeepLocked(), r.backLocked()
 		what, body, at := s.settleLocked(r)
-		if what == removal && had && s.keepLocked(r.entry.name, kept{named: true}, k) || s.keepsLocked(r.entry.name) && what == nothing {
+		if what == removal && had && s.keepLocked(r.entry.name, kept{named: true, back: back}, k) || s.keepsLocked(r.entry.name) && what == nothing {
 			return // what is said of it comes when it is let go of
 		}
 		switch what {

@@ -25,6 +25,7 @@ const (
 	suspectNames                   // names asked for a while ago may be what an origin is silent for
 	doubts                         // what was held before the stream, and is not there for some map, is to go
 	gatherEnd                      // changes of listeners or routes have waited long enough
+	restoredEnd                    // what was restored may be forgotten
 )
 
 type timer struct {
@@ -112,6 +113,8 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			x.group.gathering.end(now)
 		case guardEnd:
 			x.shard.guardEnd(x.set, now)
+		case restoredEnd:
+			x.shard.endRestored(now)
 		}
 	}
 }

@@ -29,6 +29,9 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	if s.holds && !s.resolvedLocked() {
 		return nil // RELAY-7: it would delete what is only not there yet
 	}
+	if s.staysLocked(k) {
+		return nil
+	}
 	if p != nil && p.view.contentRev > p.sent {
 		for r := range s.records.all() { // the set may have lost what kept an error back
 			if f := r.entry.fault; f != nil && f != r.fault() {
@@ -39,6 +42,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	a := &Answer{Body: noBody}
 	changed := s.letGoLocked(k)
 	s.keepMembersLocked(k)
+	s.keepRestoredLocked(k)
 	if p != nil && s.ttl && p.view.renewed > p.sent && s.lastLocked() != rejected {
 		changed, a.renewed = true, true // heartbeats are the whole view with bodies (TTL-11)
 	}
@@ -85,9 +89,9 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 	size := 0 // of errors
 	s.eachDirtyLocked(func(r *record) {
-		held, had := r.is(holds), r.mayKeepLocked()
+		held, had, back := r.is(holds), r.mayKeepLocked(), r.backLocked()
 		what, body, at := s.settleLocked(r)
-		if last := r.entry.last; what == removal && held && last != nil && !last.timed() && s.keepLocked(r.entry.name, kept{body: last, until: at, named: had}, k) {
+		if last := r.entry.last; what == removal && held && last != nil && !last.timed() && s.keepLocked(r.entry.name, kept{body: last, until: at, named: had, back: back}, k) {
 			what = nothing
 		}
 		if what != nothing {

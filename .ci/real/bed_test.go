@@ -151,13 +151,19 @@ func (b *bed) another(id, sentence string) {
 func (b *bed) finish() {
 	b.Helper()
 	b.tally.More(b.T, 20, "requests go on at the end")
+	b.compare()
+	b.client.Stop()
+	b.tally.Check(b.T)
+}
+
+// compare waits until the client holds what the same program holds straight at the control plane.
+func (b *bed) compare() {
+	b.Helper()
 	t := newTally()
 	straight := b.program.Start(b.T, "client", b.plane.Addr(), t)
 	t.More(b.T, 3, "requests of a client straight at the control plane")
 	equal(b.T, straight, b.client)
 	straight.Stop()
-	b.client.Stop()
-	b.tally.Check(b.T)
 }
 
 // equal waits until a client behind weir holds what another one holds.

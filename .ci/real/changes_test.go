@@ -86,6 +86,7 @@ func restoredThenChanged(t *testing.T, r row) {
 		b.mesh.live = fmt.Sprint("back-", i)
 		b.returns()
 		b.reach(i+1, "the control plane came back with another cluster and the route to it")
+		b.compare() // the old cluster is let go of a moment later
 	}
 	b.finish()
 }

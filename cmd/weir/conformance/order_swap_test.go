@@ -16,6 +16,10 @@ var swapCases = append(
 		"ORD-11", "weir is restored, and the origin is back with another cluster and the route to it: the route comes at once, the old cluster goes later",
 		perDialect(swapWhileAway),
 	},
+	testCase{
+		"ORD-11", "so it does to a client of `*` in state of the world, whose version shows that it holds the old cluster",
+		perDialect(swapOfAllWhileAway),
+	},
 )
 
 // swapHold is long enough for a client to do all it has to meanwhile.
@@ -121,4 +125,56 @@ func swapWhileAway(t *testing.T, d relaytest.Dialect) {
 		c.Subscribe(cds, "new")
 		c.Await(0, func(s *relaytest.State) bool { return s.Body(cds, "new") != "" }, "the new cluster")
 	}
+}
+
+// swapOfAllWhileAway is swapWhileAway under clients of `*`, before the origin is back and after.
+func swapOfAllWhileAway(t *testing.T, d relaytest.Dialect) {
+	w := start(t, setup{sotw: d == relaytest.SotW})
+	file, _ := w.keeps(d)
+	w.origin.Set(cds, "old", "1", relaytest.Cluster("old", 5*time.Second))
+	w.origin.Set(lds, "l", "1", relaytest.Listener("l", 80))
+	w.origin.Set(rds, "r", "1", relaytest.Route("r", "old"))
+	w.begin(file)
+	first := w.client(relaytest.SotW)
+	first.Subscribe(cds)
+	first.AwaitNames(cds, "what there is", "old")
+	first.Subscribe(lds)
+	first.AwaitNames(lds, "what there is", "l")
+	first.Subscribe(rds, "r")
+	first.AwaitNames(rds, "what there is", "r")
+	w.weir.Stop() // which writes what there is
+	w.origin.Stop()
+
+	w.begin(file)
+	back := func() *relaytest.Client {
+		c := w.client(relaytest.SotW)
+		for _, typeURL := range []string{cds, lds, rds} {
+			rs := first.Responses(typeURL)
+			m := &discoveryv3.DiscoveryRequest{TypeUrl: typeURL, VersionInfo: rs[len(rs)-1].Version()}
+			if typeURL == rds {
+				m.ResourceNames = []string{"r"}
+			}
+			c.Send(m)
+		}
+		return c
+	}
+	early := back()
+	early.WantIdle(quiet)
+	to := relaytest.Route("r", "new")
+	w.origin.Set(cds, "new", "1", relaytest.Cluster("new", 5*time.Second))
+	w.origin.Set(rds, "r", "2", to)
+	w.origin.Remove(cds, "old")
+	w.origin.Start()
+	keeps := func(c *relaytest.Client) {
+		c.Await(0, func(s *relaytest.State) bool { return s.Body(rds, "r") == string(to.Value) && s.Count(cds) == 1 }, "the swap")
+		clusters := c.Responses(cds)
+		if n := len(clusters[0].Names()); n != 2 {
+			t.Errorf("the first list has %d clusters, want the old one beside the new: %v", n, clusters[0])
+		}
+		routes := c.Responses(rds)
+		before(t, "the old cluster goes after the route", routes[len(routes)-1], clusters[len(clusters)-1])
+		c.CheckClean()
+	}
+	keeps(early)
+	keeps(back())
 }

@@ -1,0 +1,128 @@
+package relay
+
+import (
+	"slices"
+	"time"
+)
+
+// Clusters that went while a client was away. It comes back and holds them, and its routes refer to them
+// until it is told others, which may be a moment away (ORD-10, ORD-11). In delta a removal is told last
+// in any case, and here a list keeps what went, or waits:
+//
+//   - A list of `*` must not wait, as new routes need its new Clusters. It keeps what was restored and is
+//     gone, if the client's version is that of the restored list. Another version may be of a newer list
+//     from another replica, and then the client would be given again what it knows to be gone (EC-4).
+//   - So does a list by name, if the version is that of the names. Often it is older than the last change
+//     of the names, and shows nothing. Then the list waits for order_hold, and no route waits for it.
+
+// restoredSet is what the set of Clusters was restored with.
+type restoredSet struct {
+	members   []*Variant // but for those that had a TTL
+	version   string     // of the list of all
+	confirmed bool       // when looked at last
+
+	// gone is what the view lacks of members, as of its revision.
+	gone []*Variant
+	view *view
+	rev  uint64
+}
+
+// rememberRestoredLocked notes what `*` was restored with, until clients have had time to come back.
+func (s *shard) rememberRestoredLocked(now time.Time) {
+	if s.typeURL != ClusterType || !s.star.restored || s.star.revived || s.group.origin.config().OriginVersions {
+		return
+	}
+	x, all := &restoredSet{members: make([]*Variant, 0, len(s.star.members))}, sum{}
+	for _, m := range s.star.members {
+		v := pick(m.variants, s.params)
+		if v == nil {
+			continue
+		}
+		if all.add(v.Digest); !v.timed() { // RELAY-50
+			x.members = append(x.members, v)
+		}
+	}
+	x.version, s.restored = all.version(), x
+	s.push(timer{at: now.Add(leastRestored), kind: restoredEnd, shard: s})
+}
+
+// endRestored forgets what was restored, at least leastRestored after the origin has confirmed it.
+func (s *shard) endRestored(now time.Time) {
+	s.mu.Lock()
+	defer s.unlock()
+	s.now = now
+	if s.restored.confirmed {
+		s.restored = nil
+		return
+	}
+	s.restored.confirmed = !s.star.unconfirmedLocked()
+	s.push(timer{at: now.Add(leastRestored), kind: restoredEnd, shard: s})
+}
+
+// goneLocked is what the view has no more.
+func (x *restoredSet) goneLocked(v *view) []*Variant {
+	if x.view != v || x.rev != v.contentRev {
+		x.view, x.rev = v, v.contentRev
+		x.gone = slices.DeleteFunc(slices.Clone(x.members), func(m *Variant) bool { return v.has(m.Name) })
+	}
+	return x.gone
+}
+
+// keepRestoredLocked keeps in the first list of `*` what the client holds by its version, and is gone.
+func (s *Sub) keepRestoredLocked(k Keep) {
+	p, x := s.pos, s.shard.restored
+	if p == nil || !p.fresh || x == nil || s.records.len() > 0 || s.version != x.version || k == keepNothing {
+		return
+	}
+	for _, v := range x.goneLocked(p.view) {
+		s.keepLocked(v.Name, kept{body: v, until: p.view.contentRev, named: true, back: true}, k)
+	}
+}
+
+// backLocked reports whether the client came back with the name, and was not sent the resource since.
+func (r *record) backLocked() bool { return r.is(returned) && r.sent == (Digest{}) }
+
+// exactLocked reports whether the version of a client that comes back is that of the names it lists, as
+// they are held, or were when they went: then it holds them.
+func (s *Sub) exactLocked() bool {
+	var all sum
+	for r := range s.records.all() {
+		switch e := r.entry; {
+		case e.chosen != nil:
+			all.add(e.chosen.Digest)
+		case e.last != nil:
+			all.add(e.last.Digest)
+		}
+	}
+	return s.version == all.version()
+}
+
+// staysLocked reports whether the first list by name of a client that comes back has to wait, since it
+// would leave out what went, and no version shows that the client may be told that still.
+func (s *Sub) staysLocked(k Keep) bool {
+	s.stays = false
+	if !s.holds || s.pos != nil || s.united || s.typeURL != ClusterType {
+		return false
+	}
+	for r := range s.records.all() {
+		e := r.entry
+		if !r.is(returned) || e.last == nil || !e.goneLocked() {
+			continue
+		}
+		if s.exact {
+			r.flags |= holds
+			continue
+		}
+		switch x, is := s.kept[e.name]; {
+		case is && s.shard.now.Sub(x.went) < k.HoldReturned, !is && k.HoldReturned > 0:
+			s.stays = true
+			if !is {
+				s.keepLocked(e.name, kept{back: true}, k)
+			}
+		default:
+			delete(s.kept, e.name)
+			r.flags &^= returned
+		}
+	}
+	return s.stays
+}
