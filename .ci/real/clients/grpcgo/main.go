@@ -12,29 +12,24 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"log"
-	"net"
 	"os"
 	"strings"
 	"time"
 
-	statuspb "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	_ "google.golang.org/grpc/xds" // the resolver of xds:///
-	"google.golang.org/grpc/xds/csds"
+
+	"github.com/weir-xds/weir/.ci/real/clients/grpcgo/begin"
 )
 
 func main() {
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
-	}()
-	serveCSDS()
+	begin.WithInput()
+	begin.CSDS()
 	conn, err := grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
 	if err != nil {
 		log.Fatal(err)
@@ -43,22 +38,6 @@ func main() {
 		call(conn, first)
 		time.Sleep(4 * time.Millisecond)
 	}
-}
-
-// serveCSDS tells what this process holds.
-func serveCSDS() {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		log.Fatal(err)
-	}
-	tells, err := csds.NewClientStatusDiscoveryServer()
-	if err != nil {
-		log.Fatal(err)
-	}
-	s := grpc.NewServer()
-	statuspb.RegisterClientStatusDiscoveryServiceServer(s, tells)
-	fmt.Println("csds", l.Addr())
-	go func() { log.Fatal(s.Serve(l)) }()
 }
 
 func call(conn *grpc.ClientConn, patient bool) {
