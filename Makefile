@@ -8,7 +8,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 HELM_VERSION := v4.3.1
 HELM := bin/helm-$(HELM_VERSION)
 
-.PHONY: build test conformance demo lint bench compare image binaries chart chaos soak real
+.PHONY: build test conformance demo lint bench compare image binaries chart chaos soak real gateway
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
@@ -38,6 +38,12 @@ real:
 	.ci/real/install
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/weir
 	cd .ci/real && go vet ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -count=1 -timeout 18m $(TESTFLAGS) .
+
+# An Envoy Gateway before weir, with its own mTLS. It is built once, in some minutes; its ports are fixed: one such run at a time.
+gateway:
+	.ci/real/install envoy gateway
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/weir
+	cd .ci/real && go vet -tags gateway ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -tags gateway -run '^TestEnvoyGateway$$' -count=1 -timeout 10m $(TESTFLAGS) .
 
 demo:
 	go run ./cmd/weir demo $(ARGS)

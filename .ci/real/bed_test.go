@@ -100,11 +100,15 @@ func weirConfig(p *plane, disk string) weirtest.Config {
 	}}}
 	c.Set("cache.snapshot.path", disk)
 	c.Set("timing.drain", "200ms") // else a test waits 30 s for the end of each weir
-	level := os.Getenv("WEIR_LOG")
-	if level == "" {
-		level = "info"
+	return c.Set("log.level", logLevel())
+}
+
+// logLevel is WEIR_LOG, or info.
+func logLevel() string {
+	if level := os.Getenv("WEIR_LOG"); level != "" {
+		return level
 	}
-	return c.Set("log.level", level)
+	return "info"
 }
 
 // startClient runs the client behind the front and waits for its first requests.
