@@ -16,6 +16,7 @@ import (
 var restartCases = []testCase{
 	{"RELAY-96 RELAY-2", "a restart from a snapshot that is older than what clients hold, the origin down: who returns is sent nothing, " +
 		"who holds nothing is served; the origin is back without two: exactly these are told", perDialect(oldSnapshot)},
+	{"RELAY-2 RELAY-7 RELAY-96", "the origin goes before a set has settled: a delta client that holds nothing is served, before a restart and after", unsettledOnDisk},
 	{"RELAY-54", "a restart after the TTL has passed: not served", expiredOnDisk},
 	{"RELAY-96", "virtual: what is kept and what is not, names, sets, aliases, globs, origins that say nothing and origins to be swept", func(t *testing.T) {
 		for _, name := range []string{
@@ -49,6 +50,28 @@ func (w *world) begin(file weirtest.Config) {
 	delete(file.Listener(), "address") // the one of the process before
 	w.weir = weirtest.Start(w.t, file)
 	w.first = w.weir
+}
+
+// unsettledOnDisk: what is there of a set may well be all of it.
+func unsettledOnDisk(t *testing.T) {
+	w := start(t, setup{})
+	file, _ := w.keeps(relaytest.Delta)
+	file.Set("timing.settle", "10s").Set("timing.firm_settle", "20s").Set("timing.cold_wait", "14s")
+	w.origin.Replace(cds, clusters("a", "b")...)
+	served := func(sentence string) {
+		t.Helper()
+		c := w.client(relaytest.Delta)
+		c.Subscribe(cds, "*")
+		c.AwaitNames(cds, sentence, "a", "b")
+		c.CheckClean()
+	}
+	w.begin(file)
+	served("the clusters arrive")
+	w.origin.Stop()
+	served("they arrive while the origin is away")
+	w.weir.Stop()
+	w.begin(file)
+	served("so they do from a snapshot")
 }
 
 func oldSnapshot(t *testing.T, d relaytest.Dialect) {
