@@ -429,7 +429,11 @@ func (m *model) loses(c *modelClient, s *served, typeURL, name string) {
 	if was == "" || was == "?" || s.left {
 		return
 	}
-	if f := m.fact(typeURL, name); f.deleted < f.made[was] {
+	f := m.fact(typeURL, name)
+	if kind := s.kind(name); kind >= 0 && f.stated[kind][was] == 0 {
+		return // it had it in the way that it gave up, and the stream of the other has yet to bring it (RELAY-25)
+	}
+	if f.deleted < f.made[was] {
 		m.fail("client %d loses %s=%s, which the origin has had ever since", c.id, name, was)
 	}
 }

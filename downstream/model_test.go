@@ -32,21 +32,33 @@ func TestModel(t *testing.T) {
 		pair := []struct{ origin, client string }{{"delta", "delta"}, {"delta", "sotw"}, {"sotw", "delta"}, {"sotw", "sotw"}}[i%4]
 		t.Run([]string{"", "three origins, "}[i/4]+pair.origin+" origin "+pair.client+" clients", func(t *testing.T) {
 			m := newModel(t, rand.New(rand.NewPCG(s, uint64(i))), pair.origin == "sotw", pair.client == "delta", i >= 4)
-			for m.at = range *steps / 4 {
-				m.step()
-				if err := m.rig.table.Check(); err != nil {
-					m.fail("%v", err)
-				}
-				if m.at%80 == 79 {
-					m.quiet()
-				}
-			}
+			m.play(*steps / 4)
 			t.Logf("%d responses were judged, %d streams opened", m.judged, m.ids)
 			if least := *steps / 32; m.judged < least {
 				t.Errorf("only %d responses were judged", m.judged)
 			}
 		})
 	}
+}
+
+// play takes steps, and rests now and then.
+func (m *model) play(steps int) {
+	for m.at = range steps {
+		m.step()
+		if err := m.rig.table.Check(); err != nil {
+			m.fail("%v", err)
+		}
+		if m.at%80 == 79 {
+			m.quiet()
+		}
+	}
+}
+
+// TestKeptWhileGathering: a cluster that is kept may go while changes are gathered, and something that was
+// taken waits to be written. The writer looked for it without end until the window was over.
+func TestKeptWhileGathering(t *testing.T) {
+	newModel(t, rand.New(rand.NewPCG(3015, 0)), false, true, false).play(480)
+	newModel(t, rand.New(rand.NewPCG(3036, 1)), false, false, false).play(960)
 }
 
 // model is one world.

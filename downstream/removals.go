@@ -233,10 +233,10 @@ func (r *rest) forget(names []string) {
 
 // releaseRestLocked writes the removals whose time has come, in their order: none before those of a type that refers to it.
 func (s *session) releaseRestLocked(now time.Time, out []*response) []*response {
-	waits := false
+	waits, gathers := false, s.gathersLocked(now)
 	for _, st := range s.types {
 		waits = waits || st.rest != nil
-		if st.keeps && !st.inFlight(now, s.cfg.timing.OrderHold) && st.sub.LetsGo(now, s.keepLocked(now, st, math.MaxUint64)) {
+		if st.keeps && !gathers && st.held == nil && !st.inFlight(now, s.cfg.timing.OrderHold) && st.sub.LetsGo(now, s.keepLocked(now, st, math.MaxUint64)) {
 			s.mailbox.Signal() // the next take lets go of them
 		}
 	}
