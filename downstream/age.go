@@ -25,8 +25,8 @@ func ageEnd(opened time.Time, age time.Duration) time.Time {
 // and 0.88 of the age of a stream that came with its connection. From then on what the client opens is on a new connection, and none of
 // its streams ends into one that is going away. Streams that came later on the connection are cut off at its end, since
 // grpc sends no pings after GOAWAY and would not find out that the peer is dead.
-func keepaliveParams(t Timing) keepalive.ServerParameters {
-	p := keepalive.ServerParameters{Time: t.Keepalive.Time, Timeout: t.Keepalive.Timeout}
+func keepaliveParams(t Timing, idle time.Duration) keepalive.ServerParameters {
+	p := keepalive.ServerParameters{Time: t.Keepalive.Time, Timeout: t.Keepalive.Timeout, MaxConnectionIdle: idle}
 	if age := t.MaxStreamAge; age > 0 {
 		p.MaxConnectionAge = age * 8 / 10
 		p.MaxConnectionAgeGrace = age * 3 / 10 // at least until 1.02 of the age

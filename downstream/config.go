@@ -34,6 +34,13 @@ type Config struct {
 
 // Limits bound what clients can take (ERR-7). For each, zero means the default and a negative value no limit.
 type Limits struct {
+	// Connections is the number of connections open at a time, ConnectionsPerPeer that of one address, or of one
+	// IPv6 network of 64 bits (`limits.connections`, `limits.connections_per_peer`). One more is closed at once.
+	// Zero means no limit, too.
+	Connections, ConnectionsPerPeer int
+	// ConnectionIdle is how long a connection may have no stream before it is told to go
+	// (`limits.connection_idle`). Default 5 min.
+	ConnectionIdle time.Duration
 	// Streams is the number of discovery streams open at a time (`limits.streams`). Default 50,000.
 	Streams int
 	// StreamsPerConnection is how many streams one connection may have open (`limits.streams_per_connection`); a client keeps
@@ -130,6 +137,14 @@ func (c *Config) normalize() error {
 		c.Log = zap.NewNop()
 	}
 	l, t := &c.Limits, &c.Timing
+	limit(&l.Connections, math.MaxInt32)
+	limit(&l.ConnectionsPerPeer, math.MaxInt32)
+	switch {
+	case l.ConnectionIdle == 0:
+		l.ConnectionIdle = 5 * time.Minute
+	case l.ConnectionIdle < 0:
+		l.ConnectionIdle = 0 // grpc's word for never
+	}
 	limit(&l.Streams, 50_000)
 	limit(&l.StreamsPerConnection, 100)
 	limit(&l.StreamsPerIdentity, math.MaxInt32)

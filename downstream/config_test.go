@@ -17,6 +17,7 @@ func TestConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := s.cfg.Limits, (Limits{
+		Connections: math.MaxInt32, ConnectionsPerPeer: math.MaxInt32, ConnectionIdle: 5 * time.Minute,
 		Streams: 50000, StreamsPerConnection: 100, StreamsPerIdentity: math.MaxInt32, NewStreamsPerSecond: 2000,
 		RequestsPerSecond: 20000, NACKsPerSecond: 100, NamesPerStream: 1000000, ParameterSets: 64, NameBytes: 64 << 10, RequestBytes: 32 << 20,
 	}); got != want {

@@ -34,24 +34,20 @@ func connectionOf(p *peer.Peer) *connection {
 	return c
 }
 
-// greeter notes each connection once its handshake is done. net.Conn is not wrapped: that would cost a buffer for each.
+// greeter notes each connection once its handshake is done.
 type greeter struct {
 	credentials.TransportCredentials
-	newcomers *newcomers
 }
 
-func newGreeter(lc *ListenerConfig, n *newcomers) credentials.TransportCredentials {
+func newGreeter(lc *ListenerConfig) credentials.TransportCredentials {
 	if lc.TLS != nil {
-		return greeter{credentials.NewTLS(lc.TLS), n}
+		return greeter{credentials.NewTLS(lc.TLS)}
 	}
-	return greeter{insecure.NewCredentials(), n}
+	return greeter{insecure.NewCredentials()}
 }
 
 // ServerHandshake is part of credentials.TransportCredentials.
 func (g greeter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	if !g.newcomers.add(time.Now(), raw) {
-		return nil, nil, errStopped // grpc closes it
-	}
 	conn, info, err := g.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
 		return conn, info, err
@@ -61,7 +57,7 @@ func (g greeter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 
 // Clone is part of credentials.TransportCredentials.
 func (g greeter) Clone() credentials.TransportCredentials {
-	return greeter{g.TransportCredentials.Clone(), g.newcomers}
+	return greeter{g.TransportCredentials.Clone()}
 }
 
 // letGo closes a connection in a moment, unless a stream is taken in on it until then.

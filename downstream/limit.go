@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -60,6 +61,16 @@ func (l *limitLog) note(now time.Time, key, text string, st *stream) {
 	l.log.Warn("a limit refuses what clients ask for", zap.String("limit", key), zap.String("client", st.session.client()),
 		zap.String("peer", st.address()), zap.Uint64("stream", st.id), zap.String("message", clip(text, maxNackText)),
 		zap.Int("not_logged", more))
+}
+
+// connection logs that a connection was turned away for a limit.
+func (l *limitLog) connection(now time.Time, key string, limit int, from net.Addr) {
+	more, write := l.rate.admit(key, now)
+	if !write {
+		return
+	}
+	l.log.Warn("a limit turns connections away", zap.String("limit", key), zap.Int("of", limit),
+		zap.Stringer("peer", from), zap.Int("not_logged", more))
 }
 
 // dialect logs that clients ask for a type that the origin's dialect has no resources of (ALIAS-7).

@@ -26,7 +26,7 @@ func TestClientsMayPing(t *testing.T) {
 	for _, every := range []time.Duration{30 * time.Second, 10 * time.Second} {
 		for _, streams := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLive(t, relaytest.Memory(), nil)
+				l := newLive(t, relaytest.Memory(), func(cfg *Config, _ *ListenerConfig) { cfg.Limits.ConnectionIdle = -1 })
 				c := l.open(t, relaytest.ClientConfig{}, grpc.WithKeepaliveParams(keepalive.ClientParameters{
 					Time: every, Timeout: 10 * time.Second, PermitWithoutStream: true,
 				}), grpc.WithIdleTimeout(0))
@@ -58,7 +58,7 @@ func TestClientsMayPing(t *testing.T) {
 // arrive early; ten times as many are.
 func TestPingsArriveEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLive(t, relaytest.Memory(), nil)
+		l := newLive(t, relaytest.Memory(), func(cfg *Config, _ *ListenerConfig) { cfg.Limits.ConnectionIdle = -1 })
 		p := newRaw(t, l)
 		p.hello()
 		for i := range 1000 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net"
+	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -52,6 +53,7 @@ type Server struct {
 	sizes    *sizeLog
 	intake   *intake
 	crew     *crew
+	door     *door
 	quit     chan struct{}  // closed by Stop
 	watching sync.WaitGroup // the watchdog
 	serving  sync.WaitGroup // Serve calls
@@ -74,10 +76,10 @@ type Server struct {
 // listener is one grpc.Server with its health service.
 type listener struct {
 	// Set once by newListener.
-	port      net.Listener
-	grpc      *grpc.Server
-	health    *health.Server
-	newcomers *newcomers
+	port     net.Listener
+	entrance *entrance
+	grpc     *grpc.Server
+	health   *health.Server
 
 	settings atomic.Pointer[settings] // of streams that begin; replaced by Reconfigure
 }
@@ -87,9 +89,11 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.normalize(); err != nil {
 		return nil, err
 	}
+	d := &door{peers: map[netip.Prefix]int{}}
+	d.set(cfg.Limits.Connections, cfg.Limits.ConnectionsPerPeer)
 	return &Server{
 		cfg: cfg, nacks: newNackLog(cfg.Log), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
-		intake: newIntake(cfg.Table), crew: &crew{places: runtime.GOMAXPROCS(0)},
+		intake: newIntake(cfg.Table), crew: &crew{places: runtime.GOMAXPROCS(0)}, door: d,
 		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: newBucket(cfg.Limits.NewStreamsPerSecond),
 	}, nil
 }
@@ -102,7 +106,7 @@ func (s *Server) Serve(l net.Listener, lc ListenerConfig) error {
 		return errors.Join(err, l.Close())
 	}
 	defer s.serving.Done()
-	return ln.grpc.Serve(l)
+	return ln.grpc.Serve(ln.entrance)
 }
 
 // open takes a listener in. Its configuration may be another by now, or it may not be wanted any more.
@@ -134,20 +138,20 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 	s.mu.Lock()
 	l, t := s.cfg.Limits, s.cfg.Timing
 	s.mu.Unlock()
-	ln := &listener{port: port, health: health.NewServer(), newcomers: &newcomers{}}
+	ln := &listener{port: port, health: health.NewServer(), entrance: newEntrance(s, port, t.Keepalive)}
 	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(s.codec),
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(window),
 		grpc.WriteBufferSize(writeBuffer),
 		grpc.MaxHeaderListSize(headerList),
-		grpc.Creds(newGreeter(&lc, ln.newcomers)),
+		grpc.Creds(newGreeter(&lc)),
 		grpc.MaxConcurrentStreams(uint32(l.StreamsPerConnection)),
 		// Twice the limit: what is up to twice too large is refused by our words, which name the key; the rest by grpc, unread.
 		grpc.MaxRecvMsgSize(int(min(2*int64(l.RequestBytes), math.MaxInt32))),
 		grpc.ConnectionTimeout(handshake),
 		grpc.WaitForHandlers(true),
-		grpc.KeepaliveParams(keepaliveParams(t)),
+		grpc.KeepaliveParams(keepaliveParams(t, l.ConnectionIdle)),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			// Less a tenth: of pings sent at just this interval about half arrive a little early, and grpc never forgets a strike
 			// while nothing is sent to the client.
@@ -163,7 +167,7 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 
 // stop closes the port and its connections, and waits for what runs.
 func (ln *listener) stop() {
-	ln.newcomers.close()
+	ln.entrance.stop()
 	ln.grpc.Stop()
 }
 

@@ -10,7 +10,7 @@ var (
 	dialects  = []string{"delta", "sotw"}
 	// limits are the keys under `limits` of the config file, and origins[].grpc.max_message: a refusal names its key.
 	limits = []string{
-		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
+		"connections", "connections_per_peer", "streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
 		"nacks_per_second", "names_per_stream", "name_bytes", "groups", "parameter_sets_per_stream", "parameter_sets_per_group", "views",
 		"request_bytes", "memory", "max_message", other,
 	}

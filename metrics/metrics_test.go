@@ -35,6 +35,7 @@ var catalogue = map[string]string{
 	"weir_drift_resources_total":                    "kind,origin,type",
 	"weir_ttl_expirations_total":                    "origin,type",
 	"weir_upstream_silent_total":                    "origin",
+	"weir_connections":                              "",
 	"weir_downstream_streams":                       "dialect",
 	"weir_downstream_subscriptions":                 "dialect,type",
 	"weir_downstream_responses_total":               "dialect,type",
@@ -86,7 +87,7 @@ var closed = map[string][]string{
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
 	"reason":    {"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "unheeded", "unconstrained", "empty_or", "other"},
 	"limit": {
-		"streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
+		"connections", "connections_per_peer", "streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
 		"nacks_per_second", "names_per_stream",
 		"name_bytes", "groups", "parameter_sets_per_stream", "parameter_sets_per_group", "views", "request_bytes", "memory", "max_message",
 		"other",

@@ -12,6 +12,7 @@ import (
 type Picture struct {
 	Origins     []OriginPicture  // one for each configured origin, names distinct
 	Dialects    []DialectPicture // what is missing counts as zero
+	Connections int              // clients' connections that are open
 	Unsynced    int              // client streams that have not acknowledged all they are owed
 	Retired     int              // names and whole sets kept though nobody wants them
 	Memory      int64            // bytes that are held, as of the last look; 0: nobody looks
@@ -80,6 +81,7 @@ var (
 	guardHeld             = newGauge("weir_guard_held_removals", "Resources gone in a mass removal that is held back.", "origin", "type")
 	upstreamFrozen        = newGauge("weir_upstream_frozen", "1 if clients are kept at what they have of the origin, else 0.", "origin")
 	upstreamFrozenChanges = newGauge("weir_upstream_frozen_changes", "Changes and removals that wait at a frozen origin.", "origin", "type")
+	connections           = newGauge("weir_connections", "Open connections of clients.")
 	downstreamStreams     = newGauge("weir_downstream_streams", "Open client streams.", "dialect")
 	downstreamSubs        = newGauge("weir_downstream_subscriptions", "Names and selectors subscribed by clients.", "type", "dialect")
 	downstreamUnsynced    = newGauge("weir_downstream_unsynced_streams", "Client streams that have not acknowledged all they are owed, or were never told what they asked for.")
@@ -89,7 +91,7 @@ var (
 	pictureGauges = []gauge{
 		upstreamConnected, upstreamLastProof, upstreamLastUpdate, upstreamStreams, upstreamSubscriptions, groups, views, parameterSets,
 		cacheStale, cacheRetired, cacheEntries, cacheBytes, guardHeld, upstreamFrozen, upstreamFrozenChanges,
-		downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamLag,
+		connections, downstreamStreams, downstreamSubs, downstreamUnsynced, downstreamLag,
 		memoryUsed, memoryLimit,
 		certificateExpiry,
 	}
@@ -152,6 +154,7 @@ func (s sample) add(p Picture) {
 			s.sum(downstreamSubs, float64(n), ShortName(typeURL), dialect)
 		}
 	}
+	s.sum(connections, float64(p.Connections))
 	s.sum(downstreamUnsynced, float64(p.Unsynced))
 	s.sum(cacheRetired, float64(p.Retired))
 	s.sum(downstreamLag, p.Lag.Seconds())

@@ -34,9 +34,9 @@ func TestPicture(t *testing.T) {
 			Dialects: []DialectPicture{
 				{Dialect: "delta", Streams: 7, Subscriptions: map[string]int{clusterURL: 7, "vendor.A": 1, "vendor.B": 2}},
 			},
-			Unsynced: 6,
-			Retired:  8,
-			Memory:   9, MemoryLimit: 10,
+			Unsynced: 6, Connections: 12,
+			Retired: 8,
+			Memory:  9, MemoryLimit: 10,
 			Lag: 1500 * time.Millisecond,
 		}
 	})
@@ -51,6 +51,7 @@ func TestPicture(t *testing.T) {
 		"weir_memory_limit_bytes":                           10,
 		"weir_cache_stale_entries files":                    0,
 		"weir_cache_stale_entries mesh":                     5,
+		"weir_connections":                                  12,
 		"weir_downstream_lag_seconds":                       1.5,
 		"weir_downstream_streams delta":                     7,
 		"weir_downstream_streams sotw":                      0,

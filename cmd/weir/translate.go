@@ -22,6 +22,14 @@ const forever = time.Duration(math.MaxInt64)
 
 func orNone(d time.Duration) time.Duration { return max(d, none) }
 
+// idleOf has zero stand for ever.
+func idleOf(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
+
 func limitOf[T int | config.Bytes](n T) int {
 	if n == 0 {
 		return -1
@@ -88,7 +96,9 @@ func serverConfig(cfg *config.Config) (downstream.Config, error) {
 	return downstream.Config{
 		Instance: name,
 		Limits: downstream.Limits{
-			Streams: limitOf(l.Streams), StreamsPerConnection: limitOf(l.StreamsPerConnection),
+			Connections: limitOf(l.Connections), ConnectionsPerPeer: limitOf(l.ConnectionsPerPeer),
+			ConnectionIdle: idleOf(l.ConnectionIdle),
+			Streams:        limitOf(l.Streams), StreamsPerConnection: limitOf(l.StreamsPerConnection),
 			StreamsPerIdentity: limitOf(l.StreamsPerIdentity), NewStreamsPerSecond: limitOf(l.NewStreamsPerSecond),
 			RequestsPerSecond: limitOf(l.RequestsPerSecond), NACKsPerSecond: limitOf(l.NACKsPerSecond),
 			NamesPerStream: limitOf(l.NamesPerStream), ParameterSets: limitOf(l.ParameterSetsPerStream),

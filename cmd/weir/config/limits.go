@@ -50,6 +50,16 @@ func (c *Cache) setDefaults() {
 
 // Limits bound what clients can cost. Zero is no limit.
 type Limits struct {
+	// Connections open at once. One more is closed before anything is read of it.
+	// Default: 0.
+	Connections int `yaml:"connections"`
+	// ConnectionsPerPeer is how many of them one address may have, or one IPv6
+	// network of 64 bits. Clients on a Unix socket are not counted, and those
+	// behind one proxy all together. Default: 0.
+	ConnectionsPerPeer int `yaml:"connections_per_peer"`
+	// ConnectionIdle is how long a connection may have no stream before it is
+	// told to go. Default: 5m.
+	ConnectionIdle time.Duration `yaml:"connection_idle"`
 	// Streams open at once. Beyond, an eighth more is left for connections that
 	// have one already. A connection whose streams are all refused is closed
 	// after a second, so that a load balancer chooses anew. Default: 50000.
@@ -112,6 +122,7 @@ type Limits struct {
 
 func (l *Limits) setDefaults() {
 	*l = Limits{
+		ConnectionIdle:         5 * time.Minute,
 		Streams:                50_000,
 		StreamsPerConnection:   100,
 		NewStreamsPerSecond:    2_000,

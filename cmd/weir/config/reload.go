@@ -76,6 +76,9 @@ var reloads = map[string]Reload{
 	"cache.retired":  ReloadLive,
 	"cache.snapshot": ReloadRestart,
 
+	"limits.connections":               ReloadLive,
+	"limits.connections_per_peer":      ReloadLive,
+	"limits.connection_idle":           ReloadRestart,
 	"limits.streams":                   ReloadLive,
 	"limits.streams_per_identity":      ReloadLive,
 	"limits.new_streams_per_second":    ReloadLive,

@@ -1,0 +1,76 @@
+package downstream
+
+import (
+	"io"
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/mem"
+)
+
+// ready is a guest that grpc reads without a buffer that waits with it, which would be 32 KiB for each
+// connection: grpc does so of itself with a net.TCPConn or net.UnixConn, and with whatever has ReadOnReady
+// (TestIdleConnectionBytes). Read by one goroutine.
+type ready struct {
+	*guest
+	raw  syscall.RawConn
+	read func(fd uintptr) (done bool) // fill; a field, to be made once
+
+	size int
+	pool mem.BufferPool
+	buf  *[]byte
+	n    int
+	err  error
+}
+
+func (g *guest) asConn() net.Conn {
+	switch c := g.Conn.(type) {
+	case *net.TCPConn, *net.UnixConn:
+		raw, err := c.(syscall.Conn).SyscallConn()
+		if err != nil {
+			return g // it will show when it is read
+		}
+		if _, tcp := c.(*net.TCPConn); tcp && g.entrance.unacknowledged > 0 {
+			_ = raw.Control(func(fd uintptr) { // pings find a dead peer, too, unless something waits to be written
+				_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(g.entrance.unacknowledged.Milliseconds()))
+			})
+		}
+		r := &ready{guest: g, raw: raw}
+		r.read = r.fill
+		return r
+	default:
+		return g
+	}
+}
+
+// ReadOnReady waits until there is something to read, and only then takes a buffer from the pool for it. The
+// buffer is the caller's.
+func (r *ready) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
+	r.size, r.pool = size, pool
+	err := r.raw.Read(r.read)
+	buf, n := r.buf, r.n
+	if err == nil {
+		err = r.err
+	}
+	r.pool, r.buf, r.n, r.err = nil, nil, 0, nil
+	if err == nil && n == 0 {
+		err = io.EOF
+	}
+	if err != nil && buf != nil {
+		pool.Put(buf)
+		buf = nil
+	}
+	return buf, n, err
+}
+
+func (r *ready) fill(fd uintptr) bool {
+	r.buf = r.pool.Get(r.size)
+	r.n, r.err = syscall.Read(int(fd), *r.buf)
+	if r.err == nil {
+		return true
+	}
+	r.pool.Put(r.buf)
+	r.buf, r.n = nil, 0
+	return r.err != syscall.EAGAIN && r.err != syscall.EINTR
+}
