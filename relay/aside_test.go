@@ -26,8 +26,11 @@ type strictOrigin struct {
 	list []string // of the last request
 }
 
-func newStrictOrigin(t *testing.T) *strictOrigin {
-	o := &strictOrigin{rig: newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", SotW: true}}}), now: zero}
+func newStrictOrigin(t *testing.T) *strictOrigin { return newGatheredOrigin(t, 0) }
+
+func newGatheredOrigin(t *testing.T, gather time.Duration) *strictOrigin {
+	config := Config{Gather: gather, Origins: []OriginConfig{{Name: "mesh", SotW: true}}}
+	o := &strictOrigin{rig: newRig(t, config), now: zero}
 	o.lane = o.group.lanes[mainLane]
 	return o
 }
@@ -164,9 +167,15 @@ func TestAsideStays(t *testing.T) {
 	o.asks("anew", "c", "x")
 }
 
-// TestEndpointsOfRemovedClusterGoAside: a SotW origin that takes a Cluster away may be silent for its endpoints from then on.
+// TestEndpointsOfRemovedClusterGoAside: a SotW origin that takes a Cluster away may be silent for its endpoints from then on, also
+// while the removal waits for routes (ORD-9): with it those of the cluster that is in its place would wait.
 func TestEndpointsOfRemovedClusterGoAside(t *testing.T) {
-	o := newStrictOrigin(t)
+	t.Run("at once", func(t *testing.T) { endpointsGoAside(t, newStrictOrigin(t)) })
+	t.Run("gathered", func(t *testing.T) { endpointsGoAside(t, newGatheredOrigin(t, 20*time.Millisecond)) })
+}
+
+func endpointsGoAside(t *testing.T, o *strictOrigin) {
+	t.Helper()
 	o.wants(ClusterType, Wildcard)
 	o.wants(EndpointType, "a", "b")
 	o.lane.Open(o.now, 0)

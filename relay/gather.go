@@ -210,6 +210,7 @@ func (g *gathering) keepLocked(x *arrival, gone []string) {
 	u.Removed = slices.DeleteFunc(slices.Clone(u.Removed), func(name string) bool { return u.later[name] })
 	x.u = &u
 	if len(rest.Removed) > 0 {
+		x.lane.group.putAside(x.leaves(rest.Removed), x.came)
 		y := *x
 		y.u, y.bodies, y.removals = rest, nil, true
 		g.putLocked(&y)
@@ -316,6 +317,24 @@ func (x *arrival) takesAway() (gone []string) {
 		return s.takenLocked(u, x.gen)
 	}
 	return nil
+}
+
+// leaves are the endpoints of clusters that a response takes away.
+func (x *arrival) leaves(gone []string) []string {
+	k := x.kin
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s, whole := k.all[0], k.all[0].kindLocked(x.lane.index, x.gen) == kindSet
+	for _, name := range gone {
+		if m := s.star.members[name]; whole && m != nil {
+			k.leftLocked(m.variants)
+		} else if !whole {
+			k.leftLocked(s.variantsLocked(name))
+		}
+	}
+	left := k.left
+	k.left = nil
+	return left
 }
 
 // toldLocked reports whether clients may have been told members.
