@@ -26,7 +26,8 @@
 // and tells each call it makes; see envoy_test.go for one that carries requests of others, and
 // grpc_test.go for those that make calls: any program that takes a gRPC bootstrap and prints a line
 // for each call is a value there. Those of other languages than Go are in languages_test.go, their
-// programs in clients. A control plane is an origin (plane_test.go).
+// programs in clients. A control plane is an origin (plane_test.go); one that is a program of its own
+// is in javaplane_test.go.
 //
 // # Reading a failure
 //

@@ -1,6 +1,7 @@
 package real
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -27,36 +28,48 @@ func nodeJS(tb testing.TB) []string {
 	return []string{"env", "NODE_PATH=" + modules, "node", "clients/grpcjs/client.js"}
 }
 
-// javaClass is a class of clients/grpcjava, in a small virtual machine that starts fast.
+// javaClass is a class of clients/grpcjava.
 func javaClass(class string) func(testing.TB) []string {
 	return func(tb testing.TB) []string {
-		path := javaClasses(tb)
-		return []string{"java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx128m", "-cp", path, class}
+		return javaProgram(tb, "clients/grpcjava", "grpc-java-"+pinned("GRPC_JAVA"), class)
 	}
 }
 
-// compiled are the classes of clients/grpcjava, once they are.
-var compiled struct {
-	sync.Once
-	out []byte
-	err error
-}
-
-// javaClasses compiles clients/grpcjava and returns the class path to run it with.
-func javaClasses(tb testing.TB) string {
+// javaProgram is a class of a folder of sources with the libraries it needs, in a small virtual machine
+// that starts fast.
+func javaProgram(tb testing.TB, sources, libraries, class string) []string {
 	tb.Helper()
-	libraries := filepath.Join(installed(tb, "grpc-java-"+pinned("GRPC_JAVA")), "*")
-	classes := filepath.Join(clients, "java")
-	compiled.Do(func() {
-		sources, err := filepath.Glob("clients/grpcjava/*.java")
-		if err != nil {
-			tb.Fatal(err)
-		}
-		cmd := exec.Command("javac", append([]string{"-d", classes, "-cp", libraries}, sources...)...)
-		compiled.out, compiled.err = cmd.CombinedOutput()
-	})
-	if compiled.err != nil {
-		tb.Fatalf("clients/grpcjava does not compile: %v\n%s", compiled.err, compiled.out)
+	path := filepath.Join(installed(tb, libraries), "*")
+	classes, err := compiled(sources, path)
+	if err != nil {
+		tb.Fatal(err)
 	}
-	return classes + string(filepath.ListSeparator) + libraries
+	path = classes + string(filepath.ListSeparator) + path
+	return []string{"java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m", "-cp", path, class}
+}
+
+// classes are the folders of sources that are compiled.
+var classes = struct {
+	sync.Mutex
+	done map[string]bool
+}{done: map[string]bool{}}
+
+// compiled compiles a folder of Java sources once, and returns where its classes are.
+func compiled(sources, path string) (string, error) {
+	classes.Lock()
+	defer classes.Unlock()
+	to := filepath.Join(clients, filepath.Base(sources))
+	if classes.done[sources] {
+		return to, nil
+	}
+	files, err := filepath.Glob(filepath.Join(sources, "*.java"))
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command("javac", append([]string{"-d", to, "-cp", path}, files...)...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s does not compile: %w\n%s", sources, err, out)
+	}
+	classes.done[sources] = true
+	return to, nil
 }

@@ -54,21 +54,23 @@ type origin struct {
 	name    string
 	dialect relaytest.Dialect
 	caches  func(*plane) (cache.Cache, func(world) error)
+	program func(testing.TB) []string // in place of caches: a program of its own (javaplane_test.go)
 }
 
 // The origins made of go-control-plane. Its snapshot cache has one version for everything and tells
 // types in any order; in ADS mode it answers a SotW list only if that has every resource. Its
 // linear cache has a version for each resource.
 var (
-	snapshotDelta = origin{"snapshot-delta", relaytest.Delta, snapshots(false)}
-	snapshotSotW  = origin{"snapshot-sotw", relaytest.SotW, snapshots(false)}
-	snapshotADS   = origin{"snapshot-ads-sotw", relaytest.SotW, snapshots(true)}
-	linearDelta   = origin{"linear-delta", relaytest.Delta, linears}
-	linearSotW    = origin{"linear-sotw", relaytest.SotW, linears}
+	snapshotDelta = origin{name: "snapshot-delta", dialect: relaytest.Delta, caches: snapshots(false)}
+	snapshotSotW  = origin{name: "snapshot-sotw", dialect: relaytest.SotW, caches: snapshots(false)}
+	snapshotADS   = origin{name: "snapshot-ads-sotw", dialect: relaytest.SotW, caches: snapshots(true)}
+	linearDelta   = origin{name: "linear-delta", dialect: relaytest.Delta, caches: linears}
+	linearSotW    = origin{name: "linear-sotw", dialect: relaytest.SotW, caches: linears}
 )
 
-// plane is a control plane made of go-control-plane on an address that stays. Every Start is a new
-// process as far as others can tell: new caches, version counters at 1 again.
+// plane is a control plane, of go-control-plane unless it is a program of its own, on an address that
+// stays. Every Start is a new process as far as others can tell: new caches, version counters at 1
+// again.
 type plane struct {
 	tb     testing.TB
 	origin origin
@@ -80,6 +82,8 @@ type plane struct {
 	set    func(world) error
 	served chan error
 	asked  atomic.Int64 // requests
+
+	program *planeRun // of a program of its own; nil while stopped
 
 	mu   sync.Mutex // guards said
 	said []string   // warnings and errors of the caches
@@ -101,6 +105,10 @@ func (p *plane) Addr() string { return p.addr }
 // Start runs the plane with new caches that hold w.
 func (p *plane) Start(w world) {
 	p.tb.Helper()
+	if p.origin.program != nil {
+		p.startProgram(w)
+		return
+	}
 	var c cache.Cache
 	c, p.set = p.origin.caches(p)
 	p.Publish(w)
@@ -134,6 +142,10 @@ func (p *plane) Publish(w world) {
 
 // Stop ends the run as a kill would: listener, connections and streams are gone when it returns.
 func (p *plane) Stop() {
+	if p.program != nil {
+		p.program.Stop()
+		p.program = nil
+	}
 	if p.server == nil {
 		return
 	}

@@ -11,7 +11,8 @@ import (
 func rows() []row {
 	newest, oldest := pinned("ENVOY_NEWEST"), pinned("ENVOY_OLDEST")
 	// Streams of one client have no order between them: gather is what gives them one, and no
-	// removal can be told after a route on another stream.
+	// removal can be told after a route on another stream. A control plane that takes its time between
+	// the types of one change needs it too.
 	gather, unordered := map[string]any{"timing.gather": "1s"}, []string{"swap", "restored-then-changed", "origin-changed"}
 	return []row{
 		{program: envoy{newest, relaytest.Delta, true}, origin: snapshotDelta},
@@ -21,6 +22,7 @@ func rows() []row {
 		{program: envoy{newest, relaytest.SotW, false}, origin: linearDelta, weir: gather, without: unordered},
 		{program: envoy{oldest, relaytest.Delta, true}, origin: linearSotW},
 		{program: envoy{oldest, relaytest.SotW, true}, origin: linearDelta},
+		{program: envoy{newest, relaytest.SotW, true}, origin: javaSotW, weir: gather},
 		{program: grpcGo, origin: snapshotDelta},
 		{program: grpcGo, origin: snapshotSotW},
 		{program: grpcGo, origin: linearDelta},

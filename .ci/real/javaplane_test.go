@@ -1,0 +1,103 @@
+package real
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os/exec"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
+	"github.com/weir-xds/weir/relay/relaytest"
+)
+
+// javaSotW is java-control-plane. Its cache has one version for everything, and answers a SotW request
+// on ADS only if all it names is there.
+var javaSotW = origin{name: "java-control-plane-sotw", dialect: relaytest.SotW, program: javaPlane}
+
+func javaPlane(tb testing.TB) []string {
+	return javaProgram(tb, "origins/javacontrolplane", "java-control-plane-"+pinned("JAVA_CONTROL_PLANE"), "ControlPlane")
+}
+
+// planeRun is a control plane that is a program of its own, running.
+type planeRun struct {
+	*child
+	in        io.Writer
+	asked     *atomic.Int64
+	published atomic.Int64
+	part      []byte // of a line
+}
+
+// startProgram runs the program with w.
+func (p *plane) startProgram(w world) {
+	p.tb.Helper()
+	if _, port, _ := net.SplitHostPort(p.addr); port == "0" {
+		l := loopback(p.tb)
+		p.addr = l.Addr().String()
+		_ = l.Close() // the program is to have the port
+	}
+	_, port, err := net.SplitHostPort(p.addr)
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	p.asked.Store(0)
+	args := append(p.origin.program(p.tb), port)
+	cmd, run := exec.Command(args[0], args[1:]...), &planeRun{asked: &p.asked}
+	cmd.Stdout = run
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	run.in, run.child = in, start(p.tb, cmd)
+	p.program, p.set = run, run.publish
+	p.Publish(w)
+}
+
+// publish makes w all the program has, and waits until it is.
+func (r *planeRun) publish(w world) error {
+	n := r.published.Load() + 1
+	all := &discovery.DiscoveryResponse{VersionInfo: fmt.Sprint(n)}
+	for _, typeURL := range slices.Sorted(maps.Keys(w)) {
+		for _, name := range slices.Sorted(maps.Keys(w[typeURL])) {
+			all.Resources = append(all.Resources, w[typeURL][name])
+		}
+	}
+	b, err := proto.Marshal(all)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(r.in, base64.StdEncoding.EncodeToString(b)); err != nil {
+		return err
+	}
+	if !weirtest.Until(patience, func() bool { return r.published.Load() >= n || r.ended() }) || r.ended() {
+		return errors.New("the control plane did not take what it was given")
+	}
+	return nil
+}
+
+// Write takes what the program prints.
+func (r *planeRun) Write(b []byte) (int, error) {
+	r.part = append(r.part, b...)
+	for {
+		line, rest, whole := bytes.Cut(r.part, []byte("\n"))
+		if !whole {
+			return len(b), nil
+		}
+		switch string(line) {
+		case "asked":
+			r.asked.Add(1)
+		case "published":
+			r.published.Add(1)
+		}
+		r.part = rest
+	}
+}
