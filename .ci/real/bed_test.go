@@ -98,6 +98,7 @@ func weirConfig(p *plane, disk string) weirtest.Config {
 		"name": "mesh",
 		"grpc": map[string]any{"addresses": []any{p.Addr()}, "dialect": string(p.origin.dialect)},
 	}}}
+	maps.Copy(c.Origin(), p.origin.weir)
 	c.Set("cache.snapshot.path", disk)
 	c.Set("timing.drain", "200ms") // else a test waits 30 s for the end of each weir
 	return c.Set("log.level", logLevel())

@@ -24,6 +24,13 @@ import (
 // on ADS only if all it names is there.
 var javaSotW = origin{name: "java-control-plane-sotw", dialect: relaytest.SotW, program: javaPlane}
 
+// javaDelta ignores initial_resource_versions: what went while no stream was open it never says to one
+// that resumes.
+var javaDelta = origin{
+	name: "java-control-plane-delta", dialect: relaytest.Delta, program: javaPlane,
+	weir: map[string]any{"resume": "none"},
+}
+
 func javaPlane(tb testing.TB) []string {
 	return javaProgram(tb, "origins/javacontrolplane", "java-control-plane-"+pinned("JAVA_CONTROL_PLANE"), "ControlPlane")
 }

@@ -55,6 +55,7 @@ type origin struct {
 	dialect relaytest.Dialect
 	caches  func(*plane) (cache.Cache, func(world) error)
 	program func(testing.TB) []string // in place of caches: a program of its own (javaplane_test.go)
+	weir    map[string]any            // settings of origins[] that it needs; nil: the defaults will do
 }
 
 // The origins made of go-control-plane. Its snapshot cache has one version for everything and tells
