@@ -33,6 +33,15 @@ func (r *record) heldBack() bool {
 	return !e.mute || !r.sub.wholeLocked() || !r.sub.shard.isAskedLocked(e)
 }
 
+// answersSoonLocked reports whether a name that was restored is about to be asked, or was just asked, of a SotW origin that answers. It left
+// the request with its last client (RELAY-99), so a client may have been told something newer before the restart, and have let go of it: it
+// waits for the answer, and is not given what is older (EC-4; the chaos schedule "weir killed, snapshot").
+func (s *shard) answersSoonLocked(e *entry) bool {
+	l := s.lane(s.named.lane)
+	gen := l.gen.Load()
+	return s.group.origin.config().SotW && gen != 0 && l.heard.Load() == gen && !e.mute && (e.asked != gen || e.answered != gen)
+}
+
 // confirmLocked: the origin has spoken of the name, if only by its silence.
 func (s *shard) confirmLocked(e *entry) {
 	if !e.unconfirmed {

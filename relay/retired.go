@@ -204,7 +204,7 @@ func (l *Lane) Missed() {
 // relookLocked has the clients of all names look again at what they could not be given so far.
 func (s *shard) relookLocked() {
 	for _, e := range s.named.entries {
-		if e.retired != nil || e.chosen != nil && e.chosen.DoNotCache {
+		if e.retired != nil || e.chosen != nil && (e.chosen.DoNotCache || e.unconfirmed) {
 			s.reshowLocked(e)
 		}
 	}
@@ -220,7 +220,7 @@ func (s *shard) reshowLocked(e *entry) {
 // which it was asked, but those who were given a body before (RELAY-9).
 func (s *Sub) bodyLocked(r *record) *Variant {
 	switch v := r.entry.chosen; {
-	case r.heldBack():
+	case r.heldBack(), r.entry.unconfirmed && !r.is(holds) && s.shard.answersSoonLocked(r.entry):
 		return nil
 	case v == nil:
 		return s.retiredLocked(r)
