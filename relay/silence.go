@@ -9,9 +9,12 @@ import "time"
 func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
 	if s.group.origin.ends(fault) {
 		s.confirmLocked(e) // any other error says nothing of the body
+		known := e.answered == gen && e.fault.same(fault)
 		if !e.fault.same(fault) {
 			e.fault = fault
-			s.tellLocked(e, rev) // also those who know that it does not exist
+		}
+		if !known { // also to those who know that it does not exist; the same is news to who came since it was asked anew (RELAY-99)
+			s.tellLocked(e, rev)
 		}
 		s.emptyLocked(e)
 		e.notice = nil
