@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"errors"
 	"io"
 	"net"
 	"syscall"
@@ -72,5 +73,5 @@ func (r *ready) fill(fd uintptr) bool {
 	}
 	r.pool.Put(r.buf)
 	r.buf, r.n = nil, 0
-	return r.err != syscall.EAGAIN && r.err != syscall.EINTR
+	return !errors.Is(r.err, syscall.EAGAIN) && !errors.Is(r.err, syscall.EINTR)
 }

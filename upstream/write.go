@@ -36,8 +36,10 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 		if err != nil {
 			return ending{}, err
 		}
-		if s.answered.Swap(false) && s.short {
-			s.askTo = time.Time{} // who is answered asks for the next type: that must not wait (RELAY-24)
+		if s.answered.Swap(false) && s.short && s.lane.table.Apart() == "" {
+			// Who is answered asks for the next type: that must not wait (RELAY-24). What is tried apart goes back to the
+			// lane of all once it is answered, and the others that are tried need the time for their own answers (RELAY-92).
+			s.askTo = time.Time{}
 		}
 		if s.changed && (!now.Before(s.askTo) || s.lane.table.Urgent()) {
 			s.changed = false
