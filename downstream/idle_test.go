@@ -21,7 +21,7 @@ import (
 // TestIdleBytes: what a delta client of `*` that has all of it and has acknowledged it keeps on our side of grpc: one goroutine, and on
 // the heap about 2,550 bytes. Of these 690 are the session, 410 the stream-type, 380 its Sub with its map of names, 290 the stream, 240
 // the position in the view, and 250 the request that is read into next; the rest is what the client is called, the nonces, and the
-// small arrays of each. A connection has some 100 more of ours (connection, guest), and grpc's own, which are 12 KiB on the heap and 18
+// small arrays of each. A connection has some 100 more of ours (connection, countedConn), and grpc's own, which are 12 KiB on the heap and 18
 // of stacks.
 func TestIdleBytes(t *testing.T) {
 	const (

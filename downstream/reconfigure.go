@@ -63,7 +63,7 @@ func (s *Server) Reconfigure(r Reconfiguration) (*Concerned, error) {
 	s.mu.Lock()
 	s.cfg.Limits, s.cfg.Timing, s.configs = cfg.Limits, cfg.Timing, r.Listeners
 	s.arrivals.set(cfg.Limits.NewStreamsPerSecond)
-	s.door.set(cfg.Limits.Connections, cfg.Limits.ConnectionsPerPeer)
+	s.conns.set(cfg.Limits.Connections, cfg.Limits.ConnectionsPerPeer)
 	for _, ln := range s.listeners {
 		lc, served := r.Listeners[ln.port]
 		if !served {

@@ -53,7 +53,7 @@ type Server struct {
 	sizes    *sizeLog
 	intake   *intake
 	crew     *crew
-	door     *door
+	conns    *connCount
 	quit     chan struct{}  // closed by Stop
 	watching sync.WaitGroup // the watchdog
 	serving  sync.WaitGroup // Serve calls
@@ -76,10 +76,10 @@ type Server struct {
 // listener is one grpc.Server with its health service.
 type listener struct {
 	// Set once by newListener.
-	port     net.Listener
-	entrance *entrance
-	grpc     *grpc.Server
-	health   *health.Server
+	port    net.Listener
+	counted *countedListener
+	grpc    *grpc.Server
+	health  *health.Server
 
 	settings atomic.Pointer[settings] // of streams that begin; replaced by Reconfigure
 }
@@ -89,11 +89,11 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.normalize(); err != nil {
 		return nil, err
 	}
-	d := &door{peers: map[netip.Prefix]int{}}
-	d.set(cfg.Limits.Connections, cfg.Limits.ConnectionsPerPeer)
+	n := &connCount{peers: map[netip.Prefix]int{}}
+	n.set(cfg.Limits.Connections, cfg.Limits.ConnectionsPerPeer)
 	return &Server{
 		cfg: cfg, nacks: newNackLog(cfg.Log), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
-		intake: newIntake(cfg.Table), crew: &crew{places: runtime.GOMAXPROCS(0)}, door: d,
+		intake: newIntake(cfg.Table), crew: &crew{places: runtime.GOMAXPROCS(0)}, conns: n,
 		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: newBucket(cfg.Limits.NewStreamsPerSecond),
 	}, nil
 }
@@ -106,7 +106,7 @@ func (s *Server) Serve(l net.Listener, lc ListenerConfig) error {
 		return errors.Join(err, l.Close())
 	}
 	defer s.serving.Done()
-	return ln.grpc.Serve(ln.entrance)
+	return ln.grpc.Serve(ln.counted)
 }
 
 // open takes a listener in. Its configuration may be another by now, or it may not be wanted any more.
@@ -138,7 +138,7 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 	s.mu.Lock()
 	l, t := s.cfg.Limits, s.cfg.Timing
 	s.mu.Unlock()
-	ln := &listener{port: port, health: health.NewServer(), entrance: newEntrance(s, port, t.Keepalive)}
+	ln := &listener{port: port, health: health.NewServer(), counted: newCountedListener(s, port, t.Keepalive)}
 	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(s.codec),
 		grpc.StaticStreamWindowSize(window),
@@ -167,7 +167,7 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 
 // stop closes the port and its connections, and waits for what runs.
 func (ln *listener) stop() {
-	ln.entrance.stop()
+	ln.counted.stop()
 	ln.grpc.Stop()
 }
 

@@ -102,7 +102,7 @@ func (s *Server) Picture(now time.Time, p *metrics.Picture) {
 			p.Unsynced++
 		}
 	}
-	p.Connections = s.door.count()
+	p.Connections = s.conns.count()
 	for _, dialect := range []string{"delta", "sotw"} {
 		p.Dialects = append(p.Dialects, metrics.DialectPicture{
 			Dialect: dialect, Streams: streams[dialect], Subscriptions: subs[dialect],

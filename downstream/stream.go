@@ -40,9 +40,9 @@ type stream struct {
 	short              bool // names of the last request were refused for want of memory
 
 	// Owned by the writer of the moment.
-	timer   *time.Timer // of the next deadline; nil: there is none
-	bell    *bell       // what it rings; nil: there was none yet
-	backlog *backlog    // an object of its own: grpc keeps it for as long as a client does not read, also when the stream has ended
+	timer   *time.Timer  // of the next deadline; nil: there is none
+	target  *timerTarget // what it wakes; nil: there was none yet
+	backlog *backlog     // an object of its own: grpc keeps it for as long as a client does not read, also when the stream has ended
 
 	turn   turn
 	behind *stream // the next one of those that are ready; the crew's
@@ -122,8 +122,8 @@ func (st *stream) run(ctx context.Context, wait time.Duration) error {
 	st.end(err)
 	st.turn.end()
 	st.alarm(time.Time{})
-	if st.bell != nil {
-		st.bell.stream.Store(nil)
+	if st.target != nil {
+		st.target.stream.Store(nil)
 	}
 	st.session.close(time.Now())
 	return err
@@ -280,11 +280,11 @@ func (st *stream) look(w *writer) {
 func (st *stream) alarm(next time.Time) {
 	switch {
 	case !next.IsZero() && st.timer == nil:
-		if st.bell == nil {
-			st.bell = &bell{}
-			st.bell.stream.Store(st)
+		if st.target == nil {
+			st.target = &timerTarget{}
+			st.target.stream.Store(st)
 		}
-		st.timer = time.AfterFunc(time.Until(next), st.bell.ring)
+		st.timer = time.AfterFunc(time.Until(next), st.target.wake)
 	case !next.IsZero():
 		st.timer.Reset(time.Until(next))
 	case st.timer != nil:
@@ -293,12 +293,12 @@ func (st *stream) alarm(next time.Time) {
 	}
 }
 
-// bell stands between a timer and its stream: the runtime keeps a timer that was stopped for a while, and
+// timerTarget stands between a timer and its stream: the runtime keeps a timer that was stopped for a while, and
 // with it the stream and all of its connection (TestEndedStreamIsGarbage).
-type bell struct{ stream atomic.Pointer[stream] }
+type timerTarget struct{ stream atomic.Pointer[stream] }
 
-func (b *bell) ring() {
-	if st := b.stream.Load(); st != nil {
+func (t *timerTarget) wake() {
+	if st := t.stream.Load(); st != nil {
 		st.wake()
 	}
 }

@@ -16,7 +16,8 @@ import (
 //     now and again, until they come. Then they go back into the lane's request.
 //
 // For clients nothing is different: a name that is aside counts as asked on the lane's stream, and is absent after the same time (ABS-2).
-// The endpoints of a Cluster that a SotW origin takes away go aside at once, also while the removal waits (gather.go), unless names that do not exist are known to harm nobody.
+// The endpoints of a Cluster that a SotW origin takes away go aside at once, also while the removal waits (gather.go), unless names
+// that do not exist are known to harm nobody.
 const (
 	// suspectAfter is how long a name may stay unanswered on a stream that was answered before it is asked apart. On one that was
 	// never answered it is longer: such an origin may be slow.

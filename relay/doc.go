@@ -149,7 +149,7 @@
 // puts it back before anybody is served, bodies judged anew as if the origin sent them (restore.go, TestBodyImage, TestRestoreRefuses,
 // FuzzRestoreBody). What was restored is stale, lingers and is asked for at once (testdata/restored*.txt). Who says that it holds something
 // is told nothing of it until the origin has confirmed it (confirm.go, testdata/restored_names.txt, restored_sotw.txt); a client of a set
-// waits for it as for one that is not firm. What was restored and is gone stays in the first list of Clusters of a client whose version
+// waits for it as for one that is not firm. Of a SotW origin that answers, a name that nobody wanted is told to nobody before it was asked. What was restored and is gone stays in the first list of Clusters of a client whose version
 // shows that it holds it, until its routes are written (comeback.go, downstream/testdata/ads_restarted_sotw.txt). TestConvergence ends the process at random, begins it with a snapshot of some time before, and
 // fails if a client is told what the origin had only before what it holds.
 //

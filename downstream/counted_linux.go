@@ -10,11 +10,11 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// ready is a guest that grpc reads without a buffer that waits with it, which would be 32 KiB for each
+// readyConn is a counted connection that grpc reads without a buffer that waits with it, which would be 32 KiB for each
 // connection: grpc does so of itself with a net.TCPConn or net.UnixConn, and with whatever has ReadOnReady
 // (TestIdleConnectionBytes). Read by one goroutine.
-type ready struct {
-	*guest
+type readyConn struct {
+	*countedConn
 	raw  syscall.RawConn
 	read func(fd uintptr) (done bool) // fill; a field, to be made once
 
@@ -25,29 +25,30 @@ type ready struct {
 	err  error
 }
 
-func (g *guest) asConn() net.Conn {
-	switch c := g.Conn.(type) {
+// asConn is what grpc is given.
+func (c *countedConn) asConn() net.Conn {
+	switch conn := c.Conn.(type) {
 	case *net.TCPConn, *net.UnixConn:
-		raw, err := c.(syscall.Conn).SyscallConn()
+		raw, err := conn.(syscall.Conn).SyscallConn()
 		if err != nil {
-			return g // it will show when it is read
+			return c // it will show when it is read
 		}
-		if _, tcp := c.(*net.TCPConn); tcp && g.entrance.unacknowledged > 0 {
+		if _, tcp := conn.(*net.TCPConn); tcp && c.listener.unacknowledged > 0 {
 			_ = raw.Control(func(fd uintptr) { // pings find a dead peer, too, unless something waits to be written
-				_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(g.entrance.unacknowledged.Milliseconds()))
+				_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(c.listener.unacknowledged.Milliseconds()))
 			})
 		}
-		r := &ready{guest: g, raw: raw}
+		r := &readyConn{countedConn: c, raw: raw}
 		r.read = r.fill
 		return r
 	default:
-		return g
+		return c
 	}
 }
 
 // ReadOnReady waits until there is something to read, and only then takes a buffer from the pool for it. The
 // buffer is the caller's.
-func (r *ready) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
+func (r *readyConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	r.size, r.pool = size, pool
 	err := r.raw.Read(r.read)
 	buf, n := r.buf, r.n
@@ -65,13 +66,15 @@ func (r *ready) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error)
 	return buf, n, err
 }
 
-func (r *ready) fill(fd uintptr) bool {
+func (r *readyConn) fill(fd uintptr) bool {
 	r.buf = r.pool.Get(r.size)
-	r.n, r.err = syscall.Read(int(fd), *r.buf)
+	for r.n, r.err = syscall.Read(int(fd), *r.buf); errors.Is(r.err, syscall.EINTR); {
+		r.n, r.err = syscall.Read(int(fd), *r.buf)
+	}
 	if r.err == nil {
 		return true
 	}
 	r.pool.Put(r.buf)
 	r.buf, r.n = nil, 0
-	return !errors.Is(r.err, syscall.EAGAIN) && !errors.Is(r.err, syscall.EINTR)
+	return !errors.Is(r.err, syscall.EAGAIN)
 }

@@ -4,4 +4,4 @@ package downstream
 
 import "net"
 
-func (g *guest) asConn() net.Conn { return g }
+func (c *countedConn) asConn() net.Conn { return c }

@@ -12,16 +12,8 @@ import (
 // TestUnacknowledgedTimeout: what a peer that vanished does not acknowledge ends its connection after keepalive.timeout, as grpc would
 // have it for a connection of its own.
 func TestUnacknowledgedTimeout(t *testing.T) {
-	r := newRig(t)
-	s, err := New(r.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := newEntrance(s, l, Keepalive{Timeout: 7 * time.Second})
+	s, l := serverAndPort(t, newRig(t))
+	e := newCountedListener(s, l, Keepalive{Timeout: 7 * time.Second})
 	defer func() { _ = e.Close() }()
 	client, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
@@ -34,7 +26,7 @@ func TestUnacknowledgedTimeout(t *testing.T) {
 	}
 	defer func() { _ = c.Close() }()
 	got := 0
-	if err := c.(*ready).raw.Control(func(fd uintptr) {
+	if err := c.(*readyConn).raw.Control(func(fd uintptr) {
 		got, err = syscall.GetsockoptInt(int(fd), syscall.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
 	}); err != nil || got != 7000 {
 		t.Errorf("the timeout is %d ms (%v), want 7000", got, err)

@@ -66,9 +66,9 @@ func TestConnectionLimits(t *testing.T) {
 			}
 			_ = first.Close()
 			await(t, "the end of a connection is noticed", func() bool {
-				l.server.door.mu.Lock()
-				defer l.server.door.mu.Unlock()
-				return l.server.door.peers[peerOf(second.LocalAddr())] == 1
+				l.server.conns.mu.Lock()
+				defer l.server.conns.mu.Unlock()
+				return l.server.conns.peers[peerOf(second.LocalAddr())] == 1
 			})
 			if c := from("127.0.0.1"); !welcome(c) {
 				t.Error("there is room again, and nobody is let in")
@@ -107,7 +107,7 @@ func TestIdleConnectionIsToldToGo(t *testing.T) {
 		l.say(eds, "a=1")
 		c.Expect(eds, "the resource")
 		time.Sleep(time.Hour)
-		if n := l.server.door.count(); n != 1 || l.net.Accepted() != 1 {
+		if n := l.server.conns.count(); n != 1 || l.net.Accepted() != 1 {
 			t.Fatalf("%d connections of %d are open while a stream is, want the first", n, l.net.Accepted())
 		}
 		c.Cancel()
@@ -116,7 +116,7 @@ func TestIdleConnectionIsToldToGo(t *testing.T) {
 			t.Error("a connection is closed before its time")
 		}
 		time.Sleep(2 * time.Minute)
-		if n := l.server.door.count(); n != 0 || conn.GetState() != connectivity.Idle {
+		if n := l.server.conns.count(); n != 0 || conn.GetState() != connectivity.Idle {
 			t.Errorf("%d connections are open, and the client is %v; want none, and that it was told", n, conn.GetState())
 		}
 	})
@@ -127,14 +127,7 @@ func TestIdleConnectionIsToldToGo(t *testing.T) {
 func TestIdleConnectionBytes(t *testing.T) {
 	const n = 200
 	r := newRig(t)
-	s, err := New(r.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, l := serverAndPort(t, r)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l, ListenerConfig{Origin: r.origin}) }()
 	before := liveHeap()
@@ -160,4 +153,18 @@ func TestIdleConnectionBytes(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
+}
+
+// serverAndPort are a server and a port that it does not listen on yet; connections to it are not wrapped by the test.
+func serverAndPort(t *testing.T, r *rig) (*Server, net.Listener) {
+	t.Helper()
+	s, err := New(r.cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, l
 }
