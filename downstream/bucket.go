@@ -28,5 +28,10 @@ func (b *bucket) take(now time.Time) time.Duration {
 	return max(0, b.full.Sub(now)-b.burst)
 }
 
+// ready is how long to wait until there is a token; none is taken.
+func (b *bucket) ready(now time.Time) time.Duration {
+	return max(0, max(0, b.full.Sub(now))+b.each-b.burst)
+}
+
 // giveBack takes back a take.
 func (b *bucket) giveBack() { b.full = b.full.Add(-b.each) }

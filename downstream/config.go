@@ -50,7 +50,7 @@ type Limits struct {
 	// (`limits.streams_per_identity`). Zero means no limit, too.
 	StreamsPerIdentity int
 	// NewStreamsPerSecond is the rate at which streams are taken in (`limits.new_streams_per_second`). What comes faster waits up to
-	// two seconds, and is refused beyond. Default 2,000.
+	// two seconds for its turn, which goes round by peer and connection, and is refused beyond. Default 2,000.
 	NewStreamsPerSecond int
 	// RequestsPerSecond and NACKsPerSecond are the rates at which one stream may send requests, and among them such that refuse a
 	// response (`limits.requests_per_second`, `limits.nacks_per_second`), after a burst of as many. A stream that is faster is read

@@ -19,6 +19,10 @@ type connection struct {
 	// Set once by greeter.
 	info credentials.AuthInfo
 	raw  net.Conn
+	conn net.Conn // what frames are written to: raw, or TLS over it
+
+	frames frames
+	churn  churn
 
 	// Guarded by Server.mu.
 	streams int  // discovery streams that were taken in
@@ -52,7 +56,8 @@ func (g greeter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	if err != nil {
 		return conn, info, err
 	}
-	return conn, &connection{info: info, raw: raw}, nil
+	c := &connection{info: info, raw: raw, conn: conn}
+	return c.frames.follow(conn), c, nil
 }
 
 // Clone is part of credentials.TransportCredentials.

@@ -47,8 +47,9 @@
 //
 // # Lock order
 //
-// Session, then shard; the crew's is a leaf. A session's lock is never held during a send, and nothing is logged under it. The server's lock is
-// taken with no other held, and none is taken under it.
+// Session, then shard; those of the crew, of arrivals and of a connection's churn are leaves. A session's lock is never held
+// during a send, and nothing is logged under it. The server's lock is taken with no other held, and none is taken under it.
+// A connection's frames have a lock that is held during a write, by whoever writes anyway.
 //
 // # What a slow, broken or hostile client can do
 //
@@ -70,7 +71,10 @@
 //   - Be refused: a connection that has only refused streams is closed after a second, so that a load balancer behind which the
 //     client found a full replica chooses anew (TestRefusedClientsAreLetGo, TestHalfAClient). A stream on which names were refused
 //     for want of room ends after five minutes, since the client would not ask for them again.
-//   - Come all at once: streams wait up to two seconds for their turn, and are refused beyond that (TestArrivals, TestArrivalsEnd).
+//   - Come all at once: streams wait up to two seconds for their turn, and are refused beyond that (TestArrivals,
+//     TestArrivalsEnd). Turns go round by peer, and of a peer by connection (TestTurns).
+//   - Open and reset streams without end: it takes no turns from others (TestResetStreamsStarveNobody), and its connection
+//     is sent GOAWAY with ENHANCE_YOUR_CALM and closed (churn.go, TestEnhanceYourCalm, TestCalmClientsAreLeftAlone).
 //   - Send too fast: the stream is read more slowly, and no other (TestFastClientIsReadSlowly).
 //   - Claim to have come through relays that are refused upstream: its stream ends, and the others' lane comes back at once (relay:
 //     TestRefusedWay).

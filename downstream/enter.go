@@ -2,27 +2,19 @@ package downstream
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
-// arrivalWait is how long a new stream may wait for its turn. It is short enough that with cold_wait, which comes after it, no client
-// takes silence for absence (RELAY-8).
-const arrivalWait = 2 * time.Second
-
-// enter takes a stream in, or says why not. The stream waits for its turn before it is served; it counts from now on.
-func (s *Server) enter(st *stream) (wait time.Duration, err error) {
+// enter takes a stream in, or says why not. It counts from now on; before it is served it waits for its turn (admit).
+func (s *Server) enter(st *stream) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.draining {
-		return 0, errDraining
+		return errDraining
 	}
 	if err := s.crowdedLocked(st); err != nil {
-		return 0, err
-	}
-	if wait = s.arrivals.take(time.Now()); wait > arrivalWait {
-		s.arrivals.giveBack()
-		return 0, st.session.cfg.over("new_streams_per_second", s.cfg.Limits.NewStreamsPerSecond,
-			"more streams than that are waiting already: come again in a moment")
+		return err
 	}
 	s.lastID++
 	st.id = s.lastID
@@ -33,7 +25,24 @@ func (s *Server) enter(st *stream) (wait time.Duration, err error) {
 	if who := st.session.from.identity; who != "" {
 		s.crowd[who]++
 	}
-	return wait, nil
+	return nil
+}
+
+// admit waits for the stream's turn, or says why there is none.
+func (s *Server) admit(ctx context.Context, st *stream) error {
+	from := peerKey{identity: st.session.from.identity}
+	if from.identity == "" && st.peer != nil {
+		from.address = peerOf(st.peer)
+	}
+	err := s.arrivals.enter(ctx, from, st.conn)
+	if errors.Is(err, errCrowded) {
+		s.mu.Lock()
+		n := s.cfg.Limits.NewStreamsPerSecond
+		s.mu.Unlock()
+		return st.session.cfg.over("new_streams_per_second", n,
+			"more streams than that are waiting already: come again in a moment")
+	}
+	return err
 }
 
 // crowdedLocked says which bound on streams there is no more room in. Beyond limits.streams an eighth more is left for connections that

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
@@ -71,6 +72,16 @@ func (l *limitLog) connection(now time.Time, key string, limit int, from net.Add
 	}
 	l.log.Warn("a limit turns connections away", zap.String("limit", key), zap.Int("of", limit),
 		zap.Stringer("peer", from), zap.Int("not_logged", more))
+}
+
+// calm logs that a client was told to calm down.
+func (l *limitLog) calm(now time.Time, from *peer.Peer) {
+	more, write := l.rate.admit("calm", now)
+	if !write {
+		return
+	}
+	l.log.Warn("a connection is closed with ENHANCE_YOUR_CALM: most of its streams were refused or reset before an answer",
+		zap.Stringer("peer", from.Addr), zap.String("identity", callerOf(from).identity), zap.Int("not_logged", more))
 }
 
 // dialect logs that clients ask for a type that the origin's dialect has no resources of (ALIAS-7).

@@ -218,8 +218,7 @@ func TestIdentities(t *testing.T) {
 	enter := func(who string) (*stream, error) {
 		st := &stream{session: newSession(set, false, zero, relay.NewSubscriber())}
 		st.session.from.identity = who
-		_, err := s.enter(st)
-		return st, err
+		return st, s.enter(st)
 	}
 	var last *stream
 	for range 2 {

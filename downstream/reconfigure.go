@@ -62,8 +62,6 @@ func (s *Server) Reconfigure(r Reconfiguration) (*Concerned, error) {
 	c := &Concerned{server: s}
 	s.mu.Lock()
 	s.cfg.Limits, s.cfg.Timing, s.configs = cfg.Limits, cfg.Timing, r.Listeners
-	s.arrivals.set(cfg.Limits.NewStreamsPerSecond)
-	s.conns.set(cfg.Limits.Connections, cfg.Limits.ConnectionsPerPeer)
 	for _, ln := range s.listeners {
 		lc, served := r.Listeners[ln.port]
 		if !served {
@@ -76,6 +74,8 @@ func (s *Server) Reconfigure(r Reconfiguration) (*Concerned, error) {
 	}
 	s.listeners = slices.DeleteFunc(s.listeners, func(ln *listener) bool { return slices.Contains(c.closed, ln) })
 	s.mu.Unlock()
+	s.arrivals.set(cfg.Limits.NewStreamsPerSecond)
+	s.conns.set(cfg.Limits.Connections, cfg.Limits.ConnectionsPerPeer)
 	// A stream that is not in the list yet looks at the settings once more when it is (serve).
 	for _, st := range s.list() {
 		if slices.Contains(c.closed, st.listener) || !st.session.adopt(st.listener.settings.Load(), r.Change) {

@@ -331,12 +331,12 @@ func (s *script) request(c *scriptClient, typeURL string, f []string) {
 			sotw.ResponseNonce = c.nonce(value)
 			delta.ResponseNonce = sotw.ResponseNonce
 		case key == "R":
-			sotw.ResourceNames, sotw.ResourceLocators = divide(longs(typeURL, list(value)))
+			sotw.ResourceNames, sotw.ResourceLocators = divide(longs(typeURL, listOf(value)))
 		case key == "error":
 			sotw.ErrorDetail = &statuspb.Status{Code: int32(codes.InvalidArgument), Message: value}
 			delta.ErrorDetail = sotw.ErrorDetail
 		case key == "has":
-			delta.InitialResourceVersions = s.holds(c, typeURL, list(value))
+			delta.InitialResourceVersions = s.holds(c, typeURL, listOf(value))
 		case w[0] == '+':
 			names, locators := divide([]string{long(typeURL, w[1:])})
 			delta.ResourceNamesSubscribe = append(delta.ResourceNamesSubscribe, names...)
@@ -399,7 +399,7 @@ func (s *script) holds(c *scriptClient, typeURL string, words []string) map[stri
 	return initial
 }
 
-func list(word string) []string {
+func listOf(word string) []string {
 	word = strings.TrimSuffix(strings.TrimPrefix(word, "{"), "}")
 	if word == "" {
 		return nil

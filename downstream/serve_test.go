@@ -244,7 +244,7 @@ func TestEndsBlockedStream(t *testing.T) {
 	}
 }
 
-// counted is the value of a counter with one label.
+// counted is the value of a counter with one label, or, for "", with none.
 func counted(t *testing.T, reg *prometheus.Registry, name, label string) float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -256,7 +256,7 @@ func counted(t *testing.T, reg *prometheus.Registry, name, label string) float64
 			continue
 		}
 		for _, m := range f.Metric {
-			if m.Label[0].GetValue() == label {
+			if label == "" || m.Label[0].GetValue() == label {
 				return m.Counter.GetValue()
 			}
 		}

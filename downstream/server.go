@@ -53,6 +53,7 @@ type Server struct {
 	sizes    *sizeLog
 	intake   *intake
 	crew     *crew
+	arrivals *arrivals
 	conns    *connCount
 	quit     chan struct{}  // closed by Stop
 	watching sync.WaitGroup // the watchdog
@@ -65,7 +66,6 @@ type Server struct {
 	configs   map[net.Listener]ListenerConfig // of the last Reconfigure; nil: there was none
 	streams   map[*stream]struct{}
 	crowd     map[string]int // streams by identity; those without one are not in it
-	arrivals  bucket         // of new streams
 	lastID    uint64
 	watched   bool // the watchdog runs
 	draining  bool // no new streams
@@ -94,7 +94,7 @@ func New(cfg Config) (*Server, error) {
 	return &Server{
 		cfg: cfg, nacks: newNackLog(cfg.Log), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
 		intake: newIntake(cfg.Table), crew: &crew{places: runtime.GOMAXPROCS(0)}, conns: n,
-		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: newBucket(cfg.Limits.NewStreamsPerSecond),
+		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: &arrivals{rate: newBucket(cfg.Limits.NewStreamsPerSecond)},
 	}, nil
 }
 
@@ -146,6 +146,9 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 		grpc.WriteBufferSize(writeBuffer),
 		grpc.MaxHeaderListSize(headerList),
 		grpc.Creds(newGreeter(&lc)),
+		grpc.InTapHandle(s.arrive),
+		grpc.UnaryInterceptor(countUnary),
+		grpc.StreamInterceptor(countStream),
 		grpc.MaxConcurrentStreams(uint32(l.StreamsPerConnection)),
 		// Twice the limit: what is up to twice too large is refused by our words, which name the key; the rest by grpc, unread.
 		grpc.MaxRecvMsgSize(int(min(2*int64(l.RequestBytes), math.MaxInt32))),

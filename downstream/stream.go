@@ -40,9 +40,10 @@ type stream struct {
 	short              bool // names of the last request were refused for want of memory
 
 	// Owned by the writer of the moment.
-	timer   *time.Timer  // of the next deadline; nil: there is none
-	target  *timerTarget // what it wakes; nil: there was none yet
-	backlog *backlog     // an object of its own: grpc keeps it for as long as a client does not read, also when the stream has ended
+	timer    *time.Timer  // of the next deadline; nil: there is none
+	target   *timerTarget // what it wakes; nil: there was none yet
+	answered bool         // a response was written
+	backlog  *backlog     // an object of its own: grpc keeps it for as long as a client does not read, also when the stream has ended
 
 	turn   turn
 	behind *stream // the next one of those that are ready; the crew's
@@ -99,9 +100,9 @@ func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *relay.Service, d
 	}
 	st.session.only = v.TypeURL
 	st.compressed = set.compress(ctx)
-	wait, err := s.enter(st)
+	err := s.enter(st)
 	if err == nil {
-		err = st.run(ctx, wait)
+		err = st.run(ctx)
 		s.leave(st)
 	}
 	st.account(err)
@@ -109,9 +110,12 @@ func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *relay.Service, d
 }
 
 // run serves a stream that was taken in, once it is its turn, and returns its status.
-func (st *stream) run(ctx context.Context, wait time.Duration) error {
-	if !sleep(ctx, wait) {
+func (st *stream) run(ctx context.Context) error {
+	switch err := st.server.admit(ctx, st); {
+	case ctx.Err() != nil:
 		return st.reason(status.FromContextError(ctx.Err()).Err())
+	case err != nil:
+		return err
 	}
 	for set, newest := (*settings)(nil), st.listener.settings.Load(); newest != set; newest = st.listener.settings.Load() {
 		set = newest
@@ -323,6 +327,10 @@ func (st *stream) send(batch []*response, w *writer) error {
 			letGo(batch)
 			return err
 		}
+		if !st.answered && st.conn != nil {
+			st.conn.churn.answer()
+		}
+		st.answered = true
 		m.Message(metrics.ToClient, r.size)
 	}
 	st.session.wrote(time.Now(), batch)

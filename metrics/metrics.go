@@ -19,6 +19,7 @@ type Metrics struct {
 	lookups       [len(lookups)]prometheus.Counter
 	rejections    map[string]prometheus.Counter // by limit
 	turnedAway    prometheus.Counter
+	calmedDown    prometheus.Counter
 	configReloads map[string]prometheus.Counter // by result
 	snapshots     map[string]prometheus.Counter // by result
 	snapshotSaved prometheus.Gauge
@@ -44,6 +45,10 @@ func New(reg *prometheus.Registry) *Metrics {
 		turnedAway: f.NewCounter(prometheus.CounterOpts{
 			Name: "weir_connections_turned_away_total",
 			Help: "Connections closed at once because files ran out.",
+		}),
+		calmedDown: f.NewCounter(prometheus.CounterOpts{
+			Name: "weir_connections_calmed_total",
+			Help: "Connections closed with ENHANCE_YOUR_CALM: most of their streams were refused or reset before an answer.",
 		}),
 		configReloads: children(counterVec(f, "weir_config_reloads_total",
 			"Attempts to load a changed config file.", "result"), results),
@@ -156,6 +161,13 @@ func (m *Metrics) LimitRejection(limit string) {
 func (m *Metrics) TurnedAway() {
 	if m != nil {
 		m.turnedAway.Inc()
+	}
+}
+
+// CalmedDown counts a connection closed with ENHANCE_YOUR_CALM.
+func (m *Metrics) CalmedDown() {
+	if m != nil {
+		m.calmedDown.Inc()
 	}
 }
 

@@ -61,6 +61,7 @@ var catalogue = map[string]string{
 	"weir_cache_retired_entries":                    "",
 	"weir_limit_rejections_total":                   "limit",
 	"weir_connections_turned_away_total":            "",
+	"weir_connections_calmed_total":                 "",
 	"weir_memory_used_bytes":                        "",
 	"weir_memory_limit_bytes":                       "",
 	"weir_largest_message_bytes":                    "direction",

@@ -75,7 +75,9 @@ type Limits struct {
 	StreamsPerIdentity int `yaml:"streams_per_identity"`
 	// NewStreamsPerSecond is the rate at which streams are admitted, after a
 	// burst of as many. What comes faster waits its turn up to 2s, and is
-	// refused beyond. Default: 2000.
+	// refused beyond. Turns go round by peer (identity, else address), and of a
+	// peer by connection. A connection that opens a thousand streams in 10s, most
+	// of which are refused or reset before an answer, is closed. Default: 2000.
 	NewStreamsPerSecond int `yaml:"new_streams_per_second"`
 	// RequestsPerSecond is how many requests one stream may send, after a burst
 	// of as many. What comes faster is read later. Default: 20000.
