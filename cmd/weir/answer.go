@@ -71,6 +71,9 @@ func (a *answer) take(r *client.Response) {
 	}
 }
 
+// empty says that no answer had a resource, nor an error of one.
+func (a *answer) empty() bool { return len(a.set)+len(a.nameless)+len(a.errors) == 0 }
+
 // answered forgets what was said about a name before.
 func (a *answer) answered(name string) {
 	delete(a.pending, name)

@@ -48,7 +48,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Short:         "A caching xDS relay",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Version:       builtFrom(),
 	}
+	root.SetVersionTemplate("{{.Version}}")
 	root.AddCommand(
 		runCommand(), validateCommand(), getCommand(), statusCommand(), drainCommand(), freezeCommand(), unfreezeCommand(),
 		snapshotCommand(), demoCommand(), versionCommand(),

@@ -76,7 +76,7 @@ func TestRunRefusesBadFile(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	for _, line := range []string{
-		"bogus", "validat", "run --bogus", "run extra", "validate extra", "get", "get cds", "get bogus --from a:1",
+		"bogus", "validat", "run --bogus", "run a b", "validate a b", "get", "get cds", "get bogus --from a:1",
 		"get cds --from a:1 -o xml", "get cds --from a:1 --dialect rest", "get cds --from a:1 --metadata x",
 		"get cds --from a:1 --header =x", "status extra", "status -o xml", "status --admin nowhere",
 		"drain extra", "drain --admin nowhere", "drain --admin a:b/c:1", "get cds --from a:1 --timeout x", "version extra",

@@ -26,7 +26,7 @@ func demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Watch a sample at work: files that change, two weirs in a row, five clients",
-		Args:  cobra.NoArgs,
+		Args:  arguments,
 	}
 	length := cmd.Flags().Duration("for", 0, "end by itself after this `time`; 0s: when interrupted")
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {

@@ -14,7 +14,7 @@ func drainCommand() *cobra.Command {
 		Long: `Have a running weir begin an orderly end, as SIGTERM does: it is not ready any
 more, tells its clients to go elsewhere, spread over timing.drain, and ends. The
 command returns at once.`,
-		Args: cobra.NoArgs,
+		Args: arguments,
 	}
 	o.register(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {

@@ -19,7 +19,7 @@ func unfreezeCommand() *cobra.Command {
 // origin.
 func onOrigin(verb, short string) *cobra.Command {
 	o := &operator{}
-	cmd := &cobra.Command{Use: verb + " ORIGIN", Short: short, Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: verb + " ORIGIN", Short: short, Args: arguments, ValidArgsFunction: o.completeOrigin}
 	o.register(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		said, err := o.post(cmd.Context(), "/origins/"+url.PathEscape(args[0])+"/"+verb)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/client"
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/metrics"
 )
 
 // quietTime is how long a wildcard's answer must pause to count as whole: no
@@ -39,14 +40,15 @@ newer way, which some servers want for types other than cds and lds.
 With --param it is asked for what is served with these dynamic parameters, and
 the constraints of what comes are shown.
 ADDR is host:port or unix:///path.`,
-		Args: cobra.MinimumNArgs(1),
+		Args:              arguments,
+		ValidArgsFunction: completeType,
 	}
 	f := cmd.Flags()
-	g.register(f)
+	g.register(cmd)
 	f.StringVar(&g.from, "from", "", "the server's `address`")
 	f.BoolVar(&g.watch, "watch", false, "go on printing what changes")
 	f.DurationVar(&g.timeout, "timeout", 10*time.Second, "how long to wait; with --watch, until interrupted unless given")
-	f.StringVarP(&g.output, "output", "o", "table", "`table, yaml or json`")
+	outputFlag(cmd, &g.output)
 	_ = cmd.MarkFlagRequired("from") // fails only for flags that do not exist
 
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
@@ -86,20 +88,26 @@ func (g *get) run(ctx context.Context, args []string, out io.Writer) error {
 		defer cancel()
 	}
 	if g.watch {
-		return follow(ctx, c, sub, show)
+		return g.follow(ctx, c, sub, show)
 	}
 	return g.once(ctx, c, sub, show)
 }
 
-// follow prints each response until ctx ends, which is how a watch should end.
-func follow(ctx context.Context, c *client.Client, sub client.Subscription, show printer) error {
+// follow prints each response until ctx ends, which is how a watch should end that has shown
+// something.
+func (g *get) follow(ctx context.Context, c *client.Client, sub client.Subscription, show printer) error {
+	answered := false
 	for r, err := range c.Watch(ctx, sub) {
+		answered = true
 		if err == nil {
 			err = show.response(documentOf(r))
 		}
 		if err != nil {
 			return err
 		}
+	}
+	if !answered {
+		return fmt.Errorf("%s: nothing %s", g.from, g.until(ctx, nil))
 	}
 	return nil
 }
@@ -132,22 +140,26 @@ func (g *get) once(ctx context.Context, c *client.Client, sub client.Subscriptio
 	if err := show.final(a.document()); err != nil {
 		return err
 	}
-	if failed == nil && a.last == nil && a.wildcard {
-		failed = fmt.Errorf("%s: %s", g.from, g.reason(ctx, nil))
+	switch {
+	case failed != nil || !a.wildcard:
+	case a.last == nil:
+		failed = fmt.Errorf("%s: nothing %s", g.from, g.until(ctx, nil))
+	case a.empty() && len(a.pending) == 0:
+		failed = fmt.Errorf("%s: answered, and has no %s", g.from, metrics.ShortName(sub.TypeURL))
 	}
 	if a.unlocated && failed == nil {
 		failed = fmt.Errorf("%s: does not understand parameters, and answered as if asked for everything", g.from)
 	}
-	return errors.Join(failed, a.missing(g.reason(ctx, failed)))
+	return errors.Join(failed, a.missing("not "+g.until(ctx, failed)))
 }
 
-// reason says why there is no answer to what was not answered.
-func (g *get) reason(ctx context.Context, failed error) string {
+// until says how long there was no answer to what was not answered.
+func (g *get) until(ctx context.Context, failed error) string {
 	switch {
 	case failed != nil:
-		return "not answered"
+		return "answered"
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Sprintf("not answered within %s", g.timeout)
+		return fmt.Sprintf("answered within %s", g.timeout)
 	}
-	return "not answered before the interrupt"
+	return "answered before the interrupt"
 }

@@ -191,7 +191,7 @@ func TestGetServerGone(t *testing.T) {
 func TestGetSilence(t *testing.T) {
 	address := clienttest.Serve(t, &clienttest.Server{Delta: func(s clienttest.DeltaStream) error { return drain(s) }}, loopback)
 	code, stdout, stderr := weir(t, "get", "cds", "--from", address, "--timeout", "50ms")
-	if code != exitFailed || stdout != "" || stderr != address+": not answered within 50ms\n" {
+	if code != exitFailed || stdout != "" || stderr != address+": nothing answered within 50ms\n" {
 		t.Errorf("got %d, %q, %q", code, stdout, stderr)
 	}
 }

@@ -8,13 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/weir-xds/weir/cmd/weir/client"
 )
 
 const (
@@ -28,16 +27,22 @@ const (
 // admin port.
 type operator struct {
 	address   string
+	given     func() bool // whether the flag is there
 	tokenFile string
-	tls       client.TLS
+	tls       security
 }
+
+// adminVariable is the environment's word for --admin, where the flag is not given.
+const adminVariable = "WEIR_ADMIN"
 
 // register adds the flags to a command.
 func (o *operator) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.address, "admin", "127.0.0.1:19080", "the `address` of its admin port, host:port or unix:///path")
+	f.StringVar(&o.address, "admin", "127.0.0.1:19080",
+		"the `address` of its admin port: host:port, http://, https:// or unix:///path; "+adminVariable+" in the environment is the same")
+	o.given = func() bool { return f.Changed("admin") }
 	f.StringVar(&o.tokenFile, "token-file", "", "the `file` that holds the token of admin.token_file")
-	registerTLS(f, &o.tls)
+	o.tls.register(f)
 }
 
 // get decodes what the admin port has on a path. A path that answers 503 in
@@ -74,15 +79,15 @@ func (o *operator) refused(method, path string, code int, body []byte) error {
 
 // ask makes one request on a connection of its own.
 func (o *operator) ask(ctx context.Context, method, path string) (code int, body []byte, err error) {
-	scheme, host, transport, err := o.transport()
+	base, transport, err := o.transport()
 	if err != nil {
 		return 0, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, operatorWait)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, scheme+"://"+host+path, http.NoBody)
+	req, err := http.NewRequestWithContext(ctx, method, base+path, http.NoBody)
 	if err != nil {
-		return 0, nil, usageError{fmt.Errorf("--admin %q is neither host:port nor unix:///path", o.address)}
+		return 0, nil, o.unusable()
 	}
 	if o.tokenFile != "" {
 		token, err := os.ReadFile(o.tokenFile)
@@ -111,27 +116,79 @@ func (o *operator) ask(ctx context.Context, method, path string) (code int, body
 	return resp.StatusCode, body, nil
 }
 
-// transport is how the address is reached. There is no proxy: who asks for the
-// port of this host means it.
-func (o *operator) transport() (scheme, host string, _ *http.Transport, _ error) {
+// transport is how the address is reached, and what a URL there begins with. There is no proxy:
+// who asks for the port of this host means it.
+func (o *operator) transport() (base string, _ *http.Transport, _ error) {
+	if text := os.Getenv(adminVariable); text != "" && !o.given() {
+		o.address = text
+	}
 	t := &http.Transport{DisableKeepAlives: true}
-	scheme, host = "http", o.address
-	if socket, ok := strings.CutPrefix(o.address, "unix://"); ok {
+	scheme, rest, isURL := strings.Cut(o.address, "://")
+	secure, host := o.tls.enabled(), o.address
+	switch {
+	case scheme == "unix" && isURL:
 		host = "localhost"
 		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+			return (&net.Dialer{}).DialContext(ctx, "unix", rest)
 		}
-	} else if _, _, err := net.SplitHostPort(o.address); err != nil {
-		return "", "", nil, usageError{fmt.Errorf("--admin %q is neither host:port nor unix:///path", o.address)}
-	}
-	if o.tls != (client.TLS{}) {
-		files, err := o.tls.Load()
-		if err != nil {
-			return "", "", nil, err
+	case scheme == "http" && isURL && secure:
+		return "", nil, usageError{fmt.Errorf("%s is http and TLS at once; write https://", o.named())}
+	case isURL:
+		host = strings.TrimSuffix(rest, "/")
+		secure = scheme == "https"
+		if u, err := url.Parse(scheme + "://" + host); err != nil || u.Host != host || host == "" || !secure && scheme != "http" {
+			return "", nil, o.unusable()
 		}
-		scheme, t.TLSClientConfig = "https", files
+	default:
+		if _, _, err := net.SplitHostPort(o.address); err != nil {
+			return "", nil, o.unusable()
+		}
 	}
-	return scheme, host, t, nil
+	if !secure {
+		return "http://" + host, t, nil
+	}
+	var err error
+	t.TLSClientConfig, err = o.tls.Load()
+	return "https://" + host, t, err
+}
+
+// named is the address and where it comes from. What may be a password is not repeated.
+func (o *operator) named() string {
+	source, address := "--admin", o.address
+	if !o.given() {
+		source = adminVariable
+	}
+	if i := strings.LastIndexByte(address, '@'); i >= 0 {
+		address = "..." + address[i:]
+	}
+	return fmt.Sprintf("%s %q", source, address)
+}
+
+func (o *operator) unusable() error {
+	return usageError{fmt.Errorf("%s is neither host:port, nor http://host:port, https://host:port or unix:///path", o.named())}
+}
+
+// completionWait is how long a shell waits for a running weir: who pressed a key should notice
+// nothing of one that is not there.
+const completionWait = time.Second
+
+// completeOrigin offers the origins of the running weir, for one argument.
+func (o *operator) completeOrigin(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionWait)
+	defer cancel()
+	var known struct {
+		Origins []struct {
+			Name string `json:"name"`
+		} `json:"origins"`
+	}
+	if len(args) > 0 || o.get(ctx, "/origins", &known) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, x := range known.Origins {
+		names = append(names, oneLine(x.Name))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // oneLine makes text from afar fit for a terminal: no control characters, not

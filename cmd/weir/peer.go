@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -18,26 +19,37 @@ type peer struct {
 	nodeID, nodeCluster string
 	metadata, headers   []string
 	params              []string
-	tls                 client.TLS
+	tls                 security
 }
 
-func (p *peer) register(f *pflag.FlagSet) {
+func (p *peer) register(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.StringVar(&p.dialect, "dialect", string(client.Delta), "`delta or sotw`")
 	f.StringVar(&p.nodeID, "node-id", "", "the node `id` to present")
 	f.StringVar(&p.nodeCluster, "node-cluster", "", "the node `cluster` to present")
 	f.StringArrayVar(&p.metadata, "metadata", nil, "`KEY=VALUE` of the node's metadata, a string; may be repeated")
 	f.StringArrayVar(&p.params, "param", nil, "`KEY=VALUE`, a dynamic parameter to ask with; may be repeated")
 	f.StringArrayVar(&p.headers, "header", nil, "`KEY=VALUE` sent as a header; may be repeated")
-	registerTLS(f, &p.tls)
+	p.tls.register(f)
+	complete(cmd, "dialect", string(client.Delta), string(client.SotW))
 }
 
-// registerTLS adds the flags that secure a connection.
-func registerTLS(f *pflag.FlagSet, t *client.TLS) {
-	f.StringVar(&t.CA, "ca", "", "a PEM `file`; this or another TLS flag makes the connection TLS")
-	f.StringVar(&t.Cert, "cert", "", "the client certificate, a PEM `file`")
-	f.StringVar(&t.Key, "key", "", "its key, a PEM `file`")
-	f.StringVar(&t.ServerName, "server-name", "", "the `name` to verify instead of the address's host")
+// security holds the flags that secure a connection.
+type security struct {
+	client.TLS
+	on bool
 }
+
+func (s *security) register(f *pflag.FlagSet) {
+	f.BoolVar(&s.on, "tls", false, "TLS, by the system's authorities unless --ca is given")
+	f.StringVar(&s.CA, "ca", "", "the authorities, a PEM `file`; this or another TLS flag makes the connection TLS")
+	f.StringVar(&s.Cert, "cert", "", "the client certificate, a PEM `file`")
+	f.StringVar(&s.Key, "key", "", "its key, a PEM `file`")
+	f.StringVar(&s.ServerName, "server-name", "", "the `name` to verify instead of the address's host")
+}
+
+// enabled says whether any of the flags asks for TLS.
+func (s *security) enabled() bool { return s.on || s.TLS != (client.TLS{}) }
 
 // config is the client the flags describe, for one address.
 func (p *peer) config(address string) (client.Config, error) {
@@ -61,8 +73,8 @@ func (p *peer) config(address string) (client.Config, error) {
 		node.Metadata.Fields[k] = structpb.NewStringValue(v)
 	}
 	config := client.Config{Address: address, Dialect: dialect, Node: node, Headers: headers}
-	if p.tls != (client.TLS{}) {
-		config.TLS = &p.tls
+	if p.tls.enabled() {
+		config.TLS = &p.tls.TLS
 	}
 	return config, nil
 }

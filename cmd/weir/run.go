@@ -13,22 +13,20 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/config"
 )
 
-func configFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().StringP("config", "c", "weir.yaml", "the configuration `file`")
-}
-
 func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "run",
+		Use:   "run [FILE]",
 		Short: "Serve",
-		Args:  cobra.NoArgs,
+		Long: `Serve what FILE, or weir.yaml, says. Paths in it that do not begin with a slash
+start at the directory that it is in.`,
+		Args: arguments,
 	}
-	path := configFlag(cmd)
-	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
+	configFlag(cmd)
+	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		hangup := make(chan os.Signal, 1)
 		signal.Notify(hangup, syscall.SIGHUP) // from here on it does not end the process
 		defer signal.Stop(hangup)
-		cfg, err := config.Load(*path)
+		path, cfg, err := loadConfig(cmd, args)
 		if err != nil {
 			return err
 		}
@@ -39,7 +37,7 @@ func runCommand() *cobra.Command {
 		for _, w := range cfg.Warnings() {
 			warn(log, w)
 		}
-		return serve(cmd.Context(), *path, cfg, log, level, hangup)
+		return serve(cmd.Context(), path, cfg, log, level, hangup)
 	})
 	return cmd
 }

@@ -67,7 +67,7 @@ func verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check a snapshot and print each damage with its place; weir may be running",
-		Args:  cobra.NoArgs,
+		Args:  arguments,
 	}
 	w.register(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
@@ -95,7 +95,7 @@ func exportCommand() *cobra.Command {
 		Short: "Write what is in a snapshot to one file that import takes; weir may be running",
 		Long: `Write what is in a snapshot to one file that import takes. A dash stands for
 standard output. weir may be running.`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments,
 	}
 	w.register(cmd)
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
@@ -139,7 +139,7 @@ func importCommand() *cobra.Command {
 		Long: `Give a directory a snapshot that export made, so that a weir that starts there
 serves it from the first moment, whether its origin can be reached or not. A dash
 stands for standard input. No weir may have the directory.`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments,
 	}
 	w.register(cmd)
 	cmd.Flags().BoolVar(&force, "force", false, "replace what is there; take a damaged file, or one of another deployment, as well")

@@ -20,12 +20,12 @@ func inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect",
 		Short: "Show what is in a snapshot; weir may be running",
-		Args:  cobra.NoArgs,
+		Args:  arguments,
 	}
 	w.register(cmd)
 	cmd.Flags().BoolVar(&list, "resources", false, "list every resource by name, version and size")
 	cmd.Flags().BoolVar(&bodies, "bodies", false, "with -o json or yaml: and what is in it")
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "`table, yaml or json`")
+	outputFlag(cmd, &output)
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
 		show, ok := map[string]func(io.Writer, []byte) error{"table": nil, "json": statusJSON, "yaml": statusYAML}[output]
 		if !ok {

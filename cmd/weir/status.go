@@ -71,10 +71,10 @@ func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show how a running weir stands: origins, groups, clients, staleness, NACKs",
-		Args:  cobra.NoArgs,
+		Args:  arguments,
 	}
 	o.register(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "`table, yaml or json`")
+	outputFlag(cmd, &output)
 	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
 		show, ok := map[string]func(io.Writer, []byte) error{"table": statusTable, "json": statusJSON, "yaml": statusYAML}[output]
 		if !ok {

@@ -13,13 +13,13 @@ import (
 
 func validateCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "validate",
+		Use:   "validate [FILE]",
 		Short: "Check a configuration and print every problem and warning with its line",
-		Args:  cobra.NoArgs,
+		Args:  arguments,
 	}
-	path := configFlag(cmd)
-	cmd.RunE = action(func(cmd *cobra.Command, _ []string) error {
-		cfg, err := config.Load(*path)
+	configFlag(cmd)
+	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
+		_, cfg, err := loadConfig(cmd, args)
 		if err != nil {
 			return err
 		}

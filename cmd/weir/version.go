@@ -11,13 +11,18 @@ func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print what this binary was built from",
-		Args:  cobra.NoArgs,
+		Args:  arguments,
 		RunE: action(func(cmd *cobra.Command, _ []string) error {
-			info, _ := debug.ReadBuildInfo()
-			_, err := fmt.Fprint(cmd.OutOrStdout(), versionText(info))
+			_, err := fmt.Fprint(cmd.OutOrStdout(), builtFrom())
 			return err
 		}),
 	}
+}
+
+// builtFrom is what this binary was built from, in lines.
+func builtFrom() string {
+	info, _ := debug.ReadBuildInfo()
+	return versionText(info)
 }
 
 // versionText is what the build information says; a binary built without it

@@ -249,12 +249,7 @@ func (k checker) types(path string, names []string) {
 }
 
 func (k checker) unknownType(path, name string) {
-	shorts := make([]string, 0, len(shortNames))
-	for s := range shortNames {
-		shorts = append(shorts, s)
-	}
-	slices.Sort(shorts)
-	k.addf(path, "%q is no type; write one of %s or a full type URL", name, strings.Join(shorts, ", "))
+	k.addf(path, "%q is no type; write one of %s or a full type URL", name, strings.Join(ShortNames(), ", "))
 }
 
 // size admits what gRPC can express: it takes an int32 in places.

@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 const typeHost = "type.googleapis.com/"
 
@@ -17,6 +21,9 @@ var shortNames = map[string]string{
 	"rtds": typeHost + "envoy.service.runtime.v3.Runtime",
 	"ecds": typeHost + "envoy.config.core.v3.TypedExtensionConfig",
 }
+
+// ShortNames are the services that TypeURL knows, sorted.
+func ShortNames() []string { return slices.Sorted(maps.Keys(shortNames)) }
 
 // TypeURL turns a short name (cds, eds, lds, rds, srds, vhds, sds, rtds, ecds,
 // leds) into its v3 type URL and leaves a full type URL as it is. Anything else
