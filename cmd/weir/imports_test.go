@@ -25,7 +25,7 @@ var edges = map[string][]string{
 	"relay":       {"constraints", "metrics"},
 	"upstream":    {"relay", "constraints", "metrics"},
 	"downstream":  {"relay", "constraints", "metrics"},
-	"cmd":         {"relay", "upstream", "downstream", "constraints", "metrics"},
+	"cmd":         {"relay", "upstream", "downstream", "constraints", "metrics", "deploy"},
 	"deploy":      nil,
 }
 

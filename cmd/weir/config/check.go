@@ -119,8 +119,8 @@ func (c *Config) check(r *report) {
 		k.address("probes.address", c.Probes.Address)
 	}
 	k.distinctAddresses(c)
-	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
-	k.oneOf("log.format", c.Log.Format, "json", "console")
+	k.choice("log.level", c.Log.Level)
+	k.choice("log.format", c.Log.Format)
 }
 
 // leastMemory is what a weir without clients does not come near.
@@ -212,6 +212,28 @@ func (k checker) distinctAddresses(c *Config) {
 	use("admin.address", c.Admin.Address)
 	use("probes.address", c.Probes.Address)
 }
+
+// choices are the values that keys of a few may have. An empty default is one more.
+var choices = map[string][]string{
+	"listeners[].compression":                {CompressionGzip},
+	"origins[].grpc.compression":             {CompressionGzip},
+	"origins[].grpc.dialect":                 {DialectDelta, DialectSotW},
+	"origins[].grpc.wildcard":                {WildcardLegacy, WildcardExplicit},
+	"origins[].dynamic_parameters.otherwise": {OtherwiseRefuse, OtherwiseIgnored},
+	"origins[].resume":                       {ResumeVersions, ResumeNone},
+	"origins[].secrets":                      {SecretsRefuse, SecretsDedicated},
+	"origins[].version_mode":                 {VersionModeContent, VersionModeOrigin},
+	"origins[].hash":                         {HashBytes, HashCanonical},
+	"origins[].absence_timer":                {AbsenceTimerAbsence, AbsenceTimerTransient},
+	"origins[].on_data_error":                {OnDataErrorKeep, OnDataErrorDrop},
+	"origins[].glob":                         {GlobOneLevel, GlobRecursive},
+	"origins[].ttl_unsupported":              {TTLUnsupportedServe, TTLUnsupportedWithhold},
+	"log.level":                              {"debug", "info", "warn", "error"},
+	"log.format":                             {"json", "console"},
+}
+
+// choice admits what choices lists for the key.
+func (k checker) choice(path, value string) { k.oneOf(path, value, choices[generic(path)]...) }
 
 func (k checker) oneOf(path, value string, allowed ...string) {
 	if slices.Contains(allowed, value) {

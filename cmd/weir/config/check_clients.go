@@ -41,7 +41,7 @@ func (k checker) secrets(path string, o *Origin) {
 		k.addf(path+".secrets", "by_identity is not supported by this version yet; write %s or %s", SecretsRefuse, SecretsDedicated)
 		return
 	}
-	k.oneOf(path+".secrets", o.Secrets, SecretsRefuse, SecretsDedicated)
+	k.choice(path+".secrets", o.Secrets)
 	if o.Secrets != SecretsDedicated || o.GRPC == nil || o.GRPC.TLS != nil {
 		return
 	}

@@ -75,14 +75,14 @@ func (k checker) origin(path string, o *Origin) {
 	k.groupsEqualClients(path, o)
 	k.secrets(path, o)
 	k.parameters(path, o)
-	k.oneOf(path+".resume", o.Resume, ResumeVersions, ResumeNone)
-	k.oneOf(path+".version_mode", o.VersionMode, VersionModeContent, VersionModeOrigin)
-	k.oneOf(path+".hash", o.Hash, HashBytes, HashCanonical)
-	k.oneOf(path+".absence_timer", o.AbsenceTimer, AbsenceTimerAbsence, AbsenceTimerTransient)
-	k.oneOf(path+".on_data_error", o.OnDataError, OnDataErrorKeep, OnDataErrorDrop)
-	k.oneOf(path+".glob", o.Glob, GlobOneLevel, GlobRecursive)
+	k.choice(path+".resume", o.Resume)
+	k.choice(path+".version_mode", o.VersionMode)
+	k.choice(path+".hash", o.Hash)
+	k.choice(path+".absence_timer", o.AbsenceTimer)
+	k.choice(path+".on_data_error", o.OnDataError)
+	k.choice(path+".glob", o.Glob)
 	k.guard(path+".guard", &o.Guard)
-	k.oneOf(path+".ttl_unsupported", o.TTLUnsupported, TTLUnsupportedServe, TTLUnsupportedWithhold)
+	k.choice(path+".ttl_unsupported", o.TTLUnsupported)
 }
 
 // absenceKeeps refuses types of which an answer to * is the whole set by the protocol: what it lacks is gone.
@@ -124,8 +124,8 @@ func (k checker) grpc(path string, g *GRPC) {
 		}
 		seen[a] = true
 	}
-	k.oneOf(path+".dialect", g.Dialect, DialectDelta, DialectSotW)
-	k.oneOf(path+".wildcard", g.Wildcard, WildcardLegacy, WildcardExplicit)
+	k.choice(path+".dialect", g.Dialect)
+	k.choice(path+".wildcard", g.Wildcard)
 	k.compression(path+".compression", g.Compression)
 	for name, value := range g.Headers {
 		// The value may be a credential, so it is not repeated.
@@ -167,7 +167,7 @@ const maxField, firstReserved, lastReserved = 1<<29 - 1, 19000, 19999
 
 func (k checker) compression(path, value string) {
 	if value != "" {
-		k.oneOf(path, value, CompressionGzip)
+		k.choice(path, value)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // them (DYN-17), and that what is mapped can be (RELAY-64, RELAY-65).
 func (k checker) parameters(path string, o *Origin) {
 	p, at := &o.DynamicParameters, path+".dynamic_parameters"
-	k.oneOf(at+".otherwise", p.Otherwise, OtherwiseRefuse, OtherwiseIgnored)
+	k.choice(at+".otherwise", p.Otherwise)
 	if o.TP2 && p.Otherwise == OtherwiseIgnored {
 		k.addf(at+".otherwise", "is for origins that do not understand parameters, and tp2: true says that this one does")
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -55,7 +56,7 @@ type Admin struct {
 	// TokenFile holds a bearer token that all requests but /healthz and /readyz
 	// need; re-read on change. Default: empty, no token; then actions are refused
 	// on an address others can reach, unless tls.client_ca is set.
-	TokenFile string `yaml:"token_file"`
+	TokenFile string `yaml:"token_file" path:"file"`
 	// TLS is the port's certificate. Default: plain text.
 	TLS ServerTLS `yaml:"tls"`
 }
@@ -100,9 +101,10 @@ func Load(path string) (*Config, error) {
 	return Parse(path, data, os.LookupEnv)
 }
 
-// Parse reads and checks one YAML document. The name is used in messages only;
-// env looks up variables, and a nil env knows none. The error joins every
-// *Problem found, sorted by line; Problems takes it apart.
+// Parse reads and checks one YAML document. The name is used in messages, and
+// paths in the file that are relative start at its directory; env looks up
+// variables, and a nil env knows none. The error joins every *Problem found,
+// sorted by line; Problems takes it apart.
 func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, error) {
 	src := newReport(name)
 	root, err := parseYAML(src, data)
@@ -114,7 +116,10 @@ func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, 
 	}
 	c := Default()
 	c.source = src
-	d := &decoder{report: src, env: env}
+	d := &decoder{report: src, env: env, dir: filepath.Dir(name)}
+	if dir, err := filepath.Abs(d.dir); err == nil { // else it is as good as it gets
+		d.dir = dir
+	}
 	if root != nil && !d.document(root, c) {
 		return nil, src.err()
 	}

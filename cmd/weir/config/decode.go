@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"reflect"
 	"regexp"
 
@@ -20,6 +21,7 @@ import (
 type decoder struct {
 	*report
 	env func(string) (string, bool)
+	dir string // where relative paths start
 }
 
 // parseYAML returns the root of the only document, nil if the file is empty.
@@ -128,11 +130,12 @@ func (d *decoder) fields(path string, n *yaml.Node, v reflect.Value) {
 	if !d.isKind(path, n, yaml.MappingNode) {
 		return
 	}
-	byKey := make(map[string]reflect.Value)
+	byKey, files := make(map[string]reflect.Value), make(map[string]bool)
 	var known []string
 	for i := range v.NumField() {
-		if key := v.Type().Field(i).Tag.Get("yaml"); key != "" {
-			byKey[key] = v.Field(i)
+		tag := v.Type().Field(i).Tag
+		if key := tag.Get("yaml"); key != "" {
+			byKey[key], files[key] = v.Field(i), tag.Get("path") != ""
 			known = append(known, key)
 		}
 	}
@@ -146,8 +149,20 @@ func (d *decoder) fields(path string, n *yaml.Node, v reflect.Value) {
 			d.onlyDefault(sub, value, field)
 		default:
 			d.value(sub, value, field)
+			if files[key] {
+				field.SetString(d.absolute(field.String()))
+			}
 		}
 	})
+}
+
+// absolute is where a path leads: one that does not begin with a slash starts at the directory of the
+// configuration, wherever weir is started. An empty one is none.
+func (d *decoder) absolute(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(d.dir, path)
 }
 
 func (d *decoder) unknown(at position, path, key string, known []string) {

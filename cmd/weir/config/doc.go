@@ -19,11 +19,23 @@
 // YAML was parsed: a variable can change a value, never the structure
 // (TestEnvCannotChangeStructure). $$ is a dollar sign.
 //
+// # Paths
+//
+// A field with the tag path names a file or directory. One that does not begin
+// with a slash starts at the directory of the configuration file, variables
+// replaced, and is absolute after Parse (TestRelativePaths, TestPathsAreMarked).
+//
 // # What a reload does
 //
 // Changed compares two configurations, and reload.go decides key by key what
 // becomes of a difference; a key that is not decided needs a restart
 // (TestReloadKnowsTheKeys). CheckReload refuses what does, line by line.
+//
+// # What editors know
+//
+// Schema has each key with its comment, made of the same structs; values that
+// are of a few stand in choices, for the check and the schema
+// (TestSchemaKnowsEveryKey).
 //
 // # Known limits
 //

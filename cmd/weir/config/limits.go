@@ -32,7 +32,7 @@ type Snapshot struct {
 	// Path is a directory of this process alone, on a file system with room for
 	// three times what is kept. It is made if it is not there, for its owner only.
 	// Default: empty, off.
-	Path string `yaml:"path"`
+	Path string `yaml:"path" path:"file"`
 	// Interval is how often what changed is written. Default: 10s.
 	Interval time.Duration `yaml:"interval"`
 	// MaxAge is how long ago an origin may have vouched last for what is

@@ -54,11 +54,11 @@ func (l *Listener) setDefaults() {
 // ServerTLS is the certificate of a port weir opens. The files are watched.
 type ServerTLS struct {
 	// Cert and Key are PEM files; both or neither. Default: empty, plain text.
-	Cert string `yaml:"cert"`
-	Key  string `yaml:"key"`
+	Cert string `yaml:"cert" path:"file"`
+	Key  string `yaml:"key" path:"file"`
 	// ClientCA is a PEM file; if given, client certificates signed by it are
 	// required. Default: empty.
-	ClientCA string `yaml:"client_ca"`
+	ClientCA string `yaml:"client_ca" path:"file"`
 }
 
 // Enabled says whether the port speaks TLS.

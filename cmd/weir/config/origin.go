@@ -204,7 +204,7 @@ type GRPC struct {
 	Headers map[string]string `yaml:"headers"`
 	// TokenFile holds a bearer token, re-read on change; it needs tls.
 	// Default: empty.
-	TokenFile string `yaml:"token_file"`
+	TokenFile string `yaml:"token_file" path:"file"`
 	// Compression of requests: empty or gzip. Compressed responses are always
 	// taken. Default: empty.
 	Compression string `yaml:"compression"`
@@ -232,10 +232,10 @@ func (g *GRPC) setDefaults() {
 // ClientTLS secures the connection to an origin. The files are watched.
 type ClientTLS struct {
 	// CA is a PEM file. Default: empty, the system's roots.
-	CA string `yaml:"ca"`
+	CA string `yaml:"ca" path:"file"`
 	// Cert and Key are the client certificate, PEM files; both or neither.
-	Cert string `yaml:"cert"`
-	Key  string `yaml:"key"`
+	Cert string `yaml:"cert" path:"file"`
+	Key  string `yaml:"key" path:"file"`
 	// ServerName is verified instead of the address's host. Default: empty.
 	ServerName string `yaml:"server_name"`
 }
@@ -243,7 +243,7 @@ type ClientTLS struct {
 // Files is a file or directory of resources, watched.
 type Files struct {
 	// Path is the file or directory. Required.
-	Path string `yaml:"path"`
+	Path string `yaml:"path" path:"file"`
 }
 
 // REST is a REST-JSON server that is polled. Not supported by this version.
@@ -254,7 +254,9 @@ type REST struct {
 
 // Node holds fixed values presented upstream. Empty: the group's own.
 type Node struct {
-	ID      string `yaml:"id"`
+	// ID is the node's id. Default: empty, the group's own.
+	ID string `yaml:"id"`
+	// Cluster is the node's cluster. Default: empty, that of the group's clients.
 	Cluster string `yaml:"cluster"`
 }
 

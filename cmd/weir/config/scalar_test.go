@@ -77,7 +77,7 @@ timing: { settle: "${SETTLE}" }
 
 // A value is replaced after parsing, so whatever it holds it stays one value.
 func TestEnvCannotChangeStructure(t *testing.T) {
-	const hostile = "x\nadmin: {insecure: true}\n# ${OTHER}"
+	const hostile = "/x\nadmin: {insecure: true}\n# ${OTHER}"
 	c, err := Parse("weir.yaml", []byte(origin+"admin: {token_file: '${T}'}\n"), env(map[string]string{"T": hostile}))
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,194 @@
+package config
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// manual is where the fields of Config are explained.
+//
+//go:embed config.go limits.go listener.go origin.go
+var manual embed.FS
+
+// node is a part of a JSON schema.
+type node map[string]any
+
+// variableIn is what a value of any kind may hold instead: what comes of it is known at the start.
+const variableIn = `\$\{`
+
+// Schema is the JSON schema of a configuration file, of the structs that the loader fills and with
+// their comments, for editors. It cannot tell all that Parse does, and asks for plain YAML: text
+// that YAML takes for a number wants quotes.
+func Schema() ([]byte, error) {
+	s := schema{comments: make(map[string]string)}
+	if err := s.read(); err != nil {
+		return nil, err
+	}
+	root := s.of("", reflect.ValueOf(Default()).Elem())
+	root["$schema"], root["title"] = "http://json-schema.org/draft-07/schema#", "weir's configuration"
+	return json.MarshalIndent(root, "", "  ")
+}
+
+// schema is one in the making.
+type schema struct{ comments map[string]string } // by Type.Field
+
+// read takes the comments of all struct fields.
+func (s schema) read() error {
+	files, err := fs.Glob(manual, "*.go")
+	if err != nil {
+		return err
+	}
+	for _, name := range files {
+		text, err := manual.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			t, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			if fields, ok := t.Type.(*ast.StructType); ok {
+				s.fields(t.Name.Name, fields)
+			}
+			return false
+		})
+	}
+	return nil
+}
+
+// fields takes the comments of one struct. A field without one shares that of the field before it,
+// as the halves of a pair do.
+func (s schema) fields(of string, fields *ast.StructType) {
+	last := ""
+	for _, f := range fields.Fields.List {
+		if text := strings.Join(strings.Fields(f.Doc.Text()), " "); text != "" {
+			last = text
+		}
+		for _, name := range f.Names {
+			s.comments[of+"."+name.Name] = last
+		}
+	}
+}
+
+// of describes the value at a generic path; v holds its default.
+func (s schema) of(path string, v reflect.Value) node {
+	if _, scalar := scalars[v.Type()]; scalar {
+		return scalarSchema(path, v)
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if unsupported[path] {
+			return node{"not": node{}}
+		}
+		return s.of(path, newDefault(v.Type().Elem()))
+	case reflect.Struct:
+		return s.object(path, v)
+	case reflect.Slice:
+		n := node{"type": "array"}
+		if n["items"] = s.of(path+"[]", newDefault(v.Type().Elem())); unsupported[path] {
+			n["maxItems"] = 0
+		} else if required[path] {
+			n["minItems"] = 1
+		}
+		return n
+	case reflect.Map:
+		return node{"type": "object", "additionalProperties": s.of(path+".*", newDefault(v.Type().Elem()))}
+	}
+	panic("config: no schema for " + v.Type().String()) // our own bug, which each test of Schema meets
+}
+
+func (s schema) object(path string, v reflect.Value) node {
+	properties, needed := node{}, []string{}
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		key := f.Tag.Get("yaml")
+		if key == "" {
+			continue
+		}
+		at := strings.TrimPrefix(path+"."+key, ".")
+		n := s.of(at, v.Field(i))
+		if text := s.comments[v.Type().Name()+"."+f.Name]; text != "" {
+			n["description"] = text
+		}
+		if properties[key] = n; required[at] {
+			needed = append(needed, key)
+		}
+	}
+	n := node{"type": "object", "additionalProperties": false, "properties": properties}
+	if len(needed) > 0 {
+		n["required"] = needed
+	}
+	return n
+}
+
+// required are the keys that have no default.
+var required = map[string]bool{
+	"origins": true, "origins[].name": true, "origins[].grpc.addresses": true, "origins[].files.path": true,
+}
+
+// scalarSchema describes a single value. As the loader does, it takes a variable for any.
+func scalarSchema(path string, v reflect.Value) node {
+	text := node{"type": "string"}
+	var kinds []any // of which the value is one
+	switch x := v.Interface().(type) {
+	case bool:
+		kinds = []any{node{"type": "boolean"}, node{"enum": []string{"true", "false"}}}
+	case int:
+		kinds = []any{node{"type": "integer", "minimum": 0}, numberText(`^[0-9]+$`)}
+	case float64:
+		kinds = []any{node{"type": "number", "minimum": 0}, numberText(`^[0-9.]+(e[+-]?[0-9]+)?$`)}
+	case Bytes:
+		kinds = []any{node{"type": "integer", "minimum": 0}, numberText(`^[0-9]+ *([KMGT]i?B|B)?$`)}
+	case time.Duration:
+		kinds = []any{node{"const": 0}, numberText(`^(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$|^0$`)}
+	case fs.FileMode:
+		kinds = []any{numberText(`^[0-7]{1,4}$`)}
+	case string:
+		allowed, limited := choices[path]
+		if !limited {
+			break
+		}
+		if x == "" {
+			allowed = append([]string{""}, allowed...)
+		}
+		kinds = []any{node{"enum": allowed}}
+	default:
+		panic(fmt.Sprintf("config: no schema for %T", x)) // our own bug, which each test of Schema meets
+	}
+	if kinds != nil {
+		text = node{"anyOf": append(kinds, numberText(variableIn))}
+	}
+	if shown, _ := scalarText(v); unsupported[path] {
+		text = node{"const": v.Interface()}
+		if _, ok := v.Interface().(time.Duration); ok {
+			text = node{"enum": []any{0, "0", shown.Value}}
+		}
+	} else if shown.Value != "" && !strings.HasSuffix(path, "[]") && !strings.HasSuffix(path, ".*") {
+		text["default"] = defaultOf(v, shown.Value)
+	}
+	return text
+}
+
+// defaultOf is a default as a file would have it.
+func defaultOf(v reflect.Value, shown string) any {
+	switch x := v.Interface().(type) {
+	case bool, int, float64:
+		return x
+	}
+	return shown
+}
+
+func numberText(pattern string) node { return node{"type": "string", "pattern": pattern} }
