@@ -132,7 +132,7 @@ func (l *lane) missed(ctx context.Context, sl *slot, err error) error {
 		return ctx.Err()
 	}
 	if pool.release(sl, unserved) {
-		pool.failed(sl.server, err, zap.String("group", l.table.Group().Key()))
+		pool.failed(sl.server, l, err, zap.String("group", l.table.Group().Key()))
 	}
 	return err
 }

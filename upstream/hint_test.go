@@ -70,7 +70,7 @@ func TestHints(t *testing.T) {
 					_ = c.grpc.Close()
 					t.Fatal("it connects")
 				}
-				o.pool.failed(o.pool.servers[0], err)
+				o.pool.failed(o.pool.servers[0], nil, err)
 				if st := o.Status(); !strings.Contains(st.Err, row.want) {
 					t.Errorf("%q does not name %s", st.Err, row.want)
 				}

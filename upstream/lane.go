@@ -281,7 +281,7 @@ func (l *lane) failed(ctx context.Context, sl *slot, err error, m miss) time.Dur
 		return 0
 	}
 	node := l.table.Node()
-	l.origin.pool.failed(sl.server, err, zap.String("address", sl.server.address), zap.String("group", l.table.Group().Key()),
+	l.origin.pool.failed(sl.server, l, err, zap.String("address", sl.server.address), zap.String("group", l.table.Group().Key()),
 		zap.String("node_id", node.GetId()), zap.String("node_cluster", node.GetCluster()))
 	if counted {
 		l.failures++

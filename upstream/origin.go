@@ -100,6 +100,7 @@ func (o *Origin) forget(l *lane) {
 	delete(o.lanes, l)
 	none := len(o.lanes) == 0
 	o.mu.Unlock()
+	o.health.gone(l)
 	o.pool.trim(none)
 }
 
@@ -111,8 +112,9 @@ type health struct {
 	failing   bool      // the last thing known is a failure
 	answered  int       // open streams that had a response
 	failures  int       // since the last response
-	err       string
-	errAt     time.Time
+	err       string    // the last connectivity error, "" if it is over
+	errAt     time.Time // zero without an error
+	errOf     *lane     // who met it while others were answered; nil: an answer to anybody ends it
 	proof     time.Time
 	update    time.Time
 }
@@ -126,11 +128,14 @@ func (h *health) opened(now time.Time) {
 	}
 }
 
-// heard notes a response; first: of its stream.
-func (h *health) heard(now time.Time, first bool) {
+// heard notes a response to a lane; first: of its stream.
+func (h *health) heard(now time.Time, l *lane, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.proof, h.failing, h.failures = now, false, 0
+	if h.errOf == nil || h.errOf == l {
+		h.clearLocked()
+	}
 	if first {
 		h.answered++
 	}
@@ -149,7 +154,7 @@ func (h *health) ended() {
 func (h *health) failed(now time.Time, err error) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.err, h.errAt = err.Error(), now
+	h.err, h.errAt, h.errOf = err.Error(), now, nil
 	h.failures++
 	if h.answered == 0 {
 		h.failing = true
@@ -158,12 +163,23 @@ func (h *health) failed(now time.Time, err error) int {
 	return h.failures
 }
 
-// refused notes the failure of one lane while the origin answers others.
-func (h *health) refused(now time.Time, err error) {
+// refused notes the failure of one lane while the origin answers others; nil: of a connection.
+func (h *health) refused(now time.Time, l *lane, err error) {
 	h.mu.Lock()
-	h.err, h.errAt = err.Error(), now
+	h.err, h.errAt, h.errOf = err.Error(), now, l
 	h.mu.Unlock()
 }
+
+// gone notes that a lane has ended, whose error nobody would hear the end of.
+func (h *health) gone(l *lane) {
+	h.mu.Lock()
+	if h.errOf == l {
+		h.clearLocked()
+	}
+	h.mu.Unlock()
+}
+
+func (h *health) clearLocked() { h.err, h.errAt, h.errOf = "", time.Time{}, nil }
 
 // everHeard reports whether the origin has ever responded.
 func (h *health) everHeard() bool {

@@ -138,7 +138,7 @@ func (p *pool) open(ctx context.Context, sl *slot) {
 	p.grantLocked(time.Now())
 	p.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
-		p.failed(s, err)
+		p.failed(s, nil, err)
 	}
 }
 
@@ -148,8 +148,8 @@ func (p *pool) dialledLocked(s *server) {
 	s.dialling = nil
 }
 
-// failed reports a connectivity error. While another server answers it says nothing of the origin.
-func (p *pool) failed(s *server, err error, fields ...zap.Field) {
+// failed reports a connectivity error of a lane, or of a connection. While another server answers it says nothing of the origin.
+func (p *pool) failed(s *server, l *lane, err error, fields ...zap.Field) {
 	now := time.Now()
 	err = p.hinted(err)
 	p.mu.Lock()
@@ -157,7 +157,7 @@ func (p *pool) failed(s *server, err error, fields ...zap.Field) {
 	elsewhere := !others && p.answersLocked(p.servers)
 	p.mu.Unlock()
 	if others {
-		p.health.refused(now, err)
+		p.health.refused(now, l, err)
 		p.news.warn(now, "stream", "the origin ends the stream of a group, and answers others", append(fields, zap.Error(err))...)
 		return
 	}

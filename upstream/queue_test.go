@@ -345,7 +345,7 @@ func TestOneGroupIsRefused(t *testing.T) {
 		if n := len(w.origin.Streams()); n < 100 || n > 200 {
 			t.Errorf("%d streams in ten minutes, want one in five seconds", n)
 		}
-		if st := w.status(); !st.Connected {
+		if st := w.status(); !st.Connected || st.Err == "" {
 			t.Error("the origin answers, and counts as disconnected")
 		}
 	})

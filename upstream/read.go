@@ -183,7 +183,7 @@ func (s *stream) alive(now time.Time) {
 	l, o := s.lane, s.lane.origin
 	s.responses++
 	first := s.responses == 1
-	o.health.heard(now, first)
+	o.health.heard(now, l, first)
 	if !first {
 		return
 	}

@@ -131,7 +131,7 @@ func TestOutageAndReturn(t *testing.T) {
 		w.down()
 		time.Sleep(10 * time.Minute)
 		st := w.status()
-		if st.Connected || st.Err == "" || st.Lanes[0].Open || st.Since.Equal(since.Since) {
+		if st.Connected || st.Err == "" || time.Since(st.ErrAt) > time.Minute || st.Lanes[0].Open || st.Since.Equal(since.Since) {
 			t.Errorf("the status does not say that it is gone: %+v", st)
 		}
 		// A line goes with the first attempt a minute after the last, and attempts are up to 6 s apart.
@@ -147,8 +147,8 @@ func TestOutageAndReturn(t *testing.T) {
 			t.Errorf("after the outage a has the body %q", got)
 		}
 		w.wantLines(2, "the origin answers", "the log says that it is back")
-		if !w.status().Connected {
-			t.Error("it counts as connected again")
+		if st := w.status(); !st.Connected || st.Err != "" || !st.ErrAt.IsZero() {
+			t.Errorf("it counts as connected again, and the error is over: %+v", st)
 		}
 	})
 }

@@ -18,8 +18,8 @@ type Status struct {
 	// Connections are the open ones.
 	Connections int
 
-	// Err is the last connectivity error, which may be long over, and ErrAt when it was. Failures are those since the last
-	// response.
+	// Err is the last connectivity error, and ErrAt when it was; "" and zero once who met it is answered (TestErrorIsOver). Failures are
+	// those since the last response.
 	Err      string
 	ErrAt    time.Time
 	Failures int

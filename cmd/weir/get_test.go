@@ -41,9 +41,11 @@ const (
 	silent  = "silent"
 )
 
-func startPlane(t *testing.T) (*plane, string) {
+func startPlane(t *testing.T) (*plane, string) { return startPlaneAt(t, loopback) }
+
+func startPlaneAt(t *testing.T, address string) (*plane, string) {
 	p := &plane{t: t, nodes: make(chan *corev3.Node, 8)}
-	return p, clienttest.Serve(t, &clienttest.Server{Delta: p.delta, SotW: p.sotw}, loopback)
+	return p, clienttest.Serve(t, &clienttest.Server{Delta: p.delta, SotW: p.sotw}, address)
 }
 
 func (p *plane) clusters() map[string]*anypb.Any {

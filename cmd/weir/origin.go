@@ -167,11 +167,11 @@ func (o *fileOrigin) close() {}
 func (o *fileOrigin) status() admin.Origin {
 	s := o.Status()
 	out := admin.Origin{
-		Kind: "files", Source: s.Path, Reached: s.Ready, Connected: s.Error == "", Error: s.Error,
+		Kind: "files", Source: s.Path, Reached: s.Ready, Connected: s.Error == "", Error: s.Error, ErrorAt: s.ErrorAt,
 		Files: make([]admin.File, 0, len(s.Files)),
 	}
 	for _, f := range s.Files {
-		out.Files = append(out.Files, admin.File{Path: f.Path, Loaded: f.Loaded, Resources: f.Resources, Error: f.Error})
+		out.Files = append(out.Files, admin.File{Path: f.Path, Loaded: f.Loaded, Resources: f.Resources, Error: f.Error, ErrorAt: f.ErrorAt})
 		if f.Loaded.After(out.LastUpdate) {
 			out.LastUpdate = f.Loaded
 		}

@@ -155,14 +155,11 @@ func statusTable(w io.Writer, pages []byte) error {
 		if o.HeldRemovals > 0 {
 			state += fmt.Sprintf(", %d removals held for %s", o.HeldRemovals, ago(o.HeldUntil, now))
 		}
-		groups, failed := fmt.Sprint(o.Groups-o.Dedicated), o.Error
+		groups := fmt.Sprint(o.Groups - o.Dedicated)
 		if o.Dedicated > 0 {
 			groups += fmt.Sprintf(" and %d dedicated", o.Dedicated)
 		}
-		if failed != "" && !o.ErrorAt.IsZero() {
-			failed += fmt.Sprintf(", %s ago", ago(now, o.ErrorAt))
-		}
-		row(tw, o.Name, state, ago(now, o.Since), o.Source, groups, o.Streams, o.Resources, o.Stale, ago(now, o.LastUpdate), failed)
+		row(tw, o.Name, state, ago(now, o.Since), o.Source, groups, o.Streams, o.Resources, o.Stale, ago(now, o.LastUpdate), lastError(now, o))
 	}
 	s.groups(tw)
 	if len(s.NACKs.Clients) > 0 {
@@ -174,6 +171,31 @@ func statusTable(w io.Writer, pages []byte) error {
 		row(tw, n.NodeID, n.Peer, n.Type, n.Count, ago(now, n.At), n.Message)
 	}
 	return tw.Flush()
+}
+
+// lastError is what is wrong with an origin, or else with the first of its files. When that was goes first: long texts are cut.
+func lastError(now time.Time, o *admin.Origin) string {
+	text, at, more := o.Error, o.ErrorAt, 0
+	for i := range o.Files {
+		switch f := &o.Files[i]; {
+		case f.Error == "":
+		case text == "":
+			text, at = f.Error, f.ErrorAt
+		default:
+			more++
+		}
+	}
+	when := ""
+	if !at.IsZero() {
+		when = ago(now, at) + " ago"
+	}
+	if more > 0 {
+		when += fmt.Sprintf(" (and %d more)", more)
+	}
+	if when != "" {
+		text = when + ": " + text
+	}
+	return text
 }
 
 // groups lists the groups that clients share; the parameter sets only where there are any.

@@ -3,15 +3,18 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestStatusTable: groups of one client stream are counted and not listed, and an error has its time beside it, as it may be long over.
+// TestStatusTable: groups of one client stream are counted and not listed, and an error has its time beside it.
 func TestStatusTable(t *testing.T) {
 	o := admin.Origin{
 		Name: "mesh", Connected: true, Since: time.Now().Add(-6 * time.Second),
@@ -31,7 +34,7 @@ func TestStatusTable(t *testing.T) {
 	if err := statusTable(&out, pages); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"connection refused, 8m0s ago", "1 and 2 dedicated", "shared-id"} {
+	for _, part := range []string{"8m0s ago: connection refused", "1 and 2 dedicated", "shared-id"} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("the table lacks %q:\n%s", part, out.String())
 		}
@@ -39,4 +42,72 @@ func TestStatusTable(t *testing.T) {
 	if strings.Contains(out.String(), "own-id") {
 		t.Errorf("a client's own stream is listed as a group:\n%s", out.String())
 	}
+}
+
+// shownError is the last cell of an origin's line in weir status.
+func shownError(t *testing.T, adminPort, origin string) string {
+	t.Helper()
+	code, stdout, stderr := weir(t, "status", "--admin", adminPort)
+	if code != exitOK {
+		t.Fatalf("%d, %q", code, stderr)
+	}
+	at := 0
+	for line := range strings.Lines(stdout) {
+		if strings.HasPrefix(line, "ORIGIN ") {
+			at = strings.Index(line, "LAST ERROR")
+		} else if at > 0 && strings.HasPrefix(line, origin+" ") {
+			return strings.TrimSpace(line[at:])
+		}
+	}
+	t.Fatalf("no origin %s in\n%s", origin, stdout)
+	return ""
+}
+
+// TestLastErrorIsOver: an error is shown with its time while it lasts, of a control plane and of files, and not after.
+func TestLastErrorIsOver(t *testing.T) {
+	dir := newFiles(t)
+	dir.put(t, "cds.yaml", clusters("a"))
+	dir.put(t, "more.yaml", clusters("b"))
+	address := deadAddress(t)
+	w := spawn(t, os.Args[0], "run", write(t, freePorts+fmt.Sprintf(`
+origins:
+  - { name: mesh, grpc: { addresses: [%q] } }
+  - { name: disk, files: { path: %q }, authorities: [disk] }
+timing: { pause: 20ms, backoff: { base: 20ms, max: 100ms }, drain: 1s }
+`, address, string(dir))))
+	listener, adminPort := w.addresses()
+	await := func(sentence, origin string, good func(string) bool) {
+		t.Helper()
+		await(t, sentence, func() bool { return good(shownError(t, adminPort, origin)) })
+	}
+	timed := func(texts ...string) func(string) bool {
+		return func(cell string) bool {
+			for _, text := range texts {
+				if !strings.Contains(cell, text) {
+					return false
+				}
+			}
+			when, _, timed := strings.Cut(cell, "s ago")
+			return timed && strings.Trim(when, "0123456789") == ""
+		}
+	}
+	none := func(cell string) bool { return cell == "-" }
+
+	c := openClient(t, dial(t, listener), relaytest.Delta)
+	c.Request(relaytest.ClusterType)
+	await("a dead control plane is an error, with its time", "mesh", timed("refused"))
+	await("and none of the files'", "disk", none)
+	dir.put(t, "cds.yaml", "resources: [\n")
+	await("a broken file is one of its own", "disk", timed("cds.yaml:"))
+	dir.put(t, "more.yaml", "resources: {}\n")
+	await("two are counted", "disk", timed("cds.yaml:", "and 1 more"))
+
+	_, reached := startPlaneAt(t, address)
+	if reached != address {
+		t.Fatalf("the control plane is at %s", reached)
+	}
+	await("what is over is gone", "mesh", none)
+	dir.put(t, "cds.yaml", clusters("a"))
+	dir.put(t, "more.yaml", clusters("b"))
+	await("and of files", "disk", none)
 }

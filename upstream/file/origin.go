@@ -138,7 +138,8 @@ func (o *Origin) Run(ctx context.Context) error {
 
 // load looks at the files, of which the named were touched, and puts what is new into force.
 func (o *Origin) load(t touched) {
-	p := o.source.look(time.Now(), t)
+	now := time.Now()
+	p := o.source.look(now, t)
 	if !p.changed() {
 		return
 	}
@@ -152,7 +153,9 @@ func (o *Origin) load(t touched) {
 
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.status = statusOf(o.source, next)
+	status := statusOf(o.source, next)
+	status.since(&o.status, now)
+	o.status = status
 	o.current = next
 	close(o.changed)
 	o.changed = make(chan struct{})

@@ -106,7 +106,8 @@ func TestBrokenFileKeepsItsContent(t *testing.T) {
 	broken := cluster("a", 1) + strings.Replace(cluster("b", 1), "connect_timeout", "conect_timeout", 1)
 	w.put("cds.yaml", broken)
 	f := w.wantError("cds.yaml", filepath.Join(w.dir, "cds.yaml")+`:6:3: [1].conect_timeout: unknown field "conect_timeout"`)
-	if f.Line != 6 || f.Resources != 2 || f.Loaded.IsZero() {
+	since := f.ErrorAt
+	if f.Line != 6 || f.Resources != 2 || f.Loaded.IsZero() || time.Since(since) > time.Minute {
 		t.Errorf("the status should name line 6 and count the 2 resources still in force: %+v", f)
 	}
 	c.wantNothing("FILE-5: a broken file should leave the previous content in force")
@@ -118,6 +119,9 @@ func TestBrokenFileKeepsItsContent(t *testing.T) {
 	w.until("the second broken file should be counted", func() bool { return w.loads("error") == 2 })
 	if n := w.logs.FilterLevelExact(2).Len(); before != 1 || n != 1 {
 		t.Errorf("one distinct error should be logged once, not %d, then %d times", before, n)
+	}
+	if f := w.wantError("cds.yaml", f.Error); !f.ErrorAt.Equal(since) {
+		t.Errorf("the same error should have the time of its first, %s, not %s", since, f.ErrorAt)
 	}
 
 	w.put("cds.yaml", cluster("b", 2))

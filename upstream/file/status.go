@@ -11,8 +11,9 @@ type Status struct {
 	Complete bool
 	// Resources is the number in force.
 	Resources int
-	// Error says why the files cannot be listed; "" if they can.
-	Error string
+	// Error says why the files cannot be listed, and ErrorAt since when; "" and zero if they can.
+	Error   string
+	ErrorAt time.Time
 	// Files are sorted by name.
 	Files []FileStatus
 }
@@ -24,9 +25,11 @@ type FileStatus struct {
 	Loaded time.Time
 	// Resources is the number the file contributes.
 	Resources int
-	// Error is what is wrong with it now, and Line where; "" and 0 if nothing is, or the line is not known.
-	Error string
-	Line  int
+	// Error is what is wrong with it now, and Line where; "" and 0 if nothing is, or the line is not known. ErrorAt is when it was found
+	// first; zero without an error.
+	Error   string
+	ErrorAt time.Time
+	Line    int
 }
 
 // Status tells how the files stand.
@@ -44,4 +47,29 @@ func statusOf(s *source, c *content) Status {
 		})
 	}
 	return st
+}
+
+// since gives the errors their times: those that stood there before keep theirs.
+func (st *Status) since(before *Status, now time.Time) {
+	errorAt := func(text, was string, at time.Time) time.Time {
+		switch text {
+		case "":
+			return time.Time{}
+		case was:
+			return at
+		}
+		return now
+	}
+	st.ErrorAt = errorAt(st.Error, before.Error, before.ErrorAt)
+	known := make(map[string]*FileStatus, len(before.Files))
+	for i := range before.Files {
+		known[before.Files[i].Path] = &before.Files[i]
+	}
+	for i := range st.Files {
+		f, was := &st.Files[i], &FileStatus{}
+		if k := known[f.Path]; k != nil {
+			was = k
+		}
+		f.ErrorAt = errorAt(f.Error, was.Error, was.ErrorAt)
+	}
 }

@@ -25,7 +25,8 @@ type Origin struct {
 	// changed something.
 	LastProof  time.Time `json:"last_proof,omitzero"`
 	LastUpdate time.Time `json:"last_update,omitzero"`
-	// Error is the last one, which may be over.
+	// Error is the last one, and ErrorAt when it was, of a directory since when;
+	// empty once it is over.
 	Error    string    `json:"error,omitempty"`
 	ErrorAt  time.Time `json:"error_at,omitzero"`
 	Failures int       `json:"failures,omitempty"` // since the last answer
@@ -83,7 +84,9 @@ type File struct {
 	Path      string    `json:"path"`
 	Loaded    time.Time `json:"loaded,omitzero"`
 	Resources int       `json:"resources"`
-	Error     string    `json:"error,omitempty"`
+	// Error is what is wrong with it now, and ErrorAt since when.
+	Error   string    `json:"error,omitempty"`
+	ErrorAt time.Time `json:"error_at,omitzero"`
 }
 
 // group is how a group stands.
