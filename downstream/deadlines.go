@@ -164,6 +164,7 @@ func (s *session) next() time.Time {
 			anyHeld = true
 			if !st.heldFrom.IsZero() {
 				at(st.heldFrom.Add(s.cfg.timing.OrderHold))
+				at(st.heldFrom.Add(2 * s.cfg.timing.OrderHold))
 			}
 		}
 	}

@@ -94,6 +94,9 @@
 //     clusters (TestLateTypesWaitForClusters, TestRoutesWaitForEndpoints), and for none that is written later. The wait ends order_hold
 //     after the update came. Then every earlier type with a change as old goes with it, in one batch and in order, also one whose last
 //     response is unanswered (ORD-5, TestRoutesWaitUntaken). So no client starves while something changes all the time (TestProgress).
+//   - One wait is longer, twice order_hold at most: for endpoints that the client asks for by name, of Clusters that went meanwhile though
+//     those before them were unanswered. Envoy withholds its answer while the endpoints of any cluster never come, and has just got the
+//     new cluster when order_hold of the route to it ends (testdata/ads_clusters_unanswered.txt; .ci/real: hollow).
 //   - A listener or a route waits for the first set of an earlier type to settle (TestSettlingHoldsLateTypes), and leaves as it is by then
 //     (TestWaitingRoutesAreCurrent). The wait ends when the origin has been silent about the set for cold_wait, which the table knows: for
 //     whoever comes later it has ended already (ORD-8, TestSilentSetHoldsNothing). The time of ORD-5 begins after it.

@@ -227,6 +227,8 @@ func (s *session) releaseLocked(now time.Time) []*response {
 				if st.after == 0 {
 					st.after = s.lastNonce
 				}
+			case late(st.typeURL) && s.awaitsNamedLocked(now, st):
+				s.holdBackLocked(now, st, false)
 			default:
 				out = s.writeLocked(now, st, out)
 			}
@@ -265,10 +267,7 @@ func (s *session) releaseLocked(now time.Time) []*response {
 // awaitsClustersLocked reports whether a late type's answer waits for the verdict on clusters, or for endpoints of theirs: of the responses
 // that were written when it began to wait, and of none that were written since (ORD-5).
 func (s *session) awaitsClustersLocked(now time.Time, st, clusters *streamType) bool {
-	after := st.after
-	if after == 0 {
-		after = s.lastNonce
-	}
+	after := s.waitsForLocked(st)
 	if clusters != nil {
 		for i := range clusters.unanswered {
 			if x := &clusters.unanswered[i]; x.last <= after && now.Before(x.at.Add(s.cfg.timing.OrderHold)) {
@@ -277,6 +276,29 @@ func (s *session) awaitsClustersLocked(now time.Time, st, clusters *streamType) 
 		}
 	}
 	return s.coldEndpointsLocked(now, after)
+}
+
+// awaitsNamedLocked reports whether a late type's answer waits, though order_hold is over, for endpoints that the client asks for by name, of
+// Clusters that could be written only meanwhile: Envoy withholds its answer to those before them while the endpoints of any never come. Else
+// the route might go when its cluster has just been written, and Envoy has not asked for the endpoints of that
+// (testdata/ads_clusters_unanswered.txt). It waits no longer than twice order_hold in all.
+func (s *session) awaitsNamedLocked(now time.Time, st *streamType) bool {
+	if !now.Before(st.from(now).Add(2 * s.cfg.timing.OrderHold)) {
+		return false
+	}
+	endpoints := s.endpointsLocked()
+	if endpoints == nil || endpoints.sub.Standing().Wildcard { // what `*` has not brought the origin has not
+		return false
+	}
+	return s.warm.waited(now, s.waitsForLocked(st))
+}
+
+// waitsForLocked is the nonce of the last response that a late type waits for.
+func (s *session) waitsForLocked(st *streamType) uint64 {
+	if st.after == 0 {
+		return s.lastNonce
+	}
+	return st.after
 }
 
 // urgentLocked reports whether a request may wait for a type's held answer, or for what can only be taken after it: then nothing holds it

@@ -2,6 +2,8 @@ package downstream
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,23 +20,27 @@ const (
 	toldWithin = 1100 * time.Millisecond
 	// A removal is taken with its type's next response, waits for every change before it (ORD-2, ORD-3), and goes with the next after that.
 	goneWithin = 2200 * time.Millisecond
+	// What a client that asks for endpoints by name may be late besides: a listener or a route is held for order_hold once more if its clusters
+	// had to wait and their endpoints never come.
+	namedWithin = 800 * time.Millisecond
 	// never is the latency of a client that answers nothing.
 	never = time.Hour
 )
 
 // TestProgress: whatever changes all the time, however late the client answers, and whether or not a type and all endpoints are never
-// told by the origin: each change reaches the client within toldWithin, each removal within goneWithin (ORD-3, ORD-5, ORD-8, EC-2).
+// told by the origin: each change reaches the client within toldWithin, each removal within goneWithin (ORD-3, ORD-5, ORD-8, EC-2). The
+// kinds of world: the origin is silent about one type; or the client names the endpoints of the clusters that it has, as Envoy does.
 func TestProgress(t *testing.T) {
 	types := []string{cds, eds, lds, rds, odd}
 	for _, churns := range [][]string{{cds}, {eds}, {lds}, {rds}, {odd}, {cds, eds}, {cds, rds}, types} {
 		for _, latency := range []time.Duration{0, 120 * time.Millisecond, 400 * time.Millisecond, 700 * time.Millisecond, never} {
-			for _, silent := range []bool{false, true} {
+			for _, kind := range []string{"", "silent", "named"} {
 				var names []string
 				for _, typeURL := range churns {
 					names = append(names, scriptType(typeURL))
 				}
-				t.Run(fmt.Sprintf("%s, ACK after %v, silent %v", strings.Join(names, " "), latency, silent), func(t *testing.T) {
-					dialects(t, func(t *testing.T, p *clientEnd) { newRace(p, types, churns, latency, silent).run() })
+				t.Run(fmt.Sprintf("%s, ACK after %v, %s", strings.Join(names, " "), latency, kind), func(t *testing.T) {
+					dialects(t, func(t *testing.T, p *clientEnd) { newRace(p, types, churns, latency, kind).run() })
 				})
 			}
 		}
@@ -47,6 +53,8 @@ type race struct {
 	churns  map[string]bool
 	types   []string
 	latency time.Duration
+	named   bool          // endpoints are asked for by name
+	extra   time.Duration // that everything may be late besides
 	serial  int
 	last    map[string]int               // by type, the newest resource n<serial>
 	told    map[string]int               // by type, the newest change
@@ -67,7 +75,7 @@ type pending struct {
 	typeURL, nonce string
 }
 
-func newRace(p *clientEnd, types, churns []string, latency time.Duration, silent bool) *race {
+func newRace(p *clientEnd, types, churns []string, latency time.Duration, kind string) *race {
 	g := &race{
 		clientEnd: p, churns: map[string]bool{}, types: types, latency: latency,
 		last: map[string]int{}, told: map[string]int{}, changes: map[string][]change{}, holds: map[string]map[int]bool{}, gone: map[string]map[int]time.Time{},
@@ -78,8 +86,16 @@ func newRace(p *clientEnd, types, churns []string, latency time.Duration, silent
 	for _, typeURL := range types {
 		g.gone[typeURL], g.holds[typeURL] = map[int]time.Time{}, map[int]bool{}
 	}
-	p.both(types...)
-	if silent { // it was waited for in vain by another client
+	if kind == "named" {
+		g.named, g.extra = true, namedWithin
+		p.both(cds, lds, rds, odd)
+		g.asksEndpoints()
+		p.says(eds, "x=0")
+		g.turn()
+	} else {
+		p.both(types...)
+	}
+	if kind == "silent" { // it was waited for in vain by another client
 		other := p.client(p.session.delta)
 		for _, q := range []*clientEnd{other, p} {
 			if q.session.delta {
@@ -139,8 +155,32 @@ func (g *race) turn() {
 			a := g.answers[0]
 			g.answers, more = g.answers[1:], true
 			g.nonces[a.typeURL] = a.nonce
-			g.answer(a.typeURL)
+			g.accept(a.typeURL)
 		}
+	}
+}
+
+// accept is an ACK.
+func (g *race) accept(typeURL string) {
+	g.tb.Helper()
+	if g.named && typeURL == eds && !g.session.delta {
+		g.asksEndpoints()
+		return
+	}
+	g.answer(typeURL)
+}
+
+// asksEndpoints asks for those of the clusters that the client has. The origin has only x.
+func (g *race) asksEndpoints() {
+	g.tb.Helper()
+	names := []string{"x"}
+	for _, n := range slices.Sorted(maps.Keys(g.holds[cds])) {
+		names = append(names, fmt.Sprint("n", n))
+	}
+	if g.session.delta {
+		g.subscribes(eds, names...)
+	} else {
+		g.asks(eds, names...)
 	}
 }
 
@@ -164,10 +204,12 @@ func (g *race) hear(m *message) {
 	for n := range listed {
 		g.holds[m.typeURL][n] = true
 	}
-	if g.session.delta {
-		return
+	if !g.session.delta {
+		g.holds[m.typeURL] = listed
 	}
-	g.holds[m.typeURL] = listed
+	if g.named && m.typeURL == cds {
+		g.asksEndpoints()
+	}
 }
 
 // judge complains of what is late.
@@ -179,13 +221,13 @@ func (g *race) judge() {
 			left = left[1:]
 		}
 		g.changes[typeURL] = left
-		if len(left) > 0 && g.now.Sub(left[0].at) > toldWithin {
+		if len(left) > 0 && g.now.Sub(left[0].at) > toldWithin+g.extra {
 			g.tb.Errorf("a change of %s is not told after %v", scriptType(typeURL), g.now.Sub(left[0].at))
 		}
 		for n, at := range g.gone[typeURL] {
 			if !g.holds[typeURL][n] { // told, or it never was there
 				delete(g.gone[typeURL], n)
-			} else if g.now.Sub(at) > goneWithin {
+			} else if g.now.Sub(at) > goneWithin+g.extra {
 				g.tb.Errorf("%s n%d went, and is not told after %v", scriptType(typeURL), n, g.now.Sub(at))
 			}
 		}

@@ -27,9 +27,10 @@ type warming struct {
 
 // missing are endpoints of the Clusters of one response, for which listeners and routes wait that came no later (ORD-5).
 type missing struct {
-	names []string
-	of    uint64    // nonce of the response
-	until time.Time // they do not wait for longer
+	names  []string
+	of     uint64    // nonce of the response
+	until  time.Time // they do not wait for longer
+	waited bool      // it was written though the one before it was unanswered
 }
 
 // maxMissing bounds the responses whose endpoints are waited for.
@@ -143,7 +144,9 @@ func (s *session) oweEndpointsLocked(now time.Time, clusters *streamType) {
 			s.warm.missing = slices.Delete(s.warm.missing, 0, 1)
 		}
 		few := news[:min(len(news), maxEarly)] // enough to wait for
-		s.warm.missing = append(s.warm.missing, missing{slices.Clip(few), clusters.last().last, now.Add(s.cfg.timing.OrderHold)})
+		s.warm.missing = append(s.warm.missing, missing{
+			names: slices.Clip(few), of: clusters.last().last, until: now.Add(s.cfg.timing.OrderHold), waited: len(clusters.unanswered) > 1,
+		})
 	}
 	switch {
 	case len(news) == 0:
@@ -159,6 +162,11 @@ func (s *session) oweEndpointsLocked(now time.Time, clusters *streamType) {
 func (s *session) coldEndpointsLocked(now time.Time, upTo uint64) bool {
 	s.warm.missing = slices.DeleteFunc(s.warm.missing, func(m missing) bool { return !now.Before(m.until) })
 	return len(s.warm.missing) > 0 && s.warm.missing[0].of <= upTo
+}
+
+// waited reports whether endpoints are still to be written of Clusters up to a nonce that went though those before them were unanswered.
+func (w *warming) waited(now time.Time, upTo uint64) bool {
+	return slices.ContainsFunc(w.missing, func(m missing) bool { return m.waited && m.of <= upTo && now.Before(m.until) })
 }
 
 // endpointsLocked is the stream's endpoint type; nil if the client asks for none.
