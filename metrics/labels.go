@@ -22,6 +22,7 @@ var (
 	locatorFaults   = []string{"unheeded", "unconstrained", "empty_or", other}
 	driftKinds      = []string{"changed", "missing", "extra", other}
 	certRoles       = []string{"listener", "admin", "origin", "client_ca", "origin_ca", other}
+	adminReasons    = []string{"host", "origin", "credentials", "token", "slowed", other}
 	stages          = []string{"sent", "acked"}
 	directions      = [...]string{"from_origin", "to_origin", "from_client", "to_client"}
 )

@@ -20,6 +20,7 @@ type Metrics struct {
 	rejections    map[string]prometheus.Counter // by limit
 	turnedAway    prometheus.Counter
 	calmedDown    prometheus.Counter
+	adminRefusals map[string]prometheus.Counter // by reason
 	configReloads map[string]prometheus.Counter // by result
 	snapshots     map[string]prometheus.Counter // by result
 	snapshotSaved prometheus.Gauge
@@ -50,6 +51,9 @@ func New(reg *prometheus.Registry) *Metrics {
 			Name: "weir_connections_calmed_total",
 			Help: "Connections closed with ENHANCE_YOUR_CALM: most of their streams were refused or reset before an answer.",
 		}),
+		adminRefusals: children(counterVec(f, "weir_admin_refusals_total",
+			"Requests to the admin port that were refused: an unknown Host, a page of another web site, no token or certificate, a wrong "+
+				"token, too many of those from one peer.", "reason"), adminReasons),
 		configReloads: children(counterVec(f, "weir_config_reloads_total",
 			"Attempts to load a changed config file.", "result"), results),
 		snapshots: children(counterVec(f, "weir_snapshot_writes_total",
@@ -168,6 +172,13 @@ func (m *Metrics) TurnedAway() {
 func (m *Metrics) CalmedDown() {
 	if m != nil {
 		m.calmedDown.Inc()
+	}
+}
+
+// AdminRefusal counts a request to the admin port that was refused: "host", "origin", "credentials", "token" or "slowed".
+func (m *Metrics) AdminRefusal(reason string) {
+	if m != nil {
+		m.adminRefusals[oneOf(adminReasons, reason)].Inc()
 	}
 }
 

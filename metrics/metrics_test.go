@@ -62,6 +62,7 @@ var catalogue = map[string]string{
 	"weir_limit_rejections_total":                   "limit",
 	"weir_connections_turned_away_total":            "",
 	"weir_connections_calmed_total":                 "",
+	"weir_admin_refusals_total":                     "reason",
 	"weir_memory_used_bytes":                        "",
 	"weir_memory_limit_bytes":                       "",
 	"weir_largest_message_bytes":                    "direction",
@@ -86,7 +87,10 @@ var closed = map[string][]string{
 	"result":    {"ok", "error", "live", "stale", "retired", "absent", "miss", "mismatch", "clean", "drift", "postponed", "other"},
 	"kind":      {"changed", "missing", "extra", "other"},
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
-	"reason":    {"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "unheeded", "unconstrained", "empty_or", "other"},
+	"reason": {
+		"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "unheeded", "unconstrained", "empty_or",
+		"host", "origin", "credentials", "token", "slowed", "other",
+	},
 	"limit": {
 		"connections", "connections_per_peer", "streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
 		"nacks_per_second", "names_per_stream",
@@ -122,9 +126,11 @@ func exercise(m *Metrics) {
 		o.VariantAmbiguity(1)
 		o.UnfitParameters(1)
 		o.FileLoad(errors.New(s))
+		m.AdminRefusal(s)
 		m.ConfigReload(errors.New(s))
 		m.SnapshotWrite(errors.New(s))
 	}
+	m.AdminRefusal("slowed")
 	m.ConfigReload(nil)
 	m.SnapshotWrite(nil)
 	m.SnapshotSaved(time.Unix(1, 0))

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -87,6 +88,10 @@ func TestDrainCommand(t *testing.T) {
 		t.Errorf("the stream ended with %s", code)
 	}
 	w.waitEnd()
+	if said := w.logs.FilterMessage("a drain was asked for").All(); len(said) != 1 ||
+		runtime.GOOS == "linux" && said[0].ContextMap()["by"] != fmt.Sprintf("uid %d, token", os.Getuid()) {
+		t.Errorf("the log says %v", said)
+	}
 	code, stdout, stderr = weir(t, "drain", "--admin", "unix://"+socket, "--token-file", token)
 	if code != exitFailed || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, socket) {
 		t.Errorf("with nobody there: %d, %q, %q", code, stdout, stderr)
@@ -143,4 +148,14 @@ func TestActionsNeedToBeSomebody(t *testing.T) {
 			w.waitEnd()
 		})
 	}
+}
+
+// tokenFile is the path of a new file with a token.
+func tokenFile(t *testing.T, token string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -12,10 +12,18 @@ import (
 )
 
 // TestReadmeTellsTheTruth: the config reference is the example that a test keeps complete, the config of the quick start is
-// accepted, and every test it names exists.
+// accepted, and every test it names exists. So with the pages below deploy/docs.
 func TestReadmeTellsTheTruth(t *testing.T) {
 	root := filepath.Join("..", "..")
 	readme := readText(t, filepath.Join(root, "README.md"))
+	pages, err := filepath.Glob(filepath.Join(root, "deploy", "docs", "*.md"))
+	if err != nil || len(pages) < 3 {
+		t.Fatalf("pages: %v, %v", pages, err)
+	}
+	docs := readme
+	for _, page := range pages {
+		docs += readText(t, page)
+	}
 	if !strings.Contains(readme, readText(t, filepath.Join(root, "deploy", "examples", "full.yaml"))) {
 		t.Error("the config reference is not deploy/examples/full.yaml")
 	}
@@ -23,7 +31,7 @@ func TestReadmeTellsTheTruth(t *testing.T) {
 		t.Errorf("the table of reloads is not\n%s", config.ReloadTable())
 	}
 	tests := map[string]bool{}
-	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(name, "_test.go") {
 			for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllStringSubmatch(readText(t, name), -1) {
 				tests[m[1]] = true
@@ -34,7 +42,7 @@ func TestReadmeTellsTheTruth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(readme, -1)
+	named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(docs, -1)
 	if len(named) < 20 {
 		t.Errorf("only %d tests are named", len(named))
 	}
@@ -44,14 +52,14 @@ func TestReadmeTellsTheTruth(t *testing.T) {
 		}
 	}
 	t.Chdir(t.TempDir()) // where there is none of the directories that they name
-	for i, block := range regexp.MustCompile("(?s)```yaml\n(# weir.yaml\n.*?)```").FindAllStringSubmatch(readme, -1) {
+	for i, block := range regexp.MustCompile("(?s)```yaml\n(# weir.yaml\n.*?)```").FindAllStringSubmatch(docs, -1) {
 		file := filepath.Join(t.TempDir(), "weir.yaml")
 		if err := os.WriteFile(file, []byte(block[1]), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		var out, errs strings.Builder
 		if code := run(t.Context(), []string{"validate", "-c", file}, &out, &errs); code != 0 {
-			t.Errorf("config %d of the README is refused: %s", i+1, errs.String())
+			t.Errorf("config %d of the README and the pages is refused: %s", i+1, errs.String())
 		}
 	}
 }

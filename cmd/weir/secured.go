@@ -14,6 +14,7 @@ type secured struct {
 	certificates *certificates
 	pair, ca     *material // nil: there is none
 	serverName   string    // of an origin
+	oldest       uint16    // version of TLS, of a port
 	protocols    []string  // of a port, for ALPN
 }
 
@@ -22,7 +23,10 @@ func (c *certificates) port(cfg *config.Config, path, role string, files config.
 	if !files.Enabled() {
 		return nil, nil
 	}
-	s := &secured{certificates: c, protocols: protocols}
+	s := &secured{certificates: c, protocols: protocols, oldest: tls.VersionTLS13}
+	if files.MinVersion == config.TLS12 {
+		s.oldest = tls.VersionTLS12
+	}
 	return s, s.open(cfg, path, [2]string{role, roleClientCA}, files.Cert, files.Key, files.ClientCA, "client_ca")
 }
 
@@ -76,7 +80,7 @@ func (s *secured) server() *tls.Config {
 // handshake is what one connection to a port goes by.
 func (s *secured) handshake() *tls.Config {
 	t := &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: slices.Clone(s.protocols),
+		MinVersion: s.oldest, NextProtos: slices.Clone(s.protocols),
 		Certificates: []tls.Certificate{*s.pair.current.Load().pair},
 	}
 	if s.ca != nil {

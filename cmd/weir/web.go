@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -98,17 +99,21 @@ func (p *process) openAdmin(ctx context.Context) error {
 			states, _ := p.originStates()
 			return states
 		},
-		Clients:       func() []downstream.ClientStatus { return p.server.Clients() },
-		Snapshot:      p.kept.status,
-		Drain:         p.drain,
-		TokenFile:     c.TokenFile,
-		ForbidActions: !local(l.Addr()) && c.TokenFile == "" && c.TLS.ClientCA == "",
-		Log:           p.log,
+		Clients:   func() []downstream.ClientStatus { return p.server.Clients() },
+		Snapshot:  p.kept.status,
+		Drain:     p.drain,
+		TokenFile: c.TokenFile,
+		Reachable: !local(l.Addr()),
+		Hosts:     append(slices.Clone(c.Hosts), c.Address),
+		Open:      c.Open,
+		Pprof:     c.Pprof,
+		Counts:    p.metrics,
+		Log:       p.log,
 	})
 	if err != nil {
 		return cfg.Problemf("admin.token_file", "%v", err)
 	}
-	p.admin.server.Handler = pages.Handler()
+	p.admin.server.Handler, p.admin.server.ConnContext = pages.Handler(), admin.ConnContext
 	address := cfg.Probes.Address
 	if address == "" {
 		return nil

@@ -1,14 +1,9 @@
 package admin
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/pprof"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/weir-xds/weir/downstream"
+	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 )
 
@@ -44,19 +40,35 @@ type Config struct {
 
 	// Drain begins an orderly end and returns at once.
 	Drain func()
-	// TokenFile holds the bearer token that all but the probes need; it is read
-	// at each request. Empty: none is needed.
+	// TokenFile holds the bearer token that requests need; it is read at each. Empty: none is needed.
 	TokenFile string
-	// ForbidActions refuses them: others can reach the address, and nothing
-	// tells who is asking.
-	ForbidActions bool
+	// Reachable: others than this machine can reach the address. Then everything but Open needs the token, or without one a client
+	// certificate that the port has verified. If not, /healthz and /readyz need nothing.
+	Reachable bool
+	// Hosts are what requests may name as their Host, besides localhost, loopback and the addresses of this machine, with or without
+	// a port. Requests over a Unix socket may name anything.
+	Hosts []string
+	// Open are those of OpenPaths that are answered to everybody, under any Host.
+	Open []string
+	// Pprof serves /debug/pprof/.
+	Pprof bool
 
+	// Counts counts who was refused; nil: nothing is counted.
+	Counts *metrics.Metrics
 	// Log takes what happens; nil: nothing is logged.
 	Log *zap.Logger
 }
 
 // Admin serves the port.
-type Admin struct{ cfg Config }
+type Admin struct {
+	// Set once by New.
+	cfg      Config
+	hosts    []string // in one spelling
+	sessions *sessions
+
+	tries                   tries
+	wrongTokens, unreadable seldom
+}
 
 // New makes the handlers' state. An unusable token file is an error.
 func New(cfg Config) (*Admin, error) {
@@ -64,56 +76,71 @@ func New(cfg Config) (*Admin, error) {
 		cfg.Log = zap.NewNop()
 	}
 	if cfg.TokenFile != "" {
-		if _, err := readToken(cfg.TokenFile); err != nil {
+		if _, err := ReadToken(cfg.TokenFile); err != nil {
 			return nil, err
 		}
 	}
-	return &Admin{cfg}, nil
+	a := &Admin{cfg: cfg, sessions: newSessions()}
+	for _, text := range cfg.Hosts {
+		if host := hostOf(text); host != "" {
+			a.hosts = append(a.hosts, host)
+		}
+	}
+	return a, nil
 }
 
-// Handler serves everything.
+// Handler serves everything. The server's ConnContext is to be that of this package.
 func (a *Admin) Handler() http.Handler {
-	inner := http.NewServeMux()
-	inner.HandleFunc("GET /{$}", a.page)
-	inner.Handle("GET /metrics", a.metrics())
-	inner.HandleFunc("GET /origins", a.origins)
-	inner.HandleFunc("GET /groups", a.groups)
-	inner.HandleFunc("GET /clients", a.clients)
-	inner.HandleFunc("GET /resources", a.resources)
-	inner.HandleFunc("GET /nacks", a.nacks)
-	inner.HandleFunc("GET /config", a.config)
-	inner.HandleFunc("GET /debug/pprof/", pprof.Index)
-	inner.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	inner.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	inner.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	inner.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	inner.Handle("POST /drain", a.action(a.drain))
-	inner.Handle("POST /origins/{name}/freeze", a.action(a.freeze))
-	inner.Handle("POST /origins/{name}/unfreeze", a.action(a.unfreeze))
-	inner.Handle("POST /guard/release", a.action(a.release))
-
-	outer := http.NewServeMux()
-	outer.HandleFunc("GET /healthz", a.healthz)
-	outer.HandleFunc("GET /readyz", a.readyz)
-	outer.Handle("/", a.authorized(inner))
-	return hardened(outer)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", a.healthz)
+	mux.HandleFunc("GET /readyz", a.readyz)
+	mux.HandleFunc("GET /{$}", a.page)
+	mux.Handle("GET /metrics", a.metrics())
+	mux.HandleFunc("GET /origins", a.origins)
+	mux.HandleFunc("GET /groups", a.groups)
+	mux.HandleFunc("GET /clients", a.clients)
+	mux.HandleFunc("GET /resources", a.resources)
+	mux.HandleFunc("GET /nacks", a.nacks)
+	mux.HandleFunc("GET /config", a.config)
+	if a.cfg.Pprof {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	if a.cfg.TokenFile != "" {
+		mux.Handle("GET "+signInPath, http.RedirectHandler("/", http.StatusSeeOther))
+		mux.HandleFunc("POST "+signInPath, a.signIn)
+		mux.HandleFunc("POST "+signOutPath, a.signOut)
+	}
+	mux.HandleFunc("POST /drain", a.drain)
+	mux.HandleFunc("POST /origins/{name}/freeze", a.freeze)
+	mux.HandleFunc("POST /origins/{name}/unfreeze", a.unfreeze)
+	mux.HandleFunc("POST /guard/release", a.release)
+	return a.hardened(a.admitted(mux))
 }
 
-// Probes serves what a kubelet and Prometheus need, without a token.
+// Probes serves what a kubelet and Prometheus need, to everybody and under any Host.
 func (a *Admin) Probes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", a.healthz)
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.Handle("GET /metrics", a.metrics())
-	return hardened(mux)
+	return a.hardened(mux)
 }
 
 // hardened keeps browsers from doing or concluding anything on behalf of other
 // web sites.
-func hardened(next http.Handler) http.Handler {
-	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func (a *Admin) hardened(next http.Handler) http.Handler {
+	pages := http.NewCrossOriginProtection()
+	pages.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		a.cfg.Counts.AdminRefusal(foreignPage.reason)
+		http.Error(w, foreignPage.text, foreignPage.code)
+	}))
+	return pages.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; form-action 'none'; base-uri 'none'")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)
@@ -126,54 +153,8 @@ func (a *Admin) metrics() http.Handler {
 	})
 }
 
-// authorized admits requests that carry the token.
-func (a *Admin) authorized(next http.Handler) http.Handler {
-	if a.cfg.TokenFile == "" {
-		return next
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		want, err := readToken(a.cfg.TokenFile)
-		if err != nil {
-			a.cfg.Log.Error("the admin token cannot be read; requests are refused", zap.Error(err))
-			http.Error(w, "the token cannot be read", http.StatusServiceUnavailable)
-			return
-		}
-		given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		// Sums are equally long, so that the comparison does not tell the length.
-		sum, wantSum := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(want))
-		if !ok || subtle.ConstantTimeCompare(sum[:], wantSum[:]) != 1 {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
-			http.Error(w, "this needs the token of admin.token_file", http.StatusUnauthorized)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// readToken refuses an empty file, or an empty token would open the port.
-func readToken(path string) (string, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	token := strings.TrimSpace(string(b))
-	if token == "" {
-		return "", fmt.Errorf("%s holds no token", path)
-	}
-	return token, nil
-}
-
-func (a *Admin) action(do http.HandlerFunc) http.Handler {
-	if !a.cfg.ForbidActions {
-		return do
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "others can reach this address: actions need admin.token_file or admin.tls.client_ca", http.StatusForbidden)
-	})
-}
-
 func (a *Admin) drain(w http.ResponseWriter, r *http.Request) {
-	a.cfg.Log.Info("a drain was asked for", zap.String("remote", r.RemoteAddr))
+	a.cfg.Log.Info("a drain was asked for", who(r)...)
 	a.cfg.Drain()
 	w.WriteHeader(http.StatusAccepted)
 	writeText(w, "draining\n")

@@ -57,7 +57,7 @@ func newWorld(t *testing.T) *world {
 			}
 			return text
 		},
-		Drain: func() { w.drained++ },
+		Drain: func() { w.drained++ }, Pprof: true,
 	}
 	return w
 }
@@ -102,7 +102,13 @@ func (w *world) do(method, path string, edit ...func(*http.Request)) *httptest.R
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	return ask(a, method, path, edit...)
+}
+
+// ask is a request under a name of the port.
+func ask(a *Admin, method, path string, edit ...func(*http.Request)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, nil)
+	r.Host = "localhost:19080"
 	for _, e := range edit {
 		e(r)
 	}
@@ -159,12 +165,8 @@ func TestToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask := func(path string, edit ...func(*http.Request)) *httptest.ResponseRecorder {
-		r, rec := httptest.NewRequest(http.MethodGet, path, nil), httptest.NewRecorder()
-		for _, e := range edit {
-			e(r)
-		}
-		a.Handler().ServeHTTP(rec, r)
-		return rec
+		a.tries = tries{}
+		return ask(a, http.MethodGet, path, edit...)
 	}
 	want(t, ask("/healthz"), http.StatusOK)
 	want(t, ask("/readyz"), http.StatusOK)
@@ -214,12 +216,12 @@ func TestDrain(t *testing.T) {
 	want(t, w.get("/drain"), http.StatusMethodNotAllowed)
 	want(t, w.do(http.MethodPost, "/drain", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }),
 		http.StatusForbidden)
-	w.cfg.ForbidActions = true
+	w.cfg.Reachable = true
 	want(t, w.do(http.MethodPost, "/drain"), http.StatusForbidden, "admin.token_file")
 	if w.drained != 0 {
 		t.Fatal("drained by somebody who may not")
 	}
-	w.cfg.ForbidActions = false
+	w.cfg.Reachable = false
 	want(t, w.do(http.MethodPost, "/drain"), http.StatusAccepted)
 	if w.drained != 1 {
 		t.Error("not drained")

@@ -25,7 +25,9 @@
 //
 // Take one picture of the table per request, which locks one type at a time.
 // Lists end at limit=, 1000 unless told (TestLimit). Pages of other web sites
-// can make a browser neither act (TestDrain) nor read answers.
+// can make a browser neither act (TestDrain, TestForeignPages) nor read answers,
+// also if they have their name turned to this address (TestHosts). Who guesses
+// the token is told to come again, and nothing waits for it (TestTries).
 //
 // # Known limits
 //
@@ -34,5 +36,5 @@
 //
 // # What to read next
 //
-// admin.go, state.go, then resources.go.
+// admin.go, access.go, session.go, state.go, then resources.go.
 package admin

@@ -33,7 +33,7 @@ func (a *Admin) freeze(w http.ResponseWriter, r *http.Request) {
 		writeText(w, o.Name()+" was frozen already\n")
 		return
 	}
-	a.cfg.Log.Warn("the origin is frozen: clients stay at what they have", zap.String("origin", o.Name()), zap.String("remote", r.RemoteAddr))
+	a.cfg.Log.Warn("the origin is frozen: clients stay at what they have", append(who(r), zap.String("origin", o.Name()))...)
 	writeText(w, o.Name()+" is frozen\n")
 }
 
@@ -46,7 +46,7 @@ func (a *Admin) unfreeze(w http.ResponseWriter, r *http.Request) {
 		writeText(w, o.Name()+" was not frozen\n")
 		return
 	}
-	a.cfg.Log.Warn("the origin is frozen no more", zap.String("origin", o.Name()), zap.String("remote", r.RemoteAddr))
+	a.cfg.Log.Warn("the origin is frozen no more", append(who(r), zap.String("origin", o.Name()))...)
 	writeText(w, o.Name()+" is frozen no more\n")
 }
 
@@ -78,7 +78,7 @@ func (a *Admin) release(w http.ResponseWriter, r *http.Request) {
 		}
 		released += part.ReleaseGuard(time.Now(), typeURL)
 	}
-	a.cfg.Log.Info("held removals were let go", zap.Int("resources", released), zap.String("origin", only),
-		zap.String("type_url", typeURL), zap.String("remote", r.RemoteAddr))
+	a.cfg.Log.Info("held removals were let go", append(who(r), zap.Int("resources", released), zap.String("origin", only),
+		zap.String("type_url", typeURL))...)
 	writeText(w, fmt.Sprintf("%d resources are removed%s\n", released, frozen))
 }

@@ -34,6 +34,8 @@ type pageData struct {
 	NACKs         rows[clientNACK]
 	OriginNACKs   []originNACK
 	Snapshot      *Snapshot // nil: there is none
+	Pprof         bool
+	SignedIn      bool
 }
 
 // rows are the first of a table, and how many there are.
@@ -48,12 +50,13 @@ func (r *rows[T]) add(item T) {
 	}
 }
 
-func (a *Admin) page(w http.ResponseWriter, _ *http.Request) {
+func (a *Admin) page(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
+	_, err := r.Cookie(a.sessions.name(r.TLS != nil))
 	d := pageData{
 		Name: a.cfg.Name, Version: a.cfg.Version, Now: now, Up: now.Sub(a.cfg.Started).Truncate(time.Second),
 		Ready: a.cfg.Readiness(), Origins: a.cfg.Origins(), OriginNACKs: a.originNACKs(),
-		Snapshot: a.snapshot(),
+		Snapshot: a.snapshot(), Pprof: a.cfg.Pprof, SignedIn: err == nil && a.cfg.TokenFile != "",
 	}
 	for _, o := range a.cfg.Table.Origins() {
 		groups := o.Status()

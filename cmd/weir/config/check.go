@@ -146,7 +146,21 @@ func (k checker) admin(a *Admin) {
 	if !isLocal(a.Address) && !a.TLS.Enabled() && !a.Insecure {
 		k.addf("admin.address", "%q can be reached by others: it needs admin.tls, or admin.insecure: true", a.Address)
 	}
+	if !isLocal(a.Address) && a.TokenFile == "" && a.TLS.ClientCA == "" {
+		k.warnf("admin.address", "others can reach %q, and nothing tells who is asking: only what admin.open lists will be answered; "+
+			"set admin.token_file or admin.tls.client_ca", a.Address)
+	}
+	for i, host := range a.Hosts {
+		if _, err := netip.ParseAddr(host); err != nil && !hostShape.MatchString(host) {
+			k.addf(fmt.Sprintf("admin.hosts[%d]", i), "%q is no host name or address; write it without a scheme and a port", host)
+		}
+	}
+	for i, path := range a.Open {
+		k.oneOf(fmt.Sprintf("admin.open[%d]", i), path, "/healthz", "/readyz", "/metrics")
+	}
 }
+
+var hostShape = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?$`)
 
 func (k checker) timing(t *Timing) {
 	b, a := t.Backoff, t.Keepalive
@@ -181,6 +195,7 @@ func (k checker) serverTLS(path string, t ServerTLS) {
 	if t.ClientCA != "" && t.Cert == "" {
 		k.addf(path+".client_ca", "needs cert and key as well")
 	}
+	k.oneOf(path+".min_version", t.MinVersion, TLS13, TLS12)
 }
 
 func (k checker) pair(path, cert, key string) {

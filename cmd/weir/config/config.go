@@ -53,12 +53,23 @@ type Admin struct {
 	Address string `yaml:"address"`
 	// Insecure admits plain text on an address others can reach. Default: false.
 	Insecure bool `yaml:"insecure"`
-	// TokenFile holds a bearer token that all requests but /healthz and /readyz
-	// need; re-read on change. Default: empty, no token; then actions are refused
-	// on an address others can reach, unless tls.client_ca is set.
+	// TokenFile holds a bearer token that requests need, /healthz and /readyz of
+	// this machine's excepted; re-read on change. Default: empty, no token; then
+	// everything but Open is refused on an address others can reach, unless
+	// tls.client_ca is set.
 	TokenFile string `yaml:"token_file" path:"file"`
 	// TLS is the port's certificate. Default: plain text.
 	TLS ServerTLS `yaml:"tls"`
+	// Hosts are names and addresses, without ports, that requests may have as
+	// their Host besides localhost, loopback and the port's own addresses; what
+	// names another is refused, so that no web site whose name was turned to this
+	// address is answered. Default: none.
+	Hosts []string `yaml:"hosts"`
+	// Open lists which of /healthz, /readyz and /metrics are answered to everybody,
+	// under any Host. Default: none; this machine has /healthz and /readyz.
+	Open []string `yaml:"open"`
+	// Pprof serves /debug/pprof/. Default: true.
+	Pprof bool `yaml:"pprof"`
 }
 
 // Probes is a second address with only /healthz, /readyz and /metrics.
@@ -80,7 +91,7 @@ type Log struct {
 func Default() *Config {
 	c := &Config{
 		Name:  "weir",
-		Admin: Admin{Address: "127.0.0.1:19080"},
+		Admin: Admin{Address: "127.0.0.1:19080", TLS: ServerTLS{MinVersion: TLS13}, Pprof: true},
 		Log:   Log{Level: "info", Format: "json"},
 	}
 	c.Listeners = []Listener{{}}

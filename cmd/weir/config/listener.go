@@ -47,6 +47,7 @@ func (l *Listener) setDefaults() {
 	*l = Listener{
 		Address:          "127.0.0.1:18080",
 		SocketMode:       0o660,
+		TLS:              ServerTLS{MinVersion: TLS13},
 		NoLegacyWildcard: []string{"eds", "rds", "sds"},
 	}
 }
@@ -59,7 +60,15 @@ type ServerTLS struct {
 	// ClientCA is a PEM file; if given, client certificates signed by it are
 	// required. Default: empty.
 	ClientCA string `yaml:"client_ca" path:"file"`
+	// MinVersion is the oldest version of TLS that is spoken, 1.3 or 1.2. Default: 1.3.
+	MinVersion string `yaml:"min_version"`
 }
+
+// Values of ServerTLS.MinVersion.
+const (
+	TLS12 = "1.2"
+	TLS13 = "1.3"
+)
 
 // Enabled says whether the port speaks TLS.
 func (t ServerTLS) Enabled() bool { return t.Cert != "" }

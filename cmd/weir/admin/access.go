@@ -1,0 +1,279 @@
+package admin
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Who asks, whom they ask for, and whether they are answered.
+
+// OpenPaths are what Config.Open may list.
+var OpenPaths = []string{"/healthz", "/readyz", "/metrics"}
+
+// caller says who sent a request, for the log: "client certificate spiffe://...", "token", "session", "uid 0", "anonymous".
+type caller string
+
+const (
+	anonymous caller = "anonymous"
+	byToken   caller = "token"
+	bySession caller = "session"
+)
+
+type callerKey struct{}
+
+// who names the caller of an action in the log.
+func who(r *http.Request) []zap.Field {
+	by, _ := r.Context().Value(callerKey{}).(caller)
+	return []zap.Field{zap.String("by", string(by)), zap.String("remote", r.RemoteAddr)}
+}
+
+// refusal is an answer to somebody who is not served.
+type refusal struct {
+	code   int
+	reason string // as weir_admin_refusals_total has it
+	text   string
+}
+
+var (
+	foreignHost = &refusal{
+		http.StatusMisdirectedRequest, "host",
+		"this port does not answer to that Host: ask for it by its address or as localhost, or list the name in admin.hosts",
+	}
+	foreignPage = &refusal{
+		http.StatusForbidden, "origin",
+		"pages of other web sites do not act here; this page acts under localhost, its address or a name in admin.hosts",
+	}
+	nobody = &refusal{
+		http.StatusForbidden, "credentials",
+		"others can reach this address: this needs admin.token_file or admin.tls.client_ca",
+	}
+	noToken    = &refusal{http.StatusUnauthorized, "credentials", "this needs the token of admin.token_file"}
+	wrongToken = &refusal{http.StatusUnauthorized, "token", "that is not the token of admin.token_file"}
+	tooMany    = &refusal{http.StatusTooManyRequests, "slowed", "too many wrong tokens came from there: wait some seconds"}
+	unreadable = &refusal{http.StatusServiceUnavailable, "credentials", "the token cannot be read"}
+)
+
+// admitted serves who may ask, and says to all others why not.
+func (a *Admin) admitted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		by, refused := a.judge(r)
+		if refused != nil {
+			a.refuse(w, r, refused)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, by)))
+	})
+}
+
+func (a *Admin) refuse(w http.ResponseWriter, r *http.Request, why *refusal) {
+	a.cfg.Counts.AdminRefusal(why.reason)
+	switch why.code {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
+	case http.StatusTooManyRequests:
+		w.Header().Set("Retry-After", "5")
+	}
+	if why.code != http.StatusMisdirectedRequest && a.cfg.TokenFile != "" && wantsPage(r) {
+		a.signInPage(w, why)
+		return
+	}
+	http.Error(w, why.text, why.code)
+}
+
+// wantsPage reports whether a person with a browser asks.
+func wantsPage(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.URL.Path == signInPath) && strings.Contains(r.Header.Get("Accept"), "text/html")
+}
+
+// judge says who sent a request, or why it is not served.
+func (a *Admin) judge(r *http.Request) (caller, *refusal) {
+	reading := r.Method == http.MethodGet || r.Method == http.MethodHead
+	// Who looks whether weir is alive learns nothing, and may have any name for it.
+	if reading && (r.URL.Path == "/healthz" && !a.cfg.Reachable || slices.Contains(a.cfg.Open, r.URL.Path)) {
+		return anonymous, nil
+	}
+	if !a.hasName(r) {
+		return "", foreignHost
+	}
+	by := connected(r)
+	switch {
+	case a.cfg.TokenFile == "" && (!a.cfg.Reachable || certified(r)):
+		return by, nil
+	case a.cfg.TokenFile == "":
+		return "", nobody
+	case reading && r.URL.Path == "/readyz" && !a.cfg.Reachable, r.URL.Path == signInPath:
+		return by, nil
+	}
+	with, refused := a.credentials(r)
+	switch {
+	case refused != nil:
+		return "", refused
+	case with == bySession && !reading && !sameOrigin(r):
+		return "", foreignPage
+	case by != anonymous:
+		with = by + ", " + with
+	}
+	return with, nil
+}
+
+// credentials judges the token, or the session that one has begun.
+func (a *Admin) credentials(r *http.Request) (caller, *refusal) {
+	want, err := a.token()
+	if err != nil {
+		return "", unreadable
+	}
+	if given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		return byToken, a.try(r, given, want)
+	}
+	if a.sessions.holds(r, want, time.Now()) {
+		return bySession, nil
+	}
+	if r.Header.Get("Authorization") != "" {
+		return "", a.try(r, "", want)
+	}
+	return "", noToken
+}
+
+// try compares a token, unless too many wrong ones came from there. Nobody waits: who guesses is told to come again.
+func (a *Admin) try(r *http.Request, given, want string) *refusal {
+	from, now := peerOf(r), time.Now()
+	place, ok := a.tries.take(from, now)
+	if !ok {
+		return tooMany
+	}
+	// Sums are equally long, so that the comparison does not tell the length.
+	sum, wantSum := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(want))
+	if subtle.ConstantTimeCompare(sum[:], wantSum[:]) == 1 {
+		a.tries.giveBack(place)
+		return nil
+	}
+	if n := a.wrongTokens.due(now); n > 0 {
+		a.cfg.Log.Warn("wrong tokens came to the admin port", zap.Int("since_the_last_line", n), zap.String("last_from", from))
+	}
+	return wrongToken
+}
+
+// token is the one in force.
+func (a *Admin) token() (string, error) {
+	want, err := ReadToken(a.cfg.TokenFile)
+	if err != nil && a.unreadable.due(time.Now()) > 0 {
+		a.cfg.Log.Error("the admin token cannot be read; requests are refused", zap.Error(err))
+	}
+	return want, err
+}
+
+// ReadToken refuses an empty file, or an empty token would open the port.
+func ReadToken(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(b))
+	if token == "" {
+		return "", fmt.Errorf("%s holds no token", path)
+	}
+	return token, nil
+}
+
+// hasName reports whether a request is for a name of this port. A web site that has its own name turned to this address (DNS
+// rebinding) makes browsers ask under that name, and they take the answer for the site's own.
+func (a *Admin) hasName(r *http.Request) bool {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if _, socket := local.(*net.UnixAddr); socket {
+		return true // which no browser reaches
+	}
+	host := hostOf(r.Host)
+	if host == "localhost" || slices.Contains(a.hosts, host) {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return false
+	}
+	ip = plain(ip)
+	if t, ok := local.(*net.TCPAddr); ok && plain(t.AddrPort().Addr()) == ip {
+		return true
+	}
+	return ip.IsLoopback() || ofThisMachine(ip)
+}
+
+// hostOf is the host of a Host header, or of a key of the configuration, in one spelling.
+func hostOf(text string) string {
+	host := text
+	if h, _, err := net.SplitHostPort(text); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return plain(ip).String()
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+func plain(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }
+
+func ofThisMachine(ip netip.Addr) bool {
+	addrs, err := net.InterfaceAddrs()
+	return err == nil && slices.ContainsFunc(addrs, func(x net.Addr) bool {
+		p, err := netip.ParsePrefix(x.String())
+		return err == nil && plain(p.Addr()) == ip
+	})
+}
+
+// sameOrigin reports whether a browser says that a page of this port sends the request. One that another site's page sends has
+// been refused before; this refuses what does not say.
+func sameOrigin(r *http.Request) bool {
+	return r.Header.Get("Sec-Fetch-Site") == "same-origin" || r.Header.Get("Origin") != ""
+}
+
+// certified reports whether the connection has shown a certificate that admin.tls.client_ca vouches for.
+func certified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
+
+// connected says whom the connection is with.
+func connected(r *http.Request) caller {
+	if certified(r) {
+		return "client certificate " + caller(identityOf(r.TLS.VerifiedChains[0][0]))
+	}
+	if user, ok := r.Context().Value(socketUser{}).(caller); ok {
+		return user
+	}
+	return anonymous
+}
+
+// identityOf is whom a certificate is for: its first URI, as in SPIFFE, else its first DNS name, else its subject.
+func identityOf(cert *x509.Certificate) string {
+	switch {
+	case len(cert.URIs) > 0:
+		return cert.URIs[0].String()
+	case len(cert.DNSNames) > 0:
+		return cert.DNSNames[0]
+	}
+	return cert.Subject.String()
+}
+
+// peerOf is whom wrong tokens are counted for: an address, of IPv6 its network of 64 bits, which is what one host is given; on a
+// Unix socket the user.
+func peerOf(r *http.Request) string {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return string(connected(r))
+	}
+	ip, bits := plain(at.Addr()), 32
+	if ip.Is6() {
+		bits = 64
+	}
+	p, _ := ip.Prefix(bits) // an address has as many
+	return p.String()
+}

@@ -1,0 +1,104 @@
+package admin
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// mostTries is how many wrong tokens a peer may show at once; another is read each tryEvery.
+	mostTries = 10
+	tryEvery  = time.Second
+	// mostPeers bounds the peers that are told apart; all others count as one.
+	mostPeers = 1000
+	// sayEvery is how often the log says the same.
+	sayEvery = time.Minute
+)
+
+// tries slows down who guesses the token. It holds nobody: who has no try left is refused unread, right or wrong, or the answer
+// would tell. The zero value is ready for use.
+type tries struct {
+	mu    sync.Mutex // guards peers; held for map work only
+	peers map[string]triesLeft
+}
+
+// triesLeft is how many tries a peer had left, and when.
+type triesLeft struct {
+	n  float64
+	at time.Time
+}
+
+func (l triesLeft) now(now time.Time) float64 {
+	return min(mostTries, l.n+now.Sub(l.at).Seconds()/tryEvery.Seconds())
+}
+
+// take takes a try of a peer, if there is one left, and gives the place that it was taken from.
+func (t *tries) take(peer string, now time.Time) (place string, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	peer = t.placeLocked(peer, now)
+	left, known := t.peers[peer]
+	if !known {
+		left = triesLeft{mostTries, now}
+	}
+	n := left.now(now)
+	if n < 1 {
+		return peer, false
+	}
+	t.peers[peer] = triesLeft{n - 1, now}
+	return peer, true
+}
+
+// giveBack gives back the try of who was right.
+func (t *tries) giveBack(place string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	left, known := t.peers[place]
+	switch {
+	case !known:
+	case left.n+1 >= mostTries:
+		delete(t.peers, place)
+	default:
+		left.n++
+		t.peers[place] = left
+	}
+}
+
+// placeLocked is where a peer is counted: "" if there are too many of them.
+func (t *tries) placeLocked(peer string, now time.Time) string {
+	if t.peers == nil {
+		t.peers = make(map[string]triesLeft)
+	}
+	if _, known := t.peers[peer]; known || len(t.peers) < mostPeers {
+		return peer
+	}
+	for p, left := range t.peers {
+		if left.now(now) >= mostTries {
+			delete(t.peers, p)
+		}
+	}
+	if len(t.peers) < mostPeers {
+		return peer
+	}
+	return ""
+}
+
+// seldom bounds how often the log says the same. The zero value is ready for use.
+type seldom struct {
+	mu     sync.Mutex // guards what follows
+	said   time.Time
+	unsaid int
+}
+
+// due counts an event. It gives 0, or how many there were since it last did not.
+func (s *seldom) due(now time.Time) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsaid++
+	if !s.said.IsZero() && now.Sub(s.said) < sayEvery {
+		return 0
+	}
+	n := s.unsaid
+	s.said, s.unsaid = now, 0
+	return n
+}
