@@ -15,19 +15,24 @@ func (codec) Name() string { return proto.Name }
 
 // Marshal is part of encoding.CodecV2.
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
-	r, ok := v.(*response)
-	if !ok {
-		return encoding.GetCodecV2(proto.Name).Marshal(v)
+	switch m := v.(type) {
+	case *response:
+		return m.out, nil
+	case loadMessage:
+		return mem.BufferSlice{mem.SliceBuffer(m)}, nil
 	}
-	return r.out, nil
+	return encoding.GetCodecV2(proto.Name).Marshal(v)
 }
 
 // Unmarshal is part of encoding.CodecV2.
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
-	r, ok := v.(*request)
-	if !ok {
-		return encoding.GetCodecV2(proto.Name).Unmarshal(data, v)
+	switch m := v.(type) {
+	case *request:
+		m.read(data)
+		return nil
+	case *loadMessage:
+		*m = data.Materialize()
+		return nil
 	}
-	r.read(data)
-	return nil
+	return encoding.GetCodecV2(proto.Name).Unmarshal(data, v)
 }

@@ -26,6 +26,8 @@ type Config struct {
 	Metrics *metrics.Metrics
 	// Log is where streams that change state are told of; nil: nowhere.
 	Log *zap.Logger
+	// LoadReports takes clients' reports of their load to an origin; nil: there is no such service.
+	LoadReports LoadReports
 	// Limits bound what clients can take.
 	Limits Limits
 	// Timing says how long what may take.

@@ -3,6 +3,7 @@ package downstream
 import (
 	"context"
 	"errors"
+	"net"
 	"time"
 )
 
@@ -30,19 +31,28 @@ func (s *Server) enter(st *stream) error {
 
 // admit waits for the stream's turn, or says why there is none.
 func (s *Server) admit(ctx context.Context, st *stream) error {
-	from := peerKey{identity: st.session.from.identity}
-	if from.identity == "" && st.peer != nil {
-		from.address = peerOf(st.peer)
-	}
-	err := s.arrivals.enter(ctx, from, st.conn)
+	return s.turn(ctx, st.session.cfg, peerKeyOf(st.peer, st.session.from.identity), st.conn)
+}
+
+// turn waits for that of a new stream of any kind.
+func (s *Server) turn(ctx context.Context, set *settings, from peerKey, conn *connection) error {
+	err := s.arrivals.enter(ctx, from, conn)
 	if errors.Is(err, errCrowded) {
 		s.mu.Lock()
 		n := s.cfg.Limits.NewStreamsPerSecond
 		s.mu.Unlock()
-		return st.session.cfg.over("new_streams_per_second", n,
-			"more streams than that are waiting already: come again in a moment")
+		return set.over("new_streams_per_second", n, "more streams than that are waiting already: come again in a moment")
 	}
 	return err
+}
+
+// peerKeyOf is whom a stream is counted for, by its peer's address, if that is known, and by its identity, if it has one.
+func peerKeyOf(address net.Addr, identity string) peerKey {
+	from := peerKey{identity: identity}
+	if identity == "" && address != nil {
+		from.address = peerOf(address)
+	}
+	return from
 }
 
 // crowdedLocked says which bound on streams there is no more room in. Beyond limits.streams an eighth more is left for connections that

@@ -66,6 +66,7 @@ type Server struct {
 	configs   map[net.Listener]ListenerConfig // of the last Reconfigure; nil: there was none
 	streams   map[*stream]struct{}
 	crowd     map[string]int // streams by identity; those without one are not in it
+	loads     map[*loadStream]struct{}
 	lastID    uint64
 	watched   bool // the watchdog runs
 	draining  bool // no new streams
@@ -95,6 +96,7 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, nacks: newNackLog(cfg.Log), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
 		intake: newIntake(cfg.Table), crew: &crew{places: runtime.GOMAXPROCS(0)}, conns: n,
 		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: &arrivals{rate: newBucket(cfg.Limits.NewStreamsPerSecond)},
+		loads: map[*loadStream]struct{}{},
 	}, nil
 }
 
@@ -163,6 +165,7 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 	}
 	ln.grpc = grpc.NewServer(opts...)
 	s.register(ln)
+	s.registerLoads(ln)
 	healthpb.RegisterHealthServer(ln.grpc, ln.health)
 	reflection.Register(ln.grpc)
 	return ln
@@ -203,6 +206,7 @@ func (s *Server) Stop() {
 	for _, st := range s.list() {
 		st.end(errDraining)
 	}
+	s.endLoads()
 	for _, ln := range listeners {
 		ln.stop()
 	}
@@ -234,6 +238,7 @@ func (s *Server) Drain(ctx context.Context, over time.Duration) {
 			go s.sayGoodbye(ln)
 		}
 	}
+	s.endLoads()
 	s.endSlowly(ctx, s.list(), over, errDraining)
 	s.Stop()
 }

@@ -14,6 +14,9 @@ type codec struct{}
 func (codec) Name() string { return "proto" }
 
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
+	if raw, ok := v.([]byte); ok { // a load report, passed on as it is
+		return mem.BufferSlice{mem.SliceBuffer(raw)}, nil
+	}
 	m, ok := v.(proto.Message)
 	if !ok {
 		return nil, fmt.Errorf("cannot send a %T", v)

@@ -68,6 +68,8 @@ type Config struct {
 	Backoff Backoff
 	// NewGroupsPerSecond is how many streams are opened in a second at most (RELAY-98). 0: no limit.
 	NewGroupsPerSecond int
+	// LoadReports is how many streams of load reports may be open at a time (LRS-6). 0: no limit.
+	LoadReports int
 	// Pause is the longest time between a stream that had responses and the next (ERR-3); the time is random, from a tenth
 	// of it. Default 1 s.
 	Pause time.Duration
@@ -163,6 +165,9 @@ func (c Config) checkNumbers() []error {
 	}
 	if c.NewGroupsPerSecond < 0 {
 		bad("new_groups_per_second: is negative")
+	}
+	if c.LoadReports < 0 {
+		bad("load_reports: is negative")
 	}
 	if c.Pause < 0 {
 		bad("pause: is negative")

@@ -24,6 +24,7 @@ type Origin struct {
 	pool    *pool
 	news    news
 
+	reporting         atomic.Int64 // streams of load reports that are open
 	started           atomic.Bool
 	saidResume        atomic.Bool // that the origin ignores initial versions
 	saidUnconstrained atomic.Bool // the log says that constraints are missing

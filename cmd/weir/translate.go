@@ -126,7 +126,7 @@ func upstreamConfig(cfg *config.Config, o *config.Origin) upstream.Config {
 		Backoff: upstream.Backoff{
 			Base: t.Backoff.Base, Factor: t.Backoff.Factor, Jitter: t.Backoff.Jitter, Max: t.Backoff.Max,
 		},
-		Pause: orNone(t.Pause), NewGroupsPerSecond: cfg.Limits.NewGroupsPerSecond,
+		Pause: orNone(t.Pause), NewGroupsPerSecond: cfg.Limits.NewGroupsPerSecond, LoadReports: cfg.Limits.LoadReports,
 		Keepalive: upstream.Keepalive{Time: keepaliveTime(t.Keepalive.Time), Timeout: orNone(t.Keepalive.Timeout)},
 		Batch:     t.UpstreamBatch,
 		Audit:     o.Audit,

@@ -19,6 +19,9 @@ import (
 // race detector, and free of charge in virtual time.
 const defaultPatience = 10 * time.Second
 
+// LoadMethod is that of load reports.
+const LoadMethod = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
+
 // OriginConfig says what an Origin does. It is not modified after NewOrigin.
 type OriginConfig struct {
 	// Serving makes the origin answer by itself from what Set, Remove and Replace put in place. False: the test answers.
@@ -33,6 +36,9 @@ type OriginConfig struct {
 
 	// Patience is how long an expectation waits. Zero: 10 s.
 	Patience time.Duration
+
+	// Loads serves streams of load reports, whose messages are []byte as they are on the wire; nil: they are UNIMPLEMENTED.
+	Loads func(wire grpc.ServerStream) error
 
 	// Options are further options of the gRPC server (credentials, message limits, keepalive).
 	Options []grpc.ServerOption
@@ -161,6 +167,9 @@ func (o *Origin) Requests() []*Request {
 // handle is one stream: its goroutine writes, a second one reads.
 func (o *Origin) handle(_ any, wire grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(wire)
+	if o.cfg.Loads != nil && method == LoadMethod {
+		return o.cfg.Loads(wire)
+	}
 	dialect, ok := dialectOf(method)
 	if !ok {
 		return status.Errorf(codes.Unimplemented, "the test origin has no method %s", method)

@@ -78,6 +78,7 @@ func (k checker) origin(path string, o *Origin) {
 	k.choice(path+".resume", o.Resume)
 	k.choice(path+".version_mode", o.VersionMode)
 	k.choice(path+".hash", o.Hash)
+	k.choice(path+".lrs", o.LRS)
 	k.choice(path+".absence_timer", o.AbsenceTimer)
 	k.choice(path+".on_data_error", o.OnDataError)
 	k.choice(path+".glob", o.Glob)

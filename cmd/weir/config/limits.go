@@ -97,6 +97,9 @@ type Limits struct {
 	// outage. Groups that the origin has answered before come first, then those
 	// with most clients (RELAY-98). Default: 100.
 	NewGroupsPerSecond int `yaml:"new_groups_per_second"`
+	// LoadReports is how many streams of clients' load reports may be open at one
+	// origin. Default: 10000.
+	LoadReports int `yaml:"load_reports"`
 	// ParameterSetsPerStream is how many different parameter maps one stream may
 	// use, over all types. Names with one beyond it are refused, name by name.
 	// Default: 64.
@@ -134,6 +137,7 @@ func (l *Limits) setDefaults() {
 		NameBytes:              64 << 10,
 		Groups:                 10_000,
 		NewGroupsPerSecond:     100,
+		LoadReports:            10_000,
 		ParameterSetsPerStream: 64,
 		ParameterSetsPerGroup:  1_000,
 		Views:                  100_000,

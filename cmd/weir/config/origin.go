@@ -80,6 +80,11 @@ type Origin struct {
 	// not know, and listeners without a name, count as received. All replicas
 	// should run one build then, or their versions may differ. Default: bytes.
 	Hash string `yaml:"hash"`
+	// LRS says what becomes of clients' load reports for the origin: pass, each
+	// client's stream over one of its own to the origin, unchanged, or refuse,
+	// with UNIMPLEMENTED. An origin of files takes none. Aggregate is not
+	// supported by this version. Default: pass.
+	LRS string `yaml:"lrs"`
 	// NACKReport tells the origin what clients reject. Default: false.
 	// Not supported by this version.
 	NACKReport bool `yaml:"nack_report"`
@@ -133,6 +138,7 @@ func (o *Origin) setDefaults() {
 		Secrets:           SecretsRefuse,
 		VersionMode:       VersionModeContent,
 		Hash:              HashBytes,
+		LRS:               LRSPass,
 		AbsenceTimer:      AbsenceTimerAbsence,
 		OnDataError:       OnDataErrorKeep,
 		TTLUnsupported:    TTLUnsupportedServe,
@@ -148,7 +154,7 @@ var defaultGroupBy = []string{"cluster", "locality", "user_agent_name", "client_
 // Listener.Compression beside the empty one.
 const CompressionGzip = "gzip"
 
-// Values of Origin.Resume, Secrets, VersionMode, Hash, AbsenceTimer,
+// Values of Origin.Resume, Secrets, VersionMode, Hash, LRS, AbsenceTimer,
 // OnDataError, TTLUnsupported and DynamicParameters.Otherwise, GRPC.Dialect and
 // GRPC.Wildcard.
 const (
@@ -165,6 +171,9 @@ const (
 	VersionModeOrigin  = "origin"
 	HashBytes          = "bytes"
 	HashCanonical      = "canonical"
+
+	LRSPass   = "pass"
+	LRSRefuse = "refuse"
 
 	AbsenceTimerAbsence   = "absence"
 	AbsenceTimerTransient = "transient"

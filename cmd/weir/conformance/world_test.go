@@ -49,18 +49,19 @@ type setup struct {
 	sotw      bool // the origin speaks state of the world
 	tp2       bool // the origin knows dynamic parameters, and every weir takes it to
 	behaviour relaytest.Behaviour
-	config    func(weirtest.Config)   // of every weir in the row
-	edge      func(weirtest.Config)   // of the one that clients talk to
-	origin    func(*relaytest.Origin) // before weir starts
-	stopped   bool                    // the origin is down when weir starts
-	options   []grpc.ServerOption     // of the origin's server
+	config    func(weirtest.Config)         // of every weir in the row
+	edge      func(weirtest.Config)         // of the one that clients talk to
+	origin    func(*relaytest.Origin)       // before weir starts
+	stopped   bool                          // the origin is down when weir starts
+	options   []grpc.ServerOption           // of the origin's server
+	loads     func(grpc.ServerStream) error // load reports at the origin; nil: there are none
 }
 
 func start(t *testing.T, s setup) *world {
 	t.Helper()
 	w := &world{t: t}
 	w.origin = relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{
-		Serving: !s.scripted, TP2: s.tp2, Behaviour: s.behaviour, Options: s.options, Patience: weirtest.Patience,
+		Serving: !s.scripted, TP2: s.tp2, Behaviour: s.behaviour, Options: s.options, Loads: s.loads, Patience: weirtest.Patience,
 	})
 	if s.origin != nil {
 		s.origin(w.origin)

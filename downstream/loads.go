@@ -1,0 +1,221 @@
+package downstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+
+	// What reflection tells of the service is looked up among the descriptors that this links in.
+	_ "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// LoadReports opens a stream of load reports at an origin, for a client whose stream has come
+// through the relays of via. The first message is the client's, not yet sent: it says who the
+// client is. The end of ctx is the end of the stream. The error is the status that the client's
+// stream ends with: UNIMPLEMENTED where the origin takes no reports (LRS-5).
+type LoadReports func(ctx context.Context, origin *relay.Origin, via []string, first []byte) (LoadStream, error)
+
+// LoadStream is a stream of load reports at an origin. Messages are as they are on the wire. Send
+// and Recv may be called beside one another.
+type LoadStream interface {
+	// Send sends a report. After an error Recv tells why the stream is over.
+	Send(report []byte) error
+	// CloseSend says that no report follows.
+	CloseSend() error
+	// Recv waits for the origin's next message. The error is the stream's end, io.EOF for OK.
+	Recv() ([]byte, error)
+}
+
+// loadMessage is a message that is passed on as it is (LRS-2).
+type loadMessage []byte
+
+// loadStream is a client's stream of load reports. The handler's goroutine passes on what the origin
+// says, a second one what the client says: a message at a time, so that who does not read slows down
+// who sends, and nothing is kept.
+type loadStream struct {
+	// Set once.
+	server    *Server
+	set       *settings
+	wire      grpc.ServerStream
+	transport transport
+	conn      *connection
+}
+
+// registerLoads adds the load reporting service to a listener. Without Config.LoadReports it is
+// UNIMPLEMENTED, as everything else is that is not there.
+func (s *Server) registerLoads(ln *listener) {
+	if s.cfg.LoadReports == nil {
+		return
+	}
+	ln.grpc.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "envoy.service.load_stats.v3.LoadReportingService",
+		HandlerType: (*any)(nil),
+		Metadata:    "envoy/service/load_stats/v3/lrs.proto",
+		Streams: []grpc.StreamDesc{{
+			StreamName: "StreamLoadStats", ServerStreams: true, ClientStreams: true,
+			Handler: func(_ any, wire grpc.ServerStream) error { return s.serveLoads(ln, wire) },
+		}},
+	}, nil)
+}
+
+func (s *Server) serveLoads(ln *listener, wire grpc.ServerStream) error {
+	ctx, set := wire.Context(), ln.settings.Load()
+	end, ok := grpc.ServerTransportStreamFromContext(ctx).(transport)
+	if !ok {
+		return status.Error(codes.Internal, "the stream cannot be ended")
+	}
+	via := relay.ParseVia(metadata.ValueFromIncomingContext(ctx, relay.ViaKey))
+	if err := relay.CheckVia(via, set.via); err != nil {
+		return status.Error(codes.FailedPrecondition, err.Error())
+	}
+	l := &loadStream{server: s, set: set, wire: wire, transport: end}
+	var from peerKey
+	if p, ok := peer.FromContext(ctx); ok {
+		l.conn = connectionOf(p)
+		from = peerKeyOf(p.Addr, callerOf(p).identity)
+	}
+	if err := s.enterLoads(l); err != nil {
+		return err
+	}
+	defer s.leaveLoads(l)
+	if err := s.turn(ctx, set, from, l.conn); err != nil {
+		return err
+	}
+	first, err := l.first()
+	if err != nil {
+		return err
+	}
+	up, cancel := context.WithCancel(ctx)
+	defer cancel()
+	origin, err := s.cfg.LoadReports(up, set.origin, via, first)
+	if err != nil {
+		return err
+	}
+	reported := make(chan struct{})
+	go func() {
+		defer close(reported)
+		l.report(origin, first, cancel)
+	}()
+	err = l.answer(origin)
+	l.end(err) // which ends report's wait for the client
+	cancel()
+	<-reported
+	return err
+}
+
+// first waits for the client's first message for first_request at most.
+func (l *loadStream) first() ([]byte, error) {
+	timer := time.AfterFunc(l.set.timing.FirstRequest, func() {
+		l.end(status.Errorf(codes.DeadlineExceeded, "no request came within timing.first_request %v", l.set.timing.FirstRequest))
+	})
+	defer timer.Stop()
+	first, err := l.receive()
+	if errors.Is(err, io.EOF) {
+		return nil, status.Error(codes.InvalidArgument, "the stream ended before the first report, which names the node")
+	}
+	return first, err
+}
+
+func (l *loadStream) receive() ([]byte, error) {
+	var m loadMessage
+	if err := l.wire.RecvMsg(&m); err != nil {
+		return nil, err
+	}
+	if most := l.set.limits.RequestBytes; len(m) > most {
+		return nil, l.set.over("request_bytes", most, fmt.Sprintf("a load report has %d bytes", len(m)))
+	}
+	l.server.cfg.Metrics.Message(metrics.FromClient, len(m))
+	return m, nil
+}
+
+// report passes on what the client says until it has said all, or the stream is over.
+func (l *loadStream) report(origin LoadStream, message []byte, cancel func()) {
+	for {
+		if origin.Send(message) != nil {
+			return // answer learns why
+		}
+		var err error
+		if message, err = l.receive(); errors.Is(err, io.EOF) {
+			_ = origin.CloseSend() // answer learns if the stream is over
+			return
+		}
+		if err != nil {
+			l.end(err)
+			cancel()
+			return
+		}
+	}
+}
+
+// answer passes on what the origin says until its end, which becomes the client's.
+func (l *loadStream) answer(origin LoadStream) error {
+	for {
+		m, err := origin.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := l.wire.SendMsg(loadMessage(m)); err != nil {
+			return err
+		}
+		if l.conn != nil {
+			l.conn.churn.answer()
+		}
+		l.server.cfg.Metrics.Message(metrics.ToClient, len(m))
+	}
+}
+
+func (l *loadStream) end(reason error) { _ = l.transport.WriteStatus(status.Convert(reason)) }
+
+// enterLoads takes a stream in.
+func (s *Server) enterLoads(l *loadStream) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return errDraining
+	}
+	s.loads[l] = struct{}{}
+	if l.conn != nil {
+		l.conn.streams++
+	}
+	return nil
+}
+
+func (s *Server) leaveLoads(l *loadStream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.loads, l)
+	if l.conn != nil {
+		l.conn.streams--
+	}
+}
+
+// endLoads ends all streams of load reports: what was not reported yet is reported to another
+// replica, or here again.
+func (s *Server) endLoads() {
+	s.mu.Lock()
+	loads := make([]*loadStream, 0, len(s.loads))
+	for l := range s.loads {
+		loads = append(loads, l)
+	}
+	s.mu.Unlock()
+	for _, l := range loads {
+		l.end(errDraining)
+	}
+	if len(loads) > 0 {
+		s.cfg.Log.Debug("streams of load reports were ended", zap.Int("streams", len(loads)))
+	}
+}

@@ -1,0 +1,122 @@
+package upstream
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// loadMethod is that of load reports.
+const loadMethod = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
+
+// LoadReports opens a stream of load reports on one of the origin's connections, for a client whose
+// stream has come through the relays of via (LRS-2). It waits for a connection for cold_wait at most
+// and for none that is not due: the client is the one to come again, and then is told UNAVAILABLE
+// (LRS-5). The end of ctx is the end of the stream, and each stream has to end so.
+//
+// Such streams say nothing of the origin's health, and no stream of configuration waits for them: an
+// origin without the service answers everything else.
+func (o *Origin) LoadReports(ctx context.Context, via []string) (*LoadStream, error) {
+	if most := o.cfg.LoadReports; most > 0 && o.reporting.Add(1) > int64(most) {
+		o.reporting.Add(-1)
+		o.metrics.LimitRejection("load_reports")
+		return nil, status.Errorf(codes.ResourceExhausted,
+			"limits.load_reports %d is reached: so many streams of load reports are open at the origin", most)
+	}
+	s, err := o.openLoads(ctx, via)
+	if err != nil && o.cfg.LoadReports > 0 {
+		o.reporting.Add(-1)
+	}
+	return s, err
+}
+
+func (o *Origin) openLoads(ctx context.Context, via []string) (*LoadStream, error) {
+	slot, err := o.pool.loadSlot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	out, err := withHeaders(ctx, &o.cfg)
+	if err == nil && o.cfg.Instance != "" {
+		for _, name := range append(via, relay.ViaName(o.cfg.Instance)) {
+			out = metadata.AppendToOutgoingContext(out, relay.ViaKey, name)
+		}
+	}
+	s := &LoadStream{origin: o, slot: slot}
+	if err == nil {
+		// The library waits, without a word, for a server that allows fewer streams than we want.
+		slow := time.AfterFunc(connectTimeout, cancel)
+		s.wire, err = slot.conn.grpc.NewStream(out, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, loadMethod)
+		slow.Stop()
+	}
+	if err != nil {
+		cancel()
+		o.pool.release(slot, noMiss)
+		return nil, status.Errorf(codes.Unavailable, "origin %q: no stream of load reports: %v", o.cfg.Name, err)
+	}
+	context.AfterFunc(ctx, func() { cancel(); s.close() })
+	return s, nil
+}
+
+// LoadStream is a stream of load reports at an origin. Send and Recv may be called beside each other.
+type LoadStream struct {
+	// Set once.
+	origin *Origin
+	slot   *slot
+	wire   grpc.ClientStream
+}
+
+// close gives back the place on the connection.
+func (s *LoadStream) close() {
+	s.origin.pool.release(s.slot, noMiss)
+	if s.origin.cfg.LoadReports > 0 {
+		s.origin.reporting.Add(-1)
+	}
+}
+
+// Send sends a report, as it is on the wire. After an error Recv tells why the stream is over.
+func (s *LoadStream) Send(report []byte) error { return s.wire.SendMsg(report) }
+
+// CloseSend says that no report follows.
+func (s *LoadStream) CloseSend() error { return s.wire.CloseSend() }
+
+// Recv waits for the origin's next message and returns it as it was on the wire. The error is the
+// stream's end: io.EOF, or a status.
+func (s *LoadStream) Recv() ([]byte, error) {
+	var m []byte
+	err := s.wire.RecvMsg(&m)
+	return m, err
+}
+
+// loadSlot is a place on a connection to the server that the origin is spoken to at.
+func (p *pool) loadSlot(ctx context.Context) (*slot, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(p.table.ColdWait(), time.Second))
+	defer cancel()
+	for {
+		p.mu.Lock()
+		s := p.inUseLocked()
+		p.mu.Unlock()
+		sl, wait := p.take(ctx, s)
+		if sl != nil {
+			return sl, nil
+		}
+		if wait > 0 || ctx.Err() != nil {
+			return nil, status.Errorf(codes.Unavailable, "origin %q cannot be reached: %s", p.cfg.Name, p.health.reason())
+		}
+	}
+}
+
+// reason is the last error, for people.
+func (h *health) reason() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err == "" {
+		return "no connection yet"
+	}
+	return h.err
+}
