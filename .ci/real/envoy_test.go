@@ -166,8 +166,8 @@ type proxy struct {
 	loop   chan struct{}    // closed when the requests have ended
 }
 
-// startEnvoy runs the program with a bootstrap, asks through its listener all the time, and counts.
-func startEnvoy(tb testing.TB, e envoy, bootstrap any, t *tally, ask func(*http.Client) (string, error)) *proxy {
+// startEnvoy runs the program with a bootstrap and further flags, asks through its listener all the time, and counts.
+func startEnvoy(tb testing.TB, e envoy, bootstrap any, t *tally, ask func(*http.Client) (string, error), flags ...string) *proxy {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "envoy-") // short enough for a socket's path
 	if err != nil {
@@ -182,7 +182,8 @@ func startEnvoy(tb testing.TB, e envoy, bootstrap any, t *tally, ask func(*http.
 		tb.Fatal(err)
 	}
 	program := installed(tb, "envoy-"+e.version)
-	cmd := exec.Command(program, "-c", "bootstrap.json", "--concurrency", "1", "--disable-hot-restart", "--log-level", "info")
+	args := append([]string{"-c", "bootstrap.json", "--concurrency", "1", "--disable-hot-restart", "--log-level", "info"}, flags...)
+	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
 	p := &proxy{
 		ask: ask, child: start(tb, cmd), stop: make(chan struct{}), loop: make(chan struct{}),

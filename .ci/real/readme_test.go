@@ -2,10 +2,12 @@ package real
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,36 +41,102 @@ func TestReadme(t *testing.T) {
 	})
 }
 
-// TestSidecar: the weir.yaml of deploy/kubernetes/sidecar.yaml, with the README's bootstrap and the
-// address that the manifest's comment tells.
+// TestSidecar: the pod of deploy/kubernetes/sidecar.yaml, weir and Envoy with their own files and arguments, and with nothing changed
+// but where the directories are that they share.
 func TestSidecar(t *testing.T) {
-	manifest, err := os.ReadFile(filepath.Join("..", "..", "deploy", "kubernetes", "sidecar.yaml"))
-	if err != nil {
-		t.Fatal(err)
+	pod := sidecarOf(t)
+	if want := "envoyproxy/envoy:v" + pinned("ENVOY_NEWEST"); pod.envoy.Image != want {
+		t.Errorf("the pod runs %s, and what is tried is %s", pod.envoy.Image, want)
 	}
-	first, _, _ := strings.Cut(string(manifest), "\n---\n")
-	file := decode(t, first)["data"].(map[string]any)["weir.yaml"].(string)
 	dir, err := os.MkdirTemp("", "weir-") // short enough for a socket's path
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	const run, lib = "/run/weir/", "/var/lib/weir/"
-	if !strings.Contains(string(manifest), "pipe: { path: "+run+"xds.sock }") {
-		t.Fatal("the manifest does not tell what address the bootstrap is to name")
-	}
-	config := weirtest.Config(decode(t, strings.NewReplacer(run, dir+"/", lib, dir+"/").Replace(file)))
+	here := strings.NewReplacer("/run/weir/", dir+"/", "/var/lib/weir/", dir+"/")
+	config := weirtest.Config(decode(t, here.Replace(pod.files["weir.yaml"])))
 	config.Set("probes.address", "127.0.0.1:0")
+	bootstrap := decode(t, here.Replace(pod.files["envoy.yaml"]))
+	flags := pod.envoy.arguments(t)
+	if len(flags) < 2 || flags[0] != "-c" || flags[1] != "/etc/envoy/envoy.yaml" {
+		t.Fatalf("Envoy is started with %q, and its file is /etc/envoy/envoy.yaml", flags)
+	}
 	version := pinned("ENVOY_NEWEST")
-	bootstrap := decode(t, fenced(t, "# envoy-bootstrap.yaml"))
-	bootstrap["static_resources"].(map[string]any)["clusters"].([]any)[0].(map[string]any)["type"] = "STATIC" // a pipe has no name
-	xdsOf(bootstrap)["endpoint"] = map[string]any{"address": tree(pipe(run + "xds.sock"))}
-	validate(t, version, bootstrap)
+	validate(t, version, bootstrap, flags[2:]...)
 	e := envoy{version, relaytest.Delta, true}
 	b := mounted(t, e)
 	b.weir = weirtest.Start(t, b.before(config, config.Listener()["address"].(string)))
-	xdsOf(bootstrap)["endpoint"] = map[string]any{"address": tree(pipe(dir + "/xds.sock"))}
-	b.carries(e, bootstrap)
+	b.carries(e, bootstrap, flags[2:]...)
+}
+
+// sidecar is what the manifest has of a pod.
+type sidecar struct {
+	files map[string]string // of its ConfigMaps
+	envoy container
+}
+
+type container struct {
+	Name, Image string
+	Args        []string
+	Env         []struct {
+		Name, Value string
+		ValueFrom   struct {
+			FieldRef struct {
+				FieldPath string `yaml:"fieldPath"`
+			} `yaml:"fieldRef"`
+		} `yaml:"valueFrom"`
+	}
+}
+
+func sidecarOf(t *testing.T) *sidecar {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "deploy", "kubernetes", "sidecar.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sidecar{files: map[string]string{}}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		var object struct {
+			Data map[string]string
+			Spec struct {
+				Template struct {
+					Spec struct{ Containers []container }
+				}
+			}
+		}
+		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
+			t.Fatalf("%v in\n%s", err, document)
+		}
+		maps.Copy(s.files, object.Data)
+		for _, c := range object.Spec.Template.Spec.Containers {
+			if c.Name == "envoy" {
+				s.envoy = c
+			}
+		}
+	}
+	return s
+}
+
+// arguments are the container's, with the variables that Kubernetes fills in.
+func (c *container) arguments(t *testing.T) []string {
+	t.Helper()
+	var filled []string
+	for _, e := range c.Env {
+		value := e.Value
+		if path := e.ValueFrom.FieldRef.FieldPath; path != "" {
+			value = "the-" + path
+		}
+		if filled = append(filled, "$("+e.Name+")", value); value == "" {
+			t.Errorf("%s: %s is empty", c.Name, e.Name)
+		}
+	}
+	args := slices.Clone(c.Args)
+	for i := range args {
+		if args[i] = strings.NewReplacer(filled...).Replace(args[i]); strings.Contains(args[i], "$(") {
+			t.Errorf("%s: %s is set by nobody", c.Name, args[i])
+		}
+	}
+	return args
 }
 
 // mounted is a bed without weir.
@@ -83,11 +151,11 @@ func (b *bed) before(c weirtest.Config, listen string) weirtest.Config {
 }
 
 // carries runs an Envoy with the bootstrap and an admin address, and shifts endpoints behind it.
-func (b *bed) carries(e envoy, bootstrap map[string]any) {
+func (b *bed) carries(e envoy, bootstrap map[string]any, flags ...string) {
 	b.Helper()
 	bootstrap["admin"] = map[string]any{"address": tree(pipe("admin.sock"))}
-	b.client = startEnvoy(b.T, e, bootstrap, b.tally, func(c *http.Client) (string, error) { return get(c, "/") })
-	b.reach(0, "an Envoy with the README's bootstrap")
+	b.client = startEnvoy(b.T, e, bootstrap, b.tally, func(c *http.Client) (string, error) { return get(c, "/") }, flags...)
+	b.reach(0, "an Envoy with the example's bootstrap")
 	b.shift(1)
 	b.finish()
 }
@@ -99,8 +167,8 @@ func xdsOf(bootstrap map[string]any) map[string]any {
 	return locality["lb_endpoints"].([]any)[0].(map[string]any)
 }
 
-// validate has Envoy judge a bootstrap.
-func validate(t *testing.T, version string, bootstrap map[string]any) {
+// validate has Envoy judge a bootstrap, with further flags.
+func validate(t *testing.T, version string, bootstrap map[string]any, flags ...string) {
 	t.Helper()
 	text, err := json.Marshal(bootstrap)
 	if err != nil {
@@ -110,7 +178,7 @@ func validate(t *testing.T, version string, bootstrap map[string]any) {
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(installed(t, "envoy-"+version), "--mode", "validate", "-c", file).CombinedOutput()
+	out, err := exec.Command(installed(t, "envoy-"+version), append([]string{"--mode", "validate", "-c", file}, flags...)...).CombinedOutput()
 	if err != nil {
 		t.Errorf("Envoy %s refuses the bootstrap: %v\n%s", version, err, out)
 	}
