@@ -27,6 +27,8 @@ func validateCommand() *cobra.Command {
 			return err
 		}
 		warnings, err := checkFiles(cfg)
+		remarks, unusable := checkSecrets(cfg)
+		warnings, err = append(warnings, remarks...), errors.Join(err, unusable)
 		for _, w := range cfg.Warnings() {
 			warnings = append(warnings, w)
 		}

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
 )
 
 // The files of an origin are checked with the configuration: each problem has the place of the key, and of the line in the file.
@@ -50,5 +54,74 @@ func TestValidateReadsTheFiles(t *testing.T) {
 	write("d/b.yaml", variant("value: dev"))
 	if code, stdout, stderr := weir(t, "validate", "-c", c); code != exitOK || stdout != "ok\n" {
 		t.Errorf("mended: exit code %d, %q and\n%s", code, stdout, stderr)
+	}
+}
+
+// TestValidateReadsCertificates: what keeps run from starting is told by validate, in the same words; where the whole directory is
+// missing, weir is meant to run elsewhere.
+func TestValidateReadsCertificates(t *testing.T) {
+	ca, other := weirtest.NewAuthority(t, "ca"), weirtest.NewAuthority(t, "other")
+	ca.Issue("server", 1)
+	other.Issue("server", 2)
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pair := func(cert, key, more string) string {
+		return fmt.Sprintf("tls: { cert: %q, key: %q%s }", cert, key, more)
+	}
+	good := pair(ca.Path("server.pem"), ca.Path("server.key"), "")
+	config := func(listener, admin, origin string) string {
+		text := "listeners: [{ address: \"127.0.0.1:0\""
+		if listener != "" {
+			text += ", " + listener
+		}
+		text += " }]\nadmin: { address: \"127.0.0.1:0\""
+		if admin != "" {
+			text += ", " + admin
+		}
+		return text + " }\norigins: [{ name: mesh, grpc: { addresses: [\"127.0.0.1:1\"], tls: {" + origin + "} } }]\n"
+	}
+	for name, text := range map[string]string{
+		"missing":         config(pair(ca.Path("no.pem"), ca.Path("server.key"), ""), "", ""),
+		"missing key":     config(good, pair(ca.Path("server.pem"), ca.Path("no.key"), ""), ""),
+		"another's key":   config(pair(ca.Path("server.pem"), other.Path("server.key"), ""), "", ""),
+		"no certificate":  config(pair(empty, ca.Path("server.key"), ""), "", ""),
+		"client_ca":       config(pair(ca.Path("server.pem"), ca.Path("server.key"), fmt.Sprintf(", client_ca: %q", empty)), "", ""),
+		"admin":           config("", pair(ca.Path("server.key"), ca.Path("server.pem"), ""), ""),
+		"origin":          config("", "", fmt.Sprintf(" ca: %q ", empty)),
+		"origin's own":    config("", "", fmt.Sprintf(" cert: %q, key: %q ", ca.Path("server.pem"), other.Path("server.key"))),
+		"no admin token":  config("", fmt.Sprintf("token_file: %q", ca.Path("no.token")), ""),
+		"an empty token":  config("", fmt.Sprintf("token_file: %q", empty), ""),
+		"several at once": config(pair(empty, empty, ""), pair(empty, empty, ""), fmt.Sprintf(" ca: %q ", empty)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := write(t, text)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			var out, said strings.Builder
+			if code := run(ctx, []string{"run", "-c", path}, &out, &said); code != exitFailed {
+				t.Fatalf("run: exit code %d, %s", code, said.String())
+			}
+			code, _, stderr := weir(t, "validate", "-c", path)
+			if code != exitFailed {
+				t.Errorf("validate: exit code %d, and run says %s", code, said.String())
+			}
+			for line := range strings.Lines(said.String()) {
+				if !strings.HasPrefix(line, "{") && !strings.Contains(stderr, line) {
+					t.Errorf("run says %s\nand validate\n%s", line, stderr)
+				}
+			}
+		})
+	}
+	elsewhere := write(t, config(pair("/nowhere/tls.crt", "/nowhere/tls.key", ", client_ca: /nowhere/ca.crt"), "token_file: /nowhere/token", " ca: /nowhere/ca "))
+	code, stdout, stderr := weir(t, "validate", "-c", elsewhere)
+	if code != exitOK || stdout != "ok\n" || strings.Count(stderr, "warning: ") != 3 || !strings.Contains(stderr, "listeners[0].tls.cert: ") ||
+		!strings.Contains(stderr, "weir does not start without it") {
+		t.Errorf("of files for another machine: %d, %q and\n%s", code, stdout, stderr)
+	}
+	if code, stdout, stderr := weir(t, "validate", "-c", write(t, config(good, good, fmt.Sprintf(" ca: %q ", ca.Path("ca.pem"))))); code != exitOK ||
+		stdout != "ok\n" || stderr != "" {
+		t.Errorf("good files: %d, %q and\n%s", code, stdout, stderr)
 	}
 }

@@ -129,6 +129,7 @@ const leastMemory = 32 << 20
 func (k checker) listener(path string, l *Listener, origins []Origin) {
 	k.address(path+".address", l.Address)
 	k.serverTLS(path+".tls", l.TLS)
+	k.openListener(path, l)
 	k.types(path+".no_legacy_wildcard", l.NoLegacyWildcard)
 	k.types(path+".dedicated", l.Dedicated)
 	k.features(path+".assume_features", l.AssumeFeatures)
@@ -146,10 +147,7 @@ func (k checker) admin(a *Admin) {
 	if !isLocal(a.Address) && !a.TLS.Enabled() && !a.Insecure {
 		k.addf("admin.address", "%q can be reached by others: it needs admin.tls, or admin.insecure: true", a.Address)
 	}
-	if !isLocal(a.Address) && a.TokenFile == "" && a.TLS.ClientCA == "" {
-		k.warnf("admin.address", "others can reach %q, and nothing tells who is asking: only what admin.open lists will be answered; "+
-			"set admin.token_file or admin.tls.client_ca", a.Address)
-	}
+	k.openAdmin(a)
 	for i, host := range a.Hosts {
 		if _, err := netip.ParseAddr(host); err != nil && !hostShape.MatchString(host) {
 			k.addf(fmt.Sprintf("admin.hosts[%d]", i), "%q is no host name or address; write it without a scheme and a port", host)

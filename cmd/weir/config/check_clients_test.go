@@ -39,7 +39,7 @@ func TestWarnings(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := cfg.Warnings()
+			got := slices.DeleteFunc(cfg.Warnings(), ofOpenPort)
 			if len(got) != len(c.want) {
 				t.Fatalf("got %v, want %d", got, len(c.want))
 			}
@@ -53,6 +53,11 @@ func TestWarnings(t *testing.T) {
 	if w := Default().Warnings(); w != nil {
 		t.Errorf("a configuration from no file: %v", w)
 	}
+}
+
+// ofOpenPort: TestOpenPortsAreWarnedOf has these.
+func ofOpenPort(w *Problem) bool {
+	return strings.Contains(w.Msg, "others can reach it") || strings.Contains(w.Msg, "without client_ca no client has")
 }
 
 // RELAY-63: an origin that is asked for xdstp names alone has one group, unless the file says otherwise.

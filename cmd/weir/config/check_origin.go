@@ -134,6 +134,7 @@ func (k checker) grpc(path string, g *GRPC) {
 			k.addf(join(path+".headers", name), "is not a header gRPC can send")
 		}
 	}
+	k.credentials(path, g)
 	if g.TLS != nil {
 		k.pair(path+".tls", g.TLS.Cert, g.TLS.Key)
 	}

@@ -209,7 +209,9 @@ type GRPC struct {
 	// TLS, if present, even as {}, secures the connection. Default: absent,
 	// plain text.
 	TLS *ClientTLS `yaml:"tls"`
-	// Headers are sent with every stream. Default: none.
+	// Headers are sent with every stream. Those that look like credentials, such as
+	// authorization, cookie, x-auth-token and x-api-key, need tls where an address
+	// is neither loopback nor a Unix socket. Default: none.
 	Headers map[string]string `yaml:"headers"`
 	// TokenFile holds a bearer token, re-read on change; it needs tls.
 	// Default: empty.

@@ -59,7 +59,7 @@ func TestExpand(t *testing.T) {
 // Variables work in values of every kind.
 func TestEnvInFile(t *testing.T) {
 	c, err := Parse("weir.yaml", []byte(`
-origins: [{name: mesh, grpc: {addresses: ["${HOST}:${PORT:-18000}"], headers: {authorization: "Bearer ${TOKEN}"}}}]
+origins: [{name: mesh, grpc: {addresses: ["${HOST}:${PORT:-18000}"], headers: {authorization: "Bearer ${TOKEN}"}, tls: {}}}]
 limits: { streams: "${STREAMS}" }
 timing: { settle: "${SETTLE}" }
 `), env(map[string]string{"HOST": "cp", "TOKEN": "s3cret", "STREAMS": "7", "SETTLE": "1s"}))

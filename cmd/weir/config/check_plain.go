@@ -1,0 +1,50 @@
+package config
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+)
+
+// What others can reach, and what travels in plain text.
+
+// openListener warns of a listener that is open to more than its owner may mean.
+func (k checker) openListener(path string, l *Listener) {
+	switch {
+	case isLocal(l.Address):
+	case l.TLS.Enabled() && l.TLS.ClientCA == "":
+		k.warnf(path+".tls", "without client_ca no client has to show a certificate: whoever reaches %q is served", l.Address)
+	case !l.TLS.Enabled():
+		k.warnf(path+".address", "%q: others can reach it and it has no tls: whoever does is served, and whoever is on the way reads and "+
+			"changes what clients are sent; set tls, with client_ca", l.Address)
+	}
+}
+
+// openAdmin warns of an admin port that says nothing to anybody, or its token to everybody.
+func (k checker) openAdmin(a *Admin) {
+	switch {
+	case isLocal(a.Address):
+	case a.TokenFile == "" && a.TLS.ClientCA == "":
+		k.warnf("admin.address", "others can reach %q, and nothing tells who is asking: only what admin.open lists will be answered; "+
+			"set admin.token_file or admin.tls.client_ca", a.Address)
+	case a.TokenFile != "" && !a.TLS.Enabled():
+		k.warnf("admin.address", "%q has no tls: others read the token on its way; set admin.tls", a.Address)
+	}
+}
+
+// credential matches names of headers that hold what nobody else may know.
+var credential = regexp.MustCompile(`(?i)^((proxy-)?authorization|cookie|(.*[-_])?(token|secret|password|auth|jwt|credentials?|api[-_]?key|access[-_]key|auth[-_]key))$`)
+
+// credentials keeps headers that look like credentials from being sent in plain text, but to this machine.
+func (k checker) credentials(path string, g *GRPC) {
+	i := slices.IndexFunc(g.Addresses, func(a string) bool { return !isLocal(a) })
+	if g.TLS != nil || i < 0 {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.Headers)) {
+		if credential.MatchString(name) {
+			k.addf(join(path+".headers", name), "looks like a credential and is sent over TLS only, but %q is reached in plain text; "+
+				"add tls: {} for the system's roots", g.Addresses[i])
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/cmd/weir/config"
+)
+
+// checkSecrets reads certificates, keys, authorities and the admin token as run does when it starts. Of files whose whole directory
+// is missing it only warns: they may be there where weir will run.
+func checkSecrets(cfg *config.Config) (warnings []error, err error) {
+	c := newCertificates(newWatch(zap.NewNop()), zap.NewNop()) // which nobody runs
+	var errs []error
+	found := func(problem error, files ...string) {
+		var p *config.Problem
+		if !errors.As(problem, &p) {
+			return
+		}
+		if !slices.ContainsFunc(files, elsewhere) {
+			errs = append(errs, p)
+			return
+		}
+		p.Warning = true
+		p.Msg += "; weir does not start without it"
+		warnings = append(warnings, p)
+	}
+	port := func(path, role string, t config.ServerTLS) {
+		_, err := c.port(cfg, path, role, t)
+		found(err, t.Cert, t.Key, t.ClientCA)
+	}
+	for i := range cfg.Listeners {
+		port(fmt.Sprintf("listeners[%d].tls", i), roleListener, cfg.Listeners[i].TLS)
+	}
+	port("admin.tls", roleAdmin, cfg.Admin.TLS)
+	for i := range cfg.Origins {
+		if g := cfg.Origins[i].GRPC; g != nil && g.TLS != nil {
+			_, err := c.origin(cfg, fmt.Sprintf("origins[%d].grpc.tls", i), g.TLS)
+			found(err, g.TLS.Cert, g.TLS.Key, g.TLS.CA)
+		}
+	}
+	if file := cfg.Admin.TokenFile; file != "" {
+		if _, err := admin.ReadToken(file); err != nil {
+			found(cfg.Problemf("admin.token_file", "%v", err), file)
+		}
+	}
+	now := time.Now()
+	for _, m := range c.list() {
+		if ends := m.current.Load().ends; now.After(ends) {
+			w := cfg.Problemf(m.path, "a certificate has expired at %s", ends.UTC().Format(time.RFC3339))
+			w.Warning = true
+			warnings = append(warnings, w)
+		}
+	}
+	return warnings, errors.Join(errs...)
+}
+
+// elsewhere reports whether a file is of another machine, by all appearances.
+func elsewhere(file string) bool {
+	if file == "" {
+		return false
+	}
+	_, err := os.Stat(filepath.Dir(file))
+	return errors.Is(err, fs.ErrNotExist)
+}
