@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"context"
 	"errors"
-	"net/netip"
 	"sync"
 	"time"
 )
@@ -31,12 +30,6 @@ type arrivals struct {
 	waiting int
 	peers   ring[peerKey, *peerTurns] // those with streams that wait
 	timer   *time.Timer               // of the next turn; it runs only while somebody waits
-}
-
-// peerKey is whom streams are counted for: who the client's certificate says it is, else its address (peerOf).
-type peerKey struct {
-	identity string
-	address  netip.Prefix
 }
 
 // peerTurns are the connections of a peer on which streams wait.

@@ -3,6 +3,7 @@ package downstream
 import (
 	"crypto/x509"
 	"net"
+	"net/netip"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -15,13 +16,30 @@ type caller struct {
 	tls      bool
 	verified bool   // it has shown a certificate that the listener's client_ca vouches for
 	identity string // what that certificate says it is; "" without one
+	peer     peerKey
+}
+
+// peerKey is whom streams and groups are counted for: who the client's certificate says it is, else its address (peerOf), else, as
+// over a Unix socket, the connection alone. The zero value is nobody.
+type peerKey struct {
+	identity string
+	address  netip.Prefix
+	conn     uint64 // connection.id
+}
+
+// opener is whom groups are counted for that the client opens.
+func (c *caller) opener() any {
+	if c.peer == (peerKey{}) {
+		return nil
+	}
+	return c.peer
 }
 
 // callerOf reads a connection.
 func callerOf(p *peer.Peer) caller {
-	auth := p.AuthInfo
+	auth, id := p.AuthInfo, uint64(0)
 	if c, ok := auth.(*connection); ok {
-		auth = c.info
+		auth, id = c.info, c.id
 	}
 	info, tls := auth.(credentials.TLSInfo)
 	c := caller{
@@ -29,6 +47,14 @@ func callerOf(p *peer.Peer) caller {
 	}
 	if c.verified {
 		c.identity = identityOf(info.State.VerifiedChains[0][0])
+	}
+	switch address := peerOf(p.Addr); {
+	case c.identity != "":
+		c.peer.identity = c.identity
+	case address.IsValid():
+		c.peer.address = address
+	default:
+		c.peer.conn = id
 	}
 	return c
 }

@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"net"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -17,6 +18,7 @@ const turnAway = time.Second
 // client gets to choose anew (TestRefusedClientsAreLetGo).
 type connection struct {
 	// Set once by greeter.
+	id   uint64 // of all connections of the process
 	info credentials.AuthInfo
 	raw  net.Conn
 	conn net.Conn // what frames are written to: raw, or TLS over it
@@ -28,6 +30,9 @@ type connection struct {
 	streams int  // discovery streams that were taken in
 	closing bool // it is looked at in a moment
 }
+
+// connections numbers them.
+var connections atomic.Uint64
 
 // AuthType is part of credentials.AuthInfo: that is how a stream finds its connection.
 func (c *connection) AuthType() string { return c.info.AuthType() }
@@ -56,7 +61,7 @@ func (g greeter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	if err != nil {
 		return conn, info, err
 	}
-	c := &connection{info: info, raw: raw, conn: conn}
+	c := &connection{id: connections.Add(1), info: info, raw: raw, conn: conn}
 	return c.frames.follow(conn), c, nil
 }
 

@@ -75,6 +75,8 @@
 //     TestArrivalsEnd). Turns go round by peer, and of a peer by connection (TestTurns).
 //   - Open and reset streams without end: it takes no turns from others (TestResetStreamsStarveNobody), and its connection
 //     is sent GOAWAY with ENHANCE_YOUR_CALM and closed (churn.go, TestEnhanceYourCalm, TestCalmClientsAreLeftAlone).
+//   - Make up nodes: what groups_per_peer refuses of them, and that no group is left of the rest when nothing was acknowledged
+//     in it, is the table's (relay: TestGroupsPerPeer, TestMadeUpGroupsEnd; caller.go says who is a peer).
 //   - Send too fast: the stream is read more slowly, and no other (TestFastClientIsReadSlowly).
 //   - Claim to have come through relays that are refused upstream: its stream ends, and the others' lane comes back at once (relay:
 //     TestRefusedWay).

@@ -3,7 +3,6 @@ package downstream
 import (
 	"context"
 	"errors"
-	"net"
 	"time"
 )
 
@@ -31,7 +30,7 @@ func (s *Server) enter(st *stream) error {
 
 // admit waits for the stream's turn, or says why there is none.
 func (s *Server) admit(ctx context.Context, st *stream) error {
-	return s.turn(ctx, st.session.cfg, peerKeyOf(st.peer, st.session.from.identity), st.conn)
+	return s.turn(ctx, st.session.cfg, st.session.from.peer, st.conn)
 }
 
 // turn waits for that of a new stream of any kind.
@@ -44,15 +43,6 @@ func (s *Server) turn(ctx context.Context, set *settings, from peerKey, conn *co
 		return set.over("new_streams_per_second", n, "more streams than that are waiting already: come again in a moment")
 	}
 	return err
-}
-
-// peerKeyOf is whom a stream is counted for, by its peer's address, if that is known, and by its identity, if it has one.
-func peerKeyOf(address net.Addr, identity string) peerKey {
-	from := peerKey{identity: identity}
-	if identity == "" && address != nil {
-		from.address = peerOf(address)
-	}
-	return from
 }
 
 // crowdedLocked says which bound on streams there is no more room in. Beyond limits.streams an eighth more is left for connections that

@@ -83,7 +83,7 @@ func (s *Server) serveLoads(ln *listener, wire grpc.ServerStream) error {
 	var from peerKey
 	if p, ok := peer.FromContext(ctx); ok {
 		l.conn = connectionOf(p)
-		from = peerKeyOf(p.Addr, callerOf(p).identity)
+		from = callerOf(p).peer
 	}
 	if err := s.enterLoads(l); err != nil {
 		return err

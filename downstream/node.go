@@ -41,7 +41,7 @@ func (s *session) joinLocked(node *corev3.Node) error {
 	if s.cfg.requireNodeID && node.GetId() == "" {
 		return status.Error(codes.InvalidArgument, "node.id is empty, and require_node_id is set here")
 	}
-	g, err := s.cfg.origin.Group(node)
+	g, err := s.cfg.origin.GroupFor(node, s.from.opener())
 	if err != nil {
 		return s.noGroup(err)
 	}
@@ -94,11 +94,15 @@ func (s *session) noGroup(why error) error {
 		return why
 	case errors.Is(why, relay.ErrGroups):
 		return s.cfg.full("groups", s.cfg.table.MaxGroups(), "the origin has so many groups of clients, by origins[].group_by")
+	case errors.Is(why, relay.ErrPeerGroups):
+		return s.cfg.over("groups_per_peer", s.cfg.table.MaxGroupsPerPeer(), peerGroups)
 	case errors.Is(why, relay.ErrParameterSets):
 		return s.cfg.full("parameter_sets_per_group", s.cfg.table.MaxParameterSets(), "the client's group has so many maps of dynamic parameters")
 	}
 	return status.Error(codes.FailedPrecondition, why.Error())
 }
+
+const peerGroups = "clients of this identity or address have opened so many groups, by origins[].group_by"
 
 // kept is what a node may say to a group: all but what only fills it, since it stays for as long as the stream.
 func kept(n *corev3.Node) *corev3.Node {
@@ -113,9 +117,9 @@ func kept(n *corev3.Node) *corev3.Node {
 // request, any other when it is first needed; all are given back at close. The error is what
 // noGroup takes.
 func (s *session) groupLocked(st *streamType, o *relay.Origin) (*relay.Group, error) {
-	groups, join, need := &s.others, o.Group, nodeFacts
+	groups, join, need := &s.others, o.GroupFor, nodeFacts
 	if st.dedicated {
-		groups, join, need = &s.dedicated, o.Dedicated, nodeWhole
+		groups, join, need = &s.dedicated, o.DedicatedFor, nodeWhole
 	} else if o == s.cfg.origin {
 		return s.group, nil
 	}
@@ -125,7 +129,7 @@ func (s *session) groupLocked(st *streamType, o *relay.Origin) (*relay.Group, er
 	if err := s.needLocked(need); err != nil {
 		return nil, err
 	}
-	g, err := join(s.node)
+	g, err := join(s.node, s.from.opener())
 	if err != nil {
 		return nil, err
 	}

@@ -72,6 +72,8 @@ func (s *session) reachLocked(st *streamType, o *relay.Origin) (*relay.Group, *r
 	switch {
 	case err == nil:
 		return g, nil
+	case errors.Is(err, relay.ErrPeerGroups):
+		return nil, limitReason("groups_per_peer", s.cfg.table.MaxGroupsPerPeer(), peerGroups)
 	case !errors.Is(err, relay.ErrGroups):
 		return nil, &reason{code: codes.FailedPrecondition, text: err.Error()}
 	}

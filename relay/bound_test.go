@@ -33,6 +33,7 @@ func newRig(tb testing.TB, cfg Config) *rig {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	g.used.Store(true) // its clients acknowledge without saying so
 	return &rig{tb, table, g}
 }
 

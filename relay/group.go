@@ -33,8 +33,10 @@ type Group struct {
 
 	refs atomic.Int32 // clients; written under origin.mu
 	seen atomic.Bool  // the origin has answered it, to this process or to the one that wrote the snapshot
+	used atomic.Bool  // a client acknowledged something in it, or the snapshot has it
 
 	// Guarded by origin.mu.
+	opener any                          // the peer that it counts for (Config.MaxGroupsPerPeer); nil: none
 	ways   map[string]map[*Way]struct{} // of them, those that came through relays, by the way
 	ending bool                         // a groupEnd timer is in the heap
 
@@ -81,9 +83,10 @@ func (g *Group) Seen() bool { return g.seen.Load() }
 
 // linger is how long what nobody wants any more is kept upstream. What one client alone may see dies with its interest in it:
 // nobody else can want it, and a client that comes back has another group. So
-// it does where the origin's part of the table has ended.
+// it does where the origin's part of the table has ended, and where no client ever acknowledged anything: whoever makes up
+// nodes, one after the other, holds no more groups than streams (TestMadeUpGroupsEnd).
 func (g *Group) linger() time.Duration {
-	if g.dedicated || g.origin.ended.Load() {
+	if g.dedicated || !g.used.Load() || g.origin.ended.Load() {
 		return 0
 	}
 	return g.origin.table.config().Linger
@@ -131,6 +134,7 @@ func (g *Group) end(now time.Time) {
 		o.table.timers.push(timer{at: now.Add(max(g.linger(), time.Second)), kind: groupEnd, group: g})
 	default:
 		delete(o.groups, g.key)
+		o.disownLocked(g)
 	}
 }
 

@@ -152,7 +152,7 @@ func (s *shard) wantLocked(e *entry, name, spelt string) *entry {
 // newWantLocked makes the entry of a name with what is known of it already.
 func (s *shard) newWantLocked(name, spelt string) *entry {
 	e := s.newEntryLocked(strings.Clone(name), strings.Clone(spelt))
-	e.retired, e.unconfirmed = s.table().retired.take(s.retiredKey(e.name))
+	e.retired, e.unconfirmed = s.unretire(s.retiredKey(e.name))
 	s.shareLocked(e)
 	s.shareMemberLocked(e)
 	if len(e.variants) == 0 {

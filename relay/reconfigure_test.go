@@ -142,6 +142,7 @@ func TestEndedOriginKeepsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		groups = append(groups, g)
+		g.used.Store(true)
 		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: EndpointType, Delta: true})
 		sub.Update(now, []string{"retires", "held"}, nil)
 		l := table.Origin(origin).TakeLanes()[0]

@@ -80,6 +80,7 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 		return fail(err)
 	}
 	g.seen.Store(true)
+	g.used.Store(true)
 	s := g.shard(x.TypeURL, x.Params)
 	s.mu.Lock()
 	defer s.unlock()
@@ -124,7 +125,7 @@ func (o *Origin) restoredGroup(now time.Time, key string, node *corev3.Node) (*G
 	g := o.groups[key]
 	if g == nil {
 		var err error
-		if g, err = o.addGroupLocked(key, node); err != nil {
+		if g, err = o.addGroupLocked(key, node, nil); err != nil {
 			return nil, err
 		}
 		g.ending = true

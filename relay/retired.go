@@ -158,9 +158,17 @@ func (s *shard) retireLocked(e *entry) {
 		variants = e.retired
 	}
 	variants = slices.DeleteFunc(slices.Clone(variants), func(v *Variant) bool { return v.DoNotCache || v.timed() })
-	if !s.private() {
+	if s.retires() {
 		s.table().retired.add(s.retiredKey(e.name), variants, e.unconfirmed)
 	}
+}
+
+// unretire takes back what retired. There is some only of a group in which something was acknowledged once.
+func (s *shard) unretire(key retiredKey) (variants []*Variant, unconfirmed bool) {
+	if variants, unconfirmed = s.table().retired.take(key); variants != nil {
+		s.group.used.Store(true)
+	}
+	return variants, unconfirmed
 }
 
 // expectLocked makes sure that what retired is given out in time if the origin neither accepts nor refuses a stream: before who

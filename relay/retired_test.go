@@ -30,6 +30,7 @@ func TestRetiredOutlivesItsGroup(t *testing.T) {
 		return g, sub
 	}
 	first, sub := join("edge", "e1")
+	first.used.Store(true)
 	l := first.lanes[mainLane]
 	l.Open(now, 0)
 	l.Take(now, false)
@@ -74,6 +75,7 @@ func TestNeverRetired(t *testing.T) {
 			t.Fatal(err)
 		}
 		g, _ := table.Origin("mesh").Group(nil)
+		g.used.Store(true)
 		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: c.typeURL, Delta: true})
 		sub.Update(now, []string{"n"}, nil)
 		l := g.lanes[mainLane]

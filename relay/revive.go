@@ -23,7 +23,7 @@ func (t *set) key() retiredKey {
 func (t *set) retireLocked() {
 	cfg := t.shard.group.origin.config()
 	told := !cfg.SotW || cfg.absenceDeletes(t.shard.typeURL)
-	if !told || !t.firm && !t.revived && !t.restored || t.uncached > 0 || t.anew || t.shard.private() {
+	if !told || !t.firm && !t.revived && !t.restored || t.uncached > 0 || t.anew || !t.shard.retires() {
 		return
 	}
 	var variants []*Variant
@@ -62,7 +62,7 @@ func (t *set) reviveLocked() {
 			t.wakeFlowingLocked()
 			return
 		}
-		variants, _ := t.shard.table().retired.take(t.key())
+		variants, _ := t.shard.unretire(t.key())
 		if variants == nil {
 			return
 		}

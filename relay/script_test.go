@@ -98,6 +98,7 @@ func (s *script) start() {
 	if s.group, err = s.table.Origin("mesh").Group(nil); err != nil {
 		s.t.Fatal(err)
 	}
+	s.group.used.Store(true) // the clients of a script have acknowledged before
 }
 
 var shortTypes = map[string]string{

@@ -201,7 +201,7 @@ func (t *set) liveLocked() bool { return t.lane().live(t.askedGen) && t.answered
 // answeredLocked moves the settling on after a response to the set. news: it brought a name the set did not have.
 func (t *set) answeredLocked(now time.Time, gen uint32, news bool, u *Update) {
 	if t.answeredGen != gen {
-		t.shard.table().retired.take(t.key()) // the origin speaks for itself
+		t.shard.unretire(t.key()) // the origin speaks for itself
 		if !t.firm {
 			t.first = time.Time{} // what an earlier stream brought is no measure of this one
 		}

@@ -80,11 +80,15 @@ func (s *shard) private() bool {
 	return s.group.dedicated || IsSecret(s.typeURL) || s.group.origin.ended.Load()
 }
 
+// retires reports whether what nobody wants any more is kept for an outage. What made-up nodes were given would take the place of what
+// clients may come back for.
+func (s *shard) retires() bool { return !s.private() && s.group.used.Load() }
+
 // lingerLocked is how long an upstream subscription outlives its last client (RELAY-3). Where as many maps are held as may be in use none
 // does: clients make maps up, and one after the other they would pile up for as long as it takes them to end (RELAY-73).
 func (s *shard) lingerLocked() time.Duration {
 	most := s.cfg().MaxParameterSets
-	if s.private() || s.params.Len() > 0 && most > 0 && len(s.kin.all) > most {
+	if s.private() || !s.group.used.Load() || s.params.Len() > 0 && most > 0 && len(s.kin.all) > most {
 		return 0
 	}
 	return s.cfg().Linger

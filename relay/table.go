@@ -39,6 +39,9 @@ type Config struct {
 	Metrics *metrics.Metrics
 	// MaxGroups bounds the groups of one origin (RELAY-67). 0: no limit.
 	MaxGroups int
+	// MaxGroupsPerPeer bounds those of them that one peer opened (Origin.GroupFor) and that nobody else has come to use,
+	// until they end. 0: no limit.
+	MaxGroupsPerPeer int
 	// MaxParameterSets bounds the distinct parameter maps of one group (RELAY-73). 0: no limit.
 	MaxParameterSets int
 	// MaxViews bounds the views of all origins. 0: no limit.
@@ -142,6 +145,9 @@ func New(cfg Config) (*Table, error) {
 // MaxGroups is how many groups an origin may have; 0: no limit (RELAY-67).
 func (t *Table) MaxGroups() int { return t.config().MaxGroups }
 
+// MaxGroupsPerPeer is how many of them one peer may have opened; 0: no limit.
+func (t *Table) MaxGroupsPerPeer() int { return t.config().MaxGroupsPerPeer }
+
 // check fills in the defaults, and gives what is wrong with all but the single origins.
 func (c *Config) check() error {
 	orDefault(&c.Name, "weir")
@@ -202,6 +208,7 @@ type Origin struct {
 	mu       sync.Mutex // guards what follows; held for map work only; nothing is locked under it
 	alarms   []Alarm    // not told yet
 	groups   map[string]*Group
+	opened   map[any]int     // of them, by the peer they count for
 	queued   []*Lane         // wanted, and nobody runs them yet
 	lastID   uint64          // of a dedicated group
 	proven   map[string]bool // types it has answered, whichever group asked (RELAY-92)
@@ -214,7 +221,7 @@ type Origin struct {
 func newOrigin(t *Table, cfg *OriginConfig, counts *metrics.Origin) *Origin {
 	o := &Origin{
 		table: t, name: cfg.Name, counts: counts, wake: make(chan struct{}, 1),
-		groups: map[string]*Group{}, proven: map[string]bool{}, servers: map[string]uint8{},
+		groups: map[string]*Group{}, opened: map[any]int{}, proven: map[string]bool{}, servers: map[string]uint8{},
 	}
 	o.cfg.Store(cfg)
 	return o
@@ -262,9 +269,16 @@ func (o *Origin) SotW() bool { return o.config().SotW }
 // ErrGroups: the node would open a group beyond limits.groups (RELAY-67).
 var ErrGroups = errors.New("limits.groups is reached")
 
+// ErrPeerGroups: the node would open a group beyond limits.groups_per_peer.
+var ErrPeerGroups = errors.New("limits.groups_per_peer is reached")
+
 // Group finds or makes the group of a node and takes a reference, which the caller gives back by Group.Release. node may
 // be nil (STREAM-2).
-func (o *Origin) Group(node *corev3.Node) (*Group, error) {
+func (o *Origin) Group(node *corev3.Node) (*Group, error) { return o.GroupFor(node, nil) }
+
+// GroupFor is Group for a peer, which a group that it opens counts for until somebody else comes to use it as well, or it
+// ends. peer is comparable; nil: it counts for nobody.
+func (o *Origin) GroupFor(node *corev3.Node, peer any) (*Group, error) {
 	key, up := groupOf(node, *o.config(), o.table.config().Name)
 	o.counts.UnfitParameters(unfit(node, o.config().FromNode))
 	o.mu.Lock()
@@ -272,9 +286,11 @@ func (o *Origin) Group(node *corev3.Node) (*Group, error) {
 	g := o.groups[key]
 	if g == nil {
 		var err error
-		if g, err = o.addGroupLocked(key, up); err != nil {
+		if g, err = o.addGroupLocked(key, up, peer); err != nil {
 			return nil, err
 		}
+	} else if g.opener != peer {
+		o.disownLocked(g)
 	}
 	g.refs.Add(1)
 	return g, nil
@@ -282,13 +298,16 @@ func (o *Origin) Group(node *corev3.Node) (*Group, error) {
 
 // Dedicated makes a group for one client stream alone, whose own node is presented (RELAY-29). The caller gives it back by
 // Group.Release, and with its last want goes what it holds.
-func (o *Origin) Dedicated(node *corev3.Node) (*Group, error) {
+func (o *Origin) Dedicated(node *corev3.Node) (*Group, error) { return o.DedicatedFor(node, nil) }
+
+// DedicatedFor is Dedicated for a peer, as GroupFor is Group.
+func (o *Origin) DedicatedFor(node *corev3.Node, peer any) (*Group, error) {
 	up := dedicatedNode(node)
 	o.counts.UnfitParameters(unfit(node, o.config().FromNode))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.lastID++
-	g, err := o.addGroupLocked("dedicated-"+strconv.FormatUint(o.lastID, 10), up) // which no hash is
+	g, err := o.addGroupLocked("dedicated-"+strconv.FormatUint(o.lastID, 10), up, peer) // which no hash is
 	if err != nil {
 		return nil, err
 	}
@@ -297,13 +316,31 @@ func (o *Origin) Dedicated(node *corev3.Node) (*Group, error) {
 	return g, nil
 }
 
-func (o *Origin) addGroupLocked(key string, up *corev3.Node) (*Group, error) {
-	if most := o.table.config().MaxGroups; most > 0 && len(o.groups) >= most {
+func (o *Origin) addGroupLocked(key string, up *corev3.Node, peer any) (*Group, error) {
+	cfg := o.table.config()
+	if most := cfg.MaxGroupsPerPeer; most > 0 && peer != nil && o.opened[peer] >= most {
+		return nil, ErrPeerGroups
+	}
+	if most := cfg.MaxGroups; most > 0 && len(o.groups) >= most {
 		return nil, ErrGroups
 	}
 	g := newGroup(o, key, up)
-	o.groups[key] = g
+	if o.groups[key] = g; peer != nil {
+		g.opener = peer
+		o.opened[peer]++
+	}
 	return g, nil
+}
+
+// disownLocked has a group count for no peer any more.
+func (o *Origin) disownLocked(g *Group) {
+	if g.opener == nil {
+		return
+	}
+	if o.opened[g.opener]--; o.opened[g.opener] == 0 {
+		delete(o.opened, g.opener)
+	}
+	g.opener = nil
 }
 
 // Secrets reports whether resources of type Secret may be asked of the origin (RELAY-74).

@@ -62,6 +62,9 @@ func (s *Sub) tookLocked(a *Answer, from uint64) {
 func (s *Sub) Ack(t Told) { s.accepted(t.number) }
 
 func (s *Sub) accepted(number uint32) {
+	if g := s.shard.group; !g.used.Load() {
+		g.used.Store(true)
+	}
 	if !s.ttl {
 		return // nobody will ask (tookLocked)
 	}

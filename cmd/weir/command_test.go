@@ -43,7 +43,7 @@ func write(t *testing.T, text string) string {
 
 func TestValidate(t *testing.T) {
 	code, stdout, stderr := weir(t, "validate", "-c", "../../deploy/examples/full.yaml")
-	if code != exitOK || stdout != "ok\n" || stderr != "" {
+	if code != exitOK || !strings.HasPrefix(stdout, "ok\n") || stderr != "" {
 		t.Errorf("a good file: got %d, %q, %q", code, stdout, stderr)
 	}
 
@@ -59,9 +59,25 @@ func TestValidate(t *testing.T) {
 func TestValidateWarns(t *testing.T) {
 	path := write(t, "origins:\n  - name: a\n    grpc: { addresses: ['a:1'] }\n    group_by:\n      - id\n")
 	code, stdout, stderr := weir(t, "validate", "-c", path)
-	if code != exitOK || stdout != "ok\n" || strings.Count(stderr, "\n") != 1 ||
+	if code != exitOK || !strings.HasPrefix(stdout, "ok\n") || strings.Count(stderr, "\n") != 1 ||
 		!strings.HasPrefix(stderr, path+":5:9: warning: origins[0].group_by[0]: each client will be a group of its own") {
 		t.Errorf("got %d, %q, %q", code, stdout, stderr)
+	}
+}
+
+// What clients can bring upon an origin at worst is said of each whose clients are told apart.
+func TestValidateSaysTheWorst(t *testing.T) {
+	for text, want := range map[string]string{
+		"origins:\n  - { name: a, grpc: { addresses: ['a:1'] } }\n": "origin a: at worst 10000 groups of clients (limits.groups), each with a " +
+			"stream of its own; one peer can open 10000 of them (limits.groups_per_peer), and all together 100 a second (limits.new_groups_per_second)\n",
+		"origins:\n  - { name: a, grpc: { addresses: ['a:1'], aggregated: false } }\nlimits: { groups: 0, groups_per_peer: 7, new_groups_per_second: 0 }\n": "origin a: at worst unlimited groups " +
+			"of clients (limits.groups), each with a stream for each type; one peer can open 7 of them (limits.groups_per_peer), and all together " +
+			"unlimited a second (limits.new_groups_per_second)\n",
+		"origins:\n  - { name: a, grpc: { addresses: ['a:1'] }, group_by: [] }\n": "",
+	} {
+		if code, stdout, stderr := weir(t, "validate", "-c", write(t, text)); code != exitOK || stdout != "ok\n"+want || stderr != "" {
+			t.Errorf("%s: got %d, %q, %q, want %q", text, code, stdout, stderr, want)
+		}
 	}
 }
 

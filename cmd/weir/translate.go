@@ -49,7 +49,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 		Name: cfg.Name, Settle: orNone(cfg.Timing.Settle),
 		FirmSettle: orNone(cfg.Timing.FirmSettle), Gather: cfg.Timing.Gather, ColdWait: orNone(cfg.Timing.ColdWait),
 		OnDemandWait: orNone(cfg.Timing.OnDemandWait),
-		Linger:       cfg.Cache.Linger, MaxGroups: cfg.Limits.Groups, MaxViews: cfg.Limits.Views,
+		Linger:       cfg.Cache.Linger, MaxGroups: cfg.Limits.Groups, MaxGroupsPerPeer: cfg.Limits.GroupsPerPeer, MaxViews: cfg.Limits.Views,
 		MaxParameterSets: cfg.Limits.ParameterSetsPerGroup,
 	}
 	if t.Linger == 0 {

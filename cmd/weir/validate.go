@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -38,7 +39,7 @@ func validateCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), "ok")
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.Join(append([]string{"ok"}, exposures(cfg)...), "\n"))
 		return err
 	})
 	return cmd

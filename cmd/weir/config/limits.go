@@ -90,8 +90,15 @@ type Limits struct {
 	NamesPerStream int `yaml:"names_per_stream"`
 	// NameBytes is the longest resource name. Default: 64KiB.
 	NameBytes Bytes `yaml:"name_bytes"`
-	// Groups is how many node groups an origin may have. Default: 10000.
+	// Groups is how many node groups an origin may have. One in which no client
+	// ever acknowledged anything ends with its last client. Default: 10000.
 	Groups int `yaml:"groups"`
+	// GroupsPerPeer is how many of them the clients of one identity may have
+	// opened at an origin, without a certificate those of one address or IPv6
+	// network of 64 bits, and those of one connection where there is no address.
+	// A group counts until it ends or clients of somebody else use it as well;
+	// whoever is beyond may still join those that are there. Default: 0.
+	GroupsPerPeer int `yaml:"groups_per_peer"`
 	// NewGroupsPerSecond is how many streams are opened at an origin within a
 	// second: for new groups, and for all of them when it is back after an
 	// outage. Groups that the origin has answered before come first, then those

@@ -88,6 +88,7 @@ var reloads = map[string]Reload{
 	"limits.names_per_stream":          ReloadLive,
 	"limits.name_bytes":                ReloadReconnect,
 	"limits.groups":                    ReloadLive,
+	"limits.groups_per_peer":           ReloadLive,
 	"limits.new_groups_per_second":     ReloadReconnect,
 	"limits.load_reports":              ReloadReconnect,
 	"limits.parameter_sets_per_stream": ReloadLive,

@@ -44,6 +44,8 @@ var groupKeyCases = []testCase{
 		virtual(t, "../../../cmd/weir/config", "TestGroupByDefault")
 	}},
 	{"RELAY-67", "a group too many is refused, those that are there go on, and room is made after linger", groupLimit},
+	{"RELAY-67", "nodes that a client makes up refuse no client its group, cost the origin no more than the rate, and leave nothing", madeUpGroups},
+	{"RELAY-67", "a peer that makes up groups is refused, and no other", groupsPerPeer},
 	{"RELAY-89", "to the next relay a group is a node as any other: it sees no client's id", groupsInRow},
 	{"STREAM-2 RELAY-60", "a client without a node has a group of its own, which presents nobody's fields", namelessGroup},
 }
