@@ -29,6 +29,12 @@ func (n *connCount) count() int {
 	return n.open
 }
 
+func (n *connCount) full() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.open >= n.most
+}
+
 // enter counts a connection, or gives the key of the limit that it is beyond, and what that is.
 func (n *connCount) enter(peer netip.Prefix) (key string, limit int) {
 	n.mu.Lock()

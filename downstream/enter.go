@@ -65,6 +65,22 @@ func (s *Server) crowdedLocked(st *stream) error {
 	return nil
 }
 
+// Full is the key of the limit for which no client can be admitted at present; "" if one can. admitted is how many streams ever
+// were, so that one may tell whether any was between two calls.
+func (s *Server) Full() (limit string, admitted uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.cfg.Table.Full():
+		limit = "memory"
+	case len(s.streams) >= s.cfg.Limits.Streams:
+		limit = "streams"
+	case s.conns.full():
+		limit = "connections"
+	}
+	return limit, s.lastID
+}
+
 func (s *Server) leave(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

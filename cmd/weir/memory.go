@@ -39,6 +39,8 @@ type memory struct {
 	env, group int64 // GOMEMLIMIT and the control group's limit; 0: none
 	sample     []metrics.Sample
 
+	each func(now time.Time) // called at each look of watch; set before it, may be nil
+
 	limit atomic.Int64 // in force; 0: none
 	used  atomic.Int64 // as of the last look, for people
 
@@ -47,6 +49,7 @@ type memory struct {
 	collected time.Time
 	tight     bool
 	said      time.Time
+	vain      bool // it was said that a collection freed nothing, and memory has been short since
 }
 
 // The samples, in their order.
@@ -79,6 +82,9 @@ func (m *memory) watch(ctx context.Context) error {
 			return nil
 		case now := <-tick.C:
 			m.look(now)
+			if m.each != nil {
+				m.each(now)
+			}
 		}
 	}
 }
@@ -95,8 +101,10 @@ func (m *memory) look(now time.Time) {
 	cycles, live, all := m.read()
 	if m.table.Tight() && cycles == m.cycles && now.Sub(m.collected) >= memoryCollect {
 		m.collected = now
+		before := all
 		runtime.GC()
 		cycles, live, all = m.read()
+		m.sayVain(before - all)
 	}
 	switch {
 	case all <= limit/4*3:
@@ -105,6 +113,7 @@ func (m *memory) look(now time.Time) {
 		m.cycles = cycles
 		m.tell(live)
 	}
+	m.vain = m.vain && m.table.Tight()
 	m.say(now)
 }
 
@@ -138,6 +147,18 @@ func (m *memory) say(now time.Time) {
 		return
 	}
 	m.log.Info("memory is no longer short", fields...)
+}
+
+// sayVain logs, once until there is room again, that a collection freed nothing:
+// what is held is in use, and only clients that go make room.
+func (m *memory) sayVain(freed int64) {
+	limit := m.limit.Load()
+	if m.vain || freed >= limit/100 {
+		return
+	}
+	m.vain = true
+	m.log.Warn("a forced collection of garbage freed nothing: all that is held is in use",
+		zap.Int64("freed", freed), zap.Int64("used", m.used.Load()), zap.Int64("limits.memory", limit))
 }
 
 // openMemory finds out what the process may have, and tells the table, since

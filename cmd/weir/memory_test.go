@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/relaytest"
 )
 
 func TestBudget(t *testing.T) {
@@ -119,4 +121,90 @@ func TestMemoryIsMeasured(t *testing.T) {
 	if lines := logs.FilterMessageSnippet("memory is").Len(); lines != 2 {
 		t.Errorf("%d lines of log, want one for each turn", lines)
 	}
+}
+
+// TestVainCollection: a forced collection that frees nothing is logged once for as long as memory is short, and again when it is
+// short the next time; one that frees something is not.
+func TestVainCollection(t *testing.T) {
+	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	core, logs := observer.New(zap.InfoLevel)
+	runtime.GC()
+	m := newMemory(table, zap.New(core))
+	_, live, _ := m.read()
+	const room = 64 << 20
+	m.limit.Store(live + room)
+	now := time.Unix(1e9, 0)
+	look := func(times, want int) {
+		t.Helper()
+		for range times {
+			now = now.Add(memoryCollect)
+			m.look(now)
+		}
+		if n := logs.FilterMessageSnippet("freed nothing").Len(); n != want {
+			t.Errorf("%d lines say that nothing was freed, want %d", n, want)
+		}
+	}
+	for want := 1; want <= 2; want++ {
+		held := make([]byte, room*2)
+		runtime.GC()
+		look(10, want)
+		runtime.KeepAlive(held)
+		look(2, want)
+		if table.Tight() {
+			t.Fatal("memory is short though all is let go")
+		}
+	}
+}
+
+// TestShortage: /readyz fails once nobody could be admitted for a minute, says for which limit, and no longer when there is room or
+// somebody was admitted.
+func TestShortage(t *testing.T) {
+	s, at := &shortage{}, func(seconds int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(seconds) * time.Second) }
+	for _, step := range []struct {
+		at       int
+		limit    string
+		admitted uint64
+		why      string
+	}{
+		{0, "", 7, ""},
+		{1, "streams", 7, ""},
+		{60, "streams", 7, ""},
+		{61, "memory", 7, "no client could be admitted for 1m0s: limits.memory is reached"},
+		{90, "streams", 8, ""}, // one was
+		{149, "streams", 8, ""},
+		{150, "streams", 8, "no client could be admitted for 1m0s: limits.streams is reached"},
+		{151, "", 8, ""},
+		{152, "streams", 8, ""},
+	} {
+		s.note(at(step.at), step.limit, step.admitted)
+		if why := s.why(at(step.at)); why != step.why {
+			t.Errorf("after %d s: %q, want %q", step.at, why, step.why)
+		}
+	}
+}
+
+// TestReadyWithoutRoom: a process that can admit nobody is not ready, says why, and goes on serving; an origin that is away has no part
+// in it.
+func TestReadyWithoutRoom(t *testing.T) {
+	w := startWeir(t, freePorts+strings.Replace(controlPlane(deadAddress(t)), "timing: {", "timing: { ready_wait: 1ms,", 1)+"limits: { streams: 1 }\n")
+	await(t, "it is ready without its origin", func() bool { return w.readiness().Ready })
+	c := openClient(t, dial(t, w.listenAddress()), relaytest.Delta)
+	c.Request(relaytest.ClusterType)
+	for want, ago := range map[bool]time.Duration{true: 0, false: 2 * time.Minute} {
+		await(t, "the look finds no room", func() bool {
+			s := &w.shortage
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.since = time.Now().Add(-ago)
+			return s.limit == "streams"
+		})
+		if r := w.readiness(); r.Ready != want || !want && (r.State != "full" || !strings.Contains(r.Why, "limits.streams is reached")) {
+			t.Errorf("after %v: %+v", ago, r)
+		}
+	}
+	c.Cancel()
+	await(t, "there is room again", func() bool { return w.readiness().Ready })
 }

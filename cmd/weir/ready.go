@@ -10,9 +10,10 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// readiness is what load balancers go by. Each of its conditions stays true
-// once it is, so ready lasts until a drain: an origin that goes away must not
-// take the cache in front of it out of service.
+// readiness is what load balancers go by. What is asked of origins stays true
+// once it is: one that goes away must not take the cache in front of it out of
+// service. A process that can admit nobody is not ready, until it can; who is
+// served goes on being served.
 func (p *process) readiness() admin.Readiness {
 	states, groups := p.originStates()
 	r := admin.Readiness{Ready: true, State: "ready", ConfigRefused: p.last.Load().Refused}
@@ -35,6 +36,9 @@ func (p *process) readiness() admin.Readiness {
 		r.Why = fmt.Sprintf("not reached yet: %s; timing.ready_wait ends in %s", strings.Join(missing, ", "), left.Round(time.Second/10))
 	case len(missing) > 0:
 		r.Why = "never reached since the start: " + strings.Join(missing, ", ")
+	}
+	if why := p.shortage.why(time.Now()); r.Ready && why != "" {
+		r.Ready, r.State, r.Why = false, "full", why
 	}
 	if r.Ready && r.Why == "" && p.table.Tight() { // which is no reason to take away those who are served
 		r.Why = "memory is short: names that nobody has asked for yet are refused (limits.memory)"

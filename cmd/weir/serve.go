@@ -59,6 +59,8 @@ type process struct {
 	last  atomic.Pointer[admin.ConfigState]
 	ready atomic.Bool // it was once
 
+	shortage shortage
+
 	askOnce  sync.Once
 	asked    chan struct{} // closed when a drain is asked for
 	draining atomic.Bool
@@ -132,6 +134,10 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 		return nil, errors.Join(problems(cfg, "", err)...)
 	}
 	p.memory = openMemory(int64(cfg.Limits.Memory), p.table, log)
+	p.memory.each = func(now time.Time) {
+		limit, admitted := p.server.Full()
+		p.shortage.note(now, limit, admitted)
+	}
 	p.metrics.Gauges(p.picture)
 	return p, nil
 }

@@ -9,7 +9,7 @@ import (
 type Readiness struct {
 	// Ready decides the status code.
 	Ready bool `json:"ready"`
-	// State is starting, ready or draining.
+	// State is starting, ready, full or draining.
 	State string `json:"state"`
 	// Why is one sentence for people.
 	Why string `json:"why,omitempty"`
