@@ -69,6 +69,7 @@ var catalogue = map[string]string{
 	"weir_variant_ambiguity_total":                  "origin",
 	"weir_upstream_locator_faults_total":            "origin,reason",
 	"weir_unfit_parameters_total":                   "origin",
+	"weir_load_requests_lost_total":                 "origin",
 	"weir_file_loads_total":                         "origin,result",
 	"weir_config_reloads_total":                     "result",
 	"weir_tls_certificate_expiry_timestamp_seconds": "role",
@@ -125,6 +126,7 @@ func exercise(m *Metrics) {
 		o.LocatorFaults(s, 1)
 		o.VariantAmbiguity(1)
 		o.UnfitParameters(1)
+		o.LoadsLost(1)
 		o.FileLoad(errors.New(s))
 		m.AdminRefusal(s)
 		m.ConfigReload(errors.New(s))
@@ -265,6 +267,7 @@ func TestCounters(t *testing.T) {
 	o.LocatorFaults("unheeded", 7)
 	o.UnfitParameters(0)
 	o.UnfitParameters(3)
+	o.LoadsLost(8)
 	o.FileLoad(nil)
 	o.Type("lds").Nack()
 	o.Type(junk).Unrequested(4)
@@ -295,6 +298,7 @@ func TestCounters(t *testing.T) {
 		"weir_variant_ambiguity_total mesh":                1,
 		"weir_upstream_locator_faults_total mesh unheeded": 7,
 		"weir_unfit_parameters_total mesh":                 3,
+		"weir_load_requests_lost_total mesh":               8,
 		"weir_file_loads_total mesh ok":                    1,
 		"weir_upstream_nacks_total mesh lds":               1,
 		"weir_upstream_unrequested_total mesh other":       4,

@@ -8,6 +8,7 @@ import (
 type upstreamVecs struct {
 	reconnects, loops, pings     *prometheus.CounterVec // by origin
 	silent, ambiguity, unfit     *prometheus.CounterVec // by origin
+	loadsLost                    *prometheus.CounterVec // by origin
 	fileLoads                    *prometheus.CounterVec // by origin, result
 	nacks, unrequested, rejected *prometheus.CounterVec // by origin, type
 	quarantines, expirations     *prometheus.CounterVec // by origin, type
@@ -21,6 +22,8 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 	return upstreamVecs{
 		reconnects: counterVec(f, "weir_upstream_reconnects_total",
 			"Upstream streams opened again after one ended.", "origin"),
+		loadsLost: counterVec(f, "weir_load_requests_lost_total",
+			"Requests that clients reported and the origin may not have been told of (origins[].lrs: aggregate).", "origin"),
 		loops: counterVec(f, "weir_upstream_loops_total",
 			"Upstream streams that a relay refused because of the relays on their way.", "origin"),
 		pings: counterVec(f, "weir_upstream_too_many_pings_total",
@@ -59,6 +62,7 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 // Origin counts what happens towards one origin. Nil counts nothing.
 type Origin struct {
 	reconnects, loops, pings, silent, ambiguity, unfit prometheus.Counter
+	loadsLost                                          prometheus.Counter
 	fileLoads, audits                                  map[string]prometheus.Counter // by result
 	locatorFaults                                      map[string]prometheus.Counter // by reason
 	types                                              map[string]*OriginType        // by short name; complete and read-only
@@ -84,6 +88,7 @@ func (m *Metrics) Origin(name string) *Origin {
 		silent:     v.silent.WithLabelValues(name),
 		ambiguity:  v.ambiguity.WithLabelValues(name),
 		unfit:      v.unfit.WithLabelValues(name),
+		loadsLost:  v.loadsLost.WithLabelValues(name),
 		fileLoads:  make(map[string]prometheus.Counter, len(results)),
 		audits:     make(map[string]prometheus.Counter, len(auditResults)),
 		types:      make(map[string]*OriginType, len(typeNames)),
@@ -121,6 +126,13 @@ func (o *Origin) Type(typeShort string) *OriginType {
 		return nil
 	}
 	return o.types[ShortName(typeShort)]
+}
+
+// LoadsLost counts requests that an origin may not have been told of.
+func (o *Origin) LoadsLost(requests uint64) {
+	if o != nil && requests > 0 {
+		o.loadsLost.Add(float64(requests))
+	}
 }
 
 // Audited counts a comparison of a type: clean, drift or postponed.

@@ -58,6 +58,9 @@ func newGroup(o *Origin, key string, node *corev3.Node) *Group {
 	return g
 }
 
+// Node is what the group presents upstream (RELAY-62). The caller must not change it.
+func (g *Group) Node() *corev3.Node { return g.node }
+
 // Key names the group within its origin.
 func (g *Group) Key() string { return g.key }
 

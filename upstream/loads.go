@@ -14,6 +14,8 @@ import (
 // loadMethod is that of load reports.
 const loadMethod = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
 
+var errLeaving = status.Error(codes.Unavailable, "the origin is spoken to in another way from now on, or not at all: come again")
+
 // LoadReports opens a stream of load reports on one of the origin's connections, for a client whose
 // stream has come through the relays of via (LRS-2). It waits for a connection for cold_wait at most
 // and for none that is not due: the client is the one to come again, and then is told UNAVAILABLE
@@ -59,6 +61,7 @@ func (o *Origin) openLoads(ctx context.Context, via []string) (*LoadStream, erro
 		o.pool.release(slot, noMiss)
 		return nil, status.Errorf(codes.Unavailable, "origin %q: no stream of load reports: %v", o.cfg.Name, err)
 	}
+	context.AfterFunc(o.life, cancel)
 	context.AfterFunc(ctx, func() { cancel(); s.close() })
 	return s, nil
 }
@@ -90,6 +93,9 @@ func (s *LoadStream) CloseSend() error { return s.wire.CloseSend() }
 func (s *LoadStream) Recv() ([]byte, error) {
 	var m []byte
 	err := s.wire.RecvMsg(&m)
+	if err != nil && s.origin.life.Err() != nil {
+		return nil, errLeaving
+	}
 	return m, err
 }
 

@@ -25,6 +25,9 @@ type Origin struct {
 	news    news
 
 	reporting         atomic.Int64 // streams of load reports that are open
+	aggregates        aggregates
+	life, leaving     context.Context // leaving ends when Run is about to, life when it has
+	endLife, leave    context.CancelFunc
 	started           atomic.Bool
 	saidResume        atomic.Bool // that the origin ignores initial versions
 	saidUnconstrained atomic.Bool // the log says that constraints are missing
@@ -52,6 +55,8 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 		metrics: c.Metrics, counts: c.Metrics.Origin(c.Name), lanes: map[*lane]struct{}{},
 	}
 	o.news = news{log: o.log}
+	o.life, o.endLife = context.WithCancel(context.Background())
+	o.leaving, o.leave = context.WithCancel(o.life)
 	o.pool = newPool(&o.cfg, table, &o.health, &o.news)
 	return o, nil
 }
@@ -73,6 +78,7 @@ func (o *Origin) Run(ctx context.Context) error {
 		return fmt.Errorf("origin %q: Run was called twice", o.cfg.Name)
 	}
 	defer o.pool.trim(true)
+	defer o.endLoads()
 	var lanes sync.WaitGroup
 	defer lanes.Wait()
 	lanes.Go(func() { o.audits(ctx) })

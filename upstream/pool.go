@@ -43,6 +43,7 @@ type pool struct {
 	servers []*server // in order of preference
 
 	mu      sync.Mutex    // guards what follows and the servers; held for list work only
+	ended   bool          // no connection is kept for what is to come
 	changed chan struct{} // closed when a server that was lost answers, or may be tried by another
 	queue   []*place      // of the lanes that wait for leave to open a stream, in the order they came
 	last    *relay.Group  // that was given leave, unless there was a miss since
@@ -278,7 +279,7 @@ func (p *pool) release(sl *slot, m miss) (counted bool) {
 		}
 	}
 	p.settleLocked(sl)
-	idle := p.cutLocked(func(c *conn) bool { return c.gone || p.answersLocked(p.servers[:c.server.at]) })
+	idle := p.cutLocked(func(c *conn) bool { return p.ended || c.gone || p.answersLocked(p.servers[:c.server.at]) })
 	p.grantLocked(now)
 	p.mu.Unlock()
 	closeAll(idle)

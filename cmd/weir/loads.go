@@ -13,7 +13,7 @@ import (
 
 // loadReports opens a stream of load reports at an origin of the configuration in
 // force.
-func (p *process) loadReports(ctx context.Context, part *relay.Origin, via []string, _ []byte) (downstream.LoadStream, error) {
+func (p *process) loadReports(ctx context.Context, part *relay.Origin, via []string, first []byte) (downstream.LoadStream, error) {
 	f := p.force.Load()
 	for i, o := range f.origins {
 		if o.part != part {
@@ -25,6 +25,9 @@ func (p *process) loadReports(ctx context.Context, part *relay.Origin, via []str
 			return nil, status.Errorf(codes.Unimplemented, "origin %q is of files and takes no load reports", o.name)
 		case f.cfg.Origins[i].LRS == config.LRSRefuse:
 			return nil, status.Errorf(codes.Unimplemented, "origins[].lrs: origin %q takes no load reports", o.name)
+		}
+		if f.cfg.Origins[i].LRS == config.LRSAggregate {
+			return g.AggregateLoads(ctx, via, first)
 		}
 		return g.LoadReports(ctx, via)
 	}

@@ -237,7 +237,7 @@ var choices = map[string][]string{
 	"origins[].secrets":                      {SecretsRefuse, SecretsDedicated},
 	"origins[].version_mode":                 {VersionModeContent, VersionModeOrigin},
 	"origins[].hash":                         {HashBytes, HashCanonical},
-	"origins[].lrs":                          {LRSPass, LRSRefuse},
+	"origins[].lrs":                          {LRSPass, LRSAggregate, LRSRefuse},
 	"origins[].absence_timer":                {AbsenceTimerAbsence, AbsenceTimerTransient},
 	"origins[].on_data_error":                {OnDataErrorKeep, OnDataErrorDrop},
 	"origins[].glob":                         {GlobOneLevel, GlobRecursive},

@@ -81,9 +81,12 @@ type Origin struct {
 	// should run one build then, or their versions may differ. Default: bytes.
 	Hash string `yaml:"hash"`
 	// LRS says what becomes of clients' load reports for the origin: pass, each
-	// client's stream over one of its own to the origin, unchanged, or refuse,
-	// with UNIMPLEMENTED. An origin of files takes none. Aggregate is not
-	// supported by this version. Default: pass.
+	// client's stream over one of its own to the origin, unchanged; aggregate,
+	// one stream for all clients of a group, with the group's node, on which what
+	// they report is added up and told once in the interval that the origin asks
+	// for; or refuse, with UNIMPLEMENTED. An origin of files takes none. With
+	// aggregate a kill loses one interval's numbers at most, and fields that weir
+	// does not know are left out. Default: pass.
 	LRS string `yaml:"lrs"`
 	// NACKReport tells the origin what clients reject. Default: false.
 	// Not supported by this version.
@@ -172,8 +175,9 @@ const (
 	HashBytes          = "bytes"
 	HashCanonical      = "canonical"
 
-	LRSPass   = "pass"
-	LRSRefuse = "refuse"
+	LRSPass      = "pass"
+	LRSAggregate = "aggregate"
+	LRSRefuse    = "refuse"
 
 	AbsenceTimerAbsence   = "absence"
 	AbsenceTimerTransient = "transient"

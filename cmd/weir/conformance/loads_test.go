@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ var loadCases = []testCase{
 	{"LRS-2", "a stream of load reports ends at the client as it does at the origin, and the other way round", loadsEnd},
 	{"LRS-5", "without the origin load reports are UNAVAILABLE, and configuration is served", loadsAlone},
 	{"LRS-5", "an origin without load reports, and one that is to get none, is UNIMPLEMENTED", loadsRefused},
+	{"LRS-6", "where reports are aggregated the origin has one stream for a group, with the group's node, and each request is told once", loadsTogether},
 	{"LRS-6", "one stream of load reports too many is refused, and the others go on", loadsLimit},
 }
 
@@ -310,5 +312,65 @@ func loadsLimit(t *testing.T) {
 	})
 	if !met {
 		t.Error("one has gone, and the next is not taken in")
+	}
+}
+
+// loadsTogether: two clients, who are told the origin's interval, and one stream there.
+func loadsTogether(t *testing.T) {
+	origin := make(loads, 10)
+	w := start(t, setup{loads: origin.serve, config: func(c weirtest.Config) {
+		c.Origin()["lrs"] = "aggregate"
+		c.Origin()["group_by"] = []any{"cluster"}
+	}})
+	answer, err := proto.Marshal(&loadstats.LoadStatsResponse{
+		Clusters: []string{"a"}, LoadReportingInterval: durationpb.New(200 * time.Millisecond), ReportEndpointGranularity: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s *loadsStream
+	var clients []grpc.ClientStream
+	for i := range 2 {
+		client, _ := reporter(t, w.weir)
+		clients = append(clients, client)
+		send(t, client, report(t, fmt.Sprint("client-", i), 0))
+		if s == nil {
+			s = origin.next(t, "a stream reaches the origin")
+			hello := &loadstats.LoadStatsRequest{}
+			if err := proto.Unmarshal(s.receive(t), hello); err != nil {
+				t.Fatal(err)
+			}
+			if id := hello.GetNode().GetId(); hello.GetNode().GetCluster() != "edge" || strings.HasPrefix(id, "client") {
+				t.Errorf("the origin is told the node %v, want the group's", hello.GetNode())
+			}
+			s.send(t, answer)
+		}
+		var told []byte
+		if err := client.RecvMsg(&told); err != nil || !bytes.Equal(told, answer) {
+			t.Errorf("client %d was sent %x, %v; the origin sent %x", i, told, err, answer)
+		}
+	}
+	want := uint64(0)
+	for n := range uint64(20) {
+		send(t, clients[n%2], report(t, "", n))
+		want += n
+	}
+	got := uint64(0)
+	for deadline := time.Now().Add(weirtest.Patience); got < want && time.Now().Before(deadline); {
+		r := &loadstats.LoadStatsRequest{}
+		if err := proto.Unmarshal(s.receive(t), r); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range r.GetClusterStats() {
+			got += c.GetTotalDroppedRequests()
+		}
+	}
+	if got != want {
+		t.Errorf("clients dropped %d requests, and the origin was told of %d", want, got)
+	}
+	select {
+	case <-origin:
+		t.Error("there is a second stream at the origin")
+	case <-time.After(quiet):
 	}
 }

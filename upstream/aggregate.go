@@ -1,0 +1,397 @@
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	loadstats "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/upstream/loads"
+)
+
+const (
+	// leastInterval is the shortest time between two reports of an aggregate, whatever the origin asks for.
+	leastInterval = 100 * time.Millisecond
+	// reportDoubt is how long after a report was sent the end of its stream leaves it open whether it arrived.
+	reportDoubt = time.Second
+	// farewell is how long the origin may take to end a stream that has nothing more to say.
+	farewell = time.Second
+)
+
+// aggregates are the streams of load reports on which the clients of a group speak together (LRS-6).
+type aggregates struct {
+	running sync.WaitGroup
+
+	mu    sync.Mutex // guards what follows; held for map work only
+	all   map[aggregateKey]*aggregate
+	ended bool // there are to be no more
+}
+
+// aggregateKey is a group and the way by which clients came: a stream presents one way, and in a loop of relays it has
+// to grow until it is refused (RELAY-87).
+type aggregateKey struct {
+	group *relay.Group
+	via   string
+}
+
+// aggregate is one stream at the origin for many clients. What they report is added up, and told once in the interval
+// that the origin asks for, with the node of the group. While the stream is away clients stay and their reports wait,
+// unless the origin has never answered, or never will.
+//
+// It has a goroutine, from its first client to its last, and one more while a stream is open.
+type aggregate struct {
+	// Set once.
+	origin *Origin
+	key    aggregateKey
+	via    []string
+	idle   chan struct{} // closed when the last client has left
+
+	clients int // guarded by aggregates.mu
+
+	mu      sync.Mutex // guards what follows
+	sums    *loads.Sums
+	answer  []byte        // the origin's last, as it was on the wire
+	answers int           // how many there were
+	changed chan struct{} // closed when there is another answer, or the end
+	err     error         // the end
+}
+
+// AggregateLoads takes a client's load reports, whose first message is given, into the stream of its group. The other
+// rules are those of LoadReports.
+func (o *Origin) AggregateLoads(ctx context.Context, via []string, first []byte) (*LoadShare, error) {
+	r := &loadstats.LoadStatsRequest{}
+	if err := proto.Unmarshal(first, r); err != nil {
+		return nil, unreadable(err)
+	}
+	group, err := o.table.Group(r.GetNode())
+	if err != nil {
+		return nil, status.Error(codes.ResourceExhausted, err.Error())
+	}
+	key := aggregateKey{group, strings.Join(via, ",")}
+	as := &o.aggregates
+	as.mu.Lock()
+	if as.ended {
+		as.mu.Unlock()
+		group.Release(time.Now())
+		return nil, errLeaving
+	}
+	a := as.all[key]
+	if a == nil {
+		if as.all == nil {
+			as.all = map[aggregateKey]*aggregate{}
+		}
+		a = &aggregate{
+			origin: o, key: key, via: slices.Clone(via), idle: make(chan struct{}),
+			sums: loads.New(time.Now()), changed: make(chan struct{}),
+		}
+		as.all[key] = a
+		as.running.Go(a.run)
+	}
+	a.clients++
+	as.mu.Unlock()
+	s := &LoadShare{aggregate: a, ctx: ctx, said: make(chan struct{})}
+	context.AfterFunc(ctx, s.leave)
+	return s, nil
+}
+
+func unreadable(err error) error {
+	return status.Errorf(codes.InvalidArgument, "a load report cannot be read: %v", err)
+}
+
+// LoadShare is a client's part of an aggregate. Send and Recv may be called beside each other.
+type LoadShare struct {
+	// Set once.
+	aggregate *aggregate
+	ctx       context.Context // of the client's stream
+	said      chan struct{}   // closed by CloseSend, and by a report that cannot be read
+	once      sync.Once
+	err       error // of that report; set before said is closed
+
+	seen     int            // of the answers; owned by Recv
+	reporter loads.Reporter // guarded by aggregate.mu
+}
+
+// Send adds a report, as it is on the wire.
+func (s *LoadShare) Send(report []byte) error {
+	r := &loadstats.LoadStatsRequest{}
+	if err := proto.Unmarshal(report, r); err != nil {
+		s.once.Do(func() { s.err = unreadable(err); close(s.said) })
+		return err
+	}
+	a := s.aggregate
+	a.mu.Lock()
+	lost := a.sums.Add(&s.reporter, r.GetClusterStats())
+	a.mu.Unlock()
+	a.origin.counts.LoadsLost(lost)
+	return nil
+}
+
+// CloseSend ends the client's part. It must not be called beside Send.
+func (s *LoadShare) CloseSend() error {
+	s.once.Do(func() { close(s.said) })
+	return nil
+}
+
+// Recv waits for the next answer of the origin. The error is the end: io.EOF after CloseSend.
+func (s *LoadShare) Recv() ([]byte, error) {
+	a := s.aggregate
+	for {
+		a.mu.Lock()
+		answer, answers, changed, err := a.answer, a.answers, a.changed, a.err
+		a.mu.Unlock()
+		switch {
+		case err != nil:
+			return nil, err
+		case answers != s.seen:
+			s.seen = answers
+			return answer, nil
+		}
+		select {
+		case <-changed:
+		case <-s.said:
+			return nil, cmp.Or(s.err, io.EOF)
+		case <-s.ctx.Done():
+			return nil, status.FromContextError(s.ctx.Err()).Err()
+		}
+	}
+}
+
+// leave ends the client's part, and the aggregate with the last.
+func (s *LoadShare) leave() {
+	a := s.aggregate
+	a.mu.Lock()
+	a.sums.Leave(&s.reporter)
+	a.mu.Unlock()
+	as := &a.origin.aggregates
+	as.mu.Lock()
+	if a.clients--; a.clients == 0 {
+		if as.all[a.key] == a {
+			delete(as.all, a.key)
+		}
+		close(a.idle)
+	}
+	as.mu.Unlock()
+	a.key.group.Release(time.Now())
+}
+
+// run keeps a stream open until the last client has left.
+func (a *aggregate) run() {
+	o := a.origin
+	wait := waits{cfg: o.cfg.Backoff}
+	for {
+		answered, err := a.report()
+		if answered {
+			wait.reset()
+		}
+		if a.over() {
+			break
+		}
+		if a.refuse(err) {
+			return
+		}
+		o.log.Info("a stream of load reports ended; what clients report meanwhile is added up",
+			zap.String("group", a.key.group.Key()), zap.Error(err))
+		select {
+		case <-time.After(wait.next()):
+		case <-a.idle:
+		case <-o.leaving.Done():
+		}
+		if a.over() {
+			break
+		}
+	}
+	a.mu.Lock()
+	rest := a.sums.Take(time.Now())
+	a.endLocked(errLeaving)
+	a.mu.Unlock()
+	o.counts.LoadsLost(loads.Requests(rest))
+}
+
+// over reports whether there is nobody left to report for, or nobody to report to.
+func (a *aggregate) over() bool {
+	select {
+	case <-a.idle:
+		return true
+	case <-a.origin.leaving.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// refuse ends the clients' streams if the origin has never answered, or has no such service. Those that come again
+// begin anew.
+func (a *aggregate) refuse(err error) bool {
+	as := &a.origin.aggregates
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.answers > 0 && status.Code(err) != codes.Unimplemented {
+		return false
+	}
+	if as.all[a.key] == a {
+		delete(as.all, a.key)
+	}
+	a.origin.counts.LoadsLost(loads.Requests(a.sums.Take(time.Now())))
+	if errors.Is(err, io.EOF) {
+		err = status.Error(codes.Unavailable, "the origin ended the stream of load reports")
+	}
+	a.endLocked(err)
+	return true
+}
+
+func (a *aggregate) endLocked(err error) {
+	if a.err == nil {
+		a.err = err
+		close(a.changed)
+	}
+}
+
+// report opens a stream and reports on it until it ends, or nobody needs it.
+func (a *aggregate) report() (answered bool, err error) {
+	ctx, cancel := context.WithCancel(a.origin.life)
+	defer cancel()
+	s, err := a.origin.LoadReports(ctx, a.via)
+	if err != nil {
+		return false, err
+	}
+	hello, err := proto.Marshal(&loadstats.LoadStatsRequest{Node: a.key.group.Node()})
+	if err != nil {
+		return false, status.Error(codes.Internal, err.Error()) // our own bug: the node came over the wire
+	}
+	_ = s.Send(hello) // Recv tells why the stream is over
+	ended, asked := make(chan error, 1), make(chan time.Duration, 1)
+	go func() {
+		for {
+			m, err := s.Recv()
+			if err != nil {
+				ended <- err
+				return
+			}
+			select {
+			case <-asked:
+			default:
+			}
+			asked <- a.told(m)
+		}
+	}()
+	return a.flushes(s, asked, ended)
+}
+
+// told hands an answer of the origin to the clients, and returns the interval that it asks for.
+func (a *aggregate) told(m []byte) time.Duration {
+	r := &loadstats.LoadStatsResponse{}
+	if err := proto.Unmarshal(m, r); err != nil {
+		a.origin.news.warn(time.Now(), "loads", "the origin answers load reports with what cannot be read", zap.Error(err))
+		return 0
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.answer = m
+	a.answers++
+	close(a.changed)
+	a.changed = make(chan struct{})
+	return max(r.GetLoadReportingInterval().AsDuration(), leastInterval)
+}
+
+// flushes reports in the interval that the origin asks for, until the stream ends or nobody needs it.
+func (a *aggregate) flushes(s *LoadStream, asked <-chan time.Duration, ended <-chan error) (answered bool, err error) {
+	var interval time.Duration
+	var doubtful uint64 // requests of the last report
+	var sent time.Time
+	timer := time.NewTimer(0)
+	timer.Stop()
+	defer timer.Stop()
+	for {
+		select {
+		case err := <-ended:
+			if time.Since(sent) < reportDoubt {
+				a.origin.counts.LoadsLost(doubtful)
+			}
+			return answered, err
+		case d := <-asked:
+			answered = true
+			if d > 0 && d != interval {
+				interval = d
+				timer.Reset(d)
+			}
+		case sent = <-timer.C:
+			timer.Reset(interval)
+			doubtful = a.flush(s)
+		case <-a.idle:
+			return answered, a.last(s, ended)
+		case <-a.origin.leaving.Done():
+			return answered, a.last(s, ended)
+		}
+	}
+}
+
+// last reports what there is, and leaves the origin a moment to take it.
+func (a *aggregate) last(s *LoadStream, ended <-chan error) error {
+	a.flush(s)
+	if err := s.CloseSend(); err != nil {
+		return err
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(farewell):
+		return nil
+	}
+}
+
+// messageBytes is about how long a message of a report may be: no server takes more than 4 MiB without being told to.
+const messageBytes = 1 << 20
+
+// flush sends what was added up, and returns how many requests it tells of. What cannot be sent waits for the next stream.
+func (a *aggregate) flush(s *LoadStream) (requests uint64) {
+	a.mu.Lock()
+	report := a.sums.Take(time.Now())
+	a.mu.Unlock()
+	requests = loads.Requests(report)
+	for first := true; first || len(report) > 0; first = false {
+		m, n, size := &loadstats.LoadStatsRequest{}, 0, 0
+		for n < len(report) && size < messageBytes {
+			size += proto.Size(report[n])
+			n++
+		}
+		m.ClusterStats = report[:n]
+		b, err := proto.Marshal(m)
+		if err == nil {
+			err = s.Send(b)
+		}
+		if err != nil {
+			a.mu.Lock()
+			a.sums.GiveBack(report)
+			a.mu.Unlock()
+			return requests - loads.Requests(report)
+		}
+		report = report[n:]
+	}
+	return requests
+}
+
+// endLoads ends all streams of load reports: those of aggregates with what they have still to say.
+func (o *Origin) endLoads() {
+	o.aggregates.mu.Lock()
+	o.aggregates.ended = true
+	o.aggregates.mu.Unlock()
+	o.leave()
+	o.aggregates.running.Wait()
+	o.pool.mu.Lock()
+	o.pool.ended = true
+	o.pool.mu.Unlock()
+	o.endLife()
+}
