@@ -46,19 +46,21 @@ func connectionOf(p *peer.Peer) *connection {
 // greeter notes each connection once its handshake is done.
 type greeter struct {
 	credentials.TransportCredentials
+	server *Server
 }
 
-func newGreeter(lc *ListenerConfig) credentials.TransportCredentials {
+func (s *Server) newGreeter(lc *ListenerConfig) credentials.TransportCredentials {
 	if lc.TLS != nil {
-		return greeter{credentials.NewTLS(lc.TLS)}
+		return greeter{credentials.NewTLS(lc.TLS), s}
 	}
-	return greeter{insecure.NewCredentials()}
+	return greeter{insecure.NewCredentials(), s}
 }
 
 // ServerHandshake is part of credentials.TransportCredentials.
 func (g greeter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := g.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
+		g.server.handshakeFailed(err, raw.RemoteAddr())
 		return conn, info, err
 	}
 	c := &connection{id: connections.Add(1), info: info, raw: raw, conn: conn}
@@ -67,7 +69,7 @@ func (g greeter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 
 // Clone is part of credentials.TransportCredentials.
 func (g greeter) Clone() credentials.TransportCredentials {
-	return greeter{g.TransportCredentials.Clone()}
+	return greeter{g.TransportCredentials.Clone(), g.server}
 }
 
 // letGo closes a connection in a moment, unless a stream is taken in on it until then.

@@ -80,7 +80,9 @@
 //   - Send too fast: the stream is read more slowly, and no other (TestFastClientIsReadSlowly).
 //   - Claim to have come through relays that are refused upstream: its stream ends, and the others' lane comes back at once (relay:
 //     TestRefusedWay).
-//   - Send garbage: INVALID_ARGUMENT (TestEndCarriesStatus); nothing panics (FuzzRequest).
+//   - Send garbage: INVALID_ARGUMENT (TestEndCarriesStatus); nothing panics (FuzzRequest). Ends of streams are counted by why,
+//     and one of a kind is logged in ten seconds (ended.go, TestEndsAreCounted).
+//   - Fail at TLS: counted by why, and one of a kind is logged in a minute (handshake.go, TestHandshakeFailures).
 //   - Refuse everything: one line of log for each type and second (TestNackLog), counted and shown; nobody else is told.
 //
 // # Order

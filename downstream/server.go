@@ -51,6 +51,7 @@ type Server struct {
 	nacks    *nackLog
 	limits   *limitLog
 	sizes    *sizeLog
+	ends     sampler // of lines that tell of a stream's end
 	intake   *intake
 	crew     *crew
 	arrivals *arrivals
@@ -93,7 +94,8 @@ func New(cfg Config) (*Server, error) {
 	n := &connCount{peers: map[netip.Prefix]int{}}
 	n.set(cfg.Limits.Connections, cfg.Limits.ConnectionsPerPeer)
 	return &Server{
-		cfg: cfg, nacks: newNackLog(cfg.Log), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
+		ends: sampler{every: endLogEvery},
+		cfg:  cfg, nacks: newNackLog(cfg.Log), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
 		intake: newIntake(cfg.Table), crew: &crew{places: runtime.GOMAXPROCS(0)}, conns: n,
 		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: &arrivals{rate: newBucket(cfg.Limits.NewStreamsPerSecond)},
 		loads: map[*loadStream]struct{}{},
@@ -147,7 +149,7 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 		grpc.StaticConnWindowSize(window),
 		grpc.WriteBufferSize(writeBuffer),
 		grpc.MaxHeaderListSize(headerList),
-		grpc.Creds(newGreeter(&lc)),
+		grpc.Creds(s.newGreeter(&lc)),
 		grpc.InTapHandle(s.arrive),
 		grpc.UnaryInterceptor(countUnary),
 		grpc.StreamInterceptor(countStream),

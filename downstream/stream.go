@@ -87,6 +87,7 @@ func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *relay.Service, d
 	now, set := time.Now(), ln.settings.Load()
 	via := relay.ParseVia(metadata.ValueFromIncomingContext(ctx, relay.ViaKey))
 	if err := relay.CheckVia(via, set.via); err != nil {
+		s.cfg.Metrics.StreamEnded(string(endedRefused))
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
 	st := &stream{
@@ -131,28 +132,6 @@ func (st *stream) run(ctx context.Context) error {
 	}
 	st.session.close(time.Now())
 	return err
-}
-
-// account tells of the stream's end, where it is worth telling.
-func (st *stream) account(err error) {
-	var limit *limitError
-	switch {
-	case errors.As(err, &limit):
-		st.server.limits.note(time.Now(), limit.key, limit.text, st)
-		if limit.elsewhere && st.conn != nil {
-			st.server.letGo(st.conn)
-		}
-		return
-	case errors.Is(err, errLagging):
-		st.server.cfg.Metrics.Stalled("lagging")
-	case errors.Is(err, errStalled):
-		st.server.cfg.Metrics.Stalled("send_stall")
-	case err == nil, status.Code(err) == codes.Canceled, errors.Is(err, errDraining), errors.Is(err, errAged),
-		errors.Is(err, errReconfigured):
-		return
-	}
-	st.server.cfg.Log.Info("a client stream was ended", zap.Uint64("stream", st.id), zap.String("client", st.session.client()),
-		zap.String("peer", st.address()), zap.Error(err))
 }
 
 // read takes in requests until the stream ends, and returns its status. It never waits for the writer.

@@ -14,7 +14,14 @@ var (
 		"nacks_per_second", "names_per_stream", "name_bytes", "groups", "groups_per_peer", "parameter_sets_per_stream", "parameter_sets_per_group", "views",
 		"request_bytes", "memory", "max_message", other,
 	}
-	stallReasons    = []string{"send_stall", "lagging", other}
+	stallReasons = []string{"send_stall", "lagging", other}
+	endReasons   = []string{
+		"client", "drain", "max_stream_age", "reconfigured", "limit", "lagging", "send_stall", "first_request", "bad_request",
+		"unavailable", "refused", other,
+	}
+	handshakeReasons = []string{
+		"closed", "timeout", "not_tls", "no_certificate", "bad_certificate", "refused_by_client", "no_common_version", "no_http2", other,
+	}
 	evictionReasons = []string{"entries", "bytes", "max_stale", "memory", other}
 	lookups         = [...]string{"live", "stale", "retired", "absent", "miss", "mismatch"}
 	results         = []string{"ok", "error"}

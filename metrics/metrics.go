@@ -15,6 +15,8 @@ type Metrics struct {
 	downstream    map[downstreamKey]*DownstreamType
 	sent, acked   prometheus.Observer
 	stalled       map[string]prometheus.Counter // by reason
+	ended         map[string]prometheus.Counter // by reason
+	handshakes    map[string]prometheus.Counter // by reason
 	evictions     map[string]prometheus.Counter // by reason
 	lookups       [len(lookups)]prometheus.Counter
 	rejections    map[string]prometheus.Counter // by limit
@@ -39,6 +41,10 @@ func New(reg *prometheus.Registry) *Metrics {
 		downstream: newDownstream(f),
 		stalled: children(counterVec(f, "weir_downstream_stalled_total",
 			"Client streams ended because the client did not read.", "reason"), stallReasons),
+		ended: children(counterVec(f, "weir_streams_ended_total",
+			"Client streams that ended, by why.", "reason"), endReasons),
+		handshakes: children(counterVec(f, "weir_handshake_failures_total",
+			"TLS handshakes with clients that failed, by why.", "reason"), handshakeReasons),
 		evictions: children(counterVec(f, "weir_cache_evictions_total",
 			"Retired cache entries dropped, by the bound that was reached.", "reason"), evictionReasons),
 		rejections: children(counterVec(f, "weir_limit_rejections_total",
@@ -123,6 +129,20 @@ func (m *Metrics) PropagationAcked(d time.Duration) {
 func (m *Metrics) Stalled(reason string) {
 	if m != nil {
 		m.stalled[oneOf(stallReasons, reason)].Inc()
+	}
+}
+
+// StreamEnded counts a client stream that ended, by why, of a closed set.
+func (m *Metrics) StreamEnded(reason string) {
+	if m != nil {
+		m.ended[oneOf(endReasons, reason)].Inc()
+	}
+}
+
+// HandshakeFailure counts a TLS handshake with a client that failed, by why, of a closed set.
+func (m *Metrics) HandshakeFailure(reason string) {
+	if m != nil {
+		m.handshakes[oneOf(handshakeReasons, reason)].Inc()
 	}
 }
 

@@ -44,6 +44,8 @@ var catalogue = map[string]string{
 	"weir_downstream_unsynced_streams":              "",
 	"weir_downstream_lag_seconds":                   "",
 	"weir_downstream_stalled_total":                 "reason",
+	"weir_streams_ended_total":                      "reason",
+	"weir_handshake_failures_total":                 "reason",
 	"weir_propagation_seconds":                      "stage",
 	"weir_groups":                                   "origin",
 	"weir_views":                                    "origin",
@@ -90,7 +92,9 @@ var closed = map[string][]string{
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
 	"reason": {
 		"send_stall", "lagging", "entries", "bytes", "max_stale", "memory", "unheeded", "unconstrained", "empty_or",
-		"host", "origin", "credentials", "token", "slowed", "other",
+		"host", "origin", "credentials", "token", "slowed", "client", "drain", "max_stream_age", "reconfigured", "limit",
+		"first_request", "bad_request", "unavailable", "refused", "closed", "timeout", "not_tls", "no_certificate",
+		"bad_certificate", "refused_by_client", "no_common_version", "no_http2", "other",
 	},
 	"limit": {
 		"connections", "connections_per_peer", "streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
@@ -108,6 +112,8 @@ func exercise(m *Metrics) {
 		m.Downstream(s, s).Response(10)
 		m.Downstream(s, s).Nack()
 		m.Stalled(s)
+		m.StreamEnded(s)
+		m.HandshakeFailure(s)
 		m.Evicted(s, 2)
 		m.LimitRejection(s)
 		o := m.Origin("mesh")

@@ -1,0 +1,96 @@
+package downstream
+
+import (
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// ended is why a stream ended, as metrics and the log have it: a closed set (metrics.StreamEnded).
+type ended string
+
+const (
+	endedByClient     ended = "client"
+	endedByDrain      ended = "drain"
+	endedByAge        ended = "max_stream_age"
+	endedByReload     ended = "reconfigured"
+	endedByLimit      ended = "limit"
+	endedLagging      ended = "lagging"
+	endedStalled      ended = "send_stall"
+	endedSilent       ended = "first_request"
+	endedBadRequest   ended = "bad_request"
+	endedUnavailable  ended = "unavailable"
+	endedRefused      ended = "refused"
+	endedByOtherMeans ended = "other"
+)
+
+// endedBy reads the status that a stream ends with.
+func endedBy(err error) ended {
+	var limit *limitError
+	switch {
+	case errors.As(err, &limit):
+		return endedByLimit
+	case errors.Is(err, errDraining):
+		return endedByDrain
+	case errors.Is(err, errAged):
+		return endedByAge
+	case errors.Is(err, errReconfigured):
+		return endedByReload
+	case errors.Is(err, errLagging):
+		return endedLagging
+	case errors.Is(err, errStalled):
+		return endedStalled
+	}
+	switch status.Code(err) {
+	case codes.OK, codes.Canceled:
+		return endedByClient
+	case codes.DeadlineExceeded:
+		return endedSilent
+	case codes.InvalidArgument:
+		return endedBadRequest
+	case codes.Unavailable:
+		return endedUnavailable
+	case codes.FailedPrecondition, codes.PermissionDenied, codes.Unimplemented:
+		return endedRefused
+	case codes.ResourceExhausted:
+		return endedByLimit
+	}
+	return endedByOtherMeans
+}
+
+// expected reports whether a stream's end is not worth a line of log: it is all in order, or told of elsewhere.
+func (e ended) expected() bool {
+	switch e {
+	case endedByClient, endedByDrain, endedByAge, endedByReload, endedByLimit:
+		return true
+	}
+	return false
+}
+
+// endLogEvery is how often the log tells of a stream that ended for the same reason as one before.
+const endLogEvery = 10 * time.Second
+
+// account tells of the stream's end, where it is worth telling.
+func (st *stream) account(err error) {
+	s, why, now := st.server, endedBy(err), time.Now()
+	s.cfg.Metrics.StreamEnded(string(why))
+	if limit := (*limitError)(nil); errors.As(err, &limit) {
+		s.limits.note(now, limit.key, limit.text, st)
+		if limit.elsewhere && st.conn != nil {
+			s.letGo(st.conn)
+		}
+	}
+	if why == endedLagging || why == endedStalled {
+		s.cfg.Metrics.Stalled(string(why))
+	}
+	if why.expected() {
+		return
+	}
+	if more, write := s.ends.admit(string(why), now); write {
+		s.cfg.Log.Info("a client stream was ended", zap.Uint64("stream", st.id), zap.String("client", st.session.client()),
+			zap.String("peer", st.address()), zap.String("reason", string(why)), zap.Error(err), zap.Int("not_logged", more))
+	}
+}

@@ -1,0 +1,82 @@
+package downstream
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// handshakeFailure is why a TLS handshake with a client failed: a closed set (metrics.HandshakeFailure).
+type handshakeFailure string
+
+const (
+	handshakeClosed        handshakeFailure = "closed"  // by the client, as probes of load balancers do
+	handshakeTimeout       handshakeFailure = "timeout" // the client says nothing more
+	handshakeNotTLS        handshakeFailure = "not_tls"
+	handshakeNoCertificate handshakeFailure = "no_certificate"
+	handshakeCertificate   handshakeFailure = "bad_certificate" // of the client
+	handshakeAlert         handshakeFailure = "refused_by_client"
+	handshakeVersion       handshakeFailure = "no_common_version"
+	handshakeProtocol      handshakeFailure = "no_http2"
+	handshakeOther         handshakeFailure = "other"
+)
+
+// failedBy reads the error of a handshake. The library has no types for some of them.
+func failedBy(err error) handshakeFailure {
+	var (
+		header  tls.RecordHeaderError
+		cert    *tls.CertificateVerificationError
+		unknown x509.UnknownAuthorityError
+		remote  *net.OpError
+		netErr  net.Error
+	)
+	text := err.Error()
+	says := func(words ...string) bool {
+		for _, w := range words {
+			if strings.Contains(text, w) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case errors.As(err, &header):
+		return handshakeNotTLS
+	case errors.As(err, &cert), errors.As(err, &unknown):
+		return handshakeCertificate
+	case says("didn't provide a certificate"):
+		return handshakeNoCertificate
+	case errors.As(err, &remote) && remote.Op == "remote error":
+		return handshakeAlert
+	case says("unsupported versions", "unsupported version", "no cipher suite supported"):
+		return handshakeVersion
+	case says("ALPN", "application protocol"):
+		return handshakeProtocol
+	case errors.As(err, &netErr) && netErr.Timeout():
+		return handshakeTimeout
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed):
+		return handshakeClosed
+	}
+	return handshakeOther
+}
+
+// handshakeFailed counts a handshake that failed, and logs one of each kind a minute, but for clients that just go away.
+func (s *Server) handshakeFailed(err error, from net.Addr) {
+	why := failedBy(err)
+	s.cfg.Metrics.HandshakeFailure(string(why))
+	if why == handshakeClosed {
+		return
+	}
+	if more, write := s.limits.rate.admit("handshake "+string(why), time.Now()); write {
+		s.cfg.Log.Warn("a TLS handshake with a client failed", zap.String("reason", string(why)), zap.Stringer("peer", from),
+			zap.String("error", clip(err.Error(), maxNackText)), zap.Int("not_logged", more))
+	}
+}
