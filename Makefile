@@ -8,7 +8,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 HELM_VERSION := v4.3.1
 HELM := bin/helm-$(HELM_VERSION)
 
-.PHONY: build test conformance demo lint bench compare image binaries chart chaos soak real gateway
+.PHONY: build test conformance demo lint bench compare image binaries chart chaos soak real gateway istio
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
@@ -44,6 +44,12 @@ gateway:
 	.ci/real/install envoy gateway
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/weir
 	cd .ci/real && go vet -tags gateway ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -tags gateway -run '^TestEnvoyGateway$$' -count=1 -timeout 10m $(TESTFLAGS) .
+
+# istio's discovery server before weir. It is built once, in some minutes.
+istio:
+	.ci/real/install envoy istio
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/weir
+	cd .ci/real && go vet -tags istio ./... && WEIR_BINARY="$(CURDIR)/bin/weir" go test -tags istio -run '^TestIstio$$' -count=1 -timeout 10m $(TESTFLAGS) .
 
 demo:
 	go run ./cmd/weir demo $(ARGS)

@@ -17,8 +17,8 @@
 // using it, with the control plane it is before. What has a test of its own beside it: Envoy's
 // further types (features_test.go), gRPC servers (server_test.go), the ratelimit service
 // (ratelimit_test.go), the files of README and deploy (readme_test.go). Envoy Gateway
-// (gateway_test.go, make gateway) is a stage of its own, with a build tag, since its build takes
-// minutes. The table of what was tried is deploy/docs/compatibility.md.
+// (gateway_test.go, make gateway) and istio's discovery server (istio_test.go, make istio) are
+// stages of their own, each with a build tag, since their builds take minutes. The table of what was tried is deploy/docs/compatibility.md.
 //
 // # Another program
 //
@@ -27,7 +27,7 @@
 // grpc_test.go for those that make calls: any program that takes a gRPC bootstrap and prints a line
 // for each call is a value there. Those of other languages than Go are in languages_test.go, their
 // programs in clients. A control plane is an origin (plane_test.go); one that is a program of its own
-// is in javaplane_test.go.
+// is in javaplane_test.go, and its program in origins.
 //
 // # Reading a failure
 //

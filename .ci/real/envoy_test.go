@@ -247,15 +247,18 @@ func (p *proxy) Stop() {
 }
 
 // get is the body of an answer of 200.
-func get(c *http.Client, path string) (string, error) {
-	resp, err := c.Get("http://envoy" + path)
+func get(c *http.Client, path string) (string, error) { return getURL(c, "http://envoy"+path) }
+
+// getURL is get for a host of its own.
+func getURL(c *http.Client, url string) (string, error) {
+	resp, err := c.Get(url)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s %s %s", path, resp.Status, resp.Header.Get("x-envoy-response-flags"), body)
+		err = fmt.Errorf("%s: %s %s %s", resp.Request.URL.Path, resp.Status, resp.Header.Get("x-envoy-response-flags"), body)
 	}
 	return string(body), err
 }

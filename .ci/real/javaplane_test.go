@@ -48,31 +48,44 @@ type planeRun struct {
 func (p *plane) startProgram(w world) {
 	p.tb.Helper()
 	if _, port, _ := net.SplitHostPort(p.addr); port == "0" {
-		l := loopback(p.tb)
-		p.addr = l.Addr().String()
-		_ = l.Close() // the program is to have the port
-	}
-	_, port, err := net.SplitHostPort(p.addr)
-	if err != nil {
-		p.tb.Fatal(err)
+		p.addr = freeAddress(p.tb)
 	}
 	p.asked.Store(0)
-	args := append(p.origin.program(p.tb), port)
-	cmd, run := exec.Command(args[0], args[1:]...), &planeRun{asked: &p.asked}
-	cmd.Stdout = run
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		p.tb.Fatal(err)
-	}
-	run.in, run.child = in, start(p.tb, cmd)
-	p.program, p.set = run, run.publish
+	p.program = startPlane(p.tb, p.origin.program(p.tb), p.addr, &p.asked)
+	p.set = p.program.publish
 	p.Publish(w)
+}
+
+// freeAddress is one on loopback that a program is to have.
+func freeAddress(tb testing.TB) string {
+	tb.Helper()
+	l := loopback(tb)
+	if err := l.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return l.Addr().String()
+}
+
+// startPlane runs a program on the port of addr.
+func startPlane(tb testing.TB, args []string, addr string, asked *atomic.Int64) *planeRun {
+	tb.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	args = append(args, port)
+	cmd, run := exec.Command(args[0], args[1:]...), &planeRun{asked: asked}
+	cmd.Stdout = run
+	if run.in, err = cmd.StdinPipe(); err != nil {
+		tb.Fatal(err)
+	}
+	run.child = start(tb, cmd)
+	return run
 }
 
 // publish makes w all the program has, and waits until it is.
 func (r *planeRun) publish(w world) error {
-	n := r.published.Load() + 1
-	all := &discovery.DiscoveryResponse{VersionInfo: fmt.Sprint(n)}
+	all := &discovery.DiscoveryResponse{VersionInfo: fmt.Sprint(r.published.Load() + 1)}
 	for _, typeURL := range slices.Sorted(maps.Keys(w)) {
 		for _, name := range slices.Sorted(maps.Keys(w[typeURL])) {
 			all.Resources = append(all.Resources, w[typeURL][name])
@@ -82,6 +95,12 @@ func (r *planeRun) publish(w world) error {
 	if err != nil {
 		return err
 	}
+	return r.give(b)
+}
+
+// give writes a line of input, and waits until the program has it.
+func (r *planeRun) give(b []byte) error {
+	n := r.published.Load() + 1
 	if _, err := fmt.Fprintln(r.in, base64.StdEncoding.EncodeToString(b)); err != nil {
 		return err
 	}
