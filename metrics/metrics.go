@@ -24,6 +24,8 @@ type Metrics struct {
 	calmedDown    prometheus.Counter
 	adminRefusals map[string]prometheus.Counter // by reason
 	configReloads map[string]prometheus.Counter // by result
+	configGood    prometheus.Gauge
+	configInfo    *prometheus.GaugeVec
 	snapshots     map[string]prometheus.Counter // by result
 	snapshotSaved prometheus.Gauge
 	upstream      upstreamVecs
@@ -62,6 +64,13 @@ func New(reg *prometheus.Registry) *Metrics {
 				"token, too many of those from one peer.", "reason"), adminReasons),
 		configReloads: children(counterVec(f, "weir_config_reloads_total",
 			"Attempts to load a changed config file.", "result"), results),
+		configGood: f.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_config_last_reload_successful",
+			Help: "1 if the config file was accepted when it was read last, at the start or since; 0 if it was refused, and another text is in force.",
+		}),
+		configInfo: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weir_config_info", Help: "Always 1; the label is the SHA-256 of the text of the configuration that is in force.",
+		}, []string{"hash"}),
 		snapshots: children(counterVec(f, "weir_snapshot_writes_total",
 			"Attempts to write what changed to the snapshot on disk.", "result"), results),
 		snapshotSaved: f.NewGauge(prometheus.GaugeOpts{
@@ -206,6 +215,26 @@ func (m *Metrics) AdminRefusal(reason string) {
 func (m *Metrics) ConfigReload(err error) {
 	if m != nil {
 		m.configReloads[result(err)].Inc()
+		m.ConfigLoaded(err)
+	}
+}
+
+// ConfigLoaded notes whether the config file was accepted when it was read last: it was refused if err is not nil.
+func (m *Metrics) ConfigLoaded(err error) {
+	switch {
+	case m == nil:
+	case err != nil:
+		m.configGood.Set(0)
+	default:
+		m.configGood.Set(1)
+	}
+}
+
+// ConfigInfo states which configuration is in force, by the hash of its text.
+func (m *Metrics) ConfigInfo(hash string) {
+	if m != nil {
+		m.configInfo.Reset()
+		m.configInfo.WithLabelValues(hash).Set(1)
 	}
 }
 

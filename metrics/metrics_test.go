@@ -74,6 +74,8 @@ var catalogue = map[string]string{
 	"weir_load_requests_lost_total":                 "origin",
 	"weir_file_loads_total":                         "origin,result",
 	"weir_config_reloads_total":                     "result",
+	"weir_config_last_reload_successful":            "",
+	"weir_config_info":                              "hash",
 	"weir_tls_certificate_expiry_timestamp_seconds": "role",
 	"weir_build_info":                               "goversion,revision,version",
 
@@ -81,7 +83,7 @@ var catalogue = map[string]string{
 	"weir_snapshot_last_success_timestamp_seconds": "",
 }
 
-// closed lists the values that a label may have, whatever callers pass. The labels of build_info and origin are the
+// closed lists the values that a label may have, whatever callers pass. The labels of build_info and origin, and the hash of config_info, are the
 // operator's own.
 var closed = map[string][]string{
 	"type":      {"cds", "eds", "lds", "rds", "srds", "vhds", "sds", "rtds", "ecds", "leds", "other"},
@@ -139,6 +141,8 @@ func exercise(m *Metrics) {
 		m.SnapshotWrite(errors.New(s))
 	}
 	m.AdminRefusal("slowed")
+	m.ConfigLoaded(nil)
+	m.ConfigInfo("0a1b")
 	m.ConfigReload(nil)
 	m.SnapshotWrite(nil)
 	m.SnapshotSaved(time.Unix(1, 0))
@@ -298,6 +302,7 @@ func TestCounters(t *testing.T) {
 		"weir_largest_message_bytes to_client":             500,
 		"weir_propagation_seconds acked":                   2,
 		"weir_config_reloads_total ok":                     1,
+		"weir_config_last_reload_successful":               1,
 		"weir_upstream_loops_total mesh":                   1,
 		"weir_upstream_reconnects_total mesh":              2,
 		"weir_upstream_silent_total mesh":                  1,

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -249,6 +250,34 @@ func TestDefaults(t *testing.T) {
 	for name, text := range r.configs {
 		if !strings.Contains(text, "path: /var/lib/weir/snapshot") {
 			t.Errorf("%s has no snapshot:\n%s", name, text)
+		}
+	}
+}
+
+// TestLastGood: where there is a volume, a refused weir.yaml keeps no container from restarting, and the directory is one that is mounted.
+func TestLastGood(t *testing.T) {
+	const flag = "--last-good=/var/lib/weir"
+	sidecar, err := os.ReadFile(root + "/deploy/kubernetes/sidecar.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range map[string]*release{"chart": render(t, origin...), "sidecar": read(t, string(sidecar))} {
+		c := r.weir(t)
+		mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/var/lib/weir" && !m.ReadOnly })
+		if !slices.Contains(c.Args, flag) || !mounted {
+			t.Errorf("%s: %q, %+v", name, c.Args, c.VolumeMounts)
+		}
+	}
+	if c := render(t, append(origin, "--set", "snapshot.enabled=false")...).weir(t); slices.Contains(c.Args, flag) {
+		t.Errorf("without a volume: %q", c.Args)
+	}
+	unit, err := os.ReadFile(root + "/deploy/systemd/weir.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"\nExecStartPre=-/usr/local/bin/weir validate ", " " + flag + "\n", "\nStateDirectory=weir\n"} {
+		if !strings.Contains(string(unit), line) {
+			t.Errorf("the unit lacks %q", line)
 		}
 	}
 }

@@ -16,7 +16,8 @@ import (
 // served goes on being served.
 func (p *process) readiness() admin.Readiness {
 	states, groups := p.originStates()
-	r := admin.Readiness{Ready: true, State: "ready", ConfigRefused: p.last.Load().Refused}
+	file := p.last.Load()
+	r := admin.Readiness{Ready: true, State: "ready", ConfigRefused: file.Refused, ConfigLastGood: file.Accepted}
 	var missing []string
 	for i := range states {
 		o := &states[i]

@@ -37,10 +37,12 @@ func (p *process) reloads(ctx context.Context, parts *errgroup.Group) error {
 		default: // it is read after this
 		}
 	}, p.path)()
-	p.last.Store(&admin.ConfigState{File: p.path, Since: p.started, Read: p.started})
+	if p.refusedAtStart == nil {
+		p.last.Store(&admin.ConfigState{File: p.path, Since: p.started, Read: p.started, Hash: hashOf(p.config().Text())})
+	}
 	// What changed before the watch is told by nobody.
 	read, err := os.ReadFile(p.path) // what was read last, to be taken or not
-	if err != nil || !p.inForce(read) {
+	if !p.asAtStart(read, err) {
 		read = p.reload(ctx, parts, "a change since the start")
 	}
 	for {
@@ -57,9 +59,16 @@ func (p *process) reloads(ctx context.Context, parts *errgroup.Group) error {
 	}
 }
 
-// inForce reports whether a text says what is in force.
-func (p *process) inForce(text []byte) bool {
-	cfg, err := config.Parse(p.path, text, os.LookupEnv)
+// asAtStart reports whether what was just read of the file says what is in force, or, if the file was refused at the start, is refused
+// for the same.
+func (p *process) asAtStart(text []byte, err error) bool {
+	cfg := (*config.Config)(nil)
+	if err == nil {
+		cfg, err = config.Parse(p.path, text, os.LookupEnv)
+	}
+	if p.refusedAtStart != nil {
+		return err != nil && strings.Contains(p.refusedAtStart.Error(), err.Error())
+	}
 	return err == nil && len(cfg.Changed(p.config())) == 0
 }
 
@@ -90,7 +99,9 @@ func (p *process) take(ctx context.Context, parts *errgroup.Group, now time.Time
 	before := p.force.Load()
 	changed := cfg.Changed(before.cfg)
 	if len(changed) == 0 {
-		p.last.Store(&admin.ConfigState{File: p.path, Since: p.last.Load().Since, Read: now})
+		p.last.Store(&admin.ConfigState{File: p.path, Since: p.last.Load().Since, Read: now, Hash: hashOf(text)})
+		p.keep(cfg)
+		p.metrics.ConfigInfo(hashOf(text))
 		p.log.Info("the configuration was read again, and is the one in force", zap.String("because_of", why))
 		return nil
 	}
@@ -169,7 +180,9 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 		}
 	}
 	p.force.Store(pl.next)
-	p.last.Store(&admin.ConfigState{File: p.path, Since: now, Read: now})
+	p.last.Store(&admin.ConfigState{File: p.path, Since: now, Read: now, Hash: hashOf(cfg.Text())})
+	p.keep(cfg)
+	p.metrics.ConfigInfo(hashOf(cfg.Text()))
 	if level, err := zapcore.ParseLevel(cfg.Log.Level); err == nil && p.level != nil {
 		p.level.SetLevel(level)
 	}
@@ -207,11 +220,15 @@ func (p *process) reconfigure(f *force, change *relay.Change) *downstream.Concer
 // refused says what is wrong with the file, and that what was in force is.
 func (p *process) refused(now time.Time, why string, err error) {
 	problems := config.Problems(err)
-	state := admin.ConfigState{File: p.path, Since: p.last.Load().Since, Read: now, Refused: now}
-	said := zap.String("because_of", why)
+	state := *p.last.Load()
+	state.Read, state.Refused, state.Problems = now, now, nil
+	said, message := zap.String("because_of", why), "the configuration is refused; the one before stays in force"
+	if state.LastGood != "" {
+		message = "the configuration is refused; the one that was accepted last is in force"
+	}
 	if len(problems) == 0 {
 		state.Problems = []string{err.Error()}
-		p.log.Error("the configuration is refused; the one before stays in force", said, zap.Error(err))
+		p.log.Error(message, said, zap.Error(err))
 	}
 	for i, x := range problems {
 		if i == maxProblemLines {
@@ -219,7 +236,7 @@ func (p *process) refused(now time.Time, why string, err error) {
 			break
 		}
 		state.Problems = append(state.Problems, x.Error())
-		p.log.Error("the configuration is refused; the one before stays in force", said, zap.String("file", x.File), zap.Int("line", x.Line),
+		p.log.Error(message, said, zap.String("file", x.File), zap.Int("line", x.Line),
 			zap.Int("column", x.Column), zap.String("key", x.Path), zap.String("problem", x.Msg))
 	}
 	p.last.Store(&state)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -18,26 +19,30 @@ func runCommand() *cobra.Command {
 		Use:   "run [FILE]",
 		Short: "Serve",
 		Long: `Serve what FILE, or weir.yaml, says. Paths in it that do not begin with a slash
-start at the directory that it is in.`,
+start at the directory that it is in.
+
+The configuration that was accepted last is kept in cache.snapshot.path. With
+--last-good, weir starts with it if the file is refused, and says so; with
+--last-good=DIR it is kept in that directory instead.`,
 		Args: arguments,
 	}
 	configFlag(cmd)
+	s := &start{}
+	lastGoodFlag(cmd, s)
 	cmd.RunE = action(func(cmd *cobra.Command, args []string) error {
 		hangup := make(chan os.Signal, 1)
 		signal.Notify(hangup, syscall.SIGHUP) // from here on it does not end the process
 		defer signal.Stop(hangup)
 		path, cfg, err := loadConfig(cmd, args)
+		if usage := (usageError{}); errors.As(err, &usage) {
+			return err
+		}
+		s.path, s.stderr, s.hangup = path, cmd.ErrOrStderr(), hangup
+		p, err := s.process(cmd.Context(), cfg, err)
 		if err != nil {
 			return err
 		}
-		log, level, err := newLogger(cfg.Log, cmd.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		for _, w := range cfg.Warnings() {
-			warn(log, w)
-		}
-		return serve(cmd.Context(), path, cfg, log, level, hangup)
+		return p.run(cmd.Context())
 	})
 	return cmd
 }

@@ -21,22 +21,11 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// serve runs the relay until ctx ends, and then ends it in order. What keeps it
-// from starting is reported at once, one line each. The file at path is read
-// again when it changes, and on a hangup.
-func serve(ctx context.Context, path string, cfg *config.Config, log *zap.Logger, level *zap.AtomicLevel, hangup <-chan os.Signal) error {
-	p, err := newProcess(ctx, cfg, log)
-	if err != nil {
-		return err
-	}
-	p.path, p.level, p.hangup = path, level, hangup
-	return p.run(ctx)
-}
-
 // process is one weir: the rooms, wired together, and the ports.
 type process struct {
 	// Set once by newProcess.
 	path     string           // of the config file; "": there is none, and nothing is reloaded
+	keepIn   string           // directory for the text that was accepted last; "": it is kept nowhere
 	hangup   <-chan os.Signal // asks for a reload; nil: nobody does
 	via      string           // viaName
 	log      *zap.Logger
@@ -52,8 +41,10 @@ type process struct {
 	files    *watch
 	tls      *certificates
 	kept     kept
-	first    *plan         // what was opened at the start
-	auditing chan struct{} // one slot: of all origins one is audited at a time
+	first    *plan // what was opened at the start
+	// refusedAtStart is why the file was refused then, and what was accepted last is in force; nil: it was not.
+	refusedAtStart error
+	auditing       chan struct{} // one slot: of all origins one is audited at a time
 
 	force atomic.Pointer[force] // what is in force, replaced by reload
 	last  atomic.Pointer[admin.ConfigState]
@@ -94,6 +85,8 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	p.metrics = metrics.New(p.registry)
 	p.metrics.BuildInfo(buildVersion())
+	p.metrics.ConfigLoaded(nil)
+	p.metrics.ConfigInfo(hashOf(cfg.Text()))
 	tc := tableConfig(cfg)
 	tc.Metrics = p.metrics
 	if p.table, err = relay.New(tc); err != nil {
@@ -102,7 +95,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	first := &plan{process: p, next: &force{cfg: cfg}, part: p.table.Origin}
 	p.first = first
 	p.force.Store(first.next) // which is completed below
-	p.last.Store(&admin.ConfigState{Since: p.started, Read: p.started})
+	p.last.Store(&admin.ConfigState{Since: p.started, Read: p.started, Hash: hashOf(cfg.Text())})
 	if first.next.yaml, err = cfg.YAML(); err != nil {
 		return nil, err
 	}

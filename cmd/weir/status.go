@@ -24,8 +24,9 @@ const statusStreams = 100_000
 type standing struct {
 	Ready   admin.Readiness `json:"ready"`
 	Origins struct {
-		Origins  []admin.Origin  `json:"origins"`
-		Snapshot *admin.Snapshot `json:"snapshot"`
+		Origins  []admin.Origin    `json:"origins"`
+		Snapshot *admin.Snapshot   `json:"snapshot"`
+		Config   admin.ConfigState `json:"config"`
 	} `json:"origins"`
 	Groups struct {
 		Groups []groupLine `json:"groups"`
@@ -231,9 +232,7 @@ func (s *standing) summary(w io.Writer) {
 		state += ": " + s.Ready.Why
 	}
 	row(w, "state", state)
-	if at := s.Ready.ConfigRefused; !at.IsZero() {
-		row(w, "config", "the file was refused "+ago(time.Now(), at)+" ago, and what was in force before stays; GET /config says why")
-	}
+	s.config(w)
 	unsynced, more := 0, ""
 	for _, c := range s.Clients.Clients {
 		if !c.Synced {
@@ -252,6 +251,29 @@ func (s *standing) summary(w io.Writer) {
 	}
 	row(w, "clients", fmt.Sprintf("%d streams%s, %d not in sync", len(s.Clients.Clients), more, unsynced))
 }
+
+// config says what is wrong with the file, if it was refused.
+func (s *standing) config(w io.Writer) {
+	c, now := &s.Origins.Config, time.Now()
+	if c.Refused.IsZero() {
+		return
+	}
+	stays := "what was in force before stays"
+	if c.LastGood != "" {
+		stays = fmt.Sprintf("what was accepted last, %s ago, is in force since the start", ago(now, c.Accepted))
+	}
+	row(w, "config", fmt.Sprintf("the file was refused %s ago, and %s; GET /config says more", ago(now, c.Refused), stays))
+	for i, problem := range c.Problems {
+		if i == mostProblems {
+			row(w, "", fmt.Sprintf("and %d more", len(c.Problems)-i))
+			break
+		}
+		row(w, "", problem)
+	}
+}
+
+// mostProblems is how many problems of a refused file the status lists.
+const mostProblems = 3
 
 // row writes one line of a table; an empty cell stays visible.
 func row(w io.Writer, cells ...any) {

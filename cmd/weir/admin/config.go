@@ -10,6 +10,12 @@ import (
 type ConfigState struct {
 	// File is where it is from; empty: it does not change.
 	File string `json:"file,omitempty"`
+	// Hash is the SHA-256 of the text that is in force, in hexadecimal digits.
+	Hash string `json:"hash,omitempty"`
+	// LastGood is the file that the text in force was kept in, and Accepted when it was accepted: File was refused at the start, and
+	// since. Empty: what is in force is from File.
+	LastGood string    `json:"last_good,omitempty"`
+	Accepted time.Time `json:"accepted,omitzero"`
 	// Since is when it came into force.
 	Since time.Time `json:"since"`
 	// Read is when the file was read last, whatever came of it.
@@ -25,10 +31,13 @@ type ConfigState struct {
 func (s *ConfigState) comment() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# in force since %s", s.Since.UTC().Format(time.RFC3339))
-	if s.File != "" {
+	switch {
+	case s.LastGood != "":
+		fmt.Fprintf(&b, ", from %q, as accepted last at %s", s.LastGood, s.Accepted.UTC().Format(time.RFC3339))
+	case s.File != "":
 		fmt.Fprintf(&b, ", from %q", s.File)
 	}
-	b.WriteString("\n")
+	fmt.Fprintf(&b, "\n# sha256 of the text: %s\n", s.Hash)
 	if !s.Refused.IsZero() {
 		fmt.Fprintf(&b, "# the file was refused at %s, and is not what is in force:\n", s.Refused.UTC().Format(time.RFC3339))
 		for _, p := range s.Problems {

@@ -61,7 +61,8 @@ func (l *list[T]) write(w http.ResponseWriter, name string) {
 }
 
 func (a *Admin) origins(w http.ResponseWriter, _ *http.Request) {
-	out := map[string]any{"origins": a.cfg.Origins()}
+	_, file := a.cfg.Effective()
+	out := map[string]any{"origins": a.cfg.Origins(), "config": file}
 	if s := a.snapshot(); s != nil {
 		out["snapshot"] = s
 	}

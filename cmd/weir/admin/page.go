@@ -34,6 +34,7 @@ type pageData struct {
 	NACKs         rows[clientNACK]
 	OriginNACKs   []originNACK
 	Snapshot      *Snapshot // nil: there is none
+	Config        ConfigState
 	Pprof         bool
 	SignedIn      bool
 }
@@ -64,6 +65,7 @@ func (a *Admin) page(w http.ResponseWriter, r *http.Request) {
 			d.Groups.add(groupOf(&groups[i], false))
 		}
 	}
+	_, d.Config = a.cfg.Effective()
 	clients := a.cfg.Clients()
 	for i := range clients {
 		d.Clients.add(clientOf(&clients[i], false))

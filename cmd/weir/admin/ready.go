@@ -16,6 +16,8 @@ type Readiness struct {
 	// ConfigRefused is when the configuration file was refused; zero: it is in
 	// force. GET /config says why.
 	ConfigRefused time.Time `json:"config_refused,omitzero"`
+	// ConfigLastGood is when what is in force was accepted, if the file was refused at the start.
+	ConfigLastGood time.Time `json:"config_last_good,omitzero"`
 	// Origins are told of whatever they do: an outage later on does not make a
 	// process with a cache useless.
 	Origins []OriginReadiness `json:"origins"`

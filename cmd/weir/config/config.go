@@ -3,7 +3,7 @@ package config
 import (
 	"fmt"
 	"os"
-	"path/filepath"
+	"regexp"
 	"slices"
 )
 
@@ -118,19 +118,14 @@ func Load(path string) (*Config, error) {
 // sorted by line; Problems takes it apart.
 func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, error) {
 	src := newReport(name)
+	src.text = data
 	root, err := parseYAML(src, data)
 	if err != nil {
 		return nil, err
 	}
-	if env == nil {
-		env = func(string) (string, bool) { return "", false }
-	}
 	c := Default()
 	c.source = src
-	d := &decoder{report: src, env: env, dir: filepath.Dir(name)}
-	if dir, err := filepath.Abs(d.dir); err == nil { // else it is as good as it gets
-		d.dir = dir
-	}
+	d := newDecoder(src, env)
 	if root != nil && !d.document(root, c) {
 		return nil, src.err()
 	}
@@ -141,6 +136,35 @@ func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, 
 	}
 	return c, nil
 }
+
+// Text is what Parse was given: the file, with variables and secrets as they are written. It is not modified.
+func (c *Config) Text() []byte {
+	if c.source == nil {
+		return nil
+	}
+	return c.source.text
+}
+
+// SnapshotPath is what a file says for cache.snapshot.path, as far as that can be made out where Parse refuses the file; "" if it
+// cannot.
+func SnapshotPath(name string, data []byte, env func(string) (string, bool)) string {
+	for _, text := range [][]byte{data, cacheBlock.Find(append(data[:len(data):len(data)], '\n'))} {
+		src := newReport(name)
+		root, err := parseYAML(src, text)
+		if err != nil || root == nil {
+			continue
+		}
+		c := Default()
+		newDecoder(src, env).document(root, c)
+		if path := c.Cache.Snapshot.Path; path != "" {
+			return path
+		}
+	}
+	return ""
+}
+
+// cacheBlock is the key cache in a file that is no YAML elsewhere.
+var cacheBlock = regexp.MustCompile(`(?m)^cache:.*\n(?:[ \t#].*\n|\n)*`)
 
 // Warnings are what may be meant in the file and is likely not to be, sorted by
 // line.

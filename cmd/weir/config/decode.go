@@ -24,6 +24,18 @@ type decoder struct {
 	dir string // where relative paths start
 }
 
+// newDecoder takes its position from the name of the report's file; a nil env knows no variables.
+func newDecoder(r *report, env func(string) (string, bool)) *decoder {
+	if env == nil {
+		env = func(string) (string, bool) { return "", false }
+	}
+	d := &decoder{report: r, env: env, dir: filepath.Dir(r.file)}
+	if dir, err := filepath.Abs(d.dir); err == nil { // else it is as good as it gets
+		d.dir = dir
+	}
+	return d
+}
+
 // parseYAML returns the root of the only document, nil if the file is empty.
 // A syntax error is final: what follows it cannot be trusted.
 func parseYAML(src *report, data []byte) (*yaml.Node, error) {

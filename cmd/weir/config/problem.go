@@ -52,6 +52,7 @@ type position struct{ line, column int }
 // report gathers problems and knows where each path was written.
 type report struct {
 	file     string
+	text     []byte              // of the file
 	at       map[string]position // by path
 	problems []*Problem
 	warnings []*Problem

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/cmd/weir/config"
+)
+
+const (
+	// lastGoodName is the file that has the text of the configuration that was accepted last.
+	lastGoodName = "weir.yaml.last-good"
+	// besideSnapshot is what --last-good means without a directory.
+	besideSnapshot = "cache.snapshot.path"
+)
+
+// start is one attempt of the run command to have a process: with the file, or with what was accepted last.
+type start struct {
+	// Set once.
+	path     string // of the file
+	lastGood string // the flag: a directory, besideSnapshot, or "": a refused file is the end
+	stderr   io.Writer
+	hangup   <-chan os.Signal
+}
+
+func lastGoodFlag(cmd *cobra.Command, s *start) {
+	f := cmd.Flags()
+	f.StringVar(&s.lastGood, "last-good", "", "if the file is refused, start with the one that was accepted last, as kept in `DIR`")
+	f.Lookup("last-good").NoOptDefVal = besideSnapshot
+}
+
+// process opens what the file says. If that is refused, by the loader with the error given or by what it is for, and the flag was
+// given, it opens what was accepted last instead.
+func (s *start) process(ctx context.Context, cfg *config.Config, refusal error) (*process, error) {
+	if refusal == nil {
+		var p *process
+		if p, refusal = s.open(ctx, cfg); refusal == nil {
+			p.last.Store(&admin.ConfigState{File: s.path, Since: p.started, Read: p.started, Hash: hashOf(cfg.Text())})
+			p.keep(cfg)
+			return p, nil
+		}
+	}
+	if s.lastGood == "" || ctx.Err() != nil {
+		return nil, refusal
+	}
+	file, err := s.file()
+	if err != nil {
+		return nil, errors.Join(refusal, err)
+	}
+	text, accepted, err := readLastGood(file)
+	if err != nil {
+		return nil, errors.Join(refusal, fmt.Errorf("--last-good: %w", err))
+	}
+	// Its relative paths start where those of the file do.
+	if cfg, err = config.Parse(s.path, text, os.LookupEnv); err == nil {
+		var p *process
+		if p, err = s.open(ctx, cfg); err == nil {
+			p.last.Store(&admin.ConfigState{File: s.path, Since: p.started, Hash: hashOf(text), LastGood: file, Accepted: accepted})
+			p.refusedAtStart = refusal
+			p.refused(p.started, "the start", refusal)
+			p.metrics.ConfigLoaded(refusal)
+			return p, nil
+		}
+	}
+	for _, x := range config.Problems(err) {
+		x.File = file
+	}
+	return nil, errors.Join(refusal, err)
+}
+
+// open opens what a configuration says, with the log that it asks for.
+func (s *start) open(ctx context.Context, cfg *config.Config) (*process, error) {
+	log, level, err := newLogger(cfg.Log, s.stderr)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range cfg.Warnings() {
+		warn(log, w)
+	}
+	p, err := newProcess(ctx, cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	p.path, p.level, p.hangup = s.path, level, s.hangup
+	p.keepIn = cfg.Cache.Snapshot.Path
+	if s.lastGood != "" && s.lastGood != besideSnapshot {
+		p.keepIn = s.lastGood
+	} else if s.lastGood != "" && p.keepIn == "" {
+		log.Warn("--last-good has nothing to give: cache.snapshot.path is empty, so the configuration is kept nowhere; name a directory with --last-good=DIR")
+	}
+	return p, nil
+}
+
+// file is where what was accepted last is kept. Without a directory in the flag the refused file has to say, as far as it can be read.
+func (s *start) file() (string, error) {
+	dir := s.lastGood
+	if dir == besideSnapshot {
+		text, err := os.ReadFile(s.path)
+		if err == nil {
+			dir = config.SnapshotPath(s.path, text, os.LookupEnv)
+		}
+		if err != nil || dir == "" {
+			return "", fmt.Errorf("--last-good: %s does not say a cache.snapshot.path that can be read; say where with --last-good=DIR", s.path)
+		}
+	}
+	return filepath.Join(dir, lastGoodName), nil
+}
+
+func readLastGood(file string) (text []byte, accepted time.Time, err error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	text, err = os.ReadFile(file)
+	return text, info.ModTime(), err
+}
+
+// hashOf names the text of a configuration, as sha256sum does.
+func hashOf(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
+
+// keep has the text of a configuration that was accepted ready for a start at which the file is refused: as it was written, before
+// variables are replaced, for weir's user alone. If that fails, the one before stays.
+func (p *process) keep(cfg *config.Config) {
+	if p.keepIn == "" || p.path == "" {
+		return
+	}
+	file := filepath.Join(p.keepIn, lastGoodName)
+	if kept, err := os.ReadFile(file); err == nil && bytes.Equal(kept, cfg.Text()) {
+		return
+	}
+	if err := writeWhole(file, cfg.Text()); err != nil {
+		p.log.Warn("the accepted configuration cannot be kept; at a start with a refused file --last-good gives an older one, or none",
+			zap.String("path", file), zap.Error(err))
+	}
+}
+
+// writeWhole replaces a file in one step that lasts.
+func writeWhole(path string, text []byte) (err error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, filepath.Base(path)+".*.tmp") // with mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // the error that is told is the first
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = d.Close() }() // nothing was written
+	return d.Sync()
+}
