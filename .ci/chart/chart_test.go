@@ -324,10 +324,17 @@ func TestToggles(t *testing.T) {
 func TestTLS(t *testing.T) {
 	r := render(t, append(origin, "--set", "tls.existingSecret=weir-tls", "--set", "tls.requireClientCertificate=true")...)
 	for _, text := range r.configs {
-		for _, want := range []string{"cert: /etc/weir/tls/tls.crt", "key: /etc/weir/tls/tls.key", "client_ca: /etc/weir/tls/ca.crt"} {
+		for _, want := range []string{"cert: /etc/weir/tls/tls.crt", "key: /etc/weir/tls/tls.key", "client_ca: /etc/weir/tls/ca.crt", `min_version: "1.3"`} {
 			if !strings.Contains(text, want) {
 				t.Errorf("weir.yaml lacks %q:\n%s", want, text)
 			}
+		}
+	}
+	old := render(t, append(origin, "--set", "tls.existingSecret=weir-tls", "--set-string", "tls.minVersion=1.2")...)
+	old.check(t)
+	for _, text := range old.configs {
+		if !strings.Contains(text, `min_version: "1.2"`) {
+			t.Errorf("TLS 1.2 is not taken:\n%s", text)
 		}
 	}
 	if r.service.Spec.Ports[0].AppProtocol != nil {
@@ -366,6 +373,7 @@ func TestRefused(t *testing.T) {
 		"service.type=Loadbalancer":       "type",
 		"terminationMarginSeconds=1":      "terminationMarginSeconds",
 		"snapshot.seed=seed":              "seed",
+		"tls.minVersion=old":              "minVersion",
 		"config.listeners[0].adress=:180": "address",
 	} {
 		_, errs, err := helm(t, append([]string{"template", "weir", chart, "--set", value}, origin...)...)
