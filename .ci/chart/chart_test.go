@@ -57,7 +57,8 @@ func helm(t *testing.T, args ...string) (stdout, stderr string, err error) {
 type release struct {
 	objects    []runtime.Object
 	deployment *appsv1.Deployment
-	service    *corev1.Service
+	service    *corev1.Service            // inside the cluster
+	services   map[string]*corev1.Service // all of them
 	budget     *policyv1.PodDisruptionBudget
 	configs    map[string]string // weir.yaml of each ConfigMap
 }
@@ -75,7 +76,7 @@ func render(t *testing.T, args ...string) *release {
 func read(t *testing.T, manifests string) *release {
 	t.Helper()
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
-	r := &release{configs: map[string]string{}}
+	r := &release{configs: map[string]string{}, services: map[string]*corev1.Service{}}
 	for document := range strings.SplitSeq("\n"+manifests, "\n---") {
 		if strings.TrimSpace(stripComments(document)) == "" {
 			continue
@@ -89,7 +90,10 @@ func read(t *testing.T, manifests string) *release {
 		case *appsv1.Deployment:
 			r.deployment = object
 		case *corev1.Service:
-			r.service = object
+			r.services[object.Name] = object
+			if !strings.HasSuffix(object.Name, "-external") {
+				r.service = object
+			}
 		case *policyv1.PodDisruptionBudget:
 			r.budget = object
 		case *corev1.ConfigMap:
@@ -184,12 +188,11 @@ func (r *release) check(t *testing.T) {
 			t.Errorf("a probe asks port %s, which the container has not", p.HTTPGet.Port.StrVal)
 		}
 	}
-	if r.service == nil {
-		return
-	}
-	for _, p := range r.service.Spec.Ports {
-		if !named[p.TargetPort.StrVal] {
-			t.Errorf("the service's port %s is %s, which the container has not", p.Name, p.TargetPort.StrVal)
+	for _, s := range r.services {
+		for _, p := range s.Spec.Ports {
+			if !named[p.TargetPort.StrVal] {
+				t.Errorf("port %s of the service %s is %s, which the container has not", p.Name, s.Name, p.TargetPort.StrVal)
+			}
 		}
 	}
 }

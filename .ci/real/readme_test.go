@@ -41,6 +41,29 @@ func TestReadme(t *testing.T) {
 	})
 }
 
+// TestEnvoyTLS: the README's Envoy with what the page on security adds to it, at a weir with a certificate.
+func TestEnvoyTLS(t *testing.T) {
+	const mark = "common_tls_context:"
+	ca := weirtest.NewAuthority(t, "ca")
+	ca.Issue("server", 1)
+	version := pinned("ENVOY_NEWEST")
+	bootstrap := decode(t, fenced(t, "# envoy-bootstrap.yaml"))
+	context := decode(t, mark+"\n"+fencedIn(t, "deploy/docs/security.md", mark))
+	context["@type"] = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+	context["common_tls_context"].(map[string]any)["validation_context"] = map[string]any{"trusted_ca": map[string]any{"filename": ca.Path("ca.pem")}}
+	bootstrap["static_resources"].(map[string]any)["clusters"].([]any)[0].(map[string]any)["transport_socket"] = map[string]any{
+		"name": "envoy.transport_sockets.tls", "typed_config": context,
+	}
+	validate(t, version, bootstrap)
+	e := envoy{version, relaytest.Delta, true}
+	b := mounted(t, e)
+	config := b.before(weirtest.Config(decode(t, fenced(t, "# weir.yaml"))), "127.0.0.1:0")
+	config.Listener()["tls"] = map[string]any{"cert": ca.Path("server.pem"), "key": ca.Path("server.key")}
+	b.weir = weirtest.Start(t, config)
+	xdsOf(bootstrap)["endpoint"] = map[string]any{"address": tree(address(b.weir.Addr))}
+	b.carries(e, bootstrap)
+}
+
 // TestSidecar: the pod of deploy/kubernetes/sidecar.yaml, weir and Envoy with their own files and arguments, and with nothing changed
 // but where the directories are that they share.
 func TestSidecar(t *testing.T) {
@@ -196,14 +219,19 @@ func decode(t *testing.T, text string) map[string]any {
 // fenced is the README's first yaml block whose first line is mark.
 func fenced(t *testing.T, mark string) string {
 	t.Helper()
-	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	return fencedIn(t, "README.md", mark)
+}
+
+func fencedIn(t *testing.T, page, mark string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, found := strings.Cut(string(readme), "```yaml\n"+mark+"\n")
+	_, after, found := strings.Cut(string(text), "```yaml\n"+mark+"\n")
 	block, _, closed := strings.Cut(after, "\n```")
 	if !found || !closed {
-		t.Fatalf("the README has no yaml block that begins with %q", mark)
+		t.Fatalf("%s has no yaml block that begins with %q", page, mark)
 	}
 	return block
 }

@@ -102,9 +102,10 @@ func (c *child) addresses() (listener, adminPort string) {
 			if json.Unmarshal([]byte(line), &entry) != nil || entry.Msg != "listening" {
 				continue
 			}
-			if entry.Port == "admin" {
+			switch entry.Port {
+			case "admin":
 				adminPort = entry.Address
-			} else {
+			case "":
 				listener = entry.Address
 			}
 		}

@@ -48,6 +48,23 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if not (hasPrefix "unix:" .) }}{{ regexFind "[0-9]+$" . }}{{ end }}
 {{- end }}
 
+{{/* The port of a service for a listener: (root, its place, the listener). */}}
+{{- define "weir.servicePort" -}}
+{{- $root := index . 0 }}{{ $i := index . 1 }}{{ $l := index . 2 }}
+{{- $name := ternary "xds" (printf "xds-%d" $i) (eq $i 0) -}}
+- name: {{ $name }}
+  port: {{ include "weir.port" $l.address }}
+  targetPort: {{ $name }}
+{{- if and $root.Values.service.appProtocol (not $l.tls) }}
+  appProtocol: {{ $root.Values.service.appProtocol }}
+{{- end }}
+{{- end }}
+
+{{/* Nothing, or the end if a listener that others can reach admits everybody: (its place, the listener, who opens it to them). */}}
+{{- define "weir.certified" -}}
+{{- if not (dig "tls" "client_ca" "" (index . 1)) }}{{ fail (printf "config.listeners[%d] asks for no client certificate (tls.client_ca), and %s opens it to others" (index . 0) (index . 2)) }}{{ end }}
+{{- end }}
+
 {{/* Whole seconds of a duration such as 1m30s or 500ms, rounded up. */}}
 {{- define "weir.seconds" -}}
 {{- $s := 0.0 }}
@@ -102,7 +119,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $key := pick $c "name" "instance" "listeners" "admin" "probes" }}
 {{- $_ := set $key "snapshot" (dig "cache" "snapshot" dict $c) }}
 {{- $_ := set $key "log" (dig "log" "format" "" $c) }}
-{{- $_ := set $key "limits" (pick ($c.limits | default dict) "request_bytes" "streams_per_connection") }}
+{{- $_ := set $key "limits" (pick ($c.limits | default dict) "request_bytes" "streams_per_connection" "connection_idle") }}
 {{- $_ := set $key "timing" (pick ($c.timing | default dict) "keepalive" "max_stream_age") }}
 {{- $key | toJson | sha256sum }}
 {{- end }}
