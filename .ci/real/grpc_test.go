@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -135,10 +137,14 @@ type grpcRun struct {
 	own   string
 	told  map[string]int64 // the counters before
 
-	mu   sync.Mutex // guards all below
-	part []byte     // of a line
-	addr string     // of CSDS
+	mu      sync.Mutex // guards all below
+	part    []byte     // of a line
+	addr    string     // of CSDS
+	metrics map[string]int64
 }
+
+// noCSDS is the address of a program that has metrics in place of CSDS.
+const noCSDS = "none"
 
 // Write takes what the program prints.
 func (c *grpcRun) Write(p []byte) (int, error) {
@@ -160,6 +166,8 @@ func (c *grpcRun) lineLocked(line string) {
 	switch kind {
 	case "csds":
 		c.addr = rest
+	case "counter", "gauge":
+		c.metricLocked(kind, rest)
 	case "answered":
 		c.tally.Answered(rest)
 	case "failed":
@@ -171,6 +179,29 @@ func (c *grpcRun) lineLocked(line string) {
 	default:
 		c.tally.Failed("the program printed %q", line)
 	}
+}
+
+// metricLocked notes a value, in place of the one before.
+func (c *grpcRun) metricLocked(kind, line string) {
+	name, value, _ := strings.Cut(line, " ")
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		c.tally.Failed("the program printed %q", line)
+		return
+	}
+	if c.metrics == nil {
+		c.metrics = map[string]int64{}
+	}
+	c.metrics[kind+" "+name] = n
+}
+
+// measured are the metrics whose names begin so, without those that are 0.
+func (c *grpcRun) measured(prefix string) map[string]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	some := maps.Clone(c.metrics)
+	maps.DeleteFunc(some, func(name string, n int64) bool { return n == 0 || !strings.HasPrefix(name, prefix) })
+	return some
 }
 
 func (c *grpcRun) csds() string {
@@ -199,10 +230,20 @@ func (c *grpcRun) status() ([]*statuspb.ClientConfig_GenericXdsConfig, error) {
 	return all, nil
 }
 
-// Dump is each resource with its body and whether it is accepted, refused, absent or awaited.
+// Dump is each resource with its body and whether it is accepted, refused, absent or awaited; without
+// CSDS how many there are of each type and state. Clusters and endpoints are left out of that: the
+// program counts those that it once had too.
 func (c *grpcRun) Dump() (map[string]string, error) {
-	all, err := c.status()
 	held := map[string]string{}
+	if c.csds() == noCSDS {
+		for name, n := range c.measured("gauge ") {
+			if strings.Contains(name, "config.listener.") || strings.Contains(name, "config.route.") {
+				held[name] = fmt.Sprint(n)
+			}
+		}
+		return held, nil
+	}
+	all, err := c.status()
 	for _, r := range all {
 		held[r.GetTypeUrl()+" "+r.GetName()] = fmt.Sprintf("%s %q", r.GetClientStatus(), r.GetXdsConfig().GetValue())
 	}
@@ -213,8 +254,11 @@ func (c *grpcRun) Dump() (map[string]string, error) {
 // it anew for each from a clock of its own.
 const wander = 50 * time.Millisecond
 
-// Counters are the times at which each resource was last told.
+// Counters are the times at which each resource was last told; without CSDS how many were, by type.
 func (c *grpcRun) Counters() (map[string]int64, error) {
+	if c.csds() == noCSDS {
+		return c.measured("counter "), nil
+	}
 	all, err := c.status()
 	counters := map[string]int64{}
 	for _, r := range all {
@@ -228,8 +272,16 @@ func (c *grpcRun) Counters() (map[string]int64, error) {
 	return counters, err
 }
 
-// Refused is how many resources are refused at present; the program does not say how often.
+// Refused is how many resources are refused at present; the program does not say how often. Without
+// CSDS it is how many were.
 func (c *grpcRun) Refused() (int64, error) {
+	if c.csds() == noCSDS {
+		n := int64(0)
+		for _, invalid := range c.measured("counter grpc.xds_client.resource_updates_invalid") {
+			n += invalid
+		}
+		return n, nil
+	}
 	all, err := c.status()
 	n := int64(0)
 	for _, r := range all {

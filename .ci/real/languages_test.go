@@ -14,6 +14,7 @@ var (
 	grpcCore = grpcClient{name: "grpc-core-" + pinned("GRPC_CORE"), command: corePython}
 	grpcJS   = grpcClient{name: "grpc-js-" + pinned("GRPC_JS_XDS"), command: nodeJS}
 	grpcJava = grpcClient{name: "grpc-java-" + pinned("GRPC_JAVA"), command: javaClass("Client")}
+	tonicXDS = grpcClient{name: "tonic-xds", command: func(tb testing.TB) []string { return []string{installed(tb, "tonic-xds")} }}
 )
 
 // corePython is Python's grpcio.

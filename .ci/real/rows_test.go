@@ -30,6 +30,7 @@ func rows() []row {
 		{program: grpcCore, origin: linearSotW},
 		{program: grpcJS, origin: snapshotSotW, without: []string{"hollow"}}, // beside one it takes up nothing
 		{program: grpcJava, origin: snapshotDelta},
+		{program: tonicXDS, origin: linearDelta, without: []string{"removal", "refused"}}, // it tells no names, and refuses nothing
 	}
 }
 
