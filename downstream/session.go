@@ -264,17 +264,17 @@ func (s *session) close(now time.Time) {
 	for _, w := range s.ways {
 		w.Leave()
 	}
-	for _, st := range s.types {
-		if !st.sub.None() {
-			st.sub.Close(now)
-		}
-	}
-	if s.group != nil {
+	if s.group != nil { // before the Subs: what lingers of them depends on who is left
 		s.group.Release(now)
 	}
 	for _, groups := range []map[*relay.Origin]*relay.Group{s.others, s.dedicated} {
 		for _, g := range groups {
 			g.Release(now)
+		}
+	}
+	for _, st := range s.types {
+		if !st.sub.None() {
+			st.sub.Close(now)
 		}
 	}
 	s.types = nil

@@ -89,11 +89,15 @@ func (g *Group) Seen() bool { return g.seen.Load() }
 // it does where the origin's part of the table has ended, and where no client ever acknowledged anything: whoever makes up
 // nodes, one after the other, holds no more groups than streams (TestMadeUpGroupsEnd).
 func (g *Group) linger() time.Duration {
-	if g.dedicated || !g.used.Load() || g.origin.ended.Load() {
+	if g.dedicated || g.vain() || g.origin.ended.Load() {
 		return 0
 	}
 	return g.origin.table.config().Linger
 }
+
+// vain reports whether the group's clients have all gone and none ever acknowledged anything. A client releases the group before it
+// closes its Subs, so that they know.
+func (g *Group) vain() bool { return !g.used.Load() && g.refs.Load() == 0 }
 
 // Keeps reports whether a member whose later node is n stays in the group: false if the dynamic parameters are part of what is
 // presented upstream, and n has others (STREAM-4). Nothing else of a later node counts (STREAM-3). Whether they change what its plain names

@@ -42,8 +42,8 @@ func TestMadeUpGroupsEnd(t *testing.T) {
 		if answer := sub.Take(now); answer != nil && acks {
 			sub.Ack(answer.Told())
 		}
-		sub.Close(now)
 		g.Release(now)
+		sub.Close(now)
 		for l := range lanes {
 			l.Take(now, false)
 			if !l.Wanted() {

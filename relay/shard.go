@@ -88,7 +88,7 @@ func (s *shard) retires() bool { return !s.private() && s.group.used.Load() }
 // does: clients make maps up, and one after the other they would pile up for as long as it takes them to end (RELAY-73).
 func (s *shard) lingerLocked() time.Duration {
 	most := s.cfg().MaxParameterSets
-	if s.private() || !s.group.used.Load() || s.params.Len() > 0 && most > 0 && len(s.kin.all) > most {
+	if s.private() || s.group.vain() || s.params.Len() > 0 && most > 0 && len(s.kin.all) > most {
 		return 0
 	}
 	return s.cfg().Linger
