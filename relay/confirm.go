@@ -84,6 +84,27 @@ func (s *shard) confirmLaterLocked(gen uint32, bad bool) {
 	}
 }
 
+// confirmLater keeps silence from confirming what was restored while a response waits for clusters (gather.go): a client that has a newer
+// route or listener would be sent back to the restored one just before it is taken up (testdata/restored_gather.txt). It is bounded as
+// ever, by firmMost.
+func (x *arrival) confirmLater() {
+	x.kin.mu.Lock()
+	defer x.kin.mu.Unlock()
+	for _, s := range x.kin.all {
+		switch s.kindLocked(x.lane.index, x.gen) {
+		case kindSet:
+			s.setsLocked(func(t *set) {
+				if t.askedGen == x.gen && t.unconfirmedLocked() {
+					t.gathered = x.at.Add(1) // it is taken up before
+				}
+			})
+		case kindNamed:
+			s.now = x.came
+			s.confirmLaterLocked(x.gen, x.u.Bad)
+		}
+	}
+}
+
 // confirm looks whether silence about the names that were restored has been long enough.
 func (s *shard) confirm(now time.Time) {
 	s.mu.Lock()

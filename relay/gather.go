@@ -86,6 +86,7 @@ func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
 		y.u = &u
 		y.makeBodies(&Applied{})
 		g.putLocked(&y)
+		y.confirmLater()
 		a.Changed = len(u.Resources)
 		return
 	case late:

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -35,5 +36,43 @@ func BenchmarkGather(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// TestWaitingConfirmsAtLast: an origin that never stops changing routes or listeners, so that one
+// always waits for clusters, leaves what was restored beside it unconfirmed for firmMost, no longer.
+func TestWaitingConfirmsAtLast(t *testing.T) {
+	for _, c := range []struct{ typeURL, asks, held string }{{"rds", "x1 x2", "x1=9 x2=9"}, {"lds", "*", "x1=9 x2=9"}} {
+		t.Run(c.typeURL, func(t *testing.T) {
+			s := newScript(t)
+			run := func(format string, args ...any) string {
+				return strings.Join(s.run(strings.Fields(fmt.Sprintf(format, args...))), "; ")
+			}
+			run("origin delta gather")
+			run("open a delta %s", c.typeURL)
+			run("a + %s", c.asks)
+			run("lane main open")
+			run("lane main take")
+			run("lane main delta %s x1=1 x2=1", c.typeURL)
+			run("wait 3s")
+			run("snapshot")
+			run("restart")
+			run("open b delta %s holds %s", c.typeURL, c.held)
+			run("b + %s", c.asks)
+			run("lane main open")
+			run("lane main take")
+			run("lane main delta %s x1=1", c.typeURL)
+			told := time.Duration(0)
+			for at := time.Duration(0); at < 2*firmMost && told == 0; at += 10 * time.Millisecond {
+				run("lane main delta %s x1=%d", c.typeURL, 2+at/time.Millisecond)
+				run("wait 10ms")
+				if strings.Contains(run("b take"), "x2=1") {
+					told = at
+				}
+			}
+			if most := firmMost + time.Second; told == 0 || told > most {
+				t.Errorf("what was restored is told after %v, want at most %v", told, most)
+			}
+		})
 	}
 }

@@ -60,6 +60,8 @@ type set struct {
 	revived bool
 	// restored: the members are those of a snapshot, all of them. Until the set is firm no stream has confirmed them (confirm.go).
 	restored bool
+	// gathered is when the last response is taken up that waited while the set was unconfirmed (gather.go): its silence does not confirm it before.
+	gathered time.Time
 	// uncached is how many members must not be cached, and anew that one was among them when the last client left: whoever comes now
 	// waits for what the origin says on the next stream (RELAY-9).
 	uncached int
@@ -281,7 +283,7 @@ func (t *set) pauseLocked(now time.Time) {
 	// What was restored and is to be swept is not confirmed by an answer before that.
 	sweeps = sweeps || t.restored && t.sweepGen != 0 && !t.sweepFirst.IsZero()
 	if !t.first.IsZero() && !t.firm && !t.refused.bad && !sweeps {
-		x := earlier(arrivals.Over(t.news, cfg.FirmSettle), t.first.Add(firmMost))
+		x := earlier(later(arrivals.Over(t.news, cfg.FirmSettle), t.gathered), t.first.Add(firmMost))
 		if x = t.refused.over(x); x.After(now) {
 			at(x)
 		} else {
