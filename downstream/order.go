@@ -227,7 +227,7 @@ func (s *session) releaseLocked(now time.Time) []*response {
 				if st.after == 0 {
 					st.after = s.lastNonce
 				}
-			case late(st.typeURL) && s.awaitsNamedLocked(now, st):
+			case late(st.typeURL) && s.awaitsNamedLocked(now, st, clusters):
 				s.holdBackLocked(now, st, false)
 			default:
 				out = s.writeLocked(now, st, out)
@@ -282,13 +282,16 @@ func (s *session) awaitsClustersLocked(now time.Time, st, clusters *streamType) 
 // Clusters that could be written only meanwhile: Envoy withholds its answer to those before them while the endpoints of any never come. Else
 // the route might go when its cluster has just been written, and Envoy has not asked for the endpoints of that
 // (testdata/ads_clusters_unanswered.txt). It waits no longer than twice order_hold in all.
-func (s *session) awaitsNamedLocked(now time.Time, st *streamType) bool {
+func (s *session) awaitsNamedLocked(now time.Time, st, clusters *streamType) bool {
 	if !now.Before(st.from(now).Add(2 * s.cfg.timing.OrderHold)) {
 		return false
 	}
 	endpoints := s.endpointsLocked()
 	if endpoints == nil || endpoints.sub.Standing().Wildcard { // what `*` has not brought the origin has not
 		return false
+	}
+	if len(s.warm.news) > 0 && clusters.hurried() { // they go in this batch, as the writer comes late
+		return true
 	}
 	return s.warm.waited(now, s.waitsForLocked(st))
 }

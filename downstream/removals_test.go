@@ -290,6 +290,42 @@ func TestRoutesWaitForEndpoints(t *testing.T) {
 	})
 }
 
+// TestRoutesWaitForHurriedClusters: as testdata/ads_clusters_unanswered.txt, but the writer comes so late that clusters which waited for an
+// answer and the route to them could go in one batch.
+func TestRoutesWaitForHurriedClusters(t *testing.T) {
+	dialects(t, func(t *testing.T, p *clientEnd) {
+		name := func(names ...string) {
+			if p.session.delta {
+				p.subscribes(eds, names[len(names)-1])
+			} else {
+				p.asks(eds, names...)
+			}
+		}
+		clusters := func(delta, sotw string) string {
+			if p.session.delta {
+				return "cds " + delta
+			}
+			return "cds " + sotw
+		}
+		p.both(cds, rds)
+		name("a")
+		p.says(eds, "a=1")
+		p.gets("endpoints", "eds a=1")
+		p.answerNamed(eds, "a")
+		p.says(cds, "h=eds")
+		p.gets("a cluster whose endpoints never come", clusters("h=eds", "h=eds x=0"))
+		p.wait(20 * time.Millisecond)
+		p.says(cds, "n=eds")
+		p.says(rds, "x=1")
+		p.gets("both wait for the answer")
+		p.wait(550 * time.Millisecond)
+		p.gets("the new cluster, and not the route", clusters("n=eds", "h=eds n=eds x=0"))
+		name("a", "n")
+		p.says(eds, "n=1")
+		p.gets("which follows the endpoints", "eds n=1", "rds x=1")
+	})
+}
+
 // answerNamed accepts the last response of a type that is asked by name.
 func (p *clientEnd) answerNamed(typeURL string, names ...string) {
 	p.tb.Helper()

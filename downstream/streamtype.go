@@ -114,6 +114,9 @@ func (st *streamType) inFlight(now time.Time, d time.Duration) bool {
 	return last != nil && now.Before(last.at.Add(d))
 }
 
+// hurried reports whether the last response was written though the one before it was unanswered.
+func (st *streamType) hurried() bool { return len(st.unanswered) > 1 }
+
 // remember notes a response as in flight.
 func (st *streamType) remember(x sent) {
 	if len(st.unanswered) == maxUnanswered {

@@ -145,7 +145,7 @@ func (s *session) oweEndpointsLocked(now time.Time, clusters *streamType) {
 		}
 		few := news[:min(len(news), maxEarly)] // enough to wait for
 		s.warm.missing = append(s.warm.missing, missing{
-			names: slices.Clip(few), of: clusters.last().last, until: now.Add(s.cfg.timing.OrderHold), waited: len(clusters.unanswered) > 1,
+			names: slices.Clip(few), of: clusters.last().last, until: now.Add(s.cfg.timing.OrderHold), waited: clusters.hurried(),
 		})
 	}
 	switch {
