@@ -22,7 +22,7 @@ const (
 	goneWithin = 2200 * time.Millisecond
 	// What a client that asks for endpoints by name may be late besides: a listener or a route is held for order_hold once more if its clusters
 	// had to wait and their endpoints never come.
-	namedWithin = 800 * time.Millisecond
+	namedWithin = 900 * time.Millisecond
 	// never is the latency of a client that answers nothing.
 	never = time.Hour
 )
