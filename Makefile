@@ -8,7 +8,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 HELM_VERSION := v4.3.1
 HELM := bin/helm-$(HELM_VERSION)
 
-.PHONY: build test conformance demo lint bench compare image binaries chart chaos soak real gateway istio
+.PHONY: build test conformance demo lint bench compare image binaries chart chaos soak redteam real gateway istio
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
@@ -32,6 +32,11 @@ chaos:
 SOAK_FOR ?= 30m
 soak:
 	@SOAK_FOR=$(SOAK_FOR) go test -count=1 -v -timeout 0 -run '^TestSoak$$' $(TESTFLAGS) ./cmd/weir/chaos | grep -vE '^=== '
+
+# Hostile clients, each for so long, beside a hundred good ones. A line for each.
+REDTEAM_FOR ?= 3s
+redteam:
+	@WEIR_REDTEAM_FOR=$(REDTEAM_FOR) go test -count=1 -v -timeout 10m -run '^TestRedTeam$$' $(TESTFLAGS) ./cmd/weir/redteam | grep -vE '^(=== |  *--- PASS)'
 
 # Programs that nobody here wrote, before and behind weir, with requests; fetched into bin/real. WEIR_REAL_CACHE names another folder.
 real:

@@ -16,7 +16,12 @@ var Binary string
 
 // Main builds weir, with the race detector where that can run, tests, and looks for leaked goroutines. Root is the main module's
 // directory, seen from the test. WEIR_BINARY names a binary to test instead.
-func Main(m *testing.M, root string) int {
+func Main(m *testing.M, root string) int { return run(m, root, true) }
+
+// Plain is Main without the race detector, for tests that look at times and memory.
+func Plain(m *testing.M, root string) int { return run(m, root, false) }
+
+func run(m *testing.M, root string, race bool) int {
 	dir, err := os.MkdirTemp("", "weir-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -25,7 +30,7 @@ func Main(m *testing.M, root string) int {
 	defer func() { _ = os.RemoveAll(dir) }()
 	if Binary = os.Getenv("WEIR_BINARY"); Binary == "" {
 		Binary = filepath.Join(dir, "weir")
-		if err := build(root); err != nil {
+		if err := build(root, race); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -40,11 +45,13 @@ func Main(m *testing.M, root string) int {
 	return 0
 }
 
-func build(root string) error {
+func build(root string, race bool) error {
 	args := []string{"build", "-o", Binary}
-	if canRace() {
+	switch {
+	case !race:
+	case canRace():
 		args = append(args, "-race")
-	} else {
+	default:
 		fmt.Println("NOTE: no C compiler for cgo here, so weir is built WITHOUT the race detector")
 	}
 	cmd := exec.Command("go", append(args, "./cmd/weir")...)

@@ -1,0 +1,170 @@
+package redteam
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-xds/weir/cmd/weir/weirtest"
+	"github.com/weir-xds/weir/relay/relaytest"
+)
+
+// What the bed is made of.
+const (
+	goodClients = 100
+	goodPeers   = 20 // addresses that they come from
+	clusters    = 8
+	tick        = 50 * time.Millisecond // between two changes
+	newGroups   = 100                   // limits.new_groups_per_second
+	memoryLimit = 400 << 20             // GOMEMLIMIT, which the collector keeps garbage within
+	programSize = 64 << 20              // resident beside it: the program itself
+)
+
+// bed is an origin, weir, and the good clients.
+type bed struct {
+	*testing.T
+	origin *relaytest.Origin
+	weir   *weirtest.Process
+	good   []*good
+
+	mu      sync.Mutex // guards what follows
+	world   map[string]string
+	changes [clusters][]change
+	paused  bool
+}
+
+// change is a body and when the origin had it.
+type change struct {
+	body string
+	at   time.Time
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{T: t, world: map[string]string{}}
+	b.origin = relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
+	for n := range clusters {
+		b.put(n, n)
+	}
+	c := weirtest.NewConfig(b.origin.Net().Addr(), relaytest.Delta)
+	c.Origin()["group_by"] = []any{"cluster"}
+	c.Set("limits.connections", 3_000)
+	c.Set("limits.connections_per_peer", 500)
+	c.Set("limits.connection_idle", "2s")
+	c.Set("limits.groups_per_peer", 50)
+	c.Set("limits.new_groups_per_second", newGroups)
+	b.weir = weirtest.Launch{Env: []string{fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit)}}.Start(t, c)
+	for i := range goodClients {
+		dialect := relaytest.Delta
+		if i%2 == 1 {
+			dialect = relaytest.SotW
+		}
+		b.good = append(b.good, open(t, b.weir.Addr, goodAddress(i), fmt.Sprintf("good-%d", i), dialect))
+	}
+	b.converge("at the start")
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		b.change(stop)
+	}()
+	t.Cleanup(func() { close(stop); <-stopped })
+	return b
+}
+
+func goodAddress(i int) string { return fmt.Sprintf("127.0.1.%d", 1+i%goodPeers) }
+
+// put has the origin state one of the clusters at a version.
+func (b *bed) put(n, version int) {
+	name := fmt.Sprintf("cluster-%d", n%clusters)
+	body := relaytest.Cluster(name, time.Duration(version+1)*time.Microsecond)
+	b.mu.Lock()
+	b.world[name] = string(body.GetValue())
+	b.changes[n%clusters] = append(b.changes[n%clusters], change{body: string(body.GetValue()), at: time.Now()})
+	b.mu.Unlock()
+	b.origin.Set(relaytest.ClusterType, name, fmt.Sprint(version), body)
+}
+
+// change changes one cluster after another until stop is closed.
+func (b *bed) change(stop <-chan struct{}) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for n := clusters; ; {
+		select {
+		case <-stop:
+			return
+		case <-ticker.C:
+		}
+		b.mu.Lock()
+		paused := b.paused
+		b.mu.Unlock()
+		if !paused {
+			b.put(n, n)
+			n++
+		}
+	}
+}
+
+// converge stops the changes until every good client holds what the origin states.
+func (b *bed) converge(when string) {
+	b.Helper()
+	b.pause(true)
+	defer b.pause(false)
+	for _, g := range b.good {
+		met := weirtest.Until(weirtest.Patience, func() bool { return g.holds(b.state()) || g.hasEnded() })
+		if g.hasEnded() {
+			b.Errorf("%s: the stream of %s ended: %v", when, g.id, g.err)
+		} else if !met {
+			b.Errorf("%s: %s does not hold what the origin states", when, g.id)
+		}
+	}
+}
+
+func (b *bed) pause(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.paused = on
+}
+
+// state is what the origin states.
+func (b *bed) state() map[string]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.world)
+}
+
+// lags are how long the changes between two moments took to each good client, sorted: until it had
+// that body, or a later one of the same cluster. Missing is how many had not come by now.
+func (b *bed) lags(from, to time.Time) (lags []time.Duration, missing int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, g := range b.good {
+		g.mu.Lock()
+		for _, changes := range b.changes {
+			var first time.Time // when this body came, or a later one
+			for _, c := range slices.Backward(changes) {
+				if at, ok := g.came[c.body]; ok && (first.IsZero() || at.Before(first)) {
+					first = at
+				}
+				if c.at.Before(from) {
+					break
+				}
+				switch {
+				case c.at.After(to):
+				case first.IsZero():
+					missing++
+				default:
+					lags = append(lags, first.Sub(c.at))
+				}
+			}
+		}
+		g.mu.Unlock()
+	}
+	slices.Sort(lags)
+	return lags, missing
+}
+
+// streams is how many streams the origin has seen.
+func (b *bed) streams() int { return len(b.origin.Streams()) }
