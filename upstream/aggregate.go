@@ -52,10 +52,12 @@ type aggregateKey struct {
 // It has a goroutine, from its first client to its last, and one more while a stream is open.
 type aggregate struct {
 	// Set once.
-	origin *Origin
-	key    aggregateKey
-	via    []string
-	idle   chan struct{} // closed when the last client has left
+	origin  *Origin
+	key     aggregateKey
+	via     []string
+	idle    chan struct{}   // closed when the last client has left
+	life    context.Context // of the origin's Run
+	leaving context.Context // ends when Run is about to end
 
 	clients int // guarded by aggregates.mu
 
@@ -81,7 +83,8 @@ func (o *Origin) AggregateLoads(ctx context.Context, via []string, first []byte)
 	key := aggregateKey{group, strings.Join(via, ",")}
 	as := &o.aggregates
 	as.mu.Lock()
-	if as.ended {
+	life := o.loading.during()
+	if as.ended || life == nil {
 		as.mu.Unlock()
 		group.Release(time.Now())
 		return nil, errLeaving
@@ -92,7 +95,7 @@ func (o *Origin) AggregateLoads(ctx context.Context, via []string, first []byte)
 			as.all = map[aggregateKey]*aggregate{}
 		}
 		a = &aggregate{
-			origin: o, key: key, via: slices.Clone(via), idle: make(chan struct{}),
+			origin: o, key: key, via: slices.Clone(via), idle: make(chan struct{}), life: life, leaving: o.loading.leaving,
 			sums: loads.New(time.Now()), changed: make(chan struct{}),
 		}
 		as.all[key] = a
@@ -205,7 +208,7 @@ func (a *aggregate) run() {
 		select {
 		case <-time.After(wait.next()):
 		case <-a.idle:
-		case <-o.leaving.Done():
+		case <-a.leaving.Done():
 		}
 		if a.over() {
 			break
@@ -223,7 +226,7 @@ func (a *aggregate) over() bool {
 	select {
 	case <-a.idle:
 		return true
-	case <-a.origin.leaving.Done():
+	case <-a.leaving.Done():
 		return true
 	default:
 		return false
@@ -261,7 +264,7 @@ func (a *aggregate) endLocked(err error) {
 
 // report opens a stream and reports on it until it ends, or nobody needs it.
 func (a *aggregate) report() (answered bool, err error) {
-	ctx, cancel := context.WithCancel(a.origin.life)
+	ctx, cancel := context.WithCancel(a.life)
 	defer cancel()
 	s, err := a.origin.LoadReports(ctx, a.via)
 	if err != nil {
@@ -332,7 +335,7 @@ func (a *aggregate) flushes(s *LoadStream, asked <-chan time.Duration, ended <-c
 			doubtful = a.flush(s)
 		case <-a.idle:
 			return answered, a.last(s, ended)
-		case <-a.origin.leaving.Done():
+		case <-a.leaving.Done():
 			return answered, a.last(s, ended)
 		}
 	}
@@ -381,17 +384,4 @@ func (a *aggregate) flush(s *LoadStream) (requests uint64) {
 		report = report[n:]
 	}
 	return requests
-}
-
-// endLoads ends all streams of load reports: those of aggregates with what they have still to say.
-func (o *Origin) endLoads() {
-	o.aggregates.mu.Lock()
-	o.aggregates.ended = true
-	o.aggregates.mu.Unlock()
-	o.leave()
-	o.aggregates.running.Wait()
-	o.pool.mu.Lock()
-	o.pool.ended = true
-	o.pool.mu.Unlock()
-	o.endLife()
 }

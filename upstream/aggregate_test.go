@@ -137,6 +137,7 @@ type share struct {
 
 func (w *world) share(id string) *share {
 	w.t.Helper()
+	synctest.Wait() // until Run is under way
 	ctx, cancel := context.WithCancel(w.t.Context())
 	first := loadReport(w.t, relaytest.Node(id, "edge"), 0)
 	s, err := w.up.AggregateLoads(ctx, nil, first)
@@ -337,6 +338,7 @@ func TestAggregateCountsWhatIsLost(t *testing.T) {
 func TestLoadReportsEndWithTheOrigin(t *testing.T) {
 	c := newCollector(time.Minute)
 	in(t, options{config: noJitter, origin: relaytest.OriginConfig{Loads: c.serve}}, func(w *world) {
+		synctest.Wait() // until Run is under way
 		s, err := w.up.LoadReports(w.t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/weir-xds/weir/relay"
@@ -15,6 +16,46 @@ import (
 const loadMethod = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
 
 var errLeaving = status.Error(codes.Unavailable, "the origin is spoken to in another way from now on, or not at all: come again")
+
+// loading is when there are streams of load reports: while the origin is run.
+type loading struct {
+	mu sync.Mutex // guards what follows
+	// leaving ends when Run is about to end, and aggregates say what they have still to say; life ends after that. Nil before Run.
+	life, leaving  context.Context
+	endLife, leave context.CancelFunc
+}
+
+// during is the time for streams; nil: it is not that time.
+func (l *loading) during() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.life == nil || l.leaving.Err() != nil {
+		return nil
+	}
+	return l.life
+}
+
+// beginLoads is called when Run begins.
+func (o *Origin) beginLoads(ctx context.Context) {
+	l := &o.loading
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.life, l.endLife = context.WithCancel(context.WithoutCancel(ctx))
+	l.leaving, l.leave = context.WithCancel(l.life)
+}
+
+// endLoads ends all streams of load reports: those of aggregates with what they have still to say.
+func (o *Origin) endLoads() {
+	o.aggregates.mu.Lock()
+	o.aggregates.ended = true
+	o.aggregates.mu.Unlock()
+	o.loading.leave()
+	o.aggregates.running.Wait()
+	o.pool.mu.Lock()
+	o.pool.ended = true
+	o.pool.mu.Unlock()
+	o.loading.endLife()
+}
 
 // LoadReports opens a stream of load reports on one of the origin's connections, for a client whose
 // stream has come through the relays of via (LRS-2). It waits for a connection for cold_wait at most
@@ -38,6 +79,10 @@ func (o *Origin) LoadReports(ctx context.Context, via []string) (*LoadStream, er
 }
 
 func (o *Origin) openLoads(ctx context.Context, via []string) (*LoadStream, error) {
+	life := o.loading.during()
+	if life == nil {
+		return nil, errLeaving
+	}
 	slot, err := o.pool.loadSlot(ctx)
 	if err != nil {
 		return nil, err
@@ -49,7 +94,7 @@ func (o *Origin) openLoads(ctx context.Context, via []string) (*LoadStream, erro
 			out = metadata.AppendToOutgoingContext(out, relay.ViaKey, name)
 		}
 	}
-	s := &LoadStream{origin: o, slot: slot}
+	s := &LoadStream{origin: o, slot: slot, life: life}
 	if err == nil {
 		// The library waits, without a word, for a server that allows fewer streams than we want.
 		slow := time.AfterFunc(connectTimeout, cancel)
@@ -61,7 +106,7 @@ func (o *Origin) openLoads(ctx context.Context, via []string) (*LoadStream, erro
 		o.pool.release(slot, noMiss)
 		return nil, status.Errorf(codes.Unavailable, "origin %q: no stream of load reports: %v", o.cfg.Name, err)
 	}
-	context.AfterFunc(o.life, cancel)
+	context.AfterFunc(life, cancel)
 	context.AfterFunc(ctx, func() { cancel(); s.close() })
 	return s, nil
 }
@@ -72,6 +117,7 @@ type LoadStream struct {
 	origin *Origin
 	slot   *slot
 	wire   grpc.ClientStream
+	life   context.Context // of the origin's Run
 }
 
 // close gives back the place on the connection.
@@ -93,7 +139,7 @@ func (s *LoadStream) CloseSend() error { return s.wire.CloseSend() }
 func (s *LoadStream) Recv() ([]byte, error) {
 	var m []byte
 	err := s.wire.RecvMsg(&m)
-	if err != nil && s.origin.life.Err() != nil {
+	if err != nil && s.life.Err() != nil {
 		return nil, errLeaving
 	}
 	return m, err

@@ -26,8 +26,7 @@ type Origin struct {
 
 	reporting         atomic.Int64 // streams of load reports that are open
 	aggregates        aggregates
-	life, leaving     context.Context // leaving ends when Run is about to, life when it has
-	endLife, leave    context.CancelFunc
+	loading           loading
 	started           atomic.Bool
 	saidResume        atomic.Bool // that the origin ignores initial versions
 	saidUnconstrained atomic.Bool // the log says that constraints are missing
@@ -55,8 +54,6 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 		metrics: c.Metrics, counts: c.Metrics.Origin(c.Name), lanes: map[*lane]struct{}{},
 	}
 	o.news = news{log: o.log}
-	o.life, o.endLife = context.WithCancel(context.Background())
-	o.leaving, o.leave = context.WithCancel(o.life)
 	o.pool = newPool(&o.cfg, table, &o.health, &o.news)
 	return o, nil
 }
@@ -78,6 +75,7 @@ func (o *Origin) Run(ctx context.Context) error {
 		return fmt.Errorf("origin %q: Run was called twice", o.cfg.Name)
 	}
 	defer o.pool.trim(true)
+	o.beginLoads(ctx)
 	defer o.endLoads()
 	var lanes sync.WaitGroup
 	defer lanes.Wait()
