@@ -124,6 +124,11 @@ func (g *Group) Release(now time.Time) {
 // end removes the group if no client is left and nothing is wanted. Otherwise it looks again later.
 func (g *Group) end(now time.Time) {
 	o := g.origin
+	if g.vain() {
+		for _, s := range *g.all.Load() {
+			s.endLingering()
+		}
+	}
 	busy := g.lanes[mainLane].busy() || g.lanes[sideLane].busy()
 	for _, s := range *g.all.Load() {
 		if !s.sharesLanes() {

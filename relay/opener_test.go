@@ -27,7 +27,7 @@ func TestMadeUpGroupsEnd(t *testing.T) {
 			t.Fatalf("%s: %v", cluster, err)
 		}
 		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType, Delta: true, TTL: true})
-		sub.Update(now, []string{Wildcard}, nil)
+		sub.Update(now, []string{Wildcard, "b"}, nil)
 		for _, l := range o.TakeLanes() {
 			l.Open(now, 1)
 			lanes[l] = true
@@ -42,8 +42,12 @@ func TestMadeUpGroupsEnd(t *testing.T) {
 		if answer := sub.Take(now); answer != nil && acks {
 			sub.Ack(answer.Told())
 		}
+		if !acks {
+			sub.Update(now, nil, []string{Wildcard, "b"}) // they would linger
+		}
 		g.Release(now)
 		sub.Close(now)
+		table.Advance(now)
 		for l := range lanes {
 			l.Take(now, false)
 			if !l.Wanted() {

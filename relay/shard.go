@@ -228,3 +228,25 @@ func later(a, b time.Time) time.Time {
 	}
 	return b
 }
+
+// endLingering lets go of what lingers, as nobody is to come back for it: what a client unsubscribed from before it left would keep a
+// made-up group.
+func (s *shard) endLingering() {
+	s.mu.Lock()
+	for _, e := range s.named.entries {
+		if e.count == 0 && !e.lingerAt.IsZero() {
+			s.unwantLocked(e)
+		}
+	}
+	s.setsLocked(func(t *set) {
+		if t.clients == 0 && !t.lingerAt.IsZero() {
+			t.lingerAt = time.Time{}
+			t.unwantLocked()
+		}
+	})
+	dead := s.dropIfEmptyLocked()
+	s.unlock()
+	if dead {
+		s.group.dropShard(s)
+	}
+}
