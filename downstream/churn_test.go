@@ -76,8 +76,12 @@ func resetStreams(conn net.Conn) {
 	var head, batch bytes.Buffer
 	e := hpack.NewEncoder(&head)
 	for _, f := range [][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":path", relay.ADS.Method(true)}, {":authority", "weir"},
-		{"content-type", "application/grpc"}, {"te", "trailers"},
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":path", relay.ADS.Method(true)},
+		{":authority", "weir"},
+		{"content-type", "application/grpc"},
+		{"te", "trailers"},
 	} {
 		_ = e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: true}) // as a literal, each time the same
 	}

