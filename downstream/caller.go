@@ -14,9 +14,9 @@ import (
 type caller struct {
 	local    bool // over loopback or a Unix socket
 	tls      bool
-	verified bool   // it has shown a certificate that the listener's client_ca vouches for
-	identity string // what that certificate says it is; "" without one
-	peer     peerKey
+	verified bool     // it has shown a certificate that the listener's client_ca vouches for
+	identity string   // what that certificate says it is; "" without one
+	peer     *peerKey // an object of its own: within the session it would double what of that is rounded up; nil: nobody
 }
 
 // peerKey is whom streams and groups are counted for: who the client's certificate says it is, else its address (peerOf), else, as
@@ -29,10 +29,10 @@ type peerKey struct {
 
 // opener is whom groups are counted for that the client opens.
 func (c *caller) opener() any {
-	if c.peer == (peerKey{}) {
+	if c.peer == nil {
 		return nil
 	}
-	return c.peer
+	return *c.peer
 }
 
 // callerOf reads a connection.
@@ -50,11 +50,11 @@ func callerOf(p *peer.Peer) caller {
 	}
 	switch address := peerOf(p.Addr); {
 	case c.identity != "":
-		c.peer.identity = c.identity
+		c.peer = &peerKey{identity: c.identity}
 	case address.IsValid():
-		c.peer.address = address
-	default:
-		c.peer.conn = id
+		c.peer = &peerKey{address: address}
+	case id != 0:
+		c.peer = &peerKey{conn: id}
 	}
 	return c
 }

@@ -309,7 +309,7 @@ func TestCaller(t *testing.T) {
 		},
 	} {
 		got := callerOf(&c.peer)
-		if got.peer = (peerKey{}); got != c.want { // whom it counts for: TestOpeners
+		if got.peer = nil; got != c.want { // whom it counts for: TestOpeners
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}

@@ -34,8 +34,12 @@ func (s *Server) admit(ctx context.Context, st *stream) error {
 }
 
 // turn waits for that of a new stream of any kind.
-func (s *Server) turn(ctx context.Context, set *settings, from peerKey, conn *connection) error {
-	err := s.arrivals.enter(ctx, from, conn)
+func (s *Server) turn(ctx context.Context, set *settings, from *peerKey, conn *connection) error {
+	var who peerKey
+	if from != nil {
+		who = *from
+	}
+	err := s.arrivals.enter(ctx, who, conn)
 	if errors.Is(err, errCrowded) {
 		s.mu.Lock()
 		n := s.cfg.Limits.NewStreamsPerSecond

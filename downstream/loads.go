@@ -80,7 +80,7 @@ func (s *Server) serveLoads(ln *listener, wire grpc.ServerStream) error {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
 	l := &loadStream{server: s, set: set, wire: wire, transport: end}
-	var from peerKey
+	var from *peerKey
 	if p, ok := peer.FromContext(ctx); ok {
 		l.conn = connectionOf(p)
 		from = callerOf(p).peer

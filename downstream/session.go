@@ -91,27 +91,27 @@ type session struct {
 	nodeHash    uint64 // of the last one stated, encoded
 	nodeOther   bool   // that one is not the first's
 	nodeKept    nodeKept
-	outdated    bool            // it needs more of the node than was remembered
+	outdated    bool // it needs more of the node than was remembered
+	served      bool // an answer was written
+	unsure      bool // a Listener or a route was restored and is not confirmed (ORD-11)
+	closed      bool
 	authorities authorities     // of the names asked for
 	deltaOf     []*relay.Origin // that were asked for what depends on their dialect
 	types       []*streamType   // in ORD-1 order
 	lastNonce   uint64
 	batch       []*response   // the array of take's lists
 	names       int           // over all types, refused ones that are remembered included
-	served      bool          // an answer was written
 	untold      int           // bytes kept of names that are refused and not told yet
 	shortOf     string        // the limit for which a name is missing (denied.go); "": none is
 	shortFrom   time.Time     // since when
 	shortAt     time.Time     // when to look at it next; zero: nothing is missing
 	now         time.Time     // of the last call that brought one; no deadline before it is pending
 	routedAt    time.Time     // when a Listener or a route was written last
-	unsure      bool          // a Listener or a route was restored and is not confirmed (ORD-11)
 	unsureTo    time.Duration // after opened: when that was seen last, or seen to have ended; 0: never
 	changesAt   time.Time     // when changes were last written that the client did not wait for (coalesce.go)
 	notes       []note        // to be logged by the caller
 	ways        []*relay.Way  // to the groups joined, if the stream has come through relays
 	warm        warming
-	closed      bool
 }
 
 // note is something that the stream logs when the session is not locked.

@@ -78,6 +78,7 @@ func TestRetiredComesBack(t *testing.T) {
 		w.origin.Put(opaque, res("b", "1"))
 		sub := w.want(opaque, "a", "b")
 		w.origin.Await(time.Minute, func() bool { return w.origin.Asked(opaque).ACKs > 0 }, "both are served")
+		sub.Ack(sub.Take(time.Now()).Told()) // or nothing retires
 		sub.Update(time.Now(), nil, []string{"a"})
 		w.origin.Await(time.Minute, func() bool { return w.origin.Asked(opaque).Unsubscribed["a"] == 1 }, "one is let go")
 		w.down()

@@ -180,7 +180,6 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 		}
 	}
 	p.force.Store(pl.next)
-	p.last.Store(&admin.ConfigState{File: p.path, Since: now, Read: now, Hash: hashOf(cfg.Text())})
 	p.keep(cfg)
 	p.metrics.ConfigInfo(hashOf(cfg.Text()))
 	if level, err := zapcore.ParseLevel(cfg.Log.Level); err == nil && p.level != nil {
@@ -188,6 +187,8 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 	}
 	p.memory.configure(int64(cfg.Limits.Memory))
 	p.log.Info("another configuration is in force", append(said, zap.Int("streams_concerned", concerned.Len()))...)
+	// Who reads that it is in force finds it logged, and at its level.
+	p.last.Store(&admin.ConfigState{File: p.path, Since: now, Read: now, Hash: hashOf(cfg.Text())})
 	for _, w := range cfg.Warnings() {
 		warn(p.log, w)
 	}
