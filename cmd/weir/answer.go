@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/weir-xds/weir/cmd/weir/client"
+	"github.com/weir-xds/weir/upstream/descriptors"
 )
 
 // answer gathers the responses to one subscription into one state.
@@ -82,7 +83,7 @@ func (a *answer) answered(name string) {
 }
 
 // document is the state the responses led to.
-func (a *answer) document() document {
+func (a *answer) document(known *descriptors.Types) document {
 	r := client.Response{TypeURL: a.sub.TypeURL}
 	if a.last != nil {
 		r.Version, r.Nonce, r.ControlPlane = a.last.Version, a.last.Nonce, a.last.ControlPlane
@@ -99,7 +100,7 @@ func (a *answer) document() document {
 	for _, name := range slices.Sorted(maps.Keys(a.errors)) {
 		r.Errors = append(r.Errors, a.errors[name])
 	}
-	return documentOf(&r)
+	return documentOf(&r, known)
 }
 
 // missing is an error per name that was asked for and is not there; unanswered

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/client"
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/upstream/descriptors"
 )
 
 // quietTime is how long a wildcard's answer must pause to count as whole: no
@@ -25,6 +26,9 @@ type get struct {
 	watch   bool
 	timeout time.Duration
 	output  string
+
+	descriptors []string
+	known       *descriptors.Types
 }
 
 func getCommand() *cobra.Command {
@@ -48,6 +52,7 @@ ADDR is host:port or unix:///path.`,
 	f.StringVar(&g.from, "from", "", "the server's `address`")
 	f.BoolVar(&g.watch, "watch", false, "go on printing what changes")
 	f.DurationVar(&g.timeout, "timeout", 10*time.Second, "how long to wait; with --watch, until interrupted unless given")
+	f.StringArrayVar(&g.descriptors, "descriptors", nil, "a `file` of descriptors, as protoc writes it, of messages to show; may be repeated")
 	outputFlag(cmd, &g.output)
 	_ = cmd.MarkFlagRequired("from") // fails only for flags that do not exist
 
@@ -67,6 +72,9 @@ func (g *get) run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	show, err := newPrinter(g.output, out)
 	if err != nil {
+		return err
+	}
+	if g.known, err = descriptors.ReadFiles(g.descriptors); err != nil {
 		return err
 	}
 	cfg, err := g.config(g.from)
@@ -100,7 +108,7 @@ func (g *get) follow(ctx context.Context, c *client.Client, sub client.Subscript
 	for r, err := range c.Watch(ctx, sub) {
 		answered = true
 		if err == nil {
-			err = show.response(documentOf(r))
+			err = show.response(documentOf(r, g.known))
 		}
 		if err != nil {
 			return err
@@ -137,7 +145,7 @@ func (g *get) once(ctx context.Context, c *client.Client, sub client.Subscriptio
 		}
 		quiet.Reset(quietTime)
 	}
-	if err := show.final(a.document()); err != nil {
+	if err := show.final(a.document(g.known)); err != nil {
 		return err
 	}
 	switch {

@@ -28,22 +28,24 @@ type origin interface {
 	close()
 }
 
-func (p *process) openOrigin(cfg *config.Config, o *config.Origin, path string, part *relay.Origin) (origin, error) {
+func (p *process) openOrigin(f *force, o *config.Origin, path string, part *relay.Origin) (origin, error) {
+	cfg := f.cfg
 	if o.Files != nil {
-		f, err := file.New(file.Config{
-			Name: o.Name, Path: o.Files.Path, NameBytes: int(cfg.Limits.NameBytes), NameFields: o.NameFields,
-			TP2: o.TP2, Log: p.log, Metrics: p.metrics,
+		opened, err := file.New(file.Config{
+			Name: o.Name, Path: o.Files.Path, NameBytes: int(cfg.Limits.NameBytes), NameFields: f.types.NameFields(o.NameFields),
+			Types: f.types, TP2: o.TP2, Log: p.log, Metrics: p.metrics,
 		}, part)
 		if err != nil {
 			return nil, cfg.Problemf(path+".files", "%v", errors.Unwrap(err)) // it names the origin
 		}
-		return &fileOrigin{f}, nil
+		return &fileOrigin{opened}, nil
 	}
 	secured, err := p.tls.origin(cfg, path+".grpc.tls", o.GRPC.TLS)
 	if err != nil {
 		return nil, err
 	}
 	u := upstreamConfig(cfg, o)
+	u.NameFields = f.types.NameFields(o.NameFields)
 	u.Log, u.Metrics, u.AuditTurn = p.log, p.metrics, p.auditing
 	if secured != nil {
 		u.TLS = secured.client

@@ -87,11 +87,11 @@ func (pl *plan) openOrigins() error {
 	for i := range cfg.Origins {
 		o := &cfg.Origins[i]
 		part, was := pl.part(o.Name), pl.before.runner(o.Name)
-		if was != nil && was.part == part && sameSource(pl.before.cfg, cfg, o) {
+		if was != nil && was.part == part && pl.before.types.Equal(pl.next.types) && sameSource(pl.before.cfg, cfg, o) {
 			pl.next.origins = append(pl.next.origins, was)
 			continue
 		}
-		opened, err := pl.process.openOrigin(cfg, o, fmt.Sprintf("origins[%d]", i), part)
+		opened, err := pl.process.openOrigin(pl.next, o, fmt.Sprintf("origins[%d]", i), part)
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/client"
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/upstream/descriptors"
 )
 
 // document is a response, or the state several led to, as it is printed.
@@ -49,7 +50,7 @@ type resourceError struct {
 	Message string `json:"message,omitempty"`
 }
 
-func documentOf(r *client.Response) document {
+func documentOf(r *client.Response, known *descriptors.Types) document {
 	d := document{
 		TypeURL:      r.TypeURL,
 		Version:      r.Version,
@@ -67,7 +68,7 @@ func documentOf(r *client.Response) document {
 			p.TTL = res.TTL.String()
 		}
 		if res.Body != nil {
-			p.Resource = readable(res.Body)
+			p.Resource = readable(res.Body, known)
 		}
 		d.Resources = append(d.Resources, p)
 	}
@@ -88,10 +89,9 @@ func (p *printed) constrain(c *discoveryv3.DynamicParameterConstraints) {
 	}
 }
 
-// readable is a body as JSON. One with a type that is not linked in, at any
-// depth, or that is broken is shown as its bytes: half of it would mislead.
-func readable(body *anypb.Any) json.RawMessage {
-	if text, err := (protojson.MarshalOptions{UseProtoNames: true}).Marshal(body); err == nil {
+// readable is a body as JSON. One with a type that is not known, at any depth, or that is broken is shown as its bytes: half of it would mislead.
+func readable(body *anypb.Any, known *descriptors.Types) json.RawMessage {
+	if text, err := (protojson.MarshalOptions{UseProtoNames: true, Resolver: known}).Marshal(body); err == nil {
 		return text
 	}
 	raw := map[string]string{

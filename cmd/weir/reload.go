@@ -98,6 +98,13 @@ func (p *process) take(ctx context.Context, parts *errgroup.Group, now time.Time
 	}
 	before := p.force.Load()
 	changed := cfg.Changed(before.cfg)
+	types, err := readTypes(cfg)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(changed, "types") && !types.Equal(before.types) {
+		changed = append(changed, "types") // a file that they name
+	}
 	if len(changed) == 0 {
 		p.last.Store(&admin.ConfigState{File: p.path, Since: p.last.Load().Since, Read: now, Hash: hashOf(text)})
 		p.keep(cfg)
@@ -105,7 +112,7 @@ func (p *process) take(ctx context.Context, parts *errgroup.Group, now time.Time
 		p.log.Info("the configuration was read again, and is the one in force", zap.String("because_of", why))
 		return nil
 	}
-	pl, table, err := p.prepare(ctx, before, cfg)
+	pl, table, err := p.prepare(ctx, before, &force{cfg: cfg, types: types})
 	if err != nil {
 		return err
 	}
@@ -115,7 +122,8 @@ func (p *process) take(ctx context.Context, parts *errgroup.Group, now time.Time
 
 // prepare checks a configuration and opens what is new in it. On an error
 // nothing is left open, and nothing has changed.
-func (p *process) prepare(ctx context.Context, before *force, cfg *config.Config) (_ *plan, _ *relay.Next, err error) {
+func (p *process) prepare(ctx context.Context, before, next *force) (_ *plan, _ *relay.Next, err error) {
+	cfg := next.cfg
 	if err := cfg.CheckReload(before.cfg); err != nil {
 		return nil, nil, err
 	}
@@ -131,7 +139,7 @@ func (p *process) prepare(ctx context.Context, before *force, cfg *config.Config
 	if err := thawFirst(before, cfg, table); err != nil {
 		return nil, nil, err
 	}
-	pl := &plan{process: p, before: before, next: &force{cfg: cfg}, part: table.Origin}
+	pl := &plan{process: p, before: before, next: next, part: table.Origin}
 	defer func() {
 		if err != nil {
 			pl.close()

@@ -16,8 +16,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// descriptors is how many files the process has open.
-func descriptors(t *testing.T) int {
+// openFiles is how many files the process has open.
+func openFiles(t *testing.T) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -101,7 +101,7 @@ func TestHundredReloads(t *testing.T) {
 		back()
 		same := 0 // looks in a row
 		await(t, "nothing more runs than before", func() bool {
-			g, f := runtime.NumGoroutine(), descriptors(t)
+			g, f := runtime.NumGoroutine(), openFiles(t)
 			if same++; g != goroutines || f != open {
 				goroutines, open, same = g, f, 0
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/upstream/descriptors"
 )
 
 // process is one weir: the rooms, wired together, and the ports.
@@ -60,9 +61,10 @@ type process struct {
 // force is a configuration and what serves it. It never changes.
 type force struct {
 	cfg     *config.Config
-	yaml    []byte    // of cfg, as it is shown
-	ports   []*port   // one for each of cfg.Listeners
-	origins []*runner // one for each of cfg.Origins
+	yaml    []byte             // of cfg, as it is shown
+	types   *descriptors.Types // that cfg names
+	ports   []*port            // one for each of cfg.Listeners
+	origins []*runner          // one for each of cfg.Origins
 }
 
 // config is the configuration in force.
@@ -97,6 +99,9 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	p.force.Store(first.next) // which is completed below
 	p.last.Store(&admin.ConfigState{Since: p.started, Read: p.started, Hash: hashOf(cfg.Text())})
 	if first.next.yaml, err = cfg.YAML(); err != nil {
+		return nil, err
+	}
+	if first.next.types, err = readTypes(cfg); err != nil {
 		return nil, err
 	}
 	defer func() {

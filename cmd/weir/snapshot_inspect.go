@@ -87,7 +87,7 @@ func inspected(s *snapshot.Summary, bodies bool) any {
 
 func blankedBody(body *anypb.Any) json.RawMessage {
 	admin.Blank(body)
-	return readable(body)
+	return readable(body, nil)
 }
 
 func inspectTable(w io.Writer, s *snapshot.Summary) error {

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/upstream/descriptors"
 	"github.com/weir-xds/weir/upstream/file"
 )
 
@@ -27,9 +29,10 @@ func validateCommand() *cobra.Command {
 		if err := checkRooms(cfg); err != nil {
 			return err
 		}
-		warnings, err := checkFiles(cfg)
-		remarks, unusable := checkSecrets(cfg)
-		warnings, err = append(warnings, remarks...), errors.Join(err, unusable)
+		types, warnings, err := checkTypes(cfg)
+		files, broken := checkFiles(cfg, types)
+		secrets, unusable := checkSecrets(cfg)
+		warnings, err = slices.Concat(warnings, files, secrets), errors.Join(err, broken, unusable)
 		for _, w := range cfg.Warnings() {
 			warnings = append(warnings, w)
 		}
@@ -46,7 +49,7 @@ func validateCommand() *cobra.Command {
 }
 
 // checkFiles reads the origins that are files, as run does when it starts. A path that is missing may be there where weir will run.
-func checkFiles(cfg *config.Config) (warnings []error, err error) {
+func checkFiles(cfg *config.Config, types *descriptors.Types) (warnings []error, err error) {
 	var errs []error
 	for i := range cfg.Origins {
 		o, path := &cfg.Origins[i], fmt.Sprintf("origins[%d].files", i)
@@ -54,7 +57,7 @@ func checkFiles(cfg *config.Config) (warnings []error, err error) {
 			continue
 		}
 		found, remarks, err := file.Check(file.Config{
-			Name: o.Name, Path: o.Files.Path, NameBytes: int(cfg.Limits.NameBytes), NameFields: o.NameFields, TP2: o.TP2,
+			Name: o.Name, Path: o.Files.Path, NameBytes: int(cfg.Limits.NameBytes), NameFields: types.NameFields(o.NameFields), Types: types, TP2: o.TP2,
 		})
 		if errors.Is(err, fs.ErrNotExist) {
 			remarks = []error{fmt.Errorf("%w; weir does not start without it", err)}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/downstream"
@@ -94,7 +96,8 @@ func (p *process) openAdmin(ctx context.Context) error {
 	version, _ := buildVersion()
 	pages, err := admin.New(admin.Config{
 		Name: cfg.Name, Version: version, Started: p.started,
-		Table: p.table, Metrics: p.registry, Effective: p.effective, Readable: readable, Readiness: p.readiness,
+		Table: p.table, Metrics: p.registry, Effective: p.effective, Readiness: p.readiness,
+		Readable: func(body *anypb.Any) json.RawMessage { return readable(body, p.force.Load().types) },
 		Origins: func() []admin.Origin {
 			states, _ := p.originStates()
 			return states

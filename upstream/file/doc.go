@@ -24,7 +24,7 @@
 // form, .json is JSON, everything else is YAML. JSON and YAML hold, in one document or several, a DiscoveryResponse, an
 // object with just resources, a list of resources, or one resource. A resource has its "@type", or is a wrapper
 // (envoy.service.discovery.v3.Resource), with or without "@type", whose name, version, aliases, TTL and constraints count;
-// a wrapped collection gives its inline entries (FILE-7). The fields are those of messages.go; the resources of a .pb file
+// a wrapped collection gives its inline entries (FILE-7). The fields are those of package descriptors, with what the operator describes (types in the config file); the resources of a .pb file
 // are passed on as they are, known or not. One content gives equal bytes in every format (TestFormatsAreEqual).
 //
 // In a directory every file counts, except dot files and what editors leave behind (a~, #a#). Directories below it do not.

@@ -150,7 +150,7 @@ func (p *parser) message(n *yaml.Node, path string, m proto.Message) bool {
 		return false
 	}
 	p.spent += len(w.b)
-	err := protojson.Unmarshal(w.b, m)
+	err := (protojson.UnmarshalOptions{Resolver: p.lim.types}).Unmarshal(w.b, m)
 	if err == nil {
 		return true
 	}
@@ -171,8 +171,8 @@ func (p *parser) message(n *yaml.Node, path string, m proto.Message) bool {
 func advice(msg string) string {
 	switch {
 	case strings.Contains(msg, "unable to resolve"):
-		return "; weir does not know this message: check the spelling, or supply the file in binary form (.pb), whose " +
-			"resources need not be known"
+		return "; weir does not know this message: check the spelling, give its descriptors (types in the configuration), or " +
+			"supply the file in binary form (.pb), whose resources need not be known"
 	case strings.Contains(msg, "for string"):
 		return "; put it in quotes"
 	}

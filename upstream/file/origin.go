@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/upstream/descriptors"
 	"go.uber.org/zap"
 )
 
@@ -24,6 +25,8 @@ type Config struct {
 	TP2 bool
 	// NameFields say where a resource that is written bare has its name (RELAY-14).
 	NameFields relay.NameFields
+	// Types are the messages that YAML, JSON and text may hold; nil: those that are linked in.
+	Types *descriptors.Types
 	// MaxBytes bounds a file, and what its YAML aliases expand to. Default 64 MiB.
 	MaxBytes int
 	// Debounce is how long the directory must be quiet before it is read. Default 100 ms.

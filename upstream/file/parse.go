@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/upstream/descriptors"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/prototext"
@@ -19,7 +20,8 @@ type limits struct {
 	file int // bytes of a file, and of what its YAML aliases expand to
 	name int // bytes of a resource name; 0: no limit
 
-	fields relay.NameFields // where a bare resource has its name
+	fields relay.NameFields   // where a bare resource has its name
+	types  *descriptors.Types // nil: what is linked in
 }
 
 // parser reads one file.
@@ -79,7 +81,7 @@ var protoPlace = regexp.MustCompile(`^\(line (\d+):(\d+)\): `)
 
 func (p *parser) text(data []byte) {
 	var r discoveryv3.DiscoveryResponse
-	if err := prototext.Unmarshal(data, &r); err != nil {
+	if err := (prototext.UnmarshalOptions{Resolver: p.lim.types}).Unmarshal(data, &r); err != nil {
 		at, msg := protoPosition(err)
 		p.fail(at, "", "is not a DiscoveryResponse in text form: %s", p.said(msg))
 		return

@@ -105,6 +105,7 @@ func (c *Config) check(r *report) {
 		k.listener(fmt.Sprintf("listeners[%d]", i), &c.Listeners[i], c.Origins)
 	}
 	k.origins(c.Origins)
+	k.messages(c.Types)
 	k.size("limits.request_bytes", c.Limits.RequestBytes)
 	k.size("limits.name_bytes", c.Limits.NameBytes)
 	if m := c.Limits.Memory; m > 0 && m < leastMemory {

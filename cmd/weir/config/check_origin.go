@@ -147,6 +147,25 @@ func (k checker) grpc(path string, g *GRPC) {
 	}
 }
 
+// messages refuses what no type of its own is. What the descriptors say is
+// checked by who reads them.
+func (k checker) messages(types map[string]Type) {
+	for _, url := range slices.Sorted(maps.Keys(types)) {
+		at, t := TypePath(url), types[url]
+		switch full, ok := TypeURL(url); {
+		case !ok || full != url:
+			k.addf(at, "%q is no full type URL such as type.googleapis.com/example.Message", url)
+		case t.NameField != "" && relay.Named(url):
+			k.addf(at+".name_field", "resources of this type are known to have their name in field 1")
+		case t == Type{}:
+			k.addf(at, "says nothing; give name_field or descriptors")
+		}
+	}
+}
+
+// TypePath is the path of one of Config.Types, for Problemf.
+func TypePath(url string) string { return join("types", url) }
+
 // nameFields refuses what protobuf has no field of, and types whose name is
 // known.
 func (k checker) nameFields(path string, fields map[string]int) {

@@ -25,6 +25,9 @@ type Config struct {
 	Origins []Origin `yaml:"origins"`
 	// Cache says how long things nobody wants are kept.
 	Cache Cache `yaml:"cache"`
+	// Types are resource types beside those of xDS, and messages within
+	// resources that weir does not know, by full type URL. Default: none.
+	Types map[string]Type `yaml:"types"`
 	// Authorization holds access rules. Default: empty, everything the
 	// listener admits. Rules are not supported by this version.
 	Authorization []Rule `yaml:"authorization"`
@@ -41,6 +44,22 @@ type Config struct {
 
 	// source remembers where each value was written, for Problemf.
 	source *report
+}
+
+// Type is what weir is told of a message. No code is needed for a new type of
+// resource: payloads are opaque, but where JSON, YAML or text is read or written.
+type Type struct {
+	// NameField is where a resource has its name that comes without one, as it may
+	// in dialect sotw, REST and files (RELAY-14): the name of a string field of the
+	// message, or, where its descriptors are not known, the number of one.
+	// origins[].name_fields goes before it. Default: empty, field 1, where that
+	// reads like a name.
+	NameField string `yaml:"name_field"`
+	// Descriptors is a file with the message's descriptor, a FileDescriptorSet as
+	// protoc writes it with --include_imports; without it JSON, YAML and text of
+	// the message cannot be read. It is read at the start and at each reload. What
+	// is linked in, Envoy's messages, goes before it. Default: empty.
+	Descriptors string `yaml:"descriptors" path:"file"`
 }
 
 // Rule is one authorisation rule; this version knows none.

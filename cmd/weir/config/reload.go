@@ -73,6 +73,8 @@ var reloads = map[string]Reload{
 	"origins[].dynamic_parameters": ReloadAnew,
 	"origins[].share":              ReloadAnew,
 
+	"types": ReloadReconnect,
+
 	"cache.linger":   ReloadLive,
 	"cache.retired":  ReloadLive,
 	"cache.snapshot": ReloadRestart,

@@ -1,6 +1,6 @@
-package file
+package descriptors
 
-// The messages that files may use in YAML, JSON and text form: what Envoy is commonly configured with, and gRPC. Missing are
+// The messages that may be written in YAML, JSON and text form: what Envoy is commonly configured with, and gRPC. Missing are
 // contrib extensions, dynamic modules, and those that drag further modules along (OpenTelemetry).
 import (
 	_ "github.com/cncf/xds/go/udpa/type/v1"

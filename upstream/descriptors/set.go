@@ -1,0 +1,94 @@
+package descriptors
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+)
+
+// maxFile bounds a descriptor file.
+const maxFile = 64 << 20
+
+// readSet reads one file, which protoc writes with --descriptor_set_out.
+func readSet(path string) (*set, error) {
+	data, err := readBounded(path)
+	if err != nil {
+		return nil, err
+	}
+	files, err := parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &set{Types: dynamicpb.NewTypes(files), file: path, sum: sha256.Sum256(data)}, nil
+}
+
+func readBounded(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() { // opening a pipe would block
+		return nil, fmt.Errorf("%s: is not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("%s: is longer than %d bytes", path, maxFile)
+	}
+	return data, err
+}
+
+// parse makes descriptors of a FileDescriptorSet. What it imports and does not have is taken from
+// what is linked in, so that Envoy's own files need not be in it.
+func parse(data []byte) (*protoregistry.Files, error) {
+	var fds descriptorpb.FileDescriptorSet
+	if err := proto.Unmarshal(data, &fds); err != nil {
+		return nil, fmt.Errorf("is not a FileDescriptorSet, as protoc --descriptor_set_out writes it: %w", err)
+	}
+	if len(fds.GetFile()) == 0 {
+		return nil, errors.New("has no files; is it a FileDescriptorSet, as protoc --descriptor_set_out writes it?")
+	}
+	if err := complete(&fds); err != nil {
+		return nil, err
+	}
+	files, err := protodesc.NewFiles(&fds)
+	if err != nil {
+		return nil, fmt.Errorf("its descriptors are not in order: %w", err)
+	}
+	return files, nil
+}
+
+// complete adds what is imported and missing, with all that imports in turn.
+func complete(fds *descriptorpb.FileDescriptorSet) error {
+	have := map[string]bool{}
+	for _, f := range fds.GetFile() {
+		have[f.GetName()] = true
+	}
+	for i := 0; i < len(fds.File); i++ { // which grows
+		for _, path := range fds.File[i].GetDependency() {
+			if have[path] {
+				continue
+			}
+			linked, err := protoregistry.GlobalFiles.FindFileByPath(path)
+			if err != nil {
+				return fmt.Errorf("%s imports %s, which is not in it: write it with protoc --include_imports",
+					fds.File[i].GetName(), path)
+			}
+			have[path] = true
+			fds.File = append(fds.File, protodesc.ToFileDescriptorProto(linked))
+		}
+	}
+	return nil
+}
