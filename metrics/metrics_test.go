@@ -73,6 +73,7 @@ var catalogue = map[string]string{
 	"weir_unfit_parameters_total":                   "origin",
 	"weir_load_requests_lost_total":                 "origin",
 	"weir_file_loads_total":                         "origin,result",
+	"weir_sink_writes_total":                        "origin,result",
 	"weir_config_reloads_total":                     "result",
 	"weir_config_last_reload_successful":            "",
 	"weir_config_info":                              "hash",
@@ -136,6 +137,7 @@ func exercise(m *Metrics) {
 		o.UnfitParameters(1)
 		o.LoadsLost(1)
 		o.FileLoad(errors.New(s))
+		o.SinkWrite(errors.New(s))
 		m.AdminRefusal(s)
 		m.ConfigReload(errors.New(s))
 		m.SnapshotWrite(errors.New(s))
@@ -279,6 +281,7 @@ func TestCounters(t *testing.T) {
 	o.UnfitParameters(3)
 	o.LoadsLost(8)
 	o.FileLoad(nil)
+	o.SinkWrite(nil)
 	o.Type("lds").Nack()
 	o.Type(junk).Unrequested(4)
 	o.Type("cds").Rejected(5)
@@ -311,6 +314,7 @@ func TestCounters(t *testing.T) {
 		"weir_unfit_parameters_total mesh":                 3,
 		"weir_load_requests_lost_total mesh":               8,
 		"weir_file_loads_total mesh ok":                    1,
+		"weir_sink_writes_total mesh ok":                   1,
 		"weir_upstream_nacks_total mesh lds":               1,
 		"weir_upstream_unrequested_total mesh other":       4,
 		"weir_upstream_rejected_resources_total mesh cds":  5,

@@ -9,7 +9,7 @@ type upstreamVecs struct {
 	reconnects, loops, pings     *prometheus.CounterVec // by origin
 	silent, ambiguity, unfit     *prometheus.CounterVec // by origin
 	loadsLost                    *prometheus.CounterVec // by origin
-	fileLoads                    *prometheus.CounterVec // by origin, result
+	fileLoads, sinkWrites        *prometheus.CounterVec // by origin, result
 	nacks, unrequested, rejected *prometheus.CounterVec // by origin, type
 	quarantines, expirations     *prometheus.CounterVec // by origin, type
 	unmatched                    *prometheus.CounterVec // by origin, type
@@ -36,6 +36,8 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 			"Fields of clients' nodes that could not become parameters, being lists, structs or no numbers.", "origin"),
 		fileLoads: counterVec(f, "weir_file_loads_total",
 			"Attempts to load an origin's files after a change.", "origin", "result"),
+		sinkWrites: counterVec(f, "weir_sink_writes_total",
+			"Files of sinks that were written or removed, and attempts that failed.", "origin", "result"),
 		nacks: counterVec(f, "weir_upstream_nacks_total",
 			"Responses of the origin that weir rejected.", "origin", "type"),
 		unrequested: counterVec(f, "weir_upstream_unrequested_total",
@@ -63,7 +65,7 @@ func newUpstreamVecs(f promauto.Factory) upstreamVecs {
 type Origin struct {
 	reconnects, loops, pings, silent, ambiguity, unfit prometheus.Counter
 	loadsLost                                          prometheus.Counter
-	fileLoads, audits                                  map[string]prometheus.Counter // by result
+	fileLoads, sinkWrites, audits                      map[string]prometheus.Counter // by result
 	locatorFaults                                      map[string]prometheus.Counter // by reason
 	types                                              map[string]*OriginType        // by short name; complete and read-only
 }
@@ -90,6 +92,7 @@ func (m *Metrics) Origin(name string) *Origin {
 		unfit:      v.unfit.WithLabelValues(name),
 		loadsLost:  v.loadsLost.WithLabelValues(name),
 		fileLoads:  make(map[string]prometheus.Counter, len(results)),
+		sinkWrites: make(map[string]prometheus.Counter, len(results)),
 		audits:     make(map[string]prometheus.Counter, len(auditResults)),
 		types:      make(map[string]*OriginType, len(typeNames)),
 	}
@@ -102,6 +105,7 @@ func (m *Metrics) Origin(name string) *Origin {
 	}
 	for _, r := range results {
 		o.fileLoads[r] = v.fileLoads.WithLabelValues(name, r)
+		o.sinkWrites[r] = v.sinkWrites.WithLabelValues(name, r)
 	}
 	for _, t := range typeNames {
 		o.types[t] = &OriginType{
@@ -202,6 +206,13 @@ func (o *Origin) UnfitParameters(n int) {
 func (o *Origin) FileLoad(err error) {
 	if o != nil {
 		o.fileLoads[result(err)].Inc()
+	}
+}
+
+// SinkWrite counts a file of a sink that was written or removed, or an attempt that failed if err is not nil.
+func (o *Origin) SinkWrite(err error) {
+	if o != nil {
+		o.sinkWrites[result(err)].Inc()
 	}
 }
 

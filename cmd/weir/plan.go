@@ -26,6 +26,7 @@ type plan struct {
 
 	newPorts   []*port
 	newOrigins []*runner
+	newSinks   []*sinkRunner
 }
 
 // runner is an origin and its place in the table. Who starts it, stops it.

@@ -148,7 +148,7 @@ func (p *process) prepare(ctx context.Context, before, next *force) (_ *plan, _ 
 	if pl.next.yaml, err = cfg.YAML(); err != nil {
 		return nil, nil, err
 	}
-	return pl, table, errors.Join(pl.openPorts(ctx), pl.openOrigins())
+	return pl, table, errors.Join(pl.openPorts(ctx), pl.openOrigins(), pl.openSinks())
 }
 
 // thawFirst refuses what would drop what an operator keeps clients at.
@@ -174,6 +174,7 @@ func thawFirst(before *force, cfg *config.Config, table *relay.Next) error {
 // origin has ended before another does, so that nothing is asked twice.
 func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Time, pl *plan, table *relay.Next, said ...zap.Field) {
 	leaving, closing, cfg := pl.leaving(), pl.closing(), pl.next.cfg
+	stopSinks(pl.before.sinks, pl.next.sinks)
 	for _, o := range leaving {
 		o.stop()
 	}
@@ -201,6 +202,7 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 		warn(p.log, w)
 	}
 	p.start(ctx, parts, pl.next, pl.newOrigins, pl.newPorts)
+	p.startSinks(ctx, parts, pl.newSinks)
 	for _, o := range leaving {
 		o.close()
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/downstream"
+	"github.com/weir-xds/weir/downstream/sink"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/upstream"
 )
@@ -31,6 +32,11 @@ func checkRooms(cfg *config.Config) error {
 		}
 		if _, err := upstream.New(u, table.Origin(o.Name)); err != nil {
 			errs = append(errs, problems(cfg, path, errors.Unwrap(err))...) // the outer one names the origin
+		}
+	}
+	for i := range cfg.Sinks {
+		if _, err := sink.New(sinkConfig(cfg, &cfg.Sinks[i], table.Origin)); err != nil {
+			errs = append(errs, problems(cfg, fmt.Sprintf("sinks[%d]", i), errors.Unwrap(err))...) // the outer one names the path
 		}
 	}
 	server, err := serverConfig(cfg)

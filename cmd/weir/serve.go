@@ -65,6 +65,7 @@ type force struct {
 	types   *descriptors.Types // that cfg names
 	ports   []*port            // one for each of cfg.Listeners
 	origins []*runner          // one for each of cfg.Origins
+	sinks   []*sinkRunner      // one for each of cfg.Sinks
 }
 
 // config is the configuration in force.
@@ -119,6 +120,9 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	if err = first.openOrigins(); err != nil {
 		return nil, err
 	}
+	if err = first.openSinks(); err != nil {
+		return nil, err
+	}
 	if err = p.openSnapshot(); err != nil {
 		return nil, err
 	}
@@ -169,6 +173,7 @@ func (p *process) run(ctx context.Context) error {
 	p.first = nil // it is served now
 	first := p.force.Load()
 	p.start(work, parts, first, first.origins, first.ports)
+	p.startSinks(work, parts, first.sinks)
 	parts.Go(func() error { return p.reloads(work, parts) })
 	p.sayStarted()
 

@@ -54,6 +54,9 @@ func (c *Config) normalise() {
 		normaliseTypes(c.Origins[i].AbsenceKeeps)
 		c.Origins[i].NameFields = normaliseFields(c.Origins[i].NameFields)
 	}
+	for i := range c.Sinks {
+		normaliseTypes(c.Sinks[i].Types)
+	}
 	if len(c.Origins) > 0 && !slices.ContainsFunc(c.Origins, func(o Origin) bool { return o.Default }) {
 		c.Origins[0].Default = true
 	}
@@ -105,6 +108,7 @@ func (c *Config) check(r *report) {
 		k.listener(fmt.Sprintf("listeners[%d]", i), &c.Listeners[i], c.Origins)
 	}
 	k.origins(c.Origins)
+	k.sinks(c)
 	k.messages(c.Types)
 	k.size("limits.request_bytes", c.Limits.RequestBytes)
 	k.size("limits.name_bytes", c.Limits.NameBytes)

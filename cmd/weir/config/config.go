@@ -25,6 +25,9 @@ type Config struct {
 	Origins []Origin `yaml:"origins"`
 	// Cache says how long things nobody wants are kept.
 	Cache Cache `yaml:"cache"`
+	// Sinks are directories that weir writes configuration to, for Envoys that
+	// read files. Default: none.
+	Sinks []Sink `yaml:"sinks"`
 	// Types are resource types beside those of xDS, and messages within
 	// resources that weir does not know, by full type URL. Default: none.
 	Types map[string]Type `yaml:"types"`

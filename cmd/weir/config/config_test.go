@@ -102,7 +102,8 @@ func TestContractIsComplete(t *testing.T) {
 		written[generic(path)] = true
 	}
 	for _, path := range paths("", reflect.TypeFor[Config]()) {
-		alternative := strings.HasPrefix(path, "origins[].files") || strings.HasPrefix(path, "origins[].rest")
+		alternative := strings.HasPrefix(path, "origins[].files") || strings.HasPrefix(path, "origins[].rest") ||
+			strings.HasPrefix(path, "sinks[]") // in a comment
 		if !written[path] && !alternative {
 			t.Errorf("the contract does not write %s", path)
 		}

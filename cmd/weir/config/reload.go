@@ -79,6 +79,8 @@ var reloads = map[string]Reload{
 	"cache.retired":  ReloadLive,
 	"cache.snapshot": ReloadRestart,
 
+	"sinks": ReloadLive,
+
 	"limits.connections":               ReloadLive,
 	"limits.connections_per_peer":      ReloadLive,
 	"limits.connection_idle":           ReloadRestart,

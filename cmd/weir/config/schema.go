@@ -15,7 +15,7 @@ import (
 
 // manual is where the fields of Config are explained.
 //
-//go:embed config.go limits.go listener.go origin.go
+//go:embed config.go limits.go listener.go origin.go sink.go
 var manual embed.FS
 
 // node is a part of a JSON schema.
@@ -136,7 +136,7 @@ func (s schema) object(path string, v reflect.Value) node {
 
 // required are the keys that have no default.
 var required = map[string]bool{
-	"origins": true, "origins[].name": true, "origins[].grpc.addresses": true, "origins[].files.path": true,
+	"origins": true, "origins[].name": true, "origins[].grpc.addresses": true, "origins[].files.path": true, "sinks[].path": true,
 }
 
 // scalarSchema describes a single value. As the loader does, it takes a variable for any.

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/downstream/sink"
+	"github.com/weir-xds/weir/relay"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+)
+
+// sinkRunner is a sink and what it was made of. Who starts it, stops it.
+type sinkRunner struct {
+	*sink.Sink
+	// Set once.
+	cfg sink.Config
+
+	// Set by startSinks.
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// openSinks keeps the sinks for which nothing changes. Nothing is written yet.
+func (pl *plan) openSinks() error {
+	var errs []error
+	cfg := pl.next.cfg
+	for i := range cfg.Sinks {
+		sc := sinkConfig(cfg, &cfg.Sinks[i], pl.part)
+		sc.Log, sc.Metrics = pl.process.log, pl.process.metrics
+		if was := pl.before.sink(sc); was != nil {
+			pl.next.sinks = append(pl.next.sinks, was)
+			continue
+		}
+		opened, err := sink.New(sc)
+		if err != nil {
+			at := fmt.Sprintf("sinks[%d]", i)
+			errs = append(errs, problems(cfg, at, errors.Unwrap(err))...) // the outer one names the path
+			continue
+		}
+		r := &sinkRunner{Sink: opened, cfg: sc}
+		pl.newSinks, pl.next.sinks = append(pl.newSinks, r), append(pl.next.sinks, r)
+	}
+	return errors.Join(errs...)
+}
+
+// sink is the one that was made of the same; nil if there is none.
+func (f *force) sink(cfg sink.Config) *sinkRunner {
+	if f == nil {
+		return nil
+	}
+	for _, r := range f.sinks {
+		if sameSink(r.cfg, cfg) {
+			return r
+		}
+	}
+	return nil
+}
+
+// sameSink says whether two sinks write the same files: of one origin's part of the table.
+func sameSink(a, b sink.Config) bool {
+	same := a.Origin == b.Origin
+	a.Origin, b.Origin = nil, nil
+	return same && reflect.DeepEqual(a, b)
+}
+
+// sinkConfig is a sink as the file has it.
+func sinkConfig(cfg *config.Config, s *config.Sink, part func(origin string) *relay.Origin) sink.Config {
+	id := s.Node.ID
+	if id == "" {
+		id = cfg.Name
+	}
+	return sink.Config{
+		Path: s.Path, Origin: part(cfg.SinkOrigin(s).Name), Types: s.Types, Secrets: s.Secrets,
+		Node:      &corev3.Node{Id: id, Cluster: s.Node.Cluster, UserAgentName: "envoy"}, // who reads the files
+		OrderHold: cfg.Timing.OrderHold, ColdWait: cfg.Timing.ColdWait,
+	}
+}
+
+// startSinks runs sinks until ctx ends or they are stopped.
+func (p *process) startSinks(ctx context.Context, parts *errgroup.Group, sinks []*sinkRunner) {
+	for _, s := range sinks {
+		var own context.Context
+		own, s.stop = context.WithCancel(ctx)
+		s.done = make(chan struct{})
+		parts.Go(func() error {
+			defer close(s.done)
+			return s.Run(own)
+		})
+	}
+}
+
+// stopSinks ends those that are not kept. They have ended when it returns, so that no directory has
+// two.
+func stopSinks(before, kept []*sinkRunner) {
+	for _, s := range before {
+		if !slices.Contains(kept, s) {
+			s.stop()
+			<-s.done
+		}
+	}
+}

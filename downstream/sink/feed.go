@@ -1,0 +1,173 @@
+package sink
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+)
+
+// feed is what the sink is told of one type.
+type feed struct {
+	// Set once by newFeed.
+	kind  *kind
+	group *relay.Group
+	sub   *relay.Sub
+	cold  time.Duration
+
+	opened time.Time
+	// entries are by canonical name: of a list what there is, else what is asked for.
+	entries map[string]*entry
+	// changed: the list is not what was written last.
+	changed bool
+}
+
+// entry is one resource.
+type entry struct {
+	asked    time.Time
+	answered bool           // by a body, its absence or an error
+	body     *relay.Variant // nil: there is none
+	wrote    *relay.Variant // the body in the file, as far as this run knows
+	refs     []string       // what it refers to; of lists
+}
+
+// newFeed becomes a client of the type and subscribes. held are the names whose files are there:
+// what was restored is then not told before the origin has confirmed it.
+func newFeed(k *kind, m *relay.Subscriber, cfg *Config, held []string, now time.Time) (*feed, error) {
+	join := cfg.Origin.Group
+	if k.typeURL == relay.SecretType {
+		join = cfg.Origin.Dedicated // a secret is for one client alone (RELAY-75)
+	}
+	g, err := join(cfg.Node)
+	if err != nil {
+		return nil, fmt.Errorf("asking origin %s: %w", cfg.Origin.Name(), err)
+	}
+	initial := make(map[string]string, len(held))
+	for _, name := range held {
+		initial[name] = "written"
+	}
+	f := &feed{
+		kind: k, group: g, cold: cfg.ColdWait,
+		opened: now, entries: make(map[string]*entry), changed: true,
+	}
+	f.sub = g.Open(m, relay.SubOptions{
+		TypeURL: k.typeURL, Delta: true, Initial: initial,
+		Params: cfg.Origin.Params(cfg.Node, k.typeURL),
+	})
+	if f.sub == nil {
+		g.Release(now)
+		return nil, fmt.Errorf("asking origin %s: %w", cfg.Origin.Name(), relay.ErrParameterSets)
+	}
+	if k.list {
+		f.sub.Update(now, []string{relay.Wildcard}, nil)
+	}
+	return f, nil
+}
+
+// close ends the subscription.
+func (f *feed) close(now time.Time) {
+	f.group.Release(now)
+	f.sub.Close(now)
+}
+
+// take notes what there is to be told. It reports whether there was anything.
+func (f *feed) take(now time.Time) (told bool) {
+	for f.sub.Pending() {
+		a := f.sub.Take(now)
+		if a == nil {
+			continue
+		}
+		told = true
+		for _, v := range a.Variants {
+			f.note(v.Name, v)
+		}
+		for _, name := range a.Removed {
+			f.note(relay.NameKey(name), nil)
+		}
+		for _, e := range a.Errors {
+			if x := f.entries[e.Name]; x != nil && !f.kind.list {
+				x.answered = true // a body that was told before stays
+			}
+		}
+		f.sub.Ack(a.Told())
+	}
+	return told
+}
+
+// note takes up a body, or nil for a removal.
+func (f *feed) note(name string, body *relay.Variant) {
+	x := f.entries[name]
+	switch {
+	case !f.kind.list:
+		if x != nil {
+			x.answered, x.body = true, body
+		}
+		return
+	case body == nil:
+		delete(f.entries, name)
+	default:
+		f.entries[name] = &entry{body: body, refs: references(f.kind.typeURL, body)}
+	}
+	f.changed = true
+}
+
+// ask names exactly these resources from now on.
+func (f *feed) ask(now time.Time, names map[string]bool) {
+	var more, fewer []string
+	for name := range names {
+		if f.entries[name] == nil {
+			f.entries[name] = &entry{asked: now}
+			more = append(more, name)
+		}
+	}
+	for name := range f.entries {
+		if !names[name] {
+			delete(f.entries, name)
+			fewer = append(fewer, name)
+		}
+	}
+	if len(more)+len(fewer) == 0 {
+		return
+	}
+	slices.Sort(more)
+	for _, d := range f.sub.Update(now, more, fewer) {
+		if x := f.entries[relay.NameKey(d.Name)]; x != nil {
+			x.answered = true // for want of room: nothing waits for it
+		}
+	}
+}
+
+// ready reports whether nothing is waited for any more, and when to look again if something is.
+// What has a file from an earlier run is not waited for. silent: the list is not known, as the
+// origin does not speak of it.
+func (f *feed) ready(now time.Time, d *dir) (ready, silent bool, again time.Time) {
+	since, open := f.sub.Upstream()
+	if f.kind.list {
+		s := f.sub.Standing()
+		if !s.Waiting && !s.Arriving && !s.Held {
+			return true, false, time.Time{}
+		}
+		at := later(since, f.opened).Add(f.cold)
+		if s.Waiting && !s.Held && open && !now.Before(at) {
+			return true, true, time.Time{}
+		}
+		return false, false, now.Add(look)
+	}
+	for name, x := range f.entries {
+		if x.answered || d.holds(f.kind.fileOf(name)) {
+			continue
+		}
+		if !open || now.Before(later(since, x.asked).Add(f.cold)) {
+			return false, false, now.Add(look)
+		}
+	}
+	return true, false, time.Time{}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,226 @@
+package sink
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+	"go.uber.org/zap"
+)
+
+const (
+	// look is how often it is looked whether what is waited for has come, where nothing wakes the
+	// sink.
+	look = 250 * time.Millisecond
+	// rest is the pause after something was written: changes that come one after the other become
+	// one.
+	rest = 100 * time.Millisecond
+	// retryFirst and retryMost bound the pause after a failure.
+	retryFirst = time.Second
+	retryMost  = 30 * time.Second
+	// sayAgain is how often a failure that lasts is logged.
+	sayAgain = time.Minute
+)
+
+// Sink writes files. Run is called once.
+type Sink struct {
+	// Set once by New.
+	cfg     Config
+	kinds   []*kind
+	mailbox *relay.Subscriber
+	counts  *metrics.Origin
+
+	// Owned by Run.
+	feeds map[*kind]*feed // nil: it is no client now
+	dir   dir
+	order
+
+	failures int       // in a row
+	retryAt  time.Time // after the last
+	saidAt   time.Time // when it was logged
+}
+
+// New checks the configuration. Nothing is read or written before Run.
+func New(cfg Config) (*Sink, error) {
+	if len(cfg.Types) == 0 {
+		cfg.Types = DefaultTypes()
+	}
+	if err := cfg.problems(); err != nil {
+		return nil, fmt.Errorf("sink %s: %w", cfg.Path, err)
+	}
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	cfg.Log = cfg.Log.With(zap.String("path", cfg.Path), zap.String("origin", cfg.Origin.Name()))
+	s := &Sink{
+		cfg: cfg, mailbox: relay.NewSubscriber(), dir: dir{path: cfg.Path},
+		counts: cfg.Metrics.Origin(cfg.Origin.Name()),
+	}
+	for _, k := range kinds {
+		for _, typeURL := range cfg.Types {
+			if k.typeURL == typeURL {
+				s.kinds = append(s.kinds, k)
+			}
+		}
+	}
+	return s, nil
+}
+
+// Run writes until ctx ends. What is written stays.
+func (s *Sink) Run(ctx context.Context) error {
+	defer func() { s.leave(time.Now()) }()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	wake := s.mailbox.Wake()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-wake:
+		case <-timer.C:
+		}
+		now := time.Now()
+		next, wrote := s.step(now)
+		wake = s.mailbox.Wake()
+		if wrote || !s.retryAt.IsZero() { // what wakes it now waits
+			wake, next = nil, later(now.Add(rest), s.retryAt)
+		}
+		if timer.Stop(); !next.IsZero() {
+			timer.Reset(time.Until(next))
+		}
+	}
+}
+
+// step takes what there is and writes what may be written. It gives the time at which there may be
+// more to do, zero if only a wake-up can bring that.
+func (s *Sink) step(now time.Time) (next time.Time, wrote bool) {
+	err := s.dir.open(s.kinds)
+	if err == nil {
+		err = s.join(now)
+	}
+	if err == nil {
+		s.take(now)
+		if s.lags() {
+			s.leave(now) // and comes back
+			return now, false
+		}
+		if _, frozen := s.cfg.Origin.Frozen(); frozen {
+			return now.Add(4 * look), false
+		}
+		next, wrote, err = s.write(now)
+	}
+	if err != nil {
+		s.failed(now, err)
+		return s.retryAt, wrote
+	}
+	if s.failures > 0 {
+		s.cfg.Log.Info("the files of a sink are written again")
+	}
+	s.failures, s.retryAt, s.saidAt = 0, time.Time{}, time.Time{}
+	return next, wrote
+}
+
+// failed has it tried again, from what is then in the directory.
+func (s *Sink) failed(now time.Time, err error) {
+	s.counts.SinkWrite(err)
+	s.retryAt = now.Add(min(retryFirst<<min(s.failures, 10), retryMost))
+	s.failures++
+	s.dir.has, s.order.clusters = nil, nil
+	for _, f := range s.feeds {
+		f.changed = true
+		for _, x := range f.entries {
+			x.wrote = nil
+		}
+	}
+	if s.saidAt.IsZero() || now.Sub(s.saidAt) >= sayAgain {
+		s.saidAt = now
+		const said = "the files of a sink cannot be written; what is there stays, and it is tried again"
+		s.cfg.Log.Error(said, zap.Int("failures", s.failures), zap.Error(err))
+	}
+}
+
+// join becomes a client.
+func (s *Sink) join(now time.Time) error {
+	if s.feeds != nil {
+		return nil
+	}
+	feeds := make(map[*kind]*feed)
+	for _, k := range s.kinds {
+		held, err := s.written(k)
+		if err == nil {
+			feeds[k], err = newFeed(k, s.mailbox, &s.cfg, held, now)
+		}
+		if err != nil {
+			delete(feeds, k)
+			closeAll(feeds, now)
+			return err
+		}
+	}
+	s.feeds = feeds
+	return nil
+}
+
+// leave ends being a client.
+func (s *Sink) leave(now time.Time) {
+	closeAll(s.feeds, now)
+	s.feeds = nil
+}
+
+func closeAll(feeds map[*kind]*feed, now time.Time) {
+	for _, f := range feeds {
+		f.close(now)
+	}
+}
+
+// take notes all there is to be told: what is written last is taken first, so that what is written
+// first is never older. What clusters and listeners refer to is asked for.
+func (s *Sink) take(now time.Time) {
+	for told := true; told; {
+		told = false
+		for i := len(s.kinds) - 1; i >= 0; i-- {
+			if s.feeds[s.kinds[i]].take(now) {
+				told = true
+			}
+		}
+		for _, k := range s.kinds {
+			if !k.list {
+				s.feeds[k].ask(now, s.wanted(k))
+			}
+		}
+	}
+}
+
+// wanted are the names to be asked for of a type.
+func (s *Sink) wanted(k *kind) map[string]bool {
+	names := make(map[string]bool)
+	if k.typeURL == relay.SecretType {
+		for _, name := range s.cfg.Secrets {
+			names[relay.NameKey(name)] = true
+		}
+	}
+	for _, typeURL := range k.from {
+		for _, other := range s.kinds {
+			if other.typeURL != typeURL {
+				continue
+			}
+			for _, x := range s.feeds[other].entries {
+				for _, name := range x.refs {
+					names[name] = true
+				}
+			}
+		}
+	}
+	return names
+}
+
+// lags reports whether a subscription has to begin anew, as a stream that ends for it does.
+func (s *Sink) lags() bool {
+	for _, f := range s.feeds {
+		if f.sub.Standing().Lagging {
+			return true
+		}
+	}
+	return false
+}
