@@ -134,7 +134,7 @@ func (m mesh) cluster(name string, s *service) *anypb.Any {
 		Name:                 name,
 		ConnectTimeout:       durationpb.New(5 * time.Second),
 		ClusterDiscoveryType: &cluster.Cluster_Type{Type: cluster.Cluster_EDS},
-		EdsClusterConfig:     &cluster.Cluster_EdsClusterConfig{EdsConfig: m.client.Source()},
+		EdsClusterConfig:     &cluster.Cluster_EdsClusterConfig{EdsConfig: m.sourceOfEndpoints(name)},
 		CircuitBreakers: &cluster.CircuitBreakers{Thresholds: []*cluster.CircuitBreakers_Thresholds{
 			{MaxRequests: wrapperspb.UInt32(1000 + s.spare)},
 		}},
@@ -143,6 +143,14 @@ func (m mesh) cluster(name string, s *service) *anypb.Any {
 		c.EdsClusterConfig = nil // where its endpoints are from: every client wants to know
 	}
 	return relaytest.Body(c)
+}
+
+// sourceOfEndpoints is where the client is to have a cluster's endpoints from.
+func (m mesh) sourceOfEndpoints(name string) *core.ConfigSource {
+	if p, ok := m.client.(fileEnvoy); ok {
+		return p.file("eds." + name)
+	}
+	return m.client.Source()
 }
 
 // endpoints have what gRPC insists on: a locality and its weight.
