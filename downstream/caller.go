@@ -41,14 +41,19 @@ func callerOf(p *peer.Peer) caller {
 	if c, ok := auth.(*connection); ok {
 		auth, id = c.info, c.id
 	}
+	return callerFrom(p.Addr, p.LocalAddr, auth, id)
+}
+
+// callerFrom is callerOf a connection with that number, from one address to another.
+func callerFrom(peer, local net.Addr, auth credentials.AuthInfo, id uint64) caller {
 	info, tls := auth.(credentials.TLSInfo)
 	c := caller{
-		local: isLocal(p.Addr) && isLocal(p.LocalAddr), tls: tls, verified: len(info.State.VerifiedChains) > 0,
+		local: isLocal(peer) && isLocal(local), tls: tls, verified: len(info.State.VerifiedChains) > 0,
 	}
 	if c.verified {
 		c.identity = identityOf(info.State.VerifiedChains[0][0])
 	}
-	switch address := peerOf(p.Addr); {
+	switch address := peerOf(peer); {
 	case c.identity != "":
 		c.peer = &peerKey{identity: c.identity}
 	case address.IsValid():

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-xds/weir/relay"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/encoding/gzip" // and so compressed requests are taken
+	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
 // Config of a Server. It is not modified after New. The keys named are those of the config file.
@@ -26,6 +27,8 @@ type Config struct {
 	Metrics *metrics.Metrics
 	// Log is where streams that change state are told of; nil: nowhere.
 	Log *zap.Logger
+	// Resolver finds the types that are nested in resources, for REST-JSON (REST-9). Nil: those linked in.
+	Resolver Resolver
 	// LoadReports takes clients' reports of their load to an origin; nil: there is no such service.
 	LoadReports LoadReports
 	// Limits bound what clients can take.
@@ -85,6 +88,11 @@ type Timing struct {
 	SendStall time.Duration
 	// FirstRequest is how long a stream may stay without a request (`timing.first_request`, STREAM-9). Default 30 s.
 	FirstRequest time.Duration
+	// RESTWait is how long a poll waits for what is not known yet (`timing.rest_wait`, REST-6). Default 800 ms.
+	RESTWait time.Duration
+	// RESTHold is for how long a poll with nothing new for it is held back until there is (`timing.rest_hold`, REST-7).
+	// Default 0: not at all.
+	RESTHold time.Duration
 	// MaxStreamAge is how old a stream may get (`timing.max_stream_age`, RELAY-59): at a random time in the last tenth of it the
 	// stream is ended. Its connection is sent GOAWAY before, so that what the client opens next finds another replica. Default 0: as
 	// old as it likes.
@@ -109,6 +117,8 @@ type ListenerConfig struct {
 	Origin *relay.Origin
 	// TLS, if not nil, is spoken on every connection (`tls`).
 	TLS *tls.Config
+	// REST serves REST-JSON polls instead of gRPC (`rest`).
+	REST bool
 	// RequireNodeID refuses streams whose node has no id (`require_node_id`, STREAM-2).
 	RequireNodeID bool
 	// Compression is how responses are compressed towards clients that take it (`compression`): "gzip" or not at all. Compressed
@@ -138,6 +148,9 @@ func (c *Config) normalize() error {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
+	if c.Resolver == nil {
+		c.Resolver = protoregistry.GlobalTypes
+	}
 	l, t := &c.Limits, &c.Timing
 	limit(&l.Connections, math.MaxInt32)
 	limit(&l.ConnectionsPerPeer, math.MaxInt32)
@@ -166,6 +179,7 @@ func (c *Config) normalize() error {
 		{"order_hold", &t.OrderHold, 500 * time.Millisecond},
 		{"send_stall", &t.SendStall, 10 * time.Minute},
 		{"first_request", &t.FirstRequest, 30 * time.Second},
+		{"rest_wait", &t.RESTWait, 800 * time.Millisecond},
 		{"keepalive.time", &t.Keepalive.Time, 30 * time.Second},
 		{"keepalive.timeout", &t.Keepalive.Timeout, 10 * time.Second},
 		{"keepalive.min_client_interval", &t.Keepalive.MinClientInterval, 10 * time.Second},
@@ -176,6 +190,9 @@ func (c *Config) normalize() error {
 		case *d.value < 0:
 			errs = append(errs, fmt.Errorf("timing.%s: %v is negative", d.key, *d.value))
 		}
+	}
+	if t.RESTHold < 0 {
+		errs = append(errs, fmt.Errorf("timing.rest_hold: %v is negative", t.RESTHold))
 	}
 	if t.MaxStreamAge < 0 {
 		errs = append(errs, fmt.Errorf("timing.max_stream_age: %v is negative", t.MaxStreamAge))

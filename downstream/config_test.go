@@ -24,14 +24,14 @@ func TestConfig(t *testing.T) {
 		t.Errorf("limits %+v, want %+v", got, want)
 	}
 	want := Timing{
-		10 * time.Second, 500 * time.Millisecond, 0, 10 * time.Minute, 30 * time.Second, 0,
+		10 * time.Second, 500 * time.Millisecond, 0, 10 * time.Minute, 30 * time.Second, 800 * time.Millisecond, 0, 0,
 		Keepalive{30 * time.Second, 10 * time.Second, 10 * time.Second},
 	}
 	if got := s.cfg.Timing; got != want {
 		t.Errorf("timing %+v, want %+v", got, want)
 	}
-	_, err = New(Config{Timing: Timing{ColdWait: 15 * time.Second, OrderHold: -1, Coalesce: 11 * time.Second, MaxStreamAge: -1}, Limits: Limits{Streams: -1}})
-	for _, text := range []string{"table", "instance", "timing.cold_wait", "timing.order_hold", "timing.coalesce", "timing.max_stream_age"} {
+	_, err = New(Config{Timing: Timing{ColdWait: 15 * time.Second, OrderHold: -1, Coalesce: 11 * time.Second, MaxStreamAge: -1, RESTWait: -1, RESTHold: -1}, Limits: Limits{Streams: -1}})
+	for _, text := range []string{"table", "instance", "timing.cold_wait", "timing.order_hold", "timing.coalesce", "timing.max_stream_age", "timing.rest_wait", "timing.rest_hold"} {
 		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%q does not name %s", err, text)
 		}

@@ -14,10 +14,15 @@ const (
 	batchEvery = 50 * time.Millisecond
 )
 
-// sayGoodbye sends GOAWAY on every connection of a listener. It ends at the latest when the listener is stopped: a peer that
+// sayGoodbye sends GOAWAY on every connection of a listener, and where it serves polls closes those that
+// have none and lets no other have more than one. It ends at the latest when the listener is stopped: a peer that
 // does not read would keep it waiting for ever, which is why Drain does not.
 func (s *Server) sayGoodbye(ln *listener) {
 	defer s.graceful.Done()
+	if ln.rest != nil {
+		ln.rest.SetKeepAlivesEnabled(false)
+		return
+	}
 	ln.grpc.GracefulStop()
 }
 

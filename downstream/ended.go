@@ -86,6 +86,11 @@ func (st *stream) account(err error) {
 	if why == endedLagging || why == endedStalled {
 		s.cfg.Metrics.Stalled(string(why))
 	}
+	s.sayEnded(st, now, why, err)
+}
+
+// sayEnded logs the end of a stream where that is worth a line.
+func (s *Server) sayEnded(st *stream, now time.Time, why ended, err error) {
 	if why.expected() {
 		return
 	}

@@ -28,7 +28,7 @@ const (
 	handshakeOther         handshakeFailure = "other"
 )
 
-// failedBy reads the error of a handshake. The library has no types for some of them.
+// failedBy reads the error of a handshake. The libraries have no types for some of them, and net/http none at all.
 func failedBy(err error) handshakeFailure {
 	var (
 		header  tls.RecordHeaderError
@@ -47,22 +47,22 @@ func failedBy(err error) handshakeFailure {
 		return false
 	}
 	switch {
-	case errors.As(err, &header):
+	case errors.As(err, &header), says("does not look like a TLS handshake", "HTTP request to an HTTPS server"):
 		return handshakeNotTLS
-	case errors.As(err, &cert), errors.As(err, &unknown):
+	case errors.As(err, &cert), errors.As(err, &unknown), says("failed to verify certificate"):
 		return handshakeCertificate
 	case says("didn't provide a certificate"):
 		return handshakeNoCertificate
-	case errors.As(err, &remote) && remote.Op == "remote error":
+	case errors.As(err, &remote) && remote.Op == "remote error", says("remote error"):
 		return handshakeAlert
 	case says("unsupported versions", "unsupported version", "no cipher suite supported"):
 		return handshakeVersion
 	case says("ALPN", "application protocol"):
 		return handshakeProtocol
-	case errors.As(err, &netErr) && netErr.Timeout():
+	case errors.As(err, &netErr) && netErr.Timeout(), says("i/o timeout"):
 		return handshakeTimeout
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
-		errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed):
+		errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed), says("EOF", "reset by peer", "broken pipe"):
 		return handshakeClosed
 	}
 	return handshakeOther

@@ -119,7 +119,7 @@ func (r *refusal) kept() int { return len(r.name) + len(r.about) + 48 }
 
 // draft is what nobody shares of a response, before it is encoded.
 type draft struct {
-	version, prefix string // prefix: of the nonce
+	version, prefix string // prefix: of the nonce; "": there is none
 	gone            []relay.Gone
 	refusals        []refusal
 	hosts           []byte // fields: what is said besides of refusals that are virtual hosts
@@ -164,8 +164,10 @@ func (d *draft) append(b []byte, n *fieldNumbers, nonce uint64) []byte {
 	if d.version != "" {
 		b = appendString(b, n.version, d.version)
 	}
-	b = protowire.AppendVarint(protowire.AppendTag(b, n.nonce, protowire.BytesType), uint64(len(d.prefix)+len(digits)))
-	b = append(append(b, d.prefix...), digits...)
+	if d.prefix != "" {
+		b = protowire.AppendVarint(protowire.AppendTag(b, n.nonce, protowire.BytesType), uint64(len(d.prefix)+len(digits)))
+		b = append(append(b, d.prefix...), digits...)
+	}
 	for i := range d.gone {
 		b = d.gone[i].Append(b, n.gone)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net"
+	"net/http"
 	"net/netip"
 	"runtime"
 	"sync"
@@ -61,6 +62,8 @@ type Server struct {
 	serving  sync.WaitGroup // Serve calls
 	graceful sync.WaitGroup // GracefulStop calls
 	codec    codec
+	renderer renderer
+	pollers  pollers
 
 	mu        sync.Mutex // guards what follows; held for map work only; before no other lock
 	listeners []*listener
@@ -75,13 +78,16 @@ type Server struct {
 	quitting  bool // quit is closed
 }
 
-// listener is one grpc.Server with its health service.
+// listener is one grpc.Server with its health service, or one http.Server.
 type listener struct {
 	// Set once by newListener.
 	port    net.Listener
 	counted *countedListener
-	grpc    *grpc.Server
+	grpc    *grpc.Server // nil: it serves REST-JSON
+	rest    *http.Server // nil: it does not
 	health  *health.Server
+
+	requests openRequests // of rest
 
 	settings atomic.Pointer[settings] // of streams that begin; replaced by Reconfigure
 }
@@ -98,7 +104,7 @@ func New(cfg Config) (*Server, error) {
 		cfg:  cfg, nacks: newNackLog(cfg.Log), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
 		intake: newIntake(cfg.Table), crew: &crew{places: runtime.GOMAXPROCS(0)}, conns: n,
 		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: &arrivals{rate: newBucket(cfg.Limits.NewStreamsPerSecond)},
-		loads: map[*loadStream]struct{}{},
+		loads: map[*loadStream]struct{}{}, renderer: renderer{resolver: cfg.Resolver},
 	}, nil
 }
 
@@ -110,6 +116,9 @@ func (s *Server) Serve(l net.Listener, lc ListenerConfig) error {
 		return errors.Join(err, l.Close())
 	}
 	defer s.serving.Done()
+	if ln.rest != nil {
+		return ln.serveREST()
+	}
 	return ln.grpc.Serve(ln.counted)
 }
 
@@ -143,6 +152,10 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 	l, t := s.cfg.Limits, s.cfg.Timing
 	s.mu.Unlock()
 	ln := &listener{port: port, health: health.NewServer(), counted: newCountedListener(s, port, t.Keepalive)}
+	if lc.REST {
+		ln.rest = s.newREST(ln, &lc, l, t)
+		return ln
+	}
 	opts := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(s.codec),
 		grpc.StaticStreamWindowSize(window),
@@ -176,6 +189,11 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 // stop closes the port and its connections, and waits for what runs.
 func (ln *listener) stop() {
 	ln.counted.stop()
+	if ln.rest != nil {
+		_ = ln.rest.Close() // its port, which may be closed already
+		ln.requests.end()
+		return
+	}
 	ln.grpc.Stop()
 }
 

@@ -28,6 +28,9 @@ func (s *Server) register(ln *listener) {
 // type, the type (TRANS-3, TRANS-4).
 func (s *Server) describe(ln *listener, v *relay.Service) *grpc.ServiceDesc {
 	d := &grpc.ServiceDesc{ServiceName: v.Name, HandlerType: (*any)(nil), Metadata: v.File}
+	if v.Fetch != "" {
+		d.Methods = append(d.Methods, grpc.MethodDesc{MethodName: v.Fetch, Handler: s.fetch(ln, v)})
+	}
 	for _, delta := range []bool{false, true} {
 		name := v.SotW
 		if delta {

@@ -67,6 +67,7 @@ type session struct {
 	// Set once by newSession and serve.
 	from    caller
 	delta   bool
+	poll    bool   // it is asked once, and answered once (poll.go)
 	only    string // the type of the service; "" on ADS, which has them all
 	opened  time.Time
 	until   time.Time // when it is too old (RELAY-59); zero: never
@@ -210,6 +211,7 @@ func (s *session) addTypeLocked(typeURL string) (*streamType, error) {
 	st.barred = s.barred(typeURL)
 	_, why := s.judge(st, relay.Wildcard)
 	st.legacy = st.legacy && why == nil
+	st.legacy = st.legacy || s.poll && why == nil         // nothing can have been named before (REST-4)
 	st.legacy = st.legacy || len(s.via) > 0 && why == nil // a relay never asks an empty list but for a wildcard, of any type (WILD-11)
 	i, _ := slices.BinarySearchFunc(s.types, typeURL, func(st *streamType, typeURL string) int {
 		return relay.CompareTypes(st.typeURL, typeURL)

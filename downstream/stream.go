@@ -157,6 +157,16 @@ func (st *stream) read(ctx context.Context) error {
 // receive takes in what was read.
 func (st *stream) receive(now time.Time, in *request) error {
 	st.server.cfg.Metrics.Message(metrics.FromClient, in.size)
+	if err := st.refused(in); err != nil {
+		return err
+	}
+	err := st.accept(now, in)
+	st.server.sizes.request(now, in, st)
+	return err
+}
+
+// refused is the end of the stream for what was read; nil: it is a request.
+func (st *stream) refused(in *request) error {
 	switch {
 	case errors.Is(in.err, errTooLarge):
 		return in.set.over("request_bytes", in.most(), fmt.Sprintf("a request has %d bytes", in.size))
@@ -165,9 +175,7 @@ func (st *stream) receive(now time.Time, in *request) error {
 	case in.err != nil:
 		return undecoded(in.err)
 	}
-	err := st.accept(now, in)
-	st.server.sizes.request(now, in, st)
-	return err
+	return nil
 }
 
 const (

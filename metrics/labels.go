@@ -22,6 +22,7 @@ var (
 	handshakeReasons = []string{
 		"closed", "timeout", "not_tls", "no_certificate", "bad_certificate", "refused_by_client", "no_common_version", "no_http2", other,
 	}
+	pollResults     = []string{"changed", "unchanged", "unresolved", "no_descriptor", "refused", other}
 	evictionReasons = []string{"entries", "bytes", "max_stale", "memory", other}
 	lookups         = [...]string{"live", "stale", "retired", "absent", "miss", "mismatch"}
 	results         = []string{"ok", "error"}

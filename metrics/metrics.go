@@ -17,6 +17,7 @@ type Metrics struct {
 	stalled       map[string]prometheus.Counter // by reason
 	ended         map[string]prometheus.Counter // by reason
 	handshakes    map[string]prometheus.Counter // by reason
+	polls         map[string]prometheus.Counter // by result
 	evictions     map[string]prometheus.Counter // by reason
 	lookups       [len(lookups)]prometheus.Counter
 	rejections    map[string]prometheus.Counter // by limit
@@ -47,6 +48,8 @@ func New(reg *prometheus.Registry) *Metrics {
 			"Client streams that ended, by why.", "reason"), endReasons),
 		handshakes: children(counterVec(f, "weir_handshake_failures_total",
 			"TLS handshakes with clients that failed, by why.", "reason"), handshakeReasons),
+		polls: children(counterVec(f, "weir_polls_total",
+			"Polls over REST-JSON and Fetch methods, by what came of them.", "result"), pollResults),
 		evictions: children(counterVec(f, "weir_cache_evictions_total",
 			"Retired cache entries dropped, by the bound that was reached.", "reason"), evictionReasons),
 		rejections: children(counterVec(f, "weir_limit_rejections_total",
@@ -145,6 +148,13 @@ func (m *Metrics) Stalled(reason string) {
 func (m *Metrics) StreamEnded(reason string) {
 	if m != nil {
 		m.ended[oneOf(endReasons, reason)].Inc()
+	}
+}
+
+// Poll counts a poll over REST-JSON or a Fetch method, by what came of it, of a closed set.
+func (m *Metrics) Poll(result string) {
+	if m != nil {
+		m.polls[oneOf(pollResults, result)].Inc()
 	}
 }
 

@@ -46,6 +46,7 @@ var catalogue = map[string]string{
 	"weir_downstream_stalled_total":                 "reason",
 	"weir_streams_ended_total":                      "reason",
 	"weir_handshake_failures_total":                 "reason",
+	"weir_polls_total":                              "result",
 	"weir_propagation_seconds":                      "stage",
 	"weir_groups":                                   "origin",
 	"weir_views":                                    "origin",
@@ -90,7 +91,8 @@ var closed = map[string][]string{
 	"type":      {"cds", "eds", "lds", "rds", "srds", "vhds", "sds", "rtds", "ecds", "leds", "other"},
 	"dialect":   {"delta", "sotw"},
 	"stage":     {"sent", "acked"},
-	"result":    {"ok", "error", "live", "stale", "retired", "absent", "miss", "mismatch", "clean", "drift", "postponed", "other"},
+	"result":    {"ok", "error", "live", "stale", "retired", "absent", "miss", "mismatch", "clean", "drift", "postponed", "changed", "unchanged", "unresolved",
+		"no_descriptor", "refused", "other"},
 	"kind":      {"changed", "missing", "extra", "other"},
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
 	"reason": {
@@ -117,6 +119,7 @@ func exercise(m *Metrics) {
 		m.Stalled(s)
 		m.StreamEnded(s)
 		m.HandshakeFailure(s)
+		m.Poll(s)
 		m.Evicted(s, 2)
 		m.LimitRejection(s)
 		o := m.Origin("mesh")

@@ -99,6 +99,10 @@ func (g *Group) linger() time.Duration {
 // closes its Subs, so that they know.
 func (g *Group) vain() bool { return !g.used.Load() && g.refs.Load() == 0 }
 
+// Acknowledge counts as a client's first acknowledgement. It is for clients that poll, which give none, so
+// that what they ask for lingers (REST-10).
+func (g *Group) Acknowledge() { g.used.Store(true) }
+
 // Keeps reports whether a member whose later node is n stays in the group: false if the dynamic parameters are part of what is
 // presented upstream, and n has others (STREAM-4). Nothing else of a later node counts (STREAM-3). Whether they change what its plain names
 // ask with is told by Origin.Params.

@@ -50,6 +50,24 @@ func (s *Sub) Known() bool {
 	return false
 }
 
+// Resolved reports whether all is known that the Sub is subscribed to, so that its first answer is all
+// of it. What waits for what was restored to be confirmed counts as known: Take says whether it can be told.
+func (s *Sub) Resolved() bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	for p := s.pos; p != nil; p = p.also {
+		if p.unsettledLocked() {
+			return false
+		}
+	}
+	for r := range s.records.all() {
+		if !s.knownLocked(r) && r.entry.fault == nil {
+			return false
+		}
+	}
+	return true
+}
+
 // mustTell reports whether the client of `*` may have to be answered for another reason than a change of the set.
 func (s *Sub) mustTell() bool {
 	s.shard.mu.Lock()

@@ -7,6 +7,8 @@ type Service struct {
 	SotW    string // the streaming method; "" if the type has no state-of-the-world form (TRANS-7)
 	Delta   string // the streaming method
 	File    string // the .proto file that describes it
+	Fetch   string // the unary method (TRANS-11); "" if there is none
+	REST    string // the path of REST-JSON (REST-1); "" if there is none
 }
 
 // ADS is the aggregated service, which carries any type.
@@ -19,43 +21,43 @@ var ADS = Service{
 var Services = []Service{
 	{
 		ClusterType, "envoy.service.cluster.v3.ClusterDiscoveryService", "StreamClusters", "DeltaClusters",
-		"envoy/service/cluster/v3/cds.proto",
+		"envoy/service/cluster/v3/cds.proto", "FetchClusters", "/v3/discovery:clusters",
 	},
 	{
 		EndpointType, "envoy.service.endpoint.v3.EndpointDiscoveryService", "StreamEndpoints", "DeltaEndpoints",
-		"envoy/service/endpoint/v3/eds.proto",
+		"envoy/service/endpoint/v3/eds.proto", "FetchEndpoints", "/v3/discovery:endpoints",
 	},
 	{
 		LbEndpointType, "envoy.service.endpoint.v3.LocalityEndpointDiscoveryService", "", "DeltaLocalityEndpoints",
-		"envoy/service/endpoint/v3/leds.proto",
+		"envoy/service/endpoint/v3/leds.proto", "", "",
 	},
 	{
 		SecretType, "envoy.service.secret.v3.SecretDiscoveryService", "StreamSecrets", "DeltaSecrets",
-		"envoy/service/secret/v3/sds.proto",
+		"envoy/service/secret/v3/sds.proto", "FetchSecrets", "/v3/discovery:secrets",
 	},
 	{
 		ListenerType, "envoy.service.listener.v3.ListenerDiscoveryService", "StreamListeners", "DeltaListeners",
-		"envoy/service/listener/v3/lds.proto",
+		"envoy/service/listener/v3/lds.proto", "FetchListeners", "/v3/discovery:listeners",
 	},
 	{
 		ScopedRouteType, "envoy.service.route.v3.ScopedRoutesDiscoveryService", "StreamScopedRoutes", "DeltaScopedRoutes",
-		"envoy/service/route/v3/srds.proto",
+		"envoy/service/route/v3/srds.proto", "FetchScopedRoutes", "/v3/discovery:scoped-routes",
 	},
 	{
 		RouteType, "envoy.service.route.v3.RouteDiscoveryService", "StreamRoutes", "DeltaRoutes",
-		"envoy/service/route/v3/rds.proto",
+		"envoy/service/route/v3/rds.proto", "FetchRoutes", "/v3/discovery:routes",
 	},
 	{
 		VirtualHostType, "envoy.service.route.v3.VirtualHostDiscoveryService", "", "DeltaVirtualHosts",
-		"envoy/service/route/v3/rds.proto",
+		"envoy/service/route/v3/rds.proto", "", "",
 	},
 	{
 		ExtensionConfigType, "envoy.service.extension.v3.ExtensionConfigDiscoveryService",
-		"StreamExtensionConfigs", "DeltaExtensionConfigs", "envoy/service/extension/v3/config_discovery.proto",
+		"StreamExtensionConfigs", "DeltaExtensionConfigs", "envoy/service/extension/v3/config_discovery.proto", "FetchExtensionConfigs", "/v3/discovery:extension_configs",
 	},
 	{
 		RuntimeType, "envoy.service.runtime.v3.RuntimeDiscoveryService", "StreamRuntime", "DeltaRuntime",
-		"envoy/service/runtime/v3/rtds.proto",
+		"envoy/service/runtime/v3/rtds.proto", "FetchRuntime", "/v3/discovery:runtime",
 	},
 }
 

@@ -227,6 +227,9 @@ func (u *Union) Pending() bool {
 // Peek is Sub.Peek of any part.
 func (u *Union) Peek() bool { return u.any((*Sub).Peek) }
 
+// Resolved is Sub.Resolved of all parts.
+func (u *Union) Resolved() bool { return !u.any(func(s *Sub) bool { return !s.Resolved() }) }
+
 // Changed is Sub.Changed of any part.
 func (u *Union) Changed() bool { return u.any((*Sub).Changed) }
 

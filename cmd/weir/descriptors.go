@@ -7,7 +7,35 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/upstream/descriptors"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
+
+// describedTypes finds messages by the configuration that is in force at the moment.
+type describedTypes struct{ *process }
+
+func (d describedTypes) types() *descriptors.Types { return d.force.Load().types }
+
+// FindMessageByName is part of downstream.Resolver.
+func (d describedTypes) FindMessageByName(name protoreflect.FullName) (protoreflect.MessageType, error) {
+	return d.types().FindMessageByName(name)
+}
+
+// FindMessageByURL is part of downstream.Resolver.
+func (d describedTypes) FindMessageByURL(url string) (protoreflect.MessageType, error) {
+	return d.types().FindMessageByURL(url)
+}
+
+// FindExtensionByName is part of downstream.Resolver.
+func (d describedTypes) FindExtensionByName(name protoreflect.FullName) (protoreflect.ExtensionType, error) {
+	return d.types().FindExtensionByName(name)
+}
+
+// FindExtensionByNumber is part of downstream.Resolver.
+func (d describedTypes) FindExtensionByNumber(
+	of protoreflect.FullName, n protoreflect.FieldNumber,
+) (protoreflect.ExtensionType, error) {
+	return d.types().FindExtensionByNumber(of, n)
+}
 
 // readTypes reads the descriptors that a configuration names. What is wrong is told at its key.
 func readTypes(cfg *config.Config) (*descriptors.Types, error) {

@@ -64,7 +64,11 @@ func (pl *plan) openPorts(ctx context.Context) error {
 			}
 		}
 		l, path := &cfg.Listeners[i], fmt.Sprintf("listeners[%d]", i)
-		secured, err := pl.process.tls.port(cfg, path+".tls", roleListener, l.TLS, "h2")
+		protocols := []string{"h2"}
+		if l.REST {
+			protocols = append(protocols, "http/1.1")
+		}
+		secured, err := pl.process.tls.port(cfg, path+".tls", roleListener, l.TLS, protocols...)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -178,7 +182,7 @@ func (p *process) start(ctx context.Context, parts *errgroup.Group, f *force, or
 func (p *process) listenerConfig(cfg *config.Config, i int, l *port) downstream.ListenerConfig {
 	c := &cfg.Listeners[i]
 	return downstream.ListenerConfig{
-		Origin: p.table.Origin(listenerOrigin(cfg, c)), TLS: l.secured.server(),
+		Origin: p.table.Origin(listenerOrigin(cfg, c)), TLS: l.secured.server(), REST: c.REST,
 		RequireNodeID: c.RequireNodeID, NoLegacyWildcard: c.NoLegacyWildcard, Compression: c.Compression,
 		Dedicated: c.Dedicated, AssumeFeatures: c.AssumeFeatures,
 	}

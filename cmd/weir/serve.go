@@ -131,7 +131,7 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 		return nil, err
 	}
 	server.Via, server.Table, server.Metrics, server.Log = p.via, p.table, p.metrics, log
-	server.LoadReports = p.loadReports
+	server.LoadReports, server.Resolver = p.loadReports, describedTypes{p}
 	if p.server, err = downstream.New(server); err != nil {
 		return nil, errors.Join(problems(cfg, "", err)...)
 	}

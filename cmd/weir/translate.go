@@ -107,6 +107,7 @@ func serverConfig(cfg *config.Config) (downstream.Config, error) {
 		Timing: downstream.Timing{
 			ColdWait: orNone(t.ColdWait), OrderHold: orNone(t.OrderHold), Coalesce: t.Coalesce,
 			SendStall: orNone(t.SendStall), FirstRequest: orNone(t.FirstRequest), MaxStreamAge: t.MaxStreamAge,
+			RESTWait: orNone(t.RESTWait), RESTHold: t.RESTHold,
 			Keepalive: downstream.Keepalive{
 				Time: keepaliveTime(t.Keepalive.Time), Timeout: orNone(t.Keepalive.Timeout),
 				MinClientInterval: orNone(t.Keepalive.MinClientInterval),

@@ -179,6 +179,13 @@ type Timing struct {
 	// FirstRequest ends a stream that asks nothing for this long (STREAM-9).
 	// Default: 30s.
 	FirstRequest time.Duration `yaml:"first_request"`
+	// RESTWait is how long a poll, over REST or a Fetch method, waits for what is not
+	// known yet before it is answered with 503 (REST-6): less than the client's own
+	// patience, which is 1s in Envoy (api_config_source.request_timeout). Default: 800ms.
+	RESTWait time.Duration `yaml:"rest_wait"`
+	// RESTHold is for how long a poll is held back that has nothing new for its
+	// client, until there is (REST-7). The client has to be as patient. Default: 0s, off.
+	RESTHold time.Duration `yaml:"rest_hold"`
 	// UpstreamBatch gathers wants before they are sent upstream (RELAY-24).
 	// Default: 10ms.
 	UpstreamBatch time.Duration `yaml:"upstream_batch"`
@@ -238,6 +245,7 @@ func (t *Timing) setDefaults() {
 		OrderHold:     500 * time.Millisecond,
 		SendStall:     10 * time.Minute,
 		FirstRequest:  30 * time.Second,
+		RESTWait:      800 * time.Millisecond,
 		UpstreamBatch: 10 * time.Millisecond,
 		Pause:         time.Second,
 		Backoff:       Backoff{Base: time.Second, Factor: 1.6, Jitter: 0.2, Max: 5 * time.Second},

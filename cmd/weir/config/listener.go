@@ -14,8 +14,8 @@ type Listener struct {
 	Origin string `yaml:"origin"`
 	// TLS is the listener's certificate. Default: plain text.
 	TLS ServerTLS `yaml:"tls"`
-	// REST serves REST-JSON instead of gRPC. Default: false.
-	// Not supported by this version.
+	// REST serves REST-JSON polls instead of gRPC: POST /v3/discovery:clusters and its
+	// siblings, over HTTP/1.1 and HTTP/2. Default: false.
 	REST bool `yaml:"rest"`
 	// V2 also answers the v2 service names. Default: false.
 	// Not supported by this version.

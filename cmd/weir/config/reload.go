@@ -109,6 +109,8 @@ var reloads = map[string]Reload{
 	"timing.on_demand_wait": ReloadLive,
 	"timing.order_hold":     ReloadLive,
 	"timing.coalesce":       ReloadLive,
+	"timing.rest_wait":      ReloadLive,
+	"timing.rest_hold":      ReloadLive,
 	"timing.send_stall":     ReloadLive,
 	"timing.first_request":  ReloadLive,
 	"timing.ready_wait":     ReloadLive,

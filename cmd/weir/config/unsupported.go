@@ -10,8 +10,7 @@ import "reflect"
 var unsupported = map[string]bool{
 	"authorization": true,
 
-	"listeners[].rest": true,
-	"listeners[].v2":   true,
+	"listeners[].v2": true,
 
 	"origins[].rest":        true,
 	"origins[].resume_sotw": true,

@@ -1,0 +1,323 @@
+package downstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Polls: a request that is answered once, over REST-JSON or by a unary Fetch method (REST, TRANS-11).
+//
+// A poll is a state of the world stream of one type that ends with its first answer. It is counted,
+// limited and told of as one, and has a session as one. What differs: the answer waits until all is
+// known that was asked for, since nothing follows it (REST-5, REST-6); it has no nonce (REST-4); and a
+// client that holds that version already is told so (REST-3). With rest_hold that last answer waits
+// for a change (REST-7).
+
+// poll is one such request.
+type poll struct {
+	// Set once.
+	stream *stream
+	in     *request
+	full   bool // an answer that the client holds already is made all the same
+
+	end context.CancelCauseFunc // of the request's context
+}
+
+// polled is the answer to a poll.
+type polled struct {
+	response  *response // nil: the client holds it, and it was not made
+	version   string
+	unchanged bool // the client holds it
+}
+
+// The results of polls: a closed set (metrics.Poll).
+const (
+	pollChanged    = "changed"
+	pollUnchanged  = "unchanged"
+	pollUnresolved = "unresolved"    // nothing is known yet (REST-6)
+	pollUnreadable = "no_descriptor" // what is to be sent has no JSON here (REST-9)
+	pollRefused    = "refused"       // for any other reason
+)
+
+// pollEnd ends a poll from another goroutine, as a transport ends a stream.
+type pollEnd struct{ cancel context.CancelCauseFunc }
+
+// WriteStatus is part of transport.
+func (e pollEnd) WriteStatus(why *status.Status) error {
+	e.cancel(why.Err())
+	return nil
+}
+
+// errUnresolved: the client comes again.
+var errUnresolved = errors.New("unresolved")
+
+// unresolved is the answer to a poll of what is not known in time (REST-6).
+type unresolved struct{ text string }
+
+// Error is part of error.
+func (e *unresolved) Error() string { return e.text }
+
+// Is tells it from other ends.
+func (*unresolved) Is(target error) bool { return target == errUnresolved }
+
+// GRPCStatus is what the client is told.
+func (e *unresolved) GRPCStatus() *status.Status { return status.New(codes.Unavailable, e.text) }
+
+// newPoll makes one. It ends with ctx; the caller calls done.
+func (s *Server) newPoll(
+	ctx context.Context, ln *listener, v *relay.Service, from caller, conn *connection, peer net.Addr,
+) (context.Context, *poll) {
+	set, now := ln.settings.Load(), time.Now()
+	ctx, cancel := context.WithCancelCause(ctx)
+	st := &stream{server: s, listener: ln, transport: pollEnd{cancel}, peer: peer, conn: conn}
+	st.session = newPollSession(set, v.TypeURL, from, now)
+	in := st.session.newRequest()
+	in.enter = func(bytes int) (int64, error) { return s.intake.enter(ctx, bytes) }
+	return ctx, &poll{stream: st, in: in, end: cancel}
+}
+
+func newPollSession(set *settings, typeURL string, from caller, now time.Time) *session {
+	session := newSession(set, false, now, relay.NewSubscriber())
+	session.only, session.from, session.poll, session.prefix = typeURL, from, true, ""
+	session.until = time.Time{} // it is over long before
+	return session
+}
+
+// serve takes the poll in, reads it, answers it and gives the answer to write, all of which counts as
+// one stream. read is told to fill p.in.
+func (p *poll) serve(ctx context.Context, via []string, read func() error, write func(polled) error) (err error) {
+	s := p.stream.server
+	defer p.end(nil)
+	defer func() { p.account(err) }()
+	if err := relay.CheckVia(via, p.stream.session.cfg.via); err != nil {
+		return status.Error(codes.FailedPrecondition, err.Error())
+	}
+	p.stream.session.via = via
+	if err := s.enter(p.stream); err != nil {
+		return err
+	}
+	defer s.leave(p.stream)
+	if err := read(); err != nil {
+		return err
+	}
+	defer p.done()
+	answer, err := p.answer(ctx)
+	if err != nil {
+		return err
+	}
+	if answer.unchanged {
+		s.cfg.Metrics.Poll(pollUnchanged)
+	} else {
+		s.cfg.Metrics.Poll(pollChanged)
+	}
+	return write(answer)
+}
+
+// done lets go of what was read.
+func (p *poll) done() {
+	p.in.done()
+	p.stream.server.intake.leave(p.in.parts)
+}
+
+// answer waits for the answer.
+func (p *poll) answer(ctx context.Context) (polled, error) {
+	st, now := p.stream, time.Now()
+	timing := &st.session.cfg.timing
+	wait, cancel := context.WithDeadline(ctx, now.Add(timing.RESTWait))
+	defer cancel()
+	switch err := st.server.admit(wait, st); {
+	case ctx.Err() != nil:
+		return polled{}, p.reason(ctx)
+	case wait.Err() != nil:
+		return polled{}, p.late()
+	case err != nil:
+		return polled{}, err
+	}
+	st.session.adopt(st.listener.settings.Load(), nil) // Reconfigure may not have found it in the list
+	session := st.session
+	defer func() { session.close(time.Now()) }()
+	answer, err := p.resolve(wait, session)
+	switch {
+	case ctx.Err() != nil:
+		return polled{}, p.reason(ctx)
+	case err != nil || !answer.unchanged || timing.RESTHold == 0:
+		return answer, err
+	}
+	hold, cancel := context.WithDeadline(ctx, now.Add(timing.RESTHold))
+	defer cancel()
+	for {
+		select {
+		case <-hold.Done():
+			if ctx.Err() != nil && st.ended.Load() == nil {
+				return polled{}, p.reason(ctx)
+			}
+			return answer, nil // it is unchanged, also for who is about to go to another replica
+		case <-session.mailbox.Wake():
+		}
+		session.skip() // what comes from now on wakes again
+		if next, err := p.again(hold); err == nil && !next.unchanged {
+			return next, nil
+		}
+	}
+}
+
+// again asks anew for a client whose answer is held, and was unchanged: what a stream is told of a change
+// is the change alone.
+func (p *poll) again(ctx context.Context) (polled, error) {
+	first := p.stream.session
+	session := newPollSession(first.settings(), first.only, first.from, time.Now())
+	session.via = first.via
+	defer func() { session.close(time.Now()) }()
+	ctx, cancel := context.WithTimeout(ctx, session.cfg.timing.RESTWait)
+	defer cancel()
+	return p.resolve(ctx, session)
+}
+
+// resolve waits until all is known that the request asks for, until ctx ends at most.
+func (p *poll) resolve(ctx context.Context, session *session) (polled, error) {
+	if err := p.ask(session); err != nil {
+		return polled{}, err
+	}
+	for {
+		answer, err := session.resolve(time.Now(), p.in.content, p.full, ctx.Err() != nil)
+		switch {
+		case err != nil || answer.version != "":
+			return answer, err
+		case ctx.Err() != nil:
+			return polled{}, p.late()
+		}
+		select {
+		case <-session.mailbox.Wake():
+		case <-ctx.Done():
+		}
+	}
+}
+
+// ask gives the request to a session.
+func (p *poll) ask(session *session) error {
+	in, st := p.in, p.stream
+	if len(in.locators) > 0 {
+		return status.Error(codes.InvalidArgument, "resource_locators: a poll has no dynamic parameters (REST-8)")
+	}
+	in.typeURL = nil // the path and the method say it (REST-2)
+	now := time.Now()
+	err := session.request(now, in)
+	for _, n := range in.notes {
+		if n.limit != nil {
+			st.server.limits.note(now, n.limit.limit, n.limit.text, st)
+		}
+	}
+	if session == st.session {
+		st.server.sizes.request(now, in, st)
+		p.refusal(now)
+	}
+	return err
+}
+
+// refusal notes that the client refuses what it was told last (REST-5).
+func (p *poll) refusal(now time.Time) {
+	s, session, detail := p.stream.server, p.stream.session, p.in.detail
+	if detail == nil || session.group == nil {
+		return
+	}
+	n := Nack{Nonce: s.pollers.version(session.poller()), Message: clip(detail.GetMessage(), maxNackKept), At: now}
+	if relay.IsSecret(session.only) {
+		n.Message = unsaid
+	}
+	s.cfg.Metrics.Downstream(session.only, session.dialect()).Nack()
+	s.nacks.note(session.only, n, p.stream.id, session.client())
+}
+
+// late is the answer where none is known in time.
+func (p *poll) late() error {
+	set := p.stream.session.settings()
+	return &unresolved{fmt.Sprintf("what was asked for of %s is not known within timing.rest_wait %v: come again",
+		p.stream.session.only, set.timing.RESTWait)}
+}
+
+// reason is why the poll's context is over.
+func (p *poll) reason(ctx context.Context) error {
+	if ours := p.stream.ended.Load(); ours != nil && *ours != nil {
+		return *ours
+	}
+	return status.FromContextError(ctx.Err()).Err()
+}
+
+// account tells of a poll that was not answered.
+func (p *poll) account(err error) {
+	s, m := p.stream.server, p.stream.server.cfg.Metrics
+	limit, undescribed := (*limitError)(nil), (*undescribedError)(nil)
+	switch {
+	case err == nil:
+		return
+	case errors.Is(err, errUnresolved):
+		m.Poll(pollUnresolved)
+		return
+	case errors.As(err, &undescribed):
+		m.Poll(pollUnreadable)
+	default:
+		m.Poll(pollRefused)
+	}
+	if errors.As(err, &limit) {
+		s.limits.note(time.Now(), limit.key, limit.text, p.stream)
+	}
+	s.sayEnded(p.stream, time.Now(), endedBy(err), err)
+}
+
+// sent notes what was written.
+func (p *poll) sent(answer polled, bytes int) {
+	if answer.response != nil {
+		p.stream.server.cfg.Metrics.Message(metrics.ToClient, bytes)
+		p.stream.session.wrote(time.Now(), []*response{answer.response})
+	}
+	p.stream.server.pollers.told(p.stream.session.poller(), answer.version)
+}
+
+// maxPollers bounds how many are remembered.
+const maxPollers = 10_000
+
+// pollers are the versions that pollers were told last, for people: a poll that refuses one does not
+// name it.
+type pollers struct {
+	mu   sync.Mutex        // guards last
+	last map[poller]string // emptied when it is full
+}
+
+// poller is who polls: a node, at an origin, for a type.
+type poller struct {
+	origin  *relay.Origin
+	typeURL string
+	node    string
+}
+
+// poller is whose poll the session is.
+func (s *session) poller() poller {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return poller{s.cfg.origin, s.only, clip(s.nodeID, maxNodeShown)}
+}
+
+func (p *pollers) told(who poller, version string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last == nil || len(p.last) >= maxPollers && p.last[who] == "" {
+		p.last = map[poller]string{}
+	}
+	p.last[who] = clip(version, maxNodeShown)
+}
+
+func (p *pollers) version(who poller) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last[who]
+}

@@ -1,0 +1,284 @@
+package downstream
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+)
+
+// restPaths are the services by their REST paths.
+var restPaths = func() map[string]*relay.Service {
+	all := map[string]*relay.Service{}
+	for i := range relay.Services {
+		if v := &relay.Services[i]; v.REST != "" {
+			all[v.REST] = v
+		}
+	}
+	return all
+}()
+
+// connectionKey is where a request's context has its connection.
+type connectionKey struct{}
+
+// newREST makes the HTTP server of a listener that serves polls.
+func (s *Server) newREST(ln *listener, lc *ListenerConfig, l Limits, t Timing) *http.Server {
+	var speaks http.Protocols
+	speaks.SetHTTP1(true)
+	speaks.SetHTTP2(true)
+	speaks.SetUnencryptedHTTP2(true)
+	idle := l.ConnectionIdle
+	if idle == 0 {
+		idle = -1 // net/http's word for never
+	}
+	return &http.Server{
+		Handler:           &restHandler{s, ln},
+		TLSConfig:         lc.TLS,
+		Protocols:         &speaks,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: min(l.StreamsPerConnection, 1<<20)},
+		MaxHeaderBytes:    headerList,
+		ReadHeaderTimeout: handshake,
+		ReadTimeout:       t.FirstRequest,
+		WriteTimeout:      t.FirstRequest + t.RESTWait + t.RESTHold + t.SendStall,
+		IdleTimeout:       idle,
+		ErrorLog:          log.New(restErrors{s}, "", 0),
+		ConnContext: func(ctx context.Context, raw net.Conn) context.Context {
+			return context.WithValue(ctx, connectionKey{}, &connection{id: connections.Add(1), raw: raw})
+		},
+	}
+}
+
+// restErrors is told what net/http has to log, of which handshakes that failed are counted.
+type restErrors struct{ server *Server }
+
+// Write is part of io.Writer.
+func (e restErrors) Write(line []byte) (int, error) {
+	text, failed := strings.CutPrefix(strings.TrimSpace(string(line)), "http: TLS handshake error from ")
+	if address, why, ok := strings.Cut(text, ": "); failed && ok {
+		e.server.handshakeFailed(errors.New(why), restAddr(address))
+	}
+	return len(line), nil
+}
+
+// restAddr is an address as net/http writes it.
+type restAddr string
+
+// Network is part of net.Addr.
+func (restAddr) Network() string { return "tcp" }
+
+// String is part of net.Addr.
+func (a restAddr) String() string { return string(a) }
+
+// restHandler serves the polls of a listener.
+type restHandler struct {
+	server   *Server
+	listener *listener
+}
+
+// ServeHTTP is part of http.Handler.
+func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v := restPaths[r.URL.Path]
+	switch {
+	case v == nil:
+		http.Error(w, "there is no such path: discovery is at /v3/discovery:clusters and its siblings", http.StatusNotFound)
+		return
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "discovery takes POST alone", http.StatusMethodNotAllowed)
+		return
+	}
+	if !h.listener.requests.enter() {
+		h.refuse(w, errDraining)
+		return
+	}
+	defer h.listener.requests.all.Done()
+	conn, _ := r.Context().Value(connectionKey{}).(*connection)
+	var auth credentials.AuthInfo
+	if r.TLS != nil {
+		auth = credentials.TLSInfo{State: *r.TLS}
+	}
+	from := callerFrom(conn.raw.RemoteAddr(), conn.raw.LocalAddr(), auth, conn.id)
+	ctx, p := h.server.newPoll(r.Context(), h.listener, v, from, conn, conn.raw.RemoteAddr())
+	via := relay.ParseVia(r.Header.Values(relay.ViaKey))
+	err := p.serve(ctx, via,
+		func() error { return h.read(ctx, w, r, p) },
+		func(answer polled) error { return h.write(w, r, p, answer) })
+	if err != nil {
+		h.refuse(w, err)
+	}
+}
+
+// read reads the request.
+func (h *restHandler) read(ctx context.Context, w http.ResponseWriter, r *http.Request, p *poll) error {
+	most := p.in.most()
+	text, err := readBody(w, r, most)
+	if err != nil {
+		large := (*http.MaxBytesError)(nil)
+		switch {
+		case errors.As(err, &large):
+			return p.in.set.over("request_bytes", most, "the request has more bytes")
+		case ctx.Err() != nil:
+			return p.reason(ctx)
+		}
+		return status.Errorf(codes.InvalidArgument, "the request cannot be read: %v", err)
+	}
+	h.server.cfg.Metrics.Message(metrics.FromClient, len(text))
+	parts, err := p.in.enter(len(text))
+	if err != nil {
+		return p.reason(ctx)
+	}
+	p.in.enter = nil // that was all
+	encoded, err := parseJSON(text, h.server.cfg.Resolver)
+	if err == nil {
+		p.in.read(mem.BufferSlice{mem.SliceBuffer(encoded)})
+		err = p.in.err
+	}
+	p.in.parts = parts
+	if err != nil {
+		p.done()
+		return undecoded(err)
+	}
+	return nil
+}
+
+// readBody reads the body, of at most so many bytes when it is no longer compressed.
+func readBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) {
+	body := http.MaxBytesReader(w, r.Body, int64(most))
+	switch how := r.Header.Get("Content-Encoding"); how {
+	case "", "identity":
+	case "gzip":
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			return nil, err
+		}
+		body = http.MaxBytesReader(w, z, int64(most))
+	default:
+		return nil, fmt.Errorf("its Content-Encoding %q is not gzip", how)
+	}
+	return io.ReadAll(body)
+}
+
+// write writes the answer.
+func (h *restHandler) write(w http.ResponseWriter, r *http.Request, p *poll, answer polled) error {
+	if answer.unchanged {
+		w.WriteHeader(http.StatusNotModified)
+		p.sent(answer, 0)
+		return nil
+	}
+	d, err := h.server.renderer.render(answer.response.out, !relay.IsSecret(p.stream.session.only))
+	if err != nil {
+		return err
+	}
+	text, header := d.plain, w.Header()
+	if compression := p.stream.session.settings().compression; compression != "" {
+		header.Set("Vary", "Accept-Encoding")
+		if takesGzip(r.Header.Values("Accept-Encoding")) {
+			text = d.gzipped()
+			header.Set("Content-Encoding", compression)
+		}
+	}
+	header.Set("Content-Type", "application/json")
+	header.Set("Content-Length", strconv.Itoa(len(text)))
+	p.sent(answer, len(text))
+	_, _ = w.Write(text) // who is gone comes again
+	return nil
+}
+
+// takesGzip reports whether a client lists gzip, and not with a weight of 0.
+func takesGzip(accepts []string) bool {
+	for _, one := range strings.Split(strings.Join(accepts, ","), ",") {
+		name, weight, _ := strings.Cut(one, ";")
+		if strings.TrimSpace(name) == "gzip" {
+			q := strings.TrimPrefix(strings.ReplaceAll(weight, " ", ""), "q=")
+			return strings.Trim(q, "0.") != "" || weight == ""
+		}
+	}
+	return false
+}
+
+// refuse says why there is no answer.
+func (h *restHandler) refuse(w http.ResponseWriter, err error) {
+	code := httpStatus(err)
+	if code == http.StatusServiceUnavailable && !errors.Is(err, errUnresolved) {
+		w.Header().Set("Connection", "close") // another replica may have room
+	}
+	http.Error(w, status.Convert(err).Message(), code)
+}
+
+// httpStatus is the HTTP status of an error.
+func httpStatus(err error) int {
+	limit := (*limitError)(nil)
+	if errors.As(err, &limit) {
+		switch {
+		case limit.elsewhere:
+			return http.StatusServiceUnavailable
+		case limit.key == "request_bytes":
+			return http.StatusRequestEntityTooLarge
+		}
+	}
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.FailedPrecondition:
+		return http.StatusBadRequest
+	case codes.PermissionDenied:
+		return http.StatusForbidden
+	case codes.ResourceExhausted:
+		return http.StatusTooManyRequests
+	case codes.Unimplemented:
+		return http.StatusNotImplemented
+	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// serveREST serves a listener's port until it is stopped.
+func (ln *listener) serveREST() error {
+	serve := func() error { return ln.rest.Serve(ln.counted) }
+	if ln.rest.TLSConfig != nil {
+		serve = func() error { return ln.rest.ServeTLS(ln.counted, "", "") }
+	}
+	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// openRequests are those under way, which net/http does not wait for when it is told to stop.
+type openRequests struct {
+	mu     sync.Mutex // guards closed, and that nothing is added after it
+	closed bool
+	all    sync.WaitGroup
+}
+
+// enter counts a request; false: there are to be no more.
+func (o *openRequests) enter() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.closed {
+		o.all.Add(1)
+	}
+	return !o.closed
+}
+
+// end waits for those there are. Their connections are closed, and so their contexts end.
+func (o *openRequests) end() {
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	o.all.Wait()
+}
