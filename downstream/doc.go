@@ -37,6 +37,14 @@
 // The protocol has no better place for it, and a bare name would say it of variants that the client has. initial_resource_versions
 // cannot tell variants (DYN-20): what they say of a name that comes with a locator is not believed.
 //
+// # Polls
+//
+// A listener with REST has an http.Server instead (rest.go); all others have the unary Fetch methods (fetch.go). A poll is a session in
+// state of the world that ends with its first answer, which waits until all is known that was asked for (poll.go, TestPoll,
+// TestPollOfTheUnknown), or until something changes (TestPollHold). It counts as a stream. What it asked for lingers, as if it had been
+// acknowledged (TestPollLingers): whoever makes up nodes is bounded by groups_per_peer alone. JSON is made once for all who are sent the
+// same (restjson.go, TestManyPollers), and what has no descriptor has none (TestPollWithoutDescriptor).
+//
 // # Goroutines and who owns them
 //
 // One for each stream: the handler's, which reads (TestIdleBytes). The streams that have something to write share as many writers as
@@ -136,8 +144,7 @@
 //
 // # Known limits
 //
-//   - No unary Fetch methods, which reflection shows all the same, as the descriptors have them; no REST, v2 names, status or load
-//     report service. Nothing is ordered between streams, so clients that are to get types in order use ADS (EC-1).
+//   - No v2 names and no status service. Nothing is ordered between streams, so clients that are to get types in order use ADS (EC-1).
 //   - What is compressed is compressed for each stream anew, by the library: see compress.go for what it costs.
 //   - The answer to an xdstp name of an authority that no origin answers for is a resource error (TestRefusedNames). `*` carries none
 //     (ABS-12): by a locator with parameters at an origin that understands none, or beyond parameter_sets_per_stream, it is counted, and
@@ -165,6 +172,9 @@
 //
 // # Departures from the rules
 //
+//   - REST-6: of types that are not sent whole, what is known at rest_wait is told: that a name is missing says nothing of it, and one
+//     that the origin is silent about would keep all others from the client for ever.
+//   - REST-2 holds for Fetch as well, and not TRANS-4, which is about streams.
 //   - EC-2: with coalesce a client may be behind by that much more than a second, at each hop that has it.
 //   - ERR-7: limits hold for the process, not for each listener: what they protect is the process.
 //   - RELAY-39 wants no linger for a name known absent. Package relay lets the absence of a name that had existed linger: else a

@@ -65,8 +65,8 @@ func renderJSON(encoded []byte, r Resolver) ([]byte, error) {
 	return nil, &undescribedError{fmt.Sprintf("a resource has no JSON: %v", err)}
 }
 
-// renderer keeps the JSON of what was sent last. Clients of one group that hold the same are sent the
-// same, and to make it costs a thousand times what the look-up does (BenchmarkRenderJSON).
+// renderer keeps the JSON of what was sent last. Clients of one group that lack the same are sent the
+// same, and to make it takes thirty times what the look-up does (BenchmarkRenderJSON).
 type renderer struct {
 	resolver Resolver // set once
 

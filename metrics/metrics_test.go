@@ -88,10 +88,10 @@ var catalogue = map[string]string{
 // closed lists the values that a label may have, whatever callers pass. The labels of build_info and origin, and the hash of config_info, are the
 // operator's own.
 var closed = map[string][]string{
-	"type":      {"cds", "eds", "lds", "rds", "srds", "vhds", "sds", "rtds", "ecds", "leds", "other"},
-	"dialect":   {"delta", "sotw"},
-	"stage":     {"sent", "acked"},
-	"result":    {"ok", "error", "live", "stale", "retired", "absent", "miss", "mismatch", "clean", "drift", "postponed", "changed", "unchanged", "unresolved",
+	"type":    {"cds", "eds", "lds", "rds", "srds", "vhds", "sds", "rtds", "ecds", "leds", "other"},
+	"dialect": {"delta", "sotw"},
+	"stage":   {"sent", "acked"},
+	"result": {"ok", "error", "live", "stale", "retired", "absent", "miss", "mismatch", "clean", "drift", "postponed", "changed", "unchanged", "unresolved",
 		"no_descriptor", "refused", "other"},
 	"kind":      {"changed", "missing", "extra", "other"},
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},

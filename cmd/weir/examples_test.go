@@ -19,7 +19,9 @@ import (
 // shownBy has every file of deploy, and the tests that start it by what it is for.
 var shownBy = map[string]string{
 	"deploy/docs/compatibility.md":                        "TestPage TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/files-out.md":                            "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/last-good.md":                            "TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/rest.md":                                 "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/security.md":                             "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/scale.md":                                "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/examples/examples.go":                         "TestConfigExample",

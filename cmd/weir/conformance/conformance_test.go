@@ -23,7 +23,7 @@ var suite = [][]testCase{
 	streamsCases, deltaCases, absenceCases, orderCases, lanesCases, defectCases,
 	groupsCases, wireCases, sizeCases, aliasCases, ttlCases, fedCases, collCases,
 	retiredCases, restartCases, chainCases, vhdsCases, connCases, limitCases, fallbackCases, guardCases,
-	reloadCases, dynCases, strictCases, loadCases,
+	reloadCases, dynCases, strictCases, loadCases, restCases,
 }
 
 // virtual cases run a test of another package, in which no weir is run.
