@@ -14,13 +14,14 @@ type waits struct {
 
 // next is how long to wait after one more failure (ERR-2).
 func (w *waits) next() time.Duration {
-	d := float64(w.cfg.Base) * math.Pow(w.cfg.Factor, float64(w.failures))
-	if d >= float64(w.cfg.Max) {
-		d = float64(w.cfg.Max)
-	} else {
-		w.failures++
-	}
-	return time.Duration(d * (1 + w.cfg.Jitter*(2*rand.Float64()-1)))
+	w.failures++
+	return w.cfg.Wait(w.failures - 1)
+}
+
+// Wait is how long to wait after one more failure than so many in a row (ERR-2).
+func (b Backoff) Wait(failures int) time.Duration {
+	d := min(float64(b.Base)*math.Pow(b.Factor, float64(failures)), float64(b.Max))
+	return time.Duration(d * (1 + b.Jitter*(2*rand.Float64()-1)))
 }
 
 func (w *waits) reset() { w.failures = 0 }

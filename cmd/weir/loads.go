@@ -22,7 +22,7 @@ func (p *process) loadReports(ctx context.Context, part *relay.Origin, via []str
 		g, ok := o.origin.(*grpcOrigin)
 		switch {
 		case !ok:
-			return nil, status.Errorf(codes.Unimplemented, "origin %q is of files and takes no load reports", o.name)
+			return nil, status.Errorf(codes.Unimplemented, "origin %q is not of grpc and takes no load reports", o.name)
 		case f.cfg.Origins[i].LRS == config.LRSRefuse:
 			return nil, status.Errorf(codes.Unimplemented, "origins[].lrs: origin %q takes no load reports", o.name)
 		}

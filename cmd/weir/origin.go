@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"net"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
@@ -30,6 +27,9 @@ type origin interface {
 
 func (p *process) openOrigin(f *force, o *config.Origin, path string, part *relay.Origin) (origin, error) {
 	cfg := f.cfg
+	if o.REST != nil {
+		return p.openREST(f, o, path+".rest", part)
+	}
 	if o.Files != nil {
 		opened, err := file.New(file.Config{
 			Name: o.Name, Path: o.Files.Path, NameBytes: int(cfg.Limits.NameBytes), NameFields: f.types.NameFields(o.NameFields),
@@ -57,58 +57,18 @@ func (p *process) openOrigin(f *force, o *config.Origin, path string, part *rela
 		secured.close()
 		return nil, errors.Join(problems(cfg, path+".grpc", errors.Unwrap(err))...) // the outer one names the origin
 	}
-	return &grpcOrigin{
-		Origin: up, secured: secured, addresses: u.Addresses, every: cfg.Timing.Backoff.Max, until: time.Now().Add(cfg.Timing.ReadyWait),
-	}, nil
+	return &grpcOrigin{Origin: up, secured: secured, reach: newReach(cfg, u.Addresses)}, nil
 }
 
 // grpcOrigin is a control plane.
 type grpcOrigin struct {
 	*upstream.Origin
-	secured   *secured
-	addresses []string
-	every     time.Duration
-	until     time.Time
-
-	touched atomic.Bool // an address accepted a connection
+	secured *secured
+	*reach
 }
 
 func (o *grpcOrigin) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	looked := make(chan struct{})
-	go o.look(ctx, looked)
-	defer func() { <-looked }()
-	defer cancel() // before waiting for look
-	return o.Run(ctx)
-}
-
-// look finds out whether the origin can be reached before anybody asks it for
-// something: whoever waits for readiness before sending clients would
-// otherwise wait for ever. It ends when that is known or no longer matters.
-func (o *grpcOrigin) look(ctx context.Context, done chan<- struct{}) {
-	defer close(done)
-	ctx, cancel := context.WithDeadline(ctx, o.until)
-	defer cancel()
-	wait := time.NewTimer(0)
-	defer wait.Stop()
-	for pause := time.Second / 4; ; pause = min(2*pause, o.every) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-wait.C:
-		}
-		if !o.Status().ProofAt.IsZero() {
-			return
-		}
-		for _, address := range o.addresses {
-			if accepts(ctx, address) {
-				o.touched.Store(true)
-				return
-			}
-		}
-		wait.Reset(pause)
-	}
+	return o.while(ctx, func() bool { return !o.Status().ProofAt.IsZero() }, o.Run)
 }
 
 func (o *grpcOrigin) succeed(before origin) {
@@ -120,24 +80,15 @@ func (o *grpcOrigin) succeed(before origin) {
 
 func (o *grpcOrigin) close() { o.secured.close() }
 
-func accepts(ctx context.Context, address string) bool {
-	network := "tcp"
-	if path, ok := strings.CutPrefix(address, "unix://"); ok {
-		network, address = "unix", path
-	}
-	d := net.Dialer{Timeout: 5 * time.Second}
-	conn, err := d.DialContext(ctx, network, address)
-	if err != nil {
-		return false
-	}
-	_ = conn.Close() // nothing was written
-	return true
-}
-
 func (o *grpcOrigin) status() admin.Origin {
 	s := o.Status()
+	return statusOf("grpc", &s, o.touched.Load())
+}
+
+// statusOf is the status of an origin that is spoken to over a network.
+func statusOf(kind string, s *upstream.Status, touched bool) admin.Origin {
 	out := admin.Origin{
-		Kind: "grpc", Source: s.Address, Reached: o.touched.Load() || !s.ProofAt.IsZero(),
+		Kind: kind, Source: s.Address, Reached: touched || !s.ProofAt.IsZero(),
 		Connected: s.Connected, Since: s.Since, LastProof: s.ProofAt, LastUpdate: s.UpdateAt,
 		Error: s.Err, ErrorAt: s.ErrAt, Failures: s.Failures,
 	}

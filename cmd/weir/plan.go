@@ -122,8 +122,11 @@ func (f *force) runner(name string) *runner {
 // sameSource says whether an origin is spoken to as before.
 func sameSource(before, next *config.Config, o *config.Origin) bool {
 	was := before.OriginNamed(o.Name)
-	if (was.GRPC == nil) != (o.GRPC == nil) || before.Limits.NameBytes != next.Limits.NameBytes {
+	if (was.GRPC == nil) != (o.GRPC == nil) || (was.REST == nil) != (o.REST == nil) || before.Limits.NameBytes != next.Limits.NameBytes {
 		return false
+	}
+	if o.REST != nil {
+		return sameREST(before, next, was, o)
 	}
 	if o.GRPC == nil {
 		return *was.Files == *o.Files && reflect.DeepEqual(was.NameFields, o.NameFields)

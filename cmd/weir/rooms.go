@@ -23,6 +23,9 @@ func checkRooms(cfg *config.Config) error {
 	var errs []error
 	for i := range cfg.Origins {
 		o, path := &cfg.Origins[i], fmt.Sprintf("origins[%d].grpc", i)
+		if o.REST != nil {
+			errs = append(errs, checkREST(cfg, o, fmt.Sprintf("origins[%d].rest", i), table.Origin(o.Name))...)
+		}
 		if o.GRPC == nil {
 			continue
 		}

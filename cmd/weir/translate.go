@@ -76,9 +76,12 @@ func tableConfig(cfg *config.Config) relay.Config {
 			TP2:              o.TP2, FromNode: o.DynamicParameters.FromNode, Share: o.Share,
 			IgnoreParams: o.DynamicParameters.Otherwise == config.OtherwiseIgnored,
 		}
-		if o.GRPC != nil {
+		switch {
+		case o.GRPC != nil:
 			oc.SotW, oc.PerType = o.GRPC.Dialect == config.DialectSotW, !o.GRPC.Aggregated
-		} else {
+		case o.REST != nil:
+			oc.SotW, oc.PerType, oc.Types = true, true, restTypes(o)
+		default:
 			// Files cannot tell clients apart, so all share what is in them.
 			oc.GroupBy = nil
 		}
@@ -124,21 +127,23 @@ func upstreamConfig(cfg *config.Config, o *config.Origin) upstream.Config {
 		PerType: !g.Aggregated, NodeAlways: g.NodeAlways, Headers: g.Headers, TokenFile: g.TokenFile,
 		TP2: o.TP2, MaxMessage: int(g.MaxMessage), NameBytes: int(cfg.Limits.NameBytes),
 		NameFields: o.NameFields, Compression: g.Compression,
-		Backoff: upstream.Backoff{
-			Base: t.Backoff.Base, Factor: t.Backoff.Factor, Jitter: t.Backoff.Jitter, Max: t.Backoff.Max,
-		},
-		Pause: orNone(t.Pause), NewGroupsPerSecond: cfg.Limits.NewGroupsPerSecond, LoadReports: cfg.Limits.LoadReports,
+		Backoff: upstreamBackoff(t.Backoff),
+		Pause:   orNone(t.Pause), NewGroupsPerSecond: cfg.Limits.NewGroupsPerSecond, LoadReports: cfg.Limits.LoadReports,
 		Keepalive: upstream.Keepalive{Time: keepaliveTime(t.Keepalive.Time), Timeout: orNone(t.Keepalive.Timeout)},
 		Batch:     t.UpstreamBatch,
 		Audit:     o.Audit,
-	}
-	if u.Backoff.Jitter == 0 {
-		u.Backoff.Jitter = -1
 	}
 	if u.Batch == 0 {
 		u.Batch = -1
 	}
 	return u
+}
+
+func upstreamBackoff(b config.Backoff) upstream.Backoff {
+	if b.Jitter == 0 {
+		b.Jitter = -1
+	}
+	return upstream.Backoff(b)
 }
 
 // listenerOrigin is the name of the origin that answers on a listener.

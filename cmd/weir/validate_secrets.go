@@ -42,9 +42,15 @@ func checkSecrets(cfg *config.Config) (warnings []error, err error) {
 	}
 	port("admin.tls", roleAdmin, cfg.Admin.TLS)
 	for i := range cfg.Origins {
+		client := func(kind string, t *config.ClientTLS) {
+			_, err := c.origin(cfg, fmt.Sprintf("origins[%d].%s.tls", i, kind), t)
+			found(err, t.Cert, t.Key, t.CA)
+		}
 		if g := cfg.Origins[i].GRPC; g != nil && g.TLS != nil {
-			_, err := c.origin(cfg, fmt.Sprintf("origins[%d].grpc.tls", i), g.TLS)
-			found(err, g.TLS.Cert, g.TLS.Key, g.TLS.CA)
+			client("grpc", g.TLS)
+		}
+		if r := cfg.Origins[i].REST; r != nil && r.TLS != nil {
+			client("rest", r.TLS)
 		}
 	}
 	if file := cfg.Admin.TokenFile; file != "" {

@@ -50,14 +50,12 @@ func (k checker) authorities(origins []Origin) {
 }
 
 func (k checker) origin(path string, o *Origin) {
-	switch {
-	case o.GRPC == nil && o.Files == nil:
-		k.addf(path, "needs grpc or files")
-	case o.GRPC != nil && o.Files != nil:
-		k.addf(path, "has both grpc and files; an origin is one of them")
-	}
+	k.kind(path, o)
 	if o.GRPC != nil {
 		k.grpc(path+".grpc", o.GRPC)
+	}
+	if o.REST != nil {
+		k.rest(path, o)
 	}
 	if o.Audit != 0 && o.Audit < time.Minute {
 		k.addf(path+".audit", "must be 0, or at least 1m")
@@ -84,6 +82,28 @@ func (k checker) origin(path string, o *Origin) {
 	k.choice(path+".glob", o.Glob)
 	k.guard(path+".guard", &o.Guard)
 	k.choice(path+".ttl_unsupported", o.TTLUnsupported)
+}
+
+// kind sees to it that an origin is of one kind.
+func (k checker) kind(path string, o *Origin) {
+	var kinds []string
+	for _, x := range []struct {
+		name string
+		is   bool
+	}{{"grpc", o.GRPC != nil}, {"files", o.Files != nil}, {"rest", o.REST != nil}} {
+		if x.is {
+			kinds = append(kinds, x.name)
+		}
+	}
+	switch len(kinds) {
+	case 0:
+		k.addf(path, "needs grpc, files or rest")
+	case 1:
+	case 2:
+		k.addf(path, "has both %s and %s; an origin is one of them", kinds[0], kinds[1])
+	default:
+		k.addf(path, "has grpc, files and rest; an origin is one of them")
+	}
 }
 
 // absenceKeeps refuses types of which an answer to * is the whole set by the protocol: what it lacks is gone.

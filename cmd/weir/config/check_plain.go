@@ -41,10 +41,15 @@ func (k checker) credentials(path string, g *GRPC) {
 	if g.TLS != nil || i < 0 {
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(g.Headers)) {
+	k.plainHeaders(path, g.Headers, g.Addresses[i], "add tls: {} for the system's roots")
+}
+
+// plainHeaders refuses those that look like credentials where an address is reached in plain text.
+func (k checker) plainHeaders(path string, headers map[string]string, address, advice string) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		if credential.MatchString(name) {
-			k.addf(join(path+".headers", name), "looks like a credential and is sent over TLS only, but %q is reached in plain text; "+
-				"add tls: {} for the system's roots", g.Addresses[i])
+			k.addf(join(path+".headers", name), "looks like a credential and is sent over TLS only, but %q is reached in plain text; %s",
+				address, advice)
 		}
 	}
 }

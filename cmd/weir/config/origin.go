@@ -11,7 +11,7 @@ type Origin struct {
 	GRPC *GRPC `yaml:"grpc"`
 	// Files is a file or directory of resources.
 	Files *Files `yaml:"files"`
-	// REST is a REST-JSON server. Not supported by this version.
+	// REST is a REST-JSON server, which is polled.
 	REST *REST `yaml:"rest"`
 
 	// Default marks the origin of old-style names and `*`. Default: the first
@@ -261,11 +261,32 @@ type Files struct {
 	Path string `yaml:"path" path:"file"`
 }
 
-// REST is a REST-JSON server that is polled. Not supported by this version.
+// REST is a REST-JSON server that is polled: each type of each group with a
+// POST of its own, which costs a 304 as long as nothing changes. ADS, delta, VHDS
+// and types without a path of their own are not to be had over REST (REST-8).
+// Messages that weir does not know are refused, resource by resource, unless types
+// has their descriptors.
 type REST struct {
-	URL  string        `yaml:"url"`
+	// URLs are what comes before /v3/discovery:clusters, http or https, in order of
+	// preference; see grpc.addresses for when the next is taken. Required.
+	URLs []string `yaml:"urls"`
+	// Poll is how often each type is asked for, give or take a tenth; what is wanted
+	// anew is asked for at once. At least 100ms. Default: 5s.
 	Poll time.Duration `yaml:"poll"`
+	// TLS says what https URLs are verified by. Default: absent, the system's roots.
+	TLS *ClientTLS `yaml:"tls"`
+	// Headers are sent with every poll. Those that look like credentials need https
+	// where a URL is not loopback. Default: none.
+	Headers map[string]string `yaml:"headers"`
+	// TokenFile holds a bearer token, read for each poll; it needs https.
+	// Default: empty.
+	TokenFile string `yaml:"token_file" path:"file"`
+	// MaxMessage is the largest response accepted, in bytes of JSON.
+	// Default: 64MiB.
+	MaxMessage Bytes `yaml:"max_message"`
 }
+
+func (r *REST) setDefaults() { *r = REST{Poll: 5 * time.Second, MaxMessage: 64 << 20} }
 
 // Node holds fixed values presented upstream. Empty: the group's own.
 type Node struct {

@@ -51,6 +51,7 @@ var reloads = map[string]Reload{
 	"origins[].grpc":               ReloadReconnect,
 	"origins[].grpc.aggregated":    ReloadAnew,
 	"origins[].files":              ReloadReconnect,
+	"origins[].rest":               ReloadReconnect,
 	"origins[].default":            ReloadConcerned,
 	"origins[].authorities":        ReloadConcerned,
 	"origins[].resume":             ReloadReconnect,

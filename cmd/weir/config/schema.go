@@ -137,6 +137,7 @@ func (s schema) object(path string, v reflect.Value) node {
 // required are the keys that have no default.
 var required = map[string]bool{
 	"origins": true, "origins[].name": true, "origins[].grpc.addresses": true, "origins[].files.path": true, "sinks[].path": true,
+	"origins[].rest.urls": true,
 }
 
 // scalarSchema describes a single value. As the loader does, it takes a variable for any.

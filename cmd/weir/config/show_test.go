@@ -24,6 +24,9 @@ origins:
   - name: "1e3"
     files: { path: "/etc/$$HOME/ü: #x" }
     default: true
+  - name: poll
+    rest: { urls: ["https://x/y"], headers: { authorization: "Bearer hush" }, tls: { ca: c } }
+types: { "a/b.C": { name_field: id } }
 timing: { settle: 1ms, backoff: { factor: 2.5 } }
 admin: { token_file: /t }
 `
@@ -46,6 +49,7 @@ func TestShowReadsBack(t *testing.T) {
 	if got := second.Origins[0].GRPC.Headers; len(got) != 1 || got["authorization"] != Masked {
 		t.Errorf("headers are shown as %v", got)
 	}
+	second.Origins[2].REST.Headers = first.Origins[2].REST.Headers
 	second.Origins[0].GRPC.Headers = first.Origins[0].GRPC.Headers
 	sameValues(t, "config", reflect.ValueOf(*first), reflect.ValueOf(*second))
 }

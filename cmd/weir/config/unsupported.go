@@ -12,7 +12,6 @@ var unsupported = map[string]bool{
 
 	"listeners[].v2": true,
 
-	"origins[].rest":        true,
 	"origins[].resume_sotw": true,
 	"origins[].nack_report": true,
 

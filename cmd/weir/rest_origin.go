@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"reflect"
+	"slices"
+
+	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/cmd/weir/config"
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/upstream/rest"
+)
+
+// restOrigin is a REST-JSON server.
+type restOrigin struct {
+	*rest.Origin
+	secured *secured
+	*reach
+}
+
+func (p *process) openREST(f *force, o *config.Origin, path string, part *relay.Origin) (origin, error) {
+	secured, err := p.tls.origin(f.cfg, path+".tls", o.REST.TLS)
+	if err != nil {
+		return nil, err
+	}
+	c := restConfig(f.cfg, o)
+	c.NameFields, c.Types = f.types.NameFields(o.NameFields), f.types
+	c.Log, c.Metrics, c.Instance = p.log, p.metrics, p.via
+	c.Version, _ = buildVersion()
+	if secured != nil {
+		c.TLS = secured.client
+	}
+	up, err := rest.New(c, part)
+	if err != nil {
+		secured.close()
+		return nil, errors.Join(problems(f.cfg, path, errors.Unwrap(err))...) // the outer one names the origin
+	}
+	return &restOrigin{Origin: up, secured: secured, reach: newReach(f.cfg, o.REST.HostPorts())}, nil
+}
+
+func (o *restOrigin) run(ctx context.Context) error {
+	return o.while(ctx, func() bool { return !o.Status().ProofAt.IsZero() }, o.Run)
+}
+
+func (o *restOrigin) succeed(before origin) {
+	if was, ok := before.(*restOrigin); ok {
+		o.Succeed(was.Origin)
+		o.touched.Store(was.touched.Load())
+	}
+}
+
+func (o *restOrigin) close() { o.secured.close() }
+
+func (o *restOrigin) status() admin.Origin {
+	s := o.Status()
+	return statusOf("rest", &s, o.touched.Load())
+}
+
+// restConfig is what the file says of an origin.
+func restConfig(cfg *config.Config, o *config.Origin) rest.Config {
+	r, b := o.REST, cfg.Timing.Backoff
+	c := rest.Config{
+		Name: o.Name, URLs: r.URLs, Poll: r.Poll, Headers: r.Headers, TokenFile: r.TokenFile,
+		MaxMessage: int(r.MaxMessage), NameBytes: int(cfg.Limits.NameBytes), Batch: cfg.Timing.UpstreamBatch,
+		Backoff: upstreamBackoff(b),
+	}
+	if c.Batch == 0 {
+		c.Batch = -1
+	}
+	return c
+}
+
+// restTypes are the types that an origin of REST is asked for: those there is a path for (REST-8).
+func restTypes(o *config.Origin) []string {
+	return slices.DeleteFunc(rest.Types(), func(typeURL string) bool {
+		return len(o.Types) > 0 && !slices.Contains(o.Types, typeURL)
+	})
+}
+
+// sameREST says whether an origin of REST is polled as before.
+func sameREST(before, next *config.Config, was, o *config.Origin) bool {
+	return reflect.DeepEqual(was.REST.TLS, o.REST.TLS) && reflect.DeepEqual(was.NameFields, o.NameFields) &&
+		reflect.DeepEqual(restConfig(before, was), restConfig(next, o)) //nolint:govet // deepequalerrors sees the error of a func, nil in both
+}
+
+// checkREST is what the package objects to in what reads well.
+func checkREST(cfg *config.Config, o *config.Origin, path string, part *relay.Origin) []error {
+	c := restConfig(cfg, o)
+	if o.REST.TLS != nil {
+		c.TLS = func() *tls.Config { return nil } // the files may only exist where weir will run
+	}
+	if _, err := rest.New(c, part); err != nil {
+		return problems(cfg, path, errors.Unwrap(err)) // the outer one names the origin
+	}
+	return nil
+}

@@ -1,0 +1,357 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/upstream"
+	"go.uber.org/zap"
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+)
+
+const (
+	// A type that is refused again and again is asked for after a growing pause (RELAY-32).
+	firstPause, lastPause = time.Second, time.Minute
+	// heldAfter is when a poll that presents a version is taken to be held by the server until something
+	// changes. It is broken off then if more is wanted.
+	heldAfter = time.Second
+)
+
+// lane polls for one type of one group, for as long as anything of it is wanted.
+type lane struct {
+	// Set once by newLane.
+	origin  *Origin
+	table   *relay.Lane
+	typeURL string
+	log     *zap.Logger
+
+	// Owned by run.
+	at       *server // whose word the lane is open by; nil: it is closed
+	wildcard bool
+	names    []string // that are asked, where it is open
+	accepted string   // the version accepted last
+	known    bool     // a 304 to accepted says all there is to know
+	nonce    string   // of the response accepted or refused last
+	reject   error    // to be told with the next poll
+	bad      int      // responses refused in a row
+	failures int      // polls that failed in a row
+	more     bool     // something is wanted that no poll has asked for
+
+	mu     sync.Mutex // guards what follows; a leaf
+	status upstream.LaneStatus
+	shown  upstream.TypeStatus
+}
+
+func newLane(o *Origin, t *relay.Lane) *lane {
+	l := &lane{origin: o, table: t, typeURL: t.Apart()}
+	l.log = o.log.With(zap.String("group", t.Group().Key()), zap.Bool("side", t.Side()), zap.String("type_url", l.typeURL))
+	l.status = upstream.LaneStatus{Group: t.Group().Key(), Side: t.Side(), Apart: l.typeURL}
+	l.shown.TypeURL = l.typeURL
+	return l
+}
+
+// run polls until nothing is wanted or ctx ends, and then leaves the lane to whoever runs the origin next.
+func (l *lane) run(ctx context.Context) {
+	o := l.origin
+	defer o.forget(l)
+	defer o.health.gone(l)
+	for ctx.Err() == nil {
+		if l.at == nil && l.table.Release() {
+			return
+		}
+		if !l.table.Wanted() {
+			l.close()
+			continue
+		}
+		s, again, changed := o.servers.choose(time.Now(), l.at, l.table.Group().Uncached)
+		if s == nil {
+			l.table.Missed()
+			l.wait(ctx, again, changed)
+			continue
+		}
+		l.rest(ctx, l.poll(ctx, s))
+	}
+	l.close()
+	l.table.Abandon()
+}
+
+// wait waits for a time, for a server to answer again, for something that is wanted anew or for the end.
+func (l *lane) wait(ctx context.Context, until time.Time, changed <-chan struct{}) {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-changed:
+	case <-l.table.Wake():
+	}
+}
+
+// rest waits until the next poll is due: after d, or soon after something is wanted anew.
+func (l *lane) rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-l.table.Wake():
+			l.sayLater()
+			if !l.table.Wanted() {
+				return
+			}
+			if l.at == nil {
+				continue // what is asked when the pause is over has it
+			}
+			if l.take(time.Now()); l.more || l.at == nil {
+				timer.Reset(l.origin.cfg.Batch)
+			}
+		}
+	}
+}
+
+// take takes up what is wanted now, where the lane is open.
+func (l *lane) take(now time.Time) {
+	asks, reopen := l.table.Take(now, true)
+	for i := range asks {
+		a := &asks[i]
+		l.wildcard, l.names = a.Wildcard, namesOf(a.All)
+		if a.First || a.Wildcard || len(a.Subscribe) > 0 {
+			l.more, l.known = true, false
+		}
+	}
+	if len(asks) > 0 {
+		l.asked(now)
+	}
+	if reopen {
+		l.close()
+	}
+}
+
+func namesOf(all []relay.Name) []string {
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+	}
+	return names
+}
+
+// open begins anew at a server that has answered what was asked of it. It reports whether the answer is
+// one to what the table asks now.
+func (l *lane) open(now time.Time, s *server, wildcard bool, names []string) bool {
+	l.close()
+	l.table.Open(now, s.trust)
+	l.at = s
+	l.turn(true, now)
+	l.accepted, l.known, l.nonce, l.wildcard, l.names = "", false, "", false, nil
+	l.take(now)
+	if l.at == nil || l.wildcard != wildcard {
+		return false
+	}
+	lacks := func(all, some []string) bool {
+		return slices.ContainsFunc(some, func(name string) bool { _, has := slices.BinarySearch(all, name); return !has })
+	}
+	l.more = lacks(names, l.names)
+	return !lacks(l.names, names)
+}
+
+// close notes that the last poll failed, or that none will follow. What was answered stays servable.
+func (l *lane) close() {
+	if l.at == nil {
+		return
+	}
+	l.table.Close()
+	l.origin.servers.left(l.at)
+	l.origin.health.closed()
+	l.at = nil
+	l.turn(false, time.Now())
+}
+
+// poll asks once, and returns how long to wait before the next time.
+func (l *lane) poll(ctx context.Context, s *server) time.Duration {
+	o, here := l.origin, l.at == s
+	begun := time.Now()
+	wildcard, names := l.wildcard, l.names
+	if !here {
+		asks := l.table.Preview(true)
+		if len(asks) == 0 {
+			o.servers.gaveUp(s)
+			return o.cfg.Batch
+		}
+		wildcard, names = asks[0].Wildcard, namesOf(asks[0].All)
+	}
+	m := &discoveryv3.DiscoveryRequest{Node: l.table.Node(), TypeUrl: l.typeURL, ResourceNames: names}
+	if wildcard {
+		m.ResourceNames = nil // REST-4
+	}
+	if here {
+		m.ResponseNonce = l.nonce
+		if l.known || l.reject != nil {
+			m.VersionInfo = l.accepted
+		}
+		if l.reject != nil {
+			m.ErrorDetail = &status.Status{Code: int32(codes.InvalidArgument), Message: l.reject.Error()}
+		}
+		l.more, l.reject = false, nil
+	}
+	l.attempt()
+	a, err := l.ask(ctx, s, m)
+	now := time.Now()
+	if err == nil && a.unchanged && m.VersionInfo == "" {
+		err = &failure{ownFault, errors.New(s.url + " answers 304 to a poll without a version")}
+	}
+	var r *response
+	if err == nil && !a.unchanged {
+		if r, err = o.parse(l.typeURL, a.body); err != nil {
+			err = &failure{unclear, errors.New("a response of " + s.url + " " + err.Error())}
+		}
+	}
+	switch {
+	case errors.Is(err, errWantsMore):
+		l.take(now)
+		return 0
+	case ctx.Err() != nil:
+		o.servers.gaveUp(s)
+		return 0
+	case err != nil:
+		return l.failed(now, begun, s, err)
+	}
+	return l.answered(now, s, here, r, wildcard, names)
+}
+
+// errWantsMore ends a poll that the server holds until something changes, as more is wanted.
+var errWantsMore = errors.New("more is wanted")
+
+// ask polls, and ends a poll that the server holds when more is wanted.
+func (l *lane) ask(ctx context.Context, s *server, m *discoveryv3.DiscoveryRequest) (*answer, error) {
+	if m.GetVersionInfo() == "" || m.GetErrorDetail() != nil {
+		return l.origin.ask(ctx, s, l.typeURL, l.table.Via(), m)
+	}
+	asking, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.watch(done, func() { cancel(errWantsMore) })
+	}()
+	a, err := l.origin.ask(asking, s, l.typeURL, l.table.Via(), m)
+	close(done)
+	<-ended
+	if err != nil && context.Cause(asking) == errWantsMore { //nolint:errorlint // the very value
+		return nil, errWantsMore
+	}
+	return a, err
+}
+
+// watch calls off a poll that is held if something is wanted anew before it is done.
+func (l *lane) watch(done <-chan struct{}, off func()) {
+	timer := time.NewTimer(heldAfter)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return
+	case <-timer.C:
+	}
+	select {
+	case <-done:
+	case <-l.table.Wake():
+		off()
+	}
+}
+
+// answered takes up an answer; r is nil where nothing has changed.
+func (l *lane) answered(now time.Time, s *server, here bool, r *response, wildcard bool, names []string) time.Duration {
+	o := l.origin
+	o.servers.answered(s, !here)
+	news := o.health.heard(now, l, !here) // before open, which closes what was open, or this again
+	usable := here || l.open(now, s, wildcard, names)
+	if !here && l.at != s { // closed again at once: it has to be opened anew
+		return o.cfg.Batch
+	}
+	l.failures = 0
+	if news {
+		l.log.Info("the origin answers", zap.String("url", s.url))
+	}
+	if r != nil && usable {
+		l.apply(now, s, r)
+	}
+	l.sayLater()
+	l.take(now)
+	pause := o.cfg.Poll + time.Duration((rand.Float64()-0.5)/5*float64(o.cfg.Poll))
+	switch {
+	case !usable, l.more, l.at == nil:
+		return o.cfg.Batch
+	case l.bad > 1:
+		return max(pause, min(firstPause<<min(l.bad-2, 10), lastPause))
+	}
+	return pause
+}
+
+// apply takes up a response, and files what is thought of it.
+func (l *lane) apply(now time.Time, s *server, r *response) {
+	o := l.origin
+	counts := o.counts.Type(l.typeURL)
+	u, reject, err := o.update(l.table, r)
+	if err != nil {
+		reject = &relay.RejectError{TypeURL: l.typeURL, Reasons: []string{err.Error()}}
+		u = relay.Update{TypeURL: l.typeURL, Full: true, Bad: true, Unread: true}
+	}
+	l.table.Identify(r.identifier)
+	l.nonce = r.nonce
+	a, ok := l.table.Apply(now, &u)
+	if !ok {
+		counts.Unrequested(len(u.Resources))
+		return
+	}
+	l.count(now, &a)
+	if reject == nil {
+		l.accepted, l.known, l.bad = r.version, r.version != "" && !r.timed, 0
+	} else {
+		counts.Nack()
+		counts.Rejected(len(reject.Reasons))
+		if l.bad++; l.lastReason() != reject.Error() {
+			l.log.Warn("a response is refused", zap.String("url", s.url), zap.Error(reject))
+		}
+		l.reject, l.known = reject, false
+	}
+	l.judged(now, reject)
+}
+
+// failed takes note of a poll that failed, and says when the next may be.
+func (l *lane) failed(now, begun time.Time, s *server, err error) time.Duration {
+	o, was := l.origin, l.at
+	var f *failure
+	errors.As(err, &f)
+	if was != nil && was != s { // a better server was sought, and does not answer
+		o.servers.failed(s, begun, f.fault)
+		return 0
+	}
+	if l.close(); was == nil {
+		l.table.Missed()
+	}
+	blamed := o.servers.failed(s, begun, f.fault)
+	if o.health.failed(now, l, err) {
+		l.log.Warn("the origin gives no answer", zap.Error(err))
+	} else {
+		l.log.Debug("a poll failed", zap.Error(err))
+	}
+	if was != nil {
+		o.counts.Reconnect()
+	}
+	if blamed {
+		l.failures = 0
+		return 0 // there may be another server to go to, or else choose says how long to wait
+	}
+	d := o.cfg.Backoff.Wait(l.failures)
+	l.failures++
+	return d
+}

@@ -1,0 +1,89 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+	"go.uber.org/zap"
+)
+
+// Origin polls one origin on behalf of the table.
+type Origin struct {
+	// Set once by New.
+	cfg     Config
+	table   *relay.Origin
+	log     *zap.Logger
+	metrics *metrics.Metrics
+	counts  *metrics.Origin
+	client  *http.Client
+	servers *servers
+	health  health
+	started atomic.Bool
+
+	mu    sync.Mutex // guards lanes; a leaf
+	lanes map[*lane]struct{}
+}
+
+// New checks cfg, reporting every problem at once, and connects it with the table's part for the origin,
+// which has to be SotW and PerType, and restricted to Types. Nothing runs before Run.
+func New(cfg Config, table *relay.Origin) (*Origin, error) {
+	c, err := cfg.checked()
+	if table == nil {
+		err = errors.Join(err, errors.New("the table has no such origin"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("origin %q: %w", cfg.Name, err)
+	}
+	o := &Origin{
+		cfg: c, table: table, log: c.Log.With(zap.String("origin", c.Name)), metrics: c.Metrics,
+		counts: c.Metrics.Origin(c.Name), lanes: map[*lane]struct{}{},
+	}
+	o.client = newClient(&o.cfg)
+	o.servers = newServers(&o.cfg, table)
+	return o, nil
+}
+
+// Succeed takes over what is known of the origin from the one that polled it before, under another
+// configuration. It is called before Run, after the other's.
+func (o *Origin) Succeed(before *Origin) { o.health.succeed(&before.health) }
+
+// Run polls for what the table wants until ctx ends; then everything it started has ended, and the lanes
+// wait for the Run of another. It may be called once.
+func (o *Origin) Run(ctx context.Context) error {
+	if o.started.Swap(true) {
+		return fmt.Errorf("origin %q: Run was called twice", o.cfg.Name)
+	}
+	defer o.client.CloseIdleConnections()
+	var lanes sync.WaitGroup
+	defer lanes.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-o.table.Wake():
+		}
+		for _, a := range o.table.TakeAlarms() {
+			o.log.Warn(a.String(), zap.String("group", a.Group), zap.String("type_url", a.TypeURL), zap.Time("until", a.Until))
+		}
+		for _, wanted := range o.table.TakeLanes() {
+			l := newLane(o, wanted)
+			o.mu.Lock()
+			o.lanes[l] = struct{}{}
+			o.mu.Unlock()
+			lanes.Go(func() { l.run(ctx) })
+		}
+	}
+}
+
+// forget drops a lane that has ended.
+func (o *Origin) forget(l *lane) {
+	o.mu.Lock()
+	delete(o.lanes, l)
+	o.mu.Unlock()
+}

@@ -1,0 +1,179 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+const (
+	// headersWithin bounds the time to the head of a response: below the 15 s after which silence means
+	// absence (ABS-5), so that a server that hangs is not taken for one that is silent.
+	headersWithin = 10 * time.Second
+	// bodyWithin bounds the time for the rest of it.
+	bodyWithin = 50 * time.Second
+	// idleConnection is how long a connection is kept between polls.
+	idleConnection = 90 * time.Second
+	idleAtServer   = 100
+	// errorBytes is how much of an error's body is repeated.
+	errorBytes = 300
+)
+
+// answer is what a poll brought: a body, or that nothing has changed.
+type answer struct {
+	body      []byte
+	unchanged bool
+}
+
+// failure is a poll that brought nothing.
+type failure struct {
+	fault fault
+	err   error
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+// newClient makes what all polls of an origin go through.
+func newClient(cfg *Config) *http.Client {
+	dial := cfg.Dial
+	if dial == nil {
+		d := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 4,
+		}}
+		dial = d.DialContext
+	}
+	t := &http.Transport{
+		DialContext: dial, ForceAttemptHTTP2: true, IdleConnTimeout: idleConnection, MaxIdleConnsPerHost: idleAtServer,
+		ResponseHeaderTimeout: headersWithin, MaxResponseHeaderBytes: 64 << 10,
+	}
+	t.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		secured := tls.Client(conn, cfg.clientTLS(address))
+		if err := secured.HandshakeContext(ctx); err != nil {
+			_ = conn.Close() // it is being given up
+			return nil, err
+		}
+		return secured, nil
+	}
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
+}
+
+// clientTLS is what one connection goes by.
+func (c *Config) clientTLS(address string) *tls.Config {
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.TLS != nil {
+		t = c.TLS().Clone()
+	}
+	t.NextProtos = []string{"h2", "http/1.1"}
+	if host, _, err := net.SplitHostPort(address); err == nil && t.ServerName == "" {
+		t.ServerName = host
+	}
+	return t
+}
+
+// ask polls a server once for a type. The error is a *failure.
+func (o *Origin) ask(ctx context.Context, s *server, typeURL string, via []string, m *discoveryv3.DiscoveryRequest) (*answer, error) {
+	body, err := protojson.Marshal(m)
+	if err != nil {
+		return nil, &failure{ownFault, fmt.Errorf("the request cannot be written as JSON: %w", err)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, headersWithin+bodyWithin)
+	defer cancel()
+	slow := time.AfterFunc(headersWithin, cancel) // which counts connecting, as ResponseHeaderTimeout does not
+	req, err := o.request(ctx, strings.TrimSuffix(s.url, "/")+relay.ServiceOf(typeURL).REST, body, via)
+	if err != nil {
+		return nil, &failure{unclear, err}
+	}
+	o.metrics.Message(metrics.ToOrigin, len(body))
+	resp, err := o.client.Do(req)
+	if !slow.Stop() && err != nil {
+		err = fmt.Errorf("no answer within %v: %w", headersWithin, err)
+	}
+	if err != nil {
+		f := &failure{unclear, err}
+		var op *net.OpError
+		if errors.As(err, &op) && op.Op == "dial" {
+			f.fault = unreachable
+		}
+		return nil, f
+	}
+	defer func() { _ = resp.Body.Close() }() // it was read, or is given up
+	switch {
+	case resp.StatusCode == http.StatusNotModified:
+		return &answer{unchanged: true}, nil
+	case resp.StatusCode != http.StatusOK:
+		return nil, refusal(s.url, resp)
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, int64(o.cfg.MaxMessage)+1))
+	o.metrics.Message(metrics.FromOrigin, len(data))
+	switch {
+	case err != nil:
+		return nil, &failure{unclear, fmt.Errorf("reading a response of %s: %w", s.url, err)}
+	case len(data) > o.cfg.MaxMessage:
+		o.metrics.LimitRejection("max_message")
+		return nil, &failure{ownFault, fmt.Errorf("%s: a response is longer than max_message, %d bytes", s.url, o.cfg.MaxMessage)}
+	}
+	return &answer{body: data}, nil
+}
+
+// request is one poll.
+func (o *Origin) request(ctx context.Context, url string, body []byte, via []string) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range o.cfg.Headers {
+		req.Header.Set(name, value)
+	}
+	if o.cfg.TokenFile != "" {
+		token, err := os.ReadFile(o.cfg.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("token_file: %w", err)
+		}
+		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "weir/"+o.cfg.Version)
+	if o.cfg.Instance != "" {
+		for _, name := range append(via, relay.ViaName(o.cfg.Instance)) {
+			req.Header.Add(relay.ViaKey, name)
+		}
+	}
+	return req, nil
+}
+
+// refusal is what a status other than 200 and 304 means: below 500 the server answers, and does not want
+// what was asked.
+func refusal(url string, resp *http.Response) *failure {
+	f := &failure{fault: unclear}
+	if resp.StatusCode < http.StatusInternalServerError {
+		f.fault = ownFault
+	}
+	said, _ := io.ReadAll(io.LimitReader(resp.Body, errorBytes)) // as much as there is
+	text := strings.TrimSpace(strings.ToValidUTF8(string(said), "?"))
+	if resp.StatusCode/100 == 3 {
+		text = "redirects are not followed"
+	}
+	f.err = fmt.Errorf("%s answers %s: %q", url, resp.Status, text)
+	return f
+}

@@ -1,0 +1,192 @@
+package rest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+const resourceType = "type.googleapis.com/envoy.service.discovery.v3.Resource"
+
+// deterministic makes equal messages equal bytes.
+var deterministic = proto.MarshalOptions{Deterministic: true, AllowPartial: true}
+
+// maxReasons bounds what one bad response can take, as relay.Accept does.
+const maxReasons = 100
+
+// response is a body as it was understood.
+type response struct {
+	version, nonce, identifier string
+	raw                        []byte // the DiscoveryResponse of what can be read
+	refused                    []refused
+	timed                      bool // something has a TTL
+}
+
+// refused is a resource that cannot be read.
+type refused struct {
+	name   string // "" where it has none that can be read
+	reason string
+}
+
+// parse reads the JSON of a DiscoveryResponse for a type. An error says that it is none. A panic over
+// a peer's bytes costs that response and nobody anything else (ERR-11).
+func (o *Origin) parse(typeURL string, data []byte) (r *response, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r, err = nil, fmt.Errorf("reading a response panicked: %v", p)
+		}
+	}()
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, fmt.Errorf("is not a DiscoveryResponse in JSON: %w", err)
+	}
+	listed := fields["resources"]
+	lists := len(listed) > 0 && string(listed) != "null"
+	delete(fields, "resources")
+	rest, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	var head discoveryv3.DiscoveryResponse
+	if err := (protojson.UnmarshalOptions{Resolver: o.cfg.Types}).Unmarshal(rest, &head); err != nil {
+		return nil, fmt.Errorf("is not a DiscoveryResponse: %s", plain(err))
+	}
+	if !lists && head.GetVersionInfo() == "" {
+		return nil, errors.New("says neither a version nor resources, so it is not taken for an empty set")
+	}
+	if t := head.GetTypeUrl(); t != "" && t != typeURL {
+		return nil, fmt.Errorf("is of type %s, not %s", t, typeURL)
+	}
+	head.TypeUrl = typeURL
+	r = &response{version: head.GetVersionInfo(), nonce: head.GetNonce(), identifier: head.GetControlPlane().GetIdentifier()}
+	var resources []json.RawMessage
+	if lists {
+		if err := json.Unmarshal(listed, &resources); err != nil {
+			return nil, fmt.Errorf("resources are no list: %w", err)
+		}
+	}
+	for i, raw := range resources {
+		a, why := o.resource(typeURL, raw)
+		if why != nil {
+			r.refuse(i, o.nameIn(typeURL, raw), why)
+			continue
+		}
+		r.timed = r.timed || hasTTL(a)
+		head.Resources = append(head.Resources, a)
+	}
+	r.raw, err = deterministic.Marshal(&head)
+	return r, err
+}
+
+// resource reads one Any. Of secrets nothing is repeated (RELAY-76).
+func (o *Origin) resource(typeURL string, raw json.RawMessage) (*anypb.Any, error) {
+	var a anypb.Any
+	err := protojson.UnmarshalOptions{Resolver: o.cfg.Types, AllowPartial: true}.Unmarshal(raw, &a)
+	if err == nil {
+		return &a, nil
+	}
+	text := plain(err)
+	switch {
+	case strings.Contains(text, "unable to resolve"):
+		return nil, errors.New(text + "; its descriptors are not known: give them in types")
+	case relay.IsSecret(typeURL):
+		return nil, errors.New("is not what belongs here; it is not repeated, since it is a secret")
+	}
+	return nil, errors.New(text)
+}
+
+// hasTTL reports whether a resource is a wrapper with a TTL.
+func hasTTL(a *anypb.Any) bool {
+	var w discoveryv3.Resource
+	return a.GetTypeUrl() == resourceType && proto.Unmarshal(a.GetValue(), &w) == nil && w.GetTtl() != nil
+}
+
+// plain is the text of an error of the protobuf library without its prefix, whose space is sometimes
+// another kind of space.
+func plain(err error) string {
+	return strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
+}
+
+func (r *response) refuse(i int, name string, why error) {
+	if name == "" {
+		name = fmt.Sprintf("resources[%d]", i)
+		r.refused = append(r.refused, refused{reason: name + ": " + why.Error()})
+		return
+	}
+	r.refused = append(r.refused, refused{name, fmt.Sprintf("resource %q: %s", name, why)})
+}
+
+// nameIn is the name of a resource that cannot be read as a whole; "" if it cannot be found.
+func (o *Origin) nameIn(typeURL string, raw json.RawMessage) string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) != nil {
+		return ""
+	}
+	text := func(keys ...string) (s string) {
+		for _, key := range keys {
+			if json.Unmarshal(fields[key], &s) == nil && s != "" {
+				return s
+			}
+		}
+		return ""
+	}
+	if text("@type") == resourceType {
+		return text("name")
+	}
+	m, err := o.cfg.Types.FindMessageByURL(typeURL)
+	if err != nil {
+		return text("name")
+	}
+	n := protoreflect.FieldNumber(1)
+	if field, configured := o.cfg.NameFields[typeURL]; configured {
+		n = protoreflect.FieldNumber(field)
+	}
+	f := m.Descriptor().Fields().ByNumber(n)
+	if f == nil {
+		return ""
+	}
+	return text(f.JSONName(), string(f.Name()))
+}
+
+// update judges a response as one from the wire is (RELAY-30), and adds what could not even be read.
+func (o *Origin) update(lane *relay.Lane, r *response) (u relay.Update, reject *relay.RejectError, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("reading a response panicked: %v", p)
+		}
+	}()
+	parsed, err := relay.ParseResponse(r.raw, false)
+	if err != nil {
+		return u, nil, err
+	}
+	if lane != nil {
+		lane.FindRepeats(parsed)
+	}
+	u, reject = o.cfg.NameFields.Accept(parsed, o.cfg.NameBytes)
+	if len(r.refused) == 0 {
+		return u, reject, nil
+	}
+	if reject == nil {
+		reject = &relay.RejectError{TypeURL: u.TypeURL}
+	}
+	u.Bad, u.Full, u.Heartbeats = true, true, false
+	for _, x := range r.refused {
+		if x.name == "" || len(reject.Reasons) >= maxReasons {
+			u.Unread = true
+		} else {
+			u.Refused = append(u.Refused, relay.NameKey(x.name))
+		}
+		if len(reject.Reasons) < maxReasons {
+			reject.Reasons = append(reject.Reasons, x.reason)
+		}
+	}
+	return u, reject, nil
+}

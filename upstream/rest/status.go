@@ -1,0 +1,111 @@
+package rest
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-xds/weir/upstream"
+)
+
+// health is what the origin's state is told from. Safe for concurrent use.
+type health struct {
+	mu        sync.Mutex
+	connected bool
+	since     time.Time // of the last change of connected
+	open      int       // lanes whose last poll succeeded
+	failures  int       // since the last that did
+	err       string    // the last failure; "": it is over
+	errAt     time.Time
+	errOf     *lane // who met it
+	proof     time.Time
+	update    time.Time
+}
+
+// heard notes an answer to a lane; first: it was not open. It reports whether the origin was not
+// connected.
+func (h *health) heard(now time.Time, l *lane, first bool) (news bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if first {
+		h.open++
+	}
+	if h.errOf == l || h.errOf == nil || !h.connected {
+		h.err, h.errAt, h.errOf = "", time.Time{}, nil
+	}
+	h.proof, h.failures = now, 0
+	return h.setLocked(true, now)
+}
+
+// failed notes a failure of a lane, which is not open (any more). While others are, it says nothing of
+// the origin. It reports whether the origin is no longer connected.
+func (h *health) failed(now time.Time, l *lane, err error) (news bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err, h.errAt, h.errOf = err.Error(), now, l
+	h.failures++
+	return h.open == 0 && h.setLocked(false, now)
+}
+
+// closed notes that a lane is no longer open.
+func (h *health) closed() {
+	h.mu.Lock()
+	h.open--
+	h.mu.Unlock()
+}
+
+// gone notes that a lane has ended, whose failure nobody would hear the end of.
+func (h *health) gone(l *lane) {
+	h.mu.Lock()
+	if h.errOf == l && h.connected {
+		h.err, h.errAt, h.errOf = "", time.Time{}, nil
+	}
+	h.mu.Unlock()
+}
+
+func (h *health) updated(now time.Time) {
+	h.mu.Lock()
+	h.update = now
+	h.mu.Unlock()
+}
+
+func (h *health) setLocked(connected bool, now time.Time) (news bool) {
+	if news = h.connected != connected || h.since.IsZero(); news {
+		h.connected, h.since = connected, now
+	}
+	return news
+}
+
+// succeed takes over what another knew, which has ended.
+func (h *health) succeed(was *health) {
+	was.mu.Lock()
+	defer was.mu.Unlock()
+	h.connected, h.since, h.err, h.errAt = was.connected, was.since, was.err, was.errAt
+	h.proof, h.update = was.proof, was.update
+}
+
+// Status takes a picture. Connected: the last poll succeeded, of some type at least; Address is the URL
+// in use; a lane is Open if its last poll succeeded, and Attempts counts its polls.
+func (o *Origin) Status() upstream.Status {
+	s := upstream.Status{Name: o.cfg.Name, Address: o.servers.inUse()}
+	h := &o.health
+	h.mu.Lock()
+	s.Connected, s.Since, s.Failures = h.connected, h.since, h.failures
+	s.Err, s.ErrAt, s.ProofAt, s.UpdateAt = h.err, h.errAt, h.proof, h.update
+	h.mu.Unlock()
+	o.mu.Lock()
+	for l := range o.lanes {
+		s.Lanes = append(s.Lanes, l.picture())
+	}
+	o.mu.Unlock()
+	slices.SortFunc(s.Lanes, func(a, b upstream.LaneStatus) int {
+		if c := cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Apart, b.Apart)); c != 0 || a.Side == b.Side {
+			return c
+		} else if a.Side {
+			return 1
+		}
+		return -1
+	})
+	return s
+}
