@@ -27,8 +27,10 @@ type control struct {
 	state  map[string]map[string]string // type, name: body
 	faults map[string]map[string]codes.Code
 	muted  map[string]bool // types it does not answer
-	lanes  []*controlLane
-	nonce  int
+	// unversioned: it gives resources no versions, and so is told none (RELAY-91).
+	unversioned bool
+	lanes       []*controlLane
+	nonce       int
 
 	// hidden names are served when they are asked for, and are not in `*`.
 	hidden func(name string) bool
@@ -315,7 +317,11 @@ func (c *control) encode(s *stated) []byte {
 			a.TypeUrl = "type.googleapis.com/another.Type"
 		}
 		sotw.Resources = append(sotw.Resources, a)
-		delta.Resources = append(delta.Resources, &discoveryv3.Resource{Name: name, Version: s.bodies[name], Resource: a})
+		x := &discoveryv3.Resource{Name: name, Version: s.bodies[name], Resource: a}
+		if c.unversioned {
+			x.Version = ""
+		}
+		delta.Resources = append(delta.Resources, x)
 	}
 	var m proto.Message = delta
 	if c.sotw {

@@ -121,9 +121,11 @@
 // ends when the client drops the name, or order_hold after the removal came or the last Listener or
 // route was written, whichever is later, and 4 times order_hold after the removal in any case. In delta
 // the removal waits. In SotW the list of Clusters keeps the last body, and of endpoints the error
-// waits. A stream that asks for no Listeners and routes holds nothing. While a Listener or a route is
-// not confirmed that was restored, no removal of either type is told to who holds it, for cold_wait at
-// most, and no route waits for the Listener (ORD-11, testdata/ads_restarted.txt). A client in state of
+// waits. Endpoints that an origin sends empty because their Cluster goes are kept back in either
+// dialect (relay/emptied.go, testdata/ads_swap_emptied.txt), and those of a Cluster that stays are not.
+// A stream that asks for no Listeners and routes holds nothing. While a Listener or a route is
+// not confirmed that was restored, no removal of either type, or emptying, is told to who holds it, for cold_wait at
+// most, and no route waits for the Listener (ORD-11, testdata/ads_restarted*.txt). A client in state of
 // the world that comes back after that, or to a restored weir, keeps what went as well, if its version
 // shows that it holds it (relay/comeback.go, testdata/ads_restarted_sotw.txt).
 //

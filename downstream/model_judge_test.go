@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-xds/weir/relay"
@@ -274,8 +275,9 @@ func (c *modelClient) changed(m *model, typeURL, name, body string, kind int) {
 	if of := s.kind(name); of >= 0 && of != kind {
 		return
 	}
+	emptied := typeURL == eds && strings.HasPrefix(body, "none") // it may wait as a removal does, while others go (ORD-10)
 	switch {
-	case body == "" || body == s.told[name]:
+	case body == "" || body == s.told[name] || emptied:
 		delete(s.pending, name)
 	case s.pending[name] == 0:
 		s.pending[name] = m.seq

@@ -219,6 +219,9 @@ func (m *model) change() {
 	f := m.fact(typeURL, name)
 	m.serial++
 	body := fmt.Sprint("x", m.serial)
+	if typeURL == eds && m.rnd.IntN(3) == 0 {
+		body = fmt.Sprint("none", m.serial)
+	}
 	if typeURL == cds && m.rnd.IntN(3) > 0 {
 		body = fmt.Sprint("eds", m.serial)
 	}

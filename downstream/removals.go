@@ -53,9 +53,10 @@ func removedLast(typeURL string) bool { return slices.Contains(removalOrder, typ
 // related reports whether a type's resources refer to others, or are referred to. Runtime and types unknown wait for nobody.
 func related(typeURL string) bool { return removedLast(typeURL) || late(typeURL) }
 
-// takeOneLocked takes a type's answer. Of clusters that went, state of the world keeps what routes may still point to.
+// takeOneLocked takes a type's answer. Of clusters that went, state of the world keeps what routes may still point to; of endpoints that are
+// empty since their cluster goes, the word is kept in both dialects.
 func (s *session) takeOneLocked(now time.Time, st *streamType, w *walk) *relay.Answer {
-	if s.delta || !swapped(st.typeURL) {
+	if s.delta && st.typeURL != relay.EndpointType || !swapped(st.typeURL) {
 		return st.sub.Take(now)
 	}
 	a := st.sub.TakeKeeping(now, s.keepLocked(now, st, w.seen))

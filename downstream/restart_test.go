@@ -63,12 +63,12 @@ func (d *disk) restore(tb testing.TB, t *relay.Table, now time.Time) {
 
 // restart is the end of the process, and its next begin with the last snapshot. The origins go on; every client's stream is gone.
 func (s *script) restart() {
-	cfg := make([]relay.OriginConfig, 0, len(s.others))
+	cfg := relay.Config{Gather: s.gather}
 	for _, c := range s.controls() {
-		cfg = append(cfg, relay.OriginConfig{Name: c.origin.Name(), SotW: c.sotw, Authorities: []string{c.origin.Name()}})
+		cfg.Origins = append(cfg.Origins, relay.OriginConfig{Name: c.origin.Name(), SotW: c.sotw, Authorities: []string{c.origin.Name()}})
 	}
 	old := s.rig
-	s.rig = newRigOf(s.t, cfg...)
+	s.rig = newRigWith(s.t, cfg)
 	s.rig.now = old.now
 	for _, c := range s.controls() {
 		c.origin, c.lanes = s.rig.table.Origin(c.origin.Name()), nil

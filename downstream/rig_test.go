@@ -205,6 +205,9 @@ func (r *rig) wait(d time.Duration) {
 
 // payload is a resource of any type: field 1 is the name, field 2 the body.
 func payload(typeURL, name, body string) *anypb.Any {
+	if typeURL == eds && strings.HasPrefix(body, "none") { // a locality without endpoints
+		body = string(protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), body))
+	}
 	b := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), name)
 	b = protowire.AppendString(protowire.AppendTag(b, 2, protowire.BytesType), body)
 	if strings.HasPrefix(body, "eds") { // a cluster of type EDS
@@ -230,6 +233,9 @@ func nameAndBody(a *anypb.Any) string {
 		if b = b[m+k:]; int(n) < len(part) {
 			part[n] = v
 		}
+	}
+	if n, t, m := protowire.ConsumeTag([]byte(part[2])); n == 1 && t == protowire.BytesType { // without endpoints
+		part[2], _ = protowire.ConsumeString([]byte(part[2][m:]))
 	}
 	return part[1] + "=" + part[2]
 }

@@ -33,6 +33,8 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 //	origin DIALECT beside NAME=DIALECT..    the same, with other origins that have their name as authority; //NAME/ID is short for an
 //	                               xdstp name of that authority, and a line that begins with NAME is what "origin" is for the first
 //	origin DIALECT+tp2[+PARAM=metadata.KEY|+ignored]    one that understands dynamic parameters, and maps some from the node; or whose are ignored
+//	origin DIALECT+gather          with the default of timing.gather, which is else nothing
+//	origin DIALECT+unversioned     one that gives its resources no versions
 //	coalesce DURATION              for the streams that begin from now on
 //	origin TYPE NAME=BODY -NAME !NAME:CODE.. TYPE..    the origin changes, and says so to whom asked
 //	origin down|up                 the upstream streams
@@ -51,7 +53,7 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 // KEY is one that exists and !KEY one that does not.
 //
 // What a client is sent is written the same way: versions v1, v2... are numbered in the order they are first seen, nonces within
-// their stream. Bodies that begin with eds are Clusters of type EDS, with the name after > as that of their endpoints. `*` holds every name but those that begin with `~`.
+// their stream. Bodies that begin with eds are Clusters of type EDS, with the name after > as that of their endpoints. Endpoints whose body begins with "none" are empty. `*` holds every name but those that begin with `~`.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -124,6 +126,7 @@ type script struct {
 	out      []string
 	began    time.Time // of the present wait
 	disk     *disk
+	gather   time.Duration
 }
 
 // scriptClient is one client and the writer of its stream.
@@ -165,11 +168,15 @@ func (s *script) world(f []string) {
 		name, dialect, _ := strings.Cut(w, "=")
 		origins = append(origins, scriptOrigin(name, dialect))
 	}
-	s.rig = newRigOf(s.t, origins...)
+	if s.gather = 0; strings.Contains(f[0], "+gather") {
+		s.gather = 20 * time.Millisecond
+	}
+	s.rig = newRigWith(s.t, relay.Config{Origins: origins, Gather: s.gather})
 	s.others, s.down = map[string]*control{}, map[*control]bool{}
 	for _, o := range origins {
 		c := newControl(s.t, s.rig.table.Origin(o.Name), o.SotW)
 		c.hidden = func(name string) bool { return strings.HasPrefix(name, "~") }
+		c.unversioned = strings.Contains(f[0], "+unversioned")
 		s.others[o.Name] = c
 	}
 	s.control = s.others["mesh"]
@@ -189,6 +196,7 @@ func scriptOrigin(name, words string) relay.OriginConfig {
 			o.FromNode[param] = field
 		case w == "ignored":
 			o.IgnoreParams = true
+		case w == "gather", w == "unversioned":
 		default:
 			o.TP2 = true
 		}

@@ -58,15 +58,18 @@ func (s *session) holdLocked(now time.Time) (h hold) {
 }
 
 // keepLocked is holdLocked for what state of the world keeps in its lists of Clusters (ORD-3), and for
-// the word that endpoints are gone.
+// the word that endpoints are gone, or empty.
 func (s *session) keepLocked(now time.Time, st *streamType, seen uint64) relay.Keep {
 	h := s.holdLocked(now)
-	k := relay.Keep{Pending: math.MaxUint64, Seen: seen, Hold: h.all, HoldNamed: h.named}
+	k := relay.Keep{Pending: math.MaxUint64, PendingEmpty: math.MaxUint64, Seen: seen, Hold: h.all, HoldNamed: h.named}
 	if s.only == "" {
 		k.HoldReturned = s.cfg.timing.OrderHold
 	}
-	if st.typeURL == relay.ClusterType {
+	switch st.typeURL {
+	case relay.ClusterType:
 		k.Pending = s.pendingLocked(now, late)
+	case relay.EndpointType:
+		k.PendingEmpty = s.pendingLocked(now, late)
 	}
 	return k
 }

@@ -204,7 +204,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		s.named.touched = touched[:0]
 	}
 	if u.Full && !u.Heartbeats {
-		s.harmlessLocked(gen, s.now)
+		s.harmlessLocked(u, gen, s.now)
 	}
 	for _, f := range u.Errors {
 		es := s.holdersLocked(f.Name)

@@ -269,17 +269,17 @@ func (t *namedTable) settledLocked() {
 
 // harmlessLocked looks at what a list leaves out of the names asked a while before, or with the first request: the origin answers lists with
 // names that it has not.
-func (s *shard) harmlessLocked(gen uint32, now time.Time) {
+func (s *shard) harmlessLocked(u *Update, gen uint32, now time.Time) {
 	t := &s.named
 	if s.harmlessGen == gen {
 		return
 	}
-	for _, u := range t.unheard {
-		first := u.at.Equal(t.firstAt[t.lane])
-		if !first && u.at.Add(suspectAfter).After(now) {
+	for _, x := range t.unheard {
+		first := x.at.Equal(t.firstAt[t.lane])
+		if !first && x.at.Add(suspectAfter).After(now) {
 			return
 		}
-		if e := u.entry; u.gen == gen && e.asked == gen && e.answered != gen && e.count > 0 && !t.aside[e] {
+		if e := x.entry; x.gen == gen && e.asked == gen && e.answered != gen && e.count > 0 && !t.aside[e] && !u.later[e.name] {
 			s.harmlessGen = gen
 			for e, away := range t.aside {
 				if away {

@@ -94,7 +94,7 @@ func (x *arrival) confirmLater() {
 		switch s.kindLocked(x.lane.index, x.gen) {
 		case kindSet:
 			s.setsLocked(func(t *set) {
-				if t.askedGen == x.gen && t.unconfirmedLocked() {
+				if t.askedGen == x.gen && t.unconfirmedLocked() && !t.gathered.After(x.at) {
 					t.gathered = x.at.Add(1) // it is taken up before
 				}
 			})

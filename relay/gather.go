@@ -22,6 +22,8 @@ type gathering struct {
 	mu    sync.Mutex
 	queue []*arrival // in the order they are applied; at never falls along it
 	kept  atomic.Int32
+	// parted are the names of endpoints of Clusters that were taken away, and until when that counts (emptied.go).
+	parted map[string]time.Time
 }
 
 // arrival is one response on its way into the table.
@@ -35,7 +37,7 @@ type arrival struct {
 
 	bodies []*Variant // made of its resources; nil where the table had the same
 	at     time.Time  // when it is taken up, if it waits
-	// removals: all it says is what a response took away. moved: it was put behind the routes.
+	// removals: all it says is what a response took away, or emptied. moved: it was put behind the routes.
 	removals, moved bool
 }
 
@@ -72,7 +74,7 @@ func isEarly(typeURL string) bool {
 // take applies a response that has come, or has it wait.
 func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
 	late, early := isLate(x.u.TypeURL), isEarly(x.u.TypeURL)
-	if !late && !early || wait <= 0 && g.kept.Load() == 0 {
+	if !early && (!late || wait <= 0 && g.kept.Load() == 0) {
 		x.makeBodies(a)
 		x.apply(a)
 		return
@@ -92,11 +94,24 @@ func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
 	case late:
 		g.takeKinLocked(x.kin)
 	case early:
-		g.staysLocked(x)
+		emptied := x.empties()
+		g.staysLocked(x, emptied)
+		g.partsLocked(x)
 		if wait > 0 {
-			if gone := x.takesAway(); len(gone) > 0 {
+			if gone := x.takesAway(false); len(gone) > 0 {
 				g.keepLocked(x, gone)
 			}
+			if len(emptied) > 0 {
+				g.keepEmptiedLocked(x, emptied)
+				a.Changed += len(emptied)
+				emptied = nil
+			}
+		}
+		if len(emptied) > 0 {
+			x.makeBodies(a)
+			g.markLocked(x, emptied)
+			x.apply(a)
+			return
 		}
 	}
 	x.makeBodies(a)
@@ -143,9 +158,10 @@ func (g *gathering) takeLocked(due func(*arrival) bool) {
 		if i := g.behindRoutesLocked(); x.removals && !x.moved && i > 0 {
 			x.moved, x.at = true, g.queue[i-1].at
 			g.queue = slices.Insert(g.queue, i, x)
+			x.confirmLater()
 			continue
 		}
-		x.takeUp()
+		g.takeUpLocked(x)
 	}
 	g.kept.Store(int32(len(g.queue)))
 }
@@ -168,20 +184,29 @@ func (g *gathering) takeKinLocked(k *kin) {
 		if x.kin != k {
 			return false
 		}
-		x.takeUp()
+		g.takeUpLocked(x)
 		return true
 	})
 	g.kept.Store(int32(len(g.queue)))
 }
 
-// staysLocked ends the wait for the removal of what a response speaks of again.
-func (g *gathering) staysLocked(x *arrival) {
+// staysLocked ends the wait for the removal of what a response speaks of again, and for the word that endpoints are empty of which it has
+// another.
+func (g *gathering) staysLocked(x *arrival, emptied map[string]bool) {
 	for _, y := range g.queue {
 		if !y.takesFrom(x) {
 			continue
 		}
+		if y.outdatedBy(x) {
+			g.takeKinLocked(x.kin)
+			return
+		}
 		said := x.u.names()
 		y.u.Removed = slices.DeleteFunc(y.u.Removed, func(name string) bool { return said[name] })
+		if len(y.u.Resources) > 0 {
+			gone := append(x.takesAway(true), x.u.Removed...)
+			y.drop(func(name string) bool { return said[name] && !emptied[name] || slices.Contains(gone, name) })
+		}
 	}
 }
 
@@ -211,20 +236,24 @@ func (g *gathering) keepLocked(x *arrival, gone []string) {
 	u.Removed = slices.DeleteFunc(slices.Clone(u.Removed), func(name string) bool { return u.later[name] })
 	x.u = &u
 	if len(rest.Removed) > 0 {
-		x.lane.group.putAside(x.leaves(rest.Removed), x.came)
+		if x.lane.group.origin.config().SotW {
+			x.lane.group.putAside(x.leaves(rest.Removed), x.came)
+		}
 		y := *x
 		y.u, y.bodies, y.removals = rest, nil, true
 		g.putLocked(&y)
+		y.confirmLater()
 	}
 }
 
-// takeUp applies what has waited.
-func (x *arrival) takeUp() {
-	if x.removals && len(x.u.Removed) == 0 || !x.kin.find(x.u, x.lane.index, x.gen) {
+// takeUpLocked applies what has waited.
+func (g *gathering) takeUpLocked(x *arrival) {
+	if x.removals && len(x.u.Removed)+len(x.u.Resources) == 0 || !x.kin.find(x.u, x.lane.index, x.gen) {
 		return // nobody asks for it any more
 	}
 	var a Applied
 	x.makeBodies(&a)
+	g.markLocked(x, x.empties())
 	x.apply(&a)
 	a.Changed, a.Resumed, a.Expired, a.Overlapping, a.Waiting = 0, 0, 0, 0, 0 // counted, or said when it came
 	if l := x.lane; !a.silent() {
@@ -297,116 +326,4 @@ func (s *shard) changesLocked(u *Update, gen uint32) (changed, asked bool) {
 		changed = changed || s.heldNamesLocked() > known
 	}
 	return changed, asked
-}
-
-// takesAway are the names of clusters or endpoints that are held and that a response takes away.
-// Where several variants of a name may be held they go at once, with what replaces them (DYN-11). So does
-// what was restored, and is not confirmed: the response that confirms the rest would give it to clients again
-// (RELAY-96, testdata/restored_sotw_origin.txt).
-func (x *arrival) takesAway() (gone []string) {
-	k, u := x.kin, x.u
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.all) != 1 || k.constrained || u.variants || u.For != nil || len(u.Whole) > 0 || len(k.all[0].collections) > 0 {
-		return nil
-	}
-	s := k.all[0]
-	switch kind := s.kindLocked(x.lane.index, x.gen); {
-	case kind == kindSet && s.star.askedGen == x.gen && s.star.toldLocked() && !s.star.unconfirmedLocked():
-		return s.star.takenLocked(u, x.gen)
-	case kind == kindNamed:
-		return s.takenLocked(u, x.gen)
-	}
-	return nil
-}
-
-// leaves are the endpoints of clusters that a response takes away.
-func (x *arrival) leaves(gone []string) []string {
-	k := x.kin
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s, whole := k.all[0], k.all[0].kindLocked(x.lane.index, x.gen) == kindSet
-	for _, name := range gone {
-		if m := s.star.members[name]; whole && m != nil {
-			k.leftLocked(m.variants)
-		} else if !whole {
-			k.leftLocked(s.variantsLocked(name))
-		}
-	}
-	left := k.left
-	k.left = nil
-	return left
-}
-
-// toldLocked reports whether clients may have been told members.
-func (t *set) toldLocked() bool { return t.settled || t.early }
-
-// takenLocked is what a response takes away of the set's members. An error of a name that it takes away as
-// well is one statement with that (ABS-9), and goes at once: the removal would end the error if it came later.
-func (t *set) takenLocked(u *Update, gen uint32) (gone []string) {
-	inError := u.inError()
-	for _, name := range u.Removed {
-		if t.members[name] != nil && !inError[name] {
-			gone = append(gone, name)
-		}
-	}
-	if !t.omitsLocked(u) || u.held() == len(t.members) {
-		return gone
-	}
-	said := u.names()
-	for name := range t.members {
-		if !said[name] && !t.faults.keeps(name, gen) {
-			gone = append(gone, name)
-		}
-	}
-	return gone
-}
-
-// takenLocked is what a response takes away of what is held by name.
-func (s *shard) takenLocked(u *Update, gen uint32) (gone []string) {
-	inError := u.inError()
-	for _, name := range u.Removed {
-		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 && !e.unconfirmed && !inError[name] {
-			gone = append(gone, name)
-		}
-	}
-	if !u.Full || u.Bad || !FullState(u.TypeURL) || u.held() == s.heldNamesLocked() {
-		return gone
-	}
-	said := u.names()
-	for name, e := range s.named.entries {
-		if len(e.variants) > 0 && !e.unconfirmed && e.asked == gen && !e.kept(gen) && !said[name] {
-			gone = append(gone, name)
-		}
-	}
-	return gone
-}
-
-// held is how many of the resources the table had.
-func (u *Update) held() int {
-	n := len(u.repeats)
-	for i := range u.found {
-		if u.found[i].body != nil {
-			n++
-		}
-	}
-	return n
-}
-
-// names are those that a response speaks of as there, aliases among them, or in error.
-func (u *Update) names() map[string]bool {
-	names := make(map[string]bool, len(u.Resources)+len(u.repeats)+len(u.Errors))
-	for i := range u.Resources {
-		names[u.Resources[i].Name] = true
-		for _, alias := range u.Resources[i].Aliases {
-			names[NameKey(alias)] = true
-		}
-	}
-	for i := range u.repeats {
-		names[u.repeats[i].body.Name] = true
-	}
-	for _, e := range u.Errors {
-		names[e.Name] = true
-	}
-	return names
 }

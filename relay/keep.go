@@ -10,6 +10,8 @@ import (
 type Keep struct {
 	// Pending is the revision of the oldest update of another type that has to be written first; MaxUint64: there is none.
 	Pending uint64
+	// PendingEmpty is the same for the word that endpoints are empty.
+	PendingEmpty uint64
 	// Seen is the revision up to which Pending was looked for: what went after it is kept for the next Take.
 	Seen uint64
 	// Hold is how long everything that went is kept at least (ORD-11), and HoldNamed what the client
@@ -21,16 +23,25 @@ type Keep struct {
 }
 
 // keepNothing lets everything go.
-var keepNothing = Keep{Pending: math.MaxUint64, Seen: math.MaxUint64}
+var keepNothing = Keep{Pending: math.MaxUint64, PendingEmpty: math.MaxUint64, Seen: math.MaxUint64}
 
-// kept is a Cluster that is gone, and still told. Of endpoints it is the word that they are gone which
-// is kept back, and there is no body: no list leaves them out.
+// pending is Pending, or PendingEmpty.
+func (k *Keep) pending(x *kept) uint64 {
+	if x.empty {
+		return k.PendingEmpty
+	}
+	return k.Pending
+}
+
+// kept is a Cluster that is gone, and still told. Of endpoints it is the word that they are gone, or
+// empty, which is kept back, and there is no body: no list leaves them out.
 type kept struct {
 	body  *Variant
 	until uint64    // it goes when nothing is pending up to this revision
 	went  time.Time // when it would have been told
 	named bool      // the client asked for it by name
 	back  bool      // the client came back with it
+	empty bool      // it is the word that endpoints are empty
 }
 
 // goes reports whether what is kept need not be kept any longer.
@@ -42,7 +53,7 @@ func (x *kept) goes(now time.Time, k *Keep) bool {
 	if x.back {
 		hold = max(hold, k.HoldReturned)
 	}
-	return k.Pending > x.until && now.Sub(x.went) >= hold
+	return k.pending(x) > x.until && now.Sub(x.went) >= hold
 }
 
 // mayKeepLocked reports whether the removal of the name may be held back: the client was sent the
@@ -64,7 +75,7 @@ func (v *view) has(name string) bool {
 func (s *Sub) Keeps() (since time.Time, keeps bool) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	if len(s.kept) == 0 || s.waitsLocked() {
+	if len(s.kept) == 0 || s.wholeLocked() && s.waitsLocked() {
 		return time.Time{}, false
 	}
 	for _, x := range s.kept {
@@ -79,7 +90,7 @@ func (s *Sub) Keeps() (since time.Time, keeps bool) {
 func (s *Sub) LetsGo(now time.Time, k Keep) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	if len(s.kept) == 0 || s.waitsLocked() {
+	if len(s.kept) == 0 || s.wholeLocked() && s.waitsLocked() {
 		return false
 	}
 	for _, x := range s.kept {
@@ -113,6 +124,12 @@ func (s *Sub) keepsLocked(name string) bool {
 func (s *Sub) letGoLocked(k Keep) (changed bool) {
 	for name, x := range s.kept {
 		switch r := s.recordLocked(name); {
+		case x.empty && r != nil:
+			if goes := x.goes(s.shard.now, &k); goes || !s.partingLocked(r) {
+				delete(s.kept, name)
+				r.flags |= parted
+				s.relookLocked(r)
+			}
 		case s.pos != nil && s.heldLocked(name) != nil, r != nil && s.bodyLocked(r) != nil:
 			delete(s.kept, name) // what it is now is told anyway
 		case r == nil && !s.coveredLocked(name):
@@ -150,7 +167,7 @@ func (s *Sub) keepMembersLocked(k Keep) {
 
 // keepLocked keeps one that went at revision until, if it has to be.
 func (s *Sub) keepLocked(name string, x kept, k Keep) bool {
-	if hold := k.Hold > 0 || x.named && k.HoldNamed > 0 || x.back && k.HoldReturned > 0; !hold && k.Pending == math.MaxUint64 && x.until <= k.Seen {
+	if hold := k.Hold > 0 || x.named && k.HoldNamed > 0 || x.back && k.HoldReturned > 0; !hold && k.pending(&x) == math.MaxUint64 && x.until <= k.Seen {
 		return false
 	}
 	if s.kept == nil {

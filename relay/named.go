@@ -128,6 +128,7 @@ const (
 	faulty                           // an error was told last, which is in sub.records.faults
 	listed                           // within one Replace: it is in the list
 	went                             // delta: it had what was taken as removed (ORD-10)
+	parted                           // that its endpoints are empty is told now, and not kept back (emptied.go)
 )
 
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }

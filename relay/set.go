@@ -292,7 +292,7 @@ func (t *set) pauseLocked(now time.Time) {
 		}
 	}
 	if t.sweepGen != 0 && !t.sweepFirst.IsZero() {
-		if x := earlier(arrivals.Over(t.sweepNews, cfg.FirmSettle), t.sweepFirst.Add(firmMost)); x.After(now) {
+		if x := earlier(later(arrivals.Over(t.sweepNews, cfg.FirmSettle), t.gathered), t.sweepFirst.Add(firmMost)); x.After(now) {
 			at(x)
 		} else {
 			t.sweepLocked()

@@ -69,7 +69,8 @@ func (a *Answer) ttl() bool {
 // Take gives what the client has not been sent, and takes it as sent; nil if there is nothing.
 func (s *Sub) Take(now time.Time) *Answer { return s.TakeKeeping(now, keepNothing) }
 
-// TakeKeeping is Take for Clusters in state of the world: what k does not let go stays in the list with its last body (ORD-3).
+// TakeKeeping is Take for Clusters in state of the world: what k does not let go stays in the list with its last body (ORD-3). For endpoints it
+// keeps back the word that they are gone, in state of the world, or that they are empty, since their Cluster goes (emptied.go).
 func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
@@ -100,7 +101,7 @@ func (s *Sub) takeLocked(now time.Time, k Keep) *Answer {
 	var a *Answer
 	switch {
 	case s.delta:
-		a = s.takeDeltaLocked()
+		a = s.takeDeltaLocked(k)
 	case s.wholeLocked():
 		a = s.takeWholeLocked(k)
 		s.insisted = false
@@ -203,6 +204,9 @@ func (s *Sub) takeChangedLocked(k Keep) *Answer {
 				a.Errors = append(a.Errors, f)
 				size += f.Size()
 			}
+			return
+		}
+		if s.keepsEmptyLocked(r, k) {
 			return
 		}
 		had, back := r.mayKeepLocked(), r.backLocked()

@@ -6,7 +6,8 @@ import (
 )
 
 // takeDeltaLocked is a delta answer: what changed, went or is owed, of sets and of names.
-func (s *Sub) takeDeltaLocked() *Answer {
+func (s *Sub) takeDeltaLocked(k Keep) *Answer {
+	s.letGoLocked(k)
 	base, must, rev := s.takeSetsLocked()
 	if len(s.dirty)+len(s.again) == 0 && s.alias.none() {
 		return s.takenLocked(&Answer{Body: noBody, Rev: rev}, base, must)
@@ -14,6 +15,9 @@ func (s *Sub) takeDeltaLocked() *Answer {
 	a := newAnswer()
 	own, errs := a.Body, []*NameError(nil)
 	s.eachDirtyLocked(func(r *record) {
+		if s.keepsEmptyLocked(r, k) {
+			return
+		}
 		had := r.mayKeepLocked()
 		what, body, at := s.settleLocked(r)
 		if f := s.faultLocked(r, what); f != nil {

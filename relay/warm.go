@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"errors"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -49,6 +50,32 @@ func endpointsOf(payload []byte) string {
 	return name
 }
 
+// errFound ends the reading of a message.
+var errFound = errors.New("found")
+
+// hasEndpoints reports whether a ClusterLoadAssignment has endpoints, or may have: it has none if nothing is in it but
+// fields that are known to bring none.
+func hasEndpoints(payload []byte) bool {
+	return fields(payload, func(n protowire.Number, v []byte, _ uint64) error {
+		switch {
+		case n == 2 && v != nil: // endpoints, of one locality
+			return fields(v, func(n protowire.Number, v []byte, _ uint64) error {
+				switch {
+				case v != nil && (n == 1 || n == 3 || n == 6 || n == 9): // locality, weight, proximity, metadata
+				case v == nil && n == 5: // priority
+				case v != nil && len(v) == 0 && n == 7: // a list in place of lb_endpoints
+				default:
+					return errFound
+				}
+				return nil
+			})
+		case v != nil && (n == 1 || n == 4 || n == 5): // cluster_name, policy, named_endpoints
+			return nil
+		}
+		return errFound
+	}) != nil
+}
+
 // Endpoints is the name of the endpoints that must follow this body if it is a Cluster (WARM-1): "" if there are none, Wildcard
 // if the body does not tell, and then it may be any.
 func (v *Variant) Endpoints() string { return v.endpoints }
@@ -64,6 +91,7 @@ func (s *Sub) Owe(names []string) {
 			return
 		}
 		if r := s.recordLocked(name); r != nil {
+			r.flags |= parted
 			s.oweLocked(r, true)
 			s.dirtyLocked(r, s.shard.rev)
 			continue
@@ -79,6 +107,7 @@ func (s *Sub) Owe(names []string) {
 
 func (s *Sub) oweAllLocked() {
 	for r := range s.records.all() {
+		r.flags |= parted
 		s.oweLocked(r, true)
 		s.dirtyLocked(r, s.shard.rev)
 	}

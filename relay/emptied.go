@@ -1,0 +1,242 @@
+package relay
+
+import (
+	"slices"
+	"time"
+)
+
+// Endpoints that are emptied. An origin may take a cluster away in the same change as the routes
+// to it and send its endpoints empty rather than remove them, before the routes: istio does. To a
+// client that is a removal, as its requests fail. So endpoints that had members and have none now
+// wait for routes as removals do (ORD-9), gather at most if there are none.
+//
+// If their Cluster goes, or may go since no stream has confirmed it, they are marked as parting:
+// then a client on ADS is told of them as of the removal of endpoints that it asked for by name,
+// or never, as it drops the name with the Cluster (ORD-10, ORD-11). Those of a Cluster that stays
+// are told at once.
+
+// maxParted bounds the names of endpoints that are remembered of Clusters that were taken away.
+const maxParted = 10_000
+
+// empties are the names of endpoints that a response empties. What has a TTL must not outlive it,
+// and is left alone.
+func (x *arrival) empties() (names map[string]bool) {
+	if x.u.TypeURL != EndpointType || x.lane.group.origin.frozen.Load() != nil {
+		return nil
+	}
+	for i := range x.u.Resources {
+		r, held := &x.u.Resources[i], x.u.found[i].body
+		switch {
+		case held == nil || r.Any == nil || len(r.Aliases)+len(held.aliases) > 0:
+		case r.HasTTL || held.timed():
+		case hasEndpoints(r.payload) || !held.hasEndpoints():
+		case names == nil:
+			names = map[string]bool{r.Name: true}
+		default:
+			names[r.Name] = true
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	x.kin.mu.Lock()
+	defer x.kin.mu.Unlock()
+	s := x.kin.all[0]
+	kind := s.kindLocked(x.lane.index, x.gen)
+	if !x.plainLocked() || kind == kindSet && !s.star.toldLocked() {
+		return nil
+	}
+	return names
+}
+
+func (v *Variant) hasEndpoints() bool {
+	_, payload, err := anyParts(v.Any())
+	return err != nil || hasEndpoints(payload)
+}
+
+// keepEmptiedLocked takes emptied endpoints out of a response, to be taken up later. What waits
+// already, and is said again, waits no longer for that.
+func (g *gathering) keepEmptiedLocked(x *arrival, emptied map[string]bool) {
+	again := map[string]bool{}
+	at := -1 // in the queue, of the first that waits
+	for i, y := range g.queue {
+		if !y.takesFrom(x) {
+			continue
+		}
+		for j := range y.u.Resources {
+			if name := y.u.Resources[j].Name; emptied[name] {
+				again[name] = true
+			}
+		}
+		if y.drop(func(name string) bool { return emptied[name] }) && at < 0 {
+			at = i
+		}
+	}
+	if at >= 0 {
+		first := g.queue[at]
+		y := x.cut(func(name string) bool { return again[name] })
+		y.at, y.moved = first.at, first.moved
+		g.queue = slices.Insert(g.queue, at+1, y)
+		g.kept.Store(int32(len(g.queue)))
+	}
+	if len(again) < len(emptied) {
+		y := x.cut(func(name string) bool { return emptied[name] })
+		g.putLocked(y)
+		y.confirmLater()
+	}
+}
+
+// cut takes resources out of a response, into one that is taken up later.
+func (x *arrival) cut(of func(name string) bool) *arrival {
+	u, from, y := *x.u, *x.from, *x
+	rest := &Update{TypeURL: u.TypeURL, Version: u.Version, wire: u.wire, holder: u.holder}
+	later := make(map[string]bool, len(u.later)+1)
+	for name := range u.later {
+		later[name] = true
+	}
+	u.Resources, u.found, u.later = nil, nil, later
+	for i := range x.u.Resources {
+		to := &u
+		if name := x.u.Resources[i].Name; of(name) {
+			to, later[name] = rest, true
+		}
+		to.Resources, to.found = append(to.Resources, x.u.Resources[i]), append(to.found, x.u.found[i])
+	}
+	x.u = &u
+	y.u, y.from, y.bodies, y.removals = rest, &from, nil, true
+	y.makeBodies(&Applied{}) // of its own: what the response was read from is not kept
+	return &y
+}
+
+// drop takes resources out of what waits, and reports whether there were any.
+func (x *arrival) drop(of func(name string) bool) bool {
+	u, bodies, n := x.u, x.bodies, len(x.u.Resources)
+	resources := u.Resources
+	u.Resources, u.found, x.bodies = nil, nil, nil
+	for i := range resources {
+		if !of(resources[i].Name) {
+			u.Resources, x.bodies = append(u.Resources, resources[i]), append(x.bodies, bodies[i])
+		}
+	}
+	return len(u.Resources) < n
+}
+
+// outdatedBy reports whether a response says something of emptied endpoints that wait which needs
+// them to be taken up before: an error leaves them in use (ABS-8), a heartbeat is one of theirs.
+func (x *arrival) outdatedBy(y *arrival) bool {
+	return slices.ContainsFunc(x.u.Resources, func(r Resource) bool {
+		inError := func(e *NameError) bool { return e.Name == r.Name }
+		beats := func(z Resource) bool { return z.Name == r.Name && z.Any == nil }
+		return slices.ContainsFunc(y.u.Errors, inError) || slices.ContainsFunc(y.u.Resources, beats)
+	})
+}
+
+// partsLocked notes the endpoints of clusters that a response takes away, for as long as a client
+// may be left without the word that these are gone.
+func (g *gathering) partsLocked(x *arrival) {
+	if x.u.TypeURL != ClusterType || len(x.u.Removed) == 0 && !x.u.Full {
+		return
+	}
+	for _, name := range x.leaves(x.takesAway(true)) {
+		if g.parted == nil {
+			g.parted = map[string]time.Time{}
+		}
+		if len(g.parted) < maxParted {
+			g.parted[name] = x.came.Add(x.lane.group.origin.table.config().ColdWait)
+		}
+	}
+}
+
+// markLocked marks what of the endpoints that a response empties is parting. Its bodies are made,
+// and nobody has seen them.
+func (g *gathering) markLocked(x *arrival, emptied map[string]bool) {
+	if len(emptied) == 0 {
+		return
+	}
+	parting := g.partingLocked(x, emptied)
+	for i, body := range x.bodies {
+		if body != nil && body != x.u.found[i].body && parting[body.Name] {
+			body.parting = true
+		}
+	}
+}
+
+// partingLocked are those of the names to which a Cluster refers that goes, or may go, and none
+// that stays.
+func (g *gathering) partingLocked(x *arrival, names map[string]bool) map[string]bool {
+	parting, stays, waits := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for name := range names {
+		if until, parted := g.parted[name]; parted && x.came.Before(until) {
+			parting[name] = true
+		}
+	}
+	for _, y := range g.queue {
+		if y.removals && y.kin.typeURL == ClusterType {
+			for _, name := range y.u.Removed {
+				waits[name] = true
+			}
+		}
+	}
+	k := x.lane.group.kin(ClusterType)
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	look := func(vs []*Variant, goes bool) {
+		for _, v := range vs {
+			switch name := v.Endpoints(); {
+			case !names[name]:
+			case goes:
+				parting[name] = true
+			default:
+				stays[name] = true
+			}
+		}
+	}
+	for _, s := range k.all {
+		s.setsLocked(func(t *set) {
+			for name, m := range t.members {
+				look(m.variants, waits[name] || t.sweepGen != 0 && t.sweptLocked(m, t.sweepGen))
+			}
+		})
+		for name, e := range s.named.entries {
+			look(e.variants, waits[name] || e.unconfirmed && !s.named.presented)
+		}
+	}
+	for name := range stays {
+		delete(parting, name)
+	}
+	return parting
+}
+
+// partingLocked reports whether what the client is to be told of a name is that its endpoints are
+// empty, and its Cluster goes. What `*` brings is told with the rest.
+func (s *Sub) partingLocked(r *record) bool {
+	if c := r.entry.chosen; c == nil || !c.parting || c.Name != r.entry.name || s.pos != nil {
+		return false
+	}
+	v := s.bodyLocked(r)
+	if v == nil || s.unresolvedLocked(r, v) {
+		return false
+	}
+	return v.parting && r.mayKeepLocked() && r.sent != v.Digest && !(r.is(claimed) && v.stated(r.sent))
+}
+
+// keepsEmptyLocked keeps that word back, if it has to be. Who asks for the name anew is told, but
+// for the names that a client comes back with.
+func (s *Sub) keepsEmptyLocked(r *record, k Keep) bool {
+	late, back := r.is(parted), r.is(claimed) || r.backLocked()
+	r.flags &^= parted
+	switch {
+	case !s.partingLocked(r) || late || r.is(owed) && !back:
+		delete(s.kept, r.entry.name)
+		return false
+	case s.keepsLocked(r.entry.name):
+		return true
+	case !s.keepLocked(r.entry.name, kept{until: r.entry.rev, named: true, back: back, empty: true}, k):
+		return false
+	}
+	s.oweLocked(r, false)
+	return true
+}
