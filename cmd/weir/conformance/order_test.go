@@ -15,7 +15,7 @@ import (
 
 // orderCases are warming (WARM), eventual consistency (EC), order on a stream (ORD), and what the relay makes of one dialect for
 // the other (RELAY-11 to 19) and of responses in a row (RELAY-82 to 85).
-var orderCases = slices.Concat(warmCases, eventualCases, sequenceCases, removalCases, swapCases, translationCases, rowCases, coalesceCases, gatherCases)
+var orderCases = slices.Concat(warmCases, eventualCases, sequenceCases, removalCases, swapCases, translationCases, rowCases, coalesceCases, gatherCases, emptiedCases)
 
 // eachDialect is one case for each dialect of the client.
 func eachDialect(rules, name string, run func(*testing.T, relaytest.Dialect)) []testCase {
