@@ -109,7 +109,7 @@ func BenchmarkCompression(b *testing.B) {
 				8000+rnd.IntN(1000), rnd.IntN(3))))...)
 	}
 	head := append(newFixed(fixedKey{typeURL: eds}, "here").bytes,
-		(&draft{version: "0123456789abcdef0123456789abcdef"}).append(nil, numbers(false), 1)...)
+		(&draft{version: "0123456789abcdef0123456789abcdef"}).append(nil, (&fixedKey{delta: false}).numbers(), 1)...)
 	for name, level := range map[string]int{"per stream": stdgzip.DefaultCompression, "per stream, fastest": stdgzip.BestSpeed} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

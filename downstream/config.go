@@ -129,6 +129,8 @@ type ListenerConfig struct {
 	NoLegacyWildcard []string
 	// Dedicated are the type URLs for which a client stream has an upstream stream of its own (`dedicated`, RELAY-29).
 	Dedicated []string
+	// V2 answers the v2 names of the services as well (`v2`, V2-1). It does not change.
+	V2 bool
 	// AssumeFeatures are client features taken as announced by every client (`assume_features`, FEAT-5).
 	AssumeFeatures []string
 }

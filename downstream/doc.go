@@ -146,7 +146,10 @@
 //
 // # Known limits
 //
-//   - No v2 names and no status service. Nothing is ordered between streams, so clients that are to get types in order use ADS (EC-1).
+//   - No status service; REST paths and Fetch methods by no v2 names. Nothing is ordered between streams, so clients that are to get
+//     types in order use ADS (EC-1).
+//   - Resources of v2 types (Config: V2) are written in order like those of v3, and no more: the endpoints of a v2 cluster are not sent again
+//     when it changes (WARM-1), and removals of v2 clusters wait for no v2 routes.
 //   - What is compressed is compressed for each stream anew, by the library: see compress.go for what it costs.
 //   - The answer to an xdstp name of an authority that no origin answers for is a resource error (TestRefusedNames). `*` carries none
 //     (ABS-12): by a locator with parameters at an origin that understands none, or beyond parameter_sets_per_stream, it is counted, and

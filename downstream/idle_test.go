@@ -42,7 +42,7 @@ func TestIdleBytes(t *testing.T) {
 	var serving sync.WaitGroup
 	serve := func(wires []*idleWire) {
 		for _, w := range wires {
-			serving.Go(func() { _ = s.serve(ln, w, &relay.ADS, true) })
+			serving.Go(func() { _ = s.serve(ln, w, &relay.ADS, true, false) })
 		}
 	}
 	warmGoroutines(2 * clients) // writers, too

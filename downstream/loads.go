@@ -54,16 +54,17 @@ type loadStream struct {
 
 // registerLoads adds the load reporting service to a listener. Without Config.LoadReports it is
 // UNIMPLEMENTED, as everything else is that is not there.
-func (s *Server) registerLoads(ln *listener) {
+func (s *Server) registerLoads(ln *listener, v2 bool) {
 	if s.cfg.LoadReports == nil {
 		return
 	}
+	service, method := relay.LoadReports(v2)
 	ln.grpc.RegisterService(&grpc.ServiceDesc{
-		ServiceName: "envoy.service.load_stats.v3.LoadReportingService",
+		ServiceName: service,
 		HandlerType: (*any)(nil),
 		Metadata:    "envoy/service/load_stats/v3/lrs.proto",
 		Streams: []grpc.StreamDesc{{
-			StreamName: "StreamLoadStats", ServerStreams: true, ClientStreams: true,
+			StreamName: method, ServerStreams: true, ClientStreams: true,
 			Handler: func(_ any, wire grpc.ServerStream) error { return s.serveLoads(ln, wire) },
 		}},
 	}, nil)

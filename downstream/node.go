@@ -51,7 +51,7 @@ func (s *session) joinLocked(node *corev3.Node) error {
 	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
 	wrapper, ttl := hopFeatures(node.GetClientFeatures())
 	s.ttl = ttl && (s.delta || wrapper) // in state of the world a TTL is in the wrapper (TTL-5)
-	s.ttl = s.ttl && !s.poll            // no heartbeat comes between two polls
+	s.ttl = s.ttl && !s.poll && !s.v2   // no heartbeat comes between two polls, and v2 has none (V2-3)
 	switch {
 	case len(s.cfg.dedicated) > 0 || s.cfg.secrets:
 		s.node, s.nodeKept = node, nodeWhole // with what this build does not know of it (V2-6)

@@ -85,7 +85,7 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 		if s.tellsWhole(st) {
 			st.sub.Insist()
 		}
-		if st.held = s.takeOneLocked(now, st, w); st.held != nil {
+		if st.held = s.expressible(st, s.takeOneLocked(now, st, w)); st.held != nil {
 			st.changed = changed
 			st.owes(now)
 			st.heldFrom = st.from(now)
@@ -344,7 +344,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 			st.answered()
 		}
 		st.answers++
-		pieces, one := a.Pieces(s.delta, now, r.one[:0]), [1]relay.Unit{}
+		pieces, one := s.pieces(a, now, r.one[:0]), [1]relay.Unit{}
 		if units := a.Units(s.delta, now, one[:0]); s.delta {
 			parts = cutUnits(cut(parts[:0], pieces, messageBytes), units, messageBytes)
 			parts = cutErrors(parts, a.Errors, messageBytes)

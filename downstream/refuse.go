@@ -123,7 +123,7 @@ func (s *session) refuseAboutLocked(st *streamType, name, about string, key uint
 	if n := len(s.notes); why == noDelta && (n == 0 || s.notes[n-1].dialect == nil) {
 		s.notes = append(s.notes, note{typeURL: st.typeURL, dialect: why})
 	}
-	if name != relay.Wildcard {
+	if name != relay.Wildcard && s.tellsRefusals(st) {
 		r := refusal{strings.Clone(shown(name)), about, key, why}
 		st.refusals = append(st.refusals, r)
 		s.untoldLocked(r.kept())

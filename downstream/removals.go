@@ -288,7 +288,7 @@ func (s *session) cutRestLocked(now time.Time, st *streamType, parts []part) []p
 	if a == nil {
 		return parts
 	}
-	more := cut(nil, a.Pieces(true, now, nil), messageBytes)
+	more := cut(nil, s.pieces(a, now, nil), messageBytes)
 	more = cutUnits(more, a.Units(true, now, nil), messageBytes)
 	return append(parts, cutErrors(more, a.Errors, messageBytes)...)
 }

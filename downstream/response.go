@@ -50,14 +50,14 @@ type fixed struct {
 
 type fixedKey struct {
 	typeURL, identifier string // of the control plane
-	delta               bool
+	delta, v2           bool
 }
 
 // maxIdentifier is how much is told of what an origin calls itself: it is in every response.
 const maxIdentifier = 1024
 
 func newFixed(key fixedKey, instance string) *fixed {
-	f, n, identifier := &fixed{key: key}, numbers(key.delta), clip(key.identifier, maxIdentifier)+";weir="+instance
+	f, n, identifier := &fixed{key: key}, key.numbers(), clip(key.identifier, maxIdentifier)+";weir="+instance
 	b := appendString(nil, n.typeURL, key.typeURL)
 	b = protowire.AppendTag(b, n.controlPlane, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(1)+protowire.SizeBytes(len(identifier))))
@@ -94,10 +94,18 @@ type fieldNumbers struct{ version, typeURL, nonce, gone, controlPlane, errors pr
 var (
 	sotwFields  = fieldNumbers{version: 1, typeURL: 4, nonce: 5, controlPlane: 6, errors: 7}
 	deltaFields = fieldNumbers{version: 1, typeURL: 4, nonce: 5, controlPlane: 7, gone: 8, errors: 9}
+	// V2 lacks the others (V2-3): 0.
+	sotwFieldsV2  = fieldNumbers{version: 1, typeURL: 4, nonce: 5, controlPlane: 6}
+	deltaFieldsV2 = fieldNumbers{version: 1, typeURL: 4, nonce: 5, controlPlane: 7}
 )
 
-func numbers(delta bool) *fieldNumbers {
-	if delta {
+func (k *fixedKey) numbers() *fieldNumbers {
+	switch {
+	case k.v2 && k.delta:
+		return &deltaFieldsV2
+	case k.v2:
+		return &sotwFieldsV2
+	case k.delta:
 		return &deltaFields
 	}
 	return &sotwFields
@@ -129,7 +137,7 @@ type draft struct {
 // encode writes the response: what differs from client to client and what is fixed first, the shared resources after it. Protobuf allows
 // fields in any order.
 func (r *response) encode(f *fixed, d *draft, p *part) {
-	r.own = d.append(r.room[:0], numbers(f.key.delta), r.nonce)
+	r.own = d.append(r.room[:0], f.key.numbers(), r.nonce)
 	n := 3
 	for _, list := range p.pieces {
 		n += len(list)
@@ -167,6 +175,9 @@ func (d *draft) append(b []byte, n *fieldNumbers, nonce uint64) []byte {
 	if d.prefix != "" {
 		b = protowire.AppendVarint(protowire.AppendTag(b, n.nonce, protowire.BytesType), uint64(len(d.prefix)+len(digits)))
 		b = append(append(b, d.prefix...), digits...)
+	}
+	if n.errors == 0 { // v2 has none, and no locators, of which something could be gone (V2-3)
+		return append(b, d.hosts...)
 	}
 	for i := range d.gone {
 		b = d.gone[i].Append(b, n.gone)

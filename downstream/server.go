@@ -179,8 +179,7 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 		}),
 	}
 	ln.grpc = grpc.NewServer(opts...)
-	s.register(ln)
-	s.registerLoads(ln)
+	s.register(ln, lc.V2)
 	healthpb.RegisterHealthServer(ln.grpc, ln.health)
 	reflection.Register(ln.grpc)
 	return ln

@@ -16,17 +16,26 @@ import (
 )
 
 // register adds the discovery services to a listener: ADS, and one for each type that has its own (TRANS-2). Everything else is
-// UNIMPLEMENTED (TRANS-12).
-func (s *Server) register(ln *listener) {
-	ln.grpc.RegisterService(s.describe(ln, &relay.ADS), nil)
+// UNIMPLEMENTED (TRANS-12). v2: by their names in v2 as well.
+func (s *Server) register(ln *listener, v2 bool) {
+	ln.grpc.RegisterService(s.describe(ln, &relay.ADS, false), nil)
 	for i := range relay.Services {
-		ln.grpc.RegisterService(s.describe(ln, &relay.Services[i]), nil)
+		ln.grpc.RegisterService(s.describe(ln, &relay.Services[i], false), nil)
 	}
+	s.registerLoads(ln, false)
+	if !v2 { // V2-1
+		return
+	}
+	ln.grpc.RegisterService(s.describe(ln, &relay.ADSV2, true), nil)
+	for i := range relay.ServicesV2 {
+		ln.grpc.RegisterService(s.describe(ln, &relay.ServicesV2[i], true), nil)
+	}
+	s.registerLoads(ln, true)
 }
 
 // describe makes a service of what the table of them says. The full method name alone decides the dialect and, on a service of one
 // type, the type (TRANS-3, TRANS-4).
-func (s *Server) describe(ln *listener, v *relay.Service) *grpc.ServiceDesc {
+func (s *Server) describe(ln *listener, v *relay.Service, v2 bool) *grpc.ServiceDesc {
 	d := &grpc.ServiceDesc{ServiceName: v.Name, HandlerType: (*any)(nil), Metadata: v.File}
 	if v.Fetch != "" {
 		d.Methods = append(d.Methods, grpc.MethodDesc{MethodName: v.Fetch, Handler: s.fetch(ln, v)})
@@ -39,7 +48,7 @@ func (s *Server) describe(ln *listener, v *relay.Service) *grpc.ServiceDesc {
 		if name == "" {
 			continue
 		}
-		serve := func(_ any, wire grpc.ServerStream) error { return s.serve(ln, wire, v, delta) }
+		serve := func(_ any, wire grpc.ServerStream) error { return s.serve(ln, wire, v, delta, v2) }
 		d.Streams = append(d.Streams, grpc.StreamDesc{StreamName: name, Handler: serve, ServerStreams: true, ClientStreams: true})
 	}
 	return d

@@ -57,6 +57,7 @@ func newSettings(cfg Config, lc ListenerConfig) *settings {
 	}
 	for _, typeURL := range lc.NoLegacyWildcard {
 		set.noLegacy[typeURL] = true
+		set.noLegacy[relay.OtherSpelling(typeURL)] = true
 	}
 	return set
 }
@@ -68,6 +69,7 @@ type session struct {
 	from    caller
 	delta   bool
 	poll    bool   // it is asked once, and answered once (poll.go)
+	v2      bool   // the transport, whose messages lack what is new in v3 (v2.go); set by its owner before the first request
 	only    string // the type of the service; "" on ADS, which has them all
 	opened  time.Time
 	until   time.Time // when it is too old (RELAY-59); zero: never
@@ -162,6 +164,9 @@ func (s *session) newRequest() *request { return &request{delta: s.delta, set: s
 func (s *session) request(now time.Time, in *request) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.v2 {
+		in.locators, in.leaving = nil, nil // v2 has no such fields (V2-3)
+	}
 	if s.delta {
 		err = s.deltaLocked(now, in.content)
 	} else {
@@ -308,7 +313,7 @@ func (s *session) fixedLocked(st *streamType, a *relay.Answer) *fixed {
 		g = a.Group()
 	}
 	if id := g.Identifier(); st.fixed == nil || st.fixed.key.identifier != id {
-		st.fixed = s.cfg.fixed.of(fixedKey{st.typeURL, id, s.delta}, s.cfg.instance)
+		st.fixed = s.cfg.fixed.of(fixedKey{st.typeURL, id, s.delta, s.v2}, s.cfg.instance)
 	}
 	return st.fixed
 }

@@ -78,7 +78,7 @@ func (st *stream) writingSince() (time.Time, bool) {
 }
 
 // serve runs one stream of a service on the handler's goroutine, and returns the status it ends with.
-func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *relay.Service, delta bool) error {
+func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *relay.Service, delta, v2 bool) error {
 	ctx := wire.Context()
 	end, ok := grpc.ServerTransportStreamFromContext(ctx).(transport)
 	if !ok {
@@ -99,7 +99,7 @@ func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *relay.Service, d
 	if p, ok := peer.FromContext(ctx); ok {
 		st.peer, st.conn, st.session.from = p.Addr, connectionOf(p), callerOf(p)
 	}
-	st.session.only = v.TypeURL
+	st.session.only, st.session.v2 = v.TypeURL, v2
 	st.compressed = set.compress(ctx)
 	err := s.enter(st)
 	if err == nil {

@@ -46,7 +46,8 @@ func TestOriginVersionForPeople(t *testing.T) {
 
 // TestLongIdentifier: what an origin calls itself goes with every response, and leaves room in it (STREAM-10, TRANS-10).
 func TestLongIdentifier(t *testing.T) {
-	f := newFixed(fixedKey{eds, strings.Repeat("é", 1<<20), true}, "here")
+	key := fixedKey{typeURL: eds, identifier: strings.Repeat("é", 1<<20), delta: true}
+	f := newFixed(key, "here")
 	var d discoveryv3.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(f.bytes, &d); err != nil {
 		t.Fatal(err)

@@ -196,7 +196,7 @@ func checkMetadata(b []byte) error {
 
 // is reports whether a type is that of the response, under whichever name it has (V2-5).
 func (a *acceptance) is(typeURL string) bool {
-	return typeURL == a.TypeURL || typeURL != "" && typeURL == otherSpelling(a.TypeURL)
+	return typeURL == a.TypeURL || typeURL != "" && typeURL == OtherSpelling(a.TypeURL)
 }
 
 // checkName is the judgement on a name of whatever an origin speaks of.

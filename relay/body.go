@@ -94,6 +94,19 @@ func (a *Answer) Pieces(delta bool, now time.Time, own [][]byte) (p Pieces) {
 	return p
 }
 
+// PiecesV2 are the Pieces for a client of transport v2 in delta, which knows neither TTLs nor what else its messages lack (V2-3).
+func (a *Answer) PiecesV2(own [][]byte) (p Pieces) {
+	for _, v := range a.Variants {
+		if !v.Nameless {
+			own = append(own, v.deltaV2())
+		}
+	}
+	if p[Plain] = own; len(a.Removed) > 0 {
+		p[Removals] = a.removals()
+	}
+	return p
+}
+
 // encoded is what all who are told the body share. All of them are told TTLs, or none is.
 func (b *Body) encoded(delta, ttl bool, own [][]byte) (plain [][]byte, timed []*Variant) {
 	switch {

@@ -53,7 +53,7 @@ type kin struct {
 func newKin(g *Group, typeURL string) *kin {
 	k := &kin{group: g, typeURL: typeURL}
 	k.home = &g.lanes
-	if g.origin.config().PerType && ServiceOf(typeURL) != nil {
+	if c := g.origin.config(); c.PerType && ServiceOf(typeURL, c.V2) != nil {
 		k.home = k.ownLanes()
 	}
 	k.lanes.Store(k.home)

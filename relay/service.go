@@ -61,14 +61,76 @@ var Services = []Service{
 	},
 }
 
-// ServiceOf is the service of a type; nil if it has none of its own.
-func ServiceOf(typeURL string) *Service {
-	for i := range Services {
-		if Services[i].TypeURL == typeURL {
-			return &Services[i]
+// ADSV2 is the aggregated service by its name in v2. Its messages are those of v3, of which it lacks the newer fields (V2-2, V2-3).
+var ADSV2 = Service{
+	Name: "envoy.service.discovery.v2.AggregatedDiscoveryService",
+	SotW: ADS.SotW, Delta: ADS.Delta, File: "envoy/service/discovery/v2/ads.proto",
+}
+
+// ServicesV2 are the services of one type by their names in v2, each of the type as it is spelled there (V2-4). They must not be changed.
+var ServicesV2 = []Service{
+	{
+		clusterTypeV2, "envoy.api.v2.ClusterDiscoveryService", "StreamClusters", "DeltaClusters",
+		"envoy/api/v2/cds.proto", "", "",
+	},
+	{
+		endpointTypeV2, "envoy.api.v2.EndpointDiscoveryService", "StreamEndpoints", "DeltaEndpoints",
+		"envoy/api/v2/eds.proto", "", "",
+	},
+	{
+		secretTypeV2, "envoy.service.discovery.v2.SecretDiscoveryService", "StreamSecrets", "DeltaSecrets",
+		"envoy/service/discovery/v2/sds.proto", "", "",
+	},
+	{
+		listenerTypeV2, "envoy.api.v2.ListenerDiscoveryService", "StreamListeners", "DeltaListeners",
+		"envoy/api/v2/lds.proto", "", "",
+	},
+	{
+		scopedRouteTypeV2, "envoy.api.v2.ScopedRoutesDiscoveryService", "StreamScopedRoutes", "DeltaScopedRoutes",
+		"envoy/api/v2/srds.proto", "", "",
+	},
+	{
+		routeTypeV2, "envoy.api.v2.RouteDiscoveryService", "StreamRoutes", "DeltaRoutes",
+		"envoy/api/v2/rds.proto", "", "",
+	},
+	{
+		virtualHostTypeV2, "envoy.api.v2.VirtualHostDiscoveryService", "", "DeltaVirtualHosts",
+		"envoy/api/v2/rds.proto", "", "",
+	},
+	{
+		runtimeTypeV2, "envoy.service.discovery.v2.RuntimeDiscoveryService", "StreamRuntime", "DeltaRuntime",
+		"envoy/service/discovery/v2/rtds.proto", "", "",
+	},
+}
+
+// LoadReports is the service of load reports by its name in v3 or v2.
+func LoadReports(v2 bool) (service, method string) {
+	if v2 {
+		return "envoy.service.load_stats.v2.LoadReportingService", "StreamLoadStats"
+	}
+	return "envoy.service.load_stats.v3.LoadReportingService", "StreamLoadStats"
+}
+
+// ServiceOf is the service of a type, as it is spelled, in v3 or v2; nil if it has none of its own there.
+func ServiceOf(typeURL string, v2 bool) *Service {
+	services := Services
+	if v2 {
+		services = ServicesV2
+	}
+	for i := range services {
+		if services[i].TypeURL == typeURL {
+			return &services[i]
 		}
 	}
 	return nil
+}
+
+// Aggregated is ADS by its name in v3 or v2.
+func Aggregated(v2 bool) *Service {
+	if v2 {
+		return &ADSV2
+	}
+	return &ADS
 }
 
 // Method is the full name of the method of a dialect, as it is asked upstream; "" if there is none.

@@ -19,8 +19,8 @@ func TestOtherSpelling(t *testing.T) {
 			continue
 		}
 		pairs++
-		v3 := otherSpelling(v2)
-		if v3 == "" || strings.Contains(v3, ".v2.") || otherSpelling(v3) != v2 || order[v3] != order[v2] ||
+		v3 := OtherSpelling(v2)
+		if v3 == "" || strings.Contains(v3, ".v2.") || OtherSpelling(v3) != v2 || order[v3] != order[v2] ||
 			v3[strings.LastIndexByte(v3, '.'):] != v2[strings.LastIndexByte(v2, '.'):] {
 			t.Errorf("%s is %s", v2, v3)
 		}
@@ -52,7 +52,7 @@ func TestOtherSpelling(t *testing.T) {
 	if pairs != 8 {
 		t.Errorf("%d types have a v2 name", pairs)
 	}
-	if otherSpelling(LbEndpointType) != "" || otherSpelling("made up") != "" {
+	if OtherSpelling(LbEndpointType) != "" || OtherSpelling("made up") != "" {
 		t.Error("what has one name has no other")
 	}
 }

@@ -87,6 +87,8 @@ type OriginConfig struct {
 	// PerType: the origin is spoken to in a service for each type, so each that has one (ServiceOf) gets lanes of its own. All others
 	// share the group's, which are ADS.
 	PerType bool
+	// V2: those services are meant by their names in v2, each for its type as it is spelled there.
+	V2 bool
 	// Guard holds back mass removals after a (re)connect (RELAY-97). Its zero value holds nothing back.
 	Guard GuardConfig
 	// AbsenceKeeps lists types of which a SotW response to `*` may leave out what there still is: absence from it deletes nothing (RELAY-11).

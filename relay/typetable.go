@@ -48,8 +48,8 @@ var spellings = map[string]string{
 	ScopedRouteType: scopedRouteTypeV2, RouteType: routeTypeV2, VirtualHostType: virtualHostTypeV2, RuntimeType: runtimeTypeV2,
 }
 
-// otherSpelling is the name of a type in the other version, v2 or v3 (V2-5); "" if it has none.
-func otherSpelling(typeURL string) string {
+// OtherSpelling is the name of a type in the other version, v2 or v3 (V2-5); "" if it has none.
+func OtherSpelling(typeURL string) string {
 	for v3, v2 := range spellings {
 		switch typeURL {
 		case v3:

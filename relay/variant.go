@@ -273,6 +273,22 @@ func (v *Variant) Size() int { return len(v.buf) }
 // Delta is the encoded `resources` field of a DeltaDiscoveryResponse. The caller must not change it.
 func (v *Variant) Delta() []byte { return v.buf }
 
+// deltaV2 is Delta without what a Resource lacks in v2: cache_control and metadata.
+func (v *Variant) deltaV2() []byte {
+	if !v.DoNotCache && len(v.meta()) == 0 {
+		return v.buf
+	}
+	b := appendString(nil, resourceVersion, v.Version())
+	if name := v.Spelling(); name != "" {
+		b = appendString(b, resourceName, name)
+	}
+	for _, a := range v.aliases {
+		b = appendString(b, resourceAliases, a)
+	}
+	rest := v.buf[v.sotw:]
+	return append(wrap(len(b)+len(rest), b), rest...)
+}
+
 // SotW is the encoded `resources` field of a DiscoveryResponse. The caller must not change it.
 func (v *Variant) SotW() []byte { return v.buf[v.sotw:] }
 

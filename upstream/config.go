@@ -35,6 +35,8 @@ type Config struct {
 	// PerType opens one stream for each type, in the type's own service. Types without one are asked on ADS. Default: ADS for all,
 	// so that the origin can keep types in order. It must be what the table was told.
 	PerType bool
+	// V2 speaks the names that the services have in v2. It must be what the table was told, and TP2 is not for it. Default: v3.
+	V2 bool
 	// WildcardExplicit asks for a wildcard by the name `*`. Default: by naming nothing, which servers of every generation
 	// understand (RELAY-21).
 	WildcardExplicit bool

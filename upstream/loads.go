@@ -13,7 +13,10 @@ import (
 )
 
 // loadMethod is that of load reports.
-const loadMethod = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"
+func (c *Config) loadMethod() string {
+	service, method := relay.LoadReports(c.V2)
+	return "/" + service + "/" + method
+}
 
 var errLeaving = status.Error(codes.Unavailable, "the origin is spoken to in another way from now on, or not at all: come again")
 
@@ -98,7 +101,7 @@ func (o *Origin) openLoads(ctx context.Context, via []string) (*LoadStream, erro
 	if err == nil {
 		// The library waits, without a word, for a server that allows fewer streams than we want.
 		slow := time.AfterFunc(connectTimeout, cancel)
-		s.wire, err = slot.conn.grpc.NewStream(out, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, loadMethod)
+		s.wire, err = slot.conn.grpc.NewStream(out, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, o.cfg.loadMethod())
 		slow.Stop()
 	}
 	if err != nil {

@@ -17,11 +17,11 @@ const firstRequestBytes = 3 << 20
 // method is what a lane's streams are opened by: ADS, or the service of the one type that the lane carries.
 func (c *Config) method(l *relay.Lane) string {
 	if c.PerType {
-		if v := relay.ServiceOf(l.Apart()); v != nil {
+		if v := relay.ServiceOf(l.Apart(), c.V2); v != nil {
 			return v.Method(!c.SotW)
 		}
 	}
-	return relay.ADS.Method(!c.SotW)
+	return relay.Aggregated(c.V2).Method(!c.SotW)
 }
 
 // wildcard is how `*` is asked for. Where locators may follow it is named: a legacy wildcard is one only as long as nothing else is

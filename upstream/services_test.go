@@ -41,7 +41,7 @@ func TestOneStreamForEachType(t *testing.T) {
 		sotw := w.up.cfg.SotW
 		want := []string{relay.ADS.Method(!sotw)}
 		for _, typeURL := range []string{cds, cds, eds} {
-			want = append(want, relay.ServiceOf(typeURL).Method(!sotw))
+			want = append(want, relay.ServiceOf(typeURL, false).Method(!sotw))
 		}
 		slices.Sort(want)
 		if !slices.Equal(methods, want) {

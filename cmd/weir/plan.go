@@ -187,6 +187,6 @@ func (p *process) listenerConfig(cfg *config.Config, i int, l *port) downstream.
 	return downstream.ListenerConfig{
 		Origin: p.table.Origin(listenerOrigin(cfg, c)), TLS: l.secured.server(), REST: c.REST,
 		RequireNodeID: c.RequireNodeID, NoLegacyWildcard: c.NoLegacyWildcard, Compression: c.Compression,
-		Dedicated: c.Dedicated, AssumeFeatures: c.AssumeFeatures,
+		Dedicated: c.Dedicated, AssumeFeatures: c.AssumeFeatures, V2: c.V2,
 	}
 }

@@ -78,7 +78,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 		}
 		switch {
 		case o.GRPC != nil:
-			oc.SotW, oc.PerType = o.GRPC.Dialect == config.DialectSotW, !o.GRPC.Aggregated
+			oc.SotW, oc.PerType, oc.V2 = o.GRPC.Dialect == config.DialectSotW, !o.GRPC.Aggregated, o.GRPC.V2
 		case o.REST != nil:
 			oc.SotW, oc.PerType, oc.Types = true, true, restTypes(o)
 		default:
@@ -124,7 +124,7 @@ func upstreamConfig(cfg *config.Config, o *config.Origin) upstream.Config {
 	u := upstream.Config{
 		Name: o.Name, Addresses: g.Addresses, SameVersions: g.SameVersions, NoResume: o.Resume == config.ResumeNone,
 		SotW: g.Dialect == config.DialectSotW, WildcardExplicit: g.Wildcard == config.WildcardExplicit,
-		PerType: !g.Aggregated, NodeAlways: g.NodeAlways, Headers: g.Headers, TokenFile: g.TokenFile,
+		PerType: !g.Aggregated, V2: g.V2, NodeAlways: g.NodeAlways, Headers: g.Headers, TokenFile: g.TokenFile,
 		TP2: o.TP2, MaxMessage: int(g.MaxMessage), NameBytes: int(cfg.Limits.NameBytes),
 		NameFields: o.NameFields, Compression: g.Compression,
 		Backoff: upstreamBackoff(t.Backoff),

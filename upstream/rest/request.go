@@ -99,7 +99,7 @@ func (o *Origin) ask(ctx context.Context, s *server, typeURL string, via []strin
 	ctx, cancel := context.WithTimeout(ctx, headersWithin+bodyWithin)
 	defer cancel()
 	slow := time.AfterFunc(headersWithin, cancel) // which counts connecting, as ResponseHeaderTimeout does not
-	req, err := o.request(ctx, strings.TrimSuffix(s.url, "/")+relay.ServiceOf(typeURL).REST, body, via)
+	req, err := o.request(ctx, strings.TrimSuffix(s.url, "/")+relay.ServiceOf(typeURL, false).REST, body, via)
 	if err != nil {
 		return nil, &failure{unclear, err}
 	}

@@ -15,6 +15,9 @@ func (k checker) parameters(path string, o *Origin) {
 	if o.TP2 && p.Otherwise == OtherwiseIgnored {
 		k.addf(at+".otherwise", "is for origins that do not understand parameters, and tp2: true says that this one does")
 	}
+	if o.GRPC != nil && o.GRPC.V2 && o.TP2 {
+		k.addf(path+".tp2", "needs locators, which v2 does not have (V2-3): grpc.v2 is true")
+	}
 	if o.Share && !o.TP2 {
 		k.addf(path+".share", "needs tp2: true, without which the origin is asked without parameters")
 	}

@@ -213,6 +213,9 @@ type GRPC struct {
 	// TLS, if present, even as {}, secures the connection. Default: absent,
 	// plain text.
 	TLS *ClientTLS `yaml:"tls"`
+	// V2 asks by the v2 service names. Types are asked for as clients spell them.
+	// Not with tp2. Default: false.
+	V2 bool `yaml:"v2"`
 	// Headers are sent with every stream. Those that look like credentials, such as
 	// authorization, cookie, x-auth-token and x-api-key, need tls where an address
 	// is neither loopback nor a Unix socket. Default: none.

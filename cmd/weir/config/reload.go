@@ -50,6 +50,7 @@ var reloads = map[string]Reload{
 	"origins[]":                    ReloadConcerned,
 	"origins[].grpc":               ReloadReconnect,
 	"origins[].grpc.aggregated":    ReloadAnew,
+	"origins[].grpc.v2":            ReloadAnew,
 	"origins[].files":              ReloadReconnect,
 	"origins[].rest":               ReloadReconnect,
 	"origins[].default":            ReloadConcerned,

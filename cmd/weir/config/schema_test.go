@@ -97,7 +97,7 @@ func TestSchemaAgreesWithTheLoader(t *testing.T) {
 		base + "types: { a/b.C: { names: id } }":                                            false,
 		base + "listeners: [{ rest: false }]":                                               true,
 		base + "listeners: [{ rest: true }]":                                                true,
-		base + "listeners: [{ v2: true }]":                                                  false,
+		base + "listeners: [{ v2: true }]":                                                  true,
 		base + "listeners: [{ socket_mode: '0600' }]":                                       true,
 		base + "listeners: [{ socket_mode: '0999' }]":                                       false,
 		base + "listeners: [{ compression: gzip }]":                                         true,

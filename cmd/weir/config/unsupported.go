@@ -10,8 +10,6 @@ import "reflect"
 var unsupported = map[string]bool{
 	"authorization": true,
 
-	"listeners[].v2": true,
-
 	"origins[].resume_sotw": true,
 	"origins[].nack_report": true,
 
