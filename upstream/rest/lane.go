@@ -98,6 +98,7 @@ func (l *lane) wait(ctx context.Context, until time.Time, changed <-chan struct{
 func (l *lane) rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+	soon := d <= l.origin.cfg.Batch
 	for {
 		select {
 		case <-ctx.Done():
@@ -112,7 +113,8 @@ func (l *lane) rest(ctx context.Context, d time.Duration) {
 			if l.at == nil {
 				continue // what is asked when the pause is over has it
 			}
-			if l.take(time.Now()); l.more || l.at == nil {
+			if l.take(time.Now()); !soon && (l.more || l.at == nil) {
+				soon = true // what comes after this does not put it off
 				timer.Reset(l.origin.cfg.Batch)
 			}
 		}
@@ -246,7 +248,7 @@ func (l *lane) ask(ctx context.Context, s *server, m *discoveryv3.DiscoveryReque
 	a, err := l.origin.ask(asking, s, l.typeURL, l.table.Via(), m)
 	close(done)
 	<-ended
-	if err != nil && context.Cause(asking) == errWantsMore { //nolint:errorlint // the very value
+	if err != nil && errors.Is(context.Cause(asking), errWantsMore) {
 		return nil, errWantsMore
 	}
 	return a, err

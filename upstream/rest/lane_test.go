@@ -2,6 +2,7 @@ package rest
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,23 @@ func TestNewNames(t *testing.T) {
 		sleep(16 * time.Second)
 		if n := w.table.Origin("rest").Status()[0].Types[0].Absent; n != 1 {
 			t.Errorf("%d absent: what a server that answers leaves out does not exist (ABS-5)", n)
+		}
+	})
+}
+
+// Names that come faster than they are collected do not put the poll off.
+func TestChurn(t *testing.T) {
+	in(t, func(c *Config) { c.Poll = time.Minute }, func(w *world) {
+		w.serve(endpoints, "1", assignment("a"))
+		w.want(eds, "a")
+		sleep(time.Second)
+		w.taken()
+		for i := range 200 {
+			w.want(eds, "n"+strconv.Itoa(i))
+			sleep(5 * time.Millisecond)
+		}
+		if n := len(w.taken()); n < 20 || n > 110 {
+			t.Errorf("%d polls in a second of new names, each collected for 10 ms", n)
 		}
 	})
 }
