@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/relaytest"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -29,6 +30,7 @@ type polling struct {
 	*live
 	t    *testing.T
 	http *http.Client
+	url  string
 }
 
 func newPolling(t *testing.T, change func(*Config, *ListenerConfig)) *polling {
@@ -55,7 +57,7 @@ func newPolling(t *testing.T, change func(*Config, *ListenerConfig)) *polling {
 	})
 	wire := &http.Transport{DialContext: port.dial}
 	t.Cleanup(wire.CloseIdleConnections)
-	p := &polling{&live{rig: r, server: s}, t, &http.Client{Transport: wire}}
+	p := &polling{&live{rig: r, server: s}, t, &http.Client{Transport: wire}, "http://weir"}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	t.Cleanup(func() { cancel(); <-done })
@@ -122,6 +124,7 @@ type answer struct {
 	fields map[string]any
 	names  []string
 	took   time.Duration
+	major  int // of HTTP
 }
 
 func (a *answer) version() string {
@@ -137,7 +140,7 @@ func (p *polling) post(path, body string) *answer {
 func (p *polling) do(method, path string, body io.Reader, header http.Header) *answer {
 	p.t.Helper()
 	start := time.Now()
-	req, err := http.NewRequestWithContext(p.t.Context(), method, "http://weir"+path, body)
+	req, err := http.NewRequestWithContext(p.t.Context(), method, p.url+path, body)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -153,7 +156,7 @@ func (p *polling) do(method, path string, body io.Reader, header http.Header) *a
 		return &answer{text: err.Error()}
 	}
 	_ = resp.Body.Close()
-	a := &answer{code: resp.StatusCode, text: string(text), header: resp.Header, took: time.Since(start)}
+	a := &answer{code: resp.StatusCode, text: string(text), header: resp.Header, took: time.Since(start), major: resp.ProtoMajor}
 	if resp.StatusCode == http.StatusOK && resp.Header.Get("Content-Encoding") == "" {
 		if err := json.Unmarshal(text, &a.fields); err != nil {
 			p.t.Errorf("%v: %s", err, text)
@@ -502,4 +505,55 @@ func TestPollsInDrain(t *testing.T) {
 			t.Errorf("the poll under way ends with %d after %v", a.code, a.took)
 		}
 	})
+}
+
+// TestPollTLS: a listener for polls speaks TLS with HTTP/1.1 and HTTP/2, and without TLS HTTP/2 as well;
+// failed handshakes are counted.
+func TestPollTLS(t *testing.T) {
+	serverTLS, clientTLS := certificates(t)
+	serverTLS.NextProtos = []string{"h2", "http/1.1"}
+	for _, row := range []struct {
+		name  string
+		tls   bool
+		major int
+	}{{"http1", false, 1}, {"h2c", false, 2}, {"https1", true, 1}, {"https2", true, 2}} {
+		t.Run(row.name, func(t *testing.T) {
+			reg, n := prometheus.NewRegistry(), relaytest.TCP()
+			l := newLive(t, n, func(cfg *Config, lc *ListenerConfig) {
+				cfg.Metrics, lc.REST = metrics.New(reg), true
+				if row.tls {
+					lc.TLS = serverTLS
+				}
+			})
+			protocols, scheme := &http.Protocols{}, "http://"
+			protocols.SetHTTP1(row.major == 1)
+			protocols.SetUnencryptedHTTP2(row.major == 2 && !row.tls)
+			protocols.SetHTTP2(row.major == 2 && row.tls)
+			wire := &http.Transport{Protocols: protocols, TLSClientConfig: clientTLS}
+			defer wire.CloseIdleConnections()
+			if row.tls {
+				scheme = "https://"
+			}
+			p := &polling{l, t, &http.Client{Transport: wire}, scheme + n.Addr()}
+			first := make(chan *answer, 1)
+			go func() { first <- p.post(clustersPath, pollOf()) }()
+			l.asked(t, 1)
+			l.say(cds, "a=1")
+			l.settle()
+			if a := (<-first).want(t, "over "+row.name, http.StatusOK, "a"); a.major != row.major {
+				t.Errorf("it spoke HTTP/%d", a.major)
+			}
+			if !row.tls {
+				return
+			}
+			stranger := &http.Client{Transport: &http.Transport{}}
+			if resp, err := stranger.Get(p.url + clustersPath); err == nil {
+				_ = resp.Body.Close()
+				t.Error("a client that does not know the certificate is served")
+			}
+			await(t, "the handshake that failed is counted", func() bool {
+				return testutil.ToFloat64(counter(t, reg, "weir_handshake_failures_total", "refused_by_client")) == 1
+			})
+		})
+	}
 }
