@@ -232,6 +232,12 @@ func (m *model) change() {
 		}
 		body = ""
 		f.deleted = m.at
+		if typeURL == cds && m.now(eds, name) != "" && m.rnd.IntN(2) == 0 { // its endpoints are emptied with it
+			empty := fmt.Sprint("none", m.serial)
+			m.fact(eds, name).made[empty] = m.at
+			m.of(name).set(eds, name, empty)
+			m.logf("origin %s eds %s=%s", m.of(name).origin.Name(), name, empty)
+		}
 	case 2:
 		if len(f.made) > 0 {
 			body = slices.Sorted(maps.Keys(f.made))[m.rnd.IntN(len(f.made))]
