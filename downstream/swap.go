@@ -36,8 +36,8 @@ func (s *session) holdLocked(now time.Time) (h hold) {
 			continue
 		}
 		routed = true
-		if st.sub.Standing().Held {
-			h.all, unsure = s.cfg.timing.ColdWait, true // its routes may have changed while weir was away (ORD-11)
+		if x := st.sub.Standing(); x.Held || x.StandIn {
+			h.all, unsure = s.cfg.timing.ColdWait, true // its routes may have changed while weir was away (ORD-11), or were another source's
 		}
 	}
 	if unsure || s.unsure {

@@ -73,6 +73,7 @@ func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 			moved = true
 		default:
 			asks = join(s.askLocked(asks, l, gen, now, all), len(asks), all)
+			s.askedForFallbackLocked(now)
 		}
 		dead := s.dropIfEmptyLocked()
 		s.unlock()

@@ -298,6 +298,9 @@ func (s *shard) changesLocked(u *Update, gen uint32) (changed, asked bool) {
 	for i := range u.Resources {
 		r, held := &u.Resources[i], u.found[i].body
 		if held == nil {
+			if e := s.entryLocked(r.Name); e != nil && e.served && e.retired != nil {
+				changed = true // clients were told another body
+			}
 			asked = true
 			s.eachOfLocked(gen, r.Name, func(t *set) { changed = changed || t.toldLocked() })
 			continue

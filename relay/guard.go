@@ -115,6 +115,9 @@ func (s *shard) hearsLocked(t *set, gen uint32, size func() int) (counts bool) {
 		return s.now.Before(g.endLocked(s))
 	}
 	g.gen, g.size, g.gone = gen, size(), len(g.held)
+	if t != nil && t.standsInLocked() {
+		g.size = 0 // none of it was the origin's
+	}
 	if g.first, g.last = s.now, s.now; g.size == 0 { // whatever goes on this stream has come on it
 		g.first, g.last = time.Time{}, time.Time{}
 	}
@@ -170,6 +173,7 @@ func (s *shard) screenLocked(t *set, leaving []parting, counts, whole bool) (kep
 		switch {
 		case g.partsLocked(p.identity):
 			kept = g.keepLocked(kept, p)
+		case t.isFallbackLocked(p.identity): // the origin never said that it was there
 		case !p.seen:
 			news = append(news, p)
 		}

@@ -185,7 +185,7 @@ func (r *receipt) response() string {
 
 func (t *set) imageLocked() SetImage {
 	x := SetImage{Selector: t.selector, Spelt: t.spelt, Response: t.from.response()}
-	if t.uncached > 0 || t.anew || len(t.members) == 0 && !t.settled {
+	if t.uncached > 0 || t.anew || t.standsInLocked() || len(t.members) == 0 && !t.settled {
 		return x
 	}
 	x.Settled, x.Retired = t.settled || t.revived, t.revived // which is whole, and not told while a stream has still to say so
@@ -206,7 +206,7 @@ func (c *roster) add(e *entry) {
 	switch {
 	case e.lost:
 		variants = nil // it waits for what it stands for now (ALIAS-4)
-	case len(variants) == 0 && !e.doubted:
+	case len(variants) == 0 && !e.doubted && !e.standsIn():
 		variants, x.Retired = e.retired, e.retired != nil
 	}
 	from := len(c.variants)

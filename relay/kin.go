@@ -36,6 +36,9 @@ type kin struct {
 
 	apart  *trial // nil unless the origin may end streams for the type (RELAY-92)
 	proven bool   // answered by the origin
+	heard  bool   // anything of it came from the origin, be it by a snapshot: the last resort stays out (fallback.go)
+	// unheardSince is when it was asked first and not answered yet; zero: never. Not kept up once it is heard.
+	unheardSince time.Time
 
 	readings [2]reading      // by lane
 	overlaps map[string]bool // names of which it was said that their variants overlap

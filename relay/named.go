@@ -127,6 +127,7 @@ const (
 	returned                         // of a client that came back, and by what it said first holds it, or may
 	faulty                           // an error was told last, which is in sub.records.faults
 	listed                           // within one Replace: it is in the list
+	standIn                          // and that is of the last resort
 	went                             // delta: it had what was taken as removed (ORD-10)
 	parted                           // that its endpoints are empty is told now, and not kept back (emptied.go)
 )
@@ -166,6 +167,9 @@ func (s *shard) newWantLocked(name, spelt string) *entry {
 	}
 	if e.unconfirmed {
 		s.named.unconfirmed = true
+	}
+	if e.retired == nil && len(e.variants) == 0 {
+		e.retired = s.fallbackOfLocked(e.name)
 	}
 	if e.retired != nil {
 		s.expectLocked(s.lane(s.named.lane))

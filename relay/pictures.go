@@ -26,6 +26,10 @@ type ResourceStatus struct {
 	Live          bool // an open upstream stream vouches for it
 	Held          bool // it is to go in a mass removal that is held back
 	Absent        bool // stated not to exist; there is no body
+	// Source is the server of the origin, or the last resort, that it came from; "" if that is not known.
+	Source string
+	// Fallback: that is the last resort (fallback.go).
+	Fallback bool
 	// Shadowed: another variant matches the same parameters, and is chosen (DYN-9). No client has this one.
 	Shadowed bool
 	// Body is the payload, an encoded google.protobuf.Any; nil for secrets (RELAY-76), do_not_cache (RELAY-9) and Absent.
@@ -198,15 +202,19 @@ func (ps *pictures) namedLocked(e *entry) {
 		r.Live = r.Live || s.isAskedLocked(e) && e.answered == e.asked
 		r.Absent = r.Absent || s.absentLocked(e)
 	}
-	if len(e.variants) == 0 {
+	held := e.variants
+	if e.standsIn() && e.served {
+		held = e.retired
+	}
+	if len(held) == 0 {
 		r.Group, r.TypeURL, r.Name, r.Clients = s.group.key, s.typeURL, spelling(e.name, e.spelt), clients
 		ps.add(r)
 		return
 	}
-	chosen := pick(e.variants, s.params)
+	chosen := pick(held, s.params)
 	r.Held = s.named.guard.partsEntryLocked(e)
 	r.Live, r.Absent = r.Live && !r.Held, false
-	for _, v := range e.variants {
+	for _, v := range held {
 		r.body, r.Shadowed, r.Clients = v, v != chosen, clients
 		if r.Shadowed {
 			r.Clients = 0
@@ -260,6 +268,7 @@ func (ps *pictures) choose() {
 // fill adds what the body says to a picture.
 func (k *kin) fill(r *ResourceStatus, v *Variant) {
 	r.Group, r.TypeURL, r.Name, r.Version = k.group.key, k.typeURL, v.Spelling(), v.Version()
+	r.Source, r.Fallback = k.group.origin.sourceOf(v), v.from.fallback
 	r.OriginVersion, r.Constraints, r.Bytes, r.body = v.originVersion, v.Constraints.Key(), v.Size(), nil
 	if v.Nameless {
 		r.Name = ""

@@ -91,7 +91,7 @@ func (s *shard) uncachedLocked() (uncached bool) {
 	if s.apart != nil || !s.group.origin.Serves(s.typeURL) {
 		return false
 	}
-	s.setsLocked(func(t *set) { uncached = uncached || t.clients > 0 && !t.settled })
+	s.setsLocked(func(t *set) { uncached = uncached || t.clients > 0 && (!t.settled || t.standsInLocked()) })
 	for _, e := range s.named.entries {
 		if uncached {
 			return true

@@ -54,7 +54,7 @@ func (x *arrival) leaves(gone []string) (endpoints []string) {
 }
 
 // toldLocked reports whether clients may have been told members.
-func (t *set) toldLocked() bool { return t.settled || t.early }
+func (t *set) toldLocked() bool { return t.settled || t.early || t.revived }
 
 // takenLocked is what a response takes away of the set's members. An error of a name that it takes away
 // as well is one statement with that (ABS-9), and goes at once: the removal would end the error if it

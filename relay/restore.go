@@ -232,7 +232,14 @@ func (s *shard) restoreLocked(now time.Time, x *TypeImage) {
 	if s.named.from == nil && x.Response != "" {
 		s.named.from = r.receipt(&receipt{typeURL: s.typeURL, shown: s.group.origin.config().OriginVersions}, x.Response)
 	}
+	s.heard = s.heard || x.says()
 	s.rememberRestoredLocked(now)
+}
+
+// says reports whether anything in it is the origin's word, and not merely wanted.
+func (x *TypeImage) says() bool {
+	return slices.ContainsFunc(x.Sets, func(y SetImage) bool { return y.Settled || len(y.Members) > 0 }) ||
+		slices.ContainsFunc(x.Names, func(y NameImage) bool { return len(y.Variants) > 0 })
 }
 
 // restoration is one image on its way into its shard.

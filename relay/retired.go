@@ -154,7 +154,7 @@ func (s *shard) retireLocked(e *entry) {
 	if len(variants) > 0 && !e.ownName() { // an alias may stand for something else by the time it is wanted again
 		variants = nil
 	}
-	if len(variants) == 0 && !e.doubted {
+	if len(variants) == 0 && !e.doubted && !e.standsIn() {
 		variants = e.retired
 	}
 	variants = slices.DeleteFunc(slices.Clone(variants), func(v *Variant) bool { return v.DoNotCache || v.timed() })
@@ -167,6 +167,7 @@ func (s *shard) retireLocked(e *entry) {
 func (s *shard) unretire(key retiredKey) (variants []*Variant, unconfirmed bool) {
 	if variants, unconfirmed = s.table().retired.take(key); variants != nil {
 		s.group.used.Store(true)
+		s.heard = true
 	}
 	return variants, unconfirmed
 }
@@ -197,6 +198,7 @@ func (l *Lane) Missed() {
 			continue
 		}
 		s.mu.Lock()
+		s.followFallbackLocked()
 		if s.named.lane == l.index {
 			s.relookLocked()
 		}
@@ -248,6 +250,10 @@ func (s *Sub) retiredLocked(r *record) *Variant {
 		return nil
 	case r.is(revived):
 		return v
+	case v.from.fallback:
+		if r.is(claimed|returned) || !s.shard.mayStandInLocked(s.shard.lane(s.shard.named.lane)) {
+			return nil
+		}
 	case e.doubted || !s.shard.lane(s.shard.named.lane).down.Load():
 		return nil
 	}
@@ -258,9 +264,11 @@ func (s *Sub) retiredLocked(r *record) *Variant {
 // gaveLocked notes whether what the client is given of a name had retired. An equal body of the set is none such: it goes by the
 // set's word (RELAY-25).
 func (r *record) gaveLocked(v *Variant) {
+	r.sub.standsInLocked(r, false)
 	r.flags &^= revived
 	if e := r.entry; e.chosen == nil && v != nil && v == pick(e.retired, r.sub.shard.params) {
 		r.flags |= revived
+		r.sub.standsInLocked(r, v.from.fallback)
 	}
 }
 

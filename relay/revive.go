@@ -23,7 +23,7 @@ func (t *set) key() retiredKey {
 func (t *set) retireLocked() {
 	cfg := t.shard.group.origin.config()
 	told := !cfg.SotW || cfg.absenceDeletes(t.shard.typeURL)
-	if !told || !t.firm && !t.revived && !t.restored || t.uncached > 0 || t.anew || !t.shard.retires() {
+	if t.standsInLocked() || !told || !t.firm && !t.revived && !t.restored || t.uncached > 0 || t.anew || !t.shard.retires() {
 		return
 	}
 	var variants []*Variant
@@ -39,7 +39,10 @@ func (t *set) retireLocked() {
 // expectLocked looks for a set that retired when the first client asks for it.
 func (t *set) expectLocked() {
 	l := t.lane()
-	if t.clients > 1 || t.settled || l.gen.Load() != 0 || len(t.members) == 0 && !t.shard.table().retired.has(t.key()) {
+	if t.clients > 1 || t.settled || l.gen.Load() != 0 {
+		return
+	}
+	if len(t.members) == 0 && !t.shard.table().retired.has(t.key()) && t.shard.fallbackLocked() == nil {
 		return
 	}
 	if l.down.Load() {
@@ -63,10 +66,16 @@ func (t *set) reviveLocked() {
 			return
 		}
 		variants, _ := t.shard.unretire(t.key())
+		if t.fallback = variants == nil; t.fallback {
+			variants = t.fallbackMembersLocked()
+		}
 		if variants == nil {
 			return
 		}
 		t.revived = true
+		if t.fallback && t.lane().live(t.askedGen) && !t.shard.group.origin.config().SotW {
+			t.sweepGen, t.sweepAll, t.sweepFirst = t.askedGen, true, time.Time{} // as if it had been there when the set was asked
+		}
 		rev := t.shard.nextRevLocked()
 		for _, v := range variants {
 			m := t.members[v.Name]
@@ -82,6 +91,8 @@ func (t *set) reviveLocked() {
 			t.offerLocked(m, rev)
 		}
 		t.changedLocked(rev)
+	case t.fallback && t.shard.heard: // it may be half of what the origin has, and half of the last resort's
+		return
 	}
 	t.settled = true
 	t.wakeFreshLocked()

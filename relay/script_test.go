@@ -165,6 +165,10 @@ func (s *script) run(f []string) []string {
 		s.start()
 		clear(s.subs)
 		return s.disk.restore(s.table, s.now)
+	case "fallback": // what the last resort has: fallback TYPE NAME=BODY... [TYPE ...]
+		return s.fallback(f[1:])
+	case "sources": // of what is held
+		return s.sources()
 	case "retired":
 		entries, bytes := s.table.Retired()
 		return []string{fmt.Sprintf("%d entries, %d bytes", entries, bytes)}

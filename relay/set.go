@@ -58,6 +58,8 @@ type set struct {
 
 	// revived: the members are those of a set that had retired (revive.go), as far as no stream since has said otherwise.
 	revived bool
+	// fallback: if revived, they are those of the last resort instead (fallback.go).
+	fallback bool
 	// restored: the members are those of a snapshot, all of them. Until the set is firm no stream has confirmed them (confirm.go).
 	restored bool
 	// gathered is when the last response is taken up that waited while the set was unconfirmed (gather.go): its silence does not confirm it before.
@@ -206,6 +208,9 @@ func (t *set) answeredLocked(now time.Time, gen uint32, news bool, u *Update) {
 		t.shard.unretire(t.key()) // the origin speaks for itself
 		if !t.firm {
 			t.first = time.Time{} // what an earlier stream brought is no measure of this one
+		}
+		if t.standsInLocked() {
+			t.settled = false // nobody new is given it from now on
 		}
 	}
 	t.answeredGen = gen

@@ -76,6 +76,7 @@ type Sub struct {
 	records *records        // by name; nil: none
 	dirty   []*record
 	owed    int               // records that must still be answered
+	standIn int               // records whose client has something of the last resort
 	spelt   map[string]string // by canonical name, as the client writes it, where that is another
 	initial map[string]Digest // claims, until the first answer to `*` is out
 	stated  map[string]string // spelt, of the names in initial
@@ -288,6 +289,8 @@ type Standing struct {
 	// Held: there is something for it that was restored and that the origin has not confirmed yet. The client says that it holds
 	// something, and is left as it is (RELAY-96). Or its list waits as it would take away what went (comeback.go).
 	Held bool
+	// StandIn: it was told something of the last resort, and nothing in its place yet.
+	StandIn bool
 	// Lagging: the stream fell so far behind that it has to end and resume by its versions.
 	Lagging bool
 	// Names is the number of names subscribed, those of collections included, and Sets that of sets.
@@ -311,6 +314,7 @@ func (s *Sub) Standing() Standing {
 	defer s.shard.mu.Unlock()
 	x := Standing{
 		Unsent: s.unsent, Waiting: s.waitingLocked(), Lagging: s.lagging, Names: s.records.len(), Dropped: len(s.again),
+		StandIn: s.standIn > 0,
 	}
 	if s.shard.named.unconfirmed {
 		for r := range s.records.all() {
@@ -321,6 +325,7 @@ func (s *Sub) Standing() Standing {
 	for p := s.pos; p != nil; p = p.also {
 		x.Sets++
 		x.Arriving = x.Arriving || p.early
+		x.StandIn = x.StandIn || p.view.set.standsInLocked()
 		held := p.heldBackLocked()
 		x.Held = x.Held || held
 		// No route waits for a Listener that was restored and is not confirmed (ORD-11).

@@ -273,6 +273,7 @@ func (s *Sub) forgetLocked(r *record, now time.Time) {
 	if s.notEarlyLocked(r); s.alias.early == 0 && len(s.alias.later) > 0 {
 		s.markLocked(s.shard.rev)
 	}
+	s.standsInLocked(r, false)
 	s.records.remove(r)
 	delete(s.spelt, r.entry.name)
 	r.flags |= gone

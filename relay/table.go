@@ -206,6 +206,8 @@ type Origin struct {
 	cfg    atomic.Pointer[OriginConfig] // replaced by Next.Commit
 	ended  atomic.Bool                  // no longer in force: nothing new is kept of it
 	frozen atomic.Pointer[time.Time]    // since when; nil: it is not (freeze.go)
+	// fallback is what the last resort has; nil: there is none (fallback.go).
+	fallback atomic.Pointer[Fallback]
 
 	mu       sync.Mutex // guards what follows; held for map work only; nothing is locked under it
 	alarms   []Alarm    // not told yet

@@ -25,6 +25,7 @@ const (
 	suspectNames                   // names asked for a while ago may be what an origin is silent for
 	doubts                         // what was held before the stream, and is not there for some map, is to go
 	gatherEnd                      // changes of listeners or routes have waited long enough
+	unheardLong                    // a type should have been answered by now
 	restoredEnd                    // what was restored may be forgotten
 )
 
@@ -103,6 +104,8 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			x.shard.confirm(now)
 		case laneDown:
 			x.lane.late(x.gen)
+		case unheardLong:
+			x.shard.unheardLong(now)
 		case keptEnd:
 			x.shard.endKept(x.entry, now)
 		case suspectNames:

@@ -278,6 +278,7 @@ func (u *Union) Standing() Standing {
 		all.Settling = all.Settling || x.Settling
 		all.Arriving = all.Arriving || x.Arriving
 		all.Held = all.Held || x.Held
+		all.StandIn = all.StandIn || x.StandIn
 		all.Lagging = all.Lagging || x.Lagging
 		all.Names += x.Names
 		all.Sets += x.Sets

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
@@ -57,17 +58,45 @@ func (p *process) openOrigin(f *force, o *config.Origin, path string, part *rela
 		secured.close()
 		return nil, errors.Join(problems(cfg, path+".grpc", errors.Unwrap(err))...) // the outer one names the origin
 	}
-	return &grpcOrigin{Origin: up, secured: secured, reach: newReach(cfg, u.Addresses)}, nil
+	last, err := p.openFallback(f, o, path+".fallback", part)
+	if err != nil {
+		secured.close()
+		return nil, err
+	}
+	return &grpcOrigin{Origin: up, secured: secured, reach: newReach(cfg, u.Addresses), fallback: last}, nil
+}
+
+// openFallback opens the last resort; nil: there is none.
+func (p *process) openFallback(f *force, o *config.Origin, path string, part *relay.Origin) (*file.Origin, error) {
+	if o.Fallback == nil {
+		return nil, nil
+	}
+	opened, err := file.New(file.Config{
+		Name: o.Name, Path: o.Fallback.Files.Path, Fallback: true, NameBytes: int(f.cfg.Limits.NameBytes),
+		NameFields: f.types.NameFields(o.NameFields), Types: f.types, TP2: o.TP2, Log: p.log, Metrics: p.metrics,
+	}, part)
+	if err != nil {
+		return nil, f.cfg.Problemf(path+".files", "%v", errors.Unwrap(err)) // it names the origin
+	}
+	return opened, nil
 }
 
 // grpcOrigin is a control plane.
 type grpcOrigin struct {
 	*upstream.Origin
-	secured *secured
+	fallback *file.Origin // nil: there is none
+	secured  *secured
 	*reach
 }
 
 func (o *grpcOrigin) run(ctx context.Context) error {
+	if o.fallback != nil {
+		own, cancel := context.WithCancel(ctx)
+		var last sync.WaitGroup
+		last.Go(func() { _ = o.fallback.Run(own) }) // it returns nil
+		defer last.Wait()
+		defer cancel()
+	}
 	return o.while(ctx, func() bool { return !o.Status().ProofAt.IsZero() }, o.Run)
 }
 
@@ -82,7 +111,12 @@ func (o *grpcOrigin) close() { o.secured.close() }
 
 func (o *grpcOrigin) status() admin.Origin {
 	s := o.Status()
-	return statusOf("grpc", &s, o.touched.Load())
+	out := statusOf("grpc", &s, o.touched.Load())
+	if o.fallback != nil {
+		f := filesOf(o.fallback)
+		out.Fallback = &admin.Fallback{Kind: f.Kind, Source: f.Source, Ready: f.Reached, Error: f.Error, ErrorAt: f.ErrorAt, Files: f.Files}
+	}
+	return out
 }
 
 // statusOf is the status of an origin that is spoken to over a network.
@@ -117,7 +151,10 @@ func (o *fileOrigin) succeed(origin) {}
 
 func (o *fileOrigin) close() {}
 
-func (o *fileOrigin) status() admin.Origin {
+func (o *fileOrigin) status() admin.Origin { return filesOf(o.Origin) }
+
+// filesOf is how files stand.
+func filesOf(o *file.Origin) admin.Origin {
 	s := o.Status()
 	out := admin.Origin{
 		Kind: "files", Source: s.Path, Reached: s.Ready, Connected: s.Error == "", Error: s.Error, ErrorAt: s.ErrorAt,
@@ -146,6 +183,9 @@ func (p *process) originStates() ([]admin.Origin, [][]relay.GroupStatus) {
 		groups[i] = o.part.Status()
 		states[i].Sum(groups[i])
 		states[i].Frozen, _ = o.part.Frozen()
+		if states[i].Fallback != nil {
+			states[i].Fallback.Serving = o.part.StandIns()
+		}
 		if c.Files != nil {
 			states[i].Streams = openLanes(groups[i])
 		}

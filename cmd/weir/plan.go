@@ -125,6 +125,9 @@ func sameSource(before, next *config.Config, o *config.Origin) bool {
 	if (was.GRPC == nil) != (o.GRPC == nil) || (was.REST == nil) != (o.REST == nil) || before.Limits.NameBytes != next.Limits.NameBytes {
 		return false
 	}
+	if !reflect.DeepEqual(was.Fallback, o.Fallback) || o.Fallback != nil && !reflect.DeepEqual(was.NameFields, o.NameFields) {
+		return false
+	}
 	if o.REST != nil {
 		return sameREST(before, next, was, o)
 	}

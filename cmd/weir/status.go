@@ -156,6 +156,9 @@ func statusTable(w io.Writer, pages []byte) error {
 		if o.HeldRemovals > 0 {
 			state += fmt.Sprintf(", %d removals held for %s", o.HeldRemovals, ago(o.HeldUntil, now))
 		}
+		if f := o.Fallback; f != nil && f.Serving > 0 {
+			state += fmt.Sprintf(", %d resources of its fallback served", f.Serving)
+		}
 		groups := fmt.Sprint(o.Groups - o.Dedicated)
 		if o.Dedicated > 0 {
 			groups += fmt.Sprintf(" and %d dedicated", o.Dedicated)
@@ -177,8 +180,12 @@ func statusTable(w io.Writer, pages []byte) error {
 // lastError is what is wrong with an origin, or else with the first of its files. When that was goes first: long texts are cut.
 func lastError(now time.Time, o *admin.Origin) string {
 	text, at, more := o.Error, o.ErrorAt, 0
-	for i := range o.Files {
-		switch f := &o.Files[i]; {
+	files := o.Files
+	if o.Fallback != nil {
+		files = o.Fallback.Files
+	}
+	for i := range files {
+		switch f := &files[i]; {
 		case f.Error == "":
 		case text == "":
 			text, at = f.Error, f.ErrorAt

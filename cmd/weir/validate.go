@@ -48,16 +48,22 @@ func validateCommand() *cobra.Command {
 	return cmd
 }
 
-// checkFiles reads the origins that are files, as run does when it starts. A path that is missing may be there where weir will run.
+// checkFiles reads the origins that are files, and the fallbacks of others, as run does when it starts. A path that is missing may be
+// there where weir will run.
 func checkFiles(cfg *config.Config, types *descriptors.Types) (warnings []error, err error) {
 	var errs []error
 	for i := range cfg.Origins {
 		o, path := &cfg.Origins[i], fmt.Sprintf("origins[%d].files", i)
-		if o.Files == nil {
+		files := o.Files
+		if o.Fallback != nil {
+			files, path = o.Fallback.Files, fmt.Sprintf("origins[%d].fallback.files", i)
+		}
+		if files == nil {
 			continue
 		}
 		found, remarks, err := file.Check(file.Config{
-			Name: o.Name, Path: o.Files.Path, NameBytes: int(cfg.Limits.NameBytes), NameFields: types.NameFields(o.NameFields), Types: types, TP2: o.TP2,
+			Name: o.Name, Path: files.Path, NameBytes: int(cfg.Limits.NameBytes), NameFields: types.NameFields(o.NameFields), Types: types, TP2: o.TP2,
+			Fallback: o.Fallback != nil,
 		})
 		if errors.Is(err, fs.ErrNotExist) {
 			remarks = []error{fmt.Errorf("%w; weir does not start without it", err)}

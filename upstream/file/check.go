@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/weir-xds/weir/relay"
 )
 
 // Check reads the files as New does, for somebody who wants to know what they are worth: each problem names file and line. warnings are
@@ -21,6 +23,11 @@ func Check(cfg Config) (found, warnings []error, err error) {
 	for _, x := range c.remarks(cfg) {
 		warnings = append(warnings, x)
 	}
+	if cfg.Fallback {
+		for _, x := range src.unfit() {
+			found = append(found, x)
+		}
+	}
 	return found, warnings, nil
 }
 
@@ -32,4 +39,22 @@ func (c *content) remarks(cfg Config) problems {
 				"matches without any", x.describe())}}, c.warnings...)
 	}
 	return c.warnings
+}
+
+// unfit is what the files hold that a last resort cannot stand in with.
+func (s *source) unfit() (found problems) {
+	add := func(f *file, p placed, why string) {
+		found = append(found, &problem{file: f.path, at: p.at, msg: fmt.Sprintf("%s %s", p.key, why)})
+	}
+	for _, f := range s.all() {
+		for _, p := range f.good {
+			switch {
+			case p.HasTTL:
+				add(f, p, "has a TTL, which nobody would renew in a fallback: leave it out")
+			case relay.IsSecret(p.key.typeURL):
+				add(f, p, "is a secret, and those of a fallback are served to nobody: leave it out")
+			}
+		}
+	}
+	return found
 }

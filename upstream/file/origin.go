@@ -19,6 +19,9 @@ type Config struct {
 	Name string
 	// Path is a file, or a directory whose files count together. It must exist (FILE-4). Required.
 	Path string
+	// Fallback: the files are the last resort of the origin, which is of another kind. No lane of it is run;
+	// the table is given what they hold, once all of them were in order at one time.
+	Fallback bool
 	// NameBytes bounds resource names (limits.name_bytes). 0: no limit.
 	NameBytes int
 	// TP2: the table asks this origin with parameters (tp2). For warnings alone.
@@ -52,6 +55,7 @@ type Origin struct {
 	// Owned by New, then by Run.
 	source *source
 	warned map[string]bool // warnings that were logged and still hold
+	given  *content        // to the table, as the last resort
 
 	mu      sync.Mutex // guards what follows; held to swap values only
 	current *content
@@ -98,7 +102,10 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 	}
 	o := &Origin{
 		cfg: cfg, log: cfg.Log.With(zap.String("origin", cfg.Name)), metrics: cfg.Metrics.Origin(cfg.Name), table: table,
-		server: table.Server("files " + cfg.Path), source: src, current: &content{}, changed: make(chan struct{}),
+		source: src, current: &content{}, changed: make(chan struct{}),
+	}
+	if !cfg.Fallback {
+		o.server = table.Server("files " + cfg.Path)
 	}
 	o.load(nil)
 	return o, nil
@@ -114,11 +121,17 @@ func (o *Origin) Run(ctx context.Context) error {
 	poll := time.NewTicker(o.cfg.Poll)
 	defer poll.Stop()
 	o.load(nil) // what changed between New and the watch
+	wake := o.table.Wake()
+	if o.cfg.Fallback {
+		wake = nil
+		defer o.table.SetFallback(time.Now(), nil)
+	}
 	for {
+		o.give()
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-o.table.Wake():
+		case <-wake:
 			for _, a := range o.table.TakeAlarms() {
 				o.log.Warn(a.String(), zap.String("group", a.Group), zap.String("type_url", a.TypeURL), zap.Time("until", a.Until))
 			}
@@ -137,6 +150,27 @@ func (o *Origin) Run(ctx context.Context) error {
 			o.load(w.take())
 		}
 	}
+}
+
+// give gives the table what the last resort holds, if that is another than before.
+func (o *Origin) give() {
+	c, _ := o.snapshot()
+	if !o.cfg.Fallback || !c.whole || c == o.given {
+		return
+	}
+	o.given = c
+	f := o.table.NewFallback("files "+o.cfg.Path, func(yield func(string, *relay.Resource) bool) {
+		for typeURL, s := range c.types {
+			for _, entries := range s.byName {
+				for _, e := range entries {
+					if !yield(typeURL, &e.Resource) {
+						return
+					}
+				}
+			}
+		}
+	})
+	o.table.SetFallback(time.Now(), f)
 }
 
 // load looks at the files, of which the named were touched, and puts what is new into force.

@@ -17,13 +17,16 @@ import (
 
 // resource is one resource in the table.
 type resource struct {
-	Origin        string `json:"origin"`
-	Group         string `json:"group"`
-	Type          string `json:"type"`
-	TypeURL       string `json:"type_url"`
-	Name          string `json:"name"`
-	Wildcard      bool   `json:"wildcard"`             // came with everything; else it was asked by name, or is of a collection
-	Collection    string `json:"collection,omitempty"` // the glob, or the route configuration, that it is a member of
+	Origin     string `json:"origin"`
+	Group      string `json:"group"`
+	Type       string `json:"type"`
+	TypeURL    string `json:"type_url"`
+	Name       string `json:"name"`
+	Wildcard   bool   `json:"wildcard"`             // came with everything; else it was asked by name, or is of a collection
+	Collection string `json:"collection,omitempty"` // the glob, or the route configuration, that it is a member of
+	// Source is the server, or path, that it came from. Fallback: that is the last resort of the origin.
+	Source        string `json:"source,omitempty"`
+	Fallback      bool   `json:"fallback,omitempty"`
 	Version       string `json:"version,omitempty"`
 	OriginVersion string `json:"origin_version,omitempty"`
 	Constraints   string `json:"constraints,omitempty"`
@@ -127,7 +130,7 @@ func (a *Admin) resourceOf(origin string, s *relay.ResourceStatus, withBody bool
 		Origin: origin, Group: s.Group, Type: metrics.ShortName(s.TypeURL), TypeURL: s.TypeURL, Name: s.Name,
 		Wildcard: s.Wildcard, Collection: s.Collection, Version: s.Version, OriginVersion: s.OriginVersion, Constraints: s.Constraints,
 		Bytes: s.Bytes, Clients: s.Clients, Live: s.Live, Held: s.Held, Absent: s.Absent, Secret: relay.IsSecret(s.TypeURL),
-		Shadowed: s.Shadowed, LeftOut: s.Maps - len(s.Params),
+		Source: s.Source, Fallback: s.Fallback, Shadowed: s.Shadowed, LeftOut: s.Maps - len(s.Params),
 	}
 	if s.Maps > 1 || s.Params[0] != "" {
 		res.Parameters = s.Params

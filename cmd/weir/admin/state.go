@@ -56,6 +56,19 @@ type Origin struct {
 	// their own, ever more rarely, until they are answered (RELAY-92).
 	Quarantined []QuarantinedType `json:"quarantined,omitempty"`
 	Files       []File            `json:"files,omitempty"`
+	Fallback    *Fallback         `json:"fallback,omitempty"` // the last resort; nil: there is none
+}
+
+// Fallback is how the last resort of an origin stands.
+type Fallback struct {
+	Kind   string `json:"kind"`   // files
+	Source string `json:"source"` // the path
+	// Ready: it can stand in. Serving is how many of its resources clients have now, counted in each group.
+	Ready   bool      `json:"ready"`
+	Serving int       `json:"serving"`
+	Error   string    `json:"error,omitempty"`
+	ErrorAt time.Time `json:"error_at,omitzero"`
+	Files   []File    `json:"files,omitempty"`
 }
 
 // Snapshot is how the last known good on disk stands.

@@ -66,6 +66,7 @@ func (k checker) origin(path string, o *Origin) {
 	if o.Files != nil && o.Files.Path == "" {
 		k.addf(path+".files.path", "is required")
 	}
+	k.fallback(path+".fallback", o)
 	k.types(path+".types", o.Types)
 	k.absenceKeeps(path+".absence_keeps", o.AbsenceKeeps)
 	k.nameFields(path+".name_fields", o.NameFields)
@@ -103,6 +104,24 @@ func (k checker) kind(path string, o *Origin) {
 		k.addf(path, "has both %s and %s; an origin is one of them", kinds[0], kinds[1])
 	default:
 		k.addf(path, "has grpc, files and rest; an origin is one of them")
+	}
+}
+
+func (k checker) fallback(path string, o *Origin) {
+	f := o.Fallback
+	switch {
+	case f == nil:
+		return
+	case f.Files == nil:
+		k.addf(path, "needs files")
+	case f.Files.Path == "":
+		k.addf(path+".files.path", "is required")
+	}
+	if o.GRPC == nil {
+		k.addf(path, "is for origins of grpc")
+	}
+	if o.VersionMode == VersionModeOrigin {
+		k.addf(path, "needs version_mode: content; the versions of two sources may be equal where the contents are not")
 	}
 }
 

@@ -14,6 +14,15 @@ type Origin struct {
 	// REST is a REST-JSON server, which is polled.
 	REST *REST `yaml:"rest"`
 
+	// Fallback is the last resort of an origin of grpc: it stands in for a type,
+	// group by group, while nothing is known of that type: the origin has not
+	// answered it, nor is anything of it cached or restored, and no stream can be
+	// opened, or it stays unanswered for half of timing.cold_wait. The first
+	// answer ends that. Clients that say they hold something keep it. It is in no
+	// snapshot; a name or a type that it lacks stays unknown. It has no aliases,
+	// TTLs or secrets, and needs version_mode: content. Default: none.
+	Fallback *Fallback `yaml:"fallback"`
+
 	// Default marks the origin of old-style names and `*`. Default: the first
 	// origin, if none is marked. After Parse exactly one is.
 	Default bool `yaml:"default"`
@@ -262,6 +271,12 @@ type ClientTLS struct {
 type Files struct {
 	// Path is the file or directory. Required.
 	Path string `yaml:"path" path:"file"`
+}
+
+// Fallback is the last resort of an origin: one source, of whatever kind.
+type Fallback struct {
+	// Files is a file or directory of resources. Required.
+	Files *Files `yaml:"files"`
 }
 
 // REST is a REST-JSON server that is polled: each type of each group with a

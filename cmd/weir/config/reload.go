@@ -53,6 +53,7 @@ var reloads = map[string]Reload{
 	"origins[].grpc.v2":            ReloadAnew,
 	"origins[].files":              ReloadReconnect,
 	"origins[].rest":               ReloadReconnect,
+	"origins[].fallback":           ReloadReconnect,
 	"origins[].default":            ReloadConcerned,
 	"origins[].authorities":        ReloadConcerned,
 	"origins[].resume":             ReloadReconnect,

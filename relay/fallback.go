@@ -1,0 +1,319 @@
+package relay
+
+import (
+	"iter"
+	"slices"
+	"time"
+)
+
+// The last resort of an origin (`origins[].fallback`). It stands in for a type of a group as long as
+// the origin has said nothing of that type there: nothing is cached, restored or retired, and no
+// stream can be opened, or it has stayed unanswered for half of cold_wait.
+//
+// What stands in is what had retired (retired.go, revive.go), with another source. It never counts as
+// firm, so a client that holds something keeps it. It is not presented upstream. Who was given it
+// keeps it until the origin speaks of it, and nobody new is given it then. The rest is its own:
+//
+//   - After the first answer to the type it is given to nobody, whatever becomes of the origin.
+//   - It is in no snapshot, and does not retire: it must never come back as the origin's.
+//   - It is no part of a mass removal (guard.go): the origin never said that it was there.
+//   - That it lacks a name, or a whole type, says nothing: both stay unknown.
+
+// Fallback is what the last resort has. It does not change once it was made.
+type Fallback struct {
+	source string
+	types  map[string]map[string][]*Variant // the variants of a name, by type URL and name
+}
+
+// NewFallback makes the bodies of what the last resort has. source is what people are told that it
+// is. Each resource was accepted as from an origin. Its TTL does not count, nor that it must not be
+// cached, since nothing renews it; secrets are left out.
+func (o *Origin) NewFallback(source string, resources iter.Seq2[string, *Resource]) *Fallback {
+	f := &Fallback{source: source, types: map[string]map[string][]*Variant{}}
+	from := map[string]*receipt{}
+	for typeURL, r := range resources {
+		if IsSecret(typeURL) || r.Any == nil {
+			continue
+		}
+		if from[typeURL] == nil {
+			from[typeURL] = &receipt{
+				typeURL: typeURL, server: NoServer, fallback: true, canonical: o.config().CanonicalHash,
+			}
+			f.types[typeURL] = map[string][]*Variant{}
+		}
+		c := *r
+		c.DoNotCache = false
+		names := f.types[typeURL]
+		names[c.Name] = put(names[c.Name], newVariant(from[typeURL], &c, ""))
+	}
+	return f
+}
+
+// SetFallback puts what the last resort has into force; nil: there is none. What stands in already
+// follows it as long as the origin has not spoken, but for what it lacks.
+func (o *Origin) SetFallback(now time.Time, f *Fallback) {
+	o.fallback.Store(f)
+	if f == nil {
+		return
+	}
+	for _, g := range o.groupList() {
+		for _, s := range *g.all.Load() {
+			s.mu.Lock()
+			s.now = now
+			s.followFallbackLocked()
+			s.fallBackLocked()
+			s.unlock()
+		}
+	}
+}
+
+// Fallback is what the source of the last resort in force is called; "" if there is none.
+func (o *Origin) Fallback() string {
+	if f := o.fallback.Load(); f != nil {
+		return f.source
+	}
+	return ""
+}
+
+// StandIns is how many resources of the last resort are given to clients, each in each group, where
+// the origin has not replaced them yet.
+func (o *Origin) StandIns() (n int) {
+	if o.fallback.Load() == nil {
+		return 0
+	}
+	for _, g := range o.groupList() {
+		for _, s := range *g.all.Load() {
+			n += s.standIns()
+		}
+	}
+	return n
+}
+
+func (s *shard) standIns() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.setsLocked(func(t *set) {
+		if !t.standsInLocked() {
+			return
+		}
+		for _, m := range t.members {
+			if len(m.variants) > 0 && m.variants[0].from.fallback {
+				n++
+			}
+		}
+	})
+	for _, e := range s.named.entries {
+		if e.served && e.standsIn() {
+			n++
+		}
+	}
+	return n
+}
+
+// sourceOf is the server, or the last resort, that gave the body.
+func (o *Origin) sourceOf(v *Variant) string {
+	if v.from.fallback {
+		return o.Fallback()
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for key, n := range o.servers {
+		if n == v.from.server {
+			return key
+		}
+	}
+	return ""
+}
+
+// fallbackLocked is the last resort if it may stand in for the type; nil: it may not.
+func (k *kin) fallbackLocked() map[string][]*Variant {
+	f := k.group.origin.fallback.Load()
+	if f == nil || k.heard || !k.group.origin.Serves(k.typeURL) {
+		return nil
+	}
+	return f.types[k.typeURL]
+}
+
+// matching are the variants of a name for the shard's parameters.
+func (s *shard) matchingOf(vs []*Variant) []*Variant {
+	if !slices.ContainsFunc(vs, func(v *Variant) bool { return !v.Constraints.Match(s.params) }) {
+		return vs
+	}
+	return slices.DeleteFunc(slices.Clone(vs), func(v *Variant) bool { return !v.Constraints.Match(s.params) })
+}
+
+// fallbackOfLocked is what the last resort has of a name; nil: nothing.
+func (s *shard) fallbackOfLocked(name string) []*Variant {
+	vs := s.matchingOf(s.fallbackLocked()[name])
+	if len(vs) == 0 {
+		return nil
+	}
+	return vs
+}
+
+// fallbackMembersLocked is what the last resort has of a set. None is no word that the set is empty.
+// Where the origin's answers never take a member away it could not be taken back.
+func (t *set) fallbackMembersLocked() (vs []*Variant) {
+	if cfg := t.shard.group.origin.config(); cfg.SotW && !cfg.absenceDeletes(t.shard.typeURL) {
+		return nil
+	}
+	for name, of := range t.shard.fallbackLocked() {
+		if t.coversLocked(name) {
+			vs = append(vs, t.shard.matchingOf(of)...)
+		}
+	}
+	return vs
+}
+
+// standsInLocked reports whether the members are those of the last resort, and no stream has
+// replaced them yet.
+func (t *set) standsInLocked() bool { return t.revived && t.fallback }
+
+// isFallbackLocked reports whether a member is of the last resort; t may be nil.
+func (t *set) isFallbackLocked(id identity) bool {
+	if t == nil || !t.standsInLocked() {
+		return false
+	}
+	m := t.members[id.name]
+	v := find(m.bodies(), id.constraints)
+	return v != nil && v.from.fallback
+}
+
+// standsIn reports whether what would be given of the name is of the last resort.
+func (e *entry) standsIn() bool {
+	return len(e.variants) == 0 && len(e.retired) > 0 && e.retired[0].from.fallback
+}
+
+// standsInLocked notes whether the client has something of the last resort by a name.
+func (s *Sub) standsInLocked(r *record, is bool) {
+	switch {
+	case is && !r.is(standIn):
+		r.flags |= standIn
+		s.standIn++
+	case !is && r.is(standIn):
+		r.flags &^= standIn
+		s.standIn--
+	}
+}
+
+// mayStandInLocked reports whether the origin is out of reach for the type, on the lane.
+func (s *shard) mayStandInLocked(l *Lane) bool {
+	long := !s.unheardSince.IsZero() && !s.now.Before(s.unheardSince.Add(s.cfg().ColdWait/2))
+	return !s.heard && (long || l.down.Load())
+}
+
+// askedForFallbackLocked: the type was just asked, perhaps for the first time, perhaps again.
+func (s *shard) askedForFallbackLocked(now time.Time) {
+	if s.heard {
+		return
+	}
+	s.now = now
+	switch l := s.lane(s.named.lane); {
+	case s.unheardSince.IsZero():
+		s.unheardSince = now
+		s.expectFallbackLocked(l)
+	case s.fallbackLocked() != nil && s.mayStandInLocked(l):
+		s.setsLocked((*set).reviveLocked) // what was asked anew does not count as settled
+	}
+}
+
+// unheardLong lets the last resort stand in for a type that the origin leaves unanswered.
+func (s *shard) unheardLong(now time.Time) {
+	s.mu.Lock()
+	defer s.unlock()
+	s.now = now
+	s.fallBackLocked()
+}
+
+// fallBackLocked has the clients look at what stands in for them, now or as soon as it may.
+func (s *shard) fallBackLocked() {
+	if s.fallbackLocked() == nil {
+		return
+	}
+	if l := s.lane(s.named.lane); s.mayStandInLocked(l) {
+		s.relookLocked()
+	} else {
+		s.expectFallbackLocked(l)
+	}
+	s.setsLocked(func(t *set) {
+		if l := t.lane(); s.mayStandInLocked(l) {
+			t.reviveLocked()
+		} else {
+			s.expectFallbackLocked(l)
+		}
+	})
+}
+
+// expectFallbackLocked makes sure that it is looked whether the last resort may stand in.
+func (s *shard) expectFallbackLocked(l *Lane) {
+	if s.expectLocked(l); s.unheardSince.IsZero() || s.fallbackLocked() == nil {
+		return
+	}
+	if at := s.unheardSince.Add(s.cfg().ColdWait / 2); at.After(s.now) {
+		s.push(timer{at: at, kind: unheardLong, shard: s})
+	}
+}
+
+// followFallbackLocked brings what stands in, or is to, in line with what the last resort has now.
+func (s *shard) followFallbackLocked() {
+	if s.fallbackLocked() == nil {
+		return
+	}
+	rev := uint64(0)
+	for _, e := range s.named.entries {
+		if len(e.variants) > 0 || len(e.retired) > 0 && !e.standsIn() {
+			continue
+		}
+		vs := s.fallbackOfLocked(e.name)
+		if vs == nil || sameBodies(vs, e.retired) {
+			continue
+		}
+		if rev == 0 {
+			rev = s.nextRevLocked()
+		}
+		e.retired, e.existed, e.rev = vs, true, rev
+		s.reshowLocked(e)
+	}
+	s.setsLocked(func(t *set) {
+		if t.standsInLocked() {
+			t.followFallbackLocked()
+		}
+	})
+}
+
+// followFallbackLocked is the same for a set. A last resort that has none of it any more says nothing
+// of it.
+func (t *set) followFallbackLocked() {
+	vs := t.fallbackMembersLocked()
+	if len(vs) == 0 {
+		return
+	}
+	next := make(map[string][]*Variant, len(vs))
+	for _, v := range vs {
+		next[v.Name] = append(next[v.Name], v)
+		t.shard.constrained = t.shard.constrained || v.Constraints != nil
+	}
+	rev := t.shard.nextRevLocked()
+	for name, of := range next {
+		m := t.members[name]
+		if m == nil {
+			m = &member{name: name}
+			t.members[name] = m
+		}
+		if !sameBodies(of, m.variants) {
+			m.variants = of
+			t.offerLocked(m, rev)
+		}
+	}
+	for name, m := range t.members {
+		if next[name] == nil {
+			m.variants = nil
+			t.offerLocked(m, rev)
+		}
+	}
+	t.changedLocked(rev)
+}
+
+func sameBodies(a, b []*Variant) bool {
+	return slices.EqualFunc(a, b, func(a, b *Variant) bool { return a.Digest == b.Digest })
+}
