@@ -57,6 +57,40 @@ func TestValidateReadsTheFiles(t *testing.T) {
 	}
 }
 
+// TestValidateReadsTheFallback: what a last resort cannot stand in with is refused, with its place.
+func TestValidateReadsTheFallback(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	last := write("last.yaml", `- name: a
+  ttl: 10s
+  resource: { "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster, name: a }
+- { "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret, name: s }
+`)
+	c := write("weir.yaml", `origins:
+  - name: mesh
+    grpc: { addresses: ["localhost:1"] }
+    fallback: { files: { path: last.yaml } }
+`)
+	code, _, stderr := weir(t, "validate", "-c", c)
+	for _, want := range []string{
+		c + `:4:24: origins[0].fallback.files: ` + last + `:1:3: Cluster "a" has a TTL`,
+		c + `:4:24: origins[0].fallback.files: ` + last + `:4:3: Secret "s" is a secret`,
+	} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("not reported: %s", want)
+		}
+	}
+	if code != exitFailed || strings.Count(stderr, "\n") != 2 {
+		t.Errorf("exit code %d and\n%s", code, stderr)
+	}
+}
+
 // TestValidateReadsCertificates: what keeps run from starting is told by validate, in the same words; where the whole directory is
 // missing, weir is meant to run elsewhere.
 func TestValidateReadsCertificates(t *testing.T) {
