@@ -19,6 +19,7 @@ import (
 // shownBy has every file of deploy, and the tests that start it by what it is for.
 var shownBy = map[string]string{
 	"deploy/docs/compatibility.md":                        "TestPage TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/fallback.md":                             "TestExamplesServe",
 	"deploy/docs/files-out.md":                            "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/last-good.md":                            "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/rest.md":                                 "TestPagesHaveOnlyWhatIsStarted",
@@ -220,6 +221,7 @@ func TestExamplesServe(t *testing.T) {
 			text = strings.ReplaceAll(text, "/etc/weir/", filepath.Join(dir, "etc")+"/")
 			put("weir.yaml", text)
 			put("config/cds.yaml", clusters("a"))
+			put("last/cds.yaml", clusters("b")) // a last resort
 			put("etc/tls/tls.crt", readText(t, ca.Path("server.pem")))
 			put("etc/tls/tls.key", readText(t, ca.Path("server.key")))
 			put("etc/admin/token", "hush")
