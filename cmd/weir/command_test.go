@@ -49,7 +49,7 @@ func TestValidate(t *testing.T) {
 
 	path := write(t, "nmae: x\norigins:\n  - name: a\n")
 	code, stdout, stderr = weir(t, "validate", "--config", path)
-	want := path + ":1:1: nmae: unknown key; did you mean \"name\"?\n" + path + ":3:5: origins[0]: needs grpc or files\n"
+	want := path + ":1:1: nmae: unknown key; did you mean \"name\"?\n" + path + ":3:5: origins[0]: needs grpc, files or rest\n"
 	if code != exitFailed || stdout != "" || stderr != want {
 		t.Errorf("a bad file: got %d, %q and\n%swant\n%s", code, stdout, stderr, want)
 	}
