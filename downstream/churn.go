@@ -30,6 +30,9 @@ type churn struct {
 const (
 	churnWindow = 10 * time.Second
 	churnMost   = 1_000
+	// churnPause is how long a connection that was told to calm down is not read for each further
+	// stream, so that what it sends until it is closed costs nothing.
+	churnPause = 20 * time.Millisecond
 )
 
 // open counts a stream. over: from now on the connection is to have no more; first: nobody has told its client yet.
@@ -65,7 +68,7 @@ var goaway = func() []byte {
 	return b.Bytes()
 }()
 
-// arrive is told of each stream before anything else is done for it. It must not wait: the connection is not read meanwhile.
+// arrive is told of each stream before anything else is done for it. The connection is not read until it returns.
 func (s *Server) arrive(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -84,6 +87,10 @@ func (s *Server) arrive(ctx context.Context, _ *tap.Info) (context.Context, erro
 		time.AfterFunc(turnAway, func() { _ = c.raw.Close() }) // it may be closed already
 	}
 	if over {
+		select {
+		case <-ctx.Done():
+		case <-time.After(churnPause):
+		}
 		return ctx, errCalmDown
 	}
 	return ctx, nil

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 )
 
 // TestEnhanceYourCalm: a connection that opens and resets streams without end is sent GOAWAY with ENHANCE_YOUR_CALM,
@@ -192,3 +193,26 @@ type recordedConn struct {
 
 func (c *recordedConn) Write(b []byte) (int, error) { return c.Buffer.Write(b) }
 func (c *recordedConn) Read(b []byte) (int, error)  { return c.Buffer.Read(b) }
+
+// TestCalmedConnectionIsSlow: what a connection sends after it was told to calm down is read slowly until it is closed.
+func TestCalmedConnectionIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLive(t, relaytest.Memory(), nil)
+		ours, theirs := net.Pipe()
+		defer func() { _ = theirs.Close() }()
+		c := &connection{raw: ours, conn: ours}
+		go func() { _, _ = io.Copy(io.Discard, theirs) }()
+		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: theirs.RemoteAddr(), AuthInfo: c})
+		began := time.Now()
+		refused := 0
+		for range churnMost + 100 {
+			if _, err := l.server.arrive(ctx, nil); err != nil {
+				refused++
+			}
+		}
+		if d := time.Since(began); refused != 100 || d != 100*churnPause {
+			t.Errorf("%d streams were refused, and took %v; want 100 and %v", refused, d, 100*churnPause)
+		}
+		time.Sleep(turnAway) // it is closed
+	})
+}

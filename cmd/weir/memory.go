@@ -24,6 +24,9 @@ const (
 	memoryLook = 250 * time.Millisecond
 	// memoryCollect is how often garbage is collected only to see what is left.
 	memoryCollect = 5 * time.Second
+	// memoryFreed is the same where clients have gone since: a new one is to be
+	// taken in soon after those who filled the memory have left.
+	memoryFreed = time.Second
 	// memorySay is how often the log says so.
 	memorySay = time.Minute
 )
@@ -47,6 +50,7 @@ type memory struct {
 	// Owned by watch.
 	cycles    uint64
 	collected time.Time
+	most      int // goroutines, of which each stream has one, since then
 	tight     bool
 	said      time.Time
 	vain      bool // it was said that a collection freed nothing, and memory has been short since
@@ -99,8 +103,8 @@ func (m *memory) look(now time.Time) {
 		return
 	}
 	cycles, live, all := m.read()
-	if m.table.Tight() && cycles == m.cycles && now.Sub(m.collected) >= memoryCollect {
-		m.collected = now
+	if m.table.Tight() && cycles == m.cycles && now.Sub(m.collected) >= m.patience() {
+		m.collected, m.most = now, 0
 		before := all
 		runtime.GC()
 		cycles, live, all = m.read()
@@ -115,6 +119,16 @@ func (m *memory) look(now time.Time) {
 	}
 	m.vain = m.vain && m.table.Tight()
 	m.say(now)
+}
+
+// patience is how long after a collection there may be another.
+func (m *memory) patience() time.Duration {
+	n := runtime.NumGoroutine()
+	m.most = max(m.most, n)
+	if n < m.most/8*7 {
+		return memoryFreed
+	}
+	return memoryCollect
 }
 
 func (m *memory) read() (cycles uint64, live, all int64) {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -155,6 +156,53 @@ func TestVainCollection(t *testing.T) {
 		look(2, want)
 		if table.Tight() {
 			t.Fatal("memory is short though all is let go")
+		}
+	}
+}
+
+// TestCollectedSoonAfter: what clients held who have gone is found to be free within a second, else within five.
+func TestCollectedSoonAfter(t *testing.T) {
+	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC()
+	m := newMemory(table, zap.NewNop())
+	_, live, _ := m.read()
+	const room = 64 << 20
+	m.limit.Store(live + room)
+	now := time.Unix(1e9, 0)
+	look := func() {
+		now = now.Add(memoryLook)
+		m.look(now)
+	}
+	var streams sync.WaitGroup
+	leave := make(chan struct{})
+	for range 100 {
+		streams.Go(func() { <-leave })
+	}
+	for _, gone := range []bool{true, false} {
+		held := make([]byte, room*2)
+		runtime.GC()
+		for look(); now.Sub(m.collected) > memoryLook; { // its garbage was just collected
+			look()
+		}
+		look()
+		runtime.KeepAlive(held)
+		if !table.Tight() {
+			t.Fatal("memory is not short")
+		}
+		held = nil
+		if gone {
+			close(leave)
+			streams.Wait()
+		}
+		began := now
+		for table.Tight() && now.Sub(began) < time.Minute {
+			look()
+		}
+		if d := now.Sub(began); gone && d > memoryFreed+memoryLook || !gone && d < memoryCollect/2 {
+			t.Errorf("clients gone: %v: there is room after %v", gone, d)
 		}
 	}
 }

@@ -149,6 +149,13 @@ func (g *good) holds(world map[string]string) bool {
 	return true
 }
 
+// count is how many clusters the client holds.
+func (g *good) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.held)
+}
+
 // hasEnded reports whether the stream has; err is set then.
 func (g *good) hasEnded() bool {
 	select {
