@@ -39,7 +39,7 @@ var order = []struct {
 	{"slow connections", false, false},
 	{"frame floods", false, false},
 	{"never reads", false, false},
-	{"a million names", false, false},
+	{"many names", false, false},
 	{"refuses everything", false, false},
 	{"garbage", false, false},
 	{"admin: wrong tokens", false, false},
