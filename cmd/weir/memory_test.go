@@ -4,9 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 

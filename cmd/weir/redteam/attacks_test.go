@@ -34,7 +34,7 @@ var attacks = map[string]func(context.Context, *attacker) error{
 	"slow connections":      slowConnections,
 	"frame floods":          frameFloods,
 	"never reads":           neverReads,
-	"many names":       manyNames,
+	"many names":            manyNames,
 	"refuses everything":    refusesEverything,
 	"garbage":               garbage,
 	"admin: wrong tokens":   adminTokens,
