@@ -480,8 +480,8 @@ func TestPollCompression(t *testing.T) {
 // TestManyPollers: the JSON is made once for all, and not at all for who holds it.
 func TestManyPollers(t *testing.T) {
 	restTest(t, nil, func(p *polling) {
-		a := p.filled()
-		a = p.post(clustersPath, pollOf()) // by now the origin has said what it is called
+		p.filled()
+		a := p.post(clustersPath, pollOf()) // by now the origin has said what it is called
 		made := len(p.server.renderer.all)
 		for range 50 {
 			p.post(clustersPath, pollOf(`"versionInfo": "`+a.version()+`"`)).want(t, "it holds that", http.StatusNotModified)

@@ -91,8 +91,10 @@ var closed = map[string][]string{
 	"type":    {"cds", "eds", "lds", "rds", "srds", "vhds", "sds", "rtds", "ecds", "leds", "other"},
 	"dialect": {"delta", "sotw"},
 	"stage":   {"sent", "acked"},
-	"result": {"ok", "error", "live", "stale", "retired", "absent", "miss", "mismatch", "clean", "drift", "postponed", "changed", "unchanged", "unresolved",
-		"no_descriptor", "refused", "other"},
+	"result": {
+		"ok", "error", "live", "stale", "retired", "absent", "miss", "mismatch", "clean", "drift", "postponed", "changed", "unchanged", "unresolved",
+		"no_descriptor", "refused", "other",
+	},
 	"kind":      {"changed", "missing", "extra", "other"},
 	"direction": {"from_origin", "to_origin", "from_client", "to_client"},
 	"reason": {

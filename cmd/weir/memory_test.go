@@ -192,7 +192,6 @@ func TestCollectedSoonAfter(t *testing.T) {
 		if !table.Tight() {
 			t.Fatal("memory is not short")
 		}
-		held = nil
 		if gone {
 			close(leave)
 			streams.Wait()
