@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,14 +33,22 @@ type backend struct {
 	name string
 	http string // address
 	grpc string // address
+
+	hold sync.RWMutex // while it is locked no request is answered
 }
 
 func startBackend(tb testing.TB, name string) *backend {
 	tb.Helper()
 	web, rpc := loopback(tb), loopback(tb)
 	b := &backend{name: name, http: web.Addr().String(), grpc: rpc.Addr().String()}
-	hs := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(name)) })}
+	hs := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		b.hold.RLock()
+		defer b.hold.RUnlock()
+		_, _ = w.Write([]byte(name))
+	})}
 	gs := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		b.hold.RLock()
+		defer b.hold.RUnlock()
 		if err := grpc.SetHeader(ctx, metadata.Pairs("backend", name)); err != nil {
 			return nil, err
 		}

@@ -16,6 +16,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
 	listenerservice "github.com/envoyproxy/go-control-plane/envoy/service/listener/v3"
+	loadstats "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	routeservice "github.com/envoyproxy/go-control-plane/envoy/service/route/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
@@ -88,12 +89,14 @@ type plane struct {
 
 	mu   sync.Mutex // guards said
 	said []string   // warnings and errors of the caches
+
+	loads *loadSink // what is reported to it
 }
 
 // newPlane starts a control plane that has w. tb stops it.
 func newPlane(tb testing.TB, o origin, w world) *plane {
 	tb.Helper()
-	p := &plane{tb: tb, origin: o, addr: "127.0.0.1:0"}
+	p := &plane{tb: tb, origin: o, addr: "127.0.0.1:0", loads: &loadSink{done: map[string]int64{}}}
 	p.Start(w)
 	tb.Cleanup(p.Stop)
 	tb.Cleanup(p.tell)
@@ -130,6 +133,7 @@ func (p *plane) Start(w world) {
 	endpointservice.RegisterEndpointDiscoveryServiceServer(p.server, s)
 	listenerservice.RegisterListenerDiscoveryServiceServer(p.server, s)
 	routeservice.RegisterRouteDiscoveryServiceServer(p.server, s)
+	loadstats.RegisterLoadReportingServiceServer(p.server, p.loads)
 	go func(s *grpc.Server, served chan<- error) { served <- s.Serve(l) }(p.server, p.served)
 }
 

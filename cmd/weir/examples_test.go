@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v4"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
 )
@@ -225,13 +227,15 @@ func TestExamplesServe(t *testing.T) {
 			put("etc/tls/tls.crt", readText(t, ca.Path("server.pem")))
 			put("etc/tls/tls.key", readText(t, ca.Path("server.key")))
 			put("etc/admin/token", "hush")
+			put("etc/filter.pb", exampleDescriptors(t))
 			if code, _, stderr := weir(t, "validate", path); code != exitOK || stderr != "" {
 				t.Errorf("validate: %d, %s", code, stderr)
 			}
 			served := newFiles(t)
 			served.put(t, "cds.yaml", clusters("a"))
-			plane := startWeir(t, freePorts+strings.Replace(filesOrigin(served), "name: disk", "name: disk, tp2: true", 1))
-			put("weir.yaml", moved(t, text, plane.listenAddress()))
+			files := strings.Replace(filesOrigin(served), "name: disk", "name: disk, tp2: true", 1)
+			plane, rest := startWeir(t, freePorts+files), startWeir(t, strings.Replace(freePorts, "}", ", rest: true }", 1)+files)
+			put("weir.yaml", moved(t, text, plane.listenAddress(), rest.listenAddress()))
 			w := spawn(t, os.Args[0], "run", path)
 			listener, adminPort := w.addresses()
 			if code, stdout, stderr := weir(t, "get", "cds", "a", "--from", listener); code != exitOK || !strings.Contains(stdout, "\na ") {
@@ -252,8 +256,21 @@ func TestExamplesServe(t *testing.T) {
 	}
 }
 
-// moved is a configuration with ports that are free, and with its control planes at an address.
-func moved(t *testing.T, text, plane string) string {
+// exampleDescriptors are those of the message that the pages take for an example.
+func exampleDescriptors(t *testing.T) string {
+	t.Helper()
+	b, err := proto.Marshal(&descriptorpb.FileDescriptorSet{File: []*descriptorpb.FileDescriptorProto{{
+		Name: proto.String("filter.proto"), Package: proto.String("example"), Syntax: proto.String("proto3"),
+		MessageType: []*descriptorpb.DescriptorProto{{Name: proto.String("Filter")}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// moved is a configuration with ports that are free, and with its control planes at an address, that of REST at another.
+func moved(t *testing.T, text, plane, rest string) string {
 	t.Helper()
 	var tree map[string]any
 	if err := yaml.Load([]byte(text), &tree); err != nil {
@@ -275,6 +292,9 @@ func moved(t *testing.T, text, plane string) string {
 	for _, o := range tree["origins"].([]any) {
 		if g, ok := o.(map[string]any)["grpc"].(map[string]any); ok {
 			g["addresses"] = []any{plane}
+		}
+		if r, ok := o.(map[string]any)["rest"].(map[string]any); ok {
+			r["urls"] = []any{"http://" + rest}
 		}
 	}
 	out, err := yaml.Dump(tree)
