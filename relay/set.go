@@ -399,7 +399,11 @@ func (t *set) wakeFreshLocked() {
 		for p := v.ordered.head; p != nil && t.settled && t.early; p = p.next {
 			if p.early {
 				p.early = false
-				p.sub.markLocked(s.rev)
+				if v.contentRev > p.sent { // a removal was kept back, and what came after it
+					p.sub.markLocked(s.rev)
+				} else {
+					s.wakeLocked(p.sub.owner)
+				}
 			}
 		}
 	}

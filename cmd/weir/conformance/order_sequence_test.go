@@ -138,6 +138,7 @@ func nackHoldsNothing(t *testing.T, d relaytest.Dialect) {
 	c := w.clientWith(relaytest.ClientConfig{Dialect: d, ManualACK: true})
 	c.Subscribe(cds, "*")
 	c.Expect(cds, "the clusters")
+	c.WantIdle(quiet) // the set settles meanwhile, and has nothing more to tell
 	c.Subscribe(eds, "x")
 	c.Expect(eds, "endpoints are not held")
 	c.Subscribe(rds, "x")
