@@ -3,6 +3,8 @@ package redteam
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -56,6 +58,11 @@ func newBed(t *testing.T) *bed {
 	c.Set("limits.connection_idle", "2s")
 	c.Set("limits.groups_per_peer", 50)
 	c.Set("limits.new_groups_per_second", newGroups)
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("what the attackers have to guess"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.Set("admin.token_file", token)
 	b.weir = weirtest.Launch{Env: []string{fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit)}}.Start(t, c)
 	for i := range goodClients {
 		dialect := relaytest.Delta

@@ -121,14 +121,14 @@ func (b *bed) play(name string, who target) {
 
 // watchMemory measures weir's resident memory until it is asked for the most there was.
 func (b *bed) watchMemory() func() int {
-	stop, most := make(chan struct{}), make(chan int)
+	stop, most := make(chan struct{}), make(chan int, 1)
 	go func() {
 		peak := 0
+		defer func() { most <- peak }() // also when weir has ended
 		for {
 			peak = max(peak, b.weir.RSS())
 			select {
 			case <-stop:
-				most <- peak
 				return
 			case <-time.After(20 * time.Millisecond):
 			}
