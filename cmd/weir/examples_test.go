@@ -20,10 +20,18 @@ import (
 
 // shownBy has every file of deploy, and the tests that start it by what it is for.
 var shownBy = map[string]string{
+	"deploy/docs/behaviour.md":                            "TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/client-status.md":                        "TestGenericTools TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/compatibility.md":                        "TestPage TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/configuration.md":                        "TestReadmeTellsTheTruth TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/contributing.md":                         "TestCommandsAreThere TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/dynamic-parameters.md":                   "TestExamplesServe TestReadmeFiles",
 	"deploy/docs/fallback.md":                             "TestExamplesServe",
 	"deploy/docs/files-out.md":                            "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/last-good.md":                            "TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/operations.md":                           "TestMetricsAreDocumented TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/performance.md":                          "TestPagesHaveOnlyWhatIsStarted",
+	"deploy/docs/promises.md":                             "TestPromisesAreHeld",
 	"deploy/docs/rest.md":                                 "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/security.md":                             "TestPagesHaveOnlyWhatIsStarted",
 	"deploy/docs/scale.md":                                "TestPagesHaveOnlyWhatIsStarted",
@@ -100,7 +108,7 @@ func TestEveryExampleIsStarted(t *testing.T) {
 // testNames are those of all modules.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
-	tests, function := map[string]bool{}, regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	tests, function := map[string]bool{}, regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && (d.Name() == "bin" || d.Name() == ".git") {
 			return fs.SkipDir
@@ -304,13 +312,13 @@ func moved(t *testing.T, text, plane, rest string) string {
 	return string(out)
 }
 
-// TestReadmeFiles: the README's file of a variant, beside its weir.yaml of files, serves who asks with the parameter.
+// TestReadmeFiles: the page's file of a variant, beside the README's weir.yaml of files, serves who asks with the parameter.
 func TestReadmeFiles(t *testing.T) {
 	fenced, _ := blocksOf(t)
 	at := slices.IndexFunc(fenced, func(b block) bool { return b.first == "# config/endpoints.yaml" })
 	conf := slices.IndexFunc(fenced, func(b block) bool { return b.first == "# weir.yaml" && strings.Contains(b.text, "path: ./config") })
 	if at < 0 || conf < 0 {
-		t.Fatal("the README has them no more")
+		t.Fatal("the README and its pages do not have them any more")
 	}
 	path := write(t, freePorts+strings.Replace(fenced[conf].text, "files: {", "tp2: true\n    files: {", 1))
 	dir := filepath.Join(filepath.Dir(path), "config")

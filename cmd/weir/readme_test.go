@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,38 +10,27 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/config"
 )
 
-// TestReadmeTellsTheTruth: the config reference is the example that a test keeps complete, the config of the quick start is
-// accepted, and every test it names exists. So with the pages below deploy/docs.
+// TestReadmeTellsTheTruth: the reference of the configuration is the example that a test keeps complete, each weir.yaml of the
+// README and the pages of deploy/docs is accepted, and each test that they name exists.
 func TestReadmeTellsTheTruth(t *testing.T) {
 	root := filepath.Join("..", "..")
-	readme := readText(t, filepath.Join(root, "README.md"))
 	pages, err := filepath.Glob(filepath.Join(root, "deploy", "docs", "*.md"))
 	if err != nil || len(pages) < 3 {
 		t.Fatalf("pages: %v, %v", pages, err)
 	}
-	docs := readme
+	docs := readText(t, filepath.Join(root, "README.md"))
 	for _, page := range pages {
 		docs += readText(t, page)
 	}
-	if !strings.Contains(readme, readText(t, filepath.Join(root, "deploy", "examples", "full.yaml"))) {
+	reference := readText(t, filepath.Join(root, "deploy", "docs", "configuration.md"))
+	if !strings.Contains(reference, "```yaml\n"+readText(t, filepath.Join(root, "deploy", "examples", "full.yaml"))+"```\n") {
 		t.Error("the config reference is not deploy/examples/full.yaml")
 	}
-	if !strings.Contains(readme, config.ReloadTable()) {
+	if !strings.Contains(reference, config.ReloadTable()) {
 		t.Errorf("the table of reloads is not\n%s", config.ReloadTable())
 	}
-	tests := map[string]bool{}
-	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		if err == nil && strings.HasSuffix(name, "_test.go") {
-			for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)`).FindAllStringSubmatch(readText(t, name), -1) {
-				tests[m[1]] = true
-			}
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(docs, -1)
+	tests := testNames(t)
+	named := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(docs, -1)
 	if len(named) < 20 {
 		t.Errorf("only %d tests are named", len(named))
 	}
