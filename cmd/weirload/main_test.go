@@ -114,15 +114,19 @@ func TestRunPrintsATable(t *testing.T) {
 	}
 }
 
-// TestReadme: the commands that it shows, and their flags, exist.
-func TestReadme(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown := regexp.MustCompile(`(?m)^    weirload (.*)$`).FindAllStringSubmatch(string(text), -1)
-	if len(shown) != 3 {
-		t.Errorf("%d commands are shown, not 3", len(shown))
+// TestPages: the commands that the README and the page show, and their flags, exist.
+func TestPages(t *testing.T) {
+	var shown [][]string
+	for page, want := range map[string]int{"README.md": 1, "deploy/docs/performance.md": 3} {
+		text, err := os.ReadFile(filepath.Join("..", "..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(`(?m)^    (?:bin/)?weirload (.*)$`).FindAllStringSubmatch(string(text), -1)
+		if len(found) != want {
+			t.Errorf("%s shows %d commands, not %d", page, len(found), want)
+		}
+		shown = append(shown, found...)
 	}
 	for _, m := range shown {
 		if code, _, stderr := weirload(t.Context(), append(strings.Fields(m[1]), "--help")...); code != exitOK {

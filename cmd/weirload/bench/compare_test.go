@@ -18,7 +18,7 @@ func small(sc scenario) scenario {
 	if sc.changes > 0 {
 		sc.changes = 3
 	}
-	sc.rate, sc.span, sc.slow = 50, 500*time.Millisecond, slower{}
+	sc.rate, sc.span, sc.interval, sc.slow = 50, 500*time.Millisecond, 100*time.Millisecond, slower{}
 	return sc
 }
 

@@ -10,7 +10,7 @@
 //
 // # Use
 //
-//	go run . compare            the table of all scenarios (scenario.go), as Markdown; about eight minutes
+//	go run . compare            the table of all scenarios (scenario.go), as Markdown; about twelve minutes
 //	go run . compare -h         fewer scenarios, subjects, rounds; JSON; profiles of weir and the yardstick
 //	go run . scale              weir alone along each axis (point.go), and the model (model.go) that deploy/docs/scale.md goes by;
 //	                            about thirteen minutes

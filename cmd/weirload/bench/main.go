@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -35,10 +36,14 @@ func newCommand() *cobra.Command {
 
 func newPlaneCommand(kind, short string) *cobra.Command {
 	var o world.Options
+	var reports time.Duration
 	c := &cobra.Command{
 		Use: kind, Short: "Serve " + short, Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return servePlane(c.Context(), kind, o, c.OutOrStdout()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return servePlane(c.Context(), kind, o, reports, c.OutOrStdout())
+		},
 	}
 	o.AddFlags(c.Flags())
+	c.Flags().DurationVar(&reports, "report-interval", 10*time.Second, "of the yardstick: how often clients are to report their load")
 	return c
 }

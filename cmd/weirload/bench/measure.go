@@ -22,11 +22,19 @@ func (c *comparison) start(ctx context.Context, sc *scenario, subject string) (*
 	if err != nil {
 		return nil, err
 	}
-	s, err := startPlane(ctx, self, kind, &sc.world)
+	var more []string
+	if sc.mode == reporting {
+		more = append(more, "--report-interval", sc.interval.String())
+	}
+	s, err := startPlane(ctx, self, kind, &sc.world, more...)
 	if err != nil || subject != weir {
 		return s, err
 	}
-	return s, s.before(c.programs.weir, c.dir, s.config())
+	config := s.config()
+	if sc.mode == reporting {
+		config["origins"].([]any)[0].(map[string]any)["lrs"] = "aggregate"
+	}
+	return s, s.before(c.programs.weir, c.dir, config)
 }
 
 // on runs a measurement on a subject that is started for it.
@@ -64,6 +72,8 @@ func (c *comparison) measure(ctx context.Context, sc *scenario, subject string) 
 		return c.shield(ctx, sc)
 	case neighbours:
 		return c.neighbours(ctx, sc)
+	case reporting:
+		return c.reports(ctx, sc, subject)
 	}
 	var r *fleet.Report
 	err := c.on(ctx, sc, subject, func(ctx context.Context, s *server) (err error) {

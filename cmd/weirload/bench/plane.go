@@ -13,6 +13,7 @@ import (
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	loadstats "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 	sotwserver "github.com/envoyproxy/go-control-plane/pkg/server/sotw/v3"
 	xdsserver "github.com/envoyproxy/go-control-plane/pkg/server/v3"
@@ -31,14 +32,15 @@ var kinds = map[string]string{
 	"bare":     "the yardstick: grpc-go with one shared body for all clients, and no more",
 }
 
-// newPlane makes a plane and the server that it is served by. None has keepalive, TLS, interceptors or a stats handler.
-func newPlane(ctx context.Context, kind string, w *world.World) (world.Plane, *grpc.Server, error) {
+// newPlane makes a plane and the server that it is served by. The yardstick asks for load reports in the interval given. None has keepalive, TLS, interceptors or a stats handler.
+func newPlane(ctx context.Context, kind string, w *world.World, reports time.Duration) (world.Plane, *grpc.Server, error) {
 	switch kind {
 	case "bare":
 		b := newBare(w)
 		s := grpc.NewServer(grpc.ForceServerCodecV2(codec{&b.Counter}), grpc.MaxConcurrentStreams(math.MaxUint32),
 			grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window))
 		discoveryv3.RegisterAggregatedDiscoveryServiceServer(s, b)
+		loadstats.RegisterLoadReportingServiceServer(s, loadSink{interval: reports})
 		return b, s, nil
 	case "linear":
 		l := newLinears(w)
@@ -65,12 +67,12 @@ func controlPlane(ctx context.Context, c cache.Cache, counter *world.Counter) *g
 }
 
 // servePlane serves until the context ends, and prints where as one line.
-func servePlane(ctx context.Context, kind string, o world.Options, out io.Writer) error {
+func servePlane(ctx context.Context, kind string, o world.Options, reports time.Duration, out io.Writer) error {
 	w, err := world.New(o)
 	if err != nil {
 		return err
 	}
-	plane, xds, err := newPlane(ctx, kind, w)
+	plane, xds, err := newPlane(ctx, kind, w, reports)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func runPlane(t *testing.T, kind string, o world.Options) world.Ready {
 	out, in := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := servePlane(ctx, kind, o, in)
+		err := servePlane(ctx, kind, o, 10*time.Second, in)
 		_ = in.CloseWithError(err)
 		ended <- err
 	}()

@@ -22,12 +22,15 @@ type server struct {
 	children []*bed.Child
 }
 
-// startPlane starts a program's plane.
-func startPlane(ctx context.Context, program, kind string, o *world.Options) (*server, error) {
+// startPlane starts a program's plane, with further arguments.
+func startPlane(ctx context.Context, program, kind string, o *world.Options, more ...string) (*server, error) {
 	s := &server{}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
-	cmd := exec.Command(program, kind, "--type", string(o.Kind), "--resources", fmt.Sprint(o.Resources),
-		"--bytes", fmt.Sprint(o.Bytes), "--names-per-client", fmt.Sprint(o.NamesPerClient))
+	arguments := []string{
+		kind, "--type", string(o.Kind), "--resources", fmt.Sprint(o.Resources),
+		"--bytes", fmt.Sprint(o.Bytes), "--names-per-client", fmt.Sprint(o.NamesPerClient),
+	}
+	cmd := exec.Command(program, append(arguments, more...)...)
 	child, ready, err := bed.StartPlane(s.ctx, s.cancel, kind, cmd)
 	if err != nil {
 		s.cancel(nil)

@@ -29,7 +29,8 @@ type scenario struct {
 	mode        mode
 	changes     int           // closed loops
 	rate        int           // open loop: changes a second
-	span        time.Duration // open loop
+	span        time.Duration // open loop, reporting
+	interval    time.Duration // reporting: of each client
 	settle      time.Duration // storm: before memory is looked at
 	slow        slower
 	figures     []figure
@@ -45,6 +46,7 @@ const (
 	idle       // all are there, and nothing happens
 	shield     // weir with one client, then with all: what the origin sees of it
 	neighbours // weir without bad clients, then with them
+	reporting  // all report their load
 )
 
 // slower is less of a scenario, for subjects that would take minutes.
@@ -153,6 +155,15 @@ func scenarios() []scenario {
 				{key: "latency_ms_with", title: "from the change to a client, median", unit: "ms", digits: 1},
 				{key: "latency_ms_without", title: "the same without them", unit: "ms", digits: 1},
 				{key: "latency_ratio", title: "their quotient", digits: 2, targets: []target{{most: 1.3}}},
+			},
+		},
+		{
+			name: "reports", title: "load reports of five clusters each 10 s, aggregated by weir, dropped by bare", world: clusters,
+			dialect: "delta", clients: 10_000, origin: yardstick, only: []string{weir, yardstick}, mode: reporting, slow: slower{subjects: subjects, rounds: 2},
+			interval: 10 * time.Second, span: 20 * time.Second,
+			figures: []figure{
+				{key: "cpu_percent", title: "CPU of one core", unit: "%", digits: 1, targets: append(targets(1.5, 0, 0), target{most: 2})},
+				{key: "cpu_us_per_report", title: "CPU per report", unit: "us", digits: 1},
 			},
 		},
 	}

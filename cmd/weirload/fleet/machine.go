@@ -27,6 +27,12 @@ func usages(pids []int) ([]usage, error) {
 	return out, nil
 }
 
+// CPUTime is what a process has used since its start, user and system. The system counts it in ticks of 10 ms.
+func CPUTime(pid int) (time.Duration, error) {
+	u, err := readUsage(pid)
+	return u.cpu, err
+}
+
 func readUsage(pid int) (usage, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
