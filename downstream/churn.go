@@ -15,37 +15,55 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// churn counts the streams that a connection opens, and how many of them get an answer. A connection that opens more
-// than churnMost within churnWindow, most of which are refused, reset or ended before that, does nobody any good: it is
-// sent GOAWAY with ENHANCE_YOUR_CALM, and closed a moment later (TestEnhanceYourCalm). A client that waits half a second
-// and more between attempts, as all do that follow gRPC's backoff, is far from that, and so are a hundred of them behind
-// one proxy (TestCalmClientsAreLeftAlone).
+// churn counts what a connection asks of weir, and what it gets. A connection that opens more than churnMost streams within
+// churnWindow, most of which are refused, reset or ended before an answer, does nobody any good; nor does one that sends more
+// than idleMost frames that carry nothing, unless they belong to what it is sent. It is sent GOAWAY with ENHANCE_YOUR_CALM, and
+// closed a moment later (TestEnhanceYourCalm, TestFaultsAreCalmed, TestRefusedStreamsAreCounted, TestChatterIsCalmed). A client
+// that waits half a second and more between attempts, as all do that follow gRPC's backoff, is far from that, and so are a
+// hundred of them behind one proxy (TestCalmClientsAreLeftAlone).
 type churn struct {
 	mu               sync.Mutex // guards what follows; a leaf
 	since            time.Time
-	opened, answered int // since then
+	opened, answered int   // streams since then
+	idle             int   // frames since then
+	sent             int64 // frames that had been sent by then
 	told             bool
 }
 
 const (
 	churnWindow = 10 * time.Second
 	churnMost   = 1_000
+	// idleMost and idlePerSent are how many frames that carry nothing are too many: for a frame of data that it is sent, a client
+	// sends at most two that widen windows, and a ping to measure the bandwidth.
+	idleMost    = 10_000
+	idlePerSent = 8
 	// churnPause is how long a connection that was told to calm down is not read for each further
-	// stream, so that what it sends until it is closed costs nothing.
+	// stream or frame that carries nothing, so that what it sends until it is closed costs nothing.
 	churnPause = 20 * time.Millisecond
 )
 
-// open counts a stream. over: from now on the connection is to have no more; first: nobody has told its client yet.
-func (c *churn) open(now time.Time) (over, first bool) {
+// note counts what incoming on a connection that was sent so many frames by now. over: from now on it is to have no more
+// streams; first: nobody has told its client yet.
+func (c *churn) note(now time.Time, a incoming, sent int64) (over, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now.Sub(c.since) > churnWindow {
-		c.since, c.opened, c.answered = now, 0, 0
+		c.since, c.opened, c.answered, c.idle, c.sent = now, 0, 0, 0, sent
 	}
-	c.opened++
-	first = !c.told && c.opened > churnMost && 2*c.answered < c.opened
+	c.opened += a.calls
+	c.idle += a.idle
+	many := c.opened > churnMost && 2*c.answered < c.opened
+	idle := c.idle > idleMost && int64(c.idle) > idlePerSent*(sent-c.sent)
+	first = !c.told && (many || idle)
 	c.told = c.told || first
 	return c.told, first
+}
+
+// over reports whether the connection was told.
+func (c *churn) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.told
 }
 
 // answer counts a stream that got an answer.
@@ -55,7 +73,8 @@ func (c *churn) answer() {
 	c.mu.Unlock()
 }
 
-const calmDown = "most streams of this connection were refused or reset before an answer: open fewer, and wait between them"
+const calmDown = "most streams of this connection were refused or reset before an answer, or most of its frames carry nothing: " +
+	"send fewer, and wait between them"
 
 var errCalmDown = status.Error(codes.ResourceExhausted, calmDown)
 
@@ -68,8 +87,17 @@ var goaway = func() []byte {
 	return b.Bytes()
 }()
 
-// arrive is told of each stream before anything else is done for it. The connection is not read until it returns.
-func (s *Server) arrive(ctx context.Context, _ *tap.Info) (context.Context, error) {
+// calm tells a connection to calm down, and closes it in a moment.
+func (s *Server) calm(now time.Time, c *connection) {
+	s.cfg.Metrics.CalmedDown()
+	s.limits.calm(now, c)
+	s.calmed.note(now, peerOf(c.raw.RemoteAddr()))
+	time.AfterFunc(0, func() { c.frames.send(c.conn, goaway) })
+	time.AfterFunc(turnAway, func() { _ = c.raw.Close() }) // it may be closed already
+}
+
+// arrive is told of each stream that grpc takes, before anything else is done for it.
+func (s *Server) arrive(ctx context.Context, info *tap.Info) (context.Context, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return ctx, nil
@@ -78,22 +106,11 @@ func (s *Server) arrive(ctx context.Context, _ *tap.Info) (context.Context, erro
 	if c == nil {
 		return ctx, nil
 	}
-	now := time.Now()
-	over, first := c.churn.open(now)
-	if first {
-		s.cfg.Metrics.CalmedDown()
-		s.limits.calm(now, p)
-		time.AfterFunc(0, func() { c.frames.send(c.conn, goaway) })
-		time.AfterFunc(turnAway, func() { _ = c.raw.Close() }) // it may be closed already
-	}
-	if over {
-		select {
-		case <-ctx.Done():
-		case <-time.After(churnPause):
-		}
+	if c.churn.over() {
 		return ctx, errCalmDown
 	}
-	return ctx, nil
+	s.paceHeaders(c, callerOf(p), info.Header)
+	return newCall(ctx, p, info)
 }
 
 // Calls of health and reflection are answered if they end well; discovery streams say so themselves (stream.send).

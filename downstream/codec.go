@@ -8,7 +8,9 @@ import (
 
 // codec hands grpc the shared bytes of a response as they are: they are copied once, into the transport's write buffer.
 // All other messages (health, reflection) go the usual way.
-type codec struct{}
+type codec struct {
+	intake *intake // which inflates; nil in tests of what is not compressed
+}
 
 // Name is on the wire as the content subtype: nothing differs from protobuf there.
 func (codec) Name() string { return proto.Name }
@@ -25,14 +27,22 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 }
 
 // Unmarshal is part of encoding.CodecV2.
-func (codec) Unmarshal(data mem.BufferSlice, v any) error {
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	switch m := v.(type) {
 	case *request:
 		m.read(data)
 		return nil
-	case *loadMessage:
-		*m = data.Materialize()
+	case *loadReport:
+		m.read(data)
 		return nil
+	}
+	if isGzip(data) && c.intake != nil {
+		inflated, _, err := c.intake.inflate(new(call), data, freeInflation) // which waits for no turn
+		if err != nil {
+			return err
+		}
+		defer inflated.Free()
+		data = inflated
 	}
 	return encoding.GetCodecV2(proto.Name).Unmarshal(data, v)
 }

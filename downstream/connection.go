@@ -21,9 +21,12 @@ type connection struct {
 	id   uint64 // of all connections of the process
 	info credentials.AuthInfo
 	raw  net.Conn
-	conn net.Conn // what frames are written to: raw, or TLS over it
+	conn net.Conn // what frames are read from and written to: raw, or TLS over it
+	// server is nil for a connection of REST-JSON, whose frames nobody follows.
+	server *Server
 
 	frames frames
+	inward inward // owned by grpc's reader
 	churn  churn
 
 	// Guarded by Server.mu.
@@ -58,13 +61,16 @@ func (s *Server) newGreeter(lc *ListenerConfig) credentials.TransportCredentials
 
 // ServerHandshake is part of credentials.TransportCredentials.
 func (g greeter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	g.server.greetLater(peerOf(raw.RemoteAddr()))
 	conn, info, err := g.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
 		g.server.handshakeFailed(err, raw.RemoteAddr())
 		return conn, info, err
 	}
-	c := &connection{id: connections.Add(1), info: info, raw: raw, conn: conn}
-	return c.frames.follow(conn), c, nil
+	c := &connection{
+		id: connections.Add(1), info: info, raw: raw, conn: conn, server: g.server, inward: newInward(),
+	}
+	return c.follow(), c, nil
 }
 
 // Clone is part of credentials.TransportCredentials.

@@ -8,7 +8,8 @@
 // reader gives it requests (session_sotw.go, session_delta.go); writers (crew.go) take from it what to write, in order (order.go). A
 // session holds one streamType for each type asked for (streamtype.go), and that one relay.Union: a relay.Sub for each origin its names
 // belong to. route.go divides names by origin; those that are never asked of any are refused (refuse.go). Responses are a small head of
-// their own and bytes that all clients share (response.go, codec.go).
+// their own and bytes that all clients share (response.go, codec.go). Long
+// compressed messages are inflated one at a time (inflate.go).
 //
 // # Another configuration
 //
@@ -67,6 +68,8 @@
 //   - Not answer: the next response goes after order_hold, and 16 unanswered ones are remembered (TestUnansweredAreBounded).
 //   - Vanish: keepalive finds it within a minute, whatever is being written to it (TestSilentPeerIsFound; cmd/weir:
 //     TestBlackHoledPeers, TestTCPKeepalive). Its own pings are not held against it (TestClientsMayPing, TestPingsArriveEarly).
+//   - Open streams with long headers: they are refused beyond 16 KiB (TestLongHeaders), are not kept (TestHeadersAreNotKept), and have
+//     the peer's connections read at a pace (TestHeadersArePaced).
 //   - Connect and not get as far as HTTP/2: the connection is closed after 10 s (TestSilentConnections).
 //   - Grow old: with max_stream_age its connection is sent GOAWAY, and then its streams end (TestMaxStreamAge,
 //     TestLateStreamsGoWithTheirConnection).
@@ -82,7 +85,10 @@
 //   - Come all at once: streams wait up to two seconds for their turn, and are refused beyond that (TestArrivals,
 //     TestArrivalsEnd). Turns go round by peer, and of a peer by connection (TestTurns).
 //   - Open and reset streams without end: it takes no turns from others (TestResetStreamsStarveNobody), and its connection
-//     is sent GOAWAY with ENHANCE_YOUR_CALM and closed (churn.go, TestEnhanceYourCalm, TestCalmClientsAreLeftAlone).
+//     is sent GOAWAY with ENHANCE_YOUR_CALM and closed (churn.go, TestEnhanceYourCalm, TestCalmClientsAreLeftAlone). So is one
+//     with calls that are none, with streams beyond streams_per_connection, and with frames that carry nothing
+//     (TestFaultsAreCalmed, TestRefusedStreamsAreCounted, TestChatterIsCalmed). New connections of its address wait for a
+//     second before they are greeted, for a while (TestCalmedPeersAreGreetedLater).
 //   - Make up nodes: what groups_per_peer refuses of them, and that no group is left of the rest when nothing was acknowledged
 //     in it, is the table's (relay: TestGroupsPerPeer, TestMadeUpGroupsEnd; caller.go says who is a peer).
 //   - Send too fast: the stream is read more slowly, and no other (TestFastClientIsReadSlowly).
@@ -146,7 +152,7 @@
 //
 // # Known limits
 //
-//   - No status service; REST paths and Fetch methods by no v2 names. Nothing is ordered between streams, so clients that are to get
+//   - REST paths and Fetch methods by no v2 names. Nothing is ordered between streams, so clients that are to get
 //     types in order use ADS (EC-1).
 //   - Resources of v2 types (Config: V2) are written in order like those of v3, and no more: the endpoints of a v2 cluster are not sent again
 //     when it changes (WARM-1), and removals of v2 clusters wait for no v2 routes.
@@ -171,7 +177,7 @@
 //   - A request is received whole before anything of ours sees it: what is on its way is bounded by limits.request_bytes for each stream,
 //     and not by limits.memory. Where that is little and clients are not trusted, limits.request_bytes should be low.
 //   - A name at another origin whose way was refused (RELAY-87) stays refused for the life of the stream.
-//   - A stream beyond limits.streams_per_connection waits in the client, or is reset by the grpc library: neither is counted here.
+//   - A stream beyond limits.streams_per_connection waits in the client, or is reset by the grpc library: no metric counts either.
 //   - Where some streams of a connection are served and others refused, even beyond the eighth that is left for them, the connection
 //     stays.
 //

@@ -69,20 +69,20 @@ func (s *Server) crowdedLocked(st *stream) error {
 	return nil
 }
 
-// Full is the key of the limit for which no client can be admitted at present; "" if one can. admitted is how many streams ever
+// Full says why no client can be admitted at present; "" if one can. admitted is how many streams ever
 // were, so that one may tell whether any was between two calls.
-func (s *Server) Full() (limit string, admitted uint64) {
+func (s *Server) Full() (why string, admitted uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.cfg.Table.Full():
-		limit = "memory"
+		why = "limits.memory is reached"
 	case len(s.streams) >= s.cfg.Limits.Streams:
-		limit = "streams"
+		why = "limits.streams is reached"
 	case s.conns.full():
-		limit = "connections"
+		why = "limits.connections is reached"
 	}
-	return limit, s.lastID
+	return why, s.lastID
 }
 
 func (s *Server) leave(st *stream) {

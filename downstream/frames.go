@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/mem"
@@ -14,16 +15,63 @@ import (
 // them, which grpc has no way for.
 type frames struct {
 	ours atomic.Pointer[[]byte] // a frame to be written between two of grpc's; nil: there is none
+	// unread is until when nothing is read, in nanoseconds of the epoch. Who asks for a pause cannot
+	// wait for it: grpc calls it with a lock held that writing and closing need.
+	unread atomic.Int64
+
+	sent atomic.Int64 // frames of headers and of data that were written
 
 	mu   sync.Mutex // held while something is written; guards what follows
-	head [frameHead]byte
-	have int  // bytes of head that were written, of a frame whose head is under way
-	left int  // bytes of payload that are still to be written of the frame
+	scan scanner
 	open bool // a block of headers is not complete, and only its next frame may follow (RFC 9113, 6.10)
+}
+
+// scanner finds the heads of frames in bytes that pass in pieces.
+type scanner struct {
+	head [frameHead]byte
+	have int // bytes of head that passed, of a frame whose head is under way
+	left int // bytes of payload that are still to pass
 }
 
 // frameHead is the length of what comes before a frame's payload (RFC 9113, 4.1).
 const frameHead = 9
+
+// pause has nothing read for so long, or longer if that is so already. It is called from where reading goes on.
+func (f *frames) pause(d time.Duration) {
+	f.unread.Store(max(f.unread.Load(), time.Now().Add(d).UnixNano()))
+}
+
+// rest waits for the end of a pause, which Close does not cut short.
+func (f *frames) rest() {
+	if until := f.unread.Load(); until != 0 {
+		time.Sleep(time.Until(time.Unix(0, until)))
+		f.unread.CompareAndSwap(until, 0)
+	}
+}
+
+// between reports whether no frame is under way.
+func (s *scanner) between() bool { return s.have == 0 && s.left == 0 }
+
+// pass calls frame for each frame whose head is complete with b.
+func (s *scanner) pass(b []byte, frame func(length int, kind http2.FrameType, flags http2.Flags)) {
+	for len(b) > 0 {
+		if s.left > 0 {
+			n := min(s.left, len(b))
+			s.left -= n
+			b = b[n:]
+			continue
+		}
+		n := copy(s.head[s.have:], b)
+		s.have += n
+		b = b[n:]
+		if s.have < frameHead {
+			return
+		}
+		s.have = 0
+		s.left = int(s.head[0])<<16 | int(binary.BigEndian.Uint16(s.head[1:]))
+		frame(s.left, http2.FrameType(s.head[3]), http2.Flags(s.head[4]))
+	}
+}
 
 // write writes what grpc gives.
 func (f *frames) write(w net.Conn, b []byte) (int, error) {
@@ -55,7 +103,7 @@ func (f *frames) try(w net.Conn) {
 }
 
 func (f *frames) addLocked(w net.Conn) {
-	if f.have > 0 || f.left > 0 || f.open {
+	if !f.scan.between() || f.open {
 		return
 	}
 	if frame := f.ours.Swap(nil); frame != nil {
@@ -65,36 +113,33 @@ func (f *frames) addLocked(w net.Conn) {
 
 // followLocked takes note of what was written.
 func (f *frames) followLocked(b []byte) {
-	for len(b) > 0 {
-		if f.left > 0 {
-			n := min(f.left, len(b))
-			f.left -= n
-			b = b[n:]
-			continue
-		}
-		n := copy(f.head[f.have:], b)
-		f.have += n
-		b = b[n:]
-		if f.have < frameHead {
-			return
-		}
-		f.have = 0
-		f.left = int(f.head[0])<<16 | int(binary.BigEndian.Uint16(f.head[1:]))
-		switch http2.FrameType(f.head[3]) {
+	f.scan.pass(b, func(_ int, kind http2.FrameType, flags http2.Flags) {
+		switch kind {
+		case http2.FrameData:
+			f.sent.Add(1)
 		case http2.FrameHeaders, http2.FramePushPromise, http2.FrameContinuation: // they have the same flag
-			f.open = !http2.Flags(f.head[4]).Has(http2.FlagHeadersEndHeaders)
+			f.sent.Add(1)
+			f.open = !flags.Has(http2.FlagHeadersEndHeaders)
 		}
-	}
+	})
 }
 
-// framedConn is what grpc is given to write to.
+// framedConn is what grpc is given to read from and to write to.
 type framedConn struct {
 	net.Conn
-	frames *frames
+	client *connection
 }
 
 // Write is part of net.Conn.
-func (c *framedConn) Write(b []byte) (int, error) { return c.frames.write(c.Conn, b) }
+func (c *framedConn) Write(b []byte) (int, error) { return c.client.frames.write(c.Conn, b) }
+
+// Read is part of net.Conn.
+func (c *framedConn) Read(b []byte) (int, error) {
+	c.client.frames.rest()
+	n, err := c.Conn.Read(b)
+	c.client.receive(b[:n])
+	return n, err
+}
 
 // framedReady is a framedConn of which grpc reads without a buffer that waits (readyConn).
 type framedReady struct {
@@ -109,13 +154,18 @@ type readyReader interface {
 
 // ReadOnReady is part of readyReader.
 func (c *framedReady) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
-	return c.reader.ReadOnReady(size, pool)
+	c.client.frames.rest()
+	buf, n, err := c.reader.ReadOnReady(size, pool)
+	if buf != nil {
+		c.client.receive((*buf)[:n])
+	}
+	return buf, n, err
 }
 
-// follow is conn for grpc to write to.
-func (f *frames) follow(conn net.Conn) net.Conn {
-	framed := framedConn{Conn: conn, frames: f}
-	if r, ok := conn.(readyReader); ok {
+// follow is the connection for grpc.
+func (c *connection) follow() net.Conn {
+	framed := framedConn{Conn: c.conn, client: c}
+	if r, ok := c.conn.(readyReader); ok {
 		return &framedReady{framed, r}
 	}
 	return &framed

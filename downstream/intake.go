@@ -22,12 +22,13 @@ const (
 // intake lets long requests in a few at a time, in the order in which they arrived, where memory is limited. Nobody waits in it for
 // a peer: what is let in has arrived whole.
 type intake struct {
-	table *relay.Table
-	parts *semaphore.Weighted
+	table     *relay.Table
+	parts     *semaphore.Weighted
+	inflating *semaphore.Weighted // of one long compressed message at a time (inflate)
 }
 
 func newIntake(t *relay.Table) *intake {
-	return &intake{table: t, parts: semaphore.NewWeighted(intakeParts)}
+	return &intake{table: t, parts: semaphore.NewWeighted(intakeParts), inflating: semaphore.NewWeighted(1)}
 }
 
 // errNotEntered: the stream ended before there was room.

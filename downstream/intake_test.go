@@ -88,22 +88,24 @@ func TestIntakeHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := 0
-	r := newSession(newRig(t).set, true, time.Now(), relay.NewSubscriber()).newRequest()
-	r.enter = func(bytes int) (int64, error) {
-		if asked = bytes; r.content != nil {
-			t.Error("it is decoded before it is let in")
-		}
-		return 3, nil
-	}
-	if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, r); err != nil || r.err != nil {
+	rig := newRig(t)
+	rig.table.Measured(0, int64(len(wire)*intakeShare*intakeParts/3)) // it has three parts
+	in := newIntake(rig.table)
+	r := newSession(rig.set, true, time.Now(), relay.NewSubscriber()).newRequest()
+	ctx, end := context.WithCancel(t.Context())
+	r.ctx, r.intake = ctx, in
+	if err := (codec{in}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, r); err != nil || r.err != nil {
 		t.Fatal(err, r.err)
 	}
-	if asked != len(wire) || r.parts != 3 || string(r.typeURL) != eds {
-		t.Errorf("%d bytes of %d were asked for, it has %d parts and is of %q", asked, len(wire), r.parts, r.typeURL)
+	if r.parts != 3 || string(r.typeURL) != eds || in.parts.TryAcquire(intakeParts-2) {
+		t.Errorf("it has %d parts and is of %q", r.parts, r.typeURL)
 	}
 	r.done()
-	r.enter = func(int) (int64, error) { return 0, errNotEntered }
+	r.leave()
+	if !in.parts.TryAcquire(intakeParts) {
+		t.Fatal("what it had is not given back")
+	}
+	end()
 	if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, r); err != nil || !errors.Is(r.err, errNotEntered) || r.content != nil {
 		t.Errorf("one that is not let in is decoded: %v, %v", err, r.err)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
@@ -75,13 +74,15 @@ func (l *limitLog) connection(now time.Time, key string, limit int, from net.Add
 }
 
 // calm logs that a client was told to calm down.
-func (l *limitLog) calm(now time.Time, from *peer.Peer) {
+func (l *limitLog) calm(now time.Time, c *connection) {
 	more, write := l.rate.admit("calm", now)
 	if !write {
 		return
 	}
-	l.log.Warn("a connection is closed with ENHANCE_YOUR_CALM: most of its streams were refused or reset before an answer",
-		zap.Stringer("peer", from.Addr), zap.String("identity", callerOf(from).identity), zap.Int("not_logged", more))
+	from, to := c.raw.RemoteAddr(), c.raw.LocalAddr()
+	l.log.Warn("a connection is closed with ENHANCE_YOUR_CALM: "+
+		"most of its streams were refused or reset before an answer, or most of its frames carry nothing",
+		zap.Stringer("peer", from), zap.String("identity", callerFrom(from, to, c.info, c.id).identity), zap.Int("not_logged", more))
 }
 
 // dialect logs that clients ask for a type that the origin's dialect has no resources of (ALIAS-7).

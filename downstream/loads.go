@@ -3,8 +3,8 @@ package downstream
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -40,6 +41,34 @@ type LoadStream interface {
 // loadMessage is a message that is passed on as it is (LRS-2).
 type loadMessage []byte
 
+// loadReport is what a client's message is read into. What is wrong with it is in err.
+type loadReport struct {
+	// Set once.
+	ctx    context.Context // the stream's
+	intake *intake
+	most   int
+
+	text []byte
+	err  error
+}
+
+func (r *loadReport) read(data mem.BufferSlice) {
+	if isGzip(data) {
+		inflated, turn, err := r.intake.inflate(r.ctx, data, r.most)
+		defer r.intake.leaveTurn(turn)
+		if r.err = err; err != nil {
+			return
+		}
+		defer inflated.Free()
+		data = inflated
+	}
+	if data.Len() > r.most {
+		r.err = errTooLarge
+		return
+	}
+	r.text = data.Materialize()
+}
+
 // loadStream is a client's stream of load reports. The handler's goroutine passes on what the origin
 // says, a second one what the client says: a message at a time, so that who does not read slows down
 // who sends, and nothing is kept.
@@ -50,6 +79,8 @@ type loadStream struct {
 	wire      grpc.ServerStream
 	transport transport
 	conn      *connection
+
+	ended atomic.Pointer[error] // the status that it ends with, once somebody has ended it
 }
 
 // registerLoads adds the load reporting service to a listener. Without Config.LoadReports it is
@@ -76,11 +107,20 @@ func (s *Server) serveLoads(ln *listener, wire grpc.ServerStream) error {
 	if !ok {
 		return status.Error(codes.Internal, "the stream cannot be ended")
 	}
+	l := &loadStream{server: s, set: set, wire: wire, transport: end}
+	err := l.serve(ctx)
+	l.end(err)
+	s.cfg.Metrics.StreamEnded(string(endedBy(*l.ended.Load())))
+	return err
+}
+
+// serve runs the stream, and returns its status unless somebody has ended it with another.
+func (l *loadStream) serve(ctx context.Context) error {
+	s := l.server
 	via := relay.ParseVia(metadata.ValueFromIncomingContext(ctx, relay.ViaKey))
-	if err := relay.CheckVia(via, set.via); err != nil {
+	if err := relay.CheckVia(via, l.set.via); err != nil {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
-	l := &loadStream{server: s, set: set, wire: wire, transport: end}
 	var from *peerKey
 	if p, ok := peer.FromContext(ctx); ok {
 		l.conn = connectionOf(p)
@@ -90,7 +130,7 @@ func (s *Server) serveLoads(ln *listener, wire grpc.ServerStream) error {
 		return err
 	}
 	defer s.leaveLoads(l)
-	if err := s.turn(ctx, set, from, l.conn); err != nil {
+	if err := s.turn(ctx, l.set, from, l.conn); err != nil {
 		return err
 	}
 	first, err := l.first()
@@ -99,7 +139,7 @@ func (s *Server) serveLoads(ln *listener, wire grpc.ServerStream) error {
 	}
 	up, cancel := context.WithCancel(ctx)
 	defer cancel()
-	origin, err := s.cfg.LoadReports(up, set.origin, via, first)
+	origin, err := s.cfg.LoadReports(up, l.set.origin, via, first)
 	if err != nil {
 		return err
 	}
@@ -129,15 +169,20 @@ func (l *loadStream) first() ([]byte, error) {
 }
 
 func (l *loadStream) receive() ([]byte, error) {
-	var m loadMessage
-	if err := l.wire.RecvMsg(&m); err != nil {
+	most := l.set.limits.RequestBytes
+	m := loadReport{ctx: l.wire.Context(), intake: l.server.intake, most: most}
+	switch err := l.wire.RecvMsg(&m); {
+	case err != nil:
 		return nil, err
+	case errors.Is(m.err, errTooLarge):
+		return nil, l.set.over("request_bytes", most, "a load report has more bytes")
+	case errors.Is(m.err, errNotEntered):
+		return nil, m.err
+	case m.err != nil:
+		return nil, undecoded(m.err)
 	}
-	if most := l.set.limits.RequestBytes; len(m) > most {
-		return nil, l.set.over("request_bytes", most, fmt.Sprintf("a load report has %d bytes", len(m)))
-	}
-	l.server.cfg.Metrics.Message(metrics.FromClient, len(m))
-	return m, nil
+	l.server.cfg.Metrics.Message(metrics.FromClient, len(m.text))
+	return m.text, nil
 }
 
 // report passes on what the client says until it has said all, or the stream is over.
@@ -179,7 +224,11 @@ func (l *loadStream) answer(origin LoadStream) error {
 	}
 }
 
-func (l *loadStream) end(reason error) { _ = l.transport.WriteStatus(status.Convert(reason)) }
+// end ends the stream with a status, if it has none yet.
+func (l *loadStream) end(reason error) {
+	l.ended.CompareAndSwap(nil, &reason)
+	_ = l.transport.WriteStatus(status.Convert(reason)) // nil stands for OK
+}
 
 // enterLoads takes a stream in.
 func (s *Server) enterLoads(l *loadStream) error {

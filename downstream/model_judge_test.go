@@ -30,9 +30,10 @@ type served struct {
 	touched  bool              // the subscription changed: one more response may follow
 	asked    time.Time         // when a request did that, that was not answered since
 	dropped  map[string]bool   // unsubscribed under `*`: answered by a resource or a removal (DELTA-9)
-	absent   map[string]int    // SotW, sent whole: how often a response said that a name is not there
+	absent   map[string]int    // SotW, sent whole: how often a response said that a name is not there, and nothing else
 	left     bool              // `*` was left: what only it held may go, though the named kind is about to have it
 	pending  map[string]int    // told names: number of the first response that changed them and is not told
+	news     map[string]int    // the same of all names, and of removals
 	flight   []*inFlight
 	behind   bool            // a held answer is older than the last request
 	shifted  map[string]bool // had with "*", and now by name: may be sent once more
@@ -127,7 +128,7 @@ func (c *modelClient) enter(typeURL string) (s *served, first bool) {
 	}
 	s = &served{
 		legacy: !noLegacy(typeURL), names: map[string]bool{}, told: map[string]string{}, toldAt: map[string]int{},
-		owed: map[string]bool{}, dropped: map[string]bool{}, starts: true, lame: map[string]bool{}, shifted: map[string]bool{}, late: map[string]bool{}, absent: map[string]int{}, pending: map[string]int{}, touched: true,
+		owed: map[string]bool{}, dropped: map[string]bool{}, starts: true, lame: map[string]bool{}, shifted: map[string]bool{}, late: map[string]bool{}, absent: map[string]int{}, pending: map[string]int{}, news: map[string]int{}, touched: true,
 	}
 	c.served[typeURL] = s
 	return s, true
@@ -269,10 +270,19 @@ func (c *modelClient) changed(m *model, typeURL, name, body string, kind int) {
 	if w := c.warm[name]; typeURL == eds && w != nil && body != "" && m.fact(eds, name).body[kind] == "" {
 		w.came = m.rig.now
 	}
-	if s == nil || !s.wants(name) || s.told[name] == "" {
+	if s == nil || !s.wants(name) {
 		return
 	}
 	if of := s.kind(name); of >= 0 && of != kind {
+		return
+	}
+	switch listed := s.wildcard || relay.SentWhole(typeURL); {
+	case body == s.told[name], body == "" && !c.delta && !listed: // of a removal SotW says nothing then (RELAY-16)
+		delete(s.news, name)
+	case s.news[name] == 0:
+		s.news[name] = m.seq
+	}
+	if s.told[name] == "" {
 		return
 	}
 	emptied := typeURL == eds && strings.HasPrefix(body, "none") // it may wait as a removal does, while others go (ORD-10)
@@ -309,7 +319,7 @@ func (m *model) judge(c *modelClient, msg *message) {
 	if c.delta {
 		news = m.judgeRemoved(c, s, msg.typeURL, bodies, removed) || news
 	} else {
-		news = m.judgeWhole(c, s, msg, bodies) || news
+		news = m.judgeWhole(c, s, msg, bodies, news)
 	}
 	if !news && !s.touched && !s.owedAll && !s.behind {
 		m.fail("client %d is told nothing new of %s (SOTW-7, DELTA-8)", c.id, scriptType(msg.typeURL))
@@ -327,6 +337,7 @@ func (m *model) judge(c *modelClient, msg *message) {
 		}
 		delete(s.shifted, name)
 		delete(s.pending, name)
+		delete(s.news, name)
 		if msg.typeURL == eds {
 			c.spent(name)
 		}
@@ -354,8 +365,8 @@ func (m *model) overdue(c *modelClient) bool {
 		if s.asks() && !s.asked.After(from) {
 			return true
 		}
-		for _, at := range s.pending {
-			if !m.times[at].After(from) {
+		for name, at := range s.news {
+			if s.wants(name) && !m.times[at].After(from) {
 				return true
 			}
 		}
@@ -366,10 +377,18 @@ func (m *model) overdue(c *modelClient) bool {
 // asks: a request is still to be answered.
 func (s *served) asks() bool { return s.touched || s.owedAll || len(s.owed) > 0 || s.behind }
 
-// judgeFlight: one response in flight (NONCE-10), but for Clusters when a written one waits for endpoints.
+// arrives: the members of a set are told as they come, before it has settled (RELAY-7).
+func (c *modelClient) arrives(typeURL string) bool {
+	return slices.ContainsFunc(c.session.types, func(st *streamType) bool {
+		return st.typeURL == typeURL && !st.sub.None() && st.sub.Standing().Arriving
+	})
+}
+
+// judgeFlight: one response in flight (NONCE-10), but for Clusters when a written one waits for endpoints, and for the pieces of a set that
+// arrives, which count as one.
 func (m *model) judgeFlight(c *modelClient, s *served, typeURL string) {
 	n := len(s.flight)
-	if n == 0 || !m.rig.now.Before(s.flight[n-1].at.Add(m.rig.cfg.Timing.OrderHold)) || m.overdue(c) {
+	if n == 0 || !m.rig.now.Before(s.flight[n-1].at.Add(m.rig.cfg.Timing.OrderHold)) || m.overdue(c) || c.arrives(typeURL) {
 		return
 	}
 	if typeURL == cds && len(c.lacks) > 0 {
@@ -460,6 +479,7 @@ func (m *model) judgeRemoved(c *modelClient, s *served, typeURL string, bodies m
 		m.loses(c, s, typeURL, name)
 		delete(s.told, name)
 		delete(s.pending, name)
+		delete(s.news, name)
 		if typeURL == eds {
 			c.spent(name)
 		}
@@ -468,18 +488,20 @@ func (m *model) judgeRemoved(c *modelClient, s *served, typeURL string, bodies m
 }
 
 // judgeWhole: what is not in a response that is sent whole is lost, and one version stands for one content (VER-4).
-func (m *model) judgeWhole(c *modelClient, s *served, msg *message, bodies map[string]string) (news bool) {
+// news: there is something else new in it.
+func (m *model) judgeWhole(c *modelClient, s *served, msg *message, bodies map[string]string, news bool) bool {
 	if !s.wildcard && !relay.SentWhole(msg.typeURL) {
 		if len(msg.words) == 0 {
 			m.fail("client %d is sent an empty response (SOTW-9)", c.id)
 		}
-		return false
+		return news
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.told)) {
 		if bodies[name] == "" {
 			m.loses(c, s, msg.typeURL, name)
 			delete(s.told, name)
 			delete(s.pending, name)
+			delete(s.news, name)
 			news = true
 		}
 	}
@@ -497,12 +519,15 @@ func (m *model) judgeWhole(c *modelClient, s *served, msg *message, bodies map[s
 			}
 		}
 	}
+	others := news
 	for name := range s.owed {
 		f := m.fact(msg.typeURL, name)
 		gone := m.now(msg.typeURL, name) == "" || f.body[byStar]+f.body[byName] == ""
 		if bodies[name] == "" && gone && s.absent[name] < 4 {
-			s.absent[name]++ // told to be absent, as far as this can be told
-			news = true
+			news = true // told to be absent, as far as this can be told
+			if !others {
+				s.absent[name]++ // a list that goes for another reason is no answer: the origin may not have been silent for 15 s (ABS-5)
+			}
 		}
 	}
 	if len(bodies) == 0 && !news && len(msg.words) == 0 && !s.owedAll && !s.touched {
@@ -531,8 +556,9 @@ func (m *model) judgeOrder(c *modelClient, typeURL string, bodies map[string]str
 		if s == nil || s.owedAll || s.starts { // it may have to settle, which not all types wait for
 			continue
 		}
-		if listed := !c.delta && (s.wildcard || relay.SentWhole(earlier)); listed && len(s.owed) > 0 && !late(typeURL) {
-			continue // a list that waits for a name, which only listeners and routes wait for (RELAY-7)
+		waits := late(typeURL) && m.rig.now.Before(s.asked.Add(m.rig.cfg.Timing.ColdWait))
+		if listed := !c.delta && (s.wildcard || relay.SentWhole(earlier)); listed && len(s.owed) > 0 && !waits {
+			continue // a list that waits for a name, which only listeners and routes wait for (RELAY-7), and not for ever (ORD-8)
 		}
 		for name, at := range s.pending {
 			if at < newest {
@@ -549,6 +575,21 @@ func (f *fact) brought(kind int, body string) int {
 		return f.stated[kind][body]
 	}
 	return max(f.stated[byStar][body], f.stated[byName][body])
+}
+
+// since is the number of the response with which a body came. To state it again is no change, and the answer may be from before
+// (ORD-5: later clusters do not prolong its hold). Who has it in both ways, or had when the answer was taken, has it as of the first.
+func (f *fact) since(s *served, name, body string) (at int) {
+	kind := s.kind(name)
+	for k := range f.body {
+		if (kind < 0 || kind == k || s.behind) && f.body[k] == body && (at == 0 || f.changed[k] < at) {
+			at = f.changed[k]
+		}
+	}
+	if at == 0 {
+		return f.brought(kind, body)
+	}
+	return at
 }
 
 // oldest is the number of the oldest change in a response. What answers a request, or has a body that was there before, is as new as that.
@@ -576,7 +617,7 @@ func (m *model) judgeHold(c *modelClient, s *served, typeURL string, bodies map[
 	for name, body := range bodies {
 		f := m.fact(typeURL, name)
 		at := f.brought(s.kind(name), body)
-		newest = max(newest, at)
+		newest = max(newest, f.since(s, name, body))
 		if s.pending[name] != 0 {
 			at = s.pending[name]
 		}

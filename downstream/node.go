@@ -27,6 +27,7 @@ func (s *session) nodeLocked(in *content) error {
 	case err != nil:
 		return undecoded(err)
 	case s.group == nil:
+		s.showNodeLocked(in, node) // before it is changed
 		err = s.joinLocked(node)
 	default:
 		err = s.checkNodeLocked(node)
@@ -77,7 +78,13 @@ func (s *session) assumeLocked(node *corev3.Node) *corev3.Node {
 
 // throughLocked takes the stream's way into a group that it has joined, or leaves it again.
 func (s *session) throughLocked(g *relay.Group) error {
-	w, err := g.Through(s.now, s.via, s.mailbox)
+	var w *relay.Way
+	var err error
+	if s.poll {
+		err = g.ViaOfPoll(s.now, s.via)
+	} else {
+		w, err = g.Through(s.now, s.via, s.mailbox)
+	}
 	if err != nil {
 		g.Release(s.now)
 		return err

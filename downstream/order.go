@@ -70,12 +70,13 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 	if st.sub.None() {
 		return
 	}
-	blocked := st.held != nil || w.gathers || st.inFlight(now, s.cfg.timing.OrderHold) && !w.forces(st) && !st.sub.Standing().Arriving
+	blocked := st.held != nil || st.inFlight(now, s.cfg.timing.OrderHold) && !w.forces(st) && !st.sub.Standing().Arriving
 	took, untaken := false, false
+	st.hurries = st.held != nil && w.forces(st)
 	if blocked && !w.gathers && st.nextFrom.IsZero() && st.sub.Peek() {
 		st.nextFrom = now
 	}
-	if !blocked && (st.sub.Peek() || st.keeps) {
+	if !blocked && !w.gathers && (st.sub.Peek() || st.keeps) {
 		untaken = s.leavesLocked(now, st, w)
 		took, blocked = !untaken, untaken
 	}
@@ -247,6 +248,8 @@ func (s *session) releaseLocked(now time.Time) []*response {
 		}
 		if st.held != nil {
 			oldest = min(oldest, st.held.First, st.held.Rev)
+		} else if st.hurries {
+			s.mailbox.Signal() // what came after it goes now, too: a later type has waited for order_hold (ORD-5)
 		}
 		if st.unsent != 0 {
 			oldest = min(oldest, st.unsent)
@@ -360,11 +363,12 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 		d.version = relay.Digest{}.String() // of nothing
 	}
 	f := s.fixedLocked(st, a)
+	var several []uint64
 	for i := range parts {
 		if i > 0 {
 			r = newResponse(st, true)
 			d.refusals, d.hosts = nil, nil
-			x.several = append(x.several, s.lastNonce)
+			several = append(several, s.lastNonce)
 		}
 		s.lastNonce++ // unique in the stream (NONCE-1)
 		r.nonce, d.gone, d.errors = s.lastNonce, parts[i].gone, parts[i].errors
@@ -372,7 +376,8 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 		out = append(out, r)
 	}
 	if x.last = s.lastNonce; len(parts) > 1 {
-		x.several = append(x.several, x.last)
+		all := append(several, x.last)
+		x.several = &all
 	}
 	r.last, r.dated, r.since = true, !x.told.Since.IsZero(), x.told.Since.Sub(s.opened)
 	st.responses++

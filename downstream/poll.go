@@ -38,6 +38,7 @@ type polled struct {
 	response  *response // nil: the client holds it, and it was not made
 	version   string
 	unchanged bool // the client holds it
+	standIn   bool // it is of the last resort
 }
 
 // The results of polls: a closed set (metrics.Poll).
@@ -80,15 +81,16 @@ func (s *Server) newPoll(
 	set, now := ln.settings.Load(), time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	st := &stream{server: s, listener: ln, transport: pollEnd{cancel}, peer: peer, conn: conn}
-	st.session = newPollSession(set, v.TypeURL, from, now)
+	st.session = newPollSession(set, &s.pollers, v.TypeURL, from, now)
 	in := st.session.newRequest()
-	in.enter = func(bytes int) (int64, error) { return s.intake.enter(ctx, bytes) }
+	in.ctx, in.intake = ctx, s.intake
 	return ctx, &poll{stream: st, in: in, end: cancel}
 }
 
-func newPollSession(set *settings, typeURL string, from caller, now time.Time) *session {
+func newPollSession(set *settings, all *pollers, typeURL string, from caller, now time.Time) *session {
 	session := newSession(set, false, now, relay.NewSubscriber())
 	session.only, session.from, session.poll, session.prefix = typeURL, from, true, ""
+	session.pollers = all
 	session.until = time.Time{} // it is over long before
 	return session
 }
@@ -110,6 +112,7 @@ func (p *poll) serve(ctx context.Context, via []string, read func() error, write
 	if err := read(); err != nil {
 		return err
 	}
+	p.in.leaveTurn() // the answer may be long in coming
 	defer p.done()
 	answer, err := p.answer(ctx)
 	if err != nil {
@@ -126,7 +129,7 @@ func (p *poll) serve(ctx context.Context, via []string, read func() error, write
 // done lets go of what was read.
 func (p *poll) done() {
 	p.in.done()
-	p.stream.server.intake.leave(p.in.parts)
+	p.in.leave()
 }
 
 // answer waits for the answer.
@@ -175,7 +178,7 @@ func (p *poll) answer(ctx context.Context) (polled, error) {
 // is the change alone.
 func (p *poll) again(ctx context.Context) (polled, error) {
 	first := p.stream.session
-	session := newPollSession(first.settings(), first.only, first.from, time.Now())
+	session := newPollSession(first.settings(), first.pollers, first.only, first.from, time.Now())
 	session.via = first.via
 	defer func() { session.close(time.Now()) }()
 	ctx, cancel := context.WithTimeout(ctx, session.cfg.timing.RESTWait)
@@ -280,17 +283,17 @@ func (p *poll) sent(answer polled, bytes int) {
 		p.stream.server.cfg.Metrics.Message(metrics.ToClient, bytes)
 		p.stream.session.wrote(time.Now(), []*response{answer.response})
 	}
-	p.stream.server.pollers.told(p.stream.session.poller(), answer.version)
+	p.stream.server.pollers.told(p.stream.session.poller(), answer)
 }
 
 // maxPollers bounds how many are remembered.
 const maxPollers = 10_000
 
-// pollers are the versions that pollers were told last, for people: a poll that refuses one does not
-// name it.
+// pollers are the versions that pollers were told.
 type pollers struct {
-	mu   sync.Mutex        // guards last
-	last map[poller]string // emptied when it is full
+	mu       sync.Mutex           // guards what follows; a leaf
+	last     map[poller]string    // told last, for people: a poll that refuses it does not name it. Emptied when it is full
+	standIns map[standIn]struct{} // of what is of the last resort. Emptied when it is full
 }
 
 // poller is who polls: a node, at an origin, for a type.
@@ -300,6 +303,12 @@ type poller struct {
 	node    string
 }
 
+// standIn is a version of what stands in for an origin. Who presents it holds nothing newer than that.
+type standIn struct {
+	origin           *relay.Origin
+	typeURL, version string
+}
+
 // poller is whose poll the session is.
 func (s *session) poller() poller {
 	s.mu.Lock()
@@ -307,17 +316,37 @@ func (s *session) poller() poller {
 	return poller{s.cfg.origin, s.only, clip(s.nodeID, maxNodeShown)}
 }
 
-func (p *pollers) told(who poller, version string) {
+// ofStandInLocked reports whether the version that a poll presents is of what stood in for the origin.
+func (s *session) ofStandInLocked(version string) bool {
+	return s.pollers != nil && version != "" && s.pollers.stoodIn(standIn{s.cfg.origin, s.only, version})
+}
+
+func (p *pollers) told(who poller, answer polled) {
+	version := clip(answer.version, maxNodeShown)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.last == nil || len(p.last) >= maxPollers && p.last[who] == "" {
 		p.last = map[poller]string{}
 	}
-	p.last[who] = clip(version, maxNodeShown)
+	p.last[who] = version
+	if !answer.standIn {
+		return
+	}
+	if p.standIns == nil || len(p.standIns) >= maxPollers {
+		p.standIns = map[standIn]struct{}{}
+	}
+	p.standIns[standIn{who.origin, who.typeURL, version}] = struct{}{}
 }
 
 func (p *pollers) version(who poller) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last[who]
+}
+
+func (p *pollers) stoodIn(x standIn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, is := p.standIns[x]
+	return is
 }

@@ -24,13 +24,13 @@ func (s *session) resolve(now time.Time, in *content, full, late bool) (polled, 
 	r := s.first(now)
 	if r == nil && !st.sub.Standing().Waiting {
 		if !full && version != "" && st.wildcard { // the version is the set's, or there were an answer
-			return polled{version: version, unchanged: true}, nil
+			return polled{version: version, unchanged: true, standIn: st.sub.Standing().StandIn}, nil
 		}
 		r = s.insist(now)
 	}
 	if r != nil {
 		told := s.told(st)
-		return polled{response: r, version: told, unchanged: told == version}, nil
+		return polled{response: r, version: told, unchanged: told == version, standIn: st.sub.Standing().StandIn}, nil
 	}
 	return polled{}, s.refusedAll(st)
 }

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"context"
 	"errors"
 	"iter"
 	"strings"
@@ -22,14 +23,16 @@ import (
 // the last.
 type request struct {
 	// Set once by newRequest.
-	delta bool
-	enter func(bytes int) (parts int64, err error) // waits until it may be decoded; nil: at once
+	delta  bool
+	ctx    context.Context // the stream's, for waiting
+	intake *intake         // which it may have to wait for; nil: it is decoded at once
 
 	set   *settings // in force when the last message was taken in
 	notes []note    // to be logged, of taking it in
 
 	size  int
 	parts int64 // of the intake, until it is taken in
+	turn  bool  // it is that of the long compressed messages, until then
 	err   error
 	*content
 }
@@ -56,12 +59,21 @@ var errTooLarge = errors.New("the request is too large")
 // read decodes a message. What is wrong with it is in err.
 func (r *request) read(data mem.BufferSlice) {
 	r.size, r.parts, r.err = data.Len(), 0, nil
+	if isGzip(data) && r.intake != nil {
+		var inflated mem.BufferSlice
+		if inflated, r.turn, r.err = r.intake.inflate(r.ctx, data, r.most()); r.err != nil {
+			r.size = r.most() + 1 // told of only if that is why
+			return
+		}
+		defer inflated.Free()
+		data, r.size = inflated, inflated.Len()
+	}
 	if r.size > r.most() {
 		r.err = errTooLarge
 		return
 	}
-	if r.enter != nil {
-		if r.parts, r.err = r.enter(r.size); r.err != nil {
+	if r.intake != nil {
+		if r.parts, r.err = r.intake.enter(r.ctx, r.size); r.err != nil {
 			return
 		}
 	}
@@ -72,6 +84,19 @@ func (r *request) read(data mem.BufferSlice) {
 
 // most is how many bytes a message may have.
 func (r *request) most() int { return r.set.limits.RequestBytes }
+
+// leave lets others into the intake, once the message is taken in.
+func (r *request) leave() {
+	r.intake.leave(r.parts)
+	r.parts = 0
+	r.leaveTurn()
+}
+
+// leaveTurn lets others be inflated.
+func (r *request) leaveTurn() {
+	r.intake.leaveTurn(r.turn)
+	r.turn = false
+}
 
 // done lets go of the message.
 func (r *request) done() {

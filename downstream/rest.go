@@ -1,7 +1,6 @@
 package downstream
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -126,11 +125,11 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // read reads the request.
 func (h *restHandler) read(ctx context.Context, w http.ResponseWriter, r *http.Request, p *poll) error {
 	most := p.in.most()
-	text, err := readBody(w, r, most)
+	text, err := readBody(ctx, w, r, p.in)
 	if err != nil {
 		large := (*http.MaxBytesError)(nil)
 		switch {
-		case errors.As(err, &large):
+		case errors.As(err, &large), errors.Is(err, errTooLarge):
 			return p.in.set.over("request_bytes", most, "the request has more bytes")
 		case ctx.Err() != nil:
 			return p.reason(ctx)
@@ -138,17 +137,19 @@ func (h *restHandler) read(ctx context.Context, w http.ResponseWriter, r *http.R
 		return status.Errorf(codes.InvalidArgument, "the request cannot be read: %v", err)
 	}
 	h.server.cfg.Metrics.Message(metrics.FromClient, len(text))
-	parts, err := p.in.enter(len(text))
+	intake := p.in.intake
+	parts, err := intake.enter(ctx, len(text))
 	if err != nil {
+		p.in.leaveTurn()
 		return p.reason(ctx)
 	}
-	p.in.enter = nil // that was all
+	p.in.intake = nil // that was all
 	encoded, err := parseJSON(text, h.server.cfg.Resolver)
 	if err == nil {
 		p.in.read(mem.BufferSlice{mem.SliceBuffer(encoded)})
 		err = p.in.err
 	}
-	p.in.parts = parts
+	p.in.intake, p.in.parts = intake, parts
 	if err != nil {
 		p.done()
 		return undecoded(err)
@@ -157,20 +158,22 @@ func (h *restHandler) read(ctx context.Context, w http.ResponseWriter, r *http.R
 }
 
 // readBody reads the body, of at most so many bytes when it is no longer compressed.
-func readBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) {
-	body := http.MaxBytesReader(w, r.Body, int64(most))
-	switch how := r.Header.Get("Content-Encoding"); how {
-	case "", "identity":
-	case "gzip":
-		z, err := gzip.NewReader(body)
-		if err != nil {
-			return nil, err
-		}
-		body = http.MaxBytesReader(w, z, int64(most))
-	default:
+func readBody(ctx context.Context, w http.ResponseWriter, r *http.Request, in *request) ([]byte, error) {
+	how := r.Header.Get("Content-Encoding")
+	if how != "" && how != "identity" && how != "gzip" {
 		return nil, fmt.Errorf("its Content-Encoding %q is not gzip", how)
 	}
-	return io.ReadAll(body)
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(in.most())))
+	if err != nil || how != "gzip" {
+		return text, err
+	}
+	inflated, turn, err := in.intake.inflate(ctx, mem.BufferSlice{mem.SliceBuffer(text)}, in.most())
+	if in.turn = turn; err != nil {
+		in.leaveTurn()
+		return nil, err
+	}
+	defer inflated.Free()
+	return inflated.Materialize(), nil
 }
 
 // write writes the answer.

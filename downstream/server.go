@@ -26,16 +26,13 @@ const (
 	// 32.7 us of CPU with it, ACK included, and 44.9 with the estimate; with windows of 1 MiB 31.4, which is the same. Requests are small;
 	// what clients are sent is bounded by their windows, not by ours.
 	//
-	// Measured with it, and left alone since nothing is gained (README, "Figures"): read buffers of 4 or 128 KiB, and workers for streams.
-	// Write buffers are shared by all connections, which is grpc's default: 33 KB a client.
+	// Measured with it, and left alone since nothing is gained ("Server options" of
+	// deploy/docs/performance.md): read buffers of 4 or 128 KiB, and workers for streams. Write buffers are shared by all connections, which is grpc's default: 33 KB a client.
 	window = 64 << 10
 	// writeBuffer has room for as much as a client with such windows takes at once, with the heads of its frames: it goes in one system call,
-	// where grpc's 32 KiB take three. A SotW delivery of 436 KB then costs a sixth less CPU, and short ones cost what they did (README,
-	// "Figures"); 128 KiB are no better. A client that does not read holds one until it is cut off.
+	// where grpc's 32 KiB take three. A SotW delivery of 436 KB then costs a sixth less CPU, and short ones cost what they did (the same
+	// page); 128 KiB are no better. A client that does not read holds one until it is cut off.
 	writeBuffer = 80 << 10
-	// headerList is how much of decoded headers a stream may open with. grpc's default is 16 MiB, which a client gets out of 77 KB on
-	// the wire (TestLongHeaders).
-	headerList = 64 << 10
 	// handshake bounds how long a connection may take to become one. Stop waits for it.
 	handshake = 10 * time.Second
 	// flushWait is how long Drain lets the last statuses travel before connections are closed.
@@ -56,12 +53,13 @@ type Server struct {
 	intake   *intake
 	crew     *crew
 	arrivals *arrivals
+	headers  *headerPace
+	calmed   calmed
 	conns    *connCount
 	quit     chan struct{}  // closed by Stop
 	watching sync.WaitGroup // the watchdog
 	serving  sync.WaitGroup // Serve calls
 	graceful sync.WaitGroup // GracefulStop calls
-	codec    codec
 	renderer renderer
 	pollers  pollers
 
@@ -104,6 +102,7 @@ func New(cfg Config) (*Server, error) {
 		cfg:  cfg, nacks: newNackLog(cfg.Log), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
 		intake: newIntake(cfg.Table), crew: &crew{places: runtime.GOMAXPROCS(0)}, conns: n,
 		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: &arrivals{rate: newBucket(cfg.Limits.NewStreamsPerSecond)},
+		headers: newHeaderPace(cfg.Limits.NewStreamsPerSecond), calmed: newCalmed(),
 		loads: map[*loadStream]struct{}{}, renderer: renderer{resolver: cfg.Resolver},
 	}, nil
 }
@@ -157,7 +156,8 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 		return ln
 	}
 	opts := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(s.codec),
+		grpc.ForceServerCodecV2(codec{s.intake}),
+		grpc.RPCDecompressor(laterGzip{}), //nolint:staticcheck // see there
 		grpc.StaticStreamWindowSize(window),
 		grpc.StaticConnWindowSize(window),
 		grpc.WriteBufferSize(writeBuffer),

@@ -68,9 +68,10 @@ type session struct {
 	// Set once by newSession and serve.
 	from    caller
 	delta   bool
-	poll    bool   // it is asked once, and answered once (poll.go)
-	v2      bool   // the transport, whose messages lack what is new in v3 (v2.go); set by its owner before the first request
-	only    string // the type of the service; "" on ADS, which has them all
+	poll    bool     // it is asked once, and answered once (poll.go)
+	v2      bool     // the transport, whose messages lack what is new in v3 (v2.go); set by its owner before the first request
+	only    string   // the type of the service; "" on ADS, which has them all
+	pollers *pollers // of polls; nil on streams
 	opened  time.Time
 	until   time.Time // when it is too old (RELAY-59); zero: never
 	prefix  string    // of nonces, so that one of another stream is not taken for ours (NONCE-3)
@@ -89,10 +90,12 @@ type session struct {
 	node        *corev3.Node
 	nodeID      string
 	nodeCluster string
-	ttl         bool // TTLs may be told
+	nodeText    string // the node, encoded, as far as it is remembered for people (clientnode.go)
 	nodeChanges int
 	nodeHash    uint64 // of the last one stated, encoded
 	nodeOther   bool   // that one is not the first's
+	nodeCut     bool   // nodeText is not all of it
+	ttl         bool   // TTLs may be told
 	nodeKept    nodeKept
 	outdated    bool // it needs more of the node than was remembered
 	served      bool // an answer was written

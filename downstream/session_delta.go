@@ -51,7 +51,7 @@ func (s *session) pairLocked(now time.Time, st *streamType, nonce []byte, detail
 		if detail != nil {
 			s.nackLocked(now, st, x, string(nonce), detail)
 		}
-		if len(x.several) > 0 {
+		if x.several != nil && len(*x.several) > 0 {
 			return
 		}
 		answered := *x
@@ -68,9 +68,9 @@ func (x *sent) isAnsweredBy(nonce uint64) bool {
 	if x.several == nil {
 		return x.last == nonce
 	}
-	i := slices.Index(x.several, nonce)
+	i := slices.Index(*x.several, nonce)
 	if i >= 0 {
-		x.several = slices.Delete(x.several, i, i+1)
+		*x.several = slices.Delete(*x.several, i, i+1)
 	}
 	return i >= 0
 }

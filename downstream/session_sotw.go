@@ -126,6 +126,7 @@ func (s *session) forgottenLocked(now time.Time, st *streamType) (left relay.Uni
 	st.held, st.changed, st.keeps = nil, false, false
 	st.unhold()
 	st.heard, st.lagging, st.ackedVersion = false, false, ""
+	st.nacked.forget()
 	return left
 }
 
@@ -153,7 +154,7 @@ func (s *session) replaceLocked(now time.Time, st *streamType, to routed, versio
 		sub := st.sub.In(g)
 		if sub == nil {
 			sub = st.sub.Open(g, s.mailbox, relay.SubOptions{
-				TypeURL: st.typeURL, Version: version, Params: s.paramsLocked(g.Origin(), st.typeURL), TTL: s.ttl,
+				TypeURL: st.typeURL, Version: version, StandIn: s.ofStandInLocked(version), Params: s.paramsLocked(g.Origin(), st.typeURL), TTL: s.ttl,
 			})
 		}
 		if sub == nil {

@@ -138,7 +138,7 @@ func (s *session) status() ClientStatus {
 func (st *streamType) status(own *relay.Origin, delta bool) TypeStatus {
 	t := TypeStatus{
 		TypeURL: st.typeURL, SentVersion: st.sentVersion, AckedVersion: st.ackedVersion, Responses: st.responses,
-		UnsyncedSince: st.lacksSince(), Nacks: st.nacks, LastNack: st.lastNack,
+		UnsyncedSince: st.lacksSince(), Nacks: st.nacks, LastNack: st.nacked.last(),
 		Refused: st.refusedCount, Held: st.heldCount, Cold: st.coldCount,
 	}
 	if delta || relay.IsSecret(st.typeURL) {

@@ -137,7 +137,7 @@ func (st *stream) run(ctx context.Context) error {
 // read takes in requests until the stream ends, and returns its status. It never waits for the writer.
 func (st *stream) read(ctx context.Context) error {
 	in := st.session.newRequest()
-	in.enter = func(bytes int) (int64, error) { return st.server.intake.enter(ctx, bytes) }
+	in.ctx, in.intake = ctx, st.server.intake
 	for {
 		if err := st.wire.RecvMsg(in); err != nil {
 			return st.reason(err)
@@ -146,7 +146,7 @@ func (st *stream) read(ctx context.Context) error {
 		err := st.receive(now, in)
 		nack := in.content != nil && in.detail != nil
 		in.done() // a long one should be garbage while the next is waited for
-		st.server.intake.leave(in.parts)
+		in.leave()
 		if err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (st *stream) receive(now time.Time, in *request) error {
 func (st *stream) refused(in *request) error {
 	switch {
 	case errors.Is(in.err, errTooLarge):
-		return in.set.over("request_bytes", in.most(), fmt.Sprintf("a request has %d bytes", in.size))
+		return in.set.over("request_bytes", in.most(), fmt.Sprintf("a request has at least %d bytes", in.size))
 	case errors.Is(in.err, errNotEntered):
 		return st.reason(in.err)
 	case in.err != nil:

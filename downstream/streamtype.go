@@ -56,6 +56,7 @@ type streamType struct {
 	// Between the two walks of take.
 	unsent  uint64    // the oldest change that is not taken now; 0: none
 	settles time.Time // until then later types may wait for its sets; zero: it waits for none
+	hurries bool      // what came after held goes as soon as that is written
 
 	// For people.
 	sentVersion, ackedVersion string
@@ -64,16 +65,16 @@ type streamType struct {
 	responses, nacks          uint64
 	refusedCount, heldCount   uint64
 	coldCount                 uint64
-	lastNack                  Nack
+	nacked                    *nacked // nil: nothing was refused
 }
 
 // sent is a response the client has not answered.
 type sent struct {
 	told    relay.Told
 	at      time.Time
-	last    uint64   // nonce of its last message
-	several []uint64 // of its messages that are unanswered; nil: it is one
-	real    bool     // there is an answer: not only refusals
+	last    uint64    // nonce of its last message
+	several *[]uint64 // of its messages that are unanswered; nil: it is one
+	real    bool      // there is an answer: not only refusals
 	nacked  bool
 }
 

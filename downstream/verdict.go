@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/relay"
@@ -11,6 +12,7 @@ import (
 // ackLocked notes that the client accepted a response.
 func (s *session) ackLocked(now time.Time, st *streamType, x *sent) {
 	if x.real {
+		st.nacked.accepted(x)
 		st.sub.Ack(x.told)
 		st.ackedVersion = x.told.Version
 		if !x.told.Since.IsZero() {
@@ -25,11 +27,12 @@ func (s *session) ackLocked(now time.Time, st *streamType, x *sent) {
 func (s *session) nackLocked(now time.Time, st *streamType, x *sent, nonce string, detail *status.Status) {
 	st.nacks++
 	st.counts.Nack()
-	st.lastNack = Nack{Nonce: nonce, Message: clip(detail.GetMessage(), maxNackKept), At: now}
+	nack := Nack{Nonce: nonce, Message: clip(detail.GetMessage(), maxNackKept), At: now}
 	if relay.IsSecret(st.typeURL) {
-		st.lastNack.Message = unsaid
+		nack.Message = unsaid
 	}
-	s.notes = append(s.notes, note{typeURL: st.typeURL, nack: st.lastNack})
+	st.nacked = st.nacked.with(x, nack)
+	s.notes = append(s.notes, note{typeURL: st.typeURL, nack: nack})
 	if x.real && !x.nacked {
 		st.sub.Nack(x.told)
 	}
@@ -41,3 +44,58 @@ const unsaid = "(what the client says of a secret is not kept)"
 
 // maxNackKept bounds what a client's words take in memory.
 const maxNackKept = 4 << 10
+
+// nacked is what the client refused of a type, for people (RELAY-34). The nil one is of nothing.
+type nacked struct {
+	newest Nack
+	// answers are the refused ones that no later word is known on, oldest first, and why each was; at most maxUnanswered.
+	answers []relay.Told
+	why     []Nack
+}
+
+// with adds the refusal of a response.
+func (n *nacked) with(x *sent, why Nack) *nacked {
+	if n == nil {
+		n = &nacked{}
+	}
+	n.newest = why
+	if !x.real || x.nacked { // there are messages of one answer that were refused
+		return n
+	}
+	if len(n.answers) == maxUnanswered {
+		n.drop(0)
+	}
+	n.answers, n.why = append(n.answers, x.told), append(n.why, why)
+	return n
+}
+
+// accepted forgets the refusals that an accepted response is the later word on.
+func (n *nacked) accepted(x *sent) {
+	if n == nil {
+		return
+	}
+	for i := len(n.answers) - 1; i >= 0; i-- {
+		if x.told.Covers(&n.answers[i]) {
+			n.drop(i)
+		}
+	}
+}
+
+func (n *nacked) drop(i int) {
+	n.answers, n.why = slices.Delete(n.answers, i, i+1), slices.Delete(n.why, i, i+1)
+}
+
+// forget leaves what is said of the newest.
+func (n *nacked) forget() {
+	if n != nil {
+		n.answers, n.why = nil, nil
+	}
+}
+
+// last is the newest refusal; zero: there was none.
+func (n *nacked) last() Nack {
+	if n == nil {
+		return Nack{}
+	}
+	return n.newest
+}

@@ -91,7 +91,7 @@ func (a *acceptance) reject(name, format string, args ...any) {
 		a.Unread = true
 		return
 	}
-	a.Refused = append(a.Refused, NameKey(name))
+	a.Refused, a.Reasons = append(a.Refused, NameKey(name)), append(a.Reasons, a.reasons[len(a.reasons)-1])
 }
 
 func (a *acceptance) resource(i int, b []byte) {

@@ -261,7 +261,7 @@ func (s *Sub) keepByAliasLocked(p *position) {
 		return
 	}
 	for _, it := range p.view.items {
-		if it.birth > p.sent || it.dead && it.rev <= p.sent {
+		if !p.view.hadAt(it, p.sent) {
 			continue
 		}
 		if it.rev > p.sent {

@@ -41,14 +41,11 @@ type Applied struct {
 }
 
 // Apply takes one checked response into the table, atomically (RELAY-82). Hashing and comparing happen outside the lock, which
-// is held for pointer swaps only. Only the reader of the lane's present stream calls it. ok is false if the lane never
-// asked for the type on this stream: such a response is neither ACKed nor NACKed (RELAY-33).
+// is held for pointer swaps only. Many absences follow by shares (absences.go). Only the reader of the lane's present stream
+// calls it. ok is false if the lane never asked for the type on this stream: such a response is neither ACKed nor NACKed
+// (RELAY-33).
 func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
-	gen, cfg := l.gen.Load(), l.group.origin.config()
-	from := &receipt{
-		typeURL: u.TypeURL, server: uint8(l.server.Load()), version: u.Version,
-		shown: cfg.OriginVersions, canonical: cfg.CanonicalHash,
-	}
+	gen := l.gen.Load()
 	k := l.group.kin(u.TypeURL)
 	if k == nil || gen == 0 {
 		return a, false
@@ -57,9 +54,28 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	if !k.find(u, l.index, gen) {
 		return a, false
 	}
-	x := arrival{lane: l, kin: k, gen: gen, u: u, from: from, came: now}
-	l.group.gathering.take(&x, l.group.origin.table.config().Gather, &a)
+	k.mu.Lock()
+	k.rejected[l.index].note(u, gen, now)
+	k.mu.Unlock()
+	rest, absent := k.absentOf(u, l.index, gen)
+	l.take(now, k, gen, rest, &a)
+	for names := range slices.Chunk(absent, shareNames) {
+		if u := (&Update{TypeURL: u.TypeURL, Version: u.Version, Removed: names}); k.find(u, l.index, gen) {
+			l.take(now, k, gen, u, &Applied{})
+		}
+	}
 	return a, true
+}
+
+// take takes a response, or a share of one, in.
+func (l *Lane) take(now time.Time, k *kin, gen uint32, u *Update, a *Applied) {
+	cfg := l.group.origin.config()
+	from := &receipt{
+		typeURL: u.TypeURL, server: uint8(l.server.Load()), version: u.Version,
+		shown: cfg.OriginVersions, canonical: cfg.CanonicalHash, came: now.UnixNano(),
+	}
+	x := arrival{lane: l, kin: k, gen: gen, u: u, from: from, came: now}
+	l.group.gathering.take(&x, l.group.origin.table.config().Gather, a)
 }
 
 // makeBodies makes the bodies of a response's resources, or finds that they are held already.

@@ -84,6 +84,9 @@ func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 	if moved {
 		l.group.tryNext()
 	}
+	for i := range asks {
+		sortNames(asks[i].All) // a long list takes long
+	}
 	return asks, l.reopen.Load()
 }
 
@@ -100,7 +103,7 @@ func (s *shard) askLocked(asks []Ask, l *Lane, gen uint32, now time.Time, all bo
 	if s.named.lane == l.index {
 		asks = s.askNamesLocked(asks, l.index, gen, now, all)
 	}
-	if l.index == sideLane && s.named.moving {
+	if l.index == sideLane && s.named.moving && !s.named.asksMore {
 		s.movedLocked()
 	}
 	return asks
@@ -222,19 +225,27 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 	t := &s.named
 	a := Ask{TypeURL: s.typeURL}
 	var again []Name
+	t.asksMore = false
 	if t.firstGen[lane] != gen {
-		s.lookAllLocked(&a, gen, now)
+		s.lookAllLocked(&a, gen, now, all)
 		if len(a.Subscribe) == 0 {
 			return asks // WILD-11: an empty first request would be a wildcard
 		}
 		a.First = s.kin.askLocked(lane, gen)
+	} else if all && s.listsLaterLocked(lane, now) {
+		return asks
 	} else {
-		again = s.lookChangedLocked(&a, gen, now)
+		again = s.lookChangedLocked(&a, gen, now, all)
+	}
+	if t.asksMore {
+		s.poke(lane)
 	}
 	relist := s.relistLocked()
 	if len(a.Subscribe)+len(a.Unsubscribe) == 0 {
-		if list := s.allAskedLocked(); all && relist && !s.asideOnlyLocked(list) {
-			asks = append(asks, Ask{TypeURL: s.typeURL, All: list})
+		if all && relist {
+			if list := s.allAskedLocked(); !s.asideOnlyLocked(list) {
+				asks = append(asks, Ask{TypeURL: s.typeURL, All: list})
+			}
 		}
 		return asks
 	}
@@ -245,6 +256,7 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 	s.confirmFromLocked(now, a.First)
 	if all {
 		a.All = s.allAskedLocked()
+		s.kin.lastList[lane] = lastList{now, len(a.All)}
 	}
 	if len(again) == 0 {
 		return append(asks, a)
@@ -259,14 +271,18 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 	return append(asks, a, second)
 }
 
-func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
+// askedAtOnce is how many names, of which nothing is held, one Take asks of a delta origin. What the origin states waits behind the answer on its one
+// stream, so a longer list goes in turns with all else. A SotW request has to list every name anyway.
+const askedAtOnce = 2000
+
+func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time, all bool) {
 	t := &s.named
 	for _, e := range t.changed {
 		e.inChanged = false
 	}
 	t.changed = nil
 	t.settledLocked()
-	shared := false
+	shared, unknown := false, 0
 	for _, e := range t.entries {
 		if !e.wanted() {
 			s.deleteLocked(e)
@@ -282,6 +298,13 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 		if s.sharesLocked(e) {
 			shared = true
 			continue
+		}
+		if !all && s.mayBeAskedLaterLocked(e) {
+			if unknown++; unknown > askedAtOnce {
+				e.inChanged, t.asksMore = true, true
+				t.changed = append(t.changed, e)
+				continue
+			}
 		}
 		a.Subscribe = append(a.Subscribe, s.askedLocked(e, gen, now))
 	}
@@ -316,6 +339,12 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time) {
 	s.seedNamesLocked(a, len(globs), gen)
 }
 
+// mayBeAskedLaterLocked reports whether a name need not be in the first request of a stream. What is held has to: that request
+// alone presents versions (DELTA-11).
+func (s *shard) mayBeAskedLaterLocked(e *entry) bool {
+	return len(e.variants) == 0 && e.retired == nil && len(s.collections) == 0
+}
+
 // seedNamesLocked gives names that nothing is held of what a glob holds of them and was presented to the origin: it may be silent about
 // what is so still (DELTA-11).
 func (s *shard) seedNamesLocked(a *Ask, globs int, gen uint32) {
@@ -336,9 +365,13 @@ func (s *shard) seedNamesLocked(a *Ask, globs int, gen uint32) {
 	}
 }
 
-func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time) (again []Name) {
+func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time, all bool) (again []Name) {
 	changed := s.named.changed
 	s.named.changed = nil
+	if !all && len(changed) > askedAtOnce {
+		changed, s.named.changed = changed[:askedAtOnce:askedAtOnce], changed[askedAtOnce:]
+		s.named.asksMore = true
+	}
 	listsAny := len(changed) > 0 && s.listsAnyLocked()
 	for _, e := range changed {
 		e.inChanged = false
@@ -388,34 +421,4 @@ func (s *shard) askedLocked(e *entry, gen uint32, now time.Time) Name {
 		s.reshowLocked(e) // it may be given out from now on
 	}
 	return s.nameOf(e)
-}
-
-// allAskedLocked are the names that a request lists: not those that are aside, unless there are no others.
-func (k *kin) allAskedLocked() []Name {
-	var all, aside []Name
-	for _, s := range k.all {
-		for _, e := range s.named.entries {
-			switch {
-			case !s.isAskedLocked(e):
-			case s.named.aside[e]:
-				aside = append(aside, s.nameOf(e))
-			default:
-				all = append(all, s.nameOf(e))
-			}
-		}
-	}
-	if len(all) == 0 {
-		all = aside
-	}
-	sortNames(all)
-	return all
-}
-
-func sortNames(ns []Name) {
-	slices.SortFunc(ns, func(a, b Name) int {
-		if c := cmpString(a.Name, b.Name); c != 0 {
-			return c
-		}
-		return cmpString(a.Params.Key(), b.Params.Key())
-	})
 }

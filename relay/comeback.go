@@ -78,7 +78,7 @@ func (s *Sub) keepRestoredLocked(k Keep) {
 		return
 	}
 	for _, v := range x.goneLocked(p.view) {
-		s.keepLocked(v.Name, kept{body: v, until: p.view.contentRev, named: true, back: true}, k)
+		s.keepLocked(v.Name, kept{body: v, until: p.view.contentRev, named: true, set: true, back: true}, k)
 	}
 }
 
@@ -104,7 +104,7 @@ func (s *Sub) exactLocked() bool {
 // would leave out what went, and no version shows that the client may be told that still.
 func (s *Sub) staysLocked(k Keep) bool {
 	s.stays = false
-	if !s.holds || s.pos != nil || s.united || s.typeURL != ClusterType {
+	if !s.holds || s.told || s.pos != nil || s.united || s.typeURL != ClusterType { // told: it is not the first, though `*` was given up since
 		return false
 	}
 	for r := range s.records.all() {

@@ -43,6 +43,10 @@
 //
 // # What a slow or broken peer can do
 //
+// A client that names a million resources has them taken in by shares of 500, and others have the lock of the type in between
+// (longlist.go, TestLongListsTakeTurns). What the origin says of names that do not exist is taken up likewise (absences.go,
+// TestAbsencesAreTakenInTurns).
+//
 // A client that does not take costs its position and one record for each of its names; nobody waits for it. The tombstones that
 // are kept for it are bounded: beyond the number of live entries and 1,000 more the slowest position is taken out and its
 // stream has to end (TestTombstonesEnd). An origin's response is checked structurally (RELAY-30) before it touches

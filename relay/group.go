@@ -38,6 +38,7 @@ type Group struct {
 	// Guarded by origin.mu.
 	opener any                          // the peer that it counts for (Config.MaxGroupsPerPeer); nil: none
 	ways   map[string]map[*Way]struct{} // of them, those that came through relays, by the way
+	polled map[string]time.Time         // the ways of polls, and until when they count
 	ending bool                         // a groupEnd timer is in the heap
 
 	paramSets paramSets

@@ -40,6 +40,7 @@ type kept struct {
 	until uint64    // it goes when nothing is pending up to this revision
 	went  time.Time // when it would have been told
 	named bool      // the client asked for it by name
+	set   bool      // the client had it with a set
 	back  bool      // the client came back with it
 	empty bool      // it is the word that endpoints are empty
 }
@@ -63,6 +64,18 @@ func (r *record) mayKeepLocked() bool {
 		return false
 	}
 	return r.sent != (Digest{}) || r.is(claimed|returned)
+}
+
+// wasSentLocked reports whether the client was sent what it names, by name or with a set, or says that it holds it. Records are also marked
+// so of which it is only owed that there is nothing (dueLocked).
+func (s *Sub) wasSentLocked(r *record) (sent bool) {
+	if !r.is(holds) || r.mayKeepLocked() {
+		return r.is(holds)
+	}
+	s.coveringLocked(r.entry.name, func(p *position) {
+		sent = sent || !p.fresh && p.view.hadAt(p.view.items[r.entry.name], p.sent)
+	})
+	return sent
 }
 
 func (v *view) has(name string) bool {
@@ -132,7 +145,7 @@ func (s *Sub) letGoLocked(k Keep) (changed bool) {
 			}
 		case s.pos != nil && s.heldLocked(name) != nil, r != nil && s.bodyLocked(r) != nil:
 			delete(s.kept, name) // what it is now is told anyway
-		case r == nil && !s.coveredLocked(name):
+		case r == nil && (x.named && !x.set || !s.coveredLocked(name)): // ORD-10: until it drops the name
 			delete(s.kept, name)
 		case x.goes(s.shard.now, &k):
 			delete(s.kept, name)
@@ -160,7 +173,7 @@ func (s *Sub) keepMembersLocked(k Keep) {
 				continue // held by name (RELAY-25), or in another set
 			}
 			it := p.view.items[name]
-			s.keepLocked(name, kept{body: it.variant, until: it.rev}, k)
+			s.keepLocked(name, kept{body: it.variant, until: it.rev, set: true}, k)
 		}
 	}
 }
@@ -173,7 +186,7 @@ func (s *Sub) keepLocked(name string, x kept, k Keep) bool {
 	if s.kept == nil {
 		s.kept = map[string]kept{}
 	}
-	x.until, x.went = max(x.until, k.Seen), s.shard.now
+	x.until, x.went, x.set = max(x.until, k.Seen), s.shard.now, x.set || s.kept[name].set
 	s.kept[name] = x
 	return true
 }

@@ -33,6 +33,8 @@ type kin struct {
 	mainKind kind
 	// askedGen is the generation of each lane in which anything of the type was asked, and restGen that in which no set waits for anything.
 	askedGen, restGen [2]uint32
+	// lastList is the last SotW request of each lane.
+	lastList [2]lastList
 
 	apart  *trial // nil unless the origin may end streams for the type (RELAY-92)
 	proven bool   // answered by the origin
@@ -41,6 +43,7 @@ type kin struct {
 	unheardSince time.Time
 
 	readings [2]reading      // by lane
+	rejected [2]rejections   // by lane
 	overlaps map[string]bool // names of which it was said that their variants overlap
 
 	harmlessGen uint32    // of the stream that was seen to answer lists with names that it has not (aside.go)

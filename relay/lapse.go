@@ -6,7 +6,8 @@ import "math"
 // exists, and a name too many would make it silent for all clients. So when the last client of a name leaves, the name leaves the request,
 // and linger keeps the entry alone. Such an entry is not live: nobody says when it changes. Whoever comes for it is given its body at
 // once, as during an outage (RELAY-2), and the name is asked again; the answer corrects it. An origin that finds that it has sent this
-// content on the stream already may stay silent, which means that it is current.
+// content on the stream already may stay silent, which means that it is current. An origin that has removed the resource meanwhile may stay
+// silent, too: go-control-plane's linear cache does. Where a list is the full state, a new stream tells the two apart.
 //
 // The last names of a type stay in the request while they linger: there is nobody whom they could harm, and an empty list is a wildcard to
 // many servers. They leave it with the next name that is asked.
@@ -47,5 +48,17 @@ func (s *shard) doubtLapsedLocked(gen uint32) {
 			e.seenGen, e.refresh = 0, true
 			s.lookLocked(e)
 		}
+	}
+}
+
+// lapsedSilentLocked looks at a name that came back into the request and of which the origin said nothing for patience. Of a
+// type whose lists are the full state it is asked on a new stream, whose first list has the name or has it no more. The
+// lane is opened anew for it once in refreshPause at most; until then the name waits.
+func (s *shard) lapsedSilentLocked(e *entry) {
+	if e.seenGen != lapsedGen || !FullState(s.typeURL) {
+		return
+	}
+	if l := s.lane(s.named.lane); l.live(e.asked) && !l.fetch(s.now) {
+		s.named.unheard = append(s.named.unheard, unheard{e, e.asked, s.now})
 	}
 }

@@ -20,7 +20,10 @@ type namedTable struct {
 	firstGen [2]uint32
 	firstAt  [2]time.Time
 	changed  []*entry // to be looked at by the lane, besides asking anew
-	touched  []*entry // within one response: what it concerns, in its order
+	asksMore bool     // of changed, after one Take
+	// waitsToList: a timer is set for names that are to be listed later (relist.go).
+	waitsToList bool
+	touched     []*entry // within one response: what it concerns, in its order
 	// unconfirmed: an entry may be. Those whose silence counts as the origin's word are confirmed at confirmAt (confirm.go).
 	unconfirmed bool
 	confirmAt   time.Time

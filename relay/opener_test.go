@@ -119,3 +119,18 @@ func TestGroupsPerPeer(t *testing.T) {
 		t.Errorf("%v are counted, want two of a and what b opened", o.opened)
 	}
 }
+
+// TestGroupsOfAPeerWithoutLimit: without MaxGroupsPerPeer a peer opens as many groups as there may be.
+func TestGroupsOfAPeerWithoutLimit(t *testing.T) {
+	table, err := New(Config{MaxGroups: 100, Origins: []OriginConfig{{Name: "mesh", GroupBy: []string{"cluster"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := table.Origin("mesh")
+	for i := range 101 {
+		_, err := o.GroupFor(&corev3.Node{Cluster: fmt.Sprint(i)}, "a")
+		if errors.Is(err, ErrPeerGroups) || (err != nil) != (i == 100) {
+			t.Fatalf("the group number %d: %v", i+1, err)
+		}
+	}
+}

@@ -55,10 +55,10 @@ func (s *Sub) overlapLocked() {
 	if !p.fresh {
 		for name, it := range p.view.items {
 			switch {
-			case s.recordLocked(name) != nil || it.birth > p.sent:
-			case it.rev <= p.sent && !it.dead:
+			case s.recordLocked(name) != nil || !p.view.hadAt(it, p.sent):
+			case it.rev <= p.sent:
 				s.more.told[name] = it.variant.Digest
-			case it.rev > p.sent:
+			default:
 				s.more.told[name] = Digest{}
 			}
 		}

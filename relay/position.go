@@ -32,7 +32,8 @@ func (p *position) unsettledLocked() bool {
 	if p.flowsLocked() {
 		return false
 	}
-	return p.fresh && (!t.readyLocked(p.sub.holds) || t.kind != wild && p.view.live == 0 && !t.liveLocked())
+	holds := p.sub.holds && !(p.sub.resort && t.standsInLocked())
+	return p.fresh && (!t.readyLocked(holds) || t.kind != wild && p.view.live == 0 && !t.liveLocked())
 }
 
 // flowsLocked reports whether the client is told members as they come, before the set has settled: it

@@ -251,7 +251,7 @@ func (s *Sub) retiredLocked(r *record) *Variant {
 	case r.is(revived):
 		return v
 	case v.from.fallback:
-		if r.is(claimed|returned) || !s.shard.mayStandInLocked(s.shard.lane(s.shard.named.lane)) {
+		if r.is(claimed|returned) && !s.resort || !s.shard.mayStandInLocked(s.shard.lane(s.shard.named.lane)) {
 			return nil
 		}
 	case e.doubted || !s.shard.lane(s.shard.named.lane).down.Load():

@@ -122,7 +122,8 @@ func (s *Sub) sentLocked(r *record, d Digest) {
 }
 
 // eachDirtyLocked empties the dirty list, to which f may add. The array of a short one is kept: nearly always one name has changed.
-func (s *Sub) eachDirtyLocked(f func(*record)) {
+// When full, unless it is nil, says so the rest is left for the next Take.
+func (s *Sub) eachDirtyLocked(f func(*record), full func() bool) {
 	var few [4]*record
 	list := few[:0]
 	if cap(s.dirty) <= len(few) {
@@ -132,7 +133,13 @@ func (s *Sub) eachDirtyLocked(f func(*record)) {
 	} else {
 		list, s.dirty = s.dirty, nil
 	}
-	for _, r := range list {
+	for i, r := range list {
+		if full != nil && full() {
+			rest := make([]*record, 0, len(list)-i+len(s.dirty))
+			s.dirty = append(append(rest, list[i:]...), s.dirty...)
+			s.rest = true
+			return
+		}
 		r.flags &^= dirty
 		if !r.is(gone) {
 			f(r)

@@ -74,6 +74,7 @@ func (s *shard) unheardLocked(e *entry) {
 			e.fault, e.faulted = nil, false
 		}
 		e.answered = e.asked
+		s.lapsedSilentLocked(e)
 		return
 	case e.answered == e.asked && !e.faulted:
 		return

@@ -44,6 +44,9 @@ type SubOptions struct {
 	Initial map[string]string
 	// Version is the version_info of a first SotW request (RELAY-43).
 	Version string
+	// StandIn: that is the version of something of the last resort, so the client holds nothing that may be
+	// newer than what stands in.
+	StandIn bool
 	// Params are the dynamic parameters of every name.
 	Params constraints.Params
 	// Located: the client named the parameters, and is told variants with their constraints (DYN-7, DYN-16).
@@ -52,8 +55,8 @@ type SubOptions struct {
 	TTL bool
 }
 
-// Sub is what one stream-type is subscribed to: its handle on one shard. One goroutine at a time calls Take; the other methods
-// may be called beside it.
+// Sub is what one stream-type is subscribed to: its handle on one shard. One goroutine at a time calls Take, and one
+// Update, Replace and Close; the other methods may be called beside them.
 type Sub struct {
 	// Set once by Group.Open.
 	owner   *Subscriber
@@ -90,17 +93,24 @@ type Sub struct {
 	since   time.Time       // when that change came from the origin; zero: it did not
 
 	holds   bool // the first request said that the client holds something
+	resort  bool // and that is of the last resort (SubOptions.StandIn)
 	exact   bool // and its version that this is all it names (comeback.go)
 	stays   bool // the first list by name waits (comeback.go)
 	first   bool // before the first Update
 	met     bool // within one Take: a name that was asked for is answered
+	rest    bool // within one Take: there is more than one answer may have (absences.go)
 	told    bool // something was sent whole
 	late    bool // all of it is gone but for names not known yet: to be told when they are
 	timed   bool // it was told of a type with TTLs
 	lagging bool
+	partial bool // a part of a long list was taken in (longlist.go)
 	// One of several (Union): united is set for good, asList while any of them is subscribed to `*`. insisted, for the next Take: a list is
 	// told that need not have changed.
 	united, asList, insisted bool
+
+	// Of the last answer, for its extent: a list of all there was, and how many revisions it told of sets.
+	tookWhole bool
+	tookSpan  uint32
 
 	takes      uint32 // answers so far
 	version    string // SotW: version_info of the first request, and then of the last answer
@@ -115,7 +125,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	}
 	sub := &Sub{
 		owner: owner, typeURL: o.TypeURL, delta: o.Delta, ttl: o.TTL, located: o.Located, version: o.Version,
-		holds: o.Version != "" || len(o.Initial) > 0, first: true, alias: noAliases,
+		holds: o.Version != "" || len(o.Initial) > 0, resort: o.StandIn, first: true, alias: noAliases,
 	}
 	if len(o.Initial) > 0 {
 		sub.initial = make(map[string]Digest, len(o.Initial))
@@ -263,7 +273,9 @@ func (s *Sub) Close(now time.Time) {
 	for s.pos != nil {
 		s.partLocked(s.pos, now)
 	}
+	list := longList{sub: s, now: now}
 	for r := range s.records.all() {
+		list.nextLocked()
 		s.forgetLocked(r, now)
 	}
 	s.dirty = nil

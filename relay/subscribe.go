@@ -13,7 +13,9 @@ func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) []Denied {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	s.shard.now = now
+	list := longList{sub: s, now: now}
 	for _, name := range subscribe {
+		list.nextLocked()
 		if name == Wildcard {
 			s.joinStarLocked()
 			continue
@@ -22,6 +24,7 @@ func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) []Denied {
 		s.subscribeLocked(key, spelt, s.shard.named.entries[key])
 	}
 	for _, name := range unsubscribe {
+		list.nextLocked()
 		if name == Wildcard {
 			s.leaveLocked(s.starLocked(), now)
 			continue
@@ -29,7 +32,7 @@ func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) []Denied {
 		s.unsubscribeLocked(name, now)
 	}
 	s.firstDoneLocked()
-	return s.takeDeniedLocked()
+	return list.doneLocked()
 }
 
 // Namespaces declares names of route configurations: from now on Update takes them for those of all their virtual hosts, as it does
@@ -77,7 +80,9 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 		s.leaveLocked(star, now)
 	}
 	var selectors map[string]bool // that are listed
+	list := longList{sub: s, now: now}
 	for _, name := range names {
+		list.nextLocked()
 		key, spelt := spell(name)
 		e := s.shard.named.entries[key]
 		r := s.recordOfLocked(e)
@@ -103,6 +108,7 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 		p = next
 	}
 	for r := range s.records.all() {
+		list.nextLocked()
 		if !r.is(listed) {
 			s.forgetLocked(r, now)
 		}
@@ -112,7 +118,7 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 		s.exact = s.exactLocked()
 	}
 	s.firstDoneLocked()
-	return s.takeDeniedLocked()
+	return list.doneLocked()
 }
 
 func (s *Sub) joinStarLocked() {
@@ -161,7 +167,7 @@ func (s *Sub) subscribeLocked(name, spelt string, e *entry) *record {
 			return r
 		}
 		s.coveringLocked(name, func(p *position) {
-			if it := p.view.items[name]; !p.fresh && it != nil && it.birth <= p.sent {
+			if !p.fresh && p.view.hadAt(p.view.items[name], p.sent) {
 				r.flags |= holds // it came with the set
 			}
 		})
@@ -213,8 +219,9 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 	if r != nil && s.alias.of[r].name != "" {
 		told = s.alias.of[r] // of an alias: the resource, if a set has it
 	}
+	named := r != nil || len(s.alias.by[name]) > 0
 	s.coveringLocked(told.name, func(p *position) {
-		if r != nil || p.view.has(told.name) { // DELTA-9, WILD-9
+		if named || p.view.has(told.name) && s.mayHoldLocked(told.name) { // DELTA-9, WILD-9
 			s.againLocked(told.name, told.spelt)
 			s.markLocked(s.shard.rev)
 		}
@@ -240,6 +247,19 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 	for _, r := range s.knownAsLocked(name) {
 		s.forgetLocked(r, now)
 	}
+}
+
+// mayHoldLocked reports whether the client may hold a resource that it does not name: it was sent it with a set, or says that it holds it.
+// What it was not sent yet comes with the set, if it does not go before.
+func (s *Sub) mayHoldLocked(name string) bool {
+	if _, stated := s.initial[name]; stated {
+		return true
+	}
+	if s.more != nil {
+		_, told := s.more.told[name]
+		return told
+	}
+	return s.pos != nil && !s.pos.fresh && s.pos.view.hadAt(s.pos.view.items[name], s.pos.sent)
 }
 
 // forgottenLocked looks at what the end of a name means for the rest of a SotW list that is sent whole: it may have been what the

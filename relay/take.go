@@ -79,7 +79,7 @@ func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 
 func (s *Sub) takeLocked(now time.Time, k Keep) *Answer {
 	s.shard.now = now
-	if s.lagging {
+	if s.lagging || s.partial {
 		return nil
 	}
 	from := uint64(0)
@@ -97,7 +97,7 @@ func (s *Sub) takeLocked(now time.Time, k Keep) *Answer {
 	}
 	first, since := s.unsent, s.since
 	s.unsent, s.since = 0, time.Time{}
-	s.met = false
+	s.met, s.rest = false, false
 	var a *Answer
 	switch {
 	case s.delta:
@@ -117,6 +117,10 @@ func (s *Sub) takeLocked(now time.Time, k Keep) *Answer {
 		s.tookLocked(a, from)
 		if len(a.Errors) > 0 && len(s.dirty) > 0 {
 			s.markLocked(s.shard.rev) // there are more
+		}
+		if s.rest {
+			s.markLocked(first)
+			s.since = since
 		}
 		a.First, a.Since = first, since
 		s.timed = s.timed || s.ttl && len(s.shard.mortals.order) > 0
@@ -229,7 +233,7 @@ func (s *Sub) takeChangedLocked(k Keep) *Answer {
 			size += f.Size()
 			a.Rev = max(a.Rev, r.entry.rev)
 		}
-	})
+	}, nil)
 	if len(s.alias.of) > 0 {
 		listed := map[string]bool{}
 		a.Variants = s.onceEachLocked(a.Variants, listed)

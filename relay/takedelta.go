@@ -13,12 +13,12 @@ func (s *Sub) takeDeltaLocked(k Keep) *Answer {
 		return s.takenLocked(&Answer{Body: noBody, Rev: rev}, base, must)
 	}
 	a := newAnswer()
-	own, errs := a.Body, []*NameError(nil)
+	own, errs, absences := a.Body, []*NameError(nil), 0
 	s.eachDirtyLocked(func(r *record) {
 		if s.keepsEmptyLocked(r, k) {
 			return
 		}
-		had := r.mayKeepLocked()
+		had, held := r.mayKeepLocked(), s.hasHeldLocked(r)
 		what, body, at := s.settleLocked(r)
 		if f := s.faultLocked(r, what); f != nil {
 			errs, at = append(errs, f), max(at, r.entry.rev)
@@ -35,11 +35,14 @@ func (s *Sub) takeDeltaLocked(k Keep) *Answer {
 			if had {
 				r.flags |= went
 			}
+			if !held {
+				absences++
+			}
 		default:
 			return
 		}
 		rev = max(rev, at)
-	})
+	}, func() bool { return absences == mostAbsences })
 	if s.more == nil {
 		rev = max(rev, s.takeAgainLocked(base, own))
 	}

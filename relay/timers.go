@@ -27,6 +27,7 @@ const (
 	gatherEnd                      // changes of listeners or routes have waited long enough
 	unheardLong                    // a type should have been answered by now
 	restoredEnd                    // what was restored may be forgotten
+	listAgain                      // names that waited may be listed in a SotW request
 )
 
 type timer struct {
@@ -118,6 +119,8 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 			x.shard.guardEnd(x.set, now)
 		case restoredEnd:
 			x.shard.endRestored(now)
+		case listAgain:
+			x.shard.listAgain()
 		}
 	}
 }

@@ -34,10 +34,10 @@ func (a *Answer) join(x *Answer) {
 	a.Demanded = a.Demanded || x.Demanded
 	a.Rev, a.First = max(a.Rev, x.Rev), older(a.First, x.First)
 	if x.sub != nil {
-		a.parts = &part{x.sub, x.number, a.parts}
+		a.parts = &part{x.sub, a.parts, x.extent()}
 	}
 	for p := x.parts; p != nil; p = p.next {
-		a.parts = &part{p.sub, p.number, a.parts}
+		a.parts = &part{p.sub, a.parts, p.extent}
 	}
 	if a.Since.IsZero() || !x.Since.IsZero() && x.Since.Before(a.Since) {
 		a.Since = x.Since

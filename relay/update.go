@@ -34,6 +34,8 @@ type Update struct {
 	// Refused are the names of the parts that were, as far as they can be read; Unread: there are others.
 	Refused []string
 	Unread  bool
+	// Reasons says why, of each of Refused in its place; where it is shorter nothing is said of the rest.
+	Reasons []string
 	// EmptyOr are how many constraints in it have an `or` of nothing, which matches nothing: valid, and hardly what was meant.
 	EmptyOr int
 	// Version is the version_info of a SotW response.

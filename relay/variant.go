@@ -86,6 +86,7 @@ type receipt struct {
 
 	version string // version_info, or in delta system_version_info
 	rev     uint64 // of the response
+	came    int64  // when, in nanoseconds of Unix time; 0: not known
 }
 
 // newer is the receipt of the later response; either may be nil.

@@ -1,6 +1,9 @@
 package relay
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // verdict is what the client said of an answer.
 type verdict uint8
@@ -28,25 +31,50 @@ type Told struct {
 	Since   time.Time // as in the answer
 	sub     *Sub
 	parts   *part
-	number  uint32
+	extent
+}
+
+// extent is what an answer told: of sets what happened after revision from up to revision to, and by name what has its number. whole: it was
+// a list of all there was.
+type extent struct {
+	from, to uint64
+	number   uint32
+	whole    bool
 }
 
 // Told is what is to be remembered of the answer.
 func (a *Answer) Told() Told {
-	return Told{Version: a.Version, Since: a.Since, sub: a.sub, parts: a.parts, number: a.number}
+	t := Told{Version: a.Version, Since: a.Since, sub: a.sub, parts: a.parts}
+	if a.sub != nil {
+		t.extent = a.extent()
+	}
+	return t
 }
 
-// part is an answer of a Sub, by its number, and others beside it.
+// extent is that of the last answer taken of its one Sub.
+func (a *Answer) extent() extent {
+	e := extent{from: a.Rev - uint64(a.sub.tookSpan), to: a.Rev, number: a.number, whole: a.sub.tookWhole}
+	if a.sub.tookSpan == math.MaxUint32 {
+		e.from = 0 // or more than fits
+	}
+	return e
+}
+
+// part is an answer of a Sub, and others beside it.
 type part struct {
-	sub    *Sub
-	number uint32
-	next   *part
+	sub  *Sub
+	next *part
+	extent
 }
 
 // tookLocked notes an answer that carries what the view told after revision from.
 func (s *Sub) tookLocked(a *Answer, from uint64) {
 	s.takes++
 	a.sub, a.number = s, s.takes
+	s.tookSpan, s.tookWhole = 0, s.wholeLocked()
+	if s.pos != nil && from < a.Rev {
+		s.tookSpan = uint32(min(a.Rev-from, math.MaxUint32))
+	}
 	if !s.ttl {
 		return // nobody will ask
 	}

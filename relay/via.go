@@ -3,6 +3,7 @@ package relay
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -41,6 +42,10 @@ const (
 	refusalHolds = time.Minute
 	// maxRefusals bounds what is remembered of them.
 	maxRefusals = 16
+	// polledWayHolds is how long the way of a poll counts, and maxPolledWays bounds what a group remembers of
+	// them.
+	polledWayHolds = time.Minute
+	maxPolledWays  = 16
 )
 
 // CheckVia says what is wrong with a stream that has come through these relays to the one of that instance name (RELAY-87).
@@ -81,36 +86,66 @@ func (g *Group) Through(now time.Time, via []string, owner *Subscriber) (*Way, e
 		return nil, nil
 	}
 	w := &Way{group: g, key: strings.Join(via, ","), owner: owner}
+	err := g.addWay(now, via, func() {
+		if g.ways == nil {
+			g.ways = map[string]map[*Way]struct{}{}
+		}
+		if g.ways[w.key] == nil {
+			g.ways[w.key] = map[*Way]struct{}{}
+		}
+		g.ways[w.key][w] = struct{}{}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// ViaOfPoll is Through for a poll. It is over soon, and others follow it by the same way: so the way counts
+// for polledWayHolds, and no lane is opened anew for each poll.
+func (g *Group) ViaOfPoll(now time.Time, via []string) error {
+	if len(via) == 0 {
+		return nil
+	}
+	key := strings.Join(via, ",")
+	return g.addWay(now, via, func() {
+		maps.DeleteFunc(g.polled, func(_ string, until time.Time) bool { return !now.Before(until) })
+		if g.polled == nil {
+			g.polled = map[string]time.Time{}
+		}
+		if _, known := g.polled[key]; known || len(g.polled) < maxPolledWays {
+			g.polled[key] = now.Add(polledWayHolds)
+		}
+	})
+}
+
+// addWay adds a way unless it was refused a while ago, and has the lanes present it if it is longer than
+// theirs.
+func (g *Group) addWay(now time.Time, via []string, addLocked func()) error {
 	g.origin.mu.Lock()
 	for _, r := range g.origin.refusals {
 		if now.Before(r.until) && r.concerns(via) {
 			g.origin.mu.Unlock()
-			return nil, errors.New(r.message)
+			return errors.New(r.message)
 		}
 	}
 	before := len(g.viaLocked())
-	if g.ways == nil {
-		g.ways = map[string]map[*Way]struct{}{}
-	}
-	if g.ways[w.key] == nil {
-		g.ways[w.key] = map[*Way]struct{}{}
-	}
-	g.ways[w.key][w] = struct{}{}
-	longer := len(via) > before
+	addLocked()
+	longer := len(g.viaLocked()) > before
 	g.origin.mu.Unlock()
 	if !longer {
-		return w, nil
+		return nil
 	}
 	lanes := g.lanes[:]
 	for _, s := range *g.all.Load() {
-		if s.isApart() {
+		if !s.sharesLanes() { // quarantined, or of an origin with a stream for each type
 			lanes = append(slices.Clone(lanes), s.lane(mainLane), s.lane(sideLane))
 		}
 	}
 	for _, l := range lanes {
 		l.checkVia()
 	}
-	return w, nil
+	return nil
 }
 
 // Leave takes back Through.
@@ -187,6 +222,7 @@ func (l *Lane) Looped(now time.Time, message string) (again bool) {
 			woken = append(woken, w.owner)
 		}
 	}
+	maps.DeleteFunc(l.group.polled, func(key string, _ time.Time) bool { return r.concerns(strings.Split(key, ",")) })
 	o.mu.Unlock()
 	for _, s := range woken {
 		s.Signal()
@@ -195,10 +231,16 @@ func (l *Lane) Looped(now time.Time, message string) (again bool) {
 }
 
 func (g *Group) viaLocked() (via []string) {
-	for key := range g.ways {
+	look := func(key string) {
 		if x := strings.Split(key, ","); len(x) > len(via) || len(x) == len(via) && slices.Compare(x, via) < 0 {
 			via = x
 		}
+	}
+	for key := range g.ways {
+		look(key)
+	}
+	for key := range g.polled {
+		look(key)
 	}
 	return via
 }

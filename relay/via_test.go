@@ -153,3 +153,60 @@ func TestRefusedWay(t *testing.T) {
 		t.Errorf("%d refusals are remembered", n)
 	}
 }
+
+// TestWayOfPolls: the way of a poll counts while others of it follow, so that a lane is opened anew once
+// and not for each poll. It is forgotten later, and when it is refused.
+func TestWayOfPolls(t *testing.T) {
+	table, err := New(Config{Origins: []OriginConfig{{Name: "mesh"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, _ := table.Origin("mesh").Group(nil)
+	main, now := g.lanes[mainLane], time.Unix(1e9, 0)
+	poll := func(via ...string) error { return g.ViaOfPoll(now, via) }
+	present := func(want ...string) {
+		t.Helper()
+		if got := main.Via(); !slices.Equal(got, want) {
+			t.Errorf("presented %q, want %q", got, want)
+		}
+		main.Open(now, 0)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	present()
+	reopened := 0
+	for range 1000 {
+		must(poll("edge"))
+		must(poll())
+		if main.reopen.Load() {
+			reopened++
+			present("edge")
+		}
+		now = now.Add(100 * time.Millisecond)
+	}
+	if reopened != 1 {
+		t.Errorf("the lane was opened anew %d times, want once", reopened)
+	}
+	must(poll("plane", "edge"))
+	present("plane", "edge")
+	if !main.Looped(now, CheckVia([]string{"plane", "edge", "here"}, "plane").Error()) {
+		t.Error("without that way the lane is worth to be opened again")
+	}
+	present("edge")
+	if err := poll("plane"); err == nil || !LoopRefused(err.Error()) {
+		t.Errorf("who comes by the way that was refused is told %v", err)
+	}
+	now = now.Add(2 * refusalHolds)
+	must(poll("plane"))
+	present("plane")
+	for i := range 10 * maxPolledWays {
+		must(poll(fmt.Sprint("relay-", i)))
+	}
+	if n := len(g.polled); n > maxPolledWays {
+		t.Errorf("%d ways are remembered", n)
+	}
+}

@@ -26,6 +26,9 @@ type view struct {
 	// tombs are the tombstones in order of rev; one that was revived since is skipped by its rev.
 	tombs []tomb
 	dead  int // items that are tombstones
+	// gaps are when items that came back were gone (gaps.go); lastGap is where the last of them ends.
+	gaps    map[*item][]gap
+	lastGap uint64
 
 	fresh   posList // positions that wait for their first answer
 	ordered posList // the others, by revision sent: the head is the slowest
@@ -104,6 +107,7 @@ func (v *view) offer(m *member, rev uint64) {
 		v.born(it, chosen, rev)
 	case it.dead:
 		// birth stays: a position from before the death may still hold the name.
+		v.openGapLocked(it, rev)
 		v.unlink(it)
 		it.dead = false
 		v.dead--
@@ -257,6 +261,7 @@ func (v *view) prune() {
 		if it := v.tombs[n].item; it.dead && it.rev == v.tombs[n].rev {
 			v.unlink(it)
 			delete(v.items, it.variant.Name)
+			delete(v.gaps, it)
 			v.dead--
 		}
 		v.tombs[n] = tomb{}
@@ -265,6 +270,7 @@ func (v *view) prune() {
 	if len(v.tombs) == 0 {
 		v.tombs = nil
 	}
+	v.passGapsLocked(passed)
 }
 
 // lag takes a position out of the view whose stream will be ended: it resumes by its versions.
@@ -340,7 +346,7 @@ func (v *view) since(from uint64) *Body {
 			b.Heartbeats = append(b.Heartbeats, it.variant)
 		case !it.dead:
 			b.Variants = append(b.Variants, it.variant) // changed, or without its TTL (TTL-8)
-		case it.birth <= from && !it.variant.Nameless: // its key is ours, and no delta client was told of it (RELAY-18)
+		case v.hadAt(it, from) && !it.variant.Nameless: // its key is ours, and no delta client was told of it (RELAY-18)
 			b.remove(it.variant.Name, it.variant.spelt)
 		}
 	}

@@ -89,7 +89,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 	size := 0 // of errors
 	s.eachDirtyLocked(func(r *record) {
-		held, had, back := r.is(holds), r.mayKeepLocked(), r.backLocked()
+		held, had, back := s.wasSentLocked(r), r.mayKeepLocked(), r.backLocked()
 		what, body, at := s.settleLocked(r)
 		if last := r.entry.last; what == removal && held && last != nil && !last.timed() && s.keepLocked(r.entry.name, kept{body: last, until: at, named: had, back: back}, k) {
 			what = nothing
@@ -111,7 +111,7 @@ func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 			size += f.Size()
 			changed, a.Rev = true, max(a.Rev, r.entry.rev)
 		}
-	})
+	}, nil)
 	return changed
 }
 

@@ -281,15 +281,15 @@ func TestNamesGoBackToTheMainLane(t *testing.T) {
 
 func TestFirstRequestIsCut(t *testing.T) {
 	in(t, options{}, func(w *world) {
-		pad := strings.Repeat("x", 1000)
+		pad := strings.Repeat("x", 4000)
 		var names []string
-		for i := range 8000 {
+		for i := range 2000 {
 			names = append(names, fmt.Sprintf("%05d%s", i, pad))
 		}
 		w.want(opaque, names...)
 		s := w.origin.ExpectStream("a stream")
 		w.origin.Await(0, func() bool { return len(s.Asked(opaque).Subscribed) == len(names) }, "all names arrive")
-		if n := len(s.Requests()); n != 3 {
+		if n := len(s.Requests()); n < 3 || n > 4 { // the first may go with a part of the names
 			t.Errorf("8 MB of names came in %d requests", n)
 		}
 		for _, r := range s.Requests() {

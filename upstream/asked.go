@@ -27,6 +27,9 @@ type typeState struct {
 	pending []verdict
 	bad     int       // responses refused in a row
 	holdTo  time.Time // a refusal waits until then
+	// SotW: taking says that the table takes up a response on which there is no verdict yet. What is asked meanwhile is
+	// unsaid: it goes with the verdict, held or not, or it would have an older nonce (RELAY-27).
+	taking, unsaid bool
 
 	initial map[string]string   // versions presented, for resumeWindow or until more than half came back
 	met     map[string]struct{} // of initial, what has come or gone since: what comes again afterwards is news
@@ -61,6 +64,7 @@ func (t *typeState) ask(a *relay.Ask, all list, now time.Time) {
 
 // judge files the verdict on a response.
 func (t *typeState) judge(now time.Time, v verdict, version string, sotw bool) {
+	t.taking = false
 	t.status.AnsweredAt = now
 	if v.err == nil {
 		t.bad, t.holdTo = 0, time.Time{}
@@ -90,7 +94,10 @@ func (t *typeState) due(now time.Time) (ready bool, next time.Time) {
 			t.initial, t.met, next = nil, nil, time.Time{}
 		}
 	}
-	if len(t.pending) == 0 {
+	switch {
+	case t.unsaid:
+		return !t.taking, next
+	case len(t.pending) == 0:
 		return false, next
 	}
 	if t.holdTo.After(now) {
@@ -102,7 +109,7 @@ func (t *typeState) due(now time.Time) (ready bool, next time.Time) {
 // take hands over the verdicts to be sent.
 func (t *typeState) take() []verdict {
 	vs := t.pending
-	t.pending = nil
+	t.pending, t.unsaid = nil, false
 	return vs
 }
 

@@ -1,10 +1,12 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-xds/weir/relay"
@@ -186,12 +188,36 @@ func (s *stream) await(raw []byte) error {
 // adopt makes a candidate the lane's stream: the table, which was told of it just now, takes as asked what it was asked. It reports whether
 // that is still what has to be asked; if not, the lane opens another stream, to the same server.
 func (s *stream) adopt(now time.Time) bool {
-	asks, reopen := s.lane.table.Take(now, s.sotw)
+	asks, reopen := s.takeAll(now)
 	if reopen || !slices.EqualFunc(bySubject(asks), bySubject(s.candidate.asked), sameSubject) {
 		return false
 	}
 	close(s.candidate.adopted)
 	return true
+}
+
+// takeAll is Take until there is nothing more: the candidate was asked a long list in one request.
+func (s *stream) takeAll(now time.Time) (asks []relay.Ask, reopen bool) {
+	asks, reopen = s.lane.table.Take(now, s.sotw)
+	for !reopen {
+		var more []relay.Ask
+		if more, reopen = s.lane.table.Take(now, s.sotw); len(more) == 0 {
+			break
+		}
+		for _, a := range more {
+			i := slices.IndexFunc(asks, func(x relay.Ask) bool { return x.TypeURL == a.TypeURL && !x.Wildcard })
+			if i < 0 {
+				asks = append(asks, a)
+				continue
+			}
+			x := &asks[i]
+			x.Subscribe, x.Unsubscribe, x.All = append(x.Subscribe, a.Subscribe...), append(x.Unsubscribe, a.Unsubscribe...), a.All
+			slices.SortFunc(x.Subscribe, func(a, b relay.Name) int {
+				return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Params.Key(), b.Params.Key()))
+			})
+		}
+	}
+	return asks, reopen
 }
 
 // drop ends a stream that the table does not know.

@@ -58,6 +58,37 @@ func TestTakeover(t *testing.T) {
 	t.Run("sotw", func(t *testing.T) { both(t, true) })
 }
 
+// TestTakeoverOfALongList: the higher server is asked 5,000 names that do not exist in one request, and takes over with that
+// stream: the lane asks it none of them again. The lane took 2,000 of them as asked, and went to another stream.
+func TestTakeoverOfALongList(t *testing.T) {
+	servers(t, 2, relaytest.OriginConfig{}, options{config: noJitter}, func(l *ladder) {
+		var names []string
+		for i := range 5000 {
+			names = append(names, fmt.Sprintf("n%04d", i))
+		}
+		l.lose(0)
+		l.want(opaque, append(names, "x")...)
+		old := l.servers[1].ExpectStream("the second server")
+		l.servers[1].Await(0, func() bool { return len(old.Asked(opaque).Subscribed) == 5001 }, "all names arrive")
+		old.Respond(opaque, "1", res("x", "1"))
+		time.Sleep(5 * time.Second)
+		l.find(0)
+		s := l.servers[0].ExpectStream("the first server, once it is back")
+		l.servers[0].Await(0, func() bool { return len(s.Asked(opaque).Subscribed) == 5001 }, "all names arrive there, too")
+		s.Respond(opaque, "7", res("x", "2"))
+		old.ExpectEnd("the second's stream is over")
+		time.Sleep(time.Minute)
+		if n := len(l.servers[0].Streams()); n != 1 || l.body("x") != "2" {
+			t.Errorf("the first server saw %d streams for one lane, and x is %q", n, l.body("x"))
+		}
+		for name, n := range s.Asked(opaque).Subscribed {
+			if n != 1 {
+				t.Fatalf("%s was asked %d times", name, n)
+			}
+		}
+	})
+}
+
 // TestTakeoverWhileInterestChanges: what is wanted meanwhile is asked of the server that takes over, too.
 func TestTakeoverWhileInterestChanges(t *testing.T) {
 	servers(t, 2, relaytest.OriginConfig{}, options{config: noJitter}, func(l *ladder) {

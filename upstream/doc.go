@@ -15,6 +15,9 @@
 // write.go are one stream, asked.go is one type on it, quarantine.go is for types the origin ends streams for, pool.go is the
 // connections, server.go which of an origin's servers a lane goes to, climb.go how it comes back to a better one.
 //
+// A long list of names goes to a delta origin by 2,000 at a time, so that what it states does not wait behind the answer to all
+// (TestManyNamesGoInShares; relay: TestLongListsAreAskedInTurns). What is held is asked at once, for the sake of its versions.
+//
 // To origins that are declared TP2 every name goes as a locator, so that its constraints come back, and to others none does (list.go,
 // TestLocatorsAreAsked). Should the table ever ask another origin by locator, the name is left out, and a request of which nothing is
 // left is not sent, as an empty one would be a wildcard (TestNoLocatorsElsewhere).
@@ -121,6 +124,8 @@
 // ERR-4: a delta stream on which every version was presented may rightly stay without a response (DELTA-11). If it lasted
 // longer than the longest backoff, its end is no connectivity error (TestQuietStreamsAreNoFailure).
 // ERR-2: a stream that sent a message we cannot read is followed by a growing backoff even if it had responses.
+// RELAY-24: after a SotW request of more than 2,000 names the next that lists them waits for 5 us for each, two seconds at most
+// (relay: TestLongListsAreListedRarely).
 // RELAY-99: a name that a SotW origin leaves out of an answer stays in the request: the answer shows that such names harm nobody, and an
 // origin that answers only if all it has is asked needs it there once it exists. What goes aside is what stays without any answer.
 // The last names of a type stay in the request while they linger, since an empty list is a wildcard to many servers.

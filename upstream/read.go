@@ -108,12 +108,13 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 		ce.Write(zap.String("group", l.table.Group().Key()), zap.String("type_url", r.TypeURL), zap.Int("resources", r.Len()),
 			shownVersion(r), zap.String("nonce", r.Nonce), zap.Bool("accepted", reject == nil))
 	}
-	l.mu.Lock()
-	asked := s.types[r.TypeURL] != nil
-	l.mu.Unlock()
+	asked := s.taking(r.TypeURL, true)
 	var applied relay.Applied
 	if asked {
-		applied, asked = l.table.Apply(now, &u)
+		if applied, asked = l.table.Apply(now, &u); !asked {
+			s.taking(r.TypeURL, false)
+			s.wake()
+		}
 	}
 	counts := o.counts.Type(r.TypeURL)
 	if !asked { // RELAY-33
@@ -132,6 +133,25 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 			shownVersion(r), zap.Error(reject))
 	}
 	return s.judge(now, r, &u, reject)
+}
+
+// taking notes whether the table takes up a response of a type, until judge. It reports whether the type was asked.
+func (s *stream) taking(typeURL string, is bool) (asked bool) {
+	s.lane.mu.Lock()
+	defer s.lane.mu.Unlock()
+	t := s.types[typeURL]
+	if t != nil {
+		t.taking = is
+	}
+	return t != nil
+}
+
+// wake has write look at the verdicts.
+func (s *stream) wake() {
+	select {
+	case s.verdicts <- struct{}{}:
+	default:
+	}
 }
 
 // speakOf counts, and says, what became of a response in the table.
@@ -210,10 +230,7 @@ func (s *stream) judge(now time.Time, r *relay.Response, u *relay.Update, reject
 		waiting += len(t.pending)
 	}
 	l.mu.Unlock()
-	select {
-	case s.verdicts <- struct{}{}:
-	default:
-	}
+	s.wake()
 	if ignored > 0 && !l.origin.saidResume.Swap(true) {
 		l.log.Warn("the origin sends again what was presented as held: if it ignores initial_resource_versions, set resume: none",
 			zap.String("type_url", r.TypeURL), zap.Int("presented", ignored))

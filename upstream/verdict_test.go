@@ -7,6 +7,8 @@ import (
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -245,6 +247,41 @@ func TestHeldRefusalGoesWithNewNames(t *testing.T) {
 		r := s.ExpectNACK(opaque, n, "b", "new names with the nonce of a refused response must not accept it")
 		wantList(t, r, "", n, "a", "b", "c")
 		s.WantIdle(time.Minute)
+	})
+}
+
+// TestNamesGoWithTheNewestNonce: names that are asked while a response is taken up go with its verdict, even if that is held. They went
+// with the nonce before it, and now and then without a subscriber's doing: the table asks less once a name has come.
+func TestNamesGoWithTheNewestNonce(t *testing.T) {
+	slow := func(c *Config) {
+		c.Log = c.Log.WithOptions(zap.Hooks(func(e zapcore.Entry) error {
+			if e.Message == "a response is refused" { // the table has it, and the verdict is still to come
+				time.Sleep(time.Second)
+			}
+			return nil
+		}))
+	}
+	in(t, options{sotw: true, config: slow}, func(w *world) {
+		s := w.asked()
+		bad := relaytest.Resource{Name: "b", Body: relaytest.Cluster("b", time.Second)}
+		n := s.Respond(opaque, "1", res("a", "1"), bad)
+		time.Sleep(500 * time.Millisecond)
+		w.want(opaque, "c")
+		r := s.ExpectNACK(opaque, n, "b", "the next request answers the response")
+		wantList(t, r, "", n, "a", "b", "c")
+
+		time.Sleep(time.Minute) // or the line is not written again
+		w.origin.Skip()
+		n = s.Respond(opaque, "1", res("a", "1"), bad)
+		sent := time.Now()
+		time.Sleep(500 * time.Millisecond)
+		w.want(opaque, "d")
+		r = s.ExpectNACK(opaque, n, "b", "and so it does when the refusal is held (RELAY-32)")
+		wantList(t, r, "", n, "a", "b", "c", "d")
+		if after := r.At.Sub(sent); after != time.Second {
+			t.Errorf("names wait for no pause: they went after %v", after)
+		}
+		s.WantIdle(time.Second)
 	})
 }
 

@@ -132,6 +132,8 @@ func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 		s.types[a.TypeURL] = t
 	}
 	t.ask(a, all, now)
+	t.unsaid = s.sotw && t.taking
+	unsaid := t.unsaid
 	if owed && !s.owed {
 		s.owed = true
 		if !l.heard && s.candidate == nil && !s.beside() {
@@ -150,7 +152,10 @@ func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 		ce.Write(zap.String("type_url", a.TypeURL), zap.Bool("wildcard", a.Wildcard), zap.Int("subscribe", len(a.Subscribe)),
 			zap.Int("unsubscribe", len(a.Unsubscribe)), zap.Int("initial", len(a.Initial)))
 	}
-	if s.sotw {
+	switch {
+	case unsaid:
+		return nil
+	case s.sotw:
 		return s.sendSotW(a.TypeURL)
 	}
 	for _, m := range cfg.deltaRequests(a) {

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// The sample is the file that the README shows, and can be used as it is.
+// The sample is the file that deploy/docs/configuration.md shows, and can be used as it is.
 func TestConfigExample(t *testing.T) {
 	code, stdout, stderr := weir(t, "config", "example")
 	if code != exitOK || stderr != "" || stdout != readText(t, "../../deploy/examples/full.yaml") {

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -206,27 +209,27 @@ func TestCollectedSoonAfter(t *testing.T) {
 	}
 }
 
-// TestShortage: /readyz fails once nobody could be admitted for a minute, says for which limit, and no longer when there is room or
+// TestShortage: /readyz fails once nobody could be admitted for a minute, says why, and no longer when there is room or
 // somebody was admitted.
 func TestShortage(t *testing.T) {
 	s, at := &shortage{}, func(seconds int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(seconds) * time.Second) }
 	for _, step := range []struct {
 		at       int
-		limit    string
+		reason   string
 		admitted uint64
 		why      string
 	}{
 		{0, "", 7, ""},
-		{1, "streams", 7, ""},
-		{60, "streams", 7, ""},
-		{61, "memory", 7, "no client could be admitted for 1m0s: limits.memory is reached"},
-		{90, "streams", 8, ""}, // one was
-		{149, "streams", 8, ""},
-		{150, "streams", 8, "no client could be admitted for 1m0s: limits.streams is reached"},
+		{1, "limits.streams is reached", 7, ""},
+		{60, "limits.streams is reached", 7, ""},
+		{61, "limits.memory is reached", 7, "no client could be admitted for 1m0s: limits.memory is reached"},
+		{90, "limits.streams is reached", 8, ""}, // one was
+		{149, "limits.streams is reached", 8, ""},
+		{150, "limits.streams is reached", 8, "no client could be admitted for 1m0s: limits.streams is reached"},
 		{151, "", 8, ""},
-		{152, "streams", 8, ""},
+		{152, "limits.streams is reached", 8, ""},
 	} {
-		s.note(at(step.at), step.limit, step.admitted)
+		s.note(at(step.at), step.reason, step.admitted)
 		if why := s.why(at(step.at)); why != step.why {
 			t.Errorf("after %d s: %q, want %q", step.at, why, step.why)
 		}
@@ -246,7 +249,7 @@ func TestReadyWithoutRoom(t *testing.T) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.since = time.Now().Add(-ago)
-			return s.limit == "streams"
+			return s.reason == "limits.streams is reached"
 		})
 		if r := w.readiness(); r.Ready != want || !want && (r.State != "full" || !strings.Contains(r.Why, "limits.streams is reached")) {
 			t.Errorf("after %v: %+v", ago, r)
@@ -254,4 +257,54 @@ func TestReadyWithoutRoom(t *testing.T) {
 	}
 	c.Cancel()
 	await(t, "there is room again", func() bool { return w.readiness().Ready })
+}
+
+// TestFileShortage: a want of files counts from the client that is turned away to the next that is let in, or for a minute.
+func TestFileShortage(t *testing.T) {
+	f, at := &fileShortage{}, func(seconds int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(seconds) * time.Second) }
+	short := func(seconds int, want bool) {
+		t.Helper()
+		if why := f.why(at(seconds)); strings.Contains(why, "open files") != want {
+			t.Errorf("after %d s: %q, want a shortage: %v", seconds, why, want)
+		}
+	}
+	short(0, false)
+	f.note(at(1), false)
+	f.note(at(30), false)
+	short(89, true)
+	short(90, false)
+	f.note(at(91), false)
+	f.note(at(92), true)
+	short(93, false)
+}
+
+// onePort accepts a connection, or fails.
+type onePort struct {
+	net.Listener
+	err error
+}
+
+func (p *onePort) Accept() (net.Conn, error) {
+	if p.err != nil {
+		return nil, p.err
+	}
+	ours, theirs := net.Pipe()
+	return ours, theirs.Close()
+}
+
+func (p *onePort) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestPortTellsOfFileShortage: a port for clients takes note of want of files, and of its end.
+func TestPortTellsOfFileShortage(t *testing.T) {
+	p, port := &process{log: zap.NewNop()}, &onePort{err: fmt.Errorf("accept: %w", syscall.EMFILE)}
+	r := newRationed(port, p)
+	if _, err := r.Accept(); err == nil || p.noFiles.why(time.Now()) == "" {
+		t.Errorf("without files: %v, %q", err, p.noFiles.why(time.Now()))
+	}
+	port.err = nil
+	c, err := r.Accept()
+	if err != nil || p.noFiles.why(time.Now()) != "" {
+		t.Fatalf("with files: %v, %q", err, p.noFiles.why(time.Now()))
+	}
+	_ = c.Close()
 }

@@ -24,14 +24,15 @@ type rationed struct {
 	net.Listener
 	log     *zap.Logger
 	metrics *metrics.Metrics
+	short   *fileShortage
 	files   int // a connection with a higher descriptor is one too many; 0: nothing is known
 
 	mu   sync.Mutex // guards said
 	said time.Time
 }
 
-func newRationed(l net.Listener, log *zap.Logger, m *metrics.Metrics) *rationed {
-	r := &rationed{Listener: l, log: log, metrics: m}
+func newRationed(l net.Listener, p *process) *rationed {
+	r := &rationed{Listener: l, log: p.log, metrics: p.metrics, short: &p.noFiles}
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil && limit.Cur < 1<<30 {
 		r.files = clientFiles(int(limit.Cur))
@@ -50,13 +51,18 @@ func (r *rationed) Accept() (net.Conn, error) {
 		conn, err := r.Listener.Accept()
 		switch {
 		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+			r.short.note(time.Now(), false)
 			r.say(bare(err))
 			return nil, err
-		case err != nil || r.files == 0 || descriptor(conn) < r.files:
-			return conn, err
+		case err != nil:
+			return nil, err
+		case r.files == 0 || descriptor(conn) < r.files:
+			r.short.note(time.Now(), true)
+			return conn, nil
 		}
 		_ = conn.Close() // nothing was read or written
 		r.metrics.TurnedAway()
+		r.short.note(time.Now(), false)
 		r.say(nil)
 	}
 }

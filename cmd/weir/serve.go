@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -52,6 +53,7 @@ type process struct {
 	ready atomic.Bool // it was once
 
 	shortage shortage
+	noFiles  fileShortage
 
 	askOnce  sync.Once
 	asked    chan struct{} // closed when a drain is asked for
@@ -137,8 +139,9 @@ func newProcess(ctx context.Context, cfg *config.Config, log *zap.Logger) (_ *pr
 	}
 	p.memory = openMemory(int64(cfg.Limits.Memory), p.table, log)
 	p.memory.each = func(now time.Time) {
-		limit, admitted := p.server.Full()
-		p.shortage.note(now, limit, admitted)
+		why, admitted := p.server.Full()
+		why = cmp.Or(why, p.noFiles.why(now))
+		p.shortage.note(now, why, admitted)
 	}
 	p.metrics.Gauges(p.picture)
 	return p, nil

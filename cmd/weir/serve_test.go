@@ -128,13 +128,19 @@ func TestDrains(t *testing.T) {
 // Without its origin a process becomes ready when ready_wait is over, and with
 // it as soon as it is reached, although no client asks for anything.
 func TestReadiness(t *testing.T) {
+	start := func(t *testing.T, address, wait string) *running {
+		return startWeir(t, freePorts+strings.Replace(controlPlane(address), "timing: {", "timing: { ready_wait: "+wait+",", 1))
+	}
 	t.Run("origin dead", func(t *testing.T) {
-		address := deadAddress(t)
-		w := startWeir(t, freePorts+strings.Replace(controlPlane(address), "timing: {", "timing: { ready_wait: 1s,", 1))
-		code, body := w.get("/readyz")
+		code, body := start(t, deadAddress(t), "1h").get("/readyz")
 		if code != http.StatusServiceUnavailable || !strings.Contains(body, "not reached yet: mesh") {
 			t.Errorf("before ready_wait: %d %s", code, body)
 		}
+	})
+	t.Run("origin dead for longer", func(t *testing.T) {
+		w := start(t, deadAddress(t), "1s")
+		var code int
+		var body string
 		await(t, "ready_wait makes it ready", func() bool {
 			code, body = w.get("/readyz")
 			return code == http.StatusOK

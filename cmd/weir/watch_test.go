@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -58,9 +59,23 @@ func (w *watched) start(paths ...string) (remove func()) {
 	return remove
 }
 
+// write is one change: a file that is there is written over, and is never empty in between, which a look would take for a content of its
+// own. A new one is made elsewhere.
 func (w *watched) write(name, text string) {
 	w.t.Helper()
-	if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600); err != nil {
+	path, made := filepath.Join(w.dir, name), filepath.Join(w.t.TempDir(), "made")
+	if old, err := os.Stat(path); err == nil {
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil || old.Size() != int64(len(text)) {
+			w.t.Fatal("not to be written over: ", path, err)
+		}
+		_, err = f.WriteString(text)
+		if err = errors.Join(err, f.Close()); err != nil {
+			w.t.Fatal(err)
+		}
+		return
+	}
+	if err := errors.Join(os.WriteFile(made, []byte(text), 0o600), os.Rename(made, path)); err != nil {
 		w.t.Fatal(err)
 	}
 }

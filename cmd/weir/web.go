@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
+	"github.com/weir-xds/weir/cmd/weir/csds"
 	"github.com/weir-xds/weir/downstream"
 )
 
@@ -45,7 +46,12 @@ func newWeb(name string, l net.Listener, t *tls.Config, log *zap.Logger) *web {
 	if err != nil {
 		panic(err) // only for a level that does not exist
 	}
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
 	return &web{name, l, &http.Server{
+		Protocols:         protocols,
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      2 * time.Minute, // profiles extend it by their own time
@@ -84,7 +90,7 @@ func (p *process) webs() []*web {
 func (p *process) openAdmin(ctx context.Context) error {
 	cfg := p.config()
 	c := &cfg.Admin
-	secured, err := p.tls.port(cfg, "admin.tls", roleAdmin, c.TLS, "http/1.1")
+	secured, err := p.tls.port(cfg, "admin.tls", roleAdmin, c.TLS, "h2", "http/1.1")
 	if err != nil {
 		return err
 	}
@@ -94,6 +100,9 @@ func (p *process) openAdmin(ctx context.Context) error {
 	}
 	p.admin = newWeb("admin", l, secured.server(), p.log)
 	version, _ := buildVersion()
+	clients := csds.New(csds.Config{Table: p.table, Clients: func() *downstream.Server { return p.server }, Blank: admin.Blank})
+	calls := p.operatorCalls(clients)
+	p.admin.server.RegisterOnShutdown(calls.Stop) // or open streams would take all of closeWait
 	pages, err := admin.New(admin.Config{
 		Name: cfg.Name, Version: version, Started: p.started,
 		Table: p.table, Metrics: p.registry, Effective: p.effective, Readiness: p.readiness,
@@ -110,8 +119,9 @@ func (p *process) openAdmin(ctx context.Context) error {
 		Hosts:     append(slices.Clone(c.Hosts), c.Address),
 		Open:      c.Open,
 		Pprof:     c.Pprof,
-		Counts:    p.metrics,
-		Log:       p.log,
+		GRPC:      calls, ClientStatus: clients,
+		Counts: p.metrics,
+		Log:    p.log,
 	})
 	if err != nil {
 		return cfg.Problemf("admin.token_file", "%v", err)

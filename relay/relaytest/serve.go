@@ -8,15 +8,18 @@ import (
 
 // subscription is what a serving origin knows of one stream-type. Guarded by Origin.mu.
 type subscription struct {
-	hosts      bool // of virtual hosts: a bare name stands for all hosts of that route configuration (ALIAS-6)
-	legacy     bool // every request so far named nothing (WILD-2)
-	wildcard   bool
-	names      map[string]bool
-	sent       map[string]*Resource // what the client has; elsewhere if it said it has another version
-	owed       map[string]bool      // to be answered even if unchanged
-	answer     bool                 // a response is due even if empty
-	unanswered string               // nonce of the last response if neither ACKed nor NACKed
-	looked     int                  // the type's revision that take has seen; 0: none
+	hosts    bool // of virtual hosts: a bare name stands for all hosts of that route configuration (ALIAS-6)
+	legacy   bool // every request so far named nothing (WILD-2)
+	wildcard bool
+	names    map[string]bool
+	// collections are those of names that stand for others.
+	collections map[string]bool
+	sent        map[string]*Resource // what the client has; elsewhere if it said it has another version
+	owed        map[string]bool      // to be answered even if unchanged
+	answer      bool                 // a response is due even if empty
+	unanswered  string               // nonce of the last response if neither ACKed nor NACKed
+	seen        bool                 // take has seen a revision of the type, looked
+	looked      int
 }
 
 // elsewhere stands for a version the client brought from another stream.
@@ -41,7 +44,10 @@ func (s *Stream) subscribe(r *Request) {
 	sub := s.subs[typeURL]
 	first := sub == nil
 	if first {
-		sub = &subscription{hosts: typeURL == VirtualHostType, names: map[string]bool{}, sent: map[string]*Resource{}, owed: map[string]bool{}}
+		sub = &subscription{
+			hosts: typeURL == VirtualHostType, names: map[string]bool{}, collections: map[string]bool{},
+			sent: map[string]*Resource{}, owed: map[string]bool{},
+		}
 		s.subs[typeURL] = sub
 	}
 	if r.Nonce() == sub.unanswered {
@@ -62,6 +68,9 @@ func (s *Stream) subscribe(r *Request) {
 		}
 		sub.add(r.Delta.ResourceNamesSubscribe, first)
 		sub.drop(r.Delta.ResourceNamesUnsubscribe)
+		if first {
+			sub.forget() // versions of what it does not want
+		}
 	}
 }
 
@@ -72,11 +81,15 @@ func (sub *subscription) replace(names []string, first, full bool) {
 	sub.answer = sub.answer || (wildcard && !sub.wildcard) || (first && full)
 	sub.wildcard = wildcard
 	now := map[string]bool{}
+	clear(sub.collections)
 	for _, name := range names {
 		if name == "*" {
 			continue
 		}
 		now[name] = true
+		if isCollection(name, sub.hosts) {
+			sub.collections[name] = true
+		}
 		if !sub.names[name] {
 			sub.owed[name] = true
 		}
@@ -116,31 +129,43 @@ func (sub *subscription) add(names []string, first bool) {
 			continue
 		}
 		sub.names[name] = true
+		if isCollection(name, sub.hosts) {
+			sub.collections[name] = true
+			sub.seen = false // its members are not owed one by one
+		}
 		if held := sub.sent[name]; !first || held == nil || held == elsewhere {
 			sub.owed[name] = true
 		}
 	}
 }
 
+// drop unsubscribes. It looks at what is named alone, unless a collection goes: a million other names would take long.
 func (sub *subscription) drop(names []string) {
 	var left []string
+	many := false // other names may be wanted no more
 	for _, name := range names {
 		if name == "*" {
-			sub.legacy, sub.wildcard = false, false
+			sub.legacy, sub.wildcard, many = false, false, true
 			continue
 		}
 		if sub.names[name] {
 			left = append(left, name)
 		}
+		many = many || sub.collections[name]
 		delete(sub.names, name)
+		delete(sub.collections, name)
 	}
-	selected := sub.selected()
 	for _, name := range left {
-		if sub.wildcard || selected(name) {
+		if sub.wildcard || sub.selected(name) {
 			sub.owed[name] = true // DELTA-9: say whether it is still covered
+		} else {
+			delete(sub.sent, name)
+			delete(sub.owed, name)
 		}
 	}
-	sub.forget()
+	if many {
+		sub.forget()
+	}
 }
 
 // forget drops what is known of names no longer wanted, so that naming them again brings them again (SOTW-6).
@@ -148,23 +173,19 @@ func (sub *subscription) forget() {
 	if sub.wildcard {
 		return
 	}
-	selected := sub.selected()
-	unwanted := func(name string) bool { return !sub.names[name] && !selected(name) }
+	unwanted := func(name string) bool { return !sub.names[name] && !sub.selected(name) }
 	maps.DeleteFunc(sub.sent, func(name string, _ *Resource) bool { return unwanted(name) })
 	maps.DeleteFunc(sub.owed, func(name string, _ bool) bool { return unwanted(name) })
 }
 
 // selected tells whether a name belongs to a collection that is subscribed to.
-func (sub *subscription) selected() func(name string) bool {
-	var collections []string
-	for wanted := range sub.names {
-		if isCollection(wanted, sub.hosts) {
-			collections = append(collections, wanted)
+func (sub *subscription) selected(name string) bool {
+	for c := range sub.collections {
+		if collects(c, name, sub.hosts) {
+			return true
 		}
 	}
-	return func(name string) bool {
-		return slices.ContainsFunc(collections, func(c string) bool { return collects(c, name, sub.hosts) })
-	}
+	return false
 }
 
 // empty reports whether a subscribed name stands for a collection that has nothing in it; is: it stands for one.
@@ -189,9 +210,8 @@ func (sub *subscription) view(set map[string]*Resource) []string {
 			names[name] = true
 		}
 	}
-	selected := sub.selected()
 	for name := range set {
-		if selected(name) {
+		if sub.selected(name) {
 			names[name] = true
 		}
 	}
@@ -204,7 +224,7 @@ func (sub *subscription) view(set map[string]*Resource) []string {
 // concerned is what take has to look at: of a delta subscription of names, if nothing has changed since it was looked at,
 // what is owed. A million names are then not looked at again for each request.
 func (sub *subscription) concerned(b *board, typeURL string, d Dialect) []string {
-	if d == Delta && !sub.wildcard && !sub.answer && sub.looked > 0 && sub.looked == b.revision[typeURL] {
+	if d == Delta && !sub.wildcard && !sub.answer && sub.seen && sub.looked == b.revision[typeURL] {
 		return slices.Sorted(maps.Keys(sub.owed))
 	}
 	return sub.view(b.types[typeURL])
@@ -262,7 +282,7 @@ func (s *Stream) answerType(typeURL string, sub *subscription) {
 		return
 	}
 	all, changed, removed := sub.take(board.types[typeURL], sub.concerned(board, typeURL, s.Dialect), s.Dialect == Delta && !b.NoAbsence)
-	sub.looked = board.revision[typeURL]
+	sub.seen, sub.looked = true, board.revision[typeURL]
 	answer := sub.answer
 	sub.answer = false
 	whole := s.Dialect == SotW && (fullState(typeURL) || sub.wildcard)

@@ -31,6 +31,21 @@ func TestChunks(t *testing.T) {
 	})
 }
 
+// A collection that is asked after names is answered, though nothing has changed since the names were.
+func TestCollectionAfterNames(t *testing.T) {
+	virtually(t, func(t *testing.T, n *Net, d Dialect) {
+		const glob = "xdstp://a/example.test.v1.Opaque/g/"
+		o := serve(t, n)
+		o.Set(OpaqueType, "n", "1", Opaque("n", "body"))
+		o.Set(OpaqueType, glob+"1", "1", Opaque(glob+"1", "body"))
+		c := open(t, n, d)
+		c.Subscribe(OpaqueType, "n")
+		c.AwaitNames(OpaqueType, "the name comes", "n")
+		c.Subscribe(OpaqueType, glob+"*")
+		c.AwaitNames(OpaqueType, "and then the collection", "n", glob+"1")
+	})
+}
+
 // Two changes of one batch come in one response; Replace leaves alone what is equal.
 func TestBatchAndReplace(t *testing.T) {
 	virtually(t, func(t *testing.T, n *Net, d Dialect) {

@@ -36,6 +36,10 @@
 // been lost for cold_wait. The lost one is tried again by one lane at a time, which goes on at the
 // other meanwhile, and taken again when it answers.
 //
+// One that is a relay and refuses the way of a poll (RELAY-87) is asked again at once without it, where
+// the way was a client's: the client is sent away. Otherwise the relays form a loop (RELAY-88): that is
+// counted and logged, and the URL is taken to be lost.
+//
 // # Goroutines and locks
 //
 // Run starts one goroutine for each lane and waits for them. The mutex of servers and that of health

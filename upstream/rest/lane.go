@@ -209,12 +209,12 @@ func (l *lane) poll(ctx context.Context, s *server) time.Duration {
 	a, err := l.ask(ctx, s, m)
 	now := time.Now()
 	if err == nil && a.unchanged && m.VersionInfo == "" {
-		err = &failure{ownFault, errors.New(s.url + " answers 304 to a poll without a version")}
+		err = &failure{fault: ownFault, err: errors.New(s.url + " answers 304 to a poll without a version")}
 	}
 	var r *response
 	if err == nil && !a.unchanged {
 		if r, err = o.parse(l.typeURL, a.body); err != nil {
-			err = &failure{unclear, errors.New("a response of " + s.url + " " + err.Error())}
+			err = &failure{fault: unclear, err: errors.New("a response of " + s.url + " " + err.Error())}
 		}
 	}
 	switch {
@@ -333,6 +333,19 @@ func (l *lane) failed(now, begun time.Time, s *server, err error) time.Duration 
 	o, was := l.origin, l.at
 	var f *failure
 	errors.As(err, &f)
+	if f.looped != "" {
+		o.counts.Loop()
+		if l.table.Looped(now, f.looped) { // it was some clients' way, who are sent away (RELAY-88)
+			l.close()
+			o.servers.gaveUp(s)
+			return 0
+		}
+		if o.health.loop(now) {
+			l.log.Warn("the origin refuses the poll: it is a relay, and the poll has come through it before, "+
+				"or through too many",
+				zap.Error(err))
+		}
+	}
 	if was != nil && was != s { // a better server was sought, and does not answer
 		o.servers.failed(s, begun, f.fault)
 		return 0

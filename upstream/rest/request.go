@@ -29,7 +29,7 @@ const (
 	idleConnection = 90 * time.Second
 	idleAtServer   = 100
 	// errorBytes is how much of an error's body is repeated.
-	errorBytes = 300
+	errorBytes = 1000
 )
 
 // answer is what a poll brought: a body, or that nothing has changed.
@@ -40,8 +40,9 @@ type answer struct {
 
 // failure is a poll that brought nothing.
 type failure struct {
-	fault fault
-	err   error
+	fault  fault
+	err    error
+	looped string // the words of a relay that refuses the way of the poll (RELAY-87)
 }
 
 func (f *failure) Error() string { return f.err.Error() }
@@ -94,14 +95,14 @@ func (c *Config) clientTLS(address string) *tls.Config {
 func (o *Origin) ask(ctx context.Context, s *server, typeURL string, via []string, m *discoveryv3.DiscoveryRequest) (*answer, error) {
 	body, err := protojson.Marshal(m)
 	if err != nil {
-		return nil, &failure{ownFault, fmt.Errorf("the request cannot be written as JSON: %w", err)}
+		return nil, &failure{fault: ownFault, err: fmt.Errorf("the request cannot be written as JSON: %w", err)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, headersWithin+bodyWithin)
 	defer cancel()
 	slow := time.AfterFunc(headersWithin, cancel) // which counts connecting, as ResponseHeaderTimeout does not
 	req, err := o.request(ctx, strings.TrimSuffix(s.url, "/")+relay.ServiceOf(typeURL, false).REST, body, via)
 	if err != nil {
-		return nil, &failure{unclear, err}
+		return nil, &failure{fault: unclear, err: err}
 	}
 	o.metrics.Message(metrics.ToOrigin, len(body))
 	resp, err := o.client.Do(req)
@@ -109,7 +110,7 @@ func (o *Origin) ask(ctx context.Context, s *server, typeURL string, via []strin
 		err = fmt.Errorf("no answer within %v: %w", headersWithin, err)
 	}
 	if err != nil {
-		f := &failure{unclear, err}
+		f := &failure{fault: unclear, err: err}
 		var op *net.OpError
 		if errors.As(err, &op) && op.Op == "dial" {
 			f.fault = unreachable
@@ -127,10 +128,10 @@ func (o *Origin) ask(ctx context.Context, s *server, typeURL string, via []strin
 	o.metrics.Message(metrics.FromOrigin, len(data))
 	switch {
 	case err != nil:
-		return nil, &failure{unclear, fmt.Errorf("reading a response of %s: %w", s.url, err)}
+		return nil, &failure{fault: unclear, err: fmt.Errorf("reading a response of %s: %w", s.url, err)}
 	case len(data) > o.cfg.MaxMessage:
 		o.metrics.LimitRejection("max_message")
-		return nil, &failure{ownFault, fmt.Errorf("%s: a response is longer than max_message, %d bytes", s.url, o.cfg.MaxMessage)}
+		return nil, &failure{fault: ownFault, err: fmt.Errorf("%s: a response is longer than max_message, %d bytes", s.url, o.cfg.MaxMessage)}
 	}
 	return &answer{body: data}, nil
 }
@@ -171,6 +172,9 @@ func refusal(url string, resp *http.Response) *failure {
 	}
 	said, _ := io.ReadAll(io.LimitReader(resp.Body, errorBytes)) // as much as there is
 	text := strings.TrimSpace(strings.ToValidUTF8(string(said), "?"))
+	if relay.LoopRefused(text) {
+		f.fault, f.looped = unreachable, text
+	}
 	if resp.StatusCode/100 == 3 {
 		text = "redirects are not followed"
 	}

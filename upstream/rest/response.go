@@ -182,7 +182,7 @@ func (o *Origin) update(lane *relay.Lane, r *response) (u relay.Update, reject *
 		if x.name == "" || len(reject.Reasons) >= maxReasons {
 			u.Unread = true
 		} else {
-			u.Refused = append(u.Refused, relay.NameKey(x.name))
+			u.Refused, u.Reasons = append(u.Refused, relay.NameKey(x.name)), append(u.Reasons, x.reason)
 		}
 		if len(reject.Reasons) < maxReasons {
 			reject.Reasons = append(reject.Reasons, x.reason)

@@ -21,6 +21,20 @@ type health struct {
 	errOf     *lane // who met it
 	proof     time.Time
 	update    time.Time
+	looped    time.Time // when the log told of a loop of relays last
+}
+
+// loopEvery is how often the log tells of a loop of relays.
+const loopEvery = time.Minute
+
+// loop notes that the origin is in a loop of relays, and reports whether that is to be told.
+func (h *health) loop(now time.Time) (news bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if news = h.looped.IsZero() || now.Sub(h.looped) >= loopEvery; news {
+		h.looped = now
+	}
+	return news
 }
 
 // heard notes an answer to a lane; first: it was not open. It reports whether the origin was not

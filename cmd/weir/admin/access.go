@@ -79,6 +79,10 @@ func (a *Admin) admitted(next http.Handler) http.Handler {
 
 func (a *Admin) refuse(w http.ResponseWriter, r *http.Request, why *refusal) {
 	a.cfg.Counts.AdminRefusal(why.reason)
+	if isGRPC(r) {
+		refuseGRPC(w, why)
+		return
+	}
 	switch why.code {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/weir-xds/weir/cmd/weir/csds"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
@@ -52,6 +53,8 @@ type Config struct {
 	Open []string
 	// Pprof serves /debug/pprof/.
 	Pprof bool
+	// ClientStatus is posted requests for client status in JSON, and GRPC serves whatever comes over HTTP/2 as gRPC; nil: they are not there.
+	ClientStatus, GRPC http.Handler
 
 	// Counts counts who was refused; nil: nothing is counted.
 	Counts *metrics.Metrics
@@ -114,11 +117,14 @@ func (a *Admin) Handler() http.Handler {
 		mux.HandleFunc("POST "+signInPath, a.signIn)
 		mux.HandleFunc("POST "+signOutPath, a.signOut)
 	}
+	if a.cfg.ClientStatus != nil {
+		mux.Handle("POST "+csds.Path, a.cfg.ClientStatus)
+	}
 	mux.HandleFunc("POST /drain", a.drain)
 	mux.HandleFunc("POST /origins/{name}/freeze", a.freeze)
 	mux.HandleFunc("POST /origins/{name}/unfreeze", a.unfreeze)
 	mux.HandleFunc("POST /guard/release", a.release)
-	return a.hardened(a.admitted(mux))
+	return a.hardened(a.admitted(a.split(mux)))
 }
 
 // Probes serves what a kubelet and Prometheus need, to everybody and under any Host.

@@ -31,8 +31,7 @@
 //
 // # Known limits
 //
-// HTTP only: gRPC services (CSDS, channelz, health, reflection) are not served
-// on this port yet.
+// channelz is not served. Health cannot be watched, only asked.
 //
 // # What to read next
 //

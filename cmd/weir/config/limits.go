@@ -97,7 +97,8 @@ type Limits struct {
 	// opened at an origin, without a certificate those of one address or IPv6
 	// network of 64 bits, and those of one connection where there is no address.
 	// A group counts until it ends or clients of somebody else use it as well;
-	// whoever is beyond may still join those that are there. Default: 0.
+	// whoever is beyond may still join those that are there. Zero means no limit.
+	// Default: 0.
 	GroupsPerPeer int `yaml:"groups_per_peer"`
 	// NewGroupsPerSecond is how many streams are opened at an origin within a
 	// second: for new groups, and for all of them when it is back after an

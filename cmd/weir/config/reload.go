@@ -11,7 +11,7 @@ import (
 // Reload says what a reload of the file does with a change of a key.
 type Reload string
 
-// What there is. The words are those of the README.
+// What there is. The words are those of deploy/docs/configuration.md.
 const (
 	// ReloadLive: nothing is cut.
 	ReloadLive Reload = "in force at once, also for what is there"
@@ -255,7 +255,7 @@ func (d *difference) lists(a, b *Config) {
 	}
 }
 
-// ReloadTable is the table of the README: for each thing that a reload does,
+// ReloadTable is the table of deploy/docs/configuration.md: for each thing that a reload does,
 // the keys it does it with, in the order of the alphabet.
 func ReloadTable() string {
 	byWords := make(map[Reload][]string)

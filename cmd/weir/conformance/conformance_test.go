@@ -23,7 +23,7 @@ var suite = [][]testCase{
 	streamsCases, deltaCases, absenceCases, orderCases, lanesCases, defectCases,
 	groupsCases, wireCases, sizeCases, aliasCases, ttlCases, fedCases, collCases,
 	retiredCases, restartCases, chainCases, vhdsCases, connCases, limitCases, fallbackCases, guardCases,
-	reloadCases, dynCases, strictCases, loadCases, restCases, v2Cases, fileCases, lastResortCases,
+	reloadCases, dynCases, strictCases, loadCases, restCases, restOriginCases, v2Cases, fileCases, lastResortCases, csdsCases,
 }
 
 // virtual cases run a test of another package, in which no weir is run.

@@ -26,8 +26,9 @@ const (
 	crossingNames = 8   // of each type; the first is the anchor
 
 	// crossingPatience is more than the 15 s for which a gRPC-like client that comes back waits for a name of which its origin
-	// says nothing, before it is given the others anew (RELAY-6, RELAY-7).
-	crossingPatience = 30 * time.Second
+	// says nothing, before it is given the others anew (RELAY-6, RELAY-7), and more than the minute in which weir
+	// opens a stream anew at most once for a name that came back and that the origin says nothing of (RELAY-99).
+	crossingPatience = 90 * time.Second
 )
 
 // TestFourCrossings: whichever dialect the origin speaks and whichever the client, every client ends with what the origin has,

@@ -137,14 +137,15 @@ func crowdAtPlane(t *testing.T, cl cell) {
 	asked := plane.Asked()
 	t.Logf("%d clients were served after %v; the origin saw %d streams and %d requests",
 		crowdSize, took.Round(time.Millisecond), asked.opened, asked.requests)
-	if asked.opened != 1 || asked.closed != 0 {
+	probed := mayProbe(t, cl.dialect, took)
+	if !probed && (asked.opened != 1 || asked.closed != 0) {
 		t.Errorf("the origin saw %d streams open and %d end, want 1 and 0", asked.opened, asked.closed)
 	}
 	for typeURL, names := range c.wanted() {
-		if !maps.Equal(asked.asked[typeURL], names) {
+		if !askedOnce(asked.asked[typeURL], names, probed) {
 			t.Errorf("the origin was asked for %s: %v, want each of %v once", typeURL, asked.asked[typeURL], names)
 		}
-		if len(asked.dropped[typeURL]) > 0 {
+		if len(asked.dropped[typeURL]) > 0 && !probed {
 			t.Errorf("the origin was given back %v", asked.dropped[typeURL])
 		}
 	}
@@ -152,6 +153,26 @@ func crowdAtPlane(t *testing.T, cl cell) {
 	w = w.clone().put(clusterWith(crowdName(3), "v2"), relaytest.Endpoints(crowdName(4), "10.0.0.9:80"))
 	plane.Publish(w)
 	c.await(t, w)
+}
+
+// mayProbe reports whether a SotW origin may have left something unanswered for so long that weir has asked it apart, on other streams
+// (RELAY-99): that is right of weir if the origin, which is in the process of all the clients, got no time to answer. A crowd that was
+// served in less time shows that it had not.
+func mayProbe(t *testing.T, dialect relaytest.Dialect, took time.Duration) bool {
+	t.Helper()
+	probed := dialect == relaytest.SotW && took >= time.Second
+	if probed {
+		t.Logf("%d clients took %v: a SotW origin that is so slow may be asked apart", crowdSize, took)
+	}
+	return probed
+}
+
+// askedOnce reports whether each of the names was asked, and no other; once unless it may have been asked apart as well.
+func askedOnce(got, names map[string]int, probed bool) bool {
+	if probed {
+		return slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(names)))
+	}
+	return maps.Equal(got, names)
 }
 
 // crowdLeaves watches what the last clients to leave cause upstream.
@@ -166,13 +187,16 @@ func crowdLeaves(t *testing.T, dialect relaytest.Dialect) {
 		}
 	})
 	weir := startWeir(t, config(origin.Net().Addr(), dialect).Set("cache.linger", crowdLinger.String()))
+	begin := time.Now()
 	c := gather(t, weir)
 	c.await(t, w)
-	if n := len(origin.Streams()); n != 1 {
+	probed := mayProbe(t, dialect, time.Since(begin))
+	if n := len(origin.Streams()); n != 1 && !probed {
 		t.Errorf("the origin saw %d streams, want 1", n)
 	}
+	origin.Await(0, func() bool { return len(origin.Open()) == 1 }, "what was asked apart is answered")
 	for typeURL, names := range c.wanted() {
-		if got := origin.Asked(typeURL).Subscribed; !maps.Equal(got, names) {
+		if got := origin.Asked(typeURL).Subscribed; !askedOnce(got, names, probed) {
 			t.Errorf("the origin was asked for %s: %v, want each of %v once", typeURL, got, names)
 		}
 	}
@@ -184,9 +208,22 @@ func crowdLeaves(t *testing.T, dialect relaytest.Dialect) {
 	origin.WantIdle(crowdLinger + time.Second)
 
 	// The third gives one back. So does weir: after the linger, and not before; in SotW at once (RELAY-99).
+	before := origin.Asked(relaytest.EndpointType).Unsubscribed // by the asking apart
+	if len(before) > 0 && !probed {
+		t.Errorf("given back: %v, while all are wanted", before)
+	}
 	left := time.Now()
 	c.clients[2].Unsubscribe(relaytest.EndpointType, lastName(0))
-	origin.Await(0, func() bool { return origin.Asked(relaytest.EndpointType).Unsubscribed[lastName(0)] == 1 },
+	given := func() map[string]int {
+		now := origin.Asked(relaytest.EndpointType).Unsubscribed
+		for name, n := range before {
+			if now[name] -= n; now[name] == 0 {
+				delete(now, name)
+			}
+		}
+		return now
+	}
+	origin.Await(0, func() bool { return given()[lastName(0)] == 1 },
 		"the name nobody wants any more is given back")
 	gone := lastRequest(origin, relaytest.EndpointType)
 	sotw := dialect == relaytest.SotW
@@ -195,7 +232,7 @@ func crowdLeaves(t *testing.T, dialect relaytest.Dialect) {
 	} else {
 		t.Logf("with linger %v the name was given back after %v", crowdLinger, after.Round(time.Millisecond))
 	}
-	if got := origin.Asked(relaytest.EndpointType).Unsubscribed; !maps.Equal(got, map[string]int{lastName(0): 1}) {
+	if got := given(); !maps.Equal(got, map[string]int{lastName(0): 1}) {
 		t.Errorf("given back: %v, want %s alone", got, lastName(0))
 	}
 

@@ -17,5 +17,6 @@
 //
 // # What to read next
 //
-// rpc_test.go is the shortest complete use; then crossing_test.go, whose model says what each dialect can express.
+// rpc_test.go is the shortest complete use; then crossing_test.go, whose model says what each dialect can express, and
+// roads_test.go, with every kind of source and every way out.
 package e2e

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -151,4 +152,52 @@ func TestRESTGateway(t *testing.T) {
 			t.Errorf("%s: %v", name, s)
 		}
 	}
+}
+
+// TestRESTLoop: two weirs poll each other, and nobody else. That is found out, counted and logged, and
+// their polls do not multiply. One that is told where the configuration is has it (RELAY-87, RELAY-88).
+func TestRESTLoop(t *testing.T) {
+	w := world{}.put(relaytest.EDSCluster("a", "a"), relaytest.EDSCluster("b", "b"))
+	g := newGateway(t, w)
+	configured := func(name, address string) weirtest.Config {
+		c := polling(address)
+		c["instance"] = name
+		c["listeners"] = []any{map[string]any{}, map[string]any{"rest": true}}
+		return c
+	}
+	config := configured("left", freePort(t)) // where nobody is yet
+	left := startWeir(t, config)
+	right := startWeir(t, configured("right", left.Addrs[1]))
+	turn := func(address string) {
+		config.Origin().Set("rest.urls", []any{"http://" + address})
+		left.Reload(config)
+	}
+	turn(right.Addrs[1])
+	clients := map[string]*relaytest.Client{}
+	for name, p := range map[string]*process{"left": left, "right": right} {
+		clients[name] = p.open(t, name, relaytest.ClientConfig{})
+		clients[name].Request(relaytest.ClusterType, "*")
+	}
+	sum := func(metric string) (n float64) {
+		for _, p := range []*process{left, right} {
+			x, _ := p.Metric(metric)
+			n += x
+		}
+		return n
+	}
+	if !weirtest.Until(patience, func() bool { return sum("weir_upstream_loops_total") > 0 }) {
+		t.Fatal("no loop was counted")
+	}
+	if !weirtest.Until(patience, func() bool {
+		return strings.Contains(left.Output()+right.Output(), "the poll has come through it before")
+	}) {
+		t.Error("the log does not tell of the loop")
+	}
+	begin, polls := time.Now(), sum("weir_polls_total")
+	time.Sleep(2 * time.Second) // of real processes, whose rate is looked at
+	if rate := (sum("weir_polls_total") - polls) / time.Since(begin).Seconds(); rate > 50 {
+		t.Errorf("%v polls a second", rate)
+	}
+	turn(g.net.Addr())
+	awaitSet(clients["left"], relaytest.ClusterType, w, "what the gateway has")
 }

@@ -1,0 +1,170 @@
+package csds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/weir-xds/weir/downstream"
+	"github.com/weir-xds/weir/relay"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// errTooLong: the answer does not fit.
+var errTooLong = errors.New("the answer is too long")
+
+// answer is one response in the making.
+type answer struct {
+	cfg   *Config
+	ctx   context.Context
+	match nodeMatch
+	bare  bool // without resource contents
+
+	response *statusv3.ClientStatusResponse
+	size     int
+	seen     map[*relay.Variant]*anypb.Any // bodies as they are shown
+}
+
+// itemKey is what a ClientConfig has one item of (CSDS-2).
+type itemKey struct{ typeURL, name string }
+
+// view is a ClientConfig in the making.
+type view struct {
+	config *statusv3.ClientConfig
+	at     map[itemKey]int // in its items
+	rank   []uint8         // of them: the greater replaces the other
+}
+
+// clients adds the server view.
+func (a *answer) clients() error {
+	views := map[string]*view{}
+	for c := range a.cfg.Clients().Connected() {
+		if err := a.ctx.Err(); err != nil {
+			return err
+		}
+		node := c.Node()
+		if !a.match.matches(node) {
+			continue
+		}
+		key := clientKey(c)
+		v := views[key]
+		if v == nil {
+			var err error
+			if v, err = a.view(node, ""); err != nil {
+				return err
+			}
+			views[key] = v
+		}
+		var failed error
+		c.Items(func(it *downstream.Item) bool {
+			failed = a.add(v, itemKey{it.TypeURL, it.Name}, uint8(it.Status), func() *item { return a.sent(it) })
+			return failed == nil
+		})
+		if failed != nil {
+			return failed
+		}
+	}
+	return nil
+}
+
+// clientKey is equal for the streams of one node: it may have one for each type. Without an id a connection is a node.
+func clientKey(c *downstream.Client) string {
+	if c.ID() == "" {
+		return "\x00" + c.Peer
+	}
+	return fmt.Sprintf("%d %s%s", len(c.ID()), c.ID(), c.Cluster())
+}
+
+// lanes adds the client view.
+func (a *answer) lanes() error {
+	for _, o := range a.cfg.Table.Origins() {
+		lanes := o.Lanes()
+		for i := range lanes {
+			l := &lanes[i]
+			if err := a.ctx.Err(); err != nil {
+				return err
+			}
+			g := l.Lane.Group()
+			if !a.match.matches(g.Node()) {
+				continue
+			}
+			v, err := a.view(g.Node(), fmt.Sprintf("origin/%s/%s/%s", o.Name(), g.Key(), l.Name))
+			if err != nil {
+				return err
+			}
+			l.Items(func(it relay.AskedItem) {
+				if err == nil {
+					err = a.add(v, itemKey{it.TypeURL, it.Name}, uint8(it.Status), func() *item { return a.asked(&it) })
+				}
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// view adds a ClientConfig.
+func (a *answer) view(node *corev3.Node, scope string) (*view, error) {
+	v := &view{config: &statusv3.ClientConfig{Node: node, ClientScope: scope}, at: map[itemKey]int{}}
+	a.response.Config = append(a.response.Config, v.config)
+	return v, a.grow(v.config)
+}
+
+// add adds an item, unless the view has one of the key that is as grave.
+func (a *answer) add(v *view, key itemKey, rank uint8, made func() *item) error {
+	i, known := v.at[key]
+	if known && v.rank[i] >= rank {
+		return nil
+	}
+	it := made()
+	if known {
+		v.rank[i], v.config.GenericXdsConfigs[i] = rank, it
+	} else {
+		v.at[key] = len(v.rank)
+		v.rank, v.config.GenericXdsConfigs = append(v.rank, rank), append(v.config.GenericXdsConfigs, it)
+	}
+	return a.grow(it)
+}
+
+// grow counts what was added.
+func (a *answer) grow(m proto.Message) error {
+	if a.size += 1 + protowire.SizeBytes(proto.Size(m)); a.size > a.cfg.maxAnswer {
+		return errTooLong
+	}
+	return nil
+}
+
+// body is the content of a resource as it is shown; nil: it is not.
+func (a *answer) body(v *relay.Variant) *anypb.Any {
+	if v == nil || a.bare {
+		return nil
+	}
+	body, known := a.seen[v]
+	if !known {
+		body = &anypb.Any{}
+		if proto.Unmarshal(v.Any(), body) != nil {
+			return nil // the table checked it when it came
+		}
+		a.cfg.Blank(body)
+		a.seen[v] = body
+	}
+	return body
+}
+
+// refusal is the status for why there is no answer.
+func (a *answer) refusal(err error) error {
+	if !errors.Is(err, errTooLong) {
+		return status.FromContextError(err).Err()
+	}
+	return status.Errorf(codes.ResourceExhausted, "the answer is longer than %d bytes: ask for fewer nodes with node_matchers, by node_id or "+
+		"node_metadatas, or for all without what the resources contain, with exclude_resource_contents", a.cfg.maxAnswer)
+}

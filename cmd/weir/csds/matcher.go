@@ -1,0 +1,109 @@
+package csds
+
+import (
+	"errors"
+	"fmt"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// nodeMatch reports whether a node is asked for. Matchers are ORed, and the parts of one ANDed (CSDS-5); without any all nodes are.
+type nodeMatch []nodeMatcher
+
+type nodeMatcher struct {
+	id       stringMatch // nil: any
+	metadata []metadataMatcher
+}
+
+type metadataMatcher struct {
+	path  []string
+	value valueMatch
+}
+
+// maxParts bounds the parts of all matchers of a request: each is tried on each node.
+const maxParts = 1000
+
+// compile reads the matchers of a request. An error says which is wrong.
+func compile(matchers []*matcherv3.NodeMatcher) (nodeMatch, error) {
+	var all nodeMatch
+	parts := 0
+	for i, m := range matchers {
+		if parts += 1 + len(m.GetNodeMetadatas()); parts > maxParts {
+			return nil, fmt.Errorf("node_matchers have more than %d parts", maxParts)
+		}
+		x, err := compileNode(m)
+		if err != nil {
+			return nil, fmt.Errorf("node_matchers[%d].%w", i, err)
+		}
+		all = append(all, x)
+	}
+	return all, nil
+}
+
+func compileNode(m *matcherv3.NodeMatcher) (x nodeMatcher, err error) {
+	if m.GetNodeId() != nil {
+		if x.id, err = compileString(m.NodeId); err != nil {
+			return x, fmt.Errorf("node_id: %w", err)
+		}
+	}
+	for i, s := range m.GetNodeMetadatas() {
+		part, err := compileMetadata(s)
+		if err != nil {
+			return x, fmt.Errorf("node_metadatas[%d]: %w", i, err)
+		}
+		x.metadata = append(x.metadata, part)
+	}
+	return x, nil
+}
+
+func compileMetadata(m *matcherv3.StructMatcher) (x metadataMatcher, err error) {
+	for _, segment := range m.GetPath() {
+		if segment.GetKey() == "" {
+			return x, errors.New("a segment of its path has no key")
+		}
+		x.path = append(x.path, segment.GetKey())
+	}
+	if len(x.path) == 0 {
+		return x, errors.New("it has no path")
+	}
+	if m.GetValue() == nil {
+		return x, errors.New("it has no value")
+	}
+	x.value, err = compileValue(m.Value, maxDepth)
+	return x, err
+}
+
+func (all nodeMatch) matches(n *corev3.Node) bool {
+	if len(all) == 0 {
+		return true
+	}
+	for i := range all {
+		if all[i].matches(n) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *nodeMatcher) matches(n *corev3.Node) bool {
+	if m.id != nil && !m.id(n.GetId()) {
+		return false
+	}
+	for i := range m.metadata {
+		if !m.metadata[i].matches(n.GetMetadata()) {
+			return false
+		}
+	}
+	return true
+}
+
+// matches looks the path up. What is not there is matched by nothing.
+func (m *metadataMatcher) matches(s *structpb.Struct) bool {
+	v := structpb.NewStructValue(s)
+	for _, key := range m.path {
+		v = v.GetStructValue().GetFields()[key]
+	}
+	return m.value(v)
+}

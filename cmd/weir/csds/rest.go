@@ -1,0 +1,89 @@
+package csds
+
+import (
+	"errors"
+	"io"
+	"net/http"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// Path is where requests are posted as JSON.
+const Path = "/v3/discovery:client_status"
+
+// maxRequest bounds a request, in bytes.
+const maxRequest = 1 << 20
+
+// ServeHTTP answers a request in JSON.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
+	if err != nil {
+		code := http.StatusBadRequest
+		if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
+			code = http.StatusRequestEntityTooLarge
+		}
+		http.Error(w, err.Error(), code)
+		return
+	}
+	var req statusv3.ClientStatusRequest
+	if len(text) > 0 {
+		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, &req); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
+	resp, err := s.answer(r.Context(), &req)
+	if err != nil {
+		http.Error(w, status.Convert(err).Message(), httpCode(err))
+		return
+	}
+	if text, err = protojson.Marshal(writable(resp)); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(text) // who has left does not mind
+}
+
+func httpCode(err error) int {
+	switch status.Code(err) {
+	case codes.InvalidArgument:
+		return http.StatusBadRequest
+	case codes.ResourceExhausted:
+		return http.StatusInsufficientStorage
+	}
+	return http.StatusServiceUnavailable
+}
+
+// writable leaves out what has no JSON: a body of a type that is not linked in, of which the item has the type, and of a node its metadata
+// where there are numbers in it that are none.
+func writable(resp *statusv3.ClientStatusResponse) *statusv3.ClientStatusResponse {
+	has := map[*anypb.Any]bool{nil: true}
+	for _, c := range resp.Config {
+		if !hasJSON(c.Node) {
+			c.Node = &corev3.Node{Id: c.Node.GetId(), Cluster: c.Node.GetCluster()}
+		}
+		for _, it := range c.GenericXdsConfigs {
+			can, known := has[it.XdsConfig]
+			if !known {
+				can = hasJSON(it.XdsConfig)
+				has[it.XdsConfig] = can
+			}
+			if !can {
+				it.XdsConfig = nil
+			}
+		}
+	}
+	return resp
+}
+
+func hasJSON(m proto.Message) bool {
+	_, err := protojson.Marshal(m)
+	return err == nil
+}

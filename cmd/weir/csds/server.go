@@ -1,0 +1,114 @@
+package csds
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/weir-xds/weir/downstream"
+	"github.com/weir-xds/weir/relay"
+
+	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// MaxAnswer bounds an answer, in bytes.
+const MaxAnswer = 64 << 20
+
+// Config says what is shown. All fields are required. It is not modified after New.
+type Config struct {
+	Table *relay.Table
+	// Clients has the connected clients.
+	Clients func() *downstream.Server
+	// Blank takes out of a body what must not be seen (RELAY-76).
+	Blank func(*anypb.Any)
+
+	maxAnswer int // 0: MaxAnswer
+}
+
+// Server answers. It is a ClientStatusDiscoveryServiceServer and has a handler for JSON.
+type Server struct {
+	cfg  Config
+	turn chan struct{} // holds one slot: answers are made one at a time
+}
+
+// New makes a server.
+func New(cfg Config) *Server {
+	if cfg.maxAnswer == 0 {
+		cfg.maxAnswer = MaxAnswer
+	}
+	return &Server{cfg: cfg, turn: make(chan struct{}, 1)}
+}
+
+// FetchClientStatus answers one request.
+func (s *Server) FetchClientStatus(ctx context.Context, req *statusv3.ClientStatusRequest) (*statusv3.ClientStatusResponse, error) {
+	return s.answer(ctx, req)
+}
+
+// StreamClientStatus answers each request once (CSDS-1).
+func (s *Server) StreamClientStatus(stream statusv3.ClientStatusDiscoveryService_StreamClientStatusServer) error {
+	for {
+		req, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		resp, err := s.answer(stream.Context(), req)
+		if err != nil {
+			return err
+		}
+		if err := within(stream.Context(), sendWait, func() error { return stream.Send(resp) }); err != nil {
+			return err
+		}
+	}
+}
+
+// answer makes the answer to a request. The error is a status.
+func (s *Server) answer(ctx context.Context, req *statusv3.ClientStatusRequest) (*statusv3.ClientStatusResponse, error) {
+	match, err := compile(req.GetNodeMatchers())
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	a := &answer{cfg: &s.cfg, ctx: ctx, match: match, bare: req.GetExcludeResourceContents(), seen: map[*relay.Variant]*anypb.Any{}}
+	a.response = &statusv3.ClientStatusResponse{}
+	if err = a.clients(); err == nil {
+		err = a.lanes()
+	}
+	if err != nil {
+		return nil, a.refusal(err)
+	}
+	return a.response, nil
+}
+
+// sendWait is how long a client may take to read one answer of a stream.
+const sendWait = 2 * time.Minute
+
+// deadlineKey is of a func(time.Time): see WithDeadline.
+type deadlineKey struct{}
+
+// WithDeadline has writes to the streams of a context end by what set is given; zero: they have no end.
+func WithDeadline(ctx context.Context, set func(time.Time)) context.Context {
+	return context.WithValue(ctx, deadlineKey{}, set)
+}
+
+// within does f, which writes, under a deadline.
+func within(ctx context.Context, d time.Duration, f func() error) error {
+	set, ok := ctx.Value(deadlineKey{}).(func(time.Time))
+	if !ok {
+		return f()
+	}
+	set(time.Now().Add(d))
+	defer set(time.Time{})
+	return f()
+}

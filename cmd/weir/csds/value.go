@@ -1,0 +1,150 @@
+package csds
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+type (
+	stringMatch func(string) bool
+	// valueMatch is asked of nil where there is no value.
+	valueMatch func(*structpb.Value) bool
+)
+
+// maxDepth bounds how deep matchers of lists and of alternatives are in one another.
+const maxDepth = 16
+
+// compileString reads a StringMatcher. ignore_case concerns all patterns but regular expressions, which match the whole text.
+func compileString(m *matcherv3.StringMatcher) (stringMatch, error) {
+	fold := func(s string) string { return s }
+	if m.GetIgnoreCase() {
+		fold = strings.ToLower
+	}
+	by := func(is func(text, pattern string) bool, pattern string) (stringMatch, error) {
+		if pattern == "" {
+			return nil, errors.New("its pattern is empty")
+		}
+		pattern = fold(pattern)
+		return func(s string) bool { return is(fold(s), pattern) }, nil
+	}
+	switch p := m.GetMatchPattern().(type) {
+	case *matcherv3.StringMatcher_Exact:
+		want := fold(p.Exact) // which may be empty
+		return func(s string) bool { return fold(s) == want }, nil
+	case *matcherv3.StringMatcher_Prefix:
+		return by(strings.HasPrefix, p.Prefix)
+	case *matcherv3.StringMatcher_Suffix:
+		return by(strings.HasSuffix, p.Suffix)
+	case *matcherv3.StringMatcher_Contains:
+		return by(strings.Contains, p.Contains)
+	case *matcherv3.StringMatcher_SafeRegex:
+		return compileRegex(p.SafeRegex.GetRegex())
+	case nil:
+		return nil, errors.New("it has no pattern")
+	default:
+		return nil, fmt.Errorf("%T is not understood here", p)
+	}
+}
+
+func compileRegex(text string) (stringMatch, error) {
+	if text == "" {
+		return nil, errors.New("its regular expression is empty")
+	}
+	if _, err := regexp.Compile(text); err != nil { // by itself: what is put around it could make it valid
+		return nil, err
+	}
+	whole, err := regexp.Compile(`\A(?:` + text + `)\z`)
+	if err != nil {
+		return nil, err
+	}
+	return whole.MatchString, nil
+}
+
+// compileValue reads a ValueMatcher.
+func compileValue(m *matcherv3.ValueMatcher, depth int) (valueMatch, error) {
+	if depth == 0 {
+		return nil, fmt.Errorf("its value has more than %d matchers in one another", maxDepth)
+	}
+	switch p := m.GetMatchPattern().(type) {
+	case *matcherv3.ValueMatcher_NullMatch_:
+		return isNull, nil
+	case *matcherv3.ValueMatcher_DoubleMatch:
+		return compileDouble(p.DoubleMatch)
+	case *matcherv3.ValueMatcher_StringMatch:
+		is, err := compileString(p.StringMatch)
+		return func(v *structpb.Value) bool {
+			s, ok := v.GetKind().(*structpb.Value_StringValue)
+			return ok && is(s.StringValue)
+		}, err
+	case *matcherv3.ValueMatcher_BoolMatch:
+		return func(v *structpb.Value) bool {
+			b, ok := v.GetKind().(*structpb.Value_BoolValue)
+			return ok && b.BoolValue == p.BoolMatch
+		}, nil
+	case *matcherv3.ValueMatcher_PresentMatch:
+		return func(v *structpb.Value) bool { return p.PresentMatch && v.GetKind() != nil }, nil
+	case *matcherv3.ValueMatcher_ListMatch:
+		return compileList(p.ListMatch, depth-1)
+	case *matcherv3.ValueMatcher_OrMatch:
+		return compileOr(p.OrMatch, depth-1)
+	case nil:
+		return nil, errors.New("its value has no pattern")
+	default:
+		return nil, fmt.Errorf("%T is not understood here", p)
+	}
+}
+
+func isNull(v *structpb.Value) bool {
+	_, ok := v.GetKind().(*structpb.Value_NullValue)
+	return ok
+}
+
+// compileDouble reads a DoubleMatcher, whose range is without its end.
+func compileDouble(m *matcherv3.DoubleMatcher) (valueMatch, error) {
+	number := func(is func(float64) bool) (valueMatch, error) {
+		return func(v *structpb.Value) bool {
+			n, ok := v.GetKind().(*structpb.Value_NumberValue)
+			return ok && is(n.NumberValue)
+		}, nil
+	}
+	switch p := m.GetMatchPattern().(type) {
+	case *matcherv3.DoubleMatcher_Exact:
+		return number(func(n float64) bool { return n == p.Exact })
+	case *matcherv3.DoubleMatcher_Range:
+		return number(func(n float64) bool { return n >= p.Range.GetStart() && n < p.Range.GetEnd() })
+	default:
+		return nil, errors.New("its number has no pattern")
+	}
+}
+
+func compileList(m *matcherv3.ListMatcher, depth int) (valueMatch, error) {
+	one, ok := m.GetMatchPattern().(*matcherv3.ListMatcher_OneOf)
+	if !ok || one.OneOf == nil {
+		return nil, errors.New("its list has no pattern")
+	}
+	is, err := compileValue(one.OneOf, depth)
+	return func(v *structpb.Value) bool { return slices.ContainsFunc(v.GetListValue().GetValues(), is) }, err
+}
+
+func compileOr(m *matcherv3.OrMatcher, depth int) (valueMatch, error) {
+	var all []valueMatch
+	for _, x := range m.GetValueMatchers() {
+		is, err := compileValue(x, depth)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, is)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("its alternatives are none")
+	}
+	return func(v *structpb.Value) bool {
+		return slices.ContainsFunc(all, func(is valueMatch) bool { return is(v) })
+	}, nil
+}

@@ -1,0 +1,115 @@
+package downstream
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/weir-xds/weir/relay"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+)
+
+// Client is a connected client stream, to be looked at by and by. What it has ends with the stream: then there is nothing to see.
+type Client struct {
+	Peer string // the client's address
+
+	stream *stream
+	shown  shownNode
+}
+
+// Connected gives the streams that have said who they are, in the order they were opened.
+func (s *Server) Connected() iter.Seq[*Client] {
+	return func(yield func(*Client) bool) {
+		for _, st := range s.list() {
+			shown, joined := st.session.shown()
+			if joined && !yield(&Client{Peer: st.address(), stream: st, shown: shown}) {
+				return
+			}
+		}
+	}
+}
+
+func (s *session) shown() (n shownNode, joined bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.group == nil || s.closed {
+		return n, false
+	}
+	return s.shownNodeLocked(), true
+}
+
+// ID is node.id, and Cluster node.cluster.
+func (c *Client) ID() string { return c.shown.id }
+
+// Cluster is node.cluster.
+func (c *Client) Cluster() string { return c.shown.cluster }
+
+// Node is the node of the first request, or as much of it as is remembered. It is the caller's own.
+func (c *Client) Node() *corev3.Node { return c.shown.node() }
+
+// Item is a picture of one resource that a client is subscribed to.
+type Item struct {
+	TypeURL string
+	relay.Item
+	// Nack is the client's refusal, if that is the status.
+	Nack Nack
+}
+
+// Items gives a picture of each resource that the stream is subscribed to, in ORD-1 order of types, until f returns false. A name may occur
+// several times in one type. Nothing is locked while f runs, and the session is for one type at a time.
+func (c *Client) Items(f func(*Item) bool) {
+	s := c.stream.session
+	s.mu.Lock()
+	types := slices.Clone(s.types)
+	s.mu.Unlock()
+	for _, st := range types {
+		all := s.items(st)
+		for i := range all {
+			if !f(&all[i]) {
+				return
+			}
+		}
+	}
+}
+
+func (s *session) items(st *streamType) (all []Item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	j, why := st.judged()
+	if !st.sub.None() {
+		st.sub.Items(&j, func(it relay.Item) {
+			x := Item{TypeURL: st.typeURL, Item: it}
+			if it.Status == relay.ItemRefused {
+				x.Nack = why[it.Refusal]
+			}
+			all = append(all, x)
+		})
+	}
+	for k := range st.refusals { // of names that nobody is asked for
+		all = append(all, Item{TypeURL: st.typeURL, Item: relay.Item{Name: st.refusals[k].name, Status: relay.ItemNotSent}})
+	}
+	return all
+}
+
+// judged are the type's answers that the client has not accepted, and why it refused those that it did.
+func (st *streamType) judged() (j relay.Judged, why []Nack) {
+	if st.held != nil {
+		j.Unwritten = []relay.Told{st.held.Told()}
+	}
+	for i := range st.unanswered {
+		x := &st.unanswered[i]
+		switch {
+		case !x.real:
+		case x.nacked: // and other messages of it are unanswered
+		default:
+			j.Unjudged = append(j.Unjudged, x.told)
+		}
+	}
+	if st.nacked != nil {
+		j.Refused, why = st.nacked.answers, st.nacked.why
+	}
+	return j, why
+}

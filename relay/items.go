@@ -1,0 +1,222 @@
+package relay
+
+import "time"
+
+// ItemStatus is how a client stands to one resource (CSDS-3). The worse one is the greater.
+type ItemStatus uint8
+
+const (
+	ItemSynced  ItemStatus = iota + 1 // accepted and current, or answered without a resource
+	ItemNotSent                       // nothing was sent yet
+	ItemStale                         // sent, and not judged, or not current any more
+	ItemRefused                       // the client refused what it was sent last
+)
+
+// Item is a picture of one resource that a client is subscribed to, by its name or by a set.
+type Item struct {
+	Name   string
+	Status ItemStatus
+	// Refusal is which of Judged.Refused it was in, if Status says so.
+	Refusal int
+	// Version is the version last sent; "" if nothing was, if that version is not known any more, or if it must not be seen (RELAY-76).
+	Version string
+	// Updated is when the resource came from the origin; zero if that is not known, or nothing was sent.
+	Updated time.Time
+	// Body is what was sent last, if it is still held; nil also where it must not be kept (RELAY-9) or seen.
+	Body *Variant
+}
+
+// Judged are the answers of a stream-type of which the client has not said the best, oldest first.
+type Judged struct {
+	Unwritten []Told // taken, and not written yet
+	Unjudged  []Told // written
+	Refused   []Told
+}
+
+// Items gives a picture of each resource that the client is subscribed to. A name may occur for several parts of the Union. The table is
+// locked for one part at a time, and not while f runs.
+func (u *Union) Items(j *Judged, f func(Item)) {
+	for i := range u.Len() {
+		for _, x := range u.Part(i).items(j) {
+			f(x.item())
+		}
+	}
+}
+
+// seenItem is an Item before its texts are made, which is done outside the lock.
+type seenItem struct {
+	name, spelt string
+	status      ItemStatus
+	refusal     int
+	body        *Variant // sent last; nil: it is not held
+	sent        Digest   // if body is nil
+	shown       bool     // the versions are the origin's
+	secret      bool
+}
+
+func (x *seenItem) item() Item {
+	it := Item{Name: spelling(x.name, x.spelt), Status: x.status, Refusal: x.refusal}
+	switch {
+	case x.body != nil:
+		it.Updated = x.body.Received()
+		if x.body.Nameless {
+			it.Name = ""
+		}
+		if !x.secret {
+			it.Version = x.body.Version()
+		}
+		if !x.secret && !x.body.DoNotCache {
+			it.Body = x.body
+		}
+	case x.sent != (Digest{}) && !x.shown && !x.secret:
+		it.Version = x.sent.String()
+	}
+	return it
+}
+
+// items looks at what the Sub selects.
+func (s *Sub) items(j *Judged) []seenItem {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	l := itemList{sub: s, judged: j, all: make([]seenItem, 0, s.records.len())}
+	for r := range s.records.all() {
+		l.recordLocked(r)
+	}
+	if s.more != nil {
+		l.listed = map[string]bool{}
+	}
+	for p := s.pos; p != nil; p = p.also {
+		for _, it := range p.view.items {
+			l.memberLocked(p, it)
+		}
+	}
+	return l.all
+}
+
+// itemList is being made of what one Sub selects.
+type itemList struct {
+	sub    *Sub
+	judged *Judged
+	all    []seenItem
+	listed map[string]bool // members of one of several sets; nil: there is one
+}
+
+// blank is an item of which nothing is known yet.
+func (l *itemList) blank(name, spelt string) seenItem {
+	return seenItem{
+		name: name, spelt: spelt, secret: IsSecret(l.sub.typeURL), shown: l.sub.shard.group.origin.config().OriginVersions,
+	}
+}
+
+// recordLocked adds a name that the client asked for.
+func (l *itemList) recordLocked(r *record) {
+	if r.is(gone) {
+		return
+	}
+	s := l.sub
+	x := l.blank(r.entry.name, s.spelt[r.entry.name])
+	body, _, _ := s.effectiveLocked(r)
+	holdsIt := r.is(holds) && !r.is(claimed)
+	switch {
+	case !holdsIt && r.is(owed|claimed):
+		x.status = ItemNotSent
+	case !holdsIt:
+		x.status = ItemSynced // it was told that there is none
+	default:
+		x.sent = r.sent
+		x.status, x.refusal = l.judge(func(e *extent) bool { return e.number == r.at || e.whole && r.at <= e.number })
+		if body != nil && body.Digest == r.sent {
+			x.body = body
+		} else if x.status == ItemSynced {
+			x.status = ItemStale
+		}
+	}
+	if x.status == ItemNotSent {
+		x.sent, x.body = Digest{}, nil
+	}
+	l.all = append(l.all, x)
+}
+
+// memberLocked adds a member of a set that no name stands for.
+func (l *itemList) memberLocked(p *position, it *item) {
+	name := it.variant.Name
+	switch {
+	case it.variant.Nameless && l.sub.delta, l.sub.recordLocked(name) != nil, l.listed[name]:
+		return
+	case it.dead && (p.fresh || it.rev <= p.sent || it.birth > p.sent):
+		return // the client knows, or never heard of it
+	}
+	x := l.blank(name, it.variant.spelt)
+	switch {
+	case p.fresh, it.birth > p.sent:
+		x.status = ItemNotSent
+	case it.dead:
+		x.status, x.body = ItemStale, it.variant
+	case it.rev > p.sent:
+		x.status = ItemStale // of what it was before nothing is kept
+	default:
+		x.body = it.variant
+		x.status, x.refusal = l.judge(func(e *extent) bool { return it.rev <= e.to && (e.whole || it.rev > e.from) })
+		if x.status == ItemNotSent {
+			x.body = nil
+		}
+	}
+	if l.listed != nil {
+		l.listed[name] = true
+	}
+	l.all = append(l.all, x)
+}
+
+// judge is what the client said of the newest answer that covers what is asked about. What is in no answer that is remembered, it accepted.
+func (l *itemList) judge(covers func(*extent) bool) (status ItemStatus, refusal int) {
+	status, newest := ItemSynced, uint32(0)
+	look := func(all []Told, is ItemStatus) {
+		for i := range all {
+			if e := all[i].of(l.sub); e != nil && e.number > newest && covers(e) {
+				status, refusal, newest = is, i, e.number
+			}
+		}
+	}
+	look(l.judged.Unwritten, ItemNotSent)
+	look(l.judged.Unjudged, ItemStale)
+	look(l.judged.Refused, ItemRefused)
+	return status, refusal
+}
+
+// of is the extent of what was told of a Sub; nil: nothing was.
+func (t *Told) of(s *Sub) *extent {
+	if t.sub == s {
+		return &t.extent
+	}
+	for p := t.parts; p != nil; p = p.next {
+		if p.sub == s {
+			return &p.extent
+		}
+	}
+	return nil
+}
+
+// Covers reports whether an answer was a list of all there was, earlier answers too: the verdict on it is the later word on those.
+func (t *Told) Covers(earlier *Told) bool {
+	whole := func(s *Sub) bool {
+		e := t.of(s)
+		return e != nil && e.whole
+	}
+	if earlier.sub != nil && !whole(earlier.sub) {
+		return false
+	}
+	for p := earlier.parts; p != nil; p = p.next {
+		if !whole(p.sub) {
+			return false
+		}
+	}
+	return true
+}
+
+// Received is when the response came that brought the body last; zero: not known, as of what a snapshot or a file of last resort has.
+func (v *Variant) Received() time.Time {
+	if v.from.came == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, v.from.came)
+}

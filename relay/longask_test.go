@@ -1,0 +1,154 @@
+package relay
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// asksOf takes what a lane has to ask, by type.
+func asksOf(l *Lane, all bool) map[string]Ask {
+	asks := map[string]Ask{}
+	taken, _ := l.Take(zero, all)
+	for _, a := range taken {
+		asks[a.TypeURL] = a
+	}
+	return asks
+}
+
+// isSignalled reports whether a signal is there, and takes it.
+func isSignalled(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// TestLongListsAreAskedInTurns: a delta origin is asked 2,000 names at a time, and what is wanted meanwhile of other types goes
+// beside them. Unsubscribes go likewise. 5,000 went in one request.
+func TestLongListsAreAskedInTurns(t *testing.T) {
+	const n = 5000
+	r := newRig(t, Config{})
+	l := r.group.lanes[mainLane]
+	names := manyNames("n", n)
+	many := r.sub(EndpointType, true, names[:n/2]...)
+	l.Open(zero, 0)
+	asked := map[string]int{}
+	turn := func(sentence string, want int) Ask {
+		r.sub(ClusterType, true, sentence)
+		isSignalled(l.Wake())
+		asks := asksOf(l, false)
+		if !slices.ContainsFunc(asks[ClusterType].Subscribe, func(x Name) bool { return x.Name == sentence }) {
+			t.Errorf("%s: a name of another type waits: %v", sentence, asks[ClusterType])
+		}
+		a := asks[EndpointType]
+		for _, x := range a.Subscribe {
+			asked[x.Name]++
+		}
+		for _, x := range a.Unsubscribe {
+			asked[x.Name]--
+		}
+		if got := len(a.Subscribe) + len(a.Unsubscribe); got != want {
+			t.Errorf("%s: %d names are asked, want %d", sentence, got, want)
+		}
+		if !isSignalled(l.Wake()) && want >= 2000 {
+			t.Errorf("%s: the lane is not woken for the rest", sentence)
+		}
+		return a
+	}
+	first := turn("the first request", 2000)
+	if !first.First {
+		t.Error("it is not the first")
+	}
+	turn("the rest of it", 500)
+	many.Update(zero, names[n/2:], nil)
+	turn("more names", 2000)
+	turn("the rest of them", 500)
+	for _, name := range names {
+		if asked[name] != 1 {
+			t.Fatalf("%s is asked %d times", name, asked[name])
+		}
+	}
+	for i := 0; i < n; i += 500 {
+		r.apply(made(EndpointType, "1", names[i+250:i+500], names[i:i+250]...))
+	}
+	if a := asksOf(l, false)[EndpointType]; len(a.Subscribe)+len(a.Unsubscribe) > 0 {
+		t.Errorf("then %d names are asked", len(a.Subscribe)+len(a.Unsubscribe))
+	}
+
+	l.Close()
+	l.Open(zero, 0)
+	clear(asked)
+	first = turn("the first request of the next stream", n/2+2000)
+	if len(first.Initial) != n/2 {
+		t.Errorf("%d of %d names that are held are presented in the first request (DELTA-11)", len(first.Initial), n/2)
+	}
+	for name := range first.Initial {
+		if asked[name] != 1 {
+			t.Fatalf("%s is presented, and asked %d times", name, asked[name])
+		}
+	}
+	turn("a later request", n/2-2000)
+	many.Close(zero)
+	r.table.Advance(zero.Add(time.Hour)) // nothing lingers any more
+	turn("the end of the client", 2000)
+	turn("more of it", 2000)
+	turn("the last of it", 1000)
+	for _, name := range names {
+		if asked[name] != 0 {
+			t.Fatalf("%s is still asked", name)
+		}
+	}
+	if err := r.table.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLongListsAreListedRarely: a SotW request lists every name, so after 10,000 the next that lists them is sent 50 ms later.
+// Meanwhile another type is asked. It was sent after 10 ms, and the next again.
+func TestLongListsAreListedRarely(t *testing.T) {
+	r := newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", SotW: true}}})
+	names := manyNames("n", 10_000)
+	many := r.sub(EndpointType, true, names...)
+	l := r.group.lanes[mainLane]
+	l.Open(zero, 0)
+	take := func(at time.Duration, sentence string, want ...string) {
+		taken, _ := l.Take(zero.Add(at), true)
+		var got []string
+		for _, a := range taken {
+			got = append(got, fmt.Sprint(a.TypeURL[len(typePrefix):], " ", len(a.All)))
+			if !slices.IsSortedFunc(a.All, func(x, y Name) int { return cmpString(x.Name, y.Name) }) {
+				t.Errorf("%s: the list is not sorted (RELAY-27)", sentence)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q is asked, want %q", sentence, got, want)
+		}
+	}
+	const eds, cds = "envoy.config.endpoint.v3.ClusterLoadAssignment", "envoy.config.cluster.v3.Cluster"
+	take(0, "the first request", eds+" 10000")
+	many.Update(zero, []string{"m1"}, nil)
+	r.sub(ClusterType, true, "c1")
+	take(10*time.Millisecond, "soon after", cds+" 1")
+	many.Update(zero, []string{"m2"}, []string{"n-000000"})
+	take(20*time.Millisecond, "again")
+	isSignalled(l.Wake())
+	r.table.Advance(zero.Add(49 * time.Millisecond))
+	if isSignalled(l.Wake()) {
+		t.Error("the lane is woken before the names may be listed")
+	}
+	r.table.Advance(zero.Add(50 * time.Millisecond))
+	if !isSignalled(l.Wake()) {
+		t.Error("the lane is not woken")
+	}
+	take(50*time.Millisecond, "then", eds+" 10001")
+	take(time.Second, "nothing is left")
+
+	l.Close()
+	l.Open(zero.Add(time.Second), 0)
+	many.Update(zero, []string{"m3"}, nil)
+	take(time.Second, "the first request of the next stream", cds+" 1", eds+" 10002")
+}

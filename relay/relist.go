@@ -1,0 +1,85 @@
+package relay
+
+import (
+	"slices"
+	"time"
+)
+
+// A SotW request lists every name of its type (RELAY-27), so one more name costs as much as all: a list of 200,000 takes a
+// quarter of a second to be made, and as much at the origin. After a long list further changes of the type's names are
+// collected for a while, and other types are asked meanwhile. The first request of a stream never waits.
+
+const (
+	// listPause is how long changes are collected for each name of a list that has more than askedAtOnce.
+	listPause = 5 * time.Microsecond
+	// longestListPause is how long they are collected at most.
+	longestListPause = 2 * time.Second
+)
+
+// lastList is the last SotW request of a type on a lane.
+type lastList struct {
+	at    time.Time
+	names int
+}
+
+// again is when the next one may list names.
+func (x *lastList) again() time.Time {
+	if x.names <= askedAtOnce {
+		return x.at
+	}
+	return x.at.Add(min(time.Duration(x.names)*listPause, longestListPause))
+}
+
+// listsLaterLocked reports whether the names have to wait, and sees to it that they are asked then. Another map's shard is
+// asked with the same request.
+func (s *shard) listsLaterLocked(lane laneIndex, now time.Time) bool {
+	x := &s.kin.lastList[lane]
+	at := x.again()
+	if !now.Before(at) || now.Equal(x.at) {
+		return false
+	}
+	if !s.named.waitsToList {
+		s.named.waitsToList = true
+		s.push(timer{at: at, kind: listAgain, shard: s})
+	}
+	return true
+}
+
+// listAgain has the lane look at the names that waited.
+func (s *shard) listAgain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.named.waitsToList = false
+	if !s.dead {
+		s.poke(s.named.lane)
+	}
+}
+
+// allAskedLocked are the names that a request lists, in no order: not those that are aside, unless there are no others.
+func (k *kin) allAskedLocked() []Name {
+	var all, aside []Name
+	for _, s := range k.all {
+		for _, e := range s.named.entries {
+			switch {
+			case !s.isAskedLocked(e):
+			case s.named.aside[e]:
+				aside = append(aside, s.nameOf(e))
+			default:
+				all = append(all, s.nameOf(e))
+			}
+		}
+	}
+	if len(all) == 0 {
+		all = aside
+	}
+	return all
+}
+
+func sortNames(ns []Name) {
+	slices.SortFunc(ns, func(a, b Name) int {
+		if c := cmpString(a.Name, b.Name); c != 0 {
+			return c
+		}
+		return cmpString(a.Params.Key(), b.Params.Key())
+	})
+}

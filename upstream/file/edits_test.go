@@ -1,0 +1,322 @@
+package file
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"github.com/weir-xds/weir/relay"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// TestEdits: a directory is edited at random. Files are replaced, written in place, half written, full
+// of garbage, too long, renamed and removed; they become directories; a link that several lead through
+// is swapped, as for a ConfigMap; and the whole directory goes away for a while. After every edit what is
+// in force, and what clients hold, is the last that was in order (FILE-3, FILE-5, FILE-6). The watch is
+// left out: the origin is told what was touched, now and then nothing, as when events are lost.
+func TestEdits(t *testing.T) {
+	edits, seed := 10_000, uint64(time.Now().UnixNano())
+	if testing.Short() {
+		edits = 1_000
+	}
+	if s := os.Getenv("WEIR_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("WEIR_SEED=%d", seed)
+	synctest.Test(t, func(t *testing.T) {
+		e := newEditor(t, seed)
+		defer e.end()
+		for i := range edits {
+			what := e.edit()
+			when := fmt.Sprintf("edit %d of seed %d, %s", i+1, seed, what)
+			e.check(when)
+			e.checkErrors(when)
+			if t.Failed() {
+				return
+			}
+		}
+		t.Logf("%v", e.counts)
+		for _, of := range editors {
+			if e.counts[of.name] == 0 {
+				t.Errorf("no edit was: %s", of.name)
+			}
+		}
+	})
+}
+
+// stating is what a file in order states: seconds by key.
+type stating map[key]int
+
+// onDisk is a name in the directory.
+type onDisk struct {
+	states stating // nil: it is not in order
+	dir    bool    // it is a directory, which counts for nothing
+}
+
+// editor edits a directory, and knows what has to be in force.
+type editor struct {
+	t      *testing.T
+	random *rand.Rand
+	dir    string
+	origin *Origin
+	end    func()
+	all    *client // of all clusters
+	some   *client // of some endpoints
+	counts map[string]int
+
+	disk    map[string]*onDisk
+	mounted map[string]stating // in the directory that links lead through; nil: it is not in order
+	mounts  int
+	clock   time.Time // of what is written in place: two writes in a moment would look like one
+
+	// What counts of each file in the directory: the last it stated in order; none: it never was.
+	good map[string]stating
+	// What is in force, and whose it is.
+	force stating
+	owner map[key]string
+}
+
+// maxBytes is the longest file.
+const maxBytes = 8 << 10
+
+// plain are the names of files, two of each kind: one may be renamed to the other. links lead
+// through another link.
+var (
+	plain = []string{"a.json", "b.json", "c.yaml", "d.yaml", "e.pb", "f.pb"}
+	links = []string{"g.yaml", "h.json"}
+)
+
+func newEditor(t *testing.T, seed uint64) *editor {
+	e := &editor{
+		t: t, random: rand.New(rand.NewPCG(seed, 0)), dir: filepath.Join(t.TempDir(), "d"),
+		counts: map[string]int{}, disk: map[string]*onDisk{}, clock: time.Unix(1_000_000_000, 0),
+		good: map[string]stating{}, force: stating{}, owner: map[key]string{},
+	}
+	e.must(os.Mkdir(e.dir, 0o755))
+	e.swap()
+	e.put("a.json")
+	table, err := relay.New(relay.Config{
+		Linger: -1, Settle: time.Hour, ColdWait: time.Hour, Origins: []relay.OriginConfig{{Name: "files"}},
+	})
+	e.must(err)
+	e.origin, err = New(Config{Name: "files", Path: e.dir, MaxBytes: maxBytes}, table.Origin("files"))
+	e.must(err)
+	e.look()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { // what Run does beside watching
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-e.origin.table.Wake():
+				for _, rl := range e.origin.table.TakeLanes() {
+					l := &lane{origin: e.origin, lane: rl}
+					running.Go(func() { l.run(ctx) })
+				}
+			}
+		}
+	})
+	w := &world{t: t, table: table, origin: e.origin}
+	e.all = w.subscribe(relay.ClusterType, "*")
+	e.some = w.subscribe(relay.EndpointType, "n0", "n1", "n2", "n3", "n4", "n5")
+	e.end = func() {
+		e.all.close()
+		e.some.close()
+		cancel()
+		running.Wait()
+	}
+	return e
+}
+
+func (e *editor) must(err error) {
+	e.t.Helper()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// editors are all kinds of edits. Each returns what the watch tells of.
+var editors = []struct {
+	name string
+	does func(*editor) touched
+}{
+	{"replaced", func(e *editor) touched { return e.put(e.pick(plain)) }},
+	{"written in place", func(e *editor) touched { return e.writeInPlace(e.pick(plain)) }},
+	{"removed", func(e *editor) touched { return e.remove(e.pick(plain)) }},
+	{"renamed", (*editor).rename},
+	{"a directory", (*editor).directory},
+	{"swapped", func(e *editor) touched { e.swap(); return touched{everything: true} }},
+	{"linked", (*editor).link},
+	{"noise", (*editor).noise},
+	{"away", (*editor).away},
+	{"emptied", (*editor).empty},
+}
+
+func (e *editor) pick(names []string) string { return names[e.random.IntN(len(names))] }
+
+// edit makes one edit, and has the origin look.
+func (e *editor) edit() string {
+	of := editors[e.random.IntN(len(editors))]
+	e.counts[of.name]++
+	t := of.does(e)
+	if e.random.IntN(10) > 0 {
+		e.origin.load(t)
+	} else { // the event is lost; what was written in place is read when it rests
+		e.origin.load(nil)
+		time.Sleep(e.origin.cfg.Poll)
+		e.origin.load(nil)
+	}
+	e.look()
+	return of.name
+}
+
+// look brings what has to be in force in line with the disk.
+func (e *editor) look() {
+	listed := map[string]*onDisk{}
+	for name, d := range e.disk {
+		if !d.dir {
+			listed[name] = d
+		}
+	}
+	if len(listed) == 0 {
+		return // an unmounted volume
+	}
+	maps.DeleteFunc(e.good, func(name string, _ stating) bool { return listed[name] == nil })
+	for k, name := range e.owner {
+		if listed[name] == nil {
+			e.owner[k] = "" // another file of that name has no right to what this one stated
+		}
+	}
+	complete := true
+	for name, d := range listed {
+		states := d.states
+		if slices.Contains(links, name) {
+			states = e.mounted[name]
+		}
+		if states != nil {
+			e.good[name] = states
+		}
+		complete = complete && e.good[name] != nil
+	}
+	force, owner := stating{}, map[key]string{}
+	for _, name := range slices.Sorted(maps.Keys(e.good)) {
+		for k, seconds := range e.good[name] {
+			if _, taken := owner[k]; !taken || e.owner[k] == name {
+				force[k], owner[k] = seconds, name
+			}
+		}
+	}
+	for k, seconds := range e.force {
+		if _, is := force[k]; !is && !complete { // it may be what the file holds that nobody knows
+			force[k], owner[k] = seconds, e.owner[k]
+		}
+	}
+	e.force, e.owner = force, owner
+}
+
+// check compares what is in force and what clients hold with what has to be.
+func (e *editor) check(when string) {
+	e.t.Helper()
+	content, _ := e.origin.snapshot()
+	force := stating{}
+	for typeURL, s := range content.types {
+		for name, entries := range s.byName {
+			force[key{typeURL, name, ""}] = secondsIn(e.t, entries[0].Any)
+		}
+	}
+	if !maps.Equal(force, e.force) {
+		e.t.Errorf("%s: in force is\n%v, want\n%v", when, force, e.force)
+	}
+	synctest.Wait()
+	late := e.all.w.subscribe(relay.ClusterType, "*")
+	defer late.close()
+	synctest.Wait()
+	for typeURL, clients := range map[string][]*client{
+		relay.ClusterType: {e.all, late}, relay.EndpointType: {e.some},
+	} {
+		want := stating{}
+		for k, seconds := range e.force {
+			if k.typeURL == typeURL {
+				want[k] = seconds
+			}
+		}
+		for _, c := range clients {
+			if !content.whole {
+				continue
+			}
+			for c.take() {
+			}
+			held := stating{}
+			for name, body := range c.has {
+				held[key{typeURL, name, ""}] = secondsIn(e.t, []byte(body))
+			}
+			if !maps.Equal(held, want) {
+				e.t.Errorf("%s: a client holds\n%v, want\n%v", when, held, want)
+			}
+		}
+	}
+}
+
+// checkErrors compares which files are said to be in error.
+func (e *editor) checkErrors(when string) {
+	e.t.Helper()
+	said := map[string]bool{}
+	for _, f := range e.origin.Status().Files {
+		said[filepath.Base(f.Path)] = f.Error != ""
+	}
+	for name, d := range e.disk {
+		states := d.states
+		if slices.Contains(links, name) {
+			states = e.mounted[name]
+		}
+		wrong := states == nil
+		for k := range states {
+			wrong = wrong || e.owner[k] != name // another file states it too
+		}
+		if got, is := said[name]; !d.dir && (!is || got != wrong) {
+			e.t.Errorf("%s: %s is said to be in error: %v, want %v", when, name, got, wrong)
+		}
+	}
+}
+
+// secondsIn is the number that a body was made with.
+func secondsIn(t *testing.T, body []byte) int {
+	t.Helper()
+	var a anypb.Any
+	if err := proto.Unmarshal(body, &a); err != nil {
+		t.Fatal(err)
+	}
+	m, err := a.UnmarshalNew()
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch m := m.(type) {
+	case *clusterv3.Cluster:
+		return int(m.GetConnectTimeout().GetSeconds())
+	case *endpointv3.ClusterLoadAssignment:
+		return int(m.GetPolicy().GetEndpointStaleAfter().GetSeconds())
+	}
+	t.Fatalf("a body is a %T", m)
+	return 0
+}
+
+// suffix is that of a name of a file.
+func suffix(name string) string { return name[strings.LastIndexByte(name, '.'):] }
