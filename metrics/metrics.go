@@ -60,7 +60,7 @@ func New(reg *prometheus.Registry) *Metrics {
 		}),
 		calmedDown: f.NewCounter(prometheus.CounterOpts{
 			Name: "weir_connections_calmed_total",
-			Help: "Connections closed with ENHANCE_YOUR_CALM: most of their streams were refused or reset before an answer.",
+			Help: "Connections closed with ENHANCE_YOUR_CALM: most of their streams were refused or reset before an answer, or most of their frames carried nothing.",
 		}),
 		adminRefusals: children(counterVec(f, "weir_admin_refusals_total",
 			"Requests to the admin port that were refused: an unknown Host, a page of another web site, no token or certificate, a wrong "+
