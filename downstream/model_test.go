@@ -10,12 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay/relaytest/seed"
+
 	"github.com/weir-xds/weir/relay"
 )
 
 var (
-	seed  = flag.Uint64("seed", 1, "seed of the model; 0: a new one; it is printed")
-	steps = flag.Int("steps", 10_000, "steps of the model, over all pairs of dialects")
+	fixedSeed = flag.Uint64("seed", 1, "seed of the model; 0: WEIR_SEED, or a new one; it is printed")
+	steps     = flag.Int("steps", 10_000, "steps of the model, over all pairs of dialects")
 )
 
 // TestModel plays random steps of an origin, the streams to it, clients and the network between, in all pairs of dialects, and
@@ -23,11 +25,7 @@ var (
 // what the origin has, as far as its dialect can say it. Half of the streams gather changes (coalesce.go). In every other world there are two more origins, one of each dialect, with the
 // names of their own authorities; each is away now and then.
 func TestModel(t *testing.T) {
-	s := *seed
-	if s == 0 {
-		s = uint64(time.Now().UnixNano())
-	}
-	t.Logf("repeat with -seed %d -steps %d", s, *steps)
+	s := seed.Of(t, *fixedSeed)
 	for i := range 8 {
 		pair := []struct{ origin, client string }{{"delta", "delta"}, {"delta", "sotw"}, {"sotw", "delta"}, {"sotw", "sotw"}}[i%4]
 		t.Run([]string{"", "three origins, "}[i/4]+pair.origin+" origin "+pair.client+" clients", func(t *testing.T) {

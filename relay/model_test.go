@@ -9,11 +9,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/relaytest/seed"
 )
 
 var (
-	seed  = flag.Uint64("seed", 0, "seed of the random tests; 0: a new one, which is printed")
-	steps = flag.Int("steps", 3000, "steps of each random test")
+	fixedSeed = flag.Uint64("seed", 0, "seed of the random tests; 0: WEIR_SEED, or a new one; it is printed")
+	steps     = flag.Int("steps", 3000, "steps of each random test")
 )
 
 func newRand(t *testing.T) *rand.Rand {
@@ -22,12 +24,7 @@ func newRand(t *testing.T) *rand.Rand {
 }
 
 func newSeed(t *testing.T) uint64 {
-	s := *seed
-	if s == 0 {
-		s = uint64(time.Now().UnixNano())
-	}
-	t.Logf("repeat with -seed %d", s)
-	return s
+	return seed.Of(t, *fixedSeed)
 }
 
 // TestConvergence drives the table by random steps of an origin and of clients, in all crossings of the dialects: responses in flight, lanes served apart, chunked first answers,

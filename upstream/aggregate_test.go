@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/weir-xds/weir/relay/relaytest/seed"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -170,9 +171,7 @@ func (w *world) share(id string) *share {
 func TestAggregateCountsOnce(t *testing.T) {
 	c := newCollector(10 * time.Second)
 	in(t, options{config: noJitter, origin: relaytest.OriginConfig{Loads: c.serve}}, func(w *world) {
-		seed := rand.Uint64()
-		rng := rand.New(rand.NewPCG(seed, 0))
-		t.Logf("seed %d", seed)
+		rng := seed.Rand(t)
 		var clients []*share
 		for i := range 10 {
 			clients = append(clients, w.share(fmt.Sprint("client-", i)))

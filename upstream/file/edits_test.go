@@ -8,18 +8,20 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-xds/weir/relay/relaytest/seed"
+
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	"github.com/weir-xds/weir/relay"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/weir-xds/weir/relay"
 )
 
 // TestEdits: a directory is edited at random. Files are replaced, written in place, half written, full
@@ -28,23 +30,16 @@ import (
 // in force, and what clients hold, is the last that was in order (FILE-3, FILE-5, FILE-6). The watch is
 // left out: the origin is told what was touched, now and then nothing, as when events are lost.
 func TestEdits(t *testing.T) {
-	edits, seed := 10_000, uint64(time.Now().UnixNano())
+	edits, drawn := 10_000, seed.Of(t, 0)
 	if testing.Short() {
 		edits = 1_000
 	}
-	if s := os.Getenv("WEIR_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("WEIR_SEED=%d", seed)
 	synctest.Test(t, func(t *testing.T) {
-		e := newEditor(t, seed)
+		e := newEditor(t, drawn)
 		defer e.end()
 		for i := range edits {
 			what := e.edit()
-			when := fmt.Sprintf("edit %d of seed %d, %s", i+1, seed, what)
+			when := fmt.Sprintf("edit %d of seed %d, %s", i+1, drawn, what)
 			e.check(when)
 			e.checkErrors(when)
 			if t.Failed() {
@@ -102,9 +97,9 @@ var (
 	links = []string{"g.yaml", "h.json"}
 )
 
-func newEditor(t *testing.T, seed uint64) *editor {
+func newEditor(t *testing.T, drawn uint64) *editor {
 	e := &editor{
-		t: t, random: rand.New(rand.NewPCG(seed, 0)), dir: filepath.Join(t.TempDir(), "d"),
+		t: t, random: rand.New(rand.NewPCG(drawn, 0)), dir: filepath.Join(t.TempDir(), "d"),
 		counts: map[string]int{}, disk: map[string]*onDisk{}, clock: time.Unix(1_000_000_000, 0),
 		good: map[string]stating{}, force: stating{}, owner: map[key]string{},
 	}

@@ -2,9 +2,10 @@ package loads
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/relaytest/seed"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -93,9 +94,7 @@ func expect(t *testing.T, when string, got []*endpointv3.ClusterStats, want ...*
 // TestSumsAtRandom: whatever clients report, leave and come again, and however often it is taken, or taken and given
 // back, what is told of requests is what was reported, and nothing stands when all have left.
 func TestSumsAtRandom(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
+	rng := seed.Rand(t)
 	now := time.Unix(0, 0)
 	s := New(now)
 	clients := make([]*Reporter, 5)

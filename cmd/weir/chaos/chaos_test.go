@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/relaytest/seed"
 )
 
 // schedule is one kind of bad day.
@@ -30,19 +32,20 @@ func TestChaos(t *testing.T) {
 	if err != nil {
 		t.Skip("CHAOS_FOR does not say for how long; make chaos does")
 	}
-	seed := uint64(time.Now().UnixNano())
+	var drawn uint64
 	if s := os.Getenv("CHAOS_SEED"); s != "" {
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+		if drawn, err = strconv.ParseUint(s, 10, 64); err != nil {
 			t.Fatalf("CHAOS_SEED: %v", err)
 		}
 	}
+	drawn = seed.Of(t, drawn)
 	atOnce, err := strconv.Atoi(os.Getenv("CHAOS_AT_ONCE"))
 	if err != nil {
 		atOnce = 3
 	}
 	only := os.Getenv("CHAOS_ONLY")
 	mine := slices.DeleteFunc(slices.Concat(acceptance, schedules, onDisk, machine), func(s schedule) bool { return !strings.Contains(s.name, only) })
-	fmt.Printf("chaos: seed %d, %d schedules, %v\n", seed, len(mine), length)
+	fmt.Printf("chaos: seed %d, %d schedules, %v\n", drawn, len(mine), length)
 	deadline := time.Now().Add(length)
 	var next atomic.Int64
 	var running sync.WaitGroup
@@ -55,7 +58,7 @@ func TestChaos(t *testing.T) {
 					return
 				}
 				if s := mine[n%len(mine)]; round == 0 || s.alone == nil || len(mine) == 1 { // what is accepted once is not asked again
-					run(t, s, seed+round)
+					run(t, s, drawn+round)
 				}
 			}
 		})

@@ -2,10 +2,10 @@ package conformance
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
+
+	"github.com/weir-xds/weir/relay/relaytest/seed"
 
 	"github.com/weir-xds/weir/relay/relaytest"
 )
@@ -110,9 +110,7 @@ var deltaRemovalCases = []testCase{
 		c.CheckClean()
 	}},
 	{"DEL-6 DELTA-20 DELTA-7", "random changes: no name twice in a response, in both its lists, or removed unasked; nor so upstream", func(t *testing.T) {
-		seed := uint64(time.Now().UnixNano())
-		t.Logf("the seed is %d", seed)
-		rnd := rand.New(rand.NewPCG(seed, seed))
+		rnd := seed.Rand(t)
 		w := start(t, setup{})
 		names := []string{"a", "b", "c", "d", "e", "f"}
 		there := map[string]bool{}

@@ -3,11 +3,12 @@ package conformance
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/relaytest/seed"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -87,9 +88,7 @@ func apart(t *testing.T, d relaytest.Dialect) {
 }
 
 func converges(t *testing.T, d relaytest.Dialect) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := seed.Rand(t)
 	w := start(t, setup{})
 	types := []string{cds, eds, lds, rds, opaque}
 	view := map[string]map[string][]byte{}

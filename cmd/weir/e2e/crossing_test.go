@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/relaytest/seed"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc"
@@ -34,18 +34,11 @@ const (
 // TestFourCrossings: whichever dialect the origin speaks and whichever the client, every client ends with what the origin has,
 // after any sequence of changes, subscriptions, reconnects and restarts of the origin. Seed: WEIR_SEED, else chosen and printed.
 func TestFourCrossings(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("WEIR_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("WEIR_SEED: %v", err)
-		}
-	}
-	t.Logf("WEIR_SEED=%d", seed)
+	drawn := seed.Of(t, 0)
 	// Straight to the origin: what the model expects is what a server nobody here wrote does.
 	for _, dialect := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
 		t.Run("direct/linear/"+string(dialect), func(t *testing.T) {
-			x := newCrossing(t, seed, cell{linear, dialect})
+			x := newCrossing(t, drawn, cell{linear, dialect})
 			x.gather(x.plane.net.Addr(), dialect)
 			x.run(crossingSteps / 2)
 			t.Logf("the slowest comparison took %v", x.slowest.Round(time.Millisecond))
@@ -53,7 +46,7 @@ func TestFourCrossings(t *testing.T) {
 	}
 	matrix(t, func(t *testing.T, c cell) {
 		t.Parallel() // most of it is waiting
-		x := newCrossing(t, seed, c)
+		x := newCrossing(t, drawn, c)
 		x.weir = startWeir(t, config(x.plane.net.Addr(), c.dialect))
 		x.gather(x.weir.Addr, relaytest.Delta, relaytest.SotW)
 		x.run(crossingSteps)

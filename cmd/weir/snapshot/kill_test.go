@@ -3,13 +3,14 @@ package snapshot
 import (
 	"bufio"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/relaytest/seed"
 )
 
 // writerDir makes TestKilled the process that is killed.
@@ -40,15 +41,7 @@ func TestKilled(t *testing.T) {
 	if dir := os.Getenv(writerDir); dir != "" {
 		writeForEver(t, dir)
 	}
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("WEIR_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("WEIR_SEED=%d repeats the moments, as far as a machine does", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	random := seed.Rand(t) // repeats the moments, as far as a machine does
 	rounds := 30
 	if testing.Short() {
 		rounds = 8
