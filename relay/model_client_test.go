@@ -11,7 +11,7 @@ func (m *model) openSub() {
 		return
 	}
 	m.opened++
-	c := &modelSub{id: m.opened, delta: m.deltaClient(), lazy: m.rnd.IntN(5) == 0, names: map[string]bool{}, held: map[string]int{}, versions: map[string]string{}, aliases: map[string][]string{}, unsubbed: map[string]bool{}, byAlias: map[string]bool{}, errs: map[string]modelTold{}, named: map[string]bool{}, refused: map[string]bool{}, accepted: map[string]string{}, lost: map[string]int{}}
+	c := &modelSub{id: m.opened, delta: m.deltaClient(), lazy: m.rnd.IntN(5) == 0, names: map[string]bool{}, held: map[string]int{}, versions: map[string]string{}, aliases: map[string][]string{}, unsubbed: map[string]bool{}, errs: map[string]modelTold{}, named: map[string]bool{}, refused: map[string]bool{}, accepted: map[string]string{}, lost: map[string]int{}}
 	ty := m.typeURL()
 	if len(m.ghosts) > 0 && m.rnd.IntN(2) == 0 {
 		i := m.rnd.IntN(len(m.ghosts))
@@ -111,9 +111,6 @@ func (m *model) subscribeOne(c *modelSub) {
 		}
 		c.wildcard = on
 	case on:
-		if _, held := c.held[name]; held && !c.delta && !c.names[name] && !m.wants(c, name) {
-			c.byAlias[name] = true
-		}
 		c.names[name] = true
 	default:
 		delete(c.names, name)
@@ -151,9 +148,6 @@ const leftVersion = "of a part of it that it has left"
 func (m *model) loses(c *modelSub, n string) {
 	if !c.names[n] && (!m.wants(c, n) || c.unsubbed[n]) {
 		return
-	}
-	if c.byAlias[n] {
-		return // it had it by an alias, which stands for something else now, and the name it added is not answered yet (ABS-3, ALIAS-9)
 	}
 	if at, ever := m.faulted[c.typeURL][n]; !c.delta && (m.faults[c.typeURL][n].code != 0 || ever && at >= m.made[c.held[n]]) {
 		return // weir has no body of it, and a list no other way to say so
@@ -267,7 +261,6 @@ func (m *model) take(c *modelSub) {
 		}
 	}
 	clear(c.unsubbed)
-	clear(c.byAlias)
 	c.left = false
 	m.judgeTimed(c)
 	m.logf("client %d answer refused %v -%v: holds %v, in error %v", c.id, refuses, slices.Sorted(slices.Values(a.Removed)), c.held, c.errs)

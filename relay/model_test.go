@@ -173,7 +173,6 @@ type modelSub struct {
 	left     bool
 	absent   map[string]bool // its names that were when it left `*`
 	unsubbed map[string]bool // may be answered by a removal (DELTA-9)
-	byAlias  map[string]bool // SotW: named when it was held by an alias alone
 	errs     map[string]modelTold
 	named    map[string]bool   // ever, since it came for `*`
 	refused  map[string]bool   // last sent in an answer that it refused

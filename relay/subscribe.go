@@ -171,6 +171,9 @@ func (s *Sub) subscribeLocked(name, spelt string, e *entry) *record {
 				r.flags |= holds // it came with the set
 			}
 		})
+		if len(s.alias.by[name]) > 0 {
+			r.flags |= holds // by an alias
+		}
 		if s.more != nil {
 			delete(s.more.told, name) // the record tells it from now on
 		}
