@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/node"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -41,7 +41,7 @@ func (c *call) Err() error {
 	return context.Canceled
 }
 
-// Value is part of context.Context. The values are around it: the peer, and relay.ViaKey if there is one.
+// Value is part of context.Context. The values are around it: the peer, and node.ViaKey if there is one.
 func (c *call) Value(any) any { return nil }
 
 // mostKept is how long a header may be that grpc keeps by itself, for as long as the stream lasts.
@@ -60,8 +60,8 @@ func newCall(ctx context.Context, p *peer.Peer, info *tap.Info) (context.Context
 	}
 	deadline, _ := ctx.Deadline()
 	own := peer.NewContext(&call{ctx.Done(), deadline}, p)
-	if via := info.Header[relay.ViaKey]; via != nil {
-		own = metadata.NewIncomingContext(own, metadata.MD{relay.ViaKey: via})
+	if via := info.Header[node.ViaKey]; via != nil {
+		own = metadata.NewIncomingContext(own, metadata.MD{node.ViaKey: via})
 	}
 	return own, nil
 }

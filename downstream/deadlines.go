@@ -30,7 +30,7 @@ func (s *session) tick(now time.Time) error {
 	if !s.warm.at.IsZero() && !now.Before(s.warm.at) {
 		s.pushEndpointsLocked()
 	}
-	for _, w := range s.ways {
+	for _, w := range s.paths {
 		if why := w.Refused(); why != "" {
 			return status.Error(codes.FailedPrecondition, why)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/weir-xds/weir/relay/node"
+
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 
@@ -26,7 +28,7 @@ func (s *Server) fetch(ln *listener, v *relay.Service) grpc.MethodHandler {
 		p.full = true
 		p.stream.session.settings().compress(ctx)
 		var out *response
-		err := p.serve(own, relay.ParseVia(metadata.ValueFromIncomingContext(ctx, relay.ViaKey)),
+		err := p.serve(own, node.ParseVia(metadata.ValueFromIncomingContext(ctx, node.ViaKey)),
 			func() error { return p.receive(decode) },
 			func(answer polled) error {
 				out = answer.response

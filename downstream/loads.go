@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-xds/weir/relay/node"
+
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 
@@ -117,8 +119,8 @@ func (s *Server) serveLoads(ln *listener, wire grpc.ServerStream) error {
 // serve runs the stream, and returns its status unless somebody has ended it with another.
 func (l *loadStream) serve(ctx context.Context) error {
 	s := l.server
-	via := relay.ParseVia(metadata.ValueFromIncomingContext(ctx, relay.ViaKey))
-	if err := relay.CheckVia(via, l.set.via); err != nil {
+	via := node.ParseVia(metadata.ValueFromIncomingContext(ctx, node.ViaKey))
+	if err := node.CheckVia(via, l.set.via); err != nil {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
 	var from *peerKey

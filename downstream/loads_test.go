@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-xds/weir/relay/node"
+
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
@@ -102,7 +104,7 @@ func TestEndsOfLoadReportsAreCounted(t *testing.T) {
 		c, _ = reports()
 		c.SendRaw(make([]byte, 101))
 		ends(c, codes.ResourceExhausted, "limit")
-		c = open(metadata.Pairs(relay.ViaKey, "here"))
+		c = open(metadata.Pairs(node.ViaKey, "here"))
 		ends(c, codes.FailedPrecondition, "refused")
 		refused = status.Error(codes.Unimplemented, "no reports")
 		c = open(nil)

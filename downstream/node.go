@@ -46,7 +46,7 @@ func (s *session) joinLocked(node *corev3.Node) error {
 	if err != nil {
 		return s.noGroup(err)
 	}
-	if err := s.throughLocked(g); err != nil {
+	if err := s.takePathLocked(g); err != nil {
 		return s.noGroup(err)
 	}
 	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
@@ -76,26 +76,26 @@ func (s *session) assumeLocked(node *corev3.Node) *corev3.Node {
 	return node
 }
 
-// throughLocked takes the stream's way into a group that it has joined, or leaves it again.
-func (s *session) throughLocked(g *relay.Group) error {
-	var w *relay.Way
+// takePathLocked takes the stream's path into a group that it has joined, or leaves it again.
+func (s *session) takePathLocked(g *relay.Group) error {
+	var p *relay.Path
 	var err error
 	if s.poll {
-		err = g.ViaOfPoll(s.now, s.via)
+		err = g.JoinPoll(s.now, s.via)
 	} else {
-		w, err = g.Through(s.now, s.via, s.mailbox)
+		p, err = g.Join(s.now, s.via, s.mailbox)
 	}
 	if err != nil {
 		g.Release(s.now)
 		return err
 	}
-	if w != nil {
-		s.ways = append(s.ways, w)
+	if p != nil {
+		s.paths = append(s.paths, p)
 	}
 	return nil
 }
 
-// noGroup ends a stream that cannot have a group, or its own parameters in it: there is no room (RELAY-67, RELAY-73), its way is refused (RELAY-87), or the configuration changed.
+// noGroup ends a stream that cannot have a group, or its own parameters in it: there is no room (RELAY-67, RELAY-73), its path is refused (RELAY-87), or the configuration changed.
 func (s *session) noGroup(why error) error {
 	switch {
 	case errors.Is(why, errReconfigured):
@@ -141,7 +141,7 @@ func (s *session) groupLocked(st *streamType, o *relay.Origin) (*relay.Group, er
 	if err != nil {
 		return nil, err
 	}
-	if err := s.throughLocked(g); err != nil {
+	if err := s.takePathLocked(g); err != nil {
 		return nil, err
 	}
 	if *groups == nil {

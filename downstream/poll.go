@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-xds/weir/relay/node"
+
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 
@@ -101,7 +103,7 @@ func (p *poll) serve(ctx context.Context, via []string, read func() error, write
 	s := p.stream.server
 	defer p.end(nil)
 	defer func() { p.account(err) }()
-	if err := relay.CheckVia(via, p.stream.session.cfg.via); err != nil {
+	if err := node.CheckVia(via, p.stream.session.cfg.via); err != nil {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
 	p.stream.session.via = via

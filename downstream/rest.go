@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/weir-xds/weir/relay/node"
+
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 
@@ -113,7 +115,7 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	from := callerFrom(conn.raw.RemoteAddr(), conn.raw.LocalAddr(), auth, conn.id)
 	ctx, p := h.server.newPoll(r.Context(), h.listener, v, from, conn, conn.raw.RemoteAddr())
-	via := relay.ParseVia(r.Header.Values(relay.ViaKey))
+	via := node.ParseVia(r.Header.Values(node.ViaKey))
 	err := p.serve(ctx, via,
 		func() error { return h.read(ctx, w, r, p) },
 		func(answer polled) error { return h.write(w, r, p, answer) })

@@ -116,7 +116,7 @@ type session struct {
 	unsureTo    time.Duration // after opened: when that was seen last, or seen to have ended; 0: never
 	changesAt   time.Time     // when changes were last written that the client did not wait for (coalesce.go)
 	notes       []note        // to be logged by the caller
-	ways        []*relay.Way  // to the groups joined, if the stream has come through relays
+	paths       []*relay.Path // to the groups joined, if the stream has come through relays
 	warm        warming
 }
 
@@ -271,8 +271,8 @@ func (s *session) close(now time.Time) {
 		return
 	}
 	s.closed = true
-	for _, w := range s.ways {
-		w.Leave()
+	for _, p := range s.paths {
+		p.Close()
 	}
 	if s.group != nil { // before the Subs: what lingers of them depends on who is left
 		s.group.Release(now)

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-xds/weir/relay/node"
+
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 
@@ -85,8 +87,8 @@ func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *relay.Service, d
 		return status.Error(codes.Internal, "the stream cannot be ended")
 	}
 	now, set := time.Now(), ln.settings.Load()
-	via := relay.ParseVia(metadata.ValueFromIncomingContext(ctx, relay.ViaKey))
-	if err := relay.CheckVia(via, set.via); err != nil {
+	via := node.ParseVia(metadata.ValueFromIncomingContext(ctx, node.ViaKey))
+	if err := node.CheckVia(via, set.via); err != nil {
 		s.cfg.Metrics.StreamEnded(string(endedRefused))
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}

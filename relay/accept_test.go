@@ -227,51 +227,6 @@ func TestGoldenVersions(t *testing.T) {
 	}
 }
 
-func TestGroups(t *testing.T) {
-	cfg := OriginConfig{Name: "o", GroupBy: []string{"cluster", "locality", "user_agent_name", "client_features", "metadata"}}
-	node := func(change func(*corev3.Node)) *corev3.Node {
-		n := relaytestNode()
-		change(n)
-		return n
-	}
-	base, up := groupOf(relaytestNode(), cfg, "weir")
-	if up.Id != "weir/weir/"+base || up.Cluster != "c" || up.GetUserAgentVersion() != "" {
-		t.Errorf("presented: %v", up)
-	}
-	want := slices.Sorted(slices.Values(append([]string{"envoy.lb.does_not_support_overprovisioning"}, ownFeatures...)))
-	if !slices.Equal(up.ClientFeatures, want) {
-		t.Errorf("features presented: %v (FEAT-2, FEAT-6)", up.ClientFeatures)
-	}
-	for name, same := range map[string]*corev3.Node{
-		"dynamic parameters":  node(func(n *corev3.Node) { n.DynamicParameters = parameters("shard", "1") }),
-		"id":                  node(func(n *corev3.Node) { n.Id = "other" }),
-		"hop-by-hop features": node(func(n *corev3.Node) { n.ClientFeatures = append(n.ClientFeatures, "xds.config.resource-in-sotw") }),
-	} {
-		if key, _ := groupOf(same, cfg, "weir"); key != base {
-			t.Errorf("%s makes another group", name)
-		}
-	}
-	for name, other := range map[string]*corev3.Node{
-		"cluster":  node(func(n *corev3.Node) { n.Cluster = "d" }),
-		"locality": node(func(n *corev3.Node) { n.Locality.Zone = "z" }),
-		"agent":    node(func(n *corev3.Node) { n.UserAgentName = "grpc" }),
-		"feature":  node(func(n *corev3.Node) { n.ClientFeatures = append(n.ClientFeatures, "new") }),
-		"metadata": node(func(n *corev3.Node) { n.Metadata.Fields["k"].GetStructValue().Fields["in"] = nil }),
-		"no node":  nil,
-	} {
-		if key, _ := groupOf(other, cfg, "weir"); key == base {
-			t.Errorf("%s does not make another group", name)
-		}
-	}
-	key, up := groupOf(relaytestNode(), OriginConfig{GroupBy: []string{"id", "metadata.k"}, NodeCluster: "fixed"}, "weir")
-	if up.Id != "i" || up.Cluster != "fixed" || len(up.Metadata.Fields) != 1 || up.Locality != nil || key == base {
-		t.Errorf("by id and one key: %v", up)
-	}
-	if _, up := groupOf(relaytestNode(), OriginConfig{NodeID: "fixed"}, "weir"); up.Id != "fixed" || up.Cluster != "" || up.UserAgentName != "weir" {
-		t.Errorf("one group, fixed id: %v", up)
-	}
-}
-
 // TestDynamicParametersInTheKey: where the key has them, they are presented as sent, and a member whose parameters change leaves its
 // group; nothing else of a later node counts (STREAM-3, STREAM-4, RELAY-60, RELAY-62).
 func TestDynamicParametersInTheKey(t *testing.T) {

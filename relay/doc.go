@@ -18,12 +18,12 @@
 //
 // # Groups
 //
-// A group is the clients whose nodes are alike in what the origin goes by (node.go); its lanes present the fields of its key and nothing else
-// of any member. Key and node are those of every replica and build (TestGroupKeysAreGolden). A client stream may have a group of its
+// A group is the clients whose nodes are alike in what the origin goes by (package node); its lanes present the fields of its key and nothing else
+// of any member. Key and node are those of every replica and build (node: TestGroupKeysAreGolden). A client stream may have a group of its
 // own, with its whole node (TestDedicated); what is private to it, and secrets wherever they are, goes with the last that wants it, neither
 // lingers nor retires, and pictures have secrets by name alone (TestSecretsDoNotLinger).
 //
-// Where an origin understands parameters, fields of the metadata may be mapped to them (params.go): they make the map that a client's plain
+// Where an origin understands parameters, fields of the metadata may be mapped to them (node/params.go): they make the map that a client's plain
 // names have, with what its node says of parameters itself (TestParams, TestMappedScalars), and are in neither key nor node, so that a
 // fleet whose members differ in them alone is one group (TestMappedFieldsLeaveTheGroup). No other origin is told of any map (TestParams).
 //

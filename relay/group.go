@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-xds/weir/relay/node"
+
 	"github.com/weir-xds/weir/constraints"
 
 	xdsv3 "github.com/cncf/xds/go/xds/core/v3"
@@ -36,10 +38,10 @@ type Group struct {
 	used atomic.Bool  // a client acknowledged something in it, or the snapshot has it
 
 	// Guarded by origin.mu.
-	opener any                          // the peer that it counts for (Config.MaxGroupsPerPeer); nil: none
-	ways   map[string]map[*Way]struct{} // of them, those that came through relays, by the way
-	polled map[string]time.Time         // the ways of polls, and until when they count
-	ending bool                         // a groupEnd timer is in the heap
+	opener any                           // the peer that it counts for (Config.MaxGroupsPerPeer); nil: none
+	paths  map[string]map[*Path]struct{} // of them, those that came through relays, by the path
+	polled map[string]time.Time          // the paths of polls, and until when they count
+	ending bool                          // a groupEnd timer is in the heap
 
 	paramSets paramSets
 	gathering gathering
@@ -108,7 +110,7 @@ func (g *Group) Acknowledge() { g.used.Store(true) }
 // presented upstream, and n has others (STREAM-4). Nothing else of a later node counts (STREAM-3). Whether they change what its plain names
 // ask with is told by Origin.Params.
 func (g *Group) Keeps(n *corev3.Node) bool {
-	return !g.dedicated && !slices.Contains(g.origin.config().GroupBy, dynamicParameters) ||
+	return !g.dedicated && !slices.Contains(g.origin.config().GroupBy, node.DynamicParameters) ||
 		maps.EqualFunc(n.GetDynamicParameters(), g.node.GetDynamicParameters(), func(a, b *xdsv3.ContextParams) bool {
 			return proto.Equal(a, b)
 		})

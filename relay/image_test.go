@@ -208,7 +208,7 @@ func TestRestoreRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, node := groupOf(&corev3.Node{Cluster: "edge"}, cfg.Origins[0], "weir")
+	key, presented := cfg.Origins[0].nodeRules("weir").Group(&corev3.Node{Cluster: "edge"})
 	c := func(name string) *Variant {
 		r := madeResource(ClusterType, name, "1", "x")
 		return newVariant(&receipt{typeURL: ClusterType}, &r, "1")
@@ -238,7 +238,7 @@ func TestRestoreRefuses(t *testing.T) {
 		`name "c1": "c1" is listed twice`:            func(x *TypeImage) { x.Names[0].Variants = []*Variant{c("c1"), c("c1")} },
 	} {
 		x := TypeImage{
-			Origin: "mesh", Group: key, Node: mustMarshal(t, node), TypeURL: ClusterType,
+			Origin: "mesh", Group: key, Node: mustMarshal(t, presented), TypeURL: ClusterType,
 			Sets:  []SetImage{{Selector: Wildcard, Settled: true, Members: []*Variant{c("c1")}}},
 			Names: []NameImage{{Name: "c1", Variants: []*Variant{c("c1")}}},
 		}
@@ -250,16 +250,25 @@ func TestRestoreRefuses(t *testing.T) {
 			t.Errorf("%s: %d groups came of it", want, n)
 		}
 	}
-	x := TypeImage{Origin: "mesh", Group: key, Node: mustMarshal(t, node), TypeURL: ClusterType, Sets: []SetImage{{Selector: Wildcard}}}
+	x := TypeImage{Origin: "mesh", Group: key, Node: mustMarshal(t, presented), TypeURL: ClusterType, Sets: []SetImage{{Selector: Wildcard}}}
 	if err := table.Restore(now, x); err != nil {
 		t.Fatal(err)
 	}
 	if err := table.Restore(now, x); err == nil || !strings.Contains(err.Error(), "it is in use already") {
 		t.Errorf("twice: %v", err)
 	}
-	if g, err := table.Origin("mesh").Group(&corev3.Node{Cluster: "edge"}); err != nil || g.Key() != key || !proto.Equal(g.node, node) {
+	if g, err := table.Origin("mesh").Group(&corev3.Node{Cluster: "edge"}); err != nil || g.Key() != key || !proto.Equal(g.node, presented) {
 		t.Errorf("a client of the group finds another: %v", g.Key())
 	}
+}
+
+// fullNode has a field for each term of a group's key, and one that is mapped to a parameter.
+func fullNode(t *testing.T) *corev3.Node {
+	n := metadataNode(t, map[string]any{"z": 1e21, "role": "edge", "a": map[string]any{"x": nil, "y": true}})
+	n.Locality, n.UserAgentName = &corev3.Locality{Region: "r", Zone: "z"}, "envoy"
+	n.UserAgentVersionType = &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{Metadata: n.Metadata}}
+	n.ClientFeatures, n.DynamicParameters = []string{"b", "a"}, parameters("shard", "1", "env", "prod")
+	return n
 }
 
 // TestRestoredGroupKeepsItsNode: the group of a client is found again by its key, and presents what it did, for each way to group.
@@ -273,7 +282,7 @@ func TestRestoredGroupKeepsItsNode(t *testing.T) {
 		{Name: "mesh", GroupBy: []string{"metadata.role"}, NodeCluster: "fixed"},
 		{Name: "mesh", GroupBy: []string{"metadata"}, TP2: true, FromNode: map[string]string{"x": "metadata.a.x", "z": "metadata.z"}},
 	} {
-		for _, n := range []*corev3.Node{nil, {}, richNode()} {
+		for _, n := range []*corev3.Node{nil, {}, fullNode(t)} {
 			var tables [2]*Table
 			for i := range tables {
 				var err error

@@ -3,19 +3,19 @@ package relay
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"math"
-	"slices"
-	"strconv"
-	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/node"
 )
 
-// The parameters of clients that name none, and what becomes of the fields of the node that they are made of (RELAY-64, RELAY-65).
+// nodeRules are what the origin learns of its clients' nodes.
+func (cfg *OriginConfig) nodeRules(deployment string) node.Rules {
+	return node.Rules{GroupBy: cfg.GroupBy, Mapped: cfg.FromNode, ID: cfg.NodeID, Cluster: cfg.NodeCluster, Deployment: deployment}
+}
+
+func (o *Origin) nodeRules() node.Rules { return o.config().nodeRules(o.table.config().Name) }
 
 // checkParams says what is wrong with the settings that have to do with parameters; the error begins with the key.
 func checkParams(cfg *OriginConfig) error {
@@ -27,57 +27,28 @@ func checkParams(cfg *OriginConfig) error {
 	case !cfg.TP2 && cfg.Share:
 		return errors.New("share: the origin is not known to understand parameters")
 	}
-	for parameter, field := range cfg.FromNode {
-		if parameter == "" || !strings.HasPrefix(field, metadataPrefix) || slices.Contains(pathOf(field), "") {
-			return fmt.Errorf("dynamic_parameters.from_node: %q of %q is not metadata.PATH", field, parameter)
-		}
-		if slices.Contains(cfg.GroupBy, field) {
-			return fmt.Errorf("dynamic_parameters.from_node: %q is mapped to %q, so it is in no group's key, and in group_by", field, parameter)
-		}
+	if err := cfg.nodeRules("").CheckMapped(); err != nil {
+		return fmt.Errorf("dynamic_parameters.from_node: %w", err)
 	}
 	return nil
 }
 
-// Params are the parameters that plain names of a client have at the origin: those mapped from its node, and over them what the node
-// says of the type itself. There are none at an origin that is not to see any (DYN-17).
+// Params are the parameters that plain names of a client have at the origin (node.Rules.Params). There are none at an
+// origin that is not to see any (DYN-17).
 func (o *Origin) Params(n *corev3.Node, typeURL string) constraints.Params {
-	cfg := o.config()
-	own := n.GetDynamicParameters()[typeURL].GetParams()
-	if !cfg.TP2 || len(cfg.FromNode)+len(own) == 0 {
+	if !o.config().TP2 {
 		return constraints.Params{}
 	}
-	m := make(map[string]string, len(cfg.FromNode)+len(own))
-	for parameter, field := range cfg.FromNode {
-		if value, ok := scalar(fieldOf(n, field)); ok {
-			m[parameter] = value
-		}
-	}
-	for parameter, value := range own {
-		m[parameter] = value
-	}
-	return constraints.NewParams(m)
+	return o.nodeRules().Params(n, typeURL)
 }
 
-// ParamsNode is as much of a node as Params looks at, for a stream to keep: its later nodes count for their dynamic parameters alone
-// (STREAM-3, STREAM-4), so the rest is of the first. It is nil if the origin's names have no parameters. It shares what it holds with n.
+// ParamsNode is as much of a node as Params looks at, for a stream to keep. It is nil if the origin's names have no
+// parameters. It shares what it holds with n.
 func (o *Origin) ParamsNode(n *corev3.Node) *corev3.Node {
-	cfg := o.config()
-	if !cfg.TP2 {
+	if !o.config().TP2 {
 		return nil
 	}
-	facts := &corev3.Node{DynamicParameters: n.GetDynamicParameters()}
-	for _, field := range cfg.FromNode {
-		key := pathOf(field)[0]
-		v, ok := n.GetMetadata().GetFields()[key]
-		if !ok {
-			continue
-		}
-		if facts.Metadata == nil {
-			facts.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{}}
-		}
-		facts.Metadata.Fields[key] = v
-	}
-	return facts
+	return o.nodeRules().ParamsNode(n)
 }
 
 // TP2 reports whether the origin may be sent parameters (DYN-17).
@@ -85,87 +56,3 @@ func (o *Origin) TP2() bool { return o.config().TP2 }
 
 // IgnoresParams reports whether the parameters that clients name are dropped, and not refused (DYN-18).
 func (o *Origin) IgnoresParams() bool { return o.config().IgnoreParams }
-
-// unmapped is the node without the fields that are mapped, whatever their values: they are told as parameters, and no other way.
-func unmapped(n *corev3.Node, fromNode map[string]string) *corev3.Node {
-	if len(fromNode) == 0 || n.GetMetadata() == nil {
-		return n
-	}
-	metadata := n.Metadata
-	for _, field := range slices.Sorted(maps.Values(fromNode)) { // in order, as one may be part of another
-		metadata = without(metadata, pathOf(field))
-	}
-	return &corev3.Node{
-		Id: n.Id, Cluster: n.Cluster, Metadata: metadata, DynamicParameters: n.DynamicParameters, Locality: n.Locality,
-		UserAgentName: n.UserAgentName, UserAgentVersionType: n.UserAgentVersionType, ClientFeatures: n.ClientFeatures,
-	}
-}
-
-// without is a struct without the field of a path. A struct on the way that holds nothing else goes as well, or clients with the field
-// would differ from those without. What changes is copied: the node is the client's.
-func without(s *structpb.Struct, path []string) *structpb.Struct {
-	v, ok := s.GetFields()[path[0]]
-	if !ok {
-		return s
-	}
-	rest := &structpb.Struct{Fields: make(map[string]*structpb.Value, len(s.Fields))}
-	for key, other := range s.Fields {
-		if key != path[0] {
-			rest.Fields[key] = other
-		}
-	}
-	if inner := v.GetStructValue(); len(path) > 1 {
-		if inner == nil {
-			return s // no struct, so the path leads nowhere
-		}
-		if inner = without(inner, path[1:]); len(inner.GetFields()) > 0 {
-			rest.Fields[path[0]] = structpb.NewStructValue(inner)
-		}
-	}
-	return rest
-}
-
-// fieldOf is the value of metadata.PATH; nil: it is not there.
-func fieldOf(n *corev3.Node, field string) *structpb.Value {
-	s, path := n.GetMetadata(), pathOf(field)
-	for _, key := range path[:len(path)-1] {
-		s = s.GetFields()[key].GetStructValue()
-	}
-	return s.GetFields()[path[len(path)-1]]
-}
-
-func pathOf(field string) []string {
-	return strings.Split(strings.TrimPrefix(field, metadataPrefix), ".")
-}
-
-// scalar is what a parameter of the value is, equal on every replica; false: it is none (RELAY-65). A zero has no sign.
-func scalar(v *structpb.Value) (string, bool) {
-	switch k := v.GetKind().(type) {
-	case *structpb.Value_StringValue:
-		return k.StringValue, true
-	case *structpb.Value_BoolValue:
-		return strconv.FormatBool(k.BoolValue), true
-	case *structpb.Value_NumberValue:
-		switch x := k.NumberValue; {
-		case math.IsNaN(x) || math.IsInf(x, 0): // JSON has no form for them
-			return "", false
-		case x == math.Trunc(x):
-			return strconv.FormatFloat(x+0, 'f', -1, 64), true
-		default:
-			return strconv.FormatFloat(x, 'g', -1, 64), true
-		}
-	}
-	return "", false
-}
-
-// unfit is how many mapped fields of a node are there and can be no parameters: lists, structs, and numbers that are none.
-func unfit(n *corev3.Node, fromNode map[string]string) (count int) {
-	for _, field := range fromNode {
-		v := fieldOf(n, field)
-		_, null := v.GetKind().(*structpb.Value_NullValue)
-		if _, ok := scalar(v); !ok && !null && v.GetKind() != nil {
-			count++
-		}
-	}
-	return count
-}

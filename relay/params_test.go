@@ -2,7 +2,6 @@ package relay
 
 import (
 	"maps"
-	"math"
 	"strings"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/node"
 )
 
 // mapped is the map that a node has for clusters at an origin of TP2.
@@ -29,59 +29,6 @@ func metadataNode(t *testing.T, fields map[string]any) *corev3.Node {
 		t.Fatal(err)
 	}
 	return &corev3.Node{Id: "i", Cluster: "c", Metadata: s}
-}
-
-// TestMappedScalars: what a parameter is of each kind of value (RELAY-65).
-func TestMappedScalars(t *testing.T) {
-	number, text := structpb.NewNumberValue, structpb.NewStringValue
-	for _, c := range []struct {
-		value *structpb.Value
-		want  string
-		none  bool
-		unfit int
-	}{
-		{value: text("prod"), want: "prod"},
-		{value: text(""), want: ""},
-		{value: text("1.0"), want: "1.0"},
-		{value: text(" é\n"), want: " é\n"},
-		{value: structpb.NewBoolValue(true), want: "true"},
-		{value: structpb.NewBoolValue(false), want: "false"},
-		{value: number(1), want: "1"},
-		{value: number(-7), want: "-7"},
-		{value: number(0), want: "0"},
-		{value: number(math.Copysign(0, -1)), want: "0"},
-		{value: number(1 << 53), want: "9007199254740992"},
-		{value: number(1e21), want: "1000000000000000000000"},
-		{value: number(1.5), want: "1.5"},
-		{value: number(0.1), want: "0.1"},
-		{value: number(-2.5e-7), want: "-2.5e-07"},
-		{value: structpb.NewNullValue(), none: true},
-		{value: &structpb.Value{}, none: true},
-		{value: nil, none: true},
-		{value: number(math.NaN()), none: true, unfit: 1},
-		{value: number(math.Inf(-1)), none: true, unfit: 1},
-		{value: structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{text("a")}}), none: true, unfit: 1},
-		{value: structpb.NewListValue(nil), none: true, unfit: 1},
-		{value: structpb.NewStructValue(&structpb.Struct{}), none: true, unfit: 1},
-	} {
-		n := metadataNode(t, nil)
-		n.Metadata.Fields = map[string]*structpb.Value{"env": c.value}
-		fields := map[string]string{"e": "metadata.env"}
-		got := mapped(t, n, fields)
-		want := map[string]string{"e": c.want}
-		if c.none {
-			want = map[string]string{}
-		}
-		if !maps.Equal(got, want) {
-			t.Errorf("%v: %v, want %v", c.value, got, want)
-		}
-		if got := unfit(n, fields); got != c.unfit {
-			t.Errorf("%v: %d fields are unfit, want %d", c.value, got, c.unfit)
-		}
-		if rest := unmapped(n, fields); len(rest.Metadata.GetFields()) > 0 {
-			t.Errorf("%v: the mapped field stays in the group's key (RELAY-64)", c.value)
-		}
-	}
 }
 
 // TestParams: which fields and parameters make the map, and where there is none.
@@ -128,51 +75,6 @@ func TestParams(t *testing.T) {
 	}
 	if kept := o.ParamsNode(own); kept.Id != "" || len(kept.Metadata.Fields) != 1 || o.ParamsNode(nil).Metadata != nil {
 		t.Errorf("kept is %v", kept)
-	}
-}
-
-// TestMappedFieldsLeaveTheGroup: clients that differ in mapped fields alone are one group, whose node has none of them (RELAY-64).
-func TestMappedFieldsLeaveTheGroup(t *testing.T) {
-	fields := map[string]string{"env": "metadata.env", "shard": "metadata.app.shard", "on": "metadata.app.deep.on"}
-	for _, terms := range []string{"cluster metadata", "cluster metadata.app metadata.k"} {
-		cfg := OriginConfig{TP2: true, FromNode: fields, GroupBy: strings.Fields(terms)}
-		base, up := groupOf(metadataNode(t, map[string]any{"k": "v"}), cfg, "weir")
-		for name, n := range map[string]map[string]any{
-			"a field":                     {"k": "v", "env": "prod"},
-			"another value":               {"k": "v", "env": "test"},
-			"null":                        {"k": "v", "env": nil},
-			"a list":                      {"k": "v", "env": []any{"a"}},
-			"a struct":                    {"k": "v", "env": map[string]any{"a": "b"}},
-			"a nested one":                {"k": "v", "app": map[string]any{"shard": 2}},
-			"deeper":                      {"k": "v", "env": 1, "app": map[string]any{"shard": 2, "deep": map[string]any{"on": true}}},
-			"structs without their field": {"k": "v", "app": map[string]any{"deep": map[string]any{}}},
-		} {
-			whole := metadataNode(t, n)
-			before := proto.Clone(whole)
-			key, node := groupOf(whole, cfg, "weir")
-			if key != base || !proto.Equal(node, up) {
-				t.Errorf("%s, %s: another group, presented as %v, want %v", terms, name, node, up)
-			}
-			if !proto.Equal(whole, before) {
-				t.Errorf("%s: the client's own node is changed", name)
-			}
-		}
-		for name, n := range map[string]map[string]any{
-			"a neighbour":               {"k": "v", "app": map[string]any{"shard": 2, "tier": 1}},
-			"a scalar in place of it":   {"k": "v", "app": "x"},
-			"a neighbour of a deep one": {"k": "v", "app": map[string]any{"deep": map[string]any{"on": true, "off": false}}},
-			"what is not mapped":        {"k": "w", "env": "prod"},
-		} {
-			if key, _ := groupOf(metadataNode(t, n), cfg, "weir"); key == base {
-				t.Errorf("%s, %s: the same group", terms, name)
-			}
-		}
-		// A group that is restored has what it presented.
-		n := metadataNode(t, map[string]any{"k": "v", "env": "prod", "app": map[string]any{"shard": 2, "tier": 1}})
-		key, node := groupOf(n, cfg, "weir")
-		if again, _ := groupOf(&corev3.Node{Cluster: node.Cluster, Metadata: node.Metadata}, cfg, "weir"); again != key {
-			t.Errorf("%s: the key of what is presented is another", terms)
-		}
 	}
 }
 
@@ -234,7 +136,7 @@ func TestParametersAndGroups(t *testing.T) {
 	for _, in := range []bool{false, true} {
 		cfg := OriginConfig{Name: "mesh", TP2: true, GroupBy: []string{"cluster"}}
 		if in {
-			cfg.GroupBy = append(cfg.GroupBy, dynamicParameters)
+			cfg.GroupBy = append(cfg.GroupBy, node.DynamicParameters)
 		}
 		r := newRig(t, Config{Origins: []OriginConfig{cfg}})
 		o := r.table.Origin("mesh")

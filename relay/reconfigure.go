@@ -6,6 +6,8 @@ import (
 	"maps"
 	"reflect"
 	"time"
+
+	"github.com/weir-xds/weir/relay/node"
 )
 
 // routes is which origins there are and what each is asked for. It is replaced as a whole, so that no name is ever judged by half of
@@ -47,7 +49,7 @@ func (t *Table) Prepare(cfg Config) (*Next, error) {
 		if r.origins[oc.Name] != nil {
 			errs = append(errs, fmt.Errorf("origins[%d].name: %q is used twice", i, oc.Name))
 		}
-		if err := checkGroupBy(oc.GroupBy); err != nil {
+		if err := node.CheckGroupBy(oc.GroupBy); err != nil {
 			errs = append(errs, fmt.Errorf("origins[%d].group_by: %w", i, err))
 		}
 		if err := checkParams(oc); err != nil {

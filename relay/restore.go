@@ -91,18 +91,19 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 	return nil
 }
 
-// restoredNode is what a group presents upstream now that presented node when it was written down. Its key is made of the same fields, so
+// restoredNode is what a group presents upstream now that presented the encoded one when it was written down. Its key is made of the same fields, so
 // that another one means that clients are grouped in another way by now.
-func (o *Origin) restoredNode(key string, node []byte) (*corev3.Node, error) {
+func (o *Origin) restoredNode(key string, encoded []byte) (*corev3.Node, error) {
 	n := &corev3.Node{}
-	if err := proto.Unmarshal(node, n); err != nil {
+	if err := proto.Unmarshal(encoded, n); err != nil {
 		return nil, fmt.Errorf("its node does not decode: %w", err)
 	}
-	own := "weir/" + o.table.config().Name + "/" + key
+	rules := o.nodeRules()
+	own := rules.GroupID(key)
 	if n.Id == own {
 		n.Id = "" // it is the group's, and no member's
 	}
-	now, up := groupOf(n, *o.config(), o.table.config().Name)
+	now, up := rules.Group(n)
 	fixed := o.config().NodeID != "" && slices.Contains(o.config().GroupBy, "id") ||
 		o.config().NodeCluster != "" && slices.Contains(o.config().GroupBy, "cluster") // the members' own are not in the node
 	switch {

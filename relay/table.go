@@ -11,6 +11,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/node"
 )
 
 // Config of a Table. It is not modified after New or Prepare.
@@ -276,15 +277,16 @@ var ErrGroups = errors.New("limits.groups is reached")
 // ErrPeerGroups: the node would open a group beyond limits.groups_per_peer.
 var ErrPeerGroups = errors.New("limits.groups_per_peer is reached")
 
-// Group finds or makes the group of a node and takes a reference, which the caller gives back by Group.Release. node may
+// Group finds or makes the group of a node and takes a reference, which the caller gives back by Group.Release. n may
 // be nil (STREAM-2).
-func (o *Origin) Group(node *corev3.Node) (*Group, error) { return o.GroupFor(node, nil) }
+func (o *Origin) Group(n *corev3.Node) (*Group, error) { return o.GroupFor(n, nil) }
 
 // GroupFor is Group for a peer, which a group that it opens counts for until somebody else comes to use it as well, or it
 // ends. peer is comparable; nil: it counts for nobody.
-func (o *Origin) GroupFor(node *corev3.Node, peer any) (*Group, error) {
-	key, up := groupOf(node, *o.config(), o.table.config().Name)
-	o.counts.UnfitParameters(unfit(node, o.config().FromNode))
+func (o *Origin) GroupFor(n *corev3.Node, peer any) (*Group, error) {
+	rules := o.nodeRules()
+	key, up := rules.Group(n)
+	o.counts.UnfitParameters(rules.Unfit(n))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	g := o.groups[key]
@@ -302,12 +304,12 @@ func (o *Origin) GroupFor(node *corev3.Node, peer any) (*Group, error) {
 
 // Dedicated makes a group for one client stream alone, whose own node is presented (RELAY-29). The caller gives it back by
 // Group.Release, and with its last want goes what it holds.
-func (o *Origin) Dedicated(node *corev3.Node) (*Group, error) { return o.DedicatedFor(node, nil) }
+func (o *Origin) Dedicated(n *corev3.Node) (*Group, error) { return o.DedicatedFor(n, nil) }
 
 // DedicatedFor is Dedicated for a peer, as GroupFor is Group.
-func (o *Origin) DedicatedFor(node *corev3.Node, peer any) (*Group, error) {
-	up := dedicatedNode(node)
-	o.counts.UnfitParameters(unfit(node, o.config().FromNode))
+func (o *Origin) DedicatedFor(n *corev3.Node, peer any) (*Group, error) {
+	rules, up := o.nodeRules(), node.Dedicated(n)
+	o.counts.UnfitParameters(rules.Unfit(n))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.lastID++

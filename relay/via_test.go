@@ -6,35 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-)
 
-func TestCheckVia(t *testing.T) {
-	for _, c := range []struct {
-		values []string
-		own    string
-		want   string // in the error; "": none
-	}{
-		{nil, "a", ""},
-		{[]string{"b", "c", "d", "e"}, "a", ""},
-		{[]string{"b", "c", "d", "e", "f"}, "a", "more than 4"},
-		{[]string{"b,c", " d ,, e", "f"}, "a", "more than 4"},
-		{[]string{"b", "a"}, "a", "a has been passed before"},
-		{[]string{"b", "A"}, "a", ""},
-		{[]string{ViaName("eu, west/1")}, "eu, west/1", "loop"},
-		{[]string{"eu", "west/1"}, "eu, west/1", ""},
-	} {
-		err := CheckVia(ParseVia(c.values), c.own)
-		switch {
-		case (err == nil) != (c.want == ""), err != nil && !strings.Contains(err.Error(), c.want):
-			t.Errorf("%q at %s: %v, want %q", c.values, c.own, err, c.want)
-		case err != nil && !LoopRefused(err.Error()):
-			t.Errorf("%q at %s: nobody knows %v again", c.values, c.own, err)
-		}
-	}
-	if LoopRefused("some other origin's words") {
-		t.Error("other words are taken for ours")
-	}
-}
+	"github.com/weir-xds/weir/relay/node"
+)
 
 // TestLongestWay: a lane presents the longest way of the group's members and is opened anew when there is a longer one, not for one
 // as long, and not when one goes. A lane that presents none, as to a directory, is left alone.
@@ -61,8 +35,8 @@ func TestLongestWay(t *testing.T) {
 	}
 	side.Open(now, 0)
 	want(false)
-	through := func(via ...string) *Way {
-		w, err := g.Through(now, via, NewSubscriber())
+	through := func(via ...string) *Path {
+		w, err := g.Join(now, via, NewSubscriber())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,9 +48,9 @@ func TestLongestWay(t *testing.T) {
 	want(false, "a")
 	one, two := through("x", "y"), through("x", "y")
 	want(true, "x", "y")
-	one.Leave()
+	one.Close()
 	want(false, "x", "y")
-	two.Leave()
+	two.Close()
 	want(false, "a")
 	main.Via()
 	through("p", "q") // between the asking for the way and the opening
@@ -94,11 +68,11 @@ func TestRefusedWay(t *testing.T) {
 	g, _ := table.Origin("mesh").Group(nil)
 	main, side := g.lanes[mainLane], g.lanes[sideLane]
 	now := time.Unix(1e9, 0)
-	come := func(want string, via ...string) (*Way, *Subscriber) {
+	come := func(want string, via ...string) (*Path, *Subscriber) {
 		t.Helper()
 		owner := NewSubscriber()
-		w, err := g.Through(now, via, owner)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !LoopRefused(err.Error())) {
+		w, err := g.Join(now, via, owner)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !node.LoopRefused(err.Error())) {
 			t.Fatalf("by %q: %v, want %q", via, err, want)
 		}
 		return w, owner
@@ -115,7 +89,7 @@ func TestRefusedWay(t *testing.T) {
 	edge, _ := come("", "edge")
 	bad, owner := come("", "made-up", "plane")
 	again, _ := come("", "plane", "made-up")
-	refused := CheckVia(present("made-up", "plane"), "plane").Error()
+	refused := node.CheckVia(present("made-up", "plane"), "plane").Error()
 	if !main.Looped(now, refused) || !side.Looped(now, refused) {
 		t.Error("the lanes are not worth to be opened again")
 	}
@@ -129,25 +103,25 @@ func TestRefusedWay(t *testing.T) {
 	}
 	present("edge")
 	come("plane has been passed before", "other", "plane")
-	bad.Leave()
-	again.Leave()
-	if main.Looped(now, CheckVia([]string{"edge", "here"}, "here").Error()) {
+	bad.Close()
+	again.Close()
+	if main.Looped(now, node.CheckVia([]string{"edge", "here"}, "here").Error()) {
 		t.Error("a real loop is opened again at once")
 	}
 	long, _ := come("", "a", "b", "c", "d")
-	if !main.Looped(now, CheckVia(present("a", "b", "c", "d"), "plane").Error()) || long.Refused() == "" {
+	if !main.Looped(now, node.CheckVia(present("a", "b", "c", "d"), "plane").Error()) || long.Refused() == "" {
 		t.Error("a way that is too long is not refused")
 	}
 	come("more than 4", "e", "f", "g", "h")
 	come("", "e", "f", "g")
 	now = now.Add(refusalHolds)
 	come("", "e", "f", "g", "plane")
-	edge.Leave()
+	edge.Close()
 	for i := range 100 {
-		name := ViaName(fmt.Sprint("r", i))
+		name := node.ViaName(fmt.Sprint("r", i))
 		come("", name)
 		main.Via()
-		main.Looped(now, CheckVia([]string{name}, name).Error())
+		main.Looped(now, node.CheckVia([]string{name}, name).Error())
 	}
 	if n := len(table.Origin("mesh").refusals); n > maxRefusals {
 		t.Errorf("%d refusals are remembered", n)
@@ -163,7 +137,7 @@ func TestWayOfPolls(t *testing.T) {
 	}
 	g, _ := table.Origin("mesh").Group(nil)
 	main, now := g.lanes[mainLane], time.Unix(1e9, 0)
-	poll := func(via ...string) error { return g.ViaOfPoll(now, via) }
+	poll := func(via ...string) error { return g.JoinPoll(now, via) }
 	present := func(want ...string) {
 		t.Helper()
 		if got := main.Via(); !slices.Equal(got, want) {
@@ -193,20 +167,20 @@ func TestWayOfPolls(t *testing.T) {
 	}
 	must(poll("plane", "edge"))
 	present("plane", "edge")
-	if !main.Looped(now, CheckVia([]string{"plane", "edge", "here"}, "plane").Error()) {
+	if !main.Looped(now, node.CheckVia([]string{"plane", "edge", "here"}, "plane").Error()) {
 		t.Error("without that way the lane is worth to be opened again")
 	}
 	present("edge")
-	if err := poll("plane"); err == nil || !LoopRefused(err.Error()) {
+	if err := poll("plane"); err == nil || !node.LoopRefused(err.Error()) {
 		t.Errorf("who comes by the way that was refused is told %v", err)
 	}
 	now = now.Add(2 * refusalHolds)
 	must(poll("plane"))
 	present("plane")
-	for i := range 10 * maxPolledWays {
+	for i := range 10 * maxPolledPaths {
 		must(poll(fmt.Sprint("relay-", i)))
 	}
-	if n := len(g.polled); n > maxPolledWays {
+	if n := len(g.polled); n > maxPolledPaths {
 		t.Errorf("%d ways are remembered", n)
 	}
 }

@@ -5,11 +5,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/node"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/weir-xds/weir/relay"
 )
 
 // loadMethod is that of load reports.
@@ -93,8 +96,8 @@ func (o *Origin) openLoads(ctx context.Context, via []string) (*LoadStream, erro
 	ctx, cancel := context.WithCancel(ctx)
 	out, err := withHeaders(ctx, &o.cfg)
 	if err == nil && o.cfg.Instance != "" {
-		for _, name := range append(via, relay.ViaName(o.cfg.Instance)) {
-			out = metadata.AppendToOutgoingContext(out, relay.ViaKey, name)
+		for _, name := range append(via, node.ViaName(o.cfg.Instance)) {
+			out = metadata.AppendToOutgoingContext(out, node.ViaKey, name)
 		}
 	}
 	s := &LoadStream{origin: o, slot: slot, life: life}

@@ -8,11 +8,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-xds/weir/metrics"
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/node"
+
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
 )
 
 // read takes responses until the stream ends. It never waits for write: what it thinks of a response is state, and a
@@ -27,7 +30,7 @@ func (s *stream) read() {
 				s.err = err
 				return
 			}
-			s.looped = status.Code(err) == codes.FailedPrecondition && relay.LoopRefused(status.Convert(err).Message())
+			s.looped = status.Code(err) == codes.FailedPrecondition && node.LoopRefused(status.Convert(err).Message())
 			s.broken, s.err = s.explain(err)
 			s.refused = (refused(err) || s.broken) && !s.looped
 			return

@@ -10,7 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/node"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 )
@@ -90,8 +91,8 @@ func openStream(ctx context.Context, l *lane, sl *slot) (*stream, error) {
 		return nil, err
 	}
 	if cfg.Instance != "" {
-		for _, name := range append(l.table.Via(), relay.ViaName(cfg.Instance)) {
-			ctx = metadata.AppendToOutgoingContext(ctx, relay.ViaKey, name)
+		for _, name := range append(l.table.Via(), node.ViaName(cfg.Instance)) {
+			ctx = metadata.AppendToOutgoingContext(ctx, node.ViaKey, name)
 		}
 	}
 	var options []grpc.CallOption

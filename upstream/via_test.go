@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay/node"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -16,11 +18,11 @@ import (
 // blamed on the types that were asked (RELAY-88, RELAY-92).
 func TestLoopIsNoQuarantine(t *testing.T) {
 	both(t, options{config: func(c *Config) { noJitter(c); c.Instance = "here, now" }}, func(w *world) {
-		refusal := relay.CheckVia([]string{"a", "b"}, "b")
+		refusal := node.CheckVia([]string{"a", "b"}, "b")
 		w.origin.Refuse(status.Error(codes.FailedPrecondition, refusal.Error()))
 		w.want(opaque, "a")
 		s := w.origin.ExpectStream("the first attempt")
-		if got, want := s.Metadata.Get(relay.ViaKey), []string{"here%2C%20now"}; !slices.Equal(got, want) {
+		if got, want := s.Metadata.Get(node.ViaKey), []string{"here%2C%20now"}; !slices.Equal(got, want) {
 			t.Errorf("it has come through %q, want %q", got, want)
 		}
 		for range 4 {
@@ -50,18 +52,18 @@ func TestRefusedWayIsTriedAgain(t *testing.T) {
 		w.origin.ExpectStream("the first")
 		w.origin.Await(time.Minute, func() bool { return w.origin.Asked(opaque).ACKs > 0 }, "all is well")
 		owner := relay.NewSubscriber()
-		refusal := relay.CheckVia([]string{"plane", "here"}, "plane")
+		refusal := node.CheckVia([]string{"plane", "here"}, "plane")
 		w.origin.Refuse(status.Error(codes.FailedPrecondition, refusal.Error()))
-		way, err := w.group.Through(time.Now(), []string{"plane"}, owner)
+		way, err := w.group.Join(time.Now(), []string{"plane"}, owner)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s := w.origin.ExpectStream("one with the client's way")
-		if got := s.Metadata.Get(relay.ViaKey); !slices.Equal(got, []string{"plane", "here"}) {
+		if got := s.Metadata.Get(node.ViaKey); !slices.Equal(got, []string{"plane", "here"}) {
 			t.Errorf("it has come through %q", got)
 		}
 		next, d := w.gap(s, "the next")
-		if got := next.Metadata.Get(relay.ViaKey); d > 100*time.Millisecond || !slices.Equal(got, []string{"here"}) {
+		if got := next.Metadata.Get(node.ViaKey); d > 100*time.Millisecond || !slices.Equal(got, []string{"here"}) {
 			t.Errorf("it came after %v, through %q", d, got)
 		}
 		if way.Refused() != refusal.Error() {

@@ -11,12 +11,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-xds/weir/relay/node"
+
+	"go.uber.org/zap"
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/upstream"
 	"github.com/weir-xds/weir/upstream/descriptors"
-	"go.uber.org/zap"
-	"golang.org/x/net/http/httpguts"
 )
 
 // Config says how one origin is polled. It is not modified after New.
@@ -152,7 +155,7 @@ func BadURL(s string) string {
 func ValidHeader(name, value string) bool {
 	switch strings.ToLower(name) {
 	case "accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "host",
-		"keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "user-agent", relay.ViaKey:
+		"keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "user-agent", node.ViaKey:
 		return false
 	}
 	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(value)

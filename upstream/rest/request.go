@@ -13,10 +13,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-xds/weir/relay/node"
+
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
-	"google.golang.org/protobuf/encoding/protojson"
 )
 
 const (
@@ -156,8 +159,8 @@ func (o *Origin) request(ctx context.Context, url string, body []byte, via []str
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "weir/"+o.cfg.Version)
 	if o.cfg.Instance != "" {
-		for _, name := range append(via, relay.ViaName(o.cfg.Instance)) {
-			req.Header.Add(relay.ViaKey, name)
+		for _, name := range append(via, node.ViaName(o.cfg.Instance)) {
+			req.Header.Add(node.ViaKey, name)
 		}
 	}
 	return req, nil
@@ -172,7 +175,7 @@ func refusal(url string, resp *http.Response) *failure {
 	}
 	said, _ := io.ReadAll(io.LimitReader(resp.Body, errorBytes)) // as much as there is
 	text := strings.TrimSpace(strings.ToValidUTF8(string(said), "?"))
-	if relay.LoopRefused(text) {
+	if node.LoopRefused(text) {
 		f.fault, f.looped = unreachable, text
 	}
 	if resp.StatusCode/100 == 3 {

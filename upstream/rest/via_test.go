@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay/node"
+
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 
@@ -16,7 +18,7 @@ import (
 // asRelay has the server at a path be a relay: polls that have come through it are refused (RELAY-87).
 func (w *world) asRelay(path, name, text string) {
 	w.answer(path, func(p poll) (int, string) {
-		if err := relay.CheckVia(relay.ParseVia(p.header.Values(relay.ViaKey)), name); err != nil {
+		if err := node.CheckVia(node.ParseVia(p.header.Values(node.ViaKey)), name); err != nil {
 			return http.StatusBadRequest, err.Error() + "\n"
 		}
 		return http.StatusOK, text
@@ -52,11 +54,11 @@ func TestRefusedWay(t *testing.T) {
 		w.asRelay(clusters, "plane", oneCluster)
 		w.want(cds, "*")
 		sleep(time.Second)
-		if got := w.one("the first").header.Values(relay.ViaKey); !slices.Equal(got, []string{"weir-1"}) {
+		if got := w.one("the first").header.Values(node.ViaKey); !slices.Equal(got, []string{"weir-1"}) {
 			t.Errorf("it has come through %q", got)
 		}
 		owner := relay.NewSubscriber()
-		way, err := w.group.Through(time.Now(), []string{"plane"}, owner)
+		way, err := w.group.Join(time.Now(), []string{"plane"}, owner)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,11 +68,11 @@ func TestRefusedWay(t *testing.T) {
 			t.Fatalf("%d polls, want one by the client's way, and one without", len(ps))
 		}
 		for i, want := range [][]string{{"plane", "weir-1"}, {"weir-1"}} {
-			if got := ps[i].header.Values(relay.ViaKey); !slices.Equal(got, want) {
+			if got := ps[i].header.Values(node.ViaKey); !slices.Equal(got, want) {
 				t.Errorf("poll %d has come through %q, want %q", i, got, want)
 			}
 		}
-		if !relay.LoopRefused(way.Refused()) {
+		if !node.LoopRefused(way.Refused()) {
 			t.Errorf("the client is told %q", way.Refused())
 		}
 		if n := loops(t, reg); n != 1 {

@@ -1,4 +1,4 @@
-package relay
+package node
 
 import (
 	"crypto/sha256"
@@ -12,18 +12,28 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-var groupTerms = []string{
-	"cluster", "locality", "user_agent_name", "user_agent_version", "client_features", "metadata", "id", dynamicParameters,
+// Rules say what an origin learns of the nodes of its clients.
+type Rules struct {
+	GroupBy    []string          // the terms of a group's key: clients that are alike in them are one group (RELAY-60)
+	Mapped     map[string]string // fields of the metadata that are parameters: a name, and metadata.PATH (RELAY-64)
+	ID         string            // presented instead of the group's own; "": none
+	Cluster    string            // presented instead of the members'; "": none
+	Deployment string            // the name in the node ids that weir makes
 }
 
-// dynamicParameters is the one term that a member may change during a stream (STREAM-4). A group spans all types, so the
-// parameters of all of them are in its key.
-const dynamicParameters = "dynamic_parameters"
+var groupTerms = []string{
+	"cluster", "locality", "user_agent_name", "user_agent_version", "client_features", "metadata", "id", DynamicParameters,
+}
 
-// metadataPrefix begins the terms that are fields of the metadata, as what FromNode maps does.
+// DynamicParameters is the one term that a member may change during a stream (STREAM-4). A group spans all types, so the
+// parameters of all of them are in its key.
+const DynamicParameters = "dynamic_parameters"
+
+// metadataPrefix begins the terms that are fields of the metadata, and the fields that Rules.Mapped names.
 const metadataPrefix = "metadata."
 
-func checkGroupBy(terms []string) error {
+// CheckGroupBy says which of the terms is none.
+func CheckGroupBy(terms []string) error {
 	for _, t := range terms {
 		if !slices.Contains(groupTerms, t) && (!strings.HasPrefix(t, metadataPrefix) || len(t) == len(metadataPrefix)) {
 			return fmt.Errorf("%q is none of %s, metadata.KEY", t, strings.Join(groupTerms, ", "))
@@ -32,62 +42,38 @@ func checkGroupBy(terms []string) error {
 	return nil
 }
 
-// ownFeatures are what weir itself can handle, in every spelling (FEAT-6).
-var ownFeatures = []string{
-	"envoy.config.supports-resource-ttl",
-	"xds.config.resource-in-sotw",
-	"xds.config.supports-resource-in-sotw",
-	"xds.config.supports-resource-ttl",
-}
-
-// hopByHop reports whether a feature concerns one connection alone: a client's own claim of it ends here (FEAT-2). All others,
-// known or not, are end to end (FEAT-1, FEAT-7).
-func hopByHop(feature string) bool {
-	return slices.Contains(ownFeatures, feature) || feature == "envoy.config.resource-in-sotw" // FEAT-4
-}
-
-// endToEnd are a client's features that change what the origin generates, in order.
-func endToEnd(features []string) []string {
-	kept := slices.DeleteFunc(slices.Clone(features), hopByHop)
-	slices.Sort(kept)
-	return slices.Compact(kept)
-}
-
-// withOwn adds to features what weir itself can handle.
-func withOwn(features []string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(features, ownFeatures))))
-}
-
-// groupOf reduces a node to the group's key and the node presented upstream (RELAY-60, RELAY-62): the fields of the key as
-// the members sent them, and nothing else of any member, be it a field that this build does not know. Both are equal on every
-// replica, and whatever build it runs, since replicas are replaced one by one (TestGroupKeysAreGolden).
-//
-// What is mapped to parameters is in neither (RELAY-64).
-func groupOf(n *corev3.Node, cfg OriginConfig, deployment string) (string, *corev3.Node) {
-	n = unmapped(n, cfg.FromNode)
-	up := &corev3.Node{UserAgentName: "weir"}
+// Group reduces a node to the key of its group and the node presented upstream (RELAY-60, RELAY-62): the fields of the
+// key as the members sent them, and nothing else of any member, be it a field that this build does not know. Both are
+// equal on every replica, and whatever build it runs. Mapped fields are in neither (RELAY-64). n may be nil
+// (STREAM-2).
+func (r Rules) Group(n *corev3.Node) (key string, presented *corev3.Node) {
+	n = r.unmapped(n)
+	presented = &corev3.Node{UserAgentName: "weir"}
 	h := sha256.New()
-	for _, term := range slices.Sorted(slices.Values(cfg.GroupBy)) {
-		part := groupPart(term, n, up)
+	for _, term := range slices.Sorted(slices.Values(r.GroupBy)) {
+		part := groupPart(term, n, presented)
 		fmt.Fprintf(h, "%d:%s%d:%s", len(term), term, len(part), part)
 	}
-	key := hex.EncodeToString(h.Sum(nil)[:16])
-	up.ClientFeatures = withOwn(up.ClientFeatures)
-	if up.Id == "" {
-		up.Id = "weir/" + deployment + "/" + key
+	key = hex.EncodeToString(h.Sum(nil)[:16])
+	presented.ClientFeatures = withOwn(presented.ClientFeatures)
+	if presented.Id == "" {
+		presented.Id = r.GroupID(key)
 	}
-	if cfg.NodeID != "" {
-		up.Id = cfg.NodeID
+	if r.ID != "" {
+		presented.Id = r.ID
 	}
-	if cfg.NodeCluster != "" {
-		up.Cluster = cfg.NodeCluster
+	if r.Cluster != "" {
+		presented.Cluster = r.Cluster
 	}
-	return key, up
+	return key, presented
 }
 
-// dedicatedNode is a client's own node, whole and with what this build does not know of it, but for the features of its
+// GroupID is the node id of a group whose key has no member's id.
+func (r Rules) GroupID(key string) string { return "weir/" + r.Deployment + "/" + key }
+
+// Dedicated is a client's own node, whole and with what this build does not know of it, but for the features of its
 // connection (RELAY-29, FEAT-2, V2-6). Nothing of it is replaced by the origin's fixed values, which are for groups.
-func dedicatedNode(n *corev3.Node) *corev3.Node {
+func Dedicated(n *corev3.Node) *corev3.Node {
 	up := &corev3.Node{}
 	if n != nil {
 		up = proto.Clone(n).(*corev3.Node)
@@ -126,7 +112,7 @@ func groupPart(term string, n, up *corev3.Node) string {
 		}
 		up.Metadata = known(n.GetMetadata())
 		return string(appendFields(nil, up.Metadata.Fields, appendValue))
-	case dynamicParameters:
+	case DynamicParameters:
 		up.DynamicParameters = known(&corev3.Node{DynamicParameters: n.GetDynamicParameters()}).DynamicParameters
 		return string(appendFields(nil, up.DynamicParameters, appendParams))
 	}
