@@ -86,7 +86,7 @@ func calms(t *testing.T, times int, write func(f *http2.Framer, id uint32)) bool
 		_ = f.WritePing(false, [8]byte{42})
 		_, _ = conn.Write(batch.Bytes())
 	}()
-	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(3 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	for frames := http2.NewFramer(nil, conn); ; {

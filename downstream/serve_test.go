@@ -100,10 +100,13 @@ func (l *live) asked(t *testing.T, n int) {
 	})
 }
 
+// patience is the end of hope, not a delay: on a busy machine under the race detector, requests of many megabytes take a while.
+const patience = 30 * time.Second
+
 // await looks until done, for things that nothing announces.
 func await(t *testing.T, sentence string, done func() bool) {
 	t.Helper()
-	timeout := time.NewTimer(10 * time.Second)
+	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
