@@ -53,7 +53,8 @@ type demo struct {
 	// Set once by newDemo.
 	log     *zap.Logger
 	started time.Time
-	every   time.Duration // from one change to the next
+	every   time.Duration    // from one change to the next
+	tick    <-chan time.Time // when to change something; nil: so often
 
 	mu  sync.Mutex // guards out
 	out io.Writer
@@ -157,13 +158,17 @@ func pricesFor(env string) []client.Subscription {
 
 // change rewrites the files again and again.
 func (d *demo) change(ctx context.Context, s *sample) error {
-	tick := time.NewTicker(d.every)
-	defer tick.Stop()
+	tick := d.tick
+	if tick == nil {
+		ticker := time.NewTicker(d.every)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-tick:
 		}
 		sentence, err := s.step()
 		if err != nil {

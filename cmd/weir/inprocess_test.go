@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -235,16 +234,16 @@ timing: { pause: 20ms, backoff: { base: 20ms, max: 100ms }, drain: 1s }
 `, address)
 }
 
-// deadAddress is one where nobody listens.
+// deadAddress is one where nobody listens, and that no other test takes meanwhile: its loopback address is its own.
 func deadAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	n := relaytest.TCP()
+	l, err := n.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return address
+	return n.Addr()
 }

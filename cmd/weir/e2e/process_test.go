@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"net"
 	"testing"
 
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
@@ -36,13 +35,14 @@ func (p *process) show(tb testing.TB, pages ...string) {
 	}
 }
 
-// freePort is a loopback address nobody listens on.
+// freePort is a loopback address where nobody listens, and that no other test takes meanwhile.
 func freePort(tb testing.TB) string {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	n := relaytest.TCP()
+	l, err := n.Listen()
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return n.Addr()
 }
