@@ -86,6 +86,10 @@ func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *relay.Service, d
 	if !ok {
 		return status.Error(codes.Internal, "the stream cannot be ended")
 	}
+	if ctx.Err() != nil { // its client has reset it, as those do by the thousand that mean harm
+		s.cfg.Metrics.StreamEnded(string(endedByClient))
+		return status.FromContextError(ctx.Err()).Err()
+	}
 	now, set := time.Now(), ln.settings.Load()
 	via := node.ParseVia(metadata.ValueFromIncomingContext(ctx, node.ViaKey))
 	if err := node.CheckVia(via, set.via); err != nil {
@@ -102,7 +106,6 @@ func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *relay.Service, d
 		st.peer, st.conn, st.session.from = p.Addr, connectionOf(p), callerOf(p)
 	}
 	st.session.only, st.session.v2 = v.TypeURL, v2
-	st.compressed = set.compress(ctx)
 	err := s.enter(st)
 	if err == nil {
 		err = st.run(ctx)
@@ -124,7 +127,8 @@ func (st *stream) run(ctx context.Context) error {
 		set = newest
 		st.session.adopt(set, nil) // Reconfigure may not have found the stream in the list
 	}
-	st.wake() // to look at the first deadline
+	st.compressed = st.session.settings().compress(ctx) // not before: a stream that is refused has no use for it
+	st.wake()                                           // to look at the first deadline
 	err := st.read(ctx)
 	st.end(err)
 	st.turn.end()
