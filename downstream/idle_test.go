@@ -68,17 +68,17 @@ func TestIdleBytes(t *testing.T) {
 }
 
 // newServing is a server with a listener that listens nowhere.
-func newServing(t *testing.T, r *rig) (*Server, *listener) {
-	t.Helper()
+func newServing(tb testing.TB, r *rig) (*Server, *listener) {
+	tb.Helper()
 	s, err := New(Config{Table: r.table, Instance: "here"})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(s.Stop)
+	tb.Cleanup(s.Stop)
 	lc := ListenerConfig{Origin: r.origin}
 	ln := s.newListener(nil, lc)
 	if err := lc.normalize(r.table); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	ln.settings.Store(newSettings(s.cfg, lc))
 	return s, ln
