@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,15 +23,17 @@ const (
 	clusters    = 8
 	tick        = 50 * time.Millisecond // between two changes
 	newGroups   = 100                   // limits.new_groups_per_second
+	perPeer     = 500                   // limits.connections_per_peer
 	memoryLimit = 400 << 20             // GOMEMLIMIT, which the collector keeps garbage within
 	programSize = 64 << 20              // resident beside it: the program itself
 )
 
-// bed is an origin, weir, and the good clients.
+// bed is an origin, weir, the good clients, and a sink.
 type bed struct {
 	*testing.T
 	origin *relaytest.Origin
 	weir   *weirtest.Process
+	sink   sink
 	good   []*good
 
 	mu      sync.Mutex // guards what follows
@@ -54,7 +58,7 @@ func newBed(t *testing.T) *bed {
 	c := weirtest.NewConfig(b.origin.Net().Addr(), relaytest.Delta)
 	c.Origin()["group_by"] = []any{"cluster"}
 	c.Set("limits.connections", 3_000)
-	c.Set("limits.connections_per_peer", 500)
+	c.Set("limits.connections_per_peer", perPeer)
 	c.Set("limits.connection_idle", "2s")
 	c.Set("limits.groups_per_peer", 50)
 	c.Set("limits.new_groups_per_second", newGroups)
@@ -64,6 +68,7 @@ func newBed(t *testing.T) *bed {
 	}
 	c.Set("admin.token_file", token)
 	b.weir = weirtest.Launch{Env: []string{fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit)}}.Start(t, c)
+	b.sink = startSink(t)
 	for i := range goodClients {
 		dialect := relaytest.Delta
 		if i%2 == 1 {
@@ -142,9 +147,45 @@ func (b *bed) state() map[string]string {
 	return maps.Clone(b.world)
 }
 
-// lags are how long the changes between two moments took to each good client, sorted: until it had
+// span is some time in which changes were measured, and how many processors the two programs used in it.
+type span struct {
+	from, to   time.Time
+	weir, sink float64
+}
+
+func (s span) length() time.Duration { return s.to.Sub(s.from) }
+
+// measure is the span in which something is done.
+func (b *bed) measure(do func()) span {
+	weir, sink := used(b.weir.PID()), used(b.sink.pid)
+	s := span{from: time.Now()}
+	do()
+	s.to = time.Now()
+	s.weir = (used(b.weir.PID()) - weir).Seconds() / s.length().Seconds()
+	s.sink = (used(b.sink.pid) - sink).Seconds() / s.length().Seconds()
+	return s
+}
+
+// used is how much of the processors a process has used; 0 but on Linux.
+func used(pid int) time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // which ends the name, field 2
+	ticks := 0
+	if f := strings.Fields(rest); len(f) > 12 {
+		for _, field := range f[11:13] { // in the program, and in the kernel for it
+			n, _ := strconv.Atoi(field)
+			ticks += n
+		}
+	}
+	return time.Duration(ticks) * time.Second / 100 // USER_HZ, on all machines that there are
+}
+
+// lags are how long the changes within a span took to each good client, sorted: until it had
 // that body, or a later one of the same cluster. Missing is how many had not come by now.
-func (b *bed) lags(from, to time.Time) (lags []time.Duration, missing int) {
+func (b *bed) lags(in span) (lags []time.Duration, missing int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, g := range b.good {
@@ -155,11 +196,11 @@ func (b *bed) lags(from, to time.Time) (lags []time.Duration, missing int) {
 				if at, ok := g.came[c.body]; ok && (first.IsZero() || at.Before(first)) {
 					first = at
 				}
-				if c.at.Before(from) {
+				if c.at.Before(in.from) {
 					break
 				}
 				switch {
-				case c.at.After(to):
+				case c.at.After(in.to):
 				case first.IsZero():
 					missing++
 				default:

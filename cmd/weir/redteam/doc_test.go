@@ -18,10 +18,15 @@
 //   - a new client is served once the attacker is gone, from his own address too;
 //   - `/readyz` stays 200.
 //
-// The line of each attack has what was measured: how much longer the good clients' changes took, 99
-// of 100, than in the seconds before, and how long the new client waited. The attacker shares the
-// processors with weir here, at the lowest priority; how much of the difference is his work and how
-// much is weir's cannot be told apart.
+// The line of each attack has what was measured: how long the good clients' changes took, 99 of 100,
+// in the seconds before (calm), while the same attacker attacked a sink (floor), and while he attacked
+// weir (attack); how many processors weir used meanwhile; and how long the new client waited. Nothing is
+// asserted of these figures but what is above.
+//
+// A sink (sink_test.go) is a process that does with the attacker's bytes the least that anybody could:
+// it reads and forgets them, or is grpc-go or net/http alone. The attacker shares the processors with weir
+// and the good clients here, at the lowest priority, so the floor is what the machine costs, and attack
+// by floor what weir costs. It is below 1 where weir slows an attacker down that a sink does not.
 //
 // # How to run it
 //

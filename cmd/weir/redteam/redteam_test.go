@@ -21,30 +21,31 @@ const (
 	short      = 250 * time.Millisecond
 )
 
-// order is that of the attacks, who comes from the address of a good client, and which are played
-// with every plain go test.
+// order is that of the attacks, which sink each is compared with, who comes from the address of a
+// good client, and which are played with every plain go test.
 var order = []struct {
 	name              string
+	sink              sinkKind
 	neighbour, always bool
 }{
-	{"long headers", false, false},
-	{"headers that stay", false, false},
-	{"idle connections", false, false},
-	{"open and reset", false, true},
-	{"open and reset", true, false},
-	{"reconnect loop", false, false},
-	{"made-up groups", false, true},
-	{"gzip bombs", false, false},
-	{"malformed messages", false, true},
-	{"slow connections", false, false},
-	{"frame floods", false, false},
-	{"never reads", false, false},
-	{"many names", false, false},
-	{"refuses everything", false, false},
-	{"garbage", false, false},
-	{"admin: wrong tokens", false, false},
-	{"admin: foreign hosts", false, false},
-	{"admin: slow and large", false, false},
+	{"long headers", bytesSink, false, false},
+	{"headers that stay", bytesSink, false, false},
+	{"idle connections", bytesSink, false, false},
+	{"open and reset", bytesSink, false, true},
+	{"open and reset", bytesSink, true, false},
+	{"reconnect loop", refusingSink, false, false},
+	{"made-up groups", refusingSink, false, true},
+	{"gzip bombs", refusingSink, false, false},
+	{"malformed messages", bytesSink, false, true},
+	{"slow connections", bytesSink, false, false},
+	{"frame floods", bytesSink, false, false},
+	{"never reads", patientSink, false, false},
+	{"many names", patientSink, false, false},
+	{"refuses everything", patientSink, false, false},
+	{"garbage", bytesSink, false, false},
+	{"admin: wrong tokens", webSink, false, false},
+	{"admin: foreign hosts", webSink, false, false},
+	{"admin: slow and large", webSink, false, false},
 }
 
 // TestRedTeam plays each attack beside the good clients.
@@ -69,54 +70,58 @@ func TestRedTeam(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			b.T = t
-			b.play(name, target{Attack: row.name, Addr: b.weir.Addr, Admin: b.weir.Admin, From: from, For: length})
+			b.play(name, row.sink, target{Attack: row.name, Addr: b.weir.Addr, Admin: b.weir.Admin, From: from, For: length})
 		})
 	}
 }
 
-// play is one attack, judged.
-func (b *bed) play(name string, who target) {
+// play is one attack, judged, with the time before it and the same attack on a sink to compare with.
+func (b *bed) play(name string, at sinkKind, who target) {
 	b.Helper()
-	calm := min(quiet, who.For)
-	begin := time.Now()
-	time.Sleep(calm)
-	between := time.Now()
+	calm := b.measure(func() { time.Sleep(min(quiet, who.For)) })
+	floor := b.measure(func() {
+		sunk := who
+		sunk.Addr, sunk.Admin, sunk.For = b.sink.addresses[at], b.sink.addresses[at], min(quiet, who.For)
+		b.Logf("at the sink: %s", attack(b.T, sunk))
+	})
 	streams := b.streams()
 	peak := b.watchMemory()
-	said := attack(b.T, who)
-	gone := time.Now()
+	said := ""
+	during := b.measure(func() { said = attack(b.T, who) })
 	memory := peak()
 	opened := b.streams() - streams
 
-	served := b.newClient("127.0.2.1", "elsewhere", gone)
-	his := b.newClient(who.From, "the attacker's address", gone)
+	served := b.newClient("127.0.2.1", "elsewhere", during.to)
+	his := b.newClient(who.From, "the attacker's address", during.to)
 	b.converge("after the attack")
 	if body, err := weirtest.Fetch("http://" + b.weir.Admin + "/readyz"); err != nil {
 		b.Errorf("weir is not ready: %v\n%s", err, body)
 	}
-	before, _ := b.lags(begin, between)
-	during, missing := b.lags(between, gone)
-	if len(before) == 0 || len(during) == 0 {
-		b.Fatalf("%d changes were measured before, and %d while it lasted", len(before), len(during))
+	before, _ := b.lags(calm)
+	beside, _ := b.lags(floor)
+	lags, missing := b.lags(during)
+	if len(before) == 0 || len(beside) == 0 || len(lags) == 0 {
+		b.Fatalf("%d changes were measured before, %d beside the sink, and %d while it lasted", len(before), len(beside), len(lags))
 	}
-	if worst := during[len(during)-1]; worst > late || missing > 0 {
+	if worst := lags[len(lags)-1]; worst > late || missing > 0 {
 		b.Errorf("a change took %v to reach a good client, and %d never came", worst, missing)
 	}
 	if memory > memoryLimit+programSize {
 		b.Errorf("weir used %d MiB, and may use %d", memory>>20, (memoryLimit+programSize)>>20)
 	}
-	if most := int(gone.Sub(between).Seconds()*newGroups) + 2*newGroups; opened > most {
-		b.Errorf("the origin saw %d new streams in %v, want at most %d", opened, gone.Sub(between), most)
+	if most := int(during.length().Seconds()*newGroups) + 2*newGroups; opened > most {
+		b.Errorf("the origin saw %d new streams in %v, want at most %d", opened, during.length(), most)
 	}
 	verdict := "passed"
 	if b.Failed() {
 		verdict = "FAILED"
 	}
 	p := func(lags []time.Duration) float64 { return lags[len(lags)*99/100].Seconds() * 1000 }
-	fmt.Printf("redteam: %s %s: p99 %.1f ms, before %.1f (%.2f); slowest %.0f ms; %d MiB; %d new streams at the origin; "+
+	fmt.Printf("redteam: %s %s: p99 calm %.1f ms, floor %.1f, attack %.1f (%.2f of calm, %.2f of floor); slowest %.0f ms; "+
+		"processors of weir %.2f, at the floor %.2f and the sink %.2f, attack %.2f; %d MiB; %d new streams at the origin; "+
 		"a new client served after %.0f ms, from the attacker's address %.0f ms; attacker: %s\n",
-		verdict, name, p(during), p(before), p(during)/p(before), during[len(during)-1].Seconds()*1000, memory>>20, opened,
-		served.Seconds()*1000, his.Seconds()*1000, said)
+		verdict, name, p(before), p(beside), p(lags), p(lags)/p(before), p(lags)/p(beside), lags[len(lags)-1].Seconds()*1000,
+		calm.weir, floor.weir, floor.sink, during.weir, memory>>20, opened, served.Seconds()*1000, his.Seconds()*1000, said)
 }
 
 // watchMemory measures weir's resident memory until it is asked for the most there was.
