@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long a condition may take to come true on a loaded machine.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // running is a weir inside the test: what serve does, with its parts in reach.
 type running struct {

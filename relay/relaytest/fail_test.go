@@ -54,7 +54,7 @@ func TestFailuresTellWhatWasSeen(t *testing.T) {
 			{failureOf(func() { s.WantIdle(time.Second) }), []string{"on stream 1"}},
 			{failureOf(func() { s.ExpectType(SecretType, "secrets are asked") }), []string{"secrets are asked", `["a"]`}},
 			{failureOf(func() { s.ExpectNames(ClusterType, "b is asked", "b") }), []string{"b is asked", `["b"]`, `["a"]`}},
-			{failureOf(func() { s.Expect("more is asked") }), []string{"10s", "more is asked"}},
+			{failureOf(func() { s.Expect("more is asked") }), []string{"30s", "more is asked"}},
 			{failureOf(func() { c.ACK(ClusterType) }), []string{"unanswered"}},
 			{failureOf(func() { c.AwaitNames(ClusterType, "a is held", "a") }), []string{"a is held", "holds 0 of Cluster"}},
 			{failureOf(func() { c.Expect("", "something comes") }), []string{"something comes", "ended with: <nil>"}},

@@ -17,7 +17,7 @@ import (
 
 // defaultPatience is how long an expectation waits where the test says nothing: long enough for a loaded machine under the
 // race detector, and free of charge in virtual time.
-const defaultPatience = 10 * time.Second
+const defaultPatience = 30 * time.Second
 
 // LoadMethod is that of load reports.
 const LoadMethod = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats"

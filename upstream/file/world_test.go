@@ -19,7 +19,7 @@ import (
 )
 
 // patienceForTests bounds every wait; it is no delay, only the end of hope.
-const patienceForTests = 10 * time.Second
+const patienceForTests = 30 * time.Second
 
 // world is a table with one origin of files, and what it logs and counts.
 type world struct {
