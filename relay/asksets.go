@@ -253,7 +253,7 @@ func (t *set) eachLocked(add func(*Variant) bool) {
 // askedLocked notes that the set was asked on the stream of generation gen. sweep: what is held of it was not presented there, so
 // what the stream does not mention goes (RELAY-46).
 func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
-	t.askedGen, t.askedAt = gen, now
+	t.askedGen, t.askedAt, t.askedAs = gen, now, t.shard.kin.questions.Add(1)
 	t.shard.restGen = [2]uint32{}
 	t.shard.now = now
 	t.shard.holdOverLocked(t)

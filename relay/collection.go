@@ -22,7 +22,13 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 		}
 		return parts[t]
 	}
-	each := func(name string, f func(*excerpt)) { s.eachOfLocked(gen, name, func(t *set) { f(of(t)) }) }
+	each := func(name string, f func(*excerpt)) {
+		s.eachOfLocked(gen, name, func(t *set) {
+			if !s.predatesLocked(u, t, name) {
+				f(of(t))
+			}
+		})
+	}
 	for i := range u.Resources {
 		each(u.Resources[i].Name, func(p *excerpt) {
 			p.Resources, p.bodies = append(p.Resources, u.Resources[i]), append(p.bodies, bodies[i])
@@ -63,6 +69,20 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 	for t, p := range parts {
 		t.applyPartLocked(a, p, gen)
 	}
+}
+
+// predatesLocked reports whether what a response says of a name is of an earlier subscription to the collection on the same
+// stream: it waited (gather.go), and meanwhile the collection was asked anew. What `*` or the name itself was asked for
+// all the while counts for the collection, too.
+func (s *shard) predatesLocked(u *Update, t *set, name string) bool {
+	if !u.waited || u.asked >= t.askedAs {
+		return false
+	}
+	if t.kind == namespace {
+		return s.star.askedGen != t.askedGen
+	}
+	e := s.named.entries[name]
+	return e == nil || !e.askedOn(t.askedGen)
 }
 
 // applyPartLocked takes up what a response says of a collection.

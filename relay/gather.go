@@ -85,7 +85,7 @@ func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
 	switch {
 	case late && wait > 0 && g.waitsLocked(x):
 		y, u := *x, *x.u
-		y.u = &u
+		y.u, u.waited, u.asked = &u, true, x.kin.questions.Load()
 		y.makeBodies(&Applied{})
 		g.putLocked(&y)
 		y.confirmLater()

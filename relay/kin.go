@@ -21,6 +21,8 @@ type kin struct {
 	typeURL string
 	home    *[2]*Lane // the group's two lanes, or the type's own where the origin has a service for each type
 
+	questions atomic.Uint64 // how often a collection was asked; stored under mu
+
 	// lanes are those of home, or others while the type is apart (RELAY-92). Stored under mu.
 	lanes atomic.Pointer[[2]*Lane]
 

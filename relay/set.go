@@ -28,6 +28,7 @@ type set struct {
 
 	askedGen    uint32    // generation of its lane in which it was asked
 	askedAt     time.Time // when
+	askedAs     uint64    // which of kin.questions
 	answeredGen uint32    // generation in which it was answered
 
 	// Settling (RELAY-6). first and news are the times of the first response and of the last that brought a new name.

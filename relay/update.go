@@ -53,6 +53,9 @@ type Update struct {
 	// list said that they are gone.
 	later  map[string]bool
 	listed bool
+	// waited: it is taken up later than it came (gather.go), when the stream had asked so many collections of the type.
+	waited bool
+	asked  uint64
 }
 
 // inError are the names that are not listed because they are in error: that is no absence (ABS-8, ABS-11).
