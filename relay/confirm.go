@@ -42,6 +42,19 @@ func (s *shard) answersSoonLocked(e *entry) bool {
 	return s.group.origin.config().SotW && gen != 0 && l.heard.Load() == gen && !e.mute && (e.asked != gen || e.answered != gen)
 }
 
+// notSoonLocked: the stream has ended on which names were about to be answered. Who waits for that is given what was
+// restored.
+func (s *shard) notSoonLocked(l *Lane) {
+	if !s.group.origin.config().SotW || s.lane(s.named.lane) != l {
+		return
+	}
+	for _, e := range s.named.entries {
+		if e.unconfirmed {
+			s.reshowLocked(e)
+		}
+	}
+}
+
 // confirmLocked: the origin has spoken of the name, if only by its silence.
 func (s *shard) confirmLocked(e *entry) {
 	if !e.unconfirmed {

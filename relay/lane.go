@@ -144,6 +144,7 @@ func (l *Lane) Close() {
 		s.mu.Lock()
 		s.rejoinClosedLocked(l)
 		s.setsLocked((*set).clearLocked)
+		s.notSoonLocked(l)
 		dead := s.dropIfEmptyLocked()
 		s.unlock()
 		if dead {

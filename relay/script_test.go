@@ -447,6 +447,7 @@ func (s *script) lane(l *Lane, f []string) []string {
 		l.Open(s.now, server)
 	case "close":
 		l.Close()
+		return s.woken()
 	case "missed":
 		l.Missed()
 		return s.woken()

@@ -162,9 +162,14 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	}
 	for r := range s.records.all() {
 		r.at = s.takes + 1
-		if v := s.bodyLocked(r); v == nil || s.unresolvedLocked(r, v) { // what came with `*` goes with this list, whatever is said of the name (VER-4)
+		switch v := s.bodyLocked(r); {
+		case v == nil || s.unresolvedLocked(r, v): // what came with `*` goes with this list, whatever is said of the name (VER-4)
 			s.sentLocked(r, Digest{})
 			r.flags &^= holds | claimed
+		case r.sent != v.Digest: // it may be given since it was looked at
+			s.sentLocked(r, v.Digest)
+			r.setFault(nil)
+			r.flags = r.flags&^claimed | holds
 		}
 	}
 	s.late, s.told, s.holds = false, true, false
