@@ -21,8 +21,8 @@ var dynNodeCases = []testCase{
 	{"RELAY-64 STREAM-3 STREAM-4", "dynamic_parameters of a node are the map of its plain names; a change on a live stream ends it", perDialect(nodeParameters)},
 	{"RELAY-64 DYN-1", "what a client names itself is taken literally, whatever its node says", literally},
 	{"RELAY-64 RELAY-65", "virtual: nested fields, what is left of the node without them, and numbers of every kind", func(t *testing.T) {
-		virtual(t, "../../../relay", "TestMappedFieldsLeaveTheGroup")
-		virtual(t, "../../../relay", "TestMappedScalars")
+		virtual(t, "../../../relay/node", "TestMappedFieldsLeaveTheGroup")
+		virtual(t, "../../../relay/node", "TestMappedScalars")
 	}},
 }
 

@@ -30,8 +30,8 @@ var groupKeyCases = []testCase{
 	},
 	{"RELAY-62", "two replicas, and one that was restarted, present the same node", groupOnReplicas},
 	{"RELAY-62", "virtual: whatever build they run", func(t *testing.T) {
-		virtual(t, "../../../relay", "TestGroupKeysAreGolden")
-		virtual(t, "../../../relay", "TestUnknownFieldsOfMembersStay")
+		virtual(t, "../../../relay/node", "TestGroupKeysAreGolden")
+		virtual(t, "../../../relay/node", "TestUnknownFieldsOfMembersStay")
 	}},
 	{"RELAY-62", "an id and a cluster may be fixed; an id that is part of the key is the members'", fixedNode},
 	{"RELAY-61", "weir validate warns where every client would be a group", groupLint},
