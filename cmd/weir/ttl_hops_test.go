@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -22,26 +21,21 @@ import (
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/relaytest/seed"
 	"github.com/weir-xds/weir/upstream"
 )
-
-var ttlSeed = flag.Uint64("ttl-seed", 0, "of TestTTLOverTwoHops; 0: another one each time")
 
 // TestTTLOverTwoHops plays an origin that sends, renews, removes and dies at random, and judges clients of all kinds behind two weirs in
 // a row every 5 ms of virtual time: nothing outlives its promise by more than 10 ms, nothing dies early, no heartbeat comes that the
 // origin did not send (RELAY-47..50, RELAY-53, RELAY-55), and that of one listener deletes no other (TTL-11, TTL-12).
 func TestTTLOverTwoHops(t *testing.T) {
-	seed := *ttlSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("-ttl-seed %d", seed)
+	drawn := seed.Of(t, 0)
 	dialects := []relaytest.Dialect{relaytest.Delta, relaytest.SotW}
 	for _, first := range dialects {
 		for _, second := range dialects {
 			t.Run(fmt.Sprintf("%v then %v", first, second), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					p := newTTLPlay(t, rand.New(rand.NewPCG(seed, 0)), first, second)
+					p := newTTLPlay(t, rand.New(rand.NewPCG(drawn, 0)), first, second)
 					p.play(90 * time.Second)
 				})
 			})
@@ -116,7 +110,7 @@ type ttlPlay struct {
 	versions map[ttlName]int           // of what the origin has
 	read     map[*relaytest.Stream]int // messages of it that were looked at
 	promises map[ttlName]time.Time
-	earlier  map[ttlName]time.Time // promises until this step
+	earlier  map[ttlName]time.Time // promises before this step: a client may have been told by them within it
 	sent     map[ttlName][]time.Time
 	clients  []*ttlClient
 }
@@ -195,6 +189,7 @@ func (p *ttlPlay) play(d time.Duration) {
 	for time.Now().Before(end) {
 		time.Sleep(ttlStep)
 		synctest.Wait()
+		p.earlier = maps.Clone(p.promises)
 		if !time.Now().Before(next) {
 			p.act()
 			next = time.Now().Add(time.Duration(p.rand.IntN(1200)) * time.Millisecond)
@@ -290,7 +285,6 @@ func itemsOf(m proto.Message) (items []sentItem) {
 // listen takes in what the origin has sent since.
 func (p *ttlPlay) listen() {
 	now := time.Now()
-	p.earlier = maps.Clone(p.promises)
 	for _, s := range p.origin.Streams() {
 		sent := s.Sent()
 		for _, m := range sent[p.read[s]:] {
