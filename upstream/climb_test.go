@@ -189,7 +189,7 @@ func TestGroupMovesWhole(t *testing.T) {
 		time.Sleep(time.Second)
 		l.find(0)
 		begin := time.Now()
-		for time.Since(begin) < 5*time.Minute {
+		for time.Since(begin) < 10*time.Minute {
 			for _, s := range l.servers[0].Open() {
 				if r := s.Requests(); len(s.Sent()) == 0 && len(r) > 0 && r[0].TypeURL() == cds && len(r[0].Names()) == 0 {
 					s.Respond(cds, "2", cluster("a", 2))
