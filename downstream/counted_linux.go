@@ -1,7 +1,6 @@
 package downstream
 
 import (
-	"errors"
 	"io"
 	"net"
 	"syscall"
@@ -68,13 +67,16 @@ func (r *readyConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, er
 
 func (r *readyConn) fill(fd uintptr) bool {
 	r.buf = r.pool.Get(r.size)
-	for r.n, r.err = syscall.Read(int(fd), *r.buf); errors.Is(r.err, syscall.EINTR); {
+	for {
 		r.n, r.err = syscall.Read(int(fd), *r.buf)
+		switch r.err {
+		case nil:
+			return true
+		case syscall.EINTR: //nolint:errorlint // a bare Errno, at each of the two looks of a read
+			continue
+		}
+		r.pool.Put(r.buf)
+		r.buf, r.n = nil, 0
+		return r.err != syscall.EAGAIN //nolint:errorlint // as above
 	}
-	if r.err == nil {
-		return true
-	}
-	r.pool.Put(r.buf)
-	r.buf, r.n = nil, 0
-	return !errors.Is(r.err, syscall.EAGAIN)
 }
