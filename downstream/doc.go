@@ -152,8 +152,7 @@
 //
 // # Known limits
 //
-//   - REST paths and Fetch methods by no v2 names. Nothing is ordered between streams, so clients that are to get
-//     types in order use ADS (EC-1).
+//   - Nothing is ordered between streams, so clients that are to get types in order use ADS (EC-1).
 //   - Resources of v2 types (Config: V2) are written in order like those of v3, and no more: the endpoints of a v2 cluster are not sent again
 //     when it changes (WARM-1), and removals of v2 clusters wait for no v2 routes.
 //   - What is compressed is compressed for each stream anew, by the library: see compress.go for what it costs.

@@ -18,13 +18,13 @@ import (
 
 // fetch serves the unary method of a service (TRANS-11). What REST answers with 304 is answered in full:
 // gRPC has no status for it that a client would not take for a failure.
-func (s *Server) fetch(ln *listener, v *relay.Service) grpc.MethodHandler {
+func (s *Server) fetch(ln *listener, v *relay.Service, v2 bool) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		from, ok := peer.FromContext(ctx)
 		if !ok {
 			return nil, status.Error(codes.Internal, "the caller is not known")
 		}
-		own, p := s.newPoll(ctx, ln, v, callerOf(from), connectionOf(from), from.Addr)
+		own, p := s.newPoll(ctx, ln, v, v2, callerOf(from), connectionOf(from), from.Addr)
 		p.full = true
 		p.stream.session.settings().compress(ctx)
 		var out *response

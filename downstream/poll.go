@@ -78,20 +78,20 @@ func (e *unresolved) GRPCStatus() *status.Status { return status.New(codes.Unava
 
 // newPoll makes one. It ends with ctx; the caller calls done.
 func (s *Server) newPoll(
-	ctx context.Context, ln *listener, v *relay.Service, from caller, conn *connection, peer net.Addr,
+	ctx context.Context, ln *listener, v *relay.Service, v2 bool, from caller, conn *connection, peer net.Addr,
 ) (context.Context, *poll) {
 	set, now := ln.settings.Load(), time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	st := &stream{server: s, listener: ln, transport: pollEnd{cancel}, peer: peer, conn: conn}
-	st.session = newPollSession(set, &s.pollers, v.TypeURL, from, now)
+	st.session = newPollSession(set, &s.pollers, v.TypeURL, v2, from, now)
 	in := st.session.newRequest()
 	in.ctx, in.intake = ctx, s.intake
 	return ctx, &poll{stream: st, in: in, end: cancel}
 }
 
-func newPollSession(set *settings, all *pollers, typeURL string, from caller, now time.Time) *session {
+func newPollSession(set *settings, all *pollers, typeURL string, v2 bool, from caller, now time.Time) *session {
 	session := newSession(set, false, now, relay.NewSubscriber())
-	session.only, session.from, session.poll, session.prefix = typeURL, from, true, ""
+	session.only, session.v2, session.from, session.poll, session.prefix = typeURL, v2, from, true, ""
 	session.pollers = all
 	session.until = time.Time{} // it is over long before
 	return session
@@ -180,7 +180,7 @@ func (p *poll) answer(ctx context.Context) (polled, error) {
 // is the change alone.
 func (p *poll) again(ctx context.Context) (polled, error) {
 	first := p.stream.session
-	session := newPollSession(first.settings(), first.pollers, first.only, first.from, time.Now())
+	session := newPollSession(first.settings(), first.pollers, first.only, first.v2, first.from, time.Now())
 	session.via = first.via
 	defer func() { session.close(time.Now()) }()
 	ctx, cancel := context.WithTimeout(ctx, session.cfg.timing.RESTWait)

@@ -23,16 +23,28 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// restPaths are the services by their REST paths.
-var restPaths = func() map[string]*relay.Service {
-	all := map[string]*relay.Service{}
-	for i := range relay.Services {
-		if v := &relay.Services[i]; v.REST != "" {
-			all[v.REST] = v
+// restPath is what is served at a path: a service, by its name in v3 or v2.
+type restPath struct {
+	service *relay.Service
+	v2      bool
+}
+
+// restPaths are the paths of REST (TRANS-2), with v2 those of v2 as well (V2-1).
+func restPaths(v2 bool) map[string]restPath {
+	all := map[string]restPath{}
+	add := func(services []relay.Service, v2 bool) {
+		for i := range services {
+			if path := services[i].REST; path != "" {
+				all[path] = restPath{&services[i], v2}
+			}
 		}
 	}
+	add(relay.Services, false)
+	if v2 {
+		add(relay.ServicesV2, true)
+	}
 	return all
-}()
+}
 
 // connectionKey is where a request's context has its connection.
 type connectionKey struct{}
@@ -48,7 +60,7 @@ func (s *Server) newREST(ln *listener, lc *ListenerConfig, l Limits, t Timing) *
 		idle = -1 // net/http's word for never
 	}
 	return &http.Server{
-		Handler:           &restHandler{s, ln},
+		Handler:           &restHandler{s, ln, restPaths(lc.V2)},
 		TLSConfig:         lc.TLS,
 		Protocols:         &speaks,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: min(l.StreamsPerConnection, 1<<20)},
@@ -89,13 +101,14 @@ func (a restAddr) String() string { return string(a) }
 type restHandler struct {
 	server   *Server
 	listener *listener
+	paths    map[string]restPath
 }
 
 // ServeHTTP is part of http.Handler.
 func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v := restPaths[r.URL.Path]
+	at, served := h.paths[r.URL.Path]
 	switch {
-	case v == nil:
+	case !served:
 		http.Error(w, "there is no such path: discovery is at /v3/discovery:clusters and its siblings", http.StatusNotFound)
 		return
 	case r.Method != http.MethodPost:
@@ -114,7 +127,7 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		auth = credentials.TLSInfo{State: *r.TLS}
 	}
 	from := callerFrom(conn.raw.RemoteAddr(), conn.raw.LocalAddr(), auth, conn.id)
-	ctx, p := h.server.newPoll(r.Context(), h.listener, v, from, conn, conn.raw.RemoteAddr())
+	ctx, p := h.server.newPoll(r.Context(), h.listener, at.service, at.v2, from, conn, conn.raw.RemoteAddr())
 	via := node.ParseVia(r.Header.Values(node.ViaKey))
 	err := p.serve(ctx, via,
 		func() error { return h.read(ctx, w, r, p) },

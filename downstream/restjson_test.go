@@ -124,7 +124,7 @@ func BenchmarkRenderJSON(b *testing.B) {
 func BenchmarkPoll(b *testing.B) {
 	r := newRig(b)
 	ask := func(version string) (polled, error) {
-		s := newPollSession(r.set, nil, cds, caller{}, r.now)
+		s := newPollSession(r.set, nil, cds, false, caller{}, r.now)
 		defer s.close(r.now)
 		encoded, err := parseJSON([]byte(`{"node": {"id": "envoy-1", "cluster": "edge"}, "versionInfo": "`+version+`"}`), protoregistry.GlobalTypes)
 		if err != nil {

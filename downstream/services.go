@@ -38,7 +38,7 @@ func (s *Server) register(ln *listener, v2 bool) {
 func (s *Server) describe(ln *listener, v *relay.Service, v2 bool) *grpc.ServiceDesc {
 	d := &grpc.ServiceDesc{ServiceName: v.Name, HandlerType: (*any)(nil), Metadata: v.File}
 	if v.Fetch != "" {
-		d.Methods = append(d.Methods, grpc.MethodDesc{MethodName: v.Fetch, Handler: s.fetch(ln, v)})
+		d.Methods = append(d.Methods, grpc.MethodDesc{MethodName: v.Fetch, Handler: s.fetch(ln, v, v2)})
 	}
 	for _, delta := range []bool{false, true} {
 		name := v.SotW

@@ -71,27 +71,27 @@ var ADSV2 = Service{
 var ServicesV2 = []Service{
 	{
 		clusterTypeV2, "envoy.api.v2.ClusterDiscoveryService", "StreamClusters", "DeltaClusters",
-		"envoy/api/v2/cds.proto", "", "",
+		"envoy/api/v2/cds.proto", "FetchClusters", "/v2/discovery:clusters",
 	},
 	{
 		endpointTypeV2, "envoy.api.v2.EndpointDiscoveryService", "StreamEndpoints", "DeltaEndpoints",
-		"envoy/api/v2/eds.proto", "", "",
+		"envoy/api/v2/eds.proto", "FetchEndpoints", "/v2/discovery:endpoints",
 	},
 	{
 		secretTypeV2, "envoy.service.discovery.v2.SecretDiscoveryService", "StreamSecrets", "DeltaSecrets",
-		"envoy/service/discovery/v2/sds.proto", "", "",
+		"envoy/service/discovery/v2/sds.proto", "FetchSecrets", "/v2/discovery:secrets",
 	},
 	{
 		listenerTypeV2, "envoy.api.v2.ListenerDiscoveryService", "StreamListeners", "DeltaListeners",
-		"envoy/api/v2/lds.proto", "", "",
+		"envoy/api/v2/lds.proto", "FetchListeners", "/v2/discovery:listeners",
 	},
 	{
 		scopedRouteTypeV2, "envoy.api.v2.ScopedRoutesDiscoveryService", "StreamScopedRoutes", "DeltaScopedRoutes",
-		"envoy/api/v2/srds.proto", "", "",
+		"envoy/api/v2/srds.proto", "FetchScopedRoutes", "/v2/discovery:scoped-routes",
 	},
 	{
 		routeTypeV2, "envoy.api.v2.RouteDiscoveryService", "StreamRoutes", "DeltaRoutes",
-		"envoy/api/v2/rds.proto", "", "",
+		"envoy/api/v2/rds.proto", "FetchRoutes", "/v2/discovery:routes",
 	},
 	{
 		virtualHostTypeV2, "envoy.api.v2.VirtualHostDiscoveryService", "", "DeltaVirtualHosts",
@@ -99,7 +99,7 @@ var ServicesV2 = []Service{
 	},
 	{
 		runtimeTypeV2, "envoy.service.discovery.v2.RuntimeDiscoveryService", "StreamRuntime", "DeltaRuntime",
-		"envoy/service/discovery/v2/rtds.proto", "", "",
+		"envoy/service/discovery/v2/rtds.proto", "FetchRuntime", "/v2/discovery:runtime",
 	},
 }
 

@@ -139,9 +139,6 @@ func (k checker) listener(path string, l *Listener, origins []Origin) {
 	k.types(path+".dedicated", l.Dedicated)
 	k.features(path+".assume_features", l.AssumeFeatures)
 	k.compression(path+".compression", l.Compression)
-	if l.V2 && l.REST {
-		k.addf(path+".v2", "is for gRPC, and rest: true says that the listener speaks REST")
-	}
 	known := slices.ContainsFunc(origins, func(o Origin) bool { return o.Name == l.Origin })
 	if l.Origin != "" && !known {
 		k.addf(path+".origin", "there is no origin %q", l.Origin)

@@ -17,9 +17,9 @@ type Listener struct {
 	// REST serves REST-JSON polls instead of gRPC: POST /v3/discovery:clusters and its
 	// siblings, over HTTP/1.1 and HTTP/2. Default: false.
 	REST bool `yaml:"rest"`
-	// V2 also answers the v2 service names, for types as they are spelled there,
-	// which are other types than those of v3: what an origin gives for one is no
-	// answer to the other (V2-4). Default: false.
+	// V2 also answers the v2 service names, and with rest the v2 paths, for types as
+	// they are spelled there, which are other types than those of v3: what an origin
+	// gives for one is no answer to the other (V2-4). Default: false.
 	V2 bool `yaml:"v2"`
 	// RequireNodeID refuses clients that give no node id. Default: false.
 	RequireNodeID bool `yaml:"require_node_id"`

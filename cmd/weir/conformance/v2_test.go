@@ -1,17 +1,25 @@
 package conformance
 
 import (
+	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	apiv2 "github.com/envoyproxy/go-control-plane/envoy/api/v2"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
@@ -32,6 +40,8 @@ var v2Cases = []testCase{
 	{"V2-4", "v2 and v3 spellings of a type are two types", v2Apart},
 	{"V2-5", "v3 resources in a v2-typed response reach the client unchanged, and the reverse", v2Mixed},
 	{"V2-6", "the build version of a v2 node is presented where the node is", v2Node},
+	{"V2-1 V2-4 REST-1 REST-3", "a v2 path of REST is answered with v2 types, and there is none by default", v2Polls},
+	{"V2-1 V2-4 TRANS-11", "the Fetch methods answer by their v2 names, and not by default", v2Fetch},
 	{"V2-7", "pre-release names are UNIMPLEMENTED, with v2 on", v2Early},
 }
 
@@ -310,5 +320,74 @@ func v2Early(t *testing.T) {
 	}
 	if code := w.code(v2Method(0, relaytest.Delta)); code == codes.Unimplemented {
 		t.Errorf("v2 is not on")
+	}
+}
+
+// describeV2 gives weir the descriptors of v2, without which there is no JSON of its messages (REST-9).
+func describeV2(t *testing.T, c weirtest.Config) {
+	t.Helper()
+	var set descriptorpb.FileDescriptorSet
+	seen := map[string]bool{}
+	var add func(protoreflect.FileDescriptor)
+	add = func(f protoreflect.FileDescriptor) {
+		if seen[f.Path()] {
+			return
+		}
+		seen[f.Path()] = true
+		for i := range f.Imports().Len() {
+			add(f.Imports().Get(i).FileDescriptor)
+		}
+		set.File = append(set.File, protodesc.ToFileDescriptorProto(f))
+	}
+	add(apiv2.File_envoy_api_v2_cluster_proto)
+	b, err := proto.Marshal(&set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "v2.pb")
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c["types"] = map[string]any{oldClusters: map[string]any{"descriptors": file}}
+}
+
+const oldClustersPath = "/v2/discovery:clusters"
+
+func v2Polls(t *testing.T) {
+	w := startREST(t, setup{config: v2On})
+	if p := w.poll(oldClustersPath, fields{}); p.code != http.StatusNotFound {
+		t.Errorf("without v2 the path is 404, got %d %s", p.code, p.text)
+	}
+	w = start(t, setup{config: v2On, edge: func(c weirtest.Config) {
+		c["listeners"] = append(c["listeners"].([]any), map[string]any{"rest": true, "v2": true})
+		describeV2(t, c)
+	}})
+	w.origin.Set(oldClusters, "old", "1", bytesOf(oldClusters, "old", ""))
+	w.origin.Set(cds, "new", "1", relaytest.Cluster("new", 0))
+	p := w.awaitPoll(oldClustersPath, fields{}, "the v2 cluster", has("old"))
+	if p.keys["typeUrl"] != oldClusters {
+		t.Errorf("the answer is of type %v", p.keys["typeUrl"])
+	}
+	w.awaitPoll(clustersPath, fields{}, "the v3 path has its own", has("new"))
+	w.awaitPoll(oldClustersPath, fields{"versionInfo": p.version()}, "it is unchanged", is(http.StatusNotModified))
+}
+
+func v2Fetch(t *testing.T) {
+	w := start(t, setup{config: v2On})
+	w.origin.Set(oldClusters, "old", "1", bytesOf(oldClusters, "old", "1"))
+	const method = "/envoy.api.v2.ClusterDiscoveryService/FetchClusters"
+	req := &discovery.DiscoveryRequest{Node: relaytest.Node("client-1", "edge")}
+	fetch := func(w *world) (*discovery.DiscoveryResponse, error) {
+		var got discovery.DiscoveryResponse
+		return &got, weirtest.Connect(t, w.weir.Addr).Invoke(t.Context(), method, req, &got)
+	}
+	if !weirtest.Until(weirtest.Patience, func() bool {
+		got, err := fetch(w)
+		return err == nil && got.TypeUrl == oldClusters && len(got.Resources) == 1 && got.Resources[0].TypeUrl == oldClusters
+	}) {
+		t.Error("the v2 cluster is not fetched")
+	}
+	if got, err := fetch(start(t, setup{})); status.Code(err) != codes.Unimplemented {
+		t.Errorf("without v2 the method is UNIMPLEMENTED, got %v, %v", got, err)
 	}
 }
