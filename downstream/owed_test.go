@@ -50,8 +50,13 @@ func TestOwedOfMany(t *testing.T) {
 	}
 	all := slices.Concat(append(o.lists, o.own)...)
 	slices.Sort(all)
-	if n := len(slices.Compact(all)); n != 2*(3*maxLists+1) || o.names != n || len(o.lists) > maxLists {
+	n := len(slices.Compact(all))
+	if n != 2*(3*maxLists+1) || o.names != n || len(o.lists) > maxLists {
 		t.Errorf("%d names in %d lists, counted %d", n, len(o.lists), o.names)
+	}
+	o.pay(map[string]bool{"0": true, "1": true, "50": true})
+	if rest := slices.Concat(append(o.lists, o.own)...); len(rest) != n-3 || o.names != n-3 || slices.Contains(rest, "50") {
+		t.Errorf("of %d names three were sent, and %v are owed, counted %d", n, rest, o.names)
 	}
 	o.add(make([]string, maxOwed), false)
 	if len(o.lists) != 1 || o.own != nil || o.lists[0][0] != relay.Wildcard {

@@ -76,6 +76,22 @@ func (o *owed) add(list []string, early bool) {
 	o.lists = append(o.lists, list)
 }
 
+// pay takes out names whose endpoints were written.
+func (o *owed) pay(names map[string]bool) {
+	if o.names == 0 || o.names == math.MaxInt {
+		return
+	}
+	o.own, o.names = without(o.own, names), 0
+	lists := make([][]string, 0, len(o.lists))
+	for _, list := range o.lists {
+		if list = without(list, names); len(list) > 0 {
+			lists = append(lists, list)
+			o.names += len(list)
+		}
+	}
+	o.lists, o.names = lists, o.names+len(o.own)
+}
+
 // noteClusters notes which endpoints the Clusters that are being written refer to.
 func (w *warming) noteClusters(names []string) {
 	if w.news = append(slices.Clip(names), w.news...); len(w.news) == 0 { // nearly always there are no others
@@ -85,7 +101,7 @@ func (w *warming) noteClusters(names []string) {
 
 // followLocked notes endpoints that are being written: what the Clusters before them need is not owed any more, nor waited for.
 func (s *session) followLocked(written *relay.Answer) {
-	if len(s.warm.news)+len(s.warm.missing) == 0 {
+	if len(s.warm.news)+len(s.warm.missing)+s.warm.owed.names == 0 {
 		return
 	}
 	follows := make(map[string]bool, len(written.Variants)+len(written.Removed))
@@ -101,6 +117,7 @@ func (s *session) followLocked(written *relay.Answer) {
 		follows[relay.NameKey(name)] = true // it does not exist, and the client knows (WARM-7)
 	}
 	s.warm.news = without(s.warm.news, follows)
+	s.warm.owed.pay(follows)
 	for i := range s.warm.missing {
 		m := &s.warm.missing[i]
 		m.names = without(m.names, follows)
