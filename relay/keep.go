@@ -43,6 +43,7 @@ type kept struct {
 	set   bool      // the client had it with a set
 	back  bool      // the client came back with it
 	empty bool      // it is the word that endpoints are empty
+	news  bool      // the client has the body in another form
 }
 
 // goes reports whether what is kept need not be kept any longer.
@@ -204,6 +205,19 @@ func (s *Sub) withKeptLocked(b *Body) *Body {
 		}
 	}
 	return own
+}
+
+// keptNewsLocked is what endpoints the kept Clusters of an answer need that the client had in another
+// form before (WARM-1).
+func (s *Sub) keptNewsLocked() (endpoints []string) {
+	for name, x := range s.kept {
+		if x.news {
+			endpoints = append(endpoints, needs([]*Variant{x.body})...)
+			x.news = false
+			s.kept[name] = x
+		}
+	}
+	return endpoints
 }
 
 // keptSumLocked is the version hash of a list with what is kept.

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"time"
 )
 
@@ -125,8 +126,12 @@ func (s *Sub) takeLocked(now time.Time, k Keep) *Answer {
 		a.First, a.Since = first, since
 		s.timed = s.timed || s.ttl && len(s.shard.mortals.order) > 0
 		a.Waiting, a.Demanded = s.waitingLocked(), s.met
-		if s.delta && s.typeURL == ClusterType {
+		switch {
+		case s.typeURL != ClusterType:
+		case s.delta:
 			a.Follow = a.Body.needs()
+		case len(s.kept) > 0:
+			a.Follow = append(slices.Clip(a.Follow), s.keptNewsLocked()...)
 		}
 		switch {
 		case s.shard.group.origin.config().OriginVersions:

@@ -89,9 +89,10 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 	size := 0 // of errors
 	s.eachDirtyLocked(func(r *record) {
-		held, had, back := s.wasSentLocked(r), r.mayKeepLocked(), r.backLocked()
+		held, had, back, was := s.wasSentLocked(r), r.mayKeepLocked(), r.backLocked(), r.sent
 		what, body, at := s.settleLocked(r)
-		if last := r.entry.last; what == removal && held && last != nil && !last.timed() && s.keepLocked(r.entry.name, kept{body: last, until: at, named: had, back: back}, k) {
+		if last := r.entry.last; what == removal && held && last != nil && !last.timed() &&
+			s.keepLocked(r.entry.name, kept{body: last, until: at, named: had, back: back, news: had && was != last.Digest}, k) {
 			what = nothing
 		}
 		if what != nothing {
