@@ -293,8 +293,8 @@ func (s *session) awaitsNamedLocked(now time.Time, st, clusters *streamType) boo
 	if endpoints == nil || endpoints.sub.Standing().Wildcard { // what `*` has not brought the origin has not
 		return false
 	}
-	if len(s.warm.news) > 0 && clusters.hurried() { // they go in this batch, as the writer comes late
-		return true
+	if len(s.warm.news) > 0 && clusters.hurried() && clusters.last().last <= s.waitsForLocked(st) {
+		return true // they go in this batch, as the writer comes late
 	}
 	return s.warm.waited(now, s.waitsForLocked(st))
 }
