@@ -684,8 +684,9 @@ func (m *model) judgeGone(c *modelClient, s *served, typeURL string, bodies map[
 func (m *model) judgeClusters(c *modelClient, s *served, bodies map[string]string) {
 	maps.DeleteFunc(c.warm, func(name string, _ *warmth) bool { return s.told[name] == "" && bodies[name] == "" })
 	for name, body := range bodies {
-		if s.told[name] == body && !s.owed[name] && !c.delta {
-			c.again[name] = 2 // it may count as new: the client came back with it, or asked for it in another way
+		// One that was listed on this stream is not new because it is asked for in another way, by name beside `*` say.
+		if was := s.toldAt[name] > 0 || !s.owed[name]; s.told[name] == body && was && !c.delta {
+			c.again[name] = 2 // it may count as new all the same, as it may to a client that came back with it
 			continue
 		}
 		c.again[name] = 2
