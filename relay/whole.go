@@ -90,12 +90,13 @@ func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 	size := 0 // of errors
 	s.eachDirtyLocked(func(r *record) {
 		held, had, back, was := s.wasSentLocked(r), r.mayKeepLocked(), r.backLocked(), r.sent
+		listed := r.at != 0 // and so a list without it is not news to the client
 		what, body, at := s.settleLocked(r)
 		if last := r.entry.last; what == removal && held && last != nil && !last.timed() &&
 			s.keepLocked(r.entry.name, kept{body: last, until: at, named: had, back: back, news: had && was != last.Digest}, k) {
 			what = nothing
 		}
-		if what != nothing {
+		if what != nothing && (what != removal || held || !listed) {
 			changed, a.Rev = true, max(a.Rev, at)
 		}
 		if what == resource && s.typeURL == ClusterType {
