@@ -409,6 +409,7 @@ func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time, all bool) (
 	s.askChangedLocked(a, s.named.lane, gen, now)
 	sortNames(a.Subscribe)
 	sortNames(a.Unsubscribe)
+	sortNames(again)
 	return again
 }
 
