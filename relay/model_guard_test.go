@@ -1,6 +1,9 @@
 package relay
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // The kinds "guarded" hold mass removals back, in sets of at most a dozen. Those "frozen" freeze the origin and let it go again.
 
@@ -71,12 +74,9 @@ func (m *model) frozenState(ty string) map[string]Digest {
 // judgeFrozen: of what clients have nothing changes and nothing goes, and nothing joins a complete set; of endpoints the content may.
 func (m *model) judgeFrozen(ty string, before map[string]Digest, u *Update) {
 	now := m.frozenState(ty)
-	uncached := map[string]bool{} // goes at once if nobody wants it (RELAY-9)
-	for i := range u.Resources {
-		uncached[u.Resources[i].Name] = u.Resources[i].DoNotCache
-	}
+	left := m.leftUncached(ty, u)
 	for name, d := range before {
-		if at, still := now[name]; !still && !uncached[name] || still && at != d && ty != EndpointType {
+		if at, still := now[name]; !still && !left(name) || still && at != d && ty != EndpointType {
 			m.t.Fatalf("step %d: %s of %s was %v before %+v, and is %v (%v)\n%s", m.at, name, shortType(ty), d, u, at, still, m.tail())
 		}
 	}
@@ -94,4 +94,22 @@ func (m *model) judgeFrozen(ty string, before map[string]Digest, u *Update) {
 			}
 		}
 	})
+}
+
+// leftUncached tells of what frozenState has whether it may go all the same: what must not be cached goes at once if nobody wants it, and a
+// set that has come to list such a member goes as a whole (RELAY-9).
+func (m *model) leftUncached(ty string, u *Update) func(key string) bool {
+	uncached, wanted := map[string]bool{}, map[string]bool{}
+	for i := range u.Resources {
+		if u.Resources[i].DoNotCache {
+			uncached[u.Resources[i].Name] = true
+		}
+	}
+	if sh := m.group.plain(ty); sh != nil {
+		sh.setsLocked(func(t *set) { wanted[t.selector] = t.clients > 0 })
+	}
+	return func(key string) bool {
+		selector, _, ofSet := strings.Cut(key, " ")
+		return uncached[key] || ofSet && len(uncached) > 0 && !wanted[selector]
+	}
 }
