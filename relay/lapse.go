@@ -12,7 +12,7 @@ import "math"
 // The last names of a type stay in the request while they linger: there is nobody whom they could harm, and an empty list is a wildcard to
 // many servers. They leave it with the next name that is asked.
 
-// lapsedGen is no stream's generation.
+// lapsedGen is no stream's generation: none has brought the body since it left the request.
 const lapsedGen = math.MaxUint32
 
 // listsLocked reports whether the name belongs into the requests.

@@ -68,7 +68,7 @@ type entry struct {
 	served, doubted bool
 	lost            bool   // the resource does not list the name any more (ALIAS-4)
 	unconfirmed     bool   // the variants are those of a snapshot, and no stream has said anything of them (confirm.go)
-	seenGen         uint32 // generation of the stream that brought the body last; lapsedGen: none since it left a SotW origin's request
+	seenGen         uint32 // generation of the stream that brought the body last; lapsedGen, borrowedGen: none did, see there
 
 	chosen *Variant // the variant for params; nil: none known
 	last   *Variant // Clusters: chosen before it went (ORD-3)
@@ -163,6 +163,7 @@ func (s *shard) newWantLocked(name, spelt string) *entry {
 	if len(e.variants) == 0 {
 		for _, v := range s.matchLocked(e.name) {
 			s.holdLocked(e, v)
+			e.seenGen = borrowedGen
 		}
 	}
 	if len(e.variants) > 0 {

@@ -15,6 +15,11 @@ type portion struct {
 	bodies []*Variant
 }
 
+// brings reports whether it has a body of a name.
+func (p *portion) brings(name string) bool {
+	return p != nil && slices.ContainsFunc(p.Resources, func(r Resource) bool { return r.Name == name && r.Any != nil })
+}
+
 // silent reports whether it says nothing by itself. A list says something by what it leaves out.
 func (p *portion) silent() bool {
 	return !p.Full && !p.Bad && len(p.Resources)+len(p.repeats)+len(p.Removed)+len(p.RemovedVariants)+len(p.Errors)+len(p.Whole) == 0
@@ -183,11 +188,12 @@ func (s *shard) partLocked(u *Update) *portion {
 }
 
 // divideLocked divides a response of revision rev. Where there is one map, and nothing that it does not match, that is the response itself
-// for everybody. Else a shard has a part only if something is said to it: there may be many that a variant does not concern
-// (BenchmarkVariants).
+// for everybody; but a removal may be said to one of several maps alone (earlyLocked). Else a shard has a part only if something is said
+// to it: there may be many that a variant does not concern (BenchmarkVariants).
 func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant, rev uint64, gen uint32, now time.Time) (divided bool) {
 	k.constrained = k.constrained || u.variants
-	if !k.constrained && !(k.group.origin.config().Share && len(asked) > 1) {
+	several := len(asked) > 1 && (k.group.origin.config().Share || k.byLocator() && len(u.Removed) > 0)
+	if !k.constrained && !several {
 		k.undivided = portion{u, bodies}
 		for _, s := range asked {
 			s.part = &k.undivided
@@ -218,10 +224,8 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant, rev uin
 	}
 	for _, r := range u.RemovedVariants {
 		for _, s := range k.matchingLocked(r.Set) {
-			if s.turn == rev {
-				s.doubtLocked(now, identity{r.Name, r.Constraints}, gen)
-			}
-			if s.turn == rev && !s.keepsLocked(s.part, identity{r.Name, r.Constraints}, gen, now) {
+			early := s.turn == rev && s.doubtLocked(now, identity{r.Name, r.Constraints}, gen)
+			if s.turn == rev && !early && !s.keepsLocked(s.part, identity{r.Name, r.Constraints}, gen, now) {
 				p := s.partLocked(u)
 				p.RemovedVariants = append(p.RemovedVariants, r)
 			}
@@ -237,7 +241,9 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant, rev uin
 	}
 	for _, name := range u.Removed {
 		for _, s := range asked {
-			s.doubtLocked(now, identity{name: name}, gen)
+			if s.doubtLocked(now, identity{name: name}, gen) {
+				continue
+			}
 			if (!s.constrainedLocked(name, gen) || s.awaitsLocked(name, gen)) && !s.keepsLocked(s.part, identity{name: name}, gen, now) {
 				p := s.partLocked(u)
 				p.Removed = append(p.Removed, name)

@@ -177,8 +177,7 @@ func (s *shard) waitsForHeirLocked(e *entry) bool {
 // is asked, and what there is stays until the answer, or for cold_wait. gen is the stream's: on that of `*` it is a word about `*` alone.
 func (s *shard) keepsLocked(p *portion, id identity, gen uint32, now time.Time) bool {
 	e := s.named.entries[id.name]
-	if e == nil || !e.askedOn(gen) || find(e.variants, id.constraints) == nil ||
-		p != nil && slices.ContainsFunc(p.Resources, func(r Resource) bool { return r.Name == id.name && r.Any != nil }) {
+	if e == nil || !e.askedOn(gen) || find(e.variants, id.constraints) == nil || p.brings(id.name) {
 		return false
 	}
 	if e.rep() == nil || e.chosen == nil || e.chosen.Constraints.Key() != id.constraints {

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -10,6 +11,9 @@ import (
 // on streams before. That there is none for the map is harder to know: the plain name in removed_resources may be said to another map, and is
 // no word about variants with constraints (DYN-13). If none has come after the pause that RELAY-6 has where a wrong guess deletes, it was
 // said to this one.
+
+// borrowedGen is no stream's generation: what a name has came for other maps (RELAY-68).
+const borrowedGen = math.MaxUint32 - 1
 
 // doubt is that an origin said of a name that it is not there, on the stream of generation gen.
 type doubt struct {
@@ -31,22 +35,45 @@ func (s *shard) staleLocked(name string, gen uint32) (vs []*Variant) {
 }
 
 // doubtLocked notes that a name asked for the map is not there, for this map or for another, or that a variant which matches the map is not,
-// and another is held that the stream has not spoken of.
-func (s *shard) doubtLocked(now time.Time, id identity, gen uint32) {
+// and another is held that the stream has not spoken of. It reports whether the removal is no more than that doubt, even of what it names.
+func (s *shard) doubtLocked(now time.Time, id identity, gen uint32) (early bool) {
 	e, key := s.named.entries[id.name], id.constraints
-	lacks := func(v *Variant) bool { return v.Constraints.Key() != key }
-	if e == nil || e.seenGen == gen || !slices.ContainsFunc(e.variants, lacks) || e.asked != gen {
-		return
+	if e == nil || e.seenGen == gen || e.asked != gen {
+		return false
+	}
+	early = s.earlyLocked(e, key, gen)
+	if !early && !slices.ContainsFunc(e.variants, func(v *Variant) bool { return v.Constraints.Key() != key }) {
+		return false
 	}
 	t := &s.named
 	if t.doubts == nil {
 		t.doubts = map[*entry]doubt{}
 	}
-	if t.doubts[e].gen == gen {
-		return
+	if t.doubts[e].gen != gen {
+		t.doubts[e] = doubt{gen, now}
+		s.push(timer{at: now.Add(s.cfg().FirmSettle), kind: doubts, shard: s, gen: gen})
 	}
-	t.doubts[e] = doubt{gen, now}
-	s.push(timer{at: now.Add(s.cfg().FirmSettle), kind: doubts, shard: s, gen: gen})
+	return early
+}
+
+// earlyLocked reports whether a removal may have been made before the origin read that the name is
+// asked for this map. The map has the variant from another one (RELAY-68), to which the removal was
+// said, and has no answer of its own yet. So it keeps the variant until that answer (RELAY-70, DYN-13),
+// which may be the one that takes its place (DYN-10): a client would be told of an absence that was
+// never stated (ABS-5). If nothing comes, the removal was said to this map too.
+//
+// A client of locators is told at once that the variant of these constraints is gone (DYN-14). That is
+// what was stated, and another of its maps may have the variant that took its place.
+func (s *shard) earlyLocked(e *entry, key string, gen uint32) bool {
+	if e.seenGen != borrowedGen || e.answered == gen || e.left() != nil || find(e.variants, key) == nil {
+		return false
+	}
+	for r := e.head; r != nil; r = r.next {
+		if r.sub.located {
+			return false
+		}
+	}
+	return !s.part.brings(e.name) && len(s.memberLocked(gen, e.name)) == 0 // of a glob's members a removal is its word
 }
 
 // endDoubts takes away what was doubted long enough, and has not come on the stream of generation gen.

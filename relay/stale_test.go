@@ -55,6 +55,57 @@ func TestStaleVariantIsGone(t *testing.T) {
 	isTold(t, "test", told(test), "nothing")
 }
 
+// TestRemovalBeforeTheAsk: a map that has a variant by another one (RELAY-68) keeps it when that one loses it, until the origin answers for the
+// map: the removal may have been under way when the map was asked (RELAY-70, DYN-13). Without an answer it goes after the pause.
+func TestRemovalBeforeTheAsk(t *testing.T) {
+	begin := func(constrained string) (r kinRig, one *Sub) {
+		r = newKinRig(t, OriginConfig{})
+		two := r.sub(EndpointType, "env=prod,v=2", true, "n")
+		r.open()
+		r.says(mainLane, zero, EndpointType, "n"+constrained+"=old")
+		isTold(t, "v=2", told(two), "n=old")
+		one = r.sub(EndpointType, "env=prod,v=1", true, "n")
+		isTold(t, "v=1", told(one), "n=old")
+		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=1} ;")
+		r.says(mainLane, zero, EndpointType, "-n"+constrained)
+		isTold(t, "v=2, whose answer it is", told(two), "-n")
+		isTold(t, "v=1, before its answer", told(one), "nothing")
+		return r, one
+	}
+	for _, constrained := range []string{"", "{env=prod}"} {
+		r, one := begin(constrained)
+		r.says(mainLane, zero, EndpointType, "n{env=prod,v=1}=new")
+		isTold(t, "v=1, answered", told(one), "n=new")
+		if vs := r.group.shard(EndpointType, params("env=prod,v=1")).variantsLocked("n"); len(vs) != 1 {
+			t.Errorf("%d variants are held, want the new one", len(vs))
+		}
+		r.table.Advance(zero.Add(r.pause()))
+		isTold(t, "v=1, after the pause", told(one), "nothing")
+
+		r, one = begin(constrained)
+		r.table.Advance(zero.Add(r.pause()))
+		isTold(t, "v=1, never answered", told(one), "-n")
+
+		r, one = begin(constrained)
+		r.again(zero)
+		r.table.Advance(zero.Add(r.pause()))
+		isTold(t, "v=1, on the next stream", told(one), "nothing")
+		r.says(mainLane, zero.Add(r.pause()), EndpointType, "n{env=prod,v=1}=new")
+		isTold(t, "v=1, answered there", told(one), "n=new")
+	}
+	r := newKinRig(t, OriginConfig{})
+	r.sub(EndpointType, "env=prod,v=2", true, "n")
+	r.open()
+	r.says(mainLane, zero, EndpointType, "n{env=prod}=old")
+	o := SubOptions{TypeURL: EndpointType, Delta: true, Located: true, Params: params("env=prod,v=1")}
+	one := r.group.Open(NewSubscriber(), o)
+	one.Update(zero, []string{"n"}, nil)
+	isTold(t, "by locator", told(one), "n=old")
+	r.asks(mainLane, false)
+	r.says(mainLane, zero, EndpointType, "-n{env=prod}")
+	isTold(t, "by locator, of the variant", told(one), "-n")
+}
+
 // TestSeedOfOverlapping: of what another map's `*` has brought a new one begins with all that matches it, chosen among as ever (DYN-9); but
 // of nothing whose `*` is given up, since nobody would say that it goes.
 func TestSeedOfOverlapping(t *testing.T) {
