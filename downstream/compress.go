@@ -25,8 +25,10 @@ func init() {
 // would answer in the way the client compresses its requests. It reports whether they are.
 func (set *settings) compress(ctx context.Context) bool {
 	how := encoding.Identity
-	if takes, err := grpc.ClientSupportedCompressors(ctx); err == nil && slices.Contains(takes, set.compression) {
-		how = set.compression
+	if set.compression != "" { // a client that says nothing of what it takes is said to take ""
+		if takes, err := grpc.ClientSupportedCompressors(ctx); err == nil && slices.Contains(takes, set.compression) {
+			how = set.compression
+		}
 	}
 	_ = grpc.SetSendCompressor(ctx, how) // fails for a stream that is over, and for a compressor that is not taken, which was asked
 	return how != encoding.Identity
