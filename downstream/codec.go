@@ -37,7 +37,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		return nil
 	}
 	if isGzip(data) && c.intake != nil {
-		inflated, _, err := c.intake.inflate(new(call), data, freeInflation) // which waits for no turn
+		inflated, _, err := c.intake.inflate(new(call), nil, data, freeInflation) // which waits for no turn
 		if err != nil {
 			return err
 		}

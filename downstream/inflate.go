@@ -50,10 +50,12 @@ func isGzip(data mem.BufferSlice) bool {
 	return false
 }
 
-// inflate is a message uncompressed, of at most so many bytes, and errTooLarge of a longer one. One
-// that becomes longer than freeInflation waits for its turn, and is alone until leaveTurn. It is for
-// the caller to free.
-func (i *intake) inflate(ctx context.Context, data mem.BufferSlice, most int) (out mem.BufferSlice, turn bool, err error) {
+// inflate is a message of a peer uncompressed, of at most so many bytes, and errTooLarge of a longer
+// one. One that becomes longer than freeInflation waits for its turn, and is alone until leaveTurn. It
+// is for the caller to free.
+func (i *intake) inflate(
+	ctx context.Context, from *peerKey, data mem.BufferSlice, most int,
+) (out mem.BufferSlice, turn bool, err error) {
 	in := data.Reader()
 	defer func() { _ = in.Close() }()
 	z, err := encoding.GetCompressor(gzip.Name).Decompress(in)
@@ -63,7 +65,7 @@ func (i *intake) inflate(ctx context.Context, data mem.BufferSlice, most int) (o
 	if c, ok := z.(io.Closer); ok {
 		defer func() { _ = c.Close() }() // it goes back to the library's pool
 	}
-	r := inflation{ctx: ctx, intake: i, from: z, most: most}
+	r := inflation{ctx: ctx, peer: from, intake: i, from: z, most: most}
 	out, err = mem.ReadAll(&r, mem.DefaultBufferPool())
 	if err != nil {
 		out.Free()
@@ -75,13 +77,14 @@ func (i *intake) inflate(ctx context.Context, data mem.BufferSlice, most int) (o
 // leaveTurn lets the next long message be inflated.
 func (i *intake) leaveTurn(turn bool) {
 	if turn {
-		i.inflating.Release(1)
+		i.inflating.leave()
 	}
 }
 
 // inflation is a message that is being inflated.
 type inflation struct {
 	ctx    context.Context
+	peer   *peerKey // whose it is
 	intake *intake
 	from   io.Reader
 	most   int
@@ -98,7 +101,7 @@ func (r *inflation) Read(b []byte) (int, error) {
 	case err != nil && !errors.Is(err, io.EOF):
 		return n, fmt.Errorf("gzip: %w", err)
 	case r.size > freeInflation && !r.turn:
-		if r.intake.inflating.Acquire(r.ctx, 1) != nil {
+		if r.intake.inflating.enter(r.ctx, r.peer) != nil {
 			return 0, errNotEntered
 		}
 		r.turn = true

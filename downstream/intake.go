@@ -24,11 +24,11 @@ const (
 type intake struct {
 	table     *relay.Table
 	parts     *semaphore.Weighted
-	inflating *semaphore.Weighted // of one long compressed message at a time (inflate)
+	inflating rounds // of one long compressed message at a time (inflate)
 }
 
 func newIntake(t *relay.Table) *intake {
-	return &intake{table: t, parts: semaphore.NewWeighted(intakeParts), inflating: semaphore.NewWeighted(1)}
+	return &intake{table: t, parts: semaphore.NewWeighted(intakeParts)}
 }
 
 // errNotEntered: the stream ended before there was room.

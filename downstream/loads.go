@@ -48,6 +48,7 @@ type loadReport struct {
 	// Set once.
 	ctx    context.Context // the stream's
 	intake *intake
+	from   *peerKey
 	most   int
 
 	text []byte
@@ -56,7 +57,7 @@ type loadReport struct {
 
 func (r *loadReport) read(data mem.BufferSlice) {
 	if isGzip(data) {
-		inflated, turn, err := r.intake.inflate(r.ctx, data, r.most)
+		inflated, turn, err := r.intake.inflate(r.ctx, r.from, data, r.most)
 		defer r.intake.leaveTurn(turn)
 		if r.err = err; err != nil {
 			return
@@ -81,6 +82,7 @@ type loadStream struct {
 	wire      grpc.ServerStream
 	transport transport
 	conn      *connection
+	from      *peerKey // who long compressed messages are counted for
 
 	ended atomic.Pointer[error] // the status that it ends with, once somebody has ended it
 }
@@ -123,16 +125,15 @@ func (l *loadStream) serve(ctx context.Context) error {
 	if err := node.CheckVia(via, l.set.via); err != nil {
 		return status.Error(codes.FailedPrecondition, err.Error())
 	}
-	var from *peerKey
 	if p, ok := peer.FromContext(ctx); ok {
 		l.conn = connectionOf(p)
-		from = callerOf(p).peer
+		l.from = callerOf(p).peer
 	}
 	if err := s.enterLoads(l); err != nil {
 		return err
 	}
 	defer s.leaveLoads(l)
-	if err := s.turn(ctx, l.set, from, l.conn); err != nil {
+	if err := s.turn(ctx, l.set, l.from, l.conn); err != nil {
 		return err
 	}
 	first, err := l.first()
@@ -172,7 +173,7 @@ func (l *loadStream) first() ([]byte, error) {
 
 func (l *loadStream) receive() ([]byte, error) {
 	most := l.set.limits.RequestBytes
-	m := loadReport{ctx: l.wire.Context(), intake: l.server.intake, most: most}
+	m := loadReport{ctx: l.wire.Context(), intake: l.server.intake, from: l.from, most: most}
 	switch err := l.wire.RecvMsg(&m); {
 	case err != nil:
 		return nil, err

@@ -85,7 +85,7 @@ func (s *Server) newPoll(
 	st := &stream{server: s, listener: ln, transport: pollEnd{cancel}, peer: peer, conn: conn}
 	st.session = newPollSession(set, &s.pollers, v.TypeURL, v2, from, now)
 	in := st.session.newRequest()
-	in.ctx, in.intake = ctx, s.intake
+	in.ctx, in.intake, in.from = ctx, s.intake, from.peer
 	return ctx, &poll{stream: st, in: in, end: cancel}
 }
 

@@ -22,17 +22,19 @@ import (
 // ends the stream as what it is, INVALID_ARGUMENT, and not as an internal error (ERR-6). While the next is waited for it holds nothing of
 // the last.
 type request struct {
+	turn bool // it is that of the long compressed messages, until the message is taken in
+
 	// Set once by newRequest.
-	delta  bool
+	delta  bool            // beside turn, for the sake of its size
 	ctx    context.Context // the stream's, for waiting
 	intake *intake         // which it may have to wait for; nil: it is decoded at once
+	from   *peerKey        // whose turn it is then
 
 	set   *settings // in force when the last message was taken in
 	notes []note    // to be logged, of taking it in
 
 	size  int
 	parts int64 // of the intake, until it is taken in
-	turn  bool  // it is that of the long compressed messages, until then
 	err   error
 	*content
 }
@@ -61,7 +63,7 @@ func (r *request) read(data mem.BufferSlice) {
 	r.size, r.parts, r.err = data.Len(), 0, nil
 	if isGzip(data) && r.intake != nil {
 		var inflated mem.BufferSlice
-		if inflated, r.turn, r.err = r.intake.inflate(r.ctx, data, r.most()); r.err != nil {
+		if inflated, r.turn, r.err = r.intake.inflate(r.ctx, r.from, data, r.most()); r.err != nil {
 			r.size = r.most() + 1 // told of only if that is why
 			return
 		}

@@ -182,7 +182,7 @@ func readBody(ctx context.Context, w http.ResponseWriter, r *http.Request, in *r
 	if err != nil || how != "gzip" {
 		return text, err
 	}
-	inflated, turn, err := in.intake.inflate(ctx, mem.BufferSlice{mem.SliceBuffer(text)}, in.most())
+	inflated, turn, err := in.intake.inflate(ctx, in.from, mem.BufferSlice{mem.SliceBuffer(text)}, in.most())
 	if in.turn = turn; err != nil {
 		in.leaveTurn()
 		return nil, err

@@ -143,7 +143,7 @@ func (st *stream) run(ctx context.Context) error {
 // read takes in requests until the stream ends, and returns its status. It never waits for the writer.
 func (st *stream) read(ctx context.Context) error {
 	in := st.session.newRequest()
-	in.ctx, in.intake = ctx, st.server.intake
+	in.ctx, in.intake, in.from = ctx, st.server.intake, st.session.from.peer
 	for {
 		if err := st.wire.RecvMsg(in); err != nil {
 			return st.reason(err)
