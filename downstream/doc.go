@@ -9,7 +9,7 @@
 // session holds one streamType for each type asked for (streamtype.go), and that one relay.Union: a relay.Sub for each origin its names
 // belong to. route.go divides names by origin; those that are never asked of any are refused (refuse.go). Responses are a small head of
 // their own and bytes that all clients share (response.go, codec.go). Long
-// compressed messages are inflated one at a time (inflate.go).
+// compressed messages are inflated one at a time, peer by peer (inflate.go).
 //
 // # Another configuration
 //
