@@ -316,7 +316,8 @@ func (l *lane) apply(now time.Time, s *server, r *response) {
 	}
 	l.count(now, &a)
 	if reject == nil {
-		l.accepted, l.known, l.bad = r.version, r.version != "" && !r.timed, 0
+		// What is wanted since the poll began, where that opened the lane, is not in this version.
+		l.accepted, l.known, l.bad = r.version, r.version != "" && !r.timed && !l.more, 0
 	} else {
 		counts.Nack()
 		counts.Rejected(len(reject.Reasons))

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,6 +111,34 @@ func TestNewNames(t *testing.T) {
 		sleep(16 * time.Second)
 		if n := w.table.Origin("rest").Status()[0].Types[0].Absent; n != 1 {
 			t.Errorf("%d absent: what a server that answers leaves out does not exist (ABS-5)", n)
+		}
+	})
+}
+
+// A name that is wanted while the first poll is on its way is not covered by the version which that
+// brings, so the next poll presents none. It would be answered by 304 for ever, and the name taken to be
+// absent (ABS-5).
+func TestNamesDuringTheFirstPoll(t *testing.T) {
+	in(t, nil, func(w *world) {
+		w.answer(endpoints, func(p poll) (int, string) {
+			time.Sleep(time.Second)
+			if p.GetVersionInfo() == "1" {
+				return http.StatusNotModified, ""
+			}
+			var all []string
+			for _, name := range p.GetResourceNames() {
+				all = append(all, assignment(name))
+			}
+			return http.StatusOK, `{"versionInfo":"1","resources":[` + strings.Join(all, ",") + `]}`
+		})
+		w.want(eds, "a")
+		sleep(500 * time.Millisecond)
+		w.want(eds, "b")
+		sleep(2 * time.Second)
+		w.wantHeld(eds, "both are there after two polls", "a", "b")
+		ps := w.taken()
+		if last := ps[len(ps)-1]; len(ps) != 2 || last.GetVersionInfo() != "" {
+			t.Errorf("the polls are %v", ps)
 		}
 	})
 }

@@ -99,6 +99,7 @@ func polledBadProvesNoAbsence(t *testing.T) {
 		}
 		for _, c := range all {
 			c.AwaitNames(cds, "what it left out stays, and what is new comes", "a", "b", "c", "d")
+			c.WantIdle(quiet)
 		}
 	}
 	o.write(cds, "2", body("a"), body("d"))

@@ -25,6 +25,9 @@ var restOriginCases = slices.Concat([]testCase{
 	},
 	{"REST-3", "a polled origin is presented the version that was accepted last, and its 304 changes nothing", polledVersion},
 	{"REST-4", "each poll has the node and all names, or none where all is wanted; who asks for more need not wait", polledNames},
+	{"REST-3 ABS-5", "virtual: a name that is wanted while a poll is on its way is not in the version of its answer", func(t *testing.T) {
+		virtual(t, "../../../upstream/rest", "TestNamesDuringTheFirstPoll")
+	}},
 	{"RELAY-42", "a polled origin that was away is presented no version, so one that counts anew is heard", polledAnew},
 	{"RELAY-5", "ten clients cost a polled origin the polls of one", polledForMany},
 	{"RELAY-17", "neither nonces nor responses of a polled origin are passed through", polledNotPassed},

@@ -24,6 +24,9 @@ type source interface {
 	die()
 	// revive has it answer again, with another world.
 	revive(world)
+	// states reports whether it states that there is no more of a name. Where it does not, nobody who asks
+	// for it hears of that.
+	states() bool
 }
 
 // start starts a source that has a world, and says how weir is to be configured for it.
@@ -52,25 +55,28 @@ var sources = map[string]start{
 	"last resort": func(t *testing.T, w world) (source, weirtest.Config) {
 		d := &fileSource{t, t.TempDir()}
 		d.publish(w)
-		p := newStreamSource(t)
+		p := newStreamSource(t, relaytest.Delta)
 		p.origin.Stop()
 		c := config(p.origin.Net().Addr(), relaytest.Delta)
 		c.Origin().Set("fallback", map[string]any{"files": map[string]any{"path": d.dir}})
-		return &lastResort{d, p}, c
+		return &lastResort{files: d, plane: p}, c
 	},
 }
 
 // streamSource is a control plane.
-type streamSource struct{ origin *relaytest.Origin }
+type streamSource struct {
+	origin  *relaytest.Origin
+	dialect relaytest.Dialect
+}
 
-func newStreamSource(t *testing.T) *streamSource {
+func newStreamSource(t *testing.T, dialect relaytest.Dialect) *streamSource {
 	cfg := relaytest.OriginConfig{Serving: true, Patience: patience}
-	return &streamSource{relaytest.NewOrigin(t, relaytest.TCP(), cfg)}
+	return &streamSource{relaytest.NewOrigin(t, relaytest.TCP(), cfg), dialect}
 }
 
 func streaming(dialect relaytest.Dialect, keys map[string]any) start {
 	return func(t *testing.T, w world) (source, weirtest.Config) {
-		s := newStreamSource(t)
+		s := newStreamSource(t, dialect)
 		s.publish(w)
 		c := config(s.origin.Net().Addr(), dialect)
 		for key, value := range keys {
@@ -96,6 +102,9 @@ func (s *streamSource) publish(w world) {
 
 func (s *streamSource) die() { s.origin.Stop() }
 
+// states: SotW can state it of clusters and listeners only, whose lists are whole (DEL-3).
+func (s *streamSource) states() bool { return s.dialect == relaytest.Delta }
+
 func (s *streamSource) revive(w world) {
 	s.publish(w)
 	s.origin.Start()
@@ -108,6 +117,8 @@ func (s *restSource) publish(w world) { s.gateway.Publish(w) }
 
 func (s *restSource) die() { s.gateway.end() }
 
+func (s *restSource) states() bool { return false } // DEL-3
+
 func (s *restSource) revive(w world) { s.gateway.begin(w) }
 
 // fileSource is a directory of files, one of each type.
@@ -118,6 +129,7 @@ type fileSource struct {
 
 var sourceFiles = map[string]string{
 	relaytest.ClusterType: "cds.json", relaytest.EndpointType: "eds.json",
+	relaytest.ListenerType: "lds.json", relaytest.RouteType: "rds.json",
 }
 
 func (s *fileSource) publish(w world) {
@@ -155,15 +167,30 @@ func (s *fileSource) die() {
 
 func (s *fileSource) revive(w world) { s.publish(w) }
 
+func (s *fileSource) states() bool { return true } // FILE-6
+
 // lastResort stands in for a control plane that was never there.
 type lastResort struct {
 	files *fileSource
 	plane *streamSource
+	alive bool // the control plane, at last
 }
 
-func (s *lastResort) publish(w world) { s.files.publish(w) }
+func (s *lastResort) publish(w world) {
+	if s.alive {
+		s.plane.publish(w)
+		return
+	}
+	s.files.publish(w)
+}
 
 // die does nothing: the control plane is dead already, and files are read again after a restart.
 func (s *lastResort) die() {}
 
-func (s *lastResort) revive(w world) { s.plane.revive(w) }
+func (s *lastResort) revive(w world) {
+	s.plane.revive(w)
+	s.alive = true
+}
+
+// states: what a last resort lacks is not known.
+func (s *lastResort) states() bool { return false }

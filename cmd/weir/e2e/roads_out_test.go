@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -44,6 +45,14 @@ var (
 			"envoy.service.endpoint.v3.EndpointDiscoveryService",
 			"StreamEndpoints", "DeltaEndpoints", "FetchEndpoints", "/v3/discovery:endpoints",
 		},
+		relaytest.ListenerType: {
+			"envoy.service.listener.v3.ListenerDiscoveryService",
+			"StreamListeners", "DeltaListeners", "FetchListeners", "/v3/discovery:listeners",
+		},
+		relaytest.RouteType: {
+			"envoy.service.route.v3.RouteDiscoveryService",
+			"StreamRoutes", "DeltaRoutes", "FetchRoutes", "/v3/discovery:routes",
+		},
 	}
 )
 
@@ -72,22 +81,27 @@ func waysOut(t *testing.T, j *journey) map[string]way {
 				Dialect: d, Method: "/" + s.name + "/" + method, Patience: patience,
 			})
 		}
-		ways["aggregated "+string(d)] = newStreams(of(&ads))
-		ways["aggregated v2 "+string(d)] = newStreams(of(&adsV2))
-		ways["per-type "+string(d)] = newStreams(of(services[roadTypes[0]]), of(services[roadTypes[1]]))
+		ways["aggregated "+string(d)] = newStreams(d, of(&ads))
+		ways["aggregated v2 "+string(d)] = newStreams(d, of(&adsV2))
+		var apart []*relaytest.Client
+		for _, typeURL := range roadTypes {
+			apart = append(apart, of(services[typeURL]))
+		}
+		ways["per-type "+string(d)] = newStreams(d, apart...)
 	}
 	return ways
 }
 
 // streams is a client with a stream for all types, or one for each.
 type streams struct {
+	dialect relaytest.Dialect
 	clients map[string]*relaytest.Client // by type URL
 	all     []*relaytest.Client
 }
 
 // newStreams opens the streams.
-func newStreams(clients ...*relaytest.Client) *streams {
-	s := &streams{clients: map[string]*relaytest.Client{}, all: clients}
+func newStreams(d relaytest.Dialect, clients ...*relaytest.Client) *streams {
+	s := &streams{dialect: d, clients: map[string]*relaytest.Client{}, all: clients}
 	for i, typeURL := range roadTypes {
 		s.clients[typeURL] = clients[min(i, len(clients)-1)]
 	}
@@ -117,12 +131,13 @@ func (s *streams) comeAgain() {
 	}
 }
 
-func (s *streams) ask(endpoints []string) {
-	s.clients[relaytest.ClusterType].Request(relaytest.ClusterType, "*")
-	s.clients[relaytest.EndpointType].Request(relaytest.EndpointType, endpoints...)
+func (s *streams) ask(names []string) {
+	for _, typeURL := range roadTypes {
+		s.clients[typeURL].Request(typeURL, wanted(typeURL, names)...)
+	}
 }
 
-func (s *streams) again([]string) {
+func (s *streams) again() {
 	s.open()
 	for _, typeURL := range roadTypes {
 		s.clients[typeURL].Resume(typeURL)
@@ -140,6 +155,9 @@ func (s *streams) held() map[string]map[string]string {
 	}
 	return all
 }
+
+// keeps: nothing in SotW says that endpoints or routes are no more.
+func (s *streams) keeps(stated bool) bool { return !stated || s.dialect == relaytest.SotW }
 
 func (s *streams) check(string) {
 	for _, c := range s.all {
@@ -163,9 +181,12 @@ func newPoller(t *testing.T, poll poll) *poller {
 	return &poller{t: t, poll: poll, kept: map[string]*discovery.DiscoveryResponse{}}
 }
 
-func (p *poller) ask(endpoints []string) { p.names = endpoints }
+func (p *poller) ask(names []string) { p.names = names }
 
-func (p *poller) again([]string) {}
+func (p *poller) again() {}
+
+// keeps: an answer has all that there is of what is asked for (REST-5).
+func (p *poller) keeps(stated bool) bool { return !stated }
 
 func (p *poller) held() map[string]map[string]string {
 	all := map[string]map[string]string{}
@@ -173,7 +194,7 @@ func (p *poller) held() map[string]map[string]string {
 		m := &discovery.DiscoveryRequest{
 			Node: relaytest.Node("client", "e2e"), VersionInfo: p.kept[typeURL].GetVersionInfo(),
 		}
-		if typeURL == relaytest.EndpointType {
+		if byName[typeURL] {
 			m.ResourceNames = p.names
 		}
 		r, err := p.poll(services[typeURL], m)
@@ -230,20 +251,30 @@ type files struct {
 
 func (f *files) ask([]string) {}
 
-func (f *files) again([]string) {}
+func (f *files) again() {}
+
+// keeps: what nothing refers to is asked for no more.
+func (f *files) keeps(bool) bool { return false }
 
 func (f *files) check(string) {}
 
-// held reads the clusters, and of endpoints the files that the clusters need: others go later.
+// held reads the lists, and a file for each name that one of them refers to. Others go later.
 func (f *files) held() map[string]map[string]string {
-	all := map[string]map[string]string{relaytest.EndpointType: {}}
-	all[relaytest.ClusterType] = bodiesOf(f.read("cds.pb"))
-	endpoints, err := filepath.Glob(filepath.Join(f.dir, "eds.*.pb"))
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	for _, path := range endpoints {
-		maps.Copy(all[relaytest.EndpointType], bodiesOf(f.read(filepath.Base(path))))
+	all := map[string]map[string]string{}
+	for typeURL, name := range sourceFiles {
+		short := strings.TrimSuffix(name, ".json")
+		if !byName[typeURL] {
+			all[typeURL] = bodiesOf(f.read(short + ".pb"))
+			continue
+		}
+		all[typeURL] = map[string]string{}
+		paths, err := filepath.Glob(filepath.Join(f.dir, short+".*.pb"))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for _, path := range paths {
+			maps.Copy(all[typeURL], bodiesOf(f.read(filepath.Base(path))))
+		}
 	}
 	return all
 }
