@@ -125,16 +125,16 @@ type LoadShare struct {
 	reporter loads.Reporter // guarded by aggregate.mu
 }
 
-// Send adds a report, as it is on the wire.
+// Send adds a report, as it is on the wire. Nothing of it is kept.
 func (s *LoadShare) Send(report []byte) error {
-	r := &loadstats.LoadStatsRequest{}
-	if err := proto.Unmarshal(report, r); err != nil {
+	r, err := loads.Read(report)
+	if err != nil {
 		s.once.Do(func() { s.err = unreadable(err); close(s.said) })
 		return err
 	}
 	a := s.aggregate
 	a.mu.Lock()
-	lost := a.sums.Add(&s.reporter, r.GetClusterStats())
+	lost := a.sums.Add(&s.reporter, r)
 	a.mu.Unlock()
 	a.origin.counts.LoadsLost(lost)
 	return nil
@@ -377,8 +377,9 @@ func (a *aggregate) flush(s *LoadStream) (requests uint64) {
 		}
 		if err != nil {
 			a.mu.Lock()
-			a.sums.GiveBack(report)
+			lost := a.sums.GiveBack(report)
 			a.mu.Unlock()
+			a.origin.counts.LoadsLost(lost)
 			return requests - loads.Requests(report)
 		}
 		report = report[n:]

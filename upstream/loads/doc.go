@@ -11,6 +11,13 @@
 //
 // What nobody here knows, a field of a later version for one, cannot be added and is left out.
 //
+// # How it is read
+//
+// A report is added from the bytes that it came in. Read refuses what the protobuf library would refuse,
+// before anything is added, and Add takes what the library would find (FuzzReport). Nothing is made of a
+// report whose clusters are known (TestAddAllocatesNothing). Messages are made by Take, once in an
+// interval.
+//
 // # What it is not
 //
 // It knows no stream, no goroutine and no clock: package upstream has the streams. A Sums is not safe

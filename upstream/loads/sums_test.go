@@ -9,12 +9,13 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	loadstats "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-func parse(t *testing.T, text string) *endpointv3.ClusterStats {
+func parse(t testing.TB, text string) *endpointv3.ClusterStats {
 	t.Helper()
 	c := &endpointv3.ClusterStats{}
 	if err := prototext.Unmarshal([]byte(text), c); err != nil {
@@ -23,11 +24,24 @@ func parse(t *testing.T, text string) *endpointv3.ClusterStats {
 	return c
 }
 
-// TestSums: each kind of number, added over two clients and two reports.
-func TestSums(t *testing.T) {
-	begin := time.Unix(0, 0)
-	s, a, b := New(begin), &Reporter{}, &Reporter{}
-	one := parse(t, `
+// report is clusters in a report as it is on the wire.
+func report(t testing.TB, clusters ...*endpointv3.ClusterStats) Report {
+	t.Helper()
+	wire, err := proto.Marshal(&loadstats.LoadStatsRequest{ClusterStats: clusters})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Read(wire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// everyNumber has a number of each kind.
+func everyNumber(t testing.TB) *endpointv3.ClusterStats {
+	t.Helper()
+	return parse(t, `
 		cluster_name: "c" cluster_service_name: "s" total_dropped_requests: 3
 		dropped_requests { category: "lb" dropped_count: 2 } load_report_interval { seconds: 7 }
 		upstream_locality_stats {
@@ -38,13 +52,21 @@ func TestSums(t *testing.T) {
 			load_metric_stats { metric_name: "m" num_requests_finished_with_metric: 1 total_metric_value: 2 }
 			upstream_endpoint_stats {
 				address { socket_address { address: "10.0.0.1" port_value: 80 } }
+				metadata { fields { key: "k" value { string_value: "v" } } }
 				total_successful_requests: 1 total_requests_in_progress: 2 total_error_requests: 3 total_issued_requests: 4
 				load_metric_stats { metric_name: "m" num_requests_finished_with_metric: 1 total_metric_value: 2 }
 			}
 		}`)
-	s.Add(a, []*endpointv3.ClusterStats{one})
-	s.Add(b, []*endpointv3.ClusterStats{one})
-	s.Add(a, []*endpointv3.ClusterStats{one})
+}
+
+// TestSums: each kind of number, added over two clients and two reports.
+func TestSums(t *testing.T) {
+	begin := time.Unix(0, 0)
+	s, a, b := New(begin), &Reporter{}, &Reporter{}
+	one := everyNumber(t)
+	s.Add(a, report(t, one))
+	s.Add(b, report(t, one))
+	s.Add(a, report(t, one))
 	want := parse(t, `
 		cluster_name: "c" cluster_service_name: "s" total_dropped_requests: 9
 		dropped_requests { category: "lb" dropped_count: 6 } load_report_interval { seconds: 10 }
@@ -56,6 +78,7 @@ func TestSums(t *testing.T) {
 			load_metric_stats { metric_name: "m" num_requests_finished_with_metric: 3 total_metric_value: 6 }
 			upstream_endpoint_stats {
 				address { socket_address { address: "10.0.0.1" port_value: 80 } }
+				metadata { fields { key: "k" value { string_value: "v" } } }
 				total_successful_requests: 3 total_requests_in_progress: 4 total_error_requests: 9 total_issued_requests: 12
 				load_metric_stats { metric_name: "m" num_requests_finished_with_metric: 3 total_metric_value: 6 }
 			}
@@ -69,10 +92,11 @@ func TestSums(t *testing.T) {
 			locality { region: "r" zone: "z" } priority: 1 total_requests_in_progress: 2 total_active_connections: 5
 			upstream_endpoint_stats {
 				address { socket_address { address: "10.0.0.1" port_value: 80 } } total_requests_in_progress: 2
+				metadata { fields { key: "k" value { string_value: "v" } } }
 			}
 		}`)
 	expect(t, "one has left, and the other said nothing new", s.Take(begin.Add(15*time.Second)), stands)
-	s.Add(b, nil)
+	s.Add(b, Report{})
 	s.Take(begin)
 	if got := s.Take(begin); len(got) != 0 || s.size != 0 {
 		t.Errorf("nothing is left, and it is told %v, and %d things are kept", got, s.size)
@@ -119,7 +143,7 @@ func TestSumsAtRandom(t *testing.T) {
 			if clients[i] == nil {
 				clients[i] = &Reporter{}
 			}
-			report := []*endpointv3.ClusterStats{{
+			said := []*endpointv3.ClusterStats{{
 				ClusterName: fmt.Sprint("c", rng.IntN(4)), TotalDroppedRequests: uint64(rng.IntN(5)),
 				UpstreamLocalityStats: []*endpointv3.UpstreamLocalityStats{{
 					Locality:            &corev3.Locality{Zone: fmt.Sprint("z", rng.IntN(3))},
@@ -127,8 +151,8 @@ func TestSumsAtRandom(t *testing.T) {
 				}},
 				LoadReportInterval: durationpb.New(time.Second),
 			}}
-			reported += Requests(report)
-			s.Add(clients[i], report)
+			reported += Requests(said)
+			s.Add(clients[i], report(t, said...))
 		}
 	}
 	told += Requests(s.Take(now))
@@ -151,13 +175,16 @@ func TestSumsHaveAnEnd(t *testing.T) {
 	s, r := New(time.Unix(0, 0)), &Reporter{}
 	var lost uint64
 	for i := range Most + 10 {
-		lost += s.Add(r, []*endpointv3.ClusterStats{{ClusterName: fmt.Sprint(i), TotalDroppedRequests: 2}})
+		lost += s.Add(r, report(t, &endpointv3.ClusterStats{ClusterName: fmt.Sprint(i), TotalDroppedRequests: 2}))
 	}
 	if lost != 20 || len(s.clusters) != Most {
 		t.Errorf("%d requests are said to be lost, want 20; %d clusters are kept, want %d", lost, len(s.clusters), Most)
 	}
-	s.Take(time.Unix(0, 0))
-	if s.Add(r, []*endpointv3.ClusterStats{{ClusterName: "a", TotalDroppedRequests: 2}}) != 0 {
+	taken := s.Take(time.Unix(0, 0))
+	if s.Add(r, report(t, &endpointv3.ClusterStats{ClusterName: "a", TotalDroppedRequests: 2})) != 0 {
 		t.Error("there is no room again")
+	}
+	if lost := s.GiveBack(taken); lost != 2 {
+		t.Errorf("of what is given back %d requests are said to be lost, want 2", lost)
 	}
 }

@@ -1,0 +1,261 @@
+package loads
+
+import (
+	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Add takes in a client's report; a nil Reporter is one that is gone. Lost is how many requests were not
+// taken in, for Most. What is in the sums already is added to without making anything (BenchmarkAdd).
+//
+// It reads fields as the protobuf library does: of a number or a string the last one counts, and a
+// message that is there more than once is one message, of all its parts.
+func (s *Sums) Add(from *Reporter, report Report) (lost uint64) {
+	if from != nil {
+		s.Leave(from)
+	}
+	for f := (fields{rest: report.wire}); f.next(); {
+		if f.message(2) {
+			lost += s.addCluster(from, f.bytes)
+		}
+	}
+	return lost
+}
+
+func (s *Sums) addCluster(from *Reporter, b []byte) (lost uint64) {
+	var name, service []byte
+	var dropped uint64
+	for f := (fields{rest: b}); f.next(); {
+		switch {
+		case f.message(1):
+			name = f.bytes
+		case f.message(6):
+			service = f.bytes
+		case f.varint(3):
+			dropped = f.value
+		}
+	}
+	c := s.clusters[clusterKey{string(name), string(service)}]
+	if c == nil {
+		if !s.room() {
+			return dropped + issued(b)
+		}
+		c = &cluster{localities: map[localityKey]*locality{}}
+		s.clusters[clusterKey{string(name), string(service)}] = c
+	}
+	c.dropped += dropped
+	for f := (fields{rest: b}); f.next(); {
+		switch {
+		case f.message(2):
+			lost += s.addLocality(from, c, f.bytes)
+		case f.message(5):
+			s.addDrops(c, f.bytes)
+		}
+	}
+	return lost
+}
+
+// issued is how many requests were issued in a cluster.
+func issued(b []byte) (n uint64) {
+	for f := (fields{rest: b}); f.next(); {
+		if f.message(2) {
+			n += number(f.bytes, 8)
+		}
+	}
+	return n
+}
+
+// number is a number in a message.
+func number(b []byte, of protowire.Number) (n uint64) {
+	for f := (fields{rest: b}); f.next(); {
+		if f.varint(of) {
+			n = f.value
+		}
+	}
+	return n
+}
+
+func (s *Sums) addDrops(c *cluster, b []byte) {
+	var category []byte
+	var n uint64
+	for f := (fields{rest: b}); f.next(); {
+		switch {
+		case f.message(1):
+			category = f.bytes
+		case f.varint(2):
+			n = f.value
+		}
+	}
+	sum := c.drops[string(category)]
+	if sum == nil {
+		if !s.room() {
+			return
+		}
+		if c.drops == nil {
+			c.drops = map[string]*uint64{}
+		}
+		sum = new(uint64)
+		c.drops[string(category)] = sum
+	}
+	*sum += n
+}
+
+// place is where a locality's numbers belong. Strings are in the report.
+type place struct {
+	named                 bool
+	region, zone, subZone []byte
+	priority              uint32
+}
+
+func (p *place) read(b []byte) {
+	p.named = true
+	for f := (fields{rest: b}); f.next(); {
+		switch {
+		case f.message(1):
+			p.region = f.bytes
+		case f.message(2):
+			p.zone = f.bytes
+		case f.message(3):
+			p.subZone = f.bytes
+		}
+	}
+}
+
+func (s *Sums) addLocality(from *Reporter, c *cluster, b []byte) (lost uint64) {
+	var at place
+	var sum locality // of the report's numbers; of messages see below
+	messages := false
+	for f := (fields{rest: b}); f.next(); {
+		switch {
+		case f.message(1):
+			at.read(f.bytes)
+		case f.varint(6):
+			at.priority = uint32(f.value)
+		case f.kind == protowire.VarintType:
+			sum.number(f.number, f.value)
+		case f.message(12):
+			sum.cpu.read(f.bytes)
+		case f.message(13):
+			sum.memory.read(f.bytes)
+		case f.message(14):
+			sum.application.read(f.bytes)
+		case f.message(5), f.message(7):
+			messages = true
+		}
+	}
+	l := s.locality(c, &at)
+	if l == nil {
+		return sum.issued
+	}
+	l.add(from, &sum)
+	if !messages {
+		return 0
+	}
+	for f := (fields{rest: b}); f.next(); {
+		switch {
+		case f.message(5):
+			s.addMetric(&l.metrics, f.bytes)
+		case f.message(7):
+			s.addEndpoint(from, l, f.bytes)
+		}
+	}
+	return 0
+}
+
+func (l *locality) number(field protowire.Number, n uint64) {
+	switch field {
+	case 2:
+		l.successes = n
+	case 3:
+		l.progress = n
+	case 4:
+		l.errors = n
+	case 8:
+		l.issued = n
+	case 9:
+		l.active = n
+	case 10:
+		l.opened = n
+	case 11:
+		l.fails = n
+	}
+}
+
+// locality is where something is added; nil: there is no room for it.
+func (s *Sums) locality(c *cluster, at *place) *locality {
+	l := c.localities[localityKey{string(at.region), string(at.zone), string(at.subZone), at.priority}]
+	if l == nil && s.room() {
+		l = &locality{named: at.named}
+		c.localities[localityKey{string(at.region), string(at.zone), string(at.subZone), at.priority}] = l
+	}
+	return l
+}
+
+// add adds all numbers but those of metrics with names and of endpoints.
+func (l *locality) add(from *Reporter, sum *locality) {
+	l.successes += sum.successes
+	l.errors += sum.errors
+	l.issued += sum.issued
+	l.opened += sum.opened
+	l.fails += sum.fails
+	l.cpu.add(&sum.cpu)
+	l.memory.add(&sum.memory)
+	l.application.add(&sum.application)
+	from.stands(&l.progress, sum.progress)
+	from.stands(&l.active, sum.active)
+}
+
+func (u *utilization) read(b []byte) {
+	u.known = true
+	u.metric.read(b, 1)
+}
+
+func (u *utilization) add(more *utilization) {
+	u.known = u.known || more.known
+	u.finished += more.finished
+	u.value += more.value
+}
+
+// read reads a metric's numbers, which are in two fields that follow each other, and returns its name, if
+// field 1 is that.
+func (m *metric) read(b []byte, first protowire.Number) (name []byte) {
+	for f := (fields{rest: b}); f.next(); {
+		switch {
+		case f.varint(first):
+			m.finished = f.value
+		case f.number == first+1 && f.kind == protowire.Fixed64Type:
+			m.value = math.Float64frombits(f.value)
+		case f.message(1):
+			name = f.bytes
+		}
+	}
+	return name
+}
+
+func (s *Sums) addMetric(to *map[string]*metric, b []byte) {
+	var m metric
+	name := m.read(b, 2)
+	sum := (*to)[string(name)]
+	if sum == nil {
+		if !s.room() {
+			return
+		}
+		if *to == nil {
+			*to = map[string]*metric{}
+		}
+		sum = &metric{}
+		(*to)[string(name)] = sum
+	}
+	sum.finished += m.finished
+	sum.value += m.value
+}
+
+// stands notes a client's share of a number that tells how things stand.
+func (r *Reporter) stands(of *uint64, n uint64) {
+	if r == nil || n == 0 {
+		return
+	}
+	*of += n
+	r.gauges = append(r.gauges, gauge{of, n})
+}

@@ -1,0 +1,93 @@
+package loads
+
+import (
+	"bytes"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+// endpoint is what is known of an endpoint, and of how things stand there: progress.
+type endpoint struct {
+	address, metadata         []byte // encoded; nil: there is none
+	successes, errors, issued uint64
+	progress                  uint64
+	metrics                   map[string]*metric // nil: none
+}
+
+func (s *Sums) addEndpoint(from *Reporter, l *locality, b []byte) {
+	var sum endpoint // of the report's numbers and messages, which are in the report
+	metrics := false
+	for f := (fields{rest: b}); f.next(); {
+		switch {
+		case f.message(1):
+			sum.address = merged(sum.address, f.bytes)
+		case f.varint(2):
+			sum.successes = f.value
+		case f.varint(3):
+			sum.progress = f.value
+		case f.varint(4):
+			sum.errors = f.value
+		case f.message(5):
+			metrics = true
+		case f.message(6):
+			sum.metadata = merged(sum.metadata, f.bytes)
+		case f.varint(7):
+			sum.issued = f.value
+		}
+	}
+	e := s.endpoint(l, sum.address)
+	if e == nil {
+		return
+	}
+	if sum.metadata != nil && (e.metadata == nil || !bytes.Equal(e.metadata, sum.metadata)) {
+		e.metadata = append([]byte{}, sum.metadata...)
+	}
+	e.successes += sum.successes
+	e.errors += sum.errors
+	e.issued += sum.issued
+	from.stands(&e.progress, sum.progress)
+	if !metrics {
+		return
+	}
+	for f := (fields{rest: b}); f.next(); {
+		if f.message(5) {
+			s.addMetric(&e.metrics, f.bytes)
+		}
+	}
+}
+
+// endpoint is where something is added; nil: there is no room for it. Its key is the encoding that the
+// library makes of its address, so that addresses that are the same are one endpoint. What clients send
+// is nearly always that encoding already, and is looked for first.
+func (s *Sums) endpoint(l *locality, address []byte) *endpoint {
+	if e := l.endpoints[string(address)]; e != nil {
+		return e
+	}
+	key := canonical(address)
+	e := l.endpoints[key]
+	if e == nil && s.room() {
+		e = &endpoint{}
+		if address != nil {
+			e.address = []byte(key)
+		}
+		if l.endpoints == nil {
+			l.endpoints = map[string]*endpoint{}
+		}
+		l.endpoints[key] = e
+	}
+	return e
+}
+
+// canonical is one text for addresses that are the same.
+func canonical(address []byte) string {
+	a := &corev3.Address{}
+	if err := proto.Unmarshal(address, a); err != nil {
+		return "" // Read has refused it
+	}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(a)
+	if err != nil {
+		return "" // not of what came over the wire
+	}
+	return string(b)
+}

@@ -1,0 +1,109 @@
+package loads
+
+import (
+	"errors"
+	"sync"
+	"unicode/utf8"
+
+	loadstats "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// Report is a client's report as it is on the wire, an encoded LoadStatsRequest, which Read has accepted.
+type Report struct{ wire []byte }
+
+// Read accepts a report if the protobuf library would, and makes no messages of it: a thousand reports
+// a second are added up from the bytes that they came in (FuzzReport, BenchmarkAdd). The report shares
+// wire.
+func Read(wire []byte) (Report, error) {
+	if err := reportShape().check(wire, protowire.DefaultRecursionLimit); err != nil {
+		return Report{}, err
+	}
+	return Report{wire}, nil
+}
+
+// Why a report does not decode, beside protowire's own reasons.
+var (
+	errUTF8   = errors.New("a string is not UTF-8")
+	errNumber = errors.New("a field number is out of range")
+	errDepth  = errors.New("messages are nested too deeply")
+)
+
+// shape is what decides whether bytes are a message of a type: its strings and messages. No type in a
+// report has a list of numbers, which might be packed (TestNoListsOfNumbers).
+type shape struct{ fields []content } // by number
+
+// content is what a field holds.
+type content struct {
+	text bool   // a string
+	of   *shape // a message
+}
+
+var reportShape = sync.OnceValue(func() *shape {
+	return shapeOf((&loadstats.LoadStatsRequest{}).ProtoReflect().Descriptor(), map[protoreflect.FullName]*shape{})
+})
+
+// shapeOf is the shape of a message type. Known holds those that are made or under way: types may hold
+// themselves.
+func shapeOf(d protoreflect.MessageDescriptor, known map[protoreflect.FullName]*shape) *shape {
+	if s := known[d.FullName()]; s != nil {
+		return s
+	}
+	s := &shape{}
+	known[d.FullName()] = s
+	for i := range d.Fields().Len() {
+		f := d.Fields().Get(i)
+		c := content{text: f.Kind() == protoreflect.StringKind}
+		if f.Kind() == protoreflect.MessageKind {
+			c.of = shapeOf(f.Message(), known)
+		}
+		if n := int(f.Number()) + 1; n > len(s.fields) {
+			s.fields = append(s.fields, make([]content, n-len(s.fields))...)
+		}
+		s.fields[f.Number()] = c
+	}
+	return s
+}
+
+// check reads a message as the protobuf library does, which takes a field of another wire type than
+// its own for one that it does not know. Depth is how many messages may be in one another.
+func (s *shape) check(b []byte, depth int) error {
+	if depth--; depth < 0 {
+		return errDepth
+	}
+	for len(b) > 0 {
+		number, kind, n := consumeTag(b)
+		switch {
+		case n < 0:
+			return protowire.ParseError(n)
+		case number > protowire.MaxValidNumber:
+			return errNumber
+		}
+		b = b[n:]
+		if kind != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
+				return protowire.ParseError(n)
+			}
+			b = b[n:]
+			continue
+		}
+		value, n := protowire.ConsumeBytes(b)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		b = b[n:]
+		if int(number) >= len(s.fields) {
+			continue
+		}
+		switch c := &s.fields[number]; {
+		case c.text && !utf8.Valid(value):
+			return errUTF8
+		case c.of != nil:
+			if err := c.of.check(value, depth); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
