@@ -32,7 +32,8 @@ type LoadReports func(ctx context.Context, origin *relay.Origin, via []string, f
 // LoadStream is a stream of load reports at an origin. Messages are as they are on the wire. Send
 // and Recv may be called beside one another.
 type LoadStream interface {
-	// Send sends a report. After an error Recv tells why the stream is over.
+	// Send sends a report, of which nothing may be kept: its bytes are good until Send returns. After
+	// an error Recv tells why the stream is over.
 	Send(report []byte) error
 	// CloseSend says that no report follows.
 	CloseSend() error
@@ -43,7 +44,8 @@ type LoadStream interface {
 // loadMessage is a message that is passed on as it is (LRS-2).
 type loadMessage []byte
 
-// loadReport is what a client's message is read into. What is wrong with it is in err.
+// loadReport is what a client's messages are read into, one after the other. What is wrong with the last
+// is in err. While the next is waited for it holds nothing of the last.
 type loadReport struct {
 	// Set once.
 	ctx    context.Context // the stream's
@@ -51,11 +53,12 @@ type loadReport struct {
 	from   *peerKey
 	most   int
 
-	text []byte
-	err  error
+	buffer mem.Buffer // of grpc's; nil: there is no message
+	err    error
 }
 
 func (r *loadReport) read(data mem.BufferSlice) {
+	r.err = nil
 	if isGzip(data) {
 		inflated, turn, err := r.intake.inflate(r.ctx, r.from, data, r.most)
 		defer r.intake.leaveTurn(turn)
@@ -69,7 +72,15 @@ func (r *loadReport) read(data mem.BufferSlice) {
 		r.err = errTooLarge
 		return
 	}
-	r.text = data.Materialize()
+	r.buffer = data.MaterializeToBuffer(mem.DefaultBufferPool())
+}
+
+// done lets go of the message.
+func (r *loadReport) done() {
+	if r.buffer != nil {
+		r.buffer.Free()
+		r.buffer = nil
+	}
 }
 
 // loadStream is a client's stream of load reports. The handler's goroutine passes on what the origin
@@ -83,6 +94,8 @@ type loadStream struct {
 	transport transport
 	conn      *connection
 	from      *peerKey // who long compressed messages are counted for
+
+	in loadReport // owned by serve, and by report from then on
 
 	ended atomic.Pointer[error] // the status that it ends with, once somebody has ended it
 }
@@ -112,7 +125,9 @@ func (s *Server) serveLoads(ln *listener, wire grpc.ServerStream) error {
 		return status.Error(codes.Internal, "the stream cannot be ended")
 	}
 	l := &loadStream{server: s, set: set, wire: wire, transport: end}
+	l.in = loadReport{ctx: ctx, intake: s.intake, most: set.limits.RequestBytes}
 	err := l.serve(ctx)
+	l.in.done()
 	l.end(err)
 	s.cfg.Metrics.StreamEnded(string(endedBy(*l.ended.Load())))
 	return err
@@ -128,6 +143,7 @@ func (l *loadStream) serve(ctx context.Context) error {
 	if p, ok := peer.FromContext(ctx); ok {
 		l.conn = connectionOf(p)
 		l.from = callerOf(p).peer
+		l.in.from = l.from
 	}
 	if err := s.enterLoads(l); err != nil {
 		return err
@@ -171,21 +187,23 @@ func (l *loadStream) first() ([]byte, error) {
 	return first, err
 }
 
+// receive waits for the client's next message, which is good until the next receive.
 func (l *loadStream) receive() ([]byte, error) {
-	most := l.set.limits.RequestBytes
-	m := loadReport{ctx: l.wire.Context(), intake: l.server.intake, from: l.from, most: most}
-	switch err := l.wire.RecvMsg(&m); {
+	m := &l.in
+	m.done()
+	switch err := l.wire.RecvMsg(m); {
 	case err != nil:
 		return nil, err
 	case errors.Is(m.err, errTooLarge):
-		return nil, l.set.over("request_bytes", most, "a load report has more bytes")
+		return nil, l.set.over("request_bytes", m.most, "a load report has more bytes")
 	case errors.Is(m.err, errNotEntered):
 		return nil, m.err
 	case m.err != nil:
 		return nil, undecoded(m.err)
 	}
-	l.server.cfg.Metrics.Message(metrics.FromClient, len(m.text))
-	return m.text, nil
+	report := m.buffer.ReadOnlyData()
+	l.server.cfg.Metrics.Message(metrics.FromClient, len(report))
+	return report, nil
 }
 
 // report passes on what the client says until it has said all, or the stream is over.

@@ -332,6 +332,31 @@ func TestAggregateCountsWhatIsLost(t *testing.T) {
 	})
 }
 
+// TestLoadReportsKeepNothing: the bytes of a report are the caller's again when it is sent: grpc has not
+// written it by then.
+func TestLoadReportsKeepNothing(t *testing.T) {
+	c := newCollector(time.Minute)
+	in(t, options{config: noJitter, origin: relaytest.OriginConfig{Loads: c.serve}}, func(w *world) {
+		synctest.Wait() // until Run is under way
+		s, err := w.up.LoadReports(w.t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var buffer []byte
+		for range 100 {
+			buffer = append(buffer[:0], loadReport(t, nil, 1)...)
+			if err := s.Send(buffer); err != nil {
+				t.Fatal(err)
+			}
+			clear(buffer)
+		}
+		synctest.Wait()
+		if _, _, n := c.seen(); n != 100 {
+			t.Errorf("the origin was told of %d requests, want 100", n)
+		}
+	})
+}
+
 // TestLoadReportsEndWithTheOrigin: an origin that is spoken to no more keeps no stream and no connection, and clients
 // are told to come again.
 func TestLoadReportsEndWithTheOrigin(t *testing.T) {

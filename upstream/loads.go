@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"time"
@@ -134,8 +135,9 @@ func (s *LoadStream) close() {
 	}
 }
 
-// Send sends a report, as it is on the wire. After an error Recv tells why the stream is over.
-func (s *LoadStream) Send(report []byte) error { return s.wire.SendMsg(report) }
+// Send sends a report, as it is on the wire. After an error Recv tells why the stream is over. The
+// report is copied: grpc may write what it is given after SendMsg has returned.
+func (s *LoadStream) Send(report []byte) error { return s.wire.SendMsg(bytes.Clone(report)) }
 
 // CloseSend says that no report follows.
 func (s *LoadStream) CloseSend() error { return s.wire.CloseSend() }
