@@ -70,9 +70,10 @@ func testFreeze(t *testing.T, dialect relaytest.Dialect) {
 		t.Errorf("it got %v, and the others had %v", got, before)
 	}
 	for _, part := range []string{`weir_upstream_frozen{origin="mesh"} 1`, `weir_upstream_frozen_changes{origin="mesh",type="cds"} 3`} {
-		if _, body := w.get("/metrics"); !strings.Contains(body, part) {
-			t.Errorf("the metrics lack %s", part)
-		}
+		await(t, "the metrics have "+part, func() bool {
+			_, body := w.get("/metrics")
+			return strings.Contains(body, part)
+		})
 	}
 	if _, body := w.get("/"); !strings.Contains(body, ">frozen<") {
 		t.Error("the page does not show it")
