@@ -154,7 +154,8 @@ func (s *session) replaceLocked(now time.Time, st *streamType, to routed, versio
 		sub := st.sub.In(g)
 		if sub == nil {
 			sub = st.sub.Open(g, s.mailbox, relay.SubOptions{
-				TypeURL: st.typeURL, Version: version, StandIn: s.ofStandInLocked(version), Params: s.paramsLocked(g.Origin(), st.typeURL), TTL: s.ttl,
+				TypeURL: st.typeURL, Version: version, StandIn: s.ofStandInLocked(version),
+				Params: s.paramsLocked(g.Origin(), st.typeURL), TTL: s.ttl, Polls: s.poll,
 			})
 		}
 		if sub == nil {

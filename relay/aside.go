@@ -74,7 +74,7 @@ func (k *kin) probeLocked(l *Lane, gen uint32, now time.Time, whole bool) *Probe
 		}
 		p.suspects = append(p.suspects, s.suspectsLocked(gen, now)...)
 		for _, e := range s.named.entries {
-			if e.asked != gen || e.count == 0 {
+			if e.asked != gen || !s.listsLocked(e) {
 				continue
 			}
 			all = append(all, s.nameOf(e))
@@ -112,7 +112,7 @@ func (s *shard) suspectsLocked(gen uint32, now time.Time) (es []*entry) {
 			break
 		}
 		e := u.entry
-		if _, known := s.named.aside[e]; !known && u.gen == gen && e.asked == gen && e.answered != gen && e.count > 0 {
+		if _, known := s.named.aside[e]; !known && u.gen == gen && e.asked == gen && e.answered != gen && s.listsLocked(e) {
 			es = append(es, e)
 		}
 	}
@@ -197,7 +197,7 @@ func (p *Probe) Unheard(most int) (names []string, n int) {
 	}
 	for _, e := range p.suspects {
 		s := k.of(e)
-		if s == nil || e.asked != p.gen || e.answered == p.gen && !e.unanswered || e.count == 0 {
+		if s == nil || e.asked != p.gen || e.answered == p.gen && !e.unanswered || !k.listsLocked(e) {
 			continue
 		}
 		s.asideLocked(e, true)
@@ -279,7 +279,7 @@ func (s *shard) harmlessLocked(u *Update, gen uint32, now time.Time) {
 		if !first && x.at.Add(suspectAfter).After(now) {
 			return
 		}
-		if e := x.entry; x.gen == gen && e.asked == gen && e.answered != gen && e.count > 0 && !t.aside[e] && !u.later[e.name] {
+		if e := x.entry; x.gen == gen && e.asked == gen && e.answered != gen && s.listsLocked(e) && !t.aside[e] && !u.later[e.name] {
 			s.harmlessGen = gen
 			for e, away := range t.aside {
 				if away {
@@ -315,7 +315,7 @@ func (g *Group) putAside(names []string, now time.Time) {
 	for _, s := range k.all {
 		l := s.lane(s.named.lane)
 		for _, name := range names {
-			if e := s.named.entries[NameKey(name)]; e != nil && e.count > 0 && s.isAskedLocked(e) && s.harmlessGen != l.gen.Load() {
+			if e := s.named.entries[NameKey(name)]; e != nil && s.listsLocked(e) && s.isAskedLocked(e) && s.harmlessGen != l.gen.Load() {
 				s.asideLocked(e, true)
 				s.push(timer{at: now.Add(suspectAfter), kind: suspectNames, shard: s, lane: l, gen: e.asked})
 			}

@@ -1,6 +1,9 @@
 package relay
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Towards a SotW origin a request names what has subscribers now, and nothing else (RELAY-99): an origin may answer a type only if every name
 // exists, and a name too many would make it silent for all clients. So when the last client of a name leaves, the name leaves the request,
@@ -8,6 +11,10 @@ import "math"
 // once, as during an outage (RELAY-2), and the name is asked again; the answer corrects it. An origin that finds that it has sent this
 // content on the stream already may stay silent, which means that it is current. An origin that has removed the resource meanwhile may stay
 // silent, too: go-control-plane's linear cache does. Where a list is the full state, a new stream tells the two apart.
+//
+// Between two polls a name has no subscriber, and stays in the request while it lingers (REST-10): else two
+// pollers would take each other's names out of it, and an origin that answers only if all its names are
+// asked would answer neither.
 //
 // The last names of a type stay in the request while they linger: there is nobody whom they could harm, and an empty list is a wildcard to
 // many servers. They leave it with the next name that is asked.
@@ -17,7 +24,20 @@ const lapsedGen = math.MaxUint32
 
 // listsLocked reports whether the name belongs into the requests.
 func (k *kin) listsLocked(e *entry) bool {
-	return e.count > 0 || !e.lingerAt.IsZero() && !k.group.origin.config().SotW
+	return e.count > 0 || !e.lingerAt.IsZero() && (!k.group.origin.config().SotW || k.polledLocked(e))
+}
+
+// pollsLocked notes that a client has polled the name, and comes again.
+func (t *namedTable) pollsLocked(e *entry) {
+	if t.polled == nil {
+		t.polled = map[*entry]bool{}
+	}
+	t.polled[e] = true
+}
+
+// polledLocked reports whether clients poll the name.
+func (k *kin) polledLocked(e *entry) bool {
+	return slices.ContainsFunc(k.all, func(s *shard) bool { return s.named.polled[e] })
 }
 
 // listsAnyLocked reports whether any name of the type belongs into the requests.
@@ -34,7 +54,7 @@ func (k *kin) listsAnyLocked() bool {
 
 // lapseLocked has a name that lingers leave the request.
 func (s *shard) lapseLocked(e *entry) {
-	if s.group.origin.config().SotW && s.isAskedLocked(e) {
+	if !s.listsLocked(e) && s.isAskedLocked(e) {
 		s.bequeathLocked(e)
 		s.lookLocked(e)
 	}

@@ -40,6 +40,7 @@ type namedTable struct {
 	// aside are names that a SotW origin may be silent for: true, they are out of the lane's request; false, they were found to exist. relist:
 	// the request has to be sent again for it (aside.go).
 	aside  map[*entry]bool
+	polled map[*entry]bool // that clients have polled, until they go; nil: none
 	relist bool
 	// doubts are names held from streams before that the present one may have said are not there (stale.go); nil: none.
 	doubts map[*entry]doubt
@@ -248,6 +249,9 @@ func (s *shard) unlinkLocked(r *record, now time.Time) {
 	}
 	r.prev, r.next = nil, nil
 	e.count--
+	if r.sub.polls {
+		s.named.pollsLocked(e)
+	}
 	if e.count > 0 {
 		return
 	}
@@ -325,6 +329,7 @@ func (s *shard) deleteLocked(e *entry) {
 	e.gone = true
 	s.backLocked(e)
 	delete(s.named.entries, e.name)
+	delete(s.named.polled, e)
 	s.mindLocked(mortalKey{name: e.name}, nil)
 	s.retireLocked(e)
 	s.emptyLocked(e)

@@ -53,6 +53,8 @@ type SubOptions struct {
 	Located bool
 	// TTL: the client may be told TTLs (TTL-5). To all others the relay is the timekeeper (RELAY-51).
 	TTL bool
+	// Polls: the client ends its subscription after each answer, and comes again (REST-10).
+	Polls bool
 }
 
 // Sub is what one stream-type is subscribed to: its handle on one shard. One goroutine at a time calls Take, and one
@@ -65,6 +67,7 @@ type Sub struct {
 	delta   bool
 	ttl     bool // TTLs are told
 	located bool // see SubOptions
+	polls   bool // see SubOptions
 	starred bool // subscribed to `*`; the Union's to keep
 
 	pending atomic.Uint32 // what Take may have: pendingChange, pendingUrgent
@@ -124,7 +127,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 		return nil
 	}
 	sub := &Sub{
-		owner: owner, typeURL: o.TypeURL, delta: o.Delta, ttl: o.TTL, located: o.Located, version: o.Version,
+		owner: owner, typeURL: o.TypeURL, delta: o.Delta, ttl: o.TTL, located: o.Located, polls: o.Polls, version: o.Version,
 		holds: o.Version != "" || len(o.Initial) > 0, resort: o.StandIn, first: true, alias: noAliases,
 	}
 	if len(o.Initial) > 0 {

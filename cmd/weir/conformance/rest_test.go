@@ -34,6 +34,7 @@ var restCases = []testCase{
 	{"REST-8", "other paths, methods and bodies have their status, and what has no REST form has no path", restStatus},
 	{"REST-9", "a resource with a type that is not linked in is 500 with its name, and counted", restDescriptor},
 	{"REST-10", "what is polled is subscribed at the origin between two polls, and not for ever", restLinger},
+	{"REST-10 RELAY-99", "names that are polled in turn stay together in the request of a SotW origin", restTurns},
 	{"TRANS-11", "a Fetch method returns what the REST path of its type does", restFetch},
 }
 
@@ -315,6 +316,30 @@ func restLinger(t *testing.T) {
 	w.origin.Await(10*2*time.Second, func() bool {
 		return w.origin.Asked(eds).Unsubscribed["x"] == 1 || len(w.origin.Open()) == 0
 	}, "after the linger it is given up")
+}
+
+// restTurns: an origin may answer only who names all it has, and one poll names the endpoints of one
+// cluster.
+func restTurns(t *testing.T) {
+	w := startREST(t, setup{sotw: true, config: func(c weirtest.Config) { c.Set("cache.linger", "2s") }})
+	names := []string{"x", "y"}
+	for _, name := range names {
+		w.origin.Set(eds, name, "1", relaytest.Endpoints(name))
+	}
+	for i := range 6 {
+		name := names[i%2]
+		w.awaitPoll(endpointsPath, fields{"resourceNames": []string{name}}, "it is there", has(name))
+		time.Sleep(quiet)
+	}
+	for _, name := range names {
+		if a := w.origin.Asked(eds); a.Subscribed[name] != 1 || a.Unsubscribed[name] != 0 {
+			t.Errorf("%s came into the request %d times, and left it %d times", name, a.Subscribed[name], a.Unsubscribed[name])
+		}
+	}
+	w.awaitPoll(endpointsPath, fields{"resourceNames": []string{"x"}}, "it is there still", has("x"))
+	w.origin.Await(10*2*time.Second, func() bool {
+		return w.origin.Asked(eds).Unsubscribed["y"] == 1 || len(w.origin.Open()) == 0
+	}, "after the linger a name is given up")
 }
 
 func restFetch(t *testing.T) {
