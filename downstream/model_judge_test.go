@@ -366,7 +366,7 @@ func (m *model) overdue(c *modelClient) bool {
 			return true
 		}
 		for name, at := range s.news {
-			if s.wants(name) && !m.times[at].After(from) {
+			if (s.wants(name) || s.lame[name]) && !m.times[at].After(from) { // lame: it is held, and was unsubscribed since
 				return true
 			}
 		}
