@@ -150,7 +150,7 @@ func (s *Sub) letGoLocked(k Keep) (changed bool) {
 			delete(s.kept, name)
 		case x.goes(s.shard.now, &k):
 			delete(s.kept, name)
-			changed = true
+			changed = changed || x.body != nil
 			if r != nil && !r.is(dirty) { // an error may be told with it
 				r.flags |= dirty
 				s.dirty = append(s.dirty, r)
