@@ -106,6 +106,9 @@ func (m *model) connect(c *modelClient) {
 			w.version = "" // the one of before would say that it holds what was before
 		}
 		w.unanswered = nil
+		if !c.delta && w.version == "" {
+			clear(w.held) // so it says (RELAY-7); what went meanwhile it would not be told
+		}
 		w.legacy = w.wildcard && len(w.names) == 0 && !noLegacy(typeURL) && m.rnd.IntN(2) == 0
 		if m.rnd.IntN(3) == 0 { // it has lost what it held
 			clear(w.held)
