@@ -366,7 +366,8 @@ func (m *model) overdue(c *modelClient) bool {
 			return true
 		}
 		for name, at := range s.news {
-			if (s.wants(name) || s.lame[name]) && !m.times[at].After(from) { // lame: it is held, and was unsubscribed since
+			// lame: it is held, and was unsubscribed since.
+			if (s.wants(name) || s.lame[name]) && !m.times[at].After(from) {
 				return true
 			}
 		}
@@ -684,9 +685,10 @@ func (m *model) judgeGone(c *modelClient, s *served, typeURL string, bodies map[
 func (m *model) judgeClusters(c *modelClient, s *served, bodies map[string]string) {
 	maps.DeleteFunc(c.warm, func(name string, _ *warmth) bool { return s.told[name] == "" && bodies[name] == "" })
 	for name, body := range bodies {
-		// One that was listed on this stream is not new because it is asked for in another way, by name beside `*` say.
+		// One that was listed on this stream is not new because it is asked for in another way, by
+		// name beside `*` say. It may count as new all the same, as it may to a client that came back.
 		if was := s.toldAt[name] > 0 || !s.owed[name]; s.told[name] == body && was && !c.delta {
-			c.again[name] = 2 // it may count as new all the same, as it may to a client that came back with it
+			c.again[name] = 2
 			continue
 		}
 		c.again[name] = 2

@@ -404,8 +404,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// quiet lets all come to rest, half a minute and until nobody has been told anything for three seconds, and compares. Who waits for a
-// name gets another half.
+// quiet lets all come to rest, half a minute and until nobody has been told anything for three
+// seconds, and compares. Who waits for a name gets another half.
 func (m *model) quiet() {
 	m.calm = true
 	for _, c := range m.controls() {
@@ -451,8 +451,8 @@ func (m *model) quiet() {
 	}
 }
 
-// waiting reports whether a client is not told something because a name is still asked: for 15 s on each stream, and a lane that is
-// opened anew begins again (ABS-2).
+// waiting reports whether a client is not told something because a name is still asked: for 15 s on
+// each stream, and a lane that is opened anew begins again (ABS-2).
 func (m *model) waiting() bool {
 	return slices.ContainsFunc(m.clients, func(c *modelClient) bool {
 		return slices.ContainsFunc(c.session.types, func(st *streamType) bool { return !st.sub.None() && st.sub.Standing().Waiting })

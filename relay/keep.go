@@ -207,8 +207,8 @@ func (s *Sub) withKeptLocked(b *Body) *Body {
 	return own
 }
 
-// keptNewsLocked is what endpoints the kept Clusters of an answer need that the client had in another
-// form before (WARM-1).
+// keptNewsLocked is what endpoints the kept Clusters of an answer need that the client had in
+// another form before (WARM-1).
 func (s *Sub) keptNewsLocked() (endpoints []string) {
 	for name, x := range s.kept {
 		if x.news {
