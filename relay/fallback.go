@@ -3,6 +3,7 @@ package relay
 import (
 	"iter"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -19,17 +20,27 @@ import (
 //   - It is no part of a mass removal (guard.go): the origin never said that it was there.
 //   - That it lacks a name, or a whole type, says nothing: both stay unknown.
 
-// Fallback is what the last resort has. It does not change once it was made.
+// Fallback is what the last resort has: files, which do not change once they were read, or another
+// origin, which is asked for what is wanted (standin.go).
 type Fallback struct {
 	source string
-	types  map[string]map[string][]*Variant // the variants of a name, by type URL and name
+	types  map[string]*fallbackType // of files, by type URL
+	asked  *sync.Map                // of another origin: *fallbackType by Place; nil: these are files
+}
+
+// fallbackType is what it has of one type.
+type fallbackType struct {
+	names map[string][]*Variant
+	// sets are the members of each set that was asked for, by selector and name. nil: there are
+	// none by themselves, and a set has all names that it covers.
+	sets map[string]map[string][]*Variant
 }
 
 // NewFallback makes the bodies of what the last resort has. source is what people are told that it
 // is. Each resource was accepted as from an origin. Its TTL does not count, nor that it must not be
 // cached, since nothing renews it; secrets are left out.
 func (o *Origin) NewFallback(source string, resources iter.Seq2[string, *Resource]) *Fallback {
-	f := &Fallback{source: source, types: map[string]map[string][]*Variant{}}
+	f := &Fallback{source: source, types: map[string]*fallbackType{}}
 	from := map[string]*receipt{}
 	for typeURL, r := range resources {
 		if IsSecret(typeURL) || r.Any == nil {
@@ -37,13 +48,13 @@ func (o *Origin) NewFallback(source string, resources iter.Seq2[string, *Resourc
 		}
 		if from[typeURL] == nil {
 			from[typeURL] = &receipt{
-				typeURL: typeURL, server: NoServer, fallback: true, canonical: o.config().CanonicalHash,
+				typeURL: typeURL, server: NoServer, fallback: true, source: source, canonical: o.config().CanonicalHash,
 			}
-			f.types[typeURL] = map[string][]*Variant{}
+			f.types[typeURL] = &fallbackType{names: map[string][]*Variant{}}
 		}
 		c := *r
 		c.DoNotCache = false
-		names := f.types[typeURL]
+		names := f.types[typeURL].names
 		names[c.Name] = put(names[c.Name], newVariant(from[typeURL], &c, ""))
 	}
 	return f
@@ -65,6 +76,20 @@ func (o *Origin) SetFallback(now time.Time, f *Fallback) {
 			s.unlock()
 		}
 	}
+}
+
+// of is what there is of a type for a group; nil: nothing, and there will be nothing.
+func (f *Fallback) of(at Place) *fallbackType {
+	switch {
+	case f.asked == nil:
+		return f.types[at.TypeURL]
+	case IsSecret(at.TypeURL):
+		return nil
+	}
+	if x, known := f.asked.Load(at); known {
+		return x.(*fallbackType)
+	}
+	return nothingYet
 }
 
 // Fallback is what the source of the last resort in force is called; "" if there is none.
@@ -113,7 +138,7 @@ func (s *shard) standIns() (n int) {
 // sourceOf is the server, or the last resort, that gave the body.
 func (o *Origin) sourceOf(v *Variant) string {
 	if v.from.fallback {
-		return o.Fallback()
+		return v.from.source
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -126,12 +151,12 @@ func (o *Origin) sourceOf(v *Variant) string {
 }
 
 // fallbackLocked is the last resort if it may stand in for the type; nil: it may not.
-func (k *kin) fallbackLocked() map[string][]*Variant {
+func (k *kin) fallbackLocked() *fallbackType {
 	f := k.group.origin.fallback.Load()
 	if f == nil || k.heard || !k.group.origin.Serves(k.typeURL) {
 		return nil
 	}
-	return f.types[k.typeURL]
+	return f.of(Place{k.group.key, k.typeURL})
 }
 
 // matching are the variants of a name for the shard's parameters.
@@ -144,7 +169,11 @@ func (s *shard) matchingOf(vs []*Variant) []*Variant {
 
 // fallbackOfLocked is what the last resort has of a name; nil: nothing.
 func (s *shard) fallbackOfLocked(name string) []*Variant {
-	vs := s.matchingOf(s.fallbackLocked()[name])
+	of := s.fallbackLocked()
+	if of == nil {
+		return nil
+	}
+	vs := s.matchingOf(of.names[name])
 	if len(vs) == 0 {
 		return nil
 	}
@@ -157,7 +186,15 @@ func (t *set) fallbackMembersLocked() (vs []*Variant) {
 	if cfg := t.shard.group.origin.config(); cfg.SotW && !cfg.absenceDeletes(t.shard.typeURL) {
 		return nil
 	}
-	for name, of := range t.shard.fallbackLocked() {
+	of := t.shard.fallbackLocked()
+	if of == nil {
+		return nil
+	}
+	members := of.names
+	if of.sets != nil {
+		members = of.sets[t.selector]
+	}
+	for name, of := range members {
 		if t.coversLocked(name) {
 			vs = append(vs, t.shard.matchingOf(of)...)
 		}

@@ -167,6 +167,14 @@ func (s *script) run(f []string) []string {
 		return s.disk.restore(s.table, s.now)
 	case "fallback": // what the last resort has: fallback TYPE NAME=BODY... [TYPE ...]
 		return s.fallback(f[1:])
+	case "asked": // the last resort is another origin, which has nothing yet
+		o := s.table.Origin("mesh")
+		o.SetFallback(s.now, o.NewAskedFallback("other"))
+		return s.woken()
+	case "lacks": // what is wanted of it
+		return s.lacks()
+	case "stand": // what it has of a type: stand TYPE [names NAME=BODY...] [set SELECTOR NAME=BODY...]...
+		return s.stand(f[1:])
 	case "sources": // of what is held
 		return s.sources()
 	case "retired":

@@ -82,7 +82,8 @@ type receipt struct {
 	server  uint8 // of the origin, that gave the bodies and their versions
 	// shown: clients are told the origin's versions (VER-5). canonical: equal content may be other bytes (VER-6).
 	shown, canonical bool
-	fallback         bool // it is no response: the bodies are those of the last resort (fallback.go)
+	fallback         bool   // it is no response: the bodies are those of the last resort (fallback.go)
+	source           string // and that is where it has them from
 
 	version string // version_info, or in delta system_version_info
 	rev     uint64 // of the response
