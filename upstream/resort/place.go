@@ -1,0 +1,169 @@
+package resort
+
+import (
+	"time"
+
+	"github.com/weir-xds/weir/relay"
+)
+
+// place is what is asked of one type for one group.
+type place struct {
+	// Set once.
+	typeURL string
+	group   *relay.Group
+
+	turn    int    // in which it was lacking last
+	edition uint64 // of what was asked for
+	sets    map[string]*feed
+	names   *feed // nil: none was asked for
+	// asked are the names that are subscribed to.
+	asked   map[string]bool
+	changed bool // something is not asked for any more
+}
+
+// feed is what is told of one set, or of all names.
+type feed struct {
+	sub    *relay.Sub
+	bodies map[string]*relay.Variant
+	whole  bool // a set is of use once it is (RELAY-7); names are one by one
+}
+
+func (p *place) feed(m *relay.Subscriber) *feed {
+	// No origin with parameters has such a last resort, so there is room for the one map.
+	return &feed{
+		sub:    p.group.Open(m, relay.SubOptions{TypeURL: p.typeURL, Delta: true}),
+		bodies: map[string]*relay.Variant{},
+	}
+}
+
+// ask subscribes to what is lacking, and to nothing else.
+func (p *place) ask(now time.Time, m *relay.Subscriber, l *relay.Lack) {
+	p.edition = l.Edition
+	wanted := make(map[string]bool, len(l.Sets)+len(l.Namespaces))
+	join := func(selector string, namespace bool) {
+		wanted[selector] = true
+		if p.sets[selector] != nil {
+			return
+		}
+		f := p.feed(m)
+		if namespace {
+			f.sub.Namespaces([]string{selector})
+		}
+		f.sub.Update(now, []string{selector}, nil)
+		p.sets[selector] = f
+	}
+	for _, selector := range l.Sets {
+		join(selector, false)
+	}
+	for _, selector := range l.Namespaces {
+		join(selector, true)
+	}
+	for selector, f := range p.sets {
+		if !wanted[selector] {
+			f.sub.Close(now)
+			delete(p.sets, selector)
+			p.changed = true
+		}
+	}
+	p.askNames(now, m, l.Names)
+}
+
+func (p *place) askNames(now time.Time, m *relay.Subscriber, names []string) {
+	if p.names == nil && len(names) == 0 {
+		return
+	}
+	if p.names == nil {
+		p.names, p.asked = p.feed(m), map[string]bool{}
+		p.names.whole = true
+	}
+	var more, fewer []string
+	wanted := make(map[string]bool, len(names))
+	for _, name := range names {
+		if wanted[name] = true; !p.asked[name] {
+			more = append(more, name)
+		}
+	}
+	for name := range p.asked {
+		if !wanted[name] {
+			fewer = append(fewer, name)
+			delete(p.names.bodies, relay.NameKey(name))
+			p.changed = true
+		}
+	}
+	p.asked = wanted
+	if len(more)+len(fewer) > 0 {
+		p.names.sub.Update(now, more, fewer)
+	}
+}
+
+// take notes all there is to be told. changed: something is another, or has become of use. lags: the
+// subscription has to begin anew.
+func (p *place) take(now time.Time) (changed, lags bool) {
+	changed, p.changed = p.changed, false
+	look := func(f *feed) {
+		c, l := f.take(now)
+		changed, lags = changed || c, lags || l
+	}
+	for _, f := range p.sets {
+		look(f)
+	}
+	if p.names != nil {
+		look(p.names)
+	}
+	return changed, lags
+}
+
+func (f *feed) take(now time.Time) (changed, lags bool) {
+	for f.sub.Pending() {
+		a := f.sub.Take(now)
+		if a == nil {
+			lags = lags || f.sub.Standing().Lagging
+			continue
+		}
+		changed = f.whole
+		for _, v := range a.Variants {
+			f.bodies[v.Name] = v
+		}
+		for _, name := range a.Removed {
+			delete(f.bodies, relay.NameKey(name))
+		}
+		f.sub.Ack(a.Told())
+	}
+	if !f.whole {
+		if s := f.sub.Standing(); !s.Waiting && !s.Arriving && !s.Held {
+			f.whole, changed = true, true
+		}
+	}
+	return changed, lags
+}
+
+// relief is what is known and of use.
+func (p *place) relief(from *relay.Origin) *relay.Relief {
+	r := &relay.Relief{From: from, Sets: make(map[string][]*relay.Variant, len(p.sets))}
+	if p.names != nil {
+		r.Names = p.names.list()
+	}
+	for selector, f := range p.sets {
+		if f.whole {
+			r.Sets[selector] = f.list()
+		}
+	}
+	return r
+}
+
+func (f *feed) list() []*relay.Variant {
+	all := make([]*relay.Variant, 0, len(f.bodies))
+	for _, v := range f.bodies {
+		all = append(all, v)
+	}
+	return all
+}
+
+func (p *place) close(now time.Time) {
+	for _, f := range p.sets {
+		f.sub.Close(now)
+	}
+	if p.names != nil {
+		p.names.sub.Close(now)
+	}
+}
