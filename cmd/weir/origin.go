@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
@@ -29,7 +28,7 @@ type origin interface {
 func (p *process) openOrigin(f *force, o *config.Origin, path string, part *relay.Origin) (origin, error) {
 	cfg := f.cfg
 	if o.REST != nil {
-		return p.openREST(f, o, path+".rest", part)
+		return p.openREST(f, o, path, part)
 	}
 	if o.Files != nil {
 		opened, err := file.New(file.Config{
@@ -66,38 +65,18 @@ func (p *process) openOrigin(f *force, o *config.Origin, path string, part *rela
 	return &grpcOrigin{Origin: up, secured: secured, reach: newReach(cfg, u.Addresses), fallback: last}, nil
 }
 
-// openFallback opens the last resort; nil: there is none.
-func (p *process) openFallback(f *force, o *config.Origin, path string, part *relay.Origin) (*file.Origin, error) {
-	if o.Fallback == nil {
-		return nil, nil
-	}
-	opened, err := file.New(file.Config{
-		Name: o.Name, Path: o.Fallback.Files.Path, Fallback: true, NameBytes: int(f.cfg.Limits.NameBytes),
-		NameFields: f.types.NameFields(o.NameFields), Types: f.types, TP2: o.TP2, Log: p.log, Metrics: p.metrics,
-	}, part)
-	if err != nil {
-		return nil, f.cfg.Problemf(path+".files", "%v", errors.Unwrap(err)) // it names the origin
-	}
-	return opened, nil
-}
-
 // grpcOrigin is a control plane.
 type grpcOrigin struct {
 	*upstream.Origin
-	fallback *file.Origin // nil: there is none
+	fallback lastResort
 	secured  *secured
 	*reach
 }
 
 func (o *grpcOrigin) run(ctx context.Context) error {
-	if o.fallback != nil {
-		own, cancel := context.WithCancel(ctx)
-		var last sync.WaitGroup
-		last.Go(func() { _ = o.fallback.Run(own) }) // it returns nil
-		defer last.Wait()
-		defer cancel()
-	}
-	return o.while(ctx, func() bool { return !o.Status().ProofAt.IsZero() }, o.Run)
+	return beside(ctx, o.fallback, func(ctx context.Context) error {
+		return o.while(ctx, func() bool { return !o.Status().ProofAt.IsZero() }, o.Run)
+	})
 }
 
 func (o *grpcOrigin) succeed(before origin) {
@@ -107,16 +86,14 @@ func (o *grpcOrigin) succeed(before origin) {
 	}
 }
 
-func (o *grpcOrigin) close() { o.secured.close() }
+func (o *grpcOrigin) close() {
+	o.secured.close()
+	closeResort(o.fallback)
+}
 
 func (o *grpcOrigin) status() admin.Origin {
 	s := o.Status()
-	out := statusOf("grpc", &s, o.touched.Load())
-	if o.fallback != nil {
-		f := filesOf(o.fallback)
-		out.Fallback = &admin.Fallback{Kind: f.Kind, Source: f.Source, Ready: f.Reached, Error: f.Error, ErrorAt: f.ErrorAt, Files: f.Files}
-	}
-	return out
+	return statusBeside(statusOf("grpc", &s, o.touched.Load()), o.fallback)
 }
 
 // statusOf is the status of an origin that is spoken to over a network.

@@ -27,6 +27,7 @@ type plan struct {
 	newPorts   []*port
 	newOrigins []*runner
 	newSinks   []*sinkRunner
+	seconds    []*relay.Next // of the tables of last resorts that stay
 }
 
 // runner is an origin and its place in the table. Who starts it, stops it.
@@ -94,6 +95,11 @@ func (pl *plan) openOrigins() error {
 		part, was := pl.part(o.Name), pl.before.runner(o.Name)
 		if was != nil && was.part == part && pl.before.types.Equal(pl.next.types) && sameSource(pl.before.cfg, cfg, o) {
 			pl.next.origins = append(pl.next.origins, was)
+			second, err := prepareSecond(was.origin, cfg, o)
+			if second != nil {
+				pl.seconds = append(pl.seconds, second)
+			}
+			errs = append(errs, err)
 			continue
 		}
 		opened, err := pl.process.openOrigin(pl.next, o, fmt.Sprintf("origins[%d]", i), part)
@@ -125,7 +131,7 @@ func sameSource(before, next *config.Config, o *config.Origin) bool {
 	if (was.GRPC == nil) != (o.GRPC == nil) || (was.REST == nil) != (o.REST == nil) || before.Limits.NameBytes != next.Limits.NameBytes {
 		return false
 	}
-	if !reflect.DeepEqual(was.Fallback, o.Fallback) || o.Fallback != nil && !reflect.DeepEqual(was.NameFields, o.NameFields) {
+	if !sameFallback(before, next, was, o) {
 		return false
 	}
 	if o.REST != nil {
@@ -136,6 +142,19 @@ func sameSource(before, next *config.Config, o *config.Origin) bool {
 	}
 	return reflect.DeepEqual(was.GRPC.TLS, o.GRPC.TLS) &&
 		reflect.DeepEqual(upstreamConfig(before, was), upstreamConfig(next, o)) //nolint:govet // deepequalerrors sees the error of a func, nil in both
+}
+
+// sameFallback says whether the last resort of an origin is as before.
+func sameFallback(before, next *config.Config, was, o *config.Origin) bool {
+	switch {
+	case !reflect.DeepEqual(was.Fallback, o.Fallback):
+		return false
+	case o.Fallback == nil:
+		return true
+	case !reflect.DeepEqual(was.NameFields, o.NameFields):
+		return false
+	}
+	return o.Fallback.Files != nil || sameSource(alone(before, was), alone(next, o), secondOrigin(o))
 }
 
 // leaving are those who ran origins before and do so no more, and joining those

@@ -182,6 +182,9 @@ func (p *process) apply(ctx context.Context, parts *errgroup.Group, now time.Tim
 		<-o.done
 	}
 	change := table.Commit(now)
+	for _, second := range pl.seconds {
+		second.Commit(now)
+	}
 	concerned := p.reconfigure(pl.next, change)
 	for _, o := range pl.newOrigins {
 		if was := pl.before.runner(o.name); was != nil && was.part == o.part {

@@ -16,11 +16,13 @@ import (
 // restOrigin is a REST-JSON server.
 type restOrigin struct {
 	*rest.Origin
-	secured *secured
+	fallback lastResort
+	secured  *secured
 	*reach
 }
 
-func (p *process) openREST(f *force, o *config.Origin, path string, part *relay.Origin) (origin, error) {
+func (p *process) openREST(f *force, o *config.Origin, origin string, part *relay.Origin) (origin, error) {
+	path := origin + ".rest"
 	secured, err := p.tls.origin(f.cfg, path+".tls", o.REST.TLS)
 	if err != nil {
 		return nil, err
@@ -37,11 +39,18 @@ func (p *process) openREST(f *force, o *config.Origin, path string, part *relay.
 		secured.close()
 		return nil, errors.Join(problems(f.cfg, path, errors.Unwrap(err))...) // the outer one names the origin
 	}
-	return &restOrigin{Origin: up, secured: secured, reach: newReach(f.cfg, o.REST.HostPorts())}, nil
+	last, err := p.openFallback(f, o, origin+".fallback", part)
+	if err != nil {
+		secured.close()
+		return nil, err
+	}
+	return &restOrigin{Origin: up, secured: secured, reach: newReach(f.cfg, o.REST.HostPorts()), fallback: last}, nil
 }
 
 func (o *restOrigin) run(ctx context.Context) error {
-	return o.while(ctx, func() bool { return !o.Status().ProofAt.IsZero() }, o.Run)
+	return beside(ctx, o.fallback, func(ctx context.Context) error {
+		return o.while(ctx, func() bool { return !o.Status().ProofAt.IsZero() }, o.Run)
+	})
 }
 
 func (o *restOrigin) succeed(before origin) {
@@ -51,11 +60,14 @@ func (o *restOrigin) succeed(before origin) {
 	}
 }
 
-func (o *restOrigin) close() { o.secured.close() }
+func (o *restOrigin) close() {
+	o.secured.close()
+	closeResort(o.fallback)
+}
 
 func (o *restOrigin) status() admin.Origin {
 	s := o.Status()
-	return statusOf("rest", &s, o.touched.Load())
+	return statusBeside(statusOf("rest", &s, o.touched.Load()), o.fallback)
 }
 
 // restConfig is what the file says of an origin.

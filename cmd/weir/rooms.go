@@ -22,19 +22,15 @@ func checkRooms(cfg *config.Config) error {
 	}
 	var errs []error
 	for i := range cfg.Origins {
-		o, path := &cfg.Origins[i], fmt.Sprintf("origins[%d].grpc", i)
-		if o.REST != nil {
-			errs = append(errs, checkREST(cfg, o, fmt.Sprintf("origins[%d].rest", i), table.Origin(o.Name))...)
-		}
-		if o.GRPC == nil {
-			continue
-		}
-		u := upstreamConfig(cfg, o)
-		if o.GRPC.TLS != nil {
-			u.TLS = func() *tls.Config { return nil } // the files may only exist where weir will run
-		}
-		if _, err := upstream.New(u, table.Origin(o.Name)); err != nil {
-			errs = append(errs, problems(cfg, path, errors.Unwrap(err))...) // the outer one names the origin
+		o, path := &cfg.Origins[i], fmt.Sprintf("origins[%d]", i)
+		errs = append(errs, checkOrigin(cfg, o, path, table)...)
+		if f := o.Fallback; f != nil && f.Files == nil {
+			second, err := relay.New(secondTable(cfg, o))
+			if err != nil {
+				errs = append(errs, cfg.Problemf(path+".fallback", "%v", err))
+				continue
+			}
+			errs = append(errs, checkOrigin(cfg, secondOrigin(o), path+".fallback", second)...)
 		}
 	}
 	for i := range cfg.Sinks {
@@ -51,6 +47,25 @@ func checkRooms(cfg *config.Config) error {
 		errs = append(errs, problems(cfg, "", err)...)
 	}
 	return errors.Join(errs...)
+}
+
+// checkOrigin is what the package of an origin's kind objects to.
+func checkOrigin(cfg *config.Config, o *config.Origin, path string, table *relay.Table) []error {
+	part := table.Origin(o.Name)
+	switch {
+	case o.REST != nil:
+		return checkREST(cfg, o, path+".rest", part)
+	case o.GRPC == nil:
+		return nil
+	}
+	u := upstreamConfig(cfg, o)
+	if o.GRPC.TLS != nil {
+		u.TLS = func() *tls.Config { return nil } // the files may only exist where weir will run
+	}
+	if _, err := upstream.New(u, part); err != nil {
+		return problems(cfg, path+".grpc", errors.Unwrap(err)) // the outer one names the origin
+	}
+	return nil
 }
 
 // problems gives each of several joined errors its place: the field it begins with, below path.

@@ -169,7 +169,7 @@ func (p *process) run(ctx context.Context) error {
 		parts.Go(w.serve)
 	}
 	parts.Go(func() error { return p.kept.run(work) })
-	parts.Go(func() error { return p.advance(work) })
+	parts.Go(func() error { return advance(work, p.table) })
 	parts.Go(func() error { return p.files.run(work) })
 	parts.Go(func() error { return newSharing(p).watch(work) })
 	parts.Go(func() error { return p.memory.watch(work) })
@@ -206,13 +206,13 @@ func (p *process) run(ctx context.Context) error {
 // drain makes run end. It may be called again.
 func (p *process) drain() { p.askOnce.Do(func() { close(p.asked) }) }
 
-// advance drives the table's time.
-func (p *process) advance(ctx context.Context) error {
+// advance drives a table's time.
+func advance(ctx context.Context, table *relay.Table) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		var due <-chan time.Time
-		if next := p.table.Advance(time.Now()); !next.IsZero() {
+		if next := table.Advance(time.Now()); !next.IsZero() {
 			timer.Reset(time.Until(next))
 			due = timer.C
 		}
@@ -220,7 +220,7 @@ func (p *process) advance(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-due:
-		case <-p.table.Deadlines():
+		case <-table.Deadlines():
 		}
 	}
 }

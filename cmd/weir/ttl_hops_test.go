@@ -87,7 +87,7 @@ func newHop(t *testing.T, from *relaytest.Net, dialect relaytest.Dialect) *hop {
 	ended := make(chan error, 3)
 	go func() { ended <- server.Serve(l, downstream.ListenerConfig{Origin: table.Origin("up")}) }()
 	go func() { ended <- up.Run(ctx) }()
-	go func() { ended <- (&process{table: table}).advance(ctx) }()
+	go func() { ended <- advance(ctx, table) }()
 	t.Cleanup(func() {
 		server.Stop()
 		cancel()

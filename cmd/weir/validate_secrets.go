@@ -46,11 +46,17 @@ func checkSecrets(cfg *config.Config) (warnings []error, err error) {
 			_, err := c.origin(cfg, fmt.Sprintf("origins[%d].%s.tls", i, kind), t)
 			found(err, t.Cert, t.Key, t.CA)
 		}
-		if g := cfg.Origins[i].GRPC; g != nil && g.TLS != nil {
-			client("grpc", g.TLS)
+		o := &cfg.Origins[i]
+		both := func(at string, g *config.GRPC, r *config.REST) {
+			if g != nil && g.TLS != nil {
+				client(at+"grpc", g.TLS)
+			}
+			if r != nil && r.TLS != nil {
+				client(at+"rest", r.TLS)
+			}
 		}
-		if r := cfg.Origins[i].REST; r != nil && r.TLS != nil {
-			client("rest", r.TLS)
+		if both("", o.GRPC, o.REST); o.Fallback != nil {
+			both("fallback.", o.Fallback.GRPC, o.Fallback.REST)
 		}
 	}
 	if file := cfg.Admin.TokenFile; file != "" {

@@ -61,8 +61,8 @@ type Origin struct {
 
 // Fallback is how the last resort of an origin stands.
 type Fallback struct {
-	Kind   string `json:"kind"`   // files
-	Source string `json:"source"` // the path
+	Kind   string `json:"kind"`   // files, grpc or rest
+	Source string `json:"source"` // the path, or the address that is spoken to
 	// Ready: it can stand in. Serving is how many of its resources clients have now, counted in each group.
 	Ready   bool      `json:"ready"`
 	Serving int       `json:"serving"`

@@ -109,16 +109,34 @@ func (k checker) kind(path string, o *Origin) {
 
 func (k checker) fallback(path string, o *Origin) {
 	f := o.Fallback
-	switch {
-	case f == nil:
+	if f == nil {
 		return
-	case f.Files == nil:
-		k.addf(path, "needs files")
-	case f.Files.Path == "":
+	}
+	kinds := 0
+	for _, is := range []bool{f.Files != nil, f.GRPC != nil, f.REST != nil} {
+		if is {
+			kinds++
+		}
+	}
+	switch {
+	case kinds == 0:
+		k.addf(path, "needs files, grpc or rest")
+	case kinds > 1:
+		k.addf(path, "has more than one of files, grpc and rest; a last resort is one of them")
+	case f.Files != nil && f.Files.Path == "":
 		k.addf(path+".files.path", "is required")
 	}
-	if o.GRPC == nil {
-		k.addf(path, "is for origins of grpc")
+	if f.GRPC != nil {
+		k.grpc(path+".grpc", f.GRPC)
+	}
+	if f.REST != nil {
+		k.rest(path, &Origin{REST: f.REST})
+	}
+	if o.Files != nil {
+		k.addf(path, "is for origins of grpc or rest: files are always there")
+	}
+	if o.TP2 && f.Files == nil {
+		k.addf(path, "of grpc or rest is asked without dynamic parameters, so it cannot stand in for an origin of tp2: true")
 	}
 	if o.VersionMode == VersionModeOrigin {
 		k.addf(path, "needs version_mode: content; the versions of two sources may be equal where the contents are not")

@@ -14,13 +14,15 @@ type Origin struct {
 	// REST is a REST-JSON server, which is polled.
 	REST *REST `yaml:"rest"`
 
-	// Fallback is the last resort of an origin of grpc: it stands in for a type,
-	// group by group, while nothing is known of that type: the origin has not
+	// Fallback is the last resort of an origin of grpc or rest: it stands in for a
+	// type, group by group, while nothing is known of that type: the origin has not
 	// answered it, nor is anything of it cached or restored, and no stream can be
 	// opened, or it stays unanswered for half of timing.cold_wait. The first
 	// answer ends that. Clients that say they hold something keep it. It is in no
 	// snapshot; a name or a type that it lacks stays unknown. It has no aliases,
-	// TTLs or secrets, and needs version_mode: content. Default: none.
+	// TTLs or secrets, and needs version_mode: content. Another control plane is
+	// asked for no more than what stands in, with the node and by the keys of this
+	// origin, and cannot be one for tp2. Default: none.
 	Fallback *Fallback `yaml:"fallback"`
 
 	// Default marks the origin of old-style names and `*`. Default: the first
@@ -273,10 +275,14 @@ type Files struct {
 	Path string `yaml:"path" path:"file"`
 }
 
-// Fallback is the last resort of an origin: one source, of whatever kind.
+// Fallback is the last resort of an origin: exactly one of Files, GRPC and REST.
 type Fallback struct {
-	// Files is a file or directory of resources. Required.
+	// Files is a file or directory of resources.
 	Files *Files `yaml:"files"`
+	// GRPC is another xDS control plane, of whatever dialect.
+	GRPC *GRPC `yaml:"grpc"`
+	// REST is another REST-JSON server.
+	REST *REST `yaml:"rest"`
 }
 
 // REST is a REST-JSON server that is polled: each type of each group with a

@@ -137,7 +137,8 @@ func (s schema) object(path string, v reflect.Value) node {
 // required are the keys that have no default.
 var required = map[string]bool{
 	"origins": true, "origins[].name": true, "origins[].grpc.addresses": true, "origins[].files.path": true, "sinks[].path": true,
-	"origins[].rest.urls": true,
+	"origins[].rest.urls": true, "origins[].fallback.files.path": true, "origins[].fallback.grpc.addresses": true,
+	"origins[].fallback.rest.urls": true,
 }
 
 // scalarSchema describes a single value. As the loader does, it takes a variable for any.

@@ -17,8 +17,10 @@ const Masked = "***"
 
 // masked lists the keys whose values may be credentials. Their names are shown.
 var masked = map[string]bool{
-	"origins[].grpc.headers": true,
-	"origins[].rest.headers": true,
+	"origins[].grpc.headers":          true,
+	"origins[].rest.headers":          true,
+	"origins[].fallback.grpc.headers": true,
+	"origins[].fallback.rest.headers": true,
 }
 
 // YAML is the effective configuration, defaults included and secrets masked: a

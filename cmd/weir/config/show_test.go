@@ -76,6 +76,22 @@ func TestShowMasks(t *testing.T) {
 	}
 }
 
+// TestAllHeadersAreMasked: they may be credentials, wherever they are.
+func TestAllHeadersAreMasked(t *testing.T) {
+	n := 0
+	for _, path := range paths("", reflect.TypeFor[Config]()) {
+		if !strings.HasSuffix(path, ".headers") {
+			continue
+		}
+		if n++; !masked[path] {
+			t.Errorf("%s is shown as it is", path)
+		}
+	}
+	if n < 4 {
+		t.Errorf("only %d keys are headers", n)
+	}
+}
+
 // sameValues is reflect.DeepEqual, but for nil and empty lists, and says where.
 func sameValues(t *testing.T, path string, a, b reflect.Value) {
 	t.Helper()
