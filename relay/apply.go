@@ -109,7 +109,7 @@ func (x *arrival) makeBodies(a *Applied) {
 func (x *arrival) apply(a *Applied) {
 	k, u, l := x.kin, x.u, x.lane
 	k.mu.Lock()
-	k.heard = true
+	k.spokenLocked()
 	k.applyLocked(a, x.came, u, x.bodies, l.index, x.gen, x.from)
 	a.Released = k.proveLocked()
 	left := k.left

@@ -197,6 +197,7 @@ func (g *Group) dropShard(s *shard) {
 		k.setLocked(slices.Delete(slices.Clone(k.all), i, i+1))
 		if len(k.all) == 0 {
 			delete(g.types, k.typeURL)
+			k.spokenLocked() // nobody lacks anything of it
 		}
 		g.publishLocked(k)
 	}

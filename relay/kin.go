@@ -40,7 +40,7 @@ type kin struct {
 
 	apart  *trial // nil unless the origin may end streams for the type (RELAY-92)
 	proven bool   // answered by the origin
-	heard  bool   // anything of it came from the origin, be it by a snapshot: the last resort stays out (fallback.go)
+	heard  bool   // spokenLocked sets it: anything of it came from the origin, be it by a snapshot (fallback.go)
 	// unheardSince is when it was asked first and not answered yet; zero: never. Not kept up once it is heard.
 	unheardSince time.Time
 
@@ -65,7 +65,16 @@ func newKin(g *Group, typeURL string) *kin {
 		k.home = k.ownLanes()
 	}
 	k.lanes.Store(k.home)
+	g.origin.unheard.Add(1)
 	return k
+}
+
+// spokenLocked notes that something of the type came from the origin.
+func (k *kin) spokenLocked() {
+	if !k.heard {
+		k.heard = true
+		k.group.origin.unheard.Add(-1)
+	}
 }
 
 // maxMatching bounds the constraints whose matches are remembered: they are an origin's to choose.

@@ -233,7 +233,9 @@ func (s *shard) restoreLocked(now time.Time, x *TypeImage) {
 	if s.named.from == nil && x.Response != "" {
 		s.named.from = r.receipt(&receipt{typeURL: s.typeURL, shown: s.group.origin.config().OriginVersions}, x.Response)
 	}
-	s.heard = s.heard || x.says()
+	if x.says() {
+		s.spokenLocked()
+	}
 	s.rememberRestoredLocked(now)
 }
 

@@ -167,7 +167,7 @@ func (s *shard) retireLocked(e *entry) {
 func (s *shard) unretire(key retiredKey) (variants []*Variant, unconfirmed bool) {
 	if variants, unconfirmed = s.table().retired.take(key); variants != nil {
 		s.group.used.Store(true)
-		s.heard = true
+		s.spokenLocked()
 	}
 	return variants, unconfirmed
 }

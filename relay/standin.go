@@ -33,6 +33,9 @@ type Lack struct {
 // Lacks calls f for each type that a group wants something of and the origin has never spoken of.
 // known is the edition that the caller has of a place; 0: none.
 func (o *Origin) Lacks(now time.Time, known func(Place) uint64, f func(Lack)) {
+	if o.unheard.Load() == 0 {
+		return
+	}
 	for _, g := range o.groupList() {
 		for k := range kinds(*g.all.Load()) {
 			if l, lacks := k.lack(now, known); lacks {

@@ -209,6 +209,8 @@ type Origin struct {
 	frozen atomic.Pointer[time.Time]    // since when; nil: it is not (freeze.go)
 	// fallback is what the last resort has; nil: there is none (fallback.go).
 	fallback atomic.Pointer[Fallback]
+	// unheard is how many kin are not heard: mostly none, so that nothing needs to be looked for (Lacks).
+	unheard atomic.Int64
 
 	mu       sync.Mutex // guards what follows; held for map work only; nothing is locked under it
 	alarms   []Alarm    // not told yet

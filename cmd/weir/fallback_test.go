@@ -81,3 +81,16 @@ func TestFallbackIsOneMoreOrigin(t *testing.T) {
 		t.Errorf("a fallback without its authorities: %v", err)
 	}
 }
+
+// TestFallbackOfPolled: an origin of rest may have one, too.
+func TestFallbackOfPolled(t *testing.T) {
+	last := newFiles(t)
+	last.put(t, "clusters.yaml", clusters("a"))
+	w := startWeir(t, freePorts+fmt.Sprintf("origins: [{ name: poll, rest: { urls: [%q] }, fallback: { files: { path: %q } } }]\n",
+		"http://"+deadAddress(t), string(last))+"timing: { drain: 1s }\n")
+	for _, dialect := range bothDialects {
+		c := openClient(t, dial(t, w.listenAddress()), dialect)
+		c.Request(relaytest.ClusterType, "*")
+		c.AwaitNames(relaytest.ClusterType, "the file's cluster", "a")
+	}
+}

@@ -19,6 +19,8 @@ import (
 const (
 	// look is how often it is looked what the first origin's groups lack.
 	look = 250 * time.Millisecond
+	// share: no more than one part in so many of the time is spent with that.
+	share = 20
 	// rest is the pause after something was taken: changes that come one after the other are one.
 	rest = 50 * time.Millisecond
 )
@@ -60,7 +62,7 @@ func New(first, last *relay.Origin, source string, log *zap.Logger) *Resort {
 func (r *Resort) Run(ctx context.Context) error {
 	r.first.SetFallback(time.Now(), r.first.NewAskedFallback(r.source))
 	defer r.leave()
-	looks, rested := time.NewTicker(look), time.NewTimer(0)
+	looks, rested := time.NewTimer(look), time.NewTimer(0)
 	defer looks.Stop()
 	defer rested.Stop()
 	wake := (<-chan struct{})(nil)
@@ -69,7 +71,9 @@ func (r *Resort) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-looks.C:
-			r.look(time.Now())
+			begin := time.Now()
+			r.look(begin)
+			looks.Reset(max(look, share*time.Since(begin)))
 		case <-wake:
 			wake = nil
 			rested.Reset(rest)
