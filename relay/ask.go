@@ -288,7 +288,7 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time, all bool) {
 			s.deleteLocked(e)
 			continue
 		}
-		if e.seenGen == lapsedGen {
+		if e.seenGen == lapsedGen || e.seenGen == doubtedGen {
 			e.seenGen = 0 // what the first answer leaves out of what is asked now is gone
 		}
 		if !s.listsLocked(e) {

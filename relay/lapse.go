@@ -19,8 +19,12 @@ import (
 // The last names of a type stay in the request while they linger: there is nobody whom they could harm, and an empty list is a wildcard to
 // many servers. They leave it with the next name that is asked.
 
-// lapsedGen is no stream's generation: none has brought the body since it left the request.
-const lapsedGen = math.MaxUint32
+// lapsedGen and doubtedGen are no stream's generation: none has brought the body since it left the
+// request, and a list that may be of before it came back has left it out (doubtLapsedLocked).
+const (
+	lapsedGen  = math.MaxUint32
+	doubtedGen = math.MaxUint32 - 2
+)
 
 // listsLocked reports whether the name belongs into the requests.
 func (k *kin) listsLocked(e *entry) bool {
@@ -61,11 +65,12 @@ func (s *shard) lapseLocked(e *entry) {
 }
 
 // doubtLapsedLocked looks at names that came back into the request and that a full answer leaves out. It may have been under way before they
-// were asked again, so the names are asked once more, and the next answer is believed.
+// were asked again, so the names are asked once more, and the next answer is believed. An origin that has sent such a list may have no more
+// to say; its silence is that of a name which came back (lapsedSilentLocked).
 func (s *shard) doubtLapsedLocked(gen uint32) {
 	for _, e := range s.named.entries {
 		if e.seenGen == lapsedGen && e.asked == gen && len(e.variants) > 0 {
-			e.seenGen, e.refresh = 0, true
+			e.seenGen, e.refresh = doubtedGen, true
 			s.lookLocked(e)
 		}
 	}
@@ -75,7 +80,7 @@ func (s *shard) doubtLapsedLocked(gen uint32) {
 // type whose lists are the full state it is asked on a new stream, whose first list has the name or has it no more. The
 // lane is opened anew for it once in refreshPause at most; until then the name waits.
 func (s *shard) lapsedSilentLocked(e *entry) {
-	if e.seenGen != lapsedGen || !FullState(s.typeURL) {
+	if e.seenGen != lapsedGen && e.seenGen != doubtedGen || !FullState(s.typeURL) {
 		return
 	}
 	if l := s.lane(s.named.lane); l.live(e.asked) && !l.fetch(s.now) {

@@ -69,7 +69,7 @@ type entry struct {
 	served, doubted bool
 	lost            bool   // the resource does not list the name any more (ALIAS-4)
 	unconfirmed     bool   // the variants are those of a snapshot, and no stream has said anything of them (confirm.go)
-	seenGen         uint32 // generation of the stream that brought the body last; lapsedGen, borrowedGen: none did, see there
+	seenGen         uint32 // generation of the stream that brought the body last; lapsedGen, doubtedGen, borrowedGen: none, see there
 
 	chosen *Variant // the variant for params; nil: none known
 	last   *Variant // Clusters: chosen before it went (ORD-3)
