@@ -2,6 +2,9 @@ package relay
 
 import (
 	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -110,5 +113,33 @@ func TestRemovalsGoTogether(t *testing.T) {
 	r.apply(made(EndpointType, "1", names))
 	if a := many.Take(zero); a == nil || len(a.Removed) != len(names) {
 		t.Errorf("a part of a response is told: %v", a)
+	}
+}
+
+// TestAbsencesLeaveTheProcessor: whoever is ready runs between two shares of the absences in a response, also where there is
+// one processor. The reader of the origin's stream had kept it for all of them.
+func TestAbsencesLeaveTheProcessor(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const n = 2000
+	r := newRig(t, Config{})
+	missing := manyNames("n", n)
+	r.sub(EndpointType, true, missing...)
+	r.open()
+	var turns, stop atomic.Int64
+	var other sync.WaitGroup
+	other.Go(func() {
+		for stop.Load() == 0 {
+			turns.Add(1)
+			runtime.Gosched()
+		}
+	})
+	runtime.Gosched()
+	before := turns.Load()
+	r.apply(made(EndpointType, "1", missing))
+	during := turns.Load() - before
+	stop.Store(1)
+	other.Wait()
+	if during < n/shareNames/2 {
+		t.Errorf("another goroutine has its turn %d times, want %d", during, n/shareNames/2)
 	}
 }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"runtime"
 	"slices"
 	"time"
 )
@@ -60,6 +61,7 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	rest, absent := k.absentOf(u, l.index, gen)
 	l.take(now, k, gen, rest, &a)
 	for names := range slices.Chunk(absent, shareNames) {
+		runtime.Gosched() // writers would wait for all of it where there are few processors (TestAbsencesLeaveTheProcessor)
 		if u := (&Update{TypeURL: u.TypeURL, Version: u.Version, Removed: names}); k.find(u, l.index, gen) {
 			l.take(now, k, gen, u, &Applied{})
 		}
@@ -112,6 +114,9 @@ func (x *arrival) apply(a *Applied) {
 	k.spokenLocked()
 	k.applyLocked(a, x.came, u, x.bodies, l.index, x.gen, x.from)
 	a.Released = k.proveLocked()
+	for _, s := range k.all {
+		s.longAnswerLocked()
+	}
 	left := k.left
 	k.left = nil
 	k.unlock()

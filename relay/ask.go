@@ -232,7 +232,7 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 			return asks // WILD-11: an empty first request would be a wildcard
 		}
 		a.First = s.kin.askLocked(lane, gen)
-	} else if all && s.listsLaterLocked(lane, now) {
+	} else if all && s.listsLaterLocked(lane, now) || !all && s.waitsForAnswerLocked(gen, now) {
 		return asks
 	} else {
 		again = s.lookChangedLocked(&a, gen, now, all)
@@ -271,10 +271,6 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 	return append(asks, a, second)
 }
 
-// askedAtOnce is how many names, of which nothing is held, one Take asks of a delta origin. What the origin states waits behind the answer on its one
-// stream, so a longer list goes in turns with all else. A SotW request has to list every name anyway.
-const askedAtOnce = 2000
-
 func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time, all bool) {
 	t := &s.named
 	for _, e := range t.changed {
@@ -305,6 +301,7 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time, all bool) {
 				t.changed = append(t.changed, e)
 				continue
 			}
+			s.askedLongLocked(unknown, e, gen, now)
 		}
 		a.Subscribe = append(a.Subscribe, s.askedLocked(e, gen, now))
 	}
@@ -400,6 +397,7 @@ func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time, all bool) (
 		case !asked:
 			if !s.sharesLocked(e) {
 				a.Subscribe = append(a.Subscribe, s.askedLocked(e, gen, now))
+				s.askedLongLocked(len(a.Subscribe), e, gen, now)
 			}
 		case e.refresh:
 			a.Unsubscribe = append(a.Unsubscribe, name)

@@ -46,8 +46,9 @@ func (r *rig) sub(typeURL string, delta bool, names ...string) *Sub {
 func (r *rig) open() {
 	for _, l := range r.group.lanes {
 		l.Open(zero, 0)
-		for asks, _ := l.Take(zero, false); len(asks) > 0; asks, _ = l.Take(zero, false) {
-			continue // a long list goes in turns
+		now := zero
+		for asks, _ := l.Take(now, false); len(asks) > 0; asks, _ = l.Take(now, false) {
+			now = now.Add(answerWait) // a long list goes in turns
 		}
 	}
 }

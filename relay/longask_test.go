@@ -8,9 +8,11 @@ import (
 )
 
 // asksOf takes what a lane has to ask, by type.
-func asksOf(l *Lane, all bool) map[string]Ask {
+func asksOf(l *Lane, all bool) map[string]Ask { return asksAt(l, zero, all) }
+
+func asksAt(l *Lane, now time.Time, all bool) map[string]Ask {
 	asks := map[string]Ask{}
-	taken, _ := l.Take(zero, all)
+	taken, _ := l.Take(now, all)
 	for _, a := range taken {
 		asks[a.TypeURL] = a
 	}
@@ -37,10 +39,12 @@ func TestLongListsAreAskedInTurns(t *testing.T) {
 	many := r.sub(EndpointType, true, names[:n/2]...)
 	l.Open(zero, 0)
 	asked := map[string]int{}
+	now := zero
 	turn := func(sentence string, want int) Ask {
 		r.sub(ClusterType, true, sentence)
 		isSignalled(l.Wake())
-		asks := asksOf(l, false)
+		asks := asksAt(l, now, false)
+		now = now.Add(answerWait) // the origin is silent, and then nothing waits for it any more
 		if !slices.ContainsFunc(asks[ClusterType].Subscribe, func(x Name) bool { return x.Name == sentence }) {
 			t.Errorf("%s: a name of another type waits: %v", sentence, asks[ClusterType])
 		}
@@ -102,6 +106,64 @@ func TestLongListsAreAskedInTurns(t *testing.T) {
 			t.Fatalf("%s is still asked", name)
 		}
 	}
+	if err := r.table.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLongListsWaitForTheAnswer: the next names are asked when the last 2,000 were answered, or not for 30 ms. Few names
+// do not wait. A slow origin was asked all there were, 2,000 each 10 ms, and made one answer of them.
+func TestLongListsWaitForTheAnswer(t *testing.T) {
+	r := newRig(t, Config{})
+	l := r.group.lanes[mainLane]
+	names := manyNames("n", 8000)
+	many := r.sub(EndpointType, true, names...)
+	l.Open(zero, 0)
+	var last []Name
+	take := func(at time.Duration, sentence string, want int) {
+		t.Helper()
+		isSignalled(l.Wake())
+		a := asksAt(l, zero.Add(at), false)[EndpointType]
+		if len(a.Subscribe) != want {
+			t.Errorf("%s: %d names are asked, want %d", sentence, len(a.Subscribe), want)
+		}
+		if want > 0 {
+			last = a.Subscribe
+		}
+	}
+	answer := func(from, to int) {
+		var gone []string
+		for _, n := range last[from:to] {
+			gone = append(gone, n.Name)
+		}
+		r.apply(made(EndpointType, "1", gone))
+	}
+	woken := func(sentence string, want bool) {
+		t.Helper()
+		if isSignalled(l.Wake()) != want {
+			t.Errorf("%s: the lane is woken: %v, want %v", sentence, !want, want)
+		}
+	}
+	take(0, "the first request", 2000)
+	take(10*time.Millisecond, "no answer", 0)
+	woken("it waits", false)
+	answer(0, 2000)
+	woken("the answer", true)
+	take(11*time.Millisecond, "then", 2000)
+	take(20*time.Millisecond, "no answer again", 0)
+	r.table.Advance(zero.Add(40 * time.Millisecond)) // it looks again after 30 ms, as the first answer came meanwhile
+	take(40*time.Millisecond, "not yet", 0)
+	woken("nor then", false)
+	r.table.Advance(zero.Add(41 * time.Millisecond))
+	woken("the origin is silent", true)
+	take(41*time.Millisecond, "then", 2000)
+	take(42*time.Millisecond, "no answer for the third time", 0)
+	l.Close()
+	l.Open(zero.Add(42*time.Millisecond), 0)
+	take(43*time.Millisecond, "another stream", 2000)
+	take(43*time.Millisecond, "which does not answer either", 0)
+	many.Close(zero)
+	r.table.Advance(zero.Add(time.Hour))
 	if err := r.table.Check(); err != nil {
 		t.Error(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 )
 
 // manyNames are n names with a prefix.
@@ -100,8 +101,8 @@ func TestLongListsTakeTurns(t *testing.T) {
 				want("after another", append(slices.Clone(a[:n/2]), b[:n/2]...))
 				during("the end", n/500, func() { many.Close(zero) })
 			}
-			for range n / 1000 {
-				r.group.lanes[mainLane].Take(zero, false)
+			for i := range n / 1000 {
+				r.group.lanes[mainLane].Take(zero.Add(time.Duration(i)*answerWait), false)
 			}
 			r.apply(made(EndpointType, "last", nil, b[:n/2]...))
 			if delta {

@@ -21,8 +21,9 @@ type namedTable struct {
 	firstAt  [2]time.Time
 	changed  []*entry // to be looked at by the lane, besides asking anew
 	asksMore bool     // of changed, after one Take
-	// waitsToList: a timer is set for names that are to be listed later (relist.go).
+	// waitsToList: a timer is set for names that are to be asked later (relist.go, longask.go).
 	waitsToList bool
+	longAsk     longAsk
 	touched     []*entry // within one response: what it concerns, in its order
 	// unconfirmed: an entry may be. Those whose silence counts as the origin's word are confirmed at confirmAt (confirm.go).
 	unconfirmed bool

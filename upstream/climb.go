@@ -201,6 +201,7 @@ func (s *stream) takeAll(now time.Time) (asks []relay.Ask, reopen bool) {
 	asks, reopen = s.lane.table.Take(now, s.sotw)
 	for !reopen {
 		var more []relay.Ask
+		s.lane.table.DoNotWait()
 		if more, reopen = s.lane.table.Take(now, s.sotw); len(more) == 0 {
 			break
 		}
