@@ -22,7 +22,8 @@ type connection struct {
 	info credentials.AuthInfo
 	raw  net.Conn
 	conn net.Conn // what frames are read from and written to: raw, or TLS over it
-	// server is nil for a connection of REST-JSON, whose frames nobody follows.
+	// server is nil for a connection of REST-JSON, whose frames nobody follows: net/http bounds
+	// what they may make it keep (TestRESTFloods).
 	server *Server
 
 	frames frames
