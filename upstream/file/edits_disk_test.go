@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/relay"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -47,8 +49,17 @@ func (e *editor) remove(name string) touched {
 	return touched{name: true}
 }
 
-// rename moves a file onto another of its kind.
+// rename moves a file onto another of its kind. The only one is moved away.
 func (e *editor) rename() touched {
+	if e.one != "" {
+		if e.disk[e.one] == nil {
+			return nil
+		}
+		e.must(os.RemoveAll(filepath.Join(e.dir, ".away")))
+		e.must(os.Rename(filepath.Join(e.dir, e.one), filepath.Join(e.dir, ".away")))
+		delete(e.disk, e.one)
+		return touched{e.one: true}
+	}
 	from := 2 * e.random.IntN(len(plain)/2)
 	to := from + 1
 	if e.random.IntN(2) == 0 {
@@ -92,9 +103,18 @@ func (e *editor) swap() {
 	e.must(os.RemoveAll(before))
 }
 
-// link makes one of the links, or removes it.
+// link makes one of the links, or removes it. A plain file is replaced by a link to one.
 func (e *editor) link() touched {
 	name := e.pick(links)
+	if !slices.Contains(links, name) {
+		t := e.put(name)
+		target := fmt.Sprintf(".target-%d%s", e.mounts, suffix(name))
+		e.mounts++
+		e.must(os.Rename(filepath.Join(e.dir, name), filepath.Join(e.dir, target)))
+		e.must(os.Symlink(target, filepath.Join(e.dir, ".link")))
+		e.must(os.Rename(filepath.Join(e.dir, ".link"), filepath.Join(e.dir, name)))
+		return t
+	}
 	path := filepath.Join(e.dir, name)
 	if e.disk[name] != nil {
 		e.must(os.Remove(path))
@@ -181,6 +201,11 @@ func (e *editor) encode(name string, states stating) []byte {
 	}
 	if suffix(name) == ".pb" {
 		text, err := proto.Marshal(m)
+		e.must(err)
+		return text
+	}
+	if suffix(name) == ".textproto" {
+		text, err := prototext.Marshal(m)
 		e.must(err)
 		return text
 	}

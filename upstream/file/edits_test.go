@@ -34,8 +34,25 @@ func TestEdits(t *testing.T) {
 	if testing.Short() {
 		edits = 1_000
 	}
+	edited(t, edits, drawn, "")
+}
+
+// TestEditsOfOneFile: the same where the path is one file, or a link to one, in each format. It keeps what
+// it stated last in order also while it is gone, or a directory (FILE-2, FILE-4, FILE-5).
+func TestEditsOfOneFile(t *testing.T) {
+	edits, drawn := 2_000, seed.Of(t, 0)
+	if testing.Short() {
+		edits = 200
+	}
+	for _, one := range []string{"a.json", "c.yaml", "e.pb", "i.textproto", "g.yaml"} {
+		t.Run(one, func(t *testing.T) { edited(t, edits, drawn, one) })
+	}
+}
+
+// edited edits a directory, and judges after each edit. one is the file that is the origin's; "": all are.
+func edited(t *testing.T, edits int, drawn uint64, one string) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEditor(t, drawn)
+		e := newEditor(t, drawn, one)
 		defer e.end()
 		for i := range edits {
 			what := e.edit()
@@ -47,7 +64,7 @@ func TestEdits(t *testing.T) {
 			}
 		}
 		t.Logf("%v", e.counts)
-		for _, of := range editors {
+		for _, of := range e.editors {
 			if e.counts[of.name] == 0 {
 				t.Errorf("no edit was: %s", of.name)
 			}
@@ -66,14 +83,16 @@ type onDisk struct {
 
 // editor edits a directory, and knows what has to be in force.
 type editor struct {
-	t      *testing.T
-	random *rand.Rand
-	dir    string
-	origin *Origin
-	end    func()
-	all    *client // of all clusters
-	some   *client // of some endpoints
-	counts map[string]int
+	t       *testing.T
+	random  *rand.Rand
+	dir     string
+	one     string // the file that is the origin's; "": all are
+	editors []editing
+	origin  *Origin
+	end     func()
+	all     *client // of all clusters
+	some    *client // of some endpoints
+	counts  map[string]int
 
 	disk    map[string]*onDisk
 	mounted map[string]stating // in the directory that links lead through; nil: it is not in order
@@ -93,24 +112,35 @@ const maxBytes = 8 << 10
 // plain are the names of files, two of each kind: one may be renamed to the other. links lead
 // through another link.
 var (
-	plain = []string{"a.json", "b.json", "c.yaml", "d.yaml", "e.pb", "f.pb"}
+	plain = []string{"a.json", "b.json", "c.yaml", "d.yaml", "e.pb", "f.pb", "i.textproto", "j.textproto"}
 	links = []string{"g.yaml", "h.json"}
 )
 
-func newEditor(t *testing.T, drawn uint64) *editor {
+func newEditor(t *testing.T, drawn uint64, one string) *editor {
 	e := &editor{
-		t: t, random: rand.New(rand.NewPCG(drawn, 0)), dir: filepath.Join(t.TempDir(), "d"),
+		t: t, random: rand.New(rand.NewPCG(drawn, 0)), dir: filepath.Join(t.TempDir(), "d"), one: one, editors: editors,
 		counts: map[string]int{}, disk: map[string]*onDisk{}, clock: time.Unix(1_000_000_000, 0),
 		good: map[string]stating{}, force: stating{}, owner: map[key]string{},
 	}
 	e.must(os.Mkdir(e.dir, 0o755))
 	e.swap()
-	e.put("a.json")
+	switch {
+	case one == "":
+		e.put("a.json")
+	case slices.Contains(links, one):
+		e.link()
+		for e.mounted[one] == nil { // it must exist (FILE-4)
+			e.swap()
+		}
+		e.editors = slices.DeleteFunc(slices.Clone(editors), func(of editing) bool { return of.plain })
+	default:
+		e.put(one)
+	}
 	table, err := relay.New(relay.Config{
 		Linger: -1, Settle: time.Hour, ColdWait: time.Hour, Origins: []relay.OriginConfig{{Name: "files"}},
 	})
 	e.must(err)
-	e.origin, err = New(Config{Name: "files", Path: e.dir, MaxBytes: maxBytes}, table.Origin("files"))
+	e.origin, err = New(Config{Name: "files", Path: filepath.Join(e.dir, one), MaxBytes: maxBytes}, table.Origin("files"))
 	e.must(err)
 	e.look()
 
@@ -148,28 +178,38 @@ func (e *editor) must(err error) {
 	}
 }
 
-// editors are all kinds of edits. Each returns what the watch tells of.
-var editors = []struct {
-	name string
-	does func(*editor) touched
-}{
-	{"replaced", func(e *editor) touched { return e.put(e.pick(plain)) }},
-	{"written in place", func(e *editor) touched { return e.writeInPlace(e.pick(plain)) }},
-	{"removed", func(e *editor) touched { return e.remove(e.pick(plain)) }},
-	{"renamed", (*editor).rename},
-	{"a directory", (*editor).directory},
-	{"swapped", func(e *editor) touched { e.swap(); return touched{everything: true} }},
-	{"linked", (*editor).link},
-	{"noise", (*editor).noise},
-	{"away", (*editor).away},
-	{"emptied", (*editor).empty},
+// editing is a kind of edit. It returns what the watch tells of.
+type editing struct {
+	name  string
+	plain bool // of plain files
+	does  func(*editor) touched
 }
 
-func (e *editor) pick(names []string) string { return names[e.random.IntN(len(names))] }
+// editors are all kinds of edits.
+var editors = []editing{
+	{"replaced", true, func(e *editor) touched { return e.put(e.pick(plain)) }},
+	{"written in place", true, func(e *editor) touched { return e.writeInPlace(e.pick(plain)) }},
+	{"removed", true, func(e *editor) touched { return e.remove(e.pick(plain)) }},
+	{"renamed", true, (*editor).rename},
+	{"a directory", true, (*editor).directory},
+	{"swapped", false, func(e *editor) touched { e.swap(); return touched{everything: true} }},
+	{"linked", false, (*editor).link},
+	{"noise", false, (*editor).noise},
+	{"away", false, (*editor).away},
+	{"emptied", false, (*editor).empty},
+}
+
+// pick draws a name, where there are more than one.
+func (e *editor) pick(names []string) string {
+	if e.one != "" {
+		return e.one
+	}
+	return names[e.random.IntN(len(names))]
+}
 
 // edit makes one edit, and has the origin look.
 func (e *editor) edit() string {
-	of := editors[e.random.IntN(len(editors))]
+	of := e.editors[e.random.IntN(len(e.editors))]
 	e.counts[of.name]++
 	t := of.does(e)
 	if e.random.IntN(10) > 0 {
@@ -185,6 +225,12 @@ func (e *editor) edit() string {
 
 // look brings what has to be in force in line with the disk.
 func (e *editor) look() {
+	if e.one != "" {
+		if states, is := e.stated(e.one); is && states != nil {
+			e.force = states
+		}
+		return
+	}
 	listed := map[string]*onDisk{}
 	for name, d := range e.disk {
 		if !d.dir {
@@ -225,6 +271,18 @@ func (e *editor) look() {
 		}
 	}
 	e.force, e.owner = force, owner
+}
+
+// stated is what a file states, nil if it is not in order; false: there is no such file.
+func (e *editor) stated(name string) (stating, bool) {
+	d := e.disk[name]
+	switch {
+	case d == nil || d.dir:
+		return nil, false
+	case slices.Contains(links, name):
+		return e.mounted[name], true
+	}
+	return d.states, true
 }
 
 // check compares what is in force and what clients hold with what has to be.
@@ -276,6 +334,12 @@ func (e *editor) checkErrors(when string) {
 	said := map[string]bool{}
 	for _, f := range e.origin.Status().Files {
 		said[filepath.Base(f.Path)] = f.Error != ""
+	}
+	if e.one != "" {
+		if states, _ := e.stated(e.one); said[e.one] != (states == nil) {
+			e.t.Errorf("%s: the file is said to be in error: %v, want %v", when, said[e.one], states == nil)
+		}
+		return
 	}
 	for name, d := range e.disk {
 		states := d.states
