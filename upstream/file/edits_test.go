@@ -49,10 +49,21 @@ func TestEditsOfOneFile(t *testing.T) {
 	}
 }
 
+// inForce is what is in force.
+func inForce(t *testing.T, c *content) stating {
+	force := stating{}
+	for typeURL, s := range c.types {
+		for name, entries := range s.byName {
+			force[key{typeURL, name, ""}] = secondsIn(t, entries[0].Any)
+		}
+	}
+	return force
+}
+
 // edited edits a directory, and judges after each edit. one is the file that is the origin's; "": all are.
 func edited(t *testing.T, edits int, drawn uint64, one string) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newEditor(t, drawn, one)
+		e := newEditor(t, drawn, one, false)
 		defer e.end()
 		for i := range edits {
 			what := e.edit()
@@ -116,7 +127,8 @@ var (
 	links = []string{"g.yaml", "h.json"}
 )
 
-func newEditor(t *testing.T, drawn uint64, one string) *editor {
+// newEditor begins; watched: the origin is run, else it is told of each edit.
+func newEditor(t *testing.T, drawn uint64, one string, watched bool) *editor {
 	e := &editor{
 		t: t, random: rand.New(rand.NewPCG(drawn, 0)), dir: filepath.Join(t.TempDir(), "d"), one: one, editors: editors,
 		counts: map[string]int{}, disk: map[string]*onDisk{}, clock: time.Unix(1_000_000_000, 0),
@@ -140,14 +152,22 @@ func newEditor(t *testing.T, drawn uint64, one string) *editor {
 		Linger: -1, Settle: time.Hour, ColdWait: time.Hour, Origins: []relay.OriginConfig{{Name: "files"}},
 	})
 	e.must(err)
-	e.origin, err = New(Config{Name: "files", Path: filepath.Join(e.dir, one), MaxBytes: maxBytes}, table.Origin("files"))
+	cfg := Config{Name: "files", Path: filepath.Join(e.dir, one), MaxBytes: maxBytes}
+	if watched {
+		cfg.Debounce, cfg.Poll = 5*time.Millisecond, 100*time.Millisecond
+	}
+	e.origin, err = New(cfg, table.Origin("files"))
 	e.must(err)
 	e.look()
 
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { // what Run does beside watching
-		for {
+	running.Go(func() {
+		if watched {
+			_ = e.origin.Run(ctx) // which ends without an error
+			return
+		}
+		for { // what Run does beside watching
 			select {
 			case <-ctx.Done():
 				return
@@ -289,12 +309,7 @@ func (e *editor) stated(name string) (stating, bool) {
 func (e *editor) check(when string) {
 	e.t.Helper()
 	content, _ := e.origin.snapshot()
-	force := stating{}
-	for typeURL, s := range content.types {
-		for name, entries := range s.byName {
-			force[key{typeURL, name, ""}] = secondsIn(e.t, entries[0].Any)
-		}
-	}
+	force := inForce(e.t, content)
 	if !maps.Equal(force, e.force) {
 		e.t.Errorf("%s: in force is\n%v, want\n%v", when, force, e.force)
 	}

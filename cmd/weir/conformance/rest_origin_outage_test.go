@@ -40,7 +40,7 @@ func useless() map[string]http.HandlerFunc {
 		"half":          code(http.StatusOK, `{"versionInfo":"9","resources":[{"@type":"`+cds+`","name":"a"}`),
 		"a list":        code(http.StatusOK, "[]"),
 		"another type":  code(http.StatusOK, foreign),
-		"unasked 304":   code(http.StatusNotModified, ""), // the poll after the first failure presents no version
+		"304 to all":    code(http.StatusNotModified, ""), // also to a poll without a version
 		"elsewhere": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		},
