@@ -143,6 +143,18 @@ func TestNamesDuringTheFirstPoll(t *testing.T) {
 	})
 }
 
+// A 304 to a poll that presents no version is no answer: nothing is known by it, and no silence begins.
+func TestUnasked304(t *testing.T) {
+	in(t, nil, func(w *world) {
+		w.answer(clusters, func(poll) (int, string) { return http.StatusNotModified, "" })
+		w.want(cds, "*")
+		sleep(time.Second)
+		if st := w.up.Status(); st.Connected || !strings.Contains(st.Err, "304") {
+			t.Errorf("the status is %+v", st)
+		}
+	})
+}
+
 // Names that come faster than they are collected do not put the poll off.
 func TestChurn(t *testing.T) {
 	in(t, func(c *Config) { c.Poll = time.Minute }, func(w *world) {
