@@ -11,7 +11,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// Set is a compiled constraint set, immutable. A nil *Set means "no constraints": it matches everything (DYN-12).
+// Set is a compiled constraint set, immutable. A nil *Set means "no constraints": it matches
+// everything (DYN-12).
 type Set struct {
 	root node
 	keys []string // Invariant: sorted, distinct
@@ -45,11 +46,14 @@ const (
 type node struct {
 	op         op
 	key, value string // of opEquals and opExists
-	kids       []node // Invariant for opAll and opAny: none or at least two, sorted by text, distinct, none of the same op
-	text       string // the canonical form
+	// Invariant for opAll and opAny: none or at least two, sorted by text, distinct, none of the
+	// same op
+	kids []node
+	text string // the canonical form
 }
 
-// Compile brings c into canonical form (DYN-6). Constraints that come down to "none" give a nil Set and no error.
+// Compile brings c into canonical form (DYN-6). Constraints that come down to "none" give a nil Set
+// and no error.
 func Compile(c *discoveryv3.DynamicParameterConstraints) (*Set, error) {
 	cp := compiler{left: MaxNodes}
 	root, err := cp.node(c, 1)
@@ -64,8 +68,8 @@ func Compile(c *discoveryv3.DynamicParameterConstraints) (*Set, error) {
 	return &Set{root: root, keys: slices.Sorted(maps.Keys(distinct))}, nil
 }
 
-// Key returns the canonical text, "" for no constraints. Sets that DYN-6 calls equal have equal keys; sets with equal
-// keys match the same parameters.
+// Key returns the canonical text, "" for no constraints. Sets that DYN-6 calls equal have equal
+// keys; sets with equal keys match the same parameters.
 func (s *Set) Key() string {
 	if s == nil {
 		return ""
@@ -78,7 +82,8 @@ func (s *Set) Match(p Params) bool {
 	return s == nil || s.root.match(p)
 }
 
-// Keys returns the number of distinct parameters that the constraints mention: how specific they are (DYN-9).
+// Keys returns the number of distinct parameters that the constraints mention: how specific they
+// are (DYN-9).
 func (s *Set) Keys() int {
 	return len(s.Mentioned())
 }
@@ -163,7 +168,8 @@ func (cp *compiler) list(o op, l *discoveryv3.DynamicParameterConstraints_Constr
 			return node{}, err
 		}
 		if kid.op == o {
-			kids = append(kids, kid.kids...) // flattened; the kid is canonical, so one level is all there is
+			// flattened; the kid is canonical, so one level is all there is
+			kids = append(kids, kid.kids...)
 		} else {
 			kids = append(kids, kid)
 		}
@@ -181,7 +187,8 @@ func single(c *discoveryv3.DynamicParameterConstraints_SingleConstraint) (node, 
 		n.op = opExists
 		n.text = strconv.QuoteToASCII(n.key) + "?"
 	default:
-		return node{}, fmt.Errorf("key %.64q: %w", n.key, ErrMalformed) // cut short: the text goes into a NACK
+		// cut short: the text goes into a NACK
+		return node{}, fmt.Errorf("key %.64q: %w", n.key, ErrMalformed)
 	}
 	return n, nil
 }

@@ -16,8 +16,8 @@ func mustCompile(t testing.TB, c *cons) *Set {
 	return s
 }
 
-// The truth table below DYN-20, row by row, against P absent, {k: v}, {k: other} and {k: ""}, each with an unrelated
-// parameter besides, which never matters (DYN-3).
+// The truth table below DYN-20, row by row, against P absent, {k: v}, {k: other} and {k: ""}, each
+// with an unrelated parameter besides, which never matters (DYN-3).
 func TestTruthTable(t *testing.T) {
 	type row struct {
 		name                        string

@@ -8,9 +8,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// FuzzCompile reads its bytes as the wire form of constraints and, so that it does not spend its time on messages that
-// do not parse, as a recipe for well-formed ones. Of each it asks: no panic, the compiled set says what the truth table
-// says, and equal logic in another spelling has the same key (DYN-6).
+// FuzzCompile reads its bytes as the wire form of constraints and, so that it does not spend its
+// time on messages that do not parse, as a recipe for well-formed ones. Of each it asks: no panic,
+// the compiled set says what the truth table says, and equal logic in another spelling has the same
+// key (DYN-6).
 func FuzzCompile(f *testing.F) {
 	for _, c := range []*cons{
 		unset(), or(), eq("a", "1"), neither("a"), typicalConstraints(), nest(has("a"), 20),
@@ -60,7 +61,8 @@ func check(t *testing.T, c *cons, rng *rand.Rand) {
 	}
 }
 
-// worlds returns parameter maps that tell constraints on these keys apart: each key absent, empty, or a value named.
+// worlds returns parameter maps that tell constraints on these keys apart: each key absent, empty,
+// or a value named.
 func worlds(c *cons) []map[string]string {
 	out := []map[string]string{nil, {"unrelated": "x"}}
 	var visit func(*cons)
@@ -125,7 +127,8 @@ func cook(recipe *[]byte, depth int) *cons {
 	}
 }
 
-// respell writes the same logic differently: other order, repeated elements, lists in lists, lists of one, double not.
+// respell writes the same logic differently: other order, repeated elements, lists in lists, lists
+// of one, double not.
 func respell(c *cons, rng *rand.Rand, budget *int) *cons {
 	var out *cons
 	switch {

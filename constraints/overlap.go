@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// MaxOverlapWork bounds what one Overlap looks at, in constraints evaluated: some ten milliseconds. Of usual sets it
-// takes microseconds (BenchmarkOverlap).
+// MaxOverlapWork bounds what one Overlap looks at, in constraints evaluated: some ten milliseconds.
+// Of usual sets it takes microseconds (BenchmarkOverlap).
 const MaxOverlapWork = 1_000_000
 
 // Verdict is what Overlap found.
@@ -21,11 +21,13 @@ const (
 	Unknown
 )
 
-// Overlap tells whether any parameters match both sets, and if so gives an example that does. The variants of a name must not overlap:
-// which of two a client gets would be the relay's choice (DYN-9).
+// Overlap tells whether any parameters match both sets, and if so gives an example that does. The
+// variants of a name must not overlap: which of two a client gets would be the relay's choice
+// (DYN-9).
 //
-// Of each key only finitely many things matter: that it is absent, that it has one of the values mentioned, or any other. They are
-// tried key by key, and a key is tried no further where what was chosen so far decides that one of the sets does not match.
+// Of each key only finitely many things matter: that it is absent, that it has one of the values
+// mentioned, or any other. They are tried key by key, and a key is tried no further where what was
+// chosen so far decides that one of the sets does not match.
 func Overlap(a, b *Set) (example Params, v Verdict) {
 	if a.excludes(b) {
 		return Params{}, Disjoint
@@ -42,14 +44,14 @@ func Overlap(a, b *Set) (example Params, v Verdict) {
 	}
 }
 
-// SameKeys reports whether both sets mention the same keys, as all variants of a name should: else a client that leaves one out cannot
-// be told apart by it (TP2).
+// SameKeys reports whether both sets mention the same keys, as all variants of a name should: else
+// a client that leaves one out cannot be told apart by it (TP2).
 func SameKeys(a, b *Set) bool {
 	return slices.Equal(a.Mentioned(), b.Mentioned())
 }
 
-// excludes reports whether the sets demand different values of one key, as most variants of a name do, of which there may be very many
-// pairs. It saves a search.
+// excludes reports whether the sets demand different values of one key, as most variants of a name
+// do, of which there may be very many pairs. It saves a search.
 func (s *Set) excludes(other *Set) bool {
 	mine, others := s.demands(), other.demands()
 	if len(mine)*len(others) > 256 {
@@ -184,7 +186,8 @@ func (m *mention) other() string {
 	return value
 }
 
-// answer is what a constraint says while not every key is chosen. Their order is that of opAll: the least counts.
+// answer is what a constraint says while not every key is chosen. Their order is that of opAll: the
+// least counts.
 type answer uint8
 
 const (

@@ -66,7 +66,8 @@ func allOf(n int, value string) *cons {
 	return and(kids...)
 }
 
-// hard is a pigeonhole problem: each of n pigeons in one of n-1 holes, no two in the same. A search has to try nearly all ways.
+// hard is a pigeonhole problem: each of n pigeons in one of n-1 holes, no two in the same. A search
+// has to try nearly all ways.
 func hard(n int) *cons {
 	at := func(pigeon, hole int) *cons { return has(fmt.Sprint(pigeon, "in", hole)) }
 	var all []*cons
@@ -102,8 +103,8 @@ func TestSameKeys(t *testing.T) {
 	}
 }
 
-// FuzzOverlap makes two sets of recipes. What is said to overlap does so by the truth table, with the example; what is said not to is
-// matched by no map drawn at random.
+// FuzzOverlap makes two sets of recipes. What is said to overlap does so by the truth table, with
+// the example; what is said not to is matched by no map drawn at random.
 func FuzzOverlap(f *testing.F) {
 	f.Add([]byte{0x02}, []byte{0x42}, uint64(1))
 	f.Add([]byte{0x26, 0x02, 0x12}, []byte{0x36, 0x00, 0x07, 0x02}, uint64(2))

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Params is an immutable map of dynamic parameters in canonical form. The zero value is the empty map, the one every
-// plain name has (DYN-1). Two Params are the same subscription parameters if their keys are equal (DYN-2).
+// Params is an immutable map of dynamic parameters in canonical form. The zero value is the empty
+// map, the one every plain name has (DYN-1). Two Params are the same subscription parameters if
+// their keys are equal (DYN-2).
 type Params struct {
 	pairs []pair // Invariant: sorted by key, keys distinct, never written after NewParams
 	key   string // Invariant: empty if and only if pairs is
@@ -63,8 +64,9 @@ func (p Params) All() iter.Seq2[string, string] {
 	}
 }
 
-// appendEquals writes `"key"="value"`. Quoting makes it injective and free of separators; the ASCII form does not
-// depend on the Unicode tables of the Go release, which two replicas may not share (DYN-9).
+// appendEquals writes `"key"="value"`. Quoting makes it injective and free of separators; the ASCII
+// form does not depend on the Unicode tables of the Go release, which two replicas may not share
+// (DYN-9).
 func appendEquals(b []byte, key, value string) []byte {
 	b = strconv.AppendQuoteToASCII(b, key)
 	b = append(b, '=')

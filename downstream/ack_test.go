@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// BenchmarkACK is an ACK of each of 1,000 clients, from the bytes on the wire to where the client counts as in sync. In SotW it has the
-// whole list again.
+// BenchmarkACK is an ACK of each of 1,000 clients, from the bytes on the wire to where the client
+// counts as in sync. In SotW it has the whole list again.
 func BenchmarkACK(b *testing.B) {
 	for _, k := range ackKinds {
 		b.Run(k.name, func(b *testing.B) {

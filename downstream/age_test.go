@@ -13,8 +13,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestMaxStreamAge: streams end at random times in the last tenth of the age, with a status that nobody warns of, each after its
-// connection was told to go; a client that comes back is on another connection (RELAY-59).
+// TestMaxStreamAge: streams end at random times in the last tenth of the age, with a status that
+// nobody warns of, each after its connection was told to go; a client that comes back is on another
+// connection (RELAY-59).
 func TestMaxStreamAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLive(t, relaytest.Memory(), func(c *Config, _ *ListenerConfig) { c.Timing.MaxStreamAge = time.Hour })
@@ -71,8 +72,8 @@ func TestMaxStreamAge(t *testing.T) {
 	})
 }
 
-// TestLateStreamsGoWithTheirConnection: a stream that was opened late on a connection ends with it, so that no connection lives on
-// without pings.
+// TestLateStreamsGoWithTheirConnection: a stream that was opened late on a connection ends with it,
+// so that no connection lives on without pings.
 func TestLateStreamsGoWithTheirConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLive(t, relaytest.Memory(), func(c *Config, _ *ListenerConfig) { c.Timing.MaxStreamAge = time.Hour })

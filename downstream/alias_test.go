@@ -10,8 +10,9 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// TestHostsOnDemandAreNotHeld: a virtual host that a client asked for has a request waiting behind it, and leaves although clusters wait for
-// their ACK or to be complete (ALIAS-8). One that is pushed, as after a changed route, keeps the order (ORD-1).
+// TestHostsOnDemandAreNotHeld: a virtual host that a client asked for has a request waiting behind
+// it, and leaves although clusters wait for their ACK or to be complete (ALIAS-8). One that is
+// pushed, as after a changed route, keeps the order (ORD-1).
 func TestHostsOnDemandAreNotHeld(t *testing.T) {
 	p := newRig(t).client(true)
 	p.subscribes(cds, "*")
@@ -61,8 +62,8 @@ func TestHostsOnDemandAreNotHeld(t *testing.T) {
 	p.gets("which is not owed again", "vhds ?r/none[r/none.example] r/known=3 -r/gone.example")
 }
 
-// TestHostsOfASotWOrigin: virtual hosts need delta end to end, and are refused by name where the origin speaks state of the world
-// (ALIAS-7). Nothing is asked of it, also if nothing is named.
+// TestHostsOfASotWOrigin: virtual hosts need delta end to end, and are refused by name where the
+// origin speaks state of the world (ALIAS-7). Nothing is asked of it, also if nothing is named.
 func TestHostsOfASotWOrigin(t *testing.T) {
 	r := newRigOf(t, relay.OriginConfig{Name: "mesh", SotW: true})
 	for _, typeURL := range []string{vhd, relay.LbEndpointType} {
@@ -70,7 +71,8 @@ func TestHostsOfASotWOrigin(t *testing.T) {
 		p.subscribes(typeURL, "r/a", "r/b")
 		told := "!r/a:Unimplemented !r/b:Unimplemented"
 		if typeURL == vhd {
-			told = "?r/refused#1[r/a,r/b] " + told // Envoy reads no resource_errors, and lets a request wait
+			// Envoy reads no resource_errors, and lets a request wait
+			told = "?r/refused#1[r/a,r/b] " + told
 		}
 		p.gets("refused", metrics.ShortName(typeURL)+" "+told)
 		if n := p.notes; len(n) != 1 || n[0].dialect == nil || n[0].typeURL != typeURL {
@@ -89,8 +91,8 @@ func TestHostsOfASotWOrigin(t *testing.T) {
 	}
 }
 
-// TestOneBodyForTwoNames: a client that has a resource by its name and two aliases is written it once (DELTA-20), and comes back with its
-// version once (DELTA-11).
+// TestOneBodyForTwoNames: a client that has a resource by its name and two aliases is written it
+// once (DELTA-20), and comes back with its version once (DELTA-11).
 func TestOneBodyForTwoNames(t *testing.T) {
 	p := newRig(t).client(true)
 	p.subscribes(vhd, "r/shared", "r/a", "r/b")
@@ -111,7 +113,8 @@ func TestOneBodyForTwoNames(t *testing.T) {
 	q.gets("gone", "vhds -r/shared")
 }
 
-// TestNamespacesWithSlashes: what a client has as a route configuration is a namespace, in either version (ALIAS-6).
+// TestNamespacesWithSlashes: what a client has as a route configuration is a namespace, in either
+// version (ALIAS-6).
 func TestNamespacesWithSlashes(t *testing.T) {
 	for hosts, routes := range map[string]string{
 		vhd: rds, "type.googleapis.com/envoy.api.v2.route.VirtualHost": "type.googleapis.com/envoy.api.v2.RouteConfiguration",

@@ -5,13 +5,16 @@ import (
 	"testing"
 )
 
-// TestDeliveryAllocates: one change at one client allocates at most 3 objects and less than 512 bytes, in whatever dialect. By locator it is
-// 4 and 656: what is told in located form, and a list of buffers that is too long to be in one object with its response.
+// TestDeliveryAllocates: one change at one client allocates at most 3 objects and less than 512
+// bytes, in whatever dialect. By locator it is 4 and 656: what is told in located form, and a list
+// of buffers that is too long to be in one object with its response.
 //
-// Counted is what weir itself takes for a delivery to one of many clients: session.take from the wake on (the table's answer, the response,
-// the list of its buffers), Marshal, wrote, and of the client's ACK what is done with it once it is decoded and its stream-type is found. Not
-// counted is what grpc allocates to write a message and to read one, the decoding of requests, which has a test of its own, and what is made
-// once for all clients: the first of them takes that (relay's BenchmarkWhole).
+// Counted is what weir itself takes for a delivery to one of many clients: session.take from the
+// wake on (the table's answer, the response, the list of its buffers), Marshal, wrote, and of the
+// client's ACK what is done with it once it is decoded and its stream-type is found. Not counted is
+// what grpc allocates to write a message and to read one, the decoding of requests, which has a
+// test of its own, and what is made once for all clients: the first of them takes that (relay's
+// BenchmarkWhole).
 func TestDeliveryAllocates(t *testing.T) {
 	const clients, changes = 500, 4
 	for _, kind := range []string{"delta", "SotW", "EDS by name", "SotW EDS by name", "EDS by locator"} {
@@ -50,7 +53,8 @@ func TestDeliveryAllocates(t *testing.T) {
 			if f.constraints != "" {
 				mostObjects, mostBytes = 4.05, 656
 			}
-			if objects > mostObjects || bytes >= mostBytes { // something else in the process may allocate a little
+			// something else in the process may allocate a little
+			if objects > mostObjects || bytes >= mostBytes {
 				t.Errorf("a delivery allocates %.2f objects of %.0f bytes", objects, bytes)
 			}
 		})

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// arrivalWait is how long a new stream may wait for its turn. It is short enough that with cold_wait, which comes
-	// after it, no client takes silence for absence (RELAY-8).
+	// arrivalWait is how long a new stream may wait for its turn. It is short enough that with
+	// cold_wait, which comes after it, no client takes silence for absence (RELAY-8).
 	arrivalWait = 2 * time.Second
-	// arrivalSlack is how much later than foreseen the turn may come, as peers that come after the stream have their
-	// turns as well.
+	// arrivalSlack is how much later than foreseen the turn may come, as peers that come after the
+	// stream have their turns as well.
 	arrivalSlack = 100 * time.Millisecond
 )
 
 // errCrowded: too many streams wait already.
 var errCrowded = errors.New("too many streams wait to be admitted")
 
-// arrivals admits new streams at a rate. Those that have to wait take turns: peer by peer, of a peer connection by
-// connection, and on a connection in the order in which they came. So a stream waits for one turn of each other peer
-// and connection, however many streams they open, and one that ends before its turn costs no turn
-// (TestResetStreamsStarveNobody, TestTurns).
+// arrivals admits new streams at a rate. Those that have to wait take turns: peer by peer, of a
+// peer connection by connection, and on a connection in the order in which they came. So a stream
+// waits for one turn of each other peer and connection, however many streams they open, and one
+// that ends before its turn costs no turn (TestResetStreamsStarveNobody, TestTurns).
 type arrivals struct {
 	mu      sync.Mutex // guards what follows; a leaf, held for list work only
 	rate    bucket
@@ -47,8 +47,9 @@ type connTurns struct {
 
 // arrival is one stream that waits.
 type arrival struct {
-	conn     *connTurns
-	at       *list.Element // in conn.streams; nil: it does not wait any more. Guarded by arrivals.mu
+	conn *connTurns
+	// in conn.streams; nil: it does not wait any more. Guarded by arrivals.mu
+	at       *list.Element
 	admitted chan struct{} // closed when it is its turn
 }
 
@@ -74,7 +75,8 @@ func (a *arrivals) enter(ctx context.Context, peer peerKey, conn *connection) er
 	}
 }
 
-// join admits a stream, puts it in line, or refuses it; the first two without an error, the second with an arrival.
+// join admits a stream, puts it in line, or refuses it; the first two without an error, the second
+// with an arrival.
 func (a *arrivals) join(now time.Time, peer peerKey, conn *connection) (*arrival, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -91,7 +93,8 @@ func (a *arrivals) join(now time.Time, peer peerKey, conn *connection) (*arrival
 	} else {
 		before = c.streams.Len()
 	}
-	// It is its turn when all who wait have had one, or sooner: as many of each peer and connection as its own has.
+	// It is its turn when all who wait have had one, or sooner: as many of each peer and connection
+	// as its own has.
 	turns := min(a.waiting, (before+1)*conns*peers-1)
 	if a.rate.ready(now)+time.Duration(turns)*a.rate.each > arrivalWait {
 		return nil, errCrowded
@@ -111,7 +114,8 @@ func (a *arrivals) join(now time.Time, peer peerKey, conn *connection) (*arrival
 	return n, nil
 }
 
-// leave takes a stream out of the line that has ended. If it was admitted at this very moment, the turn is the next one's.
+// leave takes a stream out of the line that has ended. If it was admitted at this very moment, the
+// turn is the next one's.
 func (a *arrivals) leave(n *arrival) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -123,7 +127,8 @@ func (a *arrivals) leave(n *arrival) {
 	a.admitLocked(time.Now())
 }
 
-// give takes a stream out of the line that has waited for too long, unless it was admitted at this very moment.
+// give takes a stream out of the line that has waited for too long, unless it was admitted at this
+// very moment.
 func (a *arrivals) give(n *arrival) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,8 +12,9 @@ import (
 	"google.golang.org/grpc"
 )
 
-// TestResetStreamsStarveNobody: a connection that opens and resets streams without end takes no turn from clients that come
-// on others, whatever their number: each is served after a turn of its own.
+// TestResetStreamsStarveNobody: a connection that opens and resets streams without end takes no
+// turn from clients that come on others, whatever their number: each is served after a turn of its
+// own.
 func TestResetStreamsStarveNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimited(t, func(l *Limits) { l.NewStreamsPerSecond = 20 })
@@ -30,7 +31,8 @@ func TestResetStreamsStarveNobody(t *testing.T) {
 	})
 }
 
-// TestTurns: streams that wait take turns by peer, those of a peer by connection, and those of a connection as they came.
+// TestTurns: streams that wait take turns by peer, those of a peer by connection, and those of a
+// connection as they came.
 func TestTurns(t *testing.T) {
 	type from struct {
 		peer, conn, streams int

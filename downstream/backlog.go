@@ -6,12 +6,12 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// sendQuota is what grpc queues of one stream before SendMsg waits: while less is on its way, one more message goes without waiting,
-// however long it is.
+// sendQuota is what grpc queues of one stream before SendMsg waits: while less is on its way, one
+// more message goes without waiting, however long it is.
 const sendQuota = 64 << 10
 
-// backlog is what grpc was given of a stream's responses and has not written to the connection yet. Clients have no say in it: an ACK may
-// come for what they never read.
+// backlog is what grpc was given of a stream's responses and has not written to the connection yet.
+// Clients have no say in it: an ACK may come for what they never read.
 type backlog struct {
 	messages atomic.Int32 // on their way
 	most     int          // of bytes on their way; owned by the writer
@@ -25,8 +25,8 @@ func (b *backlog) admits() bool {
 	return b.most < sendQuota
 }
 
-// add notes a message that is about to be sent, and gives what has to go behind its last byte: a buffer of nothing, which grpc frees once
-// it has written the message, or given it up.
+// add notes a message that is about to be sent, and gives what has to go behind its last byte: a
+// buffer of nothing, which grpc frees once it has written the message, or given it up.
 func (b *backlog) add(size int) mem.Buffer {
 	b.messages.Add(1)
 	b.most += size + messageHead

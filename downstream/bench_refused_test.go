@@ -13,8 +13,9 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// BenchmarkRefusedStream is what weir does for a stream that is not served, once grpc has read its headers: one that its client reset
-// before its handler ran, one beyond limits.streams, and one that too many others wait before.
+// BenchmarkRefusedStream is what weir does for a stream that is not served, once grpc has read its
+// headers: one that its client reset before its handler ran, one beyond limits.streams, and one
+// that too many others wait before.
 func BenchmarkRefusedStream(b *testing.B) {
 	for _, k := range []struct {
 		name    string

@@ -16,9 +16,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// BenchmarkRequest is a client's request of 200,000 names of 44 bytes, from the bytes on the wire to the table: the first of a stream, in
-// a table that knows the names, and what follows each response, which is an ACK in delta and the whole list again in SotW. B/client is
-// what the first one leaves on the heap.
+// BenchmarkRequest is a client's request of 200,000 names of 44 bytes, from the bytes on the wire
+// to the table: the first of a stream, in a table that knows the names, and what follows each
+// response, which is an ACK in delta and the whole list again in SotW. B/client is what the first
+// one leaves on the heap.
 func BenchmarkRequest(b *testing.B) {
 	names := make([]string, 200_000)
 	versions := map[string]string{}
@@ -98,8 +99,9 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// BenchmarkCompression is what gzip takes of a SotW response of 436 KB, which is the same for all clients but for its head: compressed for
-// each stream, as it is done, against compressed once and shared, which would be a copy of what comes out.
+// BenchmarkCompression is what gzip takes of a SotW response of 436 KB, which is the same for all
+// clients but for its head: compressed for each stream, as it is done, against compressed once and
+// shared, which would be a copy of what comes out.
 func BenchmarkCompression(b *testing.B) {
 	var body []byte
 	rnd := rand.New(rand.NewPCG(1, 2))

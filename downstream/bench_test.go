@@ -9,8 +9,9 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// BenchmarkDelivery is one change at one client, from the table to the buffers that grpc is handed: what weir itself takes for a
-// delivery, without the wire, and without the ACK, which is BenchmarkACK.
+// BenchmarkDelivery is one change at one client, from the table to the buffers that grpc is handed:
+// what weir itself takes for a delivery, without the wire, and without the ACK, which is
+// BenchmarkACK.
 func BenchmarkDelivery(b *testing.B) {
 	for _, kind := range []string{"delta", "SotW", "EDS by name", "SotW EDS by name", "EDS by locator"} {
 		for _, clients := range []int{1, 100, 10_000} {
@@ -19,8 +20,8 @@ func BenchmarkDelivery(b *testing.B) {
 	}
 }
 
-// BenchmarkUpdate is BenchmarkDelivery at ten clients, by the number of resources that did not change, and of clients that are not concerned:
-// they ask for other names.
+// BenchmarkUpdate is BenchmarkDelivery at ten clients, by the number of resources that did not
+// change, and of clients that are not concerned: they ask for other names.
 func BenchmarkUpdate(b *testing.B) {
 	for _, kind := range []string{"delta", "EDS by name", "SotW EDS by name"} {
 		for _, n := range []int{1, 100, 10_000} {
@@ -60,7 +61,8 @@ func benchDelivery(b *testing.B, f *fleet) {
 		}
 		b.StopTimer()
 		for i, p := range ends {
-			if n := len(batches[i]); n != 1 || batches[i][0].size < len(fleetBody(0)) { // else nothing is measured, or something else
+			// else nothing is measured, or something else
+			if n := len(batches[i]); n != 1 || batches[i][0].size < len(fleetBody(0)) {
 				b.Fatalf("delivery %d is %d responses", done+i, n)
 			}
 			f.acknowledge(p, batches[i])
@@ -83,7 +85,8 @@ type fleet struct {
 // fleetBody is the body of a resource, of about 400 bytes.
 func fleetBody(version int) string { return fmt.Sprintf("%s %d", strings.Repeat("x", 370), version) }
 
-// newFleet settles a set of resources, of which each client has been sent what it asks for, and two changes of the first.
+// newFleet settles a set of resources, of which each client has been sent what it asks for, and two
+// changes of the first.
 func newFleet(tb testing.TB, kind string, clients, resources int) *fleet {
 	f := &fleet{kind: kind, typeURL: cds, delta: !strings.HasPrefix(kind, "SotW")}
 	located := kind == "EDS by locator"

@@ -2,7 +2,8 @@ package downstream
 
 import "time"
 
-// bucket bounds a rate: a token each so often, as many saved as come in burst. The zero bucket bounds nothing. Its owner guards it.
+// bucket bounds a rate: a token each so often, as many saved as come in burst. The zero bucket
+// bounds nothing. Its owner guards it.
 type bucket struct {
 	each, burst time.Duration
 	full        time.Time // when all tokens will be there again

@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// call is the context of a call. grpc's own keeps all headers for as long as the stream lasts, in a map with room for each:
-// up to 40 KiB. This one has what is read of them later, and ends when grpc's does (TestHeadersAreNotKept).
-// The zero call never ends.
+// call is the context of a call. grpc's own keeps all headers for as long as the stream lasts, in a
+// map with room for each: up to 40 KiB. This one has what is read of them later, and ends when
+// grpc's does (TestHeadersAreNotKept). The zero call never ends.
 type call struct {
 	done     <-chan struct{} // grpc's
 	deadline time.Time       // zero: there is none
@@ -41,7 +41,8 @@ func (c *call) Err() error {
 	return context.Canceled
 }
 
-// Value is part of context.Context. The values are around it: the peer, and node.ViaKey if there is one.
+// Value is part of context.Context. The values are around it: the peer, and node.ViaKey if there is
+// one.
 func (c *call) Value(any) any { return nil }
 
 // mostKept is how long a header may be that grpc keeps by itself, for as long as the stream lasts.

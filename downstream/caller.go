@@ -10,17 +10,21 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// caller is what a stream's connection tells of the client, whatever its node claims (STREAM-5). The zero value is a stranger.
+// caller is what a stream's connection tells of the client, whatever its node claims (STREAM-5).
+// The zero value is a stranger.
 type caller struct {
 	local    bool // over loopback or a Unix socket
 	tls      bool
-	verified bool     // it has shown a certificate that the listener's client_ca vouches for
-	identity string   // what that certificate says it is; "" without one
-	peer     *peerKey // an object of its own: within the session it would double what of that is rounded up; nil: nobody
+	verified bool   // it has shown a certificate that the listener's client_ca vouches for
+	identity string // what that certificate says it is; "" without one
+	// an object of its own: within the session it would double what of that is rounded up; nil:
+	// nobody
+	peer *peerKey
 }
 
-// peerKey is whom streams and groups are counted for: who the client's certificate says it is, else its address (peerOf), else, as
-// over a Unix socket, the connection alone. The zero value is nobody.
+// peerKey is whom streams and groups are counted for: who the client's certificate says it is, else
+// its address (peerOf), else, as over a Unix socket, the connection alone. The zero value is
+// nobody.
 type peerKey struct {
 	identity string
 	address  netip.Prefix
@@ -64,8 +68,8 @@ func callerFrom(peer, local net.Addr, auth credentials.AuthInfo, id uint64) call
 	return c
 }
 
-// identityOf is whom a certificate is for: its first URI, as in SPIFFE, else its first DNS name, else its subject. It is the same for the
-// next certificate of the same workload.
+// identityOf is whom a certificate is for: its first URI, as in SPIFFE, else its first DNS name,
+// else its subject. It is the same for the next certificate of the same workload.
 func identityOf(cert *x509.Certificate) string {
 	switch {
 	case len(cert.URIs) > 0:

@@ -10,16 +10,18 @@ import (
 const (
 	// calmedPeers bounds the peers that are remembered. One that is forgotten is greeted at once.
 	calmedPeers = 4096
-	// calmedFor is how long a peer is remembered after one of its connections was told to calm down.
+	// calmedFor is how long a peer is remembered after one of its connections was told to calm
+	// down.
 	calmedFor = 10 * time.Second
-	// calmedWait is how long a new connection of such a peer waits before it is greeted. The connections
-	// wait side by side, so whoever else is behind the same address is served a second later, and no more
-	// (TestCalmedPeersAreGreetedLater).
+	// calmedWait is how long a new connection of such a peer waits before it is greeted. The
+	// connections wait side by side, so whoever else is behind the same address is served a second
+	// later, and no more (TestCalmedPeersAreGreetedLater).
 	calmedWait = time.Second
 )
 
-// calmed remembers the peers that were told to calm down. A connection counts for itself, and so a new
-// one begins with clean counts: without the wait a peer that dials again at once is never slowed down.
+// calmed remembers the peers that were told to calm down. A connection counts for itself, and so a
+// new one begins with clean counts: without the wait a peer that dials again at once is never
+// slowed down.
 type calmed struct {
 	until *lru.Cache[netip.Prefix, time.Time]
 }
@@ -47,7 +49,8 @@ func (c calmed) wait(now time.Time, peer netip.Prefix) time.Duration {
 	return calmedWait
 }
 
-// greetLater has a new connection wait, if its peer was told to calm down. The server's end ends the wait.
+// greetLater has a new connection wait, if its peer was told to calm down. The server's end ends
+// the wait.
 func (s *Server) greetLater(peer netip.Prefix) {
 	wait := s.calmed.wait(time.Now(), peer)
 	if wait == 0 {

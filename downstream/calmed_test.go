@@ -20,8 +20,8 @@ type addressed struct {
 
 func (c addressed) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.from), Port: 1} }
 
-// TestCalmedPeersAreGreetedLater: the new connections of a peer that was told to calm down wait for a second, side by side,
-// for as long as it is remembered; those of others do not.
+// TestCalmedPeersAreGreetedLater: the new connections of a peer that was told to calm down wait for
+// a second, side by side, for as long as it is remembered; those of others do not.
 func TestCalmedPeersAreGreetedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLive(t, relaytest.Memory(), nil)

@@ -15,12 +15,14 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// churn counts what a connection asks of weir, and what it gets. A connection that opens more than churnMost streams within
-// churnWindow, most of which are refused, reset or ended before an answer, does nobody any good; nor does one that sends more
-// than idleMost frames that carry nothing, unless they belong to what it is sent. It is sent GOAWAY with ENHANCE_YOUR_CALM, and
-// closed a moment later (TestEnhanceYourCalm, TestFaultsAreCalmed, TestRefusedStreamsAreCounted, TestChatterIsCalmed). A client
-// that waits half a second and more between attempts, as all do that follow gRPC's backoff, is far from that, and so are a
-// hundred of them behind one proxy (TestCalmClientsAreLeftAlone).
+// churn counts what a connection asks of weir, and what it gets. A connection that opens more than
+// churnMost streams within churnWindow, most of which are refused, reset or ended before an answer,
+// does nobody any good; nor does one that sends more than idleMost frames that carry nothing,
+// unless they belong to what it is sent. It is sent GOAWAY with ENHANCE_YOUR_CALM, and closed a
+// moment later (TestEnhanceYourCalm, TestFaultsAreCalmed, TestRefusedStreamsAreCounted,
+// TestChatterIsCalmed). A client that waits half a second and more between attempts, as all do that
+// follow gRPC's backoff, is far from that, and so are a hundred of them behind one proxy
+// (TestCalmClientsAreLeftAlone).
 type churn struct {
 	mu               sync.Mutex // guards what follows; a leaf
 	since            time.Time
@@ -33,8 +35,9 @@ type churn struct {
 const (
 	churnWindow = 10 * time.Second
 	churnMost   = 1_000
-	// idleMost and idlePerSent are how many frames that carry nothing are too many: for a frame of data that it is sent, a client
-	// sends at most two that widen windows, and a ping to measure the bandwidth.
+	// idleMost and idlePerSent are how many frames that carry nothing are too many: for a frame of
+	// data that it is sent, a client sends at most two that widen windows, and a ping to measure
+	// the bandwidth.
 	idleMost    = 10_000
 	idlePerSent = 8
 	// churnPause is how long a connection that was told to calm down is not read for each further
@@ -42,8 +45,8 @@ const (
 	churnPause = 20 * time.Millisecond
 )
 
-// note counts what incoming on a connection that was sent so many frames by now. over: from now on it is to have no more
-// streams; first: nobody has told its client yet.
+// note counts what incoming on a connection that was sent so many frames by now. over: from now on
+// it is to have no more streams; first: nobody has told its client yet.
 func (c *churn) note(now time.Time, a incoming, sent int64) (over, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +81,8 @@ const calmDown = "most streams of this connection were refused or reset before a
 
 var errCalmDown = status.Error(codes.ResourceExhausted, calmDown)
 
-// goaway is GOAWAY with ENHANCE_YOUR_CALM. It names no last stream: those there are may still be answered.
+// goaway is GOAWAY with ENHANCE_YOUR_CALM. It names no last stream: those there are may still be
+// answered.
 var goaway = func() []byte {
 	var b bytes.Buffer
 	if err := http2.NewFramer(&b, nil).WriteGoAway(1<<31-1, http2.ErrCodeEnhanceYourCalm, []byte(calmDown)); err != nil {
@@ -113,7 +117,8 @@ func (s *Server) arrive(ctx context.Context, info *tap.Info) (context.Context, e
 	return newCall(ctx, p, info)
 }
 
-// Calls of health and reflection are answered if they end well; discovery streams say so themselves (stream.send).
+// Calls of health and reflection are answered if they end well; discovery streams say so themselves
+// (stream.send).
 
 func countUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	resp, err := handle(ctx, req)

@@ -24,8 +24,8 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// TestEnhanceYourCalm: a connection that opens and resets streams without end is sent GOAWAY with ENHANCE_YOUR_CALM,
-// between two frames, and is closed; whoever is on another one notices nothing.
+// TestEnhanceYourCalm: a connection that opens and resets streams without end is sent GOAWAY with
+// ENHANCE_YOUR_CALM, between two frames, and is closed; whoever is on another one notices nothing.
 func TestEnhanceYourCalm(t *testing.T) {
 	for _, secured := range []bool{false, true} {
 		t.Run(map[bool]string{false: "plain text", true: "TLS"}[secured], func(t *testing.T) {
@@ -85,7 +85,8 @@ func resetStreams(conn net.Conn) {
 		{"content-type", "application/grpc"},
 		{"te", "trailers"},
 	} {
-		_ = e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: true}) // as a literal, each time the same
+		// as a literal, each time the same
+		_ = e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: true})
 	}
 	frames := http2.NewFramer(&batch, nil)
 	batch.WriteString(http2.ClientPreface)
@@ -103,8 +104,9 @@ func resetStreams(conn net.Conn) {
 	}
 }
 
-// TestCalmClientsAreLeftAlone: clients that are refused, and come again as gRPC's backoff has it, a hundred of them on one
-// connection, are not told to calm down; nor is a client that opens many streams that are answered.
+// TestCalmClientsAreLeftAlone: clients that are refused, and come again as gRPC's backoff has it, a
+// hundred of them on one connection, are not told to calm down; nor is a client that opens many
+// streams that are answered.
 func TestCalmClientsAreLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimited(t, func(l *Limits) { l.Streams, l.NewStreamsPerSecond = -1, 1 })
@@ -137,8 +139,8 @@ func TestCalmClientsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestFrameBetweenFrames: what is put between grpc's frames is never within one, nor within a block of headers, however
-// they are written, and comes once.
+// TestFrameBetweenFrames: what is put between grpc's frames is never within one, nor within a block
+// of headers, however they are written, and comes once.
 func TestFrameBetweenFrames(t *testing.T) {
 	var stream bytes.Buffer
 	f := http2.NewFramer(&stream, nil)
@@ -195,7 +197,8 @@ type recordedConn struct {
 func (c *recordedConn) Write(b []byte) (int, error) { return c.Buffer.Write(b) }
 func (c *recordedConn) Read(b []byte) (int, error)  { return c.Buffer.Read(b) }
 
-// TestCalmedConnectionIsSlow: what a connection sends after it was told to calm down is read slowly until it is closed.
+// TestCalmedConnectionIsSlow: what a connection sends after it was told to calm down is read slowly
+// until it is closed.
 func TestCalmedConnectionIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLive(t, relaytest.Memory(), nil)

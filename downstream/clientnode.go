@@ -6,12 +6,13 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// maxNodeText bounds what is remembered of a node to be shown. Control planes have clients send metadata of a few hundred bytes to a few
-// thousand; a stream is as cheap as it is without any.
+// maxNodeText bounds what is remembered of a node to be shown. Control planes have clients send
+// metadata of a few hundred bytes to a few thousand; a stream is as cheap as it is without any.
 const maxNodeText = 4 << 10
 
-// showNodeLocked remembers the node of the first request as it came, or if it is too long what is short in it: without metadata, and
-// without what only fills a node. The id and the cluster are the session's already.
+// showNodeLocked remembers the node of the first request as it came, or if it is too long what is
+// short in it: without metadata, and without what only fills a node. The id and the cluster are the
+// session's already.
 func (s *session) showNodeLocked(in *content, node *corev3.Node) {
 	if in.node.n == 1 && in.node.bytes <= maxNodeText {
 		for value := range in.node.values() {
@@ -33,7 +34,8 @@ func (s *session) showNodeLocked(in *content, node *corev3.Node) {
 	}
 }
 
-// shownNode is what is remembered of a session's node. Of one that was too long that is also the metadata that its group is made of.
+// shownNode is what is remembered of a session's node. Of one that was too long that is also the
+// metadata that its group is made of.
 type shownNode struct {
 	text, id, cluster string
 	cut               bool

@@ -2,17 +2,20 @@ package downstream
 
 import "time"
 
-// Many small changes that come one after the other reach a client together: for `coalesce` after the stream was last written changes,
-// further ones stay in the table, where they merge. The first change after quiet is written at once, and then there is at most one batch
-// a window, the last when the window ends.
+// Many small changes that come one after the other reach a client together: for `coalesce` after
+// the stream was last written changes, further ones stay in the table, where they merge. The first
+// change after quiet is written at once, and then there is at most one batch a window, the last
+// when the window ends.
 //
-// The window is the stream's, over all its types, and each stream's is its own. So it knows nothing of the order between types: a stream
-// in its window is one whose writer happens to come late, and what is taken after it is taken in order as ever. Nothing but changes waits.
-// What was taken and is held for order leaves by itself when it may. Whatever else there is to write ends the window early, and takes the
-// changes with it, so that no answer to a request is ever held back by a change that is older (RELAY-84).
+// The window is the stream's, over all its types, and each stream's is its own. So it knows nothing
+// of the order between types: a stream in its window is one whose writer happens to come late, and
+// what is taken after it is taken in order as ever. Nothing but changes waits. What was taken and
+// is held for order leaves by itself when it may. Whatever else there is to write ends the window
+// early, and takes the changes with it, so that no answer to a request is ever held back by a
+// change that is older (RELAY-84).
 
-// gathersLocked reports whether the stream leaves what there is in the table for now. A type that is held back there ends the window when it
-// may go.
+// gathersLocked reports whether the stream leaves what there is in the table for now. A type that
+// is held back there ends the window when it may go.
 func (s *session) gathersLocked(now time.Time) bool {
 	if !now.Before(s.changesAt.Add(s.cfg.timing.Coalesce)) {
 		return false
@@ -34,7 +37,8 @@ func (s *session) gathersLocked(now time.Time) bool {
 	return true
 }
 
-// takenLocked reports whether something that was taken is still to be written. The window does not hold it back.
+// takenLocked reports whether something that was taken is still to be written. The window does not
+// hold it back.
 func (s *session) takenLocked() bool {
 	for _, st := range s.types {
 		if st.held != nil || st.rest != nil {

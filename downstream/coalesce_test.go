@@ -10,7 +10,8 @@ import (
 
 const gap = time.Second
 
-// gathering runs a test for a client of either dialect whose stream gathers changes. It has `*` of the types, settled with x=0.
+// gathering runs a test for a client of either dialect whose stream gathers changes. It has `*` of
+// the types, settled with x=0.
 func gathering(t *testing.T, f func(t *testing.T, p *clientEnd), types ...string) {
 	for _, delta := range []bool{true, false} {
 		t.Run(map[bool]string{true: "delta", false: "sotw"}[delta], func(t *testing.T) {
@@ -23,7 +24,8 @@ func gathering(t *testing.T, f func(t *testing.T, p *clientEnd), types ...string
 	}
 }
 
-// churn has the origin change x every 10 ms for a time, and the client answer at once what it is sent. It gives when that was.
+// churn has the origin change x every 10 ms for a time, and the client answer at once what it is
+// sent. It gives when that was.
 func (p *clientEnd) churn(typeURL string, d time.Duration, body *int) (at []time.Duration) {
 	p.tb.Helper()
 	began := p.now
@@ -46,8 +48,9 @@ func (p *clientEnd) turns(typeURL string, began time.Time) (at []time.Duration) 
 	return at
 }
 
-// TestCoalesce: the first change after quiet is written at once, a hundred within the window are one response at its end, and a stream
-// that is never quiet is written to once a window. What it is sent last is what there is.
+// TestCoalesce: the first change after quiet is written at once, a hundred within the window are
+// one response at its end, and a stream that is never quiet is written to once a window. What it is
+// sent last is what there is.
 func TestCoalesce(t *testing.T) {
 	gathering(t, func(t *testing.T, p *clientEnd) {
 		body := 0
@@ -87,8 +90,8 @@ func TestCoalesceOff(t *testing.T) {
 	})
 }
 
-// TestCoalesceTypes: a stream has one window for all its types; what was gathered leaves in order. What is held for order leaves by itself: a window
-// adds to no hold, and a hold ends no window.
+// TestCoalesceTypes: a stream has one window for all its types; what was gathered leaves in order.
+// What is held for order leaves by itself: a window adds to no hold, and a hold ends no window.
 func TestCoalesceTypes(t *testing.T) {
 	gathering(t, func(t *testing.T, p *clientEnd) {
 		p.says(eds, "x=1")
@@ -114,8 +117,8 @@ func TestCoalesceTypes(t *testing.T) {
 	}, cds, eds, rds)
 }
 
-// TestCoalesceIsNobodyElses: each stream has a window of its own, from when it was written to. A client that came later, or answered
-// late, is not made to wait for another's.
+// TestCoalesceIsNobodyElses: each stream has a window of its own, from when it was written to. A
+// client that came later, or answered late, is not made to wait for another's.
 func TestCoalesceIsNobodyElses(t *testing.T) {
 	gathering(t, func(t *testing.T, p *clientEnd) {
 		p.says(eds, "x=1")
@@ -152,7 +155,8 @@ func (p *clientEnd) subscribes0(typeURL string) {
 	}
 }
 
-// TestCoalesceNoAnswer: what the client asked for is told within the window, also when the origin takes its time for it.
+// TestCoalesceNoAnswer: what the client asked for is told within the window, also when the origin
+// takes its time for it.
 func TestCoalesceNoAnswer(t *testing.T) {
 	for _, delta := range []bool{true, false} {
 		r := newRig(t)
@@ -193,8 +197,8 @@ func TestCoalesceNoAnswer(t *testing.T) {
 	}
 }
 
-// TestCoalesceTTL: what a TTL promises must not run out for want of the word that it goes on, so a type that has any is not gathered for
-// clients that are told them. Who is not told them may wait.
+// TestCoalesceTTL: what a TTL promises must not run out for want of the word that it goes on, so a
+// type that has any is not gathered for clients that are told them. Who is not told them may wait.
 func TestCoalesceTTL(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		r := newRig(t)
@@ -229,8 +233,8 @@ func TestCoalesceTTL(t *testing.T) {
 	}
 }
 
-// TestCoalesceTombstones: who gathers holds tombstones back. Before they are too many it is told, and its stream does not end for what was
-// the relay's own doing; half of them are reason enough.
+// TestCoalesceTombstones: who gathers holds tombstones back. Before they are too many it is told,
+// and its stream does not end for what was the relay's own doing; half of them are reason enough.
 func TestCoalesceTombstones(t *testing.T) {
 	r := newRig(t)
 	r.configure(func(c *Config, _ *ListenerConfig) { c.Timing.Coalesce = gap })
@@ -263,7 +267,8 @@ func TestCoalesceTombstones(t *testing.T) {
 	}
 }
 
-// TestBusyWriterMerges: without a window, too, what comes while a client is written to, or has yet to answer, becomes one response.
+// TestBusyWriterMerges: without a window, too, what comes while a client is written to, or has yet
+// to answer, becomes one response.
 func TestBusyWriterMerges(t *testing.T) {
 	dialects(t, func(t *testing.T, p *clientEnd) {
 		p.both(eds)
@@ -284,8 +289,9 @@ func TestBusyWriterMerges(t *testing.T) {
 	})
 }
 
-// TestCoalesceIsLag: what waits in a window counts as not told yet, from when it came; and a client that is told ever new things, and
-// accepts each, is behind by the last of them and not by the first.
+// TestCoalesceIsLag: what waits in a window counts as not told yet, from when it came; and a client
+// that is told ever new things, and accepts each, is behind by the last of them and not by the
+// first.
 func TestCoalesceIsLag(t *testing.T) {
 	gathering(t, func(t *testing.T, p *clientEnd) {
 		if since := p.of(eds).UnsyncedSince; !since.IsZero() {

@@ -6,8 +6,8 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// codec hands grpc the shared bytes of a response as they are: they are copied once, into the transport's write buffer.
-// All other messages (health, reflection) go the usual way.
+// codec hands grpc the shared bytes of a response as they are: they are copied once, into the
+// transport's write buffer. All other messages (health, reflection) go the usual way.
 type codec struct {
 	intake *intake // which inflates; nil in tests of what is not compressed
 }
@@ -37,7 +37,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		return nil
 	}
 	if isGzip(data) && c.intake != nil {
-		inflated, _, err := c.intake.inflate(new(call), nil, data, freeInflation) // which waits for no turn
+		// which waits for no turn
+		inflated, _, err := c.intake.inflate(new(call), nil, data, freeInflation)
 		if err != nil {
 			return err
 		}

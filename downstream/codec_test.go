@@ -54,7 +54,8 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// TestBodyIsNotCopied: two clients that are told the same get the same bytes in memory, and so are the type and the control plane.
+// TestBodyIsNotCopied: two clients that are told the same get the same bytes in memory, and so are
+// the type and the control plane.
 func TestBodyIsNotCopied(t *testing.T) {
 	for _, delta := range []bool{false, true} {
 		r := newRig(t)

@@ -17,8 +17,9 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// TestSilentOnCompression: a client that has no grpc-accept-encoding, as Envoy has none, gets what is not compressed, also
-// if it compresses its requests, and its writer does not make way for another one as if it had to compress.
+// TestSilentOnCompression: a client that has no grpc-accept-encoding, as Envoy has none, gets what
+// is not compressed, also if it compresses its requests, and its writer does not make way for
+// another one as if it had to compress.
 func TestSilentOnCompression(t *testing.T) {
 	l := newLive(t, relaytest.TCP(), nil)
 	conn, err := net.Dial("tcp", l.net.Addr())
@@ -57,7 +58,8 @@ func TestSilentOnCompression(t *testing.T) {
 	}
 }
 
-// compressedCall is the bytes of a call with a compressed request, by a client that does not say what it takes.
+// compressedCall is the bytes of a call with a compressed request, by a client that does not say
+// what it takes.
 func compressedCall(t *testing.T) []byte {
 	t.Helper()
 	var wire, head, body bytes.Buffer
@@ -80,7 +82,8 @@ func compressedCall(t *testing.T) []byte {
 		{"te", "trailers"},
 		{"grpc-encoding", "gzip"},
 	} {
-		_ = e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}) // a buffer takes everything, here and below
+		// a buffer takes everything, here and below
+		_ = e.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
 	}
 	frames := http2.NewFramer(&wire, nil)
 	wire.WriteString(http2.ClientPreface)

@@ -20,14 +20,15 @@ type Config struct {
 	Table *relay.Table
 	// Instance names this process in every response (`instance`, STREAM-10). Required.
 	Instance string
-	// Via names this process in the weir-via of other relays: a stream that has come through it already is refused (RELAY-87). It is
-	// what upstream.Config.Instance says. Default: Instance.
+	// Via names this process in the weir-via of other relays: a stream that has come through it
+	// already is refused (RELAY-87). It is what upstream.Config.Instance says. Default: Instance.
 	Via string
 	// Metrics counts; nil: nothing is counted.
 	Metrics *metrics.Metrics
 	// Log is where streams that change state are told of; nil: nowhere.
 	Log *zap.Logger
-	// Resolver finds the types that are nested in resources, for REST-JSON (REST-9). Nil: those linked in.
+	// Resolver finds the types that are nested in resources, for REST-JSON (REST-9). Nil: those
+	// linked in.
 	Resolver Resolver
 	// LoadReports takes clients' reports of their load to an origin; nil: there is no such service.
 	LoadReports LoadReports
@@ -37,65 +38,77 @@ type Config struct {
 	Timing Timing
 }
 
-// Limits bound what clients can take (ERR-7). For each, zero means the default and a negative value no limit.
+// Limits bound what clients can take (ERR-7). For each, zero means the default and a negative value
+// no limit.
 type Limits struct {
-	// Connections is the number of connections open at a time, ConnectionsPerPeer that of one address, or of one
-	// IPv6 network of 64 bits (`limits.connections`, `limits.connections_per_peer`). One more is closed at once.
-	// Zero means no limit, too.
+	// Connections is the number of connections open at a time, ConnectionsPerPeer that of one
+	// address, or of one IPv6 network of 64 bits (`limits.connections`,
+	// `limits.connections_per_peer`). One more is closed at once. Zero means no limit, too.
 	Connections, ConnectionsPerPeer int
 	// ConnectionIdle is how long a connection may have no stream before it is told to go
 	// (`limits.connection_idle`). Default 5 min.
 	ConnectionIdle time.Duration
 	// Streams is the number of discovery streams open at a time (`limits.streams`). Default 50,000.
 	Streams int
-	// StreamsPerConnection is how many streams one connection may have open (`limits.streams_per_connection`); a client keeps
-	// what is beyond waiting. Default 100.
+	// StreamsPerConnection is how many streams one connection may have open
+	// (`limits.streams_per_connection`); a client keeps what is beyond waiting. Default 100.
 	StreamsPerConnection int
-	// StreamsPerIdentity is the number of streams open at a time for one identity, which is what a verified client certificate says
-	// (`limits.streams_per_identity`). Zero means no limit, too.
+	// StreamsPerIdentity is the number of streams open at a time for one identity, which is what a
+	// verified client certificate says (`limits.streams_per_identity`). Zero means no limit, too.
 	StreamsPerIdentity int
-	// NewStreamsPerSecond is the rate at which streams are taken in (`limits.new_streams_per_second`). What comes faster waits up to
-	// two seconds for its turn, which goes round by peer and connection, and is refused beyond. Default 2,000.
+	// NewStreamsPerSecond is the rate at which streams are taken in
+	// (`limits.new_streams_per_second`). What comes faster waits up to two seconds for its turn,
+	// which goes round by peer and connection, and is refused beyond. Default 2,000.
 	NewStreamsPerSecond int
-	// RequestsPerSecond and NACKsPerSecond are the rates at which one stream may send requests, and among them such that refuse a
-	// response (`limits.requests_per_second`, `limits.nacks_per_second`), after a burst of as many. A stream that is faster is read
-	// more slowly. Default 20,000 and 100.
+	// RequestsPerSecond and NACKsPerSecond are the rates at which one stream may send requests, and
+	// among them such that refuse a response (`limits.requests_per_second`,
+	// `limits.nacks_per_second`), after a burst of as many. A stream that is faster is read more
+	// slowly. Default 20,000 and 100.
 	RequestsPerSecond, NACKsPerSecond int
-	// NamesPerStream is the number of resource names one stream may be subscribed to, over all types
-	// (`limits.names_per_stream`); more ends the stream. Default 1,000,000.
+	// NamesPerStream is the number of resource names one stream may be subscribed to, over all
+	// types (`limits.names_per_stream`); more ends the stream. Default 1,000,000.
 	NamesPerStream int
 	// ParameterSets is the number of distinct parameter maps one stream may have, over all types
-	// (`limits.parameter_sets_per_stream`); names with one beyond it are refused by themselves (RELAY-73). Default 64.
+	// (`limits.parameter_sets_per_stream`); names with one beyond it are refused by themselves
+	// (RELAY-73). Default 64.
 	ParameterSets int
-	// NameBytes is the length of one resource name (`limits.name_bytes`); a longer one is refused by itself. Default 64 KiB.
+	// NameBytes is the length of one resource name (`limits.name_bytes`); a longer one is refused
+	// by itself. Default 64 KiB.
 	NameBytes int
-	// RequestBytes is the size of one request (`limits.request_bytes`); a larger one ends the stream. Default 32 MiB.
+	// RequestBytes is the size of one request (`limits.request_bytes`); a larger one ends the
+	// stream. Default 32 MiB.
 	RequestBytes int
 }
 
-// Timing says how long what may take. For each, zero means the default; negative values are refused.
+// Timing says how long what may take. For each, zero means the default; negative values are
+// refused.
 type Timing struct {
-	// ColdWait is how long a client with nothing waits for an origin that cannot be reached (`timing.cold_wait`, RELAY-8).
-	// Default 10 s; it must be less than 15 s.
+	// ColdWait is how long a client with nothing waits for an origin that cannot be reached
+	// (`timing.cold_wait`, RELAY-8). Default 10 s; it must be less than 15 s.
 	ColdWait time.Duration
-	// OrderHold is how long a response may be kept back: for the sake of order between types (ORD-5), and for the answer to
-	// the last response of its type (NONCE-10); `timing.order_hold`. Default 500 ms.
+	// OrderHold is how long a response may be kept back: for the sake of order between types
+	// (ORD-5), and for the answer to the last response of its type (NONCE-10); `timing.order_hold`.
+	// Default 500 ms.
 	OrderHold time.Duration
-	// Coalesce is how long after changes were written to a client further ones are gathered, to be written together
-	// (`timing.coalesce`). Default 0: each is written as soon as the client can take it. At most 10 s.
+	// Coalesce is how long after changes were written to a client further ones are gathered, to be
+	// written together (`timing.coalesce`). Default 0: each is written as soon as the client can
+	// take it. At most 10 s.
 	Coalesce time.Duration
-	// SendStall is how long one write may block before the stream is ended (`timing.send_stall`, ERR-9). Default 10 min.
+	// SendStall is how long one write may block before the stream is ended (`timing.send_stall`,
+	// ERR-9). Default 10 min.
 	SendStall time.Duration
-	// FirstRequest is how long a stream may stay without a request (`timing.first_request`, STREAM-9). Default 30 s.
+	// FirstRequest is how long a stream may stay without a request (`timing.first_request`,
+	// STREAM-9). Default 30 s.
 	FirstRequest time.Duration
-	// RESTWait is how long a poll waits for what is not known yet (`timing.rest_wait`, REST-6). Default 800 ms.
+	// RESTWait is how long a poll waits for what is not known yet (`timing.rest_wait`, REST-6).
+	// Default 800 ms.
 	RESTWait time.Duration
-	// RESTHold is for how long a poll with nothing new for it is held back until there is (`timing.rest_hold`, REST-7).
-	// Default 0: not at all.
+	// RESTHold is for how long a poll with nothing new for it is held back until there is
+	// (`timing.rest_hold`, REST-7). Default 0: not at all.
 	RESTHold time.Duration
-	// MaxStreamAge is how old a stream may get (`timing.max_stream_age`, RELAY-59): at a random time in the last tenth of it the
-	// stream is ended. Its connection is sent GOAWAY before, so that what the client opens next finds another replica. Default 0: as
-	// old as it likes.
+	// MaxStreamAge is how old a stream may get (`timing.max_stream_age`, RELAY-59): at a random
+	// time in the last tenth of it the stream is ended. Its connection is sent GOAWAY before, so
+	// that what the client opens next finds another replica. Default 0: as old as it likes.
 	MaxStreamAge time.Duration
 	// Keepalive finds dead peers (`timing.keepalive`, ERR-12).
 	Keepalive Keepalive
@@ -107,7 +120,8 @@ type Keepalive struct {
 	Time time.Duration
 	// Timeout is how long the answer to a ping may take (`timeout`). Default 10 s.
 	Timeout time.Duration
-	// MinClientInterval is how often a client may ping (`min_client_interval`), streams or not. Default 10 s.
+	// MinClientInterval is how often a client may ping (`min_client_interval`), streams or not.
+	// Default 10 s.
 	MinClientInterval time.Duration
 }
 
@@ -121,17 +135,20 @@ type ListenerConfig struct {
 	REST bool
 	// RequireNodeID refuses streams whose node has no id (`require_node_id`, STREAM-2).
 	RequireNodeID bool
-	// Compression is how responses are compressed towards clients that take it (`compression`): "gzip" or not at all. Compressed
-	// requests are always taken.
+	// Compression is how responses are compressed towards clients that take it (`compression`):
+	// "gzip" or not at all. Compressed requests are always taken.
 	Compression string
-	// NoLegacyWildcard are the type URLs for which a first request without names asks for nothing (`no_legacy_wildcard`,
-	// WILD-5). Nil: ClusterLoadAssignment, RouteConfiguration and Secret; empty but not nil: none.
+	// NoLegacyWildcard are the type URLs for which a first request without names asks for nothing
+	// (`no_legacy_wildcard`, WILD-5). Nil: ClusterLoadAssignment, RouteConfiguration and Secret;
+	// empty but not nil: none.
 	NoLegacyWildcard []string
-	// Dedicated are the type URLs for which a client stream has an upstream stream of its own (`dedicated`, RELAY-29).
+	// Dedicated are the type URLs for which a client stream has an upstream stream of its own
+	// (`dedicated`, RELAY-29).
 	Dedicated []string
 	// V2 answers the v2 names of the services as well (`v2`, V2-1). It does not change.
 	V2 bool
-	// AssumeFeatures are client features taken as announced by every client (`assume_features`, FEAT-5).
+	// AssumeFeatures are client features taken as announced by every client (`assume_features`,
+	// FEAT-5).
 	AssumeFeatures []string
 }
 

@@ -10,12 +10,14 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// turnAway is how long a connection without any stream stays open after one was refused on it: the client reads why, and may try once more.
+// turnAway is how long a connection without any stream stays open after one was refused on it: the
+// client reads why, and may try once more.
 const turnAway = time.Second
 
-// connection is a client's connection, as far as streams need to know it. A client that is refused comes again over the connection it
-// has, so a full replica behind a load balancer would keep it for ever: a connection that has only refused streams is closed, and the
-// client gets to choose anew (TestRefusedClientsAreLetGo).
+// connection is a client's connection, as far as streams need to know it. A client that is refused
+// comes again over the connection it has, so a full replica behind a load balancer would keep it
+// for ever: a connection that has only refused streams is closed, and the client gets to choose
+// anew (TestRefusedClientsAreLetGo).
 type connection struct {
 	// Set once by greeter.
 	id   uint64 // of all connections of the process

@@ -17,9 +17,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// control is a control plane of either dialect, for the scripts and the model: it knows what exists and tells it to the lanes that
-// ask. Nothing happens by itself: ask lets a lane ask, produce puts into flight what it has not been told, deliver applies one
-// response. A body is its own version.
+// control is a control plane of either dialect, for the scripts and the model: it knows what exists
+// and tells it to the lanes that ask. Nothing happens by itself: ask lets a lane ask, produce puts
+// into flight what it has not been told, deliver applies one response. A body is its own version.
 type control struct {
 	tb     testing.TB
 	sotw   bool
@@ -238,7 +238,8 @@ func (c *control) produce(l *controlLane, typeURL string) {
 	}
 }
 
-// members are the names a lane asked for, and those that its globs select (COLL-1): a glob itself if it selects none (COLL-3).
+// members are the names a lane asked for, and those that its globs select (COLL-1): a glob itself
+// if it selects none (COLL-3).
 func (c *control) members(typeURL string, ty *askedType) map[string]bool {
 	names := c.variants(typeURL, ty)
 	for name := range ty.names {

@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// connCount counts the connections of a server, and turns away those beyond its limits before anything is read of
-// them (limits.connections, limits.connections_per_peer).
+// connCount counts the connections of a server, and turns away those beyond its limits before
+// anything is read of them (limits.connections, limits.connections_per_peer).
 type connCount struct {
-	mu            sync.Mutex // guards what follows; held for map work only; under countedListener.mu
+	// guards what follows; held for map work only; under countedListener.mu
+	mu            sync.Mutex
 	most, perPeer int
 	open          int
 	peers         map[netip.Prefix]int
@@ -64,8 +65,9 @@ func (n *connCount) leave(peer netip.Prefix) {
 	}
 }
 
-// peerOf is whom a connection is counted for: an address, of IPv6 its network of 64 bits, which is what one host
-// is given. Who comes over a Unix socket is counted for nobody: the result is not valid.
+// peerOf is whom a connection is counted for: an address, of IPv6 its network of 64 bits, which is
+// what one host is given. Who comes over a Unix socket is counted for nobody: the result is not
+// valid.
 func peerOf(a net.Addr) netip.Prefix {
 	t, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -80,13 +82,14 @@ func peerOf(a net.Addr) netip.Prefix {
 	return p
 }
 
-// countedListener is a listener of the server's. It knows its connections, to close them at the end: grpc waits for
-// those that are on their way to HTTP/2, and knows no way to hurry them (TestStopWaitsForNobody).
+// countedListener is a listener of the server's. It knows its connections, to close them at the
+// end: grpc waits for those that are on their way to HTTP/2, and knows no way to hurry them
+// (TestStopWaitsForNobody).
 type countedListener struct {
 	net.Listener
 	server *Server
-	// unacknowledged is how long what was written may stay so before the connection counts as dead; grpc sees to it
-	// itself only where it knows the net.Conn (gRFC A18).
+	// unacknowledged is how long what was written may stay so before the connection counts as dead;
+	// grpc sees to it itself only where it knows the net.Conn (gRFC A18).
 	unacknowledged time.Duration
 
 	mu     sync.Mutex // guards what follows; held for map work only

@@ -9,9 +9,9 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// readyConn is a counted connection that grpc reads without a buffer that waits with it, which would be 32 KiB for each
-// connection: grpc does so of itself with a net.TCPConn or net.UnixConn, and with whatever has ReadOnReady
-// (TestIdleConnectionBytes). Read by one goroutine.
+// readyConn is a counted connection that grpc reads without a buffer that waits with it, which
+// would be 32 KiB for each connection: grpc does so of itself with a net.TCPConn or net.UnixConn,
+// and with whatever has ReadOnReady (TestIdleConnectionBytes). Read by one goroutine.
 type readyConn struct {
 	*countedConn
 	raw  syscall.RawConn
@@ -33,7 +33,8 @@ func (c *countedConn) asConn() net.Conn {
 			return c // it will show when it is read
 		}
 		if _, tcp := conn.(*net.TCPConn); tcp && c.listener.unacknowledged > 0 {
-			_ = raw.Control(func(fd uintptr) { // pings find a dead peer, too, unless something waits to be written
+			// pings find a dead peer, too, unless something waits to be written
+			_ = raw.Control(func(fd uintptr) {
 				_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(c.listener.unacknowledged.Milliseconds()))
 			})
 		}
@@ -45,8 +46,8 @@ func (c *countedConn) asConn() net.Conn {
 	}
 }
 
-// ReadOnReady waits until there is something to read, and only then takes a buffer from the pool for it. The
-// buffer is the caller's.
+// ReadOnReady waits until there is something to read, and only then takes a buffer from the pool
+// for it. The buffer is the caller's.
 func (r *readyConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {
 	r.size, r.pool = size, pool
 	err := r.raw.Read(r.read)

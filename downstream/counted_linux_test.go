@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestUnacknowledgedTimeout: what a peer that vanished does not acknowledge ends its connection after keepalive.timeout, as grpc would
-// have it for a connection of its own.
+// TestUnacknowledgedTimeout: what a peer that vanished does not acknowledge ends its connection
+// after keepalive.timeout, as grpc would have it for a connection of its own.
 func TestUnacknowledgedTimeout(t *testing.T) {
 	s, l := serverAndPort(t, newRig(t))
 	e := newCountedListener(s, l, Keepalive{Timeout: 7 * time.Second})

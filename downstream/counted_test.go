@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// TestConnectionLimits: what is beyond the limits is closed before a byte of it is read, counted by its limit, and there
-// is room again when a connection ends, however it does.
+// TestConnectionLimits: what is beyond the limits is closed before a byte of it is read, counted by
+// its limit, and there is room again when a connection ends, however it does.
 func TestConnectionLimits(t *testing.T) {
 	for key, limits := range map[string]Limits{
 		"connections":          {Connections: 2},
@@ -95,7 +95,8 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionIsToldToGo: without a stream a connection lives for connection_idle, and with one for as long as that.
+// TestIdleConnectionIsToldToGo: without a stream a connection lives for connection_idle, and with
+// one for as long as that.
 func TestIdleConnectionIsToldToGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLive(t, relaytest.Memory(), nil)
@@ -122,8 +123,8 @@ func TestIdleConnectionIsToldToGo(t *testing.T) {
 	})
 }
 
-// TestIdleConnectionBytes: a connection that says nothing keeps no read buffer, though its net.Conn is wrapped: the
-// buffer alone is 32 KiB.
+// TestIdleConnectionBytes: a connection that says nothing keeps no read buffer, though its net.Conn
+// is wrapped: the buffer alone is 32 KiB.
 func TestIdleConnectionBytes(t *testing.T) {
 	const n = 200
 	r := newRig(t)
@@ -155,7 +156,8 @@ func TestIdleConnectionBytes(t *testing.T) {
 	}
 }
 
-// serverAndPort are a server and a port that it does not listen on yet; connections to it are not wrapped by the test.
+// serverAndPort are a server and a port that it does not listen on yet; connections to it are not
+// wrapped by the test.
 func serverAndPort(t *testing.T, r *rig) (*Server, net.Listener) {
 	t.Helper()
 	s, err := New(r.cfg)

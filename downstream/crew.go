@@ -2,12 +2,14 @@ package downstream
 
 import "sync"
 
-// crew writes what streams have to write. A goroutine for each stream would wait most of the time, with a stack of 4 KiB, and waking it
-// was a tenth of what a small response costs. So there are places for as many writers as there are processors, taken only while streams
-// are ready, and a stream is looked after by one writer at a time (STREAM-11).
+// crew writes what streams have to write. A goroutine for each stream would wait most of the time,
+// with a stack of 4 KiB, and waking it was a tenth of what a small response costs. So there are
+// places for as many writers as there are processors, taken only while streams are ready, and a
+// stream is looked after by one writer at a time (STREAM-11).
 //
-// Nobody waits for a slow client: a writer that may have to wait, for a client to read or for a reader that is busy with a long request,
-// leaves its place to another one first (TestStuckClientsHoldNoPlaces).
+// Nobody waits for a slow client: a writer that may have to wait, for a client to read or for a
+// reader that is busy with a long request, leaves its place to another one first
+// (TestStuckClientsHoldNoPlaces).
 type crew struct {
 	places int // set once
 
@@ -18,7 +20,8 @@ type crew struct {
 	writers sync.WaitGroup
 }
 
-// wake has a stream looked after. It may be called from any goroutine, with locks held or without, and does not wait.
+// wake has a stream looked after. It may be called from any goroutine, with locks held or without,
+// and does not wait.
 func (c *crew) wake(st *stream) {
 	if st.turn.call() {
 		c.ready(st)
@@ -70,7 +73,8 @@ func (c *crew) next() *stream {
 		return nil
 	}
 	if c.first, st.behind = st.behind, nil; c.first == nil {
-		c.last = nil // or the queue would keep the stream, and all of its connection (TestEndedStreamIsGarbage)
+		// or the queue would keep the stream, and all of its connection (TestEndedStreamIsGarbage)
+		c.last = nil
 	}
 	return st
 }
@@ -81,7 +85,8 @@ type writer struct {
 	away bool // it has no place
 }
 
-// leave gives the writer's place to another one if streams are ready, since it may have to wait now.
+// leave gives the writer's place to another one if streams are ready, since it may have to wait
+// now.
 func (w *writer) leave() {
 	if w.away {
 		return

@@ -17,8 +17,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// TestStuckClientsHoldNoPlaces: more clients than there are places read nothing, and half of them acknowledge all the same what they
-// can only guess. Whoever reads has each change at once.
+// TestStuckClientsHoldNoPlaces: more clients than there are places read nothing, and half of them
+// acknowledge all the same what they can only guess. Whoever reads has each change at once.
 func TestStuckClientsHoldNoPlaces(t *testing.T) {
 	for _, compression := range []string{"", "gzip"} {
 		t.Run("compression "+compression, func(t *testing.T) { stuckClients(t, compression) })
@@ -69,8 +69,8 @@ func stuckClients(t *testing.T, compression string) {
 	})
 }
 
-// TestBusyReadersHoldNoPlaces: more streams than there are places are busy with a long request when they get something to write; the
-// others are served meanwhile.
+// TestBusyReadersHoldNoPlaces: more streams than there are places are busy with a long request when
+// they get something to write; the others are served meanwhile.
 func TestBusyReadersHoldNoPlaces(t *testing.T) {
 	l := newLive(t, relaytest.TCP(), nil)
 	n := 2 * runtime.GOMAXPROCS(0)
@@ -90,7 +90,8 @@ func TestBusyReadersHoldNoPlaces(t *testing.T) {
 		}
 	})
 	defer taken()
-	for _, word := range []string{"a=1", "a=2"} { // whoever is looked after first, the second change finds all the others busy
+	// whoever is looked after first, the second change finds all the others busy
+	for _, word := range []string{"a=1", "a=2"} {
 		l.say(eds, word)
 		clients[n].Expect(eds, "the change arrives")
 	}
@@ -100,7 +101,8 @@ func TestBusyReadersHoldNoPlaces(t *testing.T) {
 	}
 }
 
-// TestTurn: whoever calls is looked after by a look that begins later, and no two looks are at once.
+// TestTurn: whoever calls is looked after by a look that begins later, and no two looks are at
+// once.
 func TestTurn(t *testing.T) {
 	var turn turn
 	var asked, looks, at atomic.Int64
@@ -150,7 +152,8 @@ func TestTurn(t *testing.T) {
 	<-ended
 }
 
-// TestBacklogIsWritten: grpc says when it has written a response, and what it has not written counts.
+// TestBacklogIsWritten: grpc says when it has written a response, and what it has not written
+// counts.
 func TestBacklogIsWritten(t *testing.T) {
 	l := newLive(t, relaytest.TCP(), nil)
 	c := l.open(t, relaytest.ClientConfig{NeverRead: true})
@@ -158,7 +161,8 @@ func TestBacklogIsWritten(t *testing.T) {
 	l.asked(t, 2)
 	l.say(eds, "a="+strings.Repeat("x", 1<<20))
 	st := l.server.list()[0]
-	await(t, "the response is sent", func() bool { // it is counted before that, and the backlog is the writer's until it rests
+	// it is counted before that, and the backlog is the writer's until it rests
+	await(t, "the response is sent", func() bool {
 		return l.server.Clients()[0].Types[0].Responses == 1 && st.turn.state.Load() == resting
 	})
 	if st.backlog.messages.Load() != 1 || st.backlog.admits() {

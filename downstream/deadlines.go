@@ -12,8 +12,8 @@ import (
 var errLagging = status.Error(codes.Unavailable,
 	"lagging: the client fell behind by more removals than are kept; come again, and resume by version")
 
-// tick ends the stream if its time has come: too old (RELAY-59), no request (STREAM-9), nothing to serve (RELAY-8), or too far behind. The writer
-// calls it after take.
+// tick ends the stream if its time has come: too old (RELAY-59), no request (STREAM-9), nothing to
+// serve (RELAY-8), or too far behind. The writer calls it after take.
 func (s *session) tick(now time.Time) error {
 	s.writerLock()
 	defer s.mu.Unlock()
@@ -49,8 +49,9 @@ func (s *session) tick(now time.Time) error {
 	return nil
 }
 
-// coldLocked ends the stream if nothing can be served on a type and no upstream stream carried the request for the whole wait
-// (RELAY-8), provided nothing was served: who has configuration keeps the stream. The silence of a connected origin is left to the client's timer (ABS-5).
+// coldLocked ends the stream if nothing can be served on a type and no upstream stream carried the
+// request for the whole wait (RELAY-8), provided nothing was served: who has configuration keeps
+// the stream. The silence of a connected origin is left to the client's timer (ABS-5).
 func (s *session) coldLocked(st *streamType, now time.Time) error {
 	for i := range st.sub.Len() {
 		if err := s.coldPartLocked(st, st.sub.Part(i), now); err != nil {
@@ -60,7 +61,8 @@ func (s *session) coldLocked(st *streamType, now time.Time) error {
 	return nil
 }
 
-// coldPartLocked is coldLocked for the names of one origin. While another may still serve its own, the stream goes on (FED-5).
+// coldPartLocked is coldLocked for the names of one origin. While another may still serve its own,
+// the stream goes on (FED-5).
 func (s *session) coldPartLocked(st *streamType, sub *relay.Sub, now time.Time) error {
 	wait := s.cfg.timing.ColdWait
 	if sub.ColdFrom.IsZero() || now.Before(sub.ColdFrom.Add(wait)) {
@@ -73,8 +75,9 @@ func (s *session) coldPartLocked(st *streamType, sub *relay.Sub, now time.Time) 
 		return nil
 	}
 	kept := s.served || s.leftLocked()
-	// A stream opened in the first half of the wait and open still counts as having carried the request. It has to stay open from
-	// then on: the origin may be a relay, which waits for its own origin no longer than we do, and then ends it.
+	// A stream opened in the first half of the wait and open still counts as having carried the
+	// request. It has to stay open from then on: the origin may be a relay, which waits for its own
+	// origin no longer than we do, and then ends it.
 	sub.ColdFrom = now
 	if !kept {
 		sub.ColdFrom = now.Add(-wait + wait/8)
@@ -103,8 +106,8 @@ func (s *session) coldPartLocked(st *streamType, sub *relay.Sub, now time.Time) 
 		"timing.cold_wait %v: try another replica or again", st.typeURL, sub.Group().Origin().Name(), wait)
 }
 
-// leftLocked reports whether the client is left with what it says it holds, since what was restored may be older (RELAY-96). It has
-// configuration, as one that was served.
+// leftLocked reports whether the client is left with what it says it holds, since what was restored
+// may be older (RELAY-96). It has configuration, as one that was served.
 func (s *session) leftLocked() bool {
 	for _, st := range s.types {
 		if st.sub.Standing().Held {
@@ -120,7 +123,8 @@ func unreached(sub *relay.Sub, since time.Time) bool {
 	return !open || at.After(since)
 }
 
-// othersMayServe reports whether another origin's part has something to serve, or an upstream stream that may bring it.
+// othersMayServe reports whether another origin's part has something to serve, or an upstream
+// stream that may bring it.
 func (st *streamType) othersMayServe(sub *relay.Sub, since time.Time) bool {
 	for i := range st.sub.Len() {
 		other := st.sub.Part(i)
@@ -132,8 +136,9 @@ func (st *streamType) othersMayServe(sub *relay.Sub, since time.Time) bool {
 	return false
 }
 
-// waiveLocked sends a client that holds nothing yet the list without an origin's part (FED-5). What waits for an origin that cannot be
-// reached is told so otherwise, name by name; what is sent whole in SotW cannot say it without saying that all else is gone.
+// waiveLocked sends a client that holds nothing yet the list without an origin's part (FED-5). What
+// waits for an origin that cannot be reached is told so otherwise, name by name; what is sent whole
+// in SotW cannot say it without saying that all else is gone.
 func (s *session) waiveLocked(st *streamType, sub *relay.Sub) {
 	if st.sub.Waive(sub) {
 		s.mailbox.Signal()

@@ -41,8 +41,8 @@ func (r *rig) answers(l *relay.Lane, typeURL string, words ...string) {
 	}
 }
 
-// TestDedicatedType: a type that is dedicated is asked for each stream apart, with the client's own node, and all others are shared
-// (RELAY-29, V2-6).
+// TestDedicatedType: a type that is dedicated is asked for each stream apart, with the client's own
+// node, and all others are shared (RELAY-29, V2-6).
 func TestDedicatedType(t *testing.T) {
 	for _, delta := range []bool{false, true} {
 		r := newRigOf(t, relay.OriginConfig{Name: "mesh", GroupBy: []string{"cluster"}, NodeID: "fixed"})
@@ -144,8 +144,8 @@ func TestDedicatedLimit(t *testing.T) {
 	one.subscribes(eds, "y")
 }
 
-// TestAssumedFeatures: features that a listener assumes are the client's as if it had said them: in its group, if they change what the
-// origin generates (FEAT-5, FEAT-2).
+// TestAssumedFeatures: features that a listener assumes are the client's as if it had said them: in
+// its group, if they change what the origin generates (FEAT-5, FEAT-2).
 func TestAssumedFeatures(t *testing.T) {
 	r := newRigOf(t, relay.OriginConfig{Name: "mesh", GroupBy: []string{"client_features"}})
 	says := r.client(true)
@@ -164,8 +164,8 @@ func TestAssumedFeatures(t *testing.T) {
 	}
 }
 
-// TestSecrets: where they are enabled each stream has its own, and SotW is sent whole (RELAY-74, SOTW-4); nothing tells more than the
-// name (RELAY-76).
+// TestSecrets: where they are enabled each stream has its own, and SotW is sent whole (RELAY-74,
+// SOTW-4); nothing tells more than the name (RELAY-76).
 func TestSecrets(t *testing.T) {
 	for _, delta := range []bool{false, true} {
 		r := newRigOf(t, relay.OriginConfig{Name: "mesh", Secrets: true})
@@ -215,8 +215,9 @@ func TestSecrets(t *testing.T) {
 // cacheLinger is the table's default.
 const cacheLinger = 60e9
 
-// TestWhoGetsSecrets: who is on this host, or has a verified certificate (RELAY-74, RELAY-77). In delta each name is refused; in SotW a
-// response could only say that all are gone, so none is sent (SOTW-9).
+// TestWhoGetsSecrets: who is on this host, or has a verified certificate (RELAY-74, RELAY-77). In
+// delta each name is refused; in SotW a response could only say that all are gone, so none is sent
+// (SOTW-9).
 func TestWhoGetsSecrets(t *testing.T) {
 	for name, c := range map[string]struct {
 		from    caller

@@ -38,8 +38,9 @@ func (p *clientEnd) presents(delta bool, n *corev3.Node, typeURL string) error {
 	return p.sent(&discoveryv3.DiscoveryRequest{TypeUrl: typeURL})
 }
 
-// TestParametersOfALiveStream: a change of dynamic_parameters ends the stream if plain names have others by it, and does nothing if
-// they have not, or if the type is not in use; the metadata is that of the first node for good (STREAM-3, STREAM-4, RELAY-64, RELAY-94).
+// TestParametersOfALiveStream: a change of dynamic_parameters ends the stream if plain names have
+// others by it, and does nothing if they have not, or if the type is not in use; the metadata is
+// that of the first node for good (STREAM-3, STREAM-4, RELAY-64, RELAY-94).
 func TestParametersOfALiveStream(t *testing.T) {
 	r := newRigOf(t, mappedOrigin())
 	endpoints := mappedNode("prod", "shard", "1")
@@ -70,8 +71,9 @@ func TestParametersOfALiveStream(t *testing.T) {
 	}
 }
 
-// TestParametersBeyondTheGroups: a client whose own map would be one too many for its group is turned away as one is whose group
-// would be; the others go on, and who has a map that is there is let in (RELAY-67, RELAY-73).
+// TestParametersBeyondTheGroups: a client whose own map would be one too many for its group is
+// turned away as one is whose group would be; the others go on, and who has a map that is there is
+// let in (RELAY-67, RELAY-73).
 func TestParametersBeyondTheGroups(t *testing.T) {
 	for _, delta := range []bool{false, true} {
 		r := newRigOf(t, mappedOrigin())

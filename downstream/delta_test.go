@@ -15,7 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestDeltaSubscribe: every subscribe is answered, no unsubscribe is (DELTA-2, DELTA-4, DELTA-5, DELTA-8).
+// TestDeltaSubscribe: every subscribe is answered, no unsubscribe is (DELTA-2, DELTA-4, DELTA-5,
+// DELTA-8).
 func TestDeltaSubscribe(t *testing.T) {
 	r := newRig(t)
 	p := r.client(true)
@@ -90,7 +91,8 @@ func TestDeltaWildcard(t *testing.T) {
 	}
 }
 
-// TestDeltaWildcardAnswers: a name under `*` is answered when subscribed (DELTA-3) and when unsubscribed (DELTA-9).
+// TestDeltaWildcardAnswers: a name under `*` is answered when subscribed (DELTA-3) and when
+// unsubscribed (DELTA-9).
 func TestDeltaWildcardAnswers(t *testing.T) {
 	r := newRig(t)
 	p := r.client(true)
@@ -109,7 +111,8 @@ func TestDeltaWildcardAnswers(t *testing.T) {
 	p.gets("it is of the set still (WILD-9)", "cds -a")
 }
 
-// TestDeltaInitialVersions: they spare the answer, in the first request only (DELTA-10 to DELTA-14).
+// TestDeltaInitialVersions: they spare the answer, in the first request only (DELTA-10 to
+// DELTA-14).
 func TestDeltaInitialVersions(t *testing.T) {
 	r := newRig(t)
 	p := r.client(true)
@@ -168,7 +171,8 @@ func versionOf(tb testing.TB, p *clientEnd, name string) string {
 	return ""
 }
 
-// TestDeltaNonces: each nonce is answered by itself, in any order, together with a change of subscription (NONCE-7 to NONCE-9).
+// TestDeltaNonces: each nonce is answered by itself, in any order, together with a change of
+// subscription (NONCE-7 to NONCE-9).
 func TestDeltaNonces(t *testing.T) {
 	r := newRig(t)
 	p := r.client(true)
@@ -196,7 +200,8 @@ func TestDeltaNonces(t *testing.T) {
 	}
 }
 
-// TestDeltaNack: a response that was refused is not sent again until something changes (DELTA-15, NONCE-11).
+// TestDeltaNack: a response that was refused is not sent again until something changes (DELTA-15,
+// NONCE-11).
 func TestDeltaNack(t *testing.T) {
 	r := newRig(t)
 	p := r.client(true)
@@ -215,7 +220,8 @@ func TestDeltaNack(t *testing.T) {
 	p.gets("a rollback is a change (NONCE-11)", "cds a=1")
 }
 
-// TestUnansweredAreBounded: a client that never answers is served all the same, and costs no more for it.
+// TestUnansweredAreBounded: a client that never answers is served all the same, and costs no more
+// for it.
 func TestUnansweredAreBounded(t *testing.T) {
 	r := newRig(t)
 	p := r.client(true)
@@ -230,7 +236,8 @@ func TestUnansweredAreBounded(t *testing.T) {
 	}
 }
 
-// TestDeltaIsCut: a large answer comes in several messages (TRANS-10), each with a nonce, that count as one (NONCE-10).
+// TestDeltaIsCut: a large answer comes in several messages (TRANS-10), each with a nonce, that
+// count as one (NONCE-10).
 func TestDeltaIsCut(t *testing.T) {
 	r := newRig(t)
 	p := r.client(true)
@@ -433,7 +440,8 @@ func urnOf(typeURL, id string) string {
 	return "xdstp://authority/" + strings.TrimPrefix(typeURL, "type.googleapis.com/") + "/" + id
 }
 
-// TestRefusedBesideServed: good names of the same request are served, and a refusal is told once in SotW.
+// TestRefusedBesideServed: good names of the same request are served, and a refusal is told once in
+// SotW.
 func TestRefusedBesideServed(t *testing.T) {
 	r := newRig(t)
 	p := r.client(false)
@@ -455,19 +463,22 @@ func TestRefusedBesideServed(t *testing.T) {
 	d.gets("every subscribe is answered (DELTA-2)", "eds !"+urnOf(eds, "z")+":FailedPrecondition")
 }
 
-// TestRefusedIsNotRemoved: the versions of a refused name are no reason to remove it (FED-2, DELTA-12).
+// TestRefusedIsNotRemoved: the versions of a refused name are no reason to remove it (FED-2,
+// DELTA-12).
 func TestRefusedIsNotRemoved(t *testing.T) {
 	r := newRig(t)
 	p := r.client(true)
 	p.sends(&discoveryv3.DeltaDiscoveryRequest{
 		TypeUrl: cds, ResourceNamesSubscribe: []string{"*", urnOf(cds, "z?a=1&b=2")},
-		InitialResourceVersions: map[string]string{urnOf(cds, "z?b=2&a=1"): "1", "gone": "1"}, // however it is written (NAME-4)
+		// however it is written (NAME-4)
+		InitialResourceVersions: map[string]string{urnOf(cds, "z?b=2&a=1"): "1", "gone": "1"},
 	})
 	r.settled(cds, "a=1")
 	p.gets("the refusal and what is gone", "cds a=1 -gone !"+urnOf(cds, "z?a=1&b=2")+":FailedPrecondition")
 }
 
-// TestManyRefusals: more than one message tells are told message by message, each after the answer to the last.
+// TestManyRefusals: more than one message tells are told message by message, each after the answer
+// to the last.
 func TestManyRefusals(t *testing.T) {
 	r := newRig(t)
 	p := r.client(true)

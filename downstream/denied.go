@@ -8,11 +8,13 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// shortFor is how long a stream lasts on which names are missing for want of room. Clients do not ask for a name again that they are
-// subscribed to, so this one would miss them for as long as the stream lasts; and by then another replica may have the room.
+// shortFor is how long a stream lasts on which names are missing for want of room. Clients do not
+// ask for a name again that they are subscribed to, so this one would miss them for as long as the
+// stream lasts; and by then another replica may have the room.
 const shortFor = 5 * time.Minute
 
-// shortLook is how often such a stream looks whether there is memory again, which it would rather come back for at once.
+// shortLook is how often such a stream looks whether there is memory again, which it would rather
+// come back for at once.
 const shortLook = 10 * time.Second
 
 // shortLocked notes that a name is missing for a limit.
@@ -45,8 +47,9 @@ func (s *session) errShort() error {
 	}
 }
 
-// deniedLocked tells the client what the table had no room for: names one by one, and `*`, for which there is no error (ABS-12), by
-// the stream's end. Of before it was told already. at: they are locators of it.
+// deniedLocked tells the client what the table had no room for: names one by one, and `*`, for
+// which there is no error (ABS-12), by the stream's end. Of before it was told already. at: they
+// are locators of it.
 func (s *session) deniedLocked(now time.Time, st *streamType, denied []relay.Denied, at *spot, before map[uint64]struct{}) error {
 	if len(denied) == 0 {
 		return nil

@@ -11,8 +11,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestDenied: what the table has no room for is refused by its name, once; who has its names keeps them, and whoever misses some is sent
-// away after a while, since it would not ask for them again on this stream (ERR-1, RELAY-79).
+// TestDenied: what the table has no room for is refused by its name, once; who has its names keeps
+// them, and whoever misses some is sent away after a while, since it would not ask for them again
+// on this stream (ERR-1, RELAY-79).
 func TestDenied(t *testing.T) {
 	const limit = 1 << 20
 	for _, delta := range []bool{true, false} {
@@ -81,8 +82,8 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestUntoldRefusals: what is kept of refused names until they are told is bounded, over all clients; it is who asks for more that
-// goes.
+// TestUntoldRefusals: what is kept of refused names until they are told is bounded, over all
+// clients; it is who asks for more that goes.
 func TestUntoldRefusals(t *testing.T) {
 	const limit = 1 << 20
 	r := newRig(t)
@@ -119,7 +120,8 @@ func TestUntoldRefusals(t *testing.T) {
 	}
 }
 
-// TestRoomAgain: who misses names for want of memory is sent away to ask for them again soon after there is some, not minutes later.
+// TestRoomAgain: who misses names for want of memory is sent away to ask for them again soon after
+// there is some, not minutes later.
 func TestRoomAgain(t *testing.T) {
 	const limit = 1 << 20
 	r := newRig(t)

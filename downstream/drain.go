@@ -14,9 +14,9 @@ const (
 	batchEvery = 50 * time.Millisecond
 )
 
-// sayGoodbye sends GOAWAY on every connection of a listener, and where it serves polls closes those that
-// have none and lets no other have more than one. It ends at the latest when the listener is stopped: a peer that
-// does not read would keep it waiting for ever, which is why Drain does not.
+// sayGoodbye sends GOAWAY on every connection of a listener, and where it serves polls closes those
+// that have none and lets no other have more than one. It ends at the latest when the listener is
+// stopped: a peer that does not read would keep it waiting for ever, which is why Drain does not.
 func (s *Server) sayGoodbye(ln *listener) {
 	defer s.graceful.Done()
 	if ln.rest != nil {
@@ -26,7 +26,8 @@ func (s *Server) sayGoodbye(ln *listener) {
 	ln.grpc.GracefulStop()
 }
 
-// endSlowly ends streams in batches with jitter, so that their clients do not all come to the next replica, or back, at once.
+// endSlowly ends streams in batches with jitter, so that their clients do not all come to the next
+// replica, or back, at once.
 func (s *Server) endSlowly(ctx context.Context, streams []*stream, over time.Duration, reason error) {
 	wait := slices.Clone(streams)
 	rand.Shuffle(len(streams), func(i, j int) { streams[i], streams[j] = streams[j], streams[i] })

@@ -15,8 +15,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// TestDrain: streams end with UNAVAILABLE, spread over the time, after health said so; a client that does not read holds
-// nothing up (RELAY-58).
+// TestDrain: streams end with UNAVAILABLE, spread over the time, after health said so; a client
+// that does not read holds nothing up (RELAY-58).
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLive(t, relaytest.Memory(), nil)
@@ -78,7 +78,8 @@ func TestDrainWithoutStreams(t *testing.T) {
 	})
 }
 
-// TestDrainIsCutShort: when its context ends, the rest is ended at once; and Stop beside a drain does the same.
+// TestDrainIsCutShort: when its context ends, the rest is ended at once; and Stop beside a drain
+// does the same.
 func TestDrainIsCutShort(t *testing.T) {
 	for _, row := range []string{"context", "stop"} {
 		t.Run(row, func(t *testing.T) {

@@ -10,8 +10,9 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestEndCarriesStatus: whoever ends a stream, the client is told why. Cancelling the context alone would not do: the blocked
-// receive then writes CANCELLED on its way out, before the handler returns.
+// TestEndCarriesStatus: whoever ends a stream, the client is told why. Cancelling the context alone
+// would not do: the blocked receive then writes CANCELLED on its way out, before the handler
+// returns.
 func TestEndCarriesStatus(t *testing.T) {
 	for _, dialect := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
 		t.Run(string(dialect), func(t *testing.T) {

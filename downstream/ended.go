@@ -61,7 +61,8 @@ func endedBy(err error) ended {
 	return endedByOtherMeans
 }
 
-// expected reports whether a stream's end is not worth a line of log: it is all in order, or told of elsewhere.
+// expected reports whether a stream's end is not worth a line of log: it is all in order, or told
+// of elsewhere.
 func (e ended) expected() bool {
 	switch e {
 	case endedByClient, endedByDrain, endedByAge, endedByReload, endedByLimit:

@@ -15,7 +15,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestEndsAreCounted: each stream's end is counted by why, and of a thousand that end badly the log tells a few.
+// TestEndsAreCounted: each stream's end is counted by why, and of a thousand that end badly the log
+// tells a few.
 func TestEndsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimited(t, func(l *Limits) { l.Streams = 2 })
@@ -72,8 +73,8 @@ func TestEndsAreCounted(t *testing.T) {
 	})
 }
 
-// TestHandshakeFailures: TLS handshakes that fail are counted by why, and of many of a kind one line is logged; a client
-// that just goes away, as probes do, costs none.
+// TestHandshakeFailures: TLS handshakes that fail are counted by why, and of many of a kind one
+// line is logged; a client that just goes away, as probes do, costs none.
 func TestHandshakeFailures(t *testing.T) {
 	ours, theirs := certificates(t)
 	ours.ClientAuth, ours.ClientCAs, ours.MinVersion = tls.RequireAndVerifyClientCert, theirs.RootCAs, tls.VersionTLS12

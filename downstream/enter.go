@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// enter takes a stream in, or says why not. It counts from now on; before it is served it waits for its turn (admit).
+// enter takes a stream in, or says why not. It counts from now on; before it is served it waits for
+// its turn (admit).
 func (s *Server) enter(st *stream) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,8 +50,9 @@ func (s *Server) turn(ctx context.Context, set *settings, from *peerKey, conn *c
 	return err
 }
 
-// crowdedLocked says which bound on streams there is no more room in. Beyond limits.streams an eighth more is left for connections that
-// have a stream already: half a client would be tied to this replica by the half that is served.
+// crowdedLocked says which bound on streams there is no more room in. Beyond limits.streams an
+// eighth more is left for connections that have a stream already: half a client would be tied to
+// this replica by the half that is served.
 func (s *Server) crowdedLocked(st *stream) error {
 	l, set := &s.cfg.Limits, st.session.cfg
 	most := l.Streams
@@ -69,8 +71,8 @@ func (s *Server) crowdedLocked(st *stream) error {
 	return nil
 }
 
-// Full says why no client can be admitted at present; "" if one can. admitted is how many streams ever
-// were, so that one may tell whether any was between two calls.
+// Full says why no client can be admitted at present; "" if one can. admitted is how many streams
+// ever were, so that one may tell whether any was between two calls.
 func (s *Server) Full() (why string, admitted uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

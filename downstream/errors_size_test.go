@@ -8,8 +8,9 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// TestManyErrors: what is said of names instead of resources goes in as many messages as it takes (TRANS-10): at once in delta, and in state of
-// the world one after the other, as a list cannot be parted.
+// TestManyErrors: what is said of names instead of resources goes in as many messages as it takes
+// (TRANS-10): at once in delta, and in state of the world one after the other, as a list cannot be
+// parted.
 func TestManyErrors(t *testing.T) {
 	const n = 100
 	for _, test := range []struct {

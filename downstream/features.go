@@ -5,13 +5,15 @@ import "slices"
 // Client features that concern one connection alone (FEAT-2), in every spelling in use.
 var (
 	wrapperFeatures = []string{
-		"xds.config.resource-in-sotw", "xds.config.supports-resource-in-sotw", "envoy.config.resource-in-sotw", // FEAT-3
+		// FEAT-3
+		"xds.config.resource-in-sotw", "xds.config.supports-resource-in-sotw", "envoy.config.resource-in-sotw",
 	}
-	ttlFeatures = []string{"xds.config.supports-resource-ttl", "envoy.config.supports-resource-ttl"} // FEAT-4
+	// FEAT-4
+	ttlFeatures = []string{"xds.config.supports-resource-ttl", "envoy.config.supports-resource-ttl"}
 )
 
-// hopFeatures reads a node's client_features: whether resources may come wrapped in state of the world, and whether the client knows
-// TTLs.
+// hopFeatures reads a node's client_features: whether resources may come wrapped in state of the
+// world, and whether the client knows TTLs.
 func hopFeatures(list []string) (wrapper, ttl bool) {
 	has := func(names []string) bool {
 		return slices.ContainsFunc(list, func(f string) bool { return slices.Contains(names, f) })

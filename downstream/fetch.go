@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// fetch serves the unary method of a service (TRANS-11). What REST answers with 304 is answered in full:
-// gRPC has no status for it that a client would not take for a failure.
+// fetch serves the unary method of a service (TRANS-11). What REST answers with 304 is answered in
+// full: gRPC has no status for it that a client would not take for a failure.
 func (s *Server) fetch(ln *listener, v *relay.Service, v2 bool) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		from, ok := peer.FromContext(ctx)

@@ -11,19 +11,20 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// frames follows the HTTP/2 frames that grpc writes to a connection, so that one of ours can be put between two of
-// them, which grpc has no way for.
+// frames follows the HTTP/2 frames that grpc writes to a connection, so that one of ours can be put
+// between two of them, which grpc has no way for.
 type frames struct {
 	ours atomic.Pointer[[]byte] // a frame to be written between two of grpc's; nil: there is none
-	// unread is until when nothing is read, in nanoseconds of the epoch. Who asks for a pause cannot
-	// wait for it: grpc calls it with a lock held that writing and closing need.
+	// unread is until when nothing is read, in nanoseconds of the epoch. Who asks for a pause
+	// cannot wait for it: grpc calls it with a lock held that writing and closing need.
 	unread atomic.Int64
 
 	sent atomic.Int64 // frames of headers and of data that were written
 
 	mu   sync.Mutex // held while something is written; guards what follows
 	scan scanner
-	open bool // a block of headers is not complete, and only its next frame may follow (RFC 9113, 6.10)
+	// a block of headers is not complete, and only its next frame may follow (RFC 9113, 6.10)
+	open bool
 }
 
 // scanner finds the heads of frames in bytes that pass in pieces.
@@ -36,7 +37,8 @@ type scanner struct {
 // frameHead is the length of what comes before a frame's payload (RFC 9113, 4.1).
 const frameHead = 9
 
-// pause has nothing read for so long, or longer if that is so already. It is called from where reading goes on.
+// pause has nothing read for so long, or longer if that is so already. It is called from where
+// reading goes on.
 func (f *frames) pause(d time.Duration) {
 	f.unread.Store(max(f.unread.Load(), time.Now().Add(d).UnixNano()))
 }
@@ -88,8 +90,8 @@ func (f *frames) write(w net.Conn, b []byte) (int, error) {
 	return n, err
 }
 
-// send has a frame written between two of grpc's, at once if none is under way. It waits for the peer to read, if nobody
-// else does.
+// send has a frame written between two of grpc's, at once if none is under way. It waits for the
+// peer to read, if nobody else does.
 func (f *frames) send(w net.Conn, frame []byte) {
 	f.ours.Store(&frame)
 	f.try(w)

@@ -9,8 +9,9 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestEndedStreamIsGarbage: nothing that lives refers to a stream that has ended, in whatever way, nor to a connection that is closed.
-// The crew's queue did, to the last stream it had, and that kept all that its connection ever had.
+// TestEndedStreamIsGarbage: nothing that lives refers to a stream that has ended, in whatever way,
+// nor to a connection that is closed. The crew's queue did, to the last stream it had, and that
+// kept all that its connection ever had.
 func TestEndedStreamIsGarbage(t *testing.T) {
 	ways := map[string]struct {
 		client relaytest.ClientConfig
@@ -37,7 +38,8 @@ func TestEndedStreamIsGarbage(t *testing.T) {
 				c := l.open(t, way.client)
 				c.Subscribe(eds, "a")
 				l.asked(t, 1)
-				l.say(eds, "a="+strings.Repeat("x", 1<<20)) // more than a client takes that does not read
+				// more than a client takes that does not read
+				l.say(eds, "a="+strings.Repeat("x", 1<<20))
 				streams, connections := l.remains()
 				way.end(l, c)
 				await(t, "the stream is collected", func() bool { return collected(streams) })

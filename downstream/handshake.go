@@ -13,11 +13,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// handshakeFailure is why a TLS handshake with a client failed: a closed set (metrics.HandshakeFailure).
+// handshakeFailure is why a TLS handshake with a client failed: a closed set
+// (metrics.HandshakeFailure).
 type handshakeFailure string
 
 const (
-	handshakeClosed        handshakeFailure = "closed"  // by the client, as probes of load balancers do
+	// by the client, as probes of load balancers do
+	handshakeClosed        handshakeFailure = "closed"
 	handshakeTimeout       handshakeFailure = "timeout" // the client says nothing more
 	handshakeNotTLS        handshakeFailure = "not_tls"
 	handshakeNoCertificate handshakeFailure = "no_certificate"
@@ -28,7 +30,8 @@ const (
 	handshakeOther         handshakeFailure = "other"
 )
 
-// failedBy reads the error of a handshake. The libraries have no types for some of them, and net/http none at all.
+// failedBy reads the error of a handshake. The libraries have no types for some of them, and
+// net/http none at all.
 func failedBy(err error) handshakeFailure {
 	var (
 		header  tls.RecordHeaderError
@@ -68,7 +71,8 @@ func failedBy(err error) handshakeFailure {
 	return handshakeOther
 }
 
-// handshakeFailed counts a handshake that failed, and logs one of each kind a minute, but for clients that just go away.
+// handshakeFailed counts a handshake that failed, and logs one of each kind a minute, but for
+// clients that just go away.
 func (s *Server) handshakeFailed(err error, from net.Addr) {
 	why := failedBy(err)
 	s.cfg.Metrics.HandshakeFailure(string(why))

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// headerList is how many bytes of decoded headers a stream may open with. grpc's default is 16 MiB,
-	// which a client gets out of 77 KB on the wire (TestLongHeaders). The headers of real clients are
-	// below 2 KiB; a JWT adds up to 8.
+	// headerList is how many bytes of decoded headers a stream may open with. grpc's default is 16
+	// MiB, which a client gets out of 77 KB on the wire (TestLongHeaders). The headers of real
+	// clients are below 2 KiB; a JWT adds up to 8.
 	headerList = 16 << 10
 	// streamHeaders is how many bytes of headers each of limits.new_streams_per_second stands for.
 	streamHeaders = 4 << 10
@@ -26,8 +26,9 @@ const (
 )
 
 // headerPace bounds how many bytes of headers the streams of one peer may open with in a second, on
-// all its connections together. To decode them costs CPU before a stream can be refused, and garbage
-// that the next collection has to find. A connection beyond its pace is not read for so long.
+// all its connections together. To decode them costs CPU before a stream can be refused, and
+// garbage that the next collection has to find. A connection beyond its pace is not read for so
+// long.
 type headerPace struct {
 	mu    sync.Mutex // guards what follows; a leaf
 	peers *simplelru.LRU[peerKey, time.Time]
@@ -67,8 +68,8 @@ func (p *headerPace) pay(now time.Time, peer peerKey, bytes int) time.Duration {
 	return max(0, paid.Sub(now))
 }
 
-// paceHeaders has a connection not read for as long as its peer is beyond its pace with the headers of a
-// new stream.
+// paceHeaders has a connection not read for as long as its peer is beyond its pace with the headers
+// of a new stream.
 func (s *Server) paceHeaders(c *connection, who caller, headers metadata.MD) {
 	bytes := 0
 	for name, values := range headers {

@@ -8,8 +8,9 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestHeadersArePaced: the connection of a peer that opens streams with long headers is not read for as
-// long as they are beyond the pace of limits.new_streams_per_second, 4 KiB for each; others are.
+// TestHeadersArePaced: the connection of a peer that opens streams with long headers is not read
+// for as long as they are beyond the pace of limits.new_streams_per_second, 4 KiB for each; others
+// are.
 func TestHeadersArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLive(t, relaytest.Memory(), func(cfg *Config, _ *ListenerConfig) { cfg.Limits.NewStreamsPerSecond = 100 })
@@ -44,8 +45,8 @@ func TestHeadersArePaced(t *testing.T) {
 	})
 }
 
-// TestHeaderPace: short headers cost nothing at any rate that streams are admitted at; a peer that is
-// forgotten, or pays late, waits for a bounded time.
+// TestHeaderPace: short headers cost nothing at any rate that streams are admitted at; a peer that
+// is forgotten, or pays late, waits for a bounded time.
 func TestHeaderPace(t *testing.T) {
 	p, now := newHeaderPace(100), time.Now()
 	for range 10_000 {

@@ -18,11 +18,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestIdleBytes: what a delta client of `*` that has all of it and has acknowledged it keeps on our side of grpc: one goroutine, and on
-// the heap about 2,700 bytes. Of these 770 are the session, 580 the stream-type, 380 its Sub with its map of names, 290 the stream, 240
-// the position in the view, and 250 the request that is read into next; the rest is what the client is called, the nonces, and the
-// small arrays of each. A connection has some 100 more of ours (connection, countedConn), and grpc's own, which are 12 KiB on the heap and 18
-// of stacks.
+// TestIdleBytes: what a delta client of `*` that has all of it and has acknowledged it keeps on our
+// side of grpc: one goroutine, and on the heap about 2,700 bytes. Of these 770 are the session, 580
+// the stream-type, 380 its Sub with its map of names, 290 the stream, 240 the position in the view,
+// and 250 the request that is read into next; the rest is what the client is called, the nonces,
+// and the small arrays of each. A connection has some 100 more of ours (connection, countedConn),
+// and grpc's own, which are 12 KiB on the heap and 18 of stacks.
 func TestIdleBytes(t *testing.T) {
 	const (
 		clients = 2000
@@ -104,7 +105,8 @@ func liveHeap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// idleWire is the wire of a client that asks for every cluster, acknowledges the answer, and says no more.
+// idleWire is the wire of a client that asks for every cluster, acknowledges the answer, and says
+// no more.
 type idleWire struct {
 	grpc.ServerStream
 

@@ -50,9 +50,9 @@ func isGzip(data mem.BufferSlice) bool {
 	return false
 }
 
-// inflate is a message of a peer uncompressed, of at most so many bytes, and errTooLarge of a longer
-// one. One that becomes longer than freeInflation waits for its turn, and is alone until leaveTurn. It
-// is for the caller to free.
+// inflate is a message of a peer uncompressed, of at most so many bytes, and errTooLarge of a
+// longer one. One that becomes longer than freeInflation waits for its turn, and is alone until
+// leaveTurn. It is for the caller to free.
 func (i *intake) inflate(
 	ctx context.Context, from *peerKey, data mem.BufferSlice, most int,
 ) (out mem.BufferSlice, turn bool, err error) {

@@ -55,8 +55,8 @@ func TestLongCompressedRequestsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestCompressedRequestLimit: a request that becomes too long is inflated no further, and refused by
-// the name of the limit (TRANS-10, ERR-7). The next long one has its turn.
+// TestCompressedRequestLimit: a request that becomes too long is inflated no further, and refused
+// by the name of the limit (TRANS-10, ERR-7). The next long one has its turn.
 func TestCompressedRequestLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimited(t, func(l *Limits) { l.RequestBytes, l.NameBytes = 1<<20, 1<<20 })

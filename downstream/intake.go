@@ -11,16 +11,18 @@ import (
 )
 
 const (
-	// intakeShare is the part of limits.memory that the requests being decoded and taken in may have together, on the wire. Taking
-	// one in copies the names that the table does not have yet, and what it asks for is not known to the table before: a few long ones at a time were enough to be
-	// killed, whatever is refused then (the schedules "memory capped" of package chaos).
+	// intakeShare is the part of limits.memory that the requests being decoded and taken in may
+	// have together, on the wire. Taking one in copies the names that the table does not have yet,
+	// and what it asks for is not known to the table before: a few long ones at a time were enough
+	// to be killed, whatever is refused then (the schedules "memory capped" of package chaos).
 	intakeShare = 16
-	// intakeParts is how finely that is counted; what is shorter than one part does not count, and so the usual request costs nothing.
+	// intakeParts is how finely that is counted; what is shorter than one part does not count, and
+	// so the usual request costs nothing.
 	intakeParts = 64
 )
 
-// intake lets long requests in a few at a time, in the order in which they arrived, where memory is limited. Nobody waits in it for
-// a peer: what is let in has arrived whole.
+// intake lets long requests in a few at a time, in the order in which they arrived, where memory is
+// limited. Nobody waits in it for a peer: what is let in has arrived whole.
 type intake struct {
 	table     *relay.Table
 	parts     *semaphore.Weighted
@@ -34,8 +36,8 @@ func newIntake(t *relay.Table) *intake {
 // errNotEntered: the stream ended before there was room.
 var errNotEntered = status.Error(codes.Canceled, "the stream ended while its request waited to be taken in")
 
-// enter waits until there is room for a request of so many bytes, and returns what leave is to be told. A request longer than all there
-// may be goes in alone.
+// enter waits until there is room for a request of so many bytes, and returns what leave is to be
+// told. A request longer than all there may be goes in alone.
 func (i *intake) enter(ctx context.Context, bytes int) (parts int64, err error) {
 	if limit := int64(i.table.MemoryLimit()); limit > 0 {
 		parts = min(int64(bytes)*intakeShare*intakeParts/limit, intakeParts)

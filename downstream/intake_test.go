@@ -17,8 +17,9 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestIntake: where memory is limited, only so many bytes of requests are decoded and taken in at a time, in the order they came;
-// short ones do not wait for them, and whoever's stream ends waits no more.
+// TestIntake: where memory is limited, only so many bytes of requests are decoded and taken in at a
+// time, in the order they came; short ones do not wait for them, and whoever's stream ends waits no
+// more.
 func TestIntake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 64 << 20
@@ -111,12 +112,14 @@ func TestIntakeHolds(t *testing.T) {
 	}
 }
 
-// TestLongRequestsAreTakenIn: all of them, one after the other, and what one ended its stream with is no reason to wait.
+// TestLongRequestsAreTakenIn: all of them, one after the other, and what one ended its stream with
+// is no reason to wait.
 func TestLongRequestsAreTakenIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimited(t, func(l *Limits) { l.NameBytes = 1 << 20 })
 		l.table.Measured(0, 16<<20)
-		long := strings.Repeat("x", (16<<20)/intakeShare) // one of these is all that may be decoded at a time
+		// one of these is all that may be decoded at a time
+		long := strings.Repeat("x", (16<<20)/intakeShare)
 		conn := l.net.Connect(t)
 		if !l.server.intake.parts.TryAcquire(1) { // somebody is at it
 			t.Fatal("there is no room at the beginning")

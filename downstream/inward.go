@@ -6,8 +6,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// inward follows the frames that a client sends, before grpc sees them. grpc says nothing of a stream that it refuses
-// itself, nor of frames that belong to none.
+// inward follows the frames that a client sends, before grpc sees them. grpc says nothing of a
+// stream that it refuses itself, nor of frames that belong to none.
 type inward struct{ scan scanner }
 
 // newInward is one for a new connection, which the client's preface opens (RFC 9113, 3.4).

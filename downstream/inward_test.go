@@ -19,7 +19,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// block is a block of headers of a call, with some that replace the usual ones or come after them. It refers to no table.
+// block is a block of headers of a call, with some that replace the usual ones or come after them.
+// It refers to no table.
 func block(more ...string) []byte {
 	fields := []string{
 		":method", "POST", ":scheme", "http", ":path", relay.ADS.Method(true), ":authority", "weir",
@@ -39,7 +40,8 @@ func block(more ...string) []byte {
 	var b bytes.Buffer
 	e := hpack.NewEncoder(&b)
 	for i := 0; i < len(fields); i += 2 {
-		_ = e.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1], Sensitive: true}) // a buffer takes everything
+		// a buffer takes everything
+		_ = e.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1], Sensitive: true})
 	}
 	return b.Bytes()
 }
@@ -55,7 +57,8 @@ func writeCall(f *http2.Framer, id uint32, block []byte) {
 	}
 }
 
-// calms reports whether a connection on which something is written again and again is told to calm down, before so many times.
+// calms reports whether a connection on which something is written again and again is told to calm
+// down, before so many times.
 func calms(t *testing.T, times int, write func(f *http2.Framer, id uint32)) bool {
 	t.Helper()
 	reg := prometheus.NewRegistry()
@@ -102,7 +105,8 @@ func calms(t *testing.T, times int, write func(f *http2.Framer, id uint32)) bool
 	}
 }
 
-// TestFaultsAreCalmed: calls that are none are what a connection is told to calm down for, whoever refuses them.
+// TestFaultsAreCalmed: calls that are none are what a connection is told to calm down for, whoever
+// refuses them.
 func TestFaultsAreCalmed(t *testing.T) {
 	for name, fault := range map[string][]byte{
 		"unknown methods": block(":path", "/no.such.Service/Method"), "no gRPC": block("content-type", "text/html"),
@@ -117,7 +121,8 @@ func TestFaultsAreCalmed(t *testing.T) {
 	}
 }
 
-// TestRefusedStreamsAreCounted: so are streams beyond limits.streams_per_connection, which grpc resets and tells nobody of.
+// TestRefusedStreamsAreCounted: so are streams beyond limits.streams_per_connection, which grpc
+// resets and tells nobody of.
 func TestRefusedStreamsAreCounted(t *testing.T) {
 	open := block()
 	if !calms(t, 3*churnMost, func(f *http2.Framer, id uint32) { writeCall(f, id, open) }) {

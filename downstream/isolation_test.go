@@ -15,13 +15,15 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// TestBadClientsHoldNothing: a client that reads nothing, one that answers nothing and one that reads a response now and then cost what
-// they cost at first and no more: over 10,000 changes, some of them removals, the live heap of the process stays as it is. The
-// removals are fewer than those for which a stream that lags is ended.
+// TestBadClientsHoldNothing: a client that reads nothing, one that answers nothing and one that
+// reads a response now and then cost what they cost at first and no more: over 10,000 changes, some
+// of them removals, the live heap of the process stays as it is. The removals are fewer than those
+// for which a stream that lags is ended.
 func TestBadClientsHoldNothing(t *testing.T) {
 	const good, names, warm, changes = 4, 200, 1000, 10_000
 	l := newLive(t, relaytest.TCP(), func(c *Config, _ *ListenerConfig) {
-		c.Timing.OrderHold = 10 * time.Millisecond // as many responses as are remembered are unanswered before the first look
+		// as many responses as are remembered are unanswered before the first look
+		c.Timing.OrderHold = 10 * time.Millisecond
 	})
 	for i := range good {
 		watch(t, l, fmt.Sprint("good-", i), i%2 == 0, nil)
@@ -64,7 +66,8 @@ func TestBadClientsHoldNothing(t *testing.T) {
 	}
 }
 
-// restingHeap is the least live heap in half a second: buffers of grpc's are in use while something is on its way.
+// restingHeap is the least live heap in half a second: buffers of grpc's are in use while something
+// is on its way.
 func restingHeap() int64 {
 	least := liveHeap()
 	for range 10 {
@@ -89,8 +92,8 @@ func (l *live) synced() bool {
 	return true
 }
 
-// watch opens a client of all clusters that keeps nothing of what it is sent, until the test ends. It reads one response for each value
-// of pace; nil: all.
+// watch opens a client of all clusters that keeps nothing of what it is sent, until the test ends.
+// It reads one response for each value of pace; nil: all.
 func watch(t *testing.T, l *live, id string, sotw bool, pace <-chan struct{}) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -177,8 +180,8 @@ func mute(t *testing.T, l *live) {
 	})
 }
 
-// TestStuckClientsShareBodies: clients that are stuck in the middle of different revisions of one large list, of which a resource changed
-// at a time, hold what differs and not a list each.
+// TestStuckClientsShareBodies: clients that are stuck in the middle of different revisions of one
+// large list, of which a resource changed at a time, hold what differs and not a list each.
 func TestStuckClientsShareBodies(t *testing.T) {
 	const clients, resources = 50, 10_000
 	r := newRig(t)

@@ -9,7 +9,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
-// Client is a connected client stream, to be looked at by and by. What it has ends with the stream: then there is nothing to see.
+// Client is a connected client stream, to be looked at by and by. What it has ends with the stream:
+// then there is nothing to see.
 type Client struct {
 	Peer string // the client's address
 
@@ -55,8 +56,9 @@ type Item struct {
 	Nack Nack
 }
 
-// Items gives a picture of each resource that the stream is subscribed to, in ORD-1 order of types, until f returns false. A name may occur
-// several times in one type. Nothing is locked while f runs, and the session is for one type at a time.
+// Items gives a picture of each resource that the stream is subscribed to, in ORD-1 order of types,
+// until f returns false. A name may occur several times in one type. Nothing is locked while f
+// runs, and the session is for one type at a time.
 func (c *Client) Items(f func(*Item) bool) {
 	s := c.stream.session
 	s.mu.Lock()
@@ -94,7 +96,8 @@ func (s *session) items(st *streamType) (all []Item) {
 	return all
 }
 
-// judged are the type's answers that the client has not accepted, and why it refused those that it did.
+// judged are the type's answers that the client has not accepted, and why it refused those that it
+// did.
 func (st *streamType) judged() (j relay.Judged, why []Nack) {
 	if st.held != nil {
 		j.Unwritten = []relay.Told{st.held.Told()}

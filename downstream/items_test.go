@@ -161,7 +161,8 @@ func TestItemsOfSecrets(t *testing.T) {
 	}
 }
 
-// TestShownNode: a node is shown as it came; of a long one its group's metadata and what is short stay.
+// TestShownNode: a node is shown as it came; of a long one its group's metadata and what is short
+// stay.
 func TestShownNode(t *testing.T) {
 	long := strings.Repeat("x", maxNodeText)
 	r := newRigOf(t, relay.OriginConfig{Name: "mesh", GroupBy: []string{"cluster", "metadata.zone"}})

@@ -42,7 +42,8 @@ func limitText(key string, n int, words string) string {
 	return fmt.Sprintf("limits.%s %d is reached: %s", key, n, words)
 }
 
-// limitLog writes one line for each limit and minute, and how many it left out. So it does of refusals for the origin's dialect.
+// limitLog writes one line for each limit and minute, and how many it left out. So it does of
+// refusals for the origin's dialect.
 type limitLog struct {
 	log  *zap.Logger // set once
 	rate sampler
@@ -96,7 +97,8 @@ func (l *limitLog) dialect(now time.Time, typeURL, text string, st *stream) {
 		zap.Int("not_logged", more))
 }
 
-// sampler says of which events to speak: the first of each kind, and then one in so long. The kinds are a closed set.
+// sampler says of which events to speak: the first of each kind, and then one in so long. The kinds
+// are a closed set.
 type sampler struct {
 	every time.Duration // set once
 

@@ -42,7 +42,8 @@ func newLimited(t *testing.T, change func(*Limits)) *limited {
 	return l
 }
 
-// refuses looks at the end of a stream that a limit refused: words that name it, one metric, and one line a minute.
+// refuses looks at the end of a stream that a limit refused: words that name it, one metric, and
+// one line a minute.
 func (l *limited) refuses(t *testing.T, c *relaytest.Client, key string, n int) {
 	t.Helper()
 	code := c.AwaitEnd("refused by limits." + key)
@@ -58,8 +59,9 @@ func (l *limited) refuses(t *testing.T, c *relaytest.Client, key string, n int) 
 	}
 }
 
-// TestRefusedClientsAreLetGo: a client that is refused comes again over the connection it has. One with only refused streams is closed
-// in a moment, so that a load balancer chooses anew; one with a stream that is served is not (ERR-7).
+// TestRefusedClientsAreLetGo: a client that is refused comes again over the connection it has. One
+// with only refused streams is closed in a moment, so that a load balancer chooses anew; one with a
+// stream that is served is not (ERR-7).
 func TestRefusedClientsAreLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimited(t, func(l *Limits) { l.Streams = 1 })
@@ -87,7 +89,8 @@ func TestRefusedClientsAreLetGo(t *testing.T) {
 		if n := len(l.server.Clients()); n != 1 {
 			t.Errorf("%d streams are left, want the one that is served", n)
 		}
-		// On the connection of a stream that is served another is refused, and the connection stays.
+		// On the connection of a stream that is served another is refused, and the connection
+		// stays.
 		half := relaytest.NewClient(t, l.net.Connect(t), relaytest.ClientConfig{})
 		half.Open(nil)
 		half.AwaitEnd("it is refused")
@@ -104,8 +107,8 @@ func TestRefusedClientsAreLetGo(t *testing.T) {
 	})
 }
 
-// TestHalfAClient: a client with a stream for each type is not to be half served here and half refused: an eighth more than
-// limits.streams is for connections that have one.
+// TestHalfAClient: a client with a stream for each type is not to be half served here and half
+// refused: an eighth more than limits.streams is for connections that have one.
 func TestHalfAClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimited(t, func(l *Limits) { l.Streams = 8 })
@@ -127,7 +130,8 @@ func TestHalfAClient(t *testing.T) {
 	})
 }
 
-// TestArrivals: streams that come too fast wait for their turn, and are refused beyond two seconds of them; who comes again is served.
+// TestArrivals: streams that come too fast wait for their turn, and are refused beyond two seconds
+// of them; who comes again is served.
 func TestArrivals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimited(t, func(l *Limits) { l.NewStreamsPerSecond = 10 })
@@ -207,7 +211,8 @@ func TestArrivalsEnd(t *testing.T) {
 	})
 }
 
-// TestIdentities: streams are counted by what the client's certificate says, and the others are not counted.
+// TestIdentities: streams are counted by what the client's certificate says, and the others are not
+// counted.
 func TestIdentities(t *testing.T) {
 	r := newRig(t)
 	s, err := New(Config{Table: r.table, Instance: "here", Limits: Limits{StreamsPerIdentity: 2}})
@@ -274,8 +279,8 @@ func requestOf(typeURL string, nack bool) *discoveryv3.DiscoveryRequest {
 	return r
 }
 
-// TestFastClientIsReadSlowly: requests beyond the rate wait to be read, on that stream alone, and the stream does not end; ACKs of a
-// relay, ten thousand a second, are no such rate (ERR-7).
+// TestFastClientIsReadSlowly: requests beyond the rate wait to be read, on that stream alone, and
+// the stream does not end; ACKs of a relay, ten thousand a second, are no such rate (ERR-7).
 func TestFastClientIsReadSlowly(t *testing.T) {
 	for _, row := range []struct {
 		key   string

@@ -32,8 +32,8 @@ type LoadReports func(ctx context.Context, origin *relay.Origin, via []string, f
 // LoadStream is a stream of load reports at an origin. Messages are as they are on the wire. Send
 // and Recv may be called beside one another.
 type LoadStream interface {
-	// Send sends a report, of which nothing may be kept: its bytes are good until Send returns. After
-	// an error Recv tells why the stream is over.
+	// Send sends a report, of which nothing may be kept: its bytes are good until Send returns.
+	// After an error Recv tells why the stream is over.
 	Send(report []byte) error
 	// CloseSend says that no report follows.
 	CloseSend() error
@@ -44,8 +44,8 @@ type LoadStream interface {
 // loadMessage is a message that is passed on as it is (LRS-2).
 type loadMessage []byte
 
-// loadReport is what a client's messages are read into, one after the other. What is wrong with the last
-// is in err. While the next is waited for it holds nothing of the last.
+// loadReport is what a client's messages are read into, one after the other. What is wrong with the
+// last is in err. While the next is waited for it holds nothing of the last.
 type loadReport struct {
 	// Set once.
 	ctx    context.Context // the stream's
@@ -83,9 +83,9 @@ func (r *loadReport) done() {
 	}
 }
 
-// loadStream is a client's stream of load reports. The handler's goroutine passes on what the origin
-// says, a second one what the client says: a message at a time, so that who does not read slows down
-// who sends, and nothing is kept.
+// loadStream is a client's stream of load reports. The handler's goroutine passes on what the
+// origin says, a second one what the client says: a message at a time, so that who does not read
+// slows down who sends, and nothing is kept.
 type loadStream struct {
 	// Set once.
 	server    *Server

@@ -20,7 +20,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// originLoads is a stream of load reports at an origin that takes all there is, until the test ends it.
+// originLoads is a stream of load reports at an origin that takes all there is, until the test ends
+// it.
 type originLoads struct {
 	ctx  context.Context
 	ends chan error
@@ -42,8 +43,8 @@ func (o *originLoads) Recv() ([]byte, error) {
 	}
 }
 
-// TestEndsOfLoadReportsAreCounted: each end of a stream of load reports is counted by why, as those of
-// other streams are, whoever ended it.
+// TestEndsOfLoadReportsAreCounted: each end of a stream of load reports is counted by why, as those
+// of other streams are, whoever ended it.
 func TestEndsOfLoadReportsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewRegistry()

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// A locator is a name with dynamic parameters, and those two together are a subscription (DYN-1, DYN-2). Each parameter map has a Sub of
-// its own in the group where the name lives.
+// A locator is a name with dynamic parameters, and those two together are a subscription (DYN-1,
+// DYN-2). Each parameter map has a Sub of its own in the group where the name lives.
 
 // spot is the locators of one request that have one parameter map and live in one group.
 type spot struct {
@@ -84,9 +84,10 @@ func (x *spots) add(key spotKey, one *spot) {
 	x.list, x.at[key] = append(x.list, one), one
 }
 
-// mapAt is the parameter map that a locator's name has at an origin. One that understands none is never sent any (DYN-17): names are
-// refused, since to serve the wrong variant is worse than to serve none, or served as if they had no parameters if the operator says that
-// nothing depends on them (DYN-18).
+// mapAt is the parameter map that a locator's name has at an origin. One that understands none is
+// never sent any (DYN-17): names are refused, since to serve the wrong variant is worse than to
+// serve none, or served as if they had no parameters if the operator says that nothing depends on
+// them (DYN-18).
 func (s *session) mapAt(o *relay.Origin, name string, p constraints.Params) (constraints.Params, *reason) {
 	switch {
 	case p.Len() == 0:
@@ -103,8 +104,8 @@ func (s *session) mapAt(o *relay.Origin, name string, p constraints.Params) (con
 	return p, nil
 }
 
-// countSetLocked counts a parameter map of the stream; false if it would be one too many (RELAY-73). In state of the world a list replaces
-// what the type had.
+// countSetLocked counts a parameter map of the stream; false if it would be one too many
+// (RELAY-73). In state of the world a list replaces what the type had.
 func (s *session) countSetLocked(st *streamType, x *spots, p constraints.Params) bool {
 	if p.Len() == 0 {
 		return true
@@ -126,8 +127,9 @@ func (s *session) countSetLocked(st *streamType, x *spots, p constraints.Params)
 	return true
 }
 
-// keptFirst orders a list by whether the type has the parameter map already: where there are too many maps, those that are new are the
-// ones too many (RELAY-73), wherever in its list the client named them.
+// keptFirst orders a list by whether the type has the parameter map already: where there are too
+// many maps, those that are new are the ones too many (RELAY-73), wherever in its list the client
+// named them.
 func keptFirst(st *streamType, locators []*discoveryv3.ResourceLocator) []*discoveryv3.ResourceLocator {
 	had := map[string]bool{}
 	for i := range st.sub.Len() {
@@ -149,8 +151,8 @@ func keptFirst(st *streamType, locators []*discoveryv3.ResourceLocator) []*disco
 	return append(kept, others...)
 }
 
-// leaveLocatorsLocked divides what is unsubscribed: exactly that name with exactly that map (DYN-2, DYN-19). What is not subscribed is
-// ignored (DELTA-5).
+// leaveLocatorsLocked divides what is unsubscribed: exactly that name with exactly that map (DYN-2,
+// DYN-19). What is not subscribed is ignored (DELTA-5).
 func (s *session) leaveLocatorsLocked(st *streamType, to *routed, locators []*discoveryv3.ResourceLocator) {
 	for _, l := range locators {
 		o := s.ownerOf(l.GetName())
@@ -167,7 +169,8 @@ func (s *session) leaveLocatorsLocked(st *streamType, to *routed, locators []*di
 	}
 }
 
-// leftSpotLocked is where names with a map of parameters are subscribed at an origin, or are by this request; nil: nowhere.
+// leftSpotLocked is where names with a map of parameters are subscribed at an origin, or are by
+// this request; nil: nowhere.
 func (s *session) leftSpotLocked(st *streamType, to *routed, o *relay.Origin, p constraints.Params) *spot {
 	g := s.joinedLocked(st, o)
 	if g == nil {
@@ -230,7 +233,8 @@ func (s *session) fullLocked(x *spot) (denied []relay.Denied) {
 	return denied
 }
 
-// about are the constraints by which an error is told of a name with parameters, since the name alone would mean all of its maps.
+// about are the constraints by which an error is told of a name with parameters, since the name
+// alone would mean all of its maps.
 func (s *session) about(p constraints.Params) string {
 	if p.Len() > relay.MostParams || len(p.Key()) > s.cfg.limits.NameBytes {
 		return ""

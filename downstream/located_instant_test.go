@@ -8,7 +8,8 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// TestTakenAtOneInstant: a client of several maps of a name sees all of a response or nothing of it, whenever it comes (DYN-10, RELAY-82).
+// TestTakenAtOneInstant: a client of several maps of a name sees all of a response or nothing of
+// it, whenever it comes (DYN-10, RELAY-82).
 func TestTakenAtOneInstant(t *testing.T) {
 	for _, delta := range []bool{true, false} {
 		r := newRigOf(t, relay.OriginConfig{Name: "mesh", TP2: true})

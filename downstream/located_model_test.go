@@ -15,16 +15,20 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// TestLocatedAtRandom plays a client of locators against an origin that splits, merges, adds and removes variants. Whatever it is sent, no
-// response says two things of one variant (DELTA-20); what existed all the time is never missing (DYN-10, DYN-11); and at rest the client
-// holds, for each of its locators, the one variant that the origin has for it, and nothing else (DYN-2, DYN-8, DYN-13, EC-2).
+// TestLocatedAtRandom plays a client of locators against an origin that splits, merges, adds and
+// removes variants. Whatever it is sent, no response says two things of one variant (DELTA-20);
+// what existed all the time is never missing (DYN-10, DYN-11); and at rest the client holds, for
+// each of its locators, the one variant that the origin has for it, and nothing else (DYN-2, DYN-8,
+// DYN-13, EC-2).
 func TestLocatedAtRandom(t *testing.T) {
 	seeds := 12
 	for _, typeURL := range []string{eds, cds, odd} {
 		for _, delta := range []bool{true, false} {
 			for _, sotw := range []bool{false, true} {
 				if (!delta || sotw) && typeURL != cds {
-					continue // a grouped type has no removals in SotW, so the client, or the relay, keeps what was replaced
+					// a grouped type has no removals in SotW, so the client, or the relay, keeps
+					// what was replaced
+					continue
 				}
 				for seed := range seeds {
 					t.Run(fmt.Sprintf("%s/delta=%v/sotw origin=%v/%d", scriptType(typeURL), delta, sotw, seed), func(t *testing.T) {
@@ -63,9 +67,10 @@ type locatedGame struct {
 	client  *pipe
 	asked   map[string]bool              // locators
 	held    map[string]map[string]string // name, constraints: body
-	gaps    map[string]bool              // locators for which the origin had nothing at some time since the client was at rest
-	bodies  int
-	log     []string
+	// locators for which the origin had nothing at some time since the client was at rest
+	gaps   map[string]bool
+	bodies int
+	log    []string
 }
 
 func (g *locatedGame) play(delta, sotw bool) {

@@ -49,8 +49,8 @@ func (p *clientEnd) acksAll() {
 	}
 }
 
-// TestParameterSets: a client that makes up parameters is refused what is too much of them, name by name, and served all else; who lets go
-// of some may have others, in either dialect (RELAY-73).
+// TestParameterSets: a client that makes up parameters is refused what is too much of them, name by
+// name, and served all else; who lets go of some may have others, in either dialect (RELAY-73).
 func TestParameterSets(t *testing.T) {
 	for _, delta := range []bool{true, false} {
 		reg := prometheus.NewRegistry()
@@ -105,8 +105,9 @@ func TestParameterSets(t *testing.T) {
 	}
 }
 
-// TestParameterSetsOfGroup: beyond the limit of its group a locator is refused, and the stream is sent away in the end, as for any want of
-// room; a client whose own parameters are too much ends at once.
+// TestParameterSetsOfGroup: beyond the limit of its group a locator is refused, and the stream is
+// sent away in the end, as for any want of room; a client whose own parameters are too much ends at
+// once.
 func TestParameterSetsOfGroup(t *testing.T) {
 	r := newRigWith(t, relay.Config{MaxParameterSets: 1, Origins: []relay.OriginConfig{
 		{Name: "mesh", TP2: true, FromNode: map[string]string{"env": "metadata.env"}},
@@ -146,8 +147,9 @@ func nodeOf(key, value string) *corev3.Node {
 	}
 }
 
-// TestDefaultParameters: plain names have the parameters that are mapped from the node, and over them those that the node states of the
-// type, in plain form (RELAY-64, DYN-16). If the latter change, and change what is served, the stream ends (STREAM-4).
+// TestDefaultParameters: plain names have the parameters that are mapped from the node, and over
+// them those that the node states of the type, in plain form (RELAY-64, DYN-16). If the latter
+// change, and change what is served, the stream ends (STREAM-4).
 func TestDefaultParameters(t *testing.T) {
 	r := newRigOf(t, relay.OriginConfig{Name: "mesh", TP2: true, FromNode: map[string]string{"env": "metadata.env"}})
 	p := r.client(true)
@@ -194,7 +196,8 @@ func TestDefaultParameters(t *testing.T) {
 	}
 }
 
-// TestListHash: the same list again costs no look at the table, and any other is another, by a parameter alone.
+// TestListHash: the same list again costs no look at the table, and any other is another, by a
+// parameter alone.
 func TestListHash(t *testing.T) {
 	s := newSession(newRig(t).set, false, zero, relay.NewSubscriber())
 	hashOf := func(req *discoveryv3.DiscoveryRequest) uint64 {
@@ -225,7 +228,8 @@ func TestListHash(t *testing.T) {
 	}
 }
 
-// TestCutUnits: what is said of one located name stays in one message (DYN-11), and beside nothing that is told in plain form (DYN-16).
+// TestCutUnits: what is said of one located name stays in one message (DYN-11), and beside nothing
+// that is told in plain form (DYN-16).
 func TestCutUnits(t *testing.T) {
 	unit := func(size, pieces, gone int) relay.Unit {
 		return relay.Unit{Pieces: make([][]byte, pieces), Removed: make([]relay.Gone, gone), Size: size}
@@ -251,8 +255,8 @@ func TestCutUnits(t *testing.T) {
 	}
 }
 
-// TestRemovalsOfVariantsWait: what is removed of located clusters waits for the routes, unless something is in its place; and if something is
-// by the time, it goes with that (ORD-2, DYN-11).
+// TestRemovalsOfVariantsWait: what is removed of located clusters waits for the routes, unless
+// something is in its place; and if something is by the time, it goes with that (ORD-2, DYN-11).
 func TestRemovalsOfVariantsWait(t *testing.T) {
 	r := newRigOf(t, relay.OriginConfig{Name: "mesh", TP2: true})
 	p := r.client(true)
@@ -281,7 +285,8 @@ func TestRemovalsOfVariantsWait(t *testing.T) {
 	p.gets("the route follows", "rds r{v=1}=3")
 }
 
-// TestLocatedErrors: an error of one map of a name is told of that map alone, beside the body of another (ABS-9, ABS-11, DYN-5).
+// TestLocatedErrors: an error of one map of a name is told of that map alone, beside the body of
+// another (ABS-9, ABS-11, DYN-5).
 func TestLocatedErrors(t *testing.T) {
 	for _, delta := range []bool{true, false} {
 		r := newRigOf(t, relay.OriginConfig{Name: "mesh", TP2: true})

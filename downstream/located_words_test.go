@@ -11,8 +11,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// In tests a locator, and a variant, is written as NAME{KEY=VALUE;KEY=VALUE}. In constraints KEY stands for one that exists, and !KEY for
-// one that does not.
+// In tests a locator, and a variant, is written as NAME{KEY=VALUE;KEY=VALUE}. In constraints KEY
+// stands for one that exists, and !KEY for one that does not.
 
 // cutLocator reads NAME{WORDS}.
 func cutLocator(word string) (name string, words []string, is bool) {
@@ -187,7 +187,8 @@ func (c *control) hasVariants(typeURL string, ty *askedType, asked string) bool 
 	return false
 }
 
-// variants are what there is to say of what has, or may have, constraints: ?NAME{..} is what does not exist for those parameters.
+// variants are what there is to say of what has, or may have, constraints: ?NAME{..} is what does
+// not exist for those parameters.
 func (c *control) variants(typeURL string, ty *askedType) map[string]bool {
 	names := map[string]bool{}
 	asked := make([]string, 0, len(ty.names))

@@ -34,8 +34,11 @@ type modelClient struct {
 	nonces map[string]bool
 	warm   map[string]*warmth // endpoints owed, by name
 	lacks  map[string]bool    // endpoints that were not told since a Cluster was that needs them
-	soon   map[string]bool    // a Cluster response went before its turn: endpoints follow at once, one of these among them; nil: none did
-	again  map[string]int     // how often they may be sent for nothing: they were owed, and went for another reason too
+	// a Cluster response went before its turn: endpoints follow at once, one of these among them;
+	// nil: none did
+	soon map[string]bool
+	// how often they may be sent for nothing: they were owed, and went for another reason too
+	again map[string]int
 }
 
 // wishes is what a client wants of a type and has of it.
@@ -137,7 +140,8 @@ func (m *model) askFirst(c *modelClient, typeURL string, w *wishes) {
 	req := &discoveryv3.DeltaDiscoveryRequest{
 		TypeUrl: typeURL, ResourceNamesSubscribe: w.list(), InitialResourceVersions: maps.Clone(w.versions),
 	}
-	for _, name := range slices.Sorted(maps.Keys(req.InitialResourceVersions)) { // in one order: a seed is one conversation
+	// in one order: a seed is one conversation
+	for _, name := range slices.Sorted(maps.Keys(req.InitialResourceVersions)) {
 		if m.rnd.IntN(8) == 0 {
 			req.InitialResourceVersions[name] = "not ours"
 		}
@@ -285,7 +289,8 @@ func (m *model) oddRequest(c *modelClient) {
 	})
 }
 
-// forgets has a client begin a type anew on its stream, as one does that has lost what it knew of it (NONCE-12).
+// forgets has a client begin a type anew on its stream, as one does that has lost what it knew of
+// it (NONCE-12).
 func (m *model) forgets(c *modelClient) {
 	typeURL := m.typeURL()
 	w := c.wishes[typeURL]
@@ -393,7 +398,8 @@ func (m *model) arrive(c *modelClient) {
 	}
 }
 
-// turn is the writer's, if it is its turn: it takes a batch, which is judged, and writes it now or on a later one.
+// turn is the writer's, if it is its turn: it takes a batch, which is judged, and writes it now or
+// on a later one.
 func (m *model) turn(c *modelClient) {
 	if len(c.stuck) == 0 {
 		if !c.due(m.rig.now) {

@@ -16,7 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// served is one type of one stream as of the requests that have arrived and the responses that have been taken.
+// served is one type of one stream as of the requests that have arrived and the responses that have
+// been taken.
 type served struct {
 	wildcard bool
 	legacy   bool
@@ -30,15 +31,17 @@ type served struct {
 	touched  bool              // the subscription changed: one more response may follow
 	asked    time.Time         // when a request did that, that was not answered since
 	dropped  map[string]bool   // unsubscribed under `*`: answered by a resource or a removal (DELTA-9)
-	absent   map[string]int    // SotW, sent whole: how often a response said that a name is not there, and nothing else
-	left     bool              // `*` was left: what only it held may go, though the named kind is about to have it
-	pending  map[string]int    // told names: number of the first response that changed them and is not told
-	news     map[string]int    // the same of all names, and of removals
-	flight   []*inFlight
-	behind   bool            // a held answer is older than the last request
-	shifted  map[string]bool // had with "*", and now by name: may be sent once more
-	late     map[string]bool // the same, of a removal that waits (ORD-2)
-	lame     map[string]bool // unsubscribed while an answer with it was held
+	// SotW, sent whole: how often a response said that a name is not there, and nothing else
+	absent map[string]int
+	left   bool // `*` was left: what only it held may go, though the named kind is about to have it
+	// told names: number of the first response that changed them and is not told
+	pending map[string]int
+	news    map[string]int // the same of all names, and of removals
+	flight  []*inFlight
+	behind  bool            // a held answer is older than the last request
+	shifted map[string]bool // had with "*", and now by name: may be sent once more
+	late    map[string]bool // the same, of a removal that waits (ORD-2)
+	lame    map[string]bool // unsubscribed while an answer with it was held
 }
 
 type inFlight struct {
@@ -51,7 +54,9 @@ type inFlight struct {
 type warmth struct {
 	judged bool // SotW: the Cluster response has a verdict
 	since  time.Time
-	came   time.Time // when there were endpoints at last; zero: there have been ever since. They are a change like any other, and may be gathered
+	// when there were endpoints at last; zero: there have been ever since. They are a change like
+	// any other, and may be gathered
+	came time.Time
 }
 
 func (s *served) wants(name string) bool { return s.names[name] || s.wildcard && !hidden(name) }
@@ -73,7 +78,8 @@ func (s *served) before() func(string) bool {
 	return was.wants
 }
 
-// moved forgets what was pending of a name that is had in another way now: that may be older, and is still to come.
+// moved forgets what was pending of a name that is had in another way now: that may be older, and
+// is still to come.
 func (s *served) moved(wasWild bool, was map[string]bool) {
 	maps.DeleteFunc(s.pending, func(name string, _ int) bool {
 		return s.wildcard != wasWild || s.names[name] != was[name]
@@ -198,7 +204,8 @@ func (c *modelClient) hearsList(m *model, r *discoveryv3.DiscoveryRequest) {
 	c.keepHeld(r.TypeUrl, s, before)
 }
 
-// keepHeld: an answer that waits for its turn leaves as it was taken, with names that were unsubscribed since.
+// keepHeld: an answer that waits for its turn leaves as it was taken, with names that were
+// unsubscribed since.
 func (c *modelClient) keepHeld(typeURL string, s *served, before func(string) bool) {
 	for _, st := range c.session.types {
 		if st.typeURL == typeURL && st.rest != nil {
@@ -285,7 +292,8 @@ func (c *modelClient) changed(m *model, typeURL, name, body string, kind int) {
 	if s.told[name] == "" {
 		return
 	}
-	emptied := typeURL == eds && strings.HasPrefix(body, "none") // it may wait as a removal does, while others go (ORD-10)
+	// it may wait as a removal does, while others go (ORD-10)
+	emptied := typeURL == eds && strings.HasPrefix(body, "none")
 	switch {
 	case body == "" || body == s.told[name] || emptied:
 		delete(s.pending, name)
@@ -307,7 +315,8 @@ func (m *model) judge(c *modelClient, msg *message) {
 	}
 	c.nonces[msg.nonce] = true
 	bodies, removed := msg.contents()
-	if n := len(s.flight); !c.delta || len(bodies) > 0 || n == 0 || !s.flight[n-1].at.Equal(m.rig.now) { // removals are a message of their own
+	// removals are a message of their own
+	if n := len(s.flight); !c.delta || len(bodies) > 0 || n == 0 || !s.flight[n-1].at.Equal(m.rig.now) {
 		m.judgeFlight(c, s, msg.typeURL)
 	}
 	m.judgeSoon(c, msg.typeURL, bodies)
@@ -355,7 +364,8 @@ func (m *model) judge(c *modelClient, msg *message) {
 	clear(s.lame)
 }
 
-// overdue: the time is over that a listener or a route may be held, and so what came before it leaves unanswered (ORD-5).
+// overdue: the time is over that a listener or a route may be held, and so what came before it
+// leaves unanswered (ORD-5).
 func (m *model) overdue(c *modelClient) bool {
 	from := m.rig.now.Add(-m.rig.cfg.Timing.OrderHold)
 	for typeURL, s := range c.served {
@@ -385,8 +395,8 @@ func (c *modelClient) arrives(typeURL string) bool {
 	})
 }
 
-// judgeFlight: one response in flight (NONCE-10), but for Clusters when a written one waits for endpoints, and for the pieces of a set that
-// arrives, which count as one.
+// judgeFlight: one response in flight (NONCE-10), but for Clusters when a written one waits for
+// endpoints, and for the pieces of a set that arrives, which count as one.
 func (m *model) judgeFlight(c *modelClient, s *served, typeURL string) {
 	n := len(s.flight)
 	if n == 0 || !m.rig.now.Before(s.flight[n-1].at.Add(m.rig.cfg.Timing.OrderHold)) || m.overdue(c) || c.arrives(typeURL) {
@@ -418,7 +428,8 @@ func (m *model) judgeSoon(c *modelClient, typeURL string, bodies map[string]stri
 	}
 }
 
-// judgeBodies: what is sent was asked for, was stated, is not older than what was sent, and is not sent for nothing.
+// judgeBodies: what is sent was asked for, was stated, is not older than what was sent, and is not
+// sent for nothing.
 func (m *model) judgeBodies(c *modelClient, s *served, typeURL string, bodies map[string]string) (news bool) {
 	for _, name := range slices.Sorted(maps.Keys(bodies)) {
 		body, f := bodies[name], m.fact(typeURL, name)
@@ -442,7 +453,8 @@ func (m *model) judgeBodies(c *modelClient, s *served, typeURL string, bodies ma
 	return news
 }
 
-// loses: a name that the client has is taken from it. The origin must have taken it from all, after it made what is lost.
+// loses: a name that the client has is taken from it. The origin must have taken it from all, after
+// it made what is lost.
 func (m *model) loses(c *modelClient, s *served, typeURL, name string) {
 	if !s.wants(name) || s.dropped[name] && !s.names[name] {
 		return
@@ -453,7 +465,9 @@ func (m *model) loses(c *modelClient, s *served, typeURL, name string) {
 	}
 	f := m.fact(typeURL, name)
 	if kind := s.kind(name); kind >= 0 && f.stated[kind][was] == 0 {
-		return // it had it in the way that it gave up, and the stream of the other has yet to bring it (RELAY-25)
+		// it had it in the way that it gave up, and the stream of the other has yet to bring it
+		// (RELAY-25)
+		return
 	}
 	if f.deleted < f.made[was] {
 		m.fail("client %d loses %s=%s, which the origin has had ever since", c.id, name, was)
@@ -473,7 +487,8 @@ func (m *model) judgeRemoved(c *modelClient, s *served, typeURL string, bodies m
 		if s.told[name] == "" && !s.owed[name] && !s.dropped[name] && !s.lame[name] && !s.late[name] && !(typeURL == eds && (c.warm[name] != nil || c.again[name] > 0)) {
 			m.fail("client %d is told again that %s is not there (DEL-5)", c.id, name)
 		}
-		if !s.behind && !s.late[name] { // or else it is older than the request that is to be answered
+		// or else it is older than the request that is to be answered
+		if !s.behind && !s.late[name] {
 			delete(s.owed, name)
 		}
 		delete(s.late, name)
@@ -488,8 +503,8 @@ func (m *model) judgeRemoved(c *modelClient, s *served, typeURL string, bodies m
 	return len(removed) > 0
 }
 
-// judgeWhole: what is not in a response that is sent whole is lost, and one version stands for one content (VER-4).
-// news: there is something else new in it.
+// judgeWhole: what is not in a response that is sent whole is lost, and one version stands for one
+// content (VER-4). news: there is something else new in it.
 func (m *model) judgeWhole(c *modelClient, s *served, msg *message, bodies map[string]string, news bool) bool {
 	if !s.wildcard && !relay.SentWhole(msg.typeURL) {
 		if len(msg.words) == 0 {
@@ -527,7 +542,9 @@ func (m *model) judgeWhole(c *modelClient, s *served, msg *message, bodies map[s
 		if bodies[name] == "" && gone && s.absent[name] < 4 {
 			news = true // told to be absent, as far as this can be told
 			if !others {
-				s.absent[name]++ // a list that goes for another reason is no answer: the origin may not have been silent for 15 s (ABS-5)
+				// a list that goes for another reason is no answer: the origin may not have been
+				// silent for 15 s (ABS-5)
+				s.absent[name]++
 			}
 		}
 	}
@@ -537,7 +554,8 @@ func (m *model) judgeWhole(c *modelClient, s *served, msg *message, bodies map[s
 	return news
 }
 
-// judgeOrder: nothing leaves that is newer than a change of an earlier type which has not left (RELAY-84).
+// judgeOrder: nothing leaves that is newer than a change of an earlier type which has not left
+// (RELAY-84).
 func (m *model) judgeOrder(c *modelClient, typeURL string, bodies map[string]string) {
 	newest, of := 0, ""
 	for name, body := range bodies {
@@ -554,12 +572,15 @@ func (m *model) judgeOrder(c *modelClient, typeURL string, bodies map[string]str
 			continue
 		}
 		s := c.served[earlier]
-		if s == nil || s.owedAll || s.starts { // it may have to settle, which not all types wait for
+		// it may have to settle, which not all types wait for
+		if s == nil || s.owedAll || s.starts {
 			continue
 		}
 		waits := late(typeURL) && m.rig.now.Before(s.asked.Add(m.rig.cfg.Timing.ColdWait))
 		if listed := !c.delta && (s.wildcard || relay.SentWhole(earlier)); listed && len(s.owed) > 0 && !waits {
-			continue // a list that waits for a name, which only listeners and routes wait for (RELAY-7), and not for ever (ORD-8)
+			// a list that waits for a name, which only listeners and routes wait for (RELAY-7), and
+			// not for ever (ORD-8)
+			continue
 		}
 		for name, at := range s.pending {
 			if at < newest {
@@ -570,7 +591,8 @@ func (m *model) judgeOrder(c *modelClient, typeURL string, bodies map[string]str
 	}
 }
 
-// brought is the number of the response that brought a body last, to who has the name from a kind; -1: from both.
+// brought is the number of the response that brought a body last, to who has the name from a kind;
+// -1: from both.
 func (f *fact) brought(kind int, body string) int {
 	if kind >= 0 && f.stated[kind][body] != 0 {
 		return f.stated[kind][body]
@@ -578,8 +600,9 @@ func (f *fact) brought(kind int, body string) int {
 	return max(f.stated[byStar][body], f.stated[byName][body])
 }
 
-// since is the number of the response with which a body came. To state it again is no change, and the answer may be from before
-// (ORD-5: later clusters do not prolong its hold). Who has it in both ways, or had when the answer was taken, has it as of the first.
+// since is the number of the response with which a body came. To state it again is no change, and
+// the answer may be from before (ORD-5: later clusters do not prolong its hold). Who has it in both
+// ways, or had when the answer was taken, has it as of the first.
 func (f *fact) since(s *served, name, body string) (at int) {
 	kind := s.kind(name)
 	for k := range f.body {
@@ -593,7 +616,8 @@ func (f *fact) since(s *served, name, body string) (at int) {
 	return at
 }
 
-// oldest is the number of the oldest change in a response. What answers a request, or has a body that was there before, is as new as that.
+// oldest is the number of the oldest change in a response. What answers a request, or has a body
+// that was there before, is as new as that.
 func (m *model) oldest(s *served, typeURL string, bodies map[string]string, removed []string) int {
 	oldest := math.MaxInt
 	for name, body := range bodies {
@@ -611,8 +635,8 @@ func (m *model) oldest(s *served, typeURL string, bodies map[string]string, remo
 	return oldest
 }
 
-// judgeHold: listeners and routes do not leave while clusters wait for a verdict that came no later, unless what they say came order_hold
-// ago (ORD-5).
+// judgeHold: listeners and routes do not leave while clusters wait for a verdict that came no
+// later, unless what they say came order_hold ago (ORD-5).
 func (m *model) judgeHold(c *modelClient, s *served, typeURL string, bodies map[string]string) {
 	came, newest, hold := m.rig.now, 0, m.rig.cfg.Timing.OrderHold
 	for name, body := range bodies {
@@ -642,8 +666,9 @@ func (m *model) judgeHold(c *modelClient, s *served, typeURL string, bodies map[
 	}
 }
 
-// judgeGone: what goes, goes after every change before it that could still refer to it: in delta of any related type (ORD-2), in
-// SotW of what refers to clusters (ORD-3). A route does not go while a Cluster response waits for its verdict (ORD-5).
+// judgeGone: what goes, goes after every change before it that could still refer to it: in delta of
+// any related type (ORD-2), in SotW of what refers to clusters (ORD-3). A route does not go while a
+// Cluster response waits for its verdict (ORD-5).
 func (m *model) judgeGone(c *modelClient, s *served, typeURL string, bodies map[string]string, removed []string) {
 	if late(typeURL) && len(bodies) > 0 {
 		m.judgeHold(c, s, typeURL, bodies)
@@ -686,7 +711,8 @@ func (m *model) judgeClusters(c *modelClient, s *served, bodies map[string]strin
 	maps.DeleteFunc(c.warm, func(name string, _ *warmth) bool { return s.told[name] == "" && bodies[name] == "" })
 	for name, body := range bodies {
 		// One that was listed on this stream is not new because it is asked for in another way, by
-		// name beside `*` say. It may count as new all the same, as it may to a client that came back.
+		// name beside `*` say. It may count as new all the same, as it may to a client that came
+		// back.
 		if was := s.toldAt[name] > 0 || !s.owed[name]; s.told[name] == body && was && !c.delta {
 			c.again[name] = 2
 			continue

@@ -20,10 +20,12 @@ var (
 	steps     = flag.Int("steps", 10_000, "steps of the model, over all pairs of dialects")
 )
 
-// TestModel plays random steps of an origin, the streams to it, clients and the network between, in all pairs of dialects, and
-// judges every response when it leaves (model_judge_test.go). Now and then all comes to rest; then every client must hold
-// what the origin has, as far as its dialect can say it. Half of the streams gather changes (coalesce.go). In every other world there are two more origins, one of each dialect, with the
-// names of their own authorities; each is away now and then.
+// TestModel plays random steps of an origin, the streams to it, clients and the network between, in
+// all pairs of dialects, and judges every response when it leaves (model_judge_test.go). Now and
+// then all comes to rest; then every client must hold what the origin has, as far as its dialect
+// can say it. Half of the streams gather changes (coalesce.go). In every other world there are two
+// more origins, one of each dialect, with the names of their own authorities; each is away now and
+// then.
 func TestModel(t *testing.T) {
 	s := seed.Of(t, *fixedSeed)
 	for i := range 8 {
@@ -52,8 +54,9 @@ func (m *model) play(steps int) {
 	}
 }
 
-// TestKeptWhileGathering: a cluster that is kept may go while changes are gathered, and something that was
-// taken waits to be written. The writer looked for it without end until the window was over.
+// TestKeptWhileGathering: a cluster that is kept may go while changes are gathered, and something
+// that was taken waits to be written. The writer looked for it without end until the window was
+// over.
 func TestKeptWhileGathering(t *testing.T) {
 	newModel(t, rand.New(rand.NewPCG(3015, 0)), false, true, false).play(480)
 	newModel(t, rand.New(rand.NewPCG(3036, 1)), false, false, false).play(960)
@@ -230,7 +233,8 @@ func (m *model) change() {
 		}
 		body = ""
 		f.deleted = m.at
-		if typeURL == cds && m.now(eds, name) != "" && m.rnd.IntN(2) == 0 { // its endpoints are emptied with it
+		// its endpoints are emptied with it
+		if typeURL == cds && m.now(eds, name) != "" && m.rnd.IntN(2) == 0 {
 			empty := fmt.Sprint("none", m.serial)
 			m.fact(eds, name).made[empty] = m.at
 			m.of(name).set(eds, name, empty)
@@ -336,8 +340,9 @@ func (m *model) told(typeURL, name, body string, kind int) {
 	f.body[kind], f.changed[kind] = body, m.seq
 }
 
-// wait lets time pass, from one deadline to the next. That all of a set has arrived is guessed by the pause after it, which is right
-// only if an origin answers in time: what was asked is answered first.
+// wait lets time pass, from one deadline to the next. That all of a set has arrived is guessed by
+// the pause after it, which is right only if an origin answers in time: what was asked is answered
+// first.
 func (m *model) wait(d time.Duration) {
 	for _, c := range m.controls() {
 		for _, l := range c.lanes {
@@ -423,7 +428,9 @@ func (m *model) quiet() {
 			m.flowAll()
 		}
 		m.wait(3 * time.Second)
-		if i >= 9 { // what is told now may be followed by more, a cluster that was kept by its removal say (ORD-10)
+		// what is told now may be followed by more, a cluster that was kept by its removal say
+		// (ORD-10)
+		if i >= 9 {
 			m.flowAll()
 		}
 	}

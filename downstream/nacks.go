@@ -7,8 +7,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// nackLog writes at most one line for each type and second about refused responses, and says how many it left out: a bad
-// resource is refused by every client at once (RELAY-34).
+// nackLog writes at most one line for each type and second about refused responses, and says how
+// many it left out: a bad resource is refused by every client at once (RELAY-34).
 type nackLog struct {
 	log  *zap.Logger // set once
 	rate sampler     // by the type's short name

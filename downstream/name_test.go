@@ -9,8 +9,9 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// TestSpellings: a name may be written in many ways; upstream goes the first (NAME-9), resources carry the origin's (DELTA-17), and
-// what is said of a name that was asked for is said as it was asked.
+// TestSpellings: a name may be written in many ways; upstream goes the first (NAME-9), resources
+// carry the origin's (DELTA-17), and what is said of a name that was asked for is said as it was
+// asked.
 func TestSpellings(t *testing.T) {
 	const (
 		urn    = "xdstp://served/envoy.config.endpoint.v3.ClusterLoadAssignment/x"
@@ -95,7 +96,8 @@ func resourcesNamed(o *relay.Origin, typeURL, name string) (rs []relay.ResourceS
 	return rs
 }
 
-// TestSpellingsOfWaitingRemovals: a removal that waits (ORD-2) is the one that is undone, in whatever spelling.
+// TestSpellingsOfWaitingRemovals: a removal that waits (ORD-2) is the one that is undone, in
+// whatever spelling.
 func TestSpellingsOfWaitingRemovals(t *testing.T) {
 	const (
 		urn  = "xdstp://served/envoy.config.cluster.v3.Cluster/y"

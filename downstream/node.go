@@ -12,7 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// nodeLocked looks at the node of a request. Nearly all clients that state it again state the same, which was looked at.
+// nodeLocked looks at the node of a request. Nearly all clients that state it again state the same,
+// which was looked at.
 func (s *session) nodeLocked(in *content) error {
 	if s.group != nil && in.node.n == 0 {
 		return nil
@@ -36,7 +37,8 @@ func (s *session) nodeLocked(in *content) error {
 	return err
 }
 
-// joinLocked remembers the node of the first request, which is the stream's for good (STREAM-1, STREAM-2, RELAY-94).
+// joinLocked remembers the node of the first request, which is the stream's for good (STREAM-1,
+// STREAM-2, RELAY-94).
 func (s *session) joinLocked(node *corev3.Node) error {
 	node = s.assumeLocked(node)
 	if s.cfg.requireNodeID && node.GetId() == "" {
@@ -52,7 +54,8 @@ func (s *session) joinLocked(node *corev3.Node) error {
 	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
 	wrapper, ttl := hopFeatures(node.GetClientFeatures())
 	s.ttl = ttl && (s.delta || wrapper) // in state of the world a TTL is in the wrapper (TTL-5)
-	s.ttl = s.ttl && !s.poll && !s.v2   // no heartbeat comes between two polls, and v2 has none (V2-3)
+	// no heartbeat comes between two polls, and v2 has none (V2-3)
+	s.ttl = s.ttl && !s.poll && !s.v2
 	switch {
 	case len(s.cfg.dedicated) > 0 || s.cfg.secrets:
 		s.node, s.nodeKept = node, nodeWhole // with what this build does not know of it (V2-6)
@@ -64,7 +67,8 @@ func (s *session) joinLocked(node *corev3.Node) error {
 	return nil
 }
 
-// assumeLocked adds the features that the listener takes as announced (FEAT-5). The node is the request's own.
+// assumeLocked adds the features that the listener takes as announced (FEAT-5). The node is the
+// request's own.
 func (s *session) assumeLocked(node *corev3.Node) *corev3.Node {
 	if len(s.cfg.assumed) == 0 {
 		return node
@@ -95,7 +99,8 @@ func (s *session) takePathLocked(g *relay.Group) error {
 	return nil
 }
 
-// noGroup ends a stream that cannot have a group, or its own parameters in it: there is no room (RELAY-67, RELAY-73), its path is refused (RELAY-87), or the configuration changed.
+// noGroup ends a stream that cannot have a group, or its own parameters in it: there is no room
+// (RELAY-67, RELAY-73), its path is refused (RELAY-87), or the configuration changed.
 func (s *session) noGroup(why error) error {
 	switch {
 	case errors.Is(why, errReconfigured):
@@ -112,7 +117,8 @@ func (s *session) noGroup(why error) error {
 
 const peerGroups = "clients of this identity or address have opened so many groups, by origins[].group_by"
 
-// kept is what a node may say to a group: all but what only fills it, since it stays for as long as the stream.
+// kept is what a node may say to a group: all but what only fills it, since it stays for as long as
+// the stream.
 func kept(n *corev3.Node) *corev3.Node {
 	return &corev3.Node{
 		Id: n.GetId(), Cluster: n.GetCluster(), Locality: n.GetLocality(), Metadata: n.GetMetadata(),
@@ -121,9 +127,9 @@ func kept(n *corev3.Node) *corev3.Node {
 	}
 }
 
-// groupLocked is the group in which a stream-type's names of an origin live. That of the listener's own origin is joined by the first
-// request, any other when it is first needed; all are given back at close. The error is what
-// noGroup takes.
+// groupLocked is the group in which a stream-type's names of an origin live. That of the listener's
+// own origin is joined by the first request, any other when it is first needed; all are given back
+// at close. The error is what noGroup takes.
 func (s *session) groupLocked(st *streamType, o *relay.Origin) (*relay.Group, error) {
 	groups, join, need := &s.others, o.GroupFor, nodeFacts
 	if st.dedicated {
@@ -162,9 +168,10 @@ func (s *session) paramsLocked(o *relay.Origin, typeURL string) constraints.Para
 // errRegrouped: a stream stays in its group; the client that resumes joins the new one (STREAM-4).
 var errRegrouped = status.Error(codes.Unavailable, "node.dynamic_parameters changed, and what is served depends on them: come back for what the new ones give")
 
-// checkNodeLocked looks at the node of a later request. One that is not the first is counted and logged once (STREAM-3); a
-// thinner one is normal (RELAY-94), and takes no dynamic parameters away: a client that states its node anew, as Envoy does when
-// they change, states its user agent as well.
+// checkNodeLocked looks at the node of a later request. One that is not the first is counted and
+// logged once (STREAM-3); a thinner one is normal (RELAY-94), and takes no dynamic parameters away:
+// a client that states its node anew, as Envoy does when they change, states its user agent as
+// well.
 func (s *session) checkNodeLocked(node *corev3.Node) error {
 	if thinner := len(node.DynamicParameters) == 0 && node.UserAgentName == ""; !thinner {
 		if !s.staysLocked(node) {
@@ -189,7 +196,8 @@ func (s *session) countNodeLocked() {
 	}
 }
 
-// staysLocked reports whether a node with other dynamic parameters leaves the stream in all its groups.
+// staysLocked reports whether a node with other dynamic parameters leaves the stream in all its
+// groups.
 func (s *session) staysLocked(node *corev3.Node) bool {
 	for _, groups := range []map[*relay.Origin]*relay.Group{s.others, s.dedicated} {
 		for _, g := range groups {
@@ -201,8 +209,8 @@ func (s *session) staysLocked(node *corev3.Node) bool {
 	return s.group.Keeps(node) && s.keepsParamsLocked(node)
 }
 
-// keepsParamsLocked reports whether plain names have the parameters still that they were subscribed with. Nothing else of a later node
-// counts (STREAM-3).
+// keepsParamsLocked reports whether plain names have the parameters still that they were subscribed
+// with. Nothing else of a later node counts (STREAM-3).
 func (s *session) keepsParamsLocked(node *corev3.Node) bool {
 	if s.node == nil {
 		return true

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// late are the types that wait for clusters: for a Cluster response to be acknowledged (ORD-5), and for a first set to settle
-// (RELAY-84).
+// late are the types that wait for clusters: for a Cluster response to be acknowledged (ORD-5), and
+// for a first set to settle (RELAY-84).
 func late(typeURL string) bool {
 	switch typeURL {
 	case relay.ListenerType, relay.ScopedRouteType, relay.RouteType, relay.VirtualHostType, relay.ExtensionConfigType:
@@ -17,19 +17,23 @@ func late(typeURL string) bool {
 	return false
 }
 
-// take gives what to write now, in order. It is in flight from now on. The list is the session's, and good until the next take.
+// take gives what to write now, in order. It is in flight from now on. The list is the session's,
+// and good until the next take.
 //
-// Types are taken in the reverse of the order they are written in, so that what is written first is never older than what
-// is written after it. Taken the other way round, this happens: clusters are taken, the origin's next clusters and the
-// routes to them arrive, routes are taken, and leave before their clusters (TestOrderUnderInterleaving).
+// Types are taken in the reverse of the order they are written in, so that what is written first is
+// never older than what is written after it. Taken the other way round, this happens: clusters are
+// taken, the origin's next clusters and the routes to them arrive, routes are taken, and leave
+// before their clusters (TestOrderUnderInterleaving).
 //
-// A type with a response in flight is not taken. Its oldest untaken change is read instead, at the same place in the walk, so
-// that every change up to the revisions of the later types, which are taken by then, is either read there or was written. Of
-// the later types, what is as new as that change is held back.
+// A type with a response in flight is not taken. Its oldest untaken change is read instead, at the
+// same place in the walk, so that every change up to the revisions of the later types, which are
+// taken by then, is either read there or was written. Of the later types, what is as new as that
+// change is held back.
 //
-// The hold of a late type ends order_hold after its news came (ORD-5). Then it is taken, and after it every earlier type with
-// a change as old, also one with a response in flight: all of them leave in one batch, in order. So do endpoints, at once, that
-// a cluster of the client warms by: Envoy withholds the answer to the clusters until it has them.
+// The hold of a late type ends order_hold after its news came (ORD-5). Then it is taken, and after
+// it every earlier type with a change as old, also one with a response in flight: all of them leave
+// in one batch, in order. So do endpoints, at once, that a cluster of the client warms by: Envoy
+// withholds the answer to the clusters until it has them.
 func (s *session) take(now time.Time) []*response {
 	s.writerLock()
 	defer s.mu.Unlock()
@@ -52,7 +56,8 @@ type walk struct {
 	seen    uint64 // revision of the table when it began
 	gathers bool   // nothing is taken: what was taken before may be released
 	waiting bool   // a later type has something to tell
-	forced  uint64 // changes up to this revision go now: the hold of a later type is over; 0: none is
+	// changes up to this revision go now: the hold of a later type is over; 0: none is
+	forced uint64
 }
 
 // forces reports whether a type must go although its last response is unanswered.
@@ -64,7 +69,8 @@ func (w *walk) forces(st *streamType) bool {
 	return unsent != 0 && unsent <= w.forced
 }
 
-// takeLocked is one step of the walk in reverse: it takes what can be taken, and otherwise reads how the type stands.
+// takeLocked is one step of the walk in reverse: it takes what can be taken, and otherwise reads
+// how the type stands.
 func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 	st.unsent, st.settles = 0, time.Time{}
 	if st.sub.None() {
@@ -94,7 +100,8 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 			st.unhold()
 		}
 		st.nextFrom = time.Time{}
-		if st.held == nil || st.sub.Len() > 1 { // one origin's part may be, while another's tells something
+		// one origin's part may be, while another's tells something
+		if st.held == nil || st.sub.Len() > 1 {
 			st.lagging = st.sub.Standing().Lagging
 		}
 	}
@@ -107,8 +114,8 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 	}
 }
 
-// warmsLocked reports whether a type's held answer has endpoints that written Clusters wait for, while
-// the verdict on Clusters is out. It may be so for want of them.
+// warmsLocked reports whether a type's held answer has endpoints that written Clusters wait for,
+// while the verdict on Clusters is out. It may be so for want of them.
 func (s *session) warmsLocked(st *streamType) bool {
 	if st.typeURL != relay.EndpointType || len(s.warm.missing) == 0 {
 		return false
@@ -117,9 +124,10 @@ func (s *session) warmsLocked(st *streamType) bool {
 	return clusters != nil && len(clusters.unanswered) > 0 && s.warm.lacks(st.held)
 }
 
-// leavesLocked leaves what a late type has in the table while it could not be written anyway: an earlier type settles, or waits for
-// an ACK and has changed since. To take it now and write it then would show routes as they were before the clusters: to clusters that came
-// and went meanwhile, or went before this client's first list, so that it never had them (TestWaitingRoutesAreCurrent,
+// leavesLocked leaves what a late type has in the table while it could not be written anyway: an
+// earlier type settles, or waits for an ACK and has changed since. To take it now and write it then
+// would show routes as they were before the clusters: to clusters that came and went meanwhile, or
+// went before this client's first list, so that it never had them (TestWaitingRoutesAreCurrent,
 // TestRoutesWaitUntaken).
 func (s *session) leavesLocked(now time.Time, st *streamType, w *walk) bool {
 	if !late(st.typeURL) || relay.IsVirtualHost(st.typeURL) && st.sub.Demands() {
@@ -129,15 +137,16 @@ func (s *session) leavesLocked(now time.Time, st *streamType, w *walk) bool {
 	if !settles && (!changed || w.forced != 0) {
 		return false
 	}
-	if !settles && s.overdue(now, st) || st.sub.Standing().Unsent == 0 { // what has nothing goes on waiting for its origin (RELAY-8)
+	// what has nothing goes on waiting for its origin (RELAY-8)
+	if !settles && s.overdue(now, st) || st.sub.Standing().Unsent == 0 {
 		return false
 	}
 	s.holdBackLocked(now, st, settles)
 	return true
 }
 
-// earlierLocked reports whether a type that is written before this one settles, and whether one cannot be taken and has changed. What is in
-// flight for longer than order_hold can.
+// earlierLocked reports whether a type that is written before this one settles, and whether one
+// cannot be taken and has changed. What is in flight for longer than order_hold can.
 func (s *session) earlierLocked(now time.Time, st *streamType) (settles, changed bool) {
 	for _, earlier := range s.types {
 		if earlier == st {
@@ -169,8 +178,9 @@ func (s *session) holdBackLocked(now time.Time, st *streamType, settles bool) {
 	}
 }
 
-// from is from when order_hold is counted for what a late type has to tell (ORD-5): from when the writer first looked at it, which it does
-// when it comes, unless it is gathered, or the client does not read. After a wait for a set it is when that has ended.
+// from is from when order_hold is counted for what a late type has to tell (ORD-5): from when the
+// writer first looked at it, which it does when it comes, unless it is gathered, or the client does
+// not read. After a wait for a set it is when that has ended.
 func (st *streamType) from(now time.Time) time.Time {
 	switch {
 	case !st.heldFrom.IsZero():
@@ -186,7 +196,8 @@ func (s *session) overdue(now time.Time, st *streamType) bool {
 	return !now.Before(st.from(now).Add(s.cfg.timing.OrderHold))
 }
 
-// look reads how a type stands that has later types waiting. took: what it had was taken just now. blocked: it could not be.
+// look reads how a type stands that has later types waiting. took: what it had was taken just now.
+// blocked: it could not be.
 func (s *session) look(now time.Time, st *streamType, took, blocked bool) {
 	standing := st.sub.Standing()
 	if standing.Settling {
@@ -197,8 +208,8 @@ func (s *session) look(now time.Time, st *streamType, took, blocked bool) {
 	case blocked || st.peek():
 		st.unsent = standing.Unsent
 	case !standing.Settling && !standing.Held: // ORD-11
-		// It was not in the way and gave nothing: names wait to be settled (RELAY-7), which holds back only the late types, and not for ever
-		// (ORD-8).
+		// It was not in the way and gave nothing: names wait to be settled (RELAY-7), which holds
+		// back only the late types, and not for ever (ORD-8).
 		if st.stuckSince.IsZero() {
 			st.stuckSince = now
 		}
@@ -249,7 +260,8 @@ func (s *session) releaseLocked(now time.Time) []*response {
 		if st.held != nil {
 			oldest = min(oldest, st.held.First, st.held.Rev)
 		} else if st.hurries {
-			s.mailbox.Signal() // what came after it goes now, too: a later type has waited for order_hold (ORD-5)
+			// what came after it goes now, too: a later type has waited for order_hold (ORD-5)
+			s.mailbox.Signal()
 		}
 		if st.unsent != 0 {
 			oldest = min(oldest, st.unsent)
@@ -267,8 +279,9 @@ func (s *session) releaseLocked(now time.Time) []*response {
 	return s.batch
 }
 
-// awaitsClustersLocked reports whether a late type's answer waits for the verdict on clusters, or for endpoints of theirs: of the responses
-// that were written when it began to wait, and of none that were written since (ORD-5).
+// awaitsClustersLocked reports whether a late type's answer waits for the verdict on clusters, or
+// for endpoints of theirs: of the responses that were written when it began to wait, and of none
+// that were written since (ORD-5).
 func (s *session) awaitsClustersLocked(now time.Time, st, clusters *streamType) bool {
 	after := s.waitsForLocked(st)
 	if clusters != nil {
@@ -281,10 +294,11 @@ func (s *session) awaitsClustersLocked(now time.Time, st, clusters *streamType) 
 	return s.coldEndpointsLocked(now, after)
 }
 
-// awaitsNamedLocked reports whether a late type's answer waits, though order_hold is over, for endpoints that the client asks for by name, of
-// Clusters that could be written only meanwhile: Envoy withholds its answer to those before them while the endpoints of any never come. Else
-// the route might go when its cluster has just been written, and Envoy has not asked for the endpoints of that
-// (testdata/ads_clusters_unanswered.txt). It waits no longer than twice order_hold in all.
+// awaitsNamedLocked reports whether a late type's answer waits, though order_hold is over, for
+// endpoints that the client asks for by name, of Clusters that could be written only meanwhile:
+// Envoy withholds its answer to those before them while the endpoints of any never come. Else the
+// route might go when its cluster has just been written, and Envoy has not asked for the endpoints
+// of that (testdata/ads_clusters_unanswered.txt). It waits no longer than twice order_hold in all.
 func (s *session) awaitsNamedLocked(now time.Time, st, clusters *streamType) bool {
 	if !now.Before(st.from(now).Add(2 * s.cfg.timing.OrderHold)) {
 		return false
@@ -307,14 +321,15 @@ func (s *session) waitsForLocked(st *streamType) uint64 {
 	return st.after
 }
 
-// urgentLocked reports whether a request may wait for a type's held answer, or for what can only be taken after it: then nothing holds it
-// (ALIAS-8). Virtual hosts that nobody asked for are in order like any other type: with a changed route they are pushed.
+// urgentLocked reports whether a request may wait for a type's held answer, or for what can only be
+// taken after it: then nothing holds it (ALIAS-8). Virtual hosts that nobody asked for are in order
+// like any other type: with a changed route they are pushed.
 func (s *session) urgentLocked(st *streamType) bool {
 	return relay.IsVirtualHost(st.typeURL) && (st.held.Demanded || st.sub.Demands())
 }
 
-// tellable reports whether there is something to say without an answer. Of a type that is sent whole in SotW that would delete
-// everything (SOTW-9), so it waits for the next answer.
+// tellable reports whether there is something to say without an answer. Of a type that is sent
+// whole in SotW that would delete everything (SOTW-9), so it waits for the next answer.
 func (s *session) tellable(st *streamType) bool {
 	switch {
 	case st.blank:
@@ -385,7 +400,8 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 	return out
 }
 
-// wrote notes that responses have been written: the wait for their answers begins only now. They are let go of.
+// wrote notes that responses have been written: the wait for their answers begins only now. They
+// are let go of.
 func (s *session) wrote(now time.Time, batch []*response) {
 	s.writerLock()
 	defer s.mu.Unlock()
@@ -404,8 +420,8 @@ func (s *session) wrote(now time.Time, batch []*response) {
 	}
 }
 
-// letGo parts responses from their stream: grpc keeps their bytes for as long as a client does not read, also
-// when the stream has ended.
+// letGo parts responses from their stream: grpc keeps their bytes for as long as a client does not
+// read, also when the stream has ended.
 func letGo(batch []*response) {
 	for i, r := range batch {
 		r.kind, batch[i] = nil, nil

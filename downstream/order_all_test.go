@@ -15,12 +15,14 @@ import (
 
 var all = flag.Bool("all", false, "play the long exhaustive games too, which takes some minutes")
 
-// TestOrderExhaustively plays every interleaving of small games, and checks on what is written what TestOrderUnderInterleaving
-// checks: the origin changes clusters and routes, the writer takes its steps one by one, the client answers or does not, and
-// order_hold passes. A step of the table is atomic, and so is what the session does under its lock; nothing else is. With -all
-// there are more changes and three types, and some 350,000 games in each dialect.
+// TestOrderExhaustively plays every interleaving of small games, and checks on what is written what
+// TestOrderUnderInterleaving checks: the origin changes clusters and routes, the writer takes its
+// steps one by one, the client answers or does not, and order_hold passes. A step of the table is
+// atomic, and so is what the session does under its lock; nothing else is. With -all there are more
+// changes and three types, and some 350,000 games in each dialect.
 func TestOrderExhaustively(t *testing.T) {
-	games := []map[string]int{{cds: 2, rds: 1}, {cds: 2, eds: 1}} // endpoints do not wait for a verdict
+	// endpoints do not wait for a verdict
+	games := []map[string]int{{cds: 2, rds: 1}, {cds: 2, eds: 1}}
 	if *all {
 		games = append(games, map[string]int{cds: 1, lds: 1, odd: 1}, map[string]int{cds: 2, rds: 2})
 	}
@@ -38,7 +40,8 @@ func TestOrderExhaustively(t *testing.T) {
 	}
 }
 
-// TestForwardWalkIsFoundOut: among these games are some in which taking the types in the order they are written in overtakes.
+// TestForwardWalkIsFoundOut: among these games are some in which taking the types in the order they
+// are written in overtakes.
 func TestForwardWalkIsFoundOut(t *testing.T) {
 	dialects(t, func(t *testing.T, first *clientEnd) {
 		if _, wrong := playAll(first, false, map[string]int{cds: 2, eds: 1}); len(wrong) == 0 {
@@ -47,9 +50,9 @@ func TestForwardWalkIsFoundOut(t *testing.T) {
 	})
 }
 
-// playAll plays all games, one after the other on one stream: at the end of each nothing is left to be said. It stops at the first
-// that goes wrong. A game is the list of its choices; the next one is like the last up to the last choice that has another
-// alternative.
+// playAll plays all games, one after the other on one stream: at the end of each nothing is left to
+// be said. It stops at the first that goes wrong. A game is the list of its choices; the next one
+// is like the last up to the last choice that has another alternative.
 func playAll(p *clientEnd, reverse bool, changes map[string]int) (games int, wrong []string) {
 	p.tb.Helper()
 	g := &game{p: p, reverse: reverse, types: slices.SortedFunc(maps.Keys(changes), relay.CompareTypes), written: map[string]int{}}
@@ -206,7 +209,8 @@ func (g *game) turn(unanswered map[string][]string) (steps []func()) {
 	})
 }
 
-// see judges a response: nothing goes back, and nothing leaves before what came earlier of an earlier type.
+// see judges a response: nothing goes back, and nothing leaves before what came earlier of an
+// earlier type.
 func (g *game) see(m *message) {
 	_, body, _ := strings.Cut(m.words[0], "=")
 	n, err := strconv.Atoi(body)

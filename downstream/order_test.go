@@ -67,8 +67,9 @@ func TestWrittenInOrder(t *testing.T) {
 	})
 }
 
-// TestLateTypesWaitForClusters: listeners and routes are held until the Cluster response is acknowledged, at most order_hold;
-// endpoints and other types are not (ORD-5). A NACK ends the hold as well (ORD-7).
+// TestLateTypesWaitForClusters: listeners and routes are held until the Cluster response is
+// acknowledged, at most order_hold; endpoints and other types are not (ORD-5). A NACK ends the hold
+// as well (ORD-7).
 func TestLateTypesWaitForClusters(t *testing.T) {
 	dialects(t, func(t *testing.T, p *clientEnd) {
 		p.both(cds, eds, rds, odd)
@@ -109,8 +110,8 @@ func TestLateTypesWaitForClusters(t *testing.T) {
 	})
 }
 
-// TestNoOvertaking: routes that are newer than clusters which wait for an ACK are held back; after order_hold the clusters go
-// although their predecessor is unanswered (RELAY-84, NONCE-10).
+// TestNoOvertaking: routes that are newer than clusters which wait for an ACK are held back; after
+// order_hold the clusters go although their predecessor is unanswered (RELAY-84, NONCE-10).
 func TestNoOvertaking(t *testing.T) {
 	dialects(t, func(t *testing.T, p *clientEnd) {
 		p.both(cds, eds, rds)
@@ -131,7 +132,8 @@ func TestNoOvertaking(t *testing.T) {
 	})
 }
 
-// TestHeldAnswerIsOvertakenByNone: a held answer holds what is later and newer, and leaves before changes that came since.
+// TestHeldAnswerIsOvertakenByNone: a held answer holds what is later and newer, and leaves before
+// changes that came since.
 func TestHeldAnswerIsOvertakenByNone(t *testing.T) {
 	dialects(t, func(t *testing.T, p *clientEnd) {
 		p.both(cds, lds, rds)
@@ -149,8 +151,8 @@ func TestHeldAnswerIsOvertakenByNone(t *testing.T) {
 	})
 }
 
-// TestSettlingHoldsLateTypes: while clusters wait for their set to be complete, listeners and routes wait with them and
-// endpoints flow (RELAY-84), but not for ever (RELAY-95).
+// TestSettlingHoldsLateTypes: while clusters wait for their set to be complete, listeners and
+// routes wait with them and endpoints flow (RELAY-84), but not for ever (RELAY-95).
 func TestSettlingHoldsLateTypes(t *testing.T) {
 	dialects(t, func(t *testing.T, p *clientEnd) {
 		ask := func(typeURL, name string) {
@@ -196,8 +198,8 @@ func TestSettlingHoldsLateTypes(t *testing.T) {
 	})
 }
 
-// TestSilentSetHoldsNothing: a set that was waited for in vain for cold_wait holds nothing more, neither for who waited nor for who comes
-// later, until the origin answers it (ORD-8).
+// TestSilentSetHoldsNothing: a set that was waited for in vain for cold_wait holds nothing more,
+// neither for who waited nor for who comes later, until the origin answers it (ORD-8).
 func TestSilentSetHoldsNothing(t *testing.T) {
 	const of = rds
 	for _, typeURL := range []string{cds, lds, relay.ScopedRouteType} {
@@ -251,8 +253,9 @@ func TestSilentSetHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestWaitingRoutesAreCurrent: routes that waited for a first set of clusters leave as they are when it goes out, not as they were when
-// they began to wait: the cluster they led to then may be gone, and was never in any list of this client.
+// TestWaitingRoutesAreCurrent: routes that waited for a first set of clusters leave as they are
+// when it goes out, not as they were when they began to wait: the cluster they led to then may be
+// gone, and was never in any list of this client.
 func TestWaitingRoutesAreCurrent(t *testing.T) {
 	dialects(t, func(t *testing.T, p *clientEnd) {
 		settle := 250 * time.Millisecond
@@ -285,8 +288,9 @@ func TestWaitingRoutesAreCurrent(t *testing.T) {
 	})
 }
 
-// TestRoutesWaitUntaken: while clusters wait for an ACK and have changed since, routes wait in the table. Else they would leave, after
-// the clusters of a later moment, for a cluster that came and went in between, and which this client never had.
+// TestRoutesWaitUntaken: while clusters wait for an ACK and have changed since, routes wait in the
+// table. Else they would leave, after the clusters of a later moment, for a cluster that came and
+// went in between, and which this client never had.
 func TestRoutesWaitUntaken(t *testing.T) {
 	dialects(t, func(t *testing.T, p *clientEnd) {
 		p.both(cds, eds, rds)
@@ -314,9 +318,10 @@ func TestRoutesWaitUntaken(t *testing.T) {
 	})
 }
 
-// TestOrderUnderInterleaving plays random interleavings of the origin's changes, the client's answers, time, and the single
-// steps of the writer's walk, and checks on what is written that no type leaves with a revision n before every change up to n
-// of the types before it (RELAY-84, EC-3, EC-4), and that in the end the client holds all (EC-2).
+// TestOrderUnderInterleaving plays random interleavings of the origin's changes, the client's
+// answers, time, and the single steps of the writer's walk, and checks on what is written that no
+// type leaves with a revision n before every change up to n of the types before it (RELAY-84, EC-3,
+// EC-4), and that in the end the client holds all (EC-2).
 //
 // Every resource's body is the number of the change, counted over all types: as revisions are.
 func TestOrderUnderInterleaving(t *testing.T) {
@@ -341,8 +346,8 @@ func TestOrderUnderInterleaving(t *testing.T) {
 	})
 }
 
-// TestForwardWalkOvertakes keeps the test above honest, and says why types are taken in reverse: taken in the order they are
-// written in, they overtake.
+// TestForwardWalkOvertakes keeps the test above honest, and says why types are taken in reverse:
+// taken in the order they are written in, they overtake.
 func TestForwardWalkOvertakes(t *testing.T) {
 	for seed := range 400 {
 		if len(interleave(newRig(t).client(true), rand.New(rand.NewPCG(uint64(seed), 1)), false)) > 0 {
@@ -397,7 +402,8 @@ func interleave(p *clientEnd, rnd *rand.Rand, reverse bool) (wrong []string) {
 		}
 		delete(unanswered, typeURL)
 	}
-	// The steps of take, with the origin's changes between any two of them. A stream-type's own step is atomic in the table.
+	// The steps of take, with the origin's changes between any two of them. A stream-type's own
+	// step is atomic in the table.
 	turn := func(between func()) {
 		for _, m := range p.writesWith(between, reverse) {
 			check(m)

@@ -11,7 +11,8 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
-// newOriginsRig is a table with the listener's own origin, one group, and another, east, that groups by cluster and has one at most.
+// newOriginsRig is a table with the listener's own origin, one group, and another, east, that
+// groups by cluster and has one at most.
 func newOriginsRig(tb testing.TB) (r *rig, east *rig) {
 	tb.Helper()
 	table, err := relay.New(relay.Config{MaxGroups: 1, Origins: []relay.OriginConfig{
@@ -26,8 +27,9 @@ func newOriginsRig(tb testing.TB) (r *rig, east *rig) {
 	return r, &rig{tb: tb, table: table, origin: table.Origin("east"), now: zero}
 }
 
-// TestGroupsOfOthers: where limits.groups is reached at another origin, a stream is refused the names of that origin, one by one, and
-// has the rest; one that has its group is not disturbed (RELAY-67, FED-5).
+// TestGroupsOfOthers: where limits.groups is reached at another origin, a stream is refused the
+// names of that origin, one by one, and has the rest; one that has its group is not disturbed
+// (RELAY-67, FED-5).
 func TestGroupsOfOthers(t *testing.T) {
 	for _, delta := range []bool{true, false} {
 		r, east := newOriginsRig(t)
@@ -78,7 +80,8 @@ func TestGroupsOfOthers(t *testing.T) {
 	}
 }
 
-// TestPartsInStatus: what a client is subscribed to is shown by origin where it is not all the listener's own.
+// TestPartsInStatus: what a client is subscribed to is shown by origin where it is not all the
+// listener's own.
 func TestPartsInStatus(t *testing.T) {
 	r, _ := newOriginsRig(t)
 	p := r.client(true)
@@ -100,7 +103,8 @@ func TestPartsInStatus(t *testing.T) {
 
 func (r *rig) group(p *clientEnd) string { return p.session.status().Group }
 
-// TestLaggingPart: a client that is given up at one origin is ended, though another has something to tell.
+// TestLaggingPart: a client that is given up at one origin is ended, though another has something
+// to tell.
 func TestLaggingPart(t *testing.T) {
 	r, east := newOriginsRig(t)
 	p, far := r.client(true), long(cds, "//east/far")
@@ -123,8 +127,9 @@ func TestLaggingPart(t *testing.T) {
 	}
 }
 
-// TestVersionsOfOrigins: with the origins' own versions a list is called what the newest response that had to do with it was, whichever
-// origin's; if one of them is told by content, all is (VER-5).
+// TestVersionsOfOrigins: with the origins' own versions a list is called what the newest response
+// that had to do with it was, whichever origin's; if one of them is told by content, all is
+// (VER-5).
 func TestVersionsOfOrigins(t *testing.T) {
 	for _, mixed := range []bool{false, true} {
 		table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{

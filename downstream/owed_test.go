@@ -9,8 +9,9 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// TestOwedIsShared: a client of clusters that has not asked for endpoints is owed those of all of them (WARM-6), and costs no name for each:
-// two clients are owed by one list, and so many changes that it would be long are owed as everything.
+// TestOwedIsShared: a client of clusters that has not asked for endpoints is owed those of all of
+// them (WARM-6), and costs no name for each: two clients are owed by one list, and so many changes
+// that it would be long are owed as everything.
 func TestOwedIsShared(t *testing.T) {
 	for _, delta := range []bool{true, false} {
 		r := newRig(t)
@@ -42,7 +43,8 @@ func TestOwedIsShared(t *testing.T) {
 	}
 }
 
-// TestOwedOfMany: whatever the number of lists, each name in them is owed to a client that asks for endpoints.
+// TestOwedOfMany: whatever the number of lists, each name in them is owed to a client that asks for
+// endpoints.
 func TestOwedOfMany(t *testing.T) {
 	var o owed
 	for i := range 3*maxLists + 1 {
@@ -67,8 +69,8 @@ func TestOwedOfMany(t *testing.T) {
 	}
 }
 
-// BenchmarkFirstClusters is what a client takes that is sent 1,000 clusters and has not asked for their endpoints. kept-B is what is kept of
-// it then, with its session.
+// BenchmarkFirstClusters is what a client takes that is sent 1,000 clusters and has not asked for
+// their endpoints. kept-B is what is kept of it then, with its session.
 func BenchmarkFirstClusters(b *testing.B) {
 	r := newRig(b)
 	first := r.client(true)

@@ -21,8 +21,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// TestClientsMayPing: neither Envoy's pings, every 30 s, nor the most that grpc clients do, every 10 s, are held against them, with a
-// stream or without one (ERR-12).
+// TestClientsMayPing: neither Envoy's pings, every 30 s, nor the most that grpc clients do, every
+// 10 s, are held against them, with a stream or without one (ERR-12).
 func TestClientsMayPing(t *testing.T) {
 	for _, every := range []time.Duration{30 * time.Second, 10 * time.Second} {
 		for _, streams := range []bool{true, false} {
@@ -55,8 +55,8 @@ func TestClientsMayPing(t *testing.T) {
 	}
 }
 
-// TestPingsArriveEarly: pings at the least interval that the config names are not held against a network that makes some of them
-// arrive early; ten times as many are.
+// TestPingsArriveEarly: pings at the least interval that the config names are not held against a
+// network that makes some of them arrive early; ten times as many are.
 func TestPingsArriveEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLive(t, relaytest.Memory(), func(cfg *Config, _ *ListenerConfig) { cfg.Limits.ConnectionIdle = -1 })
@@ -142,7 +142,8 @@ func (p *raw) ping() {
 	p.flush()
 }
 
-// call opens a discovery stream with a header of so many bytes, that many times: the bytes go to the wire once (RFC 7541, 6.1).
+// call opens a discovery stream with a header of so many bytes, that many times: the bytes go to
+// the wire once (RFC 7541, 6.1).
 func (p *raw) call(stream uint32, size, times int) {
 	p.t.Helper()
 	p.prepare(stream, size, times)
@@ -176,8 +177,8 @@ func (p *raw) prepare(stream uint32, size, times int) {
 	}
 }
 
-// TestLongHeaders: what is a few bytes on the wire may be a hundred megabytes of headers. A stream with more than 16 KiB of them is
-// reset, and its connection and all others go on.
+// TestLongHeaders: what is a few bytes on the wire may be a hundred megabytes of headers. A stream
+// with more than 16 KiB of them is reset, and its connection and all others go on.
 func TestLongHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLive(t, relaytest.Memory(), nil)
@@ -234,7 +235,8 @@ func TestStopWaitsForNobody(t *testing.T) {
 	}
 }
 
-// TestSilentConnections: who connects and does not get as far as HTTP/2 costs a descriptor for ten seconds, wherever it stops.
+// TestSilentConnections: who connects and does not get as far as HTTP/2 costs a descriptor for ten
+// seconds, wherever it stops.
 func TestSilentConnections(t *testing.T) {
 	serverTLS, _ := certificates(t)
 	for name, row := range map[string]struct {

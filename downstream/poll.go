@@ -17,13 +17,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Polls: a request that is answered once, over REST-JSON or by a unary Fetch method (REST, TRANS-11).
+// Polls: a request that is answered once, over REST-JSON or by a unary Fetch method (REST,
+// TRANS-11).
 //
 // A poll is a state of the world stream of one type that ends with its first answer. It is counted,
 // limited and told of as one, and has a session as one. What differs: the answer waits until all is
-// known that was asked for, since nothing follows it (REST-5, REST-6); it has no nonce (REST-4); and a
-// client that holds that version already is told so (REST-3). With rest_hold that last answer waits
-// for a change (REST-7).
+// known that was asked for, since nothing follows it (REST-5, REST-6); it has no nonce (REST-4);
+// and a client that holds that version already is told so (REST-3). With rest_hold that last answer
+// waits for a change (REST-7).
 
 // poll is one such request.
 type poll struct {
@@ -97,8 +98,8 @@ func newPollSession(set *settings, all *pollers, typeURL string, v2 bool, from c
 	return session
 }
 
-// serve takes the poll in, reads it, answers it and gives the answer to write, all of which counts as
-// one stream. read is told to fill p.in.
+// serve takes the poll in, reads it, answers it and gives the answer to write, all of which counts
+// as one stream. read is told to fill p.in.
 func (p *poll) serve(ctx context.Context, via []string, read func() error, write func(polled) error) (err error) {
 	s := p.stream.server
 	defer p.end(nil)
@@ -148,7 +149,8 @@ func (p *poll) answer(ctx context.Context) (polled, error) {
 	case err != nil:
 		return polled{}, err
 	}
-	st.session.adopt(st.listener.settings.Load(), nil) // Reconfigure may not have found it in the list
+	// Reconfigure may not have found it in the list
+	st.session.adopt(st.listener.settings.Load(), nil)
 	session := st.session
 	defer func() { session.close(time.Now()) }()
 	answer, err := p.resolve(wait, session)
@@ -176,8 +178,8 @@ func (p *poll) answer(ctx context.Context) (polled, error) {
 	}
 }
 
-// again asks anew for a client whose answer is held, and was unchanged: what a stream is told of a change
-// is the change alone.
+// again asks anew for a client whose answer is held, and was unchanged: what a stream is told of a
+// change is the change alone.
 func (p *poll) again(ctx context.Context) (polled, error) {
 	first := p.stream.session
 	session := newPollSession(first.settings(), first.pollers, first.only, first.v2, first.from, time.Now())
@@ -293,8 +295,9 @@ const maxPollers = 10_000
 
 // pollers are the versions that pollers were told.
 type pollers struct {
-	mu       sync.Mutex           // guards what follows; a leaf
-	last     map[poller]string    // told last, for people: a poll that refuses it does not name it. Emptied when it is full
+	mu sync.Mutex // guards what follows; a leaf
+	// told last, for people: a poll that refuses it does not name it. Emptied when it is full
+	last     map[poller]string
 	standIns map[standIn]struct{} // of what is of the last resort. Emptied when it is full
 }
 
@@ -305,7 +308,8 @@ type poller struct {
 	node    string
 }
 
-// standIn is a version of what stands in for an origin. Who presents it holds nothing newer than that.
+// standIn is a version of what stands in for an origin. Who presents it holds nothing newer than
+// that.
 type standIn struct {
 	origin           *relay.Origin
 	typeURL, version string
@@ -318,7 +322,8 @@ func (s *session) poller() poller {
 	return poller{s.cfg.origin, s.only, clip(s.nodeID, maxNodeShown)}
 }
 
-// ofStandInLocked reports whether the version that a poll presents is of what stood in for the origin.
+// ofStandInLocked reports whether the version that a poll presents is of what stood in for the
+// origin.
 func (s *session) ofStandInLocked(version string) bool {
 	return s.pollers != nil && version != "" && s.pollers.stoodIn(standIn{s.cfg.origin, s.only, version})
 }

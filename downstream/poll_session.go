@@ -9,8 +9,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// resolve gives the answer to a poll. Its version is empty as long as there is none: not all is known,
-// and more is worth waiting for unless it is late. full: it is made though the client holds it.
+// resolve gives the answer to a poll. Its version is empty as long as there is none: not all is
+// known, and more is worth waiting for unless it is late. full: it is made though the client holds
+// it.
 func (s *session) resolve(now time.Time, in *content, full, late bool) (polled, error) {
 	st, err := s.pollType(in)
 	if err != nil {
@@ -23,7 +24,8 @@ func (s *session) resolve(now time.Time, in *content, full, late bool) (polled, 
 	version := string(in.version)
 	r := s.first(now)
 	if r == nil && !st.sub.Standing().Waiting {
-		if !full && version != "" && st.wildcard { // the version is the set's, or there were an answer
+		// the version is the set's, or there were an answer
+		if !full && version != "" && st.wildcard {
 			return polled{version: version, unchanged: true, standIn: st.sub.Standing().StandIn}, nil
 		}
 		r = s.insist(now)
@@ -104,8 +106,8 @@ func (s *session) told(st *streamType) string {
 	return st.sentVersion
 }
 
-// refusedAll is the answer where all names are refused, and the type has no form to say so but an empty
-// list, which would delete; nil if some are not.
+// refusedAll is the answer where all names are refused, and the type has no form to say so but an
+// empty list, which would delete; nil if some are not.
 func (s *session) refusedAll(st *streamType) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,22 +14,26 @@ import (
 
 // The bounds of progress. order_hold is 500 ms, as by default.
 const (
-	// A change waits for the answer to the last response of its type, for order_hold at most (NONCE-10). One of a listener or a route is
-	// held for the clusters besides, for order_hold at most from when it came (ORD-5), or waits for one that is: what came in between is told
-	// next. So does what has its place after listeners and routes, as it is no older.
+	// A change waits for the answer to the last response of its type, for order_hold at most
+	// (NONCE-10). One of a listener or a route is held for the clusters besides, for order_hold at
+	// most from when it came (ORD-5), or waits for one that is: what came in between is told next.
+	// So does what has its place after listeners and routes, as it is no older.
 	toldWithin = 1100 * time.Millisecond
-	// A removal is taken with its type's next response, waits for every change before it (ORD-2, ORD-3), and goes with the next after that.
+	// A removal is taken with its type's next response, waits for every change before it (ORD-2,
+	// ORD-3), and goes with the next after that.
 	goneWithin = 2200 * time.Millisecond
-	// What a client that asks for endpoints by name may be late besides: a listener or a route is held for order_hold once more if its clusters
-	// had to wait and their endpoints never come.
+	// What a client that asks for endpoints by name may be late besides: a listener or a route is
+	// held for order_hold once more if its clusters had to wait and their endpoints never come.
 	namedWithin = 900 * time.Millisecond
 	// never is the latency of a client that answers nothing.
 	never = time.Hour
 )
 
-// TestProgress: whatever changes all the time, however late the client answers, and whether or not a type and all endpoints are never
-// told by the origin: each change reaches the client within toldWithin, each removal within goneWithin (ORD-3, ORD-5, ORD-8, EC-2). The
-// kinds of world: the origin is silent about one type; or the client names the endpoints of the clusters that it has, as Envoy does.
+// TestProgress: whatever changes all the time, however late the client answers, and whether or not
+// a type and all endpoints are never told by the origin: each change reaches the client within
+// toldWithin, each removal within goneWithin (ORD-3, ORD-5, ORD-8, EC-2). The kinds of world: the
+// origin is silent about one type; or the client names the endpoints of the clusters that it has,
+// as Envoy does.
 func TestProgress(t *testing.T) {
 	types := []string{cds, eds, lds, rds, odd}
 	for _, churns := range [][]string{{cds}, {eds}, {lds}, {rds}, {odd}, {cds, eds}, {cds, rds}, types} {

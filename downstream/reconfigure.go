@@ -14,27 +14,31 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// maxAuthorities is how many authorities a stream's names may have before it counts as concerned by every change of one.
+// maxAuthorities is how many authorities a stream's names may have before it counts as concerned by
+// every change of one.
 const maxAuthorities = 64
 
 // errReconfigured: the client that resumes is served by what is in force.
 var errReconfigured = status.Error(codes.Unavailable,
 	"the configuration of this relay has changed, and with it what the stream was served from: come again, and resume by version")
 
-// Reconfiguration is what may change of a server in use. What is not here is as it was given to New.
+// Reconfiguration is what may change of a server in use. What is not here is as it was given to
+// New.
 type Reconfiguration struct {
-	// Limits and Timing are in force for the streams there are as well; but none is ended for a limit that it did not break before.
-	// StreamsPerConnection, RequestBytes and Keepalive are those of New for the listeners there are.
+	// Limits and Timing are in force for the streams there are as well; but none is ended for a
+	// limit that it did not break before. StreamsPerConnection, RequestBytes and Keepalive are
+	// those of New for the listeners there are.
 	Limits Limits
 	Timing Timing
-	// Listeners are all that are served, or will be, with their settings. One that is missing is closed. TLS and what it is of a listener
-	// that is served already do not change.
+	// Listeners are all that are served, or will be, with their settings. One that is missing is
+	// closed. TLS and what it is of a listener that is served already do not change.
 	Listeners map[net.Listener]ListenerConfig
 	// Change is what has changed in the table.
 	Change *relay.Change
 }
 
-// Concerned are the streams that a change of the configuration takes something from, and the listeners that are closed.
+// Concerned are the streams that a change of the configuration takes something from, and the
+// listeners that are closed.
 type Concerned struct {
 	server  *Server
 	streams []*stream
@@ -44,8 +48,9 @@ type Concerned struct {
 // Len is how many streams there are.
 func (c *Concerned) Len() int { return len(c.streams) }
 
-// Reconfigure puts other settings into force. From now on no stream joins what the change has ended; those that did before are told
-// apart, for the caller to end. All other streams go on, with the new settings. On an error nothing has changed.
+// Reconfigure puts other settings into force. From now on no stream joins what the change has
+// ended; those that did before are told apart, for the caller to end. All other streams go on, with
+// the new settings. On an error nothing has changed.
 //
 // It is called after the table's Commit, by one goroutine at a time.
 func (s *Server) Reconfigure(r Reconfiguration) (*Concerned, error) {
@@ -88,8 +93,8 @@ func (s *Server) Reconfigure(r Reconfiguration) (*Concerned, error) {
 	return c, nil
 }
 
-// End ends the streams spread over the time, so that their clients do not all come back at once, and closes the listeners that are to
-// be. It returns early if ctx ends or the server does.
+// End ends the streams spread over the time, so that their clients do not all come back at once,
+// and closes the listeners that are to be. It returns early if ctx ends or the server does.
 func (c *Concerned) End(ctx context.Context, over time.Duration) {
 	s := c.server
 	for _, ln := range c.closed {
@@ -103,8 +108,8 @@ func (c *Concerned) End(ctx context.Context, over time.Duration) {
 	}
 }
 
-// adopt puts other settings into force for a stream, and reports whether it can go on with them: false if what it was served from is
-// no longer in force.
+// adopt puts other settings into force for a stream, and reports whether it can go on with them:
+// false if what it was served from is no longer in force.
 func (s *session) adopt(set *settings, change *relay.Change) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +134,8 @@ func (s *session) concernedLocked(set *settings, c *relay.Change) bool {
 	if s.authorities.many && c.Rerouted() {
 		return true
 	}
-	for _, authority := range s.authorities.asked { // whoever is in a group of another origin came there by one
+	// whoever is in a group of another origin came there by one
+	for _, authority := range s.authorities.asked {
 		if c.Moved(authority) {
 			return true
 		}
@@ -140,7 +146,8 @@ func (s *session) concernedLocked(set *settings, c *relay.Change) bool {
 	return slices.ContainsFunc(s.types, func(st *streamType) bool { return st.barred != s.barredBy(set, st.typeURL) })
 }
 
-// authorities are those of the names that a stream has asked for, whether or not anybody answers for them.
+// authorities are those of the names that a stream has asked for, whether or not anybody answers
+// for them.
 type authorities struct {
 	asked []string // in order
 	many  bool     // and others
@@ -173,8 +180,8 @@ const (
 	nodeWhole                 // for streams of its own upstream
 )
 
-// needLocked has a stream end that needs more of its node than was remembered: when it came nothing here could need it, and a group
-// joined without it would be another client's.
+// needLocked has a stream end that needs more of its node than was remembered: when it came nothing
+// here could need it, and a group joined without it would be another client's.
 func (s *session) needLocked(k nodeKept) error {
 	if s.nodeKept < k {
 		s.outdated = true

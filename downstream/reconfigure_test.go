@@ -40,8 +40,8 @@ func (r *rig) reconfigured(origins []relay.OriginConfig, change func(*Config, *L
 	return c
 }
 
-// TestWhoIsConcerned: a stream ends for what takes something from it that it was served, or would give it what it was refused; for
-// nothing else.
+// TestWhoIsConcerned: a stream ends for what takes something from it that it was served, or would
+// give it what it was refused; for nothing else.
 func TestWhoIsConcerned(t *testing.T) {
 	edit := func(i int, change func(*relay.OriginConfig)) func([]relay.OriginConfig) []relay.OriginConfig {
 		return func(o []relay.OriginConfig) []relay.OriginConfig { change(&o[i]); return o }
@@ -116,7 +116,8 @@ func deltaSubscribe(typeURL string, names ...string) *discoveryv3.DeltaDiscovery
 	return &discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeURL, ResourceNamesSubscribe: names}
 }
 
-// TestManyAuthorities: a stream that has asked for more authorities than are remembered ends for the change of any.
+// TestManyAuthorities: a stream that has asked for more authorities than are remembered ends for
+// the change of any.
 func TestManyAuthorities(t *testing.T) {
 	for _, n := range []int{maxAuthorities, maxAuthorities + 1} {
 		r := newRigOf(t, threeOrigins()...)
@@ -131,7 +132,8 @@ func TestManyAuthorities(t *testing.T) {
 	}
 }
 
-// TestLowerLimitEndsNobody: a stream with more names than are allowed by now goes on, as long as it asks for no more.
+// TestLowerLimitEndsNobody: a stream with more names than are allowed by now goes on, as long as it
+// asks for no more.
 func TestLowerLimitEndsNobody(t *testing.T) {
 	for _, delta := range []bool{true, false} {
 		r := newRigOf(t, threeOrigins()...)
@@ -158,8 +160,8 @@ func TestLowerLimitEndsNobody(t *testing.T) {
 	}
 }
 
-// TestNodeThatIsMissing: a stream that began where no other origin could be asked has not kept its node. It does not join another's group
-// without it, but ends.
+// TestNodeThatIsMissing: a stream that began where no other origin could be asked has not kept its
+// node. It does not join another's group without it, but ends.
 func TestNodeThatIsMissing(t *testing.T) {
 	for name, row := range map[string]struct {
 		next     relay.OriginConfig
@@ -191,8 +193,9 @@ func TestNodeThatIsMissing(t *testing.T) {
 	}
 }
 
-// TestReconfigure: of two listeners and a third stream that has not asked yet, only what is concerned ends, with UNAVAILABLE; a listener
-// that is missing is closed, and a late one is served as it is by now.
+// TestReconfigure: of two listeners and a third stream that has not asked yet, only what is
+// concerned ends, with UNAVAILABLE; a listener that is missing is closed, and a late one is served
+// as it is by now.
 func TestReconfigure(t *testing.T) {
 	l := newLive(t, relaytest.TCP(), nil)
 	open := func() []*listener {

@@ -10,7 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// reason is why a name is refused without asking an origin. Such a name is in error, not absent: nothing is removed.
+// reason is why a name is refused without asking an origin. Such a name is in error, not absent:
+// nothing is removed.
 type reason struct {
 	code  codes.Code
 	text  string
@@ -48,7 +49,8 @@ func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
 	return o, nil
 }
 
-// barred reports whether nothing of a type can be asked for on the stream: secrets, where no origin has any for the client.
+// barred reports whether nothing of a type can be asked for on the stream: secrets, where no origin
+// has any for the client.
 func (s *session) barred(typeURL string) bool { return s.barredBy(s.cfg, typeURL) }
 
 func (s *session) barredBy(set *settings, typeURL string) bool {
@@ -72,11 +74,13 @@ func (s *session) originOf(st *streamType, name string) (*relay.Origin, *reason)
 	return s.cfg.origin, nil
 }
 
-// deltaOnly reports whether the type needs delta end to end, and the origin does not speak it (ALIAS-7).
+// deltaOnly reports whether the type needs delta end to end, and the origin does not speak it
+// (ALIAS-7).
 func deltaOnly(st *streamType, o *relay.Origin) bool { return relay.DeltaOnly(st.typeURL) && o.SotW() }
 
-// judgeURN is originOf for an xdstp name, which is never taken for one of the old style (NAME-2). Its authority decides, and a name of
-// an authority that no origin is declared to answer for gets to none (FED-2).
+// judgeURN is originOf for an xdstp name, which is never taken for one of the old style (NAME-2).
+// Its authority decides, and a name of an authority that no origin is declared to answer for gets
+// to none (FED-2).
 func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason) {
 	u, err := relay.ParseURN(name)
 	switch {
@@ -108,7 +112,8 @@ func (s *session) refuseLocked(st *streamType, name string, why *reason) {
 	s.refuseAboutLocked(st, name, "", s.refusalKey(name), why)
 }
 
-// refusalKey is what a refusal is found by that is not told yet: of a name, or of what locatorKey makes of a locator.
+// refusalKey is what a refusal is found by that is not told yet: of a name, or of what locatorKey
+// makes of a locator.
 func (s *session) refusalKey(named string) uint64 { return maphash.String(s.cfg.seed, named) }
 
 // refuseAboutLocked is refuseLocked for a name with parameters, of which about are the constraints.
@@ -130,8 +135,8 @@ func (s *session) refuseAboutLocked(st *streamType, name, about string, key uint
 	}
 }
 
-// unnamedLocked lets go of refusals that are not told yet, and whose names the client has left: it would take them for news of what it does
-// not ask for.
+// unnamedLocked lets go of refusals that are not told yet, and whose names the client has left: it
+// would take them for news of what it does not ask for.
 func (s *session) unnamedLocked(st *streamType, left func(key uint64) bool) {
 	st.refusals = slices.DeleteFunc(st.refusals, func(r refusal) bool {
 		if !left(r.key) {
@@ -142,8 +147,9 @@ func (s *session) unnamedLocked(st *streamType, left func(key uint64) bool) {
 	})
 }
 
-// tellsWhole reports whether refusals wait to be told by a list that is sent whole: there they go with all else, since they alone would
-// delete it (SOTW-9). It is sent for their sake, as soon as it can be.
+// tellsWhole reports whether refusals wait to be told by a list that is sent whole: there they go
+// with all else, since they alone would delete it (SOTW-9). It is sent for their sake, as soon as
+// it can be.
 func (s *session) tellsWhole(st *streamType) bool {
 	return len(st.refusals) > 0 && !s.delta && (st.wildcard || relay.SentWhole(st.typeURL)) && !st.sub.None()
 }
@@ -154,8 +160,8 @@ func (s *session) untoldLocked(bytes int) (over bool) {
 	return s.cfg.table.Untold(bytes)
 }
 
-// shown is the name as it is told back: whole, as a client could not match it otherwise, unless that alone would overrun the
-// message.
+// shown is the name as it is told back: whole, as a client could not match it otherwise, unless
+// that alone would overrun the message.
 func shown(name string) string { return clip(name, refusalBytes) }
 
 // takeRefusalsLocked are those that one response can tell; the rest waits for the next.
@@ -172,7 +178,8 @@ func (s *session) takeRefusalsLocked(st *streamType) []refusal {
 	return now
 }
 
-// refusedHosts are fields of a delta response that say of virtual hosts which are refused that there are none (ALIAS-7).
+// refusedHosts are fields of a delta response that say of virtual hosts which are refused that
+// there are none (ALIAS-7).
 func (s *session) refusedHosts(st *streamType, refusals []refusal) []byte {
 	if !s.delta || !relay.IsVirtualHost(st.typeURL) {
 		return nil

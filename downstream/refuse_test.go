@@ -10,8 +10,9 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// TestRefusedBesideWildcard: a list of `*` and a name that is refused names something, so it is answered in full whatever version the
-// client presents (RELAY-43), and the refusal goes with it (ABS-11).
+// TestRefusedBesideWildcard: a list of `*` and a name that is refused names something, so it is
+// answered in full whatever version the client presents (RELAY-43), and the refusal goes with it
+// (ABS-11).
 func TestRefusedBesideWildcard(t *testing.T) {
 	for _, typeURL := range []string{cds, eds} {
 		r := newRig(t)
@@ -30,7 +31,8 @@ func TestRefusedBesideWildcard(t *testing.T) {
 	}
 }
 
-// TestRefusalIsToldAtOnce: a refused name that is new in a list that is sent whole does not wait for the list to change.
+// TestRefusalIsToldAtOnce: a refused name that is new in a list that is sent whole does not wait
+// for the list to change.
 func TestRefusalIsToldAtOnce(t *testing.T) {
 	bad := urnOf(cds, "z")
 	for _, names := range [][]string{{"*"}, {"a"}} {
@@ -79,8 +81,9 @@ func TestRefusalsOfNamesThatLeft(t *testing.T) {
 	}
 }
 
-// TestTypesKeepStarFromTheOrigin: a type that `origins[].types` leaves out is not asked of the origin, `*` of it neither, and what a client
-// holds of it stays: there is no answer, which would be an empty set.
+// TestTypesKeepStarFromTheOrigin: a type that `origins[].types` leaves out is not asked of the
+// origin, `*` of it neither, and what a client holds of it stays: there is no answer, which would
+// be an empty set.
 func TestTypesKeepStarFromTheOrigin(t *testing.T) {
 	for _, typeURL := range []string{cds, eds, odd} {
 		for _, delta := range []bool{true, false} {
@@ -105,7 +108,8 @@ func TestTypesKeepStarFromTheOrigin(t *testing.T) {
 				}
 				r.settled(lds, "l=1")
 				p.gets("the type that is served alone", "lds l=1")
-				for _, l := range r.lanes { // on a stream that is opened anew every type is looked at
+				// on a stream that is opened anew every type is looked at
+				for _, l := range r.lanes {
 					l.Close()
 					l.Open(r.now, 0)
 					asks, _ := l.Take(r.now, false)

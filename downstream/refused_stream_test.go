@@ -13,8 +13,8 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// TestResetStreamIsNotTakenIn: a stream that its client reset before its turn came to be served makes no session,
-// and is counted as ended by the client.
+// TestResetStreamIsNotTakenIn: a stream that its client reset before its turn came to be served
+// makes no session, and is counted as ended by the client.
 func TestResetStreamIsNotTakenIn(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	s, ln := newServing(t, newRig(t))

@@ -9,13 +9,16 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// Removals come last, what refers before what it refers to (ORD-2): what still refers to a resource is changed before the resource goes. In
-// delta the removals of an answer are split off while other types have something to tell. In state of the world a removal is what a list
-// leaves out, so the table keeps clusters in the list until the routes are written (ORD-3). Either waits only for what was pending
-// when it was taken, and each of those is bounded by order_hold. Then it goes by itself, or, while its type always has something else to
-// tell, as a message of its own behind the next of that (TestProgress): a removal is late and never lost. To a client that comes
-// back and holds clusters, none of them or their endpoints is removed within order_hold: it asks type by type, and until it has asked for
-// its routes nothing shows that these have yet to change (TestRemovalsWaitForWhoComesBack).
+// Removals come last, what refers before what it refers to (ORD-2): what still refers to a resource
+// is changed before the resource goes. In delta the removals of an answer are split off while other
+// types have something to tell. In state of the world a removal is what a list leaves out, so the
+// table keeps clusters in the list until the routes are written (ORD-3). Either waits only for what
+// was pending when it was taken, and each of those is bounded by order_hold. Then it goes by
+// itself, or, while its type always has something else to tell, as a message of its own behind the
+// next of that (TestProgress): a removal is late and never lost. To a client that comes back and
+// holds clusters, none of them or their endpoints is removed within order_hold: it asks type by
+// type, and until it has asked for its routes nothing shows that these have yet to change
+// (TestRemovalsWaitForWhoComesBack).
 
 // rest is removals of one type that wait.
 type rest struct {
@@ -50,11 +53,13 @@ var removalOrder = []string{
 // removedLast reports whether ORD-2 speaks of a type.
 func removedLast(typeURL string) bool { return slices.Contains(removalOrder, typeURL) }
 
-// related reports whether a type's resources refer to others, or are referred to. Runtime and types unknown wait for nobody.
+// related reports whether a type's resources refer to others, or are referred to. Runtime and types
+// unknown wait for nobody.
 func related(typeURL string) bool { return removedLast(typeURL) || late(typeURL) }
 
-// takeOneLocked takes a type's answer. Of clusters that went, state of the world keeps what routes may still point to; of endpoints that are
-// empty since their cluster goes, the word is kept in both dialects.
+// takeOneLocked takes a type's answer. Of clusters that went, state of the world keeps what routes
+// may still point to; of endpoints that are empty since their cluster goes, the word is kept in
+// both dialects.
 func (s *session) takeOneLocked(now time.Time, st *streamType, w *walk) *relay.Answer {
 	if s.delta && st.typeURL != relay.EndpointType || !swapped(st.typeURL) {
 		return st.sub.Take(now)
@@ -64,8 +69,8 @@ func (s *session) takeOneLocked(now time.Time, st *streamType, w *walk) *relay.A
 	return a
 }
 
-// pendingLocked is the revision of the oldest update that the types have not written; MaxUint64: none. What waits for its origin is
-// not counted: it may never come.
+// pendingLocked is the revision of the oldest update that the types have not written; MaxUint64:
+// none. What waits for its origin is not counted: it may never come.
 func (s *session) pendingLocked(now time.Time, among func(typeURL string) bool) uint64 {
 	oldest := uint64(math.MaxUint64)
 	for _, st := range s.types {
@@ -82,7 +87,8 @@ func (s *session) pendingLocked(now time.Time, among func(typeURL string) bool) 
 	return oldest
 }
 
-// splitLocked takes the removals out of the answers that are to be written, if they are not all there is.
+// splitLocked takes the removals out of the answers that are to be written, if they are not all
+// there is.
 func (s *session) splitLocked(now time.Time) {
 	if !s.delta {
 		return
@@ -140,8 +146,8 @@ func (s *session) othersLocked(now time.Time, st *streamType) bool {
 	return s.pendingLocked(now, func(typeURL string) bool { return typeURL != st.typeURL && related(typeURL) }) != math.MaxUint64
 }
 
-// parting divides what is told in located form. A variant that goes for another is replaced, which is one thing (DYN-11); the others of
-// its removals may wait.
+// parting divides what is told in located form. A variant that goes for another is replaced, which
+// is one thing (DYN-11); the others of its removals may wait.
 func parting(l *relay.Located) (now *relay.Located, gone []relay.Gone) {
 	if l == nil || len(l.Removed) == 0 {
 		return l, nil
@@ -175,7 +181,8 @@ func (r *rest) part(now time.Time, gone []relay.Gone, until uint64) {
 	}
 }
 
-// fault keeps an error of a name whose removal waits, and reports whether it is one: a client may take it for the removal.
+// fault keeps an error of a name whose removal waits, and reports whether it is one: a client may
+// take it for the removal.
 func (r *rest) fault(f *relay.NameError) bool {
 	if f.Located() {
 		x, gone := r.gone[f.Name]
@@ -193,7 +200,8 @@ func (r *rest) fault(f *relay.NameError) bool {
 	return gone
 }
 
-// without takes out what is there again. A variant that waits to go leaves with those that are in its place now (DYN-11).
+// without takes out what is there again. A variant that waits to go leaves with those that are in
+// its place now (DYN-11).
 func (r *rest) without(a *relay.Answer) {
 	if r == nil {
 		return
@@ -232,7 +240,8 @@ func (r *rest) forget(names []string) {
 	}
 }
 
-// releaseRestLocked writes the removals whose time has come, in their order: none before those of a type that refers to it.
+// releaseRestLocked writes the removals whose time has come, in their order: none before those of a
+// type that refers to it.
 func (s *session) releaseRestLocked(now time.Time, out []*response) []*response {
 	waits, gathers := false, s.gathersLocked(now)
 	for _, st := range s.types {
@@ -281,8 +290,9 @@ func (s *session) restLocked(now time.Time, st *streamType) *relay.Answer {
 	return a
 }
 
-// cutRestLocked puts the removals whose time has come behind what else is told of a type, as messages of their own (ORD-2): by themselves
-// they would wait for ever while there is always something else to tell.
+// cutRestLocked puts the removals whose time has come behind what else is told of a type, as
+// messages of their own (ORD-2): by themselves they would wait for ever while there is always
+// something else to tell.
 func (s *session) cutRestLocked(now time.Time, st *streamType, parts []part) []part {
 	a := s.restLocked(now, st)
 	if a == nil {

@@ -7,8 +7,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// TestRemovalsComeLast: what an answer removes leaves after what all other types add, what refers first, as responses of its own;
-// alone it needs no response of its own (ORD-2).
+// TestRemovalsComeLast: what an answer removes leaves after what all other types add, what refers
+// first, as responses of its own; alone it needs no response of its own (ORD-2).
 func TestRemovalsComeLast(t *testing.T) {
 	p := newRig(t).client(true)
 	p.both(cds, eds, lds, rds, odd)
@@ -70,8 +70,8 @@ func TestRemovalsComeLast(t *testing.T) {
 	p.gets("after order_hold the removal goes all the same", "cds -z")
 }
 
-// TestRemovalThatIsUndone: what is there again before its removal was told is not removed, and what the client unsubscribed meanwhile
-// is not either.
+// TestRemovalThatIsUndone: what is there again before its removal was told is not removed, and what
+// the client unsubscribed meanwhile is not either.
 func TestRemovalThatIsUndone(t *testing.T) {
 	p := newRig(t).client(true)
 	p.both(cds, rds)
@@ -98,7 +98,8 @@ func TestRemovalThatIsUndone(t *testing.T) {
 	p.gets("nothing is left")
 }
 
-// TestRemovalsWaitForWhatWasPending: routes that change all the time do not put a removal off for ever.
+// TestRemovalsWaitForWhatWasPending: routes that change all the time do not put a removal off for
+// ever.
 func TestRemovalsWaitForWhatWasPending(t *testing.T) {
 	dialects(t, func(t *testing.T, p *clientEnd) {
 		p.both(cds, rds)
@@ -143,7 +144,8 @@ func TestRemovalWaitsForNothingNewer(t *testing.T) {
 	p.gets("and what came later", "rds x=3")
 }
 
-// TestKeptForRoutesThatCameBetween: routes and a removal that arrive while the writer takes, after the routes had their turn.
+// TestKeptForRoutesThatCameBetween: routes and a removal that arrive while the writer takes, after
+// the routes had their turn.
 func TestKeptForRoutesThatCameBetween(t *testing.T) {
 	p := newRig(t).client(false)
 	p.both(cds, rds)
@@ -163,8 +165,8 @@ func TestKeptForRoutesThatCameBetween(t *testing.T) {
 	p.gets("then the removal", "cds x=0")
 }
 
-// TestClustersKeptUntilRoutesAreWritten: a state-of-the-world client that falls behind between {x, y}, the routes away from y, and
-// {x} keeps y until it has the routes (ORD-3).
+// TestClustersKeptUntilRoutesAreWritten: a state-of-the-world client that falls behind between {x,
+// y}, the routes away from y, and {x} keeps y until it has the routes (ORD-3).
 func TestClustersKeptUntilRoutesAreWritten(t *testing.T) {
 	for _, asked := range []struct {
 		names   []string
@@ -245,7 +247,8 @@ func (r *rig) everywhere(typeURL string, words ...string) {
 	}
 }
 
-// TestRoutesWaitForEndpoints: routes that came with a new cluster wait for its endpoints, and no longer than order_hold (ORD-5).
+// TestRoutesWaitForEndpoints: routes that came with a new cluster wait for its endpoints, and no
+// longer than order_hold (ORD-5).
 func TestRoutesWaitForEndpoints(t *testing.T) {
 	dialects(t, func(t *testing.T, p *clientEnd) {
 		name := func(names ...string) {
@@ -290,8 +293,8 @@ func TestRoutesWaitForEndpoints(t *testing.T) {
 	})
 }
 
-// TestRoutesWaitForHurriedClusters: as testdata/ads_clusters_unanswered.txt, but the writer comes so late that clusters which waited for an
-// answer and the route to them could go in one batch.
+// TestRoutesWaitForHurriedClusters: as testdata/ads_clusters_unanswered.txt, but the writer comes
+// so late that clusters which waited for an answer and the route to them could go in one batch.
 func TestRoutesWaitForHurriedClusters(t *testing.T) {
 	dialects(t, func(t *testing.T, p *clientEnd) {
 		name := func(names ...string) {
@@ -336,7 +339,8 @@ func (p *clientEnd) answerNamed(typeURL string, names ...string) {
 	}
 }
 
-// TestVirtualHostsAreOwed: after a route configuration was sent, its virtual hosts are sent again, and no others (WARM-4).
+// TestVirtualHostsAreOwed: after a route configuration was sent, its virtual hosts are sent again,
+// and no others (WARM-4).
 func TestVirtualHostsAreOwed(t *testing.T) {
 	r := newRig(t)
 	p := r.client(true)
@@ -365,7 +369,8 @@ func TestVirtualHostsAreOwed(t *testing.T) {
 	q.gets("is owed the hosts of the routes it was sent, whatever it says to hold", "vhds s/t/a=1")
 }
 
-// TestErrorOfAKeptCluster: a cluster that stays in the list is not in error at the same time (ABS-11).
+// TestErrorOfAKeptCluster: a cluster that stays in the list is not in error at the same time
+// (ABS-11).
 func TestErrorOfAKeptCluster(t *testing.T) {
 	p := newRig(t).client(false)
 	p.both(cds, rds)
@@ -387,8 +392,9 @@ func TestErrorOfAKeptCluster(t *testing.T) {
 	p.gets("that is all")
 }
 
-// TestRemovalsWaitForWhoComesBack: a delta client that comes back asks for clusters first. What went meanwhile leaves only after it has
-// asked for its routes and been sent them, or after order_hold: it still holds those that lead to what goes.
+// TestRemovalsWaitForWhoComesBack: a delta client that comes back asks for clusters first. What
+// went meanwhile leaves only after it has asked for its routes and been sent them, or after
+// order_hold: it still holds those that lead to what goes.
 func TestRemovalsWaitForWhoComesBack(t *testing.T) {
 	r := newRig(t)
 	before := r.client(true)

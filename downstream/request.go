@@ -18,9 +18,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// request is what a client's messages are read into, one after the other. It keeps the error, so that a message that does not decode
-// ends the stream as what it is, INVALID_ARGUMENT, and not as an internal error (ERR-6). While the next is waited for it holds nothing of
-// the last.
+// request is what a client's messages are read into, one after the other. It keeps the error, so
+// that a message that does not decode ends the stream as what it is, INVALID_ARGUMENT, and not as
+// an internal error (ERR-6). While the next is waited for it holds nothing of the last.
 type request struct {
 	turn bool // it is that of the long compressed messages, until the message is taken in
 
@@ -39,8 +39,8 @@ type request struct {
 	*content
 }
 
-// content is a request of either dialect, read without the generated types. All of it but what is decoded is in grpc's buffer, and good
-// until done: nothing may be kept but copies.
+// content is a request of either dialect, read without the generated types. All of it but what is
+// decoded is in grpc's buffer, and good until done: nothing may be kept but copies.
 type content struct {
 	buffer                  mem.Buffer
 	typeURL, version, nonce []byte
@@ -166,8 +166,8 @@ func (c *content) decode(b []byte, delta bool) error {
 	return nil
 }
 
-// nextField is the first field in b and its length, with tag. value is nil unless it is of the wire type of strings and messages, which all
-// known fields are: any other is an unknown field.
+// nextField is the first field in b and its length, with tag. value is nil unless it is of the wire
+// type of strings and messages, which all known fields are: any other is an unknown field.
 func nextField(b []byte) (number protowire.Number, value []byte, length int, err error) {
 	number, wireType, tag := protowire.ConsumeTag(b)
 	switch {
@@ -295,8 +295,8 @@ func (c *content) versions() map[string]string {
 	return all
 }
 
-// run is a repeated field of a message, in all its occurrences: the bytes of the message itself where one follows the other, as nearly
-// always, or else a copy.
+// run is a repeated field of a message, in all its occurrences: the bytes of the message itself
+// where one follows the other, as nearly always, or else a copy.
 type run struct {
 	encoded []byte
 	end     int // where it ends in the message, if it is of it
@@ -331,8 +331,8 @@ func (r *run) values() iter.Seq[[]byte] {
 	}
 }
 
-// strings are copies of the values. They have one block of memory together, all of which lasts as long as one of them: who keeps one of many
-// for long makes a copy of its own.
+// strings are copies of the values. They have one block of memory together, all of which lasts as
+// long as one of them: who keeps one of many for long makes a copy of its own.
 func (r *run) strings() []string {
 	if r.n == 0 {
 		return nil
@@ -346,7 +346,8 @@ func (r *run) strings() []string {
 	return list
 }
 
-// copier makes strings that have one block of memory together, if it is told beforehand to Grow to it.
+// copier makes strings that have one block of memory together, if it is told beforehand to Grow to
+// it.
 type copier struct{ strings.Builder }
 
 func (c *copier) copy(b []byte) string {

@@ -193,7 +193,8 @@ func appendBackwards(b []byte, field protowire.Number) []byte {
 	return append(b, head...)
 }
 
-// FuzzSession: whatever a client sends, the session neither panics nor forgets to answer within the rules of its own state.
+// FuzzSession: whatever a client sends, the session neither panics nor forgets to answer within the
+// rules of its own state.
 func FuzzSession(f *testing.F) {
 	for _, m := range requests() {
 		b := encoded(f, m)
@@ -233,8 +234,8 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// TestRequestIsNotKept: of a long request nothing stays but what it is about. Its names are parts of one block of memory, and whoever keeps
-// one of them as it is keeps them all.
+// TestRequestIsNotKept: of a long request nothing stays but what it is about. Its names are parts
+// of one block of memory, and whoever keeps one of them as it is keeps them all.
 func TestRequestIsNotKept(t *testing.T) {
 	const (
 		cluster = "/envoy.config.cluster.v3.Cluster/"

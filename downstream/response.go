@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// response is one message to a client: a small part of its own and pieces that others share. Grpc may read it long after it was sent, so
-// nothing of it is used again.
+// response is one message to a client: a small part of its own and pieces that others share. Grpc
+// may read it long after it was sent, so nothing of it is used again.
 type response struct {
 	kind  *streamType
 	nonce uint64
@@ -42,7 +42,8 @@ func newResponse(kind *streamType, many bool) *response {
 	return &r.response
 }
 
-// fixed is what all responses of a type in one dialect have in common, as long as the control plane is of one name.
+// fixed is what all responses of a type in one dialect have in common, as long as the control plane
+// is of one name.
 type fixed struct {
 	key   fixedKey
 	bytes mem.SliceBuffer
@@ -68,7 +69,8 @@ func newFixed(key fixedKey, instance string) *fixed {
 // fixedParts are the ones in use by the streams of a listener.
 type fixedParts struct {
 	mu sync.Mutex // guards all
-	// all is emptied when it has maxFixed: types are clients' words. Whoever has one of them goes on using it.
+	// all is emptied when it has maxFixed: types are clients' words. Whoever has one of them goes
+	// on using it.
 	all map[fixedKey]*fixed
 }
 
@@ -88,7 +90,8 @@ func (p *fixedParts) of(key fixedKey, instance string) *fixed {
 	return f
 }
 
-// fieldNumbers are those of one dialect's response message; resources and what is removed are encoded already.
+// fieldNumbers are those of one dialect's response message; resources and what is removed are
+// encoded already.
 type fieldNumbers struct{ version, typeURL, nonce, gone, controlPlane, errors protowire.Number }
 
 var (
@@ -111,10 +114,13 @@ func (k *fixedKey) numbers() *fieldNumbers {
 	return &sotwFields
 }
 
-// refusal is what becomes of a name that is not served: it is told as a resource error, never as an absence (FED-2).
+// refusal is what becomes of a name that is not served: it is told as a resource error, never as an
+// absence (FED-2).
 type refusal struct {
-	name  string
-	about string // constraints, as the fields of a ResourceName: it is refused for parameters that these match; "": for all
+	name string
+	// constraints, as the fields of a ResourceName: it is refused for parameters that these match;
+	// "": for all
+	about string
 	key   uint64 // of what the client named (refusalKey)
 	why   *reason
 }
@@ -134,8 +140,8 @@ type draft struct {
 	errors          []*relay.NameError
 }
 
-// encode writes the response: what differs from client to client and what is fixed first, the shared resources after it. Protobuf allows
-// fields in any order.
+// encode writes the response: what differs from client to client and what is fixed first, the
+// shared resources after it. Protobuf allows fields in any order.
 func (r *response) encode(f *fixed, d *draft, p *part) {
 	r.own = d.append(r.room[:0], f.key.numbers(), r.nonce)
 	n := 3
@@ -148,7 +154,8 @@ func (r *response) encode(f *fixed, d *draft, p *part) {
 	r.out = append(r.out, &f.bytes, &r.own)
 	for _, list := range p.pieces {
 		for i := range list {
-			r.out = append(r.out, (*mem.SliceBuffer)(&list[i])) // which is no allocation, as a value would be
+			// which is no allocation, as a value would be
+			r.out = append(r.out, (*mem.SliceBuffer)(&list[i]))
 		}
 	}
 	r.size = r.out.Len()
@@ -192,7 +199,8 @@ func (d *draft) append(b []byte, n *fieldNumbers, nonce uint64) []byte {
 	return b
 }
 
-// append writes a ResourceError: resource_name (a ResourceName) is field 1, error_detail (a google.rpc.Status) field 2.
+// append writes a ResourceError: resource_name (a ResourceName) is field 1, error_detail (a
+// google.rpc.Status) field 2.
 func (r *refusal) append(b []byte, field protowire.Number) []byte {
 	name := append(appendString(nil, 1, r.name), r.about...)
 	detail := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(r.why.code))
@@ -215,13 +223,15 @@ type part struct {
 }
 
 const (
-	// messageBytes is where a delta answer is cut, below the 4 MiB that clients accept by default (TRANS-10).
+	// messageBytes is where a delta answer is cut, below the 4 MiB that clients accept by default
+	// (TRANS-10).
 	messageBytes = 3584 << 10
 	// refusalBytes is what one response tells of refused names; the rest waits for the next.
 	refusalBytes = 256 << 10
 )
 
-// cut divides a delta answer into messages at the boundaries of its pieces. There is one message at least.
+// cut divides a delta answer into messages at the boundaries of its pieces. There is one message at
+// least.
 func cut(parts []part, pieces relay.Pieces, most int) []part {
 	parts = append(parts, part{})
 	for kind, list := range pieces {
@@ -245,8 +255,9 @@ func cut(parts []part, pieces relay.Pieces, most int) []part {
 	return parts
 }
 
-// cutUnits divides what is told in located form, behind what is told in plain form: one message does not say both of a name (DYN-16,
-// DELTA-20). A unit is never parted (DYN-11), however long it is.
+// cutUnits divides what is told in located form, behind what is told in plain form: one message
+// does not say both of a name (DYN-16, DELTA-20). A unit is never parted (DYN-11), however long it
+// is.
 func cutUnits(parts []part, units []relay.Unit, most int) []part {
 	fresh := true
 	for i := range units {
@@ -256,7 +267,8 @@ func cutUnits(parts []part, units []relay.Unit, most int) []part {
 		}
 		last := &parts[len(parts)-1]
 		if fresh {
-			last.pieces = relay.Pieces{relay.Plain: slices.Clip(u.Pieces)} // not to write behind what others share
+			// not to write behind what others share
+			last.pieces = relay.Pieces{relay.Plain: slices.Clip(u.Pieces)}
 		} else {
 			last.pieces[relay.Plain] = append(last.pieces[relay.Plain], u.Pieces...)
 		}

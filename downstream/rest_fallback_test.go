@@ -47,8 +47,9 @@ func (p *polling) reached() {
 	}
 }
 
-// TestPollOfTheLastResort: who polls and was told what stands in is told so again, and what becomes of
-// it, though it presents a version; who presents another holds something of the origin, and keeps it.
+// TestPollOfTheLastResort: who polls and was told what stands in is told so again, and what becomes
+// of it, though it presents a version; who presents another holds something of the origin, and
+// keeps it.
 func TestPollOfTheLastResort(t *testing.T) {
 	restTest(t, nil, func(p *polling) {
 		p.standIn(cds, "a=1", "b=1")

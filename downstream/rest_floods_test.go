@@ -15,9 +15,10 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestRESTFloods: nobody follows the frames of a REST listener, as net/http bounds them itself. It ends a connection whose
-// answers nobody reads, and a block of headers without end; no flood makes it keep more than some MB, and whoever asks on
-// another connection is answered. What is not bounded is the CPU that frames take which carry nothing.
+// TestRESTFloods: nobody follows the frames of a REST listener, as net/http bounds them itself. It
+// ends a connection whose answers nobody reads, and a block of headers without end; no flood makes
+// it keep more than some MB, and whoever asks on another connection is answered. What is not
+// bounded is the CPU that frames take which carry nothing.
 func TestRESTFloods(t *testing.T) {
 	const most = 16 << 20 // of what is sent, and of what may be kept
 	call := func(more ...string) []byte {
@@ -26,7 +27,8 @@ func TestRESTFloods(t *testing.T) {
 		fields := append([]string{
 			":method", http.MethodPost, ":scheme", "http", ":path", "/v3/discovery:clusters", ":authority", "weir",
 		}, more...)
-		for i := 0; i < len(fields); i += 2 { // they refer to no table; a buffer takes everything, here and below
+		// they refer to no table; a buffer takes everything, here and below
+		for i := 0; i < len(fields); i += 2 {
 			_ = e.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1], Sensitive: true})
 		}
 		return b.Bytes()
@@ -38,7 +40,8 @@ func TestRESTFloods(t *testing.T) {
 		ends  bool // net/http ends the connection
 	}{
 		{"pings", func(f *http2.Framer, _ uint32) { _ = f.WritePing(false, [8]byte{}) }, true},
-		{"settings", func(f *http2.Framer, _ uint32) { _ = f.WriteSettings() }, false}, // many have one answer
+		// many have one answer
+		{"settings", func(f *http2.Framer, _ uint32) { _ = f.WriteSettings() }, false},
 		{"endless headers", func(f *http2.Framer, i uint32) {
 			if i == 0 {
 				_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: short})

@@ -77,8 +77,8 @@ func newPolling(t *testing.T, change func(*Config, *ListenerConfig)) *polling {
 	return p
 }
 
-// pipes is a port in a bubble. The connections of relaytest.Memory are not it: a deadline there may end a
-// read that begins after it was taken back, and net/http reads beside a request.
+// pipes is a port in a bubble. The connections of relaytest.Memory are not it: a deadline there may
+// end a read that begins after it was taken back, and net/http reads beside a request.
 type pipes struct {
 	conns  chan net.Conn
 	once   sync.Once
@@ -199,8 +199,8 @@ func restTest(t *testing.T, change func(*Config, *ListenerConfig), run func(p *p
 	synctest.Test(t, func(t *testing.T) { run(newPolling(t, change)) })
 }
 
-// filled polls once, has the origin answer with clusters a and b, and waits until that counts as all
-// there is for who holds something (REST-6).
+// filled polls once, has the origin answer with clusters a and b, and waits until that counts as
+// all there is for who holds something (REST-6).
 func (p *polling) filled() *answer {
 	p.t.Helper()
 	first := p.later(clustersPath, pollOf())
@@ -211,8 +211,8 @@ func (p *polling) filled() *answer {
 	return a
 }
 
-// TestPoll: the answer is all there is, in canonical JSON; the second with its version is 304, in either
-// spelling and whatever else the request says (REST-1 to REST-4).
+// TestPoll: the answer is all there is, in canonical JSON; the second with its version is 304, in
+// either spelling and whatever else the request says (REST-1 to REST-4).
 func TestPoll(t *testing.T) {
 	restTest(t, nil, func(p *polling) {
 		a := p.filled()
@@ -241,8 +241,8 @@ func TestPoll(t *testing.T) {
 	})
 }
 
-// TestPollOfNames: of a grouped type all names are told, and not what changed (REST-5); an empty list is
-// everything, whatever the type (REST-4).
+// TestPollOfNames: of a grouped type all names are told, and not what changed (REST-5); an empty
+// list is everything, whatever the type (REST-4).
 func TestPollOfNames(t *testing.T) {
 	restTest(t, nil, func(p *polling) {
 		names := `"resourceNames": ["a", "b"]`
@@ -265,8 +265,8 @@ func TestPollOfNames(t *testing.T) {
 	})
 }
 
-// TestPollOfTheUnknown: the relay answers within rest_wait. Of clusters an incomplete list would delete,
-// so there is none; of endpoints what is known is told (REST-6).
+// TestPollOfTheUnknown: the relay answers within rest_wait. Of clusters an incomplete list would
+// delete, so there is none; of endpoints what is known is told (REST-6).
 func TestPollOfTheUnknown(t *testing.T) {
 	restTest(t, nil, func(p *polling) {
 		for _, path := range []string{clustersPath, "/v3/discovery:endpoints"} {
@@ -308,8 +308,8 @@ func TestPollLingers(t *testing.T) {
 	})
 }
 
-// TestPollHold: an unchanged poll waits for a change, which is told in full, and not for longer than
-// rest_hold (REST-7).
+// TestPollHold: an unchanged poll waits for a change, which is told in full, and not for longer
+// than rest_hold (REST-7).
 func TestPollHold(t *testing.T) {
 	hold := func(cfg *Config, _ *ListenerConfig) { cfg.Timing.RESTHold = 20 * time.Second }
 	restTest(t, hold, func(p *polling) {
@@ -399,8 +399,8 @@ func counter(t *testing.T, reg *prometheus.Registry, name, value string) prometh
 	return g
 }
 
-// TestPollWithoutDescriptor: a response that has no JSON is an error that names the type, and no part of
-// it is left out (REST-9).
+// TestPollWithoutDescriptor: a response that has no JSON is an error that names the type, and no
+// part of it is left out (REST-9).
 func TestPollWithoutDescriptor(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	restTest(t, func(cfg *Config, _ *ListenerConfig) { cfg.Metrics = metrics.New(reg) }, func(p *polling) {
@@ -420,8 +420,8 @@ func TestPollWithoutDescriptor(t *testing.T) {
 	})
 }
 
-// TestPollRefusesLast: a poll that refuses what it was told last is counted as a NACK, and is answered
-// (REST-5).
+// TestPollRefusesLast: a poll that refuses what it was told last is counted as a NACK, and is
+// answered (REST-5).
 func TestPollRefusesLast(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	restTest(t, func(cfg *Config, _ *ListenerConfig) { cfg.Metrics = metrics.New(reg) }, func(p *polling) {
@@ -446,8 +446,8 @@ func TestPollRefusesLast(t *testing.T) {
 	})
 }
 
-// TestPollCompression: JSON is compressed where the listener is so configured and the client takes it, and
-// compressed requests are taken, within the limit.
+// TestPollCompression: JSON is compressed where the listener is so configured and the client takes
+// it, and compressed requests are taken, within the limit.
 func TestPollCompression(t *testing.T) {
 	restTest(t, func(cfg *Config, lc *ListenerConfig) { lc.Compression, cfg.Limits.RequestBytes = "gzip", 10_000 }, func(p *polling) {
 		p.filled()
@@ -507,8 +507,8 @@ func TestPollsInDrain(t *testing.T) {
 	})
 }
 
-// TestPollTLS: a listener for polls speaks TLS with HTTP/1.1 and HTTP/2, and without TLS HTTP/2 as well;
-// failed handshakes are counted.
+// TestPollTLS: a listener for polls speaks TLS with HTTP/1.1 and HTTP/2, and without TLS HTTP/2 as
+// well; failed handshakes are counted.
 func TestPollTLS(t *testing.T) {
 	serverTLS, clientTLS := certificates(t)
 	serverTLS.NextProtos = []string{"h2", "http/1.1"}

@@ -61,7 +61,8 @@ func (d *disk) restore(tb testing.TB, t *relay.Table, now time.Time) {
 	}
 }
 
-// restart is the end of the process, and its next begin with the last snapshot. The origins go on; every client's stream is gone.
+// restart is the end of the process, and its next begin with the last snapshot. The origins go on;
+// every client's stream is gone.
 func (s *script) restart() {
 	cfg := relay.Config{Gather: s.gather}
 	for _, c := range s.controls() {

@@ -25,8 +25,9 @@ type Resolver interface {
 	protoregistry.ExtensionTypeResolver
 }
 
-// parseJSON makes the protobuf form of a request, which is what sessions read. Both spellings of field
-// names are taken (REST-1), and fields of a later version are passed over, as they are in protobuf.
+// parseJSON makes the protobuf form of a request, which is what sessions read. Both spellings of
+// field names are taken (REST-1), and fields of a later version are passed over, as they are in
+// protobuf.
 func parseJSON(text []byte, r Resolver) ([]byte, error) {
 	var m discoveryv3.DiscoveryRequest
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true, Resolver: r}).Unmarshal(text, &m); err != nil {
@@ -65,8 +66,8 @@ func renderJSON(encoded []byte, r Resolver) ([]byte, error) {
 	return nil, &undescribedError{fmt.Sprintf("a resource has no JSON: %v", err)}
 }
 
-// renderer keeps the JSON of what was sent last. Clients of one group that lack the same are sent the
-// same, and to make it takes thirty times what the look-up does (BenchmarkRenderJSON).
+// renderer keeps the JSON of what was sent last. Clients of one group that lack the same are sent
+// the same, and to make it takes thirty times what the look-up does (BenchmarkRenderJSON).
 type renderer struct {
 	resolver Resolver // set once
 
@@ -76,8 +77,8 @@ type renderer struct {
 	bytes int
 }
 
-// contentKey is equal for encoded responses that have the same fields in any order: that of a set may
-// be another each time.
+// contentKey is equal for encoded responses that have the same fields in any order: that of a set
+// may be another each time.
 type contentKey [4]uint64
 
 func keyOf(encoded []byte) (key contentKey) {

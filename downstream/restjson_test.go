@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// FuzzJSONRequest: whatever is posted is refused, or becomes a request that sessions read as the protobuf
-// library does, and that says the same in JSON again.
+// FuzzJSONRequest: whatever is posted is refused, or becomes a request that sessions read as the
+// protobuf library does, and that says the same in JSON again.
 func FuzzJSONRequest(f *testing.F) {
 	for _, text := range []string{
 		"", "{}", "[]", `{"node": {"id": "a", "metadata": {"k": [1, null, {"x": true}]}}, "resourceNames": ["a", "*"]}`,
@@ -120,7 +120,8 @@ func BenchmarkRenderJSON(b *testing.B) {
 	}
 }
 
-// BenchmarkPoll: a poll of `*` with 1,000 clusters by who holds them, from the request to the answer.
+// BenchmarkPoll: a poll of `*` with 1,000 clusters by who holds them, from the request to the
+// answer.
 func BenchmarkPoll(b *testing.B) {
 	r := newRig(b)
 	ask := func(version string) (polled, error) {

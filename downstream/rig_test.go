@@ -34,7 +34,8 @@ const (
 
 var zero = time.Unix(1e9, 0)
 
-// rig is a table driven by hand: the test says when lanes open, what the origin answers, and what time it is.
+// rig is a table driven by hand: the test says when lanes open, what the origin answers, and what
+// time it is.
 type rig struct {
 	tb     testing.TB
 	table  *relay.Table
@@ -61,7 +62,8 @@ func newRigOf(tb testing.TB, origins ...relay.OriginConfig) *rig {
 func newRigWith(tb testing.TB, cfg relay.Config) *rig {
 	tb.Helper()
 	if cfg.Settle == 0 {
-		cfg.Settle = 250 * time.Millisecond // what waits for it is then told from what waits for gather and the like
+		// what waits for it is then told from what waits for gather and the like
+		cfg.Settle = 250 * time.Millisecond
 	}
 	table, err := relay.New(cfg)
 	if err != nil {
@@ -110,8 +112,9 @@ func (r *rig) down() {
 	}
 }
 
-// says has the origin answer: words are name=body for a resource, name[alias,alias]=body for one with aliases, ?name[alias] for an
-// alias that did not resolve, and -name for a removal. A name may be a variant's: name{key=value}.
+// says has the origin answer: words are name=body for a resource, name[alias,alias]=body for one
+// with aliases, ?name[alias] for an alias that did not resolve, and -name for a removal. A name may
+// be a variant's: name{key=value}.
 func (r *rig) says(typeURL string, words ...string) {
 	r.tb.Helper()
 	u := r.response(typeURL, words)
@@ -234,7 +237,8 @@ func nameAndBody(a *anypb.Any) string {
 			part[n] = v
 		}
 	}
-	if n, t, m := protowire.ConsumeTag([]byte(part[2])); n == 1 && t == protowire.BytesType { // without endpoints
+	// without endpoints
+	if n, t, m := protowire.ConsumeTag([]byte(part[2])); n == 1 && t == protowire.BytesType {
 		part[2], _ = protowire.ConsumeString([]byte(part[2][m:]))
 	}
 	return part[1] + "=" + part[2]
@@ -255,9 +259,10 @@ type clientEnd struct {
 // message is one decoded response.
 type message struct {
 	typeURL, nonce, version, identifier string
-	words                               []string          // name=body, -name, !name:CODE, sorted in that order
-	versions                            map[string]string // of the resources, in delta
-	size                                int
+	// name=body, -name, !name:CODE, sorted in that order
+	words    []string
+	versions map[string]string // of the resources, in delta
+	size     int
 }
 
 func (r *rig) client(delta bool) *clientEnd {
@@ -336,8 +341,8 @@ func encoded(tb testing.TB, m proto.Message) []byte {
 	return wire
 }
 
-// gets does what the writer does, and compares what is written with one line for each message: the type's short name, and
-// words. Names are in no order on the wire, and sorted here.
+// gets does what the writer does, and compares what is written with one line for each message: the
+// type's short name, and words. Names are in no order on the wire, and sorted here.
 func (p *clientEnd) gets(sentence string, want ...string) {
 	p.tb.Helper()
 	var got []string

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// rounds lets one at a time do something. Those that wait have their turns peer by peer, and those of one peer in the order in
-// which they came: nobody waits for more than one turn of each other peer (TestTurnsGoRoundByPeer). The zero rounds is free.
+// rounds lets one at a time do something. Those that wait have their turns peer by peer, and those
+// of one peer in the order in which they came: nobody waits for more than one turn of each other
+// peer (TestTurnsGoRoundByPeer). The zero rounds is free.
 type rounds struct {
 	mu    sync.Mutex // guards what follows; a leaf, held for list work only
 	taken bool       // somebody has the turn. Invariant: or nobody waits
@@ -21,7 +22,8 @@ type round struct {
 	turn chan struct{} // closed when it has the turn
 }
 
-// enter waits for a turn of a peer, nil for nobody. The error is that of ctx, and then there is none.
+// enter waits for a turn of a peer, nil for nobody. The error is that of ctx, and then there is
+// none.
 func (r *rounds) enter(ctx context.Context, peer *peerKey) error {
 	n := r.join(peer)
 	if n == nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// TestTurnsGoRoundByPeer: a peer with many long compressed requests has one turn, and then all others that wait have
-// one, before its next; of its own, they are taken in in the order in which they came.
+// TestTurnsGoRoundByPeer: a peer with many long compressed requests has one turn, and then all
+// others that wait have one, before its next; of its own, they are taken in in the order in which
+// they came.
 func TestTurnsGoRoundByPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -8,8 +8,9 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// routed are the names of one request by where they live (FED-1): old-style ones and `*` at the listener's own origin, xdstp names at the
-// one that has their authority. What none is asked for is refused.
+// routed are the names of one request by where they live (FED-1): old-style ones and `*` at the
+// listener's own origin, xdstp names at the one that has their authority. What none is asked for is
+// refused.
 type routed struct {
 	own      []string // nearly always all: then it is the request's own slice
 	wildcard bool     // SotW: `*` is among them, and not in own
@@ -51,7 +52,8 @@ func (s *session) routeLocked(st *streamType, names []string, refuse func(name s
 	return to
 }
 
-// placeLocked adds a name to those of another origin. One that the stream cannot have a group of costs its own names alone.
+// placeLocked adds a name to those of another origin. One that the stream cannot have a group of
+// costs its own names alone.
 func (s *session) placeLocked(st *streamType, to *routed, o *relay.Origin, name string) *reason {
 	g, why := s.reachLocked(st, o)
 	if why != nil {
@@ -91,8 +93,9 @@ func (to *routed) at(g *relay.Group) *place {
 	return nil
 }
 
-// claim divides the initial_resource_versions: those of names that are subscribed at another origin go there, all others belong to `*`
-// (WILD-10, DELTA-12), and so do members of a glob that is. Of names that are refused nothing is known, so nothing may be removed (FED-2).
+// claim divides the initial_resource_versions: those of names that are subscribed at another origin
+// go there, all others belong to `*` (WILD-10, DELTA-12), and so do members of a glob that is. Of
+// names that are refused nothing is known, so nothing may be removed (FED-2).
 func (to *routed) claim(initial map[string]string, refused []string) {
 	if len(initial) == 0 || len(to.others)+len(refused) == 0 {
 		return
@@ -122,7 +125,8 @@ func (to *routed) claim(initial map[string]string, refused []string) {
 	})
 }
 
-// globOf is where a glob lives that selects a name, if that is at another origin; nil if there is none.
+// globOf is where a glob lives that selects a name, if that is at another origin; nil if there is
+// none.
 func (to *routed) globOf(name string) *place {
 	if !relay.IsNewStyle(name) {
 		return nil

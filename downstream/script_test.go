@@ -25,9 +25,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")
 
-// TestScripts runs the conversations in testdata, which read like the diagrams of the protocol page. A line that starts in the
-// first column is a command; what followed from it stands indented below. Run with -update to rewrite that, and read the
-// difference.
+// TestScripts runs the conversations in testdata, which read like the diagrams of the protocol
+// page. A line that starts in the first column is a command; what followed from it stands indented
+// below. Run with -update to rewrite that, and read the difference.
 //
 //	origin delta|sotw              a new world with an origin of that dialect; a script begins with it
 //	origin DIALECT beside NAME=DIALECT..    the same, with other origins that have their name as authority; //NAME/ID is short for an
@@ -49,11 +49,13 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 //	NAME leaves
 //	wait DURATION
 //
-// NAME{KEY=VALUE;KEY=VALUE} is a locator in a request, and a variant with those constraints in what an origin or a response says; there,
-// KEY is one that exists and !KEY one that does not.
+// NAME{KEY=VALUE;KEY=VALUE} is a locator in a request, and a variant with those constraints in what
+// an origin or a response says; there, KEY is one that exists and !KEY one that does not.
 //
-// What a client is sent is written the same way: versions v1, v2... are numbered in the order they are first seen, nonces within
-// their stream. Bodies that begin with eds are Clusters of type EDS, with the name after > as that of their endpoints. Endpoints whose body begins with "none" are empty. `*` holds every name but those that begin with `~`.
+// What a client is sent is written the same way: versions v1, v2... are numbered in the order they
+// are first seen, nonces within their stream. Bodies that begin with eds are Clusters of type EDS,
+// with the name after > as that of their endpoints. Endpoints whose body begins with "none" are
+// empty. `*` holds every name but those that begin with `~`.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {

@@ -100,7 +100,8 @@ func (l *live) asked(t *testing.T, n int) {
 	})
 }
 
-// patience is the end of hope, not a delay: on a busy machine under the race detector, requests of many megabytes take a while.
+// patience is the end of hope, not a delay: on a busy machine under the race detector, requests of
+// many megabytes take a while.
 const patience = 30 * time.Second
 
 // await looks until done, for things that nothing announces.
@@ -119,7 +120,8 @@ func await(t *testing.T, sentence string, done func() bool) {
 	}
 }
 
-// TestConversation: one client, one resource, one change, over each kind of network and in both dialects.
+// TestConversation: one client, one resource, one change, over each kind of network and in both
+// dialects.
 func TestConversation(t *testing.T) {
 	serverTLS, clientTLS := certificates(t)
 	for _, row := range []struct {
@@ -171,13 +173,14 @@ func TestVanishedClient(t *testing.T) {
 	start := time.Now()
 	c.Cancel()
 	await(t, "the stream is gone", func() bool { return len(l.server.Clients()) == 0 })
-	if d := time.Since(start); d > 5*time.Second { // through real sockets, on a machine that may be loaded
+	// through real sockets, on a machine that may be loaded
+	if d := time.Since(start); d > 5*time.Second {
 		t.Errorf("that took %v", d)
 	}
 }
 
-// TestSilentPeerIsFound: a client behind a dead router is gone in under a minute, whether it has all it is owed or more is being
-// written to it than anybody takes (ERR-12).
+// TestSilentPeerIsFound: a client behind a dead router is gone in under a minute, whether it has
+// all it is owed or more is being written to it than anybody takes (ERR-12).
 func TestSilentPeerIsFound(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -203,7 +206,8 @@ func TestSilentPeerIsFound(t *testing.T) {
 	}
 }
 
-// TestQuietDay: a client with nothing to hear and nothing to say keeps its stream, whether it has answered or not.
+// TestQuietDay: a client with nothing to hear and nothing to say keeps its stream, whether it has
+// answered or not.
 func TestQuietDay(t *testing.T) {
 	for _, silent := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -221,8 +225,9 @@ func TestQuietDay(t *testing.T) {
 	}
 }
 
-// TestEndsBlockedStream: a client that never reads blocks the writer in the transport, and the reader waits for a request that
-// does not come. The watchdog ends the stream all the same (ERR-9), and the client finds out why when it reads at last.
+// TestEndsBlockedStream: a client that never reads blocks the writer in the transport, and the
+// reader waits for a request that does not come. The watchdog ends the stream all the same (ERR-9),
+// and the client finds out why when it reads at last.
 func TestEndsBlockedStream(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	l := newLive(t, relaytest.TCP(), func(c *Config, _ *ListenerConfig) {
@@ -236,7 +241,8 @@ func TestEndsBlockedStream(t *testing.T) {
 	l.say(eds, "a=1"+body)
 	await(t, "the first is written", func() bool {
 		clients := l.server.Clients()
-		return len(clients) == 0 || clients[0].Types[0].Responses == 1 // none: it has stalled already
+		// none: it has stalled already
+		return len(clients) == 0 || clients[0].Types[0].Responses == 1
 	})
 	l.say(eds, "a=2"+body)
 	await(t, "the stream is gone", func() bool { return len(l.server.Clients()) == 0 })
@@ -270,7 +276,8 @@ func counted(t *testing.T, reg *prometheus.Registry, name, label string) float64
 	return 0
 }
 
-// TestSlowClientDelaysNobody: one client does not read; the other is served meanwhile (ORD-6, RELAY-85).
+// TestSlowClientDelaysNobody: one client does not read; the other is served meanwhile (ORD-6,
+// RELAY-85).
 func TestSlowClientDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLive(t, relaytest.Memory(), nil)
@@ -296,7 +303,8 @@ func TestSlowClientDelaysNobody(t *testing.T) {
 	})
 }
 
-// TestStreamLimit: streams beyond the limit are refused by its name, and room is made by one that ends (ERR-7).
+// TestStreamLimit: streams beyond the limit are refused by its name, and room is made by one that
+// ends (ERR-7).
 func TestStreamLimit(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	l := newLive(t, relaytest.TCP(), func(c *Config, _ *ListenerConfig) {
@@ -320,7 +328,8 @@ func TestStreamLimit(t *testing.T) {
 	l.asked(t, 1)
 }
 
-// TestRequestLimit: a request that is too large ends its stream, by the name of the limit (TRANS-10, ERR-7).
+// TestRequestLimit: a request that is too large ends its stream, by the name of the limit
+// (TRANS-10, ERR-7).
 func TestRequestLimit(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	l := newLive(t, relaytest.TCP(), func(c *Config, _ *ListenerConfig) {
@@ -333,7 +342,8 @@ func TestRequestLimit(t *testing.T) {
 		t.Errorf("ended with %v", c.Err())
 	}
 	c.Open(nil)
-	c.Subscribe(eds, strings.Repeat("x", 3000)) // grpc refuses it without reading it, and in its own words
+	// grpc refuses it without reading it, and in its own words
+	c.Subscribe(eds, strings.Repeat("x", 3000))
 	if code := c.AwaitEnd("far too large"); code != codes.ResourceExhausted {
 		t.Errorf("ended with %v", c.Err())
 	}
@@ -461,7 +471,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestHealthAndReflection: both are on the listener, beside discovery; what is not served says so (TRANS-12).
+// TestHealthAndReflection: both are on the listener, beside discovery; what is not served says so
+// (TRANS-12).
 func TestHealthAndReflection(t *testing.T) {
 	l := newLive(t, relaytest.TCP(), nil)
 	conn := l.net.Connect(t)

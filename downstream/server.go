@@ -22,16 +22,19 @@ import (
 )
 
 const (
-	// window is the HTTP/2 flow-control window: static, so that grpc sends no pings to estimate the bandwidth. A delivery of 600 bytes costs
-	// 32.7 us of CPU with it, ACK included, and 44.9 with the estimate; with windows of 1 MiB 31.4, which is the same. Requests are small;
-	// what clients are sent is bounded by their windows, not by ours.
+	// window is the HTTP/2 flow-control window: static, so that grpc sends no pings to estimate the
+	// bandwidth. A delivery of 600 bytes costs 32.7 us of CPU with it, ACK included, and 44.9 with
+	// the estimate; with windows of 1 MiB 31.4, which is the same. Requests are small; what clients
+	// are sent is bounded by their windows, not by ours.
 	//
 	// Measured with it, and left alone since nothing is gained ("Server options" of
-	// deploy/docs/performance.md): read buffers of 4 or 128 KiB, and workers for streams. Write buffers are shared by all connections, which is grpc's default: 33 KB a client.
+	// deploy/docs/performance.md): read buffers of 4 or 128 KiB, and workers for streams. Write
+	// buffers are shared by all connections, which is grpc's default: 33 KB a client.
 	window = 64 << 10
-	// writeBuffer has room for as much as a client with such windows takes at once, with the heads of its frames: it goes in one system call,
-	// where grpc's 32 KiB take three. A SotW delivery of 436 KB then costs a sixth less CPU, and short ones cost what they did (the same
-	// page); 128 KiB are no better. A client that does not read holds one until it is cut off.
+	// writeBuffer has room for as much as a client with such windows takes at once, with the heads
+	// of its frames: it goes in one system call, where grpc's 32 KiB take three. A SotW delivery of
+	// 436 KB then costs a sixth less CPU, and short ones cost what they did (the same page); 128
+	// KiB are no better. A client that does not read holds one until it is cut off.
 	writeBuffer = 80 << 10
 	// handshake bounds how long a connection may take to become one. Stop waits for it.
 	handshake = 10 * time.Second
@@ -121,7 +124,8 @@ func (s *Server) Serve(l net.Listener, lc ListenerConfig) error {
 	return ln.grpc.Serve(ln.counted)
 }
 
-// open takes a listener in. Its configuration may be another by now, or it may not be wanted any more.
+// open takes a listener in. Its configuration may be another by now, or it may not be wanted any
+// more.
 func (s *Server) open(ln *listener, lc ListenerConfig) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,14 +171,15 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 		grpc.UnaryInterceptor(countUnary),
 		grpc.StreamInterceptor(countStream),
 		grpc.MaxConcurrentStreams(uint32(l.StreamsPerConnection)),
-		// Twice the limit: what is up to twice too large is refused by our words, which name the key; the rest by grpc, unread.
+		// Twice the limit: what is up to twice too large is refused by our words, which name the
+		// key; the rest by grpc, unread.
 		grpc.MaxRecvMsgSize(int(min(2*int64(l.RequestBytes), math.MaxInt32))),
 		grpc.ConnectionTimeout(handshake),
 		grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepaliveParams(t, l.ConnectionIdle)),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
-			// Less a tenth: of pings sent at just this interval about half arrive a little early, and grpc never forgets a strike
-			// while nothing is sent to the client.
+			// Less a tenth: of pings sent at just this interval about half arrive a little early,
+			// and grpc never forgets a strike while nothing is sent to the client.
 			MinTime: t.Keepalive.MinClientInterval - t.Keepalive.MinClientInterval/10, PermitWithoutStream: true,
 		}),
 	}
@@ -210,8 +215,8 @@ func (s *Server) list() []*stream {
 	return streams
 }
 
-// Stop ends every stream with UNAVAILABLE, closes listeners and connections, and waits until nothing of the server runs. It may
-// be called again, and beside Drain.
+// Stop ends every stream with UNAVAILABLE, closes listeners and connections, and waits until
+// nothing of the server runs. It may be called again, and beside Drain.
 func (s *Server) Stop() {
 	s.refuse()
 	s.mu.Lock()
@@ -248,7 +253,8 @@ func (s *Server) refuse() (listeners []*listener, first bool) {
 	return listeners, first
 }
 
-// Drain ends the streams in order, spread over the time, and then stops (RELAY-58). If ctx ends first, the rest is ended at once.
+// Drain ends the streams in order, spread over the time, and then stops (RELAY-58). If ctx ends
+// first, the rest is ended at once.
 func (s *Server) Drain(ctx context.Context, over time.Duration) {
 	listeners, first := s.refuse()
 	if first {

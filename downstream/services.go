@@ -15,8 +15,8 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
 )
 
-// register adds the discovery services to a listener: ADS, and one for each type that has its own (TRANS-2). Everything else is
-// UNIMPLEMENTED (TRANS-12). v2: by their names in v2 as well.
+// register adds the discovery services to a listener: ADS, and one for each type that has its own
+// (TRANS-2). Everything else is UNIMPLEMENTED (TRANS-12). v2: by their names in v2 as well.
 func (s *Server) register(ln *listener, v2 bool) {
 	ln.grpc.RegisterService(s.describe(ln, &relay.ADS, false), nil)
 	for i := range relay.Services {
@@ -33,8 +33,8 @@ func (s *Server) register(ln *listener, v2 bool) {
 	s.registerLoads(ln, true)
 }
 
-// describe makes a service of what the table of them says. The full method name alone decides the dialect and, on a service of one
-// type, the type (TRANS-3, TRANS-4).
+// describe makes a service of what the table of them says. The full method name alone decides the
+// dialect and, on a service of one type, the type (TRANS-3, TRANS-4).
 func (s *Server) describe(ln *listener, v *relay.Service, v2 bool) *grpc.ServiceDesc {
 	d := &grpc.ServiceDesc{ServiceName: v.Name, HandlerType: (*any)(nil), Metadata: v.File}
 	if v.Fetch != "" {

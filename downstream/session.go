@@ -25,7 +25,8 @@ const (
 	maxNodeShown = 256
 )
 
-// settings are what the streams of one listener share. They never change: a stream may be given others (adopt).
+// settings are what the streams of one listener share. They never change: a stream may be given
+// others (adopt).
 type settings struct {
 	table         *relay.Table
 	origin        *relay.Origin
@@ -62,29 +63,35 @@ func newSettings(cfg Config, lc ListenerConfig) *settings {
 	return set
 }
 
-// session is the state machine of one client stream: what it asked, what it was sent and what it said to that. It does no I/O
-// and reads no clock. The reader gives it requests, the writer takes responses.
+// session is the state machine of one client stream: what it asked, what it was sent and what it
+// said to that. It does no I/O and reads no clock. The reader gives it requests, the writer takes
+// responses.
 type session struct {
 	// Set once by newSession and serve.
-	from    caller
-	delta   bool
-	poll    bool     // it is asked once, and answered once (poll.go)
-	v2      bool     // the transport, whose messages lack what is new in v3 (v2.go); set by its owner before the first request
+	from  caller
+	delta bool
+	poll  bool // it is asked once, and answered once (poll.go)
+	// the transport, whose messages lack what is new in v3 (v2.go); set by its owner before the
+	// first request
+	v2      bool
 	only    string   // the type of the service; "" on ADS, which has them all
 	pollers *pollers // of polls; nil on streams
 	opened  time.Time
 	until   time.Time // when it is too old (RELAY-59); zero: never
 	prefix  string    // of nonces, so that one of another stream is not taken for ours (NONCE-3)
 	mailbox *relay.Subscriber
-	via     []string // the relays that the stream has come through (RELAY-87); set by its owner before the first request
+	// the relays that the stream has come through (RELAY-87); set by its owner before the first
+	// request
+	via []string
 
-	writer *writer // that looks after the stream at the moment, whose field it is; nil: it has no place to leave
+	// that looks after the stream at the moment, whose field it is; nil: it has no place to leave
+	writer *writer
 
 	mu    sync.Mutex // guards what follows; never held during a send; before a shard's
 	cfg   *settings
 	group *relay.Group // of the listener's own origin; nil before the first request
-	// others are the groups of other origins, and dedicated those of the stream alone, joined as their names were asked for, with this
-	// node; nil if there are none to join.
+	// others are the groups of other origins, and dedicated those of the stream alone, joined as
+	// their names were asked for, with this node; nil if there are none to join.
 	others      map[*relay.Origin]*relay.Group
 	dedicated   map[*relay.Origin]*relay.Group
 	node        *corev3.Node
@@ -105,19 +112,21 @@ type session struct {
 	deltaOf     []*relay.Origin // that were asked for what depends on their dialect
 	types       []*streamType   // in ORD-1 order
 	lastNonce   uint64
-	batch       []*response   // the array of take's lists
-	names       int           // over all types, refused ones that are remembered included
-	untold      int           // bytes kept of names that are refused and not told yet
-	shortOf     string        // the limit for which a name is missing (denied.go); "": none is
-	shortFrom   time.Time     // since when
-	shortAt     time.Time     // when to look at it next; zero: nothing is missing
-	now         time.Time     // of the last call that brought one; no deadline before it is pending
-	routedAt    time.Time     // when a Listener or a route was written last
-	unsureTo    time.Duration // after opened: when that was seen last, or seen to have ended; 0: never
-	changesAt   time.Time     // when changes were last written that the client did not wait for (coalesce.go)
-	notes       []note        // to be logged by the caller
-	paths       []*relay.Path // to the groups joined, if the stream has come through relays
-	warm        warming
+	batch       []*response // the array of take's lists
+	names       int         // over all types, refused ones that are remembered included
+	untold      int         // bytes kept of names that are refused and not told yet
+	shortOf     string      // the limit for which a name is missing (denied.go); "": none is
+	shortFrom   time.Time   // since when
+	shortAt     time.Time   // when to look at it next; zero: nothing is missing
+	now         time.Time   // of the last call that brought one; no deadline before it is pending
+	routedAt    time.Time   // when a Listener or a route was written last
+	// after opened: when that was seen last, or seen to have ended; 0: never
+	unsureTo time.Duration
+	// when changes were last written that the client did not wait for (coalesce.go)
+	changesAt time.Time
+	notes     []note        // to be logged by the caller
+	paths     []*relay.Path // to the groups joined, if the stream has come through relays
+	warm      warming
 }
 
 // note is something that the stream logs when the session is not locked.
@@ -135,7 +144,8 @@ func newSession(cfg *settings, delta bool, now time.Time, mailbox *relay.Subscri
 	}
 }
 
-// writerLock locks the session for the writer. A reader may have it for as long as a long request takes.
+// writerLock locks the session for the writer. A reader may have it for as long as a long request
+// takes.
 func (s *session) writerLock() {
 	if s.mu.TryLock() {
 		return
@@ -186,7 +196,8 @@ func (s *session) client() string {
 	return clip(s.nodeID, maxNodeShown)
 }
 
-// enterLocked looks at what all requests have in common, and finds the stream-type; first: it is new.
+// enterLocked looks at what all requests have in common, and finds the stream-type; first: it is
+// new.
 func (s *session) enterLocked(in *content) (st *streamType, first bool, err error) {
 	switch {
 	case s.only != "" && len(in.typeURL) == 0: // TRANS-4
@@ -219,8 +230,10 @@ func (s *session) addTypeLocked(typeURL string) (*streamType, error) {
 	st.barred = s.barred(typeURL)
 	_, why := s.judge(st, relay.Wildcard)
 	st.legacy = st.legacy && why == nil
-	st.legacy = st.legacy || s.poll && why == nil         // nothing can have been named before (REST-4)
-	st.legacy = st.legacy || len(s.via) > 0 && why == nil // a relay never asks an empty list but for a wildcard, of any type (WILD-11)
+	// nothing can have been named before (REST-4)
+	st.legacy = st.legacy || s.poll && why == nil
+	// a relay never asks an empty list but for a wildcard, of any type (WILD-11)
+	st.legacy = st.legacy || len(s.via) > 0 && why == nil
 	i, _ := slices.BinarySearchFunc(s.types, typeURL, func(st *streamType, typeURL string) int {
 		return relay.CompareTypes(st.typeURL, typeURL)
 	})
@@ -291,8 +304,8 @@ func (s *session) close(now time.Time) {
 	s.untoldLocked(-s.untold)
 }
 
-// nonceOf is which of the stream's nonces it is, if it is one of them: the stream's prefix, and a number as strconv writes it. It may be any
-// text of a client's.
+// nonceOf is which of the stream's nonces it is, if it is one of them: the stream's prefix, and a
+// number as strconv writes it. It may be any text of a client's.
 func (s *session) nonceOf(nonce []byte) (n uint64, ours bool) {
 	digits := len(nonce) - len(s.prefix)
 	if digits < 1 || digits > 19 || string(nonce[:len(s.prefix)]) != s.prefix || nonce[len(s.prefix)] == '0' {
@@ -308,8 +321,8 @@ func (s *session) nonceOf(nonce []byte) (n uint64, ours bool) {
 	return n, true
 }
 
-// fixedLocked is what every response says of its type and its way (STREAM-10): the name of the control plane that all of it came from, else
-// that of the listener's own origin.
+// fixedLocked is what every response says of its type and its way (STREAM-10): the name of the
+// control plane that all of it came from, else that of the listener's own origin.
 func (s *session) fixedLocked(st *streamType, a *relay.Answer) *fixed {
 	g := s.group
 	if a != nil && a.Group() != nil {

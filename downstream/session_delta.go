@@ -12,8 +12,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 )
 
-// deltaLocked takes in a request of a delta stream, which may do several things at once (DELTA-1). The error is the status the
-// stream ends with.
+// deltaLocked takes in a request of a delta stream, which may do several things at once (DELTA-1).
+// The error is the status the stream ends with.
 func (s *session) deltaLocked(now time.Time, in *content) error {
 	st, first, err := s.enterLocked(in)
 	if err != nil {
@@ -36,8 +36,9 @@ func (s *session) deltaLocked(now time.Time, in *content) error {
 	return nil
 }
 
-// pairLocked pairs an ACK or NACK with any message that is still unanswered, in any order (NONCE-8). An unknown nonce says
-// nothing (NONCE-7). A response counts as answered when all its messages are, and as accepted when none was refused.
+// pairLocked pairs an ACK or NACK with any message that is still unanswered, in any order
+// (NONCE-8). An unknown nonce says nothing (NONCE-7). A response counts as answered when all its
+// messages are, and as accepted when none was refused.
 func (s *session) pairLocked(now time.Time, st *streamType, nonce []byte, detail *status.Status) {
 	n, ours := s.nonceOf(nonce)
 	if !ours {
@@ -63,7 +64,8 @@ func (s *session) pairLocked(now time.Time, st *streamType, nonce []byte, detail
 	}
 }
 
-// isAnsweredBy reports whether a nonce is that of one of its messages that are unanswered, and notes that it is answered.
+// isAnsweredBy reports whether a nonce is that of one of its messages that are unanswered, and
+// notes that it is answered.
 func (x *sent) isAnsweredBy(nonce uint64) bool {
 	if x.several == nil {
 		return x.last == nonce
@@ -75,8 +77,8 @@ func (x *sent) isAnsweredBy(nonce uint64) bool {
 	return i >= 0
 }
 
-// subscribeLocked takes in what is subscribed and unsubscribed, whatever the nonce (NONCE-7). The table applies subscribes first
-// (DELTA-6).
+// subscribeLocked takes in what is subscribed and unsubscribed, whatever the nonce (NONCE-7). The
+// table applies subscribes first (DELTA-6).
 func (s *session) subscribeLocked(now time.Time, st *streamType, in *content, first bool) error {
 	var refused []string
 	to := s.routeLocked(st, in.names.strings(), func(name string, why *reason) {
@@ -94,11 +96,13 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, in *content, fi
 	var initial map[string]string
 	if first {
 		if st.legacy && in.names.n+len(in.locators) == 0 {
-			// The legacy wildcard (WILD-2, WILD-6). It stays until `*` is unsubscribed (WILD-3), be it right here (WILD-7).
+			// The legacy wildcard (WILD-2, WILD-6). It stays until `*` is unsubscribed (WILD-3), be
+			// it right here (WILD-7).
 			to.own = []string{relay.Wildcard}
 		}
 		// Only the first request of a type says what the client holds (DELTA-11, DELTA-14).
-		for _, l := range in.locators { // what the client holds of such a name may be any variant (DYN-20)
+		// what the client holds of such a name may be any variant (DYN-20)
+		for _, l := range in.locators {
 			refused = append(refused, l.GetName())
 		}
 		initial = in.versions()
@@ -112,7 +116,8 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, in *content, fi
 		return err
 	}
 	s.unsubscribedLocked(st, gone, in.leaving)
-	if st.rest != nil && st.sub.Standing().Sets == 0 { // what a set may cover is still to be told (WILD-9)
+	// what a set may cover is still to be told (WILD-9)
+	if st.rest != nil && st.sub.Standing().Sets == 0 {
 		st.rest.forget(gone)
 	}
 	return s.countNamesLocked(st)
@@ -133,8 +138,9 @@ func (s *session) unsubscribedLocked(st *streamType, names []string, locators []
 	s.unnamedLocked(st, func(key uint64) bool { return left[key] })
 }
 
-// spacesLocked is which names with slashes stand for all virtual hosts of a route configuration: those that the client has
-// subscribed to as one on this stream (ALIAS-6). Without a slash every name does.
+// spacesLocked is which names with slashes stand for all virtual hosts of a route configuration:
+// those that the client has subscribed to as one on this stream (ALIAS-6). Without a slash every
+// name does.
 func (s *session) spacesLocked(st *streamType, g *relay.Group, names []string) (spaces []string) {
 	if !relay.IsVirtualHost(st.typeURL) {
 		return nil
@@ -151,7 +157,8 @@ func (s *session) spacesLocked(st *streamType, g *relay.Group, names []string) (
 	return spaces
 }
 
-// subscribed reports whether the client names exactly this resource of a group, with whatever parameters.
+// subscribed reports whether the client names exactly this resource of a group, with whatever
+// parameters.
 func (st *streamType) subscribed(g *relay.Group, name string) bool {
 	for i := range st.sub.Len() {
 		if sub := st.sub.Part(i); sub.Group() == g && sub.Subscribed(name) {
@@ -188,7 +195,8 @@ func (s *session) updateLocked(
 		denied = append(denied, st.sub.Update(now, sub, subscribe, unsubscribe)...)
 		st.expect(now, sub)
 	}
-	// The listener's own first: a name that is unsubscribed elsewhere may be covered by a `*` that comes with it (DELTA-6, DELTA-9).
+	// The listener's own first: a name that is unsubscribed elsewhere may be covered by a `*` that
+	// comes with it (DELTA-6, DELTA-9).
 	switch {
 	case first && (len(to.own) > 0 || len(to.others)+len(to.spots.list) == 0):
 		update(own, to.own, gone, initial)
@@ -229,8 +237,8 @@ func (s *session) updateLocatedLocked(now time.Time, st *streamType, to *spots) 
 	return nil
 }
 
-// leaveLocked divides what is unsubscribed: to where it was subscribed, if that was at another origin. All else may be covered by `*`
-// (WILD-9), and is returned.
+// leaveLocked divides what is unsubscribed: to where it was subscribed, if that was at another
+// origin. All else may be covered by `*` (WILD-9), and is returned.
 func (s *session) leaveLocked(st *streamType, to *routed, names []string) (own []string) {
 	if st.sub.Len()+len(to.others) == 0 || !s.cfg.federated {
 		return names

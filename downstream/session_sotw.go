@@ -41,8 +41,9 @@ func (s *session) sotwLocked(now time.Time, in *content) error {
 	return nil
 }
 
-// verdictLocked pairs an ACK or NACK with the last response (NONCE-2). Any other nonce is stale and no verdict (NONCE-4); before
-// anything was sent there is none to compare with (NONCE-3). version_info takes no part in it.
+// verdictLocked pairs an ACK or NACK with the last response (NONCE-2). Any other nonce is stale and
+// no verdict (NONCE-4); before anything was sent there is none to compare with (NONCE-3).
+// version_info takes no part in it.
 func (s *session) verdictLocked(now time.Time, st *streamType, nonce []byte, detail *status.Status) {
 	n, ours := s.nonceOf(nonce)
 	st.heard = st.heard || ours
@@ -62,8 +63,9 @@ func (s *session) verdictLocked(now time.Time, st *streamType, nonce []byte, det
 	s.ackLocked(now, st, &last)
 }
 
-// listLocked takes in the names, which are the client's complete list whatever the nonce (SOTW-1, NONCE-5). The same list again
-// costs a hash and no look at the table: that is what nearly every ACK brings.
+// listLocked takes in the names, which are the client's complete list whatever the nonce (SOTW-1,
+// NONCE-5). The same list again costs a hash and no look at the table: that is what nearly every
+// ACK brings.
 func (s *session) listLocked(now time.Time, st *streamType, in *content) error {
 	hash := s.hashList(in)
 	anew := st.listed && len(in.nonce) == 0
@@ -86,7 +88,8 @@ func (s *session) listLocked(now time.Time, st *streamType, in *content) error {
 	to.wildcard = to.wildcard || st.legacy
 	wildcard := to.wildcard || slices.ContainsFunc(to.spots.list, func(x *spot) bool { return x.wildcard })
 	if wildcard && !st.wildcard && !relay.SentWhole(st.typeURL) {
-		// From now on a response is all there is (SOTW-4). One that is held back has only what changed; all of it follows anyway.
+		// From now on a response is all there is (SOTW-4). One that is held back has only what
+		// changed; all of it follows anyway.
 		st.held = nil
 		st.unhold()
 	}
@@ -107,10 +110,11 @@ func (s *session) listLocked(now time.Time, st *streamType, in *content) error {
 	return s.countNamesLocked(st)
 }
 
-// forgottenLocked notes that a client begins a type anew, with no nonce: it has forgotten what it was sent, so nothing is outstanding
-// (NONCE-12). If it has repeated a nonce of ours it knew one, and forgot it: the type begins as on a new stream, also with the same
-// list. Until then it may have sent this list before it read the answer to the last one, and is told what is new in it. The caller
-// closes left, if there is any, once what is still named is subscribed anew.
+// forgottenLocked notes that a client begins a type anew, with no nonce: it has forgotten what it
+// was sent, so nothing is outstanding (NONCE-12). If it has repeated a nonce of ours it knew one,
+// and forgot it: the type begins as on a new stream, also with the same list. Until then it may
+// have sent this list before it read the answer to the last one, and is told what is new in it. The
+// caller closes left, if there is any, once what is still named is subscribed anew.
 func (s *session) forgottenLocked(now time.Time, st *streamType) (left relay.Union) {
 	clear(st.unanswered)
 	st.unanswered = st.unanswered[:0]
@@ -211,8 +215,8 @@ func (s *session) replaceLocatedLocked(
 	return nil
 }
 
-// siftLocked divides a list into what is asked of the table, and where, and what is refused. A refusal is told when the name is new in the
-// list, and not again.
+// siftLocked divides a list into what is asked of the table, and where, and what is refused. A
+// refusal is told when the name is new in the list, and not again.
 func (s *session) siftLocked(st *streamType, names []string, locators []*discoveryv3.ResourceLocator) routed {
 	before := st.refused
 	st.refused = nil
@@ -236,8 +240,9 @@ func (s *session) siftLocked(st *streamType, names []string, locators []*discove
 	return to
 }
 
-// hashList is equal for equal lists: of names it takes the encoded form, in which nearly every client has but one. The seed is random, so that
-// nobody can make two lists collide, and with them lose a change of subscription.
+// hashList is equal for equal lists: of names it takes the encoded form, in which nearly every
+// client has but one. The seed is random, so that nobody can make two lists collide, and with them
+// lose a change of subscription.
 func (s *session) hashList(in *content) uint64 {
 	if len(in.locators) == 0 {
 		return maphash.Bytes(s.cfg.seed, in.names.encoded)

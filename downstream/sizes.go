@@ -11,8 +11,9 @@ import (
 // clientLimit is the longest message that gRPC clients take unless they say otherwise (TRANS-10).
 const clientLimit = 4 << 20
 
-// sizeLog warns of messages that come near a receiver's limit, at most once an hour for each type and direction: a set grows
-// slowly, and one that nobody can receive any more cuts off all of its clients.
+// sizeLog warns of messages that come near a receiver's limit, at most once an hour for each type
+// and direction: a set grows slowly, and one that nobody can receive any more cuts off all of its
+// clients.
 type sizeLog struct {
 	log *zap.Logger // set once
 
@@ -28,7 +29,8 @@ type sizeKey struct {
 
 func newSizeLog(log *zap.Logger) *sizeLog { return &sizeLog{log: log, last: map[sizeKey]time.Time{}} }
 
-// response looks at what is about to be sent. Only what cannot be cut gets so long: all of a set in SotW, or a single resource.
+// response looks at what is about to be sent. Only what cannot be cut gets so long: all of a set in
+// SotW, or a single resource.
 func (l *sizeLog) response(now time.Time, r *response, st *stream) {
 	if r.size <= clientLimit || !l.admit(now, metrics.ToClient, r.kind.typeURL) {
 		return

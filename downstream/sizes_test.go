@@ -20,7 +20,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// TestSizesAreToldOfBefore: a line an hour for each type and direction, before a limit is passed (TRANS-10).
+// TestSizesAreToldOfBefore: a line an hour for each type and direction, before a limit is passed
+// (TRANS-10).
 func TestSizesAreToldOfBefore(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	l, r := newSizeLog(zap.New(core)), newRig(t)
@@ -50,8 +51,8 @@ func TestSizesAreToldOfBefore(t *testing.T) {
 	}
 }
 
-// TestCompression: responses are compressed if the listener says so and the client takes it, requests are taken either way, and what the
-// client sends decides nothing.
+// TestCompression: responses are compressed if the listener says so and the client takes it,
+// requests are taken either way, and what the client sends decides nothing.
 func TestCompression(t *testing.T) {
 	for _, c := range []struct {
 		listener, requests string
@@ -117,8 +118,9 @@ func (c *compression) HandleRPC(_ context.Context, s stats.RPCStats) {
 	}
 }
 
-// TestCompressedRequestIsBounded: what counts is how long a request is when it is decompressed, and what is too long is refused
-// (ERR-7). No more than that is decompressed; the conformance suite looks at the memory.
+// TestCompressedRequestIsBounded: what counts is how long a request is when it is decompressed, and
+// what is too long is refused (ERR-7). No more than that is decompressed; the conformance suite
+// looks at the memory.
 func TestCompressedRequestIsBounded(t *testing.T) {
 	const most = 1 << 20
 	for _, size := range []int{most - 1000, most + 1000, 3 * most, 32 << 20} {

@@ -33,7 +33,8 @@ func TestSotWResponse(t *testing.T) {
 	}
 }
 
-// TestSotWList: the list of a request is the complete one (SOTW-1), and names new in it are answered (SOTW-5, SOTW-6).
+// TestSotWList: the list of a request is the complete one (SOTW-1), and names new in it are
+// answered (SOTW-5, SOTW-6).
 func TestSotWList(t *testing.T) {
 	r := newRig(t)
 	p := r.client(false)
@@ -107,7 +108,8 @@ func TestOneInFlight(t *testing.T) {
 	p.gets("the ACK lets the next go", "eds a=4")
 }
 
-// TestSotWNack: nothing is sent again until it changes, and "changed" is against what was sent last (NONCE-2, NONCE-11).
+// TestSotWNack: nothing is sent again until it changes, and "changed" is against what was sent last
+// (NONCE-2, NONCE-11).
 func TestSotWNack(t *testing.T) {
 	r := newRig(t)
 	p := r.client(false)
@@ -178,7 +180,8 @@ func TestSotWWildcard(t *testing.T) {
 	}
 }
 
-// TestSotWResume: a wildcard client that holds the present version is sent nothing (RELAY-43), others are.
+// TestSotWResume: a wildcard client that holds the present version is sent nothing (RELAY-43),
+// others are.
 func TestSotWResume(t *testing.T) {
 	r := newRig(t)
 	old := r.client(false)
@@ -283,8 +286,9 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// TestDynamicParameters: where group_by has them a change ends the stream, with a reason that says so; anything else does not, nor
-// does a thinner node, or any change where group_by has them not (STREAM-3, STREAM-4, RELAY-94).
+// TestDynamicParameters: where group_by has them a change ends the stream, with a reason that says
+// so; anything else does not, nor does a thinner node, or any change where group_by has them not
+// (STREAM-3, STREAM-4, RELAY-94).
 func TestDynamicParameters(t *testing.T) {
 	with := func(value string) *corev3.Node {
 		return &corev3.Node{
@@ -326,7 +330,8 @@ func TestDynamicParameters(t *testing.T) {
 	}
 }
 
-// TestTypesAreIndependent: a NACK, a stale nonce and a missing answer of one type are nothing to another (STREAM-7, ORD-7).
+// TestTypesAreIndependent: a NACK, a stale nonce and a missing answer of one type are nothing to
+// another (STREAM-7, ORD-7).
 func TestTypesAreIndependent(t *testing.T) {
 	r := newRig(t)
 	p := r.client(false)

@@ -31,9 +31,11 @@ type TypeStatus struct {
 	TypeURL  string
 	Names    int // subscribed by name
 	Wildcard bool
-	// Parts are Names and Wildcard by origin and parameters, if any are another's than the listener's own, or have parameters; else nil.
+	// Parts are Names and Wildcard by origin and parameters, if any are another's than the
+	// listener's own, or have parameters; else nil.
 	Parts []PartStatus
-	// SentVersion and AckedVersion are version_info of SotW; empty in delta and of secrets (RELAY-76).
+	// SentVersion and AckedVersion are version_info of SotW; empty in delta and of secrets
+	// (RELAY-76).
 	SentVersion, AckedVersion string
 	Responses                 uint64 // written; the messages of one cut answer count once
 	// InFlightSince is when the oldest unanswered response was written; zero: none is.
@@ -50,7 +52,8 @@ type TypeStatus struct {
 	Cold uint64
 }
 
-// PartStatus is what a type of a client stream is subscribed to at one origin with one map of dynamic parameters.
+// PartStatus is what a type of a client stream is subscribed to at one origin with one map of
+// dynamic parameters.
 type PartStatus struct {
 	Origin, Group string
 	Names         int
@@ -59,7 +62,8 @@ type PartStatus struct {
 	Located       bool   // by locators, and not by plain names
 }
 
-// Nack is a client's refusal of a response (RELAY-34). The message is the client's: for people only.
+// Nack is a client's refusal of a response (RELAY-34). The message is the client's: for people
+// only.
 type Nack struct {
 	Nonce, Message string
 	At             time.Time

@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// stream is one client stream: the handler's goroutine reads, a writer of the crew writes when there is something, and they meet in the
-// session.
+// stream is one client stream: the handler's goroutine reads, a writer of the crew writes when
+// there is something, and they meet in the session.
 type stream struct {
 	// Set once before the writer starts.
 	id        uint64
@@ -34,7 +34,8 @@ type stream struct {
 	peer      net.Addr // nil: it is not known
 	conn      *connection
 	transport transport
-	// compressed: grpc does not say when it has written what it made of a response (backlog), and to make it takes time.
+	// compressed: grpc does not say when it has written what it made of a response (backlog), and
+	// to make it takes time.
 	compressed bool
 
 	// Owned by read.
@@ -45,24 +46,29 @@ type stream struct {
 	timer    *time.Timer  // of the next deadline; nil: there is none
 	target   *timerTarget // what it wakes; nil: there was none yet
 	answered bool         // a response was written
-	backlog  *backlog     // an object of its own: grpc keeps it for as long as a client does not read, also when the stream has ended
+	// an object of its own: grpc keeps it for as long as a client does not read, also when the
+	// stream has ended
+	backlog *backlog
 
 	turn   turn
 	behind *stream // the next one of those that are ready; the crew's
 
-	ended   atomic.Pointer[error] // what end was given first; the context's cause may be the transport's own
-	writing atomic.Int64          // when the present write began, in Unix nanoseconds; 0: nothing is being written
+	// what end was given first; the context's cause may be the transport's own
+	ended atomic.Pointer[error]
+	// when the present write began, in Unix nanoseconds; 0: nothing is being written
+	writing atomic.Int64
 }
 
 // transport is the transport's side of a stream, as far as needed here.
 type transport interface{ WriteStatus(*status.Status) error }
 
-// end ends the stream with a status, from any goroutine. The first reason counts. The status goes to the transport, which then cancels
-// the stream's context, and that is the only thing to end a receive and a send that are blocked (TestEndCarriesStatus,
-// TestEndsBlockedStream).
+// end ends the stream with a status, from any goroutine. The first reason counts. The status goes
+// to the transport, which then cancels the stream's context, and that is the only thing to end a
+// receive and a send that are blocked (TestEndCarriesStatus, TestEndsBlockedStream).
 func (st *stream) end(reason error) {
 	st.ended.CompareAndSwap(nil, &reason)
-	_ = st.transport.WriteStatus(status.Convert(reason)) // nil stands for OK; a stream that is gone needs no status
+	// nil stands for OK; a stream that is gone needs no status
+	_ = st.transport.WriteStatus(status.Convert(reason))
 }
 
 // address is the client's, for people.
@@ -79,7 +85,8 @@ func (st *stream) writingSince() (time.Time, bool) {
 	return time.Unix(0, at), at != 0
 }
 
-// serve runs one stream of a service on the handler's goroutine, and returns the status it ends with.
+// serve runs one stream of a service on the handler's goroutine, and returns the status it ends
+// with.
 func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *relay.Service, delta, v2 bool) error {
 	ctx := wire.Context()
 	end, ok := grpc.ServerTransportStreamFromContext(ctx).(transport)
@@ -127,8 +134,9 @@ func (st *stream) run(ctx context.Context) error {
 		set = newest
 		st.session.adopt(set, nil) // Reconfigure may not have found the stream in the list
 	}
-	st.compressed = st.session.settings().compress(ctx) // not before: a stream that is refused has no use for it
-	st.wake()                                           // to look at the first deadline
+	// not before: a stream that is refused has no use for it
+	st.compressed = st.session.settings().compress(ctx)
+	st.wake() // to look at the first deadline
 	err := st.read(ctx)
 	st.end(err)
 	st.turn.end()
@@ -140,7 +148,8 @@ func (st *stream) run(ctx context.Context) error {
 	return err
 }
 
-// read takes in requests until the stream ends, and returns its status. It never waits for the writer.
+// read takes in requests until the stream ends, and returns its status. It never waits for the
+// writer.
 func (st *stream) read(ctx context.Context) error {
 	in := st.session.newRequest()
 	in.ctx, in.intake, in.from = ctx, st.server.intake, st.session.from.peer
@@ -191,8 +200,9 @@ const (
 	shortPause = 200 * time.Millisecond
 )
 
-// pace waits before the next request is read, if they come too fast: flow control then slows the client down, and nobody else. It is no
-// reason to end the stream, since the client would only come again with all it has (TestFastClientIsReadSlowly).
+// pace waits before the next request is read, if they come too fast: flow control then slows the
+// client down, and nobody else. It is no reason to end the stream, since the client would only come
+// again with all it has (TestFastClientIsReadSlowly).
 func (st *stream) pace(ctx context.Context, now time.Time, set *settings, nack bool) {
 	st.requests.set(set.limits.RequestsPerSecond)
 	st.refusals.set(set.limits.NACKsPerSecond)
@@ -204,7 +214,8 @@ func (st *stream) pace(ctx context.Context, now time.Time, set *settings, nack b
 	}
 	if st.short {
 		st.short = false
-		sleep(ctx, max(wait, shortPause)) // what is refused has to be read all the same, and memory is what there is none of
+		// what is refused has to be read all the same, and memory is what there is none of
+		sleep(ctx, max(wait, shortPause))
 		return
 	}
 	if wait < leastPause {
@@ -238,7 +249,8 @@ func (st *stream) accept(now time.Time, in *request) error {
 // reason is the status of a stream on which reading failed.
 func (st *stream) reason(err error) error {
 	if errors.Is(err, io.EOF) {
-		return nil // the client has said all; who cannot ACK any more is not served either (STREAM-8)
+		// the client has said all; who cannot ACK any more is not served either (STREAM-8)
+		return nil
 	}
 	if ours := st.ended.Load(); ours != nil && *ours != nil {
 		return *ours
@@ -249,11 +261,12 @@ func (st *stream) reason(err error) error {
 	return err
 }
 
-// wake has a writer look after the stream: there are changes, the reader took something in, or time has come.
+// wake has a writer look after the stream: there are changes, the reader took something in, or time
+// has come.
 func (st *stream) wake() { st.server.crew.wake(st) }
 
-// look writes what there is to write, and sets the alarm for what comes next. It is for the writers alone, the only ones who send
-// (STREAM-11).
+// look writes what there is to write, and sets the alarm for what comes next. It is for the writers
+// alone, the only ones who send (STREAM-11).
 func (st *stream) look(w *writer) {
 	if st.wire.Context().Err() != nil {
 		return
@@ -290,8 +303,8 @@ func (st *stream) alarm(next time.Time) {
 	}
 }
 
-// timerTarget stands between a timer and its stream: the runtime keeps a timer that was stopped for a while, and
-// with it the stream and all of its connection (TestEndedStreamIsGarbage).
+// timerTarget stands between a timer and its stream: the runtime keeps a timer that was stopped for
+// a while, and with it the stream and all of its connection (TestEndedStreamIsGarbage).
 type timerTarget struct{ stream atomic.Pointer[stream] }
 
 func (t *timerTarget) wake() {

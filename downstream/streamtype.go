@@ -8,12 +8,12 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// maxUnanswered bounds the responses of one type that are remembered until the client answers them; the oldest goes first,
-// and an answer to it then says nothing.
+// maxUnanswered bounds the responses of one type that are remembered until the client answers them;
+// the oldest goes first, and an answer to it then says nothing.
 const maxUnanswered = 16
 
-// streamType is the state of one type on one stream. No type's state influences another's but for order and timing (STREAM-7).
-// Guarded by its session's lock.
+// streamType is the state of one type on one stream. No type's state influences another's but for
+// order and timing (STREAM-7). Guarded by its session's lock.
 type streamType struct {
 	// Set once by newStreamType.
 	typeURL   string
@@ -24,11 +24,12 @@ type streamType struct {
 	sub relay.Union // none: nothing of the type is ever asked of the table
 
 	// What the client asked.
-	legacy   bool // SotW: nothing was named so far, and that means everything (WILD-2)
-	listed   bool // SotW: a list was recorded, with hash list
-	list     uint64
-	asked    time.Time           // when something was subscribed first
-	heard    bool                // SotW: a request had one of the stream's nonces, since the type began
+	legacy bool // SotW: nothing was named so far, and that means everything (WILD-2)
+	listed bool // SotW: a list was recorded, with hash list
+	list   uint64
+	asked  time.Time // when something was subscribed first
+	// SotW: a request had one of the stream's nonces, since the type began
+	heard    bool
 	refused  map[string]struct{} // SotW: names of the list that were refused
 	denied   map[uint64]struct{} // SotW: keys (refusalKey) of those that the table had no room for
 	refusals []refusal           // to be told
@@ -37,16 +38,25 @@ type streamType struct {
 	wildcard bool                // SotW: `*` is in the list, or meant
 
 	// What it was sent. held was taken and waits for its turn.
-	held       *relay.Answer
-	heldSince  time.Time // since when that, or what is left in the table, is held back; zero: nothing is
-	heldFrom   time.Time // from when order_hold is counted for it (ORD-5); zero: it waits for a set, or for nothing
-	nextFrom   time.Time // the same for what came while something else of the type was under way; zero: nothing did
-	after      uint64    // it waits for clusters written up to this nonce, and for no others; 0: for those there are
-	stuckSince time.Time // since when names keep its list from being told while later types wait; zero: none do
-	changed    bool      // held, or what went into rest, has changes that the client did not wait for
-	rest       *rest     // delta: removals that wait for the other types' additions
-	removals   time.Time // delta: none is written before; the client came back, and may be about to ask for what leads to what went
-	keeps      bool      // SotW: the last list has clusters that are gone, or the word that endpoints are is kept back
+	held *relay.Answer
+	// since when that, or what is left in the table, is held back; zero: nothing is
+	heldSince time.Time
+	// from when order_hold is counted for it (ORD-5); zero: it waits for a set, or for nothing
+	heldFrom time.Time
+	// the same for what came while something else of the type was under way; zero: nothing did
+	nextFrom time.Time
+	// it waits for clusters written up to this nonce, and for no others; 0: for those there are
+	after uint64
+	// since when names keep its list from being told while later types wait; zero: none do
+	stuckSince time.Time
+	// held, or what went into rest, has changes that the client did not wait for
+	changed bool
+	rest    *rest // delta: removals that wait for the other types' additions
+	// delta: none is written before; the client came back, and may be about to ask for what leads
+	// to what went
+	removals time.Time
+	// SotW: the last list has clusters that are gone, or the word that endpoints are is kept back
+	keeps      bool
 	keepsFrom  time.Time // since when the oldest of them is
 	unanswered []sent    // oldest first; at most maxUnanswered
 	fixed      *fixed    // of the last response; nil: of none yet
@@ -154,7 +164,8 @@ func (st *streamType) answered() {
 	}
 }
 
-// synced notes that the client has accepted all it was sent, if so. What has come since is what it lacks now.
+// synced notes that the client has accepted all it was sent, if so. What has come since is what it
+// lacks now.
 func (st *streamType) synced() {
 	if len(st.unanswered) > 0 || st.held != nil || st.rest != nil || st.keeps || st.sub.None() {
 		return
@@ -166,9 +177,10 @@ func (st *streamType) synced() {
 	}
 }
 
-// lacksSince is since when the client has not accepted all it is owed, with what was not even taken yet; the zero time if it has. A
-// client that was never sent anything, and waits for something, lacks all it asked for. One that holds what a restored cache has lacks
-// nothing that is known of (RELAY-96).
+// lacksSince is since when the client has not accepted all it is owed, with what was not even taken
+// yet; the zero time if it has. A client that was never sent anything, and waits for something,
+// lacks all it asked for. One that holds what a restored cache has lacks nothing that is known of
+// (RELAY-96).
 func (st *streamType) lacksSince() time.Time {
 	if st.responses == 0 && !st.sub.None() {
 		if standing := st.sub.Standing(); standing.Waiting && !standing.Held {

@@ -10,14 +10,15 @@ import (
 
 // A cluster goes in the same change as the route to it, or the change of the route is still on its
 // way: control planes write the types of one change in any order, and Listeners and routes become
-// visible `gather` after they came (ORD-9). So a removal is kept back for a time even if nothing else
-// is pending (ORD-10, ORD-11).
+// visible `gather` after they came (ORD-9). So a removal is kept back for a time even if nothing
+// else is pending (ORD-10, ORD-11).
 
 // hold is how long removals of Clusters and ClusterLoadAssignments are kept back at least, from the
 // moment they would have been written.
 type hold struct {
-	all   time.Duration // every one
-	named time.Duration // those the client asked for by name; it drops the name when it can do without
+	all time.Duration // every one
+	// those the client asked for by name; it drops the name when it can do without
+	named time.Duration
 }
 
 // longestHold is how many times order_hold a removal by name is kept back at most, whatever routes
@@ -37,7 +38,8 @@ func (s *session) holdLocked(now time.Time) (h hold) {
 		}
 		routed = true
 		if x := st.sub.Standing(); x.Held || x.StandIn {
-			h.all, unsure = s.cfg.timing.ColdWait, true // its routes may have changed while weir was away (ORD-11), or were another source's
+			// its routes may have changed while weir was away (ORD-11), or were another source's
+			h.all, unsure = s.cfg.timing.ColdWait, true
 		}
 	}
 	if unsure || s.unsure {
@@ -51,14 +53,15 @@ func (s *session) holdLocked(now time.Time) (h hold) {
 	if now.Before(s.routedAt.Add(h.named)) || s.pendingLocked(now, late) != math.MaxUint64 {
 		h.named *= longestHold
 	}
-	if s.unsureTo > 0 && now.Sub(s.opened) < s.unsureTo+s.cfg.timing.OrderHold { // the client may need a round trip for what it is told now
+	// the client may need a round trip for what it is told now
+	if s.unsureTo > 0 && now.Sub(s.opened) < s.unsureTo+s.cfg.timing.OrderHold {
 		h.named = s.cfg.timing.ColdWait
 	}
 	return h
 }
 
-// keepLocked is holdLocked for what state of the world keeps in its lists of Clusters (ORD-3), and for
-// the word that endpoints are gone, or empty.
+// keepLocked is holdLocked for what state of the world keeps in its lists of Clusters (ORD-3), and
+// for the word that endpoints are gone, or empty.
 func (s *session) keepLocked(now time.Time, st *streamType, seen uint64) relay.Keep {
 	h := s.holdLocked(now)
 	k := relay.Keep{Pending: math.MaxUint64, PendingEmpty: math.MaxUint64, Seen: seen, Hold: h.all, HoldNamed: h.named}

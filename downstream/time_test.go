@@ -22,7 +22,8 @@ func (p *clientEnd) ends(sentence string, code codes.Code, text string) {
 	}
 }
 
-// TestFirstRequest: a stream without a request ends (STREAM-9); one with a request has no such deadline.
+// TestFirstRequest: a stream without a request ends (STREAM-9); one with a request has no such
+// deadline.
 func TestFirstRequest(t *testing.T) {
 	p := newRig(t).client(true)
 	if got, want := p.session.next(), p.now.Add(30*time.Second); !got.Equal(want) {
@@ -49,7 +50,8 @@ func (r *rig) back() {
 	}
 }
 
-// TestColdWait: nothing servable and no origin behind it for the whole wait ends the stream (RELAY-8).
+// TestColdWait: nothing servable and no origin behind it for the whole wait ends the stream
+// (RELAY-8).
 func TestColdWait(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -113,8 +115,8 @@ func TestColdWait(t *testing.T) {
 	}
 }
 
-// TestColdWaitOfServed: a stream on which something was sent is not ended (RELAY-8, ERR-13), the wait is counted; one that was
-// answered or is in sync does not wait at all.
+// TestColdWaitOfServed: a stream on which something was sent is not ended (RELAY-8, ERR-13), the
+// wait is counted; one that was answered or is in sync does not wait at all.
 func TestColdWaitOfServed(t *testing.T) {
 	r := newRig(t)
 	p := r.client(true)
@@ -168,7 +170,8 @@ func (p *clientEnd) sotwVersion() string {
 	return q.writes()[0].version
 }
 
-// TestLagging: a client that does not keep up with removals is ended, and not at the cost of others.
+// TestLagging: a client that does not keep up with removals is ended, and not at the cost of
+// others.
 func TestLagging(t *testing.T) {
 	r := newRig(t)
 	p := r.client(true)
@@ -190,7 +193,8 @@ func TestLagging(t *testing.T) {
 	}
 }
 
-// TestWaitBeginsWhenWritten: a write that takes long, because the client reads slowly, leaves the client its time to answer.
+// TestWaitBeginsWhenWritten: a write that takes long, because the client reads slowly, leaves the
+// client its time to answer.
 func TestWaitBeginsWhenWritten(t *testing.T) {
 	r := newRig(t)
 	p := r.client(true)
@@ -281,7 +285,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestNeverAnswered: who asked and was never told anything is not in sync since it asked (in sync means having got what was asked).
+// TestNeverAnswered: who asked and was never told anything is not in sync since it asked (in sync
+// means having got what was asked).
 func TestNeverAnswered(t *testing.T) {
 	for _, delta := range []bool{false, true} {
 		r := newRig(t)

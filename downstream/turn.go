@@ -2,8 +2,8 @@ package downstream
 
 import "sync/atomic"
 
-// turn sees to it that one writer at a time looks after a stream: the first call asks for one, and those that come before it is done have
-// it look once more. The zero turn is at rest.
+// turn sees to it that one writer at a time looks after a stream: the first call asks for one, and
+// those that come before it is done have it look once more. The zero turn is at rest.
 type turn struct {
 	state atomic.Int32
 	done  chan struct{} // closed by the writer that finds the turn over; made by end
@@ -31,7 +31,8 @@ func (t *turn) call() bool {
 	}
 }
 
-// again ends a look. It reports whether there has to be another; if not, the writer has nothing to do with the stream any more.
+// again ends a look. It reports whether there has to be another; if not, the writer has nothing to
+// do with the stream any more.
 func (t *turn) again() bool {
 	if t.state.CompareAndSwap(looking, resting) {
 		return false

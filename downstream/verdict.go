@@ -22,8 +22,8 @@ func (s *session) ackLocked(now time.Time, st *streamType, x *sent) {
 	st.synced()
 }
 
-// nackLocked notes that the client refused a response: for people, and so that it is not sent again before it changes
-// (NONCE-11, DELTA-15). Nobody else is told (RELAY-34).
+// nackLocked notes that the client refused a response: for people, and so that it is not sent again
+// before it changes (NONCE-11, DELTA-15). Nobody else is told (RELAY-34).
 func (s *session) nackLocked(now time.Time, st *streamType, x *sent, nonce string, detail *status.Status) {
 	st.nacks++
 	st.counts.Nack()
@@ -48,7 +48,8 @@ const maxNackKept = 4 << 10
 // nacked is what the client refused of a type, for people (RELAY-34). The nil one is of nothing.
 type nacked struct {
 	newest Nack
-	// answers are the refused ones that no later word is known on, oldest first, and why each was; at most maxUnanswered.
+	// answers are the refused ones that no later word is known on, oldest first, and why each was;
+	// at most maxUnanswered.
 	answers []relay.Told
 	why     []Nack
 }

@@ -8,8 +8,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestOriginVersionForPeople: a delta response names the origin's version of the newest response that had to do with it, for people (VER-10). In
-// state of the world version_info is of the content (VER-4).
+// TestOriginVersionForPeople: a delta response names the origin's version of the newest response
+// that had to do with it, for people (VER-10). In state of the world version_info is of the content
+// (VER-4).
 func TestOriginVersionForPeople(t *testing.T) {
 	r := newRig(t)
 	d, s := r.client(true), r.client(false)
@@ -44,7 +45,8 @@ func TestOriginVersionForPeople(t *testing.T) {
 	d.gets("a version alone is no news")
 }
 
-// TestLongIdentifier: what an origin calls itself goes with every response, and leaves room in it (STREAM-10, TRANS-10).
+// TestLongIdentifier: what an origin calls itself goes with every response, and leaves room in it
+// (STREAM-10, TRANS-10).
 func TestLongIdentifier(t *testing.T) {
 	key := fixedKey{typeURL: eds, identifier: strings.Repeat("é", 1<<20), delta: true}
 	f := newFixed(key, "here")

@@ -8,24 +8,30 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// A client that is sent a new or changed Cluster waits for its endpoints before it uses it, though they are the ones it holds
-// (WARM-1). They are owed from the moment the Cluster was written. In delta they follow at once, since the client does not
-// subscribe again (WARM-3). In SotW they go with the client's next endpoint request, which it sends when it warms the
-// cluster; if none comes within order_hold of the verdict on the Cluster response they are pushed (WARM-2). A client that has not
-// asked for endpoints yet is owed them with its first request, whatever versions that presents (WARM-6).
+// A client that is sent a new or changed Cluster waits for its endpoints before it uses it, though
+// they are the ones it holds (WARM-1). They are owed from the moment the Cluster was written. In
+// delta they follow at once, since the client does not subscribe again (WARM-3). In SotW they go
+// with the client's next endpoint request, which it sends when it warms the cluster; if none comes
+// within order_hold of the verdict on the Cluster response they are pushed (WARM-2). A client that
+// has not asked for endpoints yet is owed them with its first request, whatever versions that
+// presents (WARM-6).
 
 // warming is what one stream owes of endpoints. Guarded by the session's lock.
 type warming struct {
-	news []string  // named by Clusters that were just written; it may be shared, as missing may: it is not to be changed
+	// named by Clusters that were just written; it may be shared, as missing may: it is not to be
+	// changed
+	news []string
 	owed owed      // to go with the next endpoint request; in delta only before the first
 	at   time.Time // SotW: to be pushed then; zero: the Cluster response has no verdict yet
 
 	missing []missing // oldest first
 
-	routes []string // of RouteConfigurations that were written before the client asked for virtual hosts (WARM-4)
+	// of RouteConfigurations that were written before the client asked for virtual hosts (WARM-4)
+	routes []string
 }
 
-// missing are endpoints of the Clusters of one response, for which listeners and routes wait that came no later (ORD-5).
+// missing are endpoints of the Clusters of one response, for which listeners and routes wait that
+// came no later (ORD-5).
 type missing struct {
 	names  []string
 	of     uint64    // nonce of the response
@@ -36,14 +42,16 @@ type missing struct {
 // maxMissing bounds the responses whose endpoints are waited for.
 const maxMissing = 64
 
-// maxOwed bounds the names that are remembered; beyond it all endpoints are owed, which is no more than the client asked for.
+// maxOwed bounds the names that are remembered; beyond it all endpoints are owed, which is no more
+// than the client asked for.
 const maxOwed = 100_000
 
-// maxEarly is maxOwed before the client has asked for endpoints: many never do, and should not cost a name for each Cluster.
+// maxEarly is maxOwed before the client has asked for endpoints: many never do, and should not cost
+// a name for each Cluster.
 const maxEarly = 1_000
 
-// owed are names of endpoints, in lists that many clients share: to list them for each client that never asks for endpoints would cost more
-// than all else that is kept of it (TestOwedIsShared).
+// owed are names of endpoints, in lists that many clients share: to list them for each client that
+// never asks for endpoints would cost more than all else that is kept of it (TestOwedIsShared).
 type owed struct {
 	lists [][]string
 	own   []string // what was in more lists
@@ -94,12 +102,14 @@ func (o *owed) pay(names map[string]bool) {
 
 // noteClusters notes which endpoints the Clusters that are being written refer to.
 func (w *warming) noteClusters(names []string) {
-	if w.news = append(slices.Clip(names), w.news...); len(w.news) == 0 { // nearly always there are no others
+	// nearly always there are no others
+	if w.news = append(slices.Clip(names), w.news...); len(w.news) == 0 {
 		w.news = nil
 	}
 }
 
-// followLocked notes endpoints that are being written: what the Clusters before them need is not owed any more, nor waited for.
+// followLocked notes endpoints that are being written: what the Clusters before them need is not
+// owed any more, nor waited for.
 func (s *session) followLocked(written *relay.Answer) {
 	if len(s.warm.news)+len(s.warm.missing)+s.warm.owed.names == 0 {
 		return
@@ -152,7 +162,8 @@ func without(list []string, names map[string]bool) (rest []string) {
 	return list
 }
 
-// oweEndpointsLocked owes what the Clusters of this batch need, but for what followed them in the batch anyway.
+// oweEndpointsLocked owes what the Clusters of this batch need, but for what followed them in the
+// batch anyway.
 func (s *session) oweEndpointsLocked(now time.Time, clusters *streamType) {
 	news, st := s.warm.news, s.endpointsLocked()
 	s.warm.news = nil
@@ -175,13 +186,15 @@ func (s *session) oweEndpointsLocked(now time.Time, clusters *streamType) {
 	s.warm.owed.add(news, st == nil)
 }
 
-// coldEndpointsLocked reports whether endpoints are still to be written of the Clusters of a response up to a nonce.
+// coldEndpointsLocked reports whether endpoints are still to be written of the Clusters of a
+// response up to a nonce.
 func (s *session) coldEndpointsLocked(now time.Time, upTo uint64) bool {
 	s.warm.missing = slices.DeleteFunc(s.warm.missing, func(m missing) bool { return !now.Before(m.until) })
 	return len(s.warm.missing) > 0 && s.warm.missing[0].of <= upTo
 }
 
-// waited reports whether endpoints are still to be written of Clusters up to a nonce that went though those before them were unanswered.
+// waited reports whether endpoints are still to be written of Clusters up to a nonce that went
+// though those before them were unanswered.
 func (w *warming) waited(now time.Time, upTo uint64) bool {
 	return slices.ContainsFunc(w.missing, func(m missing) bool { return m.waited && m.of <= upTo && now.Before(m.until) })
 }
@@ -199,8 +212,9 @@ func (s *session) askedLocked(typeURL string) *streamType {
 	return nil
 }
 
-// oweVirtualHostsLocked owes the virtual hosts of the RouteConfigurations in an answer that was written, since the client has cleared
-// its table of them (WARM-4), but for those that followed in the batch anyway. In state of the world there are none.
+// oweVirtualHostsLocked owes the virtual hosts of the RouteConfigurations in an answer that was
+// written, since the client has cleared its table of them (WARM-4), but for those that followed in
+// the batch anyway. In state of the world there are none.
 func (s *session) oweVirtualHostsLocked(routes, followed *relay.Answer) {
 	if !s.delta || routes == nil {
 		return
@@ -236,7 +250,8 @@ func (s *session) clustersJudgedLocked(now time.Time) {
 	}
 }
 
-// pushEndpointsLocked hands what is owed to the table, as soon as the client asks for endpoints at all.
+// pushEndpointsLocked hands what is owed to the table, as soon as the client asks for endpoints at
+// all.
 func (s *session) pushEndpointsLocked() {
 	s.warm.at = time.Time{}
 	if st := s.endpointsLocked(); st != nil {

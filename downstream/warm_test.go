@@ -7,7 +7,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// TestWarmDelta: the unchanged endpoints of a changed cluster follow it without a subscribe (WARM-1, WARM-3, WARM-6).
+// TestWarmDelta: the unchanged endpoints of a changed cluster follow it without a subscribe
+// (WARM-1, WARM-3, WARM-6).
 func TestWarmDelta(t *testing.T) {
 	r := newRig(t)
 	p := r.client(true)
@@ -60,8 +61,8 @@ func TestWarmResumed(t *testing.T) {
 	q.gets("still gets the endpoints it holds", "eds a=1")
 }
 
-// TestWarmEarly: a cluster that was sent before endpoints were asked for the first time owes them all the same, whatever
-// versions the client presents (WARM-6).
+// TestWarmEarly: a cluster that was sent before endpoints were asked for the first time owes them
+// all the same, whatever versions the client presents (WARM-6).
 func TestWarmEarly(t *testing.T) {
 	r := newRig(t)
 	p, q := r.client(true), r.client(false)
@@ -91,8 +92,8 @@ func TestWarmEarly(t *testing.T) {
 	q3.gets("but not where a cluster went before", "eds a=1 b=1")
 }
 
-// TestWarmSotW: owed endpoints go with the next endpoint request, even one that looks like a repeated ACK; without one they are
-// pushed order_hold after the verdict on the clusters (WARM-2).
+// TestWarmSotW: owed endpoints go with the next endpoint request, even one that looks like a
+// repeated ACK; without one they are pushed order_hold after the verdict on the clusters (WARM-2).
 func TestWarmSotW(t *testing.T) {
 	r := newRig(t)
 	p := r.client(false)
@@ -139,7 +140,8 @@ func TestWarmSotW(t *testing.T) {
 	p.gets("and they are pushed", "eds b=1")
 }
 
-// TestNameErrors: what the origin says of a name instead of a resource reaches the clients (ABS-9, ABS-10, TP3).
+// TestNameErrors: what the origin says of a name instead of a resource reaches the clients (ABS-9,
+// ABS-10, TP3).
 func TestNameErrors(t *testing.T) {
 	r := newRig(t)
 	p, q := r.client(true), r.client(false)

@@ -10,7 +10,8 @@ import (
 var errStalled = status.Error(codes.Unavailable,
 	"the client has not read for timing.send_stall: come again, and resume by version")
 
-// watch is the watchdog: one for all streams. It ends those whose present write has been blocked for send_stall (ERR-9).
+// watch is the watchdog: one for all streams. It ends those whose present write has been blocked
+// for send_stall (ERR-9).
 func (s *Server) watch() {
 	defer s.watching.Done()
 	stall := s.sendStall()

@@ -5,7 +5,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// DownstreamType counts what happens on client streams of one dialect for one type. Nil counts nothing.
+// DownstreamType counts what happens on client streams of one dialect for one type. Nil counts
+// nothing.
 type DownstreamType struct {
 	responses, bytes, nacks prometheus.Counter
 }
@@ -31,8 +32,8 @@ func newDownstream(f promauto.Factory) map[downstreamKey]*DownstreamType {
 	return out
 }
 
-// Downstream returns the counters of a type (short name or type URL) and a dialect ("delta", or "sotw" for all else).
-// It takes no lock; hold the answer all the same, it does not change.
+// Downstream returns the counters of a type (short name or type URL) and a dialect ("delta", or
+// "sotw" for all else). It takes no lock; hold the answer all the same, it does not change.
 func (m *Metrics) Downstream(typeShort, dialect string) *DownstreamType {
 	if m == nil {
 		return nil

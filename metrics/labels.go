@@ -8,7 +8,8 @@ const other = "other"
 var (
 	typeNames = []string{"cds", "eds", "lds", "rds", "srds", "vhds", "sds", "rtds", "ecds", "leds", other}
 	dialects  = []string{"delta", "sotw"}
-	// limits are the keys under `limits` of the config file, and origins[].grpc.max_message: a refusal names its key.
+	// limits are the keys under `limits` of the config file, and origins[].grpc.max_message: a
+	// refusal names its key.
 	limits = []string{
 		"connections", "connections_per_peer", "streams", "streams_per_connection", "streams_per_identity", "new_streams_per_second", "requests_per_second",
 		"nacks_per_second", "names_per_stream", "name_bytes", "groups", "groups_per_peer", "parameter_sets_per_stream", "parameter_sets_per_group", "views",
@@ -56,8 +57,8 @@ var shortNames = map[string]string{
 	"type.googleapis.com/envoy.service.discovery.v2.Runtime":               "rtds",
 }
 
-// ShortName returns the label value of a type: cds, eds, lds, rds, srds, vhds, sds, rtds, ecds, leds, or "other". It
-// takes a type URL, v3 or v2, or a short name, which it returns.
+// ShortName returns the label value of a type: cds, eds, lds, rds, srds, vhds, sds, rtds, ecds,
+// leds, or "other". It takes a type URL, v3 or v2, or a short name, which it returns.
 func ShortName(typeURL string) string {
 	if short, ok := shortNames[typeURL]; ok {
 		return short

@@ -36,8 +36,8 @@ type Metrics struct {
 	picture pictureCollector
 }
 
-// New registers the catalogue on reg, which must not hold any of it yet. Series whose labels are known beforehand exist
-// from the start, at zero, so that a rate over the first event is not lost.
+// New registers the catalogue on reg, which must not hold any of it yet. Series whose labels are
+// known beforehand exist from the start, at zero, so that a rate over the first event is not lost.
 func New(reg *prometheus.Registry) *Metrics {
 	f := promauto.With(reg)
 	m := &Metrics{
@@ -107,8 +107,8 @@ func New(reg *prometheus.Registry) *Metrics {
 	return m
 }
 
-// Gauges sets where the gauges that picture a state come from; before it is called they are absent. picture runs once
-// per scrape, on the scrape's goroutine, several at once if several scrape.
+// Gauges sets where the gauges that picture a state come from; before it is called they are absent.
+// picture runs once per scrape, on the scrape's goroutine, several at once if several scrape.
 func (m *Metrics) Gauges(picture func() Picture) {
 	if m != nil {
 		m.picture.source.Store(&picture)
@@ -168,8 +168,9 @@ func (m *Metrics) HandshakeFailure(reason string) {
 // Lookup is what a client finds that asks for a name or a wildcard.
 type Lookup int
 
-// The kinds: an upstream stream vouches for it, one did until it broke, it had retired and the origin is down, it is stated not to
-// exist, nothing can be said yet, nothing yet although variants for other parameters are held (DYN-8).
+// The kinds: an upstream stream vouches for it, one did until it broke, it had retired and the
+// origin is down, it is stated not to exist, nothing can be said yet, nothing yet although variants
+// for other parameters are held (DYN-8).
 const (
 	Live Lookup = iota
 	Stale
@@ -186,7 +187,8 @@ func (m *Metrics) Lookup(result Lookup) {
 	}
 }
 
-// Evicted counts n retired entries dropped for a bound: "entries", "bytes" or "max_stale". It takes no lock.
+// Evicted counts n retired entries dropped for a bound: "entries", "bytes" or "max_stale". It takes
+// no lock.
 func (m *Metrics) Evicted(reason string, n int) {
 	if m != nil {
 		m.evictions[oneOf(evictionReasons, reason)].Add(float64(n))
@@ -214,7 +216,8 @@ func (m *Metrics) CalmedDown() {
 	}
 }
 
-// AdminRefusal counts a request to the admin port that was refused: "host", "origin", "credentials", "token" or "slowed".
+// AdminRefusal counts a request to the admin port that was refused: "host", "origin",
+// "credentials", "token" or "slowed".
 func (m *Metrics) AdminRefusal(reason string) {
 	if m != nil {
 		m.adminRefusals[oneOf(adminReasons, reason)].Inc()
@@ -229,7 +232,8 @@ func (m *Metrics) ConfigReload(err error) {
 	}
 }
 
-// ConfigLoaded notes whether the config file was accepted when it was read last: it was refused if err is not nil.
+// ConfigLoaded notes whether the config file was accepted when it was read last: it was refused if
+// err is not nil.
 func (m *Metrics) ConfigLoaded(err error) {
 	switch {
 	case m == nil:

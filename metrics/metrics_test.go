@@ -85,8 +85,8 @@ var catalogue = map[string]string{
 	"weir_snapshot_last_success_timestamp_seconds": "",
 }
 
-// closed lists the values that a label may have, whatever callers pass. The labels of build_info and origin, and the hash of config_info, are the
-// operator's own.
+// closed lists the values that a label may have, whatever callers pass. The labels of build_info
+// and origin, and the hash of config_info, are the operator's own.
 var closed = map[string][]string{
 	"type":    {"cds", "eds", "lds", "rds", "srds", "vhds", "sds", "rtds", "ecds", "leds", "other"},
 	"dialect": {"delta", "sotw"},

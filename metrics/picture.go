@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Picture is the state that gauges show, in plain values. Types are type URLs or short names; the ones that share a
-// short name are added up.
+// Picture is the state that gauges show, in plain values. Types are type URLs or short names; the
+// ones that share a short name are added up.
 type Picture struct {
 	Origins     []OriginPicture  // one for each configured origin, names distinct
 	Dialects    []DialectPicture // what is missing counts as zero
@@ -18,21 +18,23 @@ type Picture struct {
 	Memory      int64            // bytes that are held, as of the last look; 0: nobody looks
 	MemoryLimit int64            // 0: none
 	Lag         time.Duration    // for how long the longest of them; 0 if there are none
-	// Certificates are when the first of each role ends: "listener", "admin", "origin" of those we show, "client_ca" and "origin_ca"
-	// of those we trust. What is not there is not shown.
+	// Certificates are when the first of each role ends: "listener", "admin", "origin" of those we
+	// show, "client_ca" and "origin_ca" of those we trust. What is not there is not shown.
 	Certificates map[string]time.Time
 }
 
 // OriginPicture is the state of one origin, over all its groups.
 type OriginPicture struct {
-	Origin     string
-	Connected  bool
-	LastProof  time.Time // when it last proved to be alive, whatever it said; zero: never, shown as 0
+	Origin    string
+	Connected bool
+	// when it last proved to be alive, whatever it said; zero: never, shown as 0
+	LastProof  time.Time
 	LastUpdate time.Time // when it last changed something; zero: never, shown as 0
 	Streams    int       // upstream streams that are open
 	Groups     int
 	Views      int
-	// ParameterSets is the number of distinct parameter maps of clients, those of each group counted (RELAY-73).
+	// ParameterSets is the number of distinct parameter maps of clients, those of each group
+	// counted (RELAY-73).
 	ParameterSets int
 	Stale         int // entries served without an origin behind them
 	Frozen        bool
@@ -122,8 +124,8 @@ func (c *pictureCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// sample adds up values by gauge and labels: several types share the name "other", and Prometheus refuses the whole
-// scrape if one series comes twice.
+// sample adds up values by gauge and labels: several types share the name "other", and Prometheus
+// refuses the whole scrape if one series comes twice.
 type sample map[sampleKey]float64
 
 type sampleKey struct {

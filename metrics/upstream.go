@@ -67,17 +67,20 @@ type Origin struct {
 	loadsLost                                          prometheus.Counter
 	fileLoads, sinkWrites, audits                      map[string]prometheus.Counter // by result
 	locatorFaults                                      map[string]prometheus.Counter // by reason
-	types                                              map[string]*OriginType        // by short name; complete and read-only
+	// by short name; complete and read-only
+	types map[string]*OriginType
 }
 
 // OriginType counts what an origin does with one type. Nil counts nothing.
 type OriginType struct {
 	nacks, unrequested, unmatched, rejected, quarantines, expirations prometheus.Counter
-	drift                                                             map[string]prometheus.Counter // by kind
+	// by kind
+	drift map[string]prometheus.Counter
 }
 
-// Origin returns the counters of an origin, by its name in the config file. It looks labels up under a lock: ask once,
-// where the origin is set up, and hold the answer. Two answers for one name count together.
+// Origin returns the counters of an origin, by its name in the config file. It looks labels up
+// under a lock: ask once, where the origin is set up, and hold the answer. Two answers for one name
+// count together.
 func (m *Metrics) Origin(name string) *Origin {
 	if m == nil {
 		return nil
@@ -146,7 +149,8 @@ func (o *Origin) Audited(result string) {
 	}
 }
 
-// LocatorFaults counts n signs that the origin does not read locators as they are meant: unheeded, unconstrained or empty_or.
+// LocatorFaults counts n signs that the origin does not read locators as they are meant: unheeded,
+// unconstrained or empty_or.
 func (o *Origin) LocatorFaults(reason string, n int) {
 	if o != nil && n > 0 {
 		o.locatorFaults[oneOf(locatorFaults, reason)].Add(float64(n))
@@ -188,7 +192,8 @@ func (o *Origin) Silent() {
 	}
 }
 
-// VariantAmbiguity counts n choices among several variants of a name that matched one subscription (DYN-9).
+// VariantAmbiguity counts n choices among several variants of a name that matched one subscription
+// (DYN-9).
 func (o *Origin) VariantAmbiguity(n int) {
 	if o != nil && n > 0 {
 		o.ambiguity.Add(float64(n))
@@ -209,7 +214,8 @@ func (o *Origin) FileLoad(err error) {
 	}
 }
 
-// SinkWrite counts a file of a sink that was written or removed, or an attempt that failed if err is not nil.
+// SinkWrite counts a file of a sink that was written or removed, or an attempt that failed if err
+// is not nil.
 func (o *Origin) SinkWrite(err error) {
 	if o != nil {
 		o.sinkWrites[result(err)].Inc()

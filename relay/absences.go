@@ -2,20 +2,23 @@ package relay
 
 import "slices"
 
-// Clients may ask for 100,000 names that do not exist, and an origin may say so of all of them in one response. A name of
-// which nothing is held is in nobody's view, so that it is absent need not be taken up with the rest of the response
-// (RELAY-82): that is done afterwards, by shares, and others have the lock of the type in between. A client is told of
-// mostAbsences in one answer, and of the next when it has acknowledged that.
+// Clients may ask for 100,000 names that do not exist, and an origin may say so of all of them in
+// one response. A name of which nothing is held is in nobody's view, so that it is absent need not
+// be taken up with the rest of the response (RELAY-82): that is done afterwards, by shares, and
+// others have the lock of the type in between. A client is told of mostAbsences in one answer, and
+// of the next when it has acknowledged that.
 
-// mostAbsences is how many names that a client does not hold it is told the absence of in one delta answer.
+// mostAbsences is how many names that a client does not hold it is told the absence of in one delta
+// answer.
 const mostAbsences = 5000
 
-// absentOf takes out of a response the names that it says do not exist, and of which nobody holds anything, if there are
-// many. rest is the response without them.
+// absentOf takes out of a response the names that it says do not exist, and of which nobody holds
+// anything, if there are many. rest is the response without them.
 func (k *kin) absentOf(u *Update, lane laneIndex, gen uint32) (rest *Update, absent []string) {
 	cfg := k.group.origin.config()
 	if len(u.Removed) <= shareNames || u.Full || u.Bad || cfg.SotW || cfg.TP2 || DeltaOnly(k.typeURL) {
-		return u, nil // a virtual host may be spoken of in several ways (ALIAS-5), and a variant, too
+		// a virtual host may be spoken of in several ways (ALIAS-5), and a variant, too
+		return u, nil
 	}
 	said := make(map[string]bool, len(u.Resources))
 	for i := range u.Resources {
@@ -47,7 +50,8 @@ func (k *kin) absentOf(u *Update, lane laneIndex, gen uint32) (rest *Update, abs
 	return &without, absent
 }
 
-// holdsLocked reports whether anything is known of a name that its absence could take away from somebody.
+// holdsLocked reports whether anything is known of a name that its absence could take away from
+// somebody.
 func (k *kin) holdsLocked(name string, lane laneIndex, gen uint32) bool {
 	for _, s := range k.all {
 		if s.kindLocked(lane, gen) != kindNamed || len(s.collections) > 0 || len(s.variantsLocked(name)) > 0 ||
@@ -70,8 +74,8 @@ func (k *kin) holdsLocked(name string, lane laneIndex, gen uint32) bool {
 	return false
 }
 
-// hasHeldLocked reports whether a client may hold what a name stands for. That is not what the flag holds says, which is also
-// set for a removal that has to be told.
+// hasHeldLocked reports whether a client may hold what a name stands for. That is not what the flag
+// holds says, which is also set for a removal that has to be told.
 func (s *Sub) hasHeldLocked(r *record) bool {
 	return s.pos != nil || r.sent != (Digest{}) || r.at > 0 || r.is(claimed|returned)
 }

@@ -8,9 +8,10 @@ import (
 	"testing"
 )
 
-// TestAbsencesAreTakenInTurns: an origin says in one response what is new of two names, that a third is gone, and that 5,000 do
-// not exist. The first three are taken up at one instant (RELAY-82), the others by shares of 500, and other clients have
-// their turn in between. It had all been done under one lock.
+// TestAbsencesAreTakenInTurns: an origin says in one response what is new of two names, that a
+// third is gone, and that 5,000 do not exist. The first three are taken up at one instant
+// (RELAY-82), the others by shares of 500, and other clients have their turn in between. It had all
+// been done under one lock.
 func TestAbsencesAreTakenInTurns(t *testing.T) {
 	const n = 5000
 	r := newRig(t, Config{})
@@ -62,8 +63,9 @@ func TestAbsencesAreTakenInTurns(t *testing.T) {
 	}
 }
 
-// TestAbsencesFillOneAnswer: a client is told in one answer that 5,000 names do not exist, at most, and of the next in another.
-// Until it has all, its oldest change is the first of them, for what may not overtake it. All went in one answer.
+// TestAbsencesFillOneAnswer: a client is told in one answer that 5,000 names do not exist, at most,
+// and of the next in another. Until it has all, its oldest change is the first of them, for what
+// may not overtake it. All went in one answer.
 func TestAbsencesFillOneAnswer(t *testing.T) {
 	const n = 12_000
 	r := newRig(t, Config{})
@@ -116,8 +118,9 @@ func TestRemovalsGoTogether(t *testing.T) {
 	}
 }
 
-// TestAbsencesLeaveTheProcessor: whoever is ready runs between two shares of the absences in a response, also where there is
-// one processor. The reader of the origin's stream had kept it for all of them.
+// TestAbsencesLeaveTheProcessor: whoever is ready runs between two shares of the absences in a
+// response, also where there is one processor. The reader of the origin's stream had kept it for
+// all of them.
 func TestAbsencesLeaveTheProcessor(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const n = 2000

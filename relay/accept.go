@@ -21,8 +21,9 @@ func Accept(r *Response, maxName int) (Update, *RejectError) {
 	return NameFields(nil).Accept(r, maxName)
 }
 
-// Accept checks a response as RELAY-30 says and turns it into an Update. The Update holds what is usable even if the
-// second result is not nil (RELAY-32). maxName is limits.name_bytes; 0 means no limit.
+// Accept checks a response as RELAY-30 says and turns it into an Update. The Update holds what is
+// usable even if the second result is not nil (RELAY-32). maxName is limits.name_bytes; 0 means no
+// limit.
 func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 	a := acceptance{
 		Update: Update{TypeURL: r.TypeURL, Full: !r.delta, Version: r.Version, wire: true},
@@ -77,7 +78,8 @@ type acceptance struct {
 	fields    NameFields
 }
 
-// maxReasons bounds the memory one bad response can take; the rest is only counted in the last reason.
+// maxReasons bounds the memory one bad response can take; the rest is only counted in the last
+// reason.
 const maxReasons = 100
 
 // reject refuses a part of the response, of the name if there is one.
@@ -129,7 +131,8 @@ func (a *acceptance) parseAny(b []byte, r *Resource) error {
 // nameBody gives a resource of a SotW response the name that its body has (RELAY-14).
 func (a *acceptance) nameBody(r *Resource, payload []byte) error {
 	if r.Name = a.fields.bareName(a.TypeURL, payload); r.Name == "" && Named(a.TypeURL) {
-		return fields(payload, func(protowire.Number, []byte, uint64) error { return nil }) // it may not have been read so far
+		// it may not have been read so far
+		return fields(payload, func(protowire.Number, []byte, uint64) error { return nil })
 	}
 	return nil
 }
@@ -182,11 +185,12 @@ func (a *acceptance) check(r *Resource) string {
 	return ""
 }
 
-// mostNested is how many messages within messages the metadata may have. It is sent on as it came, and what clients' libraries take is 100 in
-// all.
+// mostNested is how many messages within messages the metadata may have. It is sent on as it came,
+// and what clients' libraries take is 100 in all.
 const mostNested = 90
 
-// checkMetadata reports whether clients can decode it: unlike a payload it is a part of the response that brings it.
+// checkMetadata reports whether clients can decode it: unlike a payload it is a part of the
+// response that brings it.
 func checkMetadata(b []byte) error {
 	if b == nil {
 		return nil

@@ -144,7 +144,8 @@ func TestRejectMessageIsBounded(t *testing.T) { // ERR-10
 	}
 }
 
-// TestVariantBytes: both wire forms of one buffer decode to what was received, payload and metadata byte for byte (RELAY-10).
+// TestVariantBytes: both wire forms of one buffer decode to what was received, payload and metadata
+// byte for byte (RELAY-10).
 func TestVariantBytes(t *testing.T) {
 	payload := mustAny(t, &clusterv3.Cluster{Name: "a"})
 	payload.Value = append(payload.Value, 0xf8, 0xff, 0x7f, 1) // a field nobody knows
@@ -227,8 +228,9 @@ func TestGoldenVersions(t *testing.T) {
 	}
 }
 
-// TestDynamicParametersInTheKey: where the key has them, they are presented as sent, and a member whose parameters change leaves its
-// group; nothing else of a later node counts (STREAM-3, STREAM-4, RELAY-60, RELAY-62).
+// TestDynamicParametersInTheKey: where the key has them, they are presented as sent, and a member
+// whose parameters change leaves its group; nothing else of a later node counts (STREAM-3,
+// STREAM-4, RELAY-60, RELAY-62).
 func TestDynamicParametersInTheKey(t *testing.T) {
 	cfg := Config{Origins: []OriginConfig{{Name: "in", GroupBy: []string{"id", "dynamic_parameters"}}, {Name: "out", GroupBy: []string{"id"}}}}
 	table, err := New(cfg)

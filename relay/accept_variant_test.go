@@ -177,7 +177,8 @@ func TestErrorsOfVariants(t *testing.T) {
 	}
 }
 
-// An `or` of nothing matches nothing. It is counted wherever it is, and refuses nothing (truth table).
+// An `or` of nothing matches nothing. It is counted wherever it is, and refuses nothing (truth
+// table).
 func TestEmptyOrIsCounted(t *testing.T) {
 	or := relaytest.Or()
 	u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{

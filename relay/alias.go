@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// otherNames is what a namedTable knows of resources that go by more names than their own (ALIAS-1). It is bounded by what the
-// entries hold.
+// otherNames is what a namedTable knows of resources that go by more names than their own
+// (ALIAS-1). It is bounded by what the entries hold.
 type otherNames struct {
 	held   map[string]*heldAlso // by the resource's name
 	lister map[string]string    // by alias: the resource that listed it last
@@ -26,7 +26,8 @@ func (e *entry) ownName() bool { return len(e.variants) > 0 && e.variants[0].Nam
 // counts reports whether the entry is the one that counts among those that hold the same resource.
 func (e *entry) counts() bool { return e.also == nil || e.also.entries[0] == e }
 
-// entryLocked is the entry that holds a resource, under whichever of its names, or would hold it; nil: there is none.
+// entryLocked is the entry that holds a resource, under whichever of its names, or would hold it;
+// nil: there is none.
 func (s *shard) entryLocked(name string) *entry {
 	if h := s.named.other.held[name]; h != nil {
 		return h.entries[0]
@@ -51,7 +52,8 @@ func (s *shard) outdatedLocked(name string, it *item) bool {
 	return e != nil && e.chosen != nil && e.chosen.Digest != it.variant.Digest && e.rev > it.rev
 }
 
-// holdLocked puts a body into an entry. An alias stands for one resource: what it stood for before is out.
+// holdLocked puts a body into an entry. An alias stands for one resource: what it stood for before
+// is out.
 func (s *shard) holdLocked(e *entry, body *Variant) {
 	if len(e.variants) > 0 && e.variants[0].Name != body.Name {
 		s.emptyLocked(e)
@@ -131,8 +133,9 @@ func (s *shard) listLocked(h *heldAlso) {
 	}
 }
 
-// shareLocked fills a new entry with what is held already of the resource that goes by its name: who comes by another of its names is
-// served from it (ALIAS-3). The name is asked upstream all the same, and the origin's answer corrects it.
+// shareLocked fills a new entry with what is held already of the resource that goes by its name:
+// who comes by another of its names is served from it (ALIAS-3). The name is asked upstream all the
+// same, and the origin's answer corrects it.
 func (s *shard) shareLocked(e *entry) {
 	o := &s.named.other
 	h := o.held[e.name]
@@ -158,12 +161,13 @@ func (v *Variant) listsAs(name string) bool {
 	return v.Name == name || slices.ContainsFunc(v.aliases, func(alias string) bool { return NameKey(alias) == name })
 }
 
-// spreadLocked puts a body into the entry of its name and those of its aliases (ALIAS-1), all of which share it (ALIAS-3). An entry that
-// holds a resource of its own name is nobody's alias.
+// spreadLocked puts a body into the entry of its name and those of its aliases (ALIAS-1), all of
+// which share it (ALIAS-3). An entry that holds a resource of its own name is nobody's alias.
 //
-// An alias that the body does not list any more is an unresolved name from now on (ALIAS-4): it is asked anew, and nobody who comes now
-// is answered by what it stood for. Who came before and holds that is kept up to date with it until the origin has answered for the
-// alias, since it may be in use; then it goes.
+// An alias that the body does not list any more is an unresolved name from now on (ALIAS-4): it is
+// asked anew, and nobody who comes now is answered by what it stood for. Who came before and holds
+// that is kept up to date with it until the origin has answered for the alias, since it may be in
+// use; then it goes.
 func (s *shard) spreadLocked(a *Applied, body *Variant, gen uint32) {
 	key := body.Constraints.Key()
 	listed, lost := map[*entry]bool{}, []*entry(nil)
@@ -231,7 +235,8 @@ func (s *shard) spreadLocked(a *Applied, body *Variant, gen uint32) {
 	}
 }
 
-// holdersLocked are the entries that a removal or an error of this name concerns: its own, and those that hold the resource.
+// holdersLocked are the entries that a removal or an error of this name concerns: its own, and
+// those that hold the resource.
 func (s *shard) holdersLocked(name string) (es []*entry) {
 	own := s.named.entries[name]
 	if own != nil {
@@ -268,8 +273,9 @@ func (s *shard) heardAllLocked(a *Applied, e *entry, u *Update, r *Resource, gen
 	}
 }
 
-// noticeLocked looks at a resource without a payload. If it states that an alias did not resolve (ALIAS-5) that is taken up, and true
-// returned. Of a VirtualHost it always does (TTL-3). Of another type it may be a heartbeat, and is one if we hold the resource.
+// noticeLocked looks at a resource without a payload. If it states that an alias did not resolve
+// (ALIAS-5) that is taken up, and true returned. Of a VirtualHost it always does (TTL-3). Of
+// another type it may be a heartbeat, and is one if we hold the resource.
 func (s *shard) noticeLocked(a *Applied, r *Resource, gen uint32) bool {
 	names := r.Aliases
 	switch {
@@ -310,8 +316,8 @@ func (s *shard) noticeLocked(a *Applied, r *Resource, gen uint32) bool {
 	return true
 }
 
-// newNotice is the word that aliases did not resolve, in the form in which it is told. It is no content, and
-// its version is none: it only differs each time it is told (hosts.go).
+// newNotice is the word that aliases did not resolve, in the form in which it is told. It is no
+// content, and its version is none: it only differs each time it is told (hosts.go).
 func newNotice(name string, aliases []string, version string) *Variant {
 	v := &Variant{aliases: aliases, from: &receipt{}}
 	v.Name, v.spelt = spell(name)
@@ -327,10 +333,12 @@ func newNotice(name string, aliases []string, version string) *Variant {
 	return v
 }
 
-// Notice reports whether it is no body, but the origin's word that the aliases in it did not resolve (ALIAS-5).
+// Notice reports whether it is no body, but the origin's word that the aliases in it did not
+// resolve (ALIAS-5).
 func (v *Variant) Notice() bool { return int(v.any) == len(v.buf) }
 
-// ignoreLocked counts a resource that was not asked for; of several maps none may have been (countStraysLocked).
+// ignoreLocked counts a resource that was not asked for; of several maps none may have been
+// (countStraysLocked).
 func (s *shard) ignoreLocked(a *Applied, id identity) {
 	if a.strays != nil {
 		a.strays[id]++

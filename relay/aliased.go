@@ -5,28 +5,31 @@ import (
 	"slices"
 )
 
-// aliased is what a client has by other names than those it subscribed: its subscription is the alias, what it holds has the resource's
-// own name. It costs nothing but for names that are aliases. Guarded by the shard's lock.
+// aliased is what a client has by other names than those it subscribed: its subscription is the
+// alias, what it holds has the resource's own name. It costs nothing but for names that are
+// aliases. Guarded by the shard's lock.
 type aliased struct {
 	of map[*record]toldName // what an alias stands for, as the client was told
 	by map[string][]*record // the reverse, by canonical name
 
-	// Of a client that came back: claims are what it says it holds, as long as names of its first request (early of them) may turn out to be
-	// aliases of that. later are those of them that are to be removed unless they do. So it is with what a client gave up and may keep by
-	// aliases that it waits for.
+	// Of a client that came back: claims are what it says it holds, as long as names of its first
+	// request (early of them) may turn out to be aliases of that. later are those of them that are
+	// to be removed unless they do. So it is with what a client gave up and may keep by aliases
+	// that it waits for.
 	claims map[string]Digest
 	spelt  map[string]string // of claims
 	later  []toldName
 	early  int
 
-	// Within one Take: what records have stood for and do not any more, whether notices are told, and the virtual hosts on demand that
-	// are answered by word that there is none.
+	// Within one Take: what records have stood for and do not any more, whether notices are told,
+	// and the virtual hosts on demand that are answered by word that there is none.
 	left    []leaving
 	notices bool
 	missing []missing
 }
 
-// noAliases is what every Sub has until one of its names is an alias, or may be. It is never written: see aliasesLocked.
+// noAliases is what every Sub has until one of its names is an alias, or may be. It is never
+// written: see aliasesLocked.
 var noAliases = &aliased{}
 
 // aliasesLocked is the Sub's own, to be written.
@@ -42,14 +45,15 @@ func (a *aliased) none() bool {
 	return len(a.of)+len(a.left)+len(a.later)+len(a.missing) == 0 && !a.notices
 }
 
-// toldName is a resource's own name. rev is of the body that the client was sent last, if one was sent.
+// toldName is a resource's own name. rev is of the body that the client was sent last, if one was
+// sent.
 type toldName struct {
 	name, spelt string
 	rev         uint64
 }
 
-// leaving is a resource that an alias does not stand for any more. absent: nor for anything else, which is to be told; asked: to a
-// client that asked for the alias and has not been answered.
+// leaving is a resource that an alias does not stand for any more. absent: nor for anything else,
+// which is to be told; asked: to a client that asked for the alias and has not been answered.
 type leaving struct {
 	toldName
 	record *record
@@ -91,8 +95,8 @@ func (a *aliased) set(r *record, name, spelt string) {
 	a.by[name] = append(a.by[name], r)
 }
 
-// unresolvedLocked reports whether the name is one that the origin has yet to say anything of, for this client: v is what a lost alias stood
-// for, and the client was not told so (ALIAS-4).
+// unresolvedLocked reports whether the name is one that the origin has yet to say anything of, for
+// this client: v is what a lost alias stood for, and the client was not told so (ALIAS-4).
 func (s *Sub) unresolvedLocked(r *record, v *Variant) bool {
 	return v != nil && r.entry.lost && !(r.is(holds) && s.alias.resource(r) == v.Name)
 }
@@ -118,8 +122,9 @@ func (a *aliased) told(r *record) toldName {
 	return toldName{name: r.entry.name}
 }
 
-// endsLocked says how a delta client is told that a name does not exist: by the removal of what it holds, by the notice that an alias did
-// not resolve (ALIAS-5), or by the removal of the name itself. What is removed besides goes to left.
+// endsLocked says how a delta client is told that a name does not exist: by the removal of what it
+// holds, by the notice that an alias did not resolve (ALIAS-5), or by the removal of the name
+// itself. What is removed besides goes to left.
 func (s *Sub) endsLocked(r *record) (what saying, notice *Variant) {
 	notice = r.entry.notice
 	name, own := s.alias.resource(r), r.entry.name
@@ -143,8 +148,8 @@ func (s *Sub) endsLocked(r *record) (what saying, notice *Variant) {
 	return what, notice
 }
 
-// claimAliasesLocked notes that names of the first request may be aliases of what the client says it holds: that is named by resource
-// (DELTA-11). Where no alias was ever seen none is waited for.
+// claimAliasesLocked notes that names of the first request may be aliases of what the client says
+// it holds: that is named by resource (DELTA-11). Where no alias was ever seen none is waited for.
 func (s *Sub) claimAliasesLocked() {
 	if !IsVirtualHost(s.typeURL) && len(s.shard.named.other.held) == 0 {
 		return
@@ -174,7 +179,8 @@ func (s *Sub) claimAliasesLocked() {
 	s.alias.laterLocked(s)
 }
 
-// laterLocked has the rest of what a client says to hold removed once it is known that no alias stands for it.
+// laterLocked has the rest of what a client says to hold removed once it is known that no alias
+// stands for it.
 func (a *aliased) laterLocked(s *Sub) {
 	for name := range a.claims {
 		if s.recordLocked(name) == nil {
@@ -183,7 +189,8 @@ func (a *aliased) laterLocked(s *Sub) {
 	}
 }
 
-// recognizeLocked looks whether a name of the first request stands for what the client says it holds.
+// recognizeLocked looks whether a name of the first request stands for what the client says it
+// holds.
 func (s *Sub) recognizeLocked(r *record) {
 	e := r.entry
 	switch {
@@ -198,7 +205,8 @@ func (s *Sub) recognizeLocked(r *record) {
 		}
 	case s.shard.absentLocked(e):
 	case e.faulted || e.unanswered:
-		s.alias.later = nil // nothing is known of it, and what the client holds may be what it stands for
+		// nothing is known of it, and what the client holds may be what it stands for
+		s.alias.later = nil
 	default:
 		return
 	}
@@ -215,8 +223,9 @@ func (s *Sub) notEarlyLocked(r *record) {
 	}
 }
 
-// knownAsLocked are the records, subscribed by another name, that an unsubscribe of this one ends: all that came by aliases of the resource
-// of that name, or who came by the name of the resource that has this alias (ALIAS-1). Other aliases are subscriptions of their own.
+// knownAsLocked are the records, subscribed by another name, that an unsubscribe of this one ends:
+// all that came by aliases of the resource of that name, or who came by the name of the resource
+// that has this alias (ALIAS-1). Other aliases are subscriptions of their own.
 func (s *Sub) knownAsLocked(name string) []*record {
 	if by := s.alias.by[name]; len(by) > 0 {
 		return slices.Clone(by)
@@ -243,7 +252,8 @@ func (s *Sub) sumLocked() sum {
 	return all
 }
 
-// aboutLocked is an error as it is to be told of a record: of the resource if that is what the client knows, or else of the alias.
+// aboutLocked is an error as it is to be told of a record: of the resource if that is what the
+// client knows, or else of the alias.
 func (s *Sub) aboutLocked(r *record, f *NameError) *NameError {
 	name := r.entry.name
 	if f.Name == name || s.delta && (r.is(holds) && s.alias.resource(r) == f.Name || s.recordLocked(f.Name) != nil) {
@@ -254,8 +264,8 @@ func (s *Sub) aboutLocked(r *record, f *NameError) *NameError {
 	return &c
 }
 
-// keepByAliasLocked: what a delta client has of a set that it leaves it keeps as what its aliases stand for (ALIAS-1), until the origin
-// says of those what they are.
+// keepByAliasLocked: what a delta client has of a set that it leaves it keeps as what its aliases
+// stand for (ALIAS-1), until the origin says of those what they are.
 func (s *Sub) keepByAliasLocked(p *position) {
 	if !s.delta || p.fresh || s.records.len() == 0 {
 		return
@@ -272,8 +282,9 @@ func (s *Sub) keepByAliasLocked(p *position) {
 	}
 }
 
-// mayKeepLocked: a delta client gives up a resource of which it was sent another form than the present one. That may have listed any alias
-// that waits for its answer: then it keeps by that what it has, and is told if the alias stands for something else.
+// mayKeepLocked: a delta client gives up a resource of which it was sent another form than the
+// present one. That may have listed any alias that waits for its answer: then it keeps by that what
+// it has, and is told if the alias stands for something else.
 func (s *Sub) mayKeepLocked(x toldName) {
 	if s.shard.named.other.held == nil { // no alias was ever seen
 		return
@@ -299,7 +310,8 @@ func (s *Sub) mayKeepLocked(x toldName) {
 	a.later = append(a.later, x)
 }
 
-// keepAsLocked: what the client has of a resource, in that form, is from now on what its aliases stand for that are not answered.
+// keepAsLocked: what the client has of a resource, in that form, is from now on what its aliases
+// stand for that are not answered.
 func (s *Sub) keepAsLocked(v *Variant, d Digest) {
 	for _, alias := range v.aliases {
 		r := s.recordLocked(NameKey(alias))
@@ -333,8 +345,8 @@ func (s *Sub) coversLocked(name string) bool {
 	return s.namesLocked(name) || s.inViewLocked(name) != nil
 }
 
-// Demands reports whether the next Take answers a name that the client asked for and waits for: a request may wait for it, and nothing may
-// hold it up (ALIAS-8).
+// Demands reports whether the next Take answers a name that the client asked for and waits for: a
+// request may wait for it, and nothing may hold it up (ALIAS-8).
 func (s *Sub) Demands() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()

@@ -10,41 +10,44 @@ import (
 type Applied struct {
 	// Changed is the number of resources whose content was new, changed or gone.
 	Changed int
-	// Unrequested is the number of resources, and errors of names, that matched no subscription and were ignored (RELAY-28),
-	// or were more errors than are kept.
+	// Unrequested is the number of resources, and errors of names, that matched no subscription and
+	// were ignored (RELAY-28), or were more errors than are kept.
 	Unrequested int
 	// Unmatched is how many of those are variants whose constraints match no client's parameters.
 	Unmatched int
 	// Released: the type was in quarantine, and is out of it by this answer (RELAY-92).
 	Released bool
-	// Untimed is the number of resources that had a TTL and came again without one: perhaps the origin tells TTLs in the other
-	// dialect alone (TTL-14).
+	// Untimed is the number of resources that had a TTL and came again without one: perhaps the
+	// origin tells TTLs in the other dialect alone (TTL-14).
 	Untimed int
 	// Expired is the number of resources whose TTL was over when they came (TTL-13).
 	Expired int
-	// Resumed is the number of resources presented as initial versions that came back unchanged all the same; if that is most
-	// of them, the origin ignores initial versions (RELAY-46).
+	// Resumed is the number of resources presented as initial versions that came back unchanged all
+	// the same; if that is most of them, the origin ignores initial versions (RELAY-46).
 	Resumed int
-	// Waiting is the number of resources whose content, or removal, is not taken because the origin is frozen.
+	// Waiting is the number of resources whose content, or removal, is not taken because the origin
+	// is frozen.
 	Waiting int
 
-	// Unheeded is the number of resources kept from the clients with parameters, because the origin sends what was never asked for on a
-	// stream that asked by locators alone: it did not see them, and took the request for a wildcard.
+	// Unheeded is the number of resources kept from the clients with parameters, because the origin
+	// sends what was never asked for on a stream that asked by locators alone: it did not see them,
+	// and took the request for a wildcard.
 	Unheeded int
-	// Unconstrained is the number of resources told in plain form, without constraints, though they were asked with parameters.
+	// Unconstrained is the number of resources told in plain form, without constraints, though they
+	// were asked with parameters.
 	Unconstrained int
-	// Overlapping is how often one of several variants that match a map was chosen, and Overlaps are names of those that were not said
-	// before (DYN-9).
+	// Overlapping is how often one of several variants that match a map was chosen, and Overlaps
+	// are names of those that were not said before (DYN-9).
 	Overlapping int
 	Overlaps    []Overlap
 
 	strays map[identity]int // how many maps did not ask for it; nil: there is one
 }
 
-// Apply takes one checked response into the table, atomically (RELAY-82). Hashing and comparing happen outside the lock, which
-// is held for pointer swaps only. Many absences follow by shares (absences.go). Only the reader of the lane's present stream
-// calls it. ok is false if the lane never asked for the type on this stream: such a response is neither ACKed nor NACKed
-// (RELAY-33).
+// Apply takes one checked response into the table, atomically (RELAY-82). Hashing and comparing
+// happen outside the lock, which is held for pointer swaps only. Many absences follow by shares
+// (absences.go). Only the reader of the lane's present stream calls it. ok is false if the lane
+// never asked for the type on this stream: such a response is neither ACKed nor NACKed (RELAY-33).
 func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	gen := l.gen.Load()
 	k := l.group.kin(u.TypeURL)
@@ -61,7 +64,9 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	rest, absent := k.absentOf(u, l.index, gen)
 	l.take(now, k, gen, rest, &a)
 	for names := range slices.Chunk(absent, shareNames) {
-		runtime.Gosched() // writers would wait for all of it where there are few processors (TestAbsencesLeaveTheProcessor)
+		// writers would wait for all of it where there are few processors
+		// (TestAbsencesLeaveTheProcessor)
+		runtime.Gosched()
 		if u := (&Update{TypeURL: u.TypeURL, Version: u.Version, Removed: names}); k.find(u, l.index, gen) {
 			l.take(now, k, gen, u, &Applied{})
 		}
@@ -143,7 +148,8 @@ func (s *shard) kindLocked(lane laneIndex, gen uint32) kind {
 	return kindNone
 }
 
-// fewTouched is for how many names the list is kept for the next response, which mostly brings one: to make it is an object less.
+// fewTouched is for how many names the list is kept for the next response, which mostly brings one:
+// to make it is an object less.
 const fewTouched = 8
 
 func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
@@ -167,7 +173,8 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			s.strayLocked(a, gen, r.identity())
 			continue
 		}
-		if !e.askedOn(gen) { // the name lives on the other lane by now, which may have brought something newer
+		// the name lives on the other lane by now, which may have brought something newer
+		if !e.askedOn(gen) {
 			s.prolongLocked(e, u, r)
 			continue
 		}
@@ -252,13 +259,14 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 	}
 }
 
-// eachOmittedLocked calls f with what a full answer leaves out. Absence of a name that had been received is a deletion; of one never
-// received it is not conclusive (ABS-3), nor of one in error: the origin states an error once, and then leaves the name out of its
-// lists (TP3).
+// eachOmittedLocked calls f with what a full answer leaves out. Absence of a name that had been
+// received is a deletion; of one never received it is not conclusive (ABS-3), nor of one in error:
+// the origin states an error once, and then leaves the name out of its lists (TP3).
 func (s *shard) eachOmittedLocked(u *Update, gen uint32, f func(*entry)) {
 	inError := u.inError()
 	for _, e := range s.named.entries {
-		known := len(e.variants) > 0 || e.retired != nil && e.served // what was served was asked before all else on this stream
+		// what was served was asked before all else on this stream
+		known := len(e.variants) > 0 || e.retired != nil && e.served
 		if !e.touched && known && !u.later[e.name] && e.seenGen != lapsedGen && !e.in(inError) && !e.kept(gen) && e.asked == gen {
 			f(e)
 		}
@@ -272,7 +280,8 @@ func (s *shard) removeNameLocked(id identity) (changed bool) {
 			s.cutLocked(e, id.constraints)
 			changed = true
 		}
-		if e.notice != nil && e.notice.from.rev != s.rev { // the same response may state it in both ways (ALIAS-10)
+		// the same response may state it in both ways (ALIAS-10)
+		if e.notice != nil && e.notice.from.rev != s.rev {
 			e.notice = nil
 		}
 		s.touchLocked(e, true)
@@ -293,7 +302,8 @@ func (s *shard) heardOfLocked(name string, gen uint32) {
 	}
 }
 
-// touchLocked has the entry offered anew, in its turn. stated: the origin spoke of the name without a body, as far as it has spoken yet.
+// touchLocked has the entry offered anew, in its turn. stated: the origin spoke of the name without
+// a body, as far as it has spoken yet.
 func (s *shard) touchLocked(e *entry, stated bool) {
 	e.stated = stated
 	if !e.touched {
@@ -316,8 +326,8 @@ func (s *shard) offerTouchedLocked(rev uint64, gen uint32) (touched []*entry) {
 	return touched
 }
 
-// leavingNamesLocked is what a response takes away of what is held by name, by whatever it says. Its bodies have been taken up, and
-// nothing else.
+// leavingNamesLocked is what a response takes away of what is held by name, by whatever it says.
+// Its bodies have been taken up, and nothing else.
 func (s *shard) leavingNamesLocked(u *Update, gen uint32) (ps []parting) {
 	seen := false
 	asked := func(name string) (vs []*Variant) {
@@ -387,7 +397,8 @@ func (e *entry) in(names map[string]bool) bool {
 	return names[e.name] || len(e.variants) > 0 && names[e.variants[0].Name]
 }
 
-// kept reports whether the name is in an error, stated on the stream of generation gen, that leaves its body in use (ABS-8).
+// kept reports whether the name is in an error, stated on the stream of generation gen, that leaves
+// its body in use (ABS-8).
 func (e *entry) kept(gen uint32) bool {
 	return e.faulted && e.answered == gen
 }

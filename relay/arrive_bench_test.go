@@ -49,7 +49,8 @@ func (a *arrivals) list(names []string, body func(int) string) []byte {
 	return appendString(appendString(b, 4, a.typeURL), 5, "n")
 }
 
-// changed is a response after one resource got another body: all of them in state of the world of a type that is sent whole, else that one.
+// changed is a response after one resource got another body: all of them in state of the world of a
+// type that is sent whole, else that one.
 func (a *arrivals) changed(i int) []byte {
 	a.changes++
 	if a.delta || !FullState(a.typeURL) {
@@ -78,7 +79,8 @@ func (r *rig) arrive(raw []byte, delta bool) {
 	r.apply(&u)
 }
 
-// newArrivalRig is a table with an origin of the dialect, asked for `*` of Clusters, or for all names of Endpoints.
+// newArrivalRig is a table with an origin of the dialect, asked for `*` of Clusters, or for all
+// names of Endpoints.
 func newArrivalRig(tb testing.TB, a *arrivals) (*rig, *Sub) {
 	r := newRig(tb, Config{Origins: []OriginConfig{{Name: "mesh", SotW: !a.delta}}})
 	names := []string{Wildcard}
@@ -96,8 +98,9 @@ var arrivalKinds = []struct {
 	delta   bool
 }{{"delta", ClusterType, true}, {"SotW", ClusterType, false}, {"delta names", EndpointType, true}, {"SotW names", EndpointType, false}}
 
-// BenchmarkFirst is the first answer, from its bytes to what is held: everything in it is new. B/op is what it takes at most, the message
-// itself aside, if nothing of it is collected meanwhile; kept is what stays.
+// BenchmarkFirst is the first answer, from its bytes to what is held: everything in it is new. B/op
+// is what it takes at most, the message itself aside, if nothing of it is collected meanwhile; kept
+// is what stays.
 func BenchmarkFirst(b *testing.B) {
 	for _, kind := range arrivalKinds {
 		for _, size := range []int{1, 100, 10_000, 100_000} {
@@ -124,9 +127,10 @@ func BenchmarkFirst(b *testing.B) {
 	}
 }
 
-// BenchmarkChange is a response after one resource of many has changed, from its bytes, taken by one client. In delta, and of a grouped
-// type, it has that one; in state of the world of any other type all of them. The cost must not grow with what did not change and is not
-// in the response, and what is in it unchanged costs a compare.
+// BenchmarkChange is a response after one resource of many has changed, from its bytes, taken by
+// one client. In delta, and of a grouped type, it has that one; in state of the world of any other
+// type all of them. The cost must not grow with what did not change and is not in the response, and
+// what is in it unchanged costs a compare.
 func BenchmarkChange(b *testing.B) {
 	for _, kind := range arrivalKinds {
 		for _, size := range []int{1, 100, 10_000, 100_000} {
@@ -151,9 +155,10 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-// BenchmarkUpdate is one change of one resource, from its bytes, taken by the one client that it concerns, among clients whom it does not
-// concern: of other names, of `*` of another type, and of other groups, a third each. Neither they nor the resources that did not change may
-// make it dearer.
+// BenchmarkUpdate is one change of one resource, from its bytes, taken by the one client that it
+// concerns, among clients whom it does not concern: of other names, of `*` of another type, and of
+// other groups, a third each. Neither they nor the resources that did not change may make it
+// dearer.
 func BenchmarkUpdate(b *testing.B) {
 	for _, kind := range arrivalKinds {
 		if kind.typeURL == ClusterType && !kind.delta {
@@ -204,8 +209,9 @@ func (r *rig) bystanders(typeURL string, n int) {
 	}
 }
 
-// BenchmarkHold is how long the table's lock is held at most while a response of 100,000 resources is taken up, as a client meets it that
-// wants to take meanwhile: the median of several responses, in milliseconds.
+// BenchmarkHold is how long the table's lock is held at most while a response of 100,000 resources
+// is taken up, as a client meets it that wants to take meanwhile: the median of several responses,
+// in milliseconds.
 func BenchmarkHold(b *testing.B) {
 	const size = 100_000
 	for _, kind := range arrivalKinds {

@@ -5,29 +5,36 @@ import (
 	"time"
 )
 
-// Names that a SotW origin does not have. Some answer a list as if they were not in it. Others, java-control-plane in ADS mode for one,
-// answer a type only if every name asked exists: there one name too many makes the type silent for all clients. Others again, go-control-plane
-// in ADS mode for one, answer only if every name that they have is asked. None of them says which it is, and silence may just mean that there
-// is nothing new. So what stays unanswered is asked on a stream apart (RELAY-99):
+// Names that a SotW origin does not have. Some answer a list as if they were not in it. Others,
+// java-control-plane in ADS mode for one, answer a type only if every name asked exists: there one
+// name too many makes the type silent for all clients. Others again, go-control-plane in ADS mode
+// for one, answer only if every name that they have is asked. None of them says which it is, and
+// silence may just mean that there is nothing new. So what stays unanswered is asked on a stream
+// apart (RELAY-99):
 //
-//   - first everything, the names of the lane's own stream and those in question. An answer that leaves names out shows that they
-//     harm nobody: all stay where they are, or come back, for as long as the lane's stream lasts.
-//   - if that is not answered, the names that are unanswered leave the lane's request, and are asked apart one by one, with everything
-//     now and again, until they come. Then they go back into the lane's request.
+//   - first everything, the names of the lane's own stream and those in question. An answer that
+//     leaves names out shows that they harm nobody: all stay where they are, or come back, for as
+//     long as the lane's stream lasts.
+//   - if that is not answered, the names that are unanswered leave the lane's request, and are
+//     asked apart one by one, with everything now and again, until they come. Then they go back
+//     into the lane's request.
 //
-// For clients nothing is different: a name that is aside counts as asked on the lane's stream, and is absent after the same time (ABS-2).
-// The endpoints of a Cluster that a SotW origin takes away go aside at once, also while the removal waits (gather.go), unless names
-// that do not exist are known to harm nobody.
+// For clients nothing is different: a name that is aside counts as asked on the lane's stream, and
+// is absent after the same time (ABS-2). The endpoints of a Cluster that a SotW origin takes away
+// go aside at once, also while the removal waits (gather.go), unless names that do not exist are
+// known to harm nobody.
 const (
-	// suspectAfter is how long a name may stay unanswered on a stream that was answered before it is asked apart. On one that was
-	// never answered it is longer: such an origin may be slow.
+	// suspectAfter is how long a name may stay unanswered on a stream that was answered before it
+	// is asked apart. On one that was never answered it is longer: such an origin may be slow.
 	suspectAfter, suspectUnheard = time.Second, 5 * time.Second
-	// ProbeTurn is how long an answer is waited for on the stream apart, and ProbeRound how long that stream lasts before everything is
-	// asked again on another, if nothing is found; each time twice as long, up to LastProbeRound.
+	// ProbeTurn is how long an answer is waited for on the stream apart, and ProbeRound how long
+	// that stream lasts before everything is asked again on another, if nothing is found; each time
+	// twice as long, up to LastProbeRound.
 	ProbeTurn, ProbeRound, LastProbeRound = time.Second, 8 * time.Second, 2 * time.Minute
 )
 
-// Probe is what to ask of one type on a stream apart. Its methods may be called beside those of the Lane.
+// Probe is what to ask of one type on a stream apart. Its methods may be called beside those of the
+// Lane.
 type Probe struct {
 	Ask Ask
 	// Whole: it asks everything. It needs a stream on which nothing was asked yet.
@@ -42,7 +49,8 @@ type Probe struct {
 // Suspicion is signalled when Probe may have something.
 func (l *Lane) Suspicion() <-chan struct{} { return l.suspicion }
 
-// Probe gives what to ask apart of what the present stream leaves unanswered; nil: nothing. whole: on a new stream.
+// Probe gives what to ask apart of what the present stream leaves unanswered; nil: nothing. whole:
+// on a new stream.
 func (l *Lane) Probe(now time.Time, whole bool) (p *Probe) {
 	gen := l.gen.Load()
 	if gen == 0 || !l.group.origin.config().SotW {
@@ -82,7 +90,8 @@ func (k *kin) probeLocked(l *Lane, gen uint32, now time.Time, whole bool) *Probe
 			if gone {
 				away = append(away, s.nameOf(e))
 			}
-			if !known && e.unanswered && s.harmlessGen != gen { // for longer than suspectsLocked looks back
+			// for longer than suspectsLocked looks back
+			if !known && e.unanswered && s.harmlessGen != gen {
 				p.suspects = append(p.suspects, e)
 			}
 		}
@@ -102,7 +111,8 @@ func (k *kin) probeLocked(l *Lane, gen uint32, now time.Time, whole bool) *Probe
 	return p
 }
 
-// suspectsLocked are the names that have been asked for a while on the stream of generation gen, and of which it has said nothing.
+// suspectsLocked are the names that have been asked for a while on the stream of generation gen,
+// and of which it has said nothing.
 func (s *shard) suspectsLocked(gen uint32, now time.Time) (es []*entry) {
 	if s.harmlessGen == gen {
 		return nil
@@ -187,7 +197,8 @@ func (p *Probe) Heard(u *Update) bool {
 	return found || p.Whole
 }
 
-// Unheard notes that there was no answer. It returns names that have left the lane's request for it, at most so many, and how many there are.
+// Unheard notes that there was no answer. It returns names that have left the lane's request for
+// it, at most so many, and how many there are.
 func (p *Probe) Unheard(most int) (names []string, n int) {
 	k := p.kin
 	k.mu.Lock()
@@ -239,7 +250,8 @@ func (s *shard) backLocked(e *entry) {
 	}
 }
 
-// asideOnlyLocked reports whether a list has nothing but names that are aside: it is not sent for their sake.
+// asideOnlyLocked reports whether a list has nothing but names that are aside: it is not sent for
+// their sake.
 func (k *kin) asideOnlyLocked(list []Name) bool {
 	for _, n := range list {
 		if !slices.ContainsFunc(k.all, func(s *shard) bool { return s.named.aside[s.named.entries[NameKey(n.Name)]] }) {
@@ -249,7 +261,8 @@ func (k *kin) asideOnlyLocked(list []Name) bool {
 	return true
 }
 
-// relistLocked reports whether the lane's request is to be sent again although the same names are wanted, and forgets it.
+// relistLocked reports whether the lane's request is to be sent again although the same names are
+// wanted, and forgets it.
 func (k *kin) relistLocked() (again bool) {
 	for _, s := range k.all {
 		again = again || s.named.relist
@@ -267,8 +280,8 @@ func (t *namedTable) settledLocked() {
 	}
 }
 
-// harmlessLocked looks at what a list leaves out of the names asked a while before, or with the first request: the origin answers lists with
-// names that it has not.
+// harmlessLocked looks at what a list leaves out of the names asked a while before, or with the
+// first request: the origin answers lists with names that it has not.
 func (s *shard) harmlessLocked(u *Update, gen uint32, now time.Time) {
 	t := &s.named
 	if s.harmlessGen == gen {
@@ -303,8 +316,8 @@ func (k *kin) leftLocked(vs []*Variant) {
 	}
 }
 
-// putAside takes names of endpoints out of the lane's request, of which the Clusters are gone: they will not exist for long. Should one still
-// exist, it comes back when it is found.
+// putAside takes names of endpoints out of the lane's request, of which the Clusters are gone: they
+// will not exist for long. Should one still exist, it comes back when it is found.
 func (g *Group) putAside(names []string, now time.Time) {
 	k := g.kin(EndpointType)
 	if k == nil || len(names) == 0 {

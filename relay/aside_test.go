@@ -95,8 +95,9 @@ func (o *strictOrigin) suspicious() bool {
 	}
 }
 
-// TestAside: names that a SotW origin leaves unanswered are asked apart, with everything and then one by one, and come back when they are
-// found, or when the origin turns out to answer lists with names that it has not (RELAY-99).
+// TestAside: names that a SotW origin leaves unanswered are asked apart, with everything and then
+// one by one, and come back when they are found, or when the origin turns out to answer lists with
+// names that it has not (RELAY-99).
 func TestAside(t *testing.T) {
 	o := newStrictOrigin(t)
 	o.wants(EndpointType, "a", "b")
@@ -135,8 +136,8 @@ func TestAside(t *testing.T) {
 	o.probes("nothing", true)
 }
 
-// TestAsideStays: a name stays aside over reconnects, and leaves with its last client; alone it is in the lane's request, since an empty list is
-// a wildcard.
+// TestAsideStays: a name stays aside over reconnects, and leaves with its last client; alone it is
+// in the lane's request, since an empty list is a wildcard.
 func TestAsideStays(t *testing.T) {
 	o := newStrictOrigin(t)
 	x := o.wants(EndpointType, "x")
@@ -167,8 +168,9 @@ func TestAsideStays(t *testing.T) {
 	o.asks("anew", "c", "x")
 }
 
-// TestEndpointsOfRemovedClusterGoAside: a SotW origin that takes a Cluster away may be silent for its endpoints from then on, also
-// while the removal waits for routes (ORD-9): with it those of the cluster that is in its place would wait.
+// TestEndpointsOfRemovedClusterGoAside: a SotW origin that takes a Cluster away may be silent for
+// its endpoints from then on, also while the removal waits for routes (ORD-9): with it those of the
+// cluster that is in its place would wait.
 func TestEndpointsOfRemovedClusterGoAside(t *testing.T) {
 	t.Run("at once", func(t *testing.T) { endpointsGoAside(t, newStrictOrigin(t)) })
 	t.Run("gathered", func(t *testing.T) { endpointsGoAside(t, newGatheredOrigin(t, 20*time.Millisecond)) })

@@ -7,7 +7,8 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// Name is one subscription: a resource name, as the client wrote it who asked first (NAME-9), and dynamic parameters.
+// Name is one subscription: a resource name, as the client wrote it who asked first (NAME-9), and
+// dynamic parameters.
 type Name struct {
 	Name   string
 	Params constraints.Params
@@ -22,19 +23,23 @@ type Ask struct {
 	TypeURL string
 	// First: nothing was sent for the type on this stream yet.
 	First bool
-	// Wildcard: the request is for `*`; no names go with it. Where there are locators, `*` is a Name.
+	// Wildcard: the request is for `*`; no names go with it. Where there are locators, `*` is a
+	// Name.
 	Wildcard bool
-	// Subscribe and Unsubscribe are the changes; no name is in both with the same parameters (DELTA-7).
+	// Subscribe and Unsubscribe are the changes; no name is in both with the same parameters
+	// (DELTA-7).
 	Subscribe, Unsubscribe []Name
 	// Initial are the origin's versions of what is held, in the First ask only (RELAY-41).
 	Initial map[string]string
-	// All are all names asked on this stream, sorted: a SotW request lists them every time (RELAY-27).
+	// All are all names asked on this stream, sorted: a SotW request lists them every time
+	// (RELAY-27).
 	All []Name
 
 	alone bool // it is one of two that must not be made one (DELTA-7)
 }
 
-// join makes one Ask of those for several parameter maps of a type, where that can be. all: as in Take.
+// join makes one Ask of those for several parameter maps of a type, where that can be. all: as in
+// Take.
 func join(asks []Ask, from int, all bool) []Ask {
 	if from == 0 || len(asks) != from+1 {
 		return asks
@@ -48,8 +53,9 @@ func join(asks []Ask, from int, all bool) []Ask {
 	return asks[:from]
 }
 
-// Take gives what has to be asked, in order, and takes it as asked. reopen: the stream has to be closed and opened anew,
-// because what it carries cannot be taken back otherwise (RELAY-20, RELAY-22). all: also list every name (SotW).
+// Take gives what has to be asked, in order, and takes it as asked. reopen: the stream has to be
+// closed and opened anew, because what it carries cannot be taken back otherwise (RELAY-20,
+// RELAY-22). all: also list every name (SotW).
 func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 	gen := l.gen.Load()
 	if gen == 0 {
@@ -109,8 +115,8 @@ func (s *shard) askLocked(asks []Ask, l *Lane, gen uint32, now time.Time, all bo
 	return asks
 }
 
-// Urgent reports whether Take has something to ask that a request may wait for, which is not to be collected with what comes after it
-// (ALIAS-8, RELAY-24).
+// Urgent reports whether Take has something to ask that a request may wait for, which is not to be
+// collected with what comes after it (ALIAS-8, RELAY-24).
 func (l *Lane) Urgent() bool {
 	return slices.ContainsFunc(l.shards(), func(s *shard) bool {
 		return IsVirtualHost(s.typeURL) && s.toAsk[l.index].Load() && l.carries(s.kin)
@@ -122,8 +128,8 @@ func (l *Lane) reopenSoon() {
 	signal(l.wake)
 }
 
-// placeLocked decides what the main lane's present stream carries of the type. Placement depends on what is wanted, never on
-// who came first.
+// placeLocked decides what the main lane's present stream carries of the type. Placement depends on
+// what is wanted, never on who came first.
 func (k *kin) placeLocked(gen uint32) {
 	if k.mainGen != gen {
 		k.mainGen, k.mainKind = gen, kindNone
@@ -150,7 +156,8 @@ func (k *kin) placeLocked(gen uint32) {
 			}
 		}
 	case kindSet:
-		// `*` cannot be taken back but with parameters, and has to be asked before anything is named (RELAY-21).
+		// `*` cannot be taken back but with parameters, and has to be asked before anything is
+		// named (RELAY-21).
 		for _, s := range k.all {
 			asked, wanted := s.star.askedGen == gen, s.star.wantedLocked()
 			if asked && !wanted && !s.byLocator() || wanted && !asked && s.spacesGen == gen {
@@ -185,11 +192,13 @@ func (s *shard) moveLocked(to laneIndex) {
 	}
 }
 
-// initialLocked collects the versions of what is held that the lane's server gave; nil if they cannot be presented: the origin
-// ignores them (RELAY-46), one is empty (RELAY-91) or another server's (FED-7), they are in doubt, or the request would be too long
-// (RELAY-41). Then members are swept.
+// initialLocked collects the versions of what is held that the lane's server gave; nil if they
+// cannot be presented: the origin ignores them (RELAY-46), one is empty (RELAY-91) or another
+// server's (FED-7), they are in doubt, or the request would be too long (RELAY-41). Then members
+// are swept.
 func (s *shard) initialLocked(lane laneIndex, now time.Time, each func(add func(*Variant) bool)) map[string]string {
-	if cfg := s.group.origin.config(); cfg.NoResume || cfg.SotW || s.lane(lane).fresh.Load() || cfg.TP2 { // DYN-20: there all are asked by locator
+	// DYN-20: there all are asked by locator
+	if cfg := s.group.origin.config(); cfg.NoResume || cfg.SotW || s.lane(lane).fresh.Load() || cfg.TP2 {
 		return nil
 	}
 	initial, size, server := map[string]string{}, 0, uint8(s.lane(lane).server.Load())
@@ -213,7 +222,8 @@ func (s *shard) initialLocked(lane laneIndex, now time.Time, each func(add func(
 	return initial
 }
 
-// firstInitialLocked is initialLocked for what may not be the first request for the type on the stream: then none are read (DELTA-11).
+// firstInitialLocked is initialLocked for what may not be the first request for the type on the
+// stream: then none are read (DELTA-11).
 func (s *shard) firstInitialLocked(lane laneIndex, gen uint32, now time.Time, each func(add func(*Variant) bool)) map[string]string {
 	if s.askedGen[lane] == gen {
 		return nil
@@ -261,7 +271,8 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 	if len(again) == 0 {
 		return append(asks, a)
 	}
-	second := Ask{TypeURL: s.typeURL, Subscribe: again, All: a.All, alone: true} // DELTA-7: a forced resend is two messages
+	// DELTA-7: a forced resend is two messages
+	second := Ask{TypeURL: s.typeURL, Subscribe: again, All: a.All, alone: true}
 	a.alone = true
 	if all {
 		a.All = slices.DeleteFunc(slices.Clone(a.All), func(n Name) bool {
@@ -288,7 +299,9 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time, all bool) {
 			e.seenGen = 0 // what the first answer leaves out of what is asked now is gone
 		}
 		if !s.listsLocked(e) {
-			e.asked = 0 // also on an earlier stream that is open still, and that the type may come back to (RELAY-92)
+			// also on an earlier stream that is open still, and that the type may come back to
+			// (RELAY-92)
+			e.asked = 0
 			continue
 		}
 		if s.sharesLocked(e) {
@@ -312,7 +325,8 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time, all bool) {
 	if len(a.Subscribe) == 0 {
 		return
 	}
-	t.firstGen[t.lane], t.firstAt[t.lane] = gen, now // what the seeding abandons is to be looked at (RELAY-9)
+	// what the seeding abandons is to be looked at (RELAY-9)
+	t.firstGen[t.lane], t.firstAt[t.lane] = gen, now
 	sortNames(a.Subscribe)
 	a.Initial = s.firstInitialLocked(t.lane, gen, now, func(add func(*Variant) bool) {
 		for _, t := range globs {
@@ -336,14 +350,14 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time, all bool) {
 	s.seedNamesLocked(a, len(globs), gen)
 }
 
-// mayBeAskedLaterLocked reports whether a name need not be in the first request of a stream. What is held has to: that request
-// alone presents versions (DELTA-11).
+// mayBeAskedLaterLocked reports whether a name need not be in the first request of a stream. What
+// is held has to: that request alone presents versions (DELTA-11).
 func (s *shard) mayBeAskedLaterLocked(e *entry) bool {
 	return len(e.variants) == 0 && e.retired == nil && len(s.collections) == 0
 }
 
-// seedNamesLocked gives names that nothing is held of what a glob holds of them and was presented to the origin: it may be silent about
-// what is so still (DELTA-11).
+// seedNamesLocked gives names that nothing is held of what a glob holds of them and was presented
+// to the origin: it may be silent about what is so still (DELTA-11).
 func (s *shard) seedNamesLocked(a *Ask, globs int, gen uint32) {
 	if globs == 0 || len(a.Initial) == 0 {
 		return

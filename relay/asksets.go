@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// askSetsLocked asks what the main lane carries of the type's sets: `*`, and then the namespaces by their names.
+// askSetsLocked asks what the main lane carries of the type's sets: `*`, and then the namespaces by
+// their names.
 func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time, all bool) []Ask {
 	switch asked, wanted := s.star.askedGen == gen, s.star.wantedLocked(); {
 	case wanted && !asked:
 		if s.spacesGen == gen {
 			return asks // the stream is opened anew
 		}
-		if s.star.anew { // the type came here from a lane that was to be opened anew for it (RELAY-92)
+		// the type came here from a lane that was to be opened anew for it (RELAY-92)
+		if s.star.anew {
 			s.star.forgetLocked()
 		}
 		a := Ask{TypeURL: s.typeURL, Wildcard: !s.byLocator()}
@@ -67,20 +69,23 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time, all bool) [
 // starName is `*` where it goes as a locator.
 func (s *shard) starName() Name { return Name{Name: Wildcard, Params: s.params, Located: true} }
 
-// byLocator reports whether all is asked by locator, the empty map too: else the answer to it would say nothing of the constraints of the
-// variant that it is, and be taken for what every map matches (DYN-12, DYN-16).
+// byLocator reports whether all is asked by locator, the empty map too: else the answer to it would
+// say nothing of the constraints of the variant that it is, and be taken for what every map matches
+// (DYN-12, DYN-16).
 func (k *kin) byLocator() bool { return k.group.origin.config().TP2 }
 
-// seedStarLocked gives the set what the same stream brought for that of another map, and matches this one: it is a member (RELAY-72), and many
-// servers do not send twice on one stream what has not changed. It is no answer. Where lists are whole the next one has it, and if that was
-// under way (lateLocked) it would not take away what has gone meanwhile.
+// seedStarLocked gives the set what the same stream brought for that of another map, and matches
+// this one: it is a member (RELAY-72), and many servers do not send twice on one stream what has
+// not changed. It is no answer. Where lists are whole the next one has it, and if that was under
+// way (lateLocked) it would not take away what has gone meanwhile.
 func (s *shard) seedStarLocked(gen uint32) {
 	if cfg := s.group.origin.config(); cfg.SotW && cfg.absenceDeletes(s.typeURL) {
 		return
 	}
 	seeded := map[*member]bool{}
 	s.othersLocked(func(x *shard) {
-		if x.star.askedGen != gen || !x.star.wantedLocked() { // of what is unsubscribed nobody would say that it goes
+		// of what is unsubscribed nobody would say that it goes
+		if x.star.askedGen != gen || !x.star.wantedLocked() {
 			return
 		}
 		for name, m := range x.star.members {
@@ -106,7 +111,8 @@ func (s *shard) seedStarLocked(gen uint32) {
 	s.star.changedLocked(rev)
 }
 
-// listedLocked adds to an ask of `*` the others of the type, which a SotW request lists every time (RELAY-27).
+// listedLocked adds to an ask of `*` the others of the type, which a SotW request lists every time
+// (RELAY-27).
 func (k *kin) listedLocked(a Ask, gen uint32, all bool) Ask {
 	for _, s := range k.all {
 		switch {
@@ -128,7 +134,8 @@ func (s *shard) firstGenLocked(k selectorKind) uint32 {
 	return s.named.firstGen[s.named.lane]
 }
 
-// askableLocked are the collections of a kind, on a stream that has asked none of them yet, and adds them to what is subscribed.
+// askableLocked are the collections of a kind, on a stream that has asked none of them yet, and
+// adds them to what is subscribed.
 func (s *shard) askableLocked(a *Ask, k selectorKind) (wanted []*set) {
 	for _, t := range s.collections {
 		switch {
@@ -172,8 +179,9 @@ func (s *shard) askChangedLocked(a *Ask, i laneIndex, gen uint32, now time.Time)
 	s.seedLocked(asked, now)
 }
 
-// seedLocked gives collections that were just asked what the same stream brought for a name, or for `*`, that they cover: it exists, so
-// it is a member, and many servers do not send twice on one stream what has not changed.
+// seedLocked gives collections that were just asked what the same stream brought for a name, or for
+// `*`, that they cover: it exists, so it is a member, and many servers do not send twice on one
+// stream what has not changed.
 func (s *shard) seedLocked(asked []*set, now time.Time) {
 	if len(asked) == 0 {
 		return
@@ -230,7 +238,8 @@ func (s *shard) dropCollectionLocked(t *set) {
 		s.mindLocked(mortalKey{t, name}, nil)
 	}
 	t.members, t.guard = nil, guard{}
-	if t.kind == glob && s.named.moving && !s.hasNamesLocked() { // nothing is left for the side lane to ask first
+	// nothing is left for the side lane to ask first
+	if t.kind == glob && s.named.moving && !s.hasNamesLocked() {
 		s.movedLocked()
 	}
 	s.lane(t.laneIndex()).poke() // it may have been the last thing the lane was open for
@@ -250,8 +259,8 @@ func (t *set) eachLocked(add func(*Variant) bool) {
 	}
 }
 
-// askedLocked notes that the set was asked on the stream of generation gen. sweep: what is held of it was not presented there, so
-// what the stream does not mention goes (RELAY-46).
+// askedLocked notes that the set was asked on the stream of generation gen. sweep: what is held of
+// it was not presented there, so what the stream does not mention goes (RELAY-46).
 func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
 	t.askedGen, t.askedAt, t.askedAs = gen, now, t.shard.kin.questions.Add(1)
 	t.shard.restGen = [2]uint32{}
@@ -262,13 +271,17 @@ func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
 		t.settled, t.firm = false, false // firm, if a bad part kept it from being swept (RELAY-32)
 	}
 	if !t.firm {
-		t.first = time.Time{} // what is left of a pause on an earlier stream is no measure of this one
+		// what is left of a pause on an earlier stream is no measure of this one
+		t.first = time.Time{}
 	}
 	if !t.firm && (t.settled || !sweep && !t.revived && len(t.members) > 0) {
-		// An origin that finds us in sync may answer nothing at all. Without a response it takes the longest wait.
+		// An origin that finds us in sync may answer nothing at all. Without a response it takes
+		// the longest wait.
 		t.first, t.news = now, now.Add(firmMost)
 		if t.unconfirmedLocked() && !sweep {
-			t.news = now // firm_settle without a word is its word (RELAY-96); but for what it was not presented, which it cannot know
+			// firm_settle without a word is its word (RELAY-96); but for what it was not presented,
+			// which it cannot know
+			t.news = now
 		}
 		t.pauseLocked(now)
 	}

@@ -2,8 +2,9 @@ package relay
 
 import "slices"
 
-// takeAssembledLocked is takeWholeLocked for a client that subscribes to collections: the list is made for it alone. A set that is not
-// told yet holds it back only if the client may have held members of it from before the stream (RELAY-7).
+// takeAssembledLocked is takeWholeLocked for a client that subscribes to collections: the list is
+// made for it alone. A set that is not told yet holds it back only if the client may have held
+// members of it from before the stream (RELAY-7).
 func (s *Sub) takeAssembledLocked(k Keep) *Answer {
 	if s.waitsLocked() {
 		return nil
@@ -94,7 +95,8 @@ func (s *Sub) assembleLocked(a *Answer) {
 	a.Body, a.Version = own, s.keptSumLocked(total).version()
 }
 
-// newsLocked is what endpoints the view's Clusters need that this client was not sent in their present form.
+// newsLocked is what endpoints the view's Clusters need that this client was not sent in their
+// present form.
 func (p *position) newsLocked() []string {
 	if p.fresh {
 		return p.view.fullBody(p.sub.delta).needs()

@@ -8,7 +8,8 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// maxAudited bounds the resources that one audit remembers, and maxDrift the differences: about 40 MiB at most.
+// maxAudited bounds the resources that one audit remembers, and maxDrift the differences: about 40
+// MiB at most.
 const maxAudited, maxDrift = 250_000, 10_000
 
 // Drift is how a resource differs between the table and its origin.
@@ -18,15 +19,17 @@ type Drift struct {
 	Kind string
 }
 
-// The kinds of Drift: held with other content, not held at all, and held though the origin does not have it.
+// The kinds of Drift: held with other content, not held at all, and held though the origin does not
+// have it.
 const (
 	DriftChanged = "changed"
 	DriftMissing = "missing"
 	DriftExtra   = "extra"
 )
 
-// Audit is what an origin says of one type on a stream apart from the lane's, to be compared with what the table holds. Nothing here
-// changes the table, and no body is kept. Its methods are not for concurrent use.
+// Audit is what an origin says of one type on a stream apart from the lane's, to be compared with
+// what the table holds. Nothing here changes the table, and no body is kept. Its methods are not
+// for concurrent use.
 type Audit struct {
 	// Set once by Lane.Audit.
 	lane *Lane
@@ -35,10 +38,11 @@ type Audit struct {
 	from *receipt
 	wild bool
 
-	heard  map[auditKey]Digest         // zero: stated not to exist
-	sets   map[string]*constraints.Set // of what was heard, by key
-	unsure map[string]bool             // names in error, and those with a TTL, which end by themselves
-	bad    bool                        // a part was refused: what was not heard may have been in it
+	heard map[auditKey]Digest         // zero: stated not to exist
+	sets  map[string]*constraints.Set // of what was heard, by key
+	// names in error, and those with a TTL, which end by themselves
+	unsure map[string]bool
+	bad    bool // a part was refused: what was not heard may have been in it
 	found  map[auditKey]difference
 	looks  int
 }
@@ -48,8 +52,9 @@ type auditKey struct{ name, constraints string }
 // difference is between two digests, of which zero means that there is nothing.
 type difference struct{ held, heard Digest }
 
-// Audit begins to compare a type that the lane's stream carries. asks is what to send on another stream; none if the type is not to be
-// compared: what is private never is, nor is anything while the lane has no stream.
+// Audit begins to compare a type that the lane's stream carries. asks is what to send on another
+// stream; none if the type is not to be compared: what is private never is, nor is anything while
+// the lane has no stream.
 func (l *Lane) Audit(typeURL string, all bool) (a *Audit, asks []Ask) {
 	gen := l.gen.Load()
 	for k := range kinds(l.shards()) {
@@ -81,10 +86,12 @@ func (l *Lane) Types() (typeURLs []string) {
 	return typeURLs
 }
 
-// LongPause is how long nothing new must come until a set is complete where a wrong guess would delete (RELAY-6).
+// LongPause is how long nothing new must come until a set is complete where a wrong guess would
+// delete (RELAY-6).
 func (l *Lane) LongPause() time.Duration { return l.group.origin.table.config().FirmSettle }
 
-// Hear takes up one response. news: it brought a name that was not heard before. more is false if it is too much to be compared.
+// Hear takes up one response. news: it brought a name that was not heard before. more is false if
+// it is too much to be compared.
 func (a *Audit) Hear(now time.Time, u *Update) (news, more bool) {
 	if u.Heartbeats {
 		return false, true
@@ -117,9 +124,10 @@ func (a *Audit) Hear(now time.Time, u *Update) (news, more bool) {
 	return news, len(a.heard)+len(a.unsure) <= maxAudited
 }
 
-// Look compares. What differs may only be under way on one of the two streams, so of a second look only that is left in which neither
-// side has changed since the first. ok is false if nothing can be said: the lane has another stream by now, or its sets are not
-// at rest, or hold what they do on purpose (RELAY-97).
+// Look compares. What differs may only be under way on one of the two streams, so of a second look
+// only that is left in which neither side has changed since the first. ok is false if nothing can
+// be said: the lane has another stream by now, or its sets are not at rest, or hold what they do on
+// purpose (RELAY-97).
 func (a *Audit) Look() (differences int, ok bool) {
 	a.kin.mu.Lock()
 	found, ok := a.compareLocked()
@@ -191,8 +199,8 @@ func (a *Audit) compareLocked() (found map[auditKey]difference, ok bool) {
 	return found, ok
 }
 
-// compareShardLocked calls compare with all that is held for one parameter map. ok is false if it is not at rest, or holds what it does
-// on purpose.
+// compareShardLocked calls compare with all that is held for one parameter map. ok is false if it
+// is not at rest, or holds what it does on purpose.
 func (a *Audit) compareShardLocked(s *shard, compare func(v *Variant, whole bool)) (ok bool) {
 	cfg := s.group.origin.config()
 	held, _ := s.guardedLocked()
@@ -236,8 +244,9 @@ func (a *Audit) wantsLocked(key auditKey) (wanted bool) {
 	return wanted
 }
 
-// Renew has the lane opened anew and everything asked from the beginning, so that what drifted is told again and what the origin does
-// not have is swept. The cache stays in use meanwhile, and the bounds on removals hold.
+// Renew has the lane opened anew and everything asked from the beginning, so that what drifted is
+// told again and what the origin does not have is swept. The cache stays in use meanwhile, and the
+// bounds on removals hold.
 func (l *Lane) Renew() {
 	l.Doubt()
 	l.reopenSoon()

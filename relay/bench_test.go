@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// BenchmarkTake is one change at one client, without the wire: what a delivery costs the table. The body of a response is
-// shared, so time and bytes per delivery must not grow with the number of clients.
+// BenchmarkTake is one change at one client, without the wire: what a delivery costs the table. The
+// body of a response is shared, so time and bytes per delivery must not grow with the number of
+// clients.
 func BenchmarkTake(b *testing.B) {
 	for _, kind := range []string{"delta", "SotW", "named"} {
 		for _, clients := range []int{1, 100, 10_000} {

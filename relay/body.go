@@ -13,24 +13,29 @@ import (
 // Body is what an answer carries: immutable, and shared by all who are told the same.
 type Body struct {
 	Variants []*Variant
-	// Heartbeats are bodies of which only the TTL is told: the client has accepted them (TTL-10). In state of the world there are
-	// none beside Variants, since they go under the version that the client accepted (TTL-9).
+	// Heartbeats are bodies of which only the TTL is told: the client has accepted them (TTL-10).
+	// In state of the world there are none beside Variants, since they go under the version that
+	// the client accepted (TTL-9).
 	Heartbeats []*Variant
-	Removed    []string // delta only; canonical within this package, and as they are to be told outside it (spellLocked)
+	// delta only; canonical within this package, and as they are to be told outside it
+	// (spellLocked)
+	Removed []string
 
-	spelt    map[string]string // of Removed, names that have another spelling
-	of       *Body             // has the same Variants, and has them encoded; nil: this one
-	shared   *encodings        // of a body that many are told; nil: it is encoded for the one client it is for
-	nameless bool              // some have no name (RELAY-18)
+	spelt map[string]string // of Removed, names that have another spelling
+	of    *Body             // has the same Variants, and has them encoded; nil: this one
+	// of a body that many are told; nil: it is encoded for the one client it is for
+	shared   *encodings
+	nameless bool // some have no name (RELAY-18)
 }
 
 // encodings are a shared body as it is sent.
 type encodings struct {
 	delta, sotw joined
-	gone        joined   // Removed
-	needs       []string // see Body.needs, once needed is set; made under the lock of the shard whose body it is
-	needed      bool
-	chunks      []*chunk // that have the Variants, and have them encoded; nil: none
+	gone        joined // Removed
+	// see Body.needs, once needed is set; made under the lock of the shard whose body it is
+	needs  []string
+	needed bool
+	chunks []*chunk // that have the Variants, and have them encoded; nil: none
 }
 
 func (e *encodings) of(delta bool) *joined {
@@ -57,11 +62,12 @@ func newShared() *Body {
 	return &x.Body
 }
 
-// segmentBytes is about how long one joined piece of encoded resources is: one change rebuilds few bytes, and a response is
-// still a short list of buffers.
+// segmentBytes is about how long one joined piece of encoded resources is: one change rebuilds few
+// bytes, and a response is still a short list of buffers.
 const segmentBytes = 64 << 10
 
-// Pieces are encoded fields of a response by what they are, to be written in this order. The bytes must not be changed.
+// Pieces are encoded fields of a response by what they are, to be written in this order. The bytes
+// must not be changed.
 type Pieces [3][][]byte
 
 const (
@@ -70,8 +76,9 @@ const (
 	Removals        // the names removed in delta, last (ORD-2)
 )
 
-// Pieces are what the answer has for the dialect, but for what is in located form. What is left of a TTL is told as it is now, so call it
-// when the answer is written. What is not encoded for many is listed in own, as far as that has room.
+// Pieces are what the answer has for the dialect, but for what is in located form. What is left of
+// a TTL is told as it is now, so call it when the answer is written. What is not encoded for many
+// is listed in own, as far as that has room.
 func (a *Answer) Pieces(delta bool, now time.Time, own [][]byte) (p Pieces) {
 	plain, timed := a.encoded(delta, a.ttl(), own)
 	if p[Plain] = plain; len(a.Heartbeats) > 0 {
@@ -94,7 +101,8 @@ func (a *Answer) Pieces(delta bool, now time.Time, own [][]byte) (p Pieces) {
 	return p
 }
 
-// PiecesV2 are the Pieces for a client of transport v2 in delta, which knows neither TTLs nor what else its messages lack (V2-3).
+// PiecesV2 are the Pieces for a client of transport v2 in delta, which knows neither TTLs nor what
+// else its messages lack (V2-3).
 func (a *Answer) PiecesV2(own [][]byte) (p Pieces) {
 	for _, v := range a.Variants {
 		if !v.Nameless {
@@ -220,8 +228,8 @@ func joinNames(names []string) (pieces [][]byte) {
 	return pieces
 }
 
-// named is b without what delta cannot express: resources without a name (RELAY-18), which are told apart by a first byte that no
-// name has.
+// named is b without what delta cannot express: resources without a name (RELAY-18), which are told
+// apart by a first byte that no name has.
 func (b *Body) named() *Body {
 	if !b.nameless {
 		return b
@@ -256,9 +264,10 @@ func (b *Body) spell(spelt map[string]string) {
 	maps.Copy(b.spelt, spelt)
 }
 
-// spellLocked writes the names in an answer as they are to be told. What is said of a name that the client named is said in its own
-// spelling: that is the name it asked for (ABS-4, NAME-9), and clients keep their books of subscriptions by it. Members that it has
-// by `*` go by the spelling they were sent under. Bodies carry the origin's in any case (DELTA-17).
+// spellLocked writes the names in an answer as they are to be told. What is said of a name that the
+// client named is said in its own spelling: that is the name it asked for (ABS-4, NAME-9), and
+// clients keep their books of subscriptions by it. Members that it has by `*` go by the spelling
+// they were sent under. Bodies carry the origin's in any case (DELTA-17).
 func (s *Sub) spellLocked(a *Answer) {
 	if b := a.Body; len(b.Removed) > 0 && len(s.spelt)+len(b.spelt) > 0 {
 		told := &Body{
@@ -289,7 +298,8 @@ func isNameless(key string) bool { return strings.HasPrefix(key, namelessKey) }
 
 func (b *Body) empty() bool { return len(b.Variants)+len(b.Heartbeats)+len(b.Removed) == 0 }
 
-// emptyInDelta reports whether delta has nothing to say, where SotW may have nameless members (RELAY-18).
+// emptyInDelta reports whether delta has nothing to say, where SotW may have nameless members
+// (RELAY-18).
 func (b *Body) emptyInDelta() bool {
 	return len(b.Removed)+len(b.Heartbeats) == 0 && !slices.ContainsFunc(b.Variants, func(v *Variant) bool { return !v.Nameless })
 }

@@ -68,8 +68,9 @@ func (r *rig) apply(u *Update) {
 	}
 }
 
-// TestTombstonesEnd: one hundred thousand names come and go while one client stands still. What is kept for it stays within
-// the bound, and it is taken out as lagging; one that keeps up is told everything.
+// TestTombstonesEnd: one hundred thousand names come and go while one client stands still. What is
+// kept for it stays within the bound, and it is taken out as lagging; one that keeps up is told
+// everything.
 func TestTombstonesEnd(t *testing.T) {
 	r := newRig(t, Config{})
 	still, quick := r.sub(ClusterType, true, Wildcard), r.sub(ClusterType, true, Wildcard)
@@ -120,7 +121,8 @@ func TestTombstonesEnd(t *testing.T) {
 	}
 }
 
-// TestStandStillWithoutRemovals: a client that does not take costs its position only, whatever changes.
+// TestStandStillWithoutRemovals: a client that does not take costs its position only, whatever
+// changes.
 func TestStandStillWithoutRemovals(t *testing.T) {
 	r := newRig(t, Config{})
 	still := r.sub(ClusterType, true, Wildcard)
@@ -175,7 +177,8 @@ func TestGroupsEnd(t *testing.T) {
 	}
 }
 
-// TestConcurrentUse: subscribers, an origin and the clock at once, for the race detector; each client ends with the last state.
+// TestConcurrentUse: subscribers, an origin and the clock at once, for the race detector; each
+// client ends with the last state.
 func TestConcurrentUse(t *testing.T) {
 	r := newRig(t, Config{})
 	const clients, changes = 8, 300

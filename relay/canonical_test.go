@@ -14,8 +14,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// inAnyOrder are two encodings of one Cluster: a map in it, and maps in messages within, are written in two orders. within is the
-// type URL of the innermost message, a Struct if it is to be known.
+// inAnyOrder are two encodings of one Cluster: a map in it, and maps in messages within, are
+// written in two orders. within is the type URL of the innermost message, a Struct if it is to be
+// known.
 func inAnyOrder(t *testing.T, within string, depth int) (a, b []byte) {
 	t.Helper()
 	entry := func(field protowire.Number, key string, value []byte) []byte {
@@ -113,7 +114,8 @@ func TestCanonicalHash(t *testing.T) { // VER-6
 	}
 }
 
-// TestCanonicalHashInTheTable: other bytes of one content are no event, and those received last are sent from then on.
+// TestCanonicalHashInTheTable: other bytes of one content are no event, and those received last are
+// sent from then on.
 func TestCanonicalHashInTheTable(t *testing.T) { // VER-6, VER-7
 	for _, canonical := range []bool{false, true} {
 		table, err := New(Config{Origins: []OriginConfig{{Name: "o", SotW: true, CanonicalHash: canonical}}})

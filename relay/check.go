@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Check states the invariants that hold across the table's maps. Tests call it after every step; it is as slow as the table is
-// large.
+// Check states the invariants that hold across the table's maps. Tests call it after every step; it
+// is as slow as the table is large.
 func (t *Table) Check() error {
 	var errs []error
 	views := 0
@@ -30,7 +30,8 @@ func (t *Table) Check() error {
 			}
 		}
 	}
-	if n := int(t.room.views.Load()); n < views { // those of origins that a new configuration ended count as well
+	// those of origins that a new configuration ended count as well
+	if n := int(t.room.views.Load()); n < views {
 		errs = append(errs, fmt.Errorf("%d views are counted, of %d", n, views))
 	}
 	return errors.Join(errs...)
@@ -68,7 +69,8 @@ func (s *shard) checkLocked() (errs []error) {
 	return errs
 }
 
-// checkMortals: whatever has a TTL is known to, a timer is set for the first, and nothing else is kept.
+// checkMortals: whatever has a TTL is known to, a timer is set for the first, and nothing else is
+// kept.
 func (s *shard) checkMortals(fail func(string, ...any)) {
 	t, timed := &s.mortals, 0
 	look := func(key mortalKey, vs []*Variant) {

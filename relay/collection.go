@@ -4,13 +4,14 @@ package relay
 type excerpt struct {
 	Update
 	bodies []*Variant
-	// fault is what it says of the collection as a whole: an error, or that it is empty, which is one for clients that speak
-	// state of the world.
+	// fault is what it says of the collection as a whole: an error, or that it is empty, which is
+	// one for clients that speak state of the world.
 	fault *NameError
 }
 
-// applyCollectionsLocked takes up what a response on the stream of generation gen says of globs or namespaces. A response that is
-// refused in part, or is the first after one, concerns them all: what they lack may be what was refused (RELAY-32).
+// applyCollectionsLocked takes up what a response on the stream of generation gen says of globs or
+// namespaces. A response that is refused in part, or is the first after one, concerns them all:
+// what they lack may be what was refused (RELAY-32).
 func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
 	if len(s.collections) == 0 {
 		return
@@ -71,9 +72,9 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 	}
 }
 
-// predatesLocked reports whether what a response says of a name is of an earlier subscription to the collection on the same
-// stream: it waited (gather.go), and meanwhile the collection was asked anew. What `*` or the name itself was asked for
-// all the while counts for the collection, too.
+// predatesLocked reports whether what a response says of a name is of an earlier subscription to
+// the collection on the same stream: it waited (gather.go), and meanwhile the collection was asked
+// anew. What `*` or the name itself was asked for all the while counts for the collection, too.
 func (s *shard) predatesLocked(u *Update, t *set, name string) bool {
 	if !u.waited || u.asked >= t.askedAs {
 		return false
@@ -108,8 +109,8 @@ func (t *set) applyPartLocked(a *Applied, p *excerpt, gen uint32) {
 	}
 }
 
-// failLocked takes up an error of the collection: one that ends it takes every member that the same response does not bring (COLL-3,
-// ABS-12).
+// failLocked takes up an error of the collection: one that ends it takes every member that the same
+// response does not bring (COLL-3, ABS-12).
 func (t *set) failLocked(p *excerpt, gen uint32) {
 	if t.shard.group.origin.ends(p.fault) {
 		t.membersGoLocked(p)
@@ -137,8 +138,8 @@ func (t *set) membersGoLocked(p *excerpt) {
 	}
 }
 
-// curedLocked ends the error of a collection. Who was told it is sent the members again: a client remembers it until something comes
-// (ABS-7).
+// curedLocked ends the error of a collection. Who was told it is sent the members again: a client
+// remembers it until something comes (ABS-7).
 func (t *set) curedLocked(rev uint64) {
 	t.fault, t.faultGen = nil, 0
 	for _, v := range t.views {
@@ -166,7 +167,8 @@ func (t *set) tellAllLocked(rev uint64) {
 	}
 }
 
-// besideLocked: a response on the set's stream said nothing of it. It begins the pause before a sweep (RELAY-46).
+// besideLocked: a response on the set's stream said nothing of it. It begins the pause before a
+// sweep (RELAY-46).
 func (t *set) besideLocked(gen uint32, u *Update) {
 	now := t.shard.now
 	bare := u.bare()
@@ -179,13 +181,15 @@ func (t *set) besideLocked(gen uint32, u *Update) {
 	t.pauseLocked(now)
 }
 
-// pickedLocked reports whether a resource belongs to a collection, so that it was asked for (RELAY-28).
+// pickedLocked reports whether a resource belongs to a collection, so that it was asked for
+// (RELAY-28).
 func (s *shard) pickedLocked(gen uint32, name string) (picked bool) {
 	s.eachOfLocked(gen, name, func(*set) { picked = true })
 	return picked
 }
 
-// collectionFaultLocked is what the client has to be told of the collection as a whole, once (ABS-12).
+// collectionFaultLocked is what the client has to be told of the collection as a whole, once
+// (ABS-12).
 func (p *position) collectionFaultLocked() *NameError {
 	t, s := p.view.set, p.sub
 	if p.cold {
@@ -204,8 +208,8 @@ func (p *position) collectionFaultLocked() *NameError {
 	}
 }
 
-// applySetsLocked takes up a response on the stream that carries the type's sets: `*`, namespaces, or both, and then a resource that
-// came for one of them may be of either.
+// applySetsLocked takes up a response on the stream that carries the type's sets: `*`, namespaces,
+// or both, and then a resource that came for one of them may be of either.
 func (s *shard) applySetsLocked(a *Applied, u *Update, bodies []*Variant, gen uint32, from *receipt) {
 	if s.star.askedGen == gen {
 		s.star.applyLocked(a, u, bodies, gen)
@@ -223,7 +227,8 @@ func (s *shard) applySetsLocked(a *Applied, u *Update, bodies []*Variant, gen ui
 	s.applyCollectionsLocked(a, u, bodies, gen)
 }
 
-// strayLocked counts a resource that no name or `*` was asked for, unless a collection was (RELAY-28, COLL-5).
+// strayLocked counts a resource that no name or `*` was asked for, unless a collection was
+// (RELAY-28, COLL-5).
 func (s *shard) strayLocked(a *Applied, gen uint32, id identity) {
 	if !s.pickedLocked(gen, id.name) {
 		s.ignoreLocked(a, id)

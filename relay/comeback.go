@@ -5,18 +5,21 @@ import (
 	"time"
 )
 
-// Clusters that went while a client was away. It comes back and holds them, and its routes refer to them
-// until it is told others, which may be a moment away (ORD-10, ORD-11). In delta a removal is told last
-// in any case, and here a list keeps what went, or waits:
+// Clusters that went while a client was away. It comes back and holds them, and its routes refer to
+// them until it is told others, which may be a moment away (ORD-10, ORD-11). In delta a removal is
+// told last in any case, and here a list keeps what went, or waits:
 //
-//   - A list of `*` must not wait, as new routes need its new Clusters. It keeps what was restored and is
-//     gone, if the client's version is that of the restored list. Another version may be of a newer list
-//     from another replica, and then the client would be given again what it knows to be gone (EC-4).
-//   - So does a list by name, if the version is that of the names. Often it is older than the last change
-//     of the names, and shows nothing. Then the list waits for order_hold, and no route waits for it.
+//   - A list of `*` must not wait, as new routes need its new Clusters. It keeps what was restored
+//     and is gone, if the client's version is that of the restored list. Another version may be of
+//     a newer list from another replica, and then the client would be given again what it knows to
+//     be gone (EC-4).
+//   - So does a list by name, if the version is that of the names. Often it is older than the last
+//     change of the names, and shows nothing. Then the list waits for order_hold, and no route
+//     waits for it.
 //
-// What is not covered: the list that a client of `*` accepted last may itself have kept something (ORD-3),
-// if weir ended within order_hold of a swap. The snapshot does not have that, so the version shows nothing.
+// What is not covered: the list that a client of `*` accepted last may itself have kept something
+// (ORD-3), if weir ended within order_hold of a swap. The snapshot does not have that, so the
+// version shows nothing.
 
 // restoredSet is what the set of Clusters was restored with.
 type restoredSet struct {
@@ -30,7 +33,8 @@ type restoredSet struct {
 	rev  uint64
 }
 
-// rememberRestoredLocked notes what `*` was restored with, until clients have had time to come back.
+// rememberRestoredLocked notes what `*` was restored with, until clients have had time to come
+// back.
 func (s *shard) rememberRestoredLocked(now time.Time) {
 	if s.typeURL != ClusterType || !s.star.restored || s.star.revived || s.group.origin.config().OriginVersions {
 		return
@@ -71,7 +75,8 @@ func (x *restoredSet) goneLocked(v *view) []*Variant {
 	return x.gone
 }
 
-// keepRestoredLocked keeps in the first list of `*` what the client holds by its version, and is gone.
+// keepRestoredLocked keeps in the first list of `*` what the client holds by its version, and is
+// gone.
 func (s *Sub) keepRestoredLocked(k Keep) {
 	p, x := s.pos, s.shard.restored
 	if p == nil || !p.fresh || x == nil || s.records.len() > 0 || s.version != x.version || k == keepNothing {
@@ -82,11 +87,12 @@ func (s *Sub) keepRestoredLocked(k Keep) {
 	}
 }
 
-// backLocked reports whether the client came back with the name, and was not sent the resource since.
+// backLocked reports whether the client came back with the name, and was not sent the resource
+// since.
 func (r *record) backLocked() bool { return r.is(returned) && r.sent == (Digest{}) }
 
-// exactLocked reports whether the version of a client that comes back is that of the names it lists, as
-// they are held, or were when they went: then it holds them.
+// exactLocked reports whether the version of a client that comes back is that of the names it
+// lists, as they are held, or were when they went: then it holds them.
 func (s *Sub) exactLocked() bool {
 	var all sum
 	for r := range s.records.all() {
@@ -100,8 +106,8 @@ func (s *Sub) exactLocked() bool {
 	return s.version == all.version()
 }
 
-// staysLocked reports whether the first list by name of a client that comes back has to wait, since it
-// would leave out what went, and no version shows that the client may be told that still.
+// staysLocked reports whether the first list by name of a client that comes back has to wait, since
+// it would leave out what went, and no version shows that the client may be told that still.
 func (s *Sub) staysLocked(k Keep) bool {
 	s.stays = false
 	if !s.holds || s.told || s.pos != nil || s.united || s.typeURL != ClusterType { // told: it is not the first, though `*` was given up since

@@ -2,28 +2,33 @@ package relay
 
 import "time"
 
-// Until the origin has confirmed what was restored, it is told only to clients that do not hold it. A set is firm once it was answered and
-// a pause has passed, or where there is no answer the pause after it was asked (set.go). A name is confirmed by what the origin says of
-// it, or by the same pause. Silence about what it was not told that we hold says nothing, though: then a set takes the longest pause, and a
-// name is held back until the origin speaks of it, or for 15 s where a list waits for it.
+// Until the origin has confirmed what was restored, it is told only to clients that do not hold it.
+// A set is firm once it was answered and a pause has passed, or where there is no answer the pause
+// after it was asked (set.go). A name is confirmed by what the origin says of it, or by the same
+// pause. Silence about what it was not told that we hold says nothing, though: then a set takes the
+// longest pause, and a name is held back until the origin speaks of it, or for 15 s where a list
+// waits for it.
 
 // unconfirmedLocked reports whether the members were restored and no stream has confirmed them.
 func (t *set) unconfirmedLocked() bool { return t.restored && !t.firm }
 
-// heldBackLocked reports whether the client waits for what was restored because it says that it holds something.
+// heldBackLocked reports whether the client waits for what was restored because it says that it
+// holds something.
 func (p *position) heldBackLocked() bool {
 	t := p.view.set
 	return p.fresh && p.sub.holds && t.unconfirmedLocked() && t.readyLocked(false)
 }
 
-// heldBack reports whether the client is to be told nothing of a name that was restored because it says that it holds it, or may by an
-// alias. A list that is sent whole does not wait for a name for ever (RELAY-6).
+// heldBack reports whether the client is to be told nothing of a name that was restored because it
+// says that it holds it, or may by an alias. A list that is sent whole does not wait for a name for
+// ever (RELAY-6).
 func (r *record) heldBack() bool {
 	e := r.entry
 	if !e.unconfirmed {
 		return false
 	}
-	if !r.is(claimed | returned | early) { // by the alias it would have what it says it holds by the name
+	// by the alias it would have what it says it holds by the name
+	if !r.is(claimed | returned | early) {
 		if own := e.chosen; own != nil && own.Name != e.name {
 			named := r.sub.recordLocked(own.Name)
 			return named != nil && named.is(claimed|returned)
@@ -33,17 +38,18 @@ func (r *record) heldBack() bool {
 	return !e.mute || !r.sub.wholeLocked() || !r.sub.shard.isAskedLocked(e)
 }
 
-// answersSoonLocked reports whether a name that was restored is about to be asked, or was just asked, of a SotW origin that answers. It left
-// the request with its last client (RELAY-99), so a client may have been told something newer before the restart, and have let go of it: it
-// waits for the answer, and is not given what is older (EC-4; the chaos schedule "weir killed, snapshot").
+// answersSoonLocked reports whether a name that was restored is about to be asked, or was just
+// asked, of a SotW origin that answers. It left the request with its last client (RELAY-99), so a
+// client may have been told something newer before the restart, and have let go of it: it waits for
+// the answer, and is not given what is older (EC-4; the chaos schedule "weir killed, snapshot").
 func (s *shard) answersSoonLocked(e *entry) bool {
 	l := s.lane(s.named.lane)
 	gen := l.gen.Load()
 	return s.group.origin.config().SotW && gen != 0 && l.heard.Load() == gen && !e.mute && (e.asked != gen || e.answered != gen)
 }
 
-// notSoonLocked: the stream has ended on which names were about to be answered. Who waits for that is given what was
-// restored.
+// notSoonLocked: the stream has ended on which names were about to be answered. Who waits for that
+// is given what was restored.
 func (s *shard) notSoonLocked(l *Lane) {
 	if !s.group.origin.config().SotW || s.lane(s.named.lane) != l {
 		return
@@ -64,8 +70,8 @@ func (s *shard) confirmLocked(e *entry) {
 	s.reshowLocked(e)
 }
 
-// confirmFromLocked: names were just asked, all of them on a new stream, or some that came later. Their silence counts from now, but what
-// comes later does not put off the others.
+// confirmFromLocked: names were just asked, all of them on a new stream, or some that came later.
+// Their silence counts from now, but what comes later does not put off the others.
 func (s *shard) confirmFromLocked(now time.Time, all bool) {
 	t := &s.named
 	if t.unconfirmed && (all || !t.confirming) {
@@ -81,8 +87,8 @@ func (s *shard) confirmTimerLocked() {
 	}
 }
 
-// confirmLaterLocked: a response came to the names' stream, so there may be more to come. What it lacks may be what was refused of it
-// (RELAY-32).
+// confirmLaterLocked: a response came to the names' stream, so there may be more to come. What it
+// lacks may be what was refused of it (RELAY-32).
 func (s *shard) confirmLaterLocked(gen uint32, bad bool) {
 	t := &s.named
 	if !t.unconfirmed {
@@ -97,9 +103,9 @@ func (s *shard) confirmLaterLocked(gen uint32, bad bool) {
 	}
 }
 
-// confirmLater keeps silence from confirming what was restored while a response waits for clusters (gather.go): a client that has a newer
-// route or listener would be sent back to the restored one just before it is taken up (testdata/restored_gather.txt). It is bounded as
-// ever, by firmMost.
+// confirmLater keeps silence from confirming what was restored while a response waits for clusters
+// (gather.go): a client that has a newer route or listener would be sent back to the restored one
+// just before it is taken up (testdata/restored_gather.txt). It is bounded as ever, by firmMost.
 func (x *arrival) confirmLater() {
 	x.kin.mu.Lock()
 	defer x.kin.mu.Unlock()

@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// Digest identifies content: SHA-256 cut to 128 bits. A shorter hash could be made to collide by an origin, and a
-// collision is a lost update. The zero Digest stands for "nothing".
+// Digest identifies content: SHA-256 cut to 128 bits. A shorter hash could be made to collide by an
+// origin, and a collision is a lost update. The zero Digest stands for "nothing".
 type Digest [16]byte
 
-// versionPrefix names the algorithm, so that a change of it costs one resend and no confusion (RELAY-56).
+// versionPrefix names the algorithm, so that a change of it costs one resend and no confusion
+// (RELAY-56).
 const versionPrefix = "w1"
 
 // String is the version clients see (VER-3): equal on every replica and after every restart.
@@ -35,9 +36,10 @@ func ParseVersion(s string) (d Digest, ok bool) {
 	return d, true
 }
 
-// contentDigest is VER-3: type, name, constraints, sorted aliases and payload; not TTL, metadata or the origin's version.
-// The payload's own type is part of it, because a redirect (COLL-8) has another one than its resource.
-// Every part is preceded by its length, so that no two different inputs are the same byte string.
+// contentDigest is VER-3: type, name, constraints, sorted aliases and payload; not TTL, metadata or
+// the origin's version. The payload's own type is part of it, because a redirect (COLL-8) has
+// another one than its resource. Every part is preceded by its length, so that no two different
+// inputs are the same byte string.
 func contentDigest(typeURL, name, constraintKey string, aliases []string, payloadType, payload []byte) Digest {
 	h := sha256.New()
 	var n [8]byte
@@ -67,8 +69,8 @@ func contentDigest(typeURL, name, constraintKey string, aliases []string, payloa
 	return d
 }
 
-// sum is a commutative hash of a set of Digests: addition modulo 2^128, so that a view's version (VER-4) is kept up
-// with one addition or subtraction for each change.
+// sum is a commutative hash of a set of Digests: addition modulo 2^128, so that a view's version
+// (VER-4) is kept up with one addition or subtraction for each change.
 type sum struct{ hi, lo uint64 }
 
 func (s *sum) add(d Digest) {

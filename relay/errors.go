@@ -11,7 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// gRPC status codes with a meaning of their own in resource_errors (ABS-8). Every other code is transient.
+// gRPC status codes with a meaning of their own in resource_errors (ABS-8). Every other code is
+// transient.
 const (
 	codeNotFound           = 5
 	codePermissionDenied   = 7
@@ -19,7 +20,8 @@ const (
 	codeUnavailable        = 14
 )
 
-// NameError is what an origin says of a name instead of a resource (TP3). It never changes after it was made.
+// NameError is what an origin says of a name instead of a resource (TP3). It never changes after it
+// was made.
 type NameError struct {
 	Name    string
 	Code    uint32 // of gRPC
@@ -29,11 +31,14 @@ type NameError struct {
 
 	spelt  string // the name as it is to be told, if that is not Name, which is canonical
 	detail []byte // google.rpc.Status as received
-	own    bool   // the absence was stated otherwise, by a removal or a TTL: only SotW clients need the words (ABS-10)
-	over   bool   // by a TTL
-	timed  bool   // what went had a TTL, so its removal is never held back (ORD-10, RELAY-50)
+	// the absence was stated otherwise, by a removal or a TTL: only SotW clients need the words
+	// (ABS-10)
+	own   bool
+	over  bool // by a TTL
+	timed bool // what went had a TTL, so its removal is never held back (ORD-10, RELAY-50)
 
-	located bool   // of a name that the client named by a locator, of which about are the constraints
+	// of a name that the client named by a locator, of which about are the constraints
+	located bool
 	about   string // see exact; "": none
 }
 
@@ -87,8 +92,8 @@ func unavailable(name, text string) *NameError {
 	return &NameError{Name: name, Code: codeUnavailable, Message: text, detail: appendString(detail, 2, text)}
 }
 
-// ends reports whether an error takes away the body that is there: not found, and what is about the name itself if the origin is
-// so configured (ABS-8).
+// ends reports whether an error takes away the body that is there: not found, and what is about the
+// name itself if the origin is so configured (ABS-8).
 func (o *Origin) ends(e *NameError) bool {
 	return e.Code == codeNotFound || e.Code == codePermissionDenied && o.config().DropOnDataError
 }
@@ -115,7 +120,8 @@ func parseNameError(b []byte) (*NameError, *discoveryv3.DynamicParameterConstrai
 	e.Name, e.spelt = spell(m.GetResourceName().GetName())
 	if proto.Size(d) > maxErrorText {
 		d = proto.CloneOf(d)
-		d.Details, d.Message = nil, strings.ToValidUTF8(d.Message[:min(len(d.Message), maxErrorText)], "") // half a character does not encode
+		// half a character does not encode
+		d.Details, d.Message = nil, strings.ToValidUTF8(d.Message[:min(len(d.Message), maxErrorText)], "")
 		d.ProtoReflect().SetUnknown(nil)
 	}
 	e.Message = d.GetMessage()
@@ -124,9 +130,10 @@ func parseNameError(b []byte) (*NameError, *discoveryv3.DynamicParameterConstrai
 	return e, m.GetResourceName().GetDynamicParameterConstraints(), err
 }
 
-// faultLocked is the error a client must be told of a name, once. what is told of it right now; after its body the error follows
-// in a response of its own (ABS-9, ABS-11). An error is as good as the upstream stream, like absence (RELAY-38), but for a TTL that has
-// passed: a client who held the body is told whether or not there is a stream.
+// faultLocked is the error a client must be told of a name, once. what is told of it right now;
+// after its body the error follows in a response of its own (ABS-9, ABS-11). An error is as good as
+// the upstream stream, like absence (RELAY-38), but for a TTL that has passed: a client who held
+// the body is told whether or not there is a stream.
 func (s *Sub) faultLocked(r *record, what saying) *NameError {
 	e, sent := r.entry, what == resource || what == heartbeat
 	if what == resource {
@@ -144,7 +151,9 @@ func (s *Sub) faultLocked(r *record, what saying) *NameError {
 		if what == removal {
 			r.setFault(nil)
 		}
-		return nil // else the client remembers what it was told until the resource arrives, which may be held back yet (ABS-7)
+		// else the client remembers what it was told until the resource arrives, which may be held
+		// back yet (ABS-7)
+		return nil
 	case f == r.fault(), f.own && s.delta:
 		return nil
 	case (!s.shard.isAskedLocked(e) || e.answered != e.asked) && !(f.over && what == removal):
@@ -172,9 +181,10 @@ func (s *Sub) inSetLocked(e *entry) bool {
 	return it != nil
 }
 
-// Unreached has the next answer say of every name, or collection, that still waits for its first one that the origin cannot be reached (RELAY-8).
-// The names stay wanted, and are answered when it can. None that is in error already is told so again. It reports whether there
-// is any. A SotW answer that is sent whole cannot carry it: do not call it for those.
+// Unreached has the next answer say of every name, or collection, that still waits for its first
+// one that the origin cannot be reached (RELAY-8). The names stay wanted, and are answered when it
+// can. None that is in error already is told so again. It reports whether there is any. A SotW
+// answer that is sent whole cannot carry it: do not call it for those.
 func (s *Sub) Unreached() bool {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()

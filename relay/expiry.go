@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// mortals are the names of a shard that have a TTL, the next to expire first. Names without one cost nothing here. There is one timer
-// for all of them: it says when to look, and is set anew when it was not due yet. Guarded by the shard's lock.
+// mortals are the names of a shard that have a TTL, the next to expire first. Names without one
+// cost nothing here. There is one timer for all of them: it says when to look, and is set anew when
+// it was not due yet. Guarded by the shard's lock.
 type mortals struct {
 	order  mortalHeap
 	byName map[mortalKey]*mortal
@@ -66,8 +67,9 @@ func (s *shard) armLocked() {
 	}
 }
 
-// expire removes what has expired, as if the origin had removed it, whether the origin is there or not (RELAY-50, RELAY-53). It leaves
-// the subscription as it is: the origin sends what it still has. It returns the number of resources.
+// expire removes what has expired, as if the origin had removed it, whether the origin is there or
+// not (RELAY-50, RELAY-53). It leaves the subscription as it is: the origin sends what it still
+// has. It returns the number of resources.
 func (s *shard) expire(now time.Time) (n int) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -105,8 +107,8 @@ func (t *set) expireLocked(m *member, now time.Time) (n int) {
 	return n
 }
 
-// expireNameLocked ends the variants of an entry. That is as good as the origin's word that there is none (ABS-10), for as long as the
-// stream lasts on which it was asked (RELAY-38).
+// expireNameLocked ends the variants of an entry. That is as good as the origin's word that there
+// is none (ABS-10), for as long as the stream lasts on which it was asked (RELAY-38).
 func (s *shard) expireNameLocked(e *entry, now time.Time) (n int) {
 	shared := e.also != nil && len(e.also.entries) > 1
 	if e.variants, n = living(e.variants, now); len(e.variants) == 0 {
@@ -128,8 +130,9 @@ func (s *shard) expireNameLocked(e *entry, now time.Time) (n int) {
 	return n
 }
 
-// standInLocked has a name of which nothing is known take over what a client has of it by a set that it leaves, if that has a TTL. Until
-// the name is answered it stands in (RELAY-25), and ends in time: the set's end is told to the set's clients alone (RELAY-51).
+// standInLocked has a name of which nothing is known take over what a client has of it by a set
+// that it leaves, if that has a TTL. Until the name is answered it stands in (RELAY-25), and ends
+// in time: the set's end is told to the set's clients alone (RELAY-51).
 func (s *shard) standInLocked(e *entry, t *set, it *item, now time.Time) {
 	v := it.variant
 	over := v.timed() && !v.end.After(now)

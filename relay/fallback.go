@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// The last resort of an origin (`origins[].fallback`). It stands in for a type of a group as long as
-// the origin has said nothing of that type there: nothing is cached, restored or retired, and no
+// The last resort of an origin (`origins[].fallback`). It stands in for a type of a group as long
+// as the origin has said nothing of that type there: nothing is cached, restored or retired, and no
 // stream can be opened, or it has stayed unanswered for half of cold_wait.
 //
-// What stands in is what had retired (retired.go, revive.go), with another source. It never counts as
-// firm, so a client that holds something keeps it. It is not presented upstream. Who was given it
-// keeps it until the origin speaks of it, and nobody new is given it then. The rest is its own:
+// What stands in is what had retired (retired.go, revive.go), with another source. It never counts
+// as firm, so a client that holds something keeps it. It is not presented upstream. Who was given
+// it keeps it until the origin speaks of it, and nobody new is given it then. The rest is its own:
 //
 //   - After the first answer to the type it is given to nobody, whatever becomes of the origin.
 //   - It is in no snapshot, and does not retire: it must never come back as the origin's.
@@ -25,7 +25,8 @@ import (
 type Fallback struct {
 	source string
 	types  map[string]*fallbackType // of files, by type URL
-	asked  *sync.Map                // of another origin: *fallbackType by Place; nil: these are files
+	// of another origin: *fallbackType by Place; nil: these are files
+	asked *sync.Map
 }
 
 // fallbackType is what it has of one type.
@@ -180,8 +181,8 @@ func (s *shard) fallbackOfLocked(name string) []*Variant {
 	return vs
 }
 
-// fallbackMembersLocked is what the last resort has of a set. None is no word that the set is empty.
-// Where the origin's answers never take a member away it could not be taken back.
+// fallbackMembersLocked is what the last resort has of a set. None is no word that the set is
+// empty. Where the origin's answers never take a member away it could not be taken back.
 func (t *set) fallbackMembersLocked() (vs []*Variant) {
 	if cfg := t.shard.group.origin.config(); cfg.SotW && !cfg.absenceDeletes(t.shard.typeURL) {
 		return nil
@@ -318,8 +319,8 @@ func (s *shard) followFallbackLocked() {
 	})
 }
 
-// followFallbackLocked is the same for a set. A last resort that has none of it any more says nothing
-// of it.
+// followFallbackLocked is the same for a set. A last resort that has none of it any more says
+// nothing of it.
 func (t *set) followFallbackLocked() {
 	vs := t.fallbackMembersLocked()
 	if len(vs) == 0 {

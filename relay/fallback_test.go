@@ -54,8 +54,8 @@ func (s *script) lacks() (out []string) {
 	return out
 }
 
-// stand gives the origin what the other one has of a type now: of names, and of sets that are whole. A body that ends
-// in "!" must not be cached, and one that ends in "~" has a TTL.
+// stand gives the origin what the other one has of a type now: of names, and of sets that are
+// whole. A body that ends in "!" must not be cached, and one that ends in "~" has a TTL.
 func (s *script) stand(words []string) []string {
 	typeURL, r := shortTypes[words[0]], &Relief{From: s.table.Origin("mesh"), Sets: map[string][]*Variant{}}
 	from, selector := &receipt{typeURL: typeURL, server: r.From.Server("10.0.0.9:1")}, ""

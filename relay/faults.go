@@ -5,24 +5,29 @@ import (
 	"time"
 )
 
-// faults are what the origin says of names of the set instead of the resources: of members, and of what it could not produce
-// (ABS-9, ABS-12). Clients of `*` share them and cost a position in their order. Guarded by the shard's lock.
+// faults are what the origin says of names of the set instead of the resources: of members, and of
+// what it could not produce (ABS-9, ABS-12). Clients of `*` share them and cost a position in their
+// order. Guarded by the shard's lock.
 type faults struct {
 	byName map[string]*fault
 	// order is every statement, oldest first; one that no longer stands is skipped by its seq.
 	order []statement
 	seq   uint64 // of the last statement or roll
-	// rolled is seq when the stream of the present statements was first answered: all of them are after it.
+	// rolled is seq when the stream of the present statements was first answered: all of them are
+	// after it.
 	rolled uint64
-	// lackFrom and lackUntil are from and until when the set lacks what may be there (lackLocked); zero: it lacks nothing.
+	// lackFrom and lackUntil are from and until when the set lacks what may be there (lackLocked);
+	// zero: it lacks nothing.
 	lackFrom, lackUntil time.Time
 }
 
-// fault is the error that stands for a name, until the resource itself or another error arrives (ABS-7).
+// fault is the error that stands for a name, until the resource itself or another error arrives
+// (ABS-7).
 type fault struct {
 	err *NameError
 	seq uint64 // 0: it stands no more
-	was uint64 // its seq on the stream before, if it was stated there too and is not to be told again
+	// its seq on the stream before, if it was stated there too and is not to be told again
+	was uint64
 	rev uint64
 	gen uint32    // of the stream it was stated on last
 	at  time.Time // since when the name is in error
@@ -38,7 +43,8 @@ func (x statement) stands() bool { return x.fault.seq == x.seq }
 const (
 	// spareFaults is how many errors are kept beyond one for each member; the oldest are forgotten.
 	spareFaults = 1000
-	// faultBytes is about what one answer tells of errors of members, and in state of the world of names; the rest waits for the next.
+	// faultBytes is about what one answer tells of errors of members, and in state of the world of
+	// names; the rest waits for the next.
 	faultBytes = 128 << 10
 )
 
@@ -79,15 +85,17 @@ func (t *faults) clear(name string) bool {
 	return true
 }
 
-// keeps reports whether a name is in an error that leaves the body in use and was stated on the stream of generation gen. An
-// origin states it once and may leave the name out of every list after it (TP3): that is no absence.
+// keeps reports whether a name is in an error that leaves the body in use and was stated on the
+// stream of generation gen. An origin states it once and may leave the name out of every list after
+// it (TP3): that is no absence.
 func (t *faults) keeps(name string, gen uint32) bool {
 	f := t.byName[name]
 	return f != nil && f.gen == gen
 }
 
-// stays has the error of a name stand on the stream of generation gen too, as if it were stated again: its body came, and waits because
-// the origin is frozen. It reports whether it has to be told, to those who have not heard it.
+// stays has the error of a name stand on the stream of generation gen too, as if it were stated
+// again: its body came, and waits because the origin is frozen. It reports whether it has to be
+// told, to those who have not heard it.
 func (t *faults) stays(now time.Time, name string, gen uint32, rev uint64) bool {
 	f := t.byName[name]
 	return f != nil && t.state(now, f.err, gen, rev)
@@ -113,8 +121,9 @@ func (t *faults) since(from uint64) []statement {
 	return t.order[i:]
 }
 
-// forgetFaultsLocked ends what was stated on earlier streams than the one of generation gen, and not again. The members among it are
-// in order by now, and are sent again to say so. It reports whether anything ended.
+// forgetFaultsLocked ends what was stated on earlier streams than the one of generation gen, and
+// not again. The members among it are in order by now, and are sent again to say so. It reports
+// whether anything ended.
 func (t *set) forgetFaultsLocked(gen uint32, rev uint64) (ended bool) {
 	for name, f := range t.faults.byName {
 		if f.gen == gen {
@@ -128,8 +137,9 @@ func (t *set) forgetFaultsLocked(gen uint32, rev uint64) (ended bool) {
 	return ended
 }
 
-// rollFaultsLocked makes room for what a new stream states. What the stream before stated is remembered, so that what is stated again
-// is told to those alone who have not heard it; nobody is told it before (RELAY-38).
+// rollFaultsLocked makes room for what a new stream states. What the stream before stated is
+// remembered, so that what is stated again is told to those alone who have not heard it; nobody is
+// told it before (RELAY-38).
 func (t *set) rollFaultsLocked(rev uint64) (ended bool) {
 	ended = t.forgetFaultsLocked(t.answeredGen, rev)
 	t.faults.seq++ // no position is there before it has looked at the new stream's
@@ -137,9 +147,10 @@ func (t *set) rollFaultsLocked(rev uint64) (ended bool) {
 	return ended
 }
 
-// lackLocked looks until when the set lacks what may be there: a name in an error that leaves the body in use, of which there is none. A
-// list without it would delete it at a client that came back, so that client's waits, as long as it would for an origin's silence; and a
-// minute at most, however many names come into error one after the other (RELAY-6, ABS-8).
+// lackLocked looks until when the set lacks what may be there: a name in an error that leaves the
+// body in use, of which there is none. A list without it would delete it at a client that came
+// back, so that client's waits, as long as it would for an origin's silence; and a minute at most,
+// however many names come into error one after the other (RELAY-6, ABS-8).
 func (t *set) lackLocked() {
 	x, now := &t.faults, t.shard.now
 	lacked, until := x.lackUntil, time.Time{}
@@ -167,8 +178,8 @@ func (p *position) lacksLocked() bool {
 	return p.fresh && p.sub.holds && !p.sub.delta && p.view.set.faults.lackUntil.After(p.sub.shard.now)
 }
 
-// sparedLocked reports whether a name that the client holds and the set has no body of is in error for the moment: then the client
-// keeps what it holds (ABS-8).
+// sparedLocked reports whether a name that the client holds and the set has no body of is in error
+// for the moment: then the client keeps what it holds (ABS-8).
 func (s *Sub) sparedLocked(name string) (spared bool) {
 	s.coveringLocked(name, func(p *position) {
 		f := p.view.set.faults.byName[name]
@@ -219,7 +230,8 @@ func (p *position) faultAgainLocked(name string) {
 	}
 }
 
-// statedLocked has the clients of `*` look at what is in error. Who waits for the first answer gets them with it or after it.
+// statedLocked has the clients of `*` look at what is in error. Who waits for the first answer gets
+// them with it or after it.
 func (t *set) statedLocked(rev uint64) {
 	for _, v := range t.views {
 		for p := v.ordered.head; p != nil; p = p.next {
@@ -228,9 +240,10 @@ func (t *set) statedLocked(rev uint64) {
 	}
 }
 
-// takeFaultsLocked is what the client of `*` must be told of members instead of the resource, oldest first, besides the bodies
-// that go out now: an error of one of them follows in a response of its own (ABS-9, ABS-11). A name with a record of its own
-// is left to it (RELAY-25). SotW answers are sent whole, and an error of what has a body would have to leave the body out, which
+// takeFaultsLocked is what the client of `*` must be told of members instead of the resource,
+// oldest first, besides the bodies that go out now: an error of one of them follows in a response
+// of its own (ABS-9, ABS-11). A name with a record of its own is left to it (RELAY-25). SotW
+// answers are sent whole, and an error of what has a body would have to leave the body out, which
 // deletes it at older clients: there the body stays, and the error is not told (ABS-8).
 func (s *Sub) takeFaultsLocked(p *position, going *Answer) (errs []*NameError, rev uint64) {
 	set := p.view.set

@@ -9,8 +9,9 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// TestFaultsAreBounded: an origin states one hundred thousand errors of made-up names beside one of a member. What is kept of them
-// stays within the bound, whoever looks on or does not; each client is told what stands in answers of bounded size, each once.
+// TestFaultsAreBounded: an origin states one hundred thousand errors of made-up names beside one of
+// a member. What is kept of them stays within the bound, whoever looks on or does not; each client
+// is told what stands in answers of bounded size, each once.
 func TestFaultsAreBounded(t *testing.T) {
 	r := newRig(t, Config{})
 	still, quick := r.sub(ClusterType, true, Wildcard), r.sub(ClusterType, true, Wildcard)
@@ -74,8 +75,8 @@ func TestFaultsAreBounded(t *testing.T) {
 	}
 }
 
-// TestListVersionWithoutTheSet: a client had a name with `*` that its own entry has no body of. The list by names that follows `*` is
-// versioned without it (VER-4).
+// TestListVersionWithoutTheSet: a client had a name with `*` that its own entry has no body of. The
+// list by names that follows `*` is versioned without it (VER-4).
 func TestListVersionWithoutTheSet(t *testing.T) {
 	r := newRig(t, Config{})
 	c := r.group.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType})

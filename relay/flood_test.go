@@ -59,7 +59,8 @@ func TestNamesThatComeAndGo(t *testing.T) {
 	}
 }
 
-// TestUnsubscribesAreCounted: names that must still be answered are the client's names, and count against its limit.
+// TestUnsubscribesAreCounted: names that must still be answered are the client's names, and count
+// against its limit.
 func TestUnsubscribesAreCounted(t *testing.T) {
 	r := newRig(t, Config{Linger: -1})
 	s := r.sub(ClusterType, true, Wildcard)
@@ -72,7 +73,8 @@ func TestUnsubscribesAreCounted(t *testing.T) {
 	}
 }
 
-// TestOneNameFlaps: one name that comes and goes for ever costs a client that stands still one tombstone.
+// TestOneNameFlaps: one name that comes and goes for ever costs a client that stands still one
+// tombstone.
 func TestOneNameFlaps(t *testing.T) {
 	r := newRig(t, Config{})
 	still := r.sub(ClusterType, true, Wildcard)
@@ -91,7 +93,8 @@ func TestOneNameFlaps(t *testing.T) {
 	}
 }
 
-// TestMixedSharesTheView: a SotW client of `*` and a name that both have alike is sent the shared body.
+// TestMixedSharesTheView: a SotW client of `*` and a name that both have alike is sent the shared
+// body.
 func TestMixedSharesTheView(t *testing.T) {
 	r := newRig(t, Config{})
 	s := r.group.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType})

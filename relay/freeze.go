@@ -2,18 +2,22 @@ package relay
 
 import "time"
 
-// While an origin is frozen clients stay at what the table has of it. The origin goes on being asked and its responses are accepted,
-// but what they change or remove of what is held is not taken: that waits at the origin. The lanes that had any such are opened anew
-// when the freeze ends, and what is presented there is what clients have, so the origin states the differences against that and they are
-// applied as ever. Nothing waits on our side, so nothing there can grow old or be lost; should the origin be away by then, what is
-// held stays until it is back.
+// While an origin is frozen clients stay at what the table has of it. The origin goes on being
+// asked and its responses are accepted, but what they change or remove of what is held is not
+// taken: that waits at the origin. The lanes that had any such are opened anew when the freeze
+// ends, and what is presented there is what clients have, so the origin states the differences
+// against that and they are applied as ever. Nothing waits on our side, so nothing there can grow
+// old or be lost; should the origin be away by then, what is held stays until it is back.
 //
-// The freeze is the operator's alone: nothing else begins or ends it. A snapshot keeps it, with what it keeps clients at.
+// The freeze is the operator's alone: nothing else begins or ends it. A snapshot keeps it, with
+// what it keeps clients at.
 //
-// What passes: the content of endpoints and secrets, without which a frozen proxy would send requests to where nobody is, and present
-// what has run out; but not their removal, which comes with that of the cluster that needs them. Members of endpoint collections
-// (LbEndpoint) also go, since that is how an endpoint leaves. What nobody holds yet: the first answer to a name, and a set until it is
-// complete, or new proxies could not start. TTLs run out as they do (RELAY-53), and heartbeats of what is held count.
+// What passes: the content of endpoints and secrets, without which a frozen proxy would send
+// requests to where nobody is, and present what has run out; but not their removal, which comes
+// with that of the cluster that needs them. Members of endpoint collections (LbEndpoint) also go,
+// since that is how an endpoint leaves. What nobody holds yet: the first answer to a name, and a
+// set until it is complete, or new proxies could not start. TTLs run out as they do (RELAY-53), and
+// heartbeats of what is held count.
 
 // freezing is what of a response has to wait.
 type freezing uint8
@@ -74,14 +78,16 @@ func (s *shard) freezesLocked(t *set) freezing {
 	return changes
 }
 
-// waiting is a resource of a set, or one had by name if selector is empty, of which the origin has something else than the table. What is
-// the same in one of them says nothing of the others, which are asked apart.
+// waiting is a resource of a set, or one had by name if selector is empty, of which the origin has
+// something else than the table. What is the same in one of them says nothing of the others, which
+// are asked apart.
 type waiting struct {
 	selector string
 	identity
 }
 
-// waitsLocked notes that the origin has something else of a resource than the table, for one set, or for names if there is none.
+// waitsLocked notes that the origin has something else of a resource than the table, for one set,
+// or for names if there is none.
 func (s *shard) waitsLocked(t *set, id identity) {
 	if s.frozen == nil {
 		s.frozen = map[waiting]bool{}
@@ -105,8 +111,8 @@ func (s *shard) waitingLocked(t *set, kept map[identity]bool) int {
 	return len(kept)
 }
 
-// lingersOn is when to look again at what nobody wants; zero: it ends now. What is held does not while the origin is frozen: who comes
-// then gets what the others had.
+// lingersOn is when to look again at what nobody wants; zero: it ends now. What is held does not
+// while the origin is frozen: who comes then gets what the others had.
 func (s *shard) lingersOn(at, now time.Time, holds bool) time.Time {
 	switch {
 	case at.After(now):
@@ -117,9 +123,10 @@ func (s *shard) lingersOn(at, now time.Time, holds bool) time.Time {
 	return time.Time{}
 }
 
-// nameStaysLocked takes notice of a body that came for a name of which something may be held, before anything else is done with it: what was to go is there again.
-// False: it is not to be taken, and those whose name it answers keep what they have. An alias that stands for another resource does not
-// move either.
+// nameStaysLocked takes notice of a body that came for a name of which something may be held,
+// before anything else is done with it: what was to go is there again. False: it is not to be
+// taken, and those whose name it answers keep what they have. An alias that stands for another
+// resource does not move either.
 func (s *shard) nameStaysLocked(body *Variant, held []*Variant, gen uint32) (taken bool) {
 	s.named.guard.cancelLocked(identity{body.Name, body.Constraints.Key()})
 	for _, alias := range body.aliases {
@@ -145,7 +152,8 @@ func (s *shard) nameStaysLocked(body *Variant, held []*Variant, gen uint32) (tak
 	return false
 }
 
-// passesLocked reports whether a body may take the place of what is held, and notes that it waits if not.
+// passesLocked reports whether a body may take the place of what is held, and notes that it waits
+// if not.
 func (s *shard) passesLocked(t *set, body *Variant, held []*Variant) bool {
 	nobodys := t == nil && len(held) == 0
 	id := identity{body.Name, body.Constraints.Key()}

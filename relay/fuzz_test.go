@@ -23,8 +23,9 @@ func relaytestNode() *corev3.Node {
 	}
 }
 
-// FuzzResponse: no bytes of an origin panic, and what is accepted comes out of both wire forms as it went in. The generated
-// decoder judges: what it refuses we may read, what it reads we must not misread.
+// FuzzResponse: no bytes of an origin panic, and what is accepted comes out of both wire forms as
+// it went in. The generated decoder judges: what it refuses we may read, what it reads we must not
+// misread.
 func FuzzResponse(f *testing.F) {
 	a := mustAny(f, &clusterv3.Cluster{Name: "a"})
 	f.Add(mustMarshal(f, &discoveryv3.DeltaDiscoveryResponse{
@@ -107,8 +108,8 @@ func checkAgainstGenerated(t *testing.T, b []byte, delta bool, r *Response) {
 	}
 }
 
-// checkIdentities: what is accepted speaks of each variant in one way (DYN-15, DEL-6, ABS-11), and its constraints mean what the generated
-// decoder reads.
+// checkIdentities: what is accepted speaks of each variant in one way (DYN-15, DEL-6, ABS-11), and
+// its constraints mean what the generated decoder reads.
 func checkIdentities(t *testing.T, u *Update) {
 	t.Helper()
 	said := map[identity]string{}

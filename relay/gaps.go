@@ -2,14 +2,16 @@ package relay
 
 import "slices"
 
-// A tombstone stays in a view until every position has passed it, and a name that comes back before that keeps its item. So a position may
-// stand between a removal and the return: its client was told of the removal, or joined after it, and holds nothing of that
-// name. If the name goes again before the next answer, that client must not be told of a second removal (DEL-5, DEL-6).
+// A tombstone stays in a view until every position has passed it, and a name that comes back before
+// that keeps its item. So a position may stand between a removal and the return: its client was
+// told of the removal, or joined after it, and holds nothing of that name. If the name goes again
+// before the next answer, that client must not be told of a second removal (DEL-5, DEL-6).
 
 // gap is a span of revisions, from a removal up to the return, without it.
 type gap struct{ from, to uint64 }
 
-// maxGaps bounds those of one item. Without the oldest, a client that lags that far may be told of one removal twice.
+// maxGaps bounds those of one item. Without the oldest, a client that lags that far may be told of
+// one removal twice.
 const maxGaps = 16
 
 // openGapLocked notes that an item, which is dead, comes back at revision rev.
@@ -32,7 +34,8 @@ func (v *view) passGapsLocked(passed uint64) {
 	}
 }
 
-// hadAt reports whether the item was alive at a revision, which is that of a position: then its client was sent it.
+// hadAt reports whether the item was alive at a revision, which is that of a position: then its
+// client was sent it.
 func (v *view) hadAt(it *item, rev uint64) bool {
 	if it == nil || it.birth > rev || it.dead && it.rev <= rev {
 		return false

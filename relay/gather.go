@@ -22,7 +22,8 @@ type gathering struct {
 	mu    sync.Mutex
 	queue []*arrival // in the order they are applied; at never falls along it
 	kept  atomic.Int32
-	// parted are the names of endpoints of Clusters that were taken away, and until when that counts (emptied.go).
+	// parted are the names of endpoints of Clusters that were taken away, and until when that
+	// counts (emptied.go).
 	parted map[string]time.Time
 }
 
@@ -37,7 +38,8 @@ type arrival struct {
 
 	bodies []*Variant // made of its resources; nil where the table had the same
 	at     time.Time  // when it is taken up, if it waits
-	// removals: all it says is what a response took away, or emptied. moved: it was put behind the routes.
+	// removals: all it says is what a response took away, or emptied. moved: it was put behind the
+	// routes.
 	removals, moved bool
 }
 
@@ -118,8 +120,8 @@ func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
 	x.apply(a)
 }
 
-// waitsLocked reports whether a response of listeners or routes has to wait: what it changes somebody
-// may have been told, or an earlier one of the type waits.
+// waitsLocked reports whether a response of listeners or routes has to wait: what it changes
+// somebody may have been told, or an earlier one of the type waits.
 func (g *gathering) waitsLocked(x *arrival) bool {
 	changed, urgent := x.changes()
 	return !urgent && (changed || slices.ContainsFunc(g.queue, func(y *arrival) bool { return y.kin == x.kin }))
@@ -190,8 +192,8 @@ func (g *gathering) takeKinLocked(k *kin) {
 	g.kept.Store(int32(len(g.queue)))
 }
 
-// staysLocked ends the wait for the removal of what a response speaks of again, and for the word that endpoints are empty of which it has
-// another.
+// staysLocked ends the wait for the removal of what a response speaks of again, and for the word
+// that endpoints are empty of which it has another.
 func (g *gathering) staysLocked(x *arrival, emptied map[string]bool) {
 	for _, y := range g.queue {
 		if !y.takesFrom(x) {
@@ -255,7 +257,8 @@ func (g *gathering) takeUpLocked(x *arrival) {
 	x.makeBodies(&a)
 	g.markLocked(x, x.empties())
 	x.apply(&a)
-	a.Changed, a.Resumed, a.Expired, a.Overlapping, a.Waiting = 0, 0, 0, 0, 0 // counted, or said when it came
+	// counted, or said when it came
+	a.Changed, a.Resumed, a.Expired, a.Overlapping, a.Waiting = 0, 0, 0, 0, 0
 	if l := x.lane; !a.silent() {
 		l.mu.Lock()
 		if len(l.later) < maxLate {
@@ -291,8 +294,8 @@ func (x *arrival) changes() (changed, urgent bool) {
 	return changed, urgent
 }
 
-// changesLocked reports whether a response changes a name that is held, or adds to a set, and whether
-// it answers a name of which nothing is held.
+// changesLocked reports whether a response changes a name that is held, or adds to a set, and
+// whether it answers a name of which nothing is held.
 func (s *shard) changesLocked(u *Update, gen uint32) (changed, asked bool) {
 	known := len(u.repeats)
 	for i := range u.Resources {

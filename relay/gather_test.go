@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// BenchmarkGather is a change of one route, or of one cluster in a list, from its bytes, taken by one
-// client: what having them wait costs (ORD-9).
+// BenchmarkGather is a change of one route, or of one cluster in a list, from its bytes, taken by
+// one client: what having them wait costs (ORD-9).
 func BenchmarkGather(b *testing.B) {
 	for _, gather := range []time.Duration{0, 20 * time.Millisecond} {
 		for _, typeURL := range []string{RouteType, ClusterType} {
@@ -40,7 +40,8 @@ func BenchmarkGather(b *testing.B) {
 }
 
 // TestWaitingConfirmsAtLast: an origin that never stops changing routes or listeners, so that one
-// always waits for clusters, leaves what was restored beside it unconfirmed for firmMost, no longer.
+// always waits for clusters, leaves what was restored beside it unconfirmed for firmMost, no
+// longer.
 func TestWaitingConfirmsAtLast(t *testing.T) {
 	for _, c := range []struct{ typeURL, asks, held string }{{"rds", "x1 x2", "x1=9 x2=9"}, {"lds", "*", "x1=9 x2=9"}} {
 		t.Run(c.typeURL, func(t *testing.T) {

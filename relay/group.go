@@ -26,7 +26,8 @@ type Group struct {
 	dedicated bool // to one client stream (RELAY-29)
 	lanes     [2]*Lane
 
-	// gens numbers the upstream streams of both lanes, so that a generation names one stream of the group.
+	// gens numbers the upstream streams of both lanes, so that a generation names one stream of the
+	// group.
 	gens atomic.Uint32
 
 	trials atomic.Int32 // types that hold one of maxTrials
@@ -34,11 +35,13 @@ type Group struct {
 	identifier atomic.Pointer[string] // of the origin's control plane, as it said last
 
 	refs atomic.Int32 // clients; written under origin.mu
-	seen atomic.Bool  // the origin has answered it, to this process or to the one that wrote the snapshot
-	used atomic.Bool  // a client acknowledged something in it, or the snapshot has it
+	// the origin has answered it, to this process or to the one that wrote the snapshot
+	seen atomic.Bool
+	used atomic.Bool // a client acknowledged something in it, or the snapshot has it
 
 	// Guarded by origin.mu.
-	opener any                           // the peer that it counts for (Config.MaxGroupsPerPeer); nil: none
+	// the peer that it counts for (Config.MaxGroupsPerPeer); nil: none
+	opener any
 	paths  map[string]map[*Path]struct{} // of them, those that came through relays, by the path
 	polled map[string]time.Time          // the paths of polls, and until when they count
 	ending bool                          // a groupEnd timer is in the heap
@@ -48,7 +51,8 @@ type Group struct {
 
 	mu    sync.Mutex // guards types; a kin's is locked under it
 	types map[string]*kin
-	// all are the shards in ORD-1 order, those of a type side by side, replaced when a shard comes or goes.
+	// all are the shards in ORD-1 order, those of a type side by side, replaced when a shard comes
+	// or goes.
 	all atomic.Pointer[[]*shard]
 }
 
@@ -84,13 +88,15 @@ func (g *Group) Dedicated() bool { return g.dedicated }
 // Clients is how many clients the group has. It takes no lock.
 func (g *Group) Clients() int { return int(g.refs.Load()) }
 
-// Seen reports whether the origin has answered the group before, or the snapshot has something of it (RELAY-98). It takes no lock.
+// Seen reports whether the origin has answered the group before, or the snapshot has something of
+// it (RELAY-98). It takes no lock.
 func (g *Group) Seen() bool { return g.seen.Load() }
 
-// linger is how long what nobody wants any more is kept upstream. What one client alone may see dies with its interest in it:
-// nobody else can want it, and a client that comes back has another group. So
-// it does where the origin's part of the table has ended, and where no client ever acknowledged anything: whoever makes up
-// nodes, one after the other, holds no more groups than streams (TestMadeUpGroupsEnd).
+// linger is how long what nobody wants any more is kept upstream. What one client alone may see
+// dies with its interest in it: nobody else can want it, and a client that comes back has another
+// group. So it does where the origin's part of the table has ended, and where no client ever
+// acknowledged anything: whoever makes up nodes, one after the other, holds no more groups than
+// streams (TestMadeUpGroupsEnd).
 func (g *Group) linger() time.Duration {
 	if g.dedicated || g.vain() || g.origin.ended.Load() {
 		return 0
@@ -98,17 +104,18 @@ func (g *Group) linger() time.Duration {
 	return g.origin.table.config().Linger
 }
 
-// vain reports whether the group's clients have all gone and none ever acknowledged anything. A client releases the group before it
-// closes its Subs, so that they know.
+// vain reports whether the group's clients have all gone and none ever acknowledged anything. A
+// client releases the group before it closes its Subs, so that they know.
 func (g *Group) vain() bool { return !g.used.Load() && g.refs.Load() == 0 }
 
-// Acknowledge counts as a client's first acknowledgement. It is for clients that poll, which give none, so
-// that what they ask for lingers (REST-10).
+// Acknowledge counts as a client's first acknowledgement. It is for clients that poll, which give
+// none, so that what they ask for lingers (REST-10).
 func (g *Group) Acknowledge() { g.used.Store(true) }
 
-// Keeps reports whether a member whose later node is n stays in the group: false if the dynamic parameters are part of what is
-// presented upstream, and n has others (STREAM-4). Nothing else of a later node counts (STREAM-3). Whether they change what its plain names
-// ask with is told by Origin.Params.
+// Keeps reports whether a member whose later node is n stays in the group: false if the dynamic
+// parameters are part of what is presented upstream, and n has others (STREAM-4). Nothing else of a
+// later node counts (STREAM-3). Whether they change what its plain names ask with is told by
+// Origin.Params.
 func (g *Group) Keeps(n *corev3.Node) bool {
 	return !g.dedicated && !slices.Contains(g.origin.config().GroupBy, node.DynamicParameters) ||
 		maps.EqualFunc(n.GetDynamicParameters(), g.node.GetDynamicParameters(), func(a, b *xdsv3.ContextParams) bool {
@@ -186,7 +193,8 @@ func (g *Group) kin(typeURL string) *kin {
 	return g.types[typeURL]
 }
 
-// dropShard forgets an empty shard, so that made-up type URLs and parameters do not pile up. s.dead was set under its lock.
+// dropShard forgets an empty shard, so that made-up type URLs and parameters do not pile up. s.dead
+// was set under its lock.
 func (g *Group) dropShard(s *shard) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -203,7 +211,8 @@ func (g *Group) dropShard(s *shard) {
 	}
 }
 
-// publishLocked replaces the list of shards, of which those of k have changed. It holds the lock of k alone.
+// publishLocked replaces the list of shards, of which those of k have changed. It holds the lock of
+// k alone.
 func (g *Group) publishLocked(k *kin) {
 	old := *g.all.Load()
 	all := make([]*shard, 0, len(old)+1)

@@ -13,7 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestDedicated: the client's own node goes upstream, whole, but for the features of its connection (RELAY-29, FEAT-2, FEAT-6, V2-6).
+// TestDedicated: the client's own node goes upstream, whole, but for the features of its connection
+// (RELAY-29, FEAT-2, FEAT-6, V2-6).
 func TestDedicated(t *testing.T) {
 	r := newRig(t, Config{MaxGroups: 3, RetiredEntries: 10, RetiredBytes: 1 << 20, Origins: []OriginConfig{{Name: "mesh", GroupBy: []string{"cluster"}, NodeID: "fixed", NodeCluster: "fixed"}}})
 	o, n := r.table.Origin("mesh"), relaytestNode()
@@ -104,7 +105,8 @@ func TestPrivateSetsDoNotRetire(t *testing.T) {
 	}
 }
 
-// TestSecretsDoNotLinger: they are dropped with their last subscriber, and pictures have their names alone (RELAY-75, RELAY-76).
+// TestSecretsDoNotLinger: they are dropped with their last subscriber, and pictures have their
+// names alone (RELAY-75, RELAY-76).
 func TestSecretsDoNotLinger(t *testing.T) {
 	r := newRig(t, Config{RetiredEntries: 10, RetiredBytes: 1 << 20})
 	named, set := r.sub(SecretType, true, "s"), r.sub(SecretType, true, Wildcard)

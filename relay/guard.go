@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// GuardConfig says when an origin is not believed at once that resources are gone (RELAY-97): an origin that restarts empty, or with
-// half of what it had, states that as it states anything else.
+// GuardConfig says when an origin is not believed at once that resources are gone (RELAY-97): an
+// origin that restarts empty, or with half of what it had, states that as it states anything else.
 type GuardConfig struct {
-	// Share and Min: what is held back is more than that share of a set, and at least so many. Min below 1 counts as 1.
+	// Share and Min: what is held back is more than that share of a set, and at least so many. Min
+	// below 1 counts as 1.
 	Share float64
 	Min   int
 	// Hold is for how long. 0: nothing is held back.
@@ -21,34 +22,40 @@ func (c *GuardConfig) mass(gone, size int) bool {
 	return gone >= max(c.Min, 1) && float64(gone) > c.Share*float64(size)
 }
 
-// confirmAfter is how much later a list must come that lacks the same again, to be believed (RELAY-97).
+// confirmAfter is how much later a list must come that lacks the same again, to be believed
+// (RELAY-97).
 const confirmAfter = 5 * time.Second
 
-// guard holds back what goes in a mass removal after a (re)connect, for one set or for the names of a type. What is held stays what it
-// was to every client, old and new. Upstream it is not presented as held, so that an origin that has it again says so: silence about a
-// version presented would mean that it is there, silence about one that is not presented lets the removal stand. Guarded by its
-// shard's lock.
+// guard holds back what goes in a mass removal after a (re)connect, for one set or for the names of
+// a type. What is held stays what it was to every client, old and new. Upstream it is not presented
+// as held, so that an origin that has it again says so: silence about a version presented would
+// mean that it is there, silence about one that is not presented lets the removal stand. Guarded by
+// its shard's lock.
 //
-// It counts what is taken away from the first answer on a stream until nothing was for the long pause of RELAY-6, as of a set that
-// comes in pieces: a delta origin states a mass removal in as many responses as it likes. As soon as there is Min, what is taken away besides waits for
-// the end of that pause, when it is known whether it was more than Share.
+// It counts what is taken away from the first answer on a stream until nothing was for the long
+// pause of RELAY-6, as of a set that comes in pieces: a delta origin states a mass removal in as
+// many responses as it likes. As soon as there is Min, what is taken away besides waits for the end
+// of that pause, when it is known whether it was more than Share.
 type guard struct {
 	gen         uint32    // of the stream that is counted on
 	first, last time.Time // of the first response, and of the last that took something away
-	size, gone  int       // members before it, and what was taken away of them since, without what the stream itself had brought
+	// members before it, and what was taken away of them since, without what the stream itself had
+	// brought
+	size, gone int
 
 	// held are those that are to go, with what the present stream said of each besides, mostly nil.
 	held map[identity]*NameError
 	// mass: what is held is more than the share. Else it is held until it can be known.
 	mass   bool
-	stated time.Time  // when the stream said so
-	until  time.Time  // when it goes
-	armed  time.Time  // of the timer in the heap; zero: none
-	fault  *NameError // of a collection that is stated to be gone as a whole: told with the removals
+	stated time.Time // when the stream said so
+	until  time.Time // when it goes
+	armed  time.Time // of the timer in the heap; zero: none
+	// of a collection that is stated to be gone as a whole: told with the removals
+	fault *NameError
 }
 
-// parting is a resource that a response takes away, by an error if there is one. seen: the same stream has brought it, so it is a
-// running origin that takes it away.
+// parting is a resource that a response takes away, by an error if there is one. seen: the same
+// stream has brought it, so it is a running origin that takes it away.
 type parting struct {
 	identity
 	err  *NameError
@@ -94,7 +101,8 @@ func (o *Origin) alarm(a Alarm) {
 	signal(o.wake)
 }
 
-// guardOf is the guard of a set, or of the names if there is none, and the stream that it may let go on.
+// guardOf is the guard of a set, or of the names if there is none, and the stream that it may let
+// go on.
 func (s *shard) guardOf(t *set) (g *guard, l *Lane, gen uint32) {
 	if t == nil {
 		i := s.named.lane
@@ -103,8 +111,8 @@ func (s *shard) guardOf(t *set) (g *guard, l *Lane, gen uint32) {
 	return &t.guard, t.lane(), t.askedGen
 }
 
-// hearsLocked notes a response on the stream of generation gen and reports whether removals still count as those of a reconnect. size
-// is how many there are to be lost.
+// hearsLocked notes a response on the stream of generation gen and reports whether removals still
+// count as those of a reconnect. size is how many there are to be lost.
 func (s *shard) hearsLocked(t *set, gen uint32, size func() int) (counts bool) {
 	cfg := &s.group.origin.config().Guard
 	if cfg.Hold <= 0 {
@@ -131,7 +139,8 @@ func (g *guard) endLocked(s *shard) time.Time {
 	return earlier(g.last.Add(s.cfg().FirmSettle), g.first.Add(firmMost))
 }
 
-// holdOverLocked: what is held was stated on an earlier stream. It has the whole time anew, and no words (RELAY-38).
+// holdOverLocked: what is held was stated on an earlier stream. It has the whole time anew, and no
+// words (RELAY-38).
 func (s *shard) holdOverLocked(t *set) {
 	g, _, _ := s.guardOf(t)
 	for id := range g.held {
@@ -149,8 +158,9 @@ func (s *shard) holdLongerLocked(t *set) {
 	}
 }
 
-// screenLocked looks at what a response or a sweep takes away and returns what of it stays. counts is what hearsLocked said. whole:
-// it says all there is to say, as a list and a sweep do. confirmed: what was held before can go, and does not before letGoLocked.
+// screenLocked looks at what a response or a sweep takes away and returns what of it stays. counts
+// is what hearsLocked said. whole: it says all there is to say, as a list and a sweep do.
+// confirmed: what was held before can go, and does not before letGoLocked.
 func (s *shard) screenLocked(t *set, leaving []parting, counts, whole bool) (kept map[identity]bool, confirmed bool) {
 	if len(leaving) == 0 {
 		return nil, false
@@ -215,7 +225,8 @@ func (g *guard) keepLocked(kept map[identity]bool, p parting) map[identity]bool 
 	if kept == nil {
 		kept = map[identity]bool{}
 	}
-	if kept[p.identity] = true; p.err != nil || g.held[p.identity] == nil { // an error is stated once
+	// an error is stated once
+	if kept[p.identity] = true; p.err != nil || g.held[p.identity] == nil {
 		g.held[p.identity] = p.err
 	}
 	return kept
@@ -250,8 +261,9 @@ func (s *shard) armGuardLocked(t *set) {
 	}
 }
 
-// guardEnd lets go what has been held for long enough. It takes a stream that was answered to let it go: what an earlier one stated
-// counts for as long as the origin is there to say otherwise. While there is none it stays; asking anew begins the time anew.
+// guardEnd lets go what has been held for long enough. It takes a stream that was answered to let
+// it go: what an earlier one stated counts for as long as the origin is there to say otherwise.
+// While there is none it stays; asking anew begins the time anew.
 func (s *shard) guardEnd(t *set, now time.Time) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -332,8 +344,8 @@ func (t *set) removeHeldLocked(held map[identity]*NameError, rev uint64) (n int)
 	return n
 }
 
-// ReleaseGuard lets go at once what is held of mass removals, of one type or, if typeURL is empty, of all, and returns how many
-// resources went. While the origin is frozen nothing goes.
+// ReleaseGuard lets go at once what is held of mass removals, of one type or, if typeURL is empty,
+// of all, and returns how many resources went. While the origin is frozen nothing goes.
 func (o *Origin) ReleaseGuard(now time.Time, typeURL string) (n int) {
 	for _, g := range o.groupList() {
 		for _, s := range *g.all.Load() {

@@ -7,7 +7,8 @@ type holding struct {
 	entry  *entry   // or by name
 }
 
-// find looks up what is held of each resource, wherever it is. It reports false if the type was not asked on the stream.
+// find looks up what is held of each resource, wherever it is. It reports false if the type was not
+// asked on the stream.
 func (k *kin) find(u *Update, lane laneIndex, gen uint32) bool {
 	k.mu.Lock()
 	asked, _ := k.concernedLocked(u, lane, gen)
@@ -27,7 +28,8 @@ func (k *kin) find(u *Update, lane laneIndex, gen uint32) bool {
 	return true
 }
 
-// findLocked looks up the next stepNames resources from first on: others wait for the lock meanwhile.
+// findLocked looks up the next stepNames resources from first on: others wait for the lock
+// meanwhile.
 func (k *kin) findLocked(asked []*shard, u *Update, first int, lane laneIndex, gen uint32) {
 	for i := first; i < min(first+stepNames, len(u.found)); i++ {
 		r := &u.Resources[i]
@@ -63,8 +65,8 @@ func (s *shard) holdingLocked(r *Resource, lane laneIndex, gen uint32) (x holdin
 	return x
 }
 
-// entryLocked is the shard's entry for a resource of a response. With 100,000 names a look-up is what most of the time under the lock goes
-// into (BenchmarkHold), so it is not done twice.
+// entryLocked is the shard's entry for a resource of a response. With 100,000 names a look-up is
+// what most of the time under the lock goes into (BenchmarkHold), so it is not done twice.
 func (u *Update) entryLocked(s *shard, i int) *entry {
 	if u.holder == s && i < len(u.found) && len(s.named.other.held) == 0 {
 		if e := u.found[i].entry; e != nil && !e.gone {
@@ -74,7 +76,8 @@ func (u *Update) entryLocked(s *shard, i int) *entry {
 	return s.entryLocked(u.Resources[i].Name)
 }
 
-// memberLocked is the same for the set of `*`: one that has left it has no body, or was of an earlier stream.
+// memberLocked is the same for the set of `*`: one that has left it has no body, or was of an
+// earlier stream.
 func (u *Update) memberLocked(t *set, i int, gen uint32) *member {
 	if u.holder == t.shard && i < len(u.found) {
 		if m := u.found[i].member; m != nil && len(m.variants) > 0 && m.seenGen == gen {

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// TestFoundAndGone: what a response brings was looked up before the lock is taken to apply it. What has gone in between, or has come, is
-// looked up again.
+// TestFoundAndGone: what a response brings was looked up before the lock is taken to apply it. What
+// has gone in between, or has come, is looked up again.
 func TestFoundAndGone(t *testing.T) {
 	r := newRig(t, Config{Linger: -1})
 	take := func() { r.group.lanes[mainLane].Take(zero, false) }
-	// applied takes up a response of one resource of a type, and has something happen before it has the lock for it.
+	// applied takes up a response of one resource of a type, and has something happen before it has
+	// the lock for it.
 	version := ""
 	applied := func(typeURL string, between func()) {
 		version += "new"

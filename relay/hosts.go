@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Virtual hosts on demand that do not exist, as far as is known. An HTTP request waits in the client for the answer, and Envoy takes one
-// form of it alone: a resource without payload whose aliases list what was asked for (ALIAS-10).
+// Virtual hosts on demand that do not exist, as far as is known. An HTTP request waits in the
+// client for the answer, and Envoy takes one form of it alone: a resource without payload whose
+// aliases list what was asked for (ALIAS-10).
 
 // missing is a virtual host on demand that a client is told there is none for.
 type missing struct {
@@ -16,8 +17,8 @@ type missing struct {
 	stated bool // the origin's own notice is told
 }
 
-// missingLocked notes that a virtual host a client waits for is answered by word that there is none. stated: the origin's notice is in
-// the answer. Clients that name parameters know no aliases.
+// missingLocked notes that a virtual host a client waits for is answered by word that there is
+// none. stated: the origin's notice is in the answer. Clients that name parameters know no aliases.
 func (s *Sub) missingLocked(r *record, stated bool) {
 	if r.is(demanded) && s.delta && !s.located && IsVirtualHost(s.typeURL) {
 		a := s.aliasesLocked()
@@ -33,8 +34,8 @@ func (s *Sub) silenceLocked(r *record) {
 	}
 }
 
-// missedLocked adds to an answer what is said of hosts that are missing: a notice, and the removal of the name. A name that the client
-// holds is not removed for the origin's silence.
+// missedLocked adds to an answer what is said of hosts that are missing: a notice, and the removal
+// of the name. A name that the client holds is not removed for the origin's silence.
 func (s *Sub) missedLocked(own *Body, remove func(toldName)) {
 	var names []string
 	for _, x := range s.alias.missing {
@@ -57,12 +58,14 @@ func (s *Sub) missedLocked(own *Body, remove func(toldName)) {
 	own.Variants = append(own.Variants, notices("unresolved", version, names)...)
 }
 
-// noticeAliases is how many aliases one notice lists at most: it cannot be cut where a message has to end.
+// noticeAliases is how many aliases one notice lists at most: it cannot be cut where a message has
+// to end.
 const noticeAliases = 1000
 
-// notices say that there are no virtual hosts of these names. The names of the notices are no host's: no Host
-// header has a `#`. The version is to be another one each time: Envoy 1.37 takes a payload-less resource whose
-// name and version it knows for a heartbeat, and the next request waits for ever.
+// notices say that there are no virtual hosts of these names. The names of the notices are no
+// host's: no Host header has a `#`. The version is to be another one each time: Envoy 1.37 takes a
+// payload-less resource whose name and version it knows for a heartbeat, and the next request waits
+// for ever.
 func notices(what, version string, names []string) (vs []*Variant) {
 	slices.Sort(names)
 	of := func(name string) string {
@@ -82,8 +85,9 @@ func notices(what, version string, names []string) (vs []*Variant) {
 	return vs
 }
 
-// Refusals are `resources` fields of a delta response that end the waiting for virtual hosts which are refused (ALIAS-7). Each refused
-// name is an alias in one of them: Envoy reads no resource_errors. version is to be another one each time.
+// Refusals are `resources` fields of a delta response that end the waiting for virtual hosts which
+// are refused (ALIAS-7). Each refused name is an alias in one of them: Envoy reads no
+// resource_errors. version is to be another one each time.
 func Refusals(names []string, version string) (fields []byte) {
 	for _, v := range notices("refused", version, names) {
 		fields = append(fields, v.Delta()...)
@@ -103,8 +107,8 @@ func (s *shard) parkedLocked(e *entry, gen uint32, now time.Time) {
 	s.named.parked = append(s.named.parked, unheard{e, gen, now})
 }
 
-// silentOnHosts looks at the virtual hosts asked on_demand_wait ago. Who waits for one of which a connected origin has said nothing is
-// answered (ALIAS-10).
+// silentOnHosts looks at the virtual hosts asked on_demand_wait ago. Who waits for one of which a
+// connected origin has said nothing is answered (ALIAS-10).
 func (s *shard) silentOnHosts(now time.Time) {
 	s.mu.Lock()
 	s.now = now
@@ -127,8 +131,8 @@ func (s *shard) silentOnHosts(now time.Time) {
 	s.unlock()
 }
 
-// silentOfLocked reports whether a connected origin has been silent about a virtual host for on_demand_wait, and is. An error says no
-// more of whether there is one.
+// silentOfLocked reports whether a connected origin has been silent about a virtual host for
+// on_demand_wait, and is. An error says no more of whether there is one.
 func (s *shard) silentOfLocked(e *entry) bool {
 	return e.silent && s.isAskedLocked(e) && (e.answered != e.asked || e.faulted)
 }

@@ -9,13 +9,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What a snapshot keeps (RELAY-96). Images takes it out of the table, a Variant is written down as the BodyImage that it gives of itself,
-// Table.RestoreBody makes it again, and Table.Restore puts it back (restore.go).
+// What a snapshot keeps (RELAY-96). Images takes it out of the table, a Variant is written down as
+// the BodyImage that it gives of itself, Table.RestoreBody makes it again, and Table.Restore puts
+// it back (restore.go).
 
-// TypeImage is what a snapshot keeps of one type of one group, for one parameter map. Nothing in it may be changed: the bodies are the table's own.
+// TypeImage is what a snapshot keeps of one type of one group, for one parameter map. Nothing in it
+// may be changed: the bodies are the table's own.
 //
-// Not in it are secrets (RELAY-75), what must not be cached (RELAY-9; a set with such a member is its interest alone, RELAY-81), absence,
-// errors, and the groups of one client. What was restored and is not confirmed yet is in it like all else.
+// Not in it are secrets (RELAY-75), what must not be cached (RELAY-9; a set with such a member is
+// its interest alone, RELAY-81), absence, errors, and the groups of one client. What was restored
+// and is not confirmed yet is in it like all else.
 type TypeImage struct {
 	Origin string
 	Group  string // its key
@@ -23,16 +26,18 @@ type TypeImage struct {
 	Node    []byte
 	TypeURL string
 	Params  constraints.Params // the parameter map that all of it is for
-	// Revision tells two images of the type that one Table gave apart: it differs if they do. It is never 0, and means nothing after a
-	// restart.
+	// Revision tells two images of the type that one Table gave apart: it differs if they do. It is
+	// never 0, and means nothing after a restart.
 	Revision uint64
-	// Response is the version_info of the last response to names, where clients are told the origin's versions (VER-5); else empty.
+	// Response is the version_info of the last response to names, where clients are told the
+	// origin's versions (VER-5); else empty.
 	Response string
 	Sets     []SetImage  // in no order
 	Names    []NameImage // in no order
 }
 
-// Empty reports whether there is nothing to keep: what was kept of the type before is to be dropped.
+// Empty reports whether there is nothing to keep: what was kept of the type before is to be
+// dropped.
 func (x *TypeImage) Empty() bool { return len(x.Sets)+len(x.Names) == 0 }
 
 // SetImage is one set that is wanted: `*`, a glob or a namespace.
@@ -40,8 +45,9 @@ type SetImage struct {
 	Selector string // Wildcard, or the canonical name it is asked by
 	Spelt    string // as the client wrote it who asked first, if that is another (NAME-9)
 	Response string // as that of TypeImage
-	// Settled: Members are all there are (RELAY-6). If one of them cannot be restored the rest is no whole set, and goes to
-	// Table.Restore without it (RELAY-81): the origin is asked for what lacks.
+	// Settled: Members are all there are (RELAY-6). If one of them cannot be restored the rest is
+	// no whole set, and goes to Table.Restore without it (RELAY-81): the origin is asked for what
+	// lacks.
 	Settled bool
 	// Retired: the members had retired, and stand in while the origin is away (RELAY-81).
 	Retired bool
@@ -54,20 +60,23 @@ type NameImage struct {
 	Spelt string // as that of SetImage
 	// Retired: the variants had retired, and stand in while the origin is away (RELAY-4).
 	Retired bool
-	// Variants are the bodies of the one resource that goes by the name, or by an alias of it (ALIAS-1). Empty: none is known.
+	// Variants are the bodies of the one resource that goes by the name, or by an alias of it
+	// (ALIAS-1). Empty: none is known.
 	Variants []*Variant
 }
 
 // BodyImage is a Variant as it is written down.
 type BodyImage struct {
-	// Resource is an encoded envoy.service.discovery.v3.Resource: the name as the origin spells it, constraints, aliases, the origin's
-	// version, metadata and payload.
+	// Resource is an encoded envoy.service.discovery.v3.Resource: the name as the origin spells it,
+	// constraints, aliases, the origin's version, metadata and payload.
 	Resource []byte
-	// Server is the number of the origin's server that gave it, since its version is not presented to another (FED-7). Numbers are of one
-	// process: Origin.Servers tells what they stand for, and Origin.Server the number now. NoServer stands for one that is not known.
+	// Server is the number of the origin's server that gave it, since its version is not presented
+	// to another (FED-7). Numbers are of one process: Origin.Servers tells what they stand for, and
+	// Origin.Server the number now. NoServer stands for one that is not known.
 	Server uint8
-	// Expires is the moment its TTL ends on the wall clock, and Left how long that was when the image was made, so that a clock that was set
-	// back makes no promise longer. The zero time: it has none.
+	// Expires is the moment its TTL ends on the wall clock, and Left how long that was when the
+	// image was made, so that a clock that was set back makes no promise longer. The zero time: it
+	// has none.
 	Expires time.Time
 	Left    time.Duration
 }
@@ -80,7 +89,8 @@ func (v *Variant) Image(now, wall time.Time) BodyImage {
 	b := BodyImage{Server: v.from.server, Resource: v.resource()}
 	if v.timed() {
 		b.Left = v.end.Sub(now)
-		b.Expires = wall.Add(b.Left).Round(0) // without its monotonic part, which means nothing after a restart
+		// without its monotonic part, which means nothing after a restart
+		b.Expires = wall.Add(b.Left).Round(0)
 	}
 	return b
 }
@@ -110,11 +120,13 @@ func (v *Variant) resource() []byte {
 	return protowire.AppendBytes(b, v.Any())
 }
 
-// Images gives an image of each type and parameter map of each group that has changed. changedSince is called once for every one that there
-// is, with an image that says no more than which it is, and tells the Revision of the image that the caller has; 0: it has none. What it is not called for is no more. An image may be Empty.
+// Images gives an image of each type and parameter map of each group that has changed. changedSince
+// is called once for every one that there is, with an image that says no more than which it is, and
+// tells the Revision of the image that the caller has; 0: it has none. What it is not called for is
+// no more. An image may be Empty.
 //
-// The lock of a type is held while the pointers to its bodies are collected (BenchmarkImages), and no lock is held outside of a step of
-// the iteration.
+// The lock of a type is held while the pointers to its bodies are collected (BenchmarkImages), and
+// no lock is held outside of a step of the iteration.
 func (t *Table) Images(changedSince func(*TypeImage) uint64) iter.Seq[TypeImage] {
 	return func(yield func(TypeImage) bool) {
 		for _, o := range t.Origins() {
@@ -132,7 +144,8 @@ func (t *Table) Images(changedSince func(*TypeImage) uint64) iter.Seq[TypeImage]
 						continue
 					}
 					if node == nil {
-						node, _ = proto.MarshalOptions{Deterministic: true}.Marshal(g.node) // as what it presents upstream
+						// as what it presents upstream
+						node, _ = proto.MarshalOptions{Deterministic: true}.Marshal(g.node)
 					}
 					if x.Node = node; !yield(x) {
 						return
@@ -169,7 +182,8 @@ func (s *shard) image(x *TypeImage, before uint64) bool {
 	return true
 }
 
-// roster is the names of an image while the lock is held: what they have is in one piece for all, since there may be many.
+// roster is the names of an image while the lock is held: what they have is in one piece for all,
+// since there may be many.
 type roster struct {
 	names    []NameImage
 	variants []*Variant
@@ -188,7 +202,8 @@ func (t *set) imageLocked() SetImage {
 	if t.uncached > 0 || t.anew || t.standsInLocked() || len(t.members) == 0 && !t.settled {
 		return x
 	}
-	x.Settled, x.Retired = t.settled || t.revived, t.revived // which is whole, and not told while a stream has still to say so
+	// which is whole, and not told while a stream has still to say so
+	x.Settled, x.Retired = t.settled || t.revived, t.revived
 	x.Members = make([]*Variant, 0, len(t.members))
 	for _, m := range t.members {
 		x.Members = append(x.Members, m.variants...)

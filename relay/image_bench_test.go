@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// BenchmarkImages is what a snapshot costs the table: the pointers to all bodies of a type, under its lock, at best as held-ns. Nothing changed
-// costs a look.
+// BenchmarkImages is what a snapshot costs the table: the pointers to all bodies of a type, under
+// its lock, at best as held-ns. Nothing changed costs a look.
 func BenchmarkImages(b *testing.B) {
 	for _, n := range []int{1000, 100_000} {
 		for _, kind := range []string{"set", "named", "unchanged"} {

@@ -17,7 +17,8 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// diskImages is what a snapshot keeps, as it would be written: nothing in it is shared with a table.
+// diskImages is what a snapshot keeps, as it would be written: nothing in it is shared with a
+// table.
 type diskImages map[string]diskImage
 
 type diskImage struct {
@@ -146,7 +147,8 @@ func describe(x *TypeImage) (out []string) {
 	return out
 }
 
-// TestBodyImage: a body that was written down is the same body when it is made again, whatever is to it.
+// TestBodyImage: a body that was written down is the same body when it is made again, whatever is
+// to it.
 func TestBodyImage(t *testing.T) {
 	now, wall := time.Unix(1e9, 0), time.Date(2030, 5, 1, 0, 0, 0, 0, time.UTC)
 	name := &discoveryv3.ResourceName{Name: "c1", DynamicParameterConstraints: &discoveryv3.DynamicParameterConstraints{
@@ -271,7 +273,8 @@ func fullNode(t *testing.T) *corev3.Node {
 	return n
 }
 
-// TestRestoredGroupKeepsItsNode: the group of a client is found again by its key, and presents what it did, for each way to group.
+// TestRestoredGroupKeepsItsNode: the group of a client is found again by its key, and presents what
+// it did, for each way to group.
 func TestRestoredGroupKeepsItsNode(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, oc := range []OriginConfig{
@@ -308,7 +311,8 @@ func TestRestoredGroupKeepsItsNode(t *testing.T) {
 	}
 }
 
-// FuzzRestoreBody: whatever a file has in it, it is refused or makes a body that is written down as it was made.
+// FuzzRestoreBody: whatever a file has in it, it is refused or makes a body that is written down as
+// it was made.
 func FuzzRestoreBody(f *testing.F) {
 	r := madeResource(ClusterType, "c1", "1", "x")
 	v := newVariant(&receipt{typeURL: ClusterType}, &r, "1")

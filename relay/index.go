@@ -2,11 +2,12 @@ package relay
 
 import "hash/maphash"
 
-// index finds what a response lists by what tells its resources apart. A map of strings would cost more than all else that is done with a
-// resource that has not changed.
+// index finds what a response lists by what tells its resources apart. A map of strings would cost
+// more than all else that is done with a resource that has not changed.
 type index struct {
-	seed  maphash.Seed
-	slots []int32 // hashed, with the next free slot after a collision; 0: free. At most half of them are taken.
+	seed maphash.Seed
+	// hashed, with the next free slot after a collision; 0: free. At most half of them are taken.
+	slots []int32
 }
 
 func newIndex(n int) index {
@@ -17,7 +18,8 @@ func newIndex(n int) index {
 	return index{maphash.MakeSeed(), make([]int32, size)}
 }
 
-// at is the slot of an identity: with the number it was put in by, or free. of gives what a number was put in for.
+// at is the slot of an identity: with the number it was put in by, or free. of gives what a number
+// was put in for.
 func (x *index) at(id identity, of func(int32) identity) *int32 {
 	h := maphash.String(x.seed, id.name)
 	if id.constraints != "" {

@@ -18,11 +18,14 @@ type Item struct {
 	Status ItemStatus
 	// Refusal is which of Judged.Refused it was in, if Status says so.
 	Refusal int
-	// Version is the version last sent; "" if nothing was, if that version is not known any more, or if it must not be seen (RELAY-76).
+	// Version is the version last sent; "" if nothing was, if that version is not known any more,
+	// or if it must not be seen (RELAY-76).
 	Version string
-	// Updated is when the resource came from the origin; zero if that is not known, or nothing was sent.
+	// Updated is when the resource came from the origin; zero if that is not known, or nothing was
+	// sent.
 	Updated time.Time
-	// Body is what was sent last, if it is still held; nil also where it must not be kept (RELAY-9) or seen.
+	// Body is what was sent last, if it is still held; nil also where it must not be kept (RELAY-9)
+	// or seen.
 	Body *Variant
 }
 
@@ -33,8 +36,8 @@ type Judged struct {
 	Refused   []Told
 }
 
-// Items gives a picture of each resource that the client is subscribed to. A name may occur for several parts of the Union. The table is
-// locked for one part at a time, and not while f runs.
+// Items gives a picture of each resource that the client is subscribed to. A name may occur for
+// several parts of the Union. The table is locked for one part at a time, and not while f runs.
 func (u *Union) Items(j *Judged, f func(Item)) {
 	for i := range u.Len() {
 		for _, x := range u.Part(i).items(j) {
@@ -167,7 +170,8 @@ func (l *itemList) memberLocked(p *position, it *item) {
 	l.all = append(l.all, x)
 }
 
-// judge is what the client said of the newest answer that covers what is asked about. What is in no answer that is remembered, it accepted.
+// judge is what the client said of the newest answer that covers what is asked about. What is in no
+// answer that is remembered, it accepted.
 func (l *itemList) judge(covers func(*extent) bool) (status ItemStatus, refusal int) {
 	status, newest := ItemSynced, uint32(0)
 	look := func(all []Told, is ItemStatus) {
@@ -196,7 +200,8 @@ func (t *Told) of(s *Sub) *extent {
 	return nil
 }
 
-// Covers reports whether an answer was a list of all there was, earlier answers too: the verdict on it is the later word on those.
+// Covers reports whether an answer was a list of all there was, earlier answers too: the verdict on
+// it is the later word on those.
 func (t *Told) Covers(earlier *Told) bool {
 	whole := func(s *Sub) bool {
 		e := t.of(s)
@@ -213,7 +218,8 @@ func (t *Told) Covers(earlier *Told) bool {
 	return true
 }
 
-// Received is when the response came that brought the body last; zero: not known, as of what a snapshot or a file of last resort has.
+// Received is when the response came that brought the body last; zero: not known, as of what a
+// snapshot or a file of last resort has.
 func (v *Variant) Received() time.Time {
 	if v.from.came == 0 {
 		return time.Time{}

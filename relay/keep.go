@@ -5,20 +5,23 @@ import (
 	"time"
 )
 
-// Keep says what a state-of-the-world list of Clusters must not let go of yet: routes that are still to be written to the same
-// client may point to it, in place of routes that did (ORD-3). Revisions are those of the table.
+// Keep says what a state-of-the-world list of Clusters must not let go of yet: routes that are
+// still to be written to the same client may point to it, in place of routes that did (ORD-3).
+// Revisions are those of the table.
 type Keep struct {
-	// Pending is the revision of the oldest update of another type that has to be written first; MaxUint64: there is none.
+	// Pending is the revision of the oldest update of another type that has to be written first;
+	// MaxUint64: there is none.
 	Pending uint64
 	// PendingEmpty is the same for the word that endpoints are empty.
 	PendingEmpty uint64
-	// Seen is the revision up to which Pending was looked for: what went after it is kept for the next Take.
+	// Seen is the revision up to which Pending was looked for: what went after it is kept for the
+	// next Take.
 	Seen uint64
-	// Hold is how long everything that went is kept at least (ORD-11), and HoldNamed what the client
-	// asked for by name (ORD-10).
+	// Hold is how long everything that went is kept at least (ORD-11), and HoldNamed what the
+	// client asked for by name (ORD-10).
 	Hold, HoldNamed time.Duration
-	// HoldReturned is how long what went is kept at least of a client that comes back: it may have yet
-	// to ask for its routes (comeback.go).
+	// HoldReturned is how long what went is kept at least of a client that comes back: it may have
+	// yet to ask for its routes (comeback.go).
 	HoldReturned time.Duration
 }
 
@@ -33,8 +36,8 @@ func (k *Keep) pending(x *kept) uint64 {
 	return k.Pending
 }
 
-// kept is a Cluster that is gone, and still told. Of endpoints it is the word that they are gone, or
-// empty, which is kept back, and there is no body: no list leaves them out.
+// kept is a Cluster that is gone, and still told. Of endpoints it is the word that they are gone,
+// or empty, which is kept back, and there is no body: no list leaves them out.
 type kept struct {
 	body  *Variant
 	until uint64    // it goes when nothing is pending up to this revision
@@ -59,7 +62,8 @@ func (x *kept) goes(now time.Time, k *Keep) bool {
 }
 
 // mayKeepLocked reports whether the removal of the name may be held back: the client was sent the
-// resource, or says that it holds it, and the resource had no TTL, which it must not outlive (RELAY-50).
+// resource, or says that it holds it, and the resource had no TTL, which it must not outlive
+// (RELAY-50).
 func (r *record) mayKeepLocked() bool {
 	if f := r.entry.fault; f != nil && f.timed {
 		return false
@@ -67,8 +71,9 @@ func (r *record) mayKeepLocked() bool {
 	return r.sent != (Digest{}) || r.is(claimed|returned)
 }
 
-// wasSentLocked reports whether the client was sent what it names, by name or with a set, or says that it holds it. Records are also marked
-// so of which it is only owed that there is nothing (dueLocked).
+// wasSentLocked reports whether the client was sent what it names, by name or with a set, or says
+// that it holds it. Records are also marked so of which it is only owed that there is nothing
+// (dueLocked).
 func (s *Sub) wasSentLocked(r *record) (sent bool) {
 	if !r.is(holds) || r.mayKeepLocked() {
 		return r.is(holds)
@@ -84,8 +89,9 @@ func (v *view) has(name string) bool {
 	return it != nil && !it.dead
 }
 
-// Keeps reports whether something that is gone is kept, and since when the oldest is. A list that waits for its set or for a name
-// lets go of nothing (RELAY-7); its Sub becomes Pending when it can.
+// Keeps reports whether something that is gone is kept, and since when the oldest is. A list that
+// waits for its set or for a name lets go of nothing (RELAY-7); its Sub becomes Pending when it
+// can.
 func (s *Sub) Keeps() (since time.Time, keeps bool) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -115,8 +121,8 @@ func (s *Sub) LetsGo(now time.Time, k Keep) bool {
 	return false
 }
 
-// waitsLocked reports whether a list that is sent whole has to wait, for its set or for a name (RELAY-7).
-// One of several sets is waited for only if the client may hold what is missing.
+// waitsLocked reports whether a list that is sent whole has to wait, for its set or for a name
+// (RELAY-7). One of several sets is waited for only if the client may hold what is missing.
 func (s *Sub) waitsLocked() bool {
 	waits, all := false, s.records.len() == 0
 	for p := s.pos; p != nil; p = p.also {
@@ -133,8 +139,8 @@ func (s *Sub) keepsLocked(name string) bool {
 	return is
 }
 
-// letGoLocked drops what need not be kept any longer, is there again, or is not subscribed any more. It reports whether
-// something has to be told for it.
+// letGoLocked drops what need not be kept any longer, is there again, or is not subscribed any
+// more. It reports whether something has to be told for it.
 func (s *Sub) letGoLocked(k Keep) (changed bool) {
 	for name, x := range s.kept {
 		switch r := s.recordLocked(name); {

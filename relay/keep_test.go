@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestKeptClusters: a removal newer than what was looked at, or taken while something older than it is pending, stays in the list, for
-// as long as what was pending then (ORD-3).
+// TestKeptClusters: a removal newer than what was looked at, or taken while something older than it
+// is pending, stays in the list, for as long as what was pending then (ORD-3).
 func TestKeptClusters(t *testing.T) {
 	r := newRig(t, Config{})
 	s := r.sub(ClusterType, false, "a", "b", "c")

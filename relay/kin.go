@@ -10,52 +10,62 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// kin are the shards of one type of one group: one for each parameter map that clients ask with, nearly always the one of the empty map. What
-// the origin sends of a name is offered to each of them, and is kept where its constraints match the map (RELAY-72); so absence, errors and
-// settling are a map's own (DYN-13), and to all that is in a shard there is one map. They share the lock, so that one response is taken up
-// at one instant by all (DYN-10, RELAY-82), and the lanes: what `*` brought on a stream cannot be told from what a name of another map did
-// (RELAY-20).
+// kin are the shards of one type of one group: one for each parameter map that clients ask with,
+// nearly always the one of the empty map. What the origin sends of a name is offered to each of
+// them, and is kept where its constraints match the map (RELAY-72); so absence, errors and settling
+// are a map's own (DYN-13), and to all that is in a shard there is one map. They share the lock, so
+// that one response is taken up at one instant by all (DYN-10, RELAY-82), and the lanes: what `*`
+// brought on a stream cannot be told from what a name of another map did (RELAY-20).
 type kin struct {
 	// Set once by newKin.
 	group   *Group
 	typeURL string
-	home    *[2]*Lane // the group's two lanes, or the type's own where the origin has a service for each type
+	// the group's two lanes, or the type's own where the origin has a service for each type
+	home *[2]*Lane
 
 	questions atomic.Uint64 // how often a collection was asked; stored under mu
 
 	// lanes are those of home, or others while the type is apart (RELAY-92). Stored under mu.
 	lanes atomic.Pointer[[2]*Lane]
 
-	mu    sync.Mutex // guards what follows, and the shards; held for map and pointer work only
-	all   []*shard   // by the key of the map, that of the empty one first; replaced when one comes or goes
+	mu sync.Mutex // guards what follows, and the shards; held for map and pointer work only
+	// by the key of the map, that of the empty one first; replaced when one comes or goes
+	all   []*shard
 	woken []*Subscriber
 
-	// What the main lane carries of this type in its generation mainGen: one of the two kinds (RELAY-20).
+	// What the main lane carries of this type in its generation mainGen: one of the two kinds
+	// (RELAY-20).
 	mainGen  uint32
 	mainKind kind
-	// askedGen is the generation of each lane in which anything of the type was asked, and restGen that in which no set waits for anything.
+	// askedGen is the generation of each lane in which anything of the type was asked, and restGen
+	// that in which no set waits for anything.
 	askedGen, restGen [2]uint32
 	// lastList is the last SotW request of each lane.
 	lastList [2]lastList
 
 	apart  *trial // nil unless the origin may end streams for the type (RELAY-92)
 	proven bool   // answered by the origin
-	heard  bool   // spokenLocked sets it: anything of it came from the origin, be it by a snapshot (fallback.go)
-	// unheardSince is when it was asked first and not answered yet; zero: never. Not kept up once it is heard.
+	// spokenLocked sets it: anything of it came from the origin, be it by a snapshot (fallback.go)
+	heard bool
+	// unheardSince is when it was asked first and not answered yet; zero: never. Not kept up once
+	// it is heard.
 	unheardSince time.Time
 
 	readings [2]reading      // by lane
 	rejected [2]rejections   // by lane
 	overlaps map[string]bool // names of which it was said that their variants overlap
 
-	harmlessGen uint32    // of the stream that was seen to answer lists with names that it has not (aside.go)
+	// of the stream that was seen to answer lists with names that it has not (aside.go)
+	harmlessGen uint32
 	turn        int       // of probes
 	probed      time.Time // last
 	left        []string  // within one response: endpoints of Clusters that it leaves out
 
-	constrained bool                // something with constraints was heard of
-	undivided   portion             // within one response: what it says to each shard, if that is the same
-	matching    map[string][]*shard // by constraints: the shards whose maps match; nil: to be made anew
+	constrained bool // something with constraints was heard of
+	// within one response: what it says to each shard, if that is the same
+	undivided portion
+	// by constraints: the shards whose maps match; nil: to be made anew
+	matching map[string][]*shard
 }
 
 func newKin(g *Group, typeURL string) *kin {
@@ -80,8 +90,8 @@ func (k *kin) spokenLocked() {
 // maxMatching bounds the constraints whose matches are remembered: they are an origin's to choose.
 const maxMatching = 4096
 
-// matchingLocked are the shards of the maps that constraints match. It is a look-up: constraints come back with every update of a
-// variant.
+// matchingLocked are the shards of the maps that constraints match. It is a look-up: constraints
+// come back with every update of a variant.
 func (k *kin) matchingLocked(c *constraints.Set) []*shard {
 	if c == nil { // DYN-12
 		return k.all
@@ -115,16 +125,18 @@ func (k *kin) addLocked(s *shard) {
 	k.setLocked(all)
 }
 
-// wantsSetLocked reports whether the main lane has a set of the type to carry, for whichever map (RELAY-20).
+// wantsSetLocked reports whether the main lane has a set of the type to carry, for whichever map
+// (RELAY-20).
 func (k *kin) wantsSetLocked() bool { return slices.ContainsFunc(k.all, (*shard).wantsSetLocked) }
 
-// wantsLocked reports whether there is something to be asked on the lane of that index, whichever it is.
+// wantsLocked reports whether there is something to be asked on the lane of that index, whichever
+// it is.
 func (k *kin) wantsLocked(i laneIndex) bool {
 	return slices.ContainsFunc(k.all, func(s *shard) bool { return s.wantsLocked(i) })
 }
 
-// movedLocked notes that the shard's names are asked on the side lane. When those of all its kin are, the main lane may drop them
-// (RELAY-20).
+// movedLocked notes that the shard's names are asked on the side lane. When those of all its kin
+// are, the main lane may drop them (RELAY-20).
 func (s *shard) movedLocked() {
 	s.named.moving = false
 	if !s.kin.movingLocked() {
@@ -136,7 +148,8 @@ func (k *kin) movingLocked() bool {
 	return slices.ContainsFunc(k.all, func(s *shard) bool { return s.named.moving })
 }
 
-// askLocked notes that something of the type is asked on a lane's stream, and reports whether it is the first.
+// askLocked notes that something of the type is asked on a lane's stream, and reports whether it is
+// the first.
 func (k *kin) askLocked(i laneIndex, gen uint32) (first bool) {
 	first = k.askedGen[i] != gen
 	k.askedGen[i] = gen
@@ -166,7 +179,8 @@ func (s *shard) othersLocked(f func(*shard)) {
 	}
 }
 
-// matchLocked is what other maps hold of a name that matches this one too: it answers a new name at once (RELAY-68).
+// matchLocked is what other maps hold of a name that matches this one too: it answers a new name at
+// once (RELAY-68).
 func (s *shard) matchLocked(name string) (vs []*Variant) {
 	for _, x := range s.kin.all {
 		e := x.named.entries[name]
@@ -185,8 +199,9 @@ func (s *shard) matchLocked(name string) (vs []*Variant) {
 	return vs
 }
 
-// elsewhereLocked reports whether variants of a name are held for other maps. It is asked of what nothing is held of for this one, and
-// looks at them all only if origins have sent constraints (matchLocked has done so, too).
+// elsewhereLocked reports whether variants of a name are held for other maps. It is asked of what
+// nothing is held of for this one, and looks at them all only if origins have sent constraints
+// (matchLocked has done so, too).
 func (s *shard) elsewhereLocked(name string) bool {
 	return s.constrained && slices.ContainsFunc(s.kin.all, func(x *shard) bool {
 		e, m := x.named.entries[name], x.star.members[name]

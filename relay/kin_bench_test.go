@@ -8,9 +8,10 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// BenchmarkVariants is one response with another body of one variant of a name that has 1,000, where clients ask with 500 maps, and beside it
-// what the same costs in a table without variants: a name for each map's clients. What a change costs does not depend on how many maps
-// there are, nor on how many variants, but on the clients that are told of it.
+// BenchmarkVariants is one response with another body of one variant of a name that has 1,000,
+// where clients ask with 500 maps, and beside it what the same costs in a table without variants: a
+// name for each map's clients. What a change costs does not depend on how many maps there are, nor
+// on how many variants, but on the clients that are told of it.
 func BenchmarkVariants(b *testing.B) {
 	const variants, maps, clients = 1000, 500, 10_000
 	b.Run("with", func(b *testing.B) {
@@ -54,7 +55,8 @@ func benchVariant(b *testing.B, name, text, body string) Resource {
 	return x
 }
 
-// benchChanges applies changes of one resource, and has those who are told of it take them: each maps-th client from that of index on.
+// benchChanges applies changes of one resource, and has those who are told of it take them: each
+// maps-th client from that of index on.
 func benchChanges(b *testing.B, r *rig, subs []*Sub, change func(body string) Resource, index, maps int) {
 	r.table.Advance(zero.Add(time.Minute))
 	for _, s := range subs {
@@ -76,8 +78,9 @@ func benchChanges(b *testing.B, r *rig, subs []*Sub, change func(body string) Re
 	}
 }
 
-// BenchmarkVariantsOfSets is one response with one resource of a `*` of 1,000, of which each map has its set: what matches every map costs once
-// for each, and a variant once for those that it matches.
+// BenchmarkVariantsOfSets is one response with one resource of a `*` of 1,000, of which each map
+// has its set: what matches every map costs once for each, and a variant once for those that it
+// matches.
 func BenchmarkVariantsOfSets(b *testing.B) {
 	for _, maps := range []int{0, 1, 10, 500} {
 		for _, kind := range []string{"unconstrained", "variant"} {

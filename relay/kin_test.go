@@ -53,7 +53,8 @@ func constrain(text string) *discoveryv3.DynamicParameterConstraints {
 	}}
 }
 
-// kinRig is a rig whose origin understands locators. Words are NAME{CONSTRAINTS}=BODY, and -NAME{CONSTRAINTS}.
+// kinRig is a rig whose origin understands locators. Words are NAME{CONSTRAINTS}=BODY, and
+// -NAME{CONSTRAINTS}.
 type kinRig struct{ *rig }
 
 func newKinRig(tb testing.TB, o OriginConfig) kinRig {
@@ -167,8 +168,8 @@ func isTold(t *testing.T, what, got, want string) {
 	}
 }
 
-// TestKinByName: two maps of one name are two subscriptions (DYN-2), each gets its variant (DYN-8) and follows it alone (DYN-5), and what is
-// absent for one is not for the other (DYN-13).
+// TestKinByName: two maps of one name are two subscriptions (DYN-2), each gets its variant (DYN-8)
+// and follows it alone (DYN-5), and what is absent for one is not for the other (DYN-13).
 func TestKinByName(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	prod, test := r.sub(EndpointType, "env=prod", true, "n"), r.sub(EndpointType, "env=test", true, "n")
@@ -194,7 +195,8 @@ func TestKinByName(t *testing.T) {
 	isTold(t, "asked when it is left", r.asks(mainLane, false), "-n{env=prod} ;")
 }
 
-// TestKinSplit: a variant is replaced by two, and later by one again: one update for whoever is concerned, and no removal (DYN-10).
+// TestKinSplit: a variant is replaced by two, and later by one again: one update for whoever is
+// concerned, and no removal (DYN-10).
 func TestKinSplit(t *testing.T) {
 	for _, sotw := range []bool{false, true} {
 		r := newKinRig(t, OriginConfig{SotW: sotw})
@@ -220,8 +222,8 @@ func TestKinSplit(t *testing.T) {
 	}
 }
 
-// TestKinLiveVariant: a new map is answered at once by what matches it, before the origin has spoken for it, and asked all the same
-// (RELAY-68); one that nothing matches waits (DYN-8).
+// TestKinLiveVariant: a new map is answered at once by what matches it, before the origin has
+// spoken for it, and asked all the same (RELAY-68); one that nothing matches waits (DYN-8).
 func TestKinLiveVariant(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	r.sub(EndpointType, "env=prod", true, "n")
@@ -235,7 +237,8 @@ func TestKinLiveVariant(t *testing.T) {
 	isTold(t, "the new map follows", told(more), "n=2")
 }
 
-// TestKinWildcards: `*` has its own set for each map, asked and left by locator without another stream.
+// TestKinWildcards: `*` has its own set for each map, asked and left by locator without another
+// stream.
 func TestKinWildcards(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	prod, test := r.sub(ClusterType, "env=prod", true, Wildcard), r.sub(ClusterType, "env=test", true, Wildcard)
@@ -262,7 +265,8 @@ func TestKinWildcards(t *testing.T) {
 	}
 }
 
-// TestKinWildcardSeeded: an origin that does not send twice on a stream what has not changed answers a second map with nothing new.
+// TestKinWildcardSeeded: an origin that does not send twice on a stream what has not changed
+// answers a second map with nothing new.
 func TestKinWildcardSeeded(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	r.sub(ClusterType, "env=prod", true, Wildcard)
@@ -280,8 +284,8 @@ func TestKinWildcardSeeded(t *testing.T) {
 	}
 }
 
-// TestKinSilentWildcard: a response that has nothing for a map is an answer to its `*`, if no other comes for a while; until then the client
-// waits for what may be under way.
+// TestKinSilentWildcard: a response that has nothing for a map is an answer to its `*`, if no other
+// comes for a while; until then the client waits for what may be under way.
 func TestKinSilentWildcard(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	prod, test := r.sub(ClusterType, "env=prod", true, Wildcard), r.sub(ClusterType, "env=test", true, Wildcard)
@@ -296,8 +300,8 @@ func TestKinSilentWildcard(t *testing.T) {
 	}
 }
 
-// TestKinSotWList: a request of state of the world lists the locators of all maps, and a list that was made before a map was asked does not
-// settle it.
+// TestKinSotWList: a request of state of the world lists the locators of all maps, and a list that
+// was made before a map was asked does not settle it.
 func TestKinSotWList(t *testing.T) {
 	r := newKinRig(t, OriginConfig{SotW: true})
 	prod := r.sub(ClusterType, "env=prod", false, Wildcard)
@@ -316,8 +320,8 @@ func TestKinSotWList(t *testing.T) {
 	isTold(t, "test", told(test), "m=1 n=2")
 }
 
-// TestKinRemovalDoubts: what a map has by that of another was renamed before it was asked for this one. The removal of the variant that took
-// its place says of this map, too, that there is none.
+// TestKinRemovalDoubts: what a map has by that of another was renamed before it was asked for this
+// one. The removal of the variant that took its place says of this map, too, that there is none.
 func TestKinRemovalDoubts(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	r.sub(EndpointType, "env=prod", true, "n")
@@ -334,7 +338,8 @@ func TestKinRemovalDoubts(t *testing.T) {
 	isTold(t, "test, after the pause", told(test), "-n")
 }
 
-// TestKinLanes: names are not asked on the stream that carries `*` of any map, since what it brings cannot be told apart (RELAY-20).
+// TestKinLanes: names are not asked on the stream that carries `*` of any map, since what it brings
+// cannot be told apart (RELAY-20).
 func TestKinLanes(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	name := r.sub(ClusterType, "env=test", true, "n")
@@ -362,13 +367,15 @@ func TestKinLanes(t *testing.T) {
 	_ = later
 }
 
-// TestKinStrays: what no map asked for is counted once, and what one of them asked for is not (RELAY-28), in whichever order.
+// TestKinStrays: what no map asked for is counted once, and what one of them asked for is not
+// (RELAY-28), in whichever order.
 func TestKinStrays(t *testing.T) {
 	for words, want := range map[string][2]int{
-		"n=1 m{env=test}=1 x=1 n{env=qa}=1":  {2, 1}, // x, and the variant for qa
-		"n{env=qa}=1 n{env=prod}=1":          {1, 1},
-		"b{env=prod}=1 b{env=test}=1":        {0, 0},
-		"n{env=test}=1 n{env=prod}=1":        {1, 0}, // that map has clients, but none of them asks for n
+		"n=1 m{env=test}=1 x=1 n{env=qa}=1": {2, 1}, // x, and the variant for qa
+		"n{env=qa}=1 n{env=prod}=1":         {1, 1},
+		"b{env=prod}=1 b{env=test}=1":       {0, 0},
+		// that map has clients, but none of them asks for n
+		"n{env=test}=1 n{env=prod}=1":        {1, 0},
 		"x{env=qa}=1 -x -y{env=qa}":          {1, 1},
 		"b{env=prod}=1 b{!env}=1 b{env=qa}=": {2, 2},
 	} {
@@ -415,8 +422,8 @@ func TestKinImage(t *testing.T) {
 	isTold(t, "both", told(back.sub(EndpointType, "env=qa", true, "n")), "nothing")
 }
 
-// TestKinMassSplitIsNoLoss: an origin that comes back with every variant split, or merged again, takes nothing away from anybody, so nothing
-// of it is held back as a mass removal (RELAY-97).
+// TestKinMassSplitIsNoLoss: an origin that comes back with every variant split, or merged again,
+// takes nothing away from anybody, so nothing of it is held back as a mass removal (RELAY-97).
 func TestKinMassSplitIsNoLoss(t *testing.T) {
 	guard := GuardConfig{Share: 0.5, Min: 10, Hold: 30 * time.Second}
 	for _, by := range []string{"name", "*"} {
@@ -453,8 +460,8 @@ func TestKinMassSplitIsNoLoss(t *testing.T) {
 	}
 }
 
-// TestKinAtRest: what is said of one map's variants is no business of the others, once their sets wait for nothing; those that do are told that
-// there was a response.
+// TestKinAtRest: what is said of one map's variants is no business of the others, once their sets
+// wait for nothing; those that do are told that there was a response.
 func TestKinAtRest(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	var subs []*Sub

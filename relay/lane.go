@@ -11,30 +11,36 @@ import (
 type laneIndex uint8
 
 const (
-	// mainLane carries every wildcard, and the names of all types nobody wants as wildcard (RELAY-20).
+	// mainLane carries every wildcard, and the names of all types nobody wants as wildcard
+	// (RELAY-20).
 	mainLane laneIndex = iota
 	// sideLane carries the names of the types whose wildcard is on the main lane.
 	sideLane
 )
 
-// Lane is one upstream stream of one group. Package upstream owns it from Origin.TakeLanes until Release returns true, and
-// calls Open, Take, Apply and Close from one goroutine at a time (Take may run beside Apply).
+// Lane is one upstream stream of one group. Package upstream owns it from Origin.TakeLanes until
+// Release returns true, and calls Open, Take, Apply and Close from one goroutine at a time (Take
+// may run beside Apply).
 type Lane struct {
 	// Set once by newLane.
 	group *Group
 	index laneIndex
-	only  *kin // the one type it carries: apart from all others (RELAY-92), or in its own service; nil: the rest
-	wake  chan struct{}
+	// the one type it carries: apart from all others (RELAY-92), or in its own service; nil: the
+	// rest
+	only *kin
+	wake chan struct{}
 
-	owned  atomic.Bool              // somebody runs it, or is queued to
-	gen    atomic.Uint32            // the present stream; 0 while none is open
-	server atomic.Uint32            // that the present stream goes to
-	reopen atomic.Bool              // the stream must be opened anew to change what it carries
-	via    atomic.Pointer[[]string] // the relays that were presented last, but for this one; nil: it presents none
-	down   atomic.Bool              // no stream can be opened; see Missed
-	heard  atomic.Uint32            // the last stream that was answered, or has been open for long (RELAY-92)
-	fresh  atomic.Bool              // the present stream presents no versions; see Doubt
-	doubt  atomic.Bool              // the next one is to be so
+	owned  atomic.Bool   // somebody runs it, or is queued to
+	gen    atomic.Uint32 // the present stream; 0 while none is open
+	server atomic.Uint32 // that the present stream goes to
+	reopen atomic.Bool   // the stream must be opened anew to change what it carries
+	// the relays that were presented last, but for this one; nil: it presents none
+	via  atomic.Pointer[[]string]
+	down atomic.Bool // no stream can be opened; see Missed
+	// the last stream that was answered, or has been open for long (RELAY-92)
+	heard atomic.Uint32
+	fresh atomic.Bool // the present stream presents no versions; see Doubt
+	doubt atomic.Bool // the next one is to be so
 
 	suspicion chan struct{} // see Suspicion
 
@@ -50,7 +56,8 @@ func newLane(g *Group, i laneIndex, only *kin) *Lane {
 	return &Lane{group: g, index: i, only: only, wake: make(chan struct{}, 1), suspicion: make(chan struct{}, 1)}
 }
 
-// ownLanes are a main and a side lane for one type, which place its wildcard and its names as the group's do (RELAY-20).
+// ownLanes are a main and a side lane for one type, which place its wildcard and its names as the
+// group's do (RELAY-20).
 func (k *kin) ownLanes() *[2]*Lane {
 	return &[2]*Lane{newLane(k.group, mainLane, k), newLane(k.group, sideLane, k)}
 }
@@ -68,8 +75,8 @@ func (l *Lane) Identify(id string) {
 // Side reports whether this is the side lane.
 func (l *Lane) Side() bool { return l.index == sideLane }
 
-// Apart is the one type that the lane carries, because the origin may end streams for it (RELAY-92) or has a service for each type;
-// "" for all other lanes.
+// Apart is the one type that the lane carries, because the origin may end streams for it (RELAY-92)
+// or has a service for each type; "" for all other lanes.
 func (l *Lane) Apart() string {
 	if l.only == nil {
 		return ""
@@ -105,8 +112,8 @@ func (l *Lane) poke() {
 	}
 }
 
-// Open starts a new stream on which nothing is asked yet. server tells the servers of the origin apart: versions learnt from one
-// are not presented to another (FED-7).
+// Open starts a new stream on which nothing is asked yet. server tells the servers of the origin
+// apart: versions learnt from one are not presented to another (FED-7).
 func (l *Lane) Open(now time.Time, server uint8) {
 	gen := l.group.gens.Add(1)
 	if gen == 0 {
@@ -134,7 +141,8 @@ func (l *Lane) Open(now time.Time, server uint8) {
 	signal(l.wake)
 }
 
-// Close ends the stream. What was answered stays servable (RELAY-2); what was asked is asked again on the next.
+// Close ends the stream. What was answered stays servable (RELAY-2); what was asked is asked again
+// on the next.
 func (l *Lane) Close() {
 	l.group.gathering.all()
 	l.mu.Lock()
@@ -180,7 +188,8 @@ func (s *shard) wantsLaneLocked(l *Lane) bool {
 	return s.wantsLocked(l.index)
 }
 
-// wantsLocked reports whether there is something to be asked on the lane of that index, whichever it is.
+// wantsLocked reports whether there is something to be asked on the lane of that index, whichever
+// it is.
 func (s *shard) wantsLocked(i laneIndex) bool {
 	return s.group.origin.Serves(s.typeURL) &&
 		(i == mainLane && s.wantsSetLocked() || s.named.lane == i && s.hasNamesLocked())
@@ -188,8 +197,8 @@ func (s *shard) wantsLocked(i laneIndex) bool {
 
 func (l *Lane) busy() bool { return l.owned.Load() || l.Wanted() }
 
-// Abandon gives the lane to the next who calls Origin.TakeLanes: whoever ran it ends, and what is wanted stays wanted. The caller does
-// nothing with it afterwards.
+// Abandon gives the lane to the next who calls Origin.TakeLanes: whoever ran it ends, and what is
+// wanted stays wanted. The caller does nothing with it afterwards.
 func (l *Lane) Abandon() { l.group.origin.enqueue(l) }
 
 // Release ends the caller's ownership if nothing is wanted on the lane; false means go on.

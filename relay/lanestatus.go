@@ -6,7 +6,8 @@ import (
 	"github.com/weir-xds/weir/metrics"
 )
 
-// AskedStatus is how an upstream subscription stands (CSDS-4). The one that says more is the greater.
+// AskedStatus is how an upstream subscription stands (CSDS-4). The one that says more is the
+// greater.
 type AskedStatus uint8
 
 const (
@@ -14,8 +15,10 @@ const (
 	AskedHeld                             // the origin gave it, and it is in use
 	AskedAbsent                           // the origin says that it does not exist
 	AskedTimeout                          // a healthy stream was silent about it for 15 s (ABS-5)
-	AskedError                            // the origin states an error of it; what was held stays in use (ABS-8)
-	AskedRefused                          // what the origin stated last was refused; what was held stays in use (RELAY-32)
+	// the origin states an error of it; what was held stays in use (ABS-8)
+	AskedError
+	// what the origin stated last was refused; what was held stays in use (RELAY-32)
+	AskedRefused
 )
 
 // AskedItem is a picture of one resource that is asked of an origin.
@@ -25,7 +28,8 @@ type AskedItem struct {
 	Version       string    // the origin's own; "" also where it must not be seen (RELAY-76)
 	Updated       time.Time // when the body came; zero: not known, or there is none
 	Body          *Variant  // nil also where it must not be kept (RELAY-9) or seen
-	// Why is what is wrong, and WrongAt since when, if that is known: the origin's words, or ours if it is refused.
+	// Why is what is wrong, and WrongAt since when, if that is known: the origin's words, or ours
+	// if it is refused.
 	Why     string
 	WrongAt time.Time
 }
@@ -76,8 +80,8 @@ func (k *kin) carriesSomething(i laneIndex) bool {
 	return k.wantsLocked(i)
 }
 
-// Items gives a picture of each resource that the lane is to bring. A name may occur for several parameter maps. One type is locked at a
-// time, and none while f runs.
+// Items gives a picture of each resource that the lane is to bring. A name may occur for several
+// parameter maps. One type is locked at a time, and none while f runs.
 func (x *LaneItems) Items(f func(AskedItem)) {
 	for _, k := range x.kins {
 		for _, it := range k.asked(x.Lane.index) {
@@ -164,7 +168,8 @@ func (k *kin) setCoversLocked(i laneIndex, name string) (covers bool) {
 	return covers
 }
 
-// eachAskedLocked adds the members of a set and what is in error of it. A set that nothing came for stands for itself.
+// eachAskedLocked adds the members of a set and what is in error of it. A set that nothing came for
+// stands for itself.
 func (t *set) eachAskedLocked(add func(askedName)) {
 	for _, m := range t.members {
 		for _, v := range m.variants {

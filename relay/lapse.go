@@ -5,19 +5,23 @@ import (
 	"slices"
 )
 
-// Towards a SotW origin a request names what has subscribers now, and nothing else (RELAY-99): an origin may answer a type only if every name
-// exists, and a name too many would make it silent for all clients. So when the last client of a name leaves, the name leaves the request,
-// and linger keeps the entry alone. Such an entry is not live: nobody says when it changes. Whoever comes for it is given its body at
-// once, as during an outage (RELAY-2), and the name is asked again; the answer corrects it. An origin that finds that it has sent this
-// content on the stream already may stay silent, which means that it is current. An origin that has removed the resource meanwhile may stay
-// silent, too: go-control-plane's linear cache does. Where a list is the full state, a new stream tells the two apart.
+// Towards a SotW origin a request names what has subscribers now, and nothing else (RELAY-99): an
+// origin may answer a type only if every name exists, and a name too many would make it silent for
+// all clients. So when the last client of a name leaves, the name leaves the request, and linger
+// keeps the entry alone. Such an entry is not live: nobody says when it changes. Whoever comes for
+// it is given its body at once, as during an outage (RELAY-2), and the name is asked again; the
+// answer corrects it. An origin that finds that it has sent this content on the stream already may
+// stay silent, which means that it is current. An origin that has removed the resource meanwhile
+// may stay silent, too: go-control-plane's linear cache does. Where a list is the full state, a new
+// stream tells the two apart.
 //
-// Between two polls a name has no subscriber, and stays in the request while it lingers (REST-10): else two
-// pollers would take each other's names out of it, and an origin that answers only if all its names are
-// asked would answer neither.
+// Between two polls a name has no subscriber, and stays in the request while it lingers (REST-10):
+// else two pollers would take each other's names out of it, and an origin that answers only if all
+// its names are asked would answer neither.
 //
-// The last names of a type stay in the request while they linger: there is nobody whom they could harm, and an empty list is a wildcard to
-// many servers. They leave it with the next name that is asked.
+// The last names of a type stay in the request while they linger: there is nobody whom they could
+// harm, and an empty list is a wildcard to many servers. They leave it with the next name that is
+// asked.
 
 // lapsedGen and doubtedGen are no stream's generation: none has brought the body since it left the
 // request, and a list that may be of before it came back has left it out (doubtLapsedLocked).
@@ -64,9 +68,10 @@ func (s *shard) lapseLocked(e *entry) {
 	}
 }
 
-// doubtLapsedLocked looks at names that came back into the request and that a full answer leaves out. It may have been under way before they
-// were asked again, so the names are asked once more, and the next answer is believed. An origin that has sent such a list may have no more
-// to say; its silence is that of a name which came back (lapsedSilentLocked).
+// doubtLapsedLocked looks at names that came back into the request and that a full answer leaves
+// out. It may have been under way before they were asked again, so the names are asked once more,
+// and the next answer is believed. An origin that has sent such a list may have no more to say; its
+// silence is that of a name which came back (lapsedSilentLocked).
 func (s *shard) doubtLapsedLocked(gen uint32) {
 	for _, e := range s.named.entries {
 		if e.seenGen == lapsedGen && e.asked == gen && len(e.variants) > 0 {
@@ -76,9 +81,10 @@ func (s *shard) doubtLapsedLocked(gen uint32) {
 	}
 }
 
-// lapsedSilentLocked looks at a name that came back into the request and of which the origin said nothing for patience. Of a
-// type whose lists are the full state it is asked on a new stream, whose first list has the name or has it no more. The
-// lane is opened anew for it once in refreshPause at most; until then the name waits.
+// lapsedSilentLocked looks at a name that came back into the request and of which the origin said
+// nothing for patience. Of a type whose lists are the full state it is asked on a new stream, whose
+// first list has the name or has it no more. The lane is opened anew for it once in refreshPause at
+// most; until then the name waits.
 func (s *shard) lapsedSilentLocked(e *entry) {
 	if e.seenGen != lapsedGen && e.seenGen != doubtedGen || !FullState(s.typeURL) {
 		return

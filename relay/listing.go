@@ -6,7 +6,8 @@ import "time"
 type listing struct {
 	ready    bool // its part can be told
 	resolved bool // all of its names are known, as far as they can be (RELAY-6)
-	holds    bool // the client holds something that no list may leave out before all is known (RELAY-7)
+	// the client holds something that no list may leave out before all is known (RELAY-7)
+	holds bool
 }
 
 func (s *Sub) listing() listing {
@@ -50,8 +51,9 @@ func (s *Sub) Known() bool {
 	return false
 }
 
-// Resolved reports whether all is known that the Sub is subscribed to, so that its first answer is all
-// of it. What waits for what was restored to be confirmed counts as known: Take says whether it can be told.
+// Resolved reports whether all is known that the Sub is subscribed to, so that its first answer is
+// all of it. What waits for what was restored to be confirmed counts as known: Take says whether it
+// can be told.
 func (s *Sub) Resolved() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -68,7 +70,8 @@ func (s *Sub) Resolved() bool {
 	return true
 }
 
-// mustTell reports whether the client of `*` may have to be answered for another reason than a change of the set.
+// mustTell reports whether the client of `*` may have to be answered for another reason than a
+// change of the set.
 func (s *Sub) mustTell() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -110,7 +113,8 @@ func (s *Sub) members(collection string) (names []string) {
 	return names
 }
 
-// hasBody reports whether there is a body of a name that the client has subscribed to, by itself or in a collection.
+// hasBody reports whether there is a body of a name that the client has subscribed to, by itself or
+// in a collection.
 func (s *Sub) hasBody(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -129,8 +133,9 @@ func (s *Sub) covers(name string) bool {
 	return p != nil && !p.fresh && p.view.has(NameKey(name))
 }
 
-// uncover has the client of `*` told of a name that it has no more at another origin, or unsubscribes there: the body if it is in the
-// set, else a removal (DELTA-9). had: it was subscribed there; otherwise it is told only if it is in the set.
+// uncover has the client of `*` told of a name that it has no more at another origin, or
+// unsubscribes there: the body if it is in the set, else a removal (DELTA-9). had: it was
+// subscribed there; otherwise it is told only if it is in the set.
 func (s *Sub) uncover(name string, had bool) {
 	key, spelt := spell(name)
 	s.shard.mu.Lock()

@@ -12,8 +12,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Located is what an answer tells of names that the client named by locators: with the constraints of the variant (DYN-7, DYN-16), and in
-// state of the world wrapped, whatever features the client has (DYN-4). One name may be in it several times, with other constraints (DYN-15).
+// Located is what an answer tells of names that the client named by locators: with the constraints
+// of the variant (DYN-7, DYN-16), and in state of the world wrapped, whatever features the client
+// has (DYN-4). One name may be in it several times, with other constraints (DYN-15).
 type Located struct {
 	Variants []*Variant
 	// Heartbeats are as those of a Body.
@@ -21,8 +22,9 @@ type Located struct {
 	Removed    []Gone // delta only
 }
 
-// Gone is a variant that the client has no more, by its constraints (DYN-14): those that it was sent with, as its origin wrote them. To a
-// client that was sent none for its parameters they are such that they match these and no others of its (exact).
+// Gone is a variant that the client has no more, by its constraints (DYN-14): those that it was
+// sent with, as its origin wrote them. To a client that was sent none for its parameters they are
+// such that they match these and no others of its (exact).
 type Gone struct {
 	Name        string // as it is to be told
 	Constraints string // canonical (DYN-6)
@@ -67,8 +69,8 @@ func (l *Located) None() bool {
 	return l == nil || len(l.Variants)+len(l.Heartbeats)+len(l.Removed) == 0
 }
 
-// Unit is all that a response says of one located name. A client must not see a variant go before what replaces it comes, so do not part
-// it (DYN-11).
+// Unit is all that a response says of one located name. A client must not see a variant go before
+// what replaces it comes, so do not part it (DYN-11).
 type Unit struct {
 	Pieces  [][]byte // encoded `resources` fields, written one after the other; not to be changed
 	Removed []Gone
@@ -129,8 +131,9 @@ func (a *Answer) Units(delta bool, now time.Time, room []Unit) []Unit {
 	return units
 }
 
-// located is Delta or SotW in located form: a head, and behind it the bytes that it shares with the other forms. All who are told a variant
-// with constraints share the head, too. beat: a heartbeat, which is a head alone. ttl 0: none is told.
+// located is Delta or SotW in located form: a head, and behind it the bytes that it shares with the
+// other forms. All who are told a variant with constraints share the head, too. beat: a heartbeat,
+// which is a head alone. ttl 0: none is told.
 func (v *Variant) located(delta bool, ttl time.Duration, beat bool) [][]byte {
 	if v.rare == nil || ttl > 0 || beat {
 		head, rest := v.locatedParts(delta, ttl, beat)
@@ -200,7 +203,8 @@ const (
 // constraintFields takes what is not the name out of an encoded ResourceName.
 func constraintFields(resourceName []byte) string {
 	var b []byte
-	_ = fields(resourceName, func(n protowire.Number, v []byte, _ uint64) error { // it was decoded before
+	// it was decoded before
+	_ = fields(resourceName, func(n protowire.Number, v []byte, _ uint64) error {
 		if n == constraintsField && v != nil {
 			b = protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), v)
 		}
@@ -216,15 +220,18 @@ func appendResourceName(b []byte, field protowire.Number, name, written string) 
 	return append(appendString(b, nameField, name), written...)
 }
 
-// mostKeys bounds the constraints of exact: more than constraints.MaxNodes are refused, and with them a whole response.
+// mostKeys bounds the constraints of exact: more than constraints.MaxNodes are refused, and with
+// them a whole response.
 const mostKeys = constraints.MaxNodes / 4
 
-// MostParams is how many dynamic parameters a locator may have: beyond it nothing could be said of it in an error or a removal.
+// MostParams is how many dynamic parameters a locator may have: beyond it nothing could be said of
+// it in an error or a removal.
 const MostParams = mostKeys
 
-// Exact are constraints that match a parameter map, and none of others. What is said of a name that a client named by a locator, and for
-// which there is no variant, needs some: an error or a removal that gave the name alone would be about every map of it (DYN-13), and the
-// client may have variants for the others. They are canonical, and written as the fields of a ResourceName.
+// Exact are constraints that match a parameter map, and none of others. What is said of a name that
+// a client named by a locator, and for which there is no variant, needs some: an error or a removal
+// that gave the name alone would be about every map of it (DYN-13), and the client may have
+// variants for the others. They are canonical, and written as the fields of a ResourceName.
 func Exact(p constraints.Params, others []constraints.Params) (canonical, written string) {
 	keys := map[string]bool{}
 	for _, x := range others {

@@ -30,10 +30,12 @@ func either(all ...*discoveryv3.DynamicParameterConstraints) *discoveryv3.Dynami
 	}}
 }
 
-// TestLocatedForms compares what is written by hand with the generated messages: constraints as the origin wrote them (DYN-6, DYN-7), no
-// name beside resource_name (DYN-16), in SotW wrapped (DYN-4), with a TTL and without one, and heartbeats.
+// TestLocatedForms compares what is written by hand with the generated messages: constraints as the
+// origin wrote them (DYN-6, DYN-7), no name beside resource_name (DYN-16), in SotW wrapped (DYN-4),
+// with a TTL and without one, and heartbeats.
 func TestLocatedForms(t *testing.T) {
-	written := either(equals("z", "1"), either(equals("a", "2")), equals("a", "2")) // in nobody's canonical form
+	// in nobody's canonical form
+	written := either(equals("z", "1"), either(equals("a", "2")), equals("a", "2"))
 	sent := &discoveryv3.Resource{
 		Version: "7", Aliases: []string{"other"}, CacheControl: &discoveryv3.Resource_CacheControl{DoNotCache: true},
 		ResourceName: &discoveryv3.ResourceName{Name: "a", DynamicParameterConstraints: written},
@@ -97,8 +99,8 @@ func TestLocatedForms(t *testing.T) {
 	}
 }
 
-// TestLocatedFormIsOfItsVersion: where clients are told the origin's versions, a body that comes again under another one is told under
-// that, though its located form was made before (VER-5).
+// TestLocatedFormIsOfItsVersion: where clients are told the origin's versions, a body that comes
+// again under another one is told under that, though its located form was made before (VER-5).
 func TestLocatedFormIsOfItsVersion(t *testing.T) {
 	shown := func(version string) *receipt { return &receipt{typeURL: EndpointType, shown: true, version: version} }
 	r := &Resource{Name: "a", Version: "1", Any: []byte{0x0a, 0x00}, Constraints: compile(t, "env=prod")}
@@ -161,7 +163,8 @@ func marshal(t *testing.T, m proto.Message) []byte {
 	return b
 }
 
-// TestExact: what is said of one parameter map matches that one, and none of the client's others (DYN-13).
+// TestExact: what is said of one parameter map matches that one, and none of the client's others
+// (DYN-13).
 func TestExact(t *testing.T) {
 	words := func(p constraints.Params) string { return fmt.Sprint(maps.Collect(p.All())) }
 	all := []constraints.Params{

@@ -2,15 +2,17 @@ package relay
 
 import "time"
 
-// A client may ask for 100,000 names, of which nothing is held. What the origin states waits behind the answer on its one
-// stream, so a delta origin is asked a share of them at a time, in turns with all else, and the next when it has answered
-// the last: an origin that is slower than we are makes one answer of all that was asked meanwhile. A SotW request has to
-// list every name anyway (relist.go).
+// A client may ask for 100,000 names, of which nothing is held. What the origin states waits behind
+// the answer on its one stream, so a delta origin is asked a share of them at a time, in turns with
+// all else, and the next when it has answered the last: an origin that is slower than we are makes
+// one answer of all that was asked meanwhile. A SotW request has to list every name anyway
+// (relist.go).
 
 const (
 	// askedAtOnce is how many names, of which nothing is held, one Take asks of a delta origin.
 	askedAtOnce = 2000
-	// answerWait is how long the next names wait for an answer at most: many origins are silent of what does not exist.
+	// answerWait is how long the next names wait for an answer at most: many origins are silent of
+	// what does not exist.
 	answerWait = 30 * time.Millisecond
 	// shortAsk is how many names do not wait, as they make no answer much longer.
 	shortAsk = 100
@@ -64,8 +66,8 @@ func (s *shard) longAnswerLocked() {
 	}
 }
 
-// DoNotWait has the next Take not wait for the answer to the last names: what follows was asked already, of a server that
-// takes over.
+// DoNotWait has the next Take not wait for the answer to the last names: what follows was asked
+// already, of a server that takes over.
 func (l *Lane) DoNotWait() {
 	for _, s := range l.shards() {
 		s.mu.Lock()

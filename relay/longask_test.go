@@ -29,8 +29,8 @@ func isSignalled(c <-chan struct{}) bool {
 	}
 }
 
-// TestLongListsAreAskedInTurns: a delta origin is asked 2,000 names at a time, and what is wanted meanwhile of other types goes
-// beside them. Unsubscribes go likewise. 5,000 went in one request.
+// TestLongListsAreAskedInTurns: a delta origin is asked 2,000 names at a time, and what is wanted
+// meanwhile of other types goes beside them. Unsubscribes go likewise. 5,000 went in one request.
 func TestLongListsAreAskedInTurns(t *testing.T) {
 	const n = 5000
 	r := newRig(t, Config{})
@@ -111,8 +111,9 @@ func TestLongListsAreAskedInTurns(t *testing.T) {
 	}
 }
 
-// TestLongListsWaitForTheAnswer: the next names are asked when the last 2,000 were answered, or not for 30 ms. Few names
-// do not wait. A slow origin was asked all there were, 2,000 each 10 ms, and made one answer of them.
+// TestLongListsWaitForTheAnswer: the next names are asked when the last 2,000 were answered, or not
+// for 30 ms. Few names do not wait. A slow origin was asked all there were, 2,000 each 10 ms, and
+// made one answer of them.
 func TestLongListsWaitForTheAnswer(t *testing.T) {
 	r := newRig(t, Config{})
 	l := r.group.lanes[mainLane]
@@ -151,7 +152,8 @@ func TestLongListsWaitForTheAnswer(t *testing.T) {
 	woken("the answer", true)
 	take(11*time.Millisecond, "then", 2000)
 	take(20*time.Millisecond, "no answer again", 0)
-	r.table.Advance(zero.Add(40 * time.Millisecond)) // it looks again after 30 ms, as the first answer came meanwhile
+	// it looks again after 30 ms, as the first answer came meanwhile
+	r.table.Advance(zero.Add(40 * time.Millisecond))
 	take(40*time.Millisecond, "not yet", 0)
 	woken("nor then", false)
 	r.table.Advance(zero.Add(41 * time.Millisecond))
@@ -169,8 +171,9 @@ func TestLongListsWaitForTheAnswer(t *testing.T) {
 	}
 }
 
-// TestLongListsAreListedRarely: a SotW request lists every name, so after 10,000 the next that lists them is sent 50 ms later.
-// Meanwhile another type is asked. It was sent after 10 ms, and the next again.
+// TestLongListsAreListedRarely: a SotW request lists every name, so after 10,000 the next that
+// lists them is sent 50 ms later. Meanwhile another type is asked. It was sent after 10 ms, and the
+// next again.
 func TestLongListsAreListedRarely(t *testing.T) {
 	r := newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", SotW: true}}})
 	names := manyNames("n", 10_000)

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A client may name a million resources in one request. Taken in under one lock they would make every change of
-// the type wait for seconds, for everybody. So a list is taken in by shares, and whoever waits for the lock has
-// it in between. The client itself is told nothing before its list has been taken in: half a list is not what
-// it asked for (SOTW-1).
+// A client may name a million resources in one request. Taken in under one lock they would make
+// every change of the type wait for seconds, for everybody. So a list is taken in by shares, and
+// whoever waits for the lock has it in between. The client itself is told nothing before its list
+// has been taken in: half a list is not what it asked for (SOTW-1).
 
 // shareNames is how many names are taken in before others have their turn.
 const shareNames = 500

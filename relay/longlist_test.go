@@ -25,8 +25,9 @@ func listedNames(s *Sub) (names []string) {
 	return names
 }
 
-// TestLongListsTakeTurns: while a client's long list is taken in, or let go of, the others are told what changes, by shares
-// of 500 names. The client is told nothing of half a list. It had all been done under one lock.
+// TestLongListsTakeTurns: while a client's long list is taken in, or let go of, the others are told
+// what changes, by shares of 500 names. The client is told nothing of half a list. It had all been
+// done under one lock.
 func TestLongListsTakeTurns(t *testing.T) {
 	const n = 5000
 	for _, delta := range []bool{true, false} {

@@ -10,7 +10,8 @@ type member struct {
 	uncached bool   // counted in set.uncached
 	touched  bool   // in touchedMembers
 	listed   uint64 // revision of the last response that listed it
-	item     *item  // in the view of those who are told no TTLs, since it was offered last; nil: none
+	// in the view of those who are told no TTLs, since it was offered last; nil: none
+	item *item
 }
 
 // touchedMembers are those to be offered anew, in the order in which the response speaks of them.
@@ -101,7 +102,8 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 	}
 }
 
-// swapLocked puts a body into its member. Equal content under another origin version replaces the pointer and is no event.
+// swapLocked puts a body into its member. Equal content under another origin version replaces the
+// pointer and is no event.
 func (t *set) swapLocked(a *Applied, m *member, body *Variant, touched *touchedMembers) {
 	old := find(m.variants, body.Constraints.Key())
 	if old == body {
@@ -159,8 +161,8 @@ func (t *set) removeMembersLocked(a *Applied, u *Update, touched *touchedMembers
 	return ended
 }
 
-// failMembersLocked takes up the errors, of members and of what could have been one, and reports whether any has to be told. The
-// body goes or stays (ABS-8).
+// failMembersLocked takes up the errors, of members and of what could have been one, and reports
+// whether any has to be told. The body goes or stays (ABS-8).
 func (t *set) failMembersLocked(a *Applied, u *Update, touched *touchedMembers, kept map[identity]bool, rev uint64, gen uint32) (stated bool) {
 	for _, e := range u.Errors {
 		if m := t.members[e.Name]; len(kept) > 0 && m != nil && t.shard.group.origin.ends(e) && m.isIn(kept) {
@@ -186,8 +188,9 @@ func (t *set) failMembersLocked(a *Applied, u *Update, touched *touchedMembers, 
 	return stated
 }
 
-// omitMembersLocked removes what a full response leaves out. A response with a bad part proves no absence (RELAY-32), nor does one
-// of a type in `absence_keeps`, nor does it prove any of what is in error (ABS-8, ABS-11).
+// omitMembersLocked removes what a full response leaves out. A response with a bad part proves no
+// absence (RELAY-32), nor does one of a type in `absence_keeps`, nor does it prove any of what is
+// in error (ABS-8, ABS-11).
 func (t *set) omitMembersLocked(a *Applied, u *Update, touched *touchedMembers, kept map[identity]bool, rev uint64, gen uint32) (ended bool) {
 	if !t.omitsLocked(u) {
 		return false
@@ -219,7 +222,8 @@ func (t *set) omitsLocked(u *Update) bool {
 	return u.Full && !u.Bad && t.shard.group.origin.config().absenceDeletes(u.TypeURL)
 }
 
-// leavingLocked is what a response takes away, by whatever it says. Its bodies have been taken up, and nothing else.
+// leavingLocked is what a response takes away, by whatever it says. Its bodies have been taken up,
+// and nothing else.
 func (t *set) leavingLocked(u *Update, rev uint64, gen uint32) (ps []parting) {
 	all := func(m *member, err *NameError) {
 		for _, v := range m.variants {
@@ -274,8 +278,9 @@ func (t *set) mentionedLocked(m *member, gen uint32) {
 	}
 }
 
-// itemOf is the item of a member; nil: there is none. A look-up costs more than all else that is done for a member, so the member says.
-// What it says of a dead item may be over, and where there are dead ones one may be of its name.
+// itemOf is the item of a member; nil: there is none. A look-up costs more than all else that is
+// done for a member, so the member says. What it says of a dead item may be over, and where there
+// are dead ones one may be of its name.
 func (v *view) itemOf(m *member) *item {
 	if it := m.item; !v.ttl && (it == nil && v.dead == 0 || it != nil && !it.dead) {
 		return it

@@ -33,7 +33,8 @@ func (m *model) aliasesOf(ty, name string) (aliases []string) {
 	return aliases
 }
 
-// changeAliases gives an alias to a resource, or takes it away. Resources whose aliases change have another body.
+// changeAliases gives an alias to a resource, or takes it away. Resources whose aliases change have
+// another body.
 func (m *model) changeAliases(ty string) {
 	if m.rnd.IntN(2) > 0 {
 		return
@@ -62,8 +63,8 @@ func (c *modelSub) named1(names []string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return c.names[n] })
 }
 
-// keepsBy reports whether the client named one of them that nothing else it holds goes by: it may have been told of that before, by which it
-// has what it names (retired bodies are of long ago).
+// keepsBy reports whether the client named one of them that nothing else it holds goes by: it may
+// have been told of that before, by which it has what it names (retired bodies are of long ago).
 func (c *modelSub) keepsBy(aliases []string, resource string) bool {
 	return slices.ContainsFunc(aliases, func(alias string) bool {
 		if !c.names[alias] {
@@ -78,8 +79,9 @@ func (c *modelSub) keepsBy(aliases []string, resource string) bool {
 	})
 }
 
-// produceAliased says of each name asked what it stands for now, if that was not told. That an alias stands for nothing is said in one of
-// the ways there are, or not at all as long as it is not asked anew, if what it stood for is told without it.
+// produceAliased says of each name asked what it stands for now, if that was not told. That an
+// alias stands for nothing is said in one of the ways there are, or not at all as long as it is not
+// asked anew, if what it stood for is told without it.
 func (m *model) produceAliased(ty string, asked *modelAsked, add func(string, int), tell func([]byte), removed *[]string) (changed bool) {
 	names := slices.Sorted(maps.Keys(asked.names))
 	sent := map[string]bool{}

@@ -84,7 +84,8 @@ func (m *model) subscribeOne(c *modelSub) {
 		if m.rnd.IntN(2) == 0 {
 			name = m.alias()
 		}
-		on = on || !c.names[name] // to unsubscribe by another name than was subscribed has scripts of its own
+		// to unsubscribe by another name than was subscribed has scripts of its own
+		on = on || !c.names[name]
 	}
 	if m.collects() && (!m.has("names") || m.rnd.IntN(2) == 0) {
 		name = collection(name)
@@ -105,7 +106,8 @@ func (m *model) subscribeOne(c *modelSub) {
 		if !on && c.wildcard { // what only `*` held may go, though the named kind is about to have it
 			c.left = true
 			c.absent = map[string]bool{}
-			for r := range c.records.all() { // by the word, or a SotW origin's silence, of the names' stream, which is behind
+			// by the word, or a SotW origin's silence, of the names' stream, which is behind
+			for r := range c.records.all() {
 				c.absent[m.plain(r.entry.name)] = c.shard.absentLocked(r.entry)
 			}
 		}
@@ -131,7 +133,9 @@ func (m *model) subscribeOne(c *modelSub) {
 	case name == Wildcard && c.version != "":
 		c.version = leftVersion
 	}
-	if on { // what it holds by an alias that has been dropped since it keeps until that is answered (ALIAS-4)
+	// what it holds by an alias that has been dropped since it keeps until that is answered
+	// (ALIAS-4)
+	if on {
 		return
 	}
 	kept := func(n string) bool {
@@ -254,7 +258,9 @@ func (m *model) take(c *modelSub) {
 	}
 	for name := range c.held {
 		if c.alias.early > 0 {
-			break // it came back, and a name that is not answered yet may be an alias of what it said it holds
+			// it came back, and a name that is not answered yet may be an alias of what it said it
+			// holds
+			break
 		}
 		if seen[collection(name)] && c.names[collection(name)] && m.ways(c, name) == 1 {
 			m.t.Fatalf("client %d: %s is empty, and it holds %s\n%s", c.id, collection(name), name, m.tail())
@@ -274,7 +280,8 @@ func (m *model) take(c *modelSub) {
 	}
 }
 
-// takeHeartbeats judges them: of what the client holds, and accepted at least once, and of nothing else (TTL-10).
+// takeHeartbeats judges them: of what the client holds, and accepted at least once, and of nothing
+// else (TTL-10).
 func (m *model) takeHeartbeats(c *modelSub, a *Answer) {
 	for _, v := range a.Heartbeats {
 		name := m.plain(v.Name)
@@ -293,7 +300,9 @@ func (m *model) takeHeartbeats(c *modelSub, a *Answer) {
 func (m *model) quiet() {
 	m.calm = true
 	m.table.Origin("mesh").Unfreeze()
-	rounds := 12 // a collection of which nothing is said takes the longest wait, and a set of which a part was refused
+	// a collection of which nothing is said takes the longest wait, and a set of which a part was
+	// refused
+	rounds := 12
 	if m.sotw {
 		rounds = 8
 	}

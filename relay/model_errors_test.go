@@ -21,14 +21,16 @@ func (f modelFault) encode(m *model, name string) []byte {
 	})
 }
 
-// modelTold is the error a client was told last of a name; breaks is how many streams had broken by then.
+// modelTold is the error a client was told last of a name; breaks is how many streams had broken by
+// then.
 type modelTold struct {
 	text   string
 	breaks int
 }
 
-// changeFault moves a name into an error, to another or out of it; false: the name is in none and its resource may change. While a name
-// is in a transient error its resource does not change. A SotW origin has no other word for a deletion then than another error.
+// changeFault moves a name into an error, to another or out of it; false: the name is in none and
+// its resource may change. While a name is in a transient error its resource does not change. A
+// SotW origin has no other word for a deletion then than another error.
 func (m *model) changeFault(ty, name string) bool {
 	f, in := m.faults[ty][name]
 	if !in && m.rnd.IntN(4) > 0 {
@@ -91,8 +93,8 @@ func (m *model) resubscribed(c *modelSub, name string, on bool) {
 	}
 }
 
-// takeErrors judges the errors of an answer: none is of a name whose body is in it (ABS-11), and none is told twice in a row (ABS-7)
-// unless the origin left it out on a whole stream.
+// takeErrors judges the errors of an answer: none is of a name whose body is in it (ABS-11), and
+// none is told twice in a row (ABS-7) unless the origin left it out on a whole stream.
 func (m *model) takeErrors(c *modelSub, a *Answer) {
 	going := map[string]bool{}
 	for _, v := range a.Variants {
@@ -124,7 +126,8 @@ func (m *model) takeErrors(c *modelSub, a *Answer) {
 	}
 }
 
-// keepsAll reports whether a SotW client came back with something and names only what is in error: a list without resources would delete that.
+// keepsAll reports whether a SotW client came back with something and names only what is in error:
+// a list without resources would delete that.
 func (m *model) keepsAll(c *modelSub) bool {
 	if c.delta || !c.came || c.wildcard || !SentWhole(c.typeURL) {
 		return false
@@ -137,15 +140,16 @@ func (m *model) keepsAll(c *modelSub) bool {
 	return true
 }
 
-// refused reports whether a part of what the client's wildcard was sent was refused: then nothing is concluded from what is left out, not
-// even the end of an error of the stream before (RELAY-32).
+// refused reports whether a part of what the client's wildcard was sent was refused: then nothing
+// is concluded from what is left out, not even the end of an error of the stream before (RELAY-32).
 func (m *model) refused(c *modelSub) bool {
 	a := m.lanes[mainLane].types[c.typeURL]
 	return a != nil && a.refused && c.wildcard
 }
 
-// quietErrors: a client was told every error that stands, and remembers none of what is in order. A list that is sent whole tells only
-// those of what it has no body of, and none is sent to who may hold all that it names.
+// quietErrors: a client was told every error that stands, and remembers none of what is in order. A
+// list that is sent whole tells only those of what it has no body of, and none is sent to who may
+// hold all that it names.
 func (m *model) quietErrors(c *modelSub) {
 	if m.keepsAll(c) {
 		return

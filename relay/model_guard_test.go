@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// The kinds "guarded" hold mass removals back, in sets of at most a dozen. Those "frozen" freeze the origin and let it go again.
+// The kinds "guarded" hold mass removals back, in sets of at most a dozen. Those "frozen" freeze
+// the origin and let it go again.
 
 func (m *model) guard() GuardConfig {
 	if !m.has("guarded") {
@@ -46,8 +47,8 @@ func (m *model) stepGuard() {
 	}
 }
 
-// frozenState is what clients are to keep of a type while the origin is frozen: the members of sets that are complete and the bodies
-// had by name.
+// frozenState is what clients are to keep of a type while the origin is frozen: the members of sets
+// that are complete and the bodies had by name.
 func (m *model) frozenState(ty string) map[string]Digest {
 	sh := m.group.plain(ty)
 	if _, frozen := m.table.Origin("mesh").Frozen(); !frozen || sh == nil {
@@ -71,7 +72,8 @@ func (m *model) frozenState(ty string) map[string]Digest {
 	return state
 }
 
-// judgeFrozen: of what clients have nothing changes and nothing goes, and nothing joins a complete set; of endpoints the content may.
+// judgeFrozen: of what clients have nothing changes and nothing goes, and nothing joins a complete
+// set; of endpoints the content may.
 func (m *model) judgeFrozen(ty string, before map[string]Digest, u *Update) {
 	now := m.frozenState(ty)
 	left := m.leftUncached(ty, u)
@@ -96,8 +98,9 @@ func (m *model) judgeFrozen(ty string, before map[string]Digest, u *Update) {
 	})
 }
 
-// leftUncached tells of what frozenState has whether it may go all the same: what must not be cached goes at once if nobody wants it, and a
-// set that has come to list such a member goes as a whole (RELAY-9).
+// leftUncached tells of what frozenState has whether it may go all the same: what must not be
+// cached goes at once if nobody wants it, and a set that has come to list such a member goes as a
+// whole (RELAY-9).
 func (m *model) leftUncached(ty string, u *Update) func(key string) bool {
 	uncached, wanted := map[string]bool{}, map[string]bool{}
 	for i := range u.Resources {

@@ -129,13 +129,15 @@ func (m *model) ask(l *modelLane, a Ask) {
 		if !a.First {
 			delete(asked.known, n.Name)
 		}
-		if all := m.rnd.IntN(2) == 0; all && !a.First && isCollection(n.Name) { // else it sends what it has not sent
+		// else it sends what it has not sent
+		if all := m.rnd.IntN(2) == 0; all && !a.First && isCollection(n.Name) {
 			maps.DeleteFunc(asked.known, func(x string, _ int) bool { return collection(x) == n.Name })
 		}
 	}
 	for _, n := range a.Unsubscribe {
 		n.Name = m.plain(n.Name)
-		for isCollection(n.Name) && len(l.queue) > 0 { // what comes later cannot be told from the answer to the next subscription
+		// what comes later cannot be told from the answer to the next subscription
+		for isCollection(n.Name) && len(l.queue) > 0 {
 			m.deliver(l)
 		}
 		if !asked.names[n.Name] {
@@ -144,7 +146,8 @@ func (m *model) ask(l *modelLane, a Ask) {
 		delete(asked.names, n.Name)
 		delete(asked.known, n.Name)
 		delete(asked.errs, n.Name)
-		delete(asked.initial, n.Name) // asked again it is to be sent, whatever was presented (DELTA-7)
+		// asked again it is to be sent, whatever was presented (DELTA-7)
+		delete(asked.initial, n.Name)
 		delete(asked.initial, m.resource(a.TypeURL, n.Name))
 		if asked.names[collection(n.Name)] {
 			asked.known[n.Name] = -2 // it answers what it is, or that it is none (DELTA-9)
@@ -181,7 +184,8 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 			adds = append(adds, m.timed(ty, addNames[len(addNames)-1], body, r.Any))
 			return
 		}
-		r := madeResource(ty, addNames[len(addNames)-1], "", fmt.Sprint(body)) // equal content, however it is spelt
+		// equal content, however it is spelt
+		r := madeResource(ty, addNames[len(addNames)-1], "", fmt.Sprint(body))
 		b := appendString(nil, resourceName, name)
 		if m.ttls() && body%3 == 0 {
 			b = m.ttl(ty, name, body)
@@ -273,7 +277,8 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		return
 	}
 	asked.answered = true
-	// A stream that had a bad part sweeps nothing (RELAY-32), so what comes after a sweep is not to be judged.
+	// A stream that had a bad part sweeps nothing (RELAY-32), so what comes after a sweep is not to
+	// be judged.
 	sh := m.group.plain(ty)
 	swept := strings.Contains(m.kind, "no-")
 	if sh != nil {

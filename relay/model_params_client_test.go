@@ -166,7 +166,8 @@ func (m *paramModel) take(c *paramClient) {
 	m.logf("client %d answer -%v: holds %v", c.id, slices.Sorted(slices.Values(a.Removed)), c.held)
 }
 
-// told judges a body: it is one that the origin made of the name with these constraints, and they match the map.
+// told judges a body: it is one that the origin made of the name with these constraints, and they
+// match the map.
 func (m *paramModel) told(c *paramClient, v *Variant) {
 	body := numberOf(v)
 	text, known := m.formOf(body, v.Constraints.Key())
@@ -217,12 +218,14 @@ func (m *paramModel) goesBack(c *paramClient, name string, body int) {
 	if m.sotw && !FullState(c.typeURL) && all[len(all)-1].body < 0 {
 		return // it cannot say that it is gone (DEL-3)
 	}
-	if now := m.lives.last(c.typeURL, name+"|"+c.p, body); now >= 0 && now < knew { // of overlapping ones the map may have another for a moment
+	// of overlapping ones the map may have another for a moment
+	if now := m.lives.last(c.typeURL, name+"|"+c.p, body); now >= 0 && now < knew {
 		m.fatalf("client %d {%s} came back with what the origin had at %v of %s, and is told %d of before: %v", c.id, c.p, all[knew], name, body, all)
 	}
 }
 
-// loses judges a removal: the origin must have had nothing for the map at some time after it made what the client holds.
+// loses judges a removal: the origin must have had nothing for the map at some time after it made
+// what the client holds.
 func (m *paramModel) loses(c *paramClient, name string) {
 	defer c.drop(name)
 	body, held := c.held[name]

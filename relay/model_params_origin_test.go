@@ -46,7 +46,8 @@ func (m *paramModel) run(l *paramLane) {
 			l.Open(m.now, 0)
 			m.logf("lane %d opens", l.index)
 		}
-		m.now = m.now.Add(1) // no two requests are made at once, and which was first counts (lateLocked)
+		// no two requests are made at once, and which was first counts (lateLocked)
+		m.now = m.now.Add(1)
 		asks, reopen := l.Take(m.now, m.sotw)
 		for _, a := range asks {
 			m.ask(l, a)
@@ -124,8 +125,9 @@ func (m *paramModel) ask(l *paramLane, a Ask) {
 	asked.answered = false
 }
 
-// coming are the variants that are on their way. What comes after its locator was left may be taken for another locator of the name, asked
-// since: an origin that forgot it with the locator would never take it back, and nobody else could.
+// coming are the variants that are on their way. What comes after its locator was left may be taken
+// for another locator of the name, asked since: an origin that forgot it with the locator would
+// never take it back, and nobody else could.
 func (l *paramLane) coming(typeURL string) map[identity]bool {
 	ids := map[identity]bool{}
 	for _, r := range l.queue {
@@ -265,7 +267,8 @@ func (m *paramModel) produce(l *paramLane, ty string, asked *paramAsked) {
 	l.queue = append(l.queue, queue...)
 }
 
-// produceList is an answer of state of the world: all of a full-state type and of `*`, of others the names of which something is new.
+// produceList is an answer of state of the world: all of a full-state type and of `*`, of others
+// the names of which something is new.
 func (m *paramModel) produceList(l *paramLane, ty string, asked *paramAsked) {
 	r := &Response{TypeURL: ty, Nonce: "n", Version: "1"}
 	star := slices.ContainsFunc(slices.Collect(maps.Values(asked.locators)), func(n Name) bool { return n.Name == Wildcard })
@@ -281,7 +284,8 @@ func (m *paramModel) produceList(l *paramLane, ty string, asked *paramAsked) {
 			changed = changed || !told || body != v.body
 			asked.told[id], asked.texts[id] = v.body, v.text
 		}
-		for id := range asked.told { // what is left of a name is said again when one of its variants goes
+		// what is left of a name is said again when one of its variants goes
+		for id := range asked.told {
 			if id.name == name && !slices.ContainsFunc(of[name], func(v paramVariant) bool { return v.set.Key() == id.constraints }) {
 				delete(asked.told, id)
 				changed = true

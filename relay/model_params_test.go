@@ -12,16 +12,19 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// paramKinds are those of TestConvergence whose origin understands parameters. It divides names into variants of which at most one matches
-// a map, in one response, in another way every now and then, and sometimes into such as overlap (DYN-9); clients ask with several maps, by name,
-// for `*`, and both ways.
+// paramKinds are those of TestConvergence whose origin understands parameters. It divides names
+// into variants of which at most one matches a map, in one response, in another way every now and
+// then, and sometimes into such as overlap (DYN-9); clients ask with several maps, by name, for
+// `*`, and both ways.
 var paramKinds = []string{
 	"params", "sotw params", "params restarts", "sotw params restarts", "params guarded", "sotw params guarded", "params shared", "sotw params shared",
 }
 
-// paramModel is the game of such a kind. It judges what model judges, for each map: a client ends with what the variant for its map is; it is
-// never told of a body whose constraints its map does not match (DYN-8), and never that a name is gone which has had a variant for its map ever
-// since the body it holds was made (DYN-10, DYN-13); and one that came back is not told what the origin had only before (RELAY-96).
+// paramModel is the game of such a kind. It judges what model judges, for each map: a client ends
+// with what the variant for its map is; it is never told of a body whose constraints its map does
+// not match (DYN-8), and never that a name is gone which has had a variant for its map ever since
+// the body it holds was made (DYN-10, DYN-13); and one that came back is not told what the origin
+// had only before (RELAY-96).
 type paramModel struct {
 	t       *testing.T
 	rnd     *rand.Rand
@@ -41,9 +44,10 @@ type paramModel struct {
 
 	state  map[string]map[string][]paramVariant // by type and name
 	bodies int
-	made   map[int]int            // step at which a body came to be
-	lives  lives                  // by type, and name and map: -1 is none
-	forms  map[int]map[string]int // by body: the constraints it has had, and the step in which it got them
+	made   map[int]int // step at which a body came to be
+	lives  lives       // by type, and name and map: -1 is none
+	// by body: the constraints it has had, and the step in which it got them
+	forms map[int]map[string]int
 
 	splits, merges, others, removals, alarms int // divisions that clients were told, and so on
 }
@@ -176,7 +180,8 @@ func (m *paramModel) step() {
 
 func (m *paramModel) lane() *paramLane { return m.lanes[m.rnd.IntN(len(m.lanes))] }
 
-// change divides a name in another way, in one step: bodies are new, or some are those of what was there before.
+// change divides a name in another way, in one step: bodies are new, or some are those of what was
+// there before.
 func (m *paramModel) change() {
 	ty, name := m.pick(paramTypes), m.name()
 	before := m.state[ty][name]
@@ -206,7 +211,8 @@ func (m *paramModel) change() {
 	m.set(ty, name, after, "")
 }
 
-// set gives a name its variants. Those without a body, and the one of these constraints, get a new one.
+// set gives a name its variants. Those without a body, and the one of these constraints, get a new
+// one.
 func (m *paramModel) set(ty, name string, after []paramVariant, anew string) {
 	after = slices.Clone(after)
 	for i := range after {
@@ -283,7 +289,8 @@ func (m *paramModel) loseMost() {
 	m.logf("origin restarts")
 }
 
-// wait: a guess about "all has arrived" is only right if the origin answers in time, so what was asked is answered first.
+// wait: a guess about "all has arrived" is only right if the origin answers in time, so what was
+// asked is answered first.
 func (m *paramModel) wait(d time.Duration) {
 	for _, l := range m.lanes {
 		m.produceAll(l)

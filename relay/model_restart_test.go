@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// Restarts: the process ends, and another begins with what was written down last, which may be older than what clients hold. They come
-// back, and say what they hold.
+// Restarts: the process ends, and another begins with what was written down last, which may be
+// older than what clients hold. They come back, and say what they hold.
 
-// lives is when the origin had which body of a name: nobody who holds one is to be told one that it had only before (RELAY-96).
+// lives is when the origin had which body of a name: nobody who holds one is to be told one that it
+// had only before (RELAY-96).
 type lives map[string]map[string][]life
 
 // life is a body, or -1 for none, from a step on.
@@ -92,7 +93,9 @@ func (m *model) goesBack(c *modelSub, name string, body int) {
 	}
 	delete(c.back, name) // what comes now is what it holds from now on, and may be told it again
 	if at, ever := m.faulted[c.typeURL][name]; ever && at >= m.lives[c.typeURL][name][knew].at || m.faults[c.typeURL][name].code != 0 {
-		return // an origin that has it in error says nothing of the body: what weir has of it stays (ABS-8)
+		// an origin that has it in error says nothing of the body: what weir has of it stays
+		// (ABS-8)
+		return
 	}
 	_, exists := m.state[c.typeURL][name]
 	since := m.lives[c.typeURL][name][knew+1:]

@@ -27,14 +27,19 @@ func newSeed(t *testing.T) uint64 {
 	return seed.Of(t, *fixedSeed)
 }
 
-// TestConvergence drives the table by random steps of an origin and of clients, in all crossings of the dialects: responses in flight, lanes served apart, chunked first answers,
-// bad responses, errors of names, TTLs that are renewed or run out, origins without resume or versions, members that are not in the wildcard, clients that return with
-// what they held, resources that go by aliases which move and are dropped, a stream for each type, streams refused for types never answered, outages in which what had retired comes back, bodies that must not be cached, and clients looked at only when woken. Besides convergence it judges every removal: the origin must have deleted the
-// name after it made the body that the client loses.
+// TestConvergence drives the table by random steps of an origin and of clients, in all crossings of
+// the dialects: responses in flight, lanes served apart, chunked first answers, bad responses,
+// errors of names, TTLs that are renewed or run out, origins without resume or versions, members
+// that are not in the wildcard, clients that return with what they held, resources that go by
+// aliases which move and are dropped, a stream for each type, streams refused for types never
+// answered, outages in which what had retired comes back, bodies that must not be cached, and
+// clients looked at only when woken. Besides convergence it judges every removal: the origin must
+// have deleted the name after it made the body that the client loses.
 //
-// The kinds of globs and of namespaces have clients of one or two collections. Names beside a glob, and `*` beside any, are left to
-// scripts (globs_names*.txt, globs_overlap.txt, namespaces_wildcard.txt): what is asked twice on one stream origins answer in ways too
-// different for one origin to stand for; errors of members are left to faults_glob.txt and globs_errors.txt.
+// The kinds of globs and of namespaces have clients of one or two collections. Names beside a glob,
+// and `*` beside any, are left to scripts (globs_names*.txt, globs_overlap.txt,
+// namespaces_wildcard.txt): what is asked twice on one stream origins answer in ways too different
+// for one origin to stand for; errors of members are left to faults_glob.txt and globs_errors.txt.
 func TestConvergence(t *testing.T) {
 	played, revivals, heartbeats, returned, repeats, alarms, waited := 0, 0, 0, 0, 0, 0, 0
 	for _, k := range modelKinds {
@@ -240,7 +245,8 @@ func (m *model) names() (all []string) {
 	return all
 }
 
-// collects: there are globs, written a/* here whatever they are in the table, or namespaces, written so too.
+// collects: there are globs, written a/* here whatever they are in the table, or namespaces,
+// written so too.
 func (m *model) collects() bool { return strings.HasPrefix(m.kind, "globs") || m.spaces() }
 func (m *model) spaces() bool   { return strings.HasPrefix(m.kind, "namespaces") }
 
@@ -387,7 +393,8 @@ func (m *model) cutOff() {
 	}
 }
 
-// adopt finds the lanes of types that have their own, and drops those whose type is back on the group's (RELAY-92).
+// adopt finds the lanes of types that have their own, and drops those whose type is back on the
+// group's (RELAY-92).
 func (m *model) adopt() {
 	m.lanes = slices.DeleteFunc(m.lanes, func(l *modelLane) bool {
 		return l.only != nil && !l.open && (len(l.only.all) == 0 || !l.carries(l.only))
@@ -404,7 +411,8 @@ func (m *model) adopt() {
 	}
 }
 
-// forget makes the table's knowledge of answers that of a process that has just started, so that types may become suspect again.
+// forget makes the table's knowledge of answers that of a process that has just started, so that
+// types may become suspect again.
 func (m *model) forget() {
 	clear(m.table.Origin("mesh").proven)
 	for _, s := range *m.group.all.Load() {
@@ -412,7 +420,8 @@ func (m *model) forget() {
 	}
 }
 
-// wait: a guess about "all has arrived" is only right if the origin answers in time, so what was asked is answered first.
+// wait: a guess about "all has arrived" is only right if the origin answers in time, so what was
+// asked is answered first.
 func (m *model) wait(d time.Duration) {
 	for _, l := range m.lanes {
 		if !l.open {

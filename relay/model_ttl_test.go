@@ -13,7 +13,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// ttls: some bodies have a TTL. That of every other one is long; the others expire unless they are renewed in time.
+// ttls: some bodies have a TTL. That of every other one is long; the others expire unless they are
+// renewed in time.
 func (m *model) ttls() bool { return strings.HasSuffix(m.kind, "ttl") }
 
 // promised is a body of a name.
@@ -29,7 +30,8 @@ func (a promised) compare(b promised) int {
 // promises are the origin's word on how long bodies last.
 type promises struct {
 	ends map[promised]time.Time // by the origin's own clock
-	// told is when they end by what was delivered last, for `*` and for names: names may change the lane.
+	// told is when they end by what was delivered last, for `*` and for names: names may change the
+	// lane.
 	told map[promised]map[bool]time.Time
 	// over are names of which a body expired, with the step.
 	over map[promised]int
@@ -110,13 +112,16 @@ func (m *model) arrives(l *modelLane, u *Update) {
 		wild, end := l.types[u.TypeURL].wildcard, m.now.Add(r.TTL)
 		moved := l.only == nil && m.group.shard(u.TypeURL, constraints.Params{}).named.lane != l.index
 		if !wild && moved && end.Before(m.promises.told[key][wild]) {
-			continue // on the lane that the names have left: the one they are on may have said more since, so it only prolongs
+			// on the lane that the names have left: the one they are on may have said more since,
+			// so it only prolongs
+			continue
 		}
 		m.promises.told[key][wild] = end
 	}
 }
 
-// deliverAll: a TTL begins when it arrives, so that nothing that has one is in flight while time passes.
+// deliverAll: a TTL begins when it arrives, so that nothing that has one is in flight while time
+// passes.
 func (m *model) deliverAll() {
 	for _, l := range m.lanes {
 		for m.ttls() && len(l.queue) > 0 {
@@ -125,12 +130,13 @@ func (m *model) deliverAll() {
 	}
 }
 
-// expire has the origin forget what nobody has renewed. It says nothing of it, as that was said with the TTL, but where it said last
-// that the name is in error.
+// expire has the origin forget what nobody has renewed. It says nothing of it, as that was said
+// with the TTL, but where it said last that the name is in error.
 func (m *model) expire() {
 	for _, key := range slices.SortedFunc(maps.Keys(m.promises.told), promised.compare) {
 		f, ends := m.faults[key.typeURL][key.name], m.promises.told[key]
-		for _, named := range []bool{false, true} { // its removal ends what was told of it before: an error that stands is stated anew
+		// its removal ends what was told of it before: an error that stands is stated anew
+		for _, named := range []bool{false, true} {
 			if end, told := ends[named]; told && f.code != 0 && f.code != codeNotFound && !end.After(m.now) && end.After(m.promises.at) {
 				m.serial++
 				m.faults[key.typeURL][key.name] = modelFault{f.code, fmt.Sprint("no word ", m.serial)}
@@ -181,7 +187,8 @@ func (m *model) losesTimed(c *modelSub, name string, body int) bool {
 	if !m.ended(c.typeURL, name, body) {
 		all := m.lives[c.typeURL][name]
 		first := slices.IndexFunc(all, func(x life) bool { return x.body == body })
-		// Or else what took its place has: its renewal, or what came after it, was lost with a stream.
+		// Or else what took its place has: its renewal, or what came after it, was lost with a
+		// stream.
 		return first >= 0 && slices.ContainsFunc(all[first:], func(x life) bool { return m.ended(c.typeURL, name, x.body) })
 	}
 	m.promises.expired++
@@ -189,9 +196,11 @@ func (m *model) losesTimed(c *modelSub, name string, body int) bool {
 	return true
 }
 
-// judgeTimed: nobody holds what expired, once the table was told the time (RELAY-50); what comes again is had again.
+// judgeTimed: nobody holds what expired, once the table was told the time (RELAY-50); what comes
+// again is had again.
 func (m *model) judgeTimed(c *modelSub) {
-	// Or else there is no word for it (DEL-3), or the word has to wait for the rest of a list (RELAY-7).
+	// Or else there is no word for it (DEL-3), or the word has to wait for the rest of a list
+	// (RELAY-7).
 	sayable := (c.delta || c.wildcard || SentWhole(c.typeURL)) && !c.Standing().Waiting && !m.emptyWaits(c)
 	for name, body := range c.held {
 		key := promised{c.typeURL, name, c.id}
@@ -207,10 +216,14 @@ func (m *model) judgeTimed(c *modelSub) {
 			}
 		}
 		if r := c.recordLocked(name); r != nil && r.is(claimed) {
-			continue // it came back with it, and while the origin is away nobody knows what became of it (RELAY-38)
+			// it came back with it, and while the origin is away nobody knows what became of it
+			// (RELAY-38)
+			continue
 		}
 		if c.pos != nil && c.pos.spared[name] {
-			continue // it is in a passing error, and nobody here knows what it is that the client came back with (ABS-8)
+			// it is in a passing error, and nobody here knows what it is that the client came back
+			// with (ABS-8)
+			continue
 		}
 		if sayable && len(ends) > 0 && last.Add(samePromise).Before(m.now) {
 			m.t.Fatalf("step %d: client %d (%s delta %v ttl %v) holds %s=%d, which expired %v ago (RELAY-50)\n%s", m.at, c.id, shortType(c.typeURL),
@@ -219,8 +232,9 @@ func (m *model) judgeTimed(c *modelSub) {
 	}
 }
 
-// emptyWaits: there is nothing left of what the client names, and of some of it nothing is known on the present stream. A list without
-// anything would say that all is gone (SOTW-9), so it waits for that, for 15 s of silence at most (RELAY-6).
+// emptyWaits: there is nothing left of what the client names, and of some of it nothing is known on
+// the present stream. A list without anything would say that all is gone (SOTW-9), so it waits for
+// that, for 15 s of silence at most (RELAY-6).
 func (m *model) emptyWaits(c *modelSub) (unknown bool) {
 	if c.delta || c.wildcard {
 		return false

@@ -6,10 +6,12 @@ import (
 	"strings"
 )
 
-// newStyle begins the names that carry their authority with them; every other name is opaque (NAME-1).
+// newStyle begins the names that carry their authority with them; every other name is opaque
+// (NAME-1).
 const newStyle = "xdstp:"
 
-// URN is an xdstp name in its parts, which are percent-decoded (NAME-1): xdstp://[authority]/type/id[?context].
+// URN is an xdstp name in its parts, which are percent-decoded (NAME-1):
+// xdstp://[authority]/type/id[?context].
 type URN struct {
 	Authority, Type, ID string
 	context             []contextParam // sorted by key, which is in it once
@@ -105,8 +107,8 @@ func (u *URN) Of(typeURL string) bool {
 	return u.Type == name || u.Type == name+"Collection"
 }
 
-// CanonicalName is equal for names that mean the same resource: the canonical form of an xdstp name, and any other name as it is
-// (NAME-1, NAME-4). The error says why an xdstp name is none.
+// CanonicalName is equal for names that mean the same resource: the canonical form of an xdstp
+// name, and any other name as it is (NAME-1, NAME-4). The error says why an xdstp name is none.
 func CanonicalName(name string) (string, error) {
 	if !IsNewStyle(name) {
 		return name, nil
@@ -121,8 +123,9 @@ func CanonicalName(name string) (string, error) {
 	return name, nil
 }
 
-// NameKey is the name as the table's maps have it. A name from an origin that cannot be read stays as it is: no client can ask for
-// it, but it may be a member of `*` (WILD-10). It is nobody else's canonical form, as that can be read.
+// NameKey is the name as the table's maps have it. A name from an origin that cannot be read stays
+// as it is: no client can ask for it, but it may be a member of `*` (WILD-10). It is nobody else's
+// canonical form, as that can be read.
 func NameKey(name string) string {
 	if key, err := CanonicalName(name); err == nil {
 		return key
@@ -182,7 +185,8 @@ func lower(c byte) byte {
 	return c
 }
 
-// appendEscaped encodes all bytes but those that mean nothing in any part of a name; the slashes of an id are its own.
+// appendEscaped encodes all bytes but those that mean nothing in any part of a name; the slashes of
+// an id are its own.
 func appendEscaped(b []byte, s string, slashes bool) []byte {
 	for i := range len(s) {
 		switch c := s[i]; {

@@ -67,7 +67,8 @@ func TestCanonicalName(t *testing.T) {
 	}
 }
 
-// TestSpellingIsNoContent: equal content under a name that is written in another way is no event, and is sent as it came last.
+// TestSpellingIsNoContent: equal content under a name that is written in another way is no event,
+// and is sent as it came last.
 func TestSpellingIsNoContent(t *testing.T) { // VER-3, VER-7, DELTA-17
 	table, err := New(Config{Origins: []OriginConfig{{Name: "o"}}})
 	if err != nil {
@@ -105,7 +106,8 @@ func TestSpellingIsNoContent(t *testing.T) { // VER-3, VER-7, DELTA-17
 	}
 }
 
-// FuzzCanonicalName: total, and its own canonical form; an equal one is not another name's that has other parts.
+// FuzzCanonicalName: total, and its own canonical form; an equal one is not another name's that has
+// other parts.
 func FuzzCanonicalName(f *testing.F) {
 	for _, s := range []string{"", "a", "xdstp:", "xdstp://a/T/x?b=2&a=1", "xdstp://%61/%2f/%25?%3d=%26&=&&k", "xdstp://a/T/x#y"} {
 		f.Add(s)
@@ -140,7 +142,8 @@ func FuzzCanonicalName(f *testing.F) {
 	})
 }
 
-// TestNameBytesAreThoseSent: a canonical form that is longer than limits.name_bytes is no reason to refuse the name.
+// TestNameBytesAreThoseSent: a canonical form that is longer than limits.name_bytes is no reason to
+// refuse the name.
 func TestNameBytesAreThoseSent(t *testing.T) {
 	name := "xdstp://o/T/" + strings.Repeat("é", 40)
 	u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{

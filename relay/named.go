@@ -13,10 +13,11 @@ type namedTable struct {
 	other   otherNames
 	guard   guard
 	from    *receipt // of the last response
-	// lane is where the names are asked (RELAY-20): the main lane unless it carries the type's wildcard.
+	// lane is where the names are asked (RELAY-20): the main lane unless it carries the type's
+	// wildcard.
 	lane laneIndex
-	// firstGen is the generation of each lane in which names were first asked there; what is not of the lane's present
-	// generation is asked anew.
+	// firstGen is the generation of each lane in which names were first asked there; what is not of
+	// the lane's present generation is asked anew.
 	firstGen [2]uint32
 	firstAt  [2]time.Time
 	changed  []*entry // to be looked at by the lane, besides asking anew
@@ -25,25 +26,32 @@ type namedTable struct {
 	waitsToList bool
 	longAsk     longAsk
 	touched     []*entry // within one response: what it concerns, in its order
-	// unconfirmed: an entry may be. Those whose silence counts as the origin's word are confirmed at confirmAt (confirm.go).
+	// unconfirmed: an entry may be. Those whose silence counts as the origin's word are confirmed
+	// at confirmAt (confirm.go).
 	unconfirmed bool
 	confirmAt   time.Time
 	confirming  bool   // a timer is set
 	refusedGen  uint32 // generation of the last stream on which a part of a response was refused
-	// presented: on the present stream the origin was told the versions of what is held, so its silence means that they are current.
+	// presented: on the present stream the origin was told the versions of what is held, so its
+	// silence means that they are current.
 	presented bool
-	moving    bool // the side lane has to ask them before the main lane may be reopened without them
-	// unheard are the names asked, in order of time, to be looked at after patience (ABS-1); silentAt is when, zero if there are none.
+	// the side lane has to ask them before the main lane may be reopened without them
+	moving bool
+	// unheard are the names asked, in order of time, to be looked at after patience (ABS-1);
+	// silentAt is when, zero if there are none.
 	unheard  []unheard
 	silentAt time.Time
-	// parked are the virtual hosts among them, to be looked at after on_demand_wait (hosts.go). They are a queue of its own.
+	// parked are the virtual hosts among them, to be looked at after on_demand_wait (hosts.go).
+	// They are a queue of its own.
 	parked []unheard
-	// aside are names that a SotW origin may be silent for: true, they are out of the lane's request; false, they were found to exist. relist:
-	// the request has to be sent again for it (aside.go).
+	// aside are names that a SotW origin may be silent for: true, they are out of the lane's
+	// request; false, they were found to exist. relist: the request has to be sent again for it
+	// (aside.go).
 	aside  map[*entry]bool
 	polled map[*entry]bool // that clients have polled, until they go; nil: none
 	relist bool
-	// doubts are names held from streams before that the present one may have said are not there (stale.go); nil: none.
+	// doubts are names held from streams before that the present one may have said are not there
+	// (stale.go); nil: none.
 	doubts map[*entry]doubt
 }
 
@@ -54,28 +62,36 @@ type unheard struct {
 	at    time.Time
 }
 
-// entry is one name of kind named: its variants, and that some client is subscribed to it, or was less than linger ago. Interest is
-// level-triggered: the lane compares what is wanted with what it asked.
+// entry is one name of kind named: its variants, and that some client is subscribed to it, or was
+// less than linger ago. Interest is level-triggered: the lane compares what is wanted with what it
+// asked.
 type entry struct {
 	name  string // canonical
 	spelt string // as the client wrote it who asked first, if that is another (NAME-9)
-	// variants are of one resource, which goes by the name or by an alias. holdLocked, cutLocked and emptyLocked change them.
+	// variants are of one resource, which goes by the name or by an alias. holdLocked, cutLocked
+	// and emptyLocked change them.
 	variants []*Variant
 	also     *heldAlso // set while it holds a resource that other entries may hold too
-	notice   *Variant  // stated with the absence, which told that an alias did not resolve (ALIAS-5)
+	// stated with the absence, which told that an alias did not resolve (ALIAS-5)
+	notice *Variant
 
-	// retired is what retired under the name, until the origin says something of it (retired.go); nil: nothing. Who has it of us is
-	// said by the records' flag revived. served: somebody was to be given it, during an outage. doubted: a connected origin kept silent about it.
+	// retired is what retired under the name, until the origin says something of it (retired.go);
+	// nil: nothing. Who has it of us is said by the records' flag revived. served: somebody was to
+	// be given it, during an outage. doubted: a connected origin kept silent about it.
 	retired         []*Variant
 	served, doubted bool
-	lost            bool   // the resource does not list the name any more (ALIAS-4)
-	unconfirmed     bool   // the variants are those of a snapshot, and no stream has said anything of them (confirm.go)
-	seenGen         uint32 // generation of the stream that brought the body last; lapsedGen, doubtedGen, borrowedGen: none, see there
+	lost            bool // the resource does not list the name any more (ALIAS-4)
+	// the variants are those of a snapshot, and no stream has said anything of them (confirm.go)
+	unconfirmed bool
+	// generation of the stream that brought the body last; lapsedGen, doubtedGen, borrowedGen:
+	// none, see there
+	seenGen uint32
 
 	chosen *Variant // the variant for params; nil: none known
 	last   *Variant // Clusters: chosen before it went (ORD-3)
 	rev    uint64   // of the last change of chosen
-	// fault is the last error the origin stated, until the resource itself or another error arrives (ABS-7).
+	// fault is the last error the origin stated, until the resource itself or another error arrives
+	// (ABS-7).
 	fault *NameError
 
 	head    *record // of the clients
@@ -83,24 +99,27 @@ type entry struct {
 	touched bool // in namedTable.touched
 	stated  bool // and then: the origin spoke of the name without a body
 	gone    bool // from the table
-	silent  bool // a virtual host asked on_demand_wait ago of which the origin has said nothing (ALIAS-10)
+	// a virtual host asked on_demand_wait ago of which the origin has said nothing (ALIAS-10)
+	silent bool
 
 	lingerAt time.Time // set while count is 0 and the name is kept
 
-	// asked and answered are the generation of the stream on which they happened; 0: never. It counts as asked while
-	// that is the present stream of the lane that carries the type's names.
-	asked      uint32
-	answered   uint32
-	absentGen  uint32 // stated absent (or timed out, ABS-5) in that generation; 0: never
-	wasAbsent  bool   // stated absent, in whatever generation: counts for settling (RELAY-38)
-	existed    bool   // a body was known: a client that is away may hold it, so its absence lingers
-	faulted    bool   // in error, and nothing else is known: counts for settling like silence, after 15 s
-	unanswered bool   // silent for 15 s on a healthy stream: counts for settling only (RELAY-6)
-	mute       bool   // asked 15 s ago, and the origin has said nothing of the body since (confirm.go)
-	refresh    bool   // to be asked anew, by unsubscribe and subscribe (DELTA-7)
-	inChanged  bool
-	timer      bool   // a wantEnd timer is in the heap
-	number     uint32 // one of its own, as good as any: see records
+	// asked and answered are the generation of the stream on which they happened; 0: never. It
+	// counts as asked while that is the present stream of the lane that carries the type's names.
+	asked     uint32
+	answered  uint32
+	absentGen uint32 // stated absent (or timed out, ABS-5) in that generation; 0: never
+	wasAbsent bool   // stated absent, in whatever generation: counts for settling (RELAY-38)
+	existed   bool   // a body was known: a client that is away may hold it, so its absence lingers
+	// in error, and nothing else is known: counts for settling like silence, after 15 s
+	faulted    bool
+	unanswered bool // silent for 15 s on a healthy stream: counts for settling only (RELAY-6)
+	// asked 15 s ago, and the origin has said nothing of the body since (confirm.go)
+	mute      bool
+	refresh   bool // to be asked anew, by unsubscribe and subscribe (DELTA-7)
+	inChanged bool
+	timer     bool   // a wantEnd timer is in the heap
+	number    uint32 // one of its own, as good as any: see records
 
 	sharing *sharing // nil: it shares no subscription (share.go)
 }
@@ -119,28 +138,32 @@ type record struct {
 type recordFlags uint16
 
 const (
-	dirty    recordFlags = 1 << iota // in sub.dirty
-	owed                             // must be answered even if nothing changed (DELTA-2, SOTW-5)
-	holds                            // the client was sent a body, or says it holds one
-	claimed                          // it only says so
-	gone                             // unsubscribed while in sub.dirty
-	cold                             // waits in vain, which is to be said
-	demanded                         // owed because the client asked: a request may wait for it (ALIAS-8)
-	early                            // not answered yet, and may be an alias of what the client says it holds, or gave up
-	beat                             // a TTL came that the client has not been told
-	revived                          // holds what had retired, by our giving it
-	returned                         // of a client that came back, and by what it said first holds it, or may
-	faulty                           // an error was told last, which is in sub.records.faults
-	listed                           // within one Replace: it is in the list
-	standIn                          // and that is of the last resort
-	went                             // delta: it had what was taken as removed (ORD-10)
-	parted                           // that its endpoints are empty is told now, and not kept back (emptied.go)
+	dirty   recordFlags = 1 << iota // in sub.dirty
+	owed                            // must be answered even if nothing changed (DELTA-2, SOTW-5)
+	holds                           // the client was sent a body, or says it holds one
+	claimed                         // it only says so
+	gone                            // unsubscribed while in sub.dirty
+	cold                            // waits in vain, which is to be said
+	// owed because the client asked: a request may wait for it (ALIAS-8)
+	demanded
+	// not answered yet, and may be an alias of what the client says it holds, or gave up
+	early
+	beat    // a TTL came that the client has not been told
+	revived // holds what had retired, by our giving it
+	// of a client that came back, and by what it said first holds it, or may
+	returned
+	faulty  // an error was told last, which is in sub.records.faults
+	listed  // within one Replace: it is in the list
+	standIn // and that is of the last resort
+	went    // delta: it had what was taken as removed (ORD-10)
+	// that its endpoints are empty is told now, and not kept back (emptied.go)
+	parted
 )
 
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
 
-// wantLocked finds or makes the entry of a name, which is e if there is one, and asks for it. The name may be part of something
-// larger, which nothing here must keep.
+// wantLocked finds or makes the entry of a name, which is e if there is one, and asks for it. The
+// name may be part of something larger, which nothing here must keep.
 func (s *shard) wantLocked(e *entry, name, spelt string) *entry {
 	if e == nil {
 		return s.newWantLocked(name, spelt)
@@ -180,7 +203,8 @@ func (s *shard) newWantLocked(name, spelt string) *entry {
 	if e.retired != nil {
 		s.expectLocked(s.lane(s.named.lane))
 	}
-	e.chosen = pick(e.variants, s.params) // a live variant that matches answers a new map at once (RELAY-68)
+	// a live variant that matches answers a new map at once (RELAY-68)
+	e.chosen = pick(e.variants, s.params)
 	e.existed = e.chosen != nil || e.retired != nil
 	e.rev = s.rev
 	s.editedLocked()
@@ -200,8 +224,8 @@ func (s *shard) nameOf(e *entry) Name {
 	return Name{Name: spelling(e.name, e.spelt), Params: s.params, Located: s.byLocator()}
 }
 
-// lookLocked makes the lane look at the name. Before the lane has asked any name on its present stream it looks at all of them
-// anyway, so nothing is noted while the origin is away.
+// lookLocked makes the lane look at the name. Before the lane has asked any name on its present
+// stream it looks at all of them anyway, so nothing is noted while the origin is away.
 func (s *shard) lookLocked(e *entry) {
 	asked := s.lane(s.named.lane).live(s.named.firstGen[s.named.lane])
 	if asked && !e.inChanged {
@@ -216,13 +240,14 @@ func (s *shard) isAskedLocked(e *entry) bool {
 	return s.lane(s.named.lane).live(e.asked)
 }
 
-// absentLocked reports whether the origin's word that the name does not exist still stands: as long as the upstream
-// subscription does (RELAY-37, RELAY-38).
+// absentLocked reports whether the origin's word that the name does not exist still stands: as long
+// as the upstream subscription does (RELAY-37, RELAY-38).
 func (s *shard) absentLocked(e *entry) bool {
 	return e.chosen == nil && e.absentGen != 0 && e.absentGen == e.asked && s.isAskedLocked(e)
 }
 
-// goneLocked reports whether the name is known not to exist, as far as that can be known: stated, or silence for 15 s.
+// goneLocked reports whether the name is known not to exist, as far as that can be known: stated,
+// or silence for 15 s.
 func (e *entry) goneLocked() bool { return e.chosen == nil && (e.wasAbsent || e.unanswered) }
 
 func (e *entry) link(r *record) {
@@ -235,9 +260,10 @@ func (e *entry) link(r *record) {
 	e.lingerAt = time.Time{}
 }
 
-// unlinkLocked takes a client's record out; the name outlives its last one by linger, unless it is known never to have existed
-// (RELAY-39, which is about guessed names). What existed and went is remembered: a client that was away when it went comes back
-// with its version, and asking anew would not help, since many origins state no absence of what they were never seen to have.
+// unlinkLocked takes a client's record out; the name outlives its last one by linger, unless it is
+// known never to have existed (RELAY-39, which is about guessed names). What existed and went is
+// remembered: a client that was away when it went comes back with its version, and asking anew
+// would not help, since many origins state no absence of what they were never seen to have.
 func (s *shard) unlinkLocked(r *record, now time.Time) {
 	e := r.entry
 	if r.prev != nil {
@@ -272,8 +298,8 @@ func (s *shard) unlinkLocked(r *record, now time.Time) {
 	s.unwantLocked(e)
 }
 
-// abandonLocked lets go at once of a name that nobody has and whose body must not be cached. Should it be wanted again before the
-// lane has unsubscribed, it is asked anew (RELAY-9).
+// abandonLocked lets go at once of a name that nobody has and whose body must not be cached. Should
+// it be wanted again before the lane has unsubscribed, it is asked anew (RELAY-9).
 func (s *shard) abandonLocked(e *entry) {
 	if e.count == 0 {
 		for _, v := range slices.Clone(e.variants) {
@@ -340,8 +366,8 @@ func (s *shard) deleteLocked(e *entry) {
 	s.lane(s.named.lane).poke() // it may have been the last thing the lane was open for
 }
 
-// offerNamedLocked chooses among an entry's variants. stated: the origin spoke of the name itself, so that who has no
-// match knows that there is none.
+// offerNamedLocked chooses among an entry's variants. stated: the origin spoke of the name itself,
+// so that who has no match knows that there is none.
 func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) {
 	old := e.retired
 	if stated || len(e.variants) > 0 {
@@ -375,7 +401,9 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			e.fault = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
 		}
 		if e.fault != nil && e.chosen != nil && e.chosen.timed() {
-			e.fault.timed = true // also of a NOT_FOUND in the origin's words: so a relay before us says that a TTL has passed
+			// also of a NOT_FOUND in the origin's words: so a relay before us says that a TTL has
+			// passed
+			e.fault.timed = true
 		}
 		if last := e.chosen; s.typeURL == ClusterType {
 			if last == nil {
@@ -401,8 +429,8 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 	e.lost = e.lost && len(e.variants) > 0
 }
 
-// curedLocked: the resource is the same as before, and is sent again to those who were told an error of it: they remember that
-// until the resource arrives (ABS-7).
+// curedLocked: the resource is the same as before, and is sent again to those who were told an
+// error of it: they remember that until the resource arrives (ABS-7).
 func (e *entry) curedLocked(rev uint64) {
 	for r := e.head; r != nil; r = r.next {
 		if r.fault() != nil {
@@ -411,7 +439,8 @@ func (e *entry) curedLocked(rev uint64) {
 	}
 }
 
-// renewedLocked: the TTL is another. Who is told TTLs is told this one; who is not may have had the body withheld for it (RELAY-51).
+// renewedLocked: the TTL is another. Who is told TTLs is told this one; who is not may have had the
+// body withheld for it (RELAY-51).
 func (e *entry) renewedLocked(rev uint64) {
 	for r := e.head; r != nil; r = r.next {
 		if r.sub.ttl {
@@ -423,8 +452,9 @@ func (e *entry) renewedLocked(rev uint64) {
 	}
 }
 
-// dueLocked: a removal that was stated while a client was subscribed is told it, whatever the upstream stream does meanwhile. It may
-// have to wait: a SotW client that came back is answered once all it names is known (RELAY-7).
+// dueLocked: a removal that was stated while a client was subscribed is told it, whatever the
+// upstream stream does meanwhile. It may have to wait: a SotW client that came back is answered
+// once all it names is known (RELAY-7).
 func (e *entry) dueLocked() {
 	for r := e.head; r != nil; r = r.next {
 		if r.is(owed|holds) && !r.heldBack() {

@@ -34,9 +34,10 @@ func (k *kin) askersLocked(i laneIndex, gen uint32) []*shard {
 	return slices.DeleteFunc(slices.Clone(k.all), none)
 }
 
-// concernedLocked are the shards that a response may have something to say to: of a difference between variants those of the maps that
-// match, which is a look-up however many maps there are (BenchmarkVariants), and of all else whoever asked for the type. rest: the others
-// need not even be told that there was a response.
+// concernedLocked are the shards that a response may have something to say to: of a difference
+// between variants those of the maps that match, which is a look-up however many maps there are
+// (BenchmarkVariants), and of all else whoever asked for the type. rest: the others need not even
+// be told that there was a response.
 func (k *kin) concernedLocked(u *Update, i laneIndex, gen uint32) (asked []*shard, rest bool) {
 	if k.restGen[i] != gen || !u.ofVariants() {
 		return k.askersLocked(i, gen), false
@@ -73,7 +74,8 @@ func (u *Update) speaksOfVariants() bool {
 	return len(u.RemovedVariants) > 0 || slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints != nil })
 }
 
-// ofVariants reports whether all that a response says is of variants with constraints, and what it leaves out means nothing.
+// ofVariants reports whether all that a response says is of variants with constraints, and what it
+// leaves out means nothing.
 func (u *Update) ofVariants() bool {
 	if u.Full || u.Bad || u.Heartbeats || u.For != nil || len(u.Whole)+len(u.Removed)+len(u.repeats) > 0 || u.silent() {
 		return false
@@ -87,8 +89,8 @@ func (u *Update) ofVariants() bool {
 		!slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints == nil })
 }
 
-// restLocked reports whether a response on the stream that says nothing to any of these shards means nothing to them either: no set waits for
-// its first answer, or for the pause after it.
+// restLocked reports whether a response on the stream that says nothing to any of these shards
+// means nothing to them either: no set waits for its first answer, or for the pause after it.
 func restLocked(asked []*shard, gen uint32) bool {
 	for _, s := range asked {
 		if len(s.collections) > 0 || s.star.askedGen == gen && (!s.star.firm || s.star.sweepGen == gen) {
@@ -150,8 +152,8 @@ func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Varian
 	}
 }
 
-// lateLocked reports whether the shard's `*` was asked after that of kin and is not answered yet: a list may have been under way that was
-// made before.
+// lateLocked reports whether the shard's `*` was asked after that of kin and is not answered yet: a
+// list may have been under way that was made before.
 func (s *shard) lateLocked(gen uint32) bool {
 	if s.star.askedGen != gen || s.star.answeredGen == gen {
 		return false
@@ -172,7 +174,8 @@ func (s *shard) takeUpLocked(a *Applied, p *portion, lane laneIndex, gen uint32,
 	s.applyNamedLocked(a, p.Update, p.bodies, gen)
 	s.applyCollectionsLocked(a, p.Update, p.bodies, gen)
 	if !p.Heartbeats && (a.Waiting == waiting || !p.Full) {
-		s.named.from = from // else the version is that of a list of which clients have another (VER-5)
+		// else the version is that of a list of which clients have another (VER-5)
+		s.named.from = from
 	}
 }
 
@@ -187,9 +190,10 @@ func (s *shard) partLocked(u *Update) *portion {
 	return s.part
 }
 
-// divideLocked divides a response of revision rev. Where there is one map, and nothing that it does not match, that is the response itself
-// for everybody; but a removal may be said to one of several maps alone (earlyLocked). Else a shard has a part only if something is said
-// to it: there may be many that a variant does not concern (BenchmarkVariants).
+// divideLocked divides a response of revision rev. Where there is one map, and nothing that it does
+// not match, that is the response itself for everybody; but a removal may be said to one of several
+// maps alone (earlyLocked). Else a shard has a part only if something is said to it: there may be
+// many that a variant does not concern (BenchmarkVariants).
 func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant, rev uint64, gen uint32, now time.Time) (divided bool) {
 	k.constrained = k.constrained || u.variants
 	several := len(asked) > 1 && (k.group.origin.config().Share || k.byLocator() && len(u.Removed) > 0)
@@ -201,7 +205,8 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant, rev uin
 		return false
 	}
 	for _, s := range asked {
-		if s.turn = rev; u.Full || u.Bad || len(u.Whole) > 0 { // it says something by what it leaves out
+		// it says something by what it leaves out
+		if s.turn = rev; u.Full || u.Bad || len(u.Whole) > 0 {
 			s.partLocked(u)
 		}
 	}
@@ -258,9 +263,10 @@ func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant, rev uin
 	return true
 }
 
-// supersedeLocked has a response remove those held variants of what it lists that it does not list. In state of the world, all: it brings one
-// that matches, there is no other word for a removal, and a relay that came later would know the new one alone (DYN-9). In delta those that
-// the stream has not spoken of (stale.go).
+// supersedeLocked has a response remove those held variants of what it lists that it does not list.
+// In state of the world, all: it brings one that matches, there is no other word for a removal, and
+// a relay that came later would know the new one alone (DYN-9). In delta those that the stream has
+// not spoken of (stale.go).
 func (p *portion) supersedeLocked(held func(name string) []*Variant) {
 	listed := make(map[identity]bool, len(p.Resources))
 	for i := range p.Resources {
@@ -290,13 +296,15 @@ func (s *shard) variantsLocked(name string) (vs []*Variant) {
 	return vs
 }
 
-// replaced reports whether the same response brought another variant for the map, so that what goes is no loss to anybody.
+// replaced reports whether the same response brought another variant for the map, so that what goes
+// is no loss to anybody.
 func replaced(vs []*Variant, key string, rev uint64) bool {
 	return slices.ContainsFunc(vs, func(v *Variant) bool { return v.from.rev == rev && v.Constraints.Key() != key })
 }
 
-// constrainedLocked reports whether what the shard holds of a name by what it asked on the stream of generation gen is variants with
-// constraints alone, which a removal of the plain name does not concern (DYN-13).
+// constrainedLocked reports whether what the shard holds of a name by what it asked on the stream
+// of generation gen is variants with constraints alone, which a removal of the plain name does not
+// concern (DYN-13).
 func (s *shard) constrainedLocked(name string, gen uint32) bool {
 	held, plain := false, false
 	look := func(vs []*Variant) {
@@ -314,8 +322,8 @@ func (s *shard) constrainedLocked(name string, gen uint32) bool {
 	return held && !plain
 }
 
-// besideLocked notes a response that has nothing for the map. It may be all the answer that there is to its sets, but not so surely as one
-// of its own.
+// besideLocked notes a response that has nothing for the map. It may be all the answer that there
+// is to its sets, but not so surely as one of its own.
 func (s *shard) besideLocked(now time.Time, lane laneIndex, gen uint32, u *Update) {
 	s.now = now
 	s.setsLocked(func(t *set) {
@@ -329,7 +337,8 @@ func (s *shard) besideLocked(now time.Time, lane laneIndex, gen uint32, u *Updat
 	})
 }
 
-// countStraysLocked counts what none of several maps took (RELAY-28), and of it the variants that match no map at all.
+// countStraysLocked counts what none of several maps took (RELAY-28), and of it the variants that
+// match no map at all.
 func (k *kin) countStraysLocked(a *Applied, asked []*shard, u *Update) {
 	offered := map[identity]int{}
 	for _, s := range asked {

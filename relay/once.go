@@ -2,8 +2,9 @@ package relay
 
 import "slices"
 
-// tidyLocked makes a delta answer of names and aliases one that lists each resource once (DELTA-20), and adds the removals of what no name
-// of the client stands for any more. base is the wildcard's part.
+// tidyLocked makes a delta answer of names and aliases one that lists each resource once
+// (DELTA-20), and adds the removals of what no name of the client stands for any more. base is the
+// wildcard's part.
 func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameError) {
 	a := s.alias
 	if a.none() {
@@ -34,7 +35,8 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 		}
 		switch {
 		case !s.coversLocked(x.name): // a set that has it all the same, and is not told yet, brings it anew (DEL-1)
-			if r := s.recordLocked(x.name); r != nil && r.is(owed) { // it is subscribed by its own name by now, and that is not answered
+			// it is subscribed by its own name by now, and that is not answered
+			if r := s.recordLocked(x.name); r != nil && r.is(owed) {
 				s.sentLocked(r, x.sent)
 				r.flags |= holds
 				a.later = append(a.later, x.toldName) // should it be given up before
@@ -64,8 +66,9 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 	return base.without(listed), errs
 }
 
-// succeedsLocked is the body of a set that a client is sent when an alias stands for the resource no more, and no other name of it does;
-// nil: it keeps what it has. A set that is behind keeps quiet: it still lists the alias, so its own word about that is yet to come.
+// succeedsLocked is the body of a set that a client is sent when an alias stands for the resource
+// no more, and no other name of it does; nil: it keeps what it has. A set that is behind keeps
+// quiet: it still lists the alias, so its own word about that is yet to come.
 func (s *Sub) succeedsLocked(x leaving) (v *Variant) {
 	it, _ := s.memberLocked(x.name)
 	if it == nil || s.namesLocked(x.name) {
@@ -81,8 +84,8 @@ func (s *Sub) succeedsLocked(x leaving) (v *Variant) {
 	return v
 }
 
-// onceEachLocked leaves each resource in a list once, and puts the notices of one name, which some origins use for all, together. The names
-// are added to listed.
+// onceEachLocked leaves each resource in a list once, and puts the notices of one name, which some
+// origins use for all, together. The names are added to listed.
 func (s *Sub) onceEachLocked(vs []*Variant, listed map[string]bool) []*Variant {
 	once := vs[:0]
 	notices := map[string][]*Variant{}
@@ -119,7 +122,8 @@ func joinNotices(list []*Variant) *Variant {
 	return newNotice(list[0].Spelling(), slices.Compact(aliases), "")
 }
 
-// errorsOnceLocked leaves each error in once. That of a resource which is in the answer follows in the next (ABS-11).
+// errorsOnceLocked leaves each error in once. That of a resource which is in the answer follows in
+// the next (ABS-11).
 func (s *Sub) errorsOnceLocked(errs []*NameError, bodies map[string]bool) []*NameError {
 	told := map[string]bool{}
 	return slices.DeleteFunc(errs, func(f *NameError) bool {

@@ -9,8 +9,9 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
-// TestMadeUpGroupsEnd: nodes that a client makes up, one after the other, leave no groups behind, neither here nor at the
-// origin, and nothing of them is kept for an outage. A group in which something was acknowledged lingers.
+// TestMadeUpGroupsEnd: nodes that a client makes up, one after the other, leave no groups behind,
+// neither here nor at the origin, and nothing of them is kept for an outage. A group in which
+// something was acknowledged lingers.
 func TestMadeUpGroupsEnd(t *testing.T) {
 	table, err := New(Config{
 		MaxGroups: 50, RetiredEntries: 10, RetiredBytes: 1 << 20, Origins: []OriginConfig{{Name: "mesh", GroupBy: []string{"cluster"}}},
@@ -78,8 +79,8 @@ func TestMadeUpGroupsEnd(t *testing.T) {
 	}
 }
 
-// TestGroupsPerPeer: a peer opens so many groups, until they end or somebody else uses them as well; it may use those that
-// are there, and others may open theirs.
+// TestGroupsPerPeer: a peer opens so many groups, until they end or somebody else uses them as
+// well; it may use those that are there, and others may open theirs.
 func TestGroupsPerPeer(t *testing.T) {
 	table, err := New(Config{MaxGroupsPerPeer: 2, Origins: []OriginConfig{{Name: "mesh", GroupBy: []string{"cluster"}}}})
 	if err != nil {
@@ -120,7 +121,8 @@ func TestGroupsPerPeer(t *testing.T) {
 	}
 }
 
-// TestGroupsOfAPeerWithoutLimit: without MaxGroupsPerPeer a peer opens as many groups as there may be.
+// TestGroupsOfAPeerWithoutLimit: without MaxGroupsPerPeer a peer opens as many groups as there may
+// be.
 func TestGroupsOfAPeerWithoutLimit(t *testing.T) {
 	table, err := New(Config{MaxGroups: 100, Origins: []OriginConfig{{Name: "mesh", GroupBy: []string{"cluster"}}}})
 	if err != nil {

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// overlap is what is kept of a client that selects in more ways than one, by `*` and globs say: the sets may hold one name each, as
-// one body or as two, and the client is told of it once. A client of one set costs none of this: its position tells what it holds.
+// overlap is what is kept of a client that selects in more ways than one, by `*` and globs say: the
+// sets may hold one name each, as one body or as two, and the client is told of it once. A client
+// of one set costs none of this: its position tells what it holds.
 type overlap struct {
 	by map[*set]*position
-	// told is the body last told of each name that no record stands for; the zero Digest: another one than is held now, so that
-	// the next look at the name tells something.
+	// told is the body last told of each name that no record stands for; the zero Digest: another
+	// one than is held now, so that the next look at the name tells something.
 	told map[string]Digest
 	look bool // a set was left: all of told is to be looked at
 }
@@ -108,7 +109,8 @@ func (s *Sub) unlinkLocked(p *position) {
 	}
 }
 
-// leaveLocked ends the subscription to a set, of a client that stays: what it has by it and keeps by name may have to stand in there.
+// leaveLocked ends the subscription to a set, of a client that stays: what it has by it and keeps
+// by name may have to stand in there.
 func (s *Sub) leaveLocked(p *position, now time.Time) {
 	if p == nil {
 		return
@@ -121,13 +123,15 @@ func (s *Sub) leaveLocked(p *position, now time.Time) {
 	s.partLocked(p, now)
 }
 
-// outlivesLocked: an absence of a name stated before the set's last word is none, once its stream is gone.
+// outlivesLocked: an absence of a name stated before the set's last word is none, once its stream
+// is gone.
 func (s *shard) outlivesLocked(it *item, e *entry) bool {
 	return !it.dead && it.rev > e.rev && !s.absentLocked(e)
 }
 
-// partLocked ends the subscription to a set. What the client has by it and still selects in another way is looked at: it may be
-// another body there, or none (DELTA-9). What it selects no more it drops itself (DELTA-4).
+// partLocked ends the subscription to a set. What the client has by it and still selects in another
+// way is looked at: it may be another body there, or none (DELTA-9). What it selects no more it
+// drops itself (DELTA-4).
 func (s *Sub) partLocked(p *position, now time.Time) {
 	s.keepByAliasLocked(p)
 	for r := range s.records.all() {
@@ -141,8 +145,8 @@ func (s *Sub) partLocked(p *position, now time.Time) {
 	t := p.view.set
 	s.unlinkLocked(p)
 	p.view.leave(p)
-	// What came with the set is held by name from now on: no list may leave it out before it is known (RELAY-7), and what was told
-	// of a name may not be what its own entry says (RELAY-25).
+	// What came with the set is held by name from now on: no list may leave it out before it is
+	// known (RELAY-7), and what was told of a name may not be what its own entry says (RELAY-25).
 	s.holds = s.holds || !s.delta && s.told
 	for r := range s.records.all() {
 		s.dirtyLocked(r, s.shard.rev)
@@ -164,7 +168,8 @@ func (s *Sub) partLocked(p *position, now time.Time) {
 			if !s.coveredLocked(name) {
 				delete(s.more.told, name)
 			} else if it, _ := s.memberLocked(name); it == nil {
-				s.more.told[name] = Digest{} // it goes, and is sent anew should the client come back for it first
+				// it goes, and is sent anew should the client come back for it first
+				s.more.told[name] = Digest{}
 			}
 		}
 		s.more.look = true
@@ -190,7 +195,8 @@ func (s *Sub) againLocked(name, spelt string) {
 	}
 }
 
-// coveringLocked calls f with the client's positions in the sets that may have a resource of that name.
+// coveringLocked calls f with the client's positions in the sets that may have a resource of that
+// name.
 func (s *Sub) coveringLocked(name string, f func(*position)) {
 	switch {
 	case s.pos == nil:
@@ -215,8 +221,9 @@ func (s *Sub) coveredLocked(name string) (covered bool) {
 	return covered
 }
 
-// memberLocked is what the client's sets hold of a name, the body received last if they hold several (RELAY-25); nil: none does. A
-// set that is not told yet counts for nothing, and waits says that there is one.
+// memberLocked is what the client's sets hold of a name, the body received last if they hold
+// several (RELAY-25); nil: none does. A set that is not told yet counts for nothing, and waits says
+// that there is one.
 func (s *Sub) memberLocked(name string) (live *item, waits bool) {
 	s.coveringLocked(name, func(p *position) {
 		it := p.view.items[name]
@@ -276,7 +283,8 @@ func (x *overlapTake) all(names map[string]Digest) {
 	}
 }
 
-// again answers unsubscribes of names that sets still cover (DELTA-9): the resource, a removal, and what is said instead of it.
+// again answers unsubscribes of names that sets still cover (DELTA-9): the resource, a removal, and
+// what is said instead of it.
 func (x *overlapTake) again() {
 	s := x.sub
 	for name, spelt := range s.again {
@@ -308,7 +316,8 @@ func (x *overlapTake) collect(p *position) {
 		}
 	default:
 		body = s.renewedLocked(p, v.since(p.sent))
-		for _, b := range body.Variants { // the same with another TTL, which has to go in full (TTL-8, TTL-10)
+		// the same with another TTL, which has to go in full (TTL-8, TTL-10)
+		for _, b := range body.Variants {
 			if _, told := s.more.told[b.Name]; told && v.items[b.Name].rev <= p.sent {
 				s.more.told[b.Name] = Digest{}
 			}
@@ -387,7 +396,8 @@ func (x *overlapTake) name(name, spelt string) bool {
 	return true
 }
 
-// emptyLocked says of a collection that is told whole and has nothing in it that it is empty (COLL-3). What is in error may exist.
+// emptyLocked says of a collection that is told whole and has nothing in it that it is empty
+// (COLL-3). What is in error may exist.
 func (p *position) emptyLocked(b *Body) {
 	if t := p.view.set; t.kind != wild && p.view.live == 0 && len(t.faults.byName) == 0 && (p.fresh || p.resend) && t.liveLocked() {
 		b.remove(t.selector, t.spelt)

@@ -17,7 +17,8 @@ func (cfg *OriginConfig) nodeRules(deployment string) node.Rules {
 
 func (o *Origin) nodeRules() node.Rules { return o.config().nodeRules(o.table.config().Name) }
 
-// checkParams says what is wrong with the settings that have to do with parameters; the error begins with the key.
+// checkParams says what is wrong with the settings that have to do with parameters; the error
+// begins with the key.
 func checkParams(cfg *OriginConfig) error {
 	switch {
 	case cfg.TP2 && cfg.IgnoreParams:
@@ -33,8 +34,8 @@ func checkParams(cfg *OriginConfig) error {
 	return nil
 }
 
-// Params are the parameters that plain names of a client have at the origin (node.Rules.Params). There are none at an
-// origin that is not to see any (DYN-17).
+// Params are the parameters that plain names of a client have at the origin (node.Rules.Params).
+// There are none at an origin that is not to see any (DYN-17).
 func (o *Origin) Params(n *corev3.Node, typeURL string) constraints.Params {
 	if !o.config().TP2 {
 		return constraints.Params{}
@@ -42,8 +43,8 @@ func (o *Origin) Params(n *corev3.Node, typeURL string) constraints.Params {
 	return o.nodeRules().Params(n, typeURL)
 }
 
-// ParamsNode is as much of a node as Params looks at, for a stream to keep. It is nil if the origin's names have no
-// parameters. It shares what it holds with n.
+// ParamsNode is as much of a node as Params looks at, for a stream to keep. It is nil if the
+// origin's names have no parameters. It shares what it holds with n.
 func (o *Origin) ParamsNode(n *corev3.Node) *corev3.Node {
 	if !o.config().TP2 {
 		return nil
@@ -54,5 +55,6 @@ func (o *Origin) ParamsNode(n *corev3.Node) *corev3.Node {
 // TP2 reports whether the origin may be sent parameters (DYN-17).
 func (o *Origin) TP2() bool { return o.config().TP2 }
 
-// IgnoresParams reports whether the parameters that clients name are dropped, and not refused (DYN-18).
+// IgnoresParams reports whether the parameters that clients name are dropped, and not refused
+// (DYN-18).
 func (o *Origin) IgnoresParams() bool { return o.config().IgnoreParams }

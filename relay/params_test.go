@@ -130,8 +130,9 @@ func TestSettingsOfParameters(t *testing.T) {
 	}
 }
 
-// TestParametersAndGroups: where the origin understands parameters, those that a node names are in its group's key only if group_by says
-// so; a change of them always changes what its names ask with (STREAM-4, RELAY-60).
+// TestParametersAndGroups: where the origin understands parameters, those that a node names are in
+// its group's key only if group_by says so; a change of them always changes what its names ask with
+// (STREAM-4, RELAY-60).
 func TestParametersAndGroups(t *testing.T) {
 	for _, in := range []bool{false, true} {
 		cfg := OriginConfig{Name: "mesh", TP2: true, GroupBy: []string{"cluster"}}
@@ -162,8 +163,8 @@ func TestParametersAndGroups(t *testing.T) {
 	}
 }
 
-// TestRestoredBeforeItWasMapped: a group that was written down when nothing was mapped presents what is mapped now, and no client comes
-// to it any more.
+// TestRestoredBeforeItWasMapped: a group that was written down when nothing was mapped presents
+// what is mapped now, and no client comes to it any more.
 func TestRestoredBeforeItWasMapped(t *testing.T) {
 	before, after := OriginConfig{Name: "mesh", GroupBy: []string{"metadata"}}, OriginConfig{Name: "mesh", GroupBy: []string{"metadata"}}
 	after.TP2, after.FromNode = true, map[string]string{"env": "metadata.env"}

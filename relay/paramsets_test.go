@@ -11,8 +11,9 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// TestParameterSets: a group has so many distinct maps and no more, over all types and clients; one that is there already is given to
-// everybody, and one that nobody has any more makes room (RELAY-73).
+// TestParameterSets: a group has so many distinct maps and no more, over all types and clients; one
+// that is there already is given to everybody, and one that nobody has any more makes room
+// (RELAY-73).
 func TestParameterSets(t *testing.T) {
 	r := newRig(t, Config{MaxParameterSets: 2, Origins: []OriginConfig{{Name: "mesh", TP2: true, GroupBy: []string{"cluster"}}}})
 	open := func(typeURL, env string) *Sub {
@@ -83,7 +84,8 @@ func TestUnionBeyondParameterSets(t *testing.T) {
 	}
 }
 
-// TestMadeUpMapsDoNotPileUp: who asks with one map after the other keeps few of them alive, and what others wait for lingers as ever.
+// TestMadeUpMapsDoNotPileUp: who asks with one map after the other keeps few of them alive, and
+// what others wait for lingers as ever.
 func TestMadeUpMapsDoNotPileUp(t *testing.T) {
 	for _, name := range []string{"a", Wildcard} {
 		r := newRig(t, Config{MaxParameterSets: 3, Origins: []OriginConfig{{Name: "mesh", TP2: true}}})

@@ -6,13 +6,14 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// ResourceStatus is a picture of one resource, for all the parameter maps of which the same can be said.
+// ResourceStatus is a picture of one resource, for all the parameter maps of which the same can be
+// said.
 type ResourceStatus struct {
 	Group   string
 	TypeURL string
 	Name    string
-	// Params are the parameter maps that it is held for, as canonical text, "" being the empty map: the first of them, or all if the query
-	// says so. Maps is how many there are.
+	// Params are the parameter maps that it is held for, as canonical text, "" being the empty map:
+	// the first of them, or all if the query says so. Maps is how many there are.
 	Params   []string
 	Maps     int
 	Wildcard bool // a member of the wildcard set; else held by name, or in a Collection
@@ -22,17 +23,21 @@ type ResourceStatus struct {
 	OriginVersion string
 	Constraints   string // canonical; "" for none
 	Bytes         int
-	Clients       int  // that are to have it: subscribed by name, or to the set that it is a member of
-	Live          bool // an open upstream stream vouches for it
-	Held          bool // it is to go in a mass removal that is held back
-	Absent        bool // stated not to exist; there is no body
-	// Source is the server of the origin, or the last resort, that it came from; "" if that is not known.
+	// that are to have it: subscribed by name, or to the set that it is a member of
+	Clients int
+	Live    bool // an open upstream stream vouches for it
+	Held    bool // it is to go in a mass removal that is held back
+	Absent  bool // stated not to exist; there is no body
+	// Source is the server of the origin, or the last resort, that it came from; "" if that is not
+	// known.
 	Source string
 	// Fallback: that is the last resort (fallback.go).
 	Fallback bool
-	// Shadowed: another variant matches the same parameters, and is chosen (DYN-9). No client has this one.
+	// Shadowed: another variant matches the same parameters, and is chosen (DYN-9). No client has
+	// this one.
 	Shadowed bool
-	// Body is the payload, an encoded google.protobuf.Any; nil for secrets (RELAY-76), do_not_cache (RELAY-9) and Absent.
+	// Body is the payload, an encoded google.protobuf.Any; nil for secrets (RELAY-76), do_not_cache
+	// (RELAY-9) and Absent.
 	Body []byte
 
 	body *Variant // while the picture is being made
@@ -41,18 +46,21 @@ type ResourceStatus struct {
 // ResourceQuery says what pictures are to be made; what is empty stands for all.
 type ResourceQuery struct {
 	Group, TypeURL, Name string
-	// Params asks for what a client with that map gets: what is held for it, or, as long as nobody has asked with it, what is held for
-	// others and matches it; of several variants the one that is chosen.
+	// Params asks for what a client with that map gets: what is held for it, or, as long as nobody
+	// has asked with it, what is held for others and matches it; of several variants the one that
+	// is chosen.
 	Params *constraints.Params
 	// AllParams has each picture list every map.
 	AllParams bool
 }
 
-// maxListedMaps is how many parameter maps a picture lists unless asked for all: one variant may be that of each of a group's maps.
+// maxListedMaps is how many parameter maps a picture lists unless asked for all: one variant may be
+// that of each of a group's maps.
 const maxListedMaps = 10
 
-// Resources calls f for a picture of each resource of the type and name; empty ones stand for all. Order: group, type,
-// wildcard members first, then what is held by name and in collections, name. It stops when f returns false.
+// Resources calls f for a picture of each resource of the type and name; empty ones stand for all.
+// Order: group, type, wildcard members first, then what is held by name and in collections, name.
+// It stops when f returns false.
 func (o *Origin) Resources(group, typeURL, name string, f func(ResourceStatus) bool) {
 	o.Query(ResourceQuery{Group: group, TypeURL: typeURL, Name: name}, f)
 }
@@ -84,7 +92,8 @@ func (k *kin) shards() []*shard {
 	return k.all
 }
 
-// resources takes pointers under the lock, of one shard at a time, and makes the pictures, digests as text among them, outside it.
+// resources takes pointers under the lock, of one shard at a time, and makes the pictures, digests
+// as text among them, outside it.
 func (k *kin) resources(q *ResourceQuery) []ResourceStatus {
 	all := k.shards()
 	if q.Params != nil {
@@ -275,7 +284,8 @@ func (k *kin) fill(r *ResourceStatus, v *Variant) {
 	}
 	switch {
 	case IsSecret(k.typeURL):
-		// RELAY-76: by name only. A digest lets an observer confirm a guess; the origin's version may be one, and a length is half of one.
+		// RELAY-76: by name only. A digest lets an observer confirm a guess; the origin's version
+		// may be one, and a length is half of one.
 		r.Version, r.OriginVersion, r.Bytes = "", "", 0
 	case !v.DoNotCache:
 		r.Body = v.Any()

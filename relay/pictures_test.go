@@ -34,8 +34,8 @@ func (r kinRig) pictures(q ResourceQuery) string {
 	return strings.ReplaceAll(strings.Join(rows, "; "), `"`, "")
 }
 
-// TestPicturesOfVariants: one for each variant, with the maps that it is held for and the clients that have it, and for a map what a client
-// of it gets.
+// TestPicturesOfVariants: one for each variant, with the maps that it is held for and the clients
+// that have it, and for a map what a client of it gets.
 func TestPicturesOfVariants(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	r.sub(EndpointType, "env=prod", true, "n", "m", "x")
@@ -135,8 +135,8 @@ weir_cache_lookups_total{result="stale"} 0
 	}
 }
 
-// BenchmarkPictures: what a scrape and a look at /resources cost where 500 parameter maps hold 20 names, each in a variant for that map
-// (variants) or in one for all (shared).
+// BenchmarkPictures: what a scrape and a look at /resources cost where 500 parameter maps hold 20
+// names, each in a variant for that map (variants) or in one for all (shared).
 func BenchmarkPictures(b *testing.B) {
 	for _, shared := range []bool{false, true} {
 		r := newKinRig(b, OriginConfig{})

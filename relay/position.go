@@ -5,28 +5,32 @@ type position struct {
 	sub  *Sub
 	view *view
 	// sent is the revision up to which everything was sent; meaningless while fresh.
-	sent       uint64
-	sum        sum  // of the view when it was sent whole, to send nothing for a change that was undone
-	fresh      bool // nothing sent yet
-	early      bool // the client was told members before the set had settled: it hears of no removal until then
+	sent uint64
+	// of the view when it was sent whole, to send nothing for a change that was undone
+	sum   sum
+	fresh bool // nothing sent yet
+	// the client was told members before the set had settled: it hears of no removal until then
+	early      bool
 	resend     bool // `*` was subscribed again: everything is owed (DELTA-2)
 	prev, next *position
 
-	// told is the seq up to which errors were told, before the same when the upstream stream was first answered; untold are
-	// names whose body was sent again although they are in error.
+	// told is the seq up to which errors were told, before the same when the upstream stream was
+	// first answered; untold are names whose body was sent again although they are in error.
 	told, before uint64
 	fault        *NameError // last told of the collection as a whole (ABS-12)
 	cold         bool       // it waits in vain, which is to be said (RELAY-8)
 	also, prior  *position  // the Sub's next one, and the one before
 	untold       []string
-	spared       map[string]bool // what the client holds by its own word, in error and without a body here
+	// what the client holds by its own word, in error and without a body here
+	spared map[string]bool
 }
 
-// waitsLocked reports whether the first answer has to wait for the set (RELAY-7), or for what it lacks.
+// waitsLocked reports whether the first answer has to wait for the set (RELAY-7), or for what it
+// lacks.
 func (p *position) waitsLocked() bool { return p.unsettledLocked() || p.lacksLocked() }
 
-// unsettledLocked reports whether the first answer has to wait for the set. That a collection is empty is known only as long as the upstream
-// stream is open that it was said on (RELAY-38).
+// unsettledLocked reports whether the first answer has to wait for the set. That a collection is
+// empty is known only as long as the upstream stream is open that it was said on (RELAY-38).
 func (p *position) unsettledLocked() bool {
 	t := p.view.set
 	if p.flowsLocked() {
@@ -36,10 +40,10 @@ func (p *position) unsettledLocked() bool {
 	return p.fresh && (!t.readyLocked(holds) || t.kind != wild && p.view.live == 0 && !t.liveLocked())
 }
 
-// flowsLocked reports whether the client is told members as they come, before the set has settled: it
-// speaks delta and holds nothing, so that nothing can be deleted by it (RELAY-7). Who has several sets,
-// names besides or parameters waits as others do. So it is told what came on a stream that ended, while
-// none can be opened (RELAY-2): it may be all there is.
+// flowsLocked reports whether the client is told members as they come, before the set has settled:
+// it speaks delta and holds nothing, so that nothing can be deleted by it (RELAY-7). Who has
+// several sets, names besides or parameters waits as others do. So it is told what came on a stream
+// that ended, while none can be opened (RELAY-2): it may be all there is.
 func (p *position) flowsLocked() bool {
 	t, s := p.view.set, p.sub
 	switch {
@@ -54,8 +58,8 @@ func (p *position) flowsLocked() bool {
 	return t.lane().down.Load() || t.liveLocked() && !t.first.IsZero()
 }
 
-// keepsBackLocked reports whether there is a removal that the client may not be told yet. What comes
-// after it waits with it.
+// keepsBackLocked reports whether there is a removal that the client may not be told yet. What
+// comes after it waits with it.
 func (p *position) keepsBackLocked() bool {
 	return p.early && p.view.contentRev > p.sent && len(p.view.since(p.sent).Removed) > 0
 }

@@ -1,10 +1,11 @@
 package relay
 
-// A second stream of a lane, beside the one that the table knows: to a server that may take over (FED-8), or to compare what the
-// origin says now with what is held (audit.go). It asks the same and changes nothing here.
+// A second stream of a lane, beside the one that the table knows: to a server that may take over
+// (FED-8), or to compare what the origin says now with what is held (audit.go). It asks the same
+// and changes nothing here.
 
-// Preview is what Take would give on a stream that is opened now, as far as that can be told before. Nothing counts as asked, and no
-// versions are presented. all: also list every name (SotW).
+// Preview is what Take would give on a stream that is opened now, as far as that can be told
+// before. Nothing counts as asked, and no versions are presented. all: also list every name (SotW).
 func (l *Lane) Preview(all bool) (asks []Ask) {
 	for k := range kinds(l.shards()) {
 		k.mu.Lock()
@@ -68,12 +69,13 @@ func (s *shard) previewLocked(i laneIndex) (asks []Ask) {
 	return append(asks, a)
 }
 
-// Doubt has the next stream present no versions of what is held, so that all of it is told anew and the members that are not
-// mentioned are swept (RELAY-46).
+// Doubt has the next stream present no versions of what is held, so that all of it is told anew and
+// the members that are not mentioned are swept (RELAY-46).
 func (l *Lane) Doubt() { l.doubt.Store(true) }
 
-// Uncached reports whether anybody in the group is subscribed to something that no server has answered yet, and that nobody can be served
-// from here (FED-6). What merely lingers sends nobody to another server.
+// Uncached reports whether anybody in the group is subscribed to something that no server has
+// answered yet, and that nobody can be served from here (FED-6). What merely lingers sends nobody
+// to another server.
 func (g *Group) Uncached() bool {
 	for _, s := range *g.all.Load() {
 		s.mu.Lock()
@@ -86,7 +88,8 @@ func (g *Group) Uncached() bool {
 	return false
 }
 
-// uncachedLocked leaves out what the origin may end streams for: that is asked apart, and may never be answered (RELAY-92).
+// uncachedLocked leaves out what the origin may end streams for: that is asked apart, and may never
+// be answered (RELAY-92).
 func (s *shard) uncachedLocked() (uncached bool) {
 	if s.apart != nil || !s.group.origin.Serves(s.typeURL) {
 		return false

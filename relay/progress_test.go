@@ -10,10 +10,10 @@ import (
 // progressBound is how long after a change a client that takes may still hold what was before it.
 const progressBound = time.Second
 
-// TestProgress: clusters, listeners and endpoints change all the time, one name and one set are never
-// answered, and clients take at once or seconds later. Whatever a client holds after it took was
-// current less than progressBound ago. Its first answer comes within cold_wait, though new names never
-// stop.
+// TestProgress: clusters, listeners and endpoints change all the time, one name and one set are
+// never answered, and clients take at once or seconds later. Whatever a client holds after it took
+// was current less than progressBound ago. Its first answer comes within cold_wait, though new
+// names never stop.
 func TestProgress(t *testing.T) {
 	w := &progress{t: t, rnd: newRand(t), rig: newRig(t, Config{}), now: zero, state: map[string]map[string]*lifetime{}}
 	for _, typeURL := range []string{ClusterType, ListenerType, EndpointType} {
@@ -100,7 +100,8 @@ func (w *progress) join() {
 	}
 }
 
-// change is the origin's: a name comes, changes or goes. Endpoints only change: SotW has no word for their end.
+// change is the origin's: a name comes, changes or goes. Endpoints only change: SotW has no word
+// for their end.
 func (w *progress) change(typeURL, prefix string, names int) {
 	name := fmt.Sprint(prefix, w.rnd.IntN(names))
 	x := w.state[typeURL][name]

@@ -10,16 +10,16 @@ import (
 	"github.com/weir-xds/weir/relay/node"
 )
 
-// routes is which origins there are and what each is asked for. It is replaced as a whole, so that no name is ever judged by half of
-// the old and half of the new.
+// routes is which origins there are and what each is asked for. It is replaced as a whole, so that
+// no name is ever judged by half of the old and half of the new.
 type routes struct {
 	list        []*Origin          // as configured
 	origins     map[string]*Origin // by name
 	authorities map[string]*Origin // by the authorities of xdstp names (FED-1)
 }
 
-// Next is a configuration that is checked and not in force. Between Prepare and Commit whatever else depends on it can be opened, so
-// that what fails there leaves all as it was.
+// Next is a configuration that is checked and not in force. Between Prepare and Commit whatever
+// else depends on it can be opened, so that what fails there leaves all as it was.
 type Next struct {
 	table  *Table
 	cfg    Config
@@ -28,11 +28,12 @@ type Next struct {
 	cfgs   []*OriginConfig
 }
 
-// Prepare checks a configuration for a table that may be in use. The error joins all problems. The caller sees to it that nothing
-// else is prepared before Commit, or before this is forgotten.
+// Prepare checks a configuration for a table that may be in use. The error joins all problems. The
+// caller sees to it that nothing else is prepared before Commit, or before this is forgotten.
 //
-// An origin of a name that is known keeps its part of the table, with all that is in it, if what changes matters to what comes alone
-// (see live). Otherwise it gets a part that is empty, and the one before ends.
+// An origin of a name that is known keeps its part of the table, with all that is in it, if what
+// changes matters to what comes alone (see live). Otherwise it gets a part that is empty, and the
+// one before ends.
 func (t *Table) Prepare(cfg Config) (*Next, error) {
 	errs := []error{cfg.check()}
 	n := &Next{table: t, cfg: cfg, routes: &routes{origins: map[string]*Origin{}, authorities: map[string]*Origin{}}}
@@ -74,8 +75,9 @@ func (t *Table) Prepare(cfg Config) (*Next, error) {
 	return n, errors.Join(errs...)
 }
 
-// live reports whether a part of the table can go on under another configuration: if nothing differs but what is looked at when a
-// response comes, or when a name is routed. All else is in the keys of groups, in what is held or in its versions.
+// live reports whether a part of the table can go on under another configuration: if nothing
+// differs but what is looked at when a response comes, or when a name is routed. All else is in the
+// keys of groups, in what is held or in its versions.
 func live(old, next *OriginConfig) bool {
 	a, b := *old, *next
 	for _, c := range []*OriginConfig{&a, &b} {
@@ -96,15 +98,16 @@ func live(old, next *OriginConfig) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// Origin is the part of the table that an origin will have; nil if there is none of that name. It may be configured for, but not be
-// run before Commit.
+// Origin is the part of the table that an origin will have; nil if there is none of that name. It
+// may be configured for, but not be run before Commit.
 func (n *Next) Origin(name string) *Origin { return n.routes.origins[name] }
 
 // Authority is the origin that will be asked for xdstp names of the authority; nil if none.
 func (n *Next) Authority(authority string) *Origin { return n.routes.authorities[authority] }
 
-// Commit puts the configuration into force. Nobody may run lanes of an origin whose part ends, or whose dialect changes. What
-// retired of an origin whose part ends is forgotten: the next of that name may be another (FED-4).
+// Commit puts the configuration into force. Nobody may run lanes of an origin whose part ends, or
+// whose dialect changes. What retired of an origin whose part ends is forgotten: the next of that
+// name may be another (FED-4).
 func (n *Next) Commit(now time.Time) *Change {
 	t := n.table
 	c := &Change{before: t.routes.Load(), after: n.routes, dialects: map[*Origin]bool{}}
@@ -138,10 +141,12 @@ type Change struct {
 	dialects      map[*Origin]bool
 }
 
-// Ended reports whether an origin's part is no longer in force: who is subscribed there has to come again.
+// Ended reports whether an origin's part is no longer in force: who is subscribed there has to come
+// again.
 func (c *Change) Ended(o *Origin) bool { return c.after.origins[o.name] != o }
 
-// Moved reports whether names of the authority are another origin's now, or nobody's, or no longer nobody's.
+// Moved reports whether names of the authority are another origin's now, or nobody's, or no longer
+// nobody's.
 func (c *Change) Moved(authority string) bool {
 	return c.before.authorities[authority] != c.after.authorities[authority]
 }

@@ -20,8 +20,9 @@ func reconfigured(t *testing.T, table *Table, cfg Config) *Change {
 	return c
 }
 
-// TestReconfigureOrigins: an origin keeps its part of the table for as long as what changes matters to what comes alone. Anything else
-// gives it another, and the one before ends, as that of an origin that is removed does; no other is touched.
+// TestReconfigureOrigins: an origin keeps its part of the table for as long as what changes matters
+// to what comes alone. Anything else gives it another, and the one before ends, as that of an
+// origin that is removed does; no other is touched.
 func TestReconfigureOrigins(t *testing.T) {
 	base := OriginConfig{Name: "mesh", GroupBy: []string{"cluster"}, Authorities: []string{"a"}}
 	for name, row := range map[string]struct {
@@ -76,7 +77,8 @@ func TestReconfigureOrigins(t *testing.T) {
 	}
 }
 
-// TestReconfigureRoutes: which authorities are another origin's, or nobody's, is told of each (FED-1, FED-2).
+// TestReconfigureRoutes: which authorities are another origin's, or nobody's, is told of each
+// (FED-1, FED-2).
 func TestReconfigureRoutes(t *testing.T) {
 	table, err := New(Config{Origins: []OriginConfig{{Name: "x", Authorities: []string{"stays", "leaves", "goes"}}, {Name: "y"}}})
 	if err != nil {
@@ -94,7 +96,8 @@ func TestReconfigureRoutes(t *testing.T) {
 	}
 }
 
-// TestPrepareRefuses: what is wrong is told, and nothing of it is in force; nor is what is right before Commit.
+// TestPrepareRefuses: what is wrong is told, and nothing of it is in force; nor is what is right
+// before Commit.
 func TestPrepareRefuses(t *testing.T) {
 	table, err := New(Config{Origins: []OriginConfig{{Name: "mesh"}}})
 	if err != nil {
@@ -125,8 +128,9 @@ func TestPrepareRefuses(t *testing.T) {
 	}
 }
 
-// TestEndedOriginKeepsNothing: what an origin's part held goes with its last client once it has ended, and what had retired before at
-// once: an origin that has the name later may be another (FED-4).
+// TestEndedOriginKeepsNothing: what an origin's part held goes with its last client once it has
+// ended, and what had retired before at once: an origin that has the name later may be another
+// (FED-4).
 func TestEndedOriginKeepsNothing(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	cfg := Config{Linger: time.Second, Origins: []OriginConfig{{Name: "mesh"}, {Name: "beside"}}}
@@ -191,7 +195,8 @@ func retiredNow(table *Table, now time.Time) int {
 	return n
 }
 
-// TestRetiredBoundsChange: fewer entries or bytes let go of what was unused longest, at once; none keep nothing; more is more again.
+// TestRetiredBoundsChange: fewer entries or bytes let go of what was unused longest, at once; none
+// keep nothing; more is more again.
 func TestRetiredBoundsChange(t *testing.T) {
 	r := newRetirement(nil)
 	r.bound(10, 10_000)
@@ -216,7 +221,8 @@ func TestRetiredBoundsChange(t *testing.T) {
 	}
 }
 
-// TestServerNumbers: a server has one number for as long as the table lives, and no two share one but after 254 others (FED-7).
+// TestServerNumbers: a server has one number for as long as the table lives, and no two share one
+// but after 254 others (FED-7).
 func TestServerNumbers(t *testing.T) {
 	table, err := New(Config{Origins: []OriginConfig{{Name: "mesh"}}})
 	if err != nil {

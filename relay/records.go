@@ -2,9 +2,10 @@ package relay
 
 import "iter"
 
-// records are the names that a client is subscribed to, found by what is wanted under them: a hash table of chains that run through
-// the records themselves. Beside the record, which it has to have anyway, a name costs the client four to eight bytes here. A map costs
-// it 20 to 40 for a pointer as the key, and the name for a key makes that 30 to 55 (TestKnownNameCost).
+// records are the names that a client is subscribed to, found by what is wanted under them: a hash
+// table of chains that run through the records themselves. Beside the record, which it has to have
+// anyway, a name costs the client four to eight bytes here. A map costs it 20 to 40 for a pointer
+// as the key, and the name for a key makes that 30 to 55 (TestKnownNameCost).
 type records struct {
 	chains []*record // by the number of the entry; their count is a power of two
 	n      int

@@ -75,8 +75,9 @@ func TestRecords(t *testing.T) {
 	compare()
 }
 
-// TestKnownNameCost: a name that others have subscribed to costs a client at most 100 bytes, however many it has: the record, of 64, and
-// four to eight to find it by. While it is not answered it is in a list beside, of eight to sixteen.
+// TestKnownNameCost: a name that others have subscribed to costs a client at most 100 bytes,
+// however many it has: the record, of 64, and four to eight to find it by. While it is not answered
+// it is in a list beside, of eight to sixteen.
 func TestKnownNameCost(t *testing.T) {
 	const clients, most = 10, 100
 	for _, n := range []int{16_384, 16_385, 20_000} { // at its best, at its worst, and anyhow

@@ -2,12 +2,12 @@ package relay
 
 import "time"
 
-// refreshPause is the time in which one name is asked anew at most once, so that an origin that answers with nothing but
-// heartbeats is not asked in a circle.
+// refreshPause is the time in which one name is asked anew at most once, so that an origin that
+// answers with nothing but heartbeats is not asked in a circle.
 const refreshPause = time.Minute
 
-// refreshes are the names asked anew since a certain time. What is kept is bounded by the names, and goes with the next one that
-// is asked anew after refreshPause.
+// refreshes are the names asked anew since a certain time. What is kept is bounded by the names,
+// and goes with the next one that is asked anew after refreshPause.
 type refreshes struct {
 	since time.Time
 	names map[string]bool
@@ -25,7 +25,8 @@ func (r *refreshes) admit(name string, now time.Time) bool {
 	return true
 }
 
-// heardNameLocked looks at a resource of a name without a payload that can be used, and reports whether it says that there is none.
+// heardNameLocked looks at a resource of a name without a payload that can be used, and reports
+// whether it says that there is none.
 func (s *shard) heardNameLocked(a *Applied, e *entry, u *Update, r *Resource, gen uint32) (gone bool) {
 	key := r.Constraints.Key()
 	switch held, what := find(e.variants, key), s.hearLocked(nil, find(e.variants, key), u, r); what {
@@ -50,8 +51,9 @@ func (s *shard) heardNameLocked(a *Applied, e *entry, u *Update, r *Resource, ge
 	return false
 }
 
-// prolongLocked takes up a heartbeat that came on the stream which a name has left, if what is held lasts longer by it (RELAY-48): the
-// other stream was presented the version, and nothing may be said there before the TTL is over.
+// prolongLocked takes up a heartbeat that came on the stream which a name has left, if what is held
+// lasts longer by it (RELAY-48): the other stream was presented the version, and nothing may be
+// said there before the TTL is over.
 func (s *shard) prolongLocked(e *entry, u *Update, r *Resource) {
 	held := find(e.variants, r.Constraints.Key())
 	if r.Any != nil || held == nil || s.hearLocked(nil, held, u, r) != lasts {
@@ -85,8 +87,8 @@ const (
 	unknown       // it is spoken of another body, which has to be fetched (TTL-4)
 )
 
-// hearLocked tells which. In SotW a heartbeat goes under the version of the last response, whatever its resources were. A virtual
-// host without a body is none at all (TTL-3).
+// hearLocked tells which. In SotW a heartbeat goes under the version of the last response, whatever
+// its resources were. A virtual host without a body is none at all (TTL-3).
 func (s *shard) hearLocked(t *set, held *Variant, u *Update, r *Resource) heard {
 	if r.Any == nil && u.TypeURL == VirtualHostType {
 		return ignored
@@ -113,7 +115,8 @@ func (s *shard) hearLocked(t *set, held *Variant, u *Update, r *Resource) heard 
 	}
 }
 
-// askAgainLocked has a name asked by unsubscribe and subscribe, since some servers answer no repeated subscribe (DELTA-7).
+// askAgainLocked has a name asked by unsubscribe and subscribe, since some servers answer no
+// repeated subscribe (DELTA-7).
 func (s *shard) askAgainLocked(e *entry, gen uint32) {
 	if !s.refreshed.admit(e.name, s.now) {
 		return
@@ -162,7 +165,8 @@ func (t *set) heardLocked(a *Applied, u *Update, r *Resource, gen uint32, touche
 	}
 }
 
-// fetch has the lane opened anew to fetch a body, at most once in refreshPause (TTL-4). It reports whether it will be.
+// fetch has the lane opened anew to fetch a body, at most once in refreshPause (TTL-4). It reports
+// whether it will be.
 func (l *Lane) fetch(now time.Time) bool {
 	l.mu.Lock()
 	if !l.fetched.IsZero() && now.Sub(l.fetched) < refreshPause {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestHeartbeatOfAnotherVersion: the name is asked anew, in two requests, and not in a circle (TTL-4, DELTA-7).
+// TestHeartbeatOfAnotherVersion: the name is asked anew, in two requests, and not in a circle
+// (TTL-4, DELTA-7).
 func TestHeartbeatOfAnotherVersion(t *testing.T) {
 	r := newRig(t, Config{})
 	s := r.sub(EndpointType, true, "a", "b")

@@ -2,8 +2,9 @@ package relay
 
 import "time"
 
-// refusals are what was refused of a set's answers on one stream. Whoever holds something is not told of the set before it was said again,
-// or after the longest pause: what the set lacks may be just that (RELAY-32). Guarded by the shard's lock.
+// refusals are what was refused of a set's answers on one stream. Whoever holds something is not
+// told of the set before it was said again, or after the longest pause: what the set lacks may be
+// just that (RELAY-32). Guarded by the shard's lock.
 type refusals struct {
 	bad    bool            // the last response was refused in part
 	names  map[string]bool // of what was refused and not heard of since
@@ -63,7 +64,8 @@ func (u *Update) bare() Update {
 	return Update{TypeURL: u.TypeURL, Bad: u.Bad, Refused: u.Refused, Unread: u.Unread, Heartbeats: u.Heartbeats}
 }
 
-// over is when the set may be complete, for all that was refused, if nothing comes until then; not before the time given.
+// over is when the set may be complete, for all that was refused, if nothing comes until then; not
+// before the time given.
 func (x *refusals) over(at time.Time) time.Time {
 	if end := x.at.Add(firmMost); (x.unread || len(x.names) > 0) && end.After(at) {
 		return end

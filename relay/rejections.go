@@ -8,7 +8,8 @@ type Rejection struct {
 	Reason string // "": nothing is known of it
 }
 
-// rejections are what was refused on one stream of a lane and not stated well since, by name. Guarded by the kin's lock.
+// rejections are what was refused on one stream of a lane and not stated well since, by name.
+// Guarded by the kin's lock.
 type rejections struct {
 	gen    uint32
 	byName map[string]Rejection

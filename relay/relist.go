@@ -5,12 +5,14 @@ import (
 	"time"
 )
 
-// A SotW request lists every name of its type (RELAY-27), so one more name costs as much as all: a list of 200,000 takes a
-// quarter of a second to be made, and as much at the origin. After a long list further changes of the type's names are
-// collected for a while, and other types are asked meanwhile. The first request of a stream never waits.
+// A SotW request lists every name of its type (RELAY-27), so one more name costs as much as all: a
+// list of 200,000 takes a quarter of a second to be made, and as much at the origin. After a long
+// list further changes of the type's names are collected for a while, and other types are asked
+// meanwhile. The first request of a stream never waits.
 
 const (
-	// listPause is how long changes are collected for each name of a list that has more than askedAtOnce.
+	// listPause is how long changes are collected for each name of a list that has more than
+	// askedAtOnce.
 	listPause = 5 * time.Microsecond
 	// longestListPause is how long they are collected at most.
 	longestListPause = 2 * time.Second
@@ -30,8 +32,8 @@ func (x *lastList) again() time.Time {
 	return x.at.Add(min(time.Duration(x.names)*listPause, longestListPause))
 }
 
-// listsLaterLocked reports whether the names have to wait, and sees to it that they are asked then. Another map's shard is
-// asked with the same request.
+// listsLaterLocked reports whether the names have to wait, and sees to it that they are asked then.
+// Another map's shard is asked with the same request.
 func (s *shard) listsLaterLocked(lane laneIndex, now time.Time) bool {
 	x := &s.kin.lastList[lane]
 	at := x.again()
@@ -55,7 +57,8 @@ func (s *shard) listAgain() {
 	}
 }
 
-// allAskedLocked are the names that a request lists, in no order: not those that are aside, unless there are no others.
+// allAskedLocked are the names that a request lists, in no order: not those that are aside, unless
+// there are no others.
 func (k *kin) allAskedLocked() []Name {
 	var all, aside []Name
 	for _, s := range k.all {

@@ -2,12 +2,12 @@ package relay
 
 // What a response takes away, of which a part may wait (gather.go).
 
-// takesAway are the names of clusters or endpoints that are held and that a response takes away, all of
-// them or those that may wait. Where several variants of a name may be held they go at once, with what
-// replaces them (DYN-11). So does what was restored, and is not confirmed, if a list leaves it out: the
-// list confirms the rest, and would give it to clients again (RELAY-96,
-// testdata/restored_sotw_origin.txt). A difference confirms nothing before the pause after it, which it
-// puts off (confirm.go, testdata/restored_swap.txt).
+// takesAway are the names of clusters or endpoints that are held and that a response takes away,
+// all of them or those that may wait. Where several variants of a name may be held they go at once,
+// with what replaces them (DYN-11). So does what was restored, and is not confirmed, if a list
+// leaves it out: the list confirms the rest, and would give it to clients again (RELAY-96,
+// testdata/restored_sotw_origin.txt). A difference confirms nothing before the pause after it,
+// which it puts off (confirm.go, testdata/restored_swap.txt).
 func (x *arrival) takesAway(all bool) (gone []string) {
 	k, u := x.kin, x.u
 	k.mu.Lock()
@@ -56,9 +56,9 @@ func (x *arrival) leaves(gone []string) (endpoints []string) {
 // toldLocked reports whether clients may have been told members.
 func (t *set) toldLocked() bool { return t.settled || t.early || t.revived }
 
-// takenLocked is what a response takes away of the set's members. An error of a name that it takes away
-// as well is one statement with that (ABS-9), and goes at once: the removal would end the error if it
-// came later.
+// takenLocked is what a response takes away of the set's members. An error of a name that it takes
+// away as well is one statement with that (ABS-9), and goes at once: the removal would end the
+// error if it came later.
 func (t *set) takenLocked(u *Update, gen uint32) (gone []string) {
 	inError := u.inError()
 	for _, name := range u.Removed {
@@ -78,8 +78,8 @@ func (t *set) takenLocked(u *Update, gen uint32) (gone []string) {
 	return gone
 }
 
-// takenLocked is what a response takes away of what is held by name: all of it, or but for what is not
-// confirmed.
+// takenLocked is what a response takes away of what is held by name: all of it, or but for what is
+// not confirmed.
 func (s *shard) takenLocked(u *Update, gen uint32, all bool) (gone []string) {
 	inError := u.inError()
 	for _, name := range u.Removed {

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestConvergenceRepeats: a seed gives the same game each time, or an alarm of TestConvergence could not be looked at again. What the table
-// and the game range over maps for has to come to the same in any order.
+// TestConvergenceRepeats: a seed gives the same game each time, or an alarm of TestConvergence
+// could not be looked at again. What the table and the game range over maps for has to come to the
+// same in any order.
 func TestConvergenceRepeats(t *testing.T) {
 	defer func(n int) { *steps = n }(*steps)
 	*steps = min(*steps, 600)

@@ -6,22 +6,26 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A repeat is a resource of a response that is held already, byte for byte: it is neither checked, copied nor hashed, and costs a compare
-// (BenchmarkChange). Origins send whole lists for one change. Such a resource means nothing but that it is still there; where it could mean
-// more, all goes the long way.
+// A repeat is a resource of a response that is held already, byte for byte: it is neither checked,
+// copied nor hashed, and costs a compare (BenchmarkChange). Origins send whole lists for one
+// change. Such a resource means nothing but that it is still there; where it could mean more, all
+// goes the long way.
 
 const (
-	// fewestRepeats is how many resources a response must have for repeats to be looked for: a single one is mostly what has changed.
+	// fewestRepeats is how many resources a response must have for repeats to be looked for: a
+	// single one is mostly what has changed.
 	fewestRepeats = 2
-	// stepNames is how many names are looked up in one go under the lock, while clients wait for it.
+	// stepNames is how many names are looked up in one go under the lock, while clients wait for
+	// it.
 	stepNames = 512
 )
 
-// FindRepeats looks what of a response is held byte for byte, for Accept and Apply to pass over. Only the reader of the lane's present
-// stream calls it.
+// FindRepeats looks what of a response is held byte for byte, for Accept and Apply to pass over.
+// Only the reader of the lane's present stream calls it.
 func (l *Lane) FindRepeats(r *Response) {
 	gen, k := l.gen.Load(), l.group.kin(r.TypeURL)
-	shown := l.group.origin.config().OriginVersions // versions are a part of what is told, and may have changed
+	// versions are a part of what is told, and may have changed
+	shown := l.group.origin.config().OriginVersions
 	if k == nil || gen == 0 || len(r.resources) < fewestRepeats || shown || !r.delta && !Named(r.TypeURL) {
 		return
 	}
@@ -67,8 +71,9 @@ func (k *kin) lookUp(found []holding, at []glimpse, i laneIndex, gen uint32) boo
 	return true
 }
 
-// repeatsLocked is the shard for which what comes again on a lane's stream, and has come on it before, changes nothing. nil: it may, since
-// there are several maps or collections, or somebody waits for the word that a resource is still there, or a list is judged by its names.
+// repeatsLocked is the shard for which what comes again on a lane's stream, and has come on it
+// before, changes nothing. nil: it may, since there are several maps or collections, or somebody
+// waits for the word that a resource is still there, or a list is judged by its names.
 func (k *kin) repeatsLocked(i laneIndex, gen uint32) *shard {
 	if len(k.all) != 1 || k.constrained || k.byLocator() || k.group.origin.frozen.Load() != nil {
 		return nil
@@ -104,13 +109,15 @@ func (x *holding) heldLocked() *Variant {
 	return nil
 }
 
-// standsLocked reports whether the body is still held, and the stream of generation gen has said so before: to hear it again changes nothing.
+// standsLocked reports whether the body is still held, and the stream of generation gen has said so
+// before: to hear it again changes nothing.
 func (x *holding) standsLocked(gen uint32) bool {
 	if x.heldLocked() != x.body {
 		return false
 	}
 	if m := x.member; m != nil {
-		return m.seenGen == gen // one that has left its set has no body, or was of an earlier stream
+		// one that has left its set has no body, or was of an earlier stream
+		return m.seenGen == gen
 	}
 	e := x.entry
 	if e.seenGen != gen || e.unconfirmed || e.lost || e.retired != nil || e.notice != nil {
@@ -119,7 +126,8 @@ func (x *holding) standsLocked(gen uint32) bool {
 	return e.asked == gen && e.answered == gen && e.chosen == x.body && e.fault == nil && !e.faulted && !e.mute && !e.refresh
 }
 
-// tickOffLocked takes up the repeats of a response. What is none by now goes the long way with the other resources, as bodies.
+// tickOffLocked takes up the repeats of a response. What is none by now goes the long way with the
+// other resources, as bodies.
 func (k *kin) tickOffLocked(a *Applied, u *Update, bodies []*Variant, i laneIndex, gen uint32, rev uint64) []*Variant {
 	if len(u.repeats) == 0 {
 		return bodies
@@ -144,7 +152,8 @@ func (v *Variant) again() Resource {
 	return Resource{Name: v.Name, Version: v.originVersion, Any: v.Any()}
 }
 
-// glimpse is what of a resource tells whether it is a repeat; it aliases the response. No name: it has something besides.
+// glimpse is what of a resource tells whether it is a repeat; it aliases the response. No name: it
+// has something besides.
 type glimpse struct{ name, version, any []byte }
 
 func (r *Response) glimpse(b []byte) (g glimpse) {
@@ -198,7 +207,8 @@ func (t *set) listLocked(m *member, rev uint64) {
 	t.listed++
 }
 
-// listsAllLocked reports whether the response of revision rev lists every member, so that none need be looked for that it leaves out.
+// listsAllLocked reports whether the response of revision rev lists every member, so that none need
+// be looked for that it leaves out.
 func (t *set) listsAllLocked(rev uint64) bool {
 	return t.listedRev == rev && t.listed == len(t.members)
 }

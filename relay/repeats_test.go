@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// TestRepeatsCostACompare: of a response of a thousand resources of which one has changed the others are neither copied nor hashed, and
-// nothing is allocated for any of them but what lists them.
+// TestRepeatsCostACompare: of a response of a thousand resources of which one has changed the
+// others are neither copied nor hashed, and nothing is allocated for any of them but what lists
+// them.
 func TestRepeatsCostACompare(t *testing.T) {
 	const size, objects, bytesOfOne = 1000, 40, 200
 	for _, kind := range arrivalKinds {
@@ -52,7 +53,8 @@ func TestRepeatsCostACompare(t *testing.T) {
 	}
 }
 
-// repeating is a table in which a client holds a, b and c as the origin sent them, by `*` or by name.
+// repeating is a table in which a client holds a, b and c as the origin sent them, by `*` or by
+// name.
 type repeating struct {
 	*rig
 	t   *testing.T
@@ -113,7 +115,8 @@ func (p *repeating) told() string {
 	return strings.Join(words, " ")
 }
 
-// TestRepeats: what comes again on a stream is passed over, and all else that the response says is taken up.
+// TestRepeats: what comes again on a stream is passed over, and all else that the response says is
+// taken up.
 func TestRepeats(t *testing.T) {
 	for _, kind := range arrivalKinds {
 		lists := !kind.delta && kind.typeURL == ClusterType // what is not listed is gone
@@ -157,7 +160,8 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestRepeatsAreOfTheStream: on a new stream nothing is a repeat, since what comes is the first word of it.
+// TestRepeatsAreOfTheStream: on a new stream nothing is a repeat, since what comes is the first
+// word of it.
 func TestRepeatsAreOfTheStream(t *testing.T) {
 	for _, kind := range arrivalKinds {
 		p := newRepeating(t, kind.typeURL, kind.delta)
@@ -170,7 +174,8 @@ func TestRepeatsAreOfTheStream(t *testing.T) {
 	}
 }
 
-// TestRepeatsBetweenTheLocks: what was held when the response was looked at, and is not when it is taken up, is taken up as it came.
+// TestRepeatsBetweenTheLocks: what was held when the response was looked at, and is not when it is
+// taken up, is taken up as it came.
 func TestRepeatsBetweenTheLocks(t *testing.T) {
 	for _, kind := range arrivalKinds {
 		p := newRepeating(t, kind.typeURL, kind.delta)

@@ -10,16 +10,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What comes back from a snapshot (RELAY-96). It is there as what was live when a stream broke is (RELAY-2), and its interest lingers, so
-// that the origin is asked for it at once. Another replica may meanwhile have given a client something newer, so a client that says that
-// it holds something is told nothing of it until the origin has confirmed it: a set that is restored is settled and not firm (set.go),
-// an entry is unconfirmed (confirm.go). All others are served.
+// What comes back from a snapshot (RELAY-96). It is there as what was live when a stream broke is
+// (RELAY-2), and its interest lingers, so that the origin is asked for it at once. Another replica
+// may meanwhile have given a client something newer, so a client that says that it holds something
+// is told nothing of it until the origin has confirmed it: a set that is restored is settled and
+// not firm (set.go), an entry is unconfirmed (confirm.go). All others are served.
 
 // leastRestored is how long what is restored is wanted at least: clients need time to come back.
 const leastRestored = time.Minute
 
-// RestoreBody makes a body again that was written down. It is judged as if the origin sent it: a damaged file may have anything in it. The
-// error names it. Give it to Restore only in the images of the type and origin.
+// RestoreBody makes a body again that was written down. It is judged as if the origin sent it: a
+// damaged file may have anything in it. The error names it. Give it to Restore only in the images
+// of the type and origin.
 func (t *Table) RestoreBody(now, wall time.Time, origin, typeURL string, b BodyImage) (*Variant, error) {
 	o := t.Origin(origin)
 	if o == nil {
@@ -49,8 +51,9 @@ func (t *Table) RestoreBody(now, wall time.Time, origin, typeURL string, b BodyI
 	return v, nil
 }
 
-// Restore puts back what an image keeps, before anybody is served. Bodies that have expired are left out (RELAY-54). An error names what
-// is wrong, and then nothing of the image is taken; other images are none the worse for it.
+// Restore puts back what an image keeps, before anybody is served. Bodies that have expired are
+// left out (RELAY-54). An error names what is wrong, and then nothing of the image is taken; other
+// images are none the worse for it.
 func (t *Table) Restore(now time.Time, x TypeImage) error {
 	fail := func(err error) error {
 		return fmt.Errorf("origin %s, group %s, type %s: %w", quote(x.Origin), quote(x.Group), quote(x.TypeURL), err)
@@ -91,8 +94,9 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 	return nil
 }
 
-// restoredNode is what a group presents upstream now that presented the encoded one when it was written down. Its key is made of the same fields, so
-// that another one means that clients are grouped in another way by now.
+// restoredNode is what a group presents upstream now that presented the encoded one when it was
+// written down. Its key is made of the same fields, so that another one means that clients are
+// grouped in another way by now.
 func (o *Origin) restoredNode(key string, encoded []byte) (*corev3.Node, error) {
 	n := &corev3.Node{}
 	if err := proto.Unmarshal(encoded, n); err != nil {
@@ -105,7 +109,8 @@ func (o *Origin) restoredNode(key string, encoded []byte) (*corev3.Node, error) 
 	}
 	now, up := rules.Group(n)
 	fixed := o.config().NodeID != "" && slices.Contains(o.config().GroupBy, "id") ||
-		o.config().NodeCluster != "" && slices.Contains(o.config().GroupBy, "cluster") // the members' own are not in the node
+		// the members' own are not in the node
+		o.config().NodeCluster != "" && slices.Contains(o.config().GroupBy, "cluster")
 	switch {
 	case now == key:
 	case !fixed:
@@ -137,7 +142,8 @@ func (o *Origin) restoredGroup(now time.Time, key string, node *corev3.Node) (*G
 
 // checkImage reports what an image cannot be restored for.
 func (o *Origin) checkImage(x *TypeImage) error {
-	s := &shard{kin: &kin{group: &Group{origin: o}, typeURL: x.TypeURL}} // to ask of a name what it stands for
+	// to ask of a name what it stands for
+	s := &shard{kin: &kin{group: &Group{origin: o}, typeURL: x.TypeURL}}
 	seen := map[string]bool{}
 	for i := range x.Sets {
 		y := &x.Sets[i]
@@ -182,8 +188,8 @@ func (o *Origin) checkImage(x *TypeImage) error {
 	return nil
 }
 
-// collectionOf tells what a name stands for in a snapshot. Of virtual hosts that is a namespace whatever it looks like: a client may have
-// declared it (ALIAS-6).
+// collectionOf tells what a name stands for in a snapshot. Of virtual hosts that is a namespace
+// whatever it looks like: a client may have declared it (ALIAS-6).
 func (s *shard) collectionOf(name string) (selectorKind, bool) {
 	return s.selectorOf(name, map[string]bool{name: true})
 }
@@ -262,7 +268,8 @@ func (r *restoration) receipt(of *receipt, version string) *receipt {
 	return r.receipts[key]
 }
 
-// bodies are those that have not expired. Nobody has seen them yet, so they may be told what they came with.
+// bodies are those that have not expired. Nobody has seen them yet, so they may be told what they
+// came with.
 func (r *restoration) bodies(vs []*Variant, response string) []*Variant {
 	vs = slices.Clone(vs)
 	vs, _ = living(vs, r.shard.now)
@@ -309,7 +316,8 @@ func (r *restoration) nameLocked(x *NameImage, response string) {
 		e.retired, variants = variants, nil
 	}
 	for _, v := range variants {
-		if h := s.named.other.held[v.Name]; h != nil { // all entries of one resource hold the same body
+		// all entries of one resource hold the same body
+		if h := s.named.other.held[v.Name]; h != nil {
 			if same := find(h.entries[0].variants, v.Constraints.Key()); same != nil && same.Digest == v.Digest {
 				v = same
 			}

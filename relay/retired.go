@@ -9,17 +9,20 @@ import (
 	"github.com/weir-xds/weir/metrics"
 )
 
-// What retires. An entry whose upstream subscription is gone is nobody's: it moves here with its variants, out of all shards, and
-// is bounded by count and bytes (RELAY-78). Retiring and evicting tell nobody anything (RELAY-80). It comes back with renewed
-// interest, as entry.retired, and answers for as long as no stream can be opened that would carry the question (RELAY-4): see
+// What retires. An entry whose upstream subscription is gone is nobody's: it moves here with its
+// variants, out of all shards, and is bounded by count and bytes (RELAY-78). Retiring and evicting
+// tell nobody anything (RELAY-80). It comes back with renewed interest, as entry.retired, and
+// answers for as long as no stream can be opened that would carry the question (RELAY-4): see
 // Sub.retiredLocked. What the origin says then, a body or an absence, ends it.
 //
-// What if the origin comes back and says nothing? It may be in the dark as much as we are (ABS-5), or it may mean that the name
-// is gone and state no absences. So nobody is given the old body any more, and nobody who was given it during the outage loses it:
-// a client that asked the origin itself before the outage would keep what it holds, too. Its version is not presented on the new
+// What if the origin comes back and says nothing? It may be in the dark as much as we are (ABS-5),
+// or it may mean that the name is gone and state no absences. So nobody is given the old body any
+// more, and nobody who was given it during the outage loses it: a client that asked the origin
+// itself before the outage would keep what it holds, too. Its version is not presented on the new
 // stream: an origin that is in sync with it would answer by silence, which must not bring it back.
 
-// retiredKey finds what retired again. It is of strings, since groups and shards end before the bodies do.
+// retiredKey finds what retired again. It is of strings, since groups and shards end before the
+// bodies do.
 type retiredKey struct {
 	origin, group, typeURL, params, name string
 	set                                  bool // name is the selector of a set
@@ -36,7 +39,8 @@ type retired struct {
 type retirement struct {
 	metrics *metrics.Metrics
 
-	mu       sync.Mutex // guards what follows; a leaf: taken under a shard's lock, and held for map work only
+	// guards what follows; a leaf: taken under a shard's lock, and held for map work only
+	mu       sync.Mutex
 	lru      *simplelru.LRU[retiredKey, *retired]
 	bytes    int
 	maxBytes int // 0: nothing is kept
@@ -44,7 +48,8 @@ type retirement struct {
 
 func newRetirement(m *metrics.Metrics) *retirement {
 	r := &retirement{metrics: m}
-	r.lru, _ = simplelru.NewLRU(1, func(_ retiredKey, x *retired) { r.bytes -= x.bytes }) // its one error is a size below 1
+	// its one error is a size below 1
+	r.lru, _ = simplelru.NewLRU(1, func(_ retiredKey, x *retired) { r.bytes -= x.bytes })
 	return r
 }
 
@@ -113,7 +118,8 @@ func (r *retirement) put(key retiredKey, x *retired) (byCount, byBytes int) {
 	return byCount, r.shrinkLocked()
 }
 
-// take gives back what retired under the key, which is no longer in the cache then; nil if nothing did.
+// take gives back what retired under the key, which is no longer in the cache then; nil if nothing
+// did.
 func (r *retirement) take(key retiredKey) (variants []*Variant, unconfirmed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,19 +145,21 @@ func (r *retirement) size() (entries, bytes int) {
 	return r.lru.Len(), r.bytes
 }
 
-// Retired is how many names and whole sets are kept that nobody wants, and the bytes of their bodies.
+// Retired is how many names and whole sets are kept that nobody wants, and the bytes of their
+// bodies.
 func (t *Table) Retired() (entries, bytes int) { return t.retired.size() }
 
 func (s *shard) retiredKey(name string) retiredKey {
 	return retiredKey{origin: s.group.origin.name, group: s.group.key, typeURL: s.typeURL, params: s.params.Key(), name: name}
 }
 
-// retireLocked keeps the bodies of a name that nobody wants. What is private is never kept (RELAY-75), nor what must not be cached
-// (RELAY-9), nor what has a TTL, the promise of which ends by itself, nor a body that had retired before if a connected origin kept
-// silent about it since.
+// retireLocked keeps the bodies of a name that nobody wants. What is private is never kept
+// (RELAY-75), nor what must not be cached (RELAY-9), nor what has a TTL, the promise of which ends
+// by itself, nor a body that had retired before if a connected origin kept silent about it since.
 func (s *shard) retireLocked(e *entry) {
 	variants := e.variants
-	if len(variants) > 0 && !e.ownName() { // an alias may stand for something else by the time it is wanted again
+	// an alias may stand for something else by the time it is wanted again
+	if len(variants) > 0 && !e.ownName() {
 		variants = nil
 	}
 	if len(variants) == 0 && !e.doubted && !e.standsIn() {
@@ -163,7 +171,8 @@ func (s *shard) retireLocked(e *entry) {
 	}
 }
 
-// unretire takes back what retired. There is some only of a group in which something was acknowledged once.
+// unretire takes back what retired. There is some only of a group in which something was
+// acknowledged once.
 func (s *shard) unretire(key retiredKey) (variants []*Variant, unconfirmed bool) {
 	if variants, unconfirmed = s.table().retired.take(key); variants != nil {
 		s.group.used.Store(true)
@@ -172,8 +181,8 @@ func (s *shard) unretire(key retiredKey) (variants []*Variant, unconfirmed bool)
 	return variants, unconfirmed
 }
 
-// expectLocked makes sure that what retired is given out in time if the origin neither accepts nor refuses a stream: before who
-// asked is told that nothing can be served (RELAY-8).
+// expectLocked makes sure that what retired is given out in time if the origin neither accepts nor
+// refuses a stream: before who asked is told that nothing can be served (RELAY-8).
 func (s *shard) expectLocked(l *Lane) {
 	if l.gen.Load() == 0 && !l.down.Load() {
 		s.push(timer{at: s.now.Add(s.cfg().ColdWait / 2), kind: laneDown, lane: l, gen: s.group.gens.Load()})
@@ -187,8 +196,9 @@ func (l *Lane) late(gen uint32) {
 	}
 }
 
-// Missed notes that no stream could be opened: until one is, what had retired stands in for what the origin would say (RELAY-4).
-// That a stream ended is not enough for that: it may be opened anew in a moment.
+// Missed notes that no stream could be opened: until one is, what had retired stands in for what
+// the origin would say (RELAY-4). That a stream ended is not enough for that: it may be opened anew
+// in a moment.
 func (l *Lane) Missed() {
 	if l.gen.Load() != 0 || l.down.Swap(true) {
 		return
@@ -226,8 +236,9 @@ func (s *shard) reshowLocked(e *entry) {
 	}
 }
 
-// bodyLocked is the body of a name by itself for this client. What must not be cached is given to nobody while no stream is open on
-// which it was asked, but those who were given a body before (RELAY-9).
+// bodyLocked is the body of a name by itself for this client. What must not be cached is given to
+// nobody while no stream is open on which it was asked, but those who were given a body before
+// (RELAY-9).
 func (s *Sub) bodyLocked(r *record) *Variant {
 	switch v := r.entry.chosen; {
 	case r.heldBack(), r.entry.unconfirmed && !r.is(holds) && s.shard.answersSoonLocked(r.entry):
@@ -261,8 +272,8 @@ func (s *Sub) retiredLocked(r *record) *Variant {
 	return v
 }
 
-// gaveLocked notes whether what the client is given of a name had retired. An equal body of the set is none such: it goes by the
-// set's word (RELAY-25).
+// gaveLocked notes whether what the client is given of a name had retired. An equal body of the set
+// is none such: it goes by the set's word (RELAY-25).
 func (r *record) gaveLocked(v *Variant) {
 	r.sub.standsInLocked(r, false)
 	r.flags &^= revived

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-xds/weir/metrics"
 )
 
-// TestRetiredOutlivesItsGroup: a group ends after its last client, and what retired in it is found by the next of the same key, and
-// by no other.
+// TestRetiredOutlivesItsGroup: a group ends after its last client, and what retired in it is found
+// by the next of the same key, and by no other.
 func TestRetiredOutlivesItsGroup(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	table, err := New(Config{Origins: []OriginConfig{{Name: "mesh", GroupBy: []string{"cluster"}}}})
@@ -129,8 +129,8 @@ func TestRetirementCounts(t *testing.T) {
 	t.Error("evictions are not counted")
 }
 
-// TestMovedToALaneThatIsDown: what had retired is given out when its name moves to a lane that no stream can be opened for, and counts in
-// the version of the list that it is in (VER-4).
+// TestMovedToALaneThatIsDown: what had retired is given out when its name moves to a lane that no
+// stream can be opened for, and counts in the version of the list that it is in (VER-4).
 func TestMovedToALaneThatIsDown(t *testing.T) {
 	r := newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", SotW: true}}})
 	before := r.sub(ClusterType, true, "n")

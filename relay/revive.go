@@ -7,10 +7,12 @@ import (
 	"github.com/weir-xds/weir/metrics"
 )
 
-// Sets that retire. They do as a whole, and come back as a whole (RELAY-81): a set that never settled does not retire, nor one with
-// a member that must not be cached (RELAY-9) or has a TTL. What came back in an outage goes on as the set's members, so that those who
-// were given it keep it, and is given to nobody else once a stream is open, until what that stream has not mentioned is swept. It does
-// not count as firm: a client that holds something may hold what has come to be meanwhile, and keeps it.
+// Sets that retire. They do as a whole, and come back as a whole (RELAY-81): a set that never
+// settled does not retire, nor one with a member that must not be cached (RELAY-9) or has a TTL.
+// What came back in an outage goes on as the set's members, so that those who were given it keep
+// it, and is given to nobody else once a stream is open, until what that stream has not mentioned
+// is swept. It does not count as firm: a client that holds something may hold what has come to be
+// meanwhile, and keeps it.
 
 func (t *set) key() retiredKey {
 	key := t.shard.retiredKey(t.selector)
@@ -18,8 +20,9 @@ func (t *set) key() retiredKey {
 	return key
 }
 
-// retireLocked keeps the members of a set that nobody wants. Where the absence of a member is never learnt, as of a
-// type in `absence_keeps`, one that is gone could never be told from the others again.
+// retireLocked keeps the members of a set that nobody wants. Where the absence of a member is never
+// learnt, as of a type in `absence_keeps`, one that is gone could never be told from the others
+// again.
 func (t *set) retireLocked() {
 	cfg := t.shard.group.origin.config()
 	told := !cfg.SotW || cfg.absenceDeletes(t.shard.typeURL)
@@ -33,7 +36,8 @@ func (t *set) retireLocked() {
 		}
 		variants = append(variants, m.variants...)
 	}
-	t.shard.table().retired.add(t.key(), variants, false) // it comes back as what is not firm in any case
+	// it comes back as what is not firm in any case
+	t.shard.table().retired.add(t.key(), variants, false)
 }
 
 // expectLocked looks for a set that retired when the first client asks for it.
@@ -74,7 +78,8 @@ func (t *set) reviveLocked() {
 		}
 		t.revived = true
 		if t.fallback && t.lane().live(t.askedGen) && !t.shard.group.origin.config().SotW {
-			t.sweepGen, t.sweepAll, t.sweepFirst = t.askedGen, true, time.Time{} // as if it had been there when the set was asked
+			// as if it had been there when the set was asked
+			t.sweepGen, t.sweepAll, t.sweepFirst = t.askedGen, true, time.Time{}
 		}
 		rev := t.shard.nextRevLocked()
 		for _, v := range variants {
@@ -136,8 +141,8 @@ func (t *set) countLocked(m *member) {
 	m.uncached = uncached
 }
 
-// abandonLocked gives up at once a set that nobody wants and that must not be cached: the lane is reopened without it, and who comes
-// before that waits for the next stream (RELAY-9).
+// abandonLocked gives up at once a set that nobody wants and that must not be cached: the lane is
+// reopened without it, and who comes before that waits for the next stream (RELAY-9).
 func (t *set) abandonLocked() {
 	t.shard.editedLocked()
 	t.lingerAt = time.Time{}

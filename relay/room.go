@@ -2,8 +2,8 @@ package relay
 
 import "sync/atomic"
 
-// room is how much more the table may take on: memory (RELAY-79) and views. What is wanted is never given up for it; what nobody wants
-// goes first, and then new names and sets are denied.
+// room is how much more the table may take on: memory (RELAY-79) and views. What is wanted is never
+// given up for it; what nobody wants goes first, and then new names and sets are denied.
 type room struct {
 	views atomic.Int64 // that there are
 
@@ -16,18 +16,20 @@ type room struct {
 }
 
 const (
-	// nameCost is about what a new name costs beside its text: here (BenchmarkNameCost), in the session and in the lane that asks it. Rather
-	// too much than too little, or one greedy client could bring it to where streams are turned away.
+	// nameCost is about what a new name costs beside its text: here (BenchmarkNameCost), in the
+	// session and in the lane that asks it. Rather too much than too little, or one greedy client
+	// could bring it to where streams are turned away.
 	nameCost = 1200
-	// nameCopies is how often the text itself is there at worst: in the table, and while the origin answers, which may be for all new names
-	// at once, as its frames arrive, as one response, as names in it, and in what clients are told. Most of these are gone by the next
-	// measurement but one; a few hundred long names that were asked for at once were enough to be killed before it (the schedules "memory
-	// capped" of package chaos).
+	// nameCopies is how often the text itself is there at worst: in the table, and while the origin
+	// answers, which may be for all new names at once, as its frames arrive, as one response, as
+	// names in it, and in what clients are told. Most of these are gone by the next measurement but
+	// one; a few hundred long names that were asked for at once were enough to be killed before it
+	// (the schedules "memory capped" of package chaos).
 	nameCopies = 5
 	// viewCost is about what a view costs that has no members.
 	viewCost = 4000
-	// slack is the part of the limit that must be free again before names are taken on, and that is used beyond it before streams are
-	// turned away; they are taken on again at half of that.
+	// slack is the part of the limit that must be free again before names are taken on, and that is
+	// used beyond it before streams are turned away; they are taken on again at half of that.
 	slack = 8
 )
 
@@ -38,9 +40,9 @@ type Denied struct {
 	Most  int    // its value
 }
 
-// Measured tells the table how many bytes the process holds that it cannot free by itself, and how many it may hold; limit 0: no
-// bound. It is to be called every now and then: what was taken on since is estimated. shed is how many bytes of what had retired
-// were given up.
+// Measured tells the table how many bytes the process holds that it cannot free by itself, and how
+// many it may hold; limit 0: no bound. It is to be called every now and then: what was taken on
+// since is estimated. shed is how many bytes of what had retired were given up.
 func (t *Table) Measured(used, limit int64) (shed int64) {
 	r := &t.room
 	if limit <= 0 {
@@ -64,7 +66,8 @@ func (t *Table) Measured(used, limit int64) (shed int64) {
 	return shed
 }
 
-// Tight reports whether new names are denied for want of memory, and Full whether new streams should be turned away as well.
+// Tight reports whether new names are denied for want of memory, and Full whether new streams
+// should be turned away as well.
 func (t *Table) Tight() bool { return t.room.tight.Load() }
 
 // Full: see Tight.
@@ -73,9 +76,10 @@ func (t *Table) Full() bool { return t.room.full.Load() }
 // MemoryLimit is the limit that Measured was told last; 0: none.
 func (t *Table) MemoryLimit() int { return int(t.room.limit.Load()) }
 
-// Untold notes the bytes that are kept of a name that is refused until its client is told, or that they are kept no more, and reports
-// whether there are too many of all clients together. Who is told little and asks for much would otherwise make refusals as
-// dear as what is refused (TestUntoldRefusals).
+// Untold notes the bytes that are kept of a name that is refused until its client is told, or that
+// they are kept no more, and reports whether there are too many of all clients together. Who is
+// told little and asks for much would otherwise make refusals as dear as what is refused
+// (TestUntoldRefusals).
 func (t *Table) Untold(bytes int) (over bool) {
 	n := t.room.untold.Add(int64(bytes))
 	return t.room.bounded.Load() && n > t.room.limit.Load()/slack
@@ -93,7 +97,8 @@ func (r *room) admits(bytes int) bool {
 	return true
 }
 
-// deniedLocked reports whether a name has no room, and notes it. What the table knows already is always given: it costs next to nothing.
+// deniedLocked reports whether a name has no room, and notes it. What the table knows already is
+// always given: it costs next to nothing.
 func (s *Sub) deniedLocked(e *entry, name, spelt string) bool {
 	t := s.shard.table()
 	if e != nil || t.room.admits(nameCost+nameCopies*len(name)) {

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// TestMemory: above the limit what nobody wants goes first; then names that nobody had asked for are denied, one by one, and sets; what
-// somebody has is given to others, too, and nothing of it ever goes (RELAY-79, RELAY-80).
+// TestMemory: above the limit what nobody wants goes first; then names that nobody had asked for
+// are denied, one by one, and sets; what somebody has is given to others, too, and nothing of it
+// ever goes (RELAY-79, RELAY-80).
 func TestMemory(t *testing.T) {
 	const limit = 1 << 20
 	r := newRig(t, Config{Linger: -1})
@@ -97,7 +98,8 @@ func TestMemory(t *testing.T) {
 	}
 	measured(0)
 	long := strings.Repeat("x", limit*3/20)
-	if d := ask(long+"a", long+"b"); len(d) != 1 { // the text of each is there several times while it is asked for
+	// the text of each is there several times while it is asked for
+	if d := ask(long+"a", long+"b"); len(d) != 1 {
 		t.Errorf("of two names of %d bytes %d are denied for want of %d", len(long), len(d), limit)
 	}
 	r.table.Measured(1<<40, 0)
@@ -111,8 +113,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestViews: a set that would need one more view than there may be is denied; those that have one are joined, and room is made by the
-// last that leaves.
+// TestViews: a set that would need one more view than there may be is denied; those that have one
+// are joined, and room is made by the last that leaves.
 func TestViews(t *testing.T) {
 	r := newRig(t, Config{MaxViews: 2, Linger: -1})
 	open := func(typeURL string, names ...string) (*Sub, []Denied) {
@@ -147,7 +149,8 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// BenchmarkNameCost: what a new name takes beside its text, once it was asked upstream and is answered absent.
+// BenchmarkNameCost: what a new name takes beside its text, once it was asked upstream and is
+// answered absent.
 func BenchmarkNameCost(b *testing.B) {
 	const names = 100_000
 	for b.Loop() {

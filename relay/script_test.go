@@ -19,8 +19,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")
 
-// TestScripts runs the scenarios in testdata. A line that starts in the first column is a command; what it printed stands
-// indented below it. Run with -update to rewrite the output, and read the difference.
+// TestScripts runs the scenarios in testdata. A line that starts in the first column is a command;
+// what it printed stands indented below it. Run with -update to rewrite the output, and read the
+// difference.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -395,8 +396,9 @@ func (s *script) sentVersion(c *scriptSub, v *Variant) string {
 	return m.Resources[0].Version
 }
 
-// lane main open | close | take | delta TYPE [#VERSION] [NAME=BODY[@VERSION]...] [-NAME...] | sotw TYPE VERSION NAME=BODY...
-// laneOf is main, side, or one that a type has to itself: cds.main, cds.side. What was its own is kept, as upstream does.
+// lane main open | close | take | delta TYPE [#VERSION] [NAME=BODY[@VERSION]...] [-NAME...] | sotw
+// TYPE VERSION NAME=BODY... laneOf is main, side, or one that a type has to itself: cds.main,
+// cds.side. What was its own is kept, as upstream does.
 func (s *script) laneOf(name string) *Lane {
 	typ, lane, own := strings.Cut(name, ".")
 	if !own {
@@ -444,7 +446,8 @@ func (s *script) refuse(l *Lane) (out []string) {
 	return append(out, s.woken()...)
 }
 
-// lane main open | close | refuse | rest D | release | take | delta TYPE [NAME=BODY[@VERSION]...] [-NAME...] | sotw TYPE VERSION NAME=BODY...
+// lane main open | close | refuse | rest D | release | take | delta TYPE [NAME=BODY[@VERSION]...]
+// [-NAME...] | sotw TYPE VERSION NAME=BODY...
 func (s *script) lane(l *Lane, f []string) []string {
 	switch f[0] {
 	case "open":
@@ -526,7 +529,8 @@ func mapKeys(m map[string]string) func(func(string) bool) {
 	}
 }
 
-// madeResource is a resource whose payload is a message with the name in field 1 and the body in field 2.
+// madeResource is a resource whose payload is a message with the name in field 1 and the body in
+// field 2.
 func madeResource(typeURL, name, version, body string) Resource {
 	value := appendString(appendString(nil, 1, name), 2, body)
 	r := Resource{Name: name, Version: version}

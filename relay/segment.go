@@ -1,14 +1,16 @@
 package relay
 
-// segment is some of a view's live items, about segmentBytes of them. They are encoded together, so that one change costs one segment
-// and not the set. An item stays where it is as long as it lives. Guarded by the shard's lock.
+// segment is some of a view's live items, about segmentBytes of them. They are encoded together, so
+// that one change costs one segment and not the set. An item stays where it is as long as it lives.
+// Guarded by the shard's lock.
 type segment struct {
 	items []*item
 	bytes int
 	chunk *chunk // what the items are now; nil: they have changed since it was made
 }
 
-// chunk is what a segment held at one time, and shared by all bodies of which that is true. It is immutable.
+// chunk is what a segment held at one time, and shared by all bodies of which that is true. It is
+// immutable.
 type chunk struct {
 	variants    []*Variant
 	nameless    bool    // some have no name
@@ -40,7 +42,8 @@ func (c *chunk) encoded(delta, ttl bool) (pieces [][]byte, timed []*Variant) {
 // segments are all of a view's live items.
 type segments struct {
 	list []*segment
-	// held: chunks may have something encoded for delta. asked: it was wanted since the content changed last.
+	// held: chunks may have something encoded for delta. asked: it was wanted since the content
+	// changed last.
 	held, asked bool
 }
 

@@ -28,8 +28,8 @@ func (r *rig) whole(delta bool) []*chunk {
 	return body.shared.chunks
 }
 
-// TestOneSegmentIsRebuilt: one change of a set of 1,000 has one segment of about segmentBytes encoded anew, and all others are the bytes
-// that were sent before; so for one that comes or goes.
+// TestOneSegmentIsRebuilt: one change of a set of 1,000 has one segment of about segmentBytes
+// encoded anew, and all others are the bytes that were sent before; so for one that comes or goes.
 func TestOneSegmentIsRebuilt(t *testing.T) {
 	for _, delta := range []bool{false, true} {
 		r := newRig(t, Config{})
@@ -78,8 +78,8 @@ func TestOneSegmentIsRebuilt(t *testing.T) {
 	}
 }
 
-// TestSegmentsHoldAll: whatever comes, changes its size and goes, the segments together are the set, each resource once, and of about one
-// length.
+// TestSegmentsHoldAll: whatever comes, changes its size and goes, the segments together are the
+// set, each resource once, and of about one length.
 func TestSegmentsHoldAll(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	r := newRig(t, Config{})
@@ -133,8 +133,8 @@ func unique(names []string) (once []string) {
 	return once
 }
 
-// TestEncodedIsLetGoOf: what is encoded of all for delta goes when the content has changed twice since a newcomer wanted it, and what is for
-// state of the world with its last client.
+// TestEncodedIsLetGoOf: what is encoded of all for delta goes when the content has changed twice
+// since a newcomer wanted it, and what is for state of the world with its last client.
 func TestEncodedIsLetGoOf(t *testing.T) {
 	r := newRig(t, Config{})
 	d, w := r.sub(ClusterType, true, Wildcard), r.sub(ClusterType, false, Wildcard)
@@ -185,8 +185,9 @@ func TestEncodedIsLetGoOf(t *testing.T) {
 	r.check()
 }
 
-// BenchmarkWhole is one change of a set that is sent whole, by its size: what the table does for it once, whatever the number of clients.
-// built are the bytes encoded anew, and sent those of a response.
+// BenchmarkWhole is one change of a set that is sent whole, by its size: what the table does for it
+// once, whatever the number of clients. built are the bytes encoded anew, and sent those of a
+// response.
 func BenchmarkWhole(b *testing.B) {
 	for _, size := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprintf("resources=%d", size), func(b *testing.B) {
@@ -227,8 +228,8 @@ func BenchmarkWhole(b *testing.B) {
 	}
 }
 
-// TestRemovalsAreEncodedOnce: names removed are told in pieces that a response may be cut between, and all who are told the same get the
-// same bytes.
+// TestRemovalsAreEncodedOnce: names removed are told in pieces that a response may be cut between,
+// and all who are told the same get the same bytes.
 func TestRemovalsAreEncodedOnce(t *testing.T) {
 	r := newRig(t, Config{})
 	a, b := r.sub(ClusterType, true, Wildcard), r.sub(ClusterType, true, Wildcard)
@@ -258,7 +259,8 @@ func TestRemovalsAreEncodedOnce(t *testing.T) {
 	}
 }
 
-// TestDifferencesAreShared: all who stood at a revision are told what happened since by one body, though others stood elsewhere.
+// TestDifferencesAreShared: all who stood at a revision are told what happened since by one body,
+// though others stood elsewhere.
 func TestDifferencesAreShared(t *testing.T) {
 	r := newRig(t, Config{})
 	subs := make([]*Sub, 3*2)

@@ -8,19 +8,22 @@ type selectorKind uint8
 const (
 	// wild is `*`: what the origin chooses for the node (WILD-1).
 	wild selectorKind = iota
-	// glob is an xdstp name whose last segment is `*`: the resources with one segment in its place (COLL-1).
+	// glob is an xdstp name whose last segment is `*`: the resources with one segment in its place
+	// (COLL-1).
 	glob
-	// namespace is the bare name of a route configuration: its virtual hosts (ALIAS-6). A host of that very name, without a slash, is one of
-	// them: there are origins that do not name hosts as the documents say.
+	// namespace is the bare name of a route configuration: its virtual hosts (ALIAS-6). A host of
+	// that very name, without a slash, is one of them: there are origins that do not name hosts as
+	// the documents say.
 	namespace
 )
 
-// maxGlobDepth bounds the levels above a resource in which a glob is looked for, where one reaches to any depth: names are an
-// origin's to choose.
+// maxGlobDepth bounds the levels above a resource in which a glob is looked for, where one reaches
+// to any depth: names are an origin's to choose.
 const maxGlobDepth = 64
 
-// selectorOf tells whether a name that a client asks for, in canonical form, stands for a collection. An origin that speaks state of
-// the world cannot be asked for one (COLL-2, ALIAS-7). spaces are names that are namespaces though they have slashes.
+// selectorOf tells whether a name that a client asks for, in canonical form, stands for a
+// collection. An origin that speaks state of the world cannot be asked for one (COLL-2, ALIAS-7).
+// spaces are names that are namespaces though they have slashes.
 func (s *shard) selectorOf(name string, spaces map[string]bool) (k selectorKind, ok bool) {
 	switch {
 	case !s.group.origin.Selects():
@@ -34,7 +37,8 @@ func (s *shard) selectorOf(name string, spaces map[string]bool) (k selectorKind,
 	return 0, false
 }
 
-// reach is what a glob's name says of its members': the part before the last segment, and the context.
+// reach is what a glob's name says of its members': the part before the last segment, and the
+// context.
 type reach struct{ prefix, context string }
 
 func reachOf(selector string) reach {
@@ -42,7 +46,8 @@ func reachOf(selector string) reach {
 	return reach{strings.TrimSuffix(path, Wildcard), context}
 }
 
-// covers reports whether a canonical name is a member's: one segment in place of the last, or several if recursive.
+// covers reports whether a canonical name is a member's: one segment in place of the last, or
+// several if recursive.
 func (r reach) covers(name string, recursive bool) bool {
 	path, context := cutContext(name)
 	rest, within := strings.CutPrefix(path, r.prefix)
@@ -80,7 +85,8 @@ func (t *set) coversLocked(name string) bool {
 	return true
 }
 
-// eachOfLocked calls f with every collection, asked on the stream of generation gen, that may have a resource of that name.
+// eachOfLocked calls f with every collection, asked on the stream of generation gen, that may have
+// a resource of that name.
 func (s *shard) eachOfLocked(gen uint32, name string, f func(*set)) {
 	s.coveringLocked(name, func(t *set) {
 		if t.askedGen == gen {
@@ -89,8 +95,8 @@ func (s *shard) eachOfLocked(gen uint32, name string, f func(*set)) {
 	})
 }
 
-// coveringLocked calls f with every collection that may have a resource of that name. It looks for them by the name's own parts: there
-// may be many.
+// coveringLocked calls f with every collection that may have a resource of that name. It looks for
+// them by the name's own parts: there may be many.
 func (s *shard) coveringLocked(name string, f func(*set)) {
 	if len(s.collections) == 0 {
 		return
@@ -145,7 +151,8 @@ func (s *shard) collectionLocked(name, spelt string, k selectorKind) *set {
 // setsLocked calls f with every set of the shard.
 func (s *shard) setsLocked(f func(*set)) {
 	f(s.star)
-	if len(s.collections) == 0 { // a range costs as much as all that is done for a map that a response does not concern
+	// a range costs as much as all that is done for a map that a response does not concern
+	if len(s.collections) == 0 {
 		return
 	}
 	for _, t := range s.collections {
@@ -166,7 +173,8 @@ func (s *shard) wantsSetLocked() bool {
 	return false
 }
 
-// hasNamesLocked reports whether there is something to be asked on the lane of the type's names: names, or globs.
+// hasNamesLocked reports whether there is something to be asked on the lane of the type's names:
+// names, or globs.
 func (s *shard) hasNamesLocked() bool {
 	if len(s.named.entries) > 0 {
 		return true
@@ -179,8 +187,9 @@ func (s *shard) hasNamesLocked() bool {
 	return false
 }
 
-// shareMemberLocked fills a new entry with what a glob on the names' own lane holds of the name: until the name itself is answered,
-// which many servers do not do for what they have sent on the same stream, it stands in (RELAY-25).
+// shareMemberLocked fills a new entry with what a glob on the names' own lane holds of the name:
+// until the name itself is answered, which many servers do not do for what they have sent on the
+// same stream, it stands in (RELAY-25).
 func (s *shard) shareMemberLocked(e *entry) {
 	if len(s.collections) == 0 || len(e.variants) > 0 || !IsNewStyle(e.name) {
 		return

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestUnservedTypesAreNotAsked: nothing of a type that `origins[].types` leaves out is asked when a stream is opened anew, which looks at
-// all types there are.
+// TestUnservedTypesAreNotAsked: nothing of a type that `origins[].types` leaves out is asked when a
+// stream is opened anew, which looks at all types there are.
 func TestUnservedTypesAreNotAsked(t *testing.T) {
 	r := newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", Types: []string{ListenerType}}}})
 	r.sub(ListenerType, true, Wildcard)

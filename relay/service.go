@@ -1,6 +1,7 @@
 package relay
 
-// Service is the discovery service of one type (TRANS-2): data for both edges. No rule of the protocol depends on the type beyond it.
+// Service is the discovery service of one type (TRANS-2): data for both edges. No rule of the
+// protocol depends on the type beyond it.
 type Service struct {
 	TypeURL string
 	Name    string // in full, as it is on the wire
@@ -17,7 +18,8 @@ var ADS = Service{
 	SotW: "StreamAggregatedResources", Delta: "DeltaAggregatedResources", File: "envoy/service/discovery/v3/ads.proto",
 }
 
-// Services are the services of one type, in ORD-1 order. They must not be changed. Types that are not here are asked on ADS.
+// Services are the services of one type, in ORD-1 order. They must not be changed. Types that are
+// not here are asked on ADS.
 var Services = []Service{
 	{
 		ClusterType, "envoy.service.cluster.v3.ClusterDiscoveryService", "StreamClusters", "DeltaClusters",
@@ -61,13 +63,15 @@ var Services = []Service{
 	},
 }
 
-// ADSV2 is the aggregated service by its name in v2. Its messages are those of v3, of which it lacks the newer fields (V2-2, V2-3).
+// ADSV2 is the aggregated service by its name in v2. Its messages are those of v3, of which it
+// lacks the newer fields (V2-2, V2-3).
 var ADSV2 = Service{
 	Name: "envoy.service.discovery.v2.AggregatedDiscoveryService",
 	SotW: ADS.SotW, Delta: ADS.Delta, File: "envoy/service/discovery/v2/ads.proto",
 }
 
-// ServicesV2 are the services of one type by their names in v2, each of the type as it is spelled there (V2-4). They must not be changed.
+// ServicesV2 are the services of one type by their names in v2, each of the type as it is spelled
+// there (V2-4). They must not be changed.
 var ServicesV2 = []Service{
 	{
 		clusterTypeV2, "envoy.api.v2.ClusterDiscoveryService", "StreamClusters", "DeltaClusters",
@@ -111,7 +115,8 @@ func LoadReports(v2 bool) (service, method string) {
 	return "envoy.service.load_stats.v3.LoadReportingService", "StreamLoadStats"
 }
 
-// ServiceOf is the service of a type, as it is spelled, in v3 or v2; nil if it has none of its own there.
+// ServiceOf is the service of a type, as it is spelled, in v3 or v2; nil if it has none of its own
+// there.
 func ServiceOf(typeURL string, v2 bool) *Service {
 	services := Services
 	if v2 {

@@ -2,8 +2,8 @@ package relay
 
 import "time"
 
-// set is what one selector chooses among the resources of a type: what the origin sent for it, and how it is asked. Guarded by its
-// shard's lock.
+// set is what one selector chooses among the resources of a type: what the origin sent for it, and
+// how it is asked. Guarded by its shard's lock.
 type set struct {
 	// Set once by newSet.
 	shard    *shard
@@ -31,42 +31,52 @@ type set struct {
 	askedAs     uint64    // which of kin.questions
 	answeredGen uint32    // generation in which it was answered
 
-	// Settling (RELAY-6). first and news are the times of the first response and of the last that brought a new name.
+	// Settling (RELAY-6). first and news are the times of the first response and of the last that
+	// brought a new name.
 	first, news   time.Time
 	settled, firm bool
 	early         bool // clients were told members before it had settled
-	// refused is what was of the answers on the present stream. Who holds something waits for it (RELAY-32). Who holds nothing waits
-	// for a good response, and gets what there is after cold_wait.
+	// refused is what was of the answers on the present stream. Who holds something waits for it
+	// (RELAY-32). Who holds nothing waits for a good response, and gets what there is after
+	// cold_wait.
 	refused refusals
-	// awaited is since when somebody waits for the set, and the origin does not answer (vain.go); zero: nobody does.
+	// awaited is since when somebody waits for the set, and the origin does not answer (vain.go);
+	// zero: nobody does.
 	awaited time.Time
 	pauseAt time.Time // of the earliest setPause timer in the heap
 
-	// sweepGen is the generation whose end of pause removes the members not mentioned in it (RELAY-46, RELAY-91), if sweepAll, and
-	// in any case the errors; sweepFirst and sweepNews are as above, on that stream alone.
+	// sweepGen is the generation whose end of pause removes the members not mentioned in it
+	// (RELAY-46, RELAY-91), if sweepAll, and in any case the errors; sweepFirst and sweepNews are
+	// as above, on that stream alone.
 	sweepGen              uint32
 	sweepAll              bool
 	sweepFirst, sweepNews time.Time
 
-	// doubted are members that a heartbeat spoke of as another body than the one held: it is asked for anew, as if it were not held.
+	// doubted are members that a heartbeat spoke of as another body than the one held: it is asked
+	// for anew, as if it were not held.
 	doubted map[string]bool
 
 	guard  guard
 	faults faults
-	// fault is what the origin said of a collection as a whole (ABS-12), on the stream of generation faultGen.
+	// fault is what the origin said of a collection as a whole (ABS-12), on the stream of
+	// generation faultGen.
 	fault    *NameError
 	faultGen uint32
 
-	// revived: the members are those of a set that had retired (revive.go), as far as no stream since has said otherwise.
+	// revived: the members are those of a set that had retired (revive.go), as far as no stream
+	// since has said otherwise.
 	revived bool
 	// fallback: if revived, they are those of the last resort instead (fallback.go).
 	fallback bool
-	// restored: the members are those of a snapshot, all of them. Until the set is firm no stream has confirmed them (confirm.go).
+	// restored: the members are those of a snapshot, all of them. Until the set is firm no stream
+	// has confirmed them (confirm.go).
 	restored bool
-	// gathered is when the last response is taken up that waited while the set was unconfirmed (gather.go): its silence does not confirm it before.
+	// gathered is when the last response is taken up that waited while the set was unconfirmed
+	// (gather.go): its silence does not confirm it before.
 	gathered time.Time
-	// uncached is how many members must not be cached, and anew that one was among them when the last client left: whoever comes now
-	// waits for what the origin says on the next stream (RELAY-9).
+	// uncached is how many members must not be cached, and anew that one was among them when the
+	// last client left: whoever comes now waits for what the origin says on the next stream
+	// (RELAY-9).
 	uncached int
 	anew     bool
 }
@@ -112,8 +122,8 @@ func (t *set) lookLocked() {
 	s.poke(t.laneIndex())
 }
 
-// dropClientLocked: the set outlives its last client by linger, but for a collection that is known to be empty: clients can make
-// such names up (RELAY-39).
+// dropClientLocked: the set outlives its last client by linger, but for a collection that is known
+// to be empty: clients can make such names up (RELAY-39).
 func (t *set) dropClientLocked(now time.Time) {
 	t.clients--
 	if t.clients > 0 {
@@ -134,8 +144,8 @@ func (t *set) dropClientLocked(now time.Time) {
 	}
 }
 
-// end gives the set up once linger has passed: the main lane is reopened without `*` (RELAY-22), a collection is unsubscribed by
-// its name.
+// end gives the set up once linger has passed: the main lane is reopened without `*` (RELAY-22), a
+// collection is unsubscribed by its name.
 func (t *set) end(now time.Time) {
 	s := t.shard
 	s.mu.Lock()
@@ -162,8 +172,9 @@ func (t *set) unwantLocked() {
 	t.clearLocked()
 }
 
-// clearLocked drops the members of a set that nobody wants, all together (RELAY-81). While a stream is open on which it was asked
-// they stay and are kept up: the set may be wanted again before that stream is closed.
+// clearLocked drops the members of a set that nobody wants, all together (RELAY-81). While a stream
+// is open on which it was asked they stay and are kept up: the set may be wanted again before that
+// stream is closed.
 func (t *set) clearLocked() {
 	if t.lane().live(t.askedGen) {
 		return
@@ -179,7 +190,9 @@ func (t *set) clearLocked() {
 		return
 	}
 	t.retireLocked()
-	t.askedGen, t.answeredGen = 0, 0 // a stream that the type was taken off may still be there (RELAY-92): it tells differences to what goes
+	// a stream that the type was taken off may still be there (RELAY-92): it tells differences to
+	// what goes
+	t.askedGen, t.answeredGen = 0, 0
 	t.revived, t.uncached, t.anew = false, 0, false
 	for name := range t.members {
 		t.shard.mindLocked(mortalKey{t, name}, nil)
@@ -189,7 +202,8 @@ func (t *set) clearLocked() {
 	t.sweepGen, t.from, t.restored, t.guard = 0, nil, false, guard{}
 }
 
-// readyLocked reports whether the set may be told to a client, who holds something or not (RELAY-6, RELAY-7).
+// readyLocked reports whether the set may be told to a client, who holds something or not (RELAY-6,
+// RELAY-7).
 func (t *set) readyLocked(holds bool) bool {
 	switch {
 	case t.anew, t.uncached > 0 && !t.lane().live(t.askedGen):
@@ -203,7 +217,8 @@ func (t *set) readyLocked(holds bool) bool {
 // liveLocked is RELAY-1 for the set: asked and answered on the stream that is open now.
 func (t *set) liveLocked() bool { return t.lane().live(t.askedGen) && t.answeredGen == t.askedGen }
 
-// answeredLocked moves the settling on after a response to the set. news: it brought a name the set did not have.
+// answeredLocked moves the settling on after a response to the set. news: it brought a name the set
+// did not have.
 func (t *set) answeredLocked(now time.Time, gen uint32, news bool, u *Update) {
 	if t.answeredGen != gen {
 		t.shard.unretire(t.key()) // the origin speaks for itself
@@ -216,7 +231,8 @@ func (t *set) answeredLocked(now time.Time, gen uint32, news bool, u *Update) {
 	}
 	t.answeredGen = gen
 	if t.noteLocked(u); u.Bad {
-		t.sweepGen = 0 // what was refused was not mentioned, and must stay, in error or not (RELAY-32)
+		// what was refused was not mentioned, and must stay, in error or not (RELAY-32)
+		t.sweepGen = 0
 	} else {
 		t.awaited = time.Time{}
 	}
@@ -310,7 +326,8 @@ func (t *set) pauseLocked(now time.Time) {
 	}
 }
 
-// sweepLocked removes the members that the present stream has not mentioned (RELAY-46). A stream that ended sweeps nothing.
+// sweepLocked removes the members that the present stream has not mentioned (RELAY-46). A stream
+// that ended sweeps nothing.
 func (t *set) sweepLocked() {
 	gen := t.sweepGen
 	t.sweepGen = 0
@@ -356,8 +373,8 @@ func (t *set) unmentionedLocked(gen uint32) (ps []parting) {
 	return ps
 }
 
-// expectMembersLocked makes room for the members of a first answer at once: grown step by step the maps are copied several times, under the
-// lock.
+// expectMembersLocked makes room for the members of a first answer at once: grown step by step the
+// maps are copied several times, under the lock.
 func (t *set) expectMembersLocked(n int) {
 	if len(t.members) == 0 {
 		t.members = make(map[string]*member, n)
@@ -395,7 +412,8 @@ func (t *set) wakeFreshLocked() {
 	for _, v := range t.views {
 		for p := v.fresh.head; p != nil; p = p.next {
 			p.sub.markLocked(s.rev)
-			s.wakeLocked(p.sub.owner) // marked before or not: other types of the stream may wait for the set
+			// marked before or not: other types of the stream may wait for the set
+			s.wakeLocked(p.sub.owner)
 		}
 		for p := v.ordered.head; p != nil && t.settled && t.early; p = p.next {
 			if p.early {

@@ -1,12 +1,12 @@
 package relay
 
-// effectiveLocked is the body a name has for this client. A name that both kinds hold has the one received last, and is gone only
-// when neither holds it (RELAY-25).
+// effectiveLocked is the body a name has for this client. A name that both kinds hold has the one
+// received last, and is gone only when neither holds it (RELAY-25).
 func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 	e := r.entry
 	v, rev = s.bodyLocked(r), e.rev
-	// What was stated absent before the upstream stream broke is told to nobody who asks now (RELAY-38), but a removal that a
-	// client was about to be sent still is: it happened.
+	// What was stated absent before the upstream stream broke is told to nobody who asks now
+	// (RELAY-38), but a removal that a client was about to be sent still is: it happened.
 	absent = s.shard.absentLocked(e) || e.wasAbsent && r.is(holds) && !r.is(claimed)
 	if s.unresolvedLocked(r, v) {
 		return nil, false, rev
@@ -29,7 +29,8 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 		case v == nil && it != nil && !it.dead && name != e.name && s.shard.outdatedLocked(name, it):
 			// What came by name since does not list the alias, or its entry would have it.
 		case v == nil && it != nil && !it.dead && it.rev < s.alias.of[r].rev:
-			// The set is behind what the client has by the alias, and so is its word that the alias stands for it.
+			// The set is behind what the client has by the alias, and so is its word that the alias
+			// stands for it.
 		case it == nil:
 			gone = gone || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(name)
 		case it.dead:
@@ -51,12 +52,13 @@ const (
 	removal
 )
 
-// settleLocked brings a record up to date and says what the client must be told. body is nil but for a resource, which
-// may be a notice (ALIAS-5), or a heartbeat.
+// settleLocked brings a record up to date and says what the client must be told. body is nil but
+// for a resource, which may be a notice (ALIAS-5), or a heartbeat.
 func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 	s.recognizeLocked(r)
 	v, absent, rev := s.effectiveLocked(r)
-	renewed := s.ttl && (r.is(beat) || r.is(claimed) && v != nil && v.timed()) // who comes back may have missed one
+	// who comes back may have missed one
+	renewed := s.ttl && (r.is(beat) || r.is(claimed) && v != nil && v.timed())
 	r.flags &^= beat
 	r.gaveLocked(v)
 	switch {
@@ -65,7 +67,8 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 		if ended := r.fault() != nil && r.entry.fault == nil; !r.is(owed) && !ended &&
 			(r.sent == v.Digest || r.is(claimed) && v.stated(r.sent)) {
 			s.sentLocked(r, v.Digest) // a claim may have another form
-			r.flags &^= claimed       // what it said is so: it holds what was live here, and will be told if that goes
+			// what it said is so: it holds what was live here, and will be told if that goes
+			r.flags &^= claimed
 			if renewed {
 				if what = s.renewLocked(r, v); what != nothing {
 					return what, v, rev
@@ -100,7 +103,8 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 		s.alias.set(r, r.entry.name, "")
 		s.sentLocked(r, Digest{})
 		r.flags &^= holds | claimed
-		if r.entry.absentGen != 0 || !r.entry.wasAbsent { // or else what a lost alias stood for went, and it waits still (ALIAS-4)
+		// or else what a lost alias stood for went, and it waits still (ALIAS-4)
+		if r.entry.absentGen != 0 || !r.entry.wasAbsent {
 			s.oweLocked(r, false)
 		}
 		return what, body, rev
@@ -121,8 +125,9 @@ func (s *Sub) sentLocked(r *record, d Digest) {
 	r.sent = d
 }
 
-// eachDirtyLocked empties the dirty list, to which f may add. The array of a short one is kept: nearly always one name has changed.
-// When full, unless it is nil, says so the rest is left for the next Take.
+// eachDirtyLocked empties the dirty list, to which f may add. The array of a short one is kept:
+// nearly always one name has changed. When full, unless it is nil, says so the rest is left for the
+// next Take.
 func (s *Sub) eachDirtyLocked(f func(*record), full func() bool) {
 	var few [4]*record
 	list := few[:0]

@@ -8,9 +8,10 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// shard is one type of one group for one parameter map (kin.go): the entries of both kinds under one mutex. The kinds (set: what arrived on the lane that
-// asked `*`; named: what was asked by name) have their own entries and lifetimes (RELAY-20, RELAY-25), but a client
-// subscribed both ways is answered from both at one instant, so they share the lock.
+// shard is one type of one group for one parameter map (kin.go): the entries of both kinds under
+// one mutex. The kinds (set: what arrived on the lane that asked `*`; named: what was asked by
+// name) have their own entries and lifetimes (RELAY-20, RELAY-25), but a client subscribed both
+// ways is answered from both at one instant, so they share the lock.
 type shard struct {
 	// Set once by newShard.
 	*kin
@@ -28,22 +29,27 @@ type shard struct {
 	now     time.Time // of the last call that brought one
 	subs    int       // open Subs
 
-	star     *set         // the set the origin chooses for `*`
-	restored *restoredSet // of Clusters: what it was restored with; nil: nothing, or long ago (comeback.go)
-	// collections are globs and namespaces by name; nil: none. changed are those that their lane has to look at.
+	star *set // the set the origin chooses for `*`
+	// of Clusters: what it was restored with; nil: nothing, or long ago (comeback.go)
+	restored *restoredSet
+	// collections are globs and namespaces by name; nil: none. changed are those that their lane
+	// has to look at.
 	collections map[string]*set
 	changed     []*set
-	// spacesGen is the generation of the main lane in which namespaces were first asked, and spacesAt when.
+	// spacesGen is the generation of the main lane in which namespaces were first asked, and
+	// spacesAt when.
 	spacesGen uint32
 	spacesAt  time.Time
-	// Of the last response that may have had to do with collections: its stream, and whether a part was refused.
+	// Of the last response that may have had to do with collections: its stream, and whether a part
+	// was refused.
 	collectedGen uint32
 	collectedBad bool
 	named        namedTable
 	refreshed    refreshes
 	mortals      mortals
 
-	// Within one response: part is what it says to the shard, nil: nothing. turn is the revision of the last that was offered to it.
+	// Within one response: part is what it says to the shard, nil: nothing. turn is the revision of
+	// the last that was offered to it.
 	part *portion
 	turn uint64
 
@@ -74,18 +80,19 @@ func (k *kin) table() *Table { return k.group.origin.table }
 func (k *kin) cfg() *Config  { return k.group.origin.table.config() }
 func (k *kin) push(x timer)  { k.table().timers.push(x) }
 
-// private reports whether what the shard holds goes with its last client: secrets (RELAY-75), what is one client's alone, and what is
-// of an origin that is no longer in force.
+// private reports whether what the shard holds goes with its last client: secrets (RELAY-75), what
+// is one client's alone, and what is of an origin that is no longer in force.
 func (s *shard) private() bool {
 	return s.group.dedicated || IsSecret(s.typeURL) || s.group.origin.ended.Load()
 }
 
-// retires reports whether what nobody wants any more is kept for an outage. What made-up nodes were given would take the place of what
-// clients may come back for.
+// retires reports whether what nobody wants any more is kept for an outage. What made-up nodes were
+// given would take the place of what clients may come back for.
 func (s *shard) retires() bool { return !s.private() && s.group.used.Load() }
 
-// lingerLocked is how long an upstream subscription outlives its last client (RELAY-3). Where as many maps are held as may be in use none
-// does: clients make maps up, and one after the other they would pile up for as long as it takes them to end (RELAY-73).
+// lingerLocked is how long an upstream subscription outlives its last client (RELAY-3). Where as
+// many maps are held as may be in use none does: clients make maps up, and one after the other they
+// would pile up for as long as it takes them to end (RELAY-73).
 func (s *shard) lingerLocked() time.Duration {
 	most := s.cfg().MaxParameterSets
 	if s.private() || s.group.vain() || s.params.Len() > 0 && most > 0 && len(s.kin.all) > most {
@@ -95,15 +102,17 @@ func (s *shard) lingerLocked() time.Duration {
 }
 func (k *kin) lane(i laneIndex) *Lane { return k.lanes.Load()[i] }
 
-// wakeLocked has a stream woken when the kin is unlocked: once, however many of its Subs are marked. If another kin is about to wake it, that
-// will do: what is marked is marked already, and who takes it waits for this lock.
+// wakeLocked has a stream woken when the kin is unlocked: once, however many of its Subs are
+// marked. If another kin is about to wake it, that will do: what is marked is marked already, and
+// who takes it waits for this lock.
 func (k *kin) wakeLocked(w *Subscriber) {
 	if !w.due.Swap(true) {
 		k.woken = append(k.woken, w)
 	}
 }
 
-// unlock releases the kin and then wakes the clients the work concerned: nothing is signalled under the lock.
+// unlock releases the kin and then wakes the clients the work concerned: nothing is signalled under
+// the lock.
 func (k *kin) unlock() {
 	woken := k.woken
 	k.woken = nil
@@ -123,12 +132,14 @@ func (s *shard) poke(i laneIndex) {
 	s.lane(i).poke()
 }
 
-// maxIdleShards is how many types a stream may have been asked for in vain before it is opened anew without them.
+// maxIdleShards is how many types a stream may have been asked for in vain before it is opened anew
+// without them.
 const maxIdleShards = 256
 
-// dropIfEmptyLocked marks the shard dead when nobody uses it. The caller calls group.dropShard after unlocking if it returns
-// true. A type that was asked on a stream stays for as long as that stream, so that it is not asked there as if for the
-// first time; made-up types end it before they pile up.
+// dropIfEmptyLocked marks the shard dead when nobody uses it. The caller calls group.dropShard
+// after unlocking if it returns true. A type that was asked on a stream stays for as long as that
+// stream, so that it is not asked there as if for the first time; made-up types end it before they
+// pile up.
 func (s *shard) dropIfEmptyLocked() bool {
 	if s.dead || s.subs > 0 || s.star.wantedLocked() || len(s.collections)+len(s.named.entries) > 0 {
 		return s.dead
@@ -138,7 +149,8 @@ func (s *shard) dropIfEmptyLocked() bool {
 	}
 	s.dead = true
 	for i, l := range s.lanes.Load() {
-		if s.byLocator() && len(s.kin.all) > 1 { // what was asked by locator is taken back one by one, but the stream was asked for the type
+		// what was asked by locator is taken back one by one, but the stream was asked for the type
+		if s.byLocator() && len(s.kin.all) > 1 {
 			s.dead = s.dead && !(i == int(mainLane) && l.live(s.star.askedGen))
 			continue
 		}
@@ -199,8 +211,8 @@ func cut(vs []*Variant, key string) []*Variant {
 	return slices.DeleteFunc(vs, func(v *Variant) bool { return v.Constraints.Key() == key })
 }
 
-// pick chooses the variant for a parameter map: the match with the most distinct keys, then the smallest canonical form
-// (DYN-9), so that every replica chooses alike.
+// pick chooses the variant for a parameter map: the match with the most distinct keys, then the
+// smallest canonical form (DYN-9), so that every replica chooses alike.
 func pick(vs []*Variant, p constraints.Params) *Variant {
 	var best *Variant
 	for _, v := range vs {
@@ -229,8 +241,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// endLingering lets go of what lingers, as nobody is to come back for it: what a client unsubscribed from before it left would keep a
-// made-up group.
+// endLingering lets go of what lingers, as nobody is to come back for it: what a client
+// unsubscribed from before it left would keep a made-up group.
 func (s *shard) endLingering() {
 	s.mu.Lock()
 	for _, e := range s.named.entries {

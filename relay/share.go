@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Sharing one upstream subscription between parameter maps (origins[].share, RELAY-69): a name that what another map has been
-// answered with serves as well is not asked itself. That one represents it. When the two part, because the variant goes or is
-// another, the name is asked, and keeps what it has until the origin has answered for its own map (RELAY-70).
+// Sharing one upstream subscription between parameter maps (origins[].share, RELAY-69): a name that
+// what another map has been answered with serves as well is not asked itself. That one represents
+// it. When the two part, because the variant goes or is another, the name is asked, and keeps what
+// it has until the origin has answered for its own map (RELAY-70).
 
 // sharing is what a name has to do with that of other maps.
 type sharing struct {
@@ -30,16 +31,16 @@ func (e *entry) left() *Variant {
 	return e.sharing.left
 }
 
-// unshare has the name stand for itself. What it has came for another map: the first word that comes for its own takes the place of that, or
-// casts doubt on it (stale.go).
+// unshare has the name stand for itself. What it has came for another map: the first word that
+// comes for its own takes the place of that, or casts doubt on it (stale.go).
 func (e *entry) unshare() {
 	if e.rep() != nil {
 		e.sharing, e.seenGen = nil, 0
 	}
 }
 
-// representativeLocked is the entry of another map that may stand for this one; nil: none. Where it is never told that a variant has gone
-// (DEL-3) nobody would learn that the two have parted.
+// representativeLocked is the entry of another map that may stand for this one; nil: none. Where it
+// is never told that a variant has gone (DEL-3) nobody would learn that the two have parted.
 func (s *shard) representativeLocked(e *entry) (rep *entry) {
 	cfg := s.group.origin.config()
 	if !cfg.Share || cfg.SotW && !FullState(s.typeURL) || e.refresh || e.left() != nil {
@@ -64,7 +65,8 @@ func (e *entry) serves(other *entry) bool {
 		!e.lost && a.Name == e.name
 }
 
-// askedOn reports whether the name is asked on the stream of generation gen, by itself or by who represents it.
+// askedOn reports whether the name is asked on the stream of generation gen, by itself or by who
+// represents it.
 func (e *entry) askedOn(gen uint32) bool {
 	return e.asked == gen || e.rep() != nil && e.rep().asked == gen
 }
@@ -88,7 +90,8 @@ func (k *kin) representedLocked(e *entry) bool {
 	return rep != nil && k.listsLocked(rep) && rep.rep() == nil && rep.serves(e)
 }
 
-// partLocked has every map ask for the name itself that shares it with one that does not serve it any more.
+// partLocked has every map ask for the name itself that shares it with one that does not serve it
+// any more.
 func (k *kin) partLocked(name string) {
 	for _, s := range k.all {
 		e := s.named.entries[name]
@@ -102,7 +105,8 @@ func (k *kin) partLocked(name string) {
 	}
 }
 
-// partTouchedLocked does so for names of which one map has lost something, not by a response, which other maps would have part in.
+// partTouchedLocked does so for names of which one map has lost something, not by a response, which
+// other maps would have part in.
 func (k *kin) partTouchedLocked(touched ...*entry) {
 	if !k.group.origin.config().Share {
 		return
@@ -139,8 +143,8 @@ func (k *kin) partAllLocked(u *Update) {
 	}
 }
 
-// bequeathLocked hands over what a name that is given up stands for: if no other that is asked may, one of those it represents is asked, and
-// represents the rest (RELAY-71).
+// bequeathLocked hands over what a name that is given up stands for: if no other that is asked may,
+// one of those it represents is asked, and represents the rest (RELAY-71).
 func (s *shard) bequeathLocked(e *entry) {
 	if !s.group.origin.config().Share {
 		return
@@ -164,7 +168,8 @@ func (s *shard) bequeathLocked(e *entry) {
 	}
 }
 
-// waitsForHeirLocked reports whether the name may not be unsubscribed yet: who takes its place has to be asked before (RELAY-71).
+// waitsForHeirLocked reports whether the name may not be unsubscribed yet: who takes its place has
+// to be asked before (RELAY-71).
 func (s *shard) waitsForHeirLocked(e *entry) bool {
 	if e.sharing == nil || e.sharing.heir == nil {
 		return false
@@ -173,8 +178,9 @@ func (s *shard) waitsForHeirLocked(e *entry) bool {
 	return h.rep() == nil && s.listsLocked(h) && h.asked != e.asked
 }
 
-// keepsLocked reports whether a removal is no word about what the shard holds of the name: it was never asked for this map. Then the name
-// is asked, and what there is stays until the answer, or for cold_wait. gen is the stream's: on that of `*` it is a word about `*` alone.
+// keepsLocked reports whether a removal is no word about what the shard holds of the name: it was
+// never asked for this map. Then the name is asked, and what there is stays until the answer, or
+// for cold_wait. gen is the stream's: on that of `*` it is a word about `*` alone.
 func (s *shard) keepsLocked(p *portion, id identity, gen uint32, now time.Time) bool {
 	e := s.named.entries[id.name]
 	if e == nil || !e.askedOn(gen) || find(e.variants, id.constraints) == nil || p.brings(id.name) {
@@ -189,13 +195,15 @@ func (s *shard) keepsLocked(p *portion, id identity, gen uint32, now time.Time) 
 	return true
 }
 
-// awaitsLocked reports whether the name was asked for its map at last, and what is kept of it waits for the answer.
+// awaitsLocked reports whether the name was asked for its map at last, and what is kept of it waits
+// for the answer.
 func (s *shard) awaitsLocked(name string, gen uint32) bool {
 	e := s.named.entries[name]
 	return e != nil && e.left() != nil && e.asked == gen
 }
 
-// replaceLeftLocked adds to what a response says the removal of what was kept, if it answers for the map.
+// replaceLeftLocked adds to what a response says the removal of what was kept, if it answers for
+// the map.
 func (p *portion) replaceLeftLocked(s *shard, gen uint32) {
 	answer := func(name string) {
 		e := s.named.entries[name]

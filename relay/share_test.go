@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// TestShare is RELAY-69, RELAY-70 and RELAY-71: maps that one variant serves cost one locator; who shares is asked for itself before it loses
-// anything; and when who stands for the others leaves, one of them is asked before.
+// TestShare is RELAY-69, RELAY-70 and RELAY-71: maps that one variant serves cost one locator; who
+// shares is asked for itself before it loses anything; and when who stands for the others leaves,
+// one of them is asked before.
 func TestShare(t *testing.T) {
 	begin := func(share bool) (kinRig, *Sub, *Sub) {
 		r := newKinRig(t, OriginConfig{Share: share})

@@ -4,8 +4,8 @@ import "time"
 
 // Names that the origin leaves unanswered, or answers with an error.
 
-// failLocked takes up what the origin says of a name instead of a resource: the body that is there goes or stays (ABS-8), and
-// either counts as an answer.
+// failLocked takes up what the origin says of a name instead of a resource: the body that is there
+// goes or stays (ABS-8), and either counts as an answer.
 func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
 	if s.group.origin.ends(fault) {
 		s.confirmLocked(e) // any other error says nothing of the body
@@ -13,7 +13,9 @@ func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
 		if !e.fault.same(fault) {
 			e.fault = fault
 		}
-		if !known { // also to those who know that it does not exist; the same is news to who came since it was asked anew (RELAY-99)
+		// also to those who know that it does not exist; the same is news to who came since it was
+		// asked anew (RELAY-99)
+		if !known {
 			s.tellLocked(e, rev)
 		}
 		s.emptyLocked(e)
@@ -40,9 +42,9 @@ func (s *shard) silentLocked() {
 	}
 }
 
-// silent looks at the names asked 15 s ago. What a healthy origin has left unanswered is absent if the origin speaks SotW
-// (ABS-2, ABS-5), or in error if silence is to be nothing worse (ABS-6); otherwise it is counted and settles what waited
-// (RELAY-6). Silence about a body whose version was
+// silent looks at the names asked 15 s ago. What a healthy origin has left unanswered is absent if
+// the origin speaks SotW (ABS-2, ABS-5), or in error if silence is to be nothing worse (ABS-6);
+// otherwise it is counted and settles what waited (RELAY-6). Silence about a body whose version was
 // presented means that it is current.
 func (s *shard) silent(now time.Time) {
 	s.mu.Lock()
@@ -79,7 +81,8 @@ func (s *shard) unheardLocked(e *entry) {
 	case e.answered == e.asked && !e.faulted:
 		return
 	case e.answered == e.asked:
-		// In error and nothing else: a list that waits for it goes without it now, as it would for silence, and not before.
+		// In error and nothing else: a list that waits for it goes without it now, as it would for
+		// silence, and not before.
 		e.unanswered = true
 		s.tellLocked(e, s.rev)
 		return

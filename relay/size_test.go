@@ -5,7 +5,8 @@ import (
 	"unsafe"
 )
 
-// TestSizes keeps what there are many of within the allocator's size classes they have: rare things belong behind a pointer.
+// TestSizes keeps what there are many of within the allocator's size classes they have: rare things
+// belong behind a pointer.
 func TestSizes(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("the sizes are those of 64 bits")

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// TestOtherSpelling: a response of a type may bring bodies under that type's name of the other version, which go on as they are (V2-5). What has
-// another name altogether is refused.
+// TestOtherSpelling: a response of a type may bring bodies under that type's name of the other
+// version, which go on as they are (V2-5). What has another name altogether is refused.
 func TestOtherSpelling(t *testing.T) {
 	pairs := 0
 	for v2 := range order {

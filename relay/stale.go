@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// A stream to an origin that understands parameters begins as if nothing were held: no versions can be presented (DYN-20), and what went
-// while there was none is named by nobody. So the first variant that the stream brings of a name takes the place of what the map had of it
-// on streams before. That there is none for the map is harder to know: the plain name in removed_resources may be said to another map, and is
-// no word about variants with constraints (DYN-13). If none has come after the pause that RELAY-6 has where a wrong guess deletes, it was
-// said to this one.
+// A stream to an origin that understands parameters begins as if nothing were held: no versions can
+// be presented (DYN-20), and what went while there was none is named by nobody. So the first
+// variant that the stream brings of a name takes the place of what the map had of it on streams
+// before. That there is none for the map is harder to know: the plain name in removed_resources may
+// be said to another map, and is no word about variants with constraints (DYN-13). If none has come
+// after the pause that RELAY-6 has where a wrong guess deletes, it was said to this one.
 
 // borrowedGen is no stream's generation: what a name has came for other maps (RELAY-68).
 const borrowedGen = math.MaxUint32 - 1
@@ -21,7 +22,8 @@ type doubt struct {
 	at  time.Time
 }
 
-// staleLocked is what the shard holds of a name from streams before that of generation gen, which speaks of it for the first time now.
+// staleLocked is what the shard holds of a name from streams before that of generation gen, which
+// speaks of it for the first time now.
 func (s *shard) staleLocked(name string, gen uint32) (vs []*Variant) {
 	if e := s.named.entries[name]; e != nil && e.seenGen != gen && e.askedOn(gen) {
 		vs = append(vs, e.variants...)
@@ -34,8 +36,9 @@ func (s *shard) staleLocked(name string, gen uint32) (vs []*Variant) {
 	return vs
 }
 
-// doubtLocked notes that a name asked for the map is not there, for this map or for another, or that a variant which matches the map is not,
-// and another is held that the stream has not spoken of. It reports whether the removal is no more than that doubt, even of what it names.
+// doubtLocked notes that a name asked for the map is not there, for this map or for another, or
+// that a variant which matches the map is not, and another is held that the stream has not spoken
+// of. It reports whether the removal is no more than that doubt, even of what it names.
 func (s *shard) doubtLocked(now time.Time, id identity, gen uint32) (early bool) {
 	e, key := s.named.entries[id.name], id.constraints
 	if e == nil || e.seenGen == gen || e.asked != gen {
@@ -58,12 +61,12 @@ func (s *shard) doubtLocked(now time.Time, id identity, gen uint32) (early bool)
 
 // earlyLocked reports whether a removal may have been made before the origin read that the name is
 // asked for this map. The map has the variant from another one (RELAY-68), to which the removal was
-// said, and has no answer of its own yet. So it keeps the variant until that answer (RELAY-70, DYN-13),
-// which may be the one that takes its place (DYN-10): a client would be told of an absence that was
-// never stated (ABS-5). If nothing comes, the removal was said to this map too.
+// said, and has no answer of its own yet. So it keeps the variant until that answer (RELAY-70,
+// DYN-13), which may be the one that takes its place (DYN-10): a client would be told of an absence
+// that was never stated (ABS-5). If nothing comes, the removal was said to this map too.
 //
-// A client of locators is told at once that the variant of these constraints is gone (DYN-14). That is
-// what was stated, and another of its maps may have the variant that took its place.
+// A client of locators is told at once that the variant of these constraints is gone (DYN-14). That
+// is what was stated, and another of its maps may have the variant that took its place.
 func (s *shard) earlyLocked(e *entry, key string, gen uint32) bool {
 	if e.seenGen != borrowedGen || e.answered == gen || e.left() != nil || find(e.variants, key) == nil {
 		return false
@@ -73,10 +76,12 @@ func (s *shard) earlyLocked(e *entry, key string, gen uint32) bool {
 			return false
 		}
 	}
-	return !s.part.brings(e.name) && len(s.memberLocked(gen, e.name)) == 0 // of a glob's members a removal is its word
+	// of a glob's members a removal is its word
+	return !s.part.brings(e.name) && len(s.memberLocked(gen, e.name)) == 0
 }
 
-// endDoubts takes away what was doubted long enough, and has not come on the stream of generation gen.
+// endDoubts takes away what was doubted long enough, and has not come on the stream of generation
+// gen.
 func (s *shard) endDoubts(gen uint32, now time.Time) {
 	s.mu.Lock()
 	defer s.unlock()

@@ -16,8 +16,9 @@ func (r kinRig) again(now time.Time) {
 // pause is what passes before a guess that deletes (RELAY-6).
 func (r kinRig) pause() time.Duration { return r.table.config().FirmSettle }
 
-// TestStaleVariant: what was replaced while there was no stream is named by nobody, so the first variant that the next stream brings takes its
-// place, also where the old one has more keys (DYN-9), and by whichever way it is asked.
+// TestStaleVariant: what was replaced while there was no stream is named by nobody, so the first
+// variant that the next stream brings takes its place, also where the old one has more keys
+// (DYN-9), and by whichever way it is asked.
 func TestStaleVariant(t *testing.T) {
 	for _, name := range []string{"n", Wildcard} {
 		r := newKinRig(t, OriginConfig{})
@@ -29,15 +30,17 @@ func TestStaleVariant(t *testing.T) {
 		r.again(zero)
 		r.says(mainLane, zero, EndpointType, "n{env=prod}=new")
 		isTold(t, name+" on the next stream", told(s), "n=new")
-		r.says(mainLane, zero, EndpointType, "m=1", "n=2") // the stream has spoken of it: now the origin has mistakes
+		// the stream has spoken of it: now the origin has mistakes
+		r.says(mainLane, zero, EndpointType, "m=1", "n=2")
 		if vs := r.group.kin(EndpointType).all[0].variantsLocked("n"); len(vs) != 2 {
 			t.Errorf("%s: %d variants are held, want those of two constraints", name, len(vs))
 		}
 	}
 }
 
-// TestStaleVariantIsGone: that a name is not there may be said to another map (DYN-13), so what one holds from a stream before goes after a
-// pause in which nothing of it has come, and not if something has.
+// TestStaleVariantIsGone: that a name is not there may be said to another map (DYN-13), so what one
+// holds from a stream before goes after a pause in which nothing of it has come, and not if
+// something has.
 func TestStaleVariantIsGone(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	prod, test := r.sub(EndpointType, "env=prod", true, "n"), r.sub(EndpointType, "env=test", true, "n")
@@ -55,8 +58,9 @@ func TestStaleVariantIsGone(t *testing.T) {
 	isTold(t, "test", told(test), "nothing")
 }
 
-// TestRemovalBeforeTheAsk: a map that has a variant by another one (RELAY-68) keeps it when that one loses it, until the origin answers for the
-// map: the removal may have been under way when the map was asked (RELAY-70, DYN-13). Without an answer it goes after the pause.
+// TestRemovalBeforeTheAsk: a map that has a variant by another one (RELAY-68) keeps it when that
+// one loses it, until the origin answers for the map: the removal may have been under way when the
+// map was asked (RELAY-70, DYN-13). Without an answer it goes after the pause.
 func TestRemovalBeforeTheAsk(t *testing.T) {
 	begin := func(constrained string) (r kinRig, one *Sub) {
 		r = newKinRig(t, OriginConfig{})
@@ -106,8 +110,9 @@ func TestRemovalBeforeTheAsk(t *testing.T) {
 	isTold(t, "by locator, of the variant", told(one), "-n")
 }
 
-// TestSeedOfOverlapping: of what another map's `*` has brought a new one begins with all that matches it, chosen among as ever (DYN-9); but
-// of nothing whose `*` is given up, since nobody would say that it goes.
+// TestSeedOfOverlapping: of what another map's `*` has brought a new one begins with all that
+// matches it, chosen among as ever (DYN-9); but of nothing whose `*` is given up, since nobody
+// would say that it goes.
 func TestSeedOfOverlapping(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	r.sub(EndpointType, "env=prod,v=1", true, Wildcard)
@@ -135,7 +140,8 @@ func TestSeedOfOverlapping(t *testing.T) {
 	}
 }
 
-// TestKinAskedBefore: a type whose last locator was taken back was asked on the stream all the same.
+// TestKinAskedBefore: a type whose last locator was taken back was asked on the stream all the
+// same.
 func TestKinAskedBefore(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	s := r.sub(ClusterType, "env=test", true, Wildcard)
@@ -150,7 +156,8 @@ func TestKinAskedBefore(t *testing.T) {
 	}
 }
 
-// TestShareBesideWildcard: a removal on the stream of `*` is a word about `*`, whatever the map shares of the name.
+// TestShareBesideWildcard: a removal on the stream of `*` is a word about `*`, whatever the map
+// shares of the name.
 func TestShareBesideWildcard(t *testing.T) {
 	r := newKinRig(t, OriginConfig{Share: true})
 	r.sub(EndpointType, "env=prod,v=1", true, "n")
@@ -166,8 +173,9 @@ func TestShareBesideWildcard(t *testing.T) {
 	isTold(t, "`*` when it goes there", told(two), "-n")
 }
 
-// TestShareEnds: who shares asks for itself when what stands for it is gone by no word of a response: here by the silence about it on the next
-// stream, or by a list that leaves it out. Where a removal is never told, nothing is shared.
+// TestShareEnds: who shares asks for itself when what stands for it is gone by no word of a
+// response: here by the silence about it on the next stream, or by a list that leaves it out. Where
+// a removal is never told, nothing is shared.
 func TestShareEnds(t *testing.T) {
 	begin := func(typeURL string, sotw bool) kinRig {
 		r := newKinRig(t, OriginConfig{Share: true, SotW: sotw})

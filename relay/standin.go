@@ -116,8 +116,8 @@ func (o *Origin) NewAskedFallback(source string) *Fallback {
 }
 
 // StandIn puts into force what the last resort has of a type for a group, in place of what it had;
-// nil: it has nothing, or is not asked any more. What stands in already follows it, as it does where
-// files change (SetFallback). A name that is missing stays, for that is no word about it.
+// nil: it has nothing, or is not asked any more. What stands in already follows it, as it does
+// where files change (SetFallback). A name that is missing stays, for that is no word about it.
 //
 // What has a TTL or must not be cached is left out, and a set with it: nobody vouches for that once
 // the last resort is away, too.

@@ -6,14 +6,16 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 )
 
-// GroupStatus is a picture of one group, for admin pages, metrics and tests. Nothing in it is shared with the table.
+// GroupStatus is a picture of one group, for admin pages, metrics and tests. Nothing in it is
+// shared with the table.
 type GroupStatus struct {
 	Origin    string
 	Key       string
 	Dedicated bool         // to one client stream (RELAY-29)
 	Node      *corev3.Node // presented upstream; not to be changed
 	Clients   int          // streams
-	// ParameterSets is how many distinct parameter maps they have in use, the empty one not counted (RELAY-73).
+	// ParameterSets is how many distinct parameter maps they have in use, the empty one not counted
+	// (RELAY-73).
 	ParameterSets int
 	Revision      uint64
 	Lanes         [2]LaneStatus // main, side; where types have lanes of their own, whether any is
@@ -22,18 +24,21 @@ type GroupStatus struct {
 	Apart         []ApartStatus // of them, those not on the group's lanes, in the same order
 }
 
-// TypeDigest is of what is held of a type: of the set of `*`, and of what is held by name, each over names and content in no order.
-// It is equal where equal things are held, on another replica or another weir. "" for what is private, and for nothing.
+// TypeDigest is of what is held of a type: of the set of `*`, and of what is held by name, each
+// over names and content in no order. It is equal where equal things are held, on another replica
+// or another weir. "" for what is private, and for nothing.
 type TypeDigest struct{ Set, Names string }
 
-// ApartStatus is a picture of a type that is or was suspect of making the origin end streams (RELAY-92).
+// ApartStatus is a picture of a type that is or was suspect of making the origin end streams
+// (RELAY-92).
 type ApartStatus struct {
 	TypeURL string
 	// Open: a stream of its own is.
 	Open bool
 	// Quarantined is since when; zero: it is only suspect.
 	Quarantined time.Time
-	// Refused is how many streams of its own the origin ended, in a row, and Reason what it said the last time.
+	// Refused is how many streams of its own the origin ended, in a row, and Reason what it said
+	// the last time.
 	Refused int
 	Reason  string
 }
@@ -48,33 +53,37 @@ type TypeStatus struct {
 	// Settled: the wildcard set is complete (RELAY-6).
 	Settled bool
 	Members int // of the wildcard set and of collections, each counted
-	// Collections is the number of globs and namespaces wanted, those that linger included; they are no Names.
+	// Collections is the number of globs and namespaces wanted, those that linger included; they
+	// are no Names.
 	Collections int
 	Names       int // wanted by name upstream, those that linger included
 	Absent      int // of the names, stated not to exist and still so
 	Waiting     int // of the names, asked and unanswered
 	Bodies      int // resources held, of both kinds
 	Bytes       int // of the bodies
-	// Stale is how many of the bodies no open upstream stream vouches for, those held back included.
+	// Stale is how many of the bodies no open upstream stream vouches for, those held back
+	// included.
 	Stale int
-	// Held is how many of the bodies are to go in a mass removal that is held back, until Until (RELAY-97).
+	// Held is how many of the bodies are to go in a mass removal that is held back, until Until
+	// (RELAY-97).
 	Held  int
 	Until time.Time
-	// Frozen is how many changes and removals the origin has stated that are not taken because it is frozen.
+	// Frozen is how many changes and removals the origin has stated that are not taken because it
+	// is frozen.
 	Frozen int
-	// Params is the parameter map, as canonical text; nearly always "", the empty one. Shared is how many of the Bytes are those of bodies
-	// that a map before it holds too, in memory once.
+	// Params is the parameter map, as canonical text; nearly always "", the empty one. Shared is
+	// how many of the Bytes are those of bodies that a map before it holds too, in memory once.
 	Params     string
 	Shared     int
 	Views      int
 	Tombstones int
-	// Unrequested counts resources that matched no subscription (RELAY-28), Unanswered names a healthy origin left
-	// unanswered for 15 s (ABS-5); both since the start.
+	// Unrequested counts resources that matched no subscription (RELAY-28), Unanswered names a
+	// healthy origin left unanswered for 15 s (ABS-5); both since the start.
 	Unrequested, Unanswered uint64
 }
 
-// Sharing is how many groups have clients, and how many clients they have, without those that are dedicated. Where the numbers are
-// near, nothing is shared (RELAY-61).
+// Sharing is how many groups have clients, and how many clients they have, without those that are
+// dedicated. Where the numbers are near, nothing is shared (RELAY-61).
 func (o *Origin) Sharing() (groups, clients int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -21,7 +21,8 @@ type Subscriber struct {
 // NewSubscriber makes a mailbox to be waited at.
 func NewSubscriber() *Subscriber { return &Subscriber{wake: make(chan struct{}, 1)} }
 
-// CallSubscriber makes a mailbox that calls instead, from any goroutine and with locks held: call does not block.
+// CallSubscriber makes a mailbox that calls instead, from any goroutine and with locks held: call
+// does not block.
 func CallSubscriber(call func()) *Subscriber { return &Subscriber{call: call} }
 
 // Wake is signalled when a Sub of the subscriber has become Pending.
@@ -44,21 +45,23 @@ type SubOptions struct {
 	Initial map[string]string
 	// Version is the version_info of a first SotW request (RELAY-43).
 	Version string
-	// StandIn: that is the version of something of the last resort, so the client holds nothing that may be
-	// newer than what stands in.
+	// StandIn: that is the version of something of the last resort, so the client holds nothing
+	// that may be newer than what stands in.
 	StandIn bool
 	// Params are the dynamic parameters of every name.
 	Params constraints.Params
-	// Located: the client named the parameters, and is told variants with their constraints (DYN-7, DYN-16).
+	// Located: the client named the parameters, and is told variants with their constraints (DYN-7,
+	// DYN-16).
 	Located bool
-	// TTL: the client may be told TTLs (TTL-5). To all others the relay is the timekeeper (RELAY-51).
+	// TTL: the client may be told TTLs (TTL-5). To all others the relay is the timekeeper
+	// (RELAY-51).
 	TTL bool
 	// Polls: the client ends its subscription after each answer, and comes again (REST-10).
 	Polls bool
 }
 
-// Sub is what one stream-type is subscribed to: its handle on one shard. One goroutine at a time calls Take, and one
-// Update, Replace and Close; the other methods may be called beside them.
+// Sub is what one stream-type is subscribed to: its handle on one shard. One goroutine at a time
+// calls Take, and one Update, Replace and Close; the other methods may be called beside them.
 type Sub struct {
 	// Set once by Group.Open.
 	owner   *Subscriber
@@ -72,7 +75,8 @@ type Sub struct {
 
 	pending atomic.Uint32 // what Take may have: pendingChange, pendingUrgent
 
-	// ColdFrom is the caller's to keep: when the present wait for a first answer began; zero: there is none (RELAY-8).
+	// ColdFrom is the caller's to keep: when the present wait for a first answer began; zero: there
+	// is none (RELAY-8).
 	ColdFrom time.Time
 
 	// Guarded by shard.mu.
@@ -91,9 +95,10 @@ type Sub struct {
 	alias   *aliased
 	whole   string          // the version of it, if a name was in it
 	kept    map[string]kept // Clusters that are gone and still in the list (ORD-3); nil: none
-	newest  *receipt        // of the last response that had to do with what was sent by name (VER-5)
-	unsent  uint64          // revision of the first change not taken; 0: none
-	since   time.Time       // when that change came from the origin; zero: it did not
+	// of the last response that had to do with what was sent by name (VER-5)
+	newest *receipt
+	unsent uint64    // revision of the first change not taken; 0: none
+	since  time.Time // when that change came from the origin; zero: it did not
 
 	holds   bool // the first request said that the client holds something
 	resort  bool // and that is of the last resort (SubOptions.StandIn)
@@ -107,11 +112,12 @@ type Sub struct {
 	timed   bool // it was told of a type with TTLs
 	lagging bool
 	partial bool // a part of a long list was taken in (longlist.go)
-	// One of several (Union): united is set for good, asList while any of them is subscribed to `*`. insisted, for the next Take: a list is
-	// told that need not have changed.
+	// One of several (Union): united is set for good, asList while any of them is subscribed to
+	// `*`. insisted, for the next Take: a list is told that need not have changed.
 	united, asList, insisted bool
 
-	// Of the last answer, for its extent: a list of all there was, and how many revisions it told of sets.
+	// Of the last answer, for its extent: a list of all there was, and how many revisions it told
+	// of sets.
 	tookWhole bool
 	tookSpan  uint32
 
@@ -120,8 +126,9 @@ type Sub struct {
 	unaccepted []span // by number; only if TTLs are told
 }
 
-// Open subscribes a stream-type to nothing yet. The caller holds a reference on the group for as long as the Sub is open. It gives nil if
-// the parameters would be one map too many for the group (ErrParameterSets).
+// Open subscribes a stream-type to nothing yet. The caller holds a reference on the group for as
+// long as the Sub is open. It gives nil if the parameters would be one map too many for the group
+// (ErrParameterSets).
 func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	if !g.paramSets.join(o.Params, g.origin.table.config().MaxParameterSets) {
 		return nil
@@ -152,7 +159,8 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	}
 }
 
-// stateLocked notes what the client says it holds. Of a name written in two ways with two versions it may hold either.
+// stateLocked notes what the client says it holds. Of a name written in two ways with two versions
+// it may hold either.
 func (s *Sub) stateLocked(name string, d Digest) {
 	key, spelt := spell(name)
 	if was, twice := s.initial[key]; twice && was != d {
@@ -182,7 +190,8 @@ func (s *Sub) Located() bool { return s.located }
 // Bits of Sub.pending.
 const (
 	pendingChange uint32 = 1 << iota // changes of the origin's, which may wait for others to come (`coalesce`)
-	pendingUrgent                    // anything else: what the client asked for, or waits for, or could lose by waiting
+	// anything else: what the client asked for, or waits for, or could lose by waiting
+	pendingUrgent
 )
 
 // Pending reports whether Take may have something, and clears the mark.
@@ -191,7 +200,8 @@ func (s *Sub) Pending() bool { return s.pending.Swap(0) != 0 }
 // Peek is Pending without clearing the mark.
 func (s *Sub) Peek() bool { return s.pending.Load() != 0 }
 
-// Changed reports whether changes are pending that nobody waits for, and Urgent whether there may be anything else.
+// Changed reports whether changes are pending that nobody waits for, and Urgent whether there may
+// be anything else.
 func (s *Sub) Changed() bool { return s.pending.Load()&pendingChange != 0 }
 
 // Urgent is the other half of Changed.
@@ -219,7 +229,8 @@ func (s *Sub) arrivedLocked() {
 	}
 }
 
-// changedLocked notes a change that the origin made at revision rev. It may wait for others, unless what the client holds may run out before.
+// changedLocked notes a change that the origin made at revision rev. It may wait for others, unless
+// what the client holds may run out before.
 func (s *Sub) changedLocked(rev uint64) {
 	s.arrivedLocked()
 	if s.timed {
@@ -256,10 +267,12 @@ func (s *Sub) lookAgainLocked(r *record) {
 	}
 }
 
-// markLocked notes that there is something to take since revision rev, and has the stream woken when the shard is unlocked.
+// markLocked notes that there is something to take since revision rev, and has the stream woken
+// when the shard is unlocked.
 func (s *Sub) markLocked(rev uint64) { s.pendLocked(rev, pendingUrgent) }
 
-// pendLocked is markLocked of one kind. A stream that was woken for as much is not woken again before it takes.
+// pendLocked is markLocked of one kind. A stream that was woken for as much is not woken again
+// before it takes.
 func (s *Sub) pendLocked(rev uint64, what uint32) {
 	if s.unsent == 0 {
 		s.unsent = max(rev, 1)
@@ -301,14 +314,16 @@ type Standing struct {
 	Settling bool
 	// Arriving: a set that is told as it comes has not settled.
 	Arriving bool
-	// Held: there is something for it that was restored and that the origin has not confirmed yet. The client says that it holds
-	// something, and is left as it is (RELAY-96). Or its list waits as it would take away what went (comeback.go).
+	// Held: there is something for it that was restored and that the origin has not confirmed yet.
+	// The client says that it holds something, and is left as it is (RELAY-96). Or its list waits
+	// as it would take away what went (comeback.go).
 	Held bool
 	// StandIn: it was told something of the last resort, and nothing in its place yet.
 	StandIn bool
 	// Lagging: the stream fell so far behind that it has to end and resume by its versions.
 	Lagging bool
-	// Names is the number of names subscribed, those of collections included, and Sets that of sets.
+	// Names is the number of names subscribed, those of collections included, and Sets that of
+	// sets.
 	Names, Sets int
 	// Dropped is the number of names unsubscribed that must still be answered (DELTA-9).
 	Dropped int
@@ -364,8 +379,9 @@ func (s *Sub) waitingLocked() bool {
 	return s.owed > 0
 }
 
-// Upstream reports since when the upstream stream has been open that carries what the Sub waits for; false if none is. A type that
-// is left out of it because the origin may end streams for it waits as for an origin that is silent about it (RELAY-92, RELAY-95).
+// Upstream reports since when the upstream stream has been open that carries what the Sub waits
+// for; false if none is. A type that is left out of it because the origin may end streams for it
+// waits as for an origin that is silent about it (RELAY-92, RELAY-95).
 func (s *Sub) Upstream() (since time.Time, open bool) {
 	s.shard.mu.Lock()
 	lane := s.shard.named.lane

@@ -7,8 +7,9 @@ import (
 
 // What a Sub is subscribed to, and how that changes.
 
-// Update applies a delta request: subscribes first, then unsubscribes (DELTA-6). Wildcard stands for `*`. Names may be written in
-// any way that means them (NAME-4). What is denied for want of room is as if it had not been asked for.
+// Update applies a delta request: subscribes first, then unsubscribes (DELTA-6). Wildcard stands
+// for `*`. Names may be written in any way that means them (NAME-4). What is denied for want of
+// room is as if it had not been asked for.
 func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) []Denied {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
@@ -35,8 +36,8 @@ func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) []Denied {
 	return list.doneLocked()
 }
 
-// Namespaces declares names of route configurations: from now on Update takes them for those of all their virtual hosts, as it does
-// every name without a slash (ALIAS-6).
+// Namespaces declares names of route configurations: from now on Update takes them for those of all
+// their virtual hosts, as it does every name without a slash (ALIAS-6).
 func (s *Sub) Namespaces(names []string) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -55,7 +56,8 @@ func (s *Sub) Subscribed(name string) bool {
 	return s.recordLocked(NameKey(name)) != nil
 }
 
-// Went reports whether the client names exactly this resource, and had what it was last told, or is to be told, is gone.
+// Went reports whether the client names exactly this resource, and had what it was last told, or is
+// to be told, is gone.
 func (s *Sub) Went(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -63,8 +65,8 @@ func (s *Sub) Went(name string) bool {
 	return r != nil && r.is(went)
 }
 
-// Replace applies a SotW request: names are the complete list (SOTW-1), without `*`. What is denied for want of room is as if it were not
-// in the list.
+// Replace applies a SotW request: names are the complete list (SOTW-1), without `*`. What is denied
+// for want of room is as if it were not in the list.
 func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
@@ -137,8 +139,9 @@ func (s *Sub) firstDoneLocked() {
 	}
 }
 
-// subscribeLocked subscribes to a name, or to the collection that it stands for, again if it is subscribed already (DELTA-2). e is the name's
-// entry, if there is one. It gives the name's record; nil: there is none, since it is a collection's or was denied.
+// subscribeLocked subscribes to a name, or to the collection that it stands for, again if it is
+// subscribed already (DELTA-2). e is the name's entry, if there is one. It gives the name's record;
+// nil: there is none, since it is a collection's or was denied.
 func (s *Sub) subscribeLocked(name, spelt string, e *entry) *record {
 	if k, ok := s.shard.selectorOf(name, s.spaces); ok {
 		if !s.deniedSetLocked(s.shard.collections[name], name, spelt) {
@@ -199,7 +202,8 @@ func (s *Sub) spellAsLocked(name, spelt string) {
 	s.spelt[name] = strings.Clone(spelt)
 }
 
-// selectsLocked is the client's position in the collection of that name; nil: it is not subscribed to it.
+// selectsLocked is the client's position in the collection of that name; nil: it is not subscribed
+// to it.
 func (s *Sub) selectsLocked(name string) *position {
 	if s.pos == nil || len(s.shard.collections) == 0 {
 		return nil
@@ -241,7 +245,8 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 			s.mayKeepLocked(told)
 		}
 		s.forgetLocked(r, now)
-		if also := s.alias.by[name]; s.pos != nil && len(also) > 0 { // it has the resource by an alias still
+		// it has the resource by an alias still
+		if also := s.alias.by[name]; s.pos != nil && len(also) > 0 {
 			s.oweLocked(also[0], true)
 			s.dirtyLocked(also[0], s.shard.rev)
 		}
@@ -252,8 +257,9 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 	}
 }
 
-// mayHoldLocked reports whether the client may hold a resource that it does not name: it was sent it with a set, or says that it holds it.
-// What it was not sent yet comes with the set, if it does not go before.
+// mayHoldLocked reports whether the client may hold a resource that it does not name: it was sent
+// it with a set, or says that it holds it. What it was not sent yet comes with the set, if it does
+// not go before.
 func (s *Sub) mayHoldLocked(name string) bool {
 	if _, stated := s.initial[name]; stated {
 		return true
@@ -265,8 +271,9 @@ func (s *Sub) mayHoldLocked(name string) bool {
 	return s.pos != nil && !s.pos.fresh && s.pos.view.hadAt(s.pos.view.items[name], s.pos.sent)
 }
 
-// forgottenLocked looks at what the end of a name means for the rest of a SotW list that is sent whole: it may have been what the
-// list waited for, or have stood in the place of the set's own body.
+// forgottenLocked looks at what the end of a name means for the rest of a SotW list that is sent
+// whole: it may have been what the list waited for, or have stood in the place of the set's own
+// body.
 func (s *Sub) forgottenLocked(r *record) {
 	if s.delta {
 		return

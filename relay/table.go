@@ -16,32 +16,36 @@ import (
 
 // Config of a Table. It is not modified after New or Prepare.
 type Config struct {
-	// Name is the deployment's, equal on all replicas; part of the node ids presented upstream (RELAY-62). Default "weir".
+	// Name is the deployment's, equal on all replicas; part of the node ids presented upstream
+	// (RELAY-62). Default "weir".
 	Name string
-	// Settle is how long a delta set must bring no new name to count as complete (RELAY-6). Default 50 ms.
+	// Settle is how long a delta set must bring no new name to count as complete (RELAY-6). Default
+	// 50 ms.
 	Settle time.Duration
 	// FirmSettle is the same where a wrong guess would delete: towards who holds something, and for
 	// sweeps. Default 2.5 s; at least Settle.
 	FirmSettle time.Duration
-	// Gather is how long changes of listeners and routes wait for clusters of the same moment (ORD-9).
-	// 0: not at all.
+	// Gather is how long changes of listeners and routes wait for clusters of the same moment
+	// (ORD-9). 0: not at all.
 	Gather time.Duration
 	// ColdWait bounds settling for clients that hold nothing (RELAY-6). Default 10 s.
 	ColdWait time.Duration
 	// OnDemandWait is how long a client waits for a virtual host that a connected origin is silent
 	// about (ALIAS-10). Default 5 s.
 	OnDemandWait time.Duration
-	// Linger is how long an upstream subscription outlives its last client (RELAY-3). Default 60 s; negative: not at all.
+	// Linger is how long an upstream subscription outlives its last client (RELAY-3). Default 60 s;
+	// negative: not at all.
 	Linger time.Duration
-	// RetiredEntries and RetiredBytes bound what is kept of resources that nobody wants any more, for an outage of the origin
-	// (RELAY-78): names and whole sets, and the bytes of their bodies. Default 100,000 and 256 MiB; negative: nothing is kept.
+	// RetiredEntries and RetiredBytes bound what is kept of resources that nobody wants any more,
+	// for an outage of the origin (RELAY-78): names and whole sets, and the bytes of their bodies.
+	// Default 100,000 and 256 MiB; negative: nothing is kept.
 	RetiredEntries, RetiredBytes int
 	// Metrics counts look-ups, evictions and what expires; nil counts nothing.
 	Metrics *metrics.Metrics
 	// MaxGroups bounds the groups of one origin (RELAY-67). 0: no limit.
 	MaxGroups int
-	// MaxGroupsPerPeer bounds those of them that one peer opened (Origin.GroupFor) and that nobody else has come to use,
-	// until they end. 0: no limit.
+	// MaxGroupsPerPeer bounds those of them that one peer opened (Origin.GroupFor) and that nobody
+	// else has come to use, until they end. 0: no limit.
 	MaxGroupsPerPeer int
 	// MaxParameterSets bounds the distinct parameter maps of one group (RELAY-73). 0: no limit.
 	MaxParameterSets int
@@ -56,53 +60,62 @@ type OriginConfig struct {
 	Name string
 	// SotW: the origin speaks state of the world, so that silence of 15 s means absence (ABS-5).
 	SotW bool
-	// GroupBy are the node fields that decide what the origin answers: cluster, locality, user_agent_name,
-	// user_agent_version, client_features, metadata, metadata.KEY, id, dynamic_parameters. Empty: one group for all (RELAY-60,
-	// RELAY-63).
+	// GroupBy are the node fields that decide what the origin answers: cluster, locality,
+	// user_agent_name, user_agent_version, client_features, metadata, metadata.KEY, id,
+	// dynamic_parameters. Empty: one group for all (RELAY-60, RELAY-63).
 	GroupBy []string
 	// NodeID and NodeCluster, if set, are presented upstream instead of the group's (RELAY-62).
 	NodeID, NodeCluster string
-	// Authorities are those of the xdstp names that the origin is asked for; "" is the empty one (FED-1).
+	// Authorities are those of the xdstp names that the origin is asked for; "" is the empty one
+	// (FED-1).
 	Authorities []string
 	// Types restricts what is asked of the origin, by type URL. Empty: everything.
 	Types []string
-	// OriginVersions: clients are told the origin's versions instead of those of the content (VER-5).
+	// OriginVersions: clients are told the origin's versions instead of those of the content
+	// (VER-5).
 	OriginVersions bool
-	// CanonicalHash: the origin's serialiser is not deterministic, so messages that are known are put in order before they are
-	// hashed (VER-6).
+	// CanonicalHash: the origin's serialiser is not deterministic, so messages that are known are
+	// put in order before they are hashed (VER-6).
 	CanonicalHash bool
-	// NoResume: the origin ignores initial_resource_versions, so none are sent and members not mentioned are swept
-	// (RELAY-46).
+	// NoResume: the origin ignores initial_resource_versions, so none are sent and members not
+	// mentioned are swept (RELAY-46).
 	NoResume bool
-	// AbsenceTransient: a name that a SotW origin leaves unanswered is in error after 30 s, and never absent (ABS-6).
+	// AbsenceTransient: a name that a SotW origin leaves unanswered is in error after 30 s, and
+	// never absent (ABS-6).
 	AbsenceTransient bool
-	// Secrets: resources of type Secret may be asked of the origin, in dedicated groups (RELAY-74). Package downstream sees to it.
+	// Secrets: resources of type Secret may be asked of the origin, in dedicated groups (RELAY-74).
+	// Package downstream sees to it.
 	Secrets bool
-	// DropOnDataError: a name whose error is about itself (PERMISSION_DENIED) loses its cached body (ABS-8).
+	// DropOnDataError: a name whose error is about itself (PERMISSION_DENIED) loses its cached body
+	// (ABS-8).
 	DropOnDataError bool
 	// RecursiveGlobs: a glob has members at any depth, not only in its last segment (COLL-5).
 	RecursiveGlobs bool
-	// WithholdTTL: what has a TTL is kept from clients who can be told neither the TTL nor the removal, those of SotW who name
-	// resources of a grouped type and do not know TTLs (RELAY-51).
+	// WithholdTTL: what has a TTL is kept from clients who can be told neither the TTL nor the
+	// removal, those of SotW who name resources of a grouped type and do not know TTLs (RELAY-51).
 	WithholdTTL bool
-	// PerType: the origin is spoken to in a service for each type, so each that has one (ServiceOf) gets lanes of its own. All others
-	// share the group's, which are ADS.
+	// PerType: the origin is spoken to in a service for each type, so each that has one (ServiceOf)
+	// gets lanes of its own. All others share the group's, which are ADS.
 	PerType bool
 	// V2: those services are meant by their names in v2, each for its type as it is spelled there.
 	V2 bool
-	// Guard holds back mass removals after a (re)connect (RELAY-97). Its zero value holds nothing back.
+	// Guard holds back mass removals after a (re)connect (RELAY-97). Its zero value holds nothing
+	// back.
 	Guard GuardConfig
-	// AbsenceKeeps lists types of which a SotW response to `*` may leave out what there still is: absence from it deletes nothing (RELAY-11).
+	// AbsenceKeeps lists types of which a SotW response to `*` may leave out what there still is:
+	// absence from it deletes nothing (RELAY-11).
 	AbsenceKeeps []string
 	// TP2: the origin understands resource_locators, so it may be sent dynamic parameters (DYN-17).
 	TP2 bool
-	// FromNode gives clients that name no parameters theirs: by parameter, the field of the node that has its value, as
-	// "metadata.PATH", where dots lead into structs (RELAY-64). What is mapped is no part of a group's key. It needs TP2.
+	// FromNode gives clients that name no parameters theirs: by parameter, the field of the node
+	// that has its value, as "metadata.PATH", where dots lead into structs (RELAY-64). What is
+	// mapped is no part of a group's key. It needs TP2.
 	FromNode map[string]string
-	// IgnoreParams: the parameters of clients are dropped instead of refused, as nothing the origin has depends on them (DYN-18).
-	// It needs an origin that is not TP2.
+	// IgnoreParams: the parameters of clients are dropped instead of refused, as nothing the origin
+	// has depends on them (DYN-18). It needs an origin that is not TP2.
 	IgnoreParams bool
-	// Share: parameter maps may share one upstream subscription while a live variant matches them all (RELAY-69). It needs TP2.
+	// Share: parameter maps may share one upstream subscription while a live variant matches them
+	// all (RELAY-69). It needs TP2.
 	Share bool
 }
 
@@ -117,8 +130,8 @@ const (
 	firstRequestBytes = 3 << 20
 )
 
-// Table is the cache and the book of who wants what. It starts no goroutine, reads no clock and calls nobody: both edges
-// pull from it, and time is an argument.
+// Table is the cache and the book of who wants what. It starts no goroutine, reads no clock and
+// calls nobody: both edges pull from it, and time is an argument.
 type Table struct {
 	cfg     atomic.Pointer[Config] // with its defaults; replaced by Next.Commit, as routes is
 	routes  atomic.Pointer[routes]
@@ -126,9 +139,9 @@ type Table struct {
 	retired *retirement
 	room    room
 
-	// rev is the last revision given out. Every accepted response takes the next, whatever its origin, group and type: one client
-	// stream may be told of several groups, and all that is pending on it compares. It is taken under a shard's lock, so it rises
-	// within a shard.
+	// rev is the last revision given out. Every accepted response takes the next, whatever its
+	// origin, group and type: one client stream may be told of several groups, and all that is
+	// pending on it compares. It is taken under a shard's lock, so it rises within a shard.
 	rev atomic.Uint64
 	// editions numbers what shards have to be kept in a snapshot (TypeImage.Revision).
 	editions atomic.Uint64
@@ -209,7 +222,8 @@ type Origin struct {
 	frozen atomic.Pointer[time.Time]    // since when; nil: it is not (freeze.go)
 	// fallback is what the last resort has; nil: there is none (fallback.go).
 	fallback atomic.Pointer[Fallback]
-	// unheard is how many kin are not heard: mostly none, so that nothing needs to be looked for (Lacks).
+	// unheard is how many kin are not heard: mostly none, so that nothing needs to be looked for
+	// (Lacks).
 	unheard atomic.Int64
 
 	mu       sync.Mutex // guards what follows; held for map work only; nothing is locked under it
@@ -220,7 +234,8 @@ type Origin struct {
 	lastID   uint64          // of a dedicated group
 	proven   map[string]bool // types it has answered, whichever group asked (RELAY-92)
 	refusals []refusal       // of ways (via.go)
-	// servers are the numbers of the origin's servers (Server), and lastServer the last one given out.
+	// servers are the numbers of the origin's servers (Server), and lastServer the last one given
+	// out.
 	servers    map[string]uint8
 	lastServer uint8
 }
@@ -236,9 +251,10 @@ func newOrigin(t *Table, cfg *OriginConfig, counts *metrics.Origin) *Origin {
 
 func (o *Origin) config() *OriginConfig { return o.cfg.Load() }
 
-// Server is the number by which versions of a server are told from those of others (Lane.Open), for as long as the table lives:
-// where the servers of an origin are configured anew, another must not be presented what the first of the list gave before
-// (FED-7). Beyond 254 the numbers are given out again.
+// Server is the number by which versions of a server are told from those of others (Lane.Open), for
+// as long as the table lives: where the servers of an origin are configured anew, another must not
+// be presented what the first of the list gave before (FED-7). Beyond 254 the numbers are given out
+// again.
 func (o *Origin) Server(key string) uint8 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -279,12 +295,12 @@ var ErrGroups = errors.New("limits.groups is reached")
 // ErrPeerGroups: the node would open a group beyond limits.groups_per_peer.
 var ErrPeerGroups = errors.New("limits.groups_per_peer is reached")
 
-// Group finds or makes the group of a node and takes a reference, which the caller gives back by Group.Release. n may
-// be nil (STREAM-2).
+// Group finds or makes the group of a node and takes a reference, which the caller gives back by
+// Group.Release. n may be nil (STREAM-2).
 func (o *Origin) Group(n *corev3.Node) (*Group, error) { return o.GroupFor(n, nil) }
 
-// GroupFor is Group for a peer, which a group that it opens counts for until somebody else comes to use it as well, or it
-// ends. peer is comparable; nil: it counts for nobody.
+// GroupFor is Group for a peer, which a group that it opens counts for until somebody else comes to
+// use it as well, or it ends. peer is comparable; nil: it counts for nobody.
 func (o *Origin) GroupFor(n *corev3.Node, peer any) (*Group, error) {
 	rules := o.nodeRules()
 	key, up := rules.Group(n)
@@ -304,8 +320,8 @@ func (o *Origin) GroupFor(n *corev3.Node, peer any) (*Group, error) {
 	return g, nil
 }
 
-// Dedicated makes a group for one client stream alone, whose own node is presented (RELAY-29). The caller gives it back by
-// Group.Release, and with its last want goes what it holds.
+// Dedicated makes a group for one client stream alone, whose own node is presented (RELAY-29). The
+// caller gives it back by Group.Release, and with its last want goes what it holds.
 func (o *Origin) Dedicated(n *corev3.Node) (*Group, error) { return o.DedicatedFor(n, nil) }
 
 // DedicatedFor is Dedicated for a peer, as GroupFor is Group.
@@ -315,7 +331,8 @@ func (o *Origin) DedicatedFor(n *corev3.Node, peer any) (*Group, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.lastID++
-	g, err := o.addGroupLocked("dedicated-"+strconv.FormatUint(o.lastID, 10), up, peer) // which no hash is
+	// which no hash is
+	g, err := o.addGroupLocked("dedicated-"+strconv.FormatUint(o.lastID, 10), up, peer)
 	if err != nil {
 		return nil, err
 	}
@@ -357,7 +374,8 @@ func (o *Origin) Secrets() bool { return o.config().Secrets }
 // Wake is signalled when TakeLanes has something.
 func (o *Origin) Wake() <-chan struct{} { return o.wake }
 
-// TakeLanes gives the lanes that should be run and are not. The caller owns each until its Release returns true.
+// TakeLanes gives the lanes that should be run and are not. The caller owns each until its Release
+// returns true.
 func (o *Origin) TakeLanes() []*Lane {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -385,10 +403,12 @@ func (o *Origin) groupList() []*Group {
 	return gs
 }
 
-// Authority is the origin that is asked for xdstp names of the authority; nil if none is (FED-1, FED-2).
+// Authority is the origin that is asked for xdstp names of the authority; nil if none is (FED-1,
+// FED-2).
 func (t *Table) Authority(authority string) *Origin { return t.routes.Load().authorities[authority] }
 
-// SecretsFrom reports whether any origin that a client stream of own's may have names of has secrets enabled.
+// SecretsFrom reports whether any origin that a client stream of own's may have names of has
+// secrets enabled.
 func (t *Table) SecretsFrom(own *Origin) bool {
 	for _, o := range t.routes.Load().authorities {
 		if o.Secrets() {
@@ -401,10 +421,12 @@ func (t *Table) SecretsFrom(own *Origin) bool {
 // ColdWait is Config.ColdWait, which a reload may change.
 func (o *Origin) ColdWait() time.Duration { return o.table.config().ColdWait }
 
-// Selects reports whether the origin can be asked for collections: state of the world has none (COLL-2, ALIAS-7).
+// Selects reports whether the origin can be asked for collections: state of the world has none
+// (COLL-2, ALIAS-7).
 func (o *Origin) Selects() bool { return !o.config().SotW }
 
-// Federated reports whether names of one client stream may belong to other origins than the one given.
+// Federated reports whether names of one client stream may belong to other origins than the one
+// given.
 func (t *Table) Federated(own *Origin) bool {
 	for _, o := range t.routes.Load().authorities {
 		if o != own {

@@ -8,21 +8,24 @@ import (
 // Answer is what one response has to say. What the client says to it is told by Ack or Nack.
 type Answer struct {
 	*Body
-	// Located is what is told of names that the client named by locators; nil: nothing, as nearly always.
+	// Located is what is told of names that the client named by locators; nil: nothing, as nearly
+	// always.
 	Located *Located
 	// Errors are what to say of names instead of a resource; none of them is in Variants (ABS-11).
 	Errors []*NameError
-	// Follow are the names of endpoints that must follow, since Clusters in it refer to them that are new or changed on this stream (WARM-1).
-	// Many share the list.
+	// Follow are the names of endpoints that must follow, since Clusters in it refer to them that
+	// are new or changed on this stream (WARM-1). Many share the list.
 	Follow []string
-	// Version is the version_info of a SotW answer (VER-4). In delta it is the origin's, for people, where one has a part in it (VER-10).
+	// Version is the version_info of a SotW answer (VER-4). In delta it is the origin's, for
+	// people, where one has a part in it (VER-10).
 	Version string
-	// Rev is the newest revision in it: nothing of a later type that is as new may be written before an earlier type's
-	// changes up to here.
+	// Rev is the newest revision in it: nothing of a later type that is as new may be written
+	// before an earlier type's changes up to here.
 	Rev uint64
 	// First is the revision of the oldest change in it.
 	First uint64
-	// Since is when the oldest change arrived from the origin; zero if the answer is due to a request.
+	// Since is when the oldest change arrived from the origin; zero if the answer is due to a
+	// request.
 	Since time.Time
 	sub   *Sub  // whose it is; nil: of several
 	parts *part // of several, which; in no order
@@ -30,7 +33,8 @@ type Answer struct {
 	number uint32
 	// Waiting: `*` or a name still waits for its first answer.
 	Waiting bool
-	// Demanded: it answers names that the client asked for, and not only changes and what else is owed.
+	// Demanded: it answers names that the client asked for, and not only changes and what else is
+	// owed.
 	Demanded bool
 	gone     bool // of one of several lists: if it is empty, all of it is known to be gone
 	// renewed: a list that is sent whole for the sake of a TTL (TTL-11).
@@ -70,8 +74,9 @@ func (a *Answer) ttl() bool {
 // Take gives what the client has not been sent, and takes it as sent; nil if there is nothing.
 func (s *Sub) Take(now time.Time) *Answer { return s.TakeKeeping(now, keepNothing) }
 
-// TakeKeeping is Take for Clusters in state of the world: what k does not let go stays in the list with its last body (ORD-3). For endpoints it
-// keeps back the word that they are gone, in state of the world, or that they are empty, since their Cluster goes (emptied.go).
+// TakeKeeping is Take for Clusters in state of the world: what k does not let go stays in the list
+// with its last body (ORD-3). For endpoints it keeps back the word that they are gone, in state of
+// the world, or that they are empty, since their Cluster goes (emptied.go).
 func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
@@ -166,9 +171,9 @@ func (s *Sub) wholeLocked() bool {
 	return !s.delta && (s.starLocked() != nil || s.asList || SentWhole(s.typeURL))
 }
 
-// originVersionLocked is the version of an answer where clients are told the origin's (VER-5): that of the newest response that
-// had to do with it. An empty one is replaced by that of the content: a client that
-// comes back with none would count as one that holds nothing (RELAY-7).
+// originVersionLocked is the version of an answer where clients are told the origin's (VER-5): that
+// of the newest response that had to do with it. An empty one is replaced by that of the content: a
+// client that comes back with none would count as one that holds nothing (RELAY-7).
 func (s *Sub) originVersionLocked(content string) string {
 	from := s.fromLocked()
 	if from == nil || from.version == "" {
@@ -180,7 +185,8 @@ func (s *Sub) originVersionLocked(content string) string {
 // maxVersionShown is how long an origin's version may be to be told for people.
 const maxVersionShown = 256
 
-// shownVersionLocked is the origin's version in a delta answer, where it is for people (VER-10): nobody decides anything by it.
+// shownVersionLocked is the origin's version in a delta answer, where it is for people (VER-10):
+// nobody decides anything by it.
 func (s *Sub) shownVersionLocked() string {
 	from := s.fromLocked()
 	if from == nil || len(from.version) > maxVersionShown {
@@ -198,7 +204,8 @@ func (s *Sub) fromLocked() *receipt {
 	return from
 }
 
-// takeChangedLocked is a SotW answer of a grouped type: what changed or is owed (SOTW-3), of collections too (COLL-2). A removal cannot be expressed (RELAY-16).
+// takeChangedLocked is a SotW answer of a grouped type: what changed or is owed (SOTW-3), of
+// collections too (COLL-2). A removal cannot be expressed (RELAY-16).
 func (s *Sub) takeChangedLocked(k Keep) *Answer {
 	a := newAnswer()
 	s.letGoLocked(k)
@@ -262,7 +269,8 @@ func (s *Sub) takeChangedLocked(k Keep) *Answer {
 		return nil
 	}
 	if len(a.Heartbeats) > 0 && (len(a.Variants)+len(a.Errors) > 0 || s.united || s.version == "" || s.lastLocked() != accepted) {
-		// A heartbeat goes under the version that the client has accepted, and with nothing else (TTL-9).
+		// A heartbeat goes under the version that the client has accepted, and with nothing else
+		// (TTL-9).
 		a.Variants, a.Heartbeats = append(a.Variants, a.Heartbeats...), nil
 		for _, r := range renewed {
 			r.at = s.takes + 1
@@ -272,8 +280,8 @@ func (s *Sub) takeChangedLocked(k Keep) *Answer {
 	return a
 }
 
-// takeMembersLocked adds what collections have for a SotW client: bodies, in which a new TTL goes too. What it could not be told the end
-// of is withheld (RELAY-51).
+// takeMembersLocked adds what collections have for a SotW client: bodies, in which a new TTL goes
+// too. What it could not be told the end of is withheld (RELAY-51).
 func (s *Sub) takeMembersLocked(a *Answer, base *Body, rev uint64) {
 	for _, vs := range [][]*Variant{base.Variants, base.Heartbeats} {
 		for _, v := range vs {

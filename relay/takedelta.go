@@ -51,7 +51,8 @@ func (s *Sub) takeDeltaLocked(k Keep) *Answer {
 	return s.takenLocked(a, base, must)
 }
 
-// takenLocked puts what the sets tell beside what is told by name, and gives nil if that is nothing. must: an empty answer goes out, too.
+// takenLocked puts what the sets tell beside what is told by name, and gives nil if that is
+// nothing. must: an empty answer goes out, too.
 func (s *Sub) takenLocked(a *Answer, base *Body, must bool) *Answer {
 	switch own := a.Body; {
 	case base == nil:
@@ -72,8 +73,9 @@ func (s *Sub) takenLocked(a *Answer, base *Body, must bool) *Answer {
 	return a
 }
 
-// addFaultsLocked adds what the client of a set must be told of members in error, and of the set. That a member does not exist is
-// said in both ways, for clients that do not know the other (ABS-9).
+// addFaultsLocked adds what the client of a set must be told of members in error, and of the set.
+// That a member does not exist is said in both ways, for clients that do not know the other
+// (ABS-9).
 func (s *Sub) addFaultsLocked(a *Answer, p *position) {
 	if f := p.collectionFaultLocked(); f != nil {
 		a.Errors, a.Rev = append(a.Errors, f), max(a.Rev, s.shard.rev)
@@ -116,8 +118,8 @@ func (s *Sub) takeSetsLocked() (b *Body, must bool, rev uint64) {
 	return s.takeViewLocked()
 }
 
-// takeViewLocked takes the one set's part of a delta answer. Names with a record of their own are left to it. must: the answer
-// goes out even if it is empty (DELTA-13).
+// takeViewLocked takes the one set's part of a delta answer. Names with a record of their own are
+// left to it. must: the answer goes out even if it is empty (DELTA-13).
 func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 	p := s.pos
 	if p == nil {
@@ -149,7 +151,8 @@ func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 	}
 	b = b.named()
 	if v.live == 0 && v.set.kind != wild && must {
-		b = &Body{Variants: b.Variants, Removed: slices.Clone(b.Removed), spelt: maps.Clone(b.spelt)} // the other one may be shared
+		// the other one may be shared
+		b = &Body{Variants: b.Variants, Removed: slices.Clone(b.Removed), spelt: maps.Clone(b.spelt)}
 		p.emptyLocked(b)
 	}
 	p.resend = false
@@ -169,9 +172,9 @@ func (s *Sub) lookAtLocked(name string) bool {
 	return r != nil || len(also) > 0
 }
 
-// ownLocked is a view's body without the names that have a record of their own, which are marked to be looked at, and on the
-// first answer without what the client holds already and with removals of what is no more (DELTA-11, DELTA-12). It is the
-// shared body itself where that changes nothing.
+// ownLocked is a view's body without the names that have a record of their own, which are marked to
+// be looked at, and on the first answer without what the client holds already and with removals of
+// what is no more (DELTA-11, DELTA-12). It is the shared body itself where that changes nothing.
 func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	if s.records.len() == 0 && (!first || len(s.initial) == 0) && (len(b.Heartbeats) == 0 || len(s.again) == 0) {
 		return b
@@ -222,7 +225,8 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	return own
 }
 
-// takeAgainLocked answers unsubscribes of names that the one set still covers: the resource if it is in the set, else a removal (DELTA-9).
+// takeAgainLocked answers unsubscribes of names that the one set still covers: the resource if it
+// is in the set, else a removal (DELTA-9).
 func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 	if len(s.again) == 0 || s.pos == nil || s.pos.fresh {
 		return 0

@@ -22,12 +22,14 @@ const (
 	confirmations                  // names that were restored have been asked for firm_settle
 	guardEnd                       // removals that are held back are to go
 	keptEnd                        // what a map keeps until the origin answers for it is to go
-	suspectNames                   // names asked for a while ago may be what an origin is silent for
-	doubts                         // what was held before the stream, and is not there for some map, is to go
-	gatherEnd                      // changes of listeners or routes have waited long enough
-	unheardLong                    // a type should have been answered by now
-	restoredEnd                    // what was restored may be forgotten
-	listAgain                      // names that waited may be listed in a SotW request
+	// names asked for a while ago may be what an origin is silent for
+	suspectNames
+	// what was held before the stream, and is not there for some map, is to go
+	doubts
+	gatherEnd   // changes of listeners or routes have waited long enough
+	unheardLong // a type should have been answered by now
+	restoredEnd // what was restored may be forgotten
+	listAgain   // names that waited may be listed in a SotW request
 )
 
 type timer struct {
@@ -41,8 +43,8 @@ type timer struct {
 	gen   uint32
 }
 
-// timers is the one heap of deadlines. An entry only says when to look: whoever is woken compares with its own state, so
-// nothing is ever removed or moved in the heap.
+// timers is the one heap of deadlines. An entry only says when to look: whoever is woken compares
+// with its own state, so nothing is ever removed or moved in the heap.
 type timers struct {
 	wake chan struct{}
 
@@ -73,8 +75,8 @@ func (t *timers) due(now time.Time) (x timer, due bool, next time.Time) {
 	return heap.Pop(&t.h).(timer), true, time.Time{}
 }
 
-// Advance does what has come due by now and returns the time of the next deadline, the zero time if there is none. One
-// goroutine calls it, at that time and whenever Deadlines is signalled.
+// Advance does what has come due by now and returns the time of the next deadline, the zero time if
+// there is none. One goroutine calls it, at that time and whenever Deadlines is signalled.
 func (t *Table) Advance(now time.Time) (next time.Time) {
 	for {
 		x, due, next := t.timers.due(now)
@@ -125,7 +127,8 @@ func (t *Table) Advance(now time.Time) (next time.Time) {
 	}
 }
 
-// Deadlines is signalled when an earlier deadline than the last one returned by Advance may have come up.
+// Deadlines is signalled when an earlier deadline than the last one returned by Advance may have
+// come up.
 func (t *Table) Deadlines() <-chan struct{} { return t.timers.wake }
 
 type timerHeap []timer

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestToldInOrder: who named resources is told what changed of them in the order of the response, first what has a body: origins know why
-// they write one thing before another.
+// TestToldInOrder: who named resources is told what changed of them in the order of the response,
+// first what has a body: origins know why they write one thing before another.
 func TestToldInOrder(t *testing.T) {
 	r := newRig(t, Config{})
 	var all []string

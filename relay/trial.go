@@ -3,25 +3,29 @@ package relay
 import "time"
 
 const (
-	// suspectFor is how recently a type must have been asked first for the end of the stream to be put down to it.
+	// suspectFor is how recently a type must have been asked first for the end of the stream to be
+	// put down to it.
 	suspectFor = 5 * time.Second
-	// quietFor is when a stream that nobody ended counts as good, answered or not: a second after names have been given up
-	// waiting for (ABS-1), which a move to another lane would put off.
+	// quietFor is when a stream that nobody ended counts as good, answered or not: a second after
+	// names have been given up waiting for (ABS-1), which a move to another lane would put off.
 	quietFor = silence + time.Second
-	// maxTrials bounds the types of one group that are on lanes of their own at a time: clients can make up types.
+	// maxTrials bounds the types of one group that are on lanes of their own at a time: clients can
+	// make up types.
 	maxTrials = 16
-	// maxProven bounds the types an origin is remembered to have answered, which it may do for made-up ones. One that is
-	// forgotten may become suspect, and is cleared again.
+	// maxProven bounds the types an origin is remembered to have answered, which it may do for
+	// made-up ones. One that is forgotten may become suspect, and is cleared again.
 	maxProven = 1024
 )
 
-// trial is what a type goes through that may be the one an origin ends whole streams for (RELAY-92). It is taken off the group's
-// lanes and gets a main and a side lane of its own, which place its wildcard and its names as the group's do; nothing else
-// about it differs, and each change of lanes is to the type what a reconnect is. A type that has lanes of its own in any case keeps
-// them: there is nobody else to be blamed for the end of such a stream, so the first already puts it in quarantine.
+// trial is what a type goes through that may be the one an origin ends whole streams for
+// (RELAY-92). It is taken off the group's lanes and gets a main and a side lane of its own, which
+// place its wildcard and its names as the group's do; nothing else about it differs, and each
+// change of lanes is to the type what a reconnect is. A type that has lanes of its own in any case
+// keeps them: there is nobody else to be blamed for the end of such a stream, so the first already
+// puts it in quarantine.
 //
-// It is a matter of one group, since an origin may answer one node what it ends streams for towards another. Only that a
-// type was answered once counts for all of them.
+// It is a matter of one group, since an origin may answer one node what it ends streams for towards
+// another. Only that a type was answered once counts for all of them.
 //
 //	on the group's lanes --the stream is refused--> left --proof of the lane--> tried --an answer--> cleared --> back
 //	                          left <--after the backoff-- resting <--refused again--
@@ -49,7 +53,8 @@ const (
 // asked reports whether the type is asked on its own lanes.
 func (t *trial) asked() bool { return t.stage == tried || t.stage == cleared }
 
-// isApart reports whether the type is not on the group's lanes. Unless the kin is locked it may change at any time.
+// isApart reports whether the type is not on the group's lanes. Unless the kin is locked it may
+// change at any time.
 func (k *kin) isApart() bool { return k.lanes.Load() != k.home }
 
 // sharesLanes reports whether the type is on the group's lanes.
@@ -59,16 +64,17 @@ func (k *kin) sharesLanes() bool { return k.lanes.Load() == &k.group.lanes }
 type Refusal struct {
 	// Suspects are types that the lane's next stream leaves out.
 	Suspects []string
-	// Quarantined: the stream was the type's own. The caller calls Rest. First: it was only suspect until now. Failures is how
-	// many such streams there were in a row.
+	// Quarantined: the stream was the type's own. The caller calls Rest. First: it was only suspect
+	// until now. Failures is how many such streams there were in a row.
 	Quarantined, First bool
 	Failures           int
-	// Idle: without the suspects the lane has nothing to ask, so it need not be spared another stream when one of them comes back.
+	// Idle: without the suspects the lane has nothing to ask, so it need not be spared another
+	// stream when one of them comes back.
 	Idle bool
 }
 
-// Refused is Close for a stream that ended with a status that may be due to what was asked on it: any but OK, CANCELLED and
-// UNAVAILABLE (RELAY-92).
+// Refused is Close for a stream that ended with a status that may be due to what was asked on it:
+// any but OK, CANCELLED and UNAVAILABLE (RELAY-92).
 func (l *Lane) Refused(now time.Time) (r Refusal) {
 	gen := l.gen.Load()
 	for k := range kinds(l.shards()) {
@@ -95,9 +101,9 @@ func (l *Lane) Refused(now time.Time) (r Refusal) {
 	return r
 }
 
-// strangerLocked reports whether the type is wanted, was never answered, and is not asked on the lane's present stream. In a group with
-// maxTrials types apart such a type begins apart: whoever makes up types that the origin ends streams for would cost the group a
-// stream with each.
+// strangerLocked reports whether the type is wanted, was never answered, and is not asked on the
+// lane's present stream. In a group with maxTrials types apart such a type begins apart: whoever
+// makes up types that the origin ends streams for would cost the group a stream with each.
 func (k *kin) strangerLocked(l *Lane, gen uint32) bool {
 	_, asked := k.firstAskedLocked(l.index, gen)
 	return !asked && k.wantsLocked(l.index) && !k.proven && !k.group.origin.hasProven(k.typeURL)
@@ -174,8 +180,8 @@ func (k *kin) stageLocked(to trialStage) {
 	}
 }
 
-// Rest has the type tried again at the time given. It is for the lane whose stream Refused said to be Quarantined. reason is what the
-// origin said.
+// Rest has the type tried again at the time given. It is for the lane whose stream Refused said to
+// be Quarantined. reason is what the origin said.
 func (l *Lane) Rest(until time.Time, reason string) {
 	k := l.only
 	k.mu.Lock()
@@ -196,8 +202,9 @@ func (k *kin) retry() {
 	k.group.tryNext()
 }
 
-// tryNext begins the trials that may begin: of suspects, once the lane they were on has proven to work without them or has
-// nothing else to carry, and then of what is in quarantine and has rested. The caller holds no lock.
+// tryNext begins the trials that may begin: of suspects, once the lane they were on has proven to
+// work without them or has nothing else to carry, and then of what is in quarantine and has rested.
+// The caller holds no lock.
 func (g *Group) tryNext() {
 	var apart []*kin
 	for k := range kinds(*g.all.Load()) {
@@ -248,8 +255,9 @@ func (k *kin) endTrial() {
 	k.mu.Unlock()
 }
 
-// quiet looks at a stream that has been open for quietFor. One of the group's works without the suspects, as far as that can be
-// told. A suspect on its own is not what ends streams: it goes back, to be met with silence there (RELAY-95).
+// quiet looks at a stream that has been open for quietFor. One of the group's works without the
+// suspects, as far as that can be told. A suspect on its own is not what ends streams: it goes
+// back, to be met with silence there (RELAY-95).
 func (l *Lane) quiet(gen uint32) {
 	if !l.live(gen) {
 		return
@@ -267,7 +275,8 @@ func (l *Lane) quiet(gen uint32) {
 	l.group.tryNext()
 }
 
-// proveLocked notes that the origin answered the type: it is never suspect again, and cleared of what it was suspect of.
+// proveLocked notes that the origin answered the type: it is never suspect again, and cleared of
+// what it was suspect of.
 func (k *kin) proveLocked() (released bool) {
 	if !k.proven {
 		k.proven = true
@@ -286,8 +295,9 @@ func (k *kin) proveLocked() (released bool) {
 	return released
 }
 
-// rejoinClearedLocked takes a type back that was answered. While its set arrives it stays where it is: a move would be a break in the
-// middle, and an origin that is then presented what it has sent may say no more (RELAY-6).
+// rejoinClearedLocked takes a type back that was answered. While its set arrives it stays where it
+// is: a move would be a break in the middle, and an origin that is then presented what it has sent
+// may say no more (RELAY-6).
 func (k *kin) rejoinClearedLocked() {
 	if k.apart == nil || k.apart.stage != cleared {
 		return
@@ -308,8 +318,8 @@ func (k *kin) rejoinClosedLocked(l *Lane) {
 	}
 }
 
-// rejoinLocked puts the type back on the lanes it belongs to. They ask it on the streams they have open, which do not carry it, unless
-// they are its own.
+// rejoinLocked puts the type back on the lanes it belongs to. They ask it on the streams they have
+// open, which do not carry it, unless they are its own.
 func (k *kin) rejoinLocked() {
 	t := k.apart
 	k.stageLocked(cleared)
@@ -334,8 +344,8 @@ func (k *kin) rejoinLocked() {
 	}
 }
 
-// rememberLocked keeps the last shard of a type in quarantine though nobody wants it: else each client that asks it costs the group a
-// stream. What clients can make us keep is bounded.
+// rememberLocked keeps the last shard of a type in quarantine though nobody wants it: else each
+// client that asks it costs the group a stream. What clients can make us keep is bounded.
 func (k *kin) rememberLocked() bool {
 	if k.apart == nil || k.apart.since.IsZero() || len(k.all) > 1 {
 		return false
@@ -353,9 +363,10 @@ func (g *Group) apart() (n int) {
 	return n
 }
 
-// upstream is what Sub.Upstream reports of a type that is apart: the oldest open stream that carries it, or carries what it was left
-// out of. In quarantine since a time, with nothing else to ask for, none need be open: the origin was there to refuse it. But one that
-// never answered anything may refuse us altogether, and counts as out of reach (RELAY-8).
+// upstream is what Sub.Upstream reports of a type that is apart: the oldest open stream that
+// carries it, or carries what it was left out of. In quarantine since a time, with nothing else to
+// ask for, none need be open: the origin was there to refuse it. But one that never answered
+// anything may refuse us altogether, and counts as out of reach (RELAY-8).
 func (t *trial) upstream(g *Group, i laneIndex, since time.Time) (at time.Time, open bool) {
 	unasked := true
 	for _, l := range []*Lane{t.lanes[i], g.lanes[mainLane], g.lanes[sideLane]} {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// refused is a rig whose main lane was refused for so many made-up types, of each of which a client wants the name a.
+// refused is a rig whose main lane was refused for so many made-up types, of each of which a client
+// wants the name a.
 func refused(t *testing.T, types int) (*rig, []*Sub) {
 	r := newRig(t, Config{Linger: -1})
 	var subs []*Sub
@@ -34,7 +35,8 @@ func (r *rig) trying() (ls []*Lane) {
 	return ls
 }
 
-// TestTrialsGiveUpTheirRoom: a type that nobody wants any more makes room, and is tried when somebody does again.
+// TestTrialsGiveUpTheirRoom: a type that nobody wants any more makes room, and is tried when
+// somebody does again.
 func TestTrialsGiveUpTheirRoom(t *testing.T) {
 	r, subs := refused(t, maxTrials+2)
 	first := r.trying()
@@ -87,7 +89,8 @@ func TestQuarantineIsRemembered(t *testing.T) {
 	}
 }
 
-// TestGroupOutlivesItsTrials: a group stays for as long as somebody runs a lane of one of its types.
+// TestGroupOutlivesItsTrials: a group stays for as long as somebody runs a lane of one of its
+// types.
 func TestGroupOutlivesItsTrials(t *testing.T) {
 	r, subs := refused(t, 1)
 	own, origin := r.trying()[0], r.table.Origin("mesh")
@@ -110,7 +113,8 @@ func TestGroupOutlivesItsTrials(t *testing.T) {
 	}
 }
 
-// TestStrangersBeginApart: whoever goes on making up types that the origin ends streams for costs the group no more of them.
+// TestStrangersBeginApart: whoever goes on making up types that the origin ends streams for costs
+// the group no more of them.
 func TestStrangersBeginApart(t *testing.T) {
 	r := newRig(t, Config{})
 	main := r.group.lanes[mainLane]
@@ -157,8 +161,9 @@ func TestStrangersBeginApart(t *testing.T) {
 	r.trying()
 }
 
-// TestQuarantineOnItsOwnService: where each type has lanes of its own, the end of such a stream has one cause, and the type rests at once.
-// Its lanes stay the same throughout; a type that was answered before is not suspect (RELAY-92).
+// TestQuarantineOnItsOwnService: where each type has lanes of its own, the end of such a stream has
+// one cause, and the type rests at once. Its lanes stay the same throughout; a type that was
+// answered before is not suspect (RELAY-92).
 func TestQuarantineOnItsOwnService(t *testing.T) {
 	r := newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", PerType: true}}})
 	origin := r.table.Origin("mesh")

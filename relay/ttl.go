@@ -9,7 +9,8 @@ import (
 // leastTTL is the shortest time that is told: what has less is as good as expired (TTL-13).
 const leastTTL = time.Millisecond
 
-// expiry is when a resource that is received now expires; zero: never. over: it has expired already (TTL-13).
+// expiry is when a resource that is received now expires; zero: never. over: it has expired already
+// (TTL-13).
 func (r *Resource) expiry(now time.Time) (at time.Time, over bool) {
 	if !r.HasTTL {
 		return time.Time{}, false
@@ -36,11 +37,13 @@ func (v *Variant) endAt(expires time.Time) {
 	}
 }
 
-// samePromise is how much the end may move when a promise is only repeated: what is left is rounded, and takes its time on the way. In SotW
-// a heartbeat for one listener repeats those for all others (TTL-11), and to the next relay that must not be one for each (RELAY-49).
+// samePromise is how much the end may move when a promise is only repeated: what is left is
+// rounded, and takes its time on the way. In SotW a heartbeat for one listener repeats those for
+// all others (TTL-11), and to the next relay that must not be one for each (RELAY-49).
 const samePromise = 10 * time.Millisecond
 
-// lasting is the body with another end, or none: the content, and so the version, stay (TTL-7), and the bytes are shared.
+// lasting is the body with another end, or none: the content, and so the version, stay (TTL-7), and
+// the bytes are shared.
 func (v *Variant) lasting(expires time.Time) *Variant {
 	if had, has := v.timed(), !expires.IsZero(); had == has && (!has || v.end.Sub(expires).Abs() < samePromise) {
 		return v
@@ -55,15 +58,18 @@ func (v *Variant) outlasts(x *Variant) bool {
 	return x.timed() && (!v.timed() || v.end.After(*x.end))
 }
 
-// remaining is what is left of the TTL, rounded down to milliseconds (RELAY-47); ok is false if that is nothing.
+// remaining is what is left of the TTL, rounded down to milliseconds (RELAY-47); ok is false if
+// that is nothing.
 func (v *Variant) remaining(now time.Time) (d time.Duration, ok bool) {
 	d = v.Expires().Sub(now).Truncate(time.Millisecond)
 	return d, d >= leastTTL
 }
 
-// Rare forms (a remaining TTL is another one each time) are a head of their own and the shared bytes after it.
+// Rare forms (a remaining TTL is another one each time) are a head of their own and the shared
+// bytes after it.
 
-// timedParts is Delta or SotW with a TTL, in two parts. In SotW it is wrapped (TTL-6), and has the resource version (VER-9).
+// timedParts is Delta or SotW with a TTL, in two parts. In SotW it is wrapped (TTL-6), and has the
+// resource version (VER-9).
 func (v *Variant) timedParts(delta bool, ttl time.Duration) (head, rest []byte) {
 	field, rest := appendTTL(nil, ttl), v.buf[v.inner:]
 	if delta {
@@ -106,15 +112,17 @@ func wrapAny(size int, fields []byte) []byte {
 	return append(wrap(len(head)+size, head), fields...)
 }
 
-// withheld is what is said of a resource with a TTL to a client who can be told neither the TTL nor the removal (RELAY-51).
+// withheld is what is said of a resource with a TTL to a client who can be told neither the TTL nor
+// the removal (RELAY-51).
 func withheld(name string) *NameError {
 	detail := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), codeFailedPrecondition)
 	const text = "it has a TTL, of which this client cannot be told, and the origin's ttl_unsupported is withhold"
 	return &NameError{Name: name, Code: codeFailedPrecondition, Message: text, detail: appendString(detail, 2, text)}
 }
 
-// withholdsLocked reports whether a body is kept from the client because there is no way to say that it has gone: it is not told TTLs, and
-// in SotW a name of a grouped type is not removed (DEL-3). What is sent whole says so by leaving it out.
+// withholdsLocked reports whether a body is kept from the client because there is no way to say
+// that it has gone: it is not told TTLs, and in SotW a name of a grouped type is not removed
+// (DEL-3). What is sent whole says so by leaving it out.
 func (s *Sub) withholdsLocked(v *Variant) bool {
 	return v != nil && v.timed() && !s.ttl && !s.delta && s.shard.group.origin.config().WithholdTTL
 }
@@ -129,8 +137,9 @@ func (s *Sub) withholdLocked(r *record) *NameError {
 	return r.fault()
 }
 
-// renewLocked is what is told of a body the client was sent before, when its TTL is another. Who accepted it is told a heartbeat, who
-// refused it nothing, who has not said anything the resource (TTL-10). That it has no TTL any more takes the resource, too (TTL-8).
+// renewLocked is what is told of a body the client was sent before, when its TTL is another. Who
+// accepted it is told a heartbeat, who refused it nothing, who has not said anything the resource
+// (TTL-10). That it has no TTL any more takes the resource, too (TTL-8).
 func (s *Sub) renewLocked(r *record, v *Variant) saying {
 	switch s.judgedLocked(func(x *span) bool { return x.first <= r.at && r.at <= x.last }) {
 	case rejected:
@@ -144,7 +153,8 @@ func (s *Sub) renewLocked(r *record, v *Variant) saying {
 	return resource
 }
 
-// renewedLocked is a difference for this client: of what it has not accepted it is sent the resource, or nothing (TTL-10).
+// renewedLocked is a difference for this client: of what it has not accepted it is sent the
+// resource, or nothing (TTL-10).
 func (s *Sub) renewedLocked(p *position, b *Body) *Body {
 	if len(b.Heartbeats) == 0 || len(s.unaccepted) == 0 {
 		return b

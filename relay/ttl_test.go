@@ -9,7 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// TestLongTTL: a TTL that no clock of ours can count to is a very long one, and neither an error nor over (TTL-1, TTL-13).
+// TestLongTTL: a TTL that no clock of ours can count to is a very long one, and neither an error
+// nor over (TTL-1, TTL-13).
 func TestLongTTL(t *testing.T) {
 	const year = 365 * 24 * 60 * 60
 	for _, test := range []struct {

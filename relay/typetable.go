@@ -112,13 +112,14 @@ func DeltaOnly(typeURL string) bool {
 	return typeURL == LbEndpointType || IsVirtualHost(typeURL)
 }
 
-// IsVirtualHost reports whether resources of the type are virtual hosts, which are asked for by alias when a request waits for them
-// (ALIAS-8).
+// IsVirtualHost reports whether resources of the type are virtual hosts, which are asked for by
+// alias when a request waits for them (ALIAS-8).
 func IsVirtualHost(typeURL string) bool {
 	return typeURL == VirtualHostType || typeURL == virtualHostTypeV2
 }
 
-// RoutesOf is the type of the route configurations that virtual hosts of a type belong to (ALIAS-6); "" for other types.
+// RoutesOf is the type of the route configurations that virtual hosts of a type belong to
+// (ALIAS-6); "" for other types.
 func RoutesOf(typeURL string) string {
 	switch typeURL {
 	case VirtualHostType:
@@ -129,11 +130,13 @@ func RoutesOf(typeURL string) string {
 	return ""
 }
 
-// absenceDeletes reports whether a SotW response to `*` that leaves a member out removes it. It is all there is of any type, since a request
-// without names can only be answered by the whole set, but where the origin is configured to be another one (RELAY-11).
+// absenceDeletes reports whether a SotW response to `*` that leaves a member out removes it. It is
+// all there is of any type, since a request without names can only be answered by the whole set,
+// but where the origin is configured to be another one (RELAY-11).
 func (c *OriginConfig) absenceDeletes(typeURL string) bool {
 	return AlwaysWhole(typeURL) || !slices.Contains(c.AbsenceKeeps, typeURL)
 }
 
-// AlwaysWhole reports whether no origin may leave out of a SotW response to `*` what there still is (DEL-2, SOTW-4).
+// AlwaysWhole reports whether no origin may leave out of a SotW response to `*` what there still is
+// (DEL-2, SOTW-4).
 func AlwaysWhole(typeURL string) bool { return FullState(typeURL) || isScopedRoute(typeURL) }

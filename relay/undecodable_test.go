@@ -19,8 +19,9 @@ func field(n protowire.Number, parts ...string) string {
 	return string(protowire.AppendString(protowire.AppendTag(nil, n, protowire.BytesType), strings.Join(parts, "")))
 }
 
-// TestUndecodableIsRefused: what a client's protobuf library would not decode is refused here, resource by resource, and does not end every
-// client's stream (RELAY-30, ERR-11). The rest of the response is used.
+// TestUndecodableIsRefused: what a client's protobuf library would not decode is refused here,
+// resource by resource, and does not end every client's stream (RELAY-30, ERR-11). The rest of the
+// response is used.
 func TestUndecodableIsRefused(t *testing.T) {
 	cluster := mustAny(t, &clusterv3.Cluster{Name: "b"})
 	anyOf := func(typeURL string) string { return field(1, typeURL) + field(2, field(1, "b")) }
@@ -140,7 +141,8 @@ func TestFieldsGivenTwice(t *testing.T) {
 	}
 }
 
-// TestLongErrorText: of what an origin says of a name as much is kept as there is room for, in whole characters (ABS-7).
+// TestLongErrorText: of what an origin says of a name as much is kept as there is room for, in
+// whole characters (ABS-7).
 func TestLongErrorText(t *testing.T) {
 	for shift := range 4 {
 		text := strings.Repeat("x", shift) + strings.Repeat("😀", maxErrorText)

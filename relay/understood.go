@@ -5,27 +5,31 @@ import (
 	"strings"
 )
 
-// Whether an origin that is declared TP2 reads locators, told from what it answers. One that does not sees a request that names nothing,
-// which is a wildcard, and sends everything, for no map in particular: none of it is for a client with parameters.
+// Whether an origin that is declared TP2 reads locators, told from what it answers. One that does
+// not sees a request that names nothing, which is a wildcard, and sends everything, for no map in
+// particular: none of it is for a client with parameters.
 
-// maxLeft bounds the names remembered that were given back on a stream, and maxOverlaps those of which it was said that their variants
-// overlap.
+// maxLeft bounds the names remembered that were given back on a stream, and maxOverlaps those of
+// which it was said that their variants overlap.
 const maxLeft, maxOverlaps = 1000, 1000
 
-// reading is how the origin reads the locators of one type on one stream, as far as its answers show.
+// reading is how the origin reads the locators of one type on one stream, as far as its answers
+// show.
 type reading struct {
 	gen     uint32
 	verdict verdictOnLocators
-	// left are the names given back: what comes of them was under way, and is no sign of anything. Kept until the verdict is there.
+	// left are the names given back: what comes of them was under way, and is no sign of anything.
+	// Kept until the verdict is there.
 	left map[string]bool
 }
 
 type verdictOnLocators uint8
 
 const (
-	unread   verdictOnLocators = iota // nothing shows it yet
-	read                              // it sends constraints; or too little is known of what it was asked to say that it does not
-	unheeded                          // it sends what was never asked, and nothing with constraints
+	unread verdictOnLocators = iota // nothing shows it yet
+	// it sends constraints; or too little is known of what it was asked to say that it does not
+	read
+	unheeded // it sends what was never asked, and nothing with constraints
 )
 
 func (k *kin) readingLocked(i laneIndex, gen uint32) *reading {
@@ -51,8 +55,8 @@ func (k *kin) gaveBackLocked(i laneIndex, gen uint32, n Name) {
 	}
 }
 
-// heedingLocked are the shards that may take a response up: those of maps only if the origin gives heed to locators. What it ignores or
-// leaves out is counted.
+// heedingLocked are the shards that may take a response up: those of maps only if the origin gives
+// heed to locators. What it ignores or leaves out is counted.
 func (k *kin) heedingLocked(a *Applied, asked []*shard, u *Update, i laneIndex, gen uint32) []*shard {
 	if !k.byLocator() || !u.wire {
 		return asked
@@ -74,7 +78,8 @@ func (k *kin) heedingLocked(a *Applied, asked []*shard, u *Update, i laneIndex, 
 	return asked
 }
 
-// constrained reports whether anything in it was told in the form of locators, which nobody uses who does not know it.
+// constrained reports whether anything in it was told in the form of locators, which nobody uses
+// who does not know it.
 func (u *Update) constrained() bool {
 	return len(u.RemovedVariants) > 0 || slices.ContainsFunc(u.Resources, Resource.located) ||
 		slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints != nil })
@@ -88,7 +93,8 @@ func (r *Resource) anyName(f func(name string) bool) bool {
 	return f(r.Name) || slices.ContainsFunc(r.Aliases, func(alias string) bool { return f(NameKey(alias)) })
 }
 
-// selected reports whether `*` or a collection was asked on a stream, so that any name may be in its answers.
+// selected reports whether `*` or a collection was asked on a stream, so that any name may be in
+// its answers.
 func selected(asked []*shard, gen uint32) bool {
 	return slices.ContainsFunc(asked, func(s *shard) bool { return s.selectsLocked(gen) })
 }
@@ -100,7 +106,8 @@ func (s *shard) selectsLocked(gen uint32) bool {
 	return found
 }
 
-// isAskedOf reports whether any of the shards asked for a name on the stream, or holds what it asked for by it.
+// isAskedOf reports whether any of the shards asked for a name on the stream, or holds what it
+// asked for by it.
 func isAskedOf(asked []*shard, gen uint32, name string) bool {
 	return slices.ContainsFunc(asked, func(s *shard) bool {
 		if e := s.named.entries[name]; e != nil && e.askedOn(gen) {
@@ -111,8 +118,9 @@ func isAskedOf(asked []*shard, gen uint32, name string) bool {
 	})
 }
 
-// unconstrainedLocked counts what was told in plain form of names that were asked with parameters. It matches every map (DYN-12); but
-// an origin whose answers to locators have no constraints may not have looked at the parameters.
+// unconstrainedLocked counts what was told in plain form of names that were asked with parameters.
+// It matches every map (DYN-12); but an origin whose answers to locators have no constraints may
+// not have looked at the parameters.
 func (k *kin) unconstrainedLocked(asked []*shard, u *Update, gen uint32) (n int) {
 	plain := func(r Resource) bool { return r.Any != nil && !r.located() }
 	if !slices.ContainsFunc(u.Resources, plain) || selected(asked, gen) {
@@ -131,8 +139,8 @@ func (k *kin) unconstrainedLocked(asked []*shard, u *Update, gen uint32) (n int)
 	return n
 }
 
-// overlapsLocked counts the choices that a response makes among several variants for one map, an error of the origin: DYN-9 says which is
-// used. A name is said once.
+// overlapsLocked counts the choices that a response makes among several variants for one map, an
+// error of the origin: DYN-9 says which is used. A name is said once.
 func (k *kin) overlapsLocked(a *Applied, asked []*shard) {
 	if !k.constrained {
 		return

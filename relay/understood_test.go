@@ -42,8 +42,8 @@ func (r kinRig) heard(u *Update) Applied {
 	return a
 }
 
-// An origin that takes a request of nothing but locators for a wildcard has nothing of it taken for any map, until it shows that it reads them
-// (DYN-17, DYN-18).
+// An origin that takes a request of nothing but locators for a wildcard has nothing of it taken for
+// any map, until it shows that it reads them (DYN-17, DYN-18).
 func TestOriginThatIgnoresLocators(t *testing.T) {
 	for _, sotw := range []bool{false, true} {
 		r := newKinRig(t, OriginConfig{SotW: sotw})
@@ -174,7 +174,8 @@ func TestAnswersWithoutConstraints(t *testing.T) {
 	}
 }
 
-// Variants of one name that match one map are an error of the origin: said once for a name, and DYN-9 chooses.
+// Variants of one name that match one map are an error of the origin: said once for a name, and
+// DYN-9 chooses.
 func TestOverlapsAreSaidOnce(t *testing.T) {
 	for _, names := range [][]string{{"a"}, {Wildcard}} {
 		r := newKinRig(t, OriginConfig{})
@@ -220,7 +221,8 @@ func TestReplacementIsNoOverlap(t *testing.T) {
 	}
 }
 
-// What is remembered of what was given back, and of what overlaps, is bounded: then nothing is concluded, and nothing said.
+// What is remembered of what was given back, and of what overlaps, is bounded: then nothing is
+// concluded, and nothing said.
 func TestReadingIsBounded(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	var names, words []string
@@ -247,8 +249,8 @@ func TestReadingIsBounded(t *testing.T) {
 	}
 }
 
-// An audit compares variants by name and constraints: one that a map should have and has not is missing, and one that no map asked with
-// matches is not.
+// An audit compares variants by name and constraints: one that a map should have and has not is
+// missing, and one that no map asked with matches is not.
 func TestAuditOfVariants(t *testing.T) {
 	for _, name := range []string{"a", Wildcard} {
 		r := newKinRig(t, OriginConfig{})

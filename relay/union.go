@@ -7,9 +7,11 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// Union is what one stream-type is subscribed to, whichever origins its names belong to: a plain Sub for each group they live in, and a
-// located one for each parameter map that locators name there. With one plain Sub it is that; with several, an answer is what all of them
-// have to tell, as one. A list that is sent whole is the union of all their lists, and waits for each (FED-5). The zero Union is subscribed to nothing. Like a Sub's, its Take is called by one goroutine at a
+// Union is what one stream-type is subscribed to, whichever origins its names belong to: a plain
+// Sub for each group they live in, and a located one for each parameter map that locators name
+// there. With one plain Sub it is that; with several, an answer is what all of them have to tell,
+// as one. A list that is sent whole is the union of all their lists, and waits for each (FED-5).
+// The zero Union is subscribed to nothing. Like a Sub's, its Take is called by one goroutine at a
 // time; the caller sees to it that no other method is called beside it.
 type Union struct {
 	one  *Sub    // the first one opened; nil: there is none
@@ -22,7 +24,8 @@ type united struct {
 	star  *Sub   // the plain one subscribed to `*`; nil: none is
 	stars int    // how many are, located ones too
 
-	// sent are the constraints that names were told with to a delta client, for each located Sub (located.go).
+	// sent are the constraints that names were told with to a delta client, for each located Sub
+	// (located.go).
 	sent map[*Sub]map[string]sentAs
 
 	// SotW, of lists that are sent whole.
@@ -45,7 +48,8 @@ func (u *Union) Len() int {
 	return len(u.more.subs)
 }
 
-// Part is one of the Subs, for what is to be told apart by origin. Only the Union may change what it is subscribed to, or take from it.
+// Part is one of the Subs, for what is to be told apart by origin. Only the Union may change what
+// it is subscribed to, or take from it.
 func (u *Union) Part(i int) *Sub {
 	if u.more == nil {
 		return u.one
@@ -73,9 +77,10 @@ func (u *Union) At(g *Group, p constraints.Params) *Sub {
 	return nil
 }
 
-// Open subscribes to nothing yet in one more group, or with other parameters. The caller holds a reference on the group until Close. The
-// Version of the options is that of the stream-type's first request; a Sub opened by a later one gets none. It gives the Sub, and nil and no
-// more if the group has no room for its parameters, as Group.Open does.
+// Open subscribes to nothing yet in one more group, or with other parameters. The caller holds a
+// reference on the group until Close. The Version of the options is that of the stream-type's first
+// request; a Sub opened by a later one gets none. It gives the Sub, and nil and no more if the
+// group has no room for its parameters, as Group.Open does.
 func (u *Union) Open(g *Group, owner *Subscriber, o SubOptions) *Sub {
 	s := g.Open(owner, o)
 	switch {
@@ -93,8 +98,9 @@ func (u *Union) Open(g *Group, owner *Subscriber, o SubOptions) *Sub {
 	return s
 }
 
-// add takes a Sub in beside others. The list it makes is one of several from now on: the version_info that a client presents is not that of
-// its part, and a stream-type that names resources is answered in full anyway (RELAY-43). Who waits with one waits with all (RELAY-7).
+// add takes a Sub in beside others. The list it makes is one of several from now on: the
+// version_info that a client presents is not that of its part, and a stream-type that names
+// resources is answered in full anyway (RELAY-43). Who waits with one waits with all (RELAY-7).
 func (m *united) add(s *Sub) {
 	if one := m.subs[0]; !one.united {
 		if one.told {
@@ -118,7 +124,8 @@ func (m *united) unite(s *Sub) {
 	m.look(s)
 }
 
-// shape tells all Subs how their parts are sent. holds: the client holds something that no list may leave out before all is known.
+// shape tells all Subs how their parts are sent. holds: the client holds something that no list may
+// leave out before all is known.
 func (m *united) shape(holds bool) {
 	for _, s := range m.subs {
 		s.shard.mu.Lock()
@@ -148,8 +155,8 @@ func (u *Union) Update(now time.Time, s *Sub, subscribe, unsubscribe []string) [
 	return denied
 }
 
-// Replace is Sub.Replace for one of the Subs: the names of a list that live there. One whose names are no more in the list needs a call
-// too.
+// Replace is Sub.Replace for one of the Subs: the names of a list that live there. One whose names
+// are no more in the list needs a call too.
 func (u *Union) Replace(now time.Time, s *Sub, names []string, wildcard bool) []Denied {
 	m := u.more
 	denied := s.Replace(now, names, wildcard)
@@ -161,8 +168,8 @@ func (u *Union) Replace(now time.Time, s *Sub, names []string, wildcard bool) []
 	return denied
 }
 
-// Leave closes the located Subs that are subscribed to nothing any more, so that a client may go from one parameter map to the next for
-// ever. One Sub stays in any case.
+// Leave closes the located Subs that are subscribed to nothing any more, so that a client may go
+// from one parameter map to the next for ever. One Sub stays in any case.
 func (u *Union) Leave(now time.Time) {
 	m := u.more
 	if m == nil {
@@ -248,7 +255,8 @@ func (u *Union) any(is func(*Sub) bool) bool {
 // Remind is Sub.Remind.
 func (u *Union) Remind() { u.one.Remind() } // what is taken is taken of all
 
-// Insist has the next Take give a list that is sent whole though nothing in it may have changed: there is something to say with it.
+// Insist has the next Take give a list that is sent whole though nothing in it may have changed:
+// there is something to say with it.
 func (u *Union) Insist() {
 	switch m := u.more; {
 	case m == nil || !u.one.united:
@@ -368,9 +376,10 @@ func (u *Union) Close(now time.Time) {
 	}
 }
 
-// Waive has the first list go out without a part that cannot be told yet: a client that holds nothing is better off with the rest
-// (FED-5). The part joins the list when it can be told. It reports false if the list must go on waiting: there is no rest, or the client
-// holds something, which the list would delete.
+// Waive has the first list go out without a part that cannot be told yet: a client that holds
+// nothing is better off with the rest (FED-5). The part joins the list when it can be told. It
+// reports false if the list must go on waiting: there is no rest, or the client holds something,
+// which the list would delete.
 func (u *Union) Waive(part *Sub) bool {
 	m := u.more
 	if m == nil || m.told != "" || u.one.delta || !m.waits(part, part.listing()) {
@@ -389,8 +398,8 @@ func (u *Union) Waive(part *Sub) bool {
 	return true
 }
 
-// waits reports whether a list has to wait for a part. The first one with `*` waits for the names at other origins too: what came
-// with the one may need what is at the other.
+// waits reports whether a list has to wait for a part. The first one with `*` waits for the names
+// at other origins too: what came with the one may need what is at the other.
 func (m *united) waits(s *Sub, x listing) bool {
 	settled := x.ready && (x.resolved || m.told != "" || m.stars == 0 || s.starred)
 	return !settled && !m.waived[s]

@@ -44,7 +44,8 @@ func (a *Answer) join(x *Answer) {
 	}
 }
 
-// finish says what only all parts together can. A name that one part has in error and another has a body of is told the body (ABS-11).
+// finish says what only all parts together can. A name that one part has in error and another has a
+// body of is told the body (ABS-11).
 func (m *united) finish(a *Answer, content string) *Answer {
 	if len(a.Errors) > 0 {
 		listed := make(map[string]bool, len(a.Variants))
@@ -60,8 +61,8 @@ func (m *united) finish(a *Answer, content string) *Answer {
 	return a
 }
 
-// version is what an answer is called: by its content, unless all origins are to be told by their own versions; then as the newest
-// response that had to do with it (VER-5).
+// version is what an answer is called: by its content, unless all origins are to be told by their
+// own versions; then as the newest response that had to do with it (VER-5).
 func (m *united) version(content string) string {
 	var from *receipt
 	for _, s := range m.subs {
@@ -108,7 +109,8 @@ func (m *united) takeChanges(now time.Time, k Keep) *Answer {
 	return m.finish(all, m.namesVersion())
 }
 
-// namesVersion is the version_info of grouped types: of what was sent by name and is still subscribed (VER-4). Delta has none.
+// namesVersion is the version_info of grouped types: of what was sent by name and is still
+// subscribed (VER-4). Delta has none.
 func (m *united) namesVersion() string {
 	var all sum
 	if m.subs[0].delta {
@@ -164,7 +166,8 @@ func (m *united) withoutNamed(b *Body) *Body {
 	}
 }
 
-// fallBack leaves out the removals of what `*` still has: that is told instead, since a name is gone only when nothing holds it.
+// fallBack leaves out the removals of what `*` still has: that is told instead, since a name is
+// gone only when nothing holds it.
 func (m *united) fallBack(a *Answer) {
 	if m.star == nil {
 		return
@@ -184,8 +187,8 @@ func (m *united) fallBack(a *Answer) {
 	a.Body = b
 }
 
-// takeWhole is a SotW answer that holds the lists of all parts (SOTW-2, SOTW-4). It waits for each part that would wait by itself,
-// but for those that are waived.
+// takeWhole is a SotW answer that holds the lists of all parts (SOTW-2, SOTW-4). It waits for each
+// part that would wait by itself, but for those that are waived.
 func (m *united) takeWhole(now time.Time, k Keep) *Answer {
 	holds := m.told != ""
 	ready := make([]bool, len(m.subs))
@@ -231,8 +234,9 @@ func (m *united) takeWhole(now time.Time, k Keep) *Answer {
 	return m.finish(all, version)
 }
 
-// gather joins what the parts have to tell but for the bodies. Parts that had nothing to tell are asked for their lists. gone: what is
-// not in them is known not to exist. complete: all lists are there that the answer needs.
+// gather joins what the parts have to tell but for the bodies. Parts that had nothing to tell are
+// asked for their lists. gone: what is not in them is known not to exist. complete: all lists are
+// there that the answer needs.
 func (m *united) gather(now time.Time, k Keep, lists []*Answer, ready []bool) (all *Answer, gone, complete bool) {
 	all, gone, complete = &Answer{}, true, true
 	if m.due != nil {
@@ -260,7 +264,8 @@ func (m *united) gather(now time.Time, k Keep, lists []*Answer, ready []bool) (a
 	return all, gone, complete
 }
 
-// list is the lists of all parts as one, a name once: what is asked by name wins over `*` of another origin.
+// list is the lists of all parts as one, a name once: what is asked by name wins over `*` of
+// another origin.
 func (m *united) list(lists []*Answer) *Body {
 	var bodies []*Body
 	named := map[string]bool{} // what `*` could have too

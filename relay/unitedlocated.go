@@ -9,9 +9,10 @@ import (
 
 // What several Subs of one stream-type tell, where some of them are located.
 
-// takeEach takes from the parts that may be taken from. Those of one type of one group are taken from at one instant, whatever their
-// parameters: a client that has several maps of one name sees all of a response or nothing of it (DYN-10, RELAY-82). Where a list is sent
-// whole, and one of them has changed, the others are insisted upon: it has them as they are at that instant.
+// takeEach takes from the parts that may be taken from. Those of one type of one group are taken
+// from at one instant, whatever their parameters: a client that has several maps of one name sees
+// all of a response or nothing of it (DYN-10, RELAY-82). Where a list is sent whole, and one of
+// them has changed, the others are insisted upon: it has them as they are at that instant.
 func (m *united) takeEach(now time.Time, k Keep, may func(int) bool) (answers []*Answer, insisted []bool) {
 	answers, insisted = make([]*Answer, len(m.subs)), make([]bool, len(m.subs))
 	whole := !m.subs[0].delta && (m.stars > 0 || SentWhole(m.subs[0].typeURL))
@@ -66,7 +67,8 @@ func (m *united) locate(s *Sub, a *Answer) {
 
 var noBody = &Body{}
 
-// goneFrom notes what the client is being sent, and finds what it has no more. What it says of one name is either a removal or a variant.
+// goneFrom notes what the client is being sent, and finds what it has no more. What it says of one
+// name is either a removal or a variant.
 func (m *united) goneFrom(s *Sub, a *Answer) (gone []Gone) {
 	sent := m.sent[s]
 	for _, vs := range [][]*Variant{a.Variants, a.Heartbeats} {
@@ -113,8 +115,8 @@ func (m *united) exact(s *Sub) (canonical, written string) {
 	return Exact(s.shard.params, others)
 }
 
-// tidy has one response say each thing once, whatever number of parameter maps it is told for (DELTA-20): a variant, and a removal
-// unless the variant is still the client's for others.
+// tidy has one response say each thing once, whatever number of parameter maps it is told for
+// (DELTA-20): a variant, and a removal unless the variant is still the client's for others.
 func (m *united) tidy(l *Located) {
 	if l == nil || len(l.Variants)+len(l.Heartbeats) < 2 && len(l.Removed) == 0 {
 		return
@@ -184,8 +186,9 @@ func (m *united) unsent(s *Sub, unsubscribed []string) {
 	}
 }
 
-// drop forgets one name, unless the client has it in another way. A client that tells variants apart by their constraints keeps one that
-// another of its locators selects, though it was not answered for that: it is then told when that one goes.
+// drop forgets one name, unless the client has it in another way. A client that tells variants
+// apart by their constraints keeps one that another of its locators selects, though it was not
+// answered for that: it is then told when that one goes.
 func (m *united) drop(s *Sub, name string) {
 	if s.tells(name) {
 		return

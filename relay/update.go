@@ -16,27 +16,35 @@ type Update struct {
 	Resources []Resource
 	// Removed are names stated not to exist, canonical as all names in it.
 	Removed []string
-	// RemovedVariants are removed by name and constraints (DYN-14): from every map that those match.
+	// RemovedVariants are removed by name and constraints (DYN-14): from every map that those
+	// match.
 	RemovedVariants []RemovedVariant
 	// Errors are what is said of names instead of a resource (ABS-7).
 	Errors []*NameError
-	// Full: every member is listed, what is not is gone, as the rules of the type allow (DEL-2). Set for SotW.
+	// Full: every member is listed, what is not is gone, as the rules of the type allow (DEL-2).
+	// Set for SotW.
 	Full bool
-	// Whole are the collections of which every member is listed, so that they need not settle. No origin on the wire says so.
+	// Whole are the collections of which every member is listed, so that they need not settle. No
+	// origin on the wire says so.
 	Whole []string
-	// For: only what is asked with these parameters is meant, by what is left out as well; nil: all that matches. No origin on the wire
-	// says so.
+	// For: only what is asked with these parameters is meant, by what is left out as well; nil: all
+	// that matches. No origin on the wire says so.
 	For *constraints.Params
-	// Heartbeats: a SotW response of nothing but resources without payload. It lists no set, so Full is false (TTL-12).
+	// Heartbeats: a SotW response of nothing but resources without payload. It lists no set, so
+	// Full is false (TTL-12).
 	Heartbeats bool
-	// Bad: a part of the response was refused, so nothing is concluded from what it leaves out (RELAY-32).
+	// Bad: a part of the response was refused, so nothing is concluded from what it leaves out
+	// (RELAY-32).
 	Bad bool
-	// Refused are the names of the parts that were, as far as they can be read; Unread: there are others.
+	// Refused are the names of the parts that were, as far as they can be read; Unread: there are
+	// others.
 	Refused []string
 	Unread  bool
-	// Reasons says why, of each of Refused in its place; where it is shorter nothing is said of the rest.
+	// Reasons says why, of each of Refused in its place; where it is shorter nothing is said of the
+	// rest.
 	Reasons []string
-	// EmptyOr are how many constraints in it have an `or` of nothing, which matches nothing: valid, and hardly what was meant.
+	// EmptyOr are how many constraints in it have an `or` of nothing, which matches nothing: valid,
+	// and hardly what was meant.
 	EmptyOr int
 	// Version is the version_info of a SotW response.
 	Version string
@@ -45,20 +53,22 @@ type Update struct {
 	repeats []holding // what it brings besides Resources, and was held already
 	// variants: something in it has constraints. Set by Apply.
 	variants bool
-	// found is what was held of each of Resources before the lock was taken to apply them, and holder the one shard in which it was looked
-	// for; nil: there were several. Set by Apply.
+	// found is what was held of each of Resources before the lock was taken to apply them, and
+	// holder the one shard in which it was looked for; nil: there were several. Set by Apply.
 	found  []holding
 	holder *shard
-	// later are names that it takes away, in a response that is taken up after it (gather.go). listed: it is such a response, and a
-	// list said that they are gone.
+	// later are names that it takes away, in a response that is taken up after it (gather.go).
+	// listed: it is such a response, and a list said that they are gone.
 	later  map[string]bool
 	listed bool
-	// waited: it is taken up later than it came (gather.go), when the stream had asked so many collections of the type.
+	// waited: it is taken up later than it came (gather.go), when the stream had asked so many
+	// collections of the type.
 	waited bool
 	asked  uint64
 }
 
-// inError are the names that are not listed because they are in error: that is no absence (ABS-8, ABS-11).
+// inError are the names that are not listed because they are in error: that is no absence (ABS-8,
+// ABS-11).
 func (u *Update) inError() map[string]bool {
 	if len(u.Errors) == 0 {
 		return nil
@@ -76,7 +86,8 @@ type RemovedVariant struct {
 	Set               *constraints.Set
 }
 
-// RejectError says why parts of a response were refused. It becomes the NACK's error_detail (ERR-10).
+// RejectError says why parts of a response were refused. It becomes the NACK's error_detail
+// (ERR-10).
 type RejectError struct {
 	TypeURL string
 	Reasons []string // one for each refused resource, naming it
@@ -93,11 +104,13 @@ func (e *RejectError) Error() string {
 	return s
 }
 
-// NameFields are the protobuf fields that hold the name of a bare SotW resource, by type URL; 0: it has none. For types that are not in
-// it that is field 1, if they are Named; else a guess is made: field 1, if it reads like a name.
+// NameFields are the protobuf fields that hold the name of a bare SotW resource, by type URL; 0: it
+// has none. For types that are not in it that is field 1, if they are Named; else a guess is made:
+// field 1, if it reads like a name.
 type NameFields map[string]int
 
-// Named reports whether the type is one whose bare resources are known to have their name in field 1 (RELAY-14).
+// Named reports whether the type is one whose bare resources are known to have their name in field
+// 1 (RELAY-14).
 func Named(typeURL string) bool {
 	_, listed := order[typeURL]
 	return listed && typeURL != LbEndpointType || typeURL == thriftRouteType || typeURL == rateLimitType
@@ -115,7 +128,8 @@ func (f NameFields) bareName(typeURL string, payload []byte) string {
 		return ""
 	}
 	name := stringField(payload, 1)
-	// An encoded message in that field would begin with a tag, which mostly is a control character, or not be UTF-8 at all.
+	// An encoded message in that field would begin with a tag, which mostly is a control character,
+	// or not be UTF-8 at all.
 	if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		return ""
 	}

@@ -2,8 +2,9 @@ package relay
 
 import "time"
 
-// A set that has been waited for in vain for cold_wait holds back no other type any more, for any client, until its origin answers it
-// (ORD-8): an origin may never answer a type. So it is the set that knows since when it is waited for, and not each stream.
+// A set that has been waited for in vain for cold_wait holds back no other type any more, for any
+// client, until its origin answers it (ORD-8): an origin may never answer a type. So it is the set
+// that knows since when it is waited for, and not each stream.
 
 // awaitLocked notes that somebody waits for the set.
 func (t *set) awaitLocked(now time.Time) {
@@ -12,8 +13,8 @@ func (t *set) awaitLocked(now time.Time) {
 	}
 }
 
-// SettlesUntil is until when other types may wait for the sets that the Sub waits for; zero: it waits for none. A time that has passed
-// says that the wait was in vain.
+// SettlesUntil is until when other types may wait for the sets that the Sub waits for; zero: it
+// waits for none. A time that has passed says that the wait was in vain.
 func (s *Sub) SettlesUntil(now time.Time) (until time.Time) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Resource is one resource as an origin sent it: structurally checked (accept.go), not interpreted. Byte slices alias the
-// response they were read from and are copied before they are kept.
+// Resource is one resource as an origin sent it: structurally checked (accept.go), not interpreted.
+// Byte slices alias the response they were read from and are copied before they are kept.
 type Resource struct {
 	Name    string // canonical (NAME-4)
 	spelt   string // as the origin writes it, if that is another
@@ -22,24 +22,26 @@ type Resource struct {
 	// payloadType and payload are Any's two parts.
 	payloadType, payload []byte
 	Constraints          *constraints.Set
-	rawConstraints       []byte // ResourceName message with the constraints as the origin wrote them (DYN-6)
-	metadata             []byte // core.Metadata as received (RELAY-10)
-	TTL                  time.Duration
-	HasTTL               bool
-	DoNotCache           bool
+	// ResourceName message with the constraints as the origin wrote them (DYN-6)
+	rawConstraints []byte
+	metadata       []byte // core.Metadata as received (RELAY-10)
+	TTL            time.Duration
+	HasTTL         bool
+	DoNotCache     bool
 	// Nameless marks a SotW resource without a name, keyed by its content (RELAY-18).
 	Nameless bool
 }
 
-// Variant is one immutable body of a name with its constraints. It never changes after it was made, so pointers are
-// shared freely and comparing pointers detects change.
+// Variant is one immutable body of a name with its constraints. It never changes after it was made,
+// so pointers are shared freely and comparing pointers detects change.
 type Variant struct {
 	Name        string // canonical (NAME-4); see Spelling
 	Digest      Digest // of the content (VER-3)
 	Constraints *constraints.Set
 	DoNotCache  bool
 	Nameless    bool // RELAY-18: only SotW wildcard clients can be told of it
-	// parting: endpoints that were emptied with their Cluster, which goes (emptied.go). Set before anybody can see it.
+	// parting: endpoints that were emptied with their Cluster, which goes (emptied.go). Set before
+	// anybody can see it.
 	parting bool
 
 	// Offsets in buf, which is part of a message and so shorter than 4 GiB.
@@ -55,16 +57,19 @@ type Variant struct {
 	endpoints     string     // see Endpoints
 	end           *time.Time // receipt and TTL (RELAY-47); nil: it has none, as nearly all
 
-	// buf is the `resources` field of a DeltaDiscoveryResponse, tag and length included, the payload last. Its suffix from
-	// sotw on is the `resources` field of a DiscoveryResponse: both are field 2, and so is Resource.resource.
+	// buf is the `resources` field of a DeltaDiscoveryResponse, tag and length included, the
+	// payload last. Its suffix from sotw on is the `resources` field of a DiscoveryResponse: both
+	// are field 2, and so is Resource.resource.
 	buf []byte
 }
 
 // rare is what few bodies have.
 type rare struct {
-	metadata    []byte // core.Metadata as received (RELAY-10)
-	constraints string // as the origin wrote them: the fields of a ResourceName but its name (DYN-6, DYN-7)
-	// located are the located forms in SotW and in delta, without a TTL; nil: nobody was told of it so.
+	metadata []byte // core.Metadata as received (RELAY-10)
+	// as the origin wrote them: the fields of a ResourceName but its name (DYN-6, DYN-7)
+	constraints string
+	// located are the located forms in SotW and in delta, without a TTL; nil: nobody was told of it
+	// so.
 	located [2]atomic.Pointer[[2][]byte]
 }
 
@@ -76,14 +81,17 @@ func (v *Variant) meta() []byte {
 	return v.rare.metadata
 }
 
-// receipt is what the bodies of one response have in common. It does not change once the first of them can be seen.
+// receipt is what the bodies of one response have in common. It does not change once the first of
+// them can be seen.
 type receipt struct {
 	typeURL string
 	server  uint8 // of the origin, that gave the bodies and their versions
-	// shown: clients are told the origin's versions (VER-5). canonical: equal content may be other bytes (VER-6).
+	// shown: clients are told the origin's versions (VER-5). canonical: equal content may be other
+	// bytes (VER-6).
 	shown, canonical bool
-	fallback         bool   // it is no response: the bodies are those of the last resort (fallback.go)
-	source           string // and that is where it has them from
+	// it is no response: the bodies are those of the last resort (fallback.go)
+	fallback bool
+	source   string // and that is where it has them from
 
 	version string // version_info, or in delta system_version_info
 	rev     uint64 // of the response
@@ -98,7 +106,8 @@ func newer(a, b *receipt) *receipt {
 	return a
 }
 
-// namelessKey begins the key of a resource without a name. No origin can send such a name: it is refused in acceptance.
+// namelessKey begins the key of a resource without a name. No origin can send such a name: it is
+// refused in acceptance.
 const namelessKey = "\x00"
 
 // Field numbers of the wire messages this package reads and writes.
@@ -196,8 +205,8 @@ func (v *Variant) encode(payload []byte) {
 	v.buf = b
 }
 
-// same reports whether r is this body again: then the old value is kept and nothing is hashed (RELAY-45). The origin's
-// version takes no part in it (VER-7).
+// same reports whether r is this body again: then the old value is kept and nothing is hashed
+// (RELAY-45). The origin's version takes no part in it (VER-7).
 func (v *Variant) same(r *Resource) bool {
 	if v.Name != r.Name || v.spelt != r.spelt || v.DoNotCache != r.DoNotCache || v.Nameless != r.Nameless ||
 		v.Constraints.Key() != r.Constraints.Key() || len(v.aliases) != len(r.Aliases) ||
@@ -212,8 +221,8 @@ func (v *Variant) same(r *Resource) bool {
 	return bytes.Equal(v.Any(), r.Any)
 }
 
-// withOriginVersion is v as a later response brought it again (VER-8): content and digest are shared, and the bytes too unless
-// they carry a version that changed.
+// withOriginVersion is v as a later response brought it again (VER-8): content and digest are
+// shared, and the bytes too unless they carry a version that changed.
 func (v *Variant) withOriginVersion(from *receipt, version string) *Variant {
 	if !from.shown && v.originVersion == version && v.from.server == from.server {
 		return v
@@ -237,7 +246,8 @@ func (v *Variant) Version() string {
 	return v.Digest.String()
 }
 
-// stated reports whether d, which claim made of a version that a client says it holds, stands for this body (DELTA-11).
+// stated reports whether d, which claim made of a version that a client says it holds, stands for
+// this body (DELTA-11).
 func (v *Variant) stated(d Digest) bool {
 	if v.from.shown {
 		return d != (Digest{}) && d == claim(v.originVersion, true)
@@ -245,8 +255,8 @@ func (v *Variant) stated(d Digest) bool {
 	return d == v.Digest
 }
 
-// claim is a version a client says it holds: the zero Digest if it can stand for no body. An origin's version (VER-5) is only as
-// good as its counter, and an empty one says nothing.
+// claim is a version a client says it holds: the zero Digest if it can stand for no body. An
+// origin's version (VER-5) is only as good as its counter, and an empty one says nothing.
 func claim(version string, shown bool) (d Digest) {
 	switch {
 	case !shown:
@@ -264,7 +274,8 @@ func (v *Variant) Spelling() string { return spelling(v.Name, v.spelt) }
 // Spelling is the name as the origin writes it.
 func (r *Resource) Spelling() string { return spelling(r.Name, r.spelt) }
 
-// Any is the payload as the origin sent it, an encoded google.protobuf.Any. The caller must not change it.
+// Any is the payload as the origin sent it, an encoded google.protobuf.Any. The caller must not
+// change it.
 func (v *Variant) Any() []byte { return v.buf[v.any:] }
 
 // OriginVersion is the version the origin gave this body.
@@ -273,7 +284,8 @@ func (v *Variant) OriginVersion() string { return v.originVersion }
 // Size is the memory the encoded body takes, in bytes.
 func (v *Variant) Size() int { return len(v.buf) }
 
-// Delta is the encoded `resources` field of a DeltaDiscoveryResponse. The caller must not change it.
+// Delta is the encoded `resources` field of a DeltaDiscoveryResponse. The caller must not change
+// it.
 func (v *Variant) Delta() []byte { return v.buf }
 
 // deltaV2 is Delta without what a Resource lacks in v2: cache_control and metadata.

@@ -14,8 +14,9 @@ const (
 	rejected
 )
 
-// span is answers that the client has not accepted: the first to the last, by number, which told what happened after revision from
-// up to revision to. A record remembers the number, a view the revision.
+// span is answers that the client has not accepted: the first to the last, by number, which told
+// what happened after revision from up to revision to. A record remembers the number, a view the
+// revision.
 type span struct {
 	first, last uint32
 	from, to    uint64
@@ -25,7 +26,8 @@ type span struct {
 // maxSpans bounds them. Beyond it the oldest two are one, of which nothing is known.
 const maxSpans = 32
 
-// Told is what is remembered of an answer until the client has said what it thinks of it: give it to Ack or Nack.
+// Told is what is remembered of an answer until the client has said what it thinks of it: give it
+// to Ack or Nack.
 type Told struct {
 	Version string
 	Since   time.Time // as in the answer
@@ -34,8 +36,8 @@ type Told struct {
 	extent
 }
 
-// extent is what an answer told: of sets what happened after revision from up to revision to, and by name what has its number. whole: it was
-// a list of all there was.
+// extent is what an answer told: of sets what happened after revision from up to revision to, and
+// by name what has its number. whole: it was a list of all there was.
 type extent struct {
 	from, to uint64
 	number   uint32
@@ -103,8 +105,8 @@ func (s *Sub) accepted(number uint32) {
 	}
 }
 
-// Nack notes that the client refused an answer. Nothing is sent again until content or subscription changes (NONCE-11), and its TTLs are
-// not renewed (DELTA-15).
+// Nack notes that the client refused an answer. Nothing is sent again until content or subscription
+// changes (NONCE-11), and its TTLs are not renewed (DELTA-15).
 func (s *Sub) Nack(t Told) { s.refused(t.number) }
 
 func (s *Sub) refused(number uint32) {
@@ -136,7 +138,8 @@ func (s *Sub) spanLocked(number uint32) int {
 	return -1
 }
 
-// judgedLocked is the verdict on the newest answer that covers what is asked about. What the client holds by its own word, it accepted.
+// judgedLocked is the verdict on the newest answer that covers what is asked about. What the client
+// holds by its own word, it accepted.
 func (s *Sub) judgedLocked(covers func(*span) bool) verdict {
 	for i := len(s.unaccepted) - 1; i >= 0; i-- {
 		if x := &s.unaccepted[i]; covers(x) {

@@ -12,23 +12,26 @@ import (
 )
 
 const (
-	// refusalHolds is how long a refusal counts for streams that come by the same path: the origin may be another relay by then.
+	// refusalHolds is how long a refusal counts for streams that come by the same path: the origin
+	// may be another relay by then.
 	refusalHolds = time.Minute
 	// maxRefusals bounds what is remembered of them.
 	maxRefusals = 16
-	// polledPathHolds is how long the path of a poll counts, and maxPolledPaths bounds what a group remembers of
-	// them.
+	// polledPathHolds is how long the path of a poll counts, and maxPolledPaths bounds what a group
+	// remembers of them.
 	polledPathHolds = time.Minute
 	maxPolledPaths  = 16
 )
 
-// Path is how a member's stream came to a group: through which relays. The group presents the longest path of its members. In a loop each
-// relay has a longer path than the one before, whose stream is a member of its group: so the paths grow until one is refused, if each
-// lane is opened anew as soon as there is a longer path than it has presented. A list of all relays would not do: many edges may
-// stand behind one relay, and are no long path.
+// Path is how a member's stream came to a group: through which relays. The group presents the
+// longest path of its members. In a loop each relay has a longer path than the one before, whose
+// stream is a member of its group: so the paths grow until one is refused, if each lane is opened
+// anew as soon as there is a longer path than it has presented. A list of all relays would not do:
+// many edges may stand behind one relay, and are no long path.
 //
-// A path is a client's word. One that is refused upstream would cost all members their lane: so those who came by it are sent away,
-// with the words of the refusal, and the others' lane is opened anew at once (Lane.Looped).
+// A path is a client's word. One that is refused upstream would cost all members their lane: so
+// those who came by it are sent away, with the words of the refusal, and the others' lane is opened
+// anew at once (Lane.Looped).
 type Path struct {
 	// Set once by Group.Join.
 	group *Group
@@ -38,8 +41,9 @@ type Path struct {
 	refused atomic.Pointer[string] // in which words
 }
 
-// Join takes a member in whose stream has come through these relays; the caller gives the path back by Path.Close. Its owner is woken
-// when it is refused. The error says that it was, a while ago. Without relays there is no path.
+// Join takes a member in whose stream has come through these relays; the caller gives the path back
+// by Path.Close. Its owner is woken when it is refused. The error says that it was, a while ago.
+// Without relays there is no path.
 func (g *Group) Join(now time.Time, via []string, owner *Subscriber) (*Path, error) {
 	if len(via) == 0 {
 		return nil, nil
@@ -60,8 +64,8 @@ func (g *Group) Join(now time.Time, via []string, owner *Subscriber) (*Path, err
 	return p, nil
 }
 
-// JoinPoll is Join for a poll. It is over soon, and others follow it by the same path: so the path counts
-// for polledPathHolds, and no lane is opened anew for each poll.
+// JoinPoll is Join for a poll. It is over soon, and others follow it by the same path: so the path
+// counts for polledPathHolds, and no lane is opened anew for each poll.
 func (g *Group) JoinPoll(now time.Time, via []string) error {
 	if len(via) == 0 {
 		return nil
@@ -78,8 +82,8 @@ func (g *Group) JoinPoll(now time.Time, via []string) error {
 	})
 }
 
-// addPath adds a path unless it was refused a while ago, and has the lanes present it if it is longer than
-// theirs.
+// addPath adds a path unless it was refused a while ago, and has the lanes present it if it is
+// longer than theirs.
 func (g *Group) addPath(now time.Time, via []string, addLocked func()) error {
 	g.origin.mu.Lock()
 	for _, r := range g.origin.refusals {
@@ -146,9 +150,10 @@ func (r *refusal) concerns(via []string) bool {
 	return len(via) >= r.longest
 }
 
-// Looped notes that the origin refused the lane because of its path (RELAY-87), in these words: who came by such a path has to leave, and
-// none like it is taken in for a while. It reports whether it was such a path that the lane presented, so that the next one is another and
-// worth to be tried at once. Otherwise the loop is real, and nobody but this relay is in it any more.
+// Looped notes that the origin refused the lane because of its path (RELAY-87), in these words: who
+// came by such a path has to leave, and none like it is taken in for a while. It reports whether it
+// was such a path that the lane presented, so that the next one is another and worth to be tried at
+// once. Otherwise the loop is real, and nobody but this relay is in it any more.
 func (l *Lane) Looped(now time.Time, message string) (again bool) {
 	presented := l.presented()
 	if len(presented) == 0 {
@@ -201,7 +206,8 @@ func (g *Group) viaLocked() (via []string) {
 	return via
 }
 
-// Via is the path to present on the next stream of the lane, without the name of the relay that presents it.
+// Via is the path to present on the next stream of the lane, without the name of the relay that
+// presents it.
 func (l *Lane) Via() []string {
 	l.group.origin.mu.Lock()
 	defer l.group.origin.mu.Unlock()
@@ -218,7 +224,8 @@ func (l *Lane) presented() []string {
 	return nil
 }
 
-// checkVia has an open lane opened anew if there is a longer path by now than it has presented, if it presents any.
+// checkVia has an open lane opened anew if there is a longer path by now than it has presented, if
+// it presents any.
 func (l *Lane) checkVia() {
 	l.group.origin.mu.Lock()
 	n := len(l.group.viaLocked())

@@ -10,8 +10,9 @@ import (
 	"github.com/weir-xds/weir/relay/node"
 )
 
-// TestLongestWay: a lane presents the longest way of the group's members and is opened anew when there is a longer one, not for one
-// as long, and not when one goes. A lane that presents none, as to a directory, is left alone.
+// TestLongestWay: a lane presents the longest way of the group's members and is opened anew when
+// there is a longer one, not for one as long, and not when one goes. A lane that presents none, as
+// to a directory, is left alone.
 func TestLongestWay(t *testing.T) {
 	table, err := New(Config{Origins: []OriginConfig{{Name: "mesh"}}})
 	if err != nil {
@@ -58,8 +59,9 @@ func TestLongestWay(t *testing.T) {
 	want(true, "p", "q")
 }
 
-// TestRefusedWay: who came by a way that is refused upstream is told so, and leaves the others' lane alone, which is worth to be opened
-// again at once; nobody comes that way for a while. A refusal of what a lane did not have of a member is a real loop (RELAY-87).
+// TestRefusedWay: who came by a way that is refused upstream is told so, and leaves the others'
+// lane alone, which is worth to be opened again at once; nobody comes that way for a while. A
+// refusal of what a lane did not have of a member is a real loop (RELAY-87).
 func TestRefusedWay(t *testing.T) {
 	table, err := New(Config{Origins: []OriginConfig{{Name: "mesh"}}})
 	if err != nil {
@@ -128,8 +130,8 @@ func TestRefusedWay(t *testing.T) {
 	}
 }
 
-// TestWayOfPolls: the way of a poll counts while others of it follow, so that a lane is opened anew once
-// and not for each poll. It is forgotten later, and when it is refused.
+// TestWayOfPolls: the way of a poll counts while others of it follow, so that a lane is opened anew
+// once and not for each poll. It is forgotten later, and when it is refused.
 func TestWayOfPolls(t *testing.T) {
 	table, err := New(Config{Origins: []OriginConfig{{Name: "mesh"}}})
 	if err != nil {

@@ -4,15 +4,17 @@ import (
 	"slices"
 )
 
-// view is what all subscribers of one selector share, those who are told TTLs, and all others: to these a new TTL is no event, and they are
-// not even woken by it. It is the entries by revision, the tombstones, the
-// version and the encoded bodies. It comes with the first subscriber and goes with the last. Guarded by its shard's lock.
+// view is what all subscribers of one selector share, those who are told TTLs, and all others: to
+// these a new TTL is no event, and they are not even woken by it. It is the entries by revision,
+// the tombstones, the version and the encoded bodies. It comes with the first subscriber and goes
+// with the last. Guarded by its shard's lock.
 type view struct {
 	set   *set
 	ttl   bool
 	items map[string]*item
 
-	// head..tail are all items ordered by their last event, oldest first. Invariant: last never falls along next.
+	// head..tail are all items ordered by their last event, oldest first. Invariant: last never
+	// falls along next.
 	head, tail *item
 	live       int
 	bytes      int
@@ -26,7 +28,8 @@ type view struct {
 	// tombs are the tombstones in order of rev; one that was revived since is skipped by its rev.
 	tombs []tomb
 	dead  int // items that are tombstones
-	// gaps are when items that came back were gone (gaps.go); lastGap is where the last of them ends.
+	// gaps are when items that came back were gone (gaps.go); lastGap is where the last of them
+	// ends.
 	gaps    map[*item][]gap
 	lastGap uint64
 
@@ -34,9 +37,11 @@ type view struct {
 	ordered posList // the others, by revision sent: the head is the slowest
 
 	segments segments
-	whole    int   // positions of clients in state of the world, who are sent all of it at each change
-	full     *Body // every live item, of the present content
-	// recent are the last differences made, up to the present content: each is shared by all who stood at its revision.
+	// positions of clients in state of the world, who are sent all of it at each change
+	whole int
+	full  *Body // every live item, of the present content
+	// recent are the last differences made, up to the present content: each is shared by all who
+	// stood at its revision.
 	recent []recentBody
 }
 
@@ -46,7 +51,8 @@ type recentBody struct {
 	body *Body
 }
 
-// maxRecent bounds those that a view keeps: clients stand at few revisions unless they are slow, each in its own way.
+// maxRecent bounds those that a view keeps: clients stand at few revisions unless they are slow,
+// each in its own way.
 const maxRecent = 8
 
 // item is one name in a view.
@@ -66,7 +72,8 @@ type tomb struct {
 	rev  uint64
 }
 
-// spareTombs is how many tombstones a view may keep beyond its live entries before the slowest streams are ended.
+// spareTombs is how many tombstones a view may keep beyond its live entries before the slowest
+// streams are ended.
 const spareTombs = 1000
 
 func (t *set) viewLocked(ttl bool) *view {
@@ -126,7 +133,8 @@ func (v *view) offer(m *member, rev uint64) {
 			v.full = nil // what is sent from now on carries the new metadata
 			v.recent = nil
 		}
-		if it.variant = chosen; renewed || other { // another origin version, metadata or TTL: no change (VER-7, TTL-7)
+		// another origin version, metadata or TTL: no change (VER-7, TTL-7)
+		if it.variant = chosen; renewed || other {
 			it.segment.replaced(more)
 		}
 	default:
@@ -139,7 +147,8 @@ func (v *view) offer(m *member, rev uint64) {
 	}
 }
 
-// renew has a body sent again although it is the same: that ends the error that clients were told (ABS-7).
+// renew has a body sent again although it is the same: that ends the error that clients were told
+// (ABS-7).
 func (v *view) renew(name string, rev uint64) {
 	if it := v.items[name]; it != nil && !it.dead {
 		v.unlink(it)
@@ -214,7 +223,8 @@ func (v *view) unlink(it *item) {
 	it.prev, it.next = nil, nil
 }
 
-// changedLocked marks everybody who must be told, once for each response, and keeps the tombstones bounded.
+// changedLocked marks everybody who must be told, once for each response, and keeps the tombstones
+// bounded.
 func (v *view) changedLocked(rev uint64) {
 	if !v.changed {
 		return
@@ -242,7 +252,8 @@ func (v *view) changedLocked(rev uint64) {
 	}
 }
 
-// hurry is the revision before which a position may not wait for more changes: it has half of the tombstones before it that are kept.
+// hurry is the revision before which a position may not wait for more changes: it has half of the
+// tombstones before it that are kept.
 func (v *view) hurry() uint64 {
 	if n := (v.live + spareTombs) / 2; len(v.tombs) > n {
 		return v.tombs[len(v.tombs)-n].rev
@@ -304,7 +315,8 @@ func (v *view) versionLocked() string {
 	return v.version
 }
 
-// fullBody is every live item, made once for each content. delta: it is wanted for a client of that dialect.
+// fullBody is every live item, made once for each content. delta: it is wanted for a client of that
+// dialect.
 func (v *view) fullBody(delta bool) *Body {
 	if delta {
 		v.segments.held, v.segments.asked = true, true
@@ -315,8 +327,9 @@ func (v *view) fullBody(delta bool) *Body {
 	return v.full
 }
 
-// forgetFull lets go of what is encoded of all for delta, which only newcomers are told, when the content has changed twice since the last
-// of them. What is encoded for state of the world is wanted at each change, for as long as there is a client of it.
+// forgetFull lets go of what is encoded of all for delta, which only newcomers are told, when the
+// content has changed twice since the last of them. What is encoded for state of the world is
+// wanted at each change, for as long as there is a client of it.
 func (v *view) forgetFull() {
 	x := &v.segments
 	if x.held && !x.asked && v.fresh.head == nil {

@@ -17,8 +17,9 @@ func (s *Subscriber) woken() (n int) {
 	return n
 }
 
-// TestOneWake: one response wakes a stream once, whatever it changes of all that the stream is subscribed to: by several selectors, by names
-// and with several maps of parameters. Until the stream takes, the next ones do not wake it at all.
+// TestOneWake: one response wakes a stream once, whatever it changes of all that the stream is
+// subscribed to: by several selectors, by names and with several maps of parameters. Until the
+// stream takes, the next ones do not wake it at all.
 func TestOneWake(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	g := r.group

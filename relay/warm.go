@@ -16,8 +16,8 @@ const (
 	clusterEDSService = 2
 )
 
-// endpointsOf is the name of the endpoints that a Cluster has to be sent again to become warm: "" for a cluster that has none of
-// its own, Wildcard if that cannot be told.
+// endpointsOf is the name of the endpoints that a Cluster has to be sent again to become warm: ""
+// for a cluster that has none of its own, Wildcard if that cannot be told.
 func endpointsOf(payload []byte) string {
 	var name, service string
 	eds := false
@@ -53,8 +53,8 @@ func endpointsOf(payload []byte) string {
 // errFound ends the reading of a message.
 var errFound = errors.New("found")
 
-// hasEndpoints reports whether a ClusterLoadAssignment has endpoints, or may have: it has none if nothing is in it but
-// fields that are known to bring none.
+// hasEndpoints reports whether a ClusterLoadAssignment has endpoints, or may have: it has none if
+// nothing is in it but fields that are known to bring none.
 func hasEndpoints(payload []byte) bool {
 	return fields(payload, func(n protowire.Number, v []byte, _ uint64) error {
 		switch {
@@ -76,12 +76,12 @@ func hasEndpoints(payload []byte) bool {
 	}) != nil
 }
 
-// Endpoints is the name of the endpoints that must follow this body if it is a Cluster (WARM-1): "" if there are none, Wildcard
-// if the body does not tell, and then it may be any.
+// Endpoints is the name of the endpoints that must follow this body if it is a Cluster (WARM-1): ""
+// if there are none, Wildcard if the body does not tell, and then it may be any.
 func (v *Variant) Endpoints() string { return v.endpoints }
 
-// Owe makes names be answered again though nothing changed (WARM-6), as far as the client is subscribed to them. Wildcard stands
-// for all of them.
+// Owe makes names be answered again though nothing changed (WARM-6), as far as the client is
+// subscribed to them. Wildcard stands for all of them.
 func (s *Sub) Owe(names []string) {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
@@ -145,8 +145,9 @@ func (s *Sub) oweMemberLocked(name string) {
 	})
 }
 
-// OweNamespaces makes the virtual hosts of these route configurations be answered again though nothing changed (WARM-4), as far as
-// the client is subscribed to them, but for those in except. They are named `<route configuration>/<host>`, split at the last slash (ALIAS-6).
+// OweNamespaces makes the virtual hosts of these route configurations be answered again though
+// nothing changed (WARM-4), as far as the client is subscribed to them, but for those in except.
+// They are named `<route configuration>/<host>`, split at the last slash (ALIAS-6).
 func (s *Sub) OweNamespaces(routes []string, except []*Variant) {
 	done := make(map[string]bool, len(except))
 	for _, v := range except {

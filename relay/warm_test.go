@@ -14,7 +14,8 @@ func TestEndpointsOf(t *testing.T) { // WARM-1, NAME-8
 		"c":   {Name: "c", ClusterDiscoveryType: eds},
 		"svc": {Name: "c", ClusterDiscoveryType: eds, EdsClusterConfig: service},
 		"xdstp://o/T/x?a=1&b=2": {Name: "c", ClusterDiscoveryType: eds, EdsClusterConfig: &clusterv3.Cluster_EdsClusterConfig{
-			ServiceName: "xdstp://o/T/x?b=2&a=1", // canonical, as the names it is compared with (NAME-4)
+			// canonical, as the names it is compared with (NAME-4)
+			ServiceName: "xdstp://o/T/x?b=2&a=1",
 		}},
 		"": {Name: "c", ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}, EdsClusterConfig: service},
 	} {

@@ -2,7 +2,8 @@ package relay
 
 import "slices"
 
-// takeWholeLocked is a SotW answer that holds the full view (SOTW-2, SOTW-4), and what k keeps in it.
+// takeWholeLocked is a SotW answer that holds the full view (SOTW-2, SOTW-4), and what k keeps in
+// it.
 func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	p := s.pos
 	if p != nil && (p.also != nil || p.view.set.kind != wild) {
@@ -14,7 +15,8 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 		}
 		if s.version != "" && !s.insisted && s.records.len() == 0 && s.version == p.view.versionLocked() && !s.shard.group.origin.config().OriginVersions &&
 			!p.view.tellsTTLs() {
-			// In sync already (RELAY-43); an origin's own version proves nothing (VER-5), and who was away may have missed a TTL.
+			// In sync already (RELAY-43); an origin's own version proves nothing (VER-5), and who
+			// was away may have missed a TTL.
 			p.sum, s.told = p.view.sum, true
 			p.view.passed(p, p.view.contentRev)
 			if p.told < p.view.set.faults.seq {
@@ -62,7 +64,8 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	}
 	a.Rev = max(a.Rev, p.view.contentRev)
 	if s.typeURL == ClusterType {
-		a.Follow = append(slices.Clip(p.newsLocked()), a.Follow...) // nearly always there are no others
+		// nearly always there are no others
+		a.Follow = append(slices.Clip(p.newsLocked()), a.Follow...)
 	}
 	must := changed || p.fresh || p.resend
 	p.sum, p.resend = all, false
@@ -84,8 +87,9 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	return a
 }
 
-// settleWholeLocked looks at the names that changed and reports whether any makes a new response. The error of a name that has
-// a body is not told: such a response would have to leave the body out (ABS-11), which deletes it at older clients.
+// settleWholeLocked looks at the names that changed and reports whether any makes a new response.
+// The error of a name that has a body is not told: such a response would have to leave the body out
+// (ABS-11), which deletes it at older clients.
 func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 	size := 0 // of errors
 	s.eachDirtyLocked(func(r *record) {
@@ -117,8 +121,8 @@ func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 	return changed
 }
 
-// knownLocked is RELAY-6 for a name: received, stated absent, or unanswered for 15 s on a healthy stream. What was received and cannot
-// be given to this client now is not resolved: it may hold it.
+// knownLocked is RELAY-6 for a name: received, stated absent, or unanswered for 15 s on a healthy
+// stream. What was received and cannot be given to this client now is not resolved: it may hold it.
 func (s *Sub) knownLocked(r *record) bool {
 	return s.bodyLocked(r) != nil || r.entry.goneLocked() && !r.heldBack()
 }
@@ -132,14 +136,18 @@ func (s *Sub) resolvedLocked() bool {
 	return true
 }
 
-// wholeByNameLocked lists every name there is. An empty list means "delete all" and is sent only if all is known to be gone, and
-// something was there or there is something to say of it (SOTW-9). What is in error and was not sent counts as gone, but a client that may
-// hold it from before the stream is sent no empty list for errors alone. Of one of several lists, whoever puts them together decides.
+// wholeByNameLocked lists every name there is. An empty list means "delete all" and is sent only if
+// all is known to be gone, and something was there or there is something to say of it (SOTW-9).
+// What is in error and was not sent counts as gone, but a client that may hold it from before the
+// stream is sent no empty list for errors alone. Of one of several lists, whoever puts them
+// together decides.
 func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	if changed = changed || s.late; !changed {
 		return nil
 	}
-	gone, kept := true, s.holds && !s.told // kept: of no name it may hold is it known that it is gone, and it may hold others that are refused
+	// kept: of no name it may hold is it known that it is gone, and it may hold others that are
+	// refused
+	gone, kept := true, s.holds && !s.told
 	a.Body = &Body{Variants: make([]*Variant, 0, s.records.len())}
 	for r := range s.records.all() {
 		if v := s.bodyLocked(r); v != nil && !s.unresolvedLocked(r, v) {
@@ -180,20 +188,22 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 	return a
 }
 
-// endedLocked reports whether a list without the name takes away only what is gone, as far as that can be known. A client that comes back may
-// hold what is in error, so that counts as gone after 15 s, like silence. So it does for secrets, as Envoy refuses a list without any.
+// endedLocked reports whether a list without the name takes away only what is gone, as far as that
+// can be known. A client that comes back may hold what is in error, so that counts as gone after 15
+// s, like silence. So it does for secrets, as Envoy refuses a list without any.
 func (s *Sub) endedLocked(r *record) bool {
 	return r.entry.goneLocked() || s.inErrorLocked(r) && r.fault() != nil && !s.holds && !IsSecret(s.typeURL)
 }
 
-// inErrorLocked reports whether the name is in an error that leaves the body in use, and there is none (ABS-8).
+// inErrorLocked reports whether the name is in an error that leaves the body in use, and there is
+// none (ABS-8).
 func (s *Sub) inErrorLocked(r *record) bool {
 	e := r.entry
 	return e.chosen == nil && e.fault != nil && !s.shard.group.origin.ends(e.fault)
 }
 
-// mixedLocked puts the view and the names into one list, a name in both once (RELAY-25). It is the view's shared body, unless a name
-// is not in the set or has another body there.
+// mixedLocked puts the view and the names into one list, a name in both once (RELAY-25). It is the
+// view's shared body, unless a name is not in the set or has another body there.
 func (s *Sub) mixedLocked(a *Answer) {
 	view := s.pos.view
 	all, full := view.sum, view.fullBody(s.delta)

@@ -10,7 +10,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Response is a discovery response of either dialect, read without building messages: slices alias the input.
+// Response is a discovery response of either dialect, read without building messages: slices alias
+// the input.
 type Response struct {
 	TypeURL    string
 	Nonce      string
@@ -29,16 +30,16 @@ type Response struct {
 // Len is the number of resources the response lists.
 func (r *Response) Len() int { return len(r.resources) }
 
-// Why what an origin sends does not decode, beside protowire's own reasons: a client's library would not take it either, and end the stream
-// that brings it.
+// Why what an origin sends does not decode, beside protowire's own reasons: a client's library
+// would not take it either, and end the stream that brings it.
 var (
 	errNumber   = errors.New("a field number is out of range")
 	errUTF8     = errors.New("a string is not valid UTF-8")
 	errDuration = errors.New("ttl: nanos are out of range")
 )
 
-// fields calls f for each field of an encoded message. f gets the value's bytes for length-delimited fields and the
-// integer for varints; other wire types are skipped.
+// fields calls f for each field of an encoded message. f gets the value's bytes for
+// length-delimited fields and the integer for varints; other wire types are skipped.
 func fields(b []byte, f func(n protowire.Number, v []byte, i uint64) error) error {
 	for len(b) > 0 {
 		var n protowire.Number
@@ -139,8 +140,8 @@ func (r *Response) controlPlane(b []byte) {
 	}
 }
 
-// stringField is the last occurrence of a string field in an encoded message (RELAY-14); "" if there is none or the
-// message does not decode up to it.
+// stringField is the last occurrence of a string field in an encoded message (RELAY-14); "" if
+// there is none or the message does not decode up to it.
 func stringField(b []byte, field protowire.Number) string {
 	return string(lastField(b, field))
 }
@@ -218,8 +219,8 @@ func parseResource(b []byte, r *Resource) error {
 	return err
 }
 
-// longestTTL is what every longer one counts as. A Duration may be ten thousand years; time.Duration has 292 of them, and what is kept on disk
-// ends in 2262.
+// longestTTL is what every longer one counts as. A Duration may be ten thousand years;
+// time.Duration has 292 of them, and what is kept on disk ends in 2262.
 const longestTTL = 100 * 365 * 24 * time.Hour
 
 // duration reads an encoded google.protobuf.Duration, as one that can be counted with.

@@ -21,15 +21,18 @@ import (
 )
 
 const (
-	// leastInterval is the shortest time between two reports of an aggregate, whatever the origin asks for.
+	// leastInterval is the shortest time between two reports of an aggregate, whatever the origin
+	// asks for.
 	leastInterval = 100 * time.Millisecond
-	// reportDoubt is how long after a report was sent the end of its stream leaves it open whether it arrived.
+	// reportDoubt is how long after a report was sent the end of its stream leaves it open whether
+	// it arrived.
 	reportDoubt = time.Second
 	// farewell is how long the origin may take to end a stream that has nothing more to say.
 	farewell = time.Second
 )
 
-// aggregates are the streams of load reports on which the clients of a group speak together (LRS-6).
+// aggregates are the streams of load reports on which the clients of a group speak together
+// (LRS-6).
 type aggregates struct {
 	running sync.WaitGroup
 
@@ -38,16 +41,16 @@ type aggregates struct {
 	ended bool // there are to be no more
 }
 
-// aggregateKey is a group and the way by which clients came: a stream presents one way, and in a loop of relays it has
-// to grow until it is refused (RELAY-87).
+// aggregateKey is a group and the way by which clients came: a stream presents one way, and in a
+// loop of relays it has to grow until it is refused (RELAY-87).
 type aggregateKey struct {
 	group *relay.Group
 	via   string
 }
 
-// aggregate is one stream at the origin for many clients. What they report is added up, and told once in the interval
-// that the origin asks for, with the node of the group. While the stream is away clients stay and their reports wait,
-// unless the origin has never answered, or never will.
+// aggregate is one stream at the origin for many clients. What they report is added up, and told
+// once in the interval that the origin asks for, with the node of the group. While the stream is
+// away clients stay and their reports wait, unless the origin has never answered, or never will.
 //
 // It has a goroutine, from its first client to its last, and one more while a stream is open.
 type aggregate struct {
@@ -69,8 +72,8 @@ type aggregate struct {
 	err     error         // the end
 }
 
-// AggregateLoads takes a client's load reports, whose first message is given, into the stream of its group. The other
-// rules are those of LoadReports.
+// AggregateLoads takes a client's load reports, whose first message is given, into the stream of
+// its group. The other rules are those of LoadReports.
 func (o *Origin) AggregateLoads(ctx context.Context, via []string, first []byte) (*LoadShare, error) {
 	r := &loadstats.LoadStatsRequest{}
 	if err := proto.Unmarshal(first, r); err != nil {
@@ -233,8 +236,8 @@ func (a *aggregate) over() bool {
 	}
 }
 
-// refuse ends the clients' streams if the origin has never answered, or has no such service. Those that come again
-// begin anew.
+// refuse ends the clients' streams if the origin has never answered, or has no such service. Those
+// that come again begin anew.
 func (a *aggregate) refuse(err error) bool {
 	as := &a.origin.aggregates
 	as.mu.Lock()
@@ -272,7 +275,8 @@ func (a *aggregate) report() (answered bool, err error) {
 	}
 	hello, err := proto.Marshal(&loadstats.LoadStatsRequest{Node: a.key.group.Node()})
 	if err != nil {
-		return false, status.Error(codes.Internal, err.Error()) // our own bug: the node came over the wire
+		// our own bug: the node came over the wire
+		return false, status.Error(codes.Internal, err.Error())
 	}
 	_ = s.Send(hello) // Recv tells why the stream is over
 	ended, asked := make(chan error, 1), make(chan time.Duration, 1)
@@ -309,7 +313,8 @@ func (a *aggregate) told(m []byte) time.Duration {
 	return max(r.GetLoadReportingInterval().AsDuration(), leastInterval)
 }
 
-// flushes reports in the interval that the origin asks for, until the stream ends or nobody needs it.
+// flushes reports in the interval that the origin asks for, until the stream ends or nobody needs
+// it.
 func (a *aggregate) flushes(s *LoadStream, asked <-chan time.Duration, ended <-chan error) (answered bool, err error) {
 	var interval time.Duration
 	var doubtful uint64 // requests of the last report
@@ -355,10 +360,12 @@ func (a *aggregate) last(s *LoadStream, ended <-chan error) error {
 	}
 }
 
-// messageBytes is about how long a message of a report may be: no server takes more than 4 MiB without being told to.
+// messageBytes is about how long a message of a report may be: no server takes more than 4 MiB
+// without being told to.
 const messageBytes = 1 << 20
 
-// flush sends what was added up, and returns how many requests it tells of. What cannot be sent waits for the next stream.
+// flush sends what was added up, and returns how many requests it tells of. What cannot be sent
+// waits for the next stream.
 func (a *aggregate) flush(s *LoadStream) (requests uint64) {
 	a.mu.Lock()
 	report := a.sums.Take(time.Now())

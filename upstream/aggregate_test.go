@@ -166,8 +166,9 @@ func (w *world) share(id string) *share {
 	return sh
 }
 
-// TestAggregateCountsOnce: over a hundred ends of the origin's stream, and as many of clients' streams, the origin is
-// told each request once, on one stream at a time, in its own interval, with the group's node (LRS-6).
+// TestAggregateCountsOnce: over a hundred ends of the origin's stream, and as many of clients'
+// streams, the origin is told each request once, on one stream at a time, in its own interval, with
+// the group's node (LRS-6).
 func TestAggregateCountsOnce(t *testing.T) {
 	c := newCollector(10 * time.Second)
 	in(t, options{config: noJitter, origin: relaytest.OriginConfig{Loads: c.serve}}, func(w *world) {
@@ -232,7 +233,8 @@ func TestAggregateCountsOnce(t *testing.T) {
 	})
 }
 
-// TestAggregateTellsWhatIsLeft: when the last client leaves, and when the origin is left, the origin is told the rest.
+// TestAggregateTellsWhatIsLeft: when the last client leaves, and when the origin is left, the
+// origin is told the rest.
 func TestAggregateTellsWhatIsLeft(t *testing.T) {
 	for name, end := range map[string]func(w *world, s *share){
 		"the last client leaves": func(_ *world, s *share) { s.leave() },
@@ -258,8 +260,9 @@ func TestAggregateTellsWhatIsLeft(t *testing.T) {
 	}
 }
 
-// TestAggregateRefused: an origin that cannot be reached, and has never answered, is UNAVAILABLE; one without the
-// service is UNIMPLEMENTED; a report that cannot be read ends its client's stream alone.
+// TestAggregateRefused: an origin that cannot be reached, and has never answered, is UNAVAILABLE;
+// one without the service is UNIMPLEMENTED; a report that cannot be read ends its client's stream
+// alone.
 func TestAggregateRefused(t *testing.T) {
 	in(t, options{config: noJitter}, func(w *world) {
 		s := w.share("client")
@@ -332,8 +335,8 @@ func TestAggregateCountsWhatIsLost(t *testing.T) {
 	})
 }
 
-// TestLoadReportsKeepNothing: the bytes of a report are the caller's again when it is sent: grpc has not
-// written it by then.
+// TestLoadReportsKeepNothing: the bytes of a report are the caller's again when it is sent: grpc
+// has not written it by then.
 func TestLoadReportsKeepNothing(t *testing.T) {
 	c := newCollector(time.Minute)
 	in(t, options{config: noJitter, origin: relaytest.OriginConfig{Loads: c.serve}}, func(w *world) {
@@ -357,8 +360,8 @@ func TestLoadReportsKeepNothing(t *testing.T) {
 	})
 }
 
-// TestLoadReportsEndWithTheOrigin: an origin that is spoken to no more keeps no stream and no connection, and clients
-// are told to come again.
+// TestLoadReportsEndWithTheOrigin: an origin that is spoken to no more keeps no stream and no
+// connection, and clients are told to come again.
 func TestLoadReportsEndWithTheOrigin(t *testing.T) {
 	c := newCollector(time.Minute)
 	in(t, options{config: noJitter, origin: relaytest.OriginConfig{Loads: c.serve}}, func(w *world) {

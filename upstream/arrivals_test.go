@@ -29,7 +29,8 @@ func (s *slow) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// TestBytesThatArriveAreNoPause: a set does not settle while a message is still arriving, however long that takes (RELAY-6).
+// TestBytesThatArriveAreNoPause: a set does not settle while a message is still arriving, however
+// long that takes (RELAY-6).
 func TestBytesThatArriveAreNoPause(t *testing.T) {
 	var rate atomic.Int64
 	slowly := func(c *Config) {
@@ -65,7 +66,8 @@ func TestBytesThatArriveAreNoPause(t *testing.T) {
 	})
 }
 
-// TestWholeMessagesAreNoDelay: what is whole when it is received keeps no other set from settling, nor does what HTTP/2 says besides.
+// TestWholeMessagesAreNoDelay: what is whole when it is received keeps no other set from settling,
+// nor does what HTTP/2 says besides.
 func TestWholeMessagesAreNoDelay(t *testing.T) {
 	in(t, options{}, func(w *world) {
 		w.want(opaque, "*")

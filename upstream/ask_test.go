@@ -45,12 +45,13 @@ func TestOneStreamAsksEachNameOnce(t *testing.T) {
 		}
 		a.Close(time.Now())
 		b.Close(time.Now())
-		w.origin.WantNoStream(2 * time.Second) // some more after which SotW looks whether a name too many makes it silent (RELAY-99)
+		// some more after which SotW looks whether a name too many makes it silent (RELAY-99)
+		w.origin.WantNoStream(2 * time.Second)
 	})
 }
 
-// TestHostsOnDemandAreNotCollected: a virtual host is asked for at once, though something was asked just before (ALIAS-8); a resource of
-// another type waits for what may come with it (RELAY-24).
+// TestHostsOnDemandAreNotCollected: a virtual host is asked for at once, though something was asked
+// just before (ALIAS-8); a resource of another type waits for what may come with it (RELAY-24).
 func TestHostsOnDemandAreNotCollected(t *testing.T) {
 	in(t, options{}, func(w *world) {
 		w.want(opaque, "a")
@@ -73,8 +74,8 @@ func TestHostsOnDemandAreNotCollected(t *testing.T) {
 	})
 }
 
-// TestNextNameIsNotCollected: a client that is answered asks for what the answer names, within a moment.
-// Each of these names is asked at once (RELAY-24): each had waited for Batch.
+// TestNextNameIsNotCollected: a client that is answered asks for what the answer names, within a
+// moment. Each of these names is asked at once (RELAY-24): each had waited for Batch.
 func TestNextNameIsNotCollected(t *testing.T) {
 	both(t, options{}, func(w *world) {
 		w.want(opaque, "a")

@@ -7,12 +7,13 @@ import (
 )
 
 const (
-	// maxPending bounds the verdicts that wait to be sent on one delta stream. An origin that sends on without reading ours
-	// is cut off there.
+	// maxPending bounds the verdicts that wait to be sent on one delta stream. An origin that sends
+	// on without reading ours is cut off there.
 	maxPending = 10_000
 	// A type that is refused again and again is refused after a growing pause (RELAY-32).
 	firstNackPause, lastNackPause = time.Second, time.Minute
-	// resumeWindow is how long after the first request of a type a resource counts as sent because of it (RELAY-46).
+	// resumeWindow is how long after the first request of a type a resource counts as sent because
+	// of it (RELAY-46).
 	resumeWindow = 30 * time.Second
 )
 
@@ -22,19 +23,22 @@ type typeState struct {
 
 	nonce    string // SotW: of the newest response
 	accepted string // SotW: the version_info last accepted on this stream
-	// pending are the verdicts not sent yet, in the order of the responses. Invariant: in SotW at most one, for nonce, since
-	// a verdict on an older response says nothing.
+	// pending are the verdicts not sent yet, in the order of the responses. Invariant: in SotW at
+	// most one, for nonce, since a verdict on an older response says nothing.
 	pending []verdict
 	bad     int       // responses refused in a row
 	holdTo  time.Time // a refusal waits until then
-	// SotW: taking says that the table takes up a response on which there is no verdict yet. What is asked meanwhile is
-	// unsaid: it goes with the verdict, held or not, or it would have an older nonce (RELAY-27).
+	// SotW: taking says that the table takes up a response on which there is no verdict yet. What
+	// is asked meanwhile is unsaid: it goes with the verdict, held or not, or it would have an
+	// older nonce (RELAY-27).
 	taking, unsaid bool
 
-	initial map[string]string   // versions presented, for resumeWindow or until more than half came back
-	met     map[string]struct{} // of initial, what has come or gone since: what comes again afterwards is news
-	back    int
-	asked   time.Time
+	// versions presented, for resumeWindow or until more than half came back
+	initial map[string]string
+	// of initial, what has come or gone since: what comes again afterwards is news
+	met   map[string]struct{}
+	back  int
+	asked time.Time
 
 	status TypeStatus // kept from stream to stream
 }
@@ -87,7 +91,8 @@ func (t *typeState) judge(now time.Time, v verdict, version string, sotw bool) {
 	t.pending = append(t.pending, v)
 }
 
-// due reports whether there are verdicts to be sent now, and when to look again; zero: when something happens.
+// due reports whether there are verdicts to be sent now, and when to look again; zero: when
+// something happens.
 func (t *typeState) due(now time.Time) (ready bool, next time.Time) {
 	if t.initial != nil {
 		if next = t.asked.Add(resumeWindow); !next.After(now) {
@@ -113,8 +118,8 @@ func (t *typeState) take() []verdict {
 	return vs
 }
 
-// meet notes that a name came, went or was asked again, so that its next coming says nothing of the versions presented. It reports whether
-// that was the first time for one that was presented.
+// meet notes that a name came, went or was asked again, so that its next coming says nothing of the
+// versions presented. It reports whether that was the first time for one that was presented.
 func (t *typeState) meet(name string) bool {
 	if _, presented := t.initial[name]; !presented {
 		return false
@@ -126,8 +131,8 @@ func (t *typeState) meet(name string) bool {
 	return true
 }
 
-// resumed counts what came back at the very version that was presented. It returns how many were presented once that is
-// more than half of them.
+// resumed counts what came back at the very version that was presented. It returns how many were
+// presented once that is more than half of them.
 func (t *typeState) resumed(now time.Time, u *relay.Update) int {
 	if t.initial == nil {
 		return 0

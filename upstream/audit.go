@@ -29,7 +29,8 @@ const (
 
 var errAuditTooLarge = errors.New("there is more than an audit compares")
 
-// auditor is a stream on which an origin is asked what it holds, apart from the lane's: nothing of it is applied.
+// auditor is a stream on which an origin is asked what it holds, apart from the lane's: nothing of
+// it is applied.
 type auditor struct {
 	mu    sync.Mutex // guards what follows
 	audit *relay.Audit
@@ -37,8 +38,8 @@ type auditor struct {
 	news  time.Time // when one last brought a new name
 }
 
-// audits compares, one type of one lane after the other, what the table holds with what the origin says, and begins again after
-// Config.Audit. It ends with ctx.
+// audits compares, one type of one lane after the other, what the table holds with what the origin
+// says, and begins again after Config.Audit. It ends with ctx.
 func (o *Origin) audits(ctx context.Context) {
 	for o.cfg.Audit > 0 {
 		if !sleep(ctx, time.Duration(float64(o.cfg.Audit)*(0.8+0.4*rand.Float64()))) {
@@ -104,7 +105,8 @@ func (l *lane) audit(ctx context.Context, typeURL string) {
 	l.table.Renew()
 }
 
-// compare asks on a stream of its own, waits until all has come, and compares; what differs is looked at again after a grace.
+// compare asks on a stream of its own, waits until all has come, and compares; what differs is
+// looked at again after a grace.
 func (l *lane) compare(ctx context.Context, a *relay.Audit, asks []relay.Ask) (result string) {
 	l.mu.Lock()
 	answered, server := l.open && l.heard, l.server
@@ -150,8 +152,8 @@ func (l *lane) compare(ctx context.Context, a *relay.Audit, asks []relay.Ask) (r
 	return auditClean
 }
 
-// listen answers what comes until the time that until gives; zero: it cannot be told yet. It reports whether the stream has lasted so
-// long.
+// listen answers what comes until the time that until gives; zero: it cannot be told yet. It
+// reports whether the stream has lasted so long.
 func (s *stream) listen(until func() time.Time) bool {
 	for {
 		now := time.Now()

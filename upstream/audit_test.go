@@ -56,8 +56,9 @@ func wantCounted(t *testing.T, reg *prometheus.Registry, want map[string]int) {
 	}
 }
 
-// TestAuditFindsDrift: what differs from what the origin says on a fresh stream is counted, named and told anew; until then, and for
-// whatever the new stream has not said, the table holds what it held.
+// TestAuditFindsDrift: what differs from what the origin says on a fresh stream is counted, named
+// and told anew; until then, and for whatever the new stream has not said, the table holds what it
+// held.
 func TestAuditFindsDrift(t *testing.T) {
 	both := func(t *testing.T, sotw bool) {
 		reg, config := audited()
@@ -132,7 +133,8 @@ func TestAuditOfWhatIsTheSame(t *testing.T) {
 			if len(got) > 1 {
 				t.Errorf("counted are %v", got)
 			}
-			if open := w.origin.Open(); len(open) < 2 || open[1].N != 2 { // a third is that of an audit under way
+			// a third is that of an audit under way
+			if open := w.origin.Open(); len(open) < 2 || open[1].N != 2 {
 				t.Errorf("%d streams are open, want the two lanes' first, and not the %d that was opened second", len(open), open[len(open)-1].N)
 			}
 		})
@@ -145,7 +147,8 @@ func asked(w *world, n int) bool {
 	return len(streams) == n && len(streams[n-1].Requests()) > 0
 }
 
-// TestAuditOfNames: what is held by name differs if the origin says otherwise, and not if it says nothing.
+// TestAuditOfNames: what is held by name differs if the origin says otherwise, and not if it says
+// nothing.
 func TestAuditOfNames(t *testing.T) {
 	reg, config := audited()
 	in(t, options{config: config}, func(w *world) {
@@ -170,7 +173,8 @@ func TestAuditOfNames(t *testing.T) {
 	})
 }
 
-// TestAuditWaitsForWhatIsUnderWay: an update that one of the two streams has before the other is no drift.
+// TestAuditWaitsForWhatIsUnderWay: an update that one of the two streams has before the other is no
+// drift.
 func TestAuditWaitsForWhatIsUnderWay(t *testing.T) {
 	reg, config := audited()
 	in(t, options{config: config}, func(w *world) {
@@ -193,8 +197,8 @@ func TestAuditWaitsForWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestAuditIsPostponed: an origin that is down, or slow to say what it holds, is not taken to hold nothing; one audit is under way at a
-// time, and ends with the process.
+// TestAuditIsPostponed: an origin that is down, or slow to say what it holds, is not taken to hold
+// nothing; one audit is under way at a time, and ends with the process.
 func TestAuditIsPostponed(t *testing.T) {
 	reg, config := audited()
 	in(t, options{config: config, origin: relaytest.OriginConfig{Patience: time.Minute}}, func(w *world) {
@@ -280,7 +284,8 @@ func TestSecretsAreNotAudited(t *testing.T) {
 	})
 }
 
-// TestDigestsCompare: what two tables hold has equal digests if and only if it is equal, whatever order it came in.
+// TestDigestsCompare: what two tables hold has equal digests if and only if it is equal, whatever
+// order it came in.
 func TestDigestsCompare(t *testing.T) {
 	digests := func(order ...relaytest.Resource) (set, names string) {
 		in(t, options{}, func(w *world) {

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestTableFollowsTheOrigin: whatever the origin, the connection and the clients do, once they are quiet the table holds what
-// the origin has (EC-2).
+// TestTableFollowsTheOrigin: whatever the origin, the connection and the clients do, once they are
+// quiet the table holds what the origin has (EC-2).
 func TestTableFollowsTheOrigin(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

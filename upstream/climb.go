@@ -13,18 +13,20 @@ import (
 	"go.uber.org/zap"
 )
 
-// candidate is what a stream to a better server has before the lane goes over to it (FED-8). It is asked the same as the lane's own
-// stream, which stays open and in use. With its first response it takes over, and only then is the table told of it: that response is
-// the first that the table gets of it, and everything before came of the old stream, which has ended. What the new one has not said
-// anything of stays as it is.
+// candidate is what a stream to a better server has before the lane goes over to it (FED-8). It is
+// asked the same as the lane's own stream, which stays open and in use. With its first response it
+// takes over, and only then is the table told of it: that response is the first that the table gets
+// of it, and everything before came of the old stream, which has ended. What the new one has not
+// said anything of stays as it is.
 type candidate struct {
 	asked    []relay.Ask
 	answered chan struct{} // closed by read: the first response is here
 	adopted  chan struct{} // closed by the lane: it is the lane's stream now
 }
 
-// climb seeks a stream to a better server than the one the lane's stream goes to, and gives it to found. It returns when it has, or when
-// ctx ends, which is that stream's end. lane is what the new stream lives by.
+// climb seeks a stream to a better server than the one the lane's stream goes to, and gives it to
+// found. It returns when it has, or when ctx ends, which is that stream's end. lane is what the new
+// stream lives by.
 func (l *lane) climb(ctx, lane context.Context, from *server, found chan<- *stream) {
 	pool, rest := l.origin.pool, waits{cfg: l.origin.cfg.Backoff}
 	for {
@@ -58,8 +60,8 @@ func (l *lane) climb(ctx, lane context.Context, from *server, found chan<- *stre
 	}
 }
 
-// try opens a candidate on a server. If it is answered it is returned, running; neither a stream nor an error means that the
-// server is silent.
+// try opens a candidate on a server. If it is answered it is returned, running; neither a stream
+// nor an error means that the server is silent.
 func (l *lane) try(ctx, lane context.Context, to *server, alone bool) (*stream, error) {
 	pool := l.origin.pool
 	slot, err := l.place(ctx, to, alone)
@@ -87,7 +89,8 @@ func (l *lane) try(ctx, lane context.Context, to *server, alone bool) (*stream, 
 		cancel()
 		return nil, l.missed(ctx, slot, s.err)
 	case <-silent.C:
-		// What the origin has nothing of may be all that this lane asks. Then it follows the group's other lanes.
+		// What the origin has nothing of may be all that this lane asks. Then it follows the
+		// group's other lanes.
 		if !l.origin.moved(l.table.Group(), to) {
 			cancel()
 			s.drop()
@@ -101,7 +104,8 @@ func (l *lane) try(ctx, lane context.Context, to *server, alone bool) (*stream, 
 	return s, nil
 }
 
-// place gets a slot at a better server: at once for a lane that tries it for all, in the queue for those that follow.
+// place gets a slot at a better server: at once for a lane that tries it for all, in the queue for
+// those that follow.
 func (l *lane) place(ctx context.Context, to *server, alone bool) (*slot, error) {
 	pool := l.origin.pool
 	if alone {
@@ -139,7 +143,8 @@ func (l *lane) missed(ctx context.Context, sl *slot, err error) error {
 	return err
 }
 
-// apply asks, on a stream that is a candidate, what the lane wants, and starts the reader. After an error the stream is over.
+// apply asks, on a stream that is a candidate, what the lane wants, and starts the reader. After an
+// error the stream is over.
 func (s *stream) apply(now time.Time) error {
 	s.candidate = &candidate{
 		asked: s.lane.table.Preview(s.sotw), answered: make(chan struct{}), adopted: make(chan struct{}),
@@ -158,8 +163,8 @@ func (s *stream) apply(now time.Time) error {
 	return nil
 }
 
-// await has the reader of a candidate wait with its first response until the lane has gone over to the stream. The response must be
-// of something that was asked, and readable.
+// await has the reader of a candidate wait with its first response until the lane has gone over to
+// the stream. The response must be of something that was asked, and readable.
 func (s *stream) await(raw []byte) error {
 	select {
 	case <-s.candidate.adopted:
@@ -185,8 +190,9 @@ func (s *stream) await(raw []byte) error {
 	}
 }
 
-// adopt makes a candidate the lane's stream: the table, which was told of it just now, takes as asked what it was asked. It reports whether
-// that is still what has to be asked; if not, the lane opens another stream, to the same server.
+// adopt makes a candidate the lane's stream: the table, which was told of it just now, takes as
+// asked what it was asked. It reports whether that is still what has to be asked; if not, the lane
+// opens another stream, to the same server.
 func (s *stream) adopt(now time.Time) bool {
 	asks, reopen := s.takeAll(now)
 	if reopen || !slices.EqualFunc(bySubject(asks), bySubject(s.candidate.asked), sameSubject) {

@@ -11,7 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// TestTakeover: the stream to the lower server is in use until the higher has answered, and what that has said nothing of stays.
+// TestTakeover: the stream to the lower server is in use until the higher has answered, and what
+// that has said nothing of stays.
 func TestTakeover(t *testing.T) {
 	both := func(t *testing.T, sotw bool) {
 		servers(t, 2, relaytest.OriginConfig{}, options{sotw: sotw, config: noJitter}, func(l *ladder) {
@@ -58,8 +59,9 @@ func TestTakeover(t *testing.T) {
 	t.Run("sotw", func(t *testing.T) { both(t, true) })
 }
 
-// TestTakeoverOfALongList: the higher server is asked 5,000 names that do not exist in one request, and takes over with that
-// stream: the lane asks it none of them again. The lane took 2,000 of them as asked, and went to another stream.
+// TestTakeoverOfALongList: the higher server is asked 5,000 names that do not exist in one request,
+// and takes over with that stream: the lane asks it none of them again. The lane took 2,000 of them
+// as asked, and went to another stream.
 func TestTakeoverOfALongList(t *testing.T) {
 	servers(t, 2, relaytest.OriginConfig{}, options{config: noJitter}, func(l *ladder) {
 		var names []string
@@ -89,7 +91,8 @@ func TestTakeoverOfALongList(t *testing.T) {
 	})
 }
 
-// TestTakeoverWhileInterestChanges: what is wanted meanwhile is asked of the server that takes over, too.
+// TestTakeoverWhileInterestChanges: what is wanted meanwhile is asked of the server that takes
+// over, too.
 func TestTakeoverWhileInterestChanges(t *testing.T) {
 	servers(t, 2, relaytest.OriginConfig{}, options{config: noJitter}, func(l *ladder) {
 		l.lose(0)
@@ -114,8 +117,8 @@ func TestTakeoverWhileInterestChanges(t *testing.T) {
 	})
 }
 
-// TestTakeoverIsGuarded: a better server that comes back with nothing, or with little of what there was, takes over as any origin comes
-// back: what it does not have is held (RELAY-97).
+// TestTakeoverIsGuarded: a better server that comes back with nothing, or with little of what there
+// was, takes over as any origin comes back: what it does not have is held (RELAY-97).
 func TestTakeoverIsGuarded(t *testing.T) {
 	guard := func(c *relay.Config) {
 		c.Origins[0].Guard = relay.GuardConfig{Share: 0.5, Min: 10, Hold: 30 * time.Second}
@@ -165,8 +168,8 @@ func TestManyLanesMoveTogether(t *testing.T) {
 	})
 }
 
-// TestGroupMovesWhole: a lane whose questions the better server does not answer, since it has nothing of that, follows the group's other
-// lane; a group that it does not answer at all stays.
+// TestGroupMovesWhole: a lane whose questions the better server does not answer, since it has
+// nothing of that, follows the group's other lane; a group that it does not answer at all stays.
 func TestGroupMovesWhole(t *testing.T) {
 	servers(t, 2, relaytest.OriginConfig{}, options{}, func(l *ladder) {
 		l.lose(0)

@@ -7,8 +7,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// codec sends messages and receives raw bytes: a response is read in place by relay.ParseResponse, and a payload is never
-// decoded (RELAY-10). It calls itself proto, since on the wire nothing differs.
+// codec sends messages and receives raw bytes: a response is read in place by relay.ParseResponse,
+// and a payload is never decoded (RELAY-10). It calls itself proto, since on the wire nothing
+// differs.
 type codec struct{}
 
 func (codec) Name() string { return "proto" }

@@ -20,40 +20,47 @@ type Config struct {
 	// Name is the origin's, as in the config file: in logs and metrics.
 	Name string
 
-	// Addresses are the servers, in order of preference: host:port, or unix:///path. At least one. After a connectivity
-	// failure the next one is tried: at once if a group wants what no server has answered, otherwise when the one before has been
-	// lost for the table's ColdWait. That one takes over again with its first response (FED-6).
+	// Addresses are the servers, in order of preference: host:port, or unix:///path. At least one.
+	// After a connectivity failure the next one is tried: at once if a group wants what no server
+	// has answered, otherwise when the one before has been lost for the table's ColdWait. That one
+	// takes over again with its first response (FED-6).
 	Addresses []string
-	// SameVersions: all Addresses give one version to one content, so that versions learnt from one may be presented to
-	// another (FED-7).
+	// SameVersions: all Addresses give one version to one content, so that versions learnt from one
+	// may be presented to another (FED-7).
 	SameVersions bool
-	// NoResume is what the table was told (relay.OriginConfig.NoResume): no initial versions are presented.
+	// NoResume is what the table was told (relay.OriginConfig.NoResume): no initial versions are
+	// presented.
 	NoResume bool
 
 	// SotW speaks state of the world; default delta. It must be what the table was told.
 	SotW bool
-	// PerType opens one stream for each type, in the type's own service. Types without one are asked on ADS. Default: ADS for all,
-	// so that the origin can keep types in order. It must be what the table was told.
+	// PerType opens one stream for each type, in the type's own service. Types without one are
+	// asked on ADS. Default: ADS for all, so that the origin can keep types in order. It must be
+	// what the table was told.
 	PerType bool
-	// V2 speaks the names that the services have in v2. It must be what the table was told, and TP2 is not for it. Default: v3.
+	// V2 speaks the names that the services have in v2. It must be what the table was told, and TP2
+	// is not for it. Default: v3.
 	V2 bool
-	// WildcardExplicit asks for a wildcard by the name `*`. Default: by naming nothing, which servers of every generation
-	// understand (RELAY-21).
+	// WildcardExplicit asks for a wildcard by the name `*`. Default: by naming nothing, which
+	// servers of every generation understand (RELAY-21).
 	WildcardExplicit bool
-	// TP2: the origin understands resource_locators, and is asked by them for names with dynamic parameters; a wildcard is then named,
-	// whatever WildcardExplicit says. It must be what the table was told. Default: it never sees a parameter (DYN-17).
+	// TP2: the origin understands resource_locators, and is asked by them for names with dynamic
+	// parameters; a wildcard is then named, whatever WildcardExplicit says. It must be what the
+	// table was told. Default: it never sees a parameter (DYN-17).
 	TP2 bool
 	// NodeAlways sends the node on every request. Default: on the first of each stream (STREAM-6).
 	NodeAlways bool
 
-	// TLS, if not nil, is asked for each connection what to use towards every address, so that certificates and authorities may be
-	// renewed; nil: plain text.
+	// TLS, if not nil, is asked for each connection what to use towards every address, so that
+	// certificates and authorities may be renewed; nil: plain text.
 	TLS func() *tls.Config
-	// Instance is this process's name, which ends the list of relays that a stream presents (RELAY-87). Empty: none is presented.
+	// Instance is this process's name, which ends the list of relays that a stream presents
+	// (RELAY-87). Empty: none is presented.
 	Instance string
 	// Headers are sent as gRPC metadata when a stream is opened.
 	Headers map[string]string
-	// TokenFile, if set, holds a bearer token, read each time a stream is opened and sent as authorization. Needs TLS.
+	// TokenFile, if set, holds a bearer token, read each time a stream is opened and sent as
+	// authorization. Needs TLS.
 	TokenFile string
 
 	// MaxMessage is the longest response taken, in bytes. Default 64 MiB.
@@ -63,27 +70,32 @@ type Config struct {
 
 	// NameFields say where a resource that comes bare in SotW has its name (RELAY-14).
 	NameFields relay.NameFields
-	// Compression is how requests are compressed: "gzip" or not at all. Compressed responses are always taken.
+	// Compression is how requests are compressed: "gzip" or not at all. Compressed responses are
+	// always taken.
 	Compression string
 
 	// Backoff is between attempts that brought no response (ERR-2), counted for each address.
 	Backoff Backoff
-	// NewGroupsPerSecond is how many streams are opened in a second at most (RELAY-98). 0: no limit.
+	// NewGroupsPerSecond is how many streams are opened in a second at most (RELAY-98). 0: no
+	// limit.
 	NewGroupsPerSecond int
 	// LoadReports is how many streams of load reports may be open at a time (LRS-6). 0: no limit.
 	LoadReports int
-	// Pause is the longest time between a stream that had responses and the next (ERR-3); the time is random, from a tenth
-	// of it. Default 1 s.
+	// Pause is the longest time between a stream that had responses and the next (ERR-3); the time
+	// is random, from a tenth of it. Default 1 s.
 	Pause time.Duration
 	// Keepalive is HTTP/2 keepalive (ERR-12).
 	Keepalive Keepalive
-	// Batch is how long further changes of what is wanted are collected after a request (RELAY-24). A response ends it early
-	// where the request was short (shortAsk). Default 10 ms; negative: they are not collected.
+	// Batch is how long further changes of what is wanted are collected after a request (RELAY-24).
+	// A response ends it early where the request was short (shortAsk). Default 10 ms; negative:
+	// they are not collected.
 	Batch time.Duration
 
-	// Audit is how often the origin is asked, on a stream apart, for what the table holds of it, and the two are compared. 0: never.
+	// Audit is how often the origin is asked, on a stream apart, for what the table holds of it,
+	// and the two are compared. 0: never.
 	Audit time.Duration
-	// AuditTurn has one slot for all origins of a process, of which one is audited at a time. nil: one for this origin.
+	// AuditTurn has one slot for all origins of a process, of which one is audited at a time. nil:
+	// one for this origin.
 	AuditTurn chan struct{}
 
 	// Version is weir's own, in the user agent weir/VERSION. Default "dev".
@@ -110,10 +122,11 @@ type Backoff struct {
 
 // Keepalive finds dead peers.
 type Keepalive struct {
-	// Time without a sign of life after which the peer is pinged, at least 10 s. Default 30 s. It is doubled each time the
-	// origin says too_many_pings.
+	// Time without a sign of life after which the peer is pinged, at least 10 s. Default 30 s. It
+	// is doubled each time the origin says too_many_pings.
 	Time time.Duration
-	// Timeout is how long a ping may stay unanswered before the connection is given up. Default 10 s.
+	// Timeout is how long a ping may stay unanswered before the connection is given up. Default 10
+	// s.
 	Timeout time.Duration
 }
 
@@ -262,8 +275,8 @@ func badHeader(key string) string {
 	return ""
 }
 
-// tcpKeepalive finds a dead server in under a minute where HTTP/2 keepalive is off, or its pings were too many for the server (ERR-12).
-// The system's own would take two and a half.
+// tcpKeepalive finds a dead server in under a minute where HTTP/2 keepalive is off, or its pings
+// were too many for the server (ERR-12). The system's own would take two and a half.
 var tcpKeepalive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 4}
 
 func dial(ctx context.Context, address string) (net.Conn, error) {

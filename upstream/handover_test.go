@@ -27,8 +27,8 @@ func (w *world) succeed(change func(*Config)) {
 	w.run()
 }
 
-// TestSucceed: an Origin that takes over from another asks what is wanted, on all lanes, and says what is held; nothing of it goes, and
-// nobody but the origin notices.
+// TestSucceed: an Origin that takes over from another asks what is wanted, on all lanes, and says
+// what is held; nothing of it goes, and nobody but the origin notices.
 func TestSucceed(t *testing.T) {
 	both(t, options{origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
 		w.origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
@@ -65,7 +65,8 @@ func TestSucceed(t *testing.T) {
 	})
 }
 
-// TestSucceedWithoutAnAnswer: the next address may be nobody's. What is held stays, and so does the last proof.
+// TestSucceedWithoutAnAnswer: the next address may be nobody's. What is held stays, and so does the
+// last proof.
 func TestSucceedWithoutAnAnswer(t *testing.T) {
 	in(t, options{origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
 		w.origin.Set(cds, "a", "1", relaytest.Cluster("a", time.Second))
@@ -83,8 +84,9 @@ func TestSucceedWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// TestSucceedAtAnotherAddress: another address in the place of the first is another server, though it is the first of the list
-// again: no version of the other's is presented to it, and one that comes back is known (FED-7).
+// TestSucceedAtAnotherAddress: another address in the place of the first is another server, though
+// it is the first of the list again: no version of the other's is presented to it, and one that
+// comes back is known (FED-7).
 func TestSucceedAtAnotherAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		other := relaytest.Memory()

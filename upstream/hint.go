@@ -8,13 +8,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// hints say what to check for what the network says of a connection, in the words of crypto/tls, the system and the grpc library. The
-// first that fits is given.
+// hints say what to check for what the network says of a connection, in the words of crypto/tls,
+// the system and the grpc library. The first that fits is given.
 var hints = []struct {
 	secure bool // where grpc.tls is set; else where it is not
-	new    bool // only as long as the origin has never answered: afterwards a cut connection is no matter of TLS
-	texts  []string
-	check  string
+	// only as long as the origin has never answered: afterwards a cut connection is no matter of
+	// TLS
+	new   bool
+	texts []string
+	check string
 }{
 	{true, false, []string{"first record does not look like a TLS handshake"}, "does the server speak TLS? see origins[].grpc.tls"},
 	{true, false, []string{"signed by unknown authority", "certificate is not trusted"}, "see origins[].grpc.tls.ca"},

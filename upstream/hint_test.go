@@ -13,8 +13,9 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// TestHints: what the network says of a connection that cannot be made names the key of the configuration to look at. It is over real
-// sockets, as what a peer reads of an alert depends on them.
+// TestHints: what the network says of a connection that cannot be made names the key of the
+// configuration to look at. It is over real sockets, as what a peer reads of an alert depends on
+// them.
 func TestHints(t *testing.T) {
 	pair, roots := keyPair(t)
 	secure := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}

@@ -11,7 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// lane keeps one lane of the table open: one stream after the other, for as long as anything is wanted on it.
+// lane keeps one lane of the table open: one stream after the other, for as long as anything is
+// wanted on it.
 type lane struct {
 	// Set once by newLane.
 	origin *Origin
@@ -19,22 +20,25 @@ type lane struct {
 	log    *zap.Logger
 
 	// Owned by run.
-	waits      waits
-	opened     bool    // some stream was opened before
-	reopens    int     // in a row, on purpose
-	failures   int     // streams in a row that the server ended without a response
-	brief      int     // streams in a row that were answered, and ended by the origin within steadyStream
+	waits    waits
+	opened   bool // some stream was opened before
+	reopens  int  // in a row, on purpose
+	failures int  // streams in a row that the server ended without a response
+	// streams in a row that were answered, and ended by the origin within steadyStream
+	brief      int
 	saidSilent bool    // and not answered since
 	next       *stream // to be gone over to; nil: a new one is opened
 
-	mu          sync.Mutex // guards what follows and the types; held for map work only
-	open        bool
-	server      *server   // of the present stream, else of the last
-	since       time.Time // of the last change of open
-	attempts    int
-	heard       bool                  // the stream had a response
-	silentSince time.Time             // when something that must be answered was asked on it; zero once it was heard
-	types       map[string]*typeState // of the present stream, else of the last; by type URL. Not changed in place by the lane
+	mu       sync.Mutex // guards what follows and the types; held for map work only
+	open     bool
+	server   *server   // of the present stream, else of the last
+	since    time.Time // of the last change of open
+	attempts int
+	heard    bool // the stream had a response
+	// when something that must be answered was asked on it; zero once it was heard
+	silentSince time.Time
+	// of the present stream, else of the last; by type URL. Not changed in place by the lane
+	types map[string]*typeState
 }
 
 func newLane(o *Origin, t *relay.Lane) *lane {
@@ -44,7 +48,8 @@ func newLane(o *Origin, t *relay.Lane) *lane {
 	}
 }
 
-// run opens streams until nothing is wanted on the lane or ctx ends, and then leaves it to whoever runs the origin next.
+// run opens streams until nothing is wanted on the lane or ctx ends, and then leaves it to whoever
+// runs the origin next.
 func (l *lane) run(ctx context.Context) {
 	defer l.origin.forget(l)
 	defer func() {
@@ -74,8 +79,8 @@ func (l *lane) run(ctx context.Context) {
 	l.table.Abandon()
 }
 
-// acquire waits for the lane's turn to open a stream (RELAY-98), and for the connection. nil: there is none to be had, ctx has ended, or
-// nothing is wanted any more.
+// acquire waits for the lane's turn to open a stream (RELAY-98), and for the connection. nil: there
+// is none to be had, ctx has ended, or nothing is wanted any more.
 func (l *lane) acquire(ctx context.Context) *slot {
 	pool := l.origin.pool
 	l.mu.Lock()
@@ -105,7 +110,8 @@ func (l *lane) acquire(ctx context.Context) *slot {
 	}
 }
 
-// uncached reports whether the group wants what no server has answered yet. Where there is no choice of servers it does not matter.
+// uncached reports whether the group wants what no server has answered yet. Where there is no
+// choice of servers it does not matter.
 func (l *lane) uncached() bool {
 	return len(l.origin.cfg.Addresses) == 1 || l.table.Group().Uncached()
 }
@@ -219,8 +225,8 @@ func (l *lane) turn(open bool, to *server, now time.Time) {
 // steadyStream is how long a stream must last for its end not to be one of a row.
 const steadyStream = 30 * time.Second
 
-// maxReopens is how many streams in a row may be closed on purpose before there is a pause between them: a table that never
-// comes to rest must not become a loop at the origin's expense.
+// maxReopens is how many streams in a row may be closed on purpose before there is a pause between
+// them: a table that never comes to rest must not become a loop at the origin's expense.
 const maxReopens = 5
 
 // after judges how a stream ended: that is what ERR-2 to ERR-4 turn on.
@@ -257,8 +263,9 @@ func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Dura
 			"set timing.keepalive.time to what its keepalive enforcement allows",
 			zap.Duration("keepalive", interval), zap.String("address", s.conn.server.address))
 	}
-	// A stream that owed us nothing, as when every version presented is current, is not to be blamed for its silence if it
-	// lasted: else an origin that closes quiet streams now and then would look down.
+	// A stream that owed us nothing, as when every version presented is current, is not to be
+	// blamed for its silence if it lasted: else an origin that closes quiet streams now and then
+	// would look down.
 	quiet := s.responses == 0 && !s.owed && lived > l.origin.cfg.Backoff.Max
 	if (s.responses > 0 || quiet) && !why.broken {
 		l.waits.reset()
@@ -274,7 +281,8 @@ func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Dura
 	return l.failed(ctx, s.slot, why.err, why.miss())
 }
 
-// failed notes a connectivity error (ERR-4), and says how long the lane waits before it joins the queue for the next stream.
+// failed notes a connectivity error (ERR-4), and says how long the lane waits before it joins the
+// queue for the next stream.
 func (l *lane) failed(ctx context.Context, sl *slot, err error, m miss) time.Duration {
 	counted := l.origin.pool.release(sl, m)
 	if ctx.Err() != nil {

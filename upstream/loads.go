@@ -27,7 +27,8 @@ var errLeaving = status.Error(codes.Unavailable, "the origin is spoken to in ano
 // loading is when there are streams of load reports: while the origin is run.
 type loading struct {
 	mu sync.Mutex // guards what follows
-	// leaving ends when Run is about to end, and aggregates say what they have still to say; life ends after that. Nil before Run.
+	// leaving ends when Run is about to end, and aggregates say what they have still to say; life
+	// ends after that. Nil before Run.
 	life, leaving  context.Context
 	endLife, leave context.CancelFunc
 }
@@ -65,12 +66,12 @@ func (o *Origin) endLoads() {
 }
 
 // LoadReports opens a stream of load reports on one of the origin's connections, for a client whose
-// stream has come through the relays of via (LRS-2). It waits for a connection for cold_wait at most
-// and for none that is not due: the client is the one to come again, and then is told UNAVAILABLE
-// (LRS-5). The end of ctx is the end of the stream, and each stream has to end so.
+// stream has come through the relays of via (LRS-2). It waits for a connection for cold_wait at
+// most and for none that is not due: the client is the one to come again, and then is told
+// UNAVAILABLE (LRS-5). The end of ctx is the end of the stream, and each stream has to end so.
 //
-// Such streams say nothing of the origin's health, and no stream of configuration waits for them: an
-// origin without the service answers everything else.
+// Such streams say nothing of the origin's health, and no stream of configuration waits for them:
+// an origin without the service answers everything else.
 func (o *Origin) LoadReports(ctx context.Context, via []string) (*LoadStream, error) {
 	if most := o.cfg.LoadReports; most > 0 && o.reporting.Add(1) > int64(most) {
 		o.reporting.Add(-1)
@@ -118,7 +119,8 @@ func (o *Origin) openLoads(ctx context.Context, via []string) (*LoadStream, erro
 	return s, nil
 }
 
-// LoadStream is a stream of load reports at an origin. Send and Recv may be called beside each other.
+// LoadStream is a stream of load reports at an origin. Send and Recv may be called beside each
+// other.
 type LoadStream struct {
 	// Set once.
 	origin *Origin

@@ -19,7 +19,8 @@ func (s *stream) speakOfEmptyOr(now time.Time, typeURL string, u *relay.Update) 
 	}
 }
 
-// speakOfLocators counts, and says, what a response shows of how the origin reads locators and writes constraints.
+// speakOfLocators counts, and says, what a response shows of how the origin reads locators and
+// writes constraints.
 func (s *stream) speakOfLocators(now time.Time, typeURL string, a *relay.Applied) {
 	o := s.lane.origin
 	o.counts.LocatorFaults("unheeded", a.Unheeded)

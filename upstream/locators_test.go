@@ -35,7 +35,8 @@ func (w *world) wantAt(typeURL string, params map[string]string, names ...string
 
 var prod, test = map[string]string{"env": "prod"}, map[string]string{"env": "test"}
 
-// Names go as locators, with parameters or without; equal maps share one, each other is its own (DYN-1, DYN-2).
+// Names go as locators, with parameters or without; equal maps share one, each other is its own
+// (DYN-1, DYN-2).
 func TestLocatorsAreAsked(t *testing.T) {
 	both(t, tp2(options{}), func(w *world) {
 		w.want(opaque, "a")
@@ -86,7 +87,8 @@ func wantLocators(t *testing.T, r *relaytest.Request, keys ...string) {
 	}
 }
 
-// A type asked by locators alone names something from the first request on (WILD-6, WILD-11), on a new stream too.
+// A type asked by locators alone names something from the first request on (WILD-6, WILD-11), on a
+// new stream too.
 func TestOnlyLocators(t *testing.T) {
 	both(t, tp2(options{}), func(w *world) {
 		w.wantAt(cds, prod, "a")
@@ -105,7 +107,8 @@ func TestOnlyLocators(t *testing.T) {
 	})
 }
 
-// At a TP2 origin a wildcard is always named, since locators may follow, which would end a legacy one (WILD-3, WILD-6).
+// At a TP2 origin a wildcard is always named, since locators may follow, which would end a legacy
+// one (WILD-3, WILD-6).
 func TestWildcardIsNamedWhereLocatorsMayFollow(t *testing.T) {
 	both(t, tp2(options{}), func(w *world) {
 		w.want(cds, "*")
@@ -124,7 +127,8 @@ func TestWildcardIsNamedWhereLocatorsMayFollow(t *testing.T) {
 	}
 }
 
-// An origin not declared TP2 never sees a locator, nor an empty list in its place, which would be a wildcard (DYN-17).
+// An origin not declared TP2 never sees a locator, nor an empty list in its place, which would be a
+// wildcard (DYN-17).
 func TestNoLocatorsElsewhere(t *testing.T) {
 	both(t, options{}, func(w *world) {
 		w.wantAt(cds, prod, "a")
@@ -149,7 +153,8 @@ func TestNoLocatorsElsewhere(t *testing.T) {
 	})
 }
 
-// Locators are cut at the budget as names are: names first, then locators, and the first request never begins with nothing.
+// Locators are cut at the budget as names are: names first, then locators, and the first request
+// never begins with nothing.
 func TestLocatorsAreCut(t *testing.T) {
 	pad := strings.Repeat("v", 1000)
 	var ns []relay.Name
@@ -225,8 +230,8 @@ func wantFaults(t *testing.T, reg *prometheus.Registry, reason string, want floa
 	}
 }
 
-// An origin that is declared TP2 and is not takes a request of locators alone for a wildcard: nothing of what it sends is held for anybody's
-// parameters, and it is said.
+// An origin that is declared TP2 and is not takes a request of locators alone for a wildcard:
+// nothing of what it sends is held for anybody's parameters, and it is said.
 func TestOriginThatIgnoresLocators(t *testing.T) {
 	for _, sotw := range []bool{false, true} {
 		reg, o := counters(options{sotw: sotw, origin: relaytest.OriginConfig{Serving: true}})

@@ -9,8 +9,9 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestManyNamesGoInShares: 9,000 names are asked of a delta origin by 2,000 in a request. What is asked of another type, and
-// the ACK of what the origin states meanwhile, go between two of them. All went in one request, which the rest waited for.
+// TestManyNamesGoInShares: 9,000 names are asked of a delta origin by 2,000 in a request. What is
+// asked of another type, and the ACK of what the origin states meanwhile, go between two of them.
+// All went in one request, which the rest waited for.
 func TestManyNamesGoInShares(t *testing.T) {
 	in(t, options{}, func(w *world) {
 		var names []string

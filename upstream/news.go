@@ -14,8 +14,8 @@ const (
 	changeEvery = 10 * time.Second // one line about a change to the worse
 )
 
-// news logs without filling the disk: an origin that is down for an hour, or refuses every response, costs a line a minute.
-// Safe for concurrent use.
+// news logs without filling the disk: an origin that is down for an hour, or refuses every
+// response, costs a line a minute. Safe for concurrent use.
 type news struct {
 	log *zap.Logger
 

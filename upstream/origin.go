@@ -39,8 +39,8 @@ type Origin struct {
 	health       health       // has a lock of its own
 }
 
-// New checks cfg, reporting every problem at once, and connects it with the table's part for the origin. Nothing runs
-// before Run.
+// New checks cfg, reporting every problem at once, and connects it with the table's part for the
+// origin. Nothing runs before Run.
 func New(cfg Config, table *relay.Origin) (*Origin, error) {
 	c, err := cfg.checked()
 	if table == nil {
@@ -58,8 +58,8 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 	return o, nil
 }
 
-// Succeed takes over what is known of the origin from the one that spoke to it before, under another configuration. It is called
-// before Run, after the other's.
+// Succeed takes over what is known of the origin from the one that spoke to it before, under
+// another configuration. It is called before Run, after the other's.
 func (o *Origin) Succeed(before *Origin) {
 	was := &before.health
 	was.mu.Lock()
@@ -68,8 +68,8 @@ func (o *Origin) Succeed(before *Origin) {
 	h.connected, h.since, h.err, h.errAt, h.proof, h.update = was.connected, was.since, was.err, was.errAt, was.proof, was.update
 }
 
-// Run opens the lanes that the table wants and keeps them open until ctx ends; then everything it started has ended, and
-// the lanes wait for the Run of another. It may be called once.
+// Run opens the lanes that the table wants and keeps them open until ctx ends; then everything it
+// started has ended, and the lanes wait for the Run of another. It may be called once.
 func (o *Origin) Run(ctx context.Context) error {
 	if o.started.Swap(true) {
 		return fmt.Errorf("origin %q: Run was called twice", o.cfg.Name)
@@ -124,7 +124,8 @@ type health struct {
 	update    time.Time
 }
 
-// opened notes that a stream was created. It counts as connected unless the last thing known is a failure (ERR-14).
+// opened notes that a stream was created. It counts as connected unless the last thing known is a
+// failure (ERR-14).
 func (h *health) opened(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,8 +155,8 @@ func (h *health) ended() {
 	h.mu.Unlock()
 }
 
-// failed notes a connectivity error (ERR-4) and returns how many there were since the last response. One lane's failure
-// says nothing about an origin that answers others.
+// failed notes a connectivity error (ERR-4) and returns how many there were since the last
+// response. One lane's failure says nothing about an origin that answers others.
 func (h *health) failed(now time.Time, err error) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

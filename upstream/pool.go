@@ -23,16 +23,17 @@ import (
 const (
 	// maxAddresses bounds the servers of one origin, which are told apart by one byte.
 	maxAddresses = 254
-	// lanesPerConnection is how many streams a connection carries before another is opened: the least number of concurrent
-	// streams servers should allow (RELAY-26).
+	// lanesPerConnection is how many streams a connection carries before another is opened: the
+	// least number of concurrent streams servers should allow (RELAY-26).
 	lanesPerConnection = 100
 	// connectTimeout bounds an attempt to connect, and one to open a stream on a connection.
 	connectTimeout = 20 * time.Second
 )
 
-// pool is the connections to one origin. Whichever lane needs one first dials, and the others wait for the outcome, so a dead
-// server costs one attempt however many lanes there are. A conn that went down is not used for new streams but replaced, so
-// that the grpc library, which would dial again by itself, does not stack its backoff upon ours. Which server a lane goes to is in
+// pool is the connections to one origin. Whichever lane needs one first dials, and the others wait
+// for the outcome, so a dead server costs one attempt however many lanes there are. A conn that
+// went down is not used for new streams but replaced, so that the grpc library, which would dial
+// again by itself, does not stack its backoff upon ours. Which server a lane goes to is in
 // server.go.
 type pool struct {
 	// Set once by newPool.
@@ -45,11 +46,12 @@ type pool struct {
 	mu      sync.Mutex    // guards what follows and the servers; held for list work only
 	ended   bool          // no connection is kept for what is to come
 	changed chan struct{} // closed when a server that was lost answers, or may be tried by another
-	queue   []*place      // of the lanes that wait for leave to open a stream, in the order they came
-	last    *relay.Group  // that was given leave, unless there was a miss since
-	timer   *time.Timer   // looks at the queue again; nil: it was never needed
-	starts  []time.Time   // when the last streams were given leave; a ring of NewGroupsPerSecond
-	oldest  int           // in the ring, once it is full
+	// of the lanes that wait for leave to open a stream, in the order they came
+	queue  []*place
+	last   *relay.Group // that was given leave, unless there was a miss since
+	timer  *time.Timer  // looks at the queue again; nil: it was never needed
+	starts []time.Time  // when the last streams were given leave; a ring of NewGroupsPerSecond
+	oldest int          // in the ring, once it is full
 }
 
 // conn is one connection.
@@ -77,7 +79,8 @@ func newPool(cfg *Config, table *relay.Origin, h *health, n *news) *pool {
 	return p
 }
 
-// serverKey tells servers apart whose versions differ. What is a resource's version in one dialect is the whole response's in the other.
+// serverKey tells servers apart whose versions differ. What is a resource's version in one dialect
+// is the whole response's in the other.
 func (c *Config) serverKey(address string) string {
 	if c.SameVersions {
 		address = "all"
@@ -85,7 +88,8 @@ func (c *Config) serverKey(address string) string {
 	return fmt.Sprintf("%s sotw=%v", address, c.SotW)
 }
 
-// take gets a slot at one server without a turn in the queue, or says how long to wait before the next attempt.
+// take gets a slot at one server without a turn in the queue, or says how long to wait before the
+// next attempt.
 func (p *pool) take(ctx context.Context, s *server) (*slot, time.Duration) {
 	p.mu.Lock()
 	if c := s.freeLocked(); c != nil {
@@ -149,7 +153,8 @@ func (p *pool) dialledLocked(s *server) {
 	s.dialling = nil
 }
 
-// failed reports a connectivity error of a lane, or of a connection. While another server answers it says nothing of the origin.
+// failed reports a connectivity error of a lane, or of a connection. While another server answers
+// it says nothing of the origin.
 func (p *pool) failed(s *server, l *lane, err error, fields ...zap.Field) {
 	now := time.Now()
 	err = p.hinted(err)
@@ -192,8 +197,9 @@ func (p *pool) dial(ctx context.Context, s *server, interval time.Duration) (*co
 		grpc.WithUserAgent("weir/" + p.cfg.Version),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: interval, Timeout: p.cfg.Keepalive.Timeout}),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: own.Base, Multiplier: own.Factor, Jitter: own.Jitter, MaxDelay: own.Max},
-			MinConnectTimeout: p.patience(), // which the dialler divides among the addresses that a name has
+			Backoff: backoff.Config{BaseDelay: own.Base, Multiplier: own.Factor, Jitter: own.Jitter, MaxDelay: own.Max},
+			// which the dialler divides among the addresses that a name has
+			MinConnectTimeout: p.patience(),
 		}),
 		grpc.WithIdleTimeout(0),
 		grpc.WithDisableRetry(), // a stream is never replayed, so nothing need be kept for it
@@ -250,8 +256,8 @@ func connect(ctx context.Context, cc *grpc.ClientConn, patience time.Duration) e
 	}
 }
 
-// release ends a slot whose stream is over. It reports whether a miss is put down to the server, which says when the next attempt is.
-// While the server answers others the miss is the lane's own.
+// release ends a slot whose stream is over. It reports whether a miss is put down to the server,
+// which says when the next attempt is. While the server answers others the miss is the lane's own.
 func (p *pool) release(sl *slot, m miss) (counted bool) {
 	c, s := sl.conn, sl.server
 	now := time.Now()
@@ -286,7 +292,8 @@ func (p *pool) release(sl *slot, m miss) (counted bool) {
 	return counted
 }
 
-// slower doubles the keepalive interval of connections to come, once for each connection that was closed for it (ERR-12).
+// slower doubles the keepalive interval of connections to come, once for each connection that was
+// closed for it (ERR-12).
 func (p *pool) slower(c *conn) (interval time.Duration, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -297,7 +304,8 @@ func (p *pool) slower(c *conn) (interval time.Duration, changed bool) {
 	return c.server.keepalive, changed
 }
 
-// trim closes connections that no lane uses, keeping one for lanes between two streams unless last is set.
+// trim closes connections that no lane uses, keeping one for lanes between two streams unless last
+// is set.
 func (p *pool) trim(last bool) {
 	kept := 0
 	p.mu.Lock()

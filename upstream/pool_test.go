@@ -35,8 +35,9 @@ func TestBlackHoleIsNoticed(t *testing.T) {
 	})
 }
 
-// TestAgeingConnections: an origin that closes connections at an age, as many do, first by GOAWAY and then for good, is not a failing
-// one: streams move, and the origin counts as connected all the time.
+// TestAgeingConnections: an origin that closes connections at an age, as many do, first by GOAWAY
+// and then for good, is not a failing one: streams move, and the origin counts as connected all the
+// time.
 func TestAgeingConnections(t *testing.T) {
 	ageing := relaytest.OriginConfig{Serving: true, Options: []grpc.ServerOption{
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: 30 * time.Minute, MaxConnectionAgeGrace: time.Minute}),
@@ -60,8 +61,8 @@ func TestAgeingConnections(t *testing.T) {
 	})
 }
 
-// TestServerThatSaysNothing: a server that takes connections and says nothing, in TLS or before HTTP/2, costs one descriptor at a
-// time, for twenty seconds, and the next address is tried.
+// TestServerThatSaysNothing: a server that takes connections and says nothing, in TLS or before
+// HTTP/2, costs one descriptor at a time, for twenty seconds, and the next address is tried.
 func TestServerThatSaysNothing(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		var open atomic.Int64

@@ -12,8 +12,8 @@ import (
 // probeNames is how many names a log line has.
 const probeNames = 10
 
-// prober is a stream apart from the lane's, on which a SotW origin is asked for what it leaves unanswered (RELAY-99). Nothing that comes on it
-// is applied.
+// prober is a stream apart from the lane's, on which a SotW origin is asked for what it leaves
+// unanswered (RELAY-99). Nothing that comes on it is applied.
 type prober struct {
 	mu       sync.Mutex // guards what follows
 	probe    *relay.Probe
@@ -33,8 +33,8 @@ func (l *lane) probes(ctx context.Context) {
 	}
 }
 
-// probe is one stream: it asks everything first, and then, for as long as d, name by name what is aside. It reports whether there is more to be
-// asked.
+// probe is one stream: it asks everything first, and then, for as long as d, name by name what is
+// aside. It reports whether there is more to be asked.
 func (l *lane) probe(ctx context.Context, d time.Duration) bool {
 	p := l.table.Probe(time.Now(), true)
 	if p == nil || ctx.Err() != nil {
@@ -76,7 +76,8 @@ func (l *lane) probe(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// turn asks, unless the turn before did so, and waits for the answer. ok is false if the stream has ended.
+// turn asks, unless the turn before did so, and waits for the answer. ok is false if the stream has
+// ended.
 func (s *stream) turn(p, before *relay.Probe) (answered, ok bool) {
 	x := s.prober
 	x.mu.Lock()

@@ -8,15 +8,18 @@ import (
 	"go.uber.org/zap"
 )
 
-// longestRest is the longest wait between two attempts to ask a type that is in quarantine (RELAY-92).
+// longestRest is the longest wait between two attempts to ask a type that is in quarantine
+// (RELAY-92).
 const longestRest = 10 * time.Minute
 
-// accuseAfter is for how long an origin must have refused every stream, and answered none, for that to be put down to a type.
+// accuseAfter is for how long an origin must have refused every stream, and answered none, for that
+// to be put down to a type.
 const accuseAfter = 2 * time.Minute
 
-// mayAccuse reports whether the end of a stream of a group may be put down to types. An origin that has answered nothing yet may be
-// starting, or refuse us altogether (RELAY-92). Should it have refused every stream for accuseAfter, one type may be what it refuses all
-// of them for: one group finds out for all.
+// mayAccuse reports whether the end of a stream of a group may be put down to types. An origin that
+// has answered nothing yet may be starting, or refuse us altogether (RELAY-92). Should it have
+// refused every stream for accuseAfter, one type may be what it refuses all of them for: one group
+// finds out for all.
 func (o *Origin) mayAccuse(now time.Time, g *relay.Group) bool {
 	if o.health.everHeard() {
 		return true
@@ -40,7 +43,8 @@ func (l *lane) suspects(s *stream, err error, typeURLs []string) {
 		zap.String("address", s.conn.server.address), zap.Error(err))
 }
 
-// quarantined has a type rest whose own stream the origin ended. The origin was there, so this is no connectivity error.
+// quarantined has a type rest whose own stream the origin ended. The origin was there, so this is
+// no connectivity error.
 func (l *lane) quarantined(s *stream, err error, r *relay.Refusal) {
 	o, now, typeURL := l.origin, time.Now(), l.table.Apart()
 	o.pool.release(s.slot, noMiss)
@@ -61,8 +65,9 @@ func (l *lane) quarantined(s *stream, err error, r *relay.Refusal) {
 		zap.String("address", s.conn.server.address), zap.Error(err))
 }
 
-// restAfter is how long a type rests after so many refusals in a row. An origin that never answered anything may refuse us altogether, and
-// then all types are to be back as soon as after any other outage.
+// restAfter is how long a type rests after so many refusals in a row. An origin that never answered
+// anything may refuse us altogether, and then all types are to be back as soon as after any other
+// outage.
 func (o *Origin) restAfter(failures int) time.Duration {
 	w := waits{cfg: o.cfg.Backoff, failures: failures - 1}
 	if o.health.everHeard() {

@@ -131,7 +131,8 @@ func TestTypeThatEndsStreams(t *testing.T) {
 	}
 }
 
-// TestQuarantineBackoff: the type is retried on a stream of its own, ever more rarely, until it is answered.
+// TestQuarantineBackoff: the type is retried on a stream of its own, ever more rarely, until it is
+// answered.
 func TestQuarantineBackoff(t *testing.T) {
 	both(t, options{origin: serving(map[string]error{opaque: unauthenticated()}), config: noJitter}, func(w *world) {
 		w.origin.Put(cds, clusterOf("c", "1", time.Second))
@@ -181,7 +182,8 @@ func TestQuarantineBackoff(t *testing.T) {
 	})
 }
 
-// TestRestartingOriginQuarantinesNothing: an origin that restarts every 3 s, whatever it says, and answers nothing of one type.
+// TestRestartingOriginQuarantinesNothing: an origin that restarts every 3 s, whatever it says, and
+// answers nothing of one type.
 func TestRestartingOriginQuarantinesNothing(t *testing.T) {
 	for name, end := range map[string]error{
 		"ok": nil, "unavailable": status.Error(codes.Unavailable, "restart"), "cancelled": status.Error(codes.Canceled, "restart"),
@@ -210,8 +212,8 @@ func TestRestartingOriginQuarantinesNothing(t *testing.T) {
 	}
 }
 
-// TestRestartsThatLookLikeRefusals: streams that end in any other way make suspects of what was never answered, but only a stream of
-// its own that ends so convicts a type.
+// TestRestartsThatLookLikeRefusals: streams that end in any other way make suspects of what was
+// never answered, but only a stream of its own that ends so convicts a type.
 func TestRestartsThatLookLikeRefusals(t *testing.T) {
 	mute := relaytest.OriginConfig{Serving: true, Behaviour: relaytest.Behaviour{Mute: map[string]bool{opaque: true}}}
 	both(t, options{origin: mute}, func(w *world) {
@@ -238,7 +240,8 @@ func TestRestartsThatLookLikeRefusals(t *testing.T) {
 	})
 }
 
-// TestAllIsSuspect: the first stream of all ends for one of its types, of which none was answered yet.
+// TestAllIsSuspect: the first stream of all ends for one of its types, of which none was answered
+// yet.
 func TestAllIsSuspect(t *testing.T) {
 	both(t, options{}, func(w *world) {
 		answers := map[string]relaytest.Resource{
@@ -263,7 +266,8 @@ func TestAllIsSuspect(t *testing.T) {
 			}
 			own[s.Expect("the stream asks").TypeURL()] = s
 		}
-		for typeURL, s := range own { // not before all are open: what was answered goes back to the lane of all
+		// not before all are open: what was answered goes back to the lane of all
+		for typeURL, s := range own {
 			if answer, ok := answers[typeURL]; ok {
 				s.ExpectACK(typeURL, s.Respond(typeURL, "1", answer), "it is answered")
 			} else {
@@ -294,7 +298,8 @@ func TestAllIsSuspect(t *testing.T) {
 	})
 }
 
-// TestOnlyATypeInQuarantine: nothing else is wanted, so nothing else proves that the origin is there.
+// TestOnlyATypeInQuarantine: nothing else is wanted, so nothing else proves that the origin is
+// there.
 func TestOnlyATypeInQuarantine(t *testing.T) {
 	kills := map[string]error{opaque: unauthenticated()}
 	both(t, options{origin: serving(kills), config: noJitter}, func(w *world) {
@@ -331,7 +336,8 @@ func TestOnlyATypeInQuarantine(t *testing.T) {
 	})
 }
 
-// TestQuarantineOfAWildcard: the wildcard of a type that ends streams, while another group is answered for it.
+// TestQuarantineOfAWildcard: the wildcard of a type that ends streams, while another group is
+// answered for it.
 func TestQuarantineOfAWildcard(t *testing.T) {
 	slow := func(c *Config) { c.Backoff.Base = 20 * time.Second } // no retry comes between
 	both(t, options{config: slow, origin: relaytest.OriginConfig{Patience: time.Minute}}, func(w *world) {
@@ -371,7 +377,8 @@ func TestQuarantineOfAWildcard(t *testing.T) {
 	})
 }
 
-// TestQuarantineOfBothLanes: a type wanted both ways has two streams to itself. The refusal of one is that of the type.
+// TestQuarantineOfBothLanes: a type wanted both ways has two streams to itself. The refusal of one
+// is that of the type.
 func TestQuarantineOfBothLanes(t *testing.T) {
 	both(t, options{}, func(w *world) {
 		w.heard()
@@ -411,7 +418,8 @@ func TestQuarantineOfBothLanes(t *testing.T) {
 	})
 }
 
-// TestSuspectAnsweredElsewhere: an answer to any group clears a suspect that has not been tried yet.
+// TestSuspectAnsweredElsewhere: an answer to any group clears a suspect that has not been tried
+// yet.
 func TestSuspectAnsweredElsewhere(t *testing.T) {
 	both(t, options{}, func(w *world) {
 		w.heard()

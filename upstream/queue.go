@@ -9,12 +9,15 @@ import (
 )
 
 const (
-	// A new stream counts as unanswered for answerWait at most, or for idleWait if nothing was asked on it that must be answered.
+	// A new stream counts as unanswered for answerWait at most, or for idleWait if nothing was
+	// asked on it that must be answered.
 	answerWait, idleWait = time.Second, 250 * time.Millisecond
-	// unansweredShare is what part of the streams of a second may be unanswered at a time: a server that takes long to answer, or
-	// delays requests because of a rate limit of its own, is asked no faster than it answers.
+	// unansweredShare is what part of the streams of a second may be unanswered at a time: a server
+	// that takes long to answer, or delays requests because of a rate limit of its own, is asked no
+	// faster than it answers.
 	unansweredShare = 5
-	// mostProbes is how many streams are tried at a time, at most, at a server that has refused every stream so far.
+	// mostProbes is how many streams are tried at a time, at most, at a server that has refused
+	// every stream so far.
 	mostProbes = 20
 )
 
@@ -34,8 +37,8 @@ type place struct {
 	warned   bool // missed was signalled
 }
 
-// slot is leave to open one stream at a server, and then the stream's place on a connection. Guarded by pool.mu but for conn, which is
-// set by the time that connect or take returns.
+// slot is leave to open one stream at a server, and then the stream's place on a connection.
+// Guarded by pool.mu but for conn, which is set by the time that connect or take returns.
 type slot struct {
 	server *server
 	conn   *conn // nil: whoever has the slot dials
@@ -103,7 +106,8 @@ func (p *pool) giveBack(sl *slot) {
 	p.grantLocked(time.Now())
 }
 
-// grantLocked gives leave to those whose turn it is, and sees to it that the next are looked at in time.
+// grantLocked gives leave to those whose turn it is, and sees to it that the next are looked at in
+// time.
 func (p *pool) grantLocked(now time.Time) {
 	for len(p.queue) > 0 {
 		again := p.rateLocked(now)
@@ -111,7 +115,8 @@ func (p *pool) grantLocked(now time.Time) {
 			var q *place
 			var s *server
 			if q, s, again = p.nextLocked(now); q != nil {
-				// Asked once, as a connection may be lost at any moment: the slot either has this one, or dials.
+				// Asked once, as a connection may be lost at any moment: the slot either has this
+				// one, or dials.
 				c := s.freeLocked()
 				if c == nil && s.dialling != nil {
 					return // the end of that attempt looks at the queue again
@@ -154,7 +159,8 @@ func (p *pool) rateLocked(now time.Time) (again time.Time) {
 	return again
 }
 
-// nextLocked is whose turn it is, and where to go; nil: nobody's before the time given, or, if that is zero, before something happens.
+// nextLocked is whose turn it is, and where to go; nil: nobody's before the time given, or, if that
+// is zero, before something happens.
 func (p *pool) nextLocked(now time.Time) (best *place, to *server, again time.Time) {
 	admits, any := make([]bool, len(p.servers)), false
 	for i, s := range p.servers {
@@ -193,7 +199,8 @@ func (p *pool) serverLocked(q *place, now time.Time) (s *server, again time.Time
 	return s, time.Time{}
 }
 
-// admitsLocked reports whether a stream may be opened at a server as far as those go that are not answered yet.
+// admitsLocked reports whether a stream may be opened at a server as far as those go that are not
+// answered yet.
 func (p *pool) admitsLocked(s *server, now time.Time) bool {
 	most := s.window
 	if n := p.cfg.NewGroupsPerSecond; most == 0 && n > 0 {
@@ -202,9 +209,10 @@ func (p *pool) admitsLocked(s *server, now time.Time) bool {
 	return !s.until.After(now) && (most == 0 || s.unanswered < most) && (s.dialling == nil || s.freeLocked() != nil)
 }
 
-// beforeLocked reports whether q comes before o. Where a server is being tried, whoever failed there gives way: it may be the group that is
-// refused, and not all of them. So does whoever is ended again and again, as there may be groups that have never come to be answered in
-// between. The streams of a group follow one another.
+// beforeLocked reports whether q comes before o. Where a server is being tried, whoever failed
+// there gives way: it may be the group that is refused, and not all of them. So does whoever is
+// ended again and again, as there may be groups that have never come to be answered in between. The
+// streams of a group follow one another.
 func (p *pool) beforeLocked(q, o *place, tried bool) bool {
 	switch {
 	case tried && q.failures != o.failures:
@@ -221,7 +229,8 @@ func (p *pool) beforeLocked(q, o *place, tried bool) bool {
 	return q.group.Clients() > o.group.Clients()
 }
 
-// slotLocked makes a slot, on a connection that has room, or to dial if there is none; then nobody else dials.
+// slotLocked makes a slot, on a connection that has room, or to dial if there is none; then nobody
+// else dials.
 func (p *pool) slotLocked(now time.Time, s *server, c *conn) *slot {
 	if n := p.cfg.NewGroupsPerSecond; len(p.starts) < n {
 		p.starts = append(p.starts, now)
@@ -263,7 +272,8 @@ func (p *pool) owesNothing(sl *slot) {
 	}
 }
 
-// silent gives up waiting for the first response of a stream. That it is open is all the proof there is.
+// silent gives up waiting for the first response of a stream. That it is open is all the proof
+// there is.
 func (p *pool) silent(sl *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -293,7 +303,8 @@ func (p *pool) missedLocked(s *server, since time.Time, m miss) {
 	p.warnLocked(time.Now(), p.queue...)
 }
 
-// warnLocked tells those that have no server to be tried now, for what that means to the table (RELAY-4).
+// warnLocked tells those that have no server to be tried now, for what that means to the table
+// (RELAY-4).
 func (p *pool) warnLocked(now time.Time, queue ...*place) {
 	for _, q := range queue {
 		if q.warned {

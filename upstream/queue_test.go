@@ -38,8 +38,8 @@ func mostPerSecond(ss []*relaytest.Stream) (most int) {
 	return most
 }
 
-// TestFleetBackAfterALongOutage is ERR-2: one attempt for all groups, at most 5 s after the one before, and when it succeeds all others
-// follow at the rate.
+// TestFleetBackAfterALongOutage is ERR-2: one attempt for all groups, at most 5 s after the one
+// before, and when it succeeds all others follow at the rate.
 func TestFleetBackAfterALongOutage(t *testing.T) {
 	both(t, options{closed: true, origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
 		w.origin.Put(cds, clusterOf("c", "1", time.Second))
@@ -56,7 +56,8 @@ func TestFleetBackAfterALongOutage(t *testing.T) {
 	})
 }
 
-// TestRefusedStreamsAreOneBackoff: an origin that takes connections and refuses streams is asked once for all groups, too.
+// TestRefusedStreamsAreOneBackoff: an origin that takes connections and refuses streams is asked
+// once for all groups, too.
 func TestRefusedStreamsAreOneBackoff(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"unavailable": status.Error(codes.Unavailable, "no healthy upstream"),
@@ -155,8 +156,8 @@ func (w *world) answerBy(d time.Duration, answer func(s *relaytest.Stream)) {
 	}
 }
 
-// TestOneGroupIsServed: before an origin that has answered nothing yet and refuses all groups but one, that one is not kept waiting by the
-// others.
+// TestOneGroupIsServed: before an origin that has answered nothing yet and refuses all groups but
+// one, that one is not kept waiting by the others.
 func TestOneGroupIsServed(t *testing.T) {
 	in(t, options{}, func(w *world) {
 		w.fleet(200)
@@ -171,7 +172,8 @@ func TestOneGroupIsServed(t *testing.T) {
 	})
 }
 
-// TestTypeThatHidesAll: an origin that has answered nothing yet and ends each stream on which one type is asked, before it answers any.
+// TestTypeThatHidesAll: an origin that has answered nothing yet and ends each stream on which one
+// type is asked, before it answers any.
 func TestTypeThatHidesAll(t *testing.T) {
 	both(t, options{}, func(w *world) {
 		for i := range 20 {
@@ -204,8 +206,9 @@ func TestTypeThatHidesAll(t *testing.T) {
 	})
 }
 
-// limiter is how istio's discovery server limits: a stream's first request waits for its turn, of which there are perSecond, at most a
-// second, and is refused if that is not enough. Until ready, each stream ends at once.
+// limiter is how istio's discovery server limits: a stream's first request waits for its turn, of
+// which there are perSecond, at most a second, and is refused if that is not enough. Until ready,
+// each stream ends at once.
 type limiter struct {
 	perSecond int
 	ready     time.Time
@@ -242,8 +245,8 @@ func (l *limiter) refused() int {
 	return l.over
 }
 
-// TestStartingServerWithARateLimit is RELAY-92 and RELAY-98: a discovery server that starts, and then limits, is asked by each group once,
-// and no type is accused of anything.
+// TestStartingServerWithARateLimit is RELAY-92 and RELAY-98: a discovery server that starts, and
+// then limits, is asked by each group once, and no type is accused of anything.
 func TestStartingServerWithARateLimit(t *testing.T) {
 	var limit *limiter
 	origin := relaytest.OriginConfig{Serving: true, Options: []grpc.ServerOption{grpc.StreamInterceptor(
@@ -276,8 +279,8 @@ func TestStartingServerWithARateLimit(t *testing.T) {
 	})
 }
 
-// TestCrashingOriginServesAll: an origin that dies before it has answered all groups, again and again, does not have the same groups come
-// first each time.
+// TestCrashingOriginServesAll: an origin that dies before it has answered all groups, again and
+// again, does not have the same groups come first each time.
 func TestCrashingOriginServesAll(t *testing.T) {
 	in(t, options{origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
 		w.origin.Put(cds, clusterOf("c", "1", time.Second))
@@ -299,8 +302,8 @@ func TestCrashingOriginServesAll(t *testing.T) {
 	})
 }
 
-// TestGroupsComeWhole: the streams of one group follow one another, within a second. A lane that is not in the queue at the moment when
-// the other has its turn comes with the next.
+// TestGroupsComeWhole: the streams of one group follow one another, within a second. A lane that is
+// not in the queue at the moment when the other has its turn comes with the next.
 func TestGroupsComeWhole(t *testing.T) {
 	slow := func(c *Config) { c.NewGroupsPerSecond = 2 }
 	in(t, options{config: slow, closed: true, origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
@@ -325,7 +328,8 @@ func TestGroupsComeWhole(t *testing.T) {
 	})
 }
 
-// TestOneGroupIsRefused: that an origin ends the stream of one group, and answers others, is not said to be an outage.
+// TestOneGroupIsRefused: that an origin ends the stream of one group, and answers others, is not
+// said to be an outage.
 func TestOneGroupIsRefused(t *testing.T) {
 	in(t, options{}, func(w *world) {
 		w.fleet(3)

@@ -7,7 +7,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestQuietDay: an origin that has answered and has nothing more to say keeps its stream, is asked nothing, and nothing is said of it.
+// TestQuietDay: an origin that has answered and has nothing more to say keeps its stream, is asked
+// nothing, and nothing is said of it.
 func TestQuietDay(t *testing.T) {
 	both(t, options{origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
 		w.origin.Put(cds, relaytest.Resource{Name: "a", Version: "1", Body: relaytest.Cluster("a", time.Second)})

@@ -18,8 +18,8 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// read takes responses until the stream ends. It never waits for write: what it thinks of a response is state, and a
-// one-slot signal.
+// read takes responses until the stream ends. It never waits for write: what it thinks of a
+// response is state, and a one-slot signal.
 func (s *stream) read() {
 	defer close(s.done)
 	defer s.cancel() // write may be blocked on an origin that does not read
@@ -49,15 +49,17 @@ func (s *stream) read() {
 			}
 		}
 		if err := s.receive(time.Now(), raw); err != nil {
-			// A type that is always answered with garbage takes as much from the others as one that is refused.
+			// A type that is always answered with garbage takes as much from the others as one that
+			// is refused.
 			s.err, s.broken, s.refused = err, true, true
 			return
 		}
 	}
 }
 
-// refused reports whether the end of a stream may be due to what was asked on it: it is neither what a server says that restarts,
-// drains or limits, nor a lost connection, nor our own doing (RELAY-92).
+// refused reports whether the end of a stream may be due to what was asked on it: it is neither
+// what a server says that restarts, drains or limits, nor a lost connection, nor our own doing
+// (RELAY-92).
 func refused(err error) bool {
 	switch status.Code(err) {
 	case codes.OK, codes.Canceled, codes.Unavailable, codes.ResourceExhausted, codes.DeadlineExceeded:
@@ -66,7 +68,8 @@ func refused(err error) bool {
 	return !errors.Is(err, io.EOF)
 }
 
-// tooLarge reports whether the grpc library, here or at the origin, refused a message for its length.
+// tooLarge reports whether the grpc library, here or at the origin, refused a message for its
+// length.
 func tooLarge(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
 }
@@ -138,7 +141,8 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 	return s.judge(now, r, &u, reject)
 }
 
-// taking notes whether the table takes up a response of a type, until judge. It reports whether the type was asked.
+// taking notes whether the table takes up a response of a type, until judge. It reports whether the
+// type was asked.
 func (s *stream) taking(typeURL string, is bool) (asked bool) {
 	s.lane.mu.Lock()
 	defer s.lane.mu.Unlock()
@@ -175,7 +179,8 @@ func (s *stream) speakOf(now time.Time, typeURL string, a *relay.Applied) {
 	s.speakOfLocators(now, typeURL, a)
 }
 
-// shownVersion is a response's version for the log, but of secrets, which may be a digest of them (RELAY-76).
+// shownVersion is a response's version for the log, but of secrets, which may be a digest of them
+// (RELAY-76).
 func shownVersion(r *relay.Response) zap.Field {
 	if relay.IsSecret(r.TypeURL) {
 		return zap.Skip()
@@ -183,8 +188,9 @@ func shownVersion(r *relay.Response) zap.Field {
 	return zap.String("version", r.Version)
 }
 
-// parse reads a response; held is the lane of the table that it is for, if it is for one. A panic over a peer's bytes costs that peer its
-// stream and nobody anything else (ERR-11): they are read under no lock, unlike in Apply.
+// parse reads a response; held is the lane of the table that it is for, if it is for one. A panic
+// over a peer's bytes costs that peer its stream and nobody anything else (ERR-11): they are read
+// under no lock, unlike in Apply.
 func (s *stream) parse(raw []byte, held *relay.Lane) (r *relay.Response, u relay.Update, reject *relay.RejectError, err error) {
 	defer func() {
 		if p := recover(); p != nil {

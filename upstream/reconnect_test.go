@@ -85,8 +85,8 @@ func TestBackoffJitter(t *testing.T) {
 	}
 }
 
-// TestDeadOriginIsQuietAndCheap is an hour without an origin, with many lanes and types. What it costs of a core in a real minute the
-// chaos bench measures.
+// TestDeadOriginIsQuietAndCheap is an hour without an origin, with many lanes and types. What it
+// costs of a core in a real minute the chaos bench measures.
 func TestDeadOriginIsQuietAndCheap(t *testing.T) {
 	in(t, options{closed: true, level: zapcore.DebugLevel}, func(w *world) {
 		for i := range 150 {
@@ -134,7 +134,8 @@ func TestOutageAndReturn(t *testing.T) {
 		if st.Connected || st.Err == "" || time.Since(st.ErrAt) > time.Minute || st.Lanes[0].Open || st.Since.Equal(since.Since) {
 			t.Errorf("the status does not say that it is gone: %+v", st)
 		}
-		// A line goes with the first attempt a minute after the last, and attempts are up to 6 s apart.
+		// A line goes with the first attempt a minute after the last, and attempts are up to 6 s
+		// apart.
 		if n := len(w.lines("gives no answer")); n < 6 || n > 12 {
 			t.Errorf("%d lines in ten minutes, want about one a minute", n)
 		}
@@ -250,7 +251,8 @@ func TestWantsThatGoDuringAnOutage(t *testing.T) {
 	})
 }
 
-// TestQuietStreamsAreNoFailure: an origin that has nothing to say to a resumed stream and closes it now and then.
+// TestQuietStreamsAreNoFailure: an origin that has nothing to say to a resumed stream and closes it
+// now and then.
 func TestQuietStreamsAreNoFailure(t *testing.T) {
 	in(t, options{origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
 		w.origin.Put(opaque, res("a", "1"))

@@ -11,10 +11,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// firstRequestBytes is where a delta request is cut: servers refuse more than 4 MiB by default (RELAY-41).
+// firstRequestBytes is where a delta request is cut: servers refuse more than 4 MiB by default
+// (RELAY-41).
 const firstRequestBytes = 3 << 20
 
-// method is what a lane's streams are opened by: ADS, or the service of the one type that the lane carries.
+// method is what a lane's streams are opened by: ADS, or the service of the one type that the lane
+// carries.
 func (c *Config) method(l *relay.Lane) string {
 	if c.PerType {
 		if v := relay.ServiceOf(l.Apart(), c.V2); v != nil {
@@ -24,8 +26,8 @@ func (c *Config) method(l *relay.Lane) string {
 	return relay.Aggregated(c.V2).Method(!c.SotW)
 }
 
-// wildcard is how `*` is asked for. Where locators may follow it is named: a legacy wildcard is one only as long as nothing else is
-// named, and locators name something (RELAY-21, WILD-6).
+// wildcard is how `*` is asked for. Where locators may follow it is named: a legacy wildcard is one
+// only as long as nothing else is named, and locators name something (RELAY-21, WILD-6).
 func (c *Config) wildcard() []string {
 	if c.WildcardExplicit || c.TP2 {
 		return []string{relay.Wildcard}
@@ -42,8 +44,8 @@ func (c *Config) sotwList(a *relay.Ask) list {
 	return all
 }
 
-// deltaRequests are the messages that carry one Ask. Only the first of a type may name nothing, and then it asks for the
-// wildcard (WILD-11); initial versions are only read there (DELTA-11).
+// deltaRequests are the messages that carry one Ask. Only the first of a type may name nothing, and
+// then it asks for the wildcard (WILD-11); initial versions are only read there (DELTA-11).
 func (c *Config) deltaRequests(a *relay.Ask) []*discoveryv3.DeltaDiscoveryRequest {
 	subscribe, unsubscribe := listOf(a.Subscribe), listOf(a.Unsubscribe)
 	if a.Wildcard {
@@ -70,9 +72,9 @@ func (c *Config) deltaRequests(a *relay.Ask) []*discoveryv3.DeltaDiscoveryReques
 	}
 }
 
-// strip takes out of an Ask what an origin that is not declared TP2 must not see: it would find an empty list of names, that is a
-// wildcard (DYN-17). The table does not ask for such names; if it ever does, they stay unanswered. A request of which nothing is
-// left is not to be sent.
+// strip takes out of an Ask what an origin that is not declared TP2 must not see: it would find an
+// empty list of names, that is a wildcard (DYN-17). The table does not ask for such names; if it
+// ever does, they stay unanswered. A request of which nothing is left is not to be sent.
 func (c *Config) strip(a *relay.Ask) (stripped int, send bool) {
 	if c.TP2 {
 		return 0, true

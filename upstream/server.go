@@ -7,14 +7,17 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// proveWithin is how long a server that was unreachable may leave unanswered what must be answered, where there are others: as long as a
-// client waits for a resource (ABS-1). Then it is as unreachable as before.
+// proveWithin is how long a server that was unreachable may leave unanswered what must be answered,
+// where there are others: as long as a client waits for a resource (ABS-1). Then it is as
+// unreachable as before.
 const proveWithin = 15 * time.Second
 
-// steadyFor is how long a server must have been answering for its next loss to be the first of a row.
+// steadyFor is how long a server must have been answering for its next loss to be the first of a
+// row.
 const steadyFor = 2 * time.Minute
 
-// longestSteady is the longest a server that comes and goes is left alone before it is sought again.
+// longestSteady is the longest a server that comes and goes is left alone before it is sought
+// again.
 const longestSteady = 5 * time.Minute
 
 // server is one address of an origin. Guarded by pool.mu but for what is set once.
@@ -30,20 +33,25 @@ type server struct {
 	until     time.Time // no attempt before
 	keepalive time.Duration
 
-	// unanswered is how many new streams wait for their first response, and window how many may, after a miss; zero: as always.
-	// silences is how many of late have waited in vain: such a server is not slow, but has nothing to say.
+	// unanswered is how many new streams wait for their first response, and window how many may,
+	// after a miss; zero: as always. silences is how many of late have waited in vain: such a
+	// server is not slow, but has nothing to say.
 	unanswered, window, silences int
-	// patience is how long a stream has to be open unanswered to count as accepted: twice as long as the last one took to fail.
+	// patience is how long a stream has to be open unanswered to count as accepted: twice as long
+	// as the last one took to fail.
 	patience time.Duration
 
-	// lost is since when it cannot be reached: the first connectivity failure since it answered last. Zero: it can, as far as is known.
+	// lost is since when it cannot be reached: the first connectivity failure since it answered
+	// last. Zero: it can, as far as is known.
 	lost time.Time
 	// answering is how many open streams had a response.
 	answering int
-	// sought: a lane that has its stream elsewhere is finding out whether the server answers again. One does it for all.
+	// sought: a lane that has its stream elsewhere is finding out whether the server answers again.
+	// One does it for all.
 	sought bool
-	// returned is when it answered after it was lost, and steady the pauses before it is sought again that follow from losing it once more
-	// soon after: a server that comes and goes must not have everybody move with it.
+	// returned is when it answered after it was lost, and steady the pauses before it is sought
+	// again that follow from losing it once more soon after: a server that comes and goes must not
+	// have everybody move with it.
 	returned time.Time
 	steady   waits
 	rest     time.Time
@@ -67,8 +75,9 @@ func (s *server) freeLocked() *conn {
 	return nil
 }
 
-// missedLocked is a failed attempt, which began at since: the next comes after a longer wait. Attempts that were made together count
-// once. A server that cannot serve is tried by one stream at a time; one that refuses by ever more, as it may serve other groups.
+// missedLocked is a failed attempt, which began at since: the next comes after a longer wait.
+// Attempts that were made together count once. A server that cannot serve is tried by one stream at
+// a time; one that refuses by ever more, as it may serve other groups.
 func (s *server) missedLocked(since time.Time, m miss) {
 	now := time.Now()
 	if s.until.After(now) {
@@ -99,11 +108,12 @@ func (c *conn) upLocked() bool {
 	return !c.gone
 }
 
-// chooseLocked is the server for a lane without a stream (FED-6), or when to ask again. was is where the lane's last stream went, if it
-// had any: as long as that one is not lost the lane goes there again, and from there to a better one by climb alone. Otherwise it
-// is the first that is not lost. After one that is comes the next: at once for a group that wants something no server has answered yet,
-// or else when that one has been lost for cold_wait. Until then, and while none of those below answers either, it is tried itself, whenever
-// that is due.
+// chooseLocked is the server for a lane without a stream (FED-6), or when to ask again. was is
+// where the lane's last stream went, if it had any: as long as that one is not lost the lane goes
+// there again, and from there to a better one by climb alone. Otherwise it is the first that is not
+// lost. After one that is comes the next: at once for a group that wants something no server has
+// answered yet, or else when that one has been lost for cold_wait. Until then, and while none of
+// those below answers either, it is tried itself, whenever that is due.
 func (p *pool) chooseLocked(now time.Time, was *server, uncached bool) (_ *server, again time.Time) {
 	if was != nil && was.lost.IsZero() {
 		return was, time.Time{}
@@ -136,9 +146,9 @@ func (p *pool) answersLocked(servers []*server) bool {
 	return false
 }
 
-// seek waits until one of the servers before the one in that place may be tried for a lane that has its stream at that one: because it
-// answers others, or because it is due and nobody else is at it. Then alone is set, and the caller ends its turn by sought. nil: ctx
-// ended.
+// seek waits until one of the servers before the one in that place may be tried for a lane that has
+// its stream at that one: because it answers others, or because it is due and nobody else is at it.
+// Then alone is set, and the caller ends its turn by sought. nil: ctx ended.
 func (p *pool) seek(ctx context.Context, before int) (_ *server, alone bool) {
 	for ctx.Err() == nil {
 		now := time.Now()
@@ -173,7 +183,8 @@ func (p *pool) seek(ctx context.Context, before int) (_ *server, alone bool) {
 	return nil, false
 }
 
-// sought ends a turn of seek. silent: the server took the stream and did not answer, which is no failure and no reason to go there.
+// sought ends a turn of seek. silent: the server took the stream and did not answer, which is no
+// failure and no reason to go there.
 func (p *pool) sought(s *server, silent bool) {
 	p.mu.Lock()
 	s.sought = false
@@ -191,15 +202,16 @@ func (p *pool) changedLocked() {
 	p.changed = make(chan struct{})
 }
 
-// doubtful reports whether the server of a new stream has to prove itself within proveWithin: it was unreachable, and there are others.
+// doubtful reports whether the server of a new stream has to prove itself within proveWithin: it
+// was unreachable, and there are others.
 func (p *pool) doubtful(s *server) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.servers) > 1 && !s.lost.IsZero()
 }
 
-// proved notes the first response on a stream. Only now are attempts counted from one again (ERR-2), and a server that was lost is
-// preferred again.
+// proved notes the first response on a stream. Only now are attempts counted from one again
+// (ERR-2), and a server that was lost is preferred again.
 func (p *pool) proved(sl *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,7 +224,8 @@ func (p *pool) proved(sl *slot) {
 	p.reachedLocked(sl.server)
 }
 
-// held notes that a stream which owed nothing stayed open on a server that was unreachable: that is all the proof there can be.
+// held notes that a stream which owed nothing stayed open on a server that was unreachable: that is
+// all the proof there can be.
 func (p *pool) held(s *server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -231,7 +244,8 @@ func (p *pool) reachedLocked(s *server) {
 	p.grantLocked(now)
 }
 
-// inUseLocked is the server that the origin is spoken to at: the first that answers, else the first with a connection, else the first.
+// inUseLocked is the server that the origin is spoken to at: the first that answers, else the first
+// with a connection, else the first.
 func (p *pool) inUseLocked() *server {
 	for _, has := range []func(*server) bool{
 		func(s *server) bool { return s.answering > 0 }, func(s *server) bool { return len(s.conns) > 0 },

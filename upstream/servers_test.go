@@ -72,7 +72,8 @@ func servers(t *testing.T, n int, origin relaytest.OriginConfig, o options, f fu
 func (l *ladder) lose(i int) { l.refuses[i].Store(true); l.servers[i].Stop() }
 func (l *ladder) find(i int) { l.servers[i].Start(); l.refuses[i].Store(false) }
 
-// stream is the server's next stream, once something was asked on it: an answer that comes before is to nothing, and is ignored.
+// stream is the server's next stream, once something was asked on it: an answer that comes before
+// is to nothing, and is ignored.
 func (l *ladder) stream(i int, sentence string) *relaytest.Stream {
 	l.t.Helper()
 	s := l.servers[i].ExpectStream(sentence)
@@ -96,7 +97,8 @@ func (l *ladder) set(i int, names ...string) {
 
 var served = relaytest.OriginConfig{Serving: true}
 
-// TestColdFallsBackAtOnce: a relay that has nothing goes to the next server without waiting, and returns to the first.
+// TestColdFallsBackAtOnce: a relay that has nothing goes to the next server without waiting, and
+// returns to the first.
 func TestColdFallsBackAtOnce(t *testing.T) {
 	servers(t, 3, served, options{}, func(l *ladder) {
 		l.lose(0)
@@ -123,8 +125,8 @@ func TestColdFallsBackAtOnce(t *testing.T) {
 	})
 }
 
-// TestFullWaitsBeforeItFallsBack: a relay that misses nothing gives the first server cold_wait to return, and is not sent to one that
-// may be stale by a restart.
+// TestFullWaitsBeforeItFallsBack: a relay that misses nothing gives the first server cold_wait to
+// return, and is not sent to one that may be stale by a restart.
 func TestFullWaitsBeforeItFallsBack(t *testing.T) {
 	servers(t, 2, served, options{}, func(l *ladder) {
 		l.set(0, "a")
@@ -156,8 +158,8 @@ func TestFullWaitsBeforeItFallsBack(t *testing.T) {
 	})
 }
 
-// TestNobodyWaitsAnyMore: a name that its client left before the origin said anything lingers, and sends nobody to a server that may be
-// stale: FED-6 speaks of what is subscribed to.
+// TestNobodyWaitsAnyMore: a name that its client left before the origin said anything lingers, and
+// sends nobody to a server that may be stale: FED-6 speaks of what is subscribed to.
 func TestNobodyWaitsAnyMore(t *testing.T) {
 	servers(t, 2, served, options{sotw: true}, func(l *ladder) {
 		l.set(0, "a")
@@ -175,9 +177,9 @@ func TestNobodyWaitsAnyMore(t *testing.T) {
 	})
 }
 
-// TestNextServerIsNotTrustedWithVersions: when the first server of an origin goes, the next is asked from the beginning, since
-// its version strings mean something else (FED-7): equal ones do not hide what differs, and what it does not have is gone
-// after the long pause, and not before.
+// TestNextServerIsNotTrustedWithVersions: when the first server of an origin goes, the next is
+// asked from the beginning, since its version strings mean something else (FED-7): equal ones do
+// not hide what differs, and what it does not have is gone after the long pause, and not before.
 func TestNextServerIsNotTrustedWithVersions(t *testing.T) {
 	servers(t, 2, served, options{}, func(l *ladder) {
 		l.set(0, "differs", "only-first")
@@ -264,7 +266,8 @@ func TestSilentServerNeverTakesOver(t *testing.T) {
 	})
 }
 
-// TestSilentServerIsLeft: nor does a server that was lost keep the lanes by accepting streams, while another one answers.
+// TestSilentServerIsLeft: nor does a server that was lost keep the lanes by accepting streams,
+// while another one answers.
 func TestSilentServerIsLeft(t *testing.T) {
 	servers(t, 2, served, options{}, func(l *ladder) {
 		l.servers[0].Behave(func(b *relaytest.Behaviour) { b.Mute = map[string]bool{cds: true} })
@@ -280,13 +283,15 @@ func TestSilentServerIsLeft(t *testing.T) {
 	})
 }
 
-// TestFlappingServer: a preferred server that answers and goes, again and again, does not have everybody move with it.
+// TestFlappingServer: a preferred server that answers and goes, again and again, does not have
+// everybody move with it.
 func TestFlappingServer(t *testing.T) {
 	servers(t, 2, served, options{}, func(l *ladder) {
 		l.set(0, "a")
 		l.set(1, "a")
 		l.want(cds, "*")
-		l.want(opaque, "silent") // so that something is missing, and the next server is tried at once
+		// so that something is missing, and the next server is tried at once
+		l.want(opaque, "silent")
 		l.servers[0].Behave(func(b *relaytest.Behaviour) { b.Mute = map[string]bool{opaque: true} })
 		l.servers[1].Behave(func(b *relaytest.Behaviour) { b.Mute = map[string]bool{opaque: true} })
 		time.Sleep(time.Second)
@@ -310,8 +315,8 @@ func TestFlappingServer(t *testing.T) {
 	})
 }
 
-// TestServersInOrder: each that fails is left for the next, and the first is tried again when that is due; a server that ended a stream
-// well is kept.
+// TestServersInOrder: each that fails is left for the next, and the first is tried again when that
+// is due; a server that ended a stream well is kept.
 func TestServersInOrder(t *testing.T) {
 	servers(t, 3, relaytest.OriginConfig{}, options{config: noJitter}, func(l *ladder) {
 		l.lose(0)

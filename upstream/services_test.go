@@ -13,8 +13,9 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestOneStreamForEachType: a type with a service of its own is asked there, all others on ADS, all over one connection; a type whose
-// service is not there says nothing of the others, nor of the origin's health, and comes back when it is.
+// TestOneStreamForEachType: a type with a service of its own is asked there, all others on ADS, all
+// over one connection; a type whose service is not there says nothing of the others, nor of the
+// origin's health, and comes back when it is.
 func TestOneStreamForEachType(t *testing.T) {
 	o := options{
 		table:  func(c *relay.Config) { c.Origins[0].PerType = true },

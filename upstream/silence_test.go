@@ -59,8 +59,8 @@ func TestOneSilentTypeIsNoSilence(t *testing.T) {
 	})
 }
 
-// TestSilenceAboutANameThatIsGone: an origin that has answered the group knows its node. That it says nothing of names after a resume
-// may be because they are gone.
+// TestSilenceAboutANameThatIsGone: an origin that has answered the group knows its node. That it
+// says nothing of names after a resume may be because they are gone.
 func TestSilenceAboutANameThatIsGone(t *testing.T) {
 	in(t, options{}, func(w *world) {
 		const text = "has not answered"

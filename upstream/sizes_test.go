@@ -13,7 +13,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestLongResponsesAreToldOfBefore: a line an hour for a type whose responses come near max_message, before one is over it (TRANS-10).
+// TestLongResponsesAreToldOfBefore: a line an hour for a type whose responses come near
+// max_message, before one is over it (TRANS-10).
 func TestLongResponsesAreToldOfBefore(t *testing.T) {
 	in(t, options{config: func(c *Config) { c.MaxMessage = 10_000 }}, func(w *world) {
 		const line = "longer than half of max_message"
@@ -33,8 +34,8 @@ func TestLongResponsesAreToldOfBefore(t *testing.T) {
 	})
 }
 
-// TestRequestTheOriginDoesNotTake: what cannot be cut in SotW ends the stream, and the log says whose limit it is. In delta the same
-// names go through.
+// TestRequestTheOriginDoesNotTake: what cannot be cut in SotW ends the stream, and the log says
+// whose limit it is. In delta the same names go through.
 func TestRequestTheOriginDoesNotTake(t *testing.T) {
 	o := options{
 		sotw:   true,
@@ -54,8 +55,8 @@ func TestRequestTheOriginDoesNotTake(t *testing.T) {
 	})
 }
 
-// TestManyNamesAreCut: 200,000 names go in messages below the 4 MiB a server takes by default, on the first request of a stream, in a
-// later burst, and when they are given up (RELAY-41, TRANS-10).
+// TestManyNamesAreCut: 200,000 names go in messages below the 4 MiB a server takes by default, on
+// the first request of a stream, in a later burst, and when they are given up (RELAY-41, TRANS-10).
 func TestManyNamesAreCut(t *testing.T) {
 	for _, a := range []relay.Ask{
 		{TypeURL: opaque, First: true, Subscribe: manyNames(200_000)},

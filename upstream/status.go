@@ -9,22 +9,25 @@ import (
 // Status is a picture of an Origin in plain values, for admin pages and metrics.
 type Status struct {
 	Name string
-	// Connected: a stream was opened, and since then no attempt has failed without another stream being answered (ERR-14).
+	// Connected: a stream was opened, and since then no attempt has failed without another stream
+	// being answered (ERR-14).
 	Connected bool
 	// Since is when Connected changed last; zero: nothing was tried yet.
 	Since time.Time
-	// Address is the server that is in use: the first that answers, or else that is connected, or else at all.
+	// Address is the server that is in use: the first that answers, or else that is connected, or
+	// else at all.
 	Address string
 	// Connections are the open ones.
 	Connections int
 
-	// Err is the last connectivity error, and ErrAt when it was; "" and zero once who met it is answered (TestErrorIsOver). Failures are
-	// those since the last response.
+	// Err is the last connectivity error, and ErrAt when it was; "" and zero once who met it is
+	// answered (TestErrorIsOver). Failures are those since the last response.
 	Err      string
 	ErrAt    time.Time
 	Failures int
 
-	// ProofAt is when the origin last responded, whatever it said; a keepalive does not count. Zero: never.
+	// ProofAt is when the origin last responded, whatever it said; a keepalive does not count.
+	// Zero: never.
 	ProofAt time.Time
 	// UpdateAt is when a response last changed something.
 	UpdateAt time.Time
@@ -39,15 +42,16 @@ type LaneStatus struct {
 	Group string
 	// Side: it is the group's side lane (RELAY-20).
 	Side bool
-	// Apart is the one type it carries, because the origin may end streams for it (RELAY-92) or has a service for each type; "" for
-	// all other lanes.
+	// Apart is the one type it carries, because the origin may end streams for it (RELAY-92) or has
+	// a service for each type; "" for all other lanes.
 	Apart string
 	// Open: its stream is open. Since is when that changed last.
 	Open  bool
 	Since time.Time
 	// Attempts is how many streams were tried for it.
 	Attempts int
-	// SilentSince is when the first request of the open stream was sent, if there was no response since; else zero.
+	// SilentSince is when the first request of the open stream was sent, if there was no response
+	// since; else zero.
 	SilentSince time.Time
 	// Types are those asked on the present stream or, if none is open, on the last; by type URL.
 	Types []TypeStatus
@@ -59,7 +63,8 @@ type TypeStatus struct {
 	// Wildcard: asked for `*`; else Names is how many names are asked.
 	Wildcard bool
 	Names    int
-	// AskedAt is when something was last asked, and AnsweredAt when the last response came; zero: never.
+	// AskedAt is when something was last asked, and AnsweredAt when the last response came; zero:
+	// never.
 	AskedAt    time.Time
 	AnsweredAt time.Time
 	// Version is the version_info (delta: system_version_info) last accepted.

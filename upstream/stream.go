@@ -16,7 +16,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// stream is one stream of a lane, on ADS or in the service of a type. The lane's goroutine writes; a second one reads.
+// stream is one stream of a lane, on ADS or in the service of a type. The lane's goroutine writes;
+// a second one reads.
 type stream struct {
 	// Set once by openStream.
 	lane   *lane
@@ -31,7 +32,8 @@ type stream struct {
 	verdicts chan struct{} // one slot: typeState.pending has something
 	done     chan struct{} // closed when read has ended
 
-	candidate *candidate            // set before read starts; nil: the stream was the lane's from the start
+	// set before read starts; nil: the stream was the lane's from the start
+	candidate *candidate
 	auditor   *auditor              // set before read starts; nil: the stream is for the table
 	prober    *prober               // the same
 	types     map[string]*typeState // asked on it; by type URL. Guarded by lane.mu
@@ -53,7 +55,8 @@ type stream struct {
 	changed bool                  // the table has something to ask
 	timed   bool                  // silence was set, or need not be
 	silence time.Time             // when to speak of the silence; zero: not
-	proveBy time.Time             // when a server that was unreachable has to have answered; zero: it need not
+	// when a server that was unreachable has to have answered; zero: it need not
+	proveBy time.Time
 }
 
 // beside reports whether the stream is not for the table.
@@ -116,7 +119,8 @@ func openStream(ctx context.Context, l *lane, sl *slot) (*stream, error) {
 	}, nil
 }
 
-// withHeaders adds the configured headers and the token, which may have changed since the last stream.
+// withHeaders adds the configured headers and the token, which may have changed since the last
+// stream.
 func withHeaders(ctx context.Context, cfg *Config) (context.Context, error) {
 	for key, value := range cfg.Headers {
 		ctx = metadata.AppendToOutgoingContext(ctx, key, value)
@@ -131,7 +135,8 @@ func withHeaders(ctx context.Context, cfg *Config) (context.Context, error) {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+strings.TrimSpace(string(token))), nil
 }
 
-// run speaks on the stream until it ends, and returns when both sides have. better brings the stream to go over to.
+// run speaks on the stream until it ends, and returns when both sides have. better brings the
+// stream to go over to.
 func (s *stream) run(better <-chan *stream) ending {
 	l := s.lane
 	l.mu.Lock()

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestTTLThatIsDroppedIsWarnedOf: an origin that sends a resource again without its TTL may tell TTLs in the other dialect only. The log
-// says so, once (TTL-14).
+// TestTTLThatIsDroppedIsWarnedOf: an origin that sends a resource again without its TTL may tell
+// TTLs in the other dialect only. The log says so, once (TTL-14).
 func TestTTLThatIsDroppedIsWarnedOf(t *testing.T) {
 	in(t, options{}, func(w *world) {
 		w.want(opaque, "*")

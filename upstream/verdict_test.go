@@ -250,12 +250,14 @@ func TestHeldRefusalGoesWithNewNames(t *testing.T) {
 	})
 }
 
-// TestNamesGoWithTheNewestNonce: names that are asked while a response is taken up go with its verdict, even if that is held. They went
-// with the nonce before it, and now and then without a subscriber's doing: the table asks less once a name has come.
+// TestNamesGoWithTheNewestNonce: names that are asked while a response is taken up go with its
+// verdict, even if that is held. They went with the nonce before it, and now and then without a
+// subscriber's doing: the table asks less once a name has come.
 func TestNamesGoWithTheNewestNonce(t *testing.T) {
 	slow := func(c *Config) {
 		c.Log = c.Log.WithOptions(zap.Hooks(func(e zapcore.Entry) error {
-			if e.Message == "a response is refused" { // the table has it, and the verdict is still to come
+			// the table has it, and the verdict is still to come
+			if e.Message == "a response is refused" {
 				time.Sleep(time.Second)
 			}
 			return nil
@@ -328,15 +330,16 @@ func TestOriginThatIgnoresInitialVersions(t *testing.T) {
 			s := w.origin.ExpectStream("a stream")
 			w.origin.Await(0, func() bool { return s.Asked(opaque).ACKs > 0 }, "an answer")
 			s.End(nil)
-			// Equal content under a new version, as from an origin that restarted its counters, is not the origin's fault.
+			// Equal content under a new version, as from an origin that restarted its counters, is
+			// not the origin's fault.
 			w.origin.Put(opaque, relaytest.Resource{Name: "a", Version: string(rune('p' + i)), Body: relaytest.Opaque("a", "1")})
 		}
 		w.wantLines(0, "resume: none", "an honest origin is not suspected")
 	})
 }
 
-// TestBackAndForthAfterAResume: a resource that changes and changes back, or goes and comes again, soon after a resume does not make an
-// origin look as if it ignored the versions presented.
+// TestBackAndForthAfterAResume: a resource that changes and changes back, or goes and comes again,
+// soon after a resume does not make an origin look as if it ignored the versions presented.
 func TestBackAndForthAfterAResume(t *testing.T) {
 	in(t, options{origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
 		w.origin.Put(opaque, res("a", "1"))

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestLoopIsNoQuarantine: a stream that a relay refuses because of its way is a connectivity error, said in so many words; it is not
-// blamed on the types that were asked (RELAY-88, RELAY-92).
+// TestLoopIsNoQuarantine: a stream that a relay refuses because of its way is a connectivity error,
+// said in so many words; it is not blamed on the types that were asked (RELAY-88, RELAY-92).
 func TestLoopIsNoQuarantine(t *testing.T) {
 	both(t, options{config: func(c *Config) { noJitter(c); c.Instance = "here, now" }}, func(w *world) {
 		refusal := node.CheckVia([]string{"a", "b"}, "b")
@@ -44,7 +44,8 @@ func TestLoopIsNoQuarantine(t *testing.T) {
 	})
 }
 
-// TestRefusedWayIsTriedAgain: where the way that is refused was a client's, the next stream comes at once and without it.
+// TestRefusedWayIsTriedAgain: where the way that is refused was a client's, the next stream comes
+// at once and without it.
 func TestRefusedWayIsTriedAgain(t *testing.T) {
 	both(t, options{config: func(c *Config) { noJitter(c); c.Instance = "here" }, origin: relaytest.OriginConfig{Serving: true}}, func(w *world) {
 		w.origin.Put(opaque, res("a", "1"))
@@ -72,7 +73,8 @@ func TestRefusedWayIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestRetiredComesBack: what retired is given out once no stream can be opened, not when one ends (RELAY-4).
+// TestRetiredComesBack: what retired is given out once no stream can be opened, not when one ends
+// (RELAY-4).
 func TestRetiredComesBack(t *testing.T) {
 	retires := options{table: func(c *relay.Config) { c.Linger = -1 }, origin: relaytest.OriginConfig{Serving: true}}
 	both(t, retires, func(w *world) {

@@ -31,7 +31,8 @@ const (
 	opaque = relaytest.OpaqueType
 )
 
-// world is one origin, one table and one Origin between them, in virtual time. Clients are the table's own handles.
+// world is one origin, one table and one Origin between them, in virtual time. Clients are the
+// table's own handles.
 type world struct {
 	t      *testing.T
 	origin *relaytest.Origin
@@ -108,8 +109,8 @@ func begin(t *testing.T, o options) *world {
 	return w
 }
 
-// down stops the origin. The dialler refuses too, as bufconn begins each attempt with a timer that is due at once, which
-// now and then crashes the race runtime in a bubble (Go 1.26).
+// down stops the origin. The dialler refuses too, as bufconn begins each attempt with a timer that
+// is due at once, which now and then crashes the race runtime in a bubble (Go 1.26).
 func (w *world) down() {
 	w.refuse.Store(true)
 	w.origin.Stop()
@@ -174,7 +175,8 @@ func wantOf(g *relay.Group, typeURL string, names ...string) *relay.Sub {
 	return sub
 }
 
-// held are the bodies in the table, name to text of the opaque payload, "*" before the names of wildcard members.
+// held are the bodies in the table, name to text of the opaque payload, "*" before the names of
+// wildcard members.
 func (w *world) held(typeURL string) []string {
 	var names []string
 	w.table.Origin("mesh").Resources("", typeURL, "", func(r relay.ResourceStatus) bool {

@@ -16,9 +16,9 @@ import (
 // silenceAfter is how long a new stream may go unanswered before the log says so.
 const silenceAfter = 10 * time.Second
 
-// write sends what the table wants asked and what read thinks of the responses, until the stream ends or has served its turn.
-// The error is what Send said; io.EOF stands for "the stream is over, ask read why".
-// better brings the stream that the lane is to go over to; nil: never.
+// write sends what the table wants asked and what read thinks of the responses, until the stream
+// ends or has served its turn. The error is what Send said; io.EOF stands for "the stream is over,
+// ask read why". better brings the stream that the lane is to go over to; nil: never.
 func (s *stream) write(better <-chan *stream) (ending, error) {
 	timer := time.NewTimer(silenceAfter)
 	defer timer.Stop()
@@ -37,8 +37,9 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 			return ending{}, err
 		}
 		if s.answered.Swap(false) && s.short && s.lane.table.Apart() == "" {
-			// Who is answered asks for the next type: that must not wait (RELAY-24). What is tried apart goes back to the
-			// lane of all once it is answered, and the others that are tried need the time for their own answers (RELAY-92).
+			// Who is answered asks for the next type: that must not wait (RELAY-24). What is tried
+			// apart goes back to the lane of all once it is answered, and the others that are tried
+			// need the time for their own answers (RELAY-92).
 			s.askTo = time.Time{}
 		}
 		if s.changed && (!now.Before(s.askTo) || s.lane.table.Urgent()) {
@@ -47,7 +48,8 @@ func (s *stream) write(better <-chan *stream) (ending, error) {
 			if err != nil || why.reopen && s.leaving || why.unwanted {
 				return why, err
 			}
-			if why.reopen { // the other lane has the names that move, and is about to ask them (RELAY-20)
+			// the other lane has the names that move, and is about to ask them (RELAY-20)
+			if why.reopen {
 				s.leaving, s.changed, s.short, s.askTo = true, true, false, now.Add(s.lane.origin.cfg.Batch)
 			}
 			if first && !s.owed {
@@ -88,7 +90,8 @@ func sooner(a, b time.Time) time.Time {
 }
 
 // shortAsk is how many names a request may have for the response to it to end the collecting early.
-// After a longer one, which in SotW lists all names each time, changes are collected for all of Batch.
+// After a longer one, which in SotW lists all names each time, changes are collected for all of
+// Batch.
 const shortAsk = 100
 
 // ask sends what is wanted and not asked yet.
@@ -123,7 +126,8 @@ func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 	if s.sotw {
 		all = cfg.sotwList(a)
 	}
-	// With every version presented, the answer may rightly be none (DELTA-11); a wildcard is always answered (DELTA-13).
+	// With every version presented, the answer may rightly be none (DELTA-11); a wildcard is always
+	// answered (DELTA-13).
 	owed := s.sotw || a.Wildcard || len(a.Subscribe) > len(a.Initial)
 	l.mu.Lock()
 	t := s.types[a.TypeURL]
@@ -140,7 +144,8 @@ func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 			l.silentSince = now
 		}
 	}
-	// What an origin says nothing of may be gone, if it has answered the group before. A wildcard is always answered.
+	// What an origin says nothing of may be gone, if it has answered the group before. A wildcard
+	// is always answered.
 	if owed && !s.timed && (a.Wildcard || !l.table.Group().Seen()) && (l.table.Apart() == "" || cfg.PerType) {
 		s.timed = true
 		if !l.heard && s.candidate == nil && s.auditor == nil {
@@ -192,8 +197,9 @@ func (s *stream) sendVerdicts(now time.Time) (next time.Time, err error) {
 	return next, nil
 }
 
-// sendSotW sends all names and locators of a type, the last nonce and the last accepted version (RELAY-27). A verdict that waits goes with
-// it, held or not: without its error the same message would accept what was refused.
+// sendSotW sends all names and locators of a type, the last nonce and the last accepted version
+// (RELAY-27). A verdict that waits goes with it, held or not: without its error the same message
+// would accept what was refused.
 func (s *stream) sendSotW(typeURL string) error {
 	s.lane.mu.Lock()
 	t := s.types[typeURL]
@@ -237,8 +243,8 @@ func (s *stream) send(m proto.Message) error {
 	return s.wire.SendMsg(m)
 }
 
-// prove ends a stream to a server that was unreachable and does not answer, where there are others: as long as it was open it would keep
-// the lane from them.
+// prove ends a stream to a server that was unreachable and does not answer, where there are others:
+// as long as it was open it would keep the lane from them.
 func (s *stream) prove(now time.Time) error {
 	if s.proveBy.IsZero() || now.Before(s.proveBy) {
 		return nil
@@ -257,8 +263,8 @@ func (s *stream) prove(now time.Time) error {
 	return nil
 }
 
-// speakOfSilence logs, once until the lane is answered, that the origin has not responded: many control planes answer a node
-// they do not know with silence (RELAY-62).
+// speakOfSilence logs, once until the lane is answered, that the origin has not responded: many
+// control planes answer a node they do not know with silence (RELAY-62).
 func (s *stream) speakOfSilence(now time.Time) {
 	if s.silence.IsZero() || now.Before(s.silence) {
 		return

@@ -257,7 +257,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestLastGood: where there is a volume, a refused weir.yaml keeps no container from restarting, and the directory is one that is mounted.
+// TestLastGood: where there is a volume, a refused weir.yaml keeps no container from restarting,
+// and the directory is one that is mounted.
 func TestLastGood(t *testing.T) {
 	const flag = "--last-good=/var/lib/weir"
 	sidecar, err := os.ReadFile(root + "/deploy/kubernetes/sidecar.yaml")

@@ -62,7 +62,8 @@ func (s store) build(arch string) (id string) {
 	return lines[len(lines)-1]
 }
 
-// TestImageIsReproducible: the same binary makes the same image, for each architecture, and it says what it is.
+// TestImageIsReproducible: the same binary makes the same image, for each architecture, and it says
+// what it is.
 func TestImageIsReproducible(t *testing.T) {
 	s := newStore(t)
 	for _, arch := range []string{"amd64", "arm64"} {
@@ -89,8 +90,8 @@ func TestImageIsReproducible(t *testing.T) {
 	}
 }
 
-// TestPodRuns starts the image with the arguments, the configuration, the user and the mounts of the rendered pod, and nothing that
-// can be written but the volume for the snapshot.
+// TestPodRuns starts the image with the arguments, the configuration, the user and the mounts of
+// the rendered pod, and nothing that can be written but the volume for the snapshot.
 func TestPodRuns(t *testing.T) {
 	s := newStore(t)
 	s.build(runtime.GOARCH)

@@ -24,7 +24,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// authority signs what a test needs: tls.crt, tls.key and ca.crt, as a secret of Kubernetes has them.
+// authority signs what a test needs: tls.crt, tls.key and ca.crt, as a secret of Kubernetes has
+// them.
 type authority struct {
 	t    *testing.T
 	cert *x509.Certificate
@@ -106,8 +107,8 @@ type weirRun struct {
 	probes    string
 }
 
-// startWeir runs a weir.yaml whose directories are below dir, on ports that are free, with an origin at an address. Secrets are
-// where the file has them, of the authority.
+// startWeir runs a weir.yaml whose directories are below dir, on ports that are free, with an
+// origin at an address. Secrets are where the file has them, of the authority.
 func startWeir(t *testing.T, text, origin string, a *authority) *weirRun {
 	t.Helper()
 	dir := t.TempDir()
@@ -182,7 +183,8 @@ func (w *weirRun) start(args ...string) *weirRun {
 // address is of a listener.
 func (w *weirRun) address(i int) string { return w.listeners[i]["address"].(string) }
 
-// asks are the flags with which a listener admits somebody, and whether without them it admits nobody.
+// asks are the flags with which a listener admits somebody, and whether without them it admits
+// nobody.
 func (w *weirRun) asks(i int, a *authority) (flags []string, certificate bool) {
 	tls, _ := w.listeners[i]["tls"].(map[string]any)
 	if tls == nil {
@@ -225,8 +227,9 @@ func secureOrigin(t *testing.T, text string) bool {
 	return file.Origins[0].GRPC.TLS != nil
 }
 
-// TestValuesServe: what each values file comes to serves a client at each of its listeners, and one that asks for a certificate
-// serves nobody without. Its control plane speaks TLS if the file says so.
+// TestValuesServe: what each values file comes to serves a client at each of its listeners, and one
+// that asks for a certificate serves nobody without. Its control plane speaks TLS if the file says
+// so.
 func TestValuesServe(t *testing.T) {
 	files, err := filepath.Glob(examples + "/*.yaml")
 	if err != nil || len(files) < 3 {
@@ -259,7 +262,8 @@ instance: front
 	}
 }
 
-// TestTiers: the weir of edge.yaml is a client of that of tiers.yaml at the port that is open to the outside, and of no other.
+// TestTiers: the weir of edge.yaml is a client of that of tiers.yaml at the port that is open to
+// the outside, and of no other.
 func TestTiers(t *testing.T) {
 	inside := render(t, "--values", examples+"/tiers.yaml")
 	outer := render(t, "--values", examples+"/edge.yaml").only(t)
@@ -314,7 +318,8 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// TestClaim: a claim that one pod at a time can mount is let go before the next pod wants it, and is for one replica.
+// TestClaim: a claim that one pod at a time can mount is let go before the next pod wants it, and
+// is for one replica.
 func TestClaim(t *testing.T) {
 	claim := append(origin[:len(origin):len(origin)], "--set", "snapshot.volume.persistentVolumeClaim.claimName=weir")
 	r := render(t, append(claim, "--set", "replicas=1")...)
@@ -360,7 +365,8 @@ func TestUnitServes(t *testing.T) {
 		return strings.Fields(strings.NewReplacer("/etc/weir/", dir+"/", "/var/lib/weir", dir).Replace(command))
 	}
 	before, run, reload := line("ExecStartPre"), line("ExecStart"), line("ExecReload")
-	before[0] = strings.TrimPrefix(before[0], "-") // which is that its failure is none of the unit's
+	// which is that its failure is none of the unit's
+	before[0] = strings.TrimPrefix(before[0], "-")
 	if before[0] != "/usr/local/bin/weir" || run[0] != before[0] {
 		t.Fatalf("the unit starts %s and %s", before[0], run[0])
 	}

@@ -18,8 +18,9 @@ import (
 type row struct {
 	program program
 	origin  origin
-	weir    map[string]any // settings that the client needs, by dotted path; nil: the defaults will do
-	without []string       // scenarios that cannot be lived through so; compatibility.md says why
+	// settings that the client needs, by dotted path; nil: the defaults will do
+	weir    map[string]any
+	without []string // scenarios that cannot be lived through so; compatibility.md says why
 }
 
 func (r row) String() string { return r.program.Name() + "+" + r.origin.name }

@@ -15,10 +15,11 @@
 //
 // TestScenarios runs every scenario for every row of rows_test.go: a client program in one way of
 // using it, with the control plane it is before. What has a test of its own beside it: Envoy's
-// further types (features_test.go), Envoy by files (files_test.go), gRPC servers (server_test.go), the ratelimit service
-// (ratelimit_test.go), the files of README and deploy (readme_test.go). Envoy Gateway
-// (gateway_test.go, make gateway) and istio's discovery server (istio_test.go, make istio) are
-// stages of their own, each with a build tag, since their builds take minutes. The table of what was tried is deploy/docs/compatibility.md.
+// further types (features_test.go), Envoy by files (files_test.go), gRPC servers (server_test.go),
+// the ratelimit service (ratelimit_test.go), the files of README and deploy (readme_test.go). Envoy
+// Gateway (gateway_test.go, make gateway) and istio's discovery server (istio_test.go, make istio)
+// are stages of their own, each with a build tag, since their builds take minutes. The table of
+// what was tried is deploy/docs/compatibility.md.
 //
 // # Another program
 //
@@ -26,8 +27,8 @@
 // and tells each call it makes; see envoy_test.go for one that carries requests of others, and
 // grpc_test.go for those that make calls: any program that takes a gRPC bootstrap and prints a line
 // for each call is a value there. Those of other languages than Go are in languages_test.go, their
-// programs in clients. A control plane is an origin (plane_test.go); one that is a program of its own
-// is in javaplane_test.go, and its program in origins.
+// programs in clients. A control plane is an origin (plane_test.go); one that is a program of its
+// own is in javaplane_test.go, and its program in origins.
 //
 // # Reading a failure
 //

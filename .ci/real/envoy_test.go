@@ -166,7 +166,8 @@ type proxy struct {
 	loop   chan struct{}    // closed when the requests have ended
 }
 
-// startEnvoy runs the program with a bootstrap and further flags, asks through its listener all the time, and counts.
+// startEnvoy runs the program with a bootstrap and further flags, asks through its listener all the
+// time, and counts.
 func startEnvoy(tb testing.TB, e envoy, bootstrap any, t *tally, ask func(*http.Client) (string, error), flags ...string) *proxy {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "envoy-") // short enough for a socket's path
@@ -206,7 +207,8 @@ func over(path string) *http.Client {
 	}
 	return &http.Client{Timeout: patience, Transport: &http.Transport{
 		DialContext: dial, DisableKeepAlives: true,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // who the certificate is for is what is looked at
+		// who the certificate is for is what is looked at
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
 }
 

@@ -176,7 +176,8 @@ func scopedRoutes(e envoy, b *bed, n int) world {
 	}}
 	delete(w, relaytest.RouteType)
 	w.put(e.listener(manager, nil), scope("scope", "envoy", n%2))
-	for i := range 2 { // a scope for each keeps Envoy from having neither while it asks for the other
+	// a scope for each keeps Envoy from having neither while it asks for the other
+	for i := range 2 {
 		host := &route.VirtualHost{Name: "all", Domains: []string{"*"}, Routes: []*route.Route{routeTo("/", generation(i))}}
 		w.put(scope(fmt.Sprint("other-", i), fmt.Sprint("other-", i), i),
 			relaytest.Body(&route.RouteConfiguration{Name: fmt.Sprint("routes-", i), VirtualHosts: []*route.VirtualHost{host}}))

@@ -63,7 +63,8 @@ func (g *gateway) command(args ...string) *exec.Cmd {
 func (g *gateway) file(name, content string) {
 	g.tb.Helper()
 	to := filepath.Join(g.dir, name)
-	next := filepath.Join(filepath.Dir(to), ".next") // hidden files are nothing to the file provider
+	// hidden files are nothing to the file provider
+	next := filepath.Join(filepath.Dir(to), ".next")
 	err := os.MkdirAll(filepath.Dir(to), 0o700)
 	if err == nil {
 		err = os.WriteFile(next, []byte(content), 0o700)

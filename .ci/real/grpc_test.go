@@ -104,7 +104,8 @@ func startGRPC(tb testing.TB, args []string, id, server string, c *grpcRun) *grp
 			"server_features": []any{"xds_v3"},
 		}},
 		"node": map[string]any{
-			"id": id, "cluster": "apps", "locality": map[string]any{"region": "here"}, // grpc-js wants one
+			// grpc-js wants one
+			"id": id, "cluster": "apps", "locality": map[string]any{"region": "here"},
 		},
 		"server_listener_resource_name_template": serverTemplate,
 	})
@@ -230,9 +231,9 @@ func (c *grpcRun) status() ([]*statuspb.ClientConfig_GenericXdsConfig, error) {
 	return all, nil
 }
 
-// Dump is each resource with its body and whether it is accepted, refused, absent or awaited; without
-// CSDS how many there are of each type and state. Clusters and endpoints are left out of that: the
-// program counts those that it once had too.
+// Dump is each resource with its body and whether it is accepted, refused, absent or awaited;
+// without CSDS how many there are of each type and state. Clusters and endpoints are left out of
+// that: the program counts those that it once had too.
 func (c *grpcRun) Dump() (map[string]string, error) {
 	held := map[string]string{}
 	if c.csds() == noCSDS {

@@ -20,12 +20,12 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// javaSotW is java-control-plane. Its cache has one version for everything, and answers a SotW request
-// on ADS only if all it names is there.
+// javaSotW is java-control-plane. Its cache has one version for everything, and answers a SotW
+// request on ADS only if all it names is there.
 var javaSotW = origin{name: "java-control-plane-sotw", dialect: relaytest.SotW, program: javaPlane}
 
-// javaDelta ignores initial_resource_versions: what went while no stream was open it never says to one
-// that resumes.
+// javaDelta ignores initial_resource_versions: what went while no stream was open it never says to
+// one that resumes.
 var javaDelta = origin{
 	name: "java-control-plane-delta", dialect: relaytest.Delta, program: javaPlane,
 	weir: map[string]any{"resume": "none"},

@@ -36,8 +36,8 @@ func javaClass(class string) func(testing.TB) []string {
 	}
 }
 
-// javaProgram is a class of a folder of sources with the libraries it needs, in a small virtual machine
-// that starts fast.
+// javaProgram is a class of a folder of sources with the libraries it needs, in a small virtual
+// machine that starts fast.
 func javaProgram(tb testing.TB, sources, libraries, class string) []string {
 	tb.Helper()
 	path := filepath.Join(installed(tb, libraries), "*")

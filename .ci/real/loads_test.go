@@ -19,8 +19,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// loadSink is the load reporting service of a control plane. It asks for reports of all clusters and
-// adds up what is reported.
+// loadSink is the load reporting service of a control plane. It asks for reports of all clusters
+// and adds up what is reported.
 type loadSink struct {
 	loadstats.UnimplementedLoadReportingServiceServer
 

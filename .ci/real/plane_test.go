@@ -55,8 +55,10 @@ type origin struct {
 	name    string
 	dialect relaytest.Dialect
 	caches  func(*plane) (cache.Cache, func(world) error)
-	program func(testing.TB) []string // in place of caches: a program of its own (javaplane_test.go)
-	weir    map[string]any            // settings of origins[] that it needs; nil: the defaults will do
+	// in place of caches: a program of its own (javaplane_test.go)
+	program func(testing.TB) []string
+	// settings of origins[] that it needs; nil: the defaults will do
+	weir map[string]any
 }
 
 // The origins made of go-control-plane. Its snapshot cache has one version for everything and tells
@@ -70,9 +72,9 @@ var (
 	linearSotW    = origin{name: "linear-sotw", dialect: relaytest.SotW, caches: linears}
 )
 
-// plane is a control plane, of go-control-plane unless it is a program of its own, on an address that
-// stays. Every Start is a new process as far as others can tell: new caches, version counters at 1
-// again.
+// plane is a control plane, of go-control-plane unless it is a program of its own, on an address
+// that stays. Every Start is a new process as far as others can tell: new caches, version counters
+// at 1 again.
 type plane struct {
 	tb     testing.TB
 	origin origin

@@ -105,8 +105,8 @@ func TestPolling(t *testing.T) {
 	}
 }
 
-// pollsChange changes endpoints, and clusters with their routes. Polls have no order between types, so
-// each change is made before the next one breaks what was there.
+// pollsChange changes endpoints, and clusters with their routes. Polls have no order between types,
+// so each change is made before the next one breaks what was there.
 func (b *bed) pollsChange(name string) {
 	b.Helper()
 	for i := range 5 {

@@ -44,7 +44,8 @@ func startLimiter(tb testing.TB, server string) *limiter {
 	cmd.Env = []string{
 		"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_NODE_ID=ratelimit", "CONFIG_GRPC_XDS_SERVER_URL=" + server,
 		"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL=100ms", "XDS_CLIENT_BACKOFF_MAX_INTERVAL=1s",
-		"BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT=127.0.0.1:1", // no request is made that needs it
+		// no request is made that needs it
+		"BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT=127.0.0.1:1",
 		"USE_STATSD=false", "LOG_LEVEL=info",
 	}
 	l := &limiter{tb: tb}
@@ -92,8 +93,8 @@ func (l *limiter) Await(sentence string, perMinute map[string]uint32) {
 	}
 }
 
-// TestRateLimit: the ratelimit service has the descriptors that the control plane has, also when one
-// is deleted (RELAY-11), while the control plane is dead and after weir's restart.
+// TestRateLimit: the ratelimit service has the descriptors that the control plane has, also when
+// one is deleted (RELAY-11), while the control plane is dead and after weir's restart.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	for _, o := range []origin{snapshotSotW, snapshotDelta} {

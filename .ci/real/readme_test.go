@@ -41,7 +41,8 @@ func TestReadme(t *testing.T) {
 	})
 }
 
-// TestEnvoyTLS: the README's Envoy with what the page on security adds to it, at a weir with a certificate.
+// TestEnvoyTLS: the README's Envoy with what the page on security adds to it, at a weir with a
+// certificate.
 func TestEnvoyTLS(t *testing.T) {
 	const mark = "common_tls_context:"
 	ca := weirtest.NewAuthority(t, "ca")
@@ -64,8 +65,8 @@ func TestEnvoyTLS(t *testing.T) {
 	b.carries(e, bootstrap)
 }
 
-// TestSidecar: the pod of deploy/kubernetes/sidecar.yaml, weir and Envoy with their own files and arguments, and with nothing changed
-// but where the directories are that they share.
+// TestSidecar: the pod of deploy/kubernetes/sidecar.yaml, weir and Envoy with their own files and
+// arguments, and with nothing changed but where the directories are that they share.
 func TestSidecar(t *testing.T) {
 	pod := sidecarOf(t)
 	if want := "envoyproxy/envoy:v" + pinned("ENVOY_NEWEST"); pod.envoy.Image != want {

@@ -11,8 +11,8 @@ import (
 func rows() []row {
 	newest, oldest := pinned("ENVOY_NEWEST"), pinned("ENVOY_OLDEST")
 	// Streams of one client have no order between them: gather is what gives them one, and no
-	// removal can be told after a route on another stream. A control plane that takes its time between
-	// the types of one change needs it too.
+	// removal can be told after a route on another stream. A control plane that takes its time
+	// between the types of one change needs it too.
 	gather, unordered := map[string]any{"timing.gather": "1s"}, []string{"swap", "restored-then-changed", "origin-changed"}
 	return []row{
 		{program: envoy{newest, relaytest.Delta, true}, origin: snapshotDelta},
@@ -28,9 +28,11 @@ func rows() []row {
 		{program: grpcGo, origin: snapshotSotW},
 		{program: grpcGo, origin: linearDelta},
 		{program: grpcCore, origin: linearSotW},
-		{program: grpcJS, origin: snapshotSotW, without: []string{"hollow"}}, // beside one it takes up nothing
+		// beside one it takes up nothing
+		{program: grpcJS, origin: snapshotSotW, without: []string{"hollow"}},
 		{program: grpcJava, origin: snapshotDelta},
-		{program: tonicXDS, origin: linearDelta, without: []string{"removal", "refused"}}, // it tells no names, and refuses nothing
+		// it tells no names, and refuses nothing
+		{program: tonicXDS, origin: linearDelta, without: []string{"removal", "refused"}},
 	}
 }
 

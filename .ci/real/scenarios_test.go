@@ -131,8 +131,8 @@ func removal(t *testing.T, r row) {
 	b.finish()
 }
 
-// endpointsOf waits until the client holds the endpoints of a cluster: grpc-java takes up nothing for
-// 15 s if the cluster goes before.
+// endpointsOf waits until the client holds the endpoints of a cluster: grpc-java takes up nothing
+// for 15 s if the cluster goes before.
 func (b *bed) endpointsOf(name string) {
 	b.Helper()
 	there := func() bool {

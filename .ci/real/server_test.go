@@ -59,8 +59,8 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// grpcServer is a gRPC server program: it takes a bootstrap as a client does, and the address to serve
-// at.
+// grpcServer is a gRPC server program: it takes a bootstrap as a client does, and the address to
+// serve at.
 type grpcServer struct {
 	name    string
 	command func(tb testing.TB) []string

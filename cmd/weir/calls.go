@@ -16,7 +16,8 @@ import (
 // callBytes bounds what a call on the admin port may send.
 const callBytes = 1 << 20
 
-// operatorCalls are the gRPC services of the admin port: client status, health and reflection. HTTP and who may ask are the port's own.
+// operatorCalls are the gRPC services of the admin port: client status, health and reflection. HTTP
+// and who may ask are the port's own.
 func (p *process) operatorCalls(clients *csds.Server) *grpc.Server {
 	s := grpc.NewServer(grpc.MaxRecvMsgSize(callBytes))
 	statusv3.RegisterClientStatusDiscoveryServiceServer(s, clients)

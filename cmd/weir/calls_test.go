@@ -72,7 +72,8 @@ func bothViews(resp *statusv3.ClientStatusResponse) bool {
 	return scopes > 0 && scopes < len(resp.Config)
 }
 
-// TestCallsNeedWhatPagesDo: who is not answered in pages is not answered by gRPC, and told so in its words.
+// TestCallsNeedWhatPagesDo: who is not answered in pages is not answered by gRPC, and told so in
+// its words.
 func TestCallsNeedWhatPagesDo(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("hush\n"), 0o600); err != nil {
@@ -146,7 +147,8 @@ func askReflection(ctx context.Context, conn *grpc.ClientConn, req *reflectionpb
 	return stream.Recv()
 }
 
-// describedBy is the descriptor of a symbol, with all that it needs of all that a symbol needs, as tools get them that know nothing beforehand.
+// describedBy is the descriptor of a symbol, with all that it needs of all that a symbol needs, as
+// tools get them that know nothing beforehand.
 func describedBy(ctx context.Context, t *testing.T, conn *grpc.ClientConn, symbol string) protoreflect.Descriptor {
 	t.Helper()
 	set := map[string]*descriptorpb.FileDescriptorProto{}
@@ -190,7 +192,8 @@ func describedBy(ctx context.Context, t *testing.T, conn *grpc.ClientConn, symbo
 	return d
 }
 
-// TestGenericTools: a tool that knows nothing of the services finds them, and calls one, by reflection alone (as grpcurl does).
+// TestGenericTools: a tool that knows nothing of the services finds them, and calls one, by
+// reflection alone (as grpcurl does).
 func TestGenericTools(t *testing.T) {
 	w := served(t, `address: "127.0.0.1:0"`)
 	conn, ctx := dial(t, w.admin.listener.Addr().String()), callContext(t, "")
@@ -251,7 +254,8 @@ func TestCallsOverTLS(t *testing.T) {
 	}
 }
 
-// TestStreamOfStatus: one stream takes several requests, is not ended by the time that pages have, and does not put off the end of weir.
+// TestStreamOfStatus: one stream takes several requests, is not ended by the time that pages have,
+// and does not put off the end of weir.
 func TestStreamOfStatus(t *testing.T) {
 	dir := newFiles(t)
 	dir.put(t, "cds.yaml", clusters("a"))
@@ -304,7 +308,8 @@ func TestCallsOverASocket(t *testing.T) {
 	}
 }
 
-// TestProxyStatus: a table of proxies, with the worst status of each type as istioctl proxy-status has it, can be made of the answer.
+// TestProxyStatus: a table of proxies, with the worst status of each type as istioctl proxy-status
+// has it, can be made of the answer.
 func TestProxyStatus(t *testing.T) {
 	w := served(t, `address: "127.0.0.1:0"`)
 	bad := relaytest.NewClient(t, dial(t, w.listenAddress()), relaytest.ClientConfig{

@@ -267,7 +267,8 @@ func TestResumedSessionsKnowTheAuthority(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = conn.Write([]byte("x")) // the handshake is part of it; who is refused shows at the client
+			// the handshake is part of it; who is refused shows at the client
+			_, _ = conn.Write([]byte("x"))
 			_ = conn.Close()
 		}
 	}()

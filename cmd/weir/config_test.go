@@ -69,8 +69,8 @@ func TestConfigShow(t *testing.T) {
 	}
 }
 
-// TestPathsStartAtTheFile: a weir that is started elsewhere finds what its file names, at the start and by a reload, and
-// weir validate sees the same.
+// TestPathsStartAtTheFile: a weir that is started elsewhere finds what its file names, at the start
+// and by a reload, and weir validate sees the same.
 func TestPathsStartAtTheFile(t *testing.T) {
 	etc := t.TempDir()
 	put := func(name, text string) {

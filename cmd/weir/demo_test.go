@@ -43,7 +43,8 @@ func wantDemo(t *testing.T, out string, changes int) {
 	}
 }
 
-// controlled is a demonstration whose clients have all they asked for, and whose files change when the test sends a tick.
+// controlled is a demonstration whose clients have all they asked for, and whose files change when
+// the test sends a tick.
 func controlled(t *testing.T) (out *output, ticks chan<- time.Time, end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -113,7 +114,8 @@ func TestDemoVariants(t *testing.T) {
 	await(t, "production's variant changes, and something after it", func() bool {
 		if !time.Now().Before(next) {
 			ticks <- time.Time{}
-			next = time.Now().Add(500 * time.Millisecond) // the files have to rest for a moment before they are read
+			// the files have to rest for a moment before they are read
+			next = time.Now().Add(500 * time.Millisecond)
 		}
 		return strings.Contains(out.String(), "env=prod      changed: endpoints of prices: 10.1.0.2:8080") &&
 			strings.Contains(out.String(), "new: cluster search")

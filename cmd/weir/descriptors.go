@@ -43,8 +43,8 @@ func readTypes(cfg *config.Config) (*descriptors.Types, error) {
 	return known, errors.Join(append(missing, err)...)
 }
 
-// checkTypes is readTypes for who only wants to know what it is worth. Of a file whose whole directory
-// is missing it warns: it may be there where weir will run.
+// checkTypes is readTypes for who only wants to know what it is worth. Of a file whose whole
+// directory is missing it warns: it may be there where weir will run.
 func checkTypes(cfg *config.Config) (known *descriptors.Types, warnings []error, err error) {
 	var types []descriptors.Type
 	for _, url := range slices.Sorted(maps.Keys(cfg.Types)) {

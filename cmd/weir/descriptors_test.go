@@ -39,8 +39,9 @@ func putDescriptors(t *testing.T, path string, fields ...string) {
 	}
 }
 
-// TestTypesNeedNoCode: a type that nobody compiled in is taken from files, under the name that is in
-// a field of its own, and shown with its fields; another descriptor file counts from the next reload.
+// TestTypesNeedNoCode: a type that nobody compiled in is taken from files, under the name that is
+// in a field of its own, and shown with its fields; another descriptor file counts from the next
+// reload.
 func TestTypesNeedNoCode(t *testing.T) {
 	dir, pb := newFiles(t), filepath.Join(t.TempDir(), "widget.pb")
 	putDescriptors(t, pb, "id", "color")
@@ -78,8 +79,8 @@ func TestTypesNeedNoCode(t *testing.T) {
 	c.CheckClean()
 }
 
-// TestValidateReadsDescriptors: what is wrong with them is told at its key, and a file of a directory
-// that is not there is a warning.
+// TestValidateReadsDescriptors: what is wrong with them is told at its key, and a file of a
+// directory that is not there is a warning.
 func TestValidateReadsDescriptors(t *testing.T) {
 	pb := filepath.Join(t.TempDir(), "widget.pb")
 	putDescriptors(t, pb, "id")

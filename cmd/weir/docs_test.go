@@ -225,8 +225,8 @@ func TestPromisesAreHeld(t *testing.T) {
 	}
 }
 
-// TestCommandsAreThere: the subcommands that the README lists exist, each with flags that it takes; so do the
-// targets of make that any page names.
+// TestCommandsAreThere: the subcommands that the README lists exist, each with flags that it takes;
+// so do the targets of make that any page names.
 func TestCommandsAreThere(t *testing.T) {
 	readme := readText(t, root+"/README.md")
 	_, section, ok := strings.Cut(readme, "\n## Command line\n")

@@ -72,7 +72,8 @@ var blocksShownBy = map[string]string{
 
 const root = "../.."
 
-// TestEveryExampleIsStarted: each file of deploy is started by a test, which there is, and nothing else is listed.
+// TestEveryExampleIsStarted: each file of deploy is started by a test, which there is, and nothing
+// else is listed.
 func TestEveryExampleIsStarted(t *testing.T) {
 	left := maps.Clone(shownBy)
 	err := filepath.WalkDir(filepath.Join(root, "deploy"), func(name string, d fs.DirEntry, err error) error {
@@ -151,8 +152,8 @@ func blocksOf(t *testing.T) (fenced, indented []block) {
 	return fenced, indented
 }
 
-// TestPagesHaveOnlyWhatIsStarted: each fenced block is of a kind that a test starts, and a line of configuration among the
-// commands is one that weir takes.
+// TestPagesHaveOnlyWhatIsStarted: each fenced block is of a kind that a test starts, and a line of
+// configuration among the commands is one that weir takes.
 func TestPagesHaveOnlyWhatIsStarted(t *testing.T) {
 	fenced, indented := blocksOf(t)
 	tests := testNames(t)
@@ -205,8 +206,8 @@ func exampleConfigs(t *testing.T) map[string]string {
 	return all
 }
 
-// TestExamplesServe: each configuration is taken as it is, and serves a client in a process of its own, with nothing changed but where
-// it listens and where its control plane is.
+// TestExamplesServe: each configuration is taken as it is, and serves a client in a process of its
+// own, with nothing changed but where it listens and where its control plane is.
 func TestExamplesServe(t *testing.T) {
 	all := exampleConfigs(t)
 	if len(all) < 7 {
@@ -277,7 +278,8 @@ func exampleDescriptors(t *testing.T) string {
 	return string(b)
 }
 
-// moved is a configuration with ports that are free, and with its control planes at an address, that of REST at another.
+// moved is a configuration with ports that are free, and with its control planes at an address,
+// that of REST at another.
 func moved(t *testing.T, text, plane, rest string) string {
 	t.Helper()
 	var tree map[string]any
@@ -312,7 +314,8 @@ func moved(t *testing.T, text, plane, rest string) string {
 	return string(out)
 }
 
-// TestReadmeFiles: the page's file of a variant, beside the README's weir.yaml of files, serves who asks with the parameter.
+// TestReadmeFiles: the page's file of a variant, beside the README's weir.yaml of files, serves who
+// asks with the parameter.
 func TestReadmeFiles(t *testing.T) {
 	fenced, _ := blocksOf(t)
 	at := slices.IndexFunc(fenced, func(b block) bool { return b.first == "# config/endpoints.yaml" })

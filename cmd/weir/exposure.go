@@ -7,7 +7,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/config"
 )
 
-// exposures say, for each origin whose clients are told apart, how much its clients can bring upon it at worst.
+// exposures say, for each origin whose clients are told apart, how much its clients can bring upon
+// it at worst.
 func exposures(cfg *config.Config) (lines []string) {
 	l := &cfg.Limits
 	dedicated := slices.ContainsFunc(cfg.Listeners, func(l config.Listener) bool { return len(l.Dedicated) > 0 })

@@ -131,7 +131,8 @@ func secondOrigin(o *config.Origin) *config.Origin {
 	return &second
 }
 
-// secondTable is the table of the last resort of an origin. What clients ask is counted in the first.
+// secondTable is the table of the last resort of an origin. What clients ask is counted in the
+// first.
 func secondTable(cfg *config.Config, o *config.Origin) relay.Config {
 	return tableConfig(alone(cfg, o))
 }

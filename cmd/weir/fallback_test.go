@@ -11,8 +11,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestFallbackIsAnotherOrigin: it is shown with what it serves, and a reload reaches it: limits at once, another address by
-// asking there, and what stands in when there is none any more stays.
+// TestFallbackIsAnotherOrigin: it is shown with what it serves, and a reload reaches it: limits at
+// once, another address by asking there, and what stands in when there is none any more stays.
 func TestFallbackIsAnotherOrigin(t *testing.T) {
 	const cds = relaytest.ClusterType
 	plane := func(names ...string) *relaytest.Origin {

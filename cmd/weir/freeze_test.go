@@ -45,7 +45,8 @@ func testFreeze(t *testing.T, dialect relaytest.Dialect) {
 	c := open()
 	c.AwaitNames(cds, "the clusters come", "a", "b")
 	c.AwaitNames(eds, "and their endpoints", "a", "b")
-	c.WantIdle(500 * time.Millisecond) // firm_settle, and more: until then what comes is still the first answer
+	// firm_settle, and more: until then what comes is still the first answer
+	c.WantIdle(500 * time.Millisecond)
 	before := c.Held(cds)
 
 	say("mesh is frozen", "freeze", "mesh")

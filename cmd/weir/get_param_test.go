@@ -10,7 +10,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/client/clienttest"
 )
 
-// startVariants is a control plane with a variant of cluster a for each env, whoever asks, and nothing of b.
+// startVariants is a control plane with a variant of cluster a for each env, whoever asks, and
+// nothing of b.
 func startVariants(t *testing.T) string {
 	p := &plane{t: t}
 	resource := func(env string) *discoveryv3.Resource {
@@ -88,7 +89,8 @@ func TestGetParam(t *testing.T) {
 	}
 }
 
-// A server that does not know locators takes the request for one of everything: what it sends is not what was asked for.
+// A server that does not know locators takes the request for one of everything: what it sends is
+// not what was asked for.
 func TestGetParamNotUnderstood(t *testing.T) {
 	_, address := startPlane(t)
 	for _, dialect := range []string{"delta", "sotw"} {

@@ -13,12 +13,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 const module = "github.com/weir-xds/weir"
 
-// edges says which rooms a room may import, besides itself: the shape of the program, to be changed only together with
-// the design.
+// edges says which rooms a room may import, besides itself: the shape of the program, to be changed
+// only together with the design.
 var edges = map[string][]string{
 	"constraints": nil,
 	"metrics":     nil,
@@ -35,8 +36,8 @@ var topLevel = []string{
 	"go.mod", "go.sum", "README.md", "Makefile", "LICENSE",
 }
 
-// fakes is the package of scripted origins and recording clients: no shipped file may import it, hence it counts as
-// test code and need not be as pure as the rest of relay.
+// fakes is the package of scripted origins and recording clients: no shipped file may import it,
+// hence it counts as test code and need not be as pure as the rest of relay.
 const fakes = "relay/relaytest"
 
 // runner starts the real binary for tests, and is test code too.
@@ -48,8 +49,8 @@ const loadTool = "cmd/weirload"
 // clockFuncs read or wait for the clock; relay takes the time as an argument instead.
 var clockFuncs = []string{"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep"}
 
-// TestShape parses every shipped Go file and fails on an import, a goroutine, a clock or a context that does not belong
-// where it stands.
+// TestShape parses every shipped Go file and fails on an import, a goroutine, a clock or a context
+// that does not belong where it stands.
 func TestShape(t *testing.T) {
 	root := filepath.Join("..", "..")
 	files := 0
@@ -152,6 +153,9 @@ func inspect(rel string, src []byte) []string {
 		}
 	}
 
+	for _, line := range wideComments(src) {
+		complaints = append(complaints, fmt.Sprintf("%s:%d: a comment has more than %d columns", rel, line, columns))
+	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if _, ok := n.(*ast.GoStmt); ok && pure {
 			complain(n, "relay starts no goroutine")
@@ -181,13 +185,29 @@ func inspect(rel string, src []byte) []string {
 	return complaints
 }
 
+// columns is how wide a line of comment may be, a tab being four.
+const columns = 100
+
+// wideComments are the numbers of the lines that are comment alone, and too wide. What is indented,
+// as a drawing is, may be wider, and so may a word that is too long by itself, as a URL may be.
+func wideComments(src []byte) (lines []int) {
+	for i, line := range strings.Split(string(src), "\n") {
+		text, is := strings.CutPrefix(strings.TrimSpace(line), "//")
+		width := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
+		if is && width > columns && len(strings.Fields(text)) > 1 && !strings.HasPrefix(text, "go:") && !strings.HasPrefix(text, "\t") {
+			lines = append(lines, i+1)
+		}
+	}
+	return lines
+}
+
 // within says whether p is dir or below it.
 func within(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, dir+"/")
 }
 
-// TestShapeSeesEachOffence keeps the checks above honest: every one of them is shown something to object to, and
-// something like it that is right.
+// TestShapeSeesEachOffence keeps the checks above honest: every one of them is shown something to
+// object to, and something like it that is right.
 func TestShapeSeesEachOffence(t *testing.T) {
 	ours := func(to string) string { return "package p; import _ \"" + module + "/" + to + "\"" }
 	for _, row := range []struct {
@@ -210,6 +230,8 @@ func TestShapeSeesEachOffence(t *testing.T) {
 		{"cmd/weirload/x.go", ours("cmd/weirload/fleet"), ""},
 		{"cmd/weirload/x.go", ours("downstream"), "cmd/weirload may not import downstream"},
 		{"deploy/x.go", ours("cmd/weir/config"), "deploy may not import cmd/weir/config"},
+		{"relay/x.go", "package p\n\n// " + strings.Repeat("word ", 20), "a comment has more than 100 columns"},
+		{"relay/x.go", "package p\n\n// " + strings.Repeat("word ", 19), ""},
 		{"helpers/x.go", "package p", "no Go package may live in helpers"},
 		{"x.go", "package p", "no Go package may live in ."},
 		{"cmd/weir/x.go", ours("relay/relaytest"), "only tests may import relay/relaytest"},
@@ -258,7 +280,8 @@ func TestTopLevel(t *testing.T) {
 	}
 }
 
-// strangers gives the names that are neither agreed nor dot files nor, being leftovers of a build, ignored by git.
+// strangers gives the names that are neither agreed nor dot files nor, being leftovers of a build,
+// ignored by git.
 func strangers(names []string, gitignore string) []string {
 	return slices.DeleteFunc(names, func(name string) bool {
 		if slices.Contains(topLevel, name) || strings.HasPrefix(name, ".") {

@@ -234,7 +234,8 @@ timing: { pause: 20ms, backoff: { base: 20ms, max: 100ms }, drain: 1s }
 `, address)
 }
 
-// deadAddress is one where nobody listens, and that no other test takes meanwhile: its loopback address is its own.
+// deadAddress is one where nobody listens, and that no other test takes meanwhile: its loopback
+// address is its own.
 func deadAddress(t *testing.T) string {
 	t.Helper()
 	n := relaytest.TCP()

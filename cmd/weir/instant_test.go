@@ -12,8 +12,9 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestLoneChangeWaitsForNothing: from the origin's change to the client no timer is waited for, no batch and no poll: it arrives at the same
-// instant of virtual time, whatever the dialects, by `*` and by name.
+// TestLoneChangeWaitsForNothing: from the origin's change to the client no timer is waited for, no
+// batch and no poll: it arrives at the same instant of virtual time, whatever the dialects, by `*`
+// and by name.
 func TestLoneChangeWaitsForNothing(t *testing.T) {
 	dialects := []relaytest.Dialect{relaytest.Delta, relaytest.SotW}
 	for _, up := range dialects {

@@ -14,7 +14,8 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// kept is the last known good on disk, of a process. Its methods may be called on one that has none.
+// kept is the last known good on disk, of a process. Its methods may be called on one that has
+// none.
 type kept struct {
 	*snapshot.Keeper // nil: it is off
 
@@ -92,7 +93,8 @@ func (p *process) keptOrigins() []snapshot.OriginState {
 		x.Name, x.Addresses, x.Away = o.name, sources(o.part), !s.Connected
 		switch {
 		case s.Connected && !s.LastProof.IsZero():
-			x.Vouched = time.Now() // an open stream, or a file that reads, vouches for what came by it
+			// an open stream, or a file that reads, vouches for what came by it
+			x.Vouched = time.Now()
 		case !s.LastProof.IsZero():
 			x.Vouched = s.LastProof
 			if s.Since.After(s.LastProof) {

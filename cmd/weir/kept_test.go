@@ -50,8 +50,9 @@ func snapshotOf(t *testing.T, adminPort string) admin.Snapshot {
 	return page.Snapshot
 }
 
-// TestKilledWithoutOrigin: weir and its origin die, weir comes back alone. Every new client is served the last state, a set as whole as
-// it was, and readiness goes by that. WEIR_SNAPSHOT_CLUSTERS says how many resources; the log says how long it took.
+// TestKilledWithoutOrigin: weir and its origin die, weir comes back alone. Every new client is
+// served the last state, a set as whole as it was, and readiness goes by that.
+// WEIR_SNAPSHOT_CLUSTERS says how many resources; the log says how long it took.
 func TestKilledWithoutOrigin(t *testing.T) {
 	n := 500
 	if text := os.Getenv("WEIR_SNAPSHOT_CLUSTERS"); text != "" {
@@ -157,7 +158,8 @@ func TestEndsWhileItStarts(t *testing.T) {
 	}
 }
 
-// TestFrozenOverRestart: what an operator froze is frozen after a crash, at what clients had, and goes on when told.
+// TestFrozenOverRestart: what an operator froze is frozen after a crash, at what clients had, and
+// goes on when told.
 func TestFrozenOverRestart(t *testing.T) {
 	origin := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true, Patience: patience})
 	origin.Set(relaytest.ClusterType, "a", "1", relaytest.EDSCluster("a", "first"))
@@ -202,7 +204,8 @@ func TestFrozenOverRestart(t *testing.T) {
 	}
 }
 
-// TestServesWithoutDisk: a directory that cannot be had disturbs nobody, is shown everywhere, and is used as soon as it can be.
+// TestServesWithoutDisk: a directory that cannot be had disturbs nobody, is shown everywhere, and
+// is used as soon as it can be.
 func TestServesWithoutDisk(t *testing.T) {
 	files := newFiles(t)
 	files.put(t, "cds.yaml", clusters("a"))

@@ -25,7 +25,8 @@ const (
 	besideSnapshot = "cache.snapshot.path"
 )
 
-// start is one attempt of the run command to have a process: with the file, or with what was accepted last.
+// start is one attempt of the run command to have a process: with the file, or with what was
+// accepted last.
 type start struct {
 	// Set once.
 	path     string // of the file
@@ -40,8 +41,8 @@ func lastGoodFlag(cmd *cobra.Command, s *start) {
 	f.Lookup("last-good").NoOptDefVal = besideSnapshot
 }
 
-// process opens what the file says. If that is refused, by the loader with the error given or by what it is for, and the flag was
-// given, it opens what was accepted last instead.
+// process opens what the file says. If that is refused, by the loader with the error given or by
+// what it is for, and the flag was given, it opens what was accepted last instead.
 func (s *start) process(ctx context.Context, cfg *config.Config, refusal error) (*process, error) {
 	if refusal == nil {
 		var p *process
@@ -102,7 +103,8 @@ func (s *start) open(ctx context.Context, cfg *config.Config) (*process, error) 
 	return p, nil
 }
 
-// file is where what was accepted last is kept. Without a directory in the flag the refused file has to say, as far as it can be read.
+// file is where what was accepted last is kept. Without a directory in the flag the refused file
+// has to say, as far as it can be read.
 func (s *start) file() (string, error) {
 	dir := s.lastGood
 	if dir == besideSnapshot {
@@ -129,8 +131,9 @@ func readLastGood(file string) (text []byte, accepted time.Time, err error) {
 // hashOf names the text of a configuration, as sha256sum does.
 func hashOf(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
-// keep has the text of a configuration that was accepted ready for a start at which the file is refused: as it was written, before
-// variables are replaced, for weir's user alone. If that fails, the one before stays.
+// keep has the text of a configuration that was accepted ready for a start at which the file is
+// refused: as it was written, before variables are replaced, for weir's user alone. If that fails,
+// the one before stays.
 func (p *process) keep(cfg *config.Config) {
 	if p.keepIn == "" || p.path == "" {
 		return

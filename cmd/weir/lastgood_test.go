@@ -12,7 +12,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// keeping is a weir.yaml with all it names in a directory, by relative paths, and processes that run it.
+// keeping is a weir.yaml with all it names in a directory, by relative paths, and processes that
+// run it.
 type keeping struct {
 	t    *testing.T
 	dir  string
@@ -107,8 +108,8 @@ const (
 	reloadFailed = "weir_config_last_reload_successful 0\n"
 )
 
-// TestLastGood: a config file that is broken while weir runs is no time bomb: killed and started, weir serves with what it accepted
-// last, and says so everywhere.
+// TestLastGood: a config file that is broken while weir runs is no time bomb: killed and started,
+// weir serves with what it accepted last, and says so everywhere.
 func TestLastGood(t *testing.T) {
 	k := newKeeping(t)
 	first, second := k.text(""), k.text("limits: { groups: 7 }\n")
@@ -159,7 +160,8 @@ func TestLastGood(t *testing.T) {
 	}
 }
 
-// TestLastGoodWhateverIsBroken: the way to the last accepted one does not lead through the broken file.
+// TestLastGoodWhateverIsBroken: the way to the last accepted one does not lead through the broken
+// file.
 func TestLastGoodWhateverIsBroken(t *testing.T) {
 	k := newKeeping(t)
 	good := k.text("")
@@ -198,7 +200,8 @@ func TestLastGoodWhateverIsBroken(t *testing.T) {
 	}
 }
 
-// TestLastGoodIsAskedFor: without the flag, and with nothing kept or nothing that can be used, a refused file keeps weir from starting.
+// TestLastGoodIsAskedFor: without the flag, and with nothing kept or nothing that can be used, a
+// refused file keeps weir from starting.
 func TestLastGoodIsAskedFor(t *testing.T) {
 	k := newKeeping(t)
 	k.put(k.text(""))

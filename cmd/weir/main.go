@@ -11,7 +11,8 @@ import (
 	"os/signal"
 	"syscall"
 
-	_ "golang.org/x/crypto/x509roots/fallback" // an image from scratch has no roots; where the system has some they are used
+	// an image from scratch has no roots; where the system has some they are used
+	_ "golang.org/x/crypto/x509roots/fallback"
 )
 
 func main() {

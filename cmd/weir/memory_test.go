@@ -78,7 +78,8 @@ func TestCgroupLimit(t *testing.T) {
 	}
 }
 
-// TestMemoryIsKnownAtOnce: clients who have waited for weir to start meet a table that knows what it may hold.
+// TestMemoryIsKnownAtOnce: clients who have waited for weir to start meet a table that knows what
+// it may hold.
 func TestMemoryIsKnownAtOnce(t *testing.T) {
 	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh"}}})
 	if err != nil {
@@ -127,8 +128,8 @@ func TestMemoryIsMeasured(t *testing.T) {
 	}
 }
 
-// TestVainCollection: a forced collection that frees nothing is logged once for as long as memory is short, and again when it is
-// short the next time; one that frees something is not.
+// TestVainCollection: a forced collection that frees nothing is logged once for as long as memory
+// is short, and again when it is short the next time; one that frees something is not.
 func TestVainCollection(t *testing.T) {
 	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh"}}})
 	if err != nil {
@@ -163,7 +164,8 @@ func TestVainCollection(t *testing.T) {
 	}
 }
 
-// TestCollectedSoonAfter: what clients held who have gone is found to be free within a second, else within five.
+// TestCollectedSoonAfter: what clients held who have gone is found to be free within a second, else
+// within five.
 func TestCollectedSoonAfter(t *testing.T) {
 	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "mesh"}}})
 	if err != nil {
@@ -209,8 +211,8 @@ func TestCollectedSoonAfter(t *testing.T) {
 	}
 }
 
-// TestShortage: /readyz fails once nobody could be admitted for a minute, says why, and no longer when there is room or
-// somebody was admitted.
+// TestShortage: /readyz fails once nobody could be admitted for a minute, says why, and no longer
+// when there is room or somebody was admitted.
 func TestShortage(t *testing.T) {
 	s, at := &shortage{}, func(seconds int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(seconds) * time.Second) }
 	for _, step := range []struct {
@@ -236,8 +238,8 @@ func TestShortage(t *testing.T) {
 	}
 }
 
-// TestReadyWithoutRoom: a process that can admit nobody is not ready, says why, and goes on serving; an origin that is away has no part
-// in it.
+// TestReadyWithoutRoom: a process that can admit nobody is not ready, says why, and goes on
+// serving; an origin that is away has no part in it.
 func TestReadyWithoutRoom(t *testing.T) {
 	w := startWeir(t, freePorts+strings.Replace(controlPlane(deadAddress(t)), "timing: {", "timing: { ready_wait: 1ms,", 1)+"limits: { streams: 1 }\n")
 	await(t, "it is ready without its origin", func() bool { return w.readiness().Ready })
@@ -259,7 +261,8 @@ func TestReadyWithoutRoom(t *testing.T) {
 	await(t, "there is room again", func() bool { return w.readiness().Ready })
 }
 
-// TestFileShortage: a want of files counts from the client that is turned away to the next that is let in, or for a minute.
+// TestFileShortage: a want of files counts from the client that is turned away to the next that is
+// let in, or for a minute.
 func TestFileShortage(t *testing.T) {
 	f, at := &fileShortage{}, func(seconds int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(seconds) * time.Second) }
 	short := func(seconds int, want bool) {

@@ -65,7 +65,8 @@ func TestArgumentsAreNamed(t *testing.T) {
 	}
 }
 
-// weir run FILE is weir run -c FILE; so is weir validate FILE. Without any, it is said how to get one.
+// weir run FILE is weir run -c FILE; so is weir validate FILE. Without any, it is said how to get
+// one.
 func TestRunTakesAFile(t *testing.T) {
 	dir := newFiles(t)
 	dir.put(t, "cds.yaml", clusters("a"))
@@ -193,7 +194,8 @@ func TestAdminAddress(t *testing.T) {
 	}
 }
 
-// What a shell offers after the tabulator: types, formats, and the origins of the weir that is running.
+// What a shell offers after the tabulator: types, formats, and the origins of the weir that is
+// running.
 func TestCompletion(t *testing.T) {
 	dir := newFiles(t)
 	dir.put(t, "cds.yaml", clusters("a"))
@@ -235,7 +237,8 @@ func TestCompletion(t *testing.T) {
 			if code != exitOK || !slices.Equal(got, want) || directive != ":4" { // no file names
 				t.Errorf("got %d, %q, %s; want %q", code, got, directive, want)
 			}
-			if took := time.Since(began); took > patience { // who waits for a stuck weir waits for ever
+			// who waits for a stuck weir waits for ever
+			if took := time.Since(began); took > patience {
 				t.Errorf("took %s", took)
 			}
 		})

@@ -103,7 +103,8 @@ func (o *operator) ask(ctx context.Context, method, path string) (code int, body
 	}
 	resp, err := c.Do(req)
 	if err != nil {
-		if inner := errors.Unwrap(err); inner != nil { // what is outside says the URL, with the scheme
+		// what is outside says the URL, with the scheme
+		if inner := errors.Unwrap(err); inner != nil {
 			err = inner
 		}
 		return 0, nil, fmt.Errorf("%s: %w", o.address, err)

@@ -112,8 +112,9 @@ func TestActionsNeedToBeSomebody(t *testing.T) {
 	dir.put(t, "cds.yaml", clusters("a"))
 	for name, row := range map[string]struct {
 		config string
-		code   int      // of a POST without anything; 0: there is no answer to who shows no certificate
-		flags  []string // with which it works; none: it never does
+		// of a POST without anything; 0: there is no answer to who shows no certificate
+		code  int
+		flags []string // with which it works; none: it never does
 	}{
 		"nothing": {"insecure: true", http.StatusForbidden, nil},
 		"token":   {fmt.Sprintf("insecure: true, token_file: %q", token), http.StatusUnauthorized, []string{"--token-file", token}},

@@ -55,7 +55,8 @@ func (p *process) openOrigin(f *force, o *config.Origin, path string, part *rela
 	up, err := upstream.New(u, part)
 	if err != nil {
 		secured.close()
-		return nil, errors.Join(problems(cfg, path+".grpc", errors.Unwrap(err))...) // the outer one names the origin
+		// the outer one names the origin
+		return nil, errors.Join(problems(cfg, path+".grpc", errors.Unwrap(err))...)
 	}
 	last, err := p.openFallback(f, o, path+".fallback", part)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestParametersAreShown: who has which variant, by a locator and by mapped metadata, on the admin pages, in the metrics and in `weir status`.
+// TestParametersAreShown: who has which variant, by a locator and by mapped metadata, on the admin
+// pages, in the metrics and in `weir status`.
 func TestParametersAreShown(t *testing.T) {
 	dir := newFiles(t)
 	dir.put(t, "a.yaml", variantsFile("env=prod 1", "env=dev 9"))

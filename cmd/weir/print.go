@@ -84,12 +84,14 @@ func (p *printed) constrain(c *discoveryv3.DynamicParameterConstraints) {
 	if p.when = set.Key(); err != nil {
 		p.when = err.Error()
 	}
-	if text, err := (protojson.MarshalOptions{UseProtoNames: true}).Marshal(c); err == nil { // else the short form tells
+	// else the short form tells
+	if text, err := (protojson.MarshalOptions{UseProtoNames: true}).Marshal(c); err == nil {
 		p.Constraints = text
 	}
 }
 
-// readable is a body as JSON. One with a type that is not known, at any depth, or that is broken is shown as its bytes: half of it would mislead.
+// readable is a body as JSON. One with a type that is not known, at any depth, or that is broken is
+// shown as its bytes: half of it would mislead.
 func readable(body *anypb.Any, known *descriptors.Types) json.RawMessage {
 	if text, err := (protojson.MarshalOptions{UseProtoNames: true, Resolver: known}).Marshal(body); err == nil {
 		return text

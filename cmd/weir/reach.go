@@ -10,8 +10,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/config"
 )
 
-// reach finds out whether an origin can be reached before anybody asks it for something: whoever waits
-// for readiness before sending clients would otherwise wait for ever.
+// reach finds out whether an origin can be reached before anybody asks it for something: whoever
+// waits for readiness before sending clients would otherwise wait for ever.
 type reach struct {
 	// Set once by newReach.
 	addresses []string

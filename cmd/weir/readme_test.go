@@ -10,8 +10,9 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/config"
 )
 
-// TestReadmeTellsTheTruth: the reference of the configuration is the example that a test keeps complete, each weir.yaml of the
-// README and the pages of deploy/docs is accepted, and each test that they name exists.
+// TestReadmeTellsTheTruth: the reference of the configuration is the example that a test keeps
+// complete, each weir.yaml of the README and the pages of deploy/docs is accepted, and each test
+// that they name exists.
 func TestReadmeTellsTheTruth(t *testing.T) {
 	root := filepath.Join("..", "..")
 	pages, err := filepath.Glob(filepath.Join(root, "deploy", "docs", "*.md"))

@@ -41,7 +41,8 @@ func (p *process) readiness() admin.Readiness {
 	if why := p.shortage.why(time.Now()); r.Ready && why != "" {
 		r.Ready, r.State, r.Why = false, "full", why
 	}
-	if r.Ready && r.Why == "" && p.table.Tight() { // which is no reason to take away those who are served
+	// which is no reason to take away those who are served
+	if r.Ready && r.Why == "" && p.table.Tight() {
 		r.Why = "memory is short: names that nobody has asked for yet are refused (limits.memory)"
 	}
 	if r.Ready {

@@ -59,8 +59,8 @@ func (p *process) reloads(ctx context.Context, parts *errgroup.Group) error {
 	}
 }
 
-// asAtStart reports whether what was just read of the file says what is in force, or, if the file was refused at the start, is refused
-// for the same.
+// asAtStart reports whether what was just read of the file says what is in force, or, if the file
+// was refused at the start, is refused for the same.
 func (p *process) asAtStart(text []byte, err error) bool {
 	cfg := (*config.Config)(nil)
 	if err == nil {
@@ -228,7 +228,8 @@ func (p *process) reconfigure(f *force, change *relay.Change) *downstream.Concer
 			return concerned
 		}
 	}
-	panic("a configuration that was checked cannot be used: " + err.Error()) // our own bug: checkRooms refuses it
+	// our own bug: checkRooms refuses it
+	panic("a configuration that was checked cannot be used: " + err.Error())
 }
 
 // refused says what is wrong with the file, and that what was in force is.

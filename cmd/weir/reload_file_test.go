@@ -28,7 +28,8 @@ func TestReloadAtTheStart(t *testing.T) {
 	await(t, "it is in force", func() bool { return r.config().Limits.Groups == 7 })
 }
 
-// TestReloadSymlinks: a mounted ConfigMap is links, of which one is turned. So is a file that is renamed or written in place.
+// TestReloadSymlinks: a mounted ConfigMap is links, of which one is turned. So is a file that is
+// renamed or written in place.
 func TestReloadSymlinks(t *testing.T) {
 	near, east, dir := newFiles(t), newFiles(t), t.TempDir()
 	version := func(name string, groups int) {

@@ -26,8 +26,9 @@ func openFiles(t *testing.T) int {
 	return len(list)
 }
 
-// TestHundredReloads: reload after reload of all kinds, good and bad, while origins change and clients come again. One client that no
-// reload concerns gets each change once; the other ends with what is in force; nothing is left behind.
+// TestHundredReloads: reload after reload of all kinds, good and bad, while origins change and
+// clients come again. One client that no reload concerns gets each change once; the other ends with
+// what is in force; nothing is left behind.
 func TestHundredReloads(t *testing.T) {
 	const reloads = 100
 	near, east := newFiles(t), newFiles(t)
@@ -94,7 +95,8 @@ func TestHundredReloads(t *testing.T) {
 	for i := range 20 {
 		round(i)
 	}
-	// rest is what runs and is open in one and the same configuration, once what was on its way out is gone.
+	// rest is what runs and is open in one and the same configuration, once what was on its way out
+	// is gone.
 	rest := func(most, mostFiles int) (goroutines, open int) {
 		n = 1
 		w.applied(text(""))
@@ -138,7 +140,8 @@ func TestHundredReloads(t *testing.T) {
 	await(t, "the parts that ended keep nothing", func() bool { return len(w.table.Origin("east").Status()) <= 1 })
 }
 
-// TestHangup: a real process reads its file again on SIGHUP and when it changes, and goes on with what it has when it cannot.
+// TestHangup: a real process reads its file again on SIGHUP and when it changes, and goes on with
+// what it has when it cannot.
 func TestHangup(t *testing.T) {
 	near, east := newFiles(t), newFiles(t)
 	near.put(t, "cds.yaml", clusters("a"))

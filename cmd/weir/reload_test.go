@@ -67,7 +67,8 @@ func (r *reloading) again(text string) *admin.ConfigState {
 	r.put(r.t, text)
 	since := time.Now()
 	r.hangup <- os.Interrupt
-	await(r.t, "the file was read", func() bool { return !r.last.Load().Read.Before(since) }) // the watch may have been first
+	// the watch may have been first
+	await(r.t, "the file was read", func() bool { return !r.last.Load().Read.Before(since) })
 	return r.last.Load()
 }
 
@@ -101,7 +102,8 @@ func far(authority, name string) string {
 	return "xdstp://" + authority + "/envoy.config.cluster.v3.Cluster/" + name
 }
 
-// twoOrigins is a configuration with files at both, of which the second has an authority. More is for the second, last for the file.
+// twoOrigins is a configuration with files at both, of which the second has an authority. More is
+// for the second, last for the file.
 func twoOrigins(near, east files, more, last string) string {
 	return fmt.Sprintf("%sorigins:\n  - { name: near, files: { path: %q } }\n  - { name: east, files: { path: %q }, authorities: [east]%s }\ntiming: { drain: 1s }\n%s",
 		freePorts, string(near), string(east), more, last)
@@ -135,9 +137,10 @@ func (q *quiet) wantUndisturbed(t *testing.T, dir files, names ...string) {
 	}
 }
 
-// TestReloadOrigins: an origin is changed, removed and added while clients of another notice nothing of it, in either dialect. Its own
-// are sent away, and served by what is in force when they come again; names of an authority that nobody answers for any more are errors
-// (FED-2), and no removals.
+// TestReloadOrigins: an origin is changed, removed and added while clients of another notice
+// nothing of it, in either dialect. Its own are sent away, and served by what is in force when they
+// come again; names of an authority that nobody answers for any more are errors (FED-2), and no
+// removals.
 func TestReloadOrigins(t *testing.T) {
 	near, east, west := newFiles(t), newFiles(t), newFiles(t)
 	near.put(t, "cds.yaml", clusters("a"))
@@ -218,8 +221,8 @@ func TestReloadOrigins(t *testing.T) {
 	}
 }
 
-// TestReloadAddress: an origin of control planes gets another address, and then another dialect. Its clients notice nothing but what
-// is different there.
+// TestReloadAddress: an origin of control planes gets another address, and then another dialect.
+// Its clients notice nothing but what is different there.
 func TestReloadAddress(t *testing.T) {
 	first := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
 	second := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
@@ -257,7 +260,8 @@ func TestReloadAddress(t *testing.T) {
 	newQuiet(t, w.running, relaytest.SotW, "a")
 }
 
-// TestReloadListeners: listeners come and go, and get another default origin, while the streams of the others go on.
+// TestReloadListeners: listeners come and go, and get another default origin, while the streams of
+// the others go on.
 func TestReloadListeners(t *testing.T) {
 	near, east := newFiles(t), newFiles(t)
 	near.put(t, "cds.yaml", clusters("a"))
@@ -306,8 +310,9 @@ func TestReloadListeners(t *testing.T) {
 	q.wantUndisturbed(t, near, "a", "b")
 }
 
-// TestReloadRefused: whatever is wrong with a file, all of what was in force stays, and it is said where the mistake is: in the log, on
-// the admin port and to its commands, and counted. A good file ends that.
+// TestReloadRefused: whatever is wrong with a file, all of what was in force stays, and it is said
+// where the mistake is: in the log, on the admin port and to its commands, and counted. A good file
+// ends that.
 func TestReloadRefused(t *testing.T) {
 	near, east := newFiles(t), newFiles(t)
 	near.put(t, "cds.yaml", clusters("a"))
@@ -340,7 +345,8 @@ func TestReloadRefused(t *testing.T) {
 			if s.Refused.IsZero() || len(s.Problems) == 0 || !strings.Contains(s.Problems[0], w.file+row.line) || !strings.Contains(s.Problems[0], row.problem) {
 				t.Errorf("%+v, want line %s and %q", s, row.line, row.problem)
 			}
-			if n := w.reloads("error"); n <= refusals { // the watch and the signal may both have come to it
+			// the watch and the signal may both have come to it
+			if n := w.reloads("error"); n <= refusals {
 				t.Errorf("%v refusals are counted as before", n)
 			}
 			refusals = w.reloads("error")
@@ -397,7 +403,8 @@ func TestReloadLogLevel(t *testing.T) {
 	}
 }
 
-// TestReloadFrozen: a frozen origin stays so, and what would drop what its clients are kept at is refused.
+// TestReloadFrozen: a frozen origin stays so, and what would drop what its clients are kept at is
+// refused.
 func TestReloadFrozen(t *testing.T) {
 	near, east := newFiles(t), newFiles(t)
 	east.put(t, "cds.yaml", clusters(far("east", "e")))

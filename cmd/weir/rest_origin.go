@@ -37,7 +37,8 @@ func (p *process) openREST(f *force, o *config.Origin, origin string, part *rela
 	up, err := rest.New(c, part)
 	if err != nil {
 		secured.close()
-		return nil, errors.Join(problems(f.cfg, path, errors.Unwrap(err))...) // the outer one names the origin
+		// the outer one names the origin
+		return nil, errors.Join(problems(f.cfg, path, errors.Unwrap(err))...)
 	}
 	last, err := p.openFallback(f, o, origin+".fallback", part)
 	if err != nil {

@@ -65,8 +65,8 @@ func (s *restServer) count() int {
 	return s.unchanged
 }
 
-// TestRESTOrigin: clients of both dialects follow a server that is polled, through its changes, its end and its return, and a reload of how
-// it is polled; what it does not change costs it a 304.
+// TestRESTOrigin: clients of both dialects follow a server that is polled, through its changes, its
+// end and its return, and a reload of how it is polled; what it does not change costs it a 304.
 func TestRESTOrigin(t *testing.T) {
 	s := startREST(t)
 	s.put("1", "a", "b")
@@ -116,7 +116,8 @@ func TestRESTOrigin(t *testing.T) {
 	}
 }
 
-// TestRESTTypes: an origin of REST is asked for what there is a path for, and of that for what it is restricted to.
+// TestRESTTypes: an origin of REST is asked for what there is a path for, and of that for what it
+// is restricted to.
 func TestRESTTypes(t *testing.T) {
 	for _, row := range []struct {
 		types string

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-xds/weir/upstream"
 )
 
-// checkRooms is what the packages themselves object to in a configuration that reads well. They are built, nothing is opened or
-// started: so that validate refuses what run would refuse.
+// checkRooms is what the packages themselves object to in a configuration that reads well. They are
+// built, nothing is opened or started: so that validate refuses what run would refuse.
 func checkRooms(cfg *config.Config) error {
 	table, err := relay.New(tableConfig(cfg))
 	if err != nil {
@@ -35,7 +35,8 @@ func checkRooms(cfg *config.Config) error {
 	}
 	for i := range cfg.Sinks {
 		if _, err := sink.New(sinkConfig(cfg, &cfg.Sinks[i], table.Origin)); err != nil {
-			errs = append(errs, problems(cfg, fmt.Sprintf("sinks[%d]", i), errors.Unwrap(err))...) // the outer one names the path
+			// the outer one names the path
+			errs = append(errs, problems(cfg, fmt.Sprintf("sinks[%d]", i), errors.Unwrap(err))...)
 		}
 	}
 	server, err := serverConfig(cfg)

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestValidateAsksTheRooms: what a package would refuse at the start is refused by validate too, with its line, and by run alike.
+// TestValidateAsksTheRooms: what a package would refuse at the start is refused by validate too,
+// with its line, and by run alike.
 func TestValidateAsksTheRooms(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	text := `origins:

@@ -41,7 +41,8 @@ func TestMinVersion(t *testing.T) {
 	}
 }
 
-// TestAdminHost: over a real connection too, the admin port goes by the Host; a kubelet's is the pod's address.
+// TestAdminHost: over a real connection too, the admin port goes by the Host; a kubelet's is the
+// pod's address.
 func TestAdminHost(t *testing.T) {
 	dir := newFiles(t)
 	dir.put(t, "cds.yaml", clusters("a"))

@@ -26,8 +26,9 @@ import (
 // process is one weir: the rooms, wired together, and the ports.
 type process struct {
 	// Set once by newProcess.
-	path     string           // of the config file; "": there is none, and nothing is reloaded
-	keepIn   string           // directory for the text that was accepted last; "": it is kept nowhere
+	path string // of the config file; "": there is none, and nothing is reloaded
+	// directory for the text that was accepted last; "": it is kept nowhere
+	keepIn   string
 	hangup   <-chan os.Signal // asks for a reload; nil: nobody does
 	via      string           // viaName
 	log      *zap.Logger
@@ -44,7 +45,8 @@ type process struct {
 	tls      *certificates
 	kept     kept
 	first    *plan // what was opened at the start
-	// refusedAtStart is why the file was refused then, and what was accepted last is in force; nil: it was not.
+	// refusedAtStart is why the file was refused then, and what was accepted last is in force; nil:
+	// it was not.
 	refusedAtStart error
 	auditing       chan struct{} // one slot: of all origins one is audited at a time
 
@@ -248,8 +250,8 @@ func instance(cfg *config.Config) (string, error) {
 	return host, nil
 }
 
-// viaName is what this process is known by to other relays (RELAY-87). Where the name is the host's, the first port tells the
-// relays of one host apart: one behind the other is no loop.
+// viaName is what this process is known by to other relays (RELAY-87). Where the name is the
+// host's, the first port tells the relays of one host apart: one behind the other is no loop.
 func (p *process) viaName() (string, error) {
 	f := p.force.Load()
 	name, err := instance(f.cfg)

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// TestGroupsEqualClients: an origin nobody shares is told of, once an hour at most, and not for a handful of clients or for dedicated
-// ones (RELAY-61).
+// TestGroupsEqualClients: an origin nobody shares is told of, once an hour at most, and not for a
+// handful of clients or for dedicated ones (RELAY-61).
 func TestGroupsEqualClients(t *testing.T) {
 	table, err := relay.New(relay.Config{Origins: []relay.OriginConfig{{Name: "alone", GroupBy: []string{"id"}}, {Name: "shared", GroupBy: []string{"cluster"}}}})
 	if err != nil {

@@ -14,9 +14,11 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestOriginSeesOneClient plays the same story with one client and with a thousand of both dialects, who come in any order, name all or
-// some of what the one names, accept, leave and come back. The origin gets the same requests, byte for byte (nonces too, since it says the
-// same to both), in the same second of virtual time: names are collected for 10 ms (RELAY-24) from when somebody wanted something.
+// TestOriginSeesOneClient plays the same story with one client and with a thousand of both
+// dialects, who come in any order, name all or some of what the one names, accept, leave and come
+// back. The origin gets the same requests, byte for byte (nonces too, since it says the same to
+// both), in the same second of virtual time: names are collected for 10 ms (RELAY-24) from when
+// somebody wanted something.
 func TestOriginSeesOneClient(t *testing.T) {
 	for _, dialect := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
 		t.Run(string(dialect), func(t *testing.T) {
@@ -127,8 +129,9 @@ func (s *shield) put(typeURL, name string) {
 	s.origin.Put(typeURL, r)
 }
 
-// each has clients do something, in any order: those that name all there is, and after them those that name a part of it, as what the one
-// client names is asked at once. Then everything comes to rest.
+// each has clients do something, in any order: those that name all there is, and after them those
+// that name a part of it, as what the one client names is asked at once. Then everything comes to
+// rest.
 func (s *shield) each(clients []*shieldClient, do func(*shieldClient)) {
 	for _, some := range []bool{false, true} {
 		for _, i := range rand.Perm(len(clients)) {
@@ -207,7 +210,9 @@ func (s *shield) play() {
 	s.rest(2 * time.Minute) // nobody wants it any more
 	s.put(eds, "e1")
 	s.rest(time.Second)
-	s.asked = s.origin.Requests() // nobody can say whether names are taken back one by one before the stream that carries them ends
+	// nobody can say whether names are taken back one by one before the stream that carries them
+	// ends
+	s.asked = s.origin.Requests()
 	s.each(s.clients, func(c *shieldClient) { c.Cancel() })
 	s.rest(5 * time.Minute)
 	if open := s.origin.Open(); len(open) > 0 {

@@ -41,7 +41,8 @@ func (pl *plan) openSinks() error {
 		opened, err := sink.New(sc)
 		if err != nil {
 			at := fmt.Sprintf("sinks[%d]", i)
-			errs = append(errs, problems(cfg, at, errors.Unwrap(err))...) // the outer one names the path
+			// the outer one names the path
+			errs = append(errs, problems(cfg, at, errors.Unwrap(err))...)
 			continue
 		}
 		r := &sinkRunner{Sink: opened, cfg: sc}
@@ -78,7 +79,8 @@ func sinkConfig(cfg *config.Config, s *config.Sink, part func(origin string) *re
 	}
 	return sink.Config{
 		Path: s.Path, Origin: part(cfg.SinkOrigin(s).Name), Types: s.Types, Secrets: s.Secrets,
-		Node:      &corev3.Node{Id: id, Cluster: s.Node.Cluster, UserAgentName: "envoy"}, // who reads the files
+		// who reads the files
+		Node:      &corev3.Node{Id: id, Cluster: s.Node.Cluster, UserAgentName: "envoy"},
 		OrderHold: cfg.Timing.OrderHold, ColdWait: cfg.Timing.ColdWait,
 	}
 }

@@ -169,7 +169,8 @@ stands for standard input. No weir may have the directory.`,
 		}
 		warning, err := c.Import(dir, force)
 		if warning != nil {
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %v\n", dir, warning) // as with errors
+			// as with errors
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s: %v\n", dir, warning)
 		}
 		if err != nil {
 			return err

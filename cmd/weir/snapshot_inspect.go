@@ -52,11 +52,13 @@ func inspectCommand() *cobra.Command {
 // warnOf tells that what is shown is not all there was.
 func warnOf(cmd *cobra.Command, c *snapshot.Content) {
 	if err := c.Check(); err != nil {
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "warning: it is damaged:\n%v\n", err) // as with errors, there is nobody left to tell
+		// as with errors, there is nobody left to tell
+		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "warning: it is damaged:\n%v\n", err)
 	}
 }
 
-// inspected is a summary with bodies that are readable; what Envoy's API marks as sensitive is blanked.
+// inspected is a summary with bodies that are readable; what Envoy's API marks as sensitive is
+// blanked.
 func inspected(s *snapshot.Summary, bodies bool) any {
 	type resource struct {
 		snapshot.ResourceSummary

@@ -30,7 +30,8 @@ func keptFiles(t *testing.T, dir string) (w *running, config string) {
 	return w, config
 }
 
-// TestSnapshotCommands: what a running weir keeps can be looked at, checked and carried to a directory where another one starts from it.
+// TestSnapshotCommands: what a running weir keeps can be looked at, checked and carried to a
+// directory where another one starts from it.
 func TestSnapshotCommands(t *testing.T) {
 	top := t.TempDir()
 	dir, export, seeded := filepath.Join(top, "kept"), filepath.Join(top, "seed.weir"), filepath.Join(top, "seeded")

@@ -177,7 +177,8 @@ func statusTable(w io.Writer, pages []byte) error {
 	return tw.Flush()
 }
 
-// lastError is what is wrong with an origin, or else with the first of its files. When that was goes first: long texts are cut.
+// lastError is what is wrong with an origin, or else with the first of its files. When that was
+// goes first: long texts are cut.
 func lastError(now time.Time, o *admin.Origin) string {
 	text, at, more := o.Error, o.ErrorAt, 0
 	files := o.Files

@@ -14,7 +14,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestStatusTable: groups of one client stream are counted and not listed, and an error has its time beside it.
+// TestStatusTable: groups of one client stream are counted and not listed, and an error has its
+// time beside it.
 func TestStatusTable(t *testing.T) {
 	o := admin.Origin{
 		Name: "mesh", Connected: true, Since: time.Now().Add(-6 * time.Second),
@@ -63,7 +64,8 @@ func shownError(t *testing.T, adminPort, origin string) string {
 	return ""
 }
 
-// TestLastErrorIsOver: an error is shown with its time while it lasts, of a control plane and of files, and not after.
+// TestLastErrorIsOver: an error is shown with its time while it lasts, of a control plane and of
+// files, and not after.
 func TestLastErrorIsOver(t *testing.T) {
 	dir := newFiles(t)
 	dir.put(t, "cds.yaml", clusters("a"))

@@ -9,7 +9,8 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// TestAbsenceAndErrorsAreTranslated: absence_timer, on_data_error and ttl_unsupported reach the table (ABS-6, ABS-8, RELAY-51).
+// TestAbsenceAndErrorsAreTranslated: absence_timer, on_data_error and ttl_unsupported reach the
+// table (ABS-6, ABS-8, RELAY-51).
 func TestAbsenceAndErrorsAreTranslated(t *testing.T) {
 	for _, row := range []struct {
 		keys                      string
@@ -61,8 +62,8 @@ func TestVersionKeysAreTranslated(t *testing.T) {
 	}
 }
 
-// TestParametersAreTranslated: the keys of dynamic parameters reach the table and the clients' side (RELAY-64, RELAY-69, RELAY-73,
-// DYN-17, DYN-18).
+// TestParametersAreTranslated: the keys of dynamic parameters reach the table and the clients' side
+// (RELAY-64, RELAY-69, RELAY-73, DYN-17, DYN-18).
 func TestParametersAreTranslated(t *testing.T) {
 	for keys, want := range map[string]relay.OriginConfig{
 		"":            {},

@@ -25,9 +25,10 @@ import (
 	"github.com/weir-xds/weir/upstream"
 )
 
-// TestTTLOverTwoHops plays an origin that sends, renews, removes and dies at random, and judges clients of all kinds behind two weirs in
-// a row every 5 ms of virtual time: nothing outlives its promise by more than 10 ms, nothing dies early, no heartbeat comes that the
-// origin did not send (RELAY-47..50, RELAY-53, RELAY-55), and that of one listener deletes no other (TTL-11, TTL-12).
+// TestTTLOverTwoHops plays an origin that sends, renews, removes and dies at random, and judges
+// clients of all kinds behind two weirs in a row every 5 ms of virtual time: nothing outlives its
+// promise by more than 10 ms, nothing dies early, no heartbeat comes that the origin did not send
+// (RELAY-47..50, RELAY-53, RELAY-55), and that of one listener deletes no other (TTL-11, TTL-12).
 func TestTTLOverTwoHops(t *testing.T) {
 	drawn := seed.Of(t, 0)
 	dialects := []relaytest.Dialect{relaytest.Delta, relaytest.SotW}
@@ -66,7 +67,9 @@ func newHop(t *testing.T, from *relaytest.Net, dialect relaytest.Dialect) *hop {
 	up, err := upstream.New(upstream.Config{
 		Name: "up", Addresses: []string{"memory:1"}, SotW: sotw, Pause: time.Millisecond,
 		Dial: func(ctx context.Context, address string) (net.Conn, error) {
-			if h.refuse.Load() { // bufconn begins each attempt with a timer that is due at once, which can crash the race runtime
+			// bufconn begins each attempt with a timer that is due at once, which can crash the
+			// race runtime
+			if h.refuse.Load() {
 				return nil, errors.New("connection refused")
 			}
 			return from.Dial(ctx, address)
@@ -100,7 +103,8 @@ func newHop(t *testing.T, from *relaytest.Net, dialect relaytest.Dialect) *hop {
 	return h
 }
 
-// ttlPlay is one play: what the origin promised and sent, and what the clients held when they were looked at last.
+// ttlPlay is one play: what the origin promised and sent, and what the clients held when they were
+// looked at last.
 type ttlPlay struct {
 	t        *testing.T
 	rand     *rand.Rand
@@ -110,9 +114,10 @@ type ttlPlay struct {
 	versions map[ttlName]int           // of what the origin has
 	read     map[*relaytest.Stream]int // messages of it that were looked at
 	promises map[ttlName]time.Time
-	earlier  map[ttlName]time.Time // promises before this step: a client may have been told by them within it
-	sent     map[ttlName][]time.Time
-	clients  []*ttlClient
+	// promises before this step: a client may have been told by them within it
+	earlier map[ttlName]time.Time
+	sent    map[ttlName][]time.Time
+	clients []*ttlClient
 }
 
 type ttlName struct{ typeURL, name string }
@@ -235,7 +240,8 @@ func (p *ttlPlay) act() {
 	}
 }
 
-// settled reports whether the first weir has been connected for a moment: what the origin does now it does on an open stream.
+// settled reports whether the first weir has been connected for a moment: what the origin does now
+// it does on an open stream.
 func (p *ttlPlay) settled() bool {
 	return slices.ContainsFunc(p.origin.Open(), func(s *relaytest.Stream) bool { return time.Since(s.At) > 50*time.Millisecond })
 }

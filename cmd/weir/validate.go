@@ -37,7 +37,8 @@ func validateCommand() *cobra.Command {
 			warnings = append(warnings, w)
 		}
 		for _, w := range warnings {
-			_, _ = fmt.Fprintln(cmd.ErrOrStderr(), w) // as with errors, there is nobody left to tell
+			// as with errors, there is nobody left to tell
+			_, _ = fmt.Fprintln(cmd.ErrOrStderr(), w)
 		}
 		if err != nil {
 			return err
@@ -48,8 +49,8 @@ func validateCommand() *cobra.Command {
 	return cmd
 }
 
-// checkFiles reads the origins that are files, and the fallbacks of others, as run does when it starts. A path that is missing may be
-// there where weir will run.
+// checkFiles reads the origins that are files, and the fallbacks of others, as run does when it
+// starts. A path that is missing may be there where weir will run.
 func checkFiles(cfg *config.Config, types *descriptors.Types) (warnings []error, err error) {
 	var errs []error
 	for i := range cfg.Origins {

@@ -15,8 +15,9 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/config"
 )
 
-// checkSecrets reads certificates, keys, authorities and the admin token as run does when it starts. Of files whose whole directory
-// is missing it only warns: they may be there where weir will run.
+// checkSecrets reads certificates, keys, authorities and the admin token as run does when it
+// starts. Of files whose whole directory is missing it only warns: they may be there where weir
+// will run.
 func checkSecrets(cfg *config.Config) (warnings []error, err error) {
 	c := newCertificates(newWatch(zap.NewNop()), zap.NewNop()) // which nobody runs
 	var errs []error

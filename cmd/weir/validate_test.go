@@ -11,7 +11,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
 )
 
-// The files of an origin are checked with the configuration: each problem has the place of the key, and of the line in the file.
+// The files of an origin are checked with the configuration: each problem has the place of the key,
+// and of the line in the file.
 func TestValidateReadsTheFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -91,8 +92,8 @@ func TestValidateReadsTheFallback(t *testing.T) {
 	}
 }
 
-// TestValidateReadsCertificates: what keeps run from starting is told by validate, in the same words; where the whole directory is
-// missing, weir is meant to run elsewhere.
+// TestValidateReadsCertificates: what keeps run from starting is told by validate, in the same
+// words; where the whole directory is missing, weir is meant to run elsewhere.
 func TestValidateReadsCertificates(t *testing.T) {
 	ca, other := weirtest.NewAuthority(t, "ca"), weirtest.NewAuthority(t, "other")
 	ca.Issue("server", 1)

@@ -30,7 +30,8 @@ func variantsFile(variants ...string) string {
 	return text
 }
 
-// variantClient is a client that asks for cluster a with parameters, by a locator or by its node's metadata.
+// variantClient is a client that asks for cluster a with parameters, by a locator or by its node's
+// metadata.
 type variantClient struct {
 	*relaytest.Client
 	locator *discoveryv3.ResourceLocator // nil: by metadata
@@ -49,8 +50,9 @@ func (c *variantClient) await(t *testing.T, sentence string, seconds int) {
 	await(t, sentence, func() bool { return c.body() == want })
 }
 
-// A directory is a TP2 control plane: two sets of parameters, by locators and by mapped metadata, in both dialects, at the weir that reads
-// the files and at one behind it. Each gets its variant; a split and a merge are one update to each, and no removal.
+// A directory is a TP2 control plane: two sets of parameters, by locators and by mapped metadata,
+// in both dialects, at the weir that reads the files and at one behind it. Each gets its variant; a
+// split and a merge are one update to each, and no removal.
 func TestServesVariantsOfFiles(t *testing.T) {
 	dir := newFiles(t)
 	dir.put(t, "a.yaml", variantsFile("env=prod 1", "env=dev 9"))

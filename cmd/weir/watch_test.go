@@ -59,8 +59,8 @@ func (w *watched) start(paths ...string) (remove func()) {
 	return remove
 }
 
-// write is one change: a file that is there is written over, and is never empty in between, which a look would take for a content of its
-// own. A new one is made elsewhere.
+// write is one change: a file that is there is written over, and is never empty in between, which a
+// look would take for a content of its own. A new one is made elsewhere.
 func (w *watched) write(name, text string) {
 	w.t.Helper()
 	path, made := filepath.Join(w.dir, name), filepath.Join(w.t.TempDir(), "made")

@@ -17,7 +17,8 @@ const (
 	exitUsage
 )
 
-// failure marks an error of a command that was called correctly. All others come from reading the command line.
+// failure marks an error of a command that was called correctly. All others come from reading the
+// command line.
 type failure struct{ error }
 
 // Unwrap gives the error that was marked.
@@ -55,11 +56,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	// There is nobody left to tell if stderr is gone. Each error is a line, and joined errors are several.
+	// There is nobody left to tell if stderr is gone. Each error is a line, and joined errors are
+	// several.
 	if failed := (failure{}); errors.As(err, &failed) {
 		_, _ = fmt.Fprintln(stderr, err)
 		return exitFailed
 	}
-	_, _ = fmt.Fprintln(stderr, strings.Join(strings.Fields(err.Error()), " ")) // cobra spreads its suggestions over lines
+	// cobra spreads its suggestions over lines
+	_, _ = fmt.Fprintln(stderr, strings.Join(strings.Fields(err.Error()), " "))
 	return exitUsage
 }

@@ -1,5 +1,5 @@
-// Weirload is weir's load tool: an origin that costs little (origin), a fleet of clients that count rather than decode (fleet), and
-// both with a weir between them (run).
+// Weirload is weir's load tool: an origin that costs little (origin), a fleet of clients that count
+// rather than decode (fleet), and both with a weir between them (run).
 //
 // Exit codes are those of weir: 0 ok, 1 refused input or failed work, 2 usage.
 package main

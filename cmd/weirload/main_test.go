@@ -21,7 +21,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "origin" {
 		main()
 	}
-	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // the detector would spend a second on the end of every child
+	// the detector would spend a second on the end of every child
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0")
 	os.Exit(weirtest.Main(m, "../.."))
 }
 
@@ -48,7 +49,8 @@ func report(t *testing.T, args ...string) *fleet.Report {
 	return &r
 }
 
-// TestRun: twenty clients, with a weir and without, in both dialects, of both types, by name and by wildcard.
+// TestRun: twenty clients, with a weir and without, in both dialects, of both types, by name and by
+// wildcard.
 func TestRun(t *testing.T) {
 	for _, dialect := range []string{"delta", "sotw"} {
 		for _, kind := range []string{"cds", "eds"} {

@@ -118,7 +118,8 @@ func (m *measurement) startOrigin(ctx context.Context, fail context.CancelCauseF
 		"--resources", strconv.Itoa(m.world.Resources), "--bytes", strconv.Itoa(m.world.Bytes)))
 }
 
-// config is weir's: its defaults, with a group for each node.cluster, and room for as many streams on a connection as there will be.
+// config is weir's: its defaults, with a group for each node.cluster, and room for as many streams
+// on a connection as there will be.
 func (m *measurement) config(origin string) map[string]any {
 	return map[string]any{
 		"listeners": []any{map[string]any{"address": "127.0.0.1:0"}},

@@ -10,10 +10,11 @@ var ownFeatures = []string{
 	"xds.config.supports-resource-ttl",
 }
 
-// hopByHop reports whether a feature concerns one connection alone: a client's own claim of it ends here (FEAT-2). All others,
-// known or not, are end to end (FEAT-1, FEAT-7).
+// hopByHop reports whether a feature concerns one connection alone: a client's own claim of it ends
+// here (FEAT-2). All others, known or not, are end to end (FEAT-1, FEAT-7).
 func hopByHop(feature string) bool {
-	return slices.Contains(ownFeatures, feature) || feature == "envoy.config.resource-in-sotw" // FEAT-4
+	// FEAT-4
+	return slices.Contains(ownFeatures, feature) || feature == "envoy.config.resource-in-sotw"
 }
 
 // endToEnd are a client's features that change what the origin generates, in order.

@@ -8,8 +8,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// FuzzNode: whatever a client's node is, it has a group, whose key and node are those of the same node read again, and which presents
-// nothing that this build does not know; a dedicated one presents all of it but features.
+// FuzzNode: whatever a client's node is, it has a group, whose key and node are those of the same
+// node read again, and which presents nothing that this build does not know; a dedicated one
+// presents all of it but features.
 func FuzzNode(f *testing.F) {
 	f.Add(mustMarshal(f, richNode()))
 	f.Add(mustMarshal(f, envoyNode()))

@@ -11,8 +11,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// What follows writes canonical JSON: keys in order, numbers as short as they can be, no blanks, and nothing escaped but what has to
-// be. It is our own since group keys are made of it: what a library writes may be other bytes in its next version.
+// What follows writes canonical JSON: keys in order, numbers as short as they can be, no blanks,
+// and nothing escaped but what has to be. It is our own since group keys are made of it: what a
+// library writes may be other bytes in its next version.
 
 func appendValue(b []byte, v *structpb.Value) []byte {
 	switch k := v.GetKind().(type) {
@@ -60,8 +61,8 @@ func appendItems[V any](b []byte, items []V, value func([]byte, V) []byte) []byt
 	return append(b, ']')
 }
 
-// appendNumber writes whole numbers without an exponent as far as a double has all their digits. Those that JSON has no form for, NaN
-// and the infinities, are bare words, as no other value is.
+// appendNumber writes whole numbers without an exponent as far as a double has all their digits.
+// Those that JSON has no form for, NaN and the infinities, are bare words, as no other value is.
 func appendNumber(b []byte, x float64) []byte {
 	format := byte('g')
 	if x == math.Trunc(x) && math.Abs(x) < 1<<53 {

@@ -33,8 +33,8 @@ func richNode() *corev3.Node {
 	}
 }
 
-// TestGroupKeysAreGolden: the keys are those that any replica of any build makes of the same node. A change of this list changes
-// the node ids that origins see.
+// TestGroupKeysAreGolden: the keys are those that any replica of any build makes of the same node.
+// A change of this list changes the node ids that origins see.
 func TestGroupKeysAreGolden(t *testing.T) {
 	for terms, want := range map[string]string{
 		"":                   "e3b0c44298fc1c149afbf4c8996fb924",
@@ -85,7 +85,8 @@ func unknownField(text string) protoreflect.RawFields {
 	return protowire.AppendString(protowire.AppendTag(nil, 4095, protowire.BytesType), text)
 }
 
-// TestUnknownFieldsOfMembersStay: what this build does not know cannot be in the key, so it is no other member's either.
+// TestUnknownFieldsOfMembersStay: what this build does not know cannot be in the key, so it is no
+// other member's either.
 func TestUnknownFieldsOfMembersStay(t *testing.T) {
 	n := richNode()
 	for _, m := range []proto.Message{

@@ -27,8 +27,8 @@ func (r Rules) CheckMapped() error {
 	return nil
 }
 
-// Params are the parameters that plain names of a client have: those mapped from its node, and over them what the node
-// says of the type itself (RELAY-64, RELAY-65).
+// Params are the parameters that plain names of a client have: those mapped from its node, and over
+// them what the node says of the type itself (RELAY-64, RELAY-65).
 func (r Rules) Params(n *corev3.Node, typeURL string) constraints.Params {
 	own := n.GetDynamicParameters()[typeURL].GetParams()
 	if len(r.Mapped)+len(own) == 0 {
@@ -46,8 +46,9 @@ func (r Rules) Params(n *corev3.Node, typeURL string) constraints.Params {
 	return constraints.NewParams(m)
 }
 
-// ParamsNode is as much of a node as Params looks at, for a stream to keep: its later nodes count for their dynamic
-// parameters alone (STREAM-3, STREAM-4), so the rest is of the first. It shares what it holds with n.
+// ParamsNode is as much of a node as Params looks at, for a stream to keep: its later nodes count
+// for their dynamic parameters alone (STREAM-3, STREAM-4), so the rest is of the first. It shares
+// what it holds with n.
 func (r Rules) ParamsNode(n *corev3.Node) *corev3.Node {
 	facts := &corev3.Node{DynamicParameters: n.GetDynamicParameters()}
 	for _, field := range r.Mapped {
@@ -64,7 +65,8 @@ func (r Rules) ParamsNode(n *corev3.Node) *corev3.Node {
 	return facts
 }
 
-// Unfit is how many mapped fields of a node are there and can be no parameters: lists, structs, and numbers that are none.
+// Unfit is how many mapped fields of a node are there and can be no parameters: lists, structs, and
+// numbers that are none.
 func (r Rules) Unfit(n *corev3.Node) (count int) {
 	for _, field := range r.Mapped {
 		v := fieldOf(n, field)
@@ -76,13 +78,15 @@ func (r Rules) Unfit(n *corev3.Node) (count int) {
 	return count
 }
 
-// unmapped is the node without the fields that are mapped, whatever their values: they are told as parameters, and no other way.
+// unmapped is the node without the fields that are mapped, whatever their values: they are told as
+// parameters, and no other way.
 func (r Rules) unmapped(n *corev3.Node) *corev3.Node {
 	if len(r.Mapped) == 0 || n.GetMetadata() == nil {
 		return n
 	}
 	metadata := n.Metadata
-	for _, field := range slices.Sorted(maps.Values(r.Mapped)) { // in order, as one may be part of another
+	// in order, as one may be part of another
+	for _, field := range slices.Sorted(maps.Values(r.Mapped)) {
 		metadata = without(metadata, pathOf(field))
 	}
 	return &corev3.Node{
@@ -91,8 +95,9 @@ func (r Rules) unmapped(n *corev3.Node) *corev3.Node {
 	}
 }
 
-// without is a struct without the field of a path. A struct on the way that holds nothing else goes as well, or clients with the field
-// would differ from those without. What changes is copied: the node is the client's.
+// without is a struct without the field of a path. A struct on the way that holds nothing else goes
+// as well, or clients with the field would differ from those without. What changes is copied: the
+// node is the client's.
 func without(s *structpb.Struct, path []string) *structpb.Struct {
 	v, ok := s.GetFields()[path[0]]
 	if !ok {
@@ -128,7 +133,8 @@ func pathOf(field string) []string {
 	return strings.Split(strings.TrimPrefix(field, metadataPrefix), ".")
 }
 
-// scalar is what a parameter of the value is, equal on every replica; false: it is none (RELAY-65). A zero has no sign.
+// scalar is what a parameter of the value is, equal on every replica; false: it is none (RELAY-65).
+// A zero has no sign.
 func scalar(v *structpb.Value) (string, bool) {
 	switch k := v.GetKind().(type) {
 	case *structpb.Value_StringValue:

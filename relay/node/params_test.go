@@ -65,7 +65,8 @@ func TestMappedScalars(t *testing.T) {
 	}
 }
 
-// TestMappedFieldsLeaveTheGroup: clients that differ in mapped fields alone are one group, whose node has none of them (RELAY-64).
+// TestMappedFieldsLeaveTheGroup: clients that differ in mapped fields alone are one group, whose
+// node has none of them (RELAY-64).
 func TestMappedFieldsLeaveTheGroup(t *testing.T) {
 	fields := map[string]string{"env": "metadata.env", "shard": "metadata.app.shard", "on": "metadata.app.deep.on"}
 	for _, terms := range []string{"cluster metadata", "cluster metadata.app metadata.k"} {

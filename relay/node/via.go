@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// ViaKey is the gRPC metadata in which each relay on the way of a stream has left its instance name, in order (RELAY-87).
+// ViaKey is the gRPC metadata in which each relay on the way of a stream has left its instance
+// name, in order (RELAY-87).
 const ViaKey = "weir-via"
 
 // MaxHops is how many relays a stream may have come through.
 const MaxHops = 4
 
-// ViaName is an instance name as it stands in ViaKey: of few characters, so that no proxy stumbles over it, and without a comma,
-// which some join several values with.
+// ViaName is an instance name as it stands in ViaKey: of few characters, so that no proxy stumbles
+// over it, and without a comma, which some join several values with.
 func ViaName(instance string) string { return url.PathEscape(instance) }
 
 // ParseVia reads the values of ViaKey.
@@ -36,7 +37,8 @@ const (
 	passedBefore = " has been passed before"
 )
 
-// CheckVia says what is wrong with a stream that has come through these relays to the one of that instance name (RELAY-87).
+// CheckVia says what is wrong with a stream that has come through these relays to the one of that
+// instance name (RELAY-87).
 func CheckVia(via []string, instance string) error {
 	if name := ViaName(instance); slices.Contains(via, name) {
 		return fmt.Errorf("%s%s%s: the stream has come through %.200q, so the origins form a loop, or two relays have one instance name",
@@ -51,7 +53,8 @@ func CheckVia(via []string, instance string) error {
 // LoopRefused reports whether these are the words of CheckVia.
 func LoopRefused(message string) bool { return strings.HasPrefix(message, viaRefused) }
 
-// LoopedAt is the name of the relay that has been passed before, by the words of CheckVia; "": the path was too long.
+// LoopedAt is the name of the relay that has been passed before, by the words of CheckVia; "": the
+// path was too long.
 func LoopedAt(message string) string {
 	name, _, passed := strings.Cut(strings.TrimPrefix(message, viaRefused), passedBefore)
 	if !passed {

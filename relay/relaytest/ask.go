@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Request asks for exactly these names of the type, and for nothing else of it; none at all is the legacy wildcard if it
-// comes first. In SotW that is one request with the last nonce and the last accepted version; in delta the difference to
-// what is subscribed now.
+// Request asks for exactly these names of the type, and for nothing else of it; none at all is the
+// legacy wildcard if it comes first. In SotW that is one request with the last nonce and the last
+// accepted version; in delta the difference to what is subscribed now.
 func (c *Client) Request(typeURL string, names ...string) {
 	c.tb.Helper()
 	c.RequestBoth(typeURL, names)
@@ -44,7 +44,8 @@ func (c *Client) RequestBoth(typeURL string, names []string, ls ...*discovery.Re
 	})
 }
 
-// Subscribe adds names of the type; none at all is the legacy wildcard if it comes first. In SotW the whole list is sent.
+// Subscribe adds names of the type; none at all is the legacy wildcard if it comes first. In SotW
+// the whole list is sent.
 func (c *Client) Subscribe(typeURL string, names ...string) {
 	c.tb.Helper()
 	c.SubscribeBoth(typeURL, names)
@@ -93,8 +94,8 @@ func (c *Client) UnsubscribeBoth(typeURL string, names []string, ls ...*discover
 	})
 }
 
-// SubscribeWith is a delta Subscribe that states the versions the client holds, by name: for the first request of a type
-// on a stream.
+// SubscribeWith is a delta Subscribe that states the versions the client holds, by name: for the
+// first request of a type on a stream.
 func (c *Client) SubscribeWith(typeURL string, initial map[string]string, names ...string) {
 	c.tb.Helper()
 	c.ask(func(*State) proto.Message {
@@ -104,8 +105,8 @@ func (c *Client) SubscribeWith(typeURL string, initial map[string]string, names 
 	})
 }
 
-// Resume asks on a new stream for what was asked on the one before: in delta with the versions held, in SotW with the last
-// accepted version_info.
+// Resume asks on a new stream for what was asked on the one before: in delta with the versions
+// held, in SotW with the last accepted version_info.
 func (c *Client) Resume(typeURL string) {
 	c.tb.Helper()
 	c.ask(func(s *State) proto.Message {
@@ -121,8 +122,8 @@ func (c *Client) Resume(typeURL string) {
 	})
 }
 
-// Send sends any DiscoveryRequest or DeltaDiscoveryRequest; only the node of Open is added if it was not sent yet and the
-// message has none. The subscriptions are tracked all the same.
+// Send sends any DiscoveryRequest or DeltaDiscoveryRequest; only the node of Open is added if it
+// was not sent yet and the message has none. The subscriptions are tracked all the same.
 func (c *Client) Send(m proto.Message) {
 	c.tb.Helper()
 	c.ask(func(*State) proto.Message { return m })
@@ -146,8 +147,8 @@ func (c *Client) ACK(typeURL string) {
 	c.answer(c.unanswered(typeURL)[0], "")
 }
 
-// NACK rejects the newest unanswered response of the type and takes its content out of the state. It fails the test if
-// there is none.
+// NACK rejects the newest unanswered response of the type and takes its content out of the state.
+// It fails the test if there is none.
 func (c *Client) NACK(typeURL, message string) {
 	c.tb.Helper()
 	rs := c.unanswered(typeURL)
@@ -166,7 +167,8 @@ func (c *Client) unanswered(typeURL string) []*Response {
 	return rs
 }
 
-// answer sends an ACK, or a NACK if there is a message. Responses without a nonce cannot be answered.
+// answer sends an ACK, or a NACK if there is a message. Responses without a nonce cannot be
+// answered.
 func (c *Client) answer(r *Response, message string) {
 	if r.Nonce() == "" {
 		return
@@ -195,8 +197,8 @@ func (c *Client) ask(build func(*State) proto.Message) {
 	}
 }
 
-// post builds a request from the state, notes what it asks for and sends it; false without a stream. Sends fail silently
-// on an ended stream, whose status the reader gets.
+// post builds a request from the state, notes what it asks for and sends it; false without a
+// stream. Sends fail silently on an ended stream, whose status the reader gets.
 func (c *Client) post(build func(*State) proto.Message) bool {
 	c.sending.Lock()
 	defer c.sending.Unlock()
@@ -214,7 +216,8 @@ func (c *Client) post(build func(*State) proto.Message) bool {
 	return true
 }
 
-// introduce adds the node to the first request of the stream. The message is copied, since the test may send it again.
+// introduce adds the node to the first request of the stream. The message is copied, since the test
+// may send it again.
 func (c *Client) introduce(m proto.Message) proto.Message {
 	if c.node == nil {
 		return m

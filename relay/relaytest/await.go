@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Await waits until cond is true of the state, at most d (zero: the client's patience), and then counts every response
-// received so far as taken.
+// Await waits until cond is true of the state, at most d (zero: the client's patience), and then
+// counts every response received so far as taken.
 func (c *Client) Await(d time.Duration, cond func(*State) bool, sentence string) {
 	c.tb.Helper()
 	d = c.orPatience(d)
@@ -40,7 +40,8 @@ func (c *Client) AwaitNames(typeURL, sentence string, names ...string) {
 	}, sentence)
 }
 
-// AwaitEnd waits for the stream to end and returns the code it ended with, OK included; Err has the rest.
+// AwaitEnd waits for the stream to end and returns the code it ended with, OK included; Err has the
+// rest.
 func (c *Client) AwaitEnd(sentence string) codes.Code {
 	c.tb.Helper()
 	c.Await(0, func(s *State) bool { return s.err != nil }, sentence)
@@ -50,8 +51,8 @@ func (c *Client) AwaitEnd(sentence string) codes.Code {
 	return codes.OK
 }
 
-// Expect waits for the next response of the type that no expectation has taken, leaving other types for later; any type if
-// typeURL is empty.
+// Expect waits for the next response of the type that no expectation has taken, leaving other types
+// for later; any type if typeURL is empty.
 func (c *Client) Expect(typeURL, sentence string) *Response {
 	c.tb.Helper()
 	var found *Response
@@ -67,7 +68,8 @@ func (c *Client) Expect(typeURL, sentence string) *Response {
 // Skip counts every response received so far as taken.
 func (c *Client) Skip() { c.Look((*State).take) }
 
-// WantIdle fails if there is a response that no expectation has taken, or if one arrives or the stream ends within d.
+// WantIdle fails if there is a response that no expectation has taken, or if one arrives or the
+// stream ends within d.
 func (c *Client) WantIdle(d time.Duration) {
 	c.tb.Helper()
 	open := c.Err() == nil
@@ -109,7 +111,8 @@ func (s *State) take() {
 	}
 }
 
-// awaitExpiring is signal.await that also looks when a held resource expires, which nothing announces.
+// awaitExpiring is signal.await that also looks when a held resource expires, which nothing
+// announces.
 func (c *Client) awaitExpiring(d time.Duration, done func() bool) bool {
 	end := time.Now().Add(d)
 	for {

@@ -8,25 +8,34 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Behaviour is how a serving Origin departs from the plain honest server that its zero value is: delta subscriptions
-// answered in full, absence stated, initial versions honoured, one unanswered response per type.
+// Behaviour is how a serving Origin departs from the plain honest server that its zero value is:
+// delta subscriptions answered in full, absence stated, initial versions honoured, one unanswered
+// response per type.
 type Behaviour struct {
 	Identifier string // of the control plane; empty: "relaytest"
 
-	IgnoreInitialVersions bool // delta: send everything on a new stream, and no removals for what is gone
-	NoAbsence             bool // delta: say nothing about subscribed names that do not exist, as some servers do
-	EmptyVersions         bool // send empty version_info, system_version_info and resource versions
-	ResumeSotW            bool // SotW: a first request that states the present version_info gets no answer
-	WrapSotW              bool // SotW: every resource in a Resource wrapper
-	OmitConstraints       bool // TP2: answer locators in the form of plain names, as if there were no constraints
-	AbsentByConstraints   bool // TP2: say with the constraints k=v of a locator that there is nothing for it; false: by the plain name
-	Eager                 bool // send without waiting for ACKs
+	// delta: send everything on a new stream, and no removals for what is gone
+	IgnoreInitialVersions bool
+	// delta: say nothing about subscribed names that do not exist, as some servers do
+	NoAbsence     bool
+	EmptyVersions bool // send empty version_info, system_version_info and resource versions
+	// SotW: a first request that states the present version_info gets no answer
+	ResumeSotW bool
+	WrapSotW   bool // SotW: every resource in a Resource wrapper
+	// TP2: answer locators in the form of plain names, as if there were no constraints
+	OmitConstraints bool
+	// TP2: say with the constraints k=v of a locator that there is nothing for it; false: by the
+	// plain name
+	AbsentByConstraints bool
+	Eager               bool // send without waiting for ACKs
 
-	// OnlyIfAllExist are types of which names are answered in SotW only if every name asked exists, as java-control-plane does in ADS mode;
-	// OnlyIfAllAsked, only if every resource is asked, as go-control-plane does.
+	// OnlyIfAllExist are types of which names are answered in SotW only if every name asked exists,
+	// as java-control-plane does in ADS mode; OnlyIfAllAsked, only if every resource is asked, as
+	// go-control-plane does.
 	OnlyIfAllExist, OnlyIfAllAsked map[string]bool
 
-	// Chunk cuts delta answers into responses of at most so many resources, Pause apart. Zero: not cut.
+	// Chunk cuts delta answers into responses of at most so many resources, Pause apart. Zero: not
+	// cut.
 	Chunk int
 	Pause time.Duration
 
@@ -44,10 +53,11 @@ func (b *Behaviour) identifier() string {
 // board is the state a serving origin offers. Guarded by Origin.mu.
 type board struct {
 	behaviour Behaviour
-	types     map[string]map[string]*Resource // by type URL and VariantKey; a *Resource never changes
-	revision  map[string]int                  // by type URL: counts changes, is the version_info
-	pinned    map[string]string               // by type URL: version_info given by the test
-	batching  bool
+	// by type URL and VariantKey; a *Resource never changes
+	types    map[string]map[string]*Resource
+	revision map[string]int    // by type URL: counts changes, is the version_info
+	pinned   map[string]string // by type URL: version_info given by the test
+	batching bool
 }
 
 func newBoard(b Behaviour) board {
@@ -75,8 +85,8 @@ func (b *board) put(typeURL string, r *Resource) {
 	b.revision[typeURL]++
 }
 
-// Set puts a resource in place and tells the streams that want it, even if nothing is different. body is an *anypb.Any,
-// sent as it is, or any other proto.Message, which is packed.
+// Set puts a resource in place and tells the streams that want it, even if nothing is different.
+// body is an *anypb.Any, sent as it is, or any other proto.Message, which is packed.
 func (o *Origin) Set(typeURL, name, version string, body proto.Message) {
 	packed, ok := body.(*anypb.Any)
 	if !ok {
@@ -90,7 +100,8 @@ func (o *Origin) Put(typeURL string, r Resource) {
 	o.change(func(b *board) { b.put(typeURL, &r) })
 }
 
-// Remove deletes a resource, or the variant of a VariantKey, and tells the streams that want it. Removing what is not there does nothing.
+// Remove deletes a resource, or the variant of a VariantKey, and tells the streams that want it.
+// Removing what is not there does nothing.
 func (o *Origin) Remove(typeURL, key string) {
 	o.change(func(b *board) {
 		if _, ok := b.types[typeURL][key]; ok {
@@ -100,8 +111,8 @@ func (o *Origin) Remove(typeURL, key string) {
 	})
 }
 
-// Replace makes resources the whole set of the type, as one change. Those with the version and the bytes of before count
-// as unchanged.
+// Replace makes resources the whole set of the type, as one change. Those with the version and the
+// bytes of before count as unchanged.
 func (o *Origin) Replace(typeURL string, resources ...Resource) {
 	o.change(func(b *board) {
 		old := b.types[typeURL]
@@ -117,7 +128,8 @@ func (o *Origin) Replace(typeURL string, resources ...Resource) {
 	})
 }
 
-// SetVersionInfo pins the version_info (SotW) and system_version_info (delta) of the type, which otherwise counts changes.
+// SetVersionInfo pins the version_info (SotW) and system_version_info (delta) of the type, which
+// otherwise counts changes.
 func (o *Origin) SetVersionInfo(typeURL, version string) {
 	o.change(func(b *board) { b.pinned[typeURL] = version })
 }
@@ -127,7 +139,8 @@ func (o *Origin) Behave(edit func(*Behaviour)) {
 	o.change(func(b *board) { edit(&b.behaviour) })
 }
 
-// Batch makes the changes within do visible at once: nothing is sent until it returns. Batches do not nest.
+// Batch makes the changes within do visible at once: nothing is sent until it returns. Batches do
+// not nest.
 func (o *Origin) Batch(do func()) {
 	o.mu.Lock()
 	o.board.batching = true

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// everywhere runs f in both dialects, over loopback TCP in real time and over memory in virtual time. idle is a span in
-// which nothing should happen: long where it is free.
+// everywhere runs f in both dialects, over loopback TCP in real time and over memory in virtual
+// time. idle is a span in which nothing should happen: long where it is free.
 func everywhere(t *testing.T, f func(t *testing.T, n *Net, d Dialect, idle time.Duration)) {
 	for _, d := range []Dialect{Delta, SotW} {
 		t.Run("tcp/"+string(d), func(t *testing.T) { f(t, TCP(), d, 30*time.Millisecond) })

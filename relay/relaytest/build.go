@@ -53,7 +53,8 @@ func Cluster(name string, connectTimeout time.Duration) *anypb.Any {
 	return Body(&cluster.Cluster{Name: name, ConnectTimeout: durationpb.New(connectTimeout)})
 }
 
-// EDSCluster is a cluster whose endpoints come over ADS under the name service (empty: the cluster's own name).
+// EDSCluster is a cluster whose endpoints come over ADS under the name service (empty: the
+// cluster's own name).
 func EDSCluster(name, service string) *anypb.Any {
 	return Body(&cluster.Cluster{
 		Name:                 name,
@@ -68,7 +69,8 @@ func EDSCluster(name, service string) *anypb.Any {
 	})
 }
 
-// Endpoints is a ClusterLoadAssignment with one locality of the given host:port addresses. It panics on a malformed one.
+// Endpoints is a ClusterLoadAssignment with one locality of the given host:port addresses. It
+// panics on a malformed one.
 func Endpoints(name string, hostPorts ...string) *anypb.Any {
 	locality := &endpoint.LocalityLbEndpoints{}
 	for _, hp := range hostPorts {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// inFlightWindow is how long a server must wait for an answer before it sends more of a type (NONCE-10).
+// inFlightWindow is how long a server must wait for an answer before it sends more of a type
+// (NONCE-10).
 const inFlightWindow = 5 * time.Second
 
 // check compares a response with the rules that hold for every server, before it changes the state.

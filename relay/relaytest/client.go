@@ -29,27 +29,30 @@ type ClientConfig struct {
 	// Metadata is sent with every stream.
 	Metadata metadata.MD
 
-	// ManualACK leaves ACKs to the test (ACK, NACK, Send). False: every response is answered at once. Either way a response
-	// counts in the state when it arrives; NACK takes it out again.
+	// ManualACK leaves ACKs to the test (ACK, NACK, Send). False: every response is answered at
+	// once. Either way a response counts in the state when it arrives; NACK takes it out again.
 	ManualACK bool
 
-	// Reject, if it returns a message, has the response NACKed with it and kept out of the state. Not with ManualACK.
-	// It runs on the reader's goroutine.
+	// Reject, if it returns a message, has the response NACKed with it and kept out of the state.
+	// Not with ManualACK. It runs on the reader's goroutine.
 	Reject func(*Response) string
 
 	// NeverRead receives nothing until Read is called.
 	NeverRead bool
 
-	// CheckInFlight reports a response of a type that arrives less than 5 s after one that is unanswered (NONCE-10).
-	// Pieces of one cut answer are reported too: use it where nothing is cut, with ManualACK.
+	// CheckInFlight reports a response of a type that arrives less than 5 s after one that is
+	// unanswered (NONCE-10). Pieces of one cut answer are reported too: use it where nothing is
+	// cut, with ManualACK.
 	CheckInFlight bool
 
-	// Patience is how long an expectation waits, and how long Open waits for a connection. Zero: 10 s.
+	// Patience is how long an expectation waits, and how long Open waits for a connection. Zero: 10
+	// s.
 	Patience time.Duration
 }
 
-// Client is an xDS client that records everything it is sent. The state outlives streams: Open after a stream ended goes on
-// with it. Safe for concurrent use, but for the expectations (see the package comment).
+// Client is an xDS client that records everything it is sent. The state outlives streams: Open
+// after a stream ended goes on with it. Safe for concurrent use, but for the expectations (see the
+// package comment).
 type Client struct {
 	// Set once by NewClient.
 	tb       testing.TB
@@ -59,7 +62,9 @@ type Client struct {
 	changed  signal // raised after every change of state
 	reading  sync.WaitGroup
 
-	sending sync.Mutex // held while one request is built and sent, so that they leave in the order they were built; before mu
+	// held while one request is built and sent, so that they leave in the order they were built;
+	// before mu
+	sending sync.Mutex
 
 	mu     sync.Mutex // guards all below
 	wire   grpc.ClientStream
@@ -86,8 +91,9 @@ func NewClient(tb testing.TB, conn *grpc.ClientConn, cfg ClientConfig) *Client {
 	return c
 }
 
-// Open opens a stream, waiting for the connection; an open one is cancelled first. Subscriptions, nonces and the checks start
-// anew, held resources stay. node goes with the first request; nil: no node. The stream may still be refused: see Err.
+// Open opens a stream, waiting for the connection; an open one is cancelled first. Subscriptions,
+// nonces and the checks start anew, held resources stay. node goes with the first request; nil: no
+// node. The stream may still be refused: see Err.
 func (c *Client) Open(node *core.Node) {
 	c.tb.Helper()
 	c.Cancel()
@@ -121,7 +127,8 @@ func (c *Client) Read() {
 	c.reading.Go(func() { c.receive(wire) })
 }
 
-// Cancel ends the stream from this side and waits until nothing of it runs. It does nothing without a stream.
+// Cancel ends the stream from this side and waits until nothing of it runs. It does nothing without
+// a stream.
 func (c *Client) Cancel() {
 	c.mu.Lock()
 	cancel := c.cancel
@@ -145,8 +152,9 @@ func (c *Client) HalfClose() {
 // Close cancels the stream. Safe to call twice.
 func (c *Client) Close() { c.Cancel() }
 
-// Err is what the stream ended with: nil while it is open, io.EOF if the server ended it with OK, else a status error.
-// CANCELLED after Cancel. Unknown, thus nil, while a NeverRead client does not read.
+// Err is what the stream ended with: nil while it is open, io.EOF if the server ended it with OK,
+// else a status error. CANCELLED after Cancel. Unknown, thus nil, while a NeverRead client does not
+// read.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

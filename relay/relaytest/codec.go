@@ -7,8 +7,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// codec sends protobuf messages and raw bytes alike and receives only raw bytes, so that a peer can send garbage and
-// decide itself what to think of garbage it receives. It calls itself proto: on the wire nothing differs.
+// codec sends protobuf messages and raw bytes alike and receives only raw bytes, so that a peer can
+// send garbage and decide itself what to think of garbage it receives. It calls itself proto: on
+// the wire nothing differs.
 type codec struct{}
 
 func (codec) Name() string { return "proto" }

@@ -12,7 +12,8 @@ type netConn struct {
 	holed atomic.Bool // once true, stays true: bytes are missing from the stream
 }
 
-// Read passes on what the peer sent, or discards it for ever once the connection is black-holed; then only Close ends it.
+// Read passes on what the peer sent, or discards it for ever once the connection is black-holed;
+// then only Close ends it.
 func (c *netConn) Read(b []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(b)

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Every expectation takes what it found: a stream or request is found once. Expect on the Origin and on a Stream take from
-// the same records.
+// Every expectation takes what it found: a stream or request is found once. Expect on the Origin
+// and on a Stream take from the same records.
 
 // ExpectStream waits for the next stream that no expectation has taken.
 func (o *Origin) ExpectStream(sentence string) *Stream {
@@ -54,8 +54,8 @@ func (s *Stream) ExpectType(typeURL, sentence string) *Request {
 	return s.origin.expectRequest(sentence, func(r *Request) bool { return r.Stream == s && r.TypeURL() == typeURL })
 }
 
-// ExpectNames waits for the next request of the type on this stream and fails unless its Names are exactly these, in any
-// order.
+// ExpectNames waits for the next request of the type on this stream and fails unless its Names are
+// exactly these, in any order.
 func (s *Stream) ExpectNames(typeURL, sentence string, names ...string) *Request {
 	s.origin.tb.Helper()
 	r := s.ExpectType(typeURL, sentence)
@@ -65,8 +65,8 @@ func (s *Stream) ExpectNames(typeURL, sentence string, names ...string) *Request
 	return r
 }
 
-// ExpectLocators waits for the next request of the type on this stream and fails unless its Names and Locators are exactly these, in any
-// order.
+// ExpectLocators waits for the next request of the type on this stream and fails unless its Names
+// and Locators are exactly these, in any order.
 func (s *Stream) ExpectLocators(typeURL, sentence string, names []string, locators ...*discovery.ResourceLocator) *Request {
 	s.origin.tb.Helper()
 	r := s.ExpectNames(typeURL, sentence, names...)
@@ -76,7 +76,8 @@ func (s *Stream) ExpectLocators(typeURL, sentence string, names []string, locato
 	return r
 }
 
-// ExpectACK waits for the next request of the type on this stream and fails unless it accepts the response nonce.
+// ExpectACK waits for the next request of the type on this stream and fails unless it accepts the
+// response nonce.
 func (s *Stream) ExpectACK(typeURL, nonce, sentence string) *Request {
 	s.origin.tb.Helper()
 	r := s.ExpectType(typeURL, sentence)
@@ -86,8 +87,8 @@ func (s *Stream) ExpectACK(typeURL, nonce, sentence string) *Request {
 	return r
 }
 
-// ExpectNACK waits for the next request of the type on this stream and fails unless it rejects the response nonce with a
-// message that contains detail.
+// ExpectNACK waits for the next request of the type on this stream and fails unless it rejects the
+// response nonce with a message that contains detail.
 func (s *Stream) ExpectNACK(typeURL, nonce, detail, sentence string) *Request {
 	s.origin.tb.Helper()
 	r := s.ExpectType(typeURL, sentence)
@@ -104,8 +105,8 @@ func (s *Stream) ExpectEnd(sentence string) codes.Code {
 	return status.Code(s.Err())
 }
 
-// Await waits until cond is true, at most d (zero: the origin's patience), and then counts everything received so far as
-// taken. cond may use the origin's methods.
+// Await waits until cond is true, at most d (zero: the origin's patience), and then counts
+// everything received so far as taken. cond may use the origin's methods.
 func (o *Origin) Await(d time.Duration, cond func() bool, sentence string) {
 	o.tb.Helper()
 	if d == 0 {

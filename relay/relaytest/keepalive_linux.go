@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// CheckKeepalive fails the test unless the kernel looks by itself whether the peer of a TCP connection is dead, and finds it well within
-// a minute (ERR-12).
+// CheckKeepalive fails the test unless the kernel looks by itself whether the peer of a TCP
+// connection is dead, and finds it well within a minute (ERR-12).
 func CheckKeepalive(tb testing.TB, conn net.Conn) {
 	tb.Helper()
 	raw, err := conn.(*net.TCPConn).SyscallConn()

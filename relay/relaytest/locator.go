@@ -10,7 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Locator is a subscription with dynamic parameters, given as key, value, key, value. It panics on an odd number of them.
+// Locator is a subscription with dynamic parameters, given as key, value, key, value. It panics on
+// an odd number of them.
 func Locator(name string, params ...string) *discovery.ResourceLocator {
 	l := &discovery.ResourceLocator{Name: name}
 	if len(params)%2 != 0 {
@@ -25,8 +26,8 @@ func Locator(name string, params ...string) *discovery.ResourceLocator {
 	return l
 }
 
-// LocatorKey is one text for locators that mean the same subscription (DYN-2): the name and the sorted parameters, as in a{env=prod}.
-// Asked counts by it.
+// LocatorKey is one text for locators that mean the same subscription (DYN-2): the name and the
+// sorted parameters, as in a{env=prod}. Asked counts by it.
 func LocatorKey(l *discovery.ResourceLocator) string {
 	var b strings.Builder
 	b.WriteString(l.GetName() + "{")
@@ -91,7 +92,8 @@ func list(cs []*Constraints) *discovery.DynamicParameterConstraints_ConstraintLi
 	return &discovery.DynamicParameterConstraints_ConstraintList{Constraints: cs}
 }
 
-// Matches evaluates constraints by the truth table of section 12, with nothing of the product's code: what a relay chooses is judged by it.
+// Matches evaluates constraints by the truth table of section 12, with nothing of the product's
+// code: what a relay chooses is judged by it.
 func Matches(c *Constraints, params map[string]string) bool {
 	switch t := c.GetType().(type) {
 	case *discovery.DynamicParameterConstraints_Constraint:
@@ -113,7 +115,8 @@ func Matches(c *Constraints, params map[string]string) bool {
 // unconstrained reports whether constraints say nothing.
 func unconstrained(c *Constraints) bool { return c == nil || proto.Size(c) == 0 }
 
-// VariantKey is what State.Held and Origin.Remove know a variant by: the name alone if nothing constrains it.
+// VariantKey is what State.Held and Origin.Remove know a variant by: the name alone if nothing
+// constrains it.
 func VariantKey(name string, c *Constraints) string {
 	if unconstrained(c) {
 		return name

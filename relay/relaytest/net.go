@@ -17,13 +17,15 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// staticWindow is the HTTP/2 flow-control window of connections made by Connect, in bytes: the least grpc-go accepts, and
-// fixed, so that a client that does not read blocks its server after this much.
+// staticWindow is the HTTP/2 flow-control window of connections made by Connect, in bytes: the
+// least grpc-go accepts, and fixed, so that a client that does not read blocks its server after
+// this much.
 const staticWindow = 64 << 10
 
-// Net is one address: it can be listened on, closed, listened on again, and dialled. It knows the connections it
-// accepted, so that a test can cut or black-hole them. The connections are wrapped, which costs grpc-go its pooled read
-// buffer: do not measure memory over a Net. Safe for concurrent use.
+// Net is one address: it can be listened on, closed, listened on again, and dialled. It knows the
+// connections it accepted, so that a test can cut or black-hole them. The connections are wrapped,
+// which costs grpc-go its pooled read buffer: do not measure memory over a Net. Safe for concurrent
+// use.
 type Net struct {
 	// Set once by the constructor.
 	open  func(addr string) (net.Listener, error)
@@ -36,7 +38,8 @@ type Net struct {
 	holed    bool
 }
 
-// TCP returns a Net on a loopback port that the system chooses at the first Listen and that stays the same afterwards.
+// TCP returns a Net on a loopback port that the system chooses at the first Listen and that stays
+// the same afterwards.
 func TCP() *Net {
 	var d net.Dialer
 	return &Net{
@@ -47,8 +50,8 @@ func TCP() *Net {
 	}
 }
 
-// listenTCP waits for a port that is taken: a listener closed just now lives on in a process that is being started, until that
-// has become another program.
+// listenTCP waits for a port that is taken: a listener closed just now lives on in a process that
+// is being started, until that has become another program.
 func listenTCP(addr string) (net.Listener, error) {
 	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		l, err := net.Listen("tcp", addr)
@@ -60,8 +63,8 @@ func listenTCP(addr string) (net.Listener, error) {
 
 var loopbacks atomic.Uint32
 
-// loopback is an address of this host that no other Net of any test has, so that nobody takes a port while its Net is closed;
-// 127.0.0.1 where the system has only that.
+// loopback is an address of this host that no other Net of any test has, so that nobody takes a
+// port while its Net is closed; 127.0.0.1 where the system has only that.
 func loopback() string {
 	n := loopbacks.Add(1)
 	ip := net.IPv4(127, byte(1+os.Getpid()%250), byte(n>>8), byte(n)).String()
@@ -84,8 +87,9 @@ func Unix(path string) *Net {
 	}
 }
 
-// Memory returns a Net without sockets, for use inside a synctest bubble: reads and writes that wait count as idle there.
-// It must be made inside the bubble, and everything that uses it closed inside.
+// Memory returns a Net without sockets, for use inside a synctest bubble: reads and writes that
+// wait count as idle there. It must be made inside the bubble, and everything that uses it closed
+// inside.
 func Memory() *Net {
 	var mu sync.Mutex
 	var current *bufconn.Listener
@@ -122,7 +126,8 @@ func (n *Net) Listen() (net.Listener, error) {
 	return &netListener{Listener: l, net: n}, nil
 }
 
-// Addr is host:port for TCP (valid after the first Listen), the path for Unix, and a word for Memory.
+// Addr is host:port for TCP (valid after the first Listen), the path for Unix, and a word for
+// Memory.
 func (n *Net) Addr() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -135,8 +140,8 @@ func (n *Net) Target() string { return "passthrough:///" + n.Addr() }
 // Dial connects to the Net whatever address it is given: the form grpc.WithContextDialer wants.
 func (n *Net) Dial(ctx context.Context, _ string) (net.Conn, error) { return n.reach(ctx, n.Addr()) }
 
-// Connect returns a connection to the Net with a small fixed flow-control window, quick reconnects and a large message
-// limit; opts come after these and win. tb closes it at its end.
+// Connect returns a connection to the Net with a small fixed flow-control window, quick reconnects
+// and a large message limit; opts come after these and win. tb closes it at its end.
 func (n *Net) Connect(tb testing.TB, opts ...grpc.DialOption) *grpc.ClientConn {
 	tb.Helper()
 	quick := backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.6, MaxDelay: 100 * time.Millisecond}
@@ -170,8 +175,9 @@ func (n *Net) CloseConns() {
 	}
 }
 
-// Blackhole makes every present connection swallow what is sent either way from now on, without an error to anybody, as a
-// dead router does. It lasts as long as the connection lives. While on is true, new connections are swallowed too.
+// Blackhole makes every present connection swallow what is sent either way from now on, without an
+// error to anybody, as a dead router does. It lasts as long as the connection lives. While on is
+// true, new connections are swallowed too.
 func (n *Net) Blackhole(on bool) {
 	n.mu.Lock()
 	n.holed = on

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestListensAgain: although a copy of the closed listener is open for a while, as in a process that is being started.
+// TestListensAgain: although a copy of the closed listener is open for a while, as in a process
+// that is being started.
 func TestListensAgain(t *testing.T) {
 	n := TCP()
 	first, err := n.Listen()

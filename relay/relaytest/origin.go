@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// defaultPatience is how long an expectation waits where the test says nothing: long enough for a loaded machine under the
-// race detector, and free of charge in virtual time.
+// defaultPatience is how long an expectation waits where the test says nothing: long enough for a
+// loaded machine under the race detector, and free of charge in virtual time.
 const defaultPatience = 30 * time.Second
 
 // LoadMethod is that of load reports.
@@ -24,11 +24,13 @@ const LoadMethod = "/envoy.service.load_stats.v3.LoadReportingService/StreamLoad
 
 // OriginConfig says what an Origin does. It is not modified after NewOrigin.
 type OriginConfig struct {
-	// Serving makes the origin answer by itself from what Set, Remove and Replace put in place. False: the test answers.
+	// Serving makes the origin answer by itself from what Set, Remove and Replace put in place.
+	// False: the test answers.
 	Serving bool
 
-	// TP2 makes a serving origin understand locators: it has variants, told apart by their constraints, and gives each subscription those
-	// that match its parameters. False: as an old server it does not see locators, and takes a first request with nothing else for a wildcard.
+	// TP2 makes a serving origin understand locators: it has variants, told apart by their
+	// constraints, and gives each subscription those that match its parameters. False: as an old
+	// server it does not see locators, and takes a first request with nothing else for a wildcard.
 	TP2 bool
 
 	// Behaviour is how a serving origin answers at first; Behave changes it later.
@@ -37,16 +39,18 @@ type OriginConfig struct {
 	// Patience is how long an expectation waits. Zero: 10 s.
 	Patience time.Duration
 
-	// Loads serves streams of load reports, whose messages are []byte as they are on the wire; nil: they are UNIMPLEMENTED.
+	// Loads serves streams of load reports, whose messages are []byte as they are on the wire; nil:
+	// they are UNIMPLEMENTED.
 	Loads func(wire grpc.ServerStream) error
 
 	// Options are further options of the gRPC server (credentials, message limits, keepalive).
 	Options []grpc.ServerOption
 }
 
-// Origin is a control plane for tests: ADS in both dialects, and the per-type services likewise, on one server. It answers
-// any method of the envoy packages whose name starts with Stream or Delta; everything else is UNIMPLEMENTED.
-// Safe for concurrent use, but for the expectations (see the package comment).
+// Origin is a control plane for tests: ADS in both dialects, and the per-type services likewise, on
+// one server. It answers any method of the envoy packages whose name starts with Stream or Delta;
+// everything else is UNIMPLEMENTED. Safe for concurrent use, but for the expectations (see the
+// package comment).
 type Origin struct {
 	// Set once by NewOrigin.
 	tb       testing.TB
@@ -79,7 +83,8 @@ func NewOrigin(tb testing.TB, n *Net, cfg OriginConfig) *Origin {
 // Net is the address the origin listens on.
 func (o *Origin) Net() *Net { return o.net }
 
-// Start listens again after Stop, on the same address, with the same state. It does nothing while listening.
+// Start listens again after Stop, on the same address, with the same state. It does nothing while
+// listening.
 func (o *Origin) Start() {
 	o.tb.Helper()
 	o.mu.Lock()
@@ -110,7 +115,8 @@ func (o *Origin) serve(server *grpc.Server, l net.Listener) {
 	}
 }
 
-// Stop ends all streams and connections and refuses new ones, as a process that died. It returns when nothing runs.
+// Stop ends all streams and connections and refuses new ones, as a process that died. It returns
+// when nothing runs.
 func (o *Origin) Stop() {
 	o.mu.Lock()
 	server := o.server
@@ -132,8 +138,8 @@ func (o *Origin) Restart() {
 // Close stops the origin for good. Safe to call twice.
 func (o *Origin) Close() { o.Stop() }
 
-// Refuse makes every new stream end with err (use status.Error) before anything is read; nil admits streams again. Refused
-// streams are recorded.
+// Refuse makes every new stream end with err (use status.Error) before anything is read; nil admits
+// streams again. Refused streams are recorded.
 func (o *Origin) Refuse(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

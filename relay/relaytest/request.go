@@ -21,8 +21,8 @@ const (
 	SotW  Dialect = "sotw"
 )
 
-// Request is one request an Origin received. Exactly one of SotW and Delta is set, or neither if the bytes were no
-// message. It is shared: do not modify.
+// Request is one request an Origin received. Exactly one of SotW and Delta is set, or neither if
+// the bytes were no message. It is shared: do not modify.
 type Request struct {
 	Stream *Stream
 	N      int // the origin's count of requests, from 1, over all streams and restarts
@@ -79,8 +79,8 @@ func (r *Request) Detail() *spb.Status {
 	return r.Delta.GetErrorDetail()
 }
 
-// IsACK reports whether the request carries a nonce and no error. In SotW that is also true of a change of names after
-// the response was acknowledged.
+// IsACK reports whether the request carries a nonce and no error. In SotW that is also true of a
+// change of names after the response was acknowledged.
 func (r *Request) IsACK() bool { return r.Nonce() != "" && r.Detail() == nil }
 
 // IsNACK reports whether the request carries a nonce and an error.
@@ -102,7 +102,8 @@ func (r *Request) Locators() []*discovery.ResourceLocator {
 	return r.Delta.GetResourceLocatorsSubscribe()
 }
 
-// namesNothing tells a request that, coming first, is a legacy wildcard (WILD-2, WILD-6) to whom understands locators.
+// namesNothing tells a request that, coming first, is a legacy wildcard (WILD-2, WILD-6) to whom
+// understands locators.
 func namesNothing(r *discovery.DeltaDiscoveryRequest) bool {
 	return namesNothingPlain(r) && len(r.ResourceLocatorsSubscribe)+len(r.ResourceLocatorsUnsubscribe) == 0
 }

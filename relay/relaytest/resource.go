@@ -10,14 +10,15 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// wrapperType is the type of a SotW resource that carries name, version or TTL of its own (SOTW-13).
+// wrapperType is the type of a SotW resource that carries name, version or TTL of its own
+// (SOTW-13).
 const wrapperType = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 
 // redirectType is a payload exempt from the type check (COLL-8).
 const redirectType = "type.googleapis.com/xds.core.v3.ResourceLocator"
 
-// Resource is one resource as an Origin sends it, in whichever dialect the stream speaks. It must not be modified once
-// given to an Origin.
+// Resource is one resource as an Origin sends it, in whichever dialect the stream speaks. It must
+// not be modified once given to an Origin.
 type Resource struct {
 	Name    string
 	Version string     // may be empty, as some origins leave it
@@ -27,14 +28,16 @@ type Resource struct {
 	// DoNotCache says so in cache_control. Sent wrapped in SotW.
 	DoNotCache bool
 
-	// Constraints makes this a variant: the name is then sent as resource_name (DYN-16). Scripted answers, and origins with TP2, only.
+	// Constraints makes this a variant: the name is then sent as resource_name (DYN-16). Scripted
+	// answers, and origins with TP2, only.
 	Constraints *Constraints
 
-	// Located sends the name as resource_name although nothing constrains it. Scripted answers only.
+	// Located sends the name as resource_name although nothing constrains it. Scripted answers
+	// only.
 	Located bool
 
-	// Wrapped sends the resource as envoy.service.discovery.v3.Resource in SotW, as a heartbeat, a TTL and a variant
-	// are anyway.
+	// Wrapped sends the resource as envoy.service.discovery.v3.Resource in SotW, as a heartbeat, a
+	// TTL and a variant are anyway.
 	Wrapped bool
 }
 
@@ -66,8 +69,9 @@ func (r *Resource) sotw() *anypb.Any {
 	return &anypb.Any{TypeUrl: wrapperType, Value: marshal(r.delta())}
 }
 
-// bodyName reads the name inside a payload: protobuf field 1, which is the name in every type that SotW can carry bare
-// (name, cluster_name). Empty if there is none or the payload is no protobuf. The last occurrence counts, as in any decoder.
+// bodyName reads the name inside a payload: protobuf field 1, which is the name in every type that
+// SotW can carry bare (name, cluster_name). Empty if there is none or the payload is no protobuf.
+// The last occurrence counts, as in any decoder.
 func bodyName(body []byte) string {
 	name := ""
 	for len(body) > 0 {

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Response is one response a Client received. Exactly one of SotW and Delta is set, or neither if the bytes were no
-// message. It is shared: do not modify.
+// Response is one response a Client received. Exactly one of SotW and Delta is set, or neither if
+// the bytes were no message. It is shared: do not modify.
 type Response struct {
 	N     int // the client's count of responses, from 1, over all streams
 	At    time.Time
@@ -28,8 +28,9 @@ type Response struct {
 
 // Item is one resource of a response, unwrapped.
 type Item struct {
-	Name        string
-	Key         string // the name, followed by the constraints in braces if it came by resource_name
+	Name string
+	// the name, followed by the constraints in braces if it came by resource_name
+	Key         string
 	Version     string // of the resource; in SotW, if it has none of its own, the version_info
 	Body        *anypb.Any
 	Aliases     []string

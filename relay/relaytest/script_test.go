@@ -169,7 +169,8 @@ func TestNeverRead(t *testing.T) {
 			s.Respond(OpaqueType, "1", Resource{Name: "a", Version: "1", Body: Opaque("a", body)})
 		}
 		o.WantIdle(time.Hour)
-		// With grpc-go of today two fill the window, two more its write quota, and one waits inside SendMsg.
+		// With grpc-go of today two fill the window, two more its write quota, and one waits inside
+		// SendMsg.
 		if unsent := s.Unsent(); unsent < count-6 {
 			t.Errorf("want the origin blocked by flow control, but %d of %d responses wait", unsent, count)
 		}

@@ -8,24 +8,27 @@ import (
 
 // subscription is what a serving origin knows of one stream-type. Guarded by Origin.mu.
 type subscription struct {
-	hosts    bool // of virtual hosts: a bare name stands for all hosts of that route configuration (ALIAS-6)
+	// of virtual hosts: a bare name stands for all hosts of that route configuration (ALIAS-6)
+	hosts    bool
 	legacy   bool // every request so far named nothing (WILD-2)
 	wildcard bool
 	names    map[string]bool
 	// collections are those of names that stand for others.
 	collections map[string]bool
-	sent        map[string]*Resource // what the client has; elsewhere if it said it has another version
-	owed        map[string]bool      // to be answered even if unchanged
-	answer      bool                 // a response is due even if empty
-	unanswered  string               // nonce of the last response if neither ACKed nor NACKed
-	seen        bool                 // take has seen a revision of the type, looked
-	looked      int
+	// what the client has; elsewhere if it said it has another version
+	sent       map[string]*Resource
+	owed       map[string]bool // to be answered even if unchanged
+	answer     bool            // a response is due even if empty
+	unanswered string          // nonce of the last response if neither ACKed nor NACKed
+	seen       bool            // take has seen a revision of the type, looked
+	looked     int
 }
 
 // elsewhere stands for a version the client brought from another stream.
 var elsewhere = &Resource{}
 
-// killedLocked reports whether the request is one that cannot be served; a fatal one ends the stream.
+// killedLocked reports whether the request is one that cannot be served; a fatal one ends the
+// stream.
 func (s *Stream) killedLocked(r *Request) bool {
 	if r.SotW == nil && r.Delta == nil {
 		return true
@@ -119,7 +122,8 @@ func (sub *subscription) remember(versions map[string]string, set map[string]*Re
 	}
 }
 
-// add subscribes; the first request alone may find its names answered by the versions it brought (DELTA-11).
+// add subscribes; the first request alone may find its names answered by the versions it brought
+// (DELTA-11).
 func (sub *subscription) add(names []string, first bool) {
 	for _, name := range names {
 		sub.legacy = false
@@ -139,7 +143,8 @@ func (sub *subscription) add(names []string, first bool) {
 	}
 }
 
-// drop unsubscribes. It looks at what is named alone, unless a collection goes: a million other names would take long.
+// drop unsubscribes. It looks at what is named alone, unless a collection goes: a million other
+// names would take long.
 func (sub *subscription) drop(names []string) {
 	var left []string
 	many := false // other names may be wanted no more
@@ -168,7 +173,8 @@ func (sub *subscription) drop(names []string) {
 	}
 }
 
-// forget drops what is known of names no longer wanted, so that naming them again brings them again (SOTW-6).
+// forget drops what is known of names no longer wanted, so that naming them again brings them again
+// (SOTW-6).
 func (sub *subscription) forget() {
 	if sub.wildcard {
 		return
@@ -188,7 +194,8 @@ func (sub *subscription) selected(name string) bool {
 	return false
 }
 
-// empty reports whether a subscribed name stands for a collection that has nothing in it; is: it stands for one.
+// empty reports whether a subscribed name stands for a collection that has nothing in it; is: it
+// stands for one.
 func (sub *subscription) empty(name string, set map[string]*Resource) (empty, is bool) {
 	if !sub.names[name] || !isCollection(name, sub.hosts) {
 		return false, false
@@ -221,8 +228,9 @@ func (sub *subscription) view(set map[string]*Resource) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// concerned is what take has to look at: of a delta subscription of names, if nothing has changed since it was looked at,
-// what is owed. A million names are then not looked at again for each request.
+// concerned is what take has to look at: of a delta subscription of names, if nothing has changed
+// since it was looked at, what is owed. A million names are then not looked at again for each
+// request.
 func (sub *subscription) concerned(b *board, typeURL string, d Dialect) []string {
 	if d == Delta && !sub.wildcard && !sub.answer && sub.seen && sub.looked == b.revision[typeURL] {
 		return slices.Sorted(maps.Keys(sub.owed))
@@ -230,7 +238,8 @@ func (sub *subscription) concerned(b *board, typeURL string, d Dialect) []string
 	return sub.view(b.types[typeURL])
 }
 
-// take returns what the client must hear of the names, and counts it as sent. all is every resource among them.
+// take returns what the client must hear of the names, and counts it as sent. all is every resource
+// among them.
 func (sub *subscription) take(set map[string]*Resource, names []string, absence bool) (all, changed []*Resource, removed []string) {
 	for _, name := range names {
 		r, held := set[name], sub.sent[name]
@@ -312,7 +321,8 @@ func (b *Behaviour) fits(typeURL string, names map[string]bool, set map[string]*
 	return true
 }
 
-// respondCut queues a delta answer in pieces and returns the nonce of the last, which carries the removals.
+// respondCut queues a delta answer in pieces and returns the nonce of the last, which carries the
+// removals.
 func (s *Stream) respondCut(typeURL string, rs []*Resource, gone removal) (nonce string) {
 	board := &s.origin.board
 	pause := time.Duration(0)

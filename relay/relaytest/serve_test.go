@@ -31,7 +31,8 @@ func TestChunks(t *testing.T) {
 	})
 }
 
-// A collection that is asked after names is answered, though nothing has changed since the names were.
+// A collection that is asked after names is answered, though nothing has changed since the names
+// were.
 func TestCollectionAfterNames(t *testing.T) {
 	virtually(t, func(t *testing.T, n *Net, d Dialect) {
 		const glob = "xdstp://a/example.test.v1.Opaque/g/"
@@ -91,7 +92,8 @@ func TestWildcardAndNames(t *testing.T) {
 	})
 }
 
-// Unsubscribing a name that the wildcard covers is answered with the resource, or a removal if it is gone (DELTA-9).
+// Unsubscribing a name that the wildcard covers is answered with the resource, or a removal if it
+// is gone (DELTA-9).
 func TestUnsubscribeUnderWildcard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := serve(t, Memory())

@@ -11,7 +11,8 @@ type signal struct {
 	ch chan struct{} // closed by raise; nil while nobody waits
 }
 
-// next returns a channel that the next raise closes. Take it before looking at the state, or a change is missed.
+// next returns a channel that the next raise closes. Take it before looking at the state, or a
+// change is missed.
 func (s *signal) next() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +31,8 @@ func (s *signal) raise() {
 	}
 }
 
-// await looks at done now, after every raise and once when d is over, and reports whether it became true.
+// await looks at done now, after every raise and once when d is over, and reports whether it became
+// true.
 func (s *signal) await(d time.Duration, done func() bool) bool {
 	end := time.NewTimer(d)
 	defer end.Stop()

@@ -27,7 +27,8 @@ type Entry struct {
 	order int // of receipt
 }
 
-// State is what a Client holds and knows. A condition given to Client.Await sees it without copies; it must not keep it.
+// State is what a Client holds and knows. A condition given to Client.Await sees it without copies;
+// it must not keep it.
 type State struct {
 	types      map[string]*typeState
 	responses  []*Response
@@ -85,7 +86,8 @@ func (s *State) reopen() {
 		if t.asked {
 			t.before, t.beforeAt = t.names, t.locators
 		}
-		// What was taken in is held although the stream ended before it could be ACKed; its version goes with it.
+		// What was taken in is held although the stream ended before it could be ACKed; its version
+		// goes with it.
 		for _, r := range t.unanswered {
 			if r.rejected == "" && r.before == nil {
 				t.version = r.Version()
@@ -179,8 +181,8 @@ func covers(names map[string]bool, name string, aliases []string, hosts bool) bo
 	return false
 }
 
-// isCollection tells whether a name stands for others: an xdstp glob (.../*), or among virtual hosts the name of a route
-// configuration.
+// isCollection tells whether a name stands for others: an xdstp glob (.../*), or among virtual
+// hosts the name of a route configuration.
 func isCollection(name string, hosts bool) bool {
 	if strings.HasPrefix(name, "xdstp:") {
 		path, _, _ := strings.Cut(name, "?")
@@ -189,7 +191,8 @@ func isCollection(name string, hosts bool) bool {
 	return hosts && !strings.Contains(name, "/")
 }
 
-// collects tells whether a name that stands for others stands for this one (COLL-1, ALIAS-6). Both have to be written in one way.
+// collects tells whether a name that stands for others stands for this one (COLL-1, ALIAS-6). Both
+// have to be written in one way.
 func collects(collection, name string, hosts bool) bool {
 	if !isCollection(collection, hosts) {
 		return false

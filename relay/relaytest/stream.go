@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Stream is one stream an Origin received. What is sent on it is queued and written in order by one goroutine, so
-// sending never waits, even for a peer that does not read.
+// Stream is one stream an Origin received. What is sent on it is queued and written in order by one
+// goroutine, so sending never waits, even for a peer that does not read.
 type Stream struct {
 	// Set once when the stream is opened.
 	N        int // the origin's count of streams, from 1
@@ -51,7 +51,8 @@ type outgoing struct {
 	err   error // with end
 }
 
-// Send sends a DiscoveryResponse or DeltaDiscoveryResponse as it is. The message must not be modified afterwards.
+// Send sends a DiscoveryResponse or DeltaDiscoveryResponse as it is. The message must not be
+// modified afterwards.
 func (s *Stream) Send(m proto.Message) {
 	s.origin.mu.Lock()
 	defer s.origin.mu.Unlock()
@@ -66,8 +67,8 @@ func (s *Stream) SendRaw(b []byte) {
 	s.pushLocked(outgoing{msg: b})
 }
 
-// Respond sends resources of one type as a well-formed response of the stream's dialect and returns its nonce. version is
-// the version_info in SotW, the system_version_info in delta.
+// Respond sends resources of one type as a well-formed response of the stream's dialect and returns
+// its nonce. version is the version_info in SotW, the system_version_info in delta.
 func (s *Stream) Respond(typeURL, version string, resources ...Resource) (nonce string) {
 	s.origin.mu.Lock()
 	defer s.origin.mu.Unlock()
@@ -78,8 +79,8 @@ func (s *Stream) Respond(typeURL, version string, resources ...Resource) (nonce 
 	return s.respondLocked(typeURL, version, ptrs, removal{}, 0)
 }
 
-// RespondRemoved sends a delta response that removes names and returns its nonce. It panics on a SotW stream, where removals
-// are not stated.
+// RespondRemoved sends a delta response that removes names and returns its nonce. It panics on a
+// SotW stream, where removals are not stated.
 func (s *Stream) RespondRemoved(typeURL, version string, names ...string) (nonce string) {
 	if s.Dialect != Delta {
 		panic("relaytest: a SotW stream cannot state removals")
@@ -89,8 +90,8 @@ func (s *Stream) RespondRemoved(typeURL, version string, names ...string) (nonce
 	return s.respondLocked(typeURL, version, nil, removal{names: names}, 0)
 }
 
-// RespondReplaced sends a delta response that removes variants by their constraints (DYN-14) and brings resources, and returns its nonce.
-// It panics on a SotW stream.
+// RespondReplaced sends a delta response that removes variants by their constraints (DYN-14) and
+// brings resources, and returns its nonce. It panics on a SotW stream.
 func (s *Stream) RespondReplaced(typeURL, version string, gone []*discovery.ResourceName, resources ...Resource) (nonce string) {
 	if s.Dialect != Delta {
 		panic("relaytest: a SotW stream cannot state removals")
@@ -119,8 +120,8 @@ func (s *Stream) End(err error) {
 // Done is closed once the stream has ended at the origin, for whatever reason.
 func (s *Stream) Done() <-chan struct{} { return s.done }
 
-// Err is what the stream ended with as the origin saw it: what End or Refuse gave, or a CANCELLED status if the client or
-// the connection went. Nil while open.
+// Err is what the stream ended with as the origin saw it: what End or Refuse gave, or a CANCELLED
+// status if the client or the connection went. Nil while open.
 func (s *Stream) Err() error {
 	s.origin.mu.Lock()
 	defer s.origin.mu.Unlock()
@@ -134,7 +135,8 @@ func (s *Stream) Requests() []*Request {
 	return slices.Clone(s.requests)
 }
 
-// Sent are the responses queued so far on this stream, in order; raw ones excepted. Do not modify them.
+// Sent are the responses queued so far on this stream, in order; raw ones excepted. Do not modify
+// them.
 func (s *Stream) Sent() []proto.Message {
 	s.origin.mu.Lock()
 	defer s.origin.mu.Unlock()
@@ -185,7 +187,8 @@ func (s *Stream) pushLocked(out outgoing) {
 	}
 }
 
-// read records requests until the stream ends. A client that half-closes has its stream ended with OK.
+// read records requests until the stream ends. A client that half-closes has its stream ended with
+// OK.
 func (s *Stream) read() {
 	for {
 		var raw []byte
@@ -240,7 +243,8 @@ func (s *Stream) pop() (outgoing, bool) {
 	return out, true
 }
 
-// Unsent counts the responses queued and not yet handed to the transport: what flow control holds back.
+// Unsent counts the responses queued and not yet handed to the transport: what flow control holds
+// back.
 func (s *Stream) Unsent() int {
 	s.origin.mu.Lock()
 	defer s.origin.mu.Unlock()

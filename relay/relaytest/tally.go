@@ -13,9 +13,11 @@ type NACK struct {
 	Detail *spb.Status
 }
 
-// Asked counts what was asked for one type; the maps are by name, "*" standing for the wildcard in both its forms, or by LocatorKey.
+// Asked counts what was asked for one type; the maps are by name, "*" standing for the wildcard in
+// both its forms, or by LocatorKey.
 type Asked struct {
-	Subscribed   map[string]int // in SotW: how often the name appeared that was not in the list before
+	// in SotW: how often the name appeared that was not in the list before
+	Subscribed   map[string]int
 	Unsubscribed map[string]int // in SotW: how often it vanished from the list
 	ACKs         int
 	NACKs        []NACK
@@ -25,9 +27,10 @@ type Asked struct {
 // tally is Asked in the making, for one stream-type.
 type tally struct {
 	Asked
-	current  map[string]bool // subscribed now
-	answered map[string]bool // nonces: a SotW change of names repeats the last one and is no second ACK
-	named    bool            // left legacy mode (WILD-3)
+	current map[string]bool // subscribed now
+	// nonces: a SotW change of names repeats the last one and is no second ACK
+	answered map[string]bool
+	named    bool // left legacy mode (WILD-3)
 }
 
 // Asked is what this stream was asked for the type.

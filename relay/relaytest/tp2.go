@@ -7,22 +7,25 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
 
-// located is what a serving origin with TP2 knows of one stream-type. Every subscribe is answered, even if the client has it already; what
-// one change takes away and what it brings go in one response (DYN-10). Guarded by Origin.mu.
+// located is what a serving origin with TP2 knows of one stream-type. Every subscribe is answered,
+// even if the client has it already; what one change takes away and what it brings go in one
+// response (DYN-10). Guarded by Origin.mu.
 type located struct {
-	hosts      bool // of virtual hosts
-	full       bool // a full-state type
-	started    bool
-	legacy     bool               // every request so far named nothing (WILD-2, WILD-6)
-	wishes     map[string]wish    // by key
-	sent       map[string]telling // what the client has, by the key of what it was told
-	owed       map[string]bool    // keys of wishes to be answered even if nothing changed
-	again      map[string]bool    // names that have to be told once more, or to be removed (DELTA-9)
-	answer     bool               // a response is due even if empty
-	unanswered string             // nonce of the last response if neither ACKed nor NACKed
+	hosts   bool // of virtual hosts
+	full    bool // a full-state type
+	started bool
+	legacy  bool               // every request so far named nothing (WILD-2, WILD-6)
+	wishes  map[string]wish    // by key
+	sent    map[string]telling // what the client has, by the key of what it was told
+	owed    map[string]bool    // keys of wishes to be answered even if nothing changed
+	// names that have to be told once more, or to be removed (DELTA-9)
+	again      map[string]bool
+	answer     bool   // a response is due even if empty
+	unanswered string // nonce of the last response if neither ACKed nor NACKed
 }
 
-// wish is one subscription: a name and a parameter map. A plain one is answered in plain form (DYN-16).
+// wish is one subscription: a name and a parameter map. A plain one is answered in plain form
+// (DYN-16).
 type wish struct {
 	*discovery.ResourceLocator
 	plain bool
@@ -70,7 +73,8 @@ func (s *Stream) locate(r *Request) {
 		return
 	}
 	if first && !board.behaviour.IgnoreInitialVersions {
-		for name, version := range r.Delta.InitialResourceVersions { // a bare name cannot say which variant (DYN-20)
+		// a bare name cannot say which variant (DYN-20)
+		for name, version := range r.Delta.InitialResourceVersions {
 			sub.sent[name] = telling{&Resource{Name: name}, true}
 			if r := board.types[typeURL][name]; r != nil && r.Version == version && version != "" {
 				sub.sent[name] = telling{r, true}
@@ -115,7 +119,8 @@ func (sub *located) replace(ws []wish, first bool) {
 	sub.forget()
 }
 
-// add subscribes; the first request alone may find its names answered by the versions it brought (DELTA-11).
+// add subscribes; the first request alone may find its names answered by the versions it brought
+// (DELTA-11).
 func (sub *located) add(ws []wish, first bool) {
 	for _, w := range ws {
 		sub.legacy = false
@@ -174,8 +179,9 @@ func (sub *located) selects(w wish, t telling) bool {
 	return w.Name == "*" || w.Name == t.Name || slices.Contains(t.Aliases, w.Name) || collects(w.Name, t.Name, sub.hosts)
 }
 
-// view is what the client is to have, by key, and what it is owed of that. A plain name can have one variant only; one by locator has all
-// that match, of which there is one if the origin's author took care (DYN-9).
+// view is what the client is to have, by key, and what it is owed of that. A plain name can have
+// one variant only; one by locator has all that match, of which there is one if the origin's author
+// took care (DYN-9).
 func (sub *located) view(set map[string]*Resource) (view map[string]telling, owed map[string]bool) {
 	view, owed = map[string]telling{}, map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(sub.wishes)) {
@@ -187,7 +193,8 @@ func (sub *located) view(set map[string]*Resource) (view map[string]telling, owe
 			}
 			was, ok := view[t.key()]
 			if beside := ok && !was.plain; !beside && (!ok || was.Resource == t.Resource || len(was.Resource.key()) <= len(k)) {
-				view[t.key()] = t // unless there is a locator's form beside a plain one, or longer constraints
+				// unless there is a locator's form beside a plain one, or longer constraints
+				view[t.key()] = t
 			}
 			if sub.owed[key] || sub.again[t.Name] {
 				owed[t.key()] = true

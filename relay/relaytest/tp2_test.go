@@ -47,7 +47,8 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// Two maps of one name are two subscriptions, each with its variant; a plain name has that of no parameters, in plain form.
+// Two maps of one name are two subscriptions, each with its variant; a plain name has that of no
+// parameters, in plain form.
 func TestVariants(t *testing.T) {
 	everywhere(t, func(t *testing.T, n *Net, d Dialect, idle time.Duration) {
 		o := serveTP2(t, n)
@@ -112,7 +113,8 @@ func TestSplit(t *testing.T) {
 	})
 }
 
-// Every subscribe is answered, with what there is or with its absence; a name that is absent for one map is not for another.
+// Every subscribe is answered, with what there is or with its absence; a name that is absent for
+// one map is not for another.
 func TestLocatorsAreAnswered(t *testing.T) {
 	for _, byConstraints := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -156,7 +158,8 @@ func TestLocatedWildcard(t *testing.T) {
 	})
 }
 
-// An origin without TP2 does not see locators: it takes the request for a wildcard (DYN-17). One that omits constraints answers by name.
+// An origin without TP2 does not see locators: it takes the request for a wildcard (DYN-17). One
+// that omits constraints answers by name.
 func TestOriginsThatDoNotUnderstand(t *testing.T) {
 	virtually(t, func(t *testing.T, n *Net, d Dialect) {
 		o := serve(t, n)

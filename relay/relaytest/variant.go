@@ -34,7 +34,8 @@ func (ls locators) without(others locators) locators {
 	return rest
 }
 
-// locatedKey is what a resource told by resource_name is held by: unlike its plain form it has braces, even if there is nothing in them.
+// locatedKey is what a resource told by resource_name is held by: unlike its plain form it has
+// braces, even if there is nothing in them.
 func locatedKey(name string, c *Constraints) string {
 	if unconstrained(c) {
 		return name + "{}"
@@ -53,7 +54,8 @@ func (t *typeState) matches(l *discovery.ResourceLocator, name string, aliases [
 	return covers(map[string]bool{l.Name: true}, name, aliases, t.hosts) && Matches(c, l.DynamicParameters)
 }
 
-// wantsEntry reports whether a resource belongs to the subscription, in the form that it was told in (DYN-16).
+// wantsEntry reports whether a resource belongs to the subscription, in the form that it was told
+// in (DYN-16).
 func (t *typeState) wantsEntry(e *Entry) bool {
 	if !e.Located {
 		return t.wants(e.Name, e.Aliases)
@@ -66,7 +68,8 @@ func (t *typeState) wantsEntry(e *Entry) bool {
 	return false
 }
 
-// speaksOf reports whether what was said under a key, of a name or a variant, still concerns the subscription.
+// speaksOf reports whether what was said under a key, of a name or a variant, still concerns the
+// subscription.
 func (t *typeState) speaksOf(key string) bool {
 	if t.wants(key, nil) {
 		return true
@@ -91,7 +94,8 @@ func (t *typeState) foundLocated(e *Entry) {
 	}
 }
 
-// lostLocated notes for which locators a response leaves nothing: a plain name speaks of every map that nothing is held for (DYN-13).
+// lostLocated notes for which locators a response leaves nothing: a plain name speaks of every map
+// that nothing is held for (DYN-13).
 func (t *typeState) lostLocated(r *Response) {
 	gone := slices.Clone(r.Delta.GetRemovedResourceNames())
 	for _, name := range r.Delta.GetRemovedResources() {
@@ -117,18 +121,21 @@ func (t *typeState) located(l *discovery.ResourceLocator) (es []Entry) {
 	return es
 }
 
-// Located are the resources held for a locator, the one received last first: one, if it is of one name and its author took care. In the
-// state of the world, where the end of a grouped resource cannot be told, the rest are what was before.
+// Located are the resources held for a locator, the one received last first: one, if it is of one
+// name and its author took care. In the state of the world, where the end of a grouped resource
+// cannot be told, the rest are what was before.
 func (s *State) Located(typeURL string, l *discovery.ResourceLocator) []Entry {
 	return s.of(typeURL).located(l)
 }
 
-// AbsentAt reports whether the server said that there is nothing for a locator, and sent nothing for it since.
+// AbsentAt reports whether the server said that there is nothing for a locator, and sent nothing
+// for it since.
 func (s *State) AbsentAt(typeURL string, l *discovery.ResourceLocator) bool {
 	return s.of(typeURL).absentAt[LocatorKey(l)]
 }
 
-// BodyAt is the payload held for a locator, as a string for comparing: the one received last; empty if there is none.
+// BodyAt is the payload held for a locator, as a string for comparing: the one received last; empty
+// if there is none.
 func (s *State) BodyAt(typeURL string, l *discovery.ResourceLocator) string {
 	if es := s.Located(typeURL, l); len(es) > 0 {
 		return string(es[0].Body)
@@ -141,7 +148,8 @@ func (c *Client) BodyAt(typeURL string, l *discovery.ResourceLocator) string {
 	return look(c, func(s *State) string { return s.BodyAt(typeURL, l) })
 }
 
-// plainlyHeld is Held without what was told with constraints, whose versions a request cannot state (DYN-20).
+// plainlyHeld is Held without what was told with constraints, whose versions a request cannot state
+// (DYN-20).
 func (s *State) plainlyHeld(typeURL string) map[string]string {
 	held := s.Held(typeURL)
 	for key, e := range s.of(typeURL).held {
@@ -152,7 +160,8 @@ func (s *State) plainlyHeld(typeURL string) map[string]string {
 	return held
 }
 
-// locatedAbsence reports whether the key is that of a removal by constraints that match a locator: nothing was ever sent for it.
+// locatedAbsence reports whether the key is that of a removal by constraints that match a locator:
+// nothing was ever sent for it.
 func (t *typeState) locatedAbsence(r *Response, key string) bool {
 	for _, n := range r.Delta.GetRemovedResourceNames() {
 		if locatedKey(n.Name, n.DynamicParameterConstraints) != key {
@@ -167,7 +176,8 @@ func (t *typeState) locatedAbsence(r *Response, key string) bool {
 	return false
 }
 
-// checkForms checks that names asked plainly are told plainly, and those asked by locator with their constraints (DYN-14, DYN-16).
+// checkForms checks that names asked plainly are told plainly, and those asked by locator with
+// their constraints (DYN-14, DYN-16).
 func (s *State) checkForms(r *Response, t *typeState) {
 	for i := range r.Items {
 		switch item := &r.Items[i]; {

@@ -9,7 +9,8 @@ import (
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 )
 
-// Held is the version of each resource held, by name (or Item.Key, for variants), expired ones left out.
+// Held is the version of each resource held, by name (or Item.Key, for variants), expired ones left
+// out.
 func (s *State) Held(typeURL string) map[string]string {
 	held := map[string]string{}
 	for key, e := range s.of(typeURL).held {
@@ -46,10 +47,12 @@ func (s *State) Body(typeURL, name string) string {
 	return string(e.Body)
 }
 
-// Absent reports whether the server removed the name, or stated that it does not exist, and did not send it since.
+// Absent reports whether the server removed the name, or stated that it does not exist, and did not
+// send it since.
 func (s *State) Absent(typeURL, name string) bool { return s.of(typeURL).absent[name] }
 
-// Error is the last resource error stated for a name and not cleared by the resource itself, nil if none.
+// Error is the last resource error stated for a name and not cleared by the resource itself, nil if
+// none.
 func (s *State) Error(typeURL, name string) *spb.Status { return s.of(typeURL).errs[name] }
 
 // Unrequested are the names received without having been asked for; a correct client ignores them.
@@ -58,7 +61,8 @@ func (s *State) Unrequested(typeURL string) []string { return slices.Clone(s.of(
 // Version is the last version_info accepted for the type.
 func (s *State) Version(typeURL string) string { return s.of(typeURL).version }
 
-// Responses are those received for the type, on all streams, in order; all types if typeURL is empty.
+// Responses are those received for the type, on all streams, in order; all types if typeURL is
+// empty.
 func (s *State) Responses(typeURL string) []*Response {
 	if typeURL == "" {
 		return slices.Clone(s.responses)

@@ -17,11 +17,11 @@ import (
 type Type struct {
 	// URL is its type URL. Required.
 	URL string
-	// NameField is the string field that holds the name of a resource that comes bare (RELAY-14): its
-	// name, for which the message has to be known, or its number. Empty: as for any other type.
+	// NameField is the string field that holds the name of a resource that comes bare (RELAY-14):
+	// its name, for which the message has to be known, or its number. Empty: as for any other type.
 	NameField string
-	// File is a FileDescriptorSet as protoc writes it, which defines the message. Empty: it has to be
-	// linked in, as far as it is needed at all.
+	// File is a FileDescriptorSet as protoc writes it, which defines the message. Empty: it has to
+	// be linked in, as far as it is needed at all.
 	File string
 }
 

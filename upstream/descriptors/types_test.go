@@ -30,8 +30,8 @@ func field(name string, n int32, of descriptorpb.FieldDescriptorProto_Type, mess
 	return f
 }
 
-// widgets is a file with Widget { string the_id = 3; repeated string tags = 4; Address = 5; Any = 6;
-// Duration = 7 }, which imports what is linked in, and Gear { string id = 1 }.
+// widgets is a file with Widget { string the_id = 3; repeated string tags = 4; Address = 5; Any =
+// 6; Duration = 7 }, which imports what is linked in, and Gear { string id = 1 }.
 func widgets() *descriptorpb.FileDescriptorSet {
 	const text, message = descriptorpb.FieldDescriptorProto_TYPE_STRING, descriptorpb.FieldDescriptorProto_TYPE_MESSAGE
 	tags := field("tags", 4, text, "")

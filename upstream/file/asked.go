@@ -86,8 +86,9 @@ func (a *asked) forget(unsubscribe []relay.Name) {
 	}
 }
 
-// tell tells of all that a selector covers: everything the first time, as a statement that there is no more (FILE-6), then the
-// differences. initial are the names that the table may hold from before this stream. Nothing is told before the set is known.
+// tell tells of all that a selector covers: everything the first time, as a statement that there is
+// no more (FILE-6), then the differences. initial are the names that the table may hold from before
+// this stream. Nothing is told before the set is known.
 func (x *selected) tell(s *sayings, initial map[string]string) {
 	switch {
 	case !s.content.whole || x.told == s.now:
@@ -128,7 +129,8 @@ func (x *selected) tellAll(s *saying, initial map[string]string) {
 	}
 }
 
-// tell tells of one name. What exists is told whatever else is not known; that nothing does, only when everything is known.
+// tell tells of one name. What exists is told whatever else is not known; that nothing does, only
+// when everything is known.
 func (x *name) tell(s *sayings) {
 	if x.stated && s.same(x.since, x.key) {
 		x.since = s.now
@@ -139,12 +141,14 @@ func (x *name) tell(s *sayings) {
 		return
 	}
 	s.all.difference(x.told, now)
-	// What it stood for may exist still, under its own name. Then that name's removal would not be true (ALIAS-4).
+	// What it stood for may exist still, under its own name. Then that name's removal would not be
+	// true (ALIAS-4).
 	dropped := len(now) == 0 && slices.ContainsFunc(x.told, s.all.exists)
 	if len(now) == 0 && (!x.stated || dropped) {
 		only := s.to(x.params) // for others there may be a variant (DYN-13)
 		if relay.IsVirtualHost(s.typeURL) {
-			// It may be an alias that a request waits for, to whom a removal says nothing (ALIAS-5).
+			// It may be an alias that a request waits for, to whom a removal says nothing
+			// (ALIAS-5).
 			only.Resources = append(only.Resources, relay.Resource{Name: x.key, Aliases: []string{x.spelt}})
 		} else {
 			only.Removed = append(only.Removed, x.key)

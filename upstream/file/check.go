@@ -8,8 +8,9 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// Check reads the files as New does, for somebody who wants to know what they are worth: each problem names file and line. warnings are
-// of what is in order and hardly meant. err is that there is nothing to read.
+// Check reads the files as New does, for somebody who wants to know what they are worth: each
+// problem names file and line. warnings are of what is in order and hardly meant. err is that there
+// is nothing to read.
 func Check(cfg Config) (found, warnings []error, err error) {
 	src, err := newSource(cfg.withDefaults())
 	if err != nil {

@@ -106,7 +106,8 @@ func TestAliases(t *testing.T) {
 	both.want("once, whichever names it is asked by", shared)
 	none := w.subscribe(relay.VirtualHostType, "rc/three.example")
 	none.until("ALIAS-5: an alias of nothing is said not to resolve", func() bool {
-		return len(none.missing) == 1 && slices.Equal(none.removed, []string{"rc/three.example"}) // ALIAS-10
+		// ALIAS-10
+		return len(none.missing) == 1 && slices.Equal(none.removed, []string{"rc/three.example"})
 	})
 
 	w.put("vhds.yaml", host(shared, two, "rc/three.example")+host("rc/other"))
@@ -126,7 +127,8 @@ func TestAliases(t *testing.T) {
 	first.want("for all who had it")
 }
 
-func TestDroppedAliasOfOneClient(t *testing.T) { // nobody else's name makes the table hear of the resource
+// nobody else's name makes the table hear of the resource
+func TestDroppedAliasOfOneClient(t *testing.T) {
 	w := newWorld(t, "vhds.yaml", map[string]string{"vhds.yaml": host("rc/a", "rc/a.example")})
 	c := w.subscribe(relay.VirtualHostType, "rc/a.example")
 	c.want("the alias brings its resource", "rc/a")
@@ -134,7 +136,8 @@ func TestDroppedAliasOfOneClient(t *testing.T) { // nobody else's name makes the
 	c.want("which goes with the alias")
 }
 
-// TestAliasesOfOtherTypes: only of virtual hosts can be said that an alias did not resolve; others are absent.
+// TestAliasesOfOtherTypes: only of virtual hosts can be said that an alias did not resolve; others
+// are absent.
 func TestAliasesOfOtherTypes(t *testing.T) {
 	aliased := func(name, alias string) string {
 		return fmt.Sprintf("- name: %s\n  aliases: [%s]\n  resource: { \"@type\": %s, name: %s }\n", name, alias, relay.ClusterType, name)

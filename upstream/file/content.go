@@ -11,7 +11,8 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// entry is one resource as the table takes it. It never changes, so comparing pointers detects change.
+// entry is one resource as the table takes it. It never changes, so comparing pointers detects
+// change.
 type entry struct {
 	relay.Resource
 	encoded []byte // type, payload and wrapper, to see whether it is the same again
@@ -34,9 +35,11 @@ type content struct {
 	size   int
 	// complete: the content of every file is known, so what is not here does not exist.
 	complete bool
-	// whole: it was complete once. Entries are not dropped while it is not, so a set may be told since then.
+	// whole: it was complete once. Entries are not dropped while it is not, so a set may be told
+	// since then.
 	whole bool
-	// conflicts are the entries of a file that do not count since another file states them too, or a variant that overlaps.
+	// conflicts are the entries of a file that do not count since another file states them too, or
+	// a variant that overlaps.
 	conflicts map[*file]problems
 	problems  problems // all of conflicts
 	warnings  problems // what is in order and hardly meant
@@ -44,7 +47,8 @@ type content struct {
 	constrained *stated
 }
 
-// set is the entries of one type. It never changes, and is shared by contents that differ in other types only.
+// set is the entries of one type. It never changes, and is shared by contents that differ in other
+// types only.
 type set struct {
 	names   []string            // sorted
 	byName  map[string][]*entry // the variants, sorted by constraints
@@ -72,8 +76,8 @@ func (s *set) find(k key) *entry {
 	return es[i]
 }
 
-// resolve is what goes by a name for a map of parameters: the variants of that name that match, else those of the first by name that
-// lists it as an alias (ALIAS-1).
+// resolve is what goes by a name for a map of parameters: the variants of that name that match,
+// else those of the first by name that lists it as an alias (ALIAS-1).
 func (s *set) resolve(name string, p constraints.Params) []*entry {
 	if es := matching(s.byName[name], p); len(es) > 0 {
 		return es
@@ -116,8 +120,8 @@ func under(names []string, prefix string) []string {
 	return names[i:j]
 }
 
-// merge puts the files' contents together. An entry that did not change keeps its pointer, a type its set. While a file's
-// content is not known, nothing is dropped: it may be what that file holds.
+// merge puts the files' contents together. An entry that did not change keeps its pointer, a type
+// its set. While a file's content is not known, nothing is dropped: it may be what that file holds.
 func merge(prev *content, s *source) *content {
 	c := &content{
 		types: map[string]*set{}, owners: map[key]*file{}, complete: s.complete(), conflicts: map[*file]problems{},
@@ -131,7 +135,8 @@ func merge(prev *content, s *source) *content {
 				c.conflict(f, p, holder, places[p.key])
 				continue
 			}
-			if holder != nil { // the body in force stays, although the other file comes first by name
+			// the body in force stays, although the other file comes first by name
+			if holder != nil {
 				c.conflict(holder, placed{key: p.key, at: places[p.key]}, f, p.at)
 			}
 			c.owners[p.key], entries[p.key], places[p.key] = f, p.entry, p.at
@@ -147,7 +152,8 @@ func merge(prev *content, s *source) *content {
 	c.settleVariants(prev, s, entries)
 	c.size = len(entries)
 	for k, e := range entries {
-		// A resource with a TTL that was read again is told again: its time counts from the load (FILE-8).
+		// A resource with a TTL that was read again is told again: its time counts from the load
+		// (FILE-8).
 		if old := prev.set(k.typeURL).find(k); old != nil && !e.HasTTL && bytes.Equal(old.encoded, e.encoded) {
 			e = old
 		}

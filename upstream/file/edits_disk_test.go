@@ -155,8 +155,8 @@ func (e *editor) empty() touched {
 	return touched{everything: true}
 }
 
-// write writes a file as one of that name is written: in order, half of it, or garbage. It returns what
-// the file states; nil: it is not in order.
+// write writes a file as one of that name is written: in order, half of it, or garbage. It returns
+// what the file states; nil: it is not in order.
 func (e *editor) write(path, name string) stating {
 	states := e.stating()
 	text := e.encode(name, states)

@@ -24,11 +24,12 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// TestEdits: a directory is edited at random. Files are replaced, written in place, half written, full
-// of garbage, too long, renamed and removed; they become directories; a link that several lead through
-// is swapped, as for a ConfigMap; and the whole directory goes away for a while. After every edit what is
-// in force, and what clients hold, is the last that was in order (FILE-3, FILE-5, FILE-6). The watch is
-// left out: the origin is told what was touched, now and then nothing, as when events are lost.
+// TestEdits: a directory is edited at random. Files are replaced, written in place, half written,
+// full of garbage, too long, renamed and removed; they become directories; a link that several lead
+// through is swapped, as for a ConfigMap; and the whole directory goes away for a while. After
+// every edit what is in force, and what clients hold, is the last that was in order (FILE-3,
+// FILE-5, FILE-6). The watch is left out: the origin is told what was touched, now and then
+// nothing, as when events are lost.
 func TestEdits(t *testing.T) {
 	edits, drawn := 10_000, seed.Of(t, 0)
 	if testing.Short() {
@@ -37,8 +38,9 @@ func TestEdits(t *testing.T) {
 	edited(t, edits, drawn, "")
 }
 
-// TestEditsOfOneFile: the same where the path is one file, or a link to one, in each format. It keeps what
-// it stated last in order also while it is gone, or a directory (FILE-2, FILE-4, FILE-5).
+// TestEditsOfOneFile: the same where the path is one file, or a link to one, in each format. It
+// keeps what it stated last in order also while it is gone, or a directory (FILE-2, FILE-4,
+// FILE-5).
 func TestEditsOfOneFile(t *testing.T) {
 	edits, drawn := 2_000, seed.Of(t, 0)
 	if testing.Short() {
@@ -60,7 +62,8 @@ func inForce(t *testing.T, c *content) stating {
 	return force
 }
 
-// edited edits a directory, and judges after each edit. one is the file that is the origin's; "": all are.
+// edited edits a directory, and judges after each edit. one is the file that is the origin's; "":
+// all are.
 func edited(t *testing.T, edits int, drawn uint64, one string) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEditor(t, drawn, one, false)

@@ -10,8 +10,9 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest/seed"
 )
 
-// TestWatchedEdits: the same with the watch, in real time. One file is judged only, since edits that follow
-// each other closely are seen as one, and which of two files has a resource may hang on the one between.
+// TestWatchedEdits: the same with the watch, in real time. One file is judged only, since edits
+// that follow each other closely are seen as one, and which of two files has a resource may hang on
+// the one between.
 func TestWatchedEdits(t *testing.T) {
 	const edits = 150
 	drawn := seed.Of(t, 0)

@@ -21,8 +21,8 @@ func (w *world) awaitFallback(want string) {
 	}
 }
 
-// TestFallback: the files of a last resort run no lane. The table has what they hold once all of them
-// were in order, and nothing any more when they are not run.
+// TestFallback: the files of a last resort run no lane. The table has what they hold once all of
+// them were in order, and nothing any more when they are not run.
 func TestFallback(t *testing.T) {
 	const broken, good = "resources: [", "resources:\n- { \"@type\": " + relay.ClusterType + ", name: b }\n"
 	w := newWorld(t, "d", map[string]string{"d/a.yaml": good, "d/b.yaml": broken}, func(c *Config) { c.Fallback = true })

@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// json reads JSON into the tree that YAML gives, so that both are one from here on. The YAML parser is no reader of JSON: it
-// refuses surrogate pairs and long keys.
+// json reads JSON into the tree that YAML gives, so that both are one from here on. The YAML parser
+// is no reader of JSON: it refuses surrogate pairs and long keys.
 func (p *parser) json(data []byte) {
 	if !utf8.Valid(data) {
 		p.fail(position{}, "", "is not UTF-8")

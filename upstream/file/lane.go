@@ -16,14 +16,15 @@ type lane struct {
 	origin *Origin
 	lane   *relay.Lane
 
-	// Owned by run. Invariant: everything asked was told from content, or waits for it to be complete; so nothing can have
-	// gone away unnoticed between two streams.
+	// Owned by run. Invariant: everything asked was told from content, or waits for it to be
+	// complete; so nothing can have gone away unnoticed between two streams.
 	content *content
 	changed <-chan struct{}   // content is no longer in force
 	asked   map[string]*asked // by type URL, on the present stream
 }
 
-// run serves the lane until the table wants nothing on it, or ctx ends, and then leaves it to whoever runs the origin next.
+// run serves the lane until the table wants nothing on it, or ctx ends, and then leaves it to
+// whoever runs the origin next.
 func (l *lane) run(ctx context.Context) {
 	l.content, l.changed = l.origin.snapshot()
 	for {
@@ -46,7 +47,8 @@ func (l *lane) open() {
 	l.lane.Identify(l.origin.cfg.Name)
 }
 
-// stream serves one stream. It returns false when ctx ends, and true when the stream has to be opened anew, or is not needed.
+// stream serves one stream. It returns false when ctx ends, and true when the stream has to be
+// opened anew, or is not needed.
 func (l *lane) stream(ctx context.Context) bool {
 	for {
 		asks, reopen := l.lane.Take(time.Now(), false)
@@ -89,7 +91,8 @@ func (l *lane) answer(ask *relay.Ask) {
 	l.apply(s)
 }
 
-// initialOf is what the table may hold from before this stream for a map of parameters: versions name no others than that of none (DYN-20).
+// initialOf is what the table may hold from before this stream for a map of parameters: versions
+// name no others than that of none (DYN-20).
 func initialOf(ask *relay.Ask, p constraints.Params) map[string]string {
 	if p.Len() > 0 {
 		return nil

@@ -19,8 +19,8 @@ type Config struct {
 	Name string
 	// Path is a file, or a directory whose files count together. It must exist (FILE-4). Required.
 	Path string
-	// Fallback: the files are the last resort of the origin, which is of another kind. No lane of it is run;
-	// the table is given what they hold, once all of them were in order at one time.
+	// Fallback: the files are the last resort of the origin, which is of another kind. No lane of
+	// it is run; the table is given what they hold, once all of them were in order at one time.
 	Fallback bool
 	// NameBytes bounds resource names (limits.name_bytes). 0: no limit.
 	NameBytes int
@@ -34,8 +34,9 @@ type Config struct {
 	MaxBytes int
 	// Debounce is how long the directory must be quiet before it is read. Default 100 ms.
 	Debounce time.Duration
-	// Poll is how often the files are looked at without being told of a change, because network file systems and chains
-	// of links lose events; and how long a file written in place must rest before that look reads it. Default 10 s.
+	// Poll is how often the files are looked at without being told of a change, because network
+	// file systems and chains of links lose events; and how long a file written in place must rest
+	// before that look reads it. Default 10 s.
 	Poll time.Duration
 	// Log may be nil: no logging.
 	Log *zap.Logger
@@ -79,8 +80,8 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// New checks the config and loads the files. That the path is missing is an error (FILE-4); that a file is broken is not: it
-// is logged, counted, and shown by Status.
+// New checks the config and loads the files. That the path is missing is an error (FILE-4); that a
+// file is broken is not: it is logged, counted, and shown by Status.
 func New(cfg Config, table *relay.Origin) (*Origin, error) {
 	cfg = cfg.withDefaults()
 	var errs []error
@@ -111,8 +112,8 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 	return o, nil
 }
 
-// Run serves the table until ctx ends. It watches the path, and runs the lanes that the table wants. It returns nil once all
-// its goroutines have ended.
+// Run serves the table until ctx ends. It watches the path, and runs the lanes that the table
+// wants. It returns nil once all its goroutines have ended.
 func (o *Origin) Run(ctx context.Context) error {
 	var lanes sync.WaitGroup
 	defer lanes.Wait()

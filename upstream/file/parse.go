@@ -36,8 +36,8 @@ type parser struct {
 	problems problems
 }
 
-// parse reads a file's content, by the suffix of its name (FILE-1). A file with a problem has no content: half of it could
-// state absence.
+// parse reads a file's content, by the suffix of its name (FILE-1). A file with a problem has no
+// content: half of it could state absence.
 func parse(file string, data []byte, lim limits) ([]placed, problems) {
 	p := &parser{file: file, lim: lim, at: map[key]position{}, secrets: secretNames.Match(data)}
 	switch filepath.Ext(file) {
@@ -51,7 +51,8 @@ func parse(file string, data []byte, lim limits) ([]placed, problems) {
 		p.yaml(data)
 	}
 	if !p.stated && len(p.problems) == 0 {
-		// Whoever writes in place truncates first; an emptied file is not a statement that nothing exists.
+		// Whoever writes in place truncates first; an emptied file is not a statement that nothing
+		// exists.
 		p.fail(position{}, "", "says nothing; to serve no resources, write `resources: []`")
 	}
 	if len(p.problems) > 0 {
@@ -75,8 +76,9 @@ func (p *parser) binary(data []byte) {
 	p.response(&r, len(data) > 0)
 }
 
-// protoPlace is where the text and JSON parsers of the protobuf library put the position into an error. Their text is not part
-// of any contract; without a match the position is that of the resource.
+// protoPlace is where the text and JSON parsers of the protobuf library put the position into an
+// error. Their text is not part of any contract; without a match the position is that of the
+// resource.
 var protoPlace = regexp.MustCompile(`^\(line (\d+):(\d+)\): `)
 
 func (p *parser) text(data []byte) {
@@ -102,7 +104,8 @@ func protoPosition(err error) (position, string) {
 
 var secretNames = regexp.MustCompile(`tls\.v3\.Secret|v2\.auth\.Secret`)
 
-// said is what a parser says is wrong, which may quote a private key that was not written as it has to be. The place is told anyway.
+// said is what a parser says is wrong, which may quote a private key that was not written as it has
+// to be. The place is told anyway.
 func (p *parser) said(msg string) string {
 	if !p.secrets || strings.HasPrefix(msg, "unable to resolve") {
 		return msg
@@ -110,7 +113,8 @@ func (p *parser) said(msg string) string {
 	return "is not what belongs here; it is not repeated, since the file has secrets (RELAY-76)"
 }
 
-// bare is the text of a protobuf error without its prefix, whose space is sometimes another kind of space.
+// bare is the text of a protobuf error without its prefix, whose space is sometimes another kind of
+// space.
 func bare(err error) string {
 	return strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
 }

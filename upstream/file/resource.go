@@ -22,7 +22,8 @@ const (
 // deterministic makes equal messages equal bytes, whichever format they were written in.
 var deterministic = proto.MarshalOptions{Deterministic: true}
 
-// add takes up one resource, bare or wrapped. want is the type that the response claims for all, or "".
+// add takes up one resource, bare or wrapped. want is the type that the response claims for all, or
+// "".
 func (p *parser) add(a *anypb.Any, want string, at position, path string) {
 	typeURL := fullType(a.GetTypeUrl())
 	if typeURL != resourceType {
@@ -82,8 +83,8 @@ func (p *parser) wrapped(r *discoveryv3.Resource, want string, at position, path
 	p.accept(typeURL, encode(typeURL, resourceType, b), at, path)
 }
 
-// collection takes up a list collection with its entries inline (FILE-7). All collection messages have the entries in field 1,
-// as that of the endpoints has.
+// collection takes up a list collection with its entries inline (FILE-7). All collection messages
+// have the entries in field 1, as that of the endpoints has.
 func (p *parser) collection(a *anypb.Any, want string, at position, path string) {
 	var c endpointv3.LbEndpointCollection
 	if err := proto.Unmarshal(a.GetValue(), &c); err != nil {

@@ -189,7 +189,8 @@ func TestFileWrittenInPlace(t *testing.T) {
 	}
 }
 
-// TestTTLCountsFromTheLoad: a resource with a TTL that is read again is told again, another is not (FILE-8).
+// TestTTLCountsFromTheLoad: a resource with a TTL that is read again is told again, another is not
+// (FILE-8).
 func TestTTLCountsFromTheLoad(t *testing.T) {
 	f := &file{path: "a.yaml", known: true}
 	s := &source{files: map[string]*file{"a.yaml": f}}

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// sayings are what is about to be told of a type. What has changed is told to all at one instant, removal and creation alike (DYN-10);
-// that there is no more, to each map of parameters by itself.
+// sayings are what is about to be told of a type. What has changed is told to all at one instant,
+// removal and creation alike (DYN-10); that there is no more, to each map of parameters by itself.
 type sayings struct {
 	typeURL string
 	content *content
@@ -51,7 +51,8 @@ func (s *sayings) to(p constraints.Params) *saying {
 	return x
 }
 
-// changed are the names whose variants are others than before, sorted. Nearly all selectors were told of the same set.
+// changed are the names whose variants are others than before, sorted. Nearly all selectors were
+// told of the same set.
 func (s *sayings) changed(before *set) []string {
 	if s.before == before {
 		return s.changes
@@ -71,7 +72,8 @@ func (s *sayings) changed(before *set) []string {
 	return s.changes
 }
 
-// same reports whether a name certainly stands for what it stood for before: parameters need not be looked at again.
+// same reports whether a name certainly stands for what it stood for before: parameters need not be
+// looked at again.
 func (s *sayings) same(before *set, name string) bool {
 	if before == s.now {
 		return true

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// source is the files on disk: what was read of them last, and what of it counts. Owned by one goroutine.
+// source is the files on disk: what was read of them last, and what of it counts. Owned by one
+// goroutine.
 type source struct {
 	path string
 	dir  bool // path is a directory
@@ -28,7 +29,8 @@ type source struct {
 type file struct {
 	path string
 
-	// What was read last. Invariant: good is what the newest bytes in order said, whatever came after.
+	// What was read last. Invariant: good is what the newest bytes in order said, whatever came
+	// after.
 	info     fs.FileInfo // nil: read it again
 	problems problems
 	good     []placed
@@ -121,8 +123,8 @@ func (s *source) look(now time.Time, t touched) pass {
 	return p
 }
 
-// list brings files in line with the directory. A directory that cannot be listed, or lists nothing, changes nothing: an
-// unmounted volume leaves an empty directory behind.
+// list brings files in line with the directory. A directory that cannot be listed, or lists
+// nothing, changes nothing: an unmounted volume leaves an empty directory behind.
 func (s *source) list(p *pass) error {
 	entries, err := os.ReadDir(s.path)
 	if err != nil {
@@ -163,8 +165,8 @@ func missing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// ignored are the names in a directory that are no configuration: dot files, which the layout of a mounted ConfigMap and
-// careful writers use, and what editors leave behind.
+// ignored are the names in a directory that are no configuration: dot files, which the layout of a
+// mounted ConfigMap and careful writers use, and what editors leave behind.
 func ignored(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasSuffix(name, "~") ||
 		strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
@@ -200,7 +202,8 @@ func (f *file) look(now time.Time, touched bool, rest time.Duration, lim limits)
 	return true
 }
 
-// unreadable notes why the file could not be read; it reports whether that is news. The next look tries again.
+// unreadable notes why the file could not be read; it reports whether that is news. The next look
+// tries again.
 func (f *file) unreadable(err error) bool {
 	before := f.problems.Error()
 	f.info, f.seen = nil, nil

@@ -25,8 +25,8 @@ type FileStatus struct {
 	Loaded time.Time
 	// Resources is the number the file contributes.
 	Resources int
-	// Error is what is wrong with it now, and Line where; "" and 0 if nothing is, or the line is not known. ErrorAt is when it was found
-	// first; zero without an error.
+	// Error is what is wrong with it now, and Line where; "" and 0 if nothing is, or the line is
+	// not known. ErrorAt is when it was found first; zero without an error.
 	Error   string
 	ErrorAt time.Time
 	Line    int

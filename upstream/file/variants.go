@@ -28,9 +28,10 @@ type stated struct {
 	in *file
 }
 
-// settleVariants sees to it that the variants of a name in force exclude each other. Of two that parameters match alike, which a client
-// gets would be the relay's choice (DYN-9), and nobody meant it: the one that comes to what is in force does not count. Nor does then
-// what was in force of the name go because no file states it any more: what was to replace it may be what does not count.
+// settleVariants sees to it that the variants of a name in force exclude each other. Of two that
+// parameters match alike, which a client gets would be the relay's choice (DYN-9), and nobody meant
+// it: the one that comes to what is in force does not count. Nor does then what was in force of the
+// name go because no file states it any more: what was to replace it may be what does not count.
 func (c *content) settleVariants(prev *content, s *source, entries map[key]*entry) {
 	for _, v := range c.variants(prev, s) {
 		clashes := c.clashes(v)
@@ -109,8 +110,9 @@ func (c *content) variants(prev *content, s *source) []*variants {
 // isNew reports whether nothing of that name and those constraints is in force.
 func (v *variants) isNew(x stated) bool { return v.prev.find(x.key) == nil }
 
-// clashes are the variants that overlap one stated before them, or in force, with what is to be said of it. What is in force was found
-// to be apart before, and is not looked at again: of many variants there are very many pairs.
+// clashes are the variants that overlap one stated before them, or in force, with what is to be
+// said of it. What is in force was found to be apart before, and is not looked at again: of many
+// variants there are very many pairs.
 func (c *content) clashes(v *variants) map[key]string {
 	found := map[key]string{}
 	for i, x := range v.stated {
@@ -135,8 +137,9 @@ func (c *content) clashes(v *variants) map[key]string {
 	return found
 }
 
-// keep is what stays in force of the name, as it is stated now, and whether of that something is held that no file states any more: as
-// all of it is where variants clash, and everything is while a file's content is not known.
+// keep is what stays in force of the name, as it is stated now, and whether of that something is
+// held that no file states any more: as all of it is where variants clash, and everything is while
+// a file's content is not known.
 func (v *variants) keep(c, prev *content, entries map[key]*entry, all bool) (kept []*entry, held bool) {
 	for _, e := range v.prev.byName[v.name] {
 		k := key{v.typeURL, v.name, e.Constraints.Key()}

@@ -14,7 +14,8 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// variantOf is a variant of a cluster in YAML, as an item of a list; of is its constraints in short: "env=prod region=eu|us".
+// variantOf is a variant of a cluster in YAML, as an item of a list; of is its constraints in
+// short: "env=prod region=eu|us".
 func variantOf(name string, seconds int, of string) string {
 	var all []string
 	for _, part := range strings.Fields(of) {
@@ -55,7 +56,8 @@ func (c *client) wantTimeouts(sentence string, want map[string]int) {
 	c.w.t.Helper()
 	c.until(sentence, func() bool {
 		return c.answers > 0 && maps.EqualFunc(c.has, want, func(body string, seconds int) bool {
-			return strings.HasSuffix(body, string([]byte{0x22, 0x02, 0x08, byte(seconds)})) // Cluster.connect_timeout
+			// Cluster.connect_timeout
+			return strings.HasSuffix(body, string([]byte{0x22, 0x02, 0x08, byte(seconds)}))
 		})
 	})
 }
@@ -66,8 +68,8 @@ func newTP2World(t *testing.T, path string, hold map[string]string, edit ...func
 	return newWorldOf(t, relay.OriginConfig{Name: "files", TP2: true}, path, hold, edit...)
 }
 
-// Two variants of one name side by side; who matches none is told that there is none (DYN-8, DYN-13); a change of one reaches whom it
-// concerns.
+// Two variants of one name side by side; who matches none is told that there is none (DYN-8,
+// DYN-13); a change of one reaches whom it concerns.
 func TestVariants(t *testing.T) {
 	w := newTP2World(t, "c.yaml", map[string]string{"c.yaml": variantOf("a", 1, "env=prod") + variantOf("a", 2, "env=dev")})
 	prod, dev, test, plain := w.subscribeAs("env=prod x=y", "a"), w.subscribeAs("env=dev", "a"), w.subscribeAs("env=test", "a"), w.subscribeAs("", "a")
@@ -90,7 +92,8 @@ func TestVariants(t *testing.T) {
 	dev.wantNothing("the variant that stays should not be told again")
 }
 
-// The split of a variant, and the merge of two, are one update to each client and no removal (DYN-10).
+// The split of a variant, and the merge of two, are one update to each client and no removal
+// (DYN-10).
 func TestVariantSplitAndMerge(t *testing.T) {
 	one := variantOf("a", 1, "env=prod")
 	w := newTP2World(t, "d", map[string]string{"d/a.yaml": one})
@@ -112,7 +115,8 @@ func TestVariantSplitAndMerge(t *testing.T) {
 	}
 }
 
-// Files that change together, as those of a mounted ConfigMap do, are one update, wherever the variants move (DYN-10).
+// Files that change together, as those of a mounted ConfigMap do, are one update, wherever the
+// variants move (DYN-10).
 func TestSplitAcrossFilesOfOneSwap(t *testing.T) {
 	dir := &world{t: t, dir: t.TempDir()}
 	dir.mount("mnt", "..v1", map[string]string{"a.yaml": variantOf("a", 1, "env=prod"), "b.yaml": "resources: []"})
@@ -132,7 +136,8 @@ func TestSplitAcrossFilesOfOneSwap(t *testing.T) {
 	}
 }
 
-// A selector with parameters is answered with what matches, and 'that is all' is said to that map alone.
+// A selector with parameters is answered with what matches, and 'that is all' is said to that map
+// alone.
 func TestSelectorsWithParameters(t *testing.T) {
 	const in = "xdstp://o/envoy.config.cluster.v3.Cluster/in/"
 	w := newTP2World(t, "c.yaml", map[string]string{"c.yaml": variantOf("a", 1, "env=prod") + variantOf("a", 2, "env=dev") + cluster("b", 3) +
@@ -172,7 +177,8 @@ func TestAliasesOfVariants(t *testing.T) {
 	}
 }
 
-// Variants that parameters match alike are an error of the one that came last: it names both places and an example. What is in force stays.
+// Variants that parameters match alike are an error of the one that came last: it names both places
+// and an example. What is in force stays.
 func TestOverlappingVariants(t *testing.T) {
 	for _, row := range []struct {
 		name     string
@@ -244,7 +250,8 @@ func TestOverlapHoldsWhatWasInForce(t *testing.T) {
 	}
 }
 
-// While a file's content is not known, a variant is not replaced by others that leave some of its clients without.
+// While a file's content is not known, a variant is not replaced by others that leave some of its
+// clients without.
 func TestUnknownContentHoldsVariants(t *testing.T) {
 	w := newTP2World(t, "d", map[string]string{"d/a.yaml": variantOf("a", 1, "env=prod")})
 	c := w.subscribeAs("env=prod region=us", "a")
@@ -313,8 +320,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// BenchmarkMergeVariants puts 1,000 variants of one name into force: the first time, when every pair is looked at, and after a change of
-// one, when none is.
+// BenchmarkMergeVariants puts 1,000 variants of one name into force: the first time, when every
+// pair is looked at, and after a change of one, when none is.
 func BenchmarkMergeVariants(b *testing.B) {
 	load := func(changed int) *source {
 		var text strings.Builder

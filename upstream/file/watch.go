@@ -10,7 +10,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// watch tells when to look at the files. It collects what it is told of until the directory is quiet. Owned by Run.
+// watch tells when to look at the files. It collects what it is told of until the directory is
+// quiet. Owned by Run.
 type watch struct {
 	origin  *Origin
 	dir     string
@@ -28,7 +29,8 @@ type watch struct {
 	first   time.Time        // of the events collected
 }
 
-// configMapLink is what all files of a mounted ConfigMap lead through: renaming another link onto it changes them all at once.
+// configMapLink is what all files of a mounted ConfigMap lead through: renaming another link onto
+// it changes them all at once.
 const configMapLink = "..data"
 
 // patience times the debounce is the longest that events may put off a look.
@@ -38,7 +40,8 @@ const patience = 10
 func (o *Origin) watch() *watch {
 	w := &watch{origin: o, dir: o.source.path, touched: touched{}}
 	if !o.source.dir {
-		// The parent is watched, because a rename onto the path would leave a watch of the file with the old one.
+		// The parent is watched, because a rename onto the path would leave a watch of the file
+		// with the old one.
 		w.dir = filepath.Dir(o.source.path)
 	}
 	var err error
@@ -81,8 +84,9 @@ func (w *watch) warn(err error) {
 	}
 }
 
-// note takes up an event. For a single file only what was moved or created counts, not writes (FILE-2): a file written in place
-// may be half there. In a directory writes count too, because people edit there; the debounce is what keeps halves out.
+// note takes up an event. For a single file only what was moved or created counts, not writes
+// (FILE-2): a file written in place may be half there. In a directory writes count too, because
+// people edit there; the debounce is what keeps halves out.
 func (w *watch) note(e fsnotify.Event, ok bool) {
 	if !ok {
 		w.events = nil

@@ -44,7 +44,8 @@ func newWorldOf(t *testing.T, of relay.OriginConfig, path string, hold map[strin
 	for name, text := range hold {
 		w.put(name, text)
 	}
-	// Files state that there is no more: if a set had to settle by a pause, nobody here would live to see it.
+	// Files state that there is no more: if a set had to settle by a pause, nobody here would live
+	// to see it.
 	table, err := relay.New(relay.Config{Linger: -1, Settle: time.Hour, ColdWait: time.Hour, Origins: []relay.OriginConfig{of}})
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +255,8 @@ func (c *client) until(sentence string, is func() bool) {
 	}
 }
 
-// wantNothing says that the client was told nothing so far. What must have happened before it is waited for by the caller.
+// wantNothing says that the client was told nothing so far. What must have happened before it is
+// waited for by the caller.
 func (c *client) wantNothing(sentence string) {
 	c.w.t.Helper()
 	if c.take() {

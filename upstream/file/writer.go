@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// writer turns a YAML tree into JSON, every key and value on a line of its own, so that the line in an error of the JSON parser
-// leads back to the node: it is found by writing once more.
+// writer turns a YAML tree into JSON, every key and value on a line of its own, so that the line in
+// an error of the JSON parser leads back to the node: it is found by writing once more.
 type writer struct {
 	b     []byte
 	most  int // bytes; what aliases multiply is bounded by it

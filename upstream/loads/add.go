@@ -6,8 +6,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Add takes in a client's report; a nil Reporter is one that is gone. Lost is how many requests were not
-// taken in, for Most. What is in the sums already is added to without making anything (BenchmarkAdd).
+// Add takes in a client's report; a nil Reporter is one that is gone. Lost is how many requests
+// were not taken in, for Most. What is in the sums already is added to without making anything
+// (BenchmarkAdd).
 //
 // It reads fields as the protobuf library does: of a number or a string the last one counts, and a
 // message that is there more than once is one message, of all its parts.
@@ -217,8 +218,8 @@ func (u *utilization) add(more *utilization) {
 	u.value += more.value
 }
 
-// read reads a metric's numbers, which are in two fields that follow each other, and returns its name, if
-// field 1 is that.
+// read reads a metric's numbers, which are in two fields that follow each other, and returns its
+// name, if field 1 is that.
 func (m *metric) read(b []byte, first protowire.Number) (name []byte) {
 	for f := (fields{rest: b}); f.next(); {
 		switch {

@@ -57,9 +57,9 @@ func (s *Sums) addEndpoint(from *Reporter, l *locality, b []byte) {
 	}
 }
 
-// endpoint is where something is added; nil: there is no room for it. Its key is the encoding that the
-// library makes of its address, so that addresses that are the same are one endpoint. What clients send
-// is nearly always that encoding already, and is looked for first.
+// endpoint is where something is added; nil: there is no room for it. Its key is the encoding that
+// the library makes of its address, so that addresses that are the same are one endpoint. What
+// clients send is nearly always that encoding already, and is looked for first.
 func (s *Sums) endpoint(l *locality, address []byte) *endpoint {
 	if e := l.endpoints[string(address)]; e != nil {
 		return e

@@ -10,12 +10,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Report is a client's report as it is on the wire, an encoded LoadStatsRequest, which Read has accepted.
+// Report is a client's report as it is on the wire, an encoded LoadStatsRequest, which Read has
+// accepted.
 type Report struct{ wire []byte }
 
-// Read accepts a report if the protobuf library would, and makes no messages of it: a thousand reports
-// a second are added up from the bytes that they came in (FuzzReport, BenchmarkAdd). The report shares
-// wire.
+// Read accepts a report if the protobuf library would, and makes no messages of it: a thousand
+// reports a second are added up from the bytes that they came in (FuzzReport, BenchmarkAdd). The
+// report shares wire.
 func Read(wire []byte) (Report, error) {
 	if err := reportShape().check(wire, protowire.DefaultRecursionLimit); err != nil {
 		return Report{}, err
@@ -30,8 +31,8 @@ var (
 	errDepth  = errors.New("messages are nested too deeply")
 )
 
-// shape is what decides whether bytes are a message of a type: its strings and messages. No type in a
-// report has a list of numbers, which might be packed (TestNoListsOfNumbers).
+// shape is what decides whether bytes are a message of a type: its strings and messages. No type in
+// a report has a list of numbers, which might be packed (TestNoListsOfNumbers).
 type shape struct{ fields []content } // by number
 
 // content is what a field holds.
@@ -44,8 +45,8 @@ var reportShape = sync.OnceValue(func() *shape {
 	return shapeOf((&loadstats.LoadStatsRequest{}).ProtoReflect().Descriptor(), map[protoreflect.FullName]*shape{})
 })
 
-// shapeOf is the shape of a message type. Known holds those that are made or under way: types may hold
-// themselves.
+// shapeOf is the shape of a message type. Known holds those that are made or under way: types may
+// hold themselves.
 func shapeOf(d protoreflect.MessageDescriptor, known map[protoreflect.FullName]*shape) *shape {
 	if s := known[d.FullName()]; s != nil {
 		return s

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// FuzzReport: a report is accepted if the protobuf library accepts it, and adds up to what the library
-// reads in it: a client has reported twice, and another once before it left.
+// FuzzReport: a report is accepted if the protobuf library accepts it, and adds up to what the
+// library reads in it: a client has reported twice, and another once before it left.
 func FuzzReport(f *testing.F) {
 	for _, wire := range oddReports(f) {
 		f.Add(wire, wire)
@@ -198,19 +198,25 @@ func oddReports(t testing.TB) [][]byte {
 			Node:         &corev3.Node{Id: "n", Metadata: metadata, ClientFeatures: []string{"f"}},
 			ClusterStats: []*endpointv3.ClusterStats{everyNumber(t), everyNumber(t)},
 		}),
-		field(2, number(3, 1), number(3, 2), text(6, "s"), text(1, "a"), text(1, "b")),       // the last one counts
-		field(2, text(2, ""), text(5, ""), text(1, ""), number(4, 1), number(1, 1)),          // of other wire types, and empty
-		locality(field(1, text(1, "r")), number(8, 1), field(1, text(2, "z"), text(1, "q"))), // two localities are one
+		// the last one counts
+		field(2, number(3, 1), number(3, 2), text(6, "s"), text(1, "a"), text(1, "b")),
+		// of other wire types, and empty
+		field(2, text(2, ""), text(5, ""), text(1, ""), number(4, 1), number(1, 1)),
+		// two localities are one
+		locality(field(1, text(1, "r")), number(8, 1), field(1, text(2, "z"), text(1, "q"))),
 		locality(number(6, 1<<32+1), text(12, ""), field(12, number(1, 1)), field(12, number(1, 3), number(2, 1))),
 		locality(field(12, number(1, 1)), field(12, half), field(13, half), field(14)),
 		locality(number(6, 300), field(1, text(2, "z"))), locality(number(6, 1<<40+3), field(1)),
 		field(2, text(6, "s"), text(1, "c"), number(6, 1), text(4, "\x08\x01")),
-		locality(field(7, field(1, socket), number(7, 1)), field(7, field(1, swapped), number(7, 2))), // one endpoint
+		// one endpoint
+		locality(field(7, field(1, socket), number(7, 1)), field(7, field(1, swapped), number(7, 2))),
 		locality(number(8, math.MaxUint64), number(3, math.MaxUint64), number(9, 1)),
 		locality(field(5, text(1, "m"), number(2, 1)), field(5, number(2, 1), text(1, "m")), field(5)),
 		endpoint(field(1, socket), number(7, 1)), endpoint(field(1, swapped), number(7, 1)),
-		endpoint(field(1, field(1, number(3, 80))), field(1, field(1, text(2, "10.0.0.1")))), // two addresses are one
-		endpoint(field(1, socket), field(1, field(2, text(1, "/p")))),                        // of two kinds the last one counts
+		// two addresses are one
+		endpoint(field(1, field(1, number(3, 80))), field(1, field(1, text(2, "10.0.0.1")))),
+		// of two kinds the last one counts
+		endpoint(field(1, socket), field(1, field(2, text(1, "/p")))),
 		endpoint(field(1, socket, text(99, "unknown"))), endpoint(), endpoint(field(1)),
 		endpoint(field(6, field(1, text(1, "k"), field(2, text(3, "v")))), field(6)), // metadata
 		endpoint(field(6, field(1, text(1, "\xff")))),

@@ -8,8 +8,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Most is how many clusters, localities, endpoints, metrics and kinds of drops are kept at a time. They
-// are named by clients, so there has to be an end: what is beyond is lost, and Add says how much.
+// Most is how many clusters, localities, endpoints, metrics and kinds of drops are kept at a time.
+// They are named by clients, so there has to be an end: what is beyond is lost, and Add says how
+// much.
 const Most = 100_000
 
 // Sums is what clients have reported since it was taken last.
@@ -74,7 +75,8 @@ func (s *Sums) Leave(r *Reporter) {
 	r.gauges = r.gauges[:0]
 }
 
-// GiveBack takes in again what was taken last, or a part of it, as it could not be told. Lost is as in Add.
+// GiveBack takes in again what was taken last, or a part of it, as it could not be told. Lost is as
+// in Add.
 func (s *Sums) GiveBack(report []*endpointv3.ClusterStats) (lost uint64) {
 	if len(report) == 0 {
 		return 0

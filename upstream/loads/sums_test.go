@@ -115,8 +115,9 @@ func expect(t *testing.T, when string, got []*endpointv3.ClusterStats, want ...*
 	}
 }
 
-// TestSumsAtRandom: whatever clients report, leave and come again, and however often it is taken, or taken and given
-// back, what is told of requests is what was reported, and nothing stands when all have left.
+// TestSumsAtRandom: whatever clients report, leave and come again, and however often it is taken,
+// or taken and given back, what is told of requests is what was reported, and nothing stands when
+// all have left.
 func TestSumsAtRandom(t *testing.T) {
 	rng := seed.Rand(t)
 	now := time.Unix(0, 0)

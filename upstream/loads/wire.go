@@ -4,8 +4,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// fields are the fields of an encoded message, one after the other. The message has been looked at by Read, so that no
-// field is broken; were one so all the same, it would be the end.
+// fields are the fields of an encoded message, one after the other. The message has been looked at
+// by Read, so that no field is broken; were one so all the same, it would be the end.
 type fields struct {
 	rest []byte
 

@@ -96,8 +96,8 @@ func (p *place) askNames(now time.Time, m *relay.Subscriber, names []string) {
 	}
 }
 
-// take notes all there is to be told. changed: something is another, or has become of use. lags: the
-// subscription has to begin anew.
+// take notes all there is to be told. changed: something is another, or has become of use. lags:
+// the subscription has to begin anew.
 func (p *place) take(now time.Time) (changed, lags bool) {
 	changed, p.changed = p.changed, false
 	look := func(f *feed) {

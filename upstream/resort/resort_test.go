@@ -178,8 +178,8 @@ func (s *side) set(typeURL string, names ...string) {
 	}
 }
 
-// TestAsksWhatIsLacking: only what is wanted of types of which nothing is known, group by group, each on one stream with
-// its own node, and only while the first side is out of reach.
+// TestAsksWhatIsLacking: only what is wanted of types of which nothing is known, group by group,
+// each on one stream with its own node, and only while the first side is out of reach.
 func TestAsksWhatIsLacking(t *testing.T) {
 	both(t, func(w *world) {
 		w.last.set(cds, "a", "b")
@@ -236,7 +236,8 @@ func TestAsksWhatIsLacking(t *testing.T) {
 	})
 }
 
-// TestGivesUpWhatIsUnwanted: what the first side's clients let go of is not asked for any more, when its linger is over.
+// TestGivesUpWhatIsUnwanted: what the first side's clients let go of is not asked for any more,
+// when its linger is over.
 func TestGivesUpWhatIsUnwanted(t *testing.T) {
 	both(t, func(w *world) {
 		w.last.set(cds, "a")
@@ -272,7 +273,8 @@ func TestGivesUpWhatIsUnwanted(t *testing.T) {
 	})
 }
 
-// TestWaitsForTheFirst: while a stream to the first side is open, the last one is asked after half of cold_wait.
+// TestWaitsForTheFirst: while a stream to the first side is open, the last one is asked after half
+// of cold_wait.
 func TestWaitsForTheFirst(t *testing.T) {
 	both(t, func(w *world) {
 		w.last.set(cds, "a")
@@ -303,7 +305,8 @@ func TestStandsInWhole(t *testing.T) {
 	})
 }
 
-// TestFallsBehind: what goes at once may be more than a subscription remembers, which then begins anew.
+// TestFallsBehind: what goes at once may be more than a subscription remembers, which then begins
+// anew.
 func TestFallsBehind(t *testing.T) {
 	both(t, func(w *world) {
 		var many []relaytest.Resource

@@ -26,17 +26,18 @@ import (
 type Config struct {
 	// Name is the origin's, as in the config file: in logs and metrics. Required.
 	Name string
-	// URLs are the servers, in order of preference: what comes before /v3/discovery:clusters. At least
-	// one, at most 254.
+	// URLs are the servers, in order of preference: what comes before /v3/discovery:clusters. At
+	// least one, at most 254.
 	URLs []string
 	// Poll is how often each type is asked for. Default 5 s.
 	Poll time.Duration
-	// TLS is asked for each connection to an https URL what to use, so that certificates and authorities
-	// may be renewed; nil: the system's authorities.
+	// TLS is asked for each connection to an https URL what to use, so that certificates and
+	// authorities may be renewed; nil: the system's authorities.
 	TLS func() *tls.Config
 	// Headers are sent with every poll.
 	Headers map[string]string
-	// TokenFile, if set, holds a bearer token, read for each poll and sent as authorization. Needs https.
+	// TokenFile, if set, holds a bearer token, read for each poll and sent as authorization. Needs
+	// https.
 	TokenFile string
 	// MaxMessage is the longest response taken, in bytes of JSON, uncompressed. Default 64 MiB.
 	MaxMessage int
@@ -51,8 +52,8 @@ type Config struct {
 	// Batch is how long what is wanted anew is collected before it is polled for. Default 10 ms;
 	// negative: not at all.
 	Batch time.Duration
-	// Instance is this process's name, which ends the list of relays that a poll presents (RELAY-87).
-	// Empty: none is presented.
+	// Instance is this process's name, which ends the list of relays that a poll presents
+	// (RELAY-87). Empty: none is presented.
 	Instance string
 	// Version is weir's own, in the user agent weir/VERSION. Default "dev".
 	Version string
@@ -77,8 +78,8 @@ func Types() (typeURLs []string) {
 	return typeURLs
 }
 
-// checked returns the config with its defaults, and everything that is wrong with it. Each error begins
-// with the key.
+// checked returns the config with its defaults, and everything that is wrong with it. Each error
+// begins with the key.
 func (c Config) checked() (Config, error) {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -133,7 +134,8 @@ func orElse[T comparable](v *T, fallback T) {
 	}
 }
 
-// BadURL says what is wrong with a URL; "" if nothing is. It does not repeat it: it may hold a password.
+// BadURL says what is wrong with a URL; "" if nothing is. It does not repeat it: it may hold a
+// password.
 func BadURL(s string) string {
 	u, err := url.Parse(s)
 	switch {
@@ -151,7 +153,8 @@ func BadURL(s string) string {
 	return ""
 }
 
-// ValidHeader says whether a header may be sent with a poll: what HTTP and the body need is not for use.
+// ValidHeader says whether a header may be sent with a poll: what HTTP and the body need is not for
+// use.
 func ValidHeader(name, value string) bool {
 	switch strings.ToLower(name) {
 	case "accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "host",

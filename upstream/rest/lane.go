@@ -19,8 +19,8 @@ import (
 const (
 	// A type that is refused again and again is asked for after a growing pause (RELAY-32).
 	firstPause, lastPause = time.Second, time.Minute
-	// heldAfter is when a poll that presents a version is taken to be held by the server until something
-	// changes. It is broken off then if more is wanted.
+	// heldAfter is when a poll that presents a version is taken to be held by the server until
+	// something changes. It is broken off then if more is wanted.
 	heldAfter = time.Second
 )
 
@@ -57,7 +57,8 @@ func newLane(o *Origin, t *relay.Lane) *lane {
 	return l
 }
 
-// run polls until nothing is wanted or ctx ends, and then leaves the lane to whoever runs the origin next.
+// run polls until nothing is wanted or ctx ends, and then leaves the lane to whoever runs the
+// origin next.
 func (l *lane) run(ctx context.Context) {
 	o := l.origin
 	defer o.forget(l)
@@ -82,7 +83,8 @@ func (l *lane) run(ctx context.Context) {
 	l.table.Abandon()
 }
 
-// wait waits for a time, for a server to answer again, for something that is wanted anew or for the end.
+// wait waits for a time, for a server to answer again, for something that is wanted anew or for the
+// end.
 func (l *lane) wait(ctx context.Context, until time.Time, changed <-chan struct{}) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
@@ -147,8 +149,8 @@ func namesOf(all []relay.Name) []string {
 	return names
 }
 
-// open begins anew at a server that has answered what was asked of it. It reports whether the answer is
-// one to what the table asks now.
+// open begins anew at a server that has answered what was asked of it. It reports whether the
+// answer is one to what the table asks now.
 func (l *lane) open(now time.Time, s *server, wildcard bool, names []string) bool {
 	l.close()
 	l.table.Open(now, s.trust)
@@ -166,7 +168,8 @@ func (l *lane) open(now time.Time, s *server, wildcard bool, names []string) boo
 	return !lacks(l.names, names)
 }
 
-// close notes that the last poll failed, or that none will follow. What was answered stays servable.
+// close notes that the last poll failed, or that none will follow. What was answered stays
+// servable.
 func (l *lane) close() {
 	if l.at == nil {
 		return

@@ -26,7 +26,8 @@ func TestPolls(t *testing.T) {
 		}
 		last := p.at
 		for range 5 {
-			sleep(time.Until(last.Add(5600 * time.Millisecond))) // or ten percent less each time add up to a second one
+			// or ten percent less each time add up to a second one
+			sleep(time.Until(last.Add(5600 * time.Millisecond)))
 			p = w.one("one poll each 5 s")
 			if p.GetVersionInfo() != "1" || p.GetResponseNonce() != "n1" || p.GetErrorDetail() != nil {
 				t.Errorf("it presents what it has: %v", p)
@@ -80,8 +81,8 @@ func TestTypes(t *testing.T) {
 	})
 }
 
-// A name that is wanted anew is polled for at once, with all others, and without a version: a server
-// whose version covers more than the names that it is asked for would answer 304.
+// A name that is wanted anew is polled for at once, with all others, and without a version: a
+// server whose version covers more than the names that it is asked for would answer 304.
 func TestNewNames(t *testing.T) {
 	in(t, func(c *Config) { c.Poll = time.Minute }, func(w *world) {
 		w.serve(endpoints, "1", assignment("a"), assignment("b"), assignment("c"))
@@ -116,8 +117,8 @@ func TestNewNames(t *testing.T) {
 }
 
 // A name that is wanted while the first poll is on its way is not covered by the version which that
-// brings, so the next poll presents none. It would be answered by 304 for ever, and the name taken to be
-// absent (ABS-5).
+// brings, so the next poll presents none. It would be answered by 304 for ever, and the name taken
+// to be absent (ABS-5).
 func TestNamesDuringTheFirstPoll(t *testing.T) {
 	in(t, nil, func(w *world) {
 		w.answer(endpoints, func(p poll) (int, string) {
@@ -143,7 +144,8 @@ func TestNamesDuringTheFirstPoll(t *testing.T) {
 	})
 }
 
-// A 304 to a poll that presents no version is no answer: nothing is known by it, and no silence begins.
+// A 304 to a poll that presents no version is no answer: nothing is known by it, and no silence
+// begins.
 func TestUnasked304(t *testing.T) {
 	in(t, nil, func(w *world) {
 		w.answer(clusters, func(poll) (int, string) { return http.StatusNotModified, "" })
@@ -282,8 +284,8 @@ func TestUnknownType(t *testing.T) {
 	})
 }
 
-// What cannot be taken is refused by name with the next poll; the rest counts, and nothing is gone for
-// being left out (REST-5, REST-9, RELAY-32).
+// What cannot be taken is refused by name with the next poll; the rest counts, and nothing is gone
+// for being left out (REST-5, REST-9, RELAY-32).
 func TestRefusals(t *testing.T) {
 	for name, row := range map[string]struct{ bad, want string }{
 		"unknown message within": {
@@ -402,7 +404,8 @@ func TestOneTriesForAll(t *testing.T) {
 			t.Errorf("%d polls of eight lanes in a minute", n)
 		}
 		w.set(func() { w.down["a"] = false })
-		w.answer(clusters, func(poll) (int, string) { return 0, "" }) // it hangs, instead of refusing
+		// it hangs, instead of refusing
+		w.answer(clusters, func(poll) (int, string) { return 0, "" })
 		sleep(time.Minute)
 		if n := len(w.taken()); n > 10 {
 			t.Errorf("%d polls of eight lanes in a minute", n)

@@ -30,8 +30,8 @@ type Origin struct {
 	lanes map[*lane]struct{}
 }
 
-// New checks cfg, reporting every problem at once, and connects it with the table's part for the origin,
-// which has to be SotW and PerType, and restricted to Types. Nothing runs before Run.
+// New checks cfg, reporting every problem at once, and connects it with the table's part for the
+// origin, which has to be SotW and PerType, and restricted to Types. Nothing runs before Run.
 func New(cfg Config, table *relay.Origin) (*Origin, error) {
 	c, err := cfg.checked()
 	if table == nil {
@@ -53,8 +53,8 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 // configuration. It is called before Run, after the other's.
 func (o *Origin) Succeed(before *Origin) { o.health.succeed(&before.health) }
 
-// Run polls for what the table wants until ctx ends; then everything it started has ended, and the lanes
-// wait for the Run of another. It may be called once.
+// Run polls for what the table wants until ctx ends; then everything it started has ended, and the
+// lanes wait for the Run of another. It may be called once.
 func (o *Origin) Run(ctx context.Context) error {
 	if o.started.Swap(true) {
 		return fmt.Errorf("origin %q: Run was called twice", o.cfg.Name)

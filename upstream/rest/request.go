@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// headersWithin bounds the time to the head of a response: below the 15 s after which silence means
-	// absence (ABS-5), so that a server that hangs is not taken for one that is silent.
+	// headersWithin bounds the time to the head of a response: below the 15 s after which silence
+	// means absence (ABS-5), so that a server that hangs is not taken for one that is silent.
 	headersWithin = 10 * time.Second
 	// bodyWithin bounds the time for the rest of it.
 	bodyWithin = 50 * time.Second
@@ -102,7 +102,8 @@ func (o *Origin) ask(ctx context.Context, s *server, typeURL string, via []strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, headersWithin+bodyWithin)
 	defer cancel()
-	slow := time.AfterFunc(headersWithin, cancel) // which counts connecting, as ResponseHeaderTimeout does not
+	// which counts connecting, as ResponseHeaderTimeout does not
+	slow := time.AfterFunc(headersWithin, cancel)
 	req, err := o.request(ctx, strings.TrimSuffix(s.url, "/")+relay.ServiceOf(typeURL, false).REST, body, via)
 	if err != nil {
 		return nil, &failure{fault: unclear, err: err}
@@ -166,8 +167,8 @@ func (o *Origin) request(ctx context.Context, url string, body []byte, via []str
 	return req, nil
 }
 
-// refusal is what a status other than 200 and 304 means: below 500 the server answers, and does not want
-// what was asked.
+// refusal is what a status other than 200 and 304 means: below 500 the server answers, and does not
+// want what was asked.
 func refusal(url string, resp *http.Response) *failure {
 	f := &failure{fault: unclear}
 	if resp.StatusCode < http.StatusInternalServerError {

@@ -43,8 +43,8 @@ func serve(t *testing.T, start func(http.Handler) *httptest.Server, f http.Handl
 	return s
 }
 
-// Over TLS the server is verified, certificates are asked for at each connection, HTTP/2 is spoken, and
-// the token is read for each poll.
+// Over TLS the server is verified, certificates are asked for at each connection, HTTP/2 is spoken,
+// and the token is read for each poll.
 func TestTLS(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("hush\n"), 0o600); err != nil {
@@ -122,7 +122,8 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// Whose fault a failure is: of a server that cannot be reached, of one that fails, of what is asked.
+// Whose fault a failure is: of a server that cannot be reached, of one that fails, of what is
+// asked.
 func TestFaults(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
@@ -170,8 +171,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// FuzzResponse: whatever a server answers, it is understood or refused, and what is understood can be
-// judged.
+// FuzzResponse: whatever a server answers, it is understood or refused, and what is understood can
+// be judged.
 func FuzzResponse(f *testing.F) {
 	f.Add([]byte(`{"versionInfo":"1","resources":[` + cluster("x") + `,` + assignment("y") + `,7]}`))
 	f.Add([]byte(`{"version_info":"1","resources":[{"@type":"` + resourceType + `","name":"x","ttl":"1s","resource":` + cluster("x") + `}]}`))

@@ -36,8 +36,8 @@ type refused struct {
 	reason string
 }
 
-// parse reads the JSON of a DiscoveryResponse for a type. An error says that it is none. A panic over
-// a peer's bytes costs that response and nobody anything else (ERR-11).
+// parse reads the JSON of a DiscoveryResponse for a type. An error says that it is none. A panic
+// over a peer's bytes costs that response and nobody anything else (ERR-11).
 func (o *Origin) parse(typeURL string, data []byte) (r *response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -109,8 +109,8 @@ func hasTTL(a *anypb.Any) bool {
 	return a.GetTypeUrl() == resourceType && proto.Unmarshal(a.GetValue(), &w) == nil && w.GetTtl() != nil
 }
 
-// plain is the text of an error of the protobuf library without its prefix, whose space is sometimes
-// another kind of space.
+// plain is the text of an error of the protobuf library without its prefix, whose space is
+// sometimes another kind of space.
 func plain(err error) string {
 	return strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0")
 }
@@ -156,7 +156,8 @@ func (o *Origin) nameIn(typeURL string, raw json.RawMessage) string {
 	return text(f.JSONName(), string(f.Name()))
 }
 
-// update judges a response as one from the wire is (RELAY-30), and adds what could not even be read.
+// update judges a response as one from the wire is (RELAY-30), and adds what could not even be
+// read.
 func (o *Origin) update(lane *relay.Lane, r *response) (u relay.Update, reject *relay.RejectError, err error) {
 	defer func() {
 		if p := recover(); p != nil {

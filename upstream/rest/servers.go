@@ -42,9 +42,9 @@ func newServers(cfg *Config, table *relay.Origin) *servers {
 	return ss
 }
 
-// choose is the server to poll now, or when to ask again, and what tells that it may be earlier. at is
-// where the lane is open; nil: nowhere. uncached is asked whether the group wants what no server has
-// answered.
+// choose is the server to poll now, or when to ask again, and what tells that it may be earlier. at
+// is where the lane is open; nil: nowhere. uncached is asked whether the group wants what no server
+// has answered.
 func (ss *servers) choose(now time.Time, at *server, uncached func() bool) (_ *server, again time.Time, _ <-chan struct{}) {
 	waiting := at == nil && uncached()
 	ss.mu.Lock()
@@ -75,8 +75,8 @@ func (ss *servers) answersLocked(from int) bool {
 	return false
 }
 
-// sooner is the earlier of two times; the first may be zero. What is past is a server that another lane
-// is trying: look again soon.
+// sooner is the earlier of two times; the first may be zero. What is past is a server that another
+// lane is trying: look again soon.
 func sooner(a, b, now time.Time) time.Time {
 	const soon = 100 * time.Millisecond
 	if !b.After(now) {
@@ -122,8 +122,8 @@ const (
 	unreachable
 )
 
-// failed notes that a poll failed which began at since, of a lane that is not open by this server's word
-// (any more). It reports whether the server is to blame.
+// failed notes that a poll failed which began at since, of a lane that is not open by this server's
+// word (any more). It reports whether the server is to blame.
 func (ss *servers) failed(s *server, since time.Time, f fault) bool {
 	now := time.Now()
 	ss.mu.Lock()

@@ -52,8 +52,8 @@ func (h *health) heard(now time.Time, l *lane, first bool) (news bool) {
 	return h.setLocked(true, now)
 }
 
-// failed notes a failure of a lane, which is not open (any more). While others are, it says nothing of
-// the origin. It reports whether the origin is no longer connected.
+// failed notes a failure of a lane, which is not open (any more). While others are, it says nothing
+// of the origin. It reports whether the origin is no longer connected.
 func (h *health) failed(now time.Time, l *lane, err error) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,8 +99,8 @@ func (h *health) succeed(was *health) {
 	h.proof, h.update = was.proof, was.update
 }
 
-// Status takes a picture. Connected: the last poll succeeded, of some type at least; Address is the URL
-// in use; a lane is Open if its last poll succeeded, and Attempts counts its polls.
+// Status takes a picture. Connected: the last poll succeeded, of some type at least; Address is the
+// URL in use; a lane is Open if its last poll succeeded, and Attempts counts its polls.
 func (o *Origin) Status() upstream.Status {
 	s := upstream.Status{Name: o.cfg.Name, Address: o.servers.inUse()}
 	h := &o.health

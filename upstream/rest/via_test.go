@@ -15,7 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// asRelay has the server at a path be a relay: polls that have come through it are refused (RELAY-87).
+// asRelay has the server at a path be a relay: polls that have come through it are refused
+// (RELAY-87).
 func (w *world) asRelay(path, name, text string) {
 	w.answer(path, func(p poll) (int, string) {
 		if err := node.CheckVia(node.ParseVia(p.header.Values(node.ViaKey)), name); err != nil {
@@ -46,8 +47,8 @@ func loops(t *testing.T, reg *prometheus.Registry) float64 {
 
 const oneCluster = `{"versionInfo":"1","resources":[{"@type":"` + cds + `","name":"x"}]}`
 
-// TestRefusedWay: where the way that a relay refuses was a client's, the client is told so, and the next
-// poll comes at once and without it (RELAY-88).
+// TestRefusedWay: where the way that a relay refuses was a client's, the client is told so, and the
+// next poll comes at once and without it (RELAY-88).
 func TestRefusedWay(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	in(t, func(c *Config) { c.Metrics = metrics.New(reg) }, func(w *world) {

@@ -90,7 +90,8 @@ func (s *script) set(f func()) {
 	s.mu.Unlock()
 }
 
-// serve has a path answered with a version and resources in JSON, or with 304 to who presents the version.
+// serve has a path answered with a version and resources in JSON, or with 304 to who presents the
+// version.
 func (s *script) serve(where, version string, resources ...string) {
 	text := `{"versionInfo":"` + version + `","nonce":"n` + version + `","resources":[` + strings.Join(resources, ",") + `]}`
 	s.answer(where, func(p poll) (int, string) {
@@ -126,8 +127,8 @@ func cluster(name string) string {
 
 func assignment(name string) string { return `{"@type":"` + eds + `","cluster_name":"` + name + `"}` }
 
-// world is one scripted server, one table and one Origin between them, in virtual time. Clients are the
-// table's own handles.
+// world is one scripted server, one table and one Origin between them, in virtual time. Clients are
+// the table's own handles.
 type world struct {
 	*script
 	table *relay.Table

@@ -22,7 +22,8 @@ import (
 // OpenPaths are what Config.Open may list.
 var OpenPaths = []string{"/healthz", "/readyz", "/metrics"}
 
-// caller says who sent a request, for the log: "client certificate spiffe://...", "token", "session", "uid 0", "anonymous".
+// caller says who sent a request, for the log: "client certificate spiffe://...", "token",
+// "session", "uid 0", "anonymous".
 type caller string
 
 const (
@@ -150,7 +151,8 @@ func (a *Admin) credentials(r *http.Request) (caller, *refusal) {
 	return "", noToken
 }
 
-// try compares a token, unless too many wrong ones came from there. Nobody waits: who guesses is told to come again.
+// try compares a token, unless too many wrong ones came from there. Nobody waits: who guesses is
+// told to come again.
 func (a *Admin) try(r *http.Request, given, want string) *refusal {
 	from, now := peerOf(r), time.Now()
 	place, ok := a.tries.take(from, now)
@@ -191,8 +193,9 @@ func ReadToken(path string) (string, error) {
 	return token, nil
 }
 
-// hasName reports whether a request is for a name of this port. A web site that has its own name turned to this address (DNS
-// rebinding) makes browsers ask under that name, and they take the answer for the site's own.
+// hasName reports whether a request is for a name of this port. A web site that has its own name
+// turned to this address (DNS rebinding) makes browsers ask under that name, and they take the
+// answer for the site's own.
 func (a *Admin) hasName(r *http.Request) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if _, socket := local.(*net.UnixAddr); socket {
@@ -236,13 +239,14 @@ func ofThisMachine(ip netip.Addr) bool {
 	})
 }
 
-// sameOrigin reports whether a browser says that a page of this port sends the request. One that another site's page sends has
-// been refused before; this refuses what does not say.
+// sameOrigin reports whether a browser says that a page of this port sends the request. One that
+// another site's page sends has been refused before; this refuses what does not say.
 func sameOrigin(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Site") == "same-origin" || r.Header.Get("Origin") != ""
 }
 
-// certified reports whether the connection has shown a certificate that admin.tls.client_ca vouches for.
+// certified reports whether the connection has shown a certificate that admin.tls.client_ca vouches
+// for.
 func certified(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }
 
 // connected says whom the connection is with.
@@ -256,7 +260,8 @@ func connected(r *http.Request) caller {
 	return anonymous
 }
 
-// identityOf is whom a certificate is for: its first URI, as in SPIFFE, else its first DNS name, else its subject.
+// identityOf is whom a certificate is for: its first URI, as in SPIFFE, else its first DNS name,
+// else its subject.
 func identityOf(cert *x509.Certificate) string {
 	switch {
 	case len(cert.URIs) > 0:
@@ -267,8 +272,8 @@ func identityOf(cert *x509.Certificate) string {
 	return cert.Subject.String()
 }
 
-// peerOf is whom wrong tokens are counted for: an address, of IPv6 its network of 64 bits, which is what one host is given; on a
-// Unix socket the user.
+// peerOf is whom wrong tokens are counted for: an address, of IPv6 its network of 64 bits, which is
+// what one host is given; on a Unix socket the user.
 func peerOf(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

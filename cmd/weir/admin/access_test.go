@@ -38,8 +38,9 @@ func header(key, value string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set(key, value) }
 }
 
-// TestHosts: what is asked for under another name than the port's own is refused, or a web site that has its name turned to this
-// address (DNS rebinding) reads and does everything by the browsers of its visitors.
+// TestHosts: what is asked for under another name than the port's own is refused, or a web site
+// that has its name turned to this address (DNS rebinding) reads and does everything by the
+// browsers of its visitors.
 func TestHosts(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.Hosts = []string{"Weir.Example.com", "10.9.8.7", "own-name:19080", ":19080"}
@@ -87,7 +88,8 @@ func TestForeignPages(t *testing.T) {
 	want(t, w.do(http.MethodPost, "/drain", header("Origin", "http://localhost:19080")), http.StatusAccepted)
 }
 
-// TestReachable: where others can reach the address, reading needs to be somebody as well, and only what is listed is open.
+// TestReachable: where others can reach the address, reading needs to be somebody as well, and only
+// what is listed is open.
 func TestReachable(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.Reachable = true
@@ -143,7 +145,8 @@ func from(address string) func(*http.Request) {
 	return func(r *http.Request) { r.RemoteAddr = address }
 }
 
-// TestTries: who shows wrong tokens is slowed, by peer, without anybody waiting; it is counted, and logged once a minute.
+// TestTries: who shows wrong tokens is slowed, by peer, without anybody waiting; it is counted, and
+// logged once a minute.
 func TestTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -259,8 +262,8 @@ func with(c *http.Cookie) func(*http.Request) {
 	return func(r *http.Request) { r.AddCookie(&http.Cookie{Name: c.Name, Value: c.Value}) }
 }
 
-// TestSignIn: a person opens the page with the token; what the browser then has is no token, cannot be read by scripts or sent for
-// other sites, and ends.
+// TestSignIn: a person opens the page with the token; what the browser then has is no token, cannot
+// be read by scripts or sent for other sites, and ends.
 func TestSignIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -41,19 +41,22 @@ type Config struct {
 
 	// Drain begins an orderly end and returns at once.
 	Drain func()
-	// TokenFile holds the bearer token that requests need; it is read at each. Empty: none is needed.
+	// TokenFile holds the bearer token that requests need; it is read at each. Empty: none is
+	// needed.
 	TokenFile string
-	// Reachable: others than this machine can reach the address. Then everything but Open needs the token, or without one a client
-	// certificate that the port has verified. If not, /healthz and /readyz need nothing.
+	// Reachable: others than this machine can reach the address. Then everything but Open needs the
+	// token, or without one a client certificate that the port has verified. If not, /healthz and
+	// /readyz need nothing.
 	Reachable bool
-	// Hosts are what requests may name as their Host, besides localhost, loopback and the addresses of this machine, with or without
-	// a port. Requests over a Unix socket may name anything.
+	// Hosts are what requests may name as their Host, besides localhost, loopback and the addresses
+	// of this machine, with or without a port. Requests over a Unix socket may name anything.
 	Hosts []string
 	// Open are those of OpenPaths that are answered to everybody, under any Host.
 	Open []string
 	// Pprof serves /debug/pprof/.
 	Pprof bool
-	// ClientStatus is posted requests for client status in JSON, and GRPC serves whatever comes over HTTP/2 as gRPC; nil: they are not there.
+	// ClientStatus is posted requests for client status in JSON, and GRPC serves whatever comes
+	// over HTTP/2 as gRPC; nil: they are not there.
 	ClientStatus, GRPC http.Handler
 
 	// Counts counts who was refused; nil: nothing is counted.

@@ -249,7 +249,8 @@ func TestPageEscapes(t *testing.T) {
 	want(t, w.get("/nacks"), http.StatusOK, `"count": 1`, `"message"`)
 }
 
-// TestQuarantineIsShown is RELAY-92: what an origin ends streams for is listed with what it said, and what is only suspect is not.
+// TestQuarantineIsShown is RELAY-92: what an origin ends streams for is listed with what it said,
+// and what is only suspect is not.
 func TestQuarantineIsShown(t *testing.T) {
 	w := newWorld(t)
 	o := Origin{Name: "mesh", Kind: "grpc", Source: "cp:1"}

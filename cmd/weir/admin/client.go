@@ -29,8 +29,8 @@ type clientType struct {
 	TypeURL  string `json:"type_url"`
 	Wildcard bool   `json:"wildcard"`
 	Names    int    `json:"names"`
-	// Origins has the names by origin and parameters, if some are another's than the client's or have parameters: the first of these parts,
-	// or all with full=true.
+	// Origins has the names by origin and parameters, if some are another's than the client's or
+	// have parameters: the first of these parts, or all with full=true.
 	Origins []clientPart `json:"origins,omitempty"`
 	LeftOut int          `json:"origins_left_out,omitempty"`
 	// The versions are of SotW; delta has none for a whole type.
@@ -45,11 +45,13 @@ type clientType struct {
 	Cold          uint64    `json:"cold,omitempty"`
 }
 
-// clientPart is what a client is subscribed to of one type at one origin with one map of parameters.
+// clientPart is what a client is subscribed to of one type at one origin with one map of
+// parameters.
 type clientPart struct {
 	Origin string `json:"origin"`
 	Group  string `json:"group"`
-	// Parameters are the map as canonical text. Located: the client named them; else they are what its node has.
+	// Parameters are the map as canonical text. Located: the client named them; else they are what
+	// its node has.
 	Parameters string `json:"parameters,omitempty"`
 	Located    bool   `json:"located,omitempty"`
 	Wildcard   bool   `json:"wildcard"`

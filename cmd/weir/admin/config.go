@@ -12,8 +12,8 @@ type ConfigState struct {
 	File string `json:"file,omitempty"`
 	// Hash is the SHA-256 of the text that is in force, in hexadecimal digits.
 	Hash string `json:"hash,omitempty"`
-	// LastGood is the file that the text in force was kept in, and Accepted when it was accepted: File was refused at the start, and
-	// since. Empty: what is in force is from File.
+	// LastGood is the file that the text in force was kept in, and Accepted when it was accepted:
+	// File was refused at the start, and since. Empty: what is in force is from File.
 	LastGood string    `json:"last_good,omitempty"`
 	Accepted time.Time `json:"accepted,omitzero"`
 	// Since is when it came into force.

@@ -10,13 +10,14 @@ import (
 // shownMaps is how many parameter maps are listed of a type or a client unless all are asked for.
 const shownMaps = 10
 
-// groupType is how a type of a group stands: the sums over all parameter maps that it is asked with.
+// groupType is how a type of a group stands: the sums over all parameter maps that it is asked
+// with.
 type groupType struct {
 	Type    string `json:"type"`
 	TypeURL string `json:"type_url"`
 	typeState
-	// ParameterSets is how many of those maps there are, the empty one not counted. Unless that is the only one, ByParameters has
-	// the first of them, or all with full=true.
+	// ParameterSets is how many of those maps there are, the empty one not counted. Unless that is
+	// the only one, ByParameters has the first of them, or all with full=true.
 	ParameterSets int       `json:"parameter_sets,omitempty"`
 	ByParameters  []typeMap `json:"by_parameters,omitempty"`
 }
@@ -40,7 +41,8 @@ type typeState struct {
 	// Resources held, of both kinds; one that several maps hold counts for each, but for its Bytes.
 	Resources int `json:"resources"`
 	Bytes     int `json:"bytes"`
-	// Of the wildcard's set, and of what is held by name: equal where equal things are held, whichever replica it is. A sum has none.
+	// Of the wildcard's set, and of what is held by name: equal where equal things are held,
+	// whichever replica it is. A sum has none.
 	Digest      string `json:"digest,omitempty"`
 	NamesDigest string `json:"names_digest,omitempty"`
 	Stale       int    `json:"stale"`
@@ -63,7 +65,8 @@ func stateOf(t *relay.TypeStatus, digest relay.TypeDigest) typeState {
 	}
 }
 
-// typesOf are the types of a group. What is asked with several maps is settled if the set of each is that is wanted.
+// typesOf are the types of a group. What is asked with several maps is settled if the set of each
+// is that is wanted.
 func typesOf(s *relay.GroupStatus, full bool) []groupType {
 	all := make([]groupType, 0, len(s.Types))
 	for i := range s.Types {

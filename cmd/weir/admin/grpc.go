@@ -18,8 +18,8 @@ func isGRPC(r *http.Request) bool {
 	return r.ProtoMajor == 2 && r.Method == http.MethodPost && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
 }
 
-// split serves calls of gRPC apart from pages. The time that the server gives a request is not for them: a stream may stay open with
-// nothing to say.
+// split serves calls of gRPC apart from pages. The time that the server gives a request is not for
+// them: a stream may stay open with nothing to say.
 func (a *Admin) split(pages http.Handler) http.Handler {
 	if a.cfg.GRPC == nil {
 		return pages
@@ -30,7 +30,8 @@ func (a *Admin) split(pages http.Handler) http.Handler {
 			return
 		}
 		timing := http.NewResponseController(w)
-		writeBy := func(at time.Time) { _ = timing.SetWriteDeadline(at) } // a stream that has ended has none
+		// a stream that has ended has none
+		writeBy := func(at time.Time) { _ = timing.SetWriteDeadline(at) }
 		_ = timing.SetReadDeadline(time.Time{})
 		writeBy(time.Time{})
 		a.cfg.GRPC.ServeHTTP(w, r.WithContext(csds.WithDeadline(r.Context(), writeBy)))

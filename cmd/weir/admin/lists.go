@@ -91,7 +91,8 @@ func (a *Admin) groups(w http.ResponseWriter, r *http.Request) {
 		groups := o.Status()
 		for i := range groups {
 			g := groupOf(&groups[i], full)
-			g.Node, _ = protojson.Marshal(groups[i].Node) // left out if there is no JSON for it: NaN in its metadata
+			// left out if there is no JSON for it: NaN in its metadata
+			g.Node, _ = protojson.Marshal(groups[i].Node)
 			if !l.add(g) {
 				break
 			}

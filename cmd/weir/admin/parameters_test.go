@@ -18,8 +18,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// variants has clients subscribe to cluster a with env=MAP, for each map, and the origin answer with one variant for prod and one for all
-// other values; all have b.
+// variants has clients subscribe to cluster a with env=MAP, for each map, and the origin answer
+// with one variant for prod and one for all other values; all have b.
 func (w *world) variants(maps ...string) {
 	w.t.Helper()
 	now := time.Now()
@@ -79,8 +79,8 @@ func (w *world) items(query string) (all []item) {
 	return page.Resources
 }
 
-// TestResourcesByParameters: each variant tells its constraints, the maps that have it, and how many clients do; param= shows what a
-// client of a map gets.
+// TestResourcesByParameters: each variant tells its constraints, the maps that have it, and how
+// many clients do; param= shows what a client of a map gets.
 func TestResourcesByParameters(t *testing.T) {
 	w := newWorld(t)
 	w.variants("", "prod", "test")
@@ -104,7 +104,8 @@ func TestResourcesByParameters(t *testing.T) {
 	}
 }
 
-// TestManyParameterMapsAreReadable: 500 of them are one row of a type and of a variant, ten maps long unless all are asked for.
+// TestManyParameterMapsAreReadable: 500 of them are one row of a type and of a variant, ten maps
+// long unless all are asked for.
 func TestManyParameterMapsAreReadable(t *testing.T) {
 	w := newWorld(t)
 	const maps = 500

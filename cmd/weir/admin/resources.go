@@ -24,19 +24,21 @@ type resource struct {
 	Name       string `json:"name"`
 	Wildcard   bool   `json:"wildcard"`             // came with everything; else it was asked by name, or is of a collection
 	Collection string `json:"collection,omitempty"` // the glob, or the route configuration, that it is a member of
-	// Source is the server, or path, that it came from. Fallback: that is the last resort of the origin.
+	// Source is the server, or path, that it came from. Fallback: that is the last resort of the
+	// origin.
 	Source        string `json:"source,omitempty"`
 	Fallback      bool   `json:"fallback,omitempty"`
 	Version       string `json:"version,omitempty"`
 	OriginVersion string `json:"origin_version,omitempty"`
 	Constraints   string `json:"constraints,omitempty"`
-	// Parameters are the maps of dynamic parameters that it is held for, as canonical text, unless that is the empty map alone: the first of
-	// them, or all with full=true.
+	// Parameters are the maps of dynamic parameters that it is held for, as canonical text, unless
+	// that is the empty map alone: the first of them, or all with full=true.
 	Parameters []string `json:"parameters,omitempty"`
 	LeftOut    int      `json:"parameters_left_out,omitempty"` // how many others there are
 	Bytes      int      `json:"bytes"`
 	Clients    int      `json:"clients"` // that are to have it: subscribed by name, or to the set it is a member of
-	// Shadowed: for these maps another variant is chosen that matches as well, which is an error of the origin (DYN-9).
+	// Shadowed: for these maps another variant is chosen that matches as well, which is an error of
+	// the origin (DYN-9).
 	Shadowed bool `json:"shadowed,omitempty"`
 	Live     bool `json:"live"`             // an open stream vouches for it
 	Held     bool `json:"held,omitempty"`   // stated gone in a mass removal that is held back
@@ -77,7 +79,8 @@ func queryOf(r *http.Request) (q query, err error) {
 	return q, err
 }
 
-// paramsOf is the map that param=KEY=VALUE gives, once for each parameter; param= is the empty one. nil: none is given.
+// paramsOf is the map that param=KEY=VALUE gives, once for each parameter; param= is the empty one.
+// nil: none is given.
 func paramsOf(values []string) (*constraints.Params, error) {
 	if len(values) == 0 {
 		return nil, nil

@@ -31,8 +31,9 @@ var signInText string
 
 var signInTemplate = template.Must(template.New("sign-in").Parse(signInText))
 
-// sessions are browsers that have shown the token. None is kept: the cookie says until when, and a sum over that, the token and a
-// key of this process says that we wrote it. So they end with the process, with the token, and after sessionFor.
+// sessions are browsers that have shown the token. None is kept: the cookie says until when, and a
+// sum over that, the token and a key of this process says that we wrote it. So they end with the
+// process, with the token, and after sessionFor.
 type sessions struct{ key [32]byte }
 
 func newSessions() *sessions {
@@ -41,8 +42,8 @@ func newSessions() *sessions {
 	return s
 }
 
-// name is the cookie's: cookies know no ports, and another weir of this host has its own. Over TLS the prefix has browsers refuse
-// one that was set in plain text or for a domain.
+// name is the cookie's: cookies know no ports, and another weir of this host has its own. Over TLS
+// the prefix has browsers refuse one that was set in plain text or for a domain.
 func (s *sessions) name(secure bool) string {
 	sum := sha256.Sum256(s.key[:])
 	name := "weir-" + hex.EncodeToString(sum[:4])

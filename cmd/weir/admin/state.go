@@ -35,7 +35,8 @@ type Origin struct {
 	Groups  int `json:"groups"`
 	// Dedicated are those of the groups that are one client stream's alone (RELAY-29).
 	Dedicated int `json:"dedicated_groups,omitempty"`
-	// ParameterSets are the maps of dynamic parameters in use in each group, the empty one not counted.
+	// ParameterSets are the maps of dynamic parameters in use in each group, the empty one not
+	// counted.
 	ParameterSets int `json:"parameter_sets,omitempty"`
 	Views         int `json:"views"`
 	Resources     int `json:"resources"`
@@ -63,7 +64,8 @@ type Origin struct {
 type Fallback struct {
 	Kind   string `json:"kind"`   // files, grpc or rest
 	Source string `json:"source"` // the path, or the address that is spoken to
-	// Ready: it can stand in. Serving is how many of its resources clients have now, counted in each group.
+	// Ready: it can stand in. Serving is how many of its resources clients have now, counted in
+	// each group.
 	Ready   bool      `json:"ready"`
 	Serving int       `json:"serving"`
 	Error   string    `json:"error,omitempty"`

@@ -15,8 +15,8 @@ const (
 	sayEvery = time.Minute
 )
 
-// tries slows down who guesses the token. It holds nobody: who has no try left is refused unread, right or wrong, or the answer
-// would tell. The zero value is ready for use.
+// tries slows down who guesses the token. It holds nobody: who has no try left is refused unread,
+// right or wrong, or the answer would tell. The zero value is ready for use.
 type tries struct {
 	mu    sync.Mutex // guards peers; held for map work only
 	peers map[string]triesLeft

@@ -55,7 +55,8 @@ func cpu(t *testing.T, pid int) time.Duration {
 	if err != nil {
 		t.Skipf("no /proc tells what a process uses: %v", err)
 	}
-	fields := strings.Fields(string(stat)[strings.LastIndexByte(string(stat), ')')+1:]) // the name before may have spaces
+	// the name before may have spaces
+	fields := strings.Fields(string(stat)[strings.LastIndexByte(string(stat), ')')+1:])
 	ticks := 0
 	for _, f := range fields[11:13] { // user and system
 		n, err := strconv.Atoi(f)
@@ -67,8 +68,8 @@ func cpu(t *testing.T, pid int) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// quietAndCheap is an origin that is down for a minute, with a hundred groups that want things of it: weir uses less than a
-// hundredth of a core, and logs next to nothing.
+// quietAndCheap is an origin that is down for a minute, with a hundred groups that want things of
+// it: weir uses less than a hundredth of a core, and logs next to nothing.
 func quietAndCheap(t *testing.T, _ *rand.Rand) []string {
 	const groups, lasts = 100, time.Minute
 	truth := newTruth()
@@ -111,8 +112,9 @@ func quietAndCheap(t *testing.T, _ *rand.Rand) []string {
 	return []string{fmt.Sprintf("%d groups, %v without an origin", groups, lasts), fmt.Sprintf("%.2f %% of a core", 100*share), fmt.Sprintf("%d log lines", lines)}
 }
 
-// crowd starts many recorders on as many connections as are needed for a hundred streams on each: half of them delta, with all
-// clusters and the endpoints of some, half SotW, with all clusters and listeners.
+// crowd starts many recorders on as many connections as are needed for a hundred streams on each:
+// half of them delta, with all clusters and the endpoints of some, half SotW, with all clusters and
+// listeners.
 func crowd(t *testing.T, l *link, size int) []*recorder {
 	t.Helper()
 	var conn *grpc.ClientConn
@@ -149,8 +151,8 @@ func awaitAll(t *testing.T, all []*recorder, state map[string]map[string]resourc
 	return time.Since(begin)
 }
 
-// tenThousand are as many clients that come back after weir was restarted: the origin is asked for each name once, and who was in
-// sync is sent no resource.
+// tenThousand are as many clients that come back after weir was restarted: the origin is asked for
+// each name once, and who was in sync is sent no resource.
 func tenThousand(t *testing.T, _ *rand.Rand) []string {
 	const size = 10_000
 	truth := newTruth()

@@ -13,13 +13,15 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// promise is within how long after healing every client holds what the origin states (EC-2 and a reconnect); what is asserted is five
-// times that, since the machine may be busy, and what was measured is printed.
+// promise is within how long after healing every client holds what the origin states (EC-2 and a
+// reconnect); what is asserted is five times that, since the machine may be busy, and what was
+// measured is printed.
 const (
 	promise  = 2 * time.Second
 	patience = 5 * promise
 
-	// guardHold is how long removals are held back if an origin comes back without most of what it had (RELAY-97).
+	// guardHold is how long removals are held back if an origin comes back without most of what it
+	// had (RELAY-97).
 	guardHold = 3 * time.Second
 )
 
@@ -46,7 +48,8 @@ type setup struct {
 	disk     func(*testing.T) string // gives the directory of a snapshot; nil: none is kept
 }
 
-// bed is an origin process, a weir process, clients of all kinds, and a bad network between each two.
+// bed is an origin process, a weir process, clients of all kinds, and a bad network between each
+// two.
 type bed struct {
 	*testing.T
 	rng       *rand.Rand
@@ -89,7 +92,8 @@ func newBed(t *testing.T, rng *rand.Rand, s setup) *bed {
 	b.origin = newOrigin(t, b.truth)
 	b.up = newLink(t, b.origin.start())
 	b.config = weirtest.NewConfig(b.up.addr, b.setup.dialect)
-	// Who comes back to a weir that has just started waits firm_settle after the last new name (RELAY-6), and churn brings many.
+	// Who comes back to a weir that has just started waits firm_settle after the last new name
+	// (RELAY-6), and churn brings many.
 	b.config.Set("timing.settle", "25ms").Set("timing.firm_settle", "250ms")
 	b.config.Origin().Set("guard.hold", guardHold.String())
 	if s.disk != nil {
@@ -148,8 +152,9 @@ func (b *bed) clients(times int) {
 		}
 		return append(names, "nowhere")
 	}
-	// A list that is sent whole waits up to 15 s for a name that a SotW origin is silent about, if its client holds something (RELAY-7), so
-	// names that do not exist are asked for of the other types alone.
+	// A list that is sent whole waits up to 15 s for a name that a SotW origin is silent about, if
+	// its client holds something (RELAY-7), so names that do not exist are asked for of the other
+	// types alone.
 	ads := []wants{{typeURL: cds, wild: true}, {typeURL: eds, follow: true}, {typeURL: lds, wild: true}, {typeURL: rds, names: named(routeName, routes)[:routes]}}
 	kinds := map[string][]wants{
 		"ads":       ads,
@@ -174,7 +179,8 @@ func (b *bed) clients(times int) {
 // wait lets the fault last.
 func (b *bed) wait(d time.Duration) { time.Sleep(d) }
 
-// converge waits until every client holds exactly what the origin states, and returns how long that took.
+// converge waits until every client holds exactly what the origin states, and returns how long that
+// took.
 func (b *bed) converge(when string, patience time.Duration) time.Duration {
 	b.Helper()
 	begin := time.Now()
@@ -198,7 +204,8 @@ func (b *bed) converge(when string, patience time.Duration) time.Duration {
 	return time.Since(begin)
 }
 
-// finish ends the fault and the churn, waits for everybody to converge, and judges what everybody was sent.
+// finish ends the fault and the churn, waits for everybody to converge, and judges what everybody
+// was sent.
 func (b *bed) finish() {
 	b.Helper()
 	b.up.heal()
@@ -254,7 +261,8 @@ func (b *bed) once() {
 	}
 }
 
-// twice names something that is wanted on more than one stream, or more than once on one; empty if nothing is.
+// twice names something that is wanted on more than one stream, or more than once on one; empty if
+// nothing is.
 func (r *report) twice() string {
 	if r.Worst != "" {
 		return r.Worst + " twice on one stream"

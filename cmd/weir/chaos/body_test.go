@@ -33,7 +33,8 @@ func fullState(typeURL string) bool { return typeURL == cds || typeURL == lds }
 // short is a type for failures.
 func short(typeURL string) string { return typeURL[strings.LastIndexByte(typeURL, '.')+1:] }
 
-// version is what the origin calls a content. Of counters that started anew it is a number that was in use before.
+// version is what the origin calls a content. Of counters that started anew it is a number that was
+// in use before.
 func version(epoch int, count uint64) string {
 	if epoch > 0 {
 		return strconv.FormatUint(count, 10)
@@ -41,7 +42,8 @@ func version(epoch int, count uint64) string {
 	return strconv.FormatUint(1000+count, 10)
 }
 
-// bodyOf is a resource of the type with a number in its content, and for a route the cluster it leads to.
+// bodyOf is a resource of the type with a number in its content, and for a route the cluster it
+// leads to.
 func bodyOf(typeURL, name string, number uint64, ref string) *anypb.Any {
 	mark := strconv.FormatUint(number, 10)
 	switch typeURL {

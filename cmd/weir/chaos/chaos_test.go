@@ -21,12 +21,15 @@ type schedule struct {
 	name  string
 	needs func() string // why it cannot be run here; nil or empty: it can
 	setup setup
-	run   func(*bed)                            // makes the fault; what is healed and judged after it is the same for all
-	alone func(*testing.T, *rand.Rand) []string // instead of all that: brings up what it needs, and gives what to tell
+	// makes the fault; what is healed and judged after it is the same for all
+	run func(*bed)
+	// instead of all that: brings up what it needs, and gives what to tell
+	alone func(*testing.T, *rand.Rand) []string
 }
 
-// TestChaos runs every schedule once, and then drawn ones until CHAOS_FOR has passed. CHAOS_SEED repeats a run's draws, CHAOS_ONLY
-// picks schedules by a part of their names, CHAOS_AT_ONCE is how many run at a time.
+// TestChaos runs every schedule once, and then drawn ones until CHAOS_FOR has passed. CHAOS_SEED
+// repeats a run's draws, CHAOS_ONLY picks schedules by a part of their names, CHAOS_AT_ONCE is how
+// many run at a time.
 func TestChaos(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv("CHAOS_FOR"))
 	if err != nil {
@@ -57,7 +60,8 @@ func TestChaos(t *testing.T) {
 				if round > 0 && time.Now().After(deadline) {
 					return
 				}
-				if s := mine[n%len(mine)]; round == 0 || s.alone == nil || len(mine) == 1 { // what is accepted once is not asked again
+				// what is accepted once is not asked again
+				if s := mine[n%len(mine)]; round == 0 || s.alone == nil || len(mine) == 1 {
 					run(t, s, drawn+round)
 				}
 			}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// churn changes what the origin states, again and again, and moves routes to other clusters the way a control plane does: the new
-// cluster first, then the route, then the old one goes.
+// churn changes what the origin states, again and again, and moves routes to other clusters the way
+// a control plane does: the new cluster first, then the route, then the old one goes.
 type churn struct {
 	b    *bed
 	rng  *rand.Rand
@@ -130,8 +130,8 @@ func (c *churn) move() {
 	}
 }
 
-// settled waits until weir has accepted everything it was sent, and reports whether it did so on the streams of before, so that the
-// order of changes was kept.
+// settled waits until weir has accepted everything it was sent, and reports whether it did so on
+// the streams of before, so that the order of changes was kept.
 func (c *churn) settled(before []int) (open []int, whole bool) {
 	deadline := time.Now().Add(300 * time.Millisecond)
 	for time.Now().Before(deadline) {

@@ -74,8 +74,9 @@ func (b *bed) away() {
 	b.weir.Kill()
 }
 
-// alone starts weir, to which the origin is out of reach, and a client of each dialect that holds nothing; it returns how long these
-// waited until they were served by the weir that runs, or false. Clients that hold something are to be sent nothing.
+// alone starts weir, to which the origin is out of reach, and a client of each dialect that holds
+// nothing; it returns how long these waited until they were served by the weir that runs, or false.
+// Clients that hold something are to be sent nothing.
 func (b *bed) alone() (took time.Duration, served bool) {
 	b.Helper()
 	before := b.messages()
@@ -146,7 +147,8 @@ func flip(rng *rand.Rand, file []byte) []byte {
 	return file
 }
 
-// damaged starts weir from damaged files: it starts, serves what is good or nothing, and is whole once the origin is back.
+// damaged starts weir from damaged files: it starts, serves what is good or nothing, and is whole
+// once the origin is back.
 func (b *bed) damaged(damage func(*rand.Rand, []byte) []byte) {
 	b.away()
 	files := 0
@@ -202,7 +204,8 @@ func diskReadOnly(b *bed) {
 	b.saved()
 	dir := filepath.Dir(b.disk)
 	remount := func(flags uintptr) {
-		// Files open for writing would refuse it; a bind mount of its own can be made read-only under them.
+		// Files open for writing would refuse it; a bind mount of its own can be made read-only
+		// under them.
 		if err := syscall.Mount("chaos", dir, "tmpfs", syscall.MS_REMOUNT|flags, "size=4m"); err != nil {
 			b.Skipf("a file system cannot be made read-only under those who write: %v", err)
 		}

@@ -42,7 +42,8 @@ type history struct {
 // holding is what a client holds, by type URL and name.
 type holding map[string]map[string]item
 
-// apply takes in an answer or a change of names, and returns the names that were held and are no more, but for those no longer wanted.
+// apply takes in an answer or a change of names, and returns the names that were held and are no
+// more, but for those no longer wanted.
 func (h holding) apply(e *event) (gone []string) {
 	if h[e.typeURL] == nil {
 		h[e.typeURL] = map[string]item{}

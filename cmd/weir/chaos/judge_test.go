@@ -14,15 +14,18 @@ type judge struct {
 	since   time.Time // everybody held everything then
 	history *history
 
-	held       holding
-	position   map[string]map[string]uint64 // by type URL and name: the fact the client was told last
-	fresh      map[string]bool              // types not yet answered on this stream
-	excused    map[string]bool              // clusters whose routes a first whole answer on a stream may have torn away
-	breaks     int                          // routes without a cluster that are excused
+	held holding
+	// by type URL and name: the fact the client was told last
+	position map[string]map[string]uint64
+	fresh    map[string]bool // types not yet answered on this stream
+	// clusters whose routes a first whole answer on a stream may have torn away
+	excused    map[string]bool
+	breaks     int // routes without a cluster that are excused
 	complaints []string
 }
 
-// try gives what is wrong with a history, and how many excused breaks of make-before-break there were.
+// try gives what is wrong with a history, and how many excused breaks of make-before-break there
+// were.
 func try(t *truth, since time.Time, h *history) (complaints []string, breaks int) {
 	j := &judge{truth: t, since: since, history: h, held: holding{}, position: map[string]map[string]uint64{}}
 	for _, typeURL := range types {
@@ -57,7 +60,8 @@ func (j *judge) step(n int, e *event) {
 	}
 }
 
-// items judges the contents: each must have been stated, and none may be older than what the client was told before (EC-4).
+// items judges the contents: each must have been stated, and none may be older than what the client
+// was told before (EC-4).
 func (j *judge) items(n int, e *event) {
 	for _, i := range e.items {
 		from := j.position[e.typeURL][i.name]
@@ -74,7 +78,8 @@ func (j *judge) items(n int, e *event) {
 	}
 }
 
-// removal judges what was taken away: the origin must have stated so (ABS-5, design.md: losing configuration).
+// removal judges what was taken away: the origin must have stated so (ABS-5, design.md: losing
+// configuration).
 func (j *judge) removal(n int, e *event, name string) {
 	seq, ok := j.truth.carries(e.typeURL, name, j.position[e.typeURL][name], 0, e.at)
 	if !ok {
@@ -109,8 +114,9 @@ func (j *judge) whole(n int, e *event) {
 	}
 }
 
-// routes judges that every route the client holds leads to a cluster that it holds (ORD-2, ORD-3). A client of state of the world
-// that opens a stream cannot say what it holds, so its first answer takes away what went meanwhile before its routes can change.
+// routes judges that every route the client holds leads to a cluster that it holds (ORD-2, ORD-3).
+// A client of state of the world that opens a stream cannot say what it holds, so its first answer
+// takes away what went meanwhile before its routes can change.
 func (j *judge) routes(n int, e *event) {
 	if !j.history.ordered || (e.typeURL != cds && e.typeURL != rds) {
 		return
@@ -143,8 +149,9 @@ func (j *judge) complain(n int, format string, args ...any) {
 	j.complaints = append(j.complaints, what)
 }
 
-// converged gives what a client holds otherwise than the origin states, empty if nothing. Where state of the world is spoken on the way
-// nobody can say that something grouped is gone (DEL-3), so it may be held.
+// converged gives what a client holds otherwise than the origin states, empty if nothing. Where
+// state of the world is spoken on the way nobody can say that something grouped is gone (DEL-3), so
+// it may be held.
 func converged(state map[string]map[string]resource, held holding, wants map[string]func(name string) bool, sotw bool) string {
 	for _, typeURL := range types {
 		wanted := wants[typeURL]

@@ -27,7 +27,8 @@ func needsNamespace() string {
 	return ""
 }
 
-// inside is a command in a network namespace of its own, where nothing it does to the network is noticed by anybody else.
+// inside is a command in a network namespace of its own, where nothing it does to the network is
+// noticed by anybody else.
 func inside(command ...string) *exec.Cmd {
 	return exec.Command("unshare", append([]string{"--net", "sh", "-c", `ip link set lo up && exec "$0" "$@"`}, command...)...)
 }
@@ -48,8 +49,9 @@ func inNamespace(t *testing.T, rng *rand.Rand) []string {
 	return nil
 }
 
-// TestInNamespace loses packets in the kernel, between weir and the origin and between weir and its clients, both ways and one way.
-// Nobody is told that they are lost, and what TCP makes of it is TCP's.
+// TestInNamespace loses packets in the kernel, between weir and the origin and between weir and its
+// clients, both ways and one way. Nobody is told that they are lost, and what TCP makes of it is
+// TCP's.
 func TestInNamespace(t *testing.T) {
 	seed, err := strconv.ParseUint(os.Getenv(namespaceRole), 10, 64)
 	if err != nil {

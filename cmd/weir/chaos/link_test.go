@@ -25,10 +25,12 @@ type weather struct {
 	lose  bool          // they vanish; nobody is told
 	delay time.Duration // each piece waits so long
 	rate  int           // bytes a second; 0: as fast as it goes
-	cut   int           // the connection that brings the total of all to this is reset in the middle; 0: none
+	// the connection that brings the total of all to this is reset in the middle; 0: none
+	cut int
 }
 
-// link is a place to dial instead of a server, and a network between the two that can be made bad. Safe for concurrent use.
+// link is a place to dial instead of a server, and a network between the two that can be made bad.
+// Safe for concurrent use.
 type link struct {
 	// Set once by newLink.
 	tb   testing.TB
@@ -274,8 +276,8 @@ func (w *wire) carry(d way, piece []byte) bool {
 	return true
 }
 
-// await waits while bytes are held, and gives the weather; false: the wire has ended. The news of an end does not pass where bytes
-// are lost.
+// await waits while bytes are held, and gives the weather; false: the wire has ended. The news of
+// an end does not pass where bytes are lost.
 func (w *wire) await(d way, end bool) (weather, bool) {
 	for {
 		w.link.mu.Lock()

@@ -35,10 +35,12 @@ func needsShell() string {
 	return ""
 }
 
-// coldWait is how long an origin's first server has to be unreachable before the second is asked by a weir that holds everything.
+// coldWait is how long an origin's first server has to be unreachable before the second is asked by
+// a weir that holds everything.
 const coldWait = 2 * time.Second
 
-// staleServer is a second server of the origin, which states what the first one did at the beginning, for ever.
+// staleServer is a second server of the origin, which states what the first one did at the
+// beginning, for ever.
 func staleServer(b *bed) {
 	b.second = newOrigin(b.T, newTruth())
 	b.second.truth.restate(b.truth.state())
@@ -46,11 +48,12 @@ func staleServer(b *bed) {
 	b.config.Set("timing.cold_wait", coldWait.String())
 }
 
-// twoServers: a short absence of the first server makes nobody look at the second; in a long one clients get what the second has, and
-// when the first is back, what that has.
+// twoServers: a short absence of the first server makes nobody look at the second; in a long one
+// clients get what the second has, and when the first is back, what that has.
 func twoServers(b *bed) {
 	b.wait(b.between(300*time.Millisecond, time.Second))
-	b.churn.pause() // who waits for something that is not cached is answered by the second server at once (FED-6)
+	// who waits for something that is not cached is answered by the second server at once (FED-6)
+	b.churn.pause()
 	b.converge("before the first server goes", patience)
 	b.up.refuse()
 	b.wait(b.between(0, coldWait/2)) // whatever the second states now is content that goes back
@@ -73,8 +76,8 @@ func twoServers(b *bed) {
 	b.wait(b.between(0, time.Second))
 }
 
-// descriptors opens so many connections that weir can accept no more: who is connected notices nothing, weir does not spin, and
-// accepts again when there is room.
+// descriptors opens so many connections that weir can accept no more: who is connected notices
+// nothing, weir does not spin, and accepts again when there is room.
 func descriptors(b *bed) {
 	b.wait(b.between(300*time.Millisecond, time.Second))
 	streams := 0
@@ -130,8 +133,8 @@ func certified(b *bed) {
 	b.creds = credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12})
 }
 
-// certificates are rotated, while clients come and go, by way of pairs that do not match and files that are cut short: every
-// client that comes is served.
+// certificates are rotated, while clients come and go, by way of pairs that do not match and files
+// that are cut short: every client that comes is served.
 func certificates(b *bed) {
 	for serial := int64(2); serial < 6; serial++ {
 		cert, err := os.ReadFile(b.authority.Path("weir.pem"))
@@ -144,7 +147,8 @@ func certificates(b *bed) {
 			b.Fatal(err)
 		}
 		wrong := pick(b.rng, cert, fresh[:b.rng.IntN(len(fresh))], []byte{})
-		if err := os.WriteFile(b.authority.Path("weir.pem"), wrong, 0o600); err != nil { // an old certificate, or half a one, with the new key
+		// an old certificate, or half a one, with the new key
+		if err := os.WriteFile(b.authority.Path("weir.pem"), wrong, 0o600); err != nil {
 			b.Fatal(err)
 		}
 		b.wait(b.between(0, 500*time.Millisecond))
@@ -170,7 +174,8 @@ func (b *bed) meet(when string) {
 // unraced is for so many clients that the race detector is in the way.
 func unraced(b *bed) { b.setup.launch.Program = plainWeir(b.T) }
 
-// storm is two thousand clients that lose their connections at one moment, twice, and a weir that dies under them.
+// storm is two thousand clients that lose their connections at one moment, twice, and a weir that
+// dies under them.
 func storm(b *bed) {
 	b.churn.pause()
 	all := crowd(b.T, b.down[0], 2000)

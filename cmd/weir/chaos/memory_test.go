@@ -19,12 +19,12 @@ import (
 // memoryCap is what a weir may have in memoryCapped, in bytes.
 const memoryCap = 192 << 20
 
-// roomAgain is how long it may take until everybody has everything: new names that were refused to them come when weir, which looks
-// every ten seconds, finds that there is room again.
+// roomAgain is how long it may take until everybody has everything: new names that were refused to
+// them come when weir, which looks every ten seconds, finds that there is room again.
 const roomAgain = 45 * time.Second
 
-// controller is where the memory controller's groups are, with the names of the files that limit and count; empty if it is not to
-// be had.
+// controller is where the memory controller's groups are, with the names of the files that limit
+// and count; empty if it is not to be had.
 func controller() (dir, limit string) {
 	if _, err := os.Stat("/sys/fs/cgroup/memory/memory.limit_in_bytes"); err == nil {
 		return "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
@@ -84,8 +84,9 @@ func resident(pid int) int {
 	return kib << 10
 }
 
-// memoryCapped has clients that ask for ever more names that nobody has, until weir would be killed for its memory: it refuses them
-// instead, who refused do come again at once, and everybody else keeps what they have and gets what is new, if late.
+// memoryCapped has clients that ask for ever more names that nobody has, until weir would be killed
+// for its memory: it refuses them instead, who refused do come again at once, and everybody else
+// keeps what they have and gets what is new, if late.
 func memoryCapped(length int) func(*bed) {
 	return func(b *bed) {
 		b.wait(b.between(300*time.Millisecond, time.Second))

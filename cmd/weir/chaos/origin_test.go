@@ -43,13 +43,15 @@ type placed struct {
 // report is what an origin process says of itself.
 type report struct {
 	ID      int
-	Address string                    // of its listener
-	Open    []int                     // the streams open, by number
-	Settled bool                      // something was sent on every open stream, and all of it answered
+	Address string // of its listener
+	Open    []int  // the streams open, by number
+	// something was sent on every open stream, and all of it answered
+	Settled bool
 	Held    map[string]map[string]int // by type URL and name: how many open streams want it now
 	Asked   map[string]map[string]int // by type URL and name: how often any stream came to want it
 	Streams int                       // opened so far
-	Worst   string                    // a name that one stream asked for twice; empty if there is none
+	// a name that one stream asked for twice; empty if there is none
+	Worst string
 }
 
 // TestOriginProcess is an origin of its own, started by others of these tests.
@@ -138,7 +140,8 @@ func tellOf(o *relaytest.Origin) report {
 	return r
 }
 
-// origin is the test's side of an origin process. It may be killed and started again; what it states is the truth's.
+// origin is the test's side of an origin process. It may be killed and started again; what it
+// states is the truth's.
 type origin struct {
 	tb    testing.TB
 	truth *truth

@@ -26,10 +26,12 @@ type wants struct {
 	typeURL string
 	wild    bool     // everything
 	names   []string // otherwise these
-	follow  bool     // or as many as there are clusters held, by their names, as proxies do with endpoints
+	// or as many as there are clusters held, by their names, as proxies do with endpoints
+	follow bool
 }
 
-// recorder is a client that comes back with what it holds whenever its stream ends, and writes down everything it is sent.
+// recorder is a client that comes back with what it holds whenever its stream ends, and writes down
+// everything it is sent.
 type recorder struct {
 	// Set once.
 	name    string
@@ -52,7 +54,8 @@ type recorder struct {
 	drop     context.CancelFunc // ends the present stream
 }
 
-// clientParams is how recorders connect: as quickly as a test wants, with as many pings as are allowed.
+// clientParams is how recorders connect: as quickly as a test wants, with as many pings as are
+// allowed.
 func clientParams(creds credentials.TransportCredentials) []grpc.DialOption {
 	if creds == nil {
 		creds = insecure.NewCredentials()

@@ -56,7 +56,8 @@ func originChanged(b *bed) {
 	for range 1 + b.rng.IntN(2) {
 		b.wait(b.between(300*time.Millisecond, time.Second))
 		b.killOrigin()
-		b.wait(b.between(50*time.Millisecond, 2*time.Second)) // what changes meanwhile it states when it is back
+		// what changes meanwhile it states when it is back
+		b.wait(b.between(50*time.Millisecond, 2*time.Second))
 		b.startOrigin()
 	}
 	b.wait(b.between(0, time.Second))
@@ -91,8 +92,8 @@ func originRolledBack(b *bed) {
 	b.wait(b.between(300*time.Millisecond, time.Second))
 }
 
-// originEmpty is an origin that comes up with nothing, and a moment later, or too late, with everything: nobody loses anything while its
-// removals are held (RELAY-97).
+// originEmpty is an origin that comes up with nothing, and a moment later, or too late, with
+// everything: nobody loses anything while its removals are held (RELAY-97).
 func originEmpty(b *bed) {
 	b.wait(b.between(300*time.Millisecond, time.Second))
 	b.churn.pause()
@@ -124,7 +125,8 @@ func originEmpty(b *bed) {
 	b.wait(b.between(300*time.Millisecond, time.Second))
 }
 
-// keepsClusters says what a client that wants all clusters lacks of them; the set is large enough to be guarded.
+// keepsClusters says what a client that wants all clusters lacks of them; the set is large enough
+// to be guarded.
 func (r *recorder) keepsClusters(state map[string]map[string]resource) string {
 	if !r.history.wild[cds] {
 		return ""

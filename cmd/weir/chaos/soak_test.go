@@ -45,8 +45,9 @@ func middle(samples []sample) sample {
 	}
 }
 
-// TestSoak has a thousand clients and an origin that never rests for SOAK_FOR, while some clients are always coming back. What weir
-// uses in the last quarter is what it used in the second, and in the end everybody holds what the origin states.
+// TestSoak has a thousand clients and an origin that never rests for SOAK_FOR, while some clients
+// are always coming back. What weir uses in the last quarter is what it used in the second, and in
+// the end everybody holds what the origin states.
 func TestSoak(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv("SOAK_FOR"))
 	if err != nil {

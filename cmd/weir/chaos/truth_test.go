@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// fact is something an origin came to state: that a resource has a content, or that it is not there.
+// fact is something an origin came to state: that a resource has a content, or that it is not
+// there.
 type fact struct {
 	seq  uint64 // counts all facts
 	at   time.Time
@@ -20,16 +21,17 @@ type resource struct {
 	ref     string // of a route: the cluster
 }
 
-// truth is what the origin has stated and states: what clients are judged by. It lives in the test, so it survives the origin's
-// death. Safe for concurrent use.
+// truth is what the origin has stated and states: what clients are judged by. It lives in the test,
+// so it survives the origin's death. Safe for concurrent use.
 type truth struct {
-	mu     sync.Mutex
-	seq    uint64
-	facts  map[string]map[string][]fact   // by type URL and name, in order
-	now    map[string]map[string]resource // by type URL and name
-	torn   map[string]bool                // clusters whose coming and going the origin itself may have torn from the routes to them
-	epoch  int                            // counts the origin's forgetting of its version counters
-	counts uint64                         // the version counter of this epoch
+	mu    sync.Mutex
+	seq   uint64
+	facts map[string]map[string][]fact   // by type URL and name, in order
+	now   map[string]map[string]resource // by type URL and name
+	// clusters whose coming and going the origin itself may have torn from the routes to them
+	torn   map[string]bool
+	epoch  int    // counts the origin's forgetting of its version counters
+	counts uint64 // the version counter of this epoch
 }
 
 func newTruth() *truth {
@@ -96,8 +98,8 @@ func (t *truth) state() map[string]map[string]resource {
 	return s
 }
 
-// restate makes an earlier state the present one: an origin that came up from an old backup, or with nothing. What does not
-// differ is not stated anew.
+// restate makes an earlier state the present one: an origin that came up from an old backup, or
+// with nothing. What does not differ is not stated anew.
 func (t *truth) restate(s map[string]map[string]resource) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,7 +138,8 @@ func (t *truth) isTorn(cluster string) bool {
 	return t.torn[cluster]
 }
 
-// carries gives the first fact from a position on that states the content, and was stated by then; false if there is none.
+// carries gives the first fact from a position on that states the content, and was stated by then;
+// false if there is none.
 func (t *truth) carries(typeURL, name string, from, body uint64, by time.Time) (seq uint64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -60,7 +60,8 @@ func ofOpenPort(w *Problem) bool {
 	return strings.Contains(w.Msg, "others can reach it") || strings.Contains(w.Msg, "without client_ca no client has")
 }
 
-// RELAY-63: an origin that is asked for xdstp names alone has one group, unless the file says otherwise.
+// RELAY-63: an origin that is asked for xdstp names alone has one group, unless the file says
+// otherwise.
 func TestGroupByDefault(t *testing.T) {
 	for name, c := range map[string]struct {
 		second, listeners string
@@ -83,7 +84,8 @@ func TestGroupByDefault(t *testing.T) {
 	}
 }
 
-// TestDynamicParameters: the keys of parameters, as they are written and as they are by default (RELAY-64, DYN-18, RELAY-73).
+// TestDynamicParameters: the keys of parameters, as they are written and as they are by default
+// (RELAY-64, DYN-18, RELAY-73).
 func TestDynamicParameters(t *testing.T) {
 	cfg, err := Parse("weir.yaml", []byte(`
 origins:

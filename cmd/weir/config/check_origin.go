@@ -143,7 +143,8 @@ func (k checker) fallback(path string, o *Origin) {
 	}
 }
 
-// absenceKeeps refuses types of which an answer to * is the whole set by the protocol: what it lacks is gone.
+// absenceKeeps refuses types of which an answer to * is the whole set by the protocol: what it
+// lacks is gone.
 func (k checker) absenceKeeps(path string, names []string) {
 	k.types(path, names)
 	for i, name := range names {

@@ -35,7 +35,8 @@ func (k checker) openAdmin(a *Admin) {
 // credential matches names of headers that hold what nobody else may know.
 var credential = regexp.MustCompile(`(?i)^((proxy-)?authorization|cookie|(.*[-_])?(token|secret|password|auth|jwt|credentials?|api[-_]?key|access[-_]key|auth[-_]key))$`)
 
-// credentials keeps headers that look like credentials from being sent in plain text, but to this machine.
+// credentials keeps headers that look like credentials from being sent in plain text, but to this
+// machine.
 func (k checker) credentials(path string, g *GRPC) {
 	i := slices.IndexFunc(g.Addresses, func(a string) bool { return !isLocal(a) })
 	if g.TLS != nil || i < 0 {

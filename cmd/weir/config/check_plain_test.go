@@ -19,7 +19,8 @@ func warnings(t *testing.T, text string) (out []string) {
 	return out
 }
 
-// TestOpenPortsAreWarnedOf: a port that others reach in plain text, or without showing who they are, is told of at its line.
+// TestOpenPortsAreWarnedOf: a port that others reach in plain text, or without showing who they
+// are, is told of at its line.
 func TestOpenPortsAreWarnedOf(t *testing.T) {
 	const (
 		plain    = `others can reach it and it has no tls`
@@ -65,7 +66,8 @@ func TestOpenPortsAreWarnedOf(t *testing.T) {
 	}
 }
 
-// TestCredentialsNeedTLS: headers that look like credentials are no more sent in plain text than token_file is.
+// TestCredentialsNeedTLS: headers that look like credentials are no more sent in plain text than
+// token_file is.
 func TestCredentialsNeedTLS(t *testing.T) {
 	file := func(address, name, rest string) string {
 		return "origins: [{name: a, grpc: {addresses: ['" + address + "'], headers: {x-tenant: t, " + name + ": \"Bearer hush\"}" + rest + "}}]\n"

@@ -14,7 +14,8 @@ import (
 // leastPoll keeps a slip of the unit from becoming an attack.
 const leastPoll = 100 * time.Millisecond
 
-// rest checks a REST-JSON server. Nothing of a URL that is refused is repeated: it may hold a password.
+// rest checks a REST-JSON server. Nothing of a URL that is refused is repeated: it may hold a
+// password.
 func (k checker) rest(origin string, o *Origin) {
 	r, path := o.REST, origin+".rest"
 	if len(r.URLs) == 0 {

@@ -159,7 +159,8 @@ func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, 
 	return c, nil
 }
 
-// Text is what Parse was given: the file, with variables and secrets as they are written. It is not modified.
+// Text is what Parse was given: the file, with variables and secrets as they are written. It is not
+// modified.
 func (c *Config) Text() []byte {
 	if c.source == nil {
 		return nil
@@ -167,8 +168,8 @@ func (c *Config) Text() []byte {
 	return c.source.text
 }
 
-// SnapshotPath is what a file says for cache.snapshot.path, as far as that can be made out where Parse refuses the file; "" if it
-// cannot.
+// SnapshotPath is what a file says for cache.snapshot.path, as far as that can be made out where
+// Parse refuses the file; "" if it cannot.
 func SnapshotPath(name string, data []byte, env func(string) (string, bool)) string {
 	for _, text := range [][]byte{data, cacheBlock.Find(append(data[:len(data):len(data)], '\n'))} {
 		src := newReport(name)

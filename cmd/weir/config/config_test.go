@@ -103,7 +103,8 @@ func TestContractIsComplete(t *testing.T) {
 	}
 	for _, path := range paths("", reflect.TypeFor[Config]()) {
 		alternative := strings.HasPrefix(path, "origins[].files") || strings.HasPrefix(path, "origins[].rest") ||
-			strings.HasPrefix(path, "sinks[]") || strings.HasPrefix(path, "origins[].fallback") // in a comment
+			// in a comment
+			strings.HasPrefix(path, "sinks[]") || strings.HasPrefix(path, "origins[].fallback")
 		if !written[path] && !alternative {
 			t.Errorf("the contract does not write %s", path)
 		}

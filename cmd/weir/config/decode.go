@@ -120,7 +120,8 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 	case reflect.Map:
 		d.entries(path, n, v)
 	default:
-		panic("config: no decoder for " + v.Type().String()) // our own bug: a field of a kind that none of the keys has; decoding any config meets it
+		// our own bug: a field of a kind that none of the keys has; decoding any config meets it
+		panic("config: no decoder for " + v.Type().String())
 	}
 }
 
@@ -168,8 +169,8 @@ func (d *decoder) fields(path string, n *yaml.Node, v reflect.Value) {
 	})
 }
 
-// absolute is where a path leads: one that does not begin with a slash starts at the directory of the
-// configuration, wherever weir is started. An empty one is none.
+// absolute is where a path leads: one that does not begin with a slash starts at the directory of
+// the configuration, wherever weir is started. An empty one is none.
 func (d *decoder) absolute(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path

@@ -123,13 +123,12 @@ type Limits struct {
 	Views int `yaml:"views"`
 	// RequestBytes is the largest request. Default: 32MiB.
 	RequestBytes Bytes `yaml:"request_bytes"`
-	// Memory is how much the process may hold, garbage not counted. Above it
-	// what retired is given up, then names are refused that nobody has asked for
-	// yet, and above it by an eighth new streams; what is subscribed stays. A
-	// stream on which names were refused ends when there is room, or after 5
-	// minutes, so that its client asks for them again. 0 is two thirds of GOMEMLIMIT, or of four fifths of
-	// the control group's limit, which then is the collector's soft limit; no
-	// limit if there is neither. Default: 0.
+	// Memory is how much the process may hold, garbage not counted. Above it what retired is given
+	// up, then names are refused that nobody has asked for yet, and above it by an eighth new
+	// streams; what is subscribed stays. A stream on which names were refused ends when there is
+	// room, or after 5 minutes, so that its client asks for them again. 0 is two thirds of
+	// GOMEMLIMIT, or of four fifths of the control group's limit, which then is the collector's
+	// soft limit; no limit if there is neither. Default: 0.
 	Memory Bytes `yaml:"memory"`
 }
 

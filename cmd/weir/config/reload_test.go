@@ -25,7 +25,8 @@ func parsed(t *testing.T, text string) *Config {
 	return c
 }
 
-// TestChanged: what differs is found by its path in the new file, whatever the order of listeners and origins is.
+// TestChanged: what differs is found by its path in the new file, whatever the order of listeners
+// and origins is.
 func TestChanged(t *testing.T) {
 	before := parsed(t, reloadBase)
 	for name, row := range map[string]struct {
@@ -85,7 +86,8 @@ func TestCheckReload(t *testing.T) {
 	}
 }
 
-// TestReloadKnowsTheKeys: what the table lists there is, and for each key it is decided what a reload does with it.
+// TestReloadKnowsTheKeys: what the table lists there is, and for each key it is decided what a
+// reload does with it.
 func TestReloadKnowsTheKeys(t *testing.T) {
 	keys, leaves := map[string]bool{}, map[string]bool{}
 	var walk func(path string, v reflect.Type)

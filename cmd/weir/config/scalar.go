@@ -82,7 +82,8 @@ func readFloat(v reflect.Value, s string) error {
 	return nil
 }
 
-// mostDuration is as good as for ever, and can be multiplied: more could turn out negative, and be over at once.
+// mostDuration is as good as for ever, and can be multiplied: more could turn out negative, and be
+// over at once.
 const mostDuration = 10 * 365 * 24 * time.Hour
 
 func readDuration(v reflect.Value, s string) error {
@@ -151,7 +152,8 @@ func parseBytes(s string) (Bytes, error) {
 		}
 		return Bytes(n * u.size), nil
 	}
-	panic("config: the unit list ends with the empty unit") // which every text ends with, so the loop has returned
+	// which every text ends with, so the loop has returned
+	panic("config: the unit list ends with the empty unit")
 }
 
 // String is the size as the file would have it, in the largest binary unit

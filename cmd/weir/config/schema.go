@@ -107,7 +107,8 @@ func (s schema) of(path string, v reflect.Value) node {
 	case reflect.Map:
 		return node{"type": "object", "additionalProperties": s.of(path+".*", newDefault(v.Type().Elem()))}
 	}
-	panic("config: no schema for " + v.Type().String()) // our own bug, which each test of Schema meets
+	// our own bug, which each test of Schema meets
+	panic("config: no schema for " + v.Type().String())
 }
 
 func (s schema) object(path string, v reflect.Value) node {
@@ -168,7 +169,8 @@ func scalarSchema(path string, v reflect.Value) node {
 		}
 		kinds = []any{node{"enum": allowed}}
 	default:
-		panic(fmt.Sprintf("config: no schema for %T", x)) // our own bug, which each test of Schema meets
+		// our own bug, which each test of Schema meets
+		panic(fmt.Sprintf("config: no schema for %T", x))
 	}
 	if kinds != nil {
 		text = node{"anyOf": append(kinds, numberText(variableIn))}

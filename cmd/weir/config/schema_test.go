@@ -24,7 +24,8 @@ func schemaTree(t *testing.T) map[string]any {
 	return tree
 }
 
-// TestSchemaKnowsEveryKey: the loader's structs and the schema have the same keys, and each key is explained.
+// TestSchemaKnowsEveryKey: the loader's structs and the schema have the same keys, and each key is
+// explained.
 func TestSchemaKnowsEveryKey(t *testing.T) {
 	written := make(map[string]bool)
 	var walk func(path string, node map[string]any)
@@ -58,7 +59,8 @@ func TestSchemaKnowsEveryKey(t *testing.T) {
 	}
 }
 
-// TestSchemaAgreesWithTheLoader: what the loader refuses of these, the schema refuses, and likewise what it takes.
+// TestSchemaAgreesWithTheLoader: what the loader refuses of these, the schema refuses, and likewise
+// what it takes.
 func TestSchemaAgreesWithTheLoader(t *testing.T) {
 	schema := schemaTree(t)
 	env := func(name string) (string, bool) { return map[string]string{"D": "5s", "B": "true"}[name], true }
@@ -256,7 +258,8 @@ func typeOf(v any) string {
 	return "null"
 }
 
-// TestRelativePaths: a path of a file starts at the file's own directory, variables replaced, and an absolute one stays.
+// TestRelativePaths: a path of a file starts at the file's own directory, variables replaced, and
+// an absolute one stays.
 func TestRelativePaths(t *testing.T) {
 	text := `
 listeners: [{ tls: { cert: c.pem, key: keys/k.pem, client_ca: ../ca.pem } }]

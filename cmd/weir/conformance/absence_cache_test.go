@@ -113,7 +113,8 @@ var cacheCases = []testCase{
 	{"RELAY-10", "payloads pass as they are, whatever their bytes, and metadata with them", exactBytes},
 	{"RELAY-38", "absence stated before an outage is told to nobody who asks during it", func(t *testing.T) {
 		w := start(t, setup{})
-		connect := func(d relaytest.Dialect) *relaytest.Client { // the relay at the origin: one behind it sees no outage
+		// the relay at the origin: one behind it sees no outage
+		connect := func(d relaytest.Dialect) *relaytest.Client {
 			c := newClient(t, weirtest.Connect(t, w.first.Addr), relaytest.ClientConfig{Dialect: d})
 			c.Open(relaytest.Node("client-1", "edge"))
 			c.Subscribe(eds, "missing")
@@ -158,7 +159,8 @@ var cacheCases = []testCase{
 	}},
 }
 
-// exactBytes sends a payload that no encoder would make: unknown fields, fields out of order and twice.
+// exactBytes sends a payload that no encoder would make: unknown fields, fields out of order and
+// twice.
 func exactBytes(t *testing.T) {
 	w := start(t, setup{scripted: true})
 	clients := each(w, func(c *relaytest.Client) { c.Subscribe(eds, "a") })
@@ -167,7 +169,8 @@ func exactBytes(t *testing.T) {
 	value := protowire.AppendVarint(protowire.AppendTag(nil, 5000, protowire.VarintType), 1<<40)
 	value = protowire.AppendString(protowire.AppendTag(value, 1, protowire.BytesType), "b")
 	value = protowire.AppendString(protowire.AppendTag(value, 1, protowire.BytesType), "a")
-	value = append(protowire.AppendTag(value, 1, protowire.VarintType), 0x80, 0x80, 0x00) // a longer zero than need be
+	// a longer zero than need be
+	value = append(protowire.AppendTag(value, 1, protowire.VarintType), 0x80, 0x80, 0x00)
 	value = protowire.AppendBytes(protowire.AppendTag(value, 536870911, protowire.BytesType), []byte{0xff, 0xfe})
 	send := func(nonce, note string) {
 		up.Send(&discovery.DeltaDiscoveryResponse{TypeUrl: eds, Nonce: nonce, Resources: []*discovery.Resource{{

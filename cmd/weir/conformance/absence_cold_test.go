@@ -99,7 +99,8 @@ var coldCases = []testCase{
 	}},
 }
 
-// coldFor: after cold_wait, and well before a client's own 15 s, its stream ends with UNAVAILABLE, and nothing was said on it.
+// coldFor: after cold_wait, and well before a client's own 15 s, its stream ends with UNAVAILABLE,
+// and nothing was said on it.
 func coldFor(t *testing.T, s setup) {
 	s.config = func(c weirtest.Config) { c.Set("timing.cold_wait", "2s") }
 	w := start(t, s)
@@ -133,7 +134,8 @@ func manyClusters(o *relaytest.Origin) {
 	}
 }
 
-// coldName: what waits in vain on a stream that is served is in error, not absent, and arrives when the origin is back.
+// coldName: what waits in vain on a stream that is served is in error, not absent, and arrives when
+// the origin is back.
 func coldName(t *testing.T) {
 	w := start(t, setup{config: func(c weirtest.Config) { c.Set("timing.cold_wait", "2s") }})
 	w.origin.Set(eds, "a", "1", relaytest.Endpoints("a", "10.0.0.1:80"))

@@ -35,7 +35,8 @@ var endCases = []testCase{
 			c.Subscribe(eds, "a", "b", "c")
 			ends(t, c, "too many names", codes.ResourceExhausted, "names_per_stream")
 			c.Open(relaytest.Node("client-1", "edge"))
-			c.Subscribe(relaytest.SecretType, "a") // no access, which is no reason to end it (ERR-1)
+			// no access, which is no reason to end it (ERR-1)
+			c.Subscribe(relaytest.SecretType, "a")
 			if d == relaytest.Delta {
 				c.Await(0, inError(relaytest.SecretType, codes.PermissionDenied, "a"), "a secret is refused by its name")
 			}
@@ -75,7 +76,8 @@ var endCases = []testCase{
 		last, serial := "", 0
 		update := func(n int) {
 			for range n {
-				serial++ // every content is new, or the last would seem to have arrived before it did
+				// every content is new, or the last would seem to have arrived before it did
+				serial++
 				last = fmt.Sprintf("%06d%s", serial, filler)
 				w.origin.Set(opaque, "a", last[:6], relaytest.Opaque("a", last))
 			}

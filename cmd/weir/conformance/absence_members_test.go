@@ -9,8 +9,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// membersInError is the life of errors under `*`. A SotW origin lists what is in order in every response, and states an error once
-// (TP3).
+// membersInError is the life of errors under `*`. A SotW origin lists what is in order in every
+// response, and states an error once (TP3).
 func membersInError(t *testing.T, sotw bool) {
 	w := start(t, setup{scripted: true, sotw: sotw})
 	clients := each(w, func(c *relaytest.Client) { c.Subscribe(cds, "*") })

@@ -52,9 +52,11 @@ func routeByVHDS(name, header string) *anypb.Any {
 	})
 }
 
-// tells fails unless the response carries one resource, with these aliases and with or without a payload.
+// tells fails unless the response carries one resource, with these aliases and with or without a
+// payload.
 //
-// Without a body it is the word that the aliases did not resolve, and their names are removed with it (ALIAS-10).
+// Without a body it is the word that the aliases did not resolve, and their names are removed with
+// it (ALIAS-10).
 func tells(t *testing.T, r *relaytest.Response, sentence, name string, body bool, aliases ...string) {
 	t.Helper()
 	var removed []string
@@ -285,8 +287,8 @@ func unresolvedAlias(t *testing.T) {
 }
 
 func hostsInTime(t *testing.T) {
-	// The machine may be loaded: it fails at five times what is meant. What weir itself waits for, it waits for in every round; what others
-	// take of the machine they do not.
+	// The machine may be loaded: it fails at five times what is meant. What weir itself waits for,
+	// it waits for in every round; what others take of the machine they do not.
 	const rounds, requests, most, slack = 20, 20, 5 * time.Millisecond, 5
 	w := start(t, setup{scripted: true})
 	c := w.client(relaytest.Delta)

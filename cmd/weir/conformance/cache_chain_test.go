@@ -124,7 +124,8 @@ func viaRefused(t *testing.T) {
 	}
 }
 
-// detour is an address whose connections go somewhere else, at first to one place and then to another.
+// detour is an address whose connections go somewhere else, at first to one place and then to
+// another.
 type detour struct {
 	net.Listener
 	to atomic.Pointer[string]

@@ -12,7 +12,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// restartCases: one weir that keeps a snapshot ends, and comes back. In a row it is beside the row: with its origin away it has none.
+// restartCases: one weir that keeps a snapshot ends, and comes back. In a row it is beside the row:
+// with its origin away it has none.
 var restartCases = []testCase{
 	{"RELAY-96 RELAY-2", "a restart from a snapshot that is older than what clients hold, the origin down: who returns is sent nothing, " +
 		"who holds nothing is served; the origin is back without two: exactly these are told", perDialect(oldSnapshot)},

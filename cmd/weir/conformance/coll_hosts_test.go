@@ -76,7 +76,8 @@ var collHostCases = []testCase{
 		hasExactly(t, c.Expect(vhds, "the hosts arrive"), "of the namespace", []string{"ns/rc/a"}, nil)
 		w.first.AwaitMetric(2, "the others are counted", "weir_upstream_unrequested_total", `type="vhds"`)
 
-		// To a client that has no such route configuration it is a host of the route configuration ns.
+		// To a client that has no such route configuration it is a host of the route configuration
+		// ns.
 		plain := w.client(relaytest.Delta)
 		plain.Subscribe(vhds, "ns/rc")
 		side := w.origin.ExpectStream("weir asks on a second stream")

@@ -76,7 +76,8 @@ var collListCases = []testCase{
 		if len(r.Items) != 1 || r.Items[0].Name != "moved" || r.Items[0].Body.TypeUrl != to.TypeUrl || string(r.Items[0].Body.Value) != string(to.Value) {
 			t.Errorf("the client is told %v, want the redirect", r)
 		}
-		// In state of the world the Any alone is sent: who does not know the wrapper could not read it (SOTW-14).
+		// In state of the world the Any alone is sent: who does not know the wrapper could not read
+		// it (SOTW-14).
 		s.Subscribe(opaque, "moved")
 		r = s.Expect(opaque, "it arrives in state of the world")
 		if got := r.SotW.GetResources(); len(got) != 1 || got[0].TypeUrl != to.TypeUrl || string(got[0].Value) != string(to.Value) {

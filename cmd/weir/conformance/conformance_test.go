@@ -29,7 +29,8 @@ var suite = [][]testCase{
 // virtual cases run a test of another package, in which no weir is run.
 func (c testCase) virtual() bool { return strings.HasPrefix(c.name, "virtual: ") }
 
-// TestConformance treats the real binary as a black box, over loopback, and prints rule, case and result, and what they come to.
+// TestConformance treats the real binary as a black box, over loopback, and prints rule, case and
+// result, and what they come to.
 func TestConformance(t *testing.T) {
 	var mu sync.Mutex
 	var results []string

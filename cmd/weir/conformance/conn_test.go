@@ -176,7 +176,8 @@ func ages(t *testing.T) {
 	observe(t, opened, all, func(int) {})
 	told := 0
 	for _, c := range all {
-		if c.gone < age-age/10 || c.gone > opening+5*age { // it should be the age itself, and the machine may be loaded
+		// it should be the age itself, and the machine may be loaded
+		if c.gone < age-age/10 || c.gone > opening+5*age {
 			t.Errorf("a stream ended %v after the first was opened, and all were after %v; want it in the last tenth of %v", c.gone, opening, age)
 		}
 		if c.told != 0 {

@@ -13,7 +13,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// statusOfSecrets: of a secret there is a name and a status, in either view, also after a client has refused it and quoted it.
+// statusOfSecrets: of a secret there is a name and a status, in either view, also after a client
+// has refused it and quoted it.
 func statusOfSecrets(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{config: withSecrets})
 	w.origin.Put(sds, secretAt("the-name", "hunter2"))
@@ -69,7 +70,8 @@ func contents(t *testing.T) {
 	}
 }
 
-// bothVersions looks at the weir that talks to the origin: the next one in the row speaks in weir's versions.
+// bothVersions looks at the weir that talks to the origin: the next one in the row speaks in weir's
+// versions.
 func bothVersions(t *testing.T, dialect relaytest.Dialect) {
 	w := start(t, setup{sotw: dialect == relaytest.SotW})
 	w.origin.Put(cds, cdsAt("a", 7))

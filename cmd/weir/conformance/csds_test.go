@@ -127,7 +127,8 @@ func allStates(t *testing.T, d relaytest.Dialect) {
 	awaitView(t, w.weir, "what comes meanwhile waits", map[string]string{"client-1 cds a": "STALE", "client-1 cds b": "NOT_SENT"})
 	c.ACK(cds)
 	c.Expect(cds, "b arrives")
-	a := map[relaytest.Dialect]string{relaytest.Delta: "SYNCED", relaytest.SotW: "STALE"}[d] // a list has it once more
+	// a list has it once more
+	a := map[relaytest.Dialect]string{relaytest.Delta: "SYNCED", relaytest.SotW: "STALE"}[d]
 	awaitView(t, w.weir, "a is accepted", map[string]string{"client-1 cds a": a, "client-1 cds b": "STALE"})
 	c.NACK(cds, "b is not for me")
 	a = map[relaytest.Dialect]string{relaytest.Delta: "SYNCED", relaytest.SotW: "ERROR"}[d]

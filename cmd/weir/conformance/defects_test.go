@@ -9,8 +9,9 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// defects are what other servers, caches and relays of this protocol were seen to get wrong, each with the case that shows that
-// weir does not. A case may stand elsewhere; TestDefectsHaveCases finds all of them.
+// defects are what other servers, caches and relays of this protocol were seen to get wrong, each
+// with the case that shows that weir does not. A case may stand elsewhere; TestDefectsHaveCases
+// finds all of them.
 var defects = map[string]string{
 	"a SotW client that refuses its first response is sent it again and again":    answeredOnce,
 	"a name that is subscribed again in delta is not sent again":                  "every subscribe is answered, also that of what the client has and of what does not exist",
@@ -63,7 +64,8 @@ func TestDefectsHaveCases(t *testing.T) {
 	}
 }
 
-// refusesFirst: of the whole set and of a name, at once and a second time after another client came.
+// refusesFirst: of the whole set and of a name, at once and a second time after another client
+// came.
 func refusesFirst(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{config: hastily})
 	w.origin.Put(cds, cdsAt("a", 1))
@@ -87,7 +89,8 @@ func refusesFirst(t *testing.T, d relaytest.Dialect) {
 	other.CheckClean()
 }
 
-// quietOrigin passes every time after which weir would do something about a peer that is not in order.
+// quietOrigin passes every time after which weir would do something about a peer that is not in
+// order.
 func quietOrigin(t *testing.T, origin relaytest.Dialect) {
 	w := start(t, setup{sotw: origin == relaytest.SotW, config: func(c weirtest.Config) {
 		c.Set("timing.order_hold", "100ms").Set("cache.linger", "100ms")
@@ -99,7 +102,8 @@ func quietOrigin(t *testing.T, origin relaytest.Dialect) {
 	var clients []*relaytest.Client
 	for i := range 4 {
 		dialect := []relaytest.Dialect{relaytest.Delta, relaytest.SotW}[i%2]
-		c := w.clientWith(relaytest.ClientConfig{Dialect: dialect, ManualACK: i >= 2}) // the last two never answer
+		// the last two never answer
+		c := w.clientWith(relaytest.ClientConfig{Dialect: dialect, ManualACK: i >= 2})
 		clients = append(clients, c)
 		c.Subscribe(cds, "*")
 		c.Subscribe(eds, "a")

@@ -116,8 +116,10 @@ var deltaAnswerCases = []testCase{
 		}
 		c.Expect(eds, "the first answer")
 		c.Expect(opaque, "the first answer")
-		c.WantIdle(quiet) // until the set has settled a delta client is told of it as it comes (RELAY-7)
-		// Both wait for an ACK while the origin goes on; the observer shows that weir has taken in all of it.
+		// until the set has settled a delta client is told of it as it comes (RELAY-7)
+		c.WantIdle(quiet)
+		// Both wait for an ACK while the origin goes on; the observer shows that weir has taken in
+		// all of it.
 		c.Subscribe(eds, "passes", "never")
 		c.Subscribe(opaque, "named and passes")
 		observer.Subscribe(eds, "passes", "never")

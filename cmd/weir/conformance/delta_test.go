@@ -16,7 +16,8 @@ var deltaCases = slices.Concat(
 	deltaHashCases, deltaSpellingCases,
 )
 
-// hasExactly fails unless the response carries these resources and these removals, and nothing else.
+// hasExactly fails unless the response carries these resources and these removals, and nothing
+// else.
 func hasExactly(t *testing.T, r *relaytest.Response, sentence string, names, removed []string) {
 	t.Helper()
 	same := func(a, b []string) bool {
@@ -27,7 +28,8 @@ func hasExactly(t *testing.T, r *relaytest.Response, sentence string, names, rem
 	}
 }
 
-// setEndpoints puts endpoints for each name in place, as one change; another version is another content.
+// setEndpoints puts endpoints for each name in place, as one change; another version is another
+// content.
 func setEndpoints(o *relaytest.Origin, version string, names ...string) {
 	o.Batch(func() {
 		for _, name := range names {
@@ -66,8 +68,8 @@ func bodyOf(typeURL, name, version string) *anypb.Any {
 	return relaytest.Opaque(name, version)
 }
 
-// heard returns when weir has taken in what the client asked so far, as the requests of one stream are read in order. All that
-// came meanwhile counts as taken.
+// heard returns when weir has taken in what the client asked so far, as the requests of one stream
+// are read in order. All that came meanwhile counts as taken.
 func heard(w *world, c *relaytest.Client) {
 	const barrier = "type.googleapis.com/example.test.v1.Barrier"
 	name := strconv.Itoa(len(c.Names(barrier)))

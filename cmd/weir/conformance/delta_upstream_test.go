@@ -47,7 +47,8 @@ var deltaUpstreamCases = []testCase{
 		s.ExpectACK(eds, s.Respond(eds, "2", relaytest.Resource{Name: "b", Version: "1"}), "a heartbeat is accepted")
 		s.WantIdle(quiet)
 
-		s.Respond(eds, "3", relaytest.Resource{Name: "a", Version: "2"}) // a heartbeat of what weir never had
+		// a heartbeat of what weir never had
+		s.Respond(eds, "3", relaytest.Resource{Name: "a", Version: "2"})
 		var asked []string
 		for len(asked) < 2 {
 			d := s.ExpectType(eds, "the body that is missing is asked for").Delta

@@ -76,7 +76,8 @@ var deltaVersionCases = []testCase{
 			for _, c := range deltas {
 				c.AwaitNames(opaque, sentence, names...)
 			}
-			for _, c := range sotws { // the test's client does not drop what a whole set of such a type leaves out
+			// the test's client does not drop what a whole set of such a type leaves out
+			for _, c := range sotws {
 				c.Await(0, func(s *relaytest.State) bool {
 					all := s.Responses(opaque)
 					return len(all) > 0 && slices.Equal(slices.Sorted(slices.Values(all[len(all)-1].Names())), names)
@@ -110,7 +111,8 @@ var deltaVersionCases = []testCase{
 		if _, back := equal("it is removed", "a", "b"); back != info {
 			t.Errorf("one set has the version_info %q and %q", info, back)
 		}
-		put(one.origin, "a", "3", "x", time.Hour, "n/q", "n/p") // nothing but the TTL and the order of the aliases
+		// nothing but the TTL and the order of the aliases
+		put(one.origin, "a", "3", "x", time.Hour, "n/q", "n/p")
 		put(one.origin, "d", "1", "x", 0)
 		deltas[0].AwaitNames(opaque, "a later change arrives", "a", "b", "d")
 		if now := deltas[0].Held(opaque); now["a"] != held["a"] {

@@ -65,7 +65,8 @@ var deltaWildCases = []testCase{
 			c.AwaitNames(typeURL, "the wildcard continues", "a", "b", "c")
 			c.Request(typeURL, "a")
 			heard(w, c)
-			before := len(cameUnasked(c, typeURL)) // what was on its way when the list was sent is no answer to it (SOTW-1)
+			// what was on its way when the list was sent is no answer to it (SOTW-1)
+			before := len(cameUnasked(c, typeURL))
 			set("2", "a")
 			c.Await(0, func(s *relaytest.State) bool {
 				return s.Count(typeURL) == 1 && s.Body(typeURL, "a") == string(bodyOf(typeURL, "a", "2").GetValue())

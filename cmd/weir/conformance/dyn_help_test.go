@@ -22,7 +22,8 @@ import (
 // constraint is short for what an origin states of a variant.
 type constraint = relaytest.Constraints
 
-// tp2 has every weir of a row ask by locators: its origin knows them, and so does the weir before it.
+// tp2 has every weir of a row ask by locators: its origin knows them, and so does the weir before
+// it.
 func tp2(c weirtest.Config) { c.Origin().Set("tp2", true) }
 
 // when is the constraint that the map holds these: "env=prod,ver=1".
@@ -42,7 +43,8 @@ func pairsOf(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' })
 }
 
-// locator reads what a client asks for: "n" is a plain name, "n{}" and "n{env=prod,ver=1}" are locators.
+// locator reads what a client asks for: "n" is a plain name, "n{}" and "n{env=prod,ver=1}" are
+// locators.
 func locator(want string) (l *discovery.ResourceLocator, located bool) {
 	name, rest, located := strings.Cut(want, "{")
 	l = &discovery.ResourceLocator{Name: name}
@@ -84,7 +86,8 @@ func labelled(typeURL, name, label string) *anypb.Any {
 // labelOf reads it; it is empty if the body is not what labelled makes.
 func labelOf(body *anypb.Any) string {
 	c, l, e, o := new(cluster.Cluster), new(listener.Listener), new(endpoint.ClusterLoadAssignment), new(core.HeaderValue)
-	m, read := proto.Message(o), o.GetValue // which has its two fields where an opaque body has them
+	// which has its two fields where an opaque body has them
+	m, read := proto.Message(o), o.GetValue
 	switch body.GetTypeUrl() {
 	case cds:
 		m, read = c, c.GetAltStatName
@@ -111,8 +114,9 @@ func (v variant) of(typeURL, name string) relaytest.Resource {
 	return relaytest.Resource{Name: name, Version: v.label, Body: labelled(typeURL, name, v.label), Constraints: v.when}
 }
 
-// told is what a client of one name or locator had after each response, where that changed: the label of its variant, labels with a
-// plus between them where it had several at once, nothing where it had none.
+// told is what a client of one name or locator had after each response, where that changed: the
+// label of its variant, labels with a plus between them where it had several at once, nothing where
+// it had none.
 func told(responses []*relaytest.Response, want string) (all []string) {
 	l, located := locator(want)
 	mine := func(name string, c *constraint, byLocator bool) bool {
@@ -186,7 +190,8 @@ func (s *seeker) leave(typeURL string, wants ...string) {
 	s.UnsubscribeBoth(typeURL, names, ls...)
 }
 
-// has waits until a want is served the body with that label, and nothing else; an empty one means that it is served nothing any more.
+// has waits until a want is served the body with that label, and nothing else; an empty one means
+// that it is served nothing any more.
 func (s *seeker) has(typeURL, want, label, sentence string) {
 	s.t.Helper()
 	s.Await(0, func(st *relaytest.State) bool {
@@ -215,7 +220,8 @@ func (s *seeker) refused(typeURL, name string, code codes.Code, sentence string)
 	}, fmt.Sprintf("%s: %s is refused with %v", sentence, name, code))
 }
 
-// upstream waits until the origin was asked for exactly these, plain names and locators, on its one stream.
+// upstream waits until the origin was asked for exactly these, plain names and locators, on its one
+// stream.
 func (w *world) upstream(typeURL, sentence string, wants ...string) *relaytest.Stream {
 	w.t.Helper()
 	want := slices.Clone(wants)
@@ -235,7 +241,8 @@ func (w *world) upstream(typeURL, sentence string, wants ...string) *relaytest.S
 	return s
 }
 
-// wantedOn is what a stream asks for now, in the order of the alphabet. A locator without parameters is a plain name (DYN-1).
+// wantedOn is what a stream asks for now, in the order of the alphabet. A locator without
+// parameters is a plain name (DYN-1).
 func wantedOn(s *relaytest.Stream, typeURL string) (now []string) {
 	asked := s.Asked(typeURL)
 	for want, n := range asked.Subscribed {
@@ -247,7 +254,8 @@ func wantedOn(s *relaytest.Stream, typeURL string) (now []string) {
 	return now
 }
 
-// replacing is a response that removes a variant, naming its constraints, and brings others in its place.
+// replacing is a response that removes a variant, naming its constraints, and brings others in its
+// place.
 func replacing(s *relaytest.Stream, typeURL, version, name string, c *constraint, instead ...relaytest.Resource) (nonce string) {
 	return s.RespondReplaced(typeURL, version, []*discovery.ResourceName{relaytest.VariantName(name, c)}, instead...)
 }

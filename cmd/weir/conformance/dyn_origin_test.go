@@ -126,7 +126,8 @@ func names(c *relaytest.Client, typeURL string) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// byAuthority: of the three origins behind the first weir east alone understands parameters; to the next weir they are one that does.
+// byAuthority: of the three origins behind the first weir east alone understands parameters; to the
+// next weir they are one that does.
 func byAuthority(t *testing.T, d relaytest.Dialect) {
 	f := federate(t, setup{config: func(c weirtest.Config) {
 		if all := c["origins"].([]any); len(all) > 1 {

@@ -37,7 +37,8 @@ type crew struct {
 	wants map[*seeker]map[string]string // by type, how it names what the crew follows
 }
 
-// crewOf opens them: two that ask by locator, two whose nodes say the same, and ask plainly, for all Clusters and two names of endpoints.
+// crewOf opens them: two that ask by locator, two whose nodes say the same, and ask plainly, for
+// all Clusters and two names of endpoints.
 func (w *world) crewOf(pairs string) *crew {
 	w.t.Helper()
 	cr := &crew{pairs: pairs, wants: map[*seeker]map[string]string{}}
@@ -72,8 +73,9 @@ func (cr *crew) follows(label, sentence string) {
 	}
 }
 
-// saw fails unless each of the crew was served these labels in order: some may be merged away, none doubled, and nothing else may come
-// between, nor nothing at all; and unless no response left it with two names of which one is ahead.
+// saw fails unless each of the crew was served these labels in order: some may be merged away, none
+// doubled, and nothing else may come between, nor nothing at all; and unless no response left it
+// with two names of which one is ahead.
 func (cr *crew) saw(labels ...string) {
 	for _, c := range cr.all {
 		c.t.Helper()
@@ -153,7 +155,8 @@ func splitAndMerge(t *testing.T, origin relaytest.Dialect) {
 		cr.saw(labels...)
 	}
 	for _, c := range test.all {
-		if n := len(c.Responses(eds)) + len(c.Responses(cds)); n > 3 { // the names may come one after the other
+		// the names may come one after the other
+		if n := len(c.Responses(eds)) + len(c.Responses(cds)); n > 3 {
 			t.Errorf("the crew whose variant did not change was sent %d responses", n)
 		}
 	}

@@ -26,7 +26,8 @@ type truth struct {
 	want string // of y and n
 }
 
-// truthMaps are the columns: the key absent, with the value of the constraints, with another, with none, beside another key.
+// truthMaps are the columns: the key absent, with the value of the constraints, with another, with
+// none, beside another key.
 var truthMaps = []string{"", "k=v", "k=w", "k=", "k=v,other=x"}
 
 var truths = []truth{

@@ -147,8 +147,8 @@ func versionsOfServers(t *testing.T) {
 	c.CheckClean()
 }
 
-// wholeSwitch: what both servers have is never missing, in no response and in no list; what only the old one has goes after what the new
-// one has has come.
+// wholeSwitch: what both servers have is never missing, in no response and in no list; what only
+// the old one has goes after what the new one has has come.
 func wholeSwitch(t *testing.T, d relaytest.Dialect) {
 	p := startPair(t, setup{config: func(c weirtest.Config) { quickSettle(c.Set("timing.cold_wait", "500ms")) }})
 	pieces := func(b *relaytest.Behaviour) { b.Chunk, b.Pause = 2, 100*time.Millisecond }

@@ -19,14 +19,15 @@ import (
 // fedCases are about several origins behind one listener, and behind several.
 var fedCases = slices.Concat(fedRouteCases, fedUnionCases)
 
-// federation is three origins by authority, of which the world's own is the default, and what stands before them.
+// federation is three origins by authority, of which the world's own is the default, and what
+// stands before them.
 type federation struct {
 	*world
 	east, west *relaytest.Origin
 }
 
-// federate starts all of it. The default origin has the authority plane, east its name, west its name and the empty one; it speaks
-// state of the world. before is what happens before weir starts.
+// federate starts all of it. The default origin has the authority plane, east its name, west its
+// name and the empty one; it speaks state of the world. before is what happens before weir starts.
 func federate(t *testing.T, s setup, before ...func(*federation)) *federation {
 	t.Helper()
 	f := &federation{east: servingOrigin(t), west: servingOrigin(t)}

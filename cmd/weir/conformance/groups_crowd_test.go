@@ -26,7 +26,8 @@ const (
 	crowdGroups = 20
 )
 
-// tenants are what the origin saw of the streams from n on: the node id of each group, by what makes the group.
+// tenants are what the origin saw of the streams from n on: the node id of each group, by what
+// makes the group.
 func (w *world) tenants(from int) map[string]string {
 	w.t.Helper()
 	ids := map[string]string{}

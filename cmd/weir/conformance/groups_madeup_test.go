@@ -16,8 +16,9 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// madeUpGroups: nodes that a client makes up one after the other refuse no client its group, the origin sees no more new
-// streams than it is to, and nothing is left of them when the client is gone.
+// madeUpGroups: nodes that a client makes up one after the other refuse no client its group, the
+// origin sees no more new streams than it is to, and nothing is left of them when the client is
+// gone.
 func madeUpGroups(t *testing.T) {
 	const rate, most, atOnce, all = 40, 800, 40, 1200
 	w := start(t, setup{
@@ -55,7 +56,8 @@ func madeUpGroups(t *testing.T) {
 	}
 }
 
-// groupsPerPeer: whoever makes up more groups than a peer may have is refused by that limit's name, and no other peer is.
+// groupsPerPeer: whoever makes up more groups than a peer may have is refused by that limit's name,
+// and no other peer is.
 func groupsPerPeer(t *testing.T) {
 	const most = 5
 	w := start(t, setup{

@@ -167,7 +167,8 @@ func secretsOfOthers(t *testing.T, d relaytest.Dialect) {
 	c.CheckClean()
 }
 
-// abroad is an address of this host that is not loopback, so that what is sent to it counts as sent across the network.
+// abroad is an address of this host that is not loopback, so that what is sent to it counts as sent
+// across the network.
 func abroad(t *testing.T) string {
 	t.Helper()
 	addrs, err := net.InterfaceAddrs()

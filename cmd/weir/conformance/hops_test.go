@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// hops is how many weirs stand in a row: every case must pass through two and three as well (RELAY-86).
+// hops is how many weirs stand in a row: every case must pass through two and three as well
+// (RELAY-86).
 func hops(t *testing.T) int {
 	n, err := strconv.Atoi(os.Getenv("WEIR_HOPS"))
 	switch {
@@ -50,7 +51,8 @@ func inRow(t *testing.T) (run []testCase, except map[string]string) {
 	return run, except
 }
 
-// TestExceptionsOfTheRow: each exception is one of a case, by a rule which that case shows, and says why.
+// TestExceptionsOfTheRow: each exception is one of a case, by a rule which that case shows, and
+// says why.
 func TestExceptionsOfTheRow(t *testing.T) {
 	for _, e := range exceptions(t) {
 		i := slices.IndexFunc(slices.Concat(suite...), func(c testCase) bool { return c.name == e.name })

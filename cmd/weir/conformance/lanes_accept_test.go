@@ -25,7 +25,8 @@ var acceptCases = []testCase{
 	{"RELAY-95", "a type that the origin is silent about leaves only its own clients waiting", inBoth(silentType)},
 }
 
-// script is a lane of a scripted origin on which a client asked for endpoints a and b, and was answered.
+// script is a lane of a scripted origin on which a client asked for endpoints a and b, and was
+// answered.
 func script(t *testing.T, dialect relaytest.Dialect, config func(weirtest.Config)) (*world, *relaytest.Stream, *relaytest.Client) {
 	t.Helper()
 	w := start(t, setup{scripted: true, sotw: dialect == relaytest.SotW, config: config})

@@ -139,7 +139,8 @@ func releasedType(t *testing.T, dialect relaytest.Dialect) {
 	c.CheckClean()
 }
 
-// answeredOnce has the origin answer something that nobody wants any more afterwards, so that it can accuse a type.
+// answeredOnce has the origin answer something that nobody wants any more afterwards, so that it
+// can accuse a type.
 func (w *world) answeredOnce() {
 	w.t.Helper()
 	c := w.client(relaytest.Delta)
@@ -203,7 +204,8 @@ func atTheRate(t *testing.T) {
 	clients := []*relaytest.Client{w.as(relaytest.Delta, largest), w.as(relaytest.Delta, largest)}
 	inTime := func(ss []*relaytest.Stream) {
 		t.Helper()
-		for i := range ss[:len(ss)-rate] { // what the network and a busy machine make of a second may be less
+		// what the network and a busy machine make of a second may be less
+		for i := range ss[:len(ss)-rate] {
 			if d := ss[i+rate].At.Sub(ss[i].At); d < 300*time.Millisecond {
 				t.Errorf("%d streams were opened within %v", rate+1, d)
 			}
@@ -219,7 +221,8 @@ func atTheRate(t *testing.T) {
 	again := w.origin.Streams()[groups:]
 	inTime(again)
 	first := again[0].Requests()[0].Node().GetCluster()
-	if hops(t) == 1 && first != "largest" { // to the last of a row each group is one client, the weir before it
+	// to the last of a row each group is one client, the weir before it
+	if hops(t) == 1 && first != "largest" {
 		t.Errorf("the first stream is that of %q, want the group with most clients", first)
 	}
 	for _, c := range clients {
@@ -246,7 +249,8 @@ func killedAtFirst(t *testing.T, dialect relaytest.Dialect) {
 		s := w.origin.ExpectStream("nothing but suspects is wanted, and each is tried at once on a stream of its own")
 		own[s.Expect("which asks for it").TypeURL()] = s
 	}
-	for typeURL, s := range own { // not before all are open: what was answered goes back to the lane of all
+	// not before all are open: what was answered goes back to the lane of all
+	for typeURL, s := range own {
 		switch typeURL {
 		case cds:
 			s.Respond(cds, "1", relaytest.Resource{Name: "a", Version: "1", Body: relaytest.Cluster("a", time.Second)})

@@ -140,7 +140,8 @@ func silentRestart(t *testing.T, dialect relaytest.Dialect) {
 	}
 	acks := func() int { return w.origin.Asked(cds).ACKs + w.origin.Asked(eds).ACKs + w.origin.Asked(lds).ACKs }
 	for _, version := range []string{"1", "2"} {
-		// Of what is in sync a delta origin only answers the wildcard, and says again what is not there.
+		// Of what is in sync a delta origin only answers the wildcard, and says again what is not
+		// there.
 		before, answers := acks(), 3
 		if dialect == relaytest.Delta && version == "1" {
 			answers = 2

@@ -40,7 +40,8 @@ func (w *world) each() []*relaytest.Client {
 	return []*relaytest.Client{w.client(relaytest.Delta), w.client(relaytest.SotW)}
 }
 
-// lane waits for the one open stream of the origin that was asked for exactly these names of the type, "*" for the wildcard.
+// lane waits for the one open stream of the origin that was asked for exactly these names of the
+// type, "*" for the wildcard.
 func (w *world) lane(typeURL, sentence string, names ...string) *relaytest.Stream {
 	w.t.Helper()
 	var found []*relaytest.Stream

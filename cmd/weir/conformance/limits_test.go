@@ -53,7 +53,8 @@ var limitCases = []testCase{
 	}},
 }
 
-// balancer forwards the first connection to the first address, and so on in turn, as a load balancer of connections does.
+// balancer forwards the first connection to the first address, and so on in turn, as a load
+// balancer of connections does.
 func balancer(t *testing.T, addresses ...string) (address string, accepted *atomic.Int32) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -163,7 +164,8 @@ func arrivals(t *testing.T) {
 	}
 }
 
-// memoryCap: a client is refused the names that there is no room for, one by one; weir stays near its limit, and whoever has something is served as before (RELAY-79).
+// memoryCap: a client is refused the names that there is no room for, one by one; weir stays near
+// its limit, and whoever has something is served as before (RELAY-79).
 func memoryCap(t *testing.T) {
 	const limit, names, batch = 64 << 20, 300_000, 20_000
 	w := start(t, setup{edge: func(c weirtest.Config) { c.Set("limits.memory", limit) }})
@@ -211,7 +213,8 @@ func memoryCap(t *testing.T) {
 	other.Await(0, func(s *relaytest.State) bool { return strings.Contains(s.Body(eds, "a"), "10.0.0.2") }, "and has the change")
 	var late *relaytest.Client
 	wanted := ""
-	if !weirtest.Until(2*weirtest.Patience, func() bool { // it is turned away as long as the refusals are still on their way
+	// it is turned away as long as the refusals are still on their way
+	if !weirtest.Until(2*weirtest.Patience, func() bool {
 		wanted = fmt.Sprintf("never-asked-for-%d", asked)
 		late = w.client(relaytest.SotW)
 		late.Subscribe(eds, "a", wanted)
@@ -267,8 +270,9 @@ func viewLimit(t *testing.T) {
 	again.CheckClean()
 }
 
-// madeUpWay: a client that claims to have come through relays which the next relay refuses is sent away alone, and again at once if it
-// comes again; the others of its group have their updates (RELAY-87).
+// madeUpWay: a client that claims to have come through relays which the next relay refuses is sent
+// away alone, and again at once if it comes again; the others of its group have their updates
+// (RELAY-87).
 func madeUpWay(t *testing.T) {
 	for _, via := range [][]string{{instanceOf(hops(t) - 1)}, {"a", "b", "c", "d"}} {
 		w := start(t, setup{config: quickSettle})
@@ -290,15 +294,17 @@ func madeUpWay(t *testing.T) {
 			w.origin.Set(cds, name, "1", relaytest.Cluster(name, time.Second))
 			innocent.Await(0, func(s *relaytest.State) bool { return s.Count(cds) == i+2 }, "who came by no such way has its updates")
 		}
-		if n, _ := edge.Metric("weir_upstream_loops_total"); n < 1 || n > 2 { // the main lane's stream, and perhaps the side's
+		// the main lane's stream, and perhaps the side's
+		if n, _ := edge.Metric("weir_upstream_loops_total"); n < 1 || n > 2 {
 			t.Errorf("%q: %v streams were refused for five tries", via, n)
 		}
 		innocent.CheckClean()
 	}
 }
 
-// noFiles: when files run out, those who are connected go on, those who come are closed at once instead of being left to
-// wait, the log says so once, and there is no spinning; with room again clients are served (ERR-7).
+// noFiles: when files run out, those who are connected go on, those who come are closed at once
+// instead of being left to wait, the log says so once, and there is no spinning; with room again
+// clients are served (ERR-7).
 func noFiles(t *testing.T) {
 	const files = 80
 	if _, err := exec.LookPath("sh"); err != nil {

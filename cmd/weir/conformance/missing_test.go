@@ -12,10 +12,11 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// Virtual hosts that cannot be had. An HTTP request waits in Envoy, which takes no other answer than a resource without payload
-// whose aliases list what was asked for.
+// Virtual hosts that cannot be had. An HTTP request waits in Envoy, which takes no other answer
+// than a resource without payload whose aliases list what was asked for.
 
-// endsWaiting fails unless the response ends the waiting for exactly these hosts. It gives the names that are removed.
+// endsWaiting fails unless the response ends the waiting for exactly these hosts. It gives the
+// names that are removed.
 func endsWaiting(t *testing.T, r *relaytest.Response, sentence string, hosts ...string) (removed []string) {
 	t.Helper()
 	var ended []string
@@ -49,7 +50,8 @@ func hostsOfSotW(t *testing.T) {
 		c.Subscribe(vhds, "rc/a", "rc/b")
 		r := c.Expect(vhds, "the names are refused")
 		removed := endsWaiting(t, r, "and Envoy, which reads no errors, is told that they do not resolve", "rc/a", "rc/b")
-		if w.first == w.weir && len(removed) > 0 { // or else the one that refuses is the next one's origin
+		// or else the one that refuses is the next one's origin
+		if w.first == w.weir && len(removed) > 0 {
 			t.Errorf("a name that is refused is not removed, got %v", r)
 		}
 		for _, name := range []string{"rc/a", "rc/b"} {
@@ -74,8 +76,8 @@ func hostsOfSotW(t *testing.T) {
 	c.CheckClean()
 }
 
-// onDemand is a client that has the namespace of its route configuration, about which the origin says nothing, and asks for hosts. It
-// gives the stream on which those are asked.
+// onDemand is a client that has the namespace of its route configuration, about which the origin
+// says nothing, and asks for hosts. It gives the stream on which those are asked.
 func (w *world) onDemand(hosts ...string) (c *relaytest.Client, s *relaytest.Stream) {
 	w.t.Helper()
 	c = w.client(relaytest.Delta)

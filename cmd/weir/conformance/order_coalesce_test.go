@@ -11,7 +11,8 @@ import (
 
 var coalesceCases = eachDialect("DELTA-19 EC-3", "with timing.coalesce a burst is two responses, and neither the first change nor a request waits", coalesces)
 
-// coalesces: the window is many times what anything else takes, so whatever comes within four fifths of it did not wait for it.
+// coalesces: the window is many times what anything else takes, so whatever comes within four
+// fifths of it did not wait for it.
 func coalesces(t *testing.T, d relaytest.Dialect) {
 	const window = 5 * time.Second
 	w := start(t, setup{edge: func(c weirtest.Config) { c.Set("timing.coalesce", window.String()) }})

@@ -45,8 +45,9 @@ func numbered(t *testing.T, payload []byte) int {
 	return number
 }
 
-// apart has two pairs of streams, of one client and one connection each: one for clusters and one for endpoints. They are aggregated
-// streams with one type, which the rule is no less about than the streams of the services for one type, which are not here yet.
+// apart has two pairs of streams, of one client and one connection each: one for clusters and one
+// for endpoints. They are aggregated streams with one type, which the rule is no less about than
+// the streams of the services for one type, which are not here yet.
 func apart(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{config: func(c weirtest.Config) {
 		for _, key := range []string{"order_hold", "send_stall"} {
@@ -55,7 +56,8 @@ func apart(t *testing.T, d relaytest.Dialect) {
 	}})
 	set := func(version int) {
 		big := relaytest.Cluster("a", time.Duration(version)*time.Second)
-		big.Value = append(big.Value, relaytest.Opaque("a", string(make([]byte, 1<<20))).Value[3:]...) // more than a window
+		// more than a window
+		big.Value = append(big.Value, relaytest.Opaque("a", string(make([]byte, 1<<20))).Value[3:]...)
 		w.origin.Set(cds, "a", strconv.Itoa(version), big)
 		w.origin.Put(eds, edsAt("a", version))
 	}
@@ -128,7 +130,8 @@ func converges(t *testing.T, d relaytest.Dialect) {
 		}
 		return answered == len(stream.Sent())
 	}, "weir takes in all that the origin sends")
-	c.Await(5*time.Second, func(s *relaytest.State) bool { // one by the rule, the others for a loaded machine
+	// one by the rule, the others for a loaded machine
+	c.Await(5*time.Second, func(s *relaytest.State) bool {
 		for _, typeURL := range types {
 			if s.Count(typeURL) != len(view[typeURL]) {
 				return false
@@ -147,7 +150,8 @@ func converges(t *testing.T, d relaytest.Dialect) {
 
 func neverBack(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{behaviour: relaytest.Behaviour{Eager: true}, config: func(c weirtest.Config) {
-		c.Set("timing.order_hold", "300ms") // the slow client is sent more although it has not answered
+		// the slow client is sent more although it has not answered
+		c.Set("timing.order_hold", "300ms")
 	}})
 	const last = 300
 	w.origin.Set(opaque, "a", "0", bytesOf(opaque, "a", "0"))

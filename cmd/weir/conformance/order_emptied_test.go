@@ -11,8 +11,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// emptiedCases: an origin that sends the endpoints of a cluster that goes empty, before the routes, as
-// istio does (ORD-9, ORD-10, ORD-11).
+// emptiedCases: an origin that sends the endpoints of a cluster that goes empty, before the routes,
+// as istio does (ORD-9, ORD-10, ORD-11).
 var emptiedCases = slices.Concat(
 	eachDialect("ORD-9 ORD-10",
 		"a cluster goes with its route, and its endpoints are emptied: a client has time to drop them", emptiedInASwap),

@@ -17,7 +17,8 @@ var gatherCases = slices.Concat(
 	eachDialect("ORD-9", "a change of routes alone is told gather later", lateAlone),
 )
 
-// gathered has clients with clusters and routes of version 1: one with both on a stream, and one for each.
+// gathered has clients with clusters and routes of version 1: one with both on a stream, and one
+// for each.
 type gathered struct {
 	*world
 	up                     *relaytest.Stream

@@ -131,7 +131,8 @@ func nothingPassesThrough(t *testing.T, d relaytest.Dialect) {
 			if theirs[r.Nonce()] {
 				t.Errorf("a nonce of the origin crosses: %v", r)
 			}
-			if shown := r.Version() == "the origin's version"; shown != (d == relaytest.Delta) { // there it is for people (VER-10)
+			// there it is for people (VER-10)
+			if shown := r.Version() == "the origin's version"; shown != (d == relaytest.Delta) {
 				t.Errorf("the version told is %q", r.Version())
 			}
 		}

@@ -28,8 +28,9 @@ func patientHolds(c weirtest.Config) {
 	c.Set("timing.order_hold", "60s")
 }
 
-// fallenBehind is a client that holds clusters x and y and a route r to y, has seen new routes that it does not answer, and so waits
-// for those that came after: a route r to x. A second client tells when weir has all of it.
+// fallenBehind is a client that holds clusters x and y and a route r to y, has seen new routes that
+// it does not answer, and so waits for those that came after: a route r to x. A second client tells
+// when weir has all of it.
 func fallenBehind(t *testing.T, d relaytest.Dialect) (w *world, c, helper *relaytest.Client) {
 	t.Helper()
 	w = start(t, setup{config: patientHolds})

@@ -119,7 +119,8 @@ func sideLane(t *testing.T, d relaytest.Dialect) {
 }
 
 func blockedClients(t *testing.T, d relaytest.Dialect) {
-	w := start(t, setup{config: func(c weirtest.Config) { // who waits for a blocked client does so for longer than the case
+	// who waits for a blocked client does so for longer than the case
+	w := start(t, setup{config: func(c weirtest.Config) {
 		c.Set("timing.order_hold", "5m").Set("timing.send_stall", "5m")
 	}})
 	big := string(make([]byte, 200<<10))

@@ -108,7 +108,8 @@ func heldAlone(t *testing.T, d relaytest.Dialect) {
 	alone.Expect(rds, "who asks for no clusters has nothing to wait for")
 	other.Expect(rds, "the routes follow the clusters that were accepted")
 	w.awaitType("held", "the routes of the first are held", func(t clientType) bool { return t.TypeURL == rds && t.Held == 1 })
-	held.WantIdle(quiet) // until the set has settled a delta client is told of it as it comes (RELAY-7)
+	// until the set has settled a delta client is told of it as it comes (RELAY-7)
+	held.WantIdle(quiet)
 	for _, version := range []string{"2", "3"} {
 		asked := w.origin.Asked(rds).ACKs
 		for _, typeURL := range []string{cds, rds} {
@@ -162,7 +163,8 @@ func unansweredClusters(t *testing.T, d relaytest.Dialect) {
 	c := w.clientWith(relaytest.ClientConfig{Dialect: d, ManualACK: true})
 	c.Subscribe(cds, "*")
 	first := c.Expect(cds, "the clusters")
-	c.WantIdle(quiet) // until the set has settled a delta client is told of it as it comes (RELAY-7)
+	// until the set has settled a delta client is told of it as it comes (RELAY-7)
+	c.WantIdle(quiet)
 	w.origin.Set(cds, "x", "2", bytesOf(cds, "x", "2"))
 	helper := w.client(relaytest.Delta)
 	helper.Subscribe(cds, "x")

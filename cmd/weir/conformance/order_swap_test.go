@@ -25,8 +25,8 @@ var swapCases = append(
 // swapHold is long enough for a client to do all it has to meanwhile.
 const swapHold = 2 * time.Second
 
-// swapByName is a cluster swapped with its route in one change, under a client that asks by name. The
-// removal comes first, as it may (ORD-9).
+// swapByName is a cluster swapped with its route in one change, under a client that asks by name.
+// The removal comes first, as it may (ORD-9).
 func swapByName(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{
 		config: func(c weirtest.Config) { c.Set("timing.order_hold", swapHold.String()) },
@@ -73,8 +73,8 @@ func swapByName(t *testing.T, d relaytest.Dialect) {
 	lazy.CheckClean()
 }
 
-// swapWhileAway: weir ends, and so does the origin. Weir comes back with its snapshot, and the origin
-// with another cluster and the route to it. It has nothing to say of the Listener.
+// swapWhileAway: weir ends, and so does the origin. Weir comes back with its snapshot, and the
+// origin with another cluster and the route to it. It has nothing to say of the Listener.
 func swapWhileAway(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{sotw: d == relaytest.SotW})
 	file, _ := w.keeps(d)

@@ -13,8 +13,9 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// orderCases are warming (WARM), eventual consistency (EC), order on a stream (ORD), and what the relay makes of one dialect for
-// the other (RELAY-11 to 19) and of responses in a row (RELAY-82 to 85).
+// orderCases are warming (WARM), eventual consistency (EC), order on a stream (ORD), and what the
+// relay makes of one dialect for the other (RELAY-11 to 19) and of responses in a row (RELAY-82 to
+// 85).
 var orderCases = slices.Concat(warmCases, eventualCases, sequenceCases, removalCases, swapCases, translationCases, rowCases, coalesceCases, gatherCases, emptiedCases)
 
 // eachDialect is one case for each dialect of the client.
@@ -26,24 +27,28 @@ func eachDialect(rules, name string, run func(*testing.T, relaytest.Dialect)) []
 	return cases
 }
 
-// bytesOf is a resource of any type that has a name in field 1 and nothing else that means anything.
+// bytesOf is a resource of any type that has a name in field 1 and nothing else that means
+// anything.
 func bytesOf(typeURL, name, content string) *anypb.Any {
 	return &anypb.Any{TypeUrl: typeURL, Value: relaytest.Opaque(name, content).Value}
 }
 
-// warmable is a cluster whose endpoints come over ADS under the name service; the timeout makes another content of it.
+// warmable is a cluster whose endpoints come over ADS under the name service; the timeout makes
+// another content of it.
 func warmable(name, service string, timeout time.Duration) *anypb.Any {
 	plain, timed := relaytest.EDSCluster(name, service), relaytest.Cluster(name, timeout)
-	return &anypb.Any{TypeUrl: plain.TypeUrl, Value: slices.Concat(plain.Value, timed.Value)} // protobuf merges the two
+	// protobuf merges the two
+	return &anypb.Any{TypeUrl: plain.TypeUrl, Value: slices.Concat(plain.Value, timed.Value)}
 }
 
-// stuck is a client that reads nothing until Read, and whose server is blocked in the middle of a write to it: whatever it
-// asks for from now on becomes pending together.
+// stuck is a client that reads nothing until Read, and whose server is blocked in the middle of a
+// write to it: whatever it asks for from now on becomes pending together.
 func (w *world) stuck(dialect relaytest.Dialect) *relaytest.Client {
 	w.t.Helper()
 	c := newClient(w.t, weirtest.Connect(w.t, w.weir.Addr), relaytest.ClientConfig{Dialect: dialect, NeverRead: true})
 	c.Open(relaytest.Node("stuck", "edge"))
-	for _, typeURL := range []string{opaque + "1", opaque + "2"} { // the first fills the window, the second waits for it
+	// the first fills the window, the second waits for it
+	for _, typeURL := range []string{opaque + "1", opaque + "2"} {
 		w.origin.Set(typeURL, "big", "1", bytesOf(typeURL, "big", string(make([]byte, 1<<20))))
 		c.Subscribe(typeURL, "big")
 		w.awaitType("stuck", "weir writes to the stuck client", func(t clientType) bool {

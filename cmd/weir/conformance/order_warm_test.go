@@ -62,7 +62,8 @@ func changedCluster(t *testing.T, d relaytest.Dialect) {
 	c.CheckClean()
 }
 
-// clustersWarm: a client that answers clusters as Envoy does, when it has the endpoints of all of them.
+// clustersWarm: a client that answers clusters as Envoy does, when it has the endpoints of all of
+// them.
 func clustersWarm(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{config: patientHolds})
 	w.origin.Set(cds, "a", "1", warmable("a", "a", time.Second))
@@ -102,9 +103,9 @@ func clustersWarm(t *testing.T, d relaytest.Dialect) {
 	c.CheckClean()
 }
 
-// hollowBeside: the endpoints of one cluster never come, so the client answers no clusters, as Envoy. The next go order_hold after them,
-// at nearly the moment when the hold of the route ends that came with those. An Envoy that was given both at once lost requests
-// (.ci/real: hollow).
+// hollowBeside: the endpoints of one cluster never come, so the client answers no clusters, as
+// Envoy. The next go order_hold after them, at nearly the moment when the hold of the route ends
+// that came with those. An Envoy that was given both at once lost requests (.ci/real: hollow).
 func hollowBeside(t *testing.T, d relaytest.Dialect) {
 	w := start(t, setup{config: func(c weirtest.Config) { c.Set("timing.order_hold", "4s") }})
 	w.origin.Set(cds, "a", "1", warmable("a", "a", time.Second))

@@ -26,8 +26,8 @@ var pathOf = map[string]string{
 	cds: clustersPath, eds: endpointsPath, lds: "/v3/discovery:listeners", rds: "/v3/discovery:routes",
 }
 
-// restOrigin is a REST server. It gives each type what the test says, and 304 to who presents its version.
-// It records all polls. Safe for concurrent use.
+// restOrigin is a REST server. It gives each type what the test says, and 304 to who presents its
+// version. It records all polls. Safe for concurrent use.
 type restOrigin struct {
 	t    *testing.T
 	net  *relaytest.Net
@@ -157,7 +157,8 @@ func code(status int, text string) http.HandlerFunc {
 	}
 }
 
-// ServeHTTP is part of http.Handler. A poll that is not one is an error of the test (REST-1, REST-4).
+// ServeHTTP is part of http.Handler. A poll that is not one is an error of the test (REST-1,
+// REST-4).
 func (o *restOrigin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := &pollOf{at: time.Now(), path: r.URL.Path, DiscoveryRequest: &discovery.DiscoveryRequest{}}
 	text, err := io.ReadAll(r.Body)
@@ -199,7 +200,8 @@ func (o *restOrigin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// await waits for a poll for a type that is as wanted. Polls up to the one of the last call do not count.
+// await waits for a poll for a type that is as wanted. Polls up to the one of the last call do not
+// count.
 func (o *restOrigin) await(typeURL, sentence string, wanted func(*pollOf) bool) *pollOf {
 	o.t.Helper()
 	var found *pollOf
@@ -230,7 +232,8 @@ func (o *restOrigin) last(n int) (all []string) {
 	return all
 }
 
-// count is how many polls there were for a type, and how many of what it has now were answered with 304.
+// count is how many polls there were for a type, and how many of what it has now were answered with
+// 304.
 func (o *restOrigin) count(typeURL string) (polls, unchanged int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// restOriginCases are about an origin that is polled (`origins[].rest`). With WEIR_HOPS the first weir of
-// the row polls it.
+// restOriginCases are about an origin that is polled (`origins[].rest`). With WEIR_HOPS the first
+// weir of the row polls it.
 var restOriginCases = slices.Concat([]testCase{
 	{
 		"REST-1 REST-8", "a polled origin is asked by POST in canonical JSON on the path of each type that has one, " +
@@ -52,7 +52,8 @@ func polledForm(t *testing.T) {
 		c.Subscribe(eds, "a")
 		c.Subscribe(rds, "r")
 		c.Subscribe(lds, "*")
-		c.Subscribe(opaque, "x") // which cannot be polled for: any poll of it is an error of the server's
+		// which cannot be polled for: any poll of it is an error of the server's
+		c.Subscribe(opaque, "x")
 	}
 	all := each(w, ask)
 	for _, c := range all {

@@ -239,7 +239,8 @@ func restHold(t *testing.T) {
 	case <-time.After(weirtest.Patience):
 		t.Fatal("the poll is not answered")
 	}
-	if p.code == http.StatusNotModified { // on a machine so busy that it was over before the change came
+	// on a machine so busy that it was over before the change came
+	if p.code == http.StatusNotModified {
 		p = w.awaitPoll(clustersPath, same, "the change", is(http.StatusOK))
 	}
 	if !has("a", "b")(p) {
@@ -318,8 +319,8 @@ func restLinger(t *testing.T) {
 	}, "after the linger it is given up")
 }
 
-// restTurns: an origin may answer only who names all it has, and one poll names the endpoints of one
-// cluster.
+// restTurns: an origin may answer only who names all it has, and one poll names the endpoints of
+// one cluster.
 func restTurns(t *testing.T) {
 	w := startREST(t, setup{sotw: true, config: func(c weirtest.Config) { c.Set("cache.linger", "2s") }})
 	names := []string{"x", "y"}

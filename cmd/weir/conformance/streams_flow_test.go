@@ -63,7 +63,8 @@ var flowCases = []testCase{
 		c := w.clientWith(relaytest.ClientConfig{Dialect: d, ManualACK: true, CheckInFlight: true})
 		c.Subscribe(cds, "*")
 		c.Expect(cds, "the cluster arrives")
-		c.WantIdle(quiet) // until the set has settled a delta client is told of it as it comes (RELAY-7)
+		// until the set has settled a delta client is told of it as it comes (RELAY-7)
+		c.WantIdle(quiet)
 		for version := 2; version <= 6; version++ {
 			w.origin.Put(cds, cdsAt("a", version))
 			w.origin.Await(0, func() bool { return w.origin.Asked(cds).ACKs >= version }, "weir takes it in")
@@ -93,7 +94,8 @@ var flowCases = []testCase{
 	{"NONCE-10", "delta: the pieces of one set do not wait for ACKs", func(t *testing.T) {
 		w := start(t, setup{config: func(c weirtest.Config) {
 			patiently(c)
-			c.Set("timing.settle", "1500ms") // in a row the next weir must see one set, even if the pieces come haltingly
+			// in a row the next weir must see one set, even if the pieces come haltingly
+			c.Set("timing.settle", "1500ms")
 		}})
 		var all []string
 		w.origin.Batch(func() {

@@ -31,7 +31,8 @@ func shard(value string) *corev3.Node {
 	return n
 }
 
-// shardsUpstream are the shards of the streams' nodes at the origin, each once, in the order they came.
+// shardsUpstream are the shards of the streams' nodes at the origin, each once, in the order they
+// came.
 func (w *world) shardsUpstream() string {
 	var shards []string
 	for _, s := range w.origin.Streams() {
@@ -94,8 +95,8 @@ var notRegrouped = perDialect(func(t *testing.T, d relaytest.Dialect) {
 	c.CheckClean()
 })
 
-// certified: who is served is decided by the certificate alone. Rules about which peer may see what (`authorization`) are not here
-// yet; they will have to go by the peer as well.
+// certified: who is served is decided by the certificate alone. Rules about which peer may see what
+// (`authorization`) are not here yet; they will have to go by the peer as well.
 func certified(t *testing.T) {
 	ca, stranger := weirtest.NewAuthority(t, "ca"), weirtest.NewAuthority(t, "stranger")
 	ca.Issue("server", 1)
@@ -129,7 +130,8 @@ func certified(t *testing.T) {
 			_ = stream.Send(&discovery.DiscoveryRequest{TypeUrl: cds, Node: relaytest.Node("legit", "edge")})
 			_, err = stream.Recv()
 		}
-		if status.Code(err) != codes.Unavailable { // of no stream: the connection does not come about
+		// of no stream: the connection does not come about
+		if status.Code(err) != codes.Unavailable {
 			t.Errorf("a client with %s and the node of one who is served: want no connection, got %v", who, err)
 		}
 	}

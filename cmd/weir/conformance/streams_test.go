@@ -140,7 +140,8 @@ var lifeCases = []testCase{
 		c.ACK(cds)
 		c.Expect(opaque, "the other type arrives")
 		c.NACK(opaque, "no such thing")
-		c.WantIdle(quiet) // until the set has settled a delta client is told of it as it comes (RELAY-7)
+		// until the set has settled a delta client is told of it as it comes (RELAY-7)
+		c.WantIdle(quiet)
 		w.origin.Put(cds, cdsAt("a", 2))
 		got := c.Expect(cds, "the changed cluster arrives")
 		c.Send(wish{typeURL: opaque, nonce: got.Nonce(), names: []string{"r"}}.message(d))
@@ -148,7 +149,8 @@ var lifeCases = []testCase{
 		if d == relaytest.Delta {
 			c.Expect(opaque, "in delta to subscribe again is to ask again")
 		}
-		c.WantIdle(quiet) // for the clusters' nonce means nothing to them in a message about another type
+		// for the clusters' nonce means nothing to them in a message about another type
+		c.WantIdle(quiet)
 		c.ACK(cds)
 		c.Expect(cds, "the next clusters arrive once these are accepted")
 		c.CheckClean()
@@ -174,7 +176,8 @@ var lifeCases = []testCase{
 				streams, _ := w.weir.Metric("weir_downstream_streams", dialect)
 				return names == 0 && streams == 0
 			}
-			if !weirtest.Until(5*time.Second, released) { // one by the rule, the others for a loaded machine
+			// one by the rule, the others for a loaded machine
+			if !weirtest.Until(5*time.Second, released) {
 				t.Errorf("%s: weir still counts the stream or its names", name)
 			}
 			w.origin.Await(0, func() bool { return len(w.origin.Open()) == 0 || w.origin.Asked(eds).Unsubscribed["a"] > 0 },

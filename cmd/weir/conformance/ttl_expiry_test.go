@@ -111,7 +111,8 @@ func outage(t *testing.T, d relaytest.Dialect) {
 	w.origin.Stop()
 	for i, c := range clients {
 		c.AwaitNames(cds, "the cluster expires", "y")
-		if lived := time.Since(begin); lived < ttl-time.Duration(hops(t))*time.Millisecond { // rounded down at every hop (RELAY-47)
+		// rounded down at every hop (RELAY-47)
+		if lived := time.Since(begin); lived < ttl-time.Duration(hops(t))*time.Millisecond {
 			t.Errorf("client %d lost it after %v of %v", i, lived, ttl)
 		}
 		if sotw := i%2 == 1; sotw {

@@ -40,7 +40,8 @@ func (w *world) timed(typeURL, name string, body *anypb.Any, ttl time.Duration) 
 	w.origin.Put(typeURL, relaytest.Resource{Name: name, Version: "v1", Body: body, TTL: ttl})
 }
 
-// beat has the origin send a heartbeat of a version to whoever asked for the type, in SotW under the version_info it sent last.
+// beat has the origin send a heartbeat of a version to whoever asked for the type, in SotW under
+// the version_info it sent last.
 func (w *world) beat(typeURL, name, version string, ttl time.Duration) {
 	w.t.Helper()
 	beats := 0

@@ -130,7 +130,8 @@ func v2Matrix(sotw, aggregated bool) func(*testing.T) {
 			}
 			name := "a"
 			if s.sotw == "" {
-				name = "r/a" // and no route configuration has the same, whose namespace it would be (ALIAS-6)
+				// and no route configuration has the same, whose namespace it would be (ALIAS-6)
+				name = "r/a"
 			}
 			w.origin.Set(s.typeURL, name, "1", bytesOf(s.typeURL, name, "1"))
 			for _, d := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
@@ -323,7 +324,8 @@ func v2Early(t *testing.T) {
 	}
 }
 
-// describeV2 gives weir the descriptors of v2, without which there is no JSON of its messages (REST-9).
+// describeV2 gives weir the descriptors of v2, without which there is no JSON of its messages
+// (REST-9).
 func describeV2(t *testing.T, c weirtest.Config) {
 	t.Helper()
 	var set descriptorpb.FileDescriptorSet

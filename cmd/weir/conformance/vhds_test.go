@@ -21,8 +21,8 @@ var vhdsCases = []testCase{
 	},
 }
 
-// proxy asks as Envoy does: a route configuration, and in one subscription of virtual hosts its bare name and whatever hosts requests
-// wait for, which it keeps subscribed.
+// proxy asks as Envoy does: a route configuration, and in one subscription of virtual hosts its
+// bare name and whatever hosts requests wait for, which it keeps subscribed.
 type proxy struct{ routes, hosts *relaytest.Client }
 
 func (w *world) proxy(method string) (p proxy) {
@@ -68,13 +68,15 @@ func (w *world) carrying(typeURL, name string) (s *relaytest.Stream) {
 	return s
 }
 
-// sharedBy are the names of one host that serves several, as is usual for hosts that are made on demand.
+// sharedBy are the names of one host that serves several, as is usual for hosts that are made on
+// demand.
 var sharedBy = []string{"rc/a.example", "rc/b.example", "rc/*.c.example"}
 
 // unresolved is what an origin says of a host that there is none for.
 var unresolved = relaytest.Resource{Name: "rc/cannot-resolve", Aliases: []string{"rc/none.example"}}
 
-// demand is the flow of hostsBesideNamespace: a and b have a host by an alias each, only has the base set alone.
+// demand is the flow of hostsBesideNamespace: a and b have a host by an alias each, only has the
+// base set alone.
 type demand struct {
 	*world
 	t          *testing.T
@@ -155,7 +157,8 @@ func (d *demand) changed() {
 	}
 }
 
-// resumed: Envoy presents every version it was told, that of what did not resolve among them, which is empty.
+// resumed: Envoy presents every version it was told, that of what did not resolve among them, which
+// is empty.
 func (d *demand) resumed() {
 	gone := map[string]string{"rc/long.gone": "1", unresolved.Name: ""}
 	d.a.again(gone, "rc", "rc/a.example", "rc/none.example")

@@ -6,12 +6,14 @@ import (
 	"testing"
 )
 
-// virtual runs a test of another package by its name, which may be that of a subtest: for rules that only virtual time or the inside
-// of a package can show. It fails if that test fails, or if there is none of that name.
+// virtual runs a test of another package by its name, which may be that of a subtest: for rules
+// that only virtual time or the inside of a package can show. It fails if that test fails, or if
+// there is none of that name.
 func virtual(t *testing.T, pkg, name string) {
 	t.Helper()
 	if !strings.Contains(t.Name(), "/virtual:_") {
-		t.Error("no weir is run here, so the case's name must begin with virtual:") // or it would be run for each row of weirs
+		// or it would be run for each row of weirs
+		t.Error("no weir is run here, so the case's name must begin with virtual:")
 	}
 	pattern := "^" + strings.ReplaceAll(name, "/", "$/^") + "$"
 	out, err := exec.Command("go", "test", "-count=1", "-v", "-run", pattern, pkg).CombinedOutput()

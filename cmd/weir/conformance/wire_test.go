@@ -18,7 +18,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// wireCases show the transports: which services there are, and that every type comes through each of them as it was.
+// wireCases show the transports: which services there are, and that every type comes through each
+// of them as it was.
 var wireCases = []testCase{
 	{"TRANS-1 TRANS-2", "every service, dialect and type answers with what the origin has, upstream on ADS in delta", matrix(false, true)},
 	{"TRANS-1 TRANS-2", "every service, dialect and type answers with what the origin has, upstream on ADS in SotW", matrix(true, true)},
@@ -78,7 +79,8 @@ func serviceOf(typeURL string) service {
 	return services[slices.IndexFunc(services, func(s service) bool { return s.typeURL == typeURL })]
 }
 
-// matrixTypes are all but secrets, which are refused by default: those of the table, and some that are only on ADS.
+// matrixTypes are all but secrets, which are refused by default: those of the table, and some that
+// are only on ADS.
 func matrixTypes() (types []string) {
 	for _, s := range services[1:] {
 		if s.typeURL != relaytest.SecretType {
@@ -91,7 +93,8 @@ func matrixTypes() (types []string) {
 // withoutSotW: the type has no SotW form.
 func withoutSotW(typeURL string) bool { return typeURL == leds || typeURL == relaytest.VirtualHostType }
 
-// matrix asks every type in every way: the type's own service and ADS, in both dialects, over one listener.
+// matrix asks every type in every way: the type's own service and ADS, in both dialects, over one
+// listener.
 func matrix(sotw, aggregated bool) func(t *testing.T) {
 	return func(t *testing.T) {
 		w := start(t, setup{sotw: sotw, config: func(c weirtest.Config) { c.Origin().Set("grpc.aggregated", aggregated) }})
@@ -131,7 +134,8 @@ func matrix(sotw, aggregated bool) func(t *testing.T) {
 	}
 }
 
-// secretsAreRefused: on its own service as on ADS, and in SotW without a word, which would say that there are none.
+// secretsAreRefused: on its own service as on ADS, and in SotW without a word, which would say that
+// there are none.
 func (w *world) secretsAreRefused(conn *grpc.ClientConn) {
 	w.t.Helper()
 	sds := serviceOf(relaytest.SecretType)
@@ -147,7 +151,8 @@ func (w *world) secretsAreRefused(conn *grpc.ClientConn) {
 	silent.WantIdle(quiet)
 }
 
-// wantMethods: the origin, or the last weir before it, was asked on ADS alone, or each type with a service on that service.
+// wantMethods: the origin, or the last weir before it, was asked on ADS alone, or each type with a
+// service on that service.
 func (w *world) wantMethods(sotw, aggregated bool) {
 	w.t.Helper()
 	d := relaytest.Delta
@@ -285,7 +290,8 @@ func typeMissing(t *testing.T, d relaytest.Dialect) {
 func madeUp(t *testing.T, d relaytest.Dialect) {
 	for _, sotw := range []bool{false, true} {
 		w := start(t, setup{sotw: sotw})
-		broken := bytesOf(cds, "a", "") // the connect timeout of a cluster is in its place: field 4, and here no message
+		// the connect timeout of a cluster is in its place: field 4, and here no message
+		broken := bytesOf(cds, "a", "")
 		broken.Value = append(broken.Value, 0x22, 0x01, 0xff)
 		w.origin.Set(cds, "a", "1", broken)
 		w.origin.Set(opaque, "a", "1", bytesOf(opaque, "a", "\x00\xff is no message"))
@@ -366,7 +372,8 @@ func otherServices(t *testing.T) {
 		"rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas", "tap.v3.TapSinkService/StreamTaps",
 		"metrics.v3.MetricsService/StreamMetrics", "event_reporting.v3.EventReportingService/StreamEvents",
 		"auth.v3.Authorization/Check", "ext_proc.v3.ExternalProcessor/Process",
-		"route.v3.ScopedRouteDiscoveryService/StreamScopedRoutes", // as the protocol's page misspells it (TRANS-2)
+		// as the protocol's page misspells it (TRANS-2)
+		"route.v3.ScopedRouteDiscoveryService/StreamScopedRoutes",
 	} {
 		stream, err := conn.NewStream(context.Background(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/envoy.service."+method)
 		if err == nil {

@@ -43,7 +43,8 @@ type world struct {
 	first  *weirtest.Process // the one that talks to the origin
 }
 
-// setup is what a case wants different from the usual: an origin that serves a state over delta, and one weir.
+// setup is what a case wants different from the usual: an origin that serves a state over delta,
+// and one weir.
 type setup struct {
 	scripted  bool // the test answers by hand
 	sotw      bool // the origin speaks state of the world
@@ -75,7 +76,8 @@ func start(t *testing.T, s setup) *world {
 		dialect = relaytest.SotW
 	}
 	for hop := range hops(t) {
-		w.config = weirtest.NewConfig(address, dialect).Set("instance", instanceOf(hop)) // one's own name on the way is a loop
+		// one's own name on the way is a loop
+		w.config = weirtest.NewConfig(address, dialect).Set("instance", instanceOf(hop))
 		if s.tp2 {
 			tp2(w.config)
 		}
@@ -94,7 +96,8 @@ func start(t *testing.T, s setup) *world {
 	return w
 }
 
-// instanceOf is the name of the weir in that place of the row, the one that talks to the origin being the first.
+// instanceOf is the name of the weir in that place of the row, the one that talks to the origin
+// being the first.
 func instanceOf(hop int) string { return fmt.Sprintf("weir-%d", hop+1) }
 
 // client is a connected client with an open stream; node may be nil for the usual one.
@@ -117,6 +120,6 @@ func newClient(t *testing.T, conn *grpc.ClientConn, cfg relaytest.ClientConfig) 
 	return relaytest.NewClient(t, conn, cfg)
 }
 
-// quiet is how long nothing has to come for a case to believe that nothing will: well above what weir takes for anything it does
-// at once, on a loaded machine.
+// quiet is how long nothing has to come for a case to believe that nothing will: well above what
+// weir takes for anything it does at once, on a loaded machine.
 const quiet = 400 * time.Millisecond

@@ -74,7 +74,8 @@ func (a *answer) clients() error {
 	return nil
 }
 
-// clientKey is equal for the streams of one node: it may have one for each type. Without an id a connection is a node.
+// clientKey is equal for the streams of one node: it may have one for each type. Without an id a
+// connection is a node.
 func clientKey(c *downstream.Client) string {
 	if c.ID() == "" {
 		return "\x00" + c.Peer

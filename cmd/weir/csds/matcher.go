@@ -9,7 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// nodeMatch reports whether a node is asked for. Matchers are ORed, and the parts of one ANDed (CSDS-5); without any all nodes are.
+// nodeMatch reports whether a node is asked for. Matchers are ORed, and the parts of one ANDed
+// (CSDS-5); without any all nodes are.
 type nodeMatch []nodeMatcher
 
 type nodeMatcher struct {

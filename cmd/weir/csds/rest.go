@@ -61,8 +61,8 @@ func httpCode(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// writable leaves out what has no JSON: a body of a type that is not linked in, of which the item has the type, and of a node its metadata
-// where there are numbers in it that are none.
+// writable leaves out what has no JSON: a body of a type that is not linked in, of which the item
+// has the type, and of a node its metadata where there are numbers in it that are none.
 func writable(resp *statusv3.ClientStatusResponse) *statusv3.ClientStatusResponse {
 	has := map[*anypb.Any]bool{nil: true}
 	for _, c := range resp.Config {

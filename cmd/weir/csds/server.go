@@ -97,7 +97,8 @@ const sendWait = 2 * time.Minute
 // deadlineKey is of a func(time.Time): see WithDeadline.
 type deadlineKey struct{}
 
-// WithDeadline has writes to the streams of a context end by what set is given; zero: they have no end.
+// WithDeadline has writes to the streams of a context end by what set is given; zero: they have no
+// end.
 func WithDeadline(ctx context.Context, set func(time.Time)) context.Context {
 	return context.WithValue(ctx, deadlineKey{}, set)
 }

@@ -119,7 +119,8 @@ func (r *rig) lines() map[string]string {
 
 var edge = &corev3.Node{Id: "i", Cluster: "edge"}
 
-// TestLanes: what is asked of an origin goes through all states, and has the origin's version (CSDS-4, CSDS-8).
+// TestLanes: what is asked of an origin goes through all states, and has the origin's version
+// (CSDS-4, CSDS-8).
 func TestLanes(t *testing.T) {
 	r := newRig(t, edge, "asked", "held", "gone", "failed", "bad", "silent")
 	wants := func(sentence string, words map[string]string) {
@@ -176,7 +177,8 @@ func TestRejectionWithoutReason(t *testing.T) {
 	}
 }
 
-// TestContents: bodies are there unless they are not wanted, as Blank leaves them (CSDS-6); the old list is never (CSDS-7).
+// TestContents: bodies are there unless they are not wanted, as Blank leaves them (CSDS-6); the old
+// list is never (CSDS-7).
 func TestContents(t *testing.T) {
 	r := newRig(t, edge, "a")
 	r.says(&discoveryv3.DeltaDiscoveryResponse{Resources: []*discoveryv3.Resource{body("a", "1", relaytest.Endpoints("a", "10.0.0.1:80"))}})

@@ -20,7 +20,8 @@ type (
 // maxDepth bounds how deep matchers of lists and of alternatives are in one another.
 const maxDepth = 16
 
-// compileString reads a StringMatcher. ignore_case concerns all patterns but regular expressions, which match the whole text.
+// compileString reads a StringMatcher. ignore_case concerns all patterns but regular expressions,
+// which match the whole text.
 func compileString(m *matcherv3.StringMatcher) (stringMatch, error) {
 	fold := func(s string) string { return s }
 	if m.GetIgnoreCase() {
@@ -56,7 +57,8 @@ func compileRegex(text string) (stringMatch, error) {
 	if text == "" {
 		return nil, errors.New("its regular expression is empty")
 	}
-	if _, err := regexp.Compile(text); err != nil { // by itself: what is put around it could make it valid
+	// by itself: what is put around it could make it valid
+	if _, err := regexp.Compile(text); err != nil {
 		return nil, err
 	}
 	whole, err := regexp.Compile(`\A(?:` + text + `)\z`)

@@ -9,8 +9,9 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestMissingName: a name that does not exist is called absent as soon as the origin says so, and never because it is silent;
-// where no origin can be reached at all, a cold client is sent away in time to look elsewhere.
+// TestMissingName: a name that does not exist is called absent as soon as the origin says so, and
+// never because it is silent; where no origin can be reached at all, a cold client is sent away in
+// time to look elsewhere.
 func TestMissingName(t *testing.T) {
 	t.Run("stated", func(t *testing.T) {
 		origin, weir := absenceOrigin(t, relaytest.Behaviour{})

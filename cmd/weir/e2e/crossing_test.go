@@ -25,14 +25,16 @@ const (
 	crossingEvery = 10  // steps between two comparisons
 	crossingNames = 8   // of each type; the first is the anchor
 
-	// crossingPatience is more than the 15 s for which a gRPC-like client that comes back waits for a name of which its origin
-	// says nothing, before it is given the others anew (RELAY-6, RELAY-7), and more than the minute in which weir
-	// opens a stream anew at most once for a name that came back and that the origin says nothing of (RELAY-99).
+	// crossingPatience is more than the 15 s for which a gRPC-like client that comes back waits for
+	// a name of which its origin says nothing, before it is given the others anew (RELAY-6,
+	// RELAY-7), and more than the minute in which weir opens a stream anew at most once for a name
+	// that came back and that the origin says nothing of (RELAY-99).
 	crossingPatience = 90 * time.Second
 )
 
-// TestFourCrossings: whichever dialect the origin speaks and whichever the client, every client ends with what the origin has,
-// after any sequence of changes, subscriptions, reconnects and restarts of the origin. Seed: WEIR_SEED, else chosen and printed.
+// TestFourCrossings: whichever dialect the origin speaks and whichever the client, every client
+// ends with what the origin has, after any sequence of changes, subscriptions, reconnects and
+// restarts of the origin. Seed: WEIR_SEED, else chosen and printed.
 func TestFourCrossings(t *testing.T) {
 	drawn := seed.Of(t, 0)
 	// Straight to the origin: what the model expects is what a server nobody here wrote does.
@@ -82,8 +84,9 @@ type peer struct {
 	name    string
 	dialect relaytest.Dialect
 	c       *relaytest.Client
-	wild    []string                   // types asked for as wildcard
-	named   map[string]map[string]bool // names asked for, by type; the value: held at the last comparison and asked for ever since
+	wild    []string // types asked for as wildcard
+	// names asked for, by type; the value: held at the last comparison and asked for ever since
+	named map[string]map[string]bool
 
 	returned bool            // on a new stream since the last comparison
 	excused  map[string]bool // by type URL and name: see excuse
@@ -109,8 +112,8 @@ func crossingName(n int) string { return fmt.Sprintf("n%d", n) }
 // anchor is the name no client gives back: an empty list would mean everything to go-control-plane.
 var anchor = crossingName(0)
 
-// gather opens three clients of each dialect: two that ask for all clusters and listeners, as Envoy does, and one that names
-// all it wants, as gRPC does.
+// gather opens three clients of each dialect: two that ask for all clusters and listeners, as Envoy
+// does, and one that names all it wants, as gRPC does.
 func (x *crossing) gather(addr string, dialects ...relaytest.Dialect) {
 	conn := weirtest.Connect(x.t, addr)
 	for _, dialect := range dialects {
@@ -160,7 +163,9 @@ func (x *crossing) step() {
 		x.resubscribe()
 	case n < 98:
 		if x.weir == nil && x.dialect == relaytest.SotW {
-			return // go-control-plane does not tell a client that comes back of what went while it was away
+			// go-control-plane does not tell a client that comes back of what went while it was
+			// away
+			return
 		}
 		x.reconnect()
 	case x.weir != nil: // a recording client does not come back by itself
@@ -221,8 +226,9 @@ func (x *crossing) resubscribe() {
 		_, have := mine[name]
 		switch {
 		case have && x.weir == nil && x.dialect == relaytest.SotW:
-			// go-control-plane drops a request that crossed a response. A name given back and asked for again before that
-			// response is ACKed was then never given back as far as it knows, and is not sent again.
+			// go-control-plane drops a request that crossed a response. A name given back and asked
+			// for again before that response is ACKed was then never given back as far as it knows,
+			// and is not sent again.
 		case have && !slices.Contains(add, name):
 			drop = append(drop, name)
 			delete(mine, name)
@@ -246,7 +252,8 @@ func (x *crossing) reconnect() {
 	}
 }
 
-// restart kills the origin and brings it back, with its counters at the beginning and perhaps other content.
+// restart kills the origin and brings it back, with its counters at the beginning and perhaps other
+// content.
 func (x *crossing) restart() {
 	x.note("the origin restarts")
 	x.restarted = true
@@ -298,10 +305,11 @@ func (x *crossing) compare() {
 	x.slowest = max(x.slowest, time.Since(begin))
 }
 
-// excuse lets a client keep what it held if it came back while the origin was away, and the origin took it out before. Absence
-// is not handed to newcomers while the origin cannot be asked (RELAY-38), and neither of go-control-plane's caches states the
-// absence of a name it never had, so nobody ever says so again. A client that stays is told, and so is one that comes back
-// at any other time.
+// excuse lets a client keep what it held if it came back while the origin was away, and the origin
+// took it out before. Absence is not handed to newcomers while the origin cannot be asked
+// (RELAY-38), and neither of go-control-plane's caches states the absence of a name it never had,
+// so nobody ever says so again. A client that stays is told, and so is one that comes back at any
+// other time.
 func (x *crossing) excuse(p *peer) {
 	if !p.returned || !x.restarted {
 		return
@@ -348,9 +356,10 @@ func (x *crossing) differences(p *peer, s *relaytest.State) (wrong []string) {
 
 // judge says what is wrong with a client holding this body of a name it asked for; empty: nothing.
 //
-// What exists must be held as it is. What does not exist must not be held, except where a state-of-the-world stream of a type
-// that is sent in parts lies between origin and client: there absence says nothing (DEL-3, RELAY-12, RELAY-16). Whoever held
-// such a resource and went on asking for it keeps some content of it; whoever asked later may have been given one, or none.
+// What exists must be held as it is. What does not exist must not be held, except where a
+// state-of-the-world stream of a type that is sent in parts lies between origin and client: there
+// absence says nothing (DEL-3, RELAY-12, RELAY-16). Whoever held such a resource and went on asking
+// for it keeps some content of it; whoever asked later may have been given one, or none.
 func (x *crossing) judge(p *peer, typeURL, name string, kept bool, held string) string {
 	parts := typeURL == relaytest.EndpointType || typeURL == relaytest.RouteType
 	body := x.now[typeURL][name]

@@ -46,8 +46,8 @@ type crowd struct {
 	names   []map[string][]string // by client: the endpoints and routes it asks for
 }
 
-// gather opens every client and has it ask for wildcard clusters and listeners and for some endpoints and routes by name.
-// The first three also want what few want.
+// gather opens every client and has it ask for wildcard clusters and listeners and for some
+// endpoints and routes by name. The first three also want what few want.
 func gather(t *testing.T, weir *process) *crowd {
 	t.Helper()
 	var conns []*grpc.ClientConn
@@ -117,9 +117,9 @@ func (c *crowd) wanted() map[string]map[string]int {
 	return once
 }
 
-// TestTwoHundredClients: an origin cannot tell two hundred clients of a group from one: one stream, each name asked for
-// once, and given back only after its last client has gone and the linger has passed; to a SotW origin without the
-// linger (RELAY-99).
+// TestTwoHundredClients: an origin cannot tell two hundred clients of a group from one: one stream,
+// each name asked for once, and given back only after its last client has gone and the linger has
+// passed; to a SotW origin without the linger (RELAY-99).
 func TestTwoHundredClients(t *testing.T) {
 	t.Run("go-control-plane", func(t *testing.T) { matrix(t, crowdAtPlane) })
 	for _, dialect := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
@@ -155,9 +155,10 @@ func crowdAtPlane(t *testing.T, cl cell) {
 	c.await(t, w)
 }
 
-// mayProbe reports whether a SotW origin may have left something unanswered for so long that weir has asked it apart, on other streams
-// (RELAY-99): that is right of weir if the origin, which is in the process of all the clients, got no time to answer. A crowd that was
-// served in less time shows that it had not.
+// mayProbe reports whether a SotW origin may have left something unanswered for so long that weir
+// has asked it apart, on other streams (RELAY-99): that is right of weir if the origin, which is in
+// the process of all the clients, got no time to answer. A crowd that was served in less time shows
+// that it had not.
 func mayProbe(t *testing.T, dialect relaytest.Dialect, took time.Duration) bool {
 	t.Helper()
 	probed := dialect == relaytest.SotW && took >= time.Second
@@ -167,7 +168,8 @@ func mayProbe(t *testing.T, dialect relaytest.Dialect, took time.Duration) bool 
 	return probed
 }
 
-// askedOnce reports whether each of the names was asked, and no other; once unless it may have been asked apart as well.
+// askedOnce reports whether each of the names was asked, and no other; once unless it may have been
+// asked apart as well.
 func askedOnce(got, names map[string]int, probed bool) bool {
 	if probed {
 		return slices.Equal(slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(names)))
@@ -207,7 +209,8 @@ func crowdLeaves(t *testing.T, dialect relaytest.Dialect) {
 	origin.Skip()
 	origin.WantIdle(crowdLinger + time.Second)
 
-	// The third gives one back. So does weir: after the linger, and not before; in SotW at once (RELAY-99).
+	// The third gives one back. So does weir: after the linger, and not before; in SotW at once
+	// (RELAY-99).
 	before := origin.Asked(relaytest.EndpointType).Unsubscribed // by the asking apart
 	if len(before) > 0 && !probed {
 		t.Errorf("given back: %v, while all are wanted", before)
@@ -236,7 +239,8 @@ func crowdLeaves(t *testing.T, dialect relaytest.Dialect) {
 		t.Errorf("given back: %v, want %s alone", got, lastName(0))
 	}
 
-	// A client that comes back within the linger finds everything warm, and a delta origin hears nothing of it.
+	// A client that comes back within the linger finds everything warm, and a delta origin hears
+	// nothing of it.
 	c.clients[2].Unsubscribe(relaytest.EndpointType, lastName(1))
 	c.clients[2].Subscribe(relaytest.EndpointType, lastName(1))
 	c.clients[2].Await(0, func(s *relaytest.State) bool { return s.Body(relaytest.EndpointType, lastName(1)) != "" },

@@ -13,7 +13,8 @@ import (
 	"go.yaml.in/yaml/v4"
 	"google.golang.org/protobuf/encoding/protojson"
 
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3" // a bootstrap's typed_extension_protocol_options
+	// a bootstrap's typed_extension_protocol_options
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
 	"github.com/weir-xds/weir/relay/relaytest"
@@ -22,8 +23,8 @@ import (
 // bootstrapMark is the first line of the README's block.
 const bootstrapMark = "# envoy-bootstrap.yaml"
 
-// TestEnvoyBootstrapInReadme: what the README tells Envoy's users to write is a bootstrap Envoy would take, and whoever does
-// what it says gets clusters and listeners from weir.
+// TestEnvoyBootstrapInReadme: what the README tells Envoy's users to write is a bootstrap Envoy
+// would take, and whoever does what it says gets clusters and listeners from weir.
 func TestEnvoyBootstrapInReadme(t *testing.T) {
 	b := readBootstrap(t)
 	if err := b.ValidateAll(); err != nil {
@@ -116,7 +117,8 @@ func readBootstrap(t *testing.T) *bootstrap.Bootstrap {
 	return b
 }
 
-// fencedBlock is the text of the fenced yaml block whose first line is mark. A block in a list may be indented.
+// fencedBlock is the text of the fenced yaml block whose first line is mark. A block in a list may
+// be indented.
 func fencedBlock(text, mark string) (string, error) {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

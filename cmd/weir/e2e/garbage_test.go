@@ -11,7 +11,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// sick is an origin driven by hand that was well at first: weir and two clients hold clusters a and b at version 1.
+// sick is an origin driven by hand that was well at first: weir and two clients hold clusters a and
+// b at version 1.
 type sick struct {
 	t       *testing.T
 	dialect relaytest.Dialect // upstream
@@ -26,8 +27,8 @@ const (
 	undisturbed = time.Second // how long a client that is to be left alone is watched
 )
 
-// TestOriginSendsGarbage: whatever an origin sends, the last good stays, what can be used of it is used, and clients see
-// nothing of the rest.
+// TestOriginSendsGarbage: whatever an origin sends, the last good stays, what can be used of it is
+// used, and clients see nothing of the rest.
 func TestOriginSendsGarbage(t *testing.T) {
 	for _, dialect := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
 		for _, c := range []struct {
@@ -140,7 +141,8 @@ func (x *sick) tooLarge() {
 	x.clean()
 }
 
-// refused: a response of which a is good and b is not is NACKed with the reason, a is used and b stays.
+// refused: a response of which a is good and b is not is NACKed with the reason, a is used and b
+// stays.
 func (x *sick) refused(reason string, bad ...relaytest.Resource) {
 	x.t.Helper()
 	a := clusterWith("a", "2")
@@ -165,7 +167,8 @@ func (x *sick) duplicates() {
 	x.refused("b", res("b", "2", clusterWith("b", "2")), res("b", "2", clusterWith("b", "two")))
 }
 
-// notAskedFor: a response of a type that nobody subscribed to is neither accepted nor refused (RELAY-33).
+// notAskedFor: a response of a type that nobody subscribed to is neither accepted nor refused
+// (RELAY-33).
 func (x *sick) notAskedFor() {
 	x.s.Respond(relaytest.RouteType, "1", res("r", "1", relaytest.Route("r", "a")))
 	x.origin.WantIdle(undisturbed)
@@ -174,8 +177,8 @@ func (x *sick) notAskedFor() {
 	x.clean()
 }
 
-// emptyVersions: what has no version is as good as any other, but there is nothing to resume from, and what is not mentioned
-// on the next stream is gone (RELAY-91).
+// emptyVersions: what has no version is as good as any other, but there is nothing to resume from,
+// and what is not mentioned on the next stream is gone (RELAY-91).
 func (x *sick) emptyVersions() {
 	x.held = world{}.put(clusterWith("a", "nameless"), clusterWith("b", "nameless"))
 	set := x.held[relaytest.ClusterType]
@@ -192,8 +195,9 @@ func (x *sick) emptyVersions() {
 	x.clean()
 }
 
-// emptyName: a delta resource without a name is a member of the wildcard like any other, for both dialects (RELAY-93). From a
-// SotW origin it has no identity that delta could express: SotW clients alone get it (RELAY-18).
+// emptyName: a delta resource without a name is a member of the wildcard like any other, for both
+// dialects (RELAY-93). From a SotW origin it has no identity that delta could express: SotW clients
+// alone get it (RELAY-18).
 func (x *sick) emptyName() {
 	body := clusterWith("", "nameless")
 	set := x.held[relaytest.ClusterType]

@@ -15,7 +15,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// byNode is a snapshot cache with another world for each node id, served at an address; a node it does not know it leaves unanswered.
+// byNode is a snapshot cache with another world for each node id, served at an address; a node it
+// does not know it leaves unanswered.
 func byNode(t *testing.T, worlds map[string]world) (address string, publish func(id, version string, w world)) {
 	t.Helper()
 	snapshots := cache.NewSnapshotCache(false, cache.IDHash{}, nil)
@@ -58,8 +59,9 @@ func byNode(t *testing.T, worlds map[string]world) (address string, publish func
 	return net.Addr(), publish
 }
 
-// TestSnapshotsByNode: a control plane that keeps a snapshot for each node id serves clients by their own ids, through one upstream
-// stream for each, where the id is part of the group or the types are dedicated; and all by one where it is fixed (RELAY-29, RELAY-62).
+// TestSnapshotsByNode: a control plane that keeps a snapshot for each node id serves clients by
+// their own ids, through one upstream stream for each, where the id is part of the group or the
+// types are dedicated; and all by one where it is fixed (RELAY-29, RELAY-62).
 func TestSnapshotsByNode(t *testing.T) {
 	mine := func(id string, timeout time.Duration) world {
 		return world{}.put(relaytest.Cluster("of-"+id, timeout), relaytest.Endpoints("of-"+id, "10.0.0.1:80"))

@@ -37,7 +37,8 @@ const (
 	meshCluster = "greeter-cluster"
 )
 
-// mesh is what a grpc-go client needs to reach the backends: an API listener, a route, a cluster and its endpoints.
+// mesh is what a grpc-go client needs to reach the backends: an API listener, a route, a cluster
+// and its endpoints.
 func mesh(backends ...*backend) world {
 	return world{}.put(
 		apiListener(service, meshRoute),
@@ -148,7 +149,8 @@ func (b *backend) count(ctx context.Context, req any, _ *grpc.UnaryServerInfo, n
 	return next(ctx, req)
 }
 
-// dialMesh is a grpc-go channel to the service whose xDS client of its own talks to addr. tb closes it.
+// dialMesh is a grpc-go channel to the service whose xDS client of its own talks to addr. tb closes
+// it.
 func dialMesh(tb testing.TB, addr, id string) *grpc.ClientConn {
 	tb.Helper()
 	bootstrap, err := json.Marshal(map[string]any{
@@ -175,7 +177,8 @@ func dialMesh(tb testing.TB, addr, id string) *grpc.ClientConn {
 	return conn
 }
 
-// call makes one RPC. A patient one waits for the channel to become ready; any other fails as an application's would.
+// call makes one RPC. A patient one waits for the channel to become ready; any other fails as an
+// application's would.
 func call(conn *grpc.ClientConn, patient bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

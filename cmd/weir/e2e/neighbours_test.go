@@ -14,16 +14,18 @@ import (
 
 // Of TestOneBadClient.
 const (
-	storm         = 1500             // updates
-	stormClusters = 16               // one of which each update changes
-	stormBody     = 4 << 10          // bytes of each
-	stormBound    = 5 * time.Second  // by which every good client has an update
-	stormGrowth   = 48 << 20         // bytes by which weir may grow; a queue for one client would take twice that
-	stormHold     = time.Second      // timing.order_hold
-	stormWarm     = 300              // updates before the memory is looked at
-	stormQuiet    = time.Second      // without any update, at the end
-	stormSlack    = 4                // further responses to the client that never ACKs: the first set and rounding
-	stormReads    = 30 * time.Second // for the client that did not read, to catch up
+	storm         = 1500            // updates
+	stormClusters = 16              // one of which each update changes
+	stormBody     = 4 << 10         // bytes of each
+	stormBound    = 5 * time.Second // by which every good client has an update
+	// bytes by which weir may grow; a queue for one client would take twice that
+	stormGrowth = 48 << 20
+	stormHold   = time.Second // timing.order_hold
+	stormWarm   = 300         // updates before the memory is looked at
+	stormQuiet  = time.Second // without any update, at the end
+	// further responses to the client that never ACKs: the first set and rounding
+	stormSlack = 4
+	stormReads = 30 * time.Second // for the client that did not read, to catch up
 )
 
 // stormCluster is the n-th cluster at one of its versions.
@@ -32,8 +34,9 @@ func stormCluster(n, version int) *anypb.Any {
 	return clusterWith(fmt.Sprintf("storm-%02d", n%stormClusters), head+strings.Repeat("x", stormBody-len(head)))
 }
 
-// TestOneBadClient: a client that refuses everything, one that never reads and one that never answers cost the others nothing:
-// every update reaches them in bounded time, and weir's memory does not grow with what the bad ones leave lying.
+// TestOneBadClient: a client that refuses everything, one that never reads and one that never
+// answers cost the others nothing: every update reaches them in bounded time, and weir's memory
+// does not grow with what the bad ones leave lying.
 func TestOneBadClient(t *testing.T) {
 	for _, dialect := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
 		t.Run(string(dialect), func(t *testing.T) { oneBadClient(t, dialect) })
@@ -105,7 +108,8 @@ func oneBadClient(t *testing.T, dialect relaytest.Dialect) {
 	deaf.CheckClean()
 }
 
-// judgeNacker: whoever refuses everything is sent each content once, the newest included, and then left alone.
+// judgeNacker: whoever refuses everything is sent each content once, the newest included, and then
+// left alone.
 func judgeNacker(t *testing.T, nacker *relaytest.Client, w world) {
 	t.Helper()
 	nacker.Await(0, func(s *relaytest.State) bool {

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestOriginKilled: the control plane dies. RPCs go on, recording clients are sent nothing, and an application started
-// during the outage works from what weir has.
+// TestOriginKilled: the control plane dies. RPCs go on, recording clients are sent nothing, and an
+// application started during the outage works from what weir has.
 func TestOriginKilled(t *testing.T) {
 	matrix(t, func(t *testing.T, c cell) {
 		b := startBackend(t)
@@ -42,7 +42,8 @@ func TestOriginKilled(t *testing.T) {
 	})
 }
 
-// returning is a test of an origin that went away and comes back: the world it has before, and clients that hold it.
+// returning is a test of an origin that went away and comes back: the world it has before, and
+// clients that hold it.
 type returning struct {
 	cell
 	before  world
@@ -82,8 +83,8 @@ func (r *returning) await(w world, sentence string) {
 	}
 }
 
-// comeBack kills the origin and starts it again with w, its version counters at their beginning, and waits until it was
-// asked for every type again.
+// comeBack kills the origin and starts it again with w, its version counters at their beginning,
+// and waits until it was asked for every type again.
 func (r *returning) comeBack(t *testing.T, w world) {
 	t.Helper()
 	r.plane.Stop()
@@ -106,8 +107,8 @@ func (r *returning) comeBack(t *testing.T, w world) {
 	}
 }
 
-// TestOriginReturns: what an origin that comes back has is what clients end up with, whatever it calls the version, and what
-// did not change is not sent again.
+// TestOriginReturns: what an origin that comes back has is what clients end up with, whatever it
+// calls the version, and what did not change is not sent again.
 func TestOriginReturns(t *testing.T) {
 	t.Run("changed", func(t *testing.T) {
 		matrix(t, func(t *testing.T, c cell) {
@@ -146,7 +147,8 @@ func TestOriginReturns(t *testing.T) {
 	t.Run("version used before", testVersionUsedBefore)
 }
 
-// testVersionUsedBefore: an origin that went from v1 to v2 dies and returns with other content under v1 again.
+// testVersionUsedBefore: an origin that went from v1 to v2 dies and returns with other content
+// under v1 again.
 func testVersionUsedBefore(t *testing.T) {
 	for _, dialect := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
 		t.Run(string(dialect), func(t *testing.T) {

@@ -64,8 +64,9 @@ const (
 	linear   cacheKind = "linear"   // one cache per type, for everybody
 )
 
-// plane is a control plane made of go-control-plane: its caches and its server on a port that stays the same. Every Start is
-// a new process as far as clients can tell: new caches, version counters at 1 again.
+// plane is a control plane made of go-control-plane: its caches and its server on a port that stays
+// the same. Every Start is a new process as far as clients can tell: new caches, version counters
+// at 1 again.
 type plane struct {
 	tb   testing.TB
 	kind cacheKind
@@ -154,7 +155,8 @@ func (p *plane) snapshots() (cache.Cache, func(world) error) {
 	}
 }
 
-// linears is a linear cache for each type, and a func that makes them hold a world by the fewest changes, parents first.
+// linears is a linear cache for each type, and a func that makes them hold a world by the fewest
+// changes, parents first.
 func (p *plane) linears() (cache.Cache, func(world) error) {
 	caches := map[string]*cache.LinearCache{}
 	mux := &cache.MuxCache{
@@ -180,7 +182,8 @@ func (p *plane) linears() (cache.Cache, func(world) error) {
 	}
 }
 
-// difference is what turns one set into another. Bodies are shared and never modified, so comparing pointers will do.
+// difference is what turns one set into another. Bodies are shared and never modified, so comparing
+// pointers will do.
 func difference(from, to map[string]*anypb.Any) (update map[string]types.Resource, gone []string) {
 	update = map[string]types.Resource{}
 	for name, body := range to {

@@ -19,8 +19,9 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestPollsAsTheGateway: weir and go-control-plane's own REST gateway take the same requests, in either
-// spelling, and what each gives the other's client reads as the same resources, and 304 for them.
+// TestPollsAsTheGateway: weir and go-control-plane's own REST gateway take the same requests, in
+// either spelling, and what each gives the other's client reads as the same resources, and 304 for
+// them.
 func TestPollsAsTheGateway(t *testing.T) {
 	w := mesh(&backend{addr: "127.0.0.1:1"})
 	p := newPlane(t, snapshot, w)
@@ -61,8 +62,8 @@ func TestPollsAsTheGateway(t *testing.T) {
 	}
 }
 
-// pollUntil polls until the answer has the status, and reads it as a client in Go does. The resources are
-// in an order of their own.
+// pollUntil polls until the answer has the status, and reads it as a client in Go does. The
+// resources are in an order of their own.
 func pollUntil(t *testing.T, url, body string, code int) *discovery.DiscoveryResponse {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {

@@ -9,8 +9,8 @@ import (
 
 const patience = weirtest.Patience
 
-// config is a file with one origin and one group. All clients share the node id "e2e" upstream, since go-control-plane's snapshots
-// are kept by node id.
+// config is a file with one origin and one group. All clients share the node id "e2e" upstream,
+// since go-control-plane's snapshots are kept by node id.
 func config(origin string, dialect relaytest.Dialect) weirtest.Config {
 	c := weirtest.NewConfig(origin, dialect)
 	c.Origin().Set("node", map[string]any{"id": nodeID, "cluster": "e2e"})

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// gateway is go-control-plane's REST gateway over its snapshot cache. Every start is a new process as
-// far as who polls can tell: version counters are at 1 again.
+// gateway is go-control-plane's REST gateway over its snapshot cache. Every start is a new process
+// as far as who polls can tell: version counters are at 1 again.
 type gateway struct {
 	*plane
 	http   *http.Server
@@ -88,9 +88,10 @@ func polling(address string) weirtest.Config {
 	return c
 }
 
-// TestRESTGateway: go-control-plane's REST gateway is polled, by a weir that is polled by another, whose
-// clients of both dialects hold what the gateway has: from the start, after changes and removals, while it
-// is dead, and when it comes back with something else under versions that it has used before.
+// TestRESTGateway: go-control-plane's REST gateway is polled, by a weir that is polled by another,
+// whose clients of both dialects hold what the gateway has: from the start, after changes and
+// removals, while it is dead, and when it comes back with something else under versions that it has
+// used before.
 func TestRESTGateway(t *testing.T) {
 	w := world{}.put(
 		relaytest.EDSCluster("a", "a"), relaytest.EDSCluster("b", "b"),
@@ -154,8 +155,9 @@ func TestRESTGateway(t *testing.T) {
 	}
 }
 
-// TestRESTLoop: two weirs poll each other, and nobody else. That is found out, counted and logged, and
-// their polls do not multiply. One that is told where the configuration is has it (RELAY-87, RELAY-88).
+// TestRESTLoop: two weirs poll each other, and nobody else. That is found out, counted and logged,
+// and their polls do not multiply. One that is told where the configuration is has it (RELAY-87,
+// RELAY-88).
 func TestRESTLoop(t *testing.T) {
 	w := world{}.put(relaytest.EDSCluster("a", "a"), relaytest.EDSCluster("b", "b"))
 	g := newGateway(t, w)

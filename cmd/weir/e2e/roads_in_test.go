@@ -24,8 +24,8 @@ type source interface {
 	die()
 	// revive has it answer again, with another world.
 	revive(world)
-	// states reports whether it states that there is no more of a name. Where it does not, nobody who asks
-	// for it hears of that.
+	// states reports whether it states that there is no more of a name. Where it does not, nobody
+	// who asks for it hears of that.
 	states() bool
 }
 

@@ -20,10 +20,11 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestRoads: from every kind of source, by every way out, each client holds what the source holds: from
-// the start, after additions, changes and removals, while the source is dead, when it comes only then,
-// when weir is restarted then, when the source is back with something else, and when weir is restarted
-// while the source changes, with what it had kept and without. One weir has one source and all ways out.
+// TestRoads: from every kind of source, by every way out, each client holds what the source holds:
+// from the start, after additions, changes and removals, while the source is dead, when it comes
+// only then, when weir is restarted then, when the source is back with something else, and when
+// weir is restarted while the source changes, with what it had kept and without. One weir has one
+// source and all ways out.
 func TestRoads(t *testing.T) {
 	for name, source := range sources {
 		t.Run(name, func(t *testing.T) {
@@ -50,8 +51,8 @@ type way interface {
 	again()
 	// held is what the client holds by now: the bodies by type URL and name.
 	held() map[string]map[string]string
-	// keeps says whether the client goes on holding endpoints and routes that are no more, as long as it
-	// asks for them: stated says whether the source states that they are no more.
+	// keeps says whether the client goes on holding endpoints and routes that are no more, as long
+	// as it asks for them: stated says whether the source states that they are no more.
 	keeps(stated bool) bool
 	// check says what was wrong on the way.
 	check(name string)
@@ -176,8 +177,8 @@ func (j *journey) arrive(w world, sentence string) {
 	j.arriveLess(w, w, true, sentence)
 }
 
-// arriveLess waits until each client holds the world, and nothing else but what it may keep of the world
-// before.
+// arriveLess waits until each client holds the world, and nothing else but what it may keep of the
+// world before.
 func (j *journey) arriveLess(w, before world, stated bool, sentence string) {
 	j.t.Helper()
 	begin := time.Now()

@@ -6,8 +6,9 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestRPCThroughWeir: a gRPC application whose bootstrap names weir gets its listener, routes, cluster and endpoints from it
-// and reaches a real backend. The same channel straight to the origin shows that origin and client agree without weir.
+// TestRPCThroughWeir: a gRPC application whose bootstrap names weir gets its listener, routes,
+// cluster and endpoints from it and reaches a real backend. The same channel straight to the origin
+// shows that origin and client agree without weir.
 func TestRPCThroughWeir(t *testing.T) {
 	matrix(t, func(t *testing.T, c cell) {
 		b := startBackend(t)
@@ -27,8 +28,8 @@ func TestRPCThroughWeir(t *testing.T) {
 	})
 }
 
-// TestEndpointChangeMovesTraffic: while RPCs run, the endpoints change from one backend to another; the traffic moves and
-// not one RPC fails.
+// TestEndpointChangeMovesTraffic: while RPCs run, the endpoints change from one backend to another;
+// the traffic moves and not one RPC fails.
 func TestEndpointChangeMovesTraffic(t *testing.T) {
 	matrix(t, func(t *testing.T, c cell) {
 		a, b := startBackend(t), startBackend(t)

@@ -21,14 +21,16 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// serverTemplate is what a gRPC server makes the name of its listener of: no xdstp name, though it looks like one (NAME-1).
+// serverTemplate is what a gRPC server makes the name of its listener of: no xdstp name, though it
+// looks like one (NAME-1).
 const (
 	serverTemplate = "grpc/server?xds.resource.listening_address=%s"
 	serverRoute    = "server-routes"
 )
 
-// TestServerThroughWeir: a grpc-go server that is configured over xDS gets its listener and routes through weir, and clients that get
-// theirs through weir reach it. The name of the listener, with ? and = and :, is at the origin what the server asked for.
+// TestServerThroughWeir: a grpc-go server that is configured over xDS gets its listener and routes
+// through weir, and clients that get theirs through weir reach it. The name of the listener, with ?
+// and = and :, is at the origin what the server asked for.
 func TestServerThroughWeir(t *testing.T) {
 	matrix(t, func(t *testing.T, c cell) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

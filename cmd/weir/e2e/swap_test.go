@@ -14,10 +14,10 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestClusterSwap: again and again one change of the origin's adds a cluster and its endpoints, points
-// the route to it and takes the cluster before it away. gRPC asks for clusters and endpoints by name,
-// one round trip after the other, and goes on calling the old cluster until it has the new one. No
-// call fails (ORD-10).
+// TestClusterSwap: again and again one change of the origin's adds a cluster and its endpoints,
+// points the route to it and takes the cluster before it away. gRPC asks for clusters and endpoints
+// by name, one round trip after the other, and goes on calling the old cluster until it has the new
+// one. No call fails (ORD-10).
 func TestClusterSwap(t *testing.T) {
 	for _, kind := range []cacheKind{snapshot, linear} {
 		for _, dialect := range []relaytest.Dialect{relaytest.Delta, relaytest.SotW} {
@@ -67,9 +67,9 @@ type load struct {
 	first  atomic.Pointer[error]
 }
 
-// ownFailure is what grpc-go says of a call that its resolver gave to a new cluster before its balancer
-// had a picker with it. That happens as often straight at a control plane that adds the cluster, waits,
-// changes the route, waits, and then removes the old one.
+// ownFailure is what grpc-go says of a call that its resolver gave to a new cluster before its
+// balancer had a picker with it. That happens as often straight at a control plane that adds the
+// cluster, waits, changes the route, waits, and then removes the old one.
 const ownFailure = "unknown cluster selected for RPC"
 
 func (l *load) count(err error) {

@@ -17,14 +17,16 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// tally counts what a plane was asked since it was made. A wildcard in either form counts as the name "*".
+// tally counts what a plane was asked since it was made. A wildcard in either form counts as the
+// name "*".
 type tally struct {
 	opened   int
 	closed   int
 	requests int
 	nacks    []string
-	asked    map[string]map[string]int // by type URL and name: how often a stream that did not want it came to want it
-	dropped  map[string]map[string]int // by type URL and name: how often a stream gave it back
+	// by type URL and name: how often a stream that did not want it came to want it
+	asked   map[string]map[string]int
+	dropped map[string]map[string]int // by type URL and name: how often a stream gave it back
 }
 
 // listKey is one type on one stream.

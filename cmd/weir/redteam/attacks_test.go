@@ -57,7 +57,8 @@ func longHeaders(ctx context.Context, a *attacker) error {
 	})
 }
 
-// headersThatStay has as many streams as may be, with headers nearly as long as may be, and says no more.
+// headersThatStay has as many streams as may be, with headers nearly as long as may be, and says no
+// more.
 func headersThatStay(ctx context.Context, a *attacker) error {
 	return a.raws(ctx, 40, func(c *raw) error {
 		for range 100 {
@@ -272,7 +273,8 @@ func malformed(ctx context.Context, a *attacker) error {
 	})
 }
 
-// slowConnections say hello a byte at a time, or never end their headers, or open a stream and wait.
+// slowConnections say hello a byte at a time, or never end their headers, or open a stream and
+// wait.
 func slowConnections(ctx context.Context, a *attacker) error {
 	return a.each(ctx, 600, func(i int) {
 		conn, err := dialFrom(a.From)(ctx, a.Addr)
@@ -347,8 +349,8 @@ func neverReads(ctx context.Context, a *attacker) error {
 	})
 }
 
-// manyNames asks for names that do not exist, 200,000 in all. A million take weir and the origin some seconds,
-// and what the origin states meanwhile waits behind them on its one stream.
+// manyNames asks for names that do not exist, 200,000 in all. A million take weir and the origin
+// some seconds, and what the origin states meanwhile waits behind them on its one stream.
 func manyNames(ctx context.Context, a *attacker) error {
 	var n atomic.Int64
 	return a.loops(ctx, 2, func(_ int, api discovery.AggregatedDiscoveryServiceClient) error {

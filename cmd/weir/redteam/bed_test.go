@@ -147,7 +147,8 @@ func (b *bed) state() map[string]string {
 	return maps.Clone(b.world)
 }
 
-// span is some time in which changes were measured, and how many processors the two programs used in it.
+// span is some time in which changes were measured, and how many processors the two programs used
+// in it.
 type span struct {
 	from, to   time.Time
 	weir, sink float64

@@ -6,8 +6,8 @@
 // limits as an operator would set them, and a hundred clients of both dialects (client_test.go)
 // that note when each change arrived. An attacker (attacker_test.go) is a process of its own, this
 // test binary under another name, that comes from an address of its own and does one thing as fast
-// as weir lets it for a while (attacks_test.go): on a raw HTTP/2 connection (raw_test.go), as a gRPC
-// client, or on the admin address (admin_test.go).
+// as weir lets it for a while (attacks_test.go): on a raw HTTP/2 connection (raw_test.go), as a
+// gRPC client, or on the admin address (admin_test.go).
 //
 // Each attack is judged alike (redteam_test.go):
 //
@@ -18,15 +18,16 @@
 //   - a new client is served once the attacker is gone, from his own address too;
 //   - `/readyz` stays 200.
 //
-// The line of each attack has what was measured: how long the good clients' changes took, 99 of 100,
-// in the seconds before (calm), while the same attacker attacked a sink (floor), and while he attacked
-// weir (attack); how many processors weir used meanwhile; and how long the new client waited. Nothing is
-// asserted of these figures but what is above.
+// The line of each attack has what was measured: how long the good clients' changes took, 99 of
+// 100, in the seconds before (calm), while the same attacker attacked a sink (floor), and while he
+// attacked weir (attack); how many processors weir used meanwhile; and how long the new client
+// waited. Nothing is asserted of these figures but what is above.
 //
-// A sink (sink_test.go) is a process that does with the attacker's bytes the least that anybody could:
-// it reads and forgets them, or is grpc-go or net/http alone. The attacker shares the processors with weir
-// and the good clients here, at the lowest priority, so the floor is what the machine costs, and attack
-// by floor what weir costs. It is below 1 where weir slows an attacker down that a sink does not.
+// A sink (sink_test.go) is a process that does with the attacker's bytes the least that anybody
+// could: it reads and forgets them, or is grpc-go or net/http alone. The attacker shares the
+// processors with weir and the good clients here, at the lowest priority, so the floor is what the
+// machine costs, and attack by floor what weir costs. It is below 1 where weir slows an attacker
+// down that a sink does not.
 //
 // # How to run it
 //

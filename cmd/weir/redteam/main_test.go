@@ -7,7 +7,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/weirtest"
 )
 
-// TestMain builds weir, but for the process of an attacker or a sink, which is this binary under another name.
+// TestMain builds weir, but for the process of an attacker or a sink, which is this binary under
+// another name.
 func TestMain(m *testing.M) {
 	if os.Getenv(attackerRole) != "" {
 		os.Exit(attackerMain())

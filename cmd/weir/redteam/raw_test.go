@@ -12,8 +12,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// raw is an HTTP/2 connection on which anything may be said. One goroutine writes; another reads and
-// counts, and answers what must be answered for the server to go on.
+// raw is an HTTP/2 connection on which anything may be said. One goroutine writes; another reads
+// and counts, and answers what must be answered for the server to go on.
 type raw struct {
 	net.Conn
 	framer *http2.Framer

@@ -14,8 +14,9 @@ import (
 // What is asserted of times is five times what is promised: machines are busy. What was measured is
 // in each line.
 const (
-	late       = 5 * time.Second // for a change to reach a good client
-	serveAfter = 2 * time.Second // promised: a new client is served so long after an attacker is gone
+	late = 5 * time.Second // for a change to reach a good client
+	// promised: a new client is served so long after an attacker is gone
+	serveAfter = 2 * time.Second
 	quiet      = 2 * time.Second // before each attack, to compare with
 	attackers  = "127.0.66."     // the addresses they come from
 	short      = 250 * time.Millisecond
@@ -75,7 +76,8 @@ func TestRedTeam(t *testing.T) {
 	}
 }
 
-// play is one attack, judged, with the time before it and the same attack on a sink to compare with.
+// play is one attack, judged, with the time before it and the same attack on a sink to compare
+// with.
 func (b *bed) play(name string, at sinkKind, who target) {
 	b.Helper()
 	calm := b.measure(func() { time.Sleep(min(quiet, who.For)) })

@@ -32,13 +32,15 @@ const (
 	bytesSink sinkKind = "bytes"
 	// refusingSink is grpc-go alone, which reads the first message of a stream and then refuses it.
 	refusingSink sinkKind = "refuses"
-	// patientSink is grpc-go alone, which answers the first message of a stream with an empty one, and reads the others.
+	// patientSink is grpc-go alone, which answers the first message of a stream with an empty one,
+	// and reads the others.
 	patientSink sinkKind = "reads"
 	// webSink is net/http alone, which refuses each request.
 	webSink sinkKind = "web"
 )
 
-// sinkMain is the process of a sink. It writes its addresses, and ends when nobody holds its standard input any more.
+// sinkMain is the process of a sink. It writes its addresses, and ends when nobody holds its
+// standard input any more.
 func sinkMain() int {
 	raiseDescriptors()
 	addresses := map[sinkKind]string{}

@@ -10,8 +10,9 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// book is what should be on disk, and what of it is not yet: the table's state as of the last look, by pointers. A write that fails
-// changes nothing here, so what comes next is always the difference between what is and what was written.
+// book is what should be on disk, and what of it is not yet: the table's state as of the last look,
+// by pointers. A write that fails changes nothing here, so what comes next is always the difference
+// between what is and what was written.
 type book struct {
 	pages   map[string]*page // by shardKey
 	origins map[string]Origin
@@ -51,8 +52,8 @@ func newBook() *book {
 	}
 }
 
-// look takes up what changed in the table. Of an origin in keep nothing is let go: nobody can say now that it is not wanted any more,
-// or that it is no more.
+// look takes up what changed in the table. Of an origin in keep nothing is let go: nobody can say
+// now that it is not wanted any more, or that it is no more.
 func (b *book) look(t *relay.Table, now, wall time.Time, keep map[string]bool) {
 	b.round++
 	there := make(map[string]bool, len(b.pages))
@@ -123,7 +124,8 @@ func (b *book) take(x *relay.TypeImage, now, wall time.Time, keep bool) {
 	}
 }
 
-// takeSets returns the sets that stay as they were: with keep, those that are gone, and those that were whole and are not.
+// takeSets returns the sets that stay as they were: with keep, those that are gone, and those that
+// were whole and are not.
 func (p *page) takeSets(sets []relay.SetImage, round uint64, now, wall time.Time, keep bool) (kept map[string]bool) {
 	kept = map[string]bool{}
 	old := p.sets

@@ -32,14 +32,15 @@ type Report struct {
 	Commits int `json:"commits"`
 	// Unknown are records of classes that a later minor version has.
 	Unknown int `json:"unknown,omitempty"`
-	// CutOff is how many bytes of a last write that was never finished were left out: what a process that is killed leaves behind.
+	// CutOff is how many bytes of a last write that was never finished were left out: what a
+	// process that is killed leaves behind.
 	CutOff int64 `json:"cut_off,omitempty"`
 	// Damages are in the order of their offsets.
 	Damages []Damage `json:"damages,omitempty"`
 }
 
-// Read reads a file that another process may be writing to. The error is about the file as a whole: what is wrong with parts of it is
-// in the report.
+// Read reads a file that another process may be writing to. The error is about the file as a whole:
+// what is wrong with parts of it is in the report.
 func Read(path string) (*Content, error) {
 	data, err := readAll(path)
 	if err != nil {
@@ -48,7 +49,8 @@ func Read(path string) (*Content, error) {
 	return parse(path, data)
 }
 
-// readAll reads the file as long as it is when it is opened. (A mapping would end the process where a file is cut under it.)
+// readAll reads the file as long as it is when it is opened. (A mapping would end the process where
+// a file is cut under it.)
 func readAll(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -64,14 +66,16 @@ func readAll(path string) ([]byte, error) {
 	}
 	data := make([]byte, info.Size())
 	n, err := io.ReadFull(f, data)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) { // it may have been cut meanwhile
+	// it may have been cut meanwhile
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return data[:n], nil
 }
 
-// parse replays the writes of a file: each is taken whole or not at all, so that what comes out is a state that once was. Only of the
-// first, which was put in place whole and cannot have been cut off, and around damage, is there taken what there is.
+// parse replays the writes of a file: each is taken whole or not at all, so that what comes out is
+// a state that once was. Only of the first, which was put in place whole and cannot have been cut
+// off, and around damage, is there taken what there is.
 func parse(path string, data []byte) (*Content, error) {
 	c := &Content{origins: map[string]record{}, shards: map[string]*shardRecords{}}
 	c.Report.Path, c.Report.Bytes = path, int64(len(data))

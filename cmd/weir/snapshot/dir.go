@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// What is in a directory: the file, the next one while it is written, the lock, and files that were set aside.
+// What is in a directory: the file, the next one while it is written, the lock, and files that were
+// set aside.
 const (
 	fileName   = "weir.snapshot"
 	tempSuffix = ".tmp"
@@ -44,8 +45,9 @@ type Dir struct {
 	lock *os.File // nil: not ours
 }
 
-// OpenDir makes the directory, if it is not there yet, and takes its lock. The directory is for its owner alone: wider modes of one
-// that was there are put right. With ErrLocked comes a directory that can be read. A warning is what could not be put right.
+// OpenDir makes the directory, if it is not there yet, and takes its lock. The directory is for its
+// owner alone: wider modes of one that was there are put right. With ErrLocked comes a directory
+// that can be read. A warning is what could not be put right.
 func OpenDir(path string) (d *Dir, warning, err error) {
 	if err := os.MkdirAll(path, dirMode); err != nil {
 		return nil, nil, err
@@ -80,7 +82,8 @@ func (d *Dir) Lock() error {
 		return fmt.Errorf("locking %s: %w", f.Name(), err)
 	}
 	d.lock = f
-	_ = os.Remove(File(d.path) + tempSuffix) // of a process that died; if it stays, it is written over
+	// of a process that died; if it stays, it is written over
+	_ = os.Remove(File(d.path) + tempSuffix)
 	return nil
 }
 
@@ -92,9 +95,9 @@ func (d *Dir) Close() {
 	}
 }
 
-// SetAside gives the file a second name, so that it outlives its replacement, and forgets the oldest such files beyond a few. Until
-// there is something better, the file stays in its place: part of it may be all there is. It returns the name, which is empty if
-// the file has one already.
+// SetAside gives the file a second name, so that it outlives its replacement, and forgets the
+// oldest such files beyond a few. Until there is something better, the file stays in its place:
+// part of it may be all there is. It returns the name, which is empty if the file has one already.
 func (d *Dir) SetAside(now time.Time) (string, error) {
 	current, err := os.Stat(File(d.path))
 	if err != nil {

@@ -32,7 +32,8 @@ func TestFewAreSetAside(t *testing.T) {
 	}
 }
 
-// TestNotOurs: what another deployment left, or a file of another format, is not restored, and not lost.
+// TestNotOurs: what another deployment left, or a file of another format, is not restored, and not
+// lost.
 func TestNotOurs(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, dir string) *world{
 		"another deployment": func(t *testing.T, dir string) *world {

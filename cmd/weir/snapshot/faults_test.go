@@ -74,8 +74,9 @@ func (f *flakyFile) Truncate(size int64) error {
 	return f.file.Truncate(size)
 }
 
-// TestDiskFails: whatever fails, in whichever kind of write, the file in place stays the last that was whole; what is held in memory is
-// untouched; the error is told once; and when it is over the next round says everything.
+// TestDiskFails: whatever fails, in whichever kind of write, the file in place stays the last that
+// was whole; what is held in memory is untouched; the error is told once; and when it is over the
+// next round says everything.
 func TestDiskFails(t *testing.T) {
 	broken := errors.New("input/output error")
 	for _, ops := range []string{"write", "sync", "rename", "open", "syncdir", "write truncate", "sync truncate"} {
@@ -104,7 +105,8 @@ func TestDiskFails(t *testing.T) {
 					w.keeper.save(w.now)
 				}
 				s, told := w.keeper.Status(), w.said("the snapshot is not written")
-				touched := whole || ops != "rename" && ops != "open" && ops != "syncdir" // an append needs none of these
+				// an append needs none of these
+				touched := whole || ops != "rename" && ops != "open" && ops != "syncdir"
 				if touched != strings.Contains(s.Error, broken.Error()) || touched != (told == 1 || told == 2 && strings.Contains(ops, "truncate")) {
 					t.Errorf("error %q, told %d times", s.Error, told)
 				}
@@ -149,8 +151,8 @@ func restoredText(t *testing.T, dir string) string {
 	return text
 }
 
-// TestDiskFull: with no room for a second whole file what changes is still appended; with no room at all the last good state stays, and
-// as soon as there is room it is followed up.
+// TestDiskFull: with no room for a second whole file what changes is still appended; with no room
+// at all the last good state stays, and as soon as there is room it is followed up.
 func TestDiskFull(t *testing.T) {
 	m := newMemory()
 	l := &log{files: m, path: testFile}
@@ -253,8 +255,9 @@ func TestReadOnly(t *testing.T) {
 	next.save()
 }
 
-// TestRun, in virtual time: the first write is at once, then one an interval at most; a long write is spread at the rate; attempts that
-// fail become rarer; and the last write is at the end, in no hurry for nobody.
+// TestRun, in virtual time: the first write is at once, then one an interval at most; a long write
+// is spread at the rate; attempts that fail become rarer; and the last write is at the end, in no
+// hurry for nobody.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -348,7 +351,8 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestUnsyncedFileIsLeft: what a failed sync leaves is not known, so that file is not written to again.
+// TestUnsyncedFileIsLeft: what a failed sync leaves is not known, so that file is not written to
+// again.
 func TestUnsyncedFileIsLeft(t *testing.T) {
 	m := newMemory()
 	l := &log{files: m, path: testFile}

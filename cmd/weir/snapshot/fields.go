@@ -8,7 +8,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Metadata are protobuf fields, of numbers and of bytes alone. Fields that a later minor version adds are skipped.
+// Metadata are protobuf fields, of numbers and of bytes alone. Fields that a later minor version
+// adds are skipped.
 
 var errFields = errors.New("metadata are no fields")
 

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// The version of the format. A reader takes every minor of its own major: what a later minor adds are classes of records and fields
-// of metadata, which are skipped. A file of another major is left alone. The magic and the major stay where they are for ever.
+// The version of the format. A reader takes every minor of its own major: what a later minor adds
+// are classes of records and fields of metadata, which are skipped. A file of another major is left
+// alone. The magic and the major stay where they are for ever.
 const (
 	formatMajor = 1
 	formatMinor = 0
@@ -22,7 +23,8 @@ const (
 	headerSize = 2 * copySize
 	headSize   = 32 // of a record, before its key
 
-	// maxPart bounds a key, metadata and a body each, so that sizes cannot overflow. No message of an origin is that long.
+	// maxPart bounds a key, metadata and a body each, so that sizes cannot overflow. No message of
+	// an origin is that long.
 	maxPart = 1 << 30
 	// maxDeployment is what config allows for a name.
 	maxDeployment = 64
@@ -30,8 +32,9 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// mark begins every record of one file. It is random, so that what is inside a body is never taken for a record, whoever wrote the
-// body, when a reader looks for the next record after a damaged one.
+// mark begins every record of one file. It is random, so that what is inside a body is never taken
+// for a record, whoever wrote the body, when a reader looks for the next record after a damaged
+// one.
 type mark [8]byte
 
 func newMark() (m mark) {
@@ -39,11 +42,13 @@ func newMark() (m mark) {
 	return m
 }
 
-// Header is what a file says of itself. It stands there twice, so that a damaged byte in it does not cost the file.
+// Header is what a file says of itself. It stands there twice, so that a damaged byte in it does
+// not cost the file.
 type Header struct {
 	Major, Minor uint16
 	Created      time.Time
-	// Deployment is the configured name of the weirs that the file belongs to: part of what they call themselves upstream.
+	// Deployment is the configured name of the weirs that the file belongs to: part of what they
+	// call themselves upstream.
 	Deployment string
 
 	mark mark
@@ -117,7 +122,8 @@ const (
 	classOrigin class = 1 // key: its name
 	classShard  class = 2 // one type of one group; key: see shardKey
 	classItem   class = 3 // a member of a set, or a name; key: the shard's, and see itemKey
-	classRemove class = 4 // key: the class as a byte, and the key of what is removed; with a shard go its items
+	// key: the class as a byte, and the key of what is removed; with a shard go its items
+	classRemove class = 4
 	classCommit class = 5 // what was written since the last one is whole
 )
 

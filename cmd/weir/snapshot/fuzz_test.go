@@ -6,8 +6,8 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// FuzzRecords: records that are whole and say anything, as one who can write to the directory might make them. Nothing panics, and what
-// is restored leaves the table sound.
+// FuzzRecords: records that are whole and say anything, as one who can write to the directory might
+// make them. Nothing panics, and what is restored leaves the table sound.
 func FuzzRecords(f *testing.F) {
 	dir := f.TempDir()
 	filled(f, dir, 2).end()

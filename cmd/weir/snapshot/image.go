@@ -11,8 +11,8 @@ import (
 	"github.com/weir-xds/weir/relay"
 )
 
-// How what the table gives is written down. An image becomes a record of its own, one for each member of each set and one for each
-// name, so that what did not change is not written again.
+// How what the table gives is written down. An image becomes a record of its own, one for each
+// member of each set and one for each name, so that what did not change is not written again.
 
 // Fields of classShard.
 const (
@@ -33,8 +33,8 @@ const (
 	setSum      = 7 // of the marks of their records
 )
 
-// Fields of classItem. A member has a selector and one variant. The body is the resources of the variants, one
-// behind the other.
+// Fields of classItem. A member has a selector and one variant. The body is the resources of the
+// variants, one behind the other.
 const (
 	itemMember  = 1 // of the set of this selector
 	itemName    = 2
@@ -55,7 +55,8 @@ const (
 // shardKeySize is that of shardKey.
 const shardKeySize = 16
 
-// shardKey stands for one type of one group, for one parameter map, wherever that is meant: names are long, and a key is in every record.
+// shardKey stands for one type of one group, for one parameter map, wherever that is meant: names
+// are long, and a key is in every record.
 func shardKey(x *relay.TypeImage) string {
 	var b []byte
 	parts := []string{x.Origin, x.Group, x.TypeURL}
@@ -94,7 +95,8 @@ func (id *itemID) key(shard string) string {
 	return string(append(b, id.constraints...))
 }
 
-// setSummary says what a set was when it was written down, so that a reader knows whether it has all of it.
+// setSummary says what a set was when it was written down, so that a reader knows whether it has
+// all of it.
 type setSummary struct {
 	relay.SetImage // without its members
 	members        uint64

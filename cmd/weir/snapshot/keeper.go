@@ -22,7 +22,8 @@ type Config struct {
 	Interval time.Duration
 	// MaxAge is as that of RestoreConfig.
 	MaxAge time.Duration
-	// Deployment is the configured name of this weir and its replicas. What another one left is not restored.
+	// Deployment is the configured name of this weir and its replicas. What another one left is not
+	// restored.
 	Deployment string
 	// Table is what is kept, and restored. Required.
 	Table *relay.Table
@@ -49,8 +50,8 @@ type Status struct {
 	// Restored is what was there at the start.
 	Restored int `json:"restored"` // resources
 	Lost     int `json:"lost,omitempty"`
-	// Resources and Live are what is kept now and the bytes of it; Bytes is the size of the file, which also has what was replaced since
-	// it was made.
+	// Resources and Live are what is kept now and the bytes of it; Bytes is the size of the file,
+	// which also has what was replaced since it was made.
 	Resources int   `json:"resources"`
 	Live      int64 `json:"live_bytes"`
 	Bytes     int64 `json:"bytes"`
@@ -63,7 +64,8 @@ type Status struct {
 const (
 	// writeRate is how many bytes a second are written, so that the disk has room for others.
 	writeRate = 32 << 20
-	// A file may be twice as large as what is in it, and a bit. If there is no room then for a new one beside it, it may go on growing.
+	// A file may be twice as large as what is in it, and a bit. If there is no room then for a new
+	// one beside it, it may go on growing.
 	slack     = 1 << 20
 	hardSlack = 16 << 20
 	// slowest is the longest pause between attempts that fail, unless the interval is longer.
@@ -126,8 +128,8 @@ func (k *Keeper) publish() {
 	k.status.Store(&s)
 }
 
-// Load restores what is in the directory into the table, before anything is served. It never fails: what goes wrong is logged, and then
-// less is restored, or nothing.
+// Load restores what is in the directory into the table, before anything is served. It never fails:
+// what goes wrong is logged, and then less is restored, or nothing.
 func (k *Keeper) Load(now time.Time) Restored {
 	began := time.Now()
 	r := k.load(now)
@@ -200,7 +202,8 @@ func (k *Keeper) setAside(now time.Time) {
 	}
 }
 
-// Drain takes a last exact look, and asks for it to be written: from now on clients are made to leave, and what they wanted is kept.
+// Drain takes a last exact look, and asks for it to be written: from now on clients are made to
+// leave, and what they wanted is kept.
 func (k *Keeper) Drain() {
 	k.draining.Store(true)
 	select {
@@ -277,7 +280,8 @@ func (k *Keeper) save(now time.Time) {
 	k.succeed(now)
 }
 
-// look takes up what changed. What went away in the round in which an origin did was let go by it; later on nobody can tell.
+// look takes up what changed. What went away in the round in which an origin did was let go by it;
+// later on nobody can tell.
 func (k *Keeper) look(now time.Time) {
 	away, keep := map[string]bool{}, map[string]bool{}
 	draining := k.draining.Load()

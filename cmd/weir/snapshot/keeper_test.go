@@ -70,7 +70,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestWritesWhatChanged: a change of one of a thousand costs its record, a removal less, and no change nothing.
+// TestWritesWhatChanged: a change of one of a thousand costs its record, a removal less, and no
+// change nothing.
 func TestWritesWhatChanged(t *testing.T) {
 	dir := t.TempDir()
 	w := filled(t, dir, 1000)
@@ -100,7 +101,8 @@ func TestWritesWhatChanged(t *testing.T) {
 	}
 }
 
-// TestFileStaysSmall: constant change makes the file at most twice as large as what is in it, and a bit.
+// TestFileStaysSmall: constant change makes the file at most twice as large as what is in it, and a
+// bit.
 func TestFileStaysSmall(t *testing.T) {
 	dir := t.TempDir()
 	w := filled(t, dir, 1000)
@@ -141,7 +143,8 @@ func (w *world) deserted(t *testing.T, dir string) *world {
 	return next
 }
 
-// TestUnwantedGoes: what nobody wants any more is let go on disk, but not while the origin is away: then nobody can say.
+// TestUnwantedGoes: what nobody wants any more is let go on disk, but not while the origin is away:
+// then nobody can say.
 func TestUnwantedGoes(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		t.Run(fmt.Sprintf("away=%t", away), func(t *testing.T) {
@@ -193,8 +196,8 @@ func TestEmptyReplacesNothing(t *testing.T) {
 	}
 }
 
-// TestDamage: a damaged member costs itself, and that the set is known to be whole. The file is set aside as a second name, and is
-// replaced by the next write, not before.
+// TestDamage: a damaged member costs itself, and that the set is known to be whole. The file is set
+// aside as a second name, and is replaced by the next write, not before.
 func TestDamage(t *testing.T) {
 	dir := t.TempDir()
 	w := filled(t, dir, 10)
@@ -321,7 +324,8 @@ func TestFrozenIsKept(t *testing.T) {
 	}
 }
 
-// TestAnotherConfig: an origin that is configured no more costs what was kept of it, and nothing else; it is no damage.
+// TestAnotherConfig: an origin that is configured no more costs what was kept of it, and nothing
+// else; it is no damage.
 func TestAnotherConfig(t *testing.T) {
 	dir := t.TempDir()
 	filled(t, dir, 3).end()

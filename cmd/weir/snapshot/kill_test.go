@@ -21,7 +21,8 @@ const (
 	killedPad   = 20000 // so that the file is made anew now and then
 )
 
-// killedState is what the origin has at step k: a counter, items of which each changes every fifth step, and one that comes and goes.
+// killedState is what the origin has at step k: a counter, items of which each changes every fifth
+// step, and one that comes and goes.
 func killedState(k int) map[string]int {
 	state := map[string]int{"counter": k}
 	for i := range killedItems {
@@ -35,8 +36,8 @@ func killedState(k int) map[string]int {
 	return state
 }
 
-// TestKilled: a process that writes all the time is killed again and again, at any moment. What it leaves is whole: a state that once
-// was, and never older than one that was found before.
+// TestKilled: a process that writes all the time is killed again and again, at any moment. What it
+// leaves is whole: a state that once was, and never older than one that was found before.
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv(writerDir); dir != "" {
 		writeForEver(t, dir)

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// log writes the one file of a directory: whole, beside the old one and then in its place, or what changed to its end. Whatever
-// fails, and whenever the process dies, the file in place holds the last write that was finished.
+// log writes the one file of a directory: whole, beside the old one and then in its place, or what
+// changed to its end. Whatever fails, and whenever the process dies, the file in place holds the
+// last write that was finished.
 type log struct {
 	// Set once.
 	files      files
@@ -47,8 +48,9 @@ func (l *log) replace(now time.Time, records iter.Seq[record]) error {
 	}
 	l.close() // of the old file, which has no name any more
 	l.file, l.size, l.mark = f, size, h.mark
-	// The new file is in place and whole. If the directory cannot be written out, a crash of the machine may bring back the old one,
-	// which was whole as well: told, and tried again with the next write.
+	// The new file is in place and whole. If the directory cannot be written out, a crash of the
+	// machine may bring back the old one, which was whole as well: told, and tried again with the
+	// next write.
 	if failed := l.files.SyncDir(filepath.Dir(l.path)); failed != nil {
 		l.close()
 		return failed
@@ -69,8 +71,8 @@ func (l *log) whole(f file, h *Header, records iter.Seq[record]) (int64, error) 
 func (l *log) append(now time.Time, records iter.Seq[record]) error {
 	size, err := writeRecords(&pacedWriter{io.NewOffsetWriter(l.file, l.size), l.pace}, l.mark, now, records)
 	if err == nil {
-		// What a file system does with pages it failed to write out differs; a later sync may well succeed without them. So the file
-		// is not written to again.
+		// What a file system does with pages it failed to write out differs; a later sync may well
+		// succeed without them. So the file is not written to again.
 		if err = l.file.Sync(); err != nil {
 			_ = l.file.Truncate(l.size) // a reader leaves it out in any case
 			l.close()

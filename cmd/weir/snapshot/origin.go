@@ -8,11 +8,13 @@ import (
 // Origin is what is kept of an origin itself.
 type Origin struct {
 	Name string
-	// Addresses are its servers as configured, in their order: a version is presented to the server alone that gave it.
+	// Addresses are its servers as configured, in their order: a version is presented to the server
+	// alone that gave it.
 	Addresses []string
 	// Vouched is when it last stood behind what is kept.
 	Vouched time.Time
-	// Frozen is since when clients stay where they are, by an operator's word. The zero time: they do not.
+	// Frozen is since when clients stay where they are, by an operator's word. The zero time: they
+	// do not.
 	Frozen time.Time
 }
 

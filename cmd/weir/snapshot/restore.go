@@ -23,20 +23,24 @@ type RestoreConfig struct {
 type Restored struct {
 	Types     int // of groups
 	Resources int
-	// Lost are resources that were written down, as far as that can be told, and are not restored because of damage.
+	// Lost are resources that were written down, as far as that can be told, and are not restored
+	// because of damage.
 	Lost int
 	// TooOld are resources of origins that vouched for them too long ago.
 	TooOld int
 	// Origins are those of which something was restored, and how they stood.
 	Origins map[string]Origin
-	// Frozen are the configured origins that were, and since when, whether or not there is anything of them.
+	// Frozen are the configured origins that were, and since when, whether or not there is anything
+	// of them.
 	Frozen map[string]time.Time
-	// Problems is what could not be restored and why, the first of them; Damaged: some of it is the file's fault.
+	// Problems is what could not be restored and why, the first of them; Damaged: some of it is the
+	// file's fault.
 	Problems []error
 	Damaged  bool
 }
 
-// Restore puts a content into a table, before anything is served. What is bad is left out; the rest is restored.
+// Restore puts a content into a table, before anything is served. What is bad is left out; the rest
+// is restored.
 func (c *Content) Restore(t *relay.Table, cfg RestoreConfig) Restored {
 	r := restoration{Restored: Restored{Origins: map[string]Origin{}, Frozen: map[string]time.Time{}}, table: t, cfg: cfg, content: c, tooOld: map[string]int{}, unknown: map[string]int{}}
 	r.Damaged = len(c.Report.Damages) > 0
@@ -58,7 +62,8 @@ func (c *Content) Restore(t *relay.Table, cfg RestoreConfig) Restored {
 	return r.Restored
 }
 
-// origin is what is known of one. Without a record it vouched when the file was begun, which is the earliest that can be.
+// origin is what is known of one. Without a record it vouched when the file was begun, which is the
+// earliest that can be.
 func (c *Content) origin(name string) Origin {
 	if r, ok := c.origins[name]; ok {
 		if o, err := readOrigin(r.meta); err == nil {
@@ -140,7 +145,8 @@ func (s *shardRecords) resources() (n int) {
 	return n
 }
 
-// fill gives an image its bodies. What is damaged is left out, and a set that lacks something is not settled (RELAY-81).
+// fill gives an image its bodies. What is damaged is left out, and a set that lacks something is
+// not settled (RELAY-81).
 func (r *restoration) fill(x *relay.TypeImage, s *shardRecords, sets map[string]*keptSet) (lost int) {
 	sameServers := slices.Equal(r.content.origin(x.Origin).Addresses, r.cfg.Addresses[x.Origin])
 	for _, record := range s.items {

@@ -21,17 +21,19 @@ func (d Damage) String() string {
 	return fmt.Sprintf("at offset %d, %d bytes: %s", d.Offset, d.Length, d.What)
 }
 
-// scanner finds the records of a file, damaged or not. It allocates nothing in proportion to what the bytes claim.
+// scanner finds the records of a file, damaged or not. It allocates nothing in proportion to what
+// the bytes claim.
 type scanner struct {
 	data    []byte
 	mark    mark
 	damages []Damage
-	// tail is where the last write was cut off, as a process that dies leaves it; len(data) if it was not.
+	// tail is where the last write was cut off, as a process that dies leaves it; len(data) if it
+	// was not.
 	tail int
 }
 
-// records are all that are whole, with their offsets. What lies between them is in damages afterwards. Strings and slices are parts
-// of the data.
+// records are all that are whole, with their offsets. What lies between them is in damages
+// afterwards. Strings and slices are parts of the data.
 func (s *scanner) records() iter.Seq2[int, record] {
 	return func(yield func(int, record) bool) {
 		s.tail = len(s.data)
@@ -57,7 +59,8 @@ func (s *scanner) records() iter.Seq2[int, record] {
 	}
 }
 
-// read is the record at an offset. With a fault, the size is known only if the record's head is whole.
+// read is the record at an offset. With a fault, the size is known only if the record's head is
+// whole.
 func (s *scanner) read(at int) (r record, size int, fault string) {
 	b := s.data[at:]
 	if len(b) < headSize || !bytes.Equal(b[:8], s.mark[:]) {
@@ -85,8 +88,9 @@ func (s *scanner) lengths(b []byte) (key, meta, body int) {
 	return int(binary.LittleEndian.Uint32(b[12:])), int(binary.LittleEndian.Uint32(b[16:])), int(binary.LittleEndian.Uint32(b[20:]))
 }
 
-// cutOff reports whether what begins at an offset is what is left of a write that was cut off: the beginning of a record and then
-// the end of the file, or space that the file system had made and nothing was written to.
+// cutOff reports whether what begins at an offset is what is left of a write that was cut off: the
+// beginning of a record and then the end of the file, or space that the file system had made and
+// nothing was written to.
 func (s *scanner) cutOff(at int) bool {
 	b := s.data[at:]
 	if len(b) >= headSize && bytes.Equal(b[:8], s.mark[:]) && binary.LittleEndian.Uint32(b[28:]) == crc32.Checksum(b[:28], castagnoli) {

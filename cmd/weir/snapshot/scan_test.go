@@ -98,8 +98,8 @@ func TestEveryWriteCounts(t *testing.T) {
 	}
 }
 
-// TestCutAnywhere: a file that ends anywhere after its first write is the state of an earlier one, and nothing to complain of. One
-// that ends before never was in place, and is damaged.
+// TestCutAnywhere: a file that ends anywhere after its first write is the state of an earlier one,
+// and nothing to complain of. One that ends before never was in place, and is damaged.
 func TestCutAnywhere(t *testing.T) {
 	data, states, ends := written(t)
 	for n := range len(data) + 1 {
@@ -216,7 +216,8 @@ func stamped(data []byte, major, minor uint16) []byte {
 	return out
 }
 
-// TestVersions: a later minor version is read but for what is new in it; another major one is told apart from damage.
+// TestVersions: a later minor version is read but for what is new in it; another major one is told
+// apart from damage.
 func TestVersions(t *testing.T) {
 	m := newMemory()
 	l := &log{files: m, path: testFile}
@@ -242,7 +243,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever the bytes, nothing is made up, and nothing panics. With good writes before them, none of those is lost.
+// FuzzParse: whatever the bytes, nothing is made up, and nothing panics. With good writes before
+// them, none of those is lost.
 func FuzzParse(f *testing.F) {
 	data, _, ends := written(f)
 	f.Add(data, uint16(len(data)))

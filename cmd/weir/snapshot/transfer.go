@@ -47,8 +47,8 @@ func Decode(name string, data []byte) (*Content, error) { return parse(name, dat
 // ErrExists: the directory has a snapshot already.
 var ErrExists = errors.New("there is a snapshot already")
 
-// Import makes a content the snapshot of a directory, in one step. It refuses a directory that a weir has, and, without force, one that
-// has a snapshot.
+// Import makes a content the snapshot of a directory, in one step. It refuses a directory that a
+// weir has, and, without force, one that has a snapshot.
 func (c *Content) Import(dir string, force bool) (warning, err error) {
 	d, warning, err := OpenDir(dir)
 	if d != nil {

@@ -14,8 +14,9 @@ import (
 // Binary is the program under test, once Main has built it.
 var Binary string
 
-// Main builds weir, with the race detector where that can run, tests, and looks for leaked goroutines. Root is the main module's
-// directory, seen from the test. WEIR_BINARY names a binary to test instead.
+// Main builds weir, with the race detector where that can run, tests, and looks for leaked
+// goroutines. Root is the main module's directory, seen from the test. WEIR_BINARY names a binary
+// to test instead.
 func Main(m *testing.M, root string) int { return run(m, root, true) }
 
 // Plain is Main without the race detector, for tests that look at times and memory.

@@ -25,7 +25,8 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// Patience is how long a condition may take to come true on a loaded machine under the race detector.
+// Patience is how long a condition may take to come true on a loaded machine under the race
+// detector.
 const Patience = 30 * time.Second
 
 // Config is a configuration file in the making; JSON is YAML.
@@ -105,8 +106,8 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// Start runs weir with the file, on ports that the system chooses, on loopback where a listener has no address, and returns when it
-// listens. tb ends the process.
+// Start runs weir with the file, on ports that the system chooses, on loopback where a listener has
+// no address, and returns when it listens. tb ends the process.
 func Start(tb testing.TB, c Config) *Process {
 	tb.Helper()
 	return Launch{}.Start(tb, c)
@@ -116,8 +117,9 @@ func Start(tb testing.TB, c Config) *Process {
 type Launch struct {
 	// Program replaces Binary.
 	Program string
-	// Under is a command and its first arguments that the program and its own arguments are appended to, such as one that sets limits
-	// and then becomes the program. It must not leave a process of its own behind.
+	// Under is a command and its first arguments that the program and its own arguments are
+	// appended to, such as one that sets limits and then becomes the program. It must not leave a
+	// process of its own behind.
 	Under []string
 	// Env is added to the environment.
 	Env []string
@@ -149,7 +151,8 @@ func (l Launch) Start(tb testing.TB, c Config) *Process {
 	args := append(slices.Clone(l.Under), program, "run", "-c", p.file)
 	p.cmd = exec.Command(args[0], args[1:]...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
-	p.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // the detector would spend a second on every end
+	// the detector would spend a second on every end
+	p.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	p.cmd.Env = append(p.cmd.Env, l.Env...)
 	if err := p.cmd.Start(); err != nil {
 		tb.Fatal(err)
@@ -162,7 +165,8 @@ func (l Launch) Start(tb testing.TB, c Config) *Process {
 	return p
 }
 
-// Reload replaces the file by another one that is to be taken, and returns when it is in force. Listeners keep their ports.
+// Reload replaces the file by another one that is to be taken, and returns when it is in force.
+// Listeners keep their ports.
 func (p *Process) Reload(c Config) {
 	p.tb.Helper()
 	before, _ := p.Metric("weir_config_reloads_total", `result="ok"`)
@@ -185,8 +189,8 @@ func (p *Process) Reload(c Config) {
 	}
 }
 
-// listens reads from the log where weir listens, and reports whether it does everywhere; true also when it has ended, which its end
-// will tell.
+// listens reads from the log where weir listens, and reports whether it does everywhere; true also
+// when it has ended, which its end will tell.
 func (p *Process) listens(listeners int) bool {
 	p.Addrs = nil
 	for line := range strings.Lines(p.out.String()) {
@@ -247,7 +251,8 @@ func (p *Process) end() {
 	}
 }
 
-// Kill ends the process at once, as the kernel does when memory is short, and returns when it is gone.
+// Kill ends the process at once, as the kernel does when memory is short, and returns when it is
+// gone.
 func (p *Process) Kill() {
 	p.killed = true
 	_ = p.cmd.Process.Kill() // it may have ended by itself
@@ -287,7 +292,8 @@ func tail(s string) string {
 // Output is what the process has written so far: its log.
 func (p *Process) Output() string { return p.out.String() }
 
-// Metric is the sum of the samples of one metric whose labels all contain the given text; false if there is none.
+// Metric is the sum of the samples of one metric whose labels all contain the given text; false if
+// there is none.
 func (p *Process) Metric(name string, labels ...string) (float64, bool) {
 	p.tb.Helper()
 	body, err := Fetch("http://" + p.Admin + "/metrics")
@@ -374,8 +380,8 @@ func Fetch(url string) (string, error) {
 	return string(body), err
 }
 
-// Connect is a connection to an xDS server, with small fixed windows so that a client that does not read blocks its server
-// soon. tb closes it.
+// Connect is a connection to an xDS server, with small fixed windows so that a client that does not
+// read blocks its server soon. tb closes it.
 func Connect(tb testing.TB, addr string, options ...grpc.DialOption) *grpc.ClientConn {
 	tb.Helper()
 	quick := backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1.6, MaxDelay: 200 * time.Millisecond}

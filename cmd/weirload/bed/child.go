@@ -1,7 +1,7 @@
 // Package bed starts the processes of a measurement, planes and weirs, and ends them.
 //
-// Known limit: a program that uses it and is killed, or interrupted twice, cannot end what it started; an interrupt from a terminal reaches
-// the processes all the same.
+// Known limit: a program that uses it and is killed, or interrupted twice, cannot end what it
+// started; an interrupt from a terminal reaches the processes all the same.
 package bed
 
 import (
@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// Child is a process that serves. One goroutine belongs to it, which reads what it says, and then waits for its end.
+// Child is a process that serves. One goroutine belongs to it, which reads what it says, and then
+// waits for its end.
 type Child struct {
 	// Set once by start.
 	name string
@@ -28,14 +29,15 @@ type Child struct {
 	ending bool       // it was asked to
 }
 
-// startTimeout is how long a process may take until it serves: an origin encodes a million resources first.
+// startTimeout is how long a process may take until it serves: an origin encodes a million
+// resources first.
 const startTimeout = time.Minute
 
 // tailBytes is how much is kept of what a child says, to be shown if it fails.
 const tailBytes = 4 << 10
 
-// start starts a process, and returns when a line of what it says on one of its outputs is found ready. If it ends before it is
-// asked to, fail is told.
+// start starts a process, and returns when a line of what it says on one of its outputs is found
+// ready. If it ends before it is asked to, fail is told.
 func start(
 	ctx context.Context, fail context.CancelCauseFunc, name string, cmd *exec.Cmd,
 	output func() (io.ReadCloser, error), ready func(line []byte) bool,

@@ -16,18 +16,22 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// bare is the yardstick: what grpc-go itself costs when nothing is known of xDS but who wants what, and nonces are counted. What
-// clients are sent was encoded once and is shared by all of them; a client's own is the nonce.
+// bare is the yardstick: what grpc-go itself costs when nothing is known of xDS but who wants what,
+// and nonces are counted. What clients are sent was encoded once and is shared by all of them; a
+// client's own is the nonce.
 //
-// It serves what a fleet asks for and nothing else. The first request of a stream subscribes, to everything or to names, and what
-// follows is taken for ACKs: read, counted and dropped. No response waits for the ACK of another. What a client was not sent yet is
-// merged, so that a slow one costs no more than the resources it wants.
+// It serves what a fleet asks for and nothing else. The first request of a stream subscribes, to
+// everything or to names, and what follows is taken for ACKs: read, counted and dropped. No
+// response waits for the ACK of another. What a client was not sent yet is merged, so that a slow
+// one costs no more than the resources it wants.
 type bare struct {
 	world.Counter
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 	world *world.World
 
-	mu     sync.Mutex // guards what follows; held for map work, and for the copy that makes a body; before that of a mailbox
+	// guards what follows; held for map work, and for the copy that makes a body; before that of a
+	// mailbox
+	mu     sync.Mutex
 	pieces []piece
 	whole  [2][]byte               // everything, by dialect; nil: to be made anew
 	all    map[*mailbox]struct{}   // who wants everything

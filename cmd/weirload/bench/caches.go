@@ -12,8 +12,9 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// snapshots is go-control-plane's snapshot cache: each change makes a new snapshot of everything. All nodes share one, which is the
-// best case for this cache: with a snapshot for each node every change would be set as often as there are nodes.
+// snapshots is go-control-plane's snapshot cache: each change makes a new snapshot of everything.
+// All nodes share one, which is the best case for this cache: with a snapshot for each node every
+// change would be set as often as there are nodes.
 type snapshots struct {
 	world.Counter
 	cache cache.SnapshotCache
@@ -57,7 +58,8 @@ func (s *snapshots) publishLocked(ctx context.Context) error {
 	return s.cache.SetSnapshot(ctx, oneNode{}.ID(nil), next)
 }
 
-// linears is go-control-plane's linear cache, behind the mux by which it is served beside caches of other types.
+// linears is go-control-plane's linear cache, behind the mux by which it is served beside caches of
+// other types.
 type linears struct {
 	world.Counter
 	cache *cache.LinearCache

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// codec counts what clients cost, for every plane in the same way and without a stats handler, which would cost some of them more
-// than others. What is encoded already it passes on as it is.
+// codec counts what clients cost, for every plane in the same way and without a stats handler,
+// which would cost some of them more than others. What is encoded already it passes on as it is.
 type codec struct{ counter *world.Counter }
 
 // Name is part of encoding.CodecV2.

@@ -22,7 +22,8 @@ func small(sc scenario) scenario {
 	return sc
 }
 
-// TestCompare runs every scenario, as it is but small, with real processes: every subject that takes part has every figure.
+// TestCompare runs every scenario, as it is but small, with real processes: every subject that
+// takes part has every figure.
 func TestCompare(t *testing.T) {
 	c := &comparison{study: smallStudy(t), rounds: 1, subjects: subjects, profiles: profiles(filepath.Join(t.TempDir(), "p")), profileFor: time.Second}
 	if err := c.programs.build(t.Context(), c.dir); err != nil {

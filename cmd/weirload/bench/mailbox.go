@@ -49,7 +49,8 @@ func (m *mailbox) signal() {
 	}
 }
 
-// take empties the mailbox into one response. A body of everything goes alone, since what was put after it may be in it too.
+// take empties the mailbox into one response. A body of everything goes alone, since what was put
+// after it may be in it too.
 func (m *mailbox) take(to mem.BufferSlice) mem.BufferSlice {
 	m.mu.Lock()
 	defer m.mu.Unlock()

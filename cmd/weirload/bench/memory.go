@@ -14,13 +14,16 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// inUse are the lines of a heap profile as text that together are what is alive: objects, and stacks. Spans in use would count the holes between
-// the objects of before, which the next ones fill.
+// inUse are the lines of a heap profile as text that together are what is alive: objects, and
+// stacks. Spans in use would count the holes between the objects of before, which the next ones
+// fill.
 var inUse = regexp.MustCompile(`^# (HeapAlloc =|Stack =) ([0-9]+)`)
 
-// fleetAndMemory runs a fleet, and reads a server's memory in a pause at its end, in which the clients are there and nothing is measured: a
-// collection while changes are running would be counted as theirs. It collects at the pause's beginning, which gives what is in use; resident
-// memory is that of the report at its end, RSSRested, when the runtime has given back what it does not need.
+// fleetAndMemory runs a fleet, and reads a server's memory in a pause at its end, in which the
+// clients are there and nothing is measured: a collection while changes are running would be
+// counted as theirs. It collects at the pause's beginning, which gives what is in use; resident
+// memory is that of the report at its end, RSSRested, when the runtime has given back what it does
+// not need.
 func (s *study) fleetAndMemory(ctx context.Context, c *fleet.Config, kind world.Kind, pprof string) (r *fleet.Report, inUse float64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -47,7 +50,8 @@ func (s *study) fleetAndMemory(ctx context.Context, c *fleet.Config, kind world.
 	return nil, 0, errors.Join(err, fmt.Errorf("a pause of %v was too short to collect garbage in", s.pause))
 }
 
-// collect has a server collect its garbage, three times since stacks shrink by half at a time, and gives the bytes in use after that.
+// collect has a server collect its garbage, three times since stacks shrink by half at a time, and
+// gives the bytes in use after that.
 func collect(ctx context.Context, addr string) (float64, error) {
 	bytes := 0.0
 	for range 3 {

@@ -24,8 +24,9 @@ func TestReadInUse(t *testing.T) {
 	}
 }
 
-// TestMemoryIsReadInThePause: a server's memory is read when everything was measured and the clients are still there; a pause that is too short
-// for it is an error, and so is a fleet that does not rest.
+// TestMemoryIsReadInThePause: a server's memory is read when everything was measured and the
+// clients are still there; a pause that is too short for it is an error, and so is a fleet that
+// does not rest.
 func TestMemoryIsReadInThePause(t *testing.T) {
 	var reads atomic.Int64
 	var slow atomic.Bool

@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// model is what weir takes, as a sum of what each thing takes: fitted to samples, one axis at a time.
+// model is what weir takes, as a sum of what each thing takes: fitted to samples, one axis at a
+// time.
 type model struct {
 	BaseBytes float64 `json:"base_bytes"`
 	// Resources of BodyBytes, after some changes.
@@ -26,7 +27,8 @@ type model struct {
 	ConnectUS float64 `json:"cpu_us_per_connect"`
 }
 
-// fit takes slopes between the ends of the axes, since what is in between is to show whether they are straight.
+// fit takes slopes between the ends of the axes, since what is in between is to show whether they
+// are straight.
 func fit(samples []sample) (*model, error) {
 	on := map[string][]sample{}
 	for i := range samples {
@@ -47,7 +49,8 @@ func fit(samples []sample) (*model, error) {
 		ResourceBytes: slope("resources", func(s *sample) float64 { return float64(s.Resources) }),
 		ClientBytes:   slope("clients", func(s *sample) float64 { return float64(s.Clients) }),
 		DeltaUS:       last("clients").DeliveryUS, SotWUS: last("sotw").DeliveryUS,
-		// With most names there are so many deliveries of a change that they are cheap: the last but one is nearer to what meshes have.
+		// With most names there are so many deliveries of a change that they are cheap: the last
+		// but one is nearer to what meshes have.
 		NamedUS:   on["names"][len(on["names"])-2].DeliveryUS,
 		ConnectUS: last("clients").ConnectUS,
 	}
@@ -57,7 +60,8 @@ func fit(samples []sample) (*model, error) {
 	}
 	m.GroupBytes = slope("groups", func(s *sample) float64 { return float64(s.Groups) }) - m.ResourceBytes*float64(last("groups").Resources)
 	for i := range samples {
-		// In smaller ones what is on its way to clients that all come at once is more than what stays.
+		// In smaller ones what is on its way to clients that all come at once is more than what
+		// stays.
 		if s := &samples[i]; s.LiveBytes >= 128<<20 {
 			m.RSSFactor = max(m.RSSFactor, s.RSSBytes/s.LiveBytes)
 		}
@@ -65,8 +69,9 @@ func fit(samples []sample) (*model, error) {
 	return m, nil
 }
 
-// fitNames tells the bytes of a resource asked for by name from those of a name at a client. With more names clients have weir hold more
-// resources, too, until somebody asks for each: there the axis has to have two points, and one before.
+// fitNames tells the bytes of a resource asked for by name from those of a name at a client. With
+// more names clients have weir hold more resources, too, until somebody asks for each: there the
+// axis has to have two points, and one before.
 func fitNames(on []sample) (resource, name float64, err error) {
 	slices.SortFunc(on, func(a, b sample) int { return a.Names - b.Names })
 	between := func(a, b *sample) (resources, names, bytes float64) {
@@ -81,7 +86,8 @@ func fitNames(on []sample) (resource, name float64, err error) {
 	return (b1*n2 - b2*n1) / d, (r1*b2 - r2*b1) / d, nil
 }
 
-// held is how many resources weir has of each group at a point: of those asked for by name, the ones that somebody asked for.
+// held is how many resources weir has of each group at a point: of those asked for by name, the
+// ones that somebody asked for.
 func (p *point) held() float64 {
 	if p.Names == 0 {
 		return float64(p.Resources)
@@ -93,12 +99,14 @@ func (p *point) held() float64 {
 type load struct {
 	clients, groups float64
 	all, named      float64 // resources of each group that clients ask for by `*`, and by name
-	encoded         bool    // all are also held as they are sent: while clients come, and in SotW always
-	bytes           float64 // of a resource
-	names           float64 // of a client
+	// all are also held as they are sent: while clients come, and in SotW always
+	encoded bool
+	bytes   float64 // of a resource
+	names   float64 // of a client
 }
 
-// around is what stands around a resource as it is sent: name, version, type URL and lengths, about.
+// around is what stands around a resource as it is sent: name, version, type URL and lengths,
+// about.
 const around = 112
 
 // live is what the model says of the memory of one weir.

@@ -70,12 +70,16 @@ func TestPlan(t *testing.T) {
 		replicas float64
 		why      string
 	}{
-		"little":          {region{clients: 1000, groups: 1, clusters: 10, bytes: 436}, 2, "one is enough"},
-		"streams":         {region{clients: 100_001, groups: 1, clusters: 10, bytes: 436}, 4, "streams"},
-		"CPU":             {region{clients: 100_000, groups: 1, clusters: 10, bytes: 436, clusterChanges: 3}, 7, "CPU"},                  // 12 cores of 2 each
-		"CPU, by name":    {region{clients: 100_000, groups: 1, endpoints: 1000, names: 100, bytes: 436, endpointChanges: 20}, 7, "CPU"}, // the same
-		"CPU, SotW":       {region{clients: 100_000, groups: 1, clusters: 2000, bytes: 436, clusterChanges: 1, sotw: true}, 21, "CPU"},   // 400 us each
-		"memory":          {region{clients: 10_000, groups: 1, clusters: 1000, bytes: 436, names: 5000}, 3, "memory"},                    // 10,000 * 430 KB * 1.7 in 4 GiB
+		"little":  {region{clients: 1000, groups: 1, clusters: 10, bytes: 436}, 2, "one is enough"},
+		"streams": {region{clients: 100_001, groups: 1, clusters: 10, bytes: 436}, 4, "streams"},
+		// 12 cores of 2 each
+		"CPU": {region{clients: 100_000, groups: 1, clusters: 10, bytes: 436, clusterChanges: 3}, 7, "CPU"},
+		// the same
+		"CPU, by name": {region{clients: 100_000, groups: 1, endpoints: 1000, names: 100, bytes: 436, endpointChanges: 20}, 7, "CPU"},
+		// 400 us each
+		"CPU, SotW": {region{clients: 100_000, groups: 1, clusters: 2000, bytes: 436, clusterChanges: 1, sotw: true}, 21, "CPU"},
+		// 10,000 * 430 KB * 1.7 in 4 GiB
+		"memory":          {region{clients: 10_000, groups: 1, clusters: 1000, bytes: 436, names: 5000}, 3, "memory"},
 		"too much itself": {region{clients: 10, groups: 1, clusters: 10_000_000, bytes: 436}, 1001, "memory"},
 	} {
 		got := truth.plan(&row.region, &each)
@@ -88,7 +92,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestLive: each of the ways to ask for resources has its own cost, and what is held encoded costs its bytes.
+// TestLive: each of the ways to ask for resources has its own cost, and what is held encoded costs
+// its bytes.
 func TestLive(t *testing.T) {
 	none := truth.live(&load{groups: 1, bytes: 500})
 	for name, row := range map[string]struct {
@@ -147,7 +152,8 @@ func TestScaleFromFiles(t *testing.T) {
 	c := &scaling{study: study{json: filepath.Join(t.TempDir(), "all.json")}}
 	found := scaled{Machine: machine{Date: "2026-01-02"}, Samples: samplesOf(&truth)}
 	half := len(found.Samples) / 2
-	for i, part := range [][]sample{found.Samples[half:], found.Samples[:half]} { // in the other order
+	// in the other order
+	for i, part := range [][]sample{found.Samples[half:], found.Samples[:half]} {
 		one := &scaled{Machine: found.Machine, Samples: part, Missing: []missing{{part[0].point, "it was late"}}}
 		name := filepath.Join(t.TempDir(), string(rune('a'+i)))
 		if err := writeJSON(name, one); err != nil {

@@ -22,7 +22,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// window is the static flow-control window of the yardstick: grpc sends no pings then to estimate the bandwidth.
+// window is the static flow-control window of the yardstick: grpc sends no pings then to estimate
+// the bandwidth.
 const window = 64 << 10
 
 // kinds are the planes of this module.
@@ -32,7 +33,8 @@ var kinds = map[string]string{
 	"bare":     "the yardstick: grpc-go with one shared body for all clients, and no more",
 }
 
-// newPlane makes a plane and the server that it is served by. The yardstick asks for load reports in the interval given. None has keepalive, TLS, interceptors or a stats handler.
+// newPlane makes a plane and the server that it is served by. The yardstick asks for load reports
+// in the interval given. None has keepalive, TLS, interceptors or a stats handler.
 func newPlane(ctx context.Context, kind string, w *world.World, reports time.Duration) (world.Plane, *grpc.Server, error) {
 	switch kind {
 	case "bare":
@@ -55,7 +57,8 @@ func newPlane(ctx context.Context, kind string, w *world.World, reports time.Dur
 	return nil, nil, fmt.Errorf("there is no plane %q", kind)
 }
 
-// controlPlane serves a cache of go-control-plane as its users do: ADS in the order that its documentation recommends.
+// controlPlane serves a cache of go-control-plane as its users do: ADS in the order that its
+// documentation recommends.
 func controlPlane(ctx context.Context, c cache.Cache, counter *world.Counter) *grpc.Server {
 	opened := xdsserver.CallbackFuncs{
 		StreamOpenFunc:      func(context.Context, int64, string) error { counter.Streams.Add(1); return nil },

@@ -19,7 +19,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// asProgram makes the test binary the program that it tests, since a comparison starts its own program for the planes.
+// asProgram makes the test binary the program that it tests, since a comparison starts its own
+// program for the planes.
 const asProgram = "WEIR_BENCH_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -169,8 +170,8 @@ func (r *reader) holds(w *world.World, stamps map[int]world.Stamp) bool {
 	return len(r.have) == len(stamps)
 }
 
-// TestPlanes: five clients of every plane get what they asked for, then what changes of it, and nothing else. It also shows that the
-// yardstick does what a client needs.
+// TestPlanes: five clients of every plane get what they asked for, then what changes of it, and
+// nothing else. It also shows that the yardstick does what a client needs.
 func TestPlanes(t *testing.T) {
 	const clients, resources, each = 5, 20, 4
 	for kind := range kinds {
@@ -216,8 +217,8 @@ func TestPlanes(t *testing.T) {
 	}
 }
 
-// change makes one, of the resource whose turn it is, and lets everybody concerned read it: as one response with that resource or, where
-// the dialect wants it, with the whole set.
+// change makes one, of the resource whose turn it is, and lets everybody concerned read it: as one
+// response with that resource or, where the dialect wants it, with the whole set.
 func change(t *testing.T, control *world.Client, w *world.World, changed int, readers []*reader, names [][]string, stamps []map[int]world.Stamp, whole bool) {
 	t.Helper()
 	s, _, err := control.Change(t.Context(), 1)

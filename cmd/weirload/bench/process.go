@@ -53,7 +53,8 @@ func (s *server) config() map[string]any {
 	}
 }
 
-// before starts a weir in front of the plane, with a configuration that is put into dir. If it does not start, the plane is ended.
+// before starts a weir in front of the plane, with a configuration that is put into dir. If it does
+// not start, the plane is ended.
 func (s *server) before(program, dir string, config map[string]any) error {
 	child, at, err := bed.StartWeir(s.ctx, s.cancel, program, filepath.Join(dir, "weir.yaml"), config)
 	if err != nil {

@@ -20,8 +20,9 @@ func (dir profiles) cpu(ctx context.Context, addr, name string, span time.Durati
 	return dir.fetch(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", addr, int(span.Seconds())), name+".cpu.pprof")
 }
 
-// profile runs the scenario once more for weir and for the yardstick, for profiles of each: of its CPU while it is under load, which
-// takes a part of it, and of its heap at the end. The figures of these runs do not count.
+// profile runs the scenario once more for weir and for the yardstick, for profiles of each: of its
+// CPU while it is under load, which takes a part of it, and of its heap at the end. The figures of
+// these runs do not count.
 func (c *comparison) profile(ctx context.Context, sc *scenario) error {
 	if err := os.MkdirAll(string(c.profiles), 0o777); err != nil {
 		return err
@@ -35,7 +36,8 @@ func (c *comparison) profile(ctx context.Context, sc *scenario) error {
 	return errors.Join(failed...)
 }
 
-// aside is how much longer a fleet runs than its server's profile, and longestProfile what that leaves of what a fleet may run.
+// aside is how much longer a fleet runs than its server's profile, and longestProfile what that
+// leaves of what a fleet may run.
 const (
 	aside          = 2 * time.Second
 	longestProfile = fleet.MaxFor - aside

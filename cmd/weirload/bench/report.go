@@ -36,7 +36,8 @@ type cell struct {
 	Median float64   `json:"median"`
 }
 
-// verdict is a target and what became of it. Compared is false if one of the two figures is missing.
+// verdict is a target and what became of it. Compared is false if one of the two figures is
+// missing.
 type verdict struct {
 	What     string  `json:"what"` // such as weir/bare
 	Value    float64 `json:"value"`
@@ -73,7 +74,8 @@ func rowsOf(sc *scenario, found map[string][]result) []row {
 	return rows
 }
 
-// readReports puts together what several runs found of different scenarios, and judges it by the targets of today.
+// readReports puts together what several runs found of different scenarios, and judges it by the
+// targets of today.
 func readReports(files []string) (findings, error) {
 	all := &report{}
 	found := map[string]map[string]map[string][]float64{} // runs by scenario, figure and subject

@@ -28,7 +28,8 @@ const (
 	reporterRate   = 500 // reporters that come in a second
 )
 
-// loadSink is the yardstick of load reports: it asks for an interval, reads what comes, counts it and drops it.
+// loadSink is the yardstick of load reports: it asks for an interval, reads what comes, counts it
+// and drops it.
 type loadSink struct {
 	loadstats.UnimplementedLoadReportingServiceServer
 	interval time.Duration
@@ -50,7 +51,8 @@ func (l loadSink) StreamLoadStats(wire loadstats.LoadReportingService_StreamLoad
 	}
 }
 
-// reports measures what a server spends on clients that report their load in the interval they are told.
+// reports measures what a server spends on clients that report their load in the interval they are
+// told.
 func (c *comparison) reports(ctx context.Context, sc *scenario, subject string) (result, error) {
 	var spent time.Duration
 	var reports int64
@@ -201,7 +203,8 @@ func (r *reporters) end() {
 	r.all.Wait()
 }
 
-// encodeReports makes a client's first message and those that follow, which are the same for all clients.
+// encodeReports makes a client's first message and those that follow, which are the same for all
+// clients.
 func encodeReports(interval time.Duration) (first, later []byte, err error) {
 	hello := &loadstats.LoadStatsRequest{Node: &corev3.Node{Id: "reporter", Cluster: "reporters"}}
 	report := &loadstats.LoadStatsRequest{}

@@ -119,8 +119,8 @@ const header = "| axis | dialect | clients | resources | names of each | groups 
 	"CPU per delivery, us | % of a core | p50 ms | p99 ms | last client, median ms |\n" +
 	"| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
 
-// markdown writes the samples, what could not be measured and, if there are enough samples, the model, how far it is from them, and what it
-// predicts.
+// markdown writes the samples, what could not be measured and, if there are enough samples, the
+// model, how far it is from them, and what it predicts.
 func (f *scaled) markdown(w io.Writer) error {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "%s.\n\n%s", f.Machine, header)

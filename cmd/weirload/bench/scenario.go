@@ -84,8 +84,9 @@ func cpu(t []target) figure {
 
 // scenarios are those of the comparison. Clusters are as large as those that service meshes send.
 //
-// weir's origin is the snapshot cache, which most control planes use, but where what the origin itself takes for a change would be
-// counted as weir's: latencies, and 100 changes a second, of each of which the snapshot cache makes a snapshot of everything.
+// weir's origin is the snapshot cache, which most control planes use, but where what the origin
+// itself takes for a change would be counted as weir's: latencies, and 100 changes a second, of
+// each of which the snapshot cache makes a snapshot of everything.
 func scenarios() []scenario {
 	const bytes, larger = 436, 540 // the latter are 600 in a response
 	clusters := world.Options{Kind: world.Clusters, Resources: 1000, Bytes: bytes}
@@ -108,7 +109,8 @@ func scenarios() []scenario {
 			name: "eds", title: "delta, 50 of 5,000 endpoints a client, 100 changes a second", dialect: "delta",
 			world:   world.Options{Kind: world.Endpoints, Resources: 5000, Bytes: larger, NamesPerClient: 50},
 			clients: 2000, origin: linear, mode: openLoop, rate: 100, span: 4 * time.Second,
-			only:    []string{weir, linear, yardstick}, // the snapshot cache cannot make 100 snapshots of 5,000 resources a second here
+			// the snapshot cache cannot make 100 snapshots of 5,000 resources a second here
+			only:    []string{weir, linear, yardstick},
 			figures: []figure{cpu(targets(1.30, 0.40, 0))},
 		},
 		{
@@ -121,7 +123,8 @@ func scenarios() []scenario {
 		},
 		{
 			name: "idle", title: "delta, idle, each on a connection of its own, `*` of 1,000 clusters", world: clusters, dialect: "delta",
-			clients: 1000, origin: snapshot, mode: idle, slow: slower{subjects: subjects, rounds: 2}, // half a minute each
+			// half a minute each
+			clients: 1000, origin: snapshot, mode: idle, slow: slower{subjects: subjects, rounds: 2},
 			figures: []figure{
 				{
 					key: "rss_kib_per_client", title: "resident memory per client after a collection", unit: "KiB", digits: 1,

@@ -15,7 +15,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// study is what compare and scale have in common: what they measure with, and where what they found comes from and goes.
+// study is what compare and scale have in common: what they measure with, and where what they found
+// comes from and goes.
 type study struct {
 	programs programs
 	json     string        // file to write to
@@ -28,7 +29,8 @@ type study struct {
 // programs are the binaries to measure and to measure with; empty: built from this tree.
 type programs struct{ weir, weirload string }
 
-// pause is long enough for the runtime to have given back what it does not need: its scavenger takes 1 % of a core.
+// pause is long enough for the runtime to have given back what it does not need: its scavenger
+// takes 1 % of a core.
 const pause = 12 * time.Second
 
 // findings are what a study has found.
@@ -52,7 +54,8 @@ func (s *study) command(cmd *cobra.Command, run func(ctx context.Context, out io
 	return cmd
 }
 
-// run measures, or reads what was measured, and writes the tables. What fails is missing in them, and an error.
+// run measures, or reads what was measured, and writes the tables. What fails is missing in them,
+// and an error.
 func (s *study) run(ctx context.Context, out io.Writer, read func([]string) (findings, error), measure func(context.Context) (findings, error)) error {
 	var found findings
 	var err error

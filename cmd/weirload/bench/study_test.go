@@ -25,7 +25,8 @@ func (n *note) markdown(out io.Writer) error {
 	return err
 }
 
-// TestStudy: what was found is written even if some of it could not be measured, and can be read again; if nothing was found nothing is.
+// TestStudy: what was found is written even if some of it could not be measured, and can be read
+// again; if nothing was found nothing is.
 func TestStudy(t *testing.T) {
 	broken := errors.New("some of it failed")
 	readNotes := func(files []string) (findings, error) {

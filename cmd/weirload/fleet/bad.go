@@ -19,7 +19,8 @@ const (
 	slow        // reads at a fixed rate
 )
 
-// smallWindow is what a bad client grants its server, as is usual, so that it stands in its server's way soon.
+// smallWindow is what a bad client grants its server, as is usual, so that it stands in its
+// server's way soon.
 const smallWindow = 64 << 10
 
 // errNoPorts is an error of the machine, not of the server.

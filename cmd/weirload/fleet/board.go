@@ -64,7 +64,8 @@ func (b *board) changeLocked(s world.Stamp) *change {
 	return c
 }
 
-// await returns when a change has had so many deliveries; false if that takes longer than patience, or ctx ends.
+// await returns when a change has had so many deliveries; false if that takes longer than patience,
+// or ctx ends.
 func (b *board) await(ctx context.Context, s world.Stamp, want int, patience time.Duration) bool {
 	b.mu.Lock()
 	c := b.changeLocked(s)

@@ -79,8 +79,9 @@ func appendString(b []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
 }
 
-// run keeps a stream open until ctx ends. It comes back as clients do, after a pause that grows, and at random so that not all come at
-// the same time. What it had is not presented then: a client that counts does not know what it has.
+// run keeps a stream open until ctx ends. It comes back as clients do, after a pause that grows,
+// and at random so that not all come at the same time. What it had is not presented then: a client
+// that counts does not know what it has.
 func (c *client) run(ctx context.Context) {
 	const least, most = 100 * time.Millisecond, 2 * time.Second
 	for pause := least; ; pause = min(2*pause, most) {
@@ -118,7 +119,8 @@ func (c *client) stream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.SendMsg(&request{shared: c.first}); err != nil && !errors.Is(err, io.EOF) { // RecvMsg tells what is behind an EOF
+	// RecvMsg tells what is behind an EOF
+	if err := s.SendMsg(&request{shared: c.first}); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	if c.manner == deaf {

@@ -37,7 +37,8 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(r.shared), mem.SliceBuffer(r.own)}, nil
 }
 
-// Unmarshal is part of encoding.CodecV2. The time is taken first: the walk is the tool's cost, not the server's.
+// Unmarshal is part of encoding.CodecV2. The time is taken first: the walk is the tool's cost, not
+// the server's.
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	r, ok := v.(*received)
 	if !ok {
@@ -48,8 +49,9 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return r.walk(data)
 }
 
-// since is from where on a stamp tells a change that the client did not have. In delta nothing is sent twice. In state of the world
-// what did not change is sent again, and one response is never older than the one before.
+// since is from where on a stamp tells a change that the client did not have. In delta nothing is
+// sent twice. In state of the world what did not change is sent again, and one response is never
+// older than the one before.
 func (r *received) since() world.Stamp {
 	switch {
 	case !r.counting:

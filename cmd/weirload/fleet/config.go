@@ -26,43 +26,52 @@ type Config struct {
 	Dialect Dialect
 	// TypeURL is the only type that is asked for, on the aggregated service.
 	TypeURL string
-	// Clients is how many well-behaved ones there are; PerConnection how many of them share a connection (0: one).
+	// Clients is how many well-behaved ones there are; PerConnection how many of them share a
+	// connection (0: one).
 	Clients, PerConnection int
-	// Names is for how many names a client asks; 0: for everything. Client i has those of Names resources from i*Names on, in a circle.
+	// Names is for how many names a client asks; 0: for everything. Client i has those of Names
+	// resources from i*Names on, in a circle.
 	Names int
-	// Resources is how many there are at the server. It may be 0, unknown, for clients that ask for everything: their first state is
-	// then complete with the first response.
+	// Resources is how many there are at the server. It may be 0, unknown, for clients that ask for
+	// everything: their first state is then complete with the first response.
 	Resources int
 	// NameFormat makes a number a name. Empty: that of package world.
 	NameFormat string
-	// NodeCluster is the clients' node.cluster. With several Groups (0: one) there are as many of them, in turn, with a number behind it.
+	// NodeCluster is the clients' node.cluster. With several Groups (0: one) there are as many of
+	// them, in turn, with a number behind it.
 	NodeCluster string
 	Groups      int
 	// ConnectRate is how many clients come in a second; 0: all at once.
 	ConnectRate int
-	// Window is what each stream and connection may be sent ahead, in bytes. 0: 16 MiB, as Envoy has it.
+	// Window is what each stream and connection may be sent ahead, in bytes. 0: 16 MiB, as Envoy
+	// has it.
 	Window int
-	// Cold leaves out the one client that comes before all others, so that the storm meets a server that has nothing yet.
+	// Cold leaves out the one client that comes before all others, so that the storm meets a server
+	// that has nothing yet.
 	Cold bool
 	// Idle is how long nothing happens after the storm, before memory is looked at.
 	Idle time.Duration
-	// Rest is how long all clients stay when everything was measured, before memory is looked at once more: CPU is not counted then,
-	// and whoever makes the server collect its garbage does no harm.
+	// Rest is how long all clients stay when everything was measured, before memory is looked at
+	// once more: CPU is not counted then, and whoever makes the server collect its garbage does no
+	// harm.
 	Rest time.Duration
 
-	// Deaf, Mute and Slow clients come beside the others: they read nothing once they have subscribed, acknowledge nothing, or read
-	// SlowRate bytes a second (0: 10,000).
+	// Deaf, Mute and Slow clients come beside the others: they read nothing once they have
+	// subscribed, acknowledge nothing, or read SlowRate bytes a second (0: 10,000).
 	Deaf, Mute, Slow, SlowRate int
 
-	// Control is the address of the control endpoint of the plane that has the resources. Empty: changes are only observed, for For.
+	// Control is the address of the control endpoint of the plane that has the resources. Empty:
+	// changes are only observed, for For.
 	Control string
-	// Rate is how many resources change a second, for For, whatever becomes of the changes (open loop). 0: each change waits until all
-	// clients have the one before (closed loop), Changes times, or for For.
+	// Rate is how many resources change a second, for For, whatever becomes of the changes (open
+	// loop). 0: each change waits until all clients have the one before (closed loop), Changes
+	// times, or for For.
 	Rate, Changes int
 	// Batch is how many resources change in one transaction of the closed loop. 0: one.
 	Batch int
 	For   time.Duration
-	// Patience is how long all clients may take to have their first state, and a change to reach them. 0: a minute.
+	// Patience is how long all clients may take to have their first state, and a change to reach
+	// them. 0: a minute.
 	Patience time.Duration
 
 	// PIDs are the processes whose CPU time and memory are reported.
@@ -145,7 +154,8 @@ func (c *Config) wanted(i int) int {
 	if c.Names == 0 {
 		return c.Clients
 	}
-	// Clients have their names in a row, so together they go around the circle some whole times and a part.
+	// Clients have their names in a row, so together they go around the circle some whole times and
+	// a part.
 	whole, part := c.Clients*c.Names/c.Resources, c.Clients*c.Names%c.Resources
 	if i < part {
 		whole++

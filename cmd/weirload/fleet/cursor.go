@@ -10,7 +10,8 @@ import (
 // errMalformed: the message is no protobuf.
 var errMalformed = errors.New("malformed response")
 
-// cursor reads a message that lies in several buffers, and copies only what lies across the end of one.
+// cursor reads a message that lies in several buffers, and copies only what lies across the end of
+// one.
 type cursor struct {
 	rest mem.BufferSlice
 	data []byte // what is left of the buffer in hand
@@ -55,7 +56,8 @@ func (c *cursor) varint() (uint64, error) {
 	return 0, errMalformed
 }
 
-// take gives the next n bytes, valid until the next call: where they lie if they lie together, else as a copy in scratch.
+// take gives the next n bytes, valid until the next call: where they lie if they lie together, else
+// as a copy in scratch.
 func (c *cursor) take(n uint64, scratch *[]byte) ([]byte, error) {
 	if n > uint64(c.left) {
 		return nil, errMalformed
@@ -97,7 +99,8 @@ func (c *cursor) skip(number protowire.Number, wire protowire.Type) (err error) 
 	return err
 }
 
-// skipGroup copies the rest of the message. It does not matter what that takes: no group is known to be sent.
+// skipGroup copies the rest of the message. It does not matter what that takes: no group is known
+// to be sent.
 func (c *cursor) skipGroup(number protowire.Number, wire protowire.Type) error {
 	var b []byte
 	ahead := *c

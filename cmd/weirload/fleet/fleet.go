@@ -60,10 +60,12 @@ func New(c Config) (*Fleet, error) {
 	return f, nil
 }
 
-// legacyWildcard says whether all resources are asked for by naming none, which is understood by all servers for clusters (WILD-5).
+// legacyWildcard says whether all resources are asked for by naming none, which is understood by
+// all servers for clusters (WILD-5).
 func (f *Fleet) legacyWildcard() bool { return f.config.TypeURL == world.Clusters.TypeURL() }
 
-// Run does it all: the storm, the pause, the changes, the rest. All clients are gone when it returns.
+// Run does it all: the storm, the pause, the changes, the rest. All clients are gone when it
+// returns.
 func (f *Fleet) Run(ctx context.Context) (*Report, error) {
 	if err := f.checkMachine(ctx); err != nil {
 		return nil, err
@@ -95,7 +97,8 @@ func (f *Fleet) Run(ctx context.Context) (*Report, error) {
 	return r, f.count(ctx, r)
 }
 
-// Resting begins the line that says that everything was measured, and nothing happens for Config.Rest.
+// Resting begins the line that says that everything was measured, and nothing happens for
+// Config.Rest.
 const Resting = "all is measured"
 
 // rest keeps the clients there, and looks at memory once more.
@@ -201,7 +204,8 @@ func (f *Fleet) launchBad(ctx context.Context) error {
 
 func (f *Fleet) start(ctx context.Context, c *client) { f.clients.Go(func() { c.run(ctx) }) }
 
-// connect makes the next connection. Static windows spare the server the pings by which they would be found.
+// connect makes the next connection. Static windows spare the server the pings by which they would
+// be found.
 func (f *Fleet) connect(d *dialer, window int) error {
 	quick := backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5, MaxDelay: time.Second}
 	conn, err := grpc.NewClient("passthrough:///"+f.config.Server,

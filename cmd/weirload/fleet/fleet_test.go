@@ -22,7 +22,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// script is a server that does what a test says, and remembers what it was sent. It is the plane behind the control endpoint, too.
+// script is a server that does what a test says, and remembers what it was sent. It is the plane
+// behind the control endpoint, too.
 type script struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
 	world.Counter
@@ -33,7 +34,8 @@ type script struct {
 	stop    func() // ends all streams, so that what they were sent can be looked at
 
 	// What it does otherwise than it should; set before anybody comes.
-	endFirst  int                                    // streams that are ended after their first request
+	// streams that are ended after their first request
+	endFirst  int
 	first     func(client int) []int                 // resources in the first response
 	withholds func(client int, change int) bool      // no response for that change
 	delays    func(client, change int) time.Duration // before the response
@@ -280,7 +282,8 @@ func TestCountsInDelta(t *testing.T) {
 	}
 }
 
-// TestRest: it comes when everything was measured, the clients are still there, and memory is looked at once more.
+// TestRest: it comes when everything was measured, the clients are still there, and memory is
+// looked at once more.
 func TestRest(t *testing.T) {
 	const rest = 300 * time.Millisecond
 	for name, changes := range map[string]int{"after changes": 3, "after the storm": 0} {
@@ -308,10 +311,12 @@ func TestRest(t *testing.T) {
 	}
 }
 
-// judgeDelta looks at what a client sent: a subscription, and an acknowledgement for each response, in their order.
+// judgeDelta looks at what a client sent: a subscription, and an acknowledgement for each response,
+// in their order.
 func (s *script) judgeDelta(c *scripted, most int) {
 	s.t.Helper()
-	if n := len(c.deltaGot); n > most || n < most-1 { // the last acknowledgement may have been cut off by the end
+	// the last acknowledgement may have been cut off by the end
+	if n := len(c.deltaGot); n > most || n < most-1 {
 		s.t.Errorf("client %d sent %d requests, not %d", c.number, n, most)
 	}
 	for i, r := range c.deltaGot {
@@ -347,7 +352,8 @@ func TestCountsInStateOfTheWorld(t *testing.T) {
 func TestNames(t *testing.T) {
 	for _, d := range []Dialect{Delta, SotW} {
 		s := newScript(t, world.Endpoints, 5)
-		s.first = func(int) []int { return []int{0, 1, 2} } // as many as were named: the first state is complete
+		// as many as were named: the first state is complete
+		s.first = func(int) []int { return []int{0, 1, 2} }
 		c := s.config(d, 2)
 		c.Names = 3
 		mustRun(t, c)
@@ -424,7 +430,8 @@ func TestStreamsThatEndAreOpenedAgain(t *testing.T) {
 	}
 }
 
-// TestWhatComesWithAFirstStateIsNoDelivery: a client whose stream ended has the change with everything else when it is back.
+// TestWhatComesWithAFirstStateIsNoDelivery: a client whose stream ended has the change with
+// everything else when it is back.
 func TestWhatComesWithAFirstStateIsNoDelivery(t *testing.T) {
 	for _, d := range []Dialect{Delta, SotW} {
 		s := newScript(t, world.Clusters, 2)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// histogram counts durations in buckets that are 1/128 of their value wide, so that what it takes does not depend on how many there
-// are. It may be used from anywhere.
+// histogram counts durations in buckets that are 1/128 of their value wide, so that what it takes
+// does not depend on how many there are. It may be used from anywhere.
 type histogram struct {
 	buckets [(64 - fine) << fine]atomic.Int64
 	count   atomic.Int64
@@ -16,7 +16,8 @@ type histogram struct {
 
 const fine = 7 // bits kept of a duration, besides the first
 
-// bucket is where a duration is counted: below 128 ns each has its own, and from there on 128 share each power of two.
+// bucket is where a duration is counted: below 128 ns each has its own, and from there on 128 share
+// each power of two.
 func bucket(ns uint64) int {
 	shift := bits.Len64(ns) - fine - 1
 	if shift <= 0 {

@@ -27,7 +27,8 @@ func usages(pids []int) ([]usage, error) {
 	return out, nil
 }
 
-// CPUTime is what a process has used since its start, user and system. The system counts it in ticks of 10 ms.
+// CPUTime is what a process has used since its start, user and system. The system counts it in
+// ticks of 10 ms.
 func CPUTime(pid int) (time.Duration, error) {
 	u, err := readUsage(pid)
 	return u.cpu, err
@@ -41,8 +42,8 @@ func readUsage(pid int) (usage, error) {
 	return parseStat(string(stat))
 }
 
-// parseStat reads /proc/PID/stat: utime is its 14th field, stime the 15th, rss the 24th. The second, the command in parentheses, may
-// itself contain spaces and parentheses.
+// parseStat reads /proc/PID/stat: utime is its 14th field, stime the 15th, rss the 24th. The
+// second, the command in parentheses, may itself contain spaces and parentheses.
 func parseStat(stat string) (usage, error) {
 	const ticks = 100 // a second, on every Linux that Go runs on
 	_, rest, ok := cutLast(stat, ")")
@@ -77,7 +78,8 @@ func ownCPU() float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-// checkFiles looks whether so many connections may be open at once. Go has raised the soft limit to the hard one at its start.
+// checkFiles looks whether so many connections may be open at once. Go has raised the soft limit to
+// the hard one at its start.
 func checkFiles(conns int) error {
 	const others = 64
 	var limit syscall.Rlimit

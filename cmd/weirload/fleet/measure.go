@@ -9,7 +9,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// measure counts what reaches the clients from now on, while something has it changed, and what that costs.
+// measure counts what reaches the clients from now on, while something has it changed, and what
+// that costs.
 func (f *Fleet) measure(ctx context.Context, r *Report) error {
 	before, err := usages(f.config.PIDs)
 	if err != nil {

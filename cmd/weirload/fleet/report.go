@@ -10,7 +10,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// Report is what a run found. Every name has its unit; what was not measured is zero. A delivery is one changed resource at one client.
+// Report is what a run found. Every name has its unit; what was not measured is zero. A delivery is
+// one changed resource at one client.
 type Report struct {
 	Server         string `json:"server"`
 	Dialect        string `json:"dialect"`
@@ -52,7 +53,8 @@ type Report struct {
 	StreamEnds        int64  `json:"stream_ends"`
 	LastEnd           string `json:"last_stream_end"`
 
-	// Plane is what the plane with the control endpoint has been asked in all, since its start; null: there is none.
+	// Plane is what the plane with the control endpoint has been asked in all, since its start;
+	// null: there is none.
 	Plane   *world.Counts `json:"plane"`
 	Servers []Server      `json:"servers"`
 

@@ -7,7 +7,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// fields are the numbers of one dialect's response message that a client needs. Resources are field 2 in both.
+// fields are the numbers of one dialect's response message that a client needs. Resources are field
+// 2 in both.
 type fields struct{ version, typeURL, nonce, removed protowire.Number }
 
 var (
@@ -17,8 +18,9 @@ var (
 
 const resourcesField protowire.Number = 2
 
-// walker reads a response without decoding it: only the fields of the message itself are looked at, and in a resource nothing but the
-// stamp. It is kept from one response to the next, for its buffers.
+// walker reads a response without decoding it: only the fields of the message itself are looked at,
+// and in a resource nothing but the stamp. It is kept from one response to the next, for its
+// buffers.
 type walker struct {
 	fields fields
 	floor  world.Stamp // older stamps are of no interest
@@ -31,7 +33,8 @@ type walker struct {
 	newest                  world.Stamp   // of all stamps ever
 
 	scratch []byte // for what lies across buffers
-	at      int    // where in a resource the last stamp stood: most likely the next one stands there, too
+	// where in a resource the last stamp stood: most likely the next one stands there, too
+	at int
 }
 
 // walk reads one response. It keeps nothing of data.
@@ -83,7 +86,8 @@ func (w *walker) field(number protowire.Number, value []byte) {
 	}
 }
 
-// stamp looks for the resource's: resources of one size have it in the same place, so that a search is rare.
+// stamp looks for the resource's: resources of one size have it in the same place, so that a search
+// is rare.
 func (w *walker) stamp(resource []byte) {
 	s, ok := world.At(resource, w.at)
 	if !ok {

@@ -89,7 +89,8 @@ func TestWalkPassesOverWhatItDoesNotKnow(t *testing.T) {
 	b = protowire.AppendFixed32(protowire.AppendTag(b, 99, protowire.Fixed32Type), 1)
 	b = protowire.AppendFixed64(protowire.AppendTag(b, 99, protowire.Fixed64Type), 1)
 	b = protowire.AppendGroup(protowire.AppendTag(b, 99, protowire.StartGroupType), 99, []byte{0x08, 0x01})
-	b = protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.VarintType), 1) // of another kind than the field
+	// of another kind than the field
+	b = protowire.AppendVarint(protowire.AppendTag(b, 2, protowire.VarintType), 1)
 	b = appendString(b, 5, "n")
 	w := walker{fields: sotwFields}
 	if err := w.walk(split(b, 4)); err != nil || string(w.nonce) != "n" || w.resources != 0 {

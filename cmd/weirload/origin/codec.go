@@ -31,7 +31,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return out, nil
 }
 
-// head is every field but the resources: the numbers are the same in both dialects, and only delta tells removals.
+// head is every field but the resources: the numbers are the same in both dialects, and only delta
+// tells removals.
 func (a *answer) head() []byte {
 	b := appendBytes(make([]byte, 0, 160), 1, a.version)
 	b = appendBytes(b, 4, a.typeURL)

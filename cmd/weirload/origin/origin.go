@@ -1,16 +1,18 @@
-// Package origin is a control plane that costs little, so that what is measured behind it is not it: the resources of package world,
-// encoded once, and sent from shared bytes. It speaks delta and state of the world, on the aggregated service and on that of its type,
-// as the rules want it: initial versions, wildcards, nonces, names that do not exist (origin_test.go).
+// Package origin is a control plane that costs little, so that what is measured behind it is not
+// it: the resources of package world, encoded once, and sent from shared bytes. It speaks delta and
+// state of the world, on the aggregated service and on that of its type, as the rules want it:
+// initial versions, wildcards, nonces, names that do not exist (origin_test.go).
 //
 // # Goroutines and locks
 //
-// Two for each stream (serve.go): the handler's, which reads, and one that writes, started and waited for by the handler. One lock for
-// all; nothing is sent under it.
+// Two for each stream (serve.go): the handler's, which reads, and one that writes, started and
+// waited for by the handler. One lock for all; nothing is sent under it.
 //
 // # Known limits
 //
-// There is one type, and no resource comes or goes; other types are answered as empty. Changes are not held back until the one before
-// is acknowledged: they merge while a stream is blocked, so that a slow client costs its subscription and nothing more.
+// There is one type, and no resource comes or goes; other types are answered as empty. Changes are
+// not held back until the one before is acknowledged: they merge while a stream is blocked, so that
+// a slow client costs its subscription and nothing more.
 package origin
 
 import (
@@ -32,7 +34,9 @@ type Origin struct {
 	typeURL string
 	epoch   world.Stamp // in versions, which are then never those of another run
 
-	mu        sync.Mutex             // guards all below and what streams want; held for map and pointer work, and to put a full state together
+	// guards all below and what streams want; held for map and pointer work, and to put a full
+	// state together
+	mu        sync.Mutex
 	resources []resource             // by index. Their bytes never change: others take their place
 	revision  uint64                 // counts changes
 	full      []byte                 // all resources in state of the world, as of fullAt
@@ -43,9 +47,10 @@ type Origin struct {
 
 // resource is one field of a response.
 type resource struct {
-	delta              []byte // a Resource
-	sotw               int    // where in it the Any begins: tag and length are the same in both forms
-	versionAt, stampAt int    // where in it are the digits that change
+	delta []byte // a Resource
+	// where in it the Any begins: tag and length are the same in both forms
+	sotw               int
+	versionAt, stampAt int // where in it are the digits that change
 }
 
 // New encodes the world.
@@ -60,7 +65,8 @@ func New(w *world.World) *Origin {
 	return o
 }
 
-// encode writes the fields of a Resource with the Any last, so that both forms are of the same bytes.
+// encode writes the fields of a Resource with the Any last, so that both forms are of the same
+// bytes.
 func encode(name, typeURL string, value []byte, s world.Stamp) resource {
 	wrapped := appendBytes(appendBytes(nil, 1, typeURL), 2, value)
 	head := appendBytes(appendBytes(nil, 1, s.Digits()), 3, name)

@@ -114,7 +114,8 @@ func (s *testStream[Req, Resp]) receive() *Resp {
 	return &r
 }
 
-// end ends our side, and wants nothing more to come: what the origin had to say would be said before.
+// end ends our side, and wants nothing more to come: what the origin had to say would be said
+// before.
 func (s *testStream[Req, Resp]) end() {
 	s.t.Helper()
 	time.Sleep(50 * time.Millisecond) // for what should not come
@@ -380,7 +381,8 @@ func TestLongAnswersAreCut(t *testing.T) {
 	s.end()
 }
 
-// TestSlowStreamsMerge: what a stream is owed while it is blocked is what it wants, however often that changes.
+// TestSlowStreamsMerge: what a stream is owed while it is blocked is what it wants, however often
+// that changes.
 func TestSlowStreamsMerge(t *testing.T) {
 	w, err := world.New(world.Options{Kind: world.Clusters, Resources: 3, Bytes: 300})
 	if err != nil {

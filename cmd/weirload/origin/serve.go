@@ -21,7 +21,8 @@ import (
 func (o *Origin) Serve(ctx context.Context, xds, control net.Listener) error {
 	s := grpc.NewServer(
 		grpc.ForceServerCodecV2(codec{o}),
-		// A request with the versions of 100,000 resources is long. Static windows spare the pings that would find them.
+		// A request with the versions of 100,000 resources is long. Static windows spare the pings
+		// that would find them.
 		grpc.MaxRecvMsgSize(64<<20),
 		grpc.StaticStreamWindowSize(1<<20),
 		grpc.StaticConnWindowSize(1<<20),

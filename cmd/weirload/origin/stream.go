@@ -10,7 +10,8 @@ import (
 	"github.com/weir-xds/weir/cmd/weirload/world"
 )
 
-// stream is what one stream wants and is owed, of the origin's type. Other types are told to be empty, and nothing is kept of them.
+// stream is what one stream wants and is owed, of the origin's type. Other types are told to be
+// empty, and nothing is kept of them.
 type stream struct {
 	// Set once by the handler.
 	origin *Origin
@@ -83,7 +84,8 @@ func (s *stream) unsubscribeLocked(i int) {
 	}
 }
 
-// wantAllLocked owes everything that the client does not present in its present version, and tells what it presents in vain.
+// wantAllLocked owes everything that the client does not present in its present version, and tells
+// what it presents in vain.
 func (s *stream) wantAllLocked(initial map[string]string) {
 	s.wildcard, s.due = true, true
 	s.origin.everyone[s] = struct{}{}
@@ -162,7 +164,8 @@ func (s *stream) takeDelta(c change) {
 	}
 }
 
-// takeSotW applies a request in state of the world. One that does not answer the last response is out of date (STREAM-9).
+// takeSotW applies a request in state of the world. One that does not answer the last response is
+// out of date (STREAM-9).
 func (s *stream) takeSotW(c change) {
 	o := s.origin
 	o.mu.Lock()
@@ -190,7 +193,8 @@ func (s *stream) takeSotW(c change) {
 	}
 }
 
-// setNamesLocked replaces the list. What is new in it is owed; a full state is, too, if it has become smaller.
+// setNamesLocked replaces the list. What is new in it is owed; a full state is, too, if it has
+// become smaller.
 func (s *stream) setNamesLocked(list []string) {
 	wanted := make(map[int]struct{}, len(list))
 	for _, name := range list {

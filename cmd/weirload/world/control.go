@@ -13,14 +13,15 @@ import (
 
 // Plane is what a control plane does for the control endpoint.
 type Plane interface {
-	// Change gives the resources of these indices the stamp, as one transaction, and returns when every client that wants one of them
-	// will be sent it without further ado. One call at a time.
+	// Change gives the resources of these indices the stamp, as one transaction, and returns when
+	// every client that wants one of them will be sent it without further ado. One call at a time.
 	Change(indices []int, s Stamp) error
 	// Counts is what clients have cost so far.
 	Counts() Counts
 }
 
-// Counts is what the clients of a plane have cost it since its start. Bytes are those of messages, without the frames around them.
+// Counts is what the clients of a plane have cost it since its start. Bytes are those of messages,
+// without the frames around them.
 type Counts struct {
 	Streams  int64 `json:"streams"`
 	Requests int64 `json:"requests"`
@@ -133,8 +134,8 @@ func (c *control) churn(rw http.ResponseWriter, r *http.Request) {
 	answer(rw, Churned{Changes: n, Seconds: time.Since(began).Seconds()})
 }
 
-// keepPace makes the changes that are due by now, and sleeps until the next is. The number is that of the rate whatever a change
-// takes, up to twice the time.
+// keepPace makes the changes that are due by now, and sleeps until the next is. The number is that
+// of the rate whatever a change takes, up to twice the time.
 func (c *control) keepPace(ctx context.Context, rate int, d time.Duration) (int, error) {
 	began, total := time.Now(), int(d.Seconds()*float64(rate))
 	pause := time.NewTimer(0)

@@ -42,8 +42,8 @@ func (s Stamp) Put(b []byte) {
 	}
 }
 
-// parse reads the digits at the front of b; false if there are none. Clients do it a thousand times for each response in state of the
-// world.
+// parse reads the digits at the front of b; false if there are none. Clients do it a thousand times
+// for each response in state of the world.
 func parse(b []byte) (Stamp, bool) {
 	if len(b) < digits {
 		return 0, false
@@ -64,8 +64,8 @@ func parse(b []byte) (Stamp, bool) {
 	return Stamp(v), true
 }
 
-// Find looks for a stamp in the encoded form of a resource or of a whole response, and gives the first and where it stands. It decodes
-// nothing.
+// Find looks for a stamp in the encoded form of a resource or of a whole response, and gives the
+// first and where it stands. It decodes nothing.
 func Find(b []byte) (s Stamp, at int, ok bool) {
 	for {
 		i := bytes.Index(b[at:], []byte(mark))

@@ -20,7 +20,8 @@ import (
 // Kind is the type of the resources of a world.
 type Kind string
 
-// The kinds: clusters stand for what clients ask for whole, endpoints for what they ask for by name.
+// The kinds: clusters stand for what clients ask for whole, endpoints for what they ask for by
+// name.
 const (
 	Clusters  Kind = "cds"
 	Endpoints Kind = "eds"
@@ -43,11 +44,13 @@ const (
 
 // Options are what a plane is told on its command line.
 type Options struct {
-	Listen         string // of the xDS port; the control port is one that the system chooses, on loopback
-	Kind           Kind
-	Resources      int
-	Bytes          int // of one resource, encoded, about
-	NamesPerClient int // how many names a client will ask for; 0: it asks for all. A hint that a plane may ignore
+	// of the xDS port; the control port is one that the system chooses, on loopback
+	Listen    string
+	Kind      Kind
+	Resources int
+	Bytes     int // of one resource, encoded, about
+	// how many names a client will ask for; 0: it asks for all. A hint that a plane may ignore
+	NamesPerClient int
 }
 
 // AddFlags declares the flags, with what o holds as defaults.
@@ -124,7 +127,8 @@ func (w *World) Encode(i int, s Stamp) []byte {
 	return b
 }
 
-// Restamp is an encoded resource after another change, as a copy: much cheaper than Encode, and the same bytes.
+// Restamp is an encoded resource after another change, as a copy: much cheaper than Encode, and the
+// same bytes.
 func Restamp(encoded []byte, s Stamp) []byte {
 	b := bytes.Clone(encoded)
 	if i := bytes.Index(b, []byte(mark)); i >= 0 {
@@ -133,7 +137,8 @@ func Restamp(encoded []byte, s Stamp) []byte {
 	return b
 }
 
-// cluster is one as service meshes have them; what it lacks of the wanted size is metadata. The stamp is its name in statistics.
+// cluster is one as service meshes have them; what it lacks of the wanted size is metadata. The
+// stamp is its name in statistics.
 func (w *World) cluster(i int, s Stamp) proto.Message {
 	c := &clusterv3.Cluster{
 		Name:                 Name(i),
@@ -158,7 +163,8 @@ func (w *World) cluster(i int, s Stamp) proto.Message {
 	return c
 }
 
-// endpoints are as many as the wanted size has room for, at least one. The stamp is the host name of the first.
+// endpoints are as many as the wanted size has room for, at least one. The stamp is the host name
+// of the first.
 func (w *World) endpoints(i int, s Stamp) proto.Message {
 	locality := &endpointv3.LocalityLbEndpoints{
 		Locality:    &corev3.Locality{Region: "region-1", Zone: fmt.Sprintf("zone-%d", i%3)},

@@ -1,4 +1,5 @@
-// Package seed says what random tests draw from. It imports nothing of weir, so that each package's own tests may use it.
+// Package seed says what random tests draw from. It imports nothing of weir, so that each package's
+// own tests may use it.
 package seed
 
 import (

@@ -53,8 +53,8 @@ func serve(port string, first []config.Config) *server {
 }
 
 // publish makes the given resources all that the server has. Events that come within debounce are
-// one push. On a busy machine they may be more, so each is given only when istio knows those that it
-// needs: services before the routes to them, and they go after these. Else istio itself would
+// one push. On a busy machine they may be more, so each is given only when istio knows those that
+// it needs: services before the routes to them, and they go after these. Else istio itself would
 // send routes to clusters that are not there.
 func (s *server) publish(all []config.Config) error {
 	wanted := byKey(all)

@@ -1,4 +1,5 @@
-// Package begin is what the programs of grpc-go have in common: they tell what they hold, and end with their input.
+// Package begin is what the programs of grpc-go have in common: they tell what they hold, and end
+// with their input.
 package begin
 
 import (
