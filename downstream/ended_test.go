@@ -54,6 +54,7 @@ func TestEndsAreCounted(t *testing.T) {
 		gone.Subscribe(eds, "a")
 		synctest.Wait()
 		gone.Cancel()
+		synctest.Wait() // its place is free: else the limit refuses one of those that stay
 		stay := []*relaytest.Client{open(), open()}
 		synctest.Wait()
 		other := l.open(t, relaytest.ClientConfig{})
