@@ -48,7 +48,7 @@ type planeRun struct {
 func (p *plane) startProgram(w world) {
 	p.tb.Helper()
 	if _, port, _ := net.SplitHostPort(p.addr); port == "0" {
-		p.addr = freeAddress(p.tb)
+		p.addr = freeAddress(p.tb) // programs listen on 127.0.0.1
 	}
 	p.asked.Store(0)
 	p.program = startPlane(p.tb, p.origin.program(p.tb), p.addr, &p.asked)

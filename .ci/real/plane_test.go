@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -95,10 +96,20 @@ type plane struct {
 	loads *loadSink // what is reported to it
 }
 
+// planes numbers the control planes of this process.
+var planes atomic.Uint32
+
+// ownAddress is an address of this machine that nothing else has: on 127.0.0.1 any connection may be
+// given the port of a control plane that is down, which then cannot come back.
+func ownAddress() string {
+	n := planes.Add(1)
+	return net.IPv4(127, byte(1+os.Getpid()%250), byte(n>>8), byte(n)).String()
+}
+
 // newPlane starts a control plane that has w. tb stops it.
 func newPlane(tb testing.TB, o origin, w world) *plane {
 	tb.Helper()
-	p := &plane{tb: tb, origin: o, addr: "127.0.0.1:0", loads: &loadSink{done: map[string]int64{}}}
+	p := &plane{tb: tb, origin: o, addr: ownAddress() + ":0", loads: &loadSink{done: map[string]int64{}}}
 	p.Start(w)
 	tb.Cleanup(p.Stop)
 	tb.Cleanup(p.tell)
