@@ -117,16 +117,18 @@ func twoLanes(t *testing.T, dialect relaytest.Dialect) {
 		}
 		main, side := w.lane(cds, "one lane carries the wildcard alone", "*"), w.lane(cds, "another the name", "hidden")
 		w.wantOpen(2, "there are no others")
+		// A lane that was opened anew for the wildcard asks type after type.
+		w.origin.Await(0, func() bool { return main.Asked(eds).Subscribed["a"] > 0 }, "with the wildcard, the endpoints")
+		side.Respond(cds, "7", relaytest.Resource{Name: "hidden", Version: "1", Body: relaytest.Cluster("hidden", time.Second)})
+		named.AwaitNames(cds, "who names it gets it", "hidden")
+		all.Skip()
+		all.WantIdle(quiet)
 		if n := main.Asked(eds).Subscribed["a"]; n != 1 {
 			t.Errorf("%s first: the lane of the wildcard asks the endpoints %d times, want once", first, n)
 		}
 		if n := side.Asked(eds).Requests; n != 0 {
 			t.Errorf("%s first: the side lane carries %d requests for endpoints, want none", first, n)
 		}
-		side.Respond(cds, "7", relaytest.Resource{Name: "hidden", Version: "1", Body: relaytest.Cluster("hidden", time.Second)})
-		named.AwaitNames(cds, "who names it gets it", "hidden")
-		all.Skip()
-		all.WantIdle(quiet)
 		fresh := w.client(relaytest.SotW)
 		fresh.Subscribe(cds, "*")
 		fresh.AwaitNames(cds, "a named cluster is in no wildcard's set", "a")
