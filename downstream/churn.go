@@ -96,7 +96,7 @@ func (s *Server) calm(now time.Time, c *connection) {
 	s.cfg.Metrics.CalmedDown()
 	s.limits.calm(now, c)
 	s.calmed.note(now, peerOf(c.raw.RemoteAddr()))
-	time.AfterFunc(0, func() { c.frames.send(c.conn, goaway) })
+	time.AfterFunc(0, func() { c.framed.frames.send(c.framed.out, goaway) })
 	time.AfterFunc(turnAway, func() { _ = c.raw.Close() }) // it may be closed already
 }
 

@@ -204,15 +204,17 @@ func TestCalmedConnectionIsSlow(t *testing.T) {
 		l := newLive(t, relaytest.Memory(), nil)
 		ours, theirs := net.Pipe()
 		defer func() { _ = theirs.Close() }()
-		c := &connection{raw: ours, conn: ours, server: l.server}
+		c := &connection{raw: ours, server: l.server}
+		c.follow(ours)
+		c.framed.receive([]byte(http2.ClientPreface))
 		go func() { _, _ = io.Copy(io.Discard, theirs) }()
 		ctx := peer.NewContext(t.Context(), &peer.Peer{Addr: theirs.RemoteAddr(), AuthInfo: c})
 		call := []byte{0, 0, 0, byte(http2.FrameHeaders), byte(http2.FlagHeadersEndHeaders), 0, 0, 0, 1}
 		began := time.Now()
 		refused := 0
 		for range churnMost + 10 {
-			c.receive(call)
-			c.frames.rest()
+			c.framed.receive(call)
+			c.framed.frames.rest()
 			if _, err := l.server.arrive(ctx, &tap.Info{}); err != nil {
 				refused++
 			}

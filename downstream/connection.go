@@ -19,18 +19,17 @@ const turnAway = time.Second
 // for ever: a connection that has only refused streams is closed, and the client gets to choose
 // anew (TestRefusedClientsAreLetGo).
 type connection struct {
+	framed framedReady // first, for the processor's cache
+
 	// Set once by greeter.
 	id   uint64 // of all connections of the process
 	info credentials.AuthInfo
 	raw  net.Conn
-	conn net.Conn // what frames are read from and written to: raw, or TLS over it
 	// server is nil for a connection of REST-JSON, whose frames nobody follows: net/http bounds
 	// what they may make it keep (TestRESTFloods).
 	server *Server
 
-	frames frames
-	inward inward // owned by grpc's reader
-	churn  churn
+	churn churn
 
 	// Guarded by Server.mu.
 	streams int  // discovery streams that were taken in
@@ -70,10 +69,8 @@ func (g greeter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 		g.server.handshakeFailed(err, raw.RemoteAddr())
 		return conn, info, err
 	}
-	c := &connection{
-		id: connections.Add(1), info: info, raw: raw, conn: conn, server: g.server, inward: newInward(),
-	}
-	return c.follow(), c, nil
+	c := &connection{id: connections.Add(1), info: info, raw: raw, server: g.server}
+	return c.follow(conn), c, nil
 }
 
 // Clone is part of credentials.TransportCredentials.

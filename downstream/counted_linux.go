@@ -46,6 +46,14 @@ func (c *countedConn) asConn() net.Conn {
 	}
 }
 
+// below is where what is written to a connection goes: readyConn counts nothing that is written.
+func below(c net.Conn) net.Conn {
+	if r, ok := c.(*readyConn); ok {
+		return r.countedConn.Conn
+	}
+	return c
+}
+
 // ReadOnReady waits until there is something to read, and only then takes a buffer from the pool
 // for it. The buffer is the caller's.
 func (r *readyConn) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, error) {

@@ -81,6 +81,6 @@ func (s *Server) paceHeaders(c *connection, who caller, headers metadata.MD) {
 		return
 	}
 	if wait := s.headers.pay(time.Now(), *who.peer, bytes); wait > 0 {
-		c.frames.pause(wait)
+		c.framed.frames.pause(wait)
 	}
 }

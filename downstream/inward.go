@@ -11,7 +11,7 @@ import (
 type inward struct{ scan scanner }
 
 // newInward is one for a new connection, which the client's preface opens (RFC 9113, 3.4).
-func newInward() inward { return inward{scanner{left: len(http2.ClientPreface)}} }
+func newInward() inward { return inward{scanner{left: int32(len(http2.ClientPreface))}} }
 
 // incoming is what came with some bytes.
 type incoming struct {
@@ -36,15 +36,15 @@ func (f *inward) pass(b []byte) (a incoming) {
 }
 
 // receive is told of what was read, before grpc is.
-func (c *connection) receive(b []byte) {
+func (c *framedConn) receive(b []byte) {
 	in := c.inward.pass(b)
 	if in == (incoming{}) {
 		return
 	}
 	now := time.Now()
-	over, first := c.churn.note(now, in, c.frames.sent.Load())
+	over, first := c.client.churn.note(now, in, c.frames.sent.Load())
 	if first {
-		c.server.calm(now, c)
+		c.client.server.calm(now, c.client)
 	}
 	if over {
 		c.frames.pause(min(time.Duration(in.calls+in.idle)*churnPause, turnAway))

@@ -65,7 +65,7 @@ func (w *walk) forces(st *streamType) bool {
 	if w.forced == 0 {
 		return false
 	}
-	unsent := st.sub.Standing().Unsent
+	unsent := st.sub.Unsent()
 	return unsent != 0 && unsent <= w.forced
 }
 
@@ -138,7 +138,7 @@ func (s *session) leavesLocked(now time.Time, st *streamType, w *walk) bool {
 		return false
 	}
 	// what has nothing goes on waiting for its origin (RELAY-8)
-	if !settles && s.overdue(now, st) || st.sub.Standing().Unsent == 0 {
+	if !settles && s.overdue(now, st) || st.sub.Unsent() == 0 {
 		return false
 	}
 	s.holdBackLocked(now, st, settles)

@@ -79,7 +79,7 @@ func (s *session) pendingLocked(now time.Time, among func(typeURL string) bool) 
 		case st.held != nil:
 			oldest = min(oldest, st.held.Rev, max(st.held.First, 1))
 		case st.inFlight(now, s.cfg.timing.OrderHold) || st.peek():
-			if unsent := st.sub.Standing().Unsent; unsent != 0 {
+			if unsent := st.sub.Unsent(); unsent != 0 {
 				oldest = min(oldest, unsent)
 			}
 		}

@@ -268,7 +268,7 @@ func (st *stream) wake() { st.server.crew.wake(st) }
 // look writes what there is to write, and sets the alarm for what comes next. It is for the writers
 // alone, the only ones who send (STREAM-11).
 func (st *stream) look(w *writer) {
-	if st.wire.Context().Err() != nil {
+	if st.ended.Load() != nil {
 		return
 	}
 	st.session.writer = w
@@ -277,7 +277,7 @@ func (st *stream) look(w *writer) {
 	batch := st.session.take(now)
 	err := st.session.tick(now)
 	if err == nil {
-		err = st.send(batch, w)
+		err = st.send(now, batch, w)
 	}
 	if err != nil {
 		st.end(err) // without effect if it is the end that made the write fail
@@ -314,13 +314,15 @@ func (t *timerTarget) wake() {
 }
 
 // send writes responses, one after the other.
-func (st *stream) send(batch []*response, w *writer) error {
+func (st *stream) send(now time.Time, batch []*response, w *writer) error {
 	if len(batch) == 0 {
 		return nil
 	}
 	m := st.server.cfg.Metrics
-	for _, r := range batch {
-		now := time.Now()
+	for i, r := range batch {
+		if i > 0 {
+			now = time.Now()
+		}
 		st.server.sizes.response(now, r, st)
 		if st.compressed || !st.backlog.admits() {
 			w.leave()

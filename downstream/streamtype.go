@@ -170,7 +170,7 @@ func (st *streamType) synced() {
 	if len(st.unanswered) > 0 || st.held != nil || st.rest != nil || st.keeps || st.sub.None() {
 		return
 	}
-	if st.sub.Standing().Unsent == 0 {
+	if st.sub.Unsent() == 0 {
 		st.unsyncedSince = time.Time{}
 	} else if since := st.sub.Since(); !since.IsZero() {
 		st.unsyncedSince = since

@@ -338,6 +338,13 @@ func (s *Sub) Since() time.Time {
 	return s.since
 }
 
+// Unsent is Standing().Unsent.
+func (s *Sub) Unsent() uint64 {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	return s.unsent
+}
+
 // Standing tells how the Sub stands.
 func (s *Sub) Standing() Standing {
 	s.shard.mu.Lock()

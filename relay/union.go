@@ -296,6 +296,15 @@ func (u *Union) Standing() Standing {
 	return all
 }
 
+// Unsent is Standing().Unsent.
+func (u *Union) Unsent() uint64 {
+	unsent := u.one.Unsent()
+	for i := 1; i < u.Len(); i++ {
+		unsent = older(unsent, u.Part(i).Unsent())
+	}
+	return unsent
+}
+
 // older is the smaller revision; 0 is none.
 func older(a, b uint64) uint64 {
 	if a == 0 || b != 0 && b < a {
