@@ -174,8 +174,9 @@
 // member is treated so as a whole.
 //
 // Towards a SotW origin linger keeps the entry and not the name in the request (lapse.go;
-// testdata/lapse_sotw.txt), and names that make it silent are asked apart (aside.go, TestAside):
-// what one client asks too many must cost the others nothing (RELAY-99).
+// testdata/lapse_sotw.txt), unless clients poll it or no other name of the type is left; and names
+// that make it silent are asked apart (aside.go, TestAside): what one client asks too many must
+// cost the others nothing (RELAY-99).
 //
 // # After a restart
 //
