@@ -83,6 +83,7 @@ func (o *Origin) AggregateLoads(ctx context.Context, via []string, first []byte)
 	if err != nil {
 		return nil, status.Error(codes.ResourceExhausted, err.Error())
 	}
+	o.await(ctx)
 	key := aggregateKey{group, strings.Join(via, ",")}
 	as := &o.aggregates
 	as.mu.Lock()

@@ -340,7 +340,6 @@ func TestAggregateCountsWhatIsLost(t *testing.T) {
 func TestLoadReportsKeepNothing(t *testing.T) {
 	c := newCollector(time.Minute)
 	in(t, options{config: noJitter, origin: relaytest.OriginConfig{Loads: c.serve}}, func(w *world) {
-		synctest.Wait() // until Run is under way
 		s, err := w.up.LoadReports(w.t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -360,12 +359,39 @@ func TestLoadReportsKeepNothing(t *testing.T) {
 	})
 }
 
+// TestLoadReportsAwaitRun: the process listens before it speaks to origins, and a client that is
+// quick is not sent away.
+func TestLoadReportsAwaitRun(t *testing.T) {
+	c := newCollector(time.Minute)
+	in(t, options{late: true, config: noJitter, origin: relaytest.OriginConfig{Loads: c.serve}}, func(w *world) {
+		opened := make(chan error, 2)
+		go func() {
+			_, err := w.up.LoadReports(w.t.Context(), nil)
+			opened <- err
+		}()
+		go func() {
+			_, err := w.up.AggregateLoads(w.t.Context(), nil, loadReport(t, relaytest.Node("client", "edge"), 1))
+			opened <- err
+		}()
+		time.Sleep(time.Second)
+		if len(opened) > 0 {
+			t.Fatalf("a stream is opened before Run, or refused: %v", <-opened)
+		}
+		w.run()
+		synctest.Wait()
+		for range 2 {
+			if err := <-opened; err != nil {
+				t.Errorf("a client that came before Run: %v", err)
+			}
+		}
+	})
+}
+
 // TestLoadReportsEndWithTheOrigin: an origin that is spoken to no more keeps no stream and no
 // connection, and clients are told to come again.
 func TestLoadReportsEndWithTheOrigin(t *testing.T) {
 	c := newCollector(time.Minute)
 	in(t, options{config: noJitter, origin: relaytest.OriginConfig{Loads: c.serve}}, func(w *world) {
-		synctest.Wait() // until Run is under way
 		s, err := w.up.LoadReports(w.t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)

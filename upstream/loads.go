@@ -26,12 +26,28 @@ var errLeaving = status.Error(codes.Unavailable, "the origin is spoken to in ano
 
 // loading is when there are streams of load reports: while the origin is run.
 type loading struct {
+	begun chan struct{} // set by New, closed by Run
+
 	mu sync.Mutex // guards what follows
 	// leaving ends when Run is about to end, and aggregates say what they have still to say; life
 	// ends after that. Nil before Run.
 	life, leaving  context.Context
 	endLife, leave context.CancelFunc
 }
+
+// await waits for Run to begin, for a client that came before it: the process listens first
+// (TestLoadReportsAwaitRun).
+func (o *Origin) await(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, o.coldWait())
+	defer cancel()
+	select {
+	case <-o.loading.begun:
+	case <-ctx.Done():
+	}
+}
+
+// coldWait is how long a stream of load reports waits for its connection.
+func (o *Origin) coldWait() time.Duration { return max(o.table.ColdWait(), time.Second) }
 
 // during is the time for streams; nil: it is not that time.
 func (l *loading) during() context.Context {
@@ -50,6 +66,7 @@ func (o *Origin) beginLoads(ctx context.Context) {
 	defer l.mu.Unlock()
 	l.life, l.endLife = context.WithCancel(context.WithoutCancel(ctx))
 	l.leaving, l.leave = context.WithCancel(l.life)
+	close(l.begun)
 }
 
 // endLoads ends all streams of load reports: those of aggregates with what they have still to say.
@@ -87,11 +104,12 @@ func (o *Origin) LoadReports(ctx context.Context, via []string) (*LoadStream, er
 }
 
 func (o *Origin) openLoads(ctx context.Context, via []string) (*LoadStream, error) {
+	o.await(ctx)
 	life := o.loading.during()
 	if life == nil {
 		return nil, errLeaving
 	}
-	slot, err := o.pool.loadSlot(ctx)
+	slot, err := o.pool.loadSlot(ctx, o.coldWait())
 	if err != nil {
 		return nil, err
 	}
@@ -156,8 +174,8 @@ func (s *LoadStream) Recv() ([]byte, error) {
 }
 
 // loadSlot is a place on a connection to the server that the origin is spoken to at.
-func (p *pool) loadSlot(ctx context.Context) (*slot, error) {
-	ctx, cancel := context.WithTimeout(ctx, max(p.table.ColdWait(), time.Second))
+func (p *pool) loadSlot(ctx context.Context, atMost time.Duration) (*slot, error) {
+	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
 	for {
 		p.mu.Lock()

@@ -54,6 +54,7 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 		metrics: c.Metrics, counts: c.Metrics.Origin(c.Name), lanes: map[*lane]struct{}{},
 	}
 	o.news = news{log: o.log}
+	o.loading.begun = make(chan struct{})
 	o.pool = newPool(&o.cfg, table, &o.health, &o.news)
 	return o, nil
 }

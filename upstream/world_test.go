@@ -51,6 +51,7 @@ type options struct {
 	config func(*Config)
 	origin relaytest.OriginConfig
 	closed bool // the origin does not listen
+	late   bool // the test begins Run
 	level  zapcore.Level
 }
 
@@ -105,7 +106,9 @@ func begin(t *testing.T, o options) *world {
 		t.Fatal(err)
 	}
 	w.group = w.groupOf("edge")
-	w.run()
+	if !o.late {
+		w.run()
+	}
 	return w
 }
 
