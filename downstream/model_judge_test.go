@@ -563,7 +563,7 @@ func (m *model) judgeOrder(c *modelClient, typeURL string, bodies map[string]str
 		if f.again || s.told[name] == body || s.kind(name) < 0 {
 			continue
 		}
-		if at := f.stated[s.kind(name)][body]; at > newest {
+		if at := f.taken(s, name, body); at > newest {
 			newest, of = at, name
 		}
 	}
@@ -600,6 +600,21 @@ func (f *fact) brought(kind int, body string) int {
 	return max(f.stated[byStar][body], f.stated[byName][body])
 }
 
+// taken is the number of the response that brought a body which is sent now. An answer that was
+// held while its name was unsubscribed has the body as of the way in which the client had the name
+// then: it may be older than the same body in the way in which it has the name now.
+func (f *fact) taken(s *served, name, body string) int {
+	at := f.stated[s.kind(name)][body]
+	if s.lame[name] {
+		for _, of := range f.stated {
+			if of[body] != 0 && of[body] < at {
+				at = of[body]
+			}
+		}
+	}
+	return at
+}
+
 // since is the number of the response with which a body came. To state it again is no change, and
 // the answer may be from before (ORD-5: later clusters do not prolong its hold). Who has it in both
 // ways, or had when the answer was taken, has it as of the first.
@@ -617,7 +632,8 @@ func (f *fact) since(s *served, name, body string) (at int) {
 }
 
 // oldest is the number of the oldest change in a response. What answers a request, or has a body
-// that was there before, is as new as that.
+// that was there before, is as new as that. A removal is as new as the response that it leaves in:
+// it comes last (ORD-2), so what came before it left does not wait for its verdict.
 func (m *model) oldest(s *served, typeURL string, bodies map[string]string, removed []string) int {
 	oldest := math.MaxInt
 	for name, body := range bodies {
@@ -629,8 +645,8 @@ func (m *model) oldest(s *served, typeURL string, bodies map[string]string, remo
 			oldest = min(oldest, f.brought(s.kind(name), body))
 		}
 	}
-	for _, name := range removed {
-		oldest = min(oldest, m.fact(typeURL, name).changed[max(s.kind(name), 0)])
+	if len(removed) > 0 {
+		oldest = min(oldest, m.seq)
 	}
 	return oldest
 }

@@ -31,7 +31,7 @@ func TestModel(t *testing.T) {
 	for i := range 8 {
 		pair := []struct{ origin, client string }{{"delta", "delta"}, {"delta", "sotw"}, {"sotw", "delta"}, {"sotw", "sotw"}}[i%4]
 		t.Run([]string{"", "three origins, "}[i/4]+pair.origin+" origin "+pair.client+" clients", func(t *testing.T) {
-			m := newModel(t, rand.New(rand.NewPCG(s, uint64(i))), pair.origin == "sotw", pair.client == "delta", i >= 4)
+			m := newModelWorld(t, s, i)
 			m.play(*steps / 4)
 			t.Logf("%d responses were judged, %d streams opened", m.judged, m.ids)
 			if least := *steps / 32; m.judged < least {
