@@ -27,6 +27,7 @@ type control struct {
 	state  map[string]map[string]string // type, name: body
 	faults map[string]map[string]codes.Code
 	muted  map[string]bool // types it does not answer
+	varied bool            // a name had constraints, ever
 	// unversioned: it gives resources no versions, and so is told none (RELAY-91).
 	unversioned bool
 	lanes       []*controlLane
@@ -81,6 +82,7 @@ func (c *control) set(typeURL, name, body string) {
 	if c.state[typeURL] == nil {
 		c.state[typeURL] = map[string]string{}
 	}
+	c.varied = c.varied || strings.Contains(name, "{")
 	delete(c.faults[typeURL], name)
 	if body == "" {
 		delete(c.state[typeURL], name)
@@ -178,8 +180,10 @@ func (c *control) produce(l *controlLane, typeURL string) {
 	first := !ty.answered
 	changed := first
 	full := c.sotw && (relay.FullState(typeURL) || ty.wildcard)
-	names := c.members(typeURL, ty)
-	if ty.wildcard {
+	var names map[string]bool
+	if !ty.wildcard {
+		names = c.members(typeURL, ty)
+	} else {
 		names = c.variants(typeURL, ty)
 		for name := range c.state[typeURL] {
 			if strings.Contains(name, "{") {

@@ -177,6 +177,9 @@ func (c *control) hasVariants(typeURL string, ty *askedType, asked string) bool 
 	if strings.Contains(asked, "{") {
 		return true
 	}
+	if !c.varied {
+		return false
+	}
 	for _, of := range []map[string]string{c.state[typeURL], ty.known} {
 		for key := range of {
 			if strings.HasPrefix(key, asked+"{") {
