@@ -296,7 +296,7 @@ func (s *shard) noticeLocked(a *Applied, r *Resource, gen uint32) bool {
 		if !e.askedOn(gen) {
 			continue
 		}
-		if len(e.variants) > 0 && s.freezesLocked(nil) >= changes {
+		if len(e.variants) > 0 && s.freezesLocked(nil).Changes() {
 			s.waitsLocked(nil, identity{e.name, r.Constraints.Key()})
 			a.Waiting++
 			continue

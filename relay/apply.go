@@ -331,7 +331,7 @@ func (s *shard) offerTouchedLocked(rev uint64, gen uint32) (touched []*entry) {
 func (s *shard) leavingNamesLocked(u *Update, gen uint32) (ps []parting) {
 	seen := false
 	asked := func(name string) (vs []*Variant) {
-		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && s.freezesLocked(nil) < removals {
+		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && !s.freezesLocked(nil).Removals() {
 			return nil // it is an alias: that it resolves no more is no word about the resource
 		}
 		for _, e := range s.holdersLocked(name) {

@@ -92,7 +92,7 @@ func (t *set) applyPartLocked(a *Applied, p *excerpt, gen uint32) {
 	if over := p.fault == nil && (len(p.Resources) > 0 || t.faultGen != gen) || p.fault != nil && p.fault.own && t.fault != nil && !t.fault.own; t.fault != nil && over {
 		t.curedLocked(s.rev) // there is something again
 	}
-	if p.fault != nil && s.freezesLocked(t) >= removals && s.group.origin.ends(p.fault) {
+	if p.fault != nil && s.freezesLocked(t).Removals() && s.group.origin.ends(p.fault) {
 		t.membersGoLocked(p) // and so wait, and the error with them
 		p.fault = nil
 	}

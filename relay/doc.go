@@ -223,6 +223,9 @@
 //
 // # What is not believed, or not taken, at once
 //
+// Package gate decides what the guard holds back and what a freeze lets pass. The tables of what is
+// held back, and the timers, are here.
+//
 // What an origin takes away when it is heard again after a (re)connect is held back if it is most
 // of a set, and goes after a time, by an operator, or when a later list of state of the world lacks
 // it again (guard.go, RELAY-97; testdata/guard*.txt). Meanwhile it is what it was to all clients,

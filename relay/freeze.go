@@ -1,32 +1,20 @@
 package relay
 
-import "time"
+import (
+	"time"
 
-// While an origin is frozen clients stay at what the table has of it. The origin goes on being
-// asked and its responses are accepted, but what they change or remove of what is held is not
-// taken: that waits at the origin. The lanes that had any such are opened anew when the freeze
-// ends, and what is presented there is what clients have, so the origin states the differences
-// against that and they are applied as ever. Nothing waits on our side, so nothing there can grow
-// old or be lost; should the origin be away by then, what is held stays until it is back.
+	"github.com/weir-xds/weir/relay/gate"
+)
+
+// A frozen origin as the table sees it. What passes and what waits package gate decides. The lanes
+// that had anything wait are opened anew when the freeze ends, and what is presented there is what
+// clients have, so the origin states the differences against that and they are applied as ever.
+// Nothing waits on our side, so nothing there can grow old or be lost; should the origin be away by
+// then, what is held stays until it is back.
 //
 // The freeze is the operator's alone: nothing else begins or ends it. A snapshot keeps it, with
-// what it keeps clients at.
-//
-// What passes: the content of endpoints and secrets, without which a frozen proxy would send
-// requests to where nobody is, and present what has run out; but not their removal, which comes
-// with that of the cluster that needs them. Members of endpoint collections (LbEndpoint) also go,
-// since that is how an endpoint leaves. What nobody holds yet: the first answer to a name, and a
-// set until it is complete, or new proxies could not start. TTLs run out as they do (RELAY-53), and
-// heartbeats of what is held count.
-
-// freezing is what of a response has to wait.
-type freezing uint8
-
-const (
-	nothingWaits freezing = iota
-	removals
-	changes // and removals
-)
+// what it keeps clients at. TTLs run out as they do (RELAY-53), and heartbeats of what is held
+// count.
 
 // Freeze keeps clients at what they have, since the time given. False: it was frozen before.
 func (o *Origin) Freeze(since time.Time) bool { return o.frozen.CompareAndSwap(nil, &since) }
@@ -66,16 +54,26 @@ func (s *shard) thaw() {
 }
 
 // freezesLocked is what of a response has to wait, for one set, or for names if there is none.
-func (s *shard) freezesLocked(t *set) freezing {
-	switch {
-	case s.group.origin.frozen.Load() == nil || s.typeURL == LbEndpointType:
-		return nothingWaits
-	case t != nil && !t.firm && (!t.restored || t.revived): // it is being answered for the first time
-		return nothingWaits
-	case s.typeURL == EndpointType || s.typeURL == endpointTypeV2 || IsSecret(s.typeURL):
-		return removals
+func (s *shard) freezesLocked(t *set) (none gate.Waits) {
+	if s.group.origin.frozen.Load() == nil {
+		return none
 	}
-	return changes
+	of := gate.Subject{Class: freezeClass(s.typeURL)}
+	if t != nil {
+		of.Set, of.Complete, of.Restored, of.Revived = true, t.firm, t.restored, t.revived
+	}
+	return of.Waits()
+}
+
+// freezeClass is what a freeze sees in a type.
+func freezeClass(typeURL string) gate.Class {
+	switch {
+	case typeURL == LbEndpointType:
+		return gate.CollectionMembers
+	case typeURL == EndpointType || typeURL == endpointTypeV2 || IsSecret(typeURL):
+		return gate.Moving
+	}
+	return gate.Settings
 }
 
 // waiting is a resource of a set, or one had by name if selector is empty, of which the origin has
@@ -105,22 +103,15 @@ func (t *set) name() string {
 
 // waitingLocked is how many of those kept wait because the origin is frozen.
 func (s *shard) waitingLocked(t *set, kept map[identity]bool) int {
-	if len(kept) == 0 || s.freezesLocked(t) < removals {
-		return 0
+	if len(kept) > 0 && s.freezesLocked(t).Removals() {
+		return len(kept)
 	}
-	return len(kept)
+	return 0
 }
 
-// lingersOn is when to look again at what nobody wants; zero: it ends now. What is held does not
-// while the origin is frozen: who comes then gets what the others had.
+// lingersOn is when to look again at what nobody wants; zero: it ends now.
 func (s *shard) lingersOn(at, now time.Time, holds bool) time.Time {
-	switch {
-	case at.After(now):
-		return at
-	case holds && s.group.origin.frozen.Load() != nil:
-		return now.Add(max(s.cfg().Linger, time.Second))
-	}
-	return time.Time{}
+	return gate.Linger(at, now, s.cfg().Linger, holds, s.group.origin.frozen.Load() != nil)
 }
 
 // nameStaysLocked takes notice of a body that came for a name of which something may be held,
@@ -135,7 +126,7 @@ func (s *shard) nameStaysLocked(body *Variant, held []*Variant, gen uint32) (tak
 	taken = s.passesLocked(nil, body, held)
 	for _, alias := range body.aliases {
 		e := s.named.entries[NameKey(alias)]
-		if taken && e != nil && len(e.variants) > 0 && !e.ownName() && e.variants[0].Name != body.Name && s.freezesLocked(nil) >= changes {
+		if taken && e != nil && len(e.variants) > 0 && !e.ownName() && e.variants[0].Name != body.Name && s.freezesLocked(nil).Changes() {
 			s.waitsLocked(nil, identity{body.Name, body.Constraints.Key()})
 			taken = false
 		}
@@ -155,10 +146,10 @@ func (s *shard) nameStaysLocked(body *Variant, held []*Variant, gen uint32) (tak
 // passesLocked reports whether a body may take the place of what is held, and notes that it waits
 // if not.
 func (s *shard) passesLocked(t *set, body *Variant, held []*Variant) bool {
-	nobodys := t == nil && len(held) == 0
 	id := identity{body.Name, body.Constraints.Key()}
-	if s.freezesLocked(t) == changes && !nobodys {
-		if old := find(held, id.constraints); old == nil || old.Digest != body.Digest {
+	if waits := s.freezesLocked(t); waits.Changes() {
+		old := find(held, id.constraints)
+		if waits.Body(t != nil || len(held) > 0, old != nil && old.Digest == body.Digest) {
 			s.waitsLocked(t, id)
 			return false
 		}

@@ -4,52 +4,21 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/weir-xds/weir/relay/gate"
 )
 
-// GuardConfig says when an origin is not believed at once that resources are gone (RELAY-97): an
-// origin that restarts empty, or with half of what it had, states that as it states anything else.
-type GuardConfig struct {
-	// Share and Min: what is held back is more than that share of a set, and at least so many. Min
-	// below 1 counts as 1.
-	Share float64
-	Min   int
-	// Hold is for how long. 0: nothing is held back.
-	Hold time.Duration
-}
+// The guard as the table sees it: what it holds back, set by set, and how that goes. What is held
+// back, and for how long, package gate decides.
 
-// mass reports whether so many removals are more than is believed of a set of that size.
-func (c *GuardConfig) mass(gone, size int) bool {
-	return gone >= max(c.Min, 1) && float64(gone) > c.Share*float64(size)
-}
-
-// confirmAfter is how much later a list must come that lacks the same again, to be believed
-// (RELAY-97).
-const confirmAfter = 5 * time.Second
-
-// guard holds back what goes in a mass removal after a (re)connect, for one set or for the names of
-// a type. What is held stays what it was to every client, old and new. Upstream it is not presented
-// as held, so that an origin that has it again says so: silence about a version presented would
-// mean that it is there, silence about one that is not presented lets the removal stand. Guarded by
-// its shard's lock.
-//
-// It counts what is taken away from the first answer on a stream until nothing was for the long
-// pause of RELAY-6, as of a set that comes in pieces: a delta origin states a mass removal in as
-// many responses as it likes. As soon as there is Min, what is taken away besides waits for the end
-// of that pause, when it is known whether it was more than Share.
+// guard is what the guard (package gate) holds back of one set, or of the names of a type, and what
+// it has counted of it. Guarded by its shard's lock.
 type guard struct {
-	gen         uint32    // of the stream that is counted on
-	first, last time.Time // of the first response, and of the last that took something away
-	// members before it, and what was taken away of them since, without what the stream itself had
-	// brought
-	size, gone int
+	gate.Count
 
 	// held are those that are to go, with what the present stream said of each besides, mostly nil.
-	held map[identity]*NameError
-	// mass: what is held is more than the share. Else it is held until it can be known.
-	mass   bool
-	stated time.Time // when the stream said so
-	until  time.Time // when it goes
-	armed  time.Time // of the timer in the heap; zero: none
+	held  map[identity]*NameError
+	armed time.Time // of the timer in the heap; zero: none
 	// of a collection that is stated to be gone as a whole: told with the removals
 	fault *NameError
 }
@@ -111,32 +80,28 @@ func (s *shard) guardOf(t *set) (g *guard, l *Lane, gen uint32) {
 	return &t.guard, t.lane(), t.askedGen
 }
 
+// guardPolicy is the guard's policy of the shard's origin.
+func (s *shard) guardPolicy() gate.Guard {
+	return gate.Guard{GuardConfig: s.group.origin.config().Guard, Quiet: s.cfg().FirmSettle, Most: firmMost}
+}
+
 // hearsLocked notes a response on the stream of generation gen and reports whether removals still
 // count as those of a reconnect. size is how many there are to be lost.
 func (s *shard) hearsLocked(t *set, gen uint32, size func() int) (counts bool) {
-	cfg := &s.group.origin.config().Guard
-	if cfg.Hold <= 0 {
+	policy := s.guardPolicy()
+	if policy.Off() {
 		return false
 	}
 	g, _, _ := s.guardOf(t)
-	if g.gen == gen {
-		return s.now.Before(g.endLocked(s))
+	if !g.Heard(gen) {
+		n := 0
+		if t == nil || !t.standsInLocked() { // or none of it was the origin's
+			n = size()
+		}
+		g.Count = policy.Begin(g.Count, gen, s.now, n, len(g.held))
+		s.armGuardLocked(t)
 	}
-	g.gen, g.size, g.gone = gen, size(), len(g.held)
-	if t != nil && t.standsInLocked() {
-		g.size = 0 // none of it was the origin's
-	}
-	if g.first, g.last = s.now, s.now; g.size == 0 { // whatever goes on this stream has come on it
-		g.first, g.last = time.Time{}, time.Time{}
-	}
-	g.stated = s.now
-	s.holdLongerLocked(t)
-	return g.size > 0
-}
-
-// endLocked is when removals count no more, if nothing comes until then.
-func (g *guard) endLocked(s *shard) time.Time {
-	return earlier(g.last.Add(s.cfg().FirmSettle), g.first.Add(firmMost))
+	return policy.Counts(g.Count, s.now)
 }
 
 // holdOverLocked: what is held was stated on an earlier stream. It has the whole time anew, and no
@@ -152,10 +117,9 @@ func (s *shard) holdOverLocked(t *set) {
 
 // holdLongerLocked gives what is held the whole time anew.
 func (s *shard) holdLongerLocked(t *set) {
-	if g, _, _ := s.guardOf(t); len(g.held) > 0 {
-		g.until = s.now.Add(s.group.origin.config().Guard.Hold)
-		s.armGuardLocked(t)
-	}
+	g, _, _ := s.guardOf(t)
+	g.Count = s.guardPolicy().Extend(g.Count, s.now)
+	s.armGuardLocked(t)
 }
 
 // screenLocked looks at what a response or a sweep takes away and returns what of it stays. counts
@@ -165,7 +129,7 @@ func (s *shard) screenLocked(t *set, leaving []parting, counts, whole bool) (kep
 	if len(leaving) == 0 {
 		return nil, false
 	}
-	if s.freezesLocked(t) >= removals {
+	if s.freezesLocked(t).Removals() {
 		kept = make(map[identity]bool, len(leaving))
 		for _, p := range leaving {
 			kept[p.identity] = true
@@ -173,49 +137,38 @@ func (s *shard) screenLocked(t *set, leaving []parting, counts, whole bool) (kep
 		}
 		return kept, false
 	}
-	cfg := &s.group.origin.config().Guard
-	if cfg.Hold <= 0 {
+	policy := s.guardPolicy()
+	if policy.Off() {
 		return nil, false
 	}
 	g, _, _ := s.guardOf(t)
 	var news []parting
 	for _, p := range leaving {
-		switch {
-		case g.partsLocked(p.identity):
+		r := gate.Removal{Held: g.partsLocked(p.identity), StandIn: t.isFallbackLocked(p.identity), Seen: p.seen}
+		switch r.Fate() {
+		case gate.Stays:
 			kept = g.keepLocked(kept, p)
-		case t.isFallbackLocked(p.identity): // the origin never said that it was there
-		case !p.seen:
+		case gate.New:
 			news = append(news, p)
 		}
 	}
-	confirmed = whole && len(kept) > 0 && s.now.Sub(g.stated) >= confirmAfter
-	if len(news) == 0 || !counts {
-		return kept, confirmed
-	}
-	g.gone, g.last = g.gone+len(news), s.now
-	mass := cfg.mass(g.gone, g.size)
-	if !mass && (whole || g.gone < max(cfg.Min, 1)) {
-		return kept, confirmed
+	var r gate.Ruling
+	g.Count, r = policy.Judge(g.Count, gate.Statement{New: len(news), Stays: len(kept) > 0, Counts: counts, Whole: whole}, s.now)
+	if !r.Hold {
+		return kept, r.Release
 	}
 	for _, p := range news {
 		kept = g.keepLocked(kept, p)
 	}
-	if g.until = g.endLocked(s); mass {
-		g.until = s.now.Add(cfg.Hold)
-	}
-	first := mass && !g.mass
-	if mass {
-		g.mass, g.stated = true, s.now
-	}
-	if first {
-		a := Alarm{Group: s.group.key, TypeURL: s.typeURL, Removals: len(g.held), Size: g.size, Until: g.until}
+	if r.Alarm {
+		a := Alarm{Group: s.group.key, TypeURL: s.typeURL, Removals: len(g.held), Size: g.Size(), Until: g.Until()}
 		if t != nil {
 			a.Selector = spelling(t.selector, t.spelt)
 		}
 		s.group.origin.alarm(a)
 	}
 	s.armGuardLocked(t)
-	return kept, false // what is new has to be stated once more, and the rest goes with it
+	return kept, r.Release
 }
 
 func (g *guard) keepLocked(kept map[identity]bool, p parting) map[identity]bool {
@@ -244,26 +197,28 @@ func (g *guard) cancelLocked(id identity) {
 		return
 	}
 	if delete(g.held, id); len(g.held) == 0 {
-		g.held, g.mass, g.fault = nil, false, nil
+		g.clearLocked()
 	}
 }
+
+// clearLocked forgets all that is to go.
+func (g *guard) clearLocked() { g.Count, g.held, g.fault = g.Cleared(), nil, nil }
 
 // holdsLocked reports whether a body is to go.
 func (g *guard) holdsLocked(v *Variant) bool {
 	return len(g.held) > 0 && g.partsLocked(identity{v.Name, v.Constraints.Key()})
 }
 
+// armGuardLocked has what is held looked at when its time is over.
 func (s *shard) armGuardLocked(t *set) {
 	g, _, _ := s.guardOf(t)
-	if g.armed.IsZero() || g.until.Before(g.armed) {
-		g.armed = g.until
-		s.push(timer{at: g.until, kind: guardEnd, shard: s, set: t})
+	if at := g.Until(); len(g.held) > 0 && (g.armed.IsZero() || at.Before(g.armed)) {
+		g.armed = at
+		s.push(timer{at: at, kind: guardEnd, shard: s, set: t})
 	}
 }
 
-// guardEnd lets go what has been held for long enough. It takes a stream that was answered to let
-// it go: what an earlier one stated counts for as long as the origin is there to say otherwise.
-// While there is none it stays; asking anew begins the time anew.
+// guardEnd looks at what has been held for long enough.
 func (s *shard) guardEnd(t *set, now time.Time) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -272,14 +227,16 @@ func (s *shard) guardEnd(t *set, now time.Time) {
 	if !g.armed.After(now) {
 		g.armed = time.Time{}
 	}
-	switch {
-	case len(g.held) == 0:
-	case g.until.After(now):
+	if len(g.held) == 0 {
+		return
+	}
+	stream := gate.Stream{Live: l.live(gen), Answered: l.heard.Load() == gen}
+	switch g.Due(now, stream, s.freezesLocked(t)) {
+	case gate.Later:
 		s.armGuardLocked(t)
-	case !l.live(gen):
-	case l.heard.Load() != gen, s.freezesLocked(t) >= removals:
+	case gate.Longer:
 		s.holdLongerLocked(t)
-	default:
+	case gate.Release:
 		s.letGoLocked(t)
 	}
 }
@@ -288,7 +245,7 @@ func (s *shard) guardEnd(t *set, now time.Time) {
 func (s *shard) letGoLocked(t *set) (n int) {
 	g, l, gen := s.guardOf(t)
 	held, fault := g.held, g.fault
-	g.held, g.mass, g.fault = nil, false, nil
+	g.clearLocked()
 	rev := s.nextRevLocked()
 	if t != nil {
 		n = t.removeHeldLocked(held, rev)
@@ -362,7 +319,7 @@ func (s *shard) releaseGuard(now time.Time) (n int) {
 	defer s.unlock()
 	s.now = now
 	release := func(t *set) {
-		if g, _, _ := s.guardOf(t); len(g.held) > 0 && s.freezesLocked(t) < removals {
+		if g, _, _ := s.guardOf(t); len(g.held) > 0 && !s.freezesLocked(t).Removals() {
 			n += s.letGoLocked(t)
 		}
 	}
@@ -398,8 +355,8 @@ func (s *shard) guardedLocked() (n int, until time.Time) {
 			if find(held(id), id.constraints) == nil {
 				continue // it went otherwise
 			}
-			if n++; g.until.After(until) {
-				until = g.until
+			if n++; g.Until().After(until) {
+				until = g.Until()
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/gate"
 )
 
 // params reads k=v,k=v.
@@ -425,7 +426,7 @@ func TestKinImage(t *testing.T) {
 // TestKinMassSplitIsNoLoss: an origin that comes back with every variant split, or merged again,
 // takes nothing away from anybody, so nothing of it is held back as a mass removal (RELAY-97).
 func TestKinMassSplitIsNoLoss(t *testing.T) {
-	guard := GuardConfig{Share: 0.5, Min: 10, Hold: 30 * time.Second}
+	guard := gate.GuardConfig{Share: 0.5, Min: 10, Hold: 30 * time.Second}
 	for _, by := range []string{"name", "*"} {
 		r := newKinRig(t, OriginConfig{Guard: guard})
 		var names, held, split, merge []string

@@ -3,16 +3,18 @@ package relay
 import (
 	"strings"
 	"time"
+
+	"github.com/weir-xds/weir/relay/gate"
 )
 
 // The kinds "guarded" hold mass removals back, in sets of at most a dozen. Those "frozen" freeze
 // the origin and let it go again.
 
-func (m *model) guard() GuardConfig {
+func (m *model) guard() gate.GuardConfig {
 	if !m.has("guarded") {
-		return GuardConfig{}
+		return gate.GuardConfig{}
 	}
-	return GuardConfig{Share: 0.3, Min: 2, Hold: 10 * time.Second}
+	return gate.GuardConfig{Share: 0.3, Min: 2, Hold: 10 * time.Second}
 }
 
 func (m *model) stepGuard() {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/gate"
 )
 
 // paramKinds are those of TestConvergence whose origin understands parameters. It divides names
@@ -108,7 +109,7 @@ func (m *paramModel) has(what string) bool { return slices.Contains(strings.Fiel
 func (m *paramModel) start() {
 	o := OriginConfig{Name: "mesh", TP2: true, SotW: m.sotw, Share: m.has("shared")}
 	if m.has("guarded") {
-		o.Guard = GuardConfig{Share: 0.3, Min: 2, Hold: 10 * time.Second}
+		o.Guard = gate.GuardConfig{Share: 0.3, Min: 2, Hold: 10 * time.Second}
 	}
 	table, err := New(Config{Linger: 5 * time.Second, Gather: 20 * time.Millisecond, Origins: []OriginConfig{o}})
 	if err != nil {

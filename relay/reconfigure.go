@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/weir-xds/weir/relay/gate"
 	"github.com/weir-xds/weir/relay/node"
 )
 
@@ -84,7 +85,7 @@ func live(old, next *OriginConfig) bool {
 		// What holds is of a dialect's stream, and that is opened anew.
 		c.SotW, c.NoResume = false, false
 		c.AbsenceTransient, c.DropOnDataError, c.AbsenceKeeps = false, false, nil
-		c.Authorities, c.Guard = nil, GuardConfig{}
+		c.Authorities, c.Guard = nil, gate.GuardConfig{}
 		if len(c.GroupBy) == 0 {
 			c.GroupBy = nil
 		}

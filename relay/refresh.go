@@ -31,7 +31,7 @@ func (s *shard) heardNameLocked(a *Applied, e *entry, u *Update, r *Resource, ge
 	key := r.Constraints.Key()
 	switch held, what := find(e.variants, key), s.hearLocked(nil, find(e.variants, key), u, r); what {
 	case unknown:
-		if len(e.variants) > 0 && s.freezesLocked(nil) >= changes {
+		if len(e.variants) > 0 && s.freezesLocked(nil).Changes() {
 			s.waitsLocked(nil, identity{r.Name, key}) // the body is of what waits
 		} else {
 			s.askAgainLocked(e, gen)
@@ -149,7 +149,7 @@ func (t *set) heardLocked(a *Applied, u *Update, r *Resource, gen uint32, touche
 		t.swapLocked(a, m, held.lasting(expires), touched)
 		t.guard.cancelLocked(identity{r.Name, key})
 	case unknown:
-		if t.shard.freezesLocked(t) >= changes {
+		if t.shard.freezesLocked(t).Changes() {
 			t.shard.waitsLocked(t, identity{r.Name, key}) // the body is of what waits
 			return
 		}

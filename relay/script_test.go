@@ -15,6 +15,8 @@ import (
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/weir-xds/weir/relay/gate"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")
@@ -205,9 +207,9 @@ func (s *script) configure(f []string) {
 	if s.cfg.Gather = 0; slices.Contains(f, "gather") {
 		s.cfg.Gather = 20 * time.Millisecond
 	}
-	o.Guard = GuardConfig{}
+	o.Guard = gate.GuardConfig{}
 	if slices.Contains(f, "guard") {
-		o.Guard = GuardConfig{Share: 0.5, Min: 3, Hold: 30 * time.Second}
+		o.Guard = gate.GuardConfig{Share: 0.5, Min: 3, Hold: 30 * time.Second}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/gate"
 	"github.com/weir-xds/weir/relay/node"
 )
 
@@ -101,7 +102,7 @@ type OriginConfig struct {
 	V2 bool
 	// Guard holds back mass removals after a (re)connect (RELAY-97). Its zero value holds nothing
 	// back.
-	Guard GuardConfig
+	Guard gate.GuardConfig
 	// AbsenceKeeps lists types of which a SotW response to `*` may leave out what there still is:
 	// absence from it deletes nothing (RELAY-11).
 	AbsenceKeeps []string

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/gate"
 	"github.com/weir-xds/weir/relay/relaytest"
 	"google.golang.org/grpc/codes"
 )
@@ -121,7 +122,7 @@ func TestTakeoverWhileInterestChanges(t *testing.T) {
 // was, takes over as any origin comes back: what it does not have is held (RELAY-97).
 func TestTakeoverIsGuarded(t *testing.T) {
 	guard := func(c *relay.Config) {
-		c.Origins[0].Guard = relay.GuardConfig{Share: 0.5, Min: 10, Hold: 30 * time.Second}
+		c.Origins[0].Guard = gate.GuardConfig{Share: 0.5, Min: 10, Hold: 30 * time.Second}
 	}
 	servers(t, 2, served, options{table: guard}, func(l *ladder) {
 		var names, held []string

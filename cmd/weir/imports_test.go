@@ -30,6 +30,13 @@ var edges = map[string][]string{
 	"deploy":      nil,
 }
 
+// leaves are packages of pure values and rules, and what of ours each may import: nothing else, not
+// even of its own room.
+var leaves = map[string][]string{
+	"relay/gate": nil,
+	"relay/node": {"constraints"},
+}
+
 // topLevel is all that may stand beside the dot files.
 var topLevel = []string{
 	"cmd", "relay", "upstream", "downstream", "constraints", "metrics", "deploy",
@@ -138,6 +145,9 @@ func inspect(rel string, src []byte) []string {
 			if to != room && !slices.Contains(allowed, to) {
 				complain(spec, "%s may not import %s", room, target)
 			}
+			if may, leaf := leaves[dir]; leaf && (to == room || slices.Contains(allowed, to)) && !slices.Contains(may, target) {
+				complain(spec, "%s may not import %s", dir, target)
+			}
 			if within(dir, loadTool) && !within(target, loadTool) {
 				complain(spec, "%s may not import %s", loadTool, target)
 			}
@@ -219,6 +229,14 @@ func TestShapeSeesEachOffence(t *testing.T) {
 		{"relay/x.go", ours("upstream"), "relay may not import upstream"},
 		{"relay/x.go", ours("metrics"), ""},
 		{"relay/sub/x.go", ours("downstream/authz"), "relay may not import downstream/authz"},
+		{"relay/gate/x.go", ours("relay"), "relay/gate may not import relay"},
+		{"relay/gate/x.go", ours("relay/node"), "relay/gate may not import relay/node"},
+		{"relay/gate/x.go", ours("constraints"), "relay/gate may not import constraints"},
+		{"relay/gate/x.go", ours("upstream"), "relay may not import upstream"},
+		{"relay/gate/x.go", `package gate; import "time"; var t = time.Now()`, "relay reads no clock: time.Now"},
+		{"relay/node/x.go", ours("constraints"), ""},
+		{"relay/node/x.go", ours("metrics"), "relay/node may not import metrics"},
+		{"relay/x.go", ours("relay/gate"), ""},
 		{"upstream/x.go", ours("downstream"), "upstream may not import downstream"},
 		{"upstream/file/x.go", ours("upstream"), ""},
 		{"upstream/x.go", ours("upstream/file"), ""},

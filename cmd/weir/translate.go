@@ -8,6 +8,7 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/gate"
 	"github.com/weir-xds/weir/upstream"
 )
 
@@ -72,7 +73,7 @@ func tableConfig(cfg *config.Config) relay.Config {
 			DropOnDataError:  o.OnDataError == config.OnDataErrorDrop,
 			RecursiveGlobs:   o.Glob == config.GlobRecursive,
 			WithholdTTL:      o.TTLUnsupported == config.TTLUnsupportedWithhold,
-			Guard:            relay.GuardConfig(o.Guard),
+			Guard:            gate.GuardConfig(o.Guard),
 			TP2:              o.TP2, FromNode: o.DynamicParameters.FromNode, Share: o.Share,
 			IgnoreParams: o.DynamicParameters.Otherwise == config.OtherwiseIgnored,
 		}
