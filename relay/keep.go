@@ -68,14 +68,17 @@ func (r *record) mayKeepLocked() bool {
 	if f := r.entry.fault; f != nil && f.timed {
 		return false
 	}
-	return r.sent != (Digest{}) || r.is(claimed|returned)
+	return r.hasLocked()
 }
+
+// hasLocked reports whether the client was sent the resource by the name, or says that it holds it.
+func (r *record) hasLocked() bool { return r.sent != (Digest{}) || r.is(claimed|returned) }
 
 // wasSentLocked reports whether the client was sent what it names, by name or with a set, or says
 // that it holds it. Records are also marked so of which it is only owed that there is nothing
 // (dueLocked).
 func (s *Sub) wasSentLocked(r *record) (sent bool) {
-	if !r.is(holds) || r.mayKeepLocked() {
+	if !r.is(holds) || r.hasLocked() {
 		return r.is(holds)
 	}
 	s.coveringLocked(r.entry.name, func(p *position) {
