@@ -8,12 +8,13 @@ type listing struct {
 	resolved bool // all of its names are known, as far as they can be (RELAY-6)
 	// the client holds something that no list may leave out before all is known (RELAY-7)
 	holds bool
+	none  bool // it is subscribed to nothing
 }
 
 func (s *Sub) listing() listing {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return listing{ready: !s.waitsLocked(), resolved: s.resolvedLocked(), holds: s.holds}
+	return listing{ready: !s.waitsLocked(), resolved: s.resolvedLocked(), holds: s.holds, none: s.pos == nil && s.records.len() == 0}
 }
 
 // expectList is insist for a Take to come.

@@ -235,10 +235,12 @@ func (m *united) takeWhole(now time.Time, k Keep) *Answer {
 }
 
 // gather joins what the parts have to tell but for the bodies. Parts that had nothing to tell are
-// asked for their lists. gone: what is not in them is known not to exist. complete: all lists are
+// asked for their lists. gone: what is not in them is known not to exist; a part that is subscribed
+// to nothing has no say in that, unless none is subscribed to anything. complete: all lists are
 // there that the answer needs.
 func (m *united) gather(now time.Time, k Keep, lists []*Answer, ready []bool) (all *Answer, gone, complete bool) {
 	all, gone, complete = &Answer{}, true, true
+	asks := slices.ContainsFunc(m.subs, func(s *Sub) bool { return !s.listing().none })
 	if m.due != nil {
 		all.join(m.due)
 	}
@@ -259,7 +261,7 @@ func (m *united) gather(now time.Time, k Keep, lists []*Answer, ready []bool) (a
 			all.Located = all.Located.add(lists[i].Located)
 		}
 		all.join(lists[i])
-		gone = gone && lists[i].gone
+		gone = gone && (lists[i].gone || asks && s.listing().none)
 	}
 	return all, gone, complete
 }
