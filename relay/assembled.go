@@ -54,6 +54,7 @@ func (s *Sub) takeAssembledLocked(k Keep) *Answer {
 		return nil
 	}
 	a.Body = s.withKeptLocked(a.Body)
+	s.listsLocked()
 	s.whole, s.told, s.holds, s.late = a.Version, true, s.holds && !known, false
 	return a
 }

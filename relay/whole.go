@@ -83,8 +83,18 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	if !must && a.Version == s.whole {
 		return nil // the set lost, or changed, what the client has by name (RELAY-25)
 	}
+	s.listsLocked()
 	s.whole = a.Version
 	return a
+}
+
+// listsLocked notes that a list goes: of a name that is not in it, it has said so.
+func (s *Sub) listsLocked() {
+	for r := range s.records.all() {
+		if r.at == 0 {
+			r.at = s.takes + 1
+		}
+	}
 }
 
 // settleWholeLocked looks at the names that changed and reports whether any makes a new response.
