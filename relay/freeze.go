@@ -79,6 +79,11 @@ func freezeClass(typeURL string) gate.Class {
 // waiting is a resource of a set, or one had by name if selector is empty, of which the origin has
 // something else than the table. What is the same in one of them says nothing of the others, which
 // are asked apart.
+//
+// One counter is not enough. Lists say the same again, and an origin goes back, so it would count
+// responses and not resources (cmd/weir: TestFreeze), and open lanes anew for nothing
+// (testdata/freeze.txt). A heartbeat of what waits would prolong what is held
+// (testdata/freeze_ttl_sotw.txt).
 type waiting struct {
 	selector string
 	identity
