@@ -214,6 +214,9 @@ func (r *ring[K, V]) add(key K, v V) {
 	r.at[key] = r.order.PushBack(v)
 }
 
+// first is whose turn it is.
+func (r *ring[K, V]) first() V { return r.order.Front().Value.(V) }
+
 // next is whose turn it is; it is behind all others then.
 func (r *ring[K, V]) next() V {
 	e := r.order.Front()

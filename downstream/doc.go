@@ -97,7 +97,7 @@
 //     TestDenied); one line of log for each limit and minute. Make up parameters: the names with
 //     them are refused (TestParameterSets, TestParameterSetsOfGroup, TestTooManyParameters).
 //   - Ask in long requests, all at once: where memory is limited, as many are decoded and taken in
-//     at a time as a sixteenth of it holds, in the order they arrived (TestIntake,
+//     at a time as a sixteenth of it holds, peer by peer (TestIntake, TestIntakeGoesRoundByPeer,
 //     TestLongRequestsAreTakenIn, the schedules "memory capped" of cmd/weir/chaos).
 //   - Be refused: a connection that has only refused streams is closed after a second, so that a
 //     load balancer behind which the client found a full replica chooses anew

@@ -77,7 +77,7 @@ func (i *intake) inflate(
 // leaveTurn lets the next long message be inflated.
 func (i *intake) leaveTurn(turn bool) {
 	if turn {
-		i.inflating.leave()
+		i.inflating.leave(1)
 	}
 }
 
@@ -101,7 +101,7 @@ func (r *inflation) Read(b []byte) (int, error) {
 	case err != nil && !errors.Is(err, io.EOF):
 		return n, fmt.Errorf("gzip: %w", err)
 	case r.size > freeInflation && !r.turn:
-		if r.intake.inflating.enter(r.ctx, r.peer) != nil {
+		if r.intake.inflating.enter(r.ctx, r.peer, 1) != nil {
 			return 0, errNotEntered
 		}
 		r.turn = true

@@ -30,7 +30,7 @@ func squeezed(t *testing.T, l *live) *relaytest.Client {
 func TestLongCompressedRequestsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimited(t, func(l *Limits) { l.NameBytes = 1 << 20 })
-		if l.server.intake.inflating.join(nil) != nil {
+		if l.server.intake.inflating.join(nil, 1) != nil {
 			t.Fatal("somebody is at it")
 		}
 		long := strings.Repeat("x", freeInflation+1)
@@ -46,10 +46,10 @@ func TestLongCompressedRequestsTakeTurns(t *testing.T) {
 		if n := len(l.server.Clients()); n != 2 {
 			t.Errorf("%d streams are there, want those of two clients", n)
 		}
-		l.server.intake.inflating.leave()
+		l.server.intake.inflating.leave(1)
 		synctest.Wait()
 		l.asked(t, 2)
-		if l.server.intake.inflating.join(nil) != nil {
+		if l.server.intake.inflating.join(nil, 1) != nil {
 			t.Error("the turn is not given back")
 		}
 	})
@@ -135,9 +135,9 @@ func TestOtherCompressedMessages(t *testing.T) {
 		if whole := got == text; err != nil || whole != (most == len(text)) || whole == errors.Is(report.err, errTooLarge) {
 			t.Errorf("a load report of which %d bytes may be: %d are read, %v, %v", most, len(got), report.err, err)
 		}
-		if report.intake.inflating.join(nil) != nil {
+		if report.intake.inflating.join(nil, 1) != nil {
 			t.Fatal("its turn is not given back")
 		}
-		report.intake.inflating.leave()
+		report.intake.inflating.leave(1)
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/weir-xds/weir/relay"
 
-	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -21,31 +20,31 @@ const (
 	intakeParts = 64
 )
 
-// intake lets long requests in a few at a time, in the order in which they arrived, where memory is
-// limited. Nobody waits in it for a peer: what is let in has arrived whole.
+// intake lets long requests in a few at a time, peer by peer, where memory is limited. Nobody waits
+// in it for a peer that sends slowly: what is let in has arrived whole.
 type intake struct {
 	table     *relay.Table
-	parts     *semaphore.Weighted
+	parts     rounds // intakeParts of them
 	inflating rounds // of one long compressed message at a time (inflate)
 }
 
 func newIntake(t *relay.Table) *intake {
-	return &intake{table: t, parts: semaphore.NewWeighted(intakeParts)}
+	return &intake{table: t, parts: rounds{free: intakeParts}, inflating: rounds{free: 1}}
 }
 
 // errNotEntered: the stream ended before there was room.
 var errNotEntered = status.Error(codes.Canceled, "the stream ended while its request waited to be taken in")
 
-// enter waits until there is room for a request of so many bytes, and returns what leave is to be
-// told. A request longer than all there may be goes in alone.
-func (i *intake) enter(ctx context.Context, bytes int) (parts int64, err error) {
+// enter waits until there is room for a request of so many bytes of a peer, nil for nobody, and
+// returns what leave is to be told. A request longer than all there may be goes in alone.
+func (i *intake) enter(ctx context.Context, peer *peerKey, bytes int) (parts int64, err error) {
 	if limit := int64(i.table.MemoryLimit()); limit > 0 {
 		parts = min(int64(bytes)*intakeShare*intakeParts/limit, intakeParts)
 	}
 	if parts == 0 {
 		return 0, nil
 	}
-	if i.parts.Acquire(ctx, parts) != nil {
+	if i.parts.enter(ctx, peer, parts) != nil {
 		return 0, errNotEntered
 	}
 	return parts, nil
@@ -53,6 +52,6 @@ func (i *intake) enter(ctx context.Context, bytes int) (parts int64, err error) 
 
 func (i *intake) leave(parts int64) {
 	if parts > 0 {
-		i.parts.Release(parts)
+		i.parts.leave(parts)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -29,7 +30,7 @@ func TestIntake(t *testing.T) {
 		enter := func(ctx context.Context, bytes int) (entered chan int64) {
 			entered = make(chan int64, 1)
 			go func() {
-				if parts, err := in.enter(ctx, bytes); err == nil {
+				if parts, err := in.enter(ctx, nil, bytes); err == nil {
 					entered <- parts
 				}
 			}()
@@ -98,18 +99,68 @@ func TestIntakeHolds(t *testing.T) {
 	if err := (codec{in}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, r); err != nil || r.err != nil {
 		t.Fatal(err, r.err)
 	}
-	if r.parts != 3 || string(r.typeURL) != eds || in.parts.TryAcquire(intakeParts-2) {
+	if r.parts != 3 || string(r.typeURL) != eds || in.parts.tryEnter(intakeParts-2) {
 		t.Errorf("it has %d parts and is of %q", r.parts, r.typeURL)
 	}
 	r.done()
 	r.leave()
-	if !in.parts.TryAcquire(intakeParts) {
+	if !in.parts.tryEnter(intakeParts) {
 		t.Fatal("what it had is not given back")
 	}
 	end()
 	if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(wire)}, r); err != nil || !errors.Is(r.err, errNotEntered) || r.content != nil {
 		t.Errorf("one that is not let in is decoded: %v, %v", err, r.err)
 	}
+}
+
+// tryEnter takes parts if nobody waits and there are so many.
+func (r *rounds) tryEnter(parts int64) bool {
+	n := r.join(nil, parts)
+	if n != nil {
+		r.mu.Lock()
+		r.removeLocked(n)
+		r.mu.Unlock()
+	}
+	return n == nil
+}
+
+// TestIntakeGoesRoundByPeer: a peer with many long requests has one let in, and then all others that
+// wait have one, before its next, however long theirs are.
+func TestIntakeGoesRoundByPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 64 << 20
+		const most = limit / intakeShare
+		r := newRig(t)
+		in := newIntake(r.table)
+		r.table.Measured(0, limit)
+		greedy, other, third := addressOf("10.0.0.1"), addressOf("10.0.0.2"), addressOf("10.0.0.3")
+		var order []string
+		enter := func(who string, from *peerKey, bytes int) {
+			go func() {
+				parts, err := in.enter(t.Context(), from, bytes)
+				if err != nil {
+					t.Error(err)
+				}
+				order = append(order, who)
+				time.Sleep(time.Second)
+				in.leave(parts)
+			}()
+			synctest.Wait()
+		}
+		enter("greedy", greedy, most)
+		for range 3 {
+			enter("greedy", greedy, most/2+most/4)
+		}
+		enter("other", other, most)
+		enter("third", third, most)
+		time.Sleep(time.Minute)
+		if want := []string{"greedy", "greedy", "other", "third", "greedy", "greedy"}; !slices.Equal(order, want) {
+			t.Errorf("the turns are %q, want %q", order, want)
+		}
+		if !in.parts.tryEnter(intakeParts) || in.parts.peers.len() != 0 {
+			t.Error("not all parts are given back")
+		}
+	})
 }
 
 // TestLongRequestsAreTakenIn: all of them, one after the other, and what one ended its stream with
@@ -121,7 +172,7 @@ func TestLongRequestsAreTakenIn(t *testing.T) {
 		// one of these is all that may be decoded at a time
 		long := strings.Repeat("x", (16<<20)/intakeShare)
 		conn := l.net.Connect(t)
-		if !l.server.intake.parts.TryAcquire(1) { // somebody is at it
+		if !l.server.intake.parts.tryEnter(1) { // somebody is at it
 			t.Fatal("there is no room at the beginning")
 		}
 		for n := range 4 {
@@ -133,7 +184,7 @@ func TestLongRequestsAreTakenIn(t *testing.T) {
 					if have := l.server.Clients(); len(have) != 1 || len(have[0].Types) > 0 {
 						t.Errorf("a request is taken in beside another: %+v", have)
 					}
-					l.server.intake.parts.Release(1)
+					l.server.intake.parts.leave(1)
 				}
 			}
 			bad := requestOf(cds, false)
@@ -149,7 +200,7 @@ func TestLongRequestsAreTakenIn(t *testing.T) {
 				t.Fatalf("stream %d: not all requests are taken in: %+v", n, have)
 			}
 		}
-		if !l.server.intake.parts.TryAcquire(intakeParts) {
+		if !l.server.intake.parts.tryEnter(intakeParts) {
 			t.Error("what is taken in is still counted")
 		}
 	})

@@ -75,7 +75,7 @@ func (r *request) read(data mem.BufferSlice) {
 		return
 	}
 	if r.intake != nil {
-		if r.parts, r.err = r.intake.enter(r.ctx, r.size); r.err != nil {
+		if r.parts, r.err = r.intake.enter(r.ctx, r.from, r.size); r.err != nil {
 			return
 		}
 	}

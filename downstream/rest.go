@@ -153,7 +153,7 @@ func (h *restHandler) read(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	h.server.cfg.Metrics.Message(metrics.FromClient, len(text))
 	intake := p.in.intake
-	parts, err := intake.enter(ctx, len(text))
+	parts, err := intake.enter(ctx, p.in.from, len(text))
 	if err != nil {
 		p.in.leaveTurn()
 		return p.reason(ctx)

@@ -6,26 +6,28 @@ import (
 	"sync"
 )
 
-// rounds lets one at a time do something. Those that wait have their turns peer by peer, and those
-// of one peer in the order in which they came: nobody waits for more than one turn of each other
-// peer (TestTurnsGoRoundByPeer). The zero rounds is free.
+// rounds has a number of parts, and whoever does something has some of them. Those that wait have
+// their turns peer by peer, and those of one peer in the order in which they came: nobody waits for
+// more than one turn of each other peer (TestTurnsGoRoundByPeer, TestIntakeGoesRoundByPeer). Nobody
+// overtakes whose turn it is, however many parts that takes.
 type rounds struct {
 	mu    sync.Mutex // guards what follows; a leaf, held for list work only
-	taken bool       // somebody has the turn. Invariant: or nobody waits
+	free  int64      // parts
 	peers ring[peerKey, *list.List]
 }
 
 // round is one that waits.
 type round struct {
-	peer peerKey
-	at   *list.Element // among those of the peer; nil: it has the turn. Guarded by rounds.mu
-	turn chan struct{} // closed when it has the turn
+	peer  peerKey
+	parts int64
+	at    *list.Element // among those of the peer; nil: it has the turn. Guarded by rounds.mu
+	turn  chan struct{} // closed when it has the turn
 }
 
-// enter waits for a turn of a peer, nil for nobody. The error is that of ctx, and then there is
-// none.
-func (r *rounds) enter(ctx context.Context, peer *peerKey) error {
-	n := r.join(peer)
+// enter waits for a turn of a peer, nil for nobody, with so many parts. The error is that of ctx,
+// and then there is none.
+func (r *rounds) enter(ctx context.Context, peer *peerKey, parts int64) error {
+	n := r.join(peer, parts)
 	if n == nil {
 		return nil
 	}
@@ -37,22 +39,23 @@ func (r *rounds) enter(ctx context.Context, peer *peerKey) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n.at == nil {
-		r.nextLocked() // it has got the turn at this very moment
+		r.free += parts // it has got the turn at this very moment
 	} else {
 		r.removeLocked(n)
 	}
+	r.nextLocked()
 	return ctx.Err()
 }
 
-// join takes the turn if it is free, which returns nil, or waits in line.
-func (r *rounds) join(peer *peerKey) *round {
+// join takes a turn if nobody waits and there are parts, which returns nil, or waits in line.
+func (r *rounds) join(peer *peerKey, parts int64) *round {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.taken {
-		r.taken = true
+	if r.peers.len() == 0 && parts <= r.free {
+		r.free -= parts
 		return nil
 	}
-	n := &round{turn: make(chan struct{})}
+	n := &round{parts: parts, turn: make(chan struct{})}
 	if peer != nil {
 		n.peer = *peer
 	}
@@ -65,21 +68,26 @@ func (r *rounds) join(peer *peerKey) *round {
 	return n
 }
 
-// leave gives the turn to the next.
-func (r *rounds) leave() {
+// leave gives parts to the next.
+func (r *rounds) leave(parts int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.free += parts
 	r.nextLocked()
 }
 
+// nextLocked has those enter whose turn it is, as far as there are parts.
 func (r *rounds) nextLocked() {
-	if r.peers.len() == 0 {
-		r.taken = false
-		return
+	for r.peers.len() > 0 {
+		n := r.peers.first().Front().Value.(*round)
+		if n.parts > r.free {
+			return
+		}
+		r.free -= n.parts
+		r.peers.next()
+		r.removeLocked(n)
+		close(n.turn)
 	}
-	n := r.peers.next().Front().Value.(*round)
-	r.removeLocked(n)
-	close(n.turn)
 }
 
 func (r *rounds) removeLocked(n *round) {

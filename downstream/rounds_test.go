@@ -62,7 +62,7 @@ func TestTurnsGoRoundByPeer(t *testing.T) {
 		if want := []string{"greedy", "greedy again", "other", "nobody", "greedy thrice"}; !slices.Equal(order, want) {
 			t.Errorf("the turns are %q, want %q", order, want)
 		}
-		if in.inflating.join(nil) != nil || in.inflating.peers.len() != 0 {
+		if in.inflating.join(nil, 1) != nil || in.inflating.peers.len() != 0 {
 			t.Error("the turn is not given back")
 		}
 	})
