@@ -68,6 +68,10 @@ type Limits struct {
 	// NamesPerStream is the number of resource names one stream may be subscribed to, over all
 	// types (`limits.names_per_stream`); more ends the stream. Default 1,000,000.
 	NamesPerStream int
+	// NewNamesPerSecond is the rate at which the clients of one peer may bring names that nobody
+	// asks for yet (`limits.new_names_per_second`), after a burst of as many. A request is taken in
+	// whole, and the peer's next one with names waits until it is paid for. Default 50,000.
+	NewNamesPerSecond int
 	// ParameterSets is the number of distinct parameter maps one stream may have, over all types
 	// (`limits.parameter_sets_per_stream`); names with one beyond it are refused by themselves
 	// (RELAY-73). Default 64.
@@ -186,6 +190,7 @@ func (c *Config) normalize() error {
 	limit(&l.RequestsPerSecond, 20_000)
 	limit(&l.NACKsPerSecond, 100)
 	limit(&l.NamesPerStream, 1_000_000)
+	limit(&l.NewNamesPerSecond, 50_000)
 	limit(&l.ParameterSets, 64)
 	limit(&l.NameBytes, 64<<10)
 	limit(&l.RequestBytes, 32<<20)

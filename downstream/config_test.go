@@ -19,7 +19,8 @@ func TestConfig(t *testing.T) {
 	if got, want := s.cfg.Limits, (Limits{
 		Connections: math.MaxInt32, ConnectionsPerPeer: math.MaxInt32, ConnectionIdle: 5 * time.Minute,
 		Streams: 50000, StreamsPerConnection: 100, StreamsPerIdentity: math.MaxInt32, NewStreamsPerSecond: 2000,
-		RequestsPerSecond: 20000, NACKsPerSecond: 100, NamesPerStream: 1000000, ParameterSets: 64, NameBytes: 64 << 10, RequestBytes: 32 << 20,
+		RequestsPerSecond: 20000, NACKsPerSecond: 100, NamesPerStream: 1000000, NewNamesPerSecond: 50000,
+		ParameterSets: 64, NameBytes: 64 << 10, RequestBytes: 32 << 20,
 	}); got != want {
 		t.Errorf("limits %+v, want %+v", got, want)
 	}

@@ -116,6 +116,9 @@
 //   - Make up nodes: what groups_per_peer refuses of them, and that no group is left of the rest
 //     when nothing was acknowledged in it, is the table's (relay: TestGroupsPerPeer,
 //     TestMadeUpGroupsEnd; caller.go says who is a peer).
+//   - Make names up: the peer's next request with names waits until those are paid for that nobody
+//     asked for before (TestNewNamesArePaced), and its long lists are taken in one at a time
+//     (TestNewNamesTakeTurns).
 //   - Send too fast: the stream is read more slowly, and no other (TestFastClientIsReadSlowly).
 //   - Claim to have come through relays that are refused upstream: its stream ends, and the others'
 //     lane comes back at once (relay: TestRefusedWay).
@@ -229,6 +232,8 @@
 //     stream.
 //   - A stream beyond limits.streams_per_connection waits in the client, or is reset by the grpc
 //     library: no metric counts either.
+//   - Clients behind one address, without certificates, share what limits.new_names_per_second
+//     leaves them; a stream whose first request waits for it beyond first_request ends.
 //   - Where some streams of a connection are served and others refused, even beyond the eighth that
 //     is left for them, the connection stays.
 //

@@ -153,6 +153,21 @@ func (p *poll) answer(ctx context.Context) (polled, error) {
 	st.session.adopt(st.listener.settings.Load(), nil)
 	session := st.session
 	defer func() { session.close(time.Now()) }()
+	names, err := st.server.names.enter(wait, p.in)
+	switch {
+	case ctx.Err() != nil:
+		return polled{}, p.reason(ctx)
+	case err != nil:
+		return polled{}, p.late()
+	}
+	err = p.ask(session)
+	st.server.names.leave(names, session.mailbox.NewNames())
+	if err != nil {
+		return polled{}, err
+	}
+	if names.over {
+		st.overNames(time.Now(), session.cfg)
+	}
 	answer, err := p.resolve(wait, session)
 	switch {
 	case ctx.Err() != nil:
@@ -187,14 +202,14 @@ func (p *poll) again(ctx context.Context) (polled, error) {
 	defer func() { session.close(time.Now()) }()
 	ctx, cancel := context.WithTimeout(ctx, session.cfg.timing.RESTWait)
 	defer cancel()
-	return p.resolve(ctx, session)
-}
-
-// resolve waits until all is known that the request asks for, until ctx ends at most.
-func (p *poll) resolve(ctx context.Context, session *session) (polled, error) {
 	if err := p.ask(session); err != nil {
 		return polled{}, err
 	}
+	return p.resolve(ctx, session)
+}
+
+// resolve waits until all is known that the request asked for, until ctx ends at most.
+func (p *poll) resolve(ctx context.Context, session *session) (polled, error) {
 	for {
 		answer, err := session.resolve(time.Now(), p.in.content, p.full, ctx.Err() != nil)
 		switch {

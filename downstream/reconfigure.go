@@ -81,6 +81,7 @@ func (s *Server) Reconfigure(r Reconfiguration) (*Concerned, error) {
 	s.mu.Unlock()
 	s.arrivals.set(cfg.Limits.NewStreamsPerSecond)
 	s.headers.set(cfg.Limits.NewStreamsPerSecond)
+	s.names.set(cfg.Limits.NewNamesPerSecond)
 	s.conns.set(cfg.Limits.Connections, cfg.Limits.ConnectionsPerPeer)
 	// A stream that is not in the list yet looks at the settings once more when it is (serve).
 	for _, st := range s.list() {

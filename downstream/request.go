@@ -28,6 +28,7 @@ type request struct {
 	delta  bool            // beside turn, for the sake of its size
 	ctx    context.Context // the stream's, for waiting
 	intake *intake         // which it may have to wait for; nil: it is decoded at once
+	pace   *namePace       // that of its peer; nil: there is none
 	from   *peerKey        // whose turn it is then
 
 	set   *settings // in force when the last message was taken in
@@ -62,6 +63,10 @@ var errTooLarge = errors.New("the request is too large")
 func (r *request) read(data mem.BufferSlice) {
 	r.size, r.parts, r.err = data.Len(), 0, nil
 	if isGzip(data) && r.intake != nil {
+		if r.pace != nil && r.pace.settled(r.ctx, r.from) != nil {
+			r.err = errNotEntered
+			return
+		}
 		var inflated mem.BufferSlice
 		if inflated, r.turn, r.err = r.intake.inflate(r.ctx, r.from, data, r.most()); r.err != nil {
 			r.size = r.most() + 1 // told of only if that is why

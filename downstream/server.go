@@ -57,6 +57,7 @@ type Server struct {
 	crew     *crew
 	arrivals *arrivals
 	headers  *headerPace
+	names    *namePace
 	calmed   calmed
 	conns    *connCount
 	quit     chan struct{}  // closed by Stop
@@ -105,7 +106,7 @@ func New(cfg Config) (*Server, error) {
 		cfg:  cfg, nacks: newNackLog(cfg.Log), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
 		intake: newIntake(cfg.Table), crew: &crew{places: runtime.GOMAXPROCS(0)}, conns: n,
 		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: &arrivals{rate: newBucket(cfg.Limits.NewStreamsPerSecond)},
-		headers: newHeaderPace(cfg.Limits.NewStreamsPerSecond), calmed: newCalmed(),
+		headers: newHeaderPace(cfg.Limits.NewStreamsPerSecond), names: newNamePace(cfg.Limits.NewNamesPerSecond), calmed: newCalmed(),
 		loads: map[*loadStream]struct{}{}, renderer: renderer{resolver: cfg.Resolver},
 	}, nil
 }

@@ -152,13 +152,23 @@ func (st *stream) run(ctx context.Context) error {
 // writer.
 func (st *stream) read(ctx context.Context) error {
 	in := st.session.newRequest()
-	in.ctx, in.intake, in.from = ctx, st.server.intake, st.session.from.peer
+	in.ctx, in.intake, in.pace, in.from = ctx, st.server.intake, st.server.names, st.session.from.peer
 	for {
 		if err := st.wire.RecvMsg(in); err != nil {
 			return st.reason(err)
 		}
+		names, err := st.server.names.enter(ctx, in)
+		if err != nil {
+			in.done()
+			in.leave()
+			return st.reason(err)
+		}
 		now := time.Now()
-		err := st.receive(now, in)
+		err = st.receive(now, in)
+		st.server.names.leave(names, st.session.mailbox.NewNames())
+		if names.over {
+			st.overNames(now, in.set)
+		}
 		nack := in.content != nil && in.detail != nil
 		in.done() // a long one should be garbage while the next is waited for
 		in.leave()
@@ -224,6 +234,13 @@ func (st *stream) pace(ctx context.Context, now time.Time, set *settings, nack b
 	set.metrics.LimitRejection(key)
 	st.server.limits.note(now, key, limitText(key, n, "the stream is read more slowly"), st)
 	sleep(ctx, wait)
+}
+
+// overNames tells that a request waited, as its client's peer brings too many names.
+func (st *stream) overNames(now time.Time, set *settings) {
+	const key = "new_names_per_second"
+	set.metrics.LimitRejection(key)
+	st.server.limits.note(now, key, limitText(key, set.limits.NewNamesPerSecond, "the names of its peer are read more slowly"), st)
 }
 
 // accept gives one request to the session, and logs what it brought.

@@ -16,6 +16,8 @@ type Subscriber struct {
 	wake chan struct{} // nil: it is called
 	call func()
 	due  atomic.Bool // some kin wakes it when it is unlocked
+	// names that nobody had asked for before its Subs did, until NewNames is asked
+	newNames atomic.Uint32
 }
 
 // NewSubscriber makes a mailbox to be waited at.
@@ -35,6 +37,15 @@ func (s *Subscriber) Signal() {
 		return
 	}
 	signal(s.wake)
+}
+
+// NewNames is how many names the subscriber's Subs have asked for, since the last call, that nobody
+// was subscribed to by any name and that were not remembered.
+func (s *Subscriber) NewNames() int {
+	if s.newNames.Load() == 0 {
+		return 0
+	}
+	return int(s.newNames.Swap(0))
 }
 
 // SubOptions are fixed for the life of a Sub.

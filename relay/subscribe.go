@@ -155,6 +155,9 @@ func (s *Sub) subscribeLocked(name, spelt string, e *entry) *record {
 		if s.deniedLocked(e, name, spelt) {
 			return nil
 		}
+		if e == nil {
+			s.owner.newNames.Add(1)
+		}
 		r = s.recordForLocked(s.shard.wantLocked(e, name, spelt))
 		s.lookedUpLocked(r)
 		s.spellAsLocked(name, spelt)

@@ -105,7 +105,7 @@ func serverConfig(cfg *config.Config) (downstream.Config, error) {
 			Streams:        limitOf(l.Streams), StreamsPerConnection: limitOf(l.StreamsPerConnection),
 			StreamsPerIdentity: limitOf(l.StreamsPerIdentity), NewStreamsPerSecond: limitOf(l.NewStreamsPerSecond),
 			RequestsPerSecond: limitOf(l.RequestsPerSecond), NACKsPerSecond: limitOf(l.NACKsPerSecond),
-			NamesPerStream: limitOf(l.NamesPerStream), ParameterSets: limitOf(l.ParameterSetsPerStream),
+			NamesPerStream: limitOf(l.NamesPerStream), NewNamesPerSecond: limitOf(l.NewNamesPerSecond), ParameterSets: limitOf(l.ParameterSetsPerStream),
 			NameBytes: limitOf(l.NameBytes), RequestBytes: limitOf(l.RequestBytes),
 		},
 		Timing: downstream.Timing{

@@ -88,6 +88,12 @@ type Limits struct {
 	// NamesPerStream is how many names one stream may subscribe to.
 	// Default: 1000000.
 	NamesPerStream int `yaml:"names_per_stream"`
+	// NewNamesPerSecond is how many names that nobody asks for yet the clients of
+	// one identity may bring, without a certificate those of one address or IPv6
+	// network of 64 bits, after a burst of as many. A request is taken in whole,
+	// however long it is, and the next one with names is read later.
+	// Default: 50000.
+	NewNamesPerSecond int `yaml:"new_names_per_second"`
 	// NameBytes is the longest resource name. Default: 64KiB.
 	NameBytes Bytes `yaml:"name_bytes"`
 	// Groups is how many node groups an origin may have. One in which no client
@@ -141,6 +147,7 @@ func (l *Limits) setDefaults() {
 		RequestsPerSecond:      20_000,
 		NACKsPerSecond:         100,
 		NamesPerStream:         1_000_000,
+		NewNamesPerSecond:      50_000,
 		NameBytes:              64 << 10,
 		Groups:                 10_000,
 		NewGroupsPerSecond:     100,

@@ -93,6 +93,7 @@ var reloads = map[string]Reload{
 	"limits.requests_per_second":       ReloadLive,
 	"limits.nacks_per_second":          ReloadLive,
 	"limits.names_per_stream":          ReloadLive,
+	"limits.new_names_per_second":      ReloadLive,
 	"limits.name_bytes":                ReloadReconnect,
 	"limits.groups":                    ReloadLive,
 	"limits.groups_per_peer":           ReloadLive,

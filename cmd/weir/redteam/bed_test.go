@@ -23,6 +23,7 @@ const (
 	clusters    = 8
 	tick        = 50 * time.Millisecond // between two changes
 	newGroups   = 100                   // limits.new_groups_per_second
+	newNames    = 10_000                // limits.new_names_per_second
 	perPeer     = 500                   // limits.connections_per_peer
 	memoryLimit = 400 << 20             // GOMEMLIMIT, which the collector keeps garbage within
 	programSize = 64 << 20              // resident beside it: the program itself
@@ -61,6 +62,7 @@ func newBed(t *testing.T) *bed {
 	c.Set("limits.connections_per_peer", perPeer)
 	c.Set("limits.connection_idle", "2s")
 	c.Set("limits.groups_per_peer", 50)
+	c.Set("limits.new_names_per_second", newNames)
 	c.Set("limits.new_groups_per_second", newGroups)
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("what the attackers have to guess"), 0o600); err != nil {

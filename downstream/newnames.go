@@ -1,0 +1,170 @@
+package downstream
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+const (
+	// shortList is how many names a request may have and not wait for other requests of its peer.
+	shortList = 100
+	// nameBurst is how long a peer may save what it does not bring.
+	nameBurst = time.Second
+	// namePeers bounds the peers that are remembered. One that is forgotten begins with a burst.
+	namePeers = 4096
+)
+
+// namePace bounds how many names that nobody asks for yet one peer may bring in a second, on all
+// its streams together (limits.new_names_per_second). Each such name is asked of the origin, and
+// what the origin states waits behind the answer. A request is taken in whole, however long; it is
+// the next one with names that waits until its peer has no debt. So one that asks for 100,000 names
+// at its start does not wait, and names that others have cost nothing. Requests without names, as
+// ACKs are in delta, never wait (TestNewNamesArePaced).
+type namePace struct {
+	mu    sync.Mutex // guards what follows; a leaf
+	peers *simplelru.LRU[peerKey, *peerNames]
+	rate  int // names a second; math.MaxInt32: any number
+}
+
+// peerNames is what one peer brings.
+type peerNames struct {
+	turn chan struct{} // one slot, taken by the long list that is being taken in
+	// paid is until when all that was brought is paid for; later than now: there is debt. Guarded
+	// by namePace.mu
+	paid time.Time
+}
+
+// bringing is a request with names that is being taken in. The zero value is one that nobody
+// counts.
+type bringing struct {
+	peer *peerNames
+	turn bool // it has that of the peer
+	over bool // it waited for a debt
+}
+
+func newNamePace(perSecond int) *namePace {
+	peers, err := simplelru.NewLRU[peerKey, *peerNames](namePeers, nil)
+	if err != nil {
+		panic(err) // our own bug: the size is positive
+	}
+	return &namePace{peers: peers, rate: perSecond}
+}
+
+// set changes the rate, for what is brought from now on.
+func (p *namePace) set(perSecond int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rate = perSecond
+}
+
+// of is what a peer brings; nil: nobody counts it.
+func (p *namePace) of(who *peerKey) *peerNames {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if who == nil || p.rate == math.MaxInt32 {
+		return nil
+	}
+	n, ok := p.peers.Get(*who)
+	if !ok {
+		n = &peerNames{turn: make(chan struct{}, 1)}
+		p.peers.Add(*who, n)
+	}
+	return n
+}
+
+// debt is how long it takes a peer to pay for what it brought.
+func (p *namePace) debt(n *peerNames, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return n.paid.Sub(now)
+}
+
+// settle waits until a peer has no debt. It reports whether there was any. The error is that of
+// ctx.
+func (p *namePace) settle(ctx context.Context, n *peerNames) (over bool, err error) {
+	for {
+		wait := p.debt(n, time.Now())
+		if wait <= 0 {
+			return over, nil
+		}
+		over = over || wait >= leastPause
+		if !sleep(ctx, wait) {
+			return over, ctx.Err()
+		}
+	}
+}
+
+// enter waits until a request may be taken in. It gives others its parts of the intake meanwhile.
+// Whoever enters leaves. The error is that of ctx, or errNotEntered.
+func (p *namePace) enter(ctx context.Context, in *request) (b bringing, err error) {
+	if in.content == nil || in.names.n+len(in.locators) == 0 {
+		return b, nil
+	}
+	if b.peer = p.of(in.from); b.peer == nil || in.turn { // the latter has waited before it was inflated
+		return b, nil
+	}
+	if in.names.n <= shortList && p.debt(b.peer, time.Now()) <= 0 {
+		return b, nil
+	}
+	select {
+	case b.peer.turn <- struct{}{}:
+		b.turn = true
+		if p.debt(b.peer, time.Now()) <= 0 {
+			return b, nil
+		}
+	default:
+	}
+	had := in.parts > 0
+	in.intake.leave(in.parts)
+	in.parts = 0
+	if !b.turn {
+		select {
+		case b.peer.turn <- struct{}{}:
+			b.turn = true
+		case <-ctx.Done():
+			return b, ctx.Err()
+		}
+	}
+	if b.over, err = p.settle(ctx, b.peer); err == nil && had {
+		in.parts, err = in.intake.enter(ctx, in.from, in.size)
+	}
+	if err != nil {
+		p.leave(b, 0)
+		b = bringing{}
+	}
+	return b, err
+}
+
+// leave counts the names that a request brought.
+func (p *namePace) leave(b bringing, names int) {
+	if b.peer == nil {
+		return
+	}
+	if names > 0 {
+		now := time.Now()
+		p.mu.Lock()
+		if earliest := now.Add(-nameBurst); b.peer.paid.Before(earliest) {
+			b.peer.paid = earliest
+		}
+		b.peer.paid = b.peer.paid.Add(time.Duration(float64(names) / float64(p.rate) * float64(time.Second)))
+		p.mu.Unlock()
+	}
+	if b.turn {
+		<-b.peer.turn
+	}
+}
+
+// settled waits for the debt of a peer before a compressed message is inflated: how many names it
+// has is not known yet, and afterwards it has a turn that others wait for.
+func (p *namePace) settled(ctx context.Context, who *peerKey) error {
+	n := p.of(who)
+	if n == nil {
+		return nil
+	}
+	_, err := p.settle(ctx, n)
+	return err
+}
