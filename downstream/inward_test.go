@@ -230,3 +230,46 @@ func TestHeadersAreNotKept(t *testing.T) {
 		})
 	}
 }
+
+// TestCallsAreCountedByTheirFirstFrame: a call counts when its headers begin, in however many frames
+// they come, and also if they never end; what follows of them is neither a call nor idle, unless it
+// is empty.
+func TestCallsAreCountedByTheirFirstFrame(t *testing.T) {
+	half := []byte("half of it")
+	for _, row := range []struct {
+		name  string
+		write func(f *http2.Framer)
+		want  incoming
+	}{
+		{"in one frame", func(f *http2.Framer) {
+			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: half, EndHeaders: true})
+		}, incoming{calls: 1}},
+		{"in three", func(f *http2.Framer) {
+			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: half})
+			_ = f.WriteContinuation(1, false, half)
+			_ = f.WriteContinuation(1, true, half)
+		}, incoming{calls: 1}},
+		{"without end", func(f *http2.Framer) {
+			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: half})
+		}, incoming{calls: 1}},
+		{"with empty frames behind", func(f *http2.Framer) {
+			_ = f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: half})
+			_ = f.WriteContinuation(1, false, nil)
+			_ = f.WriteContinuation(1, true, nil)
+		}, incoming{calls: 1, idle: 2}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var b bytes.Buffer
+			b.WriteString(http2.ClientPreface)
+			row.write(http2.NewFramer(&b, nil)) // a buffer takes everything
+			in, got := newInward(), incoming{}
+			for _, c := range b.Bytes() { // however it arrives
+				a := in.pass([]byte{c})
+				got.calls, got.idle = got.calls+a.calls, got.idle+a.idle
+			}
+			if got != row.want {
+				t.Errorf("it is %+v, want %+v", got, row.want)
+			}
+		})
+	}
+}
