@@ -15,15 +15,25 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestMain runs three cases for each processor, unless -parallel says otherwise: they mostly wait.
-func TestMain(m *testing.M) {
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+// run has three cases at a time for each processor, unless -parallel says otherwise: they mostly
+// wait.
+func run(m *testing.M) int {
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
 		_ = flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0)))
 	}
-	os.Exit(weirtest.Main(m, "../../.."))
+	dir, err := os.MkdirTemp("", "weir-programs-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	programs.dir = dir
+	return weirtest.Main(m, "../../..")
 }
 
 const (
