@@ -31,7 +31,7 @@ import (
 // FILE-5, FILE-6). The watch is left out: the origin is told what was touched, now and then
 // nothing, as when events are lost.
 func TestEdits(t *testing.T) {
-	edits, drawn := 10_000, seed.Of(t, 0)
+	edits, drawn := 2_500, seed.Of(t, 0)
 	if testing.Short() {
 		edits = 1_000
 	}
@@ -42,7 +42,7 @@ func TestEdits(t *testing.T) {
 // keeps what it stated last in order also while it is gone, or a directory (FILE-2, FILE-4,
 // FILE-5).
 func TestEditsOfOneFile(t *testing.T) {
-	edits, drawn := 2_000, seed.Of(t, 0)
+	edits, drawn := 500, seed.Of(t, 0)
 	if testing.Short() {
 		edits = 200
 	}
