@@ -126,9 +126,9 @@ func (f *frames) followLocked(b []byte) {
 	})
 }
 
-// framedConn is what grpc is given to read from and to write to. It is a part of its connection, and
-// begins with what each message needs: with thousands of clients nothing of a connection is in the
-// processor's cache when its turn comes, and each object on the way costs as much as the rest
+// framedConn is what grpc is given to read from and to write to. It is a part of its connection,
+// and begins with what each message needs: with thousands of clients nothing of a connection is in
+// the processor's cache when its turn comes, and each object on the way costs as much as the rest
 // (BenchmarkDelivery; the scenario "delta" of make compare).
 type framedConn struct {
 	net.Conn
