@@ -154,6 +154,7 @@ func TestIntakeGoesRoundByPeer(t *testing.T) {
 		enter("other", other, most)
 		enter("third", third, most)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if want := []string{"greedy", "greedy", "other", "third", "greedy", "greedy"}; !slices.Equal(order, want) {
 			t.Errorf("the turns are %q, want %q", order, want)
 		}

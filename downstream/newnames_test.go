@@ -2,6 +2,7 @@ package downstream
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,12 +112,12 @@ func TestNewNamesTakeTurns(t *testing.T) {
 		}
 		first := long()
 		b := enter(first)
-		entered := 0
+		entered := atomic.Int32{}
 		for range 3 {
 			go func() {
 				req := long()
 				b := enter(req)
-				entered++
+				entered.Add(1)
 				if req.parts == 0 {
 					t.Error("it is not in the intake when it is taken in")
 				}
@@ -125,8 +126,8 @@ func TestNewNamesTakeTurns(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		if entered > 0 {
-			t.Errorf("%d long lists are taken in beside the first", entered)
+		if n := entered.Load(); n > 0 {
+			t.Errorf("%d long lists are taken in beside the first", n)
 		}
 		first.leave()
 		if !in.parts.tryEnter(intakeParts) {
@@ -136,12 +137,12 @@ func TestNewNamesTakeTurns(t *testing.T) {
 		}
 		pace.leave(b, 3000) // of which 1,000 are the burst
 		time.Sleep(1900 * time.Millisecond)
-		if synctest.Wait(); entered > 0 {
-			t.Errorf("%d are taken in while there is a debt", entered)
+		if synctest.Wait(); entered.Load() > 0 {
+			t.Errorf("%d are taken in while there is a debt", entered.Load())
 		}
 		time.Sleep(200 * time.Millisecond)
-		if synctest.Wait(); entered != 3 {
-			t.Errorf("%d are taken in, want 3", entered)
+		if synctest.Wait(); entered.Load() != 3 {
+			t.Errorf("%d are taken in, want 3", entered.Load())
 		}
 	})
 }
