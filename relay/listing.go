@@ -92,6 +92,18 @@ func (s *Sub) fresh() bool {
 	return p != nil && p.fresh
 }
 
+// hasNames reports whether the client was sent something by name, or says that it holds it.
+func (s *Sub) hasNames() bool {
+	s.shard.mu.Lock()
+	defer s.shard.mu.Unlock()
+	for r := range s.records.all() {
+		if r.hasLocked() {
+			return true
+		}
+	}
+	return false
+}
+
 // names reports whether the client has subscribed to a name by itself.
 func (s *Sub) names(name string) bool {
 	s.shard.mu.Lock()

@@ -388,10 +388,10 @@ func (u *Union) Close(now time.Time) {
 // Waive has the first list go out without a part that cannot be told yet: a client that holds
 // nothing is better off with the rest (FED-5). The part joins the list when it can be told. It
 // reports false if the list must go on waiting: there is no rest, or the client holds something,
-// which the list would delete.
+// which the list would delete. That may be what it was sent by name before it asked for `*`.
 func (u *Union) Waive(part *Sub) bool {
 	m := u.more
-	if m == nil || m.told != "" || u.one.delta || !m.waits(part, part.listing()) {
+	if m == nil || m.told != "" || u.one.delta || !m.waits(part, part.listing()) || part.hasNames() {
 		return false
 	}
 	for _, s := range m.subs {
