@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
@@ -66,7 +67,7 @@ func TestHostsOnDemandAreNotHeld(t *testing.T) {
 // origin speaks state of the world (ALIAS-7). Nothing is asked of it, also if nothing is named.
 func TestHostsOfASotWOrigin(t *testing.T) {
 	r := newRigOf(t, relay.OriginConfig{Name: "mesh", SotW: true})
-	for _, typeURL := range []string{vhd, relay.LbEndpointType} {
+	for _, typeURL := range []string{vhd, xds.LbEndpointType} {
 		p := r.client(true)
 		p.subscribes(typeURL, "r/a", "r/b")
 		told := "!r/a:Unimplemented !r/b:Unimplemented"

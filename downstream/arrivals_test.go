@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 
 	"google.golang.org/grpc"
 )
@@ -101,7 +101,7 @@ func (l *limited) storm(t *testing.T, lasts time.Duration) {
 		defer close(done)
 		for ctx.Err() == nil {
 			one, reset := context.WithCancel(ctx)
-			_, _ = conn.NewStream(one, desc, relay.ADS.Method(true)) // it may be refused
+			_, _ = conn.NewStream(one, desc, xds.ADS.Method(true)) // it may be refused
 			time.Sleep(time.Millisecond)
 			reset()
 		}

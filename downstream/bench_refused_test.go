@@ -6,11 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
-
-	"github.com/weir-xds/weir/relay"
 )
 
 // BenchmarkRefusedStream is what weir does for a stream that is not served, once grpc has read its
@@ -36,7 +35,7 @@ func BenchmarkRefusedStream(b *testing.B) {
 			w := &idleWire{ctx: grpc.NewContextWithServerTransportStream(ctx, idleTransport{})}
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := s.serve(ln, w, &relay.ADS, true, false); err == nil {
+				if err := s.serve(ln, w, &xds.ADS, true, false); err == nil {
 					b.Fatal("it is served")
 				}
 			}

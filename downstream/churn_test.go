@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http2"
@@ -80,7 +80,7 @@ func resetStreams(conn net.Conn) {
 	for _, f := range [][2]string{
 		{":method", "POST"},
 		{":scheme", "http"},
-		{":path", relay.ADS.Method(true)},
+		{":path", xds.ADS.Method(true)},
 		{":authority", "weir"},
 		{"content-type", "application/grpc"},
 		{"te", "trailers"},
@@ -118,7 +118,7 @@ func TestCalmClientsAreLeftAlone(t *testing.T) {
 			clients.Go(func() {
 				for wait := 500 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 30*time.Second) {
 					one, reset := context.WithTimeout(ctx, 10*time.Millisecond)
-					_, _ = conn.NewStream(one, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, relay.ADS.Method(true))
+					_, _ = conn.NewStream(one, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, xds.ADS.Method(true))
 					sleep(ctx, wait)
 					reset()
 				}

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
@@ -76,7 +76,7 @@ func compressedCall(t *testing.T) []byte {
 	for _, f := range [][2]string{
 		{":method", "POST"},
 		{":scheme", "http"},
-		{":path", relay.ADS.Method(true)},
+		{":path", xds.ADS.Method(true)},
 		{":authority", "weir"},
 		{"content-type", "application/grpc"},
 		{"te", "trailers"},

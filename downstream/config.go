@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/encoding/gzip" // and so compressed requests are taken
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -249,7 +250,7 @@ func limit(value *int, zero int) {
 // normalize fills in the defaults and gives all problems.
 func (c *ListenerConfig) normalize(t *relay.Table) error {
 	if c.NoLegacyWildcard == nil {
-		c.NoLegacyWildcard = []string{relay.EndpointType, relay.RouteType, relay.SecretType}
+		c.NoLegacyWildcard = []string{xds.EndpointType, xds.RouteType, xds.SecretType}
 	}
 	switch {
 	case c.Compression != "" && c.Compression != gzip.Name:

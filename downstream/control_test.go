@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
@@ -179,7 +180,7 @@ func (c *control) produce(l *controlLane, typeURL string) {
 	}
 	first := !ty.answered
 	changed := first
-	full := c.sotw && (relay.FullState(typeURL) || ty.wildcard)
+	full := c.sotw && (xds.FullState(typeURL) || ty.wildcard)
 	var names map[string]bool
 	if !ty.wildcard {
 		names = c.members(typeURL, ty)
@@ -251,7 +252,7 @@ func (c *control) members(typeURL string, ty *askedType) map[string]bool {
 			continue
 		}
 		prefix, glob := strings.CutSuffix(name, "/*")
-		if !glob || !relay.IsNewStyle(name) {
+		if !glob || !xds.IsNewStyle(name) {
 			names[name] = true
 			continue
 		}
@@ -344,7 +345,7 @@ func (c *control) serve(now time.Time) (did bool) {
 	c.takeLanes()
 	for _, l := range slices.Clone(c.lanes) {
 		c.ask(now, l)
-		for _, typeURL := range slices.SortedFunc(maps.Keys(l.types), relay.CompareTypes) {
+		for _, typeURL := range slices.SortedFunc(maps.Keys(l.types), xds.CompareTypes) {
 			c.produce(l, typeURL)
 		}
 		for len(l.queue) > 0 {

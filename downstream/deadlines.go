@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -85,7 +86,7 @@ func (s *session) coldPartLocked(st *streamType, sub *relay.Sub, now time.Time) 
 	if st.held != nil || !st.heldSince.IsZero() { // there is something to tell
 		return nil
 	}
-	whole := !s.delta && (st.wildcard || relay.SentWhole(st.typeURL))
+	whole := !s.delta && (st.wildcard || xds.SentWhole(st.typeURL))
 	if !unreached(sub, half) {
 		if whole && !standing.Wildcard {
 			s.waiveLocked(st, sub)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	"google.golang.org/grpc/codes"
 )
@@ -60,7 +61,7 @@ func (s *session) deniedLocked(now time.Time, st *streamType, denied []relay.Den
 	}
 	var why *reason
 	for _, d := range denied {
-		if d.Name == relay.Wildcard {
+		if d.Name == xds.Wildcard {
 			return s.cfg.full(d.Limit, d.Most, noRoom[d.Limit])
 		}
 		if why == nil || why.limit != d.Limit {

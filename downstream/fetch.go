@@ -7,7 +7,7 @@ import (
 	"github.com/weir-xds/weir/relay/node"
 
 	"github.com/weir-xds/weir/metrics"
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -18,7 +18,7 @@ import (
 
 // fetch serves the unary method of a service (TRANS-11). What REST answers with 304 is answered in
 // full: gRPC has no status for it that a client would not take for a failure.
-func (s *Server) fetch(ln *listener, v *relay.Service, v2 bool) grpc.MethodHandler {
+func (s *Server) fetch(ln *listener, v *xds.Service, v2 bool) grpc.MethodHandler {
 	return func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		from, ok := peer.FromContext(ctx)
 		if !ok {

@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
-
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
@@ -43,7 +42,7 @@ func TestIdleBytes(t *testing.T) {
 	var serving sync.WaitGroup
 	serve := func(wires []*idleWire) {
 		for _, w := range wires {
-			serving.Go(func() { _ = s.serve(ln, w, &relay.ADS, true, false) })
+			serving.Go(func() { _ = s.serve(ln, w, &xds.ADS, true, false) })
 		}
 	}
 	warmGoroutines(2 * clients) // writers, too

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http2"
@@ -23,7 +23,7 @@ import (
 // It refers to no table.
 func block(more ...string) []byte {
 	fields := []string{
-		":method", "POST", ":scheme", "http", ":path", relay.ADS.Method(true), ":authority", "weir",
+		":method", "POST", ":scheme", "http", ":path", xds.ADS.Method(true), ":authority", "weir",
 		"content-type", "application/grpc", "te", "trailers",
 	}
 	for i := 0; i < len(more); i += 2 {

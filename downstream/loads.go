@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	// What reflection tells of the service is looked up among the descriptors that this links in.
 	_ "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
@@ -106,7 +107,7 @@ func (s *Server) registerLoads(ln *listener, v2 bool) {
 	if s.cfg.LoadReports == nil {
 		return
 	}
-	service, method := relay.LoadReports(v2)
+	service, method := xds.LoadReports(v2)
 	ln.grpc.RegisterService(&grpc.ServiceDesc{
 		ServiceName: service,
 		HandlerType: (*any)(nil),

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
@@ -44,7 +45,7 @@ func (s *session) locatorsLocked(
 		switch {
 		case why != nil:
 			refuse(name, p, why)
-		case name == relay.Wildcard && !s.delta:
+		case name == xds.Wildcard && !s.delta:
 			x.wildcard = true
 		default:
 			x.names = append(x.names, name)
@@ -190,10 +191,10 @@ func (s *session) leftSpotLocked(st *streamType, to *routed, o *relay.Origin, p 
 
 // ownerOf is the origin that a name is asked of, if it is asked at all.
 func (s *session) ownerOf(name string) *relay.Origin {
-	if !relay.IsNewStyle(name) {
+	if !xds.IsNewStyle(name) {
 		return s.cfg.origin
 	}
-	u, err := relay.ParseURN(name)
+	u, err := xds.ParseURN(name)
 	if err != nil {
 		return nil
 	}
@@ -225,7 +226,7 @@ func (s *session) openLocked(st *streamType, x *spot, version string) *relay.Sub
 func (s *session) fullLocked(x *spot) (denied []relay.Denied) {
 	names := x.names
 	if x.wildcard {
-		names = append(names, relay.Wildcard)
+		names = append(names, xds.Wildcard)
 	}
 	for _, name := range names {
 		denied = append(denied, relay.Denied{Name: name, Limit: "parameter_sets_per_group", Most: s.cfg.table.MaxParameterSets()})

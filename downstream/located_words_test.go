@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
@@ -139,7 +140,7 @@ func locatedWord(tb testing.TB, r *discoveryv3.Resource) string {
 
 // askedWord is a name as an origin is asked it.
 func askedWord(n relay.Name) string {
-	if n.Params.Len() == 0 && n.Name != relay.Wildcard {
+	if n.Params.Len() == 0 && n.Name != xds.Wildcard {
 		return n.Name
 	}
 	var words []string
@@ -157,7 +158,7 @@ func (c *control) matching(of map[string]string, asked string) (variants []strin
 		base, _, _ := cutLocator(key)
 		prefix, glob := strings.CutSuffix(name, "/*")
 		member, in := strings.CutPrefix(base, prefix+"/")
-		selected := base == name || name == relay.Wildcard && !c.hidden(base) || glob && in && !strings.Contains(member, "/")
+		selected := base == name || name == xds.Wildcard && !c.hidden(base) || glob && in && !strings.Contains(member, "/")
 		if strings.HasPrefix(key, "?") || !selected {
 			continue
 		}
@@ -205,7 +206,7 @@ func (c *control) variants(typeURL string, ty *askedType) map[string]bool {
 		for _, v := range append(there, c.matching(ty.known, word)...) {
 			names[v] = true
 		}
-		if base, _, _ := cutLocator(word); base != relay.Wildcard {
+		if base, _, _ := cutLocator(word); base != xds.Wildcard {
 			if len(there) == 0 {
 				names["?"+word] = true
 			} else {
@@ -220,7 +221,7 @@ func (c *control) variants(typeURL string, ty *askedType) map[string]bool {
 func (ty *askedType) repeatVariants(n relay.Name) {
 	delete(ty.known, "?"+askedWord(n))
 	for key := range ty.known {
-		if base, _, is := cutLocator(key); !strings.HasPrefix(key, "?") && (is && base == n.Name || n.Name == relay.Wildcard) {
+		if base, _, is := cutLocator(key); !strings.HasPrefix(key, "?") && (is && base == n.Name || n.Name == xds.Wildcard) {
 			ty.known[key] = "told, and to be told again"
 		}
 	}

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
-
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -153,7 +152,7 @@ func (m *model) askFirst(c *modelClient, typeURL string, w *wishes) {
 func (w *wishes) list() []string {
 	names := slices.Sorted(maps.Keys(w.names))
 	if w.wildcard && !w.legacy {
-		names = append(names, relay.Wildcard)
+		names = append(names, xds.Wildcard)
 	}
 	return names
 }
@@ -205,7 +204,7 @@ func (m *model) wish(c *modelClient) {
 		case c.delta && !first && !w.wildcard && !c.idle():
 			continue // what is on its way from an earlier `*` cannot be told from what this one brings
 		default:
-			name = relay.Wildcard
+			name = xds.Wildcard
 		}
 		on := m.rnd.IntN(5) > 1 || first
 		if slices.Contains(subscribe, name) || slices.Contains(unsubscribe, name) {
@@ -216,7 +215,7 @@ func (m *model) wish(c *modelClient) {
 		} else {
 			unsubscribe = append(unsubscribe, name)
 		}
-		if name == relay.Wildcard {
+		if name == xds.Wildcard {
 			w.wildcard = on
 		} else if w.names[name] = on; !on {
 			delete(w.names, name)
@@ -316,7 +315,7 @@ func (m *model) receive(c *modelClient) {
 		m.fail("client %d gets a %s it never asked for", c.id, msg.typeURL)
 	}
 	bodies, removed := msg.contents()
-	if !c.delta && (w.wildcard || relay.SentWhole(msg.typeURL)) {
+	if !c.delta && (w.wildcard || xds.SentWhole(msg.typeURL)) {
 		clear(w.held)
 	}
 	for name, body := range bodies {

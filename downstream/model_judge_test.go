@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
-
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -171,10 +170,10 @@ func (c *modelClient) hearsList(m *model, r *discoveryv3.DiscoveryRequest) {
 			s.told[name] = body
 		}
 	}
-	wildcard := s.legacy || slices.Contains(r.ResourceNames, relay.Wildcard)
+	wildcard := s.legacy || slices.Contains(r.ResourceNames, xds.Wildcard)
 	names := map[string]bool{}
 	for _, name := range r.ResourceNames {
-		if name == relay.Wildcard {
+		if name == xds.Wildcard {
 			continue
 		}
 		names[name] = true
@@ -246,7 +245,7 @@ func (c *modelClient) hearsDelta(m *model, r *discoveryv3.DeltaDiscoveryRequest)
 	}
 	for _, name := range r.ResourceNamesSubscribe {
 		s.touch(m)
-		if name == relay.Wildcard {
+		if name == xds.Wildcard {
 			s.wildcard, s.owedAll = true, true
 			continue
 		}
@@ -255,7 +254,7 @@ func (c *modelClient) hearsDelta(m *model, r *discoveryv3.DeltaDiscoveryRequest)
 		s.names[name] = true
 	}
 	for _, name := range r.ResourceNamesUnsubscribe {
-		if name == relay.Wildcard {
+		if name == xds.Wildcard {
 			s.left = s.left || s.wildcard
 			s.wildcard, s.owedAll = false, false
 			s.forget()
@@ -283,7 +282,7 @@ func (c *modelClient) changed(m *model, typeURL, name, body string, kind int) {
 	if of := s.kind(name); of >= 0 && of != kind {
 		return
 	}
-	switch listed := s.wildcard || relay.SentWhole(typeURL); {
+	switch listed := s.wildcard || xds.SentWhole(typeURL); {
 	case body == s.told[name], body == "" && !c.delta && !listed: // of a removal SotW says nothing then (RELAY-16)
 		delete(s.news, name)
 	case s.news[name] == 0:
@@ -446,7 +445,7 @@ func (m *model) judgeBodies(c *modelClient, s *served, typeURL string, bodies ma
 		fresh := was != body || s.owed[name] || s.shifted[name] || s.dropped[name] || typeURL == eds && (c.warm[name] != nil || c.again[name] > 0) ||
 			max(f.changed[byStar], f.changed[byName]) > s.toldAt[name]
 		news = news || fresh
-		if whole := !c.delta && (s.wildcard || relay.SentWhole(typeURL)); !fresh && !whole && !s.owedAll && !s.behind {
+		if whole := !c.delta && (s.wildcard || xds.SentWhole(typeURL)); !fresh && !whole && !s.owedAll && !s.behind {
 			m.fail("client %d has %s %s=%s, and is sent it again (SOTW-3, DELTA-8)", c.id, scriptType(typeURL), name, body)
 		}
 	}
@@ -506,7 +505,7 @@ func (m *model) judgeRemoved(c *modelClient, s *served, typeURL string, bodies m
 // judgeWhole: what is not in a response that is sent whole is lost, and one version stands for one
 // content (VER-4). news: there is something else new in it.
 func (m *model) judgeWhole(c *modelClient, s *served, msg *message, bodies map[string]string, news bool) bool {
-	if !s.wildcard && !relay.SentWhole(msg.typeURL) {
+	if !s.wildcard && !xds.SentWhole(msg.typeURL) {
 		if len(msg.words) == 0 {
 			m.fail("client %d is sent an empty response (SOTW-9)", c.id)
 		}
@@ -568,7 +567,7 @@ func (m *model) judgeOrder(c *modelClient, typeURL string, bodies map[string]str
 		}
 	}
 	for _, earlier := range modelTypes {
-		if relay.CompareTypes(earlier, typeURL) >= 0 {
+		if xds.CompareTypes(earlier, typeURL) >= 0 {
 			continue
 		}
 		s := c.served[earlier]
@@ -577,7 +576,7 @@ func (m *model) judgeOrder(c *modelClient, typeURL string, bodies map[string]str
 			continue
 		}
 		waits := late(typeURL) && m.rig.now.Before(s.asked.Add(m.rig.cfg.Timing.ColdWait))
-		if listed := !c.delta && (s.wildcard || relay.SentWhole(earlier)); listed && len(s.owed) > 0 && !waits {
+		if listed := !c.delta && (s.wildcard || xds.SentWhole(earlier)); listed && len(s.owed) > 0 && !waits {
 			// a list that waits for a name, which only listeners and routes wait for (RELAY-7), and
 			// not for ever (ORD-8)
 			continue
@@ -689,7 +688,7 @@ func (m *model) judgeGone(c *modelClient, s *served, typeURL string, bodies map[
 	if late(typeURL) && len(bodies) > 0 {
 		m.judgeHold(c, s, typeURL, bodies)
 	}
-	after := []string{lds, relay.ScopedRouteType, rds}
+	after := []string{lds, xds.ScopedRouteType, rds}
 	if c.delta {
 		if !removedLast(typeURL) {
 			return
@@ -735,7 +734,7 @@ func (m *model) judgeClusters(c *modelClient, s *served, bodies map[string]strin
 		}
 		c.again[name] = 2
 		delete(c.warm, name)
-		if body[0] == 'e' && !relay.IsNewStyle(name) { // NAME-8
+		if body[0] == 'e' && !xds.IsNewStyle(name) { // NAME-8
 			c.warm[name] = &warmth{judged: c.delta, since: m.rig.now}
 		}
 	}

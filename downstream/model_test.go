@@ -13,6 +13,7 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest/seed"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 var (
@@ -101,7 +102,7 @@ const (
 	byName
 )
 
-var modelTypes = []string{cds, eds, lds, relay.ScopedRouteType, rds, odd}
+var modelTypes = []string{cds, eds, lds, xds.ScopedRouteType, rds, odd}
 
 func newModel(t *testing.T, rnd *rand.Rand, sotw, delta, several bool) *model {
 	m := &model{
@@ -128,7 +129,7 @@ func newModel(t *testing.T, rnd *rand.Rand, sotw, delta, several bool) *model {
 }
 
 // hidden names are no members of `*`.
-func hidden(name string) bool { return name[0] == 'h' || relay.IsNewStyle(name) }
+func hidden(name string) bool { return name[0] == 'h' || xds.IsNewStyle(name) }
 
 // name is one of the names of a type there are; mostly of the listener's own origin.
 func (m *model) name(typeURL string) string {
@@ -508,9 +509,9 @@ func (m *model) compare(c *modelClient, typeURL string) {
 		}
 	}
 	// Neither a SotW origin nor a SotW client has words for the end of a grouped resource (DEL-3).
-	sotwSays := relay.FullState(typeURL) || w.wildcard && len(w.names) == 0
+	sotwSays := xds.FullState(typeURL) || w.wildcard && len(w.names) == 0
 	maps.DeleteFunc(got, func(name string, _ string) bool {
-		dumb := m.of(name).sotw && !sotwSays || !c.delta && !w.wildcard && !relay.SentWhole(typeURL)
+		dumb := m.of(name).sotw && !sotwSays || !c.delta && !w.wildcard && !xds.SentWhole(typeURL)
 		return dumb && m.now(typeURL, name) == ""
 	})
 	if !maps.Equal(want, got) {

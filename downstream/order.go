@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // late are the types that wait for clusters: for a Cluster response to be acknowledged (ORD-5), and
 // for a first set to settle (RELAY-84).
 func late(typeURL string) bool {
 	switch typeURL {
-	case relay.ListenerType, relay.ScopedRouteType, relay.RouteType, relay.VirtualHostType, relay.ExtensionConfigType:
+	case xds.ListenerType, xds.ScopedRouteType, xds.RouteType, xds.VirtualHostType, xds.ExtensionConfigType:
 		return true
 	}
 	return false
@@ -117,10 +118,10 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 // warmsLocked reports whether a type's held answer has endpoints that written Clusters wait for,
 // while the verdict on Clusters is out. It may be so for want of them.
 func (s *session) warmsLocked(st *streamType) bool {
-	if st.typeURL != relay.EndpointType || len(s.warm.missing) == 0 {
+	if st.typeURL != xds.EndpointType || len(s.warm.missing) == 0 {
 		return false
 	}
-	clusters := s.askedLocked(relay.ClusterType)
+	clusters := s.askedLocked(xds.ClusterType)
 	return clusters != nil && len(clusters.unanswered) > 0 && s.warm.lacks(st.held)
 }
 
@@ -130,7 +131,7 @@ func (s *session) warmsLocked(st *streamType) bool {
 // went before this client's first list, so that it never had them (TestWaitingRoutesAreCurrent,
 // TestRoutesWaitUntaken).
 func (s *session) leavesLocked(now time.Time, st *streamType, w *walk) bool {
-	if !late(st.typeURL) || relay.IsVirtualHost(st.typeURL) && st.sub.Demands() {
+	if !late(st.typeURL) || xds.IsVirtualHost(st.typeURL) && st.sub.Demands() {
 		return false
 	}
 	settles, changed := s.earlierLocked(now, st)
@@ -246,11 +247,11 @@ func (s *session) releaseLocked(now time.Time) []*response {
 			}
 			if st.held == nil {
 				switch st.typeURL {
-				case relay.EndpointType:
+				case xds.EndpointType:
 					s.followLocked(a)
-				case relay.RouteType:
+				case xds.RouteType:
 					routes = a
-				case relay.VirtualHostType:
+				case xds.VirtualHostType:
 					hosts = a
 				}
 			}
@@ -269,7 +270,7 @@ func (s *session) releaseLocked(now time.Time) []*response {
 		if st.settles.After(settles) {
 			settles = st.settles
 		}
-		if st.typeURL == relay.ClusterType {
+		if st.typeURL == xds.ClusterType {
 			clusters = st
 		}
 	}
@@ -325,7 +326,7 @@ func (s *session) waitsForLocked(st *streamType) uint64 {
 // taken after it: then nothing holds it (ALIAS-8). Virtual hosts that nobody asked for are in order
 // like any other type: with a changed route they are pushed.
 func (s *session) urgentLocked(st *streamType) bool {
-	return relay.IsVirtualHost(st.typeURL) && (st.held.Demanded || st.sub.Demands())
+	return xds.IsVirtualHost(st.typeURL) && (st.held.Demanded || st.sub.Demands())
 }
 
 // tellable reports whether there is something to say without an answer. Of a type that is sent
@@ -337,7 +338,7 @@ func (s *session) tellable(st *streamType) bool {
 	case len(st.refusals) == 0:
 		return false
 	}
-	return s.delta || !st.wildcard && !relay.SentWhole(st.typeURL)
+	return s.delta || !st.wildcard && !xds.SentWhole(st.typeURL)
 }
 
 // writeLocked makes the messages of a type's held answer and refusals, and notes them as in flight.
@@ -375,7 +376,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 		}
 	}
 	if d.version = st.sentVersion; d.version == "" && !s.delta {
-		d.version = relay.Digest{}.String() // of nothing
+		d.version = xds.Digest{}.String() // of nothing
 	}
 	f := s.fixedLocked(st, a)
 	var several []uint64

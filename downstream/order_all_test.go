@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 var all = flag.Bool("all", false, "play the long exhaustive games too, which takes some minutes")
@@ -55,7 +55,7 @@ func TestForwardWalkIsFoundOut(t *testing.T) {
 // is like the last up to the last choice that has another alternative.
 func playAll(p *clientEnd, reverse bool, changes map[string]int) (games int, wrong []string) {
 	p.tb.Helper()
-	g := &game{p: p, reverse: reverse, types: slices.SortedFunc(maps.Keys(changes), relay.CompareTypes), written: map[string]int{}}
+	g := &game{p: p, reverse: reverse, types: slices.SortedFunc(maps.Keys(changes), xds.CompareTypes), written: map[string]int{}}
 	p.both(g.types...)
 	var choices, options []int
 	for {

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
-
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // both asks for everything of the types, and has it settled with one resource each.
@@ -202,7 +201,7 @@ func TestSettlingHoldsLateTypes(t *testing.T) {
 // neither for who waited nor for who comes later, until the origin answers it (ORD-8).
 func TestSilentSetHoldsNothing(t *testing.T) {
 	const of = rds
-	for _, typeURL := range []string{cds, lds, relay.ScopedRouteType} {
+	for _, typeURL := range []string{cds, lds, xds.ScopedRouteType} {
 		dialects(t, func(t *testing.T, p *clientEnd) {
 			ask := func(p *clientEnd) {
 				for typeURL, name := range map[string]string{typeURL: "*", of: "r"} {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestOwedIsShared: a client of clusters that has not asked for endpoints is owed those of all of
@@ -37,7 +37,7 @@ func TestOwedIsShared(t *testing.T) {
 			r.says(cds, fmt.Sprint("a=eds", 2+i))
 			a.writes()
 		}
-		if x := a.session.warm.owed; len(x.lists) != 1 || x.lists[0][0] != relay.Wildcard {
+		if x := a.session.warm.owed; len(x.lists) != 1 || x.lists[0][0] != xds.Wildcard {
 			t.Errorf("delta %v: after many changes %v is owed", delta, x)
 		}
 	}
@@ -61,7 +61,7 @@ func TestOwedOfMany(t *testing.T) {
 		t.Errorf("of %d names three were sent, and %v are owed, counted %d", n, rest, o.names)
 	}
 	o.add(make([]string, maxOwed), false)
-	if len(o.lists) != 1 || o.own != nil || o.lists[0][0] != relay.Wildcard {
+	if len(o.lists) != 1 || o.own != nil || o.lists[0][0] != xds.Wildcard {
 		t.Errorf("too many are %d lists", len(o.lists))
 	}
 	if shared := []string{"a", "b", "c"}; !slices.Equal(without(shared, map[string]bool{"b": true}), []string{"a", "c"}) || shared[1] != "b" {

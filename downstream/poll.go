@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -79,7 +80,7 @@ func (e *unresolved) GRPCStatus() *status.Status { return status.New(codes.Unava
 
 // newPoll makes one. It ends with ctx; the caller calls done.
 func (s *Server) newPoll(
-	ctx context.Context, ln *listener, v *relay.Service, v2 bool, from caller, conn *connection, peer net.Addr,
+	ctx context.Context, ln *listener, v *xds.Service, v2 bool, from caller, conn *connection, peer net.Addr,
 ) (context.Context, *poll) {
 	set, now := ln.settings.Load(), time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -253,7 +254,7 @@ func (p *poll) refusal(now time.Time) {
 		return
 	}
 	n := Nack{Nonce: s.pollers.version(session.poller()), Message: clip(detail.GetMessage(), maxNackKept), At: now}
-	if relay.IsSecret(session.only) {
+	if xds.IsSecret(session.only) {
 		n.Message = unsaid
 	}
 	s.cfg.Metrics.Downstream(session.only, session.dialect()).Nack()

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -43,7 +44,7 @@ func (s *session) pollType(in *content) (*streamType, error) {
 	defer s.mu.Unlock()
 	st := s.types[0]
 	s.acknowledgeLocked()
-	_, why := s.judge(st, relay.Wildcard)
+	_, why := s.judge(st, xds.Wildcard)
 	if st.barred || in.names.n == 0 && why != nil {
 		if why == nil {
 			why = noSecrets
@@ -64,7 +65,7 @@ func (s *session) acknowledgeLocked() {
 }
 
 // whole reports whether what a list leaves out is taken to be gone.
-func (s *session) whole(st *streamType) bool { return st.wildcard || relay.SentWhole(st.typeURL) }
+func (s *session) whole(st *streamType) bool { return st.wildcard || xds.SentWhole(st.typeURL) }
 
 // first takes what there is to tell; nil: nothing.
 func (s *session) first(now time.Time) *response {
@@ -101,7 +102,7 @@ func (s *session) told(st *streamType) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st.sentVersion == "" {
-		return relay.Digest{}.String() // of nothing, as the answer has it
+		return xds.Digest{}.String() // of nothing, as the answer has it
 	}
 	return st.sentVersion
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // The bounds of progress. order_hold is 500 ms, as by default.
@@ -103,9 +103,9 @@ func newRace(p *clientEnd, types, churns []string, latency time.Duration, kind s
 		other := p.client(p.session.delta)
 		for _, q := range []*clientEnd{other, p} {
 			if q.session.delta {
-				q.subscribes(relay.ScopedRouteType, "*")
+				q.subscribes(xds.ScopedRouteType, "*")
 			} else {
-				q.asks(relay.ScopedRouteType, "*")
+				q.asks(xds.ScopedRouteType, "*")
 			}
 			q.wait(10 * time.Second)
 		}

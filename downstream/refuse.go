@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/grpc/codes"
 )
 
@@ -33,11 +34,11 @@ var (
 
 // judge says which origin a name is asked of, or why of none.
 func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
-	if relay.DeltaOnly(st.typeURL) {
+	if xds.DeltaOnly(st.typeURL) {
 		s.noteDeltaLocked(s.cfg.origin)
 	}
 	o, why := s.originOf(st, name)
-	if why == nil && relay.IsSecret(st.typeURL) {
+	if why == nil && xds.IsSecret(st.typeURL) {
 		if !o.Secrets() {
 			return nil, noSecrets
 		}
@@ -54,7 +55,7 @@ func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
 func (s *session) barred(typeURL string) bool { return s.barredBy(s.cfg, typeURL) }
 
 func (s *session) barredBy(set *settings, typeURL string) bool {
-	return relay.IsSecret(typeURL) && (!set.secrets || s.from.stranger() != nil)
+	return xds.IsSecret(typeURL) && (!set.secrets || s.from.stranger() != nil)
 }
 
 // originOf is the origin that has a name, whoever asks for it.
@@ -64,7 +65,7 @@ func (s *session) originOf(st *streamType, name string) (*relay.Origin, *reason)
 		return nil, emptyName
 	case len(name) > s.cfg.limits.NameBytes:
 		return nil, s.cfg.tooLong
-	case relay.IsNewStyle(name):
+	case xds.IsNewStyle(name):
 		return s.judgeURN(st, name)
 	case !s.cfg.origin.Serves(st.typeURL): // `*` neither: nobody could answer it, and an empty set would delete what the client has
 		return nil, noType
@@ -76,13 +77,13 @@ func (s *session) originOf(st *streamType, name string) (*relay.Origin, *reason)
 
 // deltaOnly reports whether the type needs delta end to end, and the origin does not speak it
 // (ALIAS-7).
-func deltaOnly(st *streamType, o *relay.Origin) bool { return relay.DeltaOnly(st.typeURL) && o.SotW() }
+func deltaOnly(st *streamType, o *relay.Origin) bool { return xds.DeltaOnly(st.typeURL) && o.SotW() }
 
 // judgeURN is originOf for an xdstp name, which is never taken for one of the old style (NAME-2).
 // Its authority decides, and a name of an authority that no origin is declared to answer for gets
 // to none (FED-2).
 func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason) {
-	u, err := relay.ParseURN(name)
+	u, err := xds.ParseURN(name)
 	switch {
 	case err != nil:
 		return nil, &reason{code: codes.InvalidArgument, text: "the xdstp name " + err.Error()}
@@ -91,7 +92,7 @@ func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason)
 	}
 	s.authorities.note(u.Authority)
 	o := s.cfg.table.Authority(u.Authority)
-	if o != nil && (u.Glob() || relay.DeltaOnly(st.typeURL)) {
+	if o != nil && (u.Glob() || xds.DeltaOnly(st.typeURL)) {
 		s.noteDeltaLocked(o)
 	}
 	switch {
@@ -128,7 +129,7 @@ func (s *session) refuseAboutLocked(st *streamType, name, about string, key uint
 	if n := len(s.notes); why == noDelta && (n == 0 || s.notes[n-1].dialect == nil) {
 		s.notes = append(s.notes, note{typeURL: st.typeURL, dialect: why})
 	}
-	if name != relay.Wildcard && s.tellsRefusals(st) {
+	if name != xds.Wildcard && s.tellsRefusals(st) {
 		r := refusal{strings.Clone(shown(name)), about, key, why}
 		st.refusals = append(st.refusals, r)
 		s.untoldLocked(r.kept())
@@ -151,7 +152,7 @@ func (s *session) unnamedLocked(st *streamType, left func(key uint64) bool) {
 // with all else, since they alone would delete it (SOTW-9). It is sent for their sake, as soon as
 // it can be.
 func (s *session) tellsWhole(st *streamType) bool {
-	return len(st.refusals) > 0 && !s.delta && (st.wildcard || relay.SentWhole(st.typeURL)) && !st.sub.None()
+	return len(st.refusals) > 0 && !s.delta && (st.wildcard || xds.SentWhole(st.typeURL)) && !st.sub.None()
 }
 
 // untoldLocked notes what refusals cost until they are told.
@@ -181,7 +182,7 @@ func (s *session) takeRefusalsLocked(st *streamType) []refusal {
 // refusedHosts are fields of a delta response that say of virtual hosts which are refused that
 // there are none (ALIAS-7).
 func (s *session) refusedHosts(st *streamType, refusals []refusal) []byte {
-	if !s.delta || !relay.IsVirtualHost(st.typeURL) {
+	if !s.delta || !xds.IsVirtualHost(st.typeURL) {
 		return nil
 	}
 	var names []string

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
@@ -92,7 +93,7 @@ func TestTypesKeepStarFromTheOrigin(t *testing.T) {
 				p := r.client(delta)
 				var star []string
 				if named {
-					star = []string{relay.Wildcard}
+					star = []string{xds.Wildcard}
 				}
 				if delta {
 					p.sends(&discoveryv3.DeltaDiscoveryRequest{

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-xds/weir/metrics"
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestResetStreamIsNotTakenIn: a stream that its client reset before its turn came to be served
@@ -22,7 +22,7 @@ func TestResetStreamIsNotTakenIn(t *testing.T) {
 	ctx, reset := context.WithCancel(t.Context())
 	reset()
 	w := &idleWire{ctx: grpc.NewContextWithServerTransportStream(ctx, idleTransport{})}
-	if err := s.serve(ln, w, &relay.ADS, true, false); status.Code(err) != codes.Canceled {
+	if err := s.serve(ln, w, &xds.ADS, true, false); status.Code(err) != codes.Canceled {
 		t.Errorf("it ends with %v", err)
 	}
 	if n := counted(t, reg, "weir_streams_ended_total", "client"); n != 1 {

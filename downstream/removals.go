@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Removals come last, what refers before what it refers to (ORD-2): what still refers to a resource
@@ -47,7 +48,7 @@ type removal struct {
 
 // removalOrder are the types that ORD-2 speaks of, in the order in which their removals leave.
 var removalOrder = []string{
-	relay.ListenerType, relay.ScopedRouteType, relay.RouteType, relay.VirtualHostType, relay.ClusterType, relay.EndpointType,
+	xds.ListenerType, xds.ScopedRouteType, xds.RouteType, xds.VirtualHostType, xds.ClusterType, xds.EndpointType,
 }
 
 // removedLast reports whether ORD-2 speaks of a type.
@@ -61,7 +62,7 @@ func related(typeURL string) bool { return removedLast(typeURL) || late(typeURL)
 // may still point to; of endpoints that are empty since their cluster goes, the word is kept in
 // both dialects.
 func (s *session) takeOneLocked(now time.Time, st *streamType, w *walk) *relay.Answer {
-	if s.delta && st.typeURL != relay.EndpointType || !swapped(st.typeURL) {
+	if s.delta && st.typeURL != xds.EndpointType || !swapped(st.typeURL) {
 		return st.sub.Take(now)
 	}
 	a := st.sub.TakeKeeping(now, s.keepLocked(now, st, w.seen))
@@ -118,7 +119,7 @@ func (s *session) splitLocked(now time.Time) {
 		st.rest.answer = *a
 		st.rest.answer.Body, st.rest.answer.Located, st.rest.answer.Follow, st.rest.answer.Errors = nil, nil, nil, nil
 		for _, name := range a.Removed {
-			st.rest.names[relay.NameKey(name)] = removal{name: name, until: until, went: now, named: st.sub.Went(name)}
+			st.rest.names[xds.NameKey(name)] = removal{name: name, until: until, went: now, named: st.sub.Went(name)}
 		}
 		st.rest.part(now, gone, until)
 		additions := *a
@@ -158,7 +159,7 @@ func parting(l *relay.Located) (now *relay.Located, gone []relay.Gone) {
 	}
 	now = &relay.Located{Variants: l.Variants, Heartbeats: l.Heartbeats}
 	for _, g := range l.Removed {
-		if there[relay.NameKey(g.Name)] {
+		if there[xds.NameKey(g.Name)] {
 			now.Removed = append(now.Removed, g)
 		} else {
 			gone = append(gone, g)
@@ -173,7 +174,7 @@ func (r *rest) part(now time.Time, gone []relay.Gone, until uint64) {
 		if r.gone == nil {
 			r.gone = map[string]parted{}
 		}
-		key := relay.NameKey(g.Name)
+		key := xds.NameKey(g.Name)
 		x := r.gone[key]
 		same := func(y relay.Gone) bool { return y.Constraints == g.Constraints }
 		x.gone, x.until, x.went = append(slices.DeleteFunc(x.gone, same), g), until, now
@@ -217,7 +218,7 @@ func (r *rest) without(a *relay.Answer) {
 		there[[2]string{v.Name, v.Constraints.Key()}] = true
 	}
 	for _, g := range a.Located.Removed {
-		there[[2]string{relay.NameKey(g.Name), g.Constraints}] = true // it is listed
+		there[[2]string{xds.NameKey(g.Name), g.Constraints}] = true // it is listed
 	}
 	for _, v := range a.Located.Variants {
 		x := r.gone[v.Name]
@@ -236,7 +237,7 @@ func (r *rest) forget(names []string) {
 		return
 	}
 	for _, name := range names {
-		delete(r.names, relay.NameKey(name))
+		delete(r.names, xds.NameKey(name))
 	}
 }
 

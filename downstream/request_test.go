@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -28,7 +29,7 @@ func requests() []proto.Message {
 		&discoveryv3.DiscoveryRequest{TypeUrl: eds, ResourceNames: []string{"a", "*", "a", "xdstp:"}, ResponseNonce: "x"},
 		&discoveryv3.DeltaDiscoveryRequest{TypeUrl: cds, ResourceNamesUnsubscribe: []string{"*"}},
 		&discoveryv3.DeltaDiscoveryRequest{
-			TypeUrl: relay.VirtualHostType, ResourceNamesSubscribe: []string{"", "a", "a"},
+			TypeUrl: xds.VirtualHostType, ResourceNamesSubscribe: []string{"", "a", "a"},
 			InitialResourceVersions: map[string]string{"a": "w1"}, ResourceLocatorsSubscribe: []*discoveryv3.ResourceLocator{nil, {}},
 		},
 		&discoveryv3.DiscoveryRequest{TypeUrl: cds, ResourceLocators: []*discoveryv3.ResourceLocator{
@@ -265,7 +266,7 @@ func TestRequestIsNotKept(t *testing.T) {
 		{what: "a name there is no room for", typeURL: cds, names: []string{"new"}, full: true},
 	} {
 		for _, delta := range []bool{false, true} {
-			if !delta && relay.DeltaOnly(c.typeURL) {
+			if !delta && xds.DeltaOnly(c.typeURL) {
 				continue
 			}
 			r := newRigOf(t, relay.OriginConfig{Name: "mesh", Authorities: []string{"served"}})

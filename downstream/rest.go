@@ -15,7 +15,7 @@ import (
 	"github.com/weir-xds/weir/relay/node"
 
 	"github.com/weir-xds/weir/metrics"
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -25,23 +25,23 @@ import (
 
 // restPath is what is served at a path: a service, by its name in v3 or v2.
 type restPath struct {
-	service *relay.Service
+	service *xds.Service
 	v2      bool
 }
 
 // restPaths are the paths of REST (TRANS-2), with v2 those of v2 as well (V2-1).
 func restPaths(v2 bool) map[string]restPath {
 	all := map[string]restPath{}
-	add := func(services []relay.Service, v2 bool) {
+	add := func(services []xds.Service, v2 bool) {
 		for i := range services {
 			if path := services[i].REST; path != "" {
 				all[path] = restPath{&services[i], v2}
 			}
 		}
 	}
-	add(relay.Services, false)
+	add(xds.Services, false)
 	if v2 {
-		add(relay.ServicesV2, true)
+		add(xds.ServicesV2, true)
 	}
 	return all
 }
@@ -198,7 +198,7 @@ func (h *restHandler) write(w http.ResponseWriter, r *http.Request, p *poll, ans
 		p.sent(answer, 0)
 		return nil
 	}
-	d, err := h.server.renderer.render(answer.response.out, !relay.IsSecret(p.stream.session.only))
+	d, err := h.server.renderer.render(answer.response.out, !xds.IsSecret(p.stream.session.only))
 	if err != nil {
 		return err
 	}

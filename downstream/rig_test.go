@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -23,12 +24,12 @@ import (
 )
 
 const (
-	cds = relay.ClusterType
-	eds = relay.EndpointType
-	lds = relay.ListenerType
-	rds = relay.RouteType
-	sds = relay.SecretType
-	vhd = relay.VirtualHostType
+	cds = xds.ClusterType
+	eds = xds.EndpointType
+	lds = xds.ListenerType
+	rds = xds.RouteType
+	sds = xds.SecretType
+	vhd = xds.VirtualHostType
 	odd = "type.googleapis.com/example.Odd"
 )
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/grpc/codes"
 )
 
@@ -36,7 +37,7 @@ func (s *session) routeLocked(st *streamType, names []string, refuse func(name s
 		case why != nil:
 		case !mine:
 			why = s.placeLocked(st, &to, o, name)
-		case name == relay.Wildcard && !s.delta:
+		case name == xds.Wildcard && !s.delta:
 			to.wildcard, mine = true, false
 		}
 		if why != nil {
@@ -103,14 +104,14 @@ func (to *routed) claim(initial map[string]string, refused []string) {
 	at := map[string]*place{} // by canonical name: it may be written in another way
 	for i := range to.others {
 		for _, name := range to.others[i].names {
-			at[relay.NameKey(name)] = &to.others[i]
+			at[xds.NameKey(name)] = &to.others[i]
 		}
 	}
 	for _, name := range refused {
-		at[relay.NameKey(name)] = nil
+		at[xds.NameKey(name)] = nil
 	}
 	maps.DeleteFunc(initial, func(name, version string) bool {
-		p, elsewhere := at[relay.NameKey(name)]
+		p, elsewhere := at[xds.NameKey(name)]
 		if !elsewhere {
 			p = to.globOf(name)
 			elsewhere = p != nil
@@ -128,7 +129,7 @@ func (to *routed) claim(initial map[string]string, refused []string) {
 // globOf is where a glob lives that selects a name, if that is at another origin; nil if there is
 // none.
 func (to *routed) globOf(name string) *place {
-	if !relay.IsNewStyle(name) {
+	if !xds.IsNewStyle(name) {
 		return nil
 	}
 	for i := range to.others {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -104,7 +105,7 @@ func runScript(t *testing.T, file string) {
 }
 
 var scriptTypes = map[string]string{
-	"cds": cds, "eds": eds, "lds": lds, "srds": relay.ScopedRouteType, "rds": rds, "vhds": vhd, "sds": sds, "odd": odd,
+	"cds": cds, "eds": eds, "lds": lds, "srds": xds.ScopedRouteType, "rds": rds, "vhds": vhd, "sds": sds, "odd": odd,
 }
 
 func scriptType(typeURL string) string {

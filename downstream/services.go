@@ -1,8 +1,6 @@
 package downstream
 
 import (
-	"github.com/weir-xds/weir/relay"
-
 	"google.golang.org/grpc"
 
 	// What reflection tells of the services is looked up among the descriptors that these link in.
@@ -13,29 +11,30 @@ import (
 	_ "github.com/envoyproxy/go-control-plane/envoy/service/route/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // register adds the discovery services to a listener: ADS, and one for each type that has its own
 // (TRANS-2). Everything else is UNIMPLEMENTED (TRANS-12). v2: by their names in v2 as well.
 func (s *Server) register(ln *listener, v2 bool) {
-	ln.grpc.RegisterService(s.describe(ln, &relay.ADS, false), nil)
-	for i := range relay.Services {
-		ln.grpc.RegisterService(s.describe(ln, &relay.Services[i], false), nil)
+	ln.grpc.RegisterService(s.describe(ln, &xds.ADS, false), nil)
+	for i := range xds.Services {
+		ln.grpc.RegisterService(s.describe(ln, &xds.Services[i], false), nil)
 	}
 	s.registerLoads(ln, false)
 	if !v2 { // V2-1
 		return
 	}
-	ln.grpc.RegisterService(s.describe(ln, &relay.ADSV2, true), nil)
-	for i := range relay.ServicesV2 {
-		ln.grpc.RegisterService(s.describe(ln, &relay.ServicesV2[i], true), nil)
+	ln.grpc.RegisterService(s.describe(ln, &xds.ADSV2, true), nil)
+	for i := range xds.ServicesV2 {
+		ln.grpc.RegisterService(s.describe(ln, &xds.ServicesV2[i], true), nil)
 	}
 	s.registerLoads(ln, true)
 }
 
 // describe makes a service of what the table of them says. The full method name alone decides the
 // dialect and, on a service of one type, the type (TRANS-3, TRANS-4).
-func (s *Server) describe(ln *listener, v *relay.Service, v2 bool) *grpc.ServiceDesc {
+func (s *Server) describe(ln *listener, v *xds.Service, v2 bool) *grpc.ServiceDesc {
 	d := &grpc.ServiceDesc{ServiceName: v.Name, HandlerType: (*any)(nil), Metadata: v.File}
 	if v.Fetch != "" {
 		d.Methods = append(d.Methods, grpc.MethodDesc{MethodName: v.Fetch, Handler: s.fetch(ln, v, v2)})

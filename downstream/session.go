@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/grpc/codes"
@@ -19,7 +20,7 @@ import (
 const (
 	// maxTypes bounds the types of one stream, which are client's words too.
 	maxTypes = 256
-	// maxTypeURL bounds a type URL: it is a key of the table.
+	// MaxTypeURL bounds a type URL: it is a key of the table.
 	maxTypeURL = 1024
 	// maxNodeShown bounds what a node's id takes in the log.
 	maxNodeShown = 256
@@ -58,7 +59,7 @@ func newSettings(cfg Config, lc ListenerConfig) *settings {
 	}
 	for _, typeURL := range lc.NoLegacyWildcard {
 		set.noLegacy[typeURL] = true
-		set.noLegacy[relay.OtherSpelling(typeURL)] = true
+		set.noLegacy[xds.OtherSpelling(typeURL)] = true
 	}
 	return set
 }
@@ -217,7 +218,7 @@ func (s *session) enterLocked(in *content) (st *streamType, first bool, err erro
 			return st, false, nil
 		}
 	}
-	st, err = s.addTypeLocked(cmp.Or(s.only, relay.TypeURL(in.typeURL)))
+	st, err = s.addTypeLocked(cmp.Or(s.only, xds.TypeURL(in.typeURL)))
 	return st, true, err
 }
 
@@ -228,14 +229,14 @@ func (s *session) addTypeLocked(typeURL string) (*streamType, error) {
 	}
 	st := newStreamType(s.cfg, typeURL, s.dialect())
 	st.barred = s.barred(typeURL)
-	_, why := s.judge(st, relay.Wildcard)
+	_, why := s.judge(st, xds.Wildcard)
 	st.legacy = st.legacy && why == nil
 	// nothing can have been named before (REST-4)
 	st.legacy = st.legacy || s.poll && why == nil
 	// a relay never asks an empty list but for a wildcard, of any type (WILD-11)
 	st.legacy = st.legacy || len(s.via) > 0 && why == nil
 	i, _ := slices.BinarySearchFunc(s.types, typeURL, func(st *streamType, typeURL string) int {
-		return relay.CompareTypes(st.typeURL, typeURL)
+		return xds.CompareTypes(st.typeURL, typeURL)
 	})
 	s.types = slices.Insert(s.types, i, st)
 	return st, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
@@ -27,9 +28,9 @@ func (s *session) deltaLocked(now time.Time, in *content) error {
 	}
 	switch {
 	case !first:
-	case st.typeURL == relay.EndpointType:
+	case st.typeURL == xds.EndpointType:
 		s.pushEndpointsLocked() // WARM-6
-	case st.typeURL == relay.VirtualHostType:
+	case st.typeURL == xds.VirtualHostType:
 		s.pushVirtualHostsLocked()
 	}
 	s.wakeLocked(now)
@@ -98,7 +99,7 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, in *content, fi
 		if st.legacy && in.names.n+len(in.locators) == 0 {
 			// The legacy wildcard (WILD-2, WILD-6). It stays until `*` is unsubscribed (WILD-3), be
 			// it right here (WILD-7).
-			to.own = []string{relay.Wildcard}
+			to.own = []string{xds.Wildcard}
 		}
 		// Only the first request of a type says what the client holds (DELTA-11, DELTA-14).
 		// what the client holds of such a name may be any variant (DYN-20)
@@ -107,7 +108,7 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, in *content, fi
 		}
 		initial = in.versions()
 		to.claim(initial, refused)
-		if s.only == "" && len(initial) > 0 && (st.typeURL == relay.ClusterType || st.typeURL == relay.EndpointType) {
+		if s.only == "" && len(initial) > 0 && (st.typeURL == xds.ClusterType || st.typeURL == xds.EndpointType) {
 			st.removals = now.Add(s.cfg.timing.OrderHold)
 		}
 	}
@@ -142,10 +143,10 @@ func (s *session) unsubscribedLocked(st *streamType, names []string, locators []
 // those that the client has subscribed to as one on this stream (ALIAS-6). Without a slash every
 // name does.
 func (s *session) spacesLocked(st *streamType, g *relay.Group, names []string) (spaces []string) {
-	if !relay.IsVirtualHost(st.typeURL) {
+	if !xds.IsVirtualHost(st.typeURL) {
 		return nil
 	}
-	routes := s.askedLocked(relay.RoutesOf(st.typeURL))
+	routes := s.askedLocked(xds.RoutesOf(st.typeURL))
 	if routes == nil {
 		return nil
 	}
@@ -254,7 +255,7 @@ func (s *session) leaveLocked(st *streamType, to *routed, names []string) (own [
 }
 
 func (s *session) leavingLocked(st *streamType, to *routed, name string) *place {
-	u, err := relay.ParseURN(name)
+	u, err := xds.ParseURN(name)
 	if err != nil {
 		return nil
 	}

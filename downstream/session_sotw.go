@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
@@ -25,7 +26,7 @@ func (s *session) sotwLocked(now time.Time, in *content) error {
 		// An empty response would say "delete all", so nothing is sent (SOTW-9).
 		st.refusedCount += uint64(in.names.n + len(in.locators))
 		return nil
-	case relay.DeltaOnly(st.typeURL):
+	case xds.DeltaOnly(st.typeURL):
 		st.blank = first || st.blank // TRANS-7
 		s.verdictLocked(now, st, in.nonce, in.detail)
 	default:
@@ -33,7 +34,7 @@ func (s *session) sotwLocked(now time.Time, in *content) error {
 		if err := s.listLocked(now, st, in); err != nil {
 			return err
 		}
-		if st.typeURL == relay.EndpointType {
+		if st.typeURL == xds.EndpointType {
 			s.pushEndpointsLocked() // WARM-2
 		}
 	}
@@ -53,7 +54,7 @@ func (s *session) verdictLocked(now time.Time, st *streamType, nonce []byte, det
 	last := *st.last()
 	clear(st.unanswered)
 	st.unanswered = st.unanswered[:0]
-	if st.typeURL == relay.ClusterType {
+	if st.typeURL == xds.ClusterType {
 		s.clustersJudgedLocked(now)
 	}
 	if detail != nil {
@@ -87,7 +88,7 @@ func (s *session) listLocked(now time.Time, st *streamType, in *content) error {
 	to := s.siftLocked(st, in.names.strings(), in.locators)
 	to.wildcard = to.wildcard || st.legacy
 	wildcard := to.wildcard || slices.ContainsFunc(to.spots.list, func(x *spot) bool { return x.wildcard })
-	if wildcard && !st.wildcard && !relay.SentWhole(st.typeURL) {
+	if wildcard && !st.wildcard && !xds.SentWhole(st.typeURL) {
 		// From now on a response is all there is (SOTW-4). One that is held back has only what
 		// changed; all of it follows anyway.
 		st.held = nil
@@ -118,7 +119,7 @@ func (s *session) listLocked(now time.Time, st *streamType, in *content) error {
 func (s *session) forgottenLocked(now time.Time, st *streamType) (left relay.Union) {
 	clear(st.unanswered)
 	st.unanswered = st.unanswered[:0]
-	if st.typeURL == relay.ClusterType {
+	if st.typeURL == xds.ClusterType {
 		s.clustersJudgedLocked(now)
 	}
 	if !st.heard {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"go.uber.org/zap"
@@ -91,7 +92,7 @@ func TestCompression(t *testing.T) {
 func (l *live) stream(t *testing.T, options []grpc.CallOption, dial ...grpc.DialOption) grpc.ClientStream {
 	t.Helper()
 	desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
-	wire, err := l.net.Connect(t, dial...).NewStream(t.Context(), desc, relay.ADS.Method(true), options...)
+	wire, err := l.net.Connect(t, dial...).NewStream(t.Context(), desc, xds.ADS.Method(true), options...)
 	if err != nil {
 		t.Fatal(err)
 	}

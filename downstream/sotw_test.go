@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	xdsv3 "github.com/cncf/xds/go/xds/core/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -200,7 +201,7 @@ func TestSotWResume(t *testing.T) {
 
 // TestNoSotWForm: VirtualHost and LbEndpoint are answered once, empty, and then ignored (TRANS-7).
 func TestNoSotWForm(t *testing.T) {
-	for _, typeURL := range []string{vhd, relay.LbEndpointType} {
+	for _, typeURL := range []string{vhd, xds.LbEndpointType} {
 		r := newRig(t)
 		p := r.client(false)
 		p.asks(typeURL, "a/b")

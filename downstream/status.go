@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // ClientStatus is how one client stream stands, in plain values.
@@ -145,7 +146,7 @@ func (st *streamType) status(own *relay.Origin, delta bool) TypeStatus {
 		UnsyncedSince: st.lacksSince(), Nacks: st.nacks, LastNack: st.nacked.last(),
 		Refused: st.refusedCount, Held: st.heldCount, Cold: st.coldCount,
 	}
-	if delta || relay.IsSecret(st.typeURL) {
+	if delta || xds.IsSecret(st.typeURL) {
 		t.SentVersion, t.AckedVersion = "", "" // for people (VER-10); digests (RELAY-76)
 	}
 	if len(st.unanswered) > 0 {

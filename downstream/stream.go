@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -87,7 +88,7 @@ func (st *stream) writingSince() (time.Time, bool) {
 
 // serve runs one stream of a service on the handler's goroutine, and returns the status it ends
 // with.
-func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *relay.Service, delta, v2 bool) error {
+func (s *Server) serve(ln *listener, wire grpc.ServerStream, v *xds.Service, delta, v2 bool) error {
 	ctx := wire.Context()
 	end, ok := grpc.ServerTransportStreamFromContext(ctx).(transport)
 	if !ok {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // maxUnanswered bounds the responses of one type that are remembered until the client answers them;
@@ -91,7 +92,7 @@ type sent struct {
 func newStreamType(cfg *settings, typeURL, dialect string) *streamType {
 	return &streamType{
 		typeURL: typeURL, counts: cfg.metrics.Downstream(typeURL, dialect), legacy: !cfg.noLegacy[typeURL],
-		dedicated: cfg.dedicated[typeURL] || relay.IsSecret(typeURL),
+		dedicated: cfg.dedicated[typeURL] || xds.IsSecret(typeURL),
 	}
 }
 

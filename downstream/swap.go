@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // A cluster goes in the same change as the route to it, or the change of the route is still on its
@@ -69,9 +70,9 @@ func (s *session) keepLocked(now time.Time, st *streamType, seen uint64) relay.K
 		k.HoldReturned = s.cfg.timing.OrderHold
 	}
 	switch st.typeURL {
-	case relay.ClusterType:
+	case xds.ClusterType:
 		k.Pending = s.pendingLocked(now, late)
-	case relay.EndpointType:
+	case xds.EndpointType:
 		k.PendingEmpty = s.pendingLocked(now, late)
 	}
 	return k
@@ -79,7 +80,7 @@ func (s *session) keepLocked(now time.Time, st *streamType, seen uint64) relay.K
 
 // swapped reports whether a type's resources are kept back when they go.
 func swapped(typeURL string) bool {
-	return typeURL == relay.ClusterType || typeURL == relay.EndpointType
+	return typeURL == xds.ClusterType || typeURL == xds.EndpointType
 }
 
 // holds reports whether any of the removals of an answer is held.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // A client of transport v2 is served as any other is, by messages of the same bytes (V2-2): what
@@ -21,7 +22,7 @@ func (s *session) pieces(a *relay.Answer, now time.Time, own [][]byte) relay.Pie
 // tellsRefusals reports whether a name that is refused is told so. Of virtual hosts v2 can tell it,
 // too: by a resource (ALIAS-7).
 func (s *session) tellsRefusals(st *streamType) bool {
-	return !s.v2 || relay.IsVirtualHost(st.typeURL)
+	return !s.v2 || xds.IsVirtualHost(st.typeURL)
 }
 
 // expressible is an answer as far as it can be told; nil if that is nothing. An answer of errors
@@ -31,7 +32,7 @@ func (s *session) expressible(st *streamType, a *relay.Answer) *relay.Answer {
 		return a
 	}
 	a.Errors = nil
-	whole := st.wildcard || !s.delta && relay.SentWhole(st.typeURL)
+	whole := st.wildcard || !s.delta && xds.SentWhole(st.typeURL)
 	if !whole && len(a.Variants)+len(a.Heartbeats)+len(a.Removed) == 0 {
 		return nil
 	}

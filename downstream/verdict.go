@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	"google.golang.org/genproto/googleapis/rpc/status"
 )
@@ -28,7 +29,7 @@ func (s *session) nackLocked(now time.Time, st *streamType, x *sent, nonce strin
 	st.nacks++
 	st.counts.Nack()
 	nack := Nack{Nonce: nonce, Message: clip(detail.GetMessage(), maxNackKept), At: now}
-	if relay.IsSecret(st.typeURL) {
+	if xds.IsSecret(st.typeURL) {
 		nack.Message = unsaid
 	}
 	st.nacked = st.nacked.with(x, nack)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // A client that is sent a new or changed Cluster waits for its endpoints before it uses it, though
@@ -62,7 +63,7 @@ type owed struct {
 const maxLists = 16
 
 // everything is what is owed of too many names.
-var everything = owed{lists: [][]string{{relay.Wildcard}}, names: math.MaxInt}
+var everything = owed{lists: [][]string{{xds.Wildcard}}, names: math.MaxInt}
 
 // add takes in a list. early: the client has not asked for endpoints.
 func (o *owed) add(list []string, early bool) {
@@ -120,11 +121,11 @@ func (s *session) followLocked(written *relay.Answer) {
 	}
 	if written.Located != nil {
 		for i := range written.Located.Removed {
-			follows[relay.NameKey(written.Located.Removed[i].Name)] = true
+			follows[xds.NameKey(written.Located.Removed[i].Name)] = true
 		}
 	}
 	for _, name := range written.Removed {
-		follows[relay.NameKey(name)] = true // it does not exist, and the client knows (WARM-7)
+		follows[xds.NameKey(name)] = true // it does not exist, and the client knows (WARM-7)
 	}
 	s.warm.news = without(s.warm.news, follows)
 	s.warm.owed.pay(follows)
@@ -200,7 +201,7 @@ func (w *warming) waited(now time.Time, upTo uint64) bool {
 }
 
 // endpointsLocked is the stream's endpoint type; nil if the client asks for none.
-func (s *session) endpointsLocked() *streamType { return s.askedLocked(relay.EndpointType) }
+func (s *session) endpointsLocked() *streamType { return s.askedLocked(xds.EndpointType) }
 
 // askedLocked is the type's state if the client asks the table for it.
 func (s *session) askedLocked(typeURL string) *streamType {
@@ -222,7 +223,7 @@ func (s *session) oweVirtualHostsLocked(routes, followed *relay.Answer) {
 	for v := range routes.Bodies() {
 		s.warm.routes = append(s.warm.routes, v.Name)
 	}
-	switch st := s.askedLocked(relay.VirtualHostType); {
+	switch st := s.askedLocked(xds.VirtualHostType); {
 	case st == nil:
 		s.warm.routes = s.warm.routes[:min(len(s.warm.routes), maxEarly)]
 	case followed != nil:
@@ -236,7 +237,7 @@ func (s *session) oweVirtualHostsLocked(routes, followed *relay.Answer) {
 
 // pushVirtualHostsLocked hands them to the table when the client first asks for virtual hosts.
 func (s *session) pushVirtualHostsLocked() {
-	if st := s.askedLocked(relay.VirtualHostType); st != nil && len(s.warm.routes) > 0 {
+	if st := s.askedLocked(xds.VirtualHostType); st != nil && len(s.warm.routes) > 0 {
 		st.sub.OweNamespaces(s.warm.routes, nil)
 		s.warm.routes = nil
 	}

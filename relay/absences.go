@@ -1,6 +1,10 @@
 package relay
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // Clients may ask for 100,000 names that do not exist, and an origin may say so of all of them in
 // one response. A name of which nothing is held is in nobody's view, so that it is absent need not
@@ -16,7 +20,7 @@ const mostAbsences = 5000
 // anything, if there are many. rest is the response without them.
 func (k *kin) absentOf(u *Update, lane laneIndex, gen uint32) (rest *Update, absent []string) {
 	cfg := k.group.origin.config()
-	if len(u.Removed) <= shareNames || u.Full || u.Bad || cfg.SotW || cfg.TP2 || DeltaOnly(k.typeURL) {
+	if len(u.Removed) <= shareNames || u.Full || u.Bad || cfg.SotW || cfg.TP2 || xds.DeltaOnly(k.typeURL) {
 		// a virtual host may be spoken of in several ways (ALIAS-5), and a variant, too
 		return u, nil
 	}
@@ -24,7 +28,7 @@ func (k *kin) absentOf(u *Update, lane laneIndex, gen uint32) (rest *Update, abs
 	for i := range u.Resources {
 		said[u.Resources[i].Name] = true
 		for _, alias := range u.Resources[i].Aliases {
-			said[NameKey(alias)] = true
+			said[xds.NameKey(alias)] = true
 		}
 	}
 	for _, e := range u.Errors {
@@ -77,5 +81,5 @@ func (k *kin) holdsLocked(name string, lane laneIndex, gen uint32) bool {
 // hasHeldLocked reports whether a client may hold what a name stands for. That is not what the flag
 // holds says, which is also set for a removal that has to be told.
 func (s *Sub) hasHeldLocked(r *record) bool {
-	return s.pos != nil || r.sent != (Digest{}) || r.at > 0 || r.is(claimed|returned)
+	return s.pos != nil || r.sent != (xds.Digest{}) || r.at > 0 || r.is(claimed|returned)
 }

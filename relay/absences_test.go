@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestAbsencesAreTakenInTurns: an origin says in one response what is new of two names, that a
@@ -15,7 +17,7 @@ import (
 func TestAbsencesAreTakenInTurns(t *testing.T) {
 	const n = 5000
 	r := newRig(t, Config{})
-	other := r.sub(EndpointType, true, "good", "better", "goes")
+	other := r.sub(xds.EndpointType, true, "good", "better", "goes")
 	missing := manyNames("n", n)
 	var many *Sub
 	shares, absences, busy := 0, 0, false
@@ -43,15 +45,15 @@ func TestAbsencesAreTakenInTurns(t *testing.T) {
 		}
 		other.Update(zero, []string{fmt.Sprint("new-", shares)}, nil)
 	})
-	many = r.group.Open(owner, SubOptions{TypeURL: EndpointType, Delta: true})
+	many = r.group.Open(owner, SubOptions{TypeURL: xds.EndpointType, Delta: true})
 	many.Update(zero, missing, nil)
 	r.open()
-	r.apply(made(EndpointType, "0", nil, "good", "better", "goes"))
+	r.apply(made(xds.EndpointType, "0", nil, "good", "better", "goes"))
 	other.Take(zero)
 	many.Update(zero, []string{"good"}, nil) // so that the first part of the response wakes it, too
 	many.Take(zero)
 	busy = true
-	r.apply(made(EndpointType, "1", append(missing, "goes"), "good", "better"))
+	r.apply(made(xds.EndpointType, "1", append(missing, "goes"), "good", "better"))
 	if shares != n/500+1 {
 		t.Errorf("others have their turn %d times, want %d", shares, n/500+1)
 	}
@@ -70,13 +72,13 @@ func TestAbsencesFillOneAnswer(t *testing.T) {
 	const n = 12_000
 	r := newRig(t, Config{})
 	missing := manyNames("n", n)
-	many := r.sub(EndpointType, true, missing...)
+	many := r.sub(xds.EndpointType, true, missing...)
 	r.open()
-	r.apply(made(EndpointType, "0", missing))
+	r.apply(made(xds.EndpointType, "0", missing))
 	first := many.Standing().Unsent
 	many.Update(zero, []string{"last"}, nil)
 	r.group.lanes[mainLane].Take(zero, false)
-	r.apply(made(EndpointType, "0", nil, "last"))
+	r.apply(made(xds.EndpointType, "0", nil, "last"))
 	seen := map[string]bool{}
 	for i, want := range []int{5000, 5000, 2000} {
 		if !many.Pending() || many.Standing().Unsent != first {
@@ -106,13 +108,13 @@ func TestAbsencesFillOneAnswer(t *testing.T) {
 func TestRemovalsGoTogether(t *testing.T) {
 	names := manyNames("n", 6000)
 	r := newRig(t, Config{})
-	many := r.sub(EndpointType, true, names...)
+	many := r.sub(xds.EndpointType, true, names...)
 	r.open()
-	r.apply(made(EndpointType, "0", nil, names...))
+	r.apply(made(xds.EndpointType, "0", nil, names...))
 	if a := many.Take(zero); a == nil || len(a.Variants) != len(names) {
 		t.Fatal("no first answer")
 	}
-	r.apply(made(EndpointType, "1", names))
+	r.apply(made(xds.EndpointType, "1", names))
 	if a := many.Take(zero); a == nil || len(a.Removed) != len(names) {
 		t.Errorf("a part of a response is told: %v", a)
 	}
@@ -126,7 +128,7 @@ func TestAbsencesLeaveTheProcessor(t *testing.T) {
 	const n = 2000
 	r := newRig(t, Config{})
 	missing := manyNames("n", n)
-	r.sub(EndpointType, true, missing...)
+	r.sub(xds.EndpointType, true, missing...)
 	r.open()
 	var turns, stop atomic.Int64
 	var other sync.WaitGroup
@@ -138,7 +140,7 @@ func TestAbsencesLeaveTheProcessor(t *testing.T) {
 	})
 	runtime.Gosched()
 	before := turns.Load()
-	r.apply(made(EndpointType, "1", missing))
+	r.apply(made(xds.EndpointType, "1", missing))
 	during := turns.Load() - before
 	stop.Store(1)
 	other.Wait()

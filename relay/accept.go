@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -93,7 +94,7 @@ func (a *acceptance) reject(name, format string, args ...any) {
 		a.Unread = true
 		return
 	}
-	a.Refused, a.Reasons = append(a.Refused, NameKey(name)), append(a.Reasons, a.reasons[len(a.reasons)-1])
+	a.Refused, a.Reasons = append(a.Refused, xds.NameKey(name)), append(a.Reasons, a.reasons[len(a.reasons)-1])
 }
 
 func (a *acceptance) resource(i int, b []byte) {
@@ -121,7 +122,7 @@ func (a *acceptance) parseAny(b []byte, r *Resource) error {
 	if err != nil {
 		return err
 	}
-	if string(typeURL) == resourceType {
+	if string(typeURL) == xds.ResourceType {
 		return parseResource(value, r)
 	}
 	r.Any = b
@@ -130,7 +131,7 @@ func (a *acceptance) parseAny(b []byte, r *Resource) error {
 
 // nameBody gives a resource of a SotW response the name that its body has (RELAY-14).
 func (a *acceptance) nameBody(r *Resource, payload []byte) error {
-	if r.Name = a.fields.bareName(a.TypeURL, payload); r.Name == "" && Named(a.TypeURL) {
+	if r.Name = a.fields.bareName(a.TypeURL, payload); r.Name == "" && xds.Named(a.TypeURL) {
 		// it may not have been read so far
 		return fields(payload, func(protowire.Number, []byte, uint64) error { return nil })
 	}
@@ -163,7 +164,7 @@ func (a *acceptance) check(r *Resource) string {
 	if slices.ContainsFunc(r.Aliases, func(s string) bool { return !utf8.ValidString(s) }) {
 		return "alias is not valid UTF-8"
 	}
-	r.Name, r.spelt = spell(r.Name)
+	r.Name, r.spelt = xds.Spell(r.Name)
 	if r.Any == nil {
 		if r.Name == "" {
 			return "neither name nor payload"
@@ -174,12 +175,12 @@ func (a *acceptance) check(r *Resource) string {
 	if r.payloadType, r.payload, err = anyParts(r.Any); err != nil {
 		return "payload does not decode: " + err.Error()
 	}
-	if t := string(r.payloadType); !a.is(t) && t != redirectType {
+	if t := string(r.payloadType); !a.is(t) && t != xds.RedirectType {
 		return fmt.Sprintf("payload has type %s", quote(t))
 	}
 	if r.Name == "" && !a.delta {
 		// Envoy allows nameless listeners: keyed by content, a key no name can equal (RELAY-18).
-		d := contentDigest(a.TypeURL, "", "", nil, r.payloadType, r.payload)
+		d := xds.ContentDigest(a.TypeURL, "", "", nil, r.payloadType, r.payload)
 		r.Name, r.Nameless = namelessKey+hex.EncodeToString(d[:]), true
 	}
 	return ""
@@ -200,7 +201,7 @@ func checkMetadata(b []byte) error {
 
 // is reports whether a type is that of the response, under whichever name it has (V2-5).
 func (a *acceptance) is(typeURL string) bool {
-	return typeURL == a.TypeURL || typeURL != "" && typeURL == OtherSpelling(a.TypeURL)
+	return typeURL == a.TypeURL || typeURL != "" && typeURL == xds.OtherSpelling(a.TypeURL)
 }
 
 // checkName is the judgement on a name of whatever an origin speaks of.
@@ -310,7 +311,7 @@ func (a *acceptance) removals(r *Response) {
 			a.reject("", "removed_resources: %s is not valid UTF-8", quote(name))
 			continue
 		}
-		key := NameKey(name)
+		key := xds.NameKey(name)
 		if a.has(identity{name: key}) {
 			a.reject(name, "resource %s: both sent and removed", quote(name))
 			a.markAmbiguous(identity{name: key})
@@ -338,7 +339,7 @@ func (a *acceptance) removedVariant(b []byte) {
 		a.reject(n.GetName(), "removed_resource_names %s: %v", quote(n.GetName()), err)
 		return
 	}
-	id := identity{NameKey(n.GetName()), set.Key()}
+	id := identity{xds.NameKey(n.GetName()), set.Key()}
 	if a.has(id) {
 		a.reject(n.GetName(), "resource %s: both sent and removed", quote(n.GetName()))
 		a.markAmbiguous(id)
@@ -354,7 +355,7 @@ func (a *acceptance) nameErrors(r *Response) {
 			a.reject("", "resource_errors: does not decode: %v", err)
 			continue
 		}
-		name := spelling(e.Name, e.spelt)
+		name := xds.Spelling(e.Name, e.spelt)
 		if why := a.checkName(name); why != "" {
 			a.reject(name, "resource_errors %s: %s", quote(name), why)
 			continue

@@ -10,6 +10,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -100,7 +101,7 @@ func TestAcceptVariants(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{
-				TypeUrl: ClusterType, Nonce: "n", Resources: test.rs, RemovedResources: test.removed, RemovedResourceNames: test.gone,
+				TypeUrl: xds.ClusterType, Nonce: "n", Resources: test.rs, RemovedResources: test.removed, RemovedResourceNames: test.gone,
 			})
 			checkVariants(t, u, reject, test.want, test.left, test.reason)
 		})
@@ -108,7 +109,7 @@ func TestAcceptVariants(t *testing.T) {
 			continue
 		}
 		t.Run(test.name+", wrapped in SotW", func(t *testing.T) {
-			m := &discoveryv3.DiscoveryResponse{TypeUrl: ClusterType}
+			m := &discoveryv3.DiscoveryResponse{TypeUrl: xds.ClusterType}
 			for _, r := range test.rs {
 				m.Resources = append(m.Resources, mustAny(t, r))
 			}
@@ -150,7 +151,7 @@ func TestErrorsOfVariants(t *testing.T) {
 	}
 	in := []*discoveryv3.ResourceError{inError("a", prodOnly, 7), inError("b", nil, 5)}
 	u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{
-		TypeUrl: ClusterType, Nonce: "n", ResourceErrors: in, Resources: []*discoveryv3.Resource{variantOf(t, "a", "1", testOnly)},
+		TypeUrl: xds.ClusterType, Nonce: "n", ResourceErrors: in, Resources: []*discoveryv3.Resource{variantOf(t, "a", "1", testOnly)},
 	})
 	if reject != nil || len(u.Errors) != 2 || len(u.Resources) != 1 {
 		t.Fatalf("got %d errors and %d resources, refused %v", len(u.Errors), len(u.Resources), reject)
@@ -168,7 +169,7 @@ func TestErrorsOfVariants(t *testing.T) {
 		{"malformed", inError("a", &relaytest.Constraints{Type: &discoveryv3.DynamicParameterConstraints_Constraint{}}, 7), `resource_errors "a": key ""`},
 	} {
 		u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{
-			TypeUrl: ClusterType, Nonce: "n", ResourceErrors: []*discoveryv3.ResourceError{test.e},
+			TypeUrl: xds.ClusterType, Nonce: "n", ResourceErrors: []*discoveryv3.ResourceError{test.e},
 			Resources: []*discoveryv3.Resource{variantOf(t, "a", "1", testOnly), variantOf(t, "a", "2", prodOnly)},
 		})
 		if reject == nil || !strings.Contains(reject.Error(), test.reason) || len(u.Errors) != 0 {
@@ -182,7 +183,7 @@ func TestErrorsOfVariants(t *testing.T) {
 func TestEmptyOrIsCounted(t *testing.T) {
 	or := relaytest.Or()
 	u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{
-		TypeUrl: ClusterType, Nonce: "n",
+		TypeUrl: xds.ClusterType, Nonce: "n",
 		Resources: []*discoveryv3.Resource{
 			variantOf(t, "a", "1", or), variantOf(t, "b", "1", relaytest.And(prodOnly, relaytest.Not(or))), variantOf(t, "c", "1", relaytest.Or(prodOnly)),
 			variantOf(t, "d", "1", relaytest.Is("or()", "or()")),
@@ -205,7 +206,7 @@ func TestResourceNameInPieces(t *testing.T) {
 	rest = protowire.AppendBytes(rest, mustMarshal(t, relaytest.VariantName("", prodOnly)))
 	b := slices.Concat(name, mustMarshal(t, &discoveryv3.Resource{Version: "1", Resource: mustAny(t, &clusterv3.Cluster{Name: "a"})}), rest)
 	u, reject := accept(t, &discoveryv3.DiscoveryResponse{
-		TypeUrl: ClusterType, Resources: []*anypb.Any{{TypeUrl: resourceType, Value: b}},
+		TypeUrl: xds.ClusterType, Resources: []*anypb.Any{{TypeUrl: xds.ResourceType, Value: b}},
 	})
 	checkVariants(t, u, reject, []string{`a "env"="prod"`}, nil, "")
 }
@@ -216,7 +217,7 @@ func TestRejectedVariantsAreBounded(t *testing.T) {
 	for i := range 10_000 {
 		gone = append(gone, relaytest.VariantName(fmt.Sprintf("\x00%d", i), prodOnly))
 	}
-	u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", RemovedResourceNames: gone})
+	u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: xds.ClusterType, Nonce: "n", RemovedResourceNames: gone})
 	if reject == nil || len(reject.Error()) > maxRejectMessage || len(reject.Reasons) > maxReasons || !u.Unread || len(u.RemovedVariants) != 0 {
 		t.Errorf("%d reasons in %d bytes", len(reject.Reasons), len(reject.Error()))
 	}

@@ -3,6 +3,7 @@ package relay
 import (
 	"slices"
 
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -125,7 +126,7 @@ func (s *shard) listLocked(h *heldAlso) {
 			}
 			seen[v] = true
 			for _, alias := range v.aliases {
-				alias = NameKey(alias)
+				alias = xds.NameKey(alias)
 				s.named.other.lister[alias] = h.name
 				h.aliases = append(h.aliases, alias)
 			}
@@ -158,7 +159,7 @@ func (s *shard) shareLocked(e *entry) {
 
 // listsAs reports whether the resource goes by that name.
 func (v *Variant) listsAs(name string) bool {
-	return v.Name == name || slices.ContainsFunc(v.aliases, func(alias string) bool { return NameKey(alias) == name })
+	return v.Name == name || slices.ContainsFunc(v.aliases, func(alias string) bool { return xds.NameKey(alias) == name })
 }
 
 // spreadLocked puts a body into the entry of its name and those of its aliases (ALIAS-1), all of
@@ -175,7 +176,7 @@ func (s *shard) spreadLocked(a *Applied, body *Variant, gen uint32) {
 		listed[e] = true
 	}
 	for _, alias := range body.aliases {
-		if e := s.named.entries[NameKey(alias)]; e != nil && !e.ownName() {
+		if e := s.named.entries[xds.NameKey(alias)]; e != nil && !e.ownName() {
 			listed[e] = true
 		}
 	}
@@ -279,16 +280,16 @@ func (s *shard) heardAllLocked(a *Applied, e *entry, u *Update, r *Resource, gen
 func (s *shard) noticeLocked(a *Applied, r *Resource, gen uint32) bool {
 	names := r.Aliases
 	switch {
-	case IsVirtualHost(s.typeURL) && len(names) == 0:
+	case xds.IsVirtualHost(s.typeURL) && len(names) == 0:
 		names = []string{r.Spelling()}
-	case len(names) == 0, !IsVirtualHost(s.typeURL) && len(s.bodiesLocked(r.Name)) > 0:
+	case len(names) == 0, !xds.IsVirtualHost(s.typeURL) && len(s.bodiesLocked(r.Name)) > 0:
 		return false
 	}
 	notice := newNotice(r.Spelling(), r.Aliases, "")
 	notice.from.rev = s.rev
 	known := false
 	for _, name := range names {
-		e := s.named.entries[NameKey(name)]
+		e := s.named.entries[xds.NameKey(name)]
 		if e == nil {
 			continue
 		}
@@ -320,7 +321,7 @@ func (s *shard) noticeLocked(a *Applied, r *Resource, gen uint32) bool {
 // content, and its version is none: it only differs each time it is told (hosts.go).
 func newNotice(name string, aliases []string, version string) *Variant {
 	v := &Variant{aliases: aliases, from: &receipt{}}
-	v.Name, v.spelt = spell(name)
+	v.Name, v.spelt = xds.Spell(name)
 	inner := appendString(nil, resourceName, name)
 	if version != "" {
 		inner = appendString(inner, resourceVersion, version)

@@ -3,6 +3,8 @@ package relay
 import (
 	"maps"
 	"slices"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // aliased is what a client has by other names than those it subscribed: its subscription is the
@@ -16,7 +18,7 @@ type aliased struct {
 	// request (early of them) may turn out to be aliases of that. later are those of them that are
 	// to be removed unless they do. So it is with what a client gave up and may keep by aliases
 	// that it waits for.
-	claims map[string]Digest
+	claims map[string]xds.Digest
 	spelt  map[string]string // of claims
 	later  []toldName
 	early  int
@@ -59,7 +61,7 @@ type leaving struct {
 	record *record
 	absent bool
 	asked  bool
-	sent   Digest // of what the client has of it
+	sent   xds.Digest // of what the client has of it
 }
 
 // resource is the canonical name of what the record stands for.
@@ -128,7 +130,7 @@ func (a *aliased) told(r *record) toldName {
 func (s *Sub) endsLocked(r *record) (what saying, notice *Variant) {
 	notice = r.entry.notice
 	name, own := s.alias.resource(r), r.entry.name
-	held := name != own || r.sent != (Digest{}) // what is owed may be marked as held (dueLocked)
+	held := name != own || r.sent != (xds.Digest{}) // what is owed may be marked as held (dueLocked)
 	if held && notice != nil && notice.Name == name {
 		notice = nil // one answer cannot say both of a name (DELTA-20)
 	}
@@ -151,7 +153,7 @@ func (s *Sub) endsLocked(r *record) (what saying, notice *Variant) {
 // claimAliasesLocked notes that names of the first request may be aliases of what the client says
 // it holds: that is named by resource (DELTA-11). Where no alias was ever seen none is waited for.
 func (s *Sub) claimAliasesLocked() {
-	if !IsVirtualHost(s.typeURL) && len(s.shard.named.other.held) == 0 {
+	if !xds.IsVirtualHost(s.typeURL) && len(s.shard.named.other.held) == 0 {
 		return
 	}
 	named := 0
@@ -237,16 +239,16 @@ func (s *Sub) knownAsLocked(name string) []*record {
 }
 
 // sumLocked is the version hash of what was sent by name: each resource counts once (VER-4).
-func (s *Sub) sumLocked() sum {
+func (s *Sub) sumLocked() xds.Sum {
 	if len(s.alias.of) == 0 {
 		return s.sum
 	}
-	var all sum
+	var all xds.Sum
 	counted := make(map[string]bool, s.records.len())
 	for r := range s.records.all() {
-		if name := s.alias.resource(r); r.sent != (Digest{}) && !counted[name] {
+		if name := s.alias.resource(r); r.sent != (xds.Digest{}) && !counted[name] {
 			counted[name] = true
-			all.add(r.sent)
+			all.Add(r.sent)
 		}
 	}
 	return all
@@ -291,7 +293,7 @@ func (s *Sub) mayKeepLocked(x toldName) {
 	}
 	a, waits := s.aliasesLocked(), false
 	for r := range s.records.all() {
-		if waits = waits || r.is(early); r.is(owed) && !r.is(early) && r.sent == (Digest{}) && r.entry.name != x.name {
+		if waits = waits || r.is(early); r.is(owed) && !r.is(early) && r.sent == (xds.Digest{}) && r.entry.name != x.name {
 			waits = true // it holds nothing by it, though it may be marked so (dueLocked)
 			r.flags |= early
 			a.early++
@@ -301,20 +303,20 @@ func (s *Sub) mayKeepLocked(x toldName) {
 		return
 	}
 	if a.claims == nil {
-		a.claims = map[string]Digest{}
+		a.claims = map[string]xds.Digest{}
 	}
 	if a.spelt == nil {
 		a.spelt = map[string]string{}
 	}
-	a.claims[x.name], a.spelt[x.name] = Digest{}, x.spelt
+	a.claims[x.name], a.spelt[x.name] = xds.Digest{}, x.spelt
 	a.later = append(a.later, x)
 }
 
 // keepAsLocked: what the client has of a resource, in that form, is from now on what its aliases
 // stand for that are not answered.
-func (s *Sub) keepAsLocked(v *Variant, d Digest) {
+func (s *Sub) keepAsLocked(v *Variant, d xds.Digest) {
 	for _, alias := range v.aliases {
-		r := s.recordLocked(NameKey(alias))
+		r := s.recordLocked(xds.NameKey(alias))
 		if r == nil || r.is(holds) {
 			continue
 		}

@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Applied says what Apply did with an Update.
@@ -216,7 +218,7 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 	for _, r := range u.RemovedVariants {
 		remove(identity{r.Name, r.Constraints})
 	}
-	if u.Full && !u.Bad && FullState(u.TypeURL) {
+	if u.Full && !u.Bad && xds.FullState(u.TypeURL) {
 		s.eachOmittedLocked(u, gen, func(e *entry) {
 			if !e.isIn(kept) {
 				s.leftLocked(e.variants)
@@ -365,7 +367,7 @@ func (s *shard) leavingNamesLocked(u *Update, gen uint32) (ps []parting) {
 			all(f.Name, asked(f.Name), f)
 		}
 	}
-	if u.Full && !u.Bad && FullState(u.TypeURL) {
+	if u.Full && !u.Bad && xds.FullState(u.TypeURL) {
 		s.eachOmittedLocked(u, gen, func(e *entry) {
 			seen = e.seenGen == gen
 			all(e.name, e.variants, nil)

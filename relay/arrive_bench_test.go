@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -53,7 +54,7 @@ func (a *arrivals) list(names []string, body func(int) string) []byte {
 // type that is sent whole, else that one.
 func (a *arrivals) changed(i int) []byte {
 	a.changes++
-	if a.delta || !FullState(a.typeURL) {
+	if a.delta || !xds.FullState(a.typeURL) {
 		return a.list(a.all[:1], func(int) string { return fmt.Sprint(i) })
 	}
 	return a.list(a.all, func(at int) string {
@@ -83,8 +84,8 @@ func (r *rig) arrive(raw []byte, delta bool) {
 // names of Endpoints.
 func newArrivalRig(tb testing.TB, a *arrivals) (*rig, *Sub) {
 	r := newRig(tb, Config{Origins: []OriginConfig{{Name: "mesh", SotW: !a.delta}}})
-	names := []string{Wildcard}
-	if a.typeURL == EndpointType {
+	names := []string{xds.Wildcard}
+	if a.typeURL == xds.EndpointType {
 		names = a.all
 	}
 	s := r.sub(a.typeURL, true, names...)
@@ -96,7 +97,7 @@ var arrivalKinds = []struct {
 	name    string
 	typeURL string
 	delta   bool
-}{{"delta", ClusterType, true}, {"SotW", ClusterType, false}, {"delta names", EndpointType, true}, {"SotW names", EndpointType, false}}
+}{{"delta", xds.ClusterType, true}, {"SotW", xds.ClusterType, false}, {"delta names", xds.EndpointType, true}, {"SotW names", xds.EndpointType, false}}
 
 // BenchmarkFirst is the first answer, from its bytes to what is held: everything in it is new. B/op
 // is what it takes at most, the message itself aside, if nothing of it is collected meanwhile; kept
@@ -161,7 +162,7 @@ func BenchmarkChange(b *testing.B) {
 // dearer.
 func BenchmarkUpdate(b *testing.B) {
 	for _, kind := range arrivalKinds {
-		if kind.typeURL == ClusterType && !kind.delta {
+		if kind.typeURL == xds.ClusterType && !kind.delta {
 			continue // the whole list comes: BenchmarkChange
 		}
 		for _, n := range []int{1, 100, 10_000} {
@@ -189,16 +190,16 @@ func BenchmarkUpdate(b *testing.B) {
 
 // bystanders are clients whom a change of the first resource does not concern.
 func (r *rig) bystanders(typeURL string, n int) {
-	other := EndpointType
-	if typeURL == EndpointType {
-		other = ClusterType
+	other := xds.EndpointType
+	if typeURL == xds.EndpointType {
+		other = xds.ClusterType
 	}
 	for i := range n {
 		switch i % 3 {
 		case 0:
 			r.sub(typeURL, true, fmt.Sprint("other", i))
 		case 1:
-			r.sub(other, true, Wildcard)
+			r.sub(other, true, xds.Wildcard)
 		default:
 			g, err := r.table.Origin("mesh").Dedicated(relaytestNode())
 			if err != nil {
@@ -216,7 +217,7 @@ func BenchmarkHold(b *testing.B) {
 	const size = 100_000
 	for _, kind := range arrivalKinds {
 		for _, what := range []string{"first", "one changed", "all changed", "nothing changed"} {
-			if what == "one changed" && (kind.delta || kind.typeURL == EndpointType) {
+			if what == "one changed" && (kind.delta || kind.typeURL == xds.EndpointType) {
 				continue // the response is small
 			}
 			b.Run(kind.name+"/"+what, func(b *testing.B) {

@@ -3,6 +3,8 @@ package relay
 import (
 	"slices"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Names that a SotW origin does not have. Some answer a list as if they were not in it. Others,
@@ -168,8 +170,8 @@ func (p *Probe) Heard(u *Update) bool {
 	}
 	missing, found := 0, false
 	for _, n := range p.Ask.Subscribe {
-		found = found || has[NameKey(n.Name)]
-		if !has[NameKey(n.Name)] {
+		found = found || has[xds.NameKey(n.Name)]
+		if !has[xds.NameKey(n.Name)] {
 			missing++
 		}
 	}
@@ -254,7 +256,7 @@ func (s *shard) backLocked(e *entry) {
 // their sake.
 func (k *kin) asideOnlyLocked(list []Name) bool {
 	for _, n := range list {
-		if !slices.ContainsFunc(k.all, func(s *shard) bool { return s.named.aside[s.named.entries[NameKey(n.Name)]] }) {
+		if !slices.ContainsFunc(k.all, func(s *shard) bool { return s.named.aside[s.named.entries[xds.NameKey(n.Name)]] }) {
 			return false
 		}
 	}
@@ -306,7 +308,7 @@ func (s *shard) harmlessLocked(u *Update, gen uint32, now time.Time) {
 
 // leftLocked notes the endpoints of a Cluster that an origin's list leaves out.
 func (k *kin) leftLocked(vs []*Variant) {
-	if !k.group.origin.config().SotW || k.typeURL != ClusterType {
+	if !k.group.origin.config().SotW || k.typeURL != xds.ClusterType {
 		return
 	}
 	for _, v := range vs {
@@ -319,7 +321,7 @@ func (k *kin) leftLocked(vs []*Variant) {
 // putAside takes names of endpoints out of the lane's request, of which the Clusters are gone: they
 // will not exist for long. Should one still exist, it comes back when it is found.
 func (g *Group) putAside(names []string, now time.Time) {
-	k := g.kin(EndpointType)
+	k := g.kin(xds.EndpointType)
 	if k == nil || len(names) == 0 {
 		return
 	}
@@ -328,7 +330,7 @@ func (g *Group) putAside(names []string, now time.Time) {
 	for _, s := range k.all {
 		l := s.lane(s.named.lane)
 		for _, name := range names {
-			if e := s.named.entries[NameKey(name)]; e != nil && s.listsLocked(e) && s.isAskedLocked(e) && s.harmlessGen != l.gen.Load() {
+			if e := s.named.entries[xds.NameKey(name)]; e != nil && s.listsLocked(e) && s.isAskedLocked(e) && s.harmlessGen != l.gen.Load() {
 				s.asideLocked(e, true)
 				s.push(timer{at: now.Add(suspectAfter), kind: suspectNames, shard: s, lane: l, gen: e.asked})
 			}

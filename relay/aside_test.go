@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // edsResource is a Cluster whose endpoints come by a ClusterLoadAssignment of its name.
 func edsResource(name string) Resource {
 	value := protowire.AppendVarint(protowire.AppendTag(appendString(nil, 1, name), 2, protowire.VarintType), 3)
-	r := Resource{Name: name, Any: appendString(nil, 1, ClusterType)}
+	r := Resource{Name: name, Any: appendString(nil, 1, xds.ClusterType)}
 	r.Any = protowire.AppendBytes(protowire.AppendTag(r.Any, 2, protowire.BytesType), value)
 	r.payloadType, r.payload, _ = anyParts(r.Any)
 	return r
@@ -45,7 +46,7 @@ func (o *strictOrigin) asks(sentence string, want ...string) {
 	o.tb.Helper()
 	asks, _ := o.lane.Take(o.now, true)
 	for _, a := range asks {
-		if a.TypeURL == EndpointType {
+		if a.TypeURL == xds.EndpointType {
 			o.list = names(a.All)
 		}
 	}
@@ -100,15 +101,15 @@ func (o *strictOrigin) suspicious() bool {
 // names that it has not (RELAY-99).
 func TestAside(t *testing.T) {
 	o := newStrictOrigin(t)
-	o.wants(EndpointType, "a", "b")
+	o.wants(xds.EndpointType, "a", "b")
 	o.lane.Open(o.now, 0)
 	o.asks("at first", "a", "b")
-	o.says(EndpointType, "a", "b")
+	o.says(xds.EndpointType, "a", "b")
 	o.wait(2 * time.Second)
 	if o.suspicious() {
 		t.Error("all is answered")
 	}
-	o.wants(EndpointType, "x", "y")
+	o.wants(xds.EndpointType, "x", "y")
 	o.asks("more names", "a", "b", "x", "y")
 	o.wait(900 * time.Millisecond)
 	o.probes("too early", true)
@@ -123,15 +124,15 @@ func TestAside(t *testing.T) {
 	o.asks("without what was never answered", "a", "b")
 	one := o.probes("one", false, "y")
 	one.Unheard(1)
-	if one = o.probes("then the other", false, "x"); !one.Heard(made(EndpointType, "1", nil, "x")) {
+	if one = o.probes("then the other", false, "x"); !one.Heard(made(xds.EndpointType, "1", nil, "x")) {
 		t.Error("it is the answer")
 	}
 	o.asks("what was found", "a", "b", "x")
-	o.says(EndpointType, "a", "b", "x")
+	o.says(xds.EndpointType, "a", "b", "x")
 	o.wait(20 * time.Second)
 	o.probes("the other still", false, "y")
 	p = o.probes("and everything", true, "a", "b", "x", "y")
-	p.Heard(made(EndpointType, "1", nil, "a", "b", "x"))
+	p.Heard(made(xds.EndpointType, "1", nil, "a", "b", "x"))
 	o.asks("lists with names that it has not are answered", "a", "b", "x", "y")
 	o.probes("nothing", true)
 }
@@ -140,31 +141,31 @@ func TestAside(t *testing.T) {
 // in the lane's request, since an empty list is a wildcard.
 func TestAsideStays(t *testing.T) {
 	o := newStrictOrigin(t)
-	x := o.wants(EndpointType, "x")
+	x := o.wants(xds.EndpointType, "x")
 	o.lane.Open(o.now, 0)
 	o.asks("at first", "x")
 	o.wait(20 * time.Second)
 	o.probes("alone it harms nobody", true)
 	o.asks("and is asked", "x")
-	a := o.wants(EndpointType, "a")
+	a := o.wants(xds.EndpointType, "a")
 	o.asks("somebody else comes", "a", "x")
 	o.wait(time.Second)
 	o.probes("together they may be too many", true, "a", "x").Unheard(1)
 	o.asks("nothing else is left to be asked", "a", "x")
 	o.probes("one", false, "x").Unheard(1)
-	o.probes("then the other", false, "a").Heard(made(EndpointType, "1", nil, "a"))
+	o.probes("then the other", false, "a").Heard(made(xds.EndpointType, "1", nil, "a"))
 	o.asks("it does not wait for what there is not", "a")
-	o.says(EndpointType, "a")
+	o.says(xds.EndpointType, "a")
 	o.lane.Close()
 	o.lane.Open(o.now, 0)
 	o.asks("nor on another stream", "a")
-	o.says(EndpointType, "a")
+	o.says(xds.EndpointType, "a")
 	a.Close(o.now)
 	o.asks("alone again", "x")
 	x.Close(o.now)
-	o.wants(EndpointType, "c")
+	o.wants(xds.EndpointType, "c")
 	o.asks("nobody wants it", "c")
-	o.wants(EndpointType, "x")
+	o.wants(xds.EndpointType, "x")
 	o.asks("anew", "c", "x")
 }
 
@@ -178,17 +179,17 @@ func TestEndpointsOfRemovedClusterGoAside(t *testing.T) {
 
 func endpointsGoAside(t *testing.T, o *strictOrigin) {
 	t.Helper()
-	o.wants(ClusterType, Wildcard)
-	o.wants(EndpointType, "a", "b")
+	o.wants(xds.ClusterType, xds.Wildcard)
+	o.wants(xds.EndpointType, "a", "b")
 	o.lane.Open(o.now, 0)
 	o.asks("at first", "a", "b")
-	o.says(EndpointType, "a", "b")
-	clusters := &Update{TypeURL: ClusterType, Full: true}
+	o.says(xds.EndpointType, "a", "b")
+	clusters := &Update{TypeURL: xds.ClusterType, Full: true}
 	for _, name := range []string{"a", "b"} {
 		clusters.Resources = append(clusters.Resources, edsResource(name))
 	}
 	o.lane.Apply(o.now, clusters)
-	clusters = &Update{TypeURL: ClusterType, Full: true, Resources: []Resource{edsResource("a")}}
+	clusters = &Update{TypeURL: xds.ClusterType, Full: true, Resources: []Resource{edsResource("a")}}
 	o.lane.Apply(o.now, clusters)
 	o.asks("without those of the cluster that is gone", "a")
 	o.wait(time.Second)
@@ -197,6 +198,6 @@ func endpointsGoAside(t *testing.T, o *strictOrigin) {
 	}
 	o.probes("with everything", true, "a", "b").Unheard(1)
 	p := o.probes("and alone", false, "b")
-	p.Heard(made(EndpointType, "1", nil, "b"))
+	p.Heard(made(xds.EndpointType, "1", nil, "b"))
 	o.asks("they exist all the same", "a", "b")
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Name is one subscription: a resource name, as the client wrote it who asked first (NAME-9), and
@@ -119,7 +120,7 @@ func (s *shard) askLocked(asks []Ask, l *Lane, gen uint32, now time.Time, all bo
 // collected with what comes after it (ALIAS-8, RELAY-24).
 func (l *Lane) Urgent() bool {
 	return slices.ContainsFunc(l.shards(), func(s *shard) bool {
-		return IsVirtualHost(s.typeURL) && s.toAsk[l.index].Load() && l.carries(s.kin)
+		return xds.IsVirtualHost(s.typeURL) && s.toAsk[l.index].Load() && l.carries(s.kin)
 	})
 }
 

@@ -3,6 +3,8 @@ package relay
 import (
 	"slices"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // askSetsLocked asks what the main lane carries of the type's sets: `*`, and then the namespaces by
@@ -67,7 +69,7 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time, all bool) [
 }
 
 // starName is `*` where it goes as a locator.
-func (s *shard) starName() Name { return Name{Name: Wildcard, Params: s.params, Located: true} }
+func (s *shard) starName() Name { return Name{Name: xds.Wildcard, Params: s.params, Located: true} }
 
 // byLocator reports whether all is asked by locator, the empty map too: else the answer to it would
 // say nothing of the constraints of the variant that it is, and be taken for what every map matches
@@ -216,7 +218,7 @@ func (s *shard) seedLocked(asked []*set, now time.Time) {
 		}
 	} else {
 		for name, e := range s.named.entries {
-			if IsNewStyle(name) && e.ownName() && e.askedOn(asked[0].askedGen) && !s.named.guard.partsEntryLocked(e) {
+			if xds.IsNewStyle(name) && e.ownName() && e.askedOn(asked[0].askedGen) && !s.named.guard.partsEntryLocked(e) {
 				seed(name, e.variants)
 			}
 		}

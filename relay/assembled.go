@@ -1,6 +1,10 @@
 package relay
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // takeAssembledLocked is takeWholeLocked for a client that subscribes to collections: the list is
 // made for it alone. A set that is not told yet holds it back only if the client may have held
@@ -43,7 +47,7 @@ func (s *Sub) takeAssembledLocked(k Keep) *Answer {
 		}
 		errs, rev := s.takeFaultsLocked(p, a)
 		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev, p.view.contentRev)
-		if s.typeURL == ClusterType {
+		if s.typeURL == xds.ClusterType {
 			a.Follow = append(slices.Clip(a.Follow), p.newsLocked()...)
 		}
 		must = must || p.fresh || p.resend
@@ -62,16 +66,16 @@ func (s *Sub) takeAssembledLocked(k Keep) *Answer {
 // assembleLocked lists what the client's sets and names hold, each name once.
 func (s *Sub) assembleLocked(a *Answer) {
 	own := &Body{}
-	var total sum
+	var total xds.Sum
 	add := func(v *Variant) {
-		total.add(v.Digest)
+		total.Add(v.Digest)
 		own.Variants = append(own.Variants, v)
 	}
 	for r := range s.records.all() {
 		v, _, at := s.effectiveLocked(r)
 		r.gaveLocked(v)
 		if v == nil {
-			s.sentLocked(r, Digest{})
+			s.sentLocked(r, xds.Digest{})
 			r.flags &^= holds | claimed
 			continue
 		}
@@ -93,7 +97,7 @@ func (s *Sub) assembleLocked(a *Answer) {
 			}
 		}
 	}
-	a.Body, a.Version = own, s.keptSumLocked(total).version()
+	a.Body, a.Version = own, s.keptSumLocked(total).Version()
 }
 
 // newsLocked is what endpoints the view's Clusters need that this client was not sent in their

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // maxAudited bounds the resources that one audit remembers, and maxDrift the differences: about 40
@@ -38,7 +39,7 @@ type Audit struct {
 	from *receipt
 	wild bool
 
-	heard map[auditKey]Digest         // zero: stated not to exist
+	heard map[auditKey]xds.Digest     // zero: stated not to exist
 	sets  map[string]*constraints.Set // of what was heard, by key
 	// names in error, and those with a TTL, which end by themselves
 	unsure map[string]bool
@@ -50,7 +51,7 @@ type Audit struct {
 type auditKey struct{ name, constraints string }
 
 // difference is between two digests, of which zero means that there is nothing.
-type difference struct{ held, heard Digest }
+type difference struct{ held, heard xds.Digest }
 
 // Audit begins to compare a type that the lane's stream carries. asks is what to send on another
 // stream; none if the type is not to be compared: what is private never is, nor is anything while
@@ -68,7 +69,7 @@ func (l *Lane) Audit(typeURL string, all bool) (a *Audit, asks []Ask) {
 			a = &Audit{
 				lane: l, kin: k, gen: gen, wild: len(asks) > 0 && asks[0].Wildcard,
 				from:  &receipt{typeURL: typeURL, canonical: k.group.origin.config().CanonicalHash},
-				heard: map[auditKey]Digest{}, sets: map[string]*constraints.Set{}, unsure: map[string]bool{},
+				heard: map[auditKey]xds.Digest{}, sets: map[string]*constraints.Set{}, unsure: map[string]bool{},
 			}
 		}
 		break
@@ -97,7 +98,7 @@ func (a *Audit) Hear(now time.Time, u *Update) (news, more bool) {
 		return false, true
 	}
 	a.bad = a.bad || u.Bad
-	if u.Full && !u.Bad && FullState(u.TypeURL) {
+	if u.Full && !u.Bad && xds.FullState(u.TypeURL) {
 		clear(a.heard)
 	}
 	for i := range u.Resources {
@@ -113,10 +114,10 @@ func (a *Audit) Hear(now time.Time, u *Update) (news, more bool) {
 		a.heard[key], a.sets[key.constraints] = a.from.digest(r), r.Constraints
 	}
 	for _, name := range u.Removed {
-		a.heard[auditKey{name: name}] = Digest{}
+		a.heard[auditKey{name: name}] = xds.Digest{}
 	}
 	for _, r := range u.RemovedVariants {
-		a.heard[auditKey{r.Name, r.Constraints}] = Digest{}
+		a.heard[auditKey{r.Name, r.Constraints}] = xds.Digest{}
 	}
 	for _, e := range u.Errors {
 		a.unsure[e.Name] = true
@@ -152,7 +153,7 @@ func (a *Audit) Drift() []Drift {
 	all := make([]Drift, 0, len(a.found))
 	for key, d := range a.found {
 		kind := DriftChanged
-		switch (Digest{}) {
+		switch (xds.Digest{}) {
 		case d.held:
 			kind = DriftMissing
 		case d.heard:
@@ -192,7 +193,7 @@ func (a *Audit) compareLocked() (found map[auditKey]difference, ok bool) {
 		ok = a.compareShardLocked(s, compare) && ok
 	}
 	for key, heard := range a.heard {
-		if heard != (Digest{}) && !held[key] && !a.unsure[key.name] && len(found) < maxDrift && a.wantsLocked(key) {
+		if heard != (xds.Digest{}) && !held[key] && !a.unsure[key.name] && len(found) < maxDrift && a.wantsLocked(key) {
 			found[key] = difference{heard: heard}
 		}
 	}
@@ -221,7 +222,7 @@ func (a *Audit) compareShardLocked(s *shard, compare func(v *Variant, whole bool
 		for _, e := range s.named.entries {
 			for _, v := range e.variants {
 				if e.askedOn(a.gen) && !e.lost {
-					compare(v, cfg.SotW && FullState(s.typeURL))
+					compare(v, cfg.SotW && xds.FullState(s.typeURL))
 				}
 			}
 		}

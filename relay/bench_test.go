@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // BenchmarkTake is one change at one client, without the wire: what a delivery costs the table. The
@@ -19,9 +21,9 @@ func BenchmarkTake(b *testing.B) {
 
 func benchTake(b *testing.B, kind string, clients int) {
 	r := newRig(b, Config{})
-	typeURL, names := ClusterType, []string{Wildcard}
+	typeURL, names := xds.ClusterType, []string{xds.Wildcard}
 	if kind == "named" {
-		typeURL, names = EndpointType, []string{"n1", "n2", "n3"}
+		typeURL, names = xds.EndpointType, []string{"n1", "n2", "n3"}
 	}
 	subs := make([]*Sub, clients)
 	for i := range subs {
@@ -60,38 +62,38 @@ func BenchmarkApply(b *testing.B) {
 	for _, size := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprintf("delta/resources=%d", size), func(b *testing.B) {
 			r := newRig(b, Config{})
-			s := r.sub(ClusterType, true, Wildcard)
+			s := r.sub(xds.ClusterType, true, xds.Wildcard)
 			r.open()
 			var all []string
 			for i := range size {
 				all = append(all, fmt.Sprintf("n%d", i))
 			}
-			r.apply(made(ClusterType, "0", nil, all...))
+			r.apply(made(xds.ClusterType, "0", nil, all...))
 			r.table.Advance(zero.Add(time.Minute))
 			s.Take(zero)
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := range b.N {
-				r.apply(made(ClusterType, fmt.Sprint("change", i), nil, "n0"))
+				r.apply(made(xds.ClusterType, fmt.Sprint("change", i), nil, "n0"))
 				s.Take(zero)
 			}
 		})
 		b.Run(fmt.Sprintf("SotW/resources=%d/one changed", size), func(b *testing.B) {
 			r := newRig(b, Config{Origins: []OriginConfig{{Name: "mesh", SotW: true}}})
-			s := r.sub(ClusterType, true, Wildcard)
+			s := r.sub(xds.ClusterType, true, xds.Wildcard)
 			r.open()
 			var all []string
 			for i := range size {
 				all = append(all, fmt.Sprintf("n%d", i))
 			}
-			u := made(ClusterType, "0", nil, all...)
+			u := made(xds.ClusterType, "0", nil, all...)
 			u.Full = true
 			r.apply(u)
 			s.Take(zero)
 			b.ReportAllocs()
 			b.ResetTimer()
 			for i := range b.N {
-				u.Resources[0] = madeResource(ClusterType, "n0", "", fmt.Sprint("change", i))
+				u.Resources[0] = madeResource(xds.ClusterType, "n0", "", fmt.Sprint("change", i))
 				r.apply(u)
 				s.Take(zero)
 			}

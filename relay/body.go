@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -279,7 +280,7 @@ func (s *Sub) spellLocked(a *Answer) {
 		a.Body = told
 	}
 	for i, e := range a.Errors {
-		if told := s.spellingLocked(e.Name, e.spelt); told != spelling(e.Name, e.spelt) {
+		if told := s.spellingLocked(e.Name, e.spelt); told != xds.Spelling(e.Name, e.spelt) {
 			c := *e
 			c.spelt = told
 			a.Errors[i] = &c
@@ -291,7 +292,7 @@ func (s *Sub) spellingLocked(name, other string) string {
 	if s.recordLocked(name) != nil || s.selectsLocked(name) != nil {
 		other = s.spelt[name]
 	}
-	return spelling(name, other)
+	return xds.Spelling(name, other)
 }
 
 func isNameless(key string) bool { return strings.HasPrefix(key, namelessKey) }

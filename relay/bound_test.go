@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
 	"go.uber.org/goleak"
 )
 
@@ -73,9 +74,9 @@ func (r *rig) apply(u *Update) {
 // everything.
 func TestTombstonesEnd(t *testing.T) {
 	r := newRig(t, Config{})
-	still, quick := r.sub(ClusterType, true, Wildcard), r.sub(ClusterType, true, Wildcard)
+	still, quick := r.sub(xds.ClusterType, true, xds.Wildcard), r.sub(xds.ClusterType, true, xds.Wildcard)
 	r.open()
-	r.apply(made(ClusterType, "0", nil, "stays"))
+	r.apply(made(xds.ClusterType, "0", nil, "stays"))
 	r.table.Advance(zero.Add(time.Minute))
 	if still.Take(zero) == nil || quick.Take(zero) == nil {
 		t.Fatal("no first answer")
@@ -86,13 +87,13 @@ func TestTombstonesEnd(t *testing.T) {
 		for j := range names {
 			names[j] = fmt.Sprintf("n%d-%d", i, j)
 		}
-		r.apply(made(ClusterType, "1", nil, names...))
+		r.apply(made(xds.ClusterType, "1", nil, names...))
 		if a := quick.Take(zero); a != nil {
 			for _, v := range a.Variants {
 				held[v.Name] = true
 			}
 		}
-		r.apply(made(ClusterType, "1", names))
+		r.apply(made(xds.ClusterType, "1", names))
 		if a := quick.Take(zero); a != nil {
 			for _, n := range a.Removed {
 				delete(held, n)
@@ -125,13 +126,13 @@ func TestTombstonesEnd(t *testing.T) {
 // changes.
 func TestStandStillWithoutRemovals(t *testing.T) {
 	r := newRig(t, Config{})
-	still := r.sub(ClusterType, true, Wildcard)
+	still := r.sub(xds.ClusterType, true, xds.Wildcard)
 	r.open()
-	r.apply(made(ClusterType, "0", nil, "a"))
+	r.apply(made(xds.ClusterType, "0", nil, "a"))
 	r.table.Advance(zero.Add(time.Minute))
 	still.Take(zero)
 	for i := range 10_000 {
-		r.apply(made(ClusterType, fmt.Sprint(i), nil, "a", "b"))
+		r.apply(made(xds.ClusterType, fmt.Sprint(i), nil, "a", "b"))
 	}
 	a := still.Take(zero)
 	if a == nil || len(a.Variants) != 2 || len(a.Removed) != 0 {
@@ -185,14 +186,14 @@ func TestConcurrentUse(t *testing.T) {
 	var subs []*Sub
 	for i := range clients {
 		if i%2 == 0 {
-			subs = append(subs, r.sub(ClusterType, i%4 == 0, Wildcard))
+			subs = append(subs, r.sub(xds.ClusterType, i%4 == 0, xds.Wildcard))
 		} else {
-			subs = append(subs, r.sub(EndpointType, i%4 == 1, "a", "b"))
+			subs = append(subs, r.sub(xds.EndpointType, i%4 == 1, "a", "b"))
 		}
 	}
 	r.open()
-	r.apply(made(ClusterType, "0", nil, "a", "b"))
-	r.apply(made(EndpointType, "0", nil, "a", "b"))
+	r.apply(made(xds.ClusterType, "0", nil, "a", "b"))
+	r.apply(made(xds.EndpointType, "0", nil, "a", "b"))
 	r.table.Advance(zero.Add(time.Minute))
 
 	var wg sync.WaitGroup
@@ -220,7 +221,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	wg.Go(func() {
 		for i := range changes {
-			s := r.group.Open(NewSubscriber(), SubOptions{TypeURL: EndpointType, Delta: true})
+			s := r.group.Open(NewSubscriber(), SubOptions{TypeURL: xds.EndpointType, Delta: true})
 			s.Update(zero, []string{fmt.Sprint("x", i)}, nil)
 			r.table.Advance(zero.Add(time.Minute))
 			s.Close(zero)
@@ -228,8 +229,8 @@ func TestConcurrentUse(t *testing.T) {
 		}
 	})
 	for i := range changes {
-		r.apply(made(ClusterType, fmt.Sprint(i), nil, "a", "b"))
-		r.apply(made(EndpointType, fmt.Sprint(i), nil, "a", "b"))
+		r.apply(made(xds.ClusterType, fmt.Sprint(i), nil, "a", "b"))
+		r.apply(made(xds.EndpointType, fmt.Sprint(i), nil, "a", "b"))
 	}
 	close(stop)
 	wg.Wait()

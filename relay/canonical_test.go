@@ -8,6 +8,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -32,7 +33,7 @@ func inAnyOrder(t *testing.T, within string, depth int) (a, b []byte) {
 		b = mustMarshal(t, &anypb.Any{TypeUrl: typeURL, Value: b})
 		// core.Metadata.typed_filter_metadata is a map of Anys.
 		a, b = entry(2, "inner", a), entry(2, "inner", b)
-		typeURL = typePrefix + "envoy.config.core.v3.Metadata"
+		typeURL = xds.TypePrefix + "envoy.config.core.v3.Metadata"
 	}
 	const metadata = 25 // of Cluster
 	name := appendString(nil, 1, "c")
@@ -43,13 +44,13 @@ func inAnyOrder(t *testing.T, within string, depth int) (a, b []byte) {
 }
 
 func clusterOf(payload []byte) *Resource {
-	r := &Resource{Name: "c", Any: appendString(appendString(nil, 1, ClusterType), 2, string(payload))}
+	r := &Resource{Name: "c", Any: appendString(appendString(nil, 1, xds.ClusterType), 2, string(payload))}
 	r.payloadType, r.payload, _ = anyParts(r.Any)
 	return r
 }
 
 func TestCanonicalHash(t *testing.T) { // VER-6
-	const known = typePrefix + "google.protobuf.Struct"
+	const known = xds.TypePrefix + "google.protobuf.Struct"
 	for _, test := range []struct {
 		name      string
 		within    string
@@ -62,11 +63,11 @@ func TestCanonicalHash(t *testing.T) { // VER-6
 		{"likewise deeper", known, 5, true, true},
 		{"as deep as it goes", known, maxAnyDepth, true, true},
 		{"and deeper it counts as received", known, maxAnyDepth + 1, true, false},
-		{"what nobody knows counts as received", typePrefix + "example.Unknown", 1, true, false},
+		{"what nobody knows counts as received", xds.TypePrefix + "example.Unknown", 1, true, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a, b := inAnyOrder(t, test.within, test.depth)
-			from := &receipt{typeURL: ClusterType, canonical: test.canonical}
+			from := &receipt{typeURL: xds.ClusterType, canonical: test.canonical}
 			va, vb := newVariant(from, clusterOf(a), ""), newVariant(from, clusterOf(b), "")
 			if equal := va.Digest == vb.Digest; equal != test.equal {
 				t.Errorf("the versions are equal: %v", equal)
@@ -77,14 +78,14 @@ func TestCanonicalHash(t *testing.T) { // VER-6
 		})
 	}
 	// Another content is another version.
-	from := &receipt{typeURL: ClusterType, canonical: true}
+	from := &receipt{typeURL: xds.ClusterType, canonical: true}
 	a, _ := inAnyOrder(t, known, 1)
 	if newVariant(from, clusterOf(a), "").Digest == newVariant(from, clusterOf(append(a, 0xf8, 0xff, 0x7f, 1)), "").Digest {
 		t.Error("a field that nobody knows is not in the hash")
 	}
 	// What does not decode is hashed as it is.
 	for _, bad := range [][]byte{{0xff}, {0x0a, 0x05, 'c'}, appendString(nil, 1, "\xff")} {
-		if got := canonicalMessage(ClusterType, bad); !bytes.Equal(got, bad) {
+		if got := canonicalMessage(xds.ClusterType, bad); !bytes.Equal(got, bad) {
 			t.Errorf("%x became %x", bad, got)
 		}
 	}
@@ -98,7 +99,7 @@ func TestCanonicalHash(t *testing.T) { // VER-6
 		}}
 		return mustMarshal(t, &listenerv3.Listener{FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{filter}}}})
 	}
-	if a, b := listener("x", "y"), listener("y", "x"); !bytes.Equal(canonicalMessage(ListenerType, a), canonicalMessage(ListenerType, b)) {
+	if a, b := listener("x", "y"), listener("y", "x"); !bytes.Equal(canonicalMessage(xds.ListenerType, a), canonicalMessage(xds.ListenerType, b)) {
 		t.Error("the order of a map in a filter is content")
 	}
 	// A map at the top, and a message that is its own canonical form.
@@ -108,7 +109,7 @@ func TestCanonicalHash(t *testing.T) { // VER-6
 		t.Fatal(err)
 	}
 	for range 20 {
-		if got := canonicalMessage(typePrefix+"envoy.config.core.v3.Metadata", mustMarshal(t, m)); !bytes.Equal(got, want) {
+		if got := canonicalMessage(xds.TypePrefix+"envoy.config.core.v3.Metadata", mustMarshal(t, m)); !bytes.Equal(got, want) {
 			t.Fatalf("%x, want %x", got, want)
 		}
 	}
@@ -124,14 +125,14 @@ func TestCanonicalHashInTheTable(t *testing.T) { // VER-6, VER-7
 		}
 		g, _ := table.Origin("o").Group(nil)
 		now := time.Unix(1e9, 0)
-		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType})
+		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: xds.ClusterType})
 		sub.Replace(now, nil, true)
 		l := g.lanes[mainLane]
 		l.Open(now, 0)
 		l.Take(now, true)
-		a, b := inAnyOrder(t, typePrefix+"google.protobuf.Struct", 2)
+		a, b := inAnyOrder(t, xds.TypePrefix+"google.protobuf.Struct", 2)
 		for i, payload := range [][]byte{a, b} {
-			u, reject := Accept(&Response{TypeURL: ClusterType, resources: [][]byte{clusterOf(payload).Any}}, 0)
+			u, reject := Accept(&Response{TypeURL: xds.ClusterType, resources: [][]byte{clusterOf(payload).Any}}, 0)
 			if reject != nil {
 				t.Fatal(reject)
 			}
@@ -140,7 +141,7 @@ func TestCanonicalHashInTheTable(t *testing.T) { // VER-6, VER-7
 				t.Errorf("canonical %v, response %d: %+v", canonical, i, applied)
 			}
 		}
-		late := g.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType})
+		late := g.Open(NewSubscriber(), SubOptions{TypeURL: xds.ClusterType})
 		late.Replace(now, nil, true)
 		if _, value, _ := anyParts(late.Take(zero).Variants[0].Any()); !bytes.Equal(value, b) {
 			t.Error("what is sent is not what was received last")

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Check states the invariants that hold across the table's maps. Tests call it after every step; it
@@ -236,7 +238,7 @@ func (s *Sub) checkRecords(fail func(string, ...any)) {
 
 // check walks the view's lists and returns the number of its positions.
 func (v *view) check(fail func(string, ...any)) int {
-	live, dead, bytes, total := 0, 0, 0, sum{}
+	live, dead, bytes, total := 0, 0, 0, xds.Sum{}
 	last := uint64(0)
 	for it := v.head; it != nil; it = it.next {
 		if it.last < last || it.birth > it.rev || it.rev > it.last || !v.ttl && it.rev != it.last {
@@ -252,7 +254,7 @@ func (v *view) check(fail func(string, ...any)) int {
 		}
 		live++
 		bytes += it.variant.Size()
-		total.add(it.variant.Digest)
+		total.Add(it.variant.Digest)
 		m := v.set.members[it.variant.Name]
 		if m == nil || pick(m.variants, v.set.shard.params) != it.variant {
 			fail("item %q: is not what its member says", it.variant.Name)

@@ -3,6 +3,8 @@ package relay
 import (
 	"slices"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Clusters that went while a client was away. It comes back and holds them, and its routes refer to
@@ -36,20 +38,20 @@ type restoredSet struct {
 // rememberRestoredLocked notes what `*` was restored with, until clients have had time to come
 // back.
 func (s *shard) rememberRestoredLocked(now time.Time) {
-	if s.typeURL != ClusterType || !s.star.restored || s.star.revived || s.group.origin.config().OriginVersions {
+	if s.typeURL != xds.ClusterType || !s.star.restored || s.star.revived || s.group.origin.config().OriginVersions {
 		return
 	}
-	x, all := &restoredSet{members: make([]*Variant, 0, len(s.star.members))}, sum{}
+	x, all := &restoredSet{members: make([]*Variant, 0, len(s.star.members))}, xds.Sum{}
 	for _, m := range s.star.members {
 		v := pick(m.variants, s.params)
 		if v == nil {
 			continue
 		}
-		if all.add(v.Digest); !v.timed() { // RELAY-50
+		if all.Add(v.Digest); !v.timed() { // RELAY-50
 			x.members = append(x.members, v)
 		}
 	}
-	x.version, s.restored = all.version(), x
+	x.version, s.restored = all.Version(), x
 	s.push(timer{at: now.Add(leastRestored), kind: restoredEnd, shard: s})
 }
 
@@ -89,28 +91,28 @@ func (s *Sub) keepRestoredLocked(k Keep) {
 
 // backLocked reports whether the client came back with the name, and was not sent the resource
 // since.
-func (r *record) backLocked() bool { return r.is(returned) && r.sent == (Digest{}) }
+func (r *record) backLocked() bool { return r.is(returned) && r.sent == (xds.Digest{}) }
 
 // exactLocked reports whether the version of a client that comes back is that of the names it
 // lists, as they are held, or were when they went: then it holds them.
 func (s *Sub) exactLocked() bool {
-	var all sum
+	var all xds.Sum
 	for r := range s.records.all() {
 		switch e := r.entry; {
 		case e.chosen != nil:
-			all.add(e.chosen.Digest)
+			all.Add(e.chosen.Digest)
 		case e.last != nil:
-			all.add(e.last.Digest)
+			all.Add(e.last.Digest)
 		}
 	}
-	return s.version == all.version()
+	return s.version == all.Version()
 }
 
 // staysLocked reports whether the first list by name of a client that comes back has to wait, since
 // it would leave out what went, and no version shows that the client may be told that still.
 func (s *Sub) staysLocked(k Keep) bool {
 	s.stays = false
-	if !s.holds || s.told || s.pos != nil || s.united || s.typeURL != ClusterType { // told: it is not the first, though `*` was given up since
+	if !s.holds || s.told || s.pos != nil || s.united || s.typeURL != xds.ClusterType { // told: it is not the first, though `*` was given up since
 		return false
 	}
 	for r := range s.records.all() {

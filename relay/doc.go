@@ -36,7 +36,7 @@
 // origin is told of any map (TestParams).
 //
 // Lanes are shared by the types of a group, unless the origin is spoken to in a service for each
-// type (service.go): then each type has its own two, from the start.
+// type (xds/service.go): then each type has its own two, from the start.
 //
 // # Goroutines and time
 //
@@ -126,8 +126,8 @@
 //
 // # Names and versions
 //
-// Every name in the table is canonical (name.go, testdata/names.txt): it becomes so in Accept and
-// in Sub, and what leaves has a spelling of a peer: bodies and initial versions the origin's,
+// Every name in the table is canonical (package xds, testdata/names.txt): it becomes so in Accept
+// and in Sub, and what leaves has a spelling of a peer: bodies and initial versions the origin's,
 // requests upstream that of the client who asked first, absences and errors that of the client they
 // are told. Whether content changed is decided by its Digest alone, which is also the version,
 // unless the origin's own are to be told (testdata/versions.txt).
@@ -301,8 +301,8 @@
 //
 // # What to read next
 //
-// shard.go, set.go, then view.go and named.go, then take.go, settle.go and takedelta.go for the way
-// out and lane.go, ask.go and apply.go for the way in; errors.go and faults.go for what is said
-// instead of resources; image.go, restore.go and confirm.go for restarts; union.go for several
-// origins; testdata/*.txt reads as conversations.
+// Package xds first, for names and types. Then come shard.go, set.go, then view.go and named.go,
+// then take.go, settle.go and takedelta.go for the way out and lane.go, ask.go and apply.go for the
+// way in; errors.go and faults.go for what is said instead of resources; image.go, restore.go and
+// confirm.go for restarts; union.go for several origins; testdata/*.txt reads as conversations.
 package relay

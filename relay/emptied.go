@@ -3,6 +3,8 @@ package relay
 import (
 	"slices"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Endpoints that are emptied. An origin may take a cluster away in the same change as the routes
@@ -21,7 +23,7 @@ const maxParted = 10_000
 // empties are the names of endpoints that a response empties. What has a TTL must not outlive it,
 // and is left alone.
 func (x *arrival) empties() (names map[string]bool) {
-	if x.u.TypeURL != EndpointType || x.lane.group.origin.frozen.Load() != nil {
+	if x.u.TypeURL != xds.EndpointType || x.lane.group.origin.frozen.Load() != nil {
 		return nil
 	}
 	for i := range x.u.Resources {
@@ -134,7 +136,7 @@ func (x *arrival) outdatedBy(y *arrival) bool {
 // partsLocked notes the endpoints of clusters that a response takes away, for as long as a client
 // may be left without the word that these are gone.
 func (g *gathering) partsLocked(x *arrival) {
-	if x.u.TypeURL != ClusterType || len(x.u.Removed) == 0 && !x.u.Full {
+	if x.u.TypeURL != xds.ClusterType || len(x.u.Removed) == 0 && !x.u.Full {
 		return
 	}
 	for _, name := range x.leaves(x.takesAway(true)) {
@@ -171,13 +173,13 @@ func (g *gathering) partingLocked(x *arrival, names map[string]bool) map[string]
 		}
 	}
 	for _, y := range g.queue {
-		if y.removals && y.kin.typeURL == ClusterType {
+		if y.removals && y.kin.typeURL == xds.ClusterType {
 			for _, name := range y.u.Removed {
 				waits[name] = true
 			}
 		}
 	}
-	k := x.lane.group.kin(ClusterType)
+	k := x.lane.group.kin(xds.ClusterType)
 	if k == nil {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -52,7 +53,7 @@ func (e *NameError) same(x *NameError) bool {
 
 // Append adds the error as a ResourceError in the given field of a response.
 func (e *NameError) Append(b []byte, field protowire.Number) []byte {
-	inner := appendResourceName(nil, 1, spelling(e.Name, e.spelt), e.about)
+	inner := appendResourceName(nil, 1, xds.Spelling(e.Name, e.spelt), e.about)
 	inner = protowire.AppendBytes(protowire.AppendTag(inner, 2, protowire.BytesType), e.detail)
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), inner)
 }
@@ -117,7 +118,7 @@ func parseNameError(b []byte) (*NameError, *discoveryv3.DynamicParameterConstrai
 	}
 	d := m.GetErrorDetail()
 	e := &NameError{Code: uint32(d.GetCode()), Message: d.GetMessage()}
-	e.Name, e.spelt = spell(m.GetResourceName().GetName())
+	e.Name, e.spelt = xds.Spell(m.GetResourceName().GetName())
 	if proto.Size(d) > maxErrorText {
 		d = proto.CloneOf(d)
 		// half a character does not encode

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // The last resort of an origin (`origins[].fallback`). It stands in for a type of a group as long
@@ -44,7 +46,7 @@ func (o *Origin) NewFallback(source string, resources iter.Seq2[string, *Resourc
 	f := &Fallback{source: source, types: map[string]*fallbackType{}}
 	from := map[string]*receipt{}
 	for typeURL, r := range resources {
-		if IsSecret(typeURL) || r.Any == nil {
+		if xds.IsSecret(typeURL) || r.Any == nil {
 			continue
 		}
 		if from[typeURL] == nil {
@@ -84,7 +86,7 @@ func (f *Fallback) of(at Place) *fallbackType {
 	switch {
 	case f.asked == nil:
 		return f.types[at.TypeURL]
-	case IsSecret(at.TypeURL):
+	case xds.IsSecret(at.TypeURL):
 		return nil
 	}
 	if x, known := f.asked.Load(at); known {

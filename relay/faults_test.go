@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestFaultsAreBounded: an origin states one hundred thousand errors of made-up names beside one of
@@ -14,23 +15,23 @@ import (
 // is told what stands in answers of bounded size, each once.
 func TestFaultsAreBounded(t *testing.T) {
 	r := newRig(t, Config{})
-	still, quick := r.sub(ClusterType, true, Wildcard), r.sub(ClusterType, true, Wildcard)
-	whole := r.group.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType})
+	still, quick := r.sub(xds.ClusterType, true, xds.Wildcard), r.sub(xds.ClusterType, true, xds.Wildcard)
+	whole := r.group.Open(NewSubscriber(), SubOptions{TypeURL: xds.ClusterType})
 	whole.Replace(zero, nil, true)
 	r.open()
-	r.apply(made(ClusterType, "0", nil, "a", "b"))
+	r.apply(made(xds.ClusterType, "0", nil, "a", "b"))
 	r.table.Advance(zero.Add(time.Minute))
 	still.Take(zero)
 	text := strings.Repeat("x", 1000)
 	ignored := 0
 	for i := range 1000 {
-		u := &Update{TypeURL: ClusterType}
+		u := &Update{TypeURL: xds.ClusterType}
 		for j := range 100 {
 			u.Errors = append(u.Errors, unavailable(fmt.Sprintf("n%d-%d", i, j), text))
 		}
 		a, _ := r.group.lanes[mainLane].Apply(zero, u)
 		ignored += a.Unrequested
-		s := r.group.shard(ClusterType, constraints.Params{})
+		s := r.group.shard(xds.ClusterType, constraints.Params{})
 		if n, in := len(s.star.faults.byName), len(s.star.faults.order); n > 2+spareFaults || in > 2*n+64 {
 			t.Fatalf("%d errors in %d statements are kept", n, in)
 		}
@@ -43,7 +44,7 @@ func TestFaultsAreBounded(t *testing.T) {
 	if ignored != 100*1000-spareFaults-2 {
 		t.Errorf("%d are counted as ignored, want all but the newest", ignored)
 	}
-	r.apply(&Update{TypeURL: ClusterType, Errors: []*NameError{unavailable("a", text)}})
+	r.apply(&Update{TypeURL: xds.ClusterType, Errors: []*NameError{unavailable("a", text)}})
 	for name, c := range map[string]*Sub{"still": still, "quick": quick, "whole": whole} {
 		told := map[string]bool{}
 		for a := c.Take(zero); a != nil; a = c.Take(zero) {
@@ -79,12 +80,12 @@ func TestFaultsAreBounded(t *testing.T) {
 // list by names that follows `*` is versioned without it (VER-4).
 func TestListVersionWithoutTheSet(t *testing.T) {
 	r := newRig(t, Config{})
-	c := r.group.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType})
+	c := r.group.Open(NewSubscriber(), SubOptions{TypeURL: xds.ClusterType})
 	c.Replace(zero, []string{"a", "b"}, true)
 	r.open()
-	r.apply(made(ClusterType, "0", nil, "a"))
+	r.apply(made(xds.ClusterType, "0", nil, "a"))
 	side := r.group.lanes[sideLane]
-	u := made(ClusterType, "0", nil, "b")
+	u := made(xds.ClusterType, "0", nil, "b")
 	u.Errors = []*NameError{unavailable("a", "for the moment")}
 	if _, ok := side.Apply(zero, u); !ok {
 		t.Fatal("never asked")
@@ -99,9 +100,9 @@ func TestListVersionWithoutTheSet(t *testing.T) {
 	if a == nil || len(a.Variants) != 1 {
 		t.Fatalf("told %+v, want one", a)
 	}
-	total := sum{}
-	total.add(a.Variants[0].Digest)
-	if a.Version != total.version() {
-		t.Errorf("version %s, want that of the content, %s", a.Version, total.version())
+	total := xds.Sum{}
+	total.Add(a.Variants[0].Digest)
+	if a.Version != total.Version() {
+		t.Errorf("version %s, want that of the content, %s", a.Version, total.Version())
 	}
 }

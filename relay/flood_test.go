@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestGroupOfOneKey: whoever comes and goes, there is one group of a key at a time.
@@ -25,7 +26,7 @@ func TestGroupOfOneKey(t *testing.T) {
 	g.Release(at(10))
 	r.table.Advance(at(60))
 	stays := group()
-	stays.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType, Delta: true}).Update(at(65), []string{Wildcard}, nil)
+	stays.Open(NewSubscriber(), SubOptions{TypeURL: xds.ClusterType, Delta: true}).Update(at(65), []string{xds.Wildcard}, nil)
 	for s := 66; s < 200; s += 10 {
 		r.table.Advance(at(s))
 	}
@@ -38,7 +39,7 @@ func TestGroupOfOneKey(t *testing.T) {
 func TestNamesThatComeAndGo(t *testing.T) {
 	r := newRig(t, Config{})
 	now := zero
-	s := r.sub(EndpointType, true, "a")
+	s := r.sub(xds.EndpointType, true, "a")
 	for i := range 30_000 {
 		name := fmt.Sprint("guess", i)
 		now = now.Add(10 * time.Millisecond)
@@ -49,7 +50,7 @@ func TestNamesThatComeAndGo(t *testing.T) {
 		}
 	}
 	r.table.Advance(now.Add(time.Hour))
-	sh := r.group.shard(EndpointType, constraints.Params{})
+	sh := r.group.shard(xds.EndpointType, constraints.Params{})
 	if n := len(sh.named.entries) + len(sh.named.changed) + len(sh.named.unheard) + len(r.table.timers.h); n > 10 {
 		t.Errorf("entries %d, changed %d, unheard %d, timers %d", len(sh.named.entries), len(sh.named.changed),
 			len(sh.named.unheard), len(r.table.timers.h))
@@ -63,7 +64,7 @@ func TestNamesThatComeAndGo(t *testing.T) {
 // against its limit.
 func TestUnsubscribesAreCounted(t *testing.T) {
 	r := newRig(t, Config{Linger: -1})
-	s := r.sub(ClusterType, true, Wildcard)
+	s := r.sub(xds.ClusterType, true, xds.Wildcard)
 	for i := range 1000 {
 		name := fmt.Sprint("guess", i)
 		s.Update(zero, []string{name}, []string{name})
@@ -77,16 +78,16 @@ func TestUnsubscribesAreCounted(t *testing.T) {
 // tombstone.
 func TestOneNameFlaps(t *testing.T) {
 	r := newRig(t, Config{})
-	still := r.sub(ClusterType, true, Wildcard)
+	still := r.sub(xds.ClusterType, true, xds.Wildcard)
 	r.open()
-	r.apply(made(ClusterType, "0", nil, "stays"))
+	r.apply(made(xds.ClusterType, "0", nil, "stays"))
 	r.table.Advance(zero.Add(time.Minute))
 	still.Take(zero)
 	for i := range 20_000 {
-		r.apply(made(ClusterType, fmt.Sprint(i), nil, "flap"))
-		r.apply(made(ClusterType, "", []string{"flap"}))
+		r.apply(made(xds.ClusterType, fmt.Sprint(i), nil, "flap"))
+		r.apply(made(xds.ClusterType, "", []string{"flap"}))
 	}
-	for _, v := range r.group.shard(ClusterType, constraints.Params{}).star.views {
+	for _, v := range r.group.shard(xds.ClusterType, constraints.Params{}).star.views {
 		if len(v.tombs) > 2*spareTombs || v.dead != 1 || still.Standing().Lagging {
 			t.Errorf("%d tombs for %d dead, lagging %v", len(v.tombs), v.dead, still.Standing().Lagging)
 		}
@@ -97,10 +98,10 @@ func TestOneNameFlaps(t *testing.T) {
 // body.
 func TestMixedSharesTheView(t *testing.T) {
 	r := newRig(t, Config{})
-	s := r.group.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType})
+	s := r.group.Open(NewSubscriber(), SubOptions{TypeURL: xds.ClusterType})
 	s.Replace(zero, []string{"n1"}, true)
 	r.open()
-	r.apply(made(ClusterType, "1", nil, "n1", "n2"))
+	r.apply(made(xds.ClusterType, "1", nil, "n1", "n2"))
 	r.table.Advance(zero.Add(time.Minute))
 	a := s.Take(zero)
 	if a == nil || a.shared == nil || len(a.Variants) != 2 {

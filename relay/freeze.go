@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay/gate"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // A frozen origin as the table sees it. What passes and what waits package gate decides. The lanes
@@ -68,9 +69,9 @@ func (s *shard) freezesLocked(t *set) (none gate.Waits) {
 // freezeClass is what a freeze sees in a type.
 func freezeClass(typeURL string) gate.Class {
 	switch {
-	case typeURL == LbEndpointType:
+	case typeURL == xds.LbEndpointType:
 		return gate.CollectionMembers
-	case typeURL == EndpointType || typeURL == endpointTypeV2 || IsSecret(typeURL):
+	case typeURL == xds.EndpointType || typeURL == xds.EndpointTypeV2 || xds.IsSecret(typeURL):
 		return gate.Moving
 	}
 	return gate.Settings
@@ -126,11 +127,11 @@ func (s *shard) lingersOn(at, now time.Time, holds bool) time.Time {
 func (s *shard) nameStaysLocked(body *Variant, held []*Variant, gen uint32) (taken bool) {
 	s.named.guard.cancelLocked(identity{body.Name, body.Constraints.Key()})
 	for _, alias := range body.aliases {
-		s.named.guard.cancelLocked(identity{NameKey(alias), body.Constraints.Key()})
+		s.named.guard.cancelLocked(identity{xds.NameKey(alias), body.Constraints.Key()})
 	}
 	taken = s.passesLocked(nil, body, held)
 	for _, alias := range body.aliases {
-		e := s.named.entries[NameKey(alias)]
+		e := s.named.entries[xds.NameKey(alias)]
 		if taken && e != nil && len(e.variants) > 0 && !e.ownName() && e.variants[0].Name != body.Name && s.freezesLocked(nil).Changes() {
 			s.waitsLocked(nil, identity{body.Name, body.Constraints.Key()})
 			taken = false

@@ -9,6 +9,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -29,18 +30,18 @@ func relaytestNode() *corev3.Node {
 func FuzzResponse(f *testing.F) {
 	a := mustAny(f, &clusterv3.Cluster{Name: "a"})
 	f.Add(mustMarshal(f, &discoveryv3.DeltaDiscoveryResponse{
-		TypeUrl: ClusterType, Nonce: "n", RemovedResources: []string{"b"},
+		TypeUrl: xds.ClusterType, Nonce: "n", RemovedResources: []string{"b"},
 		Resources: []*discoveryv3.Resource{{Name: "a", Version: "1", Resource: a, Aliases: []string{"x"}}},
 	}), true)
-	f.Add(mustMarshal(f, &discoveryv3.DiscoveryResponse{TypeUrl: ClusterType, VersionInfo: "1", Resources: []*anypb.Any{a}}), false)
+	f.Add(mustMarshal(f, &discoveryv3.DiscoveryResponse{TypeUrl: xds.ClusterType, VersionInfo: "1", Resources: []*anypb.Any{a}}), false)
 	prod, test := variantOf(f, "a", "1", prodOnly), variantOf(f, "a", "2", testOnly)
 	f.Add(mustMarshal(f, &discoveryv3.DeltaDiscoveryResponse{
-		TypeUrl: ClusterType, Nonce: "n", Resources: []*discoveryv3.Resource{prod, test}, RemovedResources: []string{"a"},
+		TypeUrl: xds.ClusterType, Nonce: "n", Resources: []*discoveryv3.Resource{prod, test}, RemovedResources: []string{"a"},
 		RemovedResourceNames: []*discoveryv3.ResourceName{relaytest.VariantName("a", relaytest.Or(prodOnly, relaytest.Not(testOnly)))},
 		ResourceErrors:       []*discoveryv3.ResourceError{{ResourceName: relaytest.VariantName("c", prodOnly)}},
 	}), true)
 	f.Add(mustMarshal(f, &discoveryv3.DiscoveryResponse{
-		TypeUrl: ClusterType, VersionInfo: "1", Resources: []*anypb.Any{mustAny(f, prod), a, mustAny(f, test)},
+		TypeUrl: xds.ClusterType, VersionInfo: "1", Resources: []*anypb.Any{mustAny(f, prod), a, mustAny(f, test)},
 	}), false)
 	f.Fuzz(func(t *testing.T, b []byte, delta bool) {
 		r, err := ParseResponse(b, delta)
@@ -59,7 +60,7 @@ func FuzzResponse(f *testing.F) {
 			t.Fatal(err)
 		}
 		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: r.TypeURL, Delta: delta})
-		sub.Update(zero, []string{Wildcard, "a"}, nil)
+		sub.Update(zero, []string{xds.Wildcard, "a"}, nil)
 		for _, p := range []constraints.Params{prodParams, testParams} {
 			at := g.Open(NewSubscriber(), SubOptions{TypeURL: r.TypeURL, Delta: delta, Params: p})
 			at.Update(zero, []string{"a", "b"}, nil)

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Some origins write the types of one snapshot in random order, and a service for each type has no
@@ -62,20 +64,9 @@ func (l *Lane) Later() []Late {
 	return later
 }
 
-// isLate and isEarly are the types that wait, and those that are waited for.
-func isLate(typeURL string) bool {
-	rank, known := order[typeURL]
-	return known && rank >= order[ListenerType] && rank <= order[VirtualHostType]
-}
-
-func isEarly(typeURL string) bool {
-	rank, known := order[typeURL]
-	return known && rank <= order[EndpointType]
-}
-
 // take applies a response that has come, or has it wait.
 func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
-	late, early := isLate(x.u.TypeURL), isEarly(x.u.TypeURL)
+	late, early := xds.ChoosesClusters(x.u.TypeURL), xds.IsBackend(x.u.TypeURL)
 	if !early && (!late || wait <= 0 && g.kept.Load() == 0) {
 		x.makeBodies(a)
 		x.apply(a)
@@ -288,7 +279,7 @@ func (x *arrival) changes() (changed, urgent bool) {
 			s.setsLocked(func(t *set) { changed = changed || t.askedGen == x.gen && t.toldLocked() })
 		case kindNamed:
 			c, asked := s.changesLocked(x.u, x.gen)
-			changed, urgent = changed || c, urgent || asked && IsVirtualHost(x.u.TypeURL)
+			changed, urgent = changed || c, urgent || asked && xds.IsVirtualHost(x.u.TypeURL)
 		}
 	}
 	return changed, urgent
@@ -311,7 +302,7 @@ func (s *shard) changesLocked(u *Update, gen uint32) (changed, asked bool) {
 		known++
 		changed = changed || r.Any != nil && !held.same(r)
 		for _, alias := range r.Aliases {
-			e := s.named.entries[NameKey(alias)]
+			e := s.named.entries[xds.NameKey(alias)]
 			asked = asked || e != nil && len(e.variants) == 0
 		}
 	}
@@ -328,7 +319,7 @@ func (s *shard) changesLocked(u *Update, gen uint32) (changed, asked bool) {
 	for _, e := range u.Errors {
 		gone(e.Name)
 	}
-	if u.Full && FullState(u.TypeURL) {
+	if u.Full && xds.FullState(u.TypeURL) {
 		changed = changed || s.heldNamesLocked() > known
 	}
 	return changed, asked

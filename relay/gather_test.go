@@ -5,19 +5,21 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // BenchmarkGather is a change of one route, or of one cluster in a list, from its bytes, taken by
 // one client: what having them wait costs (ORD-9).
 func BenchmarkGather(b *testing.B) {
 	for _, gather := range []time.Duration{0, 20 * time.Millisecond} {
-		for _, typeURL := range []string{RouteType, ClusterType} {
+		for _, typeURL := range []string{xds.RouteType, xds.ClusterType} {
 			b.Run(fmt.Sprintf("%s/gather=%v", shortType(typeURL), gather), func(b *testing.B) {
-				a := newArrivals(typeURL, typeURL == RouteType, 1000)
+				a := newArrivals(typeURL, typeURL == xds.RouteType, 1000)
 				r := newRig(b, Config{Gather: gather, Origins: []OriginConfig{{Name: "mesh", SotW: !a.delta}}})
 				names := a.all
-				if typeURL == ClusterType {
-					names = []string{Wildcard}
+				if typeURL == xds.ClusterType {
+					names = []string{xds.Wildcard}
 				}
 				s := r.sub(typeURL, true, names...)
 				r.open()

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-xds/weir/relay/node"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 
 	xdsv3 "github.com/cncf/xds/go/xds/core/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -217,7 +218,7 @@ func (g *Group) publishLocked(k *kin) {
 	old := *g.all.Load()
 	all := make([]*shard, 0, len(old)+1)
 	i := 0
-	for ; i < len(old) && CompareTypes(old[i].typeURL, k.typeURL) < 0; i++ {
+	for ; i < len(old) && xds.CompareTypes(old[i].typeURL, k.typeURL) < 0; i++ {
 		all = append(all, old[i])
 	}
 	all = append(all, k.all...)

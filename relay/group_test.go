@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/node"
+	"github.com/weir-xds/weir/relay/xds"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -46,15 +47,15 @@ func TestDedicated(t *testing.T) {
 		t.Errorf("%d groups of %d clients, want the rig's alone", shared, clients)
 	}
 
-	sub := groups[0].Open(NewSubscriber(), SubOptions{TypeURL: ClusterType, Delta: true})
+	sub := groups[0].Open(NewSubscriber(), SubOptions{TypeURL: xds.ClusterType, Delta: true})
 	sub.Update(zero, []string{"a"}, nil)
 	lane := groups[0].lanes[mainLane]
 	lane.Open(zero, 0)
 	lane.Take(zero, false)
-	if _, ok := lane.Apply(zero, made(ClusterType, "1", nil, "a")); !ok {
+	if _, ok := lane.Apply(zero, made(xds.ClusterType, "1", nil, "a")); !ok {
 		t.Fatal("never asked")
 	}
-	sub.Update(zero, []string{Wildcard}, nil)
+	sub.Update(zero, []string{xds.Wildcard}, nil)
 	lane.Close()
 	sub.Close(zero)
 	if n, _ := r.table.Retired(); n > 0 {
@@ -82,7 +83,7 @@ func TestPrivateSetsDoNotRetire(t *testing.T) {
 		dedicated bool
 		typeURL   string
 		retires   int
-	}{"shared": {false, ClusterType, 1}, "dedicated": {true, ClusterType, 0}, "secrets": {false, SecretType, 0}} {
+	}{"shared": {false, xds.ClusterType, 1}, "dedicated": {true, xds.ClusterType, 0}, "secrets": {false, xds.SecretType, 0}} {
 		r := newRig(t, Config{RetiredEntries: 10, RetiredBytes: 1 << 20})
 		if c.dedicated {
 			var err error
@@ -90,7 +91,7 @@ func TestPrivateSetsDoNotRetire(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		sub := r.sub(c.typeURL, true, Wildcard)
+		sub := r.sub(c.typeURL, true, xds.Wildcard)
 		r.open()
 		r.apply(made(c.typeURL, "1", nil, "a", "b"))
 		r.table.Advance(zero.Add(time.Minute))
@@ -109,13 +110,13 @@ func TestPrivateSetsDoNotRetire(t *testing.T) {
 // names alone (RELAY-75, RELAY-76).
 func TestSecretsDoNotLinger(t *testing.T) {
 	r := newRig(t, Config{RetiredEntries: 10, RetiredBytes: 1 << 20})
-	named, set := r.sub(SecretType, true, "s"), r.sub(SecretType, true, Wildcard)
+	named, set := r.sub(xds.SecretType, true, "s"), r.sub(xds.SecretType, true, xds.Wildcard)
 	r.open()
 	side := r.group.lanes[sideLane]
 	side.Open(zero, 0)
 	side.Take(zero, false)
-	r.apply(made(SecretType, "1", nil, "s"))
-	if _, ok := side.Apply(zero, made(SecretType, "1", nil, "s")); !ok {
+	r.apply(made(xds.SecretType, "1", nil, "s"))
+	if _, ok := side.Apply(zero, made(xds.SecretType, "1", nil, "s")); !ok {
 		t.Fatal("never asked")
 	}
 	n := 0
@@ -132,7 +133,7 @@ func TestSecretsDoNotLinger(t *testing.T) {
 	named.Close(zero)
 	set.Close(zero)
 	r.table.Advance(zero)
-	if sh := r.group.shard(SecretType, constraints.Params{}); sh.star.wantedLocked() || sh.named.entries["s"].wanted() {
+	if sh := r.group.shard(xds.SecretType, constraints.Params{}); sh.star.wantedLocked() || sh.named.entries["s"].wanted() {
 		t.Error("a secret is wanted upstream after its last subscriber")
 	}
 	side.Take(zero, false)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay/gate"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // The guard as the table sees it: what it holds back, set by set, and how that goes. What is held
@@ -163,7 +164,7 @@ func (s *shard) screenLocked(t *set, leaving []parting, counts, whole bool) (kep
 	if r.Alarm {
 		a := Alarm{Group: s.group.key, TypeURL: s.typeURL, Removals: len(g.held), Size: g.Size(), Until: g.Until()}
 		if t != nil {
-			a.Selector = spelling(t.selector, t.spelt)
+			a.Selector = xds.Spelling(t.selector, t.spelt)
 		}
 		s.group.origin.alarm(a)
 	}

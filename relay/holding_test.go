@@ -3,6 +3,8 @@ package relay
 import (
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestFoundAndGone: what a response brings was looked up before the lock is taken to apply it. What
@@ -34,10 +36,10 @@ func TestFoundAndGone(t *testing.T) {
 			t.Errorf("told %+v, want what the response brought", a)
 		}
 	}
-	r.sub(EndpointType, true, "b")
-	s, star := r.sub(EndpointType, true, "a"), r.sub(ClusterType, true, Wildcard)
+	r.sub(xds.EndpointType, true, "b")
+	s, star := r.sub(xds.EndpointType, true, "a"), r.sub(xds.ClusterType, true, xds.Wildcard)
 	r.open()
-	for _, typeURL := range []string{EndpointType, ClusterType} {
+	for _, typeURL := range []string{xds.EndpointType, xds.ClusterType} {
 		u := made(typeURL, "old", nil, "a", "b")
 		u.Resources[0].TTL, u.Resources[0].HasTTL = time.Hour, true
 		r.apply(u)
@@ -46,22 +48,22 @@ func TestFoundAndGone(t *testing.T) {
 	s.Take(zero)
 	star.Take(zero)
 
-	applied(EndpointType, func() {
+	applied(xds.EndpointType, func() {
 		s.Close(zero)
 		take() // which gives the name back
-		s = r.sub(EndpointType, true, "a")
+		s = r.sub(xds.EndpointType, true, "a")
 		take()
 	})
 	told(s)
 
 	var other *Sub
-	applied(EndpointType, func() {
-		other = r.group.Open(NewSubscriber(), SubOptions{TypeURL: EndpointType, Delta: true, Params: params("env=prod")})
+	applied(xds.EndpointType, func() {
+		other = r.group.Open(NewSubscriber(), SubOptions{TypeURL: xds.EndpointType, Delta: true, Params: params("env=prod")})
 		other.Update(zero, []string{"a"}, nil)
 		take()
 	})
 	told(other)
 
-	applied(ClusterType, func() { r.table.Advance(zero.Add(time.Hour)) })
+	applied(xds.ClusterType, func() { r.table.Advance(zero.Add(time.Hour)) })
 	told(star)
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Virtual hosts on demand that do not exist, as far as is known. An HTTP request waits in the
@@ -20,7 +22,7 @@ type missing struct {
 // missingLocked notes that a virtual host a client waits for is answered by word that there is
 // none. stated: the origin's notice is in the answer. Clients that name parameters know no aliases.
 func (s *Sub) missingLocked(r *record, stated bool) {
-	if r.is(demanded) && s.delta && !s.located && IsVirtualHost(s.typeURL) {
+	if r.is(demanded) && s.delta && !s.located && xds.IsVirtualHost(s.typeURL) {
 		a := s.aliasesLocked()
 		a.missing = append(a.missing, missing{r, stated})
 	}
@@ -98,7 +100,7 @@ func Refusals(names []string, version string) (fields []byte) {
 // parkedLocked starts the clock for a virtual host that is asked.
 func (s *shard) parkedLocked(e *entry, gen uint32, now time.Time) {
 	e.silent = false
-	if !IsVirtualHost(s.typeURL) {
+	if !xds.IsVirtualHost(s.typeURL) {
 		return
 	}
 	if len(s.named.parked) == 0 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
@@ -136,7 +137,7 @@ func (t *Table) Images(changedSince func(*TypeImage) uint64) iter.Seq[TypeImage]
 				}
 				var node []byte
 				for _, s := range *g.all.Load() {
-					if IsSecret(s.typeURL) {
+					if xds.IsSecret(s.typeURL) {
 						continue
 					}
 					x := TypeImage{Origin: o.name, Group: g.key, TypeURL: s.typeURL, Params: s.params}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // BenchmarkImages is what a snapshot costs the table: the pointers to all bodies of a type, under
@@ -22,15 +24,15 @@ func benchImages(b *testing.B, kind string, n int) {
 	for i := range n {
 		all = append(all, fmt.Sprintf("n%d", i))
 	}
-	names := []string{Wildcard}
+	names := []string{xds.Wildcard}
 	if kind == "named" {
 		names = all
 	}
-	r.sub(ClusterType, true, names...)
+	r.sub(xds.ClusterType, true, names...)
 	r.open()
-	r.apply(made(ClusterType, "0", nil, all...))
+	r.apply(made(xds.ClusterType, "0", nil, all...))
 	r.table.Advance(zero.Add(time.Minute))
-	s := r.group.plain(ClusterType)
+	s := r.group.plain(xds.ClusterType)
 	before, held := uint64(0), time.Hour
 	if kind == "unchanged" {
 		before = s.edition

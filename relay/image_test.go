@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // diskImages is what a snapshot keeps, as it would be written: nothing in it is shared with a
@@ -139,7 +140,7 @@ func describe(x *TypeImage) (out []string) {
 	for i := range x.Names {
 		y := &x.Names[i]
 		words := append(flags(false, y.Retired), say(y.Variants)...)
-		out = append(out, strings.TrimSpace(shortType(x.TypeURL)+" "+spelling(y.Name, y.Spelt)+": "+strings.Join(words, " ")))
+		out = append(out, strings.TrimSpace(shortType(x.TypeURL)+" "+xds.Spelling(y.Name, y.Spelt)+": "+strings.Join(words, " ")))
 	}
 	if slices.Sort(out); x.Empty() {
 		out = []string{shortType(x.TypeURL) + ": nothing"}
@@ -158,7 +159,7 @@ func TestBodyImage(t *testing.T) {
 	}}
 	meta := &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{"a": {Fields: map[string]*structpb.Value{"b": structpb.NewStringValue("c")}}}}
 	payload := mustAny(t, &corev3.Node{Id: "x"})
-	payload.TypeUrl = ClusterType
+	payload.TypeUrl = xds.ClusterType
 	for sentence, r := range map[string]*discoveryv3.Resource{
 		"plain":                  {Name: "c1", Version: "7", Resource: payload},
 		"no version":             {Name: "c1", Resource: payload},
@@ -173,15 +174,15 @@ func TestBodyImage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			u, _ := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", Resources: []*discoveryv3.Resource{r}})
+			u, _ := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: xds.ClusterType, Nonce: "n", Resources: []*discoveryv3.Resource{r}})
 			if cfg.SotW {
-				u, _ = accept(t, &discoveryv3.DiscoveryResponse{TypeUrl: ClusterType, Resources: []*anypb.Any{mustAny(t, r)}})
+				u, _ = accept(t, &discoveryv3.DiscoveryResponse{TypeUrl: xds.ClusterType, Resources: []*anypb.Any{mustAny(t, r)}})
 			}
-			v := newVariant(&receipt{typeURL: ClusterType, server: 3, shown: cfg.OriginVersions}, &u.Resources[0], u.Resources[0].Version)
+			v := newVariant(&receipt{typeURL: xds.ClusterType, server: 3, shown: cfg.OriginVersions}, &u.Resources[0], u.Resources[0].Version)
 			v.endAt(now.Add(20 * time.Second))
 			image := v.Image(now.Add(5*time.Second), wall)
 			later := now.Add(-time.Hour) // another process, with another clock
-			back, err := table.RestoreBody(later, wall.Add(4*time.Second), "mesh", ClusterType, image)
+			back, err := table.RestoreBody(later, wall.Add(4*time.Second), "mesh", xds.ClusterType, image)
 			if err != nil {
 				t.Errorf("%s: %v", sentence, err)
 				continue
@@ -194,7 +195,7 @@ func TestBodyImage(t *testing.T) {
 			if left := back.Expires().Sub(later); left != 11*time.Second {
 				t.Errorf("%s: 15 s were left, and 4 s passed on the wall: %v are left (RELAY-54)", sentence, left)
 			}
-			back, _ = table.RestoreBody(later, wall.Add(-time.Hour), "mesh", ClusterType, image)
+			back, _ = table.RestoreBody(later, wall.Add(-time.Hour), "mesh", xds.ClusterType, image)
 			if left := back.Expires().Sub(later); left != 15*time.Second {
 				t.Errorf("%s: the wall clock was set back, and of 15 s are %v left", sentence, left)
 			}
@@ -205,23 +206,23 @@ func TestBodyImage(t *testing.T) {
 // TestRestoreRefuses: what cannot be is refused by what is wrong, and nothing of it is taken.
 func TestRestoreRefuses(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	cfg := Config{Origins: []OriginConfig{{Name: "mesh", GroupBy: []string{"cluster"}, Types: []string{ClusterType, EndpointType, SecretType}}}}
+	cfg := Config{Origins: []OriginConfig{{Name: "mesh", GroupBy: []string{"cluster"}, Types: []string{xds.ClusterType, xds.EndpointType, xds.SecretType}}}}
 	table, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	key, presented := cfg.Origins[0].nodeRules("weir").Group(&corev3.Node{Cluster: "edge"})
 	c := func(name string) *Variant {
-		r := madeResource(ClusterType, name, "1", "x")
-		return newVariant(&receipt{typeURL: ClusterType}, &r, "1")
+		r := madeResource(xds.ClusterType, name, "1", "x")
+		return newVariant(&receipt{typeURL: xds.ClusterType}, &r, "1")
 	}
 	uncached, other, listener, constrained := c("c1"), c("c1"), c("c1"), c("c1")
 	constrained.Constraints = compile(t, "env=prod")
-	uncached.DoNotCache, listener.from = true, &receipt{typeURL: ListenerType}
+	uncached.DoNotCache, listener.from = true, &receipt{typeURL: xds.ListenerType}
 	for want, change := range map[string]func(*TypeImage){
 		"the origin is not configured":               func(x *TypeImage) { x.Origin = "gone" },
-		"the origin is not asked for the type":       func(x *TypeImage) { x.TypeURL = ListenerType },
-		"secrets are not restored":                   func(x *TypeImage) { x.TypeURL = SecretType },
+		"the origin is not asked for the type":       func(x *TypeImage) { x.TypeURL = xds.ListenerType },
+		"secrets are not restored":                   func(x *TypeImage) { x.TypeURL = xds.SecretType },
 		"its node does not decode":                   func(x *TypeImage) { x.Node = []byte{0xff} },
 		"group_by, or what is mapped":                func(x *TypeImage) { x.Group = "dedicated-1" },
 		"not known to understand parameters":         func(x *TypeImage) { x.Params = constraints.NewParams(map[string]string{"env": "prod"}) },
@@ -240,8 +241,8 @@ func TestRestoreRefuses(t *testing.T) {
 		`name "c1": "c1" is listed twice`:            func(x *TypeImage) { x.Names[0].Variants = []*Variant{c("c1"), c("c1")} },
 	} {
 		x := TypeImage{
-			Origin: "mesh", Group: key, Node: mustMarshal(t, presented), TypeURL: ClusterType,
-			Sets:  []SetImage{{Selector: Wildcard, Settled: true, Members: []*Variant{c("c1")}}},
+			Origin: "mesh", Group: key, Node: mustMarshal(t, presented), TypeURL: xds.ClusterType,
+			Sets:  []SetImage{{Selector: xds.Wildcard, Settled: true, Members: []*Variant{c("c1")}}},
 			Names: []NameImage{{Name: "c1", Variants: []*Variant{c("c1")}}},
 		}
 		change(&x)
@@ -252,7 +253,7 @@ func TestRestoreRefuses(t *testing.T) {
 			t.Errorf("%s: %d groups came of it", want, n)
 		}
 	}
-	x := TypeImage{Origin: "mesh", Group: key, Node: mustMarshal(t, presented), TypeURL: ClusterType, Sets: []SetImage{{Selector: Wildcard}}}
+	x := TypeImage{Origin: "mesh", Group: key, Node: mustMarshal(t, presented), TypeURL: xds.ClusterType, Sets: []SetImage{{Selector: xds.Wildcard}}}
 	if err := table.Restore(now, x); err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +298,7 @@ func TestRestoredGroupKeepsItsNode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType, Delta: true}).Update(now, []string{"*"}, nil)
+			g.Open(NewSubscriber(), SubOptions{TypeURL: xds.ClusterType, Delta: true}).Update(now, []string{"*"}, nil)
 			var disk diskImages
 			disk.snapshot(tables[0], now)
 			for _, problem := range disk.restore(tables[1], now) {
@@ -314,8 +315,8 @@ func TestRestoredGroupKeepsItsNode(t *testing.T) {
 // FuzzRestoreBody: whatever a file has in it, it is refused or makes a body that is written down as
 // it was made.
 func FuzzRestoreBody(f *testing.F) {
-	r := madeResource(ClusterType, "c1", "1", "x")
-	v := newVariant(&receipt{typeURL: ClusterType}, &r, "1")
+	r := madeResource(xds.ClusterType, "c1", "1", "x")
+	v := newVariant(&receipt{typeURL: xds.ClusterType}, &r, "1")
 	f.Add(v.resource(), int64(0), int64(0), false)
 	v.aliases = []string{"a"}
 	f.Add(v.resource(), int64(5), int64(3), true)
@@ -333,12 +334,12 @@ func FuzzRestoreBody(f *testing.F) {
 		if expires != 0 {
 			image.Expires = time.Unix(0, expires)
 		}
-		v, err := tables[sotw].RestoreBody(now, now, "mesh", ClusterType, image)
+		v, err := tables[sotw].RestoreBody(now, now, "mesh", xds.ClusterType, image)
 		if err != nil {
 			return
 		}
 		image = v.Image(now, now)
-		again, err := tables[sotw].RestoreBody(now, now, "mesh", ClusterType, image)
+		again, err := tables[sotw].RestoreBody(now, now, "mesh", xds.ClusterType, image)
 		if err != nil {
 			t.Fatalf("was made and is refused: %v", err)
 		}

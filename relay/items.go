@@ -1,6 +1,10 @@
 package relay
 
-import "time"
+import (
+	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // ItemStatus is how a client stands to one resource (CSDS-3). The worse one is the greater.
 type ItemStatus uint8
@@ -51,14 +55,14 @@ type seenItem struct {
 	name, spelt string
 	status      ItemStatus
 	refusal     int
-	body        *Variant // sent last; nil: it is not held
-	sent        Digest   // if body is nil
-	shown       bool     // the versions are the origin's
+	body        *Variant   // sent last; nil: it is not held
+	sent        xds.Digest // if body is nil
+	shown       bool       // the versions are the origin's
 	secret      bool
 }
 
 func (x *seenItem) item() Item {
-	it := Item{Name: spelling(x.name, x.spelt), Status: x.status, Refusal: x.refusal}
+	it := Item{Name: xds.Spelling(x.name, x.spelt), Status: x.status, Refusal: x.refusal}
 	switch {
 	case x.body != nil:
 		it.Updated = x.body.Received()
@@ -71,7 +75,7 @@ func (x *seenItem) item() Item {
 		if !x.secret && !x.body.DoNotCache {
 			it.Body = x.body
 		}
-	case x.sent != (Digest{}) && !x.shown && !x.secret:
+	case x.sent != (xds.Digest{}) && !x.shown && !x.secret:
 		it.Version = x.sent.String()
 	}
 	return it
@@ -107,7 +111,7 @@ type itemList struct {
 // blank is an item of which nothing is known yet.
 func (l *itemList) blank(name, spelt string) seenItem {
 	return seenItem{
-		name: name, spelt: spelt, secret: IsSecret(l.sub.typeURL), shown: l.sub.shard.group.origin.config().OriginVersions,
+		name: name, spelt: spelt, secret: xds.IsSecret(l.sub.typeURL), shown: l.sub.shard.group.origin.config().OriginVersions,
 	}
 }
 
@@ -135,7 +139,7 @@ func (l *itemList) recordLocked(r *record) {
 		}
 	}
 	if x.status == ItemNotSent {
-		x.sent, x.body = Digest{}, nil
+		x.sent, x.body = xds.Digest{}, nil
 	}
 	l.all = append(l.all, x)
 }

@@ -3,6 +3,8 @@ package relay
 import (
 	"math"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Keep says what a state-of-the-world list of Clusters must not let go of yet: routes that are
@@ -72,7 +74,7 @@ func (r *record) mayKeepLocked() bool {
 }
 
 // hasLocked reports whether the client was sent the resource by the name, or says that it holds it.
-func (r *record) hasLocked() bool { return r.sent != (Digest{}) || r.is(claimed|returned) }
+func (r *record) hasLocked() bool { return r.sent != (xds.Digest{}) || r.is(claimed|returned) }
 
 // wasSentLocked reports whether the client was sent what it names, by name or with a set, or says
 // that it holds it. Records are also marked so of which it is only owed that there is nothing
@@ -230,10 +232,10 @@ func (s *Sub) keptNewsLocked() (endpoints []string) {
 }
 
 // keptSumLocked is the version hash of a list with what is kept.
-func (s *Sub) keptSumLocked(all sum) sum {
+func (s *Sub) keptSumLocked(all xds.Sum) xds.Sum {
 	for _, x := range s.kept {
 		if x.body != nil {
-			all.add(x.body.Digest)
+			all.Add(x.body.Digest)
 		}
 	}
 	return all

@@ -4,15 +4,17 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestKeptClusters: a removal newer than what was looked at, or taken while something older than it
 // is pending, stays in the list, for as long as what was pending then (ORD-3).
 func TestKeptClusters(t *testing.T) {
 	r := newRig(t, Config{})
-	s := r.sub(ClusterType, false, "a", "b", "c")
+	s := r.sub(xds.ClusterType, false, "a", "b", "c")
 	r.open()
-	r.apply(made(ClusterType, "1", nil, "a", "b", "c"))
+	r.apply(made(xds.ClusterType, "1", nil, "a", "b", "c"))
 	s.Take(zero)
 	const none = math.MaxUint64
 	gets := func(sentence string, k Keep, want ...string) {
@@ -28,14 +30,14 @@ func TestKeptClusters(t *testing.T) {
 		}
 	}
 	before := r.table.Revision()
-	r.apply(made(ClusterType, "1", []string{"c"}))
+	r.apply(made(xds.ClusterType, "1", []string{"c"}))
 	gets("newer than what was looked at: as before", Keep{Pending: none, Seen: before})
 	for pending, goes := range map[uint64]bool{before + 1: false, before + 2: true} {
 		if got := s.LetsGo(zero, Keep{Pending: pending, Seen: none}); got != goes {
 			t.Errorf("it goes with %d pending: %v, want %v", pending, got, goes)
 		}
 	}
-	r.apply(made(ClusterType, "1", []string{"b"}))
+	r.apply(made(xds.ClusterType, "1", []string{"b"}))
 	now := r.table.Revision()
 	gets("something is pending that was pending when b went, and not when c did", Keep{Pending: now, Seen: now}, "a", "b")
 	gets("and still is", Keep{Pending: now, Seen: now + 1})

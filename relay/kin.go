@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // kin are the shards of one type of one group: one for each parameter map that clients ask with,
@@ -71,7 +72,7 @@ type kin struct {
 func newKin(g *Group, typeURL string) *kin {
 	k := &kin{group: g, typeURL: typeURL}
 	k.home = &g.lanes
-	if c := g.origin.config(); c.PerType && ServiceOf(typeURL, c.V2) != nil {
+	if c := g.origin.config(); c.PerType && xds.ServiceOf(typeURL, c.V2) != nil {
 		k.home = k.ownLanes()
 	}
 	k.lanes.Store(k.home)

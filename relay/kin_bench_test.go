@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // BenchmarkVariants is one response with another body of one variant of a name that has 1,000,
@@ -18,17 +19,17 @@ func BenchmarkVariants(b *testing.B) {
 		r := newKinRig(b, OriginConfig{})
 		var subs []*Sub
 		for i := range clients {
-			subs = append(subs, r.sub(EndpointType, fmt.Sprintf("id=%d", i%maps), true, "n"))
+			subs = append(subs, r.sub(xds.EndpointType, fmt.Sprintf("id=%d", i%maps), true, "n"))
 		}
 		r.open()
-		all := &Update{TypeURL: EndpointType}
+		all := &Update{TypeURL: xds.EndpointType}
 		for i := range variants {
 			all.Resources = append(all.Resources, benchVariant(b, "n", fmt.Sprintf("id=%d", i), "0"))
 		}
 		r.group.lanes[mainLane].Apply(zero, all)
 		set := compile(b, "id=7")
 		benchChanges(b, r.rig, subs, func(body string) Resource {
-			x := madeResource(EndpointType, "n", "", body)
+			x := madeResource(xds.EndpointType, "n", "", body)
 			x.Constraints = set
 			return x
 		}, 7, maps)
@@ -37,20 +38,20 @@ func BenchmarkVariants(b *testing.B) {
 		r := newRig(b, Config{})
 		var subs []*Sub
 		for i := range clients {
-			subs = append(subs, r.sub(EndpointType, true, fmt.Sprintf("n%d", i%maps)))
+			subs = append(subs, r.sub(xds.EndpointType, true, fmt.Sprintf("n%d", i%maps)))
 		}
 		r.open()
 		var names []string
 		for i := range variants {
 			names = append(names, fmt.Sprintf("n%d", i))
 		}
-		r.apply(made(EndpointType, "0", nil, names...))
-		benchChanges(b, r, subs, func(body string) Resource { return madeResource(EndpointType, "n7", "", body) }, 7, maps)
+		r.apply(made(xds.EndpointType, "0", nil, names...))
+		benchChanges(b, r, subs, func(body string) Resource { return madeResource(xds.EndpointType, "n7", "", body) }, 7, maps)
 	})
 }
 
 func benchVariant(b *testing.B, name, text, body string) Resource {
-	x := madeResource(EndpointType, name, "", body)
+	x := madeResource(xds.EndpointType, name, "", body)
 	x.Constraints = compile(b, text)
 	return x
 }
@@ -62,7 +63,7 @@ func benchChanges(b *testing.B, r *rig, subs []*Sub, change func(body string) Re
 	for _, s := range subs {
 		s.Take(zero)
 	}
-	u := &Update{TypeURL: EndpointType, Resources: make([]Resource, 1)}
+	u := &Update{TypeURL: xds.EndpointType, Resources: make([]Resource, 1)}
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {
@@ -96,18 +97,18 @@ func benchSets(b *testing.B, maps int, variant bool) {
 	r := newRig(b, Config{Origins: []OriginConfig{{Name: "mesh", TP2: maps > 0}}})
 	var subs []*Sub
 	for i := range max(maps, 1) {
-		o := SubOptions{TypeURL: EndpointType, Delta: true}
+		o := SubOptions{TypeURL: xds.EndpointType, Delta: true}
 		if maps > 0 {
 			o.Params = params(fmt.Sprintf("id=%d", i))
 		}
 		s := r.group.Open(NewSubscriber(), o)
-		s.Update(zero, []string{Wildcard}, nil)
+		s.Update(zero, []string{xds.Wildcard}, nil)
 		subs = append(subs, s)
 	}
 	r.open()
-	all := &Update{TypeURL: EndpointType}
+	all := &Update{TypeURL: xds.EndpointType}
 	for i := range 1000 {
-		all.Resources = append(all.Resources, madeResource(EndpointType, fmt.Sprintf("n%d", i), "", "0"))
+		all.Resources = append(all.Resources, madeResource(xds.EndpointType, fmt.Sprintf("n%d", i), "", "0"))
 	}
 	name, set := "n7", (*constraints.Set)(nil)
 	if variant {
@@ -119,11 +120,11 @@ func benchSets(b *testing.B, maps int, variant bool) {
 	for _, s := range subs {
 		s.Take(zero)
 	}
-	u := &Update{TypeURL: EndpointType, Resources: make([]Resource, 1)}
+	u := &Update{TypeURL: xds.EndpointType, Resources: make([]Resource, 1)}
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {
-		u.Resources[0] = madeResource(EndpointType, name, "", fmt.Sprint("change", i))
+		u.Resources[0] = madeResource(xds.EndpointType, name, "", fmt.Sprint("change", i))
 		u.Resources[0].Constraints = set
 		r.group.lanes[mainLane].Apply(zero, u)
 	}

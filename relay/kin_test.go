@@ -10,6 +10,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/gate"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // params reads k=v,k=v.
@@ -79,7 +80,7 @@ func (r kinRig) sub(typeURL, p string, delta bool, names ...string) *Sub {
 		s.Update(zero, names, nil)
 		return s
 	}
-	i := slices.Index(names, Wildcard)
+	i := slices.Index(names, xds.Wildcard)
 	if i >= 0 {
 		names = slices.Delete(slices.Clone(names), i, i+1)
 	}
@@ -173,21 +174,21 @@ func isTold(t *testing.T, what, got, want string) {
 // and follows it alone (DYN-5), and what is absent for one is not for the other (DYN-13).
 func TestKinByName(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
-	prod, test := r.sub(EndpointType, "env=prod", true, "n"), r.sub(EndpointType, "env=test", true, "n")
+	prod, test := r.sub(xds.EndpointType, "env=prod", true, "n"), r.sub(xds.EndpointType, "env=test", true, "n")
 	r.group.lanes[mainLane].Open(zero, 0)
 	isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod} +n{env=test} ;")
-	r.says(mainLane, zero, EndpointType, "n{env=prod}=1", "n{env=test}=2")
+	r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=1", "n{env=test}=2")
 	isTold(t, "prod", told(prod), "n=1")
 	isTold(t, "test", told(test), "n=2")
-	r.says(mainLane, zero, EndpointType, "n{env=prod}=3")
+	r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=3")
 	isTold(t, "prod", told(prod), "n=3")
 	isTold(t, "test", told(test), "nothing")
-	r.says(mainLane, zero, EndpointType, "-n")
+	r.says(mainLane, zero, xds.EndpointType, "-n")
 	isTold(t, "prod after the removal of the plain name", told(prod), "nothing")
-	r.says(mainLane, zero, EndpointType, "-n{env=prod}")
+	r.says(mainLane, zero, xds.EndpointType, "-n{env=prod}")
 	isTold(t, "prod", told(prod), "-n")
 	isTold(t, "test", told(test), "nothing")
-	same := r.sub(EndpointType, "env=prod", true, "n")
+	same := r.sub(xds.EndpointType, "env=prod", true, "n")
 	isTold(t, "asked for an equal map", r.asks(mainLane, false), "")
 	isTold(t, "the same map later", told(same), "-n")
 	prod.Close(zero)
@@ -201,9 +202,9 @@ func TestKinByName(t *testing.T) {
 func TestKinSplit(t *testing.T) {
 	for _, sotw := range []bool{false, true} {
 		r := newKinRig(t, OriginConfig{SotW: sotw})
-		one, two := r.sub(ClusterType, "env=prod,v=1", true, "n"), r.sub(ClusterType, "env=prod,v=2", true, "n")
+		one, two := r.sub(xds.ClusterType, "env=prod,v=1", true, "n"), r.sub(xds.ClusterType, "env=prod,v=2", true, "n")
 		r.open()
-		r.says(mainLane, zero, ClusterType, "n{env=prod}=old")
+		r.says(mainLane, zero, xds.ClusterType, "n{env=prod}=old")
 		isTold(t, "v1", told(one), "n=old")
 		isTold(t, "v2", told(two), "n=old")
 		split := []string{"n{env=prod,v=1}=a", "n{env=prod,v=2}=b", "-n{env=prod}"}
@@ -211,10 +212,10 @@ func TestKinSplit(t *testing.T) {
 		if sotw { // the list says it
 			split, merge = split[:2], merge[:1]
 		}
-		r.says(mainLane, zero, ClusterType, split...)
+		r.says(mainLane, zero, xds.ClusterType, split...)
 		isTold(t, "v1", told(one), "n=a")
 		isTold(t, "v2", told(two), "n=b")
-		r.says(mainLane, zero, ClusterType, merge...)
+		r.says(mainLane, zero, xds.ClusterType, merge...)
 		isTold(t, "v1", told(one), "n=new")
 		isTold(t, "v2", told(two), "n=new")
 		if err := r.table.Check(); err != nil {
@@ -227,14 +228,14 @@ func TestKinSplit(t *testing.T) {
 // spoken for it, and asked all the same (RELAY-68); one that nothing matches waits (DYN-8).
 func TestKinLiveVariant(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
-	r.sub(EndpointType, "env=prod", true, "n")
+	r.sub(xds.EndpointType, "env=prod", true, "n")
 	r.open()
-	r.says(mainLane, zero, EndpointType, "n{env=prod}=1")
-	more, test := r.sub(EndpointType, "env=prod,v=1", true, "n"), r.sub(EndpointType, "env=test", true, "n")
+	r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=1")
+	more, test := r.sub(xds.EndpointType, "env=prod,v=1", true, "n"), r.sub(xds.EndpointType, "env=test", true, "n")
 	isTold(t, "a map that the variant matches", told(more), "n=1")
 	isTold(t, "one that it does not", told(test), "nothing")
 	isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=1} +n{env=test} ;")
-	r.says(mainLane, zero, EndpointType, "n{env=prod}=2")
+	r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=2")
 	isTold(t, "the new map follows", told(more), "n=2")
 }
 
@@ -242,17 +243,17 @@ func TestKinLiveVariant(t *testing.T) {
 // stream.
 func TestKinWildcards(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
-	prod, test := r.sub(ClusterType, "env=prod", true, Wildcard), r.sub(ClusterType, "env=test", true, Wildcard)
+	prod, test := r.sub(xds.ClusterType, "env=prod", true, xds.Wildcard), r.sub(xds.ClusterType, "env=test", true, xds.Wildcard)
 	r.group.lanes[mainLane].Open(zero, 0)
 	isTold(t, "asked", r.asks(mainLane, false), "+*{env=prod} +*{env=test} ;")
-	r.says(mainLane, zero, ClusterType, "n{env=prod}=1", "n{env=test}=2", "m=3")
+	r.says(mainLane, zero, xds.ClusterType, "n{env=prod}=1", "n{env=test}=2", "m=3")
 	r.table.Advance(zero.Add(time.Minute))
 	isTold(t, "prod", told(prod), "m=3 n=1")
 	isTold(t, "test", told(test), "m=3 n=2")
-	r.says(mainLane, zero, ClusterType, "m=4")
+	r.says(mainLane, zero, xds.ClusterType, "m=4")
 	isTold(t, "prod", told(prod), "m=4")
 	isTold(t, "test", told(test), "m=4")
-	r.says(mainLane, zero, ClusterType, "-n{env=test}")
+	r.says(mainLane, zero, xds.ClusterType, "-n{env=test}")
 	isTold(t, "prod", told(prod), "nothing")
 	isTold(t, "test", told(test), "-n")
 	test.Close(zero)
@@ -270,13 +271,13 @@ func TestKinWildcards(t *testing.T) {
 // answers a second map with nothing new.
 func TestKinWildcardSeeded(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
-	r.sub(ClusterType, "env=prod", true, Wildcard)
+	r.sub(xds.ClusterType, "env=prod", true, xds.Wildcard)
 	r.open()
-	r.says(mainLane, zero, ClusterType, "n{env=prod}=1", "m=1")
-	both, test := r.sub(ClusterType, "env=prod,v=1", true, Wildcard), r.sub(ClusterType, "env=test", true, Wildcard)
+	r.says(mainLane, zero, xds.ClusterType, "n{env=prod}=1", "m=1")
+	both, test := r.sub(xds.ClusterType, "env=prod,v=1", true, xds.Wildcard), r.sub(xds.ClusterType, "env=test", true, xds.Wildcard)
 	r.asks(mainLane, false)
 	isTold(t, "before the answer", told(both), "nothing")
-	r.says(mainLane, zero, ClusterType)
+	r.says(mainLane, zero, xds.ClusterType)
 	r.table.Advance(zero.Add(time.Minute))
 	isTold(t, "a map that matches", told(both), "m=1 n=1")
 	isTold(t, "one that matches in part", told(test), "m=1")
@@ -289,9 +290,9 @@ func TestKinWildcardSeeded(t *testing.T) {
 // comes for a while; until then the client waits for what may be under way.
 func TestKinSilentWildcard(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
-	prod, test := r.sub(ClusterType, "env=prod", true, Wildcard), r.sub(ClusterType, "env=test", true, Wildcard)
+	prod, test := r.sub(xds.ClusterType, "env=prod", true, xds.Wildcard), r.sub(xds.ClusterType, "env=test", true, xds.Wildcard)
 	r.open()
-	r.says(mainLane, zero, ClusterType, "n{env=prod}=1")
+	r.says(mainLane, zero, xds.ClusterType, "n{env=prod}=1")
 	r.table.Advance(zero.Add(r.table.config().Settle))
 	isTold(t, "prod", told(prod), "n=1")
 	isTold(t, "test, too early", told(test), "nothing")
@@ -305,19 +306,19 @@ func TestKinSilentWildcard(t *testing.T) {
 // was made before a map was asked does not settle it.
 func TestKinSotWList(t *testing.T) {
 	r := newKinRig(t, OriginConfig{SotW: true})
-	prod := r.sub(ClusterType, "env=prod", false, Wildcard)
+	prod := r.sub(xds.ClusterType, "env=prod", false, xds.Wildcard)
 	r.group.lanes[mainLane].Open(zero, 0)
 	isTold(t, "asked", r.asks(mainLane, true), "=*{env=prod} ;")
-	test := r.sub(ClusterType, "env=test", false, Wildcard)
+	test := r.sub(xds.ClusterType, "env=test", false, xds.Wildcard)
 	now := zero.Add(time.Second)
 	asks, _ := r.group.lanes[mainLane].Take(now, true)
 	if len(asks) != 1 || len(asks[0].All) != 2 {
 		t.Fatalf("asked %+v, want both", asks)
 	}
-	r.says(mainLane, now, ClusterType, "n{env=prod}=1", "m=1")
+	r.says(mainLane, now, xds.ClusterType, "n{env=prod}=1", "m=1")
 	isTold(t, "prod", told(prod), "m=1 n=1")
 	isTold(t, "test, of a list made before it was asked", told(test), "nothing")
-	r.says(mainLane, now, ClusterType, "n{env=prod}=1", "n{env=test}=2", "m=1")
+	r.says(mainLane, now, xds.ClusterType, "n{env=prod}=1", "n{env=test}=2", "m=1")
 	isTold(t, "test", told(test), "m=1 n=2")
 }
 
@@ -325,15 +326,15 @@ func TestKinSotWList(t *testing.T) {
 // one. The removal of the variant that took its place says of this map, too, that there is none.
 func TestKinRemovalDoubts(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
-	r.sub(EndpointType, "env=prod", true, "n")
+	r.sub(xds.EndpointType, "env=prod", true, "n")
 	r.group.lanes[mainLane].Open(zero, 0)
 	r.asks(mainLane, false)
-	r.says(mainLane, zero, EndpointType, "n{}=1")
-	test := r.sub(EndpointType, "env=test", true, "n")
+	r.says(mainLane, zero, xds.EndpointType, "n{}=1")
+	test := r.sub(xds.EndpointType, "env=test", true, "n")
 	isTold(t, "test", told(test), "n=1")
-	r.says(mainLane, zero, EndpointType, "n{!v}=1", "-n")
+	r.says(mainLane, zero, xds.EndpointType, "n{!v}=1", "-n")
 	r.asks(mainLane, false)
-	r.says(mainLane, zero, EndpointType, "-n{!v}")
+	r.says(mainLane, zero, xds.EndpointType, "-n{!v}")
 	isTold(t, "test", told(test), "nothing")
 	r.table.Advance(zero.Add(r.table.config().FirmSettle))
 	isTold(t, "test, after the pause", told(test), "-n")
@@ -343,10 +344,10 @@ func TestKinRemovalDoubts(t *testing.T) {
 // cannot be told apart (RELAY-20).
 func TestKinLanes(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
-	name := r.sub(ClusterType, "env=test", true, "n")
+	name := r.sub(xds.ClusterType, "env=test", true, "n")
 	r.group.lanes[mainLane].Open(zero, 0)
 	isTold(t, "asked", r.asks(mainLane, false), "+n{env=test} ;")
-	r.sub(ClusterType, "env=prod", true, Wildcard)
+	r.sub(xds.ClusterType, "env=prod", true, xds.Wildcard)
 	if _, reopen := r.group.lanes[mainLane].Take(zero, false); reopen {
 		t.Error("the main lane is given up before the side lane has asked the names")
 	}
@@ -358,11 +359,11 @@ func TestKinLanes(t *testing.T) {
 	r.group.lanes[mainLane].Close()
 	r.group.lanes[mainLane].Open(zero, 0)
 	isTold(t, "asked on the main lane", r.asks(mainLane, false), "+*{env=prod} ;")
-	r.says(mainLane, zero, ClusterType, "n=set")
+	r.says(mainLane, zero, xds.ClusterType, "n=set")
 	isTold(t, "the name, of a body that came for `*`", told(name), "nothing")
-	r.says(sideLane, zero, ClusterType, "n{env=test}=own")
+	r.says(sideLane, zero, xds.ClusterType, "n{env=test}=own")
 	isTold(t, "the name", told(name), "n=own")
-	later := r.sub(ClusterType, "env=qa", true, "n")
+	later := r.sub(xds.ClusterType, "env=qa", true, "n")
 	isTold(t, "asked for another map", r.asks(mainLane, false), "")
 	isTold(t, "asked for another map on the side lane", r.asks(sideLane, false), "+n{env=qa} ;")
 	_ = later
@@ -381,10 +382,10 @@ func TestKinStrays(t *testing.T) {
 		"b{env=prod}=1 b{!env}=1 b{env=qa}=": {2, 2},
 	} {
 		r := newKinRig(t, OriginConfig{})
-		r.sub(EndpointType, "env=prod", true, "n", "b")
-		r.sub(EndpointType, "env=test", true, "m", "b")
+		r.sub(xds.EndpointType, "env=prod", true, "n", "b")
+		r.sub(xds.EndpointType, "env=test", true, "m", "b")
 		r.open()
-		a, _ := r.group.lanes[mainLane].Apply(zero, r.update(EndpointType, strings.Fields(words)...))
+		a, _ := r.group.lanes[mainLane].Apply(zero, r.update(xds.EndpointType, strings.Fields(words)...))
 		if got := [2]int{a.Unrequested, a.Unmatched}; got != want {
 			t.Errorf("%s: unrequested and unmatched %v, want %v", words, got, want)
 		}
@@ -394,10 +395,10 @@ func TestKinStrays(t *testing.T) {
 // TestKinStrayErrors likewise.
 func TestKinStrayErrors(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
-	r.sub(EndpointType, "env=prod", true, "n")
-	r.sub(EndpointType, "env=test", true, "m")
+	r.sub(xds.EndpointType, "env=prod", true, "n")
+	r.sub(xds.EndpointType, "env=test", true, "m")
 	r.open()
-	u := r.update(EndpointType, "n{env=prod}=1")
+	u := r.update(xds.EndpointType, "n{env=prod}=1")
 	u.Errors = []*NameError{{Name: "m", Code: 13}, {Name: "x", Code: 13}}
 	if a, _ := r.group.lanes[mainLane].Apply(zero, u); a.Unrequested != 1 || a.Unmatched != 0 {
 		t.Errorf("unrequested %d, unmatched %d, want the error of x alone", a.Unrequested, a.Unmatched)
@@ -407,10 +408,10 @@ func TestKinStrayErrors(t *testing.T) {
 // TestKinImage: what a snapshot keeps is for one map, and comes back for it.
 func TestKinImage(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
-	r.sub(EndpointType, "env=prod", true, "n")
-	r.sub(EndpointType, "env=test", true, "n")
+	r.sub(xds.EndpointType, "env=prod", true, "n")
+	r.sub(xds.EndpointType, "env=test", true, "n")
 	r.open()
-	r.says(mainLane, zero, EndpointType, "n{env=prod}=1", "n{env=test}=2")
+	r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=1", "n{env=test}=2")
 	back := newKinRig(t, OriginConfig{})
 	back.group.Release(zero)
 	for x := range r.table.Images(func(*TypeImage) uint64 { return 0 }) {
@@ -418,9 +419,9 @@ func TestKinImage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	isTold(t, "prod", told(back.sub(EndpointType, "env=prod", true, "n")), "n=1")
-	isTold(t, "test", told(back.sub(EndpointType, "env=test", true, "n")), "n=2")
-	isTold(t, "both", told(back.sub(EndpointType, "env=qa", true, "n")), "nothing")
+	isTold(t, "prod", told(back.sub(xds.EndpointType, "env=prod", true, "n")), "n=1")
+	isTold(t, "test", told(back.sub(xds.EndpointType, "env=test", true, "n")), "n=2")
+	isTold(t, "both", told(back.sub(xds.EndpointType, "env=qa", true, "n")), "nothing")
 }
 
 // TestKinMassSplitIsNoLoss: an origin that comes back with every variant split, or merged again,
@@ -436,25 +437,25 @@ func TestKinMassSplitIsNoLoss(t *testing.T) {
 			split = append(split, n+"{env=prod,v=1}=a", n+"{env=prod,v=2}=b", "-"+n+"{env=prod}")
 			merge = append(merge, n+"{env=prod}=new", "-"+n+"{env=prod,v=1}", "-"+n+"{env=prod,v=2}")
 		}
-		if by == Wildcard {
-			names = []string{Wildcard}
+		if by == xds.Wildcard {
+			names = []string{xds.Wildcard}
 		}
-		s := r.sub(ClusterType, "env=prod,v=1", true, names...)
+		s := r.sub(xds.ClusterType, "env=prod,v=1", true, names...)
 		r.open()
 		now := zero.Add(time.Minute)
-		r.says(mainLane, zero, ClusterType, held...)
+		r.says(mainLane, zero, xds.ClusterType, held...)
 		r.table.Advance(now)
 		s.Take(now)
 		for _, words := range [][]string{split, merge} {
 			r.group.lanes[mainLane].Close()
 			r.group.lanes[mainLane].Open(now, 0)
 			r.group.lanes[mainLane].Take(now, false)
-			r.says(mainLane, now, ClusterType, words...)
+			r.says(mainLane, now, xds.ClusterType, words...)
 			a := s.Take(now)
 			if a == nil || len(a.Variants) != 20 || len(a.Removed) != 0 {
 				t.Fatalf("by %s: told %+v of %s..., want twenty bodies", by, a, words[0])
 			}
-			if held, _ := r.group.plain(ClusterType).guardedLocked(); held > 0 {
+			if held, _ := r.group.plain(xds.ClusterType).guardedLocked(); held > 0 {
 				t.Errorf("by %s: %d removals are held", by, held)
 			}
 		}
@@ -467,13 +468,13 @@ func TestKinAtRest(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	var subs []*Sub
 	for i := range 8 {
-		subs = append(subs, r.sub(ClusterType, fmt.Sprintf("id=%d", i), true, Wildcard))
+		subs = append(subs, r.sub(xds.ClusterType, fmt.Sprintf("id=%d", i), true, xds.Wildcard))
 	}
 	r.open()
-	k, says := r.group.kin(ClusterType), func(now time.Time, i int, body string) {
-		r.says(mainLane, now, ClusterType, fmt.Sprintf("n{id=%d}=%s", i, body))
+	k, says := r.group.kin(xds.ClusterType), func(now time.Time, i int, body string) {
+		r.says(mainLane, now, xds.ClusterType, fmt.Sprintf("n{id=%d}=%s", i, body))
 	}
-	u := r.update(ClusterType, "n{id=0}=1")
+	u := r.update(xds.ClusterType, "n{id=0}=1")
 	concerned := func() int {
 		all, _ := k.concernedLocked(u, mainLane, r.group.lanes[mainLane].gen.Load())
 		return len(all)
@@ -490,7 +491,7 @@ func TestKinAtRest(t *testing.T) {
 	}
 	says(now, 1, "1")
 	isTold(t, "the one it is for", told(subs[1]), "n=1")
-	late := r.sub(ClusterType, "id=9", true, Wildcard)
+	late := r.sub(xds.ClusterType, "id=9", true, xds.Wildcard)
 	r.asks(mainLane, false)
 	if n := concerned(); n != 9 {
 		t.Errorf("%d maps are concerned while one waits for its first answer, want all", n)

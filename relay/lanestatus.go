@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // AskedStatus is how an upstream subscription stands (CSDS-4). The one that says more is the
@@ -100,8 +101,8 @@ type askedName struct {
 }
 
 func (x *askedName) item(k *kin) AskedItem {
-	secret := IsSecret(k.typeURL)
-	it := AskedItem{TypeURL: k.typeURL, Name: spelling(x.name, x.spelt), Status: x.status, Why: x.why, WrongAt: x.at}
+	secret := xds.IsSecret(k.typeURL)
+	it := AskedItem{TypeURL: k.typeURL, Name: xds.Spelling(x.name, x.spelt), Status: x.status, Why: x.why, WrongAt: x.at}
 	if secret && x.why != "" {
 		it.Why = "(what is said of a secret is not kept)"
 	}

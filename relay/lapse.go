@@ -3,6 +3,8 @@ package relay
 import (
 	"math"
 	"slices"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Towards a SotW origin a request names what has subscribers now, and nothing else (RELAY-99): an
@@ -86,7 +88,7 @@ func (s *shard) doubtLapsedLocked(gen uint32) {
 // first list has the name or has it no more. The lane is opened anew for it once in refreshPause at
 // most; until then the name waits.
 func (s *shard) lapsedSilentLocked(e *entry) {
-	if e.seenGen != lapsedGen && e.seenGen != doubtedGen || !FullState(s.typeURL) {
+	if e.seenGen != lapsedGen && e.seenGen != doubtedGen || !xds.FullState(s.typeURL) {
 		return
 	}
 	if l := s.lane(s.named.lane); l.live(e.asked) && !l.fetch(s.now) {

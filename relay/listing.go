@@ -1,6 +1,10 @@
 package relay
 
-import "time"
+import (
+	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // listing is how a Sub stands to a list that is sent whole.
 type listing struct {
@@ -108,12 +112,12 @@ func (s *Sub) hasNames() bool {
 func (s *Sub) names(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return s.recordLocked(NameKey(name)) != nil
+	return s.recordLocked(xds.NameKey(name)) != nil
 }
 
 // members are the names that the client has by a collection.
 func (s *Sub) members(collection string) (names []string) {
-	key := NameKey(collection)
+	key := xds.NameKey(collection)
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	for p := s.pos; p != nil; p = p.also {
@@ -131,10 +135,10 @@ func (s *Sub) members(collection string) (names []string) {
 func (s *Sub) hasBody(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	if it, _ := s.memberLocked(NameKey(name)); it != nil {
+	if it, _ := s.memberLocked(xds.NameKey(name)); it != nil {
 		return true
 	}
-	r := s.recordLocked(NameKey(name))
+	r := s.recordLocked(xds.NameKey(name))
 	return r != nil && s.bodyLocked(r) != nil
 }
 
@@ -143,18 +147,18 @@ func (s *Sub) covers(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	p := s.starLocked()
-	return p != nil && !p.fresh && p.view.has(NameKey(name))
+	return p != nil && !p.fresh && p.view.has(xds.NameKey(name))
 }
 
 // uncover has the client of `*` told of a name that it has no more at another origin, or
 // unsubscribes there: the body if it is in the set, else a removal (DELTA-9). had: it was
 // subscribed there; otherwise it is told only if it is in the set.
 func (s *Sub) uncover(name string, had bool) {
-	key, spelt := spell(name)
+	key, spelt := xds.Spell(name)
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	if p := s.starLocked(); p != nil && (had || p.view.has(key)) {
-		s.againLocked(key, spelling(key, spelt))
+		s.againLocked(key, xds.Spelling(key, spelt))
 		s.markLocked(s.shard.rev)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -125,7 +126,7 @@ func (a *Answer) Units(delta bool, now time.Time, room []Unit) []Unit {
 		add(v, false)
 	}
 	for _, g := range l.Removed {
-		u := of(NameKey(g.Name))
+		u := of(xds.NameKey(g.Name))
 		u.Removed, u.Size = append(u.Removed, g), u.Size+g.Size()
 	}
 	return units

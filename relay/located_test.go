@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -39,9 +40,9 @@ func TestLocatedForms(t *testing.T) {
 	sent := &discoveryv3.Resource{
 		Version: "7", Aliases: []string{"other"}, CacheControl: &discoveryv3.Resource_CacheControl{DoNotCache: true},
 		ResourceName: &discoveryv3.ResourceName{Name: "a", DynamicParameterConstraints: written},
-		Resource:     &anypb.Any{TypeUrl: ClusterType, Value: appendString(nil, 1, "a")},
+		Resource:     &anypb.Any{TypeUrl: xds.ClusterType, Value: appendString(nil, 1, "a")},
 	}
-	b, err := proto.Marshal(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", Resources: []*discoveryv3.Resource{sent}})
+	b, err := proto.Marshal(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: xds.ClusterType, Nonce: "n", Resources: []*discoveryv3.Resource{sent}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,7 @@ func TestLocatedForms(t *testing.T) {
 		t.Fatal(bad)
 	}
 	u.Resources[0].metadata = []byte{0x0a, 0x00}
-	v, now := newVariant(&receipt{typeURL: ClusterType}, &u.Resources[0], "7"), time.Unix(1e9, 0)
+	v, now := newVariant(&receipt{typeURL: xds.ClusterType}, &u.Resources[0], "7"), time.Unix(1e9, 0)
 	timed := v.lasting(now.Add(90 * time.Second))
 	for _, c := range []struct {
 		name string
@@ -102,7 +103,9 @@ func TestLocatedForms(t *testing.T) {
 // TestLocatedFormIsOfItsVersion: where clients are told the origin's versions, a body that comes
 // again under another one is told under that, though its located form was made before (VER-5).
 func TestLocatedFormIsOfItsVersion(t *testing.T) {
-	shown := func(version string) *receipt { return &receipt{typeURL: EndpointType, shown: true, version: version} }
+	shown := func(version string) *receipt {
+		return &receipt{typeURL: xds.EndpointType, shown: true, version: version}
+	}
 	r := &Resource{Name: "a", Version: "1", Any: []byte{0x0a, 0x00}, Constraints: compile(t, "env=prod")}
 	v := newVariant(shown("1"), r, "1")
 	for _, delta := range []bool{true, false} {
@@ -147,7 +150,7 @@ func TestLocatedImage(t *testing.T) {
 	if why := acc.checkConstraints(&r); why != "" {
 		t.Fatal(why)
 	}
-	v := newVariant(&receipt{typeURL: ClusterType}, &r, "")
+	v := newVariant(&receipt{typeURL: xds.ClusterType}, &r, "")
 	var back Resource
 	if err := parseResource(v.resource(), &back); err != nil || !bytes.Equal(back.rawConstraints, r.rawConstraints) {
 		t.Errorf("written %x, want %x: %v", back.rawConstraints, r.rawConstraints, err)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // asksOf takes what a lane has to ask, by type.
@@ -36,19 +38,19 @@ func TestLongListsAreAskedInTurns(t *testing.T) {
 	r := newRig(t, Config{})
 	l := r.group.lanes[mainLane]
 	names := manyNames("n", n)
-	many := r.sub(EndpointType, true, names[:n/2]...)
+	many := r.sub(xds.EndpointType, true, names[:n/2]...)
 	l.Open(zero, 0)
 	asked := map[string]int{}
 	now := zero
 	turn := func(sentence string, want int) Ask {
-		r.sub(ClusterType, true, sentence)
+		r.sub(xds.ClusterType, true, sentence)
 		isSignalled(l.Wake())
 		asks := asksAt(l, now, false)
 		now = now.Add(answerWait) // the origin is silent, and then nothing waits for it any more
-		if !slices.ContainsFunc(asks[ClusterType].Subscribe, func(x Name) bool { return x.Name == sentence }) {
-			t.Errorf("%s: a name of another type waits: %v", sentence, asks[ClusterType])
+		if !slices.ContainsFunc(asks[xds.ClusterType].Subscribe, func(x Name) bool { return x.Name == sentence }) {
+			t.Errorf("%s: a name of another type waits: %v", sentence, asks[xds.ClusterType])
 		}
-		a := asks[EndpointType]
+		a := asks[xds.EndpointType]
 		for _, x := range a.Subscribe {
 			asked[x.Name]++
 		}
@@ -77,9 +79,9 @@ func TestLongListsAreAskedInTurns(t *testing.T) {
 		}
 	}
 	for i := 0; i < n; i += 500 {
-		r.apply(made(EndpointType, "1", names[i+250:i+500], names[i:i+250]...))
+		r.apply(made(xds.EndpointType, "1", names[i+250:i+500], names[i:i+250]...))
 	}
-	if a := asksOf(l, false)[EndpointType]; len(a.Subscribe)+len(a.Unsubscribe) > 0 {
+	if a := asksOf(l, false)[xds.EndpointType]; len(a.Subscribe)+len(a.Unsubscribe) > 0 {
 		t.Errorf("then %d names are asked", len(a.Subscribe)+len(a.Unsubscribe))
 	}
 
@@ -118,13 +120,13 @@ func TestLongListsWaitForTheAnswer(t *testing.T) {
 	r := newRig(t, Config{})
 	l := r.group.lanes[mainLane]
 	names := manyNames("n", 8000)
-	many := r.sub(EndpointType, true, names...)
+	many := r.sub(xds.EndpointType, true, names...)
 	l.Open(zero, 0)
 	var last []Name
 	take := func(at time.Duration, sentence string, want int) {
 		t.Helper()
 		isSignalled(l.Wake())
-		a := asksAt(l, zero.Add(at), false)[EndpointType]
+		a := asksAt(l, zero.Add(at), false)[xds.EndpointType]
 		if len(a.Subscribe) != want {
 			t.Errorf("%s: %d names are asked, want %d", sentence, len(a.Subscribe), want)
 		}
@@ -137,7 +139,7 @@ func TestLongListsWaitForTheAnswer(t *testing.T) {
 		for _, n := range last[from:to] {
 			gone = append(gone, n.Name)
 		}
-		r.apply(made(EndpointType, "1", gone))
+		r.apply(made(xds.EndpointType, "1", gone))
 	}
 	woken := func(sentence string, want bool) {
 		t.Helper()
@@ -177,14 +179,14 @@ func TestLongListsWaitForTheAnswer(t *testing.T) {
 func TestLongListsAreListedRarely(t *testing.T) {
 	r := newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", SotW: true}}})
 	names := manyNames("n", 10_000)
-	many := r.sub(EndpointType, true, names...)
+	many := r.sub(xds.EndpointType, true, names...)
 	l := r.group.lanes[mainLane]
 	l.Open(zero, 0)
 	take := func(at time.Duration, sentence string, want ...string) {
 		taken, _ := l.Take(zero.Add(at), true)
 		var got []string
 		for _, a := range taken {
-			got = append(got, fmt.Sprint(a.TypeURL[len(typePrefix):], " ", len(a.All)))
+			got = append(got, fmt.Sprint(a.TypeURL[len(xds.TypePrefix):], " ", len(a.All)))
 			if !slices.IsSortedFunc(a.All, func(x, y Name) int { return cmpString(x.Name, y.Name) }) {
 				t.Errorf("%s: the list is not sorted (RELAY-27)", sentence)
 			}
@@ -196,7 +198,7 @@ func TestLongListsAreListedRarely(t *testing.T) {
 	const eds, cds = "envoy.config.endpoint.v3.ClusterLoadAssignment", "envoy.config.cluster.v3.Cluster"
 	take(0, "the first request", eds+" 10000")
 	many.Update(zero, []string{"m1"}, nil)
-	r.sub(ClusterType, true, "c1")
+	r.sub(xds.ClusterType, true, "c1")
 	take(10*time.Millisecond, "soon after", cds+" 1")
 	many.Update(zero, []string{"m2"}, []string{"n-000000"})
 	take(20*time.Millisecond, "again")

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // manyNames are n names with a prefix.
@@ -33,9 +35,9 @@ func TestLongListsTakeTurns(t *testing.T) {
 	for _, delta := range []bool{true, false} {
 		t.Run(fmt.Sprintf("delta=%t", delta), func(t *testing.T) {
 			r := newRig(t, Config{})
-			other := r.sub(EndpointType, true, "good")
+			other := r.sub(xds.EndpointType, true, "good")
 			r.open()
-			r.apply(made(EndpointType, "0", nil, "good"))
+			r.apply(made(xds.EndpointType, "0", nil, "good"))
 			if other.Take(zero) == nil {
 				t.Fatal("no first answer")
 			}
@@ -52,7 +54,7 @@ func TestLongListsTakeTurns(t *testing.T) {
 					return
 				}
 				version++
-				r.apply(made(EndpointType, fmt.Sprint(version), nil, "good"))
+				r.apply(made(xds.EndpointType, fmt.Sprint(version), nil, "good"))
 				if a := other.Take(zero); a == nil || len(a.Variants) != 1 {
 					t.Errorf("with %d names taken in another client is told %v of a change", sizes[len(sizes)-1], a)
 				}
@@ -60,7 +62,7 @@ func TestLongListsTakeTurns(t *testing.T) {
 					t.Errorf("the client is told %v when %d names are taken in", a, sizes[len(sizes)-1])
 				}
 			})
-			options := SubOptions{TypeURL: EndpointType, Delta: delta}
+			options := SubOptions{TypeURL: xds.EndpointType, Delta: delta}
 			if !delta {
 				options.Version = "holds something" // so that what it names no more wakes it
 			}
@@ -105,7 +107,7 @@ func TestLongListsTakeTurns(t *testing.T) {
 			for i := range n / 1000 {
 				r.group.lanes[mainLane].Take(zero.Add(time.Duration(i)*answerWait), false)
 			}
-			r.apply(made(EndpointType, "last", nil, b[:n/2]...))
+			r.apply(made(xds.EndpointType, "last", nil, b[:n/2]...))
 			if delta {
 				if x := many.Take(zero); x == nil || len(x.Variants) != n/2 {
 					t.Error("what is subscribed is not told")

@@ -1,6 +1,10 @@
 package relay
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // member is one name of the set: its variants by constraints.
 type member struct {
@@ -168,7 +172,7 @@ func (t *set) failMembersLocked(a *Applied, u *Update, touched *touchedMembers, 
 		if m := t.members[e.Name]; len(kept) > 0 && m != nil && t.shard.group.origin.ends(e) && m.isIn(kept) {
 			continue // that it is gone is not told before it is
 		}
-		if e.Name == Wildcard || e.Name == "" { // `*` itself cannot carry one (ABS-12)
+		if e.Name == xds.Wildcard || e.Name == "" { // `*` itself cannot carry one (ABS-12)
 			a.Unrequested++
 			t.shard.unrequested++
 			continue

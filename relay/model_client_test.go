@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 func (m *model) openSub() {
@@ -54,7 +56,7 @@ func (m *model) openSub() {
 			c.Replace(m.now, names, c.wildcard)
 		} else {
 			if c.wildcard {
-				names = append(names, Wildcard)
+				names = append(names, xds.Wildcard)
 			}
 			c.Update(m.now, names, nil)
 		}
@@ -91,18 +93,18 @@ func (m *model) subscribeOne(c *modelSub) {
 		name = collection(name)
 	}
 	if m.rnd.IntN(4) == 0 && (!m.collects() || m.has("star")) {
-		name = Wildcard
+		name = xds.Wildcard
 	}
-	if m.aliased() && on && (name == Wildcard && slices.ContainsFunc(slices.Collect(maps.Keys(c.names)), isAlias) || c.wildcard && isAlias(name)) {
+	if m.aliased() && on && (name == xds.Wildcard && slices.ContainsFunc(slices.Collect(maps.Keys(c.names)), isAlias) || c.wildcard && isAlias(name)) {
 		return // both at once have scripts of their own
 	}
 	m.logf("client %d subscribes %s: %v", c.id, name, on)
 	m.resubscribed(c, name, on)
 	if !on || !m.wants(c, name) { // what it drops it does not hold, should it come back for it
-		maps.DeleteFunc(c.back, func(n string, _ int) bool { return n == name || isCollection(name) || name == Wildcard })
+		maps.DeleteFunc(c.back, func(n string, _ int) bool { return n == name || isCollection(name) || name == xds.Wildcard })
 	}
 	switch {
-	case name == Wildcard:
+	case name == xds.Wildcard:
 		if !on && c.wildcard { // what only `*` held may go, though the named kind is about to have it
 			c.left = true
 			c.absent = map[string]bool{}
@@ -130,7 +132,7 @@ func (m *model) subscribeOne(c *modelSub) {
 	case c.wildcard:
 	case len(c.names) == 0:
 		c.version = "" // of a set it has left
-	case name == Wildcard && c.version != "":
+	case name == xds.Wildcard && c.version != "":
 		c.version = leftVersion
 	}
 	// what it holds by an alias that has been dropped since it keeps until that is answered
@@ -139,7 +141,7 @@ func (m *model) subscribeOne(c *modelSub) {
 		return
 	}
 	kept := func(n string) bool {
-		return m.wants(c, n) || c.named1(c.aliases[n]) && (n != name || !c.delta && !SentWhole(c.typeURL) || c.keepsBy(c.aliases[n], n))
+		return m.wants(c, n) || c.named1(c.aliases[n]) && (n != name || !c.delta && !xds.SentWhole(c.typeURL) || c.keepsBy(c.aliases[n], n))
 	}
 	maps.DeleteFunc(c.held, func(n string, _ int) bool { return !kept(n) })
 	maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !kept(n) })
@@ -214,7 +216,7 @@ func (m *model) take(c *modelSub) {
 	}
 	if !c.delta {
 		c.version = a.Version
-		if c.wildcard || SentWhole(c.typeURL) {
+		if c.wildcard || xds.SentWhole(c.typeURL) {
 			for n := range c.held {
 				if !seen[n] {
 					m.loses(c, n)
@@ -222,11 +224,11 @@ func (m *model) take(c *modelSub) {
 			}
 			clear(c.held)
 			clear(c.versions)
-			total := sum{}
+			total := xds.Sum{}
 			for _, v := range a.Variants {
-				total.add(v.Digest)
+				total.Add(v.Digest)
 			}
-			if total.version() != a.Version && !m.asOrigin {
+			if total.Version() != a.Version && !m.asOrigin {
 				m.t.Fatalf("client %d: version is not of the content (VER-4)\n%s", c.id, m.tail())
 			}
 		}
@@ -270,11 +272,11 @@ func (m *model) take(c *modelSub) {
 	c.left = false
 	m.judgeTimed(c)
 	m.logf("client %d answer refused %v -%v: holds %v, in error %v", c.id, refuses, slices.Sorted(slices.Values(a.Removed)), c.held, c.errs)
-	if !c.delta && !c.wildcard && !SentWhole(c.typeURL) {
-		total := sum{}
+	if !c.delta && !c.wildcard && !xds.SentWhole(c.typeURL) {
+		total := xds.Sum{}
 		for _, v := range c.versions {
-			d, _ := ParseVersion(v)
-			total.add(d)
+			d, _ := xds.ParseVersion(v)
+			total.Add(d)
 		}
 		_ = total
 	}
@@ -334,8 +336,8 @@ func (m *model) quiet() {
 		}
 		got := maps.Clone(c.held)
 		_ = got
-		lenient := m.sotw && !FullState(c.typeURL) && !(c.wildcard && len(c.names) == 0) ||
-			!m.sotw && !c.delta && !SentWhole(c.typeURL) && !c.wildcard
+		lenient := m.sotw && !xds.FullState(c.typeURL) && !(c.wildcard && len(c.names) == 0) ||
+			!m.sotw && !c.delta && !xds.SentWhole(c.typeURL) && !c.wildcard
 		maps.DeleteFunc(want, func(n string, _ int) bool { return m.faults[c.typeURL][n].code != 0 })
 		maps.DeleteFunc(got, func(n string, _ int) bool {
 			if f := m.faults[c.typeURL][n]; f.code != 0 && f.code != codeNotFound {
@@ -345,7 +347,7 @@ func (m *model) quiet() {
 			if !exists && c.errs[n].text != "" && m.refused(c) {
 				return true
 			}
-			if _, wanted := want[n]; m.aliased() && !c.delta && !wanted && !SentWhole(c.typeURL) && !c.wildcard {
+			if _, wanted := want[n]; m.aliased() && !c.delta && !wanted && !xds.SentWhole(c.typeURL) && !c.wildcard {
 				return true // what an alias stood for before, and there is no word to take it back
 			}
 			return lenient && !exists || !c.delta && c.wildcard && !m.wants(c, n) && !c.named1(m.aliasesOf(c.typeURL, n))

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 )
 
@@ -80,7 +81,7 @@ func (m *model) resubscribed(c *modelSub, name string, on bool) {
 				return collection(n) == name && !c.names[n] && !(c.wildcard && visible(n))
 			})
 		}
-	case name != Wildcard:
+	case name != xds.Wildcard:
 		if c.delta || on != c.names[name] {
 			delete(c.errs, name)
 		}
@@ -129,7 +130,7 @@ func (m *model) takeErrors(c *modelSub, a *Answer) {
 // keepsAll reports whether a SotW client came back with something and names only what is in error:
 // a list without resources would delete that.
 func (m *model) keepsAll(c *modelSub) bool {
-	if c.delta || !c.came || c.wildcard || !SentWhole(c.typeURL) {
+	if c.delta || !c.came || c.wildcard || !xds.SentWhole(c.typeURL) {
 		return false
 	}
 	for n := range c.names {
@@ -162,7 +163,7 @@ func (m *model) quietErrors(c *modelSub) {
 		f, told := m.faults[c.typeURL][n], c.errs[n]
 		_, held := c.held[n]
 		_, exists := m.state[c.typeURL][n]
-		whole := !c.delta && (c.wildcard || SentWhole(c.typeURL))
+		whole := !c.delta && (c.wildcard || xds.SentWhole(c.typeURL))
 		switch subscribed := m.wants(c, n); {
 		case !subscribed:
 		case f.code != 0 && told.text != f.text && !(whole && held) && (c.names[n] || !c.named[n]):

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay/gate"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // The kinds "guarded" hold mass removals back, in sets of at most a dozen. Those "frozen" freeze
@@ -51,17 +52,17 @@ func (m *model) stepGuard() {
 
 // frozenState is what clients are to keep of a type while the origin is frozen: the members of sets
 // that are complete and the bodies had by name.
-func (m *model) frozenState(ty string) map[string]Digest {
+func (m *model) frozenState(ty string) map[string]xds.Digest {
 	sh := m.group.plain(ty)
 	if _, frozen := m.table.Origin("mesh").Frozen(); !frozen || sh == nil {
 		return nil
 	}
-	state := map[string]Digest{}
+	state := map[string]xds.Digest{}
 	sh.setsLocked(func(t *set) {
 		if !t.firm {
 			return
 		}
-		state[t.selector+" is complete"] = Digest{}
+		state[t.selector+" is complete"] = xds.Digest{}
 		for name, x := range t.members {
 			state[t.selector+" "+name] = x.variants[0].Digest
 		}
@@ -76,16 +77,16 @@ func (m *model) frozenState(ty string) map[string]Digest {
 
 // judgeFrozen: of what clients have nothing changes and nothing goes, and nothing joins a complete
 // set; of endpoints the content may.
-func (m *model) judgeFrozen(ty string, before map[string]Digest, u *Update) {
+func (m *model) judgeFrozen(ty string, before map[string]xds.Digest, u *Update) {
 	now := m.frozenState(ty)
 	left := m.leftUncached(ty, u)
 	for name, d := range before {
-		if at, still := now[name]; !still && !left(name) || still && at != d && ty != EndpointType {
+		if at, still := now[name]; !still && !left(name) || still && at != d && ty != xds.EndpointType {
 			m.t.Fatalf("step %d: %s of %s was %v before %+v, and is %v (%v)\n%s", m.at, name, shortType(ty), d, u, at, still, m.tail())
 		}
 	}
 	sh := m.group.plain(ty)
-	if before == nil || ty == EndpointType {
+	if before == nil || ty == xds.EndpointType {
 		return
 	}
 	sh.setsLocked(func(t *set) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -174,7 +175,7 @@ func (m *model) produceAll(l *modelLane) {
 func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 	first := !asked.answered
 	changed := first
-	full := m.sotw && (FullState(ty) || asked.wildcard)
+	full := m.sotw && (xds.FullState(ty) || asked.wildcard)
 	var adds [][]byte
 	var addNames, removed []string
 	add := func(name string, body int) {
@@ -322,7 +323,7 @@ func (m *model) badPart(ty, name string) []byte {
 	b := appendString(nil, resourceName, m.spell(name))
 	b = protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), madeResource(ty+"x", name, "", "bad").Any)
 	if m.sotw {
-		b = appendString(appendString(nil, 1, resourceType), 2, string(b))
+		b = appendString(appendString(nil, 1, xds.ResourceType), 2, string(b))
 	}
 	return b
 }

@@ -3,6 +3,8 @@ package relay
 import (
 	"maps"
 	"slices"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // paramClient is one Sub, and what its client holds.
@@ -55,7 +57,7 @@ func (m *paramModel) open() {
 	case !c.delta:
 		c.Replace(m.now, names, c.wildcard)
 	case c.wildcard:
-		c.Update(m.now, append(names, Wildcard), nil)
+		c.Update(m.now, append(names, xds.Wildcard), nil)
 	default:
 		c.Update(m.now, names, nil)
 	}
@@ -80,10 +82,10 @@ func (c *paramClient) wants(name string) bool { return c.wildcard && visible(nam
 func (m *paramModel) subscribe(c *paramClient) {
 	name, on := m.name(), m.rnd.IntN(3) > 0
 	if m.rnd.IntN(4) == 0 {
-		name = Wildcard
+		name = xds.Wildcard
 	}
 	m.logf("client %d subscribes %s: %v", c.id, name, on)
-	if name == Wildcard {
+	if name == xds.Wildcard {
 		c.left = c.left || c.wildcard && !on
 		c.wildcard = on
 	} else {
@@ -93,7 +95,7 @@ func (m *paramModel) subscribe(c *paramClient) {
 		}
 	}
 	if !on || !c.wants(name) {
-		maps.DeleteFunc(c.back, func(n string, _ int) bool { return n == name || name == Wildcard })
+		maps.DeleteFunc(c.back, func(n string, _ int) bool { return n == name || name == xds.Wildcard })
 	}
 	switch {
 	case !c.delta:
@@ -107,7 +109,7 @@ func (m *paramModel) subscribe(c *paramClient) {
 	case c.wildcard:
 	case len(c.names) == 0:
 		c.version = "" // of a set it has left
-	case name == Wildcard && c.version != "":
+	case name == xds.Wildcard && c.version != "":
 		c.version = leftVersion
 	}
 	for _, n := range slices.Sorted(maps.Keys(c.held)) {
@@ -144,7 +146,7 @@ func (m *paramModel) take(c *paramClient) {
 	}
 	if !c.delta {
 		c.version = a.Version
-		if c.wildcard || SentWhole(c.typeURL) {
+		if c.wildcard || xds.SentWhole(c.typeURL) {
 			for _, n := range slices.Sorted(maps.Keys(c.held)) {
 				if !seen[n] {
 					m.loses(c, n)
@@ -215,7 +217,7 @@ func (m *paramModel) goesBack(c *paramClient, name string, body int) {
 		return
 	}
 	delete(c.back, name) // what comes now is what it holds from now on, and may be told it again
-	if m.sotw && !FullState(c.typeURL) && all[len(all)-1].body < 0 {
+	if m.sotw && !xds.FullState(c.typeURL) && all[len(all)-1].body < 0 {
 		return // it cannot say that it is gone (DEL-3)
 	}
 	// of overlapping ones the map may have another for a moment
@@ -251,8 +253,8 @@ func (m *paramModel) judgeQuiet(c *paramClient) {
 			want[name] = body
 		}
 	}
-	lenient := m.sotw && !FullState(c.typeURL) && !(c.wildcard && len(c.names) == 0) ||
-		!m.sotw && !c.delta && !SentWhole(c.typeURL) && !c.wildcard
+	lenient := m.sotw && !xds.FullState(c.typeURL) && !(c.wildcard && len(c.names) == 0) ||
+		!m.sotw && !c.delta && !xds.SentWhole(c.typeURL) && !c.wildcard
 	maps.DeleteFunc(got, func(n string, _ int) bool {
 		_, exists := want[n]
 		return lenient && !exists

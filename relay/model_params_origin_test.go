@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -97,7 +98,7 @@ func (m *paramModel) ask(l *paramLane, a Ask) {
 		}
 		asked.locators[locatorKey(n)] = n
 		for id := range asked.told { // DELTA-7: it is sent whatever was sent before
-			if (id.name == n.Name || n.Name == Wildcard) && compile(m.t, asked.texts[id]).Match(n.Params) {
+			if (id.name == n.Name || n.Name == xds.Wildcard) && compile(m.t, asked.texts[id]).Match(n.Params) {
 				asked.told[id] = -1
 			}
 		}
@@ -115,7 +116,7 @@ func (m *paramModel) ask(l *paramLane, a Ask) {
 	}
 	sets := 0
 	for _, n := range asked.locators {
-		if n.Name == Wildcard {
+		if n.Name == xds.Wildcard {
 			sets++
 		}
 	}
@@ -149,7 +150,7 @@ func words(ns []Name) (out []string) {
 
 // selects reports whether a locator selects a variant.
 func selects(n Name, v paramVariant, name string) bool {
-	return (n.Name == name || n.Name == Wildcard && visible(name)) && v.set.Match(n.Params)
+	return (n.Name == name || n.Name == xds.Wildcard && visible(name)) && v.set.Match(n.Params)
 }
 
 func (a *paramAsked) covers(m *paramModel, id identity) bool {
@@ -236,7 +237,7 @@ func (m *paramModel) produce(l *paramLane, ty string, asked *paramAsked) {
 	for key, n := range asked.locators {
 		is := slices.ContainsFunc(of[n.Name], func(v paramVariant) bool { return v.set.Match(n.Params) })
 		switch {
-		case is || n.Name == Wildcard:
+		case is || n.Name == xds.Wildcard:
 			delete(asked.absent, key)
 			continue
 		case asked.absent[key]:
@@ -271,8 +272,8 @@ func (m *paramModel) produce(l *paramLane, ty string, asked *paramAsked) {
 // the names of which something is new.
 func (m *paramModel) produceList(l *paramLane, ty string, asked *paramAsked) {
 	r := &Response{TypeURL: ty, Nonce: "n", Version: "1"}
-	star := slices.ContainsFunc(slices.Collect(maps.Values(asked.locators)), func(n Name) bool { return n.Name == Wildcard })
-	full := FullState(ty) || star
+	star := slices.ContainsFunc(slices.Collect(maps.Values(asked.locators)), func(n Name) bool { return n.Name == xds.Wildcard })
+	full := xds.FullState(ty) || star
 	names, of := m.selected(ty, asked)
 	list := ""
 	for _, name := range names {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/gate"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // paramKinds are those of TestConvergence whose origin understands parameters. It divides names
@@ -60,7 +61,7 @@ type paramVariant struct {
 }
 
 var (
-	paramTypes = []string{ClusterType, EndpointType, ScopedRouteType}
+	paramTypes = []string{xds.ClusterType, xds.EndpointType, xds.ScopedRouteType}
 	paramMaps  = []string{"", "env=prod", "env=test", "env=prod,v=1", "env=prod,v=2", "v=1", "env=qa,v=2"}
 	// exclusive are ways to divide a name: of the variants of one at most one matches a map.
 	exclusive = [][]string{

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Restarts: the process ends, and another begins with what was written down last, which may be
@@ -99,7 +101,7 @@ func (m *model) goesBack(c *modelSub, name string, body int) {
 	}
 	_, exists := m.state[c.typeURL][name]
 	since := m.lives[c.typeURL][name][knew+1:]
-	if m.sotw && !FullState(c.typeURL) && (!exists || slices.ContainsFunc(since, func(l life) bool { return l.body < 0 })) {
+	if m.sotw && !xds.FullState(c.typeURL) && (!exists || slices.ContainsFunc(since, func(l life) bool { return l.body < 0 })) {
 		return // it could not say that it was gone, so what weir had of before stayed (DEL-3)
 	}
 	if now := m.lives.last(c.typeURL, name, body); now < knew {

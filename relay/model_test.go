@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay/relaytest/seed"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 var (
@@ -186,7 +187,7 @@ type modelSub struct {
 	back     modelBack
 }
 
-var modelTypes = []string{ClusterType, EndpointType, ScopedRouteType}
+var modelTypes = []string{xds.ClusterType, xds.EndpointType, xds.ScopedRouteType}
 
 func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 	m := &model{
@@ -199,7 +200,7 @@ func newModel(t *testing.T, rnd *rand.Rand, kind string) *model {
 	m.start()
 	m.types = modelTypes
 	if strings.HasPrefix(kind, "namespaces") {
-		m.types = []string{VirtualHostType}
+		m.types = []string{xds.VirtualHostType}
 	}
 	for _, ty := range m.types {
 		m.faulted[ty], m.owner[ty] = map[string]int{}, map[string]string{}
@@ -283,7 +284,7 @@ func (m *model) ways(c *modelSub, n string) (ways int) {
 // spell writes a name in one of the ways that mean it (NAME-4), plain reads it.
 func (m *model) spell(name string) string {
 	switch {
-	case name == Wildcard:
+	case name == xds.Wildcard:
 		return name
 	case m.spaces():
 		return strings.TrimSuffix(name, "/*")
@@ -304,10 +305,10 @@ func (m *model) spellAll(names ...string) []string {
 }
 
 func (m *model) plain(name string) string {
-	if m.spaces() && name != Wildcard && !strings.Contains(name, "/") {
+	if m.spaces() && name != xds.Wildcard && !strings.Contains(name, "/") {
 		return name + "/*"
 	}
-	if u, err := ParseURN(name); err == nil {
+	if u, err := xds.ParseURN(name); err == nil {
 		return u.ID
 	}
 	return name

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -79,7 +80,7 @@ func (m *model) renew(l *modelLane) {
 	m.grant(ty, name, body)
 	b := appendString(m.ttl(ty, name, body), resourceVersion, fmt.Sprintf("v%d", body))
 	if m.sotw {
-		b = appendString(appendString(nil, 1, resourceType), 2, string(b))
+		b = appendString(appendString(nil, 1, xds.ResourceType), 2, string(b))
 	}
 	l.queue = append(l.queue, &flight{&Response{TypeURL: ty, delta: !m.sotw, Nonce: "n", Version: "1", resources: [][]byte{b}}, false})
 }
@@ -90,7 +91,7 @@ func (m *model) timed(ty, name string, body int, payload []byte) []byte {
 		return payload
 	}
 	b := protowire.AppendBytes(protowire.AppendTag(m.ttl(ty, name, body), resourcePayload, protowire.BytesType), payload)
-	return appendString(appendString(nil, 1, resourceType), 2, string(b))
+	return appendString(appendString(nil, 1, xds.ResourceType), 2, string(b))
 }
 
 // arrives notes the TTLs in a response that the table has just taken.
@@ -201,7 +202,7 @@ func (m *model) losesTimed(c *modelSub, name string, body int) bool {
 func (m *model) judgeTimed(c *modelSub) {
 	// Or else there is no word for it (DEL-3), or the word has to wait for the rest of a list
 	// (RELAY-7).
-	sayable := (c.delta || c.wildcard || SentWhole(c.typeURL)) && !c.Standing().Waiting && !m.emptyWaits(c)
+	sayable := (c.delta || c.wildcard || xds.SentWhole(c.typeURL)) && !c.Standing().Waiting && !m.emptyWaits(c)
 	for name, body := range c.held {
 		key := promised{c.typeURL, name, c.id}
 		if _, was := m.promises.over[key]; was {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // namedTable is the part of a shard that was asked for by name.
@@ -128,10 +130,10 @@ type entry struct {
 type record struct {
 	entry      *entry
 	sub        *Sub
-	prev, next *record // of the name's clients
-	chain      *record // of the client's records
-	sent       Digest  // of the body last sent, or stated by the client in its first request
-	at         uint32  // number of the answer the body was in; 0: none
+	prev, next *record    // of the name's clients
+	chain      *record    // of the client's records
+	sent       xds.Digest // of the body last sent, or stated by the client in its first request
+	at         uint32     // number of the answer the body was in; 0: none
 	flags      recordFlags
 }
 
@@ -221,7 +223,7 @@ func (s *shard) newEntryLocked(name, spelt string) *entry {
 
 // nameOf is the name as it goes upstream.
 func (s *shard) nameOf(e *entry) Name {
-	return Name{Name: spelling(e.name, e.spelt), Params: s.params, Located: s.byLocator()}
+	return Name{Name: xds.Spelling(e.name, e.spelt), Params: s.params, Located: s.byLocator()}
 }
 
 // lookLocked makes the lane look at the name. Before the lane has asked any name on its present
@@ -405,7 +407,7 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 			// passed
 			e.fault.timed = true
 		}
-		if last := e.chosen; s.typeURL == ClusterType {
+		if last := e.chosen; s.typeURL == xds.ClusterType {
 			if last == nil {
 				last = pick(old, s.params)
 			}

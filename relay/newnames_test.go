@@ -3,6 +3,8 @@ package relay
 import (
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestNewNames: a subscriber is counted the names that nobody was subscribed to, of all its Subs,
@@ -11,16 +13,16 @@ func TestNewNames(t *testing.T) {
 	r := newRig(t, Config{})
 	now := time.Now()
 	first, second := NewSubscriber(), NewSubscriber()
-	a := r.group.Open(first, SubOptions{TypeURL: EndpointType, Delta: true})
-	b := r.group.Open(second, SubOptions{TypeURL: EndpointType})
-	c := r.group.Open(second, SubOptions{TypeURL: RouteType, Delta: true})
+	a := r.group.Open(first, SubOptions{TypeURL: xds.EndpointType, Delta: true})
+	b := r.group.Open(second, SubOptions{TypeURL: xds.EndpointType})
+	c := r.group.Open(second, SubOptions{TypeURL: xds.RouteType, Delta: true})
 	want := func(what string, s *Subscriber, n int) {
 		t.Helper()
 		if got := s.NewNames(); got != n {
 			t.Errorf("%s: %d new names, want %d", what, got, n)
 		}
 	}
-	a.Update(now, []string{"x", "y", "x", Wildcard}, nil)
+	a.Update(now, []string{"x", "y", "x", xds.Wildcard}, nil)
 	want("two names", first, 2)
 	want("the same names once more", first, 0)
 	b.Replace(now, []string{"x", "y", "z"}, false)

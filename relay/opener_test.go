@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestMadeUpGroupsEnd: nodes that a client makes up, one after the other, leave no groups behind,
@@ -27,15 +28,15 @@ func TestMadeUpGroupsEnd(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", cluster, err)
 		}
-		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType, Delta: true, TTL: true})
-		sub.Update(now, []string{Wildcard, "b"}, nil)
+		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: xds.ClusterType, Delta: true, TTL: true})
+		sub.Update(now, []string{xds.Wildcard, "b"}, nil)
 		for _, l := range o.TakeLanes() {
 			l.Open(now, 1)
 			lanes[l] = true
 		}
 		for l := range lanes {
 			if l.Take(now, false); l.Group() == g {
-				l.Apply(now, made(ClusterType, "1", nil, "a"))
+				l.Apply(now, made(xds.ClusterType, "1", nil, "a"))
 			}
 		}
 		now = now.Add(20 * time.Second) // it is settled
@@ -44,7 +45,7 @@ func TestMadeUpGroupsEnd(t *testing.T) {
 			sub.Ack(answer.Told())
 		}
 		if !acks {
-			sub.Update(now, nil, []string{Wildcard, "b"}) // they would linger
+			sub.Update(now, nil, []string{xds.Wildcard, "b"}) // they would linger
 		}
 		g.Release(now)
 		sub.Close(now)

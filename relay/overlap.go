@@ -3,6 +3,8 @@ package relay
 import (
 	"strings"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // overlap is what is kept of a client that selects in more ways than one, by `*` and globs say: the
@@ -12,7 +14,7 @@ type overlap struct {
 	by map[*set]*position
 	// told is the body last told of each name that no record stands for; the zero Digest: another
 	// one than is held now, so that the next look at the name tells something.
-	told map[string]Digest
+	told map[string]xds.Digest
 	look bool // a set was left: all of told is to be looked at
 }
 
@@ -52,7 +54,7 @@ func (s *Sub) joinLocked(t *set) {
 // overlapLocked notes what the one set has told so far.
 func (s *Sub) overlapLocked() {
 	p := s.pos
-	s.more = &overlap{by: map[*set]*position{p.view.set: p}, told: map[string]Digest{}}
+	s.more = &overlap{by: map[*set]*position{p.view.set: p}, told: map[string]xds.Digest{}}
 	if !p.fresh {
 		for name, it := range p.view.items {
 			switch {
@@ -60,13 +62,13 @@ func (s *Sub) overlapLocked() {
 			case it.rev <= p.sent:
 				s.more.told[name] = it.variant.Digest
 			default:
-				s.more.told[name] = Digest{}
+				s.more.told[name] = xds.Digest{}
 			}
 		}
 	}
 	for name := range s.again { // owed whatever it is, of a set that has told nothing too (DELTA-9)
 		if s.recordLocked(name) == nil {
-			s.more.told[name] = Digest{}
+			s.more.told[name] = xds.Digest{}
 		}
 	}
 }
@@ -169,7 +171,7 @@ func (s *Sub) partLocked(p *position, now time.Time) {
 				delete(s.more.told, name)
 			} else if it, _ := s.memberLocked(name); it == nil {
 				// it goes, and is sent anew should the client come back for it first
-				s.more.told[name] = Digest{}
+				s.more.told[name] = xds.Digest{}
 			}
 		}
 		s.more.look = true
@@ -191,7 +193,7 @@ func (s *Sub) againLocked(name, spelt string) {
 	}
 	s.again[name] = spelt
 	if s.more != nil {
-		s.more.told[name] = Digest{}
+		s.more.told[name] = xds.Digest{}
 	}
 }
 
@@ -277,7 +279,7 @@ type overlapTake struct {
 	fresh, waits bool
 }
 
-func (x *overlapTake) all(names map[string]Digest) {
+func (x *overlapTake) all(names map[string]xds.Digest) {
 	for name := range names {
 		x.name(name, x.sub.stated[name])
 	}
@@ -311,7 +313,7 @@ func (x *overlapTake) collect(p *position) {
 		body = &Body{Variants: full.Variants, Removed: recent.Removed, spelt: recent.spelt, nameless: full.nameless || recent.nameless}
 		for _, v := range body.Variants {
 			if _, told := s.more.told[v.Name]; told {
-				s.more.told[v.Name] = Digest{}
+				s.more.told[v.Name] = xds.Digest{}
 			}
 		}
 	default:
@@ -319,7 +321,7 @@ func (x *overlapTake) collect(p *position) {
 		// the same with another TTL, which has to go in full (TTL-8, TTL-10)
 		for _, b := range body.Variants {
 			if _, told := s.more.told[b.Name]; told && v.items[b.Name].rev <= p.sent {
-				s.more.told[b.Name] = Digest{}
+				s.more.told[b.Name] = xds.Digest{}
 			}
 		}
 		for _, v := range body.Heartbeats {

@@ -13,13 +13,14 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay/node"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // mapped is the map that a node has for clusters at an origin of TP2.
 func mapped(t *testing.T, n *corev3.Node, fromNode map[string]string) map[string]string {
 	t.Helper()
 	r := newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", TP2: true, FromNode: fromNode}}})
-	return maps.Collect(r.table.Origin("mesh").Params(n, ClusterType).All())
+	return maps.Collect(r.table.Origin("mesh").Params(n, xds.ClusterType).All())
 }
 
 func metadataNode(t *testing.T, fields map[string]any) *corev3.Node {
@@ -56,12 +57,12 @@ func TestParams(t *testing.T) {
 
 	own := proto.Clone(n).(*corev3.Node)
 	own.DynamicParameters = map[string]*xdsv3.ContextParams{
-		ClusterType: {Params: map[string]string{"env": "test", "zone": ""}}, EndpointType: {Params: map[string]string{"env": "stage"}}, ListenerType: nil,
+		xds.ClusterType: {Params: map[string]string{"env": "test", "zone": ""}}, xds.EndpointType: {Params: map[string]string{"env": "stage"}}, xds.ListenerType: nil,
 	}
 	r := newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", TP2: true, FromNode: map[string]string{"env": "metadata.env"}}, {Name: "old"}}})
 	o := r.table.Origin("mesh")
 	for typeURL, want := range map[string]map[string]string{
-		ClusterType: {"env": "test", "zone": ""}, EndpointType: {"env": "stage"}, ListenerType: {"env": "prod"}, RouteType: {"env": "prod"},
+		xds.ClusterType: {"env": "test", "zone": ""}, xds.EndpointType: {"env": "stage"}, xds.ListenerType: {"env": "prod"}, xds.RouteType: {"env": "prod"},
 	} {
 		if got := maps.Collect(o.Params(own, typeURL).All()); !maps.Equal(got, want) {
 			t.Errorf("%s: %v, want %v: the node's own parameters go over those mapped", typeURL, got, want)
@@ -70,7 +71,7 @@ func TestParams(t *testing.T) {
 			t.Errorf("%s: %s of what is kept of the node", typeURL, got.Key())
 		}
 	}
-	if old := r.table.Origin("old"); old.Params(own, ClusterType).Len() > 0 || old.ParamsNode(own) != nil || old.TP2() {
+	if old := r.table.Origin("old"); old.Params(own, xds.ClusterType).Len() > 0 || old.ParamsNode(own) != nil || old.TP2() {
 		t.Error("an origin that does not understand them is to be sent parameters (DYN-17)")
 	}
 	if kept := o.ParamsNode(own); kept.Id != "" || len(kept.Metadata.Fields) != 1 || o.ParamsNode(nil).Metadata != nil {
@@ -157,7 +158,7 @@ func TestParametersAndGroups(t *testing.T) {
 		if presented := len(g.node.DynamicParameters) > 0; presented != in {
 			t.Errorf("in the key: %v, presented upstream: %v", in, presented)
 		}
-		if o.Params(one, ClusterType).Key() == o.Params(two, ClusterType).Key() || o.Params(one, EndpointType).Key() != o.Params(two, EndpointType).Key() {
+		if o.Params(one, xds.ClusterType).Key() == o.Params(two, xds.ClusterType).Key() || o.Params(one, xds.EndpointType).Key() != o.Params(two, xds.EndpointType).Key() {
 			t.Error("a change is to be seen for its type, and for no other")
 		}
 	}
@@ -177,7 +178,7 @@ func TestRestoredBeforeItWasMapped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType, Delta: true}).Update(zero, []string{"*"}, nil)
+		g.Open(NewSubscriber(), SubOptions{TypeURL: xds.ClusterType, Delta: true}).Update(zero, []string{"*"}, nil)
 		var disk diskImages
 		disk.snapshot(old.table, zero)
 		if problems := disk.restore(newRig(t, Config{Origins: []OriginConfig{after}}).table, zero); len(problems) != c.problems {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // ResourceStatus is a picture of one resource, for all the parameter maps of which the same can be
@@ -67,7 +68,7 @@ func (o *Origin) Resources(group, typeURL, name string, f func(ResourceStatus) b
 
 // Query is Resources for all that can be asked.
 func (o *Origin) Query(q ResourceQuery, f func(ResourceStatus) bool) {
-	q.Name = NameKey(q.Name)
+	q.Name = xds.NameKey(q.Name)
 	for _, g := range o.groupList() {
 		if q.Group != "" && g.key != q.Group {
 			continue
@@ -186,7 +187,7 @@ func (ps *pictures) take(s *shard) {
 func (ps *pictures) memberLocked(t *set, m *member) {
 	r := ResourceStatus{Wildcard: t.kind == wild}
 	if t.kind != wild {
-		r.Collection = spelling(t.selector, t.spelt)
+		r.Collection = xds.Spelling(t.selector, t.spelt)
 	}
 	chosen, live := pick(m.variants, ps.shard.params), t.liveLocked()
 	for _, v := range m.variants {
@@ -216,7 +217,7 @@ func (ps *pictures) namedLocked(e *entry) {
 		held = e.retired
 	}
 	if len(held) == 0 {
-		r.Group, r.TypeURL, r.Name, r.Clients = s.group.key, s.typeURL, spelling(e.name, e.spelt), clients
+		r.Group, r.TypeURL, r.Name, r.Clients = s.group.key, s.typeURL, xds.Spelling(e.name, e.spelt), clients
 		ps.add(r)
 		return
 	}
@@ -283,7 +284,7 @@ func (k *kin) fill(r *ResourceStatus, v *Variant) {
 		r.Name = ""
 	}
 	switch {
-	case IsSecret(k.typeURL):
+	case xds.IsSecret(k.typeURL):
 		// RELAY-76: by name only. A digest lets an observer confirm a guess; the origin's version
 		// may be one, and a length is half of one.
 		r.Version, r.OriginVersion, r.Bytes = "", "", 0

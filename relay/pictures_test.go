@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // pictures are the rows of a query: NAME{CONSTRAINTS} of MAPS for CLIENTS, and what else is so.
@@ -38,17 +39,17 @@ func (r kinRig) pictures(q ResourceQuery) string {
 // that have it, and for a map what a client of it gets.
 func TestPicturesOfVariants(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
-	r.sub(EndpointType, "env=prod", true, "n", "m", "x")
-	r.sub(EndpointType, "env=prod", true, "n")
-	r.sub(EndpointType, "env=test", true, "n", "m", "x")
-	r.sub(EndpointType, "", true, "m")
+	r.sub(xds.EndpointType, "env=prod", true, "n", "m", "x")
+	r.sub(xds.EndpointType, "env=prod", true, "n")
+	r.sub(xds.EndpointType, "env=test", true, "n", "m", "x")
+	r.sub(xds.EndpointType, "", true, "m")
 	r.open()
-	r.says(mainLane, zero, EndpointType, "n{env=prod}=1", "n{env=test}=2", "m=3", "-x")
+	r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=1", "n{env=test}=2", "m=3", "-x")
 	isTold(t, "all", r.pictures(ResourceQuery{}), "m of [ env=prod env=test] 3 for 3; "+
 		"n{env=prod} of [env=prod] 1 for 2; n{env=test} of [env=test] 1 for 1; x of [env=prod env=test] 2 for 2 absent")
-	isTold(t, "by name", r.pictures(ResourceQuery{Name: "n", TypeURL: EndpointType}),
+	isTold(t, "by name", r.pictures(ResourceQuery{Name: "n", TypeURL: xds.EndpointType}),
 		"n{env=prod} of [env=prod] 1 for 2; n{env=test} of [env=test] 1 for 1")
-	isTold(t, "of another type", r.pictures(ResourceQuery{TypeURL: ClusterType}), "")
+	isTold(t, "of another type", r.pictures(ResourceQuery{TypeURL: xds.ClusterType}), "")
 
 	test, none, qa := params("env=test"), params(""), params("env=qa")
 	isTold(t, "for a map", r.pictures(ResourceQuery{Params: &test}),
@@ -57,7 +58,7 @@ func TestPicturesOfVariants(t *testing.T) {
 	isTold(t, "for a map that nobody has", r.pictures(ResourceQuery{Params: &qa}), "m of [ env=prod env=test] 3 for 3")
 
 	// The origin errs: what prod has is one of two that match.
-	r.says(mainLane, zero, EndpointType, "n{env=prod,ver=1}=4", "n{env=prod,!ver}=5")
+	r.says(mainLane, zero, xds.EndpointType, "n{env=prod,ver=1}=4", "n{env=prod,!ver}=5")
 	isTold(t, "variants that overlap", r.pictures(ResourceQuery{Name: "n"}),
 		"n{env=prod} of [env=prod] 1 for 0 shadowed; n{env=test} of [env=test] 1 for 1; n{and(!ver?,env=prod)} of [env=prod] 1 for 2")
 	prod, one := params("env=prod"), params("env=prod,ver=1")
@@ -69,11 +70,11 @@ func TestPicturesOfVariants(t *testing.T) {
 // TestPicturesOfSets: members of `*` count those who subscribed to it.
 func TestPicturesOfSets(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
-	r.sub(ClusterType, "env=prod", true, Wildcard)
-	r.sub(ClusterType, "env=prod", true, Wildcard)
-	r.sub(ClusterType, "env=test", true, Wildcard)
+	r.sub(xds.ClusterType, "env=prod", true, xds.Wildcard)
+	r.sub(xds.ClusterType, "env=prod", true, xds.Wildcard)
+	r.sub(xds.ClusterType, "env=test", true, xds.Wildcard)
 	r.open()
-	r.says(mainLane, zero, ClusterType, "n{env=prod}=1", "m=3")
+	r.says(mainLane, zero, xds.ClusterType, "n{env=prod}=1", "m=3")
 	isTold(t, "all", r.pictures(ResourceQuery{}), "m of [env=prod env=test] 2 for 3 wildcard; n{env=prod} of [env=prod] 1 for 2 wildcard")
 	r.group.lanes[mainLane].Close()
 	isTold(t, "without the origin", r.pictures(ResourceQuery{Name: "n"}), "n{env=prod} of [env=prod] 1 for 2 wildcard stale")
@@ -84,10 +85,10 @@ func TestPicturesListFewMaps(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
 	const maps = 500
 	for i := range maps {
-		r.sub(EndpointType, fmt.Sprintf("env=e%03d", i), true, "n")
+		r.sub(xds.EndpointType, fmt.Sprintf("env=e%03d", i), true, "n")
 	}
 	r.open()
-	r.says(mainLane, zero, EndpointType, "n=1")
+	r.says(mainLane, zero, xds.EndpointType, "n=1")
 	for all, want := range map[bool]int{false: maxListedMaps, true: maps} {
 		rows := 0
 		r.table.Origin("mesh").Query(ResourceQuery{AllParams: all}, func(s ResourceStatus) bool {
@@ -113,14 +114,14 @@ func TestPicturesListFewMaps(t *testing.T) {
 func TestLookupsThatMissByParameters(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	r := kinRig{newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", TP2: true}}, Metrics: metrics.New(reg)})}
-	r.sub(EndpointType, "env=prod", true, "n", "m")
+	r.sub(xds.EndpointType, "env=prod", true, "n", "m")
 	r.open()
-	r.says(mainLane, zero, EndpointType, "n{env=prod}=1")
-	r.sub(EndpointType, "env=test", true, "n", "m")
-	r.sub(ClusterType, "env=prod", true, Wildcard)
+	r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=1")
+	r.sub(xds.EndpointType, "env=test", true, "n", "m")
+	r.sub(xds.ClusterType, "env=prod", true, xds.Wildcard)
 	r.group.lanes[mainLane].Take(zero, false)
-	r.says(mainLane, zero, ClusterType, "c{env=prod}=1")
-	r.sub(ClusterType, "env=test", true, "c")
+	r.says(mainLane, zero, xds.ClusterType, "c{env=prod}=1")
+	r.sub(xds.ClusterType, "env=test", true, "c")
 	want := `# HELP weir_cache_lookups_total Names and wildcards that clients asked for, by what was there at that moment.
 # TYPE weir_cache_lookups_total counter
 weir_cache_lookups_total{result="absent"} 0
@@ -146,7 +147,7 @@ func BenchmarkPictures(b *testing.B) {
 			all[i] = fmt.Sprintf("n%04d", i)
 		}
 		for i := range maps {
-			r.sub(EndpointType, fmt.Sprintf("env=e%03d", i), true, all...)
+			r.sub(xds.EndpointType, fmt.Sprintf("env=e%03d", i), true, all...)
 		}
 		r.open()
 		for i := range maps {
@@ -158,7 +159,7 @@ func BenchmarkPictures(b *testing.B) {
 					words = append(words, fmt.Sprintf("%s{env=e%03d}=1", name, i))
 				}
 			}
-			r.says(mainLane, zero, EndpointType, words...)
+			r.says(mainLane, zero, xds.EndpointType, words...)
 			if shared {
 				break
 			}

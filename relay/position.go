@@ -1,5 +1,7 @@
 package relay
 
+import "github.com/weir-xds/weir/relay/xds"
+
 // position is where one subscriber of a view stands. Guarded by the shard's lock.
 type position struct {
 	sub  *Sub
@@ -7,7 +9,7 @@ type position struct {
 	// sent is the revision up to which everything was sent; meaningless while fresh.
 	sent uint64
 	// of the view when it was sent whole, to send nothing for a change that was undone
-	sum   sum
+	sum   xds.Sum
 	fresh bool // nothing sent yet
 	// the client was told members before the set had settled: it hears of no removal until then
 	early      bool

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // progressBound is how long after a change a client that takes may still hold what was before it.
@@ -16,22 +18,22 @@ const progressBound = time.Second
 // names never stop.
 func TestProgress(t *testing.T) {
 	w := &progress{t: t, rnd: newRand(t), rig: newRig(t, Config{}), now: zero, state: map[string]map[string]*lifetime{}}
-	for _, typeURL := range []string{ClusterType, ListenerType, EndpointType} {
+	for _, typeURL := range []string{xds.ClusterType, xds.ListenerType, xds.EndpointType} {
 		w.state[typeURL] = map[string]*lifetime{}
 	}
-	silent := w.rig.sub(ScopedRouteType, false)
+	silent := w.rig.sub(xds.ScopedRouteType, false)
 	silent.Replace(zero, nil, true)
 	w.join()
 	w.rig.open()
 	for tick := range 4000 {
 		w.now = w.now.Add(10 * time.Millisecond)
 		w.rig.table.Advance(w.now)
-		w.change(ClusterType, "c", 40)
+		w.change(xds.ClusterType, "c", 40)
 		if tick%3 == 0 {
-			w.change(ListenerType, "l", 10)
+			w.change(xds.ListenerType, "l", 10)
 		}
 		if tick%2 == 0 {
-			w.change(EndpointType, "e", 4)
+			w.change(xds.EndpointType, "e", 4)
 		}
 		if tick%1000 == 500 {
 			w.join()
@@ -84,9 +86,9 @@ func (w *progress) join() {
 				s := w.rig.group.Open(NewSubscriber(), SubOptions{TypeURL: typeURL, Delta: delta})
 				names := []string{"e0", "e1", "e2", "e3", "silent"}
 				switch {
-				case typeURL != EndpointType && delta:
-					s.Update(w.now, []string{Wildcard}, nil)
-				case typeURL != EndpointType:
+				case typeURL != xds.EndpointType && delta:
+					s.Update(w.now, []string{xds.Wildcard}, nil)
+				case typeURL != xds.EndpointType:
 					s.Replace(w.now, nil, true)
 				case delta:
 					s.Update(w.now, names, nil)
@@ -111,7 +113,7 @@ func (w *progress) change(typeURL, prefix string, names int) {
 	}
 	x.past[x.body] = w.now
 	u := &Update{TypeURL: typeURL, Removed: []string{name}}
-	if x.body != "" && typeURL != EndpointType && w.rnd.IntN(3) == 0 {
+	if x.body != "" && typeURL != xds.EndpointType && w.rnd.IntN(3) == 0 {
 		x.body = ""
 	} else {
 		w.serial++
@@ -126,7 +128,7 @@ func (w *progress) change(typeURL, prefix string, names int) {
 func (w *progress) take(c *progressClient) {
 	if c.Pending() {
 		if a := c.Take(w.now); a != nil {
-			if !c.delta && c.typeURL != EndpointType {
+			if !c.delta && c.typeURL != xds.EndpointType {
 				clear(c.held)
 			}
 			for _, v := range a.Variants {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // reconfigured puts a configuration into force.
@@ -35,9 +37,9 @@ func TestReconfigureOrigins(t *testing.T) {
 		"authorities":     {func(c *OriginConfig) { c.Authorities = []string{"b"} }, false},
 		"absence_timer":   {func(c *OriginConfig) { c.AbsenceTransient = true }, false},
 		"on_data_error":   {func(c *OriginConfig) { c.DropOnDataError = true }, false},
-		"absence_keeps":   {func(c *OriginConfig) { c.AbsenceKeeps = []string{EndpointType} }, false},
+		"absence_keeps":   {func(c *OriginConfig) { c.AbsenceKeeps = []string{xds.EndpointType} }, false},
 		"no types":        {func(c *OriginConfig) { c.Types = []string{} }, false},
-		"types":           {func(c *OriginConfig) { c.Types = []string{ClusterType} }, true},
+		"types":           {func(c *OriginConfig) { c.Types = []string{xds.ClusterType} }, true},
 		"group_by":        {func(c *OriginConfig) { c.GroupBy = nil }, true},
 		"node.id":         {func(c *OriginConfig) { c.NodeID = "x" }, true},
 		"node.cluster":    {func(c *OriginConfig) { c.NodeCluster = "x" }, true},
@@ -147,12 +149,12 @@ func TestEndedOriginKeepsNothing(t *testing.T) {
 		}
 		groups = append(groups, g)
 		g.used.Store(true)
-		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: EndpointType, Delta: true})
+		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: xds.EndpointType, Delta: true})
 		sub.Update(now, []string{"retires", "held"}, nil)
 		l := table.Origin(origin).TakeLanes()[0]
 		l.Open(now, 1)
 		l.Take(now, false)
-		l.Apply(now, &Update{TypeURL: EndpointType, Resources: []Resource{
+		l.Apply(now, &Update{TypeURL: xds.EndpointType, Resources: []Resource{
 			{Name: "retires", Version: "1", Any: []byte("r")}, {Name: "held", Version: "1", Any: []byte("h")},
 		}})
 		sub.Update(now, nil, []string{"retires"})
@@ -202,7 +204,7 @@ func TestRetiredBoundsChange(t *testing.T) {
 	r.bound(10, 10_000)
 	fill := func() {
 		for i := range 5 {
-			r.add(retiredKey{name: string(rune('a' + i))}, []*Variant{newVariant(&receipt{typeURL: EndpointType}, &Resource{Name: "x", Any: make([]byte, 300)}, "")}, false)
+			r.add(retiredKey{name: string(rune('a' + i))}, []*Variant{newVariant(&receipt{typeURL: xds.EndpointType}, &Resource{Name: "x", Any: make([]byte, 300)}, "")}, false)
 		}
 	}
 	fill()

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestRecords: a table of records against a map, through growth and removal.
@@ -86,9 +88,9 @@ func TestKnownNameCost(t *testing.T) {
 		for i := range names {
 			names[i] = fmt.Sprintf("cluster-%08d.some-namespace.svc.example.com", i)
 		}
-		subs := []*Sub{r.sub(EndpointType, false, names...)}
+		subs := []*Sub{r.sub(xds.EndpointType, false, names...)}
 		r.open()
-		r.apply(made(EndpointType, "0", nil, names...))
+		r.apply(made(xds.EndpointType, "0", nil, names...))
 		subs[0].Take(zero)
 		before := liveHeap()
 		share := func(what string) {
@@ -99,7 +101,7 @@ func TestKnownNameCost(t *testing.T) {
 			}
 		}
 		for range clients {
-			subs = append(subs, r.sub(EndpointType, false, names...))
+			subs = append(subs, r.sub(xds.EndpointType, false, names...))
 		}
 		share("before it is answered")
 		for _, s := range subs[1:] {

@@ -1,6 +1,10 @@
 package relay
 
-import "time"
+import (
+	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // refreshPause is the time in which one name is asked anew at most once, so that an origin that
 // answers with nothing but heartbeats is not asked in a circle.
@@ -90,7 +94,7 @@ const (
 // hearLocked tells which. In SotW a heartbeat goes under the version of the last response, whatever
 // its resources were. A virtual host without a body is none at all (TTL-3).
 func (s *shard) hearLocked(t *set, held *Variant, u *Update, r *Resource) heard {
-	if r.Any == nil && u.TypeURL == VirtualHostType {
+	if r.Any == nil && u.TypeURL == xds.VirtualHostType {
 		return ignored
 	}
 	same := held != nil && held.originVersion == r.Version

@@ -4,20 +4,22 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestHeartbeatOfAnotherVersion: the name is asked anew, in two requests, and not in a circle
 // (TTL-4, DELTA-7).
 func TestHeartbeatOfAnotherVersion(t *testing.T) {
 	r := newRig(t, Config{})
-	s := r.sub(EndpointType, true, "a", "b")
+	s := r.sub(xds.EndpointType, true, "a", "b")
 	r.open()
-	r.apply(made(EndpointType, "1", nil, "a", "b"))
+	r.apply(made(xds.EndpointType, "1", nil, "a", "b"))
 	s.Take(zero)
 	lane, at := r.group.lanes[mainLane], zero
 	beat := func(name, version string) string {
 		t.Helper()
-		u := &Update{TypeURL: EndpointType, Resources: []Resource{{Name: name, Version: version}}}
+		u := &Update{TypeURL: xds.EndpointType, Resources: []Resource{{Name: name, Version: version}}}
 		if _, ok := lane.Apply(at, u); !ok {
 			t.Fatal("never asked")
 		}

@@ -1,6 +1,10 @@
 package relay
 
-import "time"
+import (
+	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // Rejection is why a resource of an origin was refused the last time it was stated (ERR-10).
 type Rejection struct {
@@ -40,7 +44,7 @@ func (x *rejections) note(u *Update, gen uint32, now time.Time) {
 
 // heard forgets what a response speaks of, or leaves out of a list of all there is.
 func (x *rejections) heard(u *Update) {
-	if u.Full && FullState(u.TypeURL) {
+	if u.Full && xds.FullState(u.TypeURL) {
 		clear(x.byName)
 		return
 	}

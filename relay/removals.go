@@ -1,5 +1,11 @@
 package relay
 
+import (
+	"slices"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
+
 // What a response takes away, of which a part may wait (gather.go).
 
 // takesAway are the names of clusters or endpoints that are held and that a response takes away,
@@ -38,7 +44,7 @@ func (x *arrival) plainLocked() bool {
 // leaves are the endpoints of clusters that a response takes away.
 func (x *arrival) leaves(gone []string) (endpoints []string) {
 	k := x.kin
-	if k.typeURL != ClusterType {
+	if k.typeURL != xds.ClusterType {
 		return nil
 	}
 	k.mu.Lock()
@@ -88,7 +94,7 @@ func (s *shard) takenLocked(u *Update, gen uint32, all bool) (gone []string) {
 			gone = append(gone, name)
 		}
 	}
-	if !u.Full || u.Bad || !FullState(u.TypeURL) || u.held() == s.heldNamesLocked() {
+	if !u.Full || u.Bad || !xds.FullState(u.TypeURL) || u.held() == s.heldNamesLocked() {
 		return gone
 	}
 	said := u.names()
@@ -120,7 +126,7 @@ func (u *Update) names() map[string]bool {
 	for i := range u.Resources {
 		names[u.Resources[i].Name] = true
 		for _, alias := range u.Resources[i].Aliases {
-			names[NameKey(alias)] = true
+			names[xds.NameKey(alias)] = true
 		}
 	}
 	for i := range u.repeats {
@@ -130,4 +136,11 @@ func (u *Update) names() map[string]bool {
 		names[e.Name] = true
 	}
 	return names
+}
+
+// absenceDeletes reports whether a SotW response to `*` that leaves a member out removes it. It is
+// all there is of any type, since a request without names can only be answered by the whole set,
+// but where the origin is configured to be another one (RELAY-11).
+func (c *OriginConfig) absenceDeletes(typeURL string) bool {
+	return xds.AlwaysWhole(typeURL) || !slices.Contains(c.AbsenceKeeps, typeURL)
 }

@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -26,7 +27,7 @@ func (l *Lane) FindRepeats(r *Response) {
 	gen, k := l.gen.Load(), l.group.kin(r.TypeURL)
 	// versions are a part of what is told, and may have changed
 	shown := l.group.origin.config().OriginVersions
-	if k == nil || gen == 0 || len(r.resources) < fewestRepeats || shown || !r.delta && !Named(r.TypeURL) {
+	if k == nil || gen == 0 || len(r.resources) < fewestRepeats || shown || !r.delta && !xds.Named(r.TypeURL) {
 		return
 	}
 	repeats := make([]holding, len(r.resources))
@@ -88,7 +89,7 @@ func (k *kin) repeatsLocked(i laneIndex, gen uint32) *shard {
 			return nil
 		}
 	case kindNamed:
-		listed := FullState(s.typeURL) && s.group.origin.config().SotW
+		listed := xds.FullState(s.typeURL) && s.group.origin.config().SotW
 		if n := &s.named; listed || len(n.guard.held)+len(n.other.held)+len(n.doubts) > 0 {
 			return nil
 		}

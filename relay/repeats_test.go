@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestRepeatsCostACompare: of a response of a thousand resources of which one has changed the
@@ -119,7 +121,7 @@ func (p *repeating) told() string {
 // taken up.
 func TestRepeats(t *testing.T) {
 	for _, kind := range arrivalKinds {
-		lists := !kind.delta && kind.typeURL == ClusterType // what is not listed is gone
+		lists := !kind.delta && kind.typeURL == xds.ClusterType // what is not listed is gone
 		for _, c := range []struct {
 			what    string
 			words   []string
@@ -198,7 +200,7 @@ func TestRepeatsBetweenTheLocks(t *testing.T) {
 		p.told()
 		p.apply(&u)
 		want := "a=0 b=0"
-		if kind.typeURL == EndpointType && !kind.delta {
+		if kind.typeURL == xds.EndpointType && !kind.delta {
 			want = "a=0" // nothing removes b
 		}
 		if got := p.told(); got != want {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -62,9 +63,9 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 	switch {
 	case o == nil:
 		return fail(errors.New("the origin is not configured"))
-	case !o.Serves(x.TypeURL) || x.TypeURL == "" || len(x.TypeURL) > maxTypeURL:
+	case !o.Serves(x.TypeURL) || x.TypeURL == "" || len(x.TypeURL) > xds.MaxTypeURL:
 		return fail(errors.New("the origin is not asked for the type"))
-	case IsSecret(x.TypeURL):
+	case xds.IsSecret(x.TypeURL):
 		return fail(errors.New("secrets are not restored (RELAY-75)"))
 	case x.Params.Len() > 0 && !o.TP2():
 		return fail(errors.New("the origin is not known to understand parameters by now (DYN-17)"))
@@ -148,12 +149,12 @@ func (o *Origin) checkImage(x *TypeImage) error {
 	for i := range x.Sets {
 		y := &x.Sets[i]
 		t := &set{shard: s, selector: y.Selector, kind: wild}
-		if y.Selector != Wildcard {
+		if y.Selector != xds.Wildcard {
 			var ok bool
-			if t.kind, ok = s.collectionOf(y.Selector); !ok || NameKey(y.Selector) != y.Selector {
+			if t.kind, ok = s.collectionOf(y.Selector); !ok || xds.NameKey(y.Selector) != y.Selector {
 				return fmt.Errorf("%s is no collection", quote(y.Selector))
 			}
-			t.reach = reachOf(y.Selector)
+			t.reach = xds.GlobOf(y.Selector)
 		}
 		if seen[y.Selector] {
 			return fmt.Errorf("set %s: is listed twice", quote(y.Selector))
@@ -167,7 +168,7 @@ func (o *Origin) checkImage(x *TypeImage) error {
 	for i := range x.Names {
 		y := &x.Names[i]
 		switch {
-		case NameKey(y.Name) != y.Name || isNameless(y.Name):
+		case xds.NameKey(y.Name) != y.Name || isNameless(y.Name):
 			return fmt.Errorf("name %s: is not canonical", quote(y.Name))
 		case seen[y.Name]:
 			return fmt.Errorf("name %s: is listed twice", quote(y.Name))
@@ -283,7 +284,7 @@ func (r *restoration) bodies(vs []*Variant, response string) []*Variant {
 func (r *restoration) setLocked(x *SetImage) {
 	s := r.shard
 	t := s.star
-	if x.Selector != Wildcard {
+	if x.Selector != xds.Wildcard {
 		k, _ := s.collectionOf(x.Selector)
 		t = s.collectionLocked(x.Selector, x.Spelt, k)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestRetiredOutlivesItsGroup: a group ends after its last client, and what retired in it is found
@@ -25,7 +26,7 @@ func TestRetiredOutlivesItsGroup(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: EndpointType, Delta: true})
+		sub := g.Open(NewSubscriber(), SubOptions{TypeURL: xds.EndpointType, Delta: true})
 		sub.Update(now, []string{name}, nil)
 		return g, sub
 	}
@@ -34,7 +35,7 @@ func TestRetiredOutlivesItsGroup(t *testing.T) {
 	l := first.lanes[mainLane]
 	l.Open(now, 0)
 	l.Take(now, false)
-	l.Apply(now, &Update{TypeURL: EndpointType, Resources: []Resource{madeResource(EndpointType, "e1", "1", "body")}})
+	l.Apply(now, &Update{TypeURL: xds.EndpointType, Resources: []Resource{madeResource(xds.EndpointType, "e1", "1", "body")}})
 	sub.Close(now)
 	first.Release(now)
 	for range 4 {
@@ -68,7 +69,7 @@ func TestNeverRetired(t *testing.T) {
 		typeURL    string
 		doNotCache bool
 		want       int
-	}{{EndpointType, false, 1}, {EndpointType, true, 0}, {SecretType, false, 0}} {
+	}{{xds.EndpointType, false, 1}, {xds.EndpointType, true, 0}, {xds.SecretType, false, 0}} {
 		now := time.Unix(1e9, 0)
 		table, err := New(Config{Linger: -1, Origins: []OriginConfig{{Name: "mesh"}}})
 		if err != nil {
@@ -100,7 +101,7 @@ func TestRetirementCounts(t *testing.T) {
 	r := newRetirement(metrics.New(reg))
 	r.bound(3, 1000)
 	for i := range 5 {
-		v := newVariant(&receipt{typeURL: EndpointType}, &Resource{Name: fmt.Sprint(i), Any: make([]byte, 300)}, "")
+		v := newVariant(&receipt{typeURL: xds.EndpointType}, &Resource{Name: fmt.Sprint(i), Any: make([]byte, 300)}, "")
 		r.add(retiredKey{name: fmt.Sprint(i)}, []*Variant{v}, false)
 	}
 	if n, bytes := r.size(); n != 2 || bytes > 1000 {
@@ -133,9 +134,9 @@ func TestRetirementCounts(t *testing.T) {
 // stream can be opened for, and counts in the version of the list that it is in (VER-4).
 func TestMovedToALaneThatIsDown(t *testing.T) {
 	r := newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", SotW: true}}})
-	before := r.sub(ClusterType, true, "n")
+	before := r.sub(xds.ClusterType, true, "n")
 	r.open()
-	r.apply(made(ClusterType, "1", nil, "n"))
+	r.apply(made(xds.ClusterType, "1", nil, "n"))
 	before.Take(zero)
 	before.Close(zero)
 	r.table.Advance(zero.Add(time.Hour))
@@ -144,15 +145,15 @@ func TestMovedToALaneThatIsDown(t *testing.T) {
 	main.Close()
 	side.Close()
 	main.Open(zero, 0)
-	s := r.group.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType})
+	s := r.group.Open(NewSubscriber(), SubOptions{TypeURL: xds.ClusterType})
 	s.Replace(zero, []string{"m", "n"}, false)
 	main.Take(zero, true)
-	r.apply(made(ClusterType, "1", nil, "m"))
+	r.apply(made(xds.ClusterType, "1", nil, "m"))
 	if a := s.Take(zero); a == nil || len(a.Variants) != 1 {
 		t.Fatalf("told %+v, want m alone: the origin has not spoken of n, and may", a)
 	}
 	side.Missed()
-	r.sub(ClusterType, true, Wildcard)
+	r.sub(xds.ClusterType, true, xds.Wildcard)
 	main.Take(zero, true)
 	a := s.Take(zero)
 	if a == nil || len(a.Variants) != 2 {

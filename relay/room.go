@@ -1,6 +1,10 @@
 package relay
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // room is how much more the table may take on: memory (RELAY-79) and views. What is wanted is never
 // given up for it; what nobody wants goes first, and then new names and sets are denied.
@@ -104,7 +108,7 @@ func (s *Sub) deniedLocked(e *entry, name, spelt string) bool {
 	if e != nil || t.room.admits(nameCost+nameCopies*len(name)) {
 		return false
 	}
-	s.denyLocked(spelling(name, spelt), "memory", t.MemoryLimit())
+	s.denyLocked(xds.Spelling(name, spelt), "memory", t.MemoryLimit())
 	return true
 }
 
@@ -115,18 +119,18 @@ func (s *Sub) deniedSetLocked(set *set, selector, spelt string) bool {
 		return false
 	}
 	if most := t.config().MaxViews; most > 0 && t.room.views.Load() >= int64(most) {
-		s.denyLocked(spelling(selector, spelt), "views", most)
+		s.denyLocked(xds.Spelling(selector, spelt), "views", most)
 		return true
 	}
 	if t.room.admits(viewCost + 2*len(selector)) {
 		return false
 	}
-	s.denyLocked(spelling(selector, spelt), "memory", t.MemoryLimit())
+	s.denyLocked(xds.Spelling(selector, spelt), "memory", t.MemoryLimit())
 	return true
 }
 
 func (s *Sub) denyLocked(name, limit string, most int) {
-	delete(s.initial, NameKey(name)) // nothing is known of it, so nothing is removed
+	delete(s.initial, xds.NameKey(name)) // nothing is known of it, so nothing is removed
 	s.shard.denied = append(s.shard.denied, Denied{name, limit, most})
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestMemory: above the limit what nobody wants goes first; then names that nobody had asked for
@@ -15,9 +17,9 @@ import (
 func TestMemory(t *testing.T) {
 	const limit = 1 << 20
 	r := newRig(t, Config{Linger: -1})
-	sub := r.sub(EndpointType, true, "a", "b")
+	sub := r.sub(xds.EndpointType, true, "a", "b")
 	r.open()
-	r.apply(made(EndpointType, "1", nil, "a", "b"))
+	r.apply(made(xds.EndpointType, "1", nil, "a", "b"))
 	if a := sub.Take(zero); len(a.Variants) != 2 {
 		t.Fatalf("told %+v, want both", a)
 	}
@@ -38,7 +40,7 @@ func TestMemory(t *testing.T) {
 		}
 		return names
 	}
-	other := r.group.Open(NewSubscriber(), SubOptions{TypeURL: EndpointType, Delta: true})
+	other := r.group.Open(NewSubscriber(), SubOptions{TypeURL: xds.EndpointType, Delta: true})
 	ask := func(words ...string) []string { return names(other.Update(zero, words, nil)) }
 	measured := func(used int64) {
 		t.Helper()
@@ -59,11 +61,11 @@ func TestMemory(t *testing.T) {
 	if a := other.Take(zero); a == nil || len(a.Variants) != 1 {
 		t.Errorf("told %+v, want a, which somebody has", a)
 	}
-	star := r.group.Open(NewSubscriber(), SubOptions{TypeURL: ClusterType})
-	if d := names(star.Replace(zero, nil, true)); !slices.Equal(d, []string{Wildcard}) {
+	star := r.group.Open(NewSubscriber(), SubOptions{TypeURL: xds.ClusterType})
+	if d := names(star.Replace(zero, nil, true)); !slices.Equal(d, []string{xds.Wildcard}) {
 		t.Errorf("a set that nobody has: %q are denied", d)
 	}
-	r.apply(made(EndpointType, "2", nil, "a"))
+	r.apply(made(xds.EndpointType, "2", nil, "a"))
 	if a := sub.Take(zero); a == nil || len(a.Variants) != 1 || len(a.Removed) != 0 {
 		t.Errorf("who was there is told %+v, want the change", a)
 	}
@@ -124,14 +126,14 @@ func TestViews(t *testing.T) {
 	glob := func(n int) string {
 		return fmt.Sprintf("xdstp://x/envoy.config.endpoint.v3.ClusterLoadAssignment/g%d/*", n)
 	}
-	first, d := open(EndpointType, glob(1), glob(2), "name", glob(3))
+	first, d := open(xds.EndpointType, glob(1), glob(2), "name", glob(3))
 	if len(d) != 1 || d[0] != (Denied{glob(3), "views", 2}) {
 		t.Fatalf("denied %+v, want the third", d)
 	}
-	if _, d := open(ClusterType, Wildcard); len(d) != 1 || d[0].Name != Wildcard {
+	if _, d := open(xds.ClusterType, xds.Wildcard); len(d) != 1 || d[0].Name != xds.Wildcard {
 		t.Errorf("denied %+v, want `*`", d)
 	}
-	second, d := open(EndpointType, glob(1), "another")
+	second, d := open(xds.EndpointType, glob(1), "another")
 	if len(d) != 0 {
 		t.Errorf("denied %+v, want to join", d)
 	}
@@ -167,7 +169,7 @@ func BenchmarkNameCost(b *testing.B) {
 			return m.HeapAlloc
 		}
 		before := heap()
-		sub := r.sub(EndpointType, true, list...)
+		sub := r.sub(xds.EndpointType, true, list...)
 		r.open()
 		b.ReportMetric(float64(heap()-before)/names, "bytes/name")
 		runtime.KeepAlive(sub)

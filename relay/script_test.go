@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-xds/weir/relay/gate"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")
@@ -105,10 +106,10 @@ func (s *script) start() {
 }
 
 var shortTypes = map[string]string{
-	"cds": ClusterType, "eds": EndpointType, "lds": ListenerType, "rds": RouteType, "srds": ScopedRouteType,
-	"sds":     SecretType,
-	"vhds":    VirtualHostType,
-	"made-up": typePrefix + "example.Made.Up",
+	"cds": xds.ClusterType, "eds": xds.EndpointType, "lds": xds.ListenerType, "rds": xds.RouteType, "srds": xds.ScopedRouteType,
+	"sds":     xds.SecretType,
+	"vhds":    xds.VirtualHostType,
+	"made-up": xds.TypePrefix + "example.Made.Up",
 }
 
 func shortType(url string) string {
@@ -265,7 +266,7 @@ func (s *script) open(f []string) {
 				name, body, _ := strings.Cut(kv, "=")
 				name, aliases := cutAliases(name)
 				r := madeResource(o.TypeURL, name, "", body)
-				r.Name, r.Aliases = NameKey(name), aliases
+				r.Name, r.Aliases = xds.NameKey(name), aliases
 				o.Initial[name] = newVariant(&receipt{typeURL: o.TypeURL}, &r, "").Digest.String()
 				if s.cfg.Origins[0].OriginVersions {
 					o.Initial[name] = body
@@ -288,7 +289,7 @@ func (s *script) client(c *scriptSub, f []string) []string {
 	case "-":
 		c.Update(s.now, nil, f[1:])
 	case "=":
-		names := slices.DeleteFunc(slices.Clone(f[1:]), func(n string) bool { return n == Wildcard })
+		names := slices.DeleteFunc(slices.Clone(f[1:]), func(n string) bool { return n == xds.Wildcard })
 		c.Replace(s.now, names, len(names) < len(f[1:]))
 	case "owe":
 		c.Owe(f[1:])
@@ -361,12 +362,12 @@ func (s *script) take(c *scriptSub) []string {
 	slices.Sort(removed)
 	var errs []string
 	for _, e := range a.Errors {
-		errs = append(errs, fmt.Sprintf("error(%s %d)", spelling(e.Name, e.spelt), e.Code))
+		errs = append(errs, fmt.Sprintf("error(%s %d)", xds.Spelling(e.Name, e.spelt), e.Code))
 	}
 	slices.Sort(errs)
 	if s.cfg.Origins[0].OriginVersions {
 		version := a.Version
-		if _, content := ParseVersion(version); content {
+		if _, content := xds.ParseVersion(version); content {
 			version = "content's"
 		}
 		errs = append(errs, "version "+version)
@@ -595,7 +596,7 @@ func (s *script) apply(l *Lane, f []string) []string {
 			name, version, _ := strings.Cut(name, "@")
 			b := append(appendString(appendString(nil, resourceName, name), resourceVersion, version), ttl...)
 			if !resp.delta {
-				b = appendString(appendString(nil, 1, resourceType), 2, string(b))
+				b = appendString(appendString(nil, 1, xds.ResourceType), 2, string(b))
 			}
 			resp.resources = append(resp.resources, b)
 			continue
@@ -643,7 +644,7 @@ func (s *script) apply(l *Lane, f []string) []string {
 			b = appendString(b, resourceCacheCtl, "\x08\x01")
 		}
 		if !resp.delta { // wrapped
-			b = appendString(appendString(nil, 1, resourceType), 2, string(b))
+			b = appendString(appendString(nil, 1, xds.ResourceType), 2, string(b))
 		}
 		resp.resources = append(resp.resources, b)
 	}

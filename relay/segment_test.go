@@ -10,6 +10,7 @@ import (
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -23,7 +24,7 @@ func (r *rig) check() {
 
 // whole is what a client of the dialect is sent of all Clusters there are.
 func (r *rig) whole(delta bool) []*chunk {
-	body := r.group.kin(ClusterType).all[0].star.views[false].fullBody(delta)
+	body := r.group.kin(xds.ClusterType).all[0].star.views[false].fullBody(delta)
 	body.encoded(delta, false, nil)
 	return body.shared.chunks
 }
@@ -33,14 +34,14 @@ func (r *rig) whole(delta bool) []*chunk {
 func TestOneSegmentIsRebuilt(t *testing.T) {
 	for _, delta := range []bool{false, true} {
 		r := newRig(t, Config{})
-		s := r.sub(ClusterType, delta, Wildcard)
+		s := r.sub(xds.ClusterType, delta, xds.Wildcard)
 		r.open()
 		var names []string
 		for i := range 1000 {
 			names = append(names, fmt.Sprintf("n%03d", i))
 		}
 		long := strings.Repeat("x", 400)
-		r.apply(made(ClusterType, long, nil, names...))
+		r.apply(made(xds.ClusterType, long, nil, names...))
 		r.table.Advance(zero.Add(time.Minute))
 		s.Take(zero)
 		for _, change := range []struct {
@@ -54,9 +55,9 @@ func TestOneSegmentIsRebuilt(t *testing.T) {
 				before[&pieces[0][0]] = true
 			}
 			if change.set != "" {
-				r.apply(made(ClusterType, long+"y", change.removed, change.set))
+				r.apply(made(xds.ClusterType, long+"y", change.removed, change.set))
 			} else {
-				r.apply(made(ClusterType, "", change.removed))
+				r.apply(made(xds.ClusterType, "", change.removed))
 			}
 			rebuilt, sent := 0, 0
 			after := r.whole(delta)
@@ -83,9 +84,9 @@ func TestOneSegmentIsRebuilt(t *testing.T) {
 func TestSegmentsHoldAll(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	r := newRig(t, Config{})
-	s := r.sub(ClusterType, false, Wildcard)
+	s := r.sub(xds.ClusterType, false, xds.Wildcard)
 	r.open()
-	r.apply(made(ClusterType, "0", nil, "n0"))
+	r.apply(made(xds.ClusterType, "0", nil, "n0"))
 	r.table.Advance(zero.Add(time.Minute))
 	held := map[string]bool{"n0": true}
 	for range 300 {
@@ -101,7 +102,7 @@ func TestSegmentsHoldAll(t *testing.T) {
 				delete(held, name)
 			}
 		}
-		r.apply(made(ClusterType, strings.Repeat("x", rnd.IntN(4000)), removed, unique(names)...))
+		r.apply(made(xds.ClusterType, strings.Repeat("x", rnd.IntN(4000)), removed, unique(names)...))
 		s.Take(zero)
 		r.check()
 		var wire []byte
@@ -137,9 +138,9 @@ func unique(names []string) (once []string) {
 // since a newcomer wanted it, and what is for state of the world with its last client.
 func TestEncodedIsLetGoOf(t *testing.T) {
 	r := newRig(t, Config{})
-	d, w := r.sub(ClusterType, true, Wildcard), r.sub(ClusterType, false, Wildcard)
+	d, w := r.sub(xds.ClusterType, true, xds.Wildcard), r.sub(xds.ClusterType, false, xds.Wildcard)
 	r.open()
-	r.apply(made(ClusterType, "0", nil, "a", "b"))
+	r.apply(made(xds.ClusterType, "0", nil, "a", "b"))
 	r.table.Advance(zero.Add(time.Minute))
 	send := func(s *Sub) {
 		if a := s.Take(zero); a != nil {
@@ -169,12 +170,12 @@ func TestEncodedIsLetGoOf(t *testing.T) {
 	want("at first", "delta sotw ")
 	big := strings.Repeat("x", segmentBytes) // in a segment of its own
 	for i := range 3 {
-		r.apply(made(ClusterType, fmt.Sprint(big, i), nil, "c"))
+		r.apply(made(xds.ClusterType, fmt.Sprint(big, i), nil, "c"))
 		send(d)
 		send(w)
 	}
 	want("nobody new", "sotw sotw ")
-	again := r.sub(ClusterType, true, Wildcard)
+	again := r.sub(xds.ClusterType, true, xds.Wildcard)
 	send(again)
 	want("one is new", "delta sotw delta sotw ")
 	w.Close(zero)
@@ -192,14 +193,14 @@ func BenchmarkWhole(b *testing.B) {
 	for _, size := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprintf("resources=%d", size), func(b *testing.B) {
 			r := newRig(b, Config{})
-			s := r.sub(ClusterType, false, Wildcard)
+			s := r.sub(xds.ClusterType, false, xds.Wildcard)
 			r.open()
 			var all []string
 			for i := range size {
 				all = append(all, fmt.Sprintf("n%d", i))
 			}
 			long := strings.Repeat("x", 400)
-			r.apply(made(ClusterType, long, nil, all...))
+			r.apply(made(xds.ClusterType, long, nil, all...))
 			r.table.Advance(zero.Add(time.Minute))
 			sent, built := 0, 0
 			last := map[*byte]bool{}
@@ -219,7 +220,7 @@ func BenchmarkWhole(b *testing.B) {
 			take()
 			b.ReportAllocs()
 			for i := range b.N {
-				r.apply(made(ClusterType, fmt.Sprint(long, i), nil, "n0"))
+				r.apply(made(xds.ClusterType, fmt.Sprint(long, i), nil, "n0"))
 				take()
 			}
 			b.ReportMetric(float64(sent), "sent-B")
@@ -232,17 +233,17 @@ func BenchmarkWhole(b *testing.B) {
 // and all who are told the same get the same bytes.
 func TestRemovalsAreEncodedOnce(t *testing.T) {
 	r := newRig(t, Config{})
-	a, b := r.sub(ClusterType, true, Wildcard), r.sub(ClusterType, true, Wildcard)
+	a, b := r.sub(xds.ClusterType, true, xds.Wildcard), r.sub(xds.ClusterType, true, xds.Wildcard)
 	r.open()
 	var names []string
 	for i := range 900 {
 		names = append(names, fmt.Sprintf("%s%d", strings.Repeat("n", i%400), i))
 	}
-	r.apply(made(ClusterType, "0", nil, names...))
+	r.apply(made(xds.ClusterType, "0", nil, names...))
 	r.table.Advance(zero.Add(time.Minute))
 	a.Take(zero)
 	b.Take(zero)
-	r.apply(made(ClusterType, "", names))
+	r.apply(made(xds.ClusterType, "", names))
 	pieces := a.Take(zero).Pieces(true, zero, nil)
 	same := b.Take(zero).Pieces(true, zero, nil)
 	for i, piece := range pieces[Removals] {
@@ -265,23 +266,23 @@ func TestDifferencesAreShared(t *testing.T) {
 	r := newRig(t, Config{})
 	subs := make([]*Sub, 3*2)
 	for i := range subs {
-		subs[i] = r.sub(ClusterType, true, Wildcard)
+		subs[i] = r.sub(xds.ClusterType, true, xds.Wildcard)
 	}
 	r.open()
-	r.apply(made(ClusterType, "0", nil, "a", "b"))
+	r.apply(made(xds.ClusterType, "0", nil, "a", "b"))
 	r.table.Advance(zero.Add(time.Minute))
 	for _, s := range subs {
 		s.Take(zero)
 	}
 	for i := range 2 {
-		r.apply(made(ClusterType, fmt.Sprint("change ", i), nil, "a"))
+		r.apply(made(xds.ClusterType, fmt.Sprint("change ", i), nil, "a"))
 		for j := range subs {
 			if j%3 <= i {
 				subs[j].Take(zero)
 			}
 		}
 	}
-	r.apply(made(ClusterType, "the last", nil, "b"))
+	r.apply(made(xds.ClusterType, "the last", nil, "b"))
 	var bodies [6]*Body
 	for i, s := range subs {
 		bodies[i] = s.Take(zero).Body

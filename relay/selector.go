@@ -1,6 +1,10 @@
 package relay
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // selectorKind tells what stands for more resources than one.
 type selectorKind uint8
@@ -28,59 +32,29 @@ func (s *shard) selectorOf(name string, spaces map[string]bool) (k selectorKind,
 	switch {
 	case !s.group.origin.Selects():
 		return 0, false
-	case IsNewStyle(name):
-		u, err := ParseURN(name)
+	case xds.IsNewStyle(name):
+		u, err := xds.ParseURN(name)
 		return glob, err == nil && u.Glob()
-	case IsVirtualHost(s.typeURL):
+	case xds.IsVirtualHost(s.typeURL):
 		return namespace, spaces[name] || !strings.Contains(name, "/")
 	}
 	return 0, false
 }
 
-// reach is what a glob's name says of its members': the part before the last segment, and the
-// context.
-type reach struct{ prefix, context string }
-
-func reachOf(selector string) reach {
-	path, context := cutContext(selector)
-	return reach{strings.TrimSuffix(path, Wildcard), context}
-}
-
-// covers reports whether a canonical name is a member's: one segment in place of the last, or
-// several if recursive.
-func (r reach) covers(name string, recursive bool) bool {
-	path, context := cutContext(name)
-	rest, within := strings.CutPrefix(path, r.prefix)
-	if !within || context != r.context {
-		return false
-	}
-	i := strings.LastIndexByte(rest, '/')
-	last := rest[i+1:]
-	return last != "" && last != Wildcard && (i < 0 || recursive)
-}
-
 // Covers reports whether the name is that of a member of the glob, if it is one (COLL-1, COLL-5).
 func (o *Origin) Covers(selector, name string) bool {
-	u, err := ParseURN(selector)
-	return err == nil && u.Glob() && reachOf(u.String()).covers(NameKey(name), o.config().RecursiveGlobs)
-}
-
-// cutContext splits a canonical xdstp name at its question mark, which is in the second part.
-func cutContext(name string) (path, context string) {
-	if i := strings.IndexByte(name, '?'); i >= 0 {
-		return name[:i], name[i:]
-	}
-	return name, ""
+	u, err := xds.ParseURN(selector)
+	return err == nil && u.Glob() && xds.GlobOf(u.String()).Covers(xds.NameKey(name), o.config().RecursiveGlobs)
 }
 
 // coversLocked reports whether the set may have a resource of that name, which is canonical.
 func (t *set) coversLocked(name string) bool {
 	switch t.kind {
 	case glob:
-		return t.reach.covers(name, t.shard.group.origin.config().RecursiveGlobs)
+		return t.reach.Covers(name, t.shard.group.origin.config().RecursiveGlobs)
 	case namespace:
 		i := strings.LastIndexByte(name, '/')
-		return i < 0 && name == t.selector || i >= 0 && name[:i] == t.selector && !IsNewStyle(name)
+		return i < 0 && name == t.selector || i >= 0 && name[:i] == t.selector && !xds.IsNewStyle(name)
 	}
 	return true
 }
@@ -106,24 +80,24 @@ func (s *shard) coveringLocked(name string, f func(*set)) {
 			f(t)
 		}
 	}
-	if !IsNewStyle(name) {
+	if !xds.IsNewStyle(name) {
 		look(name)
 		if i := strings.LastIndexByte(name, '/'); i >= 0 {
 			look(name[:i])
 		}
 		return
 	}
-	if _, err := CanonicalName(name); err != nil {
+	if _, err := xds.CanonicalName(name); err != nil {
 		return // an origin's, that nobody could ask for
 	}
-	path, context := cutContext(name)
+	path, context := xds.CutContext(name)
 	for range maxGlobDepth {
 		i := strings.LastIndexByte(path, '/')
-		if i <= len(newStyle)+len("/") {
+		if i <= len(xds.Scheme)+len("/") {
 			return
 		}
 		path = path[:i]
-		look(path + "/" + Wildcard + context)
+		look(path + "/" + xds.Wildcard + context)
 		if !s.group.origin.config().RecursiveGlobs {
 			return
 		}
@@ -138,7 +112,7 @@ func (s *shard) collectionLocked(name, spelt string, k selectorKind) *set {
 		t = newSet(s, name)
 		t.kind, t.spelt = k, strings.Clone(spelt)
 		if k == glob {
-			t.reach = reachOf(name)
+			t.reach = xds.GlobOf(name)
 		}
 		if s.collections == nil {
 			s.collections = map[string]*set{}
@@ -191,7 +165,7 @@ func (s *shard) hasNamesLocked() bool {
 // until the name itself is answered, which many servers do not do for what they have sent on the
 // same stream, it stands in (RELAY-25).
 func (s *shard) shareMemberLocked(e *entry) {
-	if len(s.collections) == 0 || len(e.variants) > 0 || !IsNewStyle(e.name) {
+	if len(s.collections) == 0 || len(e.variants) > 0 || !xds.IsNewStyle(e.name) {
 		return
 	}
 	for _, v := range s.memberLocked(s.lane(s.named.lane).gen.Load(), e.name) {

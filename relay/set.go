@@ -1,6 +1,10 @@
 package relay
 
-import "time"
+import (
+	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // set is what one selector chooses among the resources of a type: what the origin sent for it, and
 // how it is asked. Guarded by its shard's lock.
@@ -8,9 +12,9 @@ type set struct {
 	// Set once by newSet.
 	shard    *shard
 	kind     selectorKind
-	selector string // Wildcard, or the canonical name it is asked by
-	spelt    string // as the client wrote it who asked first, if that is another (NAME-9)
-	reach    reach  // of a glob
+	selector string   // Wildcard, or the canonical name it is asked by
+	spelt    string   // as the client wrote it who asked first, if that is another (NAME-9)
+	reach    xds.Glob // of a glob
 
 	members map[string]*member
 	views   map[bool]*view // by whether TTLs are told
@@ -97,7 +101,7 @@ func (t *set) lane() *Lane { return t.shard.lane(t.laneIndex()) }
 
 // ask is a collection as it goes upstream: a name like others.
 func (t *set) ask() Name {
-	return Name{Name: spelling(t.selector, t.spelt), Params: t.shard.params, Collection: true, Located: t.shard.byLocator()}
+	return Name{Name: xds.Spelling(t.selector, t.spelt), Params: t.shard.params, Collection: true, Located: t.shard.byLocator()}
 }
 
 func (t *set) wantedLocked() bool { return t.clients > 0 || !t.lingerAt.IsZero() }

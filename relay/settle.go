@@ -1,5 +1,7 @@
 package relay
 
+import "github.com/weir-xds/weir/relay/xds"
+
 // effectiveLocked is the body a name has for this client. A name that both kinds hold has the one
 // received last, and is gone only when neither holds it (RELAY-25).
 func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
@@ -101,7 +103,7 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 			what = removal
 		}
 		s.alias.set(r, r.entry.name, "")
-		s.sentLocked(r, Digest{})
+		s.sentLocked(r, xds.Digest{})
 		r.flags &^= holds | claimed
 		// or else what a lost alias stood for went, and it waits still (ALIAS-4)
 		if r.entry.absentGen != 0 || !r.entry.wasAbsent {
@@ -115,12 +117,12 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 }
 
 // sentLocked notes the digest of what the client holds of a name.
-func (s *Sub) sentLocked(r *record, d Digest) {
-	if r.sent != (Digest{}) {
-		s.sum.sub(r.sent)
+func (s *Sub) sentLocked(r *record, d xds.Digest) {
+	if r.sent != (xds.Digest{}) {
+		s.sum.Sub(r.sent)
 	}
-	if d != (Digest{}) {
-		s.sum.add(d)
+	if d != (xds.Digest{}) {
+		s.sum.Add(d)
 	}
 	r.sent = d
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // shard is one type of one group for one parameter map (kin.go): the entries of both kinds under
@@ -70,7 +71,7 @@ const (
 
 func newShard(k *kin, p constraints.Params) *shard {
 	s := &shard{kin: k, params: p}
-	s.star = newSet(s, Wildcard)
+	s.star = newSet(s, xds.Wildcard)
 	s.edition = s.table().editions.Add(1)
 	s.named.entries = map[string]*entry{}
 	return s
@@ -83,7 +84,7 @@ func (k *kin) push(x timer)  { k.table().timers.push(x) }
 // private reports whether what the shard holds goes with its last client: secrets (RELAY-75), what
 // is one client's alone, and what is of an origin that is no longer in force.
 func (s *shard) private() bool {
-	return s.group.dedicated || IsSecret(s.typeURL) || s.group.origin.ended.Load()
+	return s.group.dedicated || xds.IsSecret(s.typeURL) || s.group.origin.ended.Load()
 }
 
 // retires reports whether what nobody wants any more is kept for an outage. What made-up nodes were

@@ -3,6 +3,8 @@ package relay
 import (
 	"slices"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Sharing one upstream subscription between parameter maps (origins[].share, RELAY-69): a name that
@@ -43,7 +45,7 @@ func (e *entry) unshare() {
 // is never told that a variant has gone (DEL-3) nobody would learn that the two have parted.
 func (s *shard) representativeLocked(e *entry) (rep *entry) {
 	cfg := s.group.origin.config()
-	if !cfg.Share || cfg.SotW && !FullState(s.typeURL) || e.refresh || e.left() != nil {
+	if !cfg.Share || cfg.SotW && !xds.FullState(s.typeURL) || e.refresh || e.left() != nil {
 		return nil
 	}
 	s.othersLocked(func(x *shard) {

@@ -3,6 +3,8 @@ package relay
 import (
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestShare is RELAY-69, RELAY-70 and RELAY-71: maps that one variant serves cost one locator; who
@@ -11,12 +13,12 @@ import (
 func TestShare(t *testing.T) {
 	begin := func(share bool) (kinRig, *Sub, *Sub) {
 		r := newKinRig(t, OriginConfig{Share: share})
-		one := r.sub(EndpointType, "env=prod,v=1", true, "n")
+		one := r.sub(xds.EndpointType, "env=prod,v=1", true, "n")
 		r.group.lanes[mainLane].Open(zero, 0)
 		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=1} ;")
-		r.says(mainLane, zero, EndpointType, "n{env=prod}=1")
+		r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=1")
 		isTold(t, "v1", told(one), "n=1")
-		two := r.sub(EndpointType, "env=prod,v=2", true, "n")
+		two := r.sub(xds.EndpointType, "env=prod,v=2", true, "n")
 		isTold(t, "v2", told(two), "n=1")
 		return r, one, two
 	}
@@ -33,43 +35,43 @@ func TestShare(t *testing.T) {
 	t.Run("one locator, and both follow", func(t *testing.T) {
 		r, one, two := begin(true)
 		isTold(t, "asked", r.asks(mainLane, false), "")
-		r.says(mainLane, zero, EndpointType, "n{env=prod}=2")
+		r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=2")
 		isTold(t, "v1", told(one), "n=2")
 		isTold(t, "v2", told(two), "n=2")
 		r.group.lanes[mainLane].Close()
 		r.group.lanes[mainLane].Open(zero, 0)
 		isTold(t, "asked on the next stream", r.asks(mainLane, false), "+n{env=prod,v=1} ;")
-		r.says(mainLane, zero, EndpointType, "n{env=prod}=3")
+		r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=3")
 		isTold(t, "v2", told(two), "n=3")
 		check(r)
 	})
 	t.Run("not before the first answer", func(t *testing.T) {
 		r := newKinRig(t, OriginConfig{Share: true})
-		r.sub(EndpointType, "env=prod,v=1", true, "n")
-		r.sub(EndpointType, "env=prod,v=2", true, "n")
+		r.sub(xds.EndpointType, "env=prod,v=1", true, "n")
+		r.sub(xds.EndpointType, "env=prod,v=2", true, "n")
 		r.group.lanes[mainLane].Open(zero, 0)
 		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=1} +n{env=prod,v=2} ;")
 	})
 	t.Run("not what must not be cached", func(t *testing.T) {
 		r := newKinRig(t, OriginConfig{Share: true})
-		r.sub(EndpointType, "env=prod,v=1", true, "n")
+		r.sub(xds.EndpointType, "env=prod,v=1", true, "n")
 		r.open()
-		u := r.update(EndpointType, "n{env=prod}=1")
+		u := r.update(xds.EndpointType, "n{env=prod}=1")
 		u.Resources[0].DoNotCache = true
 		r.group.lanes[mainLane].Apply(zero, u)
-		r.sub(EndpointType, "env=prod,v=2", true, "n")
+		r.sub(xds.EndpointType, "env=prod,v=2", true, "n")
 		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
 	})
 	t.Run("a split that the origin states for the map it knows alone", func(t *testing.T) {
 		r, one, two := begin(true)
 		r.asks(mainLane, false)
-		r.says(mainLane, zero, EndpointType, "n{env=prod,v=1}=a", "-n{env=prod}")
+		r.says(mainLane, zero, xds.EndpointType, "n{env=prod,v=1}=a", "-n{env=prod}")
 		isTold(t, "v1", told(one), "n=a")
 		isTold(t, "v2", told(two), "nothing")
 		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
-		r.says(mainLane, zero, EndpointType, "n{env=prod,v=2}=b")
+		r.says(mainLane, zero, xds.EndpointType, "n{env=prod,v=2}=b")
 		isTold(t, "v2", told(two), "n=b")
-		if e := r.group.kin(EndpointType).all[1].named.entries["n"]; len(e.variants) != 1 {
+		if e := r.group.kin(xds.EndpointType).all[1].named.entries["n"]; len(e.variants) != 1 {
 			t.Errorf("it holds %d variants, want the new one alone", len(e.variants))
 		}
 		check(r)
@@ -78,7 +80,7 @@ func TestShare(t *testing.T) {
 		r, _, two := begin(true)
 		r.asks(mainLane, false)
 		at := zero.Add(time.Hour) // nobody has asked or been told anything for long
-		r.says(mainLane, at, EndpointType, "n{env=prod,v=1}=a", "-n{env=prod}")
+		r.says(mainLane, at, xds.EndpointType, "n{env=prod,v=1}=a", "-n{env=prod}")
 		r.table.Advance(at.Add(9 * time.Second))
 		isTold(t, "v2", told(two), "nothing")
 		r.table.Advance(at.Add(10 * time.Second))
@@ -88,7 +90,7 @@ func TestShare(t *testing.T) {
 	t.Run("a split that states both", func(t *testing.T) {
 		r, one, two := begin(true)
 		r.asks(mainLane, false)
-		r.says(mainLane, zero, EndpointType, "n{env=prod,v=1}=a", "n{env=prod,v=2}=b", "-n{env=prod}")
+		r.says(mainLane, zero, xds.EndpointType, "n{env=prod,v=1}=a", "n{env=prod,v=2}=b", "-n{env=prod}")
 		isTold(t, "v1", told(one), "n=a")
 		isTold(t, "v2", told(two), "n=b")
 		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
@@ -98,12 +100,12 @@ func TestShare(t *testing.T) {
 		for answer, want := range map[string]string{"-n": "-n", "n{env=prod}=c": "n=c"} {
 			r, _, two := begin(true)
 			r.asks(mainLane, false)
-			r.says(mainLane, zero, EndpointType, "n{env=prod,v=1}=a", "n{env=prod,v=2}=b", "-n{env=prod}")
+			r.says(mainLane, zero, xds.EndpointType, "n{env=prod,v=1}=a", "n{env=prod,v=2}=b", "-n{env=prod}")
 			isTold(t, "v2", told(two), "n=b")
-			r.says(mainLane, zero, EndpointType, "-n{env=prod,v=2}")
+			r.says(mainLane, zero, xds.EndpointType, "-n{env=prod,v=2}")
 			isTold(t, "v2 before it was asked", told(two), "nothing")
 			isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
-			r.says(mainLane, zero, EndpointType, answer)
+			r.says(mainLane, zero, xds.EndpointType, answer)
 			r.table.Advance(zero.Add(r.table.config().FirmSettle))
 			isTold(t, "v2 after "+answer, told(two), want)
 			check(r)
@@ -111,18 +113,18 @@ func TestShare(t *testing.T) {
 	})
 	t.Run("who stands for others leaves, and another one is asked already", func(t *testing.T) {
 		r := newKinRig(t, OriginConfig{Share: true})
-		one := r.sub(EndpointType, "env=prod,v=1", true, "n")
-		r.sub(EndpointType, "env=prod,v=2", true, "n")
+		one := r.sub(xds.EndpointType, "env=prod,v=1", true, "n")
+		r.sub(xds.EndpointType, "env=prod,v=2", true, "n")
 		r.group.lanes[mainLane].Open(zero, 0)
 		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=1} +n{env=prod,v=2} ;")
-		r.says(mainLane, zero, EndpointType, "n{env=prod}=1")
-		three, four := r.sub(EndpointType, "env=prod,v=3", true, "n"), r.sub(EndpointType, "env=prod,v=4", true, "n")
+		r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=1")
+		three, four := r.sub(xds.EndpointType, "env=prod,v=3", true, "n"), r.sub(xds.EndpointType, "env=prod,v=4", true, "n")
 		isTold(t, "v3 and v4", told(three)+" "+told(four), "n=1 n=1")
 		isTold(t, "asked", r.asks(mainLane, false), "")
 		one.Close(zero)
 		r.table.Advance(zero.Add(time.Hour))
 		isTold(t, "asked", r.asks(mainLane, false), "-n{env=prod,v=1} ;")
-		r.says(mainLane, zero, EndpointType, "n{env=prod}=2")
+		r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=2")
 		isTold(t, "v3 and v4", told(three)+" "+told(four), "n=2 n=2")
 		check(r)
 	})
@@ -130,11 +132,11 @@ func TestShare(t *testing.T) {
 		for _, answer := range []string{"-n", "-n{env=prod}"} {
 			r, one, two := begin(true)
 			r.asks(mainLane, false)
-			r.says(mainLane, zero, EndpointType, "-n{env=prod}")
+			r.says(mainLane, zero, xds.EndpointType, "-n{env=prod}")
 			isTold(t, "v1", told(one), "-n")
 			isTold(t, "v2 before it was asked", told(two), "nothing")
 			isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
-			r.says(mainLane, zero, EndpointType, answer)
+			r.says(mainLane, zero, xds.EndpointType, answer)
 			isTold(t, "v2", told(two), "-n")
 			check(r)
 		}
@@ -142,7 +144,7 @@ func TestShare(t *testing.T) {
 	t.Run("removed, and no answer", func(t *testing.T) {
 		r, _, two := begin(true)
 		r.asks(mainLane, false)
-		r.says(mainLane, zero, EndpointType, "-n{env=prod}")
+		r.says(mainLane, zero, xds.EndpointType, "-n{env=prod}")
 		r.asks(mainLane, false)
 		r.table.Advance(zero.Add(r.table.config().ColdWait - time.Second))
 		isTold(t, "v2", told(two), "nothing")
@@ -162,7 +164,7 @@ func TestShare(t *testing.T) {
 		if len(list[0].Unsubscribe) == 0 {
 			isTold(t, "asked then", r.asks(mainLane, false), "-n{env=prod,v=1} ;")
 		}
-		r.says(mainLane, zero, EndpointType, "n{env=prod}=2")
+		r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=2")
 		isTold(t, "v2", told(two), "n=2")
 		check(r)
 	})

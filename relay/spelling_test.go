@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 )
@@ -13,21 +15,9 @@ import (
 // TestOtherSpelling: a response of a type may bring bodies under that type's name of the other
 // version, which go on as they are (V2-5). What has another name altogether is refused.
 func TestOtherSpelling(t *testing.T) {
-	pairs := 0
-	for v2 := range order {
-		if !strings.Contains(v2, ".v2.") {
-			continue
-		}
-		pairs++
-		v3 := OtherSpelling(v2)
-		if v3 == "" || strings.Contains(v3, ".v2.") || OtherSpelling(v3) != v2 || order[v3] != order[v2] ||
-			v3[strings.LastIndexByte(v3, '.'):] != v2[strings.LastIndexByte(v2, '.'):] {
-			t.Errorf("%s is %s", v2, v3)
-		}
-		if SentWhole(v2) != SentWhole(v3) || FullState(v2) != FullState(v3) || AlwaysWhole(v2) != AlwaysWhole(v3) ||
-			IsSecret(v2) != IsSecret(v3) || DeltaOnly(v2) != DeltaOnly(v3) {
-			t.Errorf("%s is handled otherwise than %s", v2, v3)
-		}
+	for i := range xds.ServicesV2 {
+		v2 := xds.ServicesV2[i].TypeURL
+		v3 := xds.OtherSpelling(v2)
 		for _, of := range [][2]string{{v2, v3}, {v3, v2}} {
 			asked, body := of[0], &anypb.Any{TypeUrl: of[1], Value: []byte(field(1, "a"))}
 			wrapped := &discoveryv3.Resource{Name: "a", Version: "1", Resource: body}
@@ -49,10 +39,57 @@ func TestOtherSpelling(t *testing.T) {
 			}
 		}
 	}
-	if pairs != 8 {
-		t.Errorf("%d types have a v2 name", pairs)
+}
+
+// TestSpellingIsNoContent: equal content under a name that is written in another way is no event,
+// and is sent as it came last.
+func TestSpellingIsNoContent(t *testing.T) { // VER-3, VER-7, DELTA-17
+	table, err := New(Config{Origins: []OriginConfig{{Name: "o"}}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if OtherSpelling(LbEndpointType) != "" || OtherSpelling("made up") != "" {
-		t.Error("what has one name has no other")
+	g, _ := table.Origin("o").Group(nil)
+	now := time.Unix(1e9, 0)
+	sub := g.Open(NewSubscriber(), SubOptions{TypeURL: xds.EndpointType, Delta: true})
+	sub.Update(now, []string{"xdstp://o/T/x?b&a"}, nil)
+	l := g.lanes[mainLane]
+	l.Open(now, 0)
+	l.Take(now, false)
+	for i, name := range []string{"xdstp://o/T/x?b&a", "xdstp://o/T/x?a&b"} {
+		r := madeResource(xds.EndpointType, "in the body", "", "1")
+		b := appendString(appendString(nil, resourceName, name), resourcePayload, string(r.Any))
+		u, reject := Accept(&Response{TypeURL: xds.EndpointType, delta: true, Nonce: "n", resources: [][]byte{b}}, 0)
+		if reject != nil {
+			t.Fatal(reject)
+		}
+		applied, _ := l.Apply(now, &u)
+		if want := i == 0; (applied.Changed == 1) != want || (sub.Take(zero) != nil) != want {
+			t.Errorf("response %d: %+v", i, applied)
+		}
+	}
+	sub.Update(now, []string{"xdstp://o/T/x?b&a"}, nil)
+	var m discoveryv3.DeltaDiscoveryResponse
+	if err := proto.Unmarshal(sub.Take(zero).Variants[0].Delta(), &m); err != nil || m.Resources[0].Name != "xdstp://o/T/x?a&b" {
+		t.Errorf("sent as %v, %v", &m, err)
+	}
+	// A body without the members that delta cannot tell of keeps the spellings of removals.
+	b := &Body{nameless: true}
+	b.remove("key", "spelt")
+	if b.named().spelt["key"] != "spelt" {
+		t.Error("the spelling is lost")
+	}
+}
+
+// TestNameBytesAreThoseSent: a canonical form that is longer than limits.name_bytes is no reason to
+// refuse the name.
+func TestNameBytesAreThoseSent(t *testing.T) {
+	name := "xdstp://o/T/" + strings.Repeat("é", 40)
+	u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{
+		TypeUrl: xds.EndpointType, Nonce: "n",
+		Resources:      []*discoveryv3.Resource{{Name: name, Version: "1"}},
+		ResourceErrors: []*discoveryv3.ResourceError{{ResourceName: &discoveryv3.ResourceName{Name: name + "x"}}},
+	})
+	if reject != nil || len(u.Resources) != 1 || len(u.Errors) != 1 || len(u.Resources[0].Name) <= 100 {
+		t.Errorf("%+v, refused: %v", u, reject)
 	}
 }

@@ -3,6 +3,8 @@ package relay
 import (
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // again ends the main lane's stream and begins another, on which everything is asked anew.
@@ -20,19 +22,19 @@ func (r kinRig) pause() time.Duration { return r.table.config().FirmSettle }
 // variant that the next stream brings takes its place, also where the old one has more keys
 // (DYN-9), and by whichever way it is asked.
 func TestStaleVariant(t *testing.T) {
-	for _, name := range []string{"n", Wildcard} {
+	for _, name := range []string{"n", xds.Wildcard} {
 		r := newKinRig(t, OriginConfig{})
-		s := r.sub(EndpointType, "env=prod,v=1", true, name)
+		s := r.sub(xds.EndpointType, "env=prod,v=1", true, name)
 		r.open()
-		r.says(mainLane, zero, EndpointType, "n{env=prod,v=1}=old")
+		r.says(mainLane, zero, xds.EndpointType, "n{env=prod,v=1}=old")
 		r.table.Advance(zero.Add(r.pause()))
 		isTold(t, name, told(s), "n=old")
 		r.again(zero)
-		r.says(mainLane, zero, EndpointType, "n{env=prod}=new")
+		r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=new")
 		isTold(t, name+" on the next stream", told(s), "n=new")
 		// the stream has spoken of it: now the origin has mistakes
-		r.says(mainLane, zero, EndpointType, "m=1", "n=2")
-		if vs := r.group.kin(EndpointType).all[0].variantsLocked("n"); len(vs) != 2 {
+		r.says(mainLane, zero, xds.EndpointType, "m=1", "n=2")
+		if vs := r.group.kin(xds.EndpointType).all[0].variantsLocked("n"); len(vs) != 2 {
 			t.Errorf("%s: %d variants are held, want those of two constraints", name, len(vs))
 		}
 	}
@@ -43,16 +45,16 @@ func TestStaleVariant(t *testing.T) {
 // something has.
 func TestStaleVariantIsGone(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
-	prod, test := r.sub(EndpointType, "env=prod", true, "n"), r.sub(EndpointType, "env=test", true, "n")
+	prod, test := r.sub(xds.EndpointType, "env=prod", true, "n"), r.sub(xds.EndpointType, "env=test", true, "n")
 	r.open()
-	r.says(mainLane, zero, EndpointType, "n{env=prod}=1", "n{env=test}=2")
+	r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=1", "n{env=test}=2")
 	isTold(t, "prod", told(prod), "n=1")
 	isTold(t, "test", told(test), "n=2")
 	r.again(zero)
-	r.says(mainLane, zero, EndpointType, "-n")
+	r.says(mainLane, zero, xds.EndpointType, "-n")
 	r.table.Advance(zero.Add(r.pause() / 2))
 	isTold(t, "prod, too early", told(prod), "nothing")
-	r.says(mainLane, zero.Add(r.pause()/2), EndpointType, "n{env=test}=2")
+	r.says(mainLane, zero.Add(r.pause()/2), xds.EndpointType, "n{env=test}=2")
 	r.table.Advance(zero.Add(r.pause()))
 	isTold(t, "prod", told(prod), "-n")
 	isTold(t, "test", told(test), "nothing")
@@ -64,23 +66,23 @@ func TestStaleVariantIsGone(t *testing.T) {
 func TestRemovalBeforeTheAsk(t *testing.T) {
 	begin := func(constrained string) (r kinRig, one *Sub) {
 		r = newKinRig(t, OriginConfig{})
-		two := r.sub(EndpointType, "env=prod,v=2", true, "n")
+		two := r.sub(xds.EndpointType, "env=prod,v=2", true, "n")
 		r.open()
-		r.says(mainLane, zero, EndpointType, "n"+constrained+"=old")
+		r.says(mainLane, zero, xds.EndpointType, "n"+constrained+"=old")
 		isTold(t, "v=2", told(two), "n=old")
-		one = r.sub(EndpointType, "env=prod,v=1", true, "n")
+		one = r.sub(xds.EndpointType, "env=prod,v=1", true, "n")
 		isTold(t, "v=1", told(one), "n=old")
 		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=1} ;")
-		r.says(mainLane, zero, EndpointType, "-n"+constrained)
+		r.says(mainLane, zero, xds.EndpointType, "-n"+constrained)
 		isTold(t, "v=2, whose answer it is", told(two), "-n")
 		isTold(t, "v=1, before its answer", told(one), "nothing")
 		return r, one
 	}
 	for _, constrained := range []string{"", "{env=prod}"} {
 		r, one := begin(constrained)
-		r.says(mainLane, zero, EndpointType, "n{env=prod,v=1}=new")
+		r.says(mainLane, zero, xds.EndpointType, "n{env=prod,v=1}=new")
 		isTold(t, "v=1, answered", told(one), "n=new")
-		if vs := r.group.shard(EndpointType, params("env=prod,v=1")).variantsLocked("n"); len(vs) != 1 {
+		if vs := r.group.shard(xds.EndpointType, params("env=prod,v=1")).variantsLocked("n"); len(vs) != 1 {
 			t.Errorf("%d variants are held, want the new one", len(vs))
 		}
 		r.table.Advance(zero.Add(r.pause()))
@@ -94,19 +96,19 @@ func TestRemovalBeforeTheAsk(t *testing.T) {
 		r.again(zero)
 		r.table.Advance(zero.Add(r.pause()))
 		isTold(t, "v=1, on the next stream", told(one), "nothing")
-		r.says(mainLane, zero.Add(r.pause()), EndpointType, "n{env=prod,v=1}=new")
+		r.says(mainLane, zero.Add(r.pause()), xds.EndpointType, "n{env=prod,v=1}=new")
 		isTold(t, "v=1, answered there", told(one), "n=new")
 	}
 	r := newKinRig(t, OriginConfig{})
-	r.sub(EndpointType, "env=prod,v=2", true, "n")
+	r.sub(xds.EndpointType, "env=prod,v=2", true, "n")
 	r.open()
-	r.says(mainLane, zero, EndpointType, "n{env=prod}=old")
-	o := SubOptions{TypeURL: EndpointType, Delta: true, Located: true, Params: params("env=prod,v=1")}
+	r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=old")
+	o := SubOptions{TypeURL: xds.EndpointType, Delta: true, Located: true, Params: params("env=prod,v=1")}
 	one := r.group.Open(NewSubscriber(), o)
 	one.Update(zero, []string{"n"}, nil)
 	isTold(t, "by locator", told(one), "n=old")
 	r.asks(mainLane, false)
-	r.says(mainLane, zero, EndpointType, "-n{env=prod}")
+	r.says(mainLane, zero, xds.EndpointType, "-n{env=prod}")
 	isTold(t, "by locator, of the variant", told(one), "-n")
 }
 
@@ -115,25 +117,25 @@ func TestRemovalBeforeTheAsk(t *testing.T) {
 // would say that it goes.
 func TestSeedOfOverlapping(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
-	r.sub(EndpointType, "env=prod,v=1", true, Wildcard)
+	r.sub(xds.EndpointType, "env=prod,v=1", true, xds.Wildcard)
 	r.open()
-	r.says(mainLane, zero, EndpointType, "n=1", "n{env=prod}=2", "n{v=1}=3")
-	r.sub(EndpointType, "env=prod", true, Wildcard)
+	r.says(mainLane, zero, xds.EndpointType, "n=1", "n{env=prod}=2", "n{v=1}=3")
+	r.sub(xds.EndpointType, "env=prod", true, xds.Wildcard)
 	r.asks(mainLane, false)
 	if err := r.table.Check(); err != nil {
 		t.Error(err)
 	}
-	members := func(p string) map[string]*member { return r.group.shard(EndpointType, params(p)).star.members }
+	members := func(p string) map[string]*member { return r.group.shard(xds.EndpointType, params(p)).star.members }
 	if m := members("env=prod")["n"]; m == nil || len(m.variants) != 2 {
 		t.Errorf("the other map begins with %+v, want the two variants that match it", m)
 	}
 	r = newKinRig(t, OriginConfig{})
-	first := r.sub(EndpointType, "v=1", true, Wildcard)
+	first := r.sub(xds.EndpointType, "v=1", true, xds.Wildcard)
 	r.open()
-	r.says(mainLane, zero, EndpointType, "n=1")
+	r.says(mainLane, zero, xds.EndpointType, "n=1")
 	first.Close(zero)
-	r.table.Advance(zero.Add(time.Hour))            // linger is over, and the lane has not looked
-	r.sub(EndpointType, "env=prod", true, Wildcard) // looked at before the other
+	r.table.Advance(zero.Add(time.Hour))                    // linger is over, and the lane has not looked
+	r.sub(xds.EndpointType, "env=prod", true, xds.Wildcard) // looked at before the other
 	r.asks(mainLane, false)
 	if m := members("env=prod")["n"]; m != nil {
 		t.Errorf("a map begins with %+v, of a set that is given up", m)
@@ -144,12 +146,12 @@ func TestSeedOfOverlapping(t *testing.T) {
 // same.
 func TestKinAskedBefore(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
-	s := r.sub(ClusterType, "env=test", true, Wildcard)
+	s := r.sub(xds.ClusterType, "env=test", true, xds.Wildcard)
 	r.open()
 	s.Close(zero)
 	r.table.Advance(zero.Add(time.Hour))
 	isTold(t, "asked", r.asks(mainLane, false), "-*{env=test} ;")
-	r.sub(ClusterType, "env=prod", true, Wildcard)
+	r.sub(xds.ClusterType, "env=prod", true, xds.Wildcard)
 	asks, _ := r.group.lanes[mainLane].Take(zero, false)
 	if len(asks) != 1 || asks[0].First {
 		t.Errorf("asked %+v, want one ask that is not the first", asks)
@@ -160,16 +162,16 @@ func TestKinAskedBefore(t *testing.T) {
 // shares of the name.
 func TestShareBesideWildcard(t *testing.T) {
 	r := newKinRig(t, OriginConfig{Share: true})
-	r.sub(EndpointType, "env=prod,v=1", true, "n")
-	two := r.sub(EndpointType, "env=prod,v=2", true, Wildcard)
+	r.sub(xds.EndpointType, "env=prod,v=1", true, "n")
+	two := r.sub(xds.EndpointType, "env=prod,v=2", true, xds.Wildcard)
 	r.open()
-	r.says(sideLane, zero, EndpointType, "n{env=prod}=1")
-	r.says(mainLane, zero, EndpointType, "n{env=prod}=1")
+	r.says(sideLane, zero, xds.EndpointType, "n{env=prod}=1")
+	r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=1")
 	r.table.Advance(zero.Add(r.pause()))
 	isTold(t, "`*`", told(two), "n=1")
-	r.sub(EndpointType, "env=prod,v=2", true, "n")
+	r.sub(xds.EndpointType, "env=prod,v=2", true, "n")
 	isTold(t, "asked", r.asks(sideLane, false), "")
-	r.says(mainLane, zero, EndpointType, "-n{env=prod}")
+	r.says(mainLane, zero, xds.EndpointType, "-n{env=prod}")
 	isTold(t, "`*` when it goes there", told(two), "-n")
 }
 
@@ -186,20 +188,20 @@ func TestShareEnds(t *testing.T) {
 		return r
 	}
 	t.Run("stale", func(t *testing.T) {
-		r := begin(EndpointType, false)
+		r := begin(xds.EndpointType, false)
 		isTold(t, "asked", r.asks(mainLane, false), "")
 		r.again(zero)
-		r.says(mainLane, zero, EndpointType, "-n")
+		r.says(mainLane, zero, xds.EndpointType, "-n")
 		r.table.Advance(zero.Add(r.pause()))
 		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
 	})
 	t.Run("a list", func(t *testing.T) {
-		r := begin(ClusterType, true)
+		r := begin(xds.ClusterType, true)
 		isTold(t, "asked", r.asks(mainLane, false), "")
-		r.says(mainLane, zero, ClusterType)
+		r.says(mainLane, zero, xds.ClusterType)
 		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
 	})
 	t.Run("no word of removals", func(t *testing.T) {
-		isTold(t, "asked", begin(EndpointType, true).asks(mainLane, false), "+n{env=prod,v=2} ;")
+		isTold(t, "asked", begin(xds.EndpointType, true).asks(mainLane, false), "+n{env=prod,v=2} ;")
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // A last resort that is another origin. It has a table of its own, and is asked there for what the
@@ -47,7 +48,7 @@ func (o *Origin) Lacks(now time.Time, known func(Place) uint64, f func(Lack)) {
 
 func (k *kin) lack(now time.Time, known func(Place) uint64) (l Lack, lacks bool) {
 	l.Place, l.Node = Place{k.group.key, k.typeURL}, k.group.node
-	if IsSecret(k.typeURL) || !k.group.origin.Serves(k.typeURL) {
+	if xds.IsSecret(k.typeURL) || !k.group.origin.Serves(k.typeURL) {
 		return l, false
 	}
 	k.mu.Lock()
@@ -77,9 +78,9 @@ func (s *shard) lackLocked(l *Lack) (wanted bool) {
 		switch {
 		case l.Known:
 		case t.kind == namespace:
-			l.Namespaces = append(l.Namespaces, spelling(t.selector, t.spelt))
+			l.Namespaces = append(l.Namespaces, xds.Spelling(t.selector, t.spelt))
 		default:
-			l.Sets = append(l.Sets, spelling(t.selector, t.spelt))
+			l.Sets = append(l.Sets, xds.Spelling(t.selector, t.spelt))
 		}
 	})
 	named := false
@@ -88,7 +89,7 @@ func (s *shard) lackLocked(l *Lack) (wanted bool) {
 		case !e.wanted():
 			continue
 		case !l.Known:
-			l.Names = append(l.Names, spelling(e.name, e.spelt))
+			l.Names = append(l.Names, xds.Spelling(e.name, e.spelt))
 		}
 		if named = true; l.Known {
 			break
@@ -183,7 +184,7 @@ func (r *Relief) taken(typeURL string, canonical bool, source string) *fallbackT
 			}
 			set[v.Name] = []*Variant{body(v)}
 		}
-		of.sets[NameKey(selector)] = set
+		of.sets[xds.NameKey(selector)] = set
 	}
 	return of
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // GroupStatus is a picture of one group, for admin pages, metrics and tests. Nothing in it is
@@ -154,9 +155,9 @@ func (s *shard) status(seen map[*Variant]bool) (_ TypeStatus, digest TypeDigest,
 			ts.count(seen, m.variants, live && !t.guard.partsFromLocked(m.variants))
 		}
 	})
-	var set, names sum
+	var set, names xds.Sum
 	for _, m := range s.star.members {
-		set.addAll(m.variants)
+		addAll(&set, m.variants)
 	}
 	for _, e := range s.named.entries {
 		ts.Names++
@@ -169,11 +170,11 @@ func (s *shard) status(seen map[*Variant]bool) (_ TypeStatus, digest TypeDigest,
 		}
 		if e.counts() {
 			ts.count(seen, e.variants, live && !s.named.guard.partsEntryLocked(e))
-			names.addAll(e.variants)
+			addAll(&names, e.variants)
 		}
 	}
 	if !s.private() {
-		digest = TypeDigest{set.shown(), names.shown()}
+		digest = TypeDigest{set.Shown(), names.Shown()}
 	}
 	ts.Held, ts.Until = s.guardedLocked()
 	ts.Frozen = len(s.frozen)
@@ -203,5 +204,12 @@ func (t *TypeStatus) count(seen map[*Variant]bool, vs []*Variant, live bool) {
 	}
 	if !live {
 		t.Stale += len(vs)
+	}
+}
+
+// addAll counts bodies in.
+func addAll(s *xds.Sum, vs []*Variant) {
+	for _, v := range vs {
+		s.Add(v.Digest)
 	}
 }

@@ -6,10 +6,8 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 )
-
-// Wildcard is the reserved name of the set the origin chooses (WILD-1).
-const Wildcard = "*"
 
 // Subscriber is one client stream's mailbox: a wake-up of one slot, shared by all its Subs.
 type Subscriber struct {
@@ -96,13 +94,13 @@ type Sub struct {
 	spaces  map[string]bool // names that are namespaces though they have slashes (ALIAS-6)
 	records *records        // by name; nil: none
 	dirty   []*record
-	owed    int               // records that must still be answered
-	standIn int               // records whose client has something of the last resort
-	spelt   map[string]string // by canonical name, as the client writes it, where that is another
-	initial map[string]Digest // claims, until the first answer to `*` is out
-	stated  map[string]string // spelt, of the names in initial
-	again   map[string]string // members owed by name under `*` (DELTA-9, WARM-3), as the client writes them
-	sum     sum               // of what was sent by name and is still subscribed (VER-4)
+	owed    int                   // records that must still be answered
+	standIn int                   // records whose client has something of the last resort
+	spelt   map[string]string     // by canonical name, as the client writes it, where that is another
+	initial map[string]xds.Digest // claims, until the first answer to `*` is out
+	stated  map[string]string     // spelt, of the names in initial
+	again   map[string]string     // members owed by name under `*` (DELTA-9, WARM-3), as the client writes them
+	sum     xds.Sum               // of what was sent by name and is still subscribed (VER-4)
 	alias   *aliased
 	whole   string          // the version of it, if a name was in it
 	kept    map[string]kept // Clusters that are gone and still in the list (ORD-3); nil: none
@@ -149,7 +147,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 		holds: o.Version != "" || len(o.Initial) > 0, resort: o.StandIn, first: true, alias: noAliases,
 	}
 	if len(o.Initial) > 0 {
-		sub.initial = make(map[string]Digest, len(o.Initial))
+		sub.initial = make(map[string]xds.Digest, len(o.Initial))
 		for name, version := range o.Initial {
 			sub.stateLocked(name, claim(version, g.origin.config().OriginVersions))
 		}
@@ -172,10 +170,10 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 
 // stateLocked notes what the client says it holds. Of a name written in two ways with two versions
 // it may hold either.
-func (s *Sub) stateLocked(name string, d Digest) {
-	key, spelt := spell(name)
+func (s *Sub) stateLocked(name string, d xds.Digest) {
+	key, spelt := xds.Spell(name)
 	if was, twice := s.initial[key]; twice && was != d {
-		d = Digest{}
+		d = xds.Digest{}
 	}
 	s.initial[key] = d
 	if spelt != "" {
@@ -377,7 +375,7 @@ func (s *Sub) Standing() Standing {
 		held := p.heldBackLocked()
 		x.Held = x.Held || held
 		// No route waits for a Listener that was restored and is not confirmed (ORD-11).
-		x.Settling = x.Settling || p.settlesLocked() && (!held || !isLate(s.typeURL))
+		x.Settling = x.Settling || p.settlesLocked() && (!held || !xds.ChoosesClusters(s.typeURL))
 		if p.view.set.kind == wild {
 			x.Wildcard = true
 		} else {

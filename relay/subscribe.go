@@ -3,6 +3,8 @@ package relay
 import (
 	"strings"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // What a Sub is subscribed to, and how that changes.
@@ -17,16 +19,16 @@ func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) []Denied {
 	list := longList{sub: s, now: now}
 	for _, name := range subscribe {
 		list.nextLocked()
-		if name == Wildcard {
+		if name == xds.Wildcard {
 			s.joinStarLocked()
 			continue
 		}
-		key, spelt := spell(name)
+		key, spelt := xds.Spell(name)
 		s.subscribeLocked(key, spelt, s.shard.named.entries[key])
 	}
 	for _, name := range unsubscribe {
 		list.nextLocked()
-		if name == Wildcard {
+		if name == xds.Wildcard {
 			s.leaveLocked(s.starLocked(), now)
 			continue
 		}
@@ -45,7 +47,7 @@ func (s *Sub) Namespaces(names []string) {
 		if s.spaces == nil {
 			s.spaces = map[string]bool{}
 		}
-		s.spaces[strings.Clone(NameKey(name))] = true
+		s.spaces[strings.Clone(xds.NameKey(name))] = true
 	}
 }
 
@@ -53,7 +55,7 @@ func (s *Sub) Namespaces(names []string) {
 func (s *Sub) Subscribed(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return s.recordLocked(NameKey(name)) != nil
+	return s.recordLocked(xds.NameKey(name)) != nil
 }
 
 // Went reports whether the client names exactly this resource, and had what it was last told, or is
@@ -61,7 +63,7 @@ func (s *Sub) Subscribed(name string) bool {
 func (s *Sub) Went(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	r := s.recordLocked(NameKey(name))
+	r := s.recordLocked(xds.NameKey(name))
 	return r != nil && r.is(went)
 }
 
@@ -85,7 +87,7 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 	list := longList{sub: s, now: now}
 	for _, name := range names {
 		list.nextLocked()
-		key, spelt := spell(name)
+		key, spelt := xds.Spell(name)
 		e := s.shard.named.entries[key]
 		r := s.recordOfLocked(e)
 		if r == nil && s.selectsLocked(key) == nil {
@@ -116,7 +118,7 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 		}
 		r.flags &^= listed
 	}
-	if s.first && s.holds && s.typeURL == ClusterType {
+	if s.first && s.holds && s.typeURL == xds.ClusterType {
 		s.exact = s.exactLocked()
 	}
 	s.firstDoneLocked()
@@ -124,7 +126,7 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 }
 
 func (s *Sub) joinStarLocked() {
-	if star := s.shard.star; !s.deniedSetLocked(star, Wildcard, "") {
+	if star := s.shard.star; !s.deniedSetLocked(star, xds.Wildcard, "") {
 		s.joinLocked(star)
 	}
 }
@@ -166,8 +168,8 @@ func (s *Sub) subscribeLocked(name, spelt string, e *entry) *record {
 			// Only a version of ours that is current spares the answer (DELTA-11).
 			r.sent = d
 			r.flags |= holds | claimed
-			if s.delta && d != (Digest{}) {
-				s.sum.add(d)
+			if s.delta && d != (xds.Digest{}) {
+				s.sum.Add(d)
 			}
 			s.dirtyLocked(r, s.shard.rev)
 			return r
@@ -218,14 +220,14 @@ func (s *Sub) selectsLocked(name string) *position {
 }
 
 func (s *Sub) unsubscribeLocked(name string, now time.Time) {
-	name, spelt := spell(name)
+	name, spelt := xds.Spell(name)
 	if p := s.selectsLocked(name); p != nil {
 		s.leaveLocked(p, now)
 		delete(s.spelt, name)
 		return
 	}
 	r := s.recordLocked(name)
-	told := toldName{name: name, spelt: spelling(name, spelt)}
+	told := toldName{name: name, spelt: xds.Spelling(name, spelt)}
 	if r != nil && s.alias.of[r].name != "" {
 		told = s.alias.of[r] // of an alias: the resource, if a set has it
 	}
@@ -299,8 +301,8 @@ func (s *Sub) forgottenLocked(r *record) {
 func (s *Sub) forgetLocked(r *record, now time.Time) {
 	s.oweLocked(r, false)
 	s.forgottenLocked(r)
-	if r.sent != (Digest{}) {
-		s.sum.sub(r.sent)
+	if r.sent != (xds.Digest{}) {
+		s.sum.Sub(r.sent)
 	}
 	s.alias.set(r, r.entry.name, "")
 	if s.notEarlyLocked(r); s.alias.early == 0 && len(s.alias.later) > 0 {

@@ -3,6 +3,8 @@ package relay
 import (
 	"slices"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Answer is what one response has to say. What the client says to it is told by Ack or Nack.
@@ -132,7 +134,7 @@ func (s *Sub) takeLocked(now time.Time, k Keep) *Answer {
 		s.timed = s.timed || s.ttl && len(s.shard.mortals.order) > 0
 		a.Waiting, a.Demanded = s.waitingLocked(), s.met
 		switch {
-		case s.typeURL != ClusterType:
+		case s.typeURL != xds.ClusterType:
 		case s.delta:
 			a.Follow = a.Body.needs()
 		case len(s.kept) > 0:
@@ -168,7 +170,7 @@ func (s *Sub) behindLocked() bool {
 
 // wholeLocked reports whether every SotW answer holds the full view (SOTW-2, SOTW-4).
 func (s *Sub) wholeLocked() bool {
-	return !s.delta && (s.starLocked() != nil || s.asList || SentWhole(s.typeURL))
+	return !s.delta && (s.starLocked() != nil || s.asList || xds.SentWhole(s.typeURL))
 }
 
 // originVersionLocked is the version of an answer where clients are told the origin's (VER-5): that
@@ -262,7 +264,7 @@ func (s *Sub) takeChangedLocked(k Keep) *Answer {
 		if !p.fresh {
 			errs, at := s.takeFaultsLocked(p, a)
 			a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, at)
-			total.join(p.view.sum)
+			total.Join(p.view.sum)
 		}
 	}
 	if len(a.Variants)+len(a.Heartbeats)+len(a.Errors) == 0 {
@@ -276,7 +278,7 @@ func (s *Sub) takeChangedLocked(k Keep) *Answer {
 			r.at = s.takes + 1
 		}
 	}
-	a.Version = total.version()
+	a.Version = total.Version()
 	return a
 }
 

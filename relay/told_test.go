@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestToldInOrder: who named resources is told what changed of them in the order of the response,
@@ -15,13 +17,13 @@ func TestToldInOrder(t *testing.T) {
 	for i := range 100 {
 		all = append(all, fmt.Sprintf("n%02d", i))
 	}
-	s := r.sub(EndpointType, true, all...)
+	s := r.sub(xds.EndpointType, true, all...)
 	r.open()
-	r.apply(made(EndpointType, "0", nil, all...))
+	r.apply(made(xds.EndpointType, "0", nil, all...))
 	s.Take(zero)
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	changed, removed := all[:60], all[60:]
-	r.apply(made(EndpointType, "1", removed, changed...))
+	r.apply(made(xds.EndpointType, "1", removed, changed...))
 	a := s.Take(zero)
 	var told []string
 	for _, v := range a.Variants {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // refused is a rig whose main lane was refused for so many made-up types, of each of which a client
@@ -12,7 +14,7 @@ func refused(t *testing.T, types int) (*rig, []*Sub) {
 	r := newRig(t, Config{Linger: -1})
 	var subs []*Sub
 	for i := range types {
-		subs = append(subs, r.sub(fmt.Sprintf("%sexample.T%03d", typePrefix, i), true, "a"))
+		subs = append(subs, r.sub(fmt.Sprintf("%sexample.T%03d", xds.TypePrefix, i), true, "a"))
 	}
 	r.open()
 	if n := len(r.group.lanes[mainLane].Refused(zero).Suspects); n != types {
@@ -118,9 +120,9 @@ func TestGroupOutlivesItsTrials(t *testing.T) {
 func TestStrangersBeginApart(t *testing.T) {
 	r := newRig(t, Config{})
 	main := r.group.lanes[mainLane]
-	r.sub(ClusterType, true, Wildcard)
+	r.sub(xds.ClusterType, true, xds.Wildcard)
 	r.open()
-	r.apply(made(ClusterType, "1", nil, "c"))
+	r.apply(made(xds.ClusterType, "1", nil, "c"))
 	ask := func(typeURL string) bool {
 		t.Helper()
 		r.sub(typeURL, true, "a")
@@ -128,13 +130,13 @@ func TestStrangersBeginApart(t *testing.T) {
 		return len(asks) > 0
 	}
 	for i := range maxTrials {
-		if !ask(fmt.Sprintf("%sexample.T%03d", typePrefix, i)) {
+		if !ask(fmt.Sprintf("%sexample.T%03d", xds.TypePrefix, i)) {
 			t.Fatalf("type %d is not asked with the others", i)
 		}
 		main.Refused(zero)
 		main.Open(zero, 0)
 		main.Take(zero, false)
-		r.apply(made(ClusterType, "1", nil, "c"))
+		r.apply(made(xds.ClusterType, "1", nil, "c"))
 	}
 	for _, l := range r.trying() {
 		l.Open(zero, 0)
@@ -143,19 +145,19 @@ func TestStrangersBeginApart(t *testing.T) {
 		l.Rest(zero.Add(time.Hour), "because")
 		l.Release()
 	}
-	if ask(RouteType) {
+	if ask(xds.RouteType) {
 		t.Error("one more type that was never answered is asked with the others")
 	}
 	own := r.trying()
-	if len(own) != 1 || own[0].Apart() != RouteType {
+	if len(own) != 1 || own[0].Apart() != xds.RouteType {
 		t.Fatalf("%d types are tried, want this one", len(own))
 	}
 	own[0].Open(zero, 0)
 	own[0].Take(zero, false)
-	if _, ok := own[0].Apply(zero, made(RouteType, "1", nil, "a")); !ok {
+	if _, ok := own[0].Apply(zero, made(xds.RouteType, "1", nil, "a")); !ok {
 		t.Error("it was not asked apart")
 	}
-	if asks, _ := main.Take(zero, false); len(asks) != 1 || asks[0].TypeURL != RouteType {
+	if asks, _ := main.Take(zero, false); len(asks) != 1 || asks[0].TypeURL != xds.RouteType {
 		t.Errorf("answered it joins the others, got %+v", asks)
 	}
 	r.trying()
@@ -167,8 +169,8 @@ func TestStrangersBeginApart(t *testing.T) {
 func TestQuarantineOnItsOwnService(t *testing.T) {
 	r := newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", PerType: true}}})
 	origin := r.table.Origin("mesh")
-	r.sub(ClusterType, true, Wildcard)
-	r.sub(RuntimeType, true, "a")
+	r.sub(xds.ClusterType, true, xds.Wildcard)
+	r.sub(xds.RuntimeType, true, "a")
 	r.sub("type.example/made.up", true, "a")
 	lanes := map[string]*Lane{}
 	for _, l := range origin.TakeLanes() {
@@ -178,11 +180,11 @@ func TestQuarantineOnItsOwnService(t *testing.T) {
 			t.Fatalf("the lane of %q asks %+v, want one type", l.Apart(), asks)
 		}
 	}
-	if len(lanes) != 3 || lanes[ClusterType] == nil || lanes[RuntimeType] == nil || lanes[""] != r.group.lanes[mainLane] {
+	if len(lanes) != 3 || lanes[xds.ClusterType] == nil || lanes[xds.RuntimeType] == nil || lanes[""] != r.group.lanes[mainLane] {
 		t.Fatalf("lanes are %v, want two of their own, and the group's", lanes)
 	}
-	clusters, runtime := lanes[ClusterType], lanes[RuntimeType]
-	if _, ok := clusters.Apply(zero, made(ClusterType, "1", nil, "c")); !ok {
+	clusters, runtime := lanes[xds.ClusterType], lanes[xds.RuntimeType]
+	if _, ok := clusters.Apply(zero, made(xds.ClusterType, "1", nil, "c")); !ok {
 		t.Error("the clusters' lane did not ask for them")
 	}
 	if x := clusters.Refused(zero); x.Quarantined || len(x.Suspects) > 0 {
@@ -195,7 +197,7 @@ func TestQuarantineOnItsOwnService(t *testing.T) {
 	if runtime.Wanted() || !runtime.Release() {
 		t.Error("it is asked while it rests")
 	}
-	if apart := origin.Status()[0].Apart; len(apart) != 1 || apart[0].TypeURL != RuntimeType || apart[0].Quarantined.IsZero() {
+	if apart := origin.Status()[0].Apart; len(apart) != 1 || apart[0].TypeURL != xds.RuntimeType || apart[0].Quarantined.IsZero() {
 		t.Errorf("apart is %+v, want the one in quarantine", apart)
 	}
 	r.table.Advance(zero.Add(time.Second))
@@ -204,7 +206,7 @@ func TestQuarantineOnItsOwnService(t *testing.T) {
 	}
 	runtime.Open(zero.Add(time.Second), 0)
 	runtime.Take(zero.Add(time.Second), false)
-	if a, ok := runtime.Apply(zero.Add(time.Second), made(RuntimeType, "1", nil, "a")); !ok || !a.Released {
+	if a, ok := runtime.Apply(zero.Add(time.Second), made(xds.RuntimeType, "1", nil, "a")); !ok || !a.Released {
 		t.Errorf("the answer releases it: %+v, %v", a, ok)
 	}
 	if apart := origin.Status()[0].Apart; len(apart) != 0 || !runtime.Wanted() {

@@ -3,6 +3,7 @@ package relay
 import (
 	"time"
 
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -107,7 +108,7 @@ func wrap(size int, fields []byte) []byte {
 
 // wrapAny is the same in SotW, where the resource is in an Any.
 func wrapAny(size int, fields []byte) []byte {
-	head := appendString(nil, 1, resourceType)
+	head := appendString(nil, 1, xds.ResourceType)
 	head = protowire.AppendVarint(protowire.AppendTag(head, 2, protowire.BytesType), uint64(size))
 	return append(wrap(len(head)+size, head), fields...)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
@@ -28,7 +29,7 @@ func TestLongTTL(t *testing.T) {
 		{-5, 0, -5 * time.Second},
 		{math.MinInt64, -999_999_999, -longestTTL},
 	} {
-		u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", Resources: []*discoveryv3.Resource{
+		u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: xds.ClusterType, Nonce: "n", Resources: []*discoveryv3.Resource{
 			{Name: "a", Version: "1", Ttl: &durationpb.Duration{Seconds: test.seconds, Nanos: test.nanos}},
 		}})
 		if reject != nil {

@@ -7,6 +7,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -25,7 +26,7 @@ func field(n protowire.Number, parts ...string) string {
 func TestUndecodableIsRefused(t *testing.T) {
 	cluster := mustAny(t, &clusterv3.Cluster{Name: "b"})
 	anyOf := func(typeURL string) string { return field(1, typeURL) + field(2, field(1, "b")) }
-	good := anyOf(ClusterType)
+	good := anyOf(xds.ClusterType)
 	deep := structpb.NewStringValue("x")
 	for range 40 {
 		deep = structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"k": deep}})
@@ -35,7 +36,7 @@ func TestUndecodableIsRefused(t *testing.T) {
 	unknown := string(append(beyond, 1)) // a field of a number that there is not
 	resource := func(fields ...string) string { return field(2, fields...) }
 	named := field(3, "b") + field(1, "1") + field(2, good)
-	response := field(4, ClusterType) + field(5, "n")
+	response := field(4, xds.ClusterType) + field(5, "n")
 
 	for _, test := range []struct{ name, in, reason string }{
 		{"version", resource(named, field(1, "\xff")), "version is not valid UTF-8"},
@@ -82,17 +83,17 @@ func TestUndecodableIsRefused(t *testing.T) {
 		})
 	}
 
-	bare := field(4, ClusterType) + field(5, "n") + field(2, string(mustMarshal(t, cluster)))
-	wrapper := func(fields ...string) string { return field(2, field(1, resourceType), field(2, fields...)) }
+	bare := field(4, xds.ClusterType) + field(5, "n") + field(2, string(mustMarshal(t, cluster)))
+	wrapper := func(fields ...string) string { return field(2, field(1, xds.ResourceType), field(2, fields...)) }
 	for _, test := range []struct{ name, in, reason string }{
 		{"version_info", field(1, "\xff"), "version_info is not valid UTF-8"},
 		{"identifier", field(6, field(1, "\xff")), "control_plane.identifier is not valid UTF-8"},
 		{"nonce", field(5, "\xff"), "nonce is not valid UTF-8"},
-		{"type", field(2, field(1, "\xff"), field(1, ClusterType), field(2, field(1, "c"))), "UTF-8"},
-		{"number in an Any", field(2, anyOf(ClusterType), unknown), "does not decode"},
+		{"type", field(2, field(1, "\xff"), field(1, xds.ClusterType), field(2, field(1, "c"))), "UTF-8"},
+		{"number in an Any", field(2, anyOf(xds.ClusterType), unknown), "does not decode"},
 		{"wrapper", wrapper(named, field(9, "\xff")), "metadata does not decode"},
-		{"name in the body", field(2, field(1, ClusterType), field(2, field(1, "\xff"))), "name is not valid UTF-8"},
-		{"no name before the body ends", field(2, field(1, ClusterType), field(2, "\x0a\x05abc")), "does not decode"},
+		{"name in the body", field(2, field(1, xds.ClusterType), field(2, field(1, "\xff"))), "name is not valid UTF-8"},
+		{"no name before the body ends", field(2, field(1, xds.ClusterType), field(2, "\x0a\x05abc")), "does not decode"},
 	} {
 		t.Run("SotW "+test.name, func(t *testing.T) {
 			r, err := ParseResponse([]byte(bare+test.in), false)
@@ -114,9 +115,9 @@ func TestUndecodableIsRefused(t *testing.T) {
 // TestFieldsGivenTwice: what is a message is merged from all its occurrences, as protobuf has it.
 func TestFieldsGivenTwice(t *testing.T) {
 	once := func(n protowire.Number, v string) string { return field(n, v) }
-	b := field(3, "a") + once(2, field(1, ClusterType)) + once(2, field(2, field(1, "a"))) +
+	b := field(3, "a") + once(2, field(1, xds.ClusterType)) + once(2, field(2, field(1, "a"))) +
 		once(6, "\x08\x05") + once(6, "\x10\x07") + once(9, field(1, field(1, "k"), field(2))) + once(9, field(1, field(1, "l"), field(2)))
-	r, err := ParseResponse([]byte(field(4, ClusterType)+field(5, "n")+field(2, b)), true)
+	r, err := ParseResponse([]byte(field(4, xds.ClusterType)+field(5, "n")+field(2, b)), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func TestFieldsGivenTwice(t *testing.T) {
 	if err := proto.Unmarshal([]byte(b), &want); err != nil {
 		t.Fatal(err)
 	}
-	v := newVariant(&receipt{typeURL: ClusterType}, &u.Resources[0], "1")
+	v := newVariant(&receipt{typeURL: xds.ClusterType}, &u.Resources[0], "1")
 	var out discoveryv3.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(v.Delta(), &out); err != nil {
 		t.Fatal(err)
@@ -148,7 +149,7 @@ func TestLongErrorText(t *testing.T) {
 		text := strings.Repeat("x", shift) + strings.Repeat("😀", maxErrorText)
 		detail := &status.Status{Code: codeNotFound, Message: text, Details: []*anypb.Any{mustAny(t, &clusterv3.Cluster{Name: text})}}
 		detail.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 9, protowire.BytesType), text))
-		u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: ClusterType, Nonce: "n", ResourceErrors: []*discoveryv3.ResourceError{
+		u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: xds.ClusterType, Nonce: "n", ResourceErrors: []*discoveryv3.ResourceError{
 			{ResourceName: &discoveryv3.ResourceName{Name: "a"}, ErrorDetail: detail},
 		}})
 		if reject != nil || len(u.Errors) != 1 {

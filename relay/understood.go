@@ -3,6 +3,8 @@ package relay
 import (
 	"slices"
 	"strings"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Whether an origin that is declared TP2 reads locators, told from what it answers. One that does
@@ -45,13 +47,13 @@ func (k *kin) gaveBackLocked(i laneIndex, gen uint32, n Name) {
 	r := k.readingLocked(i, gen)
 	switch {
 	case !k.byLocator() || r.verdict != unread:
-	case n.Collection || n.Name == Wildcard || len(r.left) >= maxLeft:
+	case n.Collection || n.Name == xds.Wildcard || len(r.left) >= maxLeft:
 		r.verdict, r.left = read, nil
 	default:
 		if r.left == nil {
 			r.left = map[string]bool{}
 		}
-		r.left[NameKey(n.Name)] = true
+		r.left[xds.NameKey(n.Name)] = true
 	}
 }
 
@@ -90,7 +92,7 @@ func (r Resource) located() bool { return r.rawConstraints != nil || r.Constrain
 
 // anyName reports whether f holds for the name or one of the aliases.
 func (r *Resource) anyName(f func(name string) bool) bool {
-	return f(r.Name) || slices.ContainsFunc(r.Aliases, func(alias string) bool { return f(NameKey(alias)) })
+	return f(r.Name) || slices.ContainsFunc(r.Aliases, func(alias string) bool { return f(xds.NameKey(alias)) })
 }
 
 // selected reports whether `*` or a collection was asked on a stream, so that any name may be in

@@ -5,17 +5,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // An error with constraints is told to the maps that they match, and to no others (ABS-7, DYN-5).
 func TestKinErrors(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
-	prod, test := r.sub(EndpointType, "env=prod", true, "a"), r.sub(EndpointType, "env=test", true, "a")
+	prod, test := r.sub(xds.EndpointType, "env=prod", true, "a"), r.sub(xds.EndpointType, "env=test", true, "a")
 	r.group.lanes[mainLane].Open(zero, 0)
 	r.asks(mainLane, false)
-	r.says(mainLane, zero, EndpointType, "a{env=test}=1")
+	r.says(mainLane, zero, xds.EndpointType, "a{env=test}=1")
 	isTold(t, "test", told(test), "a=1")
-	u := &Update{TypeURL: EndpointType}
+	u := &Update{TypeURL: xds.EndpointType}
 	u.Errors = []*NameError{{Name: "a", Code: codePermissionDenied, Message: "no", Constraints: compile(t, "env=prod")}}
 	if _, ok := r.group.lanes[mainLane].Apply(zero, u); !ok {
 		t.Fatal("never asked")
@@ -47,26 +49,26 @@ func (r kinRig) heard(u *Update) Applied {
 func TestOriginThatIgnoresLocators(t *testing.T) {
 	for _, sotw := range []bool{false, true} {
 		r := newKinRig(t, OriginConfig{SotW: sotw})
-		prod, test := r.sub(EndpointType, "env=prod", true, "a"), r.sub(EndpointType, "env=test", true, "b")
+		prod, test := r.sub(xds.EndpointType, "env=prod", true, "a"), r.sub(xds.EndpointType, "env=test", true, "b")
 		r.group.lanes[mainLane].Open(zero, 0)
 		r.asks(mainLane, sotw)
-		if a := r.heard(r.update(EndpointType, "a=1", "b=1", "c=1")); a.Unheeded != 3 || a.Unconstrained != 0 {
+		if a := r.heard(r.update(xds.EndpointType, "a=1", "b=1", "c=1")); a.Unheeded != 3 || a.Unconstrained != 0 {
 			t.Errorf("counted as %+v", a)
 		}
 		isTold(t, "prod", told(prod), "nothing")
 		isTold(t, "test", told(test), "nothing")
-		if a := r.heard(r.update(EndpointType, "a=2")); a.Unheeded != 1 {
+		if a := r.heard(r.update(xds.EndpointType, "a=2")); a.Unheeded != 1 {
 			t.Errorf("counted as %+v", a)
 		}
 		isTold(t, "prod, of what was asked, on the same stream", told(prod), "nothing")
-		plain := r.sub(EndpointType, "", true, "a") // nothing of it is anybody else's
+		plain := r.sub(xds.EndpointType, "", true, "a") // nothing of it is anybody else's
 		r.asks(mainLane, sotw)
-		r.heard(r.update(EndpointType, "a=3"))
+		r.heard(r.update(xds.EndpointType, "a=3"))
 		isTold(t, "a client without parameters", told(plain), "a=3")
 		isTold(t, "prod", told(prod), "nothing")
-		r.heard(r.update(EndpointType, "a{env=prod}=4"))
+		r.heard(r.update(xds.EndpointType, "a{env=prod}=4"))
 		isTold(t, "prod, once the origin shows that it reads locators", told(prod), "a=4")
-		r.heard(r.update(EndpointType, "b=5"))
+		r.heard(r.update(xds.EndpointType, "b=5"))
 		isTold(t, "test", told(test), "b=5")
 		if err := r.table.Check(); err != nil {
 			t.Fatal(err)
@@ -78,7 +80,7 @@ func TestOriginThatIgnoresLocators(t *testing.T) {
 func TestOriginThatMayReadLocators(t *testing.T) {
 	rig := func(t *testing.T) (kinRig, *Sub) {
 		r := newKinRig(t, OriginConfig{})
-		sub := r.sub(EndpointType, "env=prod", true, "a")
+		sub := r.sub(xds.EndpointType, "env=prod", true, "a")
 		return r, sub
 	}
 	ask := func(r kinRig) {
@@ -88,7 +90,7 @@ func TestOriginThatMayReadLocators(t *testing.T) {
 	t.Run("constraints in the same response", func(t *testing.T) {
 		r, prod := rig(t)
 		ask(r)
-		if a := r.heard(r.update(EndpointType, "a{env=prod}=1", "stray=1")); a.Unheeded != 0 || a.Unrequested != 1 {
+		if a := r.heard(r.update(xds.EndpointType, "a{env=prod}=1", "stray=1")); a.Unheeded != 0 || a.Unrequested != 1 {
 			t.Errorf("counted as %+v", a)
 		}
 		isTold(t, "prod", told(prod), "a=1")
@@ -96,17 +98,17 @@ func TestOriginThatMayReadLocators(t *testing.T) {
 	t.Run("constraints before", func(t *testing.T) {
 		r, prod := rig(t)
 		ask(r)
-		r.heard(r.update(EndpointType, "a{env=prod}=1"))
-		if a := r.heard(r.update(EndpointType, "a=2", "stray=1")); a.Unheeded != 0 {
+		r.heard(r.update(xds.EndpointType, "a{env=prod}=1"))
+		if a := r.heard(r.update(xds.EndpointType, "a=2", "stray=1")); a.Unheeded != 0 {
 			t.Errorf("counted as %+v", a)
 		}
 		isTold(t, "prod", told(prod), "a=1")
 	})
 	t.Run("a wildcard with a map", func(t *testing.T) {
 		r, _ := rig(t)
-		star := r.sub(EndpointType, "env=test", true, Wildcard)
+		star := r.sub(xds.EndpointType, "env=test", true, xds.Wildcard)
 		ask(r)
-		if a := r.heard(r.update(EndpointType, "x=1")); a.Unheeded+a.Unconstrained != 0 {
+		if a := r.heard(r.update(xds.EndpointType, "x=1")); a.Unheeded+a.Unconstrained != 0 {
 			t.Errorf("counted as %+v", a)
 		}
 		r.table.Advance(zero.Add(firmMost))
@@ -117,7 +119,7 @@ func TestOriginThatMayReadLocators(t *testing.T) {
 		glob := "xdstp://x/envoy.config.endpoint.v3.ClusterLoadAssignment/*"
 		prod.Update(zero, []string{glob}, nil)
 		ask(r)
-		if a := r.heard(r.update(EndpointType, "xdstp://x/envoy.config.endpoint.v3.ClusterLoadAssignment/a=1")); a.Unheeded+a.Unconstrained != 0 {
+		if a := r.heard(r.update(xds.EndpointType, "xdstp://x/envoy.config.endpoint.v3.ClusterLoadAssignment/a=1")); a.Unheeded+a.Unconstrained != 0 {
 			t.Errorf("counted as %+v", a)
 		}
 	})
@@ -128,7 +130,7 @@ func TestOriginThatMayReadLocators(t *testing.T) {
 		prod.Update(zero, nil, []string{"b"})
 		r.table.Advance(zero.Add(time.Hour))
 		isTold(t, "asked", r.asks(mainLane, false), "-b{env=prod} ;")
-		if a := r.heard(r.update(EndpointType, "a=1", "b=1")); a.Unheeded != 0 {
+		if a := r.heard(r.update(xds.EndpointType, "a=1", "b=1")); a.Unheeded != 0 {
 			t.Errorf("counted as %+v", a)
 		}
 		isTold(t, "prod", told(prod), "a=1")
@@ -136,7 +138,7 @@ func TestOriginThatMayReadLocators(t *testing.T) {
 	t.Run("an alias", func(t *testing.T) {
 		r, _ := rig(t)
 		ask(r)
-		u := r.update(EndpointType, "other=1")
+		u := r.update(xds.EndpointType, "other=1")
 		u.Resources[0].Aliases = []string{"a"}
 		if a := r.heard(u); a.Unheeded != 0 || a.Unconstrained != 1 {
 			t.Errorf("counted as %+v", a)
@@ -145,10 +147,10 @@ func TestOriginThatMayReadLocators(t *testing.T) {
 	t.Run("another stream", func(t *testing.T) {
 		r, prod := rig(t)
 		ask(r)
-		r.heard(r.update(EndpointType, "a=1", "stray=1"))
+		r.heard(r.update(xds.EndpointType, "a=1", "stray=1"))
 		r.group.lanes[mainLane].Close()
 		ask(r)
-		if a := r.heard(r.update(EndpointType, "a=2")); a.Unheeded != 0 {
+		if a := r.heard(r.update(xds.EndpointType, "a=2")); a.Unheeded != 0 {
 			t.Errorf("counted as %+v", a)
 		}
 		isTold(t, "prod", told(prod), "a=2")
@@ -158,16 +160,16 @@ func TestOriginThatMayReadLocators(t *testing.T) {
 // An answer in plain form to a locator is used, as it matches every map (DYN-12), and counted.
 func TestAnswersWithoutConstraints(t *testing.T) {
 	r := newKinRig(t, OriginConfig{})
-	prod := r.sub(EndpointType, "env=prod", true, "a", "b")
-	r.sub(EndpointType, "", true, "b", "c")
+	prod := r.sub(xds.EndpointType, "env=prod", true, "a", "b")
+	r.sub(xds.EndpointType, "", true, "b", "c")
 	r.group.lanes[mainLane].Open(zero, 0)
 	r.asks(mainLane, false)
-	u := r.update(EndpointType, "a=1", "b=1", "c=1")
+	u := r.update(xds.EndpointType, "a=1", "b=1", "c=1")
 	if a := r.heard(u); a.Unconstrained != 2 {
 		t.Errorf("counted as %+v", a)
 	}
 	isTold(t, "prod", told(prod), "a=1 b=1")
-	u = r.update(EndpointType, "a=2")
+	u = r.update(xds.EndpointType, "a=2")
 	u.Resources[0].rawConstraints = []byte{} // resource_name without constraints: a word of its own
 	if a := r.heard(u); a.Unconstrained != 0 {
 		t.Errorf("counted as %+v", a)
@@ -177,25 +179,25 @@ func TestAnswersWithoutConstraints(t *testing.T) {
 // Variants of one name that match one map are an error of the origin: said once for a name, and
 // DYN-9 chooses.
 func TestOverlapsAreSaidOnce(t *testing.T) {
-	for _, names := range [][]string{{"a"}, {Wildcard}} {
+	for _, names := range [][]string{{"a"}, {xds.Wildcard}} {
 		r := newKinRig(t, OriginConfig{})
-		prod := r.sub(EndpointType, "env=prod,v=1", true, names...)
-		r.sub(EndpointType, "env=test", true, names...)
+		prod := r.sub(xds.EndpointType, "env=prod,v=1", true, names...)
+		r.sub(xds.EndpointType, "env=test", true, names...)
 		r.group.lanes[mainLane].Open(zero, 0)
 		r.asks(mainLane, false)
-		if a := r.heard(r.update(EndpointType, "a{env=prod}=1", "a{env=test}=2")); a.Overlapping != 0 {
+		if a := r.heard(r.update(xds.EndpointType, "a{env=prod}=1", "a{env=test}=2")); a.Overlapping != 0 {
 			t.Errorf("overlaps: %+v", a.Overlaps)
 		}
-		a := r.heard(r.update(EndpointType, "a{env=prod,v=1}=3"))
+		a := r.heard(r.update(xds.EndpointType, "a{env=prod,v=1}=3"))
 		if a.Overlapping != 1 || len(a.Overlaps) != 1 || a.Overlaps[0].Name != "a" || a.Overlaps[0].Params != params("env=prod,v=1").Key() {
 			t.Errorf("overlaps: %+v", a.Overlaps)
 		}
 		r.table.Advance(zero.Add(firmMost))
 		isTold(t, "the most specific", told(prod), "a=3")
-		if a := r.heard(r.update(EndpointType, "a{env=prod}=4", "a{env=prod,v=1}=3")); a.Overlapping != 1 || len(a.Overlaps) != 0 {
+		if a := r.heard(r.update(xds.EndpointType, "a{env=prod}=4", "a{env=prod,v=1}=3")); a.Overlapping != 1 || len(a.Overlaps) != 0 {
 			t.Errorf("counted %d times, want once, and said again: %+v", a.Overlapping, a.Overlaps)
 		}
-		a = r.heard(r.update(EndpointType, "-a{env=prod,v=1}", "b{env=prod}=1"))
+		a = r.heard(r.update(xds.EndpointType, "-a{env=prod,v=1}", "b{env=prod}=1"))
 		isTold(t, "the other", told(prod)[:3], "a=4")
 		if a.Overlapping != 0 {
 			t.Errorf("overlaps: %+v", a.Overlaps)
@@ -207,14 +209,14 @@ func TestOverlapsAreSaidOnce(t *testing.T) {
 func TestReplacementIsNoOverlap(t *testing.T) {
 	for _, sotw := range []bool{false, true} {
 		r := newKinRig(t, OriginConfig{SotW: sotw})
-		prod := r.sub(EndpointType, "env=prod,v=1", true, "a")
+		prod := r.sub(xds.EndpointType, "env=prod,v=1", true, "a")
 		r.open()
-		r.heard(r.update(EndpointType, "a{env=prod}=1"))
+		r.heard(r.update(xds.EndpointType, "a{env=prod}=1"))
 		words := []string{"a{env=prod,v=1}=2", "-a{env=prod}"}
 		if sotw {
 			words = words[:1]
 		}
-		if a := r.heard(r.update(EndpointType, words...)); a.Overlapping != 0 {
+		if a := r.heard(r.update(xds.EndpointType, words...)); a.Overlapping != 0 {
 			t.Errorf("overlaps: %+v", a.Overlaps)
 		}
 		isTold(t, "prod", told(prod), "a=2")
@@ -230,10 +232,10 @@ func TestReadingIsBounded(t *testing.T) {
 		names = append(names, fmt.Sprint("n", i))
 		words = append(words, fmt.Sprintf("n%d{env=prod}=1", i), fmt.Sprintf("n%d{v=1}=1", i))
 	}
-	prod := r.sub(EndpointType, "env=prod,v=1", true, append(names, "a")...)
+	prod := r.sub(xds.EndpointType, "env=prod,v=1", true, append(names, "a")...)
 	r.group.lanes[mainLane].Open(zero, 0)
 	r.asks(mainLane, false)
-	a := r.heard(r.update(EndpointType, words...))
+	a := r.heard(r.update(xds.EndpointType, words...))
 	if a.Overlapping != maxOverlaps+1 || len(a.Overlaps) != maxOverlaps {
 		t.Errorf("%d overlap, %d are said", a.Overlapping, len(a.Overlaps))
 	}
@@ -252,21 +254,21 @@ func TestReadingIsBounded(t *testing.T) {
 // An audit compares variants by name and constraints: one that a map should have and has not is
 // missing, and one that no map asked with matches is not.
 func TestAuditOfVariants(t *testing.T) {
-	for _, name := range []string{"a", Wildcard} {
+	for _, name := range []string{"a", xds.Wildcard} {
 		r := newKinRig(t, OriginConfig{})
-		r.sub(EndpointType, "env=prod", true, name)
-		r.sub(EndpointType, "env=test", true, name)
+		r.sub(xds.EndpointType, "env=prod", true, name)
+		r.sub(xds.EndpointType, "env=test", true, name)
 		l := r.group.lanes[mainLane]
 		l.Open(zero, 0)
 		r.asks(mainLane, false)
-		r.heard(r.update(EndpointType, "a{env=prod}=1", "a{env=test}=1"))
+		r.heard(r.update(xds.EndpointType, "a{env=prod}=1", "a{env=test}=1"))
 		r.table.Advance(zero.Add(firmMost))
 		drift := func(words ...string) string {
-			a, asks := l.Audit(EndpointType, false)
+			a, asks := l.Audit(xds.EndpointType, false)
 			if len(asks) == 0 {
 				t.Fatal("nothing is asked")
 			}
-			a.Hear(zero, r.update(EndpointType, words...))
+			a.Hear(zero, r.update(xds.EndpointType, words...))
 			if _, ok := a.Look(); !ok {
 				return "nothing can be said"
 			}
@@ -284,13 +286,13 @@ func TestAuditOfVariants(t *testing.T) {
 		}
 	}
 	r := newKinRig(t, OriginConfig{})
-	r.sub(EndpointType, "env=prod", true, "a")
+	r.sub(xds.EndpointType, "env=prod", true, "a")
 	l := r.group.lanes[mainLane]
 	l.Open(zero, 0)
 	r.asks(mainLane, false)
-	r.heard(r.update(EndpointType, "a=1", "b=1"))
-	a, _ := l.Audit(EndpointType, false)
-	a.Hear(zero, r.update(EndpointType, "a=1", "b=1"))
+	r.heard(r.update(xds.EndpointType, "a=1", "b=1"))
+	a, _ := l.Audit(xds.EndpointType, false)
+	a.Hear(zero, r.update(xds.EndpointType, "a=1", "b=1"))
 	if n, ok := a.Look(); ok {
 		t.Errorf("an origin that ignores locators drifts by %d", n)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Union is what one stream-type is subscribed to, whichever origins its names belong to: a plain
@@ -430,7 +431,7 @@ func (u *Union) TakeKeeping(now time.Time, k Keep) *Answer {
 			m.tidy(a.Located)
 		}
 		return a
-	case !u.one.delta && (m.stars > 0 || SentWhole(u.one.typeURL)):
+	case !u.one.delta && (m.stars > 0 || xds.SentWhole(u.one.typeURL)):
 		return m.takeWhole(now, k)
 	}
 	return m.takeChanges(now, k)

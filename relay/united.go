@@ -3,6 +3,8 @@ package relay
 import (
 	"slices"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // unite is the bodies of several parts as one. What is encoded for all clients stays so.
@@ -112,21 +114,21 @@ func (m *united) takeChanges(now time.Time, k Keep) *Answer {
 // namesVersion is the version_info of grouped types: of what was sent by name and is still
 // subscribed (VER-4). Delta has none.
 func (m *united) namesVersion() string {
-	var all sum
+	var all xds.Sum
 	if m.subs[0].delta {
 		return ""
 	}
 	for _, s := range m.subs {
 		s.shard.mu.Lock()
-		all.join(s.sumLocked())
+		all.Join(s.sumLocked())
 		for p := s.pos; p != nil; p = p.also { // collections
 			if !p.fresh {
-				all.join(p.view.sum)
+				all.Join(p.view.sum)
 			}
 		}
 		s.shard.mu.Unlock()
 	}
-	return all.version()
+	return all.Version()
 }
 
 // takeStar takes from `*` what no other origin has by name: the named one wins.
@@ -151,7 +153,7 @@ func (m *united) takeStar(now time.Time) *Answer {
 // withoutNamed is a body from `*` without the names of which another origin has a body.
 func (m *united) withoutNamed(b *Body) *Body {
 	named := func(name string) bool {
-		return IsNewStyle(name) && slices.ContainsFunc(m.subs, func(s *Sub) bool { return s != m.star && !s.located && s.hasBody(name) })
+		return xds.IsNewStyle(name) && slices.ContainsFunc(m.subs, func(s *Sub) bool { return s != m.star && !s.located && s.hasBody(name) })
 	}
 	ofVariant := func(v *Variant) bool { return named(v.Name) }
 	if !slices.ContainsFunc(b.Variants, ofVariant) && !slices.ContainsFunc(b.Heartbeats, ofVariant) &&
@@ -172,7 +174,7 @@ func (m *united) fallBack(a *Answer) {
 	if m.star == nil {
 		return
 	}
-	covered := func(name string) bool { return IsNewStyle(name) && m.star.covers(name) }
+	covered := func(name string) bool { return xds.IsNewStyle(name) && m.star.covers(name) }
 	if !slices.ContainsFunc(a.Removed, covered) {
 		return
 	}
@@ -277,7 +279,7 @@ func (m *united) list(lists []*Answer) *Body {
 		}
 		bodies = append(bodies, a.Body)
 		for _, v := range a.Variants {
-			if m.star != nil && IsNewStyle(v.Name) {
+			if m.star != nil && xds.IsNewStyle(v.Name) {
 				named[v.Name] = true
 			}
 		}
@@ -294,12 +296,12 @@ func (m *united) list(lists []*Answer) *Body {
 
 // listVersion is the version_info of a list that is sent whole: that of all that is in it (VER-4).
 func listVersion(a *Answer) string {
-	var all sum
-	all.addAll(a.Variants)
+	var all xds.Sum
+	addAll(&all, a.Variants)
 	if a.Located != nil {
-		all.addAll(a.Located.Variants)
+		addAll(&all, a.Located.Variants)
 	}
-	return all.version()
+	return all.Version()
 }
 
 // lists is how many bodies are in it.

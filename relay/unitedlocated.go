@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // What several Subs of one stream-type tell, where some of them are located.
@@ -15,7 +16,7 @@ import (
 // them has changed, the others are insisted upon: it has them as they are at that instant.
 func (m *united) takeEach(now time.Time, k Keep, may func(int) bool) (answers []*Answer, insisted []bool) {
 	answers, insisted = make([]*Answer, len(m.subs)), make([]bool, len(m.subs))
-	whole := !m.subs[0].delta && (m.stars > 0 || SentWhole(m.subs[0].typeURL))
+	whole := !m.subs[0].delta && (m.stars > 0 || xds.SentWhole(m.subs[0].typeURL))
 	taken := make([]bool, len(m.subs))
 	for i, s := range m.subs {
 		if taken[i] || !may(i) {
@@ -87,8 +88,8 @@ func (m *united) goneFrom(s *Sub, a *Answer) (gone []Gone) {
 		if isNameless(name) {
 			continue
 		}
-		was, told := sent[NameKey(name)]
-		delete(sent, NameKey(name))
+		was, told := sent[xds.NameKey(name)]
+		delete(sent, xds.NameKey(name))
 		gone = append(gone, Gone{Name: name, Constraints: was.constraints.Key(), written: was.written, known: told, absent: s})
 	}
 	return gone
@@ -134,7 +135,7 @@ func (m *united) tidy(l *Located) {
 	})
 	for i := range l.Removed {
 		g := &l.Removed[i]
-		if g.absent != nil && (!g.known || m.has(NameKey(g.Name), g.Constraints)) {
+		if g.absent != nil && (!g.known || m.has(xds.NameKey(g.Name), g.Constraints)) {
 			if i > 0 && l.Removed[i-1].absent == g.absent && !l.Removed[i-1].known {
 				g.Constraints, g.written = l.Removed[i-1].Constraints, l.Removed[i-1].written
 			} else {
@@ -144,7 +145,7 @@ func (m *united) tidy(l *Located) {
 		}
 	}
 	l.Removed = slices.DeleteFunc(l.Removed, func(g Gone) bool {
-		id := identity{NameKey(g.Name), g.Constraints}
+		id := identity{xds.NameKey(g.Name), g.Constraints}
 		if listed[id] > 0 || g.known && m.has(id.name, id.constraints) {
 			return true
 		}
@@ -172,7 +173,7 @@ func (m *united) unsent(s *Sub, unsubscribed []string) {
 	}
 	all := false
 	for _, name := range unsubscribed {
-		key := NameKey(name)
+		key := xds.NameKey(name)
 		if _, told := sent[key]; told {
 			m.drop(s, key)
 		} else {

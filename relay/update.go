@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -109,22 +110,15 @@ func (e *RejectError) Error() string {
 // field 1, if it reads like a name.
 type NameFields map[string]int
 
-// Named reports whether the type is one whose bare resources are known to have their name in field
-// 1 (RELAY-14).
-func Named(typeURL string) bool {
-	_, listed := order[typeURL]
-	return listed && typeURL != LbEndpointType || typeURL == thriftRouteType || typeURL == rateLimitType
-}
-
 // bareName is the name in the payload of a bare resource; "" if it has none (RELAY-18).
 func (f NameFields) bareName(typeURL string, payload []byte) string {
 	field, configured := f[typeURL]
 	switch {
-	case Named(typeURL):
+	case xds.Named(typeURL):
 		return stringField(payload, 1)
 	case configured && field > 0:
 		return stringField(payload, protowire.Number(field))
-	case configured || typeURL == LbEndpointType:
+	case configured || typeURL == xds.LbEndpointType:
 		return ""
 	}
 	name := stringField(payload, 1)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -35,8 +36,8 @@ type Resource struct {
 // Variant is one immutable body of a name with its constraints. It never changes after it was made,
 // so pointers are shared freely and comparing pointers detects change.
 type Variant struct {
-	Name        string // canonical (NAME-4); see Spelling
-	Digest      Digest // of the content (VER-3)
+	Name        string     // canonical (NAME-4); see Spelling
+	Digest      xds.Digest // of the content (VER-3)
 	Constraints *constraints.Set
 	DoNotCache  bool
 	Nameless    bool // RELAY-18: only SotW wildcard clients can be told of it
@@ -126,12 +127,12 @@ const (
 )
 
 // digest is that of a resource's content.
-func (from *receipt) digest(r *Resource) Digest {
+func (from *receipt) digest(r *Resource) xds.Digest {
 	content := r.payload
 	if from.canonical {
 		content = canonicalMessage(string(r.payloadType), content)
 	}
-	return contentDigest(from.typeURL, r.Name, r.Constraints.Key(), r.Aliases, r.payloadType, content)
+	return xds.ContentDigest(from.typeURL, r.Name, r.Constraints.Key(), r.Aliases, r.payloadType, content)
 }
 
 // newVariant copies what it keeps of r. version is what the origin calls it.
@@ -153,7 +154,7 @@ func newVariant(from *receipt, r *Resource, version string) *Variant {
 		}
 	}
 	v.Digest = from.digest(r)
-	if from.typeURL == ClusterType {
+	if from.typeURL == xds.ClusterType {
 		v.endpoints = endpointsOf(r.payload)
 	}
 	v.encode(r.Any)
@@ -248,19 +249,19 @@ func (v *Variant) Version() string {
 
 // stated reports whether d, which claim made of a version that a client says it holds, stands for
 // this body (DELTA-11).
-func (v *Variant) stated(d Digest) bool {
+func (v *Variant) stated(d xds.Digest) bool {
 	if v.from.shown {
-		return d != (Digest{}) && d == claim(v.originVersion, true)
+		return d != (xds.Digest{}) && d == claim(v.originVersion, true)
 	}
 	return d == v.Digest
 }
 
 // claim is a version a client says it holds: the zero Digest if it can stand for no body. An
 // origin's version (VER-5) is only as good as its counter, and an empty one says nothing.
-func claim(version string, shown bool) (d Digest) {
+func claim(version string, shown bool) (d xds.Digest) {
 	switch {
 	case !shown:
-		d, _ = ParseVersion(version)
+		d, _ = xds.ParseVersion(version)
 	case version != "":
 		sum := sha256.Sum256([]byte(version))
 		copy(d[:], sum[:])
@@ -269,10 +270,10 @@ func claim(version string, shown bool) (d Digest) {
 }
 
 // Spelling is the name as the origin writes it (DELTA-17).
-func (v *Variant) Spelling() string { return spelling(v.Name, v.spelt) }
+func (v *Variant) Spelling() string { return xds.Spelling(v.Name, v.spelt) }
 
 // Spelling is the name as the origin writes it.
-func (r *Resource) Spelling() string { return spelling(r.Name, r.spelt) }
+func (r *Resource) Spelling() string { return xds.Spelling(r.Name, r.spelt) }
 
 // Any is the payload as the origin sent it, an encoded google.protobuf.Any. The caller must not
 // change it.

@@ -2,6 +2,8 @@ package relay
 
 import (
 	"slices"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // view is what all subscribers of one selector share, those who are told TTLs, and all others: to
@@ -18,9 +20,9 @@ type view struct {
 	head, tail *item
 	live       int
 	bytes      int
-	sum        sum    // of the live items' digests (VER-4)
-	version    string // of versionOf, which is sum or was
-	versionOf  sum
+	sum        xds.Sum // of the live items' digests (VER-4)
+	version    string  // of versionOf, which is sum or was
+	versionOf  xds.Sum
 	contentRev uint64 // of the last event: a change of content, or where TTLs are told, of a TTL
 	renewed    uint64 // of the last change of a TTL alone
 	changed    bool   // since changedLocked
@@ -157,7 +159,7 @@ func (v *view) renew(name string, rev uint64) {
 		v.changed = true
 		for p := v.ordered.head; p != nil; p = p.next {
 			if more := p.sub.more; more != nil && more.told[name] == it.variant.Digest {
-				more.told[name] = Digest{}
+				more.told[name] = xds.Digest{}
 			}
 		}
 	}
@@ -175,14 +177,14 @@ func (v *view) born(it *item, body *Variant, rev uint64) {
 	}
 	v.live++
 	v.bytes += body.Size()
-	v.sum.add(body.Digest)
+	v.sum.Add(body.Digest)
 	v.changed = true
 }
 
 func (v *view) gone(it *item) {
 	v.live--
 	v.bytes -= it.variant.Size()
-	v.sum.sub(it.variant.Digest)
+	v.sum.Sub(it.variant.Digest)
 }
 
 func (v *view) kill(it *item, rev uint64) {
@@ -310,7 +312,7 @@ func (v *view) tellsTTLs() bool {
 // versionLocked is the version_info of all there is (VER-4).
 func (v *view) versionLocked() string {
 	if v.version == "" || v.versionOf != v.sum {
-		v.version, v.versionOf = v.sum.version(), v.sum
+		v.version, v.versionOf = v.sum.Version(), v.sum
 	}
 	return v.version
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // counted is a mailbox that keeps every wake-up.
@@ -29,21 +31,21 @@ func TestOneWake(t *testing.T) {
 		owner := counted()
 		owners = append(owners, owner)
 		open := func(text string, names ...string) {
-			s := g.Open(owner, SubOptions{TypeURL: ClusterType, Delta: i%2 == 0, Params: params(text), Located: text != ""})
+			s := g.Open(owner, SubOptions{TypeURL: xds.ClusterType, Delta: i%2 == 0, Params: params(text), Located: text != ""})
 			s.Update(zero, names, nil)
 			subs = append(subs, s)
 		}
-		open("", Wildcard, "xdstp://mesh/envoy.config.cluster.v3.Cluster/a/*", "n1", "n2")
-		open("env=prod", Wildcard, "n1", "n2")
+		open("", xds.Wildcard, "xdstp://mesh/envoy.config.cluster.v3.Cluster/a/*", "n1", "n2")
+		open("env=prod", xds.Wildcard, "n1", "n2")
 		open("env=test", "n3")
 	}
 	r.open()
 	response := func(body string) *Update {
-		u := &Update{TypeURL: ClusterType}
+		u := &Update{TypeURL: xds.ClusterType}
 		for i := range 1000 {
-			u.Resources = append(u.Resources, madeResource(ClusterType, fmt.Sprint("n", i), "", body))
+			u.Resources = append(u.Resources, madeResource(xds.ClusterType, fmt.Sprint("n", i), "", body))
 		}
-		u.Resources = append(u.Resources, madeResource(ClusterType, "xdstp://mesh/envoy.config.cluster.v3.Cluster/a/b", "", body))
+		u.Resources = append(u.Resources, madeResource(xds.ClusterType, "xdstp://mesh/envoy.config.cluster.v3.Cluster/a/b", "", body))
 		return u
 	}
 	take := func() {

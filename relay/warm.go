@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -39,12 +40,12 @@ func endpointsOf(payload []byte) string {
 	})
 	switch {
 	case err != nil:
-		return Wildcard
+		return xds.Wildcard
 	case !eds:
 		return ""
 	case service != "":
-		return NameKey(service)
-	case IsNewStyle(name):
+		return xds.NameKey(service)
+	case xds.IsNewStyle(name):
 		return "" // such a cluster must name its endpoints (NAME-8)
 	}
 	return name
@@ -86,7 +87,7 @@ func (s *Sub) Owe(names []string) {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	for _, name := range names {
-		if name == Wildcard {
+		if name == xds.Wildcard {
 			s.oweAllLocked()
 			return
 		}
@@ -115,7 +116,7 @@ func (s *Sub) oweAllLocked() {
 		if p.fresh {
 			s.version = ""
 			for name := range s.initial {
-				s.initial[name] = Digest{}
+				s.initial[name] = xds.Digest{}
 			}
 			continue
 		}
@@ -132,7 +133,7 @@ func (s *Sub) oweMemberLocked(name string) {
 			// The first answer has it, whatever the client says to hold (WARM-6).
 			s.version = ""
 			if _, stated := s.initial[name]; stated {
-				s.initial[name] = Digest{}
+				s.initial[name] = xds.Digest{}
 			}
 		case it == nil || it.dead:
 		case s.delta:

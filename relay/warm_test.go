@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -31,7 +32,7 @@ func TestEndpointsOf(t *testing.T) { // WARM-1, NAME-8
 	if got := endpointsOf(b); err != nil || got != "" {
 		t.Errorf("an xdstp name was taken for one of endpoints: %q", got)
 	}
-	if got := endpointsOf([]byte{0x0a, 0x05, 'c'}); got != Wildcard {
+	if got := endpointsOf([]byte{0x0a, 0x05, 'c'}); got != xds.Wildcard {
 		t.Errorf("a body that does not decode: %q, want any", got)
 	}
 }

@@ -1,6 +1,10 @@
 package relay
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/weir-xds/weir/relay/xds"
+)
 
 // takeWholeLocked is a SotW answer that holds the full view (SOTW-2, SOTW-4), and what k keeps in
 // it.
@@ -63,7 +67,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 		return nil
 	}
 	a.Rev = max(a.Rev, p.view.contentRev)
-	if s.typeURL == ClusterType {
+	if s.typeURL == xds.ClusterType {
 		// nearly always there are no others
 		a.Follow = append(slices.Clip(p.newsLocked()), a.Follow...)
 	}
@@ -74,7 +78,7 @@ func (s *Sub) takeWholeLocked(k Keep) *Answer {
 	if s.records.len() == 0 {
 		a.Body, a.Version = s.withKeptLocked(p.view.fullBody(s.delta)), p.view.versionLocked()
 		if len(s.kept) > 0 {
-			a.Version = all.version()
+			a.Version = all.Version()
 		}
 		s.whole = ""
 		return a
@@ -113,7 +117,7 @@ func (s *Sub) settleWholeLocked(a *Answer, k Keep) (changed bool) {
 		if what != nothing && (what != removal || held || !listed) {
 			changed, a.Rev = true, max(a.Rev, at)
 		}
-		if what == resource && s.typeURL == ClusterType {
+		if what == resource && s.typeURL == xds.ClusterType {
 			a.Follow = append(a.Follow, needs([]*Variant{body})...)
 		}
 		if v, _, _ := s.effectiveLocked(r); v != nil || s.keepsLocked(r.entry.name) {
@@ -184,7 +188,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 		r.at = s.takes + 1
 		switch v := s.bodyLocked(r); {
 		case v == nil || s.unresolvedLocked(r, v): // what came with `*` goes with this list, whatever is said of the name (VER-4)
-			s.sentLocked(r, Digest{})
+			s.sentLocked(r, xds.Digest{})
 			r.flags &^= holds | claimed
 		case r.sent != v.Digest: // it may be given since it was looked at
 			s.sentLocked(r, v.Digest)
@@ -193,7 +197,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 		}
 	}
 	s.late, s.told, s.holds = false, true, false
-	a.Version = s.keptSumLocked(s.sumLocked()).version()
+	a.Version = s.keptSumLocked(s.sumLocked()).Version()
 	s.whole = ""
 	return a
 }
@@ -202,7 +206,7 @@ func (s *Sub) wholeByNameLocked(a *Answer, changed bool) *Answer {
 // can be known. A client that comes back may hold what is in error, so that counts as gone after 15
 // s, like silence. So it does for secrets, as Envoy refuses a list without any.
 func (s *Sub) endedLocked(r *record) bool {
-	return r.entry.goneLocked() || s.inErrorLocked(r) && r.fault() != nil && !s.holds && !IsSecret(s.typeURL)
+	return r.entry.goneLocked() || s.inErrorLocked(r) && r.fault() != nil && !s.holds && !xds.IsSecret(s.typeURL)
 }
 
 // inErrorLocked reports whether the name is in an error that leaves the body in use, and there is
@@ -222,7 +226,7 @@ func (s *Sub) mixedLocked(a *Answer) {
 		v, _, at := s.effectiveLocked(r)
 		r.gaveLocked(v)
 		if v == nil {
-			s.sentLocked(r, Digest{})
+			s.sentLocked(r, xds.Digest{})
 			r.flags &^= holds | claimed
 			continue
 		}
@@ -239,12 +243,12 @@ func (s *Sub) mixedLocked(a *Answer) {
 		case it.variant.Digest == v.Digest && (!s.ttl || it.variant == v || it.variant.Expires().Equal(v.Expires())):
 			continue
 		default:
-			all.sub(it.variant.Digest)
+			all.Sub(it.variant.Digest)
 		}
-		all.add(v.Digest)
+		all.Add(v.Digest)
 		loose = append(loose, v)
 	}
-	a.Version = s.keptSumLocked(all).version()
+	a.Version = s.keptSumLocked(all).Version()
 	if len(loose) == 0 {
 		a.Body = s.withKeptLocked(full)
 		return

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 func TestOneStreamAsksEachNameOnce(t *testing.T) {
@@ -59,8 +60,8 @@ func TestHostsOnDemandAreNotCollected(t *testing.T) {
 		s.ExpectNames(opaque, "the first is asked at once", "a")
 		for _, name := range []string{"r/a", "r/b", "r/c"} {
 			asked := time.Now()
-			w.want(relay.VirtualHostType, name)
-			s.ExpectNames(relay.VirtualHostType, "a request waits for it", name)
+			w.want(xds.VirtualHostType, name)
+			s.ExpectNames(xds.VirtualHostType, "a request waits for it", name)
 			if d := time.Since(asked); d > 0 {
 				t.Errorf("%s is asked %v later (ALIAS-8)", name, d)
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"go.uber.org/zap"
 )
 
@@ -237,7 +238,7 @@ func (s *stream) drop() {
 // bySubject brings asks of one stream into the order of their types.
 func bySubject(asks []relay.Ask) []relay.Ask {
 	asks = slices.Clone(asks)
-	slices.SortStableFunc(asks, func(a, b relay.Ask) int { return relay.CompareTypes(a.TypeURL, b.TypeURL) })
+	slices.SortStableFunc(asks, func(a, b relay.Ask) int { return xds.CompareTypes(a.TypeURL, b.TypeURL) })
 	return asks
 }
 

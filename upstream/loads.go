@@ -7,18 +7,17 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay/node"
+	"github.com/weir-xds/weir/relay/xds"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-
-	"github.com/weir-xds/weir/relay"
 )
 
 // loadMethod is that of load reports.
 func (c *Config) loadMethod() string {
-	service, method := relay.LoadReports(c.V2)
+	service, method := xds.LoadReports(c.V2)
 	return "/" + service + "/" + method
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -114,7 +115,7 @@ func TestWildcardIsNamedWhereLocatorsMayFollow(t *testing.T) {
 		w.want(cds, "*")
 		w.origin.ExpectStream("a stream").ExpectLocators(cds, "the wildcard", nil, relaytest.Locator("*"))
 	})
-	star := relay.Name{Name: relay.Wildcard, Located: true, Params: constraints.NewParams(prod)}
+	star := relay.Name{Name: xds.Wildcard, Located: true, Params: constraints.NewParams(prod)}
 	a := relay.Ask{TypeURL: cds, First: true, Wildcard: true, Subscribe: []relay.Name{star}, All: []relay.Name{star}}
 	cfg := &Config{TP2: true}
 	ms := cfg.deltaRequests(&a)

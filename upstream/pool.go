@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -244,7 +245,7 @@ func connect(ctx context.Context, cc *grpc.ClientConn, patience time.Duration) e
 			return nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
 			// The reason is only told to a stream, which fails at once.
-			if _, err := cc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, relay.ADS.Method(true)); err != nil {
+			if _, err := cc.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, xds.ADS.Method(true)); err != nil {
 				return err
 			}
 			return errors.New("the connection failed")

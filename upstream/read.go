@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // read takes responses until the stream ends. It never waits for write: what it thinks of a
@@ -182,7 +183,7 @@ func (s *stream) speakOf(now time.Time, typeURL string, a *relay.Applied) {
 // shownVersion is a response's version for the log, but of secrets, which may be a digest of them
 // (RELAY-76).
 func shownVersion(r *relay.Response) zap.Field {
-	if relay.IsSecret(r.TypeURL) {
+	if xds.IsSecret(r.TypeURL) {
 		return zap.Skip()
 	}
 	return zap.String("version", r.Version)

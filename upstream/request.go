@@ -6,6 +6,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -19,18 +20,18 @@ const firstRequestBytes = 3 << 20
 // carries.
 func (c *Config) method(l *relay.Lane) string {
 	if c.PerType {
-		if v := relay.ServiceOf(l.Apart(), c.V2); v != nil {
+		if v := xds.ServiceOf(l.Apart(), c.V2); v != nil {
 			return v.Method(!c.SotW)
 		}
 	}
-	return relay.Aggregated(c.V2).Method(!c.SotW)
+	return xds.Aggregated(c.V2).Method(!c.SotW)
 }
 
 // wildcard is how `*` is asked for. Where locators may follow it is named: a legacy wildcard is one
 // only as long as nothing else is named, and locators name something (RELAY-21, WILD-6).
 func (c *Config) wildcard() []string {
 	if c.WildcardExplicit || c.TP2 {
-		return []string{relay.Wildcard}
+		return []string{xds.Wildcard}
 	}
 	return nil
 }

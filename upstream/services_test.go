@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestOneStreamForEachType: a type with a service of its own is asked there, all others on ADS, all
@@ -40,9 +41,9 @@ func TestOneStreamForEachType(t *testing.T) {
 		}
 		slices.Sort(methods)
 		sotw := w.up.cfg.SotW
-		want := []string{relay.ADS.Method(!sotw)}
+		want := []string{xds.ADS.Method(!sotw)}
 		for _, typeURL := range []string{cds, cds, eds} {
-			want = append(want, relay.ServiceOf(typeURL, false).Method(!sotw))
+			want = append(want, xds.ServiceOf(typeURL, false).Method(!sotw))
 		}
 		slices.Sort(want)
 		if !slices.Equal(methods, want) {

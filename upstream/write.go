@@ -9,6 +9,7 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 )
@@ -183,7 +184,7 @@ func (s *stream) sendVerdicts(now time.Time) (next time.Time, err error) {
 		next = sooner(next, look)
 	}
 	s.lane.mu.Unlock()
-	slices.SortFunc(ready, relay.CompareTypes)
+	slices.SortFunc(ready, xds.CompareTypes)
 	for _, typeURL := range ready {
 		if s.sotw {
 			err = s.sendSotW(typeURL)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/client"
 	"github.com/weir-xds/weir/cmd/weir/config"
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // demoEvery is the time from one change to the next.
@@ -135,13 +135,13 @@ func (d *demo) play(ctx context.Context, s *sample, first, second *process) erro
 func (d *demo) watchAll(ctx context.Context, address string) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	for _, w := range []watcher{
-		{demo: d, name: "delta cds", dialect: client.Delta, ask: []client.Subscription{{TypeURL: relay.ClusterType}}},
+		{demo: d, name: "delta cds", dialect: client.Delta, ask: []client.Subscription{{TypeURL: xds.ClusterType}}},
 		{demo: d, name: "sotw lds+rds", dialect: client.SotW, ask: []client.Subscription{
-			{TypeURL: relay.ListenerType},
-			{TypeURL: relay.RouteType, Names: []string{sampleRoute}},
+			{TypeURL: xds.ListenerType},
+			{TypeURL: xds.RouteType, Names: []string{sampleRoute}},
 		}},
 		{demo: d, name: "delta eds", dialect: client.Delta, ask: []client.Subscription{
-			{TypeURL: relay.EndpointType, Names: []string{"api", "web"}},
+			{TypeURL: xds.EndpointType, Names: []string{"api", "web"}},
 		}},
 		{demo: d, name: "env=prod", dialect: client.Delta, ask: pricesFor("prod")},
 		{demo: d, name: "env=staging", dialect: client.SotW, ask: pricesFor("staging")},
@@ -153,7 +153,7 @@ func (d *demo) watchAll(ctx context.Context, address string) error {
 
 // pricesFor asks with dynamic parameters.
 func pricesFor(env string) []client.Subscription {
-	return []client.Subscription{{TypeURL: relay.EndpointType, Names: []string{"prices"}, Params: map[string]string{"env": env}}}
+	return []client.Subscription{{TypeURL: xds.EndpointType, Names: []string{"prices"}, Params: map[string]string{"env": env}}}
 }
 
 // change rewrites the files again and again.

@@ -12,8 +12,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // openFiles is how many files the process has open.
@@ -36,7 +36,7 @@ func TestHundredReloads(t *testing.T) {
 	east.put(t, "cds.yaml", clusters(far("east", "e")))
 	plane := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
 	name := far("plane", "p")
-	plane.Set(relay.ClusterType, name, "1", relaytest.Cluster(name, time.Second))
+	plane.Set(xds.ClusterType, name, "1", relaytest.Cluster(name, time.Second))
 	address, n := deadAddress(t), 0
 	text := func(more string) string {
 		n++
@@ -59,7 +59,7 @@ func TestHundredReloads(t *testing.T) {
 	q := newQuiet(t, w.running, relaytest.Delta, "a0")
 	conn := dial(t, w.listenAddress())
 	concerned := openClient(t, conn, relaytest.SotW)
-	concerned.Request(relay.ClusterType, far("east", "e"), name)
+	concerned.Request(xds.ClusterType, far("east", "e"), name)
 	ends := 0
 	again := func() {
 		if concerned.Err() != nil {
@@ -68,14 +68,14 @@ func TestHundredReloads(t *testing.T) {
 			}
 			ends++
 			concerned.Open(relaytest.Node("client", "edge"))
-			concerned.Resume(relay.ClusterType)
+			concerned.Resume(xds.ClusterType)
 		}
 	}
 	back := func() { // until it is served by what is in force
 		t.Helper()
 		await(t, "the other has what is in force", func() bool {
 			again()
-			return concerned.Err() == nil && len(concerned.Names(relay.ClusterType)) == 2 && len(w.server.Clients()) == 2
+			return concerned.Err() == nil && len(concerned.Names(xds.ClusterType)) == 2 && len(w.server.Clients()) == 2
 		})
 	}
 	round := func(i int) {
@@ -88,7 +88,7 @@ func TestHundredReloads(t *testing.T) {
 		near.put(t, "cds.yaml", clusters(fmt.Sprint("a", i)))
 		w.applied(text(""))
 		if i%10 == 4 { // what is served by now is what is in force
-			q.AwaitNames(relay.ClusterType, "each change arrives", fmt.Sprint("a", i))
+			q.AwaitNames(xds.ClusterType, "each change arrives", fmt.Sprint("a", i))
 		}
 		again()
 	}
@@ -125,11 +125,11 @@ func TestHundredReloads(t *testing.T) {
 		t.Errorf("%v reloads and %v refusals are counted", ok, bad)
 	}
 	near.put(t, "cds.yaml", clusters("last"))
-	q.AwaitNames(relay.ClusterType, "the one that no reload concerned", "last")
+	q.AwaitNames(xds.ClusterType, "the one that no reload concerned", "last")
 	if err := q.Err(); err != nil {
 		t.Errorf("its stream has ended: %v", err)
 	}
-	for _, r := range q.Responses(relay.ClusterType) {
+	for _, r := range q.Responses(xds.ClusterType) {
 		if got := r.Names(); len(got) > 1 {
 			t.Errorf("one response has %q: something was sent again", got)
 		}

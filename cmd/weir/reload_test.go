@@ -17,8 +17,8 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/cmd/weir/config"
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // reloading is a weir that reads a file, and reads it again when it is told to.
@@ -227,21 +227,21 @@ func TestReloadAddress(t *testing.T) {
 	first := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
 	second := relaytest.NewOrigin(t, relaytest.TCP(), relaytest.OriginConfig{Serving: true})
 	for _, o := range []*relaytest.Origin{first, second} {
-		o.Set(relay.ClusterType, "a", "1", relaytest.Cluster("a", time.Second))
+		o.Set(xds.ClusterType, "a", "1", relaytest.Cluster("a", time.Second))
 	}
-	second.Set(relay.ClusterType, "b", "1", relaytest.Cluster("b", time.Second))
+	second.Set(xds.ClusterType, "b", "1", relaytest.Cluster("b", time.Second))
 	plane := func(o *relaytest.Origin, dialect string) string {
 		return fmt.Sprintf("%sorigins: [{ name: mesh, grpc: { addresses: [%q], dialect: %s } }]\n", freePorts, o.Net().Addr(), dialect)
 	}
 	w := startReloading(t, plane(first, "delta"))
 	q := newQuiet(t, w.running, relaytest.Delta, "a")
 	w.applied(plane(second, "delta"))
-	q.AwaitNames(relay.ClusterType, "what the second has besides", "a", "b")
+	q.AwaitNames(xds.ClusterType, "what the second has besides", "a", "b")
 	first.Await(patience, func() bool { return len(first.Open()) == 0 }, "the first is left alone")
 	w.applied(plane(second, "sotw"))
-	second.Remove(relay.ClusterType, "b")
-	q.AwaitNames(relay.ClusterType, "what changes there", "a")
-	if n := len(q.Responses(relay.ClusterType)); n != q.responses+2 {
+	second.Remove(xds.ClusterType, "b")
+	q.AwaitNames(xds.ClusterType, "what changes there", "a")
+	if n := len(q.Responses(xds.ClusterType)); n != q.responses+2 {
 		t.Errorf("%d responses for two changes", n-q.responses)
 	}
 	if n := len(second.Open()); n != 1 {

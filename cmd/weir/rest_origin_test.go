@@ -13,6 +13,7 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // restServer answers with one version of clusters, or with 304 to who presents it.
@@ -131,7 +132,7 @@ func TestRESTTypes(t *testing.T) {
 		if len(tc.Types) != row.want || !tc.SotW || !tc.PerType {
 			t.Errorf("%q: %+v", row.types, tc)
 		}
-		if table, err := relay.New(tableConfig(cfg)); err != nil || table.Origin("a").Serves(relay.VirtualHostType) {
+		if table, err := relay.New(tableConfig(cfg)); err != nil || table.Origin("a").Serves(xds.VirtualHostType) {
 			t.Errorf("%q: %v", row.types, err)
 		}
 	}

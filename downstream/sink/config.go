@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"go.uber.org/zap"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -40,7 +41,7 @@ type Config struct {
 
 // DefaultTypes are what Config.Types means when it is empty.
 func DefaultTypes() []string {
-	return []string{relay.ClusterType, relay.EndpointType, relay.ListenerType, relay.RouteType}
+	return []string{xds.ClusterType, xds.EndpointType, xds.ListenerType, xds.RouteType}
 }
 
 // Types are the type URLs that can be written, in the order in which they are.
@@ -61,18 +62,18 @@ type kind struct {
 
 // kinds are in the order in which they are written: what is referred to before what refers to it.
 var kinds = []*kind{
-	{typeURL: relay.SecretType, short: "sds"},
-	{typeURL: relay.EndpointType, short: "eds", from: []string{relay.ClusterType}},
-	{typeURL: relay.ClusterType, short: "cds", list: true},
-	{typeURL: relay.RouteType, short: "rds", from: []string{relay.ListenerType, relay.ScopedRouteType}},
-	{typeURL: relay.ScopedRouteType, short: "srds", list: true},
-	{typeURL: relay.ListenerType, short: "lds", list: true},
+	{typeURL: xds.SecretType, short: "sds"},
+	{typeURL: xds.EndpointType, short: "eds", from: []string{xds.ClusterType}},
+	{typeURL: xds.ClusterType, short: "cds", list: true},
+	{typeURL: xds.RouteType, short: "rds", from: []string{xds.ListenerType, xds.ScopedRouteType}},
+	{typeURL: xds.ScopedRouteType, short: "srds", list: true},
+	{typeURL: xds.ListenerType, short: "lds", list: true},
 }
 
 // late reports whether resources of the type refer to clusters, and so are written a hold after
 // those.
 func (k *kind) late() bool {
-	return slices.Contains([]string{relay.RouteType, relay.ScopedRouteType, relay.ListenerType}, k.typeURL)
+	return slices.Contains([]string{xds.RouteType, xds.ScopedRouteType, xds.ListenerType}, k.typeURL)
 }
 
 // problems are what is wrong with the configuration.
@@ -94,7 +95,7 @@ func (c *Config) problems() error {
 				i, kinds[at].short, metrics.ShortName(from[0])))
 		}
 	}
-	switch has := slices.Contains(c.Types, relay.SecretType); {
+	switch has := slices.Contains(c.Types, xds.SecretType); {
 	case has && len(c.Secrets) == 0:
 		errs = append(errs, errors.New("secrets: the secrets to be written must be named"))
 	case !has && len(c.Secrets) > 0:

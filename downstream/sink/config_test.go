@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 func TestProblems(t *testing.T) {
@@ -20,8 +21,8 @@ func TestProblems(t *testing.T) {
 		{Config{}, "path: is required"},
 		{Config{Path: "/x", Types: []string{eds}}, "types[0]: eds is asked by the names that cds has"},
 		{Config{Path: "/x", Types: []string{cds, rds}}, "types[1]: rds is asked by the names that lds has"},
-		{Config{Path: "/x", Types: []string{relay.ScopedRouteType, rds}}, ""},
-		{Config{Path: "/x", Types: []string{relay.VirtualHostType}}, "types[0]: resources of " + relay.VirtualHostType},
+		{Config{Path: "/x", Types: []string{xds.ScopedRouteType, rds}}, ""},
+		{Config{Path: "/x", Types: []string{xds.VirtualHostType}}, "types[0]: resources of " + xds.VirtualHostType},
 		{Config{Path: "/x", Types: []string{sds}}, "secrets: the secrets to be written must be named"},
 		{Config{Path: "/x", Secrets: []string{"a"}}, "secrets: sds is not in types"},
 	} {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // feed is what the sink is told of one type.
@@ -36,7 +37,7 @@ type entry struct {
 // what was restored is then not told before the origin has confirmed it.
 func newFeed(k *kind, m *relay.Subscriber, cfg *Config, held []string, now time.Time) (*feed, error) {
 	join := cfg.Origin.Group
-	if k.typeURL == relay.SecretType {
+	if k.typeURL == xds.SecretType {
 		join = cfg.Origin.Dedicated // a secret is for one client alone (RELAY-75)
 	}
 	g, err := join(cfg.Node)
@@ -60,7 +61,7 @@ func newFeed(k *kind, m *relay.Subscriber, cfg *Config, held []string, now time.
 		return nil, fmt.Errorf("asking origin %s: %w", cfg.Origin.Name(), relay.ErrParameterSets)
 	}
 	if k.list {
-		f.sub.Update(now, []string{relay.Wildcard}, nil)
+		f.sub.Update(now, []string{xds.Wildcard}, nil)
 	}
 	return f, nil
 }
@@ -83,7 +84,7 @@ func (f *feed) take(now time.Time) (told bool) {
 			f.note(v.Name, v)
 		}
 		for _, name := range a.Removed {
-			f.note(relay.NameKey(name), nil)
+			f.note(xds.NameKey(name), nil)
 		}
 		for _, e := range a.Errors {
 			if x := f.entries[e.Name]; x != nil && !f.kind.list {
@@ -132,7 +133,7 @@ func (f *feed) ask(now time.Time, names map[string]bool) {
 	}
 	slices.Sort(more)
 	for _, d := range f.sub.Update(now, more, fewer) {
-		if x := f.entries[relay.NameKey(d.Name)]; x != nil {
+		if x := f.entries[xds.NameKey(d.Name)]; x != nil {
 			x.answered = true // for want of room: nothing waits for it
 		}
 	}

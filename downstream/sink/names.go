@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -54,16 +55,16 @@ func (k *kind) owns(file string) bool {
 // route configurations of a listener or a scoped route. What does not parse refers to nothing.
 func references(typeURL string, v *relay.Variant) []string {
 	switch typeURL {
-	case relay.ClusterType:
-		if name := v.Endpoints(); name != "" && name != relay.Wildcard {
+	case xds.ClusterType:
+		if name := v.Endpoints(); name != "" && name != xds.Wildcard {
 			return []string{name}
 		}
-	case relay.ScopedRouteType:
+	case xds.ScopedRouteType:
 		m := &routev3.ScopedRouteConfiguration{}
 		if unpack(v, m) && m.GetRouteConfigurationName() != "" {
-			return []string{relay.NameKey(m.GetRouteConfigurationName())}
+			return []string{xds.NameKey(m.GetRouteConfigurationName())}
 		}
-	case relay.ListenerType:
+	case xds.ListenerType:
 		m := &listenerv3.Listener{}
 		if unpack(v, m) {
 			return routesOf(m)
@@ -85,12 +86,12 @@ func routesOf(l *listenerv3.Listener) (names []string) {
 			return
 		}
 		if name := m.GetRds().GetRouteConfigName(); name != "" {
-			names = append(names, relay.NameKey(name))
+			names = append(names, xds.NameKey(name))
 		}
 		inline := m.GetScopedRoutes().GetScopedRouteConfigurationsList()
 		for _, scope := range inline.GetScopedRouteConfigurations() {
 			if name := scope.GetRouteConfigurationName(); name != "" {
-				names = append(names, relay.NameKey(name))
+				names = append(names, xds.NameKey(name))
 			}
 		}
 	}

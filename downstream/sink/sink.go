@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"go.uber.org/zap"
 )
 
@@ -195,9 +196,9 @@ func (s *Sink) take(now time.Time) {
 // wanted are the names to be asked for of a type.
 func (s *Sink) wanted(k *kind) map[string]bool {
 	names := make(map[string]bool)
-	if k.typeURL == relay.SecretType {
+	if k.typeURL == xds.SecretType {
 		for _, name := range s.cfg.Secrets {
-			names[relay.NameKey(name)] = true
+			names[xds.NameKey(name)] = true
 		}
 	}
 	for _, typeURL := range k.from {

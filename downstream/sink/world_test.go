@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -31,11 +32,11 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	cds = relay.ClusterType
-	eds = relay.EndpointType
-	lds = relay.ListenerType
-	rds = relay.RouteType
-	sds = relay.SecretType
+	cds = xds.ClusterType
+	eds = xds.EndpointType
+	lds = xds.ListenerType
+	rds = xds.RouteType
+	sds = xds.SecretType
 
 	settle = 50 * time.Millisecond
 	hold   = 500 * time.Millisecond

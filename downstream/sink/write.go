@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -151,7 +152,7 @@ func (w *round) bodies(k *kind) {
 func (w *round) absent(k *kind) {
 	for _, name := range slices.Sorted(maps.Keys(w.feeds[k].entries)) {
 		x, file := w.feeds[k].entries[name], k.fileOf(name)
-		if x.body == nil && k.typeURL != relay.SecretType && !w.dir.holds(file) {
+		if x.body == nil && k.typeURL != xds.SecretType && !w.dir.holds(file) {
 			w.put(k, file, nil)
 		}
 	}
@@ -179,7 +180,7 @@ func (w *round) clusters() {
 			w.absent(k)
 		}
 	}
-	k := w.kindOf(relay.ClusterType)
+	k := w.kindOf(xds.ClusterType)
 	if k == nil || w.silent[k] || w.err != nil {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 // (SOTW-13).
 const wrapperType = "type.googleapis.com/envoy.service.discovery.v3.Resource"
 
-// redirectType is a payload exempt from the type check (COLL-8).
+// RedirectType is a payload exempt from the type check (COLL-8).
 const redirectType = "type.googleapis.com/xds.core.v3.ResourceLocator"
 
 // Resource is one resource as an Origin sends it, in whichever dialect the stream speaks. It must

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // asked is what the table asked of one type on one lane, and what it was told.
@@ -20,7 +21,7 @@ type subscription struct{ key, params string }
 
 // selected is a selector, and what it was told of those it covers.
 type selected struct {
-	selector string // relay.Wildcard, a glob or a namespace
+	selector string // xds.Wildcard, a glob or a namespace
 	params   constraints.Params
 	prefix   string // of the names it covers
 	covers   func(name string) bool
@@ -37,17 +38,17 @@ type name struct {
 	since      *set // told of this
 }
 
-func isSelector(n relay.Name) bool { return n.Collection || n.Name == relay.Wildcard }
+func isSelector(n relay.Name) bool { return n.Collection || n.Name == xds.Wildcard }
 
 // selects notes that a selector is asked. Whatever it was told, it is told all anew (DELTA-2).
 func (a *asked) selects(n relay.Name) *selected {
-	x := &selected{selector: relay.NameKey(n.Name), params: n.Params}
+	x := &selected{selector: xds.NameKey(n.Name), params: n.Params}
 	switch {
-	case n.Name == relay.Wildcard:
+	case n.Name == xds.Wildcard:
 		x.covers = func(string) bool { return true }
-	case relay.IsNewStyle(n.Name): // COLL-1, COLL-5
+	case xds.IsNewStyle(n.Name): // COLL-1, COLL-5
 		path, _, _ := strings.Cut(x.selector, "?")
-		x.prefix = strings.TrimSuffix(path, relay.Wildcard)
+		x.prefix = strings.TrimSuffix(path, xds.Wildcard)
 		x.covers = func(name string) bool { return a.table.Covers(x.selector, name) }
 	default: // ALIAS-6, or a host of that very name, as the table has it
 		x.prefix = x.selector
@@ -62,7 +63,7 @@ func (a *asked) selects(n relay.Name) *selected {
 
 // name notes that a name is asked. Whatever it was told, what is asked is answered (DELTA-2).
 func (a *asked) name(n relay.Name) *name {
-	id := subscription{relay.NameKey(n.Name), n.Params.Key()}
+	id := subscription{xds.NameKey(n.Name), n.Params.Key()}
 	x := a.names[id]
 	if x == nil {
 		x = &name{key: id.key, spelt: n.Name, params: n.Params}
@@ -75,7 +76,7 @@ func (a *asked) name(n relay.Name) *name {
 
 func (a *asked) forget(unsubscribe []relay.Name) {
 	for _, n := range unsubscribe {
-		id := subscription{relay.NameKey(n.Name), n.Params.Key()}
+		id := subscription{xds.NameKey(n.Name), n.Params.Key()}
 		if isSelector(n) {
 			delete(a.sets, id)
 		} else if x := a.names[id]; x != nil {
@@ -115,12 +116,12 @@ func (x *selected) tellAll(s *saying, initial map[string]string) {
 		}
 	}
 	for n := range initial {
-		if n = relay.NameKey(n); strings.HasPrefix(n, x.prefix) && x.covers(n) && !has(n) {
+		if n = xds.NameKey(n); strings.HasPrefix(n, x.prefix) && x.covers(n) && !has(n) {
 			s.Removed = append(s.Removed, n)
 		}
 	}
 	switch {
-	case x.selector == relay.Wildcard:
+	case x.selector == xds.Wildcard:
 		s.Full = true
 	case empty:
 		s.Removed = append(s.Removed, x.selector) // COLL-3
@@ -146,7 +147,7 @@ func (x *name) tell(s *sayings) {
 	dropped := len(now) == 0 && slices.ContainsFunc(x.told, s.all.exists)
 	if len(now) == 0 && (!x.stated || dropped) {
 		only := s.to(x.params) // for others there may be a variant (DYN-13)
-		if relay.IsVirtualHost(s.typeURL) {
+		if xds.IsVirtualHost(s.typeURL) {
 			// It may be an alias that a request waits for, to whom a removal says nothing
 			// (ALIAS-5).
 			only.Resources = append(only.Resources, relay.Resource{Name: x.key, Aliases: []string{x.spelt}})

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Check reads the files as New does, for somebody who wants to know what they are worth: each
@@ -52,7 +52,7 @@ func (s *source) unfit() (found problems) {
 			switch {
 			case p.HasTTL:
 				add(f, p, "has a TTL, which nobody would renew in a fallback: leave it out")
-			case relay.IsSecret(p.key.typeURL):
+			case xds.IsSecret(p.key.typeURL):
 				add(f, p, "is a secret, and those of a fallback are served to nobody: leave it out")
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 const clustersOf = "xdstp://o/envoy.config.cluster.v3.Cluster/"
@@ -14,14 +15,14 @@ const clustersOf = "xdstp://o/envoy.config.cluster.v3.Cluster/"
 func TestGlobs(t *testing.T) {
 	w := newWorld(t, "cds.yaml", map[string]string{"cds.yaml": cluster(clustersOf+"a/1", 1) + cluster(clustersOf+"a/2", 1) +
 		cluster(clustersOf+"a/deep/1", 1) + cluster(clustersOf+"a/1?k=v", 1) + cluster(clustersOf+"b/1", 1) + cluster("a/1", 1)})
-	c := w.subscribe(relay.ClusterType, clustersOf+"a/*")
+	c := w.subscribe(xds.ClusterType, clustersOf+"a/*")
 	c.want("COLL-1: a glob should bring what has one segment more, and wait for nothing", clustersOf+"a/1", clustersOf+"a/2")
 	if c.answers != 1 {
 		t.Errorf("it should come in one answer, not %d", c.answers)
 	}
-	context := w.subscribe(relay.ClusterType, clustersOf+"a/*?k=v")
+	context := w.subscribe(xds.ClusterType, clustersOf+"a/*?k=v")
 	context.want("its context is that of its members", clustersOf+"a/1?k=v")
-	beside := w.subscribe(relay.ClusterType, clustersOf+"a/*", clustersOf+"a/1", clustersOf+"b/1")
+	beside := w.subscribe(xds.ClusterType, clustersOf+"a/*", clustersOf+"a/1", clustersOf+"b/1")
 	beside.want("a glob and names, each once", clustersOf+"a/1", clustersOf+"a/2", clustersOf+"b/1")
 
 	w.put("cds.yaml", cluster(clustersOf+"a/2", 2)+cluster(clustersOf+"a/3", 1)+cluster(clustersOf+"b/1", 1))
@@ -36,13 +37,13 @@ func TestGlobs(t *testing.T) {
 func TestEmptyGlobs(t *testing.T) {
 	w := newWorld(t, "cds.yaml", map[string]string{"cds.yaml": cluster("x", 1)})
 	empty := clustersOf + "a/*"
-	c := w.subscribe(relay.ClusterType, empty)
+	c := w.subscribe(xds.ClusterType, empty)
 	c.until("COLL-3: an empty glob is stated absent", func() bool { return slices.Equal(c.removed, []string{empty}) })
 	w.put("cds.yaml", cluster(clustersOf+"a/1", 1))
 	c.want("a first member should come", clustersOf+"a/1")
 	w.put("cds.yaml", cluster("x", 1))
 	c.want("and go")
-	late := w.subscribe(relay.ClusterType, empty)
+	late := w.subscribe(xds.ClusterType, empty)
 	late.until("who comes then is told that it is empty", func() bool { return slices.Equal(late.removed, []string{empty}) })
 }
 
@@ -50,15 +51,15 @@ func TestRecursiveGlobs(t *testing.T) {
 	w := newWorldOf(t, relay.OriginConfig{Name: "files", RecursiveGlobs: true}, "cds.yaml", map[string]string{
 		"cds.yaml": cluster(clustersOf+"a/1", 1) + cluster(clustersOf+"a/deep/er/1", 1) + cluster(clustersOf+"b/1", 1),
 	})
-	c := w.subscribe(relay.ClusterType, clustersOf+"a/*")
+	c := w.subscribe(xds.ClusterType, clustersOf+"a/*")
 	c.want("COLL-5: any depth", clustersOf+"a/1", clustersOf+"a/deep/er/1")
 }
 
 // TestGlobOfUnknownFiles: nothing is stated of a set before every file was in order.
 func TestGlobOfUnknownFiles(t *testing.T) {
 	w := newWorld(t, "d", map[string]string{"d/a.yaml": cluster(clustersOf+"a/1", 1), "d/b.yaml": "- oops: [\n"})
-	c := w.subscribe(relay.ClusterType, clustersOf+"a/*")
-	named := w.subscribe(relay.ClusterType, clustersOf+"a/1")
+	c := w.subscribe(xds.ClusterType, clustersOf+"a/*")
+	named := w.subscribe(xds.ClusterType, clustersOf+"a/1")
 	named.want("a name that is known is answered", clustersOf+"a/1")
 	c.want("of a glob the members that are known come at once (RELAY-7)", clustersOf+"a/1")
 	w.put("d/b.yaml", cluster(clustersOf+"a/2", 1))
@@ -68,7 +69,7 @@ func TestGlobOfUnknownFiles(t *testing.T) {
 // TestReturningClientOfAGlob: what it holds and no file states is removed, without the long pause.
 func TestReturningClientOfAGlob(t *testing.T) {
 	w := newWorld(t, "cds.yaml", map[string]string{"cds.yaml": cluster(clustersOf+"a/1", 1)})
-	c := w.resume(relay.ClusterType, map[string]string{clustersOf + "a/gone": "x"}, clustersOf+"a/*")
+	c := w.resume(xds.ClusterType, map[string]string{clustersOf + "a/gone": "x"}, clustersOf+"a/*")
 	c.want("the member should come", clustersOf+"a/1")
 	c.until("what is gone should be removed", func() bool { return slices.Equal(c.removed, []string{clustersOf + "a/gone"}) })
 }
@@ -76,20 +77,20 @@ func TestReturningClientOfAGlob(t *testing.T) {
 // host is a virtual host in YAML with aliases.
 func host(name string, aliases ...string) string {
 	return fmt.Sprintf("- name: %q\n  aliases: [%s]\n  resource: { \"@type\": %s, name: %q, domains: [%q] }\n",
-		name, strings.Join(aliases, ","), relay.VirtualHostType, name, name)
+		name, strings.Join(aliases, ","), xds.VirtualHostType, name, name)
 }
 
 func TestNamespaces(t *testing.T) {
 	w := newWorld(t, "vhds.yaml", map[string]string{
 		"vhds.yaml": host("rc/a") + host("rc/b", "rc/b.example") + host("rc/deep/a") + host("rcx/a") + host("bare"),
 	})
-	c := w.subscribe(relay.VirtualHostType, "rc")
+	c := w.subscribe(xds.VirtualHostType, "rc")
 	c.want("ALIAS-6: the bare name of a route configuration brings its virtual hosts", "rc/a", "rc/b")
-	named := w.subscribe(relay.VirtualHostType, "rc/deep/a")
+	named := w.subscribe(xds.VirtualHostType, "rc/deep/a")
 	named.want("another by name", "rc/deep/a")
-	bare := w.subscribe(relay.VirtualHostType, "bare")
+	bare := w.subscribe(xds.VirtualHostType, "bare")
 	bare.want("a host that is not named as the documents say", "bare")
-	none := w.subscribe(relay.VirtualHostType, "none")
+	none := w.subscribe(xds.VirtualHostType, "none")
 	none.until("an empty namespace is stated", func() bool { return slices.Equal(none.removed, []string{"none"}) })
 	w.put("vhds.yaml", host("rc/b")+host("rc/c")+host("none/a"))
 	c.want("members should come and go", "rc/b", "rc/c")
@@ -100,11 +101,11 @@ func TestNamespaces(t *testing.T) {
 func TestAliases(t *testing.T) {
 	const shared, one, two = "rc/shared", "rc/one.example", "rc/two.example"
 	w := newWorld(t, "vhds.yaml", map[string]string{"vhds.yaml": host(shared, one, two) + host("rc/other")})
-	first := w.subscribe(relay.VirtualHostType, one)
+	first := w.subscribe(xds.VirtualHostType, one)
 	first.want("ALIAS-1: an alias brings the resource that lists it", shared)
-	both := w.subscribe(relay.VirtualHostType, two, shared)
+	both := w.subscribe(xds.VirtualHostType, two, shared)
 	both.want("once, whichever names it is asked by", shared)
-	none := w.subscribe(relay.VirtualHostType, "rc/three.example")
+	none := w.subscribe(xds.VirtualHostType, "rc/three.example")
 	none.until("ALIAS-5: an alias of nothing is said not to resolve", func() bool {
 		// ALIAS-10
 		return len(none.missing) == 1 && slices.Equal(none.removed, []string{"rc/three.example"})
@@ -130,7 +131,7 @@ func TestAliases(t *testing.T) {
 // nobody else's name makes the table hear of the resource
 func TestDroppedAliasOfOneClient(t *testing.T) {
 	w := newWorld(t, "vhds.yaml", map[string]string{"vhds.yaml": host("rc/a", "rc/a.example")})
-	c := w.subscribe(relay.VirtualHostType, "rc/a.example")
+	c := w.subscribe(xds.VirtualHostType, "rc/a.example")
 	c.want("the alias brings its resource", "rc/a")
 	w.put("vhds.yaml", host("rc/a"))
 	c.want("which goes with the alias")
@@ -140,14 +141,14 @@ func TestDroppedAliasOfOneClient(t *testing.T) {
 // are absent.
 func TestAliasesOfOtherTypes(t *testing.T) {
 	aliased := func(name, alias string) string {
-		return fmt.Sprintf("- name: %s\n  aliases: [%s]\n  resource: { \"@type\": %s, name: %s }\n", name, alias, relay.ClusterType, name)
+		return fmt.Sprintf("- name: %s\n  aliases: [%s]\n  resource: { \"@type\": %s, name: %s }\n", name, alias, xds.ClusterType, name)
 	}
 	w := newWorld(t, "cds.yaml", map[string]string{"cds.yaml": aliased("a", "nick") + aliased("b", "nick") + aliased("c", "a")})
-	c := w.subscribe(relay.ClusterType, "nick")
+	c := w.subscribe(xds.ClusterType, "nick")
 	c.want("of two that list it the first by name is meant", "a")
-	own := w.subscribe(relay.ClusterType, "a")
+	own := w.subscribe(xds.ClusterType, "a")
 	own.want("a resource of that very name comes before one that lists it", "a")
-	none := w.subscribe(relay.ClusterType, "nobody")
+	none := w.subscribe(xds.ClusterType, "nobody")
 	none.until("an alias of nothing is absent", func() bool { return slices.Equal(none.removed, []string{"nobody"}) })
 	w.put("cds.yaml", aliased("b", "nick")+aliased("a", "other"))
 	c.want("it is the other's once the first lists it no more", "b")

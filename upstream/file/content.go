@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // entry is one resource as the table takes it. It never changes, so comparing pointers detects
@@ -107,7 +108,7 @@ func only(es []*entry, f func(*entry) bool) []*entry {
 }
 
 func (e *entry) lists(alias string) bool {
-	return slices.ContainsFunc(e.Aliases, func(a string) bool { return relay.NameKey(a) == alias })
+	return slices.ContainsFunc(e.Aliases, func(a string) bool { return xds.NameKey(a) == alias })
 }
 
 // under are the names that begin so, of a sorted list.
@@ -187,7 +188,7 @@ func (s *set) finish() {
 	for _, name := range s.names {
 		for _, e := range s.byName[name] {
 			for _, alias := range e.Aliases {
-				alias = relay.NameKey(alias)
+				alias = xds.NameKey(alias)
 				if listers := s.aliased[alias]; !slices.Contains(listers, name) {
 					s.aliased[alias] = append(listers, name)
 				}

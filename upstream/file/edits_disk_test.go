@@ -12,7 +12,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
@@ -176,7 +176,7 @@ func (e *editor) write(path, name string) stating {
 
 // stating is drawn: up to five resources of one type.
 func (e *editor) stating() stating {
-	states, typeURL := stating{}, []string{relay.ClusterType, relay.EndpointType}[e.random.IntN(2)]
+	states, typeURL := stating{}, []string{xds.ClusterType, xds.EndpointType}[e.random.IntN(2)]
 	for range e.random.IntN(6) {
 		states[key{typeURL, fmt.Sprint("n", e.random.IntN(6)), ""}] = 1 + e.random.IntN(9)
 	}
@@ -190,7 +190,7 @@ func (e *editor) encode(name string, states stating) []byte {
 		var body proto.Message = &clusterv3.Cluster{
 			Name: k.name, ConnectTimeout: durationpb.New(time.Duration(seconds) * time.Second),
 		}
-		if k.typeURL == relay.EndpointType {
+		if k.typeURL == xds.EndpointType {
 			stale := durationpb.New(time.Duration(seconds) * time.Second)
 			policy := &endpointv3.ClusterLoadAssignment_Policy{EndpointStaleAfter: stale}
 			body = &endpointv3.ClusterLoadAssignment{ClusterName: k.name, Policy: policy}
@@ -225,7 +225,7 @@ func (e *editor) garbage() []byte {
 		`{"resources": [{"@type": "nonsense"}]}`, `{"resources": [{"name": "n1"}]}`, `{"resources": [{}]} x`,
 		`{"resources": []}` + long,
 	}
-	same := map[string]any{"@type": relay.ClusterType, "name": "n1"}
+	same := map[string]any{"@type": xds.ClusterType, "name": "n1"}
 	twice, err := json.Marshal(map[string]any{"resources": []any{same, same}})
 	e.must(err)
 	all = append(all, string(twice))

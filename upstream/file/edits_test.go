@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestEdits: a directory is edited at random. Files are replaced, written in place, half written,
@@ -183,8 +184,8 @@ func newEditor(t *testing.T, drawn uint64, one string, watched bool) *editor {
 		}
 	})
 	w := &world{t: t, table: table, origin: e.origin}
-	e.all = w.subscribe(relay.ClusterType, "*")
-	e.some = w.subscribe(relay.EndpointType, "n0", "n1", "n2", "n3", "n4", "n5")
+	e.all = w.subscribe(xds.ClusterType, "*")
+	e.some = w.subscribe(xds.EndpointType, "n0", "n1", "n2", "n3", "n4", "n5")
 	e.end = func() {
 		e.all.close()
 		e.some.close()
@@ -317,11 +318,11 @@ func (e *editor) check(when string) {
 		e.t.Errorf("%s: in force is\n%v, want\n%v", when, force, e.force)
 	}
 	synctest.Wait()
-	late := e.all.w.subscribe(relay.ClusterType, "*")
+	late := e.all.w.subscribe(xds.ClusterType, "*")
 	defer late.close()
 	synctest.Wait()
 	for typeURL, clients := range map[string][]*client{
-		relay.ClusterType: {e.all, late}, relay.EndpointType: {e.some},
+		xds.ClusterType: {e.all, late}, xds.EndpointType: {e.some},
 	} {
 		want := stating{}
 		for k, seconds := range e.force {

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest/seed"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestWatchedEdits: the same with the watch, in real time. One file is judged only, since edits
@@ -51,7 +51,7 @@ func (e *editor) await(when string) {
 	}
 	e.all.until(when+": a client holds the clusters", func() bool {
 		for k, seconds := range e.force {
-			if k.typeURL == relay.ClusterType && (e.all.has[k.name] == "" || secondsIn(e.t, []byte(e.all.has[k.name])) != seconds) {
+			if k.typeURL == xds.ClusterType && (e.all.has[k.name] == "" || secondsIn(e.t, []byte(e.all.has[k.name])) != seconds) {
 				return false
 			}
 		}

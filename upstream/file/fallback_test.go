@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // awaitFallback waits until the table has the last resort, or has none. It comes after the status.
@@ -24,7 +25,7 @@ func (w *world) awaitFallback(want string) {
 // TestFallback: the files of a last resort run no lane. The table has what they hold once all of
 // them were in order, and nothing any more when they are not run.
 func TestFallback(t *testing.T) {
-	const broken, good = "resources: [", "resources:\n- { \"@type\": " + relay.ClusterType + ", name: b }\n"
+	const broken, good = "resources: [", "resources:\n- { \"@type\": " + xds.ClusterType + ", name: b }\n"
 	w := newWorld(t, "d", map[string]string{"d/a.yaml": good, "d/b.yaml": broken}, func(c *Config) { c.Fallback = true })
 	o := w.table.Origin("files")
 	if f := o.Fallback(); f != "" {
@@ -40,9 +41,9 @@ func TestFallback(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Release(time.Now())
-	s := g.Open(relay.NewSubscriber(), relay.SubOptions{TypeURL: relay.ClusterType, Delta: true})
+	s := g.Open(relay.NewSubscriber(), relay.SubOptions{TypeURL: xds.ClusterType, Delta: true})
 	defer s.Close(time.Now())
-	s.Update(time.Now(), []string{relay.Wildcard}, nil)
+	s.Update(time.Now(), []string{xds.Wildcard}, nil)
 	lanes := o.TakeLanes()
 	if len(lanes) != 1 {
 		t.Fatalf("there are %d lanes to be run by whoever runs the origin", len(lanes))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // lane plays the control plane towards one lane of the table, as if over a stream.
@@ -86,7 +87,7 @@ func (l *lane) answer(ask *relay.Ask) {
 		}
 	}
 	if ask.Wildcard {
-		a.selects(relay.Name{Name: relay.Wildcard}).tell(s, ask.Initial)
+		a.selects(relay.Name{Name: xds.Wildcard}).tell(s, ask.Initial)
 	}
 	l.apply(s)
 }
@@ -102,7 +103,7 @@ func initialOf(ask *relay.Ask, p constraints.Params) map[string]string {
 
 // update tells what has changed since it was told, in the order of ORD-1.
 func (l *lane) update() {
-	for _, typeURL := range slices.SortedFunc(maps.Keys(l.asked), relay.CompareTypes) {
+	for _, typeURL := range slices.SortedFunc(maps.Keys(l.asked), xds.CompareTypes) {
 		a := l.asked[typeURL]
 		s := say(typeURL, l.content)
 		for _, x := range a.sets {

@@ -12,15 +12,16 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 func TestWildcardAndNames(t *testing.T) {
 	w := newWorld(t, "all.yaml", map[string]string{"all.yaml": cluster("a", 1) + cluster("b", 1) + endpoints("a")})
-	all := w.subscribe(relay.ClusterType, "*")
-	named := w.subscribe(relay.ClusterType, "b", "c")
-	other := w.subscribe(relay.EndpointType, "a")
-	empty := w.subscribe(relay.ListenerType, "*")
-	last := w.subscribe(relay.RouteType, "*")
+	all := w.subscribe(xds.ClusterType, "*")
+	named := w.subscribe(xds.ClusterType, "b", "c")
+	other := w.subscribe(xds.EndpointType, "a")
+	empty := w.subscribe(xds.ListenerType, "*")
+	last := w.subscribe(xds.RouteType, "*")
 	all.want("the wildcard should bring both clusters", "a", "b")
 	named.want("a name should bring its cluster", "b")
 	named.until("the absence of the other should be stated", func() bool { return len(named.removed) == 1 })
@@ -40,9 +41,9 @@ func TestWildcardAndNames(t *testing.T) {
 func TestSpellings(t *testing.T) { // NAME-4, DELTA-17
 	const urn = "xdstp://o/envoy.config.cluster.v3.Cluster/"
 	w := newWorld(t, "all.yaml", map[string]string{"all.yaml": cluster(urn+"a?y=1&x=1", 1) + cluster(urn+"b?y=1&x=1", 1)})
-	named := w.subscribe(relay.ClusterType, urn+"a?x=1&y=1", urn+"%62?y=1&x=1")
+	named := w.subscribe(xds.ClusterType, urn+"a?x=1&y=1", urn+"%62?y=1&x=1")
 	named.want("names are found in whatever spelling", urn+"a?x=1&y=1", urn+"b?x=1&y=1")
-	all := w.subscribe(relay.ClusterType, "*")
+	all := w.subscribe(xds.ClusterType, "*")
 	all.want("the set should come", urn+"a?x=1&y=1", urn+"b?x=1&y=1")
 	w.put("all.yaml", cluster(urn+"b?x=1&y=1", 2))
 	all.want("one should go, and one change", urn+"b?x=1&y=1")
@@ -52,7 +53,7 @@ func TestSpellings(t *testing.T) { // NAME-4, DELTA-17
 
 func TestEndpointsAreRemovedWithTheirEntry(t *testing.T) {
 	w := newWorld(t, "eds.yaml", map[string]string{"eds.yaml": endpoints("a") + endpoints("b")})
-	all, named := w.subscribe(relay.EndpointType, "*"), w.subscribe(relay.EndpointType, "a", "b")
+	all, named := w.subscribe(xds.EndpointType, "*"), w.subscribe(xds.EndpointType, "a", "b")
 	all.want("both should come by wildcard", "a", "b")
 	named.want("both should come by name", "a", "b")
 	w.put("eds.yaml", endpoints("b"))
@@ -62,9 +63,9 @@ func TestEndpointsAreRemovedWithTheirEntry(t *testing.T) {
 
 func TestNamesMoveToTheSideLane(t *testing.T) {
 	w := newWorld(t, "all.yaml", map[string]string{"all.yaml": cluster("a", 1) + cluster("b", 1)})
-	named := w.subscribe(relay.ClusterType, "a")
+	named := w.subscribe(xds.ClusterType, "a")
 	named.want("the name should come", "a")
-	all := w.subscribe(relay.ClusterType, "*")
+	all := w.subscribe(xds.ClusterType, "*")
 	all.want("the wildcard should come over the reopened lane", "a", "b")
 	w.put("all.yaml", cluster("b", 1))
 	all.want("the wildcard should see the removal", "b")
@@ -76,7 +77,7 @@ func TestLaneIsReleasedAndTakenAgain(t *testing.T) {
 	w.stop() // the lanes are run by hand
 	origin := w.table.Origin("files")
 	for _, name := range []string{"*", "a", "*"} {
-		c := w.subscribe(relay.ClusterType, name)
+		c := w.subscribe(xds.ClusterType, name)
 		<-origin.Wake()
 		lanes := origin.TakeLanes()
 		if len(lanes) != 1 {
@@ -100,7 +101,7 @@ func TestLaneIsReleasedAndTakenAgain(t *testing.T) {
 
 func TestBrokenFileKeepsItsContent(t *testing.T) {
 	w := newWorld(t, "cds.yaml", map[string]string{"cds.yaml": cluster("a", 1) + cluster("b", 1)})
-	c := w.subscribe(relay.ClusterType, "*")
+	c := w.subscribe(xds.ClusterType, "*")
 	c.want("the set should come", "a", "b")
 
 	broken := cluster("a", 1) + strings.Replace(cluster("b", 1), "connect_timeout", "conect_timeout", 1)
@@ -111,7 +112,7 @@ func TestBrokenFileKeepsItsContent(t *testing.T) {
 		t.Errorf("the status should name line 6 and count the 2 resources still in force: %+v", f)
 	}
 	c.wantNothing("FILE-5: a broken file should leave the previous content in force")
-	late := w.subscribe(relay.ClusterType, "a")
+	late := w.subscribe(xds.ClusterType, "a")
 	late.want("newcomers should be served from it", "a")
 
 	before := w.logs.FilterLevelExact(2).Len()
@@ -134,7 +135,7 @@ func TestBrokenFileKeepsItsContent(t *testing.T) {
 
 func TestOtherFilesUpdateBesideABrokenOne(t *testing.T) {
 	w := newWorld(t, "d", map[string]string{"d/a.yaml": cluster("a", 1), "d/b.yaml": cluster("b", 1)})
-	c := w.subscribe(relay.ClusterType, "*")
+	c := w.subscribe(xds.ClusterType, "*")
 	c.want("both files should count", "a", "b")
 	w.put("d/a.yaml", "- oops: [\n")
 	w.wantError("a.yaml", "not valid YAML")
@@ -147,9 +148,9 @@ func TestDirectoryAddAndRemove(t *testing.T) {
 		"d/a.yaml": cluster("a", 1), "d/.hidden.yaml": cluster("h", 1), "d/a.yaml~": cluster("old", 1),
 		"d/#a.yaml#": cluster("auto", 1), "d/sub/x.yaml": cluster("deep", 1),
 	})
-	c := w.subscribe(relay.ClusterType, "*")
+	c := w.subscribe(xds.ClusterType, "*")
 	c.want("only the file itself should count", "a")
-	w.put("d/b.json", `{"resources": [{"@type": "`+relay.ClusterType+`", "name": "b"}]}`)
+	w.put("d/b.json", `{"resources": [{"@type": "`+xds.ClusterType+`", "name": "b"}]}`)
 	c.want("a new file should count", "a", "b")
 	w.must(os.WriteFile(filepath.Join(w.dir, "d/c.yaml"), []byte(cluster("c", 1)), 0o644))
 	c.want("in a directory a file written in place should count", "a", "b", "c")
@@ -207,7 +208,7 @@ func TestConfigMapSwapLoadsOnce(t *testing.T) {
 			dir := w.dir
 			w = newWorld(t, "", nil, func(c *Config) { c.Path = filepath.Join(dir, path) })
 			w.dir = dir
-			c := w.subscribe(relay.ClusterType, "*")
+			c := w.subscribe(xds.ClusterType, "*")
 			c.want("the first version should be served", "a")
 			w.mount("mnt", "..v2", map[string]string{"a.yaml": cluster("a2", 1), "b.yaml": "resources: []"})
 			c.want("FILE-3: the swap should bring the second version", "a2")
@@ -221,7 +222,7 @@ func TestConfigMapSwapLoadsOnce(t *testing.T) {
 
 func TestDirectoryIsReplaced(t *testing.T) {
 	w := newWorld(t, "d", map[string]string{"d/a.yaml": cluster("a", 1)}, func(c *Config) { c.Poll = 20 * time.Millisecond })
-	c := w.subscribe(relay.ClusterType, "*")
+	c := w.subscribe(xds.ClusterType, "*")
 	c.want("the directory should be served", "a")
 	w.must(os.Rename(filepath.Join(w.dir, "d"), filepath.Join(w.dir, "gone")))
 	w.wantStatus("that the directory is gone should show", func(st Status) bool { return st.Error != "" })
@@ -294,7 +295,7 @@ func TestChangeBeforeRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- w.origin.Run(ctx) }()
-	c := w.subscribe(relay.ClusterType, "*")
+	c := w.subscribe(xds.ClusterType, "*")
 	c.want("what changed while nobody watched should be found", "b")
 	cancel()
 	w.must(<-done)
@@ -303,8 +304,8 @@ func TestChangeBeforeRun(t *testing.T) {
 // TestLeftoversAreRemoved: the table may hold members from before the stream, and says so.
 func TestLeftoversAreRemoved(t *testing.T) {
 	a := &asked{sets: map[subscription]*selected{}}
-	all, some := say(relay.EndpointType, &content{whole: true}), say(relay.VirtualHostType, &content{whole: true})
-	a.selects(relay.Name{Name: relay.Wildcard}).tell(all, map[string]string{"x": "1"})
+	all, some := say(xds.EndpointType, &content{whole: true}), say(xds.VirtualHostType, &content{whole: true})
+	a.selects(relay.Name{Name: xds.Wildcard}).tell(all, map[string]string{"x": "1"})
 	if x := all.to(constraints.Params{}); !slices.Equal(x.Removed, []string{"x"}) || !x.Full {
 		t.Errorf("what the table holds and no file states should be removed: %+v", x.Update)
 	}

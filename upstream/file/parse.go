@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"github.com/weir-xds/weir/upstream/descriptors"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -140,7 +141,7 @@ func (p *parser) accept(typeURL string, encoded []byte, at position, path string
 		return
 	}
 	for _, r := range u.Resources {
-		if r.Nameless && typeURL != relay.ListenerType {
+		if r.Nameless && typeURL != xds.ListenerType {
 			p.fail(at, path, "has no name")
 			return
 		}

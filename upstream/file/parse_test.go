@@ -10,7 +10,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -32,7 +32,7 @@ func twoClusters(t testing.TB) map[string]string {
 		}
 		a.Metadata.TypedFilterMetadata[k] = v
 	}
-	r := &discoveryv3.DiscoveryResponse{VersionInfo: "1", TypeUrl: relay.ClusterType}
+	r := &discoveryv3.DiscoveryResponse{VersionInfo: "1", TypeUrl: xds.ClusterType}
 	for _, c := range []*clusterv3.Cluster{a, {Name: "b", ConnectTimeout: durationpb.New(time.Second)}} {
 		any := &anypb.Any{}
 		if err := anypb.MarshalFrom(any, c, deterministic); err != nil {
@@ -47,25 +47,25 @@ func twoClusters(t testing.TB) map[string]string {
 	locality := func(k string) string {
 		return `"` + k + `": {"@type": "type.googleapis.com/envoy.config.core.v3.Locality", "zone": "` + k + `"}`
 	}
-	ja := `{"@type": "` + relay.ClusterType + `", "name": "\u00e4\ud83d\ude00", "connectTimeout": "0.25s", "metadata": {` +
+	ja := `{"@type": "` + xds.ClusterType + `", "name": "\u00e4\ud83d\ude00", "connectTimeout": "0.25s", "metadata": {` +
 		`"typed_filter_metadata": {` + locality("z") + "," + locality("x") + "," + locality("y") + "}}}"
-	jb := `{"@type": "` + relay.ClusterType + `", "name": "b", "connect_timeout": "1s"}`
+	jb := `{"@type": "` + xds.ClusterType + `", "name": "b", "connect_timeout": "1s"}`
 	ya := strings.ReplaceAll(ja, `\u00e4\ud83d\ude00`, "ä😀")
 	return map[string]string{
 		"response.pb":        string(binary),
 		"response.textproto": prototext.Format(r),
 		"response.pb_text":   prototext.Format(r),
-		"response.json": `{"version_info": "1", "typeUrl": "` + relay.ClusterType + "\",\n\t\"resources\": [" +
+		"response.json": `{"version_info": "1", "typeUrl": "` + xds.ClusterType + "\",\n\t\"resources\": [" +
 			ja + ",\n" + jb + "]}",
 		"list.json":     "[" + ja + "," + jb + "]",
 		"stream.json":   ja + "\n" + jb,
 		"response.yaml": "\"@type\": " + responseType + "\nversion_info: '1'\nresources:\n- " + ya + "\n- " + jb + "\n",
-		"anchors.yml": "resources:\n- \"@type\": &type " + relay.ClusterType + "\n  name: ä😀\n  connect_timeout: 0.25s\n" +
+		"anchors.yml": "resources:\n- \"@type\": &type " + xds.ClusterType + "\n  name: ä😀\n  connect_timeout: 0.25s\n" +
 			"  metadata: {typed_filter_metadata: {" + locality("x") + ", " + locality("y") + ", " + locality("z") + "}}\n" +
 			"- {\"@type\": *type, name: b, connect_timeout: 1s}\n",
 		"list.conf":      "- " + ya + "\n- " + jb + "\n",
 		"documents":      "---\n# first\n" + ya + "\n---\n---\n" + jb + "\n",
-		"shorttype.yaml": strings.ReplaceAll("- "+ya+"\n- "+jb, relay.ClusterType, "envoy.config.cluster.v3.Cluster"),
+		"shorttype.yaml": strings.ReplaceAll("- "+ya+"\n- "+jb, xds.ClusterType, "envoy.config.cluster.v3.Cluster"),
 	}
 }
 
@@ -96,19 +96,19 @@ func TestWrapped(t *testing.T) {
   version: v7
   aliases: [x, y]
   ttl: 30s
-  resource: {"@type": ` + relay.ClusterType + `, name: other}
+  resource: {"@type": ` + xds.ClusterType + `, name: other}
 - "@type": ` + resourceType + `
   resource_name:
     name: b
     dynamic_parameter_constraints: {constraint: {key: env, value: prod}}
-  resource: {"@type": ` + relay.ClusterType + `}
+  resource: {"@type": ` + xds.ClusterType + `}
 - name: b
-  resource: {"@type": ` + relay.ClusterType + `}
+  resource: {"@type": ` + xds.ClusterType + `}
 - name: collection
   resource:
     "@type": type.googleapis.com/envoy.config.listener.v3.ListenerCollection
     entries:
-    - inline_entry: {name: l, version: "3", resource: {"@type": ` + relay.ListenerType + `}}
+    - inline_entry: {name: l, version: "3", resource: {"@type": ` + xds.ListenerType + `}}
 `
 	got, ps := parse("a.yaml", []byte(text), testLimits)
 	if len(ps) > 0 || len(got) != 4 {
@@ -121,7 +121,7 @@ func TestWrapped(t *testing.T) {
 	if got[1].Name != "b" || got[1].Constraints == nil || got[2].Name != "b" || got[2].Constraints != nil {
 		t.Errorf("one name may have variants: %+v, %+v", got[1].Resource, got[2].Resource)
 	}
-	if l := got[3]; l.key.typeURL != relay.ListenerType || l.Name != "l" || l.Version != "3" {
+	if l := got[3]; l.key.typeURL != xds.ListenerType || l.Name != "l" || l.Version != "3" {
 		t.Errorf("FILE-7: an inline entry is a resource: %+v", l.Resource)
 	}
 }
@@ -129,7 +129,7 @@ func TestWrapped(t *testing.T) {
 // TestWrappersAreEqual: a map in the wrapper must not make another content of it at each load.
 func TestWrappersAreEqual(t *testing.T) {
 	text := "- name: a\n  metadata: {filter_metadata: {a: {}, b: {}, c: {}, d: {}, e: {}, f: {}}}\n" +
-		"  resource: {\"@type\": " + relay.ClusterType + "}\n"
+		"  resource: {\"@type\": " + xds.ClusterType + "}\n"
 	first, ps := parse("a.yaml", []byte(text), testLimits)
 	if len(ps) > 0 {
 		t.Fatal(ps)
@@ -143,7 +143,7 @@ func TestWrappersAreEqual(t *testing.T) {
 }
 
 func TestProblems(t *testing.T) {
-	cds := `"@type": ` + relay.ClusterType
+	cds := `"@type": ` + xds.ClusterType
 	for _, row := range []struct{ file, text, want string }{
 		{"a.yaml", "resources:\n- {a: b\n- c", "a.yaml:4:1: not valid YAML: while parsing a flow mapping that begins in line 2: did not find expected ',' or '}'"},
 		{"a.yaml", "- " + cds + "\n  name: x\n bad: y\n", `a.yaml:3:2: not valid YAML`},
@@ -160,7 +160,7 @@ func TestProblems(t *testing.T) {
 			`a.yaml:2:9: [0].name: invalid value for string field name: 12; put it in quotes`,
 		},
 		{
-			"a.json", "{\"resources\": [\n {" + `"@type": "` + relay.ClusterType + `",` + "\n  \"nome\": \"ä\"}]}",
+			"a.json", "{\"resources\": [\n {" + `"@type": "` + xds.ClusterType + `",` + "\n  \"nome\": \"ä\"}]}",
 			`a.json:3:3: resources[0].nome: unknown field "nome"`,
 		},
 		{"a.json", "{\"resources\": [\n {]}", `a.json:2:3: not valid JSON: invalid character ']'`},
@@ -182,8 +182,8 @@ func TestProblems(t *testing.T) {
 		{"a.yaml", "resources: []\nresources: []\n", `a.yaml:2:1: resources: is given twice`},
 		{"a.yaml", "\"@type\": " + responseType, `a.yaml:1:1: has no resources`},
 		{
-			"a.yaml", "type_url: " + relay.EndpointType + "\nresources:\n- " + cds + "\n  name: x\n",
-			`a.yaml:3:3: resources[0]: has type ` + relay.ClusterType + `, but the response says ` + relay.EndpointType,
+			"a.yaml", "type_url: " + xds.EndpointType + "\nresources:\n- " + cds + "\n  name: x\n",
+			`a.yaml:3:3: resources[0]: has type ` + xds.ClusterType + `, but the response says ` + xds.EndpointType,
 		},
 		{"a.yaml", "- " + cds + "\n", `a.yaml:1:3: [0]: has no name`},
 		{
@@ -219,7 +219,7 @@ func TestProblems(t *testing.T) {
 // bomb is a small file whose aliases stand for gigabytes.
 func bomb() string {
 	var b strings.Builder
-	b.WriteString("- \"@type\": " + relay.ClusterType + "\n  metadata:\n    filter_metadata:\n      k:\n        a0: &a0 [x]\n")
+	b.WriteString("- \"@type\": " + xds.ClusterType + "\n  metadata:\n    filter_metadata:\n      k:\n        a0: &a0 [x]\n")
 	for i := 1; i < 40; i++ {
 		fmt.Fprintf(&b, "        a%d: &a%d [*a%d, *a%d]\n", i, i, i-1, i-1)
 	}
@@ -289,7 +289,7 @@ func TestErrorsDoNotRepeatSecrets(t *testing.T) {
 			t.Errorf("%s: %d resources, and %v", file, len(found), problems)
 		}
 	}
-	if _, problems := parse("c.yaml", []byte("\"@type\": "+relay.ClusterType+"\nname: [hunter2]\n"), testLimits); !strings.Contains(problems.Error(), "[") {
+	if _, problems := parse("c.yaml", []byte("\"@type\": "+xds.ClusterType+"\nname: [hunter2]\n"), testLimits); !strings.Contains(problems.Error(), "[") {
 		t.Errorf("where there are no secrets, what is wrong is told: %v", problems)
 	}
 }

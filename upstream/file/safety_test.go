@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 const broken = "- oops: [\n"
@@ -19,12 +19,12 @@ func TestBrokenFileAtStartStatesNothing(t *testing.T) {
 			if st := w.origin.Status(); st.Ready || st.Complete {
 				t.Errorf("the origin should not claim to know everything: %+v", st)
 			}
-			held := w.resume(relay.ClusterType, map[string]string{"x": "v"}, "*")
-			all := w.subscribe(relay.EndpointType, "*")
-			absent := w.subscribe(relay.RouteType, "r")
+			held := w.resume(xds.ClusterType, map[string]string{"x": "v"}, "*")
+			all := w.subscribe(xds.EndpointType, "*")
+			absent := w.subscribe(xds.RouteType, "r")
 			if path == "d" {
-				found := w.subscribe(relay.ListenerType, "l")
-				w.put("d/c.yaml", "- \"@type\": "+relay.ListenerType+"\n  name: l\n")
+				found := w.subscribe(xds.ListenerType, "l")
+				w.put("d/c.yaml", "- \"@type\": "+xds.ListenerType+"\n  name: l\n")
 				found.want("what is in a file in order should be served by name", "l")
 			}
 			w.put("d/b.yaml", broken+"# again\n")
@@ -44,15 +44,15 @@ func TestBrokenFileAtStartStatesNothing(t *testing.T) {
 
 func TestBrokenNewcomerHoldsRemovals(t *testing.T) {
 	w := newWorld(t, "d", map[string]string{"d/a.yaml": cluster("a", 1) + cluster("b", 1)})
-	c := w.subscribe(relay.ClusterType, "*")
+	c := w.subscribe(xds.ClusterType, "*")
 	c.want("the set should come", "a", "b")
 	w.put("d/b.yaml", broken)
 	w.wantError("b.yaml", "not valid YAML")
 	w.put("d/a.yaml", cluster("a", 1)+cluster("c", 1))
 	c.want("additions should go on, but b may be what the new file holds", "a", "b", "c")
-	late := w.subscribe(relay.ClusterType, "*")
+	late := w.subscribe(xds.ClusterType, "*")
 	late.want("a newcomer should be served what is in force", "a", "b", "c")
-	absent := w.subscribe(relay.EndpointType, "e")
+	absent := w.subscribe(xds.EndpointType, "e")
 	w.put("d/z.yaml", cluster("z", 1))
 	c.want("another file should count", "a", "b", "c", "z")
 	absent.wantNothing("absence should not be stated while the new file is not known")
@@ -63,7 +63,7 @@ func TestBrokenNewcomerHoldsRemovals(t *testing.T) {
 
 func TestEmptinessHasToBeStated(t *testing.T) {
 	w := newWorld(t, "d", map[string]string{"d/a.yaml": cluster("a", 1)})
-	c := w.subscribe(relay.ClusterType, "*")
+	c := w.subscribe(xds.ClusterType, "*")
 	c.want("the set should come", "a")
 	for name, text := range map[string]string{
 		"no bytes": "", "comments": "# moved away\n---\n", "a key without a value": "resources:\n",
@@ -84,7 +84,7 @@ func TestEmptinessHasToBeStated(t *testing.T) {
 
 func TestEmptyDirectoryAtStart(t *testing.T) {
 	w := newWorld(t, "d", map[string]string{"d/.keep": ""})
-	c := w.subscribe(relay.ClusterType, "*")
+	c := w.subscribe(xds.ClusterType, "*")
 	if st := w.origin.Status(); st.Ready || st.Error == "" {
 		t.Errorf("an empty directory should be an error: %+v", st)
 	}
@@ -99,7 +99,7 @@ func TestDuplicateAcrossFiles(t *testing.T) {
 	w := newWorld(t, "d", map[string]string{
 		"d/b.yaml": cluster("x", 1) + cluster("b", 1), "d/c.yaml": cluster("c", 1) + cluster("x", 2),
 	})
-	c := w.subscribe(relay.ClusterType, "*")
+	c := w.subscribe(xds.ClusterType, "*")
 	c.want("everything but the duplicate should count", "x", "b", "c")
 	first := c.has["x"]
 	f := w.wantError("c.yaml", `Cluster "x" is also in `+filepath.Join(w.dir, "d/b.yaml")+":1:3")
@@ -196,8 +196,8 @@ func TestTTLCountsFromTheLoad(t *testing.T) {
 	s := &source{files: map[string]*file{"a.yaml": f}}
 	load := func(c *content) *content {
 		found, ps := parse("a.yaml", []byte(`
-- {name: a, ttl: 5s, resource: {"@type": `+relay.ClusterType+`}}
-- {name: b, resource: {"@type": `+relay.ClusterType+`}}
+- {name: a, ttl: 5s, resource: {"@type": `+xds.ClusterType+`}}
+- {name: b, resource: {"@type": `+xds.ClusterType+`}}
 `), testLimits)
 		if len(ps) > 0 {
 			t.Fatal(ps)
@@ -207,12 +207,12 @@ func TestTTLCountsFromTheLoad(t *testing.T) {
 	}
 	first := load(&content{})
 	idle, again := merge(first, s), load(first)
-	if first.set(relay.ClusterType) != idle.set(relay.ClusterType) {
+	if first.set(xds.ClusterType) != idle.set(xds.ClusterType) {
 		t.Error("without a load nothing should be told")
 	}
-	u := say(relay.ClusterType, again)
+	u := say(xds.ClusterType, again)
 	for _, name := range []string{"a", "b"} {
-		u.all.difference(first.set(relay.ClusterType).byName[name], u.now.byName[name])
+		u.all.difference(first.set(xds.ClusterType).byName[name], u.now.byName[name])
 	}
 	if len(u.all.Resources) != 1 || u.all.Resources[0].Name != "a" || len(u.all.RemovedVariants) != 0 {
 		t.Errorf("after a load the resource with a TTL should be told again, and no other: %+v", u.all.Update)

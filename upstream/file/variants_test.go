@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // variantOf is a variant of a cluster in YAML, as an item of a list; of is its constraints in
@@ -27,7 +28,7 @@ func variantOf(name string, seconds int, of string) string {
 		all = append(all, fmt.Sprintf("{or_constraints: {constraints: [%s]}}", strings.Join(any, ", ")))
 	}
 	return fmt.Sprintf("- resource_name:\n    name: %s\n    dynamic_parameter_constraints: {and_constraints: {constraints: [%s]}}\n"+
-		"  resource: {\"@type\": %s, name: %s, connect_timeout: %ds}\n", name, strings.Join(all, ", "), relay.ClusterType, name, seconds)
+		"  resource: {\"@type\": %s, name: %s, connect_timeout: %ds}\n", name, strings.Join(all, ", "), xds.ClusterType, name, seconds)
 }
 
 func params(of string) constraints.Params {
@@ -45,7 +46,7 @@ func (w *world) subscribeAs(of string, names ...string) *client {
 	g, err := w.table.Origin("files").Group(nil)
 	w.must(err)
 	c := &client{w: w, group: g, owner: relay.NewSubscriber(), has: map[string]string{}}
-	c.sub = g.Open(c.owner, relay.SubOptions{TypeURL: relay.ClusterType, Delta: true, Params: params(of)})
+	c.sub = g.Open(c.owner, relay.SubOptions{TypeURL: xds.ClusterType, Delta: true, Params: params(of)})
 	c.sub.Update(time.Now(), names, nil)
 	w.t.Cleanup(c.close)
 	return c
@@ -360,12 +361,12 @@ func BenchmarkMergeVariants(b *testing.B) {
 			names = append(names, &name{key: "a", params: params(fmt.Sprintf("env=e%d region=r%d", i%30, i))})
 		}
 		for b.Loop() {
-			was := say(relay.ClusterType, prev)
+			was := say(xds.ClusterType, prev)
 			for _, n := range names {
 				n.stated, n.told = false, nil
 				n.tell(was)
 			}
-			s := say(relay.ClusterType, now)
+			s := say(xds.ClusterType, now)
 			for _, n := range names {
 				n.tell(s)
 			}

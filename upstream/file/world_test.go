@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -220,7 +221,7 @@ func (c *client) take() bool {
 			c.has[v.Name] = string(v.Any())
 		}
 		for _, name := range a.Removed {
-			delete(c.has, relay.NameKey(name))
+			delete(c.has, xds.NameKey(name))
 			c.removed = append(c.removed, name)
 		}
 	}
@@ -267,11 +268,11 @@ func (c *client) wantNothing(sentence string) {
 
 // cluster is a cluster in YAML, as an item of a list.
 func cluster(name string, seconds int) string {
-	return fmt.Sprintf("- \"@type\": %s\n  name: %s\n  connect_timeout: %ds\n", relay.ClusterType, name, seconds)
+	return fmt.Sprintf("- \"@type\": %s\n  name: %s\n  connect_timeout: %ds\n", xds.ClusterType, name, seconds)
 }
 
 func endpoints(name string) string {
-	return fmt.Sprintf("- \"@type\": %s\n  cluster_name: %s\n", relay.EndpointType, name)
+	return fmt.Sprintf("- \"@type\": %s\n  cluster_name: %s\n", xds.EndpointType, name)
 }
 
 // until waits for something that comes with a load.
@@ -281,5 +282,5 @@ func (w *world) until(sentence string, is func() bool) {
 }
 
 func route(name string) string {
-	return fmt.Sprintf("- \"@type\": %s\n  name: %s\n", relay.RouteType, name)
+	return fmt.Sprintf("- \"@type\": %s\n  name: %s\n", xds.RouteType, name)
 }

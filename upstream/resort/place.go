@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // place is what is asked of one type for one group.
@@ -86,7 +87,7 @@ func (p *place) askNames(now time.Time, m *relay.Subscriber, names []string) {
 	for name := range p.asked {
 		if !wanted[name] {
 			fewer = append(fewer, name)
-			delete(p.names.bodies, relay.NameKey(name))
+			delete(p.names.bodies, xds.NameKey(name))
 			p.changed = true
 		}
 	}
@@ -125,7 +126,7 @@ func (f *feed) take(now time.Time) (changed, lags bool) {
 			f.bodies[v.Name] = v
 		}
 		for _, name := range a.Removed {
-			delete(f.bodies, relay.NameKey(name))
+			delete(f.bodies, xds.NameKey(name))
 		}
 		f.sub.Ack(a.Told())
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 	"github.com/weir-xds/weir/upstream"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	cds = relaytest.ClusterType
 	eds = relaytest.EndpointType
-	sds = relay.SecretType
+	sds = xds.SecretType
 )
 
 // side is an origin, its table, and who asks the one for the other.

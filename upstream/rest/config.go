@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"github.com/weir-xds/weir/upstream"
 	"github.com/weir-xds/weir/upstream/descriptors"
 )
@@ -70,9 +71,9 @@ const maxURLs = 254
 
 // Types are the types that can be asked for over REST (REST-8), in the order of the protocol.
 func Types() (typeURLs []string) {
-	for i := range relay.Services {
-		if relay.Services[i].REST != "" {
-			typeURLs = append(typeURLs, relay.Services[i].TypeURL)
+	for i := range xds.Services {
+		if xds.Services[i].REST != "" {
+			typeURLs = append(typeURLs, xds.Services[i].TypeURL)
 		}
 	}
 	return typeURLs

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // An unchanged set costs the origin a 304; a changed one is taken with all it has lost.
@@ -58,7 +58,7 @@ func TestTypes(t *testing.T) {
 		w.want(cds, "*")
 		w.want(eds, "x")
 		w.want(lds, "*")
-		w.want(relay.VirtualHostType, "x/y")
+		w.want(xds.VirtualHostType, "x/y")
 		w.want("type.googleapis.com/example.Other", "x")
 		sleep(time.Second)
 		w.wantHeld(eds, "what is named", "x")
@@ -73,7 +73,7 @@ func TestTypes(t *testing.T) {
 		if !slices.Equal(paths, []string{clusters, endpoints, listeners}) {
 			t.Errorf("polled are %q", paths)
 		}
-		for _, typeURL := range []string{relay.VirtualHostType, relay.LbEndpointType} {
+		for _, typeURL := range []string{xds.VirtualHostType, xds.LbEndpointType} {
 			if w.table.Origin("rest").Serves(typeURL) {
 				t.Errorf("%s is not to be had (REST-8)", typeURL)
 			}

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/weir-xds/weir/metrics"
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 const (
@@ -104,7 +104,7 @@ func (o *Origin) ask(ctx context.Context, s *server, typeURL string, via []strin
 	defer cancel()
 	// which counts connecting, as ResponseHeaderTimeout does not
 	slow := time.AfterFunc(headersWithin, cancel)
-	req, err := o.request(ctx, strings.TrimSuffix(s.url, "/")+relay.ServiceOf(typeURL, false).REST, body, via)
+	req, err := o.request(ctx, strings.TrimSuffix(s.url, "/")+xds.ServiceOf(typeURL, false).REST, body, via)
 	if err != nil {
 		return nil, &failure{fault: unclear, err: err}
 	}

@@ -8,6 +8,7 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -97,7 +98,7 @@ func (o *Origin) resource(typeURL string, raw json.RawMessage) (*anypb.Any, erro
 	switch {
 	case strings.Contains(text, "unable to resolve"):
 		return nil, errors.New(text + "; its descriptors are not known: give them in types")
-	case relay.IsSecret(typeURL):
+	case xds.IsSecret(typeURL):
 		return nil, errors.New("is not what belongs here; it is not repeated, since it is a secret")
 	}
 	return nil, errors.New(text)
@@ -183,7 +184,7 @@ func (o *Origin) update(lane *relay.Lane, r *response) (u relay.Update, reject *
 		if x.name == "" || len(reject.Reasons) >= maxReasons {
 			u.Unread = true
 		} else {
-			u.Refused, u.Reasons = append(u.Refused, relay.NameKey(x.name)), append(u.Reasons, x.reason)
+			u.Refused, u.Reasons = append(u.Refused, xds.NameKey(x.name)), append(u.Reasons, x.reason)
 		}
 		if len(reject.Reasons) < maxReasons {
 			reject.Reasons = append(reject.Reasons, x.reason)

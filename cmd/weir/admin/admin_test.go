@@ -20,6 +20,7 @@ import (
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -72,7 +73,7 @@ func (w *world) hold(bodies map[string]*anypb.Any, typeURL string) {
 		w.t.Fatal(err)
 	}
 	group.Open(relay.NewSubscriber(), relay.SubOptions{TypeURL: typeURL, Delta: true}).
-		Update(now, []string{relay.Wildcard}, nil)
+		Update(now, []string{xds.Wildcard}, nil)
 	lanes := origin.TakeLanes()
 	if len(lanes) != 1 {
 		w.t.Fatalf("%d lanes are wanted, want the main one", len(lanes))
@@ -255,13 +256,13 @@ func TestQuarantineIsShown(t *testing.T) {
 	w := newWorld(t)
 	o := Origin{Name: "mesh", Kind: "grpc", Source: "cp:1"}
 	o.Sum([]relay.GroupStatus{{Key: "g1", Apart: []relay.ApartStatus{
-		{TypeURL: relay.ClusterType},
-		{TypeURL: relay.SecretType, Quarantined: time.Unix(1, 0), Refused: 3, Reason: "no such type"},
+		{TypeURL: xds.ClusterType},
+		{TypeURL: xds.SecretType, Quarantined: time.Unix(1, 0), Refused: 3, Reason: "no such type"},
 	}}})
 	w.cfg.Origins = func() []Origin { return []Origin{o} }
 	rec := w.get("/origins")
-	want(t, rec, http.StatusOK, `"group": "g1"`, `"type": "sds"`, relay.SecretType, `"refused": 3`, `"reason": "no such type"`)
-	if strings.Contains(rec.Body.String(), relay.ClusterType) {
+	want(t, rec, http.StatusOK, `"group": "g1"`, `"type": "sds"`, xds.SecretType, `"refused": 3`, `"reason": "no such type"`)
+	if strings.Contains(rec.Body.String(), xds.ClusterType) {
 		t.Errorf("a type that is only suspect is listed:\n%s", rec.Body)
 	}
 	want(t, w.get("/"), http.StatusOK, "1 in quarantine")
@@ -279,7 +280,7 @@ func TestGroupsTellTheirParameterMaps(t *testing.T) {
 	}
 	for _, env := range []string{"prod", "test"} {
 		group.Open(relay.NewSubscriber(), relay.SubOptions{
-			TypeURL: relay.ClusterType, Delta: true, Params: constraints.NewParams(map[string]string{"env": env}),
+			TypeURL: xds.ClusterType, Delta: true, Params: constraints.NewParams(map[string]string{"env": env}),
 		})
 	}
 	want(t, w.get("/groups"), http.StatusOK, `"parameter_sets": 2`)

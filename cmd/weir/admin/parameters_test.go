@@ -16,6 +16,7 @@ import (
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // variants has clients subscribe to cluster a with env=MAP, for each map, and the origin answer
@@ -33,13 +34,13 @@ func (w *world) variants(maps ...string) {
 		if env != "" {
 			p = constraints.NewParams(map[string]string{"env": env})
 		}
-		group.Open(relay.NewSubscriber(), relay.SubOptions{TypeURL: relay.ClusterType, Delta: true, Params: p}).
+		group.Open(relay.NewSubscriber(), relay.SubOptions{TypeURL: xds.ClusterType, Delta: true, Params: p}).
 			Update(now, []string{"a", "b"}, nil)
 	}
 	lane := origin.TakeLanes()[0]
 	lane.Open(now, 0)
 	lane.Take(now, false)
-	update := &relay.Update{TypeURL: relay.ClusterType}
+	update := &relay.Update{TypeURL: xds.ClusterType}
 	add := func(name string, timeout time.Duration, c *discoveryv3.DynamicParameterConstraints) {
 		body, err := proto.Marshal(relaytest.Cluster(name, timeout))
 		if err != nil {
@@ -178,7 +179,7 @@ func TestClientsTellTheirParameters(t *testing.T) {
 		return parts
 	}
 	w.clients = []downstream.ClientStatus{{Stream: 7, Types: []downstream.TypeStatus{
-		{TypeURL: relay.ClusterType, Names: 12, Parts: of(12)}, {TypeURL: relay.EndpointType, Names: 2, Parts: of(2)},
+		{TypeURL: xds.ClusterType, Names: 12, Parts: of(12)}, {TypeURL: xds.EndpointType, Names: 2, Parts: of(2)},
 	}}}
 	few := w.get("/clients")
 	want(t, few, http.StatusOK, `"parameter_sets": 12`, `"origins_left_out": 2`, `"parameters": "env=e09"`, `"located": true`)

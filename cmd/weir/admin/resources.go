@@ -13,6 +13,7 @@ import (
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // resource is one resource in the table.
@@ -132,7 +133,7 @@ func (a *Admin) resourceOf(origin string, s *relay.ResourceStatus, withBody bool
 	res := resource{
 		Origin: origin, Group: s.Group, Type: metrics.ShortName(s.TypeURL), TypeURL: s.TypeURL, Name: s.Name,
 		Wildcard: s.Wildcard, Collection: s.Collection, Version: s.Version, OriginVersion: s.OriginVersion, Constraints: s.Constraints,
-		Bytes: s.Bytes, Clients: s.Clients, Live: s.Live, Held: s.Held, Absent: s.Absent, Secret: relay.IsSecret(s.TypeURL),
+		Bytes: s.Bytes, Clients: s.Clients, Live: s.Live, Held: s.Held, Absent: s.Absent, Secret: xds.IsSecret(s.TypeURL),
 		Source: s.Source, Fallback: s.Fallback, Shadowed: s.Shadowed, LeftOut: s.Maps - len(s.Params),
 	}
 	if s.Maps > 1 || s.Params[0] != "" {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 func (k checker) origins(origins []Origin) {
@@ -148,7 +148,7 @@ func (k checker) fallback(path string, o *Origin) {
 func (k checker) absenceKeeps(path string, names []string) {
 	k.types(path, names)
 	for i, name := range names {
-		if t, _ := TypeURL(name); relay.AlwaysWhole(t) {
+		if t, _ := TypeURL(name); xds.AlwaysWhole(t) {
 			k.addf(fmt.Sprintf("%s[%d]", path, i), "what an answer to * of %q lacks is always gone", name)
 		}
 	}
@@ -213,7 +213,7 @@ func (k checker) messages(types map[string]Type) {
 		switch full, ok := TypeURL(url); {
 		case !ok || full != url:
 			k.addf(at, "%q is no full type URL such as type.googleapis.com/example.Message", url)
-		case t.NameField != "" && relay.Named(url):
+		case t.NameField != "" && xds.Named(url):
 			k.addf(at+".name_field", "resources of this type are known to have their name in field 1")
 		case t == Type{}:
 			k.addf(at, "says nothing; give name_field or descriptors")
@@ -233,7 +233,7 @@ func (k checker) nameFields(path string, fields map[string]int) {
 		switch {
 		case !ok:
 			k.unknownType(at, name)
-		case relay.Named(url):
+		case xds.Named(url):
 			k.addf(at, "resources of this type are known to have their name in field 1")
 		case n > maxField || n >= firstReserved && n <= lastReserved:
 			k.addf(at, "%d is no protobuf field number", n)

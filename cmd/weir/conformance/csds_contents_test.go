@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // statusOfSecrets: of a secret there is a name and a status, in either view, also after a client
@@ -85,7 +85,7 @@ func bothVersions(t *testing.T, dialect relaytest.Dialect) {
 		switch {
 		case it == nil:
 		case x.ClientScope == "":
-			if _, ours := relay.ParseVersion(it.VersionInfo); ours {
+			if _, ours := xds.ParseVersion(it.VersionInfo); ours {
 				relays++
 			}
 		case it.VersionInfo == "7":

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -54,7 +55,7 @@ func newRig(t *testing.T, node *corev3.Node, names ...string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.sub = g.Open(relay.NewSubscriber(), relay.SubOptions{TypeURL: relay.EndpointType, Delta: true})
+	r.sub = g.Open(relay.NewSubscriber(), relay.SubOptions{TypeURL: xds.EndpointType, Delta: true})
 	r.sub.Update(r.now, names, nil)
 	lanes := table.Origin("mesh").TakeLanes()
 	if len(lanes) != 1 {
@@ -69,7 +70,7 @@ func newRig(t *testing.T, node *corev3.Node, names ...string) *rig {
 // says has the origin answer.
 func (r *rig) says(m *discoveryv3.DeltaDiscoveryResponse) {
 	r.t.Helper()
-	m.TypeUrl, m.Nonce = relay.EndpointType, "1"
+	m.TypeUrl, m.Nonce = xds.EndpointType, "1"
 	b, err := proto.Marshal(m)
 	if err != nil {
 		r.t.Fatal(err)
@@ -105,7 +106,7 @@ func (r *rig) lines() map[string]string {
 	}
 	all := map[string]string{}
 	for _, it := range resp.Config[0].GenericXdsConfigs {
-		if it.ConfigStatus != statusv3.ConfigStatus_UNKNOWN || it.TypeUrl != relay.EndpointType || (it.XdsConfig != nil) != (it.VersionInfo != "") {
+		if it.ConfigStatus != statusv3.ConfigStatus_UNKNOWN || it.TypeUrl != xds.EndpointType || (it.XdsConfig != nil) != (it.VersionInfo != "") {
 			r.t.Errorf("%v", it)
 		}
 		line := strings.TrimSpace(fmt.Sprint(it.ClientStatus, " ", it.VersionInfo))
@@ -136,7 +137,7 @@ func TestLanes(t *testing.T) {
 		}
 	}
 	wants("nothing is answered", map[string]string{"asked": "REQUESTED", "held": "REQUESTED"})
-	bad := &anypb.Any{TypeUrl: relay.ClusterType}
+	bad := &anypb.Any{TypeUrl: xds.ClusterType}
 	r.says(&discoveryv3.DeltaDiscoveryResponse{
 		Resources:        []*discoveryv3.Resource{body("held", "v7", relaytest.Endpoints("held", "10.0.0.1:80")), body("bad", "v1", bad)},
 		RemovedResources: []string{"gone"},
@@ -168,7 +169,7 @@ func TestLanes(t *testing.T) {
 // TestRejectionWithoutReason: a refusal of which no reason is known is one all the same.
 func TestRejectionWithoutReason(t *testing.T) {
 	r := newRig(t, edge, "a")
-	u := relay.Update{TypeURL: relay.EndpointType, Bad: true, Refused: []string{"a"}}
+	u := relay.Update{TypeURL: xds.EndpointType, Bad: true, Refused: []string{"a"}}
 	if _, asked := r.lane.Apply(r.now, &u); !asked {
 		t.Fatal("nobody asked for it")
 	}
@@ -189,7 +190,7 @@ func TestContents(t *testing.T) {
 			t.Fatal(err)
 		}
 		it := resp.Config[0].GenericXdsConfigs[0]
-		if (it.XdsConfig != nil) != want || len(it.XdsConfig.GetValue()) > 0 || it.XdsConfig.GetTypeUrl() != "" && it.XdsConfig.TypeUrl != relay.EndpointType {
+		if (it.XdsConfig != nil) != want || len(it.XdsConfig.GetValue()) > 0 || it.XdsConfig.GetTypeUrl() != "" && it.XdsConfig.TypeUrl != xds.EndpointType {
 			t.Errorf("%s: %v", text, it)
 		}
 		if len(resp.Config[0].XdsConfig) > 0 { //nolint:staticcheck // that it is empty is what is tested

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // TestFewAreSetAside: the newest three.
@@ -67,7 +67,7 @@ func TestNotOurs(t *testing.T) {
 			if r := w.load(); r.Resources != 0 || w.text() != "" || w.said("is not restored") != 1 {
 				t.Errorf("%+v\n%s", r, w.text())
 			}
-			w.want(clusters, relay.Wildcard)
+			w.want(clusters, xds.Wildcard)
 			w.apply(clusters, numbered(2, "new"))
 			w.save()
 			names := aside(t, dir)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 func filled(t testing.TB, dir string, n int) *world {
 	t.Helper()
 	w := newWorld(t, dir)
-	w.want(clusters, relay.Wildcard)
+	w.want(clusters, xds.Wildcard)
 	w.apply(clusters, numbered(n, "one"))
 	w.want(endpoints, "e1", "e2", "unknown")
 	w.apply(endpoints, map[string]string{"e1": "one", "e2": "one"})
@@ -130,7 +131,7 @@ func TestFileStaysSmall(t *testing.T) {
 // deserted is what is restored when nobody has wanted anything for ten minutes before the end.
 func (w *world) deserted(t *testing.T, dir string) *world {
 	t.Helper()
-	w.sub[clusters].Update(w.now, nil, []string{relay.Wildcard})
+	w.sub[clusters].Update(w.now, nil, []string{xds.Wildcard})
 	w.sub[endpoints].Update(w.now, nil, []string{"e1", "e2", "unknown"})
 	for range 10 {
 		w.now = w.now.Add(time.Minute)
@@ -291,15 +292,15 @@ func TestMaxAge(t *testing.T) {
 func TestNoSecrets(t *testing.T) {
 	dir := t.TempDir()
 	w := filled(t, dir, 1)
-	w.want(relay.SecretType, "key")
-	w.apply(relay.SecretType, map[string]string{"key": "hush"})
+	w.want(xds.SecretType, "key")
+	w.apply(xds.SecretType, map[string]string{"key": "hush"})
 	w.apply(clusters, map[string]string{"c000000": "two"})
 	w.save()
 	data, err := os.ReadFile(File(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"hush", relay.SecretType} {
+	for _, text := range []string{"hush", xds.SecretType} {
 		if bytes.Contains(data, []byte(text)) {
 			t.Errorf("the file has %q", text)
 		}

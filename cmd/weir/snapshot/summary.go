@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // Summary is what a content has in it, for people and programs.
@@ -90,7 +91,7 @@ func (c *Content) Summary(list bool) Summary {
 		s.Types = append(s.Types, t)
 	}
 	slices.SortFunc(s.Types, func(a, b TypeSummary) int {
-		return cmp.Or(cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Group, b.Group), relay.CompareTypes(a.TypeURL, b.TypeURL), cmp.Compare(a.Params, b.Params))
+		return cmp.Or(cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Group, b.Group), xds.CompareTypes(a.TypeURL, b.TypeURL), cmp.Compare(a.Params, b.Params))
 	})
 	return s
 }

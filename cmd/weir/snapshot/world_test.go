@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-xds/weir/relay"
 	"github.com/weir-xds/weir/relay/relaytest"
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // world is a table with one origin, a client of `*` and of names, and a keeper.
@@ -136,7 +137,7 @@ func body(typeURL, name, text string) *anypb.Any {
 	switch typeURL {
 	case relaytest.EndpointType:
 		return relaytest.Endpoints(name, text+":80")
-	case relay.SecretType:
+	case xds.SecretType:
 		return &anypb.Any{TypeUrl: typeURL, Value: append([]byte{0x0a, byte(len(name))}, name+"\x12\x00"+text...)}
 	}
 	return relaytest.EDSCluster(name, text)

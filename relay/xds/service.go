@@ -1,4 +1,4 @@
-package relay
+package xds
 
 // Service is the discovery service of one type (TRANS-2): data for both edges. No rule of the
 // protocol depends on the type beyond it.
@@ -78,7 +78,7 @@ var ServicesV2 = []Service{
 		"envoy/api/v2/cds.proto", "FetchClusters", "/v2/discovery:clusters",
 	},
 	{
-		endpointTypeV2, "envoy.api.v2.EndpointDiscoveryService", "StreamEndpoints", "DeltaEndpoints",
+		EndpointTypeV2, "envoy.api.v2.EndpointDiscoveryService", "StreamEndpoints", "DeltaEndpoints",
 		"envoy/api/v2/eds.proto", "FetchEndpoints", "/v2/discovery:endpoints",
 	},
 	{

@@ -1,50 +1,48 @@
-package relay
+package xds
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
-const typePrefix = "type.googleapis.com/"
+// TypePrefix begins every type URL.
+const TypePrefix = "type.googleapis.com/"
 
 // Type URLs of the resource types whose handling differs from "opaque bytes with a name".
 const (
-	ListenerType            = typePrefix + "envoy.config.listener.v3.Listener"
-	ClusterType             = typePrefix + "envoy.config.cluster.v3.Cluster"
-	EndpointType            = typePrefix + "envoy.config.endpoint.v3.ClusterLoadAssignment"
-	LbEndpointType          = typePrefix + "envoy.config.endpoint.v3.LbEndpoint"
-	SecretType              = typePrefix + "envoy.extensions.transport_sockets.tls.v3.Secret"
-	RouteType               = typePrefix + "envoy.config.route.v3.RouteConfiguration"
-	ScopedRouteType         = typePrefix + "envoy.config.route.v3.ScopedRouteConfiguration"
-	VirtualHostType         = typePrefix + "envoy.config.route.v3.VirtualHost"
-	ExtensionConfigType     = typePrefix + "envoy.config.core.v3.TypedExtensionConfig"
-	RuntimeType             = typePrefix + "envoy.service.runtime.v3.Runtime"
-	resourceType            = typePrefix + "envoy.service.discovery.v3.Resource"
-	redirectType            = typePrefix + "xds.core.v3.ResourceLocator"
-	listenerTypeV2          = typePrefix + "envoy.api.v2.Listener"
-	clusterTypeV2           = typePrefix + "envoy.api.v2.Cluster"
-	endpointTypeV2          = typePrefix + "envoy.api.v2.ClusterLoadAssignment"
-	secretTypeV2            = typePrefix + "envoy.api.v2.auth.Secret"
-	routeTypeV2             = typePrefix + "envoy.api.v2.RouteConfiguration"
-	scopedRouteTypeV2       = typePrefix + "envoy.api.v2.ScopedRouteConfiguration"
-	virtualHostTypeV2       = typePrefix + "envoy.api.v2.route.VirtualHost"
-	runtimeTypeV2           = typePrefix + "envoy.service.discovery.v2.Runtime"
-	thriftRouteType         = typePrefix + "envoy.extensions.filters.network.thrift_proxy.v3.RouteConfiguration"
-	rateLimitType           = typePrefix + "ratelimit.config.ratelimit.v3.RateLimitConfig"
-	maxTypeURL          int = 1024
+	ListenerType            = TypePrefix + "envoy.config.listener.v3.Listener"
+	ClusterType             = TypePrefix + "envoy.config.cluster.v3.Cluster"
+	EndpointType            = TypePrefix + "envoy.config.endpoint.v3.ClusterLoadAssignment"
+	LbEndpointType          = TypePrefix + "envoy.config.endpoint.v3.LbEndpoint"
+	SecretType              = TypePrefix + "envoy.extensions.transport_sockets.tls.v3.Secret"
+	RouteType               = TypePrefix + "envoy.config.route.v3.RouteConfiguration"
+	ScopedRouteType         = TypePrefix + "envoy.config.route.v3.ScopedRouteConfiguration"
+	VirtualHostType         = TypePrefix + "envoy.config.route.v3.VirtualHost"
+	ExtensionConfigType     = TypePrefix + "envoy.config.core.v3.TypedExtensionConfig"
+	RuntimeType             = TypePrefix + "envoy.service.runtime.v3.Runtime"
+	ResourceType            = TypePrefix + "envoy.service.discovery.v3.Resource"
+	RedirectType            = TypePrefix + "xds.core.v3.ResourceLocator"
+	listenerTypeV2          = TypePrefix + "envoy.api.v2.Listener"
+	clusterTypeV2           = TypePrefix + "envoy.api.v2.Cluster"
+	EndpointTypeV2          = TypePrefix + "envoy.api.v2.ClusterLoadAssignment"
+	secretTypeV2            = TypePrefix + "envoy.api.v2.auth.Secret"
+	routeTypeV2             = TypePrefix + "envoy.api.v2.RouteConfiguration"
+	scopedRouteTypeV2       = TypePrefix + "envoy.api.v2.ScopedRouteConfiguration"
+	virtualHostTypeV2       = TypePrefix + "envoy.api.v2.route.VirtualHost"
+	runtimeTypeV2           = TypePrefix + "envoy.service.discovery.v2.Runtime"
+	thriftRouteType         = TypePrefix + "envoy.extensions.filters.network.thrift_proxy.v3.RouteConfiguration"
+	rateLimitType           = TypePrefix + "ratelimit.config.ratelimit.v3.RateLimitConfig"
+	MaxTypeURL          int = 1024
 )
 
 // order is ORD-1. Types not listed come after these, by type URL.
 var order = map[string]int{
 	ClusterType: 0, EndpointType: 1, LbEndpointType: 2, SecretType: 3, ListenerType: 4, ScopedRouteType: 5,
 	RouteType: 6, VirtualHostType: 7, ExtensionConfigType: 8, RuntimeType: 9,
-	clusterTypeV2: 0, endpointTypeV2: 1, secretTypeV2: 3, listenerTypeV2: 4,
+	clusterTypeV2: 0, EndpointTypeV2: 1, secretTypeV2: 3, listenerTypeV2: 4,
 	scopedRouteTypeV2: 5, routeTypeV2: 6, virtualHostTypeV2: 7, runtimeTypeV2: 9,
 }
 
 // spellings are the names in v2 of the types that have one.
 var spellings = map[string]string{
-	ClusterType: clusterTypeV2, EndpointType: endpointTypeV2, SecretType: secretTypeV2, ListenerType: listenerTypeV2,
+	ClusterType: clusterTypeV2, EndpointType: EndpointTypeV2, SecretType: secretTypeV2, ListenerType: listenerTypeV2,
 	ScopedRouteType: scopedRouteTypeV2, RouteType: routeTypeV2, VirtualHostType: virtualHostTypeV2, RuntimeType: runtimeTypeV2,
 }
 
@@ -130,13 +128,27 @@ func RoutesOf(typeURL string) string {
 	return ""
 }
 
-// absenceDeletes reports whether a SotW response to `*` that leaves a member out removes it. It is
-// all there is of any type, since a request without names can only be answered by the whole set,
-// but where the origin is configured to be another one (RELAY-11).
-func (c *OriginConfig) absenceDeletes(typeURL string) bool {
-	return AlwaysWhole(typeURL) || !slices.Contains(c.AbsenceKeeps, typeURL)
-}
-
 // AlwaysWhole reports whether no origin may leave out of a SotW response to `*` what there still is
 // (DEL-2, SOTW-4).
 func AlwaysWhole(typeURL string) bool { return FullState(typeURL) || isScopedRoute(typeURL) }
+
+// Named reports whether the type is one whose bare resources are known to have their name in field
+// 1 (RELAY-14).
+func Named(typeURL string) bool {
+	_, listed := order[typeURL]
+	return listed && typeURL != LbEndpointType || typeURL == thriftRouteType || typeURL == rateLimitType
+}
+
+// IsBackend reports whether resources of the type are clusters, or endpoints of theirs: what
+// changes of routes wait for (ORD-9).
+func IsBackend(typeURL string) bool {
+	rank, known := order[typeURL]
+	return known && rank <= order[EndpointType]
+}
+
+// ChoosesClusters reports whether resources of the type choose clusters, as listeners and routes do
+// (ORD-9).
+func ChoosesClusters(typeURL string) bool {
+	rank, known := order[typeURL]
+	return known && rank >= order[ListenerType] && rank <= order[VirtualHostType]
+}

@@ -1,4 +1,4 @@
-package relay
+package xds
 
 import (
 	"crypto/sha256"
@@ -36,11 +36,11 @@ func ParseVersion(s string) (d Digest, ok bool) {
 	return d, true
 }
 
-// contentDigest is VER-3: type, name, constraints, sorted aliases and payload; not TTL, metadata or
+// ContentDigest is VER-3: type, name, constraints, sorted aliases and payload; not TTL, metadata or
 // the origin's version. The payload's own type is part of it, because a redirect (COLL-8) has
 // another one than its resource. Every part is preceded by its length, so that no two different
 // inputs are the same byte string.
-func contentDigest(typeURL, name, constraintKey string, aliases []string, payloadType, payload []byte) Digest {
+func ContentDigest(typeURL, name, constraintKey string, aliases []string, payloadType, payload []byte) Digest {
 	h := sha256.New()
 	var n [8]byte
 	part := func(s string) {
@@ -69,46 +69,43 @@ func contentDigest(typeURL, name, constraintKey string, aliases []string, payloa
 	return d
 }
 
-// sum is a commutative hash of a set of Digests: addition modulo 2^128, so that a view's version
+// Sum is a commutative hash of a set of Digests: addition modulo 2^128, so that a view's version
 // (VER-4) is kept up with one addition or subtraction for each change.
-type sum struct{ hi, lo uint64 }
+type Sum struct{ hi, lo uint64 }
 
-func (s *sum) add(d Digest) {
+// Add counts a member in.
+func (s *Sum) Add(d Digest) {
 	var c uint64
 	s.lo, c = bits.Add64(s.lo, binary.BigEndian.Uint64(d[8:]), 0)
 	s.hi, _ = bits.Add64(s.hi, binary.BigEndian.Uint64(d[:8]), c)
 }
 
-func (s *sum) sub(d Digest) {
+// Sub takes a member out that was counted in.
+func (s *Sum) Sub(d Digest) {
 	var b uint64
 	s.lo, b = bits.Sub64(s.lo, binary.BigEndian.Uint64(d[8:]), 0)
 	s.hi, _ = bits.Sub64(s.hi, binary.BigEndian.Uint64(d[:8]), b)
 }
 
-// join adds what another sum is of.
-func (s *sum) join(x sum) {
+// Join adds what another sum is of.
+func (s *Sum) Join(x Sum) {
 	var c uint64
 	s.lo, c = bits.Add64(s.lo, x.lo, 0)
 	s.hi, _ = bits.Add64(s.hi, x.hi, c)
 }
 
-func (s sum) version() string {
+// Version is the version of the set (VER-4); that of the empty one too.
+func (s Sum) Version() string {
 	var d Digest
 	binary.BigEndian.PutUint64(d[:8], s.hi)
 	binary.BigEndian.PutUint64(d[8:], s.lo)
 	return d.String()
 }
 
-func (s *sum) addAll(vs []*Variant) {
-	for _, v := range vs {
-		s.add(v.Digest)
-	}
-}
-
-// shown is the version, but "" for nothing.
-func (s sum) shown() string {
-	if s == (sum{}) {
+// Shown is the version, but "" for nothing.
+func (s Sum) Shown() string {
+	if s == (Sum{}) {
 		return ""
 	}
-	return s.version()
+	return s.Version()
 }

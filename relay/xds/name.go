@@ -1,4 +1,4 @@
-package relay
+package xds
 
 import (
 	"errors"
@@ -6,9 +6,12 @@ import (
 	"strings"
 )
 
-// newStyle begins the names that carry their authority with them; every other name is opaque
+// Scheme begins the names that carry their authority with them; every other name is opaque
 // (NAME-1).
-const newStyle = "xdstp:"
+const Scheme = "xdstp:"
+
+// Wildcard is the reserved name of the set the origin chooses (WILD-1).
+const Wildcard = "*"
 
 // URN is an xdstp name in its parts, which are percent-decoded (NAME-1):
 // xdstp://[authority]/type/id[?context].
@@ -29,11 +32,11 @@ var (
 )
 
 // IsNewStyle reports whether a name is to be read as a URN, whether or not it can be (NAME-2).
-func IsNewStyle(name string) bool { return strings.HasPrefix(name, newStyle) }
+func IsNewStyle(name string) bool { return strings.HasPrefix(name, Scheme) }
 
 // ParseURN reads an xdstp name.
 func ParseURN(name string) (u URN, err error) {
-	rest, ok := strings.CutPrefix(name, newStyle)
+	rest, ok := strings.CutPrefix(name, Scheme)
 	if !ok {
 		return u, errNotURN
 	}
@@ -79,14 +82,14 @@ func parseContext(query string) ([]contextParam, error) {
 		}
 		ps = append(ps, contextParam{key, value})
 	}
-	slices.SortStableFunc(ps, func(a, b contextParam) int { return cmpString(a.key, b.key) })
+	slices.SortStableFunc(ps, func(a, b contextParam) int { return strings.Compare(a.key, b.key) })
 	return slices.CompactFunc(ps, func(a, b contextParam) bool { return a.key == b.key }), nil
 }
 
 // String is the canonical form (NAME-4).
 func (u *URN) String() string {
-	b := make([]byte, 0, len(newStyle)+len(u.Authority)+len(u.Type)+len(u.ID)+8)
-	b = append(append(b, newStyle...), "//"...)
+	b := make([]byte, 0, len(Scheme)+len(u.Authority)+len(u.Type)+len(u.ID)+8)
+	b = append(append(b, Scheme...), "//"...)
 	b = append(appendEscaped(b, u.Authority, false), '/')
 	b = append(appendEscaped(b, u.Type, false), '/')
 	b = appendEscaped(b, u.ID, true)
@@ -133,16 +136,16 @@ func NameKey(name string) string {
 	return name
 }
 
-// spell gives the key of a name, and its spelling if that is another (NAME-9).
-func spell(name string) (key, spelt string) {
+// Spell gives the key of a name, and its spelling if that is another (NAME-9).
+func Spell(name string) (key, spelt string) {
 	if key = NameKey(name); key != name {
 		return key, name
 	}
 	return key, ""
 }
 
-// spelling is the opposite of spell.
-func spelling(key, spelt string) string {
+// Spelling is the opposite of spell.
+func Spelling(key, spelt string) string {
 	if spelt != "" {
 		return spelt
 	}
