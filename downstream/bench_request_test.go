@@ -110,8 +110,8 @@ func BenchmarkCompression(b *testing.B) {
 			fmt.Sprintf("10.%d.%d.%d:%d healthy weight 1 locality region-a zone-%d", rnd.IntN(256), rnd.IntN(256), rnd.IntN(256),
 				8000+rnd.IntN(1000), rnd.IntN(3))))...)
 	}
-	head := append(newFixed(fixedKey{typeURL: eds}, "here").bytes,
-		(&draft{version: "0123456789abcdef0123456789abcdef"}).append(nil, (&fixedKey{delta: false}).numbers(), 1)...)
+	head := append(newResponseHeader(headerKey{typeURL: eds}, "here").bytes,
+		(&draft{version: "0123456789abcdef0123456789abcdef"}).append(nil, (&headerKey{delta: false}).numbers(), 1)...)
 	for name, level := range map[string]int{"per stream": stdgzip.DefaultCompression, "per stream, fastest": stdgzip.BestSpeed} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

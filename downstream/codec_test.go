@@ -30,7 +30,7 @@ func TestEncode(t *testing.T) {
 	}
 	encode := func(delta bool) *response {
 		r := &response{nonce: 7}
-		r.encode(newFixed(fixedKey{typeURL: cds, identifier: "o", delta: delta}, "i"), &d, &part{})
+		r.encode(newResponseHeader(headerKey{typeURL: cds, identifier: "o", delta: delta}, "i"), &d, &part{})
 		return r
 	}
 	delta := &discoveryv3.DeltaDiscoveryResponse{}

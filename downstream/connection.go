@@ -21,7 +21,7 @@ const turnAway = time.Second
 type connection struct {
 	framed framedReady // first, for the processor's cache
 
-	// Set once by greeter.
+	// Set once by handshaker.
 	id   uint64 // of all connections of the process
 	info credentials.AuthInfo
 	raw  net.Conn
@@ -48,21 +48,21 @@ func connectionOf(p *peer.Peer) *connection {
 	return c
 }
 
-// greeter notes each connection once its handshake is done.
-type greeter struct {
+// handshaker notes each connection once its handshake is done.
+type handshaker struct {
 	credentials.TransportCredentials
 	server *Server
 }
 
-func (s *Server) newGreeter(lc *ListenerConfig) credentials.TransportCredentials {
+func (s *Server) newHandshaker(lc *ListenerConfig) credentials.TransportCredentials {
 	if lc.TLS != nil {
-		return greeter{credentials.NewTLS(lc.TLS), s}
+		return handshaker{credentials.NewTLS(lc.TLS), s}
 	}
-	return greeter{insecure.NewCredentials(), s}
+	return handshaker{insecure.NewCredentials(), s}
 }
 
 // ServerHandshake is part of credentials.TransportCredentials.
-func (g greeter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (g handshaker) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	g.server.greetLater(peerOf(raw.RemoteAddr()))
 	conn, info, err := g.TransportCredentials.ServerHandshake(raw)
 	if err != nil {
@@ -74,8 +74,8 @@ func (g greeter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 }
 
 // Clone is part of credentials.TransportCredentials.
-func (g greeter) Clone() credentials.TransportCredentials {
-	return greeter{g.TransportCredentials.Clone(), g.server}
+func (g handshaker) Clone() credentials.TransportCredentials {
+	return handshaker{g.TransportCredentials.Clone(), g.server}
 }
 
 // letGo closes a connection in a moment, unless a stream is taken in on it until then.

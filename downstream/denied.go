@@ -51,7 +51,7 @@ func (s *session) errShort() error {
 // deniedLocked tells the client what the table had no room for: names one by one, and `*`, for
 // which there is no error (ABS-12), by the stream's end. Of before it was told already. at: they
 // are locators of it.
-func (s *session) deniedLocked(now time.Time, st *streamType, denied []relay.Denied, at *spot, before map[uint64]struct{}) error {
+func (s *session) deniedLocked(now time.Time, st *streamType, denied []relay.Denied, at *locatorBatch, before map[uint64]struct{}) error {
 	if len(denied) == 0 {
 		return nil
 	}

@@ -6,7 +6,7 @@
 // A [Server] has one grpc.Server for each listener, with health and reflection beside discovery
 // (services.go). A stream (stream.go) is a reader around a session (session.go): the state machine
 // of one client stream, which does no I/O and reads no clock. The reader gives it requests
-// (session_sotw.go, session_delta.go); writers (crew.go) take from it what to write, in order
+// (session_sotw.go, session_delta.go); writers (writerpool.go) take from it what to write, in order
 // (order.go). A session holds one streamType for each type asked for (streamtype.go), and that one
 // relay.Union: a relay.Sub for each origin its names belong to. route.go divides names by origin;
 // those that are never asked of any are refused (refuse.go). Responses are a small head of their
@@ -60,17 +60,18 @@
 //
 // One for each stream: the handler's, which reads (TestIdleBytes). The streams that have something
 // to write share as many writers as there are processors, which are there while any has, look after
-// one stream at a time, and are replaced when they may have to wait (crew.go); the handler waits
-// for the one that looks after its stream. One watchdog for all streams, from the first Serve until
-// Stop. In a drain one for each listener, which ends with Stop. Stop returns when all of them have
-// ended (TestMain looks for leaks). Nothing else runs here: the table is driven by its owner.
+// one stream at a time, and are replaced when they may have to wait (writerpool.go); the handler
+// waits for the one that looks after its stream. One watchdog for all streams, from the first
+// Serve until Stop. In a drain one for each listener, which ends with Stop. Stop returns when all
+// of them have ended (TestMain looks for leaks). Nothing else runs here: the table is driven by
+// its owner.
 //
 // # Lock order
 //
-// Session, then shard; those of the crew, of arrivals and of a connection's churn are leaves. A
-// session's lock is never held during a send, and nothing is logged under it. The server's lock is
-// taken with no other held, and none is taken under it. A connection's frames have a lock that is
-// held during a write, by whoever writes anyway.
+// Session, then shard; those of the writer pool, of arrivals and of a connection's churn are
+// leaves. A session's lock is never held during a send, and nothing is logged under it. The
+// server's lock is taken with no other held, and none is taken under it. A connection's frames
+// have a lock that is held during a write, by whoever writes anyway.
 //
 // # What a slow, broken or hostile client can do
 //
@@ -282,7 +283,7 @@
 //     next hop.
 //   - DYN-9: where an origin speaks state of the world the variant that came last wins over those
 //     that its response does not list. There is no other word for a removal, and a replica that
-//     came later would know the new one alone (relay/kin_test.go, TestKinSplit).
+//     came later would know the new one alone (relay/store_test.go, TestStoreSplit).
 //   - DYN-13: of a variant that is not confirmed on a new stream a removal of the plain name is
 //     taken for the word about its map, if nothing else comes for firm_settle: nobody could name it
 //     by constraints any more (relay/stale.go).
@@ -314,7 +315,7 @@
 //
 // # What to read next
 //
-// stream.go, crew.go, session.go, node.go, order.go, removals.go; testdata/*.txt reads as
+// stream.go, writerpool.go, session.go, node.go, order.go, removals.go; testdata/*.txt reads as
 // conversations; then the tests order_test.go and model_test.go, where streams are played at random
 // and every response is judged.
 package downstream

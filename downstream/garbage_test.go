@@ -10,7 +10,7 @@ import (
 )
 
 // TestEndedStreamIsGarbage: nothing that lives refers to a stream that has ended, in whatever way,
-// nor to a connection that is closed. The crew's queue did, to the last stream it had, and that
+// nor to a connection that is closed. The writer pool's queue did, to the last stream it had, and that
 // kept all that its connection ever had.
 func TestEndedStreamIsGarbage(t *testing.T) {
 	ways := map[string]struct {

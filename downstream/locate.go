@@ -14,8 +14,8 @@ import (
 // A locator is a name with dynamic parameters, and those two together are a subscription (DYN-1,
 // DYN-2). Each parameter map has a Sub of its own in the group where the name lives.
 
-// spot is the locators of one request that have one parameter map and live in one group.
-type spot struct {
+// locatorBatch is the locators of one request that have one parameter map and live in one group.
+type locatorBatch struct {
 	group    *relay.Group
 	params   constraints.Params
 	names    []string
@@ -23,15 +23,15 @@ type spot struct {
 	wildcard bool     // SotW: `*` is among them, and not in names
 }
 
-type spotKey struct {
+type batchKey struct {
 	group  *relay.Group
 	params string
 }
 
-// spots are those of one request.
-type spots struct {
-	list []*spot
-	at   map[spotKey]*spot
+// locatorBatches are those of one request.
+type locatorBatches struct {
+	list []*locatorBatch
+	at   map[batchKey]*locatorBatch
 	sets map[string]bool // parameter maps of the stream, as far as they count; nil: not counted yet
 }
 
@@ -41,7 +41,7 @@ func (s *session) locatorsLocked(
 ) {
 	for _, l := range locators {
 		name, p := l.GetName(), constraints.NewParams(l.GetDynamicParameters())
-		x, why := s.spotLocked(st, to, name, p)
+		x, why := s.batchLocked(st, to, name, p)
 		switch {
 		case why != nil:
 			refuse(name, p, why)
@@ -53,8 +53,8 @@ func (s *session) locatorsLocked(
 	}
 }
 
-// spotLocked is where a locator belongs, or why nowhere.
-func (s *session) spotLocked(st *streamType, to *routed, name string, p constraints.Params) (*spot, *reason) {
+// batchLocked is where a locator belongs, or why nowhere.
+func (s *session) batchLocked(st *streamType, to *routed, name string, p constraints.Params) (*locatorBatch, *reason) {
 	o, why := s.judge(st, name)
 	if why != nil {
 		return nil, why
@@ -66,21 +66,21 @@ func (s *session) spotLocked(st *streamType, to *routed, name string, p constrai
 	if why != nil {
 		return nil, why
 	}
-	key := spotKey{g, p.Key()}
-	if x := to.spots.at[key]; x != nil {
+	key := batchKey{g, p.Key()}
+	if x := to.locatorBatches.at[key]; x != nil {
 		return x, nil
 	}
-	if !s.countSetLocked(st, &to.spots, p) {
+	if !s.countSetLocked(st, &to.locatorBatches, p) {
 		return nil, limitReason("parameter_sets_per_stream", s.cfg.limits.ParameterSets, "the stream has names with so many other maps of dynamic parameters")
 	}
-	x := &spot{group: g, params: p}
-	to.spots.add(key, x)
+	x := &locatorBatch{group: g, params: p}
+	to.locatorBatches.add(key, x)
 	return x, nil
 }
 
-func (x *spots) add(key spotKey, one *spot) {
+func (x *locatorBatches) add(key batchKey, one *locatorBatch) {
 	if x.at == nil {
-		x.at = map[spotKey]*spot{}
+		x.at = map[batchKey]*locatorBatch{}
 	}
 	x.list, x.at[key] = append(x.list, one), one
 }
@@ -107,7 +107,7 @@ func (s *session) mapAt(o *relay.Origin, name string, p constraints.Params) (con
 
 // countSetLocked counts a parameter map of the stream; false if it would be one too many
 // (RELAY-73). In state of the world a list replaces what the type had.
-func (s *session) countSetLocked(st *streamType, x *spots, p constraints.Params) bool {
+func (s *session) countSetLocked(st *streamType, x *locatorBatches, p constraints.Params) bool {
 	if p.Len() == 0 {
 		return true
 	}
@@ -164,28 +164,28 @@ func (s *session) leaveLocatorsLocked(st *streamType, to *routed, locators []*di
 		if why != nil {
 			continue
 		}
-		if x := s.leftSpotLocked(st, to, o, p); x != nil {
+		if x := s.leftBatchLocked(st, to, o, p); x != nil {
 			x.gone = append(x.gone, l.GetName())
 		}
 	}
 }
 
-// leftSpotLocked is where names with a map of parameters are subscribed at an origin, or are by
+// leftBatchLocked is where names with a map of parameters are subscribed at an origin, or are by
 // this request; nil: nowhere.
-func (s *session) leftSpotLocked(st *streamType, to *routed, o *relay.Origin, p constraints.Params) *spot {
+func (s *session) leftBatchLocked(st *streamType, to *routed, o *relay.Origin, p constraints.Params) *locatorBatch {
 	g := s.joinedLocked(st, o)
 	if g == nil {
 		return nil
 	}
-	key := spotKey{g, p.Key()}
-	if x := to.spots.at[key]; x != nil {
+	key := batchKey{g, p.Key()}
+	if x := to.locatorBatches.at[key]; x != nil {
 		return x
 	}
 	if st.sub.At(g, p) == nil {
 		return nil
 	}
-	x := &spot{group: g, params: p}
-	to.spots.add(key, x)
+	x := &locatorBatch{group: g, params: p}
+	to.locatorBatches.add(key, x)
 	return x
 }
 
@@ -213,7 +213,7 @@ func (s *session) joinedLocked(st *streamType, o *relay.Origin) *relay.Group {
 }
 
 // openLocked opens the Sub of a spot; nil if the group has no room for its parameters.
-func (s *session) openLocked(st *streamType, x *spot, version string) *relay.Sub {
+func (s *session) openLocked(st *streamType, x *locatorBatch, version string) *relay.Sub {
 	if sub := st.sub.At(x.group, x.params); sub != nil {
 		return sub
 	}
@@ -223,7 +223,7 @@ func (s *session) openLocked(st *streamType, x *spot, version string) *relay.Sub
 }
 
 // fullLocked is what becomes of a spot whose group has no room for its parameters.
-func (s *session) fullLocked(x *spot) (denied []relay.Denied) {
+func (s *session) fullLocked(x *locatorBatch) (denied []relay.Denied) {
 	names := x.names
 	if x.wildcard {
 		names = append(names, xds.Wildcard)

@@ -378,7 +378,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 	if d.version = st.sentVersion; d.version == "" && !s.delta {
 		d.version = xds.Digest{}.String() // of nothing
 	}
-	f := s.fixedLocked(st, a)
+	f := s.headerLocked(st, a)
 	var several []uint64
 	for i := range parts {
 		if i > 0 {

@@ -119,7 +119,7 @@ func (s *session) adopt(set *settings, change *relay.Change) bool {
 	}
 	s.cfg = set
 	for _, st := range s.types {
-		st.fixed = nil
+		st.responseHeader = nil
 	}
 	s.nodeHash = 0 // what a node means depends on it
 	return true

@@ -42,14 +42,14 @@ func newResponse(kind *streamType, many bool) *response {
 	return &r.response
 }
 
-// fixed is what all responses of a type in one dialect have in common, as long as the control plane
-// is of one name.
-type fixed struct {
-	key   fixedKey
+// responseHeader is what all responses of a type in one dialect have in common, as long as the
+// control plane is of one name.
+type responseHeader struct {
+	key   headerKey
 	bytes mem.SliceBuffer
 }
 
-type fixedKey struct {
+type headerKey struct {
 	typeURL, identifier string // of the control plane
 	delta, v2           bool
 }
@@ -57,8 +57,8 @@ type fixedKey struct {
 // maxIdentifier is how much is told of what an origin calls itself: it is in every response.
 const maxIdentifier = 1024
 
-func newFixed(key fixedKey, instance string) *fixed {
-	f, n, identifier := &fixed{key: key}, key.numbers(), clip(key.identifier, maxIdentifier)+";weir="+instance
+func newResponseHeader(key headerKey, instance string) *responseHeader {
+	f, n, identifier := &responseHeader{key: key}, key.numbers(), clip(key.identifier, maxIdentifier)+";weir="+instance
 	b := appendString(nil, n.typeURL, key.typeURL)
 	b = protowire.AppendTag(b, n.controlPlane, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(1)+protowire.SizeBytes(len(identifier))))
@@ -66,25 +66,25 @@ func newFixed(key fixedKey, instance string) *fixed {
 	return f
 }
 
-// fixedParts are the ones in use by the streams of a listener.
-type fixedParts struct {
+// responseHeaders are the ones in use by the streams of a listener.
+type responseHeaders struct {
 	mu sync.Mutex // guards all
-	// all is emptied when it has maxFixed: types are clients' words. Whoever has one of them goes
+	// all is emptied when it has maxHeaders: types are clients' words. Whoever has one of them goes
 	// on using it.
-	all map[fixedKey]*fixed
+	all map[headerKey]*responseHeader
 }
 
-const maxFixed = 1000
+const maxHeaders = 1000
 
-func (p *fixedParts) of(key fixedKey, instance string) *fixed {
+func (p *responseHeaders) of(key headerKey, instance string) *responseHeader {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := p.all[key]
 	if f == nil {
-		if len(p.all) >= maxFixed || p.all == nil {
-			p.all = map[fixedKey]*fixed{}
+		if len(p.all) >= maxHeaders || p.all == nil {
+			p.all = map[headerKey]*responseHeader{}
 		}
-		f = newFixed(key, instance)
+		f = newResponseHeader(key, instance)
 		p.all[key] = f
 	}
 	return f
@@ -102,7 +102,7 @@ var (
 	deltaFieldsV2 = fieldNumbers{version: 1, typeURL: 4, nonce: 5, controlPlane: 7}
 )
 
-func (k *fixedKey) numbers() *fieldNumbers {
+func (k *headerKey) numbers() *fieldNumbers {
 	switch {
 	case k.v2 && k.delta:
 		return &deltaFieldsV2
@@ -142,7 +142,7 @@ type draft struct {
 
 // encode writes the response: what differs from client to client and what is fixed first, the
 // shared resources after it. Protobuf allows fields in any order.
-func (r *response) encode(f *fixed, d *draft, p *part) {
+func (r *response) encode(f *responseHeader, d *draft, p *part) {
 	r.own = d.append(r.room[:0], f.key.numbers(), r.nonce)
 	n := 3
 	for _, list := range p.pieces {

@@ -13,10 +13,10 @@ import (
 // listener's own origin, xdstp names at the one that has their authority. What none is asked for is
 // refused.
 type routed struct {
-	own      []string // nearly always all: then it is the request's own slice
-	wildcard bool     // SotW: `*` is among them, and not in own
-	others   []place
-	spots    spots
+	own            []string // nearly always all: then it is the request's own slice
+	wildcard       bool     // SotW: `*` is among them, and not in own
+	others         []place
+	locatorBatches locatorBatches
 }
 
 // place is the names of a request that live in one group of another origin.

@@ -48,24 +48,24 @@ var errStopped = errors.New("the server is stopped")
 // Server serves discovery streams on any number of listeners.
 type Server struct {
 	// Set once by New, but for Limits and Timing of cfg, which mu guards.
-	cfg      Config
-	nacks    *nackLog
-	limits   *limitLog
-	sizes    *sizeLog
-	ends     sampler // of lines that tell of a stream's end
-	intake   *intake
-	crew     *crew
-	arrivals *arrivals
-	headers  *headerPace
-	names    *namePace
-	calmed   calmed
-	conns    *connCount
-	quit     chan struct{}  // closed by Stop
-	watching sync.WaitGroup // the watchdog
-	serving  sync.WaitGroup // Serve calls
-	graceful sync.WaitGroup // GracefulStop calls
-	renderer renderer
-	pollers  pollers
+	cfg        Config
+	nacks      *nackLog
+	limits     *limitLog
+	sizes      *sizeLog
+	ends       sampler // of lines that tell of a stream's end
+	intake     *intake
+	writerPool *writerPool
+	arrivals   *arrivals
+	headers    *headerPace
+	names      *namePace
+	calmed     calmed
+	conns      *connCount
+	quit       chan struct{}  // closed by Stop
+	watching   sync.WaitGroup // the watchdog
+	serving    sync.WaitGroup // Serve calls
+	graceful   sync.WaitGroup // GracefulStop calls
+	renderer   renderer
+	pollers    pollers
 
 	mu        sync.Mutex // guards what follows; held for map work only; before no other lock
 	listeners []*listener
@@ -104,7 +104,7 @@ func New(cfg Config) (*Server, error) {
 	return &Server{
 		ends: sampler{every: endLogEvery},
 		cfg:  cfg, nacks: newNackLog(cfg.Log), limits: newLimitLog(cfg.Log), sizes: newSizeLog(cfg.Log), quit: make(chan struct{}),
-		intake: newIntake(cfg.Table), crew: &crew{places: runtime.GOMAXPROCS(0)}, conns: n,
+		intake: newIntake(cfg.Table), writerPool: &writerPool{places: runtime.GOMAXPROCS(0)}, conns: n,
 		streams: map[*stream]struct{}{}, crowd: map[string]int{}, arrivals: &arrivals{rate: newBucket(cfg.Limits.NewStreamsPerSecond)},
 		headers: newHeaderPace(cfg.Limits.NewStreamsPerSecond), names: newNamePace(cfg.Limits.NewNamesPerSecond), calmed: newCalmed(),
 		loads: map[*loadStream]struct{}{}, renderer: renderer{resolver: cfg.Resolver},
@@ -167,7 +167,7 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 		grpc.StaticConnWindowSize(window),
 		grpc.WriteBufferSize(writeBuffer),
 		grpc.MaxHeaderListSize(headerList),
-		grpc.Creds(s.newGreeter(&lc)),
+		grpc.Creds(s.newHandshaker(&lc)),
 		grpc.InTapHandle(s.arrive),
 		grpc.UnaryInterceptor(countUnary),
 		grpc.StreamInterceptor(countStream),
@@ -237,7 +237,7 @@ func (s *Server) Stop() {
 	}
 	s.serving.Wait()
 	s.graceful.Wait()
-	s.crew.writers.Wait()
+	s.writerPool.writers.Wait()
 	s.watching.Wait()
 }
 

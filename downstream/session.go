@@ -29,29 +29,29 @@ const (
 // settings are what the streams of one listener share. They never change: a stream may be given
 // others (adopt).
 type settings struct {
-	table         *relay.Table
-	origin        *relay.Origin
-	instance, via string
-	limits        Limits
-	timing        Timing
-	metrics       *metrics.Metrics
-	compression   string // "" or gzip
-	requireNodeID bool
-	federated     bool            // names may belong to other origins
-	secrets       bool            // some origin that names may belong to has them enabled
-	dedicated     map[string]bool // type URLs (RELAY-29)
-	assumed       []string        // client features (FEAT-5)
-	noLegacy      map[string]bool // type URLs (WILD-5)
-	seed          maphash.Seed    // of the hashes of lists
-	fixed         *fixedParts     // of responses
-	tooLong       *reason         // to refuse a name
+	table          *relay.Table
+	origin         *relay.Origin
+	instance, via  string
+	limits         Limits
+	timing         Timing
+	metrics        *metrics.Metrics
+	compression    string // "" or gzip
+	requireNodeID  bool
+	federated      bool             // names may belong to other origins
+	secrets        bool             // some origin that names may belong to has them enabled
+	dedicated      map[string]bool  // type URLs (RELAY-29)
+	assumed        []string         // client features (FEAT-5)
+	noLegacy       map[string]bool  // type URLs (WILD-5)
+	seed           maphash.Seed     // of the hashes of lists
+	responseHeader *responseHeaders // of responses
+	tooLong        *reason          // to refuse a name
 }
 
 func newSettings(cfg Config, lc ListenerConfig) *settings {
 	set := &settings{
 		table: cfg.Table, origin: lc.Origin, instance: cfg.Instance, via: cfg.Via, limits: cfg.Limits, timing: cfg.Timing, metrics: cfg.Metrics,
 		federated: cfg.Table.Federated(lc.Origin), compression: lc.Compression, requireNodeID: lc.RequireNodeID, noLegacy: map[string]bool{},
-		seed: maphash.MakeSeed(), fixed: &fixedParts{}, secrets: cfg.Table.SecretsFrom(lc.Origin), dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
+		seed: maphash.MakeSeed(), responseHeader: &responseHeaders{}, secrets: cfg.Table.SecretsFrom(lc.Origin), dedicated: map[string]bool{}, assumed: lc.AssumeFeatures,
 	}
 	set.tooLong = limitReason("name_bytes", cfg.Limits.NameBytes, "the name is longer")
 	for _, typeURL := range lc.Dedicated {
@@ -322,15 +322,15 @@ func (s *session) nonceOf(nonce []byte) (n uint64, ours bool) {
 	return n, true
 }
 
-// fixedLocked is what every response says of its type and its way (STREAM-10): the name of the
+// headerLocked is what every response says of its type and its way (STREAM-10): the name of the
 // control plane that all of it came from, else that of the listener's own origin.
-func (s *session) fixedLocked(st *streamType, a *relay.Answer) *fixed {
+func (s *session) headerLocked(st *streamType, a *relay.Answer) *responseHeader {
 	g := s.group
 	if a != nil && a.Group() != nil {
 		g = a.Group()
 	}
-	if id := g.Identifier(); st.fixed == nil || st.fixed.key.identifier != id {
-		st.fixed = s.cfg.fixed.of(fixedKey{st.typeURL, id, s.delta, s.v2}, s.cfg.instance)
+	if id := g.Identifier(); st.responseHeader == nil || st.responseHeader.key.identifier != id {
+		st.responseHeader = s.cfg.responseHeader.of(headerKey{st.typeURL, id, s.delta, s.v2}, s.cfg.instance)
 	}
-	return st.fixed
+	return st.responseHeader
 }

@@ -199,7 +199,7 @@ func (s *session) updateLocked(
 	// The listener's own first: a name that is unsubscribed elsewhere may be covered by a `*` that
 	// comes with it (DELTA-6, DELTA-9).
 	switch {
-	case first && (len(to.own) > 0 || len(to.others)+len(to.spots.list) == 0):
+	case first && (len(to.own) > 0 || len(to.others)+len(to.locatorBatches.list) == 0):
 		update(own, to.own, gone, initial)
 	case len(to.own) > 0, len(gone) > 0 && st.sub.In(own) != nil:
 		update(own, to.own, gone, nil)
@@ -214,11 +214,11 @@ func (s *session) updateLocked(
 	if err := s.deniedLocked(now, st, denied, nil, nil); err != nil {
 		return err
 	}
-	return s.updateLocatedLocked(now, st, &to.spots)
+	return s.updateLocatedLocked(now, st, &to.locatorBatches)
 }
 
 // updateLocatedLocked is updateLocked for locators.
-func (s *session) updateLocatedLocked(now time.Time, st *streamType, to *spots) error {
+func (s *session) updateLocatedLocked(now time.Time, st *streamType, to *locatorBatches) error {
 	for _, x := range to.list {
 		var denied []relay.Denied
 		if sub := s.openLocked(st, x, ""); sub != nil {

@@ -87,7 +87,7 @@ func (s *session) listLocked(now time.Time, st *streamType, in *content) error {
 	}
 	to := s.siftLocked(st, in.names.strings(), in.locators)
 	to.wildcard = to.wildcard || st.legacy
-	wildcard := to.wildcard || slices.ContainsFunc(to.spots.list, func(x *spot) bool { return x.wildcard })
+	wildcard := to.wildcard || slices.ContainsFunc(to.locatorBatches.list, func(x *locatorBatch) bool { return x.wildcard })
 	if wildcard && !st.wildcard && !xds.SentWhole(st.typeURL) {
 		// From now on a response is all there is (SOTW-4). One that is held back has only what
 		// changed; all of it follows anyway.
@@ -170,7 +170,7 @@ func (s *session) replaceLocked(now time.Time, st *streamType, to routed, versio
 		denied = append(denied, st.sub.Replace(now, sub, names, wildcard)...)
 		st.expect(now, sub)
 	}
-	if len(to.own) > 0 || to.wildcard || first && len(to.others)+len(to.spots.list) == 0 || st.sub.In(own) != nil {
+	if len(to.own) > 0 || to.wildcard || first && len(to.others)+len(to.locatorBatches.list) == 0 || st.sub.In(own) != nil {
 		replace(own, to.own, to.wildcard)
 	}
 	for i := range to.others {
@@ -184,12 +184,12 @@ func (s *session) replaceLocked(now time.Time, st *streamType, to routed, versio
 	if err := s.deniedLocked(now, st, denied, nil, before); err != nil {
 		return err
 	}
-	if err := s.replaceLocatedLocked(now, st, &to.spots, version, before); err != nil {
+	if err := s.replaceLocatedLocked(now, st, &to.locatorBatches, version, before); err != nil {
 		return err
 	}
 	for i := range st.sub.Len() { // what is named no more
 		sub := st.sub.Part(i)
-		if g := sub.Group(); sub.Located() && to.spots.at[spotKey{g, sub.Params().Key()}] == nil || !sub.Located() && g != own && to.at(g) == nil {
+		if g := sub.Group(); sub.Located() && to.locatorBatches.at[batchKey{g, sub.Params().Key()}] == nil || !sub.Located() && g != own && to.at(g) == nil {
 			st.sub.Replace(now, sub, nil, false)
 		}
 	}
@@ -199,7 +199,7 @@ func (s *session) replaceLocked(now time.Time, st *streamType, to routed, versio
 
 // replaceLocatedLocked is replaceLocked for locators.
 func (s *session) replaceLocatedLocked(
-	now time.Time, st *streamType, to *spots, version string, before map[uint64]struct{},
+	now time.Time, st *streamType, to *locatorBatches, version string, before map[uint64]struct{},
 ) error {
 	for _, x := range to.list {
 		var denied []relay.Denied

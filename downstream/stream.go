@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// stream is one client stream: the handler's goroutine reads, a writer of the crew writes when
+// stream is one client stream: the handler's goroutine reads, a writer of the pool writes when
 // there is something, and they meet in the session.
 type stream struct {
 	// Set once before the writer starts.
@@ -52,7 +52,7 @@ type stream struct {
 	backlog *backlog
 
 	turn   turn
-	behind *stream // the next one of those that are ready; the crew's
+	behind *stream // the next one of those that are ready; the writer pool's
 
 	// what end was given first; the context's cause may be the transport's own
 	ended atomic.Pointer[error]
@@ -281,7 +281,7 @@ func (st *stream) reason(err error) error {
 
 // wake has a writer look after the stream: there are changes, the reader took something in, or time
 // has come.
-func (st *stream) wake() { st.server.crew.wake(st) }
+func (st *stream) wake() { st.server.writerPool.wake(st) }
 
 // look writes what there is to write, and sets the alarm for what comes next. It is for the writers
 // alone, the only ones who send (STREAM-11).

@@ -57,10 +57,10 @@ type streamType struct {
 	// to what went
 	removals time.Time
 	// SotW: the last list has clusters that are gone, or the word that endpoints are is kept back
-	keeps      bool
-	keepsFrom  time.Time // since when the oldest of them is
-	unanswered []sent    // oldest first; at most maxUnanswered
-	fixed      *fixed    // of the last response; nil: of none yet
+	keeps          bool
+	keepsFrom      time.Time       // since when the oldest of them is
+	unanswered     []sent          // oldest first; at most maxUnanswered
+	responseHeader *responseHeader // of the last response; nil: of none yet
 
 	lagging bool // the table gave the client up
 

@@ -48,8 +48,8 @@ func TestOriginVersionForPeople(t *testing.T) {
 // TestLongIdentifier: what an origin calls itself goes with every response, and leaves room in it
 // (STREAM-10, TRANS-10).
 func TestLongIdentifier(t *testing.T) {
-	key := fixedKey{typeURL: eds, identifier: strings.Repeat("é", 1<<20), delta: true}
-	f := newFixed(key, "here")
+	key := headerKey{typeURL: eds, identifier: strings.Repeat("é", 1<<20), delta: true}
+	f := newResponseHeader(key, "here")
 	var d discoveryv3.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(f.bytes, &d); err != nil {
 		t.Fatal(err)

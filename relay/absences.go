@@ -18,7 +18,7 @@ const mostAbsences = 5000
 
 // absentOf takes out of a response the names that it says do not exist, and of which nobody holds
 // anything, if there are many. rest is the response without them.
-func (k *kin) absentOf(u *Update, lane laneIndex, gen uint32) (rest *Update, absent []string) {
+func (k *store) absentOf(u *Update, lane laneIndex, gen uint32) (rest *Update, absent []string) {
 	cfg := k.group.origin.config()
 	if len(u.Removed) <= shareNames || u.Full || u.Bad || cfg.SotW || cfg.TP2 || xds.DeltaOnly(k.typeURL) {
 		// a virtual host may be spoken of in several ways (ALIAS-5), and a variant, too
@@ -56,7 +56,7 @@ func (k *kin) absentOf(u *Update, lane laneIndex, gen uint32) (rest *Update, abs
 
 // holdsLocked reports whether anything is known of a name that its absence could take away from
 // somebody.
-func (k *kin) holdsLocked(name string, lane laneIndex, gen uint32) bool {
+func (k *store) holdsLocked(name string, lane laneIndex, gen uint32) bool {
 	for _, s := range k.all {
 		if s.kindLocked(lane, gen) != kindNamed || len(s.collections) > 0 || len(s.variantsLocked(name)) > 0 ||
 			s.named.other.held[name] != nil {

@@ -42,7 +42,7 @@ func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 			repeated++
 		}
 	}
-	a.repeats = make([]holding, 0, repeated)
+	a.repeats = make([]lookup, 0, repeated)
 	a.Resources = make([]Resource, 0, len(r.resources)-repeated)
 	for i, b := range r.resources {
 		if repeated > 0 && r.repeats[i].body != nil {
@@ -271,7 +271,7 @@ func (a *acceptance) keep(r Resource) {
 }
 
 // keepRepeat is keep for what is held already, and was found in order when it came first.
-func (a *acceptance) keepRepeat(x holding) {
+func (a *acceptance) keepRepeat(x lookup) {
 	at := a.seen.at(identity{name: x.body.Name}, a.numbered)
 	if *at != 0 {
 		a.keep(x.body.again())
@@ -385,7 +385,7 @@ func (a *acceptance) dropAmbiguous() {
 		return
 	}
 	a.Resources = slices.DeleteFunc(a.Resources, func(r Resource) bool { return a.ambiguous[r.identity()] })
-	a.repeats = slices.DeleteFunc(a.repeats, func(x holding) bool { return a.ambiguous[identity{name: x.body.Name}] })
+	a.repeats = slices.DeleteFunc(a.repeats, func(x lookup) bool { return a.ambiguous[identity{name: x.body.Name}] })
 }
 
 // quote prints bytes of a peer for people, bounded.

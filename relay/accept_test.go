@@ -122,7 +122,7 @@ func TestNamelessSotWIsKeyedByContent(t *testing.T) { // RELAY-18
 	if reject != nil || len(u.Resources) != 2 || !u.Resources[0].Nameless || u.Resources[0].Name == u.Resources[1].Name {
 		t.Fatalf("got %+v, refused %v", u.Resources, reject)
 	}
-	v := newVariant(&receipt{typeURL: xds.ClusterType}, &u.Resources[0], "")
+	v := newVariant(&provenance{typeURL: xds.ClusterType}, &u.Resources[0], "")
 	var out discoveryv3.DiscoveryResponse
 	if err := proto.Unmarshal(v.SotW(), &out); err != nil || !proto.Equal(out.Resources[0], a) {
 		t.Errorf("sent as %v, %v", &out, err)
@@ -160,7 +160,7 @@ func TestVariantBytes(t *testing.T) {
 	if reject != nil || u.Resources[0].TTL != time.Second || !u.Resources[0].HasTTL {
 		t.Fatalf("%+v: %v", u, reject)
 	}
-	v := newVariant(&receipt{typeURL: xds.ClusterType}, &u.Resources[0], "")
+	v := newVariant(&provenance{typeURL: xds.ClusterType}, &u.Resources[0], "")
 	var delta discoveryv3.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(v.Delta(), &delta); err != nil || len(delta.Resources) != 1 {
 		t.Fatal(err, &delta)
@@ -190,7 +190,7 @@ func TestGoldenVersions(t *testing.T) {
 	r.payloadType, r.payload, _ = anyParts(r.Any)
 	golden := func(what, want string) {
 		t.Helper()
-		got := newVariant(&receipt{typeURL: xds.ClusterType}, &r, r.Version).Digest.String()
+		got := newVariant(&provenance{typeURL: xds.ClusterType}, &r, r.Version).Digest.String()
 		if got != want {
 			t.Errorf("%s: version %s, want %s", what, got, want)
 		}

@@ -7,15 +7,15 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// otherNames is what a namedTable knows of resources that go by more names than their own
+// aliasIndex is what a namedTable knows of resources that go by more names than their own
 // (ALIAS-1). It is bounded by what the entries hold.
-type otherNames struct {
-	held   map[string]*heldAlso // by the resource's name
-	lister map[string]string    // by alias: the resource that listed it last
+type aliasIndex struct {
+	held   map[string]*aliasGroup // by the resource's name
+	lister map[string]string      // by alias: the resource that listed it last
 }
 
-// heldAlso is one resource that has aliases, or had one when somebody came by it.
-type heldAlso struct {
+// aliasGroup is one resource that has aliases, or had one when somebody came by it.
+type aliasGroup struct {
 	name    string
 	entries []*entry // that hold it, its own name's among them. Invariant: each has it as its also.
 	aliases []string // canonical: those in lister. They may be another resource's by now.
@@ -69,9 +69,9 @@ func (s *shard) holdLocked(e *entry, body *Variant) {
 	}
 	h := s.named.other.held[body.Name]
 	if h == nil {
-		h = &heldAlso{name: body.Name}
+		h = &aliasGroup{name: body.Name}
 		if s.named.other.held == nil {
-			s.named.other = otherNames{map[string]*heldAlso{}, map[string]string{}}
+			s.named.other = aliasIndex{map[string]*aliasGroup{}, map[string]string{}}
 		}
 		s.named.other.held[body.Name] = h
 	}
@@ -103,7 +103,7 @@ func (s *shard) cutLocked(e *entry, key string) {
 	}
 }
 
-func (s *shard) unlistLocked(h *heldAlso) {
+func (s *shard) unlistLocked(h *aliasGroup) {
 	for _, alias := range h.aliases {
 		if s.named.other.lister[alias] == h.name {
 			delete(s.named.other.lister, alias)
@@ -113,7 +113,7 @@ func (s *shard) unlistLocked(h *heldAlso) {
 }
 
 // listLocked brings the aliases of a resource up to date with what its variants list.
-func (s *shard) listLocked(h *heldAlso) {
+func (s *shard) listLocked(h *aliasGroup) {
 	if len(h.entries) == 0 {
 		return
 	}
@@ -154,7 +154,7 @@ func (s *shard) shareLocked(e *entry) {
 			}
 		}
 	}
-	s.mindLocked(mortalKey{name: e.name}, e.variants)
+	s.trackExpiryLocked(expiringKey{name: e.name}, e.variants)
 }
 
 // listsAs reports whether the resource goes by that name.
@@ -320,7 +320,7 @@ func (s *shard) noticeLocked(a *Applied, r *Resource, gen uint32) bool {
 // newNotice is the word that aliases did not resolve, in the form in which it is told. It is no
 // content, and its version is none: it only differs each time it is told (hosts.go).
 func newNotice(name string, aliases []string, version string) *Variant {
-	v := &Variant{aliases: aliases, from: &receipt{}}
+	v := &Variant{aliases: aliases, from: &provenance{}}
 	v.Name, v.spelt = xds.Spell(name)
 	inner := appendString(nil, resourceName, name)
 	if version != "" {

@@ -7,11 +7,11 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// aliased is what a client has by other names than those it subscribed: its subscription is the
-// alias, what it holds has the resource's own name. It costs nothing but for names that are
+// aliasHoldings is what a client has by other names than those it subscribed: its subscription is
+// the alias, what it holds has the resource's own name. It costs nothing but for names that are
 // aliases. Guarded by the shard's lock.
-type aliased struct {
-	of map[*record]toldName // what an alias stands for, as the client was told
+type aliasHoldings struct {
+	of map[*record]heldName // what an alias stands for, as the client was told
 	by map[string][]*record // the reverse, by canonical name
 
 	// Of a client that came back: claims are what it says it holds, as long as names of its first
@@ -20,7 +20,7 @@ type aliased struct {
 	// that it waits for.
 	claims map[string]xds.Digest
 	spelt  map[string]string // of claims
-	later  []toldName
+	later  []heldName
 	early  int
 
 	// Within one Take: what records have stood for and do not any more, whether notices are told,
@@ -32,24 +32,24 @@ type aliased struct {
 
 // noAliases is what every Sub has until one of its names is an alias, or may be. It is never
 // written: see aliasesLocked.
-var noAliases = &aliased{}
+var noAliases = &aliasHoldings{}
 
 // aliasesLocked is the Sub's own, to be written.
-func (s *Sub) aliasesLocked() *aliased {
+func (s *Sub) aliasesLocked() *aliasHoldings {
 	if s.alias == noAliases {
-		s.alias = &aliased{}
+		s.alias = &aliasHoldings{}
 	}
 	return s.alias
 }
 
 // none reports whether no answer has to look at aliases.
-func (a *aliased) none() bool {
+func (a *aliasHoldings) none() bool {
 	return len(a.of)+len(a.left)+len(a.later)+len(a.missing) == 0 && !a.notices
 }
 
-// toldName is a resource's own name. rev is of the body that the client was sent last, if one was
+// heldName is a resource's own name. rev is of the body that the client was sent last, if one was
 // sent.
-type toldName struct {
+type heldName struct {
 	name, spelt string
 	rev         uint64
 }
@@ -57,7 +57,7 @@ type toldName struct {
 // leaving is a resource that an alias does not stand for any more. absent: nor for anything else,
 // which is to be told; asked: to a client that asked for the alias and has not been answered.
 type leaving struct {
-	toldName
+	heldName
 	record *record
 	absent bool
 	asked  bool
@@ -65,7 +65,7 @@ type leaving struct {
 }
 
 // resource is the canonical name of what the record stands for.
-func (a *aliased) resource(r *record) string {
+func (a *aliasHoldings) resource(r *record) string {
 	if x, is := a.of[r]; is {
 		return x.name
 	}
@@ -73,7 +73,7 @@ func (a *aliased) resource(r *record) string {
 }
 
 // set notes what a record stands for; its own name is nothing to be noted.
-func (a *aliased) set(r *record, name, spelt string) {
+func (a *aliasHoldings) set(r *record, name, spelt string) {
 	was, is := a.of[r]
 	if is && was.name == name || !is && r.entry.name == name {
 		return
@@ -91,9 +91,9 @@ func (a *aliased) set(r *record, name, spelt string) {
 		return
 	}
 	if a = r.sub.aliasesLocked(); a.of == nil {
-		a.of, a.by = map[*record]toldName{}, map[string][]*record{}
+		a.of, a.by = map[*record]heldName{}, map[string][]*record{}
 	}
-	a.of[r] = toldName{name: name, spelt: spelt}
+	a.of[r] = heldName{name: name, spelt: spelt}
 	a.by[name] = append(a.by[name], r)
 }
 
@@ -107,7 +107,7 @@ func (s *Sub) unresolvedLocked(r *record, v *Variant) bool {
 func (s *Sub) standsForLocked(r *record, v *Variant, rev uint64) {
 	if was := s.alias.resource(r); s.delta && was != v.Name && r.is(holds) {
 		a := s.aliasesLocked()
-		a.left = append(a.left, leaving{toldName: a.told(r), record: r, sent: r.sent})
+		a.left = append(a.left, leaving{heldName: a.told(r), record: r, sent: r.sent})
 	}
 	s.alias.set(r, v.Name, v.spelt)
 	if x, is := s.alias.of[r]; is {
@@ -117,11 +117,11 @@ func (s *Sub) standsForLocked(r *record, v *Variant, rev uint64) {
 }
 
 // told is the name that the client knows what it holds by.
-func (a *aliased) told(r *record) toldName {
+func (a *aliasHoldings) told(r *record) heldName {
 	if x, is := a.of[r]; is {
 		return x
 	}
-	return toldName{name: r.entry.name}
+	return heldName{name: r.entry.name}
 }
 
 // endsLocked says how a delta client is told that a name does not exist: by the removal of what it
@@ -183,10 +183,10 @@ func (s *Sub) claimAliasesLocked() {
 
 // laterLocked has the rest of what a client says to hold removed once it is known that no alias
 // stands for it.
-func (a *aliased) laterLocked(s *Sub) {
+func (a *aliasHoldings) laterLocked(s *Sub) {
 	for name := range a.claims {
 		if s.recordLocked(name) == nil {
-			a.later = append(a.later, toldName{name: name, spelt: a.spelt[name]})
+			a.later = append(a.later, heldName{name: name, spelt: a.spelt[name]})
 		}
 	}
 }
@@ -277,7 +277,7 @@ func (s *Sub) keepByAliasLocked(p *position) {
 			continue
 		}
 		if it.rev > p.sent {
-			s.mayKeepLocked(toldName{name: it.variant.Name, spelt: it.variant.spelt})
+			s.mayKeepLocked(heldName{name: it.variant.Name, spelt: it.variant.spelt})
 			continue
 		}
 		s.keepAsLocked(it.variant, it.variant.Digest)
@@ -287,7 +287,7 @@ func (s *Sub) keepByAliasLocked(p *position) {
 // mayKeepLocked: a delta client gives up a resource of which it was sent another form than the
 // present one. That may have listed any alias that waits for its answer: then it keeps by that what
 // it has, and is told if the alias stands for something else.
-func (s *Sub) mayKeepLocked(x toldName) {
+func (s *Sub) mayKeepLocked(x heldName) {
 	if s.shard.named.other.held == nil { // no alias was ever seen
 		return
 	}

@@ -52,7 +52,7 @@ type Applied struct {
 // never asked for the type on this stream: such a response is neither ACKed nor NACKed (RELAY-33).
 func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 	gen := l.gen.Load()
-	k := l.group.kin(u.TypeURL)
+	k := l.group.store(u.TypeURL)
 	if k == nil || gen == 0 {
 		return a, false
 	}
@@ -77,13 +77,13 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 }
 
 // take takes a response, or a share of one, in.
-func (l *Lane) take(now time.Time, k *kin, gen uint32, u *Update, a *Applied) {
+func (l *Lane) take(now time.Time, k *store, gen uint32, u *Update, a *Applied) {
 	cfg := l.group.origin.config()
-	from := &receipt{
+	from := &provenance{
 		typeURL: u.TypeURL, server: uint8(l.server.Load()), version: u.Version,
 		shown: cfg.OriginVersions, canonical: cfg.CanonicalHash, came: now.UnixNano(),
 	}
-	x := arrival{lane: l, kin: k, gen: gen, u: u, from: from, came: now}
+	x := arrival{lane: l, store: k, gen: gen, u: u, from: from, came: now}
 	l.group.gathering.take(&x, l.group.origin.table.config().Gather, a)
 }
 
@@ -116,7 +116,7 @@ func (x *arrival) makeBodies(a *Applied) {
 
 // apply takes a response up.
 func (x *arrival) apply(a *Applied) {
-	k, u, l := x.kin, x.u, x.lane
+	k, u, l := x.store, x.u, x.lane
 	k.mu.Lock()
 	k.spokenLocked()
 	k.applyLocked(a, x.came, u, x.bodies, l.index, x.gen, x.from)
@@ -322,7 +322,7 @@ func (s *shard) offerTouchedLocked(rev uint64, gen uint32) (touched []*entry) {
 		if !e.refresh { // or else what it was told of was another body
 			s.confirmLocked(e)
 		}
-		s.mindLocked(mortalKey{name: e.name}, e.variants)
+		s.trackExpiryLocked(expiringKey{name: e.name}, e.variants)
 		s.offerNamedLocked(e, rev, gen, e.stated)
 	}
 	return touched

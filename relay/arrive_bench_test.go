@@ -236,7 +236,7 @@ func BenchmarkHold(b *testing.B) {
 					case "all changed":
 						raw = a.list(a.all, func(int) string { return "1" })
 					}
-					waits = append(waits, longestWait(r.group.kin(kind.typeURL), func() { r.arrive(raw, kind.delta) }))
+					waits = append(waits, longestWait(r.group.store(kind.typeURL), func() { r.arrive(raw, kind.delta) }))
 				}
 				slices.Sort(waits)
 				b.ReportMetric(float64(waits[len(waits)/2].Microseconds())/1e3, "hold-ms")
@@ -247,7 +247,7 @@ func BenchmarkHold(b *testing.B) {
 }
 
 // longestWait is the longest time for which somebody else waited for the lock while f ran.
-func longestWait(k *kin, f func()) (longest time.Duration) {
+func longestWait(k *store, f func()) (longest time.Duration) {
 	var over atomic.Bool
 	done := make(chan struct{})
 	go func() {

@@ -43,7 +43,7 @@ type Probe struct {
 	Whole bool
 
 	lane     *Lane
-	kin      *kin
+	store    *store
 	gen      uint32
 	suspects []*entry // of a Whole one: that leave the request if it is not answered
 }
@@ -67,16 +67,16 @@ func (l *Lane) Probe(now time.Time, whole bool) (p *Probe) {
 		k.unlock()
 	}
 	if p != nil {
-		p.kin.mu.Lock()
-		p.kin.probed = now
-		p.kin.turn++
-		p.kin.unlock()
+		p.store.mu.Lock()
+		p.store.probed = now
+		p.store.turn++
+		p.store.unlock()
 	}
 	return p
 }
 
-func (k *kin) probeLocked(l *Lane, gen uint32, now time.Time, whole bool) *Probe {
-	p := &Probe{Ask: Ask{TypeURL: k.typeURL, First: true}, Whole: whole, lane: l, kin: k, gen: gen}
+func (k *store) probeLocked(l *Lane, gen uint32, now time.Time, whole bool) *Probe {
+	p := &Probe{Ask: Ask{TypeURL: k.typeURL, First: true}, Whole: whole, lane: l, store: k, gen: gen}
 	var all, away []Name
 	for _, s := range k.all {
 		if !l.carries(k) || s.named.lane != l.index || s.named.firstGen[l.index] != gen || s.private() || s.params.Len() > 0 && !s.byLocator() {
@@ -160,7 +160,7 @@ func (s *shard) suspect(l *Lane, gen uint32, now time.Time) {
 
 // Heard takes up an answer. It reports whether it is one to what was asked.
 func (p *Probe) Heard(u *Update) bool {
-	k := p.kin
+	k := p.store
 	if u.TypeURL != p.Ask.TypeURL {
 		return false
 	}
@@ -202,7 +202,7 @@ func (p *Probe) Heard(u *Update) bool {
 // Unheard notes that there was no answer. It returns names that have left the lane's request for
 // it, at most so many, and how many there are.
 func (p *Probe) Unheard(most int) (names []string, n int) {
-	k := p.kin
+	k := p.store
 	k.mu.Lock()
 	defer k.unlock()
 	if !p.lane.live(p.gen) {
@@ -222,7 +222,7 @@ func (p *Probe) Unheard(most int) (names []string, n int) {
 }
 
 // of is the shard that an entry is in; nil: none any more.
-func (k *kin) of(e *entry) *shard {
+func (k *store) of(e *entry) *shard {
 	i := slices.IndexFunc(k.all, func(s *shard) bool { return s.named.entries[e.name] == e })
 	if i < 0 {
 		return nil
@@ -254,7 +254,7 @@ func (s *shard) backLocked(e *entry) {
 
 // asideOnlyLocked reports whether a list has nothing but names that are aside: it is not sent for
 // their sake.
-func (k *kin) asideOnlyLocked(list []Name) bool {
+func (k *store) asideOnlyLocked(list []Name) bool {
 	for _, n := range list {
 		if !slices.ContainsFunc(k.all, func(s *shard) bool { return s.named.aside[s.named.entries[xds.NameKey(n.Name)]] }) {
 			return false
@@ -265,7 +265,7 @@ func (k *kin) asideOnlyLocked(list []Name) bool {
 
 // relistLocked reports whether the lane's request is to be sent again although the same names are
 // wanted, and forgets it.
-func (k *kin) relistLocked() (again bool) {
+func (k *store) relistLocked() (again bool) {
 	for _, s := range k.all {
 		again = again || s.named.relist
 		s.named.relist = false
@@ -307,7 +307,7 @@ func (s *shard) harmlessLocked(u *Update, gen uint32, now time.Time) {
 }
 
 // leftLocked notes the endpoints of a Cluster that an origin's list leaves out.
-func (k *kin) leftLocked(vs []*Variant) {
+func (k *store) leftLocked(vs []*Variant) {
 	if !k.group.origin.config().SotW || k.typeURL != xds.ClusterType {
 		return
 	}
@@ -321,7 +321,7 @@ func (k *kin) leftLocked(vs []*Variant) {
 // putAside takes names of endpoints out of the lane's request, of which the Clusters are gone: they
 // will not exist for long. Should one still exist, it comes back when it is found.
 func (g *Group) putAside(names []string, now time.Time) {
-	k := g.kin(xds.EndpointType)
+	k := g.store(xds.EndpointType)
 	if k == nil || len(names) == 0 {
 		return
 	}

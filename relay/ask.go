@@ -67,16 +67,16 @@ func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 	}
 	wary, moved := l.only == nil && l.group.apart() >= maxTrials, false
 	for _, s := range l.shards() {
-		if !l.carries(s.kin) || !s.toAsk[l.index].Swap(false) {
+		if !l.carries(s.store) || !s.toAsk[l.index].Swap(false) {
 			continue
 		}
 		s.mu.Lock()
 		switch {
-		case !l.carries(s.kin):
+		case !l.carries(s.store):
 			s.poke(l.index) // it came to another lane meanwhile, whose mark this was
 		case wary && s.strangerLocked(l, gen):
 			s.suspectLocked(l.index)
-			s.pokeLocked(l.index) // kin may have been looked at already
+			s.pokeLocked(l.index) // the lane may have looked at the store already
 			moved = true
 		default:
 			asks = join(s.askLocked(asks, l, gen, now, all), len(asks), all)
@@ -120,7 +120,7 @@ func (s *shard) askLocked(asks []Ask, l *Lane, gen uint32, now time.Time, all bo
 // collected with what comes after it (ALIAS-8, RELAY-24).
 func (l *Lane) Urgent() bool {
 	return slices.ContainsFunc(l.shards(), func(s *shard) bool {
-		return xds.IsVirtualHost(s.typeURL) && s.toAsk[l.index].Load() && l.carries(s.kin)
+		return xds.IsVirtualHost(s.typeURL) && s.toAsk[l.index].Load() && l.carries(s.store)
 	})
 }
 
@@ -131,7 +131,7 @@ func (l *Lane) reopenSoon() {
 
 // placeLocked decides what the main lane's present stream carries of the type. Placement depends on
 // what is wanted, never on who came first.
-func (k *kin) placeLocked(gen uint32) {
+func (k *store) placeLocked(gen uint32) {
 	if k.mainGen != gen {
 		k.mainGen, k.mainKind = gen, kindNone
 	}
@@ -242,7 +242,7 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 		if len(a.Subscribe) == 0 {
 			return asks // WILD-11: an empty first request would be a wildcard
 		}
-		a.First = s.kin.askLocked(lane, gen)
+		a.First = s.store.askLocked(lane, gen)
 	} else if all && s.listsLaterLocked(lane, now) || !all && s.waitsForAnswerLocked(gen, now) {
 		return asks
 	} else {
@@ -267,7 +267,7 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 	s.confirmFromLocked(now, a.First)
 	if all {
 		a.All = s.allAskedLocked()
-		s.kin.lastList[lane] = lastList{now, len(a.All)}
+		s.store.lastList[lane] = lastList{now, len(a.All)}
 	}
 	if len(again) == 0 {
 		return append(asks, a)
@@ -395,7 +395,7 @@ func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time, all bool) (
 		case !e.wanted():
 			if asked {
 				a.Unsubscribe = append(a.Unsubscribe, name)
-				s.kin.gaveBackLocked(s.named.lane, gen, name)
+				s.store.gaveBackLocked(s.named.lane, gen, name)
 				e.asked = 0
 			}
 			s.deleteLocked(e)
@@ -406,7 +406,7 @@ func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time, all bool) (
 			if asked {
 				s.backLocked(e)
 				a.Unsubscribe = append(a.Unsubscribe, name)
-				s.kin.gaveBackLocked(s.named.lane, gen, name)
+				s.store.gaveBackLocked(s.named.lane, gen, name)
 				e.asked, e.seenGen = 0, lapsedGen
 			}
 		case !asked:

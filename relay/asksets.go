@@ -26,7 +26,7 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time, all bool) [
 		if len(s.star.members) > 0 && !s.star.revived {
 			a.Initial = s.firstInitialLocked(mainLane, gen, now, s.star.eachLocked)
 		}
-		a.First = s.kin.askLocked(mainLane, gen)
+		a.First = s.store.askLocked(mainLane, gen)
 		s.star.askedLocked(gen, now, a.Initial == nil)
 		s.seedStarLocked(gen)
 		asks = append(asks, s.listedLocked(a, gen, all))
@@ -52,7 +52,7 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time, all bool) [
 				t.eachLocked(add)
 			}
 		})
-		a.First = s.kin.askLocked(mainLane, gen)
+		a.First = s.store.askLocked(mainLane, gen)
 		for _, t := range spaces {
 			t.askedLocked(gen, now, a.Initial == nil)
 		}
@@ -74,7 +74,7 @@ func (s *shard) starName() Name { return Name{Name: xds.Wildcard, Params: s.para
 // byLocator reports whether all is asked by locator, the empty map too: else the answer to it would
 // say nothing of the constraints of the variant that it is, and be taken for what every map matches
 // (DYN-12, DYN-16).
-func (k *kin) byLocator() bool { return k.group.origin.config().TP2 }
+func (k *store) byLocator() bool { return k.group.origin.config().TP2 }
 
 // seedStarLocked gives the set what the same stream brought for that of another map, and matches
 // this one: it is a member (RELAY-72), and many servers do not send twice on one stream what has
@@ -115,7 +115,7 @@ func (s *shard) seedStarLocked(gen uint32) {
 
 // listedLocked adds to an ask of `*` the others of the type, which a SotW request lists every time
 // (RELAY-27).
-func (k *kin) listedLocked(a Ask, gen uint32, all bool) Ask {
+func (k *store) listedLocked(a Ask, gen uint32, all bool) Ask {
 	for _, s := range k.all {
 		switch {
 		case !all || s.star.askedGen != gen:
@@ -168,7 +168,7 @@ func (s *shard) askChangedLocked(a *Ask, i laneIndex, gen uint32, now time.Time)
 		case !t.wantedLocked():
 			if t.askedGen == gen {
 				a.Unsubscribe = append(a.Unsubscribe, t.ask())
-				s.kin.gaveBackLocked(i, gen, t.ask())
+				s.store.gaveBackLocked(i, gen, t.ask())
 			}
 			s.dropCollectionLocked(t)
 		case t.askedGen != gen:
@@ -237,7 +237,7 @@ func (s *shard) dropCollectionLocked(t *set) {
 	delete(s.collections, t.selector)
 	t.retireLocked()
 	for name := range t.members {
-		s.mindLocked(mortalKey{t, name}, nil)
+		s.trackExpiryLocked(expiringKey{t, name}, nil)
 	}
 	t.members, t.guard = nil, guard{}
 	// nothing is left for the side lane to ask first
@@ -264,7 +264,7 @@ func (t *set) eachLocked(add func(*Variant) bool) {
 // askedLocked notes that the set was asked on the stream of generation gen. sweep: what is held of
 // it was not presented there, so what the stream does not mention goes (RELAY-46).
 func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
-	t.askedGen, t.askedAt, t.askedAs = gen, now, t.shard.kin.questions.Add(1)
+	t.askedGen, t.askedAt, t.askedAs = gen, now, t.shard.store.questions.Add(1)
 	t.shard.restGen = [2]uint32{}
 	t.shard.now = now
 	t.shard.holdOverLocked(t)

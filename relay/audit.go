@@ -33,11 +33,11 @@ const (
 // for concurrent use.
 type Audit struct {
 	// Set once by Lane.Audit.
-	lane *Lane
-	kin  *kin
-	gen  uint32 // of the lane's stream
-	from *receipt
-	wild bool
+	lane  *Lane
+	store *store
+	gen   uint32 // of the lane's stream
+	from  *provenance
+	wild  bool
 
 	heard map[auditKey]xds.Digest     // zero: stated not to exist
 	sets  map[string]*constraints.Set // of what was heard, by key
@@ -67,8 +67,8 @@ func (l *Lane) Audit(typeURL string, all bool) (a *Audit, asks []Ask) {
 		if s := k.all; len(s) > 0 && !s[0].private() && len(k.askersLocked(l.index, gen)) > 0 {
 			asks = k.previewLocked(l, all)
 			a = &Audit{
-				lane: l, kin: k, gen: gen, wild: len(asks) > 0 && asks[0].Wildcard,
-				from:  &receipt{typeURL: typeURL, canonical: k.group.origin.config().CanonicalHash},
+				lane: l, store: k, gen: gen, wild: len(asks) > 0 && asks[0].Wildcard,
+				from:  &provenance{typeURL: typeURL, canonical: k.group.origin.config().CanonicalHash},
 				heard: map[auditKey]xds.Digest{}, sets: map[string]*constraints.Set{}, unsure: map[string]bool{},
 			}
 		}
@@ -130,9 +130,9 @@ func (a *Audit) Hear(now time.Time, u *Update) (news, more bool) {
 // be said: the lane has another stream by now, or its sets are not at rest, or hold what they do on
 // purpose (RELAY-97).
 func (a *Audit) Look() (differences int, ok bool) {
-	a.kin.mu.Lock()
+	a.store.mu.Lock()
 	found, ok := a.compareLocked()
-	a.kin.mu.Unlock()
+	a.store.mu.Unlock()
 	if !ok {
 		return 0, false
 	}
@@ -166,7 +166,7 @@ func (a *Audit) Drift() []Drift {
 }
 
 func (a *Audit) compareLocked() (found map[auditKey]difference, ok bool) {
-	k := a.kin
+	k := a.store
 	asked := k.askersLocked(a.lane.index, a.gen)
 	if !a.lane.live(a.gen) || !a.lane.carries(k) || len(asked) == 0 {
 		return nil, false
@@ -235,7 +235,7 @@ func (a *Audit) wantsLocked(key auditKey) (wanted bool) {
 	if a.wild {
 		return true
 	}
-	for _, s := range a.kin.matchingLocked(a.sets[key.constraints]) {
+	for _, s := range a.store.matchingLocked(a.sets[key.constraints]) {
 		wanted = wanted || s.star.askedGen == a.gen && s.star.lane() == a.lane
 		if e := s.named.entries[key.name]; e != nil && e.askedOn(a.gen) && (len(e.variants) == 0 || key.constraints != "") {
 			return true

@@ -247,7 +247,7 @@ func TestConcurrentUse(t *testing.T) {
 
 // plain is the shard of a type for no parameters; nil: there is none.
 func (g *Group) plain(typeURL string) *shard {
-	if k := g.kin(typeURL); k != nil {
+	if k := g.store(typeURL); k != nil {
 		return k.all[0]
 	}
 	return nil

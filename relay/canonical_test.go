@@ -67,7 +67,7 @@ func TestCanonicalHash(t *testing.T) { // VER-6
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a, b := inAnyOrder(t, test.within, test.depth)
-			from := &receipt{typeURL: xds.ClusterType, canonical: test.canonical}
+			from := &provenance{typeURL: xds.ClusterType, canonical: test.canonical}
 			va, vb := newVariant(from, clusterOf(a), ""), newVariant(from, clusterOf(b), "")
 			if equal := va.Digest == vb.Digest; equal != test.equal {
 				t.Errorf("the versions are equal: %v", equal)
@@ -78,7 +78,7 @@ func TestCanonicalHash(t *testing.T) { // VER-6
 		})
 	}
 	// Another content is another version.
-	from := &receipt{typeURL: xds.ClusterType, canonical: true}
+	from := &provenance{typeURL: xds.ClusterType, canonical: true}
 	a, _ := inAnyOrder(t, known, 1)
 	if newVariant(from, clusterOf(a), "").Digest == newVariant(from, clusterOf(append(a, 0xf8, 0xff, 0x7f, 1)), "").Digest {
 		t.Error("a field that nobody knows is not in the hash")

@@ -33,7 +33,7 @@ func (t *Table) Check() error {
 		}
 	}
 	// those of origins that a new configuration ended count as well
-	if n := int(t.room.views.Load()); n < views {
+	if n := int(t.budget.views.Load()); n < views {
 		errs = append(errs, fmt.Errorf("%d views are counted, of %d", n, views))
 	}
 	return errors.Join(errs...)
@@ -45,7 +45,7 @@ func (s *shard) checkLocked() (errs []error) {
 		fail("revision %d is beyond the table's %d", s.rev, newest)
 	}
 	s.checkTrial(fail)
-	s.checkMortals(fail)
+	s.checkExpiring(fail)
 	s.setsLocked(func(t *set) { t.check(fail) })
 	for selector, t := range s.collections {
 		switch {
@@ -73,9 +73,9 @@ func (s *shard) checkLocked() (errs []error) {
 
 // checkMortals: whatever has a TTL is known to, a timer is set for the first, and nothing else is
 // kept.
-func (s *shard) checkMortals(fail func(string, ...any)) {
-	t, timed := &s.mortals, 0
-	look := func(key mortalKey, vs []*Variant) {
+func (s *shard) checkExpiring(fail func(string, ...any)) {
+	t, timed := &s.expiring, 0
+	look := func(key expiringKey, vs []*Variant) {
 		m := t.byName[key]
 		for _, v := range vs {
 			if v.timed() && (m == nil || v.end.Before(m.at)) {
@@ -88,11 +88,11 @@ func (s *shard) checkMortals(fail func(string, ...any)) {
 	}
 	s.setsLocked(func(set *set) {
 		for name, m := range set.members {
-			look(mortalKey{set, name}, m.variants)
+			look(expiringKey{set, name}, m.variants)
 		}
 	})
 	for name, e := range s.named.entries {
-		look(mortalKey{name: name}, e.variants)
+		look(expiringKey{name: name}, e.variants)
 	}
 	if timed != len(t.byName) || timed != len(t.order) {
 		fail("%d names expire, %d and %d are minded", timed, len(t.byName), len(t.order))

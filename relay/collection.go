@@ -210,7 +210,7 @@ func (p *position) collectionFaultLocked() *NameError {
 
 // applySetsLocked takes up a response on the stream that carries the type's sets: `*`, namespaces,
 // or both, and then a resource that came for one of them may be of either.
-func (s *shard) applySetsLocked(a *Applied, u *Update, bodies []*Variant, gen uint32, from *receipt) {
+func (s *shard) applySetsLocked(a *Applied, u *Update, bodies []*Variant, gen uint32, from *provenance) {
 	if s.star.askedGen == gen {
 		s.star.applyLocked(a, u, bodies, gen)
 		if !u.Heartbeats && (a.Changed+a.Resumed > 0 || u.Full && !u.Bad) && (a.Waiting == 0 || !u.Full) {

@@ -107,9 +107,9 @@ func (s *shard) confirmLaterLocked(gen uint32, bad bool) {
 // (gather.go): a client that has a newer route or listener would be sent back to the restored one
 // just before it is taken up (testdata/restored_gather.txt). It is bounded as ever, by firmMost.
 func (x *arrival) confirmLater() {
-	x.kin.mu.Lock()
-	defer x.kin.mu.Unlock()
-	for _, s := range x.kin.all {
+	x.store.mu.Lock()
+	defer x.store.mu.Unlock()
+	for _, s := range x.store.all {
 		switch s.kindLocked(x.lane.index, x.gen) {
 		case kindSet:
 			s.setsLocked(func(t *set) {

@@ -96,9 +96,9 @@
 //
 // What is wanted never goes (RELAY-79). The process tells the table what it holds and may hold;
 // above that what retired is given up, then names and sets that nobody has asked for yet are
-// denied, and further above the table says that streams should be turned away (room.go, TestMemory,
-// TestViews). Between two measurements what is taken on is estimated: a request may bring a million
-// names. Bodies are not: those of names that are taken on come when they come.
+// denied, and further above the table says that streams should be turned away (budget.go,
+// TestMemory, TestViews). Between two measurements what is taken on is estimated: a request may
+// bring a million names. Bodies are not: those of names that are taken on come when they come.
 //
 // A set that is sent whole is held twice: as bodies, and encoded in segments of about 64 KiB, of
 // which a change costs one (TestOneSegmentIsRebuilt, BenchmarkWhole). For state of the world that

@@ -41,9 +41,9 @@ func (x *arrival) empties() (names map[string]bool) {
 	if names == nil {
 		return nil
 	}
-	x.kin.mu.Lock()
-	defer x.kin.mu.Unlock()
-	s := x.kin.all[0]
+	x.store.mu.Lock()
+	defer x.store.mu.Unlock()
+	s := x.store.all[0]
 	kind := s.kindLocked(x.lane.index, x.gen)
 	if !x.plainLocked() || kind == kindSet && !s.star.toldLocked() {
 		return nil
@@ -173,13 +173,13 @@ func (g *gathering) partingLocked(x *arrival, names map[string]bool) map[string]
 		}
 	}
 	for _, y := range g.queue {
-		if y.removals && y.kin.typeURL == xds.ClusterType {
+		if y.removals && y.store.typeURL == xds.ClusterType {
 			for _, name := range y.u.Removed {
 				waits[name] = true
 			}
 		}
 	}
-	k := x.lane.group.kin(xds.ClusterType)
+	k := x.lane.group.store(xds.ClusterType)
 	if k == nil {
 		return nil
 	}

@@ -6,44 +6,44 @@ import (
 	"time"
 )
 
-// mortals are the names of a shard that have a TTL, the next to expire first. Names without one
+// expiring are the names of a shard that have a TTL, the next to expire first. Names without one
 // cost nothing here. There is one timer for all of them: it says when to look, and is set anew when
 // it was not due yet. Guarded by the shard's lock.
-type mortals struct {
-	order  mortalHeap
-	byName map[mortalKey]*mortal
+type expiring struct {
+	order  expiringHeap
+	byName map[expiringKey]*expiringName
 	armed  time.Time // of the earliest timer in the table's heap; zero: none
 }
 
-// mortalKey is a member of a set, or without one an entry asked by name.
-type mortalKey struct {
+// expiringKey is a member of a set, or without one an entry asked by name.
+type expiringKey struct {
 	set  *set
 	name string
 }
 
-type mortal struct {
-	mortalKey
+type expiringName struct {
+	expiringKey
 	at    time.Time // the first of its variants expires
 	index int       // in order
 }
 
-// mindLocked notes when the variants of a name expire, after any change of them.
-func (s *shard) mindLocked(key mortalKey, variants []*Variant) {
+// trackExpiryLocked notes when the variants of a name expire, after any change of them.
+func (s *shard) trackExpiryLocked(key expiringKey, variants []*Variant) {
 	var at time.Time
 	for _, v := range variants {
 		if v.timed() && (at.IsZero() || v.end.Before(at)) {
 			at = *v.end
 		}
 	}
-	t := &s.mortals
+	t := &s.expiring
 	switch m := t.byName[key]; {
 	case m == nil && at.IsZero():
 		return
 	case m == nil:
 		if t.byName == nil {
-			t.byName = map[mortalKey]*mortal{}
+			t.byName = map[expiringKey]*expiringName{}
 		}
-		m = &mortal{mortalKey: key, at: at}
+		m = &expiringName{expiringKey: key, at: at}
 		t.byName[key] = m
 		heap.Push(&t.order, m)
 	case at.IsZero():
@@ -57,7 +57,7 @@ func (s *shard) mindLocked(key mortalKey, variants []*Variant) {
 }
 
 func (s *shard) armLocked() {
-	t := &s.mortals
+	t := &s.expiring
 	if len(t.order) == 0 {
 		return
 	}
@@ -73,7 +73,7 @@ func (s *shard) armLocked() {
 func (s *shard) expire(now time.Time) (n int) {
 	s.mu.Lock()
 	defer s.unlock()
-	t := &s.mortals
+	t := &s.expiring
 	if !t.armed.After(now) {
 		t.armed = time.Time{}
 	}
@@ -83,7 +83,7 @@ func (s *shard) expire(now time.Time) (n int) {
 			s.now = now
 			s.nextRevLocked()
 		}
-		key := t.order[0].mortalKey
+		key := t.order[0].expiringKey
 		if key.set == nil {
 			n += s.expireNameLocked(s.named.entries[key.name], now)
 			continue
@@ -117,7 +117,7 @@ func (s *shard) expireNameLocked(e *entry, now time.Time) (n int) {
 	if shared {
 		n = 0 // the last entry that holds it counts
 	}
-	s.mindLocked(mortalKey{name: e.name}, e.variants)
+	s.trackExpiryLocked(expiringKey{name: e.name}, e.variants)
 	gen := s.lane(s.named.lane).gen.Load()
 	if gen == 0 || e.asked != gen || e.unconfirmed {
 		gen = 0
@@ -153,7 +153,7 @@ func (s *shard) standInLocked(e *entry, t *set, it *item, now time.Time) {
 		s.expireNameLocked(e, now)
 		return
 	}
-	s.mindLocked(mortalKey{name: e.name}, e.variants)
+	s.trackExpiryLocked(expiringKey{name: e.name}, e.variants)
 }
 
 // living are the variants that have not expired, and the number of those that have.
@@ -163,22 +163,22 @@ func living(vs []*Variant, now time.Time) ([]*Variant, int) {
 	return vs, was - len(vs)
 }
 
-type mortalHeap []*mortal
+type expiringHeap []*expiringName
 
-func (h mortalHeap) Len() int           { return len(h) }
-func (h mortalHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h mortalHeap) Swap(i, j int) {
+func (h expiringHeap) Len() int           { return len(h) }
+func (h expiringHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h expiringHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 
-func (h *mortalHeap) Push(x any) {
-	m := x.(*mortal)
+func (h *expiringHeap) Push(x any) {
+	m := x.(*expiringName)
 	m.index = len(*h)
 	*h = append(*h, m)
 }
 
-func (h *mortalHeap) Pop() any {
+func (h *expiringHeap) Pop() any {
 	old := *h
 	m := old[len(old)-1]
 	old[len(old)-1] = nil

@@ -44,13 +44,13 @@ type fallbackType struct {
 // cached, since nothing renews it; secrets are left out.
 func (o *Origin) NewFallback(source string, resources iter.Seq2[string, *Resource]) *Fallback {
 	f := &Fallback{source: source, types: map[string]*fallbackType{}}
-	from := map[string]*receipt{}
+	from := map[string]*provenance{}
 	for typeURL, r := range resources {
 		if xds.IsSecret(typeURL) || r.Any == nil {
 			continue
 		}
 		if from[typeURL] == nil {
-			from[typeURL] = &receipt{
+			from[typeURL] = &provenance{
 				typeURL: typeURL, server: NoServer, fallback: true, source: source, canonical: o.config().CanonicalHash,
 			}
 			f.types[typeURL] = &fallbackType{names: map[string][]*Variant{}}
@@ -154,7 +154,7 @@ func (o *Origin) sourceOf(v *Variant) string {
 }
 
 // fallbackLocked is the last resort if it may stand in for the type; nil: it may not.
-func (k *kin) fallbackLocked() *fallbackType {
+func (k *store) fallbackLocked() *fallbackType {
 	f := k.group.origin.fallback.Load()
 	if f == nil || k.heard || !k.group.origin.Serves(k.typeURL) {
 		return nil

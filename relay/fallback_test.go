@@ -58,7 +58,7 @@ func (s *script) lacks() (out []string) {
 // whole. A body that ends in "!" must not be cached, and one that ends in "~" has a TTL.
 func (s *script) stand(words []string) []string {
 	typeURL, r := shortTypes[words[0]], &Relief{From: s.table.Origin("mesh"), Sets: map[string][]*Variant{}}
-	from, selector := &receipt{typeURL: typeURL, server: r.From.Server("10.0.0.9:1")}, ""
+	from, selector := &provenance{typeURL: typeURL, server: r.From.Server("10.0.0.9:1")}, ""
 	for i := 1; i < len(words); i++ {
 		switch w := words[i]; w {
 		case "names":

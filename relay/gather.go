@@ -31,12 +31,12 @@ type gathering struct {
 
 // arrival is one response on its way into the table.
 type arrival struct {
-	lane *Lane
-	kin  *kin
-	gen  uint32
-	u    *Update
-	from *receipt
-	came time.Time
+	lane  *Lane
+	store *store
+	gen   uint32
+	u     *Update
+	from  *provenance
+	came  time.Time
 
 	bodies []*Variant // made of its resources; nil where the table had the same
 	at     time.Time  // when it is taken up, if it waits
@@ -78,14 +78,14 @@ func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
 	switch {
 	case late && wait > 0 && g.waitsLocked(x):
 		y, u := *x, *x.u
-		y.u, u.waited, u.asked = &u, true, x.kin.questions.Load()
+		y.u, u.waited, u.asked = &u, true, x.store.questions.Load()
 		y.makeBodies(&Applied{})
 		g.putLocked(&y)
 		y.confirmLater()
 		a.Changed = len(u.Resources)
 		return
 	case late:
-		g.takeKinLocked(x.kin)
+		g.takeStoreLocked(x.store)
 	case early:
 		emptied := x.empties()
 		g.staysLocked(x, emptied)
@@ -115,14 +115,14 @@ func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
 // somebody may have been told, or an earlier one of the type waits.
 func (g *gathering) waitsLocked(x *arrival) bool {
 	changed, urgent := x.changes()
-	return !urgent && (changed || slices.ContainsFunc(g.queue, func(y *arrival) bool { return y.kin == x.kin }))
+	return !urgent && (changed || slices.ContainsFunc(g.queue, func(y *arrival) bool { return y.store == x.store }))
 }
 
 // putLocked has a response wait.
 func (g *gathering) putLocked(x *arrival) {
 	g.queue = append(g.queue, x)
 	g.kept.Store(int32(len(g.queue)))
-	x.kin.push(timer{at: x.at, kind: gatherEnd, group: x.kin.group})
+	x.store.push(timer{at: x.at, kind: gatherEnd, group: x.store.group})
 }
 
 // gatherEnd takes up what has waited long enough.
@@ -170,11 +170,11 @@ func (g *gathering) behindRoutesLocked() (i int) {
 	return i
 }
 
-// takeKinLocked takes up what waits of one type, since something of it came that does not wait
+// takeStoreLocked takes up what waits of one type, since something of it came that does not wait
 // (RELAY-83).
-func (g *gathering) takeKinLocked(k *kin) {
+func (g *gathering) takeStoreLocked(k *store) {
 	g.queue = slices.DeleteFunc(g.queue, func(x *arrival) bool {
-		if x.kin != k {
+		if x.store != k {
 			return false
 		}
 		g.takeUpLocked(x)
@@ -191,7 +191,7 @@ func (g *gathering) staysLocked(x *arrival, emptied map[string]bool) {
 			continue
 		}
 		if y.outdatedBy(x) {
-			g.takeKinLocked(x.kin)
+			g.takeStoreLocked(x.store)
 			return
 		}
 		said := x.u.names()
@@ -205,7 +205,7 @@ func (g *gathering) staysLocked(x *arrival, emptied map[string]bool) {
 
 // takesFrom reports whether y came where what x takes away was: a lane of its own has its own word.
 func (x *arrival) takesFrom(y *arrival) bool {
-	return x.removals && x.kin == y.kin && x.lane == y.lane && x.gen == y.gen
+	return x.removals && x.store == y.store && x.lane == y.lane && x.gen == y.gen
 }
 
 // keepLocked takes what a response takes away out of it, to be taken up later.
@@ -241,7 +241,7 @@ func (g *gathering) keepLocked(x *arrival, gone []string) {
 
 // takeUpLocked applies what has waited.
 func (g *gathering) takeUpLocked(x *arrival) {
-	if x.removals && len(x.u.Removed)+len(x.u.Resources) == 0 || !x.kin.find(x.u, x.lane.index, x.gen) {
+	if x.removals && len(x.u.Removed)+len(x.u.Resources) == 0 || !x.store.find(x.u, x.lane.index, x.gen) {
 		return // nobody asks for it any more
 	}
 	var a Applied
@@ -271,9 +271,9 @@ func (x *arrival) changes() (changed, urgent bool) {
 	if x.u.Heartbeats {
 		return false, true // what it renews may run out before
 	}
-	x.kin.mu.Lock()
-	defer x.kin.mu.Unlock()
-	for _, s := range x.kin.all {
+	x.store.mu.Lock()
+	defer x.store.mu.Unlock()
+	for _, s := range x.store.all {
 		switch s.kindLocked(x.lane.index, x.gen) {
 		case kindSet:
 			s.setsLocked(func(t *set) { changed = changed || t.askedGen == x.gen && t.toldLocked() })

@@ -50,15 +50,15 @@ type Group struct {
 	paramSets paramSets
 	gathering gathering
 
-	mu    sync.Mutex // guards types; a kin's is locked under it
-	types map[string]*kin
+	mu    sync.Mutex // guards types; a store's is locked under it
+	types map[string]*store
 	// all are the shards in ORD-1 order, those of a type side by side, replaced when a shard comes
 	// or goes.
 	all atomic.Pointer[[]*shard]
 }
 
 func newGroup(o *Origin, key string, node *corev3.Node) *Group {
-	g := &Group{origin: o, key: key, node: node, types: map[string]*kin{}}
+	g := &Group{origin: o, key: key, node: node, types: map[string]*store{}}
 	g.all.Store(&[]*shard{})
 	for i := range g.lanes {
 		g.lanes[i] = newLane(g, laneIndex(i), nil)
@@ -171,7 +171,7 @@ func (g *Group) shard(typeURL string, p constraints.Params) *shard {
 	defer g.mu.Unlock()
 	k := g.types[typeURL]
 	if k == nil {
-		k = newKin(g, typeURL)
+		k = newStore(g, typeURL)
 		g.types[typeURL] = k
 	}
 	k.mu.Lock()
@@ -187,8 +187,8 @@ func (g *Group) shard(typeURL string, p constraints.Params) *shard {
 	return s
 }
 
-// kin are the shards of a type; nil: there are none.
-func (g *Group) kin(typeURL string) *kin {
+// store is what the group has of a type; nil: nothing.
+func (g *Group) store(typeURL string) *store {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.types[typeURL]
@@ -199,7 +199,7 @@ func (g *Group) kin(typeURL string) *kin {
 func (g *Group) dropShard(s *shard) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	k := s.kin
+	k := s.store
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if i := slices.Index(k.all, s); i >= 0 {
@@ -214,7 +214,7 @@ func (g *Group) dropShard(s *shard) {
 
 // publishLocked replaces the list of shards, of which those of k have changed. It holds the lock of
 // k alone.
-func (g *Group) publishLocked(k *kin) {
+func (g *Group) publishLocked(k *store) {
 	old := *g.all.Load()
 	all := make([]*shard, 0, len(old)+1)
 	i := 0
@@ -222,7 +222,7 @@ func (g *Group) publishLocked(k *kin) {
 		all = append(all, old[i])
 	}
 	all = append(all, k.all...)
-	for ; i < len(old) && old[i].kin == k; i++ {
+	for ; i < len(old) && old[i].store == k; i++ {
 	}
 	all = append(all, old[i:]...)
 	g.all.Store(&all)

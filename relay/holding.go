@@ -1,7 +1,7 @@
 package relay
 
-// holding is what is held of a resource of a response.
-type holding struct {
+// lookup is what is held of a resource of a response.
+type lookup struct {
 	body   *Variant // the variant of its constraints; nil: none
 	member *member  // that holds it, of the set of `*`,
 	entry  *entry   // or by name
@@ -9,7 +9,7 @@ type holding struct {
 
 // find looks up what is held of each resource, wherever it is. It reports false if the type was not
 // asked on the stream.
-func (k *kin) find(u *Update, lane laneIndex, gen uint32) bool {
+func (k *store) find(u *Update, lane laneIndex, gen uint32) bool {
 	k.mu.Lock()
 	asked, _ := k.concernedLocked(u, lane, gen)
 	k.mu.Unlock()
@@ -19,7 +19,7 @@ func (k *kin) find(u *Update, lane laneIndex, gen uint32) bool {
 	if u.holder = nil; len(asked) == 1 {
 		u.holder = asked[0]
 	}
-	u.found = make([]holding, len(u.Resources))
+	u.found = make([]lookup, len(u.Resources))
 	for first := 0; first < len(u.found); first += stepNames {
 		k.mu.Lock()
 		k.findLocked(asked, u, first, lane, gen)
@@ -30,7 +30,7 @@ func (k *kin) find(u *Update, lane laneIndex, gen uint32) bool {
 
 // findLocked looks up the next stepNames resources from first on: others wait for the lock
 // meanwhile.
-func (k *kin) findLocked(asked []*shard, u *Update, first int, lane laneIndex, gen uint32) {
+func (k *store) findLocked(asked []*shard, u *Update, first int, lane laneIndex, gen uint32) {
 	for i := first; i < min(first+stepNames, len(u.found)); i++ {
 		r := &u.Resources[i]
 		of := asked
@@ -38,15 +38,15 @@ func (k *kin) findLocked(asked []*shard, u *Update, first int, lane laneIndex, g
 			of = k.matchingLocked(r.Constraints)
 		}
 		for _, s := range of {
-			if u.found[i] = s.holdingLocked(r, lane, gen); u.found[i].body != nil {
+			if u.found[i] = s.lookupLocked(r, lane, gen); u.found[i].body != nil {
 				break
 			}
 		}
 	}
 }
 
-// holdingLocked is what a shard holds of a resource that a response on the stream may speak of.
-func (s *shard) holdingLocked(r *Resource, lane laneIndex, gen uint32) (x holding) {
+// lookupLocked is what a shard holds of a resource that a response on the stream may speak of.
+func (s *shard) lookupLocked(r *Resource, lane laneIndex, gen uint32) (x lookup) {
 	var held []*Variant
 	switch s.kindLocked(lane, gen) {
 	case kindSet:

@@ -38,7 +38,7 @@ func (s *Sub) silenceLocked(r *record) {
 
 // missedLocked adds to an answer what is said of hosts that are missing: a notice, and the removal
 // of the name. A name that the client holds is not removed for the origin's silence.
-func (s *Sub) missedLocked(own *Body, remove func(toldName)) {
+func (s *Sub) missedLocked(own *Body, remove func(heldName)) {
 	var names []string
 	for _, x := range s.alias.missing {
 		name := x.record.entry.name
@@ -47,7 +47,7 @@ func (s *Sub) missedLocked(own *Body, remove func(toldName)) {
 			names = append(names, spelt)
 		}
 		if !s.coversLocked(name) {
-			remove(toldName{name: name, spelt: spelt})
+			remove(heldName{name: name, spelt: spelt})
 		}
 	}
 	s.alias.missing = nil

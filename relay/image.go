@@ -190,8 +190,9 @@ type roster struct {
 	variants []*Variant
 }
 
-// response is what a snapshot keeps of the receipt: the version that clients are told, if they are.
-func (r *receipt) response() string {
+// response is what a snapshot keeps of the provenance: the version that clients are told, if they
+// are.
+func (r *provenance) response() string {
 	if r == nil || !r.shown {
 		return ""
 	}

@@ -178,7 +178,7 @@ func TestBodyImage(t *testing.T) {
 			if cfg.SotW {
 				u, _ = accept(t, &discoveryv3.DiscoveryResponse{TypeUrl: xds.ClusterType, Resources: []*anypb.Any{mustAny(t, r)}})
 			}
-			v := newVariant(&receipt{typeURL: xds.ClusterType, server: 3, shown: cfg.OriginVersions}, &u.Resources[0], u.Resources[0].Version)
+			v := newVariant(&provenance{typeURL: xds.ClusterType, server: 3, shown: cfg.OriginVersions}, &u.Resources[0], u.Resources[0].Version)
 			v.endAt(now.Add(20 * time.Second))
 			image := v.Image(now.Add(5*time.Second), wall)
 			later := now.Add(-time.Hour) // another process, with another clock
@@ -214,11 +214,11 @@ func TestRestoreRefuses(t *testing.T) {
 	key, presented := cfg.Origins[0].nodeRules("weir").Group(&corev3.Node{Cluster: "edge"})
 	c := func(name string) *Variant {
 		r := madeResource(xds.ClusterType, name, "1", "x")
-		return newVariant(&receipt{typeURL: xds.ClusterType}, &r, "1")
+		return newVariant(&provenance{typeURL: xds.ClusterType}, &r, "1")
 	}
 	uncached, other, listener, constrained := c("c1"), c("c1"), c("c1"), c("c1")
 	constrained.Constraints = compile(t, "env=prod")
-	uncached.DoNotCache, listener.from = true, &receipt{typeURL: xds.ListenerType}
+	uncached.DoNotCache, listener.from = true, &provenance{typeURL: xds.ListenerType}
 	for want, change := range map[string]func(*TypeImage){
 		"the origin is not configured":               func(x *TypeImage) { x.Origin = "gone" },
 		"the origin is not asked for the type":       func(x *TypeImage) { x.TypeURL = xds.ListenerType },
@@ -316,7 +316,7 @@ func TestRestoredGroupKeepsItsNode(t *testing.T) {
 // it was made.
 func FuzzRestoreBody(f *testing.F) {
 	r := madeResource(xds.ClusterType, "c1", "1", "x")
-	v := newVariant(&receipt{typeURL: xds.ClusterType}, &r, "1")
+	v := newVariant(&provenance{typeURL: xds.ClusterType}, &r, "1")
 	f.Add(v.resource(), int64(0), int64(0), false)
 	v.aliases = []string{"a"}
 	f.Add(v.resource(), int64(5), int64(3), true)

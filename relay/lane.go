@@ -27,7 +27,7 @@ type Lane struct {
 	index laneIndex
 	// the one type it carries: apart from all others (RELAY-92), or in its own service; nil: the
 	// rest
-	only *kin
+	only *store
 	wake chan struct{}
 
 	owned  atomic.Bool   // somebody runs it, or is queued to
@@ -52,13 +52,13 @@ type Lane struct {
 	fetched time.Time // when it was last opened anew to fetch a body
 }
 
-func newLane(g *Group, i laneIndex, only *kin) *Lane {
+func newLane(g *Group, i laneIndex, only *store) *Lane {
 	return &Lane{group: g, index: i, only: only, wake: make(chan struct{}, 1), suspicion: make(chan struct{}, 1)}
 }
 
 // ownLanes are a main and a side lane for one type, which place its wildcard and its names as the
 // group's do (RELAY-20).
-func (k *kin) ownLanes() *[2]*Lane {
+func (k *store) ownLanes() *[2]*Lane {
 	return &[2]*Lane{newLane(k.group, mainLane, k), newLane(k.group, sideLane, k)}
 }
 
@@ -94,7 +94,7 @@ func (l *Lane) shards() []*shard {
 	return *l.group.all.Load()
 }
 
-func (l *Lane) carries(k *kin) bool { return k.lane(l.index) == l }
+func (l *Lane) carries(k *store) bool { return k.lane(l.index) == l }
 
 // Node is what the group presents upstream (RELAY-62). The caller must not change it.
 func (l *Lane) Node() *corev3.Node { return l.group.node }
@@ -130,7 +130,7 @@ func (l *Lane) Open(now time.Time, server uint8) {
 	l.checkVia()
 	watch := l.only != nil
 	for _, s := range l.shards() {
-		if l.carries(s.kin) && s.group.origin.Serves(s.typeURL) {
+		if l.carries(s.store) && s.group.origin.Serves(s.typeURL) {
 			s.toAsk[l.index].Store(true)
 		}
 		watch = watch || s.isApart()
@@ -182,7 +182,7 @@ func (l *Lane) Wanted() bool {
 }
 
 func (s *shard) wantsLaneLocked(l *Lane) bool {
-	if !l.carries(s.kin) || s.apart != nil && !s.apart.asked() {
+	if !l.carries(s.store) || s.apart != nil && !s.apart.asked() {
 		return false
 	}
 	return s.wantsLocked(l.index)

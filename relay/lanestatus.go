@@ -39,8 +39,8 @@ type AskedItem struct {
 type LaneItems struct {
 	Lane *Lane
 	// Name is main or side, and for one of a type's own that, a dot and the type's short name.
-	Name string
-	kins []*kin
+	Name   string
+	stores []*store
 }
 
 // Lanes are those of the groups of the origin that carry something.
@@ -57,7 +57,7 @@ func (o *Origin) Lanes() (all []LaneItems) {
 					n = len(all)
 					at[l], all = n, append(all, LaneItems{Lane: l, Name: l.name()})
 				}
-				all[n].kins = append(all[n].kins, k)
+				all[n].stores = append(all[n].stores, k)
 			}
 		}
 	}
@@ -75,7 +75,7 @@ func (l *Lane) name() string {
 	return name
 }
 
-func (k *kin) carriesSomething(i laneIndex) bool {
+func (k *store) carriesSomething(i laneIndex) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.wantsLocked(i)
@@ -84,7 +84,7 @@ func (k *kin) carriesSomething(i laneIndex) bool {
 // Items gives a picture of each resource that the lane is to bring. A name may occur for several
 // parameter maps. One type is locked at a time, and none while f runs.
 func (x *LaneItems) Items(f func(AskedItem)) {
-	for _, k := range x.kins {
+	for _, k := range x.stores {
 		for _, it := range k.asked(x.Lane.index) {
 			f(it.item(k))
 		}
@@ -100,7 +100,7 @@ type askedName struct {
 	at          time.Time
 }
 
-func (x *askedName) item(k *kin) AskedItem {
+func (x *askedName) item(k *store) AskedItem {
 	secret := xds.IsSecret(k.typeURL)
 	it := AskedItem{TypeURL: k.typeURL, Name: xds.Spelling(x.name, x.spelt), Status: x.status, Why: x.why, WrongAt: x.at}
 	if secret && x.why != "" {
@@ -127,7 +127,7 @@ func (x *askedName) item(k *kin) AskedItem {
 }
 
 // asked looks at what the type's lane of that index is to bring.
-func (k *kin) asked(i laneIndex) (all []askedName) {
+func (k *store) asked(i laneIndex) (all []askedName) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	refused := k.rejectedLocked(i)
@@ -162,7 +162,7 @@ func (k *kin) asked(i laneIndex) (all []askedName) {
 	return all
 }
 
-func (k *kin) setCoversLocked(i laneIndex, name string) (covers bool) {
+func (k *store) setCoversLocked(i laneIndex, name string) (covers bool) {
 	for _, s := range k.all {
 		s.setsLocked(func(t *set) { covers = covers || t.laneIndex() == i && t.wantedLocked() && t.coversLocked(name) })
 	}

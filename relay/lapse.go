@@ -33,7 +33,7 @@ const (
 )
 
 // listsLocked reports whether the name belongs into the requests.
-func (k *kin) listsLocked(e *entry) bool {
+func (k *store) listsLocked(e *entry) bool {
 	return e.count > 0 || !e.lingerAt.IsZero() && (!k.group.origin.config().SotW || k.polledLocked(e))
 }
 
@@ -46,12 +46,12 @@ func (t *namedTable) pollsLocked(e *entry) {
 }
 
 // polledLocked reports whether clients poll the name.
-func (k *kin) polledLocked(e *entry) bool {
+func (k *store) polledLocked(e *entry) bool {
 	return slices.ContainsFunc(k.all, func(s *shard) bool { return s.named.polled[e] })
 }
 
 // listsAnyLocked reports whether any name of the type belongs into the requests.
-func (k *kin) listsAnyLocked() bool {
+func (k *store) listsAnyLocked() bool {
 	for _, s := range k.all {
 		for _, e := range s.named.entries {
 			if k.listsLocked(e) {

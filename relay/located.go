@@ -79,7 +79,7 @@ type Unit struct {
 }
 
 // Units are what is told if it is sent now, by name. They are put in room, as far as it goes.
-func (a *Answer) Units(delta bool, now time.Time, room []Unit) []Unit {
+func (a *Answer) Units(delta bool, now time.Time, budget []Unit) []Unit {
 	l := a.Located
 	if l == nil {
 		return nil
@@ -88,7 +88,7 @@ func (a *Answer) Units(delta bool, now time.Time, room []Unit) []Unit {
 	if n := len(l.Variants) + len(l.Heartbeats) + len(l.Removed); n > 1 {
 		at = make(map[string]int, n)
 	}
-	units := room
+	units := budget
 	of := func(name string) *Unit {
 		i, known := at[name]
 		if !known {

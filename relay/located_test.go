@@ -55,7 +55,7 @@ func TestLocatedForms(t *testing.T) {
 		t.Fatal(bad)
 	}
 	u.Resources[0].metadata = []byte{0x0a, 0x00}
-	v, now := newVariant(&receipt{typeURL: xds.ClusterType}, &u.Resources[0], "7"), time.Unix(1e9, 0)
+	v, now := newVariant(&provenance{typeURL: xds.ClusterType}, &u.Resources[0], "7"), time.Unix(1e9, 0)
 	timed := v.lasting(now.Add(90 * time.Second))
 	for _, c := range []struct {
 		name string
@@ -103,8 +103,8 @@ func TestLocatedForms(t *testing.T) {
 // TestLocatedFormIsOfItsVersion: where clients are told the origin's versions, a body that comes
 // again under another one is told under that, though its located form was made before (VER-5).
 func TestLocatedFormIsOfItsVersion(t *testing.T) {
-	shown := func(version string) *receipt {
-		return &receipt{typeURL: xds.EndpointType, shown: true, version: version}
+	shown := func(version string) *provenance {
+		return &provenance{typeURL: xds.EndpointType, shown: true, version: version}
 	}
 	r := &Resource{Name: "a", Version: "1", Any: []byte{0x0a, 0x00}, Constraints: compile(t, "env=prod")}
 	v := newVariant(shown("1"), r, "1")
@@ -150,7 +150,7 @@ func TestLocatedImage(t *testing.T) {
 	if why := acc.checkConstraints(&r); why != "" {
 		t.Fatal(why)
 	}
-	v := newVariant(&receipt{typeURL: xds.ClusterType}, &r, "")
+	v := newVariant(&provenance{typeURL: xds.ClusterType}, &r, "")
 	var back Resource
 	if err := parseResource(v.resource(), &back); err != nil || !bytes.Equal(back.rawConstraints, r.rawConstraints) {
 		t.Errorf("written %x, want %x: %v", back.rawConstraints, r.rawConstraints, err)

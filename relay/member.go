@@ -117,7 +117,7 @@ func (t *set) swapLocked(a *Applied, m *member, body *Variant, touched *touchedM
 	m.variants = put(m.variants, body)
 	if old != nil && old.Digest == body.Digest {
 		a.Resumed++
-		t.shard.mindLocked(mortalKey{t, m.name}, m.variants)
+		t.shard.trackExpiryLocked(expiringKey{t, m.name}, m.variants)
 		t.countLocked(m)
 		for _, v := range t.views {
 			v.offer(m, t.shard.rev)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-func (m *model) aliased() bool { return strings.HasPrefix(m.kind, "aliases") }
-func (m *model) alias() string { return fmt.Sprintf("a%d", m.rnd.IntN(4)) }
+func (m *model) aliasHoldings() bool { return strings.HasPrefix(m.kind, "aliases") }
+func (m *model) alias() string       { return fmt.Sprintf("a%d", m.rnd.IntN(4)) }
 
 func isAlias(name string) bool { return name[0] == 'a' }
 

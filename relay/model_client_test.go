@@ -25,7 +25,7 @@ func (m *model) openSub() {
 			c.back = nil
 		}
 	}
-	if m.aliased() { // what it holds by alias is not recognized where none is known
+	if m.aliasHoldings() { // what it holds by alias is not recognized where none is known
 		known := func(n string) bool { return c.wildcard && visible(n) || c.names[n] }
 		maps.DeleteFunc(c.held, func(n string, _ int) bool { return !known(n) })
 		maps.DeleteFunc(c.versions, func(n string, _ string) bool { return !known(n) })
@@ -82,7 +82,7 @@ func (m *model) closeSub() {
 func (m *model) subscribeOne(c *modelSub) {
 	name := m.name()
 	on := m.rnd.IntN(3) > 0
-	if m.aliased() {
+	if m.aliasHoldings() {
 		if m.rnd.IntN(2) == 0 {
 			name = m.alias()
 		}
@@ -95,7 +95,7 @@ func (m *model) subscribeOne(c *modelSub) {
 	if m.rnd.IntN(4) == 0 && (!m.collects() || m.has("star")) {
 		name = xds.Wildcard
 	}
-	if m.aliased() && on && (name == xds.Wildcard && slices.ContainsFunc(slices.Collect(maps.Keys(c.names)), isAlias) || c.wildcard && isAlias(name)) {
+	if m.aliasHoldings() && on && (name == xds.Wildcard && slices.ContainsFunc(slices.Collect(maps.Keys(c.names)), isAlias) || c.wildcard && isAlias(name)) {
 		return // both at once have scripts of their own
 	}
 	m.logf("client %d subscribes %s: %v", c.id, name, on)
@@ -206,7 +206,7 @@ func (m *model) take(c *modelSub) {
 			}
 			continue
 		}
-		if _, held := c.held[name]; m.aliased() && (c.named1(v.aliases) || held) {
+		if _, held := c.held[name]; m.aliasHoldings() && (c.named1(v.aliases) || held) {
 			continue
 		}
 		if !m.wants(c, name) {
@@ -347,7 +347,7 @@ func (m *model) quiet() {
 			if !exists && c.errs[n].text != "" && m.refused(c) {
 				return true
 			}
-			if _, wanted := want[n]; m.aliased() && !c.delta && !wanted && !xds.SentWhole(c.typeURL) && !c.wildcard {
+			if _, wanted := want[n]; m.aliasHoldings() && !c.delta && !wanted && !xds.SentWhole(c.typeURL) && !c.wildcard {
 				return true // what an alias stood for before, and there is no word to take it back
 			}
 			return lenient && !exists || !c.delta && c.wildcard && !m.wants(c, n) && !c.named1(m.aliasesOf(c.typeURL, n))

@@ -28,7 +28,7 @@ func (m *model) stepGuard() {
 		case 1: // the origin restarts with little of what it had
 			for _, ty := range m.types {
 				for _, name := range m.names() {
-					if _, ok := m.state[ty][name]; ok && m.rnd.IntN(4) > 0 && m.faults[ty][name].code == 0 && !m.aliased() {
+					if _, ok := m.state[ty][name]; ok && m.rnd.IntN(4) > 0 && m.faults[ty][name].code == 0 && !m.aliasHoldings() {
 						delete(m.state[ty], name)
 						m.deleted[ty][name] = m.at
 					}

@@ -13,7 +13,7 @@ import (
 
 func (m *model) change() {
 	ty, name := m.typeURL(), m.name()
-	if m.aliased() {
+	if m.aliasHoldings() {
 		m.changeAliases(ty)
 	} else if (!m.collects() || m.has("errors")) && m.changeFault(ty, name) {
 		return
@@ -24,7 +24,7 @@ func (m *model) change() {
 		}
 	} else {
 		b := m.serial
-		if m.rnd.IntN(4) == 0 && b > 0 && !m.aliased() { // an old body of any name
+		if m.rnd.IntN(4) == 0 && b > 0 && !m.aliasHoldings() { // an old body of any name
 			b = m.rnd.IntN(min(b, 5)) + max(0, b-5)
 		} else {
 			m.serial++
@@ -227,7 +227,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		}
 	}
 	var errs [][]byte
-	if m.aliased() && !asked.wildcard {
+	if m.aliasHoldings() && !asked.wildcard {
 		changed = m.produceAliased(ty, asked, add, func(b []byte) { adds, addNames = append(adds, b), append(addNames, "") }, &removed) || changed
 		names = nil
 	}
@@ -291,7 +291,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		adds[i], asked.refused = m.badPart(ty, addNames[i]), true
 		asked.known[addNames[i]] = -2
 		for x := range asked.names { // what went by an alias is refused with its resource
-			if m.aliased() && m.resource(ty, x) == addNames[i] {
+			if m.aliasHoldings() && m.resource(ty, x) == addNames[i] {
 				asked.known[x] = -2
 			}
 		}

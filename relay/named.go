@@ -12,9 +12,9 @@ import (
 type namedTable struct {
 	entries map[string]*entry
 	made    uint32 // entries, ever
-	other   otherNames
+	other   aliasIndex
 	guard   guard
-	from    *receipt // of the last response
+	from    *provenance // of the last response
 	// lane is where the names are asked (RELAY-20): the main lane unless it carries the type's
 	// wildcard.
 	lane laneIndex
@@ -73,7 +73,7 @@ type entry struct {
 	// variants are of one resource, which goes by the name or by an alias. holdLocked, cutLocked
 	// and emptyLocked change them.
 	variants []*Variant
-	also     *heldAlso // set while it holds a resource that other entries may hold too
+	also     *aliasGroup // set while it holds a resource that other entries may hold too
 	// stated with the absence, which told that an alias did not resolve (ALIAS-5)
 	notice *Variant
 
@@ -123,7 +123,7 @@ type entry struct {
 	timer     bool   // a wantEnd timer is in the heap
 	number    uint32 // one of its own, as good as any: see records
 
-	sharing *sharing // nil: it shares no subscription (share.go)
+	sharedWant *sharedWant // nil: it shares no subscription (share.go)
 }
 
 // record is what one client costs for one name.
@@ -310,7 +310,7 @@ func (s *shard) abandonLocked(e *entry) {
 			}
 		}
 		e.lost = e.lost && len(e.variants) > 0
-		s.mindLocked(mortalKey{name: e.name}, e.variants)
+		s.trackExpiryLocked(expiringKey{name: e.name}, e.variants)
 		e.chosen = pick(e.variants, s.params)
 		e.refresh, e.answered = s.isAskedLocked(e), 0
 	}
@@ -359,7 +359,7 @@ func (s *shard) deleteLocked(e *entry) {
 	s.backLocked(e)
 	delete(s.named.entries, e.name)
 	delete(s.named.polled, e)
-	s.mindLocked(mortalKey{name: e.name}, nil)
+	s.trackExpiryLocked(expiringKey{name: e.name}, nil)
 	s.retireLocked(e)
 	s.emptyLocked(e)
 	if s.named.moving && !s.hasNamesLocked() { // nothing is left for the side lane to ask first

@@ -7,7 +7,8 @@ import (
 	"github.com/weir-xds/weir/constraints"
 )
 
-// How a response is divided among kin: each shard is offered what matches its map (RELAY-72).
+// How a response is divided among the shards of a store: each is offered what matches its map
+// (RELAY-72).
 
 // portion is what a response says to one shard.
 type portion struct {
@@ -26,7 +27,7 @@ func (p *portion) silent() bool {
 }
 
 // askersLocked are the shards of which something was asked on a lane's stream.
-func (k *kin) askersLocked(i laneIndex, gen uint32) []*shard {
+func (k *store) askersLocked(i laneIndex, gen uint32) []*shard {
 	none := func(s *shard) bool { return s.kindLocked(i, gen) == kindNone }
 	if !slices.ContainsFunc(k.all, none) {
 		return k.all // which is not changed, but replaced
@@ -38,7 +39,7 @@ func (k *kin) askersLocked(i laneIndex, gen uint32) []*shard {
 // between variants those of the maps that match, which is a look-up however many maps there are
 // (BenchmarkVariants), and of all else whoever asked for the type. rest: the others need not even
 // be told that there was a response.
-func (k *kin) concernedLocked(u *Update, i laneIndex, gen uint32) (asked []*shard, rest bool) {
+func (k *store) concernedLocked(u *Update, i laneIndex, gen uint32) (asked []*shard, rest bool) {
 	if k.restGen[i] != gen || !u.ofVariants() {
 		return k.askersLocked(i, gen), false
 	}
@@ -101,7 +102,7 @@ func restLocked(asked []*shard, gen uint32) bool {
 }
 
 // applyLocked takes a response up in every shard that asked for the type, under one revision.
-func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Variant, lane laneIndex, gen uint32, from *receipt) {
+func (k *store) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Variant, lane laneIndex, gen uint32, from *provenance) {
 	asked, rest := k.concernedLocked(u, lane, gen)
 	if u.For != nil {
 		asked = slices.DeleteFunc(slices.Clone(asked), func(s *shard) bool { return s.params.Key() != u.For.Key() })
@@ -152,20 +153,20 @@ func (k *kin) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Varian
 	}
 }
 
-// lateLocked reports whether the shard's `*` was asked after that of kin and is not answered yet: a
-// list may have been under way that was made before.
+// lateLocked reports whether the shard's `*` was asked after those of other maps and is not
+// answered yet: a list may have been under way that was made before.
 func (s *shard) lateLocked(gen uint32) bool {
 	if s.star.askedGen != gen || s.star.answeredGen == gen {
 		return false
 	}
-	return slices.ContainsFunc(s.kin.all, func(x *shard) bool { return x.star.askedGen == gen && x.star.askedAt.Before(s.star.askedAt) })
+	return slices.ContainsFunc(s.store.all, func(x *shard) bool { return x.star.askedGen == gen && x.star.askedAt.Before(s.star.askedAt) })
 }
 
 // silent: an empty response is the first answer of whoever waits for one (DELTA-13).
 func (u *Update) silent() bool { return (&portion{Update: u}).silent() }
 
 // takeUpLocked takes up what a response says to the shard.
-func (s *shard) takeUpLocked(a *Applied, p *portion, lane laneIndex, gen uint32, from *receipt) {
+func (s *shard) takeUpLocked(a *Applied, p *portion, lane laneIndex, gen uint32, from *provenance) {
 	if s.kindLocked(lane, gen) == kindSet {
 		s.applySetsLocked(a, p.Update, p.bodies, gen, from)
 		return
@@ -194,7 +195,7 @@ func (s *shard) partLocked(u *Update) *portion {
 // not match, that is the response itself for everybody; but a removal may be said to one of several
 // maps alone (earlyLocked). Else a shard has a part only if something is said to it: there may be
 // many that a variant does not concern (BenchmarkVariants).
-func (k *kin) divideLocked(asked []*shard, u *Update, bodies []*Variant, rev uint64, gen uint32, now time.Time) (divided bool) {
+func (k *store) divideLocked(asked []*shard, u *Update, bodies []*Variant, rev uint64, gen uint32, now time.Time) (divided bool) {
 	k.constrained = k.constrained || u.variants
 	several := len(asked) > 1 && (k.group.origin.config().Share || k.byLocator() && len(u.Removed) > 0)
 	if !k.constrained && !several {
@@ -339,7 +340,7 @@ func (s *shard) besideLocked(now time.Time, lane laneIndex, gen uint32, u *Updat
 
 // countStraysLocked counts what none of several maps took (RELAY-28), and of it the variants that
 // match no map at all.
-func (k *kin) countStraysLocked(a *Applied, asked []*shard, u *Update) {
+func (k *store) countStraysLocked(a *Applied, asked []*shard, u *Update) {
 	offered := map[identity]int{}
 	for _, s := range asked {
 		if s.part == nil {

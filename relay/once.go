@@ -22,7 +22,7 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 	for _, name := range own.Removed {
 		listed[name] = true
 	}
-	remove := func(x toldName) {
+	remove := func(x heldName) {
 		if !listed[x.name] {
 			listed[x.name] = true
 			own.remove(x.name, x.spelt)
@@ -39,22 +39,22 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 			if r := s.recordLocked(x.name); r != nil && r.is(owed) {
 				s.sentLocked(r, x.sent)
 				r.flags |= holds
-				a.later = append(a.later, x.toldName) // should it be given up before
+				a.later = append(a.later, x.heldName) // should it be given up before
 			} else {
-				remove(x.toldName)
+				remove(x.heldName)
 			}
 			if !x.asked {
 				continue
 			}
 		}
 		if x.absent { // it has the resource by another name, and this one stands for nothing
-			remove(toldName{name: x.record.entry.name})
+			remove(heldName{name: x.record.entry.name})
 		}
 	}
 	s.missedLocked(own, remove)
 	a.left, a.notices = nil, false
 	if a.early == 0 {
-		a.later = slices.DeleteFunc(a.later, func(x toldName) bool {
+		a.later = slices.DeleteFunc(a.later, func(x heldName) bool {
 			_, waits := s.memberLocked(x.name)
 			r := s.recordLocked(x.name)
 			if !waits && r == nil && !s.coversLocked(x.name) {

@@ -389,7 +389,7 @@ func (x *overlapTake) name(name, spelt string) bool {
 		s.more.told[name] = it.variant.Digest
 	case !told && (!claimed || !s.coveredLocked(name) || s.sparedLocked(name)):
 	case !told && s.alias.early > 0: // it may be what an alias stands for
-		s.alias.later = append(s.alias.later, toldName{name: name, spelt: spelt})
+		s.alias.later = append(s.alias.later, heldName{name: name, spelt: spelt})
 	default:
 		x.seen[name] = true
 		x.own.remove(name, spelt)

@@ -110,7 +110,7 @@ func TestMadeUpMapsDoNotPileUp(t *testing.T) {
 			for _, l := range r.group.lanes {
 				l.Take(now, false)
 			}
-			most = max(most, len(r.group.kin(xds.ClusterType).all))
+			most = max(most, len(r.group.store(xds.ClusterType).all))
 		}
 		if most < 3 || most > 5 {
 			t.Errorf("%s: %d maps are held, want those that may be in use, and hardly more", name, most)
@@ -119,7 +119,7 @@ func TestMadeUpMapsDoNotPileUp(t *testing.T) {
 		for _, l := range r.group.lanes {
 			l.Take(zero.Add(time.Hour), false)
 		}
-		if n := len(r.group.kin(xds.ClusterType).all); n != 1 {
+		if n := len(r.group.store(xds.ClusterType).all); n != 1 {
 			t.Errorf("%s: %d maps are held when all have lingered, want the empty one", name, n)
 		}
 	}

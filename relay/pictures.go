@@ -87,7 +87,7 @@ func (o *Origin) Query(q ResourceQuery, f func(ResourceStatus) bool) {
 }
 
 // shards are those of the type now.
-func (k *kin) shards() []*shard {
+func (k *store) shards() []*shard {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.all
@@ -95,7 +95,7 @@ func (k *kin) shards() []*shard {
 
 // resources takes pointers under the lock, of one shard at a time, and makes the pictures, digests
 // as text among them, outside it.
-func (k *kin) resources(q *ResourceQuery) []ResourceStatus {
+func (k *store) resources(q *ResourceQuery) []ResourceStatus {
 	all := k.shards()
 	if q.Params != nil {
 		if i := slices.IndexFunc(all, func(s *shard) bool { return s.params.Key() == q.Params.Key() }); i >= 0 {
@@ -175,7 +175,7 @@ func (ps *pictures) take(s *shard) {
 		}
 		return
 	}
-	var last *heldAlso
+	var last *aliasGroup
 	for _, e := range s.holdersLocked(name) { // one speaks for all that hold the resource
 		if e.also == nil || e.also != last {
 			ps.namedLocked(e)
@@ -276,7 +276,7 @@ func (ps *pictures) choose() {
 }
 
 // fill adds what the body says to a picture.
-func (k *kin) fill(r *ResourceStatus, v *Variant) {
+func (k *store) fill(r *ResourceStatus, v *Variant) {
 	r.Group, r.TypeURL, r.Name, r.Version = k.group.key, k.typeURL, v.Spelling(), v.Version()
 	r.Source, r.Fallback = k.group.origin.sourceOf(v), v.from.fallback
 	r.OriginVersion, r.Constraints, r.Bytes, r.body = v.originVersion, v.Constraints.Key(), v.Size(), nil

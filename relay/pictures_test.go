@@ -13,7 +13,7 @@ import (
 )
 
 // pictures are the rows of a query: NAME{CONSTRAINTS} of MAPS for CLIENTS, and what else is so.
-func (r kinRig) pictures(q ResourceQuery) string {
+func (r storeRig) pictures(q ResourceQuery) string {
 	var rows []string
 	r.table.Origin("mesh").Query(q, func(s ResourceStatus) bool {
 		row := s.Name
@@ -38,7 +38,7 @@ func (r kinRig) pictures(q ResourceQuery) string {
 // TestPicturesOfVariants: one for each variant, with the maps that it is held for and the clients
 // that have it, and for a map what a client of it gets.
 func TestPicturesOfVariants(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+	r := newStoreRig(t, OriginConfig{})
 	r.sub(xds.EndpointType, "env=prod", true, "n", "m", "x")
 	r.sub(xds.EndpointType, "env=prod", true, "n")
 	r.sub(xds.EndpointType, "env=test", true, "n", "m", "x")
@@ -69,7 +69,7 @@ func TestPicturesOfVariants(t *testing.T) {
 
 // TestPicturesOfSets: members of `*` count those who subscribed to it.
 func TestPicturesOfSets(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+	r := newStoreRig(t, OriginConfig{})
 	r.sub(xds.ClusterType, "env=prod", true, xds.Wildcard)
 	r.sub(xds.ClusterType, "env=prod", true, xds.Wildcard)
 	r.sub(xds.ClusterType, "env=test", true, xds.Wildcard)
@@ -82,7 +82,7 @@ func TestPicturesOfSets(t *testing.T) {
 
 // TestPicturesListFewMaps, of however many there are, unless all are asked for.
 func TestPicturesListFewMaps(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+	r := newStoreRig(t, OriginConfig{})
 	const maps = 500
 	for i := range maps {
 		r.sub(xds.EndpointType, fmt.Sprintf("env=e%03d", i), true, "n")
@@ -113,7 +113,7 @@ func TestPicturesListFewMaps(t *testing.T) {
 // TestLookupsThatMissByParameters are told from those of names of which nothing is held.
 func TestLookupsThatMissByParameters(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	r := kinRig{newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", TP2: true}}, Metrics: metrics.New(reg)})}
+	r := storeRig{newRig(t, Config{Origins: []OriginConfig{{Name: "mesh", TP2: true}}, Metrics: metrics.New(reg)})}
 	r.sub(xds.EndpointType, "env=prod", true, "n", "m")
 	r.open()
 	r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=1")
@@ -140,7 +140,7 @@ weir_cache_lookups_total{result="stale"} 0
 // names, each in a variant for that map (variants) or in one for all (shared).
 func BenchmarkPictures(b *testing.B) {
 	for _, shared := range []bool{false, true} {
-		r := newKinRig(b, OriginConfig{})
+		r := newStoreRig(b, OriginConfig{})
 		const maps, names = 500, 20
 		all := make([]string, names)
 		for i := range all {

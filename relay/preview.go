@@ -15,7 +15,7 @@ func (l *Lane) Preview(all bool) (asks []Ask) {
 	return asks
 }
 
-func (k *kin) previewLocked(l *Lane, all bool) (asks []Ask) {
+func (k *store) previewLocked(l *Lane, all bool) (asks []Ask) {
 	for _, s := range k.all {
 		if s.wantsLaneLocked(l) {
 			asks = join(append(asks, s.previewLocked(l.index)...), len(asks), false)
@@ -40,7 +40,7 @@ func (k *kin) previewLocked(l *Lane, all bool) (asks []Ask) {
 func (s *shard) previewLocked(i laneIndex) (asks []Ask) {
 	kind := glob
 	a := Ask{TypeURL: s.typeURL}
-	if i == mainLane && s.kin.wantsSetLocked() {
+	if i == mainLane && s.store.wantsSetLocked() {
 		kind = namespace
 		switch {
 		case !s.star.wantedLocked():

@@ -204,7 +204,7 @@ func TestRetiredBoundsChange(t *testing.T) {
 	r.bound(10, 10_000)
 	fill := func() {
 		for i := range 5 {
-			r.add(retiredKey{name: string(rune('a' + i))}, []*Variant{newVariant(&receipt{typeURL: xds.EndpointType}, &Resource{Name: "x", Any: make([]byte, 300)}, "")}, false)
+			r.add(retiredKey{name: string(rune('a' + i))}, []*Variant{newVariant(&provenance{typeURL: xds.EndpointType}, &Resource{Name: "x", Any: make([]byte, 300)}, "")}, false)
 		}
 	}
 	fill()

@@ -73,7 +73,7 @@ func (s *shard) prolongLocked(e *entry, u *Update, r *Resource) {
 			continue
 		}
 		x.variants = put(x.variants, longer)
-		s.mindLocked(mortalKey{name: x.name}, x.variants)
+		s.trackExpiryLocked(expiringKey{name: x.name}, x.variants)
 		if x.chosen == held {
 			x.chosen = longer
 			x.renewedLocked(s.rev)

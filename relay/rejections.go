@@ -13,7 +13,7 @@ type Rejection struct {
 }
 
 // rejections are what was refused on one stream of a lane and not stated well since, by name.
-// Guarded by the kin's lock.
+// Guarded by the store's lock.
 type rejections struct {
 	gen    uint32
 	byName map[string]Rejection
@@ -70,7 +70,7 @@ func (x *rejections) heard(u *Update) {
 }
 
 // rejectedLocked is what stands refused on a lane.
-func (k *kin) rejectedLocked(i laneIndex) map[string]Rejection {
+func (k *store) rejectedLocked(i laneIndex) map[string]Rejection {
 	if open := k.lane(i).gen.Load(); open != 0 && open != k.rejected[i].gen {
 		return nil
 	}

@@ -35,7 +35,7 @@ func (x *lastList) again() time.Time {
 // listsLaterLocked reports whether the names have to wait, and sees to it that they are asked then.
 // Another map's shard is asked with the same request.
 func (s *shard) listsLaterLocked(lane laneIndex, now time.Time) bool {
-	x := &s.kin.lastList[lane]
+	x := &s.store.lastList[lane]
 	at := x.again()
 	if !now.Before(at) || now.Equal(x.at) {
 		return false
@@ -59,7 +59,7 @@ func (s *shard) listAgain() {
 
 // allAskedLocked are the names that a request lists, in no order: not those that are aside, unless
 // there are no others.
-func (k *kin) allAskedLocked() []Name {
+func (k *store) allAskedLocked() []Name {
 	var all, aside []Name
 	for _, s := range k.all {
 		for _, e := range s.named.entries {

@@ -15,7 +15,7 @@ import (
 // testdata/restored_sotw_origin.txt). A difference confirms nothing before the pause after it,
 // which it puts off (confirm.go, testdata/restored_swap.txt).
 func (x *arrival) takesAway(all bool) (gone []string) {
-	k, u := x.kin, x.u
+	k, u := x.store, x.u
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !x.plainLocked() {
@@ -36,14 +36,14 @@ func (x *arrival) takesAway(all bool) (gone []string) {
 
 // plainLocked reports whether a name has one variant at most, and what is said of it is said once.
 func (x *arrival) plainLocked() bool {
-	k, u := x.kin, x.u
+	k, u := x.store, x.u
 	several := len(k.all) != 1 || k.constrained || u.variants
 	return !several && u.For == nil && len(u.Whole) == 0 && len(k.all[0].collections) == 0
 }
 
 // leaves are the endpoints of clusters that a response takes away.
 func (x *arrival) leaves(gone []string) (endpoints []string) {
-	k := x.kin
+	k := x.store
 	if k.typeURL != xds.ClusterType {
 		return nil
 	}

@@ -24,25 +24,25 @@ const (
 // FindRepeats looks what of a response is held byte for byte, for Accept and Apply to pass over.
 // Only the reader of the lane's present stream calls it.
 func (l *Lane) FindRepeats(r *Response) {
-	gen, k := l.gen.Load(), l.group.kin(r.TypeURL)
+	gen, k := l.gen.Load(), l.group.store(r.TypeURL)
 	// versions are a part of what is told, and may have changed
 	shown := l.group.origin.config().OriginVersions
 	if k == nil || gen == 0 || len(r.resources) < fewestRepeats || shown || !r.delta && !xds.Named(r.TypeURL) {
 		return
 	}
-	repeats := make([]holding, len(r.resources))
-	at := make([]glimpse, min(stepNames, len(r.resources)))
+	repeats := make([]lookup, len(r.resources))
+	at := make([]peek, min(stepNames, len(r.resources)))
 	for first := 0; first < len(r.resources); first += len(at) {
 		found := repeats[first:min(first+len(at), len(repeats))]
 		for i := range found {
-			at[i] = r.glimpse(r.resources[first+i])
+			at[i] = r.peek(r.resources[first+i])
 		}
 		if !k.lookUp(found, at, l.index, gen) {
 			return
 		}
 		for i := range found {
 			if v := found[i].body; v != nil && !at[i].shows(v, uint8(l.server.Load())) {
-				found[i] = holding{}
+				found[i] = lookup{}
 			}
 		}
 	}
@@ -50,7 +50,7 @@ func (l *Lane) FindRepeats(r *Response) {
 }
 
 // lookUp finds what is held of the names. It reports false where nothing counts as a repeat.
-func (k *kin) lookUp(found []holding, at []glimpse, i laneIndex, gen uint32) bool {
+func (k *store) lookUp(found []lookup, at []peek, i laneIndex, gen uint32) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := k.repeatsLocked(i, gen)
@@ -66,7 +66,7 @@ func (k *kin) lookUp(found []holding, at []glimpse, i laneIndex, gen uint32) boo
 			x.entry = s.named.entries[string(at[i].name)]
 		}
 		if x.body = x.heldLocked(); x.body == nil || !x.standsLocked(gen) {
-			*x = holding{}
+			*x = lookup{}
 		}
 	}
 	return true
@@ -75,7 +75,7 @@ func (k *kin) lookUp(found []holding, at []glimpse, i laneIndex, gen uint32) boo
 // repeatsLocked is the shard for which what comes again on a lane's stream, and has come on it
 // before, changes nothing. nil: it may, since there are several maps or collections, or somebody
 // waits for the word that a resource is still there, or a list is judged by its names.
-func (k *kin) repeatsLocked(i laneIndex, gen uint32) *shard {
+func (k *store) repeatsLocked(i laneIndex, gen uint32) *shard {
 	if len(k.all) != 1 || k.constrained || k.byLocator() || k.group.origin.frozen.Load() != nil {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (k *kin) repeatsLocked(i laneIndex, gen uint32) *shard {
 }
 
 // heldLocked is the one body that is held; nil: there is none, or there are several.
-func (x *holding) heldLocked() *Variant {
+func (x *lookup) heldLocked() *Variant {
 	switch {
 	case x.member != nil && len(x.member.variants) == 1:
 		return x.member.variants[0]
@@ -112,7 +112,7 @@ func (x *holding) heldLocked() *Variant {
 
 // standsLocked reports whether the body is still held, and the stream of generation gen has said so
 // before: to hear it again changes nothing.
-func (x *holding) standsLocked(gen uint32) bool {
+func (x *lookup) standsLocked(gen uint32) bool {
 	if x.heldLocked() != x.body {
 		return false
 	}
@@ -129,7 +129,7 @@ func (x *holding) standsLocked(gen uint32) bool {
 
 // tickOffLocked takes up the repeats of a response. What is none by now goes the long way with the
 // other resources, as bodies.
-func (k *kin) tickOffLocked(a *Applied, u *Update, bodies []*Variant, i laneIndex, gen uint32, rev uint64) []*Variant {
+func (k *store) tickOffLocked(a *Applied, u *Update, bodies []*Variant, i laneIndex, gen uint32, rev uint64) []*Variant {
 	if len(u.repeats) == 0 {
 		return bodies
 	}
@@ -153,17 +153,17 @@ func (v *Variant) again() Resource {
 	return Resource{Name: v.Name, Version: v.originVersion, Any: v.Any()}
 }
 
-// glimpse is what of a resource tells whether it is a repeat; it aliases the response. No name: it
+// peek is what of a resource tells whether it is a repeat; it aliases the response. No name: it
 // has something besides.
-type glimpse struct{ name, version, any []byte }
+type peek struct{ name, version, any []byte }
 
-func (r *Response) glimpse(b []byte) (g glimpse) {
+func (r *Response) peek(b []byte) (g peek) {
 	if !r.delta {
 		typeURL, payload, err := anyParts(b)
 		if err != nil || string(typeURL) != r.TypeURL {
-			return glimpse{}
+			return peek{}
 		}
-		return glimpse{name: lastField(payload, 1), any: b}
+		return peek{name: lastField(payload, 1), any: b}
 	}
 	plain := true
 	err := fields(b, func(n protowire.Number, v []byte, _ uint64) error {
@@ -181,13 +181,13 @@ func (r *Response) glimpse(b []byte) (g glimpse) {
 		return nil
 	})
 	if err != nil || !plain {
-		return glimpse{}
+		return peek{}
 	}
 	return g
 }
 
 // shows reports whether it is that body as the server of the number sent it last.
-func (g *glimpse) shows(v *Variant, server uint8) bool {
+func (g *peek) shows(v *Variant, server uint8) bool {
 	return v.plain() && v.originVersion == string(g.version) && v.from.server == server && bytes.Equal(v.Any(), g.any)
 }
 

@@ -44,7 +44,7 @@ func (t *Table) RestoreBody(now, wall time.Time, origin, typeURL string, b BodyI
 	if why != "" {
 		return nil, fmt.Errorf("resource %s of %s: %s", quote(r.Name), quote(typeURL), why)
 	}
-	from := &receipt{typeURL: typeURL, server: b.Server, shown: o.config().OriginVersions, canonical: o.config().CanonicalHash}
+	from := &provenance{typeURL: typeURL, server: b.Server, shown: o.config().OriginVersions, canonical: o.config().CanonicalHash}
 	v := newVariant(from, &r, r.Version)
 	if !b.Expires.IsZero() {
 		v.endAt(now.Add(min(b.Left, b.Expires.Sub(wall.Round(0)))))
@@ -144,7 +144,7 @@ func (o *Origin) restoredGroup(now time.Time, key string, node *corev3.Node) (*G
 // checkImage reports what an image cannot be restored for.
 func (o *Origin) checkImage(x *TypeImage) error {
 	// to ask of a name what it stands for
-	s := &shard{kin: &kin{group: &Group{origin: o}, typeURL: x.TypeURL}}
+	s := &shard{store: &store{group: &Group{origin: o}, typeURL: x.TypeURL}}
 	seen := map[string]bool{}
 	for i := range x.Sets {
 		y := &x.Sets[i]
@@ -222,7 +222,7 @@ func checkBodies(x *TypeImage, vs []*Variant, covers func(string) bool) error {
 func (s *shard) restoreLocked(now time.Time, x *TypeImage) {
 	s.now = now
 	rev := s.nextRevLocked()
-	r := restoration{shard: s, receipts: map[receipt]*receipt{}, until: now.Add(max(s.lingerLocked(), leastRestored))}
+	r := restoration{shard: s, receipts: map[provenance]*provenance{}, until: now.Add(max(s.lingerLocked(), leastRestored))}
 	for i := range x.Sets {
 		r.setLocked(&x.Sets[i])
 	}
@@ -233,12 +233,12 @@ func (s *shard) restoreLocked(now time.Time, x *TypeImage) {
 		s.listLocked(h)
 	}
 	for _, e := range s.named.entries {
-		s.mindLocked(mortalKey{name: e.name}, e.variants)
+		s.trackExpiryLocked(expiringKey{name: e.name}, e.variants)
 		e.chosen, e.rev = pick(e.variants, s.params), rev
 		e.existed = e.chosen != nil || e.retired != nil
 	}
 	if s.named.from == nil && x.Response != "" {
-		s.named.from = r.receipt(&receipt{typeURL: s.typeURL, shown: s.group.origin.config().OriginVersions}, x.Response)
+		s.named.from = r.provenance(&provenance{typeURL: s.typeURL, shown: s.group.origin.config().OriginVersions}, x.Response)
 	}
 	if x.says() {
 		s.spokenLocked()
@@ -255,12 +255,12 @@ func (x *TypeImage) says() bool {
 // restoration is one image on its way into its shard.
 type restoration struct {
 	shard    *shard
-	receipts map[receipt]*receipt
+	receipts map[provenance]*provenance
 	until    time.Time // what nobody wants by then goes
 }
 
-// receipt is one for all bodies that have it in common: it is larger than some of them.
-func (r *restoration) receipt(of *receipt, version string) *receipt {
+// provenance is one for all bodies that have it in common: it is larger than some of them.
+func (r *restoration) provenance(of *provenance, version string) *provenance {
 	key := *of
 	key.version, key.rev = version, r.shard.rev
 	if r.receipts[key] == nil {
@@ -275,7 +275,7 @@ func (r *restoration) bodies(vs []*Variant, response string) []*Variant {
 	vs = slices.Clone(vs)
 	vs, _ = living(vs, r.shard.now)
 	for _, v := range vs {
-		v.from = r.receipt(v.from, response)
+		v.from = r.provenance(v.from, response)
 		r.shard.constrained = r.shard.constrained || v.Constraints != nil
 	}
 	return vs
@@ -301,7 +301,7 @@ func (r *restoration) setLocked(x *SetImage) {
 		t.offerLocked(m, s.rev)
 	}
 	if t.from == nil && x.Response != "" {
-		t.from = r.receipt(&receipt{typeURL: s.typeURL, shown: s.group.origin.config().OriginVersions}, x.Response)
+		t.from = r.provenance(&provenance{typeURL: s.typeURL, shown: s.group.origin.config().OriginVersions}, x.Response)
 	}
 	t.settled, t.restored, t.revived = x.Settled, x.Settled, x.Retired && x.Settled
 	t.lingerAt, t.timer = r.until, true

@@ -204,7 +204,7 @@ func (l *Lane) Missed() {
 		return
 	}
 	for _, s := range l.shards() {
-		if !l.carries(s.kin) {
+		if !l.carries(s.store) {
 			continue
 		}
 		s.mu.Lock()

@@ -101,7 +101,7 @@ func TestRetirementCounts(t *testing.T) {
 	r := newRetirement(metrics.New(reg))
 	r.bound(3, 1000)
 	for i := range 5 {
-		v := newVariant(&receipt{typeURL: xds.EndpointType}, &Resource{Name: fmt.Sprint(i), Any: make([]byte, 300)}, "")
+		v := newVariant(&provenance{typeURL: xds.EndpointType}, &Resource{Name: fmt.Sprint(i), Any: make([]byte, 300)}, "")
 		r.add(retiredKey{name: fmt.Sprint(i)}, []*Variant{v}, false)
 	}
 	if n, bytes := r.size(); n != 2 || bytes > 1000 {

@@ -267,7 +267,7 @@ func (s *script) open(f []string) {
 				name, aliases := cutAliases(name)
 				r := madeResource(o.TypeURL, name, "", body)
 				r.Name, r.Aliases = xds.NameKey(name), aliases
-				o.Initial[name] = newVariant(&receipt{typeURL: o.TypeURL}, &r, "").Digest.String()
+				o.Initial[name] = newVariant(&provenance{typeURL: o.TypeURL}, &r, "").Digest.String()
 				if s.cfg.Origins[0].OriginVersions {
 					o.Initial[name] = body
 				}

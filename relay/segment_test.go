@@ -24,7 +24,7 @@ func (r *rig) check() {
 
 // whole is what a client of the dialect is sent of all Clusters there are.
 func (r *rig) whole(delta bool) []*chunk {
-	body := r.group.kin(xds.ClusterType).all[0].star.views[false].fullBody(delta)
+	body := r.group.store(xds.ClusterType).all[0].star.views[false].fullBody(delta)
 	body.encoded(delta, false, nil)
 	return body.shared.chunks
 }

@@ -19,7 +19,7 @@ type set struct {
 	members map[string]*member
 	views   map[bool]*view // by whether TTLs are told
 	clients int            // Subs subscribed to it
-	from    *receipt       // of the last response that said something of the members
+	from    *provenance    // of the last response that said something of the members
 	// lingerAt is when the set is given up; set while clients is 0 and it is still wanted.
 	lingerAt time.Time
 	timer    bool // a setEnd timer is in the heap
@@ -32,7 +32,7 @@ type set struct {
 
 	askedGen    uint32    // generation of its lane in which it was asked
 	askedAt     time.Time // when
-	askedAs     uint64    // which of kin.questions
+	askedAs     uint64    // which of store.questions
 	answeredGen uint32    // generation in which it was answered
 
 	// Settling (RELAY-6). first and news are the times of the first response and of the last that
@@ -199,7 +199,7 @@ func (t *set) clearLocked() {
 	t.askedGen, t.answeredGen = 0, 0
 	t.revived, t.uncached, t.anew = false, 0, false
 	for name := range t.members {
-		t.shard.mindLocked(mortalKey{t, name}, nil)
+		t.shard.trackExpiryLocked(expiringKey{t, name}, nil)
 	}
 	t.members, t.faults, t.doubted = map[string]*member{}, faults{}, nil
 	t.first, t.news, t.settled, t.firm, t.refused, t.awaited = time.Time{}, time.Time{}, false, false, refusals{}, time.Time{}
@@ -392,7 +392,7 @@ func (t *set) expectMembersLocked(n int) {
 
 // offerLocked shows a member's variants to every view, and forgets a member that has none left.
 func (t *set) offerLocked(m *member, rev uint64) {
-	t.shard.mindLocked(mortalKey{t, m.name}, m.variants)
+	t.shard.trackExpiryLocked(expiringKey{t, m.name}, m.variants)
 	t.countLocked(m)
 	for _, v := range t.views {
 		v.offer(m, rev)

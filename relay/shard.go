@@ -9,20 +9,20 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// shard is one type of one group for one parameter map (kin.go): the entries of both kinds under
+// shard is one type of one group for one parameter map (store.go): the entries of both kinds under
 // one mutex. The kinds (set: what arrived on the lane that asked `*`; named: what was asked by
 // name) have their own entries and lifetimes (RELAY-20, RELAY-25), but a client subscribed both
 // ways is answered from both at one instant, so they share the lock.
 type shard struct {
 	// Set once by newShard.
-	*kin
+	*store
 	params constraints.Params // of all that is asked here; nearly always none
 
 	// toAsk is set when the lane of that index has to look at this shard.
 	toAsk [2]atomic.Bool
 	idle  atomic.Bool // nobody wants the type; see dropIfEmptyLocked
 
-	// What follows is guarded by mu, which is the kin's.
+	// What follows is guarded by mu, which is the store's.
 	dead bool   // dropped from the group: look it up again
 	rev  uint64 // of the last change applied here
 	// edition is another whenever what a snapshot keeps of the shard is (TypeImage.Revision).
@@ -47,7 +47,7 @@ type shard struct {
 	collectedBad bool
 	named        namedTable
 	refreshed    refreshes
-	mortals      mortals
+	expiring     expiring
 
 	// Within one response: part is what it says to the shard, nil: nothing. turn is the revision of
 	// the last that was offered to it.
@@ -69,17 +69,17 @@ const (
 	kindNamed
 )
 
-func newShard(k *kin, p constraints.Params) *shard {
-	s := &shard{kin: k, params: p}
+func newShard(k *store, p constraints.Params) *shard {
+	s := &shard{store: k, params: p}
 	s.star = newSet(s, xds.Wildcard)
 	s.edition = s.table().editions.Add(1)
 	s.named.entries = map[string]*entry{}
 	return s
 }
 
-func (k *kin) table() *Table { return k.group.origin.table }
-func (k *kin) cfg() *Config  { return k.group.origin.table.config() }
-func (k *kin) push(x timer)  { k.table().timers.push(x) }
+func (k *store) table() *Table { return k.group.origin.table }
+func (k *store) cfg() *Config  { return k.group.origin.table.config() }
+func (k *store) push(x timer)  { k.table().timers.push(x) }
 
 // private reports whether what the shard holds goes with its last client: secrets (RELAY-75), what
 // is one client's alone, and what is of an origin that is no longer in force.
@@ -96,25 +96,25 @@ func (s *shard) retires() bool { return !s.private() && s.group.used.Load() }
 // would pile up for as long as it takes them to end (RELAY-73).
 func (s *shard) lingerLocked() time.Duration {
 	most := s.cfg().MaxParameterSets
-	if s.private() || s.group.vain() || s.params.Len() > 0 && most > 0 && len(s.kin.all) > most {
+	if s.private() || s.group.vain() || s.params.Len() > 0 && most > 0 && len(s.store.all) > most {
 		return 0
 	}
 	return s.cfg().Linger
 }
-func (k *kin) lane(i laneIndex) *Lane { return k.lanes.Load()[i] }
+func (k *store) lane(i laneIndex) *Lane { return k.lanes.Load()[i] }
 
-// wakeLocked has a stream woken when the kin is unlocked: once, however many of its Subs are
-// marked. If another kin is about to wake it, that will do: what is marked is marked already, and
+// wakeLocked has a stream woken when the store is unlocked: once, however many of its Subs are
+// marked. If another store is about to wake it, that will do: what is marked is marked already, and
 // who takes it waits for this lock.
-func (k *kin) wakeLocked(w *Subscriber) {
+func (k *store) wakeLocked(w *Subscriber) {
 	if !w.due.Swap(true) {
 		k.woken = append(k.woken, w)
 	}
 }
 
-// unlock releases the kin and then wakes the clients the work concerned: nothing is signalled under
-// the lock.
-func (k *kin) unlock() {
+// unlock releases the store and then wakes the clients the work concerned: nothing is signalled
+// under the lock.
+func (k *store) unlock() {
 	woken := k.woken
 	k.woken = nil
 	k.mu.Unlock()
@@ -151,7 +151,7 @@ func (s *shard) dropIfEmptyLocked() bool {
 	s.dead = true
 	for i, l := range s.lanes.Load() {
 		// what was asked by locator is taken back one by one, but the stream was asked for the type
-		if s.byLocator() && len(s.kin.all) > 1 {
+		if s.byLocator() && len(s.store.all) > 1 {
 			s.dead = s.dead && !(i == int(mainLane) && l.live(s.star.askedGen))
 			continue
 		}
@@ -163,7 +163,7 @@ func (s *shard) dropIfEmptyLocked() bool {
 			}
 		}
 	}
-	if s.dead && s.apart != nil && len(s.kin.all) == 1 {
+	if s.dead && s.apart != nil && len(s.store.all) == 1 {
 		s.stageLocked(left) // whoever runs its lanes finds nothing to ask
 	}
 	return s.dead

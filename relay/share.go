@@ -12,32 +12,32 @@ import (
 // it. When the two part, because the variant goes or is another, the name is asked, and keeps what
 // it has until the origin has answered for its own map (RELAY-70).
 
-// sharing is what a name has to do with that of other maps.
-type sharing struct {
+// sharedWant is what a name has to do with that of other maps.
+type sharedWant struct {
 	rep  *entry   // is asked in this one's place
 	heir *entry   // takes the place of this one, which is given up
 	left *Variant // is kept until the origin has answered for the map
 }
 
 func (e *entry) rep() *entry {
-	if e.sharing == nil {
+	if e.sharedWant == nil {
 		return nil
 	}
-	return e.sharing.rep
+	return e.sharedWant.rep
 }
 
 func (e *entry) left() *Variant {
-	if e.sharing == nil {
+	if e.sharedWant == nil {
 		return nil
 	}
-	return e.sharing.left
+	return e.sharedWant.left
 }
 
 // unshare has the name stand for itself. What it has came for another map: the first word that
 // comes for its own takes the place of that, or casts doubt on it (stale.go).
 func (e *entry) unshare() {
 	if e.rep() != nil {
-		e.sharing, e.seenGen = nil, 0
+		e.sharedWant, e.seenGen = nil, 0
 	}
 }
 
@@ -81,20 +81,20 @@ func (s *shard) sharesLocked(e *entry) bool {
 	e.unshare()
 	rep := s.representativeLocked(e)
 	if rep != nil {
-		e.sharing = &sharing{rep: rep}
+		e.sharedWant = &sharedWant{rep: rep}
 	}
 	return rep != nil
 }
 
 // representedLocked reports whether the name is served by what stands for it.
-func (k *kin) representedLocked(e *entry) bool {
+func (k *store) representedLocked(e *entry) bool {
 	rep := e.rep()
 	return rep != nil && k.listsLocked(rep) && rep.rep() == nil && rep.serves(e)
 }
 
 // partLocked has every map ask for the name itself that shares it with one that does not serve it
 // any more.
-func (k *kin) partLocked(name string) {
+func (k *store) partLocked(name string) {
 	for _, s := range k.all {
 		e := s.named.entries[name]
 		if e == nil {
@@ -109,7 +109,7 @@ func (k *kin) partLocked(name string) {
 
 // partTouchedLocked does so for names of which one map has lost something, not by a response, which
 // other maps would have part in.
-func (k *kin) partTouchedLocked(touched ...*entry) {
+func (k *store) partTouchedLocked(touched ...*entry) {
 	if !k.group.origin.config().Share {
 		return
 	}
@@ -119,7 +119,7 @@ func (k *kin) partTouchedLocked(touched ...*entry) {
 }
 
 // partAllLocked does so for all names that a response speaks of.
-func (k *kin) partAllLocked(u *Update) {
+func (k *store) partAllLocked(u *Update) {
 	if !k.group.origin.config().Share || len(k.all) < 2 {
 		return
 	}
@@ -162,21 +162,21 @@ func (s *shard) bequeathLocked(e *entry) {
 			y.unshare()
 			x.lookLocked(y)
 		default:
-			y.sharing = &sharing{rep: heir}
+			y.sharedWant = &sharedWant{rep: heir}
 		}
 	})
 	if heir != nil {
-		e.sharing = &sharing{heir: heir}
+		e.sharedWant = &sharedWant{heir: heir}
 	}
 }
 
 // waitsForHeirLocked reports whether the name may not be unsubscribed yet: who takes its place has
 // to be asked before (RELAY-71).
 func (s *shard) waitsForHeirLocked(e *entry) bool {
-	if e.sharing == nil || e.sharing.heir == nil {
+	if e.sharedWant == nil || e.sharedWant.heir == nil {
 		return false
 	}
-	h := e.sharing.heir
+	h := e.sharedWant.heir
 	return h.rep() == nil && s.listsLocked(h) && h.asked != e.asked
 }
 
@@ -191,7 +191,7 @@ func (s *shard) keepsLocked(p *portion, id identity, gen uint32, now time.Time) 
 	if e.rep() == nil || e.chosen == nil || e.chosen.Constraints.Key() != id.constraints {
 		return false
 	}
-	e.sharing = &sharing{left: e.chosen}
+	e.sharedWant = &sharedWant{left: e.chosen}
 	s.lookLocked(e)
 	s.push(timer{at: now.Add(s.cfg().ColdWait), kind: keptEnd, shard: s, entry: e})
 	return true
@@ -213,7 +213,7 @@ func (p *portion) replaceLeftLocked(s *shard, gen uint32) {
 			return
 		}
 		v := e.left()
-		e.sharing = nil
+		e.sharedWant = nil
 		listed := slices.ContainsFunc(p.Resources, func(r Resource) bool {
 			return r.Name == name && r.Constraints.Key() == v.Constraints.Key()
 		})
@@ -233,7 +233,7 @@ func (p *portion) replaceLeftLocked(s *shard, gen uint32) {
 func (s *shard) endKept(e *entry, now time.Time) {
 	s.mu.Lock()
 	if v := e.left(); v != nil && s.named.entries[e.name] == e {
-		s.now, e.sharing = now, nil
+		s.now, e.sharedWant = now, nil
 		rev := s.nextRevLocked()
 		s.removeNameLocked(identity{e.name, v.Constraints.Key()})
 		s.partTouchedLocked(s.offerTouchedLocked(rev, e.asked)...)

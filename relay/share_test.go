@@ -11,8 +11,8 @@ import (
 // shares is asked for itself before it loses anything; and when who stands for the others leaves,
 // one of them is asked before.
 func TestShare(t *testing.T) {
-	begin := func(share bool) (kinRig, *Sub, *Sub) {
-		r := newKinRig(t, OriginConfig{Share: share})
+	begin := func(share bool) (storeRig, *Sub, *Sub) {
+		r := newStoreRig(t, OriginConfig{Share: share})
 		one := r.sub(xds.EndpointType, "env=prod,v=1", true, "n")
 		r.group.lanes[mainLane].Open(zero, 0)
 		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=1} ;")
@@ -22,7 +22,7 @@ func TestShare(t *testing.T) {
 		isTold(t, "v2", told(two), "n=1")
 		return r, one, two
 	}
-	check := func(r kinRig) {
+	check := func(r storeRig) {
 		t.Helper()
 		if err := r.table.Check(); err != nil {
 			t.Error(err)
@@ -46,14 +46,14 @@ func TestShare(t *testing.T) {
 		check(r)
 	})
 	t.Run("not before the first answer", func(t *testing.T) {
-		r := newKinRig(t, OriginConfig{Share: true})
+		r := newStoreRig(t, OriginConfig{Share: true})
 		r.sub(xds.EndpointType, "env=prod,v=1", true, "n")
 		r.sub(xds.EndpointType, "env=prod,v=2", true, "n")
 		r.group.lanes[mainLane].Open(zero, 0)
 		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=1} +n{env=prod,v=2} ;")
 	})
 	t.Run("not what must not be cached", func(t *testing.T) {
-		r := newKinRig(t, OriginConfig{Share: true})
+		r := newStoreRig(t, OriginConfig{Share: true})
 		r.sub(xds.EndpointType, "env=prod,v=1", true, "n")
 		r.open()
 		u := r.update(xds.EndpointType, "n{env=prod}=1")
@@ -71,7 +71,7 @@ func TestShare(t *testing.T) {
 		isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod,v=2} ;")
 		r.says(mainLane, zero, xds.EndpointType, "n{env=prod,v=2}=b")
 		isTold(t, "v2", told(two), "n=b")
-		if e := r.group.kin(xds.EndpointType).all[1].named.entries["n"]; len(e.variants) != 1 {
+		if e := r.group.store(xds.EndpointType).all[1].named.entries["n"]; len(e.variants) != 1 {
 			t.Errorf("it holds %d variants, want the new one alone", len(e.variants))
 		}
 		check(r)
@@ -112,7 +112,7 @@ func TestShare(t *testing.T) {
 		}
 	})
 	t.Run("who stands for others leaves, and another one is asked already", func(t *testing.T) {
-		r := newKinRig(t, OriginConfig{Share: true})
+		r := newStoreRig(t, OriginConfig{Share: true})
 		one := r.sub(xds.EndpointType, "env=prod,v=1", true, "n")
 		r.sub(xds.EndpointType, "env=prod,v=2", true, "n")
 		r.group.lanes[mainLane].Open(zero, 0)

@@ -33,7 +33,7 @@ func TestOtherSpelling(t *testing.T) {
 					t.Errorf("%s under %s: %+v, %v", of[1], asked, u.Resources, reject)
 					continue
 				}
-				if v := newVariant(&receipt{typeURL: asked}, &u.Resources[0], ""); !bytes.Equal(v.Any(), mustMarshal(t, body)) {
+				if v := newVariant(&provenance{typeURL: asked}, &u.Resources[0], ""); !bytes.Equal(v.Any(), mustMarshal(t, body)) {
 					t.Errorf("%s under %s goes on as %q", of[1], asked, v.Any())
 				}
 			}

@@ -8,7 +8,7 @@ import (
 )
 
 // again ends the main lane's stream and begins another, on which everything is asked anew.
-func (r kinRig) again(now time.Time) {
+func (r storeRig) again(now time.Time) {
 	l := r.group.lanes[mainLane]
 	l.Close()
 	l.Open(now, 0)
@@ -16,14 +16,14 @@ func (r kinRig) again(now time.Time) {
 }
 
 // pause is what passes before a guess that deletes (RELAY-6).
-func (r kinRig) pause() time.Duration { return r.table.config().FirmSettle }
+func (r storeRig) pause() time.Duration { return r.table.config().FirmSettle }
 
 // TestStaleVariant: what was replaced while there was no stream is named by nobody, so the first
 // variant that the next stream brings takes its place, also where the old one has more keys
 // (DYN-9), and by whichever way it is asked.
 func TestStaleVariant(t *testing.T) {
 	for _, name := range []string{"n", xds.Wildcard} {
-		r := newKinRig(t, OriginConfig{})
+		r := newStoreRig(t, OriginConfig{})
 		s := r.sub(xds.EndpointType, "env=prod,v=1", true, name)
 		r.open()
 		r.says(mainLane, zero, xds.EndpointType, "n{env=prod,v=1}=old")
@@ -34,7 +34,7 @@ func TestStaleVariant(t *testing.T) {
 		isTold(t, name+" on the next stream", told(s), "n=new")
 		// the stream has spoken of it: now the origin has mistakes
 		r.says(mainLane, zero, xds.EndpointType, "m=1", "n=2")
-		if vs := r.group.kin(xds.EndpointType).all[0].variantsLocked("n"); len(vs) != 2 {
+		if vs := r.group.store(xds.EndpointType).all[0].variantsLocked("n"); len(vs) != 2 {
 			t.Errorf("%s: %d variants are held, want those of two constraints", name, len(vs))
 		}
 	}
@@ -44,7 +44,7 @@ func TestStaleVariant(t *testing.T) {
 // holds from a stream before goes after a pause in which nothing of it has come, and not if
 // something has.
 func TestStaleVariantIsGone(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+	r := newStoreRig(t, OriginConfig{})
 	prod, test := r.sub(xds.EndpointType, "env=prod", true, "n"), r.sub(xds.EndpointType, "env=test", true, "n")
 	r.open()
 	r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=1", "n{env=test}=2")
@@ -64,8 +64,8 @@ func TestStaleVariantIsGone(t *testing.T) {
 // one loses it, until the origin answers for the map: the removal may have been under way when the
 // map was asked (RELAY-70, DYN-13). Without an answer it goes after the pause.
 func TestRemovalBeforeTheAsk(t *testing.T) {
-	begin := func(constrained string) (r kinRig, one *Sub) {
-		r = newKinRig(t, OriginConfig{})
+	begin := func(constrained string) (r storeRig, one *Sub) {
+		r = newStoreRig(t, OriginConfig{})
 		two := r.sub(xds.EndpointType, "env=prod,v=2", true, "n")
 		r.open()
 		r.says(mainLane, zero, xds.EndpointType, "n"+constrained+"=old")
@@ -99,7 +99,7 @@ func TestRemovalBeforeTheAsk(t *testing.T) {
 		r.says(mainLane, zero.Add(r.pause()), xds.EndpointType, "n{env=prod,v=1}=new")
 		isTold(t, "v=1, answered there", told(one), "n=new")
 	}
-	r := newKinRig(t, OriginConfig{})
+	r := newStoreRig(t, OriginConfig{})
 	r.sub(xds.EndpointType, "env=prod,v=2", true, "n")
 	r.open()
 	r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=old")
@@ -116,7 +116,7 @@ func TestRemovalBeforeTheAsk(t *testing.T) {
 // matches it, chosen among as ever (DYN-9); but of nothing whose `*` is given up, since nobody
 // would say that it goes.
 func TestSeedOfOverlapping(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+	r := newStoreRig(t, OriginConfig{})
 	r.sub(xds.EndpointType, "env=prod,v=1", true, xds.Wildcard)
 	r.open()
 	r.says(mainLane, zero, xds.EndpointType, "n=1", "n{env=prod}=2", "n{v=1}=3")
@@ -129,7 +129,7 @@ func TestSeedOfOverlapping(t *testing.T) {
 	if m := members("env=prod")["n"]; m == nil || len(m.variants) != 2 {
 		t.Errorf("the other map begins with %+v, want the two variants that match it", m)
 	}
-	r = newKinRig(t, OriginConfig{})
+	r = newStoreRig(t, OriginConfig{})
 	first := r.sub(xds.EndpointType, "v=1", true, xds.Wildcard)
 	r.open()
 	r.says(mainLane, zero, xds.EndpointType, "n=1")
@@ -142,10 +142,10 @@ func TestSeedOfOverlapping(t *testing.T) {
 	}
 }
 
-// TestKinAskedBefore: a type whose last locator was taken back was asked on the stream all the
+// TestStoreAskedBefore: a type whose last locator was taken back was asked on the stream all the
 // same.
-func TestKinAskedBefore(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+func TestStoreAskedBefore(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{})
 	s := r.sub(xds.ClusterType, "env=test", true, xds.Wildcard)
 	r.open()
 	s.Close(zero)
@@ -161,7 +161,7 @@ func TestKinAskedBefore(t *testing.T) {
 // TestShareBesideWildcard: a removal on the stream of `*` is a word about `*`, whatever the map
 // shares of the name.
 func TestShareBesideWildcard(t *testing.T) {
-	r := newKinRig(t, OriginConfig{Share: true})
+	r := newStoreRig(t, OriginConfig{Share: true})
 	r.sub(xds.EndpointType, "env=prod,v=1", true, "n")
 	two := r.sub(xds.EndpointType, "env=prod,v=2", true, xds.Wildcard)
 	r.open()
@@ -179,8 +179,8 @@ func TestShareBesideWildcard(t *testing.T) {
 // response: here by the silence about it on the next stream, or by a list that leaves it out. Where
 // a removal is never told, nothing is shared.
 func TestShareEnds(t *testing.T) {
-	begin := func(typeURL string, sotw bool) kinRig {
-		r := newKinRig(t, OriginConfig{Share: true, SotW: sotw})
+	begin := func(typeURL string, sotw bool) storeRig {
+		r := newStoreRig(t, OriginConfig{Share: true, SotW: sotw})
 		r.sub(typeURL, "env=prod,v=1", true, "n")
 		r.open()
 		r.says(mainLane, zero, typeURL, "n{env=prod}=1")

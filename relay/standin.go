@@ -46,7 +46,7 @@ func (o *Origin) Lacks(now time.Time, known func(Place) uint64, f func(Lack)) {
 	}
 }
 
-func (k *kin) lack(now time.Time, known func(Place) uint64) (l Lack, lacks bool) {
+func (k *store) lack(now time.Time, known func(Place) uint64) (l Lack, lacks bool) {
 	l.Place, l.Node = Place{k.group.key, k.typeURL}, k.group.node
 	if xds.IsSecret(k.typeURL) || !k.group.origin.Serves(k.typeURL) {
 		return l, false
@@ -138,7 +138,7 @@ func (o *Origin) StandIn(now time.Time, at Place, r *Relief) {
 	if g == nil {
 		return
 	}
-	k := g.kin(at.TypeURL)
+	k := g.store(at.TypeURL)
 	if k == nil {
 		return
 	}
@@ -153,11 +153,11 @@ func (o *Origin) StandIn(now time.Time, at Place, r *Relief) {
 
 // taken are the bodies as those of the last resort.
 func (r *Relief) taken(typeURL string, canonical bool, source string) *fallbackType {
-	servers, from := r.From.Servers(), map[uint8]*receipt{}
+	servers, from := r.From.Servers(), map[uint8]*provenance{}
 	body := func(v *Variant) *Variant {
 		n := v.from.server
 		if from[n] == nil {
-			from[n] = &receipt{
+			from[n] = &provenance{
 				typeURL: typeURL, server: NoServer, fallback: true, source: source, canonical: canonical,
 			}
 			if servers[n] != "" {

@@ -115,7 +115,7 @@ func (o *Origin) Status() []GroupStatus {
 	return all
 }
 
-func (gs *GroupStatus) add(k *kin) {
+func (gs *GroupStatus) add(k *store) {
 	all := k.shards()
 	var seen map[*Variant]bool
 	if len(all) > 1 {
@@ -181,7 +181,7 @@ func (s *shard) status(seen map[*Variant]bool) (_ TypeStatus, digest TypeDigest,
 	return ts, digest, s.rev
 }
 
-func (k *kin) apartStatus() (as ApartStatus, apart bool) {
+func (k *store) apartStatus() (as ApartStatus, apart bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	t := k.apart

@@ -13,7 +13,7 @@ import (
 type Subscriber struct {
 	wake chan struct{} // nil: it is called
 	call func()
-	due  atomic.Bool // some kin wakes it when it is unlocked
+	due  atomic.Bool // some store wakes it when it is unlocked
 	// names that nobody had asked for before its Subs did, until NewNames is asked
 	newNames atomic.Uint32
 }
@@ -101,11 +101,11 @@ type Sub struct {
 	stated  map[string]string     // spelt, of the names in initial
 	again   map[string]string     // members owed by name under `*` (DELTA-9, WARM-3), as the client writes them
 	sum     xds.Sum               // of what was sent by name and is still subscribed (VER-4)
-	alias   *aliased
+	alias   *aliasHoldings
 	whole   string          // the version of it, if a name was in it
 	kept    map[string]kept // Clusters that are gone and still in the list (ORD-3); nil: none
 	// of the last response that had to do with what was sent by name (VER-5)
-	newest *receipt
+	newest *provenance
 	unsent uint64    // revision of the first change not taken; 0: none
 	since  time.Time // when that change came from the origin; zero: it did not
 

@@ -227,7 +227,7 @@ func (s *Sub) unsubscribeLocked(name string, now time.Time) {
 		return
 	}
 	r := s.recordLocked(name)
-	told := toldName{name: name, spelt: xds.Spelling(name, spelt)}
+	told := heldName{name: name, spelt: xds.Spelling(name, spelt)}
 	if r != nil && s.alias.of[r].name != "" {
 		told = s.alias.of[r] // of an alias: the resource, if a set has it
 	}

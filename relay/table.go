@@ -138,7 +138,7 @@ type Table struct {
 	routes  atomic.Pointer[routes]
 	timers  timers
 	retired *retirement
-	room    room
+	budget  budget
 
 	// rev is the last revision given out. Every accepted response takes the next, whatever its
 	// origin, group and type: one client stream may be told of several groups, and all that is
@@ -223,7 +223,7 @@ type Origin struct {
 	frozen atomic.Pointer[time.Time]    // since when; nil: it is not (freeze.go)
 	// fallback is what the last resort has; nil: there is none (fallback.go).
 	fallback atomic.Pointer[Fallback]
-	// unheard is how many kin are not heard: mostly none, so that nothing needs to be looked for
+	// unheard is how many stores are not heard: mostly none, so that nothing needs to be looked for
 	// (Lacks).
 	unheard atomic.Int64
 

@@ -131,7 +131,7 @@ func (s *Sub) takeLocked(now time.Time, k Keep) *Answer {
 			s.since = since
 		}
 		a.First, a.Since = first, since
-		s.timed = s.timed || s.ttl && len(s.shard.mortals.order) > 0
+		s.timed = s.timed || s.ttl && len(s.shard.expiring.order) > 0
 		a.Waiting, a.Demanded = s.waitingLocked(), s.met
 		switch {
 		case s.typeURL != xds.ClusterType:
@@ -198,7 +198,7 @@ func (s *Sub) shownVersionLocked() string {
 }
 
 // fromLocked is the newest response that had to do with what the client was sent.
-func (s *Sub) fromLocked() *receipt {
+func (s *Sub) fromLocked() *provenance {
 	from := s.newest
 	for p := s.pos; p != nil; p = p.also {
 		from = newer(from, p.view.set.from)

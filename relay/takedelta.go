@@ -216,7 +216,7 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 			switch {
 			case s.pos.view.has(name), !s.pos.view.set.coversLocked(name), skip(name), s.sparedLocked(name):
 			case s.alias.early > 0: // it may be what an alias stands for
-				s.alias.later = append(s.alias.later, toldName{name: name, spelt: s.stated[name]})
+				s.alias.later = append(s.alias.later, heldName{name: name, spelt: s.stated[name]})
 			default:
 				own.remove(name, s.stated[name])
 			}

@@ -53,12 +53,12 @@ const (
 // asked reports whether the type is asked on its own lanes.
 func (t *trial) asked() bool { return t.stage == tried || t.stage == cleared }
 
-// isApart reports whether the type is not on the group's lanes. Unless the kin is locked it may
+// isApart reports whether the type is not on the group's lanes. Unless the store is locked it may
 // change at any time.
-func (k *kin) isApart() bool { return k.lanes.Load() != k.home }
+func (k *store) isApart() bool { return k.lanes.Load() != k.home }
 
 // sharesLanes reports whether the type is on the group's lanes.
-func (k *kin) sharesLanes() bool { return k.lanes.Load() == &k.group.lanes }
+func (k *store) sharesLanes() bool { return k.lanes.Load() == &k.group.lanes }
 
 // Refusal is what the end of a refused stream has led to.
 type Refusal struct {
@@ -104,13 +104,13 @@ func (l *Lane) Refused(now time.Time) (r Refusal) {
 // strangerLocked reports whether the type is wanted, was never answered, and is not asked on the
 // lane's present stream. In a group with maxTrials types apart such a type begins apart: whoever
 // makes up types that the origin ends streams for would cost the group a stream with each.
-func (k *kin) strangerLocked(l *Lane, gen uint32) bool {
+func (k *store) strangerLocked(l *Lane, gen uint32) bool {
 	_, asked := k.firstAskedLocked(l.index, gen)
 	return !asked && k.wantsLocked(l.index) && !k.proven && !k.group.origin.hasProven(k.typeURL)
 }
 
 // firstAskedLocked is when the type was first asked on a lane's stream of generation gen.
-func (k *kin) firstAskedLocked(i laneIndex, gen uint32) (at time.Time, ok bool) {
+func (k *store) firstAskedLocked(i laneIndex, gen uint32) (at time.Time, ok bool) {
 	for _, s := range k.all {
 		if x, asked := s.firstAskedLocked(i, gen); asked && (!ok || x.Before(at)) {
 			at, ok = x, true
@@ -134,7 +134,7 @@ func (s *shard) firstAskedLocked(i laneIndex, gen uint32) (at time.Time, ok bool
 }
 
 // suspectLocked takes the type off the group's lanes.
-func (k *kin) suspectLocked(from laneIndex) {
+func (k *store) suspectLocked(from laneIndex) {
 	for i, l := range k.group.lanes {
 		if _, asked := k.firstAskedLocked(laneIndex(i), l.gen.Load()); asked && laneIndex(i) != from {
 			l.reopenSoon() // it cannot be taken back there otherwise
@@ -145,14 +145,14 @@ func (k *kin) suspectLocked(from laneIndex) {
 }
 
 // blameLocked begins a trial of a type that has lanes of its own, on these.
-func (k *kin) blameLocked() {
+func (k *store) blameLocked() {
 	k.apart = &trial{lanes: *k.home}
 	k.lanes.Store(&k.apart.lanes)
 	k.stageLocked(tried)
 }
 
 // quarantineLocked notes that the origin refused a stream of the type's own.
-func (k *kin) quarantineLocked(r *Refusal, now time.Time) {
+func (k *store) quarantineLocked(r *Refusal, now time.Time) {
 	t := k.apart
 	if t.stage != tried {
 		return // answered, or its other lane was refused as well
@@ -169,7 +169,7 @@ func (k *kin) quarantineLocked(r *Refusal, now time.Time) {
 }
 
 // stageLocked moves a trial on and keeps count of those under way.
-func (k *kin) stageLocked(to trialStage) {
+func (k *store) stageLocked(to trialStage) {
 	was := k.apart.stage
 	k.apart.stage = to
 	switch {
@@ -193,7 +193,7 @@ func (l *Lane) Rest(until time.Time, reason string) {
 }
 
 // retry ends a rest.
-func (k *kin) retry() {
+func (k *store) retry() {
 	k.mu.Lock()
 	if k.apart != nil && k.apart.stage == resting {
 		k.stageLocked(left)
@@ -206,7 +206,7 @@ func (k *kin) retry() {
 // work without them or has nothing else to carry, and then of what is in quarantine and has rested.
 // The caller holds no lock.
 func (g *Group) tryNext() {
-	var apart []*kin
+	var apart []*store
 	for k := range kinds(*g.all.Load()) {
 		if k.isApart() {
 			apart = append(apart, k)
@@ -231,7 +231,7 @@ func (g *Group) tryNext() {
 }
 
 // tryLocked has the type asked on its own lanes, if anybody wants it and there is room.
-func (k *kin) tryLocked() {
+func (k *store) tryLocked() {
 	switch t := k.apart; {
 	case !k.wantsLocked(mainLane) && !k.wantsLocked(sideLane):
 	case t.since.IsZero() && k.group.origin.hasProven(k.typeURL):
@@ -247,7 +247,7 @@ func (k *kin) tryLocked() {
 }
 
 // endTrial gives up the room of a type that nobody wants any more.
-func (k *kin) endTrial() {
+func (k *store) endTrial() {
 	k.mu.Lock()
 	if k.apart != nil && k.apart.stage == tried && !k.wantsLocked(mainLane) && !k.wantsLocked(sideLane) {
 		k.stageLocked(left)
@@ -277,7 +277,7 @@ func (l *Lane) quiet(gen uint32) {
 
 // proveLocked notes that the origin answered the type: it is never suspect again, and cleared of
 // what it was suspect of.
-func (k *kin) proveLocked() (released bool) {
+func (k *store) proveLocked() (released bool) {
 	if !k.proven {
 		k.proven = true
 		k.group.origin.prove(k.typeURL)
@@ -298,7 +298,7 @@ func (k *kin) proveLocked() (released bool) {
 // rejoinClearedLocked takes a type back that was answered. While its set arrives it stays where it
 // is: a move would be a break in the middle, and an origin that is then presented what it has sent
 // may say no more (RELAY-6).
-func (k *kin) rejoinClearedLocked() {
+func (k *store) rejoinClearedLocked() {
 	if k.apart == nil || k.apart.stage != cleared {
 		return
 	}
@@ -312,7 +312,7 @@ func (k *kin) rejoinClearedLocked() {
 }
 
 // rejoinClosedLocked takes a type back whose own lane was closed after it was answered.
-func (k *kin) rejoinClosedLocked(l *Lane) {
+func (k *store) rejoinClosedLocked(l *Lane) {
 	if k.apart != nil && l.only != nil && l.carries(k) && k.apart.stage == cleared {
 		k.rejoinLocked()
 	}
@@ -320,7 +320,7 @@ func (k *kin) rejoinClosedLocked(l *Lane) {
 
 // rejoinLocked puts the type back on the lanes it belongs to. They ask it on the streams they have
 // open, which do not carry it, unless they are its own.
-func (k *kin) rejoinLocked() {
+func (k *store) rejoinLocked() {
 	t := k.apart
 	k.stageLocked(cleared)
 	k.apart = nil
@@ -346,7 +346,7 @@ func (k *kin) rejoinLocked() {
 
 // rememberLocked keeps the last shard of a type in quarantine though nobody wants it: else each
 // client that asks it costs the group a stream. What clients can make us keep is bounded.
-func (k *kin) rememberLocked() bool {
+func (k *store) rememberLocked() bool {
 	if k.apart == nil || k.apart.since.IsZero() || len(k.all) > 1 {
 		return false
 	}

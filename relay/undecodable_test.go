@@ -129,7 +129,7 @@ func TestFieldsGivenTwice(t *testing.T) {
 	if err := proto.Unmarshal([]byte(b), &want); err != nil {
 		t.Fatal(err)
 	}
-	v := newVariant(&receipt{typeURL: xds.ClusterType}, &u.Resources[0], "1")
+	v := newVariant(&provenance{typeURL: xds.ClusterType}, &u.Resources[0], "1")
 	var out discoveryv3.DeltaDiscoveryResponse
 	if err := proto.Unmarshal(v.Delta(), &out); err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ const (
 	unheeded // it sends what was never asked, and nothing with constraints
 )
 
-func (k *kin) readingLocked(i laneIndex, gen uint32) *reading {
+func (k *store) readingLocked(i laneIndex, gen uint32) *reading {
 	r := &k.readings[i]
 	if r.gen != gen {
 		*r = reading{gen: gen}
@@ -43,7 +43,7 @@ func (k *kin) readingLocked(i laneIndex, gen uint32) *reading {
 }
 
 // gaveBackLocked notes that a name is unsubscribed on a stream: answers for it may be under way.
-func (k *kin) gaveBackLocked(i laneIndex, gen uint32, n Name) {
+func (k *store) gaveBackLocked(i laneIndex, gen uint32, n Name) {
 	r := k.readingLocked(i, gen)
 	switch {
 	case !k.byLocator() || r.verdict != unread:
@@ -59,7 +59,7 @@ func (k *kin) gaveBackLocked(i laneIndex, gen uint32, n Name) {
 
 // heedingLocked are the shards that may take a response up: those of maps only if the origin gives
 // heed to locators. What it ignores or leaves out is counted.
-func (k *kin) heedingLocked(a *Applied, asked []*shard, u *Update, i laneIndex, gen uint32) []*shard {
+func (k *store) heedingLocked(a *Applied, asked []*shard, u *Update, i laneIndex, gen uint32) []*shard {
 	if !k.byLocator() || !u.wire {
 		return asked
 	}
@@ -123,7 +123,7 @@ func isAskedOf(asked []*shard, gen uint32, name string) bool {
 // unconstrainedLocked counts what was told in plain form of names that were asked with parameters.
 // It matches every map (DYN-12); but an origin whose answers to locators have no constraints may
 // not have looked at the parameters.
-func (k *kin) unconstrainedLocked(asked []*shard, u *Update, gen uint32) (n int) {
+func (k *store) unconstrainedLocked(asked []*shard, u *Update, gen uint32) (n int) {
 	plain := func(r Resource) bool { return r.Any != nil && !r.located() }
 	if !slices.ContainsFunc(u.Resources, plain) || selected(asked, gen) {
 		return 0
@@ -143,7 +143,7 @@ func (k *kin) unconstrainedLocked(asked []*shard, u *Update, gen uint32) (n int)
 
 // overlapsLocked counts the choices that a response makes among several variants for one map, an
 // error of the origin: DYN-9 says which is used. A name is said once.
-func (k *kin) overlapsLocked(a *Applied, asked []*shard) {
+func (k *store) overlapsLocked(a *Applied, asked []*shard) {
 	if !k.constrained {
 		return
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // An error with constraints is told to the maps that they match, and to no others (ABS-7, DYN-5).
-func TestKinErrors(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+func TestStoreErrors(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{})
 	prod, test := r.sub(xds.EndpointType, "env=prod", true, "a"), r.sub(xds.EndpointType, "env=test", true, "a")
 	r.group.lanes[mainLane].Open(zero, 0)
 	r.asks(mainLane, false)
@@ -29,7 +29,7 @@ func TestKinErrors(t *testing.T) {
 }
 
 // heard gives a response that came from the wire to the main lane.
-func (r kinRig) heard(u *Update) Applied {
+func (r storeRig) heard(u *Update) Applied {
 	r.tb.Helper()
 	u.wire = true
 	for i := range u.Resources { // by resource_name, if there are constraints
@@ -48,7 +48,7 @@ func (r kinRig) heard(u *Update) Applied {
 // any map, until it shows that it reads them (DYN-17, DYN-18).
 func TestOriginThatIgnoresLocators(t *testing.T) {
 	for _, sotw := range []bool{false, true} {
-		r := newKinRig(t, OriginConfig{SotW: sotw})
+		r := newStoreRig(t, OriginConfig{SotW: sotw})
 		prod, test := r.sub(xds.EndpointType, "env=prod", true, "a"), r.sub(xds.EndpointType, "env=test", true, "b")
 		r.group.lanes[mainLane].Open(zero, 0)
 		r.asks(mainLane, sotw)
@@ -78,12 +78,12 @@ func TestOriginThatIgnoresLocators(t *testing.T) {
 
 // What may have another reason is no sign that locators are ignored.
 func TestOriginThatMayReadLocators(t *testing.T) {
-	rig := func(t *testing.T) (kinRig, *Sub) {
-		r := newKinRig(t, OriginConfig{})
+	rig := func(t *testing.T) (storeRig, *Sub) {
+		r := newStoreRig(t, OriginConfig{})
 		sub := r.sub(xds.EndpointType, "env=prod", true, "a")
 		return r, sub
 	}
-	ask := func(r kinRig) {
+	ask := func(r storeRig) {
 		r.group.lanes[mainLane].Open(zero, 0)
 		r.asks(mainLane, false)
 	}
@@ -159,7 +159,7 @@ func TestOriginThatMayReadLocators(t *testing.T) {
 
 // An answer in plain form to a locator is used, as it matches every map (DYN-12), and counted.
 func TestAnswersWithoutConstraints(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+	r := newStoreRig(t, OriginConfig{})
 	prod := r.sub(xds.EndpointType, "env=prod", true, "a", "b")
 	r.sub(xds.EndpointType, "", true, "b", "c")
 	r.group.lanes[mainLane].Open(zero, 0)
@@ -180,7 +180,7 @@ func TestAnswersWithoutConstraints(t *testing.T) {
 // DYN-9 chooses.
 func TestOverlapsAreSaidOnce(t *testing.T) {
 	for _, names := range [][]string{{"a"}, {xds.Wildcard}} {
-		r := newKinRig(t, OriginConfig{})
+		r := newStoreRig(t, OriginConfig{})
 		prod := r.sub(xds.EndpointType, "env=prod,v=1", true, names...)
 		r.sub(xds.EndpointType, "env=test", true, names...)
 		r.group.lanes[mainLane].Open(zero, 0)
@@ -208,7 +208,7 @@ func TestOverlapsAreSaidOnce(t *testing.T) {
 // A replacement in one response overlaps with nothing.
 func TestReplacementIsNoOverlap(t *testing.T) {
 	for _, sotw := range []bool{false, true} {
-		r := newKinRig(t, OriginConfig{SotW: sotw})
+		r := newStoreRig(t, OriginConfig{SotW: sotw})
 		prod := r.sub(xds.EndpointType, "env=prod,v=1", true, "a")
 		r.open()
 		r.heard(r.update(xds.EndpointType, "a{env=prod}=1"))
@@ -226,7 +226,7 @@ func TestReplacementIsNoOverlap(t *testing.T) {
 // What is remembered of what was given back, and of what overlaps, is bounded: then nothing is
 // concluded, and nothing said.
 func TestReadingIsBounded(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+	r := newStoreRig(t, OriginConfig{})
 	var names, words []string
 	for i := range max(maxLeft, maxOverlaps) + 1 {
 		names = append(names, fmt.Sprint("n", i))
@@ -239,7 +239,7 @@ func TestReadingIsBounded(t *testing.T) {
 	if a.Overlapping != maxOverlaps+1 || len(a.Overlaps) != maxOverlaps {
 		t.Errorf("%d overlap, %d are said", a.Overlapping, len(a.Overlaps))
 	}
-	k := prod.shard.kin
+	k := prod.shard.store
 	k.mu.Lock()
 	k.readings[mainLane] = reading{gen: r.group.lanes[mainLane].gen.Load()}
 	k.mu.Unlock()
@@ -255,7 +255,7 @@ func TestReadingIsBounded(t *testing.T) {
 // missing, and one that no map asked with matches is not.
 func TestAuditOfVariants(t *testing.T) {
 	for _, name := range []string{"a", xds.Wildcard} {
-		r := newKinRig(t, OriginConfig{})
+		r := newStoreRig(t, OriginConfig{})
 		r.sub(xds.EndpointType, "env=prod", true, name)
 		r.sub(xds.EndpointType, "env=test", true, name)
 		l := r.group.lanes[mainLane]
@@ -285,7 +285,7 @@ func TestAuditOfVariants(t *testing.T) {
 			isTold(t, "one gone", drift("a{env=prod}=1", "-a{env=test}"), "a extra")
 		}
 	}
-	r := newKinRig(t, OriginConfig{})
+	r := newStoreRig(t, OriginConfig{})
 	r.sub(xds.EndpointType, "env=prod", true, "a")
 	l := r.group.lanes[mainLane]
 	l.Open(zero, 0)

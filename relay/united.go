@@ -66,7 +66,7 @@ func (m *united) finish(a *Answer, content string) *Answer {
 // version is what an answer is called: by its content, unless all origins are to be told by their
 // own versions; then as the newest response that had to do with it (VER-5).
 func (m *united) version(content string) string {
-	var from *receipt
+	var from *provenance
 	for _, s := range m.subs {
 		if !s.shard.group.origin.config().OriginVersions {
 			return content

@@ -22,7 +22,7 @@ func (m *united) takeEach(now time.Time, k Keep, may func(int) bool) (answers []
 		if taken[i] || !may(i) {
 			continue
 		}
-		same := func(j int) bool { return m.subs[j].shard.kin == s.shard.kin && may(j) }
+		same := func(j int) bool { return m.subs[j].shard.store == s.shard.store && may(j) }
 		s.shard.mu.Lock()
 		changed := false
 		for j := i; j < len(m.subs); j++ {

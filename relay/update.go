@@ -50,13 +50,13 @@ type Update struct {
 	// Version is the version_info of a SotW response.
 	Version string
 
-	wire    bool      // it came as a response, in whose form locators may have been overlooked
-	repeats []holding // what it brings besides Resources, and was held already
+	wire    bool     // it came as a response, in whose form locators may have been overlooked
+	repeats []lookup // what it brings besides Resources, and was held already
 	// variants: something in it has constraints. Set by Apply.
 	variants bool
 	// found is what was held of each of Resources before the lock was taken to apply them, and
 	// holder the one shard in which it was looked for; nil: there were several. Set by Apply.
-	found  []holding
+	found  []lookup
 	holder *shard
 	// later are names that it takes away, in a response that is taken up after it (gather.go).
 	// listed: it is such a response, and a list said that they are gone.

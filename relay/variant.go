@@ -52,11 +52,11 @@ type Variant struct {
 
 	spelt         string // see Spelling; "" if that is Name
 	originVersion string
-	from          *receipt // the response it came in last
+	from          *provenance // the response it came in last
 	aliases       []string
 	rare          *rare      // nil: it has nothing of that, as nearly all
 	endpoints     string     // see Endpoints
-	end           *time.Time // receipt and TTL (RELAY-47); nil: it has none, as nearly all
+	end           *time.Time // provenance and TTL (RELAY-47); nil: it has none, as nearly all
 
 	// buf is the `resources` field of a DeltaDiscoveryResponse, tag and length included, the
 	// payload last. Its suffix from sotw on is the `resources` field of a DiscoveryResponse: both
@@ -82,9 +82,9 @@ func (v *Variant) meta() []byte {
 	return v.rare.metadata
 }
 
-// receipt is what the bodies of one response have in common. It does not change once the first of
-// them can be seen.
-type receipt struct {
+// provenance is what the bodies of one response have in common. It does not change once the first
+// of them can be seen.
+type provenance struct {
 	typeURL string
 	server  uint8 // of the origin, that gave the bodies and their versions
 	// shown: clients are told the origin's versions (VER-5). canonical: equal content may be other
@@ -99,8 +99,8 @@ type receipt struct {
 	came    int64  // when, in nanoseconds of Unix time; 0: not known
 }
 
-// newer is the receipt of the later response; either may be nil.
-func newer(a, b *receipt) *receipt {
+// newer is the provenance of the later response; either may be nil.
+func newer(a, b *provenance) *provenance {
 	if a == nil || b != nil && b.rev > a.rev {
 		return b
 	}
@@ -127,7 +127,7 @@ const (
 )
 
 // digest is that of a resource's content.
-func (from *receipt) digest(r *Resource) xds.Digest {
+func (from *provenance) digest(r *Resource) xds.Digest {
 	content := r.payload
 	if from.canonical {
 		content = canonicalMessage(string(r.payloadType), content)
@@ -136,7 +136,7 @@ func (from *receipt) digest(r *Resource) xds.Digest {
 }
 
 // newVariant copies what it keeps of r. version is what the origin calls it.
-func newVariant(from *receipt, r *Resource, version string) *Variant {
+func newVariant(from *provenance, r *Resource, version string) *Variant {
 	v := &Variant{
 		from:          from,
 		Name:          r.Name,
@@ -224,7 +224,7 @@ func (v *Variant) same(r *Resource) bool {
 
 // withOriginVersion is v as a later response brought it again (VER-8): content and digest are
 // shared, and the bytes too unless they carry a version that changed.
-func (v *Variant) withOriginVersion(from *receipt, version string) *Variant {
+func (v *Variant) withOriginVersion(from *provenance, version string) *Variant {
 	if !from.shown && v.originVersion == version && v.from.server == from.server {
 		return v
 	}

@@ -87,7 +87,7 @@ func (t *set) viewLocked(ttl bool) *view {
 		}
 		v.changed, v.contentRev = false, t.shard.rev
 		t.views[ttl] = v
-		t.shard.table().room.views.Add(1)
+		t.shard.table().budget.views.Add(1)
 	}
 	return v
 }
@@ -99,7 +99,7 @@ func (t *set) dropViewLocked(v *view) {
 			m.item = nil
 		}
 	}
-	t.shard.table().room.views.Add(-1)
+	t.shard.table().budget.views.Add(-1)
 }
 
 // offer brings the item of a member up to date with its variants.

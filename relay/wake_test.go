@@ -23,7 +23,7 @@ func (s *Subscriber) woken() (n int) {
 // subscribed to: by several selectors, by names and with several maps of parameters. Until the
 // stream takes, the next ones do not wake it at all.
 func TestOneWake(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+	r := newStoreRig(t, OriginConfig{})
 	g := r.group
 	var owners []*Subscriber
 	var subs []*Sub

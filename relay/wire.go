@@ -21,10 +21,10 @@ type Response struct {
 	delta     bool
 	resources [][]byte // encoded Resource (delta) or Any (SotW)
 	removed   []string
-	wrapped   [][]byte  // removed_resource_names
-	errors    [][]byte  // resource_errors (TP3)
-	bad       []string  // what is wrong with its own fields, which are left empty
-	repeats   []holding // of resources, if any was looked for
+	wrapped   [][]byte // removed_resource_names
+	errors    [][]byte // resource_errors (TP3)
+	bad       []string // what is wrong with its own fields, which are left empty
+	repeats   []lookup // of resources, if any was looked for
 }
 
 // Len is the number of resources the response lists.

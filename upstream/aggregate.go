@@ -302,7 +302,7 @@ func (a *aggregate) report() (answered bool, err error) {
 func (a *aggregate) told(m []byte) time.Duration {
 	r := &loadstats.LoadStatsResponse{}
 	if err := proto.Unmarshal(m, r); err != nil {
-		a.origin.news.warn(time.Now(), "loads", "the origin answers load reports with what cannot be read", zap.Error(err))
+		a.origin.rateLimitedLog.warn(time.Now(), "loads", "the origin answers load reports with what cannot be read", zap.Error(err))
 		return 0
 	}
 	a.mu.Lock()

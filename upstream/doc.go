@@ -16,7 +16,7 @@
 // lane.go judges how a stream ended, queue.go decides when the next is opened, stream.go and its
 // two halves read.go and write.go are one stream, asked.go is one type on it, quarantine.go is for
 // types the origin ends streams for, pool.go is the connections, server.go which of an origin's
-// servers a lane goes to, climb.go how it comes back to a better one.
+// servers a lane goes to, failback.go how it comes back to a better one.
 //
 // A long list of names goes to a delta origin by 2,000 at a time, so that what it states does not
 // wait behind the answer to all (TestManyNamesGoInShares; relay: TestLongListsAreAskedInTurns).
@@ -34,12 +34,12 @@
 // wants what no server has answered yet goes to the next at once (TestColdFallsBackAtOnce); one
 // that misses nothing gives the lost server cold_wait, since the next may be stale
 // (TestFullWaitsBeforeItFallsBack). A lane that is not at the first server seeks a better one: one
-// lane at a time asks a lost server the same as its own stream has asked (climb.go), and when that
-// is answered the others follow (TestManyLanesMoveTogether, TestSilentServerNeverTakesOver). The
-// old stream is in use until the new one has its first response, which is the first that the table
-// gets of it (TestTakeover); what it has not spoken of stays, and goes with the sweep after the
-// long pause if it never does. Lanes of one group stay together: what the better server has nothing
-// of follows the rest after 15 s, and a group it does not answer at all stays
+// lane at a time asks a lost server the same as its own stream has asked (failback.go), and when
+// that is answered the others follow (TestManyLanesMoveTogether, TestSilentServerNeverTakesOver).
+// The old stream is in use until the new one has its first response, which is the first that the
+// table gets of it (TestTakeover); what it has not spoken of stays, and goes with the sweep after
+// the long pause if it never does. Lanes of one group stay together: what the better server has
+// nothing of follows the rest after 15 s, and a group it does not answer at all stays
 // (TestGroupMovesWhole). A server that is lost again soon after it took over is sought ever more
 // rarely, up to five minutes (TestFlappingServer).
 //

@@ -253,7 +253,7 @@ func (l *lane) after(ctx context.Context, s *stream, why ending, lived time.Dura
 			l.origin.pool.release(s.slot, noMiss)
 			return 0
 		}
-		l.origin.news.warn(time.Now(), "loop", "the origin refuses the stream: it is a relay, and the stream has come through it before, "+
+		l.origin.rateLimitedLog.warn(time.Now(), "loop", "the origin refuses the stream: it is a relay, and the stream has come through it before, "+
 			"or through too many", zap.String("address", s.conn.server.address), zap.String("group", l.table.Group().Key()), zap.Error(why.err))
 	}
 	l.log.Debug("the stream ended", zap.Error(why.err), zap.Int("responses", s.responses), zap.Duration("lived", lived))

@@ -14,7 +14,7 @@ const overlapNames = 10
 func (s *stream) speakOfEmptyOr(now time.Time, typeURL string, u *relay.Update) {
 	s.lane.origin.counts.LocatorFaults("empty_or", u.EmptyOr)
 	if u.EmptyOr > 0 {
-		s.lane.origin.news.warn(now, "empty or", "constraints have an or of nothing, which matches nothing",
+		s.lane.origin.rateLimitedLog.warn(now, "empty or", "constraints have an or of nothing, which matches nothing",
 			zap.String("type_url", printable(typeURL)), zap.Int("constraints", u.EmptyOr))
 	}
 }
@@ -27,7 +27,7 @@ func (s *stream) speakOfLocators(now time.Time, typeURL string, a *relay.Applied
 	o.counts.LocatorFaults("unconstrained", a.Unconstrained)
 	about := zap.String("type_url", printable(typeURL))
 	if a.Unheeded > 0 {
-		o.news.warn(now, "unheeded", "the origin sends what was never asked for to who asked by locators alone: it does not know them, though it is "+
+		o.rateLimitedLog.warn(now, "unheeded", "the origin sends what was never asked for to who asked by locators alone: it does not know them, though it is "+
 			"declared tp2, and took the request for a wildcard; nothing of it is used for clients with parameters; see origins[].tp2",
 			about, zap.Int("resources", a.Unheeded), zap.String("group", s.lane.table.Group().Key()))
 	}

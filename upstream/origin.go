@@ -16,13 +16,13 @@ import (
 // Origin speaks ADS to one origin on behalf of the table.
 type Origin struct {
 	// Set once by New.
-	cfg     Config
-	table   *relay.Origin
-	log     *zap.Logger
-	metrics *metrics.Metrics
-	counts  *metrics.Origin
-	pool    *pool
-	news    news
+	cfg            Config
+	table          *relay.Origin
+	log            *zap.Logger
+	metrics        *metrics.Metrics
+	counts         *metrics.Origin
+	pool           *pool
+	rateLimitedLog rateLimitedLog
 
 	reporting         atomic.Int64 // streams of load reports that are open
 	aggregates        aggregates
@@ -53,9 +53,9 @@ func New(cfg Config, table *relay.Origin) (*Origin, error) {
 		cfg: c, table: table, log: c.Log.With(zap.String("origin", c.Name)),
 		metrics: c.Metrics, counts: c.Metrics.Origin(c.Name), lanes: map[*lane]struct{}{},
 	}
-	o.news = news{log: o.log}
+	o.rateLimitedLog = rateLimitedLog{log: o.log}
 	o.loading.begun = make(chan struct{})
-	o.pool = newPool(&o.cfg, table, &o.health, &o.news)
+	o.pool = newPool(&o.cfg, table, &o.health, &o.rateLimitedLog)
 	return o, nil
 }
 

@@ -38,11 +38,11 @@ const (
 // server.go.
 type pool struct {
 	// Set once by newPool.
-	cfg     *Config
-	health  *health
-	news    *news
-	table   *relay.Origin
-	servers []*server // in order of preference
+	cfg            *Config
+	health         *health
+	rateLimitedLog *rateLimitedLog
+	table          *relay.Origin
+	servers        []*server // in order of preference
 
 	mu      sync.Mutex    // guards what follows and the servers; held for list work only
 	ended   bool          // no connection is kept for what is to come
@@ -67,8 +67,8 @@ type conn struct {
 	gone  bool // takes no more lanes, and is closed with the last
 }
 
-func newPool(cfg *Config, table *relay.Origin, h *health, n *news) *pool {
-	p := &pool{cfg: cfg, table: table, health: h, news: n, changed: make(chan struct{})}
+func newPool(cfg *Config, table *relay.Origin, h *health, n *rateLimitedLog) *pool {
+	p := &pool{cfg: cfg, table: table, health: h, rateLimitedLog: n, changed: make(chan struct{})}
 	rests := cfg.Backoff
 	rests.Max = max(rests.Max, longestSteady)
 	for i, address := range cfg.Addresses {
@@ -165,15 +165,15 @@ func (p *pool) failed(s *server, l *lane, err error, fields ...zap.Field) {
 	p.mu.Unlock()
 	if others {
 		p.health.refused(now, l, err)
-		p.news.warn(now, "stream", "the origin ends the stream of a group, and answers others", append(fields, zap.Error(err))...)
+		p.rateLimitedLog.warn(now, "stream", "the origin ends the stream of a group, and answers others", append(fields, zap.Error(err))...)
 		return
 	}
 	if elsewhere {
-		p.news.warn(now, "server", "a server of the origin gives no answer, and another one does",
+		p.rateLimitedLog.warn(now, "server", "a server of the origin gives no answer, and another one does",
 			append(fields, zap.String("server", s.address), zap.Error(err))...)
 		return
 	}
-	p.news.failed(now, err, p.health.failed(now, err), fields...)
+	p.rateLimitedLog.failed(now, err, p.health.failed(now, err), fields...)
 }
 
 // patience bounds an attempt to connect: shorter where there is another server to go to.

@@ -109,7 +109,7 @@ func (l *lane) unanswered(p *relay.Probe) {
 	for i := range names {
 		names[i] = printable(names[i])
 	}
-	l.origin.news.warn(time.Now(), "names aside "+p.Ask.TypeURL, "the origin does not answer for a type, perhaps because it does not have all names "+
+	l.origin.rateLimitedLog.warn(time.Now(), "names aside "+p.Ask.TypeURL, "the origin does not answer for a type, perhaps because it does not have all names "+
 		"asked, or has more: those that it has not answered are asked on a stream apart until it has them",
 		zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(p.Ask.TypeURL)), zap.Int("unanswered", n), zap.Strings("names", names))
 }

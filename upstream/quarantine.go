@@ -37,7 +37,7 @@ func (o *Origin) mayAccuse(now time.Time, g *relay.Group) bool {
 
 // suspects says that the next stream goes without some types.
 func (l *lane) suspects(s *stream, err error, typeURLs []string) {
-	l.origin.news.warn(time.Now(), "suspects", "the origin ended the stream just after it was asked for types it never answered: "+
+	l.origin.rateLimitedLog.warn(time.Now(), "suspects", "the origin ended the stream just after it was asked for types it never answered: "+
 		"they are left out, and tried apart from the others",
 		zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(typeURLs[0])), zap.Int("types", len(typeURLs)),
 		zap.String("address", s.conn.server.address), zap.Error(err))
@@ -59,7 +59,7 @@ func (l *lane) quarantined(s *stream, err error, r *relay.Refusal) {
 	if o.health.answering() {
 		others = "and all other types go on"
 	}
-	o.news.warn(now, "quarantine "+metrics.ShortName(typeURL), "the origin ends each stream on which it is asked for this type: it is in "+
+	o.rateLimitedLog.warn(now, "quarantine "+metrics.ShortName(typeURL), "the origin ends each stream on which it is asked for this type: it is in "+
 		"quarantine, its clients wait, "+others+"; see origins[].types if the origin is not to be asked for it",
 		zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(typeURL)),
 		zap.String("address", s.conn.server.address), zap.Error(err))

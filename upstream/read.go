@@ -86,13 +86,13 @@ func (s *stream) explain(err error) (broken bool, _ error) {
 	l := s.lane
 	if !strings.Contains(err.Error(), strconv.Itoa(l.origin.cfg.MaxMessage)) {
 		// The same words from the origin's side: a request of ours is too long for it.
-		l.origin.news.warn(time.Now(), "request too large", "the origin takes no request of this length, and ended the stream: raise its limit "+
+		l.origin.rateLimitedLog.warn(time.Now(), "request too large", "the origin takes no request of this length, and ended the stream: raise its limit "+
 			"(max receive message size); in delta long requests are cut, in SotW they cannot be",
 			zap.Int64("bytes", s.longest.Load()), zap.String("group", l.table.Group().Key()), zap.Error(err))
 		return false, fmt.Errorf("a request of %d bytes is longer than the origin takes: %w", s.longest.Load(), err)
 	}
 	l.origin.metrics.LimitRejection("max_message")
-	l.origin.news.warn(time.Now(), "too large", "a response is longer than max_message, and ended the stream",
+	l.origin.rateLimitedLog.warn(time.Now(), "too large", "a response is longer than max_message, and ended the stream",
 		zap.Int("max_message", l.origin.cfg.MaxMessage), zap.String("group", l.table.Group().Key()), zap.Error(err))
 	return true, fmt.Errorf("a response is longer than max_message: %w", err)
 }
@@ -103,11 +103,11 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 	o.metrics.Message(metrics.FromOrigin, len(raw))
 	r, u, reject, err := s.parse(raw, l.table)
 	if err != nil {
-		o.news.warn(now, "garbage", "a response does not decode, and ended the stream",
+		o.rateLimitedLog.warn(now, "garbage", "a response does not decode, and ended the stream",
 			zap.String("group", l.table.Group().Key()), zap.Int("bytes", len(raw)), zap.Error(err))
 		return err
 	}
-	o.news.large(now, r.TypeURL, len(raw), o.cfg.MaxMessage, l.table.Group().Key())
+	o.rateLimitedLog.large(now, r.TypeURL, len(raw), o.cfg.MaxMessage, l.table.Group().Key())
 	s.alive(now)
 	s.answered.Store(true) // the verdict wakes write
 	l.table.Identify(r.Identifier)
@@ -126,7 +126,7 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 	counts := o.counts.Type(r.TypeURL)
 	if !asked { // RELAY-33
 		counts.Unrequested(r.Len())
-		o.news.warn(now, "unasked", "a response of a type that was not asked for is ignored",
+		o.rateLimitedLog.warn(now, "unasked", "a response of a type that was not asked for is ignored",
 			zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(r.TypeURL)))
 		return nil
 	}
@@ -135,7 +135,7 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 	if reject != nil {
 		counts.Nack()
 		counts.Rejected(len(reject.Reasons))
-		o.news.warn(now, "nack "+metrics.ShortName(r.TypeURL), "a response is refused",
+		o.rateLimitedLog.warn(now, "nack "+metrics.ShortName(r.TypeURL), "a response is refused",
 			zap.String("group", l.table.Group().Key()), zap.String("type_url", r.TypeURL), zap.String("nonce", r.Nonce),
 			shownVersion(r), zap.Error(reject))
 	}
@@ -221,7 +221,7 @@ func (s *stream) alive(now time.Time) {
 	l.heard, l.silentSince = true, time.Time{}
 	l.mu.Unlock()
 	o.pool.proved(s.slot)
-	o.news.answered(now, s.conn.server.address)
+	o.rateLimitedLog.answered(now, s.conn.server.address)
 }
 
 // judge files the verdict for write to send.

@@ -117,7 +117,7 @@ func (s *stream) ask(now time.Time) (ending, error) {
 func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 	l, cfg := s.lane, &s.lane.origin.cfg
 	if stripped, send := cfg.strip(a); stripped > 0 {
-		l.origin.news.warn(now, "parameters", "names with dynamic parameters are not asked, as the origin is not declared tp2: this should not be",
+		l.origin.rateLimitedLog.warn(now, "parameters", "names with dynamic parameters are not asked, as the origin is not declared tp2: this should not be",
 			zap.String("type_url", a.TypeURL), zap.Int("names", stripped))
 		if !send {
 			return nil

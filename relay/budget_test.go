@@ -143,7 +143,7 @@ func TestViews(t *testing.T) {
 	}
 	first.Close(zero)
 	second.Close(zero)
-	if n := r.table.room.views.Load(); n != 0 {
+	if n := r.table.budget.views.Load(); n != 0 {
 		t.Errorf("%d views are left of nobody", n)
 	}
 	if err := r.table.Check(); err != nil {

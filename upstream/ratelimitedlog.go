@@ -14,9 +14,9 @@ const (
 	changeEvery = 10 * time.Second // one line about a change to the worse
 )
 
-// news logs without filling the disk: an origin that is down for an hour, or refuses every
-// response, costs a line a minute. Safe for concurrent use.
-type news struct {
+// rateLimitedLog logs without filling the disk: an origin that is down for an hour, or refuses
+// every response, costs a line a minute. Safe for concurrent use.
+type rateLimitedLog struct {
 	log *zap.Logger
 
 	mu      sync.Mutex
@@ -39,21 +39,21 @@ type told struct {
 }
 
 // warn writes a line of the kind, at most one a minute; the line says how many were left out.
-func (n *news) warn(now time.Time, kind, message string, fields ...zap.Field) {
+func (n *rateLimitedLog) warn(now time.Time, kind, message string, fields ...zap.Field) {
 	if left, ok := n.may(now, kind, repeatEvery); ok {
 		n.log.Warn(message, append(fields, zap.Int("left_out", left))...)
 	}
 }
 
 // info is warn for what is no trouble.
-func (n *news) info(now time.Time, kind, message string, fields ...zap.Field) {
+func (n *rateLimitedLog) info(now time.Time, kind, message string, fields ...zap.Field) {
 	if left, ok := n.may(now, kind, repeatEvery); ok {
 		n.log.Info(message, append(fields, zap.Int("left_out", left))...)
 	}
 }
 
 // large warns of a response that comes near the limit: what is longer cuts the type off.
-func (n *news) large(now time.Time, typeURL string, bytes, most int, group string) {
+func (n *rateLimitedLog) large(now time.Time, typeURL string, bytes, most int, group string) {
 	if bytes <= most/2 {
 		return
 	}
@@ -63,7 +63,7 @@ func (n *news) large(now time.Time, typeURL string, bytes, most int, group strin
 	}
 }
 
-func (n *news) may(now time.Time, kind string, every time.Duration) (left int, ok bool) {
+func (n *rateLimitedLog) may(now time.Time, kind string, every time.Duration) (left int, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.last == nil {
@@ -80,7 +80,7 @@ func (n *news) may(now time.Time, kind string, every time.Duration) (left int, o
 }
 
 // failed writes that the origin gives no answer, or still gives none.
-func (n *news) failed(now time.Time, err error, failures int, fields ...zap.Field) {
+func (n *rateLimitedLog) failed(now time.Time, err error, failures int, fields ...zap.Field) {
 	every := changeEvery
 	n.mu.Lock()
 	if n.line == downLine {
@@ -99,7 +99,7 @@ func (n *news) failed(now time.Time, err error, failures int, fields ...zap.Fiel
 }
 
 // answered writes that the origin answers, unless the last line says so of this server.
-func (n *news) answered(now time.Time, address string) {
+func (n *rateLimitedLog) answered(now time.Time, address string) {
 	n.mu.Lock()
 	was, moved := n.line, n.address != address
 	n.line, n.address = upLine, address

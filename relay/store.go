@@ -11,14 +11,15 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// kin are the shards of one type of one group: one for each parameter map that clients ask with,
-// nearly always the one of the empty map. What the origin sends of a name is offered to each of
-// them, and is kept where its constraints match the map (RELAY-72); so absence, errors and settling
-// are a map's own (DYN-13), and to all that is in a shard there is one map. They share the lock, so
-// that one response is taken up at one instant by all (DYN-10, RELAY-82), and the lanes: what `*`
-// brought on a stream cannot be told from what a name of another map did (RELAY-20).
-type kin struct {
-	// Set once by newKin.
+// store holds one resource type of one group. Each parameter map that clients ask with has a shard
+// of its own; nearly always there is only that of the empty map. What the origin sends of a name
+// is offered to each of them, and is kept where its constraints match the map (RELAY-72); so
+// absence, errors and settling are a map's own (DYN-13), and to all that is in a shard there is
+// one map. They share the lock, so that one response is taken up at one instant by all (DYN-10,
+// RELAY-82), and the lanes: what `*` brought on a stream cannot be told from what a name of
+// another map did (RELAY-20).
+type store struct {
+	// Set once by newStore.
 	group   *Group
 	typeURL string
 	// the group's two lanes, or the type's own where the origin has a service for each type
@@ -69,8 +70,8 @@ type kin struct {
 	matching map[string][]*shard
 }
 
-func newKin(g *Group, typeURL string) *kin {
-	k := &kin{group: g, typeURL: typeURL}
+func newStore(g *Group, typeURL string) *store {
+	k := &store{group: g, typeURL: typeURL}
 	k.home = &g.lanes
 	if c := g.origin.config(); c.PerType && xds.ServiceOf(typeURL, c.V2) != nil {
 		k.home = k.ownLanes()
@@ -81,7 +82,7 @@ func newKin(g *Group, typeURL string) *kin {
 }
 
 // spokenLocked notes that something of the type came from the origin.
-func (k *kin) spokenLocked() {
+func (k *store) spokenLocked() {
 	if !k.heard {
 		k.heard = true
 		k.group.origin.unheard.Add(-1)
@@ -93,7 +94,7 @@ const maxMatching = 4096
 
 // matchingLocked are the shards of the maps that constraints match. It is a look-up: constraints
 // come back with every update of a variant.
-func (k *kin) matchingLocked(c *constraints.Set) []*shard {
+func (k *store) matchingLocked(c *constraints.Set) []*shard {
 	if c == nil { // DYN-12
 		return k.all
 	}
@@ -114,10 +115,10 @@ func (k *kin) matchingLocked(c *constraints.Set) []*shard {
 }
 
 // setLocked replaces the list of shards.
-func (k *kin) setLocked(all []*shard) { k.all, k.matching = all, nil }
+func (k *store) setLocked(all []*shard) { k.all, k.matching = all, nil }
 
-// addLocked takes in a shard, whose names are asked where those of its kin are.
-func (k *kin) addLocked(s *shard) {
+// addLocked takes in a shard, whose names are asked where those of the others are.
+func (k *store) addLocked(s *shard) {
 	if len(k.all) > 0 {
 		s.named.lane = k.all[0].named.lane
 	}
@@ -128,42 +129,42 @@ func (k *kin) addLocked(s *shard) {
 
 // wantsSetLocked reports whether the main lane has a set of the type to carry, for whichever map
 // (RELAY-20).
-func (k *kin) wantsSetLocked() bool { return slices.ContainsFunc(k.all, (*shard).wantsSetLocked) }
+func (k *store) wantsSetLocked() bool { return slices.ContainsFunc(k.all, (*shard).wantsSetLocked) }
 
 // wantsLocked reports whether there is something to be asked on the lane of that index, whichever
 // it is.
-func (k *kin) wantsLocked(i laneIndex) bool {
+func (k *store) wantsLocked(i laneIndex) bool {
 	return slices.ContainsFunc(k.all, func(s *shard) bool { return s.wantsLocked(i) })
 }
 
-// movedLocked notes that the shard's names are asked on the side lane. When those of all its kin
-// are, the main lane may drop them (RELAY-20).
+// movedLocked notes that the shard's names are asked on the side lane. When those of all shards
+// of its store are, the main lane may drop them (RELAY-20).
 func (s *shard) movedLocked() {
 	s.named.moving = false
-	if !s.kin.movingLocked() {
+	if !s.store.movingLocked() {
 		s.lane(mainLane).reopenSoon()
 	}
 }
 
-func (k *kin) movingLocked() bool {
+func (k *store) movingLocked() bool {
 	return slices.ContainsFunc(k.all, func(s *shard) bool { return s.named.moving })
 }
 
 // askLocked notes that something of the type is asked on a lane's stream, and reports whether it is
 // the first.
-func (k *kin) askLocked(i laneIndex, gen uint32) (first bool) {
+func (k *store) askLocked(i laneIndex, gen uint32) (first bool) {
 	first = k.askedGen[i] != gen
 	k.askedGen[i] = gen
 	return first
 }
 
 // kinds are the types of a list of shards, which is in the order of Group.all.
-func kinds(shards []*shard) iter.Seq[*kin] {
-	return func(yield func(*kin) bool) {
-		var last *kin
+func kinds(shards []*shard) iter.Seq[*store] {
+	return func(yield func(*store) bool) {
+		var last *store
 		for _, s := range shards {
-			if s.kin != last {
-				if last = s.kin; !yield(last) {
+			if s.store != last {
+				if last = s.store; !yield(last) {
 					return
 				}
 			}
@@ -173,7 +174,7 @@ func kinds(shards []*shard) iter.Seq[*kin] {
 
 // otherLocked calls f with every other shard of the type.
 func (s *shard) othersLocked(f func(*shard)) {
-	for _, x := range s.kin.all {
+	for _, x := range s.store.all {
 		if x != s {
 			f(x)
 		}
@@ -183,7 +184,7 @@ func (s *shard) othersLocked(f func(*shard)) {
 // matchLocked is what other maps hold of a name that matches this one too: it answers a new name at
 // once (RELAY-68).
 func (s *shard) matchLocked(name string) (vs []*Variant) {
-	for _, x := range s.kin.all {
+	for _, x := range s.store.all {
 		e := x.named.entries[name]
 		if x == s || e == nil || e.lost || e.unconfirmed || x.named.guard.partsEntryLocked(e) {
 			continue
@@ -204,14 +205,14 @@ func (s *shard) matchLocked(name string) (vs []*Variant) {
 // nothing is held of for this one, and looks at them all only if origins have sent constraints
 // (matchLocked has done so, too).
 func (s *shard) elsewhereLocked(name string) bool {
-	return s.constrained && slices.ContainsFunc(s.kin.all, func(x *shard) bool {
+	return s.constrained && slices.ContainsFunc(s.store.all, func(x *shard) bool {
 		e, m := x.named.entries[name], x.star.members[name]
 		return e != nil && len(e.variants) > 0 || m != nil && len(m.variants) > 0
 	})
 }
 
 // pokeLocked makes the lane of index i look at the type.
-func (k *kin) pokeLocked(i laneIndex) {
+func (k *store) pokeLocked(i laneIndex) {
 	for _, s := range k.all {
 		if s.wantsLocked(i) {
 			s.poke(i)

@@ -57,11 +57,11 @@ func constrain(text string) *discoveryv3.DynamicParameterConstraints {
 
 // kinRig is a rig whose origin understands locators. Words are NAME{CONSTRAINTS}=BODY, and
 // -NAME{CONSTRAINTS}.
-type kinRig struct{ *rig }
+type storeRig struct{ *rig }
 
-func newKinRig(tb testing.TB, o OriginConfig) kinRig {
+func newStoreRig(tb testing.TB, o OriginConfig) storeRig {
 	o.Name, o.TP2 = "mesh", true
-	return kinRig{newRig(tb, Config{Origins: []OriginConfig{o}})}
+	return storeRig{newRig(tb, Config{Origins: []OriginConfig{o}})}
 }
 
 func cutBraces(word string) (name, inner, rest string) {
@@ -74,7 +74,7 @@ func cutBraces(word string) (name, inner, rest string) {
 	return name, inner, strings.TrimPrefix(rest, "=")
 }
 
-func (r kinRig) sub(typeURL, p string, delta bool, names ...string) *Sub {
+func (r storeRig) sub(typeURL, p string, delta bool, names ...string) *Sub {
 	s := r.group.Open(NewSubscriber(), SubOptions{TypeURL: typeURL, Delta: delta, Params: params(p)})
 	if delta {
 		s.Update(zero, names, nil)
@@ -88,7 +88,7 @@ func (r kinRig) sub(typeURL, p string, delta bool, names ...string) *Sub {
 	return s
 }
 
-func (r kinRig) update(typeURL string, words ...string) *Update {
+func (r storeRig) update(typeURL string, words ...string) *Update {
 	u := &Update{TypeURL: typeURL, Full: r.table.Origin("mesh").config().SotW}
 	for _, word := range words {
 		name, inner, body := cutBraces(strings.TrimPrefix(word, "-"))
@@ -106,7 +106,7 @@ func (r kinRig) update(typeURL string, words ...string) *Update {
 	return u
 }
 
-func (r kinRig) says(lane laneIndex, now time.Time, typeURL string, words ...string) {
+func (r storeRig) says(lane laneIndex, now time.Time, typeURL string, words ...string) {
 	r.tb.Helper()
 	if _, ok := r.group.lanes[lane].Apply(now, r.update(typeURL, words...)); !ok {
 		r.tb.Fatal("never asked")
@@ -114,7 +114,7 @@ func (r kinRig) says(lane laneIndex, now time.Time, typeURL string, words ...str
 }
 
 // asks is what a lane asks now, in words.
-func (r kinRig) asks(lane laneIndex, all bool) string {
+func (r storeRig) asks(lane laneIndex, all bool) string {
 	var out []string
 	say := func(sign string, ns []Name) {
 		for _, n := range ns {
@@ -170,10 +170,10 @@ func isTold(t *testing.T, what, got, want string) {
 	}
 }
 
-// TestKinByName: two maps of one name are two subscriptions (DYN-2), each gets its variant (DYN-8)
+// TestStoreByName: two maps of one name are two subscriptions (DYN-2), each gets its variant (DYN-8)
 // and follows it alone (DYN-5), and what is absent for one is not for the other (DYN-13).
-func TestKinByName(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+func TestStoreByName(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{})
 	prod, test := r.sub(xds.EndpointType, "env=prod", true, "n"), r.sub(xds.EndpointType, "env=test", true, "n")
 	r.group.lanes[mainLane].Open(zero, 0)
 	isTold(t, "asked", r.asks(mainLane, false), "+n{env=prod} +n{env=test} ;")
@@ -197,11 +197,11 @@ func TestKinByName(t *testing.T) {
 	isTold(t, "asked when it is left", r.asks(mainLane, false), "-n{env=prod} ;")
 }
 
-// TestKinSplit: a variant is replaced by two, and later by one again: one update for whoever is
+// TestStoreSplit: a variant is replaced by two, and later by one again: one update for whoever is
 // concerned, and no removal (DYN-10).
-func TestKinSplit(t *testing.T) {
+func TestStoreSplit(t *testing.T) {
 	for _, sotw := range []bool{false, true} {
-		r := newKinRig(t, OriginConfig{SotW: sotw})
+		r := newStoreRig(t, OriginConfig{SotW: sotw})
 		one, two := r.sub(xds.ClusterType, "env=prod,v=1", true, "n"), r.sub(xds.ClusterType, "env=prod,v=2", true, "n")
 		r.open()
 		r.says(mainLane, zero, xds.ClusterType, "n{env=prod}=old")
@@ -224,10 +224,10 @@ func TestKinSplit(t *testing.T) {
 	}
 }
 
-// TestKinLiveVariant: a new map is answered at once by what matches it, before the origin has
+// TestStoreLiveVariant: a new map is answered at once by what matches it, before the origin has
 // spoken for it, and asked all the same (RELAY-68); one that nothing matches waits (DYN-8).
-func TestKinLiveVariant(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+func TestStoreLiveVariant(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{})
 	r.sub(xds.EndpointType, "env=prod", true, "n")
 	r.open()
 	r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=1")
@@ -239,10 +239,10 @@ func TestKinLiveVariant(t *testing.T) {
 	isTold(t, "the new map follows", told(more), "n=2")
 }
 
-// TestKinWildcards: `*` has its own set for each map, asked and left by locator without another
+// TestStoreWildcards: `*` has its own set for each map, asked and left by locator without another
 // stream.
-func TestKinWildcards(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+func TestStoreWildcards(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{})
 	prod, test := r.sub(xds.ClusterType, "env=prod", true, xds.Wildcard), r.sub(xds.ClusterType, "env=test", true, xds.Wildcard)
 	r.group.lanes[mainLane].Open(zero, 0)
 	isTold(t, "asked", r.asks(mainLane, false), "+*{env=prod} +*{env=test} ;")
@@ -267,10 +267,10 @@ func TestKinWildcards(t *testing.T) {
 	}
 }
 
-// TestKinWildcardSeeded: an origin that does not send twice on a stream what has not changed
+// TestStoreWildcardSeeded: an origin that does not send twice on a stream what has not changed
 // answers a second map with nothing new.
-func TestKinWildcardSeeded(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+func TestStoreWildcardSeeded(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{})
 	r.sub(xds.ClusterType, "env=prod", true, xds.Wildcard)
 	r.open()
 	r.says(mainLane, zero, xds.ClusterType, "n{env=prod}=1", "m=1")
@@ -286,10 +286,10 @@ func TestKinWildcardSeeded(t *testing.T) {
 	}
 }
 
-// TestKinSilentWildcard: a response that has nothing for a map is an answer to its `*`, if no other
+// TestStoreSilentWildcard: a response that has nothing for a map is an answer to its `*`, if no other
 // comes for a while; until then the client waits for what may be under way.
-func TestKinSilentWildcard(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+func TestStoreSilentWildcard(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{})
 	prod, test := r.sub(xds.ClusterType, "env=prod", true, xds.Wildcard), r.sub(xds.ClusterType, "env=test", true, xds.Wildcard)
 	r.open()
 	r.says(mainLane, zero, xds.ClusterType, "n{env=prod}=1")
@@ -302,10 +302,10 @@ func TestKinSilentWildcard(t *testing.T) {
 	}
 }
 
-// TestKinSotWList: a request of state of the world lists the locators of all maps, and a list that
+// TestStoreSotWList: a request of state of the world lists the locators of all maps, and a list that
 // was made before a map was asked does not settle it.
-func TestKinSotWList(t *testing.T) {
-	r := newKinRig(t, OriginConfig{SotW: true})
+func TestStoreSotWList(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{SotW: true})
 	prod := r.sub(xds.ClusterType, "env=prod", false, xds.Wildcard)
 	r.group.lanes[mainLane].Open(zero, 0)
 	isTold(t, "asked", r.asks(mainLane, true), "=*{env=prod} ;")
@@ -322,10 +322,10 @@ func TestKinSotWList(t *testing.T) {
 	isTold(t, "test", told(test), "m=1 n=2")
 }
 
-// TestKinRemovalDoubts: what a map has by that of another was renamed before it was asked for this
+// TestStoreRemovalDoubts: what a map has by that of another was renamed before it was asked for this
 // one. The removal of the variant that took its place says of this map, too, that there is none.
-func TestKinRemovalDoubts(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+func TestStoreRemovalDoubts(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{})
 	r.sub(xds.EndpointType, "env=prod", true, "n")
 	r.group.lanes[mainLane].Open(zero, 0)
 	r.asks(mainLane, false)
@@ -340,10 +340,10 @@ func TestKinRemovalDoubts(t *testing.T) {
 	isTold(t, "test, after the pause", told(test), "-n")
 }
 
-// TestKinLanes: names are not asked on the stream that carries `*` of any map, since what it brings
+// TestStoreLanes: names are not asked on the stream that carries `*` of any map, since what it brings
 // cannot be told apart (RELAY-20).
-func TestKinLanes(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+func TestStoreLanes(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{})
 	name := r.sub(xds.ClusterType, "env=test", true, "n")
 	r.group.lanes[mainLane].Open(zero, 0)
 	isTold(t, "asked", r.asks(mainLane, false), "+n{env=test} ;")
@@ -369,9 +369,9 @@ func TestKinLanes(t *testing.T) {
 	_ = later
 }
 
-// TestKinStrays: what no map asked for is counted once, and what one of them asked for is not
+// TestStoreStrays: what no map asked for is counted once, and what one of them asked for is not
 // (RELAY-28), in whichever order.
-func TestKinStrays(t *testing.T) {
+func TestStoreStrays(t *testing.T) {
 	for words, want := range map[string][2]int{
 		"n=1 m{env=test}=1 x=1 n{env=qa}=1": {2, 1}, // x, and the variant for qa
 		"n{env=qa}=1 n{env=prod}=1":         {1, 1},
@@ -381,7 +381,7 @@ func TestKinStrays(t *testing.T) {
 		"x{env=qa}=1 -x -y{env=qa}":          {1, 1},
 		"b{env=prod}=1 b{!env}=1 b{env=qa}=": {2, 2},
 	} {
-		r := newKinRig(t, OriginConfig{})
+		r := newStoreRig(t, OriginConfig{})
 		r.sub(xds.EndpointType, "env=prod", true, "n", "b")
 		r.sub(xds.EndpointType, "env=test", true, "m", "b")
 		r.open()
@@ -392,9 +392,9 @@ func TestKinStrays(t *testing.T) {
 	}
 }
 
-// TestKinStrayErrors likewise.
-func TestKinStrayErrors(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+// TestStoreStrayErrors likewise.
+func TestStoreStrayErrors(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{})
 	r.sub(xds.EndpointType, "env=prod", true, "n")
 	r.sub(xds.EndpointType, "env=test", true, "m")
 	r.open()
@@ -405,14 +405,14 @@ func TestKinStrayErrors(t *testing.T) {
 	}
 }
 
-// TestKinImage: what a snapshot keeps is for one map, and comes back for it.
-func TestKinImage(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+// TestStoreImage: what a snapshot keeps is for one map, and comes back for it.
+func TestStoreImage(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{})
 	r.sub(xds.EndpointType, "env=prod", true, "n")
 	r.sub(xds.EndpointType, "env=test", true, "n")
 	r.open()
 	r.says(mainLane, zero, xds.EndpointType, "n{env=prod}=1", "n{env=test}=2")
-	back := newKinRig(t, OriginConfig{})
+	back := newStoreRig(t, OriginConfig{})
 	back.group.Release(zero)
 	for x := range r.table.Images(func(*TypeImage) uint64 { return 0 }) {
 		if err := back.table.Restore(zero, x); err != nil {
@@ -424,12 +424,12 @@ func TestKinImage(t *testing.T) {
 	isTold(t, "both", told(back.sub(xds.EndpointType, "env=qa", true, "n")), "nothing")
 }
 
-// TestKinMassSplitIsNoLoss: an origin that comes back with every variant split, or merged again,
+// TestStoreMassSplitIsNoLoss: an origin that comes back with every variant split, or merged again,
 // takes nothing away from anybody, so nothing of it is held back as a mass removal (RELAY-97).
-func TestKinMassSplitIsNoLoss(t *testing.T) {
+func TestStoreMassSplitIsNoLoss(t *testing.T) {
 	guard := gate.GuardConfig{Share: 0.5, Min: 10, Hold: 30 * time.Second}
 	for _, by := range []string{"name", "*"} {
-		r := newKinRig(t, OriginConfig{Guard: guard})
+		r := newStoreRig(t, OriginConfig{Guard: guard})
 		var names, held, split, merge []string
 		for i := range 20 {
 			n := fmt.Sprintf("n%d", i)
@@ -462,16 +462,16 @@ func TestKinMassSplitIsNoLoss(t *testing.T) {
 	}
 }
 
-// TestKinAtRest: what is said of one map's variants is no business of the others, once their sets
+// TestStoreAtRest: what is said of one map's variants is no business of the others, once their sets
 // wait for nothing; those that do are told that there was a response.
-func TestKinAtRest(t *testing.T) {
-	r := newKinRig(t, OriginConfig{})
+func TestStoreAtRest(t *testing.T) {
+	r := newStoreRig(t, OriginConfig{})
 	var subs []*Sub
 	for i := range 8 {
 		subs = append(subs, r.sub(xds.ClusterType, fmt.Sprintf("id=%d", i), true, xds.Wildcard))
 	}
 	r.open()
-	k, says := r.group.kin(xds.ClusterType), func(now time.Time, i int, body string) {
+	k, says := r.group.store(xds.ClusterType), func(now time.Time, i int, body string) {
 		r.says(mainLane, now, xds.ClusterType, fmt.Sprintf("n{id=%d}=%s", i, body))
 	}
 	u := r.update(xds.ClusterType, "n{id=0}=1")

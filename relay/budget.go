@@ -6,9 +6,9 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// room is how much more the table may take on: memory (RELAY-79) and views. What is wanted is never
-// given up for it; what nobody wants goes first, and then new names and sets are denied.
-type room struct {
+// budget is how much more the table may take on: memory (RELAY-79) and views. What is wanted is
+// never given up for it; what nobody wants goes first, and then new names and sets are denied.
+type budget struct {
 	views atomic.Int64 // that there are
 
 	bounded atomic.Bool
@@ -48,7 +48,7 @@ type Denied struct {
 // many it may hold; limit 0: no bound. It is to be called every now and then: what was taken on
 // since is estimated. shed is how many bytes of what had retired were given up.
 func (t *Table) Measured(used, limit int64) (shed int64) {
-	r := &t.room
+	r := &t.budget
 	if limit <= 0 {
 		r.limit.Store(0)
 		r.bounded.Store(false)
@@ -72,25 +72,25 @@ func (t *Table) Measured(used, limit int64) (shed int64) {
 
 // Tight reports whether new names are denied for want of memory, and Full whether new streams
 // should be turned away as well.
-func (t *Table) Tight() bool { return t.room.tight.Load() }
+func (t *Table) Tight() bool { return t.budget.tight.Load() }
 
 // Full: see Tight.
-func (t *Table) Full() bool { return t.room.full.Load() }
+func (t *Table) Full() bool { return t.budget.full.Load() }
 
 // MemoryLimit is the limit that Measured was told last; 0: none.
-func (t *Table) MemoryLimit() int { return int(t.room.limit.Load()) }
+func (t *Table) MemoryLimit() int { return int(t.budget.limit.Load()) }
 
 // Untold notes the bytes that are kept of a name that is refused until its client is told, or that
 // they are kept no more, and reports whether there are too many of all clients together. Who is
 // told little and asks for much would otherwise make refusals as dear as what is refused
 // (TestUntoldRefusals).
 func (t *Table) Untold(bytes int) (over bool) {
-	n := t.room.untold.Add(int64(bytes))
-	return t.room.bounded.Load() && n > t.room.limit.Load()/slack
+	n := t.budget.untold.Add(int64(bytes))
+	return t.budget.bounded.Load() && n > t.budget.limit.Load()/slack
 }
 
 // admits takes bytes off what is left; false if nothing is.
-func (r *room) admits(bytes int) bool {
+func (r *budget) admits(bytes int) bool {
 	if !r.bounded.Load() {
 		return true
 	}
@@ -105,7 +105,7 @@ func (r *room) admits(bytes int) bool {
 // always given: it costs next to nothing.
 func (s *Sub) deniedLocked(e *entry, name, spelt string) bool {
 	t := s.shard.table()
-	if e != nil || t.room.admits(nameCost+nameCopies*len(name)) {
+	if e != nil || t.budget.admits(nameCost+nameCopies*len(name)) {
 		return false
 	}
 	s.denyLocked(xds.Spelling(name, spelt), "memory", t.MemoryLimit())
@@ -118,11 +118,11 @@ func (s *Sub) deniedSetLocked(set *set, selector, spelt string) bool {
 	if set != nil && set.views[s.ttl] != nil {
 		return false
 	}
-	if most := t.config().MaxViews; most > 0 && t.room.views.Load() >= int64(most) {
+	if most := t.config().MaxViews; most > 0 && t.budget.views.Load() >= int64(most) {
 		s.denyLocked(xds.Spelling(selector, spelt), "views", most)
 		return true
 	}
-	if t.room.admits(viewCost + 2*len(selector)) {
+	if t.budget.admits(viewCost + 2*len(selector)) {
 		return false
 	}
 	s.denyLocked(xds.Spelling(selector, spelt), "memory", t.MemoryLimit())

@@ -16,7 +16,7 @@ import (
 func BenchmarkVariants(b *testing.B) {
 	const variants, maps, clients = 1000, 500, 10_000
 	b.Run("with", func(b *testing.B) {
-		r := newKinRig(b, OriginConfig{})
+		r := newStoreRig(b, OriginConfig{})
 		var subs []*Sub
 		for i := range clients {
 			subs = append(subs, r.sub(xds.EndpointType, fmt.Sprintf("id=%d", i%maps), true, "n"))

@@ -2,15 +2,15 @@ package downstream
 
 import "sync"
 
-// crew writes what streams have to write. A goroutine for each stream would wait most of the time,
-// with a stack of 4 KiB, and waking it was a tenth of what a small response costs. So there are
-// places for as many writers as there are processors, taken only while streams are ready, and a
-// stream is looked after by one writer at a time (STREAM-11).
+// writerPool writes what streams have to write. A goroutine for each stream would wait most of
+// the time, with a stack of 4 KiB, and waking it was a tenth of what a small response costs. So
+// there are places for as many writers as there are processors, taken only while streams are
+// ready, and a stream is looked after by one writer at a time (STREAM-11).
 //
 // Nobody waits for a slow client: a writer that may have to wait, for a client to read or for a
 // reader that is busy with a long request, leaves its place to another one first
 // (TestStuckClientsHoldNoPlaces).
-type crew struct {
+type writerPool struct {
 	places int // set once
 
 	mu          sync.Mutex // guards what follows; a leaf, held for list work only
@@ -22,13 +22,13 @@ type crew struct {
 
 // wake has a stream looked after. It may be called from any goroutine, with locks held or without,
 // and does not wait.
-func (c *crew) wake(st *stream) {
+func (c *writerPool) wake(st *stream) {
 	if st.turn.call() {
 		c.ready(st)
 	}
 }
 
-func (c *crew) ready(st *stream) {
+func (c *writerPool) ready(st *stream) {
 	c.mu.Lock()
 	if c.first == nil {
 		c.first = st
@@ -48,9 +48,9 @@ func (c *crew) ready(st *stream) {
 }
 
 // write is a writer's goroutine, from when a stream is ready until none is.
-func (c *crew) write() {
+func (c *writerPool) write() {
 	defer c.writers.Done()
-	w := writer{crew: c}
+	w := writer{writerPool: c}
 	for w.placed() {
 		st := c.next()
 		if st == nil {
@@ -64,7 +64,7 @@ func (c *crew) write() {
 }
 
 // next is the stream to look after, with the place given up if there is none.
-func (c *crew) next() *stream {
+func (c *writerPool) next() *stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st := c.first
@@ -79,10 +79,10 @@ func (c *crew) next() *stream {
 	return st
 }
 
-// writer is one goroutine of the crew.
+// writer is one goroutine of the pool.
 type writer struct {
-	crew *crew
-	away bool // it has no place
+	writerPool *writerPool
+	away       bool // it has no place
 }
 
 // leave gives the writer's place to another one if streams are ready, since it may have to wait
@@ -92,7 +92,7 @@ func (w *writer) leave() {
 		return
 	}
 	w.away = true
-	c := w.crew
+	c := w.writerPool
 	c.mu.Lock()
 	hire := c.first != nil
 	if hire {
@@ -111,7 +111,7 @@ func (w *writer) placed() bool {
 	if !w.away {
 		return true
 	}
-	c := w.crew
+	c := w.writerPool
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.taken == c.places {
