@@ -21,9 +21,6 @@ type aliasGroup struct {
 	aliases []string // canonical: those in lister. They may be another resource's by now.
 }
 
-// ownName reports whether the entry holds the resource of that very name.
-func (e *entry) ownName() bool { return len(e.variants) > 0 && e.variants[0].Name == e.name }
-
 // counts reports whether the entry is the one that counts among those that hold the same resource.
 func (e *entry) counts() bool { return e.also == nil || e.also.entries[0] == e }
 
@@ -348,3 +345,6 @@ func (s *shard) ignoreLocked(a *Applied, id identity) {
 	a.Unrequested++
 	s.unrequested++
 }
+
+// ownName reports whether the entry holds the resource of that very name.
+func (e *entry) ownName() bool { return len(e.variants) > 0 && e.variants[0].Name == e.name }

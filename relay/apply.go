@@ -404,3 +404,19 @@ func (e *entry) in(names map[string]bool) bool {
 func (e *entry) kept(gen uint32) bool {
 	return e.faulted && e.answered == gen
 }
+
+// arrival is one response on its way into the table.
+type arrival struct {
+	lane  *Lane
+	store *store
+	gen   uint32
+	u     *Update
+	from  *provenance
+	came  time.Time
+
+	bodies []*Variant // made of its resources; nil where the table had the same
+	at     time.Time  // when it is taken up, if it waits
+	// removals: all it says is what a response took away, or emptied. moved: it was put behind the
+	// routes.
+	removals, moved bool
+}

@@ -4,20 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/xds"
 )
-
-// Name is one subscription: a resource name, as the client wrote it who asked first (NAME-9), and
-// dynamic parameters.
-type Name struct {
-	Name   string
-	Params constraints.Params
-	// Collection: it stands for others, as an xdstp glob or a namespace of virtual hosts.
-	Collection bool
-	// Located: it goes as a locator, with parameters or without.
-	Located bool
-}
 
 // Ask is what to send upstream for one type.
 type Ask struct {
@@ -122,11 +110,6 @@ func (l *Lane) Urgent() bool {
 	return slices.ContainsFunc(l.shards(), func(s *shard) bool {
 		return xds.IsVirtualHost(s.typeURL) && s.toAsk[l.index].Load() && l.carries(s.store)
 	})
-}
-
-func (l *Lane) reopenSoon() {
-	l.reopen.Store(true)
-	signal(l.wake)
 }
 
 // placeLocked decides what the main lane's present stream carries of the type. Placement depends on

@@ -71,11 +71,6 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time, all bool) [
 // starName is `*` where it goes as a locator.
 func (s *shard) starName() Name { return Name{Name: xds.Wildcard, Params: s.params, Located: true} }
 
-// byLocator reports whether all is asked by locator, the empty map too: else the answer to it would
-// say nothing of the constraints of the variant that it is, and be taken for what every map matches
-// (DYN-12, DYN-16).
-func (k *store) byLocator() bool { return k.group.origin.config().TP2 }
-
 // seedStarLocked gives the set what the same stream brought for that of another map, and matches
 // this one: it is a member (RELAY-72), and many servers do not send twice on one stream what has
 // not changed. It is no answer. Where lists are whole the next one has it, and if that was under

@@ -305,4 +305,6 @@
 // then take.go, settle.go and takedelta.go for the way out and lane.go, ask.go and apply.go for the
 // way in; errors.go and faults.go for what is said instead of resources; image.go, restore.go and
 // confirm.go for restarts; union.go for several origins; testdata/*.txt reads as conversations.
+// testdata/files.list has all files in the order of what refers to what, which
+// TestFilesReferDownwards holds: a new file has its place there, and no new reference goes upwards.
 package relay

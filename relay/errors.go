@@ -131,47 +131,6 @@ func parseNameError(b []byte) (*NameError, *discoveryv3.DynamicParameterConstrai
 	return e, m.GetResourceName().GetDynamicParameterConstraints(), err
 }
 
-// faultLocked is the error a client must be told of a name, once. what is told of it right now;
-// after its body the error follows in a response of its own (ABS-9, ABS-11). An error is as good as
-// the upstream stream, like absence (RELAY-38), but for a TTL that has passed: a client who held
-// the body is told whether or not there is a stream.
-func (s *Sub) faultLocked(r *record, what saying) *NameError {
-	e, sent := r.entry, what == resource || what == heartbeat
-	if what == resource {
-		r.setFault(nil) // the body ends what was told before
-	}
-	if r.is(cold) {
-		r.flags &^= cold
-		if r.is(owed) && !sent {
-			r.setFault(unreachable(e.name))
-			return r.fault()
-		}
-	}
-	switch f := e.fault; {
-	case f == nil:
-		if what == removal {
-			r.setFault(nil)
-		}
-		// else the client remembers what it was told until the resource arrives, which may be held
-		// back yet (ABS-7)
-		return nil
-	case f == r.fault(), f.own && s.delta:
-		return nil
-	case (!s.shard.isAskedLocked(e) || e.answered != e.asked) && !(f.over && what == removal):
-		return nil
-	case !sent && s.inSetLocked(e) && s.shard.group.origin.ends(f):
-		return nil // it is gone only when neither holds it (RELAY-25)
-	case sent:
-		s.dirtyLocked(r, e.rev)
-		return nil
-	default:
-		// A name without a body stays owed: whether it exists has still to be told (ABS-4).
-		s.met = s.met || r.is(demanded)
-		r.setFault(f)
-		return s.aboutLocked(r, f)
-	}
-}
-
 // inSetLocked reports whether the client has the name from a set.
 func (s *Sub) inSetLocked(e *entry) bool {
 	name := e.name

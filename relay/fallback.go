@@ -205,10 +205,6 @@ func (t *set) fallbackMembersLocked() (vs []*Variant) {
 	return vs
 }
 
-// standsInLocked reports whether the members are those of the last resort, and no stream has
-// replaced them yet.
-func (t *set) standsInLocked() bool { return t.revived && t.fallback }
-
 // isFallbackLocked reports whether a member is of the last resort; t may be nil.
 func (t *set) isFallbackLocked(id identity) bool {
 	if t == nil || !t.standsInLocked() {

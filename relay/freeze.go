@@ -115,11 +115,6 @@ func (s *shard) waitingLocked(t *set, kept map[identity]bool) int {
 	return 0
 }
 
-// lingersOn is when to look again at what nobody wants; zero: it ends now.
-func (s *shard) lingersOn(at, now time.Time, holds bool) time.Time {
-	return gate.Linger(at, now, s.cfg().Linger, holds, s.group.origin.frozen.Load() != nil)
-}
-
 // nameStaysLocked takes notice of a body that came for a name of which something may be held,
 // before anything else is done with it: what was to go is there again. False: it is not to be
 // taken, and those whose name it answers keep what they have. An alias that stands for another

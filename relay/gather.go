@@ -29,22 +29,6 @@ type gathering struct {
 	parted map[string]time.Time
 }
 
-// arrival is one response on its way into the table.
-type arrival struct {
-	lane  *Lane
-	store *store
-	gen   uint32
-	u     *Update
-	from  *provenance
-	came  time.Time
-
-	bodies []*Variant // made of its resources; nil where the table had the same
-	at     time.Time  // when it is taken up, if it waits
-	// removals: all it says is what a response took away, or emptied. moved: it was put behind the
-	// routes.
-	removals, moved bool
-}
-
 // Late is what Apply would have said of a response that waited.
 type Late struct {
 	TypeURL string

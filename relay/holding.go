@@ -1,12 +1,5 @@
 package relay
 
-// lookup is what is held of a resource of a response.
-type lookup struct {
-	body   *Variant // the variant of its constraints; nil: none
-	member *member  // that holds it, of the set of `*`,
-	entry  *entry   // or by name
-}
-
 // find looks up what is held of each resource, wherever it is. It reports false if the type was not
 // asked on the stream.
 func (k *store) find(u *Update, lane laneIndex, gen uint32) bool {

@@ -82,9 +82,6 @@ type BodyImage struct {
 	Left    time.Duration
 }
 
-// NoServer stands for a server that the origin does not have any more.
-const NoServer = 255
-
 // Image is the body as it is written down. now is the table's time and wall that of the wall clock.
 func (v *Variant) Image(now, wall time.Time) BodyImage {
 	b := BodyImage{Server: v.from.server, Resource: v.resource()}
@@ -156,9 +153,6 @@ func (t *Table) Images(changedSince func(*TypeImage) uint64) iter.Seq[TypeImage]
 		}
 	}
 }
-
-// editedLocked notes that the image of the shard is another.
-func (s *shard) editedLocked() { s.edition = s.table().editions.Add(1) }
 
 // image fills x, and reports false if it is the same as at an edition before.
 func (s *shard) image(x *TypeImage, before uint64) bool {

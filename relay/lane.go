@@ -218,3 +218,8 @@ func (l *Lane) Release() bool {
 	l.group.tryNext()
 	return true
 }
+
+func (l *Lane) reopenSoon() {
+	l.reopen.Store(true)
+	signal(l.wake)
+}

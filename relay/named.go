@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -470,4 +471,22 @@ func (s *shard) tellLocked(e *entry, rev uint64) {
 	for r := e.head; r != nil; r = r.next {
 		r.sub.touchedLocked(r, rev)
 	}
+}
+
+// Name is one subscription: a resource name, as the client wrote it who asked first (NAME-9), and
+// dynamic parameters.
+type Name struct {
+	Name   string
+	Params constraints.Params
+	// Collection: it stands for others, as an xdstp glob or a namespace of virtual hosts.
+	Collection bool
+	// Located: it goes as a locator, with parameters or without.
+	Located bool
+}
+
+// lookup is what is held of a resource of a response.
+type lookup struct {
+	body   *Variant // the variant of its constraints; nil: none
+	member *member  // that holds it, of the set of `*`,
+	entry  *entry   // or by name
 }

@@ -27,10 +27,6 @@ type position struct {
 	spared map[string]bool
 }
 
-// waitsLocked reports whether the first answer has to wait for the set (RELAY-7), or for what it
-// lacks.
-func (p *position) waitsLocked() bool { return p.unsettledLocked() || p.lacksLocked() }
-
 // unsettledLocked reports whether the first answer has to wait for the set. That a collection is
 // empty is known only as long as the upstream stream is open that it was said on (RELAY-38).
 func (p *position) unsettledLocked() bool {
@@ -139,3 +135,7 @@ func (v *view) leave(p *position) {
 	}
 	v.prune()
 }
+
+// waitsLocked reports whether the first answer has to wait for the set (RELAY-7), or for what it
+// lacks.
+func (p *position) waitsLocked() bool { return p.unsettledLocked() || p.lacksLocked() }

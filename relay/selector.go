@@ -160,22 +160,3 @@ func (s *shard) hasNamesLocked() bool {
 	}
 	return false
 }
-
-// shareMemberLocked fills a new entry with what a glob on the names' own lane holds of the name:
-// until the name itself is answered, which many servers do not do for what they have sent on the
-// same stream, it stands in (RELAY-25).
-func (s *shard) shareMemberLocked(e *entry) {
-	if len(s.collections) == 0 || len(e.variants) > 0 || !xds.IsNewStyle(e.name) {
-		return
-	}
-	for _, v := range s.memberLocked(s.lane(s.named.lane).gen.Load(), e.name) {
-		s.holdLocked(e, v)
-	}
-	if len(e.variants) > 0 {
-		e.unconfirmed = false
-		s.coveringLocked(e.name, func(t *set) { e.unconfirmed = e.unconfirmed || t.unconfirmedLocked() })
-	}
-	if e.also != nil {
-		s.listLocked(e.also)
-	}
-}

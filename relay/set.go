@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"time"
 
 	"github.com/weir-xds/weir/relay/xds"
@@ -431,4 +432,18 @@ func (t *set) wakeFreshLocked() {
 		}
 	}
 	t.early = t.early && !t.settled
+}
+
+// standsInLocked reports whether the members are those of the last resort, and no stream has
+// replaced them yet.
+func (t *set) standsInLocked() bool { return t.revived && t.fallback }
+
+// elsewhereLocked reports whether variants of a name are held for other maps. It is asked of what
+// nothing is held of for this one, and looks at them all only if origins have sent constraints
+// (matchLocked has done so, too).
+func (s *shard) elsewhereLocked(name string) bool {
+	return s.constrained && slices.ContainsFunc(s.store.all, func(x *shard) bool {
+		e, m := x.named.entries[name], x.star.members[name]
+		return e != nil && len(e.variants) > 0 || m != nil && len(m.variants) > 0
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/gate"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -262,4 +263,12 @@ func (s *shard) endLingering() {
 	if dead {
 		s.group.dropShard(s)
 	}
+}
+
+// editedLocked notes that the image of the shard is another.
+func (s *shard) editedLocked() { s.edition = s.table().editions.Add(1) }
+
+// lingersOn is when to look again at what nobody wants; zero: it ends now.
+func (s *shard) lingersOn(at, now time.Time, holds bool) time.Time {
+	return gate.Linger(at, now, s.cfg().Linger, holds, s.group.origin.frozen.Load() != nil)
 }

@@ -201,16 +201,6 @@ func (s *shard) matchLocked(name string) (vs []*Variant) {
 	return vs
 }
 
-// elsewhereLocked reports whether variants of a name are held for other maps. It is asked of what
-// nothing is held of for this one, and looks at them all only if origins have sent constraints
-// (matchLocked has done so, too).
-func (s *shard) elsewhereLocked(name string) bool {
-	return s.constrained && slices.ContainsFunc(s.store.all, func(x *shard) bool {
-		e, m := x.named.entries[name], x.star.members[name]
-		return e != nil && len(e.variants) > 0 || m != nil && len(m.variants) > 0
-	})
-}
-
 // pokeLocked makes the lane of index i look at the type.
 func (k *store) pokeLocked(i laneIndex) {
 	for _, s := range k.all {
@@ -219,3 +209,8 @@ func (k *store) pokeLocked(i laneIndex) {
 		}
 	}
 }
+
+// byLocator reports whether all is asked by locator, the empty map too: else the answer to it would
+// say nothing of the constraints of the variant that it is, and be taken for what every map matches
+// (DYN-12, DYN-16).
+func (k *store) byLocator() bool { return k.group.origin.config().TP2 }

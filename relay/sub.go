@@ -291,28 +291,6 @@ func (s *Sub) pendLocked(rev uint64, what uint32) {
 	}
 }
 
-// Close ends the subscription and lets go of every name.
-func (s *Sub) Close(now time.Time) {
-	sh := s.shard
-	sh.mu.Lock()
-	for s.pos != nil {
-		s.partLocked(s.pos, now)
-	}
-	list := longList{sub: s, now: now}
-	for r := range s.records.all() {
-		list.nextLocked()
-		s.forgetLocked(r, now)
-	}
-	s.dirty = nil
-	sh.subs--
-	dead := sh.dropIfEmptyLocked()
-	sh.unlock()
-	if dead {
-		sh.group.dropShard(sh)
-	}
-	sh.group.paramSets.leave(sh.params)
-}
-
 // Standing is how a Sub stands between two Takes.
 type Standing struct {
 	// Unsent is the revision of the first change not taken; 0: none.
@@ -416,4 +394,9 @@ func (s *Sub) Upstream() (since time.Time, open bool) {
 		return t.upstream(s.shard.group, lane, quarantined)
 	}
 	return s.shard.lane(lane).openedAt()
+}
+
+// wholeLocked reports whether every SotW answer holds the full view (SOTW-2, SOTW-4).
+func (s *Sub) wholeLocked() bool {
+	return !s.delta && (s.starLocked() != nil || s.asList || xds.SentWhole(s.typeURL))
 }

@@ -314,3 +314,25 @@ func (s *Sub) forgetLocked(r *record, now time.Time) {
 	r.flags |= gone
 	s.shard.unlinkLocked(r, now)
 }
+
+// Close ends the subscription and lets go of every name.
+func (s *Sub) Close(now time.Time) {
+	sh := s.shard
+	sh.mu.Lock()
+	for s.pos != nil {
+		s.partLocked(s.pos, now)
+	}
+	list := longList{sub: s, now: now}
+	for r := range s.records.all() {
+		list.nextLocked()
+		s.forgetLocked(r, now)
+	}
+	s.dirty = nil
+	sh.subs--
+	dead := sh.dropIfEmptyLocked()
+	sh.unlock()
+	if dead {
+		sh.group.dropShard(sh)
+	}
+	sh.group.paramSets.leave(sh.params)
+}

@@ -449,3 +449,6 @@ func signal(c chan struct{}) {
 	default:
 	}
 }
+
+// NoServer stands for a server that the origin does not have any more.
+const NoServer = 255

@@ -311,3 +311,7 @@ func (v *Variant) SotW() []byte { return v.buf[v.sotw:] }
 func appendString(b []byte, field protowire.Number, s string) []byte {
 	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
 }
+
+// Endpoints is the name of the endpoints that must follow this body if it is a Cluster (WARM-1): ""
+// if there are none, Wildcard if the body does not tell, and then it may be any.
+func (v *Variant) Endpoints() string { return v.endpoints }

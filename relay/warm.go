@@ -77,10 +77,6 @@ func hasEndpoints(payload []byte) bool {
 	}) != nil
 }
 
-// Endpoints is the name of the endpoints that must follow this body if it is a Cluster (WARM-1): ""
-// if there are none, Wildcard if the body does not tell, and then it may be any.
-func (v *Variant) Endpoints() string { return v.endpoints }
-
 // Owe makes names be answered again though nothing changed (WARM-6), as far as the client is
 // subscribed to them. Wildcard stands for all of them.
 func (s *Sub) Owe(names []string) {

@@ -35,6 +35,7 @@ var edges = map[string][]string{
 var leaves = map[string][]string{
 	"relay/gate": nil,
 	"relay/node": {"constraints"},
+	"relay/xds":  nil,
 }
 
 // topLevel is all that may stand beside the dot files.
