@@ -269,7 +269,7 @@ func (s *shard) eachOmittedLocked(u *Update, gen uint32, f func(*entry)) {
 	for _, e := range s.named.entries {
 		// what was served was asked before all else on this stream
 		known := len(e.variants) > 0 || e.retired != nil && e.served
-		if !e.touched && known && !u.later[e.name] && e.seenGen != lapsedGen && !e.in(inError) && !e.kept(gen) && e.asked == gen {
+		if e.touched == untouched && known && !u.later[e.name] && e.seenGen != lapsedGen && !e.in(inError) && !e.kept(gen) && e.asked == gen {
 			f(e)
 		}
 	}
@@ -307,10 +307,11 @@ func (s *shard) heardOfLocked(name string, gen uint32) {
 // touchLocked has the entry offered anew, in its turn. stated: the origin spoke of the name without
 // a body, as far as it has spoken yet.
 func (s *shard) touchLocked(e *entry, stated bool) {
-	e.stated = stated
-	if !e.touched {
-		e.touched = true
+	if e.touched == untouched {
 		s.named.touched = append(s.named.touched, e)
+	}
+	if e.touched = spokenOf; stated {
+		e.touched = bare
 	}
 }
 
@@ -318,12 +319,13 @@ func (s *shard) touchLocked(e *entry, stated bool) {
 func (s *shard) offerTouchedLocked(rev uint64, gen uint32) (touched []*entry) {
 	touched, s.named.touched = s.named.touched, nil
 	for _, e := range touched {
-		e.touched = false
+		stated := e.touched == bare
+		e.touched = untouched
 		if !e.refresh { // or else what it was told of was another body
 			s.confirmLocked(e)
 		}
 		s.trackExpiryLocked(expiringKey{name: e.name}, e.variants)
-		s.offerNamedLocked(e, rev, gen, e.stated)
+		s.offerNamedLocked(e, rev, gen, stated)
 	}
 	return touched
 }

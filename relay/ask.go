@@ -411,7 +411,8 @@ func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time, all bool) (
 
 func (s *shard) askedLocked(e *entry, gen uint32, now time.Time) Name {
 	e.asked = gen
-	s.named.unheard = append(s.named.unheard, unheard{e, gen, now})
+	e.asks++
+	s.named.unheard = append(s.named.unheard, unheard{e, gen, e.asks, now})
 	s.parkedLocked(e, gen, now)
 	e.answered, e.unanswered, e.refresh, e.mute = 0, false, false, false
 	if e.chosen != nil && e.chosen.DoNotCache {

@@ -63,8 +63,8 @@ func (s *shard) checkLocked() (errs []error) {
 	s.checkAliases(fail)
 	subs := map[*Sub]bool{}
 	for name, e := range s.named.entries {
-		if name != e.name || e.touched || e.gone {
-			fail("entry %q: named %q, touched %v, gone %v", name, e.name, e.touched, e.gone)
+		if name != e.name || e.touched != untouched || e.gone {
+			fail("entry %q: named %q, touched %d, gone %v", name, e.name, e.touched, e.gone)
 		}
 		e.check(s, subs, fail)
 	}

@@ -106,7 +106,7 @@ func (s *shard) parkedLocked(e *entry, gen uint32, now time.Time) {
 	if len(s.named.parked) == 0 {
 		s.push(timer{at: now.Add(s.cfg().OnDemandWait), kind: silentHosts, shard: s})
 	}
-	s.named.parked = append(s.named.parked, unheard{e, gen, now})
+	s.named.parked = append(s.named.parked, unheard{e, gen, e.asks, now})
 }
 
 // silentOnHosts looks at the virtual hosts asked on_demand_wait ago. Who waits for one of which a

@@ -92,6 +92,6 @@ func (s *shard) lapsedSilentLocked(e *entry) {
 		return
 	}
 	if l := s.lane(s.named.lane); l.live(e.asked) && !l.fetch(s.now) {
-		s.named.unheard = append(s.named.unheard, unheard{e, e.asked, s.now})
+		s.named.unheard = append(s.named.unheard, unheard{e, e.asked, e.asks, s.now})
 	}
 }

@@ -62,6 +62,7 @@ type namedTable struct {
 type unheard struct {
 	entry *entry
 	gen   uint32
+	asks  uint8 // which of the entry's questions it is
 	at    time.Time
 }
 
@@ -99,9 +100,9 @@ type entry struct {
 
 	head    *record // of the clients
 	count   int32
-	touched bool // in namedTable.touched
-	stated  bool // and then: the origin spoke of the name without a body
-	gone    bool // from the table
+	touched touch
+	gone    bool  // from the table
+	asks    uint8 // how often it was asked; the count goes round
 	// a virtual host asked on_demand_wait ago of which the origin has said nothing (ALIAS-10)
 	silent bool
 
@@ -126,6 +127,15 @@ type entry struct {
 
 	sharedWant *sharedWant // nil: it shares no subscription (share.go)
 }
+
+// touch is whether an entry is in namedTable.touched, and why.
+type touch uint8
+
+const (
+	untouched touch = iota
+	spokenOf        // by the origin, or its content changed
+	bare            // the origin spoke of the name without a body
+)
 
 // record is what one client costs for one name.
 type record struct {
