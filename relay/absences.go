@@ -38,7 +38,7 @@ func (k *store) absentOf(u *Update, lane laneIndex, gen uint32) (rest *Update, a
 	for names := range slices.Chunk(u.Removed, stepNames) {
 		k.mu.Lock()
 		for _, name := range names {
-			if said[name] || k.holdsLocked(name, lane, gen) {
+			if said[name] || k.holds(name, lane, gen) {
 				held = append(held, name)
 			} else {
 				absent = append(absent, name)
@@ -54,11 +54,11 @@ func (k *store) absentOf(u *Update, lane laneIndex, gen uint32) (rest *Update, a
 	return &without, absent
 }
 
-// holdsLocked reports whether anything is known of a name that its absence could take away from
+// holds reports whether anything is known of a name that its absence could take away from
 // somebody.
-func (k *store) holdsLocked(name string, lane laneIndex, gen uint32) bool {
+func (k *store) holds(name string, lane laneIndex, gen uint32) bool {
 	for _, s := range k.all {
-		if s.kindLocked(lane, gen) != kindNamed || len(s.collections) > 0 || len(s.variantsLocked(name)) > 0 ||
+		if s.kind(lane, gen) != kindNamed || len(s.collections) > 0 || len(s.variants(name)) > 0 ||
 			s.named.other.held[name] != nil {
 			return true
 		}
@@ -78,8 +78,8 @@ func (k *store) holdsLocked(name string, lane laneIndex, gen uint32) bool {
 	return false
 }
 
-// hasHeldLocked reports whether a client may hold what a name stands for. That is not what the flag
+// hasHeld reports whether a client may hold what a name stands for. That is not what the flag
 // holds says, which is also set for a removal that has to be told.
-func (s *Sub) hasHeldLocked(r *record) bool {
+func (s *Sub) hasHeld(r *record) bool {
 	return s.pos != nil || r.sent != (xds.Digest{}) || r.at > 0 || r.is(claimed|returned)
 }

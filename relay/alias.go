@@ -24,17 +24,17 @@ type aliasGroup struct {
 // counts reports whether the entry is the one that counts among those that hold the same resource.
 func (e *entry) counts() bool { return e.also == nil || e.also.entries[0] == e }
 
-// entryLocked is the entry that holds a resource, under whichever of its names, or would hold it;
+// entry is the entry that holds a resource, under whichever of its names, or would hold it;
 // nil: there is none.
-func (s *shard) entryLocked(name string) *entry {
+func (s *shard) entry(name string) *entry {
 	if h := s.named.other.held[name]; h != nil {
 		return h.entries[0]
 	}
 	return s.named.entries[name]
 }
 
-// bodiesLocked is what is held by name of a resource, under whichever of its names.
-func (s *shard) bodiesLocked(name string) []*Variant { return s.entryLocked(name).bodies() }
+// bodies is what is held by name of a resource, under whichever of its names.
+func (s *shard) bodies(name string) []*Variant { return s.entry(name).bodies() }
 
 // bodies are the variants of an entry, of which there may be none.
 func (e *entry) bodies() []*Variant {
@@ -44,17 +44,17 @@ func (e *entry) bodies() []*Variant {
 	return e.variants
 }
 
-// outdatedLocked reports whether another body of a set's member was received by name since.
-func (s *shard) outdatedLocked(name string, it *item) bool {
-	e := s.entryLocked(name)
+// outdated reports whether another body of a set's member was received by name since.
+func (s *shard) outdated(name string, it *item) bool {
+	e := s.entry(name)
 	return e != nil && e.chosen != nil && e.chosen.Digest != it.variant.Digest && e.rev > it.rev
 }
 
-// holdLocked puts a body into an entry. An alias stands for one resource: what it stood for before
+// hold puts a body into an entry. An alias stands for one resource: what it stood for before
 // is out.
-func (s *shard) holdLocked(e *entry, body *Variant) {
+func (s *shard) hold(e *entry, body *Variant) {
 	if len(e.variants) > 0 && e.variants[0].Name != body.Name {
-		s.emptyLocked(e)
+		s.empty(e)
 	}
 	e.variants = put(e.variants, body)
 	if e.lost && body.listsAs(e.name) {
@@ -76,8 +76,8 @@ func (s *shard) holdLocked(e *entry, body *Variant) {
 	e.also = h
 }
 
-// emptyLocked takes all bodies out of an entry.
-func (s *shard) emptyLocked(e *entry) {
+// empty takes all bodies out of an entry.
+func (s *shard) empty(e *entry) {
 	e.variants = nil
 	h := e.also
 	if h == nil {
@@ -88,19 +88,19 @@ func (s *shard) emptyLocked(e *entry) {
 	h.entries[i] = h.entries[len(h.entries)-1]
 	h.entries[len(h.entries)-1] = nil
 	if h.entries = h.entries[:len(h.entries)-1]; len(h.entries) == 0 {
-		s.unlistLocked(h)
+		s.unlist(h)
 		delete(s.named.other.held, h.name)
 	}
 }
 
-// cutLocked takes the variant of exactly these constraints out of an entry.
-func (s *shard) cutLocked(e *entry, key string) {
+// cut takes the variant of exactly these constraints out of an entry.
+func (s *shard) cut(e *entry, key string) {
 	if e.variants = cut(e.variants, key); len(e.variants) == 0 {
-		s.emptyLocked(e)
+		s.empty(e)
 	}
 }
 
-func (s *shard) unlistLocked(h *aliasGroup) {
+func (s *shard) unlist(h *aliasGroup) {
 	for _, alias := range h.aliases {
 		if s.named.other.lister[alias] == h.name {
 			delete(s.named.other.lister, alias)
@@ -109,12 +109,12 @@ func (s *shard) unlistLocked(h *aliasGroup) {
 	h.aliases = nil
 }
 
-// listLocked brings the aliases of a resource up to date with what its variants list.
-func (s *shard) listLocked(h *aliasGroup) {
+// list brings the aliases of a resource up to date with what its variants list.
+func (s *shard) list(h *aliasGroup) {
 	if len(h.entries) == 0 {
 		return
 	}
-	s.unlistLocked(h)
+	s.unlist(h)
 	seen := map[*Variant]bool{}
 	for _, e := range h.entries {
 		for _, v := range e.variants {
@@ -131,10 +131,10 @@ func (s *shard) listLocked(h *aliasGroup) {
 	}
 }
 
-// shareLocked fills a new entry with what is held already of the resource that goes by its name:
+// share fills a new entry with what is held already of the resource that goes by its name:
 // who comes by another of its names is served from it (ALIAS-3). The name is asked upstream all the
 // same, and the origin's answer corrects it.
-func (s *shard) shareLocked(e *entry) {
+func (s *shard) share(e *entry) {
 	o := &s.named.other
 	h := o.held[e.name]
 	if h == nil {
@@ -146,12 +146,12 @@ func (s *shard) shareLocked(e *entry) {
 	for _, x := range slices.Clone(h.entries) {
 		for _, v := range x.variants {
 			if v.listsAs(e.name) {
-				s.holdLocked(e, v)
+				s.hold(e, v)
 				e.unconfirmed = x.unconfirmed
 			}
 		}
 	}
-	s.trackExpiryLocked(expiringKey{name: e.name}, e.variants)
+	s.trackExpiry(expiringKey{name: e.name}, e.variants)
 }
 
 // listsAs reports whether the resource goes by that name.
@@ -159,14 +159,14 @@ func (v *Variant) listsAs(name string) bool {
 	return v.Name == name || slices.ContainsFunc(v.aliases, func(alias string) bool { return xds.NameKey(alias) == name })
 }
 
-// spreadLocked puts a body into the entry of its name and those of its aliases (ALIAS-1), all of
+// spread puts a body into the entry of its name and those of its aliases (ALIAS-1), all of
 // which share it (ALIAS-3). An entry that holds a resource of its own name is nobody's alias.
 //
 // An alias that the body does not list any more is an unresolved name from now on (ALIAS-4): it is
 // asked anew, and nobody who comes now is answered by what it stood for. Who came before and holds
 // that is kept up to date with it until the origin has answered for the alias, since it may be in
 // use; then it goes.
-func (s *shard) spreadLocked(a *Applied, body *Variant, gen uint32) {
+func (s *shard) spread(a *Applied, body *Variant, gen uint32) {
 	key := body.Constraints.Key()
 	listed, lost := map[*entry]bool{}, []*entry(nil)
 	if e := s.named.entries[body.Name]; e != nil {
@@ -190,26 +190,26 @@ func (s *shard) spreadLocked(a *Applied, body *Variant, gen uint32) {
 	}
 	switch {
 	case len(listed)+len(lost) == 0:
-		s.ignoreLocked(a, identity{body.Name, body.Constraints.Key()})
+		s.ignore(a, identity{body.Name, body.Constraints.Key()})
 		return
 	case !asked:
-		return // as in applyNamedLocked
+		return // as in applyNamed
 	}
 	changed := false
 	swap := func(e *entry) {
 		old := find(e.variants, key)
 		changed = changed || old == nil || old.Digest != body.Digest
-		s.holdLocked(e, body)
+		s.hold(e, body)
 		e.seenGen = gen
-		s.touchLocked(e, false)
+		s.touch(e, false)
 	}
 	for e := range listed {
 		swap(e)
 	}
 	for _, e := range lost {
 		if len(e.variants) > 1 { // another variant may still list it
-			s.cutLocked(e, key)
-			s.touchLocked(e, false)
+			s.cut(e, key)
+			s.touch(e, false)
 			changed = true
 			continue
 		}
@@ -217,14 +217,14 @@ func (s *shard) spreadLocked(a *Applied, body *Variant, gen uint32) {
 		swap(e)
 		if e.lost = true; again {
 			e.refresh = true
-			s.lookLocked(e)
+			s.look(e)
 			for r := e.head; r != nil; r = r.next {
-				r.sub.oweLocked(r, true)
+				r.sub.owe(r, true)
 			}
 		}
 	}
 	if h := s.named.other.held[body.Name]; h != nil {
-		s.listLocked(h)
+		s.list(h)
 	}
 	if changed {
 		a.Changed++
@@ -233,9 +233,9 @@ func (s *shard) spreadLocked(a *Applied, body *Variant, gen uint32) {
 	}
 }
 
-// holdersLocked are the entries that a removal or an error of this name concerns: its own, and
+// holders are the entries that a removal or an error of this name concerns: its own, and
 // those that hold the resource.
-func (s *shard) holdersLocked(name string) (es []*entry) {
+func (s *shard) holders(name string) (es []*entry) {
 	own := s.named.entries[name]
 	if own != nil {
 		es = append(es, own)
@@ -250,36 +250,36 @@ func (s *shard) holdersLocked(name string) (es []*entry) {
 	return es
 }
 
-// heardAllLocked takes up a resource without a body for all entries that hold it.
-func (s *shard) heardAllLocked(a *Applied, e *entry, u *Update, r *Resource, gen uint32) {
+// heardAll takes up a resource without a body for all entries that hold it.
+func (s *shard) heardAll(a *Applied, e *entry, u *Update, r *Resource, gen uint32) {
 	all := []*entry{e}
 	if e.also != nil {
 		all = slices.Clone(e.also.entries)
 	}
 	key := r.Constraints.Key()
-	gone := s.heardNameLocked(a, e, u, r, gen)
+	gone := s.heardName(a, e, u, r, gen)
 	held := find(e.variants, key)
 	for _, x := range all {
 		switch {
 		case x == e || find(x.variants, key) == nil:
 		case gone:
-			s.cutLocked(x, key)
+			s.cut(x, key)
 		default:
 			x.variants = put(x.variants, held)
 		}
-		s.touchLocked(x, gone)
+		s.touch(x, gone)
 	}
 }
 
-// noticeLocked looks at a resource without a payload. If it states that an alias did not resolve
+// notice looks at a resource without a payload. If it states that an alias did not resolve
 // (ALIAS-5) that is taken up, and true returned. Of a VirtualHost it always does (TTL-3). Of
 // another type it may be a heartbeat, and is one if we hold the resource.
-func (s *shard) noticeLocked(a *Applied, r *Resource, gen uint32) bool {
+func (s *shard) notice(a *Applied, r *Resource, gen uint32) bool {
 	names := r.Aliases
 	switch {
 	case xds.IsVirtualHost(s.typeURL) && len(names) == 0:
 		names = []string{r.Spelling()}
-	case len(names) == 0, !xds.IsVirtualHost(s.typeURL) && len(s.bodiesLocked(r.Name)) > 0:
+	case len(names) == 0, !xds.IsVirtualHost(s.typeURL) && len(s.bodies(r.Name)) > 0:
 		return false
 	}
 	notice := newNotice(r.Spelling(), r.Aliases, "")
@@ -294,22 +294,22 @@ func (s *shard) noticeLocked(a *Applied, r *Resource, gen uint32) bool {
 		if !e.askedOn(gen) {
 			continue
 		}
-		if len(e.variants) > 0 && s.freezesLocked(nil).Changes() {
-			s.waitsLocked(nil, identity{e.name, r.Constraints.Key()})
+		if len(e.variants) > 0 && s.freezes(nil).Changes() {
+			s.waits(nil, identity{e.name, r.Constraints.Key()})
 			a.Waiting++
 			continue
 		}
 		if len(e.variants) > 0 {
-			s.emptyLocked(e)
+			s.empty(e)
 			a.Changed++
 		}
 		if e.lost, e.notice = false, notice; len(r.Aliases) == 0 || e.name == notice.Name {
 			e.notice = nil // it says the same as a removal, in a form that Envoy refuses
 		}
-		s.touchLocked(e, true)
+		s.touch(e, true)
 	}
 	if !known {
-		s.ignoreLocked(a, r.identity())
+		s.ignore(a, r.identity())
 	}
 	return true
 }
@@ -335,9 +335,9 @@ func newNotice(name string, aliases []string, version string) *Variant {
 // resolve (ALIAS-5).
 func (v *Variant) Notice() bool { return int(v.any) == len(v.buf) }
 
-// ignoreLocked counts a resource that was not asked for; of several maps none may have been
-// (countStraysLocked).
-func (s *shard) ignoreLocked(a *Applied, id identity) {
+// ignore counts a resource that was not asked for; of several maps none may have been
+// (countStrays).
+func (s *shard) ignore(a *Applied, id identity) {
 	if a.strays != nil {
 		a.strays[id]++
 		return

@@ -39,7 +39,7 @@ func (s *Sub) checkAliased(fail func(string, ...any)) {
 	for name, list := range s.alias.by {
 		for _, r := range list {
 			n++
-			if s.alias.of[r].name != name || s.recordLocked(r.entry.name) != r || r.entry.name == name {
+			if s.alias.of[r].name != name || s.record(r.entry.name) != r || r.entry.name == name {
 				fail("record of %q does not stand for %q", r.entry.name, name)
 			}
 		}

@@ -31,11 +31,11 @@ type aliasHoldings struct {
 }
 
 // noAliases is what every Sub has until one of its names is an alias, or may be. It is never
-// written: see aliasesLocked.
+// written: see aliases.
 var noAliases = &aliasHoldings{}
 
-// aliasesLocked is the Sub's own, to be written.
-func (s *Sub) aliasesLocked() *aliasHoldings {
+// aliases is the Sub's own, to be written.
+func (s *Sub) aliases() *aliasHoldings {
 	if s.alias == noAliases {
 		s.alias = &aliasHoldings{}
 	}
@@ -90,23 +90,23 @@ func (a *aliasHoldings) set(r *record, name, spelt string) {
 	if r.entry.name == name {
 		return
 	}
-	if a = r.sub.aliasesLocked(); a.of == nil {
+	if a = r.sub.aliases(); a.of == nil {
 		a.of, a.by = map[*record]heldName{}, map[string][]*record{}
 	}
 	a.of[r] = heldName{name: name, spelt: spelt}
 	a.by[name] = append(a.by[name], r)
 }
 
-// unresolvedLocked reports whether the name is one that the origin has yet to say anything of, for
+// unresolved reports whether the name is one that the origin has yet to say anything of, for
 // this client: v is what a lost alias stood for, and the client was not told so (ALIAS-4).
-func (s *Sub) unresolvedLocked(r *record, v *Variant) bool {
+func (s *Sub) unresolved(r *record, v *Variant) bool {
 	return v != nil && r.entry.lost && !(r.is(holds) && s.alias.resource(r) == v.Name)
 }
 
-// standsForLocked notes what the client is being sent for a record.
-func (s *Sub) standsForLocked(r *record, v *Variant, rev uint64) {
+// standsFor notes what the client is being sent for a record.
+func (s *Sub) standsFor(r *record, v *Variant, rev uint64) {
 	if was := s.alias.resource(r); s.delta && was != v.Name && r.is(holds) {
-		a := s.aliasesLocked()
+		a := s.aliases()
 		a.left = append(a.left, leaving{heldName: a.told(r), record: r, sent: r.sent})
 	}
 	s.alias.set(r, v.Name, v.spelt)
@@ -124,19 +124,19 @@ func (a *aliasHoldings) told(r *record) heldName {
 	return heldName{name: r.entry.name}
 }
 
-// endsLocked says how a delta client is told that a name does not exist: by the removal of what it
+// ends says how a delta client is told that a name does not exist: by the removal of what it
 // holds, by the notice that an alias did not resolve (ALIAS-5), or by the removal of the name
 // itself. What is removed besides goes to left.
-func (s *Sub) endsLocked(r *record) (what saying, notice *Variant) {
+func (s *Sub) ends(r *record) (what saying, notice *Variant) {
 	notice = r.entry.notice
 	name, own := s.alias.resource(r), r.entry.name
-	held := name != own || r.sent != (xds.Digest{}) // what is owed may be marked as held (dueLocked)
+	held := name != own || r.sent != (xds.Digest{}) // what is owed may be marked as held (due)
 	if held && notice != nil && notice.Name == name {
 		notice = nil // one answer cannot say both of a name (DELTA-20)
 	}
-	s.missingLocked(r, notice != nil)
+	s.missing(r, notice != nil)
 	if held && (name != own || notice != nil) {
-		a := s.aliasesLocked()
+		a := s.aliases()
 		a.left = append(a.left, leaving{a.told(r), r, notice == nil, r.is(demanded), r.sent})
 		s.alias.set(r, own, "")
 		what = nothing
@@ -144,21 +144,21 @@ func (s *Sub) endsLocked(r *record) (what saying, notice *Variant) {
 		what = removal
 	}
 	if notice != nil {
-		s.aliasesLocked().notices = true
+		s.aliases().notices = true
 		what = resource
 	}
 	return what, notice
 }
 
-// claimAliasesLocked notes that names of the first request may be aliases of what the client says
+// claimAliases notes that names of the first request may be aliases of what the client says
 // it holds: that is named by resource (DELTA-11). Where no alias was ever seen none is waited for.
-func (s *Sub) claimAliasesLocked() {
+func (s *Sub) claimAliases() {
 	if !xds.IsVirtualHost(s.typeURL) && len(s.shard.named.other.held) == 0 {
 		return
 	}
 	named := 0
 	for name := range s.initial {
-		if s.recordLocked(name) != nil {
+		if s.record(name) != nil {
 			named++
 		}
 	}
@@ -168,7 +168,7 @@ func (s *Sub) claimAliasesLocked() {
 	for r := range s.records.all() {
 		if !r.is(claimed) {
 			r.flags |= early
-			s.aliasesLocked().early++
+			s.aliases().early++
 		}
 	}
 	if s.alias.early == 0 {
@@ -178,44 +178,44 @@ func (s *Sub) claimAliasesLocked() {
 	if s.pos != nil {
 		return // what the set does not have is found when it is told
 	}
-	s.alias.laterLocked(s)
+	s.alias.deferRest(s)
 }
 
-// laterLocked has the rest of what a client says to hold removed once it is known that no alias
+// deferRest has the rest of what a client says to hold removed once it is known that no alias
 // stands for it.
-func (a *aliasHoldings) laterLocked(s *Sub) {
+func (a *aliasHoldings) deferRest(s *Sub) {
 	for name := range a.claims {
-		if s.recordLocked(name) == nil {
+		if s.record(name) == nil {
 			a.later = append(a.later, heldName{name: name, spelt: a.spelt[name]})
 		}
 	}
 }
 
-// recognizeLocked looks whether a name of the first request stands for what the client says it
+// recognize looks whether a name of the first request stands for what the client says it
 // holds.
-func (s *Sub) recognizeLocked(r *record) {
+func (s *Sub) recognize(r *record) {
 	e := r.entry
 	switch {
 	case !r.is(early) || e.lost || r.heldBack():
 		return
 	case e.chosen != nil:
 		if d, stated := s.alias.claims[e.chosen.Name]; stated && e.chosen.Name != e.name {
-			s.sentLocked(r, d)
+			s.sent(r, d)
 			s.alias.set(r, e.chosen.Name, s.alias.spelt[e.chosen.Name])
 			r.flags |= holds | claimed
-			s.oweLocked(r, false)
+			s.owe(r, false)
 		}
-	case s.shard.absentLocked(e):
+	case s.shard.absent(e):
 	case e.faulted || e.unanswered:
 		// nothing is known of it, and what the client holds may be what it stands for
 		s.alias.later = nil
 	default:
 		return
 	}
-	s.notEarlyLocked(r)
+	s.notEarly(r)
 }
 
-func (s *Sub) notEarlyLocked(r *record) {
+func (s *Sub) notEarly(r *record) {
 	if !r.is(early) {
 		return
 	}
@@ -225,21 +225,21 @@ func (s *Sub) notEarlyLocked(r *record) {
 	}
 }
 
-// knownAsLocked are the records, subscribed by another name, that an unsubscribe of this one ends:
+// knownAs are the records, subscribed by another name, that an unsubscribe of this one ends:
 // all that came by aliases of the resource of that name, or who came by the name of the resource
 // that has this alias (ALIAS-1). Other aliases are subscriptions of their own.
-func (s *Sub) knownAsLocked(name string) []*record {
+func (s *Sub) knownAs(name string) []*record {
 	if by := s.alias.by[name]; len(by) > 0 {
 		return slices.Clone(by)
 	}
-	if resource, is := s.shard.named.other.lister[name]; is && s.recordLocked(resource) != nil {
-		return []*record{s.recordLocked(resource)}
+	if resource, is := s.shard.named.other.lister[name]; is && s.record(resource) != nil {
+		return []*record{s.record(resource)}
 	}
 	return nil
 }
 
-// sumLocked is the version hash of what was sent by name: each resource counts once (VER-4).
-func (s *Sub) sumLocked() xds.Sum {
+// versionSum is the version hash of what was sent by name: each resource counts once (VER-4).
+func (s *Sub) versionSum() xds.Sum {
 	if len(s.alias.of) == 0 {
 		return s.sum
 	}
@@ -254,11 +254,11 @@ func (s *Sub) sumLocked() xds.Sum {
 	return all
 }
 
-// aboutLocked is an error as it is to be told of a record: of the resource if that is what the
+// about is an error as it is to be told of a record: of the resource if that is what the
 // client knows, or else of the alias.
-func (s *Sub) aboutLocked(r *record, f *NameError) *NameError {
+func (s *Sub) about(r *record, f *NameError) *NameError {
 	name := r.entry.name
-	if f.Name == name || s.delta && (r.is(holds) && s.alias.resource(r) == f.Name || s.recordLocked(f.Name) != nil) {
+	if f.Name == name || s.delta && (r.is(holds) && s.alias.resource(r) == f.Name || s.record(f.Name) != nil) {
 		return f
 	}
 	c := *f
@@ -266,9 +266,9 @@ func (s *Sub) aboutLocked(r *record, f *NameError) *NameError {
 	return &c
 }
 
-// keepByAliasLocked: what a delta client has of a set that it leaves it keeps as what its aliases
+// keepByAlias: what a delta client has of a set that it leaves it keeps as what its aliases
 // stand for (ALIAS-1), until the origin says of those what they are.
-func (s *Sub) keepByAliasLocked(p *position) {
+func (s *Sub) keepByAlias(p *position) {
 	if !s.delta || p.fresh || s.records.len() == 0 {
 		return
 	}
@@ -277,24 +277,24 @@ func (s *Sub) keepByAliasLocked(p *position) {
 			continue
 		}
 		if it.rev > p.sent {
-			s.mayKeepLocked(heldName{name: it.variant.Name, spelt: it.variant.spelt})
+			s.mayKeep(heldName{name: it.variant.Name, spelt: it.variant.spelt})
 			continue
 		}
-		s.keepAsLocked(it.variant, it.variant.Digest)
+		s.keepAs(it.variant, it.variant.Digest)
 	}
 }
 
-// mayKeepLocked: a delta client gives up a resource of which it was sent another form than the
+// mayKeep: a delta client gives up a resource of which it was sent another form than the
 // present one. That may have listed any alias that waits for its answer: then it keeps by that what
 // it has, and is told if the alias stands for something else.
-func (s *Sub) mayKeepLocked(x heldName) {
+func (s *Sub) mayKeep(x heldName) {
 	if s.shard.named.other.held == nil { // no alias was ever seen
 		return
 	}
-	a, waits := s.aliasesLocked(), false
+	a, waits := s.aliases(), false
 	for r := range s.records.all() {
 		if waits = waits || r.is(early); r.is(owed) && !r.is(early) && r.sent == (xds.Digest{}) && r.entry.name != x.name {
-			waits = true // it holds nothing by it, though it may be marked so (dueLocked)
+			waits = true // it holds nothing by it, though it may be marked so (due)
 			r.flags |= early
 			a.early++
 		}
@@ -312,39 +312,39 @@ func (s *Sub) mayKeepLocked(x heldName) {
 	a.later = append(a.later, x)
 }
 
-// keepAsLocked: what the client has of a resource, in that form, is from now on what its aliases
+// keepAs: what the client has of a resource, in that form, is from now on what its aliases
 // stand for that are not answered.
-func (s *Sub) keepAsLocked(v *Variant, d xds.Digest) {
+func (s *Sub) keepAs(v *Variant, d xds.Digest) {
 	for _, alias := range v.aliases {
-		r := s.recordLocked(xds.NameKey(alias))
+		r := s.record(xds.NameKey(alias))
 		if r == nil || r.is(holds) {
 			continue
 		}
 		s.alias.set(r, v.Name, v.spelt)
-		s.sentLocked(r, d)
+		s.sent(r, d)
 		r.flags |= holds
-		s.dirtyLocked(r, s.shard.rev)
+		s.markDirty(r, s.shard.rev)
 	}
 }
 
-// namesLocked reports whether the client has the resource by a name that it subscribed.
-func (s *Sub) namesLocked(name string) bool {
-	r := s.recordLocked(name)
+// namesResource reports whether the client has the resource by a name that it subscribed.
+func (s *Sub) namesResource(name string) bool {
+	r := s.record(name)
 	return r != nil && r.is(holds) && s.alias.resource(r) == name || len(s.alias.by[name]) > 0
 }
 
-// inViewLocked is the body that the client's sets have of a name, if it has been told them.
-func (s *Sub) inViewLocked(name string) *Variant {
-	it, _ := s.memberLocked(name)
+// inView is the body that the client's sets have of a name, if it has been told them.
+func (s *Sub) inView(name string) *Variant {
+	it, _ := s.member(name)
 	if it == nil {
 		return nil
 	}
 	return it.variant
 }
 
-// coversLocked reports whether the client has the resource by any of its subscriptions still.
-func (s *Sub) coversLocked(name string) bool {
-	return s.namesLocked(name) || s.inViewLocked(name) != nil
+// stillSelects reports whether the client has the resource by any of its subscriptions still.
+func (s *Sub) stillSelects(name string) bool {
+	return s.namesResource(name) || s.inView(name) != nil
 }
 
 // Demands reports whether the next Take answers a name that the client asked for and waits for: a
@@ -356,7 +356,7 @@ func (s *Sub) Demands() bool {
 		if !r.is(demanded) || r.is(gone) {
 			return false
 		}
-		v, absent, _ := s.effectiveLocked(r)
-		return v != nil || absent || r.entry.fault != nil || s.shard.silentOfLocked(r.entry)
+		v, absent, _ := s.effective(r)
+		return v != nil || absent || r.entry.fault != nil || s.shard.silentOf(r.entry)
 	})
 }

@@ -118,11 +118,11 @@ func (x *arrival) makeBodies(a *Applied) {
 func (x *arrival) apply(a *Applied) {
 	k, u, l := x.store, x.u, x.lane
 	k.mu.Lock()
-	k.spokenLocked()
-	k.applyLocked(a, x.came, u, x.bodies, l.index, x.gen, x.from)
-	a.Released = k.proveLocked()
+	k.spoken()
+	k.apply(a, x.came, u, x.bodies, l.index, x.gen, x.from)
+	a.Released = k.prove()
 	for _, s := range k.all {
-		s.longAnswerLocked()
+		s.longAnswer()
 	}
 	left := k.left
 	k.left = nil
@@ -139,8 +139,8 @@ func (x *arrival) apply(a *Applied) {
 	}
 }
 
-// kindLocked is what the lane's present stream asked of the type.
-func (s *shard) kindLocked(lane laneIndex, gen uint32) kind {
+// kind is what the lane's present stream asked of the type.
+func (s *shard) kind(lane laneIndex, gen uint32) kind {
 	if lane == mainLane && s.mainGen == gen && s.mainKind == kindSet && (s.star.askedGen == gen || s.spacesGen == gen) {
 		return kindSet
 	}
@@ -154,39 +154,39 @@ func (s *shard) kindLocked(lane laneIndex, gen uint32) kind {
 // to make it is an object less.
 const fewTouched = 8
 
-func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
+func (s *shard) applyNamed(a *Applied, u *Update, bodies []*Variant, gen uint32) {
 	rev := s.rev
-	counts := s.hearsLocked(nil, gen, s.heldNamesLocked)
+	counts := s.hears(nil, gen, s.heldNames)
 	s.named.touched = slices.Grow(s.named.touched, len(bodies))
 	for i, body := range bodies {
-		r, e := &u.Resources[i], u.entryLocked(s, i)
-		if body != nil && !s.nameStaysLocked(body, e.bodies(), gen) {
+		r, e := &u.Resources[i], u.entry(s, i)
+		if body != nil && !s.nameStays(body, e.bodies(), gen) {
 			a.Waiting++
 			continue
 		}
 		if body != nil && (len(body.aliases) > 0 || s.named.other.held[body.Name] != nil) {
-			s.spreadLocked(a, body, gen)
+			s.spread(a, body, gen)
 			continue
 		}
-		if r.Any == nil && s.noticeLocked(a, r, gen) {
+		if r.Any == nil && s.notice(a, r, gen) {
 			continue
 		}
 		if e == nil {
-			s.strayLocked(a, gen, r.identity())
+			s.stray(a, gen, r.identity())
 			continue
 		}
 		// the name lives on the other lane by now, which may have brought something newer
 		if !e.askedOn(gen) {
-			s.prolongLocked(e, u, r)
+			s.prolong(e, u, r)
 			continue
 		}
 		if body == nil {
-			s.heardAllLocked(a, e, u, r, gen)
+			s.heardAll(a, e, u, r, gen)
 			continue
 		}
 		e.seenGen = gen
-		s.backLocked(e)
-		s.touchLocked(e, false)
+		s.back(e)
+		s.touch(e, false)
 		old := find(e.variants, body.Constraints.Key())
 		if old == nil || old.Digest != body.Digest {
 			a.Changed++
@@ -194,21 +194,21 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 			a.Resumed++
 		}
 		if old != body {
-			s.holdLocked(e, body)
+			s.hold(e, body)
 		}
 	}
-	kept, confirmed := s.screenLocked(nil, s.leavingNamesLocked(u, gen), counts, u.Full || u.listed)
-	a.Waiting += s.waitingLocked(nil, kept)
+	kept, confirmed := s.screen(nil, s.leavingNames(u, gen), counts, u.Full || u.listed)
+	a.Waiting += s.waiting(nil, kept)
 	remove := func(id identity) {
 		if e := s.named.entries[id.name]; u.listed && e != nil && !kept[id] {
-			s.leftLocked(e.variants)
+			s.noteLeftOut(e.variants)
 		}
-		asked := slices.ContainsFunc(s.holdersLocked(id.name), func(e *entry) bool { return e.askedOn(gen) })
+		asked := slices.ContainsFunc(s.holders(id.name), func(e *entry) bool { return e.askedOn(gen) })
 		switch {
 		case !asked: // DEL-4
 		case kept[id]:
-			s.heardOfLocked(id.name, gen)
-		case s.removeNameLocked(id):
+			s.heardOf(id.name, gen)
+		case s.removeName(id):
 			a.Changed++
 		}
 	}
@@ -219,52 +219,52 @@ func (s *shard) applyNamedLocked(a *Applied, u *Update, bodies []*Variant, gen u
 		remove(identity{r.Name, r.Constraints})
 	}
 	if u.Full && !u.Bad && xds.FullState(u.TypeURL) {
-		s.eachOmittedLocked(u, gen, func(e *entry) {
+		s.eachOmitted(u, gen, func(e *entry) {
 			if !e.isIn(kept) {
-				s.leftLocked(e.variants)
-				s.emptyLocked(e)
-				s.touchLocked(e, true)
+				s.noteLeftOut(e.variants)
+				s.empty(e)
+				s.touch(e, true)
 				a.Changed++
 			}
 		})
-		s.doubtLapsedLocked(gen)
+		s.doubtLapsed(gen)
 	}
-	s.confirmLaterLocked(gen, u.Bad)
-	if touched := s.offerTouchedLocked(rev, gen); cap(touched) <= fewTouched {
+	s.confirmLater(gen, u.Bad)
+	if touched := s.offerTouched(rev, gen); cap(touched) <= fewTouched {
 		clear(touched)
 		s.named.touched = touched[:0]
 	}
 	if u.Full && !u.Heartbeats {
-		s.harmlessLocked(u, gen, s.now)
+		s.harmless(u, gen, s.now)
 	}
 	for _, f := range u.Errors {
-		es := s.holdersLocked(f.Name)
+		es := s.holders(f.Name)
 		switch {
 		case len(es) == 0:
-			s.strayErrorLocked(a, gen, f)
+			s.strayError(a, gen, f)
 		case slices.ContainsFunc(es, func(e *entry) bool { return e.askedOn(gen) }):
 			for _, e := range es {
 				if s.group.origin.ends(f) && e.isIn(kept) {
 					continue // that it is gone is not told before it is
 				}
 				if !s.group.origin.ends(f) {
-					s.named.guard.cancelAllLocked(e.variants) // it exists
+					s.named.guard.cancelAll(e.variants) // it exists
 				}
 				if e.name == f.Name || !e.lost || s.group.origin.ends(f) {
-					s.failLocked(e, f, rev, gen)
+					s.fail(e, f, rev, gen)
 				}
 			}
 		}
 	}
 	if confirmed {
-		a.Changed += s.letGoLocked(nil)
+		a.Changed += s.letGo(nil)
 	}
 }
 
-// eachOmittedLocked calls f with what a full answer leaves out. Absence of a name that had been
+// eachOmitted calls f with what a full answer leaves out. Absence of a name that had been
 // received is a deletion; of one never received it is not conclusive (ABS-3), nor of one in error:
 // the origin states an error once, and then leaves the name out of its lists (TP3).
-func (s *shard) eachOmittedLocked(u *Update, gen uint32, f func(*entry)) {
+func (s *shard) eachOmitted(u *Update, gen uint32, f func(*entry)) {
 	inError := u.inError()
 	for _, e := range s.named.entries {
 		// what was served was asked before all else on this stream
@@ -275,38 +275,38 @@ func (s *shard) eachOmittedLocked(u *Update, gen uint32, f func(*entry)) {
 	}
 }
 
-// removeNameLocked takes a body from all who hold it by any name.
-func (s *shard) removeNameLocked(id identity) (changed bool) {
-	for _, e := range s.holdersLocked(id.name) {
+// removeName takes a body from all who hold it by any name.
+func (s *shard) removeName(id identity) (changed bool) {
+	for _, e := range s.holders(id.name) {
 		if find(e.variants, id.constraints) != nil {
-			s.cutLocked(e, id.constraints)
+			s.cut(e, id.constraints)
 			changed = true
 		}
 		// the same response may state it in both ways (ALIAS-10)
 		if e.notice != nil && e.notice.from.rev != s.rev {
 			e.notice = nil
 		}
-		s.touchLocked(e, true)
+		s.touch(e, true)
 		e.lost = e.lost && e.name != id.name // it speaks of the alias itself
 	}
 	if h := s.named.other.held[id.name]; h != nil {
-		s.listLocked(h)
+		s.list(h)
 	}
 	return changed
 }
 
-// heardOfLocked notes that the origin answered for a name that keeps its body all the same.
-func (s *shard) heardOfLocked(name string, gen uint32) {
-	for _, e := range s.holdersLocked(name) {
+// heardOf notes that the origin answered for a name that keeps its body all the same.
+func (s *shard) heardOf(name string, gen uint32) {
+	for _, e := range s.holders(name) {
 		if e.asked == gen && e.fault == nil { // of an error nothing was said
 			e.answered = gen
 		}
 	}
 }
 
-// touchLocked has the entry offered anew, in its turn. stated: the origin spoke of the name without
+// touch has the entry offered anew, in its turn. stated: the origin spoke of the name without
 // a body, as far as it has spoken yet.
-func (s *shard) touchLocked(e *entry, stated bool) {
+func (s *shard) touch(e *entry, stated bool) {
 	if e.touched == untouched {
 		s.named.touched = append(s.named.touched, e)
 	}
@@ -315,30 +315,30 @@ func (s *shard) touchLocked(e *entry, stated bool) {
 	}
 }
 
-// offerTouchedLocked offers what a response touched, and gives it.
-func (s *shard) offerTouchedLocked(rev uint64, gen uint32) (touched []*entry) {
+// offerTouched offers what a response touched, and gives it.
+func (s *shard) offerTouched(rev uint64, gen uint32) (touched []*entry) {
 	touched, s.named.touched = s.named.touched, nil
 	for _, e := range touched {
 		stated := e.touched == bare
 		e.touched = untouched
 		if !e.refresh { // or else what it was told of was another body
-			s.confirmLocked(e)
+			s.markConfirmed(e)
 		}
-		s.trackExpiryLocked(expiringKey{name: e.name}, e.variants)
-		s.offerNamedLocked(e, rev, gen, stated)
+		s.trackExpiry(expiringKey{name: e.name}, e.variants)
+		s.offerNamed(e, rev, gen, stated)
 	}
 	return touched
 }
 
-// leavingNamesLocked is what a response takes away of what is held by name, by whatever it says.
+// leavingNames is what a response takes away of what is held by name, by whatever it says.
 // Its bodies have been taken up, and nothing else.
-func (s *shard) leavingNamesLocked(u *Update, gen uint32) (ps []parting) {
+func (s *shard) leavingNames(u *Update, gen uint32) (ps []parting) {
 	seen := false
 	asked := func(name string) (vs []*Variant) {
-		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && !s.freezesLocked(nil).Removals() {
+		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && !s.freezes(nil).Removals() {
 			return nil // it is an alias: that it resolves no more is no word about the resource
 		}
-		for _, e := range s.holdersLocked(name) {
+		for _, e := range s.holders(name) {
 			if len(e.variants) > 0 {
 				vs, seen = e.variants, e.seenGen == gen
 			}
@@ -370,7 +370,7 @@ func (s *shard) leavingNamesLocked(u *Update, gen uint32) (ps []parting) {
 		}
 	}
 	if u.Full && !u.Bad && xds.FullState(u.TypeURL) {
-		s.eachOmittedLocked(u, gen, func(e *entry) {
+		s.eachOmitted(u, gen, func(e *entry) {
 			seen = e.seenGen == gen
 			all(e.name, e.variants, nil)
 		})
@@ -386,8 +386,8 @@ func (e *entry) isIn(ids map[identity]bool) bool {
 	})
 }
 
-// heldNamesLocked is how many names have a body.
-func (s *shard) heldNamesLocked() (n int) {
+// heldNames is how many names have a body.
+func (s *shard) heldNames() (n int) {
 	for _, e := range s.named.entries {
 		if len(e.variants) > 0 && e.counts() {
 			n++

@@ -61,7 +61,7 @@ func (l *Lane) Probe(now time.Time, whole bool) (p *Probe) {
 	oldest := time.Time{}
 	for k := range kinds(l.shards()) {
 		k.mu.Lock()
-		if x := k.probeLocked(l, gen, now, whole); x != nil && (p == nil || k.probed.Before(oldest)) {
+		if x := k.probe(l, gen, now, whole); x != nil && (p == nil || k.probed.Before(oldest)) {
 			p, oldest = x, k.probed
 		}
 		k.unlock()
@@ -75,16 +75,16 @@ func (l *Lane) Probe(now time.Time, whole bool) (p *Probe) {
 	return p
 }
 
-func (k *store) probeLocked(l *Lane, gen uint32, now time.Time, whole bool) *Probe {
+func (k *store) probe(l *Lane, gen uint32, now time.Time, whole bool) *Probe {
 	p := &Probe{Ask: Ask{TypeURL: k.typeURL, First: true}, Whole: whole, lane: l, store: k, gen: gen}
 	var all, away []Name
 	for _, s := range k.all {
 		if !l.carries(k) || s.named.lane != l.index || s.named.firstGen[l.index] != gen || s.private() || s.params.Len() > 0 && !s.byLocator() {
 			continue
 		}
-		p.suspects = append(p.suspects, s.suspectsLocked(gen, now)...)
+		p.suspects = append(p.suspects, s.suspects(gen, now)...)
 		for _, e := range s.named.entries {
-			if e.asked != gen || !s.listsLocked(e) {
+			if e.asked != gen || !s.lists(e) {
 				continue
 			}
 			all = append(all, s.nameOf(e))
@@ -92,7 +92,7 @@ func (k *store) probeLocked(l *Lane, gen uint32, now time.Time, whole bool) *Pro
 			if gone {
 				away = append(away, s.nameOf(e))
 			}
-			// for longer than suspectsLocked looks back
+			// for longer than suspects looks back
 			if !known && e.unanswered && s.harmlessGen != gen {
 				p.suspects = append(p.suspects, e)
 			}
@@ -113,9 +113,9 @@ func (k *store) probeLocked(l *Lane, gen uint32, now time.Time, whole bool) *Pro
 	return p
 }
 
-// suspectsLocked are the names that have been asked for a while on the stream of generation gen,
+// suspects are the names that have been asked for a while on the stream of generation gen,
 // and of which it has said nothing.
-func (s *shard) suspectsLocked(gen uint32, now time.Time) (es []*entry) {
+func (s *shard) suspects(gen uint32, now time.Time) (es []*entry) {
 	if s.harmlessGen == gen {
 		return nil
 	}
@@ -124,15 +124,15 @@ func (s *shard) suspectsLocked(gen uint32, now time.Time) (es []*entry) {
 			break
 		}
 		e := u.entry
-		if _, known := s.named.aside[e]; !known && u.gen == gen && e.asked == gen && e.answered != gen && s.listsLocked(e) {
+		if _, known := s.named.aside[e]; !known && u.gen == gen && e.asked == gen && e.answered != gen && s.lists(e) {
 			es = append(es, e)
 		}
 	}
 	return es
 }
 
-// suspectLaterLocked sets the clock for names just asked.
-func (s *shard) suspectLaterLocked(i laneIndex, gen uint32, now time.Time) {
+// suspectLater sets the clock for names just asked.
+func (s *shard) suspectLater(i laneIndex, gen uint32, now time.Time) {
 	if s.group.origin.config().SotW && s.harmlessGen != gen {
 		s.push(timer{at: now.Add(suspectAfter), kind: suspectNames, shard: s, lane: s.lane(i), gen: gen})
 	}
@@ -141,7 +141,7 @@ func (s *shard) suspectLaterLocked(i laneIndex, gen uint32, now time.Time) {
 // suspect has names asked apart that are unanswered.
 func (s *shard) suspect(l *Lane, gen uint32, now time.Time) {
 	s.mu.Lock()
-	suspects := len(s.suspectsLocked(gen, now))
+	suspects := len(s.suspects(gen, now))
 	for _, away := range s.named.aside {
 		if away {
 			suspects++
@@ -187,13 +187,13 @@ func (p *Probe) Heard(u *Update) bool {
 	for _, s := range k.all {
 		for e, away := range s.named.aside {
 			if away && (harmless || has[e.name]) {
-				s.asideLocked(e, false)
+				s.aside(e, false)
 			}
 		}
 	}
 	for _, e := range p.suspects { // it exists: it is no name too many
 		if s := k.of(e); s != nil && has[e.name] {
-			s.asideLocked(e, false)
+			s.aside(e, false)
 		}
 	}
 	return found || p.Whole
@@ -210,10 +210,10 @@ func (p *Probe) Unheard(most int) (names []string, n int) {
 	}
 	for _, e := range p.suspects {
 		s := k.of(e)
-		if s == nil || e.asked != p.gen || e.answered == p.gen && !e.unanswered || !k.listsLocked(e) {
+		if s == nil || e.asked != p.gen || e.answered == p.gen && !e.unanswered || !k.lists(e) {
 			continue
 		}
-		s.asideLocked(e, true)
+		s.aside(e, true)
 		if n++; len(names) < most {
 			names = append(names, e.name)
 		}
@@ -230,8 +230,8 @@ func (k *store) of(e *entry) *shard {
 	return k.all[i]
 }
 
-// asideLocked takes a name out of the lane's request, or back into it.
-func (s *shard) asideLocked(e *entry, away bool) {
+// aside takes a name out of the lane's request, or back into it.
+func (s *shard) aside(e *entry, away bool) {
 	if s.named.aside == nil {
 		s.named.aside = map[*entry]bool{}
 	}
@@ -242,8 +242,8 @@ func (s *shard) asideLocked(e *entry, away bool) {
 	s.named.aside[e] = away
 }
 
-// backLocked forgets that a name was aside: it is asked no more, or on another stream, or has come.
-func (s *shard) backLocked(e *entry) {
+// back forgets that a name was aside: it is asked no more, or on another stream, or has come.
+func (s *shard) back(e *entry) {
 	if away, known := s.named.aside[e]; known {
 		delete(s.named.aside, e)
 		if s.named.relist = s.named.relist || away; away {
@@ -252,9 +252,9 @@ func (s *shard) backLocked(e *entry) {
 	}
 }
 
-// asideOnlyLocked reports whether a list has nothing but names that are aside: it is not sent for
+// asideOnly reports whether a list has nothing but names that are aside: it is not sent for
 // their sake.
-func (k *store) asideOnlyLocked(list []Name) bool {
+func (k *store) asideOnly(list []Name) bool {
 	for _, n := range list {
 		if !slices.ContainsFunc(k.all, func(s *shard) bool { return s.named.aside[s.named.entries[xds.NameKey(n.Name)]] }) {
 			return false
@@ -263,9 +263,9 @@ func (k *store) asideOnlyLocked(list []Name) bool {
 	return true
 }
 
-// relistLocked reports whether the lane's request is to be sent again although the same names are
+// relist reports whether the lane's request is to be sent again although the same names are
 // wanted, and forgets it.
-func (k *store) relistLocked() (again bool) {
+func (k *store) relist() (again bool) {
 	for _, s := range k.all {
 		again = again || s.named.relist
 		s.named.relist = false
@@ -273,8 +273,8 @@ func (k *store) relistLocked() (again bool) {
 	return again
 }
 
-// settledLocked forgets of a stream before what has turned out to exist.
-func (t *namedTable) settledLocked() {
+// settled forgets of a stream before what has turned out to exist.
+func (t *namedTable) settled() {
 	for e, away := range t.aside {
 		if !away {
 			delete(t.aside, e)
@@ -282,9 +282,9 @@ func (t *namedTable) settledLocked() {
 	}
 }
 
-// harmlessLocked looks at what a list leaves out of the names asked a while before, or with the
+// harmless looks at what a list leaves out of the names asked a while before, or with the
 // first request: the origin answers lists with names that it has not.
-func (s *shard) harmlessLocked(u *Update, gen uint32, now time.Time) {
+func (s *shard) harmless(u *Update, gen uint32, now time.Time) {
 	t := &s.named
 	if s.harmlessGen == gen {
 		return
@@ -294,11 +294,11 @@ func (s *shard) harmlessLocked(u *Update, gen uint32, now time.Time) {
 		if !first && x.at.Add(suspectAfter).After(now) {
 			return
 		}
-		if e := x.entry; x.gen == gen && e.asked == gen && e.answered != gen && s.listsLocked(e) && !t.aside[e] && !u.later[e.name] {
+		if e := x.entry; x.gen == gen && e.asked == gen && e.answered != gen && s.lists(e) && !t.aside[e] && !u.later[e.name] {
 			s.harmlessGen = gen
 			for e, away := range t.aside {
 				if away {
-					s.asideLocked(e, false)
+					s.aside(e, false)
 				}
 			}
 			return
@@ -306,8 +306,8 @@ func (s *shard) harmlessLocked(u *Update, gen uint32, now time.Time) {
 	}
 }
 
-// leftLocked notes the endpoints of a Cluster that an origin's list leaves out.
-func (k *store) leftLocked(vs []*Variant) {
+// noteLeftOut notes the endpoints of a Cluster that an origin's list leaves out.
+func (k *store) noteLeftOut(vs []*Variant) {
 	if !k.group.origin.config().SotW || k.typeURL != xds.ClusterType {
 		return
 	}
@@ -330,8 +330,8 @@ func (g *Group) putAside(names []string, now time.Time) {
 	for _, s := range k.all {
 		l := s.lane(s.named.lane)
 		for _, name := range names {
-			if e := s.named.entries[xds.NameKey(name)]; e != nil && s.listsLocked(e) && s.isAskedLocked(e) && s.harmlessGen != l.gen.Load() {
-				s.asideLocked(e, true)
+			if e := s.named.entries[xds.NameKey(name)]; e != nil && s.lists(e) && s.isAsked(e) && s.harmlessGen != l.gen.Load() {
+				s.aside(e, true)
 				s.push(timer{at: now.Add(suspectAfter), kind: suspectNames, shard: s, lane: l, gen: e.asked})
 			}
 		}

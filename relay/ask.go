@@ -62,15 +62,15 @@ func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 		switch {
 		case !l.carries(s.store):
 			s.poke(l.index) // it came to another lane meanwhile, whose mark this was
-		case wary && s.strangerLocked(l, gen):
-			s.suspectLocked(l.index)
-			s.pokeLocked(l.index) // the lane may have looked at the store already
+		case wary && s.stranger(l, gen):
+			s.quarantineType(l.index)
+			s.wakeLane(l.index) // the lane may have looked at the store already
 			moved = true
 		default:
-			asks = join(s.askLocked(asks, l, gen, now, all), len(asks), all)
-			s.askedForFallbackLocked(now)
+			asks = join(s.ask(asks, l, gen, now, all), len(asks), all)
+			s.askedForFallback(now)
 		}
-		dead := s.dropIfEmptyLocked()
+		dead := s.dropIfEmpty()
 		s.unlock()
 		if dead {
 			s.group.dropShard(s)
@@ -85,21 +85,21 @@ func (l *Lane) Take(now time.Time, all bool) (asks []Ask, reopen bool) {
 	return asks, l.reopen.Load()
 }
 
-func (s *shard) askLocked(asks []Ask, l *Lane, gen uint32, now time.Time, all bool) []Ask {
+func (s *shard) ask(asks []Ask, l *Lane, gen uint32, now time.Time, all bool) []Ask {
 	if l.index == mainLane {
-		s.placeLocked(gen)
+		s.place(gen)
 		if s.mainKind == kindSet {
-			asks = s.askSetsLocked(asks, gen, now, all)
+			asks = s.askSets(asks, gen, now, all)
 		}
 		if s.mainKind != kindNamed {
 			return asks
 		}
 	}
 	if s.named.lane == l.index {
-		asks = s.askNamesLocked(asks, l.index, gen, now, all)
+		asks = s.askNames(asks, l.index, gen, now, all)
 	}
 	if l.index == sideLane && s.named.moving && !s.named.asksMore {
-		s.movedLocked()
+		s.moved()
 	}
 	return asks
 }
@@ -112,27 +112,27 @@ func (l *Lane) Urgent() bool {
 	})
 }
 
-// placeLocked decides what the main lane's present stream carries of the type. Placement depends on
+// place decides what the main lane's present stream carries of the type. Placement depends on
 // what is wanted, never on who came first.
-func (k *store) placeLocked(gen uint32) {
+func (k *store) place(gen uint32) {
 	if k.mainGen != gen {
 		k.mainGen, k.mainKind = gen, kindNone
 	}
-	wantSet := k.wantsSetLocked()
+	wantSet := k.wantsSet()
 	switch k.mainKind {
 	case kindNone:
 		switch {
 		case wantSet:
 			k.mainKind = kindSet
 			for _, s := range k.all {
-				s.moveLocked(sideLane)
+				s.move(sideLane)
 				s.named.moving = false // the main lane carries no names on this stream
 			}
-		case slices.ContainsFunc(k.all, (*shard).hasNamesLocked):
+		case slices.ContainsFunc(k.all, (*shard).hasNames):
 			k.mainKind = kindNamed
 			for _, s := range k.all {
 				if s.named.lane == sideLane {
-					s.moveLocked(mainLane)
+					s.move(mainLane)
 					if side := s.lane(sideLane); side.live(s.named.firstGen[sideLane]) {
 						side.reopenSoon()
 					}
@@ -143,7 +143,7 @@ func (k *store) placeLocked(gen uint32) {
 		// `*` cannot be taken back but with parameters, and has to be asked before anything is
 		// named (RELAY-21).
 		for _, s := range k.all {
-			asked, wanted := s.star.askedGen == gen, s.star.wantedLocked()
+			asked, wanted := s.star.askedGen == gen, s.star.wanted()
 			if asked && !wanted && !s.byLocator() || wanted && !asked && s.spacesGen == gen {
 				s.lane(mainLane).reopenSoon()
 			}
@@ -154,33 +154,33 @@ func (k *store) placeLocked(gen uint32) {
 		}
 		for _, s := range k.all {
 			if s.named.lane == mainLane {
-				s.moveLocked(sideLane)
-				s.named.moving = s.hasNamesLocked()
+				s.move(sideLane)
+				s.named.moving = s.hasNames()
 			}
 		}
-		if !k.movingLocked() {
+		if !k.moving() {
 			k.lane(mainLane).reopenSoon()
 		}
 	}
 }
 
-// moveLocked places the type's names on another lane, where all of them are asked anew.
-func (s *shard) moveLocked(to laneIndex) {
+// move places the type's names on another lane, where all of them are asked anew.
+func (s *shard) move(to laneIndex) {
 	if s.named.lane == to {
 		return
 	}
 	s.named.lane = to
-	s.relookLocked() // the one may be down and the other not
-	if s.hasNamesLocked() {
+	s.relook() // the one may be down and the other not
+	if s.hasNames() {
 		s.poke(to)
 	}
 }
 
-// initialLocked collects the versions of what is held that the lane's server gave; nil if they
+// initial collects the versions of what is held that the lane's server gave; nil if they
 // cannot be presented: the origin ignores them (RELAY-46), one is empty (RELAY-91) or another
 // server's (FED-7), they are in doubt, or the request would be too long (RELAY-41). Then members
 // are swept.
-func (s *shard) initialLocked(lane laneIndex, now time.Time, each func(add func(*Variant) bool)) map[string]string {
+func (s *shard) initial(lane laneIndex, now time.Time, each func(add func(*Variant) bool)) map[string]string {
 	// DYN-20: there all are asked by locator
 	if cfg := s.group.origin.config(); cfg.NoResume || cfg.SotW || s.lane(lane).fresh.Load() || cfg.TP2 {
 		return nil
@@ -206,50 +206,50 @@ func (s *shard) initialLocked(lane laneIndex, now time.Time, each func(add func(
 	return initial
 }
 
-// firstInitialLocked is initialLocked for what may not be the first request for the type on the
+// firstInitial is initial for what may not be the first request for the type on the
 // stream: then none are read (DELTA-11).
-func (s *shard) firstInitialLocked(lane laneIndex, gen uint32, now time.Time, each func(add func(*Variant) bool)) map[string]string {
+func (s *shard) firstInitial(lane laneIndex, gen uint32, now time.Time, each func(add func(*Variant) bool)) map[string]string {
 	if s.askedGen[lane] == gen {
 		return nil
 	}
-	return s.initialLocked(lane, now, each)
+	return s.initial(lane, now, each)
 }
 
-func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.Time, all bool) []Ask {
+func (s *shard) askNames(asks []Ask, lane laneIndex, gen uint32, now time.Time, all bool) []Ask {
 	t := &s.named
 	a := Ask{TypeURL: s.typeURL}
 	var again []Name
 	t.asksMore = false
 	if t.firstGen[lane] != gen {
-		s.lookAllLocked(&a, gen, now, all)
+		s.lookAll(&a, gen, now, all)
 		if len(a.Subscribe) == 0 {
 			return asks // WILD-11: an empty first request would be a wildcard
 		}
-		a.First = s.store.askLocked(lane, gen)
-	} else if all && s.listsLaterLocked(lane, now) || !all && s.waitsForAnswerLocked(gen, now) {
+		a.First = s.store.ask(lane, gen)
+	} else if all && s.listsLater(lane, now) || !all && s.waitsForAnswer(gen, now) {
 		return asks
 	} else {
-		again = s.lookChangedLocked(&a, gen, now, all)
+		again = s.lookChanged(&a, gen, now, all)
 	}
 	if t.asksMore {
 		s.poke(lane)
 	}
-	relist := s.relistLocked()
+	relist := s.relist()
 	if len(a.Subscribe)+len(a.Unsubscribe) == 0 {
 		if all && relist {
-			if list := s.allAskedLocked(); !s.asideOnlyLocked(list) {
+			if list := s.allAsked(); !s.asideOnly(list) {
 				asks = append(asks, Ask{TypeURL: s.typeURL, All: list})
 			}
 		}
 		return asks
 	}
-	s.silentLocked()
+	s.startSilence()
 	if len(a.Subscribe) > 0 {
-		s.suspectLaterLocked(lane, gen, now)
+		s.suspectLater(lane, gen, now)
 	}
-	s.confirmFromLocked(now, a.First)
+	s.confirmFrom(now, a.First)
 	if all {
-		a.All = s.allAskedLocked()
+		a.All = s.allAsked()
 		s.store.lastList[lane] = lastList{now, len(a.All)}
 	}
 	if len(again) == 0 {
@@ -266,43 +266,43 @@ func (s *shard) askNamesLocked(asks []Ask, lane laneIndex, gen uint32, now time.
 	return append(asks, a, second)
 }
 
-func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time, all bool) {
+func (s *shard) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 	t := &s.named
 	for _, e := range t.changed {
 		e.inChanged = false
 	}
 	t.changed = nil
-	t.settledLocked()
+	t.settled()
 	shared, unknown := false, 0
 	for _, e := range t.entries {
 		if !e.wanted() {
-			s.deleteLocked(e)
+			s.delete(e)
 			continue
 		}
 		if e.seenGen == lapsedGen || e.seenGen == doubtedGen {
 			e.seenGen = 0 // what the first answer leaves out of what is asked now is gone
 		}
-		if !s.listsLocked(e) {
+		if !s.lists(e) {
 			// also on an earlier stream that is open still, and that the type may come back to
 			// (RELAY-92)
 			e.asked = 0
 			continue
 		}
-		if s.sharesLocked(e) {
+		if s.shares(e) {
 			shared = true
 			continue
 		}
-		if !all && s.mayBeAskedLaterLocked(e) {
+		if !all && s.mayBeAskedLater(e) {
 			if unknown++; unknown > askedAtOnce {
 				e.inChanged, t.asksMore = true, true
 				t.changed = append(t.changed, e)
 				continue
 			}
-			s.askedLongLocked(unknown, e, gen, now)
+			s.askedLong(unknown, e, gen, now)
 		}
-		a.Subscribe = append(a.Subscribe, s.askedLocked(e, gen, now))
+		a.Subscribe = append(a.Subscribe, s.noteAsked(e, gen, now))
 	}
-	globs := s.askableLocked(a, glob)
+	globs := s.askable(a, glob)
 	if shared {
 		t.firstGen[t.lane], t.firstAt[t.lane] = gen, now
 	}
@@ -312,13 +312,13 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time, all bool) {
 	// what the seeding abandons is to be looked at (RELAY-9)
 	t.firstGen[t.lane], t.firstAt[t.lane] = gen, now
 	sortNames(a.Subscribe)
-	a.Initial = s.firstInitialLocked(t.lane, gen, now, func(add func(*Variant) bool) {
+	a.Initial = s.firstInitial(t.lane, gen, now, func(add func(*Variant) bool) {
 		for _, t := range globs {
-			t.eachLocked(add)
+			t.each(add)
 		}
 		for _, e := range t.entries {
 			for _, v := range e.variants {
-				if !t.guard.partsEntryLocked(e) && !add(v) {
+				if !t.guard.partsEntry(e) && !add(v) {
 					return
 				}
 			}
@@ -326,97 +326,97 @@ func (s *shard) lookAllLocked(a *Ask, gen uint32, now time.Time, all bool) {
 	})
 	t.presented = a.Initial != nil
 	s.now = now
-	s.holdOverLocked(nil)
+	s.holdOver(nil)
 	for _, t := range globs {
-		t.askedLocked(gen, now, a.Initial == nil)
+		t.noteAsked(gen, now, a.Initial == nil)
 	}
-	s.seedLocked(globs, now)
-	s.seedNamesLocked(a, len(globs), gen)
+	s.seed(globs, now)
+	s.seedNames(a, len(globs), gen)
 }
 
-// mayBeAskedLaterLocked reports whether a name need not be in the first request of a stream. What
+// mayBeAskedLater reports whether a name need not be in the first request of a stream. What
 // is held has to: that request alone presents versions (DELTA-11).
-func (s *shard) mayBeAskedLaterLocked(e *entry) bool {
+func (s *shard) mayBeAskedLater(e *entry) bool {
 	return len(e.variants) == 0 && e.retired == nil && len(s.collections) == 0
 }
 
-// seedNamesLocked gives names that nothing is held of what a glob holds of them and was presented
+// seedNames gives names that nothing is held of what a glob holds of them and was presented
 // to the origin: it may be silent about what is so still (DELTA-11).
-func (s *shard) seedNamesLocked(a *Ask, globs int, gen uint32) {
+func (s *shard) seedNames(a *Ask, globs int, gen uint32) {
 	if globs == 0 || len(a.Initial) == 0 {
 		return
 	}
 	rev := uint64(0)
 	for _, e := range s.named.entries {
-		held := s.memberLocked(gen, e.name)
+		held := s.member(gen, e.name)
 		if len(e.variants) > 0 || len(held) == 0 || a.Initial[held[0].Spelling()] == "" {
 			continue
 		}
 		if rev == 0 {
-			rev = s.nextRevLocked()
+			rev = s.nextRev()
 		}
-		s.shareMemberLocked(e)
-		s.offerNamedLocked(e, rev, gen, false)
+		s.shareMember(e)
+		s.offerNamed(e, rev, gen, false)
 	}
 }
 
-func (s *shard) lookChangedLocked(a *Ask, gen uint32, now time.Time, all bool) (again []Name) {
+func (s *shard) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (again []Name) {
 	changed := s.named.changed
 	s.named.changed = nil
 	if !all && len(changed) > askedAtOnce {
 		changed, s.named.changed = changed[:askedAtOnce:askedAtOnce], changed[askedAtOnce:]
 		s.named.asksMore = true
 	}
-	listsAny := len(changed) > 0 && s.listsAnyLocked()
+	listsAny := len(changed) > 0 && s.listsAny()
 	for _, e := range changed {
 		e.inChanged = false
 		asked := e.asked == gen
 		name := s.nameOf(e)
 		switch {
-		case !s.listsLocked(e) && asked && s.waitsForHeirLocked(e):
-			s.lookLocked(e)
+		case !s.lists(e) && asked && s.waitsForHeir(e):
+			s.look(e)
 		case !e.wanted():
 			if asked {
 				a.Unsubscribe = append(a.Unsubscribe, name)
-				s.store.gaveBackLocked(s.named.lane, gen, name)
+				s.store.gaveBack(s.named.lane, gen, name)
 				e.asked = 0
 			}
-			s.deleteLocked(e)
-		case !s.listsLocked(e) && asked && !listsAny:
+			s.delete(e)
+		case !s.lists(e) && asked && !listsAny:
 			e.inChanged = true
 			s.named.changed = append(s.named.changed, e)
-		case !s.listsLocked(e):
+		case !s.lists(e):
 			if asked {
-				s.backLocked(e)
+				s.back(e)
 				a.Unsubscribe = append(a.Unsubscribe, name)
-				s.store.gaveBackLocked(s.named.lane, gen, name)
+				s.store.gaveBack(s.named.lane, gen, name)
 				e.asked, e.seenGen = 0, lapsedGen
 			}
 		case !asked:
-			if !s.sharesLocked(e) {
-				a.Subscribe = append(a.Subscribe, s.askedLocked(e, gen, now))
-				s.askedLongLocked(len(a.Subscribe), e, gen, now)
+			if !s.shares(e) {
+				a.Subscribe = append(a.Subscribe, s.noteAsked(e, gen, now))
+				s.askedLong(len(a.Subscribe), e, gen, now)
 			}
 		case e.refresh:
 			a.Unsubscribe = append(a.Unsubscribe, name)
-			again = append(again, s.askedLocked(e, gen, now))
+			again = append(again, s.noteAsked(e, gen, now))
 		}
 	}
-	s.askChangedLocked(a, s.named.lane, gen, now)
+	s.askChanged(a, s.named.lane, gen, now)
 	sortNames(a.Subscribe)
 	sortNames(a.Unsubscribe)
 	sortNames(again)
 	return again
 }
 
-func (s *shard) askedLocked(e *entry, gen uint32, now time.Time) Name {
+func (s *shard) noteAsked(e *entry, gen uint32, now time.Time) Name {
 	e.asked = gen
 	e.asks++
 	s.named.unheard = append(s.named.unheard, unheard{e, gen, e.asks, now})
-	s.parkedLocked(e, gen, now)
+	s.parked(e, gen, now)
 	e.answered, e.unanswered, e.refresh, e.mute = 0, false, false, false
 	if e.chosen != nil && e.chosen.DoNotCache {
-		s.reshowLocked(e) // it may be given out from now on
+		s.reshow(e) // it may be given out from now on
 	}
 	return s.nameOf(e)
 }

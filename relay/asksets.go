@@ -7,33 +7,33 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// askSetsLocked asks what the main lane carries of the type's sets: `*`, and then the namespaces by
+// askSets asks what the main lane carries of the type's sets: `*`, and then the namespaces by
 // their names.
-func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time, all bool) []Ask {
-	switch asked, wanted := s.star.askedGen == gen, s.star.wantedLocked(); {
+func (s *shard) askSets(asks []Ask, gen uint32, now time.Time, all bool) []Ask {
+	switch asked, wanted := s.star.askedGen == gen, s.star.wanted(); {
 	case wanted && !asked:
 		if s.spacesGen == gen {
 			return asks // the stream is opened anew
 		}
 		// the type came here from a lane that was to be opened anew for it (RELAY-92)
 		if s.star.anew {
-			s.star.forgetLocked()
+			s.star.forget()
 		}
 		a := Ask{TypeURL: s.typeURL, Wildcard: !s.byLocator()}
 		if !a.Wildcard {
 			a.Subscribe = []Name{s.starName()}
 		}
 		if len(s.star.members) > 0 && !s.star.revived {
-			a.Initial = s.firstInitialLocked(mainLane, gen, now, s.star.eachLocked)
+			a.Initial = s.firstInitial(mainLane, gen, now, s.star.each)
 		}
-		a.First = s.store.askLocked(mainLane, gen)
-		s.star.askedLocked(gen, now, a.Initial == nil)
-		s.seedStarLocked(gen)
-		asks = append(asks, s.listedLocked(a, gen, all))
+		a.First = s.store.ask(mainLane, gen)
+		s.star.noteAsked(gen, now, a.Initial == nil)
+		s.seedStar(gen)
+		asks = append(asks, s.listed(a, gen, all))
 	case asked && !wanted && s.byLocator():
 		s.star.askedGen = 0
-		s.star.clearLocked()
-		a := s.listedLocked(Ask{TypeURL: s.typeURL, Unsubscribe: []Name{s.starName()}}, gen, all)
+		s.star.clear()
+		a := s.listed(Ask{TypeURL: s.typeURL, Unsubscribe: []Name{s.starName()}}, gen, all)
 		if all && !a.Wildcard && len(a.All) == 0 {
 			s.lane(mainLane).reopenSoon() // an empty list is no word to rely on
 			return asks
@@ -42,23 +42,23 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time, all bool) [
 	}
 	a := Ask{TypeURL: s.typeURL}
 	if s.spacesGen != gen {
-		spaces := s.askableLocked(&a, namespace)
+		spaces := s.askable(&a, namespace)
 		if len(spaces) == 0 {
 			return asks
 		}
 		s.spacesGen, s.spacesAt = gen, now
-		a.Initial = s.firstInitialLocked(mainLane, gen, now, func(add func(*Variant) bool) {
+		a.Initial = s.firstInitial(mainLane, gen, now, func(add func(*Variant) bool) {
 			for _, t := range spaces {
-				t.eachLocked(add)
+				t.each(add)
 			}
 		})
-		a.First = s.store.askLocked(mainLane, gen)
+		a.First = s.store.ask(mainLane, gen)
 		for _, t := range spaces {
-			t.askedLocked(gen, now, a.Initial == nil)
+			t.noteAsked(gen, now, a.Initial == nil)
 		}
-		s.seedLocked(spaces, now)
+		s.seed(spaces, now)
 	} else {
-		s.askChangedLocked(&a, mainLane, gen, now)
+		s.askChanged(&a, mainLane, gen, now)
 	}
 	if len(a.Subscribe)+len(a.Unsubscribe) == 0 {
 		return asks
@@ -71,22 +71,22 @@ func (s *shard) askSetsLocked(asks []Ask, gen uint32, now time.Time, all bool) [
 // starName is `*` where it goes as a locator.
 func (s *shard) starName() Name { return Name{Name: xds.Wildcard, Params: s.params, Located: true} }
 
-// seedStarLocked gives the set what the same stream brought for that of another map, and matches
+// seedStar gives the set what the same stream brought for that of another map, and matches
 // this one: it is a member (RELAY-72), and many servers do not send twice on one stream what has
 // not changed. It is no answer. Where lists are whole the next one has it, and if that was under
-// way (lateLocked) it would not take away what has gone meanwhile.
-func (s *shard) seedStarLocked(gen uint32) {
+// way (late) it would not take away what has gone meanwhile.
+func (s *shard) seedStar(gen uint32) {
 	if cfg := s.group.origin.config(); cfg.SotW && cfg.absenceDeletes(s.typeURL) {
 		return
 	}
 	seeded := map[*member]bool{}
-	s.othersLocked(func(x *shard) {
+	s.others(func(x *shard) {
 		// of what is unsubscribed nobody would say that it goes
-		if x.star.askedGen != gen || !x.star.wantedLocked() {
+		if x.star.askedGen != gen || !x.star.wanted() {
 			return
 		}
 		for name, m := range x.star.members {
-			if m.seenGen != gen || s.star.members[name] != nil || x.star.doubted[name] || x.star.guard.partsFromLocked(m.variants) {
+			if m.seenGen != gen || s.star.members[name] != nil || x.star.doubted[name] || x.star.guard.partsFrom(m.variants) {
 				continue
 			}
 			own := &member{name: name, seenGen: gen}
@@ -101,16 +101,16 @@ func (s *shard) seedStarLocked(gen uint32) {
 	if len(seeded) == 0 {
 		return
 	}
-	rev := s.nextRevLocked()
+	rev := s.nextRev()
 	for m := range seeded {
-		s.star.offerLocked(m, rev)
+		s.star.offer(m, rev)
 	}
-	s.star.changedLocked(rev)
+	s.star.markChanged(rev)
 }
 
-// listedLocked adds to an ask of `*` the others of the type, which a SotW request lists every time
+// listed adds to an ask of `*` the others of the type, which a SotW request lists every time
 // (RELAY-27).
-func (k *store) listedLocked(a Ask, gen uint32, all bool) Ask {
+func (k *store) listed(a Ask, gen uint32, all bool) Ask {
 	for _, s := range k.all {
 		switch {
 		case !all || s.star.askedGen != gen:
@@ -123,22 +123,22 @@ func (k *store) listedLocked(a Ask, gen uint32, all bool) Ask {
 	return a
 }
 
-// firstGenLocked is the generation in which collections of a kind were first asked on their lane.
-func (s *shard) firstGenLocked(k selectorKind) uint32 {
+// firstGen is the generation in which collections of a kind were first asked on their lane.
+func (s *shard) firstGen(k selectorKind) uint32 {
 	if k == namespace {
 		return s.spacesGen
 	}
 	return s.named.firstGen[s.named.lane]
 }
 
-// askableLocked are the collections of a kind, on a stream that has asked none of them yet, and
+// askable are the collections of a kind, on a stream that has asked none of them yet, and
 // adds them to what is subscribed.
-func (s *shard) askableLocked(a *Ask, k selectorKind) (wanted []*set) {
+func (s *shard) askable(a *Ask, k selectorKind) (wanted []*set) {
 	for _, t := range s.collections {
 		switch {
 		case t.kind != k:
-		case !t.wantedLocked():
-			s.dropCollectionLocked(t)
+		case !t.wanted():
+			s.dropCollection(t)
 		default:
 			wanted = append(wanted, t)
 			a.Subscribe = append(a.Subscribe, t.ask())
@@ -151,8 +151,8 @@ func (s *shard) askableLocked(a *Ask, k selectorKind) (wanted []*set) {
 	return wanted
 }
 
-// askChangedLocked takes up collections that came or went since the lane asked.
-func (s *shard) askChangedLocked(a *Ask, i laneIndex, gen uint32, now time.Time) {
+// askChanged takes up collections that came or went since the lane asked.
+func (s *shard) askChanged(a *Ask, i laneIndex, gen uint32, now time.Time) {
 	var asked []*set
 	s.changed = slices.DeleteFunc(s.changed, func(t *set) bool {
 		if t.laneIndex() != i {
@@ -160,36 +160,36 @@ func (s *shard) askChangedLocked(a *Ask, i laneIndex, gen uint32, now time.Time)
 		}
 		t.inChanged = false
 		switch {
-		case !t.wantedLocked():
+		case !t.wanted():
 			if t.askedGen == gen {
 				a.Unsubscribe = append(a.Unsubscribe, t.ask())
-				s.store.gaveBackLocked(i, gen, t.ask())
+				s.store.gaveBack(i, gen, t.ask())
 			}
-			s.dropCollectionLocked(t)
+			s.dropCollection(t)
 		case t.askedGen != gen:
 			a.Subscribe = append(a.Subscribe, t.ask())
-			t.askedLocked(gen, now, true)
+			t.noteAsked(gen, now, true)
 			asked = append(asked, t)
 		}
 		return true
 	})
-	s.seedLocked(asked, now)
+	s.seed(asked, now)
 }
 
-// seedLocked gives collections that were just asked what the same stream brought for a name, or for
+// seed gives collections that were just asked what the same stream brought for a name, or for
 // `*`, that they cover: it exists, so it is a member, and many servers do not send twice on one
 // stream what has not changed.
-func (s *shard) seedLocked(asked []*set, now time.Time) {
+func (s *shard) seed(asked []*set, now time.Time) {
 	if len(asked) == 0 {
 		return
 	}
 	rev, seeded := s.rev, map[*set]bool{}
 	seed := func(name string, vs []*Variant) {
-		s.eachOfLocked(asked[0].askedGen, name, func(t *set) {
+		s.eachOf(asked[0].askedGen, name, func(t *set) {
 			m := t.members[name]
 			if known := m != nil && (!t.revived || m.seenGen == t.askedGen); len(vs) > 0 && !known {
 				if len(seeded) == 0 {
-					rev = s.nextRevLocked()
+					rev = s.nextRev()
 				}
 				if m == nil {
 					m = &member{name: name}
@@ -199,70 +199,70 @@ func (s *shard) seedLocked(asked []*set, now time.Time) {
 					t.first, t.news = now, now.Add(silence)
 				}
 				t.members[name], seeded[t] = m, true
-				t.offerLocked(m, rev)
+				t.offer(m, rev)
 			}
 		})
 	}
 	if asked[0].kind == namespace {
 		if s.star.askedGen == asked[0].askedGen {
 			for name, m := range s.star.members {
-				if !s.star.guard.partsFromLocked(m.variants) {
+				if !s.star.guard.partsFrom(m.variants) {
 					seed(name, m.variants)
 				}
 			}
 		}
 	} else {
 		for name, e := range s.named.entries {
-			if xds.IsNewStyle(name) && e.ownName() && e.askedOn(asked[0].askedGen) && !s.named.guard.partsEntryLocked(e) {
+			if xds.IsNewStyle(name) && e.ownName() && e.askedOn(asked[0].askedGen) && !s.named.guard.partsEntry(e) {
 				seed(name, e.variants)
 			}
 		}
 	}
 	for t := range seeded {
-		t.changedLocked(rev)
-		t.pauseLocked(now)
+		t.markChanged(rev)
+		t.startPause(now)
 	}
 }
 
-// dropCollectionLocked forgets a collection that nobody wants. Its members go with it.
-func (s *shard) dropCollectionLocked(t *set) {
+// dropCollection forgets a collection that nobody wants. Its members go with it.
+func (s *shard) dropCollection(t *set) {
 	if s.collections[t.selector] != t {
 		return
 	}
 	delete(s.collections, t.selector)
-	t.retireLocked()
+	t.retire()
 	for name := range t.members {
-		s.trackExpiryLocked(expiringKey{t, name}, nil)
+		s.trackExpiry(expiringKey{t, name}, nil)
 	}
 	t.members, t.guard = nil, guard{}
 	// nothing is left for the side lane to ask first
-	if t.kind == glob && s.named.moving && !s.hasNamesLocked() {
-		s.movedLocked()
+	if t.kind == glob && s.named.moving && !s.hasNames() {
+		s.moved()
 	}
 	s.lane(t.laneIndex()).poke() // it may have been the last thing the lane was open for
 }
 
-// eachLocked calls add with the bodies of the members that can be presented until it returns false.
-func (t *set) eachLocked(add func(*Variant) bool) {
+// each calls add with the bodies of the members that can be presented until it returns false.
+func (t *set) each(add func(*Variant) bool) {
 	for _, m := range t.members {
 		if t.revived || t.doubted[m.name] { // TTL-4
 			continue
 		}
 		for _, v := range m.variants {
-			if !t.guard.holdsLocked(v) && !add(v) {
+			if !t.guard.holds(v) && !add(v) {
 				return
 			}
 		}
 	}
 }
 
-// askedLocked notes that the set was asked on the stream of generation gen. sweep: what is held of
+// noteAsked notes that the set was asked on the stream of generation gen. sweep: what is held of
 // it was not presented there, so what the stream does not mention goes (RELAY-46).
-func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
+func (t *set) noteAsked(gen uint32, now time.Time, sweep bool) {
 	t.askedGen, t.askedAt, t.askedAs = gen, now, t.shard.store.questions.Add(1)
 	t.shard.restGen = [2]uint32{}
 	t.shard.now = now
-	t.shard.holdOverLocked(t)
+	t.shard.holdOver(t)
 	t.refused = refusals{}
 	if t.revived { // asked as if nothing were held: silence must not bring it back (RELAY-4)
 		t.settled, t.firm = false, false // firm, if a bad part kept it from being swept (RELAY-32)
@@ -275,15 +275,15 @@ func (t *set) askedLocked(gen uint32, now time.Time, sweep bool) {
 		// An origin that finds us in sync may answer nothing at all. Without a response it takes
 		// the longest wait.
 		t.first, t.news = now, now.Add(firmMost)
-		if t.unconfirmedLocked() && !sweep {
+		if t.unconfirmed() && !sweep {
 			// firm_settle without a word is its word (RELAY-96); but for what it was not presented,
 			// which it cannot know
 			t.news = now
 		}
-		t.pauseLocked(now)
+		t.startPause(now)
 	}
 	if t.uncached > 0 {
-		t.wakeFreshLocked() // they may be given it from now on
+		t.wakeFresh() // they may be given it from now on
 	}
 	sweep = sweep || t.revived
 	t.sweepGen, t.sweepFirst, t.sweepAll = 0, time.Time{}, sweep

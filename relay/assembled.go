@@ -6,49 +6,49 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-// takeAssembledLocked is takeWholeLocked for a client that subscribes to collections: the list is
+// takeAssembled is takeWhole for a client that subscribes to collections: the list is
 // made for it alone. A set that is not told yet holds it back only if the client may have held
 // members of it from before the stream (RELAY-7).
-func (s *Sub) takeAssembledLocked(k Keep) *Answer {
-	if s.waitsLocked() {
+func (s *Sub) takeAssembled(k Keep) *Answer {
+	if s.waits() {
 		return nil
 	}
 	known := true // an empty list would say that there is nothing (SOTW-9)
 	for p := s.pos; p != nil; p = p.also {
-		known = known && !p.waitsLocked()
+		known = known && !p.waits()
 	}
 	for r := range s.records.all() {
-		known = known && r.entry.goneLocked()
+		known = known && r.entry.isGone()
 		if f := r.entry.fault; f != nil && f != r.fault() {
-			s.relookLocked(r) // a set may have lost what kept an error back
+			s.relook(r) // a set may have lost what kept an error back
 		}
 	}
 	a := &Answer{Body: &Body{}, gone: known}
-	must := s.letGoLocked(k) || s.insisted
-	s.keepMembersLocked(k)
-	must = s.settleWholeLocked(a, k) || must
-	if s.assembleLocked(a); len(a.Variants) == 0 && !known && !s.united {
+	must := s.letGo(k) || s.insisted
+	s.keepMembers(k)
+	must = s.settleWhole(a, k) || must
+	if s.assemble(a); len(a.Variants) == 0 && !known && !s.united {
 		for _, f := range a.Errors { // to be told with the rest
-			r := s.recordLocked(f.Name)
+			r := s.record(f.Name)
 			r.setFault(nil)
-			s.relookLocked(r)
+			s.relook(r)
 		}
 		return nil
 	}
 	for p := s.pos; p != nil; p = p.also {
-		if s.ttl && p.view.renewed > p.sent && s.lastLocked() != rejected {
+		if s.ttl && p.view.renewed > p.sent && s.last() != rejected {
 			must, a.renewed = true, true // heartbeats are the whole list with bodies (TTL-11)
 		}
-		if f := p.collectionFaultLocked(); f != nil {
+		if f := p.collectionFault(); f != nil {
 			a.Errors = append(a.Errors, f)
 		}
-		if p.waitsLocked() {
+		if p.waits() {
 			continue
 		}
-		errs, rev := s.takeFaultsLocked(p, a)
+		errs, rev := s.takeFaults(p, a)
 		a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, rev, p.view.contentRev)
 		if s.typeURL == xds.ClusterType {
-			a.Follow = append(slices.Clip(a.Follow), p.newsLocked()...)
+			a.Follow = append(slices.Clip(a.Follow), p.news()...)
 		}
 		must = must || p.fresh || p.resend
 		p.resend = false
@@ -57,14 +57,14 @@ func (s *Sub) takeAssembledLocked(k Keep) *Answer {
 	if !must && len(a.Errors) == 0 && a.Version == s.whole {
 		return nil
 	}
-	a.Body = s.withKeptLocked(a.Body)
-	s.listsLocked()
+	a.Body = s.withKept(a.Body)
+	s.lists()
 	s.whole, s.told, s.holds, s.late = a.Version, true, s.holds && !known, false
 	return a
 }
 
-// assembleLocked lists what the client's sets and names hold, each name once.
-func (s *Sub) assembleLocked(a *Answer) {
+// assemble lists what the client's sets and names hold, each name once.
+func (s *Sub) assemble(a *Answer) {
 	own := &Body{}
 	var total xds.Sum
 	add := func(v *Variant) {
@@ -72,37 +72,37 @@ func (s *Sub) assembleLocked(a *Answer) {
 		own.Variants = append(own.Variants, v)
 	}
 	for r := range s.records.all() {
-		v, _, at := s.effectiveLocked(r)
-		r.gaveLocked(v)
+		v, _, at := s.effective(r)
+		r.gave(v)
 		if v == nil {
-			s.sentLocked(r, xds.Digest{})
+			s.sent(r, xds.Digest{})
 			r.flags &^= holds | claimed
 			continue
 		}
-		s.sentLocked(r, v.Digest)
+		s.sent(r, v.Digest)
 		r.setFault(nil)
 		r.flags = r.flags&^claimed | holds
-		s.oweLocked(r, false)
+		s.owe(r, false)
 		a.Rev = max(a.Rev, at)
 		add(v)
 	}
 	for p := s.pos; p != nil; p = p.also {
-		if p.waitsLocked() {
+		if p.waits() {
 			continue
 		}
 		own.nameless = own.nameless || p.view.fullBody(s.delta).nameless
 		for _, v := range p.view.fullBody(s.delta).Variants {
-			if s.recordLocked(v.Name) == nil && s.heldLocked(v.Name) == p.view.items[v.Name] {
+			if s.record(v.Name) == nil && s.held(v.Name) == p.view.items[v.Name] {
 				add(v)
 			}
 		}
 	}
-	a.Body, a.Version = own, s.keptSumLocked(total).Version()
+	a.Body, a.Version = own, s.keptSum(total).Version()
 }
 
-// newsLocked is what endpoints the view's Clusters need that this client was not sent in their
+// news is what endpoints the view's Clusters need that this client was not sent in their
 // present form.
-func (p *position) newsLocked() []string {
+func (p *position) news() []string {
 	if p.fresh {
 		return p.view.fullBody(p.sub.delta).needs()
 	}

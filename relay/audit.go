@@ -64,8 +64,8 @@ func (l *Lane) Audit(typeURL string, all bool) (a *Audit, asks []Ask) {
 		}
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if s := k.all; len(s) > 0 && !s[0].private() && len(k.askersLocked(l.index, gen)) > 0 {
-			asks = k.previewLocked(l, all)
+		if s := k.all; len(s) > 0 && !s[0].private() && len(k.askers(l.index, gen)) > 0 {
+			asks = k.preview(l, all)
 			a = &Audit{
 				lane: l, store: k, gen: gen, wild: len(asks) > 0 && asks[0].Wildcard,
 				from:  &provenance{typeURL: typeURL, canonical: k.group.origin.config().CanonicalHash},
@@ -131,7 +131,7 @@ func (a *Audit) Hear(now time.Time, u *Update) (news, more bool) {
 // purpose (RELAY-97).
 func (a *Audit) Look() (differences int, ok bool) {
 	a.store.mu.Lock()
-	found, ok := a.compareLocked()
+	found, ok := a.compare()
 	a.store.mu.Unlock()
 	if !ok {
 		return 0, false
@@ -165,16 +165,16 @@ func (a *Audit) Drift() []Drift {
 	return all
 }
 
-func (a *Audit) compareLocked() (found map[auditKey]difference, ok bool) {
+func (a *Audit) compare() (found map[auditKey]difference, ok bool) {
 	k := a.store
-	asked := k.askersLocked(a.lane.index, a.gen)
+	asked := k.askers(a.lane.index, a.gen)
 	if !a.lane.live(a.gen) || !a.lane.carries(k) || len(asked) == 0 {
 		return nil, false
 	}
 	if _, frozen := k.group.origin.Frozen(); frozen {
 		return nil, false // what differs does so on purpose
 	}
-	if k.readingLocked(a.lane.index, a.gen).verdict == unheeded {
+	if k.reading(a.lane.index, a.gen).verdict == unheeded {
 		return nil, false // what the origin says is for no map that is asked with
 	}
 	found = map[auditKey]difference{}
@@ -190,28 +190,28 @@ func (a *Audit) compareLocked() (found map[auditKey]difference, ok bool) {
 	}
 	ok = true
 	for _, s := range asked {
-		ok = a.compareShardLocked(s, compare) && ok
+		ok = a.compareShard(s, compare) && ok
 	}
 	for key, heard := range a.heard {
-		if heard != (xds.Digest{}) && !held[key] && !a.unsure[key.name] && len(found) < maxDrift && a.wantsLocked(key) {
+		if heard != (xds.Digest{}) && !held[key] && !a.unsure[key.name] && len(found) < maxDrift && a.wants(key) {
 			found[key] = difference{heard: heard}
 		}
 	}
 	return found, ok
 }
 
-// compareShardLocked calls compare with all that is held for one parameter map. ok is false if it
+// compareShard calls compare with all that is held for one parameter map. ok is false if it
 // is not at rest, or holds what it does on purpose.
-func (a *Audit) compareShardLocked(s *shard, compare func(v *Variant, whole bool)) (ok bool) {
+func (a *Audit) compareShard(s *shard, compare func(v *Variant, whole bool)) (ok bool) {
 	cfg := s.group.origin.config()
-	held, _ := s.guardedLocked()
+	held, _ := s.guarded()
 	ok = held == 0
 	wholeSet := !cfg.SotW || cfg.absenceDeletes(s.typeURL)
-	s.setsLocked(func(t *set) {
-		if t.lane() != a.lane || !t.wantedLocked() {
+	s.sets(func(t *set) {
+		if t.lane() != a.lane || !t.wanted() {
 			return
 		}
-		ok = ok && t.liveLocked() && t.firm && !t.revived && t.sweepGen != a.gen && len(t.doubted) == 0
+		ok = ok && t.live() && t.firm && !t.revived && t.sweepGen != a.gen && len(t.doubted) == 0
 		for _, m := range t.members {
 			for _, v := range m.variants {
 				compare(v, wholeSet && !t.faults.keeps(m.name, a.gen))
@@ -230,17 +230,17 @@ func (a *Audit) compareShardLocked(s *shard, compare func(v *Variant, whole bool
 	return ok
 }
 
-// wantsLocked reports whether a resource that is not held should be.
-func (a *Audit) wantsLocked(key auditKey) (wanted bool) {
+// wants reports whether a resource that is not held should be.
+func (a *Audit) wants(key auditKey) (wanted bool) {
 	if a.wild {
 		return true
 	}
-	for _, s := range a.store.matchingLocked(a.sets[key.constraints]) {
+	for _, s := range a.store.shardsMatching(a.sets[key.constraints]) {
 		wanted = wanted || s.star.askedGen == a.gen && s.star.lane() == a.lane
 		if e := s.named.entries[key.name]; e != nil && e.askedOn(a.gen) && (len(e.variants) == 0 || key.constraints != "") {
 			return true
 		}
-		s.eachOfLocked(a.gen, key.name, func(*set) { wanted = true })
+		s.eachOf(a.gen, key.name, func(*set) { wanted = true })
 	}
 	return wanted
 }

@@ -19,7 +19,7 @@ type Body struct {
 	// the client accepted (TTL-9).
 	Heartbeats []*Variant
 	// delta only; canonical within this package, and as they are to be told outside it
-	// (spellLocked)
+	// (spell)
 	Removed []string
 
 	spelt map[string]string // of Removed, names that have another spelling
@@ -265,22 +265,22 @@ func (b *Body) spell(spelt map[string]string) {
 	maps.Copy(b.spelt, spelt)
 }
 
-// spellLocked writes the names in an answer as they are to be told. What is said of a name that the
+// spell writes the names in an answer as they are to be told. What is said of a name that the
 // client named is said in its own spelling: that is the name it asked for (ABS-4, NAME-9), and
 // clients keep their books of subscriptions by it. Members that it has by `*` go by the spelling
 // they were sent under. Bodies carry the origin's in any case (DELTA-17).
-func (s *Sub) spellLocked(a *Answer) {
+func (s *Sub) spell(a *Answer) {
 	if b := a.Body; len(b.Removed) > 0 && len(s.spelt)+len(b.spelt) > 0 {
 		told := &Body{
 			Variants: b.Variants, Heartbeats: b.Heartbeats, Removed: make([]string, len(b.Removed)), nameless: b.nameless, of: b,
 		}
 		for i, name := range b.Removed {
-			told.Removed[i] = s.spellingLocked(name, b.spelt[name])
+			told.Removed[i] = s.spelling(name, b.spelt[name])
 		}
 		a.Body = told
 	}
 	for i, e := range a.Errors {
-		if told := s.spellingLocked(e.Name, e.spelt); told != xds.Spelling(e.Name, e.spelt) {
+		if told := s.spelling(e.Name, e.spelt); told != xds.Spelling(e.Name, e.spelt) {
 			c := *e
 			c.spelt = told
 			a.Errors[i] = &c
@@ -288,8 +288,8 @@ func (s *Sub) spellLocked(a *Answer) {
 	}
 }
 
-func (s *Sub) spellingLocked(name, other string) string {
-	if s.recordLocked(name) != nil || s.selectsLocked(name) != nil {
+func (s *Sub) spelling(name, other string) string {
+	if s.record(name) != nil || s.selects(name) != nil {
 		other = s.spelt[name]
 	}
 	return xds.Spelling(name, other)

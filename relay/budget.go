@@ -101,41 +101,41 @@ func (r *budget) admits(bytes int) bool {
 	return true
 }
 
-// deniedLocked reports whether a name has no room, and notes it. What the table knows already is
+// denied reports whether a name has no room, and notes it. What the table knows already is
 // always given: it costs next to nothing.
-func (s *Sub) deniedLocked(e *entry, name, spelt string) bool {
+func (s *Sub) denied(e *entry, name, spelt string) bool {
 	t := s.shard.table()
 	if e != nil || t.budget.admits(nameCost+nameCopies*len(name)) {
 		return false
 	}
-	s.denyLocked(xds.Spelling(name, spelt), "memory", t.MemoryLimit())
+	s.deny(xds.Spelling(name, spelt), "memory", t.MemoryLimit())
 	return true
 }
 
-// deniedSetLocked is deniedLocked for a set; nil: there is none yet of that selector.
-func (s *Sub) deniedSetLocked(set *set, selector, spelt string) bool {
+// deniedSet is denied for a set; nil: there is none yet of that selector.
+func (s *Sub) deniedSet(set *set, selector, spelt string) bool {
 	t := s.shard.table()
 	if set != nil && set.views[s.ttl] != nil {
 		return false
 	}
 	if most := t.config().MaxViews; most > 0 && t.budget.views.Load() >= int64(most) {
-		s.denyLocked(xds.Spelling(selector, spelt), "views", most)
+		s.deny(xds.Spelling(selector, spelt), "views", most)
 		return true
 	}
 	if t.budget.admits(viewCost + 2*len(selector)) {
 		return false
 	}
-	s.denyLocked(xds.Spelling(selector, spelt), "memory", t.MemoryLimit())
+	s.deny(xds.Spelling(selector, spelt), "memory", t.MemoryLimit())
 	return true
 }
 
-func (s *Sub) denyLocked(name, limit string, most int) {
+func (s *Sub) deny(name, limit string, most int) {
 	delete(s.initial, xds.NameKey(name)) // nothing is known of it, so nothing is removed
 	s.shard.denied = append(s.shard.denied, Denied{name, limit, most})
 }
 
-// takeDeniedLocked gives what the present call denied.
-func (s *Sub) takeDeniedLocked() []Denied {
+// takeDenied gives what the present call denied.
+func (s *Sub) takeDenied() []Denied {
 	d := s.shard.denied
 	s.shard.denied = nil
 	return d

@@ -18,13 +18,13 @@ func (t *Table) Check() error {
 			trials := 0
 			for _, s := range *g.all.Load() {
 				s.mu.Lock()
-				for _, e := range s.checkLocked() {
+				for _, e := range s.check() {
 					errs = append(errs, fmt.Errorf("%s/%s/%s: %w", o.name, g.key, s.typeURL, e))
 				}
 				if s.apart != nil && s.apart.stage == tried {
 					trials++
 				}
-				s.setsLocked(func(t *set) { views += len(t.views) })
+				s.sets(func(t *set) { views += len(t.views) })
 				s.mu.Unlock()
 			}
 			if n := int(g.trials.Load()); n != trials || n > maxTrials {
@@ -39,19 +39,19 @@ func (t *Table) Check() error {
 	return errors.Join(errs...)
 }
 
-func (s *shard) checkLocked() (errs []error) {
+func (s *shard) check() (errs []error) {
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if newest := s.table().Revision(); s.rev > newest {
 		fail("revision %d is beyond the table's %d", s.rev, newest)
 	}
 	s.checkTrial(fail)
 	s.checkExpiring(fail)
-	s.setsLocked(func(t *set) { t.check(fail) })
+	s.sets(func(t *set) { t.check(fail) })
 	for selector, t := range s.collections {
 		switch {
 		case t.selector != selector || t.kind == wild:
 			fail("collection %q: is that of %q", selector, t.selector)
-		case !t.wantedLocked() && !t.inChanged && t.lane().live(t.askedGen):
+		case !t.wanted() && !t.inChanged && t.lane().live(t.askedGen):
 			fail("collection %q: unwanted, asked, and not to be looked at", selector)
 		}
 	}
@@ -86,7 +86,7 @@ func (s *shard) checkExpiring(fail func(string, ...any)) {
 			timed++
 		}
 	}
-	s.setsLocked(func(set *set) {
+	s.sets(func(set *set) {
 		for name, m := range set.members {
 			look(expiringKey{set, name}, m.variants)
 		}
@@ -129,7 +129,7 @@ func (t *set) check(fail func(string, ...any)) {
 		if name != m.name || len(m.variants) == 0 {
 			fail("member %q: named %q with %d variants", name, m.name, len(m.variants))
 		}
-		if !t.coversLocked(name) {
+		if !t.includes(name) {
 			fail("member %q: %q does not select it", name, t.selector)
 		}
 		if v := t.views[false]; v == nil && m.item != nil || v != nil && v.itemOf(m) != v.items[name] {
@@ -159,7 +159,7 @@ func (t *set) checkFaults(fail func(string, ...any)) {
 		}
 		for _, v := range t.views {
 			for p := v.ordered.head; p != nil; p = p.next {
-				if p.told < x.seq && p.sub.unsent == 0 && f.gen == t.answeredGen && t.liveLocked() {
+				if p.told < x.seq && p.sub.unsent == 0 && f.gen == t.answeredGen && t.live() {
 					fail("error of %q, told up to %d of %d, and the client was not told", f.err.Name, p.told, x.seq)
 				}
 			}
@@ -189,7 +189,7 @@ func (e *entry) check(s *shard, subs map[*Sub]bool, fail func(string, ...any)) {
 	n := int32(0)
 	for r := e.head; r != nil; r = r.next {
 		n++
-		if r.entry != e || r.sub.recordLocked(e.name) != r {
+		if r.entry != e || r.sub.record(e.name) != r {
 			fail("entry %q: a record that is not its client's", e.name)
 		}
 		if !subs[r.sub] {
@@ -204,7 +204,7 @@ func (e *entry) check(s *shard, subs map[*Sub]bool, fail func(string, ...any)) {
 	if n != e.count {
 		fail("entry %q: %d records, count %d", e.name, n, e.count)
 	}
-	if !e.wanted() && !e.inChanged && s.isAskedLocked(e) {
+	if !e.wanted() && !e.inChanged && s.isAsked(e) {
 		fail("entry %q: unwanted, asked, and not to be looked at", e.name)
 	}
 	if e.count > 0 && !e.lingerAt.IsZero() {
@@ -274,7 +274,7 @@ func (v *view) checkPositions(fail func(string, ...any)) (n int) {
 	last := uint64(0)
 	for p := v.ordered.head; p != nil; p = p.next {
 		n++
-		if p.fresh || p.sent < last || p.sent > v.set.shard.rev || !p.ownLocked() {
+		if p.fresh || p.sent < last || p.sent > v.set.shard.rev || !p.own() {
 			fail("position at %d after %d, shard at %d", p.sent, last, v.set.shard.rev)
 		}
 		last = p.sent
@@ -284,15 +284,15 @@ func (v *view) checkPositions(fail func(string, ...any)) (n int) {
 	}
 	for p := v.fresh.head; p != nil; p = p.next {
 		n++
-		if !p.fresh || !p.ownLocked() {
+		if !p.fresh || !p.own() {
 			fail("a position in the wrong list")
 		}
 	}
 	return n
 }
 
-// ownLocked reports whether the position is one of its client's.
-func (p *position) ownLocked() bool {
+// own reports whether the position is one of its client's.
+func (p *position) own() bool {
 	n, is := 0, false
 	for x := p.sub.pos; x != nil; x = x.also {
 		n++

@@ -11,10 +11,10 @@ type excerpt struct {
 	fault *NameError
 }
 
-// applyCollectionsLocked takes up what a response on the stream of generation gen says of globs or
+// applyCollections takes up what a response on the stream of generation gen says of globs or
 // namespaces. A response that is refused in part, or is the first after one, concerns them all:
 // what they lack may be what was refused (RELAY-32).
-func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
+func (s *shard) applyCollections(a *Applied, u *Update, bodies []*Variant, gen uint32) {
 	if len(s.collections) == 0 {
 		return
 	}
@@ -26,8 +26,8 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 		return parts[t]
 	}
 	each := func(name string, f func(*excerpt)) {
-		s.eachOfLocked(gen, name, func(t *set) {
-			if !s.predatesLocked(u, t, name) {
+		s.eachOf(gen, name, func(t *set) {
+			if !s.predates(u, t, name) {
 				f(of(t))
 			}
 		})
@@ -64,20 +64,20 @@ func (s *shard) applyCollectionsLocked(a *Applied, u *Update, bodies []*Variant,
 	if first || u.Bad || s.collectedBad {
 		for _, t := range s.collections {
 			if t.askedGen == gen && parts[t] == nil {
-				t.besideLocked(gen, u)
+				t.beside(gen, u)
 			}
 		}
 	}
 	s.collectedBad = u.Bad
 	for t, p := range parts {
-		t.applyPartLocked(a, p, gen)
+		t.applyPart(a, p, gen)
 	}
 }
 
-// predatesLocked reports whether what a response says of a name is of an earlier subscription to
+// predates reports whether what a response says of a name is of an earlier subscription to
 // the collection on the same stream: it waited (gather.go), and meanwhile the collection was asked
 // anew. What `*` or the name itself was asked for all the while counts for the collection, too.
-func (s *shard) predatesLocked(u *Update, t *set, name string) bool {
+func (s *shard) predates(u *Update, t *set, name string) bool {
 	if !u.waited || u.asked >= t.askedAs {
 		return false
 	}
@@ -88,44 +88,44 @@ func (s *shard) predatesLocked(u *Update, t *set, name string) bool {
 	return e == nil || !e.askedOn(t.askedGen)
 }
 
-// applyPartLocked takes up what a response says of a collection.
-func (t *set) applyPartLocked(a *Applied, p *excerpt, gen uint32) {
+// applyPart takes up what a response says of a collection.
+func (t *set) applyPart(a *Applied, p *excerpt, gen uint32) {
 	s := t.shard
 	if over := p.fault == nil && (len(p.Resources) > 0 || t.faultGen != gen) || p.fault != nil && p.fault.own && t.fault != nil && !t.fault.own; t.fault != nil && over {
-		t.curedLocked(s.rev) // there is something again
+		t.cured(s.rev) // there is something again
 	}
-	if p.fault != nil && s.freezesLocked(t).Removals() && s.group.origin.ends(p.fault) {
-		t.membersGoLocked(p) // and so wait, and the error with them
+	if p.fault != nil && s.freezes(t).Removals() && s.group.origin.ends(p.fault) {
+		t.membersGo(p) // and so wait, and the error with them
 		p.fault = nil
 	}
 	if p.fault != nil {
-		t.failLocked(p, gen)
+		t.fail(p, gen)
 	}
-	t.applyLocked(a, &p.Update, p.bodies, gen)
+	t.apply(a, &p.Update, p.bodies, gen)
 	if p.fault != nil && len(t.guard.held) > 0 && s.group.origin.ends(p.fault) {
 		t.guard.fault, t.fault, t.faultGen = p.fault, nil, 0
 	}
 	if p.fault != nil && s.group.origin.ends(p.fault) && !p.Bad {
 		t.settled, t.firm = true, true // there is no more to come (COLL-3)
-		t.wakeFreshLocked()
+		t.wakeFresh()
 	}
 }
 
-// failLocked takes up an error of the collection: one that ends it takes every member that the same
+// fail takes up an error of the collection: one that ends it takes every member that the same
 // response does not bring (COLL-3, ABS-12).
-func (t *set) failLocked(p *excerpt, gen uint32) {
+func (t *set) fail(p *excerpt, gen uint32) {
 	if t.shard.group.origin.ends(p.fault) {
-		t.membersGoLocked(p)
+		t.membersGo(p)
 	}
 	if known := t.fault.same(p.fault) && t.fault.own == p.fault.own; !known {
 		t.fault = p.fault
 	}
 	t.faultGen = gen
-	t.tellAllLocked(t.shard.rev)
+	t.tellAll(t.shard.rev)
 }
 
-// membersGoLocked adds to what a response takes away every member that it does not bring.
-func (t *set) membersGoLocked(p *excerpt) {
+// membersGo adds to what a response takes away every member that it does not bring.
+func (t *set) membersGo(p *excerpt) {
 	brought := make(map[string]bool, len(p.Resources))
 	for i := range p.Resources {
 		brought[p.Resources[i].Name] = true
@@ -140,15 +140,15 @@ func (t *set) membersGoLocked(p *excerpt) {
 	}
 }
 
-// curedLocked ends the error of a collection. Who was told it is sent the members again: a client
+// cured ends the error of a collection. Who was told it is sent the members again: a client
 // remembers it until something comes (ABS-7).
-func (t *set) curedLocked(rev uint64) {
+func (t *set) cured(rev uint64) {
 	t.fault, t.faultGen = nil, 0
 	for _, v := range t.views {
 		for p := v.ordered.head; p != nil; p = p.next {
 			if p.fault != nil && !p.fault.own {
 				p.resend = true
-				p.sub.markLocked(rev)
+				p.sub.mark(rev)
 			}
 			p.fault = nil
 		}
@@ -158,41 +158,41 @@ func (t *set) curedLocked(rev uint64) {
 	}
 }
 
-// tellAllLocked has every client of the set look at it, also who waits for the first answer.
-func (t *set) tellAllLocked(rev uint64) {
-	t.statedLocked(rev)
+// tellAll has every client of the set look at it, also who waits for the first answer.
+func (t *set) tellAll(rev uint64) {
+	t.stated(rev)
 	for _, v := range t.views {
 		for p := v.fresh.head; p != nil; p = p.next {
-			p.sub.arrivedLocked()
-			p.sub.markLocked(rev)
+			p.sub.arrived()
+			p.sub.mark(rev)
 		}
 	}
 }
 
-// besideLocked: a response on the set's stream said nothing of it. It begins the pause before a
+// beside: a response on the set's stream said nothing of it. It begins the pause before a
 // sweep (RELAY-46).
-func (t *set) besideLocked(gen uint32, u *Update) {
+func (t *set) beside(gen uint32, u *Update) {
 	now := t.shard.now
 	bare := u.bare()
-	if t.noteLocked(&bare); u.Bad {
+	if t.note(&bare); u.Bad {
 		t.sweepGen = 0
 	}
 	if t.sweepGen == gen && t.sweepFirst.IsZero() {
 		t.sweepFirst, t.sweepNews = now, now
 	}
-	t.pauseLocked(now)
+	t.startPause(now)
 }
 
-// pickedLocked reports whether a resource belongs to a collection, so that it was asked for
+// picked reports whether a resource belongs to a collection, so that it was asked for
 // (RELAY-28).
-func (s *shard) pickedLocked(gen uint32, name string) (picked bool) {
-	s.eachOfLocked(gen, name, func(*set) { picked = true })
+func (s *shard) picked(gen uint32, name string) (picked bool) {
+	s.eachOf(gen, name, func(*set) { picked = true })
 	return picked
 }
 
-// collectionFaultLocked is what the client has to be told of the collection as a whole, once
+// collectionFault is what the client has to be told of the collection as a whole, once
 // (ABS-12).
-func (p *position) collectionFaultLocked() *NameError {
+func (p *position) collectionFault() *NameError {
 	t, s := p.view.set, p.sub
 	if p.cold {
 		p.cold = false
@@ -210,65 +210,65 @@ func (p *position) collectionFaultLocked() *NameError {
 	}
 }
 
-// applySetsLocked takes up a response on the stream that carries the type's sets: `*`, namespaces,
+// applySets takes up a response on the stream that carries the type's sets: `*`, namespaces,
 // or both, and then a resource that came for one of them may be of either.
-func (s *shard) applySetsLocked(a *Applied, u *Update, bodies []*Variant, gen uint32, from *provenance) {
+func (s *shard) applySets(a *Applied, u *Update, bodies []*Variant, gen uint32, from *provenance) {
 	if s.star.askedGen == gen {
-		s.star.applyLocked(a, u, bodies, gen)
+		s.star.apply(a, u, bodies, gen)
 		if !u.Heartbeats && (a.Changed+a.Resumed > 0 || u.Full && !u.Bad) && (a.Waiting == 0 || !u.Full) {
 			s.star.from = from
 		}
 	} else {
 		for i := range u.Resources {
-			s.strayLocked(a, gen, u.Resources[i].identity())
+			s.stray(a, gen, u.Resources[i].identity())
 		}
 		for _, e := range u.Errors {
-			s.strayErrorLocked(a, gen, e)
+			s.strayError(a, gen, e)
 		}
 	}
-	s.applyCollectionsLocked(a, u, bodies, gen)
+	s.applyCollections(a, u, bodies, gen)
 }
 
-// strayLocked counts a resource that no name or `*` was asked for, unless a collection was
+// stray counts a resource that no name or `*` was asked for, unless a collection was
 // (RELAY-28, COLL-5).
-func (s *shard) strayLocked(a *Applied, gen uint32, id identity) {
-	if !s.pickedLocked(gen, id.name) {
-		s.ignoreLocked(a, id)
+func (s *shard) stray(a *Applied, gen uint32, id identity) {
+	if !s.picked(gen, id.name) {
+		s.ignore(a, id)
 	}
 }
 
-// strayErrorLocked is strayLocked for an error, which may be of a collection as a whole.
-func (s *shard) strayErrorLocked(a *Applied, gen uint32, e *NameError) {
+// strayError is stray for an error, which may be of a collection as a whole.
+func (s *shard) strayError(a *Applied, gen uint32, e *NameError) {
 	if t := s.collections[e.Name]; t == nil || t.askedGen != gen {
-		s.strayLocked(a, gen, e.identity())
+		s.stray(a, gen, e.identity())
 	}
 }
 
-// memberLocked is what a collection asked on the stream of generation gen holds of a name.
-func (s *shard) memberLocked(gen uint32, name string) (vs []*Variant) {
-	s.eachOfLocked(gen, name, func(t *set) {
-		if m := t.members[name]; m != nil && !t.guard.partsFromLocked(m.variants) {
+// member is what a collection asked on the stream of generation gen holds of a name.
+func (s *shard) member(gen uint32, name string) (vs []*Variant) {
+	s.eachOf(gen, name, func(t *set) {
+		if m := t.members[name]; m != nil && !t.guard.partsFrom(m.variants) {
 			vs = m.variants
 		}
 	})
 	return vs
 }
 
-// shareMemberLocked fills a new entry with what a glob on the names' own lane holds of the name:
+// shareMember fills a new entry with what a glob on the names' own lane holds of the name:
 // until the name itself is answered, which many servers do not do for what they have sent on the
 // same stream, it stands in (RELAY-25).
-func (s *shard) shareMemberLocked(e *entry) {
+func (s *shard) shareMember(e *entry) {
 	if len(s.collections) == 0 || len(e.variants) > 0 || !xds.IsNewStyle(e.name) {
 		return
 	}
-	for _, v := range s.memberLocked(s.lane(s.named.lane).gen.Load(), e.name) {
-		s.holdLocked(e, v)
+	for _, v := range s.member(s.lane(s.named.lane).gen.Load(), e.name) {
+		s.hold(e, v)
 	}
 	if len(e.variants) > 0 {
 		e.unconfirmed = false
-		s.coveringLocked(e.name, func(t *set) { e.unconfirmed = e.unconfirmed || t.unconfirmedLocked() })
+		s.covering(e.name, func(t *set) { e.unconfirmed = e.unconfirmed || t.unconfirmed() })
 	}
 	if e.also != nil {
-		s.listLocked(e.also)
+		s.list(e.also)
 	}
 }

@@ -35,9 +35,9 @@ type restoredSet struct {
 	rev  uint64
 }
 
-// rememberRestoredLocked notes what `*` was restored with, until clients have had time to come
+// rememberRestored notes what `*` was restored with, until clients have had time to come
 // back.
-func (s *shard) rememberRestoredLocked(now time.Time) {
+func (s *shard) rememberRestored(now time.Time) {
 	if s.typeURL != xds.ClusterType || !s.star.restored || s.star.revived || s.group.origin.config().OriginVersions {
 		return
 	}
@@ -64,12 +64,12 @@ func (s *shard) endRestored(now time.Time) {
 		s.restored = nil
 		return
 	}
-	s.restored.confirmed = !s.star.unconfirmedLocked()
+	s.restored.confirmed = !s.star.unconfirmed()
 	s.push(timer{at: now.Add(leastRestored), kind: restoredEnd, shard: s})
 }
 
-// goneLocked is what the view has no more.
-func (x *restoredSet) goneLocked(v *view) []*Variant {
+// isGone is what the view has no more.
+func (x *restoredSet) isGone(v *view) []*Variant {
 	if x.view != v || x.rev != v.contentRev {
 		x.view, x.rev = v, v.contentRev
 		x.gone = slices.DeleteFunc(slices.Clone(x.members), func(m *Variant) bool { return v.has(m.Name) })
@@ -77,25 +77,25 @@ func (x *restoredSet) goneLocked(v *view) []*Variant {
 	return x.gone
 }
 
-// keepRestoredLocked keeps in the first list of `*` what the client holds by its version, and is
+// keepRestored keeps in the first list of `*` what the client holds by its version, and is
 // gone.
-func (s *Sub) keepRestoredLocked(k Keep) {
+func (s *Sub) keepRestored(k Keep) {
 	p, x := s.pos, s.shard.restored
 	if p == nil || !p.fresh || x == nil || s.records.len() > 0 || s.version != x.version || k == keepNothing {
 		return
 	}
-	for _, v := range x.goneLocked(p.view) {
-		s.keepLocked(v.Name, kept{body: v, until: p.view.contentRev, named: true, set: true, back: true}, k)
+	for _, v := range x.isGone(p.view) {
+		s.keep(v.Name, kept{body: v, until: p.view.contentRev, named: true, set: true, back: true}, k)
 	}
 }
 
-// backLocked reports whether the client came back with the name, and was not sent the resource
+// back reports whether the client came back with the name, and was not sent the resource
 // since.
-func (r *record) backLocked() bool { return r.is(returned) && r.sent == (xds.Digest{}) }
+func (r *record) back() bool { return r.is(returned) && r.sent == (xds.Digest{}) }
 
-// exactLocked reports whether the version of a client that comes back is that of the names it
+// holdsExactly reports whether the version of a client that comes back is that of the names it
 // lists, as they are held, or were when they went: then it holds them.
-func (s *Sub) exactLocked() bool {
+func (s *Sub) holdsExactly() bool {
 	var all xds.Sum
 	for r := range s.records.all() {
 		switch e := r.entry; {
@@ -108,16 +108,16 @@ func (s *Sub) exactLocked() bool {
 	return s.version == all.Version()
 }
 
-// staysLocked reports whether the first list by name of a client that comes back has to wait, since
+// firstListWaits reports whether the first list by name of a client that comes back has to wait, since
 // it would leave out what went, and no version shows that the client may be told that still.
-func (s *Sub) staysLocked(k Keep) bool {
+func (s *Sub) firstListWaits(k Keep) bool {
 	s.stays = false
 	if !s.holds || s.told || s.pos != nil || s.united || s.typeURL != xds.ClusterType { // told: it is not the first, though `*` was given up since
 		return false
 	}
 	for r := range s.records.all() {
 		e := r.entry
-		if !r.is(returned) || e.last == nil || !e.goneLocked() {
+		if !r.is(returned) || e.last == nil || !e.isGone() {
 			continue
 		}
 		if s.exact {
@@ -128,7 +128,7 @@ func (s *Sub) staysLocked(k Keep) bool {
 		case is && s.shard.now.Sub(x.went) < k.HoldReturned, !is && k.HoldReturned > 0:
 			s.stays = true
 			if !is {
-				s.keepLocked(e.name, kept{back: true}, k)
+				s.keep(e.name, kept{back: true}, k)
 			}
 		default:
 			delete(s.kept, e.name)

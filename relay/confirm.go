@@ -9,14 +9,14 @@ import "time"
 // longest pause, and a name is held back until the origin speaks of it, or for 15 s where a list
 // waits for it.
 
-// unconfirmedLocked reports whether the members were restored and no stream has confirmed them.
-func (t *set) unconfirmedLocked() bool { return t.restored && !t.firm }
+// unconfirmed reports whether the members were restored and no stream has confirmed them.
+func (t *set) unconfirmed() bool { return t.restored && !t.firm }
 
-// heldBackLocked reports whether the client waits for what was restored because it says that it
+// heldBack reports whether the client waits for what was restored because it says that it
 // holds something.
-func (p *position) heldBackLocked() bool {
+func (p *position) heldBack() bool {
 	t := p.view.set
-	return p.fresh && p.sub.holds && t.unconfirmedLocked() && t.readyLocked(false)
+	return p.fresh && p.sub.holds && t.unconfirmed() && t.ready(false)
 }
 
 // heldBack reports whether the client is to be told nothing of a name that was restored because it
@@ -30,66 +30,66 @@ func (r *record) heldBack() bool {
 	// by the alias it would have what it says it holds by the name
 	if !r.is(claimed | returned | early) {
 		if own := e.chosen; own != nil && own.Name != e.name {
-			named := r.sub.recordLocked(own.Name)
+			named := r.sub.record(own.Name)
 			return named != nil && named.is(claimed|returned)
 		}
 		return false
 	}
-	return !e.mute || !r.sub.wholeLocked() || !r.sub.shard.isAskedLocked(e)
+	return !e.mute || !r.sub.answersWhole() || !r.sub.shard.isAsked(e)
 }
 
-// answersSoonLocked reports whether a name that was restored is about to be asked, or was just
+// answersSoon reports whether a name that was restored is about to be asked, or was just
 // asked, of a SotW origin that answers. It left the request with its last client (RELAY-99), so a
 // client may have been told something newer before the restart, and have let go of it: it waits for
 // the answer, and is not given what is older (EC-4; the chaos schedule "weir killed, snapshot").
-func (s *shard) answersSoonLocked(e *entry) bool {
+func (s *shard) answersSoon(e *entry) bool {
 	l := s.lane(s.named.lane)
 	gen := l.gen.Load()
 	return s.group.origin.config().SotW && gen != 0 && l.heard.Load() == gen && !e.mute && (e.asked != gen || e.answered != gen)
 }
 
-// notSoonLocked: the stream has ended on which names were about to be answered. Who waits for that
+// notSoon: the stream has ended on which names were about to be answered. Who waits for that
 // is given what was restored.
-func (s *shard) notSoonLocked(l *Lane) {
+func (s *shard) notSoon(l *Lane) {
 	if !s.group.origin.config().SotW || s.lane(s.named.lane) != l {
 		return
 	}
 	for _, e := range s.named.entries {
 		if e.unconfirmed {
-			s.reshowLocked(e)
+			s.reshow(e)
 		}
 	}
 }
 
-// confirmLocked: the origin has spoken of the name, if only by its silence.
-func (s *shard) confirmLocked(e *entry) {
+// markConfirmed: the origin has spoken of the name, if only by its silence.
+func (s *shard) markConfirmed(e *entry) {
 	if !e.unconfirmed {
 		return
 	}
 	e.unconfirmed = false
-	s.reshowLocked(e)
+	s.reshow(e)
 }
 
-// confirmFromLocked: names were just asked, all of them on a new stream, or some that came later.
+// confirmFrom: names were just asked, all of them on a new stream, or some that came later.
 // Their silence counts from now, but what comes later does not put off the others.
-func (s *shard) confirmFromLocked(now time.Time, all bool) {
+func (s *shard) confirmFrom(now time.Time, all bool) {
 	t := &s.named
 	if t.unconfirmed && (all || !t.confirming) {
 		t.confirmAt = now.Add(s.cfg().FirmSettle)
-		s.confirmTimerLocked()
+		s.confirmTimer()
 	}
 }
 
-func (s *shard) confirmTimerLocked() {
+func (s *shard) confirmTimer() {
 	if t := &s.named; !t.confirming {
 		t.confirming = true
 		s.push(timer{at: t.confirmAt, kind: confirmations, shard: s})
 	}
 }
 
-// confirmLaterLocked: a response came to the names' stream, so there may be more to come. What it
+// confirmLater: a response came to the names' stream, so there may be more to come. What it
 // lacks may be what was refused of it (RELAY-32).
-func (s *shard) confirmLaterLocked(gen uint32, bad bool) {
+func (s *shard) confirmLater(gen uint32, bad bool) {
 	t := &s.named
 	if !t.unconfirmed {
 		return
@@ -110,16 +110,16 @@ func (x *arrival) confirmLater() {
 	x.store.mu.Lock()
 	defer x.store.mu.Unlock()
 	for _, s := range x.store.all {
-		switch s.kindLocked(x.lane.index, x.gen) {
+		switch s.kind(x.lane.index, x.gen) {
 		case kindSet:
-			s.setsLocked(func(t *set) {
-				if t.askedGen == x.gen && t.unconfirmedLocked() && !t.gathered.After(x.at) {
+			s.sets(func(t *set) {
+				if t.askedGen == x.gen && t.unconfirmed() && !t.gathered.After(x.at) {
 					t.gathered = x.at.Add(1) // it is taken up before
 				}
 			})
 		case kindNamed:
 			s.now = x.came
-			s.confirmLaterLocked(x.gen, x.u.Bad)
+			s.confirmLater(x.gen, x.u.Bad)
 		}
 	}
 }
@@ -135,12 +135,12 @@ func (s *shard) confirm(now time.Time) {
 	switch {
 	case !t.unconfirmed, !s.lane(t.lane).live(gen): // the next stream asks anew
 	case t.confirmAt.After(now):
-		s.confirmTimerLocked()
+		s.confirmTimer()
 	default:
 		t.unconfirmed = false
 		for _, e := range t.entries {
 			if t.presented && len(e.variants) > 0 && e.asked == gen && !e.kept(gen) {
-				s.confirmLocked(e)
+				s.markConfirmed(e)
 			}
 			t.unconfirmed = t.unconfirmed || e.unconfirmed
 		}

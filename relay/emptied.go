@@ -44,8 +44,8 @@ func (x *arrival) empties() (names map[string]bool) {
 	x.store.mu.Lock()
 	defer x.store.mu.Unlock()
 	s := x.store.all[0]
-	kind := s.kindLocked(x.lane.index, x.gen)
-	if !x.plainLocked() || kind == kindSet && !s.star.toldLocked() {
+	kind := s.kind(x.lane.index, x.gen)
+	if !x.plain() || kind == kindSet && !s.star.told() {
 		return nil
 	}
 	return names
@@ -56,9 +56,9 @@ func (v *Variant) hasEndpoints() bool {
 	return err != nil || hasEndpoints(payload)
 }
 
-// keepEmptiedLocked takes emptied endpoints out of a response, to be taken up later. What waits
+// keepEmptied takes emptied endpoints out of a response, to be taken up later. What waits
 // already, and is said again, waits no longer for that.
-func (g *gathering) keepEmptiedLocked(x *arrival, emptied map[string]bool) {
+func (g *gathering) keepEmptied(x *arrival, emptied map[string]bool) {
 	again := map[string]bool{}
 	at := -1 // in the queue, of the first that waits
 	for i, y := range g.queue {
@@ -83,7 +83,7 @@ func (g *gathering) keepEmptiedLocked(x *arrival, emptied map[string]bool) {
 	}
 	if len(again) < len(emptied) {
 		y := x.cut(func(name string) bool { return emptied[name] })
-		g.putLocked(y)
+		g.put(y)
 		y.confirmLater()
 	}
 }
@@ -133,9 +133,9 @@ func (x *arrival) outdatedBy(y *arrival) bool {
 	})
 }
 
-// partsLocked notes the endpoints of clusters that a response takes away, for as long as a client
+// parts notes the endpoints of clusters that a response takes away, for as long as a client
 // may be left without the word that these are gone.
-func (g *gathering) partsLocked(x *arrival) {
+func (g *gathering) parts(x *arrival) {
 	if x.u.TypeURL != xds.ClusterType || len(x.u.Removed) == 0 && !x.u.Full {
 		return
 	}
@@ -149,13 +149,13 @@ func (g *gathering) partsLocked(x *arrival) {
 	}
 }
 
-// markLocked marks what of the endpoints that a response empties is parting. Its bodies are made,
+// mark marks what of the endpoints that a response empties is parting. Its bodies are made,
 // and nobody has seen them.
-func (g *gathering) markLocked(x *arrival, emptied map[string]bool) {
+func (g *gathering) mark(x *arrival, emptied map[string]bool) {
 	if len(emptied) == 0 {
 		return
 	}
-	parting := g.partingLocked(x, emptied)
+	parting := g.parting(x, emptied)
 	for i, body := range x.bodies {
 		if body != nil && body != x.u.found[i].body && parting[body.Name] {
 			body.parting = true
@@ -163,9 +163,9 @@ func (g *gathering) markLocked(x *arrival, emptied map[string]bool) {
 	}
 }
 
-// partingLocked are those of the names to which a Cluster refers that goes, or may go, and none
+// parting are those of the names to which a Cluster refers that goes, or may go, and none
 // that stays.
-func (g *gathering) partingLocked(x *arrival, names map[string]bool) map[string]bool {
+func (g *gathering) parting(x *arrival, names map[string]bool) map[string]bool {
 	parting, stays, waits := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for name := range names {
 		if until, parted := g.parted[name]; parted && x.came.Before(until) {
@@ -197,9 +197,9 @@ func (g *gathering) partingLocked(x *arrival, names map[string]bool) map[string]
 		}
 	}
 	for _, s := range k.all {
-		s.setsLocked(func(t *set) {
+		s.sets(func(t *set) {
 			for name, m := range t.members {
-				look(m.variants, waits[name] || t.sweepGen != 0 && t.sweptLocked(m, t.sweepGen))
+				look(m.variants, waits[name] || t.sweepGen != 0 && t.swept(m, t.sweepGen))
 			}
 		})
 		for name, e := range s.named.entries {
@@ -212,33 +212,33 @@ func (g *gathering) partingLocked(x *arrival, names map[string]bool) map[string]
 	return parting
 }
 
-// partingLocked reports whether what the client is to be told of a name is that its endpoints are
+// parting reports whether what the client is to be told of a name is that its endpoints are
 // empty, and its Cluster goes. What `*` brings is told with the rest.
-func (s *Sub) partingLocked(r *record) bool {
+func (s *Sub) parting(r *record) bool {
 	if c := r.entry.chosen; c == nil || !c.parting || c.Name != r.entry.name || s.pos != nil {
 		return false
 	}
-	v := s.bodyLocked(r)
-	if v == nil || s.unresolvedLocked(r, v) {
+	v := s.body(r)
+	if v == nil || s.unresolved(r, v) {
 		return false
 	}
-	return v.parting && r.mayKeepLocked() && r.sent != v.Digest && !(r.is(claimed) && v.stated(r.sent))
+	return v.parting && r.mayKeep() && r.sent != v.Digest && !(r.is(claimed) && v.stated(r.sent))
 }
 
-// keepsEmptyLocked keeps that word back, if it has to be. Who asks for the name anew is told, but
+// keepsEmpty keeps that word back, if it has to be. Who asks for the name anew is told, but
 // for the names that a client comes back with.
-func (s *Sub) keepsEmptyLocked(r *record, k Keep) bool {
-	late, back := r.is(parted), r.is(claimed) || r.backLocked()
+func (s *Sub) keepsEmpty(r *record, k Keep) bool {
+	late, back := r.is(parted), r.is(claimed) || r.back()
 	r.flags &^= parted
 	switch {
-	case !s.partingLocked(r) || late || r.is(owed) && !back:
+	case !s.parting(r) || late || r.is(owed) && !back:
 		delete(s.kept, r.entry.name)
 		return false
-	case s.keepsLocked(r.entry.name):
+	case s.keeps(r.entry.name):
 		return true
-	case !s.keepLocked(r.entry.name, kept{until: r.entry.rev, named: true, back: back, empty: true}, k):
+	case !s.keep(r.entry.name, kept{until: r.entry.rev, named: true, back: back, empty: true}, k):
 		return false
 	}
-	s.oweLocked(r, false)
+	s.owe(r, false)
 	return true
 }

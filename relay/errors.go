@@ -131,13 +131,13 @@ func parseNameError(b []byte) (*NameError, *discoveryv3.DynamicParameterConstrai
 	return e, m.GetResourceName().GetDynamicParameterConstraints(), err
 }
 
-// inSetLocked reports whether the client has the name from a set.
-func (s *Sub) inSetLocked(e *entry) bool {
+// inSet reports whether the client has the name from a set.
+func (s *Sub) inSet(e *entry) bool {
 	name := e.name
 	if e.chosen != nil {
 		name = e.chosen.Name
 	}
-	it, _ := s.memberLocked(name)
+	it, _ := s.member(name)
 	return it != nil
 }
 
@@ -150,9 +150,9 @@ func (s *Sub) Unreached() bool {
 	defer s.shard.unlock()
 	told := false
 	for p := s.pos; p != nil; p = p.also {
-		if p.fresh && p.fault == nil && p.view.set.kind != wild && !p.heldBackLocked() { // `*` carries no error (ABS-12)
+		if p.fresh && p.fault == nil && p.view.set.kind != wild && !p.heldBack() { // `*` carries no error (ABS-12)
 			told, p.cold = true, true
-			s.markLocked(s.shard.rev)
+			s.mark(s.shard.rev)
 		}
 	}
 	if s.owed == 0 {
@@ -162,7 +162,7 @@ func (s *Sub) Unreached() bool {
 		if r.is(owed) && r.fault() == nil && !r.heldBack() {
 			told = true
 			r.flags |= cold
-			s.dirtyLocked(r, s.shard.rev)
+			s.markDirty(r, s.shard.rev)
 		}
 	}
 	return told

@@ -27,8 +27,8 @@ type expiringName struct {
 	index int       // in order
 }
 
-// trackExpiryLocked notes when the variants of a name expire, after any change of them.
-func (s *shard) trackExpiryLocked(key expiringKey, variants []*Variant) {
+// trackExpiry notes when the variants of a name expire, after any change of them.
+func (s *shard) trackExpiry(key expiringKey, variants []*Variant) {
 	var at time.Time
 	for _, v := range variants {
 		if v.timed() && (at.IsZero() || v.end.Before(at)) {
@@ -53,10 +53,10 @@ func (s *shard) trackExpiryLocked(key expiringKey, variants []*Variant) {
 		m.at = at
 		heap.Fix(&t.order, m.index)
 	}
-	s.armLocked()
+	s.arm()
 }
 
-func (s *shard) armLocked() {
+func (s *shard) arm() {
 	t := &s.expiring
 	if len(t.order) == 0 {
 		return
@@ -81,79 +81,79 @@ func (s *shard) expire(now time.Time) (n int) {
 	for len(t.order) > 0 && !t.order[0].at.After(now) {
 		if n == 0 {
 			s.now = now
-			s.nextRevLocked()
+			s.nextRev()
 		}
 		key := t.order[0].expiringKey
 		if key.set == nil {
-			n += s.expireNameLocked(s.named.entries[key.name], now)
+			n += s.expireName(s.named.entries[key.name], now)
 			continue
 		}
-		n += key.set.expireLocked(key.set.members[key.name], now)
+		n += key.set.expire(key.set.members[key.name], now)
 		if !slices.Contains(sets, key.set) {
 			sets = append(sets, key.set)
 		}
 	}
 	for _, set := range sets {
-		set.changedLocked(s.rev)
+		set.markChanged(s.rev)
 	}
-	s.armLocked()
+	s.arm()
 	return n
 }
 
-// expireLocked ends the variants of a member.
-func (t *set) expireLocked(m *member, now time.Time) (n int) {
+// expire ends the variants of a member.
+func (t *set) expire(m *member, now time.Time) (n int) {
 	m.variants, n = living(m.variants, now)
-	t.offerLocked(m, t.shard.rev)
+	t.offer(m, t.shard.rev)
 	return n
 }
 
-// expireNameLocked ends the variants of an entry. That is as good as the origin's word that there
+// expireName ends the variants of an entry. That is as good as the origin's word that there
 // is none (ABS-10), for as long as the stream lasts on which it was asked (RELAY-38).
-func (s *shard) expireNameLocked(e *entry, now time.Time) (n int) {
+func (s *shard) expireName(e *entry, now time.Time) (n int) {
 	shared := e.also != nil && len(e.also.entries) > 1
 	if e.variants, n = living(e.variants, now); len(e.variants) == 0 {
-		s.emptyLocked(e)
+		s.empty(e)
 	}
 	if shared {
 		n = 0 // the last entry that holds it counts
 	}
-	s.trackExpiryLocked(expiringKey{name: e.name}, e.variants)
+	s.trackExpiry(expiringKey{name: e.name}, e.variants)
 	gen := s.lane(s.named.lane).gen.Load()
 	if gen == 0 || e.asked != gen || e.unconfirmed {
 		gen = 0
 	}
-	s.offerNamedLocked(e, s.rev, gen, true)
-	s.partTouchedLocked(e)
+	s.offerNamed(e, s.rev, gen, true)
+	s.partTouched(e)
 	if e.chosen == nil && e.fault != nil && e.fault.own {
 		e.fault = expired(e.name)
 	}
 	return n
 }
 
-// standInLocked has a name of which nothing is known take over what a client has of it by a set
+// standIn has a name of which nothing is known take over what a client has of it by a set
 // that it leaves, if that has a TTL. Until the name is answered it stands in (RELAY-25), and ends
 // in time: the set's end is told to the set's clients alone (RELAY-51).
-func (s *shard) standInLocked(e *entry, t *set, it *item, now time.Time) {
+func (s *shard) standIn(e *entry, t *set, it *item, now time.Time) {
 	v := it.variant
 	over := v.timed() && !v.end.After(now)
-	absent := s.absentLocked(e) || e.wasAbsent && !s.outlivesLocked(it, e)
+	absent := s.absent(e) || e.wasAbsent && !s.outlives(it, e)
 	if !v.timed() || it.dead && !over || absent || len(e.variants) > 0 || e.name != v.Name {
 		return
 	}
-	s.holdLocked(e, v)
-	e.unconfirmed = t.unconfirmedLocked()
+	s.hold(e, v)
+	e.unconfirmed = t.unconfirmed()
 	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed
-	s.editedLocked()
+	s.edited()
 	if e.chosen = pick(e.variants, s.params); e.chosen != nil {
 		e.existed, e.wasAbsent, e.rev = true, false, it.rev
-		s.tellLocked(e, s.rev)
+		s.tell(e, s.rev)
 	}
 	if over { // before the client was told
-		s.nextRevLocked()
-		s.expireNameLocked(e, now)
+		s.nextRev()
+		s.expireName(e, now)
 		return
 	}
-	s.trackExpiryLocked(expiringKey{name: e.name}, e.variants)
+	s.trackExpiry(expiringKey{name: e.name}, e.variants)
 }
 
 // living are the variants that have not expired, and the number of those that have.

@@ -74,8 +74,8 @@ func (o *Origin) SetFallback(now time.Time, f *Fallback) {
 		for _, s := range *g.all.Load() {
 			s.mu.Lock()
 			s.now = now
-			s.followFallbackLocked()
-			s.fallBackLocked()
+			s.followFallback()
+			s.fallBack()
 			s.unlock()
 		}
 	}
@@ -120,8 +120,8 @@ func (o *Origin) StandIns() (n int) {
 func (s *shard) standIns() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.setsLocked(func(t *set) {
-		if !t.standsInLocked() {
+	s.sets(func(t *set) {
+		if !t.standsIn() {
 			return
 		}
 		for _, m := range t.members {
@@ -153,8 +153,8 @@ func (o *Origin) sourceOf(v *Variant) string {
 	return ""
 }
 
-// fallbackLocked is the last resort if it may stand in for the type; nil: it may not.
-func (k *store) fallbackLocked() *fallbackType {
+// fallback is the last resort if it may stand in for the type; nil: it may not.
+func (k *store) fallback() *fallbackType {
 	f := k.group.origin.fallback.Load()
 	if f == nil || k.heard || !k.group.origin.Serves(k.typeURL) {
 		return nil
@@ -170,9 +170,9 @@ func (s *shard) matchingOf(vs []*Variant) []*Variant {
 	return slices.DeleteFunc(slices.Clone(vs), func(v *Variant) bool { return !v.Constraints.Match(s.params) })
 }
 
-// fallbackOfLocked is what the last resort has of a name; nil: nothing.
-func (s *shard) fallbackOfLocked(name string) []*Variant {
-	of := s.fallbackLocked()
+// fallbackOf is what the last resort has of a name; nil: nothing.
+func (s *shard) fallbackOf(name string) []*Variant {
+	of := s.fallback()
 	if of == nil {
 		return nil
 	}
@@ -183,13 +183,13 @@ func (s *shard) fallbackOfLocked(name string) []*Variant {
 	return vs
 }
 
-// fallbackMembersLocked is what the last resort has of a set. None is no word that the set is
+// fallbackMembers is what the last resort has of a set. None is no word that the set is
 // empty. Where the origin's answers never take a member away it could not be taken back.
-func (t *set) fallbackMembersLocked() (vs []*Variant) {
+func (t *set) fallbackMembers() (vs []*Variant) {
 	if cfg := t.shard.group.origin.config(); cfg.SotW && !cfg.absenceDeletes(t.shard.typeURL) {
 		return nil
 	}
-	of := t.shard.fallbackLocked()
+	of := t.shard.fallback()
 	if of == nil {
 		return nil
 	}
@@ -198,16 +198,16 @@ func (t *set) fallbackMembersLocked() (vs []*Variant) {
 		members = of.sets[t.selector]
 	}
 	for name, of := range members {
-		if t.coversLocked(name) {
+		if t.includes(name) {
 			vs = append(vs, t.shard.matchingOf(of)...)
 		}
 	}
 	return vs
 }
 
-// isFallbackLocked reports whether a member is of the last resort; t may be nil.
-func (t *set) isFallbackLocked(id identity) bool {
-	if t == nil || !t.standsInLocked() {
+// isFallback reports whether a member is of the last resort; t may be nil.
+func (t *set) isFallback(id identity) bool {
+	if t == nil || !t.standsIn() {
 		return false
 	}
 	m := t.members[id.name]
@@ -220,8 +220,8 @@ func (e *entry) standsIn() bool {
 	return len(e.variants) == 0 && len(e.retired) > 0 && e.retired[0].from.fallback
 }
 
-// standsInLocked notes whether the client has something of the last resort by a name.
-func (s *Sub) standsInLocked(r *record, is bool) {
+// standsIn notes whether the client has something of the last resort by a name.
+func (s *Sub) standsIn(r *record, is bool) {
 	switch {
 	case is && !r.is(standIn):
 		r.flags |= standIn
@@ -232,14 +232,14 @@ func (s *Sub) standsInLocked(r *record, is bool) {
 	}
 }
 
-// mayStandInLocked reports whether the origin is out of reach for the type, on the lane.
-func (s *shard) mayStandInLocked(l *Lane) bool {
+// mayStandIn reports whether the origin is out of reach for the type, on the lane.
+func (s *shard) mayStandIn(l *Lane) bool {
 	long := !s.unheardSince.IsZero() && !s.now.Before(s.unheardSince.Add(s.cfg().ColdWait/2))
 	return !s.heard && (long || l.down.Load())
 }
 
-// askedForFallbackLocked: the type was just asked, perhaps for the first time, perhaps again.
-func (s *shard) askedForFallbackLocked(now time.Time) {
+// askedForFallback: the type was just asked, perhaps for the first time, perhaps again.
+func (s *shard) askedForFallback(now time.Time) {
 	if s.heard {
 		return
 	}
@@ -247,9 +247,9 @@ func (s *shard) askedForFallbackLocked(now time.Time) {
 	switch l := s.lane(s.named.lane); {
 	case s.unheardSince.IsZero():
 		s.unheardSince = now
-		s.expectFallbackLocked(l)
-	case s.fallbackLocked() != nil && s.mayStandInLocked(l):
-		s.setsLocked((*set).reviveLocked) // what was asked anew does not count as settled
+		s.expectFallback(l)
+	case s.fallback() != nil && s.mayStandIn(l):
+		s.sets((*set).revive) // what was asked anew does not count as settled
 	}
 }
 
@@ -258,31 +258,31 @@ func (s *shard) unheardLong(now time.Time) {
 	s.mu.Lock()
 	defer s.unlock()
 	s.now = now
-	s.fallBackLocked()
+	s.fallBack()
 }
 
-// fallBackLocked has the clients look at what stands in for them, now or as soon as it may.
-func (s *shard) fallBackLocked() {
-	if s.fallbackLocked() == nil {
+// fallBack has the clients look at what stands in for them, now or as soon as it may.
+func (s *shard) fallBack() {
+	if s.fallback() == nil {
 		return
 	}
-	if l := s.lane(s.named.lane); s.mayStandInLocked(l) {
-		s.relookLocked()
+	if l := s.lane(s.named.lane); s.mayStandIn(l) {
+		s.relook()
 	} else {
-		s.expectFallbackLocked(l)
+		s.expectFallback(l)
 	}
-	s.setsLocked(func(t *set) {
-		if l := t.lane(); s.mayStandInLocked(l) {
-			t.reviveLocked()
+	s.sets(func(t *set) {
+		if l := t.lane(); s.mayStandIn(l) {
+			t.revive()
 		} else {
-			s.expectFallbackLocked(l)
+			s.expectFallback(l)
 		}
 	})
 }
 
-// expectFallbackLocked makes sure that it is looked whether the last resort may stand in.
-func (s *shard) expectFallbackLocked(l *Lane) {
-	if s.expectLocked(l); s.unheardSince.IsZero() || s.fallbackLocked() == nil {
+// expectFallback makes sure that it is looked whether the last resort may stand in.
+func (s *shard) expectFallback(l *Lane) {
+	if s.expect(l); s.unheardSince.IsZero() || s.fallback() == nil {
 		return
 	}
 	if at := s.unheardSince.Add(s.cfg().ColdWait / 2); at.After(s.now) {
@@ -290,9 +290,9 @@ func (s *shard) expectFallbackLocked(l *Lane) {
 	}
 }
 
-// followFallbackLocked brings what stands in, or is to, in line with what the last resort has now.
-func (s *shard) followFallbackLocked() {
-	if s.fallbackLocked() == nil {
+// followFallback brings what stands in, or is to, in line with what the last resort has now.
+func (s *shard) followFallback() {
+	if s.fallback() == nil {
 		return
 	}
 	rev := uint64(0)
@@ -300,27 +300,27 @@ func (s *shard) followFallbackLocked() {
 		if len(e.variants) > 0 || len(e.retired) > 0 && !e.standsIn() {
 			continue
 		}
-		vs := s.fallbackOfLocked(e.name)
+		vs := s.fallbackOf(e.name)
 		if vs == nil || sameBodies(vs, e.retired) {
 			continue
 		}
 		if rev == 0 {
-			rev = s.nextRevLocked()
+			rev = s.nextRev()
 		}
 		e.retired, e.existed, e.rev = vs, true, rev
-		s.reshowLocked(e)
+		s.reshow(e)
 	}
-	s.setsLocked(func(t *set) {
-		if t.standsInLocked() {
-			t.followFallbackLocked()
+	s.sets(func(t *set) {
+		if t.standsIn() {
+			t.followFallback()
 		}
 	})
 }
 
-// followFallbackLocked is the same for a set. A last resort that has none of it any more says
+// followFallback is the same for a set. A last resort that has none of it any more says
 // nothing of it.
-func (t *set) followFallbackLocked() {
-	vs := t.fallbackMembersLocked()
+func (t *set) followFallback() {
+	vs := t.fallbackMembers()
 	if len(vs) == 0 {
 		return
 	}
@@ -329,7 +329,7 @@ func (t *set) followFallbackLocked() {
 		next[v.Name] = append(next[v.Name], v)
 		t.shard.constrained = t.shard.constrained || v.Constraints != nil
 	}
-	rev := t.shard.nextRevLocked()
+	rev := t.shard.nextRev()
 	for name, of := range next {
 		m := t.members[name]
 		if m == nil {
@@ -338,16 +338,16 @@ func (t *set) followFallbackLocked() {
 		}
 		if !sameBodies(of, m.variants) {
 			m.variants = of
-			t.offerLocked(m, rev)
+			t.offer(m, rev)
 		}
 	}
 	for name, m := range t.members {
 		if next[name] == nil {
 			m.variants = nil
-			t.offerLocked(m, rev)
+			t.offer(m, rev)
 		}
 	}
-	t.changedLocked(rev)
+	t.markChanged(rev)
 }
 
 func sameBodies(a, b []*Variant) bool {

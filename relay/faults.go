@@ -16,7 +16,7 @@ type faults struct {
 	// rolled is seq when the stream of the present statements was first answered: all of them are
 	// after it.
 	rolled uint64
-	// lackFrom and lackUntil are from and until when the set lacks what may be there (lackLocked);
+	// lackFrom and lackUntil are from and until when the set lacks what may be there (noteLack);
 	// zero: it lacks nothing.
 	lackFrom, lackUntil time.Time
 }
@@ -121,10 +121,10 @@ func (t *faults) since(from uint64) []statement {
 	return t.order[i:]
 }
 
-// forgetFaultsLocked ends what was stated on earlier streams than the one of generation gen, and
+// forgetFaults ends what was stated on earlier streams than the one of generation gen, and
 // not again. The members among it are in order by now, and are sent again to say so. It reports
 // whether anything ended.
-func (t *set) forgetFaultsLocked(gen uint32, rev uint64) (ended bool) {
+func (t *set) forgetFaults(gen uint32, rev uint64) (ended bool) {
 	for name, f := range t.faults.byName {
 		if f.gen == gen {
 			continue
@@ -137,21 +137,21 @@ func (t *set) forgetFaultsLocked(gen uint32, rev uint64) (ended bool) {
 	return ended
 }
 
-// rollFaultsLocked makes room for what a new stream states. What the stream before stated is
+// rollFaults makes room for what a new stream states. What the stream before stated is
 // remembered, so that what is stated again is told to those alone who have not heard it; nobody is
 // told it before (RELAY-38).
-func (t *set) rollFaultsLocked(rev uint64) (ended bool) {
-	ended = t.forgetFaultsLocked(t.answeredGen, rev)
+func (t *set) rollFaults(rev uint64) (ended bool) {
+	ended = t.forgetFaults(t.answeredGen, rev)
 	t.faults.seq++ // no position is there before it has looked at the new stream's
 	t.faults.rolled = t.faults.seq
 	return ended
 }
 
-// lackLocked looks until when the set lacks what may be there: a name in an error that leaves the
+// noteLack looks until when the set lacks what may be there: a name in an error that leaves the
 // body in use, of which there is none. A list without it would delete it at a client that came
 // back, so that client's waits, as long as it would for an origin's silence; and a minute at most,
 // however many names come into error one after the other (RELAY-6, ABS-8).
-func (t *set) lackLocked() {
+func (t *set) noteLack() {
 	x, now := &t.faults, t.shard.now
 	lacked, until := x.lackUntil, time.Time{}
 	for name, f := range x.byName {
@@ -161,7 +161,7 @@ func (t *set) lackLocked() {
 	}
 	if x.lackUntil = until; until.IsZero() {
 		if x.lackFrom = until; !lacked.IsZero() {
-			t.wakeFreshLocked()
+			t.wakeFresh()
 		}
 		return
 	}
@@ -173,15 +173,15 @@ func (t *set) lackLocked() {
 	}
 }
 
-// lacksLocked reports whether the client may hold what the set lacks.
-func (p *position) lacksLocked() bool {
+// lacks reports whether the client may hold what the set lacks.
+func (p *position) lacks() bool {
 	return p.fresh && p.sub.holds && !p.sub.delta && p.view.set.faults.lackUntil.After(p.sub.shard.now)
 }
 
-// sparedLocked reports whether a name that the client holds and the set has no body of is in error
+// spared reports whether a name that the client holds and the set has no body of is in error
 // for the moment: then the client keeps what it holds (ABS-8).
-func (s *Sub) sparedLocked(name string) (spared bool) {
-	s.coveringLocked(name, func(p *position) {
+func (s *Sub) spared(name string) (spared bool) {
+	s.covering(name, func(p *position) {
 		f := p.view.set.faults.byName[name]
 		if !s.delta || f == nil || s.shard.group.origin.ends(f.err) {
 			return
@@ -194,27 +194,27 @@ func (s *Sub) sparedLocked(name string) (spared bool) {
 	return spared
 }
 
-// heldLocked is what the client's sets hold of a name; nil: none does.
-func (s *Sub) heldLocked(name string) *item {
+// held is what the client's sets hold of a name; nil: none does.
+func (s *Sub) held(name string) *item {
 	if s.more == nil {
 		if it := s.pos.view.items[name]; it != nil && !it.dead {
 			return it
 		}
 		return nil
 	}
-	it, _ := s.memberLocked(name)
+	it, _ := s.member(name)
 	return it
 }
 
-// endSparedLocked gives the names spared that are in error no more, and have no body either.
-func (s *Sub) endSparedLocked(p *position) (gone []string) {
+// endSpared gives the names spared that are in error no more, and have no body either.
+func (s *Sub) endSpared(p *position) (gone []string) {
 	for name := range p.spared {
-		switch it, f := s.heldLocked(name), p.view.set.faults.byName[name]; {
+		switch it, f := s.held(name), p.view.set.faults.byName[name]; {
 		case it != nil: // it is kept up
 		case f != nil && !s.shard.group.origin.ends(f.err):
 			continue
-		case s.recordLocked(name) != nil:
-			s.dirtyLocked(s.recordLocked(name), s.shard.rev)
+		case s.record(name) != nil:
+			s.markDirty(s.record(name), s.shard.rev)
 		default:
 			gone = append(gone, name)
 		}
@@ -223,29 +223,29 @@ func (s *Sub) endSparedLocked(p *position) (gone []string) {
 	return gone
 }
 
-// faultAgainLocked owes the error of a member, if it is in one.
-func (p *position) faultAgainLocked(name string) {
+// faultAgain owes the error of a member, if it is in one.
+func (p *position) faultAgain(name string) {
 	if p.sub.delta && p.view.set.faults.byName[name] != nil && !slices.Contains(p.untold, name) {
 		p.untold = append(p.untold, name)
 	}
 }
 
-// statedLocked has the clients of `*` look at what is in error. Who waits for the first answer gets
+// stated has the clients of `*` look at what is in error. Who waits for the first answer gets
 // them with it or after it.
-func (t *set) statedLocked(rev uint64) {
+func (t *set) stated(rev uint64) {
 	for _, v := range t.views {
 		for p := v.ordered.head; p != nil; p = p.next {
-			p.sub.changedLocked(rev)
+			p.sub.markChanged(rev)
 		}
 	}
 }
 
-// takeFaultsLocked is what the client of `*` must be told of members instead of the resource,
+// takeFaults is what the client of `*` must be told of members instead of the resource,
 // oldest first, besides the bodies that go out now: an error of one of them follows in a response
 // of its own (ABS-9, ABS-11). A name with a record of its own is left to it (RELAY-25). SotW
 // answers are sent whole, and an error of what has a body would have to leave the body out, which
 // deletes it at older clients: there the body stays, and the error is not told (ABS-8).
-func (s *Sub) takeFaultsLocked(p *position, going *Answer) (errs []*NameError, rev uint64) {
+func (s *Sub) takeFaults(p *position, going *Answer) (errs []*NameError, rev uint64) {
 	set := p.view.set
 	t := &set.faults
 	if !set.lane().live(set.answeredGen) {
@@ -263,12 +263,12 @@ func (s *Sub) takeFaultsLocked(p *position, going *Answer) (errs []*NameError, r
 	// add reports whether the error of a name could go, or need not.
 	add := func(f *fault) bool {
 		name := f.err.Name
-		if f.gen != set.answeredGen || s.recordLocked(name) != nil {
+		if f.gen != set.answeredGen || s.record(name) != nil {
 			return true
 		}
-		if it := s.heldLocked(name); it != nil {
+		if it := s.held(name); it != nil {
 			switch {
-			case !s.delta && s.wholeLocked(), s.more != nil && s.shard.group.origin.ends(f.err):
+			case !s.delta && s.answersWhole(), s.more != nil && s.shard.group.origin.ends(f.err):
 				return true // another set has it
 			case sent == nil:
 				sent = make(map[string]bool, len(going.Variants)+len(going.Heartbeats))
@@ -293,24 +293,24 @@ func (s *Sub) takeFaultsLocked(p *position, going *Answer) (errs []*NameError, r
 		return true
 	}
 	for _, name := range again {
-		if s.keepsLocked(name) {
+		if s.keeps(name) {
 			p.untold = append(p.untold, name) // to be told when the list lets go of it (ORD-3)
 			continue
 		}
 		if f := t.byName[name]; f != nil && f.seq <= p.told && !add(f) {
 			p.untold = append(p.untold, name)
-			s.markLocked(f.rev)
+			s.mark(f.rev)
 		}
 	}
 	for _, x := range t.since(p.told) {
 		heard := x.fault.was != 0 && x.fault.was <= p.before
-		if x.stands() && !heard && s.keepsLocked(x.fault.err.Name) {
+		if x.stands() && !heard && s.keeps(x.fault.err.Name) {
 			p.untold = append(p.untold, x.fault.err.Name)
 			continue
 		}
 		if x.stands() && !heard && !add(x.fault) {
 			p.told = x.seq - 1
-			s.markLocked(x.fault.rev)
+			s.mark(x.fault.rev)
 			return errs, rev
 		}
 	}

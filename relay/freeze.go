@@ -54,8 +54,8 @@ func (s *shard) thaw() {
 	}
 }
 
-// freezesLocked is what of a response has to wait, for one set, or for names if there is none.
-func (s *shard) freezesLocked(t *set) (none gate.Waits) {
+// freezes is what of a response has to wait, for one set, or for names if there is none.
+func (s *shard) freezes(t *set) (none gate.Waits) {
 	if s.group.origin.frozen.Load() == nil {
 		return none
 	}
@@ -90,9 +90,9 @@ type waiting struct {
 	identity
 }
 
-// waitsLocked notes that the origin has something else of a resource than the table, for one set,
+// waits notes that the origin has something else of a resource than the table, for one set,
 // or for names if there is none.
-func (s *shard) waitsLocked(t *set, id identity) {
+func (s *shard) waits(t *set, id identity) {
 	if s.frozen == nil {
 		s.frozen = map[waiting]bool{}
 	}
@@ -107,51 +107,51 @@ func (t *set) name() string {
 	return t.selector
 }
 
-// waitingLocked is how many of those kept wait because the origin is frozen.
-func (s *shard) waitingLocked(t *set, kept map[identity]bool) int {
-	if len(kept) > 0 && s.freezesLocked(t).Removals() {
+// waiting is how many of those kept wait because the origin is frozen.
+func (s *shard) waiting(t *set, kept map[identity]bool) int {
+	if len(kept) > 0 && s.freezes(t).Removals() {
 		return len(kept)
 	}
 	return 0
 }
 
-// nameStaysLocked takes notice of a body that came for a name of which something may be held,
+// nameStays takes notice of a body that came for a name of which something may be held,
 // before anything else is done with it: what was to go is there again. False: it is not to be
 // taken, and those whose name it answers keep what they have. An alias that stands for another
 // resource does not move either.
-func (s *shard) nameStaysLocked(body *Variant, held []*Variant, gen uint32) (taken bool) {
-	s.named.guard.cancelLocked(identity{body.Name, body.Constraints.Key()})
+func (s *shard) nameStays(body *Variant, held []*Variant, gen uint32) (taken bool) {
+	s.named.guard.cancel(identity{body.Name, body.Constraints.Key()})
 	for _, alias := range body.aliases {
-		s.named.guard.cancelLocked(identity{xds.NameKey(alias), body.Constraints.Key()})
+		s.named.guard.cancel(identity{xds.NameKey(alias), body.Constraints.Key()})
 	}
-	taken = s.passesLocked(nil, body, held)
+	taken = s.passes(nil, body, held)
 	for _, alias := range body.aliases {
 		e := s.named.entries[xds.NameKey(alias)]
-		if taken && e != nil && len(e.variants) > 0 && !e.ownName() && e.variants[0].Name != body.Name && s.freezesLocked(nil).Changes() {
-			s.waitsLocked(nil, identity{body.Name, body.Constraints.Key()})
+		if taken && e != nil && len(e.variants) > 0 && !e.ownName() && e.variants[0].Name != body.Name && s.freezes(nil).Changes() {
+			s.waits(nil, identity{body.Name, body.Constraints.Key()})
 			taken = false
 		}
 	}
 	if taken {
 		return true
 	}
-	for _, e := range s.holdersLocked(body.Name) {
+	for _, e := range s.holders(body.Name) {
 		if e.askedOn(gen) && len(e.variants) > 0 {
 			e.seenGen = gen
-			s.touchLocked(e, false)
+			s.touch(e, false)
 		}
 	}
 	return false
 }
 
-// passesLocked reports whether a body may take the place of what is held, and notes that it waits
+// passes reports whether a body may take the place of what is held, and notes that it waits
 // if not.
-func (s *shard) passesLocked(t *set, body *Variant, held []*Variant) bool {
+func (s *shard) passes(t *set, body *Variant, held []*Variant) bool {
 	id := identity{body.Name, body.Constraints.Key()}
-	if waits := s.freezesLocked(t); waits.Changes() {
+	if waits := s.freezes(t); waits.Changes() {
 		old := find(held, id.constraints)
 		if waits.Body(t != nil || len(held) > 0, old != nil && old.Digest == body.Digest) {
-			s.waitsLocked(t, id)
+			s.waits(t, id)
 			return false
 		}
 	}

@@ -14,8 +14,8 @@ type gap struct{ from, to uint64 }
 // one removal twice.
 const maxGaps = 16
 
-// openGapLocked notes that an item, which is dead, comes back at revision rev.
-func (v *view) openGapLocked(it *item, rev uint64) {
+// openGap notes that an item, which is dead, comes back at revision rev.
+func (v *view) openGap(it *item, rev uint64) {
 	if v.gaps == nil {
 		v.gaps = map[*item][]gap{}
 	}
@@ -27,8 +27,8 @@ func (v *view) openGapLocked(it *item, rev uint64) {
 	v.lastGap = rev
 }
 
-// passGapsLocked forgets the gaps once every position has passed them.
-func (v *view) passGapsLocked(passed uint64) {
+// passGaps forgets the gaps once every position has passed them.
+func (v *view) passGaps(passed uint64) {
 	if passed >= v.lastGap {
 		v.gaps = nil
 	}

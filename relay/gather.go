@@ -60,33 +60,33 @@ func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
 	defer g.mu.Unlock()
 	x.at = x.came.Add(wait)
 	switch {
-	case late && wait > 0 && g.waitsLocked(x):
+	case late && wait > 0 && g.waits(x):
 		y, u := *x, *x.u
 		y.u, u.waited, u.asked = &u, true, x.store.questions.Load()
 		y.makeBodies(&Applied{})
-		g.putLocked(&y)
+		g.put(&y)
 		y.confirmLater()
 		a.Changed = len(u.Resources)
 		return
 	case late:
-		g.takeStoreLocked(x.store)
+		g.takeStore(x.store)
 	case early:
 		emptied := x.empties()
-		g.staysLocked(x, emptied)
-		g.partsLocked(x)
+		g.endRemovalsOf(x, emptied)
+		g.parts(x)
 		if wait > 0 {
 			if gone := x.takesAway(false); len(gone) > 0 {
-				g.keepLocked(x, gone)
+				g.keep(x, gone)
 			}
 			if len(emptied) > 0 {
-				g.keepEmptiedLocked(x, emptied)
+				g.keepEmptied(x, emptied)
 				a.Changed += len(emptied)
 				emptied = nil
 			}
 		}
 		if len(emptied) > 0 {
 			x.makeBodies(a)
-			g.markLocked(x, emptied)
+			g.mark(x, emptied)
 			x.apply(a)
 			return
 		}
@@ -95,15 +95,15 @@ func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
 	x.apply(a)
 }
 
-// waitsLocked reports whether a response of listeners or routes has to wait: what it changes
+// waits reports whether a response of listeners or routes has to wait: what it changes
 // somebody may have been told, or an earlier one of the type waits.
-func (g *gathering) waitsLocked(x *arrival) bool {
+func (g *gathering) waits(x *arrival) bool {
 	changed, urgent := x.changes()
 	return !urgent && (changed || slices.ContainsFunc(g.queue, func(y *arrival) bool { return y.store == x.store }))
 }
 
-// putLocked has a response wait.
-func (g *gathering) putLocked(x *arrival) {
+// put has a response wait.
+func (g *gathering) put(x *arrival) {
 	g.queue = append(g.queue, x)
 	g.kept.Store(int32(len(g.queue)))
 	x.store.push(timer{at: x.at, kind: gatherEnd, group: x.store.group})
@@ -113,7 +113,7 @@ func (g *gathering) putLocked(x *arrival) {
 func (g *gathering) end(now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.takeLocked(func(x *arrival) bool { return !x.at.After(now) })
+	g.takeDue(func(x *arrival) bool { return !x.at.After(now) })
 }
 
 // all takes up everything: a stream ends, and what it said counts.
@@ -123,29 +123,29 @@ func (g *gathering) all() {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.takeLocked(func(*arrival) bool { return true })
+	g.takeDue(func(*arrival) bool { return true })
 }
 
-// takeLocked takes up what is due, in order. What takes clusters away goes behind the routes that
+// takeDue takes up what is due, in order. What takes clusters away goes behind the routes that
 // came before it was due, once.
-func (g *gathering) takeLocked(due func(*arrival) bool) {
+func (g *gathering) takeDue(due func(*arrival) bool) {
 	for len(g.queue) > 0 && due(g.queue[0]) {
 		x := g.queue[0]
 		g.queue = slices.Delete(g.queue, 0, 1)
-		if i := g.behindRoutesLocked(); x.removals && !x.moved && i > 0 {
+		if i := g.behindRoutes(); x.removals && !x.moved && i > 0 {
 			x.moved, x.at = true, g.queue[i-1].at
 			g.queue = slices.Insert(g.queue, i, x)
 			x.confirmLater()
 			continue
 		}
-		g.takeUpLocked(x)
+		g.takeUp(x)
 	}
 	g.kept.Store(int32(len(g.queue)))
 }
 
-// behindRoutesLocked is the place in the queue behind the last change of listeners or routes, and
+// behindRoutes is the place in the queue behind the last change of listeners or routes, and
 // behind what was moved there; 0: there is none.
-func (g *gathering) behindRoutesLocked() (i int) {
+func (g *gathering) behindRoutes() (i int) {
 	for n, x := range g.queue {
 		if !x.removals || x.moved && i == n {
 			i = n + 1
@@ -154,28 +154,28 @@ func (g *gathering) behindRoutesLocked() (i int) {
 	return i
 }
 
-// takeStoreLocked takes up what waits of one type, since something of it came that does not wait
+// takeStore takes up what waits of one type, since something of it came that does not wait
 // (RELAY-83).
-func (g *gathering) takeStoreLocked(k *store) {
+func (g *gathering) takeStore(k *store) {
 	g.queue = slices.DeleteFunc(g.queue, func(x *arrival) bool {
 		if x.store != k {
 			return false
 		}
-		g.takeUpLocked(x)
+		g.takeUp(x)
 		return true
 	})
 	g.kept.Store(int32(len(g.queue)))
 }
 
-// staysLocked ends the wait for the removal of what a response speaks of again, and for the word
+// endRemovalsOf ends the wait for the removal of what a response speaks of again, and for the word
 // that endpoints are empty of which it has another.
-func (g *gathering) staysLocked(x *arrival, emptied map[string]bool) {
+func (g *gathering) endRemovalsOf(x *arrival, emptied map[string]bool) {
 	for _, y := range g.queue {
 		if !y.takesFrom(x) {
 			continue
 		}
 		if y.outdatedBy(x) {
-			g.takeStoreLocked(x.store)
+			g.takeStore(x.store)
 			return
 		}
 		said := x.u.names()
@@ -192,8 +192,8 @@ func (x *arrival) takesFrom(y *arrival) bool {
 	return x.removals && x.store == y.store && x.lane == y.lane && x.gen == y.gen
 }
 
-// keepLocked takes what a response takes away out of it, to be taken up later.
-func (g *gathering) keepLocked(x *arrival, gone []string) {
+// keep takes what a response takes away out of it, to be taken up later.
+func (g *gathering) keep(x *arrival, gone []string) {
 	u, waits := *x.u, map[string]bool{}
 	for _, y := range g.queue {
 		if y.takesFrom(x) {
@@ -218,19 +218,19 @@ func (g *gathering) keepLocked(x *arrival, gone []string) {
 		}
 		y := *x
 		y.u, y.bodies, y.removals = rest, nil, true
-		g.putLocked(&y)
+		g.put(&y)
 		y.confirmLater()
 	}
 }
 
-// takeUpLocked applies what has waited.
-func (g *gathering) takeUpLocked(x *arrival) {
+// takeUp applies what has waited.
+func (g *gathering) takeUp(x *arrival) {
 	if x.removals && len(x.u.Removed)+len(x.u.Resources) == 0 || !x.store.find(x.u, x.lane.index, x.gen) {
 		return // nobody asks for it any more
 	}
 	var a Applied
 	x.makeBodies(&a)
-	g.markLocked(x, x.empties())
+	g.mark(x, x.empties())
 	x.apply(&a)
 	// counted, or said when it came
 	a.Changed, a.Resumed, a.Expired, a.Overlapping, a.Waiting = 0, 0, 0, 0, 0
@@ -258,29 +258,29 @@ func (x *arrival) changes() (changed, urgent bool) {
 	x.store.mu.Lock()
 	defer x.store.mu.Unlock()
 	for _, s := range x.store.all {
-		switch s.kindLocked(x.lane.index, x.gen) {
+		switch s.kind(x.lane.index, x.gen) {
 		case kindSet:
-			s.setsLocked(func(t *set) { changed = changed || t.askedGen == x.gen && t.toldLocked() })
+			s.sets(func(t *set) { changed = changed || t.askedGen == x.gen && t.told() })
 		case kindNamed:
-			c, asked := s.changesLocked(x.u, x.gen)
+			c, asked := s.changes(x.u, x.gen)
 			changed, urgent = changed || c, urgent || asked && xds.IsVirtualHost(x.u.TypeURL)
 		}
 	}
 	return changed, urgent
 }
 
-// changesLocked reports whether a response changes a name that is held, or adds to a set, and
+// changes reports whether a response changes a name that is held, or adds to a set, and
 // whether it answers a name of which nothing is held.
-func (s *shard) changesLocked(u *Update, gen uint32) (changed, asked bool) {
+func (s *shard) changes(u *Update, gen uint32) (changed, asked bool) {
 	known := len(u.repeats)
 	for i := range u.Resources {
 		r, held := &u.Resources[i], u.found[i].body
 		if held == nil {
-			if e := s.entryLocked(r.Name); e != nil && e.served && e.retired != nil {
+			if e := s.entry(r.Name); e != nil && e.served && e.retired != nil {
 				changed = true // clients were told another body
 			}
 			asked = true
-			s.eachOfLocked(gen, r.Name, func(t *set) { changed = changed || t.toldLocked() })
+			s.eachOf(gen, r.Name, func(t *set) { changed = changed || t.told() })
 			continue
 		}
 		known++
@@ -291,7 +291,7 @@ func (s *shard) changesLocked(u *Update, gen uint32) (changed, asked bool) {
 		}
 	}
 	gone := func(name string) {
-		held := len(s.variantsLocked(name)) > 0
+		held := len(s.variants(name)) > 0
 		changed, asked = changed || held, asked || !held
 	}
 	for _, name := range u.Removed {
@@ -304,7 +304,7 @@ func (s *shard) changesLocked(u *Update, gen uint32) (changed, asked bool) {
 		gone(e.Name)
 	}
 	if u.Full && xds.FullState(u.TypeURL) {
-		changed = changed || s.heldNamesLocked() > known
+		changed = changed || s.heldNames() > known
 	}
 	return changed, asked
 }

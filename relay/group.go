@@ -161,7 +161,7 @@ func (g *Group) end(now time.Time) {
 		o.table.timers.push(timer{at: now.Add(max(g.linger(), time.Second)), kind: groupEnd, group: g})
 	default:
 		delete(o.groups, g.key)
-		o.disownLocked(g)
+		o.disown(g)
 	}
 }
 
@@ -182,8 +182,8 @@ func (g *Group) shard(typeURL string, p constraints.Params) *shard {
 		}
 	}
 	s := newShard(k, p)
-	k.addLocked(s)
-	g.publishLocked(k)
+	k.add(s)
+	g.publish(k)
 	return s
 }
 
@@ -203,18 +203,18 @@ func (g *Group) dropShard(s *shard) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if i := slices.Index(k.all, s); i >= 0 {
-		k.setLocked(slices.Delete(slices.Clone(k.all), i, i+1))
+		k.set(slices.Delete(slices.Clone(k.all), i, i+1))
 		if len(k.all) == 0 {
 			delete(g.types, k.typeURL)
-			k.spokenLocked() // nobody lacks anything of it
+			k.spoken() // nobody lacks anything of it
 		}
-		g.publishLocked(k)
+		g.publish(k)
 	}
 }
 
-// publishLocked replaces the list of shards, of which those of k have changed. It holds the lock of
+// publish replaces the list of shards, of which those of k have changed. It holds the lock of
 // k alone.
-func (g *Group) publishLocked(k *store) {
+func (g *Group) publish(k *store) {
 	old := *g.all.Load()
 	all := make([]*shard, 0, len(old)+1)
 	i := 0

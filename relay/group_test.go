@@ -133,7 +133,7 @@ func TestSecretsDoNotLinger(t *testing.T) {
 	named.Close(zero)
 	set.Close(zero)
 	r.table.Advance(zero)
-	if sh := r.group.shard(xds.SecretType, constraints.Params{}); sh.star.wantedLocked() || sh.named.entries["s"].wanted() {
+	if sh := r.group.shard(xds.SecretType, constraints.Params{}); sh.star.wanted() || sh.named.entries["s"].wanted() {
 		t.Error("a secret is wanted upstream after its last subscriber")
 	}
 	side.Take(zero, false)

@@ -86,9 +86,9 @@ func (s *shard) guardPolicy() gate.Guard {
 	return gate.Guard{GuardConfig: s.group.origin.config().Guard, Quiet: s.cfg().FirmSettle, Most: firmMost}
 }
 
-// hearsLocked notes a response on the stream of generation gen and reports whether removals still
+// hears notes a response on the stream of generation gen and reports whether removals still
 // count as those of a reconnect. size is how many there are to be lost.
-func (s *shard) hearsLocked(t *set, gen uint32, size func() int) (counts bool) {
+func (s *shard) hears(t *set, gen uint32, size func() int) (counts bool) {
 	policy := s.guardPolicy()
 	if policy.Off() {
 		return false
@@ -96,45 +96,45 @@ func (s *shard) hearsLocked(t *set, gen uint32, size func() int) (counts bool) {
 	g, _, _ := s.guardOf(t)
 	if !g.Heard(gen) {
 		n := 0
-		if t == nil || !t.standsInLocked() { // or none of it was the origin's
+		if t == nil || !t.standsIn() { // or none of it was the origin's
 			n = size()
 		}
 		g.Count = policy.Begin(g.Count, gen, s.now, n, len(g.held))
-		s.armGuardLocked(t)
+		s.armGuard(t)
 	}
 	return policy.Counts(g.Count, s.now)
 }
 
-// holdOverLocked: what is held was stated on an earlier stream. It has the whole time anew, and no
+// holdOver: what is held was stated on an earlier stream. It has the whole time anew, and no
 // words (RELAY-38).
-func (s *shard) holdOverLocked(t *set) {
+func (s *shard) holdOver(t *set) {
 	g, _, _ := s.guardOf(t)
 	for id := range g.held {
 		g.held[id] = nil
 	}
 	g.fault = nil
-	s.holdLongerLocked(t)
+	s.holdLonger(t)
 }
 
-// holdLongerLocked gives what is held the whole time anew.
-func (s *shard) holdLongerLocked(t *set) {
+// holdLonger gives what is held the whole time anew.
+func (s *shard) holdLonger(t *set) {
 	g, _, _ := s.guardOf(t)
 	g.Count = s.guardPolicy().Extend(g.Count, s.now)
-	s.armGuardLocked(t)
+	s.armGuard(t)
 }
 
-// screenLocked looks at what a response or a sweep takes away and returns what of it stays. counts
-// is what hearsLocked said. whole: it says all there is to say, as a list and a sweep do.
-// confirmed: what was held before can go, and does not before letGoLocked.
-func (s *shard) screenLocked(t *set, leaving []parting, counts, whole bool) (kept map[identity]bool, confirmed bool) {
+// screen looks at what a response or a sweep takes away and returns what of it stays. counts
+// is what hears said. whole: it says all there is to say, as a list and a sweep do.
+// confirmed: what was held before can go, and does not before letGo.
+func (s *shard) screen(t *set, leaving []parting, counts, whole bool) (kept map[identity]bool, confirmed bool) {
 	if len(leaving) == 0 {
 		return nil, false
 	}
-	if s.freezesLocked(t).Removals() {
+	if s.freezes(t).Removals() {
 		kept = make(map[identity]bool, len(leaving))
 		for _, p := range leaving {
 			kept[p.identity] = true
-			s.waitsLocked(t, p.identity)
+			s.waits(t, p.identity)
 		}
 		return kept, false
 	}
@@ -145,10 +145,10 @@ func (s *shard) screenLocked(t *set, leaving []parting, counts, whole bool) (kep
 	g, _, _ := s.guardOf(t)
 	var news []parting
 	for _, p := range leaving {
-		r := gate.Removal{Held: g.partsLocked(p.identity), StandIn: t.isFallbackLocked(p.identity), Seen: p.seen}
+		r := gate.Removal{Held: g.parts(p.identity), StandIn: t.isFallback(p.identity), Seen: p.seen}
 		switch r.Fate() {
 		case gate.Stays:
-			kept = g.keepLocked(kept, p)
+			kept = g.keep(kept, p)
 		case gate.New:
 			news = append(news, p)
 		}
@@ -159,7 +159,7 @@ func (s *shard) screenLocked(t *set, leaving []parting, counts, whole bool) (kep
 		return kept, r.Release
 	}
 	for _, p := range news {
-		kept = g.keepLocked(kept, p)
+		kept = g.keep(kept, p)
 	}
 	if r.Alarm {
 		a := Alarm{Group: s.group.key, TypeURL: s.typeURL, Removals: len(g.held), Size: g.Size(), Until: g.Until()}
@@ -168,11 +168,11 @@ func (s *shard) screenLocked(t *set, leaving []parting, counts, whole bool) (kep
 		}
 		s.group.origin.alarm(a)
 	}
-	s.armGuardLocked(t)
+	s.armGuard(t)
 	return kept, r.Release
 }
 
-func (g *guard) keepLocked(kept map[identity]bool, p parting) map[identity]bool {
+func (g *guard) keep(kept map[identity]bool, p parting) map[identity]bool {
 	if g.held == nil {
 		g.held = map[identity]*NameError{}
 	}
@@ -186,32 +186,32 @@ func (g *guard) keepLocked(kept map[identity]bool, p parting) map[identity]bool 
 	return kept
 }
 
-// partsLocked reports whether a body is to go.
-func (g *guard) partsLocked(id identity) bool {
+// parts reports whether a body is to go.
+func (g *guard) parts(id identity) bool {
 	_, held := g.held[id]
 	return held
 }
 
-// cancelLocked forgets that something is to go: it is there again, or it goes now.
-func (g *guard) cancelLocked(id identity) {
+// cancel forgets that something is to go: it is there again, or it goes now.
+func (g *guard) cancel(id identity) {
 	if len(g.held) == 0 {
 		return
 	}
 	if delete(g.held, id); len(g.held) == 0 {
-		g.clearLocked()
+		g.clear()
 	}
 }
 
-// clearLocked forgets all that is to go.
-func (g *guard) clearLocked() { g.Count, g.held, g.fault = g.Cleared(), nil, nil }
+// clear forgets all that is to go.
+func (g *guard) clear() { g.Count, g.held, g.fault = g.Cleared(), nil, nil }
 
-// holdsLocked reports whether a body is to go.
-func (g *guard) holdsLocked(v *Variant) bool {
-	return len(g.held) > 0 && g.partsLocked(identity{v.Name, v.Constraints.Key()})
+// holds reports whether a body is to go.
+func (g *guard) holds(v *Variant) bool {
+	return len(g.held) > 0 && g.parts(identity{v.Name, v.Constraints.Key()})
 }
 
-// armGuardLocked has what is held looked at when its time is over.
-func (s *shard) armGuardLocked(t *set) {
+// armGuard has what is held looked at when its time is over.
+func (s *shard) armGuard(t *set) {
 	g, _, _ := s.guardOf(t)
 	if at := g.Until(); len(g.held) > 0 && (g.armed.IsZero() || at.Before(g.armed)) {
 		g.armed = at
@@ -232,27 +232,27 @@ func (s *shard) guardEnd(t *set, now time.Time) {
 		return
 	}
 	stream := gate.Stream{Live: l.live(gen), Answered: l.heard.Load() == gen}
-	switch g.Due(now, stream, s.freezesLocked(t)) {
+	switch g.Due(now, stream, s.freezes(t)) {
 	case gate.Later:
-		s.armGuardLocked(t)
+		s.armGuard(t)
 	case gate.Longer:
-		s.holdLongerLocked(t)
+		s.holdLonger(t)
 	case gate.Release:
-		s.letGoLocked(t)
+		s.letGo(t)
 	}
 }
 
-// letGoLocked removes what is held, and returns how many.
-func (s *shard) letGoLocked(t *set) (n int) {
+// letGo removes what is held, and returns how many.
+func (s *shard) letGo(t *set) (n int) {
 	g, l, gen := s.guardOf(t)
 	held, fault := g.held, g.fault
-	g.clearLocked()
-	rev := s.nextRevLocked()
+	g.clear()
+	rev := s.nextRev()
 	if t != nil {
-		n = t.removeHeldLocked(held, rev)
+		n = t.removeHeld(held, rev)
 		if fault != nil {
 			t.fault, t.faultGen = fault, gen
-			t.tellAllLocked(rev)
+			t.tellAll(rev)
 		}
 		return n
 	}
@@ -260,26 +260,26 @@ func (s *shard) letGoLocked(t *set) (n int) {
 		gen = 0 // gone, but nobody who asks now can be told so (RELAY-38)
 	}
 	for id := range held {
-		if !slices.ContainsFunc(s.holdersLocked(id.name), func(e *entry) bool { return find(e.variants, id.constraints) != nil }) {
+		if !slices.ContainsFunc(s.holders(id.name), func(e *entry) bool { return find(e.variants, id.constraints) != nil }) {
 			delete(held, id) // it went otherwise, and the origin may have said something else since
 			continue
 		}
-		if s.removeNameLocked(id) {
+		if s.removeName(id) {
 			n++
 		}
 	}
-	s.partTouchedLocked(s.offerTouchedLocked(rev, gen)...)
+	s.partTouched(s.offerTouched(rev, gen)...)
 	for id, err := range held {
-		for _, e := range s.holdersLocked(id.name) {
+		for _, e := range s.holders(id.name) {
 			if err != nil && gen != 0 && len(e.variants) == 0 {
-				s.failLocked(e, err, rev, gen)
+				s.fail(e, err, rev, gen)
 			}
 		}
 	}
 	return n
 }
 
-func (t *set) removeHeldLocked(held map[identity]*NameError, rev uint64) (n int) {
+func (t *set) removeHeld(held map[identity]*NameError, rev uint64) (n int) {
 	touched, told := &touchedMembers{}, false
 	for id := range held {
 		if m := t.members[id.name]; m != nil && find(m.variants, id.constraints) != nil {
@@ -289,15 +289,15 @@ func (t *set) removeHeldLocked(held map[identity]*NameError, rev uint64) (n int)
 			n++
 		}
 	}
-	t.offerAllLocked(touched, rev)
+	t.offerAll(touched, rev)
 	for id, err := range held {
 		if err != nil && t.members[id.name] == nil {
 			told = t.faults.state(t.shard.now, err, t.askedGen, rev) || told
 		}
 	}
-	t.changedLocked(rev)
+	t.markChanged(rev)
 	if told {
-		t.statedLocked(rev)
+		t.stated(rev)
 	}
 	return n
 }
@@ -320,36 +320,36 @@ func (s *shard) releaseGuard(now time.Time) (n int) {
 	defer s.unlock()
 	s.now = now
 	release := func(t *set) {
-		if g, _, _ := s.guardOf(t); len(g.held) > 0 && !s.freezesLocked(t).Removals() {
-			n += s.letGoLocked(t)
+		if g, _, _ := s.guardOf(t); len(g.held) > 0 && !s.freezes(t).Removals() {
+			n += s.letGo(t)
 		}
 	}
-	s.setsLocked(release)
+	s.sets(release)
 	release(nil)
 	return n
 }
 
-// partsFromLocked reports whether any of the bodies of a name is to go.
-func (g *guard) partsFromLocked(vs []*Variant) bool {
-	return len(g.held) > 0 && slices.ContainsFunc(vs, g.holdsLocked)
+// partsFrom reports whether any of the bodies of a name is to go.
+func (g *guard) partsFrom(vs []*Variant) bool {
+	return len(g.held) > 0 && slices.ContainsFunc(vs, g.holds)
 }
 
-// partsEntryLocked is the same for what is held by name, be it an alias.
-func (g *guard) partsEntryLocked(e *entry) bool {
+// partsEntry is the same for what is held by name, be it an alias.
+func (g *guard) partsEntry(e *entry) bool {
 	return len(g.held) > 0 && slices.ContainsFunc(e.variants, func(v *Variant) bool {
-		return g.holdsLocked(v) || g.partsLocked(identity{e.name, v.Constraints.Key()})
+		return g.holds(v) || g.parts(identity{e.name, v.Constraints.Key()})
 	})
 }
 
-// cancelAllLocked is cancelLocked for all bodies of a name.
-func (g *guard) cancelAllLocked(vs []*Variant) {
+// cancelAll is cancel for all bodies of a name.
+func (g *guard) cancelAll(vs []*Variant) {
 	for _, v := range vs {
-		g.cancelLocked(identity{v.Name, v.Constraints.Key()})
+		g.cancel(identity{v.Name, v.Constraints.Key()})
 	}
 }
 
-// guardedLocked is how many of the shard's resources are held, and until when.
-func (s *shard) guardedLocked() (n int, until time.Time) {
+// guarded is how many of the shard's resources are held, and until when.
+func (s *shard) guarded() (n int, until time.Time) {
 	count := func(t *set, held func(identity) []*Variant) {
 		g, _, _ := s.guardOf(t)
 		for id := range g.held {
@@ -361,7 +361,7 @@ func (s *shard) guardedLocked() (n int, until time.Time) {
 			}
 		}
 	}
-	s.setsLocked(func(t *set) {
+	s.sets(func(t *set) {
 		count(t, func(id identity) []*Variant {
 			if m := t.members[id.name]; m != nil {
 				return m.variants
@@ -369,6 +369,6 @@ func (s *shard) guardedLocked() (n int, until time.Time) {
 			return nil
 		})
 	})
-	count(nil, func(id identity) []*Variant { return s.bodiesLocked(id.name) })
+	count(nil, func(id identity) []*Variant { return s.bodies(id.name) })
 	return n, until
 }

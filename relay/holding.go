@@ -4,7 +4,7 @@ package relay
 // asked on the stream.
 func (k *store) find(u *Update, lane laneIndex, gen uint32) bool {
 	k.mu.Lock()
-	asked, _ := k.concernedLocked(u, lane, gen)
+	asked, _ := k.concerned(u, lane, gen)
 	k.mu.Unlock()
 	if len(asked) == 0 {
 		return false
@@ -15,63 +15,63 @@ func (k *store) find(u *Update, lane laneIndex, gen uint32) bool {
 	u.found = make([]lookup, len(u.Resources))
 	for first := 0; first < len(u.found); first += stepNames {
 		k.mu.Lock()
-		k.findLocked(asked, u, first, lane, gen)
+		k.findStep(asked, u, first, lane, gen)
 		k.mu.Unlock()
 	}
 	return true
 }
 
-// findLocked looks up the next stepNames resources from first on: others wait for the lock
+// findStep looks up the next stepNames resources from first on: others wait for the lock
 // meanwhile.
-func (k *store) findLocked(asked []*shard, u *Update, first int, lane laneIndex, gen uint32) {
+func (k *store) findStep(asked []*shard, u *Update, first int, lane laneIndex, gen uint32) {
 	for i := first; i < min(first+stepNames, len(u.found)); i++ {
 		r := &u.Resources[i]
 		of := asked
 		if r.Constraints != nil {
-			of = k.matchingLocked(r.Constraints)
+			of = k.shardsMatching(r.Constraints)
 		}
 		for _, s := range of {
-			if u.found[i] = s.lookupLocked(r, lane, gen); u.found[i].body != nil {
+			if u.found[i] = s.lookup(r, lane, gen); u.found[i].body != nil {
 				break
 			}
 		}
 	}
 }
 
-// lookupLocked is what a shard holds of a resource that a response on the stream may speak of.
-func (s *shard) lookupLocked(r *Resource, lane laneIndex, gen uint32) (x lookup) {
+// lookup is what a shard holds of a resource that a response on the stream may speak of.
+func (s *shard) lookup(r *Resource, lane laneIndex, gen uint32) (x lookup) {
 	var held []*Variant
-	switch s.kindLocked(lane, gen) {
+	switch s.kind(lane, gen) {
 	case kindSet:
 		x.member = s.star.members[r.Name]
 		held = x.member.bodies()
 	case kindNamed:
-		x.entry = s.entryLocked(r.Name)
+		x.entry = s.entry(r.Name)
 		held = x.entry.bodies()
 	default:
 		return x
 	}
 	if len(held) == 0 {
-		held = s.memberLocked(gen, r.Name)
+		held = s.member(gen, r.Name)
 	}
 	x.body = find(held, r.Constraints.Key())
 	return x
 }
 
-// entryLocked is the shard's entry for a resource of a response. With 100,000 names a look-up is
+// entry is the shard's entry for a resource of a response. With 100,000 names a look-up is
 // what most of the time under the lock goes into (BenchmarkHold), so it is not done twice.
-func (u *Update) entryLocked(s *shard, i int) *entry {
+func (u *Update) entry(s *shard, i int) *entry {
 	if u.holder == s && i < len(u.found) && len(s.named.other.held) == 0 {
 		if e := u.found[i].entry; e != nil && !e.gone {
 			return e
 		}
 	}
-	return s.entryLocked(u.Resources[i].Name)
+	return s.entry(u.Resources[i].Name)
 }
 
-// memberLocked is the same for the set of `*`: one that has left it has no body, or was of an
+// member is the same for the set of `*`: one that has left it has no body, or was of an
 // earlier stream.
-func (u *Update) memberLocked(t *set, i int, gen uint32) *member {
+func (u *Update) member(t *set, i int, gen uint32) *member {
 	if u.holder == t.shard && i < len(u.found) {
 		if m := u.found[i].member; m != nil && len(m.variants) > 0 && m.seenGen == gen {
 			return m

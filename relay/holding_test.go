@@ -24,7 +24,7 @@ func TestFoundAndGone(t *testing.T) {
 		}
 		between()
 		k.mu.Lock()
-		k.applyLocked(&Applied{}, zero, u, []*Variant{newVariant(from, &u.Resources[0], version)}, mainLane, gen, from)
+		k.apply(&Applied{}, zero, u, []*Variant{newVariant(from, &u.Resources[0], version)}, mainLane, gen, from)
 		k.unlock()
 		if err := r.table.Check(); err != nil {
 			t.Error(err)

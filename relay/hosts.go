@@ -19,34 +19,34 @@ type missing struct {
 	stated bool // the origin's own notice is told
 }
 
-// missingLocked notes that a virtual host a client waits for is answered by word that there is
+// missing notes that a virtual host a client waits for is answered by word that there is
 // none. stated: the origin's notice is in the answer. Clients that name parameters know no aliases.
-func (s *Sub) missingLocked(r *record, stated bool) {
+func (s *Sub) missing(r *record, stated bool) {
 	if r.is(demanded) && s.delta && !s.located && xds.IsVirtualHost(s.typeURL) {
-		a := s.aliasesLocked()
+		a := s.aliases()
 		a.missing = append(a.missing, missing{r, stated})
 	}
 }
 
-// silenceLocked answers who waits for a virtual host of which the origin says nothing.
-func (s *Sub) silenceLocked(r *record) {
-	if r.is(demanded) && s.shard.silentOfLocked(r.entry) {
-		s.missingLocked(r, false)
-		s.oweLocked(r, false)
+// silence answers who waits for a virtual host of which the origin says nothing.
+func (s *Sub) silence(r *record) {
+	if r.is(demanded) && s.shard.silentOf(r.entry) {
+		s.missing(r, false)
+		s.owe(r, false)
 	}
 }
 
-// missedLocked adds to an answer what is said of hosts that are missing: a notice, and the removal
+// missed adds to an answer what is said of hosts that are missing: a notice, and the removal
 // of the name. A name that the client holds is not removed for the origin's silence.
-func (s *Sub) missedLocked(own *Body, remove func(heldName)) {
+func (s *Sub) missed(own *Body, remove func(heldName)) {
 	var names []string
 	for _, x := range s.alias.missing {
 		name := x.record.entry.name
-		spelt := s.spellingLocked(name, "")
+		spelt := s.spelling(name, "")
 		if !x.stated {
 			names = append(names, spelt)
 		}
-		if !s.coversLocked(name) {
+		if !s.stillSelects(name) {
 			remove(heldName{name: name, spelt: spelt})
 		}
 	}
@@ -97,8 +97,8 @@ func Refusals(names []string, version string) (fields []byte) {
 	return fields
 }
 
-// parkedLocked starts the clock for a virtual host that is asked.
-func (s *shard) parkedLocked(e *entry, gen uint32, now time.Time) {
+// parked starts the clock for a virtual host that is asked.
+func (s *shard) parked(e *entry, gen uint32, now time.Time) {
 	e.silent = false
 	if !xds.IsVirtualHost(s.typeURL) {
 		return
@@ -117,11 +117,11 @@ func (s *shard) silentOnHosts(now time.Time) {
 	t, n := &s.named, 0
 	wait := s.cfg().OnDemandWait
 	for ; n < len(t.parked) && !t.parked[n].at.Add(wait).After(now); n++ {
-		if u := t.parked[n]; u.entry.asked == u.gen && s.isAskedLocked(u.entry) {
+		if u := t.parked[n]; u.entry.asked == u.gen && s.isAsked(u.entry) {
 			u.entry.silent = true
-			for r := u.entry.head; r != nil && s.silentOfLocked(u.entry); r = r.next {
+			for r := u.entry.head; r != nil && s.silentOf(u.entry); r = r.next {
 				if r.is(demanded) {
-					r.sub.dirtyLocked(r, s.rev)
+					r.sub.markDirty(r, s.rev)
 				}
 			}
 		}
@@ -133,8 +133,8 @@ func (s *shard) silentOnHosts(now time.Time) {
 	s.unlock()
 }
 
-// silentOfLocked reports whether a connected origin has been silent about a virtual host for
+// silentOf reports whether a connected origin has been silent about a virtual host for
 // on_demand_wait, and is. An error says no more of whether there is one.
-func (s *shard) silentOfLocked(e *entry) bool {
-	return e.silent && s.isAskedLocked(e) && (e.answered != e.asked || e.faulted)
+func (s *shard) silentOf(e *entry) bool {
+	return e.silent && s.isAsked(e) && (e.answered != e.asked || e.faulted)
 }

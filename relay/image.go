@@ -162,9 +162,9 @@ func (s *shard) image(x *TypeImage, before uint64) bool {
 		return false
 	}
 	x.Revision, x.Response = s.edition, s.named.from.response()
-	s.setsLocked(func(t *set) {
-		if t.wantedLocked() {
-			x.Sets = append(x.Sets, t.imageLocked())
+	s.sets(func(t *set) {
+		if t.wanted() {
+			x.Sets = append(x.Sets, t.image())
 		}
 	})
 	if n := len(s.named.entries); n > 0 {
@@ -193,9 +193,9 @@ func (r *provenance) response() string {
 	return r.version
 }
 
-func (t *set) imageLocked() SetImage {
+func (t *set) image() SetImage {
 	x := SetImage{Selector: t.selector, Spelt: t.spelt, Response: t.from.response()}
-	if t.uncached > 0 || t.anew || t.standsInLocked() || len(t.members) == 0 && !t.settled {
+	if t.uncached > 0 || t.anew || t.standsIn() || len(t.members) == 0 && !t.settled {
 		return x
 	}
 	// which is whole, and not told while a stream has still to say so

@@ -87,14 +87,14 @@ func (s *Sub) items(j *Judged) []seenItem {
 	defer s.shard.mu.Unlock()
 	l := itemList{sub: s, judged: j, all: make([]seenItem, 0, s.records.len())}
 	for r := range s.records.all() {
-		l.recordLocked(r)
+		l.record(r)
 	}
 	if s.more != nil {
 		l.listed = map[string]bool{}
 	}
 	for p := s.pos; p != nil; p = p.also {
 		for _, it := range p.view.items {
-			l.memberLocked(p, it)
+			l.member(p, it)
 		}
 	}
 	return l.all
@@ -115,14 +115,14 @@ func (l *itemList) blank(name, spelt string) seenItem {
 	}
 }
 
-// recordLocked adds a name that the client asked for.
-func (l *itemList) recordLocked(r *record) {
+// record adds a name that the client asked for.
+func (l *itemList) record(r *record) {
 	if r.is(gone) {
 		return
 	}
 	s := l.sub
 	x := l.blank(r.entry.name, s.spelt[r.entry.name])
-	body, _, _ := s.effectiveLocked(r)
+	body, _, _ := s.effective(r)
 	holdsIt := r.is(holds) && !r.is(claimed)
 	switch {
 	case !holdsIt && r.is(owed|claimed):
@@ -144,11 +144,11 @@ func (l *itemList) recordLocked(r *record) {
 	l.all = append(l.all, x)
 }
 
-// memberLocked adds a member of a set that no name stands for.
-func (l *itemList) memberLocked(p *position, it *item) {
+// member adds a member of a set that no name stands for.
+func (l *itemList) member(p *position, it *item) {
 	name := it.variant.Name
 	switch {
-	case it.variant.Nameless && l.sub.delta, l.sub.recordLocked(name) != nil, l.listed[name]:
+	case it.variant.Nameless && l.sub.delta, l.sub.record(name) != nil, l.listed[name]:
 		return
 	case it.dead && (p.fresh || it.rev <= p.sent || it.birth > p.sent):
 		return // the client knows, or never heard of it

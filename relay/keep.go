@@ -63,27 +63,27 @@ func (x *kept) goes(now time.Time, k *Keep) bool {
 	return k.pending(x) > x.until && now.Sub(x.went) >= hold
 }
 
-// mayKeepLocked reports whether the removal of the name may be held back: the client was sent the
+// mayKeep reports whether the removal of the name may be held back: the client was sent the
 // resource, or says that it holds it, and the resource had no TTL, which it must not outlive
 // (RELAY-50).
-func (r *record) mayKeepLocked() bool {
+func (r *record) mayKeep() bool {
 	if f := r.entry.fault; f != nil && f.timed {
 		return false
 	}
-	return r.hasLocked()
+	return r.has()
 }
 
-// hasLocked reports whether the client was sent the resource by the name, or says that it holds it.
-func (r *record) hasLocked() bool { return r.sent != (xds.Digest{}) || r.is(claimed|returned) }
+// has reports whether the client was sent the resource by the name, or says that it holds it.
+func (r *record) has() bool { return r.sent != (xds.Digest{}) || r.is(claimed|returned) }
 
-// wasSentLocked reports whether the client was sent what it names, by name or with a set, or says
+// wasSent reports whether the client was sent what it names, by name or with a set, or says
 // that it holds it. Records are also marked so of which it is only owed that there is nothing
-// (dueLocked).
-func (s *Sub) wasSentLocked(r *record) (sent bool) {
-	if !r.is(holds) || r.hasLocked() {
+// (due).
+func (s *Sub) wasSent(r *record) (sent bool) {
+	if !r.is(holds) || r.has() {
 		return r.is(holds)
 	}
-	s.coveringLocked(r.entry.name, func(p *position) {
+	s.covering(r.entry.name, func(p *position) {
 		sent = sent || !p.fresh && p.view.hadAt(p.view.items[r.entry.name], p.sent)
 	})
 	return sent
@@ -100,7 +100,7 @@ func (v *view) has(name string) bool {
 func (s *Sub) Keeps() (since time.Time, keeps bool) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	if len(s.kept) == 0 || s.wholeLocked() && s.waitsLocked() {
+	if len(s.kept) == 0 || s.answersWhole() && s.waits() {
 		return time.Time{}, false
 	}
 	for _, x := range s.kept {
@@ -115,7 +115,7 @@ func (s *Sub) Keeps() (since time.Time, keeps bool) {
 func (s *Sub) LetsGo(now time.Time, k Keep) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	if len(s.kept) == 0 || s.wholeLocked() && s.waitsLocked() {
+	if len(s.kept) == 0 || s.answersWhole() && s.waits() {
 		return false
 	}
 	for _, x := range s.kept {
@@ -126,38 +126,38 @@ func (s *Sub) LetsGo(now time.Time, k Keep) bool {
 	return false
 }
 
-// waitsLocked reports whether a list that is sent whole has to wait, for its set or for a name
+// waits reports whether a list that is sent whole has to wait, for its set or for a name
 // (RELAY-7). One of several sets is waited for only if the client may hold what is missing.
-func (s *Sub) waitsLocked() bool {
+func (s *Sub) waits() bool {
 	waits, all := false, s.records.len() == 0
 	for p := s.pos; p != nil; p = p.also {
-		one := p.waitsLocked()
+		one := p.waits()
 		waits, all = waits || one, all && one
 	}
-	alone := s.starLocked() != nil && s.pos.also == nil
-	return waits && (s.holds || all || alone) || s.holds && !s.resolvedLocked()
+	alone := s.star() != nil && s.pos.also == nil
+	return waits && (s.holds || all || alone) || s.holds && !s.resolved()
 }
 
-// keepsLocked reports whether a name that is gone is still told.
-func (s *Sub) keepsLocked(name string) bool {
+// keeps reports whether a name that is gone is still told.
+func (s *Sub) keeps(name string) bool {
 	_, is := s.kept[name]
 	return is
 }
 
-// letGoLocked drops what need not be kept any longer, is there again, or is not subscribed any
+// letGo drops what need not be kept any longer, is there again, or is not subscribed any
 // more. It reports whether something has to be told for it.
-func (s *Sub) letGoLocked(k Keep) (changed bool) {
+func (s *Sub) letGo(k Keep) (changed bool) {
 	for name, x := range s.kept {
-		switch r := s.recordLocked(name); {
+		switch r := s.record(name); {
 		case x.empty && r != nil:
-			if goes := x.goes(s.shard.now, &k); goes || !s.partingLocked(r) {
+			if goes := x.goes(s.shard.now, &k); goes || !s.parting(r) {
 				delete(s.kept, name)
 				r.flags |= parted
-				s.relookLocked(r)
+				s.relook(r)
 			}
-		case s.pos != nil && s.heldLocked(name) != nil, r != nil && s.bodyLocked(r) != nil:
+		case s.pos != nil && s.held(name) != nil, r != nil && s.body(r) != nil:
 			delete(s.kept, name) // what it is now is told anyway
-		case r == nil && (x.named && !x.set || !s.coveredLocked(name)): // ORD-10: until it drops the name
+		case r == nil && (x.named && !x.set || !s.covered(name)): // ORD-10: until it drops the name
 			delete(s.kept, name)
 		case x.goes(s.shard.now, &k):
 			delete(s.kept, name)
@@ -174,24 +174,24 @@ func (s *Sub) letGoLocked(k Keep) (changed bool) {
 	return changed
 }
 
-// keepMembersLocked keeps what went from the set since the client was sent it.
-func (s *Sub) keepMembersLocked(k Keep) {
+// keepMembers keeps what went from the set since the client was sent it.
+func (s *Sub) keepMembers(k Keep) {
 	for p := s.pos; p != nil && k != keepNothing; p = p.also {
 		if p.fresh || p.view.contentRev <= p.sent {
 			continue
 		}
 		for _, name := range p.view.since(p.sent).Removed {
-			if r := s.recordLocked(name); r != nil && s.bodyLocked(r) != nil || s.heldLocked(name) != nil {
+			if r := s.record(name); r != nil && s.body(r) != nil || s.held(name) != nil {
 				continue // held by name (RELAY-25), or in another set
 			}
 			it := p.view.items[name]
-			s.keepLocked(name, kept{body: it.variant, until: it.rev, set: true}, k)
+			s.keep(name, kept{body: it.variant, until: it.rev, set: true}, k)
 		}
 	}
 }
 
-// keepLocked keeps one that went at revision until, if it has to be.
-func (s *Sub) keepLocked(name string, x kept, k Keep) bool {
+// keep keeps one that went at revision until, if it has to be.
+func (s *Sub) keep(name string, x kept, k Keep) bool {
 	if hold := k.Hold > 0 || x.named && k.HoldNamed > 0 || x.back && k.HoldReturned > 0; !hold && k.pending(&x) == math.MaxUint64 && x.until <= k.Seen {
 		return false
 	}
@@ -203,8 +203,8 @@ func (s *Sub) keepLocked(name string, x kept, k Keep) bool {
 	return true
 }
 
-// withKeptLocked is a list with what is kept.
-func (s *Sub) withKeptLocked(b *Body) *Body {
+// withKept is a list with what is kept.
+func (s *Sub) withKept(b *Body) *Body {
 	if len(s.kept) == 0 {
 		return b
 	}
@@ -218,9 +218,9 @@ func (s *Sub) withKeptLocked(b *Body) *Body {
 	return own
 }
 
-// keptNewsLocked is what endpoints the kept Clusters of an answer need that the client had in
+// keptNews is what endpoints the kept Clusters of an answer need that the client had in
 // another form before (WARM-1).
-func (s *Sub) keptNewsLocked() (endpoints []string) {
+func (s *Sub) keptNews() (endpoints []string) {
 	for name, x := range s.kept {
 		if x.news {
 			endpoints = append(endpoints, needs([]*Variant{x.body})...)
@@ -231,8 +231,8 @@ func (s *Sub) keptNewsLocked() (endpoints []string) {
 	return endpoints
 }
 
-// keptSumLocked is the version hash of a list with what is kept.
-func (s *Sub) keptSumLocked(all xds.Sum) xds.Sum {
+// keptSum is the version hash of a list with what is kept.
+func (s *Sub) keptSum(all xds.Sum) xds.Sum {
 	for _, x := range s.kept {
 		if x.body != nil {
 			all.Add(x.body.Digest)

@@ -150,10 +150,10 @@ func (l *Lane) Close() {
 	l.mu.Unlock()
 	for _, s := range l.shards() {
 		s.mu.Lock()
-		s.rejoinClosedLocked(l)
-		s.setsLocked((*set).clearLocked)
-		s.notSoonLocked(l)
-		dead := s.dropIfEmptyLocked()
+		s.rejoinClosed(l)
+		s.sets((*set).clear)
+		s.notSoon(l)
+		dead := s.dropIfEmpty()
 		s.unlock()
 		if dead {
 			s.group.dropShard(s)
@@ -172,7 +172,7 @@ func (l *Lane) openedAt() (time.Time, bool) {
 func (l *Lane) Wanted() bool {
 	for _, s := range l.shards() {
 		s.mu.Lock()
-		w := s.wantsLaneLocked(l)
+		w := s.wantsLane(l)
 		s.mu.Unlock()
 		if w {
 			return true
@@ -181,18 +181,18 @@ func (l *Lane) Wanted() bool {
 	return false
 }
 
-func (s *shard) wantsLaneLocked(l *Lane) bool {
+func (s *shard) wantsLane(l *Lane) bool {
 	if !l.carries(s.store) || s.apart != nil && !s.apart.asked() {
 		return false
 	}
-	return s.wantsLocked(l.index)
+	return s.wants(l.index)
 }
 
-// wantsLocked reports whether there is something to be asked on the lane of that index, whichever
+// wants reports whether there is something to be asked on the lane of that index, whichever
 // it is.
-func (s *shard) wantsLocked(i laneIndex) bool {
+func (s *shard) wants(i laneIndex) bool {
 	return s.group.origin.Serves(s.typeURL) &&
-		(i == mainLane && s.wantsSetLocked() || s.named.lane == i && s.hasNamesLocked())
+		(i == mainLane && s.wantsSet() || s.named.lane == i && s.hasNames())
 }
 
 func (l *Lane) busy() bool { return l.owned.Load() || l.Wanted() }

@@ -78,7 +78,7 @@ func (l *Lane) name() string {
 func (k *store) carriesSomething(i laneIndex) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.wantsLocked(i)
+	return k.wants(i)
 }
 
 // Items gives a picture of each resource that the lane is to bring. A name may occur for several
@@ -130,7 +130,7 @@ func (x *askedName) item(k *store) AskedItem {
 func (k *store) asked(i laneIndex) (all []askedName) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	refused := k.rejectedLocked(i)
+	refused := k.rejectionsOn(i)
 	listed := map[string]bool{} // of those
 	add := func(x askedName) {
 		if r, is := refused[x.name]; is {
@@ -140,9 +140,9 @@ func (k *store) asked(i laneIndex) (all []askedName) {
 		all = append(all, x)
 	}
 	for _, s := range k.all {
-		s.setsLocked(func(t *set) {
-			if t.laneIndex() == i && t.wantedLocked() {
-				t.eachAskedLocked(add)
+		s.sets(func(t *set) {
+			if t.laneIndex() == i && t.wanted() {
+				t.eachAsked(add)
 			}
 		})
 		if s.named.lane != i {
@@ -150,28 +150,28 @@ func (k *store) asked(i laneIndex) (all []askedName) {
 		}
 		for _, e := range s.named.entries {
 			if e.wanted() {
-				add(s.askedNameLocked(e))
+				add(s.askedName(e))
 			}
 		}
 	}
 	for name, r := range refused { // of a set, which holds nothing of that name
-		if !listed[name] && k.setCoversLocked(i, name) {
+		if !listed[name] && k.setCovers(i, name) {
 			all = append(all, askedName{name: name, status: AskedRefused, why: r.Reason, at: r.At})
 		}
 	}
 	return all
 }
 
-func (k *store) setCoversLocked(i laneIndex, name string) (covers bool) {
+func (k *store) setCovers(i laneIndex, name string) (covers bool) {
 	for _, s := range k.all {
-		s.setsLocked(func(t *set) { covers = covers || t.laneIndex() == i && t.wantedLocked() && t.coversLocked(name) })
+		s.sets(func(t *set) { covers = covers || t.laneIndex() == i && t.wanted() && t.includes(name) })
 	}
 	return covers
 }
 
-// eachAskedLocked adds the members of a set and what is in error of it. A set that nothing came for
+// eachAsked adds the members of a set and what is in error of it. A set that nothing came for
 // stands for itself.
-func (t *set) eachAskedLocked(add func(askedName)) {
+func (t *set) eachAsked(add func(askedName)) {
 	for _, m := range t.members {
 		for _, v := range m.variants {
 			x := askedName{name: m.name, spelt: v.spelt, status: AskedHeld, body: v}
@@ -208,7 +208,7 @@ func statusOf(f *NameError) AskedStatus {
 	return AskedError
 }
 
-func (s *shard) askedNameLocked(e *entry) askedName {
+func (s *shard) askedName(e *entry) askedName {
 	x := askedName{name: e.name, spelt: e.spelt, body: e.chosen}
 	switch f := e.fault; {
 	case f != nil && e.chosen != nil:
@@ -219,7 +219,7 @@ func (s *shard) askedNameLocked(e *entry) askedName {
 		x.status, x.why = AskedTimeout, f.Message
 	case f != nil:
 		x.status, x.why = statusOf(f), f.Message
-	case s.absentLocked(e):
+	case s.absent(e):
 		if x.status = AskedAbsent; e.unanswered {
 			x.status = AskedTimeout
 		}

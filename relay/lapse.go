@@ -26,35 +26,35 @@ import (
 // asked.
 
 // lapsedGen and doubtedGen are no stream's generation: none has brought the body since it left the
-// request, and a list that may be of before it came back has left it out (doubtLapsedLocked).
+// request, and a list that may be of before it came back has left it out (doubtLapsed).
 const (
 	lapsedGen  = math.MaxUint32
 	doubtedGen = math.MaxUint32 - 2
 )
 
-// listsLocked reports whether the name belongs into the requests.
-func (k *store) listsLocked(e *entry) bool {
-	return e.count > 0 || !e.lingerAt.IsZero() && (!k.group.origin.config().SotW || k.polledLocked(e))
+// lists reports whether the name belongs into the requests.
+func (k *store) lists(e *entry) bool {
+	return e.count > 0 || !e.lingerAt.IsZero() && (!k.group.origin.config().SotW || k.polled(e))
 }
 
-// pollsLocked notes that a client has polled the name, and comes again.
-func (t *namedTable) pollsLocked(e *entry) {
+// polls notes that a client has polled the name, and comes again.
+func (t *namedTable) polls(e *entry) {
 	if t.polled == nil {
 		t.polled = map[*entry]bool{}
 	}
 	t.polled[e] = true
 }
 
-// polledLocked reports whether clients poll the name.
-func (k *store) polledLocked(e *entry) bool {
+// polled reports whether clients poll the name.
+func (k *store) polled(e *entry) bool {
 	return slices.ContainsFunc(k.all, func(s *shard) bool { return s.named.polled[e] })
 }
 
-// listsAnyLocked reports whether any name of the type belongs into the requests.
-func (k *store) listsAnyLocked() bool {
+// listsAny reports whether any name of the type belongs into the requests.
+func (k *store) listsAny() bool {
 	for _, s := range k.all {
 		for _, e := range s.named.entries {
-			if k.listsLocked(e) {
+			if k.lists(e) {
 				return true
 			}
 		}
@@ -62,32 +62,32 @@ func (k *store) listsAnyLocked() bool {
 	return false
 }
 
-// lapseLocked has a name that lingers leave the request.
-func (s *shard) lapseLocked(e *entry) {
-	if !s.listsLocked(e) && s.isAskedLocked(e) {
-		s.bequeathLocked(e)
-		s.lookLocked(e)
+// lapse has a name that lingers leave the request.
+func (s *shard) lapse(e *entry) {
+	if !s.lists(e) && s.isAsked(e) {
+		s.bequeath(e)
+		s.look(e)
 	}
 }
 
-// doubtLapsedLocked looks at names that came back into the request and that a full answer leaves
+// doubtLapsed looks at names that came back into the request and that a full answer leaves
 // out. It may have been under way before they were asked again, so the names are asked once more,
 // and the next answer is believed. An origin that has sent such a list may have no more to say; its
-// silence is that of a name which came back (lapsedSilentLocked).
-func (s *shard) doubtLapsedLocked(gen uint32) {
+// silence is that of a name which came back (lapsedSilent).
+func (s *shard) doubtLapsed(gen uint32) {
 	for _, e := range s.named.entries {
 		if e.seenGen == lapsedGen && e.asked == gen && len(e.variants) > 0 {
 			e.seenGen, e.refresh = doubtedGen, true
-			s.lookLocked(e)
+			s.look(e)
 		}
 	}
 }
 
-// lapsedSilentLocked looks at a name that came back into the request and of which the origin said
+// lapsedSilent looks at a name that came back into the request and of which the origin said
 // nothing for patience. Of a type whose lists are the full state it is asked on a new stream, whose
 // first list has the name or has it no more. The lane is opened anew for it once in refreshPause at
 // most; until then the name waits.
-func (s *shard) lapsedSilentLocked(e *entry) {
+func (s *shard) lapsedSilent(e *entry) {
 	if e.seenGen != lapsedGen && e.seenGen != doubtedGen || !xds.FullState(s.typeURL) {
 		return
 	}

@@ -18,7 +18,7 @@ type listing struct {
 func (s *Sub) listing() listing {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return listing{ready: !s.waitsLocked(), resolved: s.resolvedLocked(), holds: s.holds, none: s.pos == nil && s.records.len() == 0}
+	return listing{ready: !s.waits(), resolved: s.resolved(), holds: s.holds, none: s.pos == nil && s.records.len() == 0}
 }
 
 // expectList is insist for a Take to come.
@@ -44,12 +44,12 @@ func (s *Sub) Known() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	for p := s.pos; p != nil; p = p.also {
-		if !p.waitsLocked() {
+		if !p.waits() {
 			return true
 		}
 	}
 	for r := range s.records.all() {
-		if s.knownLocked(r) {
+		if s.known(r) {
 			return true
 		}
 	}
@@ -63,12 +63,12 @@ func (s *Sub) Resolved() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	for p := s.pos; p != nil; p = p.also {
-		if p.unsettledLocked() {
+		if p.unsettled() {
 			return false
 		}
 	}
 	for r := range s.records.all() {
-		if !s.knownLocked(r) && r.entry.fault == nil {
+		if !s.known(r) && r.entry.fault == nil {
 			return false
 		}
 	}
@@ -92,7 +92,7 @@ func (s *Sub) mustTell() bool {
 func (s *Sub) fresh() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	p := s.starLocked()
+	p := s.star()
 	return p != nil && p.fresh
 }
 
@@ -101,7 +101,7 @@ func (s *Sub) hasNames() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	for r := range s.records.all() {
-		if r.hasLocked() {
+		if r.has() {
 			return true
 		}
 	}
@@ -112,7 +112,7 @@ func (s *Sub) hasNames() bool {
 func (s *Sub) names(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return s.recordLocked(xds.NameKey(name)) != nil
+	return s.record(xds.NameKey(name)) != nil
 }
 
 // members are the names that the client has by a collection.
@@ -135,18 +135,18 @@ func (s *Sub) members(collection string) (names []string) {
 func (s *Sub) hasBody(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	if it, _ := s.memberLocked(xds.NameKey(name)); it != nil {
+	if it, _ := s.member(xds.NameKey(name)); it != nil {
 		return true
 	}
-	r := s.recordLocked(xds.NameKey(name))
-	return r != nil && s.bodyLocked(r) != nil
+	r := s.record(xds.NameKey(name))
+	return r != nil && s.body(r) != nil
 }
 
 // covers reports whether the client of `*` has a name from it.
 func (s *Sub) covers(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	p := s.starLocked()
+	p := s.star()
 	return p != nil && !p.fresh && p.view.has(xds.NameKey(name))
 }
 
@@ -157,8 +157,8 @@ func (s *Sub) uncover(name string, had bool) {
 	key, spelt := xds.Spell(name)
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
-	if p := s.starLocked(); p != nil && (had || p.view.has(key)) {
-		s.againLocked(key, xds.Spelling(key, spelt))
-		s.markLocked(s.shard.rev)
+	if p := s.star(); p != nil && (had || p.view.has(key)) {
+		s.answerAgain(key, xds.Spelling(key, spelt))
+		s.mark(s.shard.rev)
 	}
 }

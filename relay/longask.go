@@ -30,8 +30,8 @@ func (x *longAsk) isAnswered() bool {
 	return x.entry == nil || x.entry.asked != x.gen || x.entry.answered == x.gen
 }
 
-// waitsForAnswerLocked reports whether the names that changed wait for the answer to the last ones.
-func (s *shard) waitsForAnswerLocked(gen uint32, now time.Time) bool {
+// waitsForAnswer reports whether the names that changed wait for the answer to the last ones.
+func (s *shard) waitsForAnswer(gen uint32, now time.Time) bool {
 	t := &s.named
 	if len(t.changed) <= shortAsk {
 		return false
@@ -49,15 +49,15 @@ func (s *shard) waitsForAnswerLocked(gen uint32, now time.Time) bool {
 	return true
 }
 
-// askedLongLocked notes that so many names were asked, e the last of them.
-func (s *shard) askedLongLocked(n int, e *entry, gen uint32, now time.Time) {
+// askedLong notes that so many names were asked, e the last of them.
+func (s *shard) askedLong(n int, e *entry, gen uint32, now time.Time) {
 	if n >= askedAtOnce/2 {
 		s.named.longAsk = longAsk{e, gen, now}
 	}
 }
 
-// longAnswerLocked has the lane ask the next names, if those before were answered.
-func (s *shard) longAnswerLocked() {
+// longAnswer has the lane ask the next names, if those before were answered.
+func (s *shard) longAnswer() {
 	if t := &s.named; t.longAsk.entry != nil && t.longAsk.isAnswered() {
 		t.longAsk = longAsk{}
 		if t.asksMore {

@@ -21,15 +21,15 @@ type longList struct {
 	denied []Denied // of the shares before
 }
 
-// nextLocked is called before each name is looked at. It may release the lock for a moment.
-func (l *longList) nextLocked() {
+// next is called before each name is looked at. It may release the lock for a moment.
+func (l *longList) next() {
 	if l.names < shareNames {
 		l.names++
 		return
 	}
 	s, k := l.sub, l.sub.shard
 	l.names = 1
-	l.denied = append(l.denied, s.takeDeniedLocked()...)
+	l.denied = append(l.denied, s.takeDenied()...)
 	s.partial = true
 	k.unlock()
 	runtime.Gosched() // a mutex does not go to who waits for it if who released it is as quick
@@ -37,12 +37,12 @@ func (l *longList) nextLocked() {
 	k.now = later(k.now, l.now)
 }
 
-// doneLocked ends the list, and gives what it denied.
-func (l *longList) doneLocked() []Denied {
+// done ends the list, and gives what it denied.
+func (l *longList) done() []Denied {
 	s := l.sub
 	if s.partial {
 		s.partial = false
-		s.markLocked(s.shard.rev) // who was woken meanwhile took nothing
+		s.mark(s.shard.rev) // who was woken meanwhile took nothing
 	}
-	return append(l.denied, s.takeDeniedLocked()...)
+	return append(l.denied, s.takeDenied()...)
 }

@@ -28,36 +28,36 @@ func (ms *touchedMembers) add(m *member) {
 	}
 }
 
-// offerAllLocked offers them.
-func (t *set) offerAllLocked(ms *touchedMembers, rev uint64) {
+// offerAll offers them.
+func (t *set) offerAll(ms *touchedMembers, rev uint64) {
 	for _, m := range *ms {
 		m.touched = false
-		t.offerLocked(m, rev)
+		t.offer(m, rev)
 	}
 }
 
-// applyLocked takes up what a response says of the set.
-func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
+// apply takes up what a response says of the set.
+func (t *set) apply(a *Applied, u *Update, bodies []*Variant, gen uint32) {
 	s, rev := t.shard, t.shard.rev
 	if u.Heartbeats { // nothing else is said by it (TTL-12)
-		t.heardAllLocked(a, u, bodies, gen)
+		t.heardAll(a, u, bodies, gen)
 		return
 	}
-	ended := t.answeredGen != gen && t.rollFaultsLocked(rev)
-	counts := s.hearsLocked(t, gen, func() int { return len(t.members) })
+	ended := t.answeredGen != gen && t.rollFaults(rev)
+	counts := s.hears(t, gen, func() int { return len(t.members) })
 	news, unmentioned, stays := false, false, false
 	touched := &touchedMembers{}
-	t.expectMembersLocked(len(bodies))
+	t.expectMembers(len(bodies))
 	for i, body := range bodies {
 		name := u.Resources[i].Name
-		m := u.memberLocked(t, i, gen)
+		m := u.member(t, i, gen)
 		if body == nil {
-			t.heardLocked(a, u, &u.Resources[i], gen, touched)
+			t.heard(a, u, &u.Resources[i], gen, touched)
 			continue
 		}
-		t.guard.cancelLocked(identity{name, body.Constraints.Key()})
-		if !s.passesLocked(t, body, m.bodies()) {
-			t.mentionedLocked(m, gen)
+		t.guard.cancel(identity{name, body.Constraints.Key()})
+		if !s.passes(t, body, m.bodies()) {
+			t.mentioned(m, gen)
 			stays = t.faults.stays(s.now, name, gen, rev) || stays
 			a.Waiting++
 			continue
@@ -72,43 +72,43 @@ func (t *set) applyLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) 
 			unmentioned = true
 		}
 		m.seenGen = gen
-		t.listLocked(m, rev)
-		t.swapLocked(a, m, body, touched)
+		t.list(m, rev)
+		t.swap(a, m, body, touched)
 		if t.faults.clear(name) && !m.touched {
 			for _, v := range t.views {
 				v.renew(name, rev)
 			}
 		}
 	}
-	kept, confirmed := s.screenLocked(t, t.leavingLocked(u, rev, gen), counts, u.Full || u.listed)
-	a.Waiting += s.waitingLocked(t, kept)
-	ended = t.removeMembersLocked(a, u, touched, kept) || ended
-	stated := t.failMembersLocked(a, u, touched, kept, rev, gen) || stays
-	ended = t.omitMembersLocked(a, u, touched, kept, rev, gen) || ended
-	t.offerAllLocked(touched, rev)
+	kept, confirmed := s.screen(t, t.leaving(u, rev, gen), counts, u.Full || u.listed)
+	a.Waiting += s.waiting(t, kept)
+	ended = t.removeMembers(a, u, touched, kept) || ended
+	stated := t.failMembers(a, u, touched, kept, rev, gen) || stays
+	ended = t.omitMembers(a, u, touched, kept, rev, gen) || ended
+	t.offerAll(touched, rev)
 	if (unmentioned || stated) && t.sweepGen == gen {
 		t.sweepNews = s.now
 	}
-	t.answeredLocked(s.now, gen, news, u)
-	t.changedLocked(rev)
-	t.boundFaultsLocked(a)
+	t.answered(s.now, gen, news, u)
+	t.markChanged(rev)
+	t.boundFaults(a)
 	if len(t.faults.byName) > 0 || !t.faults.lackUntil.IsZero() {
-		t.lackLocked()
+		t.noteLack()
 	}
 	if stated || ended {
-		t.statedLocked(rev)
+		t.stated(rev)
 	}
 	if confirmed {
-		a.Changed += s.letGoLocked(t)
+		a.Changed += s.letGo(t)
 	}
-	if t.uncached > 0 && t.clients == 0 && t.wantedLocked() {
-		t.abandonLocked()
+	if t.uncached > 0 && t.clients == 0 && t.wanted() {
+		t.abandon()
 	}
 }
 
-// swapLocked puts a body into its member. Equal content under another origin version replaces the
+// swap puts a body into its member. Equal content under another origin version replaces the
 // pointer and is no event.
-func (t *set) swapLocked(a *Applied, m *member, body *Variant, touched *touchedMembers) {
+func (t *set) swap(a *Applied, m *member, body *Variant, touched *touchedMembers) {
 	old := find(m.variants, body.Constraints.Key())
 	if old == body {
 		a.Resumed++
@@ -117,8 +117,8 @@ func (t *set) swapLocked(a *Applied, m *member, body *Variant, touched *touchedM
 	m.variants = put(m.variants, body)
 	if old != nil && old.Digest == body.Digest {
 		a.Resumed++
-		t.shard.trackExpiryLocked(expiringKey{t, m.name}, m.variants)
-		t.countLocked(m)
+		t.shard.trackExpiry(expiringKey{t, m.name}, m.variants)
+		t.count(m)
 		for _, v := range t.views {
 			v.offer(m, t.shard.rev)
 		}
@@ -128,18 +128,18 @@ func (t *set) swapLocked(a *Applied, m *member, body *Variant, touched *touchedM
 	a.Changed++
 }
 
-// heardAllLocked takes up a response of heartbeats.
-func (t *set) heardAllLocked(a *Applied, u *Update, bodies []*Variant, gen uint32) {
+// heardAll takes up a response of heartbeats.
+func (t *set) heardAll(a *Applied, u *Update, bodies []*Variant, gen uint32) {
 	touched := &touchedMembers{}
 	for i := range bodies {
-		t.heardLocked(a, u, &u.Resources[i], gen, touched)
+		t.heard(a, u, &u.Resources[i], gen, touched)
 	}
-	t.offerAllLocked(touched, t.shard.rev)
-	t.changedLocked(t.shard.rev)
+	t.offerAll(touched, t.shard.rev)
+	t.markChanged(t.shard.rev)
 }
 
-// removeMembersLocked takes up the removals. ended: one of them ended an error.
-func (t *set) removeMembersLocked(a *Applied, u *Update, touched *touchedMembers, kept map[identity]bool) (ended bool) {
+// removeMembers takes up the removals. ended: one of them ended an error.
+func (t *set) removeMembers(a *Applied, u *Update, touched *touchedMembers, kept map[identity]bool) (ended bool) {
 	remove := func(name, key string) {
 		if kept[identity{name, key}] {
 			return
@@ -150,7 +150,7 @@ func (t *set) removeMembersLocked(a *Applied, u *Update, touched *touchedMembers
 			return // DEL-4
 		}
 		if u.listed {
-			t.shard.leftLocked(m.variants)
+			t.shard.noteLeftOut(m.variants)
 		}
 		m.variants = cut(m.variants, key)
 		touched.add(m)
@@ -165,9 +165,9 @@ func (t *set) removeMembersLocked(a *Applied, u *Update, touched *touchedMembers
 	return ended
 }
 
-// failMembersLocked takes up the errors, of members and of what could have been one, and reports
+// failMembers takes up the errors, of members and of what could have been one, and reports
 // whether any has to be told. The body goes or stays (ABS-8).
-func (t *set) failMembersLocked(a *Applied, u *Update, touched *touchedMembers, kept map[identity]bool, rev uint64, gen uint32) (stated bool) {
+func (t *set) failMembers(a *Applied, u *Update, touched *touchedMembers, kept map[identity]bool, rev uint64, gen uint32) (stated bool) {
 	for _, e := range u.Errors {
 		if m := t.members[e.Name]; len(kept) > 0 && m != nil && t.shard.group.origin.ends(e) && m.isIn(kept) {
 			continue // that it is gone is not told before it is
@@ -182,7 +182,7 @@ func (t *set) failMembersLocked(a *Applied, u *Update, touched *touchedMembers, 
 		case m == nil:
 		case !t.shard.group.origin.ends(e):
 			m.seenGen = gen // it was mentioned: no sweep takes what stays in use (RELAY-46)
-			t.guard.cancelAllLocked(m.variants)
+			t.guard.cancelAll(m.variants)
 		case len(m.variants) > 0:
 			m.variants = nil
 			touched.add(m)
@@ -192,43 +192,43 @@ func (t *set) failMembersLocked(a *Applied, u *Update, touched *touchedMembers, 
 	return stated
 }
 
-// omitMembersLocked removes what a full response leaves out. A response with a bad part proves no
+// omitMembers removes what a full response leaves out. A response with a bad part proves no
 // absence (RELAY-32), nor does one of a type in `absence_keeps`, nor does it prove any of what is
 // in error (ABS-8, ABS-11).
-func (t *set) omitMembersLocked(a *Applied, u *Update, touched *touchedMembers, kept map[identity]bool, rev uint64, gen uint32) (ended bool) {
-	if !t.omitsLocked(u) {
+func (t *set) omitMembers(a *Applied, u *Update, touched *touchedMembers, kept map[identity]bool, rev uint64, gen uint32) (ended bool) {
+	if !t.omits(u) {
 		return false
 	}
-	if t.listsAllLocked(rev) {
-		return t.forgetFaultsLocked(gen, rev)
+	if t.listsAll(rev) {
+		return t.forgetFaults(gen, rev)
 	}
 	for _, m := range t.members {
 		if m.listed != rev && len(m.variants) > 0 && !u.later[m.name] && !t.faults.keeps(m.name, gen) && !m.isIn(kept) {
 			t.faults.clear(m.name)
-			t.shard.leftLocked(m.variants)
+			t.shard.noteLeftOut(m.variants)
 			m.variants = nil
 			touched.add(m)
 			a.Changed++
 		}
 	}
-	return t.forgetFaultsLocked(gen, rev)
+	return t.forgetFaults(gen, rev)
 }
 
-// boundFaultsLocked keeps the errors bounded by the members.
-func (t *set) boundFaultsLocked(a *Applied) {
+// boundFaults keeps the errors bounded by the members.
+func (t *set) boundFaults(a *Applied) {
 	n := t.faults.bound(len(t.members) + spareFaults)
 	a.Unrequested += n
 	t.shard.unrequested += uint64(n)
 }
 
-// omitsLocked reports whether what the response leaves out is gone.
-func (t *set) omitsLocked(u *Update) bool {
+// omits reports whether what the response leaves out is gone.
+func (t *set) omits(u *Update) bool {
 	return u.Full && !u.Bad && t.shard.group.origin.config().absenceDeletes(u.TypeURL)
 }
 
-// leavingLocked is what a response takes away, by whatever it says. Its bodies have been taken up,
+// leaving is what a response takes away, by whatever it says. Its bodies have been taken up,
 // and nothing else.
-func (t *set) leavingLocked(u *Update, rev uint64, gen uint32) (ps []parting) {
+func (t *set) leaving(u *Update, rev uint64, gen uint32) (ps []parting) {
 	all := func(m *member, err *NameError) {
 		for _, v := range m.variants {
 			ps = append(ps, parting{identity{m.name, v.Constraints.Key()}, err, m.seenGen == gen})
@@ -251,7 +251,7 @@ func (t *set) leavingLocked(u *Update, rev uint64, gen uint32) (ps []parting) {
 			all(m, e)
 		}
 	}
-	if t.omitsLocked(u) && !t.listsAllLocked(rev) {
+	if t.omits(u) && !t.listsAll(rev) {
 		for _, m := range t.members {
 			if m.listed != rev && !u.later[m.name] && !inError[m.name] && !t.faults.keeps(m.name, gen) {
 				all(m, nil)
@@ -274,11 +274,11 @@ func (m *member) isIn(ids map[identity]bool) bool {
 	return len(ids) > 0 && slices.ContainsFunc(m.variants, func(v *Variant) bool { return ids[identity{m.name, v.Constraints.Key()}] })
 }
 
-// mentionedLocked notes that the origin has the member, without taking what it says of it.
-func (t *set) mentionedLocked(m *member, gen uint32) {
+// mentioned notes that the origin has the member, without taking what it says of it.
+func (t *set) mentioned(m *member, gen uint32) {
 	if m != nil {
 		m.seenGen = gen
-		t.listLocked(m, t.shard.rev)
+		t.list(m, t.shard.rev)
 	}
 }
 

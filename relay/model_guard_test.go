@@ -58,7 +58,7 @@ func (m *model) frozenState(ty string) map[string]xds.Digest {
 		return nil
 	}
 	state := map[string]xds.Digest{}
-	sh.setsLocked(func(t *set) {
+	sh.sets(func(t *set) {
 		if !t.firm {
 			return
 		}
@@ -89,7 +89,7 @@ func (m *model) judgeFrozen(ty string, before map[string]xds.Digest, u *Update) 
 	if before == nil || ty == xds.EndpointType {
 		return
 	}
-	sh.setsLocked(func(t *set) {
+	sh.sets(func(t *set) {
 		if _, complete := before[t.selector+" is complete"]; !complete {
 			return
 		}
@@ -112,7 +112,7 @@ func (m *model) leftUncached(ty string, u *Update) func(key string) bool {
 		}
 	}
 	if sh := m.group.plain(ty); sh != nil {
-		sh.setsLocked(func(t *set) { wanted[t.selector] = t.clients > 0 })
+		sh.sets(func(t *set) { wanted[t.selector] = t.clients > 0 })
 	}
 	return func(key string) bool {
 		selector, _, ofSet := strings.Cut(key, " ")

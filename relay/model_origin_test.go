@@ -283,7 +283,7 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 	sh := m.group.plain(ty)
 	swept := strings.Contains(m.kind, "no-")
 	if sh != nil {
-		sh.setsLocked(func(t *set) { swept = swept || t.revived })
+		sh.sets(func(t *set) { swept = swept || t.revived })
 	}
 	bad := !m.calm && len(adds) > 0 && !swept && m.rnd.IntN(10) == 0
 	if bad { // a part is refused; the origin tries again

@@ -47,7 +47,7 @@ func (m *paramModel) run(l *paramLane) {
 			l.Open(m.now, 0)
 			m.logf("lane %d opens", l.index)
 		}
-		// no two requests are made at once, and which was first counts (lateLocked)
+		// no two requests are made at once, and which was first counts (late)
 		m.now = m.now.Add(1)
 		asks, reopen := l.Take(m.now, m.sotw)
 		for _, a := range asks {

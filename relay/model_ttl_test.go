@@ -216,7 +216,7 @@ func (m *model) judgeTimed(c *modelSub) {
 				last = end
 			}
 		}
-		if r := c.recordLocked(name); r != nil && r.is(claimed) {
+		if r := c.record(name); r != nil && r.is(claimed) {
 			// it came back with it, and while the origin is away nobody knows what became of it
 			// (RELAY-38)
 			continue
@@ -241,10 +241,10 @@ func (m *model) emptyWaits(c *modelSub) (unknown bool) {
 		return false
 	}
 	for r := range c.records.all() {
-		if c.bodyLocked(r) != nil {
+		if c.body(r) != nil {
 			return false
 		}
-		unknown = unknown || !r.entry.goneLocked()
+		unknown = unknown || !r.entry.isGone()
 	}
 	return unknown
 }

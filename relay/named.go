@@ -72,8 +72,8 @@ type unheard struct {
 type entry struct {
 	name  string // canonical
 	spelt string // as the client wrote it who asked first, if that is another (NAME-9)
-	// variants are of one resource, which goes by the name or by an alias. holdLocked, cutLocked
-	// and emptyLocked change them.
+	// variants are of one resource, which goes by the name or by an alias. hold, cut
+	// and empty change them.
 	variants []*Variant
 	also     *aliasGroup // set while it holds a resource that other entries may hold too
 	// stated with the absence, which told that an alias did not resolve (ALIAS-5)
@@ -175,32 +175,32 @@ const (
 
 func (r *record) is(f recordFlags) bool { return r.flags&f != 0 }
 
-// wantLocked finds or makes the entry of a name, which is e if there is one, and asks for it. The
+// want finds or makes the entry of a name, which is e if there is one, and asks for it. The
 // name may be part of something larger, which nothing here must keep.
-func (s *shard) wantLocked(e *entry, name, spelt string) *entry {
+func (s *shard) want(e *entry, name, spelt string) *entry {
 	if e == nil {
-		return s.newWantLocked(name, spelt)
+		return s.newWant(name, spelt)
 	}
 	if len(e.variants) == 0 && !e.wasAbsent {
 		// It gave up what must not be cached, and another name of that may have it still.
-		s.shareLocked(e)
+		s.share(e)
 		e.chosen = pick(e.variants, s.params)
 	}
 	if e.count == 0 && s.group.origin.config().SotW {
-		s.lookLocked(e) // it lapsed, or others have that are in the request still
+		s.look(e) // it lapsed, or others have that are in the request still
 	}
 	return e
 }
 
-// newWantLocked makes the entry of a name with what is known of it already.
-func (s *shard) newWantLocked(name, spelt string) *entry {
-	e := s.newEntryLocked(strings.Clone(name), strings.Clone(spelt))
+// newWant makes the entry of a name with what is known of it already.
+func (s *shard) newWant(name, spelt string) *entry {
+	e := s.newEntry(strings.Clone(name), strings.Clone(spelt))
 	e.retired, e.unconfirmed = s.unretire(s.retiredKey(e.name))
-	s.shareLocked(e)
-	s.shareMemberLocked(e)
+	s.share(e)
+	s.shareMember(e)
 	if len(e.variants) == 0 {
-		for _, v := range s.matchLocked(e.name) {
-			s.holdLocked(e, v)
+		for _, v := range s.match(e.name) {
+			s.hold(e, v)
 			e.seenGen = borrowedGen
 		}
 	}
@@ -211,21 +211,21 @@ func (s *shard) newWantLocked(name, spelt string) *entry {
 		s.named.unconfirmed = true
 	}
 	if e.retired == nil && len(e.variants) == 0 {
-		e.retired = s.fallbackOfLocked(e.name)
+		e.retired = s.fallbackOf(e.name)
 	}
 	if e.retired != nil {
-		s.expectLocked(s.lane(s.named.lane))
+		s.expect(s.lane(s.named.lane))
 	}
 	// a live variant that matches answers a new map at once (RELAY-68)
 	e.chosen = pick(e.variants, s.params)
 	e.existed = e.chosen != nil || e.retired != nil
 	e.rev = s.rev
-	s.editedLocked()
-	s.lookLocked(e)
+	s.edited()
+	s.look(e)
 	return e
 }
 
-func (s *shard) newEntryLocked(name, spelt string) *entry {
+func (s *shard) newEntry(name, spelt string) *entry {
 	s.named.made++
 	e := &entry{name: name, spelt: spelt, number: s.named.made}
 	s.named.entries[name] = e
@@ -237,9 +237,9 @@ func (s *shard) nameOf(e *entry) Name {
 	return Name{Name: xds.Spelling(e.name, e.spelt), Params: s.params, Located: s.byLocator()}
 }
 
-// lookLocked makes the lane look at the name. Before the lane has asked any name on its present
+// look makes the lane look at the name. Before the lane has asked any name on its present
 // stream it looks at all of them anyway, so nothing is noted while the origin is away.
-func (s *shard) lookLocked(e *entry) {
+func (s *shard) look(e *entry) {
 	asked := s.lane(s.named.lane).live(s.named.firstGen[s.named.lane])
 	if asked && !e.inChanged {
 		e.inChanged = true
@@ -248,20 +248,20 @@ func (s *shard) lookLocked(e *entry) {
 	s.poke(s.named.lane)
 }
 
-// isAskedLocked reports whether the name is asked on the stream that is open now.
-func (s *shard) isAskedLocked(e *entry) bool {
+// isAsked reports whether the name is asked on the stream that is open now.
+func (s *shard) isAsked(e *entry) bool {
 	return s.lane(s.named.lane).live(e.asked)
 }
 
-// absentLocked reports whether the origin's word that the name does not exist still stands: as long
+// absent reports whether the origin's word that the name does not exist still stands: as long
 // as the upstream subscription does (RELAY-37, RELAY-38).
-func (s *shard) absentLocked(e *entry) bool {
-	return e.chosen == nil && e.absentGen != 0 && e.absentGen == e.asked && s.isAskedLocked(e)
+func (s *shard) absent(e *entry) bool {
+	return e.chosen == nil && e.absentGen != 0 && e.absentGen == e.asked && s.isAsked(e)
 }
 
-// goneLocked reports whether the name is known not to exist, as far as that can be known: stated,
+// isGone reports whether the name is known not to exist, as far as that can be known: stated,
 // or silence for 15 s.
-func (e *entry) goneLocked() bool { return e.chosen == nil && (e.wasAbsent || e.unanswered) }
+func (e *entry) isGone() bool { return e.chosen == nil && (e.wasAbsent || e.unanswered) }
 
 func (e *entry) link(r *record) {
 	r.next = e.head
@@ -273,11 +273,11 @@ func (e *entry) link(r *record) {
 	e.lingerAt = time.Time{}
 }
 
-// unlinkLocked takes a client's record out; the name outlives its last one by linger, unless it is
+// unlink takes a client's record out; the name outlives its last one by linger, unless it is
 // known never to have existed (RELAY-39, which is about guessed names). What existed and went is
 // remembered: a client that was away when it went comes back with its version, and asking anew
 // would not help, since many origins state no absence of what they were never seen to have.
-func (s *shard) unlinkLocked(r *record, now time.Time) {
+func (s *shard) unlink(r *record, now time.Time) {
 	e := r.entry
 	if r.prev != nil {
 		r.prev.next = r.next
@@ -290,42 +290,42 @@ func (s *shard) unlinkLocked(r *record, now time.Time) {
 	r.prev, r.next = nil, nil
 	e.count--
 	if r.sub.polls {
-		s.named.pollsLocked(e)
+		s.named.polls(e)
 	}
 	if e.count > 0 {
 		return
 	}
 	if e.chosen != nil && e.chosen.DoNotCache {
-		s.abandonLocked(e)
+		s.abandon(e)
 		return
 	}
-	if linger := s.lingerLocked(); linger > 0 && (e.existed || !s.absentLocked(e)) {
+	if linger := s.linger(); linger > 0 && (e.existed || !s.absent(e)) {
 		e.lingerAt = now.Add(linger)
 		if !e.timer {
 			e.timer = true
 			s.push(timer{at: e.lingerAt, kind: wantEnd, shard: s, entry: e})
 		}
-		s.lapseLocked(e)
+		s.lapse(e)
 		return
 	}
-	s.unwantLocked(e)
+	s.unwant(e)
 }
 
-// abandonLocked lets go at once of a name that nobody has and whose body must not be cached. Should
+// abandon lets go at once of a name that nobody has and whose body must not be cached. Should
 // it be wanted again before the lane has unsubscribed, it is asked anew (RELAY-9).
-func (s *shard) abandonLocked(e *entry) {
+func (s *shard) abandon(e *entry) {
 	if e.count == 0 {
 		for _, v := range slices.Clone(e.variants) {
 			if v.DoNotCache {
-				s.cutLocked(e, v.Constraints.Key())
+				s.cut(e, v.Constraints.Key())
 			}
 		}
 		e.lost = e.lost && len(e.variants) > 0
-		s.trackExpiryLocked(expiringKey{name: e.name}, e.variants)
+		s.trackExpiry(expiringKey{name: e.name}, e.variants)
 		e.chosen = pick(e.variants, s.params)
-		e.refresh, e.answered = s.isAskedLocked(e), 0
+		e.refresh, e.answered = s.isAsked(e), 0
 	}
-	s.unwantLocked(e)
+	s.unwant(e)
 }
 
 // endWant ends a name whose linger has passed.
@@ -337,51 +337,51 @@ func (s *shard) endWant(e *entry, now time.Time) {
 			e.timer = true
 			s.push(timer{at: waits, kind: wantEnd, shard: s, entry: e})
 		} else {
-			s.unwantLocked(e)
+			s.unwant(e)
 		}
 	}
-	dead := s.dropIfEmptyLocked()
+	dead := s.dropIfEmpty()
 	s.unlock()
 	if dead {
 		s.group.dropShard(s)
 	}
 }
 
-// unwantLocked lets go of a name: the lane unsubscribes first if it had asked, and then deletes it.
-func (s *shard) unwantLocked(e *entry) {
+// unwant lets go of a name: the lane unsubscribes first if it had asked, and then deletes it.
+func (s *shard) unwant(e *entry) {
 	e.lingerAt = time.Time{}
-	s.editedLocked()
-	s.bequeathLocked(e)
-	if s.isAskedLocked(e) {
-		s.lookLocked(e)
+	s.edited()
+	s.bequeath(e)
+	if s.isAsked(e) {
+		s.look(e)
 		return
 	}
-	s.deleteLocked(e)
+	s.delete(e)
 }
 
 func (e *entry) wanted() bool { return e.count > 0 || !e.lingerAt.IsZero() }
 
-func (s *shard) deleteLocked(e *entry) {
-	s.editedLocked()
+func (s *shard) delete(e *entry) {
+	s.edited()
 	if s.named.entries[e.name] != e {
 		return
 	}
 	e.gone = true
-	s.backLocked(e)
+	s.back(e)
 	delete(s.named.entries, e.name)
 	delete(s.named.polled, e)
-	s.trackExpiryLocked(expiringKey{name: e.name}, nil)
-	s.retireLocked(e)
-	s.emptyLocked(e)
-	if s.named.moving && !s.hasNamesLocked() { // nothing is left for the side lane to ask first
-		s.movedLocked()
+	s.trackExpiry(expiringKey{name: e.name}, nil)
+	s.retire(e)
+	s.empty(e)
+	if s.named.moving && !s.hasNames() { // nothing is left for the side lane to ask first
+		s.moved()
 	}
 	s.lane(s.named.lane).poke() // it may have been the last thing the lane was open for
 }
 
-// offerNamedLocked chooses among an entry's variants. stated: the origin spoke of the name itself,
+// offerNamed chooses among an entry's variants. stated: the origin spoke of the name itself,
 // so that who has no match knows that there is none.
-func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) {
+func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 	old := e.retired
 	if stated || len(e.variants) > 0 {
 		e.retired = nil // the origin has spoken
@@ -390,10 +390,10 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 	case chosen != nil:
 		changed := e.chosen == nil || e.chosen.Digest != chosen.Digest
 		if e.fault != nil && !changed {
-			e.curedLocked(rev)
+			e.cured(rev)
 		}
 		if !changed && !e.chosen.Expires().Equal(chosen.Expires()) {
-			e.renewedLocked(rev)
+			e.renewed(rev)
 		}
 		e.fault, e.faulted = nil, false
 		e.chosen, e.answered, e.absentGen, e.wasAbsent, e.unanswered = chosen, gen, 0, false, false
@@ -403,10 +403,10 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 		}
 		if changed {
 			e.rev = rev
-			s.tellLocked(e, rev)
+			s.tell(e, rev)
 		}
 		if e.count == 0 && chosen.DoNotCache {
-			s.abandonLocked(e)
+			s.abandon(e)
 		}
 	case stated:
 		known := e.chosen == nil && e.absentGen == gen
@@ -432,43 +432,43 @@ func (s *shard) offerNamedLocked(e *entry, rev uint64, gen uint32, stated bool) 
 		}
 		if !known {
 			e.rev = rev
-			e.dueLocked()
-			s.tellLocked(e, rev)
+			e.due()
+			s.tell(e, rev)
 		}
 		if e.count == 0 && !e.lingerAt.IsZero() && !e.existed { // RELAY-39: absence does not linger
-			s.unwantLocked(e)
+			s.unwant(e)
 		}
 	}
 	e.lost = e.lost && len(e.variants) > 0
 }
 
-// curedLocked: the resource is the same as before, and is sent again to those who were told an
+// cured: the resource is the same as before, and is sent again to those who were told an
 // error of it: they remember that until the resource arrives (ABS-7).
-func (e *entry) curedLocked(rev uint64) {
+func (e *entry) cured(rev uint64) {
 	for r := e.head; r != nil; r = r.next {
 		if r.fault() != nil {
-			r.sub.dirtyLocked(r, rev)
+			r.sub.markDirty(r, rev)
 		}
 	}
 }
 
-// renewedLocked: the TTL is another. Who is told TTLs is told this one; who is not may have had the
+// renewed: the TTL is another. Who is told TTLs is told this one; who is not may have had the
 // body withheld for it (RELAY-51).
-func (e *entry) renewedLocked(rev uint64) {
+func (e *entry) renewed(rev uint64) {
 	for r := e.head; r != nil; r = r.next {
 		if r.sub.ttl {
 			r.flags |= beat
 		}
 		if r.sub.ttl || r.fault() != nil {
-			r.sub.touchedLocked(r, rev)
+			r.sub.touched(r, rev)
 		}
 	}
 }
 
-// dueLocked: a removal that was stated while a client was subscribed is told it, whatever the
+// due: a removal that was stated while a client was subscribed is told it, whatever the
 // upstream stream does meanwhile. It may have to wait: a SotW client that came back is answered
 // once all it names is known (RELAY-7).
-func (e *entry) dueLocked() {
+func (e *entry) due() {
 	for r := e.head; r != nil; r = r.next {
 		if r.is(owed|holds) && !r.heldBack() {
 			r.flags = r.flags&^claimed | holds
@@ -476,10 +476,10 @@ func (e *entry) dueLocked() {
 	}
 }
 
-// tellLocked marks the clients of a name.
-func (s *shard) tellLocked(e *entry, rev uint64) {
+// tell marks the clients of a name.
+func (s *shard) tell(e *entry, rev uint64) {
 	for r := e.head; r != nil; r = r.next {
-		r.sub.touchedLocked(r, rev)
+		r.sub.touched(r, rev)
 	}
 }
 

@@ -26,26 +26,26 @@ func (p *portion) silent() bool {
 	return !p.Full && !p.Bad && len(p.Resources)+len(p.repeats)+len(p.Removed)+len(p.RemovedVariants)+len(p.Errors)+len(p.Whole) == 0
 }
 
-// askersLocked are the shards of which something was asked on a lane's stream.
-func (k *store) askersLocked(i laneIndex, gen uint32) []*shard {
-	none := func(s *shard) bool { return s.kindLocked(i, gen) == kindNone }
+// askers are the shards of which something was asked on a lane's stream.
+func (k *store) askers(i laneIndex, gen uint32) []*shard {
+	none := func(s *shard) bool { return s.kind(i, gen) == kindNone }
 	if !slices.ContainsFunc(k.all, none) {
 		return k.all // which is not changed, but replaced
 	}
 	return slices.DeleteFunc(slices.Clone(k.all), none)
 }
 
-// concernedLocked are the shards that a response may have something to say to: of a difference
+// concerned are the shards that a response may have something to say to: of a difference
 // between variants those of the maps that match, which is a look-up however many maps there are
 // (BenchmarkVariants), and of all else whoever asked for the type. rest: the others need not even
 // be told that there was a response.
-func (k *store) concernedLocked(u *Update, i laneIndex, gen uint32) (asked []*shard, rest bool) {
+func (k *store) concerned(u *Update, i laneIndex, gen uint32) (asked []*shard, rest bool) {
 	if k.restGen[i] != gen || !u.ofVariants() {
-		return k.askersLocked(i, gen), false
+		return k.askers(i, gen), false
 	}
 	add := func(c *constraints.Set) {
-		for _, s := range k.matchingLocked(c) {
-			if s.kindLocked(i, gen) != kindNone && !slices.Contains(asked, s) {
+		for _, s := range k.shardsMatching(c) {
+			if s.kind(i, gen) != kindNone && !slices.Contains(asked, s) {
 				asked = append(asked, s)
 			}
 		}
@@ -60,7 +60,7 @@ func (k *store) concernedLocked(u *Update, i laneIndex, gen uint32) (asked []*sh
 		add(e.Constraints)
 	}
 	if len(asked) == 0 || len(asked) > len(k.all)/4 { // then the pass over all is as good
-		return k.askersLocked(i, gen), false
+		return k.askers(i, gen), false
 	}
 	return asked, true
 }
@@ -90,9 +90,9 @@ func (u *Update) ofVariants() bool {
 		!slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints == nil })
 }
 
-// restLocked reports whether a response on the stream that says nothing to any of these shards
+// saysNothing reports whether a response on the stream that says nothing to any of these shards
 // means nothing to them either: no set waits for its first answer, or for the pause after it.
-func restLocked(asked []*shard, gen uint32) bool {
+func saysNothing(asked []*shard, gen uint32) bool {
 	for _, s := range asked {
 		if len(s.collections) > 0 || s.star.askedGen == gen && (!s.star.firm || s.star.sweepGen == gen) {
 			return false
@@ -101,19 +101,19 @@ func restLocked(asked []*shard, gen uint32) bool {
 	return true
 }
 
-// applyLocked takes a response up in every shard that asked for the type, under one revision.
-func (k *store) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Variant, lane laneIndex, gen uint32, from *provenance) {
-	asked, rest := k.concernedLocked(u, lane, gen)
+// apply takes a response up in every shard that asked for the type, under one revision.
+func (k *store) apply(a *Applied, now time.Time, u *Update, bodies []*Variant, lane laneIndex, gen uint32, from *provenance) {
+	asked, rest := k.concerned(u, lane, gen)
 	if u.For != nil {
 		asked = slices.DeleteFunc(slices.Clone(asked), func(s *shard) bool { return s.params.Key() != u.For.Key() })
 	}
-	asked = k.heedingLocked(a, asked, u, lane, gen)
+	asked = k.heeding(a, asked, u, lane, gen)
 	if len(asked) == 0 {
 		return // nobody wants it any more, or nobody may have it
 	}
-	from.rev = asked[0].nextRevLocked()
-	bodies = k.tickOffLocked(a, u, bodies, lane, gen, from.rev)
-	divided := k.divideLocked(asked, u, bodies, from.rev, gen, now)
+	from.rev = asked[0].nextRev()
+	bodies = k.tickOff(a, u, bodies, lane, gen, from.rev)
+	divided := k.divide(asked, u, bodies, from.rev, gen, now)
 	several := rest || len(asked) > 1
 	if several {
 		a.strays = map[identity]int{}
@@ -122,40 +122,40 @@ func (k *store) applyLocked(a *Applied, now time.Time, u *Update, bodies []*Vari
 		p := s.part
 		switch {
 		case p == nil && several && !u.silent():
-			s.besideLocked(now, lane, gen, u)
+			s.beside(now, lane, gen, u)
 			continue
 		case p == nil:
-			p = s.partLocked(u)
+			p = s.shareOf(u)
 		}
-		if p.Full && several && s.lateLocked(gen) {
+		if p.Full && several && s.late(gen) {
 			part := *p.Update
 			part.Full = false
 			p = &portion{&part, p.bodies}
 			s.part = p
 		}
 		s.now, s.rev = now, from.rev
-		s.editedLocked()
-		s.takeUpLocked(a, p, lane, gen, from)
+		s.edited()
+		s.takeUp(a, p, lane, gen, from)
 	}
-	k.partAllLocked(u)
-	k.overlapsLocked(a, asked)
+	k.partAll(u)
+	k.countOverlaps(a, asked)
 	if several || divided {
-		k.countStraysLocked(a, asked, u)
+		k.countStrays(a, asked, u)
 	}
 	for _, s := range asked {
 		s.part = nil
 	}
 	k.undivided = portion{}
 	if !rest {
-		if k.restGen[lane] = 0; restLocked(k.all, gen) {
+		if k.restGen[lane] = 0; saysNothing(k.all, gen) {
 			k.restGen[lane] = gen
 		}
 	}
 }
 
-// lateLocked reports whether the shard's `*` was asked after those of other maps and is not
+// late reports whether the shard's `*` was asked after those of other maps and is not
 // answered yet: a list may have been under way that was made before.
-func (s *shard) lateLocked(gen uint32) bool {
+func (s *shard) late(gen uint32) bool {
 	if s.star.askedGen != gen || s.star.answeredGen == gen {
 		return false
 	}
@@ -165,23 +165,23 @@ func (s *shard) lateLocked(gen uint32) bool {
 // silent: an empty response is the first answer of whoever waits for one (DELTA-13).
 func (u *Update) silent() bool { return (&portion{Update: u}).silent() }
 
-// takeUpLocked takes up what a response says to the shard.
-func (s *shard) takeUpLocked(a *Applied, p *portion, lane laneIndex, gen uint32, from *provenance) {
-	if s.kindLocked(lane, gen) == kindSet {
-		s.applySetsLocked(a, p.Update, p.bodies, gen, from)
+// takeUp takes up what a response says to the shard.
+func (s *shard) takeUp(a *Applied, p *portion, lane laneIndex, gen uint32, from *provenance) {
+	if s.kind(lane, gen) == kindSet {
+		s.applySets(a, p.Update, p.bodies, gen, from)
 		return
 	}
 	waiting := a.Waiting
-	s.applyNamedLocked(a, p.Update, p.bodies, gen)
-	s.applyCollectionsLocked(a, p.Update, p.bodies, gen)
+	s.applyNamed(a, p.Update, p.bodies, gen)
+	s.applyCollections(a, p.Update, p.bodies, gen)
 	if !p.Heartbeats && (a.Waiting == waiting || !p.Full) {
 		// else the version is that of a list of which clients have another (VER-5)
 		s.named.from = from
 	}
 }
 
-// partLocked is what a response says to the shard, of nothing yet.
-func (s *shard) partLocked(u *Update) *portion {
+// shareOf is what a response says to the shard, of nothing yet.
+func (s *shard) shareOf(u *Update) *portion {
 	if s.part == nil {
 		part := *u
 		part.found, part.holder = nil, nil
@@ -191,11 +191,11 @@ func (s *shard) partLocked(u *Update) *portion {
 	return s.part
 }
 
-// divideLocked divides a response of revision rev. Where there is one map, and nothing that it does
+// divide divides a response of revision rev. Where there is one map, and nothing that it does
 // not match, that is the response itself for everybody; but a removal may be said to one of several
-// maps alone (earlyLocked). Else a shard has a part only if something is said to it: there may be
+// maps alone (early). Else a shard has a part only if something is said to it: there may be
 // many that a variant does not concern (BenchmarkVariants).
-func (k *store) divideLocked(asked []*shard, u *Update, bodies []*Variant, rev uint64, gen uint32, now time.Time) (divided bool) {
+func (k *store) divide(asked []*shard, u *Update, bodies []*Variant, rev uint64, gen uint32, now time.Time) (divided bool) {
 	k.constrained = k.constrained || u.variants
 	several := len(asked) > 1 && (k.group.origin.config().Share || k.byLocator() && len(u.Removed) > 0)
 	if !k.constrained && !several {
@@ -208,13 +208,13 @@ func (k *store) divideLocked(asked []*shard, u *Update, bodies []*Variant, rev u
 	for _, s := range asked {
 		// it says something by what it leaves out
 		if s.turn = rev; u.Full || u.Bad || len(u.Whole) > 0 {
-			s.partLocked(u)
+			s.shareOf(u)
 		}
 	}
 	for i := range u.Resources {
-		for _, s := range k.matchingLocked(u.Resources[i].Constraints) {
+		for _, s := range k.shardsMatching(u.Resources[i].Constraints) {
 			if s.turn == rev {
-				p := s.partLocked(u)
+				p := s.shareOf(u)
 				p.Resources, p.bodies = append(p.Resources, u.Resources[i]), append(p.bodies, bodies[i])
 			}
 		}
@@ -223,52 +223,52 @@ func (k *store) divideLocked(asked []*shard, u *Update, bodies []*Variant, rev u
 		switch {
 		case u.Bad, s.part == nil:
 		case k.group.origin.config().SotW:
-			s.part.supersedeLocked(s.variantsLocked)
+			s.part.supersede(s.variants)
 		default:
-			s.part.supersedeLocked(func(name string) []*Variant { return s.staleLocked(name, gen) })
+			s.part.supersede(func(name string) []*Variant { return s.stale(name, gen) })
 		}
 	}
 	for _, r := range u.RemovedVariants {
-		for _, s := range k.matchingLocked(r.Set) {
-			early := s.turn == rev && s.doubtLocked(now, identity{r.Name, r.Constraints}, gen)
-			if s.turn == rev && !early && !s.keepsLocked(s.part, identity{r.Name, r.Constraints}, gen, now) {
-				p := s.partLocked(u)
+		for _, s := range k.shardsMatching(r.Set) {
+			early := s.turn == rev && s.doubt(now, identity{r.Name, r.Constraints}, gen)
+			if s.turn == rev && !early && !s.keeps(s.part, identity{r.Name, r.Constraints}, gen, now) {
+				p := s.shareOf(u)
 				p.RemovedVariants = append(p.RemovedVariants, r)
 			}
 		}
 	}
 	for _, e := range u.Errors {
-		for _, s := range k.matchingLocked(e.Constraints) {
+		for _, s := range k.shardsMatching(e.Constraints) {
 			if s.turn == rev {
-				p := s.partLocked(u)
+				p := s.shareOf(u)
 				p.Errors = append(p.Errors, e)
 			}
 		}
 	}
 	for _, name := range u.Removed {
 		for _, s := range asked {
-			if s.doubtLocked(now, identity{name: name}, gen) {
+			if s.doubt(now, identity{name: name}, gen) {
 				continue
 			}
-			if (!s.constrainedLocked(name, gen) || s.awaitsLocked(name, gen)) && !s.keepsLocked(s.part, identity{name: name}, gen, now) {
-				p := s.partLocked(u)
+			if (!s.holdsConstrained(name, gen) || s.awaits(name, gen)) && !s.keeps(s.part, identity{name: name}, gen, now) {
+				p := s.shareOf(u)
 				p.Removed = append(p.Removed, name)
 			}
 		}
 	}
 	for _, s := range asked {
 		if s.part != nil {
-			s.part.replaceLeftLocked(s, gen)
+			s.part.replaceLeft(s, gen)
 		}
 	}
 	return true
 }
 
-// supersedeLocked has a response remove those held variants of what it lists that it does not list.
+// supersede has a response remove those held variants of what it lists that it does not list.
 // In state of the world, all: it brings one that matches, there is no other word for a removal, and
 // a relay that came later would know the new one alone (DYN-9). In delta those that the stream has
 // not spoken of (stale.go).
-func (p *portion) supersedeLocked(held func(name string) []*Variant) {
+func (p *portion) supersede(held func(name string) []*Variant) {
 	listed := make(map[identity]bool, len(p.Resources))
 	for i := range p.Resources {
 		listed[identity{p.Resources[i].Name, p.Resources[i].Constraints.Key()}] = p.Resources[i].Any != nil
@@ -284,12 +284,12 @@ func (p *portion) supersedeLocked(held func(name string) []*Variant) {
 	}
 }
 
-// variantsLocked are all that the shard holds of a name.
-func (s *shard) variantsLocked(name string) (vs []*Variant) {
+// variants are all that the shard holds of a name.
+func (s *shard) variants(name string) (vs []*Variant) {
 	if e := s.named.entries[name]; e != nil {
 		vs = append(vs, e.variants...)
 	}
-	s.setsLocked(func(t *set) {
+	s.sets(func(t *set) {
 		if m := t.members[name]; m != nil {
 			vs = append(vs, m.variants...)
 		}
@@ -303,10 +303,10 @@ func replaced(vs []*Variant, key string, rev uint64) bool {
 	return slices.ContainsFunc(vs, func(v *Variant) bool { return v.from.rev == rev && v.Constraints.Key() != key })
 }
 
-// constrainedLocked reports whether what the shard holds of a name by what it asked on the stream
+// holdsConstrained reports whether what the shard holds of a name by what it asked on the stream
 // of generation gen is variants with constraints alone, which a removal of the plain name does not
 // concern (DYN-13).
-func (s *shard) constrainedLocked(name string, gen uint32) bool {
+func (s *shard) holdsConstrained(name string, gen uint32) bool {
 	held, plain := false, false
 	look := func(vs []*Variant) {
 		held = held || len(vs) > 0
@@ -315,7 +315,7 @@ func (s *shard) constrainedLocked(name string, gen uint32) bool {
 	if e := s.named.entries[name]; e != nil && e.askedOn(gen) {
 		look(e.variants)
 	}
-	s.setsLocked(func(t *set) {
+	s.sets(func(t *set) {
 		if m := t.members[name]; m != nil && t.askedGen == gen {
 			look(m.variants)
 		}
@@ -323,24 +323,24 @@ func (s *shard) constrainedLocked(name string, gen uint32) bool {
 	return held && !plain
 }
 
-// besideLocked notes a response that has nothing for the map. It may be all the answer that there
+// beside notes a response that has nothing for the map. It may be all the answer that there
 // is to its sets, but not so surely as one of its own.
-func (s *shard) besideLocked(now time.Time, lane laneIndex, gen uint32, u *Update) {
+func (s *shard) beside(now time.Time, lane laneIndex, gen uint32, u *Update) {
 	s.now = now
-	s.setsLocked(func(t *set) {
+	s.sets(func(t *set) {
 		if t.askedGen != gen || t.laneIndex() != lane {
 			return
 		}
 		if !t.settled && t.first.IsZero() {
 			t.first, t.news = now, now.Add(s.cfg().FirmSettle-s.cfg().Settle)
 		}
-		t.besideLocked(gen, u)
+		t.beside(gen, u)
 	})
 }
 
-// countStraysLocked counts what none of several maps took (RELAY-28), and of it the variants that
+// countStrays counts what none of several maps took (RELAY-28), and of it the variants that
 // match no map at all.
-func (k *store) countStraysLocked(a *Applied, asked []*shard, u *Update) {
+func (k *store) countStrays(a *Applied, asked []*shard, u *Update) {
 	offered := map[identity]int{}
 	for _, s := range asked {
 		if s.part == nil {
@@ -364,7 +364,7 @@ func (k *store) countStraysLocked(a *Applied, asked []*shard, u *Update) {
 	}
 	for i := range u.Resources {
 		r := &u.Resources[i]
-		if stray(r.identity()) && r.Constraints != nil && len(k.matchingLocked(r.Constraints)) == 0 {
+		if stray(r.identity()) && r.Constraints != nil && len(k.shardsMatching(r.Constraints)) == 0 {
 			a.Unmatched++
 		}
 	}

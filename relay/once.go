@@ -2,22 +2,22 @@ package relay
 
 import "slices"
 
-// tidyLocked makes a delta answer of names and aliases one that lists each resource once
+// tidy makes a delta answer of names and aliases one that lists each resource once
 // (DELTA-20), and adds the removals of what no name of the client stands for any more. base is the
 // wildcard's part.
-func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameError) {
+func (s *Sub) tidy(own, base *Body, errs []*NameError) (*Body, []*NameError) {
 	a := s.alias
 	if a.none() {
 		return base, errs
 	}
 	listed := make(map[string]bool, len(own.Variants)+len(own.Removed))
-	own.Variants = s.onceEachLocked(own.Variants, listed)
+	own.Variants = s.onceEach(own.Variants, listed)
 	own.Heartbeats = slices.DeleteFunc(own.Heartbeats, func(v *Variant) bool {
 		again := listed[v.Name]
 		listed[v.Name] = true
 		return again
 	})
-	errs = s.errorsOnceLocked(errs, listed)
+	errs = s.errorsOnce(errs, listed)
 	own.Removed = slices.DeleteFunc(own.Removed, func(name string) bool { return listed[name] })
 	for _, name := range own.Removed {
 		listed[name] = true
@@ -29,15 +29,15 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 		}
 	}
 	for _, x := range a.left {
-		if v := s.succeedsLocked(x); v != nil && !listed[x.name] {
+		if v := s.succeeds(x); v != nil && !listed[x.name] {
 			listed[x.name] = true
 			own.Variants = append(own.Variants, v)
 		}
 		switch {
-		case !s.coversLocked(x.name): // a set that has it all the same, and is not told yet, brings it anew (DEL-1)
+		case !s.stillSelects(x.name): // a set that has it all the same, and is not told yet, brings it anew (DEL-1)
 			// it is subscribed by its own name by now, and that is not answered
-			if r := s.recordLocked(x.name); r != nil && r.is(owed) {
-				s.sentLocked(r, x.sent)
+			if r := s.record(x.name); r != nil && r.is(owed) {
+				s.sent(r, x.sent)
 				r.flags |= holds
 				a.later = append(a.later, x.heldName) // should it be given up before
 			} else {
@@ -51,13 +51,13 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 			remove(heldName{name: x.record.entry.name})
 		}
 	}
-	s.missedLocked(own, remove)
+	s.missed(own, remove)
 	a.left, a.notices = nil, false
 	if a.early == 0 {
 		a.later = slices.DeleteFunc(a.later, func(x heldName) bool {
-			_, waits := s.memberLocked(x.name)
-			r := s.recordLocked(x.name)
-			if !waits && r == nil && !s.coversLocked(x.name) {
+			_, waits := s.member(x.name)
+			r := s.record(x.name)
+			if !waits && r == nil && !s.stillSelects(x.name) {
 				remove(x)
 			}
 			return !waits && (r == nil || !r.is(owed)) // or else the record's answer tells of it
@@ -66,12 +66,12 @@ func (s *Sub) tidyLocked(own, base *Body, errs []*NameError) (*Body, []*NameErro
 	return base.without(listed), errs
 }
 
-// succeedsLocked is the body of a set that a client is sent when an alias stands for the resource
+// succeeds is the body of a set that a client is sent when an alias stands for the resource
 // no more, and no other name of it does; nil: it keeps what it has. A set that is behind keeps
 // quiet: it still lists the alias, so its own word about that is yet to come.
-func (s *Sub) succeedsLocked(x leaving) (v *Variant) {
-	it, _ := s.memberLocked(x.name)
-	if it == nil || s.namesLocked(x.name) {
+func (s *Sub) succeeds(x leaving) (v *Variant) {
+	it, _ := s.member(x.name)
+	if it == nil || s.namesResource(x.name) {
 		return nil
 	}
 	held := x.sent
@@ -84,9 +84,9 @@ func (s *Sub) succeedsLocked(x leaving) (v *Variant) {
 	return v
 }
 
-// onceEachLocked leaves each resource in a list once, and puts the notices of one name, which some
+// onceEach leaves each resource in a list once, and puts the notices of one name, which some
 // origins use for all, together. The names are added to listed.
-func (s *Sub) onceEachLocked(vs []*Variant, listed map[string]bool) []*Variant {
+func (s *Sub) onceEach(vs []*Variant, listed map[string]bool) []*Variant {
 	once := vs[:0]
 	notices := map[string][]*Variant{}
 	for _, v := range vs {
@@ -122,16 +122,16 @@ func joinNotices(list []*Variant) *Variant {
 	return newNotice(list[0].Spelling(), slices.Compact(aliases), "")
 }
 
-// errorsOnceLocked leaves each error in once. That of a resource which is in the answer follows in
+// errorsOnce leaves each error in once. That of a resource which is in the answer follows in
 // the next (ABS-11).
-func (s *Sub) errorsOnceLocked(errs []*NameError, bodies map[string]bool) []*NameError {
+func (s *Sub) errorsOnce(errs []*NameError, bodies map[string]bool) []*NameError {
 	told := map[string]bool{}
 	return slices.DeleteFunc(errs, func(f *NameError) bool {
 		if bodies[f.Name] {
-			for _, r := range append(s.alias.by[f.Name], s.recordLocked(f.Name)) {
+			for _, r := range append(s.alias.by[f.Name], s.record(f.Name)) {
 				if r != nil && r.fault() != nil {
 					r.setFault(nil)
-					s.dirtyLocked(r, r.entry.rev)
+					s.markDirty(r, r.entry.rev)
 				}
 			}
 			return true

@@ -18,18 +18,18 @@ type overlap struct {
 	look bool // a set was left: all of told is to be looked at
 }
 
-// joinLocked subscribes to a set; again if it is subscribed already (DELTA-2).
-func (s *Sub) joinLocked(t *set) {
-	if p := s.positionLocked(t); p != nil {
+// join subscribes to a set; again if it is subscribed already (DELTA-2).
+func (s *Sub) join(t *set) {
+	if p := s.position(t); p != nil {
 		p.resend, p.fault = true, nil
 		p.told, p.before = 0, 0 // its error follows each body anew
-		s.markLocked(s.shard.rev)
+		s.mark(s.shard.rev)
 		return
 	}
-	p := &position{sub: s, view: t.viewLocked(s.ttl), fresh: true}
+	p := &position{sub: s, view: t.view(s.ttl), fresh: true}
 	p.view.enter(p)
 	if s.pos != nil && s.more == nil {
-		s.overlapLocked()
+		s.overlap()
 	}
 	if s.more != nil {
 		s.more.by[t] = p
@@ -43,22 +43,22 @@ func (s *Sub) joinLocked(t *set) {
 	if p.also != nil {
 		p.also.prior = p
 	}
-	t.addClientLocked()
-	t.lookedUpLocked()
-	if p.settlesLocked() {
-		t.awaitLocked(s.shard.now)
+	t.addClient()
+	t.lookedUp()
+	if p.settles() {
+		t.await(s.shard.now)
 	}
-	s.markLocked(s.shard.rev)
+	s.mark(s.shard.rev)
 }
 
-// overlapLocked notes what the one set has told so far.
-func (s *Sub) overlapLocked() {
+// overlap notes what the one set has told so far.
+func (s *Sub) overlap() {
 	p := s.pos
 	s.more = &overlap{by: map[*set]*position{p.view.set: p}, told: map[string]xds.Digest{}}
 	if !p.fresh {
 		for name, it := range p.view.items {
 			switch {
-			case s.recordLocked(name) != nil || !p.view.hadAt(it, p.sent):
+			case s.record(name) != nil || !p.view.hadAt(it, p.sent):
 			case it.rev <= p.sent:
 				s.more.told[name] = it.variant.Digest
 			default:
@@ -67,14 +67,14 @@ func (s *Sub) overlapLocked() {
 		}
 	}
 	for name := range s.again { // owed whatever it is, of a set that has told nothing too (DELTA-9)
-		if s.recordLocked(name) == nil {
+		if s.record(name) == nil {
 			s.more.told[name] = xds.Digest{}
 		}
 	}
 }
 
-// positionLocked is where the client stands in a set; nil: it is not subscribed to it.
-func (s *Sub) positionLocked(t *set) *position {
+// position is where the client stands in a set; nil: it is not subscribed to it.
+func (s *Sub) position(t *set) *position {
 	switch {
 	case s.more != nil:
 		return s.more.by[t]
@@ -84,16 +84,16 @@ func (s *Sub) positionLocked(t *set) *position {
 	return nil
 }
 
-// starLocked is where the client stands in `*`; nil: it is not subscribed to it.
-func (s *Sub) starLocked() *position {
+// star is where the client stands in `*`; nil: it is not subscribed to it.
+func (s *Sub) star() *position {
 	if s.pos != nil && s.pos.view.set.kind == wild {
 		return s.pos
 	}
 	return nil
 }
 
-// unlinkLocked takes a position out of the client's, but not out of its view.
-func (s *Sub) unlinkLocked(p *position) {
+// unlink takes a position out of the client's, but not out of its view.
+func (s *Sub) unlink(p *position) {
 	if p.prior != nil {
 		p.prior.also = p.also
 	} else {
@@ -111,77 +111,77 @@ func (s *Sub) unlinkLocked(p *position) {
 	}
 }
 
-// leaveLocked ends the subscription to a set, of a client that stays: what it has by it and keeps
+// leave ends the subscription to a set, of a client that stays: what it has by it and keeps
 // by name may have to stand in there.
-func (s *Sub) leaveLocked(p *position, now time.Time) {
+func (s *Sub) leave(p *position, now time.Time) {
 	if p == nil {
 		return
 	}
 	for r := range s.records.all() {
 		if it := p.view.items[s.alias.resource(r)]; it != nil && r.is(holds) && !r.is(claimed) {
-			s.shard.standInLocked(r.entry, p.view.set, it, now)
+			s.shard.standIn(r.entry, p.view.set, it, now)
 		}
 	}
-	s.partLocked(p, now)
+	s.leaveSet(p, now)
 }
 
-// outlivesLocked: an absence of a name stated before the set's last word is none, once its stream
+// outlives: an absence of a name stated before the set's last word is none, once its stream
 // is gone.
-func (s *shard) outlivesLocked(it *item, e *entry) bool {
-	return !it.dead && it.rev > e.rev && !s.absentLocked(e)
+func (s *shard) outlives(it *item, e *entry) bool {
+	return !it.dead && it.rev > e.rev && !s.absent(e)
 }
 
-// partLocked ends the subscription to a set. What the client has by it and still selects in another
+// leaveSet ends the subscription to a set. What the client has by it and still selects in another
 // way is looked at: it may be another body there, or none (DELTA-9). What it selects no more it
 // drops itself (DELTA-4).
-func (s *Sub) partLocked(p *position, now time.Time) {
-	s.keepByAliasLocked(p)
+func (s *Sub) leaveSet(p *position, now time.Time) {
+	s.keepByAlias(p)
 	for r := range s.records.all() {
-		if it, e := p.view.items[s.alias.resource(r)], r.entry; it != nil && s.shard.outlivesLocked(it, e) {
+		if it, e := p.view.items[s.alias.resource(r)], r.entry; it != nil && s.shard.outlives(it, e) {
 			e.wasAbsent = false
 		}
 	}
 	if p.fresh && s.alias.claims != nil { // the client may hold what aliases stand for
-		s.alias.laterLocked(s)
+		s.alias.deferRest(s)
 	}
 	t := p.view.set
-	s.unlinkLocked(p)
+	s.unlink(p)
 	p.view.leave(p)
 	// What came with the set is held by name from now on: no list may leave it out before it is
 	// known (RELAY-7), and what was told of a name may not be what its own entry says (RELAY-25).
 	s.holds = s.holds || !s.delta && s.told
 	for r := range s.records.all() {
-		s.dirtyLocked(r, s.shard.rev)
+		s.markDirty(r, s.shard.rev)
 	}
 	if s.asList && t.kind != wild && !p.fresh && !s.delta {
 		s.late = true // the client of `*` at another origin may keep its members until it is told otherwise
 		if s.pos != nil {
 			s.pos.resend = true
 		}
-		s.markLocked(s.shard.rev)
+		s.mark(s.shard.rev)
 	}
 	for name := range s.initial {
-		if !s.coveredLocked(name) && s.recordLocked(name) == nil {
+		if !s.covered(name) && s.record(name) == nil {
 			delete(s.initial, name) // the client drops what it says it holds of it, too
 		}
 	}
 	if s.more != nil {
 		for name := range s.more.told {
-			if !s.coveredLocked(name) {
+			if !s.covered(name) {
 				delete(s.more.told, name)
-			} else if it, _ := s.memberLocked(name); it == nil {
+			} else if it, _ := s.member(name); it == nil {
 				// it goes, and is sent anew should the client come back for it first
 				s.more.told[name] = xds.Digest{}
 			}
 		}
 		s.more.look = true
-		s.markLocked(s.shard.rev)
+		s.mark(s.shard.rev)
 	}
-	t.dropClientLocked(now)
+	t.dropClient(now)
 }
 
-// againLocked owes an answer for a name that a set covers.
-func (s *Sub) againLocked(name, spelt string) {
+// answerAgain owes an answer for a name that a set covers.
+func (s *Sub) answerAgain(name, spelt string) {
 	if s.again == nil {
 		s.again = map[string]string{}
 	}
@@ -197,20 +197,20 @@ func (s *Sub) againLocked(name, spelt string) {
 	}
 }
 
-// coveringLocked calls f with the client's positions in the sets that may have a resource of that
+// covering calls f with the client's positions in the sets that may have a resource of that
 // name.
-func (s *Sub) coveringLocked(name string, f func(*position)) {
+func (s *Sub) covering(name string, f func(*position)) {
 	switch {
 	case s.pos == nil:
 	case s.more == nil:
-		if s.pos.view.set.coversLocked(name) {
+		if s.pos.view.set.includes(name) {
 			f(s.pos)
 		}
 	default:
-		if p := s.starLocked(); p != nil {
+		if p := s.star(); p != nil {
 			f(p)
 		}
-		s.shard.coveringLocked(name, func(t *set) {
+		s.shard.covering(name, func(t *set) {
 			if p := s.more.by[t]; p != nil {
 				f(p)
 			}
@@ -218,19 +218,19 @@ func (s *Sub) coveringLocked(name string, f func(*position)) {
 	}
 }
 
-func (s *Sub) coveredLocked(name string) (covered bool) {
-	s.coveringLocked(name, func(*position) { covered = true })
+func (s *Sub) covered(name string) (covered bool) {
+	s.covering(name, func(*position) { covered = true })
 	return covered
 }
 
-// memberLocked is what the client's sets hold of a name, the body received last if they hold
+// member is what the client's sets hold of a name, the body received last if they hold
 // several (RELAY-25); nil: none does. A set that is not told yet counts for nothing, and waits says
 // that there is one.
-func (s *Sub) memberLocked(name string) (live *item, waits bool) {
-	s.coveringLocked(name, func(p *position) {
+func (s *Sub) member(name string) (live *item, waits bool) {
+	s.covering(name, func(p *position) {
 		it := p.view.items[name]
 		switch {
-		case p.waitsLocked():
+		case p.waits():
 			waits = true
 		case it == nil || it.dead:
 		case live == nil, live.variant.Digest != it.variant.Digest && it.rev > live.rev,
@@ -241,12 +241,12 @@ func (s *Sub) memberLocked(name string) (live *item, waits bool) {
 	return live, waits
 }
 
-// takeOverlapLocked is takeViewLocked for a client of several sets.
-func (s *Sub) takeOverlapLocked() (own *Body, must bool, rev uint64) {
+// takeOverlap is takeView for a client of several sets.
+func (s *Sub) takeOverlap() (own *Body, must bool, rev uint64) {
 	own = &Body{}
 	x := overlapTake{sub: s, own: own, seen: map[string]bool{}}
 	for p := s.pos; p != nil; p = p.also {
-		if p.waitsLocked() {
+		if p.waits() {
 			x.waits = true
 			continue
 		}
@@ -290,11 +290,11 @@ func (x *overlapTake) all(names map[string]xds.Digest) {
 func (x *overlapTake) again() {
 	s := x.sub
 	for name, spelt := range s.again {
-		if it, waits := s.memberLocked(name); it == nil && !waits && s.sparedLocked(name) {
+		if it, waits := s.member(name); it == nil && !waits && s.spared(name) {
 			delete(s.more.told, name) // it keeps what it holds (ABS-8)
 		}
 		if x.name(name, spelt) {
-			s.coveringLocked(name, func(p *position) { p.faultAgainLocked(name) })
+			s.covering(name, func(p *position) { p.faultAgain(name) })
 			delete(s.again, name)
 		}
 	}
@@ -317,7 +317,7 @@ func (x *overlapTake) collect(p *position) {
 			}
 		}
 	default:
-		body = s.renewedLocked(p, v.since(p.sent))
+		body = s.renewed(p, v.since(p.sent))
 		// the same with another TTL, which has to go in full (TTL-8, TTL-10)
 		for _, b := range body.Variants {
 			if _, told := s.more.told[b.Name]; told && v.items[b.Name].rev <= p.sent {
@@ -325,12 +325,12 @@ func (x *overlapTake) collect(p *position) {
 			}
 		}
 		for _, v := range body.Heartbeats {
-			if r := s.recordLocked(v.Name); r != nil {
-				s.renewedInSetLocked(p, r, false)
+			if r := s.record(v.Name); r != nil {
+				s.renewedInSet(p, r, false)
 			}
 		}
 	}
-	p.emptyLocked(x.own)
+	p.empty(x.own)
 	p.resend = false
 	v.passed(p, v.contentRev)
 	body = body.named()
@@ -348,7 +348,7 @@ func (x *overlapTake) collect(p *position) {
 // beat tells of the new TTL of a body that the client has.
 func (x *overlapTake) beat(v *Variant) {
 	s := x.sub
-	it, _ := s.memberLocked(v.Name)
+	it, _ := s.member(v.Name)
 	if x.name(v.Name, ""); it == nil || it.variant != v || s.more.told[v.Name] != v.Digest {
 		return // a record tells of it, or another set's body does, which lasts longer
 	}
@@ -364,10 +364,10 @@ func (x *overlapTake) name(name, spelt string) bool {
 	if _, seen := x.seen[name]; seen {
 		return true
 	}
-	if s.lookAtLocked(name) {
+	if s.lookAt(name) {
 		return true
 	}
-	it, waits := s.memberLocked(name)
+	it, waits := s.member(name)
 	last, told := s.more.told[name]
 	claim, claimed := s.initial[name]
 	if it == nil && waits {
@@ -387,7 +387,7 @@ func (x *overlapTake) name(name, spelt string) bool {
 		x.seen[name] = true
 		x.rev = max(x.rev, it.rev)
 		s.more.told[name] = it.variant.Digest
-	case !told && (!claimed || !s.coveredLocked(name) || s.sparedLocked(name)):
+	case !told && (!claimed || !s.covered(name) || s.spared(name)):
 	case !told && s.alias.early > 0: // it may be what an alias stands for
 		s.alias.later = append(s.alias.later, heldName{name: name, spelt: spelt})
 	default:
@@ -398,10 +398,10 @@ func (x *overlapTake) name(name, spelt string) bool {
 	return true
 }
 
-// emptyLocked says of a collection that is told whole and has nothing in it that it is empty
+// empty says of a collection that is told whole and has nothing in it that it is empty
 // (COLL-3). What is in error may exist.
-func (p *position) emptyLocked(b *Body) {
-	if t := p.view.set; t.kind != wild && p.view.live == 0 && len(t.faults.byName) == 0 && (p.fresh || p.resend) && t.liveLocked() {
+func (p *position) empty(b *Body) {
+	if t := p.view.set; t.kind != wild && p.view.live == 0 && len(t.faults.byName) == 0 && (p.fresh || p.resend) && t.live() {
 		b.remove(t.selector, t.spelt)
 	}
 }

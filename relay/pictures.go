@@ -158,40 +158,40 @@ func (ps *pictures) take(s *shard) {
 	name := ps.query.Name
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.setsLocked(func(t *set) {
+	s.sets(func(t *set) {
 		if name == "" {
 			for _, m := range t.members {
-				ps.memberLocked(t, m)
+				ps.member(t, m)
 			}
 		} else if m := t.members[name]; m != nil {
-			ps.memberLocked(t, m)
+			ps.member(t, m)
 		}
 	})
 	if name == "" {
 		for _, e := range s.named.entries {
 			if e.counts() {
-				ps.namedLocked(e)
+				ps.named(e)
 			}
 		}
 		return
 	}
 	var last *aliasGroup
-	for _, e := range s.holdersLocked(name) { // one speaks for all that hold the resource
+	for _, e := range s.holders(name) { // one speaks for all that hold the resource
 		if e.also == nil || e.also != last {
-			ps.namedLocked(e)
+			ps.named(e)
 		}
 		last = e.also
 	}
 }
 
-func (ps *pictures) memberLocked(t *set, m *member) {
+func (ps *pictures) member(t *set, m *member) {
 	r := ResourceStatus{Wildcard: t.kind == wild}
 	if t.kind != wild {
 		r.Collection = xds.Spelling(t.selector, t.spelt)
 	}
-	chosen, live := pick(m.variants, ps.shard.params), t.liveLocked()
+	chosen, live := pick(m.variants, ps.shard.params), t.live()
 	for _, v := range m.variants {
-		r.body, r.Held, r.Shadowed, r.Clients = v, t.guard.holdsLocked(v), v != chosen, 0
+		r.body, r.Held, r.Shadowed, r.Clients = v, t.guard.holds(v), v != chosen, 0
 		r.Live = live && !r.Held
 		if !r.Shadowed {
 			r.Clients = t.clients
@@ -200,7 +200,7 @@ func (ps *pictures) memberLocked(t *set, m *member) {
 	}
 }
 
-func (ps *pictures) namedLocked(e *entry) {
+func (ps *pictures) named(e *entry) {
 	s := ps.shard
 	r := ResourceStatus{}
 	all, clients := []*entry{e}, 0
@@ -209,8 +209,8 @@ func (ps *pictures) namedLocked(e *entry) {
 	}
 	for _, e := range all {
 		clients += int(e.count)
-		r.Live = r.Live || s.isAskedLocked(e) && e.answered == e.asked
-		r.Absent = r.Absent || s.absentLocked(e)
+		r.Live = r.Live || s.isAsked(e) && e.answered == e.asked
+		r.Absent = r.Absent || s.absent(e)
 	}
 	held := e.variants
 	if e.standsIn() && e.served {
@@ -222,7 +222,7 @@ func (ps *pictures) namedLocked(e *entry) {
 		return
 	}
 	chosen := pick(held, s.params)
-	r.Held = s.named.guard.partsEntryLocked(e)
+	r.Held = s.named.guard.partsEntry(e)
 	r.Live, r.Absent = r.Live && !r.Held, false
 	for _, v := range held {
 		r.body, r.Shadowed, r.Clients = v, v != chosen, clients

@@ -27,22 +27,22 @@ type position struct {
 	spared map[string]bool
 }
 
-// unsettledLocked reports whether the first answer has to wait for the set. That a collection is
+// unsettled reports whether the first answer has to wait for the set. That a collection is
 // empty is known only as long as the upstream stream is open that it was said on (RELAY-38).
-func (p *position) unsettledLocked() bool {
+func (p *position) unsettled() bool {
 	t := p.view.set
-	if p.flowsLocked() {
+	if p.flows() {
 		return false
 	}
-	holds := p.sub.holds && !(p.sub.resort && t.standsInLocked())
-	return p.fresh && (!t.readyLocked(holds) || t.kind != wild && p.view.live == 0 && !t.liveLocked())
+	holds := p.sub.holds && !(p.sub.resort && t.standsIn())
+	return p.fresh && (!t.ready(holds) || t.kind != wild && p.view.live == 0 && !t.live())
 }
 
-// flowsLocked reports whether the client is told members as they come, before the set has settled:
+// flows reports whether the client is told members as they come, before the set has settled:
 // it speaks delta and holds nothing, so that nothing can be deleted by it (RELAY-7). Who has
 // several sets, names besides or parameters waits as others do. So it is told what came on a stream
 // that ended, while none can be opened (RELAY-2): it may be all there is.
-func (p *position) flowsLocked() bool {
+func (p *position) flows() bool {
 	t, s := p.view.set, p.sub
 	switch {
 	case !p.fresh || t.settled || p.view.live == 0 || !s.delta || s.holds:
@@ -53,12 +53,12 @@ func (p *position) flowsLocked() bool {
 	if t.refused.bad || t.revived || t.restored || t.anew || t.uncached > 0 {
 		return false
 	}
-	return t.lane().down.Load() || t.liveLocked() && !t.first.IsZero()
+	return t.lane().down.Load() || t.live() && !t.first.IsZero()
 }
 
-// keepsBackLocked reports whether there is a removal that the client may not be told yet. What
+// keepsBack reports whether there is a removal that the client may not be told yet. What
 // comes after it waits with it.
-func (p *position) keepsBackLocked() bool {
+func (p *position) keepsBack() bool {
 	return p.early && p.view.contentRev > p.sent && len(p.view.since(p.sent).Removed) > 0
 }
 
@@ -130,12 +130,12 @@ func (v *view) leave(p *position) {
 	}
 	v.parted(p)
 	if v.fresh.head == nil && v.ordered.head == nil {
-		v.set.dropViewLocked(v)
+		v.set.dropView(v)
 		return
 	}
 	v.prune()
 }
 
-// waitsLocked reports whether the first answer has to wait for the set (RELAY-7), or for what it
+// waits reports whether the first answer has to wait for the set (RELAY-7), or for what it
 // lacks.
-func (p *position) waitsLocked() bool { return p.unsettledLocked() || p.lacksLocked() }
+func (p *position) waits() bool { return p.unsettled() || p.lacks() }

@@ -9,16 +9,16 @@ package relay
 func (l *Lane) Preview(all bool) (asks []Ask) {
 	for k := range kinds(l.shards()) {
 		k.mu.Lock()
-		asks = append(asks, k.previewLocked(l, all)...)
+		asks = append(asks, k.preview(l, all)...)
 		k.mu.Unlock()
 	}
 	return asks
 }
 
-func (k *store) previewLocked(l *Lane, all bool) (asks []Ask) {
+func (k *store) preview(l *Lane, all bool) (asks []Ask) {
 	for _, s := range k.all {
-		if s.wantsLaneLocked(l) {
-			asks = join(append(asks, s.previewLocked(l.index)...), len(asks), false)
+		if s.wantsLane(l) {
+			asks = join(append(asks, s.preview(l.index)...), len(asks), false)
 		}
 	}
 	if len(asks) == 0 {
@@ -37,13 +37,13 @@ func (k *store) previewLocked(l *Lane, all bool) (asks []Ask) {
 	return []Ask{list}
 }
 
-func (s *shard) previewLocked(i laneIndex) (asks []Ask) {
+func (s *shard) preview(i laneIndex) (asks []Ask) {
 	kind := glob
 	a := Ask{TypeURL: s.typeURL}
-	if i == mainLane && s.store.wantsSetLocked() {
+	if i == mainLane && s.store.wantsSet() {
 		kind = namespace
 		switch {
-		case !s.star.wantedLocked():
+		case !s.star.wanted():
 		case !s.byLocator():
 			asks = append(asks, Ask{TypeURL: s.typeURL, Wildcard: true})
 		default:
@@ -51,13 +51,13 @@ func (s *shard) previewLocked(i laneIndex) (asks []Ask) {
 		}
 	}
 	for _, t := range s.collections {
-		if t.kind == kind && t.wantedLocked() {
+		if t.kind == kind && t.wanted() {
 			a.Subscribe = append(a.Subscribe, t.ask())
 		}
 	}
 	if kind == glob {
 		for _, e := range s.named.entries {
-			if s.listsLocked(e) {
+			if s.lists(e) {
 				a.Subscribe = append(a.Subscribe, s.nameOf(e))
 			}
 		}
@@ -79,7 +79,7 @@ func (l *Lane) Doubt() { l.doubt.Store(true) }
 func (g *Group) Uncached() bool {
 	for _, s := range *g.all.Load() {
 		s.mu.Lock()
-		uncached := s.uncachedLocked()
+		uncached := s.uncached()
 		s.mu.Unlock()
 		if uncached {
 			return true
@@ -88,13 +88,13 @@ func (g *Group) Uncached() bool {
 	return false
 }
 
-// uncachedLocked leaves out what the origin may end streams for: that is asked apart, and may never
+// uncached leaves out what the origin may end streams for: that is asked apart, and may never
 // be answered (RELAY-92).
-func (s *shard) uncachedLocked() (uncached bool) {
+func (s *shard) uncached() (uncached bool) {
 	if s.apart != nil || !s.group.origin.Serves(s.typeURL) {
 		return false
 	}
-	s.setsLocked(func(t *set) { uncached = uncached || t.clients > 0 && (!t.settled || t.standsInLocked()) })
+	s.sets(func(t *set) { uncached = uncached || t.clients > 0 && (!t.settled || t.standsIn()) })
 	for _, e := range s.named.entries {
 		if uncached {
 			return true

@@ -89,24 +89,24 @@ func (t *records) remove(r *record) {
 	delete(t.faults, r)
 }
 
-// recordLocked is what a client has of a name; nil: it is not subscribed to it.
-func (s *Sub) recordLocked(name string) *record {
+// record is what a client has of a name; nil: it is not subscribed to it.
+func (s *Sub) record(name string) *record {
 	if s.records.len() == 0 {
 		return nil
 	}
-	return s.recordOfLocked(s.shard.named.entries[name])
+	return s.recordOf(s.shard.named.entries[name])
 }
 
-// recordOfLocked is recordLocked for an entry; nil: there is none.
-func (s *Sub) recordOfLocked(e *entry) *record {
+// recordOf is record for an entry; nil: there is none.
+func (s *Sub) recordOf(e *entry) *record {
 	if e == nil {
 		return nil
 	}
 	return s.records.of(e)
 }
 
-// recordForLocked makes the client's record of an entry.
-func (s *Sub) recordForLocked(e *entry) *record {
+// recordFor makes the client's record of an entry.
+func (s *Sub) recordFor(e *entry) *record {
 	r := &record{sub: s, entry: e}
 	e.link(r)
 	if s.records == nil {

@@ -50,7 +50,7 @@ func TestRecords(t *testing.T) {
 			s.records.remove(r)
 			delete(model, w)
 		} else if r == nil {
-			model[w] = s.recordForLocked(w)
+			model[w] = s.recordFor(w)
 		}
 		if i%5000 == 0 {
 			compare()
@@ -58,7 +58,7 @@ func TestRecords(t *testing.T) {
 	}
 	kept := model[entries[0]]
 	if kept == nil {
-		kept = s.recordForLocked(entries[0])
+		kept = s.recordFor(entries[0])
 		model[entries[0]] = kept
 	}
 	kept.setFault(unreachable("0"))

@@ -29,38 +29,38 @@ func (r *refreshes) admit(name string, now time.Time) bool {
 	return true
 }
 
-// heardNameLocked looks at a resource of a name without a payload that can be used, and reports
+// heardName looks at a resource of a name without a payload that can be used, and reports
 // whether it says that there is none.
-func (s *shard) heardNameLocked(a *Applied, e *entry, u *Update, r *Resource, gen uint32) (gone bool) {
+func (s *shard) heardName(a *Applied, e *entry, u *Update, r *Resource, gen uint32) (gone bool) {
 	key := r.Constraints.Key()
-	switch held, what := find(e.variants, key), s.hearLocked(nil, find(e.variants, key), u, r); what {
+	switch held, what := find(e.variants, key), s.hear(nil, find(e.variants, key), u, r); what {
 	case unknown:
-		if len(e.variants) > 0 && s.freezesLocked(nil).Changes() {
-			s.waitsLocked(nil, identity{r.Name, key}) // the body is of what waits
+		if len(e.variants) > 0 && s.freezes(nil).Changes() {
+			s.waits(nil, identity{r.Name, key}) // the body is of what waits
 		} else {
-			s.askAgainLocked(e, gen)
+			s.askAgain(e, gen)
 		}
 	case over:
 		if held != nil {
 			a.Changed++
 		}
 		a.Expired++
-		s.cutLocked(e, key)
+		s.cut(e, key)
 		return true
 	case lasts:
 		expires, _ := r.expiry(s.now)
 		e.variants = put(e.variants, held.lasting(expires))
-		s.named.guard.cancelLocked(identity{held.Name, key})
+		s.named.guard.cancel(identity{held.Name, key})
 	}
 	return false
 }
 
-// prolongLocked takes up a heartbeat that came on the stream which a name has left, if what is held
+// prolong takes up a heartbeat that came on the stream which a name has left, if what is held
 // lasts longer by it (RELAY-48): the other stream was presented the version, and nothing may be
 // said there before the TTL is over.
-func (s *shard) prolongLocked(e *entry, u *Update, r *Resource) {
+func (s *shard) prolong(e *entry, u *Update, r *Resource) {
 	held := find(e.variants, r.Constraints.Key())
-	if r.Any != nil || held == nil || s.hearLocked(nil, held, u, r) != lasts {
+	if r.Any != nil || held == nil || s.hear(nil, held, u, r) != lasts {
 		return
 	}
 	expires, _ := r.expiry(s.now)
@@ -68,15 +68,15 @@ func (s *shard) prolongLocked(e *entry, u *Update, r *Resource) {
 	if !longer.outlasts(held) {
 		return
 	}
-	for _, x := range s.holdersLocked(held.Name) {
+	for _, x := range s.holders(held.Name) {
 		if find(x.variants, r.Constraints.Key()) != held {
 			continue
 		}
 		x.variants = put(x.variants, longer)
-		s.trackExpiryLocked(expiringKey{name: x.name}, x.variants)
+		s.trackExpiry(expiringKey{name: x.name}, x.variants)
 		if x.chosen == held {
 			x.chosen = longer
-			x.renewedLocked(s.rev)
+			x.renewed(s.rev)
 		}
 	}
 }
@@ -91,9 +91,9 @@ const (
 	unknown       // it is spoken of another body, which has to be fetched (TTL-4)
 )
 
-// hearLocked tells which. In SotW a heartbeat goes under the version of the last response, whatever
+// hear tells which. In SotW a heartbeat goes under the version of the last response, whatever
 // its resources were. A virtual host without a body is none at all (TTL-3).
-func (s *shard) hearLocked(t *set, held *Variant, u *Update, r *Resource) heard {
+func (s *shard) hear(t *set, held *Variant, u *Update, r *Resource) heard {
 	if r.Any == nil && u.TypeURL == xds.VirtualHostType {
 		return ignored
 	}
@@ -119,28 +119,28 @@ func (s *shard) hearLocked(t *set, held *Variant, u *Update, r *Resource) heard 
 	}
 }
 
-// askAgainLocked has a name asked by unsubscribe and subscribe, since some servers answer no
+// askAgain has a name asked by unsubscribe and subscribe, since some servers answer no
 // repeated subscribe (DELTA-7).
-func (s *shard) askAgainLocked(e *entry, gen uint32) {
+func (s *shard) askAgain(e *entry, gen uint32) {
 	if !s.refreshed.admit(e.name, s.now) {
 		return
 	}
 	if e.asked == gen {
 		e.refresh = true
-		s.lookLocked(e)
+		s.look(e)
 	}
 }
 
-// heardLocked looks at a resource of the set without a payload that can be used.
-func (t *set) heardLocked(a *Applied, u *Update, r *Resource, gen uint32, touched *touchedMembers) {
+// heard looks at a resource of the set without a payload that can be used.
+func (t *set) heard(a *Applied, u *Update, r *Resource, gen uint32, touched *touchedMembers) {
 	m, key := t.members[r.Name], r.Constraints.Key()
 	var held *Variant
 	if m != nil {
 		held = find(m.variants, key)
 		m.seenGen = gen
-		t.listLocked(m, t.shard.rev)
+		t.list(m, t.shard.rev)
 	}
-	switch t.shard.hearLocked(t, held, u, r) {
+	switch t.shard.hear(t, held, u, r) {
 	case over:
 		a.Expired++
 		if held != nil {
@@ -150,11 +150,11 @@ func (t *set) heardLocked(a *Applied, u *Update, r *Resource, gen uint32, touche
 		}
 	case lasts:
 		expires, _ := r.expiry(t.shard.now)
-		t.swapLocked(a, m, held.lasting(expires), touched)
-		t.guard.cancelLocked(identity{r.Name, key})
+		t.swap(a, m, held.lasting(expires), touched)
+		t.guard.cancel(identity{r.Name, key})
 	case unknown:
-		if t.shard.freezesLocked(t).Changes() {
-			t.shard.waitsLocked(t, identity{r.Name, key}) // the body is of what waits
+		if t.shard.freezes(t).Changes() {
+			t.shard.waits(t, identity{r.Name, key}) // the body is of what waits
 			return
 		}
 		if !t.lane().fetch(t.shard.now) {

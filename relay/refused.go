@@ -15,8 +15,8 @@ type refusals struct {
 // maxRefused bounds the names that are kept; beyond it they are as good as unread.
 const maxRefused = 1000
 
-// noteLocked takes up a response: what it says well is in doubt no more.
-func (t *set) noteLocked(u *Update) {
+// note takes up a response: what it says well is in doubt no more.
+func (t *set) note(u *Update) {
 	x := &t.refused
 	if t.firm {
 		return
@@ -30,7 +30,7 @@ func (t *set) noteLocked(u *Update) {
 	}
 	for _, name := range u.Refused {
 		switch {
-		case !t.coversLocked(name):
+		case !t.includes(name):
 		case len(x.names) >= maxRefused:
 			x.unread = true
 		default:

@@ -69,8 +69,8 @@ func (x *rejections) heard(u *Update) {
 	}
 }
 
-// rejectedLocked is what stands refused on a lane.
-func (k *store) rejectedLocked(i laneIndex) map[string]Rejection {
+// rejectionsOn is what stands refused on a lane.
+func (k *store) rejectionsOn(i laneIndex) map[string]Rejection {
 	if open := k.lane(i).gen.Load(); open != 0 && open != k.rejected[i].gen {
 		return nil
 	}

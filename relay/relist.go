@@ -32,9 +32,9 @@ func (x *lastList) again() time.Time {
 	return x.at.Add(min(time.Duration(x.names)*listPause, longestListPause))
 }
 
-// listsLaterLocked reports whether the names have to wait, and sees to it that they are asked then.
+// listsLater reports whether the names have to wait, and sees to it that they are asked then.
 // Another map's shard is asked with the same request.
-func (s *shard) listsLaterLocked(lane laneIndex, now time.Time) bool {
+func (s *shard) listsLater(lane laneIndex, now time.Time) bool {
 	x := &s.store.lastList[lane]
 	at := x.again()
 	if !now.Before(at) || now.Equal(x.at) {
@@ -57,14 +57,14 @@ func (s *shard) listAgain() {
 	}
 }
 
-// allAskedLocked are the names that a request lists, in no order: not those that are aside, unless
+// allAsked are the names that a request lists, in no order: not those that are aside, unless
 // there are no others.
-func (k *store) allAskedLocked() []Name {
+func (k *store) allAsked() []Name {
 	var all, aside []Name
 	for _, s := range k.all {
 		for _, e := range s.named.entries {
 			switch {
-			case !s.isAskedLocked(e):
+			case !s.isAsked(e):
 			case s.named.aside[e]:
 				aside = append(aside, s.nameOf(e))
 			default:

@@ -18,24 +18,24 @@ func (x *arrival) takesAway(all bool) (gone []string) {
 	k, u := x.store, x.u
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !x.plainLocked() {
+	if !x.plain() {
 		return nil
 	}
 	s := k.all[0]
 	all = all || !u.Full
-	switch t := s.star; s.kindLocked(x.lane.index, x.gen) {
+	switch t := s.star; s.kind(x.lane.index, x.gen) {
 	case kindSet:
-		if t.askedGen == x.gen && t.toldLocked() && (all || !t.unconfirmedLocked()) {
-			return t.takenLocked(u, x.gen)
+		if t.askedGen == x.gen && t.told() && (all || !t.unconfirmed()) {
+			return t.taken(u, x.gen)
 		}
 	case kindNamed:
-		return s.takenLocked(u, x.gen, all)
+		return s.taken(u, x.gen, all)
 	}
 	return nil
 }
 
-// plainLocked reports whether a name has one variant at most, and what is said of it is said once.
-func (x *arrival) plainLocked() bool {
+// plain reports whether a name has one variant at most, and what is said of it is said once.
+func (x *arrival) plain() bool {
 	k, u := x.store, x.u
 	several := len(k.all) != 1 || k.constrained || u.variants
 	return !several && u.For == nil && len(u.Whole) == 0 && len(k.all[0].collections) == 0
@@ -50,7 +50,7 @@ func (x *arrival) leaves(gone []string) (endpoints []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, name := range gone {
-		for _, v := range k.all[0].variantsLocked(name) {
+		for _, v := range k.all[0].variants(name) {
 			if v.Endpoints() != "" {
 				endpoints = append(endpoints, v.Endpoints())
 			}
@@ -59,20 +59,20 @@ func (x *arrival) leaves(gone []string) (endpoints []string) {
 	return endpoints
 }
 
-// toldLocked reports whether clients may have been told members.
-func (t *set) toldLocked() bool { return t.settled || t.early || t.revived }
+// told reports whether clients may have been told members.
+func (t *set) told() bool { return t.settled || t.early || t.revived }
 
-// takenLocked is what a response takes away of the set's members. An error of a name that it takes
+// taken is what a response takes away of the set's members. An error of a name that it takes
 // away as well is one statement with that (ABS-9), and goes at once: the removal would end the
 // error if it came later.
-func (t *set) takenLocked(u *Update, gen uint32) (gone []string) {
+func (t *set) taken(u *Update, gen uint32) (gone []string) {
 	inError := u.inError()
 	for _, name := range u.Removed {
 		if t.members[name] != nil && !inError[name] {
 			gone = append(gone, name)
 		}
 	}
-	if !t.omitsLocked(u) || u.held() == len(t.members) {
+	if !t.omits(u) || u.held() == len(t.members) {
 		return gone
 	}
 	said := u.names()
@@ -84,9 +84,9 @@ func (t *set) takenLocked(u *Update, gen uint32) (gone []string) {
 	return gone
 }
 
-// takenLocked is what a response takes away of what is held by name: all of it, or but for what is
+// taken is what a response takes away of what is held by name: all of it, or but for what is
 // not confirmed.
-func (s *shard) takenLocked(u *Update, gen uint32, all bool) (gone []string) {
+func (s *shard) taken(u *Update, gen uint32, all bool) (gone []string) {
 	inError := u.inError()
 	for _, name := range u.Removed {
 		e := s.named.entries[name]
@@ -94,7 +94,7 @@ func (s *shard) takenLocked(u *Update, gen uint32, all bool) (gone []string) {
 			gone = append(gone, name)
 		}
 	}
-	if !u.Full || u.Bad || !xds.FullState(u.TypeURL) || u.held() == s.heldNamesLocked() {
+	if !u.Full || u.Bad || !xds.FullState(u.TypeURL) || u.held() == s.heldNames() {
 		return gone
 	}
 	said := u.names()

@@ -53,11 +53,11 @@ func (l *Lane) FindRepeats(r *Response) {
 func (k *store) lookUp(found []lookup, at []peek, i laneIndex, gen uint32) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s := k.repeatsLocked(i, gen)
+	s := k.repeats(i, gen)
 	if s == nil {
 		return false
 	}
-	set := s.kindLocked(i, gen) == kindSet
+	set := s.kind(i, gen) == kindSet
 	for i := range found {
 		x := &found[i]
 		if set {
@@ -65,17 +65,17 @@ func (k *store) lookUp(found []lookup, at []peek, i laneIndex, gen uint32) bool 
 		} else {
 			x.entry = s.named.entries[string(at[i].name)]
 		}
-		if x.body = x.heldLocked(); x.body == nil || !x.standsLocked(gen) {
+		if x.body = x.held(); x.body == nil || !x.stands(gen) {
 			*x = lookup{}
 		}
 	}
 	return true
 }
 
-// repeatsLocked is the shard for which what comes again on a lane's stream, and has come on it
+// repeats is the shard for which what comes again on a lane's stream, and has come on it
 // before, changes nothing. nil: it may, since there are several maps or collections, or somebody
 // waits for the word that a resource is still there, or a list is judged by its names.
-func (k *store) repeatsLocked(i laneIndex, gen uint32) *shard {
+func (k *store) repeats(i laneIndex, gen uint32) *shard {
 	if len(k.all) != 1 || k.constrained || k.byLocator() || k.group.origin.frozen.Load() != nil {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (k *store) repeatsLocked(i laneIndex, gen uint32) *shard {
 	if len(s.collections)+len(s.frozen) > 0 {
 		return nil
 	}
-	switch t := s.star; s.kindLocked(i, gen) {
+	switch t := s.star; s.kind(i, gen) {
 	case kindSet:
 		if t.askedGen != gen || len(t.guard.held)+len(t.doubted)+len(t.faults.byName)+len(t.refused.names) > 0 {
 			return nil
@@ -99,8 +99,8 @@ func (k *store) repeatsLocked(i laneIndex, gen uint32) *shard {
 	return s
 }
 
-// heldLocked is the one body that is held; nil: there is none, or there are several.
-func (x *lookup) heldLocked() *Variant {
+// held is the one body that is held; nil: there is none, or there are several.
+func (x *lookup) held() *Variant {
 	switch {
 	case x.member != nil && len(x.member.variants) == 1:
 		return x.member.variants[0]
@@ -110,10 +110,10 @@ func (x *lookup) heldLocked() *Variant {
 	return nil
 }
 
-// standsLocked reports whether the body is still held, and the stream of generation gen has said so
+// stands reports whether the body is still held, and the stream of generation gen has said so
 // before: to hear it again changes nothing.
-func (x *lookup) standsLocked(gen uint32) bool {
-	if x.heldLocked() != x.body {
+func (x *lookup) stands(gen uint32) bool {
+	if x.held() != x.body {
 		return false
 	}
 	if m := x.member; m != nil {
@@ -127,20 +127,20 @@ func (x *lookup) standsLocked(gen uint32) bool {
 	return e.asked == gen && e.answered == gen && e.chosen == x.body && e.fault == nil && !e.faulted && !e.mute && !e.refresh
 }
 
-// tickOffLocked takes up the repeats of a response. What is none by now goes the long way with the
+// tickOff takes up the repeats of a response. What is none by now goes the long way with the
 // other resources, as bodies.
-func (k *store) tickOffLocked(a *Applied, u *Update, bodies []*Variant, i laneIndex, gen uint32, rev uint64) []*Variant {
+func (k *store) tickOff(a *Applied, u *Update, bodies []*Variant, i laneIndex, gen uint32, rev uint64) []*Variant {
 	if len(u.repeats) == 0 {
 		return bodies
 	}
-	s := k.repeatsLocked(i, gen)
+	s := k.repeats(i, gen)
 	for _, x := range u.repeats {
 		switch {
-		case s == nil || !x.standsLocked(gen):
+		case s == nil || !x.stands(gen):
 			u.Resources, bodies = append(u.Resources, x.body.again()), append(bodies, x.body)
 			continue
 		case x.member != nil:
-			s.star.listLocked(x.member, rev)
+			s.star.list(x.member, rev)
 		}
 		a.Resumed++
 	}
@@ -196,8 +196,8 @@ func (v *Variant) plain() bool {
 	return v.spelt == "" && v.Constraints == nil && len(v.aliases) == 0 && v.rare == nil && v.end == nil && !v.DoNotCache && !v.Nameless
 }
 
-// listLocked notes that the response of revision rev lists a member.
-func (t *set) listLocked(m *member, rev uint64) {
+// list notes that the response of revision rev lists a member.
+func (t *set) list(m *member, rev uint64) {
 	if m.listed == rev {
 		return
 	}
@@ -208,8 +208,8 @@ func (t *set) listLocked(m *member, rev uint64) {
 	t.listed++
 }
 
-// listsAllLocked reports whether the response of revision rev lists every member, so that none need
+// listsAll reports whether the response of revision rev lists every member, so that none need
 // be looked for that it leaves out.
-func (t *set) listsAllLocked(rev uint64) bool {
+func (t *set) listsAll(rev uint64) bool {
 	return t.listedRev == rev && t.listed == len(t.members)
 }

@@ -88,10 +88,10 @@ func (t *Table) Restore(now time.Time, x TypeImage) error {
 	s := g.shard(x.TypeURL, x.Params)
 	s.mu.Lock()
 	defer s.unlock()
-	if s.dead || s.subs > 0 || s.rev > 0 || s.star.wantedLocked() || len(s.collections)+len(s.named.entries) > 0 {
+	if s.dead || s.subs > 0 || s.rev > 0 || s.star.wanted() || len(s.collections)+len(s.named.entries) > 0 {
 		return fail(errors.New("it is in use already"))
 	}
-	s.restoreLocked(now, &x)
+	s.restore(now, &x)
 	return nil
 }
 
@@ -132,7 +132,7 @@ func (o *Origin) restoredGroup(now time.Time, key string, node *corev3.Node) (*G
 	g := o.groups[key]
 	if g == nil {
 		var err error
-		if g, err = o.addGroupLocked(key, node, nil); err != nil {
+		if g, err = o.addGroup(key, node, nil); err != nil {
 			return nil, err
 		}
 		g.ending = true
@@ -160,7 +160,7 @@ func (o *Origin) checkImage(x *TypeImage) error {
 			return fmt.Errorf("set %s: is listed twice", quote(y.Selector))
 		}
 		seen[y.Selector] = true
-		if err := checkBodies(x, y.Members, t.coversLocked); err != nil {
+		if err := checkBodies(x, y.Members, t.includes); err != nil {
 			return fmt.Errorf("set %s: %w", quote(y.Selector), err)
 		}
 	}
@@ -219,21 +219,21 @@ func checkBodies(x *TypeImage, vs []*Variant, covers func(string) bool) error {
 	return nil
 }
 
-func (s *shard) restoreLocked(now time.Time, x *TypeImage) {
+func (s *shard) restore(now time.Time, x *TypeImage) {
 	s.now = now
-	rev := s.nextRevLocked()
-	r := restoration{shard: s, receipts: map[provenance]*provenance{}, until: now.Add(max(s.lingerLocked(), leastRestored))}
+	rev := s.nextRev()
+	r := restoration{shard: s, receipts: map[provenance]*provenance{}, until: now.Add(max(s.linger(), leastRestored))}
 	for i := range x.Sets {
-		r.setLocked(&x.Sets[i])
+		r.set(&x.Sets[i])
 	}
 	for i := range x.Names {
-		r.nameLocked(&x.Names[i], x.Response)
+		r.name(&x.Names[i], x.Response)
 	}
 	for _, h := range s.named.other.held {
-		s.listLocked(h)
+		s.list(h)
 	}
 	for _, e := range s.named.entries {
-		s.trackExpiryLocked(expiringKey{name: e.name}, e.variants)
+		s.trackExpiry(expiringKey{name: e.name}, e.variants)
 		e.chosen, e.rev = pick(e.variants, s.params), rev
 		e.existed = e.chosen != nil || e.retired != nil
 	}
@@ -241,9 +241,9 @@ func (s *shard) restoreLocked(now time.Time, x *TypeImage) {
 		s.named.from = r.provenance(&provenance{typeURL: s.typeURL, shown: s.group.origin.config().OriginVersions}, x.Response)
 	}
 	if x.says() {
-		s.spokenLocked()
+		s.spoken()
 	}
-	s.rememberRestoredLocked(now)
+	s.rememberRestored(now)
 }
 
 // says reports whether anything in it is the origin's word, and not merely wanted.
@@ -281,12 +281,12 @@ func (r *restoration) bodies(vs []*Variant, response string) []*Variant {
 	return vs
 }
 
-func (r *restoration) setLocked(x *SetImage) {
+func (r *restoration) set(x *SetImage) {
 	s := r.shard
 	t := s.star
 	if x.Selector != xds.Wildcard {
 		k, _ := s.collectionOf(x.Selector)
-		t = s.collectionLocked(x.Selector, x.Spelt, k)
+		t = s.collection(x.Selector, x.Spelt, k)
 	}
 	for _, v := range r.bodies(x.Members, x.Response) {
 		m := t.members[v.Name]
@@ -298,7 +298,7 @@ func (r *restoration) setLocked(x *SetImage) {
 		t.from = v.from
 	}
 	for _, m := range t.members {
-		t.offerLocked(m, s.rev)
+		t.offer(m, s.rev)
 	}
 	if t.from == nil && x.Response != "" {
 		t.from = r.provenance(&provenance{typeURL: s.typeURL, shown: s.group.origin.config().OriginVersions}, x.Response)
@@ -306,12 +306,12 @@ func (r *restoration) setLocked(x *SetImage) {
 	t.settled, t.restored, t.revived = x.Settled, x.Settled, x.Retired && x.Settled
 	t.lingerAt, t.timer = r.until, true
 	s.push(timer{at: r.until, kind: setEnd, set: t})
-	t.lookLocked()
+	t.look()
 }
 
-func (r *restoration) nameLocked(x *NameImage, response string) {
+func (r *restoration) name(x *NameImage, response string) {
 	s := r.shard
-	e := s.newEntryLocked(x.Name, x.Spelt)
+	e := s.newEntry(x.Name, x.Spelt)
 	variants := r.bodies(x.Variants, response)
 	if x.Retired {
 		e.retired, variants = variants, nil
@@ -323,12 +323,12 @@ func (r *restoration) nameLocked(x *NameImage, response string) {
 				v = same
 			}
 		}
-		s.holdLocked(e, v)
+		s.hold(e, v)
 		s.named.from = newer(s.named.from, v.from)
 	}
 	e.unconfirmed = len(e.variants)+len(e.retired) > 0
 	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed
 	e.lingerAt, e.timer = r.until, true
 	s.push(timer{at: r.until, kind: wantEnd, shard: s, entry: e})
-	s.lookLocked(e)
+	s.look(e)
 }

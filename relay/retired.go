@@ -13,7 +13,7 @@ import (
 // variants, out of all shards, and is bounded by count and bytes (RELAY-78). Retiring and evicting
 // tell nobody anything (RELAY-80). It comes back with renewed interest, as entry.retired, and
 // answers for as long as no stream can be opened that would carry the question (RELAY-4): see
-// Sub.retiredLocked. What the origin says then, a body or an absence, ends it.
+// Sub.retired. What the origin says then, a body or an absence, ends it.
 //
 // What if the origin comes back and says nothing? It may be in the dark as much as we are (ABS-5),
 // or it may mean that the name is gone and state no absences. So nobody is given the old body any
@@ -61,14 +61,14 @@ func (r *retirement) bound(entries, bytes int) {
 	r.mu.Lock()
 	r.maxBytes = bytes
 	byCount := r.lru.Resize(entries)
-	byBytes := r.shrinkLocked()
+	byBytes := r.shrink()
 	r.mu.Unlock()
 	r.metrics.Evicted("entries", byCount)
 	r.metrics.Evicted("bytes", byBytes)
 }
 
-// shrinkLocked evicts the longest unused beyond the bound of bytes.
-func (r *retirement) shrinkLocked() (evicted int) {
+// shrink evicts the longest unused beyond the bound of bytes.
+func (r *retirement) shrink() (evicted int) {
 	for ; r.bytes > r.maxBytes; evicted++ {
 		r.lru.RemoveOldest()
 	}
@@ -115,7 +115,7 @@ func (r *retirement) put(key retiredKey, x *retired) (byCount, byBytes int) {
 	if r.lru.Add(key, x) {
 		byCount++
 	}
-	return byCount, r.shrinkLocked()
+	return byCount, r.shrink()
 }
 
 // take gives back what retired under the key, which is no longer in the cache then; nil if nothing
@@ -153,10 +153,10 @@ func (s *shard) retiredKey(name string) retiredKey {
 	return retiredKey{origin: s.group.origin.name, group: s.group.key, typeURL: s.typeURL, params: s.params.Key(), name: name}
 }
 
-// retireLocked keeps the bodies of a name that nobody wants. What is private is never kept
+// retire keeps the bodies of a name that nobody wants. What is private is never kept
 // (RELAY-75), nor what must not be cached (RELAY-9), nor what has a TTL, the promise of which ends
 // by itself, nor a body that had retired before if a connected origin kept silent about it since.
-func (s *shard) retireLocked(e *entry) {
+func (s *shard) retire(e *entry) {
 	variants := e.variants
 	// an alias may stand for something else by the time it is wanted again
 	if len(variants) > 0 && !e.ownName() {
@@ -176,14 +176,14 @@ func (s *shard) retireLocked(e *entry) {
 func (s *shard) unretire(key retiredKey) (variants []*Variant, unconfirmed bool) {
 	if variants, unconfirmed = s.table().retired.take(key); variants != nil {
 		s.group.used.Store(true)
-		s.spokenLocked()
+		s.spoken()
 	}
 	return variants, unconfirmed
 }
 
-// expectLocked makes sure that what retired is given out in time if the origin neither accepts nor
+// expect makes sure that what retired is given out in time if the origin neither accepts nor
 // refuses a stream: before who asked is told that nothing can be served (RELAY-8).
-func (s *shard) expectLocked(l *Lane) {
+func (s *shard) expect(l *Lane) {
 	if l.gen.Load() == 0 && !l.down.Load() {
 		s.push(timer{at: s.now.Add(s.cfg().ColdWait / 2), kind: laneDown, lane: l, gen: s.group.gens.Load()})
 	}
@@ -208,52 +208,52 @@ func (l *Lane) Missed() {
 			continue
 		}
 		s.mu.Lock()
-		s.followFallbackLocked()
+		s.followFallback()
 		if s.named.lane == l.index {
-			s.relookLocked()
+			s.relook()
 		}
-		s.setsLocked(func(t *set) {
+		s.sets(func(t *set) {
 			if t.lane() == l {
-				t.reviveLocked()
+				t.revive()
 			}
 		})
 		s.unlock()
 	}
 }
 
-// relookLocked has the clients of all names look again at what they could not be given so far.
-func (s *shard) relookLocked() {
+// relook has the clients of all names look again at what they could not be given so far.
+func (s *shard) relook() {
 	for _, e := range s.named.entries {
 		if e.retired != nil || e.chosen != nil && (e.chosen.DoNotCache || e.unconfirmed) {
-			s.reshowLocked(e)
+			s.reshow(e)
 		}
 	}
 }
 
-func (s *shard) reshowLocked(e *entry) {
+func (s *shard) reshow(e *entry) {
 	for r := e.head; r != nil; r = r.next {
-		r.sub.dirtyLocked(r, s.rev)
+		r.sub.markDirty(r, s.rev)
 	}
 }
 
-// bodyLocked is the body of a name by itself for this client. What must not be cached is given to
+// body is the body of a name by itself for this client. What must not be cached is given to
 // nobody while no stream is open on which it was asked, but those who were given a body before
 // (RELAY-9).
-func (s *Sub) bodyLocked(r *record) *Variant {
+func (s *Sub) body(r *record) *Variant {
 	switch v := r.entry.chosen; {
-	case r.heldBack(), r.entry.unconfirmed && !r.is(holds) && s.shard.answersSoonLocked(r.entry):
+	case r.heldBack(), r.entry.unconfirmed && !r.is(holds) && s.shard.answersSoon(r.entry):
 		return nil
 	case v == nil:
-		return s.retiredLocked(r)
-	case v.DoNotCache && !s.shard.isAskedLocked(r.entry) && (!r.is(holds) || r.is(claimed)):
+		return s.retired(r)
+	case v.DoNotCache && !s.shard.isAsked(r.entry) && (!r.is(holds) || r.is(claimed)):
 		return nil
 	default:
 		return v
 	}
 }
 
-// retiredLocked is the body that had retired, if this client is to be given it, or was.
-func (s *Sub) retiredLocked(r *record) *Variant {
+// retired is the body that had retired, if this client is to be given it, or was.
+func (s *Sub) retired(r *record) *Variant {
 	e := r.entry
 	v := pick(e.retired, s.shard.params)
 	switch {
@@ -262,7 +262,7 @@ func (s *Sub) retiredLocked(r *record) *Variant {
 	case r.is(revived):
 		return v
 	case v.from.fallback:
-		if r.is(claimed|returned) && !s.resort || !s.shard.mayStandInLocked(s.shard.lane(s.shard.named.lane)) {
+		if r.is(claimed|returned) && !s.resort || !s.shard.mayStandIn(s.shard.lane(s.shard.named.lane)) {
 			return nil
 		}
 	case e.doubted || !s.shard.lane(s.shard.named.lane).down.Load():
@@ -272,30 +272,30 @@ func (s *Sub) retiredLocked(r *record) *Variant {
 	return v
 }
 
-// gaveLocked notes whether what the client is given of a name had retired. An equal body of the set
+// gave notes whether what the client is given of a name had retired. An equal body of the set
 // is none such: it goes by the set's word (RELAY-25).
-func (r *record) gaveLocked(v *Variant) {
-	r.sub.standsInLocked(r, false)
+func (r *record) gave(v *Variant) {
+	r.sub.standsIn(r, false)
 	r.flags &^= revived
 	if e := r.entry; e.chosen == nil && v != nil && v == pick(e.retired, r.sub.shard.params) {
 		r.flags |= revived
-		r.sub.standsInLocked(r, v.from.fallback)
+		r.sub.standsIn(r, v.from.fallback)
 	}
 }
 
-// lookedUpLocked counts what a client found that asks for a name.
-func (s *Sub) lookedUpLocked(r *record) {
+// lookedUp counts what a client found that asks for a name.
+func (s *Sub) lookedUp(r *record) {
 	e, result := r.entry, metrics.Miss
 	switch {
-	case e.chosen != nil && s.shard.isAskedLocked(e) && e.answered == e.asked:
+	case e.chosen != nil && s.shard.isAsked(e) && e.answered == e.asked:
 		result = metrics.Live
 	case e.chosen != nil:
 		result = metrics.Stale
-	case s.shard.absentLocked(e):
+	case s.shard.absent(e):
 		result = metrics.Absent
-	case s.retiredLocked(r) != nil:
+	case s.retired(r) != nil:
 		result = metrics.Retired
-	case s.shard.elsewhereLocked(e.name):
+	case s.shard.elsewhere(e.name):
 		result = metrics.Mismatch
 	}
 	s.shard.cfg().Metrics.Lookup(result)

@@ -20,13 +20,13 @@ func (t *set) key() retiredKey {
 	return key
 }
 
-// retireLocked keeps the members of a set that nobody wants. Where the absence of a member is never
+// retire keeps the members of a set that nobody wants. Where the absence of a member is never
 // learnt, as of a type in `absence_keeps`, one that is gone could never be told from the others
 // again.
-func (t *set) retireLocked() {
+func (t *set) retire() {
 	cfg := t.shard.group.origin.config()
 	told := !cfg.SotW || cfg.absenceDeletes(t.shard.typeURL)
-	if t.standsInLocked() || !told || !t.firm && !t.revived && !t.restored || t.uncached > 0 || t.anew || !t.shard.retires() {
+	if t.standsIn() || !told || !t.firm && !t.revived && !t.restored || t.uncached > 0 || t.anew || !t.shard.retires() {
 		return
 	}
 	var variants []*Variant
@@ -40,24 +40,24 @@ func (t *set) retireLocked() {
 	t.shard.table().retired.add(t.key(), variants, false)
 }
 
-// expectLocked looks for a set that retired when the first client asks for it.
-func (t *set) expectLocked() {
+// expect looks for a set that retired when the first client asks for it.
+func (t *set) expect() {
 	l := t.lane()
 	if t.clients > 1 || t.settled || l.gen.Load() != 0 {
 		return
 	}
-	if len(t.members) == 0 && !t.shard.table().retired.has(t.key()) && t.shard.fallbackLocked() == nil {
+	if len(t.members) == 0 && !t.shard.table().retired.has(t.key()) && t.shard.fallback() == nil {
 		return
 	}
 	if l.down.Load() {
-		t.reviveLocked()
+		t.revive()
 	} else {
-		t.shard.expectLocked(l)
+		t.shard.expect(l)
 	}
 }
 
-// reviveLocked brings back what retired, if there is a set of it: no stream can be opened.
-func (t *set) reviveLocked() {
+// revive brings back what retired, if there is a set of it: no stream can be opened.
+func (t *set) revive() {
 	switch {
 	case t.clients == 0:
 		return
@@ -66,12 +66,12 @@ func (t *set) reviveLocked() {
 			return
 		}
 		if len(t.members) > 0 { // of a stream that began to tell what the set is now
-			t.wakeFlowingLocked()
+			t.wakeFlowing()
 			return
 		}
 		variants, _ := t.shard.unretire(t.key())
 		if t.fallback = variants == nil; t.fallback {
-			variants = t.fallbackMembersLocked()
+			variants = t.fallbackMembers()
 		}
 		if variants == nil {
 			return
@@ -81,7 +81,7 @@ func (t *set) reviveLocked() {
 			// as if it had been there when the set was asked
 			t.sweepGen, t.sweepAll, t.sweepFirst = t.askedGen, true, time.Time{}
 		}
-		rev := t.shard.nextRevLocked()
+		rev := t.shard.nextRev()
 		for _, v := range variants {
 			m := t.members[v.Name]
 			if m == nil {
@@ -93,44 +93,44 @@ func (t *set) reviveLocked() {
 			t.from = newer(t.from, v.from)
 		}
 		for _, m := range t.members {
-			t.offerLocked(m, rev)
+			t.offer(m, rev)
 		}
-		t.changedLocked(rev)
+		t.markChanged(rev)
 	case t.fallback && t.shard.heard: // it may be half of what the origin has, and half of the last resort's
 		return
 	}
 	t.settled = true
-	t.wakeFreshLocked()
+	t.wakeFresh()
 }
 
-// wakeFlowingLocked wakes who is told members though the set has not settled.
-func (t *set) wakeFlowingLocked() {
+// wakeFlowing wakes who is told members though the set has not settled.
+func (t *set) wakeFlowing() {
 	for _, v := range t.views {
 		for p := v.fresh.head; p != nil; p = p.next {
-			if p.flowsLocked() {
-				p.sub.markLocked(t.shard.rev)
-				t.shard.wakeLocked(p.sub.owner)
+			if p.flows() {
+				p.sub.mark(t.shard.rev)
+				t.shard.wake(p.sub.owner)
 			}
 		}
 	}
 }
 
-// forgetLocked drops the members. Nobody has been given them.
-func (t *set) forgetLocked() {
-	t.askedGen, t.answeredGen = 0, 0 // as in clearLocked
-	rev := t.shard.nextRevLocked()
+// forget drops the members. Nobody has been given them.
+func (t *set) forget() {
+	t.askedGen, t.answeredGen = 0, 0 // as in clear
+	rev := t.shard.nextRev()
 	for _, m := range t.members {
 		m.variants = nil
-		t.offerLocked(m, rev)
+		t.offer(m, rev)
 	}
-	t.changedLocked(rev)
+	t.markChanged(rev)
 	t.faults, t.from, t.doubted = faults{}, nil, nil
 	t.first, t.news, t.settled, t.firm, t.refused = time.Time{}, time.Time{}, false, false, refusals{}
 	t.sweepGen, t.revived, t.anew, t.restored, t.guard = 0, false, false, false, guard{}
 }
 
-// countLocked keeps count of the members that must not be cached.
-func (t *set) countLocked(m *member) {
+// count keeps count of the members that must not be cached.
+func (t *set) count(m *member) {
 	uncached := slices.ContainsFunc(m.variants, func(v *Variant) bool { return v.DoNotCache })
 	switch {
 	case uncached && !m.uncached:
@@ -141,13 +141,13 @@ func (t *set) countLocked(m *member) {
 	m.uncached = uncached
 }
 
-// abandonLocked gives up at once a set that nobody wants and that must not be cached: the lane is
+// abandon gives up at once a set that nobody wants and that must not be cached: the lane is
 // reopened without it, and who comes before that waits for the next stream (RELAY-9).
-func (t *set) abandonLocked() {
-	t.shard.editedLocked()
+func (t *set) abandon() {
+	t.shard.edited()
 	t.lingerAt = time.Time{}
 	if t.kind != wild { // it is unsubscribed by its name
-		t.unwantLocked()
+		t.unwant()
 		return
 	}
 	if t.lane().live(t.askedGen) {
@@ -155,16 +155,16 @@ func (t *set) abandonLocked() {
 		t.lane().reopenSoon()
 	}
 	t.shard.poke(mainLane)
-	t.clearLocked()
+	t.clear()
 }
 
-// lookedUpLocked counts what a client found that asks for the set.
-func (t *set) lookedUpLocked() {
+// lookedUp counts what a client found that asks for the set.
+func (t *set) lookedUp() {
 	result := metrics.Miss
 	switch {
 	case t.revived:
 		result = metrics.Retired
-	case t.settled && t.liveLocked():
+	case t.settled && t.live():
 		result = metrics.Live
 	case t.settled:
 		result = metrics.Stale

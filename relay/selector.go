@@ -47,8 +47,8 @@ func (o *Origin) Covers(selector, name string) bool {
 	return err == nil && u.Glob() && xds.GlobOf(u.String()).Covers(xds.NameKey(name), o.config().RecursiveGlobs)
 }
 
-// coversLocked reports whether the set may have a resource of that name, which is canonical.
-func (t *set) coversLocked(name string) bool {
+// includes reports whether the set may have a resource of that name, which is canonical.
+func (t *set) includes(name string) bool {
 	switch t.kind {
 	case glob:
 		return t.reach.Covers(name, t.shard.group.origin.config().RecursiveGlobs)
@@ -59,24 +59,24 @@ func (t *set) coversLocked(name string) bool {
 	return true
 }
 
-// eachOfLocked calls f with every collection, asked on the stream of generation gen, that may have
+// eachOf calls f with every collection, asked on the stream of generation gen, that may have
 // a resource of that name.
-func (s *shard) eachOfLocked(gen uint32, name string, f func(*set)) {
-	s.coveringLocked(name, func(t *set) {
+func (s *shard) eachOf(gen uint32, name string, f func(*set)) {
+	s.covering(name, func(t *set) {
 		if t.askedGen == gen {
 			f(t)
 		}
 	})
 }
 
-// coveringLocked calls f with every collection that may have a resource of that name. It looks for
+// covering calls f with every collection that may have a resource of that name. It looks for
 // them by the name's own parts: there may be many.
-func (s *shard) coveringLocked(name string, f func(*set)) {
+func (s *shard) covering(name string, f func(*set)) {
 	if len(s.collections) == 0 {
 		return
 	}
 	look := func(selector string) {
-		if t := s.collections[selector]; t != nil && t.coversLocked(name) {
+		if t := s.collections[selector]; t != nil && t.includes(name) {
 			f(t)
 		}
 	}
@@ -104,8 +104,8 @@ func (s *shard) coveringLocked(name string, f func(*set)) {
 	}
 }
 
-// collectionLocked finds or makes the set of a name that stands for one.
-func (s *shard) collectionLocked(name, spelt string, k selectorKind) *set {
+// collection finds or makes the set of a name that stands for one.
+func (s *shard) collection(name, spelt string, k selectorKind) *set {
 	t := s.collections[name]
 	if t == nil {
 		name = strings.Clone(name)
@@ -122,8 +122,8 @@ func (s *shard) collectionLocked(name, spelt string, k selectorKind) *set {
 	return t
 }
 
-// setsLocked calls f with every set of the shard.
-func (s *shard) setsLocked(f func(*set)) {
+// sets calls f with every set of the shard.
+func (s *shard) sets(f func(*set)) {
 	f(s.star)
 	// a range costs as much as all that is done for a map that a response does not concern
 	if len(s.collections) == 0 {
@@ -134,22 +134,22 @@ func (s *shard) setsLocked(f func(*set)) {
 	}
 }
 
-// wantsSetLocked reports whether the main lane has a set of the type to carry (RELAY-20).
-func (s *shard) wantsSetLocked() bool {
-	if s.star.wantedLocked() {
+// wantsSet reports whether the main lane has a set of the type to carry (RELAY-20).
+func (s *shard) wantsSet() bool {
+	if s.star.wanted() {
 		return true
 	}
 	for _, t := range s.collections {
-		if t.kind == namespace && t.wantedLocked() {
+		if t.kind == namespace && t.wanted() {
 			return true
 		}
 	}
 	return false
 }
 
-// hasNamesLocked reports whether there is something to be asked on the lane of the type's names:
+// hasNames reports whether there is something to be asked on the lane of the type's names:
 // names, or globs.
-func (s *shard) hasNamesLocked() bool {
+func (s *shard) hasNames() bool {
 	if len(s.named.entries) > 0 {
 		return true
 	}

@@ -105,44 +105,44 @@ func (t *set) ask() Name {
 	return Name{Name: xds.Spelling(t.selector, t.spelt), Params: t.shard.params, Collection: true, Located: t.shard.byLocator()}
 }
 
-func (t *set) wantedLocked() bool { return t.clients > 0 || !t.lingerAt.IsZero() }
+func (t *set) wanted() bool { return t.clients > 0 || !t.lingerAt.IsZero() }
 
-func (t *set) addClientLocked() {
+func (t *set) addClient() {
 	t.clients++
 	t.lingerAt = time.Time{}
-	t.expectLocked()
+	t.expect()
 	if t.clients == 1 {
-		t.shard.editedLocked()
-		t.lookLocked()
+		t.shard.edited()
+		t.look()
 	}
 }
 
-// lookLocked makes the lane look at the set.
-func (t *set) lookLocked() {
+// look makes the lane look at the set.
+func (t *set) look() {
 	s := t.shard
-	if t.kind != wild && !t.inChanged && s.lane(t.laneIndex()).live(s.firstGenLocked(t.kind)) {
+	if t.kind != wild && !t.inChanged && s.lane(t.laneIndex()).live(s.firstGen(t.kind)) {
 		t.inChanged = true
 		s.changed = append(s.changed, t)
 	}
 	s.poke(t.laneIndex())
 }
 
-// dropClientLocked: the set outlives its last client by linger, but for a collection that is known
+// dropClient: the set outlives its last client by linger, but for a collection that is known
 // to be empty: clients can make such names up (RELAY-39).
-func (t *set) dropClientLocked(now time.Time) {
+func (t *set) dropClient(now time.Time) {
 	t.clients--
 	if t.clients > 0 {
 		return
 	}
 	if t.kind != wild && (t.shard.cfg().Linger == 0 || t.uncached > 0 || t.firm && len(t.members) == 0) {
-		t.unwantLocked()
+		t.unwant()
 		return
 	}
 	if t.uncached > 0 {
-		t.abandonLocked()
+		t.abandon()
 		return
 	}
-	t.lingerAt = now.Add(t.shard.lingerLocked())
+	t.lingerAt = now.Add(t.shard.linger())
 	if !t.timer {
 		t.timer = true
 		t.shard.push(timer{at: t.lingerAt, kind: setEnd, set: t})
@@ -161,55 +161,55 @@ func (t *set) end(now time.Time) {
 			s.push(timer{at: waits, kind: setEnd, set: t})
 		} else {
 			t.lingerAt = time.Time{}
-			t.unwantLocked()
+			t.unwant()
 		}
 	}
-	dead := s.dropIfEmptyLocked()
+	dead := s.dropIfEmpty()
 	s.unlock()
 	if dead {
 		s.group.dropShard(s)
 	}
 }
 
-func (t *set) unwantLocked() {
-	t.shard.editedLocked()
-	t.lookLocked()
-	t.clearLocked()
+func (t *set) unwant() {
+	t.shard.edited()
+	t.look()
+	t.clear()
 }
 
-// clearLocked drops the members of a set that nobody wants, all together (RELAY-81). While a stream
+// clear drops the members of a set that nobody wants, all together (RELAY-81). While a stream
 // is open on which it was asked they stay and are kept up: the set may be wanted again before that
 // stream is closed.
-func (t *set) clearLocked() {
+func (t *set) clear() {
 	if t.lane().live(t.askedGen) {
 		return
 	}
-	if t.anew && t.wantedLocked() {
-		t.forgetLocked()
+	if t.anew && t.wanted() {
+		t.forget()
 	}
-	if t.wantedLocked() {
+	if t.wanted() {
 		return
 	}
 	if t.kind != wild {
-		t.shard.dropCollectionLocked(t)
+		t.shard.dropCollection(t)
 		return
 	}
-	t.retireLocked()
+	t.retire()
 	// a stream that the type was taken off may still be there (RELAY-92): it tells differences to
 	// what goes
 	t.askedGen, t.answeredGen = 0, 0
 	t.revived, t.uncached, t.anew = false, 0, false
 	for name := range t.members {
-		t.shard.trackExpiryLocked(expiringKey{t, name}, nil)
+		t.shard.trackExpiry(expiringKey{t, name}, nil)
 	}
 	t.members, t.faults, t.doubted = map[string]*member{}, faults{}, nil
 	t.first, t.news, t.settled, t.firm, t.refused, t.awaited = time.Time{}, time.Time{}, false, false, refusals{}, time.Time{}
 	t.sweepGen, t.from, t.restored, t.guard = 0, nil, false, guard{}
 }
 
-// readyLocked reports whether the set may be told to a client, who holds something or not (RELAY-6,
+// ready reports whether the set may be told to a client, who holds something or not (RELAY-6,
 // RELAY-7).
-func (t *set) readyLocked(holds bool) bool {
+func (t *set) ready(holds bool) bool {
 	switch {
 	case t.anew, t.uncached > 0 && !t.lane().live(t.askedGen):
 		return false // half a set is worse than none (RELAY-81)
@@ -219,23 +219,23 @@ func (t *set) readyLocked(holds bool) bool {
 	return t.settled
 }
 
-// liveLocked is RELAY-1 for the set: asked and answered on the stream that is open now.
-func (t *set) liveLocked() bool { return t.lane().live(t.askedGen) && t.answeredGen == t.askedGen }
+// live is RELAY-1 for the set: asked and answered on the stream that is open now.
+func (t *set) live() bool { return t.lane().live(t.askedGen) && t.answeredGen == t.askedGen }
 
-// answeredLocked moves the settling on after a response to the set. news: it brought a name the set
+// answered moves the settling on after a response to the set. news: it brought a name the set
 // did not have.
-func (t *set) answeredLocked(now time.Time, gen uint32, news bool, u *Update) {
+func (t *set) answered(now time.Time, gen uint32, news bool, u *Update) {
 	if t.answeredGen != gen {
 		t.shard.unretire(t.key()) // the origin speaks for itself
 		if !t.firm {
 			t.first = time.Time{} // what an earlier stream brought is no measure of this one
 		}
-		if t.standsInLocked() {
+		if t.standsIn() {
 			t.settled = false // nobody new is given it from now on
 		}
 	}
 	t.answeredGen = gen
-	if t.noteLocked(u); u.Bad {
+	if t.note(u); u.Bad {
 		// what was refused was not mentioned, and must stay, in error or not (RELAY-32)
 		t.sweepGen = 0
 	} else {
@@ -243,7 +243,7 @@ func (t *set) answeredLocked(now time.Time, gen uint32, news bool, u *Update) {
 	}
 	if u.Full && !u.Bad {
 		t.settled, t.firm, t.revived = true, true, false
-		t.wakeFreshLocked()
+		t.wakeFresh()
 		return
 	}
 	if t.firm && t.sweepGen != gen {
@@ -258,7 +258,7 @@ func (t *set) answeredLocked(now time.Time, gen uint32, news bool, u *Update) {
 	if t.sweepGen == gen && t.sweepFirst.IsZero() {
 		t.sweepFirst, t.sweepNews = now, now
 	}
-	t.pauseLocked(now)
+	t.startPause(now)
 }
 
 // pause looks whether the pause after the last new name has been long enough.
@@ -270,15 +270,15 @@ func (t *set) pause(now time.Time) {
 		t.pauseAt = time.Time{}
 	}
 	if x := t.faults.lackUntil; !x.IsZero() && !x.After(now) {
-		t.lackLocked()
-		t.wakeFreshLocked()
+		t.noteLack()
+		t.wakeFresh()
 	}
-	t.pauseLocked(now)
-	s.rejoinClearedLocked()
+	t.startPause(now)
+	s.rejoinCleared()
 	s.unlock()
 }
 
-func (t *set) pauseLocked(now time.Time) {
+func (t *set) startPause(now time.Time) {
 	cfg := t.shard.cfg()
 	if !t.lane().live(t.askedGen) {
 		// The stream broke half-way: a pause after it says nothing about what was still to come.
@@ -304,7 +304,7 @@ func (t *set) pauseLocked(now time.Time) {
 			at(x)
 		} else {
 			t.settled = true
-			t.wakeFreshLocked()
+			t.wakeFresh()
 		}
 	}
 	// What was restored and is to be swept is not confirmed by an answer before that.
@@ -315,14 +315,14 @@ func (t *set) pauseLocked(now time.Time) {
 			at(x)
 		} else {
 			t.firm = true
-			t.wakeFreshLocked()
+			t.wakeFresh()
 		}
 	}
 	if t.sweepGen != 0 && !t.sweepFirst.IsZero() {
 		if x := earlier(later(arrivals.Over(t.sweepNews, cfg.FirmSettle), t.gathered), t.sweepFirst.Add(firmMost)); x.After(now) {
 			at(x)
 		} else {
-			t.sweepLocked()
+			t.sweep()
 		}
 	}
 	if !next.IsZero() && (t.pauseAt.IsZero() || next.Before(t.pauseAt)) {
@@ -331,45 +331,45 @@ func (t *set) pauseLocked(now time.Time) {
 	}
 }
 
-// sweepLocked removes the members that the present stream has not mentioned (RELAY-46). A stream
+// sweep removes the members that the present stream has not mentioned (RELAY-46). A stream
 // that ended sweeps nothing.
-func (t *set) sweepLocked() {
+func (t *set) sweep() {
 	gen := t.sweepGen
 	t.sweepGen = 0
 	if !t.lane().live(gen) {
 		return
 	}
-	rev := t.shard.nextRevLocked()
-	t.shard.hearsLocked(t, gen, func() int { return len(t.members) })
-	kept, _ := t.shard.screenLocked(t, t.unmentionedLocked(gen), true, true)
+	rev := t.shard.nextRev()
+	t.shard.hears(t, gen, func() int { return len(t.members) })
+	kept, _ := t.shard.screen(t, t.unmentioned(gen), true, true)
 	for _, m := range t.members {
-		if t.sweptLocked(m, gen) && !m.isIn(kept) {
+		if t.swept(m, gen) && !m.isIn(kept) {
 			m.variants = nil
 			t.faults.clear(m.name)
-			t.offerLocked(m, rev)
+			t.offer(m, rev)
 		}
 	}
 	t.doubted = nil
-	ended := t.forgetFaultsLocked(gen, rev)
-	t.changedLocked(rev)
+	ended := t.forgetFaults(gen, rev)
+	t.markChanged(rev)
 	if ended {
-		t.statedLocked(rev)
+		t.stated(rev)
 	}
-	if t.revived || t.unconfirmedLocked() {
+	if t.revived || t.unconfirmed() {
 		t.settled, t.firm, t.revived = true, true, false
-		t.wakeFreshLocked()
+		t.wakeFresh()
 	}
 }
 
-// sweptLocked reports whether a sweep takes a member. What is held back goes in its own time.
-func (t *set) sweptLocked(m *member, gen uint32) bool {
-	return (t.sweepAll || t.doubted[m.name]) && m.seenGen != gen && !t.guard.partsFromLocked(m.variants)
+// swept reports whether a sweep takes a member. What is held back goes in its own time.
+func (t *set) swept(m *member, gen uint32) bool {
+	return (t.sweepAll || t.doubted[m.name]) && m.seenGen != gen && !t.guard.partsFrom(m.variants)
 }
 
-// unmentionedLocked is what a sweep takes.
-func (t *set) unmentionedLocked(gen uint32) (ps []parting) {
+// unmentioned is what a sweep takes.
+func (t *set) unmentioned(gen uint32) (ps []parting) {
 	for _, m := range t.members {
-		if t.sweptLocked(m, gen) {
+		if t.swept(m, gen) {
 			for _, v := range m.variants {
 				ps = append(ps, parting{identity: identity{m.name, v.Constraints.Key()}})
 			}
@@ -378,9 +378,9 @@ func (t *set) unmentionedLocked(gen uint32) (ps []parting) {
 	return ps
 }
 
-// expectMembersLocked makes room for the members of a first answer at once: grown step by step the
+// expectMembers makes room for the members of a first answer at once: grown step by step the
 // maps are copied several times, under the lock.
-func (t *set) expectMembersLocked(n int) {
+func (t *set) expectMembers(n int) {
 	if len(t.members) == 0 {
 		t.members = make(map[string]*member, n)
 	}
@@ -391,10 +391,10 @@ func (t *set) expectMembersLocked(n int) {
 	}
 }
 
-// offerLocked shows a member's variants to every view, and forgets a member that has none left.
-func (t *set) offerLocked(m *member, rev uint64) {
-	t.shard.trackExpiryLocked(expiringKey{t, m.name}, m.variants)
-	t.countLocked(m)
+// offer shows a member's variants to every view, and forgets a member that has none left.
+func (t *set) offer(m *member, rev uint64) {
+	t.shard.trackExpiry(expiringKey{t, m.name}, m.variants)
+	t.count(m)
 	for _, v := range t.views {
 		v.offer(m, rev)
 	}
@@ -403,30 +403,30 @@ func (t *set) offerLocked(m *member, rev uint64) {
 	}
 }
 
-// changedLocked tells the views' clients after the members of one response were offered.
-func (t *set) changedLocked(rev uint64) {
+// markChanged tells the views' clients after the members of one response were offered.
+func (t *set) markChanged(rev uint64) {
 	for _, v := range t.views {
-		v.changedLocked(rev)
+		v.markChanged(rev)
 	}
 }
 
-func (t *set) wakeFreshLocked() {
+func (t *set) wakeFresh() {
 	s := t.shard
-	s.editedLocked() // it may have settled
+	s.edited() // it may have settled
 	t.awaited = time.Time{}
 	for _, v := range t.views {
 		for p := v.fresh.head; p != nil; p = p.next {
-			p.sub.markLocked(s.rev)
+			p.sub.mark(s.rev)
 			// marked before or not: other types of the stream may wait for the set
-			s.wakeLocked(p.sub.owner)
+			s.wake(p.sub.owner)
 		}
 		for p := v.ordered.head; p != nil && t.settled && t.early; p = p.next {
 			if p.early {
 				p.early = false
 				if v.contentRev > p.sent { // a removal was kept back, and what came after it
-					p.sub.markLocked(s.rev)
+					p.sub.mark(s.rev)
 				} else {
-					s.wakeLocked(p.sub.owner)
+					s.wake(p.sub.owner)
 				}
 			}
 		}
@@ -434,14 +434,14 @@ func (t *set) wakeFreshLocked() {
 	t.early = t.early && !t.settled
 }
 
-// standsInLocked reports whether the members are those of the last resort, and no stream has
+// standsIn reports whether the members are those of the last resort, and no stream has
 // replaced them yet.
-func (t *set) standsInLocked() bool { return t.revived && t.fallback }
+func (t *set) standsIn() bool { return t.revived && t.fallback }
 
-// elsewhereLocked reports whether variants of a name are held for other maps. It is asked of what
+// elsewhere reports whether variants of a name are held for other maps. It is asked of what
 // nothing is held of for this one, and looks at them all only if origins have sent constraints
-// (matchLocked has done so, too).
-func (s *shard) elsewhereLocked(name string) bool {
+// (match has done so, too).
+func (s *shard) elsewhere(name string) bool {
 	return s.constrained && slices.ContainsFunc(s.store.all, func(x *shard) bool {
 		e, m := x.named.entries[name], x.star.members[name]
 		return e != nil && len(e.variants) > 0 || m != nil && len(m.variants) > 0

@@ -2,15 +2,15 @@ package relay
 
 import "github.com/weir-xds/weir/relay/xds"
 
-// effectiveLocked is the body a name has for this client. A name that both kinds hold has the one
+// effective is the body a name has for this client. A name that both kinds hold has the one
 // received last, and is gone only when neither holds it (RELAY-25).
-func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
+func (s *Sub) effective(r *record) (v *Variant, absent bool, rev uint64) {
 	e := r.entry
-	v, rev = s.bodyLocked(r), e.rev
+	v, rev = s.body(r), e.rev
 	// What was stated absent before the upstream stream broke is told to nobody who asks now
 	// (RELAY-38), but a removal that a client was about to be sent still is: it happened.
-	absent = s.shard.absentLocked(e) || e.wasAbsent && r.is(holds) && !r.is(claimed)
-	if s.unresolvedLocked(r, v) {
+	absent = s.shard.absent(e) || e.wasAbsent && r.is(holds) && !r.is(claimed)
+	if s.unresolved(r, v) {
 		return nil, false, rev
 	}
 	if s.pos == nil {
@@ -21,20 +21,20 @@ func (s *Sub) effectiveLocked(r *record) (v *Variant, absent bool, rev uint64) {
 		name = v.Name
 	}
 	gone, waits := false, false
-	s.coveringLocked(name, func(p *position) {
+	s.covering(name, func(p *position) {
 		it := p.view.items[name]
 		switch {
-		case p.waitsLocked():
+		case p.waits():
 			waits = true
 		case v == nil && it != nil && !it.dead && name != e.name && !it.variant.listsAs(e.name):
 			// The set has what the alias stood for, which says nothing of the alias.
-		case v == nil && it != nil && !it.dead && name != e.name && s.shard.outdatedLocked(name, it):
+		case v == nil && it != nil && !it.dead && name != e.name && s.shard.outdated(name, it):
 			// What came by name since does not list the alias, or its entry would have it.
 		case v == nil && it != nil && !it.dead && it.rev < s.alias.of[r].rev:
 			// The set is behind what the client has by the alias, and so is its word that the alias
 			// stands for it.
 		case it == nil:
-			gone = gone || v == nil && r.is(holds) && !r.is(claimed) && !s.sparedLocked(name)
+			gone = gone || v == nil && r.is(holds) && !r.is(claimed) && !s.spared(name)
 		case it.dead:
 			gone, rev = true, max(rev, it.rev)
 		case v == nil, v.Digest != it.variant.Digest && it.rev > rev, v.Digest == it.variant.Digest && it.variant.outlasts(v):
@@ -54,40 +54,40 @@ const (
 	removal
 )
 
-// settleLocked brings a record up to date and says what the client must be told. body is nil but
+// settle brings a record up to date and says what the client must be told. body is nil but
 // for a resource, which may be a notice (ALIAS-5), or a heartbeat.
-func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
-	s.recognizeLocked(r)
-	v, absent, rev := s.effectiveLocked(r)
+func (s *Sub) settle(r *record) (what saying, body *Variant, rev uint64) {
+	s.recognize(r)
+	v, absent, rev := s.effective(r)
 	// who comes back may have missed one
 	renewed := s.ttl && (r.is(beat) || r.is(claimed) && v != nil && v.timed())
 	r.flags &^= beat
-	r.gaveLocked(v)
+	r.gave(v)
 	switch {
 	case v != nil:
 		lost := v == r.entry.chosen && r.entry.lost
 		if ended := r.fault() != nil && r.entry.fault == nil; !r.is(owed) && !ended &&
 			(r.sent == v.Digest || r.is(claimed) && v.stated(r.sent)) {
-			s.sentLocked(r, v.Digest) // a claim may have another form
+			s.sent(r, v.Digest) // a claim may have another form
 			// what it said is so: it holds what was live here, and will be told if that goes
 			r.flags &^= claimed
 			if renewed {
-				if what = s.renewLocked(r, v); what != nothing {
+				if what = s.renew(r, v); what != nothing {
 					return what, v, rev
 				}
 			}
 			return nothing, nil, 0
 		}
 		if lost && r.sent == v.Digest {
-			s.silenceLocked(r)
+			s.silence(r)
 			return nothing, nil, 0 // the subscription waits for its answer (ALIAS-4)
 		}
-		s.standsForLocked(r, v, rev)
-		s.sentLocked(r, v.Digest)
+		s.standsFor(r, v, rev)
+		s.sent(r, v.Digest)
 		s.newest = newer(s.newest, v.from)
 		r.flags, r.at = r.flags&^claimed|holds, s.takes+1
 		if !lost {
-			s.oweLocked(r, false)
+			s.owe(r, false)
 		}
 		return resource, v, rev
 	case absent:
@@ -98,26 +98,26 @@ func (s *Sub) settleLocked(r *record) (what saying, body *Variant, rev uint64) {
 		}
 		switch {
 		case tell && s.delta:
-			what, body = s.endsLocked(r)
+			what, body = s.ends(r)
 		case tell:
 			what = removal
 		}
 		s.alias.set(r, r.entry.name, "")
-		s.sentLocked(r, xds.Digest{})
+		s.sent(r, xds.Digest{})
 		r.flags &^= holds | claimed
 		// or else what a lost alias stood for went, and it waits still (ALIAS-4)
 		if r.entry.absentGen != 0 || !r.entry.wasAbsent {
-			s.oweLocked(r, false)
+			s.owe(r, false)
 		}
 		return what, body, rev
 	default:
-		s.silenceLocked(r)
+		s.silence(r)
 	}
 	return nothing, nil, 0
 }
 
-// sentLocked notes the digest of what the client holds of a name.
-func (s *Sub) sentLocked(r *record, d xds.Digest) {
+// sent notes the digest of what the client holds of a name.
+func (s *Sub) sent(r *record, d xds.Digest) {
 	if r.sent != (xds.Digest{}) {
 		s.sum.Sub(r.sent)
 	}
@@ -127,10 +127,10 @@ func (s *Sub) sentLocked(r *record, d xds.Digest) {
 	r.sent = d
 }
 
-// eachDirtyLocked empties the dirty list, to which f may add. The array of a short one is kept:
+// eachDirty empties the dirty list, to which f may add. The array of a short one is kept:
 // nearly always one name has changed. When full, unless it is nil, says so the rest is left for the
 // next Take.
-func (s *Sub) eachDirtyLocked(f func(*record), full func() bool) {
+func (s *Sub) eachDirty(f func(*record), full func() bool) {
 	var few [4]*record
 	list := few[:0]
 	if cap(s.dirty) <= len(few) {
@@ -154,8 +154,8 @@ func (s *Sub) eachDirtyLocked(f func(*record), full func() bool) {
 	}
 }
 
-// relookLocked has a name looked at in the same Take, or the next.
-func (s *Sub) relookLocked(r *record) {
+// relook has a name looked at in the same Take, or the next.
+func (s *Sub) relook(r *record) {
 	if !r.is(dirty) {
 		r.flags |= dirty
 		s.dirty = append(s.dirty, r)

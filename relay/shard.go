@@ -21,7 +21,7 @@ type shard struct {
 
 	// toAsk is set when the lane of that index has to look at this shard.
 	toAsk [2]atomic.Bool
-	idle  atomic.Bool // nobody wants the type; see dropIfEmptyLocked
+	idle  atomic.Bool // nobody wants the type; see dropIfEmpty
 
 	// What follows is guarded by mu, which is the store's.
 	dead bool   // dropped from the group: look it up again
@@ -92,10 +92,10 @@ func (s *shard) private() bool {
 // given would take the place of what clients may come back for.
 func (s *shard) retires() bool { return !s.private() && s.group.used.Load() }
 
-// lingerLocked is how long an upstream subscription outlives its last client (RELAY-3). Where as
+// linger is how long an upstream subscription outlives its last client (RELAY-3). Where as
 // many maps are held as may be in use none does: clients make maps up, and one after the other they
 // would pile up for as long as it takes them to end (RELAY-73).
-func (s *shard) lingerLocked() time.Duration {
+func (s *shard) linger() time.Duration {
 	most := s.cfg().MaxParameterSets
 	if s.private() || s.group.vain() || s.params.Len() > 0 && most > 0 && len(s.store.all) > most {
 		return 0
@@ -104,10 +104,10 @@ func (s *shard) lingerLocked() time.Duration {
 }
 func (k *store) lane(i laneIndex) *Lane { return k.lanes.Load()[i] }
 
-// wakeLocked has a stream woken when the store is unlocked: once, however many of its Subs are
+// wake has a stream woken when the store is unlocked: once, however many of its Subs are
 // marked. If another store is about to wake it, that will do: what is marked is marked already, and
 // who takes it waits for this lock.
-func (k *store) wakeLocked(w *Subscriber) {
+func (k *store) wake(w *Subscriber) {
 	if !w.due.Swap(true) {
 		k.woken = append(k.woken, w)
 	}
@@ -138,15 +138,15 @@ func (s *shard) poke(i laneIndex) {
 // without them.
 const maxIdleShards = 256
 
-// dropIfEmptyLocked marks the shard dead when nobody uses it. The caller calls group.dropShard
+// dropIfEmpty marks the shard dead when nobody uses it. The caller calls group.dropShard
 // after unlocking if it returns true. A type that was asked on a stream stays for as long as that
 // stream, so that it is not asked there as if for the first time; made-up types end it before they
 // pile up.
-func (s *shard) dropIfEmptyLocked() bool {
-	if s.dead || s.subs > 0 || s.star.wantedLocked() || len(s.collections)+len(s.named.entries) > 0 {
+func (s *shard) dropIfEmpty() bool {
+	if s.dead || s.subs > 0 || s.star.wanted() || len(s.collections)+len(s.named.entries) > 0 {
 		return s.dead
 	}
-	if s.rememberLocked() {
+	if s.remember() {
 		return false
 	}
 	s.dead = true
@@ -165,7 +165,7 @@ func (s *shard) dropIfEmptyLocked() bool {
 		}
 	}
 	if s.dead && s.apart != nil && len(s.store.all) == 1 {
-		s.stageLocked(left) // whoever runs its lanes finds nothing to ask
+		s.stage(left) // whoever runs its lanes finds nothing to ask
 	}
 	return s.dead
 }
@@ -180,9 +180,9 @@ func (g *Group) idle() (n int) {
 	return n
 }
 
-func (s *shard) nextRevLocked() uint64 {
+func (s *shard) nextRev() uint64 {
 	s.rev = s.table().rev.Add(1)
-	s.editedLocked()
+	s.edited()
 	return s.rev
 }
 
@@ -249,24 +249,24 @@ func (s *shard) endLingering() {
 	s.mu.Lock()
 	for _, e := range s.named.entries {
 		if e.count == 0 && !e.lingerAt.IsZero() {
-			s.unwantLocked(e)
+			s.unwant(e)
 		}
 	}
-	s.setsLocked(func(t *set) {
+	s.sets(func(t *set) {
 		if t.clients == 0 && !t.lingerAt.IsZero() {
 			t.lingerAt = time.Time{}
-			t.unwantLocked()
+			t.unwant()
 		}
 	})
-	dead := s.dropIfEmptyLocked()
+	dead := s.dropIfEmpty()
 	s.unlock()
 	if dead {
 		s.group.dropShard(s)
 	}
 }
 
-// editedLocked notes that the image of the shard is another.
-func (s *shard) editedLocked() { s.edition = s.table().editions.Add(1) }
+// edited notes that the image of the shard is another.
+func (s *shard) edited() { s.edition = s.table().editions.Add(1) }
 
 // lingersOn is when to look again at what nobody wants; zero: it ends now.
 func (s *shard) lingersOn(at, now time.Time, holds bool) time.Time {

@@ -41,19 +41,19 @@ func (e *entry) unshare() {
 	}
 }
 
-// representativeLocked is the entry of another map that may stand for this one; nil: none. Where it
+// representative is the entry of another map that may stand for this one; nil: none. Where it
 // is never told that a variant has gone (DEL-3) nobody would learn that the two have parted.
-func (s *shard) representativeLocked(e *entry) (rep *entry) {
+func (s *shard) representative(e *entry) (rep *entry) {
 	cfg := s.group.origin.config()
 	if !cfg.Share || cfg.SotW && !xds.FullState(s.typeURL) || e.refresh || e.left() != nil {
 		return nil
 	}
-	s.othersLocked(func(x *shard) {
+	s.others(func(x *shard) {
 		y := x.named.entries[e.name]
 		if rep != nil || y == nil {
 			return
 		}
-		if y.rep() == nil && s.listsLocked(y) && y.asked != 0 && x.isAskedLocked(y) && y.answered == y.asked && y.serves(e) {
+		if y.rep() == nil && s.lists(y) && y.asked != 0 && x.isAsked(y) && y.answered == y.asked && y.serves(e) {
 			rep = y
 		}
 	})
@@ -73,94 +73,94 @@ func (e *entry) askedOn(gen uint32) bool {
 	return e.asked == gen || e.rep() != nil && e.rep().asked == gen
 }
 
-// sharesLocked reports whether the name need not be asked, for there is one that stands for it.
-func (s *shard) sharesLocked(e *entry) bool {
-	if s.representedLocked(e) {
+// shares reports whether the name need not be asked, for there is one that stands for it.
+func (s *shard) shares(e *entry) bool {
+	if s.represented(e) {
 		return true
 	}
 	e.unshare()
-	rep := s.representativeLocked(e)
+	rep := s.representative(e)
 	if rep != nil {
 		e.sharedWant = &sharedWant{rep: rep}
 	}
 	return rep != nil
 }
 
-// representedLocked reports whether the name is served by what stands for it.
-func (k *store) representedLocked(e *entry) bool {
+// represented reports whether the name is served by what stands for it.
+func (k *store) represented(e *entry) bool {
 	rep := e.rep()
-	return rep != nil && k.listsLocked(rep) && rep.rep() == nil && rep.serves(e)
+	return rep != nil && k.lists(rep) && rep.rep() == nil && rep.serves(e)
 }
 
-// partLocked has every map ask for the name itself that shares it with one that does not serve it
+// unshare has every map ask for the name itself that shares it with one that does not serve it
 // any more.
-func (k *store) partLocked(name string) {
+func (k *store) unshare(name string) {
 	for _, s := range k.all {
 		e := s.named.entries[name]
 		if e == nil {
 			continue
 		}
-		if e.rep() != nil && !k.representedLocked(e) {
+		if e.rep() != nil && !k.represented(e) {
 			e.unshare()
-			s.lookLocked(e)
+			s.look(e)
 		}
 	}
 }
 
-// partTouchedLocked does so for names of which one map has lost something, not by a response, which
+// partTouched does so for names of which one map has lost something, not by a response, which
 // other maps would have part in.
-func (k *store) partTouchedLocked(touched ...*entry) {
+func (k *store) partTouched(touched ...*entry) {
 	if !k.group.origin.config().Share {
 		return
 	}
 	for _, e := range touched {
-		k.partLocked(e.name)
+		k.unshare(e.name)
 	}
 }
 
-// partAllLocked does so for all names that a response speaks of.
-func (k *store) partAllLocked(u *Update) {
+// partAll does so for all names that a response speaks of.
+func (k *store) partAll(u *Update) {
 	if !k.group.origin.config().Share || len(k.all) < 2 {
 		return
 	}
 	for i := range u.Resources {
-		k.partLocked(u.Resources[i].Name)
+		k.unshare(u.Resources[i].Name)
 	}
 	for _, name := range u.Removed {
-		k.partLocked(name)
+		k.unshare(name)
 	}
 	for _, r := range u.RemovedVariants {
-		k.partLocked(r.Name)
+		k.unshare(r.Name)
 	}
 	for _, e := range u.Errors {
-		k.partLocked(e.Name)
+		k.unshare(e.Name)
 	}
 	if !u.Full || u.Bad {
 		return
 	}
 	for _, s := range k.all { // a list says something by what it leaves out
 		for name := range s.named.entries {
-			k.partLocked(name)
+			k.unshare(name)
 		}
 	}
 }
 
-// bequeathLocked hands over what a name that is given up stands for: if no other that is asked may,
+// bequeath hands over what a name that is given up stands for: if no other that is asked may,
 // one of those it represents is asked, and represents the rest (RELAY-71).
-func (s *shard) bequeathLocked(e *entry) {
+func (s *shard) bequeath(e *entry) {
 	if !s.group.origin.config().Share {
 		return
 	}
 	var heir *entry
-	s.othersLocked(func(x *shard) {
+	s.others(func(x *shard) {
 		y := x.named.entries[e.name]
 		switch {
 		case y == nil || y.rep() != e:
-		case heir == nil && x.sharesLocked(y):
+		case heir == nil && x.shares(y):
 		case heir == nil:
 			heir = y
 			y.unshare()
-			x.lookLocked(y)
+			x.look(y)
 		default:
 			y.sharedWant = &sharedWant{rep: heir}
 		}
@@ -170,20 +170,20 @@ func (s *shard) bequeathLocked(e *entry) {
 	}
 }
 
-// waitsForHeirLocked reports whether the name may not be unsubscribed yet: who takes its place has
+// waitsForHeir reports whether the name may not be unsubscribed yet: who takes its place has
 // to be asked before (RELAY-71).
-func (s *shard) waitsForHeirLocked(e *entry) bool {
+func (s *shard) waitsForHeir(e *entry) bool {
 	if e.sharedWant == nil || e.sharedWant.heir == nil {
 		return false
 	}
 	h := e.sharedWant.heir
-	return h.rep() == nil && s.listsLocked(h) && h.asked != e.asked
+	return h.rep() == nil && s.lists(h) && h.asked != e.asked
 }
 
-// keepsLocked reports whether a removal is no word about what the shard holds of the name: it was
+// keeps reports whether a removal is no word about what the shard holds of the name: it was
 // never asked for this map. Then the name is asked, and what there is stays until the answer, or
 // for cold_wait. gen is the stream's: on that of `*` it is a word about `*` alone.
-func (s *shard) keepsLocked(p *portion, id identity, gen uint32, now time.Time) bool {
+func (s *shard) keeps(p *portion, id identity, gen uint32, now time.Time) bool {
 	e := s.named.entries[id.name]
 	if e == nil || !e.askedOn(gen) || find(e.variants, id.constraints) == nil || p.brings(id.name) {
 		return false
@@ -192,21 +192,21 @@ func (s *shard) keepsLocked(p *portion, id identity, gen uint32, now time.Time) 
 		return false
 	}
 	e.sharedWant = &sharedWant{left: e.chosen}
-	s.lookLocked(e)
+	s.look(e)
 	s.push(timer{at: now.Add(s.cfg().ColdWait), kind: keptEnd, shard: s, entry: e})
 	return true
 }
 
-// awaitsLocked reports whether the name was asked for its map at last, and what is kept of it waits
+// awaits reports whether the name was asked for its map at last, and what is kept of it waits
 // for the answer.
-func (s *shard) awaitsLocked(name string, gen uint32) bool {
+func (s *shard) awaits(name string, gen uint32) bool {
 	e := s.named.entries[name]
 	return e != nil && e.left() != nil && e.asked == gen
 }
 
-// replaceLeftLocked adds to what a response says the removal of what was kept, if it answers for
+// replaceLeft adds to what a response says the removal of what was kept, if it answers for
 // the map.
-func (p *portion) replaceLeftLocked(s *shard, gen uint32) {
+func (p *portion) replaceLeft(s *shard, gen uint32) {
 	answer := func(name string) {
 		e := s.named.entries[name]
 		if e == nil || e.left() == nil || e.asked != gen {
@@ -234,9 +234,9 @@ func (s *shard) endKept(e *entry, now time.Time) {
 	s.mu.Lock()
 	if v := e.left(); v != nil && s.named.entries[e.name] == e {
 		s.now, e.sharedWant = now, nil
-		rev := s.nextRevLocked()
-		s.removeNameLocked(identity{e.name, v.Constraints.Key()})
-		s.partTouchedLocked(s.offerTouchedLocked(rev, e.asked)...)
+		rev := s.nextRev()
+		s.removeName(identity{e.name, v.Constraints.Key()})
+		s.partTouched(s.offerTouched(rev, e.asked)...)
 	}
 	s.unlock()
 }

@@ -4,11 +4,11 @@ import "time"
 
 // Names that the origin leaves unanswered, or answers with an error.
 
-// failLocked takes up what the origin says of a name instead of a resource: the body that is there
+// fail takes up what the origin says of a name instead of a resource: the body that is there
 // goes or stays (ABS-8), and either counts as an answer.
-func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
+func (s *shard) fail(e *entry, fault *NameError, rev uint64, gen uint32) {
 	if s.group.origin.ends(fault) {
-		s.confirmLocked(e) // any other error says nothing of the body
+		s.markConfirmed(e) // any other error says nothing of the body
 		known := e.answered == gen && e.fault.same(fault)
 		if !e.fault.same(fault) {
 			e.fault = fault
@@ -16,11 +16,11 @@ func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
 		// also to those who know that it does not exist; the same is news to who came since it was
 		// asked anew (RELAY-99)
 		if !known {
-			s.tellLocked(e, rev)
+			s.tell(e, rev)
 		}
-		s.emptyLocked(e)
+		s.empty(e)
 		e.notice = nil
-		s.offerNamedLocked(e, rev, gen, true)
+		s.offerNamed(e, rev, gen, true)
 		return
 	}
 	known := e.answered == gen && e.fault.same(fault)
@@ -30,12 +30,12 @@ func (s *shard) failLocked(e *entry, fault *NameError, rev uint64, gen uint32) {
 		e.rev = rev
 	}
 	if !known { // on a new stream the same is news to who came since the last (RELAY-38)
-		s.tellLocked(e, rev)
+		s.tell(e, rev)
 	}
 }
 
-// silentLocked starts the clock for the names just asked.
-func (s *shard) silentLocked() {
+// startSilence starts the clock for the names just asked.
+func (s *shard) startSilence() {
 	if s.named.silentAt.IsZero() && len(s.named.unheard) > 0 {
 		s.named.silentAt = s.named.unheard[0].at.Add(s.group.origin.patience())
 		s.push(timer{at: s.named.silentAt, kind: silentNames, shard: s})
@@ -53,14 +53,14 @@ func (s *shard) silent(now time.Time) {
 	t.silentAt = time.Time{}
 	n, patience := 0, s.group.origin.patience()
 	for ; n < len(t.unheard) && !t.unheard[n].at.Add(patience).After(now); n++ {
-		if u := t.unheard[n]; u.isLast() && s.isAskedLocked(u.entry) {
-			s.unheardLocked(u.entry)
-			s.partTouchedLocked(u.entry) // who has been silent of it stands for nobody
+		if u := t.unheard[n]; u.isLast() && s.isAsked(u.entry) {
+			s.unheard(u.entry)
+			s.partTouched(u.entry) // who has been silent of it stands for nobody
 		}
 		t.unheard[n] = unheard{}
 	}
 	t.unheard = t.unheard[n:]
-	s.silentLocked()
+	s.startSilence()
 	s.unlock()
 }
 
@@ -70,19 +70,19 @@ func (u *unheard) isLast() bool {
 	return u.entry.asked == u.gen && u.entry.asks == u.asks && !u.entry.refresh
 }
 
-func (s *shard) unheardLocked(e *entry) {
+func (s *shard) unheard(e *entry) {
 	e.mute = e.answered != e.asked || e.faulted
 	if e.unconfirmed {
-		s.reshowLocked(e) // lists that wait for it do so no longer
+		s.reshow(e) // lists that wait for it do so no longer
 	}
 	switch {
 	case e.chosen != nil && !e.lost:
 		if e.answered != e.asked && e.fault != nil { // it would have been stated again
-			e.curedLocked(s.rev)
+			e.cured(s.rev)
 			e.fault, e.faulted = nil, false
 		}
 		e.answered = e.asked
-		s.lapsedSilentLocked(e)
+		s.lapsedSilent(e)
 		return
 	case e.answered == e.asked && !e.faulted:
 		return
@@ -90,7 +90,7 @@ func (s *shard) unheardLocked(e *entry) {
 		// In error and nothing else: a list that waits for it goes without it now, as it would for
 		// silence, and not before.
 		e.unanswered = true
-		s.tellLocked(e, s.rev)
+		s.tell(e, s.rev)
 		return
 	}
 	s.unanswered++
@@ -104,5 +104,5 @@ func (s *shard) unheardLocked(e *entry) {
 	default:
 		e.unanswered = true
 	}
-	s.tellLocked(e, s.rev)
+	s.tell(e, s.rev)
 }

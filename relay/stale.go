@@ -22,13 +22,13 @@ type doubt struct {
 	at  time.Time
 }
 
-// staleLocked is what the shard holds of a name from streams before that of generation gen, which
+// stale is what the shard holds of a name from streams before that of generation gen, which
 // speaks of it for the first time now.
-func (s *shard) staleLocked(name string, gen uint32) (vs []*Variant) {
+func (s *shard) stale(name string, gen uint32) (vs []*Variant) {
 	if e := s.named.entries[name]; e != nil && e.seenGen != gen && e.askedOn(gen) {
 		vs = append(vs, e.variants...)
 	}
-	s.setsLocked(func(t *set) {
+	s.sets(func(t *set) {
 		if m := t.members[name]; m != nil && m.seenGen != gen && t.askedGen == gen {
 			vs = append(vs, m.variants...)
 		}
@@ -36,15 +36,15 @@ func (s *shard) staleLocked(name string, gen uint32) (vs []*Variant) {
 	return vs
 }
 
-// doubtLocked notes that a name asked for the map is not there, for this map or for another, or
+// doubt notes that a name asked for the map is not there, for this map or for another, or
 // that a variant which matches the map is not, and another is held that the stream has not spoken
 // of. It reports whether the removal is no more than that doubt, even of what it names.
-func (s *shard) doubtLocked(now time.Time, id identity, gen uint32) (early bool) {
+func (s *shard) doubt(now time.Time, id identity, gen uint32) (early bool) {
 	e, key := s.named.entries[id.name], id.constraints
 	if e == nil || e.seenGen == gen || e.asked != gen {
 		return false
 	}
-	early = s.earlyLocked(e, key, gen)
+	early = s.early(e, key, gen)
 	if !early && !slices.ContainsFunc(e.variants, func(v *Variant) bool { return v.Constraints.Key() != key }) {
 		return false
 	}
@@ -59,7 +59,7 @@ func (s *shard) doubtLocked(now time.Time, id identity, gen uint32) (early bool)
 	return early
 }
 
-// earlyLocked reports whether a removal may have been made before the origin read that the name is
+// early reports whether a removal may have been made before the origin read that the name is
 // asked for this map. The map has the variant from another one (RELAY-68), to which the removal was
 // said, and has no answer of its own yet. So it keeps the variant until that answer (RELAY-70,
 // DYN-13), which may be the one that takes its place (DYN-10): a client would be told of an absence
@@ -67,7 +67,7 @@ func (s *shard) doubtLocked(now time.Time, id identity, gen uint32) (early bool)
 //
 // A client of locators is told at once that the variant of these constraints is gone (DYN-14). That
 // is what was stated, and another of its maps may have the variant that took its place.
-func (s *shard) earlyLocked(e *entry, key string, gen uint32) bool {
+func (s *shard) early(e *entry, key string, gen uint32) bool {
 	if e.seenGen != borrowedGen || e.answered == gen || e.left() != nil || find(e.variants, key) == nil {
 		return false
 	}
@@ -77,7 +77,7 @@ func (s *shard) earlyLocked(e *entry, key string, gen uint32) bool {
 		}
 	}
 	// of a glob's members a removal is its word
-	return !s.part.brings(e.name) && len(s.memberLocked(gen, e.name)) == 0
+	return !s.part.brings(e.name) && len(s.member(gen, e.name)) == 0
 }
 
 // endDoubts takes away what was doubted long enough, and has not come on the stream of generation
@@ -105,19 +105,19 @@ func (s *shard) endDoubts(gen uint32, now time.Time) {
 	if len(over) == 0 {
 		return
 	}
-	counts := s.hearsLocked(nil, gen, s.heldNamesLocked)
+	counts := s.hears(nil, gen, s.heldNames)
 	var ps []parting
 	for _, e := range over {
 		for _, v := range e.variants {
 			ps = append(ps, parting{identity: identity{e.name, v.Constraints.Key()}})
 		}
 	}
-	kept, _ := s.screenLocked(nil, ps, counts, false)
-	rev := s.nextRevLocked()
+	kept, _ := s.screen(nil, ps, counts, false)
+	rev := s.nextRev()
 	for _, p := range ps {
 		if !kept[p.identity] {
-			s.removeNameLocked(p.identity)
+			s.removeName(p.identity)
 		}
 	}
-	s.partTouchedLocked(s.offerTouchedLocked(rev, gen)...)
+	s.partTouched(s.offerTouched(rev, gen)...)
 }

@@ -34,7 +34,7 @@ func TestStaleVariant(t *testing.T) {
 		isTold(t, name+" on the next stream", told(s), "n=new")
 		// the stream has spoken of it: now the origin has mistakes
 		r.says(mainLane, zero, xds.EndpointType, "m=1", "n=2")
-		if vs := r.group.store(xds.EndpointType).all[0].variantsLocked("n"); len(vs) != 2 {
+		if vs := r.group.store(xds.EndpointType).all[0].variants("n"); len(vs) != 2 {
 			t.Errorf("%s: %d variants are held, want those of two constraints", name, len(vs))
 		}
 	}
@@ -82,7 +82,7 @@ func TestRemovalBeforeTheAsk(t *testing.T) {
 		r, one := begin(constrained)
 		r.says(mainLane, zero, xds.EndpointType, "n{env=prod,v=1}=new")
 		isTold(t, "v=1, answered", told(one), "n=new")
-		if vs := r.group.shard(xds.EndpointType, params("env=prod,v=1")).variantsLocked("n"); len(vs) != 1 {
+		if vs := r.group.shard(xds.EndpointType, params("env=prod,v=1")).variants("n"); len(vs) != 1 {
 			t.Errorf("%d variants are held, want the new one", len(vs))
 		}
 		r.table.Advance(zero.Add(r.pause()))

@@ -63,18 +63,18 @@ func (k *store) lack(now time.Time, known func(Place) uint64) (l Lack, lacks boo
 		s.now = now
 		l.Edition = s.edition
 		l.Known = known(l.Place) == s.edition
-		lacks = s.lackLocked(&l)
+		lacks = s.noteLack(&l)
 	}
 	return l, lacks
 }
 
-// lackLocked lists what is wanted, and reports whether anything is.
-func (s *shard) lackLocked(l *Lack) (wanted bool) {
-	s.setsLocked(func(t *set) {
-		if !t.wantedLocked() {
+// noteLack lists what is wanted, and reports whether anything is.
+func (s *shard) noteLack(l *Lack) (wanted bool) {
+	s.sets(func(t *set) {
+		if !t.wanted() {
 			return
 		}
-		wanted, l.Open = true, l.Open || s.mayStandInLocked(t.lane())
+		wanted, l.Open = true, l.Open || s.mayStandIn(t.lane())
 		switch {
 		case l.Known:
 		case t.kind == namespace:
@@ -95,7 +95,7 @@ func (s *shard) lackLocked(l *Lack) (wanted bool) {
 			break
 		}
 	}
-	l.Open = l.Open || named && s.mayStandInLocked(s.lane(s.named.lane))
+	l.Open = l.Open || named && s.mayStandIn(s.lane(s.named.lane))
 	return wanted || named
 }
 
@@ -145,8 +145,8 @@ func (o *Origin) StandIn(now time.Time, at Place, r *Relief) {
 	for _, s := range k.shards() {
 		s.mu.Lock()
 		s.now = now
-		s.followFallbackLocked()
-		s.fallBackLocked()
+		s.followFallback()
+		s.fallBack()
 		s.unlock()
 	}
 }

@@ -141,18 +141,18 @@ func (s *shard) status(seen map[*Variant]bool) (_ TypeStatus, digest TypeDigest,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ts := TypeStatus{
-		TypeURL: s.typeURL, Wildcard: s.star.wantedLocked(), Settled: s.star.settled, Collections: len(s.collections),
+		TypeURL: s.typeURL, Wildcard: s.star.wanted(), Settled: s.star.settled, Collections: len(s.collections),
 		Unrequested: s.unrequested, Unanswered: s.unanswered, Params: s.params.Key(),
 	}
-	s.setsLocked(func(t *set) {
+	s.sets(func(t *set) {
 		ts.Members += len(t.members)
 		ts.Views += len(t.views)
 		for _, v := range t.views {
 			ts.Tombstones += v.dead
 		}
-		live := t.liveLocked()
+		live := t.live()
 		for _, m := range t.members {
-			ts.count(seen, m.variants, live && !t.guard.partsFromLocked(m.variants))
+			ts.count(seen, m.variants, live && !t.guard.partsFrom(m.variants))
 		}
 	})
 	var set, names xds.Sum
@@ -161,22 +161,22 @@ func (s *shard) status(seen map[*Variant]bool) (_ TypeStatus, digest TypeDigest,
 	}
 	for _, e := range s.named.entries {
 		ts.Names++
-		asked := s.isAskedLocked(e)
+		asked := s.isAsked(e)
 		live := asked && e.answered == e.asked
-		if s.absentLocked(e) {
+		if s.absent(e) {
 			ts.Absent++
 		} else if asked && !live {
 			ts.Waiting++
 		}
 		if e.counts() {
-			ts.count(seen, e.variants, live && !s.named.guard.partsEntryLocked(e))
+			ts.count(seen, e.variants, live && !s.named.guard.partsEntry(e))
 			addAll(&names, e.variants)
 		}
 	}
 	if !s.private() {
 		digest = TypeDigest{set.Shown(), names.Shown()}
 	}
-	ts.Held, ts.Until = s.guardedLocked()
+	ts.Held, ts.Until = s.guarded()
 	ts.Frozen = len(s.frozen)
 	return ts, digest, s.rev
 }

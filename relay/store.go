@@ -47,7 +47,7 @@ type store struct {
 
 	apart  *trial // nil unless the origin may end streams for the type (RELAY-92)
 	proven bool   // answered by the origin
-	// spokenLocked sets it: anything of it came from the origin, be it by a snapshot (fallback.go)
+	// spoken sets it: anything of it came from the origin, be it by a snapshot (fallback.go)
 	heard bool
 	// unheardSince is when it was asked first and not answered yet; zero: never. Not kept up once
 	// it is heard.
@@ -81,8 +81,8 @@ func newStore(g *Group, typeURL string) *store {
 	return k
 }
 
-// spokenLocked notes that something of the type came from the origin.
-func (k *store) spokenLocked() {
+// spoken notes that something of the type came from the origin.
+func (k *store) spoken() {
 	if !k.heard {
 		k.heard = true
 		k.group.origin.unheard.Add(-1)
@@ -92,9 +92,9 @@ func (k *store) spokenLocked() {
 // maxMatching bounds the constraints whose matches are remembered: they are an origin's to choose.
 const maxMatching = 4096
 
-// matchingLocked are the shards of the maps that constraints match. It is a look-up: constraints
+// shardsMatching are the shards of the maps that constraints match. It is a look-up: constraints
 // come back with every update of a variant.
-func (k *store) matchingLocked(c *constraints.Set) []*shard {
+func (k *store) shardsMatching(c *constraints.Set) []*shard {
 	if c == nil { // DYN-12
 		return k.all
 	}
@@ -114,45 +114,45 @@ func (k *store) matchingLocked(c *constraints.Set) []*shard {
 	return found
 }
 
-// setLocked replaces the list of shards.
-func (k *store) setLocked(all []*shard) { k.all, k.matching = all, nil }
+// set replaces the list of shards.
+func (k *store) set(all []*shard) { k.all, k.matching = all, nil }
 
-// addLocked takes in a shard, whose names are asked where those of the others are.
-func (k *store) addLocked(s *shard) {
+// add takes in a shard, whose names are asked where those of the others are.
+func (k *store) add(s *shard) {
 	if len(k.all) > 0 {
 		s.named.lane = k.all[0].named.lane
 	}
 	all := append(slices.Clone(k.all), s)
 	slices.SortFunc(all, func(a, b *shard) int { return cmpString(a.params.Key(), b.params.Key()) })
-	k.setLocked(all)
+	k.set(all)
 }
 
-// wantsSetLocked reports whether the main lane has a set of the type to carry, for whichever map
+// wantsSet reports whether the main lane has a set of the type to carry, for whichever map
 // (RELAY-20).
-func (k *store) wantsSetLocked() bool { return slices.ContainsFunc(k.all, (*shard).wantsSetLocked) }
+func (k *store) wantsSet() bool { return slices.ContainsFunc(k.all, (*shard).wantsSet) }
 
-// wantsLocked reports whether there is something to be asked on the lane of that index, whichever
+// wants reports whether there is something to be asked on the lane of that index, whichever
 // it is.
-func (k *store) wantsLocked(i laneIndex) bool {
-	return slices.ContainsFunc(k.all, func(s *shard) bool { return s.wantsLocked(i) })
+func (k *store) wants(i laneIndex) bool {
+	return slices.ContainsFunc(k.all, func(s *shard) bool { return s.wants(i) })
 }
 
-// movedLocked notes that the shard's names are asked on the side lane. When those of all shards
+// moved notes that the shard's names are asked on the side lane. When those of all shards
 // of its store are, the main lane may drop them (RELAY-20).
-func (s *shard) movedLocked() {
+func (s *shard) moved() {
 	s.named.moving = false
-	if !s.store.movingLocked() {
+	if !s.store.moving() {
 		s.lane(mainLane).reopenSoon()
 	}
 }
 
-func (k *store) movingLocked() bool {
+func (k *store) moving() bool {
 	return slices.ContainsFunc(k.all, func(s *shard) bool { return s.named.moving })
 }
 
-// askLocked notes that something of the type is asked on a lane's stream, and reports whether it is
+// ask notes that something of the type is asked on a lane's stream, and reports whether it is
 // the first.
-func (k *store) askLocked(i laneIndex, gen uint32) (first bool) {
+func (k *store) ask(i laneIndex, gen uint32) (first bool) {
 	first = k.askedGen[i] != gen
 	k.askedGen[i] = gen
 	return first
@@ -172,8 +172,8 @@ func kinds(shards []*shard) iter.Seq[*store] {
 	}
 }
 
-// otherLocked calls f with every other shard of the type.
-func (s *shard) othersLocked(f func(*shard)) {
+// other calls f with every other shard of the type.
+func (s *shard) others(f func(*shard)) {
 	for _, x := range s.store.all {
 		if x != s {
 			f(x)
@@ -181,12 +181,12 @@ func (s *shard) othersLocked(f func(*shard)) {
 	}
 }
 
-// matchLocked is what other maps hold of a name that matches this one too: it answers a new name at
+// match is what other maps hold of a name that matches this one too: it answers a new name at
 // once (RELAY-68).
-func (s *shard) matchLocked(name string) (vs []*Variant) {
+func (s *shard) match(name string) (vs []*Variant) {
 	for _, x := range s.store.all {
 		e := x.named.entries[name]
-		if x == s || e == nil || e.lost || e.unconfirmed || x.named.guard.partsEntryLocked(e) {
+		if x == s || e == nil || e.lost || e.unconfirmed || x.named.guard.partsEntry(e) {
 			continue
 		}
 		for _, v := range e.variants {
@@ -201,10 +201,10 @@ func (s *shard) matchLocked(name string) (vs []*Variant) {
 	return vs
 }
 
-// pokeLocked makes the lane of index i look at the type.
-func (k *store) pokeLocked(i laneIndex) {
+// wakeLane makes the lane of index i look at the type.
+func (k *store) wakeLane(i laneIndex) {
 	for _, s := range k.all {
-		if s.wantsLocked(i) {
+		if s.wants(i) {
 			s.poke(i)
 		}
 	}

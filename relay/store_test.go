@@ -455,7 +455,7 @@ func TestStoreMassSplitIsNoLoss(t *testing.T) {
 			if a == nil || len(a.Variants) != 20 || len(a.Removed) != 0 {
 				t.Fatalf("by %s: told %+v of %s..., want twenty bodies", by, a, words[0])
 			}
-			if held, _ := r.group.plain(xds.ClusterType).guardedLocked(); held > 0 {
+			if held, _ := r.group.plain(xds.ClusterType).guarded(); held > 0 {
 				t.Errorf("by %s: %d removals are held", by, held)
 			}
 		}
@@ -476,7 +476,7 @@ func TestStoreAtRest(t *testing.T) {
 	}
 	u := r.update(xds.ClusterType, "n{id=0}=1")
 	concerned := func() int {
-		all, _ := k.concernedLocked(u, mainLane, r.group.lanes[mainLane].gen.Load())
+		all, _ := k.concerned(u, mainLane, r.group.lanes[mainLane].gen.Load())
 		return len(all)
 	}
 	says(zero, 0, "1")

@@ -149,7 +149,7 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	if len(o.Initial) > 0 {
 		sub.initial = make(map[string]xds.Digest, len(o.Initial))
 		for name, version := range o.Initial {
-			sub.stateLocked(name, claim(version, g.origin.config().OriginVersions))
+			sub.state(name, claim(version, g.origin.config().OriginVersions))
 		}
 	}
 	for {
@@ -168,9 +168,9 @@ func (g *Group) Open(owner *Subscriber, o SubOptions) *Sub {
 	}
 }
 
-// stateLocked notes what the client says it holds. Of a name written in two ways with two versions
+// state notes what the client says it holds. Of a name written in two ways with two versions
 // it may hold either.
-func (s *Sub) stateLocked(name string, d xds.Digest) {
+func (s *Sub) state(name string, d xds.Digest) {
 	key, spelt := xds.Spell(name)
 	if was, twice := s.initial[key]; twice && was != d {
 		d = xds.Digest{}
@@ -219,7 +219,7 @@ func (s *Sub) Urgent() bool { return s.pending.Load()&pendingUrgent != 0 }
 // Remind makes the Sub Pending again, for a caller that could not Take yet.
 func (s *Sub) Remind() { s.pending.Or(pendingUrgent) }
 
-func (s *Sub) oweLocked(r *record, owe bool) {
+func (s *Sub) owe(r *record, owe bool) {
 	switch {
 	case owe && !r.is(owed):
 		r.flags |= owed
@@ -231,42 +231,42 @@ func (s *Sub) oweLocked(r *record, owe bool) {
 	}
 }
 
-// arrivedLocked notes when the first thing came that the client has not been told.
-func (s *Sub) arrivedLocked() {
+// arrived notes when the first thing came that the client has not been told.
+func (s *Sub) arrived() {
 	if s.since.IsZero() {
 		s.since = s.shard.now
 	}
 }
 
-// changedLocked notes a change that the origin made at revision rev. It may wait for others, unless
+// markChanged notes a change that the origin made at revision rev. It may wait for others, unless
 // what the client holds may run out before.
-func (s *Sub) changedLocked(rev uint64) {
-	s.arrivedLocked()
+func (s *Sub) markChanged(rev uint64) {
+	s.arrived()
 	if s.timed {
-		s.markLocked(rev)
+		s.mark(rev)
 		return
 	}
-	s.pendLocked(rev, pendingChange)
+	s.pend(rev, pendingChange)
 }
 
-// touchedLocked is changedLocked of a name, unless the client waits for it.
-func (s *Sub) touchedLocked(r *record, rev uint64) {
-	s.lookAgainLocked(r)
+// touched is markChanged of a name, unless the client waits for it.
+func (s *Sub) touched(r *record, rev uint64) {
+	s.lookAgain(r)
 	if r.is(owed) {
-		s.arrivedLocked()
-		s.markLocked(rev)
+		s.arrived()
+		s.mark(rev)
 		return
 	}
-	s.changedLocked(rev)
+	s.markChanged(rev)
 }
 
-// dirtyLocked notes that a name has to be looked at.
-func (s *Sub) dirtyLocked(r *record, rev uint64) {
-	s.lookAgainLocked(r)
-	s.markLocked(rev)
+// markDirty notes that a name has to be looked at.
+func (s *Sub) markDirty(r *record, rev uint64) {
+	s.lookAgain(r)
+	s.mark(rev)
 }
 
-func (s *Sub) lookAgainLocked(r *record) {
+func (s *Sub) lookAgain(r *record) {
 	if !r.is(dirty) {
 		r.flags |= dirty
 		s.dirty = append(s.dirty, r)
@@ -276,18 +276,18 @@ func (s *Sub) lookAgainLocked(r *record) {
 	}
 }
 
-// markLocked notes that there is something to take since revision rev, and has the stream woken
+// mark notes that there is something to take since revision rev, and has the stream woken
 // when the shard is unlocked.
-func (s *Sub) markLocked(rev uint64) { s.pendLocked(rev, pendingUrgent) }
+func (s *Sub) mark(rev uint64) { s.pend(rev, pendingUrgent) }
 
-// pendLocked is markLocked of one kind. A stream that was woken for as much is not woken again
+// pend is mark of one kind. A stream that was woken for as much is not woken again
 // before it takes.
-func (s *Sub) pendLocked(rev uint64, what uint32) {
+func (s *Sub) pend(rev uint64, what uint32) {
 	if s.unsent == 0 {
 		s.unsent = max(rev, 1)
 	}
 	if s.pending.Or(what) < what {
-		s.shard.wakeLocked(s.owner)
+		s.shard.wake(s.owner)
 	}
 }
 
@@ -337,7 +337,7 @@ func (s *Sub) Standing() Standing {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	x := Standing{
-		Unsent: s.unsent, Waiting: s.waitingLocked(), Lagging: s.lagging, Names: s.records.len(), Dropped: len(s.again),
+		Unsent: s.unsent, Waiting: s.waiting(), Lagging: s.lagging, Names: s.records.len(), Dropped: len(s.again),
 		StandIn: s.standIn > 0,
 	}
 	if s.shard.named.unconfirmed {
@@ -349,11 +349,11 @@ func (s *Sub) Standing() Standing {
 	for p := s.pos; p != nil; p = p.also {
 		x.Sets++
 		x.Arriving = x.Arriving || p.early
-		x.StandIn = x.StandIn || p.view.set.standsInLocked()
-		held := p.heldBackLocked()
+		x.StandIn = x.StandIn || p.view.set.standsIn()
+		held := p.heldBack()
 		x.Held = x.Held || held
 		// No route waits for a Listener that was restored and is not confirmed (ORD-11).
-		x.Settling = x.Settling || p.settlesLocked() && (!held || !xds.ChoosesClusters(s.typeURL))
+		x.Settling = x.Settling || p.settles() && (!held || !xds.ChoosesClusters(s.typeURL))
 		if p.view.set.kind == wild {
 			x.Wildcard = true
 		} else {
@@ -363,8 +363,8 @@ func (s *Sub) Standing() Standing {
 	return x
 }
 
-// waitingLocked reports whether a set or a name still waits for its first answer.
-func (s *Sub) waitingLocked() bool {
+// waiting reports whether a set or a name still waits for its first answer.
+func (s *Sub) waiting() bool {
 	for p := s.pos; p != nil; p = p.also {
 		if p.fresh {
 			return true
@@ -396,7 +396,7 @@ func (s *Sub) Upstream() (since time.Time, open bool) {
 	return s.shard.lane(lane).openedAt()
 }
 
-// wholeLocked reports whether every SotW answer holds the full view (SOTW-2, SOTW-4).
-func (s *Sub) wholeLocked() bool {
-	return !s.delta && (s.starLocked() != nil || s.asList || xds.SentWhole(s.typeURL))
+// answersWhole reports whether every SotW answer holds the full view (SOTW-2, SOTW-4).
+func (s *Sub) answersWhole() bool {
+	return !s.delta && (s.star() != nil || s.asList || xds.SentWhole(s.typeURL))
 }

@@ -18,24 +18,24 @@ func (s *Sub) Update(now time.Time, subscribe, unsubscribe []string) []Denied {
 	s.shard.now = now
 	list := longList{sub: s, now: now}
 	for _, name := range subscribe {
-		list.nextLocked()
+		list.next()
 		if name == xds.Wildcard {
-			s.joinStarLocked()
+			s.joinStar()
 			continue
 		}
 		key, spelt := xds.Spell(name)
-		s.subscribeLocked(key, spelt, s.shard.named.entries[key])
+		s.subscribe(key, spelt, s.shard.named.entries[key])
 	}
 	for _, name := range unsubscribe {
-		list.nextLocked()
+		list.next()
 		if name == xds.Wildcard {
-			s.leaveLocked(s.starLocked(), now)
+			s.leave(s.star(), now)
 			continue
 		}
-		s.unsubscribeLocked(name, now)
+		s.unsubscribe(name, now)
 	}
-	s.firstDoneLocked()
-	return list.doneLocked()
+	s.firstDone()
+	return list.done()
 }
 
 // Namespaces declares names of route configurations: from now on Update takes them for those of all
@@ -55,7 +55,7 @@ func (s *Sub) Namespaces(names []string) {
 func (s *Sub) Subscribed(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return s.recordLocked(xds.NameKey(name)) != nil
+	return s.record(xds.NameKey(name)) != nil
 }
 
 // Went reports whether the client names exactly this resource, and had what it was last told, or is
@@ -63,7 +63,7 @@ func (s *Sub) Subscribed(name string) bool {
 func (s *Sub) Went(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	r := s.recordLocked(xds.NameKey(name))
+	r := s.record(xds.NameKey(name))
 	return r != nil && r.is(went)
 }
 
@@ -73,30 +73,30 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	s.shard.now = now
-	if star := s.starLocked(); wildcard {
+	if star := s.star(); wildcard {
 		if star == nil {
-			s.joinStarLocked()
+			s.joinStar()
 			if !s.first {
 				s.version = "" // it spoke of what the client held before the stream (RELAY-43)
 			}
 		}
 	} else {
-		s.leaveLocked(star, now)
+		s.leave(star, now)
 	}
 	var selectors map[string]bool // that are listed
 	list := longList{sub: s, now: now}
 	for _, name := range names {
-		list.nextLocked()
+		list.next()
 		key, spelt := xds.Spell(name)
 		e := s.shard.named.entries[key]
-		r := s.recordOfLocked(e)
-		if r == nil && s.selectsLocked(key) == nil {
-			r = s.subscribeLocked(key, spelt, e)
+		r := s.recordOf(e)
+		if r == nil && s.selects(key) == nil {
+			r = s.subscribe(key, spelt, e)
 		}
 		if r != nil {
 			r.flags |= listed
 		}
-		if s.selectsLocked(key) != nil {
+		if s.selects(key) != nil {
 			if selectors == nil {
 				selectors = map[string]bool{}
 			}
@@ -106,34 +106,34 @@ func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
 	for p := s.pos; p != nil; {
 		next := p.also
 		if t := p.view.set; t.kind != wild && !selectors[t.selector] {
-			s.leaveLocked(p, now)
+			s.leave(p, now)
 			delete(s.spelt, t.selector)
 		}
 		p = next
 	}
 	for r := range s.records.all() {
-		list.nextLocked()
+		list.next()
 		if !r.is(listed) {
-			s.forgetLocked(r, now)
+			s.forget(r, now)
 		}
 		r.flags &^= listed
 	}
 	if s.first && s.holds && s.typeURL == xds.ClusterType {
-		s.exact = s.exactLocked()
+		s.exact = s.holdsExactly()
 	}
-	s.firstDoneLocked()
-	return list.doneLocked()
+	s.firstDone()
+	return list.done()
 }
 
-func (s *Sub) joinStarLocked() {
-	if star := s.shard.star; !s.deniedSetLocked(star, xds.Wildcard, "") {
-		s.joinLocked(star)
+func (s *Sub) joinStar() {
+	if star := s.shard.star; !s.deniedSet(star, xds.Wildcard, "") {
+		s.join(star)
 	}
 }
 
-func (s *Sub) firstDoneLocked() {
+func (s *Sub) firstDone() {
 	if s.first && s.delta {
-		s.claimAliasesLocked()
+		s.claimAliases()
 	}
 	s.first = false
 	if s.pos == nil {
@@ -141,28 +141,28 @@ func (s *Sub) firstDoneLocked() {
 	}
 }
 
-// subscribeLocked subscribes to a name, or to the collection that it stands for, again if it is
+// subscribe subscribes to a name, or to the collection that it stands for, again if it is
 // subscribed already (DELTA-2). e is the name's entry, if there is one. It gives the name's record;
 // nil: there is none, since it is a collection's or was denied.
-func (s *Sub) subscribeLocked(name, spelt string, e *entry) *record {
+func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 	if k, ok := s.shard.selectorOf(name, s.spaces); ok {
-		if !s.deniedSetLocked(s.shard.collections[name], name, spelt) {
-			s.spellAsLocked(name, spelt)
-			s.joinLocked(s.shard.collectionLocked(name, spelt, k))
+		if !s.deniedSet(s.shard.collections[name], name, spelt) {
+			s.spellAs(name, spelt)
+			s.join(s.shard.collection(name, spelt, k))
 		}
 		return nil
 	}
-	r := s.recordOfLocked(e)
+	r := s.recordOf(e)
 	if r == nil {
-		if s.deniedLocked(e, name, spelt) {
+		if s.denied(e, name, spelt) {
 			return nil
 		}
 		if e == nil {
 			s.owner.newNames.Add(1)
 		}
-		r = s.recordForLocked(s.shard.wantLocked(e, name, spelt))
-		s.lookedUpLocked(r)
-		s.spellAsLocked(name, spelt)
+		r = s.recordFor(s.shard.want(e, name, spelt))
+		s.lookedUp(r)
+		s.spellAs(name, spelt)
 		d, stated := s.initial[name]
 		if stated && s.first {
 			// Only a version of ours that is current spares the answer (DELTA-11).
@@ -171,10 +171,10 @@ func (s *Sub) subscribeLocked(name, spelt string, e *entry) *record {
 			if s.delta && d != (xds.Digest{}) {
 				s.sum.Add(d)
 			}
-			s.dirtyLocked(r, s.shard.rev)
+			s.markDirty(r, s.shard.rev)
 			return r
 		}
-		s.coveringLocked(name, func(p *position) {
+		s.covering(name, func(p *position) {
 			if !p.fresh && p.view.hadAt(p.view.items[name], p.sent) {
 				r.flags |= holds // it came with the set
 			}
@@ -190,14 +190,14 @@ func (s *Sub) subscribeLocked(name, spelt string, e *entry) *record {
 		}
 	}
 	r.setFault(nil) // it may be all there is to answer
-	s.oweLocked(r, true)
+	s.owe(r, true)
 	r.flags |= demanded
-	s.dirtyLocked(r, s.shard.rev)
+	s.markDirty(r, s.shard.rev)
 	return r
 }
 
-// spellAsLocked notes how the client writes a name.
-func (s *Sub) spellAsLocked(name, spelt string) {
+// spellAs notes how the client writes a name.
+func (s *Sub) spellAs(name, spelt string) {
 	if spelt == "" {
 		return
 	}
@@ -207,65 +207,65 @@ func (s *Sub) spellAsLocked(name, spelt string) {
 	s.spelt[name] = strings.Clone(spelt)
 }
 
-// selectsLocked is the client's position in the collection of that name; nil: it is not subscribed
+// selects is the client's position in the collection of that name; nil: it is not subscribed
 // to it.
-func (s *Sub) selectsLocked(name string) *position {
+func (s *Sub) selects(name string) *position {
 	if s.pos == nil || len(s.shard.collections) == 0 {
 		return nil
 	}
 	if t := s.shard.collections[name]; t != nil {
-		return s.positionLocked(t)
+		return s.position(t)
 	}
 	return nil
 }
 
-func (s *Sub) unsubscribeLocked(name string, now time.Time) {
+func (s *Sub) unsubscribe(name string, now time.Time) {
 	name, spelt := xds.Spell(name)
-	if p := s.selectsLocked(name); p != nil {
-		s.leaveLocked(p, now)
+	if p := s.selects(name); p != nil {
+		s.leave(p, now)
 		delete(s.spelt, name)
 		return
 	}
-	r := s.recordLocked(name)
+	r := s.record(name)
 	told := heldName{name: name, spelt: xds.Spelling(name, spelt)}
 	if r != nil && s.alias.of[r].name != "" {
 		told = s.alias.of[r] // of an alias: the resource, if a set has it
 	}
 	named := r != nil || len(s.alias.by[name]) > 0
-	s.coveringLocked(told.name, func(p *position) {
-		if named || p.view.has(told.name) && s.mayHoldLocked(told.name) { // DELTA-9, WILD-9
-			s.againLocked(told.name, told.spelt)
-			s.markLocked(s.shard.rev)
+	s.covering(told.name, func(p *position) {
+		if named || p.view.has(told.name) && s.mayHold(told.name) { // DELTA-9, WILD-9
+			s.answerAgain(told.name, told.spelt)
+			s.mark(s.shard.rev)
 		}
 	})
-	if !s.coveredLocked(name) {
+	if !s.covered(name) {
 		delete(s.initial, name) // the client drops what it says it holds of it (DELTA-4)
 	}
 	if r != nil {
-		switch v := s.bodyLocked(r); {
+		switch v := s.body(r); {
 		case !s.delta || !r.is(holds):
 		case v != nil && v.Digest == r.sent:
-			s.keepAsLocked(v, r.sent)
+			s.keepAs(v, r.sent)
 		default:
-			s.mayKeepLocked(told)
+			s.mayKeep(told)
 		}
-		s.forgetLocked(r, now)
+		s.forget(r, now)
 		// it has the resource by an alias still
 		if also := s.alias.by[name]; s.pos != nil && len(also) > 0 {
-			s.oweLocked(also[0], true)
-			s.dirtyLocked(also[0], s.shard.rev)
+			s.owe(also[0], true)
+			s.markDirty(also[0], s.shard.rev)
 		}
 		return
 	}
-	for _, r := range s.knownAsLocked(name) {
-		s.forgetLocked(r, now)
+	for _, r := range s.knownAs(name) {
+		s.forget(r, now)
 	}
 }
 
-// mayHoldLocked reports whether the client may hold a resource that it does not name: it was sent
+// mayHold reports whether the client may hold a resource that it does not name: it was sent
 // it with a set, or says that it holds it. What it was not sent yet comes with the set, if it does
 // not go before.
-func (s *Sub) mayHoldLocked(name string) bool {
+func (s *Sub) mayHold(name string) bool {
 	if _, stated := s.initial[name]; stated {
 		return true
 	}
@@ -276,10 +276,10 @@ func (s *Sub) mayHoldLocked(name string) bool {
 	return s.pos != nil && !s.pos.fresh && s.pos.view.hadAt(s.pos.view.items[name], s.pos.sent)
 }
 
-// forgottenLocked looks at what the end of a name means for the rest of a SotW list that is sent
+// forgotten looks at what the end of a name means for the rest of a SotW list that is sent
 // whole: it may have been what the list waited for, or have stood in the place of the set's own
 // body.
-func (s *Sub) forgottenLocked(r *record) {
+func (s *Sub) forgotten(r *record) {
 	if s.delta {
 		return
 	}
@@ -287,32 +287,32 @@ func (s *Sub) forgottenLocked(r *record) {
 		s.late = true // the client of `*` at another origin may keep it until it is told otherwise
 	}
 	if s.holds || s.late {
-		s.markLocked(s.shard.rev)
+		s.mark(s.shard.rev)
 	}
 	name := s.alias.resource(r)
-	s.coveringLocked(name, func(p *position) {
+	s.covering(name, func(p *position) {
 		if it := p.view.items[name]; !p.fresh && r.is(holds) && (it == nil || it.dead || it.variant.Digest != r.sent) {
 			p.resend = true
-			s.markLocked(s.shard.rev)
+			s.mark(s.shard.rev)
 		}
 	})
 }
 
-func (s *Sub) forgetLocked(r *record, now time.Time) {
-	s.oweLocked(r, false)
-	s.forgottenLocked(r)
+func (s *Sub) forget(r *record, now time.Time) {
+	s.owe(r, false)
+	s.forgotten(r)
 	if r.sent != (xds.Digest{}) {
 		s.sum.Sub(r.sent)
 	}
 	s.alias.set(r, r.entry.name, "")
-	if s.notEarlyLocked(r); s.alias.early == 0 && len(s.alias.later) > 0 {
-		s.markLocked(s.shard.rev)
+	if s.notEarly(r); s.alias.early == 0 && len(s.alias.later) > 0 {
+		s.mark(s.shard.rev)
 	}
-	s.standsInLocked(r, false)
+	s.standsIn(r, false)
 	s.records.remove(r)
 	delete(s.spelt, r.entry.name)
 	r.flags |= gone
-	s.shard.unlinkLocked(r, now)
+	s.shard.unlink(r, now)
 }
 
 // Close ends the subscription and lets go of every name.
@@ -320,16 +320,16 @@ func (s *Sub) Close(now time.Time) {
 	sh := s.shard
 	sh.mu.Lock()
 	for s.pos != nil {
-		s.partLocked(s.pos, now)
+		s.leaveSet(s.pos, now)
 	}
 	list := longList{sub: s, now: now}
 	for r := range s.records.all() {
-		list.nextLocked()
-		s.forgetLocked(r, now)
+		list.next()
+		s.forget(r, now)
 	}
 	s.dirty = nil
 	sh.subs--
-	dead := sh.dropIfEmptyLocked()
+	dead := sh.dropIfEmpty()
 	sh.unlock()
 	if dead {
 		sh.group.dropShard(sh)

@@ -311,11 +311,11 @@ func (o *Origin) GroupFor(n *corev3.Node, peer any) (*Group, error) {
 	g := o.groups[key]
 	if g == nil {
 		var err error
-		if g, err = o.addGroupLocked(key, up, peer); err != nil {
+		if g, err = o.addGroup(key, up, peer); err != nil {
 			return nil, err
 		}
 	} else if g.opener != peer {
-		o.disownLocked(g)
+		o.disown(g)
 	}
 	g.refs.Add(1)
 	return g, nil
@@ -333,7 +333,7 @@ func (o *Origin) DedicatedFor(n *corev3.Node, peer any) (*Group, error) {
 	defer o.mu.Unlock()
 	o.lastID++
 	// which no hash is
-	g, err := o.addGroupLocked("dedicated-"+strconv.FormatUint(o.lastID, 10), up, peer)
+	g, err := o.addGroup("dedicated-"+strconv.FormatUint(o.lastID, 10), up, peer)
 	if err != nil {
 		return nil, err
 	}
@@ -342,7 +342,7 @@ func (o *Origin) DedicatedFor(n *corev3.Node, peer any) (*Group, error) {
 	return g, nil
 }
 
-func (o *Origin) addGroupLocked(key string, up *corev3.Node, peer any) (*Group, error) {
+func (o *Origin) addGroup(key string, up *corev3.Node, peer any) (*Group, error) {
 	cfg := o.table.config()
 	if most := cfg.MaxGroupsPerPeer; most > 0 && peer != nil && o.opened[peer] >= most {
 		return nil, ErrPeerGroups
@@ -358,8 +358,8 @@ func (o *Origin) addGroupLocked(key string, up *corev3.Node, peer any) (*Group, 
 	return g, nil
 }
 
-// disownLocked has a group count for no peer any more.
-func (o *Origin) disownLocked(g *Group) {
+// disown has a group count for no peer any more.
+func (o *Origin) disown(g *Group) {
 	if g.opener == nil {
 		return
 	}

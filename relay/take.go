@@ -82,10 +82,10 @@ func (s *Sub) Take(now time.Time) *Answer { return s.TakeKeeping(now, keepNothin
 func (s *Sub) TakeKeeping(now time.Time, k Keep) *Answer {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
-	return s.takeLocked(now, k)
+	return s.takeAnswer(now, k)
 }
 
-func (s *Sub) takeLocked(now time.Time, k Keep) *Answer {
+func (s *Sub) takeAnswer(now time.Time, k Keep) *Answer {
 	s.shard.now = now
 	if s.lagging || s.partial {
 		return nil
@@ -109,42 +109,42 @@ func (s *Sub) takeLocked(now time.Time, k Keep) *Answer {
 	var a *Answer
 	switch {
 	case s.delta:
-		a = s.takeDeltaLocked(k)
-	case s.wholeLocked():
-		a = s.takeWholeLocked(k)
+		a = s.takeDelta(k)
+	case s.answersWhole():
+		a = s.takeWhole(k)
 		s.insisted = false
 	default:
-		a = s.takeChangedLocked(k)
+		a = s.takeChanged(k)
 	}
-	if a == nil && (len(s.dirty) > 0 || s.behindLocked()) {
+	if a == nil && (len(s.dirty) > 0 || s.behind()) {
 		if s.unsent, s.since = first, since; first == 0 { // it could not be told yet (RELAY-7)
 			s.unsent = s.shard.rev // what was kept went long ago
 		}
 	}
 	if a != nil {
-		s.tookLocked(a, from)
+		s.took(a, from)
 		if len(a.Errors) > 0 && len(s.dirty) > 0 {
-			s.markLocked(s.shard.rev) // there are more
+			s.mark(s.shard.rev) // there are more
 		}
 		if s.rest {
-			s.markLocked(first)
+			s.mark(first)
 			s.since = since
 		}
 		a.First, a.Since = first, since
 		s.timed = s.timed || s.ttl && len(s.shard.expiring.order) > 0
-		a.Waiting, a.Demanded = s.waitingLocked(), s.met
+		a.Waiting, a.Demanded = s.waiting(), s.met
 		switch {
 		case s.typeURL != xds.ClusterType:
 		case s.delta:
 			a.Follow = a.Body.needs()
 		case len(s.kept) > 0:
-			a.Follow = append(slices.Clip(a.Follow), s.keptNewsLocked()...)
+			a.Follow = append(slices.Clip(a.Follow), s.keptNews()...)
 		}
 		switch {
 		case s.shard.group.origin.config().OriginVersions:
-			a.Version = s.originVersionLocked(a.Version)
+			a.Version = s.originVersion(a.Version)
 		case s.delta:
-			a.Version = s.shownVersionLocked()
+			a.Version = s.shownVersion()
 		}
 		switch {
 		case s.delta:
@@ -153,13 +153,13 @@ func (s *Sub) takeLocked(now time.Time, k Keep) *Answer {
 		default:
 			s.version = a.Version
 		}
-		s.spellLocked(a)
+		s.spell(a)
 	}
 	return a
 }
 
-// behindLocked reports whether a set has changed since the client was sent it.
-func (s *Sub) behindLocked() bool {
+// behind reports whether a set has changed since the client was sent it.
+func (s *Sub) behind() bool {
 	for p := s.pos; p != nil; p = p.also {
 		if !p.fresh && p.sent < p.view.contentRev {
 			return true
@@ -168,11 +168,11 @@ func (s *Sub) behindLocked() bool {
 	return false
 }
 
-// originVersionLocked is the version of an answer where clients are told the origin's (VER-5): that
+// originVersion is the version of an answer where clients are told the origin's (VER-5): that
 // of the newest response that had to do with it. An empty one is replaced by that of the content: a
 // client that comes back with none would count as one that holds nothing (RELAY-7).
-func (s *Sub) originVersionLocked(content string) string {
-	from := s.fromLocked()
+func (s *Sub) originVersion(content string) string {
+	from := s.from()
 	if from == nil || from.version == "" {
 		return content
 	}
@@ -182,18 +182,18 @@ func (s *Sub) originVersionLocked(content string) string {
 // maxVersionShown is how long an origin's version may be to be told for people.
 const maxVersionShown = 256
 
-// shownVersionLocked is the origin's version in a delta answer, where it is for people (VER-10):
+// shownVersion is the origin's version in a delta answer, where it is for people (VER-10):
 // nobody decides anything by it.
-func (s *Sub) shownVersionLocked() string {
-	from := s.fromLocked()
+func (s *Sub) shownVersion() string {
+	from := s.from()
 	if from == nil || len(from.version) > maxVersionShown {
 		return ""
 	}
 	return from.version
 }
 
-// fromLocked is the newest response that had to do with what the client was sent.
-func (s *Sub) fromLocked() *provenance {
+// from is the newest response that had to do with what the client was sent.
+func (s *Sub) from() *provenance {
 	from := s.newest
 	for p := s.pos; p != nil; p = p.also {
 		from = newer(from, p.view.set.from)
@@ -201,30 +201,30 @@ func (s *Sub) fromLocked() *provenance {
 	return from
 }
 
-// takeChangedLocked is a SotW answer of a grouped type: what changed or is owed (SOTW-3), of
+// takeChanged is a SotW answer of a grouped type: what changed or is owed (SOTW-3), of
 // collections too (COLL-2). A removal cannot be expressed (RELAY-16).
-func (s *Sub) takeChangedLocked(k Keep) *Answer {
+func (s *Sub) takeChanged(k Keep) *Answer {
 	a := newAnswer()
-	s.letGoLocked(k)
-	base, _, rev := s.takeSetsLocked() // first: it may have names looked at
+	s.letGo(k)
+	base, _, rev := s.takeSets() // first: it may have names looked at
 	var renewed []*record
 	size := 0 // of errors
-	s.eachDirtyLocked(func(r *record) {
-		if v, _, _ := s.effectiveLocked(r); s.withholdsLocked(v) {
+	s.eachDirty(func(r *record) {
+		if v, _, _ := s.effective(r); s.withholds(v) {
 			if size > faultBytes {
-				s.relookLocked(r) // with the next
-			} else if f := s.withholdLocked(r); f != nil {
+				s.relook(r) // with the next
+			} else if f := s.withhold(r); f != nil {
 				a.Errors = append(a.Errors, f)
 				size += f.Size()
 			}
 			return
 		}
-		if s.keepsEmptyLocked(r, k) {
+		if s.keepsEmpty(r, k) {
 			return
 		}
-		had, back := r.mayKeepLocked(), r.backLocked()
-		what, body, at := s.settleLocked(r)
-		if what == removal && had && s.keepLocked(r.entry.name, kept{named: true, back: back}, k) || s.keepsLocked(r.entry.name) && what == nothing {
+		had, back := r.mayKeep(), r.back()
+		what, body, at := s.settle(r)
+		if what == removal && had && s.keep(r.entry.name, kept{named: true, back: back}, k) || s.keeps(r.entry.name) && what == nothing {
 			return // what is said of it comes when it is let go of
 		}
 		switch what {
@@ -236,8 +236,8 @@ func (s *Sub) takeChangedLocked(k Keep) *Answer {
 			a.Rev = max(a.Rev, at)
 		}
 		if size > faultBytes {
-			s.relookLocked(r) // what is said of it beside that comes with the next (TRANS-10)
-		} else if f := s.faultLocked(r, what); f != nil {
+			s.relook(r) // what is said of it beside that comes with the next (TRANS-10)
+		} else if f := s.fault(r, what); f != nil {
 			a.Errors = append(a.Errors, f)
 			size += f.Size()
 			a.Rev = max(a.Rev, r.entry.rev)
@@ -245,19 +245,19 @@ func (s *Sub) takeChangedLocked(k Keep) *Answer {
 	}, nil)
 	if len(s.alias.of) > 0 {
 		listed := map[string]bool{}
-		a.Variants = s.onceEachLocked(a.Variants, listed)
-		a.Heartbeats = s.onceEachLocked(a.Heartbeats, listed)
+		a.Variants = s.onceEach(a.Variants, listed)
+		a.Heartbeats = s.onceEach(a.Heartbeats, listed)
 	}
-	total := s.sumLocked()
+	total := s.versionSum()
 	if base != nil {
-		s.takeMembersLocked(a, base, rev)
+		s.takeMembers(a, base, rev)
 	}
 	for p := s.pos; p != nil; p = p.also {
-		if f := p.collectionFaultLocked(); f != nil {
+		if f := p.collectionFault(); f != nil {
 			a.Errors, a.Rev = append(a.Errors, f), max(a.Rev, s.shard.rev)
 		}
 		if !p.fresh {
-			errs, at := s.takeFaultsLocked(p, a)
+			errs, at := s.takeFaults(p, a)
 			a.Errors, a.Rev = append(a.Errors, errs...), max(a.Rev, at)
 			total.Join(p.view.sum)
 		}
@@ -265,7 +265,7 @@ func (s *Sub) takeChangedLocked(k Keep) *Answer {
 	if len(a.Variants)+len(a.Heartbeats)+len(a.Errors) == 0 {
 		return nil
 	}
-	if len(a.Heartbeats) > 0 && (len(a.Variants)+len(a.Errors) > 0 || s.united || s.version == "" || s.lastLocked() != accepted) {
+	if len(a.Heartbeats) > 0 && (len(a.Variants)+len(a.Errors) > 0 || s.united || s.version == "" || s.last() != accepted) {
 		// A heartbeat goes under the version that the client has accepted, and with nothing else
 		// (TTL-9).
 		a.Variants, a.Heartbeats = append(a.Variants, a.Heartbeats...), nil
@@ -277,12 +277,12 @@ func (s *Sub) takeChangedLocked(k Keep) *Answer {
 	return a
 }
 
-// takeMembersLocked adds what collections have for a SotW client: bodies, in which a new TTL goes
+// takeMembers adds what collections have for a SotW client: bodies, in which a new TTL goes
 // too. What it could not be told the end of is withheld (RELAY-51).
-func (s *Sub) takeMembersLocked(a *Answer, base *Body, rev uint64) {
+func (s *Sub) takeMembers(a *Answer, base *Body, rev uint64) {
 	for _, vs := range [][]*Variant{base.Variants, base.Heartbeats} {
 		for _, v := range vs {
-			if a.Rev = max(a.Rev, rev); s.withholdsLocked(v) {
+			if a.Rev = max(a.Rev, rev); s.withholds(v) {
 				a.Errors = append(a.Errors, withheld(v.Name))
 			} else {
 				a.Variants = append(a.Variants, v)
@@ -291,11 +291,11 @@ func (s *Sub) takeMembersLocked(a *Answer, base *Body, rev uint64) {
 	}
 }
 
-// faultLocked is the error a client must be told of a name, once. what is told of it right now;
+// fault is the error a client must be told of a name, once. what is told of it right now;
 // after its body the error follows in a response of its own (ABS-9, ABS-11). An error is as good as
 // the upstream stream, like absence (RELAY-38), but for a TTL that has passed: a client who held
 // the body is told whether or not there is a stream.
-func (s *Sub) faultLocked(r *record, what saying) *NameError {
+func (s *Sub) fault(r *record, what saying) *NameError {
 	e, sent := r.entry, what == resource || what == heartbeat
 	if what == resource {
 		r.setFault(nil) // the body ends what was told before
@@ -317,17 +317,17 @@ func (s *Sub) faultLocked(r *record, what saying) *NameError {
 		return nil
 	case f == r.fault(), f.own && s.delta:
 		return nil
-	case (!s.shard.isAskedLocked(e) || e.answered != e.asked) && !(f.over && what == removal):
+	case (!s.shard.isAsked(e) || e.answered != e.asked) && !(f.over && what == removal):
 		return nil
-	case !sent && s.inSetLocked(e) && s.shard.group.origin.ends(f):
+	case !sent && s.inSet(e) && s.shard.group.origin.ends(f):
 		return nil // it is gone only when neither holds it (RELAY-25)
 	case sent:
-		s.dirtyLocked(r, e.rev)
+		s.markDirty(r, e.rev)
 		return nil
 	default:
 		// A name without a body stays owed: whether it exists has still to be told (ABS-4).
 		s.met = s.met || r.is(demanded)
 		r.setFault(f)
-		return s.aboutLocked(r, f)
+		return s.about(r, f)
 	}
 }

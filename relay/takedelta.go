@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// takeDeltaLocked is a delta answer: what changed, went or is owed, of sets and of names.
-func (s *Sub) takeDeltaLocked(k Keep) *Answer {
-	s.letGoLocked(k)
-	base, must, rev := s.takeSetsLocked()
+// takeDelta is a delta answer: what changed, went or is owed, of sets and of names.
+func (s *Sub) takeDelta(k Keep) *Answer {
+	s.letGo(k)
+	base, must, rev := s.takeSets()
 	if len(s.dirty)+len(s.again) == 0 && s.alias.none() {
-		return s.takenLocked(&Answer{Body: noBody, Rev: rev}, base, must)
+		return s.taken(&Answer{Body: noBody, Rev: rev}, base, must)
 	}
 	a := newAnswer()
 	own, errs, absences := a.Body, []*NameError(nil), 0
-	s.eachDirtyLocked(func(r *record) {
-		if s.keepsEmptyLocked(r, k) {
+	s.eachDirty(func(r *record) {
+		if s.keepsEmpty(r, k) {
 			return
 		}
-		had, held := r.mayKeepLocked(), s.hasHeldLocked(r)
-		what, body, at := s.settleLocked(r)
-		if f := s.faultLocked(r, what); f != nil {
+		had, held := r.mayKeep(), s.hasHeld(r)
+		what, body, at := s.settle(r)
+		if f := s.fault(r, what); f != nil {
 			errs, at = append(errs, f), max(at, r.entry.rev)
 			rev = max(rev, at)
 		}
@@ -44,16 +44,16 @@ func (s *Sub) takeDeltaLocked(k Keep) *Answer {
 		rev = max(rev, at)
 	}, func() bool { return absences == mostAbsences })
 	if s.more == nil {
-		rev = max(rev, s.takeAgainLocked(base, own))
+		rev = max(rev, s.takeAgain(base, own))
 	}
-	base, errs = s.tidyLocked(own, base, errs)
+	base, errs = s.tidy(own, base, errs)
 	a.Errors, a.Rev = errs, rev
-	return s.takenLocked(a, base, must)
+	return s.taken(a, base, must)
 }
 
-// takenLocked puts what the sets tell beside what is told by name, and gives nil if that is
+// taken puts what the sets tell beside what is told by name, and gives nil if that is
 // nothing. must: an empty answer goes out, too.
-func (s *Sub) takenLocked(a *Answer, base *Body, must bool) *Answer {
+func (s *Sub) taken(a *Answer, base *Body, must bool) *Answer {
 	switch own := a.Body; {
 	case base == nil:
 	case own.empty():
@@ -65,7 +65,7 @@ func (s *Sub) takenLocked(a *Answer, base *Body, must bool) *Answer {
 		own.spell(base.spelt)
 	}
 	for p := s.pos; p != nil; p = p.also {
-		s.addFaultsLocked(a, p)
+		s.addFaults(a, p)
 	}
 	if !must && a.emptyInDelta() && len(a.Errors) == 0 {
 		return nil
@@ -73,17 +73,17 @@ func (s *Sub) takenLocked(a *Answer, base *Body, must bool) *Answer {
 	return a
 }
 
-// addFaultsLocked adds what the client of a set must be told of members in error, and of the set.
+// addFaults adds what the client of a set must be told of members in error, and of the set.
 // That a member does not exist is said in both ways, for clients that do not know the other
 // (ABS-9).
-func (s *Sub) addFaultsLocked(a *Answer, p *position) {
-	if f := p.collectionFaultLocked(); f != nil {
+func (s *Sub) addFaults(a *Answer, p *position) {
+	if f := p.collectionFault(); f != nil {
 		a.Errors, a.Rev = append(a.Errors, f), max(a.Rev, s.shard.rev)
 	}
 	if p.fresh {
 		return
 	}
-	errs, rev := s.takeFaultsLocked(p, a)
+	errs, rev := s.takeFaults(p, a)
 	if len(errs)+len(p.spared) == 0 {
 		return
 	}
@@ -96,7 +96,7 @@ func (s *Sub) addFaultsLocked(a *Answer, p *position) {
 	all := &Body{ // the other one may be shared
 		Variants: a.Variants, Heartbeats: a.Heartbeats, Removed: slices.Clone(a.Removed), spelt: maps.Clone(a.spelt),
 	}
-	for _, name := range s.endSparedLocked(p) {
+	for _, name := range s.endSpared(p) {
 		removed[name] = true
 		all.remove(name, "")
 	}
@@ -110,30 +110,30 @@ func (s *Sub) addFaultsLocked(a *Answer, p *position) {
 	}
 }
 
-// takeSetsLocked takes what the sets subscribed to have for the client.
-func (s *Sub) takeSetsLocked() (b *Body, must bool, rev uint64) {
+// takeSets takes what the sets subscribed to have for the client.
+func (s *Sub) takeSets() (b *Body, must bool, rev uint64) {
 	if s.more != nil {
-		return s.takeOverlapLocked()
+		return s.takeOverlap()
 	}
-	return s.takeViewLocked()
+	return s.takeView()
 }
 
-// takeViewLocked takes the one set's part of a delta answer. Names with a record of their own are
+// takeView takes the one set's part of a delta answer. Names with a record of their own are
 // left to it. must: the answer goes out even if it is empty (DELTA-13).
-func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
+func (s *Sub) takeView() (b *Body, must bool, rev uint64) {
 	p := s.pos
 	if p == nil {
 		return nil, false, 0
 	}
 	v := p.view
 	switch {
-	case p.waitsLocked(), p.keepsBackLocked():
+	case p.waits(), p.keepsBack():
 		return nil, false, 0
 	case p.fresh:
 		must, rev = true, v.contentRev
 		p.early = !v.set.settled
 		v.set.early = v.set.early || p.early
-		b = s.ownLocked(v.fullBody(s.delta), true)
+		b = s.own(v.fullBody(s.delta), true)
 		s.initial, s.stated = nil, nil
 		s.holds = false
 	case p.resend:
@@ -142,10 +142,10 @@ func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 		all := &Body{
 			Variants: full.Variants, Removed: recent.Removed, spelt: recent.spelt, nameless: full.nameless || recent.nameless, of: full,
 		}
-		b = s.ownLocked(all, false)
+		b = s.own(all, false)
 	case v.contentRev > p.sent:
 		rev = v.contentRev
-		b = s.ownLocked(s.renewedLocked(p, v.since(p.sent)), false)
+		b = s.own(s.renewed(p, v.since(p.sent)), false)
 	default:
 		return nil, false, 0
 	}
@@ -153,41 +153,41 @@ func (s *Sub) takeViewLocked() (b *Body, must bool, rev uint64) {
 	if v.live == 0 && v.set.kind != wild && must {
 		// the other one may be shared
 		b = &Body{Variants: b.Variants, Removed: slices.Clone(b.Removed), spelt: maps.Clone(b.spelt)}
-		p.emptyLocked(b)
+		p.empty(b)
 	}
 	p.resend = false
 	v.passed(p, v.contentRev)
 	return b, must, rev
 }
 
-// lookAtLocked has the records of a resource looked at, and reports whether there is any.
-func (s *Sub) lookAtLocked(name string) bool {
-	r, also := s.recordLocked(name), s.alias.by[name]
+// lookAt has the records of a resource looked at, and reports whether there is any.
+func (s *Sub) lookAt(name string) bool {
+	r, also := s.record(name), s.alias.by[name]
 	if r != nil {
-		s.relookLocked(r)
+		s.relook(r)
 	}
 	for _, r := range also {
-		s.relookLocked(r)
+		s.relook(r)
 	}
 	return r != nil || len(also) > 0
 }
 
-// ownLocked is a view's body without the names that have a record of their own, which are marked to
+// own is a view's body without the names that have a record of their own, which are marked to
 // be looked at, and on the first answer without what the client holds already and with removals of
 // what is no more (DELTA-11, DELTA-12). It is the shared body itself where that changes nothing.
-func (s *Sub) ownLocked(b *Body, first bool) *Body {
+func (s *Sub) own(b *Body, first bool) *Body {
 	if s.records.len() == 0 && (!first || len(s.initial) == 0) && (len(b.Heartbeats) == 0 || len(s.again) == 0) {
 		return b
 	}
 	own := &Body{nameless: b.nameless, spelt: maps.Clone(b.spelt)}
 	skip := func(name string) bool {
-		if r := s.recordLocked(name); r != nil {
-			s.renewedInSetLocked(s.pos, r, first)
+		if r := s.record(name); r != nil {
+			s.renewedInSet(s.pos, r, first)
 		}
 		for _, r := range s.alias.by[name] {
-			s.renewedInSetLocked(s.pos, r, first)
+			s.renewedInSet(s.pos, r, first)
 		}
-		return s.lookAtLocked(name)
+		return s.lookAt(name)
 	}
 	for _, v := range b.Heartbeats {
 		if _, again := s.again[v.Name]; !skip(v.Name) && !again { // what is owed goes in full
@@ -214,7 +214,7 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	if first {
 		for name := range s.initial {
 			switch {
-			case s.pos.view.has(name), !s.pos.view.set.coversLocked(name), skip(name), s.sparedLocked(name):
+			case s.pos.view.has(name), !s.pos.view.set.includes(name), skip(name), s.spared(name):
 			case s.alias.early > 0: // it may be what an alias stands for
 				s.alias.later = append(s.alias.later, heldName{name: name, spelt: s.stated[name]})
 			default:
@@ -225,9 +225,9 @@ func (s *Sub) ownLocked(b *Body, first bool) *Body {
 	return own
 }
 
-// takeAgainLocked answers unsubscribes of names that the one set still covers: the resource if it
+// takeAgain answers unsubscribes of names that the one set still covers: the resource if it
 // is in the set, else a removal (DELTA-9).
-func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
+func (s *Sub) takeAgain(base, own *Body) (rev uint64) {
 	if len(s.again) == 0 || s.pos == nil || s.pos.fresh {
 		return 0
 	}
@@ -242,13 +242,13 @@ func (s *Sub) takeAgainLocked(base, own *Body) (rev uint64) {
 	}
 	for name, spelt := range s.again {
 		it := s.pos.view.items[name]
-		s.pos.faultAgainLocked(name)
+		s.pos.faultAgain(name)
 		switch {
-		case listed[name] || s.recordLocked(name) != nil || len(s.alias.by[name]) > 0:
+		case listed[name] || s.record(name) != nil || len(s.alias.by[name]) > 0:
 		case it != nil && !it.dead:
 			own.Variants = append(own.Variants, it.variant)
 			rev = max(rev, it.rev)
-		case s.sparedLocked(name):
+		case s.spared(name):
 		default:
 			own.remove(name, spelt)
 		}

@@ -30,7 +30,7 @@ const (
 //	on the group's lanes --the stream is refused--> left --proof of the lane--> tried --an answer--> cleared --> back
 //	                          left <--after the backoff-- resting <--refused again--
 type trial struct {
-	// Set once by suspectLocked.
+	// Set once by quarantineType.
 	lanes [2]*Lane
 	from  laneIndex // of the group's lane whose stream was refused
 
@@ -79,17 +79,17 @@ func (l *Lane) Refused(now time.Time) (r Refusal) {
 	gen := l.gen.Load()
 	for k := range kinds(l.shards()) {
 		k.mu.Lock()
-		first, asked := k.firstAskedLocked(l.index, gen)
+		first, asked := k.firstAsked(l.index, gen)
 		switch {
 		case !asked || !l.carries(k):
 		case k.apart != nil:
-			k.quarantineLocked(&r, now)
+			k.quarantine(&r, now)
 		case now.Sub(first) >= suspectFor || k.proven || k.group.origin.hasProven(k.typeURL):
 		case l.only != nil:
-			k.blameLocked()
-			k.quarantineLocked(&r, now)
+			k.blame()
+			k.quarantine(&r, now)
 		default:
-			k.suspectLocked(l.index)
+			k.quarantineType(l.index)
 			r.Suspects = append(r.Suspects, k.typeURL)
 		}
 		k.unlock()
@@ -101,25 +101,25 @@ func (l *Lane) Refused(now time.Time) (r Refusal) {
 	return r
 }
 
-// strangerLocked reports whether the type is wanted, was never answered, and is not asked on the
+// stranger reports whether the type is wanted, was never answered, and is not asked on the
 // lane's present stream. In a group with maxTrials types apart such a type begins apart: whoever
 // makes up types that the origin ends streams for would cost the group a stream with each.
-func (k *store) strangerLocked(l *Lane, gen uint32) bool {
-	_, asked := k.firstAskedLocked(l.index, gen)
-	return !asked && k.wantsLocked(l.index) && !k.proven && !k.group.origin.hasProven(k.typeURL)
+func (k *store) stranger(l *Lane, gen uint32) bool {
+	_, asked := k.firstAsked(l.index, gen)
+	return !asked && k.wants(l.index) && !k.proven && !k.group.origin.hasProven(k.typeURL)
 }
 
-// firstAskedLocked is when the type was first asked on a lane's stream of generation gen.
-func (k *store) firstAskedLocked(i laneIndex, gen uint32) (at time.Time, ok bool) {
+// firstAsked is when the type was first asked on a lane's stream of generation gen.
+func (k *store) firstAsked(i laneIndex, gen uint32) (at time.Time, ok bool) {
 	for _, s := range k.all {
-		if x, asked := s.firstAskedLocked(i, gen); asked && (!ok || x.Before(at)) {
+		if x, asked := s.firstAsked(i, gen); asked && (!ok || x.Before(at)) {
 			at, ok = x, true
 		}
 	}
 	return at, ok
 }
 
-func (s *shard) firstAskedLocked(i laneIndex, gen uint32) (at time.Time, ok bool) {
+func (s *shard) firstAsked(i laneIndex, gen uint32) (at time.Time, ok bool) {
 	switch {
 	case gen == 0:
 		return at, false
@@ -133,10 +133,10 @@ func (s *shard) firstAskedLocked(i laneIndex, gen uint32) (at time.Time, ok bool
 	return at, false
 }
 
-// suspectLocked takes the type off the group's lanes.
-func (k *store) suspectLocked(from laneIndex) {
+// quarantineType takes the type off the group's lanes.
+func (k *store) quarantineType(from laneIndex) {
 	for i, l := range k.group.lanes {
-		if _, asked := k.firstAskedLocked(laneIndex(i), l.gen.Load()); asked && laneIndex(i) != from {
+		if _, asked := k.firstAsked(laneIndex(i), l.gen.Load()); asked && laneIndex(i) != from {
 			l.reopenSoon() // it cannot be taken back there otherwise
 		}
 	}
@@ -144,15 +144,15 @@ func (k *store) suspectLocked(from laneIndex) {
 	k.lanes.Store(&k.apart.lanes)
 }
 
-// blameLocked begins a trial of a type that has lanes of its own, on these.
-func (k *store) blameLocked() {
+// blame begins a trial of a type that has lanes of its own, on these.
+func (k *store) blame() {
 	k.apart = &trial{lanes: *k.home}
 	k.lanes.Store(&k.apart.lanes)
-	k.stageLocked(tried)
+	k.stage(tried)
 }
 
-// quarantineLocked notes that the origin refused a stream of the type's own.
-func (k *store) quarantineLocked(r *Refusal, now time.Time) {
+// quarantine notes that the origin refused a stream of the type's own.
+func (k *store) quarantine(r *Refusal, now time.Time) {
 	t := k.apart
 	if t.stage != tried {
 		return // answered, or its other lane was refused as well
@@ -162,14 +162,14 @@ func (k *store) quarantineLocked(r *Refusal, now time.Time) {
 	}
 	t.failures++
 	r.Quarantined, r.Failures = true, t.failures
-	k.stageLocked(resting)
+	k.stage(resting)
 	for _, l := range t.lanes {
 		signal(l.wake) // nothing is wanted on the other one either
 	}
 }
 
-// stageLocked moves a trial on and keeps count of those under way.
-func (k *store) stageLocked(to trialStage) {
+// stage moves a trial on and keeps count of those under way.
+func (k *store) stage(to trialStage) {
 	was := k.apart.stage
 	k.apart.stage = to
 	switch {
@@ -196,7 +196,7 @@ func (l *Lane) Rest(until time.Time, reason string) {
 func (k *store) retry() {
 	k.mu.Lock()
 	if k.apart != nil && k.apart.stage == resting {
-		k.stageLocked(left)
+		k.stage(left)
 	}
 	k.mu.Unlock()
 	k.group.tryNext()
@@ -223,24 +223,24 @@ func (g *Group) tryNext() {
 		for _, k := range apart {
 			k.mu.Lock()
 			if t := k.apart; t != nil && t.stage == left && rested == !t.since.IsZero() && (rested || works[t.from]) {
-				k.tryLocked()
+				k.try()
 			}
 			k.unlock()
 		}
 	}
 }
 
-// tryLocked has the type asked on its own lanes, if anybody wants it and there is room.
-func (k *store) tryLocked() {
+// try has the type asked on its own lanes, if anybody wants it and there is room.
+func (k *store) try() {
 	switch t := k.apart; {
-	case !k.wantsLocked(mainLane) && !k.wantsLocked(sideLane):
+	case !k.wants(mainLane) && !k.wants(sideLane):
 	case t.since.IsZero() && k.group.origin.hasProven(k.typeURL):
-		k.rejoinLocked() // another group was answered
+		k.rejoin() // another group was answered
 	case k.group.trials.Load() < maxTrials: // two callers at once may pass it by one
-		k.stageLocked(tried)
+		k.stage(tried)
 		for _, l := range t.lanes {
-			if k.wantsLocked(l.index) {
-				k.pokeLocked(l.index)
+			if k.wants(l.index) {
+				k.wakeLane(l.index)
 			}
 		}
 	}
@@ -249,8 +249,8 @@ func (k *store) tryLocked() {
 // endTrial gives up the room of a type that nobody wants any more.
 func (k *store) endTrial() {
 	k.mu.Lock()
-	if k.apart != nil && k.apart.stage == tried && !k.wantsLocked(mainLane) && !k.wantsLocked(sideLane) {
-		k.stageLocked(left)
+	if k.apart != nil && k.apart.stage == tried && !k.wants(mainLane) && !k.wants(sideLane) {
+		k.stage(left)
 	}
 	k.mu.Unlock()
 }
@@ -268,16 +268,16 @@ func (l *Lane) quiet(gen uint32) {
 		k := l.only
 		k.mu.Lock()
 		if t := k.apart; t != nil && l.carries(k) && t.stage == tried && t.since.IsZero() {
-			k.rejoinLocked()
+			k.rejoin()
 		}
 		k.unlock()
 	}
 	l.group.tryNext()
 }
 
-// proveLocked notes that the origin answered the type: it is never suspect again, and cleared of
+// prove notes that the origin answered the type: it is never suspect again, and cleared of
 // what it was suspect of.
-func (k *store) proveLocked() (released bool) {
+func (k *store) prove() (released bool) {
 	if !k.proven {
 		k.proven = true
 		k.group.origin.prove(k.typeURL)
@@ -286,67 +286,67 @@ func (k *store) proveLocked() (released bool) {
 	case t == nil || t.stage == cleared:
 	case t.stage == tried:
 		released = !t.since.IsZero()
-		k.stageLocked(cleared)
+		k.stage(cleared)
 	default: // by a response still under way on a lane that it was taken off
 		released = !t.since.IsZero()
-		k.rejoinLocked()
+		k.rejoin()
 	}
-	k.rejoinClearedLocked()
+	k.rejoinCleared()
 	return released
 }
 
-// rejoinClearedLocked takes a type back that was answered. While its set arrives it stays where it
+// rejoinCleared takes a type back that was answered. While its set arrives it stays where it
 // is: a move would be a break in the middle, and an origin that is then presented what it has sent
 // may say no more (RELAY-6).
-func (k *store) rejoinClearedLocked() {
+func (k *store) rejoinCleared() {
 	if k.apart == nil || k.apart.stage != cleared {
 		return
 	}
 	arriving := false
 	for _, s := range k.all {
-		s.setsLocked(func(t *set) { arriving = arriving || t.wantedLocked() && !t.first.IsZero() && !t.firm })
+		s.sets(func(t *set) { arriving = arriving || t.wanted() && !t.first.IsZero() && !t.firm })
 	}
 	if !arriving {
-		k.rejoinLocked()
+		k.rejoin()
 	}
 }
 
-// rejoinClosedLocked takes a type back whose own lane was closed after it was answered.
-func (k *store) rejoinClosedLocked(l *Lane) {
+// rejoinClosed takes a type back whose own lane was closed after it was answered.
+func (k *store) rejoinClosed(l *Lane) {
 	if k.apart != nil && l.only != nil && l.carries(k) && k.apart.stage == cleared {
-		k.rejoinLocked()
+		k.rejoin()
 	}
 }
 
-// rejoinLocked puts the type back on the lanes it belongs to. They ask it on the streams they have
+// rejoin puts the type back on the lanes it belongs to. They ask it on the streams they have
 // open, which do not carry it, unless they are its own.
-func (k *store) rejoinLocked() {
+func (k *store) rejoin() {
 	t := k.apart
-	k.stageLocked(cleared)
+	k.stage(cleared)
 	k.apart = nil
 	k.lanes.Store(k.home)
 	for _, s := range k.all {
-		s.setsLocked(func(t *set) {
-			if t.liveLocked() { // those who came meanwhile: their stream is open again
-				t.statedLocked(s.rev)
-				t.wakeFreshLocked()
+		s.sets(func(t *set) {
+			if t.live() { // those who came meanwhile: their stream is open again
+				t.stated(s.rev)
+				t.wakeFresh()
 			}
 		})
-		s.relookLocked()
+		s.relook()
 	}
 	for _, l := range t.lanes {
 		signal(l.wake) // nothing is wanted on it any more
 	}
 	for i := range k.home {
-		if k.wantsLocked(laneIndex(i)) {
-			k.pokeLocked(laneIndex(i))
+		if k.wants(laneIndex(i)) {
+			k.wakeLane(laneIndex(i))
 		}
 	}
 }
 
-// rememberLocked keeps the last shard of a type in quarantine though nobody wants it: else each
+// remember keeps the last shard of a type in quarantine though nobody wants it: else each
 // client that asks it costs the group a stream. What clients can make us keep is bounded.
-func (k *store) rememberLocked() bool {
+func (k *store) remember() bool {
 	if k.apart == nil || k.apart.since.IsZero() || len(k.all) > 1 {
 		return false
 	}

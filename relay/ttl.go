@@ -121,16 +121,16 @@ func withheld(name string) *NameError {
 	return &NameError{Name: name, Code: codeFailedPrecondition, Message: text, detail: appendString(detail, 2, text)}
 }
 
-// withholdsLocked reports whether a body is kept from the client because there is no way to say
+// withholds reports whether a body is kept from the client because there is no way to say
 // that it has gone: it is not told TTLs, and in SotW a name of a grouped type is not removed
 // (DEL-3). What is sent whole says so by leaving it out.
-func (s *Sub) withholdsLocked(v *Variant) bool {
+func (s *Sub) withholds(v *Variant) bool {
 	return v != nil && v.timed() && !s.ttl && !s.delta && s.shard.group.origin.config().WithholdTTL
 }
 
-// withholdLocked answers for such a name, once.
-func (s *Sub) withholdLocked(r *record) *NameError {
-	s.oweLocked(r, false)
+// withhold answers for such a name, once.
+func (s *Sub) withhold(r *record) *NameError {
+	s.owe(r, false)
 	if r.fault() != nil && r.fault().Code == codeFailedPrecondition {
 		return nil
 	}
@@ -138,11 +138,11 @@ func (s *Sub) withholdLocked(r *record) *NameError {
 	return r.fault()
 }
 
-// renewLocked is what is told of a body the client was sent before, when its TTL is another. Who
+// renew is what is told of a body the client was sent before, when its TTL is another. Who
 // accepted it is told a heartbeat, who refused it nothing, who has not said anything the resource
 // (TTL-10). That it has no TTL any more takes the resource, too (TTL-8).
-func (s *Sub) renewLocked(r *record, v *Variant) saying {
-	switch s.judgedLocked(func(x *span) bool { return x.first <= r.at && r.at <= x.last }) {
+func (s *Sub) renew(r *record, v *Variant) saying {
+	switch s.judged(func(x *span) bool { return x.first <= r.at && r.at <= x.last }) {
 	case rejected:
 		return nothing
 	case accepted:
@@ -154,16 +154,16 @@ func (s *Sub) renewLocked(r *record, v *Variant) saying {
 	return resource
 }
 
-// renewedLocked is a difference for this client: of what it has not accepted it is sent the
+// renewed is a difference for this client: of what it has not accepted it is sent the
 // resource, or nothing (TTL-10).
-func (s *Sub) renewedLocked(p *position, b *Body) *Body {
+func (s *Sub) renewed(p *position, b *Body) *Body {
 	if len(b.Heartbeats) == 0 || len(s.unaccepted) == 0 {
 		return b
 	}
 	own := &Body{Variants: append([]*Variant(nil), b.Variants...), Removed: b.Removed, spelt: b.spelt, nameless: b.nameless}
 	for _, v := range b.Heartbeats {
 		rev := p.view.items[v.Name].rev
-		switch s.judgedLocked(func(x *span) bool { return x.from < rev && rev <= x.to }) {
+		switch s.judged(func(x *span) bool { return x.from < rev && rev <= x.to }) {
 		case accepted:
 			own.Heartbeats = append(own.Heartbeats, v)
 		case unjudged:
@@ -173,8 +173,8 @@ func (s *Sub) renewedLocked(p *position, b *Body) *Body {
 	return own
 }
 
-// renewedInSetLocked notes that the set's body, with which a name is answered, has a new TTL.
-func (s *Sub) renewedInSetLocked(p *position, r *record, first bool) {
+// renewedInSet notes that the set's body, with which a name is answered, has a new TTL.
+func (s *Sub) renewedInSet(p *position, r *record, first bool) {
 	if !s.ttl || first {
 		return
 	}
@@ -182,7 +182,7 @@ func (s *Sub) renewedInSetLocked(p *position, r *record, first bool) {
 	if it == nil || it.dead || it.last <= p.sent {
 		return
 	}
-	if v, _, _ := s.effectiveLocked(r); v == it.variant {
+	if v, _, _ := s.effective(r); v == it.variant {
 		r.flags |= beat
 	}
 }

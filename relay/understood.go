@@ -34,7 +34,7 @@ const (
 	unheeded // it sends what was never asked, and nothing with constraints
 )
 
-func (k *store) readingLocked(i laneIndex, gen uint32) *reading {
+func (k *store) reading(i laneIndex, gen uint32) *reading {
 	r := &k.readings[i]
 	if r.gen != gen {
 		*r = reading{gen: gen}
@@ -42,9 +42,9 @@ func (k *store) readingLocked(i laneIndex, gen uint32) *reading {
 	return r
 }
 
-// gaveBackLocked notes that a name is unsubscribed on a stream: answers for it may be under way.
-func (k *store) gaveBackLocked(i laneIndex, gen uint32, n Name) {
-	r := k.readingLocked(i, gen)
+// gaveBack notes that a name is unsubscribed on a stream: answers for it may be under way.
+func (k *store) gaveBack(i laneIndex, gen uint32, n Name) {
+	r := k.reading(i, gen)
 	switch {
 	case !k.byLocator() || r.verdict != unread:
 	case n.Collection || n.Name == xds.Wildcard || len(r.left) >= maxLeft:
@@ -57,13 +57,13 @@ func (k *store) gaveBackLocked(i laneIndex, gen uint32, n Name) {
 	}
 }
 
-// heedingLocked are the shards that may take a response up: those of maps only if the origin gives
+// heeding are the shards that may take a response up: those of maps only if the origin gives
 // heed to locators. What it ignores or leaves out is counted.
-func (k *store) heedingLocked(a *Applied, asked []*shard, u *Update, i laneIndex, gen uint32) []*shard {
+func (k *store) heeding(a *Applied, asked []*shard, u *Update, i laneIndex, gen uint32) []*shard {
 	if !k.byLocator() || !u.wire {
 		return asked
 	}
-	r := k.readingLocked(i, gen)
+	r := k.reading(i, gen)
 	switch {
 	case u.constrained():
 		r.verdict, r.left = read, nil
@@ -76,7 +76,7 @@ func (k *store) heedingLocked(a *Applied, asked []*shard, u *Update, i laneIndex
 		a.Unheeded += len(u.Resources)
 		return slices.DeleteFunc(slices.Clone(asked), func(s *shard) bool { return s.params.Len() > 0 })
 	}
-	a.Unconstrained += k.unconstrainedLocked(asked, u, gen)
+	a.Unconstrained += k.unconstrained(asked, u, gen)
 	return asked
 }
 
@@ -98,13 +98,13 @@ func (r *Resource) anyName(f func(name string) bool) bool {
 // selected reports whether `*` or a collection was asked on a stream, so that any name may be in
 // its answers.
 func selected(asked []*shard, gen uint32) bool {
-	return slices.ContainsFunc(asked, func(s *shard) bool { return s.selectsLocked(gen) })
+	return slices.ContainsFunc(asked, func(s *shard) bool { return s.selects(gen) })
 }
 
-// selectsLocked reports whether `*` or a collection was asked on the stream.
-func (s *shard) selectsLocked(gen uint32) bool {
+// selects reports whether `*` or a collection was asked on the stream.
+func (s *shard) selects(gen uint32) bool {
 	found := s.spacesGen == gen
-	s.setsLocked(func(t *set) { found = found || t.askedGen == gen })
+	s.sets(func(t *set) { found = found || t.askedGen == gen })
 	return found
 }
 
@@ -120,10 +120,10 @@ func isAskedOf(asked []*shard, gen uint32, name string) bool {
 	})
 }
 
-// unconstrainedLocked counts what was told in plain form of names that were asked with parameters.
+// unconstrained counts what was told in plain form of names that were asked with parameters.
 // It matches every map (DYN-12); but an origin whose answers to locators have no constraints may
 // not have looked at the parameters.
-func (k *store) unconstrainedLocked(asked []*shard, u *Update, gen uint32) (n int) {
+func (k *store) unconstrained(asked []*shard, u *Update, gen uint32) (n int) {
 	plain := func(r Resource) bool { return r.Any != nil && !r.located() }
 	if !slices.ContainsFunc(u.Resources, plain) || selected(asked, gen) {
 		return 0
@@ -141,9 +141,9 @@ func (k *store) unconstrainedLocked(asked []*shard, u *Update, gen uint32) (n in
 	return n
 }
 
-// overlapsLocked counts the choices that a response makes among several variants for one map, an
+// countOverlaps counts the choices that a response makes among several variants for one map, an
 // error of the origin: DYN-9 says which is used. A name is said once.
-func (k *store) overlapsLocked(a *Applied, asked []*shard) {
+func (k *store) countOverlaps(a *Applied, asked []*shard) {
 	if !k.constrained {
 		return
 	}
@@ -154,7 +154,7 @@ func (k *store) overlapsLocked(a *Applied, asked []*shard) {
 		var counted map[string]bool // the response may bring several variants of it
 		for i := range s.part.Resources {
 			name := s.part.Resources[i].Name
-			if counted[name] || !s.ambiguousLocked(name) {
+			if counted[name] || !s.ambiguous(name) {
 				continue
 			}
 			if counted == nil {
@@ -176,8 +176,8 @@ func (k *store) overlapsLocked(a *Applied, asked []*shard) {
 // Overlap is a name of which several variants match one parameter map.
 type Overlap struct{ Name, Params string }
 
-// ambiguousLocked reports whether several variants of a name match the shard's map.
-func (s *shard) ambiguousLocked(name string) bool {
+// ambiguous reports whether several variants of a name match the shard's map.
+func (s *shard) ambiguous(name string) bool {
 	several := func(vs []*Variant) bool {
 		n := 0
 		for _, v := range vs {
@@ -191,7 +191,7 @@ func (s *shard) ambiguousLocked(name string) bool {
 		return true
 	}
 	found := false
-	s.setsLocked(func(t *set) {
+	s.sets(func(t *set) {
 		if m := t.members[name]; m != nil {
 			found = found || several(m.variants)
 		}

@@ -72,7 +72,7 @@ func (m *united) version(content string) string {
 			return content
 		}
 		s.shard.mu.Lock()
-		from = newer(from, s.fromLocked())
+		from = newer(from, s.from())
 		s.shard.mu.Unlock()
 	}
 	if from == nil || from.version == "" {
@@ -120,7 +120,7 @@ func (m *united) namesVersion() string {
 	}
 	for _, s := range m.subs {
 		s.shard.mu.Lock()
-		all.Join(s.sumLocked())
+		all.Join(s.versionSum())
 		for p := s.pos; p != nil; p = p.also { // collections
 			if !p.fresh {
 				all.Join(p.view.sum)

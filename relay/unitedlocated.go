@@ -28,14 +28,14 @@ func (m *united) takeEach(now time.Time, k Keep, may func(int) bool) (answers []
 		for j := i; j < len(m.subs); j++ {
 			if same(j) {
 				taken[j] = true
-				answers[j] = m.subs[j].takeLocked(now, k)
+				answers[j] = m.subs[j].takeAnswer(now, k)
 				changed = changed || answers[j] != nil
 			}
 		}
 		for j := i; j < len(m.subs) && whole && changed; j++ {
 			if same(j) && answers[j] == nil {
 				m.subs[j].insisted, insisted[j] = true, true
-				answers[j] = m.subs[j].takeLocked(now, k)
+				answers[j] = m.subs[j].takeAnswer(now, k)
 			}
 		}
 		s.shard.unlock()
@@ -221,5 +221,5 @@ func (m *united) note(s *Sub, name string, is sentAs) {
 func (s *Sub) tells(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	return s.recordLocked(name) != nil || len(s.alias.by[name]) > 0 || s.coveredLocked(name)
+	return s.record(name) != nil || len(s.alias.by[name]) > 0 || s.covered(name)
 }

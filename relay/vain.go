@@ -6,8 +6,8 @@ import "time"
 // client, until its origin answers it (ORD-8): an origin may never answer a type. So it is the set
 // that knows since when it is waited for, and not each stream.
 
-// awaitLocked notes that somebody waits for the set.
-func (t *set) awaitLocked(now time.Time) {
+// await notes that somebody waits for the set.
+func (t *set) await(now time.Time) {
 	if t.awaited.IsZero() {
 		t.awaited = now
 	}
@@ -19,8 +19,8 @@ func (s *Sub) SettlesUntil(now time.Time) (until time.Time) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	for p := s.pos; p != nil; p = p.also {
-		if t := p.view.set; p.settlesLocked() {
-			t.awaitLocked(now)
+		if t := p.view.set; p.settles() {
+			t.await(now)
 			if x := t.awaited.Add(t.shard.cfg().ColdWait); x.After(until) {
 				until = x
 			}
@@ -29,10 +29,10 @@ func (s *Sub) SettlesUntil(now time.Time) (until time.Time) {
 	return until
 }
 
-// settlesLocked reports whether a position waits for its set, and something is to come.
-func (p *position) settlesLocked() bool {
+// settles reports whether a position waits for its set, and something is to come.
+func (p *position) settles() bool {
 	t := p.view.set
-	return p.waitsLocked() && (!p.heldBackLocked() || t.lane().live(t.askedGen))
+	return p.waits() && (!p.heldBack() || t.lane().live(t.askedGen))
 }
 
 // SettlesUntil is Sub.SettlesUntil of all parts together.

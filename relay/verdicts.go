@@ -69,11 +69,11 @@ type part struct {
 	extent
 }
 
-// tookLocked notes an answer that carries what the view told after revision from.
-func (s *Sub) tookLocked(a *Answer, from uint64) {
+// took notes an answer that carries what the view told after revision from.
+func (s *Sub) took(a *Answer, from uint64) {
 	s.takes++
 	a.sub, a.number = s, s.takes
-	s.tookSpan, s.tookWhole = 0, s.wholeLocked()
+	s.tookSpan, s.tookWhole = 0, s.answersWhole()
 	if s.pos != nil && from < a.Rev {
 		s.tookSpan = uint32(min(a.Rev-from, math.MaxUint32))
 	}
@@ -96,11 +96,11 @@ func (s *Sub) accepted(number uint32) {
 		g.used.Store(true)
 	}
 	if !s.ttl {
-		return // nobody will ask (tookLocked)
+		return // nobody will ask (took)
 	}
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	if i := s.spanLocked(number); i >= 0 && s.unaccepted[i].first == s.unaccepted[i].last {
+	if i := s.span(number); i >= 0 && s.unaccepted[i].first == s.unaccepted[i].last {
 		s.unaccepted = append(s.unaccepted[:i], s.unaccepted[i+1:]...)
 	}
 }
@@ -115,7 +115,7 @@ func (s *Sub) refused(number uint32) {
 	}
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
-	i := s.spanLocked(number)
+	i := s.span(number)
 	if i < 0 || s.unaccepted[i].first != s.unaccepted[i].last {
 		return
 	}
@@ -129,7 +129,7 @@ func (s *Sub) refused(number uint32) {
 	s.unaccepted = append(s.unaccepted[:i], s.unaccepted[i+1:]...)
 }
 
-func (s *Sub) spanLocked(number uint32) int {
+func (s *Sub) span(number uint32) int {
 	for i := range s.unaccepted {
 		if x := &s.unaccepted[i]; x.first <= number && number <= x.last {
 			return i
@@ -138,9 +138,9 @@ func (s *Sub) spanLocked(number uint32) int {
 	return -1
 }
 
-// judgedLocked is the verdict on the newest answer that covers what is asked about. What the client
+// judged is the verdict on the newest answer that covers what is asked about. What the client
 // holds by its own word, it accepted.
-func (s *Sub) judgedLocked(covers func(*span) bool) verdict {
+func (s *Sub) judged(covers func(*span) bool) verdict {
 	for i := len(s.unaccepted) - 1; i >= 0; i-- {
 		if x := &s.unaccepted[i]; covers(x) {
 			if x.refused {
@@ -152,7 +152,7 @@ func (s *Sub) judgedLocked(covers func(*span) bool) verdict {
 	return accepted
 }
 
-// lastLocked is the verdict on the last answer; accepted if there was none.
-func (s *Sub) lastLocked() verdict {
-	return s.judgedLocked(func(x *span) bool { return x.last == s.takes })
+// last is the verdict on the last answer; accepted if there was none.
+func (s *Sub) last() verdict {
+	return s.judged(func(x *span) bool { return x.last == s.takes })
 }

@@ -84,7 +84,7 @@ func (g *Group) JoinPoll(now time.Time, via []string) error {
 
 // addPath adds a path unless it was refused a while ago, and has the lanes present it if it is
 // longer than theirs.
-func (g *Group) addPath(now time.Time, via []string, addLocked func()) error {
+func (g *Group) addPath(now time.Time, via []string, add func()) error {
 	g.origin.mu.Lock()
 	for _, r := range g.origin.refusals {
 		if now.Before(r.until) && r.concerns(via) {
@@ -92,9 +92,9 @@ func (g *Group) addPath(now time.Time, via []string, addLocked func()) error {
 			return errors.New(r.message)
 		}
 	}
-	before := len(g.viaLocked())
-	addLocked()
-	longer := len(g.viaLocked()) > before
+	before := len(g.via())
+	add()
+	longer := len(g.via()) > before
 	g.origin.mu.Unlock()
 	if !longer {
 		return nil
@@ -191,7 +191,7 @@ func (l *Lane) Looped(now time.Time, message string) (again bool) {
 	return r.concerns(presented)
 }
 
-func (g *Group) viaLocked() (via []string) {
+func (g *Group) via() (via []string) {
 	look := func(key string) {
 		if x := strings.Split(key, ","); len(x) > len(via) || len(x) == len(via) && slices.Compare(x, via) < 0 {
 			via = x
@@ -211,7 +211,7 @@ func (g *Group) viaLocked() (via []string) {
 func (l *Lane) Via() []string {
 	l.group.origin.mu.Lock()
 	defer l.group.origin.mu.Unlock()
-	via := l.group.viaLocked()
+	via := l.group.via()
 	l.via.Store(&via)
 	return via
 }
@@ -228,7 +228,7 @@ func (l *Lane) presented() []string {
 // it presents any.
 func (l *Lane) checkVia() {
 	l.group.origin.mu.Lock()
-	n := len(l.group.viaLocked())
+	n := len(l.group.via())
 	l.group.origin.mu.Unlock()
 	if via := l.via.Load(); via != nil && len(*via) < n && l.gen.Load() != 0 {
 		l.reopenSoon()

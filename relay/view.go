@@ -25,7 +25,7 @@ type view struct {
 	versionOf  xds.Sum
 	contentRev uint64 // of the last event: a change of content, or where TTLs are told, of a TTL
 	renewed    uint64 // of the last change of a TTL alone
-	changed    bool   // since changedLocked
+	changed    bool   // since markChanged
 
 	// tombs are the tombstones in order of rev; one that was revived since is skipped by its rev.
 	tombs []tomb
@@ -78,7 +78,7 @@ type tomb struct {
 // streams are ended.
 const spareTombs = 1000
 
-func (t *set) viewLocked(ttl bool) *view {
+func (t *set) view(ttl bool) *view {
 	v := t.views[ttl]
 	if v == nil {
 		v = &view{set: t, ttl: ttl, items: make(map[string]*item, len(t.members))}
@@ -92,7 +92,7 @@ func (t *set) viewLocked(ttl bool) *view {
 	return v
 }
 
-func (t *set) dropViewLocked(v *view) {
+func (t *set) dropView(v *view) {
 	delete(t.views, v.ttl)
 	if !v.ttl {
 		for _, m := range t.members {
@@ -116,7 +116,7 @@ func (v *view) offer(m *member, rev uint64) {
 		v.born(it, chosen, rev)
 	case it.dead:
 		// birth stays: a position from before the death may still hold the name.
-		v.openGapLocked(it, rev)
+		v.openGap(it, rev)
 		v.unlink(it)
 		it.dead = false
 		v.dead--
@@ -225,9 +225,9 @@ func (v *view) unlink(it *item) {
 	it.prev, it.next = nil, nil
 }
 
-// changedLocked marks everybody who must be told, once for each response, and keeps the tombstones
+// markChanged marks everybody who must be told, once for each response, and keeps the tombstones
 // bounded.
-func (v *view) changedLocked(rev uint64) {
+func (v *view) markChanged(rev uint64) {
 	if !v.changed {
 		return
 	}
@@ -237,14 +237,14 @@ func (v *view) changedLocked(rev uint64) {
 	v.forgetFull()
 	hurry := v.hurry()
 	for p := v.ordered.head; p != nil; p = p.next {
-		p.sub.changedLocked(rev)
+		p.sub.markChanged(rev)
 		if p.sent < hurry {
-			p.sub.markLocked(rev)
+			p.sub.mark(rev)
 		}
 	}
 	for p := v.fresh.head; p != nil; p = p.next {
-		if v.set.settled || p.flowsLocked() {
-			p.sub.markLocked(rev)
+		if v.set.settled || p.flows() {
+			p.sub.mark(rev)
 		}
 	}
 	v.prune()
@@ -283,19 +283,19 @@ func (v *view) prune() {
 	if len(v.tombs) == 0 {
 		v.tombs = nil
 	}
-	v.passGapsLocked(passed)
+	v.passGaps(passed)
 }
 
 // lag takes a position out of the view whose stream will be ended: it resumes by its versions.
 func (v *view) lag(p *position) {
 	v.ordered.remove(p)
 	v.parted(p)
-	p.sub.unlinkLocked(p)
+	p.sub.unlink(p)
 	p.sub.lagging = true
-	p.sub.markLocked(v.set.shard.rev)
-	v.set.dropClientLocked(v.set.shard.now)
+	p.sub.mark(v.set.shard.rev)
+	v.set.dropClient(v.set.shard.now)
 	if v.fresh.head == nil && v.ordered.head == nil {
-		v.set.dropViewLocked(v)
+		v.set.dropView(v)
 	}
 }
 
@@ -309,8 +309,8 @@ func (v *view) tellsTTLs() bool {
 	return false
 }
 
-// versionLocked is the version_info of all there is (VER-4).
-func (v *view) versionLocked() string {
+// versionInfo is the version_info of all there is (VER-4).
+func (v *view) versionInfo() string {
 	if v.version == "" || v.versionOf != v.sum {
 		v.version, v.versionOf = v.sum.Version(), v.sum
 	}

@@ -84,29 +84,29 @@ func (s *Sub) Owe(names []string) {
 	defer s.shard.unlock()
 	for _, name := range names {
 		if name == xds.Wildcard {
-			s.oweAllLocked()
+			s.oweAll()
 			return
 		}
-		if r := s.recordLocked(name); r != nil {
+		if r := s.record(name); r != nil {
 			r.flags |= parted
-			s.oweLocked(r, true)
-			s.dirtyLocked(r, s.shard.rev)
+			s.owe(r, true)
+			s.markDirty(r, s.shard.rev)
 			continue
 		}
 		if also := s.alias.by[name]; len(also) > 0 {
-			s.oweLocked(also[0], true)
-			s.dirtyLocked(also[0], s.shard.rev)
+			s.owe(also[0], true)
+			s.markDirty(also[0], s.shard.rev)
 			continue
 		}
-		s.oweMemberLocked(name)
+		s.oweMember(name)
 	}
 }
 
-func (s *Sub) oweAllLocked() {
+func (s *Sub) oweAll() {
 	for r := range s.records.all() {
 		r.flags |= parted
-		s.oweLocked(r, true)
-		s.dirtyLocked(r, s.shard.rev)
+		s.owe(r, true)
+		s.markDirty(r, s.shard.rev)
 	}
 	for p := s.pos; p != nil; p = p.also {
 		if p.fresh {
@@ -117,13 +117,13 @@ func (s *Sub) oweAllLocked() {
 			continue
 		}
 		p.resend = true
-		s.markLocked(s.shard.rev)
+		s.mark(s.shard.rev)
 	}
 }
 
-// oweMemberLocked owes a name that the client has by a set.
-func (s *Sub) oweMemberLocked(name string) {
-	s.coveringLocked(name, func(p *position) {
+// oweMember owes a name that the client has by a set.
+func (s *Sub) oweMember(name string) {
+	s.covering(name, func(p *position) {
 		switch it := p.view.items[name]; {
 		case p.fresh:
 			// The first answer has it, whatever the client says to hold (WARM-6).
@@ -133,11 +133,11 @@ func (s *Sub) oweMemberLocked(name string) {
 			}
 		case it == nil || it.dead:
 		case s.delta:
-			s.againLocked(name, it.variant.Spelling())
-			s.markLocked(s.shard.rev)
+			s.answerAgain(name, it.variant.Spelling())
+			s.mark(s.shard.rev)
 		default:
 			p.resend = true // it is sent whole
-			s.markLocked(s.shard.rev)
+			s.mark(s.shard.rev)
 		}
 	})
 }
@@ -163,14 +163,14 @@ func (s *Sub) OweNamespaces(routes []string, except []*Variant) {
 	for r := range s.records.all() {
 		name := r.entry.name
 		if resource := s.alias.resource(r); covers(name) && !done[resource] || covers(resource) {
-			s.oweLocked(r, true)
-			s.dirtyLocked(r, s.shard.rev)
+			s.owe(r, true)
+			s.markDirty(r, s.shard.rev)
 		}
 	}
 	for p := s.pos; p != nil; p = p.also {
 		for name, it := range p.view.items {
-			if covers(name) && !it.dead && s.recordLocked(name) == nil {
-				s.oweMemberLocked(name)
+			if covers(name) && !it.dead && s.record(name) == nil {
+				s.oweMember(name)
 			}
 		}
 	}
