@@ -124,7 +124,7 @@ func TestNamespacesWithSlashes(t *testing.T) {
 		p := r.client(true)
 		p.subscribes(routes, "s/t")
 		p.subscribes(hosts, "s/t", "r/a")
-		if st := p.session.askedLocked(hosts); st == nil || st.sub.Standing().Sets != 1 {
+		if st := p.session.asked(hosts); st == nil || st.sub.Standing().Sets != 1 {
 			t.Errorf("%s: s/t should be asked for as a namespace, and r/a as a name: %+v", hosts, st)
 		}
 	}

@@ -110,7 +110,7 @@ func (a *arrivals) join(now time.Time, peer peerKey, conn *connection) (*arrival
 	n := &arrival{conn: c, admitted: make(chan struct{})}
 	n.at = c.streams.PushBack(n)
 	a.waiting++
-	a.admitLocked(now)
+	a.admit(now)
 	return n, nil
 }
 
@@ -122,9 +122,9 @@ func (a *arrivals) leave(n *arrival) {
 	if n.at == nil {
 		a.rate.giveBack()
 	} else {
-		a.removeLocked(n)
+		a.dropName(n)
 	}
-	a.admitLocked(time.Now())
+	a.admit(time.Now())
 }
 
 // give takes a stream out of the line that has waited for too long, unless it was admitted at this
@@ -135,8 +135,8 @@ func (a *arrivals) give(n *arrival) error {
 	if n.at == nil {
 		return nil
 	}
-	a.removeLocked(n)
-	a.admitLocked(time.Now())
+	a.dropName(n)
+	a.admit(time.Now())
 	return errCrowded
 }
 
@@ -145,18 +145,18 @@ func (a *arrivals) set(perSecond int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.rate.set(perSecond)
-	a.admitLocked(time.Now())
+	a.admit(time.Now())
 }
 
 // turn is called when the next turn comes.
 func (a *arrivals) turn() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.admitLocked(time.Now())
+	a.admit(time.Now())
 }
 
-// admitLocked admits those whose turn it is, and sees to it that the next are looked at in time.
-func (a *arrivals) admitLocked(now time.Time) {
+// admit admits those whose turn it is, and sees to it that the next are looked at in time.
+func (a *arrivals) admit(now time.Time) {
 	for a.waiting > 0 {
 		if wait := a.rate.ready(now); wait > 0 {
 			if a.timer == nil {
@@ -169,7 +169,7 @@ func (a *arrivals) admitLocked(now time.Time) {
 		a.rate.take(now)
 		p := a.peers.next()
 		n := p.conns.next().streams.Front().Value.(*arrival)
-		a.removeLocked(n)
+		a.dropName(n)
 		close(n.admitted)
 	}
 	if a.timer != nil {
@@ -177,7 +177,7 @@ func (a *arrivals) admitLocked(now time.Time) {
 	}
 }
 
-func (a *arrivals) removeLocked(n *arrival) {
+func (a *arrivals) dropName(n *arrival) {
 	c, p := n.conn, n.conn.peer
 	c.streams.Remove(n.at)
 	n.at = nil

@@ -173,9 +173,9 @@ func (f *fleet) accept(p *clientEnd, nonce []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f.delta {
-		s.pairLocked(f.now, s.types[0], nonce, nil)
+		s.pair(f.now, s.types[0], nonce, nil)
 	} else {
-		s.verdictLocked(f.now, s.types[0], nonce, nil)
+		s.verdict(f.now, s.types[0], nonce, nil)
 	}
-	s.wakeLocked(f.now)
+	s.wake(f.now)
 }

@@ -10,10 +10,10 @@ import (
 // metadata of a few hundred bytes to a few thousand; a stream is as cheap as it is without any.
 const maxNodeText = 4 << 10
 
-// showNodeLocked remembers the node of the first request as it came, or if it is too long what is
+// showNode remembers the node of the first request as it came, or if it is too long what is
 // short in it: without metadata, and without what only fills a node. The id and the cluster are the
 // session's already.
-func (s *session) showNodeLocked(in *content, node *corev3.Node) {
+func (s *session) showNode(in *content, node *corev3.Node) {
 	if in.node.n == 1 && in.node.bytes <= maxNodeText {
 		for value := range in.node.values() {
 			s.nodeText = string(value)
@@ -42,7 +42,7 @@ type shownNode struct {
 	group             *corev3.Node
 }
 
-func (s *session) shownNodeLocked() shownNode {
+func (s *session) shownNode() shownNode {
 	n := shownNode{text: s.nodeText, id: s.nodeID, cluster: s.nodeCluster, cut: s.nodeCut}
 	if n.cut {
 		n.group = s.group.Node()

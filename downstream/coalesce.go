@@ -14,9 +14,9 @@ import "time"
 // early, and takes the changes with it, so that no answer to a request is ever held back by a
 // change that is older (RELAY-84).
 
-// gathersLocked reports whether the stream leaves what there is in the table for now. A type that
+// gathers reports whether the stream leaves what there is in the table for now. A type that
 // is held back there ends the window when it may go.
-func (s *session) gathersLocked(now time.Time) bool {
+func (s *session) gathers(now time.Time) bool {
 	if !now.Before(s.changesAt.Add(s.cfg.timing.Coalesce)) {
 		return false
 	}
@@ -26,7 +26,7 @@ func (s *session) gathersLocked(now time.Time) bool {
 			return false
 		case st.held != nil || st.sub.None():
 		case !st.heldSince.IsZero():
-			settles, changed := s.earlierLocked(now, st)
+			settles, changed := s.earlier(now, st)
 			if !settles && (!changed || s.overdue(now, st)) {
 				return false
 			}
@@ -37,9 +37,9 @@ func (s *session) gathersLocked(now time.Time) bool {
 	return true
 }
 
-// takenLocked reports whether something that was taken is still to be written. The window does not
+// taken reports whether something that was taken is still to be written. The window does not
 // hold it back.
-func (s *session) takenLocked() bool {
+func (s *session) taken() bool {
 	for _, st := range s.types {
 		if st.held != nil || st.rest != nil {
 			return true
@@ -48,8 +48,8 @@ func (s *session) takenLocked() bool {
 	return false
 }
 
-// gatheredLocked is when the window is over; the zero time if nothing waits for that.
-func (s *session) gatheredLocked() time.Time {
+// gathered is when the window is over; the zero time if nothing waits for that.
+func (s *session) gathered() time.Time {
 	if s.cfg.timing.Coalesce == 0 {
 		return time.Time{}
 	}

@@ -29,18 +29,18 @@ func (s *session) tick(now time.Time) error {
 		return nil
 	}
 	if !s.warm.at.IsZero() && !now.Before(s.warm.at) {
-		s.pushEndpointsLocked()
+		s.pushEndpoints()
 	}
 	for _, w := range s.paths {
 		if why := w.Refused(); why != "" {
 			return status.Error(codes.FailedPrecondition, why)
 		}
 	}
-	if err := s.lookShortLocked(now); err != nil {
+	if err := s.lookShort(now); err != nil {
 		return err
 	}
 	for _, st := range s.types {
-		if err := s.coldLocked(st, now); err != nil {
+		if err := s.cold(st, now); err != nil {
 			return err
 		}
 		if st.lagging {
@@ -50,21 +50,21 @@ func (s *session) tick(now time.Time) error {
 	return nil
 }
 
-// coldLocked ends the stream if nothing can be served on a type and no upstream stream carried the
+// cold ends the stream if nothing can be served on a type and no upstream stream carried the
 // request for the whole wait (RELAY-8), provided nothing was served: who has configuration keeps
 // the stream. The silence of a connected origin is left to the client's timer (ABS-5).
-func (s *session) coldLocked(st *streamType, now time.Time) error {
+func (s *session) cold(st *streamType, now time.Time) error {
 	for i := range st.sub.Len() {
-		if err := s.coldPartLocked(st, st.sub.Part(i), now); err != nil {
+		if err := s.coldPart(st, st.sub.Part(i), now); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// coldPartLocked is coldLocked for the names of one origin. While another may still serve its own,
+// coldPart is cold for the names of one origin. While another may still serve its own,
 // the stream goes on (FED-5).
-func (s *session) coldPartLocked(st *streamType, sub *relay.Sub, now time.Time) error {
+func (s *session) coldPart(st *streamType, sub *relay.Sub, now time.Time) error {
 	wait := s.cfg.timing.ColdWait
 	if sub.ColdFrom.IsZero() || now.Before(sub.ColdFrom.Add(wait)) {
 		return nil
@@ -75,7 +75,7 @@ func (s *session) coldPartLocked(st *streamType, sub *relay.Sub, now time.Time) 
 	if !standing.Waiting {
 		return nil
 	}
-	kept := s.served || s.leftLocked()
+	kept := s.served || s.left()
 	// A stream opened in the first half of the wait and open still counts as having carried the
 	// request. It has to stay open from then on: the origin may be a relay, which waits for its own
 	// origin no longer than we do, and then ends it.
@@ -89,7 +89,7 @@ func (s *session) coldPartLocked(st *streamType, sub *relay.Sub, now time.Time) 
 	whole := !s.delta && (st.wildcard || xds.SentWhole(st.typeURL))
 	if !unreached(sub, half) {
 		if whole && !standing.Wildcard {
-			s.waiveLocked(st, sub)
+			s.waive(st, sub)
 		}
 		return nil
 	}
@@ -97,7 +97,7 @@ func (s *session) coldPartLocked(st *streamType, sub *relay.Sub, now time.Time) 
 	if kept || st.othersMayServe(sub, half) {
 		switch {
 		case whole:
-			s.waiveLocked(st, sub)
+			s.waive(st, sub)
 		case sub.Unreached():
 			sub.ColdFrom = time.Time{} // they are told it once a wait
 		}
@@ -107,9 +107,9 @@ func (s *session) coldPartLocked(st *streamType, sub *relay.Sub, now time.Time) 
 		"timing.cold_wait %v: try another replica or again", st.typeURL, sub.Group().Origin().Name(), wait)
 }
 
-// leftLocked reports whether the client is left with what it says it holds, since what was restored
+// left reports whether the client is left with what it says it holds, since what was restored
 // may be older (RELAY-96). It has configuration, as one that was served.
-func (s *session) leftLocked() bool {
+func (s *session) left() bool {
 	for _, st := range s.types {
 		if st.sub.Standing().Held {
 			return true
@@ -137,10 +137,10 @@ func (st *streamType) othersMayServe(sub *relay.Sub, since time.Time) bool {
 	return false
 }
 
-// waiveLocked sends a client that holds nothing yet the list without an origin's part (FED-5). What
+// waive sends a client that holds nothing yet the list without an origin's part (FED-5). What
 // waits for an origin that cannot be reached is told so otherwise, name by name; what is sent whole
 // in SotW cannot say it without saying that all else is gone.
-func (s *session) waiveLocked(st *streamType, sub *relay.Sub) {
+func (s *session) waive(st *streamType, sub *relay.Sub) {
 	if st.sub.Waive(sub) {
 		s.mailbox.Signal()
 	}
@@ -163,7 +163,7 @@ func (s *session) next() time.Time {
 	}
 	at(s.warm.at)
 	at(s.shortAt)
-	at(s.gatheredLocked())
+	at(s.gathered())
 	anyHeld := false
 	for _, st := range s.types {
 		if st.held != nil || !st.heldSince.IsZero() {
@@ -185,10 +185,10 @@ func (s *session) next() time.Time {
 		}
 		if st.rest != nil {
 			at(st.removals)
-			s.wentLocked(st.rest.oldest(), at)
+			s.went(st.rest.oldest(), at)
 		}
 		if st.keeps {
-			s.wentLocked(st.keepsFrom, at)
+			s.went(st.keepsFrom, at)
 		}
 		for i := range st.sub.Len() {
 			if from := st.sub.Part(i).ColdFrom; !from.IsZero() {

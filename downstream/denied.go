@@ -18,8 +18,8 @@ const shortFor = 5 * time.Minute
 // come back for at once.
 const shortLook = 10 * time.Second
 
-// shortLocked notes that a name is missing for a limit.
-func (s *session) shortLocked(now time.Time, limit string) {
+// short notes that a name is missing for a limit.
+func (s *session) short(now time.Time, limit string) {
 	if s.shortOf == "" {
 		s.shortOf, s.shortFrom, s.shortAt = limit, now, now.Add(shortFor)
 		if limit == "memory" {
@@ -28,8 +28,8 @@ func (s *session) shortLocked(now time.Time, limit string) {
 	}
 }
 
-// lookShortLocked ends the stream for what is missing: when there is memory again, or in the end.
-func (s *session) lookShortLocked(now time.Time) error {
+// lookShort ends the stream for what is missing: when there is memory again, or in the end.
+func (s *session) lookShort(now time.Time) error {
 	switch {
 	case s.shortOf == "" || now.Before(s.shortAt):
 		return nil
@@ -48,10 +48,10 @@ func (s *session) errShort() error {
 	}
 }
 
-// deniedLocked tells the client what the table had no room for: names one by one, and `*`, for
+// denied tells the client what the table had no room for: names one by one, and `*`, for
 // which there is no error (ABS-12), by the stream's end. Of before it was told already. at: they
 // are locators of it.
-func (s *session) deniedLocked(now time.Time, st *streamType, denied []relay.Denied, at *locatorBatch, before map[uint64]struct{}) error {
+func (s *session) denied(now time.Time, st *streamType, denied []relay.Denied, at *locatorBatch, before map[uint64]struct{}) error {
 	if len(denied) == 0 {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (s *session) deniedLocked(now time.Time, st *streamType, denied []relay.Den
 		if why == nil || why.limit != d.Limit {
 			why = limitReason(d.Limit, d.Most, noRoom[d.Limit])
 		}
-		s.shortLocked(now, d.Limit)
+		s.short(now, d.Limit)
 		named := d.Name
 		if at != nil {
 			named = locatorKey(d.Name, at.params)
@@ -82,9 +82,9 @@ func (s *session) deniedLocked(now time.Time, st *streamType, denied []relay.Den
 				continue
 			}
 		}
-		s.refuseAboutLocked(st, d.Name, about, key, why)
+		s.refuseAbout(st, d.Name, about, key, why)
 	}
-	if why != nil && why.limit == "memory" && s.untoldLocked(0) {
+	if why != nil && why.limit == "memory" && s.noteUntold(0) {
 		return s.cfg.full(why.limit, denied[0].Most, "more names are refused than their clients take note of")
 	}
 	return nil

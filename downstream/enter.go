@@ -14,7 +14,7 @@ func (s *Server) enter(st *stream) error {
 	if s.draining {
 		return errDraining
 	}
-	if err := s.crowdedLocked(st); err != nil {
+	if err := s.crowded(st); err != nil {
 		return err
 	}
 	s.lastID++
@@ -50,10 +50,10 @@ func (s *Server) turn(ctx context.Context, set *settings, from *peerKey, conn *c
 	return err
 }
 
-// crowdedLocked says which bound on streams there is no more room in. Beyond limits.streams an
+// crowded says which bound on streams there is no more room in. Beyond limits.streams an
 // eighth more is left for connections that have a stream already: half a client would be tied to
 // this replica by the half that is served.
-func (s *Server) crowdedLocked(st *stream) error {
+func (s *Server) crowded(st *stream) error {
 	l, set := &s.cfg.Limits, st.session.cfg
 	most := l.Streams
 	if st.conn != nil && st.conn.streams > 0 {

@@ -79,9 +79,9 @@ func (s *scanner) pass(b []byte, frame func(length int, kind http2.FrameType, fl
 func (f *frames) write(w net.Conn, b []byte) (int, error) {
 	f.mu.Lock()
 	n, err := w.Write(b)
-	f.followLocked(b[:n])
+	f.follow(b[:n])
 	if err == nil {
-		f.addLocked(w)
+		f.add(w)
 	}
 	f.mu.Unlock()
 	if f.ours.Load() != nil { // send came meanwhile, and left it to us
@@ -99,12 +99,12 @@ func (f *frames) send(w net.Conn, frame []byte) {
 
 func (f *frames) try(w net.Conn) {
 	if f.mu.TryLock() {
-		f.addLocked(w)
+		f.add(w)
 		f.mu.Unlock()
 	}
 }
 
-func (f *frames) addLocked(w net.Conn) {
+func (f *frames) add(w net.Conn) {
 	if !f.scan.between() || f.open {
 		return
 	}
@@ -113,8 +113,8 @@ func (f *frames) addLocked(w net.Conn) {
 	}
 }
 
-// followLocked takes note of what was written.
-func (f *frames) followLocked(b []byte) {
+// follow takes note of what was written.
+func (f *frames) follow(b []byte) {
 	f.scan.pass(b, func(_ int, kind http2.FrameType, flags http2.Flags) {
 		switch kind {
 		case http2.FrameData:

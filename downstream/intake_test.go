@@ -118,7 +118,7 @@ func (r *rounds) tryEnter(parts int64) bool {
 	n := r.join(nil, parts)
 	if n != nil {
 		r.mu.Lock()
-		r.removeLocked(n)
+		r.dropName(n)
 		r.mu.Unlock()
 	}
 	return n == nil

@@ -36,7 +36,7 @@ func (s *session) shown() (n shownNode, joined bool) {
 	if s.group == nil || s.closed {
 		return n, false
 	}
-	return s.shownNodeLocked(), true
+	return s.shownNode(), true
 }
 
 // ID is node.id, and Cluster node.cluster.

@@ -35,13 +35,13 @@ type locatorBatches struct {
 	sets map[string]bool // parameter maps of the stream, as far as they count; nil: not counted yet
 }
 
-// locatorsLocked divides locators. refuse is told of every one that is asked nowhere.
-func (s *session) locatorsLocked(
+// locators divides locators. refuse is told of every one that is asked nowhere.
+func (s *session) locators(
 	st *streamType, to *routed, locators []*discoveryv3.ResourceLocator, refuse func(name string, p constraints.Params, why *reason),
 ) {
 	for _, l := range locators {
 		name, p := l.GetName(), constraints.NewParams(l.GetDynamicParameters())
-		x, why := s.batchLocked(st, to, name, p)
+		x, why := s.batchFor(st, to, name, p)
 		switch {
 		case why != nil:
 			refuse(name, p, why)
@@ -53,8 +53,8 @@ func (s *session) locatorsLocked(
 	}
 }
 
-// batchLocked is where a locator belongs, or why nowhere.
-func (s *session) batchLocked(st *streamType, to *routed, name string, p constraints.Params) (*locatorBatch, *reason) {
+// batchFor is where a locator belongs, or why nowhere.
+func (s *session) batchFor(st *streamType, to *routed, name string, p constraints.Params) (*locatorBatch, *reason) {
 	o, why := s.judge(st, name)
 	if why != nil {
 		return nil, why
@@ -62,7 +62,7 @@ func (s *session) batchLocked(st *streamType, to *routed, name string, p constra
 	if p, why = s.mapAt(o, name, p); why != nil {
 		return nil, why
 	}
-	g, why := s.reachLocked(st, o)
+	g, why := s.reach(st, o)
 	if why != nil {
 		return nil, why
 	}
@@ -70,7 +70,7 @@ func (s *session) batchLocked(st *streamType, to *routed, name string, p constra
 	if x := to.locatorBatches.at[key]; x != nil {
 		return x, nil
 	}
-	if !s.countSetLocked(st, &to.locatorBatches, p) {
+	if !s.countSet(st, &to.locatorBatches, p) {
 		return nil, limitReason("parameter_sets_per_stream", s.cfg.limits.ParameterSets, "the stream has names with so many other maps of dynamic parameters")
 	}
 	x := &locatorBatch{group: g, params: p}
@@ -105,9 +105,9 @@ func (s *session) mapAt(o *relay.Origin, name string, p constraints.Params) (con
 	return p, nil
 }
 
-// countSetLocked counts a parameter map of the stream; false if it would be one too many
+// countSet counts a parameter map of the stream; false if it would be one too many
 // (RELAY-73). In state of the world a list replaces what the type had.
-func (s *session) countSetLocked(st *streamType, x *locatorBatches, p constraints.Params) bool {
+func (s *session) countSet(st *streamType, x *locatorBatches, p constraints.Params) bool {
 	if p.Len() == 0 {
 		return true
 	}
@@ -152,9 +152,9 @@ func keptFirst(st *streamType, locators []*discoveryv3.ResourceLocator) []*disco
 	return append(kept, others...)
 }
 
-// leaveLocatorsLocked divides what is unsubscribed: exactly that name with exactly that map (DYN-2,
+// leaveLocators divides what is unsubscribed: exactly that name with exactly that map (DYN-2,
 // DYN-19). What is not subscribed is ignored (DELTA-5).
-func (s *session) leaveLocatorsLocked(st *streamType, to *routed, locators []*discoveryv3.ResourceLocator) {
+func (s *session) leaveLocators(st *streamType, to *routed, locators []*discoveryv3.ResourceLocator) {
 	for _, l := range locators {
 		o := s.ownerOf(l.GetName())
 		if o == nil {
@@ -164,16 +164,16 @@ func (s *session) leaveLocatorsLocked(st *streamType, to *routed, locators []*di
 		if why != nil {
 			continue
 		}
-		if x := s.leftBatchLocked(st, to, o, p); x != nil {
+		if x := s.leftBatch(st, to, o, p); x != nil {
 			x.gone = append(x.gone, l.GetName())
 		}
 	}
 }
 
-// leftBatchLocked is where names with a map of parameters are subscribed at an origin, or are by
+// leftBatch is where names with a map of parameters are subscribed at an origin, or are by
 // this request; nil: nowhere.
-func (s *session) leftBatchLocked(st *streamType, to *routed, o *relay.Origin, p constraints.Params) *locatorBatch {
-	g := s.joinedLocked(st, o)
+func (s *session) leftBatch(st *streamType, to *routed, o *relay.Origin, p constraints.Params) *locatorBatch {
+	g := s.joined(st, o)
 	if g == nil {
 		return nil
 	}
@@ -201,8 +201,8 @@ func (s *session) ownerOf(name string) *relay.Origin {
 	return s.cfg.table.Authority(u.Authority)
 }
 
-// joinedLocked is groupLocked for a group that is joined already; nil: it is not.
-func (s *session) joinedLocked(st *streamType, o *relay.Origin) *relay.Group {
+// joined is groupOf for a group that is joined already; nil: it is not.
+func (s *session) joined(st *streamType, o *relay.Origin) *relay.Group {
 	switch {
 	case st.dedicated:
 		return s.dedicated[o]
@@ -212,8 +212,8 @@ func (s *session) joinedLocked(st *streamType, o *relay.Origin) *relay.Group {
 	return s.others[o]
 }
 
-// openLocked opens the Sub of a spot; nil if the group has no room for its parameters.
-func (s *session) openLocked(st *streamType, x *locatorBatch, version string) *relay.Sub {
+// open opens the Sub of a spot; nil if the group has no room for its parameters.
+func (s *session) open(st *streamType, x *locatorBatch, version string) *relay.Sub {
 	if sub := st.sub.At(x.group, x.params); sub != nil {
 		return sub
 	}
@@ -222,8 +222,8 @@ func (s *session) openLocked(st *streamType, x *locatorBatch, version string) *r
 	})
 }
 
-// fullLocked is what becomes of a spot whose group has no room for its parameters.
-func (s *session) fullLocked(x *locatorBatch) (denied []relay.Denied) {
+// wholeList is what becomes of a spot whose group has no room for its parameters.
+func (s *session) wholeList(x *locatorBatch) (denied []relay.Denied) {
 	names := x.names
 	if x.wildcard {
 		names = append(names, xds.Wildcard)

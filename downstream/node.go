@@ -12,15 +12,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// nodeLocked looks at the node of a request. Nearly all clients that state it again state the same,
+// lookAtNode looks at the node of a request. Nearly all clients that state it again state the same,
 // which was looked at.
-func (s *session) nodeLocked(in *content) error {
+func (s *session) lookAtNode(in *content) error {
 	if s.group != nil && in.node.n == 0 {
 		return nil
 	}
 	hash := maphash.Bytes(s.cfg.seed, in.node.encoded)
 	if s.group != nil && s.nodeHash == hash {
-		s.countNodeLocked()
+		s.countNode()
 		return nil
 	}
 	node, err := in.readNode()
@@ -28,19 +28,19 @@ func (s *session) nodeLocked(in *content) error {
 	case err != nil:
 		return undecoded(err)
 	case s.group == nil:
-		s.showNodeLocked(in, node) // before it is changed
-		err = s.joinLocked(node)
+		s.showNode(in, node) // before it is changed
+		err = s.join(node)
 	default:
-		err = s.checkNodeLocked(node)
+		err = s.checkNode(node)
 	}
 	s.nodeHash = hash
 	return err
 }
 
-// joinLocked remembers the node of the first request, which is the stream's for good (STREAM-1,
+// join remembers the node of the first request, which is the stream's for good (STREAM-1,
 // STREAM-2, RELAY-94).
-func (s *session) joinLocked(node *corev3.Node) error {
-	node = s.assumeLocked(node)
+func (s *session) join(node *corev3.Node) error {
+	node = s.assume(node)
 	if s.cfg.requireNodeID && node.GetId() == "" {
 		return status.Error(codes.InvalidArgument, "node.id is empty, and require_node_id is set here")
 	}
@@ -48,7 +48,7 @@ func (s *session) joinLocked(node *corev3.Node) error {
 	if err != nil {
 		return s.noGroup(err)
 	}
-	if err := s.takePathLocked(g); err != nil {
+	if err := s.takePath(g); err != nil {
 		return s.noGroup(err)
 	}
 	s.group, s.nodeID, s.nodeCluster = g, node.GetId(), node.GetCluster()
@@ -67,9 +67,9 @@ func (s *session) joinLocked(node *corev3.Node) error {
 	return nil
 }
 
-// assumeLocked adds the features that the listener takes as announced (FEAT-5). The node is the
+// assume adds the features that the listener takes as announced (FEAT-5). The node is the
 // request's own.
-func (s *session) assumeLocked(node *corev3.Node) *corev3.Node {
+func (s *session) assume(node *corev3.Node) *corev3.Node {
 	if len(s.cfg.assumed) == 0 {
 		return node
 	}
@@ -80,8 +80,8 @@ func (s *session) assumeLocked(node *corev3.Node) *corev3.Node {
 	return node
 }
 
-// takePathLocked takes the stream's path into a group that it has joined, or leaves it again.
-func (s *session) takePathLocked(g *relay.Group) error {
+// takePath takes the stream's path into a group that it has joined, or leaves it again.
+func (s *session) takePath(g *relay.Group) error {
 	var p *relay.Path
 	var err error
 	if s.poll {
@@ -127,10 +127,10 @@ func kept(n *corev3.Node) *corev3.Node {
 	}
 }
 
-// groupLocked is the group in which a stream-type's names of an origin live. That of the listener's
+// groupOf is the group in which a stream-type's names of an origin live. That of the listener's
 // own origin is joined by the first request, any other when it is first needed; all are given back
 // at close. The error is what noGroup takes.
-func (s *session) groupLocked(st *streamType, o *relay.Origin) (*relay.Group, error) {
+func (s *session) groupOf(st *streamType, o *relay.Origin) (*relay.Group, error) {
 	groups, join, need := &s.others, o.GroupFor, nodeFacts
 	if st.dedicated {
 		groups, join, need = &s.dedicated, o.DedicatedFor, nodeWhole
@@ -140,14 +140,14 @@ func (s *session) groupLocked(st *streamType, o *relay.Origin) (*relay.Group, er
 	if g := (*groups)[o]; g != nil {
 		return g, nil
 	}
-	if err := s.needLocked(need); err != nil {
+	if err := s.need(need); err != nil {
 		return nil, err
 	}
 	g, err := join(s.node, s.from.opener())
 	if err != nil {
 		return nil, err
 	}
-	if err := s.takePathLocked(g); err != nil {
+	if err := s.takePath(g); err != nil {
 		return nil, err
 	}
 	if *groups == nil {
@@ -157,8 +157,8 @@ func (s *session) groupLocked(st *streamType, o *relay.Origin) (*relay.Group, er
 	return g, nil
 }
 
-// paramsLocked are the parameters that plain names of a type have at an origin (DYN-1, RELAY-64).
-func (s *session) paramsLocked(o *relay.Origin, typeURL string) constraints.Params {
+// params are the parameters that plain names of a type have at an origin (DYN-1, RELAY-64).
+func (s *session) params(o *relay.Origin, typeURL string) constraints.Params {
 	if s.node == nil {
 		return constraints.Params{}
 	}
@@ -168,13 +168,13 @@ func (s *session) paramsLocked(o *relay.Origin, typeURL string) constraints.Para
 // errRegrouped: a stream stays in its group; the client that resumes joins the new one (STREAM-4).
 var errRegrouped = status.Error(codes.Unavailable, "node.dynamic_parameters changed, and what is served depends on them: come back for what the new ones give")
 
-// checkNodeLocked looks at the node of a later request. One that is not the first is counted and
+// checkNode looks at the node of a later request. One that is not the first is counted and
 // logged once (STREAM-3); a thinner one is normal (RELAY-94), and takes no dynamic parameters away:
 // a client that states its node anew, as Envoy does when they change, states its user agent as
 // well.
-func (s *session) checkNodeLocked(node *corev3.Node) error {
+func (s *session) checkNode(node *corev3.Node) error {
 	if thinner := len(node.DynamicParameters) == 0 && node.UserAgentName == ""; !thinner {
-		if !s.staysLocked(node) {
+		if !s.stays(node) {
 			return errRegrouped
 		}
 		if s.node != nil {
@@ -182,12 +182,12 @@ func (s *session) checkNodeLocked(node *corev3.Node) error {
 		}
 	}
 	s.nodeOther = node.Id != "" && (node.Id != s.nodeID || node.Cluster != s.nodeCluster && node.Cluster != "")
-	s.countNodeLocked()
+	s.countNode()
 	return nil
 }
 
-// countNodeLocked counts a request with another node than the first.
-func (s *session) countNodeLocked() {
+// countNode counts a request with another node than the first.
+func (s *session) countNode() {
 	if !s.nodeOther {
 		return
 	}
@@ -196,9 +196,9 @@ func (s *session) countNodeLocked() {
 	}
 }
 
-// staysLocked reports whether a node with other dynamic parameters leaves the stream in all its
+// stays reports whether a node with other dynamic parameters leaves the stream in all its
 // groups.
-func (s *session) staysLocked(node *corev3.Node) bool {
+func (s *session) stays(node *corev3.Node) bool {
 	for _, groups := range []map[*relay.Origin]*relay.Group{s.others, s.dedicated} {
 		for _, g := range groups {
 			if !g.Keeps(node) {
@@ -206,12 +206,12 @@ func (s *session) staysLocked(node *corev3.Node) bool {
 			}
 		}
 	}
-	return s.group.Keeps(node) && s.keepsParamsLocked(node)
+	return s.group.Keeps(node) && s.keepsParams(node)
 }
 
-// keepsParamsLocked reports whether plain names have the parameters still that they were subscribed
+// keepsParams reports whether plain names have the parameters still that they were subscribed
 // with. Nothing else of a later node counts (STREAM-3).
-func (s *session) keepsParamsLocked(node *corev3.Node) bool {
+func (s *session) keepsParams(node *corev3.Node) bool {
 	if s.node == nil {
 		return true
 	}

@@ -42,14 +42,14 @@ func (s *session) take(now time.Time) []*response {
 	if s.group == nil || s.closed {
 		return nil
 	}
-	w := walk{seen: s.cfg.table.Revision(), gathers: s.gathersLocked(now)}
-	if w.gathers && !s.takenLocked() {
+	w := walk{seen: s.cfg.table.Revision(), gathers: s.gathers(now)}
+	if w.gathers && !s.taken() {
 		return nil
 	}
 	for i := len(s.types) - 1; i >= 0; i-- {
-		s.takeLocked(now, s.types[i], &w)
+		s.takeStep(now, s.types[i], &w)
 	}
-	return s.releaseLocked(now)
+	return s.release(now)
 }
 
 // walk is what the walk in reverse knows of later types.
@@ -70,9 +70,9 @@ func (w *walk) forces(st *streamType) bool {
 	return unsent != 0 && unsent <= w.forced
 }
 
-// takeLocked is one step of the walk in reverse: it takes what can be taken, and otherwise reads
+// takeStep is one step of the walk in reverse: it takes what can be taken, and otherwise reads
 // how the type stands.
-func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
+func (s *session) takeStep(now time.Time, st *streamType, w *walk) {
 	st.unsent, st.settles = 0, time.Time{}
 	if st.sub.None() {
 		return
@@ -84,7 +84,7 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 		st.nextFrom = now
 	}
 	if !blocked && !w.gathers && (st.sub.Peek() || st.keeps) {
-		untaken = s.leavesLocked(now, st, w)
+		untaken = s.leaves(now, st, w)
 		took, blocked = !untaken, untaken
 	}
 	if took {
@@ -93,7 +93,7 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 		if s.tellsWhole(st) {
 			st.sub.Insist()
 		}
-		if st.held = s.expressible(st, s.takeOneLocked(now, st, w)); st.held != nil {
+		if st.held = s.expressible(st, s.takeOne(now, st, w)); st.held != nil {
 			st.changed = changed
 			st.owes(now)
 			st.heldFrom = st.from(now)
@@ -110,31 +110,31 @@ func (s *session) takeLocked(now time.Time, st *streamType, w *walk) {
 		s.look(now, st, took, blocked)
 	}
 	w.waiting = w.waiting || untaken || st.held != nil
-	if st.held != nil && (late(st.typeURL) && s.overdue(now, st) || s.warmsLocked(st)) {
+	if st.held != nil && (late(st.typeURL) && s.overdue(now, st) || s.warms(st)) {
 		w.forced = max(w.forced, st.held.Rev)
 	}
 }
 
-// warmsLocked reports whether a type's held answer has endpoints that written Clusters wait for,
+// warms reports whether a type's held answer has endpoints that written Clusters wait for,
 // while the verdict on Clusters is out. It may be so for want of them.
-func (s *session) warmsLocked(st *streamType) bool {
+func (s *session) warms(st *streamType) bool {
 	if st.typeURL != xds.EndpointType || len(s.warm.missing) == 0 {
 		return false
 	}
-	clusters := s.askedLocked(xds.ClusterType)
+	clusters := s.asked(xds.ClusterType)
 	return clusters != nil && len(clusters.unanswered) > 0 && s.warm.lacks(st.held)
 }
 
-// leavesLocked leaves what a late type has in the table while it could not be written anyway: an
+// leaves leaves what a late type has in the table while it could not be written anyway: an
 // earlier type settles, or waits for an ACK and has changed since. To take it now and write it then
 // would show routes as they were before the clusters: to clusters that came and went meanwhile, or
 // went before this client's first list, so that it never had them (TestWaitingRoutesAreCurrent,
 // TestRoutesWaitUntaken).
-func (s *session) leavesLocked(now time.Time, st *streamType, w *walk) bool {
+func (s *session) leaves(now time.Time, st *streamType, w *walk) bool {
 	if !late(st.typeURL) || xds.IsVirtualHost(st.typeURL) && st.sub.Demands() {
 		return false
 	}
-	settles, changed := s.earlierLocked(now, st)
+	settles, changed := s.earlier(now, st)
 	if !settles && (!changed || w.forced != 0) {
 		return false
 	}
@@ -142,13 +142,13 @@ func (s *session) leavesLocked(now time.Time, st *streamType, w *walk) bool {
 	if !settles && s.overdue(now, st) || st.sub.Unsent() == 0 {
 		return false
 	}
-	s.holdBackLocked(now, st, settles)
+	s.holdBack(now, st, settles)
 	return true
 }
 
-// earlierLocked reports whether a type that is written before this one settles, and whether one
+// earlier reports whether a type that is written before this one settles, and whether one
 // cannot be taken and has changed. What is in flight for longer than order_hold can.
-func (s *session) earlierLocked(now time.Time, st *streamType) (settles, changed bool) {
+func (s *session) earlier(now time.Time, st *streamType) (settles, changed bool) {
 	for _, earlier := range s.types {
 		if earlier == st {
 			break
@@ -167,8 +167,8 @@ func (s *session) earlierLocked(now time.Time, st *streamType) (settles, changed
 	return false, changed
 }
 
-// holdBackLocked notes that a type is held back.
-func (s *session) holdBackLocked(now time.Time, st *streamType, settles bool) {
+// holdBack notes that a type is held back.
+func (s *session) holdBack(now time.Time, st *streamType, settles bool) {
 	st.heldFrom = st.from(now)
 	if st.heldSince.IsZero() {
 		st.heldSince = now
@@ -218,37 +218,37 @@ func (s *session) look(now time.Time, st *streamType, took, blocked bool) {
 	}
 }
 
-// releaseLocked is the walk forward: it writes what is not held back by an earlier type.
-func (s *session) releaseLocked(now time.Time) []*response {
+// release is the walk forward: it writes what is not held back by an earlier type.
+func (s *session) release(now time.Time) []*response {
 	out := s.batch[:0]
 	oldest := uint64(math.MaxUint64) // change of an earlier type that is not written now
 	settles := time.Time{}           // until then an earlier type may settle
 	var clusters *streamType         // if the client asks for them
 	var routes, hosts *relay.Answer  // that are written now
-	s.splitLocked(now)
+	s.split(now)
 	for _, st := range s.types {
 		if a := st.held; a != nil {
 			switch {
-			case s.urgentLocked(st):
-				out = s.writeLocked(now, st, out)
+			case s.urgent(st):
+				out = s.write(now, st, out)
 			case a.Rev >= oldest:
-				s.holdBackLocked(now, st, false)
+				s.holdBack(now, st, false)
 			case late(st.typeURL) && now.Before(settles):
-				s.holdBackLocked(now, st, true)
-			case late(st.typeURL) && !s.overdue(now, st) && s.awaitsClustersLocked(now, st, clusters):
-				s.holdBackLocked(now, st, false)
+				s.holdBack(now, st, true)
+			case late(st.typeURL) && !s.overdue(now, st) && s.awaitsClusters(now, st, clusters):
+				s.holdBack(now, st, false)
 				if st.after == 0 {
 					st.after = s.lastNonce
 				}
-			case late(st.typeURL) && s.awaitsNamedLocked(now, st, clusters):
-				s.holdBackLocked(now, st, false)
+			case late(st.typeURL) && s.awaitsNamed(now, st, clusters):
+				s.holdBack(now, st, false)
 			default:
-				out = s.writeLocked(now, st, out)
+				out = s.write(now, st, out)
 			}
 			if st.held == nil {
 				switch st.typeURL {
 				case xds.EndpointType:
-					s.followLocked(a)
+					s.follow(a)
 				case xds.RouteType:
 					routes = a
 				case xds.VirtualHostType:
@@ -256,7 +256,7 @@ func (s *session) releaseLocked(now time.Time) []*response {
 				}
 			}
 		} else if s.tellable(st) && !st.inFlight(now, s.cfg.timing.OrderHold) {
-			out = s.writeLocked(now, st, out)
+			out = s.write(now, st, out)
 		}
 		if st.held != nil {
 			oldest = min(oldest, st.held.First, st.held.Rev)
@@ -274,17 +274,17 @@ func (s *session) releaseLocked(now time.Time) []*response {
 			clusters = st
 		}
 	}
-	s.oweEndpointsLocked(now, clusters)
-	s.oweVirtualHostsLocked(routes, hosts)
-	s.batch = s.releaseRestLocked(now, out)
+	s.oweEndpoints(now, clusters)
+	s.oweVirtualHosts(routes, hosts)
+	s.batch = s.releaseRest(now, out)
 	return s.batch
 }
 
-// awaitsClustersLocked reports whether a late type's answer waits for the verdict on clusters, or
+// awaitsClusters reports whether a late type's answer waits for the verdict on clusters, or
 // for endpoints of theirs: of the responses that were written when it began to wait, and of none
 // that were written since (ORD-5).
-func (s *session) awaitsClustersLocked(now time.Time, st, clusters *streamType) bool {
-	after := s.waitsForLocked(st)
+func (s *session) awaitsClusters(now time.Time, st, clusters *streamType) bool {
+	after := s.waitsFor(st)
 	if clusters != nil {
 		for i := range clusters.unanswered {
 			if x := &clusters.unanswered[i]; x.last <= after && now.Before(x.at.Add(s.cfg.timing.OrderHold)) {
@@ -292,40 +292,40 @@ func (s *session) awaitsClustersLocked(now time.Time, st, clusters *streamType) 
 			}
 		}
 	}
-	return s.coldEndpointsLocked(now, after)
+	return s.coldEndpoints(now, after)
 }
 
-// awaitsNamedLocked reports whether a late type's answer waits, though order_hold is over, for
+// awaitsNamed reports whether a late type's answer waits, though order_hold is over, for
 // endpoints that the client asks for by name, of Clusters that could be written only meanwhile:
 // Envoy withholds its answer to those before them while the endpoints of any never come. Else the
 // route might go when its cluster has just been written, and Envoy has not asked for the endpoints
 // of that (testdata/ads_clusters_unanswered.txt). It waits no longer than twice order_hold in all.
-func (s *session) awaitsNamedLocked(now time.Time, st, clusters *streamType) bool {
+func (s *session) awaitsNamed(now time.Time, st, clusters *streamType) bool {
 	if !now.Before(st.from(now).Add(2 * s.cfg.timing.OrderHold)) {
 		return false
 	}
-	endpoints := s.endpointsLocked()
+	endpoints := s.endpoints()
 	if endpoints == nil || endpoints.sub.Standing().Wildcard { // what `*` has not brought the origin has not
 		return false
 	}
-	if len(s.warm.news) > 0 && clusters.hurried() && clusters.last().last <= s.waitsForLocked(st) {
+	if len(s.warm.news) > 0 && clusters.hurried() && clusters.last().last <= s.waitsFor(st) {
 		return true // they go in this batch, as the writer comes late
 	}
-	return s.warm.waited(now, s.waitsForLocked(st))
+	return s.warm.waited(now, s.waitsFor(st))
 }
 
-// waitsForLocked is the nonce of the last response that a late type waits for.
-func (s *session) waitsForLocked(st *streamType) uint64 {
+// waitsFor is the nonce of the last response that a late type waits for.
+func (s *session) waitsFor(st *streamType) uint64 {
 	if st.after == 0 {
 		return s.lastNonce
 	}
 	return st.after
 }
 
-// urgentLocked reports whether a request may wait for a type's held answer, or for what can only be
+// urgent reports whether a request may wait for a type's held answer, or for what can only be
 // taken after it: then nothing holds it (ALIAS-8). Virtual hosts that nobody asked for are in order
 // like any other type: with a changed route they are pushed.
-func (s *session) urgentLocked(st *streamType) bool {
+func (s *session) urgent(st *streamType) bool {
 	return xds.IsVirtualHost(st.typeURL) && (st.held.Demanded || st.sub.Demands())
 }
 
@@ -341,8 +341,8 @@ func (s *session) tellable(st *streamType) bool {
 	return s.delta || !st.wildcard && !xds.SentWhole(st.typeURL)
 }
 
-// writeLocked makes the messages of a type's held answer and refusals, and notes them as in flight.
-func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []*response {
+// write makes the messages of a type's held answer and refusals, and notes them as in flight.
+func (s *session) write(now time.Time, st *streamType, out []*response) []*response {
 	a := st.held
 	st.held, st.blank, st.stuckSince = nil, false, time.Time{}
 	st.unhold()
@@ -350,7 +350,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 		st.changed, s.changesAt = false, now
 	}
 	x, r, parts := sent{at: now, real: a != nil}, newResponse(st, !s.delta && st.wildcard), []part{{}}
-	d := draft{prefix: s.prefix, refusals: s.takeRefusalsLocked(st)}
+	d := draft{prefix: s.prefix, refusals: s.takeRefusals(st)}
 	d.hosts = s.refusedHosts(st, d.refusals)
 	if a != nil {
 		if late(st.typeURL) {
@@ -367,7 +367,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 		if units := a.Units(s.delta, now, one[:0]); s.delta {
 			parts = cutUnits(cut(parts[:0], pieces, messageBytes), units, messageBytes)
 			parts = cutErrors(parts, a.Errors, messageBytes)
-			parts = s.cutRestLocked(now, st, parts)
+			parts = s.cutRest(now, st, parts)
 		} else {
 			parts[0].pieces, parts[0].errors = pieces, a.Errors
 			for _, u := range units {
@@ -378,7 +378,7 @@ func (s *session) writeLocked(now time.Time, st *streamType, out []*response) []
 	if d.version = st.sentVersion; d.version == "" && !s.delta {
 		d.version = xds.Digest{}.String() // of nothing
 	}
-	f := s.headerLocked(st, a)
+	f := s.header(st, a)
 	var several []uint64
 	for i := range parts {
 		if i > 0 {

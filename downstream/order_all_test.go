@@ -198,10 +198,10 @@ func (g *game) turn(unanswered map[string][]string) (steps []func()) {
 		slices.Reverse(types)
 	}
 	for _, st := range types {
-		steps = append(steps, func() { s.takeLocked(now, st, w) })
+		steps = append(steps, func() { s.takeStep(now, st, w) })
 	}
 	return append(steps, func() {
-		for _, m := range g.p.written(s.releaseLocked(now)) {
+		for _, m := range g.p.written(s.release(now)) {
 			unanswered[m.typeURL] = append(unanswered[m.typeURL], m.nonce)
 			g.see(m)
 		}

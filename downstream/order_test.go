@@ -458,8 +458,8 @@ func (p *clientEnd) writesWith(between func(), reverse bool) []*message {
 	}
 	for _, st := range types {
 		between()
-		s.takeLocked(p.now, st, &w)
+		s.takeStep(p.now, st, &w)
 	}
 	between()
-	return p.written(s.releaseLocked(p.now))
+	return p.written(s.release(p.now))
 }

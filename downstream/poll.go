@@ -338,9 +338,9 @@ func (s *session) poller() poller {
 	return poller{s.cfg.origin, s.only, clip(s.nodeID, maxNodeShown)}
 }
 
-// ofStandInLocked reports whether the version that a poll presents is of what stood in for the
+// ofStandIn reports whether the version that a poll presents is of what stood in for the
 // origin.
-func (s *session) ofStandInLocked(version string) bool {
+func (s *session) ofStandIn(version string) bool {
 	return s.pollers != nil && version != "" && s.pollers.stoodIn(standIn{s.cfg.origin, s.only, version})
 }
 

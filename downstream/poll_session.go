@@ -43,7 +43,7 @@ func (s *session) pollType(in *content) (*streamType, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.types[0]
-	s.acknowledgeLocked()
+	s.acknowledge()
 	_, why := s.judge(st, xds.Wildcard)
 	if st.barred || in.names.n == 0 && why != nil {
 		if why == nil {
@@ -54,8 +54,8 @@ func (s *session) pollType(in *content) (*streamType, error) {
 	return st, nil
 }
 
-// acknowledgeLocked has linger what was asked for (REST-10).
-func (s *session) acknowledgeLocked() {
+// acknowledge has linger what was asked for (REST-10).
+func (s *session) acknowledge() {
 	s.group.Acknowledge()
 	for _, groups := range []map[*relay.Origin]*relay.Group{s.others, s.dedicated} {
 		for _, g := range groups {

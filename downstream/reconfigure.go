@@ -114,7 +114,7 @@ func (c *Concerned) End(ctx context.Context, over time.Duration) {
 func (s *session) adopt(set *settings, change *relay.Change) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.concernedLocked(set, change) {
+	if s.concerned(set, change) {
 		return false
 	}
 	s.cfg = set
@@ -125,7 +125,7 @@ func (s *session) adopt(set *settings, change *relay.Change) bool {
 	return true
 }
 
-func (s *session) concernedLocked(set *settings, c *relay.Change) bool {
+func (s *session) concerned(set *settings, c *relay.Change) bool {
 	if s.closed || s.group == nil { // it has joined nothing yet, and will join what is in force
 		return false
 	}
@@ -165,8 +165,8 @@ func (a *authorities) note(authority string) {
 	}
 }
 
-// noteDeltaLocked notes that what was asked for depends on the dialect in which an origin is asked.
-func (s *session) noteDeltaLocked(o *relay.Origin) {
+// noteDelta notes that what was asked for depends on the dialect in which an origin is asked.
+func (s *session) noteDelta(o *relay.Origin) {
 	if !slices.Contains(s.deltaOf, o) {
 		s.deltaOf = append(s.deltaOf, o)
 	}
@@ -181,9 +181,9 @@ const (
 	nodeWhole                 // for streams of its own upstream
 )
 
-// needLocked has a stream end that needs more of its node than was remembered: when it came nothing
+// need has a stream end that needs more of its node than was remembered: when it came nothing
 // here could need it, and a group joined without it would be another client's.
-func (s *session) needLocked(k nodeKept) error {
+func (s *session) need(k nodeKept) error {
 	if s.nodeKept < k {
 		s.outdated = true
 		return errReconfigured

@@ -35,7 +35,7 @@ var (
 // judge says which origin a name is asked of, or why of none.
 func (s *session) judge(st *streamType, name string) (*relay.Origin, *reason) {
 	if xds.DeltaOnly(st.typeURL) {
-		s.noteDeltaLocked(s.cfg.origin)
+		s.noteDelta(s.cfg.origin)
 	}
 	o, why := s.originOf(st, name)
 	if why == nil && xds.IsSecret(st.typeURL) {
@@ -93,7 +93,7 @@ func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason)
 	s.authorities.note(u.Authority)
 	o := s.cfg.table.Authority(u.Authority)
 	if o != nil && (u.Glob() || xds.DeltaOnly(st.typeURL)) {
-		s.noteDeltaLocked(o)
+		s.noteDelta(o)
 	}
 	switch {
 	case o == nil:
@@ -108,17 +108,17 @@ func (s *session) judgeURN(st *streamType, name string) (*relay.Origin, *reason)
 	return o, nil
 }
 
-// refuseLocked notes a name that is not served, to be told so; `*` carries no error (ABS-12).
-func (s *session) refuseLocked(st *streamType, name string, why *reason) {
-	s.refuseAboutLocked(st, name, "", s.refusalKey(name), why)
+// refuse notes a name that is not served, to be told so; `*` carries no error (ABS-12).
+func (s *session) refuse(st *streamType, name string, why *reason) {
+	s.refuseAbout(st, name, "", s.refusalKey(name), why)
 }
 
 // refusalKey is what a refusal is found by that is not told yet: of a name, or of what locatorKey
 // makes of a locator.
 func (s *session) refusalKey(named string) uint64 { return maphash.String(s.cfg.seed, named) }
 
-// refuseAboutLocked is refuseLocked for a name with parameters, of which about are the constraints.
-func (s *session) refuseAboutLocked(st *streamType, name, about string, key uint64, why *reason) {
+// refuseAbout is refuse for a name with parameters, of which about are the constraints.
+func (s *session) refuseAbout(st *streamType, name, about string, key uint64, why *reason) {
 	st.refusedCount++
 	if why.limit != "" {
 		s.cfg.metrics.LimitRejection(why.limit)
@@ -132,18 +132,18 @@ func (s *session) refuseAboutLocked(st *streamType, name, about string, key uint
 	if name != xds.Wildcard && s.tellsRefusals(st) {
 		r := refusal{strings.Clone(shown(name)), about, key, why}
 		st.refusals = append(st.refusals, r)
-		s.untoldLocked(r.kept())
+		s.noteUntold(r.kept())
 	}
 }
 
-// unnamedLocked lets go of refusals that are not told yet, and whose names the client has left: it
+// unnamed lets go of refusals that are not told yet, and whose names the client has left: it
 // would take them for news of what it does not ask for.
-func (s *session) unnamedLocked(st *streamType, left func(key uint64) bool) {
+func (s *session) unnamed(st *streamType, left func(key uint64) bool) {
 	st.refusals = slices.DeleteFunc(st.refusals, func(r refusal) bool {
 		if !left(r.key) {
 			return false
 		}
-		s.untoldLocked(-r.kept())
+		s.noteUntold(-r.kept())
 		return true
 	})
 }
@@ -155,8 +155,8 @@ func (s *session) tellsWhole(st *streamType) bool {
 	return len(st.refusals) > 0 && !s.delta && (st.wildcard || xds.SentWhole(st.typeURL)) && !st.sub.None()
 }
 
-// untoldLocked notes what refusals cost until they are told.
-func (s *session) untoldLocked(bytes int) (over bool) {
+// noteUntold notes what refusals cost until they are told.
+func (s *session) noteUntold(bytes int) (over bool) {
 	s.untold += bytes
 	return s.cfg.table.Untold(bytes)
 }
@@ -165,14 +165,14 @@ func (s *session) untoldLocked(bytes int) (over bool) {
 // that alone would overrun the message.
 func shown(name string) string { return clip(name, refusalBytes) }
 
-// takeRefusalsLocked are those that one response can tell; the rest waits for the next.
-func (s *session) takeRefusalsLocked(st *streamType) []refusal {
+// takeRefusals are those that one response can tell; the rest waits for the next.
+func (s *session) takeRefusals(st *streamType) []refusal {
 	now := st.takeRefusals()
 	told := 0
 	for i := range now {
 		told += now[i].kept()
 	}
-	s.untoldLocked(-told)
+	s.noteUntold(-told)
 	if s.tellsWhole(st) { // with the next list
 		st.sub.Remind()
 	}

@@ -58,21 +58,21 @@ func removedLast(typeURL string) bool { return slices.Contains(removalOrder, typ
 // unknown wait for nobody.
 func related(typeURL string) bool { return removedLast(typeURL) || late(typeURL) }
 
-// takeOneLocked takes a type's answer. Of clusters that went, state of the world keeps what routes
+// takeOne takes a type's answer. Of clusters that went, state of the world keeps what routes
 // may still point to; of endpoints that are empty since their cluster goes, the word is kept in
 // both dialects.
-func (s *session) takeOneLocked(now time.Time, st *streamType, w *walk) *relay.Answer {
+func (s *session) takeOne(now time.Time, st *streamType, w *walk) *relay.Answer {
 	if s.delta && st.typeURL != xds.EndpointType || !swapped(st.typeURL) {
 		return st.sub.Take(now)
 	}
-	a := st.sub.TakeKeeping(now, s.keepLocked(now, st, w.seen))
+	a := st.sub.TakeKeeping(now, s.keep(now, st, w.seen))
 	st.keepsFrom, st.keeps = st.sub.Keeps()
 	return a
 }
 
-// pendingLocked is the revision of the oldest update that the types have not written; MaxUint64:
+// pending is the revision of the oldest update that the types have not written; MaxUint64:
 // none. What waits for its origin is not counted: it may never come.
-func (s *session) pendingLocked(now time.Time, among func(typeURL string) bool) uint64 {
+func (s *session) pending(now time.Time, among func(typeURL string) bool) uint64 {
 	oldest := uint64(math.MaxUint64)
 	for _, st := range s.types {
 		switch {
@@ -88,9 +88,9 @@ func (s *session) pendingLocked(now time.Time, among func(typeURL string) bool) 
 	return oldest
 }
 
-// splitLocked takes the removals out of the answers that are to be written, if they are not all
+// split takes the removals out of the answers that are to be written, if they are not all
 // there is.
-func (s *session) splitLocked(now time.Time) {
+func (s *session) split(now time.Time) {
 	if !s.delta {
 		return
 	}
@@ -101,7 +101,7 @@ func (s *session) splitLocked(now time.Time) {
 			continue
 		}
 		st.rest.without(a)
-		if s.urgentLocked(st) { // to learn that there is none is what a request may wait for
+		if s.urgent(st) { // to learn that there is none is what a request may wait for
 			st.rest.forget(a.Removed)
 			continue
 		}
@@ -109,8 +109,8 @@ func (s *session) splitLocked(now time.Time) {
 		if len(a.Removed)+len(gone) == 0 {
 			continue
 		}
-		held := swapped(st.typeURL) && s.holdLocked(now).holds(st, a.Removed)
-		if !held && st.rest == nil && !now.Before(st.removals) && !s.othersLocked(now, st) {
+		held := swapped(st.typeURL) && s.hold(now).holds(st, a.Removed)
+		if !held && st.rest == nil && !now.Before(st.removals) && !s.othersTell(now, st) {
 			continue
 		}
 		if st.rest == nil {
@@ -137,14 +137,14 @@ func (s *session) splitLocked(now time.Time) {
 	}
 }
 
-// othersLocked reports whether another type has something to tell.
-func (s *session) othersLocked(now time.Time, st *streamType) bool {
+// othersTell reports whether another type has something to tell.
+func (s *session) othersTell(now time.Time, st *streamType) bool {
 	for _, other := range s.types {
 		if other != st && other.rest != nil {
 			return true
 		}
 	}
-	return s.pendingLocked(now, func(typeURL string) bool { return typeURL != st.typeURL && related(typeURL) }) != math.MaxUint64
+	return s.pending(now, func(typeURL string) bool { return typeURL != st.typeURL && related(typeURL) }) != math.MaxUint64
 }
 
 // parting divides what is told in located form. A variant that goes for another is replaced, which
@@ -241,13 +241,13 @@ func (r *rest) forget(names []string) {
 	}
 }
 
-// releaseRestLocked writes the removals whose time has come, in their order: none before those of a
+// releaseRest writes the removals whose time has come, in their order: none before those of a
 // type that refers to it.
-func (s *session) releaseRestLocked(now time.Time, out []*response) []*response {
-	waits, gathers := false, s.gathersLocked(now)
+func (s *session) releaseRest(now time.Time, out []*response) []*response {
+	waits, gathers := false, s.gathers(now)
 	for _, st := range s.types {
 		waits = waits || st.rest != nil
-		if st.keeps && !gathers && st.held == nil && !st.inFlight(now, s.cfg.timing.OrderHold) && st.sub.LetsGo(now, s.keepLocked(now, st, math.MaxUint64)) {
+		if st.keeps && !gathers && st.held == nil && !st.inFlight(now, s.cfg.timing.OrderHold) && st.sub.LetsGo(now, s.keep(now, st, math.MaxUint64)) {
 			s.mailbox.Signal() // the next take lets go of them
 		}
 	}
@@ -255,34 +255,34 @@ func (s *session) releaseRestLocked(now time.Time, out []*response) []*response 
 		return out
 	}
 	for _, typeURL := range removalOrder {
-		st := s.askedLocked(typeURL)
+		st := s.asked(typeURL)
 		if st == nil || st.rest == nil || st.held != nil || st.inFlight(now, s.cfg.timing.OrderHold) {
 			continue
 		}
-		if st.held = s.restLocked(now, st); st.held != nil {
-			out = s.writeLocked(now, st, out)
+		if st.held = s.rest(now, st); st.held != nil {
+			out = s.write(now, st, out)
 		}
 	}
 	return out
 }
 
-// restLocked takes out the removals of a type that need not wait any more; nil: all do.
-func (s *session) restLocked(now time.Time, st *streamType) *relay.Answer {
+// rest takes out the removals of a type that need not wait any more; nil: all do.
+func (s *session) rest(now time.Time, st *streamType) *relay.Answer {
 	if st.rest == nil || now.Before(st.removals) {
 		return nil
 	}
-	pending := s.pendingLocked(now, func(typeURL string) bool { return typeURL != st.typeURL && related(typeURL) })
+	pending := s.pending(now, func(typeURL string) bool { return typeURL != st.typeURL && related(typeURL) })
 	for _, typeURL := range removalOrder {
 		if typeURL == st.typeURL {
 			break
 		}
-		if refers := s.askedLocked(typeURL); refers != nil && refers.rest != nil {
+		if refers := s.asked(typeURL); refers != nil && refers.rest != nil {
 			pending = min(pending, refers.rest.first())
 		}
 	}
 	var h hold
 	if swapped(st.typeURL) {
-		h = s.holdLocked(now)
+		h = s.hold(now)
 	}
 	a := st.rest.before(now, pending, h)
 	if st.rest.none() {
@@ -291,11 +291,11 @@ func (s *session) restLocked(now time.Time, st *streamType) *relay.Answer {
 	return a
 }
 
-// cutRestLocked puts the removals whose time has come behind what else is told of a type, as
+// cutRest puts the removals whose time has come behind what else is told of a type, as
 // messages of their own (ORD-2): by themselves they would wait for ever while there is always
 // something else to tell.
-func (s *session) cutRestLocked(now time.Time, st *streamType, parts []part) []part {
-	a := s.restLocked(now, st)
+func (s *session) cutRest(now time.Time, st *streamType, parts []part) []part {
+	a := s.rest(now, st)
 	if a == nil {
 		return parts
 	}

@@ -41,9 +41,9 @@ func (r *rounds) enter(ctx context.Context, peer *peerKey, parts int64) error {
 	if n.at == nil {
 		r.free += parts // it has got the turn at this very moment
 	} else {
-		r.removeLocked(n)
+		r.dropName(n)
 	}
-	r.nextLocked()
+	r.next()
 	return ctx.Err()
 }
 
@@ -73,11 +73,11 @@ func (r *rounds) leave(parts int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.free += parts
-	r.nextLocked()
+	r.next()
 }
 
-// nextLocked has those enter whose turn it is, as far as there are parts.
-func (r *rounds) nextLocked() {
+// next has those enter whose turn it is, as far as there are parts.
+func (r *rounds) next() {
 	for r.peers.len() > 0 {
 		n := r.peers.first().Front().Value.(*round)
 		if n.parts > r.free {
@@ -85,12 +85,12 @@ func (r *rounds) nextLocked() {
 		}
 		r.free -= n.parts
 		r.peers.next()
-		r.removeLocked(n)
+		r.dropName(n)
 		close(n.turn)
 	}
 }
 
-func (r *rounds) removeLocked(n *round) {
+func (r *rounds) dropName(n *round) {
 	waiting := r.peers.get(n.peer)
 	waiting.Remove(n.at)
 	n.at = nil

@@ -27,8 +27,8 @@ type place struct {
 	initial map[string]string // delta: what the client says to hold of them
 }
 
-// routeLocked divides names. refuse is told of every name that is asked nowhere.
-func (s *session) routeLocked(st *streamType, names []string, refuse func(name string, why *reason)) (to routed) {
+// route divides names. refuse is told of every name that is asked nowhere.
+func (s *session) route(st *streamType, names []string, refuse func(name string, why *reason)) (to routed) {
 	to.own = names
 	for i, name := range names {
 		o, why := s.judge(st, name)
@@ -36,7 +36,7 @@ func (s *session) routeLocked(st *streamType, names []string, refuse func(name s
 		switch {
 		case why != nil:
 		case !mine:
-			why = s.placeLocked(st, &to, o, name)
+			why = s.place(st, &to, o, name)
 		case name == xds.Wildcard && !s.delta:
 			to.wildcard, mine = true, false
 		}
@@ -53,10 +53,10 @@ func (s *session) routeLocked(st *streamType, names []string, refuse func(name s
 	return to
 }
 
-// placeLocked adds a name to those of another origin. One that the stream cannot have a group of
+// place adds a name to those of another origin. One that the stream cannot have a group of
 // costs its own names alone.
-func (s *session) placeLocked(st *streamType, to *routed, o *relay.Origin, name string) *reason {
-	g, why := s.reachLocked(st, o)
+func (s *session) place(st *streamType, to *routed, o *relay.Origin, name string) *reason {
+	g, why := s.reach(st, o)
 	if why != nil {
 		return why
 	}
@@ -69,9 +69,9 @@ func (s *session) placeLocked(st *streamType, to *routed, o *relay.Origin, name 
 	return nil
 }
 
-// reachLocked is groupLocked for a name, or why it is refused.
-func (s *session) reachLocked(st *streamType, o *relay.Origin) (*relay.Group, *reason) {
-	g, err := s.groupLocked(st, o)
+// reach is groupOf for a name, or why it is refused.
+func (s *session) reach(st *streamType, o *relay.Origin) (*relay.Group, *reason) {
+	g, err := s.groupOf(st, o)
 	switch {
 	case err == nil:
 		return g, nil
@@ -80,7 +80,7 @@ func (s *session) reachLocked(st *streamType, o *relay.Origin) (*relay.Group, *r
 	case !errors.Is(err, relay.ErrGroups):
 		return nil, &reason{code: codes.FailedPrecondition, text: err.Error()}
 	}
-	s.shortLocked(s.now, "groups")
+	s.short(s.now, "groups")
 	return nil, limitReason("groups", s.cfg.table.MaxGroups(), "the origin of this name has so many groups: try again later")
 }
 

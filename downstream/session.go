@@ -182,9 +182,9 @@ func (s *session) request(now time.Time, in *request) (err error) {
 		in.locators, in.leaving = nil, nil // v2 has no such fields (V2-3)
 	}
 	if s.delta {
-		err = s.deltaLocked(now, in.content)
+		err = s.takeInDelta(now, in.content)
 	} else {
-		err = s.sotwLocked(now, in.content)
+		err = s.sotw(now, in.content)
 	}
 	in.set, in.notes, s.notes = s.cfg, s.notes, nil
 	return err
@@ -197,9 +197,9 @@ func (s *session) client() string {
 	return clip(s.nodeID, maxNodeShown)
 }
 
-// enterLocked looks at what all requests have in common, and finds the stream-type; first: it is
+// enter looks at what all requests have in common, and finds the stream-type; first: it is
 // new.
-func (s *session) enterLocked(in *content) (st *streamType, first bool, err error) {
+func (s *session) enter(in *content) (st *streamType, first bool, err error) {
 	switch {
 	case s.only != "" && len(in.typeURL) == 0: // TRANS-4
 	case s.only != "" && string(in.typeURL) != s.only:
@@ -210,7 +210,7 @@ func (s *session) enterLocked(in *content) (st *streamType, first bool, err erro
 	case len(in.typeURL) > maxTypeURL:
 		return nil, false, status.Errorf(codes.InvalidArgument, "type_url is longer than %d bytes", maxTypeURL)
 	}
-	if err := s.nodeLocked(in); err != nil {
+	if err := s.lookAtNode(in); err != nil {
 		return nil, false, err
 	}
 	for _, st := range s.types {
@@ -218,12 +218,12 @@ func (s *session) enterLocked(in *content) (st *streamType, first bool, err erro
 			return st, false, nil
 		}
 	}
-	st, err = s.addTypeLocked(cmp.Or(s.only, xds.TypeURL(in.typeURL)))
+	st, err = s.addType(cmp.Or(s.only, xds.TypeURL(in.typeURL)))
 	return st, true, err
 }
 
-// addTypeLocked makes a stream-type.
-func (s *session) addTypeLocked(typeURL string) (*streamType, error) {
+// addType makes a stream-type.
+func (s *session) addType(typeURL string) (*streamType, error) {
 	if len(s.types) >= maxTypes {
 		return nil, status.Errorf(codes.ResourceExhausted, "the stream asks for more than %d types", maxTypes)
 	}
@@ -242,8 +242,8 @@ func (s *session) addTypeLocked(typeURL string) (*streamType, error) {
 	return st, nil
 }
 
-// countNamesLocked notes how many names the type has now, and refuses too many.
-func (s *session) countNamesLocked(st *streamType) error {
+// countNames notes how many names the type has now, and refuses too many.
+func (s *session) countNames(st *streamType) error {
 	if s.outdated {
 		return errReconfigured
 	}
@@ -261,10 +261,10 @@ func (s *session) countNamesLocked(st *streamType) error {
 	return nil
 }
 
-// wakeLocked wakes the writer if there may be something for it to do.
-func (s *session) wakeLocked(now time.Time) {
-	if s.gathersLocked(now) {
-		if s.takenLocked() {
+// wake wakes the writer if there may be something for it to do.
+func (s *session) wake(now time.Time) {
+	if s.gathers(now) {
+		if s.taken() {
 			s.mailbox.Signal()
 		}
 		return // it wakes by itself when the window is over
@@ -302,7 +302,7 @@ func (s *session) close(now time.Time) {
 		}
 	}
 	s.types = nil
-	s.untoldLocked(-s.untold)
+	s.noteUntold(-s.untold)
 }
 
 // nonceOf is which of the stream's nonces it is, if it is one of them: the stream's prefix, and a
@@ -322,9 +322,9 @@ func (s *session) nonceOf(nonce []byte) (n uint64, ours bool) {
 	return n, true
 }
 
-// headerLocked is what every response says of its type and its way (STREAM-10): the name of the
+// header is what every response says of its type and its way (STREAM-10): the name of the
 // control plane that all of it came from, else that of the listener's own origin.
-func (s *session) headerLocked(st *streamType, a *relay.Answer) *responseHeader {
+func (s *session) header(st *streamType, a *relay.Answer) *responseHeader {
 	g := s.group
 	if a != nil && a.Group() != nil {
 		g = a.Group()

@@ -13,34 +13,34 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 )
 
-// deltaLocked takes in a request of a delta stream, which may do several things at once (DELTA-1).
+// takeInDelta takes in a request of a delta stream, which may do several things at once (DELTA-1).
 // The error is the status the stream ends with.
-func (s *session) deltaLocked(now time.Time, in *content) error {
-	st, first, err := s.enterLocked(in)
+func (s *session) takeInDelta(now time.Time, in *content) error {
+	st, first, err := s.enter(in)
 	if err != nil {
 		return err
 	}
-	s.pairLocked(now, st, in.nonce, in.detail) // before what the message subscribes (NONCE-9)
+	s.pair(now, st, in.nonce, in.detail) // before what the message subscribes (NONCE-9)
 	if named := in.names.n + in.unsubscribe.n + len(in.locators) + len(in.leaving); first || named > 0 {
-		if err := s.subscribeLocked(now, st, in, first); err != nil {
+		if err := s.subscribe(now, st, in, first); err != nil {
 			return err
 		}
 	}
 	switch {
 	case !first:
 	case st.typeURL == xds.EndpointType:
-		s.pushEndpointsLocked() // WARM-6
+		s.pushEndpoints() // WARM-6
 	case st.typeURL == xds.VirtualHostType:
-		s.pushVirtualHostsLocked()
+		s.pushVirtualHosts()
 	}
-	s.wakeLocked(now)
+	s.wake(now)
 	return nil
 }
 
-// pairLocked pairs an ACK or NACK with any message that is still unanswered, in any order
+// pair pairs an ACK or NACK with any message that is still unanswered, in any order
 // (NONCE-8). An unknown nonce says nothing (NONCE-7). A response counts as answered when all its
 // messages are, and as accepted when none was refused.
-func (s *session) pairLocked(now time.Time, st *streamType, nonce []byte, detail *status.Status) {
+func (s *session) pair(now time.Time, st *streamType, nonce []byte, detail *status.Status) {
 	n, ours := s.nonceOf(nonce)
 	if !ours {
 		return
@@ -51,7 +51,7 @@ func (s *session) pairLocked(now time.Time, st *streamType, nonce []byte, detail
 			continue
 		}
 		if detail != nil {
-			s.nackLocked(now, st, x, string(nonce), detail)
+			s.nack(now, st, x, string(nonce), detail)
 		}
 		if x.several != nil && len(*x.several) > 0 {
 			return
@@ -59,7 +59,7 @@ func (s *session) pairLocked(now time.Time, st *streamType, nonce []byte, detail
 		answered := *x
 		st.unanswered = slices.Delete(st.unanswered, i, i+1)
 		if !answered.nacked {
-			s.ackLocked(now, st, &answered)
+			s.ack(now, st, &answered)
 		}
 		return
 	}
@@ -78,21 +78,21 @@ func (x *sent) isAnsweredBy(nonce uint64) bool {
 	return i >= 0
 }
 
-// subscribeLocked takes in what is subscribed and unsubscribed, whatever the nonce (NONCE-7). The
+// subscribe takes in what is subscribed and unsubscribed, whatever the nonce (NONCE-7). The
 // table applies subscribes first (DELTA-6).
-func (s *session) subscribeLocked(now time.Time, st *streamType, in *content, first bool) error {
+func (s *session) subscribe(now time.Time, st *streamType, in *content, first bool) error {
 	var refused []string
-	to := s.routeLocked(st, in.names.strings(), func(name string, why *reason) {
-		s.refuseLocked(st, name, why) // every subscribe is answered (DELTA-2)
+	to := s.route(st, in.names.strings(), func(name string, why *reason) {
+		s.refuse(st, name, why) // every subscribe is answered (DELTA-2)
 		refused = append(refused, name)
 	})
-	s.locatorsLocked(st, &to, in.locators, func(name string, p constraints.Params, why *reason) {
-		s.refuseAboutLocked(st, name, s.about(p), s.refusalKey(locatorKey(name, p)), why)
+	s.locators(st, &to, in.locators, func(name string, p constraints.Params, why *reason) {
+		s.refuseAbout(st, name, s.about(p), s.refusalKey(locatorKey(name, p)), why)
 	})
-	s.leaveLocatorsLocked(st, &to, in.leaving)
+	s.leaveLocators(st, &to, in.leaving)
 	if st.barred {
-		s.unsubscribedLocked(st, in.unsubscribe.strings(), in.leaving)
-		return s.countNamesLocked(st)
+		s.unsubscribed(st, in.unsubscribe.strings(), in.leaving)
+		return s.countNames(st)
 	}
 	var initial map[string]string
 	if first {
@@ -113,19 +113,19 @@ func (s *session) subscribeLocked(now time.Time, st *streamType, in *content, fi
 		}
 	}
 	gone := in.unsubscribe.strings()
-	if err := s.updateLocked(now, st, to, gone, initial, first); err != nil {
+	if err := s.update(now, st, to, gone, initial, first); err != nil {
 		return err
 	}
-	s.unsubscribedLocked(st, gone, in.leaving)
+	s.unsubscribed(st, gone, in.leaving)
 	// what a set may cover is still to be told (WILD-9)
 	if st.rest != nil && st.sub.Standing().Sets == 0 {
 		st.rest.forget(gone)
 	}
-	return s.countNamesLocked(st)
+	return s.countNames(st)
 }
 
-// unsubscribedLocked lets go of the refusals of what is unsubscribed.
-func (s *session) unsubscribedLocked(st *streamType, names []string, locators []*discoveryv3.ResourceLocator) {
+// unsubscribed lets go of the refusals of what is unsubscribed.
+func (s *session) unsubscribed(st *streamType, names []string, locators []*discoveryv3.ResourceLocator) {
 	if len(st.refusals) == 0 {
 		return
 	}
@@ -136,17 +136,17 @@ func (s *session) unsubscribedLocked(st *streamType, names []string, locators []
 	for _, l := range locators {
 		left[s.refusalKey(locatorKey(l.GetName(), constraints.NewParams(l.GetDynamicParameters())))] = true
 	}
-	s.unnamedLocked(st, func(key uint64) bool { return left[key] })
+	s.unnamed(st, func(key uint64) bool { return left[key] })
 }
 
-// spacesLocked is which names with slashes stand for all virtual hosts of a route configuration:
+// spaces is which names with slashes stand for all virtual hosts of a route configuration:
 // those that the client has subscribed to as one on this stream (ALIAS-6). Without a slash every
 // name does.
-func (s *session) spacesLocked(st *streamType, g *relay.Group, names []string) (spaces []string) {
+func (s *session) spaces(st *streamType, g *relay.Group, names []string) (spaces []string) {
 	if !xds.IsVirtualHost(st.typeURL) {
 		return nil
 	}
-	routes := s.askedLocked(xds.RoutesOf(st.typeURL))
+	routes := s.asked(xds.RoutesOf(st.typeURL))
 	if routes == nil {
 		return nil
 	}
@@ -169,21 +169,21 @@ func (st *streamType) subscribed(g *relay.Group, name string) bool {
 	return false
 }
 
-// updateLocked hands a request to the table, to each group its part of it.
-func (s *session) updateLocked(
+// update hands a request to the table, to each group its part of it.
+func (s *session) update(
 	now time.Time, st *streamType, to routed, unsubscribe []string, initial map[string]string, first bool,
 ) error {
-	own, err := s.groupLocked(st, s.cfg.origin)
+	own, err := s.groupOf(st, s.cfg.origin)
 	if err != nil {
 		return s.noGroup(err)
 	}
 	var denied []relay.Denied
-	gone := s.leaveLocked(st, &to, unsubscribe)
+	gone := s.leave(st, &to, unsubscribe)
 	update := func(g *relay.Group, subscribe, unsubscribe []string, initial map[string]string) {
 		sub := st.sub.In(g)
 		if sub == nil {
 			sub = st.sub.Open(g, s.mailbox, relay.SubOptions{
-				TypeURL: st.typeURL, Delta: true, Initial: initial, Params: s.paramsLocked(g.Origin(), st.typeURL), TTL: s.ttl,
+				TypeURL: st.typeURL, Delta: true, Initial: initial, Params: s.params(g.Origin(), st.typeURL), TTL: s.ttl,
 			})
 		}
 		if sub == nil {
@@ -191,7 +191,7 @@ func (s *session) updateLocked(
 			return
 		}
 		if g == own {
-			sub.Namespaces(s.spacesLocked(st, own, subscribe))
+			sub.Namespaces(s.spaces(st, own, subscribe))
 		}
 		denied = append(denied, st.sub.Update(now, sub, subscribe, unsubscribe)...)
 		st.expect(now, sub)
@@ -211,24 +211,24 @@ func (s *session) updateLocked(
 	if err != nil {
 		return s.noGroup(err)
 	}
-	if err := s.deniedLocked(now, st, denied, nil, nil); err != nil {
+	if err := s.denied(now, st, denied, nil, nil); err != nil {
 		return err
 	}
-	return s.updateLocatedLocked(now, st, &to.locatorBatches)
+	return s.updateLocated(now, st, &to.locatorBatches)
 }
 
-// updateLocatedLocked is updateLocked for locators.
-func (s *session) updateLocatedLocked(now time.Time, st *streamType, to *locatorBatches) error {
+// updateLocated is update for locators.
+func (s *session) updateLocated(now time.Time, st *streamType, to *locatorBatches) error {
 	for _, x := range to.list {
 		var denied []relay.Denied
-		if sub := s.openLocked(st, x, ""); sub != nil {
-			sub.Namespaces(s.spacesLocked(st, x.group, x.names))
+		if sub := s.open(st, x, ""); sub != nil {
+			sub.Namespaces(s.spaces(st, x.group, x.names))
 			denied = st.sub.Update(now, sub, x.names, x.gone)
 			st.expect(now, sub)
 		} else {
-			denied = s.fullLocked(x)
+			denied = s.wholeList(x)
 		}
-		if err := s.deniedLocked(now, st, denied, x, nil); err != nil {
+		if err := s.denied(now, st, denied, x, nil); err != nil {
 			return err
 		}
 	}
@@ -238,14 +238,14 @@ func (s *session) updateLocatedLocked(now time.Time, st *streamType, to *locator
 	return nil
 }
 
-// leaveLocked divides what is unsubscribed: to where it was subscribed, if that was at another
+// leave divides what is unsubscribed: to where it was subscribed, if that was at another
 // origin. All else may be covered by `*` (WILD-9), and is returned.
-func (s *session) leaveLocked(st *streamType, to *routed, names []string) (own []string) {
+func (s *session) leave(st *streamType, to *routed, names []string) (own []string) {
 	if st.sub.Len()+len(to.others) == 0 || !s.cfg.federated {
 		return names
 	}
 	for _, name := range names {
-		if p := s.leavingLocked(st, to, name); p != nil {
+		if p := s.leaving(st, to, name); p != nil {
 			p.gone = append(p.gone, name)
 		} else {
 			own = append(own, name)
@@ -254,7 +254,7 @@ func (s *session) leaveLocked(st *streamType, to *routed, names []string) (own [
 	return own
 }
 
-func (s *session) leavingLocked(st *streamType, to *routed, name string) *place {
+func (s *session) leaving(st *streamType, to *routed, name string) *place {
 	u, err := xds.ParseURN(name)
 	if err != nil {
 		return nil

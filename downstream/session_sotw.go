@@ -15,9 +15,9 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 )
 
-// sotwLocked takes in a request of a SotW stream. The error is the status the stream ends with.
-func (s *session) sotwLocked(now time.Time, in *content) error {
-	st, first, err := s.enterLocked(in)
+// sotw takes in a request of a SotW stream. The error is the status the stream ends with.
+func (s *session) sotw(now time.Time, in *content) error {
+	st, first, err := s.enter(in)
 	if err != nil {
 		return err
 	}
@@ -28,24 +28,24 @@ func (s *session) sotwLocked(now time.Time, in *content) error {
 		return nil
 	case xds.DeltaOnly(st.typeURL):
 		st.blank = first || st.blank // TRANS-7
-		s.verdictLocked(now, st, in.nonce, in.detail)
+		s.verdict(now, st, in.nonce, in.detail)
 	default:
-		s.verdictLocked(now, st, in.nonce, in.detail)
-		if err := s.listLocked(now, st, in); err != nil {
+		s.verdict(now, st, in.nonce, in.detail)
+		if err := s.list(now, st, in); err != nil {
 			return err
 		}
 		if st.typeURL == xds.EndpointType {
-			s.pushEndpointsLocked() // WARM-2
+			s.pushEndpoints() // WARM-2
 		}
 	}
-	s.wakeLocked(now)
+	s.wake(now)
 	return nil
 }
 
-// verdictLocked pairs an ACK or NACK with the last response (NONCE-2). Any other nonce is stale and
+// verdict pairs an ACK or NACK with the last response (NONCE-2). Any other nonce is stale and
 // no verdict (NONCE-4); before anything was sent there is none to compare with (NONCE-3).
 // version_info takes no part in it.
-func (s *session) verdictLocked(now time.Time, st *streamType, nonce []byte, detail *status.Status) {
+func (s *session) verdict(now time.Time, st *streamType, nonce []byte, detail *status.Status) {
 	n, ours := s.nonceOf(nonce)
 	st.heard = st.heard || ours
 	if st.last() == nil || !ours || n != st.last().last {
@@ -55,19 +55,19 @@ func (s *session) verdictLocked(now time.Time, st *streamType, nonce []byte, det
 	clear(st.unanswered)
 	st.unanswered = st.unanswered[:0]
 	if st.typeURL == xds.ClusterType {
-		s.clustersJudgedLocked(now)
+		s.clustersJudged(now)
 	}
 	if detail != nil {
-		s.nackLocked(now, st, &last, string(nonce), detail)
+		s.nack(now, st, &last, string(nonce), detail)
 		return
 	}
-	s.ackLocked(now, st, &last)
+	s.ack(now, st, &last)
 }
 
-// listLocked takes in the names, which are the client's complete list whatever the nonce (SOTW-1,
+// list takes in the names, which are the client's complete list whatever the nonce (SOTW-1,
 // NONCE-5). The same list again costs a hash and no look at the table: that is what nearly every
 // ACK brings.
-func (s *session) listLocked(now time.Time, st *streamType, in *content) error {
+func (s *session) list(now time.Time, st *streamType, in *content) error {
 	hash := s.hashList(in)
 	anew := st.listed && len(in.nonce) == 0
 	if st.listed && st.list == hash && !(anew && st.heard) {
@@ -75,7 +75,7 @@ func (s *session) listLocked(now time.Time, st *streamType, in *content) error {
 	}
 	st.list, st.listed = hash, true
 	if anew {
-		left := s.forgottenLocked(now, st)
+		left := s.forgotten(now, st)
 		defer func() {
 			if !left.None() {
 				left.Close(now)
@@ -85,7 +85,7 @@ func (s *session) listLocked(now time.Time, st *streamType, in *content) error {
 	if in.names.n+len(in.locators) > 0 {
 		st.legacy = false // for good (WILD-3, WILD-6)
 	}
-	to := s.siftLocked(st, in.names.strings(), in.locators)
+	to := s.sift(st, in.names.strings(), in.locators)
 	to.wildcard = to.wildcard || st.legacy
 	wildcard := to.wildcard || slices.ContainsFunc(to.locatorBatches.list, func(x *locatorBatch) bool { return x.wildcard })
 	if wildcard && !st.wildcard && !xds.SentWhole(st.typeURL) {
@@ -99,34 +99,34 @@ func (s *session) listLocked(now time.Time, st *streamType, in *content) error {
 	if st.sub.None() { // only the first request of a type says what the client holds (RELAY-43)
 		version = string(in.version)
 	}
-	if err := s.replaceLocked(now, st, to, version); err != nil {
+	if err := s.replace(now, st, to, version); err != nil {
 		return err
 	}
 	if len(st.refusals) > 0 {
-		s.stillNamedLocked(st)
+		s.stillNamed(st)
 	}
 	if s.tellsWhole(st) {
 		st.sub.Remind()
 	}
-	return s.countNamesLocked(st)
+	return s.countNames(st)
 }
 
-// forgottenLocked notes that a client begins a type anew, with no nonce: it has forgotten what it
+// forgotten notes that a client begins a type anew, with no nonce: it has forgotten what it
 // was sent, so nothing is outstanding (NONCE-12). If it has repeated a nonce of ours it knew one,
 // and forgot it: the type begins as on a new stream, also with the same list. Until then it may
 // have sent this list before it read the answer to the last one, and is told what is new in it. The
 // caller closes left, if there is any, once what is still named is subscribed anew.
-func (s *session) forgottenLocked(now time.Time, st *streamType) (left relay.Union) {
+func (s *session) forgotten(now time.Time, st *streamType) (left relay.Union) {
 	clear(st.unanswered)
 	st.unanswered = st.unanswered[:0]
 	if st.typeURL == xds.ClusterType {
-		s.clustersJudgedLocked(now)
+		s.clustersJudged(now)
 	}
 	if !st.heard {
 		return left
 	}
 	left, st.sub = st.sub, relay.Union{}
-	s.unnamedLocked(st, func(uint64) bool { return true })
+	s.unnamed(st, func(uint64) bool { return true })
 	st.refused, st.denied = nil, nil
 	st.held, st.changed, st.keeps = nil, false, false
 	st.unhold()
@@ -135,21 +135,21 @@ func (s *session) forgottenLocked(now time.Time, st *streamType) (left relay.Uni
 	return left
 }
 
-// stillNamedLocked lets go of the refusals of names that the list has no more.
-func (s *session) stillNamedLocked(st *streamType) {
+// stillNamed lets go of the refusals of names that the list has no more.
+func (s *session) stillNamed(st *streamType) {
 	named := make(map[uint64]bool, len(st.refused))
 	for key := range st.refused {
 		named[s.refusalKey(key)] = true
 	}
-	s.unnamedLocked(st, func(key uint64) bool {
+	s.unnamed(st, func(key uint64) bool {
 		_, denied := st.denied[key]
 		return !denied && !named[key]
 	})
 }
 
-// replaceLocked hands a list to the table, to each group its part of it.
-func (s *session) replaceLocked(now time.Time, st *streamType, to routed, version string) error {
-	own, err := s.groupLocked(st, s.cfg.origin)
+// replace hands a list to the table, to each group its part of it.
+func (s *session) replace(now time.Time, st *streamType, to routed, version string) error {
+	own, err := s.groupOf(st, s.cfg.origin)
 	if err != nil {
 		return s.noGroup(err)
 	}
@@ -159,8 +159,8 @@ func (s *session) replaceLocked(now time.Time, st *streamType, to routed, versio
 		sub := st.sub.In(g)
 		if sub == nil {
 			sub = st.sub.Open(g, s.mailbox, relay.SubOptions{
-				TypeURL: st.typeURL, Version: version, StandIn: s.ofStandInLocked(version),
-				Params: s.paramsLocked(g.Origin(), st.typeURL), TTL: s.ttl, Polls: s.poll,
+				TypeURL: st.typeURL, Version: version, StandIn: s.ofStandIn(version),
+				Params: s.params(g.Origin(), st.typeURL), TTL: s.ttl, Polls: s.poll,
 			})
 		}
 		if sub == nil {
@@ -181,10 +181,10 @@ func (s *session) replaceLocked(now time.Time, st *streamType, to routed, versio
 	}
 	before := st.denied
 	st.denied = nil
-	if err := s.deniedLocked(now, st, denied, nil, before); err != nil {
+	if err := s.denied(now, st, denied, nil, before); err != nil {
 		return err
 	}
-	if err := s.replaceLocatedLocked(now, st, &to.locatorBatches, version, before); err != nil {
+	if err := s.replaceLocated(now, st, &to.locatorBatches, version, before); err != nil {
 		return err
 	}
 	for i := range st.sub.Len() { // what is named no more
@@ -197,28 +197,28 @@ func (s *session) replaceLocked(now time.Time, st *streamType, to routed, versio
 	return nil
 }
 
-// replaceLocatedLocked is replaceLocked for locators.
-func (s *session) replaceLocatedLocked(
+// replaceLocated is replace for locators.
+func (s *session) replaceLocated(
 	now time.Time, st *streamType, to *locatorBatches, version string, before map[uint64]struct{},
 ) error {
 	for _, x := range to.list {
 		var denied []relay.Denied
-		if sub := s.openLocked(st, x, version); sub != nil {
+		if sub := s.open(st, x, version); sub != nil {
 			denied = st.sub.Replace(now, sub, x.names, x.wildcard)
 			st.expect(now, sub)
 		} else {
-			denied = s.fullLocked(x)
+			denied = s.wholeList(x)
 		}
-		if err := s.deniedLocked(now, st, denied, x, before); err != nil {
+		if err := s.denied(now, st, denied, x, before); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// siftLocked divides a list into what is asked of the table, and where, and what is refused. A
+// sift divides a list into what is asked of the table, and where, and what is refused. A
 // refusal is told when the name is new in the list, and not again.
-func (s *session) siftLocked(st *streamType, names []string, locators []*discoveryv3.ResourceLocator) routed {
+func (s *session) sift(st *streamType, names []string, locators []*discoveryv3.ResourceLocator) routed {
 	before := st.refused
 	st.refused = nil
 	refuse := func(key, name string, p constraints.Params, why *reason) {
@@ -231,11 +231,11 @@ func (s *session) siftLocked(st *streamType, names []string, locators []*discove
 		key = strings.Clone(key)
 		st.refused[key] = struct{}{}
 		if _, known := before[key]; !known {
-			s.refuseAboutLocked(st, name, s.about(p), s.refusalKey(key), why)
+			s.refuseAbout(st, name, s.about(p), s.refusalKey(key), why)
 		}
 	}
-	to := s.routeLocked(st, names, func(name string, why *reason) { refuse(name, name, constraints.Params{}, why) })
-	s.locatorsLocked(st, &to, keptFirst(st, locators), func(name string, p constraints.Params, why *reason) {
+	to := s.route(st, names, func(name string, why *reason) { refuse(name, name, constraints.Params{}, why) })
+	s.locators(st, &to, keptFirst(st, locators), func(name string, p constraints.Params, why *reason) {
 		refuse(locatorKey(name, p), name, p, why)
 	})
 	return to

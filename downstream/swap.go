@@ -27,8 +27,8 @@ type hold struct {
 // the hold is counted from there.
 const longestHold = 4
 
-// holdLocked is what holds now. A stream without Listeners and routes has nothing to wait for.
-func (s *session) holdLocked(now time.Time) (h hold) {
+// hold is what holds now. A stream without Listeners and routes has nothing to wait for.
+func (s *session) hold(now time.Time) (h hold) {
 	if s.only != "" {
 		return h
 	}
@@ -51,7 +51,7 @@ func (s *session) holdLocked(now time.Time) (h hold) {
 		return h
 	}
 	h.named = s.cfg.timing.OrderHold
-	if now.Before(s.routedAt.Add(h.named)) || s.pendingLocked(now, late) != math.MaxUint64 {
+	if now.Before(s.routedAt.Add(h.named)) || s.pending(now, late) != math.MaxUint64 {
 		h.named *= longestHold
 	}
 	// the client may need a round trip for what it is told now
@@ -61,19 +61,19 @@ func (s *session) holdLocked(now time.Time) (h hold) {
 	return h
 }
 
-// keepLocked is holdLocked for what state of the world keeps in its lists of Clusters (ORD-3), and
+// keep is hold for what state of the world keeps in its lists of Clusters (ORD-3), and
 // for the word that endpoints are gone, or empty.
-func (s *session) keepLocked(now time.Time, st *streamType, seen uint64) relay.Keep {
-	h := s.holdLocked(now)
+func (s *session) keep(now time.Time, st *streamType, seen uint64) relay.Keep {
+	h := s.hold(now)
 	k := relay.Keep{Pending: math.MaxUint64, PendingEmpty: math.MaxUint64, Seen: seen, Hold: h.all, HoldNamed: h.named}
 	if s.only == "" {
 		k.HoldReturned = s.cfg.timing.OrderHold
 	}
 	switch st.typeURL {
 	case xds.ClusterType:
-		k.Pending = s.pendingLocked(now, late)
+		k.Pending = s.pending(now, late)
 	case xds.EndpointType:
-		k.PendingEmpty = s.pendingLocked(now, late)
+		k.PendingEmpty = s.pending(now, late)
 	}
 	return k
 }
@@ -96,8 +96,8 @@ func (h hold) of(named bool) time.Duration {
 	return h.all
 }
 
-// wentLocked calls at with each time at which what went at a time may be let go of.
-func (s *session) wentLocked(went time.Time, at func(time.Time)) {
+// went calls at with each time at which what went at a time may be let go of.
+func (s *session) went(went time.Time, at func(time.Time)) {
 	d := s.cfg.timing.OrderHold
 	at(went.Add(d))
 	at(s.routedAt.Add(d))

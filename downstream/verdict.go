@@ -10,8 +10,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 )
 
-// ackLocked notes that the client accepted a response.
-func (s *session) ackLocked(now time.Time, st *streamType, x *sent) {
+// ack notes that the client accepted a response.
+func (s *session) ack(now time.Time, st *streamType, x *sent) {
 	if x.real {
 		st.nacked.accepted(x)
 		st.sub.Ack(x.told)
@@ -23,9 +23,9 @@ func (s *session) ackLocked(now time.Time, st *streamType, x *sent) {
 	st.synced()
 }
 
-// nackLocked notes that the client refused a response: for people, and so that it is not sent again
+// nack notes that the client refused a response: for people, and so that it is not sent again
 // before it changes (NONCE-11, DELTA-15). Nobody else is told (RELAY-34).
-func (s *session) nackLocked(now time.Time, st *streamType, x *sent, nonce string, detail *status.Status) {
+func (s *session) nack(now time.Time, st *streamType, x *sent, nonce string, detail *status.Status) {
 	st.nacks++
 	st.counts.Nack()
 	nack := Nack{Nonce: nonce, Message: clip(detail.GetMessage(), maxNackKept), At: now}

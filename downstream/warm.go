@@ -109,9 +109,9 @@ func (w *warming) noteClusters(names []string) {
 	}
 }
 
-// followLocked notes endpoints that are being written: what the Clusters before them need is not
+// follow notes endpoints that are being written: what the Clusters before them need is not
 // owed any more, nor waited for.
-func (s *session) followLocked(written *relay.Answer) {
+func (s *session) follow(written *relay.Answer) {
 	if len(s.warm.news)+len(s.warm.missing)+s.warm.owed.names == 0 {
 		return
 	}
@@ -163,10 +163,10 @@ func without(list []string, names map[string]bool) (rest []string) {
 	return list
 }
 
-// oweEndpointsLocked owes what the Clusters of this batch need, but for what followed them in the
+// oweEndpoints owes what the Clusters of this batch need, but for what followed them in the
 // batch anyway.
-func (s *session) oweEndpointsLocked(now time.Time, clusters *streamType) {
-	news, st := s.warm.news, s.endpointsLocked()
+func (s *session) oweEndpoints(now time.Time, clusters *streamType) {
+	news, st := s.warm.news, s.endpoints()
 	s.warm.news = nil
 	if st != nil && len(news) > 0 {
 		if len(s.warm.missing) == maxMissing {
@@ -187,9 +187,9 @@ func (s *session) oweEndpointsLocked(now time.Time, clusters *streamType) {
 	s.warm.owed.add(news, st == nil)
 }
 
-// coldEndpointsLocked reports whether endpoints are still to be written of the Clusters of a
+// coldEndpoints reports whether endpoints are still to be written of the Clusters of a
 // response up to a nonce.
-func (s *session) coldEndpointsLocked(now time.Time, upTo uint64) bool {
+func (s *session) coldEndpoints(now time.Time, upTo uint64) bool {
 	s.warm.missing = slices.DeleteFunc(s.warm.missing, func(m missing) bool { return !now.Before(m.until) })
 	return len(s.warm.missing) > 0 && s.warm.missing[0].of <= upTo
 }
@@ -200,11 +200,11 @@ func (w *warming) waited(now time.Time, upTo uint64) bool {
 	return slices.ContainsFunc(w.missing, func(m missing) bool { return m.waited && m.of <= upTo && now.Before(m.until) })
 }
 
-// endpointsLocked is the stream's endpoint type; nil if the client asks for none.
-func (s *session) endpointsLocked() *streamType { return s.askedLocked(xds.EndpointType) }
+// endpoints is the stream's endpoint type; nil if the client asks for none.
+func (s *session) endpoints() *streamType { return s.asked(xds.EndpointType) }
 
-// askedLocked is the type's state if the client asks the table for it.
-func (s *session) askedLocked(typeURL string) *streamType {
+// asked is the type's state if the client asks the table for it.
+func (s *session) asked(typeURL string) *streamType {
 	for _, st := range s.types {
 		if st.typeURL == typeURL && !st.sub.None() {
 			return st
@@ -213,17 +213,17 @@ func (s *session) askedLocked(typeURL string) *streamType {
 	return nil
 }
 
-// oweVirtualHostsLocked owes the virtual hosts of the RouteConfigurations in an answer that was
+// oweVirtualHosts owes the virtual hosts of the RouteConfigurations in an answer that was
 // written, since the client has cleared its table of them (WARM-4), but for those that followed in
 // the batch anyway. In state of the world there are none.
-func (s *session) oweVirtualHostsLocked(routes, followed *relay.Answer) {
+func (s *session) oweVirtualHosts(routes, followed *relay.Answer) {
 	if !s.delta || routes == nil {
 		return
 	}
 	for v := range routes.Bodies() {
 		s.warm.routes = append(s.warm.routes, v.Name)
 	}
-	switch st := s.askedLocked(xds.VirtualHostType); {
+	switch st := s.asked(xds.VirtualHostType); {
 	case st == nil:
 		s.warm.routes = s.warm.routes[:min(len(s.warm.routes), maxEarly)]
 	case followed != nil:
@@ -235,27 +235,27 @@ func (s *session) oweVirtualHostsLocked(routes, followed *relay.Answer) {
 	}
 }
 
-// pushVirtualHostsLocked hands them to the table when the client first asks for virtual hosts.
-func (s *session) pushVirtualHostsLocked() {
-	if st := s.askedLocked(xds.VirtualHostType); st != nil && len(s.warm.routes) > 0 {
+// pushVirtualHosts hands them to the table when the client first asks for virtual hosts.
+func (s *session) pushVirtualHosts() {
+	if st := s.asked(xds.VirtualHostType); st != nil && len(s.warm.routes) > 0 {
 		st.sub.OweNamespaces(s.warm.routes, nil)
 		s.warm.routes = nil
 	}
 }
 
-// clustersJudgedLocked starts the wait for an endpoint request, after which what is owed is pushed.
-func (s *session) clustersJudgedLocked(now time.Time) {
+// clustersJudged starts the wait for an endpoint request, after which what is owed is pushed.
+func (s *session) clustersJudged(now time.Time) {
 	if s.warm.owed.names > 0 && s.warm.at.IsZero() {
 		s.warm.at = now.Add(s.cfg.timing.OrderHold)
 		s.mailbox.Signal() // the writer sleeps until a deadline that it has to look for anew
 	}
 }
 
-// pushEndpointsLocked hands what is owed to the table, as soon as the client asks for endpoints at
+// pushEndpoints hands what is owed to the table, as soon as the client asks for endpoints at
 // all.
-func (s *session) pushEndpointsLocked() {
+func (s *session) pushEndpoints() {
 	s.warm.at = time.Time{}
-	if st := s.endpointsLocked(); st != nil {
+	if st := s.endpoints(); st != nil {
 		for _, list := range append(slices.Clip(s.warm.owed.lists), s.warm.owed.own) {
 			st.sub.Owe(list)
 		}

@@ -220,7 +220,7 @@ func (a *aggregate) run() {
 	}
 	a.mu.Lock()
 	rest := a.sums.Take(time.Now())
-	a.endLocked(errLeaving)
+	a.end(errLeaving)
 	a.mu.Unlock()
 	o.counts.LoadsLost(loads.Requests(rest))
 }
@@ -255,11 +255,11 @@ func (a *aggregate) refuse(err error) bool {
 	if errors.Is(err, io.EOF) {
 		err = status.Error(codes.Unavailable, "the origin ended the stream of load reports")
 	}
-	a.endLocked(err)
+	a.end(err)
 	return true
 }
 
-func (a *aggregate) endLocked(err error) {
+func (a *aggregate) end(err error) {
 	if a.err == nil {
 		a.err = err
 		close(a.changed)

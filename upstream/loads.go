@@ -178,7 +178,7 @@ func (p *pool) loadSlot(ctx context.Context, atMost time.Duration) (*slot, error
 	defer cancel()
 	for {
 		p.mu.Lock()
-		s := p.inUseLocked()
+		s := p.inUse()
 		p.mu.Unlock()
 		sl, wait := p.take(ctx, s)
 		if sl != nil {

@@ -131,7 +131,7 @@ func (h *health) opened(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.failing {
-		h.setLocked(true, now)
+		h.set(true, now)
 	}
 }
 
@@ -141,12 +141,12 @@ func (h *health) heard(now time.Time, l *lane, first bool) {
 	defer h.mu.Unlock()
 	h.proof, h.failing, h.failures = now, false, 0
 	if h.errOf == nil || h.errOf == l {
-		h.clearLocked()
+		h.clear()
 	}
 	if first {
 		h.answered++
 	}
-	h.setLocked(true, now)
+	h.set(true, now)
 }
 
 // ended notes that a stream that had a response is over, which is no failure (ERR-3).
@@ -165,7 +165,7 @@ func (h *health) failed(now time.Time, err error) int {
 	h.failures++
 	if h.answered == 0 {
 		h.failing = true
-		h.setLocked(false, now)
+		h.set(false, now)
 	}
 	return h.failures
 }
@@ -181,12 +181,12 @@ func (h *health) refused(now time.Time, l *lane, err error) {
 func (h *health) gone(l *lane) {
 	h.mu.Lock()
 	if h.errOf == l {
-		h.clearLocked()
+		h.clear()
 	}
 	h.mu.Unlock()
 }
 
-func (h *health) clearLocked() { h.err, h.errAt, h.errOf = "", time.Time{}, nil }
+func (h *health) clear() { h.err, h.errAt, h.errOf = "", time.Time{}, nil }
 
 // everHeard reports whether the origin has ever responded.
 func (h *health) everHeard() bool {
@@ -208,7 +208,7 @@ func (h *health) updated(now time.Time) {
 	h.mu.Unlock()
 }
 
-func (h *health) setLocked(connected bool, now time.Time) {
+func (h *health) set(connected bool, now time.Time) {
 	if h.connected != connected || h.since.IsZero() {
 		h.connected, h.since = connected, now
 	}

@@ -93,7 +93,7 @@ func (c *Config) serverKey(address string) string {
 // next attempt.
 func (p *pool) take(ctx context.Context, s *server) (*slot, time.Duration) {
 	p.mu.Lock()
-	if c := s.freeLocked(); c != nil {
+	if c := s.free(); c != nil {
 		c.lanes++
 		p.mu.Unlock()
 		return &slot{server: s, conn: c}, 0
@@ -135,21 +135,21 @@ func (p *pool) open(ctx context.Context, sl *slot) {
 		s.conns = append(s.conns, c)
 		sl.conn = c
 	} else {
-		p.settleLocked(sl)
+		p.settle(sl)
 		if ctx.Err() == nil {
-			p.missedLocked(s, begun, unserved)
+			p.missed(s, begun, unserved)
 		}
 	}
-	p.dialledLocked(s)
-	p.grantLocked(time.Now())
+	p.dialled(s)
+	p.grant(time.Now())
 	p.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
 		p.failed(s, nil, err)
 	}
 }
 
-// dialledLocked ends an attempt to connect.
-func (p *pool) dialledLocked(s *server) {
+// dialled ends an attempt to connect.
+func (p *pool) dialled(s *server) {
 	close(s.dialling)
 	s.dialling = nil
 }
@@ -161,7 +161,7 @@ func (p *pool) failed(s *server, l *lane, err error, fields ...zap.Field) {
 	err = p.hinted(err)
 	p.mu.Lock()
 	others := s.answering > 0
-	elsewhere := !others && p.answersLocked(p.servers)
+	elsewhere := !others && p.answers(p.servers)
 	p.mu.Unlock()
 	if others {
 		p.health.refused(now, l, err)
@@ -269,7 +269,7 @@ func (p *pool) release(sl *slot, m miss) (counted bool) {
 		s.answering--
 	}
 	before, several := c.gone, len(p.servers) > 1
-	up := c.upLocked()
+	up := c.up()
 	if m != noMiss {
 		s.silences = 0
 	}
@@ -282,12 +282,12 @@ func (p *pool) release(sl *slot, m miss) (counted bool) {
 			if !sl.since.IsZero() && up {
 				s.patience = min(2*now.Sub(sl.since), proveWithin)
 			}
-			p.missedLocked(s, now, m)
+			p.missed(s, now, m)
 		}
 	}
-	p.settleLocked(sl)
-	idle := p.cutLocked(func(c *conn) bool { return p.ended || c.gone || p.answersLocked(p.servers[:c.server.at]) })
-	p.grantLocked(now)
+	p.settle(sl)
+	idle := p.cut(func(c *conn) bool { return p.ended || c.gone || p.answers(p.servers[:c.server.at]) })
+	p.grant(now)
 	p.mu.Unlock()
 	closeAll(idle)
 	return counted
@@ -310,13 +310,13 @@ func (p *pool) slower(c *conn) (interval time.Duration, changed bool) {
 func (p *pool) trim(last bool) {
 	kept := 0
 	p.mu.Lock()
-	idle := p.cutLocked(func(*conn) bool { kept++; return last || kept > 1 })
+	idle := p.cut(func(*conn) bool { kept++; return last || kept > 1 })
 	p.mu.Unlock()
 	closeAll(idle)
 }
 
-// cutLocked takes out the connections without lanes that may go.
-func (p *pool) cutLocked(may func(*conn) bool) (idle []*conn) {
+// cut takes out the connections without lanes that may go.
+func (p *pool) cut(may func(*conn) bool) (idle []*conn) {
 	for _, s := range p.servers {
 		s.conns = slices.DeleteFunc(s.conns, func(c *conn) bool {
 			cut := c.lanes == 0 && may(c)

@@ -25,7 +25,7 @@ const (
 type place struct {
 	// Set once by whoever joins.
 	group    *relay.Group
-	to       *server // the only server to go to; nil: chooseLocked says
+	to       *server // the only server to go to; nil: choose says
 	was      *server // where the lane's last stream went; nil: there was none
 	failures int     // of the lane in a row
 	brief    bool    // the lane's last streams were answered and ended soon after
@@ -33,7 +33,7 @@ type place struct {
 	missed   chan struct{} // one slot: no server may be tried now
 
 	// Guarded by pool.mu.
-	uncached bool // for chooseLocked
+	uncached bool // for choose
 	warned   bool // missed was signalled
 }
 
@@ -65,8 +65,8 @@ func (p *pool) join(q *place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue = append(p.queue, q)
-	p.grantLocked(now)
-	p.warnLocked(now, q)
+	p.grant(now)
+	p.warn(now, q)
 }
 
 // look takes up that the group has come to want what no server has answered yet, or no longer does.
@@ -75,7 +75,7 @@ func (p *pool) look(q *place, uncached bool) {
 	defer p.mu.Unlock()
 	if q.uncached != uncached {
 		q.uncached = uncached
-		p.grantLocked(time.Now())
+		p.grant(time.Now())
 	}
 }
 
@@ -101,29 +101,29 @@ func (p *pool) giveBack(sl *slot) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.settleLocked(sl)
-	p.dialledLocked(sl.server)
-	p.grantLocked(time.Now())
+	p.settle(sl)
+	p.dialled(sl.server)
+	p.grant(time.Now())
 }
 
-// grantLocked gives leave to those whose turn it is, and sees to it that the next are looked at in
+// grant gives leave to those whose turn it is, and sees to it that the next are looked at in
 // time.
-func (p *pool) grantLocked(now time.Time) {
+func (p *pool) grant(now time.Time) {
 	for len(p.queue) > 0 {
-		again := p.rateLocked(now)
+		again := p.rate(now)
 		if again.IsZero() {
 			var q *place
 			var s *server
-			if q, s, again = p.nextLocked(now); q != nil {
+			if q, s, again = p.next(now); q != nil {
 				// Asked once, as a connection may be lost at any moment: the slot either has this
 				// one, or dials.
-				c := s.freeLocked()
+				c := s.free()
 				if c == nil && s.dialling != nil {
 					return // the end of that attempt looks at the queue again
 				}
 				p.queue = slices.DeleteFunc(p.queue, func(x *place) bool { return x == q })
 				p.last = q.group
-				q.granted <- p.slotLocked(now, s, c)
+				q.granted <- p.slot(now, s, c)
 				continue
 			}
 		}
@@ -146,11 +146,11 @@ func (p *pool) grantLocked(now time.Time) {
 func (p *pool) turn() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.grantLocked(time.Now())
+	p.grant(time.Now())
 }
 
-// rateLocked is when the rate allows another stream; zero: now.
-func (p *pool) rateLocked(now time.Time) (again time.Time) {
+// rate is when the rate allows another stream; zero: now.
+func (p *pool) rate(now time.Time) (again time.Time) {
 	if n := p.cfg.NewGroupsPerSecond; n > 0 && len(p.starts) == n {
 		if at := p.starts[p.oldest].Add(time.Second); at.After(now) {
 			return at
@@ -159,21 +159,21 @@ func (p *pool) rateLocked(now time.Time) (again time.Time) {
 	return again
 }
 
-// nextLocked is whose turn it is, and where to go; nil: nobody's before the time given, or, if that
+// next is whose turn it is, and where to go; nil: nobody's before the time given, or, if that
 // is zero, before something happens.
-func (p *pool) nextLocked(now time.Time) (best *place, to *server, again time.Time) {
+func (p *pool) next(now time.Time) (best *place, to *server, again time.Time) {
 	admits, any := make([]bool, len(p.servers)), false
 	for i, s := range p.servers {
-		admits[i] = p.admitsLocked(s, now)
+		admits[i] = p.admits(s, now)
 		any = any || admits[i]
 	}
 	for _, q := range p.queue {
-		s, at := p.serverLocked(q, now)
+		s, at := p.server(q, now)
 		switch {
 		case s == nil:
 			again = sooner(again, at)
 		case admits[s.at]:
-			if best == nil || p.beforeLocked(q, best, s.window > 0) {
+			if best == nil || p.before(q, best, s.window > 0) {
 				best, to = q, s
 			}
 		}
@@ -184,10 +184,10 @@ func (p *pool) nextLocked(now time.Time) (best *place, to *server, again time.Ti
 	return best, to, again
 }
 
-// serverLocked is where a lane is to go, or when to look again.
-func (p *pool) serverLocked(q *place, now time.Time) (s *server, again time.Time) {
+// server is where a lane is to go, or when to look again.
+func (p *pool) server(q *place, now time.Time) (s *server, again time.Time) {
 	if q.to == nil {
-		if s, again = p.chooseLocked(now, q.was, q.uncached); s == nil {
+		if s, again = p.choose(now, q.was, q.uncached); s == nil {
 			return nil, again
 		}
 	} else {
@@ -199,21 +199,21 @@ func (p *pool) serverLocked(q *place, now time.Time) (s *server, again time.Time
 	return s, time.Time{}
 }
 
-// admitsLocked reports whether a stream may be opened at a server as far as those go that are not
+// admits reports whether a stream may be opened at a server as far as those go that are not
 // answered yet.
-func (p *pool) admitsLocked(s *server, now time.Time) bool {
+func (p *pool) admits(s *server, now time.Time) bool {
 	most := s.window
 	if n := p.cfg.NewGroupsPerSecond; most == 0 && n > 0 {
 		most = max(n/unansweredShare, 1) + s.silences
 	}
-	return !s.until.After(now) && (most == 0 || s.unanswered < most) && (s.dialling == nil || s.freeLocked() != nil)
+	return !s.until.After(now) && (most == 0 || s.unanswered < most) && (s.dialling == nil || s.free() != nil)
 }
 
-// beforeLocked reports whether q comes before o. Where a server is being tried, whoever failed
+// before reports whether q comes before o. Where a server is being tried, whoever failed
 // there gives way: it may be the group that is refused, and not all of them. So does whoever is
 // ended again and again, as there may be groups that have never come to be answered in between. The
 // streams of a group follow one another.
-func (p *pool) beforeLocked(q, o *place, tried bool) bool {
+func (p *pool) before(q, o *place, tried bool) bool {
 	switch {
 	case tried && q.failures != o.failures:
 		return q.failures < o.failures
@@ -229,9 +229,9 @@ func (p *pool) beforeLocked(q, o *place, tried bool) bool {
 	return q.group.Clients() > o.group.Clients()
 }
 
-// slotLocked makes a slot, on a connection that has room, or to dial if there is none; then nobody
+// slot makes a slot, on a connection that has room, or to dial if there is none; then nobody
 // else dials.
-func (p *pool) slotLocked(now time.Time, s *server, c *conn) *slot {
+func (p *pool) slot(now time.Time, s *server, c *conn) *slot {
 	if n := p.cfg.NewGroupsPerSecond; len(p.starts) < n {
 		p.starts = append(p.starts, now)
 	} else if n > 0 {
@@ -281,12 +281,12 @@ func (p *pool) silent(sl *slot) {
 		sl.server.window = 0
 		sl.server.silences++
 	}
-	p.settleLocked(sl)
-	p.grantLocked(time.Now())
+	p.settle(sl)
+	p.grant(time.Now())
 }
 
-// settleLocked ends the wait for the first response.
-func (p *pool) settleLocked(sl *slot) {
+// settle ends the wait for the first response.
+func (p *pool) settle(sl *slot) {
 	if sl.timer != nil {
 		sl.timer.Stop()
 	}
@@ -296,21 +296,21 @@ func (p *pool) settleLocked(sl *slot) {
 	}
 }
 
-// missedLocked notes a failed attempt at a server, which began at since.
-func (p *pool) missedLocked(s *server, since time.Time, m miss) {
-	s.missedLocked(since, m)
+// missed notes a failed attempt at a server, which began at since.
+func (p *pool) missed(s *server, since time.Time, m miss) {
+	s.missed(since, m)
 	p.last = nil // whoever failed is not to come first for that
-	p.warnLocked(time.Now(), p.queue...)
+	p.warn(time.Now(), p.queue...)
 }
 
-// warnLocked tells those that have no server to be tried now, for what that means to the table
+// warn tells those that have no server to be tried now, for what that means to the table
 // (RELAY-4).
-func (p *pool) warnLocked(now time.Time, queue ...*place) {
+func (p *pool) warn(now time.Time, queue ...*place) {
 	for _, q := range queue {
 		if q.warned {
 			continue
 		}
-		if s, _ := p.serverLocked(q, now); s == nil {
+		if s, _ := p.server(q, now); s == nil {
 			q.warned = true
 			q.missed <- struct{}{}
 		}

@@ -65,20 +65,20 @@ func (s *server) due() time.Time {
 	return s.until
 }
 
-// freeLocked is a connection that is up and has room.
-func (s *server) freeLocked() *conn {
+// free is a connection that is up and has room.
+func (s *server) free() *conn {
 	for _, c := range s.conns {
-		if c.upLocked() && c.lanes < lanesPerConnection {
+		if c.up() && c.lanes < lanesPerConnection {
 			return c
 		}
 	}
 	return nil
 }
 
-// missedLocked is a failed attempt, which began at since: the next comes after a longer wait.
+// missed is a failed attempt, which began at since: the next comes after a longer wait.
 // Attempts that were made together count once. A server that cannot serve is tried by one stream at
 // a time; one that refuses by ever more, as it may serve other groups.
-func (s *server) missedLocked(since time.Time, m miss) {
+func (s *server) missed(since time.Time, m miss) {
 	now := time.Now()
 	if s.until.After(now) {
 		return
@@ -100,21 +100,21 @@ func (s *server) missedLocked(since time.Time, m miss) {
 	}
 }
 
-// upLocked reports whether the connection takes lanes.
-func (c *conn) upLocked() bool {
+// up reports whether the connection takes lanes.
+func (c *conn) up() bool {
 	if !c.gone && c.grpc.GetState() != connectivity.Ready {
 		c.gone = true
 	}
 	return !c.gone
 }
 
-// chooseLocked is the server for a lane without a stream (FED-6), or when to ask again. was is
+// choose is the server for a lane without a stream (FED-6), or when to ask again. was is
 // where the lane's last stream went, if it had any: as long as that one is not lost the lane goes
 // there again, and from there to a better one by climb alone. Otherwise it is the first that is not
 // lost. After one that is comes the next: at once for a group that wants something no server has
 // answered yet, or else when that one has been lost for cold_wait. Until then, and while none of
 // those below answers either, it is tried itself, whenever that is due.
-func (p *pool) chooseLocked(now time.Time, was *server, uncached bool) (_ *server, again time.Time) {
+func (p *pool) choose(now time.Time, was *server, uncached bool) (_ *server, again time.Time) {
 	if was != nil && was.lost.IsZero() {
 		return was, time.Time{}
 	}
@@ -123,7 +123,7 @@ func (p *pool) chooseLocked(now time.Time, was *server, uncached bool) (_ *serve
 			return s, time.Time{}
 		}
 		held := !uncached && now.Sub(s.lost) < p.table.ColdWait()
-		if held || !p.answersLocked(p.servers[i+1:]) {
+		if held || !p.answers(p.servers[i+1:]) {
 			if !s.until.After(now) {
 				return s, time.Time{}
 			}
@@ -136,8 +136,8 @@ func (p *pool) chooseLocked(now time.Time, was *server, uncached bool) (_ *serve
 	return nil, again
 }
 
-// answersLocked reports whether any of the servers answers somebody.
-func (p *pool) answersLocked(servers []*server) bool {
+// answers reports whether any of the servers answers somebody.
+func (p *pool) answers(servers []*server) bool {
 	for _, s := range servers {
 		if s.answering > 0 {
 			return true
@@ -190,14 +190,14 @@ func (p *pool) sought(s *server, silent bool) {
 	s.sought = false
 	if silent {
 		s.until = time.Now().Add(s.backoff.next())
-		p.grantLocked(time.Now())
+		p.grant(time.Now())
 	}
-	p.changedLocked()
+	p.wakeSeekers()
 	p.mu.Unlock()
 }
 
-// changedLocked has everybody look again who waits in seek.
-func (p *pool) changedLocked() {
+// wakeSeekers has everybody look again who waits in seek.
+func (p *pool) wakeSeekers() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
@@ -220,8 +220,8 @@ func (p *pool) proved(sl *slot) {
 	}
 	sl.answered = true
 	sl.server.answering++
-	p.settleLocked(sl)
-	p.reachedLocked(sl.server)
+	p.settle(sl)
+	p.reached(sl.server)
 }
 
 // held notes that a stream which owed nothing stayed open on a server that was unreachable: that is
@@ -229,24 +229,24 @@ func (p *pool) proved(sl *slot) {
 func (p *pool) held(s *server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reachedLocked(s)
+	p.reached(s)
 }
 
-func (p *pool) reachedLocked(s *server) {
+func (p *pool) reached(s *server) {
 	s.backoff.reset()
 	s.until, s.rest = time.Time{}, time.Time{}
 	s.window, s.patience = 0, 0
 	now := time.Now()
 	if !s.lost.IsZero() {
 		s.lost, s.returned = time.Time{}, now
-		p.changedLocked()
+		p.wakeSeekers()
 	}
-	p.grantLocked(now)
+	p.grant(now)
 }
 
-// inUseLocked is the server that the origin is spoken to at: the first that answers, else the first
+// inUse is the server that the origin is spoken to at: the first that answers, else the first
 // with a connection, else the first.
-func (p *pool) inUseLocked() *server {
+func (p *pool) inUse() *server {
 	for _, has := range []func(*server) bool{
 		func(s *server) bool { return s.answering > 0 }, func(s *server) bool { return len(s.conns) > 0 },
 	} {

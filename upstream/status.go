@@ -113,7 +113,7 @@ func (p *pool) picture() (address string, connections int) {
 	for _, s := range p.servers {
 		connections += len(s.conns)
 	}
-	return p.inUseLocked().address, connections
+	return p.inUse().address, connections
 }
 
 func (l *lane) picture() LaneStatus {

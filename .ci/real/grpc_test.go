@@ -158,17 +158,17 @@ func (c *grpcRun) Write(p []byte) (int, error) {
 			return len(p), nil
 		}
 		c.part = rest
-		c.lineLocked(string(line))
+		c.line(string(line))
 	}
 }
 
-func (c *grpcRun) lineLocked(line string) {
+func (c *grpcRun) line(line string) {
 	kind, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	switch kind {
 	case "csds":
 		c.addr = rest
 	case "counter", "gauge":
-		c.metricLocked(kind, rest)
+		c.metric(kind, rest)
 	case "answered":
 		c.tally.Answered(rest)
 	case "failed":
@@ -182,8 +182,8 @@ func (c *grpcRun) lineLocked(line string) {
 	}
 }
 
-// metricLocked notes a value, in place of the one before.
-func (c *grpcRun) metricLocked(kind, line string) {
+// metric notes a value, in place of the one before.
+func (c *grpcRun) metric(kind, line string) {
 	name, value, _ := strings.Cut(line, " ")
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil {

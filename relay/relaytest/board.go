@@ -159,7 +159,7 @@ func (o *Origin) change(edit func(*board)) {
 	}
 	for _, s := range o.streams {
 		if !s.ended {
-			s.answerLocked()
+			s.answer()
 		}
 	}
 }

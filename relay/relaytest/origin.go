@@ -226,7 +226,7 @@ func (o *Origin) record(s *Stream, raw []byte) {
 	r.N = len(o.requests)
 	s.requests = append(s.requests, r)
 	s.count(r)
-	if !o.cfg.Serving || s.killedLocked(r) {
+	if !o.cfg.Serving || s.killed(r) {
 		return
 	}
 	if o.cfg.TP2 {
@@ -234,7 +234,7 @@ func (o *Origin) record(s *Stream, raw []byte) {
 	} else {
 		s.subscribe(r)
 	}
-	s.answerLocked()
+	s.answer()
 }
 
 // dialectOf reads the dialect from a full method name, /package.Service/Method.

@@ -27,15 +27,15 @@ type subscription struct {
 // elsewhere stands for a version the client brought from another stream.
 var elsewhere = &Resource{}
 
-// killedLocked reports whether the request is one that cannot be served; a fatal one ends the
+// killed reports whether the request is one that cannot be served; a fatal one ends the
 // stream.
-func (s *Stream) killedLocked(r *Request) bool {
+func (s *Stream) killed(r *Request) bool {
 	if r.SotW == nil && r.Delta == nil {
 		return true
 	}
 	err, fatal := s.origin.board.behaviour.Kill[r.TypeURL()]
 	if fatal {
-		s.pushLocked(outgoing{end: true, err: err})
+		s.push(outgoing{end: true, err: err})
 	}
 	return fatal
 }
@@ -263,8 +263,8 @@ func (sub *subscription) take(set map[string]*Resource, names []string, absence 
 	return all, changed, removed
 }
 
-// answerLocked queues what is due on the stream and allowed now, type by type.
-func (s *Stream) answerLocked() {
+// answer queues what is due on the stream and allowed now, type by type.
+func (s *Stream) answer() {
 	board := &s.origin.board
 	if board.batching {
 		return
@@ -297,10 +297,10 @@ func (s *Stream) answerType(typeURL string, sub *subscription) {
 	whole := s.Dialect == SotW && (fullState(typeURL) || sub.wildcard)
 	switch {
 	case whole && (answer || len(changed)+len(removed) > 0):
-		sub.unanswered = s.respondLocked(typeURL, board.version(typeURL), b.dress(all, s.Dialect), removal{}, 0)
+		sub.unanswered = s.respond(typeURL, board.version(typeURL), b.dress(all, s.Dialect), removal{}, 0)
 	case whole:
 	case s.Dialect == SotW && len(changed) > 0:
-		sub.unanswered = s.respondLocked(typeURL, board.version(typeURL), b.dress(changed, s.Dialect), removal{}, 0)
+		sub.unanswered = s.respond(typeURL, board.version(typeURL), b.dress(changed, s.Dialect), removal{}, 0)
 	case s.Dialect == Delta && (answer || len(changed)+len(removed) > 0):
 		sub.unanswered = s.respondCut(typeURL, b.dress(changed, s.Dialect), removal{names: removed})
 	}
@@ -328,11 +328,11 @@ func (s *Stream) respondCut(typeURL string, rs []*Resource, gone removal) (nonce
 	pause := time.Duration(0)
 	if n := board.behaviour.Chunk; n > 0 {
 		for len(rs) > n {
-			s.respondLocked(typeURL, board.version(typeURL), rs[:n], removal{}, pause)
+			s.respond(typeURL, board.version(typeURL), rs[:n], removal{}, pause)
 			rs, pause = rs[n:], board.behaviour.Pause
 		}
 	}
-	return s.respondLocked(typeURL, board.version(typeURL), rs, gone, pause)
+	return s.respond(typeURL, board.version(typeURL), rs, gone, pause)
 }
 
 // dress returns the resources as the behaviour wants them sent.

@@ -57,14 +57,14 @@ func (s *Stream) Send(m proto.Message) {
 	s.origin.mu.Lock()
 	defer s.origin.mu.Unlock()
 	s.sent = append(s.sent, m)
-	s.pushLocked(outgoing{msg: m})
+	s.push(outgoing{msg: m})
 }
 
 // SendRaw sends b as one gRPC message, whatever it is.
 func (s *Stream) SendRaw(b []byte) {
 	s.origin.mu.Lock()
 	defer s.origin.mu.Unlock()
-	s.pushLocked(outgoing{msg: b})
+	s.push(outgoing{msg: b})
 }
 
 // Respond sends resources of one type as a well-formed response of the stream's dialect and returns
@@ -76,7 +76,7 @@ func (s *Stream) Respond(typeURL, version string, resources ...Resource) (nonce 
 	for i := range resources {
 		ptrs[i] = &resources[i]
 	}
-	return s.respondLocked(typeURL, version, ptrs, removal{}, 0)
+	return s.respond(typeURL, version, ptrs, removal{}, 0)
 }
 
 // RespondRemoved sends a delta response that removes names and returns its nonce. It panics on a
@@ -87,7 +87,7 @@ func (s *Stream) RespondRemoved(typeURL, version string, names ...string) (nonce
 	}
 	s.origin.mu.Lock()
 	defer s.origin.mu.Unlock()
-	return s.respondLocked(typeURL, version, nil, removal{names: names}, 0)
+	return s.respond(typeURL, version, nil, removal{names: names}, 0)
 }
 
 // RespondReplaced sends a delta response that removes variants by their constraints (DYN-14) and
@@ -102,7 +102,7 @@ func (s *Stream) RespondReplaced(typeURL, version string, gone []*discovery.Reso
 	for i := range resources {
 		ptrs[i] = &resources[i]
 	}
-	return s.respondLocked(typeURL, version, ptrs, removal{variants: gone}, 0)
+	return s.respond(typeURL, version, ptrs, removal{variants: gone}, 0)
 }
 
 // VariantName is a name with constraints, as removals and errors have it.
@@ -114,7 +114,7 @@ func VariantName(name string, c *Constraints) *discovery.ResourceName {
 func (s *Stream) End(err error) {
 	s.origin.mu.Lock()
 	defer s.origin.mu.Unlock()
-	s.pushLocked(outgoing{end: true, err: err})
+	s.push(outgoing{end: true, err: err})
 }
 
 // Done is closed once the stream has ended at the origin, for whatever reason.
@@ -149,8 +149,8 @@ type removal struct {
 	variants []*discovery.ResourceName
 }
 
-// respondLocked builds, records and queues one response, to be written after pause.
-func (s *Stream) respondLocked(typeURL, version string, rs []*Resource, gone removal, pause time.Duration) string {
+// respond builds, records and queues one response, to be written after pause.
+func (s *Stream) respond(typeURL, version string, rs []*Resource, gone removal, pause time.Duration) string {
 	s.nonces++
 	nonce := fmt.Sprintf("s%d-%d", s.N, s.nonces)
 	cp := &core.ControlPlane{Identifier: s.origin.board.behaviour.identifier()}
@@ -172,11 +172,11 @@ func (s *Stream) respondLocked(typeURL, version string, rs []*Resource, gone rem
 		m = d
 	}
 	s.sent = append(s.sent, m)
-	s.pushLocked(outgoing{msg: m, pause: pause})
+	s.push(outgoing{msg: m, pause: pause})
 	return nonce
 }
 
-func (s *Stream) pushLocked(out outgoing) {
+func (s *Stream) push(out outgoing) {
 	if s.ended {
 		return
 	}

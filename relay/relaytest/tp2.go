@@ -290,10 +290,10 @@ func (s *Stream) answerLocated(typeURL string, sub *located) {
 	whole := s.Dialect == SotW && (sub.full || star)
 	switch {
 	case whole && (answer || news):
-		sub.unanswered = s.respondLocked(typeURL, board.version(typeURL), b.dress(b.told(all), s.Dialect), removal{}, 0)
+		sub.unanswered = s.respond(typeURL, board.version(typeURL), b.dress(b.told(all), s.Dialect), removal{}, 0)
 	case whole:
 	case s.Dialect == SotW && len(changed) > 0:
-		sub.unanswered = s.respondLocked(typeURL, board.version(typeURL), b.dress(b.told(changed), s.Dialect), removal{}, 0)
+		sub.unanswered = s.respond(typeURL, board.version(typeURL), b.dress(b.told(changed), s.Dialect), removal{}, 0)
 	case s.Dialect == Delta && (answer || news):
 		sub.unanswered = s.respondCut(typeURL, b.dress(b.told(changed), s.Dialect), gone)
 	}

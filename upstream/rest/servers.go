@@ -58,15 +58,15 @@ func (ss *servers) choose(now time.Time, at *server, uncached func() bool) (_ *s
 			return s, time.Time{}, ss.changed
 		}
 		again = sooner(again, s.until, now)
-		if held := s.lost.Add(ss.table.ColdWait()); !waiting && held.After(now) && !ss.answersLocked(i+1) {
+		if held := s.lost.Add(ss.table.ColdWait()); !waiting && held.After(now) && !ss.answers(i+1) {
 			return nil, sooner(again, held, now), ss.changed
 		}
 	}
 	return nil, again, ss.changed
 }
 
-// answersLocked reports whether any server from one on answers somebody.
-func (ss *servers) answersLocked(from int) bool {
+// answers reports whether any server from one on answers somebody.
+func (ss *servers) answers(from int) bool {
 	for _, s := range ss.all[from:] {
 		if s.answering > 0 {
 			return true
@@ -136,12 +136,12 @@ func (ss *servers) failed(s *server, since time.Time, f fault) bool {
 		s.lost = since
 	}
 	if !s.until.After(now) { // polls that were made together count once
-		s.until = now.Add(s.backoffLocked(ss.backoff))
+		s.until = now.Add(s.backoff(ss.backoff))
 	}
 	return true
 }
 
-func (s *server) backoffLocked(b upstream.Backoff) time.Duration {
+func (s *server) backoff(b upstream.Backoff) time.Duration {
 	d := b.Wait(s.failures)
 	s.failures++
 	return d

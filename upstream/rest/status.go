@@ -49,7 +49,7 @@ func (h *health) heard(now time.Time, l *lane, first bool) (news bool) {
 		h.err, h.errAt, h.errOf = "", time.Time{}, nil
 	}
 	h.proof, h.failures = now, 0
-	return h.setLocked(true, now)
+	return h.set(true, now)
 }
 
 // failed notes a failure of a lane, which is not open (any more). While others are, it says nothing
@@ -59,7 +59,7 @@ func (h *health) failed(now time.Time, l *lane, err error) (news bool) {
 	defer h.mu.Unlock()
 	h.err, h.errAt, h.errOf = err.Error(), now, l
 	h.failures++
-	return h.open == 0 && h.setLocked(false, now)
+	return h.open == 0 && h.set(false, now)
 }
 
 // closed notes that a lane is no longer open.
@@ -84,7 +84,7 @@ func (h *health) updated(now time.Time) {
 	h.mu.Unlock()
 }
 
-func (h *health) setLocked(connected bool, now time.Time) (news bool) {
+func (h *health) set(connected bool, now time.Time) (news bool) {
 	if news = h.connected != connected || h.since.IsZero(); news {
 		h.connected, h.since = connected, now
 	}

@@ -36,7 +36,7 @@ func (l triesLeft) now(now time.Time) float64 {
 func (t *tries) take(peer string, now time.Time) (place string, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	peer = t.placeLocked(peer, now)
+	peer = t.place(peer, now)
 	left, known := t.peers[peer]
 	if !known {
 		left = triesLeft{mostTries, now}
@@ -64,8 +64,8 @@ func (t *tries) giveBack(place string) {
 	}
 }
 
-// placeLocked is where a peer is counted: "" if there are too many of them.
-func (t *tries) placeLocked(peer string, now time.Time) string {
+// place is where a peer is counted: "" if there are too many of them.
+func (t *tries) place(peer string, now time.Time) string {
 	if t.peers == nil {
 		t.peers = make(map[string]triesLeft)
 	}

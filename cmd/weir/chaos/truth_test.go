@@ -46,11 +46,11 @@ func newTruth() *truth {
 func (t *truth) set(typeURL, name, ref string) resource {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.putLocked(typeURL, name, resource{ref: ref})
+	return t.put(typeURL, name, resource{ref: ref})
 }
 
-// putLocked states a content: a new one if it has no number yet.
-func (t *truth) putLocked(typeURL, name string, r resource) resource {
+// put states a content: a new one if it has no number yet.
+func (t *truth) put(typeURL, name string, r resource) resource {
 	t.seq++
 	t.counts++
 	if r.body == 0 {
@@ -66,10 +66,10 @@ func (t *truth) putLocked(typeURL, name string, r resource) resource {
 func (t *truth) remove(typeURL, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.removeLocked(typeURL, name)
+	t.dropName(typeURL, name)
 }
 
-func (t *truth) removeLocked(typeURL, name string) {
+func (t *truth) dropName(typeURL, name string) {
 	if _, ok := t.now[typeURL][name]; !ok {
 		return
 	}
@@ -106,12 +106,12 @@ func (t *truth) restate(s map[string]map[string]resource) {
 	for typeURL, set := range t.now {
 		for name := range maps.Clone(set) {
 			if _, ok := s[typeURL][name]; !ok {
-				t.removeLocked(typeURL, name)
+				t.dropName(typeURL, name)
 			}
 		}
 		for name, r := range s[typeURL] {
 			if set[name].body != r.body {
-				t.putLocked(typeURL, name, r)
+				t.put(typeURL, name, r)
 			}
 		}
 	}

@@ -122,7 +122,7 @@ func (p *plane) sotw(key listKey, r *discovery.DiscoveryRequest) {
 		}
 	}
 	p.wanted[key] = names
-	p.countLocked(key.typeURL, r.GetErrorDetail())
+	p.count(key.typeURL, r.GetErrorDetail())
 }
 
 // delta counts a subscription change.
@@ -146,10 +146,10 @@ func (p *plane) delta(key listKey, r *discovery.DeltaDiscoveryRequest) {
 		delete(names, name)
 		count(p.tally.dropped, key.typeURL, name)
 	}
-	p.countLocked(key.typeURL, r.GetErrorDetail())
+	p.count(key.typeURL, r.GetErrorDetail())
 }
 
-func (p *plane) countLocked(typeURL string, detail *spb.Status) {
+func (p *plane) count(typeURL string, detail *spb.Status) {
 	p.tally.requests++
 	if detail != nil {
 		p.tally.nacks = append(p.tally.nacks, fmt.Sprintf("%s: %s", typeURL, detail.GetMessage()))

@@ -80,7 +80,7 @@ func (g *good) delta(ctx context.Context, api discovery.AggregatedDiscoveryServi
 		now := time.Now()
 		g.mu.Lock()
 		for _, r := range resp.GetResources() {
-			g.noteLocked(r.GetName(), r.GetResource(), now)
+			g.note(r.GetName(), r.GetResource(), now)
 		}
 		for _, name := range resp.GetRemovedResources() {
 			delete(g.held, name)
@@ -109,7 +109,7 @@ func (g *good) sotw(ctx context.Context, api discovery.AggregatedDiscoveryServic
 		g.mu.Lock()
 		clear(g.held)
 		for _, r := range resp.GetResources() {
-			g.noteLocked(nameOf(r), r, now)
+			g.note(nameOf(r), r, now)
 		}
 		g.mu.Unlock()
 		req = &discovery.DiscoveryRequest{
@@ -118,7 +118,7 @@ func (g *good) sotw(ctx context.Context, api discovery.AggregatedDiscoveryServic
 	}
 }
 
-func (g *good) noteLocked(name string, body *anypb.Any, now time.Time) {
+func (g *good) note(name string, body *anypb.Any, now time.Time) {
 	g.held[name] = string(body.GetValue())
 	if _, known := g.came[string(body.GetValue())]; !known {
 		g.came[string(body.GetValue())] = now

@@ -75,7 +75,7 @@ func (b *bare) Change(indices []int, s world.Stamp) error {
 	}
 	for m := range b.all {
 		if m.dialect == sotw {
-			m.put(everything, b.wholeLocked(sotw))
+			m.put(everything, b.wholeList(sotw))
 			continue
 		}
 		for n, i := range indices {
@@ -97,8 +97,8 @@ func appendBytes(to []byte, field protowire.Number, data []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(to, field, protowire.BytesType), data)
 }
 
-// wholeLocked is one body for all who want everything.
-func (b *bare) wholeLocked(dialect int) []byte {
+// wholeList is one body for all who want everything.
+func (b *bare) wholeList(dialect int) []byte {
 	if b.whole[dialect] != nil {
 		return b.whole[dialect]
 	}
@@ -120,7 +120,7 @@ func (b *bare) join(m *mailbox, names []string) error {
 	defer b.mu.Unlock()
 	if len(names) == 0 || len(names) == 1 && names[0] == "*" {
 		b.all[m] = struct{}{}
-		m.put(everything, b.wholeLocked(m.dialect))
+		m.put(everything, b.wholeList(m.dialect))
 		return nil
 	}
 	for _, name := range names {

@@ -36,7 +36,7 @@ func newSnapshots(ctx context.Context, w *world.World) (*snapshots, error) {
 	for i := range s.set {
 		s.set[i] = w.Message(i, 0)
 	}
-	return s, s.publishLocked(ctx)
+	return s, s.publish(ctx)
 }
 
 // Change is part of world.Plane.
@@ -46,10 +46,10 @@ func (s *snapshots) Change(indices []int, stamp world.Stamp) error {
 	for _, i := range indices {
 		s.set[i] = s.world.Message(i, stamp)
 	}
-	return s.publishLocked(context.Background())
+	return s.publish(context.Background())
 }
 
-func (s *snapshots) publishLocked(ctx context.Context) error {
+func (s *snapshots) publish(ctx context.Context) error {
 	s.version++
 	next, err := cache.NewSnapshot(strconv.Itoa(s.version), map[string][]types.Resource{s.world.Kind().TypeURL(): s.set})
 	if err != nil {

@@ -41,7 +41,7 @@ func (b *board) note(stamps []world.Stamp, at time.Time) {
 	defer b.mu.Unlock()
 	b.newest = at
 	for _, s := range stamps {
-		c := b.changeLocked(s)
+		c := b.change(s)
 		if c == nil {
 			b.untold++
 			continue
@@ -55,7 +55,7 @@ func (b *board) note(stamps []world.Stamp, at time.Time) {
 	}
 }
 
-func (b *board) changeLocked(s world.Stamp) *change {
+func (b *board) change(s world.Stamp) *change {
 	c := b.changes[s]
 	if c == nil && len(b.changes) < maxChanges {
 		c = &change{}
@@ -68,7 +68,7 @@ func (b *board) changeLocked(s world.Stamp) *change {
 // or ctx ends.
 func (b *board) await(ctx context.Context, s world.Stamp, want int, patience time.Duration) bool {
 	b.mu.Lock()
-	c := b.changeLocked(s)
+	c := b.change(s)
 	if c == nil || c.deliveries >= want {
 		b.mu.Unlock()
 		return c != nil

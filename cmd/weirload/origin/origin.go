@@ -121,11 +121,11 @@ func (o *Origin) Change(indices []int, s world.Stamp) error {
 // Counts is part of world.Plane.
 func (o *Origin) Counts() world.Counts { return o.counter.Counts() }
 
-// versionLocked is that of everything, in state of the world.
-func (o *Origin) versionLocked() string { return fmt.Sprintf("%s.%d", o.epoch.Digits(), o.revision) }
+// version is that of everything, in state of the world.
+func (o *Origin) version() string { return fmt.Sprintf("%s.%d", o.epoch.Digits(), o.revision) }
 
-// fullLocked is everything, in state of the world: put together once for all streams.
-func (o *Origin) fullLocked() []byte {
+// wholeList is everything, in state of the world: put together once for all streams.
+func (o *Origin) wholeList() []byte {
 	if o.fullAt != o.revision {
 		size := 0
 		for i := range o.resources {

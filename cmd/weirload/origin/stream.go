@@ -68,7 +68,7 @@ func (s *stream) leave() {
 	}
 }
 
-func (s *stream) subscribeLocked(i int) {
+func (s *stream) subscribe(i int) {
 	s.names[i] = struct{}{}
 	if s.origin.named[i] == nil {
 		s.origin.named[i] = map[*stream]struct{}{}
@@ -76,7 +76,7 @@ func (s *stream) subscribeLocked(i int) {
 	s.origin.named[i][s] = struct{}{}
 }
 
-func (s *stream) unsubscribeLocked(i int) {
+func (s *stream) unsubscribe(i int) {
 	delete(s.names, i)
 	delete(s.origin.named[i], s)
 	if !s.wildcard {
@@ -84,9 +84,9 @@ func (s *stream) unsubscribeLocked(i int) {
 	}
 }
 
-// wantAllLocked owes everything that the client does not present in its present version, and tells
+// wantAll owes everything that the client does not present in its present version, and tells
 // what it presents in vain.
-func (s *stream) wantAllLocked(initial map[string]string) {
+func (s *stream) wantAll(initial map[string]string) {
 	s.wildcard, s.due = true, true
 	s.origin.everyone[s] = struct{}{}
 	for i := range s.origin.resources {
@@ -101,7 +101,7 @@ func (s *stream) wantAllLocked(initial map[string]string) {
 	}
 }
 
-func (s *stream) dropAllLocked() {
+func (s *stream) dropAll() {
 	s.wildcard = false
 	delete(s.origin.everyone, s)
 	maps.DeleteFunc(s.owed, func(i int, _ struct{}) bool { _, named := s.names[i]; return !named })
@@ -139,7 +139,7 @@ func (s *stream) takeDelta(c change) {
 	s.asked = true
 	for _, name := range c.subscribe {
 		if name == "*" {
-			s.wantAllLocked(c.initial)
+			s.wantAll(c.initial)
 			continue
 		}
 		i, ok := o.world.Index(name)
@@ -147,16 +147,16 @@ func (s *stream) takeDelta(c change) {
 			s.missing, s.due = append(s.missing, name), true
 			continue
 		}
-		s.subscribeLocked(i)
+		s.subscribe(i)
 		if v, held := c.initial[name]; !held || v != o.resources[i].version() {
 			s.owed[i], s.due = struct{}{}, true
 		}
 	}
 	for _, name := range c.unsubscribe {
 		if name == "*" {
-			s.dropAllLocked()
+			s.dropAll()
 		} else if i, ok := o.world.Index(name); ok {
-			s.unsubscribeLocked(i)
+			s.unsubscribe(i)
 		}
 	}
 	if s.due {
@@ -178,24 +178,24 @@ func (s *stream) takeSotW(c change) {
 	s.hadNames = s.hadNames || len(c.subscribe) > 0
 	all := slices.Contains(c.subscribe, "*") || !s.hadNames
 	if all && !s.wildcard {
-		s.wantAllLocked(nil)
-		if first && c.version == o.versionLocked() { // it has it all
+		s.wantAll(nil)
+		if first && c.version == o.version() { // it has it all
 			s.due = false
 			clear(s.owed)
 		}
 	} else if !all && s.wildcard {
-		s.dropAllLocked()
+		s.dropAll()
 		s.due = true
 	}
-	s.setNamesLocked(c.subscribe)
+	s.setNames(c.subscribe)
 	if s.due {
 		s.rouse()
 	}
 }
 
-// setNamesLocked replaces the list. What is new in it is owed; a full state is, too, if it has
+// setNames replaces the list. What is new in it is owed; a full state is, too, if it has
 // become smaller.
-func (s *stream) setNamesLocked(list []string) {
+func (s *stream) setNames(list []string) {
 	wanted := make(map[int]struct{}, len(list))
 	for _, name := range list {
 		i, ok := s.origin.world.Index(name)
@@ -204,13 +204,13 @@ func (s *stream) setNamesLocked(list []string) {
 		}
 		wanted[i] = struct{}{}
 		if _, had := s.names[i]; !had {
-			s.subscribeLocked(i)
+			s.subscribe(i)
 			s.owed[i], s.due = struct{}{}, true
 		}
 	}
 	for i := range s.names {
 		if _, still := wanted[i]; !still {
-			s.unsubscribeLocked(i)
+			s.unsubscribe(i)
 			s.due = s.due || s.origin.world.Kind() == world.Clusters
 		}
 	}
@@ -240,21 +240,21 @@ func (s *stream) next() []answer {
 	out := s.strange
 	s.strange = nil
 	for i := range out {
-		out[i].nonce = s.nextNonceLocked()
+		out[i].nonce = s.nextNonce()
 	}
 	if len(s.owed) == 0 && !s.due {
 		return out
 	}
-	a := answer{typeURL: o.typeURL, version: o.versionLocked(), removed: s.missing}
+	a := answer{typeURL: o.typeURL, version: o.version(), removed: s.missing}
 	switch {
 	case s.delta:
-		a.pieces = s.piecesLocked(s.owed, func(r *resource) []byte { return r.delta })
+		a.pieces = s.pieces(s.owed, func(r *resource) []byte { return r.delta })
 	case s.wildcard:
-		a.pieces = [][]byte{o.fullLocked()}
+		a.pieces = [][]byte{o.wholeList()}
 	case o.world.Kind() == world.Clusters: // what is not in it is gone
-		a.pieces = s.piecesLocked(s.names, sotwForm)
+		a.pieces = s.pieces(s.names, sotwForm)
 	default:
-		a.pieces = s.piecesLocked(s.owed, sotwForm)
+		a.pieces = s.pieces(s.owed, sotwForm)
 	}
 	s.missing, s.due = nil, false
 	s.owed = map[int]struct{}{} // to clear one that was large takes long ever after
@@ -266,7 +266,7 @@ func (s *stream) next() []answer {
 		parts = a.cut()
 	}
 	for i := range parts {
-		parts[i].nonce = s.nextNonceLocked()
+		parts[i].nonce = s.nextNonce()
 		s.nonce = parts[i].nonce
 	}
 	return append(out, parts...)
@@ -274,12 +274,12 @@ func (s *stream) next() []answer {
 
 func sotwForm(r *resource) []byte { return r.delta[r.sotw:] }
 
-func (s *stream) nextNonceLocked() string {
+func (s *stream) nextNonce() string {
 	s.nonces++
 	return strconv.FormatUint(s.nonces, 10)
 }
 
-func (s *stream) piecesLocked(which map[int]struct{}, form func(*resource) []byte) [][]byte {
+func (s *stream) pieces(which map[int]struct{}, form func(*resource) []byte) [][]byte {
 	pieces := make([][]byte, 0, len(which))
 	for _, i := range slices.Sorted(maps.Keys(which)) {
 		pieces = append(pieces, form(&s.origin.resources[i]))
