@@ -108,8 +108,9 @@ func (s *Sub) holdsExactly() bool {
 	return s.version == all.Version()
 }
 
-// firstListWaits reports whether the first list by name of a client that comes back has to wait, since
-// it would leave out what went, and no version shows that the client may be told that still.
+// firstListWaits reports whether the first list by name of a client that comes back has to wait,
+// since it would leave out what went, and no version shows that the client may be told that
+// still.
 func (s *Sub) firstListWaits(k Keep) bool {
 	s.stays = false
 	if !s.holds || s.told || s.pos != nil || s.united || s.typeURL != xds.ClusterType { // told: it is not the first, though `*` was given up since
