@@ -76,7 +76,7 @@ func (a *arrivals) enter(ctx context.Context, peer peerKey, conn *connection) er
 }
 
 // join admits a stream, puts it in line, or refuses it; the first two without an error, the second
-// with an arrival.
+// with an arrival. It locks the line.
 func (a *arrivals) join(now time.Time, peer peerKey, conn *connection) (*arrival, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -115,7 +115,7 @@ func (a *arrivals) join(now time.Time, peer peerKey, conn *connection) (*arrival
 }
 
 // leave takes a stream out of the line that has ended. If it was admitted at this very moment, the
-// turn is the next one's.
+// turn is the next one's. It locks the line.
 func (a *arrivals) leave(n *arrival) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +128,7 @@ func (a *arrivals) leave(n *arrival) {
 }
 
 // give takes a stream out of the line that has waited for too long, unless it was admitted at this
-// very moment.
+// very moment. It locks the line.
 func (a *arrivals) give(n *arrival) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,7 +140,7 @@ func (a *arrivals) give(n *arrival) error {
 	return errCrowded
 }
 
-// set has streams admitted at another rate from now on.
+// set has streams admitted at another rate from now on. It locks the line.
 func (a *arrivals) set(perSecond int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -148,7 +148,7 @@ func (a *arrivals) set(perSecond int) {
 	a.admit(time.Now())
 }
 
-// turn is called when the next turn comes.
+// turn is called when the next turn comes. It locks the line.
 func (a *arrivals) turn() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

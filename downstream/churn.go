@@ -46,7 +46,7 @@ const (
 )
 
 // note counts what incoming on a connection that was sent so many frames by now. over: from now on
-// it is to have no more streams; first: nobody has told its client yet.
+// it is to have no more streams; first: nobody has told its client yet. It locks the count.
 func (c *churn) note(now time.Time, a incoming, sent int64) (over, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,14 +62,14 @@ func (c *churn) note(now time.Time, a incoming, sent int64) (over, first bool) {
 	return c.told, first
 }
 
-// over reports whether the connection was told.
+// over reports whether the connection was told. It locks the count.
 func (c *churn) over() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.told
 }
 
-// answer counts a stream that got an answer.
+// answer counts a stream that got an answer. It locks the count.
 func (c *churn) answer() {
 	c.mu.Lock()
 	c.answered++

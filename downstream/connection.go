@@ -78,7 +78,8 @@ func (g handshaker) Clone() credentials.TransportCredentials {
 	return handshaker{g.TransportCredentials.Clone(), g.server}
 }
 
-// letGo closes a connection in a moment, unless a stream is taken in on it until then.
+// letGo closes a connection in a moment, unless a stream is taken in on it until then. It locks the
+// server.
 func (s *Server) letGo(c *connection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,25 +18,29 @@ type connCount struct {
 	peers         map[netip.Prefix]int
 }
 
+// set changes the limits. It locks the count.
 func (n *connCount) set(most, perPeer int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.most, n.perPeer = most, perPeer
 }
 
+// count is the number of open connections. It locks the count.
 func (n *connCount) count() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.open
 }
 
+// full reports whether no connection may be added. It locks the count.
 func (n *connCount) full() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.open >= n.most
 }
 
-// enter counts a connection, or gives the key of the limit that it is beyond, and what that is.
+// enter counts a connection, or gives the key of the limit that it is beyond, and what that is. It
+// locks the count.
 func (n *connCount) enter(peer netip.Prefix) (key string, limit int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -53,6 +57,7 @@ func (n *connCount) enter(peer netip.Prefix) (key string, limit int) {
 	return "", 0
 }
 
+// leave takes back what enter counted. It locks the count.
 func (n *connCount) leave(peer netip.Prefix) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -119,6 +124,8 @@ func (l *countedListener) Accept() (net.Conn, error) {
 	}
 }
 
+// admit counts a connection; nil: it is beyond a limit, or the listener is closed. It locks the
+// listener.
 func (l *countedListener) admit(c net.Conn) *countedConn {
 	peer := peerOf(c.RemoteAddr())
 	if key, limit := l.server.conns.enter(peer); key != "" {
@@ -137,7 +144,7 @@ func (l *countedListener) admit(c net.Conn) *countedConn {
 	return counted
 }
 
-// stop closes the connections there are, and has all that come refused.
+// stop closes the connections there are, and has all that come refused. It locks the listener.
 func (l *countedListener) stop() {
 	l.mu.Lock()
 	conns := l.conns

@@ -14,7 +14,7 @@ var errLagging = status.Error(codes.Unavailable,
 	"lagging: the client fell behind by more removals than are kept; come again, and resume by version")
 
 // tick ends the stream if its time has come: too old (RELAY-59), no request (STREAM-9), nothing to
-// serve (RELAY-8), or too far behind. The writer calls it after take.
+// serve (RELAY-8), or too far behind. The writer calls it after take. It locks the session.
 func (s *session) tick(now time.Time) error {
 	s.writerLock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *session) waive(st *streamType, sub *relay.Sub) {
 	}
 }
 
-// next is the next deadline, the zero time if there is none.
+// next is the next deadline, the zero time if there is none. It locks the session.
 func (s *session) next() time.Time {
 	s.writerLock()
 	defer s.mu.Unlock()

@@ -73,6 +73,12 @@
 // server's lock is taken with no other held, and none is taken under it. A connection's frames
 // have a lock that is held during a write, by whoever writes anyway.
 //
+// # Who locks
+//
+// As in package relay: an unexported function or method that touches what a lock guards runs with
+// it held by its caller, and one that locks by itself says so in its doc comment. Exported ones
+// lock what they need.
+//
 // # What a slow, broken or hostile client can do
 //
 //   - Not read: at most one response per type waits, then changes merge in the table

@@ -52,7 +52,7 @@ func (s *Server) endSlowly(ctx context.Context, streams []*stream, over time.Dur
 	}
 }
 
-// any reports whether one of the streams has not ended.
+// any reports whether one of the streams has not ended. It locks the server.
 func (s *Server) any(streams []*stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 )
 
 // enter takes a stream in, or says why not. It counts from now on; before it is served it waits for
-// its turn (admit).
+// its turn (admit). It locks the server.
 func (s *Server) enter(st *stream) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,7 +34,7 @@ func (s *Server) admit(ctx context.Context, st *stream) error {
 	return s.turn(ctx, st.session.cfg, st.session.from.peer, st.conn)
 }
 
-// turn waits for that of a new stream of any kind.
+// turn waits for that of a new stream of any kind. It locks the server.
 func (s *Server) turn(ctx context.Context, set *settings, from *peerKey, conn *connection) error {
 	var who peerKey
 	if from != nil {
@@ -87,6 +87,7 @@ func (s *Server) Full() (why string, admitted uint64) {
 	return why, s.lastID
 }
 
+// leave forgets a stream that has ended. It locks the server.
 func (s *Server) leave(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

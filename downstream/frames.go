@@ -75,7 +75,7 @@ func (s *scanner) pass(b []byte, frame func(length int, kind http2.FrameType, fl
 	}
 }
 
-// write writes what grpc gives.
+// write writes what grpc gives. It locks the frames.
 func (f *frames) write(w net.Conn, b []byte) (int, error) {
 	f.mu.Lock()
 	n, err := w.Write(b)
@@ -97,6 +97,8 @@ func (f *frames) send(w net.Conn, frame []byte) {
 	f.try(w)
 }
 
+// try writes the frame that waits, unless a write is under way, which does it then. It locks the
+// frames if nobody has them.
 func (f *frames) try(w net.Conn) {
 	if f.mu.TryLock() {
 		f.add(w)

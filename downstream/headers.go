@@ -45,7 +45,7 @@ func newHeaderPace(streamsPerSecond int) *headerPace {
 	return p
 }
 
-// set changes the pace, from the next stream on.
+// set changes the pace, from the next stream on. It locks the pace.
 func (p *headerPace) set(streamsPerSecond int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,6 +53,7 @@ func (p *headerPace) set(streamsPerSecond int) {
 }
 
 // pay counts bytes of headers of a peer, and returns how long its connection is to wait for them.
+// It locks the pace.
 func (p *headerPace) pay(now time.Time, peer peerKey, bytes int) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -30,6 +30,8 @@ func (s *Server) Connected() iter.Seq[*Client] {
 	}
 }
 
+// shown is the node for people; false before the first request and after the end. It locks the
+// session.
 func (s *session) shown() (n shownNode, joined bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,6 +76,7 @@ func (c *Client) Items(f func(*Item) bool) {
 	}
 }
 
+// items gives a picture of each resource of one type. It locks the session.
 func (s *session) items(st *streamType) (all []Item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -111,6 +111,8 @@ type sampled struct {
 	more int // since then, unspoken
 }
 
+// admit reports whether a line of a kind may be logged now, and how many were not since the last.
+// It locks the sampler.
 func (s *sampler) admit(kind string, now time.Time) (more int, speak bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -252,7 +252,7 @@ func (l *loadStream) end(reason error) {
 	_ = l.transport.WriteStatus(status.Convert(reason)) // nil stands for OK
 }
 
-// enterLoads takes a stream in.
+// enterLoads takes a stream in. It locks the server.
 func (s *Server) enterLoads(l *loadStream) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,6 +266,7 @@ func (s *Server) enterLoads(l *loadStream) error {
 	return nil
 }
 
+// leaveLoads forgets a stream of load reports. It locks the server.
 func (s *Server) leaveLoads(l *loadStream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -276,7 +277,7 @@ func (s *Server) leaveLoads(l *loadStream) {
 }
 
 // endLoads ends all streams of load reports: what was not reported yet is reported to another
-// replica, or here again.
+// replica, or here again. It locks the server.
 func (s *Server) endLoads() {
 	s.mu.Lock()
 	loads := make([]*loadStream, 0, len(s.loads))

@@ -54,14 +54,14 @@ func newNamePace(perSecond int) *namePace {
 	return &namePace{peers: peers, rate: perSecond}
 }
 
-// set changes the rate, for what is brought from now on.
+// set changes the rate, for what is brought from now on. It locks the pace.
 func (p *namePace) set(perSecond int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rate = perSecond
 }
 
-// of is what a peer brings; nil: nobody counts it.
+// of is what a peer brings; nil: nobody counts it. It locks the pace.
 func (p *namePace) of(who *peerKey) *peerNames {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,7 +76,7 @@ func (p *namePace) of(who *peerKey) *peerNames {
 	return n
 }
 
-// debt is how long it takes a peer to pay for what it brought.
+// debt is how long it takes a peer to pay for what it brought. It locks the pace.
 func (p *namePace) debt(n *peerNames, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,7 +139,7 @@ func (p *namePace) enter(ctx context.Context, in *request) (b bringing, err erro
 	return b, err
 }
 
-// leave counts the names that a request brought.
+// leave counts the names that a request brought. It locks the pace.
 func (p *namePace) leave(b bringing, names int) {
 	if b.peer == nil {
 		return

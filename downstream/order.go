@@ -34,7 +34,7 @@ func late(typeURL string) bool {
 // The hold of a late type ends order_hold after its news came (ORD-5). Then it is taken, and after
 // it every earlier type with a change as old, also one with a response in flight: all of them leave
 // in one batch, in order. So do endpoints, at once, that a cluster of the client warms by: Envoy
-// withholds the answer to the clusters until it has them.
+// withholds the answer to the clusters until it has them. It locks the session.
 func (s *session) take(now time.Time) []*response {
 	s.writerLock()
 	defer s.mu.Unlock()
@@ -402,7 +402,7 @@ func (s *session) write(now time.Time, st *streamType, out []*response) []*respo
 }
 
 // wrote notes that responses have been written: the wait for their answers begins only now. They
-// are let go of.
+// are let go of. It locks the session.
 func (s *session) wrote(now time.Time, batch []*response) {
 	s.writerLock()
 	defer s.mu.Unlock()

@@ -331,7 +331,7 @@ type standIn struct {
 	typeURL, version string
 }
 
-// poller is whose poll the session is.
+// poller is whose poll the session is. It locks the session.
 func (s *session) poller() poller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -344,6 +344,7 @@ func (s *session) ofStandIn(version string) bool {
 	return s.pollers != nil && version != "" && s.pollers.stoodIn(standIn{s.cfg.origin, s.only, version})
 }
 
+// told remembers the version that a poller was sent. It locks the table of pollers.
 func (p *pollers) told(who poller, answer polled) {
 	version := clip(answer.version, maxNodeShown)
 	p.mu.Lock()
@@ -361,12 +362,15 @@ func (p *pollers) told(who poller, answer polled) {
 	p.standIns[standIn{who.origin, who.typeURL, version}] = struct{}{}
 }
 
+// version is the one that a poller was sent last. It locks the table of pollers.
 func (p *pollers) version(who poller) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last[who]
 }
 
+// stoodIn reports whether the version is of what stood in for the origin. It locks the table of
+// pollers.
 func (p *pollers) stoodIn(x standIn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -38,7 +38,7 @@ func (s *session) resolve(now time.Time, in *content, full, late bool) (polled, 
 	return polled{}, s.refusedAll(st)
 }
 
-// pollType is the type that is polled, of which something is asked for.
+// pollType is the type that is polled, of which something is asked for. It locks the session.
 func (s *session) pollType(in *content) (*streamType, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *session) first(now time.Time) *response {
 	return r
 }
 
-// insist is first where nothing need be told.
+// insist is first where nothing need be told. It locks the session.
 func (s *session) insist(now time.Time) *response {
 	s.mu.Lock()
 	s.types[0].sub.Insist()
@@ -87,7 +87,7 @@ func (s *session) insist(now time.Time) *response {
 	return s.first(now)
 }
 
-// skip counts what was told as accepted, and takes no window after it.
+// skip counts what was told as accepted, and takes no window after it. It locks the session.
 func (s *session) skip() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *session) skip() {
 	st.sub.Pending()
 }
 
-// told is the version of the last answer.
+// told is the version of the last answer. It locks the session.
 func (s *session) told(st *streamType) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *session) told(st *streamType) string {
 }
 
 // refusedAll is the answer where all names are refused, and the type has no form to say so but an
-// empty list, which would delete; nil if some are not.
+// empty list, which would delete; nil if some are not. It locks the session.
 func (s *session) refusedAll(st *streamType) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

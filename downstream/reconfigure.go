@@ -110,7 +110,7 @@ func (c *Concerned) End(ctx context.Context, over time.Duration) {
 }
 
 // adopt puts other settings into force for a stream, and reports whether it can go on with them:
-// false if what it was served from is no longer in force.
+// false if what it was served from is no longer in force. It locks the session.
 func (s *session) adopt(set *settings, change *relay.Change) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -76,6 +76,7 @@ type responseHeaders struct {
 
 const maxHeaders = 1000
 
+// of finds or makes the header of a key. It locks the table of headers.
 func (p *responseHeaders) of(key headerKey, instance string) *responseHeader {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -283,7 +283,7 @@ type openRequests struct {
 	all    sync.WaitGroup
 }
 
-// enter counts a request; false: there are to be no more.
+// enter counts a request; false: there are to be no more. It locks the count.
 func (o *openRequests) enter() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -293,7 +293,8 @@ func (o *openRequests) enter() bool {
 	return !o.closed
 }
 
-// end waits for those there are. Their connections are closed, and so their contexts end.
+// end waits for those there are. Their connections are closed, and so their contexts end. It locks
+// the count.
 func (o *openRequests) end() {
 	o.mu.Lock()
 	o.closed = true

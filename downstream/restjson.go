@@ -139,7 +139,7 @@ func (c *renderer) render(out mem.BufferSlice, keep bool) (*rendered, error) {
 	return d, d.err
 }
 
-// entry is what is kept by a key, or a place for it.
+// entry is what is kept by a key, or a place for it. It locks the renderer.
 func (c *renderer) entry(key contentKey) *rendered {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,7 +155,8 @@ func (c *renderer) entry(key contentKey) *rendered {
 	return d
 }
 
-// account counts what was made, and lets go of what was not used for longest.
+// account counts what was made, and lets go of what was not used for longest. It locks the
+// renderer.
 func (c *renderer) account(d *rendered) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

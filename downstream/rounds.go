@@ -25,7 +25,7 @@ type round struct {
 }
 
 // enter waits for a turn of a peer, nil for nobody, with so many parts. The error is that of ctx,
-// and then there is none.
+// and then there is none. It locks the line.
 func (r *rounds) enter(ctx context.Context, peer *peerKey, parts int64) error {
 	n := r.join(peer, parts)
 	if n == nil {
@@ -47,7 +47,8 @@ func (r *rounds) enter(ctx context.Context, peer *peerKey, parts int64) error {
 	return ctx.Err()
 }
 
-// join takes a turn if nobody waits and there are parts, which returns nil, or waits in line.
+// join takes a turn if nobody waits and there are parts, which returns nil, or waits in line. It
+// locks the line.
 func (r *rounds) join(peer *peerKey, parts int64) *round {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +69,7 @@ func (r *rounds) join(peer *peerKey, parts int64) *round {
 	return n
 }
 
-// leave gives parts to the next.
+// leave gives parts to the next. It locks the line.
 func (r *rounds) leave(parts int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -126,7 +126,7 @@ func (s *Server) Serve(l net.Listener, lc ListenerConfig) error {
 }
 
 // open takes a listener in. Its configuration may be another by now, or it may not be wanted any
-// more.
+// more. It locks the server.
 func (s *Server) open(ln *listener, lc ListenerConfig) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,6 +151,7 @@ func (s *Server) open(ln *listener, lc ListenerConfig) error {
 	return nil
 }
 
+// newListener makes a listener on a port that is open. It locks the server.
 func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 	s.mu.Lock()
 	l, t := s.cfg.Limits, s.cfg.Timing
@@ -204,7 +205,7 @@ func (ln *listener) stop() {
 
 var errDraining = status.Error(codes.Unavailable, "weir is draining: connect to another replica or again in a moment")
 
-// list is a copy of the streams, oldest first.
+// list is a copy of the streams, oldest first. It locks the server.
 func (s *Server) list() []*stream {
 	s.mu.Lock()
 	streams := make([]*stream, 0, len(s.streams))
@@ -241,7 +242,7 @@ func (s *Server) Stop() {
 	s.watching.Wait()
 }
 
-// refuse turns new streams away, here and by what load balancers ask.
+// refuse turns new streams away, here and by what load balancers ask. It locks the server.
 func (s *Server) refuse() (listeners []*listener, first bool) {
 	s.mu.Lock()
 	first = !s.draining

@@ -157,7 +157,7 @@ func (s *session) writerLock() {
 	s.mu.Lock()
 }
 
-// settings are those in force.
+// settings are those in force. It locks the session.
 func (s *session) settings() *settings {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *session) dialect() string {
 // newRequest is what messages of the stream's dialect are read into.
 func (s *session) newRequest() *request { return &request{delta: s.delta, set: s.settings()} }
 
-// request takes in a request. The error is the status the stream ends with.
+// request takes in a request. The error is the status the stream ends with. It locks the session.
 func (s *session) request(now time.Time, in *request) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +190,7 @@ func (s *session) request(now time.Time, in *request) (err error) {
 	return err
 }
 
-// client names the client for people.
+// client names the client for people. It locks the session.
 func (s *session) client() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,7 +277,8 @@ func (s *session) wake(now time.Time) {
 	}
 }
 
-// close lets go of everything. The session must not be used after it, but for status.
+// close lets go of everything. The session must not be used after it, but for status. It locks the
+// session.
 func (s *session) close(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -55,6 +55,7 @@ func (l *sizeLog) request(now time.Time, in *request, st *stream) {
 		zap.Uint64("stream", st.id), zap.String("client", st.session.client()))
 }
 
+// admit reports whether the size of a type may be logged: once an hour. It locks the log.
 func (l *sizeLog) admit(now time.Time, d metrics.Direction, typeURL string) bool {
 	key := sizeKey{d, metrics.ShortName(typeURL)}
 	l.mu.Lock()

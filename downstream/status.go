@@ -118,7 +118,7 @@ func (s *Server) Picture(now time.Time, p *metrics.Picture) {
 	}
 }
 
-// status is the session's part of a ClientStatus.
+// status is the session's part of a ClientStatus. It locks the session.
 func (s *session) status() ClientStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -35,7 +35,7 @@ func (s *Server) watch() {
 	}
 }
 
-// sendStall is the one in force.
+// sendStall is the one in force. It locks the server.
 func (s *Server) sendStall() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,6 +28,8 @@ func (c *writerPool) wake(st *stream) {
 	}
 }
 
+// ready queues a stream that has something to write, and starts a writer if a place is free. It
+// locks the pool.
 func (c *writerPool) ready(st *stream) {
 	c.mu.Lock()
 	if c.first == nil {
@@ -63,7 +65,7 @@ func (c *writerPool) write() {
 	}
 }
 
-// next is the stream to look after, with the place given up if there is none.
+// next is the stream to look after, with the place given up if there is none. It locks the pool.
 func (c *writerPool) next() *stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +88,7 @@ type writer struct {
 }
 
 // leave gives the writer's place to another one if streams are ready, since it may have to wait
-// now.
+// now. It locks the pool.
 func (w *writer) leave() {
 	if w.away {
 		return
@@ -106,7 +108,7 @@ func (w *writer) leave() {
 	}
 }
 
-// placed reports whether the writer has a place, or got one again.
+// placed reports whether the writer has a place, or got one again. It locks the pool.
 func (w *writer) placed() bool {
 	if !w.away {
 		return true

@@ -17,7 +17,8 @@ import (
 const mostAbsences = 5000
 
 // absentOf takes out of a response the names that it says do not exist, and of which nobody holds
-// anything, if there are many. rest is the response without them.
+// anything, if there are many. rest is the response without them. It locks the store, for stepNames
+// names at a time.
 func (k *store) absentOf(u *Update, lane laneIndex, gen uint32) (rest *Update, absent []string) {
 	cfg := k.group.origin.config()
 	if len(u.Removed) <= shareNames || u.Full || u.Bad || cfg.SotW || cfg.TP2 || xds.DeltaOnly(k.typeURL) {

@@ -114,7 +114,7 @@ func (x *arrival) makeBodies(a *Applied) {
 	x.bodies = bodies
 }
 
-// apply takes a response up.
+// apply takes a response up. It locks the store.
 func (x *arrival) apply(a *Applied) {
 	k, u, l := x.store, x.u, x.lane
 	k.mu.Lock()

@@ -138,7 +138,7 @@ func (s *shard) suspectLater(i laneIndex, gen uint32, now time.Time) {
 	}
 }
 
-// suspect has names asked apart that are unanswered.
+// suspect has names asked apart that are unanswered. It locks the shard.
 func (s *shard) suspect(l *Lane, gen uint32, now time.Time) {
 	s.mu.Lock()
 	suspects := len(s.suspects(gen, now))
@@ -319,7 +319,8 @@ func (k *store) noteLeftOut(vs []*Variant) {
 }
 
 // putAside takes names of endpoints out of the lane's request, of which the Clusters are gone: they
-// will not exist for long. Should one still exist, it comes back when it is found.
+// will not exist for long. Should one still exist, it comes back when it is found. It locks the
+// store of endpoints.
 func (g *Group) putAside(names []string, now time.Time) {
 	k := g.store(xds.EndpointType)
 	if k == nil || len(names) == 0 {

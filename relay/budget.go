@@ -141,7 +141,7 @@ func (s *Sub) takeDenied() []Denied {
 	return d
 }
 
-// shed gives up what was unused longest, until so many bytes are freed.
+// shed gives up what was unused longest, until so many bytes are freed. It locks the LRU.
 func (r *retirement) shed(bytes int64) (freed int64) {
 	r.mu.Lock()
 	n := 0

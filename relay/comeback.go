@@ -56,6 +56,7 @@ func (s *shard) rememberRestored(now time.Time) {
 }
 
 // endRestored forgets what was restored, at least leastRestored after the origin has confirmed it.
+// It locks the shard.
 func (s *shard) endRestored(now time.Time) {
 	s.mu.Lock()
 	defer s.unlock()

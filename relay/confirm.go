@@ -105,7 +105,8 @@ func (s *shard) confirmLater(gen uint32, bad bool) {
 
 // confirmLater keeps silence from confirming what was restored while a response waits for clusters
 // (gather.go): a client that has a newer route or listener would be sent back to the restored one
-// just before it is taken up (testdata/restored_gather.txt). It is bounded as ever, by firmMost.
+// just before it is taken up (testdata/restored_gather.txt). It is bounded as ever, by firmMost. It
+// locks the store.
 func (x *arrival) confirmLater() {
 	x.store.mu.Lock()
 	defer x.store.mu.Unlock()
@@ -124,7 +125,8 @@ func (x *arrival) confirmLater() {
 	}
 }
 
-// confirm looks whether silence about the names that were restored has been long enough.
+// confirm looks whether silence about the names that were restored has been long enough. It locks
+// the shard.
 func (s *shard) confirm(now time.Time) {
 	s.mu.Lock()
 	defer s.unlock()

@@ -46,10 +46,16 @@
 //
 // # Lock order
 //
-// A group's queue (gather.go), a shard's mutex, then one of the leaves: the heap of deadlines, the
-// origin's list of lanes, a group's map of shards (which is never held while a shard is locked by
-// the same goroutine the other way round). Never two shards. A caller may hold a lock of its own
-// while it calls a Sub. Wake-ups are sent after the shard is unlocked.
+// A group's queue (gather.go), a store's mutex, which its shards share, then one of the leaves: the
+// heap of deadlines, the origin's list of lanes, a group's map of shards (which is never held while
+// a shard is locked by the same goroutine the other way round). Never two stores. A caller may hold
+// a lock of its own while it calls a Sub. Wake-ups are sent after the store is unlocked.
+//
+// # Who locks
+//
+// Exported functions and methods lock what they need. Unexported ones leave that to their caller:
+// those that touch what a lock guards run with it held. An unexported one that locks by itself says
+// so in its doc comment ("It locks the shard.").
 //
 // # What a slow or broken peer can do
 //

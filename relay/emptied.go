@@ -21,7 +21,7 @@ import (
 const maxParted = 10_000
 
 // empties are the names of endpoints that a response empties. What has a TTL must not outlive it,
-// and is left alone.
+// and is left alone. It locks the store.
 func (x *arrival) empties() (names map[string]bool) {
 	if x.u.TypeURL != xds.EndpointType || x.lane.group.origin.frozen.Load() != nil {
 		return nil
@@ -164,7 +164,7 @@ func (g *gathering) mark(x *arrival, emptied map[string]bool) {
 }
 
 // parting are those of the names to which a Cluster refers that goes, or may go, and none
-// that stays.
+// that stays. It locks the store of Clusters.
 func (g *gathering) parting(x *arrival, names map[string]bool) map[string]bool {
 	parting, stays, waits := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for name := range names {

@@ -69,7 +69,7 @@ func (s *shard) arm() {
 
 // expire removes what has expired, as if the origin had removed it, whether the origin is there or
 // not (RELAY-50, RELAY-53). It leaves the subscription as it is: the origin sends what it still
-// has. It returns the number of resources.
+// has. It returns the number of resources. It locks the shard.
 func (s *shard) expire(now time.Time) (n int) {
 	s.mu.Lock()
 	defer s.unlock()

@@ -117,6 +117,7 @@ func (o *Origin) StandIns() (n int) {
 	return n
 }
 
+// standIns is the number of resources that come from the last resort. It locks the shard.
 func (s *shard) standIns() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +139,7 @@ func (s *shard) standIns() (n int) {
 	return n
 }
 
-// sourceOf is the server, or the last resort, that gave the body.
+// sourceOf is the server, or the last resort, that gave the body. It locks the origin.
 func (o *Origin) sourceOf(v *Variant) string {
 	if v.from.fallback {
 		return v.from.source
@@ -253,7 +254,8 @@ func (s *shard) askedForFallback(now time.Time) {
 	}
 }
 
-// unheardLong lets the last resort stand in for a type that the origin leaves unanswered.
+// unheardLong lets the last resort stand in for a type that the origin leaves unanswered. It locks
+// the shard.
 func (s *shard) unheardLong(now time.Time) {
 	s.mu.Lock()
 	defer s.unlock()

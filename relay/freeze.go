@@ -41,7 +41,7 @@ func (o *Origin) Unfreeze() bool {
 	return true
 }
 
-// thaw has the origin asked anew for what waits there.
+// thaw has the origin asked anew for what waits there. It locks the shard.
 func (s *shard) thaw() {
 	s.mu.Lock()
 	waited := len(s.frozen) > 0

@@ -48,7 +48,7 @@ func (l *Lane) Later() []Late {
 	return later
 }
 
-// take applies a response that has come, or has it wait.
+// take applies a response that has come, or has it wait. It locks the group's queue.
 func (g *gathering) take(x *arrival, wait time.Duration, a *Applied) {
 	late, early := xds.ChoosesClusters(x.u.TypeURL), xds.IsBackend(x.u.TypeURL)
 	if !early && (!late || wait <= 0 && g.kept.Load() == 0) {
@@ -109,14 +109,14 @@ func (g *gathering) put(x *arrival) {
 	x.store.push(timer{at: x.at, kind: gatherEnd, group: x.store.group})
 }
 
-// gatherEnd takes up what has waited long enough.
+// end takes up what has waited long enough. It locks the group's queue.
 func (g *gathering) end(now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.takeDue(func(x *arrival) bool { return !x.at.After(now) })
 }
 
-// all takes up everything: a stream ends, and what it said counts.
+// all takes up everything: a stream ends, and what it said counts. It locks the group's queue.
 func (g *gathering) all() {
 	if g.kept.Load() == 0 {
 		return
@@ -223,7 +223,7 @@ func (g *gathering) keep(x *arrival, gone []string) {
 	}
 }
 
-// takeUp applies what has waited.
+// takeUp applies what has waited. It locks the store, and then the lane.
 func (g *gathering) takeUp(x *arrival) {
 	if x.removals && len(x.u.Removed)+len(x.u.Resources) == 0 || !x.store.find(x.u, x.lane.index, x.gen) {
 		return // nobody asks for it any more
@@ -250,7 +250,7 @@ func (a *Applied) silent() bool {
 }
 
 // changes reports whether a response of listeners or routes may change what somebody was told, and
-// whether somebody may wait for it.
+// whether somebody may wait for it. It locks the store.
 func (x *arrival) changes() (changed, urgent bool) {
 	if x.u.Heartbeats {
 		return false, true // what it renews may run out before

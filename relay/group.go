@@ -137,6 +137,7 @@ func (g *Group) Release(now time.Time) {
 }
 
 // end removes the group if no client is left and nothing is wanted. Otherwise it looks again later.
+// It locks the origin.
 func (g *Group) end(now time.Time) {
 	o := g.origin
 	if g.vain() {
@@ -165,7 +166,8 @@ func (g *Group) end(now time.Time) {
 	}
 }
 
-// shard finds or makes the shard of a type for a parameter map.
+// shard finds or makes the shard of a type for a parameter map. It locks the group, and the store
+// under it.
 func (g *Group) shard(typeURL string, p constraints.Params) *shard {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -187,7 +189,7 @@ func (g *Group) shard(typeURL string, p constraints.Params) *shard {
 	return s
 }
 
-// store is what the group has of a type; nil: nothing.
+// store is what the group has of a type; nil: nothing. It locks the group.
 func (g *Group) store(typeURL string) *store {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -195,7 +197,7 @@ func (g *Group) store(typeURL string) *store {
 }
 
 // dropShard forgets an empty shard, so that made-up type URLs and parameters do not pile up. s.dead
-// was set under its lock.
+// was set under its lock. It locks the group, and the store under it.
 func (g *Group) dropShard(s *shard) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

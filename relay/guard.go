@@ -62,6 +62,7 @@ func (o *Origin) TakeAlarms() []Alarm {
 	return a
 }
 
+// alarm queues an alarm for TakeAlarms; beyond maxAlarms it is dropped. It locks the origin.
 func (o *Origin) alarm(a Alarm) {
 	o.mu.Lock()
 	if len(o.alarms) < maxAlarms {
@@ -219,7 +220,7 @@ func (s *shard) armGuard(t *set) {
 	}
 }
 
-// guardEnd looks at what has been held for long enough.
+// guardEnd looks at what has been held for long enough. It locks the shard.
 func (s *shard) guardEnd(t *set, now time.Time) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -315,6 +316,8 @@ func (o *Origin) ReleaseGuard(now time.Time, typeURL string) (n int) {
 	return n
 }
 
+// releaseGuard removes what the guard holds back, but for what a freeze keeps, and returns how much
+// it was. It locks the shard.
 func (s *shard) releaseGuard(now time.Time) (n int) {
 	s.mu.Lock()
 	defer s.unlock()

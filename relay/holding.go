@@ -1,7 +1,7 @@
 package relay
 
 // find looks up what is held of each resource, wherever it is. It reports false if the type was not
-// asked on the stream.
+// asked on the stream. It locks the store, for stepNames resources at a time.
 func (k *store) find(u *Update, lane laneIndex, gen uint32) bool {
 	k.mu.Lock()
 	asked, _ := k.concerned(u, lane, gen)

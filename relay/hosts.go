@@ -110,7 +110,7 @@ func (s *shard) parked(e *entry, gen uint32, now time.Time) {
 }
 
 // silentOnHosts looks at the virtual hosts asked on_demand_wait ago. Who waits for one of which a
-// connected origin has said nothing is answered (ALIAS-10).
+// connected origin has said nothing is answered (ALIAS-10). It locks the shard.
 func (s *shard) silentOnHosts(now time.Time) {
 	s.mu.Lock()
 	s.now = now

@@ -154,7 +154,7 @@ func (t *Table) Images(changedSince func(*TypeImage) uint64) iter.Seq[TypeImage]
 	}
 }
 
-// image fills x, and reports false if it is the same as at an edition before.
+// image fills x, and reports false if it is the same as at an edition before. It locks the shard.
 func (s *shard) image(x *TypeImage, before uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -81,7 +81,7 @@ func (x *seenItem) item() Item {
 	return it
 }
 
-// items looks at what the Sub selects.
+// items looks at what the Sub selects. It locks the shard.
 func (s *Sub) items(j *Judged) []seenItem {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()

@@ -84,7 +84,8 @@ func (l *Lane) Apart() string {
 	return l.only.typeURL
 }
 
-// shards are the types that the lane may carry; what it does carry, carries tells.
+// shards are the types that the lane may carry; what it does carry, carries tells. It locks the
+// type's store, if the lane is for one type.
 func (l *Lane) shards() []*shard {
 	if l.only != nil {
 		l.only.mu.Lock()
@@ -161,7 +162,7 @@ func (l *Lane) Close() {
 	}
 }
 
-// openedAt is when the present stream was opened; false if there is none.
+// openedAt is when the present stream was opened; false if there is none. It locks the lane.
 func (l *Lane) openedAt() (time.Time, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

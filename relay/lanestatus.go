@@ -75,6 +75,7 @@ func (l *Lane) name() string {
 	return name
 }
 
+// carriesSomething reports whether the type wants anything of the lane. It locks the store.
 func (k *store) carriesSomething(i laneIndex) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -126,7 +127,7 @@ func (x *askedName) item(k *store) AskedItem {
 	return it
 }
 
-// asked looks at what the type's lane of that index is to bring.
+// asked looks at what the type's lane of that index is to bring. It locks the store.
 func (k *store) asked(i laneIndex) (all []askedName) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -15,13 +15,14 @@ type listing struct {
 	none  bool // it is subscribed to nothing
 }
 
+// listing is how far the Sub is with its first list. It locks the shard.
 func (s *Sub) listing() listing {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	return listing{ready: !s.waits(), resolved: s.resolved(), holds: s.holds, none: s.pos == nil && s.records.len() == 0}
 }
 
-// expectList is insist for a Take to come.
+// expectList is insist for a Take to come. It locks the shard.
 func (s *Sub) expectList() {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -32,6 +33,7 @@ func (s *Sub) expectList() {
 }
 
 // insist is TakeKeeping of a part that need not have changed: the list is sent for another's sake.
+// It locks the shard.
 func (s *Sub) insist(now time.Time, k Keep) *Answer {
 	s.shard.mu.Lock()
 	s.insisted = true
@@ -76,7 +78,7 @@ func (s *Sub) Resolved() bool {
 }
 
 // mustTell reports whether the client of `*` may have to be answered for another reason than a
-// change of the set.
+// change of the set. It locks the shard.
 func (s *Sub) mustTell() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -88,7 +90,7 @@ func (s *Sub) mustTell() bool {
 	return len(s.dirty) > 0
 }
 
-// fresh reports whether `*` still waits for its first answer.
+// fresh reports whether `*` still waits for its first answer. It locks the shard.
 func (s *Sub) fresh() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -96,7 +98,8 @@ func (s *Sub) fresh() bool {
 	return p != nil && p.fresh
 }
 
-// hasNames reports whether the client was sent something by name, or says that it holds it.
+// hasNames reports whether the client was sent something by name, or says that it holds it. It
+// locks the shard.
 func (s *Sub) hasNames() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -108,14 +111,14 @@ func (s *Sub) hasNames() bool {
 	return false
 }
 
-// names reports whether the client has subscribed to a name by itself.
+// names reports whether the client has subscribed to a name by itself. It locks the shard.
 func (s *Sub) names(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	return s.record(xds.NameKey(name)) != nil
 }
 
-// members are the names that the client has by a collection.
+// members are the names that the client has by a collection. It locks the shard.
 func (s *Sub) members(collection string) (names []string) {
 	key := xds.NameKey(collection)
 	s.shard.mu.Lock()
@@ -131,7 +134,7 @@ func (s *Sub) members(collection string) (names []string) {
 }
 
 // hasBody reports whether there is a body of a name that the client has subscribed to, by itself or
-// in a collection.
+// in a collection. It locks the shard.
 func (s *Sub) hasBody(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -142,7 +145,7 @@ func (s *Sub) hasBody(name string) bool {
 	return r != nil && s.body(r) != nil
 }
 
-// covers reports whether the client of `*` has a name from it.
+// covers reports whether the client of `*` has a name from it. It locks the shard.
 func (s *Sub) covers(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
@@ -152,7 +155,7 @@ func (s *Sub) covers(name string) bool {
 
 // uncover has the client of `*` told of a name that it has no more at another origin, or
 // unsubscribes there: the body if it is in the set, else a removal (DELTA-9). had: it was
-// subscribed there; otherwise it is told only if it is in the set.
+// subscribed there; otherwise it is told only if it is in the set. It locks the shard.
 func (s *Sub) uncover(name string, had bool) {
 	key, spelt := xds.Spell(name)
 	s.shard.mu.Lock()

@@ -21,7 +21,8 @@ type longList struct {
 	denied []Denied // of the shares before
 }
 
-// next is called before each name is looked at. It may release the lock for a moment.
+// next is called before each name is looked at, with the shard locked. After a share of names it
+// unlocks the shard for a moment, and locks it again.
 func (l *longList) next() {
 	if l.names < shareNames {
 		l.names++

@@ -328,7 +328,7 @@ func (s *shard) abandon(e *entry) {
 	s.unwant(e)
 }
 
-// endWant ends a name whose linger has passed.
+// endWant ends a name whose linger has passed. It locks the shard.
 func (s *shard) endWant(e *entry, now time.Time) {
 	s.mu.Lock()
 	e.timer = false

@@ -23,7 +23,7 @@ type paramSets struct {
 }
 
 // join counts a Sub; false if its map would be one too many. A limit that was lowered takes no map
-// from anybody.
+// from anybody. It locks the group's table of maps.
 func (x *paramSets) join(p constraints.Params, most int) bool {
 	if p.Len() == 0 {
 		return true
@@ -40,7 +40,7 @@ func (x *paramSets) join(p constraints.Params, most int) bool {
 	return true
 }
 
-// leave takes back what join counted.
+// leave takes back what join counted. It locks the group's table of maps.
 func (x *paramSets) leave(p constraints.Params) {
 	if p.Len() == 0 {
 		return
@@ -52,7 +52,7 @@ func (x *paramSets) leave(p constraints.Params) {
 	}
 }
 
-// len is the number of distinct maps.
+// len is the number of distinct maps. It locks the group's table of maps.
 func (x *paramSets) len() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()

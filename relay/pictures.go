@@ -86,7 +86,7 @@ func (o *Origin) Query(q ResourceQuery, f func(ResourceStatus) bool) {
 	}
 }
 
-// shards are those of the type now.
+// shards are those of the type now. It locks the store.
 func (k *store) shards() []*shard {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -152,7 +152,7 @@ type pictureKey struct {
 	wildcard, live, held, absent, shadowed bool
 }
 
-// take adds what a shard holds.
+// take adds what a shard holds. It locks the shard.
 func (ps *pictures) take(s *shard) {
 	ps.shard = s
 	name := ps.query.Name

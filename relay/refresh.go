@@ -170,7 +170,7 @@ func (t *set) heard(a *Applied, u *Update, r *Resource, gen uint32, touched *tou
 }
 
 // fetch has the lane opened anew to fetch a body, at most once in refreshPause (TTL-4). It reports
-// whether it will be.
+// whether it will be. It locks the lane.
 func (l *Lane) fetch(now time.Time) bool {
 	l.mu.Lock()
 	if !l.fetched.IsZero() && now.Sub(l.fetched) < refreshPause {

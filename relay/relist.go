@@ -47,7 +47,7 @@ func (s *shard) listsLater(lane laneIndex, now time.Time) bool {
 	return true
 }
 
-// listAgain has the lane look at the names that waited.
+// listAgain has the lane look at the names that waited. It locks the shard.
 func (s *shard) listAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 // with what replaces them (DYN-11). So does what was restored, and is not confirmed, if a list
 // leaves it out: the list confirms the rest, and would give it to clients again (RELAY-96,
 // testdata/restored_sotw_origin.txt). A difference confirms nothing before the pause after it,
-// which it puts off (confirm.go, testdata/restored_swap.txt).
+// which it puts off (confirm.go, testdata/restored_swap.txt). It locks the store.
 func (x *arrival) takesAway(all bool) (gone []string) {
 	k, u := x.store, x.u
 	k.mu.Lock()
@@ -41,7 +41,7 @@ func (x *arrival) plain() bool {
 	return !several && u.For == nil && len(u.Whole) == 0 && len(k.all[0].collections) == 0
 }
 
-// leaves are the endpoints of clusters that a response takes away.
+// leaves are the endpoints of clusters that a response takes away. It locks the store.
 func (x *arrival) leaves(gone []string) (endpoints []string) {
 	k := x.store
 	if k.typeURL != xds.ClusterType {

@@ -49,7 +49,8 @@ func (l *Lane) FindRepeats(r *Response) {
 	r.repeats = repeats
 }
 
-// lookUp finds what is held of the names. It reports false where nothing counts as a repeat.
+// lookUp finds what is held of the names. It reports false where nothing counts as a repeat. It
+// locks the store.
 func (k *store) lookUp(found []lookup, at []peek, i laneIndex, gen uint32) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

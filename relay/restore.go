@@ -125,7 +125,8 @@ func (o *Origin) restoredNode(key string, encoded []byte) (*corev3.Node, error) 
 	return up, nil
 }
 
-// restoredGroup finds or makes the group of a key. It ends as if its last client had left now.
+// restoredGroup finds or makes the group of a key. It ends as if its last client had left now. It
+// locks the origin.
 func (o *Origin) restoredGroup(now time.Time, key string, node *corev3.Node) (*Group, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

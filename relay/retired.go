@@ -53,7 +53,8 @@ func newRetirement(m *metrics.Metrics) *retirement {
 	return r
 }
 
-// bound sets how much is kept; with either below 1 nothing is. What is beyond it goes at once.
+// bound sets how much is kept; with either below 1 nothing is. What is beyond it goes at once. It
+// locks the LRU.
 func (r *retirement) bound(entries, bytes int) {
 	if entries <= 0 || bytes <= 0 {
 		entries, bytes = 1, 0
@@ -75,7 +76,7 @@ func (r *retirement) shrink() (evicted int) {
 	return evicted
 }
 
-// forget drops what retired of an origin.
+// forget drops what retired of an origin. It locks the LRU.
 func (r *retirement) forget(origin string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +101,7 @@ func (r *retirement) add(key retiredKey, variants []*Variant, unconfirmed bool) 
 	r.metrics.Evicted("bytes", byBytes)
 }
 
-// put takes an item in, and says how many others went for it, by each bound.
+// put takes an item in, and says how many others went for it, by each bound. It locks the LRU.
 func (r *retirement) put(key retiredKey, x *retired) (byCount, byBytes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +120,7 @@ func (r *retirement) put(key retiredKey, x *retired) (byCount, byBytes int) {
 }
 
 // take gives back what retired under the key, which is no longer in the cache then; nil if nothing
-// did.
+// did. It locks the LRU.
 func (r *retirement) take(key retiredKey) (variants []*Variant, unconfirmed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,14 +132,14 @@ func (r *retirement) take(key retiredKey) (variants []*Variant, unconfirmed bool
 	return x.variants, x.unconfirmed
 }
 
-// has reports whether something retired under the key.
+// has reports whether something retired under the key. It locks the LRU.
 func (r *retirement) has(key retiredKey) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lru.Contains(key)
 }
 
-// size is how many items are kept, and the bytes of their bodies.
+// size is how many items are kept, and the bytes of their bodies. It locks the LRU.
 func (r *retirement) size() (entries, bytes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -150,7 +150,7 @@ func (t *set) dropClient(now time.Time) {
 }
 
 // end gives the set up once linger has passed: the main lane is reopened without `*` (RELAY-22), a
-// collection is unsubscribed by its name.
+// collection is unsubscribed by its name. It locks the shard.
 func (t *set) end(now time.Time) {
 	s := t.shard
 	s.mu.Lock()
@@ -261,7 +261,7 @@ func (t *set) answered(now time.Time, gen uint32, news bool, u *Update) {
 	t.startPause(now)
 }
 
-// pause looks whether the pause after the last new name has been long enough.
+// pause looks whether the pause after the last new name has been long enough. It locks the shard.
 func (t *set) pause(now time.Time) {
 	s := t.shard
 	s.mu.Lock()

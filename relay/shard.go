@@ -244,7 +244,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // endLingering lets go of what lingers, as nobody is to come back for it: what a client
-// unsubscribed from before it left would keep a made-up group.
+// unsubscribed from before it left would keep a made-up group. It locks the shard.
 func (s *shard) endLingering() {
 	s.mu.Lock()
 	for _, e := range s.named.entries {

@@ -229,7 +229,8 @@ func (p *portion) replaceLeft(s *shard, gen uint32) {
 	}
 }
 
-// endKept takes what was kept from a name for which the origin has not answered.
+// endKept takes what was kept from a name for which the origin has not answered. It locks the
+// shard.
 func (s *shard) endKept(e *entry, now time.Time) {
 	s.mu.Lock()
 	if v := e.left(); v != nil && s.named.entries[e.name] == e {

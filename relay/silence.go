@@ -45,7 +45,7 @@ func (s *shard) startSilence() {
 // silent looks at the names asked 15 s ago. What a healthy origin has left unanswered is absent if
 // the origin speaks SotW (ABS-2, ABS-5), or in error if silence is to be nothing worse (ABS-6);
 // otherwise it is counted and settles what waited (RELAY-6). Silence about a body whose version was
-// presented means that it is current.
+// presented means that it is current. It locks the shard.
 func (s *shard) silent(now time.Time) {
 	s.mu.Lock()
 	s.now = now

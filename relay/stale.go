@@ -81,7 +81,7 @@ func (s *shard) early(e *entry, key string, gen uint32) bool {
 }
 
 // endDoubts takes away what was doubted long enough, and has not come on the stream of generation
-// gen.
+// gen. It locks the shard.
 func (s *shard) endDoubts(gen uint32, now time.Time) {
 	s.mu.Lock()
 	defer s.unlock()

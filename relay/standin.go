@@ -46,6 +46,7 @@ func (o *Origin) Lacks(now time.Time, known func(Place) uint64, f func(Lack)) {
 	}
 }
 
+// lack is what the type lacks of a last resort, and whether it lacks anything. It locks the store.
 func (k *store) lack(now time.Time, known func(Place) uint64) (l Lack, lacks bool) {
 	l.Place, l.Node = Place{k.group.key, k.typeURL}, k.group.node
 	if xds.IsSecret(k.typeURL) || !k.group.origin.Serves(k.typeURL) {

@@ -136,7 +136,7 @@ func (gs *GroupStatus) add(k *store) {
 	}
 }
 
-// status notes in seen, unless it is nil, the bodies that it has counted.
+// status notes in seen, unless it is nil, the bodies that it has counted. It locks the shard.
 func (s *shard) status(seen map[*Variant]bool) (_ TypeStatus, digest TypeDigest, rev uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,6 +181,7 @@ func (s *shard) status(seen map[*Variant]bool) (_ TypeStatus, digest TypeDigest,
 	return ts, digest, s.rev
 }
 
+// apartStatus is the status of a type that is asked apart; false if it is not. It locks the store.
 func (k *store) apartStatus() (as ApartStatus, apart bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -385,6 +385,7 @@ func (o *Origin) TakeLanes() []*Lane {
 	return q
 }
 
+// enqueue queues a lane for TakeLanes. It locks the origin.
 func (o *Origin) enqueue(l *Lane) {
 	o.mu.Lock()
 	o.queued = append(o.queued, l)
@@ -392,7 +393,7 @@ func (o *Origin) enqueue(l *Lane) {
 	signal(o.wake)
 }
 
-// groupList is a copy of the groups, by key.
+// groupList is a copy of the groups, by key. It locks the origin.
 func (o *Origin) groupList() []*Group {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -52,6 +52,7 @@ type timers struct {
 	h  timerHeap
 }
 
+// push adds a timer. It locks the heap.
 func (t *timers) push(x timer) {
 	t.mu.Lock()
 	first := len(t.h) == 0 || x.at.Before(t.h[0].at)
@@ -62,7 +63,7 @@ func (t *timers) push(x timer) {
 	}
 }
 
-// due takes one timer that has come, or tells when the next will.
+// due takes one timer that has come, or tells when the next will. It locks the heap.
 func (t *timers) due(now time.Time) (x timer, due bool, next time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

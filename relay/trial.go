@@ -192,7 +192,7 @@ func (l *Lane) Rest(until time.Time, reason string) {
 	k.push(timer{at: until, kind: trialDue, lane: l})
 }
 
-// retry ends a rest.
+// retry ends a rest. It locks the store.
 func (k *store) retry() {
 	k.mu.Lock()
 	if k.apart != nil && k.apart.stage == resting {
@@ -204,7 +204,7 @@ func (k *store) retry() {
 
 // tryNext begins the trials that may begin: of suspects, once the lane they were on has proven to
 // work without them or has nothing else to carry, and then of what is in quarantine and has rested.
-// The caller holds no lock.
+// It locks each store in turn, so the caller holds no lock.
 func (g *Group) tryNext() {
 	var apart []*store
 	for k := range kinds(*g.all.Load()) {
@@ -246,7 +246,7 @@ func (k *store) try() {
 	}
 }
 
-// endTrial gives up the room of a type that nobody wants any more.
+// endTrial gives up the room of a type that nobody wants any more. It locks the store.
 func (k *store) endTrial() {
 	k.mu.Lock()
 	if k.apart != nil && k.apart.stage == tried && !k.wants(mainLane) && !k.wants(sideLane) {
@@ -257,7 +257,8 @@ func (k *store) endTrial() {
 
 // quiet looks at a stream that has been open for quietFor. One of the group's works without the
 // suspects, as far as that can be told. A suspect on its own is not what ends streams: it goes
-// back, to be met with silence there (RELAY-95).
+// back, to be met with silence there (RELAY-95). It locks the type's store, if the lane is for one
+// type.
 func (l *Lane) quiet(gen uint32) {
 	if !l.live(gen) {
 		return
@@ -381,7 +382,7 @@ func (t *trial) upstream(g *Group, i laneIndex, since time.Time) (at time.Time, 
 	return at, open
 }
 
-// prove notes that the origin answered a type.
+// prove notes that the origin answered a type. It locks the origin.
 func (o *Origin) prove(typeURL string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -394,12 +395,14 @@ func (o *Origin) prove(typeURL string) {
 	o.proven[typeURL] = true
 }
 
+// anyProven reports whether the origin has answered any type. It locks the origin.
 func (o *Origin) anyProven() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.proven) > 0
 }
 
+// hasProven reports whether the origin has answered the type. It locks the origin.
 func (o *Origin) hasProven(typeURL string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -118,6 +118,7 @@ func (m *united) add(s *Sub) {
 	m.shape(holds)
 }
 
+// unite makes a Sub part of the union. It locks the shard.
 func (m *united) unite(s *Sub) {
 	s.shard.mu.Lock()
 	s.united, s.version = true, ""
@@ -126,7 +127,7 @@ func (m *united) unite(s *Sub) {
 }
 
 // shape tells all Subs how their parts are sent. holds: the client holds something that no list may
-// leave out before all is known.
+// leave out before all is known. It locks each shard in turn.
 func (m *united) shape(holds bool) {
 	for _, s := range m.subs {
 		s.shard.mu.Lock()

@@ -64,7 +64,8 @@ func (m *united) finish(a *Answer, content string) *Answer {
 }
 
 // version is what an answer is called: by its content, unless all origins are to be told by their
-// own versions; then as the newest response that had to do with it (VER-5).
+// own versions; then as the newest response that had to do with it (VER-5). It locks each shard in
+// turn.
 func (m *united) version(content string) string {
 	var from *provenance
 	for _, s := range m.subs {
@@ -112,7 +113,7 @@ func (m *united) takeChanges(now time.Time, k Keep) *Answer {
 }
 
 // namesVersion is the version_info of grouped types: of what was sent by name and is still
-// subscribed (VER-4). Delta has none.
+// subscribed (VER-4). Delta has none. It locks each shard in turn.
 func (m *united) namesVersion() string {
 	var all xds.Sum
 	if m.subs[0].delta {

@@ -13,7 +13,8 @@ import (
 // takeEach takes from the parts that may be taken from. Those of one type of one group are taken
 // from at one instant, whatever their parameters: a client that has several maps of one name sees
 // all of a response or nothing of it (DYN-10, RELAY-82). Where a list is sent whole, and one of
-// them has changed, the others are insisted upon: it has them as they are at that instant.
+// them has changed, the others are insisted upon: it has them as they are at that instant. It locks
+// each store in turn.
 func (m *united) takeEach(now time.Time, k Keep, may func(int) bool) (answers []*Answer, insisted []bool) {
 	answers, insisted = make([]*Answer, len(m.subs)), make([]bool, len(m.subs))
 	whole := !m.subs[0].delta && (m.stars > 0 || xds.SentWhole(m.subs[0].typeURL))
@@ -217,7 +218,8 @@ func (m *united) note(s *Sub, name string, is sentAs) {
 	m.sent[s][name] = is
 }
 
-// tells reports whether the client is subscribed to a resource, in whatever way.
+// tells reports whether the client is subscribed to a resource, in whatever way. It locks the
+// shard.
 func (s *Sub) tells(name string) bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()

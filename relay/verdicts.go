@@ -91,6 +91,7 @@ func (s *Sub) took(a *Answer, from uint64) {
 // Ack notes that the client accepted an answer.
 func (s *Sub) Ack(t Told) { s.accepted(t.number) }
 
+// accepted is Ack of the answer with that number. It locks the shard.
 func (s *Sub) accepted(number uint32) {
 	if g := s.shard.group; !g.used.Load() {
 		g.used.Store(true)
@@ -109,6 +110,7 @@ func (s *Sub) accepted(number uint32) {
 // changes (NONCE-11), and its TTLs are not renewed (DELTA-15).
 func (s *Sub) Nack(t Told) { s.refused(t.number) }
 
+// refused is Nack of the answer with that number. It locks the shard.
 func (s *Sub) refused(number uint32) {
 	if !s.ttl {
 		return

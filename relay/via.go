@@ -83,7 +83,7 @@ func (g *Group) JoinPoll(now time.Time, via []string) error {
 }
 
 // addPath adds a path unless it was refused a while ago, and has the lanes present it if it is
-// longer than theirs.
+// longer than theirs. It locks the origin.
 func (g *Group) addPath(now time.Time, via []string, add func()) error {
 	g.origin.mu.Lock()
 	for _, r := range g.origin.refusals {
@@ -225,7 +225,7 @@ func (l *Lane) presented() []string {
 }
 
 // checkVia has an open lane opened anew if there is a longer path by now than it has presented, if
-// it presents any.
+// it presents any. It locks the origin.
 func (l *Lane) checkVia() {
 	l.group.origin.mu.Lock()
 	n := len(l.group.via())

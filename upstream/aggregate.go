@@ -174,7 +174,8 @@ func (s *LoadShare) Recv() ([]byte, error) {
 	}
 }
 
-// leave ends the client's part, and the aggregate with the last.
+// leave ends the client's part, and the aggregate with the last. It locks the aggregate, then the
+// aggregates.
 func (s *LoadShare) leave() {
 	a := s.aggregate
 	a.mu.Lock()
@@ -192,7 +193,7 @@ func (s *LoadShare) leave() {
 	a.key.group.Release(time.Now())
 }
 
-// run keeps a stream open until the last client has left.
+// run keeps a stream open until the last client has left. It locks the aggregate.
 func (a *aggregate) run() {
 	o := a.origin
 	wait := waits{cfg: o.cfg.Backoff}
@@ -238,7 +239,7 @@ func (a *aggregate) over() bool {
 }
 
 // refuse ends the clients' streams if the origin has never answered, or has no such service. Those
-// that come again begin anew.
+// that come again begin anew. It locks the aggregates, and the aggregate under them.
 func (a *aggregate) refuse(err error) bool {
 	as := &a.origin.aggregates
 	as.mu.Lock()
@@ -298,7 +299,8 @@ func (a *aggregate) report() (answered bool, err error) {
 	return a.flushes(s, asked, ended)
 }
 
-// told hands an answer of the origin to the clients, and returns the interval that it asks for.
+// told hands an answer of the origin to the clients, and returns the interval that it asks for. It
+// locks the aggregate.
 func (a *aggregate) told(m []byte) time.Duration {
 	r := &loadstats.LoadStatsResponse{}
 	if err := proto.Unmarshal(m, r); err != nil {
@@ -366,7 +368,7 @@ func (a *aggregate) last(s *LoadStream, ended <-chan error) error {
 const messageBytes = 1 << 20
 
 // flush sends what was added up, and returns how many requests it tells of. What cannot be sent
-// waits for the next stream.
+// waits for the next stream. It locks the aggregate.
 func (a *aggregate) flush(s *LoadStream) (requests uint64) {
 	a.mu.Lock()
 	report := a.sums.Take(time.Now())

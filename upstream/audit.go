@@ -39,7 +39,7 @@ type auditor struct {
 }
 
 // audits compares, one type of one lane after the other, what the table holds with what the origin
-// says, and begins again after Config.Audit. It ends with ctx.
+// says, and begins again after Config.Audit. It ends with ctx. It locks the origin.
 func (o *Origin) audits(ctx context.Context) {
 	for o.cfg.Audit > 0 {
 		if !sleep(ctx, time.Duration(float64(o.cfg.Audit)*(0.8+0.4*rand.Float64()))) {
@@ -106,7 +106,7 @@ func (l *lane) audit(ctx context.Context, typeURL string) {
 }
 
 // compare asks on a stream of its own, waits until all has come, and compares; what differs is
-// looked at again after a grace.
+// looked at again after a grace. It locks the lane.
 func (l *lane) compare(ctx context.Context, a *relay.Audit, asks []relay.Ask) (result string) {
 	l.mu.Lock()
 	answered, server := l.open && l.heard, l.server
@@ -176,7 +176,8 @@ func (s *stream) listen(until func() time.Time) bool {
 	}
 }
 
-// hear takes one response of a stream that is not for the table. An error ends the stream.
+// hear takes one response of a stream that is not for the table. An error ends the stream. It locks
+// the lane.
 func (s *stream) hear(now time.Time, raw []byte) error {
 	r, u, reject, err := s.parse(raw, nil)
 	if err != nil {
@@ -196,7 +197,7 @@ func (s *stream) hear(now time.Time, raw []byte) error {
 	return s.judge(now, r, &u, reject)
 }
 
-// hear takes up one response. more is false if it is too much to be compared.
+// hear takes up one response. more is false if it is too much to be compared. It locks the auditor.
 func (x *auditor) hear(now time.Time, u *relay.Update) (more bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -210,7 +211,8 @@ func (x *auditor) hear(now time.Time, u *relay.Update) (more bool) {
 	return more
 }
 
-// complete is when the pause will be over after which all has come; zero as long as nothing has.
+// complete is when the pause will be over after which all has come; zero as long as nothing has. It
+// locks the auditor.
 func (x *auditor) complete(pause time.Duration, arrivals *relay.Arrivals) time.Time {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -220,6 +222,7 @@ func (x *auditor) complete(pause time.Duration, arrivals *relay.Arrivals) time.T
 	return arrivals.Over(x.rateLimitedLog, pause)
 }
 
+// look counts the differences; false while they cannot be told. It locks the auditor.
 func (x *auditor) look() (differences int, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -90,9 +90,15 @@
 //
 // # Lock order
 //
-// lane.mu, pool.mu, Origin.mu and the two small locks of health and news are leaves: none is held
-// while another, or one of the table's, is taken, and nothing is sent, dialled, closed or logged
-// under them.
+// lane.mu, pool.mu, Origin.mu and the two small locks of health and rateLimitedLog are leaves: none
+// is held while another, or one of the table's, is taken, and nothing is sent, dialled, closed or
+// logged under them.
+//
+// # Who locks
+//
+// As in package relay: an unexported function or method that touches what a lock guards runs with
+// it held by its caller, and one that locks by itself says so in its doc comment. Exported ones
+// lock what they need.
 //
 // # What a slow or broken origin can do to us
 //

@@ -165,7 +165,7 @@ func (s *stream) apply(now time.Time) error {
 }
 
 // await has the reader of a candidate wait with its first response until the lane has gone over to
-// the stream. The response must be of something that was asked, and readable.
+// the stream. The response must be of something that was asked, and readable. It locks the lane.
 func (s *stream) await(raw []byte) error {
 	select {
 	case <-s.candidate.adopted:
@@ -247,7 +247,8 @@ func sameSubject(a, b relay.Ask) bool {
 		len(a.Unsubscribe)+len(b.Unsubscribe) == 0
 }
 
-// moved reports whether another lane of the group has a stream to the server that was answered.
+// moved reports whether another lane of the group has a stream to the server that was answered. It
+// locks the origin, then each lane.
 func (o *Origin) moved(g *relay.Group, to *server) bool {
 	o.mu.Lock()
 	lanes := make([]*lane, 0, len(o.lanes))

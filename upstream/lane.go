@@ -80,7 +80,7 @@ func (l *lane) run(ctx context.Context) {
 }
 
 // acquire waits for the lane's turn to open a stream (RELAY-98), and for the connection. nil: there
-// is none to be had, ctx has ended, or nothing is wanted any more.
+// is none to be had, ctx has ended, or nothing is wanted any more. It locks the lane.
 func (l *lane) acquire(ctx context.Context) *slot {
 	pool := l.origin.pool
 	l.mu.Lock()
@@ -116,6 +116,7 @@ func (l *lane) uncached() bool {
 	return len(l.origin.cfg.Addresses) == 1 || l.table.Group().Uncached()
 }
 
+// attempt counts an attempt to open a stream. It locks the lane.
 func (l *lane) attempt() {
 	l.mu.Lock()
 	l.attempts++
@@ -215,7 +216,7 @@ func (l *lane) speak(ctx context.Context, s *stream) ending {
 	return why
 }
 
-// turn notes that the stream was opened or is over.
+// turn notes that the stream was opened or is over. It locks the lane.
 func (l *lane) turn(open bool, to *server, now time.Time) {
 	l.mu.Lock()
 	l.open, l.server, l.since, l.heard, l.silentSince = open, to, now, false, time.Time{}

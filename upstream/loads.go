@@ -48,7 +48,7 @@ func (o *Origin) await(ctx context.Context) {
 // coldWait is how long a stream of load reports waits for its connection.
 func (o *Origin) coldWait() time.Duration { return max(o.table.ColdWait(), time.Second) }
 
-// during is the time for streams; nil: it is not that time.
+// during is the time for streams; nil: it is not that time. It locks the loading.
 func (l *loading) during() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +58,7 @@ func (l *loading) during() context.Context {
 	return l.life
 }
 
-// beginLoads is called when Run begins.
+// beginLoads is called when Run begins. It locks the loading.
 func (o *Origin) beginLoads(ctx context.Context) {
 	l := &o.loading
 	l.mu.Lock()
@@ -69,6 +69,7 @@ func (o *Origin) beginLoads(ctx context.Context) {
 }
 
 // endLoads ends all streams of load reports: those of aggregates with what they have still to say.
+// It locks the aggregates, then the pool.
 func (o *Origin) endLoads() {
 	o.aggregates.mu.Lock()
 	o.aggregates.ended = true
@@ -172,7 +173,8 @@ func (s *LoadStream) Recv() ([]byte, error) {
 	return m, err
 }
 
-// loadSlot is a place on a connection to the server that the origin is spoken to at.
+// loadSlot is a place on a connection to the server that the origin is spoken to at. It locks the
+// pool.
 func (p *pool) loadSlot(ctx context.Context, atMost time.Duration) (*slot, error) {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
@@ -190,7 +192,7 @@ func (p *pool) loadSlot(ctx context.Context, atMost time.Duration) (*slot, error
 	}
 }
 
-// reason is the last error, for people.
+// reason is the last error, for people. It locks the health.
 func (h *health) reason() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -100,7 +100,7 @@ func (o *Origin) Run(ctx context.Context) error {
 	}
 }
 
-// forget drops a lane that has ended.
+// forget drops a lane that has ended. It locks the origin.
 func (o *Origin) forget(l *lane) {
 	o.mu.Lock()
 	delete(o.lanes, l)
@@ -126,7 +126,7 @@ type health struct {
 }
 
 // opened notes that a stream was created. It counts as connected unless the last thing known is a
-// failure (ERR-14).
+// failure (ERR-14). It locks the health.
 func (h *health) opened(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -135,7 +135,7 @@ func (h *health) opened(now time.Time) {
 	}
 }
 
-// heard notes a response to a lane; first: of its stream.
+// heard notes a response to a lane; first: of its stream. It locks the health.
 func (h *health) heard(now time.Time, l *lane, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,7 +149,8 @@ func (h *health) heard(now time.Time, l *lane, first bool) {
 	h.set(true, now)
 }
 
-// ended notes that a stream that had a response is over, which is no failure (ERR-3).
+// ended notes that a stream that had a response is over, which is no failure (ERR-3). It locks the
+// health.
 func (h *health) ended() {
 	h.mu.Lock()
 	h.answered--
@@ -157,7 +158,8 @@ func (h *health) ended() {
 }
 
 // failed notes a connectivity error (ERR-4) and returns how many there were since the last
-// response. One lane's failure says nothing about an origin that answers others.
+// response. One lane's failure says nothing about an origin that answers others. It locks the
+// health.
 func (h *health) failed(now time.Time, err error) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -170,14 +172,15 @@ func (h *health) failed(now time.Time, err error) int {
 	return h.failures
 }
 
-// refused notes the failure of one lane while the origin answers others; nil: of a connection.
+// refused notes the failure of one lane while the origin answers others; nil: of a connection. It
+// locks the health.
 func (h *health) refused(now time.Time, l *lane, err error) {
 	h.mu.Lock()
 	h.err, h.errAt, h.errOf = err.Error(), now, l
 	h.mu.Unlock()
 }
 
-// gone notes that a lane has ended, whose error nobody would hear the end of.
+// gone notes that a lane has ended, whose error nobody would hear the end of. It locks the health.
 func (h *health) gone(l *lane) {
 	h.mu.Lock()
 	if h.errOf == l {
@@ -188,20 +191,21 @@ func (h *health) gone(l *lane) {
 
 func (h *health) clear() { h.err, h.errAt, h.errOf = "", time.Time{}, nil }
 
-// everHeard reports whether the origin has ever responded.
+// everHeard reports whether the origin has ever responded. It locks the health.
 func (h *health) everHeard() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return !h.proof.IsZero()
 }
 
-// answering reports whether any open stream had a response.
+// answering reports whether any open stream had a response. It locks the health.
 func (h *health) answering() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.answered > 0
 }
 
+// updated notes when the origin last changed something. It locks the health.
 func (h *health) updated(now time.Time) {
 	h.mu.Lock()
 	h.update = now

@@ -90,7 +90,7 @@ func (c *Config) serverKey(address string) string {
 }
 
 // take gets a slot at one server without a turn in the queue, or says how long to wait before the
-// next attempt.
+// next attempt. It locks the pool.
 func (p *pool) take(ctx context.Context, s *server) (*slot, time.Duration) {
 	p.mu.Lock()
 	if c := s.free(); c != nil {
@@ -120,7 +120,8 @@ func (p *pool) take(ctx context.Context, s *server) (*slot, time.Duration) {
 	return sl, 0
 }
 
-// open dials for a slot, whose server has been marked for it. If that fails the slot is over.
+// open dials for a slot, whose server has been marked for it. If that fails the slot is over. It
+// locks the pool.
 func (p *pool) open(ctx context.Context, sl *slot) {
 	s := sl.server
 	p.mu.Lock()
@@ -155,7 +156,7 @@ func (p *pool) dialled(s *server) {
 }
 
 // failed reports a connectivity error of a lane, or of a connection. While another server answers
-// it says nothing of the origin.
+// it says nothing of the origin. It locks the pool.
 func (p *pool) failed(s *server, l *lane, err error, fields ...zap.Field) {
 	now := time.Now()
 	err = p.hinted(err)
@@ -259,6 +260,7 @@ func connect(ctx context.Context, cc *grpc.ClientConn, patience time.Duration) e
 
 // release ends a slot whose stream is over. It reports whether a miss is put down to the server,
 // which says when the next attempt is. While the server answers others the miss is the lane's own.
+// It locks the pool.
 func (p *pool) release(sl *slot, m miss) (counted bool) {
 	c, s := sl.conn, sl.server
 	now := time.Now()
@@ -294,7 +296,7 @@ func (p *pool) release(sl *slot, m miss) (counted bool) {
 }
 
 // slower doubles the keepalive interval of connections to come, once for each connection that was
-// closed for it (ERR-12).
+// closed for it (ERR-12). It locks the pool.
 func (p *pool) slower(c *conn) (interval time.Duration, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -306,7 +308,7 @@ func (p *pool) slower(c *conn) (interval time.Duration, changed bool) {
 }
 
 // trim closes connections that no lane uses, keeping one for lanes between two streams unless last
-// is set.
+// is set. It locks the pool.
 func (p *pool) trim(last bool) {
 	kept := 0
 	p.mu.Lock()

@@ -34,7 +34,7 @@ func (l *lane) probes(ctx context.Context) {
 }
 
 // probe is one stream: it asks everything first, and then, for as long as d, name by name what is
-// aside. It reports whether there is more to be asked.
+// aside. It reports whether there is more to be asked. It locks the lane.
 func (l *lane) probe(ctx context.Context, d time.Duration) bool {
 	p := l.table.Probe(time.Now(), true)
 	if p == nil || ctx.Err() != nil {
@@ -77,7 +77,7 @@ func (l *lane) probe(ctx context.Context, d time.Duration) bool {
 }
 
 // turn asks, unless the turn before did so, and waits for the answer. ok is false if the stream has
-// ended.
+// ended. It locks the prober.
 func (s *stream) turn(p, before *relay.Probe) (answered, ok bool) {
 	x := s.prober
 	x.mu.Lock()
@@ -114,7 +114,7 @@ func (l *lane) unanswered(p *relay.Probe) {
 		zap.String("group", l.table.Group().Key()), zap.String("type_url", printable(p.Ask.TypeURL)), zap.Int("unanswered", n), zap.Strings("names", names))
 }
 
-// heed takes up one response.
+// heed takes up one response. It locks the prober.
 func (x *prober) heed(now time.Time, u *relay.Update) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

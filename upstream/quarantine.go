@@ -19,7 +19,7 @@ const accuseAfter = 2 * time.Minute
 // mayAccuse reports whether the end of a stream of a group may be put down to types. An origin that
 // has answered nothing yet may be starting, or refuse us altogether (RELAY-92). Should it have
 // refused every stream for accuseAfter, one type may be what it refuses all of them for: one group
-// finds out for all.
+// finds out for all. It locks the origin.
 func (o *Origin) mayAccuse(now time.Time, g *relay.Group) bool {
 	if o.health.everHeard() {
 		return true

@@ -58,7 +58,7 @@ const (
 	refusedBy      // it can, and does not serve this stream
 )
 
-// join puts a lane into the queue. Its turn comes through q.granted.
+// join puts a lane into the queue. Its turn comes through q.granted. It locks the pool.
 func (p *pool) join(q *place) {
 	q.granted, q.missed = make(chan *slot, 1), make(chan struct{}, 1)
 	now := time.Now()
@@ -70,6 +70,7 @@ func (p *pool) join(q *place) {
 }
 
 // look takes up that the group has come to want what no server has answered yet, or no longer does.
+// It locks the pool.
 func (p *pool) look(q *place, uncached bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +80,8 @@ func (p *pool) look(q *place, uncached bool) {
 	}
 }
 
-// leave takes a lane out of the queue, or gives back the slot it was granted meanwhile.
+// leave takes a lane out of the queue, or gives back the slot it was granted meanwhile. It locks
+// the pool.
 func (p *pool) leave(q *place) {
 	p.mu.Lock()
 	if i := slices.Index(p.queue, q); i >= 0 {
@@ -93,7 +95,7 @@ func (p *pool) leave(q *place) {
 	}
 }
 
-// giveBack ends a slot that was not used.
+// giveBack ends a slot that was not used. It locks the pool.
 func (p *pool) giveBack(sl *slot) {
 	if sl.conn != nil {
 		p.release(sl, noMiss)
@@ -142,7 +144,7 @@ func (p *pool) grant(now time.Time) {
 	}
 }
 
-// turn looks at the queue again.
+// turn looks at the queue again. It locks the pool.
 func (p *pool) turn() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -248,7 +250,8 @@ func (p *pool) slot(now time.Time, s *server, c *conn) *slot {
 	return sl
 }
 
-// connect has a granted slot get its connection. If there is none to be had the slot is over.
+// connect has a granted slot get its connection. If there is none to be had the slot is over. It
+// locks the pool.
 func (p *pool) connect(ctx context.Context, sl *slot) bool {
 	if sl.conn == nil {
 		p.open(ctx, sl)
@@ -263,7 +266,7 @@ func (p *pool) connect(ctx context.Context, sl *slot) bool {
 	return true
 }
 
-// owesNothing notes that nothing was asked on the stream that must be answered.
+// owesNothing notes that nothing was asked on the stream that must be answered. It locks the pool.
 func (p *pool) owesNothing(sl *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -273,7 +276,7 @@ func (p *pool) owesNothing(sl *slot) {
 }
 
 // silent gives up waiting for the first response of a stream. That it is open is all the proof
-// there is.
+// there is. It locks the pool.
 func (p *pool) silent(sl *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -63,6 +63,8 @@ func (n *rateLimitedLog) large(now time.Time, typeURL string, bytes, most int, g
 	}
 }
 
+// may reports whether a line of a kind may be written now, and how many were left out since the
+// last. It locks the log.
 func (n *rateLimitedLog) may(now time.Time, kind string, every time.Duration) (left int, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -79,7 +81,7 @@ func (n *rateLimitedLog) may(now time.Time, kind string, every time.Duration) (l
 	return t.left, true
 }
 
-// failed writes that the origin gives no answer, or still gives none.
+// failed writes that the origin gives no answer, or still gives none. It locks the log.
 func (n *rateLimitedLog) failed(now time.Time, err error, failures int, fields ...zap.Field) {
 	every := changeEvery
 	n.mu.Lock()
@@ -98,7 +100,8 @@ func (n *rateLimitedLog) failed(now time.Time, err error, failures int, fields .
 		zap.Error(err), zap.Int("failures", failures), zap.Int("left_out", left))...)
 }
 
-// answered writes that the origin answers, unless the last line says so of this server.
+// answered writes that the origin answers, unless the last line says so of this server. It locks
+// the log.
 func (n *rateLimitedLog) answered(now time.Time, address string) {
 	n.mu.Lock()
 	was, moved := n.line, n.address != address

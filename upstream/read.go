@@ -143,7 +143,7 @@ func (s *stream) receive(now time.Time, raw []byte) error {
 }
 
 // taking notes whether the table takes up a response of a type, until judge. It reports whether the
-// type was asked.
+// type was asked. It locks the lane.
 func (s *stream) taking(typeURL string, is bool) (asked bool) {
 	s.lane.mu.Lock()
 	defer s.lane.mu.Unlock()
@@ -208,7 +208,7 @@ func (s *stream) parse(raw []byte, held *relay.Lane) (r *relay.Response, u relay
 	return r, u, reject, nil
 }
 
-// alive notes that the origin responds.
+// alive notes that the origin responds. It locks the lane.
 func (s *stream) alive(now time.Time) {
 	l, o := s.lane, s.lane.origin
 	s.responses++
@@ -224,7 +224,7 @@ func (s *stream) alive(now time.Time) {
 	o.rateLimitedLog.answered(now, s.conn.server.address)
 }
 
-// judge files the verdict for write to send.
+// judge files the verdict for write to send. It locks the lane.
 func (s *stream) judge(now time.Time, r *relay.Response, u *relay.Update, reject *relay.RejectError) error {
 	l := s.lane
 	v := verdict{nonce: r.Nonce}

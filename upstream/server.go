@@ -148,7 +148,7 @@ func (p *pool) answers(servers []*server) bool {
 
 // seek waits until one of the servers before the one in that place may be tried for a lane that has
 // its stream at that one: because it answers others, or because it is due and nobody else is at it.
-// Then alone is set, and the caller ends its turn by sought. nil: ctx ended.
+// Then alone is set, and the caller ends its turn by sought. nil: ctx ended. It locks the pool.
 func (p *pool) seek(ctx context.Context, before int) (_ *server, alone bool) {
 	for ctx.Err() == nil {
 		now := time.Now()
@@ -184,7 +184,7 @@ func (p *pool) seek(ctx context.Context, before int) (_ *server, alone bool) {
 }
 
 // sought ends a turn of seek. silent: the server took the stream and did not answer, which is no
-// failure and no reason to go there.
+// failure and no reason to go there. It locks the pool.
 func (p *pool) sought(s *server, silent bool) {
 	p.mu.Lock()
 	s.sought = false
@@ -203,7 +203,7 @@ func (p *pool) wakeSeekers() {
 }
 
 // doubtful reports whether the server of a new stream has to prove itself within proveWithin: it
-// was unreachable, and there are others.
+// was unreachable, and there are others. It locks the pool.
 func (p *pool) doubtful(s *server) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,7 +211,7 @@ func (p *pool) doubtful(s *server) bool {
 }
 
 // proved notes the first response on a stream. Only now are attempts counted from one again
-// (ERR-2), and a server that was lost is preferred again.
+// (ERR-2), and a server that was lost is preferred again. It locks the pool.
 func (p *pool) proved(sl *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,7 +225,7 @@ func (p *pool) proved(sl *slot) {
 }
 
 // held notes that a stream which owed nothing stayed open on a server that was unreachable: that is
-// all the proof there can be.
+// all the proof there can be. It locks the pool.
 func (p *pool) held(s *server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

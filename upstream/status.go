@@ -100,6 +100,7 @@ func (o *Origin) Status() Status {
 	return s
 }
 
+// picture fills in the state of the origin. It locks the health.
 func (h *health) picture(s *Status) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,6 +108,7 @@ func (h *health) picture(s *Status) {
 	s.Err, s.ErrAt, s.ProofAt, s.UpdateAt = h.err, h.errAt, h.proof, h.update
 }
 
+// picture is the address in use and the number of connections. It locks the pool.
 func (p *pool) picture() (address string, connections int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,6 +118,7 @@ func (p *pool) picture() (address string, connections int) {
 	return p.inUse().address, connections
 }
 
+// picture is the status of the lane. It locks the lane.
 func (l *lane) picture() LaneStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()

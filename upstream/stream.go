@@ -136,7 +136,7 @@ func withHeaders(ctx context.Context, cfg *Config) (context.Context, error) {
 }
 
 // run speaks on the stream until it ends, and returns when both sides have. better brings the
-// stream to go over to.
+// stream to go over to. It locks the lane.
 func (s *stream) run(better <-chan *stream) ending {
 	l := s.lane
 	l.mu.Lock()

@@ -114,6 +114,7 @@ func (s *stream) ask(now time.Time) (ending, error) {
 	return ending{reopen: reopen}, nil
 }
 
+// askFor sends what is to be asked of one type. It locks the lane.
 func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 	l, cfg := s.lane, &s.lane.origin.cfg
 	if stripped, send := cfg.strip(a); stripped > 0 {
@@ -172,7 +173,8 @@ func (s *stream) askFor(now time.Time, a *relay.Ask) error {
 	return nil
 }
 
-// sendVerdicts sends the verdicts that are due, and returns when the next one is.
+// sendVerdicts sends the verdicts that are due, and returns when the next one is. It locks the
+// lane.
 func (s *stream) sendVerdicts(now time.Time) (next time.Time, err error) {
 	var ready []string
 	s.lane.mu.Lock()
@@ -200,7 +202,7 @@ func (s *stream) sendVerdicts(now time.Time) (next time.Time, err error) {
 
 // sendSotW sends all names and locators of a type, the last nonce and the last accepted version
 // (RELAY-27). A verdict that waits goes with it, held or not: without its error the same message
-// would accept what was refused.
+// would accept what was refused. It locks the lane.
 func (s *stream) sendSotW(typeURL string) error {
 	s.lane.mu.Lock()
 	t := s.types[typeURL]
@@ -214,7 +216,7 @@ func (s *stream) sendSotW(typeURL string) error {
 	return s.send(m)
 }
 
-// sendDelta answers every response that waits for it.
+// sendDelta answers every response that waits for it. It locks the lane.
 func (s *stream) sendDelta(typeURL string) error {
 	s.lane.mu.Lock()
 	list := s.types[typeURL].take()
@@ -245,7 +247,7 @@ func (s *stream) send(m proto.Message) error {
 }
 
 // prove ends a stream to a server that was unreachable and does not answer, where there are others:
-// as long as it was open it would keep the lane from them.
+// as long as it was open it would keep the lane from them. It locks the lane.
 func (s *stream) prove(now time.Time) error {
 	if s.proveBy.IsZero() || now.Before(s.proveBy) {
 		return nil
@@ -265,7 +267,7 @@ func (s *stream) prove(now time.Time) error {
 }
 
 // speakOfSilence logs, once until the lane is answered, that the origin has not responded: many
-// control planes answer a node they do not know with silence (RELAY-62).
+// control planes answer a node they do not know with silence (RELAY-62). It locks the lane.
 func (s *stream) speakOfSilence(now time.Time) {
 	if s.silence.IsZero() || now.Before(s.silence) {
 		return
