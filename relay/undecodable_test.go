@@ -142,6 +142,24 @@ func TestFieldsGivenTwice(t *testing.T) {
 	}
 }
 
+// TestCacheControlOfAnotherType: a field that has another wire type than its own is one that nobody
+// knows, as the protobuf library has it, and takes nothing back (RELAY-9).
+func TestCacheControlOfAnotherType(t *testing.T) {
+	b := field(3, "a") + field(2, field(1, xds.ClusterType)) + field(7, "\x08\x01", field(1, "x"))
+	var want discoveryv3.Resource
+	if err := proto.Unmarshal([]byte(b), &want); err != nil {
+		t.Fatal(err)
+	}
+	r, err := ParseResponse([]byte(field(4, xds.ClusterType)+field(5, "n")+field(2, b)), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, reject := Accept(r, 100)
+	if reject != nil || len(u.Resources) != 1 || u.Resources[0].DoNotCache != want.CacheControl.DoNotCache {
+		t.Errorf("accepted %+v (%v), want do_not_cache %v", u.Resources, reject, want.CacheControl.DoNotCache)
+	}
+}
+
 // TestLongErrorText: of what an origin says of a name as much is kept as there is room for, in
 // whole characters (ABS-7).
 func TestLongErrorText(t *testing.T) {

@@ -199,8 +199,8 @@ func parseResource(b []byte, r *Resource) error {
 		case n == resourceTTL:
 			ttl = merged(ttl, v)
 		case n == resourceCacheCtl:
-			return fields(v, func(n protowire.Number, _ []byte, i uint64) error {
-				if n == 1 {
+			return fields(v, func(n protowire.Number, v []byte, i uint64) error {
+				if n == 1 && v == nil {
 					r.DoNotCache = i != 0
 				}
 				return nil
