@@ -10,6 +10,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
@@ -144,11 +145,8 @@ var (
 	}
 )
 
-// Why a request does not decode, beside protowire's own reasons.
-var (
-	errUTF8        = errors.New("a string is not UTF-8")
-	errFieldNumber = errors.New("a field number is out of range")
-)
+// errUTF8 is why a request does not decode, beside the reasons of xds.Fields.
+var errUTF8 = errors.New("a string is not UTF-8")
 
 // decode reads an encoded message as the protobuf library would (FuzzRequest).
 func (c *content) decode(b []byte, delta bool) error {
@@ -156,39 +154,17 @@ func (c *content) decode(b []byte, delta bool) error {
 	if delta {
 		fields = deltaRequest[:]
 	}
-	for at := 0; at < len(b); {
-		number, value, length, err := nextField(b[at:])
-		if err != nil {
-			return err
-		}
-		if f := int(number); value != nil && f < len(fields) {
-			if err := c.take(fields[f], b, at, at+length, value); err != nil {
+	f, at := xds.Walk(b), 0
+	for f.Next() {
+		next := len(b) - f.Left()
+		if n := int(f.Number); f.Bytes != nil && n < len(fields) {
+			if err := c.take(fields[n], b, at, next, f.Bytes); err != nil {
 				return err
 			}
 		}
-		at += length
+		at = next
 	}
-	return nil
-}
-
-// nextField is the first field in b and its length, with tag. value is nil unless it is of the wire
-// type of strings and messages, which all known fields are: any other is an unknown field.
-func nextField(b []byte) (number protowire.Number, value []byte, length int, err error) {
-	number, wireType, tag := protowire.ConsumeTag(b)
-	switch {
-	case tag < 0:
-		return 0, nil, 0, protowire.ParseError(tag)
-	case number > protowire.MaxValidNumber:
-		return 0, nil, 0, errFieldNumber
-	case wireType == protowire.BytesType:
-		value, length = protowire.ConsumeBytes(b[tag:])
-	default:
-		length = protowire.ConsumeFieldValue(number, wireType, b[tag:])
-	}
-	if length < 0 {
-		return 0, nil, 0, protowire.ParseError(length)
-	}
-	return number, value, tag + length, nil
+	return f.Err()
 }
 
 // take takes up a field that is at b[at:next].
@@ -251,23 +227,21 @@ func merge(value []byte, m proto.Message) error {
 
 // entryOf reads an entry of initial_resource_versions.
 func entryOf(b []byte) (name, version []byte, err error) {
-	for len(b) > 0 {
-		number, value, length, err := nextField(b)
+	f := xds.Walk(b)
+	for f.Next() {
 		switch {
-		case err != nil:
-			return nil, nil, err
-		case value == nil:
-		case number == 1:
-			name = value
-		case number == 2:
-			version = value
+		case f.IsBytes(1):
+			name = f.Bytes
+		case f.IsBytes(2):
+			version = f.Bytes
+		default:
+			continue
 		}
-		if value != nil && number <= 2 && !utf8.Valid(value) {
+		if !utf8.Valid(f.Bytes) {
 			return nil, nil, errUTF8
 		}
-		b = b[length:]
 	}
-	return name, version, nil
+	return name, version, f.Err()
 }
 
 // readNode decodes the node; nil: there is none.
@@ -326,12 +300,10 @@ func (r *run) add(b []byte, at, next, value int) {
 // values are the occurrences, in order.
 func (r *run) values() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
-		for b := r.encoded; len(b) > 0; {
-			_, value, length, err := nextField(b)
-			if err != nil || !yield(value) { // it was looked at before, and there is no error
+		for f := xds.Walk(r.encoded); f.Next(); { // it was looked at before, and there is no error
+			if !yield(f.Bytes) {
 				return
 			}
-			b = b[length:]
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
@@ -82,10 +83,11 @@ type renderer struct {
 type contentKey [4]uint64
 
 func keyOf(encoded []byte) (key contentKey) {
+	f := xds.Walk(encoded)
 	for b := encoded; len(b) > 0; {
-		_, _, length, err := nextField(b)
-		if err != nil {
-			length = len(b) // it has no JSON either
+		length := len(b) // of what does not decode, and has no JSON either
+		if f.Next() {
+			length -= f.Left()
 		}
 		h := sha256.Sum256(b[:length])
 		for i := range key {

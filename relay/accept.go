@@ -13,7 +13,6 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -132,8 +131,10 @@ func (a *acceptance) parseAny(b []byte, r *Resource) error {
 // nameBody gives a resource of a SotW response the name that its body has (RELAY-14).
 func (a *acceptance) nameBody(r *Resource, payload []byte) error {
 	if r.Name = a.fields.bareName(a.TypeURL, payload); r.Name == "" && xds.Named(a.TypeURL) {
-		// it may not have been read so far
-		return fields(payload, func(protowire.Number, []byte, uint64) error { return nil })
+		f := xds.Walk(payload)
+		for f.Next() { // it may not have been read so far
+		}
+		return f.Err()
 	}
 	return nil
 }

@@ -204,13 +204,11 @@ const (
 // constraintFields takes what is not the name out of an encoded ResourceName.
 func constraintFields(resourceName []byte) string {
 	var b []byte
-	// it was decoded before
-	_ = fields(resourceName, func(n protowire.Number, v []byte, _ uint64) error {
-		if n == constraintsField && v != nil {
-			b = protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), v)
+	for f := xds.Walk(resourceName); f.Next(); { // it was decoded before
+		if f.IsBytes(constraintsField) {
+			b = protowire.AppendBytes(protowire.AppendTag(b, constraintsField, protowire.BytesType), f.Bytes)
 		}
-		return nil
-	})
+	}
 	return string(b)
 }
 

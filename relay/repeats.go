@@ -4,7 +4,6 @@ import (
 	"bytes"
 
 	"github.com/weir-xds/weir/relay/xds"
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // A repeat is a resource of a response that is held already, byte for byte: it is neither checked,
@@ -167,21 +166,21 @@ func (r *Response) peek(b []byte) (g peek) {
 		return peek{name: lastField(payload, 1), any: b}
 	}
 	plain := true
-	err := fields(b, func(n protowire.Number, v []byte, _ uint64) error {
-		switch n {
+	f := xds.Walk(b)
+	for f.Next() {
+		switch f.Number {
 		case resourceVersion:
-			g.version = v
+			g.version = f.Bytes
 		case resourcePayload:
 			plain = plain && g.any == nil
-			g.any = v
+			g.any = f.Bytes
 		case resourceName:
-			g.name = v
+			g.name = f.Bytes
 		default:
 			plain = false
 		}
-		return nil
-	})
-	if err != nil || !plain {
+	}
+	if f.Err() != nil || !plain {
 		return peek{}
 	}
 	return g

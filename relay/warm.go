@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/weir-xds/weir/relay/xds"
@@ -22,24 +21,27 @@ const (
 func endpointsOf(payload []byte) string {
 	var name, service string
 	eds := false
-	err := fields(payload, func(n protowire.Number, v []byte, i uint64) error {
+	f := xds.Walk(payload)
+	for f.Next() {
 		switch {
-		case n == clusterName && v != nil:
-			name = string(v)
-		case n == clusterType && v == nil:
-			eds = i == clusterTypeIsEDS
-		case n == clusterEDS && v != nil:
-			return fields(v, func(n protowire.Number, v []byte, _ uint64) error {
-				if n == clusterEDSService && v != nil {
-					service = string(v)
+		case f.IsBytes(clusterName):
+			name = string(f.Bytes)
+		case f.IsVarint(clusterType):
+			eds = f.Value == clusterTypeIsEDS
+		case f.IsBytes(clusterEDS):
+			eds := xds.Walk(f.Bytes)
+			for eds.Next() {
+				if eds.IsBytes(clusterEDSService) {
+					service = string(eds.Bytes)
 				}
-				return nil
-			})
+			}
+			if eds.Err() != nil {
+				return xds.Wildcard
+			}
 		}
-		return nil
-	})
+	}
 	switch {
-	case err != nil:
+	case f.Err() != nil:
 		return xds.Wildcard
 	case !eds:
 		return ""
@@ -51,30 +53,39 @@ func endpointsOf(payload []byte) string {
 	return name
 }
 
-// errFound ends the reading of a message.
-var errFound = errors.New("found")
-
 // hasEndpoints reports whether a ClusterLoadAssignment has endpoints, or may have: it has none if
 // nothing is in it but fields that are known to bring none.
 func hasEndpoints(payload []byte) bool {
-	return fields(payload, func(n protowire.Number, v []byte, _ uint64) error {
-		switch {
-		case n == 2 && v != nil: // endpoints, of one locality
-			return fields(v, func(n protowire.Number, v []byte, _ uint64) error {
-				switch {
-				case v != nil && (n == 1 || n == 3 || n == 6 || n == 9): // locality, weight, proximity, metadata
-				case v == nil && n == 5: // priority
-				case v != nil && len(v) == 0 && n == 7: // a list in place of lb_endpoints
-				default:
-					return errFound
-				}
-				return nil
-			})
-		case v != nil && (n == 1 || n == 4 || n == 5): // cluster_name, policy, named_endpoints
-			return nil
+	f := xds.Walk(payload)
+	for f.Next() {
+		switch n := f.Number; {
+		case f.IsBytes(2): // endpoints, of one locality
+			if localityHasEndpoints(f.Bytes) {
+				return true
+			}
+		case f.Bytes != nil && (n == 1 || n == 4 || n == 5): // cluster_name, policy, named_endpoints
+		case f.Bytes == nil && f.Type != protowire.VarintType: // none of these is a field of it
+		default:
+			return true
 		}
-		return errFound
-	}) != nil
+	}
+	return f.Err() != nil
+}
+
+// localityHasEndpoints is the same of the endpoints of one locality.
+func localityHasEndpoints(b []byte) bool {
+	f := xds.Walk(b)
+	for f.Next() {
+		switch n := f.Number; {
+		case f.Bytes != nil && (n == 1 || n == 3 || n == 6 || n == 9): // locality, weight, proximity, metadata
+		case f.IsVarint(5): // priority
+		case f.IsBytes(7) && len(f.Bytes) == 0: // a list in place of lb_endpoints
+		case f.Bytes == nil && f.Type != protowire.VarintType: // none of these is a field of it
+		default:
+			return true
+		}
+	}
+	return f.Err() != nil
 }
 
 // Owe makes names be answered again though nothing changed (WARM-6), as far as the client is

@@ -3,10 +3,10 @@ package relay
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 	"unicode/utf8"
 
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -30,68 +30,23 @@ type Response struct {
 // Len is the number of resources the response lists.
 func (r *Response) Len() int { return len(r.resources) }
 
-// Why what an origin sends does not decode, beside protowire's own reasons: a client's library
+// Why what an origin sends does not decode, beside the reasons of xds.Fields: a client's library
 // would not take it either, and end the stream that brings it.
 var (
-	errNumber   = errors.New("a field number is out of range")
 	errUTF8     = errors.New("a string is not valid UTF-8")
 	errDuration = errors.New("ttl: nanos are out of range")
 )
 
-// fields calls f for each field of an encoded message. f gets the value's bytes for
-// length-delimited fields and the integer for varints; other wire types are skipped.
-func fields(b []byte, f func(n protowire.Number, v []byte, i uint64) error) error {
-	for len(b) > 0 {
-		var n protowire.Number
-		var t protowire.Type
-		m := 1
-		if tag := b[0]; tag < 0x80 && tag >= 8 { // one byte, as nearly all
-			n, t = protowire.Number(tag>>3), protowire.Type(tag&7)
-		} else if n, t, m = protowire.ConsumeTag(b); m < 0 {
-			return protowire.ParseError(m)
-		} else if n > protowire.MaxValidNumber {
-			return errNumber
-		}
-		b = b[m:]
-		var v []byte
-		var i uint64
-		switch t {
-		case protowire.BytesType:
-			if len(b) > 0 && b[0] < 0x80 && int(b[0]) < len(b) { // its length is one byte
-				m = 1 + int(b[0])
-				v = b[1:m:m]
-				break
-			}
-			v, m = protowire.ConsumeBytes(b)
-			if v == nil {
-				v = []byte{} // an empty value is not an absent one
-			}
-		case protowire.VarintType:
-			i, m = protowire.ConsumeVarint(b)
-		default:
-			m = protowire.ConsumeFieldValue(n, t, b)
-		}
-		if m < 0 {
-			return protowire.ParseError(m)
-		}
-		b = b[m:]
-		if t == protowire.BytesType || t == protowire.VarintType {
-			if err := f(n, v, i); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // ParseResponse reads an encoded DiscoveryResponse, or with delta a DeltaDiscoveryResponse.
 func ParseResponse(b []byte, delta bool) (*Response, error) {
 	r := &Response{delta: delta}
-	err := fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+	f := xds.Walk(b)
+	for f.Next() {
+		v := f.Bytes
 		if v == nil {
-			return nil
+			continue
 		}
-		switch {
+		switch n := f.Number; {
 		case n == 1 && delta:
 			r.text(&r.Version, v, "system_version_info")
 		case n == 1:
@@ -111,9 +66,8 @@ func ParseResponse(b []byte, delta bool) (*Response, error) {
 		case n == 7 && !delta, n == 9 && delta:
 			r.errors = append(r.errors, v)
 		}
-		return nil
-	})
-	if err != nil {
+	}
+	if err := f.Err(); err != nil {
 		return nil, fmt.Errorf("discovery response does not decode: %w", err)
 	}
 	return r, nil
@@ -129,13 +83,13 @@ func (r *Response) text(to *string, v []byte, field string) {
 }
 
 func (r *Response) controlPlane(b []byte) {
-	err := fields(b, func(n protowire.Number, v []byte, _ uint64) error {
-		if n == 1 && v != nil {
-			r.text(&r.Identifier, v, "control_plane.identifier")
+	f := xds.Walk(b)
+	for f.Next() {
+		if f.IsBytes(1) {
+			r.text(&r.Identifier, f.Bytes, "control_plane.identifier")
 		}
-		return nil
-	})
-	if err != nil {
+	}
+	if err := f.Err(); err != nil {
 		r.bad = append(r.bad, "control_plane does not decode: "+err.Error())
 	}
 }
@@ -148,75 +102,77 @@ func stringField(b []byte, field protowire.Number) string {
 
 // lastField is stringField without a copy.
 func lastField(b []byte, field protowire.Number) (s []byte) {
-	_ = fields(b, func(n protowire.Number, v []byte, _ uint64) error {
-		if n == field && v != nil {
-			s = v
+	for f := xds.Walk(b); f.Next(); {
+		if f.IsBytes(field) {
+			s = f.Bytes
 		}
-		return nil
-	})
-	return s
-}
-
-// merged is a message in a message that is given once more: its parts are one. It is a copy then.
-func merged(m, more []byte) []byte {
-	if m == nil {
-		return more
 	}
-	return append(slices.Clip(m), more...)
+	return s
 }
 
 // anyParts splits an encoded google.protobuf.Any.
 func anyParts(b []byte) (typeURL, value []byte, err error) {
-	err = fields(b, func(n protowire.Number, v []byte, _ uint64) error {
+	f := xds.Walk(b)
+	for f.Next() {
 		switch {
-		case n == 1 && v != nil:
-			if typeURL = v; !utf8.Valid(v) {
-				return errUTF8
+		case f.IsBytes(1):
+			if typeURL = f.Bytes; !utf8.Valid(typeURL) {
+				return typeURL, value, errUTF8
 			}
-		case n == 2 && v != nil:
-			value = v
+		case f.IsBytes(2):
+			value = f.Bytes
 		}
-		return nil
-	})
-	return typeURL, value, err
+	}
+	return typeURL, value, f.Err()
 }
 
 // parseResource reads an encoded envoy.service.discovery.v3.Resource.
 func parseResource(b []byte, r *Resource) error {
 	var ttl []byte
-	err := fields(b, func(n protowire.Number, v []byte, _ uint64) error {
-		switch {
-		case v == nil:
-			return nil
-		case n == resourceVersion:
-			r.Version = string(v)
-		case n == resourcePayload:
-			r.Any = merged(r.Any, v)
-		case n == resourceName:
-			r.Name = string(v)
-		case n == resourceAliases:
-			r.Aliases = append(r.Aliases, string(v))
-		case n == resourceTTL:
-			ttl = merged(ttl, v)
-		case n == resourceCacheCtl:
-			return fields(v, func(n protowire.Number, v []byte, i uint64) error {
-				if n == 1 && v == nil {
-					r.DoNotCache = i != 0
-				}
-				return nil
-			})
-		case n == resourceNameWrapped:
-			r.rawConstraints = merged(r.rawConstraints, v)
-		case n == resourceMetadata:
-			r.metadata = merged(r.metadata, v)
+	f := xds.Walk(b)
+	for f.Next() {
+		v := f.Bytes
+		if v == nil {
+			continue
 		}
-		return nil
-	})
+		switch f.Number {
+		case resourceVersion:
+			r.Version = string(v)
+		case resourcePayload:
+			r.Any = xds.Merged(r.Any, v)
+		case resourceName:
+			r.Name = string(v)
+		case resourceAliases:
+			r.Aliases = append(r.Aliases, string(v))
+		case resourceTTL:
+			ttl = xds.Merged(ttl, v)
+		case resourceCacheCtl:
+			if err := r.cacheControl(v); err != nil {
+				return err
+			}
+		case resourceNameWrapped:
+			r.rawConstraints = xds.Merged(r.rawConstraints, v)
+		case resourceMetadata:
+			r.metadata = xds.Merged(r.metadata, v)
+		}
+	}
+	err := f.Err()
 	if err == nil && ttl != nil {
 		r.TTL, err = duration(ttl)
 		r.HasTTL = err == nil
 	}
 	return err
+}
+
+// cacheControl reads an encoded Resource.CacheControl.
+func (r *Resource) cacheControl(b []byte) error {
+	f := xds.Walk(b)
+	for f.Next() {
+		if f.IsVarint(1) {
+			r.DoNotCache = f.Value != 0
+		}
+	}
+	return f.Err()
 }
 
 // longestTTL is what every longer one counts as. A Duration may be ten thousand years;
@@ -226,16 +182,16 @@ const longestTTL = 100 * 365 * 24 * time.Hour
 // duration reads an encoded google.protobuf.Duration, as one that can be counted with.
 func duration(b []byte) (time.Duration, error) {
 	var s, ns int64
-	err := fields(b, func(n protowire.Number, v []byte, i uint64) error {
+	f := xds.Walk(b)
+	for f.Next() {
 		switch {
-		case v != nil:
-		case n == 1:
-			s = int64(i)
-		case n == 2:
-			ns = int64(int32(i)) // as which it is read whatever is written
+		case f.IsVarint(1):
+			s = int64(f.Value)
+		case f.IsVarint(2):
+			ns = int64(int32(f.Value)) // as which it is read whatever is written
 		}
-		return nil
-	})
+	}
+	err := f.Err()
 	if err == nil && (ns > 999_999_999 || ns < -999_999_999) {
 		err = errDuration
 	}

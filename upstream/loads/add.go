@@ -3,6 +3,7 @@ package loads
 import (
 	"math"
 
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -16,9 +17,9 @@ func (s *Sums) Add(from *Reporter, report Report) (lost uint64) {
 	if from != nil {
 		s.Leave(from)
 	}
-	for f := (fields{rest: report.wire}); f.next(); {
-		if f.message(2) {
-			lost += s.addCluster(from, f.bytes)
+	for f := xds.Walk(report.wire); f.Next(); {
+		if f.IsBytes(2) {
+			lost += s.addCluster(from, f.Bytes)
 		}
 	}
 	return lost
@@ -27,14 +28,14 @@ func (s *Sums) Add(from *Reporter, report Report) (lost uint64) {
 func (s *Sums) addCluster(from *Reporter, b []byte) (lost uint64) {
 	var name, service []byte
 	var dropped uint64
-	for f := (fields{rest: b}); f.next(); {
+	for f := xds.Walk(b); f.Next(); {
 		switch {
-		case f.message(1):
-			name = f.bytes
-		case f.message(6):
-			service = f.bytes
-		case f.varint(3):
-			dropped = f.value
+		case f.IsBytes(1):
+			name = f.Bytes
+		case f.IsBytes(6):
+			service = f.Bytes
+		case f.IsVarint(3):
+			dropped = f.Value
 		}
 	}
 	c := s.clusters[clusterKey{string(name), string(service)}]
@@ -46,12 +47,12 @@ func (s *Sums) addCluster(from *Reporter, b []byte) (lost uint64) {
 		s.clusters[clusterKey{string(name), string(service)}] = c
 	}
 	c.dropped += dropped
-	for f := (fields{rest: b}); f.next(); {
+	for f := xds.Walk(b); f.Next(); {
 		switch {
-		case f.message(2):
-			lost += s.addLocality(from, c, f.bytes)
-		case f.message(5):
-			s.addDrops(c, f.bytes)
+		case f.IsBytes(2):
+			lost += s.addLocality(from, c, f.Bytes)
+		case f.IsBytes(5):
+			s.addDrops(c, f.Bytes)
 		}
 	}
 	return lost
@@ -59,9 +60,9 @@ func (s *Sums) addCluster(from *Reporter, b []byte) (lost uint64) {
 
 // issued is how many requests were issued in a cluster.
 func issued(b []byte) (n uint64) {
-	for f := (fields{rest: b}); f.next(); {
-		if f.message(2) {
-			n += number(f.bytes, 8)
+	for f := xds.Walk(b); f.Next(); {
+		if f.IsBytes(2) {
+			n += number(f.Bytes, 8)
 		}
 	}
 	return n
@@ -69,9 +70,9 @@ func issued(b []byte) (n uint64) {
 
 // number is a number in a message.
 func number(b []byte, of protowire.Number) (n uint64) {
-	for f := (fields{rest: b}); f.next(); {
-		if f.varint(of) {
-			n = f.value
+	for f := xds.Walk(b); f.Next(); {
+		if f.IsVarint(of) {
+			n = f.Value
 		}
 	}
 	return n
@@ -80,12 +81,12 @@ func number(b []byte, of protowire.Number) (n uint64) {
 func (s *Sums) addDrops(c *cluster, b []byte) {
 	var category []byte
 	var n uint64
-	for f := (fields{rest: b}); f.next(); {
+	for f := xds.Walk(b); f.Next(); {
 		switch {
-		case f.message(1):
-			category = f.bytes
-		case f.varint(2):
-			n = f.value
+		case f.IsBytes(1):
+			category = f.Bytes
+		case f.IsVarint(2):
+			n = f.Value
 		}
 	}
 	sum := c.drops[string(category)]
@@ -111,14 +112,14 @@ type place struct {
 
 func (p *place) read(b []byte) {
 	p.named = true
-	for f := (fields{rest: b}); f.next(); {
+	for f := xds.Walk(b); f.Next(); {
 		switch {
-		case f.message(1):
-			p.region = f.bytes
-		case f.message(2):
-			p.zone = f.bytes
-		case f.message(3):
-			p.subZone = f.bytes
+		case f.IsBytes(1):
+			p.region = f.Bytes
+		case f.IsBytes(2):
+			p.zone = f.Bytes
+		case f.IsBytes(3):
+			p.subZone = f.Bytes
 		}
 	}
 }
@@ -127,21 +128,21 @@ func (s *Sums) addLocality(from *Reporter, c *cluster, b []byte) (lost uint64) {
 	var at place
 	var sum locality // of the report's numbers; of messages see below
 	messages := false
-	for f := (fields{rest: b}); f.next(); {
+	for f := xds.Walk(b); f.Next(); {
 		switch {
-		case f.message(1):
-			at.read(f.bytes)
-		case f.varint(6):
-			at.priority = uint32(f.value)
-		case f.kind == protowire.VarintType:
-			sum.number(f.number, f.value)
-		case f.message(12):
-			sum.cpu.read(f.bytes)
-		case f.message(13):
-			sum.memory.read(f.bytes)
-		case f.message(14):
-			sum.application.read(f.bytes)
-		case f.message(5), f.message(7):
+		case f.IsBytes(1):
+			at.read(f.Bytes)
+		case f.IsVarint(6):
+			at.priority = uint32(f.Value)
+		case f.Type == protowire.VarintType:
+			sum.number(f.Number, f.Value)
+		case f.IsBytes(12):
+			sum.cpu.read(f.Bytes)
+		case f.IsBytes(13):
+			sum.memory.read(f.Bytes)
+		case f.IsBytes(14):
+			sum.application.read(f.Bytes)
+		case f.IsBytes(5), f.IsBytes(7):
 			messages = true
 		}
 	}
@@ -153,12 +154,12 @@ func (s *Sums) addLocality(from *Reporter, c *cluster, b []byte) (lost uint64) {
 	if !messages {
 		return 0
 	}
-	for f := (fields{rest: b}); f.next(); {
+	for f := xds.Walk(b); f.Next(); {
 		switch {
-		case f.message(5):
-			s.addMetric(&l.metrics, f.bytes)
-		case f.message(7):
-			s.addEndpoint(from, l, f.bytes)
+		case f.IsBytes(5):
+			s.addMetric(&l.metrics, f.Bytes)
+		case f.IsBytes(7):
+			s.addEndpoint(from, l, f.Bytes)
 		}
 	}
 	return 0
@@ -221,14 +222,14 @@ func (u *utilization) add(more *utilization) {
 // read reads a metric's numbers, which are in two fields that follow each other, and returns its
 // name, if field 1 is that.
 func (m *metric) read(b []byte, first protowire.Number) (name []byte) {
-	for f := (fields{rest: b}); f.next(); {
+	for f := xds.Walk(b); f.Next(); {
 		switch {
-		case f.varint(first):
-			m.finished = f.value
-		case f.number == first+1 && f.kind == protowire.Fixed64Type:
-			m.value = math.Float64frombits(f.value)
-		case f.message(1):
-			name = f.bytes
+		case f.IsVarint(first):
+			m.finished = f.Value
+		case f.Number == first+1 && f.Type == protowire.Fixed64Type:
+			m.value = math.Float64frombits(f.Value)
+		case f.IsBytes(1):
+			name = f.Bytes
 		}
 	}
 	return name

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -18,22 +19,22 @@ type endpoint struct {
 func (s *Sums) addEndpoint(from *Reporter, l *locality, b []byte) {
 	var sum endpoint // of the report's numbers and messages, which are in the report
 	metrics := false
-	for f := (fields{rest: b}); f.next(); {
+	for f := xds.Walk(b); f.Next(); {
 		switch {
-		case f.message(1):
-			sum.address = merged(sum.address, f.bytes)
-		case f.varint(2):
-			sum.successes = f.value
-		case f.varint(3):
-			sum.progress = f.value
-		case f.varint(4):
-			sum.errors = f.value
-		case f.message(5):
+		case f.IsBytes(1):
+			sum.address = xds.Merged(sum.address, f.Bytes)
+		case f.IsVarint(2):
+			sum.successes = f.Value
+		case f.IsVarint(3):
+			sum.progress = f.Value
+		case f.IsVarint(4):
+			sum.errors = f.Value
+		case f.IsBytes(5):
 			metrics = true
-		case f.message(6):
-			sum.metadata = merged(sum.metadata, f.bytes)
-		case f.varint(7):
-			sum.issued = f.value
+		case f.IsBytes(6):
+			sum.metadata = xds.Merged(sum.metadata, f.Bytes)
+		case f.IsVarint(7):
+			sum.issued = f.Value
 		}
 	}
 	e := s.endpoint(l, sum.address)
@@ -50,9 +51,9 @@ func (s *Sums) addEndpoint(from *Reporter, l *locality, b []byte) {
 	if !metrics {
 		return
 	}
-	for f := (fields{rest: b}); f.next(); {
-		if f.message(5) {
-			s.addMetric(&e.metrics, f.bytes)
+	for f := xds.Walk(b); f.Next(); {
+		if f.IsBytes(5) {
+			s.addMetric(&e.metrics, f.Bytes)
 		}
 	}
 }

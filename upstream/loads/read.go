@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	loadstats "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
+	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
@@ -24,11 +25,10 @@ func Read(wire []byte) (Report, error) {
 	return Report{wire}, nil
 }
 
-// Why a report does not decode, beside protowire's own reasons.
+// Why a report does not decode, beside the reasons of xds.Fields.
 var (
-	errUTF8   = errors.New("a string is not UTF-8")
-	errNumber = errors.New("a field number is out of range")
-	errDepth  = errors.New("messages are nested too deeply")
+	errUTF8  = errors.New("a string is not UTF-8")
+	errDepth = errors.New("messages are nested too deeply")
 )
 
 // shape is what decides whether bytes are a message of a type: its strings and messages. No type in
@@ -73,38 +73,19 @@ func (s *shape) check(b []byte, depth int) error {
 	if depth--; depth < 0 {
 		return errDepth
 	}
-	for len(b) > 0 {
-		number, kind, n := consumeTag(b)
-		switch {
-		case n < 0:
-			return protowire.ParseError(n)
-		case number > protowire.MaxValidNumber:
-			return errNumber
-		}
-		b = b[n:]
-		if kind != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(number, kind, b); n < 0 {
-				return protowire.ParseError(n)
-			}
-			b = b[n:]
+	f := xds.Walk(b)
+	for f.Next() {
+		if f.Bytes == nil || int(f.Number) >= len(s.fields) {
 			continue
 		}
-		value, n := protowire.ConsumeBytes(b)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		b = b[n:]
-		if int(number) >= len(s.fields) {
-			continue
-		}
-		switch c := &s.fields[number]; {
-		case c.text && !utf8.Valid(value):
+		switch c := &s.fields[f.Number]; {
+		case c.text && !utf8.Valid(f.Bytes):
 			return errUTF8
 		case c.of != nil:
-			if err := c.of.check(value, depth); err != nil {
+			if err := c.of.check(f.Bytes, depth); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return f.Err()
 }

@@ -1,0 +1,113 @@
+package xds
+
+import (
+	"errors"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Fields are the fields of an encoded protobuf message, read one after the other, in place and
+// without building a message:
+//
+//	f := xds.Walk(b)
+//	for f.Next() {
+//		if f.IsBytes(1) {
+//			name = f.Bytes
+//		}
+//	}
+//	return f.Err()
+//
+// What is read is what the protobuf library would read: a field may come several times, of which the
+// last one counts for a string or a number, and all of them together for a message (Merged).
+type Fields struct {
+	// Of the field that Next has found.
+
+	Number protowire.Number
+	Type   protowire.Type
+	// Bytes is the value of a string or a message, and is part of the input. It is nil for every
+	// other type, and not nil for an empty value.
+	Bytes []byte
+	// Value is a number as it is on the wire, of type Varint or Fixed64; 0 for every other type.
+	Value uint64
+
+	rest []byte
+	err  error
+}
+
+// errNumber is why a message does not decode, beside protowire's own reasons.
+var errNumber = errors.New("a field number is out of range")
+
+// Walk begins to read an encoded message. The message must not change meanwhile.
+func Walk(message []byte) Fields { return Fields{rest: message} }
+
+// Next finds the next field. It reports false at the end, and where the message does not decode:
+// Err tells which.
+func (f *Fields) Next() bool {
+	b, m := f.rest, 1
+	if len(b) == 0 {
+		return false
+	}
+	if tag := b[0]; tag < 0x80 && tag >= 8 { // one byte, as nearly all
+		f.Number, f.Type = protowire.Number(tag>>3), protowire.Type(tag&7)
+	} else if f.Number, f.Type, m = protowire.ConsumeTag(b); m < 0 {
+		return f.fail(protowire.ParseError(m))
+	} else if f.Number > protowire.MaxValidNumber {
+		return f.fail(errNumber)
+	}
+	b = b[m:]
+	f.Bytes, f.Value = nil, 0
+	switch f.Type {
+	case protowire.BytesType:
+		if len(b) > 0 && b[0] < 0x80 && int(b[0]) < len(b) { // its length is one byte
+			m = 1 + int(b[0])
+			f.Bytes = b[1:m:m]
+			break
+		}
+		f.Bytes, m = protowire.ConsumeBytes(b)
+		if f.Bytes == nil {
+			f.Bytes = []byte{} // an empty value is not an absent one
+		}
+	case protowire.VarintType:
+		f.Value, m = protowire.ConsumeVarint(b)
+	case protowire.Fixed64Type:
+		f.Value, m = protowire.ConsumeFixed64(b)
+	default:
+		m = protowire.ConsumeFieldValue(f.Number, f.Type, b)
+	}
+	if m < 0 {
+		return f.fail(protowire.ParseError(m))
+	}
+	f.rest = b[m:]
+	return true
+}
+
+func (f *Fields) fail(err error) bool {
+	f.err, f.rest = err, nil
+	return false
+}
+
+// Err is why the message does not decode, once Next has reported false; nil: it was read to its end.
+func (f *Fields) Err() error { return f.err }
+
+// Left is how many bytes of the message come after the field.
+func (f *Fields) Left() int { return len(f.rest) }
+
+// IsBytes reports whether the field has this number and is a string or a message.
+func (f *Fields) IsBytes(number protowire.Number) bool {
+	return f.Number == number && f.Type == protowire.BytesType
+}
+
+// IsVarint reports whether the field has this number and is a varint.
+func (f *Fields) IsVarint(number protowire.Number) bool {
+	return f.Number == number && f.Type == protowire.VarintType
+}
+
+// Merged is a message in a message that is given once more: its parts are one. It is a copy then,
+// and the second argument itself where m is nil.
+func Merged(m, more []byte) []byte {
+	if m == nil {
+		return more
+	}
+	return append(slices.Clip(m), more...)
+}
