@@ -207,26 +207,27 @@ func (a *Audit) compareShard(s *shard, compare func(v *Variant, whole bool)) (ok
 	held, _ := s.guarded()
 	ok = held == 0
 	wholeSet := !cfg.SotW || cfg.absenceDeletes(s.typeURL)
-	s.sets(func(t *set) {
-		if t.lane() != a.lane || !t.wanted() {
-			return
+	wholeNames := cfg.SotW && xds.FullState(s.typeURL)
+	s.walk(func(t *set) func(known) {
+		switch {
+		case t == nil && s.named.lane == a.lane.index:
+			return func(k known) {
+				for _, v := range k.variants() {
+					if k.entry.askedOn(a.gen) && !k.entry.lost {
+						compare(v, wholeNames)
+					}
+				}
+			}
+		case t == nil || t.lane() != a.lane || !t.wanted():
+			return nil
 		}
 		ok = ok && t.live() && t.firm && !t.revived && t.sweepGen != a.gen && len(t.doubted) == 0
-		for _, m := range t.members {
-			for _, v := range m.variants {
-				compare(v, wholeSet && !t.faults.keeps(m.name, a.gen))
+		return func(k known) {
+			for _, v := range k.variants() {
+				compare(v, wholeSet && !t.faults.keeps(k.name(), a.gen))
 			}
 		}
 	})
-	if s.named.lane == a.lane.index {
-		for _, e := range s.named.entries {
-			for _, v := range e.variants {
-				if e.askedOn(a.gen) && !e.lost {
-					compare(v, cfg.SotW && xds.FullState(s.typeURL))
-				}
-			}
-		}
-	}
 	return ok
 }
 

@@ -71,29 +71,21 @@ func (s *shard) check() (errs []error) {
 	return errs
 }
 
-// checkMortals: whatever has a TTL is known to, a timer is set for the first, and nothing else is
+// checkExpiring: whatever has a TTL is known to, a timer is set for the first, and nothing else is
 // kept.
 func (s *shard) checkExpiring(fail func(string, ...any)) {
 	t, timed := &s.expiring, 0
-	look := func(key expiringKey, vs []*Variant) {
-		m := t.byName[key]
-		for _, v := range vs {
+	s.walkAll(func(k known) {
+		m := t.byName[expiringKey{k.set, k.name()}]
+		for _, v := range k.variants() {
 			if v.timed() && (m == nil || v.end.Before(m.at)) {
-				fail("%q expires at %v, and nobody knows", key.name, v.end)
+				fail("%q expires at %v, and nobody knows", k.name(), v.end)
 			}
 		}
 		if m != nil {
 			timed++
 		}
-	}
-	s.sets(func(set *set) {
-		for name, m := range set.members {
-			look(expiringKey{set, name}, m.variants)
-		}
 	})
-	for name, e := range s.named.entries {
-		look(expiringKey{name: name}, e.variants)
-	}
 	if timed != len(t.byName) || timed != len(t.order) {
 		fail("%d names expire, %d and %d are minded", timed, len(t.byName), len(t.order))
 	}

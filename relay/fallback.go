@@ -103,42 +103,6 @@ func (o *Origin) Fallback() string {
 	return ""
 }
 
-// StandIns is how many resources of the last resort are given to clients, each in each group, where
-// the origin has not replaced them yet.
-func (o *Origin) StandIns() (n int) {
-	if o.fallback.Load() == nil {
-		return 0
-	}
-	for _, g := range o.groupList() {
-		for _, s := range *g.all.Load() {
-			n += s.standIns()
-		}
-	}
-	return n
-}
-
-// standIns is the number of resources that come from the last resort. It locks the shard.
-func (s *shard) standIns() (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sets(func(t *set) {
-		if !t.standsIn() {
-			return
-		}
-		for _, m := range t.members {
-			if len(m.variants) > 0 && m.variants[0].from.fallback {
-				n++
-			}
-		}
-	})
-	for _, e := range s.named.entries {
-		if e.served && e.standsIn() {
-			n++
-		}
-	}
-	return n
-}
-
 // sourceOf is the server, or the last resort, that gave the body. It locks the origin.
 func (o *Origin) sourceOf(v *Variant) string {
 	if v.from.fallback {

@@ -162,16 +162,18 @@ func (s *shard) image(x *TypeImage, before uint64) bool {
 		return false
 	}
 	x.Revision, x.Response = s.edition, s.named.from.response()
-	s.sets(func(t *set) {
-		if t.wanted() {
-			x.Sets = append(x.Sets, t.image())
+	n := len(s.named.entries)
+	c := roster{names: make([]NameImage, 0, n), variants: make([]*Variant, 0, n)}
+	s.walk(func(t *set) func(known) {
+		switch {
+		case t == nil:
+			return c.add
+		case t.wanted():
+			return x.addSet(t)
 		}
+		return nil
 	})
-	if n := len(s.named.entries); n > 0 {
-		c := roster{names: make([]NameImage, 0, n), variants: make([]*Variant, 0, n)}
-		for _, e := range s.named.entries {
-			c.add(e)
-		}
+	if n > 0 {
 		x.Names = c.names
 	}
 	return true
@@ -193,22 +195,22 @@ func (r *provenance) response() string {
 	return r.version
 }
 
-func (t *set) image() SetImage {
-	x := SetImage{Selector: t.selector, Spelt: t.spelt, Response: t.from.response()}
+// addSet takes up a set, and gives what takes up its members; nil: they are not kept.
+func (x *TypeImage) addSet(t *set) func(known) {
+	x.Sets = append(x.Sets, SetImage{Selector: t.selector, Spelt: t.spelt, Response: t.from.response()})
 	if t.uncached > 0 || t.anew || t.standsIn() || len(t.members) == 0 && !t.settled {
-		return x
+		return nil
 	}
+	of := &x.Sets[len(x.Sets)-1]
 	// which is whole, and not told while a stream has still to say so
-	x.Settled, x.Retired = t.settled || t.revived, t.revived
-	x.Members = make([]*Variant, 0, len(t.members))
-	for _, m := range t.members {
-		x.Members = append(x.Members, m.variants...)
-	}
-	return x
+	of.Settled, of.Retired = t.settled || t.revived, t.revived
+	of.Members = make([]*Variant, 0, len(t.members))
+	return func(k known) { of.Members = append(of.Members, k.member.variants...) }
 }
 
 // add takes up a name. Nobody asks for one only to learn again that it does not exist (RELAY-39).
-func (c *roster) add(e *entry) {
+func (c *roster) add(k known) {
+	e := k.entry
 	if !e.wanted() || e.chosen == nil && e.wasAbsent {
 		return
 	}

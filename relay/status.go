@@ -96,6 +96,32 @@ func (o *Origin) Sharing() (groups, clients int) {
 	return groups, clients
 }
 
+// StandIns is how many resources of the last resort are given to clients, each in each group, where
+// the origin has not replaced them yet.
+func (o *Origin) StandIns() (n int) {
+	if o.fallback.Load() == nil {
+		return 0
+	}
+	for _, g := range o.groupList() {
+		for _, s := range *g.all.Load() {
+			n += s.standIns()
+		}
+	}
+	return n
+}
+
+// standIns is the number of resources that come from the last resort. It locks the shard.
+func (s *shard) standIns() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.walkAll(func(k known) {
+		if k.standsIn() {
+			n++
+		}
+	})
+	return n
+}
+
 // Status is a picture of every group of the origin. It locks one shard at a time.
 func (o *Origin) Status() []GroupStatus {
 	var all []GroupStatus
@@ -150,31 +176,31 @@ func (s *shard) status(seen map[*Variant]bool) (_ TypeStatus, digest TypeDigest,
 		for _, v := range t.views {
 			ts.Tombstones += v.dead
 		}
-		live := t.live()
-		for _, m := range t.members {
-			ts.count(seen, m.variants, live && !t.guard.partsFrom(m.variants))
+	})
+	var star, names xds.Sum
+	s.walkAll(func(k known) {
+		live := k.live()
+		if e := k.entry; e != nil {
+			ts.Names++
+			if s.absent(e) {
+				ts.Absent++
+			} else if !live && s.isAsked(e) {
+				ts.Waiting++
+			}
+		}
+		if !k.counts() {
+			return
+		}
+		ts.count(seen, k.variants(), live && !k.heldBack())
+		switch k.set {
+		case nil:
+			addAll(&names, k.variants())
+		case s.star:
+			addAll(&star, k.variants())
 		}
 	})
-	var set, names xds.Sum
-	for _, m := range s.star.members {
-		addAll(&set, m.variants)
-	}
-	for _, e := range s.named.entries {
-		ts.Names++
-		asked := s.isAsked(e)
-		live := asked && e.answered == e.asked
-		if s.absent(e) {
-			ts.Absent++
-		} else if asked && !live {
-			ts.Waiting++
-		}
-		if e.counts() {
-			ts.count(seen, e.variants, live && !s.named.guard.partsEntry(e))
-			addAll(&names, e.variants)
-		}
-	}
 	if !s.private() {
-		digest = TypeDigest{set.Shown(), names.Shown()}
+		digest = TypeDigest{star.Shown(), names.Shown()}
 	}
 	ts.Held, ts.Until = s.guarded()
 	ts.Frozen = len(s.frozen)

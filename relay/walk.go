@@ -1,0 +1,99 @@
+package relay
+
+// known is one name that a shard knows, as its walk shows it: a member of a set, or a name that is
+// subscribed by itself. It is good for as long as the lock is held.
+type known struct {
+	shard  *shard
+	set    *set    // nil: subscribed by itself
+	member *member // of the set
+	entry  *entry  // if there is no set
+}
+
+// walk shows all that the shard knows, set by set and then the names. take is called with each set,
+// with nil for the names, and gives what takes up what it has; nil: that is left out.
+func (s *shard) walk(take func(*set) func(known)) {
+	s.sets(func(t *set) {
+		if f := take(t); f != nil {
+			for _, m := range t.members {
+				f(known{shard: s, set: t, member: m})
+			}
+		}
+	})
+	if f := take(nil); f != nil {
+		for _, e := range s.named.entries {
+			f(known{shard: s, entry: e})
+		}
+	}
+}
+
+// walkAll is walk with one f for all.
+func (s *shard) walkAll(f func(known)) { s.walk(func(*set) func(known) { return f }) }
+
+// walkName shows what the shard knows of one name: by itself that is the name's own, and the
+// resource that goes by it. Of names that hold one resource one is shown.
+func (s *shard) walkName(name string, f func(known)) {
+	s.sets(func(t *set) {
+		if m := t.members[name]; m != nil {
+			f(known{shard: s, set: t, member: m})
+		}
+	})
+	var last *aliasGroup
+	for _, e := range s.holders(name) {
+		if e.also == nil || e.also != last {
+			f(known{shard: s, entry: e})
+		}
+		last = e.also
+	}
+}
+
+// name is canonical.
+func (k known) name() string {
+	if k.set != nil {
+		return k.member.name
+	}
+	return k.entry.name
+}
+
+// variants are what is held of it.
+func (k known) variants() []*Variant {
+	if k.set != nil {
+		return k.member.variants
+	}
+	return k.entry.variants
+}
+
+// counts reports whether it is the one that counts among the names that hold one resource.
+func (k known) counts() bool { return k.set != nil || k.entry.counts() }
+
+// holders are the entries that hold the resource that it holds.
+func (k known) holders() []*entry {
+	if k.entry.also != nil {
+		return k.entry.also.entries
+	}
+	return []*entry{k.entry}
+}
+
+// live reports whether the stream that is open now vouches for it, held back or not (RELAY-1).
+func (k known) live() bool {
+	if k.set != nil {
+		return k.set.live()
+	}
+	return k.shard.isAsked(k.entry) && k.entry.answered == k.entry.asked
+}
+
+// heldBack reports whether any variant of it is to go in a mass removal that is held back.
+func (k known) heldBack() bool {
+	if k.set != nil {
+		return k.set.guard.partsFrom(k.member.variants)
+	}
+	return k.shard.named.guard.partsEntry(k.entry)
+}
+
+// standsIn reports whether clients are given something of it that is of the last resort.
+func (k known) standsIn() bool {
+	if k.set == nil {
+		return k.entry.served && k.entry.standsIn()
+	}
+	vs := k.member.variants
+	return k.set.standsIn() && len(vs) > 0 && vs[0].from.fallback
+}
