@@ -4,12 +4,9 @@ import "slices"
 
 // tidy makes a delta answer of names and aliases one that lists each resource once
 // (DELTA-20), and adds the removals of what no name of the client stands for any more. base is the
-// wildcard's part.
+// wildcard's part. It is for who has aliases.
 func (s *Sub) tidy(own, base *Body, errs []*NameError) (*Body, []*NameError) {
 	a := s.alias
-	if a.none() {
-		return base, errs
-	}
 	listed := make(map[string]bool, len(own.Variants)+len(own.Removed))
 	own.Variants = s.onceEach(own.Variants, listed)
 	own.Heartbeats = slices.DeleteFunc(own.Heartbeats, func(v *Variant) bool {

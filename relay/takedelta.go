@@ -46,7 +46,9 @@ func (s *Sub) takeDelta(k Keep) *Answer {
 	if s.more == nil {
 		rev = max(rev, s.takeAgain(base, own))
 	}
-	base, errs = s.tidy(own, base, errs)
+	if !s.alias.none() { // asked here, as tidy's frame alone would have a new writer's stack grow
+		base, errs = s.tidy(own, base, errs)
+	}
 	a.Errors, a.Rev = errs, rev
 	return s.taken(a, base, must)
 }
