@@ -57,10 +57,9 @@ func (s *shard) hold(e *entry, body *Variant) {
 		s.empty(e)
 	}
 	e.variants = put(e.variants, body)
-	if e.lost && body.listsAs(e.name) {
-		e.refresh = false // what it was to be asked anew for is answered
+	if e.notice = nil; e.lost && body.listsAs(e.name) {
+		e.onListed()
 	}
-	e.lost, e.notice = false, nil
 	if e.also != nil || len(body.aliases) == 0 && e.name == body.Name {
 		return
 	}
@@ -147,7 +146,7 @@ func (s *shard) share(e *entry) {
 		for _, v := range x.variants {
 			if v.listsAs(e.name) {
 				s.hold(e, v)
-				e.unconfirmed = x.unconfirmed
+				e.onRestored(x.unconfirmed)
 			}
 		}
 	}
@@ -200,7 +199,7 @@ func (s *shard) spread(a *Applied, body *Variant, gen uint32) {
 		old := find(e.variants, key)
 		changed = changed || old == nil || old.Digest != body.Digest
 		s.hold(e, body)
-		e.seenGen = gen
+		e.onSeen(gen)
 		s.touch(e, false)
 	}
 	for e := range listed {
@@ -213,10 +212,8 @@ func (s *shard) spread(a *Applied, body *Variant, gen uint32) {
 			changed = true
 			continue
 		}
-		again := !e.lost
-		swap(e)
-		if e.lost = true; again {
-			e.refresh = true
+		if swap(e); !e.lost {
+			e.onDropped()
 			s.look(e)
 			for r := e.head; r != nil; r = r.next {
 				r.sub.owe(r, true)
@@ -303,7 +300,8 @@ func (s *shard) notice(a *Applied, r *Resource, gen uint32) bool {
 			s.empty(e)
 			a.Changed++
 		}
-		if e.lost, e.notice = false, notice; len(r.Aliases) == 0 || e.name == notice.Name {
+		e.onNamed()
+		if e.notice = notice; len(r.Aliases) == 0 || e.name == notice.Name {
 			e.notice = nil // it says the same as a removal, in a form that Envoy refuses
 		}
 		s.touch(e, true)

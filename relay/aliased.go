@@ -206,7 +206,7 @@ func (s *Sub) recognize(r *record) {
 			s.owe(r, false)
 		}
 	case s.shard.absent(e):
-	case e.faulted || e.unanswered:
+	case e.isInDoubt():
 		// nothing is known of it, and what the client holds may be what it stands for
 		s.alias.later = nil
 	default:

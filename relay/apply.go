@@ -184,7 +184,7 @@ func (s *shard) applyNamed(a *Applied, u *Update, bodies []*Variant, gen uint32)
 			s.heardAll(a, e, u, r, gen)
 			continue
 		}
-		e.seenGen = gen
+		e.onSeen(gen)
 		s.back(e)
 		s.touch(e, false)
 		old := find(e.variants, body.Constraints.Key())
@@ -268,8 +268,8 @@ func (s *shard) eachOmitted(u *Update, gen uint32, f func(*entry)) {
 	inError := u.inError()
 	for _, e := range s.named.entries {
 		// what was served was asked before all else on this stream
-		known := len(e.variants) > 0 || e.retired != nil && e.served
-		if e.touched == untouched && known && !u.later[e.name] && e.seenGen != lapsedGen && !e.in(inError) && !e.kept(gen) && e.asked == gen {
+		known := len(e.variants) > 0 || e.isServed()
+		if e.touched == untouched && known && !u.later[e.name] && !e.hasLeft() && !e.in(inError) && !e.kept(gen) && e.asksOn(gen) {
 			f(e)
 		}
 	}
@@ -287,7 +287,9 @@ func (s *shard) removeName(id identity) (changed bool) {
 			e.notice = nil
 		}
 		s.touch(e, true)
-		e.lost = e.lost && e.name != id.name // it speaks of the alias itself
+		if e.name == id.name { // it speaks of the alias itself
+			e.onNamed()
+		}
 	}
 	if h := s.named.other.held[id.name]; h != nil {
 		s.list(h)
@@ -298,9 +300,7 @@ func (s *shard) removeName(id identity) (changed bool) {
 // heardOf notes that the origin answered for a name that keeps its body all the same.
 func (s *shard) heardOf(name string, gen uint32) {
 	for _, e := range s.holders(name) {
-		if e.asked == gen && e.fault == nil { // of an error nothing was said
-			e.answered = gen
-		}
+		e.onHeard(gen)
 	}
 }
 
@@ -340,7 +340,7 @@ func (s *shard) leavingNames(u *Update, gen uint32) (ps []parting) {
 		}
 		for _, e := range s.holders(name) {
 			if len(e.variants) > 0 {
-				vs, seen = e.variants, e.seenGen == gen
+				vs, seen = e.variants, e.seenOn(gen)
 			}
 			if e.askedOn(gen) && len(vs) > 0 {
 				return vs
@@ -371,7 +371,7 @@ func (s *shard) leavingNames(u *Update, gen uint32) (ps []parting) {
 	}
 	if u.Full && !u.Bad && xds.FullState(u.TypeURL) {
 		s.eachOmitted(u, gen, func(e *entry) {
-			seen = e.seenGen == gen
+			seen = e.seenOn(gen)
 			all(e.name, e.variants, nil)
 		})
 	}
@@ -399,12 +399,6 @@ func (s *shard) heldNames() (n int) {
 // in reports whether any of the names is the entry's, or that of the resource it holds.
 func (e *entry) in(names map[string]bool) bool {
 	return names[e.name] || len(e.variants) > 0 && names[e.variants[0].Name]
-}
-
-// kept reports whether the name is in an error, stated on the stream of generation gen, that leaves
-// its body in use (ABS-8).
-func (e *entry) kept(gen uint32) bool {
-	return e.faulted && e.answered == gen
 }
 
 // arrival is one response on its way into the table.

@@ -84,7 +84,7 @@ func (k *store) probe(l *Lane, gen uint32, now time.Time, whole bool) *Probe {
 		}
 		p.suspects = append(p.suspects, s.suspects(gen, now)...)
 		for _, e := range s.named.entries {
-			if e.asked != gen || !s.lists(e) {
+			if !e.asksOn(gen) || !s.lists(e) {
 				continue
 			}
 			all = append(all, s.nameOf(e))
@@ -93,7 +93,7 @@ func (k *store) probe(l *Lane, gen uint32, now time.Time, whole bool) *Probe {
 				away = append(away, s.nameOf(e))
 			}
 			// for longer than suspects looks back
-			if !known && e.unanswered && s.harmlessGen != gen {
+			if !known && e.isUnanswered() && s.harmlessGen != gen {
 				p.suspects = append(p.suspects, e)
 			}
 		}
@@ -124,7 +124,7 @@ func (s *shard) suspects(gen uint32, now time.Time) (es []*entry) {
 			break
 		}
 		e := u.entry
-		if _, known := s.named.aside[e]; !known && u.gen == gen && e.asked == gen && e.answered != gen && s.lists(e) {
+		if _, known := s.named.aside[e]; !known && u.gen == gen && e.asksOn(gen) && !e.answeredOn(gen) && s.lists(e) {
 			es = append(es, e)
 		}
 	}
@@ -210,7 +210,7 @@ func (p *Probe) Unheard(most int) (names []string, n int) {
 	}
 	for _, e := range p.suspects {
 		s := k.of(e)
-		if s == nil || e.asked != p.gen || e.answered == p.gen && !e.unanswered || !k.lists(e) {
+		if s == nil || !e.asksOn(p.gen) || e.answeredOn(p.gen) && !e.isUnanswered() || !k.lists(e) {
 			continue
 		}
 		s.aside(e, true)
@@ -294,7 +294,7 @@ func (s *shard) harmless(u *Update, gen uint32, now time.Time) {
 		if !first && x.at.Add(suspectAfter).After(now) {
 			return
 		}
-		if e := x.entry; x.gen == gen && e.asked == gen && e.answered != gen && s.lists(e) && !t.aside[e] && !u.later[e.name] {
+		if e := x.entry; x.gen == gen && e.asksOn(gen) && !e.answeredOn(gen) && s.lists(e) && !t.aside[e] && !u.later[e.name] {
 			s.harmlessGen = gen
 			for e, away := range t.aside {
 				if away {

@@ -279,13 +279,11 @@ func (s *shard) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 			s.delete(e)
 			continue
 		}
-		if e.seenGen == lapsedGen || e.seenGen == doubtedGen {
-			e.seenGen = 0 // what the first answer leaves out of what is asked now is gone
-		}
+		e.onStream()
 		if !s.lists(e) {
 			// also on an earlier stream that is open still, and that the type may come back to
 			// (RELAY-92)
-			e.asked = 0
+			e.onUnasked()
 			continue
 		}
 		if s.shares(e) {
@@ -370,7 +368,7 @@ func (s *shard) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (again 
 	listsAny := len(changed) > 0 && s.listsAny()
 	for _, e := range changed {
 		e.inChanged = false
-		asked := e.asked == gen
+		asked := e.asksOn(gen)
 		name := s.nameOf(e)
 		switch {
 		case !s.lists(e) && asked && s.waitsForHeir(e):
@@ -379,7 +377,7 @@ func (s *shard) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (again 
 			if asked {
 				a.Unsubscribe = append(a.Unsubscribe, name)
 				s.store.gaveBack(s.named.lane, gen, name)
-				e.asked = 0
+				e.onUnasked()
 			}
 			s.delete(e)
 		case !s.lists(e) && asked && !listsAny:
@@ -390,7 +388,7 @@ func (s *shard) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (again 
 				s.back(e)
 				a.Unsubscribe = append(a.Unsubscribe, name)
 				s.store.gaveBack(s.named.lane, gen, name)
-				e.asked, e.seenGen = 0, lapsedGen
+				e.onLapsed()
 			}
 		case !asked:
 			if !s.shares(e) {
@@ -410,11 +408,9 @@ func (s *shard) lookChanged(a *Ask, gen uint32, now time.Time, all bool) (again 
 }
 
 func (s *shard) noteAsked(e *entry, gen uint32, now time.Time) Name {
-	e.asked = gen
-	e.asks++
+	e.onAsked(gen)
 	s.named.unheard = append(s.named.unheard, unheard{e, gen, e.asks, now})
 	s.parked(e, gen, now)
-	e.answered, e.unanswered, e.refresh, e.mute = 0, false, false, false
 	if e.chosen != nil && e.chosen.DoNotCache {
 		s.reshow(e) // it may be given out from now on
 	}

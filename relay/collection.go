@@ -265,8 +265,9 @@ func (s *shard) shareMember(e *entry) {
 		s.hold(e, v)
 	}
 	if len(e.variants) > 0 {
-		e.unconfirmed = false
-		s.covering(e.name, func(t *set) { e.unconfirmed = e.unconfirmed || t.unconfirmed() })
+		restored := false
+		s.covering(e.name, func(t *set) { restored = restored || t.unconfirmed() })
+		e.onRestored(restored)
 	}
 	if e.also != nil {
 		s.list(e.also)

@@ -35,7 +35,7 @@ func (r *record) heldBack() bool {
 		}
 		return false
 	}
-	return !e.mute || !r.sub.answersWhole() || !r.sub.shard.isAsked(e)
+	return !e.isMute() || !r.sub.answersWhole() || !r.sub.shard.isAsked(e)
 }
 
 // answersSoon reports whether a name that was restored is about to be asked, or was just
@@ -45,7 +45,7 @@ func (r *record) heldBack() bool {
 func (s *shard) answersSoon(e *entry) bool {
 	l := s.lane(s.named.lane)
 	gen := l.gen.Load()
-	return s.group.origin.config().SotW && gen != 0 && l.heard.Load() == gen && !e.mute && (e.asked != gen || e.answered != gen)
+	return s.group.origin.config().SotW && gen != 0 && l.heard.Load() == gen && !e.isMute() && (!e.asksOn(gen) || !e.answeredOn(gen))
 }
 
 // notSoon: the stream has ended on which names were about to be answered. Who waits for that
@@ -66,7 +66,7 @@ func (s *shard) markConfirmed(e *entry) {
 	if !e.unconfirmed {
 		return
 	}
-	e.unconfirmed = false
+	e.onRestored(false)
 	s.reshow(e)
 }
 
@@ -141,7 +141,7 @@ func (s *shard) confirm(now time.Time) {
 	default:
 		t.unconfirmed = false
 		for _, e := range t.entries {
-			if t.presented && len(e.variants) > 0 && e.asked == gen && !e.kept(gen) {
+			if t.presented && len(e.variants) > 0 && e.asksOn(gen) && !e.kept(gen) {
 				s.markConfirmed(e)
 			}
 			t.unconfirmed = t.unconfirmed || e.unconfirmed

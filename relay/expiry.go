@@ -119,13 +119,13 @@ func (s *shard) expireName(e *entry, now time.Time) (n int) {
 	}
 	s.trackExpiry(expiringKey{name: e.name}, e.variants)
 	gen := s.lane(s.named.lane).gen.Load()
-	if gen == 0 || e.asked != gen || e.unconfirmed {
+	if gen == 0 || !e.asksOn(gen) || e.unconfirmed {
 		gen = 0
 	}
 	s.offerNamed(e, s.rev, gen, true)
 	s.partTouched(e)
 	if e.chosen == nil && e.fault != nil && e.fault.own {
-		e.fault = expired(e.name)
+		e.onExpired(expired(e.name))
 	}
 	return n
 }
@@ -136,16 +136,17 @@ func (s *shard) expireName(e *entry, now time.Time) (n int) {
 func (s *shard) standIn(e *entry, t *set, it *item, now time.Time) {
 	v := it.variant
 	over := v.timed() && !v.end.After(now)
-	absent := s.absent(e) || e.wasAbsent && !s.outlives(it, e)
+	absent := s.absent(e) || e.wasStatedAbsent() && !s.outlives(it, e)
 	if !v.timed() || it.dead && !over || absent || len(e.variants) > 0 || e.name != v.Name {
 		return
 	}
 	s.hold(e, v)
-	e.unconfirmed = t.unconfirmed()
+	e.onRestored(t.unconfirmed())
 	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed
 	s.edited()
-	if e.chosen = pick(e.variants, s.params); e.chosen != nil {
-		e.existed, e.wasAbsent, e.rev = true, false, it.rev
+	if e.onHeld(pick(e.variants, s.params)); e.chosen != nil {
+		e.onOutlived()
+		e.rev = it.rev
 		s.tell(e, s.rev)
 	}
 	if over { // before the client was told

@@ -180,9 +180,12 @@ func (t *set) isFallback(id identity) bool {
 	return v != nil && v.from.fallback
 }
 
+// isFallback reports whether bodies that stand in are of the last resort.
+func isFallback(vs []*Variant) bool { return len(vs) > 0 && vs[0].from.fallback }
+
 // standsIn reports whether what would be given of the name is of the last resort.
 func (e *entry) standsIn() bool {
-	return len(e.variants) == 0 && len(e.retired) > 0 && e.retired[0].from.fallback
+	return len(e.variants) == 0 && isFallback(e.retiredBodies())
 }
 
 // standsIn notes whether the client has something of the last resort by a name.
@@ -263,17 +266,19 @@ func (s *shard) followFallback() {
 	}
 	rev := uint64(0)
 	for _, e := range s.named.entries {
-		if len(e.variants) > 0 || len(e.retired) > 0 && !e.standsIn() {
+		old := e.retiredBodies()
+		if len(e.variants) > 0 || len(old) > 0 && !isFallback(old) {
 			continue
 		}
 		vs := s.fallbackOf(e.name)
-		if vs == nil || sameBodies(vs, e.retired) {
+		if vs == nil || sameBodies(vs, old) {
 			continue
 		}
 		if rev == 0 {
 			rev = s.nextRev()
 		}
-		e.retired, e.existed, e.rev = vs, true, rev
+		e.onRetired(vs)
+		e.rev = rev
 		s.reshow(e)
 	}
 	s.sets(func(t *set) {

@@ -137,7 +137,7 @@ func (s *shard) nameStays(body *Variant, held []*Variant, gen uint32) (taken boo
 	}
 	for _, e := range s.holders(body.Name) {
 		if e.askedOn(gen) && len(e.variants) > 0 {
-			e.seenGen = gen
+			e.onSeen(gen)
 			s.touch(e, false)
 		}
 	}

@@ -276,7 +276,7 @@ func (s *shard) changes(u *Update, gen uint32) (changed, asked bool) {
 	for i := range u.Resources {
 		r, held := &u.Resources[i], u.found[i].body
 		if held == nil {
-			if e := s.entry(r.Name); e != nil && e.served && e.retired != nil {
+			if e := s.entry(r.Name); e != nil && e.isServed() {
 				changed = true // clients were told another body
 			}
 			asked = true

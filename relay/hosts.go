@@ -99,7 +99,6 @@ func Refusals(names []string, version string) (fields []byte) {
 
 // parked starts the clock for a virtual host that is asked.
 func (s *shard) parked(e *entry, gen uint32, now time.Time) {
-	e.silent = false
 	if !xds.IsVirtualHost(s.typeURL) {
 		return
 	}
@@ -117,8 +116,8 @@ func (s *shard) silentOnHosts(now time.Time) {
 	t, n := &s.named, 0
 	wait := s.cfg().OnDemandWait
 	for ; n < len(t.parked) && !t.parked[n].at.Add(wait).After(now); n++ {
-		if u := t.parked[n]; u.entry.asked == u.gen && s.isAsked(u.entry) {
-			u.entry.silent = true
+		if u := t.parked[n]; u.entry.asksOn(u.gen) && s.isAsked(u.entry) {
+			u.entry.onWaited()
 			for r := u.entry.head; r != nil && s.silentOf(u.entry); r = r.next {
 				if r.is(demanded) {
 					r.sub.markDirty(r, s.rev)
@@ -136,5 +135,5 @@ func (s *shard) silentOnHosts(now time.Time) {
 // silentOf reports whether a connected origin has been silent about a virtual host for
 // on_demand_wait, and is. An error says no more of whether there is one.
 func (s *shard) silentOf(e *entry) bool {
-	return e.silent && s.isAsked(e) && (e.answered != e.asked || e.faulted)
+	return e.isSilent() && s.isAsked(e)
 }

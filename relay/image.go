@@ -211,7 +211,7 @@ func (x *TypeImage) addSet(t *set) func(known) {
 // add takes up a name. Nobody asks for one only to learn again that it does not exist (RELAY-39).
 func (c *roster) add(k known) {
 	e := k.entry
-	if !e.wanted() || e.chosen == nil && e.wasAbsent {
+	if !e.wanted() || e.wasStatedAbsent() {
 		return
 	}
 	x := NameImage{Name: e.name, Spelt: e.spelt}
@@ -219,8 +219,9 @@ func (c *roster) add(k known) {
 	switch {
 	case e.lost:
 		variants = nil // it waits for what it stands for now (ALIAS-4)
-	case len(variants) == 0 && !e.doubted && !e.standsIn():
-		variants, x.Retired = e.retired, e.retired != nil
+	case len(variants) == 0 && !e.standsIn():
+		variants = e.revivable()
+		x.Retired = variants != nil
 	}
 	from := len(c.variants)
 	for _, v := range variants {

@@ -216,15 +216,15 @@ func (s *shard) askedName(e *entry) askedName {
 		x.status, x.why = AskedError, f.Message
 	case e.chosen != nil:
 		x.status = AskedHeld
-	case f != nil && e.unanswered && f.same(unanswered(e.name)):
+	case f != nil && e.isUnanswered() && f.same(unanswered(e.name)):
 		x.status, x.why = AskedTimeout, f.Message
 	case f != nil:
 		x.status, x.why = statusOf(f), f.Message
 	case s.absent(e):
-		if x.status = AskedAbsent; e.unanswered {
+		if x.status = AskedAbsent; e.isUnanswered() {
 			x.status = AskedTimeout
 		}
-	case e.unanswered:
+	case e.isUnanswered():
 		x.status = AskedTimeout
 	default:
 		x.status = AskedRequested

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"math"
 	"slices"
 
 	"github.com/weir-xds/weir/relay/xds"
@@ -24,13 +23,6 @@ import (
 // The last names of a type stay in the request while they linger: there is nobody whom they could
 // harm, and an empty list is a wildcard to many servers. They leave it with the next name that is
 // asked.
-
-// lapsedGen and doubtedGen are no stream's generation: none has brought the body since it left the
-// request, and a list that may be of before it came back has left it out (doubtLapsed).
-const (
-	lapsedGen  = math.MaxUint32
-	doubtedGen = math.MaxUint32 - 2
-)
 
 // lists reports whether the name belongs into the requests.
 func (k *store) lists(e *entry) bool {
@@ -76,8 +68,8 @@ func (s *shard) lapse(e *entry) {
 // silence is that of a name which came back (lapsedSilent).
 func (s *shard) doubtLapsed(gen uint32) {
 	for _, e := range s.named.entries {
-		if e.seenGen == lapsedGen && e.asked == gen && len(e.variants) > 0 {
-			e.seenGen, e.refresh = doubtedGen, true
+		if e.hasLeft() && e.asksOn(gen) && len(e.variants) > 0 {
+			e.onLeftOut()
 			s.look(e)
 		}
 	}
@@ -88,7 +80,7 @@ func (s *shard) doubtLapsed(gen uint32) {
 // first list has the name or has it no more. The lane is opened anew for it once in refreshPause at
 // most; until then the name waits.
 func (s *shard) lapsedSilent(e *entry) {
-	if e.seenGen != lapsedGen && e.seenGen != doubtedGen || !xds.FullState(s.typeURL) {
+	if !e.cameBack() || !xds.FullState(s.typeURL) {
 		return
 	}
 	if l := s.lane(s.named.lane); l.live(e.asked) && !l.fetch(s.now) {

@@ -27,7 +27,7 @@ type longAsk struct {
 
 // isAnswered reports whether the names were, or are of no interest any more.
 func (x *longAsk) isAnswered() bool {
-	return x.entry == nil || x.entry.asked != x.gen || x.entry.answered == x.gen
+	return x.entry == nil || !x.entry.asksOn(x.gen) || x.entry.answeredOn(x.gen)
 }
 
 // waitsForAnswer reports whether the names that changed wait for the answer to the last ones.

@@ -79,51 +79,18 @@ type entry struct {
 	// stated with the absence, which told that an alias did not resolve (ALIAS-5)
 	notice *Variant
 
-	// retired is what retired under the name, until the origin says something of it (retired.go);
-	// nil: nothing. Who has it of us is said by the records' flag revived. served: somebody was to
-	// be given it, during an outage. doubted: a connected origin kept silent about it.
-	retired         []*Variant
-	served, doubted bool
-	lost            bool // the resource does not list the name any more (ALIAS-4)
-	// the variants are those of a snapshot, and no stream has said anything of them (confirm.go)
-	unconfirmed bool
-	// generation of the stream that brought the body last; lapsedGen, doubtedGen, borrowedGen:
-	// none, see there
-	seenGen uint32
+	state          // of what the origin has said
+	last  *Variant // Clusters: chosen before it went (ORD-3)
+	rev   uint64   // of the last change of chosen
 
-	chosen *Variant // the variant for params; nil: none known
-	last   *Variant // Clusters: chosen before it went (ORD-3)
-	rev    uint64   // of the last change of chosen
-	// fault is the last error the origin stated, until the resource itself or another error arrives
-	// (ABS-7).
-	fault *NameError
-
-	head    *record // of the clients
-	count   int32
-	touched touch
-	gone    bool  // from the table
-	asks    uint8 // how often it was asked; the count goes round
-	// a virtual host asked on_demand_wait ago of which the origin has said nothing (ALIAS-10)
-	silent bool
-
-	lingerAt time.Time // set while count is 0 and the name is kept
-
-	// asked and answered are the generation of the stream on which they happened; 0: never. It
-	// counts as asked while that is the present stream of the lane that carries the type's names.
-	asked     uint32
-	answered  uint32
-	absentGen uint32 // stated absent (or timed out, ABS-5) in that generation; 0: never
-	wasAbsent bool   // stated absent, in whatever generation: counts for settling (RELAY-38)
-	existed   bool   // a body was known: a client that is away may hold it, so its absence lingers
-	// in error, and nothing else is known: counts for settling like silence, after 15 s
-	faulted    bool
-	unanswered bool // silent for 15 s on a healthy stream: counts for settling only (RELAY-6)
-	// asked 15 s ago, and the origin has said nothing of the body since (confirm.go)
-	mute      bool
-	refresh   bool // to be asked anew, by unsubscribe and subscribe (DELTA-7)
+	head      *record // of the clients
+	count     int32
+	number    uint32    // one of its own, as good as any: see records
+	lingerAt  time.Time // set while count is 0 and the name is kept
+	touched   touch
+	gone      bool // from the table
 	inChanged bool
-	timer     bool   // a wantEnd timer is in the heap
-	number    uint32 // one of its own, as good as any: see records
+	timer     bool // a wantEnd timer is in the heap
 
 	sharedWant *sharedWant // nil: it shares no subscription (share.go)
 }
@@ -181,10 +148,10 @@ func (s *shard) want(e *entry, name, spelt string) *entry {
 	if e == nil {
 		return s.newWant(name, spelt)
 	}
-	if len(e.variants) == 0 && !e.wasAbsent {
+	if len(e.variants) == 0 && !e.wasStatedAbsent() {
 		// It gave up what must not be cached, and another name of that may have it still.
 		s.share(e)
-		e.chosen = pick(e.variants, s.params)
+		e.onHeld(pick(e.variants, s.params))
 	}
 	if e.count == 0 && s.group.origin.config().SotW {
 		s.look(e) // it lapsed, or others have that are in the request still
@@ -195,30 +162,30 @@ func (s *shard) want(e *entry, name, spelt string) *entry {
 // newWant makes the entry of a name with what is known of it already.
 func (s *shard) newWant(name, spelt string) *entry {
 	e := s.newEntry(strings.Clone(name), strings.Clone(spelt))
-	e.retired, e.unconfirmed = s.unretire(s.retiredKey(e.name))
+	retired, unconfirmed := s.unretire(s.retiredKey(e.name))
+	e.onRestored(unconfirmed)
 	s.share(e)
 	s.shareMember(e)
 	if len(e.variants) == 0 {
 		for _, v := range s.match(e.name) {
 			s.hold(e, v)
-			e.seenGen = borrowedGen
+			e.onBorrowed()
 		}
-	}
-	if len(e.variants) > 0 {
-		e.retired = nil
 	}
 	if e.unconfirmed {
 		s.named.unconfirmed = true
 	}
-	if e.retired == nil && len(e.variants) == 0 {
-		e.retired = s.fallbackOf(e.name)
+	switch {
+	case len(e.variants) > 0:
+		retired = nil
+	case retired == nil:
+		retired = s.fallbackOf(e.name)
 	}
-	if e.retired != nil {
+	if e.onRetired(retired); retired != nil {
 		s.expect(s.lane(s.named.lane))
 	}
 	// a live variant that matches answers a new map at once (RELAY-68)
-	e.chosen = pick(e.variants, s.params)
-	e.existed = e.chosen != nil || e.retired != nil
+	e.onHeld(pick(e.variants, s.params))
 	e.rev = s.rev
 	s.edited()
 	s.look(e)
@@ -256,12 +223,8 @@ func (s *shard) isAsked(e *entry) bool {
 // absent reports whether the origin's word that the name does not exist still stands: as long
 // as the upstream subscription does (RELAY-37, RELAY-38).
 func (s *shard) absent(e *entry) bool {
-	return e.chosen == nil && e.absentGen != 0 && e.absentGen == e.asked && s.isAsked(e)
+	return e.absentOn(e.asked) && s.isAsked(e)
 }
-
-// isGone reports whether the name is known not to exist, as far as that can be known: stated,
-// or silence for 15 s.
-func (e *entry) isGone() bool { return e.chosen == nil && (e.wasAbsent || e.unanswered) }
 
 func (e *entry) link(r *record) {
 	r.next = e.head
@@ -320,10 +283,11 @@ func (s *shard) abandon(e *entry) {
 				s.cut(e, v.Constraints.Key())
 			}
 		}
-		e.lost = e.lost && len(e.variants) > 0
+		if len(e.variants) == 0 {
+			e.onNamed()
+		}
 		s.trackExpiry(expiringKey{name: e.name}, e.variants)
-		e.chosen = pick(e.variants, s.params)
-		e.refresh, e.answered = s.isAsked(e), 0
+		e.onUnkept(pick(e.variants, s.params), s.isAsked(e))
 	}
 	s.unwant(e)
 }
@@ -382,9 +346,9 @@ func (s *shard) delete(e *entry) {
 // offerNamed chooses among an entry's variants. stated: the origin spoke of the name itself,
 // so that who has no match knows that there is none.
 func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
-	old := e.retired
+	old := e.retiredBodies()
 	if stated || len(e.variants) > 0 {
-		e.retired = nil // the origin has spoken
+		e.onRetired(nil) // the origin has spoken
 	}
 	switch chosen := pick(e.variants, s.params); {
 	case chosen != nil:
@@ -395,12 +359,8 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 		if !changed && !e.chosen.Expires().Equal(chosen.Expires()) {
 			e.renewed(rev)
 		}
-		e.fault, e.faulted = nil, false
-		e.chosen, e.answered, e.absentGen, e.wasAbsent, e.unanswered = chosen, gen, 0, false, false
-		e.existed, e.last = true, nil
-		if e.lost {
-			e.answered = 0
-		}
+		e.onBody(chosen, gen)
+		e.last = nil
 		if changed {
 			e.rev = rev
 			s.tell(e, rev)
@@ -409,14 +369,14 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 			s.abandon(e)
 		}
 	case stated:
-		known := e.chosen == nil && e.absentGen == gen
-		if !e.lost && (e.fault == nil || !s.group.origin.ends(e.fault)) {
-			e.fault = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
+		known, words := e.absentOn(gen), e.fault
+		if !e.lost && (words == nil || !s.group.origin.ends(words)) {
+			words = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
 		}
-		if e.fault != nil && e.chosen != nil && e.chosen.timed() {
+		if words != nil && e.chosen != nil && e.chosen.timed() {
 			// also of a NOT_FOUND in the origin's words: so a relay before us says that a TTL has
 			// passed
-			e.fault.timed = true
+			words.timed = true
 		}
 		if last := e.chosen; s.typeURL == xds.ClusterType {
 			if last == nil {
@@ -426,10 +386,7 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 				e.last = last
 			}
 		}
-		e.chosen, e.answered, e.absentGen, e.wasAbsent, e.unanswered = nil, gen, gen, true, false
-		if e.lost { // of the alias itself nothing was said
-			e.answered, e.absentGen = 0, 0
-		}
+		e.onAbsent(words, gen)
 		if !known {
 			e.rev = rev
 			e.due()
@@ -439,7 +396,9 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 			s.unwant(e)
 		}
 	}
-	e.lost = e.lost && len(e.variants) > 0
+	if len(e.variants) == 0 {
+		e.onNamed()
+	}
 }
 
 // cured: the resource is the same as before, and is sent again to those who were told an

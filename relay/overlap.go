@@ -138,7 +138,7 @@ func (s *Sub) leaveSet(p *position, now time.Time) {
 	s.keepByAlias(p)
 	for r := range s.records.all() {
 		if it, e := p.view.items[s.alias.resource(r)], r.entry; it != nil && s.shard.outlives(it, e) {
-			e.wasAbsent = false
+			e.onOutlived()
 		}
 	}
 	if p.fresh && s.alias.claims != nil { // the client may hold what aliases stand for

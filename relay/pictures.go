@@ -209,12 +209,12 @@ func (ps *pictures) named(e *entry) {
 	}
 	for _, e := range all {
 		clients += int(e.count)
-		r.Live = r.Live || s.isAsked(e) && e.answered == e.asked
+		r.Live = r.Live || s.isAsked(e) && e.isAnswered()
 		r.Absent = r.Absent || s.absent(e)
 	}
 	held := e.variants
-	if e.standsIn() && e.served {
-		held = e.retired
+	if e.standsIn() && e.isServed() {
+		held = e.retiredBodies()
 	}
 	if len(held) == 0 {
 		r.Group, r.TypeURL, r.Name, r.Clients = s.group.key, s.typeURL, xds.Spelling(e.name, e.spelt), clients

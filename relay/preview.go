@@ -99,7 +99,7 @@ func (s *shard) uncached() (uncached bool) {
 		if uncached {
 			return true
 		}
-		uncached = e.count > 0 && e.chosen == nil && !e.wasAbsent && !e.unanswered && !e.faulted
+		uncached = e.count > 0 && e.isUnknown()
 	}
 	return uncached
 }

@@ -75,7 +75,7 @@ func (s *shard) prolong(e *entry, u *Update, r *Resource) {
 		x.variants = put(x.variants, longer)
 		s.trackExpiry(expiringKey{name: x.name}, x.variants)
 		if x.chosen == held {
-			x.chosen = longer
+			x.onHeld(longer)
 			x.renewed(s.rev)
 		}
 	}
@@ -125,8 +125,8 @@ func (s *shard) askAgain(e *entry, gen uint32) {
 	if !s.refreshed.admit(e.name, s.now) {
 		return
 	}
-	if e.asked == gen {
-		e.refresh = true
+	if e.asksOn(gen) {
+		e.onDoubt()
 		s.look(e)
 	}
 }

@@ -120,11 +120,7 @@ func (x *lookup) stands(gen uint32) bool {
 		// one that has left its set has no body, or was of an earlier stream
 		return m.seenGen == gen
 	}
-	e := x.entry
-	if e.seenGen != gen || e.unconfirmed || e.lost || e.retired != nil || e.notice != nil {
-		return false
-	}
-	return e.asked == gen && e.answered == gen && e.chosen == x.body && e.fault == nil && !e.faulted && !e.mute && !e.refresh
+	return x.entry.notice == nil && x.entry.isSettled(x.body, gen)
 }
 
 // tickOff takes up the repeats of a response. What is none by now goes the long way with the

@@ -235,8 +235,8 @@ func (s *shard) restore(now time.Time, x *TypeImage) {
 	}
 	for _, e := range s.named.entries {
 		s.trackExpiry(expiringKey{name: e.name}, e.variants)
-		e.chosen, e.rev = pick(e.variants, s.params), rev
-		e.existed = e.chosen != nil || e.retired != nil
+		e.onHeld(pick(e.variants, s.params))
+		e.rev = rev
 	}
 	if s.named.from == nil && x.Response != "" {
 		s.named.from = r.provenance(&provenance{typeURL: s.typeURL, shown: s.group.origin.config().OriginVersions}, x.Response)
@@ -315,7 +315,8 @@ func (r *restoration) name(x *NameImage, response string) {
 	e := s.newEntry(x.Name, x.Spelt)
 	variants := r.bodies(x.Variants, response)
 	if x.Retired {
-		e.retired, variants = variants, nil
+		e.onRetired(variants)
+		variants = nil
 	}
 	for _, v := range variants {
 		// all entries of one resource hold the same body
@@ -327,7 +328,7 @@ func (r *restoration) name(x *NameImage, response string) {
 		s.hold(e, v)
 		s.named.from = newer(s.named.from, v.from)
 	}
-	e.unconfirmed = len(e.variants)+len(e.retired) > 0
+	e.onRestored(len(e.variants)+len(e.retiredBodies()) > 0)
 	s.named.unconfirmed = s.named.unconfirmed || e.unconfirmed
 	e.lingerAt, e.timer = r.until, true
 	s.push(timer{at: r.until, kind: wantEnd, shard: s, entry: e})

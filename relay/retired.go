@@ -163,8 +163,8 @@ func (s *shard) retire(e *entry) {
 	if len(variants) > 0 && !e.ownName() {
 		variants = nil
 	}
-	if len(variants) == 0 && !e.doubted && !e.standsIn() {
-		variants = e.retired
+	if len(variants) == 0 && !e.standsIn() {
+		variants = e.revivable()
 	}
 	variants = slices.DeleteFunc(slices.Clone(variants), func(v *Variant) bool { return v.DoNotCache || v.timed() })
 	if s.retires() {
@@ -256,7 +256,7 @@ func (s *Sub) body(r *record) *Variant {
 // retired is the body that had retired, if this client is to be given it, or was.
 func (s *Sub) retired(r *record) *Variant {
 	e := r.entry
-	v := pick(e.retired, s.shard.params)
+	v := pick(e.retiredBodies(), s.shard.params)
 	switch {
 	case v == nil:
 		return nil
@@ -266,10 +266,10 @@ func (s *Sub) retired(r *record) *Variant {
 		if r.is(claimed|returned) && !s.resort || !s.shard.mayStandIn(s.shard.lane(s.shard.named.lane)) {
 			return nil
 		}
-	case e.doubted || !s.shard.lane(s.shard.named.lane).down.Load():
+	case e.retired.doubted || !s.shard.lane(s.shard.named.lane).down.Load():
 		return nil
 	}
-	e.served = true
+	e.onServed()
 	return v
 }
 
@@ -278,7 +278,7 @@ func (s *Sub) retired(r *record) *Variant {
 func (r *record) gave(v *Variant) {
 	r.sub.standsIn(r, false)
 	r.flags &^= revived
-	if e := r.entry; e.chosen == nil && v != nil && v == pick(e.retired, r.sub.shard.params) {
+	if e := r.entry; e.chosen == nil && v != nil && v == pick(e.retiredBodies(), r.sub.shard.params) {
 		r.flags |= revived
 		r.sub.standsIn(r, v.from.fallback)
 	}
@@ -288,7 +288,7 @@ func (r *record) gave(v *Variant) {
 func (s *Sub) lookedUp(r *record) {
 	e, result := r.entry, metrics.Miss
 	switch {
-	case e.chosen != nil && s.shard.isAsked(e) && e.answered == e.asked:
+	case e.chosen != nil && s.shard.isAsked(e) && e.isAnswered():
 		result = metrics.Live
 	case e.chosen != nil:
 		result = metrics.Stale

@@ -9,7 +9,7 @@ func (s *Sub) effective(r *record) (v *Variant, absent bool, rev uint64) {
 	v, rev = s.body(r), e.rev
 	// What was stated absent before the upstream stream broke is told to nobody who asks now
 	// (RELAY-38), but a removal that a client was about to be sent still is: it happened.
-	absent = s.shard.absent(e) || e.wasAbsent && r.is(holds) && !r.is(claimed)
+	absent = s.shard.absent(e) || e.wasStatedAbsent() && r.is(holds) && !r.is(claimed)
 	if s.unresolved(r, v) {
 		return nil, false, rev
 	}
@@ -106,7 +106,7 @@ func (s *Sub) settle(r *record) (what saying, body *Variant, rev uint64) {
 		s.sent(r, xds.Digest{})
 		r.flags &^= holds | claimed
 		// or else what a lost alias stood for went, and it waits still (ALIAS-4)
-		if r.entry.absentGen != 0 || !r.entry.wasAbsent {
+		if !r.entry.isEnded() {
 			s.owe(r, false)
 		}
 		return what, body, rev

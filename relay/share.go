@@ -37,7 +37,8 @@ func (e *entry) left() *Variant {
 // comes for its own takes the place of that, or casts doubt on it (stale.go).
 func (e *entry) unshare() {
 	if e.rep() != nil {
-		e.sharedWant, e.seenGen = nil, 0
+		e.sharedWant = nil
+		e.onOwn()
 	}
 }
 
@@ -53,7 +54,7 @@ func (s *shard) representative(e *entry) (rep *entry) {
 		if rep != nil || y == nil {
 			return
 		}
-		if y.rep() == nil && s.lists(y) && y.asked != 0 && x.isAsked(y) && y.answered == y.asked && y.serves(e) {
+		if y.rep() == nil && s.lists(y) && x.isAsked(y) && y.isAnswered() && y.serves(e) {
 			rep = y
 		}
 	})
@@ -63,14 +64,14 @@ func (s *shard) representative(e *entry) (rep *entry) {
 // serves reports whether what the name was answered with is what the other has.
 func (e *entry) serves(other *entry) bool {
 	a, b := e.chosen, other.chosen
-	return a != nil && b != nil && !e.mute && a.Digest == b.Digest && !a.DoNotCache && e.fault == nil && other.fault == nil &&
+	return a != nil && b != nil && !e.isMute() && a.Digest == b.Digest && !a.DoNotCache && e.fault == nil && other.fault == nil &&
 		!e.lost && a.Name == e.name
 }
 
 // askedOn reports whether the name is asked on the stream of generation gen, by itself or by who
 // represents it.
 func (e *entry) askedOn(gen uint32) bool {
-	return e.asked == gen || e.rep() != nil && e.rep().asked == gen
+	return e.asksOn(gen) || e.rep() != nil && e.rep().asksOn(gen)
 }
 
 // shares reports whether the name need not be asked, for there is one that stands for it.
@@ -201,7 +202,7 @@ func (s *shard) keeps(p *portion, id identity, gen uint32, now time.Time) bool {
 // for the answer.
 func (s *shard) awaits(name string, gen uint32) bool {
 	e := s.named.entries[name]
-	return e != nil && e.left() != nil && e.asked == gen
+	return e != nil && e.left() != nil && e.asksOn(gen)
 }
 
 // replaceLeft adds to what a response says the removal of what was kept, if it answers for
@@ -209,7 +210,7 @@ func (s *shard) awaits(name string, gen uint32) bool {
 func (p *portion) replaceLeft(s *shard, gen uint32) {
 	answer := func(name string) {
 		e := s.named.entries[name]
-		if e == nil || e.left() == nil || e.asked != gen {
+		if e == nil || e.left() == nil || !e.asksOn(gen) {
 			return
 		}
 		v := e.left()

@@ -9,10 +9,8 @@ import "time"
 func (s *shard) fail(e *entry, fault *NameError, rev uint64, gen uint32) {
 	if s.group.origin.ends(fault) {
 		s.markConfirmed(e) // any other error says nothing of the body
-		known := e.answered == gen && e.fault.same(fault)
-		if !e.fault.same(fault) {
-			e.fault = fault
-		}
+		known := e.answeredOn(gen) && e.fault.same(fault)
+		e.onWords(fault)
 		// also to those who know that it does not exist; the same is news to who came since it was
 		// asked anew (RELAY-99)
 		if !known {
@@ -23,12 +21,11 @@ func (s *shard) fail(e *entry, fault *NameError, rev uint64, gen uint32) {
 		s.offerNamed(e, rev, gen, true)
 		return
 	}
-	known := e.answered == gen && e.fault.same(fault)
-	e.answered, e.faulted = gen, true
+	known := e.answeredOn(gen) && e.fault.same(fault)
 	if !e.fault.same(fault) {
-		e.fault = fault
 		e.rev = rev
 	}
+	e.onError(fault, gen)
 	if !known { // on a new stream the same is news to who came since the last (RELAY-38)
 		s.tell(e, rev)
 	}
@@ -67,42 +64,38 @@ func (s *shard) silent(now time.Time) {
 // isLast reports whether the question is the last of its name, and no other is about to be asked:
 // that one has 15 s of its own (testdata/uncached_asked_anew.txt).
 func (u *unheard) isLast() bool {
-	return u.entry.asked == u.gen && u.entry.asks == u.asks && !u.entry.refresh
+	return u.entry.asksOn(u.gen) && u.entry.asks == u.asks && !u.entry.refresh
 }
 
+// unheard takes up that nothing was said of a name for patience.
 func (s *shard) unheard(e *entry) {
-	e.mute = e.answered != e.asked || e.faulted
+	waited, fault := !e.isAnswered(), e.fault
+	news := e.onSilence(s.quiet(), e.name)
 	if e.unconfirmed {
 		s.reshow(e) // lists that wait for it do so no longer
 	}
 	switch {
-	case e.chosen != nil && !e.lost:
-		if e.answered != e.asked && e.fault != nil { // it would have been stated again
-			e.cured(s.rev)
-			e.fault, e.faulted = nil, false
+	case news:
+		if waited {
+			s.unanswered++
 		}
-		e.answered = e.asked
-		s.lapsedSilent(e)
-		return
-	case e.answered == e.asked && !e.faulted:
-		return
-	case e.answered == e.asked:
-		// In error and nothing else: a list that waits for it goes without it now, as it would for
-		// silence, and not before.
-		e.unanswered = true
 		s.tell(e, s.rev)
-		return
+	case e.chosen != nil && !e.lost:
+		if fault != e.fault {
+			e.cured(s.rev)
+		}
+		s.lapsedSilent(e)
 	}
-	s.unanswered++
-	e.doubted = true
-	e.fault, e.faulted = nil, false // of an earlier stream, and stated by this one no more
+}
+
+// quiet is what the silence of the origin means.
+func (s *shard) quiet() quiet {
 	switch cfg := s.group.origin.config(); {
 	case cfg.SotW && cfg.AbsenceTransient:
-		e.answered, e.faulted, e.fault, e.unanswered = e.asked, true, unanswered(e.name), true
+		return isError
 	case cfg.SotW:
-		e.answered, e.absentGen, e.unanswered = e.asked, e.asked, true
+		return isAbsent
 	default:
-		e.unanswered = true
+		return settles
 	}
-	s.tell(e, s.rev)
 }

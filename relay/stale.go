@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"math"
 	"slices"
 	"time"
 )
@@ -13,9 +12,6 @@ import (
 // be said to another map, and is no word about variants with constraints (DYN-13). If none has come
 // after the pause that RELAY-6 has where a wrong guess deletes, it was said to this one.
 
-// borrowedGen is no stream's generation: what a name has came for other maps (RELAY-68).
-const borrowedGen = math.MaxUint32 - 1
-
 // doubt is that an origin said of a name that it is not there, on the stream of generation gen.
 type doubt struct {
 	gen uint32
@@ -25,7 +21,7 @@ type doubt struct {
 // stale is what the shard holds of a name from streams before that of generation gen, which
 // speaks of it for the first time now.
 func (s *shard) stale(name string, gen uint32) (vs []*Variant) {
-	if e := s.named.entries[name]; e != nil && e.seenGen != gen && e.askedOn(gen) {
+	if e := s.named.entries[name]; e != nil && !e.seenOn(gen) && e.askedOn(gen) {
 		vs = append(vs, e.variants...)
 	}
 	s.sets(func(t *set) {
@@ -41,7 +37,7 @@ func (s *shard) stale(name string, gen uint32) (vs []*Variant) {
 // of. It reports whether the removal is no more than that doubt, even of what it names.
 func (s *shard) doubt(now time.Time, id identity, gen uint32) (early bool) {
 	e, key := s.named.entries[id.name], id.constraints
-	if e == nil || e.seenGen == gen || e.asked != gen {
+	if e == nil || e.seenOn(gen) || !e.asksOn(gen) {
 		return false
 	}
 	early = s.early(e, key, gen)
@@ -68,7 +64,7 @@ func (s *shard) doubt(now time.Time, id identity, gen uint32) (early bool) {
 // A client of locators is told at once that the variant of these constraints is gone (DYN-14). That
 // is what was stated, and another of its maps may have the variant that took its place.
 func (s *shard) early(e *entry, key string, gen uint32) bool {
-	if e.seenGen != borrowedGen || e.answered == gen || e.left() != nil || find(e.variants, key) == nil {
+	if !e.borrowed() || e.answeredOn(gen) || e.left() != nil || find(e.variants, key) == nil {
 		return false
 	}
 	for r := e.head; r != nil; r = r.next {
@@ -90,7 +86,7 @@ func (s *shard) endDoubts(gen uint32, now time.Time) {
 	var over []*entry
 	for e, d := range t.doubts {
 		switch {
-		case !s.lane(t.lane).live(d.gen), e.seenGen == d.gen, len(e.variants) == 0, t.entries[e.name] != e:
+		case !s.lane(t.lane).live(d.gen), e.seenOn(d.gen), len(e.variants) == 0, t.entries[e.name] != e:
 			delete(t.doubts, e)
 		case d.gen != gen:
 		default:

@@ -317,7 +317,7 @@ func (s *Sub) fault(r *record, what saying) *NameError {
 		return nil
 	case f == r.fault(), f.own && s.delta:
 		return nil
-	case (!s.shard.isAsked(e) || e.answered != e.asked) && !(f.over && what == removal):
+	case (!s.shard.isAsked(e) || !e.isAnswered()) && !(f.over && what == removal):
 		return nil
 	case !sent && s.inSet(e) && s.shard.group.origin.ends(f):
 		return nil // it is gone only when neither holds it (RELAY-25)
@@ -330,4 +330,14 @@ func (s *Sub) fault(r *record, what saying) *NameError {
 		r.setFault(f)
 		return s.about(r, f)
 	}
+}
+
+// inSet reports whether the client has the name from a set.
+func (s *Sub) inSet(e *entry) bool {
+	name := e.name
+	if e.chosen != nil {
+		name = e.chosen.Name
+	}
+	it, _ := s.member(name)
+	return it != nil
 }

@@ -44,3 +44,30 @@ func (u *Union) SettlesUntil(now time.Time) (until time.Time) {
 	}
 	return until
 }
+
+// Unreached has the next answer say of every name, or collection, that still waits for its first
+// one that the origin cannot be reached (RELAY-8). The names stay wanted, and are answered when it
+// can. None that is in error already is told so again. It reports whether there is any. A SotW
+// answer that is sent whole cannot carry it: do not call it for those.
+func (s *Sub) Unreached() bool {
+	s.shard.mu.Lock()
+	defer s.shard.unlock()
+	told := false
+	for p := s.pos; p != nil; p = p.also {
+		if p.fresh && p.fault == nil && p.view.set.kind != wild && !p.heldBack() { // `*` carries no error (ABS-12)
+			told, p.cold = true, true
+			s.mark(s.shard.rev)
+		}
+	}
+	if s.owed == 0 {
+		return told
+	}
+	for r := range s.records.all() {
+		if r.is(owed) && r.fault() == nil && !r.heldBack() {
+			told = true
+			r.flags |= cold
+			s.markDirty(r, s.shard.rev)
+		}
+	}
+	return told
+}

@@ -78,7 +78,7 @@ func (k known) live() bool {
 	if k.set != nil {
 		return k.set.live()
 	}
-	return k.shard.isAsked(k.entry) && k.entry.answered == k.entry.asked
+	return k.shard.isAsked(k.entry) && k.entry.isAnswered()
 }
 
 // heldBack reports whether any variant of it is to go in a mass removal that is held back.
@@ -92,7 +92,7 @@ func (k known) heldBack() bool {
 // standsIn reports whether clients are given something of it that is of the last resort.
 func (k known) standsIn() bool {
 	if k.set == nil {
-		return k.entry.served && k.entry.standsIn()
+		return k.entry.isServed() && k.entry.standsIn()
 	}
 	vs := k.member.variants
 	return k.set.standsIn() && len(vs) > 0 && vs[0].from.fallback

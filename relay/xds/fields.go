@@ -18,8 +18,8 @@ import (
 //	}
 //	return f.Err()
 //
-// What is read is what the protobuf library would read: a field may come several times, of which the
-// last one counts for a string or a number, and all of them together for a message (Merged).
+// What is read is what the protobuf library would read: a field may come several times, of which
+// the last one counts for a string or a number, and all of them together for a message (Merged).
 type Fields struct {
 	// Of the field that Next has found.
 
@@ -87,7 +87,8 @@ func (f *Fields) fail(err error) bool {
 	return false
 }
 
-// Err is why the message does not decode, once Next has reported false; nil: it was read to its end.
+// Err is why the message does not decode, once Next has reported false; nil: it was read to its
+// end.
 func (f *Fields) Err() error { return f.err }
 
 // Left is how many bytes of the message come after the field.
