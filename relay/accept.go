@@ -26,7 +26,7 @@ func Accept(r *Response, maxName int) (Update, *RejectError) {
 // limit.
 func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 	a := acceptance{
-		Update: Update{TypeURL: r.TypeURL, Full: !r.delta, Version: r.Version, wire: true},
+		Update: Update{TypeURL: r.TypeURL, Full: !r.delta, Version: r.Version, Wire: true, Held: r.Held},
 		seen:   newIndex(len(r.resources)), maxName: maxName, delta: r.delta, fields: f,
 	}
 	for _, why := range r.bad {
@@ -35,21 +35,7 @@ func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 	if r.delta && r.Nonce == "" {
 		a.reject("", "response has no nonce")
 	}
-	repeated := 0
-	for i := range r.repeats {
-		if r.repeats[i].body != nil {
-			repeated++
-		}
-	}
-	a.repeats = make([]lookup, 0, repeated)
-	a.Resources = make([]Resource, 0, len(r.resources)-repeated)
-	for i, b := range r.resources {
-		if repeated > 0 && r.repeats[i].body != nil {
-			a.keepRepeat(r.repeats[i])
-		} else {
-			a.resource(i, b)
-		}
-	}
+	a.resources(r)
 	a.removals(r)
 	a.nameErrors(r)
 	a.dropAmbiguous()
@@ -63,6 +49,28 @@ func (f NameFields) Accept(r *Response, maxName int) (Update, *RejectError) {
 	return a.Update, &RejectError{TypeURL: r.TypeURL, Reasons: a.reasons}
 }
 
+func (a *acceptance) resources(r *Response) {
+	repeated := 0
+	if r.Held != nil {
+		for i := range r.resources {
+			if r.Held.Held(i) != nil {
+				repeated++
+			}
+		}
+		a.Repeats = make([]int32, 0, repeated)
+	}
+	a.Resources = make([]Resource, 0, len(r.resources)-repeated)
+	for i, b := range r.resources {
+		if repeated > 0 {
+			if v := r.Held.Held(i); v != nil {
+				a.keepRepeat(i, v)
+				continue
+			}
+		}
+		a.resource(i, b)
+	}
+}
+
 type identity struct{ name, constraints string }
 
 func (r *Resource) identity() identity  { return identity{r.Name, r.Constraints.Key()} }
@@ -70,7 +78,7 @@ func (e *NameError) identity() identity { return identity{e.Name, e.Constraints.
 
 type acceptance struct {
 	Update
-	seen      index // n: Resources[n-1]; -n: repeats[n-1]
+	seen      index // n: Resources[n-1]; -n: what is held of number n-1
 	ambiguous map[identity]bool
 	reasons   []string
 	maxName   int
@@ -272,27 +280,30 @@ func (a *acceptance) keep(r Resource) {
 }
 
 // keepRepeat is keep for what is held already, and was found in order when it came first.
-func (a *acceptance) keepRepeat(x lookup) {
-	at := a.seen.at(identity{name: x.body.Name}, a.numbered)
+func (a *acceptance) keepRepeat(number int, v *Variant) {
+	at := a.seen.at(identity{name: v.Name}, a.numbered)
 	if *at != 0 {
-		a.keep(x.body.again())
+		a.keep(v.again())
 		return
 	}
-	a.repeats = append(a.repeats, x)
-	*at = -int32(len(a.repeats))
+	a.Repeats = append(a.Repeats, int32(number))
+	*at = -int32(number) - 1
 }
 
 // numbered is what was put into seen under a number.
 func (a *acceptance) numbered(n int32) identity {
 	if n < 0 {
-		return identity{name: a.repeats[-n-1].body.Name}
+		return identity{name: a.repeat(-n - 1).Name}
 	}
 	return a.Resources[n-1].identity()
 }
 
+// repeat is the body that is held of the resource of a number.
+func (a *acceptance) repeat(number int32) *Variant { return a.Held.Held(int(number)) }
+
 func (a *acceptance) payload(n int32) []byte {
 	if n < 0 {
-		return a.repeats[-n-1].body.Any()
+		return a.repeat(-n - 1).Any()
 	}
 	return a.Resources[n-1].Any
 }
@@ -377,7 +388,7 @@ func (a *acceptance) nameErrors(r *Response) {
 
 // onlyHeartbeats reports whether no resource has a payload. What was refused may have had one.
 func (a *acceptance) onlyHeartbeats() bool {
-	return len(a.reasons)+len(a.repeats) == 0 && !slices.ContainsFunc(a.Resources, func(r Resource) bool { return r.Any != nil })
+	return len(a.reasons)+len(a.Repeats) == 0 && !slices.ContainsFunc(a.Resources, func(r Resource) bool { return r.Any != nil })
 }
 
 // dropAmbiguous leaves names untouched whose content one response states in two ways (RELAY-32).
@@ -386,7 +397,7 @@ func (a *acceptance) dropAmbiguous() {
 		return
 	}
 	a.Resources = slices.DeleteFunc(a.Resources, func(r Resource) bool { return a.ambiguous[r.identity()] })
-	a.repeats = slices.DeleteFunc(a.repeats, func(x lookup) bool { return a.ambiguous[identity{name: x.body.Name}] })
+	a.Repeats = slices.DeleteFunc(a.Repeats, func(n int32) bool { return a.ambiguous[identity{name: a.repeat(n).Name}] })
 }
 
 // quote prints bytes of a peer for people, bounded.

@@ -248,7 +248,7 @@ func (s *shard) holders(name string) (es []*entry) {
 }
 
 // heardAll takes up a resource without a body for all entries that hold it.
-func (s *shard) heardAll(a *Applied, e *entry, u *Update, r *Resource, gen uint32) {
+func (s *shard) heardAll(a *Applied, e *entry, u *update, r *Resource, gen uint32) {
 	all := []*entry{e}
 	if e.also != nil {
 		all = slices.Clone(e.also.entries)

@@ -50,12 +50,14 @@ type Applied struct {
 // happen outside the lock, which is held for pointer swaps only. Many absences follow by shares
 // (absences.go). Only the reader of the lane's present stream calls it. ok is false if the lane
 // never asked for the type on this stream: such a response is neither ACKed nor NACKed (RELAY-33).
-func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
+func (l *Lane) Apply(now time.Time, response *Update) (a Applied, ok bool) {
 	gen := l.gen.Load()
-	k := l.group.store(u.TypeURL)
+	k := l.group.store(response.TypeURL)
 	if k == nil || gen == 0 {
 		return a, false
 	}
+	u := &update{Update: *response}
+	u.repeats, _ = response.Held.(repeated)
 	u.variants = u.speaksOfVariants()
 	if !k.find(u, l.index, gen) {
 		return a, false
@@ -69,7 +71,7 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 		// writers would wait for all of it where there are few processors
 		// (TestAbsencesLeaveTheProcessor)
 		runtime.Gosched()
-		if u := (&Update{TypeURL: u.TypeURL, Version: u.Version, Removed: names}); k.find(u, l.index, gen) {
+		if u := (&update{Update: Update{TypeURL: u.TypeURL, Version: u.Version, Removed: names}}); k.find(u, l.index, gen) {
 			l.take(now, k, gen, u, &Applied{})
 		}
 	}
@@ -77,7 +79,7 @@ func (l *Lane) Apply(now time.Time, u *Update) (a Applied, ok bool) {
 }
 
 // take takes a response, or a share of one, in.
-func (l *Lane) take(now time.Time, k *store, gen uint32, u *Update, a *Applied) {
+func (l *Lane) take(now time.Time, k *store, gen uint32, u *update, a *Applied) {
 	cfg := l.group.origin.config()
 	from := &provenance{
 		typeURL: u.TypeURL, server: uint8(l.server.Load()), version: u.Version,
@@ -154,7 +156,7 @@ func (s *shard) kind(lane laneIndex, gen uint32) kind {
 // to make it is an object less.
 const fewTouched = 8
 
-func (s *shard) applyNamed(a *Applied, u *Update, bodies []*Variant, gen uint32) {
+func (s *shard) applyNamed(a *Applied, u *update, bodies []*Variant, gen uint32) {
 	rev := s.rev
 	counts := s.hears(nil, gen, s.heldNames)
 	s.named.touched = slices.Grow(s.named.touched, len(bodies))
@@ -264,7 +266,7 @@ func (s *shard) applyNamed(a *Applied, u *Update, bodies []*Variant, gen uint32)
 // eachOmitted calls f with what a full answer leaves out. Absence of a name that had been
 // received is a deletion; of one never received it is not conclusive (ABS-3), nor of one in error:
 // the origin states an error once, and then leaves the name out of its lists (TP3).
-func (s *shard) eachOmitted(u *Update, gen uint32, f func(*entry)) {
+func (s *shard) eachOmitted(u *update, gen uint32, f func(*entry)) {
 	inError := u.inError()
 	for _, e := range s.named.entries {
 		// what was served was asked before all else on this stream
@@ -332,7 +334,7 @@ func (s *shard) offerTouched(rev uint64, gen uint32) (touched []*entry) {
 
 // leavingNames is what a response takes away of what is held by name, by whatever it says.
 // Its bodies have been taken up, and nothing else.
-func (s *shard) leavingNames(u *Update, gen uint32) (ps []parting) {
+func (s *shard) leavingNames(u *update, gen uint32) (ps []parting) {
 	seen := false
 	asked := func(name string) (vs []*Variant) {
 		if e := s.named.entries[name]; e != nil && len(e.variants) > 0 && !e.ownName() && !s.freezes(nil).Removals() {
@@ -406,7 +408,7 @@ type arrival struct {
 	lane  *Lane
 	store *store
 	gen   uint32
-	u     *Update
+	u     *update
 	from  *provenance
 	came  time.Time
 

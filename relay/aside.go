@@ -284,7 +284,7 @@ func (t *namedTable) settled() {
 
 // harmless looks at what a list leaves out of the names asked a while before, or with the
 // first request: the origin answers lists with names that it has not.
-func (s *shard) harmless(u *Update, gen uint32, now time.Time) {
+func (s *shard) harmless(u *update, gen uint32, now time.Time) {
 	t := &s.named
 	if s.harmlessGen == gen {
 		return

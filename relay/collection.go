@@ -4,7 +4,7 @@ import "github.com/weir-xds/weir/relay/xds"
 
 // excerpt is what one response says of one collection.
 type excerpt struct {
-	Update
+	update
 	bodies []*Variant
 	// fault is what it says of the collection as a whole: an error, or that it is empty, which is
 	// one for clients that speak state of the world.
@@ -14,14 +14,14 @@ type excerpt struct {
 // applyCollections takes up what a response on the stream of generation gen says of globs or
 // namespaces. A response that is refused in part, or is the first after one, concerns them all:
 // what they lack may be what was refused (RELAY-32).
-func (s *shard) applyCollections(a *Applied, u *Update, bodies []*Variant, gen uint32) {
+func (s *shard) applyCollections(a *Applied, u *update, bodies []*Variant, gen uint32) {
 	if len(s.collections) == 0 {
 		return
 	}
 	parts, none := map[*set]*excerpt{}, u.bare()
 	of := func(t *set) *excerpt {
 		if parts[t] == nil {
-			parts[t] = &excerpt{Update: none}
+			parts[t] = &excerpt{update: none}
 		}
 		return parts[t]
 	}
@@ -77,7 +77,7 @@ func (s *shard) applyCollections(a *Applied, u *Update, bodies []*Variant, gen u
 // predates reports whether what a response says of a name is of an earlier subscription to
 // the collection on the same stream: it waited (gather.go), and meanwhile the collection was asked
 // anew. What `*` or the name itself was asked for all the while counts for the collection, too.
-func (s *shard) predates(u *Update, t *set, name string) bool {
+func (s *shard) predates(u *update, t *set, name string) bool {
 	if !u.waited || u.asked >= t.askedAs {
 		return false
 	}
@@ -101,7 +101,7 @@ func (t *set) applyPart(a *Applied, p *excerpt, gen uint32) {
 	if p.fault != nil {
 		t.fail(p, gen)
 	}
-	t.apply(a, &p.Update, p.bodies, gen)
+	t.apply(a, &p.update, p.bodies, gen)
 	if p.fault != nil && len(t.guard.held) > 0 && s.group.origin.ends(p.fault) {
 		t.guard.fault, t.fault, t.faultGen = p.fault, nil, 0
 	}
@@ -171,7 +171,7 @@ func (t *set) tellAll(rev uint64) {
 
 // beside: a response on the set's stream said nothing of it. It begins the pause before a
 // sweep (RELAY-46).
-func (t *set) beside(gen uint32, u *Update) {
+func (t *set) beside(gen uint32, u *update) {
 	now := t.shard.now
 	bare := u.bare()
 	if t.note(&bare); u.Bad {
@@ -212,7 +212,7 @@ func (p *position) collectionFault() *NameError {
 
 // applySets takes up a response on the stream that carries the type's sets: `*`, namespaces,
 // or both, and then a resource that came for one of them may be of either.
-func (s *shard) applySets(a *Applied, u *Update, bodies []*Variant, gen uint32, from *provenance) {
+func (s *shard) applySets(a *Applied, u *update, bodies []*Variant, gen uint32, from *provenance) {
 	if s.star.askedGen == gen {
 		s.star.apply(a, u, bodies, gen)
 		if !u.Heartbeats && (a.Changed+a.Resumed > 0 || u.Full && !u.Bad) && (a.Waiting == 0 || !u.Full) {

@@ -91,7 +91,7 @@ func (g *gathering) keepEmptied(x *arrival, emptied map[string]bool) {
 // cut takes resources out of a response, into one that is taken up later.
 func (x *arrival) cut(of func(name string) bool) *arrival {
 	u, from, y := *x.u, *x.from, *x
-	rest := &Update{TypeURL: u.TypeURL, Version: u.Version, wire: u.wire, holder: u.holder}
+	rest := &update{Update: Update{TypeURL: u.TypeURL, Version: u.Version, Wire: u.Wire}, holder: u.holder}
 	later := make(map[string]bool, len(u.later)+1)
 	for name := range u.later {
 		later[name] = true

@@ -202,7 +202,7 @@ func (g *gathering) keep(x *arrival, gone []string) {
 			}
 		}
 	}
-	rest := &Update{TypeURL: u.TypeURL, Version: u.Version, listed: u.Full}
+	rest := &update{Update: Update{TypeURL: u.TypeURL, Version: u.Version}, listed: u.Full}
 	u.later = make(map[string]bool, len(gone))
 	for _, name := range gone {
 		u.later[name] = true
@@ -271,8 +271,8 @@ func (x *arrival) changes() (changed, urgent bool) {
 
 // changes reports whether a response changes a name that is held, or adds to a set, and
 // whether it answers a name of which nothing is held.
-func (s *shard) changes(u *Update, gen uint32) (changed, asked bool) {
-	known := len(u.repeats)
+func (s *shard) changes(u *update, gen uint32) (changed, asked bool) {
+	known := len(u.Repeats)
 	for i := range u.Resources {
 		r, held := &u.Resources[i], u.found[i].body
 		if held == nil {

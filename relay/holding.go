@@ -1,8 +1,41 @@
 package relay
 
+// update is a response on its way through the table.
+type update struct {
+	Update
+	repeats repeated // is Update.Held
+	// variants: something in it has constraints.
+	variants bool
+	// found is what was held of each of Resources before the lock was taken to apply them, and
+	// holder the one shard in which it was looked for; nil: there were several.
+	found  []lookup
+	holder *shard
+	// later are names that it takes away, in a response that is taken up after it (gather.go).
+	// listed: it is such a response, and a list said that they are gone.
+	later  map[string]bool
+	listed bool
+	// waited: it is taken up later than it came (gather.go), when the stream had asked so many
+	// collections of the type.
+	waited bool
+	asked  uint64
+}
+
+// inError are the names that are not listed because they are in error: that is no absence (ABS-8,
+// ABS-11).
+func (u *update) inError() map[string]bool {
+	if len(u.Errors) == 0 {
+		return nil
+	}
+	names := make(map[string]bool, len(u.Errors))
+	for _, e := range u.Errors {
+		names[e.Name] = true
+	}
+	return names
+}
+
 // find looks up what is held of each resource, wherever it is. It reports false if the type was not
 // asked on the stream. It locks the store, for stepNames resources at a time.
-func (k *store) find(u *Update, lane laneIndex, gen uint32) bool {
+func (k *store) find(u *update, lane laneIndex, gen uint32) bool {
 	k.mu.Lock()
 	asked, _ := k.concerned(u, lane, gen)
 	k.mu.Unlock()
@@ -23,7 +56,7 @@ func (k *store) find(u *Update, lane laneIndex, gen uint32) bool {
 
 // findStep looks up the next stepNames resources from first on: others wait for the lock
 // meanwhile.
-func (k *store) findStep(asked []*shard, u *Update, first int, lane laneIndex, gen uint32) {
+func (k *store) findStep(asked []*shard, u *update, first int, lane laneIndex, gen uint32) {
 	for i := first; i < min(first+stepNames, len(u.found)); i++ {
 		r := &u.Resources[i]
 		of := asked
@@ -60,7 +93,7 @@ func (s *shard) lookup(r *Resource, lane laneIndex, gen uint32) (x lookup) {
 
 // entry is the shard's entry for a resource of a response. With 100,000 names a look-up is
 // what most of the time under the lock goes into (BenchmarkHold), so it is not done twice.
-func (u *Update) entry(s *shard, i int) *entry {
+func (u *update) entry(s *shard, i int) *entry {
 	if u.holder == s && i < len(u.found) && len(s.named.other.held) == 0 {
 		if e := u.found[i].entry; e != nil && !e.gone {
 			return e
@@ -71,7 +104,7 @@ func (u *Update) entry(s *shard, i int) *entry {
 
 // member is the same for the set of `*`: one that has left it has no body, or was of an
 // earlier stream.
-func (u *Update) member(t *set, i int, gen uint32) *member {
+func (u *update) member(t *set, i int, gen uint32) *member {
 	if u.holder == t.shard && i < len(u.found) {
 		if m := u.found[i].member; m != nil && len(m.variants) > 0 && m.seenGen == gen {
 			return m

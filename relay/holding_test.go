@@ -17,7 +17,7 @@ func TestFoundAndGone(t *testing.T) {
 	version := ""
 	applied := func(typeURL string, between func()) {
 		version += "new"
-		u, gen := made(typeURL, version, nil, "a"), r.group.lanes[mainLane].gen.Load()
+		u, gen := &update{Update: *made(typeURL, version, nil, "a")}, r.group.lanes[mainLane].gen.Load()
 		k, from := r.group.store(typeURL), &provenance{typeURL: typeURL}
 		if !k.find(u, mainLane, gen) || u.found[0].body == nil || u.holder == nil {
 			t.Fatal("a is not found")

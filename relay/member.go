@@ -37,7 +37,7 @@ func (t *set) offerAll(ms *touchedMembers, rev uint64) {
 }
 
 // apply takes up what a response says of the set.
-func (t *set) apply(a *Applied, u *Update, bodies []*Variant, gen uint32) {
+func (t *set) apply(a *Applied, u *update, bodies []*Variant, gen uint32) {
 	s, rev := t.shard, t.shard.rev
 	if u.Heartbeats { // nothing else is said by it (TTL-12)
 		t.heardAll(a, u, bodies, gen)
@@ -129,7 +129,7 @@ func (t *set) swap(a *Applied, m *member, body *Variant, touched *touchedMembers
 }
 
 // heardAll takes up a response of heartbeats.
-func (t *set) heardAll(a *Applied, u *Update, bodies []*Variant, gen uint32) {
+func (t *set) heardAll(a *Applied, u *update, bodies []*Variant, gen uint32) {
 	touched := &touchedMembers{}
 	for i := range bodies {
 		t.heard(a, u, &u.Resources[i], gen, touched)
@@ -139,7 +139,7 @@ func (t *set) heardAll(a *Applied, u *Update, bodies []*Variant, gen uint32) {
 }
 
 // removeMembers takes up the removals. ended: one of them ended an error.
-func (t *set) removeMembers(a *Applied, u *Update, touched *touchedMembers, kept map[identity]bool) (ended bool) {
+func (t *set) removeMembers(a *Applied, u *update, touched *touchedMembers, kept map[identity]bool) (ended bool) {
 	remove := func(name, key string) {
 		if kept[identity{name, key}] {
 			return
@@ -167,7 +167,7 @@ func (t *set) removeMembers(a *Applied, u *Update, touched *touchedMembers, kept
 
 // failMembers takes up the errors, of members and of what could have been one, and reports
 // whether any has to be told. The body goes or stays (ABS-8).
-func (t *set) failMembers(a *Applied, u *Update, touched *touchedMembers, kept map[identity]bool, rev uint64, gen uint32) (stated bool) {
+func (t *set) failMembers(a *Applied, u *update, touched *touchedMembers, kept map[identity]bool, rev uint64, gen uint32) (stated bool) {
 	for _, e := range u.Errors {
 		if m := t.members[e.Name]; len(kept) > 0 && m != nil && t.shard.group.origin.ends(e) && m.isIn(kept) {
 			continue // that it is gone is not told before it is
@@ -195,7 +195,7 @@ func (t *set) failMembers(a *Applied, u *Update, touched *touchedMembers, kept m
 // omitMembers removes what a full response leaves out. A response with a bad part proves no
 // absence (RELAY-32), nor does one of a type in `absence_keeps`, nor does it prove any of what is
 // in error (ABS-8, ABS-11).
-func (t *set) omitMembers(a *Applied, u *Update, touched *touchedMembers, kept map[identity]bool, rev uint64, gen uint32) (ended bool) {
+func (t *set) omitMembers(a *Applied, u *update, touched *touchedMembers, kept map[identity]bool, rev uint64, gen uint32) (ended bool) {
 	if !t.omits(u) {
 		return false
 	}
@@ -222,13 +222,13 @@ func (t *set) boundFaults(a *Applied) {
 }
 
 // omits reports whether what the response leaves out is gone.
-func (t *set) omits(u *Update) bool {
+func (t *set) omits(u *update) bool {
 	return u.Full && !u.Bad && t.shard.group.origin.config().absenceDeletes(u.TypeURL)
 }
 
 // leaving is what a response takes away, by whatever it says. Its bodies have been taken up,
 // and nothing else.
-func (t *set) leaving(u *Update, rev uint64, gen uint32) (ps []parting) {
+func (t *set) leaving(u *update, rev uint64, gen uint32) (ps []parting) {
 	all := func(m *member, err *NameError) {
 		for _, v := range m.variants {
 			ps = append(ps, parting{identity{m.name, v.Constraints.Key()}, err, m.seenGen == gen})

@@ -348,7 +348,7 @@ func (m *model) deliver(l *modelLane) {
 	before := m.frozenState(f.resp.TypeURL)
 	l.FindRepeats(f.resp)
 	taken, _ := Accept(f.resp, 0)
-	m.repeats += len(taken.repeats)
+	m.repeats += len(taken.Repeats)
 	a, ok := l.Apply(m.now, &taken)
 	m.judgeFrozen(f.resp.TypeURL, before, &u)
 	m.waited += a.Waiting

@@ -12,7 +12,7 @@ import (
 
 // portion is what a response says to one shard.
 type portion struct {
-	*Update
+	*update
 	bodies []*Variant
 }
 
@@ -23,7 +23,7 @@ func (p *portion) brings(name string) bool {
 
 // silent reports whether it says nothing by itself. A list says something by what it leaves out.
 func (p *portion) silent() bool {
-	return !p.Full && !p.Bad && len(p.Resources)+len(p.repeats)+len(p.Removed)+len(p.RemovedVariants)+len(p.Errors)+len(p.Whole) == 0
+	return !p.Full && !p.Bad && len(p.Resources)+len(p.Repeats)+len(p.Removed)+len(p.RemovedVariants)+len(p.Errors)+len(p.Whole) == 0
 }
 
 // askers are the shards of which something was asked on a lane's stream.
@@ -39,7 +39,7 @@ func (k *store) askers(i laneIndex, gen uint32) []*shard {
 // between variants those of the maps that match, which is a look-up however many maps there are
 // (BenchmarkVariants), and of all else whoever asked for the type. rest: the others need not even
 // be told that there was a response.
-func (k *store) concerned(u *Update, i laneIndex, gen uint32) (asked []*shard, rest bool) {
+func (k *store) concerned(u *update, i laneIndex, gen uint32) (asked []*shard, rest bool) {
 	if k.restGen[i] != gen || !u.ofVariants() {
 		return k.askers(i, gen), false
 	}
@@ -66,7 +66,7 @@ func (k *store) concerned(u *Update, i laneIndex, gen uint32) (asked []*shard, r
 }
 
 // speaksOfVariants reports whether anything that a response says has constraints.
-func (u *Update) speaksOfVariants() bool {
+func (u *update) speaksOfVariants() bool {
 	for i := range u.Resources {
 		if u.Resources[i].Constraints != nil {
 			return true
@@ -77,8 +77,8 @@ func (u *Update) speaksOfVariants() bool {
 
 // ofVariants reports whether all that a response says is of variants with constraints, and what it
 // leaves out means nothing.
-func (u *Update) ofVariants() bool {
-	if u.Full || u.Bad || u.Heartbeats || u.For != nil || len(u.Whole)+len(u.Removed)+len(u.repeats) > 0 || u.silent() {
+func (u *update) ofVariants() bool {
+	if u.Full || u.Bad || u.Heartbeats || u.For != nil || len(u.Whole)+len(u.Removed)+len(u.Repeats) > 0 || u.silent() {
 		return false
 	}
 	for i := range u.Resources {
@@ -102,7 +102,7 @@ func saysNothing(asked []*shard, gen uint32) bool {
 }
 
 // apply takes a response up in every shard that asked for the type, under one revision.
-func (k *store) apply(a *Applied, now time.Time, u *Update, bodies []*Variant, lane laneIndex, gen uint32, from *provenance) {
+func (k *store) apply(a *Applied, now time.Time, u *update, bodies []*Variant, lane laneIndex, gen uint32, from *provenance) {
 	asked, rest := k.concerned(u, lane, gen)
 	if u.For != nil {
 		asked = slices.DeleteFunc(slices.Clone(asked), func(s *shard) bool { return s.params.Key() != u.For.Key() })
@@ -128,7 +128,7 @@ func (k *store) apply(a *Applied, now time.Time, u *Update, bodies []*Variant, l
 			p = s.shareOf(u)
 		}
 		if p.Full && several && s.late(gen) {
-			part := *p.Update
+			part := *p.update
 			part.Full = false
 			p = &portion{&part, p.bodies}
 			s.part = p
@@ -163,17 +163,17 @@ func (s *shard) late(gen uint32) bool {
 }
 
 // silent: an empty response is the first answer of whoever waits for one (DELTA-13).
-func (u *Update) silent() bool { return (&portion{Update: u}).silent() }
+func (u *update) silent() bool { return (&portion{update: u}).silent() }
 
 // takeUp takes up what a response says to the shard.
 func (s *shard) takeUp(a *Applied, p *portion, lane laneIndex, gen uint32, from *provenance) {
 	if s.kind(lane, gen) == kindSet {
-		s.applySets(a, p.Update, p.bodies, gen, from)
+		s.applySets(a, p.update, p.bodies, gen, from)
 		return
 	}
 	waiting := a.Waiting
-	s.applyNamed(a, p.Update, p.bodies, gen)
-	s.applyCollections(a, p.Update, p.bodies, gen)
+	s.applyNamed(a, p.update, p.bodies, gen)
+	s.applyCollections(a, p.update, p.bodies, gen)
 	if !p.Heartbeats && (a.Waiting == waiting || !p.Full) {
 		// else the version is that of a list of which clients have another (VER-5)
 		s.named.from = from
@@ -181,12 +181,12 @@ func (s *shard) takeUp(a *Applied, p *portion, lane laneIndex, gen uint32, from 
 }
 
 // shareOf is what a response says to the shard, of nothing yet.
-func (s *shard) shareOf(u *Update) *portion {
+func (s *shard) shareOf(u *update) *portion {
 	if s.part == nil {
 		part := *u
 		part.found, part.holder = nil, nil
 		part.Resources, part.Removed, part.RemovedVariants, part.Errors = nil, nil, nil, nil
-		s.part = &portion{Update: &part}
+		s.part = &portion{update: &part}
 	}
 	return s.part
 }
@@ -195,7 +195,7 @@ func (s *shard) shareOf(u *Update) *portion {
 // not match, that is the response itself for everybody; but a removal may be said to one of several
 // maps alone (early). Else a shard has a part only if something is said to it: there may be
 // many that a variant does not concern (BenchmarkVariants).
-func (k *store) divide(asked []*shard, u *Update, bodies []*Variant, rev uint64, gen uint32, now time.Time) (divided bool) {
+func (k *store) divide(asked []*shard, u *update, bodies []*Variant, rev uint64, gen uint32, now time.Time) (divided bool) {
 	k.constrained = k.constrained || u.variants
 	several := len(asked) > 1 && (k.group.origin.config().Share || k.byLocator() && len(u.Removed) > 0)
 	if !k.constrained && !several {
@@ -325,7 +325,7 @@ func (s *shard) holdsConstrained(name string, gen uint32) bool {
 
 // beside notes a response that has nothing for the map. It may be all the answer that there
 // is to its sets, but not so surely as one of its own.
-func (s *shard) beside(now time.Time, lane laneIndex, gen uint32, u *Update) {
+func (s *shard) beside(now time.Time, lane laneIndex, gen uint32, u *update) {
 	s.now = now
 	s.sets(func(t *set) {
 		if t.askedGen != gen || t.laneIndex() != lane {
@@ -340,7 +340,7 @@ func (s *shard) beside(now time.Time, lane laneIndex, gen uint32, u *Update) {
 
 // countStrays counts what none of several maps took (RELAY-28), and of it the variants that
 // match no map at all.
-func (k *store) countStrays(a *Applied, asked []*shard, u *Update) {
+func (k *store) countStrays(a *Applied, asked []*shard, u *update) {
 	offered := map[identity]int{}
 	for _, s := range asked {
 		if s.part == nil {

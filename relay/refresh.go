@@ -31,7 +31,7 @@ func (r *refreshes) admit(name string, now time.Time) bool {
 
 // heardName looks at a resource of a name without a payload that can be used, and reports
 // whether it says that there is none.
-func (s *shard) heardName(a *Applied, e *entry, u *Update, r *Resource, gen uint32) (gone bool) {
+func (s *shard) heardName(a *Applied, e *entry, u *update, r *Resource, gen uint32) (gone bool) {
 	key := r.Constraints.Key()
 	switch held, what := find(e.variants, key), s.hear(nil, find(e.variants, key), u, r); what {
 	case unknown:
@@ -58,7 +58,7 @@ func (s *shard) heardName(a *Applied, e *entry, u *Update, r *Resource, gen uint
 // prolong takes up a heartbeat that came on the stream which a name has left, if what is held
 // lasts longer by it (RELAY-48): the other stream was presented the version, and nothing may be
 // said there before the TTL is over.
-func (s *shard) prolong(e *entry, u *Update, r *Resource) {
+func (s *shard) prolong(e *entry, u *update, r *Resource) {
 	held := find(e.variants, r.Constraints.Key())
 	if r.Any != nil || held == nil || s.hear(nil, held, u, r) != lasts {
 		return
@@ -93,7 +93,7 @@ const (
 
 // hear tells which. In SotW a heartbeat goes under the version of the last response, whatever
 // its resources were. A virtual host without a body is none at all (TTL-3).
-func (s *shard) hear(t *set, held *Variant, u *Update, r *Resource) heard {
+func (s *shard) hear(t *set, held *Variant, u *update, r *Resource) heard {
 	if r.Any == nil && u.TypeURL == xds.VirtualHostType {
 		return ignored
 	}
@@ -132,7 +132,7 @@ func (s *shard) askAgain(e *entry, gen uint32) {
 }
 
 // heard looks at a resource of the set without a payload that can be used.
-func (t *set) heard(a *Applied, u *Update, r *Resource, gen uint32, touched *touchedMembers) {
+func (t *set) heard(a *Applied, u *update, r *Resource, gen uint32, touched *touchedMembers) {
 	m, key := t.members[r.Name], r.Constraints.Key()
 	var held *Variant
 	if m != nil {

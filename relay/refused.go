@@ -16,7 +16,7 @@ type refusals struct {
 const maxRefused = 1000
 
 // note takes up a response: what it says well is in doubt no more.
-func (t *set) note(u *Update) {
+func (t *set) note(u *update) {
 	x := &t.refused
 	if t.firm {
 		return
@@ -60,8 +60,8 @@ func (t *set) note(u *Update) {
 }
 
 // bare is a response without what it says.
-func (u *Update) bare() Update {
-	return Update{TypeURL: u.TypeURL, Bad: u.Bad, Refused: u.Refused, Unread: u.Unread, Heartbeats: u.Heartbeats}
+func (u *update) bare() update {
+	return update{Update: Update{TypeURL: u.TypeURL, Bad: u.Bad, Refused: u.Refused, Unread: u.Unread, Heartbeats: u.Heartbeats}}
 }
 
 // over is when the set may be complete, for all that was refused, if nothing comes until then; not

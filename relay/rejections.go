@@ -20,7 +20,7 @@ type rejections struct {
 }
 
 // note takes up a response that came on a stream.
-func (x *rejections) note(u *Update, gen uint32, now time.Time) {
+func (x *rejections) note(u *update, gen uint32, now time.Time) {
 	if x.gen != gen { // which states anew what the origin has
 		*x = rejections{gen: gen}
 	}
@@ -43,7 +43,7 @@ func (x *rejections) note(u *Update, gen uint32, now time.Time) {
 }
 
 // heard forgets what a response speaks of, or leaves out of a list of all there is.
-func (x *rejections) heard(u *Update) {
+func (x *rejections) heard(u *update) {
 	if u.Full && xds.FullState(u.TypeURL) {
 		clear(x.byName)
 		return
@@ -53,10 +53,8 @@ func (x *rejections) heard(u *Update) {
 			delete(x.byName, u.Resources[i].Name)
 		}
 	}
-	for _, h := range u.repeats {
-		if h.body != nil {
-			delete(x.byName, h.body.Name)
-		}
+	for _, n := range u.Repeats {
+		delete(x.byName, u.repeats[n].body.Name)
 	}
 	for _, name := range u.Removed {
 		delete(x.byName, name)

@@ -65,7 +65,7 @@ func (t *set) told() bool { return t.settled || t.early || t.revived }
 // taken is what a response takes away of the set's members. An error of a name that it takes
 // away as well is one statement with that (ABS-9), and goes at once: the removal would end the
 // error if it came later.
-func (t *set) taken(u *Update, gen uint32) (gone []string) {
+func (t *set) taken(u *update, gen uint32) (gone []string) {
 	inError := u.inError()
 	for _, name := range u.Removed {
 		if t.members[name] != nil && !inError[name] {
@@ -86,7 +86,7 @@ func (t *set) taken(u *Update, gen uint32) (gone []string) {
 
 // taken is what a response takes away of what is held by name: all of it, or but for what is
 // not confirmed.
-func (s *shard) taken(u *Update, gen uint32, all bool) (gone []string) {
+func (s *shard) taken(u *update, gen uint32, all bool) (gone []string) {
 	inError := u.inError()
 	for _, name := range u.Removed {
 		e := s.named.entries[name]
@@ -110,8 +110,8 @@ func (s *shard) taken(u *Update, gen uint32, all bool) (gone []string) {
 }
 
 // held is how many of the resources the table had.
-func (u *Update) held() int {
-	n := len(u.repeats)
+func (u *update) held() int {
+	n := len(u.Repeats)
 	for i := range u.found {
 		if u.found[i].body != nil {
 			n++
@@ -121,16 +121,16 @@ func (u *Update) held() int {
 }
 
 // names are those that a response speaks of as there, aliases among them, or in error.
-func (u *Update) names() map[string]bool {
-	names := make(map[string]bool, len(u.Resources)+len(u.repeats)+len(u.Errors))
+func (u *update) names() map[string]bool {
+	names := make(map[string]bool, len(u.Resources)+len(u.Repeats)+len(u.Errors))
 	for i := range u.Resources {
 		names[u.Resources[i].Name] = true
 		for _, alias := range u.Resources[i].Aliases {
 			names[xds.NameKey(alias)] = true
 		}
 	}
-	for i := range u.repeats {
-		names[u.repeats[i].body.Name] = true
+	for _, n := range u.Repeats {
+		names[u.repeats[n].body.Name] = true
 	}
 	for _, e := range u.Errors {
 		names[e.Name] = true

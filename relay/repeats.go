@@ -29,10 +29,10 @@ func (l *Lane) FindRepeats(r *Response) {
 	if k == nil || gen == 0 || len(r.resources) < fewestRepeats || shown || !r.delta && !xds.Named(r.TypeURL) {
 		return
 	}
-	repeats := make([]lookup, len(r.resources))
+	all := make(repeated, len(r.resources))
 	at := make([]peek, min(stepNames, len(r.resources)))
 	for first := 0; first < len(r.resources); first += len(at) {
-		found := repeats[first:min(first+len(at), len(repeats))]
+		found := all[first:min(first+len(at), len(all))]
 		for i := range found {
 			at[i] = r.peek(r.resources[first+i])
 		}
@@ -45,8 +45,14 @@ func (l *Lane) FindRepeats(r *Response) {
 			}
 		}
 	}
-	r.repeats = repeats
+	r.Held = all
 }
+
+// repeated is what is held of the resources of a response, by their numbers.
+type repeated []lookup
+
+// Held is the body that is held of a resource of the response; nil: it is to be read.
+func (x repeated) Held(number int) *Variant { return x[number].body }
 
 // lookUp finds what is held of the names. It reports false where nothing counts as a repeat. It
 // locks the store.
@@ -125,13 +131,13 @@ func (x *lookup) stands(gen uint32) bool {
 
 // tickOff takes up the repeats of a response. What is none by now goes the long way with the
 // other resources, as bodies.
-func (k *store) tickOff(a *Applied, u *Update, bodies []*Variant, i laneIndex, gen uint32, rev uint64) []*Variant {
-	if len(u.repeats) == 0 {
+func (k *store) tickOff(a *Applied, u *update, bodies []*Variant, i laneIndex, gen uint32, rev uint64) []*Variant {
+	if len(u.Repeats) == 0 {
 		return bodies
 	}
 	s := k.repeats(i, gen)
-	for _, x := range u.repeats {
-		switch {
+	for _, n := range u.Repeats {
+		switch x := &u.repeats[n]; {
 		case s == nil || !x.stands(gen):
 			u.Resources, bodies = append(u.Resources, x.body.again()), append(bodies, x.body)
 			continue
@@ -140,7 +146,7 @@ func (k *store) tickOff(a *Applied, u *Update, bodies []*Variant, i laneIndex, g
 		}
 		a.Resumed++
 	}
-	u.repeats = nil
+	u.Repeats = nil
 	return bodies
 }
 

@@ -91,7 +91,7 @@ func (p *repeating) hear(words ...string) (repeats int, refused []string) {
 	}
 	p.group.lanes[mainLane].FindRepeats(response)
 	u, reject := Accept(response, 0)
-	repeats = len(u.repeats)
+	repeats = len(u.Repeats)
 	p.apply(&u)
 	if reject != nil {
 		refused = reject.Reasons
@@ -188,8 +188,8 @@ func TestRepeatsBetweenTheLocks(t *testing.T) {
 		lane := p.group.lanes[mainLane]
 		lane.FindRepeats(response)
 		u, _ := Accept(response, 0)
-		if len(u.repeats) != 3 {
-			t.Fatalf("%s: %d repeats", kind.name, len(u.repeats))
+		if len(u.Repeats) != 3 {
+			t.Fatalf("%s: %d repeats", kind.name, len(u.Repeats))
 		}
 		p.hear("a=1", "b=0", "c=0")
 		if kind.delta {

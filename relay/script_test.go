@@ -20,7 +20,7 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 )
 
-var update = flag.Bool("update", false, "rewrite the expected output in testdata")
+var rewrite = flag.Bool("update", false, "rewrite the expected output in testdata")
 
 // TestScripts runs the scenarios in testdata. A line that starts in the first column is a command;
 // what it printed stands indented below it. Run with -update to rewrite the output, and read the
@@ -61,7 +61,7 @@ func runScript(t *testing.T, file string) {
 	if got.String() == string(data) {
 		return
 	}
-	if *update {
+	if *rewrite {
 		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}

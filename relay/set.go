@@ -224,7 +224,7 @@ func (t *set) live() bool { return t.lane().live(t.askedGen) && t.answeredGen ==
 
 // answered moves the settling on after a response to the set. news: it brought a name the set
 // did not have.
-func (t *set) answered(now time.Time, gen uint32, news bool, u *Update) {
+func (t *set) answered(now time.Time, gen uint32, news bool, u *update) {
 	if t.answeredGen != gen {
 		t.shard.unretire(t.key()) // the origin speaks for itself
 		if !t.firm {

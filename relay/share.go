@@ -120,7 +120,7 @@ func (k *store) partTouched(touched ...*entry) {
 }
 
 // partAll does so for all names that a response speaks of.
-func (k *store) partAll(u *Update) {
+func (k *store) partAll(u *update) {
 	if !k.group.origin.config().Share || len(k.all) < 2 {
 		return
 	}

@@ -476,7 +476,7 @@ func TestStoreAtRest(t *testing.T) {
 	}
 	u := r.update(xds.ClusterType, "n{id=0}=1")
 	concerned := func() int {
-		all, _ := k.concerned(u, mainLane, r.group.lanes[mainLane].gen.Load())
+		all, _ := k.concerned(&update{Update: *u}, mainLane, r.group.lanes[mainLane].gen.Load())
 		return len(all)
 	}
 	says(zero, 0, "1")

@@ -59,8 +59,8 @@ func (k *store) gaveBack(i laneIndex, gen uint32, n Name) {
 
 // heeding are the shards that may take a response up: those of maps only if the origin gives
 // heed to locators. What it ignores or leaves out is counted.
-func (k *store) heeding(a *Applied, asked []*shard, u *Update, i laneIndex, gen uint32) []*shard {
-	if !k.byLocator() || !u.wire {
+func (k *store) heeding(a *Applied, asked []*shard, u *update, i laneIndex, gen uint32) []*shard {
+	if !k.byLocator() || !u.Wire {
 		return asked
 	}
 	r := k.reading(i, gen)
@@ -82,7 +82,7 @@ func (k *store) heeding(a *Applied, asked []*shard, u *Update, i laneIndex, gen 
 
 // constrained reports whether anything in it was told in the form of locators, which nobody uses
 // who does not know it.
-func (u *Update) constrained() bool {
+func (u *update) constrained() bool {
 	return len(u.RemovedVariants) > 0 || slices.ContainsFunc(u.Resources, Resource.located) ||
 		slices.ContainsFunc(u.Errors, func(e *NameError) bool { return e.Constraints != nil })
 }
@@ -123,7 +123,7 @@ func isAskedOf(asked []*shard, gen uint32, name string) bool {
 // unconstrained counts what was told in plain form of names that were asked with parameters.
 // It matches every map (DYN-12); but an origin whose answers to locators have no constraints may
 // not have looked at the parameters.
-func (k *store) unconstrained(asked []*shard, u *Update, gen uint32) (n int) {
+func (k *store) unconstrained(asked []*shard, u *update, gen uint32) (n int) {
 	plain := func(r Resource) bool { return r.Any != nil && !r.located() }
 	if !slices.ContainsFunc(u.Resources, plain) || selected(asked, gen) {
 		return 0

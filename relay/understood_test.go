@@ -31,7 +31,7 @@ func TestStoreErrors(t *testing.T) {
 // heard gives a response that came from the wire to the main lane.
 func (r storeRig) heard(u *Update) Applied {
 	r.tb.Helper()
-	u.wire = true
+	u.Wire = true
 	for i := range u.Resources { // by resource_name, if there are constraints
 		if u.Resources[i].Constraints != nil {
 			u.Resources[i].rawConstraints = []byte{}

@@ -50,35 +50,19 @@ type Update struct {
 	// Version is the version_info of a SotW response.
 	Version string
 
-	wire    bool     // it came as a response, in whose form locators may have been overlooked
-	repeats []lookup // what it brings besides Resources, and was held already
-	// variants: something in it has constraints. Set by Apply.
-	variants bool
-	// found is what was held of each of Resources before the lock was taken to apply them, and
-	// holder the one shard in which it was looked for; nil: there were several. Set by Apply.
-	found  []lookup
-	holder *shard
-	// later are names that it takes away, in a response that is taken up after it (gather.go).
-	// listed: it is such a response, and a list said that they are gone.
-	later  map[string]bool
-	listed bool
-	// waited: it is taken up later than it came (gather.go), when the stream had asked so many
-	// collections of the type.
-	waited bool
-	asked  uint64
+	// Wire: it came as a response, in whose form locators may have been overlooked.
+	Wire bool
+	// Repeats are the numbers of the resources that Held has a body of: they are not read, and not
+	// among Resources.
+	Repeats []int32
+	Held    Held
 }
 
-// inError are the names that are not listed because they are in error: that is no absence (ABS-8,
-// ABS-11).
-func (u *Update) inError() map[string]bool {
-	if len(u.Errors) == 0 {
-		return nil
-	}
-	names := make(map[string]bool, len(u.Errors))
-	for _, e := range u.Errors {
-		names[e.Name] = true
-	}
-	return names
+// Held is what whoever takes up a response has already of its resources, byte for byte, so that
+// Accept need not read them.
+type Held interface {
+	// Held is the body of the resource of this number in the response; nil: it has none.
+	Held(number int) *Variant
 }
 
 // RemovedVariant names one variant of a name: Constraints is Set's key.

@@ -24,7 +24,8 @@ type Response struct {
 	wrapped   [][]byte // removed_resource_names
 	errors    [][]byte // resource_errors (TP3)
 	bad       []string // what is wrong with its own fields, which are left empty
-	repeats   []lookup // of resources, if any was looked for
+
+	Held Held // what need not be read; nil: all is
 }
 
 // Len is the number of resources the response lists.
