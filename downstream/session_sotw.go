@@ -90,7 +90,10 @@ func (s *session) list(now time.Time, st *streamType, in *content) error {
 	wildcard := to.wildcard || slices.ContainsFunc(to.locatorBatches.list, func(x *locatorBatch) bool { return x.wildcard })
 	if wildcard && !st.wildcard && !xds.SentWhole(st.typeURL) {
 		// From now on a response is all there is (SOTW-4). One that is held back has only what
-		// changed; all of it follows anyway.
+		// changed. All of it follows, in the list, or by name if the client leaves `*` before that.
+		if st.held != nil {
+			st.sub.Unsend()
+		}
 		st.held = nil
 		st.unhold()
 	}

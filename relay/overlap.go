@@ -21,9 +21,7 @@ type overlap struct {
 // join subscribes to a set; again if it is subscribed already (DELTA-2).
 func (s *Sub) join(t *set) {
 	if p := s.position(t); p != nil {
-		p.resend, p.fault = true, nil
-		p.told, p.before = 0, 0 // its error follows each body anew
-		s.mark(s.shard.rev)
+		s.demandSet(p)
 		return
 	}
 	p := &position{sub: s, view: t.view(s.ttl), fresh: true}
@@ -48,6 +46,13 @@ func (s *Sub) join(t *set) {
 	if p.settles() {
 		t.await(s.shard.now)
 	}
+	s.mark(s.shard.rev)
+}
+
+// demandSet makes a set be answered, whatever the client was sent of it.
+func (s *Sub) demandSet(p *position) {
+	p.resend, p.fault = true, nil
+	p.told, p.before = 0, 0 // its error follows each body anew
 	s.mark(s.shard.rev)
 }
 

@@ -67,6 +67,19 @@ func (s *Sub) Went(name string) bool {
 	return r != nil && r.is(went)
 }
 
+// Unsend takes an answer back that was taken and thrown away: everything that the client is
+// subscribed to is answered again, as if it had subscribed to it again (DELTA-2).
+func (s *Sub) Unsend() {
+	s.shard.mu.Lock()
+	defer s.shard.unlock()
+	for r := range s.records.all() {
+		s.demand(r)
+	}
+	for p := s.pos; p != nil; p = p.also {
+		s.demandSet(p)
+	}
+}
+
 // Replace applies a SotW request: names are the complete list (SOTW-1), without `*`. What is denied
 // for want of room is as if it were not in the list.
 func (s *Sub) Replace(now time.Time, names []string, wildcard bool) []Denied {
@@ -189,11 +202,16 @@ func (s *Sub) subscribe(name, spelt string, e *entry) *record {
 			r.flags |= returned
 		}
 	}
+	s.demand(r)
+	return r
+}
+
+// demand makes a name be answered, whatever the client was sent of it.
+func (s *Sub) demand(r *record) {
 	r.setFault(nil) // it may be all there is to answer
 	s.owe(r, true)
 	r.flags |= demanded
 	s.markDirty(r, s.shard.rev)
-	return r
 }
 
 // spellAs notes how the client writes a name.

@@ -347,6 +347,13 @@ func (u *Union) Owe(names []string) {
 	}
 }
 
+// Unsend is Sub.Unsend.
+func (u *Union) Unsend() {
+	for i := range u.Len() {
+		u.Part(i).Unsend()
+	}
+}
+
 // Demands is Sub.Demands of any part.
 func (u *Union) Demands() bool {
 	for i := range u.Len() {
