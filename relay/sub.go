@@ -99,11 +99,13 @@ type Sub struct {
 	spelt   map[string]string     // by canonical name, as the client writes it, where that is another
 	initial map[string]xds.Digest // claims, until the first answer to `*` is out
 	stated  map[string]string     // spelt, of the names in initial
-	again   map[string]string     // members owed by name under `*` (DELTA-9, WARM-3), as the client writes them
-	sum     xds.Sum               // of what was sent by name and is still subscribed (VER-4)
-	alias   *aliasHoldings
-	whole   string          // the version of it, if a name was in it
-	kept    map[string]kept // Clusters that are gone and still in the list (ORD-3); nil: none
+	// members owed by name under `*` (DELTA-9, WARM-3), as the client writes them; SotW: those whose
+	// endpoints follow the next list (WARM-1)
+	again map[string]string
+	sum   xds.Sum // of what was sent by name and is still subscribed (VER-4)
+	alias *aliasHoldings
+	whole string          // the version of it, if a name was in it
+	kept  map[string]kept // Clusters that are gone and still in the list (ORD-3); nil: none
 	// of the last response that had to do with what was sent by name (VER-5)
 	newest *provenance
 	unsent uint64    // revision of the first change not taken; 0: none

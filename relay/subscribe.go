@@ -309,10 +309,16 @@ func (s *Sub) forgotten(r *record) {
 	}
 	name := s.alias.resource(r)
 	s.covering(name, func(p *position) {
-		if it := p.view.items[name]; !p.fresh && r.is(holds) && (it == nil || it.dead || it.variant.Digest != r.sent) {
-			p.resend = true
-			s.mark(s.shard.rev)
+		it := p.view.items[name]
+		there := it != nil && !it.dead
+		if p.fresh || !r.is(holds) || there && it.variant.Digest == r.sent {
+			return
 		}
+		p.resend = true
+		if there && s.typeURL == xds.ClusterType {
+			s.answerAgain(name, name) // to the client it changes (WARM-1)
+		}
+		s.mark(s.shard.rev)
 	})
 }
 

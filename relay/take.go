@@ -137,8 +137,9 @@ func (s *Sub) takeAnswer(now time.Time, k Keep) *Answer {
 		case s.typeURL != xds.ClusterType:
 		case s.delta:
 			a.Follow = a.Body.needs()
-		case len(s.kept) > 0:
-			a.Follow = append(slices.Clip(a.Follow), s.keptNews()...)
+		default:
+			a.Follow = append(slices.Clip(a.Follow), s.uncovered()...)
+			a.Follow = append(a.Follow, s.keptNews()...)
 		}
 		switch {
 		case s.shard.group.origin.config().OriginVersions:

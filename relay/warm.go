@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/weir-xds/weir/relay/xds"
@@ -151,6 +153,19 @@ func (s *Sub) oweMember(name string) {
 			s.mark(s.shard.rev)
 		}
 	})
+}
+
+// uncovered is what endpoints the Clusters in a SotW list need that are a set's, where the list
+// before had another body by a name that was dropped since.
+func (s *Sub) uncovered() []string {
+	var clusters []*Variant
+	for _, name := range slices.Sorted(maps.Keys(s.again)) {
+		if v := s.inView(name); v != nil && s.record(name) == nil {
+			clusters = append(clusters, v)
+		}
+	}
+	s.again = nil
+	return needs(clusters)
 }
 
 // OweNamespaces makes the virtual hosts of these route configurations be answered again though
