@@ -661,7 +661,8 @@ func (m *model) judgeHold(c *modelClient, s *served, typeURL string, bodies map[
 		if s.pending[name] != 0 {
 			at = s.pending[name]
 		}
-		for _, at := range []int{at, f.stated[byStar][body], f.stated[byName][body]} {
+		// news: it may have gone meanwhile, of which the client was not told either
+		for _, at := range []int{at, f.stated[byStar][body], f.stated[byName][body], s.news[name]} {
 			if t := m.times[at]; at != 0 && s.told[name] != body && t.Before(came) {
 				came = t
 			}

@@ -16,6 +16,7 @@ func TestModelSeeds(t *testing.T) {
 	}{
 		{6021, 3, 2400, "a route that is held goes as of the name that was dropped meanwhile, not as of the later answer to `*`"},
 		{208, 3, 1200, "a Listener does not wait for the verdict on a removal of a Cluster that left after the Listener came"},
+		{203, 2, 1280, "a Listener that went and came back is held from when it went: nothing of that was told"},
 		{203, 7, 1520, "a client asks for `*` while an answer by name is held, and leaves it before the list"},
 		{9236, 1, 2080, "a client of `*` drops the name of a cluster that had another body by that name"},
 	} {
