@@ -19,7 +19,8 @@ var Binary string
 // to test instead.
 func Main(m *testing.M, root string) int { return run(m, root, true) }
 
-// Plain is Main without the race detector, for tests that look at times and memory.
+// Plain is Main without the race detector, for tests that look at times and memory, and for those
+// that are run with it elsewhere.
 func Plain(m *testing.M, root string) int { return run(m, root, false) }
 
 func run(m *testing.M, root string, race bool) int {
