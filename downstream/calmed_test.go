@@ -42,7 +42,7 @@ func TestCalmedPeersAreGreetedLater(t *testing.T) {
 			t.Errorf("a peer that nobody knows waits for %v", wait)
 		}
 		_ = first.raw.Close() // whoever tells it to calm down does not wait for it to read
-		l.server.calm(time.Now(), first)
+		l.server.calm(time.Now(), first, goaway)
 		if _, wait := greeted("10.0.0.2"); wait != 0 {
 			t.Errorf("another peer waits for %v", wait)
 		}

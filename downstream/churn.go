@@ -91,12 +91,15 @@ var goaway = func() []byte {
 	return b.Bytes()
 }()
 
-// calm tells a connection to calm down, and closes it in a moment.
-func (s *Server) calm(now time.Time, c *connection) {
+// calm tells a connection to calm down, with a frame, and closes it in a moment. HTTP/1.1 has no
+// frames (nil): there the next request is refused.
+func (s *Server) calm(now time.Time, c *connection, bye []byte) {
 	s.cfg.Metrics.CalmedDown()
 	s.limits.calm(now, c)
 	s.calmed.note(now, peerOf(c.raw.RemoteAddr()))
-	time.AfterFunc(0, func() { c.framed.frames.send(c.framed.out, goaway) })
+	if bye != nil {
+		time.AfterFunc(0, func() { c.framed.frames.send(c.framed.out, bye) })
+	}
 	time.AfterFunc(turnAway, func() { _ = c.raw.Close() }) // it may be closed already
 }
 
@@ -113,7 +116,7 @@ func (s *Server) arrive(ctx context.Context, info *tap.Info) (context.Context, e
 	if c.churn.over() {
 		return ctx, errCalmDown
 	}
-	s.paceHeaders(c, callerOf(p), info.Header)
+	s.paceHeaders(c, callerOf(p), info.Header, 0)
 	return newCall(ctx, p, info)
 }
 

@@ -21,13 +21,12 @@ const turnAway = time.Second
 type connection struct {
 	framed framedReady // first, for the processor's cache
 
-	// Set once by handshaker.
-	id   uint64 // of all connections of the process
-	info credentials.AuthInfo
-	raw  net.Conn
-	// server is nil for a connection of REST-JSON, whose frames nobody follows: net/http bounds
-	// what they may make it keep (TestRESTFloods).
+	// Set once by handshaker, or restListener.
+	id     uint64 // of all connections of the process
+	raw    net.Conn
 	server *Server
+
+	info credentials.AuthInfo // set once by greet
 
 	churn churn
 
@@ -63,14 +62,21 @@ func (s *Server) newHandshaker(lc *ListenerConfig) credentials.TransportCredenti
 
 // ServerHandshake is part of credentials.TransportCredentials.
 func (g handshaker) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	g.server.greetLater(peerOf(raw.RemoteAddr()))
-	conn, info, err := g.TransportCredentials.ServerHandshake(raw)
-	if err != nil {
-		g.server.handshakeFailed(err, raw.RemoteAddr())
-		return conn, info, err
+	c := &connection{id: connections.Add(1), raw: raw, server: g.server}
+	conn, err := g.server.greet(c, g.TransportCredentials.ServerHandshake)
+	return conn, c, err
+}
+
+// greet shakes hands with a client, and has what it says followed.
+func (s *Server) greet(
+	c *connection, shake func(net.Conn) (net.Conn, credentials.AuthInfo, error),
+) (conn net.Conn, err error) {
+	s.greetLater(peerOf(c.raw.RemoteAddr()))
+	if conn, c.info, err = shake(c.raw); err != nil {
+		s.handshakeFailed(err, c.raw.RemoteAddr())
+		return conn, err
 	}
-	c := &connection{id: connections.Add(1), info: info, raw: raw, server: g.server}
-	return c.follow(conn), c, nil
+	return c.follow(conn), nil
 }
 
 // Clone is part of credentials.TransportCredentials.

@@ -48,7 +48,8 @@
 //
 // # Polls
 //
-// A listener with REST has an http.Server instead (rest.go); all others have the unary Fetch
+// A listener with REST has an http.Server instead (rest.go), whose connections are greeted and
+// followed as those of grpc are (restconn.go); all others have the unary Fetch
 // methods (fetch.go). A poll is a session in state of the world that ends with its first answer,
 // which waits until all is known that was asked for (poll.go, TestPoll, TestPollOfTheUnknown), or
 // until something changes (TestPollHold). It counts as a stream. What it asked for lingers, as if
@@ -119,7 +120,9 @@
 //     that are none, with streams beyond streams_per_connection, and with frames that carry nothing
 //     (TestFaultsAreCalmed, TestRefusedStreamsAreCounted, TestChatterIsCalmed). New connections of
 //     its address wait for a second before they are greeted, for a while
-//     (TestCalmedPeersAreGreetedLater).
+//     (TestCalmedPeersAreGreetedLater). All that holds for connections of polls as well, whose
+//     requests are counted one by one with HTTP/1.1 (restconn.go, TestRESTFaultsAreCalmed,
+//     TestRESTChatterIsCalmed, TestRESTOneByOneIsCalmed, TestRESTHeadersArePaced).
 //   - Make up nodes: what groups_per_peer refuses of them, and that no group is left of the rest
 //     when nothing was acknowledged in it, is the table's (relay: TestGroupsPerPeer,
 //     TestMadeUpGroupsEnd; caller.go says who is a peer).

@@ -11,12 +11,14 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// frames follows the HTTP/2 frames that grpc writes to a connection, so that one of ours can be put
-// between two of them, which grpc has no way for.
+// frames follows the HTTP/2 frames that grpc or net/http writes to a connection, so that one of ours
+// can be put between two of them, which neither has a way for. With HTTP/1.1 it follows what are no
+// frames, and nothing is put there.
 type frames struct {
 	ours atomic.Pointer[[]byte] // a frame to be written between two of grpc's; nil: there is none
 	// unread is until when nothing is read, in nanoseconds of the epoch. Who asks for a pause
-	// cannot wait for it: grpc calls it with a lock held that writing and closing need.
+	// cannot wait for it: grpc calls it with a lock held that writing and closing need, and
+	// net/http beside what it reads.
 	unread atomic.Int64
 
 	sent atomic.Int64 // frames of headers and of data that were written
@@ -37,10 +39,11 @@ type scanner struct {
 // frameHead is the length of what comes before a frame's payload (RFC 9113, 4.1).
 const frameHead = 9
 
-// pause has nothing read for so long, or longer if that is so already. It is called from where
-// reading goes on.
+// pause has nothing read for so long, or longer if that is so already. What is being read is.
 func (f *frames) pause(d time.Duration) {
-	f.unread.Store(max(f.unread.Load(), time.Now().Add(d).UnixNano()))
+	until := time.Now().Add(d).UnixNano()
+	for old := f.unread.Load(); old < until && !f.unread.CompareAndSwap(old, until); old = f.unread.Load() {
+	}
 }
 
 // rest waits for the end of a pause, which Close does not cut short.
@@ -75,7 +78,7 @@ func (s *scanner) pass(b []byte, frame func(length int, kind http2.FrameType, fl
 	}
 }
 
-// write writes what grpc gives. It locks the frames.
+// write writes what grpc or net/http gives. It locks the frames.
 func (f *frames) write(w net.Conn, b []byte) (int, error) {
 	f.mu.Lock()
 	n, err := w.Write(b)
@@ -128,7 +131,7 @@ func (f *frames) follow(b []byte) {
 	})
 }
 
-// framedConn is what grpc is given to read from and to write to. It is a part of its connection,
+// framedConn is what grpc or net/http is given to read from and to write to. It is a part of its connection,
 // and begins with what each message needs: with thousands of clients nothing of a connection is in
 // the processor's cache when its turn comes, and each object on the way costs as much as the rest
 // (BenchmarkDelivery; the scenario "delta" of make compare).
@@ -138,7 +141,7 @@ type framedConn struct {
 	out    net.Conn
 	client *connection // that it is part of
 	frames frames
-	inward inward // owned by grpc's reader
+	inward inward // owned by its reader
 }
 
 // framedReady is a framedConn of which grpc reads without a buffer that waits (readyConn).
@@ -176,7 +179,7 @@ func (c *framedReady) ReadOnReady(size int, pool mem.BufferPool) (*[]byte, int, 
 // follow is the connection for grpc, over conn.
 func (c *connection) follow(conn net.Conn) net.Conn {
 	f := &c.framed
-	f.Conn, f.out, f.client, f.inward = conn, conn, c, newInward()
+	f.Conn, f.out, f.client = conn, conn, c
 	if r, ok := conn.(readyReader); ok {
 		f.reader = r
 		f.out = below(conn)

@@ -70,9 +70,8 @@ func (p *headerPace) pay(now time.Time, peer peerKey, bytes int) time.Duration {
 }
 
 // paceHeaders has a connection not read for as long as its peer is beyond its pace with the headers
-// of a new stream.
-func (s *Server) paceHeaders(c *connection, who caller, headers metadata.MD) {
-	bytes := 0
+// of a new stream, and so many bytes beside them.
+func (s *Server) paceHeaders(c *connection, who caller, headers metadata.MD, bytes int) {
 	for name, values := range headers {
 		for _, v := range values {
 			bytes += len(name) + len(v) + headerField

@@ -6,16 +6,38 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// inward follows the frames that a client sends, before grpc sees them. grpc says nothing of a
-// stream that it refuses itself, nor of frames that belong to none.
-type inward struct{ scan scanner }
+// inward follows the frames that a client sends, before grpc or net/http sees them. Neither says
+// anything of a stream that it refuses itself, nor of frames that belong to none. The zero value is
+// one for a new connection.
+type inward struct {
+	scan    scanner
+	preface int8 // how much of it came, which opens HTTP/2 (RFC 9113, 3.4); -1: something else did
+}
 
-// newInward is one for a new connection, which the client's preface opens (RFC 9113, 3.4).
-func newInward() inward { return inward{scanner{left: int32(len(http2.ClientPreface))}} }
+// opens takes the preface, or what there is of it, from b. What opens with anything else has no
+// frames, as with HTTP/1.1: nothing is left of b then.
+func (f *inward) opens(b []byte) []byte {
+	if f.preface == int8(len(http2.ClientPreface)) {
+		return b
+	}
+	if f.preface < 0 {
+		return nil
+	}
+	rest := http2.ClientPreface[f.preface:]
+	n := min(len(rest), len(b))
+	if string(b[:n]) != rest[:n] {
+		f.preface = -1
+		return nil
+	}
+	f.preface += int8(n) //nolint:gosec // at most the preface
+	return b[n:]
+}
 
 // incoming is what came with some bytes.
 type incoming struct {
-	calls int // streams that the client opens, and trailers, which gRPC's clients never send
+	// streams that the client opens, and trailers, which gRPC's clients never send; requests of
+	// HTTP/1.1
+	calls int
 	idle  int // frames that carry nothing for any stream
 }
 
@@ -23,7 +45,7 @@ type incoming struct {
 const leastData = 5
 
 func (f *inward) pass(b []byte) (a incoming) {
-	f.scan.pass(b, func(length int, kind http2.FrameType, flags http2.Flags) {
+	f.scan.pass(f.opens(b), func(length int, kind http2.FrameType, flags http2.Flags) {
 		switch {
 		case kind == http2.FrameHeaders:
 			a.calls++
@@ -35,18 +57,21 @@ func (f *inward) pass(b []byte) (a incoming) {
 	return a
 }
 
-// receive is told of what was read, before grpc is.
+// receive is told of what was read, before grpc or net/http is.
 func (c *framedConn) receive(b []byte) {
-	in := c.inward.pass(b)
-	if in == (incoming{}) {
-		return
+	if in := c.inward.pass(b); in != (incoming{}) {
+		c.client.note(in, goaway)
 	}
+}
+
+// note counts what came on a connection. bye is what its client is sent if it is to calm down.
+func (c *connection) note(in incoming, bye []byte) {
 	now := time.Now()
-	over, first := c.client.churn.note(now, in, c.frames.sent.Load())
+	over, first := c.churn.note(now, in, c.framed.frames.sent.Load())
 	if first {
-		c.client.server.calm(now, c.client)
+		c.server.calm(now, c, bye)
 	}
 	if over {
-		c.frames.pause(min(time.Duration(in.calls+in.idle)*churnPause, turnAway))
+		c.framed.frames.pause(min(time.Duration(in.calls+in.idle)*churnPause, turnAway))
 	}
 }

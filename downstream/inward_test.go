@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
@@ -58,51 +59,68 @@ func writeCall(f *http2.Framer, id uint32, block []byte) {
 }
 
 // calms reports whether a connection on which something is written again and again is told to calm
-// down, before so many times.
-func calms(t *testing.T, times int, write func(f *http2.Framer, id uint32)) bool {
+// down, before so many times. It is in a bubble: how fast frames come must not depend on how fast a
+// machine takes them.
+func calms(t *testing.T, rest bool, times int, write func(f *http2.Framer, id uint32)) (told bool) {
 	t.Helper()
-	reg := prometheus.NewRegistry()
-	l := newLive(t, relaytest.TCP(), func(cfg *Config, _ *ListenerConfig) { cfg.Metrics = metrics.New(reg) })
-	conn, err := net.Dial("tcp", l.net.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	wrote := make(chan struct{})
-	defer func() { <-wrote }()
-	go func() {
-		defer close(wrote)
-		var batch bytes.Buffer
-		f := http2.NewFramer(&batch, nil)
-		batch.WriteString(http2.ClientPreface)
-		_ = f.WriteSettings() // a buffer takes everything
-		for i := range times {
-			write(f, uint32(2*i+1))
-			if batch.Len() < 16<<10 && i < times-1 {
-				continue
-			}
-			if _, err := conn.Write(batch.Bytes()); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewRegistry()
+		var conn net.Conn
+		var err error
+		if rest {
+			conn, err = newPolling(t, func(cfg *Config, _ *ListenerConfig) { cfg.Metrics = metrics.New(reg) }).dial(t.Context(), "", "")
+		} else {
+			l := newLive(t, relaytest.Memory(), func(cfg *Config, _ *ListenerConfig) { cfg.Metrics = metrics.New(reg) })
+			conn, err = l.net.Dial(t.Context(), "")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		wrote := make(chan struct{})
+		defer func() { <-wrote }()
+		go func() {
+			defer close(wrote)
+			writeFrames(conn, times, write)
+		}()
+		if err := conn.SetReadDeadline(time.Now().Add(3 * time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		for frames := http2.NewFramer(nil, conn); ; {
+			f, err := frames.ReadFrame()
+			if n := net.Error(nil); errors.As(err, &n) && n.Timeout() {
+				t.Fatal("nothing happens any more")
+			} else if err != nil {
+				told = counted(t, reg, "weir_connections_calmed_total", "") > 0
 				return
 			}
-			batch.Reset()
+			if p, ok := f.(*http2.PingFrame); ok && p.IsAck() && p.Data == [8]byte{42} {
+				_ = conn.Close()
+			}
 		}
-		_ = f.WritePing(false, [8]byte{42})
-		_, _ = conn.Write(batch.Bytes())
-	}()
-	if err := conn.SetReadDeadline(time.Now().Add(3 * time.Minute)); err != nil {
-		t.Fatal(err)
+	})
+	return told
+}
+
+// writeFrames opens a connection, writes something so many times, and then a ping, or until the
+// connection is closed.
+func writeFrames(conn net.Conn, times int, write func(f *http2.Framer, id uint32)) {
+	var batch bytes.Buffer
+	f := http2.NewFramer(&batch, nil)
+	batch.WriteString(http2.ClientPreface)
+	_ = f.WriteSettings() // a buffer takes everything
+	for i := range times {
+		write(f, uint32(2*i+1))
+		if batch.Len() < 16<<10 && i < times-1 {
+			continue
+		}
+		if _, err := conn.Write(batch.Bytes()); err != nil {
+			return
+		}
+		batch.Reset()
 	}
-	for frames := http2.NewFramer(nil, conn); ; {
-		f, err := frames.ReadFrame()
-		if n := net.Error(nil); errors.As(err, &n) && n.Timeout() {
-			t.Fatal("nothing happens any more")
-		} else if err != nil {
-			return counted(t, reg, "weir_connections_calmed_total", "") > 0
-		}
-		if p, ok := f.(*http2.PingFrame); ok && p.IsAck() && p.Data == [8]byte{42} {
-			_ = conn.Close()
-		}
-	}
+	_ = f.WritePing(false, [8]byte{42})
+	_, _ = conn.Write(batch.Bytes())
 }
 
 // TestFaultsAreCalmed: calls that are none are what a connection is told to calm down for, whoever
@@ -114,7 +132,7 @@ func TestFaultsAreCalmed(t *testing.T) {
 		"a timeout that is none": block("grpc-timeout", "soon"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if !calms(t, 3*churnMost, func(f *http2.Framer, id uint32) { writeCall(f, id, fault) }) {
+			if !calms(t, false, 3*churnMost, func(f *http2.Framer, id uint32) { writeCall(f, id, fault) }) {
 				t.Error("nobody told the client to calm down")
 			}
 		})
@@ -125,25 +143,28 @@ func TestFaultsAreCalmed(t *testing.T) {
 // resets and tells nobody of.
 func TestRefusedStreamsAreCounted(t *testing.T) {
 	open := block()
-	if !calms(t, 3*churnMost, func(f *http2.Framer, id uint32) { writeCall(f, id, open) }) {
+	if !calms(t, false, 3*churnMost, func(f *http2.Framer, id uint32) { writeCall(f, id, open) }) {
 		t.Error("nobody told the client to calm down")
 	}
 }
 
+// chatter is frames that carry nothing for any stream.
+var chatter = map[string]func(*http2.Framer){
+	"settings":     func(f *http2.Framer) { _ = f.WriteSettings() },
+	"acks":         func(f *http2.Framer) { _ = f.WriteSettingsAck() },
+	"windows":      func(f *http2.Framer) { _ = f.WriteWindowUpdate(3, 1) },
+	"priorities":   func(f *http2.Framer) { _ = f.WritePriority(3, http2.PriorityParam{Weight: 1}) },
+	"resets":       func(f *http2.Framer) { _ = f.WriteRSTStream(1, http2.ErrCodeCancel) },
+	"empty data":   func(f *http2.Framer) { _ = f.WriteData(1, false, nil) },
+	"unknown ones": func(f *http2.Framer) { _ = f.WriteRawFrame(0xbe, 0, 0, make([]byte, 64)) },
+}
+
 // TestChatterIsCalmed: frames that carry nothing for any stream, without end.
 func TestChatterIsCalmed(t *testing.T) {
-	for name, write := range map[string]func(*http2.Framer){
-		"settings":     func(f *http2.Framer) { _ = f.WriteSettings() },
-		"acks":         func(f *http2.Framer) { _ = f.WriteSettingsAck() },
-		"windows":      func(f *http2.Framer) { _ = f.WriteWindowUpdate(3, 1) },
-		"priorities":   func(f *http2.Framer) { _ = f.WritePriority(3, http2.PriorityParam{Weight: 1}) },
-		"resets":       func(f *http2.Framer) { _ = f.WriteRSTStream(1, http2.ErrCodeCancel) },
-		"empty data":   func(f *http2.Framer) { _ = f.WriteData(1, false, nil) },
-		"unknown ones": func(f *http2.Framer) { _ = f.WriteRawFrame(0xbe, 0, 0, make([]byte, 64)) },
-	} {
+	for name, write := range chatter {
 		t.Run(name, func(t *testing.T) {
 			open := block()
-			if !calms(t, 3*idleMost, func(f *http2.Framer, id uint32) {
+			if !calms(t, false, 3*idleMost, func(f *http2.Framer, id uint32) {
 				if id == 1 {
 					writeCall(f, id, open)
 				}
@@ -262,7 +283,7 @@ func TestCallsAreCountedByTheirFirstFrame(t *testing.T) {
 			var b bytes.Buffer
 			b.WriteString(http2.ClientPreface)
 			row.write(http2.NewFramer(&b, nil)) // a buffer takes everything
-			in, got := newInward(), incoming{}
+			in, got := inward{}, incoming{}
 			for _, c := range b.Bytes() { // however it arrives
 				a := in.pass([]byte{c})
 				got.calls, got.idle = got.calls+a.calls, got.idle+a.idle

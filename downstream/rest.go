@@ -18,8 +18,8 @@ import (
 	"github.com/weir-xds/weir/relay/xds"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -61,7 +61,6 @@ func (s *Server) newREST(ln *listener, lc *ListenerConfig, l Limits, t Timing) *
 	}
 	return &http.Server{
 		Handler:           &restHandler{s, ln, restPaths(lc.V2)},
-		TLSConfig:         lc.TLS,
 		Protocols:         &speaks,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: min(l.StreamsPerConnection, 1<<20)},
 		MaxHeaderBytes:    headerList,
@@ -69,33 +68,12 @@ func (s *Server) newREST(ln *listener, lc *ListenerConfig, l Limits, t Timing) *
 		ReadTimeout:       t.FirstRequest,
 		WriteTimeout:      t.FirstRequest + t.RESTWait + t.RESTHold + t.SendStall,
 		IdleTimeout:       idle,
-		ErrorLog:          log.New(restErrors{s}, "", 0),
-		ConnContext: func(ctx context.Context, raw net.Conn) context.Context {
-			return context.WithValue(ctx, connectionKey{}, &connection{id: connections.Add(1), raw: raw})
+		ErrorLog:          log.New(io.Discard, "", 0), // what there is to say is counted
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connectionKey{}, c.(*restConn).client)
 		},
 	}
 }
-
-// restErrors is told what net/http has to log, of which handshakes that failed are counted.
-type restErrors struct{ server *Server }
-
-// Write is part of io.Writer.
-func (e restErrors) Write(line []byte) (int, error) {
-	text, failed := strings.CutPrefix(strings.TrimSpace(string(line)), "http: TLS handshake error from ")
-	if address, why, ok := strings.Cut(text, ": "); failed && ok {
-		e.server.handshakeFailed(errors.New(why), restAddr(address))
-	}
-	return len(line), nil
-}
-
-// restAddr is an address as net/http writes it.
-type restAddr string
-
-// Network is part of net.Addr.
-func (restAddr) Network() string { return "tcp" }
-
-// String is part of net.Addr.
-func (a restAddr) String() string { return string(a) }
 
 // restHandler serves the polls of a listener.
 type restHandler struct {
@@ -106,6 +84,16 @@ type restHandler struct {
 
 // ServeHTTP is part of http.Handler.
 func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	conn, _ := r.Context().Value(connectionKey{}).(*connection)
+	from := callerFrom(conn.raw.RemoteAddr(), conn.raw.LocalAddr(), conn.info, conn.id)
+	if r.ProtoMajor == 1 { // or else its frame was counted
+		conn.note(incoming{calls: 1}, nil)
+	}
+	if conn.churn.over() {
+		h.refuse(w, errCalmDown)
+		return
+	}
+	h.server.paceHeaders(conn, from, metadata.MD(r.Header), len(r.RequestURI)+len(r.Host))
 	at, served := h.paths[r.URL.Path]
 	switch {
 	case !served:
@@ -121,17 +109,14 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.listener.requests.all.Done()
-	conn, _ := r.Context().Value(connectionKey{}).(*connection)
-	var auth credentials.AuthInfo
-	if r.TLS != nil {
-		auth = credentials.TLSInfo{State: *r.TLS}
-	}
-	from := callerFrom(conn.raw.RemoteAddr(), conn.raw.LocalAddr(), auth, conn.id)
 	ctx, p := h.server.newPoll(r.Context(), h.listener, at.service, at.v2, from, conn, conn.raw.RemoteAddr())
 	via := node.ParseVia(r.Header.Values(node.ViaKey))
 	err := p.serve(ctx, via,
 		func() error { return h.read(ctx, w, r, p) },
 		func(answer polled) error { return h.write(w, r, p, answer) })
+	if err == nil || errors.Is(err, errUnresolved) { // the latter was waited for
+		conn.churn.answer()
+	}
 	if err != nil {
 		h.refuse(w, err)
 	}
@@ -232,8 +217,10 @@ func takesGzip(accepts []string) bool {
 // refuse says why there is no answer.
 func (h *restHandler) refuse(w http.ResponseWriter, err error) {
 	code := httpStatus(err)
-	if code == http.StatusServiceUnavailable && !errors.Is(err, errUnresolved) {
-		w.Header().Set("Connection", "close") // another replica may have room
+	switch {
+	case code == http.StatusServiceUnavailable && !errors.Is(err, errUnresolved), // another replica may have room
+		errors.Is(err, errCalmDown):
+		w.Header().Set("Connection", "close")
 	}
 	http.Error(w, status.Convert(err).Message(), code)
 }
@@ -266,11 +253,7 @@ func httpStatus(err error) int {
 
 // serveREST serves a listener's port until it is stopped.
 func (ln *listener) serveREST() error {
-	serve := func() error { return ln.rest.Serve(ln.counted) }
-	if ln.rest.TLSConfig != nil {
-		serve = func() error { return ln.rest.ServeTLS(ln.counted, "", "") }
-	}
-	if err := serve(); !errors.Is(err, http.ErrServerClosed) {
+	if err := ln.rest.Serve(ln.polled); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

@@ -15,10 +15,10 @@ import (
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
-// TestRESTFloods: nobody follows the frames of a REST listener, as net/http bounds them itself. It
-// ends a connection whose answers nobody reads, and a block of headers without end; no flood makes
-// it keep more than some MB, and whoever asks on another connection is answered. What is not
-// bounded is the CPU that frames take which carry nothing.
+// TestRESTFloods: a flood on a REST listener ends its connection, and makes it keep no more than some
+// MB; whoever asks on another connection is answered. net/http itself ends a connection whose
+// answers nobody reads, and a block of headers without end; those that remain are told to calm down
+// (TestRESTFaultsAreCalmed, TestRESTChatterIsCalmed).
 func TestRESTFloods(t *testing.T) {
 	const most = 16 << 20 // of what is sent, and of what may be kept
 	call := func(more ...string) []byte {
@@ -37,10 +37,9 @@ func TestRESTFloods(t *testing.T) {
 	for _, flood := range []struct {
 		name  string
 		write func(f *http2.Framer, i uint32)
-		ends  bool // net/http ends the connection
+		deaf  bool // the client does not read
 	}{
 		{"pings", func(f *http2.Framer, _ uint32) { _ = f.WritePing(false, [8]byte{}) }, true},
-		// many have one answer
 		{"settings", func(f *http2.Framer, _ uint32) { _ = f.WriteSettings() }, false},
 		{"endless headers", func(f *http2.Framer, i uint32) {
 			if i == 0 {
@@ -71,12 +70,12 @@ func TestRESTFloods(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = conn.Close() }()
-			if !flood.ends { // what is not read would end it, too
+			if !flood.deaf { // or else net/http would end it, too
 				go func() { _, _ = io.Copy(io.Discard, conn) }()
 			}
 			before := liveHeap()
 			ended := pour(t, conn, most, flood.write)
-			if flood.ends && !ended {
+			if !ended {
 				t.Errorf("the connection goes on after %d MiB", most>>20)
 			}
 			if kept := liveHeap() - before; kept > most/2 {

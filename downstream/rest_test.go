@@ -30,6 +30,7 @@ type polling struct {
 	*live
 	t    *testing.T
 	http *http.Client
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	url  string
 }
 
@@ -57,7 +58,7 @@ func newPolling(t *testing.T, change func(*Config, *ListenerConfig)) *polling {
 	})
 	wire := &http.Transport{DialContext: port.dial}
 	t.Cleanup(wire.CloseIdleConnections)
-	p := &polling{&live{rig: r, server: s}, t, &http.Client{Transport: wire}, "http://weir"}
+	p := &polling{&live{rig: r, server: s}, t, &http.Client{Transport: wire}, port.dial, "http://weir"}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	t.Cleanup(func() { cancel(); <-done })
@@ -534,7 +535,7 @@ func TestPollTLS(t *testing.T) {
 			if row.tls {
 				scheme = "https://"
 			}
-			p := &polling{l, t, &http.Client{Transport: wire}, scheme + n.Addr()}
+			p := &polling{l, t, &http.Client{Transport: wire}, nil, scheme + n.Addr()}
 			first := make(chan *answer, 1)
 			go func() { first <- p.post(clustersPath, pollOf()) }()
 			l.asked(t, 1)

@@ -87,6 +87,7 @@ type listener struct {
 	counted *countedListener
 	grpc    *grpc.Server // nil: it serves REST-JSON
 	rest    *http.Server // nil: it does not
+	polled  restListener // of rest
 	health  *health.Server
 
 	requests openRequests // of rest
@@ -158,7 +159,7 @@ func (s *Server) newListener(port net.Listener, lc ListenerConfig) *listener {
 	s.mu.Unlock()
 	ln := &listener{port: port, health: health.NewServer(), counted: newCountedListener(s, port, t.Keepalive)}
 	if lc.REST {
-		ln.rest = s.newREST(ln, &lc, l, t)
+		ln.rest, ln.polled = s.newREST(ln, &lc, l, t), newRESTListener(s, ln.counted, lc.TLS)
 		return ln
 	}
 	opts := []grpc.ServerOption{

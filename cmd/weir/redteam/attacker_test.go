@@ -27,6 +27,7 @@ const attackerRole = "WEIR_REDTEAM_ATTACKER"
 type target struct {
 	Attack      string
 	Addr, Admin string // host:port
+	Polls       bool   // both are that of a listener of polls
 	From        string // the attacker's own address
 	For         time.Duration
 }

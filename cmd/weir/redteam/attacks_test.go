@@ -37,6 +37,11 @@ var attacks = map[string]func(context.Context, *attacker) error{
 	"many names":            manyNames,
 	"refuses everything":    refusesEverything,
 	"garbage":               garbage,
+	"polls: long headers":   longHeaders,
+	"polls: open and reset": openAndReset,
+	"polls: frame floods":   frameFloods,
+	"polls: one by one":     oneByOne,
+	"polls: slow":           adminSlow,
 	"admin: wrong tokens":   adminTokens,
 	"admin: foreign hosts":  adminHosts,
 	"admin: slow and large": adminSlow,
@@ -403,6 +408,33 @@ func refusesEverything(ctx context.Context, a *attacker) error {
 				return err
 			}
 		}
+	})
+}
+
+// oneByOne asks over HTTP/1.1 for what is not there, without a look at the answers.
+func oneByOne(ctx context.Context, a *attacker) error {
+	requests := bytes.Repeat([]byte("GET / HTTP/1.1\r\nHost: weir\r\n\r\n"), 100)
+	return a.each(ctx, 4, func(int) {
+		conn, err := dialFrom(a.From)(ctx, a.Addr)
+		if err != nil {
+			a.add("connections refused", 1)
+			pause(ctx, 10*time.Millisecond)
+			return
+		}
+		a.add("connections", 1)
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			_, _ = io.Copy(io.Discard, conn) // or weir would wait for it
+		}()
+		for ctx.Err() == nil && err == nil {
+			_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // as with raw.patient
+			if _, err = conn.Write(requests); err == nil {
+				a.add("requests", 100)
+			}
+		}
+		_ = conn.Close()
+		<-read
 	})
 }
 

@@ -57,6 +57,7 @@ func newBed(t *testing.T) *bed {
 		b.put(n, n)
 	}
 	c := weirtest.NewConfig(b.origin.Net().Addr(), relaytest.Delta)
+	c["listeners"] = append(c["listeners"].([]any), map[string]any{"rest": true})
 	c.Origin()["group_by"] = []any{"cluster"}
 	c.Set("limits.connections", 3_000)
 	c.Set("limits.connections_per_peer", perPeer)
@@ -87,6 +88,9 @@ func newBed(t *testing.T) *bed {
 	t.Cleanup(func() { close(stop); <-stopped })
 	return b
 }
+
+// polls is the address of the listener with REST-JSON.
+func (b *bed) polls() string { return b.weir.Addrs[1] }
 
 func goodAddress(i int) string { return fmt.Sprintf("127.0.1.%d", 1+i%goodPeers) }
 

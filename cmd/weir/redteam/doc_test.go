@@ -7,7 +7,7 @@
 // that note when each change arrived. An attacker (attacker_test.go) is a process of its own, this
 // test binary under another name, that comes from an address of its own and does one thing as fast
 // as weir lets it for a while (attacks_test.go): on a raw HTTP/2 connection (raw_test.go), as a
-// gRPC client, or on the admin address (admin_test.go).
+// gRPC client, over HTTP/1.1, on a listener of polls, or on the admin address (admin_test.go).
 //
 // Each attack is judged alike (redteam_test.go):
 //

@@ -20,11 +20,15 @@ type raw struct {
 	table  *hpack.Encoder
 	block  bytes.Buffer
 	next   uint32 // id of the next stream
+	path   string // that is asked for
 
 	gone  chan struct{} // closed when nothing more can be read
 	calm  atomic.Bool   // the server said ENHANCE_YOUR_CALM
 	ended atomic.Int64  // streams that the server ended or reset
 }
+
+// pollPath is what is polled.
+const pollPath = "/v3/discovery:clusters"
 
 // dialRaw connects and says hello.
 func dialRaw(ctx context.Context, t target) (*raw, error) {
@@ -34,6 +38,9 @@ func dialRaw(ctx context.Context, t target) (*raw, error) {
 	}
 	c := &raw{Conn: conn, framer: http2.NewFramer(conn, conn), next: 1, gone: make(chan struct{})}
 	c.table = hpack.NewEncoder(&c.block)
+	if c.path = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"; t.Polls {
+		c.path = pollPath
+	}
 	go c.read()
 	if _, err = conn.Write([]byte(http2.ClientPreface)); err == nil {
 		err = c.framer.WriteSettings()
@@ -78,7 +85,7 @@ func (c *raw) headers(more ...string) []byte {
 	for _, f := range []hpack.HeaderField{
 		{Name: ":method", Value: "POST"},
 		{Name: ":scheme", Value: "http"},
-		{Name: ":path", Value: "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"},
+		{Name: ":path", Value: c.path},
 		{Name: ":authority", Value: "weir"},
 		{Name: "content-type", Value: "application/grpc"},
 		{Name: "te", Value: "trailers"},

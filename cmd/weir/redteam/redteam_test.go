@@ -2,6 +2,7 @@ package redteam
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -23,7 +24,8 @@ const (
 )
 
 // order is that of the attacks, which sink each is compared with, who comes from the address of a
-// good client, and which are played with every plain go test.
+// good client, and which are played with every plain go test. Those on polls are on the listener
+// with REST-JSON.
 var order = []struct {
 	name              string
 	sink              sinkKind
@@ -44,6 +46,11 @@ var order = []struct {
 	{"many names", patientSink, false, false},
 	{"refuses everything", patientSink, false, false},
 	{"garbage", bytesSink, false, false},
+	{"polls: long headers", bytesSink, false, false},
+	{"polls: open and reset", bytesSink, false, false},
+	{"polls: frame floods", bytesSink, false, true},
+	{"polls: one by one", webSink, false, false},
+	{"polls: slow", webSink, false, false},
 	{"admin: wrong tokens", webSink, false, false},
 	{"admin: foreign hosts", webSink, false, false},
 	{"admin: slow and large", webSink, false, false},
@@ -71,7 +78,11 @@ func TestRedTeam(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			b.T = t
-			b.play(name, row.sink, target{Attack: row.name, Addr: b.weir.Addr, Admin: b.weir.Admin, From: from, For: length})
+			who := target{Attack: row.name, Addr: b.weir.Addr, Admin: b.weir.Admin, From: from, For: length}
+			if strings.HasPrefix(row.name, "polls: ") {
+				who.Addr, who.Admin, who.Polls = b.polls(), b.polls(), true
+			}
+			b.play(name, row.sink, who)
 		})
 	}
 }
@@ -94,6 +105,7 @@ func (b *bed) play(name string, at sinkKind, who target) {
 
 	served := b.newClient("127.0.2.1", "elsewhere", during.to)
 	his := b.newClient(who.From, "the attacker's address", during.to)
+	b.poll()
 	b.converge("after the attack")
 	if body, err := weirtest.Fetch("http://" + b.weir.Admin + "/readyz"); err != nil {
 		b.Errorf("weir is not ready: %v\n%s", err, body)
@@ -123,6 +135,22 @@ func (b *bed) play(name string, at sinkKind, who target) {
 		"a new client served after %.0f ms, from the attacker's address %.0f ms; attacker: %s\n",
 		verdict, name, p(before), p(beside), p(lags), p(lags)/p(before), p(lags)/p(beside), lags[len(lags)-1].Seconds()*1000,
 		calm.weir, floor.weir, floor.sink, during.weir, memory>>20, opened, served.Seconds()*1000, his.Seconds()*1000, said)
+}
+
+// poll has a poll answered.
+func (b *bed) poll() {
+	b.Helper()
+	answered := func() bool {
+		resp, err := http.Post("http://"+b.polls()+pollPath, "application/json", strings.NewReader(`{"node": {"id": "poller", "cluster": "good"}}`))
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	}
+	if !weirtest.Until(5*serveAfter, answered) {
+		b.Error("a poll is not answered")
+	}
 }
 
 // sunk is the attack on a sink instead.

@@ -1,0 +1,113 @@
+package downstream
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// restListener gives net/http connections of REST-JSON.
+type restListener struct {
+	net.Listener
+	server *Server
+	tls    *tls.Config // nil: plain text
+}
+
+// newRESTListener has the connections of l secured with c; nil: with nothing.
+func newRESTListener(s *Server, l net.Listener, c *tls.Config) restListener {
+	if c != nil {
+		c = c.Clone()
+		for _, proto := range []string{"h2", "http/1.1"} {
+			if !slices.Contains(c.NextProtos, proto) {
+				c.NextProtos = append(c.NextProtos, proto)
+			}
+		}
+	}
+	return restListener{l, s, c}
+}
+
+// Accept is part of net.Listener.
+func (l restListener) Accept() (net.Conn, error) {
+	raw, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &restConn{Conn: raw, tls: l.tls, client: &connection{id: connections.Add(1), raw: raw, server: l.server}}, nil
+}
+
+// restConn is a connection of REST-JSON as net/http is given it. It is greeted, and followed, as one
+// of gRPC is. net/http does not learn that there is TLS: it would read below what follows the
+// frames. It knows HTTP/2 by its preface.
+type restConn struct {
+	net.Conn // as it was accepted
+	// Set once by Accept.
+	tls    *tls.Config
+	client *connection
+
+	secured atomic.Pointer[tls.Conn] // nil: there is none, or not yet
+
+	greeted sync.Once // guards the setting of what follows
+	inner   net.Conn  // what is followed; nil: the handshake failed
+}
+
+// greet shakes hands. It is called by whoever reads first, which is the goroutine that net/http has
+// for the connection.
+func (c *restConn) greet() {
+	c.inner, _ = c.client.server.greet(c.client, c.shake) // the error is counted there
+}
+
+// shake is the handshake.
+func (c *restConn) shake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if c.tls == nil {
+		return raw, nil, nil
+	}
+	conn := tls.Server(raw, c.tls)
+	c.secured.Store(conn)
+	if err := raw.SetDeadline(time.Now().Add(handshake)); err != nil {
+		return nil, nil, err
+	}
+	if err := conn.Handshake(); err != nil {
+		if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) && plain.Conn != nil {
+			// in net/http's words; who speaks anything else does not read them
+			_, _ = io.WriteString(plain.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
+		}
+		return nil, nil, err
+	}
+	// That for reading stays: net/http sets another one when it knows what is spoken.
+	if err := raw.SetWriteDeadline(time.Time{}); err != nil {
+		return nil, nil, err
+	}
+	return conn, credentials.TLSInfo{State: conn.ConnectionState()}, nil
+}
+
+// Read is part of net.Conn. After a handshake that failed there is nothing to read: net/http would
+// answer any other error in plain text.
+func (c *restConn) Read(b []byte) (int, error) {
+	if c.greeted.Do(c.greet); c.inner == nil {
+		return 0, io.EOF
+	}
+	return c.inner.Read(b)
+}
+
+// Write is part of net.Conn.
+func (c *restConn) Write(b []byte) (int, error) {
+	if c.greeted.Do(c.greet); c.inner == nil {
+		return 0, net.ErrClosed
+	}
+	return c.inner.Write(b)
+}
+
+// Close is part of net.Conn. TLS says that it is meant.
+func (c *restConn) Close() error {
+	if conn := c.secured.Load(); conn != nil {
+		return conn.Close()
+	}
+	return c.Conn.Close()
+}
