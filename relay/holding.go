@@ -1,38 +1,5 @@
 package relay
 
-// update is a response on its way through the table.
-type update struct {
-	Update
-	repeats repeated // is Update.Held
-	// variants: something in it has constraints.
-	variants bool
-	// found is what was held of each of Resources before the lock was taken to apply them, and
-	// holder the one shard in which it was looked for; nil: there were several.
-	found  []lookup
-	holder *shard
-	// later are names that it takes away, in a response that is taken up after it (gather.go).
-	// listed: it is such a response, and a list said that they are gone.
-	later  map[string]bool
-	listed bool
-	// waited: it is taken up later than it came (gather.go), when the stream had asked so many
-	// collections of the type.
-	waited bool
-	asked  uint64
-}
-
-// inError are the names that are not listed because they are in error: that is no absence (ABS-8,
-// ABS-11).
-func (u *update) inError() map[string]bool {
-	if len(u.Errors) == 0 {
-		return nil
-	}
-	names := make(map[string]bool, len(u.Errors))
-	for _, e := range u.Errors {
-		names[e.Name] = true
-	}
-	return names
-}
-
 // find looks up what is held of each resource, wherever it is. It reports false if the type was not
 // asked on the stream. It locks the store, for stepNames resources at a time.
 func (k *store) find(u *update, lane laneIndex, gen uint32) bool {

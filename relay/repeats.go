@@ -48,12 +48,6 @@ func (l *Lane) FindRepeats(r *Response) {
 	r.Held = all
 }
 
-// repeated is what is held of the resources of a response, by their numbers.
-type repeated []lookup
-
-// Held is the body that is held of a resource of the response; nil: it is to be read.
-func (x repeated) Held(number int) *Variant { return x[number].body }
-
 // lookUp finds what is held of the names. It reports false where nothing counts as a repeat. It
 // locks the store.
 func (k *store) lookUp(found []lookup, at []peek, i laneIndex, gen uint32) bool {

@@ -28,6 +28,13 @@ type Response struct {
 	Held Held // what need not be read; nil: all is
 }
 
+// Held is what whoever takes up a response has already of its resources, byte for byte, so that
+// Accept need not read them.
+type Held interface {
+	// Held is the body of the resource of this number in the response; nil: it has none.
+	Held(number int) *Variant
+}
+
 // Len is the number of resources the response lists.
 func (r *Response) Len() int { return len(r.resources) }
 
