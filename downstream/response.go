@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -59,10 +60,10 @@ const maxIdentifier = 1024
 
 func newResponseHeader(key headerKey, instance string) *responseHeader {
 	f, n, identifier := &responseHeader{key: key}, key.numbers(), clip(key.identifier, maxIdentifier)+";weir="+instance
-	b := appendString(nil, n.typeURL, key.typeURL)
+	b := xds.AppendString(nil, n.typeURL, key.typeURL)
 	b = protowire.AppendTag(b, n.controlPlane, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(1)+protowire.SizeBytes(len(identifier))))
-	f.bytes = appendString(b, 1, identifier)
+	f.bytes = xds.AppendString(b, 1, identifier)
 	return f
 }
 
@@ -178,7 +179,7 @@ func (d *draft) append(b []byte, n *fieldNumbers, nonce uint64) []byte {
 	}
 	b = slices.Grow(b, size)
 	if d.version != "" {
-		b = appendString(b, n.version, d.version)
+		b = xds.AppendString(b, n.version, d.version)
 	}
 	if d.prefix != "" {
 		b = protowire.AppendVarint(protowire.AppendTag(b, n.nonce, protowire.BytesType), uint64(len(d.prefix)+len(digits)))
@@ -203,16 +204,12 @@ func (d *draft) append(b []byte, n *fieldNumbers, nonce uint64) []byte {
 // append writes a ResourceError: resource_name (a ResourceName) is field 1, error_detail (a
 // google.rpc.Status) field 2.
 func (r *refusal) append(b []byte, field protowire.Number) []byte {
-	name := append(appendString(nil, 1, r.name), r.about...)
+	name := append(xds.AppendString(nil, 1, r.name), r.about...)
 	detail := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(r.why.code))
-	detail = appendString(detail, 2, r.why.text)
+	detail = xds.AppendString(detail, 2, r.why.text)
 	inner := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), name)
 	inner = protowire.AppendBytes(protowire.AppendTag(inner, 2, protowire.BytesType), detail)
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), inner)
-}
-
-func appendString(b []byte, field protowire.Number, s string) []byte {
-	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
 }
 
 // part is one message of an answer.

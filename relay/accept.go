@@ -125,7 +125,7 @@ func (a *acceptance) resource(i int, b []byte) {
 
 // parseAny reads a SotW resource, bare or wrapped (SOTW-13).
 func (a *acceptance) parseAny(b []byte, r *Resource) error {
-	typeURL, value, err := anyParts(b)
+	typeURL, value, err := xds.AnyParts(b)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (a *acceptance) check(r *Resource) string {
 		}
 	}
 	if r.Name == "" && !a.delta && r.Any != nil { // a wrapper need not say it
-		if t, payload, err := anyParts(r.Any); err == nil && a.is(string(t)) {
+		if t, payload, err := xds.AnyParts(r.Any); err == nil && a.is(string(t)) {
 			if err := a.nameBody(r, payload); err != nil {
 				return "payload does not decode: " + err.Error()
 			}
@@ -181,7 +181,7 @@ func (a *acceptance) check(r *Resource) string {
 		return ""
 	}
 	var err error
-	if r.payloadType, r.payload, err = anyParts(r.Any); err != nil {
+	if r.payloadType, r.payload, err = xds.AnyParts(r.Any); err != nil {
 		return "payload does not decode: " + err.Error()
 	}
 	if t := string(r.payloadType); !a.is(t) && t != xds.RedirectType {

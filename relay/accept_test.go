@@ -187,7 +187,7 @@ func TestVariantBytes(t *testing.T) {
 func TestGoldenVersions(t *testing.T) {
 	r := Resource{Name: "a"}
 	r.Any = mustMarshal(t, &anypb.Any{TypeUrl: xds.ClusterType, Value: []byte("\n\x01a")})
-	r.payloadType, r.payload, _ = anyParts(r.Any)
+	r.payloadType, r.payload, _ = xds.AnyParts(r.Any)
 	golden := func(what, want string) {
 		t.Helper()
 		got := newVariant(&provenance{typeURL: xds.ClusterType}, &r, r.Version).Digest.String()

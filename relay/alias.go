@@ -317,12 +317,12 @@ func (s *shard) notice(a *Applied, r *Resource, gen uint32) bool {
 func newNotice(name string, aliases []string, version string) *Variant {
 	v := &Variant{aliases: aliases, from: &provenance{}}
 	v.Name, v.spelt = xds.Spell(name)
-	inner := appendString(nil, resourceName, name)
+	inner := xds.AppendString(nil, resourceName, name)
 	if version != "" {
-		inner = appendString(inner, resourceVersion, version)
+		inner = xds.AppendString(inner, resourceVersion, version)
 	}
 	for _, alias := range aliases {
-		inner = appendString(inner, resourceAliases, alias)
+		inner = xds.AppendString(inner, resourceAliases, alias)
 	}
 	v.buf = protowire.AppendBytes(protowire.AppendTag(nil, fieldResources, protowire.BytesType), inner)
 	v.sotw, v.any = uint32(len(v.buf)), uint32(len(v.buf))

@@ -37,17 +37,17 @@ func (a *arrivals) response(names ...string) []byte {
 
 // list is a response of names, each with a body of its own.
 func (a *arrivals) list(names []string, body func(int) string) []byte {
-	b := appendString(nil, 1, fmt.Sprint(a.changes))
+	b := xds.AppendString(nil, 1, fmt.Sprint(a.changes))
 	for i, name := range names {
 		r := madeResource(a.typeURL, name, "1", body(i)+a.filler)
 		payload := r.Any
 		if a.delta {
-			payload = appendString(appendString(nil, resourceVersion, "1"), resourceName, name)
+			payload = xds.AppendString(xds.AppendString(nil, resourceVersion, "1"), resourceName, name)
 			payload = protowire.AppendBytes(protowire.AppendTag(payload, resourcePayload, protowire.BytesType), r.Any)
 		}
 		b = protowire.AppendBytes(protowire.AppendTag(b, fieldResources, protowire.BytesType), payload)
 	}
-	return appendString(appendString(b, 4, a.typeURL), 5, "n")
+	return xds.AppendString(xds.AppendString(b, 4, a.typeURL), 5, "n")
 }
 
 // changed is a response after one resource got another body: all of them in state of the world of a

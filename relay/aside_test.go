@@ -12,10 +12,10 @@ import (
 
 // edsResource is a Cluster whose endpoints come by a ClusterLoadAssignment of its name.
 func edsResource(name string) Resource {
-	value := protowire.AppendVarint(protowire.AppendTag(appendString(nil, 1, name), 2, protowire.VarintType), 3)
-	r := Resource{Name: name, Any: appendString(nil, 1, xds.ClusterType)}
+	value := protowire.AppendVarint(protowire.AppendTag(xds.AppendString(nil, 1, name), 2, protowire.VarintType), 3)
+	r := Resource{Name: name, Any: xds.AppendString(nil, 1, xds.ClusterType)}
 	r.Any = protowire.AppendBytes(protowire.AppendTag(r.Any, 2, protowire.BytesType), value)
-	r.payloadType, r.payload, _ = anyParts(r.Any)
+	r.payloadType, r.payload, _ = xds.AnyParts(r.Any)
 	return r
 }
 

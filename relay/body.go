@@ -222,7 +222,7 @@ func joinNames(names []string) (pieces [][]byte) {
 		}
 		piece := make([]byte, 0, size)
 		for _, name := range names[:n] {
-			piece = appendString(piece, fieldRemoved, name)
+			piece = xds.AppendString(piece, fieldRemoved, name)
 		}
 		pieces, names = append(pieces, piece), names[n:]
 	}

@@ -210,8 +210,8 @@ func TestConcurrentUse(t *testing.T) {
 				}
 				for a := s.Take(zero); a != nil; a = s.Take(zero) {
 					for _, v := range a.Variants {
-						_, value, _ := anyParts(v.Any())
-						last[i][v.Name] = stringField(value, 2)
+						_, value, _ := xds.AnyParts(v.Any())
+						last[i][v.Name] = xds.StringField(value, 2)
 					}
 					a.Pieces(s.delta, zero, nil)
 					s.Ack(a.Told())

@@ -31,7 +31,7 @@ func (x *arrival) empties() (names map[string]bool) {
 		switch {
 		case held == nil || r.Any == nil || len(r.Aliases)+len(held.aliases) > 0:
 		case r.HasTTL || held.timed():
-		case hasEndpoints(r.payload) || !held.hasEndpoints():
+		case xds.HasEndpoints(r.payload) || !held.hasEndpoints():
 		case names == nil:
 			names = map[string]bool{r.Name: true}
 		default:
@@ -52,8 +52,8 @@ func (x *arrival) empties() (names map[string]bool) {
 }
 
 func (v *Variant) hasEndpoints() bool {
-	_, payload, err := anyParts(v.Any())
-	return err != nil || hasEndpoints(payload)
+	_, payload, err := xds.AnyParts(v.Any())
+	return err != nil || xds.HasEndpoints(payload)
 }
 
 // keepEmptied takes emptied endpoints out of a response, to be taken up later. What waits

@@ -75,7 +75,7 @@ func expired(name string) *NameError {
 
 func absent(name, text string) *NameError {
 	detail := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), codeNotFound)
-	return &NameError{Name: name, Code: codeNotFound, Message: text, detail: appendString(detail, 2, text), own: true}
+	return &NameError{Name: name, Code: codeNotFound, Message: text, detail: xds.AppendString(detail, 2, text), own: true}
 }
 
 // unreachable says that nothing is known of a name, and why (RELAY-8).
@@ -90,7 +90,7 @@ func unanswered(name string) *NameError {
 
 func unavailable(name, text string) *NameError {
 	detail := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), codeUnavailable)
-	return &NameError{Name: name, Code: codeUnavailable, Message: text, detail: appendString(detail, 2, text)}
+	return &NameError{Name: name, Code: codeUnavailable, Message: text, detail: xds.AppendString(detail, 2, text)}
 }
 
 // ends reports whether an error takes away the body that is there: not found, and what is about the

@@ -98,17 +98,17 @@ func (v *Variant) resource() []byte {
 	name := v.Spelling()
 	b := make([]byte, 0, len(v.buf)+len(v.originVersion)+8)
 	if v.originVersion != "" {
-		b = appendString(b, resourceVersion, v.originVersion)
+		b = xds.AppendString(b, resourceVersion, v.originVersion)
 	}
 	switch {
 	case v.Nameless:
 	case v.Constraints != nil:
 		b = appendResourceName(b, resourceNameWrapped, name, v.written())
 	case name != "":
-		b = appendString(b, resourceName, name)
+		b = xds.AppendString(b, resourceName, name)
 	}
 	for _, a := range v.aliases {
-		b = appendString(b, resourceAliases, a)
+		b = xds.AppendString(b, resourceAliases, a)
 	}
 	if len(v.meta()) > 0 {
 		b = protowire.AppendTag(b, resourceMetadata, protowire.BytesType)

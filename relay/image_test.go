@@ -113,8 +113,8 @@ func (d *diskImages) all() (out []string) {
 func describe(x *TypeImage) (out []string) {
 	say := func(vs []*Variant) (words []string) {
 		for _, v := range vs {
-			_, value, _ := anyParts(v.Any())
-			word := fmt.Sprintf("%s=%s@%s", v.Spelling(), stringField(value, 2), v.OriginVersion())
+			_, value, _ := xds.AnyParts(v.Any())
+			word := fmt.Sprintf("%s=%s@%s", v.Spelling(), xds.StringField(value, 2), v.OriginVersion())
 			if len(v.aliases) > 0 {
 				word += "[" + strings.Join(v.aliases, ",") + "]"
 			}

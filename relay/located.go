@@ -163,12 +163,12 @@ func (v *Variant) locatedParts(delta bool, ttl time.Duration, beat bool) (head, 
 	}
 	var b []byte
 	if !v.Notice() {
-		b = appendString(b, resourceVersion, v.Version())
+		b = xds.AppendString(b, resourceVersion, v.Version())
 	}
 	b = appendResourceName(b, resourceNameWrapped, name, v.written())
 	if !beat {
 		for _, a := range v.aliases {
-			b = appendString(b, resourceAliases, a)
+			b = xds.AppendString(b, resourceAliases, a)
 		}
 		if v.DoNotCache {
 			b = protowire.AppendTag(b, resourceCacheCtl, protowire.BytesType)
@@ -216,7 +216,7 @@ func constraintFields(resourceName []byte) string {
 func appendResourceName(b []byte, field protowire.Number, name, written string) []byte {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(nameField)+protowire.SizeBytes(len(name))+len(written)))
-	return append(appendString(b, nameField, name), written...)
+	return append(xds.AppendString(b, nameField, name), written...)
 }
 
 // mostKeys bounds the constraints of exact: more than constraints.MaxNodes are refused, and with

@@ -40,7 +40,7 @@ func TestLocatedForms(t *testing.T) {
 	sent := &discoveryv3.Resource{
 		Version: "7", Aliases: []string{"other"}, CacheControl: &discoveryv3.Resource_CacheControl{DoNotCache: true},
 		ResourceName: &discoveryv3.ResourceName{Name: "a", DynamicParameterConstraints: written},
-		Resource:     &anypb.Any{TypeUrl: xds.ClusterType, Value: appendString(nil, 1, "a")},
+		Resource:     &anypb.Any{TypeUrl: xds.ClusterType, Value: xds.AppendString(nil, 1, "a")},
 	}
 	b, err := proto.Marshal(&discoveryv3.DeltaDiscoveryResponse{TypeUrl: xds.ClusterType, Nonce: "n", Resources: []*discoveryv3.Resource{sent}})
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 func (m *model) aliasHoldings() bool { return strings.HasPrefix(m.kind, "aliases") }
@@ -120,7 +122,7 @@ func (m *model) produceAliased(ty string, asked *modelAsked, add func(string, in
 		case k == 0:
 			*removed = append(*removed, x)
 		default:
-			notice := appendString(appendString(nil, resourceName, "none "+x), resourceAliases, x)
+			notice := xds.AppendString(xds.AppendString(nil, resourceName, "none "+x), resourceAliases, x)
 			tell(notice)
 		}
 	}

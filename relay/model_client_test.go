@@ -237,12 +237,12 @@ func (m *model) take(c *modelSub) {
 		if v.Notice() {
 			continue
 		}
-		_, value, _ := anyParts(v.Any())
+		_, value, _ := xds.AnyParts(v.Any())
 		name := m.plain(v.Name)
 		c.aliases[name] = v.aliases
-		m.goesBack(c, name, m.number(stringField(value, 2)))
+		m.goesBack(c, name, m.number(xds.StringField(value, 2)))
 		delete(c.lost, name)
-		c.held[name], c.versions[name] = m.number(stringField(value, 2)), v.Version()
+		c.held[name], c.versions[name] = m.number(xds.StringField(value, 2)), v.Version()
 	}
 	for _, n := range a.Removed {
 		n = m.plain(n)

@@ -187,18 +187,18 @@ func (m *model) produce(l *modelLane, ty string, asked *modelAsked) {
 		}
 		// equal content, however it is spelt
 		r := madeResource(ty, addNames[len(addNames)-1], "", fmt.Sprint(body))
-		b := appendString(nil, resourceName, name)
+		b := xds.AppendString(nil, resourceName, name)
 		if m.ttls() && body%3 == 0 {
 			b = m.ttl(ty, name, body)
 		}
 		if !strings.Contains(m.kind, "no-versions") {
-			b = appendString(b, resourceVersion, fmt.Sprintf("v%d", body))
+			b = xds.AppendString(b, resourceVersion, fmt.Sprintf("v%d", body))
 		}
 		for _, alias := range m.aliasesOf(ty, addNames[len(addNames)-1]) {
-			b = appendString(b, resourceAliases, alias)
+			b = xds.AppendString(b, resourceAliases, alias)
 		}
 		if body%9 == 0 { // must not be cached (RELAY-9)
-			b = appendString(b, resourceCacheCtl, "\x08\x01")
+			b = xds.AppendString(b, resourceCacheCtl, "\x08\x01")
 		}
 		adds = append(adds, protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), r.Any))
 	}
@@ -320,10 +320,10 @@ func (m *model) badPart(ty, name string) []byte {
 	if m.rnd.IntN(2) == 0 {
 		return []byte{0xff, 0xff}
 	}
-	b := appendString(nil, resourceName, m.spell(name))
+	b := xds.AppendString(nil, resourceName, m.spell(name))
 	b = protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), madeResource(ty+"x", name, "", "bad").Any)
 	if m.sotw {
-		b = appendString(appendString(nil, 1, xds.ResourceType), 2, string(b))
+		b = xds.AppendString(xds.AppendString(nil, 1, xds.ResourceType), 2, string(b))
 	}
 	return b
 }
@@ -355,7 +355,7 @@ func (m *model) deliver(l *modelLane) {
 	m.arrives(l, &u)
 	var s []string
 	for _, r := range u.Resources {
-		s = append(s, r.Name+"="+stringField(r.payload, 2))
+		s = append(s, r.Name+"="+xds.StringField(r.payload, 2))
 	}
 	var errs []string
 	for _, e := range u.Errors {

@@ -194,7 +194,7 @@ func (m *paramModel) told(c *paramClient, v *Variant) {
 }
 
 func numberOf(v *Variant) (n int) {
-	for _, digit := range stringField(payloadOf(v), 2) {
+	for _, digit := range xds.StringField(payloadOf(v), 2) {
 		n = 10*n + int(digit-'0')
 	}
 	return n

@@ -358,7 +358,7 @@ func (m *paramModel) deliver(l *paramLane) {
 	a, ok := l.Apply(m.now, &u)
 	var said []string
 	for _, r := range u.Resources {
-		said = append(said, fmt.Sprintf("%s{%s}=%s", r.Name, r.Constraints.Key(), stringField(r.payload, 2)))
+		said = append(said, fmt.Sprintf("%s{%s}=%s", r.Name, r.Constraints.Key(), xds.StringField(r.payload, 2)))
 	}
 	for _, r := range u.RemovedVariants {
 		said = append(said, fmt.Sprintf("-%s{%s}", r.Name, r.Constraints))

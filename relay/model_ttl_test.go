@@ -59,7 +59,7 @@ func (m *model) ttl(ty, name string, body int) []byte {
 	if _, granted := m.promises.ends[key]; !granted { // it came with the end of an error
 		m.grant(ty, name, body)
 	}
-	return appendTTL(appendString(nil, resourceName, m.spell(name)), m.promises.ends[key].Sub(m.now))
+	return appendTTL(xds.AppendString(nil, resourceName, m.spell(name)), m.promises.ends[key].Sub(m.now))
 }
 
 // renew has a heartbeat follow what is in flight, of some name whose body the stream was sent.
@@ -78,9 +78,9 @@ func (m *model) renew(l *modelLane) {
 		return
 	}
 	m.grant(ty, name, body)
-	b := appendString(m.ttl(ty, name, body), resourceVersion, fmt.Sprintf("v%d", body))
+	b := xds.AppendString(m.ttl(ty, name, body), resourceVersion, fmt.Sprintf("v%d", body))
 	if m.sotw {
-		b = appendString(appendString(nil, 1, xds.ResourceType), 2, string(b))
+		b = xds.AppendString(xds.AppendString(nil, 1, xds.ResourceType), 2, string(b))
 	}
 	l.queue = append(l.queue, &flight{&Response{TypeURL: ty, delta: !m.sotw, Nonce: "n", Version: "1", resources: [][]byte{b}}, false})
 }
@@ -91,7 +91,7 @@ func (m *model) timed(ty, name string, body int, payload []byte) []byte {
 		return payload
 	}
 	b := protowire.AppendBytes(protowire.AppendTag(m.ttl(ty, name, body), resourcePayload, protowire.BytesType), payload)
-	return appendString(appendString(nil, 1, xds.ResourceType), 2, string(b))
+	return xds.AppendString(xds.AppendString(nil, 1, xds.ResourceType), 2, string(b))
 }
 
 // arrives notes the TTLs in a response that the table has just taken.
@@ -105,7 +105,7 @@ func (m *model) arrives(l *modelLane, u *Update) {
 		if r.Any == nil {
 			key.body = m.number(strings.TrimPrefix(r.Version, "v"))
 		} else {
-			key.body = m.number(stringField(r.payload, 2))
+			key.body = m.number(xds.StringField(r.payload, 2))
 		}
 		if m.promises.told[key] == nil {
 			m.promises.told[key] = map[bool]time.Time{}

@@ -132,8 +132,8 @@ func (w *progress) take(c *progressClient) {
 				clear(c.held)
 			}
 			for _, v := range a.Variants {
-				_, value, _ := anyParts(v.Any())
-				c.held[v.Name] = stringField(value, 2)
+				_, value, _ := xds.AnyParts(v.Any())
+				c.held[v.Name] = xds.StringField(value, 2)
 			}
 			for _, name := range a.Removed {
 				delete(c.held, name)

@@ -155,11 +155,11 @@ type peek struct{ name, version, any []byte }
 
 func (r *Response) peek(b []byte) (g peek) {
 	if !r.delta {
-		typeURL, payload, err := anyParts(b)
+		typeURL, payload, err := xds.AnyParts(b)
 		if err != nil || string(typeURL) != r.TypeURL {
 			return peek{}
 		}
-		return peek{name: lastField(payload, 1), any: b}
+		return peek{name: xds.BytesField(payload, 1), any: b}
 	}
 	plain := true
 	f := xds.Walk(b)

@@ -107,8 +107,8 @@ func (p *repeating) told() string {
 	}
 	var words []string
 	for _, v := range a.Variants {
-		_, payload, _ := anyParts(v.Any())
-		words = append(words, v.Name+"="+strings.TrimSuffix(stringField(payload, 2), p.of.filler))
+		_, payload, _ := xds.AnyParts(v.Any())
+		words = append(words, v.Name+"="+strings.TrimSuffix(xds.StringField(payload, 2), p.of.filler))
 	}
 	for _, name := range a.Removed {
 		words = append(words, "-"+name)

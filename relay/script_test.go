@@ -333,7 +333,7 @@ func (s *script) take(c *scriptSub) []string {
 	c.last = a
 	var words []string
 	for _, v := range a.Variants {
-		_, value, _ := anyParts(v.Any())
+		_, value, _ := xds.AnyParts(v.Any())
 		name := v.Spelling()
 		if v.Nameless {
 			name = "(nameless)"
@@ -345,7 +345,7 @@ func (s *script) take(c *scriptSub) []string {
 			words = append(words, "?"+name)
 			continue
 		}
-		word := fmt.Sprintf("%s=%s", name, stringField(value, 2))
+		word := fmt.Sprintf("%s=%s", name, xds.StringField(value, 2))
 		if s.cfg.Origins[0].OriginVersions {
 			word += "@" + s.sentVersion(c, v)
 		}
@@ -535,11 +535,11 @@ func mapKeys(m map[string]string) func(func(string) bool) {
 // madeResource is a resource whose payload is a message with the name in field 1 and the body in
 // field 2.
 func madeResource(typeURL, name, version, body string) Resource {
-	value := appendString(appendString(nil, 1, name), 2, body)
+	value := xds.AppendString(xds.AppendString(nil, 1, name), 2, body)
 	r := Resource{Name: name, Version: version}
-	r.Any = appendString(nil, 1, typeURL)
+	r.Any = xds.AppendString(nil, 1, typeURL)
 	r.Any = protowire.AppendBytes(protowire.AppendTag(r.Any, 2, protowire.BytesType), value)
-	r.payloadType, r.payload, _ = anyParts(r.Any)
+	r.payloadType, r.payload, _ = xds.AnyParts(r.Any)
 	return r
 }
 
@@ -594,9 +594,9 @@ func (s *script) apply(l *Lane, f []string) []string {
 		w, ttl := s.ttl(w)
 		if name, ok := strings.CutPrefix(w, "^"); ok { // ^NAME@VERSION~TTL, a heartbeat
 			name, version, _ := strings.Cut(name, "@")
-			b := append(appendString(appendString(nil, resourceName, name), resourceVersion, version), ttl...)
+			b := append(xds.AppendString(xds.AppendString(nil, resourceName, name), resourceVersion, version), ttl...)
 			if !resp.delta {
-				b = appendString(appendString(nil, 1, xds.ResourceType), 2, string(b))
+				b = xds.AppendString(xds.AppendString(nil, 1, xds.ResourceType), 2, string(b))
 			}
 			resp.resources = append(resp.resources, b)
 			continue
@@ -608,12 +608,12 @@ func (s *script) apply(l *Lane, f []string) []string {
 		if notice, is := strings.CutPrefix(w, "?"); is { // ?NAME[ALIAS,...]: no payload
 			notice, version, hasVersion := strings.Cut(notice, "@")
 			name, aliases := cutAliases(notice)
-			b := appendString(nil, resourceName, name)
+			b := xds.AppendString(nil, resourceName, name)
 			for _, alias := range aliases {
-				b = appendString(b, resourceAliases, alias)
+				b = xds.AppendString(b, resourceAliases, alias)
 			}
 			if hasVersion {
-				b = appendString(b, resourceVersion, version)
+				b = xds.AppendString(b, resourceVersion, version)
 			}
 			resp.resources = append(resp.resources, b)
 			continue
@@ -634,17 +634,17 @@ func (s *script) apply(l *Lane, f []string) []string {
 			resp.resources = append(resp.resources, r.Any)
 			continue
 		}
-		b := appendString(appendString(nil, resourceName, name), resourceVersion, version)
+		b := xds.AppendString(xds.AppendString(nil, resourceName, name), resourceVersion, version)
 		for _, alias := range aliases {
-			b = appendString(b, resourceAliases, alias)
+			b = xds.AppendString(b, resourceAliases, alias)
 		}
 		b = protowire.AppendBytes(protowire.AppendTag(b, resourcePayload, protowire.BytesType), r.Any)
 		b = append(b, ttl...)
 		if doNotCache {
-			b = appendString(b, resourceCacheCtl, "\x08\x01")
+			b = xds.AppendString(b, resourceCacheCtl, "\x08\x01")
 		}
 		if !resp.delta { // wrapped
-			b = appendString(appendString(nil, 1, xds.ResourceType), 2, string(b))
+			b = xds.AppendString(xds.AppendString(nil, 1, xds.ResourceType), 2, string(b))
 		}
 		resp.resources = append(resp.resources, b)
 	}

@@ -57,7 +57,7 @@ func TestSpellingIsNoContent(t *testing.T) { // VER-3, VER-7, DELTA-17
 	l.Take(now, false)
 	for i, name := range []string{"xdstp://o/T/x?b&a", "xdstp://o/T/x?a&b"} {
 		r := madeResource(xds.EndpointType, "in the body", "", "1")
-		b := appendString(appendString(nil, resourceName, name), resourcePayload, string(r.Any))
+		b := xds.AppendString(xds.AppendString(nil, resourceName, name), resourcePayload, string(r.Any))
 		u, reject := Accept(&Response{TypeURL: xds.EndpointType, delta: true, Nonce: "n", resources: [][]byte{b}}, 0)
 		if reject != nil {
 			t.Fatal(reject)

@@ -148,7 +148,7 @@ func told(s *Sub) string {
 	}
 	var out []string
 	for _, v := range a.Variants {
-		out = append(out, v.Name+"="+stringField(payloadOf(v), 2))
+		out = append(out, v.Name+"="+xds.StringField(payloadOf(v), 2))
 	}
 	for _, name := range a.Removed {
 		out = append(out, "-"+name)
@@ -159,7 +159,7 @@ func told(s *Sub) string {
 }
 
 func payloadOf(v *Variant) []byte {
-	_, b, _ := anyParts(v.Any())
+	_, b, _ := xds.AnyParts(v.Any())
 	return b
 }
 

@@ -81,7 +81,7 @@ func (v *Variant) timedParts(delta bool, ttl time.Duration) (head, rest []byte) 
 
 // heartbeat is the `resources` field that says how long a body lasts, and nothing else (TTL-2).
 func (v *Variant) heartbeat(delta bool, ttl time.Duration) []byte {
-	b := appendString(appendString(nil, resourceVersion, v.Version()), resourceName, v.Spelling())
+	b := xds.AppendString(xds.AppendString(nil, resourceVersion, v.Version()), resourceName, v.Spelling())
 	b = appendTTL(b, ttl)
 	if delta {
 		return wrap(len(b), b)
@@ -108,7 +108,7 @@ func wrap(size int, fields []byte) []byte {
 
 // wrapAny is the same in SotW, where the resource is in an Any.
 func wrapAny(size int, fields []byte) []byte {
-	head := appendString(nil, 1, xds.ResourceType)
+	head := xds.AppendString(nil, 1, xds.ResourceType)
 	head = protowire.AppendVarint(protowire.AppendTag(head, 2, protowire.BytesType), uint64(size))
 	return append(wrap(len(head)+size, head), fields...)
 }
@@ -118,7 +118,7 @@ func wrapAny(size int, fields []byte) []byte {
 func withheld(name string) *NameError {
 	detail := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), codeFailedPrecondition)
 	const text = "it has a TTL, of which this client cannot be told, and the origin's ttl_unsupported is withhold"
-	return &NameError{Name: name, Code: codeFailedPrecondition, Message: text, detail: appendString(detail, 2, text)}
+	return &NameError{Name: name, Code: codeFailedPrecondition, Message: text, detail: xds.AppendString(detail, 2, text)}
 }
 
 // withholds reports whether a body is kept from the client because there is no way to say

@@ -131,13 +131,13 @@ func (f NameFields) bareName(typeURL string, payload []byte) string {
 	field, configured := f[typeURL]
 	switch {
 	case xds.Named(typeURL):
-		return stringField(payload, 1)
+		return xds.StringField(payload, 1)
 	case configured && field > 0:
-		return stringField(payload, protowire.Number(field))
+		return xds.StringField(payload, protowire.Number(field))
 	case configured || typeURL == xds.LbEndpointType:
 		return ""
 	}
-	name := stringField(payload, 1)
+	name := xds.StringField(payload, 1)
 	// An encoded message in that field would begin with a tag, which mostly is a control character,
 	// or not be UTF-8 at all.
 	if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {

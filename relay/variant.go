@@ -130,7 +130,7 @@ const (
 func (from *provenance) digest(r *Resource) xds.Digest {
 	content := r.payload
 	if from.canonical {
-		content = canonicalMessage(string(r.payloadType), content)
+		content = xds.CanonicalMessage(string(r.payloadType), content)
 	}
 	return xds.ContentDigest(from.typeURL, r.Name, r.Constraints.Key(), r.Aliases, r.payloadType, content)
 }
@@ -155,7 +155,7 @@ func newVariant(from *provenance, r *Resource, version string) *Variant {
 	}
 	v.Digest = from.digest(r)
 	if from.typeURL == xds.ClusterType {
-		v.endpoints = endpointsOf(r.payload)
+		v.endpoints = xds.EndpointsOf(r.payload)
 	}
 	v.encode(r.Any)
 	return v
@@ -184,12 +184,12 @@ func (v *Variant) encode(payload []byte) {
 	b = protowire.AppendTag(b, fieldResources, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(inner+sotw))
 	v.inner = uint32(len(b))
-	b = appendString(b, resourceVersion, version)
+	b = xds.AppendString(b, resourceVersion, version)
 	if name != "" {
-		b = appendString(b, resourceName, name)
+		b = xds.AppendString(b, resourceName, name)
 	}
 	for _, a := range v.aliases {
-		b = appendString(b, resourceAliases, a)
+		b = xds.AppendString(b, resourceAliases, a)
 	}
 	if v.DoNotCache {
 		b = protowire.AppendTag(b, resourceCacheCtl, protowire.BytesType)
@@ -294,12 +294,12 @@ func (v *Variant) deltaV2() []byte {
 	if !v.DoNotCache && len(v.meta()) == 0 {
 		return v.buf
 	}
-	b := appendString(nil, resourceVersion, v.Version())
+	b := xds.AppendString(nil, resourceVersion, v.Version())
 	if name := v.Spelling(); name != "" {
-		b = appendString(b, resourceName, name)
+		b = xds.AppendString(b, resourceName, name)
 	}
 	for _, a := range v.aliases {
-		b = appendString(b, resourceAliases, a)
+		b = xds.AppendString(b, resourceAliases, a)
 	}
 	rest := v.buf[v.sotw:]
 	return append(wrap(len(b)+len(rest), b), rest...)
@@ -307,10 +307,6 @@ func (v *Variant) deltaV2() []byte {
 
 // SotW is the encoded `resources` field of a DiscoveryResponse. The caller must not change it.
 func (v *Variant) SotW() []byte { return v.buf[v.sotw:] }
-
-func appendString(b []byte, field protowire.Number, s string) []byte {
-	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
-}
 
 // Endpoints is the name of the endpoints that must follow this body if it is a Cluster (WARM-1): ""
 // if there are none, Wildcard if the body does not tell, and then it may be any.

@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/weir-xds/weir/relay/xds"
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // Response is a discovery response of either dialect, read without building messages: slices alias
@@ -38,12 +37,9 @@ type Held interface {
 // Len is the number of resources the response lists.
 func (r *Response) Len() int { return len(r.resources) }
 
-// Why what an origin sends does not decode, beside the reasons of xds.Fields: a client's library
-// would not take it either, and end the stream that brings it.
-var (
-	errUTF8     = errors.New("a string is not valid UTF-8")
-	errDuration = errors.New("ttl: nanos are out of range")
-)
+// errDuration is why what an origin sends does not decode, beside the reasons of xds.Fields: a
+// client's library would not take it either, and end the stream that brings it.
+var errDuration = errors.New("ttl: nanos are out of range")
 
 // ParseResponse reads an encoded DiscoveryResponse, or with delta a DeltaDiscoveryResponse.
 func ParseResponse(b []byte, delta bool) (*Response, error) {
@@ -100,38 +96,6 @@ func (r *Response) controlPlane(b []byte) {
 	if err := f.Err(); err != nil {
 		r.bad = append(r.bad, "control_plane does not decode: "+err.Error())
 	}
-}
-
-// stringField is the last occurrence of a string field in an encoded message (RELAY-14); "" if
-// there is none or the message does not decode up to it.
-func stringField(b []byte, field protowire.Number) string {
-	return string(lastField(b, field))
-}
-
-// lastField is stringField without a copy.
-func lastField(b []byte, field protowire.Number) (s []byte) {
-	for f := xds.Walk(b); f.Next(); {
-		if f.IsBytes(field) {
-			s = f.Bytes
-		}
-	}
-	return s
-}
-
-// anyParts splits an encoded google.protobuf.Any.
-func anyParts(b []byte) (typeURL, value []byte, err error) {
-	f := xds.Walk(b)
-	for f.Next() {
-		switch {
-		case f.IsBytes(1):
-			if typeURL = f.Bytes; !utf8.Valid(typeURL) {
-				return typeURL, value, errUTF8
-			}
-		case f.IsBytes(2):
-			value = f.Bytes
-		}
-	}
-	return typeURL, value, f.Err()
 }
 
 // parseResource reads an encoded envoy.service.discovery.v3.Resource.

@@ -1,4 +1,4 @@
-package relay
+package xds
 
 import (
 	"slices"
@@ -6,7 +6,6 @@ import (
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
-	"github.com/weir-xds/weir/relay/xds"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -26,15 +25,15 @@ func TestEndpointsOf(t *testing.T) { // WARM-1, NAME-8
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := endpointsOf(b); got != want {
+		if got := EndpointsOf(b); got != want {
 			t.Errorf("%v: endpoints %q, want %q", c, got, want)
 		}
 	}
 	b, err := proto.Marshal(&clusterv3.Cluster{Name: "xdstp://a/envoy.config.cluster.v3.Cluster/c", ClusterDiscoveryType: eds})
-	if got := endpointsOf(b); err != nil || got != "" {
+	if got := EndpointsOf(b); err != nil || got != "" {
 		t.Errorf("an xdstp name was taken for one of endpoints: %q", got)
 	}
-	if got := endpointsOf([]byte{0x0a, 0x05, 'c'}); got != xds.Wildcard {
+	if got := EndpointsOf([]byte{0x0a, 0x05, 'c'}); got != Wildcard {
 		t.Errorf("a body that does not decode: %q, want any", got)
 	}
 }

@@ -1,4 +1,4 @@
-package relay
+package xds
 
 import (
 	"google.golang.org/protobuf/proto"
@@ -10,12 +10,12 @@ import (
 // maxAnyDepth bounds how deep messages within messages are followed; configurations need about six.
 const maxAnyDepth = 16
 
-// canonicalMessage is an encoded message with its map entries in order, for an origin whose
+// CanonicalMessage is an encoded message with its map entries in order, for an origin whose
 // serialiser writes them in any order: to be hashed only, never to be sent (VER-6). The Anys within
 // are put in order too, as most of a configuration is in them. What the process does not know, or
 // cannot read, stays as received. Which order that is may change with the build: replicas of
 // different builds may give different versions, which costs one resend.
-func canonicalMessage(typeURL string, b []byte) []byte { return canonicalTo(typeURL, b, maxAnyDepth) }
+func CanonicalMessage(typeURL string, b []byte) []byte { return canonicalTo(typeURL, b, maxAnyDepth) }
 
 func canonicalTo(typeURL string, b []byte, depth int) []byte {
 	t, err := protoregistry.GlobalTypes.FindMessageByURL(typeURL)
