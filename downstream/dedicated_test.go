@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 
 	xdsv3 "github.com/cncf/xds/go/xds/core/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -89,7 +90,7 @@ func TestDedicatedType(t *testing.T) {
 		}
 		r.lanesOf(true)[0].Release()
 		r.wait(time.Second)
-		if n := len(r.origin.Status()); n != 2 {
+		if n := len(inspect.Status(r.origin)); n != 2 {
 			t.Errorf("delta %v: %d groups, want the shared one and the second client's", delta, n)
 		}
 		if err := r.table.Check(); err != nil {
@@ -205,7 +206,7 @@ func TestSecrets(t *testing.T) {
 			t.Error("the names are gone with the origin")
 		}
 		kept := 0
-		r.origin.Resources("", sds, "", func(s relay.ResourceStatus) bool { kept++; return true })
+		inspect.Query(r.origin, inspect.ResourceQuery{TypeURL: sds}, func(s inspect.ResourceStatus) bool { kept++; return true })
 		if kept != 2+1 { // the third is the other client's, unanswered
 			t.Errorf("%d are held while the origin is down, want those that a client has (RELAY-75)", kept)
 		}

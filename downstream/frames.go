@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// frames follows the HTTP/2 frames that grpc or net/http writes to a connection, so that one of ours
-// can be put between two of them, which neither has a way for. With HTTP/1.1 it follows what are no
-// frames, and nothing is put there.
+// frames follows the HTTP/2 frames that grpc or net/http writes to a connection, so that one of
+// ours can be put between two of them, which neither has a way for. With HTTP/1.1 it follows what
+// are no frames, and nothing is put there.
 type frames struct {
 	ours atomic.Pointer[[]byte] // a frame to be written between two of grpc's; nil: there is none
 	// unread is until when nothing is read, in nanoseconds of the epoch. Who asks for a pause
@@ -131,10 +131,10 @@ func (f *frames) follow(b []byte) {
 	})
 }
 
-// framedConn is what grpc or net/http is given to read from and to write to. It is a part of its connection,
-// and begins with what each message needs: with thousands of clients nothing of a connection is in
-// the processor's cache when its turn comes, and each object on the way costs as much as the rest
-// (BenchmarkDelivery; the scenario "delta" of make compare).
+// framedConn is what grpc or net/http is given to read from and to write to. It is a part of its
+// connection, and begins with what each message needs: with thousands of clients nothing of a
+// connection is in the processor's cache when its turn comes, and each object on the way costs as
+// much as the rest (BenchmarkDelivery; the scenario "delta" of make compare).
 type framedConn struct {
 	net.Conn
 	// out is where what is written to Conn goes: Conn, but for plain text what is below the count.

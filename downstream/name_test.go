@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 )
@@ -88,8 +89,8 @@ func TestSpellingsOfMembers(t *testing.T) {
 	}
 }
 
-func resourcesNamed(o *relay.Origin, typeURL, name string) (rs []relay.ResourceStatus) {
-	o.Resources("", typeURL, name, func(s relay.ResourceStatus) bool {
+func resourcesNamed(o *relay.Origin, typeURL, name string) (rs []inspect.ResourceStatus) {
+	inspect.Query(o, inspect.ResourceQuery{TypeURL: typeURL, Name: name}, func(s inspect.ResourceStatus) bool {
 		rs = append(rs, s)
 		return true
 	})

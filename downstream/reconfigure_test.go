@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/relaytest"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -265,7 +266,7 @@ func TestReconfigure(t *testing.T) {
 	late := l.open(t, relaytest.ClientConfig{Dialect: relaytest.Delta})
 	late.Request(cds)
 	l.asked(t, 1)
-	if got := l.table.Origin("mesh").Status(); len(got) != 1 || got[0].Node.GetCluster() != "edge" {
+	if got := inspect.Status(l.table.Origin("mesh")); len(got) != 1 || got[0].Node.GetCluster() != "edge" {
 		t.Errorf("the stream that comes after is in %+v", got)
 	}
 	// A listener whose Serve comes late has the settings by now, or is not wanted any more.

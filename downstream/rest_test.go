@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/relaytest"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -303,7 +304,7 @@ func TestPollLingers(t *testing.T) {
 		p.post(clustersPath, pollOf()).want(t, "it is subscribed still", http.StatusOK, "a", "b")
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if groups, _ := p.origin.Sharing(); groups != 0 {
+		if groups, _ := inspect.Sharing(p.origin); groups != 0 {
 			t.Errorf("%d groups are left after the linger", groups)
 		}
 	})

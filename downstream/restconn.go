@@ -42,8 +42,8 @@ func (l restListener) Accept() (net.Conn, error) {
 	return &restConn{Conn: raw, tls: l.tls, client: &connection{id: connections.Add(1), raw: raw, server: l.server}}, nil
 }
 
-// restConn is a connection of REST-JSON as net/http is given it. It is greeted, and followed, as one
-// of gRPC is. net/http does not learn that there is TLS: it would read below what follows the
+// restConn is a connection of REST-JSON as net/http is given it. It is greeted, and followed, as
+// one of gRPC is. net/http does not learn that there is TLS: it would read below what follows the
 // frames. It knows HTTP/2 by its preface.
 type restConn struct {
 	net.Conn // as it was accepted

@@ -10,6 +10,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/weir-xds/weir/relay/inspect"
 )
 
 // ends is the writer's turn, which is to end the stream.
@@ -257,7 +259,7 @@ func TestCloseReleases(t *testing.T) {
 		}
 	}
 	r.wait(2 * time.Minute)
-	if n := len(r.origin.Status()); n != 0 {
+	if n := len(inspect.Status(r.origin)); n != 0 {
 		t.Errorf("%d groups are left", n)
 	}
 }

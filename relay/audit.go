@@ -208,24 +208,21 @@ func (a *Audit) compareShard(s *shard, compare func(v *Variant, whole bool)) (ok
 	ok = held == 0
 	wholeSet := !cfg.SotW || cfg.absenceDeletes(s.typeURL)
 	wholeNames := cfg.SotW && xds.FullState(s.typeURL)
-	s.walk(func(t *set) func(known) {
+	s.walk(func(t *set) bool {
 		switch {
-		case t == nil && s.named.lane == a.lane.index:
-			return func(k known) {
-				for _, v := range k.variants() {
-					if k.entry.askedOn(a.gen) && !k.entry.lost {
-						compare(v, wholeNames)
-					}
-				}
-			}
-		case t == nil || t.lane() != a.lane || !t.wanted():
-			return nil
+		case t == nil:
+			return s.named.lane == a.lane.index
+		case t.lane() != a.lane || !t.wanted():
+			return false
 		}
 		ok = ok && t.live() && t.firm && !t.revived && t.sweepGen != a.gen && len(t.doubted) == 0
-		return func(k known) {
-			for _, v := range k.variants() {
-				compare(v, wholeSet && !t.faults.keeps(k.name(), a.gen))
-			}
+		return true
+	}, func(k known) {
+		if k.set == nil && (!k.entry.askedOn(a.gen) || k.entry.lost) {
+			return
+		}
+		for _, v := range k.variants() {
+			compare(v, k.set == nil && wholeNames || k.set != nil && wholeSet && !k.set.faults.keeps(k.name(), a.gen))
 		}
 	})
 	return ok

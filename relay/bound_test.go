@@ -38,6 +38,32 @@ func newRig(tb testing.TB, cfg Config) *rig {
 	return &rig{tb, table, g}
 }
 
+// statuses are how the types of the origin's groups stand.
+func statuses(t *Table) (all []TypeStatus) {
+	for _, g := range t.Origin("mesh").Groups() {
+		g.Lanes()
+		for v := range g.Types() {
+			for _, m := range v.Maps() {
+				ts, _, _ := m.Status(nil)
+				all = append(all, ts)
+			}
+		}
+	}
+	return all
+}
+
+// apartOf is how those of them stand that are not on their groups' lanes.
+func apartOf(t *Table) (all []ApartStatus) {
+	for _, g := range t.Origin("mesh").Groups() {
+		for v := range g.Types() {
+			if as, apart := v.Apart(); apart {
+				all = append(all, as)
+			}
+		}
+	}
+	return all
+}
+
 func (r *rig) sub(typeURL string, delta bool, names ...string) *Sub {
 	s := r.group.Open(NewSubscriber(), SubOptions{TypeURL: typeURL, Delta: delta})
 	s.Update(zero, names, nil)
@@ -99,7 +125,7 @@ func TestTombstonesEnd(t *testing.T) {
 				delete(held, n)
 			}
 		}
-		if ts := r.table.Origin("mesh").Status()[0].Types[0]; ts.Tombstones > ts.Members+spareTombs {
+		if ts := statuses(r.table)[0]; ts.Tombstones > ts.Members+spareTombs {
 			t.Fatalf("%d tombstones for %d members", ts.Tombstones, ts.Members)
 		}
 		if err := r.table.Check(); i%100 == 0 && err != nil {
@@ -225,7 +251,7 @@ func TestConcurrentUse(t *testing.T) {
 			s.Update(zero, []string{fmt.Sprint("x", i)}, nil)
 			r.table.Advance(zero.Add(time.Minute))
 			s.Close(zero)
-			r.table.Origin("mesh").Status()
+			statuses(r.table)
 		}
 	})
 	for i := range changes {

@@ -75,7 +75,7 @@ func (s *shard) check() (errs []error) {
 // kept.
 func (s *shard) checkExpiring(fail func(string, ...any)) {
 	t, timed := &s.expiring, 0
-	s.walkAll(func(k known) {
+	s.walk(nil, func(k known) {
 		m := t.byName[expiringKey{k.set, k.name()}]
 		for _, v := range k.variants() {
 			if v.timed() && (m == nil || v.end.Before(m.at)) {

@@ -27,7 +27,7 @@
 // replica and build (node: TestGroupKeysAreGolden). A client stream may have a group of its own,
 // with its whole node (TestDedicated); what is private to it, and secrets wherever they are, goes
 // with the last that wants it, neither lingers nor retires, and pictures have secrets by name alone
-// (TestSecretsDoNotLinger).
+// (TestSecretsDoNotLinger; inspect: TestSecretsAreNamesAlone).
 //
 // Where an origin understands parameters, fields of the metadata may be mapped to them
 // (node/params.go): they make the map that a client's plain names have, with what its node says of
@@ -265,19 +265,17 @@
 // (TestExact): a bare name would be about all of them (DYN-13), and a relay behind this one takes
 // it so. TestLocatedAtRandom in downstream plays such a client.
 //
-// # Pictures
+// # For people and metrics
 //
-// [Origin.Status] and [Origin.Query] are for people and metrics. They lock one shard at a time, and
-// what one variant is for many parameter maps is one picture, which lists ten of them unless asked
-// for all (pictures.go, TestPicturesOfVariants, TestPicturesListFewMaps).
+// Package inspect makes what they see, of what [Origin.Groups] shows it: rows that are copied while
+// one type of one group is locked (rows.go, asked.go), and counts (look.go). All of them, and what
+// a snapshot keeps, come of one walk over sets and names (walk.go).
 //
 // # Known limits
 //
-// For a parameter map that nobody has, a picture shows what is held and matches, members of sets of
-// other maps among it: a client would be given what is named at once, and the set when the origin
-// has answered. Whether variants for other maps are held of a name that was looked up in vain is
-// told by what is held by name and of `*`, not by globs. A name whose variants overlapped, were
-// mended and overlap anew is counted, and not said a second time. Where equal content may be other
+// Whether variants for other maps are held of a name that was looked up in vain is told by what is
+// held by name and of `*`, not by globs. A name whose variants overlapped, were mended and overlap
+// anew is counted, and not said a second time. Where equal content may be other
 // bytes (VER-6), a listener without a name still counts as received. A bare resource of a SotW
 // answer does not say do_not_cache: a relay behind this one that speaks SotW to it keeps the body
 // as any other. A list that is sent whole does not tell the error of what it lists, since it would

@@ -103,21 +103,6 @@ func (o *Origin) Fallback() string {
 	return ""
 }
 
-// sourceOf is the server, or the last resort, that gave the body. It locks the origin.
-func (o *Origin) sourceOf(v *Variant) string {
-	if v.from.fallback {
-		return v.from.source
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for key, n := range o.servers {
-		if n == v.from.server {
-			return key
-		}
-	}
-	return ""
-}
-
 // fallback is the last resort if it may stand in for the type; nil: it may not.
 func (k *store) fallback() *fallbackType {
 	f := k.group.origin.fallback.Load()

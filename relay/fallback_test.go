@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weir-xds/weir/relay/xds"
 )
 
 // fallback gives the origin a last resort: words are TYPE NAME=BODY..., of several types one after
@@ -89,12 +91,18 @@ func (s *script) stand(words []string) []string {
 
 // sources lists what is held and is not the origin's.
 func (s *script) sources() (out []string) {
-	s.table.Origin("mesh").Resources("", "", "", func(r ResourceStatus) bool {
-		if r.Fallback {
-			out = append(out, fmt.Sprintf("%s %s: %s, for %d", shortType(r.TypeURL), r.Name, r.Source, r.Clients))
+	for _, g := range s.table.Origin("mesh").Groups() {
+		for v := range g.Types() {
+			for _, r := range v.Maps()[0].Rows("", nil) {
+				if r.Variant == nil {
+					continue
+				}
+				if source, fallback := r.Source(nil); fallback {
+					out = append(out, fmt.Sprintf("%s %s: %s, for %d", shortType(v.TypeURL), xds.Spelling(r.Name, r.Spelt), source, r.Clients))
+				}
+			}
 		}
-		return true
-	})
+	}
 	slices.Sort(out)
 	if out == nil {
 		out = []string{"all are the origin's"}

@@ -164,14 +164,13 @@ func (s *shard) image(x *TypeImage, before uint64) bool {
 	x.Revision, x.Response = s.edition, s.named.from.response()
 	n := len(s.named.entries)
 	c := roster{names: make([]NameImage, 0, n), variants: make([]*Variant, 0, n)}
-	s.walk(func(t *set) func(known) {
-		switch {
-		case t == nil:
-			return c.add
-		case t.wanted():
-			return x.addSet(t)
+	s.walk(func(t *set) bool { return t == nil || t.wanted() && x.addSet(t) }, func(k known) {
+		if k.set == nil {
+			c.add(k.entry)
+			return
 		}
-		return nil
+		of := &x.Sets[len(x.Sets)-1]
+		of.Members = append(of.Members, k.member.variants...)
 	})
 	if n > 0 {
 		x.Names = c.names
@@ -195,22 +194,21 @@ func (r *provenance) response() string {
 	return r.version
 }
 
-// addSet takes up a set, and gives what takes up its members; nil: they are not kept.
-func (x *TypeImage) addSet(t *set) func(known) {
+// addSet takes up a set, and reports whether its members are kept.
+func (x *TypeImage) addSet(t *set) bool {
 	x.Sets = append(x.Sets, SetImage{Selector: t.selector, Spelt: t.spelt, Response: t.from.response()})
 	if t.uncached > 0 || t.anew || t.standsIn() || len(t.members) == 0 && !t.settled {
-		return nil
+		return false
 	}
 	of := &x.Sets[len(x.Sets)-1]
 	// which is whole, and not told while a stream has still to say so
 	of.Settled, of.Retired = t.settled || t.revived, t.revived
 	of.Members = make([]*Variant, 0, len(t.members))
-	return func(k known) { of.Members = append(of.Members, k.member.variants...) }
+	return true
 }
 
 // add takes up a name. Nobody asks for one only to learn again that it does not exist (RELAY-39).
-func (c *roster) add(k known) {
-	e := k.entry
+func (c *roster) add(e *entry) {
 	if !e.wanted() || e.wasStatedAbsent() {
 		return
 	}

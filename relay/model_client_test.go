@@ -355,7 +355,7 @@ func (m *model) quiet() {
 		if !maps.Equal(want, got) {
 			m.t.Fatalf("step %d: client %d (%s, delta %v, wildcard %v, names %v) holds %v, the origin has %v\n%+v\n%+v\n%s",
 				m.at, c.id, shortType(c.typeURL), c.delta, c.wildcard, slices.Sorted(maps.Keys(c.names)), got, want,
-				c.Standing(), m.table.Origin("mesh").Status(), m.tail())
+				c.Standing(), statuses(m.table), m.tail())
 		}
 		m.quietErrors(c)
 		if a := c.Take(m.now); a != nil {

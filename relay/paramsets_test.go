@@ -41,7 +41,7 @@ func TestParameterSets(t *testing.T) {
 	if other.Open(NewSubscriber(), SubOptions{TypeURL: xds.ClusterType, Params: constraints.NewParams(map[string]string{"env": "stage"})}) == nil {
 		t.Error("another group pays for it")
 	}
-	if got := r.table.Origin("mesh").Status()[0].ParameterSets; got != 2 {
+	if got := r.table.Origin("mesh").Groups()[0].ParameterSets; got != 2 {
 		t.Errorf("%d maps in the picture of the group", got)
 	}
 	prod.Close(zero)

@@ -422,7 +422,7 @@ func (s *script) laneOf(name string) *Lane {
 
 // apart lists the types that are, and which of their lanes are wanted.
 func (s *script) apart() (out []string) {
-	for _, as := range s.table.Origin("mesh").Status()[0].Apart {
+	for _, as := range apartOf(s.table) {
 		line := fmt.Sprintf("%s open %v refused %d", shortType(as.TypeURL), as.Open, as.Refused)
 		if !as.Quarantined.IsZero() {
 			line += fmt.Sprintf(" quarantined for %v", s.now.Sub(as.Quarantined))
@@ -696,23 +696,21 @@ func (s *script) lanes() []string {
 
 func (s *script) status() []string {
 	var out []string
-	for _, g := range s.table.Origin("mesh").Status() {
-		for _, t := range g.Types {
-			t.TypeURL = shortType(t.TypeURL)
-			t.Bytes = 0
-			line := fmt.Sprintf("%+v", t)
-			line = strings.Replace(line, fmt.Sprintf(" Held:%d Until:%v Frozen:%d Params:%s Shared:%d", t.Held, t.Until, t.Frozen, t.Params, t.Shared), "", 1)
-			if t.Held > 0 {
-				line += fmt.Sprintf(" held %d for %v", t.Held, t.Until.Sub(s.now))
-			}
-			if t.Frozen > 0 {
-				line += fmt.Sprintf(" frozen %d", t.Frozen)
-			}
-			if t.Params != "" {
-				line += " for " + t.Params
-			}
-			out = append(out, line)
+	for _, t := range statuses(s.table) {
+		t.TypeURL = shortType(t.TypeURL)
+		t.Bytes = 0
+		line := fmt.Sprintf("%+v", t)
+		line = strings.Replace(line, fmt.Sprintf(" Held:%d Until:%v Frozen:%d Params:%s Shared:%d", t.Held, t.Until, t.Frozen, t.Params, t.Shared), "", 1)
+		if t.Held > 0 {
+			line += fmt.Sprintf(" held %d for %v", t.Held, t.Until.Sub(s.now))
 		}
+		if t.Frozen > 0 {
+			line += fmt.Sprintf(" frozen %d", t.Frozen)
+		}
+		if t.Params != "" {
+			line += " for " + t.Params
+		}
+		out = append(out, line)
 	}
 	return out
 }

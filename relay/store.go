@@ -114,6 +114,13 @@ func (k *store) shardsMatching(c *constraints.Set) []*shard {
 	return found
 }
 
+// shards are those of the type now. It locks the store.
+func (k *store) shards() []*shard {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.all
+}
+
 // set replaces the list of shards.
 func (k *store) set(all []*shard) { k.all, k.matching = all, nil }
 

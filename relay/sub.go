@@ -99,8 +99,8 @@ type Sub struct {
 	spelt   map[string]string     // by canonical name, as the client writes it, where that is another
 	initial map[string]xds.Digest // claims, until the first answer to `*` is out
 	stated  map[string]string     // spelt, of the names in initial
-	// members owed by name under `*` (DELTA-9, WARM-3), as the client writes them; SotW: those whose
-	// endpoints follow the next list (WARM-1)
+	// members owed by name under `*` (DELTA-9, WARM-3), as the client writes them; SotW: those
+	// whose endpoints follow the next list (WARM-1)
 	again map[string]string
 	sum   xds.Sum // of what was sent by name and is still subscribed (VER-4)
 	alias *aliasHoldings

@@ -104,13 +104,13 @@ func TestGroupOutlivesItsTrials(t *testing.T) {
 	own.Take(zero, false)
 	r.group.Release(zero)
 	r.table.Advance(zero.Add(10 * time.Second))
-	if n := len(origin.Status()); n != 1 {
+	if n := len(origin.Groups()); n != 1 {
 		t.Errorf("%d groups, want the one whose lane is run", n)
 	}
 	own.Close()
 	own.Release()
 	r.table.Advance(zero.Add(time.Hour))
-	if n := len(origin.Status()); n != 0 {
+	if n := len(origin.Groups()); n != 0 {
 		t.Errorf("%d groups, want none", n)
 	}
 }
@@ -197,7 +197,7 @@ func TestQuarantineOnItsOwnService(t *testing.T) {
 	if runtime.Wanted() || !runtime.Release() {
 		t.Error("it is asked while it rests")
 	}
-	if apart := origin.Status()[0].Apart; len(apart) != 1 || apart[0].TypeURL != xds.RuntimeType || apart[0].Quarantined.IsZero() {
+	if apart := apartOf(r.table); len(apart) != 1 || apart[0].TypeURL != xds.RuntimeType || apart[0].Quarantined.IsZero() {
 		t.Errorf("apart is %+v, want the one in quarantine", apart)
 	}
 	r.table.Advance(zero.Add(time.Second))
@@ -209,7 +209,7 @@ func TestQuarantineOnItsOwnService(t *testing.T) {
 	if a, ok := runtime.Apply(zero.Add(time.Second), made(xds.RuntimeType, "1", nil, "a")); !ok || !a.Released {
 		t.Errorf("the answer releases it: %+v, %v", a, ok)
 	}
-	if apart := origin.Status()[0].Apart; len(apart) != 0 || !runtime.Wanted() {
+	if apart := apartOf(r.table); len(apart) != 0 || !runtime.Wanted() {
 		t.Errorf("apart is %+v, and its lane is wanted: %v", apart, runtime.Wanted())
 	}
 	if asks, reopen := runtime.Take(zero.Add(time.Second), false); len(asks) > 0 || reopen {

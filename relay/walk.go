@@ -9,25 +9,24 @@ type known struct {
 	entry  *entry  // if there is no set
 }
 
-// walk shows all that the shard knows, set by set and then the names. take is called with each set,
-// with nil for the names, and gives what takes up what it has; nil: that is left out.
-func (s *shard) walk(take func(*set) func(known)) {
+// walk calls f with all that the shard knows, set by set and then the names. wanted is asked of
+// each set before, and of the names as nil; what it is false for is left out. nil: all are shown.
+func (s *shard) walk(wanted func(*set) bool, f func(known)) {
 	s.sets(func(t *set) {
-		if f := take(t); f != nil {
-			for _, m := range t.members {
-				f(known{shard: s, set: t, member: m})
-			}
+		if wanted != nil && !wanted(t) {
+			return
+		}
+		for _, m := range t.members {
+			f(known{shard: s, set: t, member: m})
 		}
 	})
-	if f := take(nil); f != nil {
-		for _, e := range s.named.entries {
-			f(known{shard: s, entry: e})
-		}
+	if wanted != nil && !wanted(nil) {
+		return
+	}
+	for _, e := range s.named.entries {
+		f(known{shard: s, entry: e})
 	}
 }
-
-// walkAll is walk with one f for all.
-func (s *shard) walkAll(f func(known)) { s.walk(func(*set) func(known) { return f }) }
 
 // walkName shows what the shard knows of one name: by itself that is the name's own, and the
 // resource that goes by it. Of names that hold one resource one is shown.

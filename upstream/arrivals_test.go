@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -94,7 +95,7 @@ func (w *world) group1() (ts struct {
 },
 ) {
 	synctest.Wait()
-	for _, g := range w.table.Origin("mesh").Status() {
+	for _, g := range inspect.Status(w.table.Origin("mesh")) {
 		for i := range g.Types {
 			if g.Types[i].TypeURL != opaque {
 				continue

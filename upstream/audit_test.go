@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -302,7 +303,7 @@ func TestDigestsCompare(t *testing.T) {
 				}
 			}
 			time.Sleep(time.Second)
-			d := w.table.Origin("mesh").Status()[0].Digests[0]
+			d := inspect.Status(w.table.Origin("mesh"))[0].Digests[0]
 			set, names = d.Set, d.Names
 		})
 		return set, names

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -71,7 +72,7 @@ func churn(w *world, r *rand.Rand) {
 	}
 	slices.Sort(want)
 	w.wantHeld(cds, "the table follows", want...)
-	w.table.Origin("mesh").Resources("", cds, "", func(s relay.ResourceStatus) bool {
+	inspect.Query(w.table.Origin("mesh"), inspect.ResourceQuery{TypeURL: cds}, func(s inspect.ResourceStatus) bool {
 		if s.Body != nil && string(s.Body) != string(marshal(w.t, relaytest.Cluster(s.Name, time.Duration(bodies[s.Name])*time.Second))) {
 			w.t.Errorf("%s is not what the origin has", s.Name)
 		}

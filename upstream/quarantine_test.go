@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/relaytest"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,7 +42,7 @@ func clusterOf(name, version string, timeout time.Duration) relaytest.Resource {
 func (w *world) apart() map[string]relay.ApartStatus {
 	synctest.Wait()
 	all := map[string]relay.ApartStatus{}
-	for _, g := range w.table.Origin("mesh").Status() {
+	for _, g := range inspect.Status(w.table.Origin("mesh")) {
 		for _, as := range g.Apart {
 			all[as.TypeURL] = as
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/relaytest"
 
 	"google.golang.org/grpc"
@@ -132,7 +133,7 @@ func TestOrderOfStreams(t *testing.T) {
 func keyOf(t *testing.T, w *world, s *relaytest.Stream) string {
 	t.Helper()
 	cluster := s.Requests()[0].Node().GetCluster()
-	for _, g := range w.table.Origin("mesh").Status() {
+	for _, g := range inspect.Status(w.table.Origin("mesh")) {
 		if g.Node.GetCluster() == cluster {
 			return g.Key
 		}

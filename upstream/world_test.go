@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/relaytest"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -182,7 +183,7 @@ func wantOf(g *relay.Group, typeURL string, names ...string) *relay.Sub {
 // wildcard members.
 func (w *world) held(typeURL string) []string {
 	var names []string
-	w.table.Origin("mesh").Resources("", typeURL, "", func(r relay.ResourceStatus) bool {
+	inspect.Query(w.table.Origin("mesh"), inspect.ResourceQuery{TypeURL: typeURL}, func(r inspect.ResourceStatus) bool {
 		if r.Body != nil && r.Wildcard {
 			names = append(names, "*"+r.Name)
 		} else if r.Body != nil {
@@ -259,7 +260,7 @@ var errBoom = errors.New("boom")
 // raw is the payload held by name, as received.
 func (w *world) raw(typeURL, name string) (body []byte) {
 	synctest.Wait()
-	w.table.Origin("mesh").Resources("", typeURL, name, func(r relay.ResourceStatus) bool {
+	inspect.Query(w.table.Origin("mesh"), inspect.ResourceQuery{TypeURL: typeURL, Name: name}, func(r inspect.ResourceStatus) bool {
 		body = r.Body
 		return body == nil
 	})

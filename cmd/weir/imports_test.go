@@ -30,13 +30,17 @@ var edges = map[string][]string{
 	"deploy":      nil,
 }
 
-// leaves are packages of pure values and rules, and what of ours each may import: nothing else, not
-// even of its own room.
+// leaves are packages of pure values and rules, and the one that only looks, and what of ours each
+// may import: nothing else, not even of its own room.
 var leaves = map[string][]string{
 	"relay/gate": nil,
 	"relay/node": {"constraints"},
 	"relay/xds":  nil,
+	looker:       {"relay", "relay/xds", "constraints", "metrics"},
 }
+
+// looker is the package that says what a table holds: nothing of the table may depend on it.
+const looker = "relay/inspect"
 
 // topLevel is all that may stand beside the dot files.
 var topLevel = []string{
@@ -149,6 +153,9 @@ func inspect(rel string, src []byte) []string {
 			if may, leaf := leaves[dir]; leaf && (to == room || slices.Contains(allowed, to)) && !slices.Contains(may, target) {
 				complain(spec, "%s may not import %s", dir, target)
 			}
+			if target == looker && room == "relay" {
+				complain(spec, "%s may not import %s", dir, target)
+			}
 			if within(dir, loadTool) && !within(target, loadTool) {
 				complain(spec, "%s may not import %s", loadTool, target)
 			}
@@ -238,6 +245,11 @@ func TestShapeSeesEachOffence(t *testing.T) {
 		{"relay/node/x.go", ours("constraints"), ""},
 		{"relay/node/x.go", ours("metrics"), "relay/node may not import metrics"},
 		{"relay/x.go", ours("relay/gate"), ""},
+		{"relay/x.go", ours("relay/inspect"), "relay may not import relay/inspect"},
+		{"relay/inspect/x.go", ours("relay"), ""},
+		{"relay/inspect/x.go", ours("relay/node"), "relay/inspect may not import relay/node"},
+		{"relay/inspect/x.go", `package inspect; import "time"; var t = time.Now()`, "relay reads no clock: time.Now"},
+		{"cmd/weir/x.go", ours("relay/inspect"), ""},
 		{"upstream/x.go", ours("downstream"), "upstream may not import downstream"},
 		{"upstream/file/x.go", ours("upstream"), ""},
 		{"upstream/x.go", ours("upstream/file"), ""},

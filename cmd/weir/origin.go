@@ -9,6 +9,7 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/upstream"
 	"github.com/weir-xds/weir/upstream/file"
 )
@@ -150,19 +151,19 @@ func filesOf(o *file.Origin) admin.Origin {
 
 // originStates are the origins' states in the order of the file, with what the
 // table holds of each.
-func (p *process) originStates() ([]admin.Origin, [][]relay.GroupStatus) {
+func (p *process) originStates() ([]admin.Origin, [][]inspect.GroupStatus) {
 	f := p.force.Load()
 	states := make([]admin.Origin, len(f.origins))
-	groups := make([][]relay.GroupStatus, len(f.origins))
+	groups := make([][]inspect.GroupStatus, len(f.origins))
 	for i, o := range f.origins {
 		c := &f.cfg.Origins[i]
 		states[i] = o.status()
 		states[i].Name, states[i].Default = c.Name, c.Default
-		groups[i] = o.part.Status()
+		groups[i] = inspect.Status(o.part)
 		states[i].Sum(groups[i])
 		states[i].Frozen, _ = o.part.Frozen()
 		if states[i].Fallback != nil {
-			states[i].Fallback.Serving = o.part.StandIns()
+			states[i].Fallback.Serving = inspect.StandIns(o.part)
 		}
 		if c.Files != nil {
 			states[i].Streams = openLanes(groups[i])
@@ -171,7 +172,7 @@ func (p *process) originStates() ([]admin.Origin, [][]relay.GroupStatus) {
 	return states, groups
 }
 
-func openLanes(groups []relay.GroupStatus) (n int) {
+func openLanes(groups []inspect.GroupStatus) (n int) {
 	for i := range groups {
 		for _, l := range groups[i].Lanes {
 			if l.Open {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
 	"github.com/weir-xds/weir/metrics"
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 )
 
 // readiness is what load balancers go by. What is asked of origins stays true
@@ -52,7 +52,7 @@ func (p *process) readiness() admin.Readiness {
 }
 
 // unanswered are the types, by short name, that clients wait for.
-func unanswered(groups []relay.GroupStatus) []string {
+func unanswered(groups []inspect.GroupStatus) []string {
 	var names []string
 	seen := make(map[string]bool)
 	for i := range groups {

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/relaytest"
 	"github.com/weir-xds/weir/relay/xds"
 )
@@ -137,7 +138,7 @@ func TestHundredReloads(t *testing.T) {
 	if v := slices.Concat(q.Violations(), concerned.Violations()); len(v) > 0 {
 		t.Errorf("violations: %q", v)
 	}
-	await(t, "the parts that ended keep nothing", func() bool { return len(w.table.Origin("east").Status()) <= 1 })
+	await(t, "the parts that ended keep nothing", func() bool { return len(inspect.Status(w.table.Origin("east"))) <= 1 })
 }
 
 // TestHangup: a real process reads its file again on SIGHUP and when it changes, and goes on with

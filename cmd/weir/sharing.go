@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 )
 
 const (
@@ -47,7 +48,7 @@ func (s *sharing) watch(ctx context.Context) error {
 
 func (s *sharing) look(now time.Time) {
 	for _, o := range s.origins() {
-		groups, clients := o.Sharing()
+		groups, clients := inspect.Sharing(o)
 		if clients < sharingLeast || 10*groups < 9*clients {
 			continue
 		}

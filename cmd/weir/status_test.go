@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/cmd/weir/admin"
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/relaytest"
 )
 
@@ -21,7 +21,7 @@ func TestStatusTable(t *testing.T) {
 		Name: "mesh", Connected: true, Since: time.Now().Add(-6 * time.Second),
 		Error: "connection refused", ErrorAt: time.Now().Add(-8 * time.Minute),
 	}
-	o.Sum([]relay.GroupStatus{{Key: "shared"}, {Key: "dedicated-1", Dedicated: true}, {Key: "dedicated-2", Dedicated: true}})
+	o.Sum([]inspect.GroupStatus{{Key: "shared"}, {Key: "dedicated-1", Dedicated: true}, {Key: "dedicated-2", Dedicated: true}})
 	pages, err := json.Marshal(map[string]any{
 		"origins": map[string]any{"origins": []admin.Origin{o}},
 		"groups": map[string]any{"groups": []map[string]any{

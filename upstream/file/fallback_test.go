@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -49,8 +50,8 @@ func TestFallback(t *testing.T) {
 		t.Fatalf("there are %d lanes to be run by whoever runs the origin", len(lanes))
 	}
 	lanes[0].Missed()
-	if a := s.Take(time.Now()); a == nil || len(a.Variants) != 1 || o.StandIns() != 1 {
-		t.Errorf("the client is told %v, and %d stand in", a, o.StandIns())
+	if a := s.Take(time.Now()); a == nil || len(a.Variants) != 1 || inspect.StandIns(o) != 1 {
+		t.Errorf("the client is told %v, and %d stand in", a, inspect.StandIns(o))
 	}
 	w.stop()
 	w.awaitFallback("")

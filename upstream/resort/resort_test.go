@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/relaytest"
 	"github.com/weir-xds/weir/relay/xds"
 	"github.com/weir-xds/weir/upstream"
@@ -219,10 +220,10 @@ func TestAsksWhatIsLacking(t *testing.T) {
 		if got := w.clusters(); len(got) > 0 {
 			t.Errorf("the first side has answered, and the last one still has streams of %q", got)
 		}
-		if n := len(w.last.part.Status()); n > 0 {
+		if n := len(inspect.Status(w.last.part)); n > 0 {
 			t.Errorf("%d groups of the last side are left", n)
 		}
-		if n := w.first.part.StandIns(); n > 0 {
+		if n := inspect.StandIns(w.first.part); n > 0 {
 			t.Errorf("%d resources stand in still", n)
 		}
 		w.want(edge, "the first side's", "c")
@@ -320,7 +321,7 @@ func TestFallsBehind(t *testing.T) {
 		count := func() (n int) {
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
-			w.first.part.Resources("", cds, "", func(relay.ResourceStatus) bool { n++; return true })
+			inspect.Query(w.first.part, inspect.ResourceQuery{TypeURL: cds}, func(inspect.ResourceStatus) bool { n++; return true })
 			return n
 		}
 		if n := count(); n != len(many) {
@@ -340,7 +341,7 @@ func TestEnds(t *testing.T) {
 		_, s := w.client("edge", cds, "*")
 		w.want(s, "clusters", "a")
 		w.end()
-		if f, n := w.first.part.Fallback(), w.first.part.StandIns(); f != "" {
+		if f, n := w.first.part.Fallback(), inspect.StandIns(w.first.part); f != "" {
 			t.Errorf("%q goes on standing in, with %d resources", f, n)
 		}
 		w.want(s, "nothing goes")

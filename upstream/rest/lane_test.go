@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -110,7 +111,7 @@ func TestNewNames(t *testing.T) {
 		}
 		w.want(eds, "d")
 		sleep(16 * time.Second)
-		if n := w.table.Origin("rest").Status()[0].Types[0].Absent; n != 1 {
+		if n := inspect.Status(w.table.Origin("rest"))[0].Types[0].Absent; n != 1 {
 			t.Errorf("%d absent: what a server that answers leaves out does not exist (ABS-5)", n)
 		}
 	})
@@ -255,7 +256,7 @@ func TestSilenceOfNobody(t *testing.T) {
 		w.answer(endpoints, func(poll) (int, string) { return 0, "" })
 		w.want(eds, "b")
 		sleep(5 * time.Minute)
-		if n := w.table.Origin("rest").Status()[0].Types[0].Absent; n != 0 {
+		if n := inspect.Status(w.table.Origin("rest"))[0].Types[0].Absent; n != 0 {
 			t.Errorf("%d absent", n)
 		}
 	})

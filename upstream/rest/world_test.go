@@ -17,6 +17,7 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/relaytest"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -226,7 +227,7 @@ func (w *world) want(typeURL string, names ...string) *relay.Sub {
 
 func (w *world) held(typeURL string) []string {
 	names := []string{}
-	w.table.Origin("rest").Resources("", typeURL, "", func(r relay.ResourceStatus) bool {
+	inspect.Query(w.table.Origin("rest"), inspect.ResourceQuery{TypeURL: typeURL}, func(r inspect.ResourceStatus) bool {
 		if r.Body != nil {
 			names = append(names, r.Name)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/relaytest"
 	"github.com/weir-xds/weir/relay/xds"
 )
@@ -255,7 +256,7 @@ func TestPageEscapes(t *testing.T) {
 func TestQuarantineIsShown(t *testing.T) {
 	w := newWorld(t)
 	o := Origin{Name: "mesh", Kind: "grpc", Source: "cp:1"}
-	o.Sum([]relay.GroupStatus{{Key: "g1", Apart: []relay.ApartStatus{
+	o.Sum([]inspect.GroupStatus{{Key: "g1", Apart: []relay.ApartStatus{
 		{TypeURL: xds.ClusterType},
 		{TypeURL: xds.SecretType, Quarantined: time.Unix(1, 0), Refused: 3, Reason: "no such type"},
 	}}})

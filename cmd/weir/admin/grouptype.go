@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-xds/weir/metrics"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 )
 
 // shownMaps is how many parameter maps are listed of a type or a client unless all are asked for.
@@ -67,7 +68,7 @@ func stateOf(t *relay.TypeStatus, digest relay.TypeDigest) typeState {
 
 // typesOf are the types of a group. What is asked with several maps is settled if the set of each
 // is that is wanted.
-func typesOf(s *relay.GroupStatus, full bool) []groupType {
+func typesOf(s *inspect.GroupStatus, full bool) []groupType {
 	all := make([]groupType, 0, len(s.Types))
 	for i := range s.Types {
 		t := &s.Types[i]

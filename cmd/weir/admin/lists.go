@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/weir-xds/weir/relay/inspect"
 )
 
 // defaultLimit is how many items a list has unless limit= says otherwise.
@@ -88,7 +90,7 @@ func (a *Admin) groups(w http.ResponseWriter, r *http.Request) {
 		if only != "" && o.Name() != only {
 			continue
 		}
-		groups := o.Status()
+		groups := inspect.Status(o)
 		for i := range groups {
 			g := groupOf(&groups[i], full)
 			// left out if there is no JSON for it: NaN in its metadata

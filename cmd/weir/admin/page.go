@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/weir-xds/weir/relay/inspect"
 )
 
 // pageRows bounds each table of the page; the JSON lists have the rest.
@@ -60,7 +62,7 @@ func (a *Admin) page(w http.ResponseWriter, r *http.Request) {
 		Snapshot: a.snapshot(), Pprof: a.cfg.Pprof, SignedIn: err == nil && a.cfg.TokenFile != "",
 	}
 	for _, o := range a.cfg.Table.Origins() {
-		groups := o.Status()
+		groups := inspect.Status(o)
 		for i := range groups {
 			d.Groups.add(groupOf(&groups[i], false))
 		}

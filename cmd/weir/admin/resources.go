@@ -12,7 +12,7 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/config"
 	"github.com/weir-xds/weir/constraints"
 	"github.com/weir-xds/weir/metrics"
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 	"github.com/weir-xds/weir/relay/xds"
 )
 
@@ -53,7 +53,7 @@ type resource struct {
 type query struct {
 	origin string
 	bodies bool
-	relay.ResourceQuery
+	inspect.ResourceQuery
 }
 
 func queryOf(r *http.Request) (q query, err error) {
@@ -119,7 +119,7 @@ func (a *Admin) resources(w http.ResponseWriter, r *http.Request) {
 		if q.origin != "" && o.Name() != q.origin {
 			continue
 		}
-		o.Query(q.ResourceQuery, func(s relay.ResourceStatus) bool {
+		inspect.Query(o, q.ResourceQuery, func(s inspect.ResourceStatus) bool {
 			return l.add(a.resourceOf(o.Name(), &s, q.bodies))
 		})
 		if l.more {
@@ -129,7 +129,7 @@ func (a *Admin) resources(w http.ResponseWriter, r *http.Request) {
 	l.write(w, "resources")
 }
 
-func (a *Admin) resourceOf(origin string, s *relay.ResourceStatus, withBody bool) resource {
+func (a *Admin) resourceOf(origin string, s *inspect.ResourceStatus, withBody bool) resource {
 	res := resource{
 		Origin: origin, Group: s.Group, Type: metrics.ShortName(s.TypeURL), TypeURL: s.TypeURL, Name: s.Name,
 		Wildcard: s.Wildcard, Collection: s.Collection, Version: s.Version, OriginVersion: s.OriginVersion, Constraints: s.Constraints,

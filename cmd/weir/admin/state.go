@@ -7,7 +7,7 @@ import (
 	"github.com/weir-xds/weir/cmd/weir/snapshot"
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/metrics"
-	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 )
 
 // Origin is how an origin stands.
@@ -128,7 +128,7 @@ type lane struct {
 	Open   bool `json:"open"`
 }
 
-func groupOf(s *relay.GroupStatus, full bool) group {
+func groupOf(s *inspect.GroupStatus, full bool) group {
 	return group{
 		Origin: s.Origin, Key: s.Key, Dedicated: s.Dedicated, NodeID: s.Node.GetId(), Cluster: s.Node.GetCluster(),
 		Clients: s.Clients, ParameterSets: s.ParameterSets, Revision: s.Revision,
@@ -137,7 +137,7 @@ func groupOf(s *relay.GroupStatus, full bool) group {
 }
 
 // Sum adds up what the groups hold, and lists what of them is in quarantine.
-func (o *Origin) Sum(groups []relay.GroupStatus) {
+func (o *Origin) Sum(groups []inspect.GroupStatus) {
 	o.Groups = len(groups)
 	for i := range groups {
 		o.ParameterSets += groups[i].ParameterSets

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
@@ -86,7 +87,7 @@ func clientKey(c *downstream.Client) string {
 // lanes adds the client view.
 func (a *answer) lanes() error {
 	for _, o := range a.cfg.Table.Origins() {
-		lanes := o.Lanes()
+		lanes := inspect.Lanes(o)
 		for i := range lanes {
 			l := &lanes[i]
 			if err := a.ctx.Err(); err != nil {
@@ -100,7 +101,7 @@ func (a *answer) lanes() error {
 			if err != nil {
 				return err
 			}
-			l.Items(func(it relay.AskedItem) {
+			l.Items(func(it inspect.AskedItem) {
 				if err == nil {
 					err = a.add(v, itemKey{it.TypeURL, it.Name}, uint8(it.Status), func() *item { return a.asked(&it) })
 				}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-xds/weir/downstream"
 	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/inspect"
 
 	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
 	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
@@ -18,10 +19,10 @@ var configStatus = map[relay.ItemStatus]statusv3.ConfigStatus{
 	relay.ItemStale: statusv3.ConfigStatus_STALE, relay.ItemRefused: statusv3.ConfigStatus_ERROR,
 }
 
-var clientStatus = map[relay.AskedStatus]adminv3.ClientResourceStatus{
-	relay.AskedRequested: adminv3.ClientResourceStatus_REQUESTED, relay.AskedHeld: adminv3.ClientResourceStatus_ACKED,
-	relay.AskedAbsent: adminv3.ClientResourceStatus_DOES_NOT_EXIST, relay.AskedTimeout: adminv3.ClientResourceStatus_TIMEOUT,
-	relay.AskedError: adminv3.ClientResourceStatus_RECEIVED_ERROR, relay.AskedRefused: adminv3.ClientResourceStatus_NACKED,
+var clientStatus = map[inspect.AskedStatus]adminv3.ClientResourceStatus{
+	inspect.AskedRequested: adminv3.ClientResourceStatus_REQUESTED, inspect.AskedHeld: adminv3.ClientResourceStatus_ACKED,
+	inspect.AskedAbsent: adminv3.ClientResourceStatus_DOES_NOT_EXIST, inspect.AskedTimeout: adminv3.ClientResourceStatus_TIMEOUT,
+	inspect.AskedError: adminv3.ClientResourceStatus_RECEIVED_ERROR, inspect.AskedRefused: adminv3.ClientResourceStatus_NACKED,
 }
 
 // sent is an item of the server view (CSDS-3).
@@ -39,12 +40,12 @@ func (a *answer) sent(it *downstream.Item) *item {
 }
 
 // asked is an item of the client view (CSDS-4).
-func (a *answer) asked(it *relay.AskedItem) *item {
+func (a *answer) asked(it *inspect.AskedItem) *item {
 	x := &item{
 		TypeUrl: it.TypeURL, Name: it.Name, VersionInfo: it.Version, LastUpdated: at(it.Updated),
 		ClientStatus: clientStatus[it.Status], XdsConfig: a.body(it.Body),
 	}
-	if it.Status == relay.AskedRefused || it.Status == relay.AskedError || it.Why != "" {
+	if it.Status == inspect.AskedRefused || it.Status == inspect.AskedError || it.Why != "" {
 		x.ErrorState = &adminv3.UpdateFailureState{LastUpdateAttempt: at(it.WrongAt), Details: it.Why}
 	}
 	return x

@@ -1,0 +1,138 @@
+package inspect
+
+import (
+	"time"
+
+	"github.com/weir-xds/weir/metrics"
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// AskedStatus is how an upstream subscription stands (CSDS-4). The one that says more is the
+// greater.
+type AskedStatus uint8
+
+const (
+	AskedRequested AskedStatus = iota + 1 // not answered yet
+	AskedHeld                             // the origin gave it, and it is in use
+	AskedAbsent                           // the origin says that it does not exist
+	AskedTimeout                          // a healthy stream was silent about it for 15 s (ABS-5)
+	// the origin states an error of it; what was held stays in use (ABS-8)
+	AskedError
+	// what the origin stated last was refused; what was held stays in use (RELAY-32)
+	AskedRefused
+)
+
+// AskedItem is a picture of one resource that is asked of an origin.
+type AskedItem struct {
+	TypeURL, Name string
+	Status        AskedStatus
+	Version       string         // the origin's own; "" also where it must not be seen (RELAY-76)
+	Updated       time.Time      // when the body came; zero: not known, or there is none
+	Body          *relay.Variant // nil also where it must not be kept (RELAY-9) or seen
+	// Why is what is wrong, and WrongAt since when, if that is known: the origin's words, or ours
+	// if it is refused.
+	Why     string
+	WrongAt time.Time
+}
+
+// LaneItems are a lane and what it carries.
+type LaneItems struct {
+	Lane *relay.Lane
+	// Name is main or side, and for one of a type's own that, a dot and the type's short name.
+	Name  string
+	types []relay.TypeView
+}
+
+// Lanes are those of the groups of the origin that carry something.
+func Lanes(o *relay.Origin) (all []LaneItems) {
+	for _, g := range o.Groups() {
+		at := map[*relay.Lane]int{}
+		for v := range g.Types() {
+			for _, l := range v.Lanes() {
+				if l == nil {
+					continue
+				}
+				n, known := at[l]
+				if !known {
+					n = len(all)
+					at[l], all = n, append(all, LaneItems{Lane: l, Name: laneName(l)})
+				}
+				all[n].types = append(all[n].types, v)
+			}
+		}
+	}
+	return all
+}
+
+func laneName(l *relay.Lane) string {
+	name := "main"
+	if l.Side() {
+		name = "side"
+	}
+	if typeURL := l.Apart(); typeURL != "" {
+		name += "." + metrics.ShortName(typeURL)
+	}
+	return name
+}
+
+// Items gives a picture of each resource that the lane is to bring. A name may occur for several
+// parameter maps. One type is locked at a time, and none while f runs.
+func (x *LaneItems) Items(f func(AskedItem)) {
+	for _, v := range x.types {
+		rows := v.Asked(x.Lane)
+		for i := range rows {
+			f(itemOf(v.TypeURL, &rows[i]))
+		}
+	}
+}
+
+func itemOf(typeURL string, r *relay.Row) AskedItem {
+	secret := xds.IsSecret(typeURL)
+	it := AskedItem{TypeURL: typeURL, Name: xds.Spelling(r.Name, r.Spelt)}
+	it.Status, it.Why, it.WrongAt = wrong(r)
+	if secret && it.Why != "" {
+		it.Why = "(what is said of a secret is not kept)"
+	}
+	v := r.Variant
+	if v == nil {
+		return it
+	}
+	it.Updated = v.Received()
+	if v.Nameless {
+		it.Name = ""
+	}
+	if !secret {
+		it.Version = r.ResponseVersion()
+		if !v.DoNotCache {
+			it.Body = v
+		}
+	}
+	return it
+}
+
+// notFound is the code of gRPC.
+const notFound = 5
+
+// wrong is how what is asked stands, and what is wrong with it since when.
+func wrong(r *relay.Row) (is AskedStatus, why string, at time.Time) {
+	switch e := r.Error; {
+	case r.Rejected != nil:
+		return AskedRefused, r.Rejected.Reason, r.Rejected.At
+	case e != nil && r.Variant != nil:
+		return AskedError, e.Message, r.ErrorAt
+	case r.Variant != nil:
+		return AskedHeld, "", at
+	case e != nil && r.Timeout:
+		return AskedTimeout, e.Message, r.ErrorAt
+	case e != nil && e.Code == notFound:
+		return AskedAbsent, e.Message, r.ErrorAt
+	case e != nil:
+		return AskedError, e.Message, r.ErrorAt
+	case r.Timeout:
+		return AskedTimeout, "", at
+	case r.Absent:
+		return AskedAbsent, "", at
+	}
+	return AskedRequested, "", at
+}

@@ -1,0 +1,250 @@
+package inspect
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// ResourceStatus is a picture of one resource, for all the parameter maps of which the same can be
+// said.
+type ResourceStatus struct {
+	Group   string
+	TypeURL string
+	Name    string
+	// Params are the parameter maps that it is held for, as canonical text, "" being the empty map:
+	// the first of them, or all if the query says so. Maps is how many there are.
+	Params   []string
+	Maps     int
+	Wildcard bool // a member of the wildcard set; else held by name, or in a Collection
+	// Collection is the glob or namespace that the resource is a member of; "" for none.
+	Collection    string
+	Version       string
+	OriginVersion string
+	Constraints   string // canonical; "" for none
+	Bytes         int
+	// that are to have it: subscribed by name, or to the set that it is a member of
+	Clients int
+	Live    bool // an open upstream stream vouches for it
+	Held    bool // it is to go in a mass removal that is held back
+	Absent  bool // stated not to exist; there is no body
+	// Source is the server of the origin, or the last resort, that it came from; "" if that is not
+	// known.
+	Source string
+	// Fallback: that is the last resort.
+	Fallback bool
+	// Shadowed: another variant matches the same parameters, and is chosen (DYN-9). No client has
+	// this one.
+	Shadowed bool
+	// Body is the payload, an encoded google.protobuf.Any; nil for secrets (RELAY-76), do_not_cache
+	// (RELAY-9) and Absent.
+	Body []byte
+}
+
+// ResourceQuery says what pictures are to be made; what is empty stands for all.
+type ResourceQuery struct {
+	Group, TypeURL, Name string
+	// Params asks for what a client with that map gets: what is held for it, or, as long as nobody
+	// has asked with it, what is held for others and matches it; of several variants the one that
+	// is chosen.
+	Params *constraints.Params
+	// AllParams has each picture list every map.
+	AllParams bool
+}
+
+// maxListedMaps is how many parameter maps a picture lists unless asked for all: one variant may be
+// that of each of a group's maps.
+const maxListedMaps = 10
+
+// Query calls f for a picture of each resource that q asks for, until f returns false. Order:
+// group, type, wildcard members first, then what is held by name and in collections, name.
+func Query(o *relay.Origin, q ResourceQuery, f func(ResourceStatus) bool) {
+	servers := o.Servers()
+	for _, g := range o.Groups() {
+		if q.Group != "" && g.Key != q.Group {
+			continue
+		}
+		for v := range g.Types() {
+			if q.TypeURL != "" && v.TypeURL != q.TypeURL {
+				continue
+			}
+			ps := picturesOf(v, &q)
+			for i := range ps.all {
+				if !f(ps.all[i].status(g.Key, v.TypeURL, servers)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// picture is a ResourceStatus before its texts are made.
+type picture struct {
+	relay.Row          // Clients are those of all its maps
+	maps      int      // that it is held for
+	params    []string // of them, those that are listed
+}
+
+// pictureKey is all that tells one picture from another but the parameters.
+type pictureKey struct {
+	variant                                *relay.Variant
+	name, collection                       string
+	wildcard, live, held, absent, shadowed bool
+}
+
+// pictures are being made of what is known of one type.
+type pictures struct {
+	query *ResourceQuery
+	all   []picture
+	at    map[pictureKey]int // where in all; nil while there is one map
+}
+
+func picturesOf(v relay.TypeView, q *ResourceQuery) *pictures {
+	maps := v.Maps()
+	if q.Params != nil {
+		if i := slices.IndexFunc(maps, func(m relay.MapView) bool { return m.Params().Key() == q.Params.Key() }); i >= 0 {
+			maps = maps[i : i+1]
+		}
+	}
+	ps := pictures{query: q}
+	if len(maps) > 1 {
+		ps.at = map[pictureKey]int{}
+	}
+	var rows []relay.Row
+	for _, m := range maps {
+		rows = m.Rows(q.Name, rows[:0])
+		if ps.at == nil {
+			ps.all = make([]picture, 0, len(rows))
+		}
+		for i := range rows {
+			ps.add(&rows[i], m.Params())
+		}
+	}
+	if q.Params != nil {
+		ps.choose()
+	}
+	slices.SortFunc(ps.all, func(a, b picture) int { return a.compare(&b) })
+	return &ps
+}
+
+// add adds what is held for a map to the picture of the same for others.
+func (ps *pictures) add(r *relay.Row, held constraints.Params) {
+	if p := ps.query.Params; p != nil && (r.Variant == nil || !r.Variant.Constraints.Match(*p)) && held.Key() != p.Key() {
+		return
+	}
+	i, known := len(ps.all), false
+	if ps.at != nil {
+		key := pictureKey{variant: r.Variant, live: r.Live, held: r.Held, absent: r.Absent, shadowed: r.Shadowed}
+		if key.wildcard, key.collection = setOf(r); r.Variant == nil {
+			key.name = xds.Spelling(r.Name, r.Spelt)
+		}
+		if i, known = ps.at[key]; !known {
+			i = len(ps.all)
+			ps.at[key] = i
+		}
+	}
+	if !known {
+		ps.all = append(ps.all, picture{Row: *r})
+	} else {
+		ps.all[i].Clients += r.Clients
+	}
+	p := &ps.all[i]
+	if p.maps++; p.maps <= maxListedMaps || ps.query.AllParams {
+		p.params = append(p.params, held.Key())
+	}
+}
+
+// setOf tells what the resource is a member of: the wildcard set, a collection, or "" for none.
+func setOf(r *relay.Row) (wildcard bool, collection string) {
+	switch {
+	case r.Set == nil:
+		return false, ""
+	case r.Set.Wildcard:
+		return true, ""
+	}
+	return false, xds.Spelling(r.Set.Selector, r.Set.Spelt)
+}
+
+// choose leaves of the variants of one name that which a client with the query's map gets.
+func (ps *pictures) choose() {
+	type place struct {
+		wildcard         bool
+		collection, name string
+	}
+	at := func(p *picture) (x place) {
+		x.wildcard, x.collection = setOf(&p.Row)
+		x.name = p.Variant.Name
+		return x
+	}
+	variants := map[place][]*relay.Variant{}
+	for i := range ps.all {
+		if p := &ps.all[i]; p.Variant != nil {
+			variants[at(p)] = append(variants[at(p)], p.Variant)
+		}
+	}
+	ps.all = slices.DeleteFunc(ps.all, func(p picture) bool {
+		return p.Variant != nil && relay.Choose(variants[at(&p)], *ps.query.Params) != p.Variant
+	})
+}
+
+func (p *picture) compare(x *picture) int {
+	pw, pc := setOf(&p.Row)
+	xw, xc := setOf(&x.Row)
+	if pw != xw {
+		if pw {
+			return -1
+		}
+		return 1
+	}
+	if c := strings.Compare(pc, xc); c != 0 {
+		return c
+	}
+	if c := strings.Compare(p.name(), x.name()); c != 0 {
+		return c
+	}
+	if c := strings.Compare(p.constraints(), x.constraints()); c != 0 {
+		return c
+	}
+	return strings.Compare(p.params[0], x.params[0]) // of one variant, live for some maps alone
+}
+
+func (p *picture) name() string {
+	if p.Variant != nil && p.Variant.Nameless {
+		return ""
+	}
+	return xds.Spelling(p.Name, p.Spelt)
+}
+
+func (p *picture) constraints() string {
+	if p.Variant == nil {
+		return ""
+	}
+	return p.Variant.Constraints.Key()
+}
+
+// status is the picture with its texts.
+func (p *picture) status(group, typeURL string, servers map[uint8]string) ResourceStatus {
+	r := ResourceStatus{
+		Group: group, TypeURL: typeURL, Name: p.name(), Params: p.params, Maps: p.maps, Constraints: p.constraints(),
+		Clients: p.Clients, Live: p.Live, Held: p.Held, Absent: p.Absent, Shadowed: p.Shadowed,
+	}
+	r.Wildcard, r.Collection = setOf(&p.Row)
+	v := p.Variant
+	if v == nil {
+		return r
+	}
+	r.Source, r.Fallback = p.Source(servers)
+	if xds.IsSecret(typeURL) {
+		// RELAY-76: by name only. A digest lets an observer confirm a guess; the origin's version
+		// may be one, and a length is half of one.
+		return r
+	}
+	r.Version, r.OriginVersion, r.Bytes = v.Version(), v.OriginVersion(), v.Size()
+	if !v.DoNotCache {
+		r.Body = v.Any()
+	}
+	return r
+}

@@ -1,0 +1,243 @@
+package relay
+
+import (
+	"iter"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// What package inspect is shown of the table: copies of values and of pointers to what never
+// changes, taken while one type of one group is locked. Texts are made there, without a lock.
+
+// GroupView is one group of an origin as it was when it was looked at.
+type GroupView struct {
+	Key       string
+	Node      *corev3.Node // presented upstream; not to be changed
+	Dedicated bool         // to one client stream (RELAY-29)
+	Clients   int          // streams
+	// ParameterSets is how many distinct parameter maps they have in use, the empty one not counted
+	// (RELAY-73).
+	ParameterSets int
+
+	group *Group
+}
+
+// LaneStatus is how one lane stands.
+type LaneStatus struct{ Wanted, Open bool }
+
+// Groups are those of the origin, by key.
+func (o *Origin) Groups() []GroupView {
+	list := o.groupList()
+	views := make([]GroupView, len(list))
+	for i, g := range list {
+		views[i] = GroupView{g.key, g.node, g.dedicated, g.Clients(), g.paramSets.len(), g}
+	}
+	return views
+}
+
+// Lanes are the main and the side lane; where types have lanes of their own, whether any of them is
+// wanted, or open.
+func (g *GroupView) Lanes() (all [2]LaneStatus) {
+	look := func(lanes *[2]*Lane) {
+		for i, l := range lanes {
+			all[i].Wanted = all[i].Wanted || l.Wanted()
+			all[i].Open = all[i].Open || l.gen.Load() != 0
+		}
+	}
+	look(&g.group.lanes)
+	for v := range g.Types() {
+		if home := v.store.home; home != &g.group.lanes {
+			look(home)
+		}
+	}
+	return all
+}
+
+// Types are those of the group, in ORD-1 order.
+func (g *GroupView) Types() iter.Seq[TypeView] {
+	return func(yield func(TypeView) bool) {
+		for k := range kinds(*g.group.all.Load()) {
+			if !yield(TypeView{k.typeURL, k}) {
+				return
+			}
+		}
+	}
+}
+
+// TypeView is one type of a group.
+type TypeView struct {
+	TypeURL string
+	store   *store
+}
+
+// ApartStatus is how a type stands that is or was suspect of making the origin end streams
+// (RELAY-92).
+type ApartStatus struct {
+	TypeURL string
+	// Open: a stream of its own is.
+	Open bool
+	// Quarantined is since when; zero: it is only suspect.
+	Quarantined time.Time
+	// Refused is how many streams of its own the origin ended, in a row, and Reason what it said
+	// the last time.
+	Refused int
+	Reason  string
+}
+
+// Apart is how the type stands; false if it is on the group's lanes.
+func (v TypeView) Apart() (as ApartStatus, apart bool) {
+	v.store.mu.Lock()
+	defer v.store.mu.Unlock()
+	t := v.store.apart
+	if t == nil {
+		return as, false
+	}
+	open := t.lanes[mainLane].gen.Load() != 0 || t.lanes[sideLane].gen.Load() != 0
+	return ApartStatus{TypeURL: v.TypeURL, Open: open, Quarantined: t.since, Refused: t.failures, Reason: t.reason}, true
+}
+
+// Maps are the parameter maps that clients ask for the type with, that of the empty one first.
+func (v TypeView) Maps() []MapView {
+	shards := v.store.shards()
+	views := make([]MapView, len(shards))
+	for i, s := range shards {
+		views[i] = MapView{s}
+	}
+	return views
+}
+
+// MapView is one type of a group for one parameter map.
+type MapView struct{ shard *shard }
+
+// Params is the map.
+func (m MapView) Params() constraints.Params { return m.shard.params }
+
+// StandIns is how many resources of the last resort clients are given, where the origin has not
+// replaced them yet.
+func (m MapView) StandIns() (n int) {
+	s := m.shard
+	if s.group.origin.fallback.Load() == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.walk(nil, func(k known) {
+		if k.standsIn() {
+			n++
+		}
+	})
+	return n
+}
+
+// TypeDigest is of what is held of a type: of the set of `*`, and of what is held by name, each
+// over names and content in no order. It is equal where equal things are held, on another replica
+// or another weir. "" for what is private, and for nothing.
+type TypeDigest struct{ Set, Names string }
+
+// TypeStatus counts what is known of one type of a group, for one parameter map.
+type TypeStatus struct {
+	TypeURL  string
+	Wildcard bool // `*` is wanted upstream
+	// Settled: the wildcard set is complete (RELAY-6).
+	Settled bool
+	Members int // of the wildcard set and of collections, each counted
+	// Collections is the number of globs and namespaces wanted, those that linger included; they
+	// are no Names.
+	Collections int
+	Names       int // wanted by name upstream, those that linger included
+	Absent      int // of the names, stated not to exist and still so
+	Waiting     int // of the names, asked and unanswered
+	Bodies      int // resources held, of both kinds
+	Bytes       int // of the bodies
+	// Stale is how many of the bodies no open upstream stream vouches for, those held back
+	// included.
+	Stale int
+	// Held is how many of the bodies are to go in a mass removal that is held back, until Until
+	// (RELAY-97).
+	Held  int
+	Until time.Time
+	// Frozen is how many changes and removals the origin has stated that are not taken because it
+	// is frozen.
+	Frozen int
+	// Params is the parameter map, as canonical text; nearly always "", the empty one. Shared is
+	// how many of the Bytes are those of bodies that a map before it holds too, in memory once.
+	Params     string
+	Shared     int
+	Views      int
+	Tombstones int
+	// Unrequested counts resources that matched no subscription (RELAY-28), Unanswered names a
+	// healthy origin left unanswered for 15 s (ABS-5); both since the start.
+	Unrequested, Unanswered uint64
+}
+
+// Status counts, under the lock and without a copy of anything. It notes the bodies that it has
+// counted in seen, unless that is nil. rev is the revision of the last change.
+func (m MapView) Status(seen map[*Variant]bool) (_ TypeStatus, digest TypeDigest, rev uint64) {
+	s := m.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ts := TypeStatus{
+		TypeURL: s.typeURL, Wildcard: s.star.wanted(), Settled: s.star.settled, Collections: len(s.collections),
+		Unrequested: s.unrequested, Unanswered: s.unanswered, Params: s.params.Key(),
+	}
+	s.sets(func(t *set) {
+		ts.Members += len(t.members)
+		ts.Views += len(t.views)
+		for _, v := range t.views {
+			ts.Tombstones += v.dead
+		}
+	})
+	var star, names xds.Sum
+	s.walk(nil, func(k known) {
+		live := k.live()
+		if e := k.entry; e != nil {
+			ts.Names++
+			if s.absent(e) {
+				ts.Absent++
+			} else if !live && s.isAsked(e) {
+				ts.Waiting++
+			}
+		}
+		if !k.counts() {
+			return
+		}
+		ts.count(seen, k.variants(), live && !k.heldBack())
+		switch k.set {
+		case nil:
+			addAll(&names, k.variants())
+		case s.star:
+			addAll(&star, k.variants())
+		}
+	})
+	if !s.private() {
+		digest = TypeDigest{star.Shown(), names.Shown()}
+	}
+	ts.Held, ts.Until = s.guarded()
+	ts.Frozen = len(s.frozen)
+	return ts, digest, s.rev
+}
+
+func (t *TypeStatus) count(seen map[*Variant]bool, vs []*Variant, live bool) {
+	t.Bodies += len(vs)
+	for _, v := range vs {
+		t.Bytes += v.Size()
+		if seen[v] {
+			t.Shared += v.Size()
+		} else if seen != nil {
+			seen[v] = true
+		}
+	}
+	if !live {
+		t.Stale += len(vs)
+	}
+}
+
+// addAll counts bodies in.
+func addAll(s *xds.Sum, vs []*Variant) {
+	for _, v := range vs {
+		s.Add(v.Digest)
+	}
+}

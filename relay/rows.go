@@ -1,0 +1,149 @@
+package relay
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weir-xds/weir/constraints"
+	"github.com/weir-xds/weir/relay/xds"
+)
+
+// Row is what the table knows of one resource for one parameter map: one variant of a name, or a
+// name of which nothing is held. It is a copy, and what it points to never changes.
+//
+// The rules of what people may see of a body (RELAY-9, RELAY-76) are not applied here.
+type Row struct {
+	Name  string // canonical
+	Spelt string // as it is written, if that is another (NAME-9)
+	// Set is what it is a member of; nil: it is subscribed by name. Rows of one set share it.
+	Set     *SetRow
+	Variant *Variant // nil: nothing is held
+	// Clients that are to have it: subscribed by name, or to the set that it is a member of.
+	Clients  int
+	Live     bool // an open upstream stream vouches for it
+	Held     bool // it is to go in a mass removal that is held back
+	Absent   bool // stated not to exist, and nothing is held
+	Shadowed bool // another variant is chosen for the map (DYN-9)
+	// Timeout: a healthy stream was silent about it for 15 s (ABS-5).
+	Timeout bool
+
+	// Of TypeView.Asked alone: what the origin states of it besides, since ErrorAt if that is
+	// known, and that what it stated last was refused (RELAY-32).
+	Error    *NameError
+	ErrorAt  time.Time
+	Rejected *Rejection
+}
+
+// SetRow is a set of resources: `*`, or a collection.
+type SetRow struct {
+	Wildcard bool
+	Selector string // canonical
+	Spelt    string // as that of Row
+}
+
+// Source is the origin's server, by the numbers of Origin.Servers, or the last resort that the
+// variant came from. "" if that is not known.
+func (r *Row) Source(servers map[uint8]string) (source string, fallback bool) {
+	if from := r.Variant.from; from.fallback {
+		return from.source, true
+	}
+	return servers[r.Variant.from.server], false
+}
+
+// ResponseVersion is the origin's version of the variant. State of the world has one for all of a
+// response (VER-9).
+func (r *Row) ResponseVersion() string {
+	if v := r.Variant; v.originVersion == "" {
+		return v.from.version
+	}
+	return r.Variant.originVersion
+}
+
+// Choose is the one of some variants of a name that a client with the parameter map gets; nil: none
+// matches (DYN-9).
+func Choose(variants []*Variant, p constraints.Params) *Variant { return pick(variants, p) }
+
+// Rows adds what the table knows of a name to those in to; of all names if it is empty. The name
+// may be in any spelling.
+func (m MapView) Rows(name string, to []Row) []Row {
+	s := m.shard
+	rows := rowList{all: to}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if name != "" {
+		s.walkName(xds.NameKey(name), rows.add)
+		return rows.all
+	}
+	n := len(s.named.entries)
+	s.sets(func(t *set) { n += len(t.members) })
+	rows.all = slices.Grow(to, n)
+	s.walk(nil, func(k known) {
+		if k.counts() {
+			rows.add(k)
+		}
+	})
+	return rows.all
+}
+
+// rowList is being made while a shard is locked.
+type rowList struct {
+	all []Row
+	of  *set // of the last row
+	set *SetRow
+}
+
+// row is one of a set, nil standing for the names.
+func (rows *rowList) row(t *set, name, spelt string) Row {
+	if rows.of != t {
+		if rows.of, rows.set = t, nil; t != nil {
+			rows.set = &SetRow{t.kind == wild, t.selector, t.spelt}
+		}
+	}
+	return Row{Name: name, Spelt: spelt, Set: rows.set}
+}
+
+// add adds a row for each variant that clients may be given, or one for all that is known if there
+// is none.
+func (rows *rowList) add(k known) {
+	if k.set == nil {
+		rows.addName(k)
+		return
+	}
+	chosen, live := pick(k.member.variants, k.shard.params), k.live()
+	for _, v := range k.member.variants {
+		r := rows.row(k.set, v.Name, v.spelt)
+		r.Variant, r.Held, r.Shadowed = v, k.set.guard.holds(v), v != chosen
+		if r.Live = live && !r.Held; !r.Shadowed {
+			r.Clients = k.set.clients
+		}
+		rows.all = append(rows.all, r)
+	}
+}
+
+func (rows *rowList) addName(k known) {
+	e := k.entry
+	r := rows.row(nil, e.name, e.spelt)
+	for _, x := range k.holders() {
+		r.Clients += int(x.count)
+		r.Live = r.Live || (known{shard: k.shard, entry: x}).live()
+		r.Absent = r.Absent || k.shard.absent(x)
+	}
+	given := e.variants
+	if k.standsIn() {
+		given = e.retiredBodies()
+	}
+	if len(given) == 0 {
+		rows.all = append(rows.all, r)
+		return
+	}
+	chosen, clients := pick(given, k.shard.params), r.Clients
+	r.Held = k.heldBack()
+	r.Live, r.Absent = r.Live && !r.Held, false
+	for _, v := range given {
+		r.Name, r.Spelt, r.Variant, r.Shadowed = v.Name, v.spelt, v, v != chosen
+		if r.Clients = clients; r.Shadowed {
+			r.Clients = 0
+		}
+		rows.all = append(rows.all, r)
+	}
+}
