@@ -26,7 +26,7 @@ import (
 func (r *rig) lanesOf(dedicated bool) (lanes []*relay.Lane) {
 	r.up()
 	for _, l := range r.lanes {
-		if l.Group().Dedicated() == dedicated {
+		if strings.HasPrefix(l.Group().Key(), "dedicated-") == dedicated {
 			lanes = append(lanes, l)
 		}
 	}

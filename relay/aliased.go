@@ -347,9 +347,8 @@ func (s *Sub) stillSelects(name string) bool {
 	return s.namesResource(name) || s.inView(name) != nil
 }
 
-// Demands reports whether the next Take answers a name that the client asked for and waits for: a
-// request may wait for it, and nothing may hold it up (ALIAS-8).
-func (s *Sub) Demands() bool {
+// demands is Union.Demands of one part. It locks the shard.
+func (s *Sub) demands() bool {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	return slices.ContainsFunc(s.dirty, func(r *record) bool {

@@ -83,9 +83,6 @@ func (g *Group) Identifier() string {
 	return ""
 }
 
-// Dedicated reports whether the group is one client stream's alone (RELAY-29).
-func (g *Group) Dedicated() bool { return g.dedicated }
-
 // Clients is how many clients the group has. It takes no lock.
 func (g *Group) Clients() int { return int(g.refs.Load()) }
 

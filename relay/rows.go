@@ -67,11 +67,11 @@ func Choose(variants []*Variant, p constraints.Params) *Variant { return pick(va
 // may be in any spelling.
 func (m MapView) Rows(name string, to []Row) []Row {
 	s := m.shard
-	rows := rowList{all: to}
+	rows, key := rowList{all: to}, xds.NameKey(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if name != "" {
-		s.walkName(xds.NameKey(name), rows.add)
+	if key != "" {
+		s.walkName(key, rows.add)
 		return rows.all
 	}
 	n := len(s.named.entries)

@@ -354,10 +354,11 @@ func (u *Union) Unsend() {
 	}
 }
 
-// Demands is Sub.Demands of any part.
+// Demands reports whether the next Take answers a name that the client asked for and waits for: a
+// request may wait for it, and nothing may hold it up (ALIAS-8).
 func (u *Union) Demands() bool {
 	for i := range u.Len() {
-		if u.Part(i).Demands() {
+		if u.Part(i).demands() {
 			return true
 		}
 	}

@@ -13,9 +13,8 @@ func (t *set) await(now time.Time) {
 	}
 }
 
-// SettlesUntil is until when other types may wait for the sets that the Sub waits for; zero: it
-// waits for none. A time that has passed says that the wait was in vain.
-func (s *Sub) SettlesUntil(now time.Time) (until time.Time) {
+// settlesUntil is Union.SettlesUntil of one part. It locks the shard.
+func (s *Sub) settlesUntil(now time.Time) (until time.Time) {
 	s.shard.mu.Lock()
 	defer s.shard.mu.Unlock()
 	for p := s.pos; p != nil; p = p.also {
@@ -35,10 +34,11 @@ func (p *position) settles() bool {
 	return p.waits() && (!p.heldBack() || t.lane().live(t.askedGen))
 }
 
-// SettlesUntil is Sub.SettlesUntil of all parts together.
+// SettlesUntil is until when other types may wait for the sets that the client waits for; zero: it
+// waits for none. A time that has passed says that the wait was in vain.
 func (u *Union) SettlesUntil(now time.Time) (until time.Time) {
 	for i := range u.Len() {
-		if x := u.Part(i).SettlesUntil(now); x.After(until) {
+		if x := u.Part(i).settlesUntil(now); x.After(until) {
 			until = x
 		}
 	}

@@ -28,8 +28,8 @@ func (s *shard) walk(wanted func(*set) bool, f func(known)) {
 	}
 }
 
-// walkName shows what the shard knows of one name: by itself that is the name's own, and the
-// resource that goes by it. Of names that hold one resource one is shown.
+// walkName is walk for one name: the members of that name, its own entry, and the entries that hold
+// the resource of that name by another (ALIAS-1). Of entries that hold one resource one is shown.
 func (s *shard) walkName(name string, f func(known)) {
 	s.sets(func(t *set) {
 		if m := t.members[name]; m != nil {
