@@ -68,12 +68,15 @@ func (s *Sub) Went(name string) bool {
 }
 
 // Unsend takes an answer back that was taken and thrown away: everything that the client is
-// subscribed to is answered again, as if it had subscribed to it again (DELTA-2).
+// subscribed to is answered again, as if it had subscribed to it again (DELTA-2). What is kept back
+// was in no answer, and stays so.
 func (s *Sub) Unsend() {
 	s.shard.mu.Lock()
 	defer s.shard.unlock()
 	for r := range s.records.all() {
-		s.demand(r)
+		if !s.keeps(r.entry.name) {
+			s.demand(r)
+		}
 	}
 	for p := s.pos; p != nil; p = p.also {
 		s.demandSet(p)
