@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // truth is a model whose samples are to give it back.
@@ -115,6 +116,7 @@ func TestLive(t *testing.T) {
 // TestPoints measures small points of every kind with real processes, and prints them.
 func TestPoints(t *testing.T) {
 	c := &scaling{study: smallStudy(t)}
+	c.pause = 10 * time.Second // the processes of other packages are run beside these
 	if err := c.programs.build(t.Context(), c.dir); err != nil {
 		t.Fatal(err)
 	}
