@@ -23,7 +23,8 @@ const (
 // what the origin states waits behind the answer. A request is taken in whole, however long; it is
 // the next one with names that waits until its peer has no debt. So one that asks for 100,000 names
 // at its start does not wait, and names that others have cost nothing. Requests without names, as
-// ACKs are in delta, never wait (TestNewNamesArePaced).
+// ACKs are in delta, never wait (TestNewNamesArePaced); nor do those that repeat their list, as ACKs
+// do in state of the world (TestFleetBehindOneAddress).
 type namePace struct {
 	mu    sync.Mutex // guards what follows; a leaf
 	peers *simplelru.LRU[peerKey, *peerNames]
@@ -98,16 +99,17 @@ func (p *namePace) settle(ctx context.Context, n *peerNames) (over bool, err err
 	}
 }
 
-// enter waits until a request may be taken in. It gives others its parts of the intake meanwhile.
-// Whoever enters leaves. The error is that of ctx, or errNotEntered.
-func (p *namePace) enter(ctx context.Context, in *request) (b bringing, err error) {
+// enter waits until a request may be taken in, unless it repeats the names of its stream. It gives
+// others its parts of the intake meanwhile. Whoever enters leaves. The error is that of ctx, or
+// errNotEntered.
+func (p *namePace) enter(ctx context.Context, in *request, repeats func(*content) bool) (b bringing, err error) {
 	if in.content == nil || in.names.n+len(in.locators) == 0 {
 		return b, nil
 	}
 	if b.peer = p.of(in.from); b.peer == nil || in.turn { // the latter has waited before it was inflated
 		return b, nil
 	}
-	if in.names.n <= shortList && p.debt(b.peer, time.Now()) <= 0 {
+	if in.names.n <= shortList && p.debt(b.peer, time.Now()) <= 0 || repeats(in.content) {
 		return b, nil
 	}
 	select {

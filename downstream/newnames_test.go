@@ -104,7 +104,7 @@ func TestNewNamesTakeTurns(t *testing.T) {
 			if req.parts, err = in.enter(t.Context(), req.from, req.size); err != nil {
 				t.Error(err)
 			}
-			b, err := pace.enter(t.Context(), req)
+			b, err := pace.enter(t.Context(), req, func(*content) bool { return false })
 			if err != nil {
 				t.Error(err)
 			}
@@ -143,6 +143,100 @@ func TestNewNamesTakeTurns(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		if synctest.Wait(); entered.Load() != 3 {
 			t.Errorf("%d are taken in, want 3", entered.Load())
+		}
+	})
+}
+
+// TestFleetBehindOneAddress: clients of one peer that all come at once, each with a long list of its
+// own, are served at the pace of limits.new_names_per_second once its first second is used up, and
+// no stream ends. Their ACKs, which repeat the list, wait for nobody: a client whose ACK is not taken
+// in is sent nothing new. When all of them come again, they are served at once.
+func TestFleetBehindOneAddress(t *testing.T) {
+	clients, each, rate := 200, 1_000, 50_000
+	if raced {
+		each, rate = each/10, rate/10
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimited(t, func(l *Limits) { l.NewNamesPerSecond, l.StreamsPerConnection = rate, 2*clients })
+		conn := l.net.Connect(t)
+		fleet, lists := make([]*relaytest.Client, clients), map[string][]string{}
+		come := func() {
+			for i, c := range fleet {
+				id := fmt.Sprint("envoy-", i)
+				c.Open(relaytest.Node(id, "edge"))
+				c.Request(eds, lists[id]...)
+			}
+			synctest.Wait()
+		}
+		for i := range fleet {
+			fleet[i] = relaytest.NewClient(t, conn, relaytest.ClientConfig{Dialect: relaytest.SotW})
+			for n := range each {
+				lists[fmt.Sprint("envoy-", i)] = append(lists[fmt.Sprint("envoy-", i)], fmt.Sprintf("%d-%d", i, n))
+			}
+		}
+		// entered has the origin answer those that were taken in, and counts all of them
+		answered := map[string]bool{}
+		entered := func() (n int) {
+			synctest.Wait()
+			for _, c := range l.server.Clients() {
+				if len(c.Types) == 0 || c.Types[0].Names == 0 {
+					continue
+				}
+				if n++; answered[c.NodeID] {
+					continue
+				}
+				answered[c.NodeID] = true
+				var words []string
+				for _, name := range lists[c.NodeID] {
+					words = append(words, name+"=1")
+				}
+				l.say(eds, words...)
+			}
+			return n
+		}
+		// acked counts those whose ACK was taken in, and those who were sent what they have not acknowledged
+		acked := func() (have, wait int) {
+			synctest.Wait()
+			for _, c := range l.server.Clients() {
+				switch {
+				case len(c.Types) == 0 || c.Types[0].SentVersion == "":
+				case c.Types[0].AckedVersion == c.Types[0].SentVersion:
+					have++
+				default:
+					wait++
+				}
+			}
+			return have, wait
+		}
+		// served waits until all are, and returns how long it took
+		served := func() time.Duration {
+			t.Helper()
+			for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+				taken := entered()
+				have, wait := acked()
+				if wait > 0 {
+					t.Fatalf("after %v %d clients were taken in, and the ACKs of %d wait", time.Since(start), taken, wait)
+				}
+				if took := time.Since(start); have == clients || took > time.Minute {
+					return took
+				}
+			}
+		}
+		waited := func() float64 { return counted(t, l.reg, "weir_limit_rejections_total", "new_names_per_second") }
+		come()
+		most := time.Duration(clients*each/rate-1)*time.Second + time.Second/2 // the rest is the wait for more of a change
+		if took := served(); took > most || took < most/2 {
+			t.Errorf("all are served after %v, want at most %v, and not at once", took, most)
+		}
+		before := waited()
+		come()
+		if took := served(); took > time.Second/2 || waited() != before {
+			t.Errorf("when all come again they are served after %v, and %v requests waited", took, waited()-before)
+		}
+		for i, c := range fleet {
+			if c.Err() != nil || c.Count(eds) != each {
+				t.Fatalf("client %d holds %d resources, and ended with %v", i, c.Count(eds), c.Err())
+			}
 		}
 	})
 }

@@ -154,7 +154,7 @@ func (p *poll) answer(ctx context.Context) (polled, error) {
 	st.session.adopt(st.listener.settings.Load(), nil)
 	session := st.session
 	defer func() { session.close(time.Now()) }()
-	names, err := st.server.names.enter(wait, p.in)
+	names, err := st.server.names.enter(wait, p.in, session.repeats)
 	switch {
 	case ctx.Err() != nil:
 		return polled{}, p.reason(ctx)

@@ -73,7 +73,7 @@ func (s *session) list(now time.Time, st *streamType, in *content) error {
 	if st.listed && st.list == hash && !(anew && st.heard) {
 		return nil
 	}
-	st.list, st.listed = hash, true
+	st.list, st.listed, st.members = hash, true, s.hashNames(in)
 	if anew {
 		left := s.forgotten(now, st)
 		defer func() {
@@ -112,6 +112,23 @@ func (s *session) list(now time.Time, st *streamType, in *content) error {
 		st.sub.Remind()
 	}
 	return s.countNames(st)
+}
+
+// repeats reports whether a request answers a response with the names that its type has already: it
+// brings none. Some clients have them in a map, and in another order with each ACK. It locks the
+// session.
+func (s *session) repeats(in *content) bool {
+	if s.delta || len(in.nonce) == 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, st := range s.types {
+		if st.typeURL == s.only || st.typeURL == string(in.typeURL) {
+			return st.listed && (st.list == s.hashList(in) || len(in.locators) == 0 && st.members == s.hashNames(in))
+		}
+	}
+	return false
 }
 
 // forgotten notes that a client begins a type anew, with no nonce: it has forgotten what it
@@ -266,4 +283,12 @@ func (s *session) hashList(in *content) uint64 {
 	h.WriteString("\xff\xff\xff\xff") // no name is that long
 	h.Write(in.names.encoded)
 	return h.Sum64()
+}
+
+// hashNames is equal for lists of the same names, in whatever order.
+func (s *session) hashNames(in *content) (sum uint32) {
+	for name := range in.names.values() {
+		sum += uint32(maphash.Bytes(s.cfg.seed, name)) //nolint:gosec // as many bits as there is room for
+	}
+	return sum
 }

@@ -158,7 +158,7 @@ func (st *stream) read(ctx context.Context) error {
 		if err := st.wire.RecvMsg(in); err != nil {
 			return st.reason(err)
 		}
-		names, err := st.server.names.enter(ctx, in)
+		names, err := st.server.names.enter(ctx, in, st.session.repeats)
 		if err != nil {
 			in.done()
 			in.leave()

@@ -27,8 +27,11 @@ type streamType struct {
 	// What the client asked.
 	legacy bool // SotW: nothing was named so far, and that means everything (WILD-2)
 	listed bool // SotW: a list was recorded, with hash list
-	list   uint64
-	asked  time.Time // when something was subscribed first
+	// the hash of its names (hashNames); for the sake of the size so short: who makes two lists
+	// collide has an ACK taken in sooner
+	members uint32
+	list    uint64
+	asked   time.Time // when something was subscribed first
 	// SotW: a request had one of the stream's nonces, since the type began
 	heard    bool
 	refused  map[string]struct{} // SotW: names of the list that were refused
