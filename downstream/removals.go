@@ -33,17 +33,17 @@ type parted struct {
 	gone  []relay.Gone
 	until uint64
 	went  time.Time
-	fault *relay.NameError
+	fault *xds.NameError
 }
 
 func (r *rest) none() bool { return len(r.names)+len(r.gone) == 0 }
 
 type removal struct {
-	name  string           // as it is to be told
-	until uint64           // what is pending up to this revision goes first
-	went  time.Time        // when it would have been written
-	named bool             // the client asked for it by name (ORD-10)
-	fault *relay.NameError // to be told with it; nil: none
+	name  string         // as it is to be told
+	until uint64         // what is pending up to this revision goes first
+	went  time.Time      // when it would have been written
+	named bool           // the client asked for it by name (ORD-10)
+	fault *xds.NameError // to be told with it; nil: none
 }
 
 // removalOrder are the types that ORD-2 speaks of, in the order in which their removals leave.
@@ -184,8 +184,8 @@ func (r *rest) part(now time.Time, gone []relay.Gone, until uint64) {
 
 // fault keeps an error of a name whose removal waits, and reports whether it is one: a client may
 // take it for the removal.
-func (r *rest) fault(f *relay.NameError) bool {
-	if f.Located() {
+func (r *rest) fault(f *xds.NameError) bool {
+	if f.Located {
 		x, gone := r.gone[f.Name]
 		if gone {
 			x.fault = f

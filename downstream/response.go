@@ -139,7 +139,7 @@ type draft struct {
 	gone            []relay.Gone
 	refusals        []refusal
 	hosts           []byte // fields: what is said besides of refusals that are virtual hosts
-	errors          []*relay.NameError
+	errors          []*xds.NameError
 }
 
 // encode writes the response: what differs from client to client and what is fixed first, the
@@ -216,7 +216,7 @@ func (r *refusal) append(b []byte, field protowire.Number) []byte {
 type part struct {
 	pieces relay.Pieces
 	gone   []relay.Gone
-	errors []*relay.NameError
+	errors []*xds.NameError
 	size   int // of the pieces, and about that of all else
 }
 
@@ -278,7 +278,7 @@ func cutUnits(parts []part, units []relay.Unit, most int) []part {
 }
 
 // cutErrors divides what is told of names instead of resources: it goes where there is room.
-func cutErrors(parts []part, errs []*relay.NameError, most int) []part {
+func cutErrors(parts []part, errs []*xds.NameError, most int) []part {
 	for i, from := 0, 0; len(errs[from:]) > 0; i++ {
 		if i == len(parts) {
 			parts = append(parts, part{})

@@ -73,8 +73,8 @@ func (a *acceptance) resources(r *Response) {
 
 type identity struct{ name, constraints string }
 
-func (r *Resource) identity() identity  { return identity{r.Name, r.Constraints.Key()} }
-func (e *NameError) identity() identity { return identity{e.Name, e.Constraints.Key()} }
+func (r *Resource) identity() identity { return identity{r.Name, r.Constraints.Key()} }
+func identityOf(e *NameError) identity { return identity{e.Name, e.Constraints.Key()} }
 
 type acceptance struct {
 	Update
@@ -362,12 +362,12 @@ func (a *acceptance) removedVariant(b []byte) {
 
 func (a *acceptance) nameErrors(r *Response) {
 	for _, b := range r.errors {
-		e, c, err := parseNameError(b)
+		e, c, err := xds.ParseNameError(b)
 		if err != nil {
 			a.reject("", "resource_errors: does not decode: %v", err)
 			continue
 		}
-		name := xds.Spelling(e.Name, e.spelt)
+		name := e.Spelling()
 		if why := a.checkName(name); why != "" {
 			a.reject(name, "resource_errors %s: %s", quote(name), why)
 			continue
@@ -376,7 +376,7 @@ func (a *acceptance) nameErrors(r *Response) {
 			a.reject(name, "resource_errors %s: %v", quote(name), err)
 			continue
 		}
-		id := e.identity()
+		id := identityOf(e)
 		if a.has(id) { // ABS-11
 			a.reject(name, "resource %s: both sent and in resource_errors", quote(name))
 			a.markAmbiguous(id)

@@ -262,7 +262,7 @@ func (s *Sub) about(r *record, f *NameError) *NameError {
 		return f
 	}
 	c := *f
-	c.Name, c.spelt = name, ""
+	c.Name, c.Spelt = name, ""
 	return &c
 }
 

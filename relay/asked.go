@@ -88,7 +88,7 @@ func (rows *rowList) ask(k known) {
 func (rows *rowList) askSet(t *set) {
 	for name, f := range t.faults.byName {
 		if t.members[name] == nil {
-			r := rows.row(t, name, f.err.spelt)
+			r := rows.row(t, name, f.err.Spelt)
 			r.Error, r.ErrorAt = f.err, f.at
 			rows.all = append(rows.all, r)
 		}
@@ -107,6 +107,6 @@ func (rows *rowList) askName(k known) {
 	}
 	r := rows.row(nil, e.name, e.spelt)
 	r.Variant, r.Error, r.Absent = e.chosen, e.fault, k.shard.absent(e)
-	r.Timeout = e.isUnanswered() && (e.fault == nil || e.fault.same(unanswered(e.name)))
+	r.Timeout = e.isUnanswered() && (e.fault == nil || e.fault.Same(unanswered(e.name)))
 	rows.all = append(rows.all, r)
 }

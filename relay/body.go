@@ -280,9 +280,9 @@ func (s *Sub) spell(a *Answer) {
 		a.Body = told
 	}
 	for i, e := range a.Errors {
-		if told := s.spelling(e.Name, e.spelt); told != xds.Spelling(e.Name, e.spelt) {
+		if told := s.spelling(e.Name, e.Spelt); told != e.Spelling() {
 			c := *e
-			c.spelt = told
+			c.Spelt = told
 			a.Errors[i] = &c
 		}
 	}

@@ -91,7 +91,7 @@ func (s *shard) predates(u *update, t *set, name string) bool {
 // applyPart takes up what a response says of a collection.
 func (t *set) applyPart(a *Applied, p *excerpt, gen uint32) {
 	s := t.shard
-	if over := p.fault == nil && (len(p.Resources) > 0 || t.faultGen != gen) || p.fault != nil && p.fault.own && t.fault != nil && !t.fault.own; t.fault != nil && over {
+	if over := p.fault == nil && (len(p.Resources) > 0 || t.faultGen != gen) || p.fault != nil && p.fault.Own && t.fault != nil && !t.fault.Own; t.fault != nil && over {
 		t.cured(s.rev) // there is something again
 	}
 	if p.fault != nil && s.freezes(t).Removals() && s.group.origin.ends(p.fault) {
@@ -117,7 +117,7 @@ func (t *set) fail(p *excerpt, gen uint32) {
 	if t.shard.group.origin.ends(p.fault) {
 		t.membersGo(p)
 	}
-	if known := t.fault.same(p.fault) && t.fault.own == p.fault.own; !known {
+	if known := t.fault.Same(p.fault) && t.fault.Own == p.fault.Own; !known {
 		t.fault = p.fault
 	}
 	t.faultGen = gen
@@ -146,7 +146,7 @@ func (t *set) cured(rev uint64) {
 	t.fault, t.faultGen = nil, 0
 	for _, v := range t.views {
 		for p := v.ordered.head; p != nil; p = p.next {
-			if p.fault != nil && !p.fault.own {
+			if p.fault != nil && !p.fault.Own {
 				p.resend = true
 				p.sub.mark(rev)
 			}
@@ -202,7 +202,7 @@ func (p *position) collectionFault() *NameError {
 		}
 	}
 	switch f := t.fault; {
-	case f == nil || f == p.fault, f.own && s.delta, !t.lane().live(t.faultGen):
+	case f == nil || f == p.fault, f.Own && s.delta, !t.lane().live(t.faultGen):
 		return nil
 	default:
 		p.fault = f
@@ -240,7 +240,7 @@ func (s *shard) stray(a *Applied, gen uint32, id identity) {
 // strayError is stray for an error, which may be of a collection as a whole.
 func (s *shard) strayError(a *Applied, gen uint32, e *NameError) {
 	if t := s.collections[e.Name]; t == nil || t.askedGen != gen {
-		s.stray(a, gen, e.identity())
+		s.stray(a, gen, identityOf(e))
 	}
 }
 

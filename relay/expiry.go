@@ -124,7 +124,7 @@ func (s *shard) expireName(e *entry, now time.Time) (n int) {
 	}
 	s.offerNamed(e, s.rev, gen, true)
 	s.partTouched(e)
-	if e.chosen == nil && e.fault != nil && e.fault.own {
+	if e.chosen == nil && e.fault != nil && e.fault.Own {
 		e.onExpired(expired(e.name))
 	}
 	return n

@@ -58,9 +58,9 @@ func (t *faults) state(now time.Time, err *NameError, gen uint32, rev uint64) bo
 		}
 		f = &fault{err: err, at: now}
 		t.byName[err.Name] = f
-	case f.err.same(err) && f.gen == gen:
+	case f.err.Same(err) && f.gen == gen:
 		return false
-	case f.err.same(err):
+	case f.err.Same(err):
 		f.was = f.seq
 	default:
 		f.err, f.was = err, 0

@@ -103,7 +103,7 @@ func (v *Variant) resource() []byte {
 	switch {
 	case v.Nameless:
 	case v.Constraints != nil:
-		b = appendResourceName(b, resourceNameWrapped, name, v.written())
+		b = xds.AppendResourceName(b, resourceNameWrapped, name, v.written())
 	case name != "":
 		b = xds.AppendString(b, resourceName, name)
 	}

@@ -67,7 +67,7 @@ func (x *kept) goes(now time.Time, k *Keep) bool {
 // resource, or says that it holds it, and the resource had no TTL, which it must not outlive
 // (RELAY-50).
 func (r *record) mayKeep() bool {
-	if f := r.entry.fault; f != nil && f.timed {
+	if f := r.entry.fault; f != nil && f.HadTTL {
 		return false
 	}
 	return r.has()

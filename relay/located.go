@@ -40,7 +40,7 @@ func (g *Gone) Sent() bool { return g.known }
 
 // Append adds it to the given field of a response, a ResourceName.
 func (g *Gone) Append(b []byte, field protowire.Number) []byte {
-	return appendResourceName(b, field, g.Name, g.written)
+	return xds.AppendResourceName(b, field, g.Name, g.written)
 }
 
 // Size is what it takes in a response, in bytes, or a little more.
@@ -165,7 +165,7 @@ func (v *Variant) locatedParts(delta bool, ttl time.Duration, beat bool) (head, 
 	if !v.Notice() {
 		b = xds.AppendString(b, resourceVersion, v.Version())
 	}
-	b = appendResourceName(b, resourceNameWrapped, name, v.written())
+	b = xds.AppendResourceName(b, resourceNameWrapped, name, v.written())
 	if !beat {
 		for _, a := range v.aliases {
 			b = xds.AppendString(b, resourceAliases, a)
@@ -196,10 +196,7 @@ func (v *Variant) written() string {
 	return v.rare.constraints
 }
 
-const (
-	nameField        = 1 // of a ResourceName
-	constraintsField = 2
-)
+const constraintsField = 2 // of a ResourceName
 
 // constraintFields takes what is not the name out of an encoded ResourceName.
 func constraintFields(resourceName []byte) string {
@@ -210,13 +207,6 @@ func constraintFields(resourceName []byte) string {
 		}
 	}
 	return string(b)
-}
-
-// appendResourceName adds a ResourceName with constraints that are written already.
-func appendResourceName(b []byte, field protowire.Number, name, written string) []byte {
-	b = protowire.AppendTag(b, field, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(protowire.SizeTag(nameField)+protowire.SizeBytes(len(name))+len(written)))
-	return append(xds.AppendString(b, nameField, name), written...)
 }
 
 // mostKeys bounds the constraints of exact: more than constraints.MaxNodes are refused, and with

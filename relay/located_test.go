@@ -141,7 +141,7 @@ func unwrapped(t *testing.T, b []byte, delta bool) *discoveryv3.Resource {
 
 // TestLocatedImage: the constraints survive a restart as they were written.
 func TestLocatedImage(t *testing.T) {
-	name := appendResourceName(nil, 8, "a", string(protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), marshal(t, either(equals("b", "1"), equals("a", "1"))))))
+	name := xds.AppendResourceName(nil, 8, "a", string(protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), marshal(t, either(equals("b", "1"), equals("a", "1"))))))
 	var r Resource
 	if err := parseResource(append(name, 0x12, 0x00), &r); err != nil {
 		t.Fatal(err)

@@ -109,12 +109,12 @@ func (m *model) takeErrors(c *modelSub, a *Answer) {
 		case going[name]:
 			m.t.Fatalf("client %d: %s is sent and in error, or in error twice\n%s", c.id, name, m.tail())
 		case isCollection(name):
-			if f := m.empty(c.typeURL, name); !c.names[name] || !e.own {
+			if f := m.empty(c.typeURL, name); !c.names[name] || !e.Own {
 				m.t.Fatalf("client %d: %s is in error: %v, empty %v\n%s", c.id, name, e.Message, f, m.tail())
 			}
 		case !m.wants(c, name):
 			m.t.Fatalf("client %d: %s was not asked for, and is in error\n%s", c.id, name, m.tail())
-		case told.text == e.Message && !e.own && m.ways(c, name) == 1 && m.breaks-told.breaks < 2 && !slices.ContainsFunc(a.Removed, func(n string) bool { return m.plain(n) == name }):
+		case told.text == e.Message && !e.Own && m.ways(c, name) == 1 && m.breaks-told.breaks < 2 && !slices.ContainsFunc(a.Removed, func(n string) bool { return m.plain(n) == name }):
 			m.t.Fatalf("client %d: %s: %s is told twice\n%s", c.id, name, e.Message, m.tail())
 		}
 		c.errs[name] = modelTold{e.Message, m.breaks}

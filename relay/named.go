@@ -376,7 +376,7 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 		if words != nil && e.chosen != nil && e.chosen.timed() {
 			// also of a NOT_FOUND in the origin's words: so a relay before us says that a TTL has
 			// passed
-			words.timed = true
+			words.HadTTL = true
 		}
 		if last := e.chosen; s.typeURL == xds.ClusterType {
 			if last == nil {

@@ -350,7 +350,7 @@ func (k *store) countStrays(a *Applied, asked []*shard, u *update) {
 			offered[s.part.Resources[i].identity()]++
 		}
 		for _, e := range s.part.Errors {
-			offered[e.identity()]++
+			offered[identityOf(e)]++
 		}
 	}
 	stray := func(id identity) bool {
@@ -369,6 +369,6 @@ func (k *store) countStrays(a *Applied, asked []*shard, u *update) {
 		}
 	}
 	for _, e := range u.Errors {
-		stray(e.identity())
+		stray(identityOf(e))
 	}
 }

@@ -362,7 +362,7 @@ func (s *script) take(c *scriptSub) []string {
 	slices.Sort(removed)
 	var errs []string
 	for _, e := range a.Errors {
-		errs = append(errs, fmt.Sprintf("error(%s %d)", xds.Spelling(e.Name, e.spelt), e.Code))
+		errs = append(errs, fmt.Sprintf("error(%s %d)", e.Spelling(), e.Code))
 	}
 	slices.Sort(errs)
 	if s.cfg.Origins[0].OriginVersions {

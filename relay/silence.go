@@ -9,7 +9,7 @@ import "time"
 func (s *shard) fail(e *entry, fault *NameError, rev uint64, gen uint32) {
 	if s.group.origin.ends(fault) {
 		s.markConfirmed(e) // any other error says nothing of the body
-		known := e.answeredOn(gen) && e.fault.same(fault)
+		known := e.answeredOn(gen) && e.fault.Same(fault)
 		e.onWords(fault)
 		// also to those who know that it does not exist; the same is news to who came since it was
 		// asked anew (RELAY-99)
@@ -21,8 +21,8 @@ func (s *shard) fail(e *entry, fault *NameError, rev uint64, gen uint32) {
 		s.offerNamed(e, rev, gen, true)
 		return
 	}
-	known := e.answeredOn(gen) && e.fault.same(fault)
-	if !e.fault.same(fault) {
+	known := e.answeredOn(gen) && e.fault.Same(fault)
+	if !e.fault.Same(fault) {
 		e.rev = rev
 	}
 	e.onError(fault, gen)

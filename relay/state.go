@@ -176,7 +176,7 @@ func (st *state) onError(f *NameError, gen uint32) {
 // onWords: an error is told in these words. An error that is the same stays as it is: clients
 // remember which they were told.
 func (st *state) onWords(f *NameError) {
-	if !st.fault.same(f) {
+	if !st.fault.Same(f) {
 		st.fault = f
 	}
 }

@@ -316,9 +316,9 @@ func (s *Sub) fault(r *record, what saying) *NameError {
 		// else the client remembers what it was told until the resource arrives, which may be held
 		// back yet (ABS-7)
 		return nil
-	case f == r.fault(), f.own && s.delta:
+	case f == r.fault(), f.Own && s.delta:
 		return nil
-	case (!s.shard.isAsked(e) || !e.isAnswered()) && !(f.over && what == removal):
+	case (!s.shard.isAsked(e) || !e.isAnswered()) && !(f.Expired && what == removal):
 		return nil
 	case !sent && s.inSet(e) && s.shard.group.origin.ends(f):
 		return nil // it is gone only when neither holds it (RELAY-25)

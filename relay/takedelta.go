@@ -104,7 +104,7 @@ func (s *Sub) addFaults(a *Answer, p *position) {
 	}
 	for _, e := range errs {
 		if s.shard.group.origin.ends(e) && !removed[e.Name] {
-			all.remove(e.Name, e.spelt)
+			all.remove(e.Name, e.Spelt)
 		}
 	}
 	if len(all.Removed) > len(a.Removed) {

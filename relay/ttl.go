@@ -116,9 +116,8 @@ func wrapAny(size int, fields []byte) []byte {
 // withheld is what is said of a resource with a TTL to a client who can be told neither the TTL nor
 // the removal (RELAY-51).
 func withheld(name string) *NameError {
-	detail := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), codeFailedPrecondition)
 	const text = "it has a TTL, of which this client cannot be told, and the origin's ttl_unsupported is withhold"
-	return &NameError{Name: name, Code: codeFailedPrecondition, Message: text, detail: xds.AppendString(detail, 2, text)}
+	return xds.NewNameError(name, codeFailedPrecondition, text)
 }
 
 // withholds reports whether a body is kept from the client because there is no way to say

@@ -164,7 +164,7 @@ func TestCacheControlOfAnotherType(t *testing.T) {
 // whole characters (ABS-7).
 func TestLongErrorText(t *testing.T) {
 	for shift := range 4 {
-		text := strings.Repeat("x", shift) + strings.Repeat("😀", maxErrorText)
+		text := strings.Repeat("x", shift) + strings.Repeat("😀", xds.MaxErrorText)
 		detail := &status.Status{Code: codeNotFound, Message: text, Details: []*anypb.Any{mustAny(t, &clusterv3.Cluster{Name: text})}}
 		detail.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 9, protowire.BytesType), text))
 		u, reject := accept(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: xds.ClusterType, Nonce: "n", ResourceErrors: []*discoveryv3.ResourceError{
@@ -178,7 +178,7 @@ func TestLongErrorText(t *testing.T) {
 			t.Fatal(err)
 		}
 		told := out.ResourceErrors[0].ErrorDetail
-		if n := len(told.Message); n > maxErrorText || n < maxErrorText-4 || !strings.HasPrefix(text, told.Message) || u.Errors[0].Size() > maxErrorText+100 {
+		if n := len(told.Message); n > xds.MaxErrorText || n < xds.MaxErrorText-4 || !strings.HasPrefix(text, told.Message) || u.Errors[0].Size() > xds.MaxErrorText+100 {
 			t.Errorf("%d bytes are told, %d in all", n, u.Errors[0].Size())
 		}
 	}

@@ -54,7 +54,7 @@ func (m *united) finish(a *Answer, content string) *Answer {
 		for _, v := range a.Variants {
 			listed[v.Name] = true
 		}
-		a.Errors = slices.DeleteFunc(a.Errors, func(e *NameError) bool { return !e.located && listed[e.Name] })
+		a.Errors = slices.DeleteFunc(a.Errors, func(e *NameError) bool { return !e.Located && listed[e.Name] })
 	}
 	for _, s := range m.subs {
 		a.Waiting = a.Waiting || s.Standing().Waiting

@@ -60,7 +60,7 @@ func (m *united) locate(s *Sub, a *Answer) {
 		_, about := m.exact(s)
 		for i, e := range a.Errors {
 			c := *e
-			c.located, c.about = true, about
+			c.Located, c.About = true, about
 			a.Errors[i] = &c
 		}
 	}

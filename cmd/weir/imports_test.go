@@ -35,7 +35,7 @@ var edges = map[string][]string{
 var leaves = map[string][]string{
 	"relay/gate": nil,
 	"relay/node": {"constraints"},
-	"relay/xds":  nil,
+	"relay/xds":  {"constraints"},
 	looker:       {"relay", "relay/xds", "constraints", "metrics"},
 }
 
