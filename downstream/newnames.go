@@ -23,8 +23,8 @@ const (
 // what the origin states waits behind the answer. A request is taken in whole, however long; it is
 // the next one with names that waits until its peer has no debt. So one that asks for 100,000 names
 // at its start does not wait, and names that others have cost nothing. Requests without names, as
-// ACKs are in delta, never wait (TestNewNamesArePaced); nor do those that repeat their list, as ACKs
-// do in state of the world (TestFleetBehindOneAddress).
+// ACKs are in delta, never wait (TestNewNamesArePaced); nor do those that repeat their list, as
+// ACKs do in state of the world (TestFleetBehindOneAddress).
 type namePace struct {
 	mu    sync.Mutex // guards what follows; a leaf
 	peers *simplelru.LRU[peerKey, *peerNames]

@@ -20,8 +20,8 @@ type NameError struct {
 	// Constraints are those of the maps that it is said of; nil: all.
 	Constraints *constraints.Set
 
-	// Own: the absence was stated otherwise, by a removal or a TTL: only SotW clients need the words
-	// (ABS-10). Expired: by a TTL.
+	// Own: the absence was stated otherwise, by a removal or a TTL: only SotW clients need the
+	// words (ABS-10). Expired: by a TTL.
 	Own, Expired bool
 	// HadTTL: what went had a TTL, so its removal is never held back (ORD-10, RELAY-50).
 	HadTTL bool
