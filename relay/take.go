@@ -137,7 +137,7 @@ func (s *Sub) takeAnswer(now time.Time, k Keep) *Answer {
 		case s.typeURL != xds.ClusterType:
 		case s.delta:
 			a.Follow = a.Body.needs()
-		default:
+		case len(s.again)+len(s.kept) > 0:
 			a.Follow = append(slices.Clip(a.Follow), s.uncovered()...)
 			a.Follow = append(a.Follow, s.keptNews()...)
 		}
