@@ -58,9 +58,6 @@ func TestConformance(t *testing.T) {
 				t.Skip(why)
 			}
 			c.run(t)
-			if c.virtual() && runBeside() {
-				t.Skip("the tests of all packages are run, so what it names is run as itself")
-			}
 		})
 	}
 	t.Cleanup(func() {

@@ -46,38 +46,6 @@ func testsOf(folder string) (path string, err error) {
 	return p.path, p.err
 }
 
-// runBeside reports whether the tests of all packages are run beside this one, as make test does.
-// What virtual cases name is among them, so it is not run a second time, and the case is skipped.
-func runBeside() bool { return os.Getenv("WEIR_ALL_PACKAGES") != "" }
-
-// lacksTest is why a folder has no test of a name. A subtest has either a file of its name, as
-// scripts have, or its name stands in a test file.
-func lacksTest(folder, name string) error {
-	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	if err != nil {
-		return err
-	}
-	var all strings.Builder
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		all.Write(b)
-	}
-	test, sub, _ := strings.Cut(name, "/")
-	if !strings.Contains(all.String(), "\nfunc "+test+"(") {
-		return fmt.Errorf("%s has no test %s", folder, test)
-	}
-	if sub == "" || strings.Contains(all.String(), `"`+strings.ReplaceAll(sub, "_", " ")+`"`) {
-		return nil
-	}
-	if _, err := os.Stat(filepath.Join(folder, "testdata", sub+".txt")); err != nil {
-		return fmt.Errorf("%s has no test %s: %w", folder, name, err)
-	}
-	return nil
-}
-
 // virtual runs a test of another package by its name, which may be that of a subtest: for rules
 // that only virtual time or the inside of a package can show. It fails if that test fails, or if
 // there is none of that name.
@@ -88,12 +56,6 @@ func virtual(t *testing.T, pkg, name string) {
 		t.Error("no weir is run here, so the case's name must begin with virtual:")
 	}
 	folder := filepath.Clean(strings.Replace(pkg, "github.com/weir-xds/weir", "../../..", 1))
-	if runBeside() {
-		if err := lacksTest(folder, name); err != nil {
-			t.Error(err)
-		}
-		return
-	}
 	path, err := testsOf(folder)
 	if err != nil {
 		t.Errorf("the tests of %s: %v", pkg, err)
@@ -110,19 +72,5 @@ func virtual(t *testing.T, pkg, name string) {
 		t.Errorf("%s of %s: %v\n%s", name, pkg, err, out)
 	case !strings.Contains(string(out), "--- PASS: "+name+" "):
 		t.Errorf("%s has no test %s that passes:\n%s", pkg, name, out)
-	}
-}
-
-func TestLacksTest(t *testing.T) {
-	for name, lacks := range map[string]bool{
-		"TestScripts": false, "TestScripts/ttl": false, "TestScripts/none": true,
-		"TestNone": true, "TestScript": true,
-	} {
-		if err := lacksTest("../../../relay", name); (err != nil) != lacks {
-			t.Errorf("%s: lacking is %v, want %v", name, err, lacks)
-		}
-	}
-	if err := lacksTest("../config", "TestProblems/secrets_in_plain"); err != nil {
-		t.Error(err)
 	}
 }
