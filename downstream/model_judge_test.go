@@ -322,6 +322,7 @@ func (m *model) judge(c *modelClient, msg *message) {
 	s.flight = append(s.flight, &inFlight{msg.nonce, m.rig.now, m.oldest(s, msg.typeURL, bodies, removed)})
 	m.judgeOrder(c, msg.typeURL, bodies)
 	m.judgeGone(c, s, msg.typeURL, bodies, removed)
+	older := len(bodies) == 0 && s.waited(removed)
 	news := m.judgeBodies(c, s, msg.typeURL, bodies)
 	news = news || len(msg.words) > len(bodies)+len(removed) // errors
 	if c.delta {
@@ -354,6 +355,9 @@ func (m *model) judge(c *modelClient, msg *message) {
 		s.behind = false // what was asked since is still to be answered
 		return
 	}
+	if older && len(s.dropped) > 0 {
+		return // so is the name that was dropped meanwhile (DELTA-9)
+	}
 	s.owedAll = s.owedAll && c.delta && len(msg.words) > 0 && !byStarAlone
 	s.touched, s.left = false, false
 	if !s.owedAll {
@@ -361,6 +365,12 @@ func (m *model) judge(c *modelClient, msg *message) {
 		clear(s.dropped)
 	}
 	clear(s.lame)
+}
+
+// waited reports whether removals are those of an answer that was taken before the last request, and
+// split: they follow what else was in it (ORD-2).
+func (s *served) waited(removed []string) bool {
+	return len(removed) > 0 && !slices.ContainsFunc(removed, func(name string) bool { return !s.late[name] && !s.lame[name] })
 }
 
 // overdue: the time is over that a listener or a route may be held, and so what came before it

@@ -18,6 +18,7 @@ func TestModelSeeds(t *testing.T) {
 		{208, 3, 1200, "a Listener does not wait for the verdict on a removal of a Cluster that left after the Listener came"},
 		{203, 2, 1280, "a Listener that went and came back is held from when it went: nothing of that was told"},
 		{203, 7, 1520, "a client asks for `*` while an answer by name is held, and leaves it before the list"},
+		{9296, 6, 640, "removals that waited are no answer to the request that dropped a name under `*` meanwhile"},
 		{9236, 1, 2080, "a client of `*` drops the name of a cluster that had another body by that name"},
 	} {
 		t.Run(fmt.Sprintf("%d in world %d", c.seed, c.world), func(t *testing.T) {
