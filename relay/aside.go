@@ -333,7 +333,7 @@ func (g *Group) putAside(names []string, now time.Time) {
 		for _, name := range names {
 			if e := s.named.entries[xds.NameKey(name)]; e != nil && s.lists(e) && s.isAsked(e) && s.harmlessGen != l.gen.Load() {
 				s.aside(e, true)
-				s.push(timer{at: now.Add(suspectAfter), kind: suspectNames, shard: s, lane: l, gen: e.asked})
+				s.push(timer{at: now.Add(suspectAfter), kind: suspectNames, shard: s, lane: l, gen: e.asked()})
 			}
 		}
 	}

@@ -279,7 +279,6 @@ func (s *shard) lookAll(a *Ask, gen uint32, now time.Time, all bool) {
 			s.delete(e)
 			continue
 		}
-		e.onStream()
 		if !s.lists(e) {
 			// also on an earlier stream that is open still, and that the type may come back to
 			// (RELAY-92)

@@ -83,7 +83,7 @@ func (s *shard) lapsedSilent(e *entry) {
 	if !e.cameBack() || !xds.FullState(s.typeURL) {
 		return
 	}
-	if l := s.lane(s.named.lane); l.live(e.asked) && !l.fetch(s.now) {
-		s.named.unheard = append(s.named.unheard, unheard{e, e.asked, e.asks, s.now})
+	if l := s.lane(s.named.lane); l.live(e.asked()) && !l.fetch(s.now) {
+		s.named.unheard = append(s.named.unheard, unheard{e, e.asked(), e.asks, s.now})
 	}
 }

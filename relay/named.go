@@ -217,13 +217,13 @@ func (s *shard) look(e *entry) {
 
 // isAsked reports whether the name is asked on the stream that is open now.
 func (s *shard) isAsked(e *entry) bool {
-	return s.lane(s.named.lane).live(e.asked)
+	return s.lane(s.named.lane).live(e.asked())
 }
 
 // absent reports whether the origin's word that the name does not exist still stands: as long
 // as the upstream subscription does (RELAY-37, RELAY-38).
 func (s *shard) absent(e *entry) bool {
-	return e.absentOn(e.asked) && s.isAsked(e)
+	return e.absentOn(e.asked()) && s.isAsked(e)
 }
 
 func (e *entry) link(r *record) {
@@ -369,7 +369,8 @@ func (s *shard) offerNamed(e *entry, rev uint64, gen uint32, stated bool) {
 			s.abandon(e)
 		}
 	case stated:
-		known, words := e.absentOn(gen), e.fault
+		// that the body of none has ended is no news
+		known, words := e.absentOn(gen) || gen == 0 && e.chosen == nil, e.fault
 		if !e.lost && (words == nil || !s.group.origin.ends(words)) {
 			words = notFound(e.name) // for clients who could not be told otherwise (ABS-10)
 		}

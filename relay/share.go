@@ -178,7 +178,7 @@ func (s *shard) waitsForHeir(e *entry) bool {
 		return false
 	}
 	h := e.sharedWant.heir
-	return h.rep() == nil && s.lists(h) && h.asked != e.asked
+	return h.rep() == nil && s.lists(h) && h.asked() != e.asked()
 }
 
 // keeps reports whether a removal is no word about what the shard holds of the name: it was
@@ -238,7 +238,7 @@ func (s *shard) endKept(e *entry, now time.Time) {
 		s.now, e.sharedWant = now, nil
 		rev := s.nextRev()
 		s.removeName(identity{e.name, v.Constraints.Key()})
-		s.partTouched(s.offerTouched(rev, e.asked)...)
+		s.partTouched(s.offerTouched(rev, e.asked())...)
 	}
 	s.unlock()
 }

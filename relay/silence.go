@@ -92,10 +92,10 @@ func (s *shard) unheard(e *entry) {
 func (s *shard) quiet() quiet {
 	switch cfg := s.group.origin.config(); {
 	case cfg.SotW && cfg.AbsenceTransient:
-		return isError
+		return meansError
 	case cfg.SotW:
-		return isAbsent
+		return meansAbsent
 	default:
-		return settles
+		return meansNothing
 	}
 }

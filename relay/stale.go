@@ -64,7 +64,7 @@ func (s *shard) doubt(now time.Time, id identity, gen uint32) (early bool) {
 // A client of locators is told at once that the variant of these constraints is gone (DYN-14). That
 // is what was stated, and another of its maps may have the variant that took its place.
 func (s *shard) early(e *entry, key string, gen uint32) bool {
-	if !e.borrowed() || e.answeredOn(gen) || e.left() != nil || find(e.variants, key) == nil {
+	if !e.isBorrowed() || e.answeredOn(gen) || e.left() != nil || find(e.variants, key) == nil {
 		return false
 	}
 	for r := e.head; r != nil; r = r.next {

@@ -1,15 +1,13 @@
 package relay
 
-import "math"
-
 // state is what is known of a name for one parameter map: its body, that there is none, or an error
 // of it; how well that is known; by the word of which stream; and what became of the last question
 // for it. It knows no lock, clock or table. Whoever holds the lock of the entry's shard tells it
 // what happened by the methods that begin with on, and asks it by the others. TestState has each
 // transition in a line.
 //
-// Streams are given by their generation; 0 is none. Whether the stream is open still is not known
-// here: see shard.isAsked.
+// Streams are given by their generation, of which a later one is greater; 0 is none. Whether the
+// stream is open still is not known here: see shard.isAsked.
 type state struct {
 	chosen *Variant // the variant for the parameters; nil: none known
 	// fault is the last error the origin stated, until the resource itself or another error arrives
@@ -19,29 +17,71 @@ type state struct {
 	// nothing.
 	retired *substitute
 
+	// gen is the generation of the stream on which the name was asked last, or which has spoken of
+	// it since; 0: none. question, absence, silence and source are as of that stream.
+	gen      uint32
+	asks     uint8 // how often it was asked; the count goes round
+	question question
+	absence  absence
+	silence  unheardFor
+	source   bodySource
+
 	lost bool // the resource does not list the name any more (ALIAS-4)
 	// what is held is that of a snapshot, and no stream has said anything of it (confirm.go)
 	unconfirmed bool
 	existed     bool // a body was known: a client that is away may hold it, so its absence lingers
-	wasAbsent   bool // stated absent, in whatever generation: counts for settling (RELAY-38)
 	// in error, and nothing else is known: counts for settling like silence, after 15 s
-	faulted    bool
-	unanswered bool // silent for 15 s on a healthy stream: counts for settling only (RELAY-6)
-	// asked 15 s ago, and the origin has said nothing of the body since (confirm.go)
-	mute    bool
+	faulted bool
 	refresh bool // to be asked anew, by unsubscribe and subscribe (DELTA-7)
-	// a virtual host asked on_demand_wait ago of which the origin has said nothing (ALIAS-10)
-	silent bool
-	asks   uint8 // how often it was asked; the count goes round
-
-	// asked and answered are the generation of the stream on which they happened; 0: never. It
-	// counts as asked while that is the present stream of the lane that carries the type's names.
-	asked     uint32
-	answered  uint32
-	absentGen uint32 // stated absent (or timed out, ABS-5) in that generation; 0: never
-	// seenGen is the generation of the stream that brought the body last, or one of those below.
-	seenGen uint32
+	waited  bool // on_demand_wait has passed since the question for a virtual host (ALIAS-10)
 }
+
+// question is what became of the last question for a name on its stream.
+type question uint8
+
+const (
+	unasked  question = iota // there is none, or it was taken back
+	pending                  // it is not answered
+	answered                 // by a body, an absence, an error, or by silence that means one of them
+)
+
+// absence is what is known of there being none.
+type absence uint8
+
+const (
+	notAbsent absence = iota
+	// ended: what it had has ended, and no stream has said of the name itself that there is none:
+	// its TTL has passed, or an alias lost what it stood for.
+	ended
+	absentBefore   // on a stream before
+	absentNow      // on the stream
+	presumedAbsent // the stream is silent about it (ABS-5)
+)
+
+// unheardFor is how long the origin has been silent about the last question.
+type unheardFor uint8
+
+const (
+	notLong unheardFor = iota // or not at all
+	// mute: nothing had been said of the body after 15 s, or nothing but an error (confirm.go).
+	mute
+	// unheardOf: besides, nothing else is known. Lists that wait for the name go without it
+	// (RELAY-6).
+	unheardOf
+)
+
+// bodySource is where the body of a name comes from.
+type bodySource uint8
+
+const (
+	fromEarlier bodySource = iota // a stream before, or there is none
+	fromStream                    // the stream
+	// fromLapsed: none, since the name left the request. It may have come back (lapse.go).
+	fromLapsed
+	// fromLeftOut: besides, a list that may be of before it came back has left it out.
+	fromLeftOut
+	fromOthers // other parameter maps (RELAY-68, stale.go)
+)
 
 // substitute is what had retired under a name (retired.go), or what the last resort has of it
 // (fallback.go). Who has it of us is said by the records' flag revived.
@@ -51,85 +91,119 @@ type substitute struct {
 	doubted  bool // a connected origin kept silent about the name
 }
 
-// What no stream has brought, since the name left the request (lapse.go), or at all (stale.go).
-const (
-	// lapsedGen: it has left the request, and may have come back.
-	lapsedGen = math.MaxUint32 - iota
-	// borrowedGen: what a name has came for other maps (RELAY-68).
-	borrowedGen
-	// doubtedGen: it has come back, and a list that may be of before that has left it out.
-	doubtedGen
-)
-
 // quiet is what the silence of a healthy origin means of a name of which nothing is known.
 type quiet uint8
 
 const (
-	settles  quiet = iota // nothing: it is not waited for any longer (RELAY-6)
-	isAbsent              // there is none (ABS-2, ABS-5)
-	isError               // it is in error (ABS-6)
+	meansNothing quiet = iota // nothing: it is not waited for any longer (RELAY-6)
+	meansAbsent               // there is none (ABS-2, ABS-5)
+	meansError                // it is in error (ABS-6)
 )
 
 // The questions.
 
 // onAsked: the name was asked on the stream.
 func (st *state) onAsked(gen uint32) {
-	st.asked, st.answered = gen, 0
+	st.onStream(gen)
+	st.question, st.silence = pending, notLong
 	st.asks++
-	st.unanswered, st.mute, st.silent, st.refresh = false, false, false, false
+	st.waited, st.refresh = false, false
+}
+
+// onStream: the state is as of this stream from now on. If that is another than before, an absence
+// that was presumed is none, one that was stated is an earlier stream's (RELAY-38), and a name that
+// left the request and came back is asked like all others: what the first answer leaves out is
+// gone.
+func (st *state) onStream(gen uint32) {
+	if st.gen == gen {
+		return
+	}
+	st.gen, st.question = gen, unasked
+	switch st.absence {
+	case absentNow:
+		st.absence = absentBefore
+	case presumedAbsent:
+		st.absence = notAbsent
+	}
+	if st.source != fromOthers {
+		st.source = fromEarlier
+	}
+}
+
+// onWord: the stream has spoken of the name. It reports whether that counts: an earlier stream has
+// no say, nor has 0.
+func (st *state) onWord(gen uint32) bool {
+	if gen < st.gen || gen == 0 {
+		return false
+	}
+	st.onStream(gen)
+	return true
+}
+
+// onAnswer: the stream has answered the question. If that does not count it waits.
+func (st *state) onAnswer(counts bool) {
+	switch {
+	case st.question == unasked:
+	case counts:
+		st.question = answered
+	default:
+		st.question = pending
+	}
 }
 
 // onUnasked: the name is asked no more.
-func (st *state) onUnasked() { st.asked = 0 }
+func (st *state) onUnasked() { st.question = unasked }
 
 // onLapsed: the name left the request and keeps its body, of which nobody says when it changes
 // (RELAY-99).
-func (st *state) onLapsed() { st.asked, st.seenGen = 0, lapsedGen }
+func (st *state) onLapsed() { st.question, st.source = unasked, fromLapsed }
 
 // onLeftOut: a full answer leaves out a name that came back into the request. It may have been
 // under way before, so the name is asked once more.
-func (st *state) onLeftOut() { st.seenGen, st.refresh = doubtedGen, true }
-
-// onStream: a new stream begins. What its first answer leaves out of what is asked now is gone.
-func (st *state) onStream() {
-	if st.cameBack() {
-		st.seenGen = 0
-	}
-}
+func (st *state) onLeftOut() { st.source, st.refresh = fromLeftOut, true }
 
 // onDoubt: the name is to be asked anew.
 func (st *state) onDoubt() { st.refresh = true }
 
 // onWaited: on_demand_wait has passed since the question.
-func (st *state) onWaited() { st.silent = true }
+func (st *state) onWaited() { st.waited = true }
 
 // onSilence: nothing was said for 15 s since the question, or nothing but an error. It reports
 // whether that is news of a name that is not held.
 func (st *state) onSilence(q quiet, name string) (news bool) {
-	answered := st.isAnswered()
-	st.mute = !answered || st.faulted
+	heard := st.isAnswered()
+	if !heard || st.faulted {
+		st.silence = max(st.silence, mute)
+	}
 	switch {
 	case st.chosen != nil && !st.lost: // its version was presented, so it is current
-		if !answered { // an error would have been stated again
+		if !heard { // an error would have been stated again
 			st.fault, st.faulted = nil, false
 		}
-		st.answered = st.asked
+		st.question = answered
 		return false
-	case answered:
+	case heard && !st.faulted:
+		return false
+	case heard:
 		// In error and nothing else: a list that waits for it goes without it now, as it would for
 		// silence, and not before.
-		st.unanswered = st.unanswered || st.faulted
-		return st.faulted
+		st.silence = unheardOf
+		return true
 	}
-	if st.unanswered = true; st.retired != nil {
+	if st.silence = unheardOf; st.retired != nil {
 		st.retired.doubted = true
 	}
 	st.fault, st.faulted = nil, false // of an earlier stream, and stated by this one no more
 	switch q {
-	case isError:
-		st.onError(unanswered(name), st.asked)
-	case isAbsent:
-		st.answered, st.absentGen = st.asked, st.asked
+	case meansError:
+		st.onError(unanswered(name), st.gen)
+	case meansAbsent:
+		switch st.question = answered; st.absence {
+		case notAbsent:
+			st.absence = presumedAbsent
+		case ended, absentBefore: // it is so still
+			st.absence = absentNow
+		}
 	}
 	return true
 }
@@ -137,39 +211,53 @@ func (st *state) onSilence(q quiet, name string) (news bool) {
 // What the origin says.
 
 // onSeen: the stream brought a body, or a word that it has one.
-func (st *state) onSeen(gen uint32) { st.seenGen = gen }
+func (st *state) onSeen(gen uint32) {
+	if st.source = fromEarlier; st.onWord(gen) {
+		st.source = fromStream
+	}
+}
 
 // onHeard: the origin answered for a name that keeps its body all the same. Of an error nothing was
 // said.
 func (st *state) onHeard(gen uint32) {
-	if st.asked == gen && st.fault == nil {
-		st.answered = gen
+	if st.asksOn(gen) && st.fault == nil {
+		st.question = answered
 	}
 }
 
-// onBody: the body was told on the stream.
+// onBody: the body was told on the stream. It is no answer for an alias that it does not list.
 func (st *state) onBody(v *Variant, gen uint32) {
 	st.fault, st.faulted = nil, false
-	st.chosen, st.answered, st.absentGen, st.wasAbsent, st.unanswered = v, gen, 0, false, false
-	st.existed = true
-	if st.lost { // of the alias itself nothing was said
-		st.answered = 0
-	}
+	st.onAnswer(st.onWord(gen) && !st.lost)
+	st.onTold()
+	st.chosen, st.absence, st.existed = v, notAbsent, true
 }
 
 // onAbsent: that there is none was told on the stream, in these words. gen is 0 if no stream says
 // so: it expired.
 func (st *state) onAbsent(words *NameError, gen uint32) {
 	st.fault = words
-	st.chosen, st.answered, st.absentGen, st.wasAbsent, st.unanswered = nil, gen, gen, true, false
-	if st.lost { // of the alias itself nothing was said
-		st.answered, st.absentGen = 0, 0
+	counts := st.onWord(gen)
+	st.onAnswer(counts && !st.lost)
+	st.onTold()
+	st.chosen = nil
+	switch {
+	case st.lost || gen == 0: // of the name itself nothing was said
+		st.absence = ended
+	case counts:
+		st.absence = absentNow
+	default:
+		st.absence = absentBefore
 	}
 }
 
+// onTold: the name is known again, whether there is one or not.
+func (st *state) onTold() { st.silence = min(st.silence, mute) }
+
 // onError: an error that leaves the body in use was told on the stream (ABS-8).
 func (st *state) onError(f *NameError, gen uint32) {
-	st.answered, st.faulted = gen, true
+	st.onAnswer(st.onWord(gen))
+	st.faulted = true
 	st.onWords(f)
 }
 
@@ -209,15 +297,16 @@ func (st *state) onHeld(v *Variant) {
 }
 
 // onBorrowed: what is held came for other maps.
-func (st *state) onBorrowed() { st.seenGen = borrowedGen }
+func (st *state) onBorrowed() { st.source = fromOthers }
 
 // onOwn: the name stands for itself.
-func (st *state) onOwn() { st.seenGen = 0 }
+func (st *state) onOwn() { st.source = fromEarlier }
 
 // onUnkept: nobody has the name, and what it has must not be cached, so v is what is left of it
 // (RELAY-9). asked: on the stream that is open. Should it be wanted again it is asked anew.
 func (st *state) onUnkept(v *Variant, asked bool) {
-	st.chosen, st.refresh, st.answered = v, asked, 0
+	st.chosen, st.refresh = v, asked
+	st.onAnswer(false)
 }
 
 // onRestored: what is held is that of a snapshot. is is false if it is not, or if a stream has
@@ -242,73 +331,85 @@ func (st *state) onRetired(vs []*Variant) {
 func (st *state) onServed() { st.retired.served = true }
 
 // onOutlived: what a set said since counts more than the absence that was stated.
-func (st *state) onOutlived() { st.wasAbsent = false }
+func (st *state) onOutlived() { st.absence = notAbsent }
 
 // What is known.
 
+// asked is the generation of the stream on which the name itself is asked, if that is open still;
+// 0: none.
+func (st *state) asked() uint32 {
+	if st.question == unasked {
+		return 0
+	}
+	return st.gen
+}
+
 // asksOn reports whether the name itself is asked on the stream.
-func (st *state) asksOn(gen uint32) bool { return st.asked == gen }
+func (st *state) asksOn(gen uint32) bool { return st.question != unasked && st.gen == gen }
 
 // isAnswered reports whether the last question was answered, on the stream on which it is asked.
-func (st *state) isAnswered() bool { return st.answered == st.asked }
+func (st *state) isAnswered() bool { return st.question == answered }
 
 // answeredOn reports whether the stream has answered the last question.
-func (st *state) answeredOn(gen uint32) bool { return st.answered == gen }
+func (st *state) answeredOn(gen uint32) bool { return st.question == answered && st.gen == gen }
 
 // seenOn reports whether the stream has brought the body.
-func (st *state) seenOn(gen uint32) bool { return st.seenGen == gen }
+func (st *state) seenOn(gen uint32) bool { return st.source == fromStream && st.gen == gen }
 
 // hasLeft reports whether the name has left the request since its body came, and may have come
 // back.
-func (st *state) hasLeft() bool { return st.seenGen == lapsedGen }
+func (st *state) hasLeft() bool { return st.source == fromLapsed }
 
 // cameBack reports whether it has left the request since its body came, and perhaps a list that may
 // be of before it came back has left it out.
-func (st *state) cameBack() bool { return st.seenGen == lapsedGen || st.seenGen == doubtedGen }
+func (st *state) cameBack() bool { return st.source == fromLapsed || st.source == fromLeftOut }
 
-// borrowed reports whether what the name has came for other maps.
-func (st *state) borrowed() bool { return st.seenGen == borrowedGen }
+// isBorrowed reports whether what the name has came for other maps.
+func (st *state) isBorrowed() bool { return st.source == fromOthers }
 
 // absentOn reports whether it is absent by the word of the stream, or by its silence.
 func (st *state) absentOn(gen uint32) bool {
-	return st.chosen == nil && st.absentGen == gen
+	return st.chosen == nil && st.absence >= absentNow && st.gen == gen
 }
 
 // wasStatedAbsent reports whether the last that was stated of it is that there is none, on whatever
 // stream: that counts for settling (RELAY-38).
-func (st *state) wasStatedAbsent() bool { return st.chosen == nil && st.wasAbsent }
+func (st *state) wasStatedAbsent() bool {
+	return st.chosen == nil && st.absence != notAbsent && st.absence != presumedAbsent
+}
 
-// isEnded reports whether what it had has ended, and no stream has said of the name itself that
-// there is none: its TTL has passed, or an alias lost what it stood for.
-func (st *state) isEnded() bool { return st.wasAbsent && st.absentGen == 0 }
+// isEnded reports whether what it had has ended, and nothing was said of the name itself.
+func (st *state) isEnded() bool { return st.absence == ended }
 
 // isGone reports whether the name is known not to exist, as far as that can be known: stated,
 // or silence for 15 s.
-func (st *state) isGone() bool { return st.chosen == nil && (st.wasAbsent || st.unanswered) }
+func (st *state) isGone() bool {
+	return st.chosen == nil && (st.wasStatedAbsent() || st.isUnanswered())
+}
 
 // isUnknown reports whether nothing at all is known of the name, not even that the origin is silent
 // about it.
 func (st *state) isUnknown() bool {
-	return st.chosen == nil && !st.wasAbsent && !st.isInDoubt()
+	return st.chosen == nil && !st.wasStatedAbsent() && !st.isInDoubt()
 }
 
 // isInDoubt reports whether the origin is silent about it, or states an error that is no absence.
-func (st *state) isInDoubt() bool { return st.faulted || st.unanswered }
+func (st *state) isInDoubt() bool { return st.faulted || st.isUnanswered() }
 
 // isUnanswered reports whether nothing is known of it, or nothing but an error, 15 s after it was
 // asked.
-func (st *state) isUnanswered() bool { return st.unanswered }
+func (st *state) isUnanswered() bool { return st.silence == unheardOf }
 
 // isMute reports whether nothing had been said of its body 15 s after it was asked.
-func (st *state) isMute() bool { return st.mute }
+func (st *state) isMute() bool { return st.silence >= mute }
 
 // kept reports whether the name is in an error, stated on the stream, that leaves its body in use
 // (ABS-8).
-func (st *state) kept(gen uint32) bool { return st.faulted && st.answered == gen }
+func (st *state) kept(gen uint32) bool { return st.faulted && st.answeredOn(gen) }
 
 // isSilent reports whether the origin has said nothing of a virtual host since it was asked
 // on_demand_wait ago. An error says no more of whether there is one.
-func (st *state) isSilent() bool { return st.silent && (!st.isAnswered() || st.faulted) }
+func (st *state) isSilent() bool { return st.waited && (!st.isAnswered() || st.faulted) }
 
 // isServed reports whether somebody was to be given what retired, and the origin has not spoken
 // since.
@@ -335,5 +436,5 @@ func (st *state) retiredBodies() []*Variant {
 // asked of it.
 func (st *state) isSettled(v *Variant, gen uint32) bool {
 	return st.seenOn(gen) && st.asksOn(gen) && st.answeredOn(gen) && st.chosen == v && st.fault == nil &&
-		!st.unconfirmed && !st.lost && st.retired == nil && !st.faulted && !st.mute && !st.refresh
+		!st.unconfirmed && !st.lost && st.retired == nil && !st.faulted && !st.isMute() && !st.refresh
 }

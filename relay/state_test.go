@@ -15,13 +15,12 @@ var stateEvents = map[string]func(*state){
 	"unasked":      (*state).onUnasked,
 	"lapsed":       (*state).onLapsed,
 	"left out":     (*state).onLeftOut,
-	"stream":       (*state).onStream,
 	"doubt":        (*state).onDoubt,
 	"waited":       (*state).onWaited,
 
-	"silence":            func(st *state) { st.onSilence(settles, "a") },
-	"silence is absence": func(st *state) { st.onSilence(isAbsent, "a") },
-	"silence is error":   func(st *state) { st.onSilence(isError, "a") },
+	"silence":            func(st *state) { st.onSilence(meansNothing, "a") },
+	"silence is absence": func(st *state) { st.onSilence(meansAbsent, "a") },
+	"silence is error":   func(st *state) { st.onSilence(meansError, "a") },
 
 	"body before":   func(st *state) { bodyOf(st, streamBefore) },
 	"body":          func(st *state) { bodyOf(st, streamNow) },
@@ -63,13 +62,14 @@ func TestState(t *testing.T) {
 		{"RELAY-2", "asked before, body before, asked", "present, existed, waits"},
 		{"RELAY-38: an absence is as good as its stream", "asked before, absent before, asked", "was absent, waits, in error"},
 		{"RELAY-38: silence too", "asked before, silence is absence, asked", "unknown, waits"},
+		{"RELAY-38: on the same stream it stands", "asked, silence is absence, asked", "absent, waits"},
 		{"DELTA-7: it stands while it is asked again", "asked, absent, asked", "absent, waits, in error"},
 		{"RELAY-99: and when it comes back into the request", "asked, absent, unasked, asked", "absent, waits, in error"},
 		{"RELAY-99", "asked, absent, unasked", "was absent, unasked, in error"},
 		{"RELAY-99", "asked, body, lapsed", "present, existed, unasked, has left"},
 		{"RELAY-99", "asked, body, lapsed, asked", "present, existed, waits, has left"},
 		{"RELAY-99", "asked, body, lapsed, asked, left out", "present, existed, waits, came back, to be asked"},
-		{"RELAY-99: the next stream tells what there is", "asked before, body before, lapsed, stream, asked", "present, existed, waits"},
+		{"RELAY-99: the next stream tells what there is", "asked before, body before, lapsed, asked", "present, existed, waits"},
 		{"DELTA-7", "asked, body, doubt", "present, existed, answered, seen, to be asked"},
 		{"DELTA-7", "asked, body, doubt, asked", "present, existed, waits, seen"},
 		{"ALIAS-10", "asked, waited", "unknown, waits, silent"},
@@ -104,6 +104,10 @@ func TestState(t *testing.T) {
 		{"RELAY-38: an error is as good as its stream", "asked before, error before, asked", "unknown, waits, in error, in doubt"},
 		{"RELAY-53", "asked before, body before, gone", "ended, existed, waits, in error"},
 		{"RELAY-38", "asked, gone, asked, absent", "absent, answered, in error"},
+		{"RELAY-20: another stream speaks of it", "asked before, body", "present, existed, unasked, seen"},
+		{"RELAY-20", "asked before, absent", "was absent, unasked, in error"},
+		{"RELAY-20: a stream before has no say", "asked, body, body before", "present, existed, waits"},
+		{"RELAY-20", "asked, absent before", "was absent, waits, in error"},
 		{"RELAY-32: it has a body that is not taken", "asked before, body before, asked, heard", "present, existed, answered"},
 		{"RELAY-32: of an error nothing was said", "asked before, error before, asked, heard", "unknown, waits, in error, in doubt"},
 
@@ -148,7 +152,7 @@ func describeState(st *state) string {
 		}
 	}
 	say(st.chosen != nil, "present")
-	say(st.asksOn(st.asked) && st.asked != 0 && st.absentOn(st.asked), "absent")
+	say(st.asked() != 0 && st.absentOn(st.asked()), "absent")
 	say(st.isEnded(), "ended")
 	if len(words) == 0 {
 		say(st.wasStatedAbsent(), "was absent")
@@ -158,7 +162,7 @@ func describeState(st *state) string {
 	say(st.existed, "existed")
 	say(st.lost, "dropped")
 	switch {
-	case st.asked == 0:
+	case st.asked() == 0:
 		say(true, "unasked")
 	case st.isAnswered():
 		say(true, "answered")
@@ -168,7 +172,7 @@ func describeState(st *state) string {
 	say(st.seenOn(streamNow), "seen")
 	say(st.hasLeft(), "has left")
 	say(st.cameBack() && !st.hasLeft(), "came back")
-	say(st.borrowed(), "borrowed")
+	say(st.isBorrowed(), "borrowed")
 	say(st.kept(streamNow), "kept")
 	say(st.fault != nil, "in error")
 	say(st.isInDoubt(), "in doubt")
